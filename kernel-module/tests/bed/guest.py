@@ -1,0 +1,291 @@
+"""One guest: a QEMU process, its disk, its console log and its command channel."""
+
+from __future__ import annotations
+
+import os
+import re
+import shlex
+import signal
+import subprocess
+import time
+from concurrent.futures import Future
+from concurrent.futures import TimeoutError as FutureTimeout
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from bed.channel import Channel, ChannelClosed, Result
+from bed.image import Kernel, initramfs
+
+TROUBLE = re.compile(
+    r"\bBUG\b|WARNING:|Oops|Call Trace|RIP:|general protection|stall|blocked for more than|lockup|deadlock"
+    r"|possible recursive|inconsistent lock|suspicious RCU|sleeping function|KASAN|UBSAN|tidepool: warning"
+    r"|Kernel panic|Out of memory|oom-kill|I/O error|EXT4-fs error|EXT4-fs warning|XFS.*(?:[Cc]orrupt|[Ee]rror)"
+)
+KILLED_GRACE_SECONDS = 10
+
+
+class GuestError(Exception):
+    """A command failed in a guest, or the guest did."""
+
+
+@dataclass(frozen=True)
+class Disk:
+    """A data disk (/dev/vda): a raw file; `filesystem` is made on the host, `iops` throttles it."""
+
+    size: str = "1G"
+    filesystem: str | None = "ext4"
+    iops: int | None = None
+
+
+@dataclass(frozen=True)
+class Link:
+    """A network card: this end's and the other end's socket path, and this end's address."""
+
+    local: Path
+    remote: Path
+    address: str
+
+
+@dataclass(frozen=True)
+class Spec:
+    """What a guest is made of."""
+
+    name: str
+    memory: str
+    processors: int = 1
+    disk: Disk | None = None
+    links: tuple[Link, ...] = ()
+    append: str = ""
+
+
+@dataclass
+class Job:
+    """A command under way in a guest."""
+
+    guest: Guest
+    command: str
+    number: int
+    future: Future[Result]
+    started: float = field(default_factory=time.monotonic)
+
+    def result(self, timeout: float = 60.0) -> Result:
+        """How it ended. When it does not end in time it is killed, and what it printed is in the error."""
+        try:
+            return self.future.result(timeout)
+        except ChannelClosed:
+            raise GuestError(f"{self.guest.name} died during `{self.command}`\n{self.guest.console_tail()}") from None
+        except FutureTimeout:
+            raise GuestError(f"{self.guest.name}: `{self.command}` took over {timeout} s\n{self._post_mortem()}") from None
+
+    def wait(self, timeout: float = 60.0) -> str:
+        """Its output; a failure raises."""
+        result = self.result(timeout)
+        if result.code != 0:
+            raise GuestError(f"{self.guest.name}: `{self.command}` ended with {result.code}\n{result.output}")
+        return result.output
+
+    @property
+    def running(self) -> bool:
+        return not self.future.done()
+
+    def kill(self) -> None:
+        self.guest.channel.kill(self.number)
+
+    def _post_mortem(self) -> str:
+        """What the command had printed, or, if even SIGKILL does not end it, where the guest hangs."""
+        try:
+            self.kill()
+            return self.future.result(KILLED_GRACE_SECONDS).output
+        except (ChannelClosed, FutureTimeout):
+            pass
+        try:
+            self.guest.channel.run("echo w > /proc/sysrq-trigger; echo l > /proc/sysrq-trigger")
+        except ChannelClosed:
+            pass
+        time.sleep(3)
+        return f"it cannot be killed; console:\n{self.guest.console_tail(200)}"
+
+
+class Guest:
+    """A running guest. Made by `Guest.boot`, or from the folder of one that already runs."""
+
+    def __init__(self, name: str, folder: Path, process: subprocess.Popen[bytes] | None) -> None:
+        self.name = name
+        self.folder = folder
+        self.process = process
+        self.channel = Channel(folder / "channel")
+
+    @classmethod
+    def boot(cls, spec: Spec, kernel: Kernel, module: Path | None, folder: Path, *, detached: bool = False) -> Guest:
+        """Start QEMU, which ends with this process unless detached; returns before the guest is up, see `wait_ready`."""
+        folder.mkdir(parents=True, exist_ok=True)
+        (folder / "initramfs").write_bytes(initramfs(kernel, module))
+        if spec.disk:
+            make_disk(folder / "disk", spec.disk)
+        command = _qemu_command(spec, kernel, folder)
+        if not detached:
+            command = ["setpriv", "--pdeathsig", "KILL", *command]
+        with (folder / "qemu.log").open("wb") as log:
+            process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=log, stderr=log)
+        (folder / "pid").write_text(str(process.pid))
+        try:
+            return cls(spec.name, folder, process)
+        except OSError as error:
+            process.kill()
+            raise GuestError(f"{spec.name}: QEMU did not start: {(folder / 'qemu.log').read_text()}") from error
+
+    def wait_ready(self, timeout: float = 60.0) -> None:
+        """Until the command server says hello."""
+        try:
+            self.channel.hello.result(timeout)
+        except (ChannelClosed, FutureTimeout):
+            raise GuestError(f"{self.name} did not come up\n{self.console_tail()}") from None
+
+    # Commands
+
+    def start(self, command: str, data: bytes = b"") -> Job:
+        """Start a shell command and go on."""
+        try:
+            number, future = self.channel.run(command, data)
+        except ChannelClosed:
+            raise GuestError(f"{self.name} is not running\n{self.console_tail()}") from None
+        return Job(self, command, number, future)
+
+    def run(self, command: str, timeout: float = 60.0) -> Result:
+        """Run a shell command; its exit code and output."""
+        return self.start(command).result(timeout)
+
+    def sh(self, command: str, timeout: float = 60.0) -> str:
+        """Run a shell command that must succeed; its output without the last line's end."""
+        return self.start(command).wait(timeout).rstrip("\n")
+
+    def read(self, path: str) -> str:
+        return self.sh(f"cat {shlex.quote(path)}")
+
+    def write(self, path: str, text: str) -> None:
+        """Write a file, also one of /proc, /sys or configfs (one write of the whole text)."""
+        self.start(f"cat > {shlex.quote(path)}", text.encode()).wait()
+
+    # What it looks like from inside
+
+    def meminfo(self, name: str) -> int:
+        """A line of /proc/meminfo, in bytes."""
+        match = re.search(rf"^{re.escape(name)}:\s+(\d+) kB", self.read("/proc/meminfo"), re.MULTILINE)
+        if not match:
+            raise GuestError(f"{self.name}: no {name} in /proc/meminfo")
+        return int(match[1]) * 1024
+
+    def vmstat(self, name: str) -> int:
+        match = re.search(rf"^{re.escape(name)} (\d+)$", self.read("/proc/vmstat"), re.MULTILINE)
+        return int(match[1]) if match else 0
+
+    def disk_reads(self) -> int:
+        """Reads that the data disk completed."""
+        return int(self.sh("awk '$3 == \"vda\" { print $4 }' /proc/diskstats"))
+
+    def drop_caches(self, what: int = 1) -> None:
+        self.write("/proc/sys/vm/drop_caches", f"{what}\n")
+
+    def mount(self, filesystem: str, options: str = "") -> None:
+        """Mount the data disk on /mnt."""
+        self.sh(f"mount -t {filesystem} {'-o ' + options if options else ''} /dev/vda /mnt")
+
+    def umount(self) -> None:
+        self.sh("umount /mnt")
+
+    # Its kernel log
+
+    def log(self) -> str:
+        """The kernel log of a running guest."""
+        return self.sh("dmesg")
+
+    def console(self) -> str:
+        """What reached the console, which is warnings and worse; also of a dead guest."""
+        path = self.folder / "console.log"
+        return path.read_text(errors="replace") if path.exists() else ""
+
+    def console_tail(self, lines: int = 60) -> str:
+        return "\n".join(self.console().splitlines()[-lines:])
+
+    def trouble(self, allow: str | None = None) -> list[str]:
+        """Lines of the kernel log that a healthy guest does not print; `allow` is a pattern of what may be there."""
+        lines = self.log().splitlines()
+        return [line for line in lines if TROUBLE.search(line) and not (allow and re.search(allow, line))]
+
+    def assert_clean(self, allow: str | None = None) -> None:
+        """No trouble in the log, the kernel tainted by nothing but an unsigned out-of-tree module, lockdep still on."""
+        trouble = self.trouble(allow)
+        if trouble:
+            raise AssertionError(f"{self.name}'s kernel log:\n" + "\n".join(self.log().splitlines()[-80:]))
+        tainted = int(self.read("/proc/sys/kernel/tainted"))
+        out_of_tree, unsigned = 1 << 12, 1 << 13
+        assert tainted & ~(out_of_tree | unsigned) == 0, f"{self.name} is tainted: {tainted}"
+        assert self.debug_locks() in (None, 1), f"{self.name}: lockdep has switched itself off"
+
+    def debug_locks(self) -> int | None:
+        """1 while lockdep watches, 0 when it found something; None on kernels without it."""
+        result = self.run("awk '$1 == \"debug_locks:\" { print $2 }' /proc/lockdep_stats 2>/dev/null")
+        return int(result.output) if result.output.strip() else None
+
+    # Its process
+
+    @property
+    def pid(self) -> int:
+        return int((self.folder / "pid").read_text())
+
+    def kill(self) -> None:
+        """SIGKILL of its QEMU: a host that loses power."""
+        self._signal(signal.SIGKILL)
+        if self.process:
+            self.process.wait()
+
+    def stop(self) -> None:
+        """Freeze it (SIGSTOP)."""
+        self._signal(signal.SIGSTOP)
+
+    def cont(self) -> None:
+        self._signal(signal.SIGCONT)
+
+    def close(self) -> None:
+        """End it, in whatever state it is."""
+        if self.process is None or self.process.poll() is None:
+            self.kill()
+        self.channel.close()
+
+    def _signal(self, number: signal.Signals) -> None:
+        os.kill(self.pid, number)
+
+
+def make_disk(path: Path, disk: Disk) -> None:
+    """A new, empty disk; a file system on a disk that exists is replaced."""
+    subprocess.run(["truncate", "-s", "0", str(path)], check=True)
+    subprocess.run(["truncate", "-s", disk.size, str(path)], check=True)
+    commands = {
+        "ext4": ["mkfs.ext4", "-q", "-F", "-E", "lazy_itable_init=1,lazy_journal_init=1"],
+        "xfs": ["mkfs.xfs", "-q", "-f"],
+        "btrfs": ["mkfs.btrfs", "-q", "-f"],
+    }
+    if disk.filesystem:
+        path_with_sbin = f"{os.environ['PATH']}:/usr/sbin:/sbin"
+        subprocess.run([*commands[disk.filesystem], str(path)], check=True, env={**os.environ, "PATH": path_with_sbin})
+
+
+def _qemu_command(spec: Spec, kernel: Kernel, folder: Path) -> list[str]:
+    addresses = ",".join(f"eth{number}:{link.address}" for number, link in enumerate(spec.links))
+    append = f"console=ttyS0 loglevel=5 panic=-1 log_buf_len=4M rdinit=/init tidepool.ip={addresses} {spec.append}"
+    command = ["qemu-system-x86_64", "-accel", "tcg,thread=multi", "-cpu", "max", "-machine", "pc"]
+    command += ["-m", spec.memory, "-smp", str(spec.processors), "-nodefaults", "-display", "none", "-no-reboot"]
+    command += ["-kernel", str(kernel.vmlinuz), "-initrd", str(folder / "initramfs"), "-append", append]
+    command += ["-serial", f"file:{folder / 'console.log'}"]
+    command += ["-chardev", f"socket,id=channel,path={folder / 'channel'},server=on,wait=off"]
+    command += ["-device", "virtio-serial-pci", "-device", "virtserialport,chardev=channel,name=tidepool"]
+    if spec.disk:
+        drive = f"if=none,id=disk,format=raw,file={folder / 'disk'},cache=unsafe,aio=threads"
+        drive += f",throttling.iops-total={spec.disk.iops}" if spec.disk.iops else ""
+        command += ["-drive", drive, "-device", "virtio-blk-pci,drive=disk"]
+    for number, link in enumerate(spec.links):
+        ends = f"local.type=unix,local.path={link.local},remote.type=unix,remote.path={link.remote}"
+        mac = "52:54:00:" + ":".join(f"{int(octet):02x}" for octet in link.address.split(".")[1:])
+        command += ["-netdev", f"dgram,id=net{number},{ends}"]
+        command += ["-device", f"virtio-net-pci,netdev=net{number},mac={mac},romfile="]
+    return command

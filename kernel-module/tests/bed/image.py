@@ -1,0 +1,165 @@
+"""What a guest boots: a stock kernel and an initramfs of busybox, kernel modules and our own small programs.
+
+The large part of the initramfs depends on the kernel only and is cached by content; module under test and programs
+are appended as a second archive, which the kernel unpacks on top.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import lzma
+import os
+import stat
+import subprocess
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+TESTS = Path(__file__).resolve().parent.parent
+TOP = TESTS.parent.parent
+TOOLS = TESTS.parent / "tools"
+CACHE = Path(
+    os.environ.get("TIDEPOOL_CACHE") or Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "tidepool"
+)
+BUILD = TOP / "build" / "kernel-tests"
+
+GUEST_MODULES = (
+    "virtio_pci",
+    "virtio_blk",
+    "virtio_net",
+    "virtio_console",
+    "crc32c",
+    "ext4",
+    "xfs",
+    "configfs",
+    "hmac",
+    "sha256",
+)
+CFLAGS = ("-std=gnu11", "-O2", "-Wall", "-Wextra", "-Werror", "-static", "-pthread")
+
+
+@dataclass(frozen=True)
+class Kernel:
+    """A kernel from the cache, see `kernel-module/tools/kernel`."""
+
+    name: str
+    folder: Path
+
+    @property
+    def release(self) -> str:
+        return (self.folder / "release").read_text().strip()
+
+    @property
+    def vmlinuz(self) -> Path:
+        return self.folder / "vmlinuz"
+
+    @property
+    def root(self) -> Path:
+        return self.folder / "root"
+
+
+def fetch_kernel(name: str) -> Kernel:
+    """The kernel of that name, fetched on first use."""
+    return Kernel(name, Path(_output([str(TOOLS / "kernel"), "fetch", name])))
+
+
+def build_module(kernel: Kernel, flags: str = "") -> Path:
+    """`tidepool.ko` for the kernel, built now unless sources and flags are those of the last time."""
+    return Path(_output([str(TOOLS / "build"), kernel.name], env={**os.environ, "KCFLAGS": flags}))
+
+
+def build_program(name: str, sources: Iterable[Path]) -> Path:
+    """A static program, compiled now unless its sources are those of the last time."""
+    sources = sorted(sources)
+    digest = _digest([*CFLAGS, *(source.read_bytes() for source in sources)])
+    program = BUILD / "programs" / f"{name}-{digest}"
+    if not program.exists():
+        program.parent.mkdir(parents=True, exist_ok=True)
+        partial = program.with_name(f".{program.name}.{os.getpid()}")
+        units = [str(source) for source in sources if source.suffix == ".c"]
+        subprocess.run(["gcc", *CFLAGS, "-o", str(partial), *units, "-lm"], check=True)
+        partial.rename(program)
+    return program
+
+
+def initramfs(kernel: Kernel, module: Path | None) -> bytes:
+    """The whole initramfs: cached base, our programs, and the module as /lib/tidepool.ko."""
+    guest, stress = TESTS / "guest", TESTS / "stress"
+    overlay: dict[str, Path | bytes] = {
+        "init": guest / "init",
+        "bin/guestd": build_program("guestd", [guest / "guestd.c"]),
+        "bin/stress": build_program("stress", [*stress.glob("*.c"), *stress.glob("*.h")]),
+    }
+    if module:
+        overlay["lib/tidepool.ko"] = module
+    return _base(kernel) + _cpio(overlay)
+
+
+def _base(kernel: Kernel) -> bytes:
+    """Busybox, its links, and the kernel modules every guest loads, as one archive."""
+    busybox = Path("/usr/bin/busybox") if Path("/usr/bin/busybox").exists() else Path("/bin/busybox")
+    modules = _module_files(kernel)
+    digest = _digest([busybox.read_bytes(), kernel.release, *map(str, modules), _own_source()])
+    cached = CACHE / "initramfs" / f"{digest}.cpio"
+    if not cached.exists():
+        names = [module.name.removesuffix(".xz") for module in modules]
+        files: dict[str, Path | bytes] = {"bin/busybox": busybox, "lib/modules/order": "".join(f"{n}\n" for n in names).encode()}
+        for name, module in zip(names, modules, strict=True):
+            files[f"lib/modules/{name}"] = lzma.decompress(module.read_bytes()) if module.suffix == ".xz" else module
+        applets = _output([str(busybox), "--list"]).split()
+        links = {f"bin/{applet}": "busybox" for applet in applets if applet != "busybox"}
+        cached.parent.mkdir(parents=True, exist_ok=True)
+        partial = cached.with_name(f".{cached.name}.{os.getpid()}")
+        partial.write_bytes(_cpio(files, links))
+        partial.rename(cached)
+    return cached.read_bytes()
+
+
+def _module_files(kernel: Kernel) -> list[Path]:
+    """Files of the guest's modules and what they depend on, in the order to load them."""
+    files: dict[Path, None] = {}
+    for name in GUEST_MODULES:
+        shown = _output(["modprobe", "-d", str(kernel.root), "-S", kernel.release, "--show-depends", name])
+        for line in shown.splitlines():
+            action, _, path = line.strip().partition(" ")
+            if action == "insmod":
+                files[Path(path.strip())] = None
+    return list(files)
+
+
+def _cpio(files: Mapping[str, Path | bytes], links: Mapping[str, str] | None = None) -> bytes:
+    """An archive in cpio's "newc" format: folders, files (a path to copy or contents), symbolic links."""
+    contents = {name: (data if isinstance(data, bytes) else data.read_bytes()) for name, data in files.items()}
+    folders = {"proc", "sys", "dev", "tmp", "mnt", "bin", "root", "etc"}
+    for name in contents:
+        folders.update(str(parent) for parent in Path(name).parents if str(parent) != ".")
+    members = [(name, stat.S_IFDIR | 0o755, b"") for name in sorted(folders)]
+    members += [(name, stat.S_IFREG | 0o755, data) for name, data in contents.items()]
+    members += [(name, stat.S_IFLNK | 0o777, target.encode()) for name, target in (links or {}).items()]
+    archive = b"".join(_cpio_member(number, *member) for number, member in enumerate(members, 1))
+    archive += _cpio_member(0, "TRAILER!!!", 0, b"")
+    return archive + bytes(-len(archive) % 512)
+
+
+def _cpio_member(inode: int, name: str, mode: int, data: bytes) -> bytes:
+    fields = (inode, mode, 0, 0, 1, 0, len(data), 0, 0, 0, 0, len(name) + 1, 0)
+    head = b"070701" + b"".join(b"%08x" % field for field in fields) + name.encode() + b"\0"
+    return head + bytes(-len(head) % 4) + data + bytes(-len(data) % 4)
+
+
+def _own_source() -> bytes:
+    return Path(__file__).read_bytes()
+
+
+def _digest(parts: Iterable[str | bytes]) -> str:
+    digest = hashlib.sha256()
+    for part in parts:
+        data = part.encode() if isinstance(part, str) else part
+        digest.update(len(data).to_bytes(8, "little") + data)
+    return digest.hexdigest()[:16]
+
+
+def _output(command: list[str], env: Mapping[str, str] | None = None) -> str:
+    path = f"{os.environ['PATH']}:/usr/sbin:/sbin"
+    run = subprocess.run(command, env={**(env or os.environ), "PATH": path}, check=True, stdout=subprocess.PIPE, text=True)
+    return run.stdout.strip()

@@ -1,0 +1,131 @@
+"""A borrower and a lender with a wire between them, set up and taken down together."""
+
+from __future__ import annotations
+
+import shutil
+import tempfile
+from pathlib import Path
+from types import TracebackType
+
+from bed.guest import Disk, Guest, Link, Spec, make_disk
+from bed.image import build_module, fetch_kernel
+from bed.tidepool import MIB, Tidepool
+
+BORROWER_ADDRESS, LENDER_ADDRESS = "10.7.0.1", "10.7.0.2"
+NAME = "pairing"
+
+
+class Pair:
+    """`with Pair(kernel="6.1", borrower_mem="256M", lender_mem="512M", disk="ext4") as (b, l):`
+
+    Both guests are up, the data disk is mounted on the borrower's /mnt, the module is not loaded (`connect` does that).
+    They end with this process unless `detached`.
+    `flags` builds the borrower's module with extra compiler flags; the lender always gets the proper one.
+    """
+
+    def __init__(
+        self,
+        kernel: str = "6.1",
+        *,
+        borrower_mem: str = "256M",
+        lender_mem: str = "512M",
+        disk: str | Disk | None = "ext4",
+        lender_disk: str | Disk | None = None,
+        processors: int = 2,
+        flags: str = "",
+        module: bool = True,
+        detached: bool = False,
+    ) -> None:
+        self.kernel = fetch_kernel(kernel)
+        self._detached = detached
+        self.folder = Path(tempfile.mkdtemp(prefix="tidepool-bed-", dir="/var/tmp"))
+        self._module = build_module(self.kernel) if module else None
+        self._borrower_module = build_module(self.kernel, flags) if module and flags else self._module
+        self.disk = _disk(disk)
+        ends = [self.folder / name for name in ("wire-b", "wire-l")]
+        borrower_link = Link(ends[0], ends[1], BORROWER_ADDRESS)
+        self._lender_link = Link(ends[1], ends[0], LENDER_ADDRESS)
+        self._lender_spec = Spec("lender", lender_mem, 1, _disk(lender_disk), (self._lender_link,))
+        self._borrower_spec = Spec("borrower", borrower_mem, processors, self.disk, (borrower_link,))
+        self._guests: list[Guest] = []
+
+    def __enter__(self) -> tuple[Guest, Guest]:
+        try:
+            self.borrower = self._boot(self._borrower_spec, self._borrower_module)
+            self.lender = self._boot(self._lender_spec, self._module)
+            for guest in self._guests:
+                guest.wait_ready()
+            if self.disk and self.disk.filesystem:
+                self.borrower.mount(self.disk.filesystem)
+        except BaseException:
+            self._close()
+            raise
+        self.b, self.l = Tidepool(self.borrower), Tidepool(self.lender)
+        return self.borrower, self.lender
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._close()
+
+    def connect(self, *, size: int = 256 * MIB, wait: bool = True, **attributes: object) -> None:
+        """Load the module where it is not loaded, lend `size` to the borrower, and wait until the two are connected."""
+        for side in (self.l, self.b):
+            if not side.loaded:
+                side.load()
+        self.l.lend(NAME, quota=size)
+        self.b.borrow(NAME, address=LENDER_ADDRESS, size=size, **attributes)
+        if wait:
+            self.b.wait_state(f"lenders/{NAME}", "Connected")
+
+    def disconnect(self) -> None:
+        """Take the pairing away on both ends; the module stays."""
+        self.b.rmdir(f"lenders/{NAME}")
+        self.l.rmdir(f"borrowers/{NAME}")
+
+    def borrowed(self) -> dict[str, int]:
+        """The borrower's figures of the pairing."""
+        return self.b.stats(f"lenders/{NAME}")
+
+    def lent(self) -> dict[str, int]:
+        """The lender's figures of the pairing."""
+        return self.l.stats(f"borrowers/{NAME}")
+
+    def assert_clean(self, allow: str | None = None) -> None:
+        """Neither guest's kernel has anything to complain about, nor has the module."""
+        for side in (self.b, self.l):
+            side.guest.assert_clean(allow)
+            if side.loaded:
+                assert side.stats().get("warnings", 0) == 0, f"{side.guest.name}: the module counted warnings"
+
+    def restart_lender(self) -> Guest:
+        """A fresh lender in place of one that was killed, at the same address, with nothing configured."""
+        self.lender.close()
+        self._guests.remove(self.lender)
+        self.lender = self._boot(self._lender_spec, self._module)
+        self.lender.wait_ready()
+        self.l = Tidepool(self.lender)
+        return self.lender
+
+    def remake_disk(self, filesystem: str) -> None:
+        """A new file system on the borrower's disk, which must be unmounted."""
+        assert self.disk
+        make_disk(self.borrower.folder / "disk", Disk(self.disk.size, filesystem))
+
+    def _boot(self, spec: Spec, module: Path | None) -> Guest:
+        folder = self.folder / spec.name
+        for link in spec.links:
+            link.local.unlink(missing_ok=True)
+        shutil.rmtree(folder, ignore_errors=True)
+        guest = Guest.boot(spec, self.kernel, module, folder, detached=self._detached)
+        self._guests.append(guest)
+        return guest
+
+    def _close(self) -> None:
+        for guest in self._guests:
+            guest.close()
+        shutil.rmtree(self.folder, ignore_errors=True)
+
+
+def _disk(disk: str | Disk | None) -> Disk | None:
+    return Disk(filesystem=disk) if isinstance(disk, str) else disk

@@ -1,0 +1,116 @@
+"""The module in a guest: load, configure through configfs and read figures, as ABI.md describes."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+
+from bed.guest import Guest, GuestError, Result
+
+ROOT = "/sys/kernel/config/tidepool"
+KEY = "5ea1ed" * 10 + "feed"
+PORT = 7470
+MIB = 1 << 20
+
+
+def parse_stats(text: str) -> dict[str, int]:
+    """`name value` lines."""
+    return {name: int(value) for name, value in (line.split() for line in text.splitlines() if line.strip())}
+
+
+def parse_histogram(text: str, kind: str) -> list[tuple[float, int]]:
+    """(upper bound in microseconds, count) of one kind's lines of a `latency` file."""
+    rows = [line.split() for line in text.splitlines()]
+    return [(float(bound), int(count)) for row_kind, bound, count in rows if row_kind == kind]
+
+
+def quantile(histogram: list[tuple[float, int]], share: float) -> float:
+    """Upper bound of the bucket that holds the quantile."""
+    left = share * sum(count for _, count in histogram)
+    for bound, count in sorted(histogram):
+        left -= count
+        if left <= 0:
+            return bound
+    return float("inf")
+
+
+def wait_until(what: str, condition: Callable[[], bool], timeout: float = 20.0, every: float = 0.1) -> None:
+    """Until the condition holds; a failure says what did not happen."""
+    deadline = time.monotonic() + timeout
+    while not condition():
+        if time.monotonic() > deadline:
+            raise AssertionError(f"not within {timeout} s: {what}")
+        time.sleep(every)
+
+
+class Tidepool:
+    """The module in one guest."""
+
+    def __init__(self, guest: Guest) -> None:
+        self.guest = guest
+
+    # Loading
+
+    def load(self) -> None:
+        self.guest.sh("insmod /lib/tidepool.ko")
+
+    def unload(self) -> None:
+        """Take away every peer, then the module."""
+        self.guest.sh(f"for d in {ROOT}/borrowers/* {ROOT}/lenders/*; do [ -d $d ] && rmdir $d; done; rmmod tidepool", 60)
+
+    @property
+    def loaded(self) -> bool:
+        return self.guest.run("[ -d /sys/module/tidepool ]").code == 0
+
+    # Attributes; paths are relative to the module's folder in configfs
+
+    def get(self, path: str) -> str:
+        return self.guest.read(f"{ROOT}/{path}").strip()
+
+    def set(self, path: str, value: object) -> None:
+        self.guest.write(f"{ROOT}/{path}", f"{value}\n")
+
+    def try_set(self, path: str, value: object) -> Result:
+        """Write an attribute that may refuse the value; the output then names the error."""
+        return self.guest.start(f"cat > {ROOT}/{path}", f"{value}\n".encode()).result()
+
+    def mkdir(self, path: str) -> None:
+        self.guest.sh(f"mkdir {ROOT}/{path}")
+
+    def rmdir(self, path: str) -> None:
+        self.guest.sh(f"rmdir {ROOT}/{path}", 60)
+
+    def stats(self, path: str = "") -> dict[str, int]:
+        """Figures of the module, or of one peer (`lenders/NAME`, `borrowers/NAME`)."""
+        return parse_stats(self.get(f"{path}/stats".lstrip("/")))
+
+    def latency(self, path: str, kind: str = "get") -> list[tuple[float, int]]:
+        return parse_histogram(self.get(f"{path}/latency"), kind)
+
+    # A pairing's two ends
+
+    def lend(self, name: str, *, quota: int, key: str = KEY, port: int | None = None, reserve: int | None = None) -> None:
+        """Serve one borrower."""
+        if port is not None:
+            self.set("port", port)
+        if reserve is not None:
+            self.set("reserve_bytes", reserve)
+        lent = int(self.get("lend_bytes"))
+        self.set("lend_bytes", max(lent, quota))
+        self.mkdir(f"borrowers/{name}")
+        self.set(f"borrowers/{name}/key", key)
+        self.set(f"borrowers/{name}/quota_bytes", quota)
+        self.set(f"borrowers/{name}/enabled", 1)
+
+    def borrow(self, name: str, *, address: str, size: int, key: str = KEY, **attributes: object) -> None:
+        """Use one lender; further attributes (port, strategy, deadline_us) as in the ABI."""
+        self.mkdir(f"lenders/{name}")
+        for attribute, value in {"address": address, "key": key, "size_bytes": size, **attributes}.items():
+            self.set(f"lenders/{name}/{attribute}", value)
+        self.set(f"lenders/{name}/enabled", 1)
+
+    def wait_state(self, path: str, state: str, timeout: float = 20.0) -> None:
+        try:
+            wait_until(f"{path} is {state}", lambda: self.get(f"{path}/state") == state, timeout)
+        except AssertionError as error:
+            raise GuestError(f"{self.guest.name}: {error}; it is {self.get(f'{path}/state')}\n{self.guest.log()[-2000:]}") from None
