@@ -1,0 +1,212 @@
+// SPDX-License-Identifier: GPL-2.0
+/* Plain reads and writes of whole files: fill, random, sequential, many. */
+#define _GNU_SOURCE
+#include <errno.h>
+#include <fcntl.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "stress.h"
+
+#define CHUNK 64L	/* pages written or read at once */
+
+static long file_pages(int fd)
+{
+	struct stat stat;
+
+	if (fstat(fd, &stat))
+		die("stat");
+	return stat.st_size / PAGE;
+}
+
+static void write_pages(int fd, uint32_t file, long count, uint32_t version)
+{
+	struct page *chunk = pages_alloc(CHUNK);
+
+	for (long index = 0; index < count; index += CHUNK) {
+		long pages = count - index < CHUNK ? count - index : CHUNK;
+
+		for (long i = 0; i < pages; i++)
+			page_make(&chunk[i], file, index + i, version);
+		if (write(fd, chunk, pages * PAGE) != pages * PAGE)
+			die("write");
+	}
+	free(chunk);
+}
+
+/* stress fill FILE mib=N [version=1]: writes the file anew. */
+int mode_fill(const char *path)
+{
+	int fd = open_or_die(path, O_WRONLY | O_CREAT | O_TRUNC);
+
+	write_pages(fd, file_id(path), option("mib", 64) * PAGES_PER_MIB, option("version", 1));
+	if (fsync(fd) || close(fd))
+		die(path);
+	return 0;
+}
+
+/* ---- random ---- */
+
+static struct {
+	int fd;
+	uint32_t file;
+	long pages, reads, limit;
+	double until;
+	struct latency latency;
+} rnd;
+
+static bool random_more(void)
+{
+	long done = __sync_fetch_and_add(&rnd.reads, 1);
+
+	if (done < rnd.limit && now() < rnd.until)
+		return true;
+	__sync_fetch_and_sub(&rnd.reads, 1);
+	return false;
+}
+
+static void *random_thread(void *number)
+{
+	uint64_t state = random_seed((long)number);
+	uint32_t version = option("version", 1);
+	bool verify = option("verify", 1);
+	struct page *page = pages_alloc(1);
+
+	while (random_more()) {
+		long index = random_next(&state) % rnd.pages;
+		double start = now();
+		bool read = pread(rnd.fd, page, PAGE, index * PAGE) == PAGE;
+
+		latency_add(&rnd.latency, now() - start);
+		if (!read)
+			io_failed("pread");
+		else if (verify)
+			page_check(page, rnd.file, index, version, "random read");
+	}
+	free(page);
+	return NULL;
+}
+
+/*
+ * stress random FILE [reads=N] [seconds=N] [threads=1] [seed=N] [version=1]
+ * [verify=1] [direct=0] [ahead=0]: reads single pages, without read-ahead unless
+ * asked to.
+ */
+int mode_random(const char *path)
+{
+	double start = now(), seconds;
+
+	rnd.fd = open_or_die(path, O_RDONLY | (option("direct", 0) ? O_DIRECT : 0));
+	rnd.file = file_id(path);
+	rnd.pages = file_pages(rnd.fd);
+	rnd.limit = option("reads", option_text("seconds", NULL) ? 1L << 40 : 1000);
+	rnd.until = start + option("seconds", 1L << 30);
+	if (!option("ahead", 0))
+		posix_fadvise(rnd.fd, 0, 0, POSIX_FADV_RANDOM);
+	run_threads(option("threads", 1), random_thread);
+	seconds = now() - start;
+	printf("{\"mode\": \"random\", \"reads\": %ld, \"seconds\": %.3f, \"iops\": %.1f, ",
+	       rnd.reads, seconds, rnd.reads / seconds);
+	latency_print(&rnd.latency);
+	printf(", \"wrong_pages\": %lu, \"errors\": %lu}\n", wrong_pages(), io_errors());
+	return verdict();
+}
+
+/* ---- sequential ---- */
+
+static void read_sequentially(int fd, uint32_t file, uint32_t version, long pages)
+{
+	struct page *chunk = pages_alloc(CHUNK);
+
+	for (long index = 0; index < pages; index += CHUNK) {
+		long count = pages - index < CHUNK ? pages - index : CHUNK;
+
+		if (pread(fd, chunk, count * PAGE, index * PAGE) != count * PAGE) {
+			io_failed("pread");
+			continue;
+		}
+		for (long i = 0; i < count; i++)
+			page_check(&chunk[i], file, index + i, version, "sequential read");
+	}
+	free(chunk);
+}
+
+/* stress sequential FILE [passes=1] [version=1] [direct=0]: reads and verifies the whole file. */
+int mode_sequential(const char *path)
+{
+	int fd = open_or_die(path, O_RDONLY | (option("direct", 0) ? O_DIRECT : 0));
+	long pages = file_pages(fd), passes = option("passes", 1);
+	double start = now(), seconds;
+
+	for (long pass = 0; pass < passes; pass++)
+		read_sequentially(fd, file_id(path), option("version", 1), pages);
+	seconds = now() - start;
+	printf("{\"mode\": \"sequential\", \"pages\": %ld, \"seconds\": %.3f, \"mib_per_second\": %.1f, "
+	       "\"wrong_pages\": %lu, \"errors\": %lu}\n", pages * passes, seconds,
+	       pages * passes / (double)PAGES_PER_MIB / seconds, wrong_pages(), io_errors());
+	return verdict();
+}
+
+/* ---- many ---- */
+
+/* One to eight pages, by number, so that writer and readers agree. */
+static long many_pages(long number)
+{
+	return 1 + number * 7 % 8;
+}
+
+static void many_path(char *path, size_t size, const char *folder, long number)
+{
+	snprintf(path, size, "%s/%ld/%ld", folder, number / 1000, number);
+}
+
+static void many_write(const char *folder, long files, uint32_t version)
+{
+	char path[256];
+
+	if (mkdir(folder, 0755) && errno != EEXIST)
+		die(folder);
+	for (long number = 0; number < files; number++) {
+		if (number % 1000 == 0) {
+			snprintf(path, sizeof(path), "%s/%ld", folder, number / 1000);
+			if (mkdir(path, 0755) && errno != EEXIST)
+				die(path);
+		}
+		many_path(path, sizeof(path), folder, number);
+		int fd = open_or_die(path, O_WRONLY | O_CREAT | O_TRUNC);
+
+		write_pages(fd, file_id(path), many_pages(number), version);
+		close(fd);
+	}
+	sync();
+}
+
+static void many_read(const char *folder, long files, uint32_t version)
+{
+	char path[256];
+
+	for (long number = 0; number < files; number++) {
+		many_path(path, sizeof(path), folder, number);
+		int fd = open_or_die(path, O_RDONLY);
+
+		read_sequentially(fd, file_id(path), version, many_pages(number));
+		close(fd);
+	}
+}
+
+/* stress many FOLDER [files=2000] [write=0] [version=1]: small files, written or read and verified. */
+int mode_many(const char *folder)
+{
+	long files = option("files", 2000);
+	double start = now();
+
+	if (option("write", 0))
+		many_write(folder, files, option("version", 1));
+	else
+		many_read(folder, files, option("version", 1));
+	printf("{\"mode\": \"many\", \"files\": %ld, \"seconds\": %.3f, \"wrong_pages\": %lu, \"errors\": %lu}\n",
+	       files, now() - start, wrong_pages(), io_errors());
+	return verdict();
+}

@@ -1,0 +1,39 @@
+// SPDX-License-Identifier: GPL-2.0
+#include <stdlib.h>
+#include <string.h>
+
+#include "stress.h"
+
+static const struct {
+	const char *name;
+	int (*run)(const char *target);
+	const char *usage;
+} modes[] = {
+	{ "fill", mode_fill, "FILE mib=N [version=1]" },
+	{ "random", mode_random, "FILE [reads=N] [seconds=N] [threads=1] [seed=N] [version=1] [verify=1] [direct=0] [ahead=0]" },
+	{ "sequential", mode_sequential, "FILE [passes=1] [version=1] [direct=0]" },
+	{ "many", mode_many, "FOLDER [files=2000] [write=0] [version=1]" },
+	{ "mix", mode_mix, "FILE [mib=256] [seconds=40] [threads=6] [files=2] [seed=N]" },
+	{ "race", mode_race, "FILE [change=direct|punch|truncate] [seconds=10]" },
+	{ "anon", mode_anon, "MIB [hold=0]" },
+	{ "server", mode_server, "PORT" },
+	{ "client", mode_client, "ADDRESS [port=7471] [requests=2000]" },
+	{ "garbage", mode_garbage, "ADDRESS [port=7470] [connections=200] [seed=N]" },
+	{ "half-open", mode_half_open, "ADDRESS [port=7470] [connections=50] [seconds=5]" },
+};
+
+int main(int argc, char **argv)
+{
+	size_t count = sizeof(modes) / sizeof(modes[0]);
+
+	setvbuf(stdout, NULL, _IOLBF, 0);
+	if (argc >= 3) {
+		options_init(argv + 3);
+		for (size_t i = 0; i < count; i++)
+			if (!strcmp(argv[1], modes[i].name))
+				return modes[i].run(argv[2]);
+	}
+	for (size_t i = 0; i < count; i++)
+		printf("stress %s %s\n", modes[i].name, modes[i].usage);
+	return 2;
+}

@@ -1,0 +1,154 @@
+// SPDX-License-Identifier: GPL-2.0
+/* TCP: the raw round trip to compare a get with, and peers that do not behave. */
+#define _GNU_SOURCE
+#include <arpa/inet.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <netinet/in.h>
+#include <netinet/tcp.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include "stress.h"
+
+#define REQUEST_BYTES	32
+#define DEFAULT_PORT	7471
+
+static void set_option(int socket, int level, int name)
+{
+	int on = 1;
+
+	setsockopt(socket, level, name, &on, sizeof(on));
+}
+
+static bool read_fully(int fd, void *data, size_t length)
+{
+	while (length) {
+		ssize_t n = read(fd, data, length);
+
+		if (n <= 0)
+			return false;
+		data = (char *)data + n;
+		length -= n;
+	}
+	return true;
+}
+
+static struct sockaddr_in peer_address(const char *address, int port)
+{
+	struct sockaddr_in peer = { .sin_family = AF_INET, .sin_port = htons(port) };
+
+	if (inet_pton(AF_INET, address, &peer.sin_addr) != 1) {
+		errno = EINVAL;
+		die(address);
+	}
+	return peer;
+}
+
+static int connect_to(const char *address, int port)
+{
+	struct sockaddr_in peer = peer_address(address, port);
+	int fd = socket(AF_INET, SOCK_STREAM, 0);
+
+	if (fd < 0)
+		die("socket");
+	if (connect(fd, (struct sockaddr *)&peer, sizeof(peer))) {
+		close(fd);
+		return -1;
+	}
+	set_option(fd, IPPROTO_TCP, TCP_NODELAY);
+	return fd;
+}
+
+/* stress server PORT: answers each 32-byte request with a page, for one client after the other, for ever. */
+int mode_server(const char *port)
+{
+	struct sockaddr_in any = { .sin_family = AF_INET, .sin_port = htons(strtol(port, NULL, 0)) };
+	int listener = socket(AF_INET, SOCK_STREAM, 0);
+	struct page *page = pages_alloc(1);
+	char request[REQUEST_BYTES];
+
+	set_option(listener, SOL_SOCKET, SO_REUSEADDR);
+	if (bind(listener, (struct sockaddr *)&any, sizeof(any)) || listen(listener, 5))
+		die("listen");
+	page_make(page, 1, 1, 1);
+	for (;;) {
+		int client = accept(listener, NULL, NULL);
+
+		set_option(client, IPPROTO_TCP, TCP_NODELAY);
+		while (read_fully(client, request, sizeof(request)))
+			if (write(client, page, PAGE) != PAGE)
+				break;
+		close(client);
+	}
+}
+
+/* stress client ADDRESS [port=7471] [requests=2000]: the round trip of a page over plain TCP. */
+int mode_client(const char *address)
+{
+	int fd = connect_to(address, option("port", DEFAULT_PORT));
+	long requests = option("requests", 2000);
+	struct latency latency = { .count = 0 };
+	struct page *page = pages_alloc(1);
+	char request[REQUEST_BYTES] = { 0 };
+
+	if (fd < 0)
+		die(address);
+	for (long i = 0; i < requests; i++) {
+		double start = now();
+
+		if (write(fd, request, sizeof(request)) != sizeof(request) || !read_fully(fd, page, PAGE))
+			die("round trip");
+		latency_add(&latency, now() - start);
+	}
+	printf("{\"mode\": \"client\", \"requests\": %ld, ", requests);
+	latency_print(&latency);
+	printf("}\n");
+	return 0;
+}
+
+/* stress garbage ADDRESS [port=7470] [connections=200] [seed=N]: connects and sends random bytes of random length. */
+int mode_garbage(const char *address)
+{
+	long connections = option("connections", 200), accepted = 0;
+	uint64_t state = random_seed(0);
+	uint64_t bytes[512];
+
+	for (long i = 0; i < connections; i++) {
+		int fd = connect_to(address, option("port", 7470));
+
+		if (fd < 0)
+			continue;
+		accepted++;
+		for (size_t word = 0; word < 512; word++)
+			bytes[word] = random_next(&state);
+		if (send(fd, bytes, random_next(&state) % sizeof(bytes), MSG_NOSIGNAL) < 0)
+			accepted--;	/* refused before it could be sent: as good */
+		if (i % 2)
+			usleep(1000);	/* every other one leaves at once */
+		close(fd);
+	}
+	printf("{\"mode\": \"garbage\", \"connections\": %ld, \"accepted\": %ld}\n", connections, accepted);
+	return 0;
+}
+
+/* stress half-open ADDRESS [port=7470] [connections=50] [seconds=5]: connects, says nothing, and stays. */
+int mode_half_open(const char *address)
+{
+	struct sockaddr_in peer = peer_address(address, option("port", 7470));
+	long connections = option("connections", 50);
+
+	for (long i = 0; i < connections; i++) {
+		int fd = socket(AF_INET, SOCK_STREAM | SOCK_NONBLOCK, 0);
+
+		if (fd < 0)
+			die("socket");
+		if (connect(fd, (struct sockaddr *)&peer, sizeof(peer)) && errno != EINPROGRESS)
+			io_failed("connect");
+	}
+	sleep(option("seconds", 5));
+	printf("{\"mode\": \"half-open\", \"connections\": %ld}\n", connections);
+	return 0;
+}

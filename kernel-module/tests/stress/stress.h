@@ -1,0 +1,96 @@
+/* SPDX-License-Identifier: GPL-2.0 */
+/*
+ * stress - workloads that know what every page must contain.
+ *
+ * A page is named by its file, its index and its version, and carries these
+ * three and a pattern made of them, so that any page found in the wrong place or
+ * of the wrong age can be told from the right one, and named. Version 0 is a
+ * page of zeros (a hole).
+ *
+ * Each mode prints one line of JSON at the end and exits with
+ *   0 all is well, 1 a wrong page was read, 2 a system call failed or bad usage.
+ */
+#ifndef STRESS_H
+#define STRESS_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+
+#define PAGE		4096L
+#define PAGES_PER_MIB	256L
+
+/* ---- page.c: contents of pages ---- */
+
+struct page {
+	uint64_t word[PAGE / 8];
+};
+
+void page_make(struct page *page, uint32_t file, uint64_t index, uint32_t version);
+bool page_is(const struct page *page, uint32_t file, uint64_t index, uint32_t version);
+
+/* Like page_is(), and a page that is wrong is reported and counted. */
+bool page_check(const struct page *page, uint32_t file, uint64_t index, uint32_t version, const char *how);
+
+/* Reports and counts a wrong page that page_is() cannot describe (parts of a page). */
+void page_wrong(const struct page *page, uint32_t file, uint64_t index, uint32_t version, const char *how);
+
+uint32_t file_id(const char *path);
+struct page *pages_alloc(size_t count);
+unsigned long wrong_pages(void);
+
+/* ---- util.c: options, time, random numbers, latencies, errors ---- */
+
+/* Value of the argument `name=value`, or the default. */
+long option(const char *name, long otherwise);
+const char *option_text(const char *name, const char *otherwise);
+void options_init(char **arguments);
+
+double now(void);
+uint64_t random_next(uint64_t *state);
+uint64_t random_seed(long thread);
+
+/* Counts and reports a system call that failed. */
+void io_failed(const char *what);
+unsigned long io_errors(void);
+
+/* Prints what and why, and exits with 2. */
+void die(const char *what) __attribute__((noreturn));
+
+/* Exit code by what was counted. */
+int verdict(void);
+
+/* Latencies in logarithmic buckets, 16 to each power of two; may be shared by threads. */
+#define LATENCY_BUCKETS (64 * 16)
+
+struct latency {
+	unsigned long bucket[LATENCY_BUCKETS];
+	unsigned long count;
+	double sum, max;
+};
+
+void latency_add(struct latency *latency, double seconds);
+double latency_quantile_us(const struct latency *latency, double quantile);
+
+/* Prints `"p50_us": …, "p99_us": …, "mean_us": …, "max_us": …`. */
+void latency_print(const struct latency *latency);
+
+int open_or_die(const char *path, int flags);
+void run_threads(long count, void *(*body)(void *));
+
+/* ---- the modes ---- */
+
+int mode_fill(const char *path);
+int mode_random(const char *path);
+int mode_sequential(const char *path);
+int mode_many(const char *folder);
+int mode_mix(const char *path);
+int mode_race(const char *path);
+int mode_anon(const char *mib);
+int mode_server(const char *port);
+int mode_client(const char *address);
+int mode_garbage(const char *address);
+int mode_half_open(const char *address);
+
+#endif

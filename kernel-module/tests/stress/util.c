@@ -1,0 +1,152 @@
+// SPDX-License-Identifier: GPL-2.0
+#include <errno.h>
+#include <fcntl.h>
+#include <math.h>
+#include <pthread.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/random.h>
+#include <time.h>
+
+#include "stress.h"
+
+#define MAX_REPORTS 12
+#define MAX_THREADS 256
+
+static char **options;
+static unsigned long errors;
+static pthread_mutex_t latency_lock = PTHREAD_MUTEX_INITIALIZER;
+
+void options_init(char **arguments)
+{
+	options = arguments;
+}
+
+const char *option_text(const char *name, const char *otherwise)
+{
+	size_t length = strlen(name);
+
+	for (char **argument = options; *argument; argument++)
+		if (!strncmp(*argument, name, length) && (*argument)[length] == '=')
+			return *argument + length + 1;
+	return otherwise;
+}
+
+long option(const char *name, long otherwise)
+{
+	const char *text = option_text(name, NULL);
+
+	return text ? strtol(text, NULL, 0) : otherwise;
+}
+
+double now(void)
+{
+	struct timespec time;
+
+	clock_gettime(CLOCK_MONOTONIC, &time);
+	return time.tv_sec + time.tv_nsec / 1e9;
+}
+
+uint64_t random_next(uint64_t *state)
+{
+	*state ^= *state << 13;
+	*state ^= *state >> 7;
+	*state ^= *state << 17;
+	return *state;
+}
+
+/* By the option `seed`, so that a run can be repeated; without it each run differs. */
+uint64_t random_seed(long thread)
+{
+	uint64_t seed = option("seed", 0);
+
+	if (!seed && getrandom(&seed, sizeof(seed), 0) != sizeof(seed))
+		die("getrandom");
+	seed = (seed + thread + 1) * 0x9e3779b97f4a7c15ULL;
+	return seed ? seed : 1;
+}
+
+void io_failed(const char *what)
+{
+	int error = errno;
+
+	if (__sync_fetch_and_add(&errors, 1) < MAX_REPORTS)
+		printf("FAILED %s: %s\n", what, strerror(error));
+}
+
+unsigned long io_errors(void)
+{
+	return errors;
+}
+
+void die(const char *what)
+{
+	printf("stress: %s: %s\n", what, strerror(errno));
+	exit(2);
+}
+
+int verdict(void)
+{
+	if (wrong_pages())
+		return 1;
+	return errors ? 2 : 0;
+}
+
+static int latency_bucket(double us)
+{
+	int bucket = us <= 1 ? 0 : (int)(log2(us) * 16);
+
+	return bucket < LATENCY_BUCKETS ? bucket : LATENCY_BUCKETS - 1;
+}
+
+void latency_add(struct latency *latency, double seconds)
+{
+	pthread_mutex_lock(&latency_lock);
+	latency->bucket[latency_bucket(seconds * 1e6)]++;
+	latency->count++;
+	latency->sum += seconds;
+	if (seconds > latency->max)
+		latency->max = seconds;
+	pthread_mutex_unlock(&latency_lock);
+}
+
+double latency_quantile_us(const struct latency *latency, double quantile)
+{
+	double left = quantile * latency->count;
+	int bucket = 0;
+
+	while (bucket < LATENCY_BUCKETS - 1 && (left -= latency->bucket[bucket]) > 0)
+		bucket++;
+	return exp2((bucket + 1) / 16.0);
+}
+
+void latency_print(const struct latency *latency)
+{
+	printf("\"p50_us\": %.0f, \"p99_us\": %.0f, \"mean_us\": %.1f, \"max_us\": %.0f",
+	       latency_quantile_us(latency, 0.5), latency_quantile_us(latency, 0.99),
+	       latency->count ? latency->sum / latency->count * 1e6 : 0, latency->max * 1e6);
+}
+
+int open_or_die(const char *path, int flags)
+{
+	int fd = open(path, flags, 0644);
+
+	if (fd < 0)
+		die(path);
+	return fd;
+}
+
+void run_threads(long count, void *(*body)(void *))
+{
+	pthread_t thread[MAX_THREADS];
+
+	if (count < 1 || count > MAX_THREADS) {
+		errno = EINVAL;
+		die("threads");
+	}
+	for (long i = 0; i < count; i++)
+		if (pthread_create(&thread[i], NULL, body, (void *)i))
+			die("thread");
+	for (long i = 0; i < count; i++)
+		pthread_join(thread[i], NULL);
+}
