@@ -1,14 +1,14 @@
 """A pair of guests by hand, kept running in the background (`kernel-module/tests/guests`).
 
-    guests up [6.1] [--disk ext4|xfs|none] [--borrower 256M] [--lender 512M] [--iops N] [--flags=-D…]
-    guests load             build the module if needed, (re)load it in both guests
-    guests connect [MIB]    pair the two (256 MiB)
-    guests disconnect
-    guests b COMMAND…       run a shell command in the borrower (l: in the lender); its output and exit code
-    guests stats            figures of both ends
-    guests log b|l          the kernel log
-    guests push b|l FILE    copy a file to the guest's /root
-    guests down
+guests up [6.1] [--disk ext4|xfs|none] [--borrower 256M] [--lender 512M] [--iops N] [--flags=-D…]
+guests load             build the module if needed, (re)load it in both guests
+guests connect [MIB]    pair the two (256 MiB)
+guests disconnect
+guests b COMMAND…       run a shell command in the borrower (l: in the lender); its output and exit code
+guests stats            figures of both ends
+guests log b|l          the kernel log
+guests push b|l FILE    copy a file to the guest's /root
+guests down
 """
 
 from __future__ import annotations
@@ -41,7 +41,9 @@ def up(arguments: list[str]) -> None:
     options = parser.parse_args(arguments)
     down([])
     disk = None if options.disk == "none" else Disk(options.size, options.disk, options.iops)
-    pair = Pair(options.kernel, borrower_mem=options.borrower, lender_mem=options.lender, disk=disk, module=False, detached=True)
+    pair = Pair(
+        options.kernel, borrower_mem=options.borrower, lender_mem=options.lender, disk=disk, module=False, detached=True
+    )
     with contextlib.suppress(PermissionError):
         os.setsid()
     pair.__enter__()
@@ -87,7 +89,8 @@ def disconnect(arguments: list[str]) -> None:
 def stats(arguments: list[str]) -> None:
     for name in ("borrower", "lender"):
         print(f"== {name}")
-        print(_guest(name).sh(f"cd {ROOT} && for f in stats */*/state */*/stats; do [ -e $f ] && echo \"-- $f\" && cat $f; done; true"))
+        show = 'for f in stats */*/state */*/stats; do [ ! -e $f ] || { echo "-- $f"; cat $f; }; done'
+        print(_guest(name).sh(f"cd {ROOT} && {show}"))
 
 
 def log(arguments: list[str]) -> None:
@@ -118,8 +121,15 @@ def _guest(name: str) -> Guest:
 
 
 VERBS = {
-    "up": up, "down": down, "load": load, "connect": connect, "disconnect": disconnect, "stats": stats, "log": log, "push": push,
-}  # fmt: skip
+    "up": up,
+    "down": down,
+    "load": load,
+    "connect": connect,
+    "disconnect": disconnect,
+    "stats": stats,
+    "log": log,
+    "push": push,
+}
 
 
 def main() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import re
 import shlex
@@ -30,11 +31,12 @@ class GuestError(Exception):
 
 @dataclass(frozen=True)
 class Disk:
-    """A data disk (/dev/vda): a raw file; `filesystem` is made on the host, `iops` throttles it."""
+    """A data disk (/dev/vda): a raw file; `filesystem` is made on the host, `iops` and `write_iops` throttle it."""
 
     size: str = "1G"
     filesystem: str | None = "ext4"
     iops: int | None = None
+    write_iops: int | None = None
 
 
 @dataclass(frozen=True)
@@ -75,7 +77,9 @@ class Job:
         except ChannelClosed:
             raise GuestError(f"{self.guest.name} died during `{self.command}`\n{self.guest.console_tail()}") from None
         except FutureTimeout:
-            raise GuestError(f"{self.guest.name}: `{self.command}` took over {timeout} s\n{self._post_mortem()}") from None
+            raise GuestError(
+                f"{self.guest.name}: `{self.command}` took over {timeout} s\n{self._post_mortem()}"
+            ) from None
 
     def wait(self, timeout: float = 60.0) -> str:
         """Its output; a failure raises."""
@@ -93,15 +97,11 @@ class Job:
 
     def _post_mortem(self) -> str:
         """What the command had printed, or, if even SIGKILL does not end it, where the guest hangs."""
-        try:
+        with contextlib.suppress(ChannelClosed, FutureTimeout):
             self.kill()
             return self.future.result(KILLED_GRACE_SECONDS).output
-        except (ChannelClosed, FutureTimeout):
-            pass
-        try:
+        with contextlib.suppress(ChannelClosed):
             self.guest.channel.run("echo w > /proc/sysrq-trigger; echo l > /proc/sysrq-trigger")
-        except ChannelClosed:
-            pass
         time.sleep(3)
         return f"it cannot be killed; console:\n{self.guest.console_tail(200)}"
 
@@ -117,7 +117,7 @@ class Guest:
 
     @classmethod
     def boot(cls, spec: Spec, kernel: Kernel, module: Path | None, folder: Path, *, detached: bool = False) -> Guest:
-        """Start QEMU, which ends with this process unless detached; returns before the guest is up, see `wait_ready`."""
+        """Start QEMU, which ends with this process unless detached; the guest is up after `wait_ready`."""
         folder.mkdir(parents=True, exist_ok=True)
         (folder / "initramfs").write_bytes(initramfs(kernel, module))
         if spec.disk:
@@ -282,6 +282,7 @@ def _qemu_command(spec: Spec, kernel: Kernel, folder: Path) -> list[str]:
     if spec.disk:
         drive = f"if=none,id=disk,format=raw,file={folder / 'disk'},cache=unsafe,aio=threads"
         drive += f",throttling.iops-total={spec.disk.iops}" if spec.disk.iops else ""
+        drive += f",throttling.iops-write={spec.disk.write_iops}" if spec.disk.write_iops else ""
         command += ["-drive", drive, "-device", "virtio-blk-pci,drive=disk"]
     for number, link in enumerate(spec.links):
         ends = f"local.type=unix,local.path={link.local},remote.type=unix,remote.path={link.remote}"

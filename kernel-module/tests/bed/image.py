@@ -103,7 +103,10 @@ def _base(kernel: Kernel) -> bytes:
     cached = CACHE / "initramfs" / f"{digest}.cpio"
     if not cached.exists():
         names = [module.name.removesuffix(".xz") for module in modules]
-        files: dict[str, Path | bytes] = {"bin/busybox": busybox, "lib/modules/order": "".join(f"{n}\n" for n in names).encode()}
+        files: dict[str, Path | bytes] = {
+            "bin/busybox": busybox,
+            "lib/modules/order": "".join(f"{n}\n" for n in names).encode(),
+        }
         for name, module in zip(names, modules, strict=True):
             files[f"lib/modules/{name}"] = lzma.decompress(module.read_bytes()) if module.suffix == ".xz" else module
         applets = _output([str(busybox), "--list"]).split()
@@ -161,5 +164,7 @@ def _digest(parts: Iterable[str | bytes]) -> str:
 
 def _output(command: list[str], env: Mapping[str, str] | None = None) -> str:
     path = f"{os.environ['PATH']}:/usr/sbin:/sbin"
-    run = subprocess.run(command, env={**(env or os.environ), "PATH": path}, check=True, stdout=subprocess.PIPE, text=True)
+    run = subprocess.run(
+        command, env={**(env or os.environ), "PATH": path}, check=True, stdout=subprocess.PIPE, text=True
+    )
     return run.stdout.strip()

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import contextlib
 import shutil
 import tempfile
+import time
+from collections.abc import Mapping
 from pathlib import Path
 from types import TracebackType
 
-from bed.guest import Disk, Guest, Link, Spec, make_disk
-from bed.image import build_module, fetch_kernel
-from bed.tidepool import MIB, Tidepool
+from bed.guest import Disk, Guest, GuestError, Link, Spec, make_disk
+from bed.image import BUILD, build_module, fetch_kernel
+from bed.tidepool import MIB, ROOT, Tidepool
 
 BORROWER_ADDRESS, LENDER_ADDRESS = "10.7.0.1", "10.7.0.2"
 NAME = "pairing"
@@ -66,17 +69,18 @@ class Pair:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
+        if error:
+            self._save_logs()
         self._close()
 
-    def connect(self, *, size: int = 256 * MIB, wait: bool = True, **attributes: object) -> None:
+    def connect(self, *, size: int = 256 * MIB, more: Mapping[str, object] | None = None) -> None:
         """Load the module where it is not loaded, lend `size` to the borrower, and wait until the two are connected."""
         for side in (self.l, self.b):
             if not side.loaded:
                 side.load()
         self.l.lend(NAME, quota=size)
-        self.b.borrow(NAME, address=LENDER_ADDRESS, size=size, **attributes)
-        if wait:
-            self.b.wait_state(f"lenders/{NAME}", "Connected")
+        self.b.borrow(NAME, address=LENDER_ADDRESS, size=size, more=more)
+        self.b.wait_state(f"lenders/{NAME}", "Connected")
 
     def disconnect(self) -> None:
         """Take the pairing away on both ends; the module stays."""
@@ -120,6 +124,16 @@ class Pair:
         guest = Guest.boot(spec, self.kernel, module, folder, detached=self._detached)
         self._guests.append(guest)
         return guest
+
+    def _save_logs(self) -> None:
+        """Kernel logs of a failed test, for whoever looks into it: build/kernel-tests/failed/."""
+        folder = BUILD / "failed" / f"{time.strftime('%H%M%S')}-{self.folder.name}"
+        folder.mkdir(parents=True)
+        for guest in self._guests:
+            (folder / f"{guest.name}.console").write_text(guest.console())
+            with contextlib.suppress(GuestError):
+                (folder / f"{guest.name}.dmesg").write_text(guest.start("dmesg").result(5).output)
+                (folder / f"{guest.name}.stats").write_text(guest.start(f"grep -r . {ROOT}").result(5).output)
 
     def _close(self) -> None:
         for guest in self._guests:

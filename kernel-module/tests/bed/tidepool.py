@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 
-from bed.guest import Guest, GuestError, Result
+from bed.channel import Result
+from bed.guest import Guest, GuestError
 
 ROOT = "/sys/kernel/config/tidepool"
 KEY = "5ea1ed" * 10 + "feed"
@@ -56,7 +57,8 @@ class Tidepool:
 
     def unload(self) -> None:
         """Take away every peer, then the module."""
-        self.guest.sh(f"for d in {ROOT}/borrowers/* {ROOT}/lenders/*; do [ -d $d ] && rmdir $d; done; rmmod tidepool", 60)
+        peers = f"{ROOT}/borrowers/* {ROOT}/lenders/*"
+        self.guest.sh(f"for d in {peers}; do [ ! -d $d ] || rmdir $d || exit 1; done; rmmod tidepool", 60)
 
     @property
     def loaded(self) -> bool:
@@ -89,7 +91,9 @@ class Tidepool:
 
     # A pairing's two ends
 
-    def lend(self, name: str, *, quota: int, key: str = KEY, port: int | None = None, reserve: int | None = None) -> None:
+    def lend(
+        self, name: str, *, quota: int, key: str = KEY, port: int | None = None, reserve: int | None = None
+    ) -> None:
         """Serve one borrower."""
         if port is not None:
             self.set("port", port)
@@ -102,10 +106,12 @@ class Tidepool:
         self.set(f"borrowers/{name}/quota_bytes", quota)
         self.set(f"borrowers/{name}/enabled", 1)
 
-    def borrow(self, name: str, *, address: str, size: int, key: str = KEY, **attributes: object) -> None:
-        """Use one lender; further attributes (port, strategy, deadline_us) as in the ABI."""
+    def borrow(
+        self, name: str, *, address: str, size: int, key: str = KEY, more: Mapping[str, object] | None = None
+    ) -> None:
+        """Use one lender; `more` are further attributes (port, strategy, deadline_us) as in the ABI."""
         self.mkdir(f"lenders/{name}")
-        for attribute, value in {"address": address, "key": key, "size_bytes": size, **attributes}.items():
+        for attribute, value in {"address": address, "key": key, "size_bytes": size, **(more or {})}.items():
             self.set(f"lenders/{name}/{attribute}", value)
         self.set(f"lenders/{name}/enabled", 1)
 
@@ -113,4 +119,5 @@ class Tidepool:
         try:
             wait_until(f"{path} is {state}", lambda: self.get(f"{path}/state") == state, timeout)
         except AssertionError as error:
-            raise GuestError(f"{self.guest.name}: {error}; it is {self.get(f'{path}/state')}\n{self.guest.log()[-2000:]}") from None
+            found, log = self.get(f"{path}/state"), self.guest.log()[-2000:]
+            raise GuestError(f"{self.guest.name}: {error}; it is {found}\n{log}") from None

@@ -1,0 +1,49 @@
+"""Options of the kernel tests: which kernel, and whether the long ones run too."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+
+from bed.guest import Guest
+from bed.pair import Pair
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption("--kernel", default="6.1", help="which kernel the guests boot (6.1, 6.12, debug)")
+    parser.addoption("--long", action="store_true", help="the tests that take minutes, too")
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    config.addinivalue_line("markers", "long: takes minutes; only with --long")
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    if config.getoption("--long"):
+        return
+    long = [item for item in items if item.get_closest_marker("long")]
+    config.hook.pytest_deselected(items=long)
+    items[:] = [item for item in items if item not in long]
+
+
+@pytest.fixture(scope="session")
+def kernel(pytestconfig: pytest.Config) -> str:
+    """Name of the kernel under test."""
+    return str(pytestconfig.getoption("--kernel"))
+
+
+@pytest.fixture(scope="module")
+def bare_pair(kernel: str) -> Iterator[Pair]:
+    """Two guests without data disk, shared by the tests of one file; the module is not loaded."""
+    pair = Pair(kernel, disk=None, borrower_mem="256M", lender_mem="256M", processors=1)
+    with pair:
+        yield pair
+
+
+@pytest.fixture
+def loaded(bare_pair: Pair) -> Iterator[Guest]:
+    """A guest with the module loaded and nothing configured, and unloaded after the test."""
+    bare_pair.b.load()
+    yield bare_pair.borrower
+    bare_pair.b.unload()

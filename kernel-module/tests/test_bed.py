@@ -1,0 +1,35 @@
+"""The instruments themselves: what they are to catch, they catch."""
+
+from __future__ import annotations
+
+import pytest
+
+from bed.guest import GuestError
+from bed.pair import Pair
+from bed.workload import stress, wrong_pages
+
+
+def test_stress_tells_old_and_strange_pages(kernel: str) -> None:
+    """A file with another version, or under another name, is full of wrong pages; the right one has none."""
+    with Pair(kernel, module=False) as (borrower, _):
+        stress(borrower, "fill /mnt/file mib=2 version=1")
+        assert stress(borrower, "sequential /mnt/file version=1")["wrong_pages"] == 0
+        assert wrong_pages(borrower, "sequential /mnt/file version=2") == 512
+        borrower.sh("mv /mnt/file /mnt/other")
+        assert wrong_pages(borrower, "random /mnt/other reads=100") == 100
+
+
+def test_commands_report_what_happened(kernel: str) -> None:
+    """Exit codes and signals come through, a command that does not end is stopped, trouble in the log is found."""
+    with Pair(kernel, disk=None, module=False) as (borrower, lender):
+        assert borrower.run("echo here; exit 3").code == 3
+        assert borrower.run("kill -9 $$").code == -9
+        with pytest.raises(GuestError, match="took over 1 s"):
+            lender.start("sleep 60").result(timeout=1)
+        lender.assert_clean()
+        lender.write("/dev/kmsg", "<2>BUG: made up\n")
+        with pytest.raises(AssertionError, match="made up"):
+            lender.assert_clean()
+        lender.kill()
+        with pytest.raises(GuestError):
+            lender.sh("true")

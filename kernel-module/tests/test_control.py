@@ -1,0 +1,185 @@
+"""Loading, configfs and unloading: what ABI.md promises to those who configure the module."""
+
+from __future__ import annotations
+
+import pytest
+
+from bed.guest import Guest
+from bed.image import TOP
+from bed.pair import BORROWER_ADDRESS, LENDER_ADDRESS, Pair
+from bed.tidepool import KEY, MIB, ROOT, Tidepool
+
+LENDER_ATTRIBUTES: dict[str, object] = {"address": LENDER_ADDRESS, "key": KEY, "size_bytes": 64 * MIB}
+BORROWER_ATTRIBUTES: dict[str, object] = {"key": KEY, "quota_bytes": 64 * MIB}
+SHORT_KEY = KEY[:-2]
+NO_HEX_KEY = KEY[:-1] + "g"
+
+BAD_VALUES = [
+    ("port", "0"),
+    ("port", "65536"),
+    ("port", "http"),
+    ("port", ""),
+    ("lend_bytes", "-1"),
+    ("lend_bytes", "much"),
+    ("lend_bytes", "99999999999999999999999"),
+    ("reserve_bytes", "-1"),
+    ("reserve_bytes", "1G of it"),
+    ("borrowers/x/key", SHORT_KEY),
+    ("borrowers/x/key", KEY + "00"),
+    ("borrowers/x/key", NO_HEX_KEY),
+    ("borrowers/x/key", ""),
+    ("borrowers/x/quota_bytes", "-4096"),
+    ("borrowers/x/quota_bytes", "four"),
+    ("borrowers/x/enabled", "2"),
+    ("borrowers/x/enabled", "maybe"),
+    ("lenders/x/address", "lender.example"),
+    ("lenders/x/address", "10.7.0"),
+    ("lenders/x/address", "10.7.0.256"),
+    ("lenders/x/address", "fe80::1::2"),
+    ("lenders/x/address", ""),
+    ("lenders/x/port", "0"),
+    ("lenders/x/port", "70000"),
+    ("lenders/x/key", SHORT_KEY),
+    ("lenders/x/key", NO_HEX_KEY),
+    ("lenders/x/size_bytes", "-1"),
+    ("lenders/x/size_bytes", "0x"),
+    ("lenders/x/size_bytes", "99999999999999999999999"),
+    ("lenders/x/strategy", "Inclusive"),
+    ("lenders/x/strategy", ""),
+    ("lenders/x/deadline_us", "-1"),
+    ("lenders/x/deadline_us", "soon"),
+    ("lenders/x/enabled", "-1"),
+]
+
+
+def _log_since(guest: Guest, mark: str) -> str:
+    return guest.log().rpartition(mark)[2]
+
+
+def _mark(guest: Guest, text: str) -> str:
+    mark = f"mark: {text}"
+    guest.write("/dev/kmsg", f"<6>{mark}\n")
+    return mark
+
+
+def _assert_refused(tidepool: Tidepool, path: str, value: object, error: str, named: str | None = None) -> None:
+    """The write fails with the error, and the kernel log says why, naming the attribute."""
+    mark = _mark(tidepool.guest, f"{path} {value}")
+    result = tidepool.try_set(path, value)
+    assert result.code != 0, f"{path} took {value!r}"
+    assert error in result.output
+    owner, _, attribute = path.rpartition("/")
+    named = named or attribute
+    expected = f"tidepool: {owner}: {named}" if owner else f"tidepool: {named}"
+    assert expected in _log_since(tidepool.guest, mark), tidepool.guest.log()[-1000:]
+
+
+def test_loads_and_says_its_version(bare_pair: Pair) -> None:
+    """The version is the project's; unloading leaves nothing in configfs, /sys/module or the log."""
+    version = (TOP / "VERSION").read_text().strip()
+    guest, tidepool = bare_pair.borrower, bare_pair.b
+    tidepool.load()
+    assert tidepool.get("version") == version
+    assert guest.read("/sys/module/tidepool/version") == version
+    assert guest.read("/sys/module/tidepool/srcversion")
+    assert tidepool.stats()["hooks"] == 1
+    tidepool.unload()
+    assert guest.run(f"ls {ROOT} /sys/module/tidepool").code != 0
+    guest.assert_clean()
+
+
+@pytest.mark.parametrize(("path", "value"), BAD_VALUES)
+def test_refuses_bad_values(loaded: Guest, path: str, value: str) -> None:
+    """EINVAL, a log line that names the attribute, and the old value stays."""
+    tidepool = Tidepool(loaded)
+    tidepool.mkdir("borrowers/x")
+    tidepool.mkdir("lenders/x")
+    readable = not path.endswith("/key")
+    before = tidepool.get(path) if readable else ""
+    _assert_refused(tidepool, path, value, "Invalid argument")
+    if readable:
+        assert tidepool.get(path) == before
+
+
+@pytest.mark.parametrize("name", ["a b", "x" * 64, "a/b", "ümlaut", "semi;colon"])
+@pytest.mark.parametrize("side", ["borrowers", "lenders"])
+def test_refuses_bad_names(loaded: Guest, side: str, name: str) -> None:
+    """Only names as ABI.md allows them, so that they can be in log lines and paths."""
+    assert loaded.run(f"mkdir '{ROOT}/{side}/{name}'").code != 0
+
+
+def test_takes_good_names(loaded: Guest) -> None:
+    """All that is allowed, up to its length."""
+    for name in ["a", "x" * 63, "0f3c9d3e-8a53-4f1c-8f5e-0242ac120002", "A.b_c-1"]:
+        loaded.sh(f"mkdir {ROOT}/lenders/{name} && rmdir {ROOT}/lenders/{name}")
+
+
+@pytest.mark.parametrize("missing", list(LENDER_ATTRIBUTES))
+def test_lender_cannot_be_enabled_without(loaded: Guest, missing: str) -> None:
+    """Each attribute that has no default is asked for by name."""
+    tidepool = Tidepool(loaded)
+    tidepool.mkdir("lenders/x")
+    for attribute, value in LENDER_ATTRIBUTES.items():
+        if attribute != missing:
+            tidepool.set(f"lenders/x/{attribute}", value)
+    _assert_refused(tidepool, "lenders/x/enabled", 1, "Invalid argument", missing)
+    assert tidepool.get("lenders/x/state") == "Disabled"
+
+
+@pytest.mark.parametrize("missing", list(BORROWER_ATTRIBUTES))
+def test_borrower_cannot_be_enabled_without(loaded: Guest, missing: str) -> None:
+    """Each attribute that has no default is asked for by name."""
+    tidepool = Tidepool(loaded)
+    tidepool.mkdir("borrowers/x")
+    for attribute, value in BORROWER_ATTRIBUTES.items():
+        if attribute != missing:
+            tidepool.set(f"borrowers/x/{attribute}", value)
+    _assert_refused(tidepool, "borrowers/x/enabled", 1, "Invalid argument", missing)
+    assert tidepool.get("borrowers/x/state") == "Disabled"
+
+
+def test_busy_while_enabled(loaded: Guest) -> None:
+    """What cannot change in use says so; what can, changes."""
+    tidepool = Tidepool(loaded)
+    tidepool.set("lend_bytes", 64 * MIB)
+    tidepool.lend("x", quota=32 * MIB)
+    tidepool.borrow("x", address=BORROWER_ADDRESS, size=32 * MIB)
+    _assert_refused(tidepool, "port", 7480, "busy")
+    for path, value in {"lenders/x/address": "10.7.0.9", "lenders/x/port": 7471, "borrowers/x/key": KEY}.items():
+        _assert_refused(tidepool, path, value, "busy")
+    tidepool.set("lend_bytes", 16 * MIB)
+    tidepool.set("reserve_bytes", 32 * MIB)
+    assert tidepool.get("lend_bytes") == str(16 * MIB)
+
+
+def test_key_cannot_be_read_back(loaded: Guest) -> None:
+    """A key goes in and never comes out."""
+    tidepool = Tidepool(loaded)
+    for side in ("lenders", "borrowers"):
+        tidepool.mkdir(f"{side}/x")
+        tidepool.set(f"{side}/x/key", KEY)
+        assert loaded.run(f"cat {ROOT}/{side}/x/key").code != 0
+    assert KEY not in loaded.log()
+
+
+def test_not_unloaded_while_configured(loaded: Guest) -> None:
+    """rmmod is refused while a peer's directory exists, enabled or not, and works after it is gone."""
+    tidepool = Tidepool(loaded)
+    tidepool.mkdir("lenders/x")
+    assert loaded.run("rmmod tidepool").code != 0
+    tidepool.rmdir("lenders/x")
+    tidepool.unload()
+    tidepool.load()
+
+
+def test_many_peers_come_and_go(loaded: Guest) -> None:
+    """Peers made, enabled towards nobody, and removed: nothing is left and nothing is said but notices."""
+    tidepool = Tidepool(loaded)
+    for _ in range(3):
+        for number in range(8):
+            tidepool.borrow(f"lender-{number}", address="10.7.0.77", size=16 * MIB)
+            tidepool.lend(f"borrower-{number}", quota=16 * MIB)
+        for number in range(8):
+            tidepool.rmdir(f"lenders/lender-{number}")
+            tidepool.rmdir(f"borrowers/borrower-{number}")
+    loaded.assert_clean()

@@ -1,0 +1,190 @@
+"""What can go wrong with a peer: the application notices nothing but, at most, the speed of its own disk."""
+
+from __future__ import annotations
+
+import time
+
+import pytest
+
+from bed.pair import LENDER_ADDRESS, NAME, Pair
+from bed.tidepool import KEY, MIB, wait_until
+from bed.workload import finish_stress, start_stress, stress
+
+LENDER = f"lenders/{NAME}"
+BORROWER = f"borrowers/{NAME}"
+WITHIN_A_SECOND_US = 1_000_000
+OTHER_KEY = "00" * 32
+
+
+def fill_pool(pair: Pair, mib: int = 200) -> None:
+    """A file whose pages are, for the greater part, with the lender."""
+    stress(pair.borrower, f"fill /mnt/file mib={mib}")
+    stress(pair.borrower, "sequential /mnt/file passes=2")
+    assert pair.borrowed()["get_hits"] > 0
+
+
+def assert_serves(pair: Pair) -> None:
+    """Pages come from the lender now."""
+    before = pair.borrowed()["get_hits"]
+    stress(pair.borrower, "sequential /mnt/file passes=2")
+    assert pair.borrowed()["get_hits"] > before
+
+
+def test_lender_killed(kernel: str) -> None:
+    """SIGKILL of the lender during reads: no error, no wrong byte, no read over a second; a new lender is taken up."""
+    with (pair := Pair(kernel)) as (borrower, lender):
+        pair.connect(size=256 * MIB)
+        fill_pool(pair)
+        reads = start_stress(borrower, "random /mnt/file seconds=12 threads=4")
+        time.sleep(4)
+        lender.kill()
+        report = finish_stress(reads)
+        assert report["max_us"] < WITHIN_A_SECOND_US
+        wait_until("the loss is noticed", lambda: pair.b.get(f"{LENDER}/state") == "Connecting")
+        stress(borrower, "sequential /mnt/file")
+        pair.restart_lender()
+        pair.l.load()
+        pair.l.lend(NAME, quota=256 * MIB)
+        pair.b.wait_state(LENDER, "Connected", timeout=40)
+        assert_serves(pair)
+        pair.assert_clean()
+
+
+def test_lender_frozen(kernel: str) -> None:
+    """A lender that stands still for ten seconds (SIGSTOP) and goes on."""
+    with (pair := Pair(kernel)) as (borrower, lender):
+        pair.connect(size=256 * MIB)
+        fill_pool(pair)
+        reads = start_stress(borrower, "random /mnt/file seconds=20 threads=4")
+        time.sleep(3)
+        lender.stop()
+        time.sleep(10)
+        lender.cont()
+        report = finish_stress(reads)
+        assert report["max_us"] < WITHIN_A_SECOND_US
+        pair.b.wait_state(LENDER, "Connected", timeout=40)
+        assert_serves(pair)
+        pair.assert_clean()
+
+
+def test_stress_while_lender_is_killed(kernel: str) -> None:
+    """The whole mixture goes on, and stays right, while its lender dies and comes back empty."""
+    with (pair := Pair(kernel, borrower_mem="224M")) as (borrower, lender):
+        pair.connect(size=256 * MIB)
+        mixture = start_stress(borrower, "mix /mnt/mix mib=200 seconds=30 threads=4")
+        time.sleep(12)
+        lender.kill()
+        pair.restart_lender()
+        pair.l.load()
+        pair.l.lend(NAME, quota=256 * MIB)
+        finish_stress(mixture, timeout=240)
+        pair.b.wait_state(LENDER, "Connected", timeout=40)
+        pair.assert_clean()
+
+
+@pytest.mark.parametrize(("name", "key"), [(NAME, OTHER_KEY), ("somebody-else", KEY)])
+def test_strangers_are_rejected(kernel: str, name: str, key: str) -> None:
+    """A wrong key or an unknown name: the borrower is told so, nothing is served, its reads come from disk."""
+    with (pair := Pair(kernel)) as (borrower, _):
+        pair.l.load()
+        pair.b.load()
+        pair.l.lend(NAME, quota=128 * MIB)
+        pair.b.borrow(name, address=LENDER_ADDRESS, size=128 * MIB, key=key)
+        pair.b.wait_state(f"lenders/{name}", "Rejected")
+        stress(borrower, "fill /mnt/file mib=200")
+        stress(borrower, "sequential /mnt/file passes=2")
+        figures = pair.b.stats(f"lenders/{name}")
+        assert figures["puts"] == figures["get_hits"] == 0
+        assert pair.lent()["lent_pages"] == 0
+        assert pair.l.get(f"{BORROWER}/state") == "Listening"
+        pair.assert_clean()
+
+
+def test_key_put_right(kernel: str) -> None:
+    """A borrower with a wrong key that gets the right one connects."""
+    with (pair := Pair(kernel, disk=None)):
+        pair.l.load()
+        pair.b.load()
+        pair.l.lend(NAME, quota=64 * MIB)
+        pair.b.borrow(NAME, address=LENDER_ADDRESS, size=64 * MIB, key=OTHER_KEY)
+        pair.b.wait_state(LENDER, "Rejected")
+        for attribute, value in {"enabled": "0", "key": KEY, "enabled ": "1"}.items():
+            pair.b.set(f"{LENDER}/{attribute.strip()}", value)
+        pair.b.wait_state(LENDER, "Connected")
+        pair.assert_clean()
+
+
+def test_garbage_before_the_handshake(kernel: str) -> None:
+    """Hundreds of connections that send nonsense, or nothing: the paired borrower is served all the while."""
+    with (pair := Pair(kernel)) as (borrower, lender):
+        pair.connect(size=256 * MIB)
+        fill_pool(pair)
+        silent = start_stress(borrower, f"half-open {LENDER_ADDRESS} connections=50 seconds=6")
+        garbage = stress(borrower, f"garbage {LENDER_ADDRESS} connections=300")
+        assert garbage["connections"] == 300
+        assert_serves(pair)
+        pair.b.set(f"{LENDER}/enabled", 0)  # and can come anew beside the silent ones
+        pair.b.set(f"{LENDER}/enabled", 1)
+        pair.b.wait_state(LENDER, "Connected")
+        finish_stress(silent)
+        wait_until("strangers are gone", lambda: pair.lent()["connections"] == 1, timeout=30)
+        assert int(lender.sh("netstat -tn | grep -c ':7470.*ESTABLISHED'")) <= 2
+        pair.assert_clean()
+
+
+def test_reloaded_under_load(kernel: str) -> None:
+    """Unloaded and loaded five times on the borrower, then on the lender, while the mixture runs."""
+    with (pair := Pair(kernel, borrower_mem="224M")) as (borrower, _):
+        pair.connect(size=256 * MIB)
+        mixture = start_stress(borrower, "mix /mnt/mix mib=200 seconds=45 threads=4")
+        for _ in range(5):
+            time.sleep(2)
+            pair.b.unload()
+            pair.b.load()
+            pair.b.borrow(NAME, address=LENDER_ADDRESS, size=256 * MIB)
+            pair.b.wait_state(LENDER, "Connected")
+        for _ in range(2):
+            time.sleep(2)
+            pair.l.unload()
+            pair.l.load()
+            pair.l.lend(NAME, quota=256 * MIB)
+            pair.b.wait_state(LENDER, "Connected", timeout=40)
+        finish_stress(mixture, timeout=240)
+        pair.assert_clean()
+
+
+def test_reconfigured_under_load(kernel: str) -> None:
+    """Lent memory shrinks and grows, peers are disabled and enabled, while pages flow."""
+    with (pair := Pair(kernel)) as (borrower, _):
+        pair.connect(size=256 * MIB)
+        fill_pool(pair)
+        reads = start_stress(borrower, "random /mnt/file seconds=25 threads=4")
+        for limit in (32, 128, 8, 256):
+            pair.l.set("lend_bytes", limit * MIB)
+            _wait_lent_within(pair, limit)
+            pair.l.set(f"{BORROWER}/quota_bytes", limit // 2 * MIB)
+            _wait_lent_within(pair, limit // 2)
+        for side, path in ((pair.b, LENDER), (pair.l, BORROWER)):
+            side.set(f"{path}/enabled", 0)
+            side.set(f"{path}/enabled", 1)
+        finish_stress(reads)
+        pair.b.wait_state(LENDER, "Connected", timeout=40)
+        assert_serves(pair)
+        pair.assert_clean()
+
+
+def _wait_lent_within(pair: Pair, mib: int) -> None:
+    wait_until(f"at most {mib} MiB are lent", lambda: pair.lent()["lent_pages"] * 4096 <= mib * MIB, timeout=10)
+
+
+def test_slow_lender_is_cut_off(kernel: str) -> None:
+    """With a deadline no lender can meet, all reads come from disk, and are right."""
+    with (pair := Pair(kernel)) as (borrower, _):
+        pair.connect(size=256 * MIB)
+        fill_pool(pair)
+        pair.b.set(f"{LENDER}/enabled", 0)
+        pair.b.set(f"{LENDER}/deadline_us", 1)
+        pair.b.set(f"{LENDER}/enabled", 1)
+        pair.b.wait_state(LENDER, "Connected")
+        stress(borrower, "sequential /mnt/file passes=3")
+        pair.assert_clean()

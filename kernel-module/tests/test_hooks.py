@@ -1,0 +1,52 @@
+"""Each hook is needed: a module built without it serves wrong pages, and these workloads see them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+from test_unmount import roll_back_and_count_hits
+
+from bed.guest import Disk
+from bed.pair import Pair
+from bed.tidepool import MIB
+from bed.workload import wrong_pages
+
+RACE_SECONDS = 15
+ROUNDS = 3
+
+
+def _mixture(pair: Pair) -> int:
+    return wrong_pages(pair.borrower, "mix /mnt/mix mib=160 seconds=15 threads=6", timeout=240)
+
+
+def _race(change: str) -> Callable[[Pair], int]:
+    def race(pair: Pair) -> int:
+        return wrong_pages(pair.borrower, f"race /mnt/race change={change} seconds={RACE_SECONDS}")
+
+    return race
+
+
+BREAKS: dict[str, list[Callable[[Pair], int]]] = {
+    "DIRTY": [_mixture],
+    "TRUNCATE_ENTER": [_race("truncate"), _race("punch"), _mixture],
+    "TRUNCATE_RETURN": [_race("truncate"), _race("punch"), _mixture],
+    "INVALIDATE": [_mixture, _race("direct")],
+    "DIRECT_IO": [_race("direct"), _mixture],
+}
+
+
+@pytest.mark.parametrize("hook", list(BREAKS))
+def test_without(kernel: str, hook: str) -> None:
+    """Wrong pages are seen, within a few rounds of the workloads that meet this hook."""
+    disk = Disk("1G", "ext4", write_iops=150 if hook == "DIRECT_IO" else None)
+    with (pair := Pair(kernel, borrower_mem="192M", disk=disk, flags=f"-DTIDEPOOL_BREAK_{hook}")):
+        pair.connect(size=200 * MIB)
+        assert any(workload(pair) > 0 for _ in range(ROUNDS) for workload in BREAKS[hook])
+
+
+def test_without_unmount(kernel: str) -> None:
+    """Pages that outlive the mount are seen after the disk was rolled back to a snapshot."""
+    with (pair := Pair(kernel, disk="xfs", flags="-DTIDEPOOL_BREAK_UNMOUNT")) as (borrower, _):
+        assert roll_back_and_count_hits(pair, "xfs") > 1000
+        assert wrong_pages(borrower, "sequential /mnt/file version=1") > 0

@@ -1,0 +1,74 @@
+"""Whose memory it is: the lender's, who gets it back at once, and all of it."""
+
+from __future__ import annotations
+
+from bed.guest import Guest
+from bed.pair import NAME, Pair
+from bed.tidepool import MIB
+from bed.workload import finish_stress, start_stress, stress
+
+LEAK_MIB = 4
+
+
+def test_lender_gets_its_memory_back(kernel: str) -> None:
+    """A program on a fully lent lender takes more than its free memory: no OOM, and the borrower reads on."""
+    with (pair := Pair(kernel, lender_mem="512M")) as (borrower, lender):
+        pair.connect(size=300 * MIB)
+        stress(borrower, "fill /mnt/file mib=300")
+        stress(borrower, "sequential /mnt/file passes=2")
+        lent, free = pair.lent()["lent_pages"] * 4096, lender.meminfo("MemFree")
+        assert lent > 128 * MIB
+        reads = start_stress(borrower, "random /mnt/file seconds=15 threads=2")
+        taken = (free + lent * 3 // 4) // MIB
+        report = stress(lender, f"anon {taken} hold=3")
+        assert report["mib"] == taken
+        finish_stress(reads)
+        assert pair.lent()["lent_pages"] * 4096 < lent // 2
+        stress(borrower, "sequential /mnt/file")
+        pair.assert_clean()
+
+
+def test_reserve_is_kept(kernel: str) -> None:
+    """A lender takes no page that would leave it less than its reserve."""
+    reserve = 200 * MIB
+    with (pair := Pair(kernel, lender_mem="512M")) as (borrower, lender):
+        pair.l.load()
+        pair.l.set("reserve_bytes", reserve)
+        pair.connect(size=450 * MIB)
+        stress(borrower, "fill /mnt/file mib=450")
+        stress(borrower, "sequential /mnt/file passes=2")
+        lent = pair.lent()["lent_pages"] * 4096
+        assert lent > 32 * MIB
+        assert lender.meminfo("MemAvailable") - lent > reserve - 16 * MIB
+        pair.assert_clean()
+
+
+def test_nothing_leaks(kernel: str) -> None:
+    """Twenty times loaded, connected, used and unloaded: both guests have their memory again."""
+    with (pair := Pair(kernel, lender_mem="384M")) as (borrower, lender):
+        stress(borrower, "fill /mnt/file mib=40")
+        _cycle(pair)
+        before = [_free(guest) for guest in (borrower, lender)]
+        for _ in range(20):
+            _cycle(pair)
+        after = [_free(guest) for guest in (borrower, lender)]
+        lost = [(old - new) / MIB for old, new in zip(before, after, strict=True)]
+        assert max(lost) < LEAK_MIB, f"MiB lost on borrower and lender: {lost}"
+        pair.assert_clean()
+
+
+def _cycle(pair: Pair) -> None:
+    pair.connect(size=64 * MIB)
+    pair.borrower.drop_caches(1)
+    stress(pair.borrower, "sequential /mnt/file")
+    pair.borrower.drop_caches(1)
+    stress(pair.borrower, "random /mnt/file reads=200")
+    assert pair.b.stats(f"lenders/{NAME}")["puts"] > 0
+    pair.b.unload()
+    pair.l.unload()
+
+
+def _free(guest: Guest) -> int:
+    guest.drop_caches(3)
+    guest.sh("sleep 1")
+    return guest.meminfo("MemFree")

@@ -1,0 +1,85 @@
+"""The main job: pages go to the lender at eviction and come back at the next read."""
+
+from __future__ import annotations
+
+import pytest
+
+from bed.guest import Guest
+from bed.pair import NAME, Pair
+from bed.tidepool import MIB, wait_until
+from bed.workload import stress
+
+FILE_MIB = 260
+
+
+def settle(pair: Pair) -> None:
+    """Until what is on its way to the lender has arrived."""
+    last = -1
+
+    def quiet() -> bool:
+        nonlocal last
+        puts, last = last, pair.borrowed()["puts"]
+        return puts == last
+
+    wait_until("puts settle", quiet, timeout=30, every=0.5)
+
+
+@pytest.mark.parametrize("filesystem", ["ext4", "xfs"])
+def test_reads_come_from_the_lender(kernel: str, filesystem: str) -> None:
+    """A file larger than the borrower's memory is read again, in order and at random, with hardly a disk read."""
+    pair = Pair(kernel, borrower_mem="224M", lender_mem="640M", disk=filesystem)
+    with pair as (borrower, lender):
+        pair.connect(size=400 * MIB)
+        stress(borrower, f"fill /mnt/file mib={FILE_MIB}")
+        for _ in range(2):  # what is dropped for want of buffers in one pass goes in the next
+            stress(borrower, "sequential /mnt/file")
+            settle(pair)
+        before, disk = pair.borrowed(), borrower.disk_reads()
+        stress(borrower, "sequential /mnt/file")
+        stress(borrower, "random /mnt/file reads=3000 threads=4")
+        after = pair.borrowed()
+        hits = after["get_hits"] - before["get_hits"]
+        missed = sum(after[name] - before[name] for name in ("get_misses", "get_late", "get_errors"))
+        assert hits > FILE_MIB * 256 // 4
+        assert missed <= hits // 50, after
+        assert borrower.disk_reads() - disk < 200
+        assert pair.lent()["lent_pages"] * 4096 <= 400 * MIB
+        assert sum(count for _, count in pair.b.latency(f"lenders/{NAME}")) > 0
+        _assert_memory_counts(lender, pair)
+        pair.assert_clean()
+
+
+def _assert_memory_counts(lender: Guest, pair: Pair) -> None:
+    """Lent pages are the lender's available memory, as `free` shows it."""
+    lent = pair.lent()["lent_pages"] * 4096
+    assert lender.meminfo("MemAvailable") > lent * 0.8
+
+
+def test_small_files(kernel: str) -> None:
+    """Thousands of small files, read again after the caches were dropped in every way."""
+    with (pair := Pair(kernel, lender_mem="384M")) as (borrower, _):
+        pair.connect(size=128 * MIB)
+        stress(borrower, "many /mnt/tree files=3000 write=1")
+        for what in (1, 1, 2, 3, 1):
+            borrower.drop_caches(what)
+            stress(borrower, "many /mnt/tree files=3000")
+        assert pair.borrowed()["get_hits"] > 1000
+        stress(borrower, "many /mnt/tree files=3000 write=1 version=2")
+        borrower.drop_caches(1)
+        stress(borrower, "many /mnt/tree files=3000 version=2")
+        pair.assert_clean()
+
+
+def test_file_written_anew(kernel: str) -> None:
+    """A file that was lent and is then overwritten, replaced or removed never reads as it was."""
+    with (pair := Pair(kernel)) as (borrower, _):
+        pair.connect(size=200 * MIB)
+        for version in range(1, 5):
+            stress(borrower, f"fill /mnt/file mib=60 version={version}")
+            for _ in range(2):
+                borrower.drop_caches(1)
+                stress(borrower, f"sequential /mnt/file version={version}")
+            if version == 3:
+                borrower.sh("rm /mnt/file")
+        assert pair.borrowed()["get_hits"] > 1000
+        pair.assert_clean()

@@ -1,0 +1,48 @@
+"""All kinds of reads and changes at once while pages come and go: not one wrong page, nothing in the log."""
+
+from __future__ import annotations
+
+import pytest
+
+from bed.guest import Disk
+from bed.pair import Pair
+from bed.tidepool import MIB
+from bed.workload import stress
+
+SECONDS = 40
+
+
+@pytest.mark.parametrize("filesystem", ["ext4", "xfs"])
+def test_mix(kernel: str, filesystem: str) -> None:
+    """The whole mixture, larger than the borrower's memory, with a lender that holds most of it."""
+    with (pair := Pair(kernel, borrower_mem="224M", lender_mem="512M", disk=filesystem)) as (borrower, _):
+        pair.connect(size=256 * MIB)
+        report = stress(borrower, f"mix /mnt/mix mib=240 seconds={SECONDS} threads=6", timeout=SECONDS * 6)
+        figures = pair.borrowed()
+        assert report["total"] > 1000
+        assert figures["puts"] > 1000
+        assert figures["get_hits"] > 500
+        pair.assert_clean()
+
+
+@pytest.mark.parametrize("filesystem", ["ext4", "xfs"])
+def test_races(kernel: str, filesystem: str) -> None:
+    """Eviction against direct writes, punched holes and truncation of the very same pages."""
+    with (pair := Pair(kernel, disk=Disk("1G", filesystem, write_iops=150))) as (borrower, _):
+        pair.connect(size=64 * MIB)
+        for change in ("direct", "punch", "truncate"):
+            stress(borrower, f"race /mnt/race.{change} change={change} seconds=8")
+        assert pair.borrowed()["puts"] > 100
+        pair.assert_clean()
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("filesystem", ["ext4", "xfs"])
+def test_mix_for_long(kernel: str, filesystem: str) -> None:
+    """Ten minutes of the mixture, with files that come and go and the caches dropped in between."""
+    with (pair := Pair(kernel, borrower_mem="256M", lender_mem="512M", disk=filesystem)) as (borrower, _):
+        pair.connect(size=256 * MIB)
+        for round_number in range(10):
+            stress(borrower, f"mix /mnt/mix mib=260 seconds=60 threads=8 files={1 + round_number % 4}", timeout=400)
+            borrower.drop_caches(1 + round_number % 3)
+        pair.assert_clean()

@@ -1,0 +1,58 @@
+"""No page outlives its mount: what is on the disk may be another file system by then."""
+
+from __future__ import annotations
+
+import shutil
+
+import pytest
+
+from bed.pair import Pair
+from bed.tidepool import MIB
+from bed.workload import stress
+
+
+@pytest.mark.parametrize("filesystem", ["ext4", "xfs"])
+def test_made_anew(kernel: str, filesystem: str) -> None:
+    """Unmount, a new file system with the same file of other contents, mount: only the new contents are read."""
+    with (pair := Pair(kernel, disk=filesystem)) as (borrower, _):
+        pair.connect(size=200 * MIB)
+        for version in (1, 2, 3):
+            stress(borrower, f"fill /mnt/file mib=60 version={version}")
+            for _ in range(3):
+                borrower.drop_caches(1)
+                stress(borrower, f"sequential /mnt/file version={version}")
+            borrower.umount()
+            pair.remake_disk(filesystem)
+            borrower.mount(filesystem)
+        assert pair.borrowed()["get_hits"] > 1000
+        pair.assert_clean()
+
+
+@pytest.mark.parametrize("filesystem", ["ext4", "xfs"])
+def test_rolled_back(kernel: str, filesystem: str) -> None:
+    """The disk goes back to a snapshot while unmounted: same inodes, same generations, older contents."""
+    with (pair := Pair(kernel, disk=filesystem)) as (borrower, _):
+        assert roll_back_and_count_hits(pair, filesystem) > 1000
+        stress(borrower, "sequential /mnt/file version=1")
+        pair.assert_clean()
+
+
+def roll_back_and_count_hits(pair: Pair, filesystem: str) -> int:
+    """Leaves the disk as it was with version 1 of the file while the pool was full of version 2."""
+    borrower, image = pair.borrower, pair.borrower.folder / "disk"
+    stress(borrower, "fill /mnt/file mib=60 version=1")
+    borrower.umount()
+    shutil.copyfile(image, pair.folder / "snapshot")
+    borrower.mount(filesystem)
+    pair.connect(size=200 * MIB)
+    stress(borrower, "fill /mnt/file mib=60 version=2")
+    for _ in range(3):
+        borrower.drop_caches(1)
+        stress(borrower, "sequential /mnt/file version=2")
+    borrower.drop_caches(1)
+    hits = pair.borrowed()["get_hits"]
+    borrower.umount()
+    with (pair.folder / "snapshot").open("rb") as snapshot, image.open("r+b") as disk:
+        shutil.copyfileobj(snapshot, disk, 1 << 20)
+    borrower.mount(filesystem)
+    return hits
