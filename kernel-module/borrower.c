@@ -1,0 +1,490 @@
+// SPDX-License-Identifier: GPL-2.0-only
+/*
+ * The borrower's connection to one lender: two TCP connections of one session,
+ * made again by themselves when they are lost. A session begins with an empty
+ * catalog for that lender and ends with everything that was asked of it being
+ * read from disk.
+ */
+#define pr_fmt(fmt) KBUILD_MODNAME ": " fmt
+
+#include <linux/kthread.h>
+#include <linux/net.h>
+#include <linux/random.h>
+#include <linux/slab.h>
+#include <net/net_namespace.h>
+#include <net/sock.h>
+
+#include "tidepool.h"
+
+#define TIDE_CONNECT_MS		3000
+#define TIDE_SILENCE_MS		5000	/* a lender answers a ping each second */
+#define TIDE_BACKOFF_MIN_MS	250
+#define TIDE_BACKOFF_MAX_MS	5000
+#define TIDE_EWMA_SHIFT		3
+
+struct tide_lender __rcu *tide_lenders[TIDE_MAX_LENDERS];
+atomic_t tide_lenders_ready = ATOMIC_INIT(0);
+static DEFINE_MUTEX(tide_slots_mutex);
+
+/* ------------------------------------------------------------------ */
+/* sockets							       */
+/* ------------------------------------------------------------------ */
+
+/**
+ * tide_lender_break() - end the current session
+ * @lender: the lender
+ *
+ * The receiving thread notices and does the rest.
+ *
+ * Context: process.
+ */
+void tide_lender_break(struct tide_lender *lender)
+{
+	mutex_lock(&lender->sock_mutex);
+	if (lender->get_sock)
+		kernel_sock_shutdown(lender->get_sock, SHUT_RDWR);
+	if (lender->put_sock)
+		kernel_sock_shutdown(lender->put_sock, SHUT_RDWR);
+	mutex_unlock(&lender->sock_mutex);
+}
+
+static int tide_connect(struct tide_lender *lender, u8 channel, u64 session,
+			struct socket **sockp)
+{
+	struct tide_lender_config *config = &lender->config;
+	struct sockaddr_storage address = config->address;
+	struct tide_handshake *hs;
+	struct socket *sock;
+	int err;
+
+	if (address.ss_family == AF_INET6)
+		((struct sockaddr_in6 *)&address)->sin6_port = htons(config->port);
+	else
+		((struct sockaddr_in *)&address)->sin_port = htons(config->port);
+	hs = kmalloc(sizeof(*hs), GFP_KERNEL);
+	if (!hs)
+		return -ENOMEM;
+	err = sock_create_kern(&init_net, address.ss_family, SOCK_STREAM,
+			       IPPROTO_TCP, &sock);
+	if (err)
+		goto out;
+	tide_wire_tune(sock);
+	tide_wire_timeout(sock, TIDE_CONNECT_MS);
+
+	mutex_lock(&lender->sock_mutex);
+	*sockp = sock;		/* from here on tide_lender_break() ends it */
+	mutex_unlock(&lender->sock_mutex);
+	if (READ_ONCE(lender->closing))
+		err = -ESHUTDOWN;
+	else
+		err = kernel_connect(sock, (struct sockaddr *)&address,
+				     address.ss_family == AF_INET6 ?
+				     sizeof(struct sockaddr_in6) :
+				     sizeof(struct sockaddr_in), 0);
+	if (!err)
+		err = tide_handshake_borrower(sock, hs, config->key, lender->name,
+					      channel, session, config->size_bytes);
+out:
+	kfree_sensitive(hs);
+	return err;
+}
+
+static void tide_disconnect(struct tide_lender *lender, struct socket **sockp)
+{
+	struct socket *sock;
+
+	mutex_lock(&lender->tx_mutex);
+	mutex_lock(&lender->sock_mutex);
+	sock = *sockp;
+	*sockp = NULL;
+	lender->tx_offset = 0;
+	lender->tx_length = 0;
+	mutex_unlock(&lender->sock_mutex);
+	mutex_unlock(&lender->tx_mutex);
+	if (sock)
+		sock_release(sock);
+}
+
+/* ------------------------------------------------------------------ */
+/* receiving							       */
+/* ------------------------------------------------------------------ */
+
+static void tide_pong(struct tide_lender *lender, u64 sent_ns)
+{
+	u64 rtt = ktime_get_ns() - sent_ns;
+
+	tide_histogram_add(&lender->ping_latency, rtt);
+	WRITE_ONCE(lender->ping_ns, rtt);
+	if (!lender->rtt_ns)
+		WRITE_ONCE(lender->rtt_ns, rtt);
+	else
+		WRITE_ONCE(lender->rtt_ns, lender->rtt_ns +
+			   ((s64)(rtt - lender->rtt_ns) >> TIDE_EWMA_SHIFT));
+}
+
+static int tide_receive_u64(struct tide_lender *lender,
+			    const struct tide_frame *frame, u64 *value)
+{
+	__le64 raw;
+	int err;
+
+	if (le32_to_cpu(frame->length) != sizeof(raw))
+		return -EPROTO;
+	err = tide_wire_recv(lender->get_sock, &raw, sizeof(raw));
+	*value = le64_to_cpu(raw);
+	return err;
+}
+
+static int tide_receive_evicted(struct tide_lender *lender,
+				const struct tide_frame *frame)
+{
+	unsigned int i, count = le16_to_cpu(frame->count);
+	struct tide_page_id id;
+	int err;
+
+	if (!count || count > TIDE_NOTICE_MAX ||
+	    le32_to_cpu(frame->length) != count * sizeof(id))
+		return -EPROTO;
+	for (i = 0; i < count; i++) {
+		err = tide_wire_recv(lender->get_sock, &id, sizeof(id));
+		if (err)
+			return err;
+		tide_catalog_evicted(le64_to_cpu(id.file), le64_to_cpu(id.index),
+				     le64_to_cpu(id.version));
+	}
+	tide_count_n(&lender->stats, evicted_notices, count);
+	return 0;
+}
+
+static int tide_receive_frame(struct tide_lender *lender,
+			      const struct tide_frame *frame)
+{
+	u64 value;
+	int err;
+
+	switch (frame->type) {
+	case TIDE_DATA:
+		return tide_get_data(lender, frame);
+	case TIDE_PUT_ACK:
+		return tide_receive_u64(lender, frame, &value) ?:
+		       tide_put_acknowledged(lender, le64_to_cpu(frame->id),
+					     le16_to_cpu(frame->count), value);
+	case TIDE_EVICTED:
+		return tide_receive_evicted(lender, frame);
+	case TIDE_GRANT:
+		err = tide_receive_u64(lender, frame, &value);
+		if (!err)
+			WRITE_ONCE(lender->granted_pages, value >> PAGE_SHIFT);
+		return err;
+	case TIDE_PONG:
+		if (frame->length || frame->count)
+			return -EPROTO;
+		tide_pong(lender, le64_to_cpu(frame->id));
+		return 0;
+	default:
+		return -EPROTO;
+	}
+}
+
+static int tide_receive(struct tide_lender *lender)
+{
+	struct tide_frame frame;
+	int err;
+
+	do {
+		err = tide_wire_recv(lender->get_sock, &frame, sizeof(frame));
+		if (err)
+			break;
+		WRITE_ONCE(lender->last_rx, jiffies);
+		WRITE_ONCE(lender->stalled, false);
+		err = tide_receive_frame(lender, &frame);
+	} while (!err);
+	return err;
+}
+
+/* ------------------------------------------------------------------ */
+/* a session							       */
+/* ------------------------------------------------------------------ */
+
+/* Each second: a ping, and whatever else waits to be sent. */
+static void tide_tick(struct work_struct *work)
+{
+	struct tide_lender *lender = container_of(to_delayed_work(work),
+						  struct tide_lender, tick);
+
+	if (time_after(jiffies, READ_ONCE(lender->last_rx) +
+				msecs_to_jiffies(TIDE_SILENCE_MS))) {
+		tide_lender_break(lender);
+		return;
+	}
+	WRITE_ONCE(lender->ping_due, true);
+	schedule_delayed_work(&lender->tick, HZ);
+	tide_get_pump(lender, MSG_DONTWAIT);
+}
+
+static void tide_set_ready(struct tide_lender *lender, bool ready)
+{
+	spin_lock_irq(&lender->put_lock);
+	WRITE_ONCE(lender->ready, ready);
+	spin_unlock_irq(&lender->put_lock);
+	atomic_add(ready ? 1 : -1, &tide_lenders_ready);
+}
+
+/* The lender's first word on the GET channel; only then may PUT connect. */
+static int tide_receive_first_grant(struct tide_lender *lender)
+{
+	struct tide_frame frame;
+	int err = tide_wire_recv(lender->get_sock, &frame, sizeof(frame));
+
+	if (err)
+		return err;
+	return frame.type == TIDE_GRANT ? tide_receive_frame(lender, &frame) : -EPROTO;
+}
+
+static int tide_session_begin(struct tide_lender *lender)
+{
+	u64 session = get_random_u64();
+	int err;
+
+	err = tide_connect(lender, TIDE_CHANNEL_GET, session, &lender->get_sock) ?:
+	      tide_receive_first_grant(lender) ?:
+	      tide_connect(lender, TIDE_CHANNEL_PUT, session, &lender->put_sock);
+	if (err)
+		return err;
+	tide_wire_timeout(lender->get_sock, TIDE_SILENCE_MS);
+	tide_wire_timeout(lender->put_sock, TIDE_SILENCE_MS);
+	lender->stalled = false;
+	lender->last_rx = jiffies;
+	return tide_sender_start(lender);
+}
+
+static void tide_session_end(struct tide_lender *lender)
+{
+	tide_lender_break(lender);
+	cancel_delayed_work_sync(&lender->tick);
+	tide_get_abort(lender);
+	tide_sender_stop(lender);
+	tide_disconnect(lender, &lender->get_sock);
+	tide_disconnect(lender, &lender->put_sock);
+	tide_catalog_purge_lender(lender->slot);
+}
+
+static int tide_session(struct tide_lender *lender)
+{
+	int err = tide_session_begin(lender);
+
+	if (err) {
+		tide_session_end(lender);
+		return err;
+	}
+	spin_lock_irq(&lender->pending_lock);
+	lender->accepting = true;
+	spin_unlock_irq(&lender->pending_lock);
+	tide_set_ready(lender, true);
+	WRITE_ONCE(lender->state, TIDE_LENDER_CONNECTED);
+	tide_count(&lender->stats, connects);
+	pr_info("lenders/%s: connected\n", lender->name);
+	schedule_delayed_work(&lender->tick, HZ / 10);
+
+	err = tide_receive(lender);
+
+	WRITE_ONCE(lender->state, TIDE_LENDER_CONNECTING);
+	tide_set_ready(lender, false);
+	tide_count(&lender->stats, disconnects);
+	if (!READ_ONCE(lender->closing))
+		pr_info("lenders/%s: connection lost: error %d\n", lender->name, err);
+	tide_session_end(lender);
+	return 0;
+}
+
+static void tide_wait(struct tide_lender *lender, unsigned int ms)
+{
+	wait_event_interruptible_timeout(lender->put_wait, kthread_should_stop(),
+					 msecs_to_jiffies(ms));
+}
+
+static int tide_lender_main(void *arg)
+{
+	struct tide_lender *lender = arg;
+	unsigned int backoff = TIDE_BACKOFF_MIN_MS;
+	int err;
+
+	set_user_nice(current, -10);
+	while (!kthread_should_stop()) {
+		err = tide_session(lender);
+		if (!err) {
+			backoff = TIDE_BACKOFF_MIN_MS;
+		} else {
+			backoff = min(2 * backoff, TIDE_BACKOFF_MAX_MS);
+			WRITE_ONCE(lender->state, err == -EACCES ?
+				   TIDE_LENDER_REJECTED : TIDE_LENDER_CONNECTING);
+			if (!READ_ONCE(lender->closing))
+				pr_info_ratelimited("lenders/%s: %s: error %d\n", lender->name,
+						    err == -EACCES ?
+						    "refused: unknown there, or another key" :
+						    "cannot connect", err);
+		}
+		tide_wait(lender, backoff);
+	}
+	return 0;
+}
+
+/* ------------------------------------------------------------------ */
+/* life of a lender						       */
+/* ------------------------------------------------------------------ */
+
+static void tide_lender_released(struct kref *kref)
+{
+	complete(&container_of(kref, struct tide_lender, kref)->released);
+}
+
+void tide_lender_put(struct tide_lender *lender)
+{
+	kref_put(&lender->kref, tide_lender_released);
+}
+
+static void tide_lender_free(struct tide_lender *lender)
+{
+	tide_put_release(lender);
+	tide_get_release(lender);
+	kfree_sensitive(lender);
+}
+
+/**
+ * tide_lender_create() - a lender that is configured but not enabled
+ * @name: of the pairing
+ *
+ * Return: the lender or an error pointer.
+ */
+struct tide_lender *tide_lender_create(const char *name)
+{
+	struct tide_lender *lender = kzalloc(sizeof(*lender), GFP_KERNEL);
+
+	if (!lender)
+		return ERR_PTR(-ENOMEM);
+	strscpy(lender->name, name, sizeof(lender->name));
+	lender->slot = -1;
+	lender->config.port = TIDE_PORT;
+	lender->config.deadline_us = 200 * USEC_PER_MSEC;
+	mutex_init(&lender->sock_mutex);
+	INIT_DELAYED_WORK(&lender->tick, tide_tick);
+	if (tide_get_prepare(lender) || tide_put_prepare(lender)) {
+		tide_lender_free(lender);
+		return ERR_PTR(-ENOMEM);
+	}
+	return lender;
+}
+
+static int tide_slot_take(struct tide_lender *lender)
+{
+	int slot, err = -ENOSPC;
+
+	mutex_lock(&tide_slots_mutex);
+	for (slot = 0; slot < TIDE_MAX_LENDERS; slot++) {
+		if (rcu_access_pointer(tide_lenders[slot]))
+			continue;
+		lender->slot = slot;
+		rcu_assign_pointer(tide_lenders[slot], lender);
+		err = 0;
+		break;
+	}
+	mutex_unlock(&tide_slots_mutex);
+	return err;
+}
+
+static void tide_slot_give(struct tide_lender *lender)
+{
+	mutex_lock(&tide_slots_mutex);
+	RCU_INIT_POINTER(tide_lenders[lender->slot], NULL);
+	mutex_unlock(&tide_slots_mutex);
+	synchronize_rcu();
+	lender->slot = -1;
+}
+
+/**
+ * tide_lender_enable() - connect in the background and stay connected
+ * @lender: configured completely
+ *
+ * Context: process, under control.c's mutex.
+ * Return: 0, -ENOSPC when there are TIDE_MAX_LENDERS already, or an errno.
+ */
+int tide_lender_enable(struct tide_lender *lender)
+{
+	struct task_struct *task;
+	int err;
+
+	memset(&lender->stats, 0, sizeof(lender->stats));
+	memset(&lender->get_latency, 0, sizeof(lender->get_latency));
+	memset(&lender->ping_latency, 0, sizeof(lender->ping_latency));
+	kref_init(&lender->kref);
+	init_completion(&lender->released);
+	lender->closing = false;
+	err = tide_slot_take(lender);
+	if (err)
+		return err;
+	lender->state = TIDE_LENDER_CONNECTING;
+	task = kthread_create(tide_lender_main, lender, "tidepool_get");
+	if (IS_ERR(task)) {
+		lender->state = TIDE_LENDER_DISABLED;
+		tide_slot_give(lender);
+		return PTR_ERR(task);
+	}
+	lender->main = task;
+	wake_up_process(task);
+	return 0;
+}
+
+/**
+ * tide_lender_disable() - disconnect and forget what the lender has
+ * @lender: enabled
+ *
+ * Returns when nothing refers to the lender any more.
+ *
+ * Context: process, under control.c's mutex.
+ */
+void tide_lender_disable(struct tide_lender *lender)
+{
+	WRITE_ONCE(lender->closing, true);
+	tide_lender_break(lender);
+	kthread_stop(lender->main);
+	lender->main = NULL;
+	tide_slot_give(lender);
+	tide_lender_put(lender);
+	wait_for_completion(&lender->released);
+	cancel_delayed_work_sync(&lender->deadline);
+	cancel_work_sync(&lender->tx_work);
+	lender->state = TIDE_LENDER_DISABLED;
+}
+
+void tide_lender_destroy(struct tide_lender *lender)
+{
+	if (lender->state != TIDE_LENDER_DISABLED)
+		tide_lender_disable(lender);
+	tide_lender_free(lender);
+}
+
+/**
+ * tide_lender_resize() - tell the lender that another size is wanted
+ * @lender: enabled, its configuration changed
+ *
+ * Context: process.
+ */
+void tide_lender_resize(struct tide_lender *lender)
+{
+	WRITE_ONCE(lender->resize_due, true);
+	tide_get_pump(lender, MSG_DONTWAIT);
+}
+
+const char *tide_lender_state_name(const struct tide_lender *lender)
+{
+	switch (READ_ONCE(lender->state)) {
+	case TIDE_LENDER_CONNECTING:
+		return "Connecting";
+	case TIDE_LENDER_CONNECTED:
+		return "Connected";
+	case TIDE_LENDER_REJECTED:
+		return "Rejected";
+	default:
+		return "Disabled";
+	}
+}

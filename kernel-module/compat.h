@@ -1,0 +1,81 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
+/*
+ * Differences between the kernels that Tidepool is built for, one wrapper per
+ * difference, with the version that brought it. The sources are written for
+ * the newest kernel; no other file looks at the version.
+ */
+#ifndef TIDE_COMPAT_H
+#define TIDE_COMPAT_H
+
+#include <linux/ftrace.h>
+#include <linux/pagemap.h>
+#include <linux/uio.h>
+#include <linux/version.h>
+#include <net/sock.h>
+
+/* 6.2: ftrace_regs became opaque, with accessors for arguments and address. */
+#if LINUX_VERSION_CODE >= KERNEL_VERSION(6, 2, 0)
+static __always_inline unsigned long
+tide_ftrace_argument(struct ftrace_regs *fregs, unsigned int n)
+{
+	return ftrace_regs_get_argument(fregs, n);
+}
+
+static __always_inline void
+tide_ftrace_redirect(struct ftrace_regs *fregs, void *to)
+{
+	ftrace_regs_set_instruction_pointer(fregs, (unsigned long)to);
+}
+#else
+static __always_inline unsigned long
+tide_ftrace_argument(struct ftrace_regs *fregs, unsigned int n)
+{
+	return regs_get_kernel_argument(&fregs->regs, n);
+}
+
+static __always_inline void
+tide_ftrace_redirect(struct ftrace_regs *fregs, void *to)
+{
+	ftrace_instruction_pointer_set(fregs, (unsigned long)to);
+}
+#endif
+
+/* 6.19: filemap_alloc_folio() takes a memory policy. */
+static inline struct folio *tide_alloc_folio(gfp_t gfp)
+{
+#if LINUX_VERSION_CODE >= KERNEL_VERSION(6, 19, 0)
+	return filemap_alloc_folio(gfp, 0, NULL);
+#else
+	return filemap_alloc_folio(gfp, 0);
+#endif
+}
+
+/* 6.3: filemap_get_folio() returns an error pointer instead of NULL. */
+static inline struct folio *tide_find_folio(struct address_space *mapping,
+					    pgoff_t index)
+{
+	struct folio *folio = filemap_get_folio(mapping, index);
+
+	return IS_ERR(folio) ? NULL : folio;
+}
+
+/*
+ * 6.2: sk_use_task_frag decides whether a socket uses the task's page fragment;
+ * before, sk_allocation without __GFP_FS said so. A read that faults inside
+ * another socket's sendmsg() must not share that fragment with it.
+ */
+static inline void tide_sk_own_frag(struct sock *sk)
+{
+	sk->sk_allocation = GFP_NOIO;
+#if LINUX_VERSION_CODE >= KERNEL_VERSION(6, 2, 0)
+	sk->sk_use_task_frag = false;
+#endif
+}
+
+/* 6.2 (backported to 6.1): directions of an iov_iter got names. */
+#ifndef ITER_SOURCE
+#define ITER_SOURCE	WRITE
+#define ITER_DEST	READ
+#endif
+
+#endif /* TIDE_COMPAT_H */

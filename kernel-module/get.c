@@ -1,0 +1,940 @@
+// SPDX-License-Identifier: GPL-2.0-only
+/*
+ * The get path (Puma, sections 3.2 and 3.3.1). The pages of a read-ahead window
+ * that a lender has become one request; runs of misses go to the file system
+ * through a window of their own. Requests are asynchronous: the folios stay
+ * locked and are unlocked as their pages arrive. What does not arrive in time,
+ * or in the version that the catalog names, is read from disk by the file
+ * system's own ->read_folio, so a reader never sees an error of the pool.
+ *
+ * A request belongs to whoever takes it off the lender's lists: the receiving
+ * thread, the deadline, or the end of the connection.
+ */
+#define pr_fmt(fmt) KBUILD_MODNAME ": " fmt
+
+#include <linux/highmem.h>
+#include <linux/sched/mm.h>
+#include <linux/slab.h>
+
+#include "tidepool.h"
+
+#define TIDE_ARRIVE		16	/* pages received before folios are unlocked */
+#define TIDE_FORGET_RING	1024
+#define TIDE_GET_BYTES(n)	(sizeof(struct tide_frame) +		\
+				 sizeof(struct tide_get_head) +		\
+				 (n) * sizeof(struct tide_get_item))
+#define TIDE_FORGET_BYTES	(sizeof(struct tide_frame) +		\
+				 TIDE_NOTICE_MAX * sizeof(struct tide_forget_item))
+#define TIDE_TX_BUFFER		(32 * 1024)
+
+/**
+ * struct tide_get - one request: pages of one file at one lender
+ * @list: in lender->unsent or lender->pending
+ * @work: reads from disk what did not arrive
+ * @lender: where the pages are; holds a reference
+ * @file: whose pages they are; holds a reference
+ * @orig: the file system's own operations
+ * @start: when the reader asked
+ * @id: on the wire
+ * @receiving: the receiving thread is filling its pages
+ * @exclusive: the lender is to drop what it sends
+ * @count: of @page
+ * @page: the pages, those of one folio side by side; @page NULL when done
+ */
+struct tide_get {
+	struct list_head list;
+	struct work_struct work;
+	struct tide_lender *lender;
+	struct tide_file *file;
+	const struct address_space_operations *orig;
+	ktime_t start;
+	u64 id;
+	bool receiving, exclusive;
+	unsigned int count;
+	struct tide_get_page {
+		struct page *page;
+		pgoff_t index;
+		u64 version;
+		bool arrived;
+	} page[];
+};
+
+static struct workqueue_struct *tide_disk_queue;
+
+int tide_get_init(void)
+{
+	tide_disk_queue = alloc_workqueue("tidepool_disk",
+					  WQ_UNBOUND | WQ_MEM_RECLAIM | WQ_HIGHPRI, 0);
+	return tide_disk_queue ? 0 : -ENOMEM;
+}
+
+void tide_get_exit(void)
+{
+	destroy_workqueue(tide_disk_queue);
+}
+
+/* ------------------------------------------------------------------ */
+/* the end of a request						       */
+/* ------------------------------------------------------------------ */
+
+static void tide_get_free(struct tide_get *get)
+{
+	struct tide_lender *lender = get->lender;
+
+	tide_file_put(get->file);
+	kvfree(get);
+	tide_lender_put(lender);
+}
+
+/* First page of the next folio after that of page @i. */
+static unsigned int tide_next_folio(const struct tide_get *get, unsigned int i)
+{
+	struct folio *folio = page_folio(get->page[i].page);
+
+	while (++i < get->count && get->page[i].page &&
+	       page_folio(get->page[i].page) == folio)
+		;
+	return i;
+}
+
+static void tide_folio_done(struct folio *folio)
+{
+	folio_mark_uptodate(folio);
+	folio_unlock(folio);
+	folio_put(folio);
+}
+
+/*
+ * Unlocks the folios among pages [@from, @to) that are complete; a folio whose
+ * pages reach beyond @to is left for the next call. Returns where that starts.
+ */
+static unsigned int tide_get_unlock(struct tide_get *get, unsigned int from,
+				    unsigned int to)
+{
+	unsigned int i = from, next, k;
+
+	while (i < to) {
+		bool arrived = true;
+
+		next = tide_next_folio(get, i);
+		if (next > to)
+			return i;
+		for (k = i; k < next; k++)
+			arrived &= get->page[k].arrived;
+		if (arrived) {
+			struct folio *folio = page_folio(get->page[i].page);
+
+			for (k = i; k < next; k++)
+				get->page[k].page = NULL;
+			tide_histogram_add(&get->lender->get_latency,
+					   ktime_to_ns(ktime_sub(ktime_get(), get->start)));
+			tide_count_n(&get->lender->stats, get_hits, next - i);
+			tide_folio_done(folio);
+		}
+		i = next;
+	}
+	return i;
+}
+
+/* Reads from disk whatever is left of a request. */
+static void tide_get_from_disk(struct work_struct *work)
+{
+	struct tide_get *get = container_of(work, struct tide_get, work);
+	unsigned int i = 0, next;
+
+	while (i < get->count) {
+		struct folio *folio;
+
+		if (!get->page[i].page) {
+			i++;
+			continue;
+		}
+		next = tide_next_folio(get, i);
+		folio = page_folio(get->page[i].page);
+		get->orig->read_folio(NULL, folio);	/* unlocks it */
+		folio_put(folio);
+		i = next;
+	}
+	tide_get_free(get);
+}
+
+static unsigned int tide_get_left(const struct tide_get *get)
+{
+	unsigned int i, left = 0;
+
+	for (i = 0; i < get->count; i++)
+		left += !!get->page[i].page;
+	return left;
+}
+
+/* Ends a request that its caller has taken off the lists. */
+static void tide_get_end(struct tide_get *get)
+{
+	if (!tide_get_left(get)) {
+		tide_get_free(get);
+		return;
+	}
+	INIT_WORK(&get->work, tide_get_from_disk);
+	queue_work(tide_disk_queue, &get->work);
+}
+
+/* ------------------------------------------------------------------ */
+/* notes on what the lender may drop				       */
+/* ------------------------------------------------------------------ */
+
+/**
+ * tide_forget() - note that a lender's pages are of no use any more
+ * @slot: of the lender
+ * @file: the file's name on the wire
+ * @first: first page index
+ * @last: last page index, inclusive
+ *
+ * A hint only: notes that find no room are lost, and the lender will recycle
+ * those pages when they are its oldest.
+ *
+ * Context: any.
+ */
+void tide_forget(int slot, u64 file, pgoff_t first, pgoff_t last)
+{
+	struct tide_lender *lender;
+	unsigned long flags;
+
+	rcu_read_lock();
+	lender = rcu_dereference(tide_lenders[slot]);
+	if (!tide_lender_usable(lender))
+		goto out;
+	spin_lock_irqsave(&lender->forget_lock, flags);
+	if (lender->forget_head - lender->forget_tail < TIDE_FORGET_RING) {
+		lender->forget[lender->forget_head++ % TIDE_FORGET_RING] =
+			(struct tide_forget_item) {
+				.file = cpu_to_le64(file),
+				.first = cpu_to_le64(first),
+				.last = cpu_to_le64(last),
+				.before = cpu_to_le64(tide_next_version()),
+			};
+	}
+	spin_unlock_irqrestore(&lender->forget_lock, flags);
+out:
+	rcu_read_unlock();	/* the tick sends them */
+}
+
+/* ------------------------------------------------------------------ */
+/* sending							       */
+/* ------------------------------------------------------------------ */
+
+static void *tide_tx_frame(struct tide_lender *lender, u8 type, u8 flags,
+			   unsigned int count, u64 id, size_t length)
+{
+	struct tide_frame *frame = (void *)(lender->tx_buffer + lender->tx_length);
+
+	*frame = (struct tide_frame) {
+		.length = cpu_to_le32(length),
+		.type = type,
+		.flags = flags,
+		.count = cpu_to_le16(count),
+		.id = cpu_to_le64(id),
+	};
+	lender->tx_length += sizeof(*frame) + length;
+	return frame + 1;
+}
+
+static size_t tide_tx_room(const struct tide_lender *lender)
+{
+	return TIDE_TX_BUFFER - lender->tx_length;
+}
+
+static void tide_tx_forgets(struct tide_lender *lender)
+{
+	unsigned int i, n;
+	struct tide_forget_item *item;
+
+	spin_lock_irq(&lender->forget_lock);
+	n = min_t(unsigned int, lender->forget_head - lender->forget_tail,
+		  TIDE_NOTICE_MAX);
+	if (n && tide_tx_room(lender) >= TIDE_FORGET_BYTES) {
+		item = tide_tx_frame(lender, TIDE_FORGET, 0, n, 0, n * sizeof(*item));
+		for (i = 0; i < n; i++)
+			item[i] = lender->forget[lender->forget_tail++ % TIDE_FORGET_RING];
+	}
+	spin_unlock_irq(&lender->forget_lock);
+}
+
+static void tide_tx_get(struct tide_lender *lender, const struct tide_get *get)
+{
+	struct tide_get_head *head;
+	struct tide_get_item *item;
+	unsigned int i;
+
+	head = tide_tx_frame(lender, TIDE_GET,
+			     get->exclusive ? TIDE_FLAG_EXCLUSIVE : 0,
+			     get->count, get->id,
+			     TIDE_GET_BYTES(get->count) - sizeof(struct tide_frame));
+	head->file = cpu_to_le64(get->file->id);
+	item = (void *)(head + 1);
+	for (i = 0; i < get->count; i++) {
+		item[i].index = cpu_to_le64(get->page[i].index);
+		item[i].version = cpu_to_le64(get->page[i].version);
+	}
+	tide_count(&lender->stats, gets_sent);
+}
+
+/* Moves the requests that fit from unsent to pending and writes their frames. */
+static void tide_tx_gets(struct tide_lender *lender)
+{
+	struct tide_get *get;
+
+	spin_lock_irq(&lender->pending_lock);
+	while ((get = list_first_entry_or_null(&lender->unsent, struct tide_get, list)) &&
+	       tide_tx_room(lender) >= TIDE_GET_BYTES(get->count)) {
+		tide_tx_get(lender, get);
+		list_move_tail(&get->list, &lender->pending);
+	}
+	spin_unlock_irq(&lender->pending_lock);
+}
+
+/* With tx_mutex held and the buffer empty: what is there to be said? */
+static void tide_tx_fill(struct tide_lender *lender)
+{
+	lender->tx_offset = 0;
+	lender->tx_length = 0;
+	tide_tx_gets(lender);
+	if (xchg(&lender->ping_due, false) && tide_tx_room(lender) >= 64)
+		tide_tx_frame(lender, TIDE_PING, 0, 0, ktime_get_ns(), 0);
+	if (READ_ONCE(lender->resize_due) && tide_tx_room(lender) >= 64) {
+		__le64 *bytes;
+
+		WRITE_ONCE(lender->resize_due, false);
+		bytes = tide_tx_frame(lender, TIDE_RESIZE, 0, 0, 0, sizeof(*bytes));
+		*bytes = cpu_to_le64(READ_ONCE(lender->config.size_bytes));
+	}
+	tide_tx_forgets(lender);
+}
+
+/* With tx_mutex held; 0, -EAGAIN when the socket is full, or an error. */
+static int tide_tx_drain(struct tide_lender *lender, int flags)
+{
+	int n;
+
+	for (;;) {
+		if (!lender->get_sock)
+			return 0;
+		if (lender->tx_offset == lender->tx_length) {
+			tide_tx_fill(lender);
+			if (!lender->tx_length)
+				return 0;
+		}
+		n = tide_wire_send(lender->get_sock,
+				   lender->tx_buffer + lender->tx_offset,
+				   lender->tx_length - lender->tx_offset, flags);
+		if (n < 0)
+			return n;
+		lender->tx_offset += n;
+	}
+}
+
+static bool tide_tx_unsent(struct tide_lender *lender)
+{
+	bool unsent;
+
+	spin_lock_irq(&lender->pending_lock);
+	unsent = !list_empty(&lender->unsent);
+	spin_unlock_irq(&lender->pending_lock);
+	return unsent;
+}
+
+/**
+ * tide_get_pump() - send what waits to be sent
+ * @lender: the lender
+ * @flags: MSG_DONTWAIT: leave to a worker what the socket does not take now
+ *
+ * Whoever has the mutex sends for all; the others need not wait for it.
+ *
+ * Context: process.
+ */
+void tide_get_pump(struct tide_lender *lender, int flags)
+{
+	int err;
+
+	do {
+		if (flags & MSG_DONTWAIT) {
+			if (!mutex_trylock(&lender->tx_mutex))
+				return;
+		} else {
+			mutex_lock(&lender->tx_mutex);
+		}
+		err = tide_tx_drain(lender, flags);
+		mutex_unlock(&lender->tx_mutex);
+		if (err == -EAGAIN && (flags & MSG_DONTWAIT)) {
+			queue_work(tide_disk_queue, &lender->tx_work);
+			return;
+		}
+		if (err < 0) {
+			tide_lender_break(lender);
+			return;
+		}
+	} while (READ_ONCE(lender->ready) && tide_tx_unsent(lender));
+}
+
+static void tide_get_tx_work(struct work_struct *work)
+{
+	tide_get_pump(container_of(work, struct tide_lender, tx_work), 0);
+}
+
+/* Hands a request over; it may be over before this returns. */
+static void tide_get_submit(struct tide_get *get)
+{
+	struct tide_lender *lender = get->lender;
+	bool accepted;
+
+	kref_get(&lender->kref);
+	spin_lock_irq(&lender->pending_lock);
+	accepted = lender->accepting;
+	if (accepted) {
+		get->id = ++lender->next_id;
+		list_add_tail(&get->list, &lender->unsent);
+		queue_delayed_work(tide_disk_queue, &lender->deadline,
+				   usecs_to_jiffies(lender->config.deadline_us) + 1);
+	}
+	spin_unlock_irq(&lender->pending_lock);
+	if (!accepted) {
+		tide_count_n(&lender->stats, get_errors, get->count);
+		tide_get_end(get);
+	} else if (current->flags & (PF_MEMALLOC | PF_MEMALLOC_NOIO)) {
+		queue_work(tide_disk_queue, &lender->tx_work);	/* must not wait */
+	} else {
+		tide_get_pump(lender, MSG_DONTWAIT);
+	}
+	tide_lender_put(lender);
+}
+
+/* ------------------------------------------------------------------ */
+/* the read-ahead window					       */
+/* ------------------------------------------------------------------ */
+
+struct tide_window {
+	struct tide_file *file;
+	const struct address_space_operations *orig;
+	gfp_t gfp;
+	unsigned int pages;		/* left in the window */
+	struct tide_get *open[TIDE_MAX_LENDERS];
+};
+
+#define TIDE_NOWHERE	(-1)	/* some page is not in the pool */
+#define TIDE_BUFFERED	(-2)	/* all pages are in outgoing buffers */
+
+/* Where is this folio? A slot, when all its remote pages are at one lender. */
+static int tide_folio_where(struct tide_file *file, struct folio *folio)
+{
+	long i, nr = folio_nr_pages(folio);
+	int slot = TIDE_BUFFERED, at;
+
+	for (i = 0; i < nr; i++) {
+		if (tide_outgoing_find(file, folio->index + i))
+			continue;
+		if (!tide_file_version(file, folio->index + i, &at))
+			return TIDE_NOWHERE;
+		if (slot != TIDE_BUFFERED && slot != at)
+			return TIDE_NOWHERE;
+		slot = at;
+	}
+	return slot;
+}
+
+/* Copies what is in buffers; adds the other pages to @get. File locked. */
+static unsigned int tide_folio_collect(struct tide_file *file, struct folio *folio,
+				       struct tide_get *get)
+{
+	long i, nr = folio_nr_pages(folio);
+	unsigned int copied = 0;
+	int slot;
+
+	for (i = 0; i < nr; i++) {
+		struct page *page = folio_page(folio, i);
+		pgoff_t index = folio->index + i;
+		struct tide_buffer *buffer = tide_outgoing_find(file, index);
+
+		if (buffer) {
+			copy_highpage(page, buffer->page);
+			tide_count(&buffer->lender->stats, get_hits);
+			tide_count(&buffer->lender->stats, get_hits_buffer);
+			copied++;
+			continue;
+		}
+		get->page[get->count++] = (struct tide_get_page) {
+			.page = page,
+			.index = index,
+			.version = tide_file_version(file, index, &slot),
+		};
+		if (get->exclusive)
+			tide_file_erase_locked(file, index,
+					       get->page[get->count - 1].version);
+	}
+	return copied;
+}
+
+static struct tide_get *tide_get_alloc(struct tide_window *w, int slot)
+{
+	unsigned int room = min_t(unsigned int, w->pages, TIDE_GET_MAX);
+	struct tide_lender *lender;
+	struct tide_get *get;
+
+	get = kvmalloc(struct_size(get, page, room), w->gfp);
+	if (!get) {
+		tide_count(&tide_stats, gets_nomem);
+		return NULL;
+	}
+	rcu_read_lock();
+	lender = rcu_dereference(tide_lenders[slot]);
+	if (!tide_lender_usable(lender) || !kref_get_unless_zero(&lender->kref)) {
+		rcu_read_unlock();
+		kvfree(get);
+		return NULL;
+	}
+	rcu_read_unlock();
+	get->lender = lender;
+	get->file = w->file;
+	refcount_inc(&w->file->refs);
+	get->orig = w->orig;
+	get->start = ktime_get();
+	get->receiving = false;
+	get->exclusive = lender->config.strategy == TIDE_EXCLUSIVE;
+	get->count = 0;
+	return get;
+}
+
+/* The open request to a lender, with room for the folio, or NULL. */
+static struct tide_get *tide_window_request(struct tide_window *w, int slot,
+					    long nr)
+{
+	struct tide_get *get = w->open[slot];
+
+	if (get && get->count + nr > TIDE_GET_MAX) {
+		w->open[slot] = NULL;
+		tide_get_submit(get);
+		get = NULL;
+	}
+	if (!get)
+		get = w->open[slot] = tide_get_alloc(w, slot);
+	return get;
+}
+
+/*
+ * Takes a folio of the window if the pool has it: it is then either complete
+ * and unlocked already, or part of a request. Otherwise it is untouched.
+ */
+static bool tide_window_take(struct tide_window *w, struct folio *folio)
+{
+	long nr = folio_nr_pages(folio);
+	struct tide_get *get = NULL;
+	unsigned int before;
+	unsigned long flags;
+	int slot;
+
+	if (nr > TIDE_GET_MAX || folio_test_uptodate(folio) ||
+	    folio_test_dirty(folio) || folio_test_private(folio))
+		return false;
+	tide_file_lock(w->file, flags);
+	slot = tide_folio_where(w->file, folio);
+	tide_file_unlock(w->file, flags);
+	if (slot == TIDE_NOWHERE)
+		return false;
+	if (slot >= 0) {
+		get = tide_window_request(w, slot, nr);
+		if (!get)
+			return false;
+	}
+
+	folio_get(folio);
+	tide_file_lock(w->file, flags);
+	if (tide_folio_where(w->file, folio) != slot) {	/* changed meanwhile */
+		tide_file_unlock(w->file, flags);
+		folio_put(folio);
+		return false;
+	}
+	before = get ? get->count : 0;
+	tide_folio_collect(w->file, folio, get);
+	tide_file_unlock(w->file, flags);
+	if (!get || get->count == before)
+		tide_folio_done(folio);
+	return true;
+}
+
+static void tide_window_submit(struct tide_window *w)
+{
+	int slot;
+
+	for (slot = 0; slot < TIDE_MAX_LENDERS; slot++) {
+		struct tide_get *get = w->open[slot];
+
+		if (!get)
+			continue;
+		if (get->count)
+			tide_get_submit(get);
+		else
+			tide_get_free(get);
+	}
+}
+
+/* Retires what the last readahead_folio() left behind as a batch. */
+static void tide_rac_normalise(struct readahead_control *rac)
+{
+	rac->_index += rac->_batch_count;
+	rac->_nr_pages -= rac->_batch_count;
+	rac->_batch_count = 0;
+}
+
+/*
+ * Passes the window's first @nr pages, which are all misses, to the file
+ * system. What it leaves is unlocked as it is: the reader then comes back
+ * through ->read_folio.
+ */
+static void tide_window_misses(struct readahead_control *rac, unsigned long nr,
+			       const struct address_space_operations *orig)
+{
+	struct readahead_control sub = *rac;
+	struct folio *folio;
+
+	sub._nr_pages = nr;
+	orig->readahead(&sub);
+	tide_rac_normalise(&sub);
+	while ((folio = readahead_folio(&sub)))
+		folio_unlock(folio);
+	rac->_index += nr;
+	rac->_nr_pages -= nr;
+}
+
+static struct folio *tide_rac_peek(struct readahead_control *rac, unsigned long at)
+{
+	return xa_load(&rac->mapping->i_pages, rac->_index + at);
+}
+
+/**
+ * tide_get_readahead() - fill a read-ahead window from the pool and from disk
+ * @rac: the window, as ->readahead gets it
+ * @orig: the file system's own operations
+ *
+ * Context: process; never waits for the network.
+ */
+void tide_get_readahead(struct readahead_control *rac,
+			const struct address_space_operations *orig)
+{
+	struct tide_window w = {
+		.file = tide_file_find(rac->mapping->host),
+		.orig = orig,
+		.gfp = readahead_gfp_mask(rac->mapping) & ~__GFP_HIGHMEM & ~__GFP_MOVABLE,
+		.pages = readahead_count(rac),
+	};
+	unsigned long misses = 0, total = 0;
+
+	if (!w.file) {
+		orig->readahead(rac);
+		return;
+	}
+	tide_rac_normalise(rac);
+	while (misses < rac->_nr_pages) {
+		struct folio *folio = tide_rac_peek(rac, misses);
+		long nr = folio_nr_pages(folio);
+
+		if (tide_window_take(&w, folio)) {
+			if (misses)
+				tide_window_misses(rac, misses, orig);
+			misses = 0;
+			folio_put(folio);	/* the window's reference */
+			rac->_index += nr;
+			rac->_nr_pages -= nr;
+		} else {
+			misses += nr;
+			total += nr;
+		}
+		w.pages -= min_t(unsigned int, nr, w.pages);
+	}
+	tide_window_submit(&w);
+	if (misses)
+		orig->readahead(rac);
+	tide_count_n(&tide_stats, misses, total);
+	tide_file_put(w.file);
+}
+
+/**
+ * tide_get_read_folio() - read one folio from the pool or from disk
+ * @file: as ->read_folio gets it, may be NULL
+ * @folio: locked, not uptodate
+ * @orig: the file system's own operations
+ *
+ * Return: as ->read_folio; the folio is unlocked when it has been read.
+ */
+int tide_get_read_folio(struct file *file, struct folio *folio,
+			const struct address_space_operations *orig)
+{
+	struct tide_window w = {
+		.file = tide_file_find(folio->mapping->host),
+		.orig = orig,
+		.gfp = GFP_NOFS | __GFP_NORETRY | __GFP_NOWARN,
+		.pages = folio_nr_pages(folio),
+	};
+	bool taken;
+
+	if (!w.file)
+		return orig->read_folio(file, folio);
+	taken = tide_window_take(&w, folio);
+	tide_window_submit(&w);
+	tide_file_put(w.file);
+	if (taken)
+		return 0;
+	tide_count_n(&tide_stats, misses, folio_nr_pages(folio));
+	return orig->read_folio(file, folio);
+}
+
+/* ------------------------------------------------------------------ */
+/* receiving							       */
+/* ------------------------------------------------------------------ */
+
+static struct tide_get *tide_get_claim(struct tide_lender *lender, u64 id)
+{
+	struct tide_get *get, *found = NULL;
+
+	spin_lock_irq(&lender->pending_lock);
+	list_for_each_entry(get, &lender->pending, list) {
+		if (get->id == id) {
+			get->receiving = true;
+			found = get;
+			break;
+		}
+	}
+	spin_unlock_irq(&lender->pending_lock);
+	return found;
+}
+
+static void tide_get_unlist(struct tide_get *get)
+{
+	spin_lock_irq(&get->lender->pending_lock);
+	list_del(&get->list);
+	spin_unlock_irq(&get->lender->pending_lock);
+}
+
+/* Where page @i of a reply goes: to the reader, if it is what he asked for. */
+static struct page *tide_data_target(struct tide_lender *lender,
+				     struct tide_get *get, unsigned int i)
+{
+	if (get && le64_to_cpu(lender->rx_version[i]) == get->page[i].version) {
+		get->page[i].arrived = true;
+		return get->page[i].page;
+	}
+	return lender->scratch;
+}
+
+/* Receives up to TIDE_ARRIVE pages; *@i goes on to the first one not seen. */
+static int tide_data_chunk(struct tide_lender *lender, struct tide_get *get,
+			   unsigned int count, unsigned int *i)
+{
+	struct bio_vec bvec[TIDE_ARRIVE];
+	unsigned int from = *i, k, n = 0;
+	int err;
+
+	for (; *i < count && n < TIDE_ARRIVE; (*i)++) {
+		if (!lender->rx_version[*i])
+			continue;
+		bvec[n++] = (struct bio_vec) {
+			.bv_page = tide_data_target(lender, get, *i),
+			.bv_len = PAGE_SIZE,
+		};
+	}
+	err = tide_wire_recv_pages(lender->get_sock, bvec, n);
+	for (k = from; err && get && k < *i; k++)
+		get->page[k].arrived = false;
+	return err;
+}
+
+/* Drops the catalog entries of pages that the lender does not have. */
+static void tide_data_missed(struct tide_get *get)
+{
+	unsigned int i;
+
+	for (i = 0; i < get->count; i++) {
+		struct tide_get_page *p = &get->page[i];
+
+		if (!p->page || p->arrived)
+			continue;
+		tide_count(&get->lender->stats, get_misses);
+		tide_file_erase(get->file, p->index, p->version);
+	}
+}
+
+static int tide_data_pages(struct tide_lender *lender, struct tide_get *get,
+			   unsigned int count)
+{
+	unsigned int i = 0, unlocked = 0;
+	int err;
+
+	while (i < count) {
+		err = tide_data_chunk(lender, get, count, &i);
+		if (err)
+			return err;
+		if (get)
+			unlocked = tide_get_unlock(get, unlocked, i);
+	}
+	return 0;
+}
+
+/**
+ * tide_get_data() - receive the reply to a request
+ * @lender: the lender
+ * @frame: its header
+ *
+ * A reply that nobody waits for any more is received and thrown away.
+ *
+ * Context: the receiving thread.
+ * Return: 0, or a negative errno that ends the connection.
+ */
+int tide_get_data(struct tide_lender *lender, const struct tide_frame *frame)
+{
+	unsigned int i, hits = 0, count = le16_to_cpu(frame->count);
+	struct tide_get *get;
+	int err;
+
+	if (!count || count > TIDE_GET_MAX ||
+	    le32_to_cpu(frame->length) < count * sizeof(__le64))
+		return -EPROTO;
+	err = tide_wire_recv(lender->get_sock, lender->rx_version,
+			     count * sizeof(__le64));
+	if (err)
+		return err;
+	for (i = 0; i < count; i++)
+		hits += !!lender->rx_version[i];
+	if (le32_to_cpu(frame->length) != count * sizeof(__le64) + (hits << PAGE_SHIFT))
+		return -EPROTO;
+
+	get = tide_get_claim(lender, le64_to_cpu(frame->id));
+	if (get && get->count != count)
+		err = -EPROTO;
+	else
+		err = tide_data_pages(lender, get, count);
+	if (!get)
+		return err;
+	tide_get_unlist(get);
+	if (err)
+		tide_count_n(&lender->stats, get_errors, tide_get_left(get));
+	else
+		tide_data_missed(get);
+	tide_get_end(get);
+	return err;
+}
+
+/* ------------------------------------------------------------------ */
+/* deadline and end						       */
+/* ------------------------------------------------------------------ */
+
+/*
+ * Takes the requests that are due off a list. True when one cannot be taken
+ * because it is being received, and has been for twice its time.
+ */
+static bool tide_take_late(struct tide_lender *lender, struct list_head *from,
+			   struct list_head *late)
+{
+	u32 deadline_us = lender->config.deadline_us;
+	ktime_t now = ktime_get();
+	struct tide_get *get, *next;
+	bool stuck = false;
+
+	list_for_each_entry_safe(get, next, from, list) {
+		s64 age_us = ktime_us_delta(now, get->start);
+
+		if (age_us < deadline_us)
+			break;
+		if (!get->receiving)
+			list_move_tail(&get->list, late);
+		else if (age_us >= 2 * (s64)deadline_us)
+			stuck = true;
+	}
+	return stuck;
+}
+
+static void tide_end_all(struct tide_lender *lender, struct list_head *gets,
+			 atomic64_t *counter)
+{
+	struct tide_get *get, *next;
+
+	list_for_each_entry_safe(get, next, gets, list) {
+		list_del(&get->list);
+		atomic64_add(get->count, counter);
+		tide_get_end(get);
+	}
+}
+
+/**
+ * tide_get_deadline() - read from disk what the lender did not send in time
+ * @work: lender->deadline
+ *
+ * Until something comes from the lender again nothing more is asked of it.
+ */
+static void tide_get_deadline(struct work_struct *work)
+{
+	struct tide_lender *lender = container_of(to_delayed_work(work),
+						  struct tide_lender, deadline);
+	LIST_HEAD(late);
+	bool stuck, more;
+
+	spin_lock_irq(&lender->pending_lock);
+	stuck = tide_take_late(lender, &lender->pending, &late);
+	tide_take_late(lender, &lender->unsent, &late);
+	more = !list_empty(&lender->pending) || !list_empty(&lender->unsent);
+	if (more)
+		queue_delayed_work(tide_disk_queue, &lender->deadline,
+				   usecs_to_jiffies(lender->config.deadline_us) / 4 + 1);
+	spin_unlock_irq(&lender->pending_lock);
+	if (!list_empty(&late))
+		WRITE_ONCE(lender->stalled, true);
+	tide_end_all(lender, &late, &lender->stats.get_late);
+	if (stuck)	/* half a reply, and the rest does not come */
+		tide_lender_break(lender);
+}
+
+/**
+ * tide_get_abort() - the connection is over: read everything from disk
+ * @lender: the lender; its receiving thread is the caller
+ *
+ * Context: process. Afterwards no request is accepted.
+ */
+void tide_get_abort(struct tide_lender *lender)
+{
+	LIST_HEAD(lost);
+
+	spin_lock_irq(&lender->pending_lock);
+	lender->accepting = false;
+	list_splice_init(&lender->pending, &lost);
+	list_splice_tail_init(&lender->unsent, &lost);
+	spin_unlock_irq(&lender->pending_lock);
+	tide_end_all(lender, &lost, &lender->stats.get_errors);
+}
+
+/**
+ * tide_get_prepare() - allocate what requests to a lender need
+ * @lender: being created
+ *
+ * Return: 0 or -ENOMEM; what was allocated is freed by tide_get_release().
+ */
+int tide_get_prepare(struct tide_lender *lender)
+{
+	spin_lock_init(&lender->pending_lock);
+	spin_lock_init(&lender->forget_lock);
+	INIT_LIST_HEAD(&lender->unsent);
+	INIT_LIST_HEAD(&lender->pending);
+	INIT_DELAYED_WORK(&lender->deadline, tide_get_deadline);
+	INIT_WORK(&lender->tx_work, tide_get_tx_work);
+	mutex_init(&lender->tx_mutex);
+	lender->tx_buffer = kvmalloc(TIDE_TX_BUFFER, GFP_KERNEL);
+	lender->forget = kvcalloc(TIDE_FORGET_RING, sizeof(*lender->forget), GFP_KERNEL);
+	lender->rx_version = kvcalloc(TIDE_GET_MAX, sizeof(__le64), GFP_KERNEL);
+	lender->scratch = alloc_page(GFP_KERNEL);
+	return lender->tx_buffer && lender->forget && lender->rx_version &&
+	       lender->scratch ? 0 : -ENOMEM;
+}
+
+void tide_get_release(struct tide_lender *lender)
+{
+	kvfree(lender->tx_buffer);
+	kvfree(lender->forget);
+	kvfree(lender->rx_version);
+	if (lender->scratch)
+		__free_page(lender->scratch);
+}

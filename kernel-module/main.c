@@ -1,0 +1,60 @@
+// SPDX-License-Identifier: GPL-2.0-only
+/*
+ * Load and unload. Every part is brought up in an order in which it may be
+ * used at once, and taken down in the reverse; a guest whose kernel lacks what
+ * a part needs is refused with the name of what is missing.
+ */
+#define pr_fmt(fmt) KBUILD_MODNAME ": " fmt
+
+#include <linux/module.h>
+
+#include "tidepool.h"
+
+static const struct {
+	const char *name;
+	int (*init)(void);
+	void (*exit)(void);
+} parts[] = {
+	{ "handshake", tide_wire_init, tide_wire_exit },
+	{ "catalog", tide_catalog_init, tide_catalog_exit },
+	{ "put buffers", tide_put_init, tide_put_exit },
+	{ "get", tide_get_init, tide_get_exit },
+	{ "store", tide_store_init, tide_store_exit },
+	{ "hooks", tide_hooks_install, tide_hooks_remove },
+	{ "configfs", tide_control_init, tide_control_exit },
+};
+
+static void tide_take_down(int up)
+{
+	while (up--)
+		parts[up].exit();
+}
+
+static int __init tide_module_init(void)
+{
+	int i, err;
+
+	for (i = 0; i < ARRAY_SIZE(parts); i++) {
+		err = parts[i].init();
+		if (err) {
+			pr_err("not loaded: %s: error %d\n", parts[i].name, err);
+			tide_take_down(i);
+			return err;
+		}
+	}
+	pr_info("loaded, version %s\n", THIS_MODULE->version);
+	return 0;
+}
+
+static void __exit tide_module_exit(void)
+{
+	tide_take_down(ARRAY_SIZE(parts));
+	pr_info("unloaded\n");
+}
+
+module_init(tide_module_init);
+module_exit(tide_module_exit);
+MODULE_LICENSE("GPL");
+MODULE_VERSION(TIDEPOOL_VERSION);
+MODULE_AUTHOR("Tidepool");
+MODULE_DESCRIPTION("Remote page cache: evicted pages live in another machine's unused memory");

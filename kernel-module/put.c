@@ -1,0 +1,634 @@
+// SPDX-License-Identifier: GPL-2.0-only
+/*
+ * The put path (Puma, sections 3.2 and 3.3.1). An evicted page is copied into
+ * a preallocated buffer with interrupts off; nothing is allocated there and
+ * nothing waits. A thread for each lender aggregates what has come together
+ * into one PUT, records the pages in the catalog and sends them. A buffer is
+ * kept until the lender has acknowledged its page, and until then a get of
+ * that page is served from it (the paper's busy bit, section 3.4.3).
+ */
+#define pr_fmt(fmt) KBUILD_MODNAME ": " fmt
+
+#include <linux/delay.h>
+#include <linux/highmem.h>
+#include <linux/kthread.h>
+#include <linux/moduleparam.h>
+#include <linux/slab.h>
+#include <linux/vmalloc.h>
+
+#include "tidepool.h"
+
+static unsigned int put_buffers = 1024;
+module_param(put_buffers, uint, 0444);
+MODULE_PARM_DESC(put_buffers, "pages preallocated for evicted pages on their way out (64 to 65536)");
+
+#define TIDE_BATCHES	16	/* unacknowledged PUTs for each lender */
+#define TIDE_FEW	16	/* fewer queued pages than this may wait a little */
+
+static struct tide_buffer *tide_buffer_store;
+static LIST_HEAD(tide_buffers_free);
+static unsigned int tide_buffers_idle;
+static DEFINE_SPINLOCK(tide_buffers_lock);
+
+/* ------------------------------------------------------------------ */
+/* buffers							       */
+/* ------------------------------------------------------------------ */
+
+void tide_put_exit(void)
+{
+	unsigned int i;
+
+	for (i = 0; tide_buffer_store && i < put_buffers; i++)
+		if (tide_buffer_store[i].page)
+			__free_page(tide_buffer_store[i].page);
+	vfree(tide_buffer_store);
+	tide_buffer_store = NULL;
+}
+
+int tide_put_init(void)
+{
+	unsigned int i;
+
+	if (put_buffers < TIDE_PUT_MAX || put_buffers > 65536) {
+		pr_err("put_buffers: %u: must be between %u and 65536\n",
+		       put_buffers, TIDE_PUT_MAX);
+		return -EINVAL;
+	}
+	tide_buffer_store = vzalloc(array_size(put_buffers, sizeof(*tide_buffer_store)));
+	if (!tide_buffer_store)
+		return -ENOMEM;
+	for (i = 0; i < put_buffers; i++) {
+		struct tide_buffer *buffer = &tide_buffer_store[i];
+
+		buffer->page = alloc_page(GFP_KERNEL);
+		if (!buffer->page) {
+			tide_put_exit();
+			return -ENOMEM;
+		}
+		list_add_tail(&buffer->list, &tide_buffers_free);
+	}
+	tide_buffers_idle = put_buffers;
+	return 0;
+}
+
+void tide_buffers_count(unsigned int *total, unsigned int *free)
+{
+	*total = put_buffers;
+	*free = READ_ONCE(tide_buffers_idle);
+}
+
+static struct tide_buffer *tide_buffer_take(void)
+{
+	struct tide_buffer *buffer;
+	unsigned long flags;
+
+	spin_lock_irqsave(&tide_buffers_lock, flags);
+	buffer = list_first_entry_or_null(&tide_buffers_free, struct tide_buffer, list);
+	if (buffer) {
+		list_del_init(&buffer->list);
+		tide_buffers_idle--;
+	}
+	spin_unlock_irqrestore(&tide_buffers_lock, flags);
+	return buffer;
+}
+
+static void tide_buffer_free(struct tide_buffer *buffer)
+{
+	unsigned long flags;
+
+	spin_lock_irqsave(&tide_buffers_lock, flags);
+	list_add(&buffer->list, &tide_buffers_free);
+	tide_buffers_idle++;
+	spin_unlock_irqrestore(&tide_buffers_lock, flags);
+}
+
+/* Gives a buffer back together with the references that it holds. */
+static void tide_buffer_release(struct tide_buffer *buffer)
+{
+	struct tide_lender *lender = buffer->lender;
+
+	tide_file_put(buffer->file);
+	buffer->file = NULL;
+	buffer->lender = NULL;
+	tide_buffer_free(buffer);
+	tide_lender_put(lender);
+}
+
+/* ------------------------------------------------------------------ */
+/* the outgoing pages of a file, by index; the file is locked	       */
+/* ------------------------------------------------------------------ */
+
+static struct tide_buffer *tide_outgoing_at_or_after(struct tide_file *file,
+						     pgoff_t index)
+{
+	struct rb_node *node = file->outgoing.rb_node;
+	struct tide_buffer *best = NULL;
+
+	while (node) {
+		struct tide_buffer *buffer = rb_entry(node, struct tide_buffer, node);
+
+		if (buffer->index >= index) {
+			best = buffer;
+			node = node->rb_left;
+		} else {
+			node = node->rb_right;
+		}
+	}
+	return best;
+}
+
+/**
+ * tide_outgoing_find() - the buffer that holds a page, if one does
+ * @file: the descriptor, locked
+ * @index: page index
+ */
+struct tide_buffer *tide_outgoing_find(struct tide_file *file, pgoff_t index)
+{
+	struct tide_buffer *buffer = tide_outgoing_at_or_after(file, index);
+
+	return buffer && buffer->index == index ? buffer : NULL;
+}
+
+static void tide_outgoing_insert(struct tide_file *file, struct tide_buffer *buffer)
+{
+	struct rb_node **link = &file->outgoing.rb_node, *parent = NULL;
+
+	while (*link) {
+		parent = *link;
+		if (buffer->index < rb_entry(parent, struct tide_buffer, node)->index)
+			link = &parent->rb_left;
+		else
+			link = &parent->rb_right;
+	}
+	rb_link_node(&buffer->node, parent, link);
+	rb_insert_color(&buffer->node, &file->outgoing);
+	buffer->live = true;
+}
+
+static void tide_outgoing_remove(struct tide_buffer *buffer)
+{
+	if (!buffer->live)
+		return;
+	rb_erase(&buffer->node, &buffer->file->outgoing);
+	buffer->live = false;
+}
+
+/**
+ * tide_outgoing_drop_locked() - pages of this range have changed
+ * @file: the descriptor, locked
+ * @first: first page index
+ * @last: last page index, inclusive
+ *
+ * The buffers themselves are freed by whoever has them on a list.
+ */
+void tide_outgoing_drop_locked(struct tide_file *file, pgoff_t first, pgoff_t last)
+{
+	struct tide_buffer *buffer;
+
+	while ((buffer = tide_outgoing_at_or_after(file, first)) &&
+	       buffer->index <= last)
+		tide_outgoing_remove(buffer);
+}
+
+/* ------------------------------------------------------------------ */
+/* eviction							       */
+/* ------------------------------------------------------------------ */
+
+/* The usable lender with most room; full ones recycle their oldest pages. */
+static struct tide_lender *tide_choose_lender(void)
+{
+	struct tide_lender *lender, *best = NULL;
+	s64 room, most = S64_MIN;
+	int slot;
+
+	for (slot = 0; slot < TIDE_MAX_LENDERS; slot++) {
+		lender = rcu_dereference(tide_lenders[slot]);
+		if (!tide_lender_usable(lender) || !READ_ONCE(lender->granted_pages))
+			continue;
+		room = READ_ONCE(lender->granted_pages) -
+		       atomic64_read(&lender->catalog_pages);
+		if (room > most) {
+			most = room;
+			best = lender;
+		}
+	}
+	return best;
+}
+
+static bool tide_queue(struct tide_lender *lender, struct tide_buffer *buffer)
+{
+	unsigned long flags;
+	bool queued = false;
+
+	spin_lock_irqsave(&lender->put_lock, flags);
+	if (lender->ready && kref_get_unless_zero(&lender->kref)) {
+		list_add_tail(&buffer->list, &lender->put_queue);
+		queued = true;
+	}
+	spin_unlock_irqrestore(&lender->put_lock, flags);
+	return queued;
+}
+
+/* Returns false when the page is in no buffer and at no lender afterwards. */
+static bool tide_put_page(struct tide_file *file, struct tide_lender *lender,
+			  struct page *page, pgoff_t index)
+{
+	struct tide_buffer *buffer = tide_buffer_take();
+
+	if (!buffer) {
+		tide_count(&lender->stats, drop_nobuffer);
+		return false;
+	}
+	buffer->file = file;
+	buffer->lender = lender;
+	buffer->index = index;
+	buffer->version = tide_next_version();
+	copy_highpage(buffer->page, page);
+	if (!tide_queue(lender, buffer)) {
+		tide_count(&tide_stats, drop_notready);
+		buffer->file = NULL;
+		buffer->lender = NULL;
+		tide_buffer_free(buffer);
+		return false;
+	}
+	refcount_inc(&file->refs);
+	tide_outgoing_insert(file, buffer);
+	return true;
+}
+
+/* The pages of a folio that the pool does not have yet, the file is locked. */
+static bool tide_put_pages(struct tide_file *file, struct folio *folio,
+			   struct tide_lender *lender)
+{
+	long i, nr = folio_nr_pages(folio);
+	bool queued = false;
+	int slot;
+
+	for (i = 0; i < nr; i++) {
+		pgoff_t index = folio->index + i;
+
+		if (tide_outgoing_find(file, index) ||
+		    tide_file_version(file, index, &slot))
+			continue;	/* there already, and not changed since */
+		queued |= tide_put_page(file, lender, folio_page(folio, i), index);
+	}
+	return queued;
+}
+
+/**
+ * tide_put_folio() - a clean folio is being reclaimed
+ * @mapping: of an eligible file
+ * @folio: frozen, its mapping still set
+ *
+ * Invariant 1: afterwards each page is in the pool in this version, or the
+ * catalog has no entry of it.
+ *
+ * Context: the mapping's i_pages lock is held, interrupts are off.
+ */
+void tide_put_folio(struct address_space *mapping, struct folio *folio)
+{
+	pgoff_t first = folio->index, last = first + folio_nr_pages(folio) - 1;
+	struct tide_lender *lender;
+	struct tide_file *file;
+	bool queued = false;
+
+	rcu_read_lock();
+	lender = tide_choose_lender();
+	if (!lender) {		/* entries that exist are still true */
+		tide_count(&tide_stats, drop_notready);
+		goto out;
+	}
+	file = tide_file_find_or_reserve(mapping->host);
+	if (!file) {
+		tide_count(&tide_stats, drop_nofile);
+		goto out;
+	}
+	xa_lock(&file->pages);
+	if (file->dead) {
+		tide_count(&tide_stats, drop_notready);
+	} else if (tide_gate_closed(mapping, first, last)) {
+		tide_count(&tide_stats, drop_gate);
+		tide_file_drop_locked(file, first, last);
+	} else if (!folio_test_uptodate(folio) || folio_test_dirty(folio)) {
+		tide_file_drop_locked(file, first, last);
+	} else {
+		queued = tide_put_pages(file, folio, lender);
+		tide_hook_mapping(file, mapping);
+	}
+	xa_unlock(&file->pages);
+	tide_file_put(file);
+	if (queued)
+		wake_up(&lender->put_wait);
+out:
+	rcu_read_unlock();
+}
+
+/* ------------------------------------------------------------------ */
+/* the sending thread						       */
+/* ------------------------------------------------------------------ */
+
+static bool tide_buffer_live(void *arg)
+{
+	struct tide_buffer *buffer = arg;
+
+	return buffer->live && !buffer->file->dead;
+}
+
+static void tide_buffer_discard(struct tide_buffer *buffer)
+{
+	unsigned long flags;
+
+	tide_file_lock(buffer->file, flags);
+	tide_outgoing_remove(buffer);
+	tide_file_erase_locked(buffer->file, buffer->index, buffer->version);
+	tide_file_unlock(buffer->file, flags);
+	tide_buffer_release(buffer);
+}
+
+/* Records a page in the catalog before it leaves; false: it is not sent. */
+static bool tide_buffer_record(struct tide_lender *lender, struct tide_buffer *buffer)
+{
+	int err = tide_file_record(buffer->file, buffer->index, buffer->version,
+				   lender->slot, tide_buffer_live, buffer);
+
+	if (!err)
+		return true;
+	if (err == -ESTALE)
+		tide_count(&lender->stats, drop_stale);
+	else
+		tide_count(&lender->stats, drop_nomem);
+	tide_buffer_discard(buffer);
+	return false;
+}
+
+static struct tide_buffer *tide_dequeue(struct tide_lender *lender)
+{
+	struct tide_buffer *buffer;
+
+	spin_lock_irq(&lender->put_lock);
+	buffer = list_first_entry_or_null(&lender->put_queue, struct tide_buffer, list);
+	if (buffer)
+		list_del_init(&buffer->list);
+	spin_unlock_irq(&lender->put_lock);
+	return buffer;
+}
+
+static void tide_batch_fill(struct tide_lender *lender, struct tide_batch *batch)
+{
+	struct tide_buffer *buffer;
+
+	batch->count = 0;
+	while (batch->count < TIDE_PUT_MAX && (buffer = tide_dequeue(lender)))
+		if (tide_buffer_record(lender, buffer))
+			batch->buffer[batch->count++] = buffer;
+}
+
+static int tide_batch_send(struct tide_lender *lender, struct tide_batch *batch)
+{
+	struct {
+		struct tide_frame frame;
+		struct tide_page_id id[TIDE_PUT_MAX];
+	} __packed *head = (void *)lender->put_head;
+	struct bio_vec *bvec = lender->put_bvec;
+	size_t ids = batch->count * sizeof(head->id[0]);
+	unsigned int i;
+	int ret;
+
+	head->frame = (struct tide_frame) {
+		.length = cpu_to_le32(ids + (batch->count << PAGE_SHIFT)),
+		.type = TIDE_PUT,
+		.count = cpu_to_le16(batch->count),
+		.id = cpu_to_le64(batch->id),
+	};
+	for (i = 0; i < batch->count; i++) {
+		struct tide_buffer *buffer = batch->buffer[i];
+
+		head->id[i].file = cpu_to_le64(buffer->file->id);
+		head->id[i].index = cpu_to_le64(buffer->index);
+		head->id[i].version = cpu_to_le64(buffer->version);
+		bvec[i].bv_page = buffer->page;
+		bvec[i].bv_len = PAGE_SIZE;
+		bvec[i].bv_offset = 0;
+	}
+	ret = tide_wire_send(lender->put_sock, head, sizeof(head->frame) + ids, MSG_MORE);
+	if (ret < 0)
+		return ret;
+	return tide_wire_send_pages(lender->put_sock, bvec, batch->count);
+}
+
+static struct tide_batch *tide_batch_take(struct tide_lender *lender)
+{
+	struct tide_batch *batch = NULL;
+
+	spin_lock_irq(&lender->put_lock);
+	if (!list_empty(&lender->put_queue))
+		batch = list_first_entry_or_null(&lender->batches_free,
+						 struct tide_batch, list);
+	if (batch)
+		list_del_init(&batch->list);
+	spin_unlock_irq(&lender->put_lock);
+	return batch;
+}
+
+static void tide_batch_move(struct tide_lender *lender, struct tide_batch *batch,
+			    struct list_head *to)
+{
+	spin_lock_irq(&lender->put_lock);
+	list_add_tail(&batch->list, to);
+	spin_unlock_irq(&lender->put_lock);
+}
+
+static bool tide_few_queued(struct tide_lender *lender)
+{
+	struct list_head *entry;
+	unsigned int n = 0;
+
+	spin_lock_irq(&lender->put_lock);
+	list_for_each(entry, &lender->put_queue)
+		if (++n >= TIDE_FEW)
+			break;
+	spin_unlock_irq(&lender->put_lock);
+	return n < TIDE_FEW;
+}
+
+static bool tide_sender_ready(struct tide_lender *lender)
+{
+	bool ready;
+
+	spin_lock_irq(&lender->put_lock);
+	ready = !list_empty(&lender->put_queue) && !list_empty(&lender->batches_free);
+	spin_unlock_irq(&lender->put_lock);
+	return ready;
+}
+
+static int tide_sender(void *arg)
+{
+	struct tide_lender *lender = arg;
+	struct tide_batch *batch;
+	int err = 0;
+
+	while (!kthread_should_stop()) {
+		wait_event_interruptible(lender->put_wait, kthread_should_stop() ||
+					 (!err && tide_sender_ready(lender)));
+		if (kthread_should_stop())
+			break;
+		if (tide_few_queued(lender))	/* reclaim evicts in groups */
+			usleep_range(500, 1500);
+		batch = tide_batch_take(lender);
+		if (!batch)
+			continue;
+		tide_batch_fill(lender, batch);
+		if (!batch->count) {
+			tide_batch_move(lender, batch, &lender->batches_free);
+			continue;
+		}
+		batch->id = ++lender->put_id;
+		tide_count(&lender->stats, put_requests);
+		tide_count_n(&lender->stats, puts_sent, batch->count);
+		tide_batch_move(lender, batch, &lender->batches_sent);
+		err = tide_batch_send(lender, batch);
+		if (err)
+			tide_lender_break(lender);
+	}
+	return 0;
+}
+
+static struct tide_batch *tide_batch_find_sent(struct tide_lender *lender, u64 id)
+{
+	struct tide_batch *batch, *found = NULL;
+
+	spin_lock_irq(&lender->put_lock);
+	list_for_each_entry(batch, &lender->batches_sent, list) {
+		if (batch->id == id) {
+			list_del_init(&batch->list);
+			found = batch;
+			break;
+		}
+	}
+	spin_unlock_irq(&lender->put_lock);
+	return found;
+}
+
+/**
+ * tide_put_acknowledged() - the lender has answered a batch
+ * @lender: the lender
+ * @id: of the batch
+ * @count: of its pages
+ * @stored: bit i: it keeps page i
+ *
+ * Context: the receiving thread.
+ * Return: 0, or -EPROTO when there is no such batch.
+ */
+int tide_put_acknowledged(struct tide_lender *lender, u64 id,
+			  unsigned int count, u64 stored)
+{
+	struct tide_batch *batch = tide_batch_find_sent(lender, id);
+	unsigned int i;
+
+	if (!batch)
+		return -EPROTO;
+	if (batch->count != count) {
+		tide_batch_move(lender, batch, &lender->batches_sent);
+		return -EPROTO;
+	}
+	for (i = 0; i < count; i++) {
+		struct tide_buffer *buffer = batch->buffer[i];
+		unsigned long flags;
+
+		if (!(stored & BIT_ULL(i))) {
+			tide_count(&lender->stats, drop_refused);
+			tide_buffer_discard(buffer);
+			continue;
+		}
+		tide_count(&lender->stats, puts);
+		tide_file_lock(buffer->file, flags);
+		tide_outgoing_remove(buffer);
+		tide_file_unlock(buffer->file, flags);
+		tide_buffer_release(buffer);
+	}
+	tide_batch_move(lender, batch, &lender->batches_free);
+	wake_up(&lender->put_wait);
+	return 0;
+}
+
+/**
+ * tide_sender_start() - start the sending thread of a lender just connected
+ * @lender: the lender
+ *
+ * Context: the lender's main thread.
+ * Return: 0 or a negative errno.
+ */
+int tide_sender_start(struct tide_lender *lender)
+{
+	struct task_struct *task = kthread_run(tide_sender, lender, "tidepool_put");
+
+	if (IS_ERR(task))
+		return PTR_ERR(task);
+	lender->sender = task;
+	return 0;
+}
+
+/**
+ * tide_sender_stop() - stop it and drop what is on its way
+ * @lender: not ready any more, its sockets shut down
+ *
+ * Context: the lender's main thread.
+ */
+void tide_sender_stop(struct tide_lender *lender)
+{
+	struct tide_buffer *buffer;
+	struct tide_batch *batch;
+	unsigned int i;
+
+	if (lender->sender)
+		kthread_stop(lender->sender);
+	lender->sender = NULL;
+	while ((buffer = tide_dequeue(lender))) {
+		tide_count(&lender->stats, drop_lost);
+		tide_buffer_discard(buffer);
+	}
+	while ((batch = list_first_entry_or_null(&lender->batches_sent,
+						 struct tide_batch, list))) {
+		for (i = 0; i < batch->count; i++) {
+			tide_count(&lender->stats, drop_lost);
+			tide_buffer_discard(batch->buffer[i]);
+		}
+		list_move(&batch->list, &lender->batches_free);
+	}
+}
+
+/**
+ * tide_put_prepare() - allocate what the sending thread needs
+ * @lender: being created
+ *
+ * Return: 0 or -ENOMEM; what was allocated is freed by tide_put_release().
+ */
+int tide_put_prepare(struct tide_lender *lender)
+{
+	unsigned int i;
+
+	spin_lock_init(&lender->put_lock);
+	INIT_LIST_HEAD(&lender->put_queue);
+	INIT_LIST_HEAD(&lender->batches_free);
+	INIT_LIST_HEAD(&lender->batches_sent);
+	init_waitqueue_head(&lender->put_wait);
+	lender->put_head = kmalloc(sizeof(struct tide_frame) +
+				   TIDE_PUT_MAX * sizeof(struct tide_page_id),
+				   GFP_KERNEL);
+	lender->put_bvec = kmalloc_array(TIDE_PUT_MAX, sizeof(struct bio_vec),
+					 GFP_KERNEL);
+	lender->batch_store = kvcalloc(TIDE_BATCHES, sizeof(*lender->batch_store),
+				       GFP_KERNEL);
+	if (!lender->put_head || !lender->put_bvec || !lender->batch_store)
+		return -ENOMEM;
+	for (i = 0; i < TIDE_BATCHES; i++)
+		list_add(&lender->batch_store[i].list, &lender->batches_free);
+	return 0;
+}
+
+void tide_put_release(struct tide_lender *lender)
+{
+	kfree(lender->put_head);
+	kfree(lender->put_bvec);
+	kvfree(lender->batch_store);
+}

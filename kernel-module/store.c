@@ -1,0 +1,559 @@
+// SPDX-License-Identifier: GPL-2.0-only
+/*
+ * The lender's store (Puma, section 3.4.2). A remote page is a clean folio of
+ * a private inode, one inode for each remote file, the page's index as index.
+ * It sits at the cold end of the inactive file list, so the kernel's ordinary
+ * reclaim takes it before anything of the guest's own, and `free` counts it as
+ * available. Storing never enters reclaim: when memory is short, the oldest
+ * page of the same borrower makes room (invariant 7).
+ *
+ * The version of a page is in folio->private. The store's mutex orders adding,
+ * recycling and forgetting; the kernel may reclaim a page at any time.
+ */
+#define pr_fmt(fmt) KBUILD_MODNAME ": " fmt
+
+#include <linux/hashtable.h>
+#include <linux/kfifo.h>
+#include <linux/migrate.h>
+#include <linux/mount.h>
+#include <linux/pseudo_fs.h>
+#include <linux/sched/mm.h>
+#include <linux/slab.h>
+#include <linux/swap.h>
+#include <linux/vmstat.h>
+
+#include "tidepool.h"
+
+#define TIDE_FS_MAGIC		0x54494445	/* "TIDE" */
+#define TIDE_STORE_BITS		10
+#define TIDE_NOTICES		4096
+#define TIDE_FREE_FLOOR_SHIFT	6		/* 1/64 of memory stays free */
+#define TIDE_STORE_GFP		(__GFP_HIGHMEM | __GFP_MOVABLE | __GFP_HARDWALL | \
+				 __GFP_NOWARN | __GFP_NOMEMALLOC)
+
+u64 tide_lend_bytes;
+u64 tide_reserve_bytes = 64 << 20;
+static atomic64_t tide_lent_pages = ATOMIC64_INIT(0);
+static struct vfsmount *tide_mnt;
+
+struct tide_store_file {
+	struct hlist_node hash;
+	u64 id;
+	struct inode *inode;
+	struct tide_store *store;
+};
+
+struct tide_store_slot {
+	u64 file;
+	pgoff_t index;
+};
+
+/**
+ * struct tide_store - the pages that one borrower has here
+ * @borrower: whose
+ * @mutex: @files, @ring and adding pages
+ * @files: by remote file
+ * @pages: how many are here
+ * @limit: most that it may have
+ * @ring: pages in the order of their arrival; some are gone meanwhile
+ * @ring_size: of @ring
+ * @head: where the next arrival goes
+ * @tail: the oldest
+ * @notices_lock: guards the next three, taken with interrupts off
+ * @notice_head: where the next notice goes
+ * @notice_tail: the first one not sent
+ * @notice: a ring of them
+ */
+struct tide_store {
+	struct tide_borrower *borrower;
+	struct mutex mutex;
+	DECLARE_HASHTABLE(files, TIDE_STORE_BITS);
+	atomic64_t pages;
+	u64 limit;
+	struct tide_store_slot *ring;
+	u64 ring_size, head, tail;
+	spinlock_t notices_lock;
+	unsigned int notice_head, notice_tail;
+	struct tide_page_id notice[TIDE_NOTICES];
+};
+
+/* ------------------------------------------------------------------ */
+/* the private file system					       */
+/* ------------------------------------------------------------------ */
+
+static void tide_set_version(struct folio *folio, u64 version)
+{
+	folio->private = (void *)(unsigned long)version;
+}
+
+static u64 tide_folio_version(const struct folio *folio)
+{
+	return (unsigned long)folio->private;
+}
+
+#ifdef CONFIG_MIGRATION
+/* Compaction moves a folio: its version goes with it. */
+static int tide_migrate_folio(struct address_space *mapping, struct folio *dst,
+			      struct folio *src, enum migrate_mode mode)
+{
+	u64 version = tide_folio_version(src);
+	int ret = migrate_folio(mapping, dst, src, mode);
+
+	if (ret == MIGRATEPAGE_SUCCESS)
+		tide_set_version(dst, version);
+	return ret;
+}
+#endif
+
+static const struct address_space_operations tide_store_aops = {
+	.dirty_folio = noop_dirty_folio,
+#ifdef CONFIG_MIGRATION
+	.migrate_folio = tide_migrate_folio,
+#endif
+};
+
+static int tide_fs_init(struct fs_context *fc)
+{
+	return init_pseudo(fc, TIDE_FS_MAGIC) ? 0 : -ENOMEM;
+}
+
+/* No .owner: kern_mount() would pin the module for ever. */
+static struct file_system_type tide_fs = {
+	.name = "tidepool",
+	.init_fs_context = tide_fs_init,
+	.kill_sb = kill_anon_super,
+};
+
+int tide_store_init(void)
+{
+	tide_mnt = kern_mount(&tide_fs);
+	return PTR_ERR_OR_ZERO(tide_mnt);
+}
+
+void tide_store_exit(void)
+{
+	kern_unmount(tide_mnt);
+	if (atomic64_read(&tide_lent_pages))
+		tide_warn("%lld pages are still lent\n",
+			  (s64)atomic64_read(&tide_lent_pages));
+}
+
+bool tide_store_owns(struct address_space *mapping)
+{
+	return mapping->a_ops == &tide_store_aops;
+}
+
+u64 tide_store_lent(void)
+{
+	return atomic64_read(&tide_lent_pages);
+}
+
+u64 tide_store_pages(struct tide_store *store)
+{
+	return atomic64_read(&store->pages);
+}
+
+/* ------------------------------------------------------------------ */
+/* remote files							       */
+/* ------------------------------------------------------------------ */
+
+static struct tide_store_file *tide_store_find(struct tide_store *store, u64 id)
+{
+	struct tide_store_file *file;
+
+	hash_for_each_possible(store->files, file, hash, id)
+		if (file->id == id)
+			return file;
+	return NULL;
+}
+
+static struct tide_store_file *tide_store_open(struct tide_store *store, u64 id)
+{
+	struct tide_store_file *file = tide_store_find(store, id);
+	unsigned int noreclaim;
+
+	if (file)
+		return file;
+	noreclaim = memalloc_noreclaim_save();
+	file = kzalloc(sizeof(*file), GFP_KERNEL | __GFP_NOWARN);
+	if (file)
+		file->inode = alloc_anon_inode(tide_mnt->mnt_sb);
+	memalloc_noreclaim_restore(noreclaim);
+	if (!file || IS_ERR(file->inode)) {
+		kfree(file);
+		return NULL;
+	}
+	file->id = id;
+	file->store = store;
+	file->inode->i_private = file;
+	file->inode->i_mapping->a_ops = &tide_store_aops;
+	mapping_set_gfp_mask(file->inode->i_mapping, GFP_HIGHUSER_MOVABLE);
+	i_size_write(file->inode, MAX_LFS_FILESIZE);
+	hash_add(store->files, &file->hash, id);
+	return file;
+}
+
+static void tide_store_close(struct tide_store_file *file)
+{
+	hash_del(&file->hash);
+	iput(file->inode);	/* drops its pages */
+	kfree(file);
+}
+
+/* ------------------------------------------------------------------ */
+/* notices							       */
+/* ------------------------------------------------------------------ */
+
+/* Lost when there is no room: the borrower then learns it from a miss. */
+static void tide_store_note(struct tide_store *store, u64 file, pgoff_t index,
+			    u64 version)
+{
+	unsigned long flags;
+
+	spin_lock_irqsave(&store->notices_lock, flags);
+	if (store->notice_head - store->notice_tail < TIDE_NOTICES)
+		store->notice[store->notice_head++ % TIDE_NOTICES] =
+			(struct tide_page_id) {
+				.file = cpu_to_le64(file),
+				.index = cpu_to_le64(index),
+				.version = cpu_to_le64(version),
+			};
+	spin_unlock_irqrestore(&store->notices_lock, flags);
+	schedule_delayed_work(&store->borrower->notify, HZ / 20);
+}
+
+/**
+ * tide_store_notices() - take notices that are to be sent
+ * @store: the store
+ * @id: where to
+ * @max: at most this many
+ *
+ * Return: how many were taken.
+ */
+unsigned int tide_store_notices(struct tide_store *store,
+				struct tide_page_id *id, unsigned int max)
+{
+	unsigned int n = 0;
+
+	spin_lock_irq(&store->notices_lock);
+	while (n < max && store->notice_tail != store->notice_head)
+		id[n++] = store->notice[store->notice_tail++ % TIDE_NOTICES];
+	spin_unlock_irq(&store->notices_lock);
+	return n;
+}
+
+/**
+ * tide_store_deleted() - a page of a store leaves the page cache
+ * @mapping: of a remote file
+ * @folio: still in it; frozen when the kernel reclaims it
+ *
+ * Context: tracepoint, i_pages lock held, interrupts off.
+ */
+void tide_store_deleted(struct address_space *mapping, struct folio *folio)
+{
+	struct tide_store_file *file = mapping->host->i_private;
+
+	atomic64_dec(&file->store->pages);
+	atomic64_dec(&tide_lent_pages);
+	if (folio_ref_count(folio))
+		return;
+	tide_count(&file->store->borrower->stats, reclaimed);
+	tide_store_note(file->store, file->id, folio->index,
+			tide_folio_version(folio));
+}
+
+/* ------------------------------------------------------------------ */
+/* pages							       */
+/* ------------------------------------------------------------------ */
+
+static void tide_store_remove(struct tide_store_file *file, pgoff_t first, pgoff_t last)
+{
+	truncate_inode_pages_range(file->inode->i_mapping, (loff_t)first << PAGE_SHIFT,
+				   last >= (MAX_LFS_FILESIZE >> PAGE_SHIFT) ? -1 :
+				   (((loff_t)last + 1) << PAGE_SHIFT) - 1);
+}
+
+/* Drops the oldest page; false when there is none. Mutex held. */
+static bool tide_store_recycle(struct tide_store *store)
+{
+	while (store->tail != store->head) {
+		struct tide_store_slot slot = store->ring[store->tail++ % store->ring_size];
+		struct tide_store_file *file = tide_store_find(store, slot.file);
+		struct folio *folio;
+		u64 version;
+
+		folio = file ? tide_find_folio(file->inode->i_mapping, slot.index) : NULL;
+		if (!folio)
+			continue;
+		version = tide_folio_version(folio);
+		folio_put(folio);
+		tide_store_remove(file, slot.index, slot.index);
+		tide_count(&store->borrower->stats, recycled);
+		tide_store_note(store, slot.file, slot.index, version);
+		return true;
+	}
+	return false;
+}
+
+/* May one page more be taken without harm to the guest? */
+static bool tide_store_may_grow(struct tide_store *store)
+{
+	u64 lent = tide_store_lent();
+	u64 available = si_mem_available();	/* counts the lent pages */
+
+	return tide_store_pages(store) < READ_ONCE(store->limit) &&
+	       lent < READ_ONCE(tide_lend_bytes) >> PAGE_SHIFT &&
+	       available > lent + (READ_ONCE(tide_reserve_bytes) >> PAGE_SHIFT) &&
+	       global_zone_page_state(NR_FREE_PAGES) >
+			totalram_pages() >> TIDE_FREE_FLOOR_SHIFT;
+}
+
+/**
+ * tide_store_prepare() - a page to receive into
+ * @store: the store
+ *
+ * Never enters reclaim and takes nothing of the reserve: when memory or the
+ * quota is short, the oldest page here is dropped first.
+ *
+ * Context: process.
+ * Return: a folio, or NULL when nothing can be spared.
+ */
+struct folio *tide_store_prepare(struct tide_store *store)
+{
+	struct folio *folio;
+	bool may = tide_store_may_grow(store);
+
+	if (may) {
+		folio = tide_alloc_folio(TIDE_STORE_GFP);
+		if (folio)
+			return folio;
+	}
+	mutex_lock(&store->mutex);
+	may = tide_store_recycle(store);
+	mutex_unlock(&store->mutex);
+	return may ? tide_alloc_folio(TIDE_STORE_GFP) : NULL;
+}
+
+static void tide_store_remember(struct tide_store *store, u64 file, pgoff_t index)
+{
+	while (store->head - store->tail >= store->ring_size)
+		if (!tide_store_recycle(store))
+			store->tail = store->head;
+	store->ring[store->head++ % store->ring_size] =
+		(struct tide_store_slot) { .file = file, .index = index };
+}
+
+/**
+ * tide_store_add() - keep a page
+ * @store: the store
+ * @id: the remote file
+ * @index: page index
+ * @version: of the page
+ * @folio: with the contents; the store takes over the reference
+ *
+ * Context: process.
+ * Return: 0 or a negative errno, and then the page is not here.
+ */
+int tide_store_add(struct tide_store *store, u64 id, pgoff_t index,
+		   u64 version, struct folio *folio)
+{
+	struct tide_store_file *file;
+	int err = -ENOMEM;
+
+	mutex_lock(&store->mutex);
+	file = tide_store_open(store, id);
+	if (!file)
+		goto out;
+	tide_store_remove(file, index, index);	/* an older version */
+	tide_set_version(folio, version);
+	folio_mark_uptodate(folio);
+	/* __GFP_WRITE: not a refault, so that it stays inactive */
+	err = filemap_add_folio(file->inode->i_mapping, folio, index,
+				TIDE_STORE_GFP | __GFP_WRITE);
+	if (err)
+		goto out;
+	atomic64_inc(&store->pages);
+	atomic64_inc(&tide_lent_pages);
+	folio_unlock(folio);
+	tide_store_remember(store, id, index);
+	tide_count(&store->borrower->stats, puts);
+out:
+	mutex_unlock(&store->mutex);
+	folio_put(folio);
+	return err;
+}
+
+/**
+ * tide_store_get() - look a page up
+ * @store: the store
+ * @id: the remote file
+ * @index: page index
+ * @version: the version that is wanted
+ *
+ * Context: process.
+ * Return: the folio with a reference taken, or NULL.
+ */
+struct folio *tide_store_get(struct tide_store *store, u64 id, pgoff_t index,
+			     u64 version)
+{
+	struct tide_store_file *file;
+	struct folio *folio;
+
+	mutex_lock(&store->mutex);
+	file = tide_store_find(store, id);
+	folio = file ? tide_find_folio(file->inode->i_mapping, index) : NULL;
+	mutex_unlock(&store->mutex);
+	if (folio && tide_folio_version(folio) != version) {
+		folio_put(folio);
+		return NULL;
+	}
+	return folio;
+}
+
+/**
+ * tide_store_forget() - drop pages that the borrower has no use for
+ * @store: the store
+ * @id: the remote file
+ * @first: first page index
+ * @last: last page index, inclusive
+ * @before: only versions below this one, checked for single pages
+ *
+ * Context: process.
+ */
+void tide_store_forget(struct tide_store *store, u64 id, pgoff_t first,
+		       pgoff_t last, u64 before)
+{
+	struct tide_store_file *file;
+	struct folio *folio;
+
+	mutex_lock(&store->mutex);
+	file = tide_store_find(store, id);
+	if (!file)
+		goto out;
+	if (first == last) {
+		folio = tide_find_folio(file->inode->i_mapping, first);
+		if (!folio)
+			goto out;
+		if (tide_folio_version(folio) >= before) {
+			folio_put(folio);
+			goto out;
+		}
+		folio_put(folio);
+	}
+	tide_store_remove(file, first, last);
+	if (!file->inode->i_mapping->nrpages)
+		tide_store_close(file);
+out:
+	mutex_unlock(&store->mutex);
+}
+
+/**
+ * tide_store_trim() - drop the oldest pages
+ * @store: the store
+ * @pages: how many may stay
+ *
+ * Context: process.
+ */
+void tide_store_trim(struct tide_store *store, u64 pages)
+{
+	bool more = true;
+
+	while (more && tide_store_pages(store) > pages) {
+		mutex_lock(&store->mutex);
+		more = tide_store_recycle(store);
+		mutex_unlock(&store->mutex);
+		cond_resched();
+	}
+}
+
+/* ------------------------------------------------------------------ */
+/* life of a store						       */
+/* ------------------------------------------------------------------ */
+
+static u64 tide_ring_size(u64 bytes)
+{
+	u64 pages = bytes >> PAGE_SHIFT;
+
+	return pages + pages / 4 + 64;
+}
+
+/**
+ * tide_store_create() - an empty store
+ * @borrower: whose
+ * @bytes: most that it may hold
+ *
+ * Return: the store or NULL.
+ */
+struct tide_store *tide_store_create(struct tide_borrower *borrower, u64 bytes)
+{
+	struct tide_store *store = kvzalloc(sizeof(*store), GFP_KERNEL);
+
+	if (!store)
+		return NULL;
+	store->borrower = borrower;
+	mutex_init(&store->mutex);
+	spin_lock_init(&store->notices_lock);
+	hash_init(store->files);
+	store->limit = bytes >> PAGE_SHIFT;
+	store->ring_size = tide_ring_size(bytes);
+	store->ring = kvmalloc_array(store->ring_size, sizeof(*store->ring), GFP_KERNEL);
+	if (!store->ring) {
+		kvfree(store);
+		return NULL;
+	}
+	return store;
+}
+
+/**
+ * tide_store_resize() - let a store hold more or less
+ * @store: the store
+ * @bytes: most that it may hold from now on
+ *
+ * Context: process.
+ * Return: 0, or -ENOMEM and the store is as it was.
+ */
+int tide_store_resize(struct tide_store *store, u64 bytes)
+{
+	u64 size = tide_ring_size(bytes), at = 0;
+	struct tide_store_slot *ring, *old;
+
+	WRITE_ONCE(store->limit, bytes >> PAGE_SHIFT);
+	tide_store_trim(store, store->limit);
+	ring = kvmalloc_array(size, sizeof(*ring), GFP_KERNEL);
+	if (!ring)
+		return -ENOMEM;
+	mutex_lock(&store->mutex);
+	while (store->head - store->tail > size && tide_store_recycle(store))
+		;
+	for (; store->tail != store->head; store->tail++)
+		ring[at++] = store->ring[store->tail % store->ring_size];
+	old = store->ring;
+	store->ring = ring;
+	store->ring_size = size;
+	store->tail = 0;
+	store->head = at;
+	mutex_unlock(&store->mutex);
+	kvfree(old);
+	return 0;
+}
+
+/**
+ * tide_store_destroy() - give all memory back
+ * @store: nobody uses it any more
+ *
+ * Context: process.
+ */
+void tide_store_destroy(struct tide_store *store)
+{
+	struct tide_store_file *file;
+	struct hlist_node *next;
+	int bucket;
+
+	hash_for_each_safe(store->files, bucket, next, file, hash) {
+		tide_store_close(file);
+		cond_resched();
+	}
+	cancel_delayed_work_sync(&store->borrower->notify);
+	kvfree(store->ring);
+	kvfree(store);
+}

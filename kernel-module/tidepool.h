@@ -1,0 +1,492 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
+/*
+ * Tidepool: a borrower's evicted page-cache pages live in a lender's memory.
+ *
+ * Which file does what
+ *	main.c		load and unload
+ *	control.c	configfs: one directory per peer
+ *	stats.c		counters and latency histograms as text
+ *	wire.c, wire.h	sockets, exact sends and receives, the handshake
+ *	borrower side
+ *	  hooks.c	tracepoints, ftrace wrappers, the wrapped a_ops
+ *	  gate.c	truncations, invalidations and direct writes in progress
+ *	  catalog.c	which pages of which file are where, in which version
+ *	  put.c		preallocated buffers, batches, the sending thread
+ *	  get.c		read-ahead windows, requests, deadline, fall-back
+ *	  borrower.c	the connection to one lender
+ *	lender side
+ *	  store.c	remote pages as clean folios of private inodes
+ *	  lender.c	listening, and the connections from the borrowers
+ *
+ * Lock order, outermost first
+ *	tide_control.mutex
+ *	  lender->tx_mutex
+ *	    mapping->i_pages (the kernel's)
+ *	      file->pages.xa_lock		taken with interrupts off
+ *	        gate bucket, files_lock, reserve_lock, put_lock, buffers_lock,
+ *	        forget_lock			leaves, with interrupts off
+ */
+#ifndef TIDEPOOL_H
+#define TIDEPOOL_H
+
+#include <linux/atomic.h>
+#include <linux/fs.h>
+#include <linux/kref.h>
+#include <linux/list.h>
+#include <linux/mm.h>
+#include <linux/mutex.h>
+#include <linux/pagemap.h>
+#include <linux/rbtree.h>
+#include <linux/refcount.h>
+#include <linux/rcupdate.h>
+#include <linux/socket.h>
+#include <linux/spinlock.h>
+#include <linux/types.h>
+#include <linux/wait.h>
+#include <linux/workqueue.h>
+#include <linux/xarray.h>
+
+#include "compat.h"
+#include "wire.h"
+
+#define TIDE_MAX_LENDERS	8
+#define TIDE_MIN_BYTES		(1ULL << 20)	/* least that is worth lending */
+#define TIDE_MAX_BYTES		(1ULL << 44)
+
+/* ------------------------------------------------------------------ */
+/* statistics							       */
+/* ------------------------------------------------------------------ */
+
+/* 4 buckets an octave: bucket b ends at tide_histogram_limit(b) microseconds */
+#define TIDE_HISTOGRAM_BUCKETS	104
+
+struct tide_histogram {
+	atomic64_t bucket[TIDE_HISTOGRAM_BUCKETS];
+};
+
+void tide_histogram_add(struct tide_histogram *h, u64 ns);
+int tide_histogram_show(const struct tide_histogram *h, const char *name,
+			char *page, int at);
+
+/* What the borrower counts for one lender; the text names are the members'. */
+#define TIDE_LENDER_STATS(X)						\
+	X(get_hits)		/* pages that came from the pool */	\
+	X(get_hits_buffer)	/* of those, from the outgoing buffer */ \
+	X(get_misses)		/* the lender had dropped the page */	\
+	X(get_late)		/* deadline passed, read from disk */	\
+	X(get_errors)		/* connection lost meanwhile */		\
+	X(gets_sent)		/* requests: one a read-ahead window */	\
+	X(puts)			/* pages acknowledged by the lender */	\
+	X(puts_sent)		/* pages sent */			\
+	X(put_requests)		/* batches sent */			\
+	X(drop_nobuffer)	/* puts dropped: no buffer free */	\
+	X(drop_refused)		/* puts dropped: the lender declined */	\
+	X(drop_nomem)		/* puts dropped: no room in the catalog */ \
+	X(drop_stale)		/* puts dropped: page changed meanwhile */ \
+	X(drop_lost)		/* puts dropped: connection lost */	\
+	X(evicted_notices)	/* pages the lender said it dropped */	\
+	X(connects)							\
+	X(disconnects)
+
+struct tide_lender_stats {
+#define X(name) atomic64_t name;
+	TIDE_LENDER_STATS(X)
+#undef X
+};
+
+/* What the lender counts for one borrower. */
+#define TIDE_BORROWER_STATS(X)						\
+	X(gets)			/* requests */				\
+	X(get_hits)		/* pages sent */			\
+	X(get_misses)		/* pages asked for and not there */	\
+	X(puts)			/* pages stored */			\
+	X(puts_refused)		/* pages not stored: memory is short */	\
+	X(recycled)		/* oldest pages dropped for newer ones */ \
+	X(reclaimed)		/* pages the kernel reclaimed */	\
+	X(notices_sent)		/* pages named in eviction notices */
+
+struct tide_borrower_stats {
+#define X(name) atomic64_t name;
+	TIDE_BORROWER_STATS(X)
+#undef X
+};
+
+/* Counted for the guest as a whole. */
+#define TIDE_STATS(X)							\
+	X(misses)		/* pages of known files read from disk */ \
+	X(gets_nomem)		/* windows read from disk: no request */ \
+	X(drop_gate)		/* puts refused: truncation or direct write */ \
+	X(drop_notready)	/* puts refused: no lender connected */	\
+	X(drop_nofile)		/* puts refused: no file descriptor free */ \
+	X(rejected)		/* handshakes refused on this guest's port */ \
+	X(warnings)		/* broken invariants: must be 0 */
+
+struct tide_stats {
+#define X(name) atomic64_t name;
+	TIDE_STATS(X)
+#undef X
+};
+
+extern struct tide_stats tide_stats;
+
+#define tide_count(s, name)		atomic64_inc(&(s)->name)
+#define tide_count_n(s, name, n)	atomic64_add(n, &(s)->name)
+
+int tide_stats_show(char *page);
+
+/* ------------------------------------------------------------------ */
+/* wire.c: sockets and the handshake				       */
+/* ------------------------------------------------------------------ */
+
+int tide_wire_send(struct socket *sock, void *data, size_t size, int flags);
+int tide_wire_send_pages(struct socket *sock, struct bio_vec *bvec, size_t n);
+int tide_wire_recv(struct socket *sock, void *data, size_t size);
+int tide_wire_recv_pages(struct socket *sock, struct bio_vec *bvec, size_t n);
+void tide_wire_tune(struct socket *sock);
+void tide_wire_timeout(struct socket *sock, unsigned int ms);
+
+struct tide_handshake {
+	struct tide_hello hello;
+	struct tide_challenge challenge;
+};
+
+int tide_handshake_borrower(struct socket *sock, struct tide_handshake *hs,
+			    const u8 *key, const char *name, u8 channel,
+			    u64 session, u64 size_bytes);
+int tide_handshake_hello(struct socket *sock, struct tide_handshake *hs);
+int tide_handshake_lender(struct socket *sock, struct tide_handshake *hs,
+			  const u8 *key, u64 *size_bytes);
+int tide_wire_init(void);
+void tide_wire_exit(void);
+
+/* ------------------------------------------------------------------ */
+/* borrower side						       */
+/* ------------------------------------------------------------------ */
+
+enum tide_strategy {
+	TIDE_NON_INCLUSIVE,	/* the lender keeps what it sends back */
+	TIDE_EXCLUSIVE,		/* the lender drops what it sends back */
+};
+
+enum tide_lender_state {
+	TIDE_LENDER_DISABLED,
+	TIDE_LENDER_CONNECTING,
+	TIDE_LENDER_CONNECTED,
+	TIDE_LENDER_REJECTED,
+};
+
+/**
+ * struct tide_lender_config - what configfs sets for one lender
+ * @address: where it listens
+ * @port: its TCP port
+ * @key: pre-shared key of the pairing
+ * @key_set: a key was written
+ * @size_bytes: how much to borrow
+ * @strategy: what becomes of a page that is read back
+ * @deadline_us: a get not answered after this is read from disk
+ */
+struct tide_lender_config {
+	struct sockaddr_storage address;
+	u16 port;
+	u8 key[TIDE_KEY_SIZE];
+	bool key_set;
+	u64 size_bytes;
+	enum tide_strategy strategy;
+	u32 deadline_us;
+};
+
+/**
+ * struct tide_lender - what a borrower knows of one lender
+ *
+ * Made and destroyed by control.c; alive while configured. While enabled it
+ * sits in one of TIDE_MAX_LENDERS slots, which is what a catalog entry names.
+ */
+struct tide_lender {
+	char name[TIDE_NAME_MAX];
+	struct tide_lender_config config;
+	int slot;
+	struct kref kref;
+	struct completion released;
+
+	enum tide_lender_state state;
+	bool ready;		/* gets and puts may be handed over */
+	bool stalled;		/* a get was late and nothing came since */
+	bool closing;		/* being disabled */
+	unsigned long last_rx;	/* jiffies of the last frame received */
+	u64 granted_pages;
+	atomic64_t catalog_pages;
+	u64 ping_ns, rtt_ns;	/* last round trip and its moving average */
+
+	struct task_struct *main;
+	struct mutex sock_mutex;	/* the two pointers below */
+	struct socket *get_sock;
+	struct socket *put_sock;
+	struct delayed_work tick;
+
+	/* gets */
+	spinlock_t pending_lock;	/* the lists of requests, accepting */
+	bool accepting;
+	struct list_head unsent;	/* requests that no frame names yet */
+	struct list_head pending;	/* requests on the wire, oldest first */
+	u64 next_id;
+	struct delayed_work deadline;
+	struct mutex tx_mutex;		/* tx_*: one sender at a time */
+	u8 *tx_buffer;
+	size_t tx_offset, tx_length;
+	struct work_struct tx_work;
+	bool ping_due, resize_due;
+	__le64 *rx_version;		/* of the reply being received */
+	struct page *scratch;		/* takes pages nobody waits for */
+
+	/* notes for the lender on pages it may drop */
+	spinlock_t forget_lock;
+	unsigned int forget_head, forget_tail;
+	struct tide_forget_item *forget;
+
+	/* puts */
+	spinlock_t put_lock;		/* queue, batches */
+	struct list_head put_queue;
+	struct list_head batches_free, batches_sent;
+	wait_queue_head_t put_wait;
+	struct task_struct *sender;
+	struct tide_batch *batch_store;
+	void *put_head;			/* the sender's frame and its pages */
+	struct bio_vec *put_bvec;
+	u64 put_id;
+
+	struct tide_lender_stats stats;
+	struct tide_histogram get_latency, ping_latency;
+};
+
+extern struct tide_lender __rcu *tide_lenders[TIDE_MAX_LENDERS];
+extern atomic_t tide_lenders_ready;	/* how many take puts now */
+
+struct tide_lender *tide_lender_create(const char *name);
+int tide_lender_enable(struct tide_lender *lender);
+void tide_lender_disable(struct tide_lender *lender);
+void tide_lender_destroy(struct tide_lender *lender);
+void tide_lender_resize(struct tide_lender *lender);
+void tide_lender_put(struct tide_lender *lender);
+void tide_lender_break(struct tide_lender *lender);
+const char *tide_lender_state_name(const struct tide_lender *lender);
+
+static inline bool tide_lender_usable(const struct tide_lender *lender)
+{
+	return lender && READ_ONCE(lender->ready) && !READ_ONCE(lender->stalled);
+}
+
+/**
+ * struct tide_file - a file of which pages are, or were, in the pool
+ *
+ * Known by superblock, inode number and generation, so that it outlives the
+ * in-memory inode (invariant: never the mount). @pages holds one value entry a
+ * page, 8 bytes: version and slot of the lender. @outgoing holds the pages that
+ * are in a buffer and not yet acknowledged, by index. Both, @mapping and @dead
+ * are guarded by @pages.xa_lock, taken with interrupts off.
+ */
+struct tide_file {
+	struct hlist_node hash;
+	struct super_block *sb;
+	unsigned long ino;
+	u32 generation;
+	u64 id;			/* its name on the wire */
+	refcount_t refs;
+	unsigned int pass;	/* of the walk that saw it last */
+	bool dead;
+	struct xarray pages;
+	struct rb_root outgoing;
+	struct address_space *mapping;	/* whose a_ops are wrapped, or NULL */
+	union {
+		struct list_head reserve;	/* while in the reserve */
+		struct hlist_node by_id;	/* by id, while known */
+	};
+	struct rcu_head rcu;
+};
+
+#define tide_file_lock(file, flags)	xa_lock_irqsave(&(file)->pages, flags)
+#define tide_file_unlock(file, flags)	xa_unlock_irqrestore(&(file)->pages, flags)
+
+int tide_catalog_init(void);
+void tide_catalog_exit(void);
+struct tide_file *tide_file_find(struct inode *inode);
+struct tide_file *tide_file_find_or_reserve(struct inode *inode);
+void tide_file_put(struct tide_file *file);
+void tide_file_kill(struct tide_file *file);
+bool tide_file_empty(struct tide_file *file);
+void tide_file_drop(struct tide_file *file, pgoff_t first, pgoff_t last);
+void tide_file_drop_locked(struct tide_file *file, pgoff_t first, pgoff_t last);
+u64 tide_file_version(struct tide_file *file, pgoff_t index, int *slot);
+void tide_file_erase(struct tide_file *file, pgoff_t index, u64 version);
+void tide_file_erase_locked(struct tide_file *file, pgoff_t index, u64 version);
+int tide_file_record(struct tide_file *file, pgoff_t index, u64 version,
+		     int slot, bool (*still)(void *arg), void *arg);
+void tide_catalog_evicted(u64 id, pgoff_t index, u64 version);
+void tide_catalog_purge_lender(int slot);
+void tide_catalog_purge_super(struct super_block *sb);
+void tide_catalog_for_each(void (*fn)(struct tide_file *file, void *arg), void *arg);
+unsigned int tide_catalog_files(void);
+u64 tide_next_version(void);
+void tide_forget(int slot, u64 file, pgoff_t first, pgoff_t last);
+
+/* gate.c */
+enum tide_section_kind {
+	TIDE_SECTION_TRUNCATE,
+	TIDE_SECTION_INVALIDATE,
+	TIDE_SECTION_DIRECT_IO,
+	TIDE_SECTION_UNMOUNT,
+};
+
+/* One call in progress that puts of a mapping must not overlap with. */
+struct tide_section {
+	struct hlist_node hash;
+	const void *key;		/* the mapping, or the superblock */
+	const void *argument;		/* first argument of the wrapped call */
+	struct task_struct *task;
+	enum tide_section_kind kind;
+	pgoff_t first, last;
+};
+
+void tide_section_enter(struct tide_section *s, enum tide_section_kind kind,
+			const void *key, const void *argument,
+			pgoff_t first, pgoff_t last);
+void tide_section_leave(struct tide_section *s);
+bool tide_section_mine(enum tide_section_kind kind, const void *key,
+		       const void *argument);
+bool tide_gate_closed(struct address_space *mapping, pgoff_t first, pgoff_t last);
+void tide_gate_wait_empty(void);
+
+/* hooks.c */
+int tide_hooks_install(void);
+void tide_hooks_remove(void);
+bool tide_eligible(struct address_space *mapping);
+void tide_hook_mapping(struct tide_file *file, struct address_space *mapping);
+void tide_unhook_mapping(struct tide_file *file);
+
+/* put.c */
+struct tide_buffer {
+	struct rb_node node;		/* in file->outgoing while live */
+	struct list_head list;		/* free list, put_queue or none */
+	struct tide_file *file;		/* holds a reference while used */
+	struct tide_lender *lender;	/* likewise */
+	pgoff_t index;
+	u64 version;
+	struct page *page;
+	bool live;			/* the page has not changed since */
+};
+
+struct tide_batch {
+	struct list_head list;
+	u64 id;
+	unsigned int count;
+	struct tide_buffer *buffer[TIDE_PUT_MAX];
+};
+
+int tide_put_init(void);
+void tide_put_exit(void);
+void tide_put_folio(struct address_space *mapping, struct folio *folio);
+struct tide_buffer *tide_outgoing_find(struct tide_file *file, pgoff_t index);
+void tide_outgoing_drop_locked(struct tide_file *file, pgoff_t first, pgoff_t last);
+int tide_put_prepare(struct tide_lender *lender);
+void tide_put_release(struct tide_lender *lender);
+int tide_sender_start(struct tide_lender *lender);
+void tide_sender_stop(struct tide_lender *lender);
+int tide_put_acknowledged(struct tide_lender *lender, u64 id,
+			  unsigned int count, u64 stored);
+void tide_buffers_count(unsigned int *total, unsigned int *free);
+
+/* get.c */
+int tide_get_init(void);
+void tide_get_exit(void);
+void tide_get_readahead(struct readahead_control *rac,
+			const struct address_space_operations *orig);
+int tide_get_read_folio(struct file *file, struct folio *folio,
+			const struct address_space_operations *orig);
+void tide_get_pump(struct tide_lender *lender, int flags);
+void tide_get_abort(struct tide_lender *lender);
+int tide_get_data(struct tide_lender *lender, const struct tide_frame *frame);
+int tide_get_prepare(struct tide_lender *lender);
+void tide_get_release(struct tide_lender *lender);
+
+/* ------------------------------------------------------------------ */
+/* lender side							       */
+/* ------------------------------------------------------------------ */
+
+struct tide_store;
+
+/**
+ * struct tide_borrower - what a lender knows of one borrower
+ *
+ * Made and destroyed by control.c. The session members are guarded by @mutex;
+ * @send_mutex orders frames on the GET channel.
+ */
+struct tide_borrower {
+	char name[TIDE_NAME_MAX];
+	u8 key[TIDE_KEY_SIZE];
+	bool key_set;
+	u64 quota_bytes;
+	bool enabled;
+
+	struct list_head list;		/* tide_borrowers */
+	struct mutex mutex;
+	struct mutex send_mutex;
+	struct tide_connection *get, *put;
+	u64 session;
+	u64 wanted_bytes;
+	u64 granted_bytes;
+	struct tide_store *store;	/* of the current session */
+	struct delayed_work notify;
+	struct tide_borrower_stats stats;
+};
+
+struct tide_borrower *tide_borrower_create(const char *name);
+int tide_borrower_enable(struct tide_borrower *borrower);
+void tide_borrower_disable(struct tide_borrower *borrower);
+void tide_borrower_destroy(struct tide_borrower *borrower);
+void tide_borrower_requota(struct tide_borrower *borrower);
+const char *tide_borrower_state_name(struct tide_borrower *borrower);
+u64 tide_borrower_lent_pages(struct tide_borrower *borrower);
+unsigned int tide_borrower_connections(struct tide_borrower *borrower);
+void tide_lending_shrink(void);
+bool tide_listening(void);
+
+/* What this guest may lend, set through configfs. */
+extern u64 tide_lend_bytes;
+extern u64 tide_reserve_bytes;
+extern u16 tide_port;
+
+/* store.c */
+int tide_store_init(void);
+void tide_store_exit(void);
+struct tide_store *tide_store_create(struct tide_borrower *borrower, u64 bytes);
+void tide_store_destroy(struct tide_store *store);
+int tide_store_resize(struct tide_store *store, u64 bytes);
+struct folio *tide_store_get(struct tide_store *store, u64 file, pgoff_t index,
+			     u64 version);
+struct folio *tide_store_prepare(struct tide_store *store);
+int tide_store_add(struct tide_store *store, u64 file, pgoff_t index,
+		   u64 version, struct folio *folio);
+void tide_store_forget(struct tide_store *store, u64 file, pgoff_t first,
+		       pgoff_t last, u64 before);
+unsigned int tide_store_notices(struct tide_store *store,
+				struct tide_page_id *id, unsigned int max);
+void tide_store_trim(struct tide_store *store, u64 pages);
+u64 tide_store_pages(struct tide_store *store);
+u64 tide_store_lent(void);
+bool tide_store_owns(struct address_space *mapping);
+void tide_store_deleted(struct address_space *mapping, struct folio *folio);
+
+/* ------------------------------------------------------------------ */
+/* control.c							       */
+/* ------------------------------------------------------------------ */
+
+int tide_control_init(void);
+void tide_control_exit(void);
+
+/* Says once a second at most that what must never happen has happened. */
+#define tide_warn(fmt, ...)						\
+	do {								\
+		tide_count(&tide_stats, warnings);			\
+		pr_warn_ratelimited("warning: " fmt, ##__VA_ARGS__);	\
+	} while (0)
+
+#endif /* TIDEPOOL_H */

@@ -1,0 +1,98 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
+/*
+ * The bytes that borrower and lender exchange. PROTOCOL.md is the text of
+ * which this file is the C: little-endian, fixed layouts, every length checked
+ * against the type and the count before a byte of the payload is read.
+ */
+#ifndef TIDE_WIRE_H
+#define TIDE_WIRE_H
+
+#include <linux/types.h>
+
+#define TIDE_MAGIC		0x45444954u	/* "TIDE" */
+#define TIDE_PROTOCOL		1
+#define TIDE_PORT		7470
+#define TIDE_NAME_MAX		64		/* with the final NUL */
+#define TIDE_KEY_SIZE		32
+#define TIDE_NONCE_SIZE		32
+#define TIDE_MAC_SIZE		32		/* HMAC-SHA256 */
+
+#define TIDE_GET_MAX		512		/* pages a GET names: 2 MiB */
+#define TIDE_PUT_MAX		64		/* pages a PUT carries: 256 KiB */
+#define TIDE_NOTICE_MAX		128		/* entries of EVICTED and FORGET */
+
+/* A pairing has two connections, so that no get waits behind a batch of puts. */
+enum tide_channel {
+	TIDE_CHANNEL_GET = 0,	/* requests, replies, acknowledgements, notices */
+	TIDE_CHANNEL_PUT = 1,	/* PUT frames only, borrower to lender */
+};
+
+/* Handshake, first message, borrower to lender. */
+struct tide_hello {
+	__le32	magic;
+	__le16	protocol;
+	__u8	channel;
+	__u8	reserved;
+	__le64	session;	/* drawn by the borrower, the same on both channels */
+	__u8	name[TIDE_NAME_MAX];
+	__u8	nonce[TIDE_NONCE_SIZE];
+} __packed;
+
+/* Second message, lender to borrower: proves that the lender has the key. */
+struct tide_challenge {
+	__u8	nonce[TIDE_NONCE_SIZE];
+	__u8	mac[TIDE_MAC_SIZE];
+} __packed;
+
+/* Third message, borrower to lender: proves that the borrower has it. */
+struct tide_proof {
+	__u8	mac[TIDE_MAC_SIZE];
+	__le64	size_bytes;	/* what it would like to borrow */
+} __packed;
+
+enum tide_frame_type {
+	TIDE_GET = 1,		/* borrower -> lender: tide_get_head, count x tide_get_item */
+	TIDE_DATA,		/* lender -> borrower: count x __le64 version (0: miss), pages of the hits */
+	TIDE_PUT,		/* borrower -> lender: count x tide_page_id, count pages */
+	TIDE_PUT_ACK,		/* lender -> borrower: __le64 bitmap of the pages it keeps */
+	TIDE_EVICTED,		/* lender -> borrower: count x tide_page_id it has dropped */
+	TIDE_FORGET,		/* borrower -> lender: count x tide_forget_item, a hint */
+	TIDE_PING,		/* borrower -> lender: empty; id comes back */
+	TIDE_PONG,		/* lender -> borrower: empty */
+	TIDE_GRANT,		/* lender -> borrower: __le64 bytes it may use */
+	TIDE_RESIZE,		/* borrower -> lender: __le64 bytes it would like */
+};
+
+#define TIDE_FLAG_EXCLUSIVE	1	/* GET: drop what you send */
+
+struct tide_frame {
+	__le32	length;		/* bytes that follow this header */
+	__u8	type;
+	__u8	flags;
+	__le16	count;
+	__le64	id;
+} __packed;
+
+struct tide_get_head {
+	__le64	file;
+} __packed;
+
+struct tide_get_item {
+	__le64	index;
+	__le64	version;
+} __packed;
+
+struct tide_page_id {
+	__le64	file;
+	__le64	index;
+	__le64	version;
+} __packed;
+
+struct tide_forget_item {
+	__le64	file;
+	__le64	first;
+	__le64	last;		/* inclusive */
+	__le64	before;		/* only versions below this one */
+} __packed;
+
+#endif /* TIDE_WIRE_H */
