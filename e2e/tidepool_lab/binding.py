@@ -1,0 +1,44 @@
+"""The network of a guest inside its pod: KubeVirt's masquerade binding, and the lab's own tap beside it."""
+
+from __future__ import annotations
+
+import os
+import stat
+import subprocess
+from pathlib import Path
+
+from tidepool_lab import guest_image, images
+
+RULES = f"""table ip nat {{
+  chain prerouting {{ type nat hook prerouting priority -100; iifname "eth0" counter dnat to {guest_image.INNER}; }}
+  chain postrouting {{ type nat hook postrouting priority 100; ip saddr {guest_image.INNER} oifname "eth0" counter masquerade; }}
+}}
+"""
+
+
+def bind(pid: int) -> None:
+    """Sets up the network namespace of the pod that this process belongs to."""
+    inside = ["nsenter", f"--net=/proc/{pid}/ns/net"]
+    tap = ["mode", "tap", "user", str(images.QEMU_USER), "group", str(images.QEMU_USER)]
+    for command in (
+        ["ip", "link", "add", "k6t-eth0", "type", "bridge"],
+        ["ip", "addr", "add", f"{guest_image.POD_SIDE}/24", "dev", "k6t-eth0"],
+        ["ip", "tuntap", "add", "dev", "tap0", *tap],
+        ["ip", "link", "set", "tap0", "master", "k6t-eth0", "up"],
+        ["ip", "link", "set", "k6t-eth0", "up"],
+        ["ip", "tuntap", "add", "dev", "taplab", *tap],
+        ["ip", "addr", "add", f"{guest_image.LAB_SIDE}/24", "dev", "taplab"],
+        ["ip", "link", "set", "taplab", "up"],
+        ["sysctl", "-qw", "net.ipv4.ip_forward=1"],
+    ):
+        subprocess.run([*inside, *command], check=True)
+    subprocess.run([*inside, "nft", "-f", "-"], input=RULES, text=True, check=True)
+    _give_tun(Path(f"/proc/{pid}/root"))
+
+
+def _give_tun(root: Path) -> None:
+    """The device through which an unprivileged QEMU opens its tap; KubeVirt's device plugin does this in a cluster."""
+    device = root / "dev/net/tun"
+    device.parent.mkdir(exist_ok=True)
+    os.mknod(device, stat.S_IFCHR | 0o666, os.makedev(10, 200))
+    device.chmod(0o666)

@@ -1,0 +1,141 @@
+"""The guests' disk image: Debian 12 with a stock cloud kernel and the QEMU guest agent; nothing of Tidepool inside.
+
+The lab's own way into a guest is sshd on a second network interface, so that `exec` goes on working when a test stops the
+guest agent or breaks the guest's pod network.
+"""
+
+from __future__ import annotations
+
+import shlex
+import shutil
+import subprocess
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from tidepool_lab import paths, rootfs, store
+from tidepool_lab.progress import step
+
+SIZE = "2G"
+POD_MAC, LAB_MAC = "52:54:00:02:00:02", "52:54:00:03:00:02"
+POD_SIDE, INNER = "10.0.2.1", "10.0.2.2"
+LAB_SIDE, LAB_INNER = "10.0.3.1", "10.0.3.2"
+
+PACKAGES = (
+    "systemd-sysv", "udev", "dbus", "kmod", "procps", "iproute2", "initramfs-tools", "zstd", "linux-base", "openssh-server",
+    "qemu-guest-agent", "fio", "xfsprogs", "e2fsprogs", "util-linux-extra", "libpam-systemd", "stress-ng", "iputils-ping",
+)  # fmt: skip
+
+# Units that wait for hardware, networks or users that these guests do not have, or that would disturb measurements.
+MASKED = (
+    "systemd-networkd-wait-online.service", "systemd-timesyncd.service", "apt-daily.timer", "apt-daily-upgrade.timer",
+    "e2scrub_all.timer", "e2scrub_reap.service", "dpkg-db-backup.timer", "fstrim.timer", "man-db.timer",
+    "getty@tty1.service", "systemd-pstore.service", "systemd-machine-id-commit.service", "ssh.socket",
+)  # fmt: skip
+
+NETWORK = """[Match]
+MACAddress={mac}
+[Network]
+Address={address}/24
+{gateway}
+LinkLocalAddressing=no
+IPv6AcceptRA=no
+"""
+
+FILES: Mapping[str, str] = {
+    "etc/hostname": "guest\n",
+    "etc/fstab": "/dev/vda / ext4 defaults,noatime 0 1\n",
+    "etc/systemd/network/10-pod.network": NETWORK.format(mac=POD_MAC, address=INNER, gateway=f"Gateway={POD_SIDE}"),
+    "etc/systemd/network/20-lab.network": NETWORK.format(mac=LAB_MAC, address=LAB_INNER, gateway=""),
+    "etc/initramfs-tools/conf.d/lab": "MODULES=list\nCOMPRESS=zstd\nCOMPRESSLEVEL=3\n",
+    "etc/initramfs-tools/modules": "virtio_pci\nvirtio_blk\next4\n",
+    "etc/modules-load.d/lab.conf": "virtio_net\nvirtio_console\n",
+    # Without PAM a command over ssh costs no logind session.
+    "etc/ssh/sshd_config.d/lab.conf": f"ListenAddress {LAB_INNER}\nUsePAM no\nUseDNS no\nMaxSessions 100\nPrintMotd no\n",
+    # The address that sshd listens on is there a moment later than sshd.
+    "etc/sysctl.d/lab.conf": "net.ipv4.ip_nonlocal_bind=1\n",
+}
+
+
+@dataclass(frozen=True)
+class GuestImage:
+    """What a guest boots from."""
+
+    folder: Path
+
+    @property
+    def disk(self) -> Path:
+        """The root file system, raw; guests write to overlays of it."""
+        return self.folder / "root.img"
+
+    @property
+    def key(self) -> Path:
+        """The ssh key that the guests accept for root."""
+        return self.folder / "ssh-key"
+
+    @property
+    def release(self) -> str:
+        """The kernel's release."""
+        return (self.folder / "release").read_text().strip()
+
+
+def build(kernel: str) -> GuestImage:
+    """The image with this kernel (`6.1`, `6.12`)."""
+    stock = _stock_kernel(kernel)
+    release = (stock / "release").read_text().strip()
+    recipe = rootfs.Recipe(
+        f"guest-{release}",
+        "bookworm",
+        PACKAGES,
+        hooks=_hooks(stock, release),
+        inputs=(store.digest(*FILES, *FILES.values()), str((stock / "image.deb").stat().st_size)),
+    )
+    key = f"{recipe.key()}-{store.digest(SIZE)}"
+    return GuestImage(store.entry("guest-image", key, lambda out: _assemble(recipe, release, out)))
+
+
+def _stock_kernel(name: str) -> Path:
+    """The stock kernel as the module's own build uses it, so that both are the same to the last byte."""
+    tool = paths.ROOT / "kernel-module/tools/kernel"
+    answer = subprocess.run([tool, "fetch", name], check=True, stdout=subprocess.PIPE, text=True)
+    return Path(answer.stdout.strip().splitlines()[-1])
+
+
+def _hooks(stock: Path, release: str) -> tuple[str, ...]:
+    masks = " ".join(f'"$1"/etc/systemd/system/{unit}' for unit in MASKED)
+    return (
+        *(f'mkdir -p "$(dirname "$1"/{name})" && printf %s {shlex.quote(text)} > "$1"/{name}'
+          for name, text in FILES.items()),
+        f'cp {shlex.quote(str(stock / "image.deb"))} "$1"/tmp/kernel.deb',
+        'chroot "$1" dpkg -i /tmp/kernel.deb && rm "$1"/tmp/kernel.deb',
+        f"for unit in {masks}; do ln -sf /dev/null $unit; done",
+        'chroot "$1" systemctl enable systemd-networkd.service ssh.service',
+        'chroot "$1" passwd -d root',
+        ': > "$1"/etc/machine-id',
+        f'test -e "$1"/boot/initrd.img-{release}',
+    )  # fmt: skip
+
+
+def _assemble(recipe: rootfs.Recipe, release: str, out: Path) -> None:
+    archive = rootfs.build(recipe)
+    root = out / "root"
+    root.mkdir()
+    with step(f"making the guest image with kernel {release}"):
+        subprocess.run(["tar", "-C", root, "--numeric-owner", "-xpf", archive], check=True)
+        _authorize(root, out / "ssh-key")
+        for name in ("vmlinuz", "initrd.img"):
+            shutil.copy(root / f"boot/{name}-{release}", out / name)
+        subprocess.run(
+            ["mke2fs", "-q", "-t", "ext4", "-E", "lazy_itable_init=0,lazy_journal_init=0", "-d", root, out / "root.img", SIZE],
+            check=True,
+        )
+    shutil.rmtree(root)
+    (out / "release").write_text(release + "\n")
+
+
+def _authorize(root: Path, key: Path) -> None:
+    """A fresh key for root, from outside; the private half stays in the cache."""
+    subprocess.run(["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-C", "tidepool-lab", "-f", key], check=True)
+    folder = root / "root/.ssh"
+    folder.mkdir(mode=0o700, exist_ok=True)
+    shutil.copy(key.with_suffix(".pub"), folder / "authorized_keys")

@@ -1,0 +1,204 @@
+"""Container images without a container daemon or a registry: Debian root file systems and folders become layers of a
+docker-archive that containerd imports.
+
+A layer is cached by what it is made from. The last layer of the operator and of the agent holds only our own sources, so a
+change of them is in the cluster within seconds.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import io
+import json
+import shutil
+import subprocess
+import tarfile
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+from tidepool_lab import paths, rootfs, store
+from tidepool_lab.progress import LabError, say, step
+
+PREFIX = "tidepool.local"
+PAUSE = f"{PREFIX}/pause:{paths.VERSION}"
+LAUNCHER = f"{PREFIX}/virt-launcher:{paths.VERSION}"
+ARCHIVES = paths.BUILD / "images"
+MODULES = paths.BUILD / "modules"
+KERNELS = ("6.1",)
+USER = 65532
+QEMU_USER = 107
+
+PYTHON_BASE = ("python3", "ca-certificates")
+PASSWD = (f'echo "tidepool:x:{USER}:{USER}::/tmp:/usr/sbin/nologin" >> "$1"/etc/passwd',
+          f'echo "tidepool:x:{USER}:" >> "$1"/etc/group')  # fmt: skip
+# An absolute /var/run would lead somebody who looks in through /proc/PID/root out of the container again.
+QEMU_PASSWD = ('ln -sfn ../run "$1"/var/run',
+               f'echo "qemu:x:{QEMU_USER}:{QEMU_USER}:qemu:/run/vm:/usr/sbin/nologin" >> "$1"/etc/passwd',
+               f'echo "qemu:x:{QEMU_USER}:" >> "$1"/etc/group')  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Image:
+    """An image before it is written: its name, its layers (tar files, lowest first) and how it starts."""
+
+    name: str
+    layers: tuple[Path, ...]
+    config: dict[str, object]
+
+    @property
+    def archive(self) -> Path:
+        """Where the docker-archive goes."""
+        return ARCHIVES / f"{self.name.split('/')[1].split(':')[0]}.tar"
+
+
+def build_all() -> list[Path]:
+    """Builds every image that the sources allow and returns the archives."""
+    images = [pause(), launcher()]
+    if (paths.ROOT / "operator/requirements.lock").exists():
+        images.append(python_image("tidepool-operator", "operator", "tidepool_operator", ()))
+    if (paths.ROOT / "node-agent/requirements.lock").exists():
+        _build_modules()
+        images.append(python_image("tidepool-agent", "node-agent", "tidepool_agent", ("python3-libvirt",)))
+    return [write(image) for image in images]
+
+
+def pause() -> Image:
+    """The sandbox of every pod: a static program that reaps and waits."""
+    source = paths.E2E / "images/pause.c"
+    layer = store.entry("layer", f"pause-{store.digest(source.read_bytes())}", lambda out: _compile_pause(source, out))
+    return Image(PAUSE, (layer / "layer.tar",), {"Entrypoint": ["/pause"], "User": "65535:65535"})
+
+
+def launcher() -> Image:
+    """What stands in for KubeVirt's virt-launcher: libvirt and QEMU of trixie, as an unprivileged user."""
+    packages = ("libvirt-daemon", "libvirt-daemon-driver-qemu", "libvirt-clients", "qemu-system-x86", "procps")
+    base = rootfs.build(rootfs.Recipe("virt-launcher", "trixie", packages, hooks=QEMU_PASSWD))
+    return Image(LAUNCHER, (base,), {"User": f"{QEMU_USER}:{QEMU_USER}", "Entrypoint": ["/bin/sh"]})
+
+
+def python_image(name: str, part: str, package: str, debian_packages: tuple[str, ...]) -> Image:
+    """The image of one of our programs: Debian with Python, what its lock file pins, and its sources."""
+    base = rootfs.build(rootfs.Recipe(f"python-{part}", "bookworm", PYTHON_BASE + debian_packages, hooks=PASSWD))
+    config: dict[str, object] = {
+        "User": f"{USER}:{USER}",
+        "Entrypoint": ["/usr/bin/python3", "-m", package],
+        "Env": ["PATH=/usr/local/bin:/usr/bin:/bin", "PYTHONPATH=/app:/app/lib", "PYTHONUNBUFFERED=1", "HOME=/tmp", "USER=tidepool"],
+    }  # fmt: skip
+    return Image(f"{PREFIX}/{name}:{paths.VERSION}", (base, _libraries(part), _sources(part, package)), config)
+
+
+def write(image: Image) -> Path:
+    """Writes the archive, unless it already is that image."""
+    layers = [(f"{_diff_id(layer)}.tar", layer) for layer in image.layers]
+    config = _config(image, [name.removesuffix(".tar") for name, _ in layers])
+    stamp = image.archive.with_suffix(".id")
+    identity = hashlib.sha256(config).hexdigest()
+    if image.archive.exists() and stamp.exists() and stamp.read_text() == identity:
+        return image.archive
+    ARCHIVES.mkdir(parents=True, exist_ok=True)
+    stamp.unlink(missing_ok=True)
+    manifest = [{"Config": f"{identity}.json", "RepoTags": [image.name], "Layers": [name for name, _ in layers]}]
+    with tarfile.open(image.archive, "w") as archive:
+        _add(archive, f"{identity}.json", config)
+        for name, layer in layers:
+            archive.add(layer, name)
+        _add(archive, "manifest.json", json.dumps(manifest).encode())
+    stamp.write_text(identity)
+    say(f"image {image.name}: {image.archive.stat().st_size / 1e6:.0f} MB")
+    return image.archive
+
+
+def _config(image: Image, diff_ids: list[str]) -> bytes:
+    document = {
+        "architecture": "amd64",
+        "os": "linux",
+        "config": image.config,
+        "rootfs": {"type": "layers", "diff_ids": [f"sha256:{digest}" for digest in diff_ids]},
+        "history": [{"created_by": "e2e/images/build"} for _ in diff_ids],
+    }
+    return json.dumps(document).encode()
+
+
+def _add(archive: tarfile.TarFile, name: str, data: bytes) -> None:
+    member = tarfile.TarInfo(name)
+    member.size = len(data)
+    archive.addfile(member, io.BytesIO(data))
+
+
+def _diff_id(layer: Path) -> str:
+    """The layer's digest, computed once: a layer in the cache never changes."""
+    known = layer.with_suffix(".sha256")
+    if not known.exists():
+        with layer.open("rb") as file:
+            known.write_text(hashlib.file_digest(file, "sha256").hexdigest())
+    return known.read_text()
+
+
+def _compile_pause(source: Path, out: Path) -> None:
+    (out / "root").mkdir()
+    subprocess.run(["gcc", "-static", "-Os", "-s", "-o", out / "root/pause", source], check=True)
+    _pack(out / "root", out / "layer.tar")
+
+
+def _libraries(part: str) -> Path:
+    lock = paths.ROOT / part / "requirements.lock"
+    key = f"{part}-libraries-{store.digest(lock.read_bytes())}"
+    return store.entry("layer", key, lambda out: _install_libraries(lock, out)) / "layer.tar"
+
+
+def _install_libraries(lock: Path, out: Path) -> None:
+    target = out / "root/app/lib"
+    with step(f"installing what {lock.parent.name} pins"):
+        pip = [str(paths.BUILD / "venv/bin/python"), "-m", "pip", "install", "--quiet", "--disable-pip-version-check"]
+        subprocess.run(
+            [*pip, "--no-cache-dir", "--no-compile", "--no-deps", "--require-hashes", "--target", target, "-r", lock],
+            check=True,
+        )
+    for clutter in ("__pycache__", "tests", "bin"):
+        for folder in list(target.rglob(clutter)):
+            shutil.rmtree(folder, ignore_errors=True)
+    compiler = ["python3", "-m", "compileall", "-q", "--invalidation-mode", "unchecked-hash", "-s", str(out / "root")]
+    subprocess.run([*compiler, target], check=True)
+    _pack(out / "root", out / "layer.tar")
+
+
+def _sources(part: str, package: str) -> Path:
+    """The thin layer: the API package, the program itself and, for the agent, the module store."""
+    content: dict[str, Path] = {}
+    for folder in (paths.ROOT / "crds/tidepool_api", paths.ROOT / part / package):
+        for file in folder.rglob("*"):
+            if file.is_file() and "__pycache__" not in file.parts:
+                content[f"app/{file.relative_to(folder.parent)}"] = file
+    if part == "node-agent":
+        for file in MODULES.glob("*/tidepool.ko*"):
+            content[f"usr/share/tidepool/modules/{file.relative_to(MODULES)}"] = file
+    if not content:
+        raise LabError(f"{part} has no sources to build an image from")
+    key = store.digest(*(part for name in sorted(content) for part in (name, content[name].read_bytes())))
+    return store.entry("layer", f"{part}-{key}", _copier(content)) / "layer.tar"
+
+
+def _copier(content: dict[str, Path]) -> Callable[[Path], None]:
+    def copy(out: Path) -> None:
+        for name, file in content.items():
+            target = out / "root" / name
+            target.parent.mkdir(parents=True, exist_ok=True)
+            shutil.copy(file, target)
+        _pack(out / "root", out / "layer.tar")
+
+    return copy
+
+
+def _pack(root: Path, archive: Path) -> None:
+    """A tar file that depends on names and contents only."""
+    fixed = ["--sort=name", "--mtime=@0", "--owner=0", "--group=0", "--numeric-owner", "--mode=u+rwX,go+rX,go-w"]
+    subprocess.run(["tar", *fixed, "-C", root, "-cf", archive, "."], check=True)
+    shutil.rmtree(root)
+
+
+def _build_modules() -> None:
+    """The agent's module store: our module for each kernel that the lab boots."""
+    for kernel in KERNELS:
+        tool = paths.ROOT / "kernel-module/tools/build"
+        subprocess.run([tool, kernel], check=True, stdout=subprocess.DEVNULL)

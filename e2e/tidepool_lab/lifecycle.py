@@ -1,0 +1,140 @@
+"""A whole lab: up, reload, status, down."""
+
+from __future__ import annotations
+
+import fcntl
+import shutil
+import subprocess
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from tidepool_lab import (
+    cluster, control_plane, debian, gotools, guest_image, guests, host, images, kubevirt, monitoring, node, paths, shell, watcher,
+)  # fmt: skip
+from tidepool_lab.progress import LabError, say, step
+from tidepool_lab.spec import GuestSpec
+
+CHART = paths.ROOT / "charts/tidepool"
+RELEASE, NAMESPACE = "tidepool", "tidepool-system"
+UP = paths.STATE / "up"  # there once the cluster has been brought up whole
+
+
+def prepare() -> None:
+    """Builds and fetches everything that a lab needs, so that `up` takes a minute."""
+    gotools.build_all()
+    node.prepare()
+    control_plane.prepare()
+    guest_image.build("6.1")
+    images.build_all()
+
+
+def up(specs: list[GuestSpec], *, chart: bool, prometheus: bool) -> None:
+    """Brings up the cluster, the guests and the chart; what is up already stays."""
+    with _only_one():
+        _check_owner()
+        prepare()
+        host.prepare()
+        control_plane.start()
+        node.start()
+        kubevirt.install_crds()
+        watcher.start()
+        guests.add_all([spec for spec in specs if spec.name not in guests.names()])
+        if chart:
+            install_chart()
+        if prometheus:
+            monitoring.start()
+        UP.touch()
+    say("the lab is up")
+
+
+def reload() -> None:
+    """Rebuilds the images from the present sources and restarts operator and agents with them."""
+    require()
+    node.load(images.build_all())
+    install_chart()
+    for kind in ("deployment", "daemonset"):
+        cluster.kubectl("rollout", "restart", kind, "-n", NAMESPACE)
+    for kind in ("deployment", "daemonset"):
+        for name in cluster.kubectl("get", kind, "-n", NAMESPACE, "-o", "name").split():
+            cluster.kubectl("rollout", "status", "-n", NAMESPACE, name, "--timeout=120s")
+    say("operator and agents run the present sources")
+
+
+def install_chart() -> None:
+    """Installs or upgrades the chart with Helm, as an administrator would."""
+    with step("installing the chart"):
+        arguments = ["upgrade", "--install", RELEASE, str(CHART), "-n", NAMESPACE, "--create-namespace"]
+        subprocess.run(
+            cluster.command("helm", [*arguments, "--wait", "--timeout", "3m"]),
+            env=cluster.environment(),
+            check=True,
+            stdout=subprocess.DEVNULL,
+        )
+
+
+def down() -> None:
+    """Takes the lab down, in whatever state it is; its logs stay in build/lab/log until the next one."""
+    owner = host.owner()
+    if owner not in (None, paths.ROOT):
+        raise LabError(f"the lab on this machine belongs to {owner}; run `down` there")
+    with step("taking the lab down"), _only_one():
+        for name in guests.names():
+            shell.disconnect(name)
+        host.stop(["kubelet", watcher.NAME, monitoring.NAME, "kube-proxy", "kube-controller-manager", "kube-scheduler"])
+        node.stop_pods()
+        host.stop(["containerd", "kube-apiserver"])
+        host.stop(["etcd"])
+        host.clean()
+        for entry in paths.STATE.glob("*"):
+            if entry != paths.LOGS:
+                shutil.rmtree(entry) if entry.is_dir() else entry.unlink()
+
+
+def require() -> None:
+    """Stops with a message when there is no lab."""
+    if host.owner() != paths.ROOT:
+        raise LabError("no lab is up; start one with `e2e/lab up`")
+
+
+def status() -> int:
+    """Prints how everything is; 0 when all of it is well."""
+    if host.owner() != paths.ROOT:
+        print("no lab is up")
+        return 1
+    dead = [name for name in host.daemons() if not host.running(name)]
+    for name in host.daemons():
+        print(f"{name:28} {'ended' if name in dead else 'running'}")
+    if "kube-apiserver" in host.daemons() and "kube-apiserver" not in dead:
+        for what in (["nodes"], ["vmi", "-A"], ["pods", "-A", "-o", "wide"]):
+            print(cluster.kubectl("get", *what), end="")
+    return 1 if dead else 0
+
+
+def log_files() -> dict[str, Path]:
+    """Every log of the lab: of daemons by their names, of guests' consoles by the guests' names."""
+    daemons = {file.stem: file for file in paths.LOGS.glob("*.log")}
+    consoles = {name: paths.GUESTS / name / "console.log" for name in guests.names()}
+    return daemons | consoles
+
+
+def _check_owner() -> None:
+    owner = host.owner()
+    if owner == paths.ROOT and UP.exists():
+        say("a lab is up already; adding what is new")
+    elif owner not in (None, paths.ROOT):
+        raise LabError(f"a lab of {owner} is up on this machine; take it down first with {owner}/e2e/lab down")
+    elif owner is None:
+        shutil.rmtree(paths.LOGS, ignore_errors=True)
+
+
+@contextmanager
+def _only_one() -> Iterator[None]:
+    """Two `up` or `down` at once would trip over each other."""
+    paths.STATE.mkdir(parents=True, exist_ok=True)
+    with (paths.BUILD / "lab.lock").open("w") as lock:
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            raise LabError("another `up` or `down` of this lab is running") from None
+        yield
