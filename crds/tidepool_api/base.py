@@ -1,0 +1,95 @@
+"""What all models share: camelCase in JSON, snake_case here, unknown fields ignored, values never changed in place."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from typing import Annotated, Any, Self
+
+from pydantic import AwareDatetime, BaseModel, ConfigDict, Field, PlainSerializer
+from pydantic.alias_generators import to_camel
+
+from tidepool_api import names
+
+
+def now() -> datetime:
+    """The present, with the resolution that the API keeps."""
+    return datetime.now(UTC).replace(microsecond=0)
+
+
+def _rfc3339(value: datetime) -> str:
+    return value.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+
+
+Time = Annotated[AwareDatetime, PlainSerializer(_rfc3339, return_type=str)]
+
+
+class ApiModel(BaseModel):
+    """A part of an API object."""
+
+    model_config = ConfigDict(
+        alias_generator=to_camel,
+        validate_by_name=True,
+        validate_by_alias=True,
+        extra="ignore",
+        frozen=True,
+        use_attribute_docstrings=True,
+    )
+
+    def to_dict(self) -> dict[str, Any]:
+        """The JSON form, without what is not set."""
+        return self.model_dump(mode="json", by_alias=True, exclude_none=True)
+
+
+class OwnerReference(ApiModel):
+    """A reference to the object that this one belongs to; the API server deletes it together with that one."""
+
+    api_version: str
+    kind: str
+    name: str
+    uid: str
+    controller: bool | None = None
+    block_owner_deletion: bool | None = None
+
+
+class ObjectMeta(ApiModel):
+    """The part of Kubernetes' metadata that Tidepool reads and writes."""
+
+    name: str
+    namespace: str = "default"
+    uid: str = ""
+    resource_version: str | None = None
+    generation: int = 0
+    labels: dict[str, str] = Field(default_factory=dict)
+    annotations: dict[str, str] = Field(default_factory=dict)
+    finalizers: tuple[str, ...] = ()
+    owner_references: tuple[OwnerReference, ...] = ()
+    creation_timestamp: Time | None = None
+    deletion_timestamp: Time | None = None
+
+
+class ApiObject(ApiModel):
+    """A whole object: metadata, and in each kind its own spec and status."""
+
+    api_version: str = names.API_VERSION
+    kind: str
+    metadata: ObjectMeta
+
+    @classmethod
+    def parse(cls, body: Any) -> Self:
+        """An object as the API server sends it; raises pydantic's ValidationError naming the field that is wrong."""
+        return cls.model_validate(body)
+
+    @property
+    def name(self) -> str:
+        """The name within the namespace."""
+        return self.metadata.name
+
+    @property
+    def namespace(self) -> str:
+        """The namespace."""
+        return self.metadata.namespace
+
+    @property
+    def terminating(self) -> bool:
+        """Whether somebody has asked for its deletion."""
+        return self.metadata.deletion_timestamp is not None

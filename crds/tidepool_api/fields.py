@@ -1,0 +1,188 @@
+"""Field types that say what is allowed, once: to pydantic here, and to the API server as CEL rules.
+
+A message names the value and what would be right; the API server puts the path of the field before it.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+from pydantic import AfterValidator, Field
+
+from tidepool_api.base import ApiModel
+from tidepool_api.units import MILLISECOND, SECOND, format_quantity, parse_duration, parse_quantity
+
+VALIDATIONS = "x-kubernetes-validations"
+
+LEAST_MEMORY = "16Mi"
+MOST_MEMORY = "16Ti"
+LEAST_DEADLINE = "1ms"
+MOST_DEADLINE = "60s"
+
+_QUANTITY_PATTERN = r"^[0-9]+(\\.[0-9]+)?([KMGT]i|[kMGT])?$"
+_DURATION_PATTERN = r"^([0-9]+(\\.[0-9]+)?(us|ms|s|m))+$"
+
+
+def rule(expression: str, message: str = "", *, says: str = "", path: str = "") -> dict[str, str]:
+    """One CEL rule: what must hold, and a fixed message or what it says (a CEL expression, to name the value)."""
+    parts = {"rule": expression, "message": message, "messageExpression": says, "fieldPath": path}
+    return {key: value for key, value in parts.items() if value}
+
+
+def rules(*each: dict[str, str]) -> dict[str, Any]:
+    """The rules as `json_schema_extra`."""
+    return {VALIDATIONS: list(each)}
+
+
+def immutable(what: str, instead: str) -> dict[str, str]:
+    """A field that stays as it was created."""
+    return rule("self == oldSelf", f"{what} cannot change; {instead}")
+
+
+def _memory(text: str) -> str:
+    size = parse_quantity(text)
+    if size < parse_quantity(LEAST_MEMORY):
+        raise ValueError(f"{text} is too little; the least is {LEAST_MEMORY}")
+    if size > parse_quantity(MOST_MEMORY):
+        raise ValueError(f"{text} is too much; the most is {MOST_MEMORY}")
+    return text
+
+
+def _deadline(text: str) -> str:
+    if not MILLISECOND <= parse_duration(text) <= 60 * SECOND:
+        raise ValueError(f"{text} is out of range; the deadline lies between {LEAST_DEADLINE} and {MOST_DEADLINE}")
+    return text
+
+
+_MEMORY_RULES = rules(
+    rule(
+        f"self.matches('{_QUANTITY_PATTERN}')",
+        says="'\"' + self + '\" is not an amount of memory; write a number with Ki, Mi, Gi or Ti, such as 512Mi'",
+    ),
+    rule(
+        f"!self.matches('{_QUANTITY_PATTERN}') || quantity(self).compareTo(quantity('{LEAST_MEMORY}')) >= 0",
+        says=f"self + ' is too little; the least is {LEAST_MEMORY}'",
+    ),
+    rule(
+        f"!self.matches('{_QUANTITY_PATTERN}') || quantity(self).compareTo(quantity('{MOST_MEMORY}')) <= 0",
+        says=f"self + ' is too much; the most is {MOST_MEMORY}'",
+    ),
+)
+
+_DEADLINE_RULES = rules(
+    rule(
+        f"self.matches('{_DURATION_PATTERN}')",
+        says="'\"' + self + '\" is not a duration; write a number with us, ms, s or m, such as 200ms'",
+    ),
+    rule(
+        f"!self.matches('{_DURATION_PATTERN}') || "
+        f"(duration(self) >= duration('{LEAST_DEADLINE}') && duration(self) <= duration('{MOST_DEADLINE}'))",
+        says=f"self + ' is out of range; the deadline lies between {LEAST_DEADLINE} and {MOST_DEADLINE}'",
+    ),
+)
+
+_ADDRESS_RULES = rules(rule("isIP(self)", says="'\"' + self + '\" is not an IP address'"))
+
+Memory = Annotated[str, Field(max_length=20, json_schema_extra=_MEMORY_RULES), AfterValidator(_memory)]
+Deadline = Annotated[str, Field(max_length=16, json_schema_extra=_DEADLINE_RULES), AfterValidator(_deadline)]
+Port = Annotated[int, Field(ge=1, le=65535)]
+Bytes = Annotated[int, Field(ge=0, le=1 << 60, json_schema_extra={"format": "int64"})]
+Count = Annotated[int, Field(ge=0, json_schema_extra={"format": "int64"})]
+Address = Annotated[str, Field(min_length=2, max_length=45, json_schema_extra=_ADDRESS_RULES)]
+ObjectName = Annotated[str, Field(min_length=1, max_length=253)]
+Ratio = Annotated[str, Field(pattern=r"^(0\.[0-9]{2}|1\.00)$", max_length=4)]
+
+
+def format_ratio(hits: int, total: int) -> str | None:
+    """A ratio with two digits, which is as much as anyone looks at; None of nothing."""
+    return f"{hits / total:.2f}" if total else None
+
+
+def readable(size: int | None) -> str | None:
+    """A number of bytes for a column that people read: whole MiB."""
+    return None if size is None else format_quantity(round(size / (1 << 20)) << 20)
+
+
+_OPERATORS_WITH_VALUES = ("In", "NotIn")
+
+
+class Requirement(ApiModel):
+    """One condition on the labels of a guest."""
+
+    key: str = Field(min_length=1, max_length=317)
+    """The label."""
+
+    operator: Annotated[str, Field(json_schema_extra={"enum": ["In", "NotIn", "Exists", "DoesNotExist"]})]
+    """In or NotIn the values, or whether the label exists."""
+
+    values: tuple[Annotated[str, Field(max_length=63)], ...] = Field(default=(), max_length=16)
+    """The values for In and NotIn."""
+
+    model_config = {
+        "json_schema_extra": rules(
+            rule(
+                "self.operator in ['In', 'NotIn'] ? has(self.values) && self.values.size() > 0 "
+                ": !has(self.values) || self.values.size() == 0",
+                says="'operator ' + self.operator + (self.operator in ['In', 'NotIn'] ? ' needs values' "
+                ": ' takes no values') + ' (label ' + self.key + ')'",
+            )
+        )
+    }
+
+    def matches(self, labels: dict[str, str]) -> bool:
+        """Whether a guest with these labels meets the condition."""
+        present = self.key in labels
+        match self.operator:
+            case "In":
+                return present and labels[self.key] in self.values
+            case "NotIn":
+                return not present or labels[self.key] not in self.values
+            case "Exists":
+                return present
+            case _:
+                return not present
+
+
+class Selector(ApiModel):
+    """Which guests: those whose labels meet all of these (a Kubernetes label selector)."""
+
+    match_labels: dict[str, Annotated[str, Field(max_length=63)]] = Field(default_factory=dict, max_length=16)
+    """Labels that a guest must have, with these values."""
+
+    match_expressions: tuple[Requirement, ...] = Field(default=(), max_length=8)
+    """Further conditions on labels."""
+
+    model_config = {
+        "json_schema_extra": {
+            "x-kubernetes-map-type": "atomic",
+            **rules(
+                rule(
+                    "(has(self.matchLabels) && self.matchLabels.size() > 0) || "
+                    "(has(self.matchExpressions) && self.matchExpressions.size() > 0)",
+                    "is empty and would select every guest of the namespace; give at least one label",
+                ),
+                rule(
+                    "!has(self.matchLabels) || self.matchLabels.all(key, "
+                    "!format.qualifiedName().validate(key).hasValue() && "
+                    "!format.labelValue().validate(self.matchLabels[key]).hasValue())",
+                    "matchLabels has a key or value that no label can have; use letters, digits, '-', '_' and '.'",
+                ),
+            ),
+        }
+    }
+
+    def matches(self, labels: dict[str, str]) -> bool:
+        """Whether a guest with these labels is selected."""
+        wanted = all(labels.get(key) == value for key, value in self.match_labels.items())
+        return wanted and all(one.matches(labels) for one in self.match_expressions)
+
+    def __str__(self) -> str:
+        """As `kubectl get -l` takes it."""
+        exact = [f"{key}={value}" for key, value in sorted(self.match_labels.items())]
+        return ",".join(exact + [_describe(one) for one in self.match_expressions])
+
+
+def _describe(one: Requirement) -> str:
+    if one.operator in _OPERATORS_WITH_VALUES:
+        return f"{one.key} {one.operator.lower()} ({','.join(one.values)})"
+    return one.key if one.operator == "Exists" else f"!{one.key}"

@@ -1,0 +1,106 @@
+"""MemoryGuest: a virtual machine that can lend or borrow, as the agent of its node reports it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from pydantic import Field, model_validator
+
+from tidepool_api.base import ApiModel, ApiObject, Time
+from tidepool_api.conditions import Condition, find
+from tidepool_api.fields import Address, Bytes, ObjectName, immutable, readable, rules
+from tidepool_api.names import ConditionType, Provider, Role
+
+
+class VirtualMachine(ApiModel):
+    """Which virtual machine, in the words of its provider."""
+
+    name: ObjectName
+    """The name of the VirtualMachineInstance, or of the libvirt domain."""
+
+    uid: str = Field(min_length=1, max_length=64)
+    """Its UID; another one under the same name is another machine."""
+
+
+class GuestSpec(ApiModel):
+    """Which virtual machine this is, and where it runs."""
+
+    provider: Provider = Field(json_schema_extra=rules(immutable("the provider", "delete the object")))
+    """What runs the virtual machine."""
+
+    vm: VirtualMachine
+    """Which virtual machine."""
+
+    node_name: ObjectName
+    """The node on which it runs now."""
+
+
+class GuestMemory(ApiModel):
+    """The guest's memory as its kernel counts it."""
+
+    total_bytes: Bytes
+    """MemTotal."""
+
+    available_bytes: Bytes
+    """MemAvailable. Pages lent to others count as available, because they can be dropped at any time."""
+
+    lent_bytes: Bytes = 0
+    """What it holds for others."""
+
+    borrowed_bytes: Bytes = 0
+    """What others hold for it."""
+
+    total: str | None = Field(default=None, max_length=20)
+    """totalBytes for people to read."""
+
+    @model_validator(mode="before")
+    @classmethod
+    def _say_it_readably(cls, values: Any) -> Any:
+        if not isinstance(values, dict) or "total" in values:
+            return values
+        size = values.get("total_bytes", values.get("totalBytes"))
+        return {**values, "total": readable(size)} if isinstance(size, int) else values
+
+
+class GuestStatus(ApiModel):
+    """What the agent found out about the guest."""
+
+    addresses: tuple[Address, ...] = Field(default=(), max_length=16)
+    """IP addresses at which other guests reach it, the preferred one first."""
+
+    kernel_release: str | None = Field(default=None, max_length=128)
+    """What `uname -r` says."""
+
+    boot_id: str | None = Field(default=None, alias="bootID", max_length=64)
+    """The kernel's boot_id; another one means that the guest has rebooted."""
+
+    module_version: str | None = Field(default=None, max_length=64)
+    """The version of the loaded module; absent when none is loaded."""
+
+    memory: GuestMemory | None = None
+    """Its memory."""
+
+    role: Role = Role.NONE
+    """What it does now."""
+
+    conditions: tuple[Condition, ...] = Field(default=(), max_length=16)
+    """GuestAgentReady, ModuleAvailable, ModuleLoaded, and Ready: whether it can lend or borrow, and if not why."""
+
+    observed_at: Time | None = None
+    """When the agent last looked."""
+
+
+class MemoryGuest(ApiObject):
+    """A virtual machine that can lend memory to others or borrow it from them.
+
+    Its agent writes it; the name is that of the virtual machine and the labels are copied from it.
+    """
+
+    kind: str = "MemoryGuest"
+    spec: GuestSpec
+    status: GuestStatus = Field(default_factory=GuestStatus)
+
+    @property
+    def ready(self) -> Condition | None:
+        """The condition that says whether it can lend or borrow."""
+        return find(self.status.conditions, ConditionType.READY)

@@ -1,0 +1,165 @@
+"""Every name that more than one part of Tidepool must spell alike."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+
+GROUP = "tidepool.dev"
+VERSION = "v1alpha1"
+API_VERSION = f"{GROUP}/{VERSION}"
+
+POOLS = "memorypools"
+PAIRINGS = "memorypairings"
+GUESTS = "memoryguests"
+
+POOL_LABEL = f"{GROUP}/pool"
+LENDER_FINALIZER = f"{GROUP}/lender"
+BORROWER_FINALIZER = f"{GROUP}/borrower"
+POOL_FINALIZER = f"{GROUP}/pairings"
+
+KEY_SECRET_TYPE = f"{GROUP}/key"
+KEY_SECRET_ENTRY = "key"  # the entry of the Secret's data that holds the 64 hex digits
+
+OPERATOR_FIELD_MANAGER = "tidepool-operator"
+AGENT_FIELD_MANAGER = "tidepool-agent"
+LENDER_FIELD_MANAGER = "tidepool-agent-lender"
+BORROWER_FIELD_MANAGER = "tidepool-agent-borrower"
+
+DEFAULT_PORT = 7470
+AGENT_METRICS_PORT = 9477
+OPERATOR_METRICS_PORT = 9478
+
+LEASE_PREFIX = "tidepool-agent-"
+LEASE_LABELS = {"app.kubernetes.io/name": "tidepool", "app.kubernetes.io/component": "agent"}
+LEASE_RENEW_SECONDS = 10
+LEASE_STALE_SECONDS = 40
+
+
+def agent_lease(node: str) -> str:
+    """The Lease by which the agent of a node shows that it is alive."""
+    return LEASE_PREFIX + node
+
+
+class Strategy(StrEnum):
+    """Whether a page that was read back stays with the lender."""
+
+    NON_INCLUSIVE = "NonInclusive"
+    EXCLUSIVE = "Exclusive"
+
+
+class Encryption(StrEnum):
+    """How pages are protected on their way and with the lender."""
+
+    NONE = "None"
+
+
+class Provider(StrEnum):
+    """What runs the virtual machine."""
+
+    KUBEVIRT = "KubeVirt"
+    LIBVIRT = "Libvirt"
+
+
+class Role(StrEnum):
+    """What a guest does at the moment."""
+
+    NONE = "None"
+    LENDER = "Lender"
+    BORROWER = "Borrower"
+
+
+class PoolPhase(StrEnum):
+    """A pool in one word."""
+
+    PENDING = "Pending"
+    READY = "Ready"
+    DEGRADED = "Degraded"
+    TERMINATING = "Terminating"
+
+
+class PairingPhase(StrEnum):
+    """A pairing in one word."""
+
+    PENDING = "Pending"
+    CONNECTING = "Connecting"
+    CONNECTED = "Connected"
+    FAILED = "Failed"
+    TERMINATING = "Terminating"
+
+
+class LenderState(StrEnum):
+    """The lending end of a pairing, as its agent sees it: the module's words, and what comes before and instead."""
+
+    PENDING = "Pending"
+    DISABLED = "Disabled"
+    LISTENING = "Listening"
+    CONNECTED = "Connected"
+    FAILED = "Failed"
+
+
+class BorrowerState(StrEnum):
+    """The borrowing end of a pairing, as its agent sees it."""
+
+    PENDING = "Pending"
+    DISABLED = "Disabled"
+    CONNECTING = "Connecting"
+    CONNECTED = "Connected"
+    REJECTED = "Rejected"
+    FAILED = "Failed"
+
+
+class ConditionType(StrEnum):
+    """The conditions in use: three that sum up, and those that explain them."""
+
+    READY = "Ready"
+    PROGRESSING = "Progressing"
+    DEGRADED = "Degraded"
+
+    # a guest
+    GUEST_AGENT_READY = "GuestAgentReady"
+    MODULE_AVAILABLE = "ModuleAvailable"
+    MODULE_LOADED = "ModuleLoaded"
+
+    # a pool
+    LENDERS_FOUND = "LendersFound"
+    BORROWERS_FOUND = "BorrowersFound"
+    ROLES_CONSISTENT = "RolesConsistent"
+    CAPACITY_SUFFICIENT = "CapacitySufficient"
+    GUESTS_READY = "GuestsReady"
+
+    # one side of a pairing
+    CONFIGURED = "Configured"
+
+
+class Reason(StrEnum):
+    """The reasons that another part acts on; all others are for people only."""
+
+    KEY_MISSING = "KeyMissing"
+    AGENT_NOT_RESPONDING = "AgentNotResponding"
+
+
+class Metric(StrEnum):
+    """What the operator and the agents export, in base units."""
+
+    POOL_LENT_BYTES = "tidepool_pool_lent_bytes"
+    POOL_USED_BYTES = "tidepool_pool_used_bytes"
+    POOL_HIT_RATIO = "tidepool_pool_hit_ratio"
+    POOL_PAIRINGS = "tidepool_pool_pairings"
+    POOL_GUESTS = "tidepool_pool_guests"
+    POOL_READY = "tidepool_pool_ready"
+    PLAN_SECONDS = "tidepool_operator_plan_duration_seconds"
+    RECONCILES = "tidepool_operator_reconciles_total"
+    RECONCILE_ERRORS = "tidepool_operator_reconcile_errors_total"
+    API_WRITES = "tidepool_operator_api_writes_total"
+
+    GUEST_GETS_HIT = "tidepool_guest_get_hits_total"
+    GUEST_GETS_MISSED = "tidepool_guest_get_misses_total"
+    GUEST_GETS_LATE = "tidepool_guest_get_late_total"
+    GUEST_PUTS = "tidepool_guest_puts_total"
+    GUEST_PUTS_DROPPED = "tidepool_guest_puts_dropped_total"
+    GUEST_GET_SECONDS = "tidepool_guest_get_duration_seconds"
+    GUEST_LENT_BYTES = "tidepool_guest_lent_bytes"
+    GUEST_USED_BYTES = "tidepool_guest_used_bytes"
+    GUEST_MEMORY_BYTES = "tidepool_guest_memory_bytes"
+    GUEST_AVAILABLE_BYTES = "tidepool_guest_memory_available_bytes"
+    GUEST_INFO = "tidepool_guest_info"

@@ -1,0 +1,188 @@
+"""MemoryPairing: one guest that lends to another, made by the operator for a pool and carried out by two agents."""
+
+from __future__ import annotations
+
+from pydantic import Field
+
+from tidepool_api.base import ApiModel, ApiObject
+from tidepool_api.conditions import Condition
+from tidepool_api.fields import Address, Bytes, Count, Deadline, Memory, ObjectName, Port, Ratio, immutable, rule, rules
+from tidepool_api.names import BorrowerState, Encryption, LenderState, PairingPhase, Strategy
+from tidepool_api.units import parse_duration, parse_quantity
+
+_ANOTHER = "delete the pairing and let the pool make another"
+
+
+class LenderEnd(ApiModel):
+    """The guest that lends, and where it is reached."""
+
+    guest: ObjectName = Field(json_schema_extra=rules(immutable("the lender of a pairing", _ANOTHER)))
+    """The name of its MemoryGuest."""
+
+    node_name: ObjectName
+    """The node on which it runs."""
+
+    address: Address
+    """The IP address at which the borrower reaches it."""
+
+    port: Port = 7470
+    """The TCP port on which it listens."""
+
+
+class BorrowerEnd(ApiModel):
+    """The guest that borrows."""
+
+    guest: ObjectName = Field(json_schema_extra=rules(immutable("the borrower of a pairing", _ANOTHER)))
+    """The name of its MemoryGuest."""
+
+    node_name: ObjectName
+    """The node on which it runs."""
+
+
+class KeySecret(ApiModel):
+    """The Secret (type tidepool.dev/key) with the pre-shared key."""
+
+    name: ObjectName
+    """Its name, in the namespace of the pairing; its entry `key` is 64 hexadecimal digits."""
+
+
+class PairingSpec(ApiModel):
+    """Who lends how much to whom, and how."""
+
+    pool: str = Field(
+        min_length=1, max_length=63, json_schema_extra=rules(immutable("the pool of a pairing", _ANOTHER))
+    )
+    """The pool that it belongs to."""
+
+    lender: LenderEnd
+    """Who lends."""
+
+    borrower: BorrowerEnd
+    """Who borrows."""
+
+    size: Memory
+    """How much the borrower may keep with this lender."""
+
+    reserve: Memory
+    """Memory that the lender always keeps available for itself: below it no page is taken."""
+
+    max_lend: Memory
+    """The most that this lender may lend to all its borrowers together."""
+
+    strategy: Strategy = Strategy.NON_INCLUSIVE
+    """Whether a page that was read back stays with the lender."""
+
+    encryption: Encryption
+    """How pages are protected on the way and with the lender."""
+
+    deadline: Deadline = "200ms"
+    """A read that the lender has not answered after this time goes to the disk."""
+
+    key_secret: KeySecret = Field(json_schema_extra=rules(immutable("the key Secret of a pairing", _ANOTHER)))
+    """Where the pre-shared key is."""
+
+    model_config = {
+        "json_schema_extra": rules(
+            rule(
+                "self.lender.guest != self.borrower.guest",
+                says="'the guest ' + self.lender.guest + ' cannot lend to itself; name two guests'",
+            )
+        )
+    }
+
+    @property
+    def size_bytes(self) -> int:
+        """`size` as a number."""
+        return parse_quantity(self.size)
+
+    @property
+    def reserve_bytes(self) -> int:
+        """`reserve` as a number."""
+        return parse_quantity(self.reserve)
+
+    @property
+    def max_lend_bytes(self) -> int:
+        """`maxLend` as a number."""
+        return parse_quantity(self.max_lend)
+
+    @property
+    def deadline_us(self) -> int:
+        """`deadline` in microseconds."""
+        return parse_duration(self.deadline)
+
+
+class LenderStatus(ApiModel):
+    """The lending end, applied by the agent of the lender's node."""
+
+    boot_id: str | None = Field(default=None, alias="bootID", max_length=64)
+    """The boot of the guest in which this was set up."""
+
+    state: LenderState = LenderState.PENDING
+    """How far it is."""
+
+    lent_bytes: Bytes | None = None
+    """What it holds for the borrower."""
+
+    observed_generation: Count | None = None
+    """The generation of the spec that is set up in the guest."""
+
+    conditions: tuple[Condition, ...] = Field(default=(), max_length=8)
+    """Configured: whether the guest is set up as the spec says, and if not why and what to do."""
+
+
+class BorrowerStatus(ApiModel):
+    """The borrowing end, applied by the agent of the borrower's node."""
+
+    boot_id: str | None = Field(default=None, alias="bootID", max_length=64)
+    """The boot of the guest in which this was set up."""
+
+    state: BorrowerState = BorrowerState.PENDING
+    """How far it is."""
+
+    used_bytes: Bytes | None = None
+    """What the borrower keeps with the lender."""
+
+    hits: Count | None = None
+    """Reads of evicted pages that the lender answered."""
+
+    misses: Count | None = None
+    """Reads of evicted pages that had to go to the disk after all."""
+
+    hit_ratio: Ratio | None = None
+    """Hits among both, with two digits."""
+
+    observed_generation: Count | None = None
+    """The generation of the spec that is set up in the guest."""
+
+    conditions: tuple[Condition, ...] = Field(default=(), max_length=8)
+    """Configured: whether the guest is set up as the spec says, and if not why and what to do."""
+
+
+class PairingStatus(ApiModel):
+    """The two ends as their agents see them, and what follows from both."""
+
+    phase: PairingPhase | None = None
+    """The pairing in one word."""
+
+    observed_generation: Count | None = None
+    """The generation that the phase and conditions are about."""
+
+    conditions: tuple[Condition, ...] = Field(default=(), max_length=8)
+    """Ready: whether pages can go from the borrower to the lender and back, and if not why."""
+
+    lender: LenderStatus | None = None
+    """The lending end."""
+
+    borrower: BorrowerStatus | None = None
+    """The borrowing end."""
+
+
+class MemoryPairing(ApiObject):
+    """One guest that lends memory to another.
+
+    The operator makes it for a MemoryPool. Its UID is the name of the peer's directory in the module of both guests.
+    """
+
+    kind: str = "MemoryPairing"
+    spec: PairingSpec
+    status: PairingStatus = Field(default_factory=PairingStatus)

@@ -1,0 +1,158 @@
+"""MemoryPool: what a user writes to have the guests of a namespace share memory."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from pydantic import Field, model_validator
+
+from tidepool_api.base import ApiModel, ApiObject
+from tidepool_api.conditions import Condition
+from tidepool_api.fields import Bytes, Count, Deadline, Memory, Port, Ratio, Selector, readable, rule, rules
+from tidepool_api.names import DEFAULT_PORT, Encryption, PoolPhase, Strategy
+from tidepool_api.units import parse_quantity
+
+MOST_LENDERS = 8  # of one borrower
+
+
+class Lenders(ApiModel):
+    """Who lends, and how much at most."""
+
+    selector: Selector
+    """The guests that lend, by their labels."""
+
+    max_lend: Memory
+    """The most that one lender lends to all its borrowers together."""
+
+    reserve: Memory = "256Mi"
+    """Memory that a lender always keeps available for itself."""
+
+
+class Borrowers(ApiModel):
+    """Who borrows, and how much."""
+
+    selector: Selector
+    """The guests that borrow, by their labels."""
+
+    size: Memory
+    """How much each borrower gets, from one lender if one has it, else from several."""
+
+
+class PoolSpec(ApiModel):
+    """Which guests share memory, and how."""
+
+    lenders: Lenders
+    """The guests with memory to spare."""
+
+    borrowers: Borrowers
+    """The guests whose page cache is too small."""
+
+    strategy: Strategy = Strategy.NON_INCLUSIVE
+    """NonInclusive: a page that was read back stays with the lender too. Exclusive: it does not."""
+
+    encryption: Encryption
+    """None: pages travel and rest in the clear, so use it only where the network and the lenders are trusted."""
+
+    port: Port = DEFAULT_PORT
+    """The TCP port on which lenders listen."""
+
+    deadline: Deadline = "200ms"
+    """A read that the lender has not answered after this time goes to the disk."""
+
+    model_config = {
+        "json_schema_extra": rules(
+            rule(
+                "self.lenders.selector != self.borrowers.selector",
+                "is the same as spec.lenders.selector, but no guest both lends and borrows; select by different labels",
+                path=".borrowers.selector",
+            ),
+            rule(
+                f"quantity(self.borrowers.size).asApproximateFloat() <= "
+                f"{MOST_LENDERS}.0 * quantity(self.lenders.maxLend).asApproximateFloat()",
+                says=f"'a borrower has at most {MOST_LENDERS} lenders, and {MOST_LENDERS} times maxLend (' + "
+                "self.lenders.maxLend + ') is less than size (' + self.borrowers.size + "
+                "'); lower spec.borrowers.size or raise spec.lenders.maxLend'",
+                path=".borrowers.size",
+            ),
+        )
+    }
+
+    @property
+    def size_bytes(self) -> int:
+        """What each borrower gets, as a number."""
+        return parse_quantity(self.borrowers.size)
+
+    @property
+    def max_lend_bytes(self) -> int:
+        """What each lender gives at most, as a number."""
+        return parse_quantity(self.lenders.max_lend)
+
+    @property
+    def reserve_bytes(self) -> int:
+        """What each lender keeps, as a number."""
+        return parse_quantity(self.lenders.reserve)
+
+
+class PoolStatus(ApiModel):
+    """What became of it."""
+
+    observed_generation: Count | None = None
+    """The generation of the spec that this is about."""
+
+    phase: PoolPhase | None = None
+    """The pool in one word."""
+
+    lenders: Count | None = None
+    """Guests that the lenders' selector matches."""
+
+    borrowers: Count | None = None
+    """Guests that the borrowers' selector matches."""
+
+    pairings: Count | None = None
+    """Pairings made for it."""
+
+    ready_pairings: Count | None = None
+    """Pairings whose borrower is connected."""
+
+    lent_bytes: Bytes | None = None
+    """What lenders have promised to borrowers."""
+
+    used_bytes: Bytes | None = None
+    """What borrowers keep with lenders at the moment."""
+
+    lent: str | None = Field(default=None, max_length=20)
+    """lentBytes for people to read."""
+
+    used: str | None = Field(default=None, max_length=20)
+    """usedBytes for people to read."""
+
+    hit_ratio: Ratio | None = None
+    """Reads of evicted pages that lenders answered, among all such reads."""
+
+    conditions: tuple[Condition, ...] = Field(default=(), max_length=16)
+    """Ready, Progressing, Degraded, and those that explain them."""
+
+    @model_validator(mode="before")
+    @classmethod
+    def _say_it_readably(cls, values: Any) -> Any:
+        if not isinstance(values, dict):
+            return values
+        sizes = {name: values.get(f"{name}_bytes", values.get(f"{name}Bytes")) for name in ("lent", "used")}
+        return {**{name: readable(size) for name, size in sizes.items() if isinstance(size, int)}, **values}
+
+
+class MemoryPool(ApiObject):
+    """Guests of this namespace that share memory: what some have to spare becomes page cache of others."""
+
+    kind: str = "MemoryPool"
+    spec: PoolSpec
+    status: PoolStatus = Field(default_factory=PoolStatus)
+
+    model_config = {
+        "json_schema_extra": rules(
+            rule(
+                "self.metadata.name.size() <= 63",
+                says="'metadata.name ' + self.metadata.name + ' is longer than 63 characters, the most for a label'",
+            )
+        )
+    }
