@@ -58,6 +58,8 @@ def start(name: str, command: Sequence[str | Path], *, env: dict[str, str] | Non
             start_new_session=True,
         )
     (paths.RUN / f"{name}.pid").write_text(str(process.pid))
+    while not _is_daemon(process.pid) and process.poll() is None:
+        time.sleep(0.01)  # until the shell has put itself into the cgroup
     return process.pid
 
 

@@ -6,13 +6,14 @@ The functions are pure; who calls them with what is in `guests` and `watcher`.
 from __future__ import annotations
 
 import time
+from functools import partial
 from pathlib import Path
 from typing import Any
 from xml.sax.saxutils import quoteattr
 
 import yaml
 
-from tidepool_lab import cluster, gotools, guest_image, images, pki
+from tidepool_lab import cluster, gotools, guest_image, host, images, pki
 from tidepool_lab.spec import GuestSpec
 
 NAMESPACE = "default"
@@ -46,7 +47,7 @@ def install_crds() -> None:
     """Applies KubeVirt's CRDs."""
     cluster.apply(*crds(gotools.kubevirt_crds()))
     for plural in KINDS:
-        cluster.kubectl("wait", "--for=condition=Established", f"crd/{plural}.kubevirt.io", "--timeout=30s")
+        host.wait_until(f"the kind {plural}", partial(cluster.succeeds, "get", f"{plural}.kubevirt.io", "-A"), 30)
 
 
 def crds(folder: Path) -> list[dict[str, Any]]:

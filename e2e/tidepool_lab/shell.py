@@ -66,9 +66,9 @@ def run(guest: str, command: Sequence[str]) -> int:
     Several words are an argument vector; a single one is a shell command line.
     """
     _require(guest)
-    line = command[0] if len(command) == 1 else shlex.join(command)
-    # `exit $?` keeps the shell in between, so that death by a signal is 128 + its number here too.
-    remote = f"{line}\nexit $?"
+    vector = ["bash", "-c", command[0]] if len(command) == 1 else command
+    # `exit $?` keeps a shell in between, so that death by a signal is 128 + its number here too.
+    remote = f"{shlex.join(vector)}\nexit $?"
     terminal = ["-t"] if sys.stdin.isatty() and sys.stdout.isatty() else ["-T"]
     return subprocess.run(["ssh", *_through(guest), *terminal, guest, remote], check=False).returncode
 
