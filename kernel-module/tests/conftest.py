@@ -43,7 +43,8 @@ def bare_pair(kernel: str) -> Iterator[Pair]:
 
 @pytest.fixture
 def loaded(bare_pair: Pair) -> Iterator[Guest]:
-    """A guest with the module loaded and nothing configured, and unloaded after the test."""
-    bare_pair.b.load()
+    """A guest with the module loaded and nobody configured, before the test and after it."""
+    if not bare_pair.b.loaded:
+        bare_pair.b.load()
     yield bare_pair.borrower
-    bare_pair.b.unload()
+    bare_pair.b.remove_peers()

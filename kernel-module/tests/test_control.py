@@ -64,7 +64,7 @@ def _mark(guest: Guest, text: str) -> str:
 
 def _assert_refused(tidepool: Tidepool, path: str, value: object, error: str, named: str | None = None) -> None:
     """The write fails with the error, and the kernel log says why, naming the attribute."""
-    mark = _mark(tidepool.guest, f"{path} {value}")
+    mark = _mark(tidepool.guest, f"a bad value for {path}")
     result = tidepool.try_set(path, value)
     assert result.code != 0, f"{path} took {value!r}"
     assert error in result.output
@@ -104,7 +104,7 @@ def test_refuses_bad_values(loaded: Guest, path: str, value: str) -> None:
 @pytest.mark.parametrize("name", ["a b", "x" * 64, "a/b", "ümlaut", "semi;colon"])
 @pytest.mark.parametrize("side", ["borrowers", "lenders"])
 def test_refuses_bad_names(loaded: Guest, side: str, name: str) -> None:
-    """Only names as ABI.md allows them, so that they can be in log lines and paths."""
+    """Only names as ABI.md allows them, so that they can stand in log lines and paths."""
     assert loaded.run(f"mkdir '{ROOT}/{side}/{name}'").code != 0
 
 

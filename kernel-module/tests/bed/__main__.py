@@ -26,7 +26,7 @@ from bed.image import BUILD, build_module, fetch_kernel
 from bed.pair import LENDER_ADDRESS, NAME, Pair
 from bed.tidepool import MIB, ROOT, Tidepool
 
-STATE = BUILD / "guests.json"
+STATE = BUILD / f"guests-{os.environ.get('GUESTS', 'default')}.json"
 
 
 def up(arguments: list[str]) -> None:
@@ -52,7 +52,7 @@ def up(arguments: list[str]) -> None:
     os._exit(0)  # leave the guests running
 
 
-def down(arguments: list[str]) -> None:
+def down(_arguments: list[str]) -> None:
     if not STATE.exists():
         return
     folder = Path(_state()["folder"])
@@ -63,7 +63,7 @@ def down(arguments: list[str]) -> None:
     STATE.unlink()
 
 
-def load(arguments: list[str]) -> None:
+def load(_arguments: list[str]) -> None:
     state = _state()
     for name, flags in (("borrower", state["flags"]), ("lender", "")):
         guest = _guest(name)
@@ -81,12 +81,12 @@ def connect(arguments: list[str]) -> None:
     borrower.wait_state(f"lenders/{NAME}", "Connected")
 
 
-def disconnect(arguments: list[str]) -> None:
+def disconnect(_arguments: list[str]) -> None:
     Tidepool(_guest("borrower")).rmdir(f"lenders/{NAME}")
     Tidepool(_guest("lender")).rmdir(f"borrowers/{NAME}")
 
 
-def stats(arguments: list[str]) -> None:
+def stats(_arguments: list[str]) -> None:
     for name in ("borrower", "lender"):
         print(f"== {name}")
         show = 'for f in stats */*/state */*/stats; do [ ! -e $f ] || { echo "-- $f"; cat $f; }; done'

@@ -55,10 +55,15 @@ class Tidepool:
     def load(self) -> None:
         self.guest.sh("insmod /lib/tidepool.ko")
 
+    def remove_peers(self) -> None:
+        """Take away every peer's directory, whatever its state."""
+        peers = f"{ROOT}/borrowers/* {ROOT}/lenders/*"
+        self.guest.sh(f"for d in {peers}; do [ ! -d $d ] || rmdir $d || exit 1; done")
+
     def unload(self) -> None:
         """Take away every peer, then the module."""
-        peers = f"{ROOT}/borrowers/* {ROOT}/lenders/*"
-        self.guest.sh(f"for d in {peers}; do [ ! -d $d ] || rmdir $d || exit 1; done; rmmod tidepool", 60)
+        self.remove_peers()
+        self.guest.sh("rmmod tidepool")
 
     @property
     def loaded(self) -> bool:
