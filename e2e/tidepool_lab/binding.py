@@ -11,7 +11,10 @@ from tidepool_lab import guest_image, images
 
 RULES = f"""table ip nat {{
   chain prerouting {{ type nat hook prerouting priority -100; iifname "eth0" counter dnat to {guest_image.INNER}; }}
-  chain postrouting {{ type nat hook postrouting priority 100; ip saddr {guest_image.INNER} oifname "eth0" counter masquerade; }}
+  chain postrouting {{
+    type nat hook postrouting priority 100;
+    ip saddr {guest_image.INNER} oifname "eth0" counter masquerade;
+  }}
 }}
 """
 

@@ -67,7 +67,9 @@ def _add_up(verbs: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
 
 
 def _add_guest(verbs: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
-    actions = verbs.add_parser("guest", help="add, kill or delete a guest").add_subparsers(required=True, metavar="ACTION")
+    actions = verbs.add_parser("guest", help="add, kill or delete a guest").add_subparsers(
+        required=True, metavar="ACTION"
+    )
     _verb(actions, "add", _guest_add, "start one more guest").add_argument("spec", help=spec.FORM)
     _verb(actions, "kill", _guest_kill, "SIGKILL its QEMU").add_argument("name")
     _verb(actions, "delete", _guest_delete, "delete it and all of it").add_argument("name")
@@ -77,7 +79,9 @@ def _add_in_guest(verbs: argparse._SubParsersAction[argparse.ArgumentParser]) ->
     run = _verb(verbs, "exec", _exec, "run a command in a guest: its output, its exit code")
     run.add_argument("guest")
     run.add_argument("command", nargs=argparse.REMAINDER)
-    copy = _verb(verbs, "cp", lambda options: shell.copy(options.source, options.destination), "copy to or from a guest")
+    copy = _verb(
+        verbs, "cp", lambda options: shell.copy(options.source, options.destination), "copy to or from a guest"
+    )
     copy.add_argument("source", help="PATH or GUEST:PATH")
     copy.add_argument("destination", help="PATH or GUEST:PATH")
 

@@ -25,7 +25,9 @@ def start() -> None:
             _start_etcd()
         if not host.running("kube-apiserver"):
             _start_apiserver()
-        host.wait_until("API server", lambda: cluster.succeeds("get", "--raw", "/readyz"), 120, watch=["etcd", "kube-apiserver"])
+        host.wait_until(
+            "API server", lambda: cluster.succeeds("get", "--raw", "/readyz"), 120, watch=["etcd", "kube-apiserver"]
+        )
         if not host.running("kube-controller-manager"):
             _start_controllers()
         host.wait_until("default ServiceAccount", lambda: cluster.succeeds("get", "serviceaccount", "default"), 60)
@@ -93,4 +95,6 @@ def _start_controllers() -> None:
             *common,
         ],
     )
-    host.start("kube-scheduler", [gotools.path("kube-scheduler"), f"--kubeconfig={pki.kubeconfig('scheduler')}", *common])
+    host.start(
+        "kube-scheduler", [gotools.path("kube-scheduler"), f"--kubeconfig={pki.kubeconfig('scheduler')}", *common]
+    )

@@ -1,6 +1,7 @@
 """Programs that are built from their Go modules: the cluster itself, Helm, and what the linters call.
 
-Each folder of `e2e/binaries` is a Go module that pins versions and checksums; a build is cached by that folder's content.
+Each folder of `e2e/binaries` is a Go module that pins versions and checksums; a build is cached by that folder's
+content.
 """
 
 from __future__ import annotations

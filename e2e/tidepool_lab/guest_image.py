@@ -1,7 +1,7 @@
 """The guests' disk image: Debian 12 with a stock cloud kernel and the QEMU guest agent; nothing of Tidepool inside.
 
-The lab's own way into a guest is sshd on a second network interface, so that `exec` goes on working when a test stops the
-guest agent or breaks the guest's pod network.
+The lab's own way into a guest is sshd on a second network interface, so that `exec` goes on working when a test stops
+the guest agent or breaks the guest's pod network.
 """
 
 from __future__ import annotations
@@ -22,8 +22,9 @@ POD_SIDE, INNER = "10.0.2.1", "10.0.2.2"
 LAB_SIDE, LAB_INNER = "10.0.3.1", "10.0.3.2"
 
 PACKAGES = (
-    "systemd-sysv", "udev", "dbus", "kmod", "procps", "iproute2", "initramfs-tools", "zstd", "linux-base", "openssh-server",
-    "qemu-guest-agent", "fio", "xfsprogs", "e2fsprogs", "util-linux-extra", "libpam-systemd", "stress-ng", "iputils-ping",
+    "systemd-sysv", "udev", "dbus", "kmod", "procps", "iproute2", "initramfs-tools", "zstd", "linux-base",
+    "openssh-server", "qemu-guest-agent", "fio", "xfsprogs", "e2fsprogs", "util-linux-extra", "libpam-systemd",
+    "stress-ng", "iputils-ping",
 )  # fmt: skip
 
 # Units that wait for hardware, networks or users that these guests do not have, or that would disturb measurements.
@@ -51,7 +52,9 @@ FILES: Mapping[str, str] = {
     "etc/initramfs-tools/modules": "virtio_pci\nvirtio_blk\next4\n",
     "etc/modules-load.d/lab.conf": "virtio_net\nvirtio_console\n",
     # Without PAM a command over ssh costs no logind session.
-    "etc/ssh/sshd_config.d/lab.conf": f"ListenAddress {LAB_INNER}\nUsePAM no\nUseDNS no\nMaxSessions 100\nPrintMotd no\n",
+    "etc/ssh/sshd_config.d/lab.conf": (
+        f"ListenAddress {LAB_INNER}\nUsePAM no\nUseDNS no\nMaxSessions 100\nPrintMotd no\n"
+    ),
     # The address that sshd listens on is there a moment later than sshd.
     "etc/sysctl.d/lab.conf": "net.ipv4.ip_nonlocal_bind=1\n",
 }
@@ -126,7 +129,18 @@ def _assemble(recipe: rootfs.Recipe, release: str, out: Path) -> None:
         for name in ("vmlinuz", "initrd.img"):
             shutil.copy(root / f"boot/{name}-{release}", out / name)
         subprocess.run(
-            ["mke2fs", "-q", "-t", "ext4", "-E", "lazy_itable_init=0,lazy_journal_init=0", "-d", root, out / "root.img", SIZE],
+            [
+                "mke2fs",
+                "-q",
+                "-t",
+                "ext4",
+                "-E",
+                "lazy_itable_init=0,lazy_journal_init=0",
+                "-d",
+                root,
+                out / "root.img",
+                SIZE,
+            ],
             check=True,
         )
     shutil.rmtree(root)

@@ -110,15 +110,16 @@ def _add(spec: GuestSpec) -> None:
 
 def _make_disks(spec: GuestSpec, folder: Path, image: guest_image.GuestImage) -> None:
     backing = f"{kubevirt.IMAGE_FOLDER}/{image.disk.name}"
-    overlay = ["qemu-img", "create", "-q", "-u", "-f", "qcow2", "-F", "raw", "-b", backing, folder / "root.qcow2", guest_image.SIZE]
-    subprocess.run(overlay, check=True)
+    # -u: the backing file is where it will be in the container, not here.
+    create = ["qemu-img", "create", "-q", "-u", "-f", "qcow2", "-F", "raw", "-b", backing]
+    subprocess.run([*create, folder / "root.qcow2", guest_image.SIZE], check=True)
     if spec.disk:
         data = folder / "data.img"
         with data.open("wb") as file:
             file.truncate(spec.disk)
         _format(data, spec.file_system)
-    for file in (folder, *folder.iterdir()):
-        os.chown(file, images.QEMU_USER, images.QEMU_USER)
+    for path in (folder, *folder.iterdir()):
+        os.chown(path, images.QEMU_USER, images.QEMU_USER)
 
 
 def _format(disk: Path, file_system: str) -> None:
@@ -132,8 +133,8 @@ def _format(disk: Path, file_system: str) -> None:
 
 def _create_instance(spec: GuestSpec) -> dict[str, Any]:
     cluster.apply(kubevirt.instance(spec))
-    vmi = cluster.get("vmi", "-n", kubevirt.NAMESPACE, spec.name)
-    return vmi  # type: ignore[no-any-return]
+    vmi: dict[str, Any] = cluster.get("vmi", "-n", kubevirt.NAMESPACE, spec.name)
+    return vmi
 
 
 def _start_launcher(vmi: dict[str, Any], spec: GuestSpec, folder: Path, image: guest_image.GuestImage) -> Launcher:
@@ -152,7 +153,8 @@ def _start_launcher(vmi: dict[str, Any], spec: GuestSpec, folder: Path, image: g
 
 
 def _container_pid(container: str) -> int:
-    inspect = [gotools.path("crictl"), "--runtime-endpoint", f"unix://{node.SOCKET}", "inspect", "-o", "json", container]
+    crictl = [str(gotools.path("crictl")), "--runtime-endpoint", f"unix://{node.SOCKET}"]
+    inspect = [*crictl, "inspect", "-o", "json", container]
     answer = subprocess.run(inspect, check=True, capture_output=True, text=True)
     return int(json.loads(answer.stdout)["info"]["pid"])
 
@@ -184,7 +186,9 @@ def _is_running(name: str) -> bool:
 def _find_qemu(pid: int) -> int | None:
     """Searches the process tree below a pid."""
     try:
-        children = [int(text) for file in Path(f"/proc/{pid}/task").glob("*/children") for text in file.read_text().split()]
+        children = [
+            int(text) for file in Path(f"/proc/{pid}/task").glob("*/children") for text in file.read_text().split()
+        ]
         if (Path(f"/proc/{pid}/comm").read_text().strip()).startswith("qemu-system"):
             return pid
     except FileNotFoundError:

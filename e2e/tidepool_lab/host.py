@@ -1,7 +1,7 @@
-"""What the lab takes from the machine, and gives back: one network namespace, one cgroup, one folder in /run, processes.
+"""What the lab takes from the machine and gives back: a network namespace, a cgroup, a folder in /run, processes.
 
-Every process of the lab is in the lab's cgroup: the daemons because they are started there, the pods because kubelet puts
-them below it. So `down` finds them all, whatever was killed or interrupted before.
+Every process of the lab is in the lab's cgroup: the daemons because they are started there, the pods because kubelet
+puts them below it. So `down` finds them all, whatever was killed or interrupted before.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ import signal
 import subprocess
 import time
 from collections.abc import Callable, Iterable, Sequence
+from contextlib import suppress
 from pathlib import Path
 
 from tidepool_lab import paths
@@ -47,7 +48,7 @@ def owner() -> Path | None:
 def start(name: str, command: Sequence[str | Path], *, env: dict[str, str] | None = None, netns: bool = True) -> int:
     """Starts a daemon in the lab's cgroup and network namespace; its output goes to the lab's logs."""
     inside = [f"nsenter --net={NETNS_FILE}"] if netns else []
-    script = f"echo $$ > {_daemons()}/cgroup.procs && exec {' '.join(inside)} \"$@\""
+    script = f'echo $$ > {_daemons()}/cgroup.procs && exec {" ".join(inside)} "$@"'
     with (paths.LOGS / f"{name}.log").open("ab") as log:
         process = subprocess.Popen(
             ["/bin/sh", "-c", script, "sh", *map(str, command)],
@@ -125,7 +126,11 @@ def cgroup_roots() -> list[Path]:
     """The lab's cgroup in every hierarchy (one on cgroup v2, one per controller on v1)."""
     if (CGROUPS / "cgroup.controllers").exists():
         return [CGROUPS / CGROUP]
-    return [folder / CGROUP for folder in sorted(CGROUPS.iterdir()) if folder.name != "unified" and folder.is_dir() and not folder.is_symlink()]
+    return [
+        folder / CGROUP
+        for folder in sorted(CGROUPS.iterdir())
+        if folder.name != "unified" and folder.is_dir() and not folder.is_symlink()
+    ]
 
 
 def _daemons() -> Path:
@@ -187,10 +192,8 @@ def _alive(pid: int) -> bool:
 
 
 def _signal(pid: int, number: int) -> None:
-    try:
+    with suppress(ProcessLookupError):
         os.kill(pid, number)
-    except ProcessLookupError:
-        pass
 
 
 def _members(folders: Iterable[Path]) -> set[int]:
@@ -206,6 +209,7 @@ def _members(folders: Iterable[Path]) -> set[int]:
 
 
 def _kill_members() -> None:
+    members: set[int] = set()
     for _ in range(100):
         members = {pid for pid in _members(cgroup_roots()) if _alive(pid)}
         if not members:
@@ -219,7 +223,9 @@ def _kill_members() -> None:
 def _unmount() -> None:
     """Takes down mounts below the lab's folders, innermost first, and the pods' network namespaces."""
     for _ in range(3):
-        mounts = [line.split()[1].encode().decode("unicode_escape") for line in Path("/proc/mounts").read_text().splitlines()]
+        mounts = [
+            line.split()[1].encode().decode("unicode_escape") for line in Path("/proc/mounts").read_text().splitlines()
+        ]
         ours = [mount for mount in mounts if _is_below(mount, paths.STATE) or _is_below(mount, paths.RUN)]
         for mount in reversed(ours):
             subprocess.run(["umount", "-l", mount], check=False)
@@ -245,7 +251,9 @@ def _remove_empty(folder: Path) -> None:
 def _remove_cgroups() -> None:
     """Also the one that runc makes on v1 in the unified hierarchy, where nothing of ours is."""
     for root in [*cgroup_roots(), CGROUPS / "unified" / CGROUP]:
-        folders = sorted((folder for folder in root.rglob("*") if folder.is_dir()), reverse=True) if root.exists() else []
+        folders = (
+            sorted((folder for folder in root.rglob("*") if folder.is_dir()), reverse=True) if root.exists() else []
+        )
         for folder in [*folders, root]:
             for _ in range(20):
                 try:

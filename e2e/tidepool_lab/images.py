@@ -1,8 +1,8 @@
-"""Container images without a container daemon or a registry: Debian root file systems and folders become layers of a
-docker-archive that containerd imports.
+"""Container images without a container daemon or a registry.
 
-A layer is cached by what it is made from. The last layer of the operator and of the agent holds only our own sources, so a
-change of them is in the cluster within seconds.
+Debian root file systems and folders become layers of a docker-archive that containerd imports. A layer is cached by
+what it is made from. The last layer of the operator and of the agent holds only our own sources, so that a change of
+them is in the cluster within seconds.
 """
 
 from __future__ import annotations
@@ -83,7 +83,10 @@ def python_image(name: str, part: str, package: str, debian_packages: tuple[str,
     config: dict[str, object] = {
         "User": f"{USER}:{USER}",
         "Entrypoint": ["/usr/bin/python3", "-m", package],
-        "Env": ["PATH=/usr/local/bin:/usr/bin:/bin", "PYTHONPATH=/app:/app/lib", "PYTHONUNBUFFERED=1", "HOME=/tmp", "USER=tidepool"],
+        "Env": [
+            "PATH=/usr/local/bin:/usr/bin:/bin", "PYTHONPATH=/app:/app/lib", "PYTHONUNBUFFERED=1", "HOME=/tmp",
+            "USER=tidepool",
+        ],
     }  # fmt: skip
     return Image(f"{PREFIX}/{name}:{paths.VERSION}", (base, _libraries(part), _sources(part, package)), config)
 

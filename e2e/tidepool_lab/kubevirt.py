@@ -25,7 +25,10 @@ KINDS = {
     "virtualmachineinstancemigrations": (["vmim", "vmims"], True),
 }
 COLUMNS = {
-    "virtualmachines": [("Age", "date", ".metadata.creationTimestamp"), ("Status", "string", ".status.printableStatus")],
+    "virtualmachines": [
+        ("Age", "date", ".metadata.creationTimestamp"),
+        ("Status", "string", ".status.printableStatus"),
+    ],
     "virtualmachineinstances": [
         ("Age", "date", ".metadata.creationTimestamp"),
         ("Phase", "string", ".status.phase"),
@@ -68,16 +71,18 @@ def _completed(crd: dict[str, Any]) -> dict[str, Any]:
         if has_status:
             version["subresources"] = {"status": {}}
         columns = COLUMNS.get(names["plural"], [])
-        version["additionalPrinterColumns"] = [dict(name=n, type=t, jsonPath=path) for n, t, path in columns]
+        version["additionalPrinterColumns"] = [{"name": n, "type": t, "jsonPath": path} for n, t, path in columns]
         schema = version["schema"]["openAPIV3Schema"]
         schema["required"] = [name for name in schema.get("required", []) if name != "status"]
-    return crd  # type: ignore[no-any-return]
+    return crd
 
 
 def instance(spec: GuestSpec) -> dict[str, Any]:
     """The VirtualMachineInstance."""
     disks = [{"name": "root", "disk": {"bus": "virtio"}}]
-    volumes: list[dict[str, Any]] = [{"name": "root", "containerDisk": {"image": f"tidepool.local/debian:{spec.kernel}"}}]
+    volumes: list[dict[str, Any]] = [
+        {"name": "root", "containerDisk": {"image": f"tidepool.local/debian:{spec.kernel}"}}
+    ]
     if spec.disk:
         disks.append({"name": "data", "disk": {"bus": "virtio"}})
         volumes.append({"name": "data", "hostDisk": {"path": f"{VM_FOLDER}/data.img", "type": "Disk"}})
@@ -245,7 +250,12 @@ def instance_status(phase: str, *, pod_ip: str, pod_uid: str, agent: bool, os_in
     conditions.append(_condition("LiveMigratable", False, "DisksNotLiveMigratable"))
     if agent:
         conditions.append(_condition("AgentConnected", True, ""))
-    status: dict[str, Any] = {"phase": phase, "nodeName": pki.NODE, "conditions": conditions, "runtimeUser": images.QEMU_USER}
+    status: dict[str, Any] = {
+        "phase": phase,
+        "nodeName": pki.NODE,
+        "conditions": conditions,
+        "runtimeUser": images.QEMU_USER,
+    }
     if running:
         status["activePods"] = {pod_uid: pki.NODE}
         status["interfaces"] = [

@@ -10,7 +10,19 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from tidepool_lab import (
-    cluster, control_plane, debian, gotools, guest_image, guests, host, images, kubevirt, monitoring, node, paths, shell, watcher,
+    cluster,
+    control_plane,
+    gotools,
+    guest_image,
+    guests,
+    host,
+    images,
+    kubevirt,
+    monitoring,
+    node,
+    paths,
+    shell,
+    watcher,
 )  # fmt: skip
 from tidepool_lab.progress import LabError, say, step
 from tidepool_lab.spec import GuestSpec

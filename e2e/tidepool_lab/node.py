@@ -70,7 +70,7 @@ def load(archives: Iterable[Path]) -> None:
 def stop_pods() -> None:
     """Removes every pod from containerd, so that nothing has to be killed."""
     if host.running("containerd"):
-        remove = [gotools.path("crictl"), "--runtime-endpoint", f"unix://{SOCKET}", "rmp", "-f", "-a"]
+        remove = [str(gotools.path("crictl")), "--runtime-endpoint", f"unix://{SOCKET}", "rmp", "-f", "-a"]
         subprocess.run(remove, check=False, capture_output=True, timeout=60)
 
 
@@ -88,12 +88,17 @@ def _start_containerd() -> None:
     config = paths.STATE / "containerd.toml"
     config.write_text(
         CONTAINERD.format(
-            state=paths.STATE, run=paths.RUN, socket=SOCKET, pause=images.PAUSE, cni=_cni_plugins(), runc=usr / "sbin/runc"
+            state=paths.STATE,
+            run=paths.RUN,
+            socket=SOCKET,
+            pause=images.PAUSE,
+            cni=_cni_plugins(),
+            runc=usr / "sbin/runc",
         )
     )
     search = f"{usr}/bin:{usr}/sbin:/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
     host.start("containerd", [usr / "bin/containerd", "-c", config], env={"PATH": search})
-    version = [usr / "bin/ctr", "-a", SOCKET, "version"]
+    version = [str(usr / "bin/ctr"), "-a", str(SOCKET), "version"]
     host.wait_until(
         "containerd",
         lambda: subprocess.run(version, check=False, capture_output=True).returncode == 0,
@@ -143,9 +148,9 @@ def _start_kubelet() -> None:
         "podLogsDir": str(paths.STATE / "pod-logs"),
         "volumePluginDir": str(paths.RUN / "kubelet/plugins"),
         "makeIPTablesUtilChains": False,
-        "evictionHard": {
-            name: "1%" for name in ("memory.available", "nodefs.available", "imagefs.available", "nodefs.inodesFree")
-        },
+        "evictionHard": dict.fromkeys(
+            ("memory.available", "nodefs.available", "imagefs.available", "nodefs.inodesFree"), "1%"
+        ),
         "imageGCHighThresholdPercent": 100,  # imported images cannot be pulled again
     }
     file = paths.STATE / "kubelet.json"

@@ -56,9 +56,7 @@ def _authority() -> None:
 
 def _certificate(name: str, subject: str, names: str) -> None:
     extensions = paths.PKI / f"{name}.ext"
-    extensions.write_text(
-        "extendedKeyUsage=serverAuth,clientAuth\n" + (f"subjectAltName={names}\n" if names else "")
-    )
+    extensions.write_text("extendedKeyUsage=serverAuth,clientAuth\n" + (f"subjectAltName={names}\n" if names else ""))
     _openssl("req", *NEW_KEY, "-subj", subject, "-keyout", f"{name}.key", "-out", f"{name}.csr")
     _openssl(
         "x509", "-req", "-in", f"{name}.csr", "-CA", "ca.crt", "-CAkey", "ca.key", "-CAcreateserial", "-days", "30",
@@ -75,9 +73,7 @@ def _kubeconfig(name: str) -> dict[str, object]:
     return {
         "apiVersion": "v1",
         "kind": "Config",
-        "clusters": [
-            {"name": "lab", "cluster": {"server": API, "certificate-authority": str(paths.PKI / "ca.crt")}}
-        ],
+        "clusters": [{"name": "lab", "cluster": {"server": API, "certificate-authority": str(paths.PKI / "ca.crt")}}],
         "users": [{"name": name, "user": key}],
         "contexts": [{"name": "lab", "context": {"cluster": "lab", "user": name}}],
         "current-context": "lab",

@@ -52,7 +52,10 @@ def connected(guest: str) -> bool:
     """Whether commands can be given to the guest now."""
     if not _socket(guest).exists():
         return False
-    return subprocess.run(["ssh", *_through(guest), "-O", "check", guest], check=False, capture_output=True).returncode == 0
+    return (
+        subprocess.run(["ssh", *_through(guest), "-O", "check", guest], check=False, capture_output=True).returncode
+        == 0
+    )
 
 
 def wait_connected(guest: str, patience: float) -> None:

@@ -1,7 +1,7 @@
 """Keeps the status of the VirtualMachineInstances true, in the place of KubeVirt's virt-handler and virt-controller.
 
-Runs as a daemon of the lab. Once a second it asks each guest's libvirt how the guest is; when a guest's QEMU has ended, by
-itself or because somebody killed it, the instance becomes Failed (or Succeeded) and its launcher pod ends.
+Runs as a daemon of the lab. Once a second it asks each guest's libvirt how the guest is; when a guest's QEMU has ended,
+by itself or because somebody killed it, the instance becomes Failed (or Succeeded) and its launcher pod ends.
 """
 
 from __future__ import annotations
@@ -12,23 +12,32 @@ import signal
 import sys
 import time
 import xml.etree.ElementTree as ElementTree
+from contextlib import suppress
 from typing import Any
 
 import libvirt
-import libvirt_qemu
+import libvirt_qemu  # type: ignore[import-not-found]  # Debian ships no types with it
 
 from tidepool_lab import cluster, guests, host, kubevirt, paths, shell
 from tidepool_lab.progress import LabError
 
 NAME = "vmi-watcher"
 ENDED_WELL = (libvirt.VIR_DOMAIN_SHUTOFF_SHUTDOWN, libvirt.VIR_DOMAIN_SHUTOFF_DESTROYED)
-OS_INFO = {"id": "id", "kernel-release": "kernelRelease", "name": "name", "pretty-name": "prettyName", "version": "version"}
+OS_INFO = {
+    "id": "id",
+    "kernel-release": "kernelRelease",
+    "name": "name",
+    "pretty-name": "prettyName",
+    "version": "version",
+}
 
 
 def start() -> None:
     """Starts the daemon, unless it runs."""
     if not host.running(NAME):
-        host.start(NAME, [sys.executable, "-m", "tidepool_lab.watcher"], env={"PYTHONPATH": str(paths.E2E)}, netns=False)
+        host.start(
+            NAME, [sys.executable, "-m", "tidepool_lab.watcher"], env={"PYTHONPATH": str(paths.E2E)}, netns=False
+        )
 
 
 class Watcher:
@@ -103,10 +112,8 @@ class Watcher:
         print(f"{name} is {phase}", flush=True)
         shell.disconnect(name)
         self.connections.pop(launcher.uid, None)
-        try:
+        with suppress(ProcessLookupError):
             os.kill(launcher.pid, signal.SIGTERM if phase == "Succeeded" else signal.SIGKILL)
-        except ProcessLookupError:
-            pass
 
 
 def _agent_connected(xml: str) -> bool:
