@@ -122,6 +122,38 @@ static void tide_pong(struct tide_lender *lender, u64 sent_ns)
 			   ((s64)(rtt - lender->rtt_ns) >> TIDE_EWMA_SHIFT));
 }
 
+/**
+ * tide_lender_silent() - has nothing come for so long that the lender is gone?
+ * @lender: connected
+ */
+bool tide_lender_silent(const struct tide_lender *lender)
+{
+	return time_after(jiffies, READ_ONCE(lender->last_rx) +
+				   msecs_to_jiffies(TIDE_SILENCE_MS));
+}
+
+/**
+ * tide_lender_recv() - receive on the GET channel
+ * @lender: connected
+ * @data: where to
+ * @size: how many bytes
+ *
+ * Context: the receiving thread.
+ * Return: 0, -EAGAIN when the lender has been silent for long, or an errno.
+ */
+int tide_lender_recv(struct tide_lender *lender, void *data, size_t size)
+{
+	struct kvec vec = { .iov_base = data, .iov_len = size };
+	struct iov_iter iter;
+	int err;
+
+	iov_iter_kvec(&iter, ITER_DEST, &vec, 1, size);
+	do {
+		err = tide_wire_recv_iter(lender->get_sock, &iter);
+	} while (err == -EAGAIN && !tide_lender_silent(lender));
+	return err;
+}
+
 static int tide_receive_u64(struct tide_lender *lender,
 			    const struct tide_frame *frame, u64 *value)
 {
@@ -130,7 +162,7 @@ static int tide_receive_u64(struct tide_lender *lender,
 
 	if (le32_to_cpu(frame->length) != sizeof(raw))
 		return -EPROTO;
-	err = tide_wire_recv(lender->get_sock, &raw, sizeof(raw));
+	err = tide_lender_recv(lender, &raw, sizeof(raw));
 	*value = le64_to_cpu(raw);
 	return err;
 }
@@ -146,7 +178,7 @@ static int tide_receive_evicted(struct tide_lender *lender,
 	    le32_to_cpu(frame->length) != count * sizeof(id))
 		return -EPROTO;
 	for (i = 0; i < count; i++) {
-		err = tide_wire_recv(lender->get_sock, &id, sizeof(id));
+		err = tide_lender_recv(lender, &id, sizeof(id));
 		if (err)
 			return err;
 		tide_catalog_evicted(le64_to_cpu(id.file), le64_to_cpu(id.index),
@@ -192,7 +224,7 @@ static int tide_receive(struct tide_lender *lender)
 	int err;
 
 	do {
-		err = tide_wire_recv(lender->get_sock, &frame, sizeof(frame));
+		err = tide_lender_recv(lender, &frame, sizeof(frame));
 		if (err)
 			break;
 		WRITE_ONCE(lender->last_rx, jiffies);
@@ -212,8 +244,7 @@ static void tide_tick(struct work_struct *work)
 	struct tide_lender *lender = container_of(to_delayed_work(work),
 						  struct tide_lender, tick);
 
-	if (time_after(jiffies, READ_ONCE(lender->last_rx) +
-				msecs_to_jiffies(TIDE_SILENCE_MS))) {
+	if (tide_lender_silent(lender)) {
 		tide_lender_break(lender);
 		return;
 	}
@@ -234,7 +265,7 @@ static void tide_set_ready(struct tide_lender *lender, bool ready)
 static int tide_receive_first_grant(struct tide_lender *lender)
 {
 	struct tide_frame frame;
-	int err = tide_wire_recv(lender->get_sock, &frame, sizeof(frame));
+	int err = tide_lender_recv(lender, &frame, sizeof(frame));
 
 	if (err)
 		return err;
@@ -246,6 +277,8 @@ static int tide_session_begin(struct tide_lender *lender)
 	u64 session = get_random_u64();
 	int err;
 
+	lender->stalled = false;
+	lender->last_rx = jiffies;
 	err = tide_connect(lender, TIDE_CHANNEL_GET, session, &lender->get_sock) ?:
 	      tide_receive_first_grant(lender) ?:
 	      tide_connect(lender, TIDE_CHANNEL_PUT, session, &lender->put_sock);
@@ -253,7 +286,6 @@ static int tide_session_begin(struct tide_lender *lender)
 		return err;
 	tide_wire_timeout(lender->get_sock, TIDE_SILENCE_MS);
 	tide_wire_timeout(lender->put_sock, TIDE_SILENCE_MS);
-	lender->stalled = false;
 	lender->last_rx = jiffies;
 	return tide_sender_start(lender);
 }

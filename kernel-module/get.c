@@ -19,6 +19,8 @@
 #include "tidepool.h"
 
 #define TIDE_ARRIVE		16	/* pages received before folios are unlocked */
+#define TIDE_SLICE_MS		20	/* how often pages being received look at the clock */
+#define TIDE_PATIENCE_MS	1000
 #define TIDE_FORGET_RING	1024
 #define TIDE_GET_BYTES(n)	(sizeof(struct tide_frame) +		\
 				 sizeof(struct tide_get_head) +		\
@@ -723,12 +725,23 @@ static struct page *tide_data_target(struct tide_lender *lender,
 	return lender->scratch;
 }
 
-/* Receives up to TIDE_ARRIVE pages; *@i goes on to the first one not seen. */
+static bool tide_get_overdue(const struct tide_get *get)
+{
+	return ktime_us_delta(ktime_get(), get->start) >=
+	       get->lender->config.deadline_us;
+}
+
+/*
+ * Receives up to TIDE_ARRIVE pages; *@i goes on to the first one not seen.
+ * -ETIME: the rest is too late for the reader; *@rest bytes of this chunk are
+ * still to come.
+ */
 static int tide_data_chunk(struct tide_lender *lender, struct tide_get *get,
-			   unsigned int count, unsigned int *i)
+			   unsigned int count, unsigned int *i, size_t *rest)
 {
 	struct bio_vec bvec[TIDE_ARRIVE];
 	unsigned int from = *i, k, n = 0;
+	struct iov_iter iter;
 	int err;
 
 	for (; *i < count && n < TIDE_ARRIVE; (*i)++) {
@@ -739,9 +752,29 @@ static int tide_data_chunk(struct tide_lender *lender, struct tide_get *get,
 			.bv_len = PAGE_SIZE,
 		};
 	}
-	err = tide_wire_recv_pages(lender->get_sock, bvec, n);
+	iov_iter_bvec(&iter, ITER_DEST, bvec, n, n << PAGE_SHIFT);
+	do {
+		err = tide_wire_recv_iter(lender->get_sock, &iter);
+		if (err == -EAGAIN && get && tide_get_overdue(get))
+			err = -ETIME;
+	} while (err == -EAGAIN && !tide_lender_silent(lender));
+	*rest = iov_iter_count(&iter);
 	for (k = from; err && get && k < *i; k++)
 		get->page[k].arrived = false;
+	return err;
+}
+
+/* Receives bytes that nobody waits for. */
+static int tide_data_discard(struct tide_lender *lender, size_t bytes)
+{
+	int err = 0;
+
+	while (bytes && !err) {
+		size_t n = min_t(size_t, bytes, PAGE_SIZE);
+
+		err = tide_lender_recv(lender, page_address(lender->scratch), n);
+		bytes -= n;
+	}
 	return err;
 }
 
@@ -760,20 +793,45 @@ static void tide_data_missed(struct tide_get *get)
 	}
 }
 
+/* Ends a request with an error counted; what is left is read from disk. */
+static void tide_get_fail(struct tide_get *get, atomic64_t *counter)
+{
+	tide_get_unlist(get);
+	atomic64_add(tide_get_left(get), counter);
+	tide_get_end(get);
+}
+
+/*
+ * Receives the pages of a reply into their folios, or into nothing. The
+ * request is over when this returns.
+ */
 static int tide_data_pages(struct tide_lender *lender, struct tide_get *get,
 			   unsigned int count)
 {
 	unsigned int i = 0, unlocked = 0;
-	int err;
+	size_t rest;
+	int err = 0;
 
-	while (i < count) {
-		err = tide_data_chunk(lender, get, count, &i);
-		if (err)
-			return err;
-		if (get)
+	while (i < count && !err) {
+		err = tide_data_chunk(lender, get, count, &i, &rest);
+		if (err && get) {
+			tide_get_fail(get, err == -ETIME ? &lender->stats.get_late :
+							   &lender->stats.get_errors);
+			get = NULL;
+		} else if (get) {
 			unlocked = tide_get_unlock(get, unlocked, i);
+		}
+		if (err == -ETIME) {
+			WRITE_ONCE(lender->stalled, true);
+			err = tide_data_discard(lender, rest);
+		}
 	}
-	return 0;
+	if (get) {
+		tide_get_unlist(get);
+		tide_data_missed(get);
+		tide_get_end(get);
+	}
+	return err;
 }
 
 /**
@@ -795,8 +853,7 @@ int tide_get_data(struct tide_lender *lender, const struct tide_frame *frame)
 	if (!count || count > TIDE_GET_MAX ||
 	    le32_to_cpu(frame->length) < count * sizeof(__le64))
 		return -EPROTO;
-	err = tide_wire_recv(lender->get_sock, lender->rx_version,
-			     count * sizeof(__le64));
+	err = tide_lender_recv(lender, lender->rx_version, count * sizeof(__le64));
 	if (err)
 		return err;
 	for (i = 0; i < count; i++)
@@ -805,18 +862,13 @@ int tide_get_data(struct tide_lender *lender, const struct tide_frame *frame)
 		return -EPROTO;
 
 	get = tide_get_claim(lender, le64_to_cpu(frame->id));
-	if (get && get->count != count)
-		err = -EPROTO;
-	else
-		err = tide_data_pages(lender, get, count);
-	if (!get)
-		return err;
-	tide_get_unlist(get);
-	if (err)
-		tide_count_n(&lender->stats, get_errors, tide_get_left(get));
-	else
-		tide_data_missed(get);
-	tide_get_end(get);
+	if (get && get->count != count) {
+		tide_get_fail(get, &lender->stats.get_errors);
+		return -EPROTO;
+	}
+	tide_wire_patience(lender->get_sock, TIDE_SLICE_MS);
+	err = tide_data_pages(lender, get, count);
+	tide_wire_patience(lender->get_sock, TIDE_PATIENCE_MS);
 	return err;
 }
 
@@ -825,28 +877,21 @@ int tide_get_data(struct tide_lender *lender, const struct tide_frame *frame)
 /* ------------------------------------------------------------------ */
 
 /*
- * Takes the requests that are due off a list. True when one cannot be taken
- * because it is being received, and has been for twice its time.
+ * Takes the requests that are due off a list. One whose pages are arriving is
+ * the receiving thread's, which watches the time itself.
  */
-static bool tide_take_late(struct tide_lender *lender, struct list_head *from,
+static void tide_take_late(struct tide_lender *lender, struct list_head *from,
 			   struct list_head *late)
 {
-	u32 deadline_us = lender->config.deadline_us;
 	ktime_t now = ktime_get();
 	struct tide_get *get, *next;
-	bool stuck = false;
 
 	list_for_each_entry_safe(get, next, from, list) {
-		s64 age_us = ktime_us_delta(now, get->start);
-
-		if (age_us < deadline_us)
+		if (ktime_us_delta(now, get->start) < lender->config.deadline_us)
 			break;
 		if (!get->receiving)
 			list_move_tail(&get->list, late);
-		else if (age_us >= 2 * (s64)deadline_us)
-			stuck = true;
 	}
-	return stuck;
 }
 
 static void tide_end_all(struct tide_lender *lender, struct list_head *gets,
@@ -872,10 +917,10 @@ static void tide_get_deadline(struct work_struct *work)
 	struct tide_lender *lender = container_of(to_delayed_work(work),
 						  struct tide_lender, deadline);
 	LIST_HEAD(late);
-	bool stuck, more;
+	bool more;
 
 	spin_lock_irq(&lender->pending_lock);
-	stuck = tide_take_late(lender, &lender->pending, &late);
+	tide_take_late(lender, &lender->pending, &late);
 	tide_take_late(lender, &lender->unsent, &late);
 	more = !list_empty(&lender->pending) || !list_empty(&lender->unsent);
 	if (more)
@@ -885,8 +930,6 @@ static void tide_get_deadline(struct work_struct *work)
 	if (!list_empty(&late))
 		WRITE_ONCE(lender->stalled, true);
 	tide_end_all(lender, &late, &lender->stats.get_late);
-	if (stuck)	/* half a reply, and the rest does not come */
-		tide_lender_break(lender);
 }
 
 /**

@@ -140,9 +140,11 @@ int tide_stats_show(char *page);
 
 int tide_wire_send(struct socket *sock, void *data, size_t size, int flags);
 int tide_wire_send_pages(struct socket *sock, struct bio_vec *bvec, size_t n);
+int tide_wire_recv_iter(struct socket *sock, struct iov_iter *iter);
 int tide_wire_recv(struct socket *sock, void *data, size_t size);
 int tide_wire_recv_pages(struct socket *sock, struct bio_vec *bvec, size_t n);
 void tide_wire_tune(struct socket *sock);
+void tide_wire_patience(struct socket *sock, unsigned int ms);
 void tide_wire_timeout(struct socket *sock, unsigned int ms);
 
 struct tide_handshake {
@@ -268,6 +270,8 @@ void tide_lender_destroy(struct tide_lender *lender);
 void tide_lender_resize(struct tide_lender *lender);
 void tide_lender_put(struct tide_lender *lender);
 void tide_lender_break(struct tide_lender *lender);
+bool tide_lender_silent(const struct tide_lender *lender);
+int tide_lender_recv(struct tide_lender *lender, void *data, size_t size);
 const char *tide_lender_state_name(const struct tide_lender *lender);
 
 static inline bool tide_lender_usable(const struct tide_lender *lender)

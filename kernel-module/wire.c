@@ -86,6 +86,18 @@ void tide_wire_timeout(struct socket *sock, unsigned int ms)
 }
 
 /**
+ * tide_wire_patience() - bound how long a receive may block
+ * @sock: the socket
+ * @ms: milliseconds
+ *
+ * Context: the only thread that receives from @sock.
+ */
+void tide_wire_patience(struct socket *sock, unsigned int ms)
+{
+	WRITE_ONCE(sock->sk->sk_rcvtimeo, msecs_to_jiffies(ms));
+}
+
+/**
  * tide_wire_send() - send bytes
  * @sock: the socket
  * @data: the bytes
@@ -137,13 +149,27 @@ int tide_wire_send_pages(struct socket *sock, struct bio_vec *bvec, size_t n)
 	return 0;
 }
 
-static int tide_recv_result(int ret, size_t size)
+/**
+ * tide_wire_recv_iter() - receive until an iterator is full
+ * @sock: the socket
+ * @iter: where to; left where the next byte goes
+ *
+ * Return: 0 when it is full, -EAGAIN when nothing came within the socket's
+ * time-out, -ECONNRESET when the peer has closed, or another errno.
+ */
+int tide_wire_recv_iter(struct socket *sock, struct iov_iter *iter)
 {
-	if (ret == size)
-		return 0;
-	if (ret < 0)
-		return ret;
-	return ret ? -ETIMEDOUT : -ECONNRESET;
+	int ret;
+
+	while (iov_iter_count(iter)) {
+		struct msghdr msg = { .msg_iter = *iter };
+
+		ret = sock_recvmsg(sock, &msg, MSG_WAITALL);
+		if (ret <= 0)
+			return ret ?: -ECONNRESET;
+		iov_iter_advance(iter, ret);
+	}
+	return 0;
 }
 
 /**
@@ -152,18 +178,18 @@ static int tide_recv_result(int ret, size_t size)
  * @data: where to
  * @size: how many
  *
- * Return: 0, -ECONNRESET when the peer has closed, -EAGAIN when nothing came
- * within the time-out, -ETIMEDOUT when the rest did not, or another errno.
+ * Return: 0, -EAGAIN when nothing came within the time-out, -ETIMEDOUT when
+ * only a part did, -ECONNRESET when the peer has closed, or another errno.
  */
 int tide_wire_recv(struct socket *sock, void *data, size_t size)
 {
-	struct msghdr msg = { };
 	struct kvec vec = { .iov_base = data, .iov_len = size };
+	struct iov_iter iter;
+	int err;
 
-	if (!size)
-		return 0;
-	return tide_recv_result(kernel_recvmsg(sock, &msg, &vec, 1, size,
-					       MSG_WAITALL), size);
+	iov_iter_kvec(&iter, ITER_DEST, &vec, 1, size);
+	err = tide_wire_recv_iter(sock, &iter);
+	return err == -EAGAIN && iov_iter_count(&iter) < size ? -ETIMEDOUT : err;
 }
 
 /**
@@ -172,17 +198,14 @@ int tide_wire_recv(struct socket *sock, void *data, size_t size)
  * @bvec: one element a page
  * @n: number of pages
  *
- * Return: as tide_wire_recv().
+ * Return: as tide_wire_recv_iter().
  */
 int tide_wire_recv_pages(struct socket *sock, struct bio_vec *bvec, size_t n)
 {
-	struct msghdr msg = { };
+	struct iov_iter iter;
 
-	if (!n)
-		return 0;
-	iov_iter_bvec(&msg.msg_iter, ITER_DEST, bvec, n, n << PAGE_SHIFT);
-	return tide_recv_result(sock_recvmsg(sock, &msg, MSG_WAITALL),
-				n << PAGE_SHIFT);
+	iov_iter_bvec(&iter, ITER_DEST, bvec, n, n << PAGE_SHIFT);
+	return tide_wire_recv_iter(sock, &iter);
 }
 
 /* ------------------------------------------------------------------ */
