@@ -62,7 +62,7 @@ class PoolSpec(ApiModel):
     model_config = {
         "json_schema_extra": rules(
             rule(
-                "self.lenders.selector != self.borrowers.selector",
+                "dyn(self.lenders.selector) != dyn(self.borrowers.selector)",
                 "is the same as spec.lenders.selector, but no guest both lends and borrows; select by different labels",
                 path=".borrowers.selector",
             ),

@@ -1,0 +1,3 @@
+"""The API server of these tests."""
+
+pytest_plugins = ["tidepool_api_testing.plugin"]

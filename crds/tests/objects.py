@@ -1,0 +1,69 @@
+"""Objects that are right in every respect, for tests that make them wrong in one."""
+
+from __future__ import annotations
+
+import copy
+from typing import Any
+
+from tidepool_api import names
+
+POOL: dict[str, Any] = {
+    "apiVersion": names.API_VERSION,
+    "kind": "MemoryPool",
+    "metadata": {"name": "pool"},
+    "spec": {
+        "lenders": {"selector": {"matchLabels": {"memory": "spare"}}, "maxLend": "1Gi", "reserve": "256Mi"},
+        "borrowers": {"selector": {"matchLabels": {"memory": "short"}}, "size": "512Mi"},
+        "encryption": "None",
+    },
+}
+
+PAIRING: dict[str, Any] = {
+    "apiVersion": names.API_VERSION,
+    "kind": "MemoryPairing",
+    "metadata": {"name": "pool.b.l"},
+    "spec": {
+        "pool": "pool",
+        "lender": {"guest": "l", "nodeName": "n1", "address": "10.0.0.1", "port": 7470},
+        "borrower": {"guest": "b", "nodeName": "n2"},
+        "size": "512Mi",
+        "reserve": "256Mi",
+        "maxLend": "1Gi",
+        "strategy": "NonInclusive",
+        "encryption": "None",
+        "deadline": "200ms",
+        "keySecret": {"name": "pool.b.l-key"},
+    },
+}
+
+GUEST: dict[str, Any] = {
+    "apiVersion": names.API_VERSION,
+    "kind": "MemoryGuest",
+    "metadata": {"name": "guest", "labels": {"memory": "spare"}},
+    "spec": {
+        "provider": "KubeVirt",
+        "vm": {"name": "guest", "uid": "1b4e28ba-2fa1-11d2-883f-0016d3cca427"},
+        "nodeName": "n1",
+    },
+}
+
+MISSING = object()
+
+
+def changed(base: dict[str, Any], path: str, value: Any) -> dict[str, Any]:
+    """A copy of an object with another value at a path such as `spec.lenders.maxLend`; MISSING removes it."""
+    result = copy.deepcopy(base)
+    *folders, last = path.split(".")
+    place = result
+    for folder in folders:
+        place = place.setdefault(folder, {})
+    if value is MISSING:
+        del place[last]
+    else:
+        place[last] = value
+    return result
+
+
+def within(namespace: str, *objects: dict[str, Any]) -> list[dict[str, Any]]:
+    """Copies of the objects in a namespace."""
+    return [changed(one, "metadata.namespace", namespace) for one in objects]

@@ -1,0 +1,181 @@
+"""A real API server refuses what is wrong: it names the field and its value and says what would be right."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from objects import GUEST, MISSING, PAIRING, POOL, changed, within
+
+from tidepool_api import names
+from tidepool_api_testing.server import Refused
+
+if TYPE_CHECKING:
+    from tidepool_api_testing.server import Server
+
+SPARE = {"matchLabels": {"memory": "spare"}}
+SHORT = {"matchLabels": {"memory": "short"}}
+
+WRONG: list[tuple[dict[str, Any], str, Any, str, str]] = [
+    (POOL, "spec.lenders.maxLend", "lots", "spec.lenders.maxLend", '"lots" is not an amount of memory; write a number'),
+    (POOL, "spec.lenders.maxLend", "-1Gi", "spec.lenders.maxLend", '"-1Gi" is not an amount of memory'),
+    (POOL, "spec.lenders.maxLend", "100m", "spec.lenders.maxLend", '"100m" is not an amount of memory'),
+    (POOL, "spec.lenders.maxLend", "0", "spec.lenders.maxLend", "0 is too little; the least is 16Mi"),
+    (POOL, "spec.lenders.maxLend", MISSING, "spec.lenders.maxLend", "Required value"),
+    (POOL, "spec.lenders.reserve", "1Mi", "spec.lenders.reserve", "1Mi is too little; the least is 16Mi"),
+    (POOL, "spec.lenders.reserve", "32Ti", "spec.lenders.reserve", "32Ti is too much; the most is 16Ti"),
+    (POOL, "spec.borrowers.size", "15.9Mi", "spec.borrowers.size", "15.9Mi is too little; the least is 16Mi"),
+    (POOL, "spec.borrowers.size", 512, "spec.borrowers.size", "must be of type string"),
+    (POOL, "spec.borrowers.size", "9Gi", "spec.borrowers.size", "8 times maxLend (1Gi) is less than size (9Gi)"),
+    (POOL, "spec.borrowers.size", "a" * 30, "spec.borrowers.size", "may not be more than 20"),
+    (POOL, "spec.lenders.selector", {}, "spec.lenders.selector", "is empty and would select every guest"),
+    (POOL, "spec.borrowers.selector", {"matchLabels": {}}, "spec.borrowers.selector", "is empty"),
+    (POOL, "spec.borrowers.selector", SPARE, "spec.borrowers.selector", "is the same as spec.lenders.selector"),
+    (POOL, "spec.borrowers.selector.matchLabels", {"a b": "c"}, "spec.borrowers.selector", "no label can have"),
+    (POOL, "spec.borrowers.selector.matchLabels", {"a": "c d"}, "spec.borrowers.selector", "no label can have"),
+    (
+        POOL,
+        "spec.borrowers.selector.matchExpressions",
+        [{"key": "a", "operator": "In"}],
+        "spec.borrowers.selector.matchExpressions[0]",
+        "operator In needs values (label a)",
+    ),
+    (
+        POOL,
+        "spec.borrowers.selector.matchExpressions",
+        [{"key": "a", "operator": "Exists", "values": ["x"]}],
+        "spec.borrowers.selector.matchExpressions[0]",
+        "operator Exists takes no values (label a)",
+    ),
+    (
+        POOL,
+        "spec.borrowers.selector.matchExpressions",
+        [{"key": "a", "operator": "Like", "values": ["x"]}],
+        "spec.borrowers.selector.matchExpressions[0].operator",
+        '"In", "NotIn", "Exists", "DoesNotExist"',
+    ),
+    (POOL, "spec.encryption", MISSING, "spec.encryption", "Required value"),
+    (POOL, "spec.encryption", "ROT13", "spec.encryption", 'supported values: "None"'),
+    (POOL, "spec.strategy", "Both", "spec.strategy", 'supported values: "NonInclusive", "Exclusive"'),
+    (POOL, "spec.port", 0, "spec.port", "should be greater than or equal to 1"),
+    (POOL, "spec.port", 70000, "spec.port", "should be less than or equal to 65535"),
+    (POOL, "spec.deadline", "soon", "spec.deadline", '"soon" is not a duration; write a number with us, ms, s or m'),
+    (POOL, "spec.deadline", "500us", "spec.deadline", "500us is out of range; the deadline lies between 1ms and 60s"),
+    (POOL, "spec.deadline", "2m", "spec.deadline", "2m is out of range"),
+    (POOL, "metadata.name", "a" * 64, "<nil>", "is longer than 63 characters"),
+    (PAIRING, "spec.borrower.guest", "l", "spec", "the guest l cannot lend to itself"),
+    (PAIRING, "spec.lender.address", "lender.local", "spec.lender.address", '"lender.local" is not an IP address'),
+    (PAIRING, "spec.size", "8Mi", "spec.size", "8Mi is too little"),
+    (PAIRING, "spec.keySecret", MISSING, "spec.keySecret", "Required value"),
+    (GUEST, "spec.nodeName", MISSING, "spec.nodeName", "Required value"),
+    (GUEST, "spec.provider", "VMware", "spec.provider", 'supported values: "KubeVirt", "Libvirt"'),
+]
+
+
+@pytest.mark.parametrize(("base", "path", "value", "field", "message"), WRONG)
+def test_wrong_object_is_refused(
+    api_server: Server, namespace: str, base: dict[str, Any], path: str, value: Any, field: str, message: str
+) -> None:
+    """The refusal names the field and says what is wrong with its value."""
+    with pytest.raises(Refused) as refusal:
+        api_server.create(*within(namespace, changed(base, path, value)))
+    assert f"{field}:" in str(refusal.value)
+    assert message in str(refusal.value)
+
+
+RIGHT: list[tuple[dict[str, Any], str, Any]] = [
+    (POOL, "spec.lenders.maxLend", "1.5Gi"),
+    (POOL, "spec.lenders.maxLend", "2G"),
+    (POOL, "spec.borrowers.size", "8Gi"),
+    (POOL, "spec.borrowers.size", "16777216"),
+    (POOL, "spec.lenders.reserve", MISSING),
+    (POOL, "spec.deadline", "1m"),
+    (POOL, "spec.deadline", "1.5ms"),
+    (POOL, "metadata.name", "a" * 63),
+    (
+        POOL,
+        "spec.borrowers.selector",
+        {"matchExpressions": [{"key": "memory", "operator": "NotIn", "values": ["spare"]}]},
+    ),
+    (POOL, "spec.borrowers.selector", SHORT),
+    (PAIRING, "spec.lender.address", "fd00::1"),
+    (GUEST, "status", {"addresses": ["10.0.0.1"]}),
+]
+
+
+@pytest.mark.parametrize(("base", "path", "value"), RIGHT)
+def test_right_object_is_taken(api_server: Server, namespace: str, base: dict[str, Any], path: str, value: Any) -> None:
+    """What looks unusual and is right is taken as it is."""
+    api_server.create(*within(namespace, changed(base, path, value)))
+
+
+def test_defaults_are_filled_in(api_server: Server, namespace: str) -> None:
+    """The shortest pool gets the defaults of the models."""
+    api_server.create(*within(namespace, changed(POOL, "spec.lenders.reserve", MISSING)))
+    spec = api_server.get("-n", namespace, "mp", "pool")["spec"]
+    assert spec["lenders"]["reserve"] == "256Mi"
+    assert (spec["strategy"], spec["port"], spec["deadline"]) == ("NonInclusive", 7470, "200ms")
+
+
+@pytest.mark.parametrize("path", ["pool", "lender.guest", "borrower.guest", "keySecret.name"])
+def test_pairing_keeps_its_identity(api_server: Server, namespace: str, path: str) -> None:
+    """Who lends to whom, for which pool and with which key is settled at creation."""
+    api_server.create(*within(namespace, PAIRING))
+    with pytest.raises(Refused, match="cannot change; delete the pairing and let the pool make another"):
+        _patch(api_server, namespace, "mpair", "pool.b.l", changed({}, f"spec.{path}", "other"))
+
+
+def test_pairing_follows_its_guests(api_server: Server, namespace: str) -> None:
+    """Nodes, address, size and thresholds change in place."""
+    api_server.create(*within(namespace, PAIRING))
+    lender = {"nodeName": "n3", "address": "10.0.0.9", "port": 7471}
+    change = {"lender": lender, "size": "256Mi", "deadline": "1s", "strategy": "Exclusive"}
+    _patch(api_server, namespace, "mpair", "pool.b.l", {"spec": change})
+    assert api_server.get("-n", namespace, "mpair", "pool.b.l")["spec"]["lender"]["address"] == "10.0.0.9"
+
+
+def test_agents_watch_only_their_own(api_server: Server, namespace: str) -> None:
+    """Guests are selected by node, pairings by the node of either end."""
+    api_server.create(*within(namespace, PAIRING, GUEST))
+    for kind, field, node in (
+        ("mg", "spec.nodeName", "n1"),
+        ("mpair", "spec.lender.nodeName", "n1"),
+        ("mpair", "spec.borrower.nodeName", "n2"),
+    ):
+        assert len(api_server.get("-n", namespace, kind, f"--field-selector={field}={node}")["items"]) == 1
+        assert api_server.get("-n", namespace, kind, f"--field-selector={field}=other")["items"] == []
+
+
+def test_both_ends_apply_their_own_status(api_server: Server, namespace: str) -> None:
+    """Two field managers own a block each, and neither takes away what the other or the operator wrote."""
+    api_server.create(*within(namespace, PAIRING))
+    head = {"apiVersion": names.API_VERSION, "kind": "MemoryPairing"}
+    meta = {"name": "pool.b.l", "namespace": namespace}
+    for manager, status in (
+        (names.LENDER_FIELD_MANAGER, {"lender": {"state": "Listening", "bootID": "1"}}),
+        (names.BORROWER_FIELD_MANAGER, {"borrower": {"state": "Connected", "hitRatio": "0.97"}}),
+        (names.LENDER_FIELD_MANAGER, {"lender": {"state": "Connected"}}),
+    ):
+        api_server.apply_status({**head, "metadata": meta, "status": status}, manager)
+    status = api_server.get("-n", namespace, "mpair", "pool.b.l")["status"]
+    assert status == {"lender": {"state": "Connected"}, "borrower": {"state": "Connected", "hitRatio": "0.97"}}
+
+
+COLUMNS = {
+    "mp": ["NAME", "PHASE", "LENDERS", "BORROWERS", "LENT", "USED", "HIT RATIO", "AGE"],
+    "mpair": ["NAME", "LENDER", "BORROWER", "SIZE", "PHASE", "HIT RATIO", "AGE"],
+    "mg": ["NAME", "NODE", "ROLE", "KERNEL", "MODULE", "MEMORY", "READY", "AGE"],
+}
+
+
+@pytest.mark.parametrize("kind", COLUMNS)
+def test_columns(api_server: Server, namespace: str, kind: str) -> None:
+    """`kubectl get` with a short name shows the columns worth reading."""
+    api_server.create(*within(namespace, POOL, PAIRING, GUEST))
+    header = api_server.kubectl("get", "-n", namespace, kind).splitlines()[0]
+    assert [column.strip() for column in header.split("  ") if column.strip()] == COLUMNS[kind]
+
+
+def _patch(server: Server, namespace: str, kind: str, name: str, change: dict[str, Any]) -> None:
+    server.kubectl("patch", "-n", namespace, kind, name, "--type=merge", "-p", json.dumps(change))

@@ -1,0 +1,39 @@
+"""The YAML in the tree is what the models say."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+import yaml
+
+from tidepool_api.crd import KINDS, Kind, dump, file_name
+
+YAML = Path(__file__).parents[1] / "yaml"
+
+
+@pytest.mark.parametrize("kind", KINDS, ids=lambda kind: kind.plural)
+def test_yaml_has_not_drifted(kind: Kind) -> None:
+    """Passes when generating the CRD again changes nothing; else run `python -m tidepool_api.crd crds/yaml`."""
+    assert (YAML / file_name(kind)).read_text() == dump(kind)
+
+
+def test_there_is_no_other_yaml() -> None:
+    """A file that no model stands behind would be installed for ever."""
+    assert {path.name for path in YAML.iterdir()} == {file_name(kind) for kind in KINDS}
+
+
+@pytest.mark.parametrize("kind", KINDS, ids=lambda kind: kind.plural)
+def test_every_field_is_explained(kind: Kind) -> None:
+    """`kubectl explain` has a sentence for every field of spec and status."""
+    schema = yaml.safe_load(dump(kind))["spec"]["versions"][0]["schema"]["openAPIV3Schema"]
+    assert list(_silent(schema["properties"]["spec"], "spec")) == []
+    assert list(_silent(schema["properties"]["status"], "status")) == []
+
+
+def _silent(schema: dict[str, object], path: str) -> list[str]:
+    properties = schema.get("properties")
+    if not isinstance(properties, dict):
+        return []
+    silent = [f"{path}.{name}" for name, one in properties.items() if not one.get("description")]
+    return silent + [deeper for name, one in properties.items() for deeper in _silent(one, f"{path}.{name}")]
