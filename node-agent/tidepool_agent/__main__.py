@@ -1,0 +1,73 @@
+"""Starts the agent: `python3 -m tidepool_agent`."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import os
+import signal
+import sys
+
+from prometheus_client import CollectorRegistry
+
+from tidepool_agent import hypervisor, kubevirt, server, settings
+from tidepool_agent.cluster import Cluster
+from tidepool_agent.controller import Controller
+from tidepool_agent.kubeapi import Api
+from tidepool_agent.metrics import Figures
+from tidepool_agent.provider import Key, Machine
+from tidepool_agent.session import Session
+from tidepool_agent.settings import Settings
+from tidepool_agent.store import Store
+from tidepool_agent.worker import Tools
+
+
+def main() -> None:
+    """Runs until the pod is stopped."""
+    chosen = settings.parse(sys.argv[1:])
+    level = logging.DEBUG if chosen.verbose else logging.INFO
+    logging.basicConfig(level=level, format="%(asctime)s %(levelname)s %(name)s: %(message)s", stream=sys.stderr)
+    logging.getLogger("urllib3").setLevel(logging.WARNING)
+    hypervisor.start_event_loop()
+    with contextlib.suppress(asyncio.CancelledError):
+        asyncio.run(_run(chosen))
+    # A thread that waits for a daemon which hangs must not keep the pod: there is nothing left to save.
+    logging.shutdown()
+    os._exit(0)
+
+
+async def _run(chosen: Settings) -> None:
+    task = asyncio.current_task()
+    if task:
+        for number in (signal.SIGTERM, signal.SIGINT):
+            asyncio.get_running_loop().add_signal_handler(number, task.cancel)
+    controller, figures, cluster = _assemble(chosen)
+    registry = CollectorRegistry()
+    registry.register(figures)
+    checks = {"/healthz": controller.alive, "/readyz": lambda: cluster.synced}
+    server.start(chosen.metrics_address, chosen.metrics_port, registry, checks)
+    await controller.run()
+
+
+def _assemble(chosen: Settings) -> tuple[Controller, Figures, Cluster]:
+    """The parts of the agent, connected."""
+    store, figures = Store(chosen.store), Figures()
+    slots = asyncio.Semaphore(chosen.concurrency)
+
+    def touched(key: Key) -> None:
+        controller.touched(key)
+
+    def connect(machine: Machine) -> Session:
+        return Session(machine, endpoint=endpoint, store=store, keys=cluster.key, slots=slots)
+
+    def endpoint(machine: Machine) -> str:
+        return kubevirt.uri(chosen.proc, machine.place)
+
+    cluster = Cluster(Api.in_cluster(), chosen.node, touched)
+    controller = Controller(Tools(cluster, store, figures, connect), chosen.namespace)
+    return controller, figures, cluster
+
+
+if __name__ == "__main__":
+    main()

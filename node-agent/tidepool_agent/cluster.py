@@ -1,0 +1,249 @@
+"""What the agent reads from the API server, and what it writes there.
+
+Reads come from copies that watches keep (see `watch`); writes go straight to the server, and its answer is taken into
+the copy so that the next look already sees it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import binascii
+import logging
+import re
+from collections.abc import Callable, Iterator
+from datetime import UTC, datetime
+from typing import Any, TypeVar
+
+from pydantic import ValidationError
+
+from tidepool_agent import kubevirt
+from tidepool_agent.errors import KeyUnavailable
+from tidepool_agent.kubeapi import Api, ApiError, Object
+from tidepool_agent.provider import Key, Machine
+from tidepool_agent.watch import Copy, key_of
+from tidepool_api import ApiObject, BorrowerStatus, LenderStatus, MemoryGuest, MemoryPairing, names
+
+log = logging.getLogger(__name__)
+
+T = TypeVar("T", bound=ApiObject)
+OURS = f"/apis/{names.API_VERSION}"
+_KEY = re.compile(r"[0-9a-fA-F]{64}")
+
+
+class Cluster:
+    """The API server as one node's agent sees it. `touched` is told which guest a change is about."""
+
+    def __init__(self, api: Api, node: str, touched: Callable[[Key], None]) -> None:
+        self._api, self.node, self._touched = api, node, touched
+        pairings = f"{OURS}/{names.PAIRINGS}"
+        self._instances = Copy(api, kubevirt.INSTANCES, self._instance, labelSelector=f"{kubevirt.NODE_LABEL}={node}")
+        self._pods = Copy(
+            api, "/api/v1/pods", self._pod, labelSelector=kubevirt.LAUNCHER_LABEL, fieldSelector=f"spec.nodeName={node}"
+        )
+        self._guests = Copy(api, f"{OURS}/{names.GUESTS}", self._guest, fieldSelector=f"spec.nodeName={node}")
+        self._lending = Copy(api, pairings, self._pairing, fieldSelector=f"spec.lender.nodeName={node}")
+        self._borrowing = Copy(api, pairings, self._pairing, fieldSelector=f"spec.borrower.nodeName={node}")
+        self._copies = (self._instances, self._pods, self._guests, self._lending, self._borrowing)
+
+    # -------------------------------------------------------------------------------------------------------- reading
+
+    async def start(self) -> None:
+        """Follows everything; returns when each copy is complete."""
+        for copy in self._copies:
+            copy.start(asyncio.get_running_loop())
+        for copy in self._copies:
+            await copy.synced.wait()
+
+    @property
+    def synced(self) -> bool:
+        """Whether every copy has been complete once."""
+        return all(copy.synced.is_set() for copy in self._copies)
+
+    def machines(self) -> dict[Key, Machine]:
+        """The machines that run on this node."""
+        found = (kubevirt.machine(vmi, self._pods.objects.values()) for vmi in self._instances.objects.values())
+        return {machine.key: machine for machine in found if machine}
+
+    def guests(self) -> dict[Key, Object]:
+        """The MemoryGuests of this node as the API server has them."""
+        return self._guests.objects
+
+    def guest(self, key: Key) -> MemoryGuest | None:
+        """A MemoryGuest of this node."""
+        present = self._guests.objects.get(key)
+        return _parsed(MemoryGuest, present) if present else None
+
+    def pairings(self, key: Key) -> list[MemoryPairing]:
+        """The pairings in which a guest lends or borrows on this node."""
+        return [p for p in self.all_pairings() if key in _ends(p)]
+
+    def all_pairings(self) -> Iterator[MemoryPairing]:
+        """Every pairing with an end on this node, once."""
+        for item in (self._lending.objects | self._borrowing.objects).values():
+            pairing = _parsed(MemoryPairing, item)
+            if pairing:
+                yield pairing
+
+    def key(self, namespace: str, secret: str) -> str:
+        """The pre-shared key in a Secret. Blocks; called from a guest's thread."""
+        try:
+            data = self._api.get(f"/api/v1/namespaces/{namespace}/secrets/{secret}").get("data") or {}
+            key = base64.b64decode(data.get(names.KEY_SECRET_ENTRY, ""), validate=True).decode("ascii").strip()
+        except ApiError as error:
+            raise KeyUnavailable(f"cannot read the Secret {secret}: {error}") from error
+        except (binascii.Error, ValueError) as error:
+            raise KeyUnavailable(f"the Secret {secret} does not hold text") from error
+        if not _KEY.fullmatch(key):
+            raise KeyUnavailable(f"the entry {names.KEY_SECRET_ENTRY} of Secret {secret} is not 64 hexadecimal digits")
+        return key
+
+    # -------------------------------------------------------------------------------------------------------- writing
+
+    async def write_guest(self, guest: MemoryGuest, *, spec: bool) -> None:
+        """Applies the status of a MemoryGuest, and before it what it is if that has changed or is not there yet."""
+        path = f"{OURS}/namespaces/{guest.namespace}/{names.GUESTS}/{guest.name}"
+        body = {"apiVersion": names.API_VERSION, "kind": guest.kind}
+        meta: Object = {"name": guest.name, "namespace": guest.namespace}
+        if spec:
+            owners = [owner.to_dict() for owner in guest.metadata.owner_references]
+            identity = meta | {"labels": guest.metadata.labels, "ownerReferences": owners}
+            await self._apply(path, {**body, "metadata": identity, "spec": guest.spec.to_dict()}, self._guests)
+        status = guest.status.to_dict() | {"observedAt": _seconds()}
+        await self._apply(f"{path}/status", {**body, "metadata": meta, "status": status}, self._guests)
+
+    async def write_end(self, pairing: MemoryPairing, end: LenderStatus | BorrowerStatus) -> None:
+        """Applies one end of a pairing's status."""
+        lender = isinstance(end, LenderStatus)
+        path = f"{OURS}/namespaces/{pairing.namespace}/{names.PAIRINGS}/{pairing.name}/status"
+        body = {
+            "apiVersion": names.API_VERSION,
+            "kind": pairing.kind,
+            # The uid makes the server refuse this for another pairing of the same name.
+            "metadata": {"name": pairing.name, "namespace": pairing.namespace, "uid": pairing.metadata.uid},
+            "status": {"lender" if lender else "borrower": end.to_dict()},
+        }
+        manager = names.LENDER_FIELD_MANAGER if lender else names.BORROWER_FIELD_MANAGER
+        await self._apply(path, body, self._lending if lender else self._borrowing, manager=manager)
+
+    async def release(self, pairing: MemoryPairing, finalizer: str) -> None:
+        """Removes this side's finalizer from a pairing that is being deleted."""
+        left = [one for one in pairing.metadata.finalizers if one != finalizer]
+        if len(left) == len(pairing.metadata.finalizers):
+            return
+        path = f"{OURS}/namespaces/{pairing.namespace}/{names.PAIRINGS}/{pairing.name}"
+        meta = {"finalizers": left, "resourceVersion": pairing.metadata.resource_version, "uid": pairing.metadata.uid}
+        try:
+            await asyncio.to_thread(self._api.merge, path, {"metadata": meta})
+        except ApiError as error:
+            # A conflict means that the other side was quicker; the watch brings the new version and another try.
+            if not (error.conflict or error.not_found):
+                raise
+
+    async def delete_guest(self, guest: Object) -> None:
+        """Deletes a MemoryGuest, unless another agent has taken it over meanwhile."""
+        namespace, name = key_of(guest)
+        path = f"{OURS}/namespaces/{namespace}/{names.GUESTS}/{name}"
+        uid, version = guest["metadata"]["uid"], guest["metadata"]["resourceVersion"]
+        try:
+            await asyncio.to_thread(self._api.delete, path, uid=uid, version=version)
+        except ApiError as error:
+            if not (error.conflict or error.not_found):
+                raise
+
+    async def event(self, guest: MemoryGuest, reason: str, message: str, *, warning: bool = False) -> None:
+        """Records an Event about a MemoryGuest."""
+        now = _seconds()
+        body = {
+            "apiVersion": "v1",
+            "kind": "Event",
+            "metadata": {"generateName": f"{guest.name}.", "namespace": guest.namespace},
+            "involvedObject": {
+                "apiVersion": names.API_VERSION,
+                "kind": guest.kind,
+                "name": guest.name,
+                "namespace": guest.namespace,
+                "uid": guest.metadata.uid,
+            },
+            "type": "Warning" if warning else "Normal",
+            "reason": reason,
+            "message": message[:1024],
+            "source": {"component": names.AGENT_FIELD_MANAGER, "host": self.node},
+            "firstTimestamp": now,
+            "lastTimestamp": now,
+            "count": 1,
+        }
+        await asyncio.to_thread(self._api.create, f"/api/v1/namespaces/{guest.namespace}/events", body)
+
+    async def renew_lease(self, namespace: str) -> None:
+        """Shows that this agent is alive."""
+        name = names.agent_lease(self.node)
+        body = {
+            "apiVersion": "coordination.k8s.io/v1",
+            "kind": "Lease",
+            "metadata": {"name": name, "namespace": namespace, "labels": names.LEASE_LABELS},
+            "spec": {
+                "holderIdentity": self.node,
+                "leaseDurationSeconds": names.LEASE_STALE_SECONDS,
+                "renewTime": datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ"),
+            },
+        }
+        path = f"/apis/coordination.k8s.io/v1/namespaces/{namespace}/leases/{name}"
+        await asyncio.to_thread(self._api.apply, path, body, manager=names.AGENT_FIELD_MANAGER)
+
+    async def _apply(self, path: str, body: Object, copy: Copy, *, manager: str = names.AGENT_FIELD_MANAGER) -> None:
+        copy.absorb(await asyncio.to_thread(self._api.apply, path, body, manager=manager))
+
+    # -------------------------------------------------------------------------------------------------------- changes
+
+    def _instance(self, old: Object | None, new: Object | None) -> None:
+        pods = self._pods.objects.values()
+        if old is None or new is None or kubevirt.machine(old, pods) != kubevirt.machine(new, pods):
+            self._touched(_key(old, new))
+
+    def _pod(self, old: Object | None, new: Object | None) -> None:
+        owner = kubevirt.instance_of(new or old or {})
+        for key, vmi in self._instances.objects.items():
+            if vmi["metadata"]["uid"] == owner:
+                self._touched(key)
+
+    def _guest(self, old: Object | None, new: Object | None) -> None:
+        if old is None or new is None:
+            self._touched(_key(old, new))
+
+    def _pairing(self, old: Object | None, new: Object | None) -> None:
+        if _wanted(old) == _wanted(new):
+            return
+        namespace, _ = _key(old, new)
+        spec = (new or old or {})["spec"]
+        for end in ("lender", "borrower"):
+            self._touched((namespace, spec[end]["guest"]))
+
+
+def _seconds() -> str:
+    return datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+
+
+def _key(old: Object | None, new: Object | None) -> Key:
+    return key_of(new or old or {})
+
+
+def _wanted(pairing: Object | None) -> tuple[Any, ...] | None:
+    """What the agent acts on: not the status, which it writes itself."""
+    if pairing is None:
+        return None
+    meta = pairing["metadata"]
+    return meta["uid"], meta.get("generation"), meta.get("deletionTimestamp"), meta.get("finalizers")
+
+
+def _ends(pairing: MemoryPairing) -> tuple[Key, Key]:
+    spec = pairing.spec
+    return (pairing.namespace, spec.lender.guest), (pairing.namespace, spec.borrower.guest)
+
+
+def _parsed(kind: type[T], item: Object) -> T | None:
+    try:
+        return kind.parse(item)
+    except ValidationError as error:
+        log.warning("%s %s is not understood: %s", item.get("kind"), key_of(item), error)
+        return None

@@ -1,0 +1,103 @@
+"""Starts a worker for each machine of the node, ends those of machines that are gone, and tidies up after them."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import time
+
+from tidepool_agent.cluster import Cluster
+from tidepool_agent.kubeapi import ApiError
+from tidepool_agent.provider import Key, Machine
+from tidepool_agent.worker import Tools, Worker
+from tidepool_api import MemoryPairing, names
+
+log = logging.getLogger(__name__)
+
+SETTLE_EVERY = 15.0
+BEAT_STALE_SECONDS = 60.0
+
+
+class Controller:
+    """One per agent."""
+
+    def __init__(self, tools: Tools, namespace: str) -> None:
+        self._tools, self._namespace = tools, namespace
+        self._workers: dict[Key, tuple[Worker, asyncio.Task[None]]] = {}
+        self._changed = asyncio.Event()
+        self._beat = time.monotonic()
+
+    def touched(self, key: Key) -> None:
+        """Something has changed that concerns a guest."""
+        if key in self._workers:
+            self._workers[key][0].wake()
+        self._changed.set()
+
+    def alive(self) -> bool:
+        """Whether the event loop turns."""
+        return time.monotonic() - self._beat < BEAT_STALE_SECONDS
+
+    async def run(self) -> None:
+        """Runs until cancelled."""
+        async with asyncio.TaskGroup() as group:
+            group.create_task(self._heartbeat())
+            await self._cluster.start()
+            log.info("watching node %s", self._cluster.node)
+            while True:
+                self._changed.clear()
+                await self._settle()
+                with contextlib.suppress(TimeoutError):
+                    await asyncio.wait_for(self._changed.wait(), SETTLE_EVERY)
+
+    @property
+    def _cluster(self) -> Cluster:
+        return self._tools.cluster
+
+    async def _heartbeat(self) -> None:
+        while True:
+            self._beat = time.monotonic()
+            try:
+                await self._cluster.renew_lease(self._namespace)
+            except ApiError as error:
+                log.warning("cannot renew the Lease: %s", error)
+            await asyncio.sleep(names.LEASE_RENEW_SECONDS)
+
+    async def _settle(self) -> None:
+        """One worker per machine, and nothing left of machines that are gone."""
+        machines = self._cluster.machines()
+        for key in self._workers.keys() - machines.keys():
+            await self._end(key)
+        for key in machines.keys() - self._workers.keys():
+            self._begin(machines[key])
+        try:
+            await self._tidy(machines)
+        except ApiError as error:
+            log.warning("cannot tidy up: %s", error)
+
+    def _begin(self, machine: Machine) -> None:
+        log.info("guest %s/%s appeared", *machine.key)
+        worker = Worker(machine, self._tools)
+        self._workers[machine.key] = worker, asyncio.create_task(worker.run())
+
+    async def _end(self, key: Key) -> None:
+        log.info("guest %s/%s is gone", *key)
+        _, task = self._workers.pop(key)
+        task.cancel()
+        with contextlib.suppress(asyncio.CancelledError):
+            await task
+
+    async def _tidy(self, machines: dict[Key, Machine]) -> None:
+        """Removes what a guest that is gone leaves behind: its MemoryGuest, and the finalizers of its pairings."""
+        for key, guest in list(self._cluster.guests().items()):
+            if key not in machines:
+                await self._cluster.delete_guest(guest)
+        for pairing in list(self._cluster.all_pairings()):
+            if pairing.terminating:
+                await self._release_orphan(pairing, machines)
+
+    async def _release_orphan(self, pairing: MemoryPairing, machines: dict[Key, Machine]) -> None:
+        ends = ((pairing.spec.lender, names.LENDER_FINALIZER), (pairing.spec.borrower, names.BORROWER_FINALIZER))
+        for end, finalizer in ends:
+            if end.node_name == self._cluster.node and (pairing.namespace, end.guest) not in machines:
+                await self._cluster.release(pairing, finalizer)

@@ -1,0 +1,77 @@
+"""What can go wrong with a guest, each with the reason that a condition shows for it.
+
+A guest is not trusted and not reliable: everything here is an ordinary event that becomes a condition, never a crash.
+"""
+
+from __future__ import annotations
+
+
+class GuestError(Exception):
+    """Something about one guest failed; `reason` is CamelCase for a condition, the text says what to do."""
+
+    reason = "GuestFailed"
+
+
+class Unreachable(GuestError):
+    """No command can be given to the guest now. It may come back at any time."""
+
+    reason = "NotResponding"
+
+    def __init__(self, message: str, reason: str = "NotResponding") -> None:
+        super().__init__(message)
+        self.reason = reason
+
+
+class CommandsBlocked(GuestError):
+    """The guest agent is there, but its configuration forbids what we need."""
+
+    reason = "CommandsBlocked"
+
+    def __init__(self, commands: list[str]) -> None:
+        super().__init__(
+            f"the guest agent refuses {', '.join(commands)}: remove them from block-rpcs (older: blacklist), "
+            "or add them to allow-rpcs, in the guest's /etc/qemu/qemu-ga.conf or /etc/sysconfig/qemu-ga, and restart "
+            "qemu-guest-agent"
+        )
+
+
+class Nonsense(GuestError):
+    """The guest agent answered something that the protocol does not allow."""
+
+    reason = "InvalidAnswer"
+
+
+class CommandFailed(GuestError):
+    """A command was carried out in the guest and failed."""
+
+    reason = "CommandFailed"
+
+
+class ModuleUnavailable(GuestError):
+    """There is no module for the guest's kernel."""
+
+    reason = "NoModuleForKernel"
+
+
+class UnloadFailed(GuestError):
+    """The module could not be taken out of the guest's kernel."""
+
+    reason = "UnloadFailed"
+
+
+class LoadFailed(GuestError):
+    """The guest's kernel refused the module."""
+
+    reason = "LoadFailed"
+
+
+class ConfigureFailed(GuestError):
+    """The module refused its configuration."""
+
+    reason = "ConfigureFailed"
+
+
+class KeyUnavailable(GuestError):
+    """The Secret with the pairing's key is missing or unusable."""
+
+    reason = "KeyUnavailable"

@@ -1,0 +1,179 @@
+"""Parses what the probe prints, into the state of one guest: kernel, memory, module, peers and their figures.
+
+The text comes from the guest and is believed only as far as it fits: names are matched against what we would write
+ourselves, numbers are limited, and what is neither is left out or refused.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import defaultdict
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+
+from tidepool_agent.errors import Nonsense
+
+TREE = "/sys/kernel/config/tidepool"
+PAGE = 4096
+MAX_NUMBER = 1 << 63
+MAX_BUCKETS = 256
+
+_BOOT_ID = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
+_RELEASE = re.compile(r"[A-Za-z0-9][A-Za-z0-9._+~-]{0,127}")
+_WORD = re.compile(r"[A-Za-z0-9._+~-]{0,64}")
+_PEER = re.compile(rf"{TREE}/(borrowers|lenders)/([A-Za-z0-9._-]{{1,63}})/([a-z_]{{1,32}})")
+_STAT = re.compile(r"([a-z][a-z0-9_]{0,47}) ([0-9]{1,20})")
+_BUCKET = re.compile(r"([a-z]{1,16}) ([0-9]{1,20}|inf) ([0-9]{1,20})")
+_MEMORY = re.compile(r"\s*([0-9]{1,15}) kB")
+
+
+class Side(StrEnum):
+    """The two kinds of peer directory, by the name of their parent."""
+
+    BORROWERS = "borrowers"
+    LENDERS = "lenders"
+
+
+@dataclass(frozen=True)
+class Histogram:
+    """Durations: counts by upper bound in microseconds, ascending, not cumulative; the last bound may be infinite."""
+
+    buckets: tuple[tuple[float, int], ...] = ()
+
+    @property
+    def count(self) -> int:
+        """How many durations there are."""
+        return sum(count for _, count in self.buckets)
+
+
+@dataclass(frozen=True)
+class Peer:
+    """One peer directory: its attributes as text, its counters, its latencies by name."""
+
+    attributes: Mapping[str, str] = field(default_factory=dict)
+    stats: Mapping[str, int] = field(default_factory=dict)
+    latency: Mapping[str, Histogram] = field(default_factory=dict)
+
+    @property
+    def state(self) -> str:
+        """The module's word for the connection."""
+        return self.attributes.get("state", "")
+
+    @property
+    def enabled(self) -> bool:
+        """Whether the peer is in use."""
+        return self.attributes.get("enabled") == "1"
+
+
+@dataclass(frozen=True)
+class Module:
+    """The module as it is loaded in the guest."""
+
+    version: str
+    srcversion: str
+    settings: Mapping[str, str] = field(default_factory=dict)
+    stats: Mapping[str, int] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Observation:
+    """What one probe found."""
+
+    boot_id: str
+    release: str
+    total_bytes: int
+    available_bytes: int
+    module: Module | None = None
+    peers: Mapping[tuple[Side, str], Peer] = field(default_factory=dict)
+    installed: bool = False
+
+    def side(self, side: Side) -> dict[str, Peer]:
+        """The peers of one kind by name."""
+        return {name: peer for (kind, name), peer in self.peers.items() if kind is side}
+
+
+def parse(text: str) -> Observation:
+    """The state of a guest from `PATH:LINE` lines; raises Nonsense if what every guest has is not there."""
+    files = _files(text.splitlines())
+    memory = _memory(files.get("/proc/meminfo", []))
+    return Observation(
+        boot_id=_only(files, "/proc/sys/kernel/random/boot_id", _BOOT_ID),
+        release=_only(files, "/proc/sys/kernel/osrelease", _RELEASE),
+        total_bytes=memory.get("MemTotal", 0),
+        available_bytes=memory.get("MemAvailable", 0),
+        module=_module(files),
+        peers=_peers(files),
+        installed="yes" in files.get("installed", []),
+    )
+
+
+def _files(lines: Iterable[str]) -> dict[str, list[str]]:
+    files: dict[str, list[str]] = defaultdict(list)
+    for line in lines:
+        path, colon, content = line.partition(":")
+        if colon:
+            files[path].append(content)
+    return files
+
+
+def _only(files: Mapping[str, list[str]], path: str, pattern: re.Pattern[str]) -> str:
+    lines = files.get(path, [])
+    if len(lines) != 1 or not pattern.fullmatch(lines[0]):
+        raise Nonsense(f"the guest's {path} is not what a kernel writes there")
+    return lines[0]
+
+
+def _memory(lines: Iterable[str]) -> dict[str, int]:
+    found = {}
+    for line in lines:
+        name, _, value = line.partition(":")
+        match = _MEMORY.fullmatch(value)
+        if match:
+            found[name] = int(match[1]) * 1024
+    return found
+
+
+def _module(files: Mapping[str, list[str]]) -> Module | None:
+    if "/sys/module/tidepool/version" not in files:
+        return None
+    settings = {name: _word(files, f"{TREE}/{name}") for name in ("port", "lend_bytes", "reserve_bytes")}
+    return Module(
+        version=_word(files, "/sys/module/tidepool/version"),
+        srcversion=_word(files, "/sys/module/tidepool/srcversion"),
+        settings={name: value for name, value in settings.items() if value},
+        stats=_stats(files.get(f"{TREE}/stats", [])),
+    )
+
+
+def _word(files: Mapping[str, list[str]], path: str) -> str:
+    first = next(iter(files.get(path, [])), "")
+    return first if _WORD.fullmatch(first) else ""
+
+
+def _peers(files: Mapping[str, list[str]]) -> dict[tuple[Side, str], Peer]:
+    contents: dict[tuple[Side, str], dict[str, list[str]]] = defaultdict(dict)
+    for path, lines in files.items():
+        match = _PEER.fullmatch(path)
+        if match:
+            contents[Side(match[1]), match[2]][match[3]] = lines
+    return {key: _peer(attributes) for key, attributes in contents.items()}
+
+
+def _peer(contents: dict[str, list[str]]) -> Peer:
+    stats, latency = contents.pop("stats", []), contents.pop("latency", [])
+    attributes = {name: lines[0][:256] for name, lines in contents.items() if lines}
+    return Peer(attributes, _stats(stats), _latency(latency))
+
+
+def _stats(lines: Iterable[str]) -> dict[str, int]:
+    matches = filter(None, map(_STAT.fullmatch, lines))
+    return {match[1]: min(int(match[2]), MAX_NUMBER) for match in matches}
+
+
+def _latency(lines: Iterable[str]) -> dict[str, Histogram]:
+    buckets: dict[str, dict[float, int]] = defaultdict(dict)
+    for match in filter(None, map(_BUCKET.fullmatch, lines)):
+        if len(buckets[match[1]]) < MAX_BUCKETS:
+            buckets[match[1]][float(match[2])] = min(int(match[3]), MAX_NUMBER)
+    return {name: Histogram(tuple(sorted(counts.items()))) for name, counts in buckets.items()}

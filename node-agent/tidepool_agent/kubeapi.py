@@ -1,0 +1,136 @@
+"""The API server, as far as the agent needs it: a handful of REST verbs and watches, on plain JSON.
+
+Written out rather than taken from the generated client, because an agent runs on every node: its thousand classes
+would be most of the agent's memory, and what is hard about the API (watches that end, versions that expire, server-
+side apply) is the same with it.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import ssl
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlencode
+
+import urllib3
+
+ACCOUNT = Path("/var/run/secrets/kubernetes.io/serviceaccount")
+APPLY = "application/apply-patch+yaml"
+MERGE = "application/merge-patch+json"
+TIMEOUT = urllib3.Timeout(connect=5, read=30)
+WATCH_SECONDS = 240
+
+Object = dict[str, Any]
+
+
+class ApiError(Exception):
+    """The API server refused a request or could not be reached (status 0)."""
+
+    def __init__(self, status: int, message: str) -> None:
+        super().__init__(message)
+        self.status = status
+
+    @property
+    def not_found(self) -> bool:
+        """Whether the object, or its kind, is not there."""
+        return self.status == 404
+
+    @property
+    def conflict(self) -> bool:
+        """Whether the object has changed since it was read."""
+        return self.status == 409
+
+
+class Api:
+    """One API server and the identity with which to talk to it. Safe to use from several threads."""
+
+    def __init__(self, url: str, *, ca: Path, token: Path) -> None:
+        self._url = url.rstrip("/")
+        self._token = token
+        context = ssl.create_default_context(cafile=str(ca))
+        self._http = urllib3.PoolManager(maxsize=16, ssl_context=context, timeout=TIMEOUT, retries=False)
+
+    @classmethod
+    def in_cluster(cls, account: Path = ACCOUNT) -> Api:
+        """The API server of the cluster that this pod runs in."""
+        host, port = os.environ["KUBERNETES_SERVICE_HOST"], os.environ["KUBERNETES_SERVICE_PORT"]
+        if ":" in host:
+            host = f"[{host}]"
+        return cls(f"https://{host}:{port}", ca=account / "ca.crt", token=account / "token")
+
+    def get(self, path: str, **query: str) -> Object:
+        """One object, or a list."""
+        return self._request("GET", path, query)
+
+    def create(self, path: str, body: Object) -> Object:
+        """Creates an object in the collection."""
+        return self._request("POST", path, {}, body)
+
+    def delete(self, path: str, *, uid: str, version: str) -> None:
+        """Deletes the object if it still is the one with that uid and resource version."""
+        self._request("DELETE", path, {}, {"preconditions": {"uid": uid, "resourceVersion": version}})
+
+    def merge(self, path: str, body: Object) -> Object:
+        """Changes fields of an object."""
+        return self._request("PATCH", path, {}, body, MERGE)
+
+    def apply(self, path: str, body: Object, *, manager: str) -> Object:
+        """Server-side apply: the object's fields that `manager` cares for are these, and no others."""
+        return self._request("PATCH", path, {"fieldManager": manager, "force": "true"}, body, APPLY)
+
+    def watch(self, path: str, **query: str) -> Iterator[Object]:
+        """Events since a resource version, until the server ends the watch."""
+        seconds = str(WATCH_SECONDS)
+        timeout = urllib3.Timeout(connect=5, read=WATCH_SECONDS + 30)
+        query |= {"watch": "true", "allowWatchBookmarks": "true", "timeoutSeconds": seconds}
+        response = self._send("GET", path, query, timeout=timeout, preload_content=False)
+        try:
+            if response.status >= 400:
+                raise _refused(response.status, response.read())
+            yield from map(json.loads, _lines(response))
+        except (urllib3.exceptions.HTTPError, ValueError) as error:
+            raise ApiError(0, f"watch of {path}: {error}") from error
+        finally:
+            response.close()
+
+    def _request(
+        self,
+        method: str,
+        path: str,
+        query: Mapping[str, str],
+        body: Object | None = None,
+        kind: str = "application/json",
+    ) -> Object:
+        data = None if body is None else json.dumps(body).encode()
+        response = self._send(method, path, query, body=data, headers={"Content-Type": kind})
+        if response.status >= 400:
+            raise _refused(response.status, response.data)
+        document: Object = json.loads(response.data)
+        return document
+
+    def _send(self, method: str, path: str, query: Mapping[str, str], **options: Any) -> urllib3.BaseHTTPResponse:
+        headers = {"Accept": "application/json", **options.pop("headers", {})}
+        # Read every time: the kubelet replaces the token before it expires.
+        headers["Authorization"] = f"Bearer {self._token.read_text().strip()}"
+        try:
+            return self._http.request(method, f"{self._url}{path}?{urlencode(query)}", headers=headers, **options)
+        except urllib3.exceptions.HTTPError as error:
+            raise ApiError(0, f"{method} {path}: {error}") from error
+
+
+def _lines(response: urllib3.BaseHTTPResponse) -> Iterator[bytes]:
+    pending = b""
+    for chunk in response.stream(65536, decode_content=True):
+        *whole, pending = (pending + chunk).split(b"\n")
+        yield from filter(None, whole)
+
+
+def _refused(status: int, body: bytes) -> ApiError:
+    try:
+        message = str(json.loads(body)["message"])
+    except (ValueError, KeyError, TypeError):
+        message = body[:200].decode("utf-8", "replace")
+    return ApiError(status, message)

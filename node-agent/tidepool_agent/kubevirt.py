@@ -1,0 +1,106 @@
+"""KubeVirt as a source of guests: the instances of this node, each with a libvirt daemon in its virt-launcher."""
+
+from __future__ import annotations
+
+import stat
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+from tidepool_agent.errors import Unreachable
+from tidepool_agent.provider import Machine
+from tidepool_api import Provider
+
+INSTANCES = "/apis/kubevirt.io/v1/virtualmachineinstances"
+NODE_LABEL = "kubevirt.io/nodeName"
+LAUNCHER_LABEL = "kubevirt.io=virt-launcher"
+OWNER_LABEL = "kubevirt.io/created-by"
+INTERNAL_LABELS = "kubevirt.io/"  # where it runs and how it migrates: not the user's
+COMPUTE = "compute"
+
+DAEMONS = frozenset({"virtqemud", "libvirtd"})
+SOCKETS = ("run/libvirt/virtqemud-sock", "var/run/libvirt/virtqemud-sock")
+
+
+def instance_of(pod: dict[str, Any]) -> str:
+    """The UID of the VirtualMachineInstance that a virt-launcher pod belongs to, or nothing."""
+    uid: str = pod["metadata"].get("labels", {}).get(OWNER_LABEL, "")
+    return uid
+
+
+def machine(vmi: dict[str, Any], pods: Iterable[dict[str, Any]]) -> Machine | None:
+    """The machine of an instance, if it runs and its virt-launcher is on this node."""
+    metadata = vmi["metadata"]
+    container = _container(pod for pod in pods if instance_of(pod) == metadata["uid"])
+    if vmi.get("status", {}).get("phase") != "Running" or not container:
+        return None
+    return Machine(
+        provider=Provider.KUBEVIRT,
+        namespace=metadata["namespace"],
+        name=metadata["name"],
+        uid=metadata["uid"],
+        domain=f"{metadata['namespace']}_{metadata['name']}",
+        place=container,
+        addresses=_addresses(vmi),
+        labels={k: v for k, v in metadata.get("labels", {}).items() if not k.startswith(INTERNAL_LABELS)},
+        owner={
+            "apiVersion": vmi.get("apiVersion", "kubevirt.io/v1"),
+            "kind": "VirtualMachineInstance",
+            "name": metadata["name"],
+            "uid": metadata["uid"],
+        },
+    )
+
+
+def _container(pods: Iterable[dict[str, Any]]) -> str:
+    """The id of the running compute container."""
+    for pod in pods:
+        for container in pod.get("status", {}).get("containerStatuses", []):
+            if container["name"] == COMPUTE and "running" in container.get("state", {}):
+                return str(container.get("containerID", "")).rpartition("/")[2]
+    return ""
+
+
+def _addresses(vmi: dict[str, Any]) -> tuple[str, ...]:
+    """The addresses of the first interface: the pod's, which other guests reach."""
+    for interface in vmi.get("status", {}).get("interfaces", []):
+        first = interface.get("ipAddress", "")
+        found = tuple(dict.fromkeys(a for a in (first, *interface.get("ipAddresses", [])) if a))
+        if found:
+            return found[:16]
+    return ()
+
+
+def uri(proc: Path, container: str) -> str:
+    """Where the libvirt daemon in a container listens; looked up for each connection, because daemons restart."""
+    pid = _daemon(proc, container)
+    for name in SOCKETS:
+        socket = proc / str(pid) / "root" / name
+        if _is_socket(socket):
+            return f"qemu+unix:///session?socket={socket}"
+    raise Unreachable(f"the libvirt daemon of container {container[:12]} has no socket yet", "HypervisorUnreachable")
+
+
+def _daemon(proc: Path, container: str) -> int:
+    for folder in proc.iterdir():
+        if (
+            folder.name.isdigit()
+            and _text(folder / "comm").strip() in DAEMONS
+            and container in _text(folder / "cgroup")
+        ):
+            return int(folder.name)
+    raise Unreachable(f"container {container[:12]} has no libvirt daemon (yet)", "HypervisorUnreachable")
+
+
+def _text(path: Path) -> str:
+    try:
+        return path.read_text("utf-8", "replace")
+    except OSError:  # the process has ended
+        return ""
+
+
+def _is_socket(path: Path) -> bool:
+    try:
+        return stat.S_ISSOCK(path.stat().st_mode)
+    except OSError:
+        return False

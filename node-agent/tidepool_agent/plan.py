@@ -1,0 +1,211 @@
+"""What has to be done in a guest: pairings and the guest's state in, steps out. No I/O, no memory of its own.
+
+Called again after every change and on every tick, so that a reboot, a lost agent or a half-done configuration needs
+no code of its own: whatever differs from what is wanted is done.
+"""
+
+from __future__ import annotations
+
+import ipaddress
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from enum import Enum
+
+from tidepool_agent.guestfs import PAGE, Observation, Peer, Side
+from tidepool_api import MemoryPairing
+
+# What the module lets change while a peer is in use; anything else stops the peer first.
+CHANGEABLE: Mapping[Side, frozenset[str]] = {
+    Side.BORROWERS: frozenset({"quota_bytes"}),
+    Side.LENDERS: frozenset({"size_bytes"}),
+}
+
+
+class Source(Enum):
+    """Where the module for a guest comes from, best first."""
+
+    INSTALLED = "installed in the guest"
+    STORE = "from the agent's module store"
+
+
+@dataclass(frozen=True)
+class Want:
+    """A peer directory as it should be, for one pairing."""
+
+    pairing: MemoryPairing
+    side: Side
+    attributes: Mapping[str, str]
+
+    @property
+    def name(self) -> str:
+        """The directory's name, the same at both ends."""
+        return self.pairing.metadata.uid
+
+    @property
+    def key(self) -> tuple[Side, str]:
+        """What tells it from other directories of the guest."""
+        return self.side, self.name
+
+
+@dataclass(frozen=True)
+class Desired:
+    """How a guest should be set up."""
+
+    settings: Mapping[str, str] = field(default_factory=dict)
+    peers: tuple[Want, ...] = ()
+
+
+@dataclass(frozen=True)
+class Load:
+    """Bring the module into the guest."""
+
+    source: Source
+
+
+@dataclass(frozen=True)
+class Remove:
+    """Remove peer directories."""
+
+    peers: tuple[tuple[Side, str], ...]
+
+
+@dataclass(frozen=True)
+class Set:
+    """Set attributes of the module as a whole."""
+
+    settings: Mapping[str, str]
+
+
+@dataclass(frozen=True)
+class Configure:
+    """Make or stop a peer directory, configure it and enable it."""
+
+    want: Want
+
+
+@dataclass(frozen=True)
+class Change:
+    """Change a peer that stays in use."""
+
+    want: Want
+    attributes: Mapping[str, str]
+
+
+@dataclass(frozen=True)
+class Unload:
+    """Take the module out of the guest."""
+
+
+Step = Load | Remove | Set | Configure | Change | Unload
+
+
+def subject(step: Step) -> tuple[str, ...]:
+    """What a step is about: after a failure, steps about the same thing wait."""
+    match step:
+        case Configure(want) | Change(want, _):
+            return ("peer", want.side, want.name, str(want.pairing.metadata.generation))
+        case Set():
+            return ("settings",)
+        case Remove():
+            return ("removal",)
+        case _:
+            return ("module",)
+
+
+def desired(guest: str, pairings: Iterable[MemoryPairing]) -> Desired:
+    """How the guest of that name should be set up for these pairings; those being deleted are wanted no more."""
+    live = sorted((p for p in pairings if not p.terminating), key=lambda p: p.metadata.uid)
+    lent = [p for p in live if p.spec.lender.guest == guest]
+    borrowed = [p for p in live if p.spec.borrower.guest == guest]
+    peers = [Want(p, Side.BORROWERS, _borrower(p)) for p in lent] + [
+        Want(p, Side.LENDERS, _lender(p)) for p in borrowed
+    ]
+    return Desired(_settings(lent), tuple(peers))
+
+
+def _settings(lent: list[MemoryPairing]) -> dict[str, str]:
+    """Attributes of a lender as a whole. Pairings of one pool agree on them; if not, the guest's own safety wins."""
+    if not lent:
+        return {}
+    return {
+        "port": str(lent[0].spec.lender.port),
+        "reserve_bytes": _bytes(max(p.spec.reserve_bytes for p in lent)),
+        "lend_bytes": _bytes(min(p.spec.max_lend_bytes for p in lent)),
+    }
+
+
+def _borrower(pairing: MemoryPairing) -> dict[str, str]:
+    return {"quota_bytes": _bytes(pairing.spec.size_bytes)}
+
+
+def _lender(pairing: MemoryPairing) -> dict[str, str]:
+    spec = pairing.spec
+    return {
+        "address": str(ipaddress.ip_address(spec.lender.address)),
+        "port": str(spec.lender.port),
+        "size_bytes": _bytes(spec.size_bytes),
+        "strategy": spec.strategy.value,
+        "deadline_us": str(spec.deadline_us),
+    }
+
+
+def _bytes(size: int) -> str:
+    """A size as the module shows it: whole pages."""
+    return str(size - size % PAGE)
+
+
+def source(seen: Observation, *, in_store: bool) -> Source | None:
+    """Where the module for this guest would come from; None when nothing fits its kernel."""
+    if seen.installed:
+        return Source.INSTALLED
+    return Source.STORE if in_store else None
+
+
+def steps(wanted: Desired, seen: Observation, where: Source | None, *, outdated: bool = False) -> list[Step]:
+    """What leads from the state that was seen to the one that is wanted, in order.
+
+    `outdated` says that another build of the module is loaded than the one at `where`; it is replaced only while it
+    holds nothing, because that costs the guest its remote cache.
+    """
+    if not wanted.peers:
+        return _nothing_wanted(seen)
+    if seen.module is None:
+        return [] if where is None else [Load(where), *_set_up(wanted, {}, {})]
+    if outdated and where is not None and not seen.peers:
+        return [Unload(), Load(where), *_set_up(wanted, {}, {})]
+    extra = tuple(sorted(seen.peers.keys() - {want.key for want in wanted.peers}))
+    removal: list[Step] = [Remove(extra)] if extra else []
+    return removal + _set_up(wanted, seen.module.settings, seen.peers)
+
+
+def _nothing_wanted(seen: Observation) -> list[Step]:
+    if seen.module is None:
+        return []
+    return [Remove(tuple(sorted(seen.peers))), Unload()] if seen.peers else [Unload()]
+
+
+def _set_up(wanted: Desired, settings: Mapping[str, str], peers: Mapping[tuple[Side, str], Peer]) -> list[Step]:
+    changed = {name: value for name, value in wanted.settings.items() if settings.get(name) != value}
+    result: list[Step] = [Set(changed)] if changed else []
+    for want in wanted.peers:
+        result += _peer(want, peers.get(want.key))
+    return result
+
+
+def _peer(want: Want, peer: Peer | None) -> list[Step]:
+    if peer is None or not peer.enabled:
+        return [Configure(want)]
+    changed = {name: value for name, value in want.attributes.items() if not _same(peer.attributes.get(name), value)}
+    if not changed:
+        return []
+    return [Change(want, changed)] if changed.keys() <= CHANGEABLE[want.side] else [Configure(want)]
+
+
+def _same(present: str | None, value: str) -> bool:
+    """Equal as text, or two spellings of one IP address."""
+    if present == value:
+        return True
+    try:
+        return ipaddress.ip_address(present or "") == ipaddress.ip_address(value)
+    except ValueError:
+        return False

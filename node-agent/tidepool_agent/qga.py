@@ -1,0 +1,142 @@
+"""The protocol of the QEMU guest agent: JSON out, JSON back, nothing believed that was not checked.
+
+The guest decides what comes back, so sizes, types and encodings are limited here and the rest of the agent can rely
+on them. The calls block; whoever makes them brings a thread and a limit of time (see `hypervisor`).
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import json
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from tidepool_agent.errors import CommandFailed, Nonsense, Unreachable
+
+# libvirt and qemu-ga fail on larger writes; see guest-file-write's own limit.
+CHUNK = 64 * 1024
+MAX_ANSWER = 4 * 1024 * 1024
+MAX_OUTPUT = 1024 * 1024
+COMMAND_SECONDS = 10
+FIRST_POLL, LAST_POLL = 0.01, 0.25
+
+NEEDED = frozenset(
+    {
+        "guest-exec",
+        "guest-exec-status",
+        "guest-file-open",
+        "guest-file-write",
+        "guest-file-flush",
+        "guest-file-close",
+    }
+)
+
+# Gives one command to the guest agent: (JSON text, seconds to wait) -> JSON text.
+Transport = Callable[[str, int], str]
+
+
+@dataclass(frozen=True)
+class Completed:
+    """How a command in the guest ended."""
+
+    code: int
+    out: str
+    err: str
+
+
+class GuestAgent:
+    """The guest agent of one guest."""
+
+    def __init__(self, transport: Transport) -> None:
+        self._transport = transport
+
+    def blocked(self) -> list[str]:
+        """The commands that we need and that the guest agent's configuration forbids, sorted."""
+        info = _mapping(self._call("guest-info"), "guest-info")
+        commands = info.get("supported_commands")
+        if not isinstance(commands, list):
+            raise Nonsense("guest-info names no commands")
+        enabled = {c["name"] for c in commands if isinstance(c, dict) and c.get("enabled") is True and _is_name(c)}
+        return sorted(NEEDED - enabled)
+
+    def run(self, argv: Sequence[str], *, seconds: float = 30) -> Completed:
+        """Runs a program in the guest and waits for its end."""
+        arguments = {"path": argv[0], "arg": list(argv[1:]), "capture-output": True}
+        pid = _integer(_mapping(self._call("guest-exec", arguments), "guest-exec").get("pid"), "guest-exec: pid")
+        deadline = time.monotonic() + seconds
+        pause = FIRST_POLL
+        while True:
+            status = _mapping(self._call("guest-exec-status", {"pid": pid}), "guest-exec-status")
+            if status.get("exited") is True:
+                return _completed(status)
+            if time.monotonic() > deadline:
+                raise Unreachable(f"{argv[0]} did not end within {seconds:.0f} s in the guest", "CommandTimeout")
+            time.sleep(pause)
+            pause = min(2 * pause, LAST_POLL)
+
+    def write(self, path: str, data: bytes) -> None:
+        """Writes a file in the guest. What the file's kernel side refuses is an error here, too."""
+        handle = _integer(self._call("guest-file-open", {"path": path, "mode": "w"}), "guest-file-open: handle")
+        try:
+            for start in range(0, len(data), CHUNK):
+                self._write_chunk(handle, data[start : start + CHUNK])
+            # qemu-ga writes through stdio: only now does the kernel see the bytes, and may refuse them.
+            self._call("guest-file-flush", {"handle": handle})
+        finally:
+            self._call("guest-file-close", {"handle": handle})
+
+    def _write_chunk(self, handle: int, chunk: bytes) -> None:
+        arguments = {"handle": handle, "buf-b64": base64.b64encode(chunk).decode()}
+        answer = _mapping(self._call("guest-file-write", arguments), "guest-file-write")
+        if _integer(answer.get("count"), "guest-file-write: count") != len(chunk):
+            raise CommandFailed("the guest took only part of a file: is its file system full?")
+
+    def _call(self, command: str, arguments: dict[str, object] | None = None) -> object:
+        request: dict[str, object] = {"execute": command}
+        if arguments is not None:
+            request["arguments"] = arguments
+        answer = self._transport(json.dumps(request), COMMAND_SECONDS)
+        if len(answer) > MAX_ANSWER:
+            raise Nonsense(f"{command}: an answer of {len(answer)} bytes")
+        try:
+            document = json.loads(answer)
+        except (ValueError, RecursionError) as error:
+            raise Nonsense(f"{command}: the answer is not JSON") from error
+        return _mapping(document, command).get("return")
+
+
+def _completed(status: dict[str, object]) -> Completed:
+    if status.get("out-truncated") is True:
+        raise Nonsense("guest-exec-status: more output than the guest agent can hold")
+    if "exitcode" in status:
+        code = _integer(status["exitcode"], "guest-exec-status: exitcode")
+    else:  # ended by a signal: as a shell would number it
+        code = 128 + _integer(status.get("signal", 0), "guest-exec-status: signal")
+    return Completed(code, _text(status.get("out-data", "")), _text(status.get("err-data", "")))
+
+
+def _text(data: object) -> str:
+    if not isinstance(data, str) or len(data) > 2 * MAX_OUTPUT:
+        raise Nonsense("guest-exec-status: the output is too large or no text")
+    try:
+        return base64.b64decode(data, validate=True)[:MAX_OUTPUT].decode("utf-8", "replace")
+    except (binascii.Error, ValueError) as error:
+        raise Nonsense("guest-exec-status: the output is not base64") from error
+
+
+def _mapping(value: object, what: str) -> dict[str, object]:
+    if not isinstance(value, dict):
+        raise Nonsense(f"{what}: not an object")
+    return value
+
+
+def _integer(value: object, what: str) -> int:
+    if not isinstance(value, int) or isinstance(value, bool) or abs(value) >= 1 << 63:
+        raise Nonsense(f"{what}: not an integer")
+    return value
+
+
+def _is_name(command: dict[str, object]) -> bool:
+    return isinstance(command.get("name"), str)

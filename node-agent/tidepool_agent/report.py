@@ -1,0 +1,279 @@
+"""What the agent says about a guest and about its ends of pairings: pure, from what was found to API objects.
+
+A status is written when something changes that a person or the planner acts on. Amounts of memory are rounded, and
+when nothing but figures has moved the last status stands until it is old enough (see `worth_writing`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+from typing import Any
+
+from tidepool_agent.errors import GuestError, KeyUnavailable
+from tidepool_agent.guestfs import PAGE, Observation, Peer, Side
+from tidepool_agent.plan import Want
+from tidepool_agent.provider import Machine
+from tidepool_api import (
+    ApiModel,
+    BorrowerState,
+    BorrowerStatus,
+    Condition,
+    ConditionType,
+    GuestMemory,
+    GuestSpec,
+    GuestStatus,
+    LenderState,
+    LenderStatus,
+    MemoryGuest,
+    Reason,
+    Role,
+    VirtualMachine,
+    condition,
+    format_ratio,
+    merge,
+)
+from tidepool_api.base import ObjectMeta, OwnerReference
+
+GRAIN = 16 << 20
+FIGURES_EVERY = timedelta(seconds=30)
+FIGURES = frozenset({"memory", "lentBytes", "usedBytes", "hitRatio"})
+RESTLESS = frozenset({"observedAt", "hits", "misses"})  # written along with others, never on their own
+
+
+@dataclass(frozen=True)
+class Finding:
+    """What is known about a guest after a look at it."""
+
+    seen: Observation | None = None
+    """The last state that was seen; kept while the guest does not answer."""
+    unreachable: GuestError | None = None
+    """Why no command can be given now."""
+    unavailable: str | None = None
+    """Why there is no module for the guest's kernel."""
+    refused: GuestError | None = None
+    """Why the guest's kernel refused the module."""
+    rebooted: bool = False
+    """Whether it has rebooted and is not set up again yet."""
+    failed: Mapping[tuple[Side, str], GuestError] = field(default_factory=dict)
+    """Why a peer could not be set up."""
+
+
+# ---------------------------------------------------------------------------------------------------------- MemoryGuest
+
+
+def guest(
+    machine: Machine, node: str, found: Finding, wants: tuple[Want, ...], before: GuestStatus | None
+) -> MemoryGuest:
+    """The MemoryGuest of a machine; `before` is the status it has now."""
+    owners = (OwnerReference.model_validate(machine.owner),) if machine.owner else ()
+    return MemoryGuest(
+        metadata=ObjectMeta(
+            name=machine.name, namespace=machine.namespace, labels=dict(machine.labels), owner_references=owners
+        ),
+        spec=GuestSpec(
+            provider=machine.provider, vm=VirtualMachine(name=machine.name, uid=machine.uid), node_name=node
+        ),
+        status=_status(machine, found, wants, before or GuestStatus()),
+    )
+
+
+def identity(guest: MemoryGuest) -> tuple[object, ...]:
+    """What a MemoryGuest says beside its status."""
+    meta = guest.metadata
+    return guest.spec, meta.labels, meta.owner_references
+
+
+def _status(machine: Machine, found: Finding, wants: tuple[Want, ...], before: GuestStatus) -> GuestStatus:
+    seen = found.seen
+    return GuestStatus(
+        addresses=machine.addresses,
+        kernel_release=seen.release if seen else None,
+        boot_id=seen.boot_id if seen else None,
+        module_version=seen.module.version if seen and seen.module else None,
+        memory=_memory(seen) if seen else None,
+        role=_role(wants),
+        conditions=merge(before.conditions, *_conditions(machine, found)),
+        observed_at=before.observed_at,
+    )
+
+
+def _role(wants: tuple[Want, ...]) -> Role:
+    if any(want.side is Side.BORROWERS for want in wants):
+        return Role.LENDER
+    return Role.BORROWER if wants else Role.NONE
+
+
+def _memory(seen: Observation) -> GuestMemory:
+    return GuestMemory(
+        total_bytes=seen.total_bytes,
+        available_bytes=rounded(seen.available_bytes),
+        lent_bytes=rounded(sum(lent(peer) for peer in seen.side(Side.BORROWERS).values())),
+        borrowed_bytes=rounded(sum(used(peer) for peer in seen.side(Side.LENDERS).values())),
+    )
+
+
+def _conditions(machine: Machine, found: Finding) -> list[Condition]:
+    parts = [_agent_ready(found), _module_available(found), _module_loaded(found)]
+    return [*parts, _ready(machine, found, parts)]
+
+
+def _agent_ready(found: Finding) -> Condition:
+    if found.unreachable:
+        return condition(ConditionType.GUEST_AGENT_READY, False, found.unreachable.reason, str(found.unreachable))
+    return condition(ConditionType.GUEST_AGENT_READY, True, "Answering")
+
+
+def _module_available(found: Finding) -> Condition:
+    kind = ConditionType.MODULE_AVAILABLE
+    if found.seen is None:
+        return condition(kind, None, "KernelUnknown", "the guest has not answered yet, so its kernel is not known")
+    if found.unavailable:
+        return condition(kind, False, "NoModuleForKernel", found.unavailable)
+    return condition(kind, True, "InstalledInGuest" if found.seen.installed else "InStore")
+
+
+def _module_loaded(found: Finding) -> Condition:
+    kind = ConditionType.MODULE_LOADED
+    loaded = found.seen is not None and found.seen.module is not None
+    if found.refused:
+        return condition(kind, loaded, found.refused.reason, str(found.refused))
+    if found.seen and found.seen.module:
+        return condition(kind, True, "Loaded", f"version {found.seen.module.version}, {found.seen.module.srcversion}")
+    return condition(kind, False, "NotNeeded", "it is loaded while a pairing wants it")
+
+
+def _ready(machine: Machine, found: Finding, parts: list[Condition]) -> Condition:
+    """Whether the guest can lend or borrow: the first thing that is in the way, or none."""
+    kind = ConditionType.READY
+    if found.rebooted and not found.unreachable:
+        return condition(kind, False, "GuestRebooted", "the guest has rebooted and is being set up again")
+    if found.refused and not found.unreachable and not (found.seen and found.seen.module):
+        return condition(kind, False, found.refused.reason, str(found.refused))
+    for part in parts[:2]:
+        if part.status != "True":
+            return condition(kind, False, part.reason, part.message)
+    if not machine.addresses:
+        return condition(kind, False, "NoAddress", "the virtual machine has no IP address that others could reach yet")
+    return condition(kind, True, "Ready")
+
+
+# ------------------------------------------------------------------------------------------------------------- pairings
+
+
+def end(want: Want, found: Finding) -> LenderStatus | BorrowerStatus:
+    """This guest's end of a pairing."""
+    status = want.pairing.status
+    if want.side is Side.BORROWERS:
+        return _lender_end(want, found, status.lender or LenderStatus())
+    return _borrower_end(want, found, status.borrower or BorrowerStatus())
+
+
+def _lender_end(want: Want, found: Finding, before: LenderStatus) -> LenderStatus:
+    peer = _peer(want, found)
+    return LenderStatus(
+        boot_id=found.seen.boot_id if found.seen else None,
+        state=LenderState(_state(want, found, peer, before.state, LenderState)),
+        lent_bytes=rounded(lent(peer)) if peer else None,
+        observed_generation=want.pairing.metadata.generation
+        if _configured(want, found, peer)
+        else before.observed_generation,
+        conditions=merge(before.conditions, _end_condition(want, found, peer)),
+    )
+
+
+def _borrower_end(want: Want, found: Finding, before: BorrowerStatus) -> BorrowerStatus:
+    peer = _peer(want, found)
+    stats = peer.stats if peer else {}
+    hits, misses = stats.get("get_hits", 0), missed(stats)
+    return BorrowerStatus(
+        boot_id=found.seen.boot_id if found.seen else None,
+        state=BorrowerState(_state(want, found, peer, before.state, BorrowerState)),
+        used_bytes=rounded(used(peer)) if peer else None,
+        hits=hits if peer else None,
+        misses=misses if peer else None,
+        hit_ratio=format_ratio(hits, hits + misses),
+        observed_generation=want.pairing.metadata.generation
+        if _configured(want, found, peer)
+        else before.observed_generation,
+        conditions=merge(before.conditions, _end_condition(want, found, peer)),
+    )
+
+
+def _peer(want: Want, found: Finding) -> Peer | None:
+    return found.seen.peers.get(want.key) if found.seen else None
+
+
+def _configured(want: Want, found: Finding, peer: Peer | None) -> bool:
+    return peer is not None and peer.enabled and not found.unreachable and want.key not in found.failed
+
+
+def _state(want: Want, found: Finding, peer: Peer | None, before: str, known: type[LenderState | BorrowerState]) -> str:
+    """The module's own word where there is one; while the guest does not answer, the last one."""
+    if found.unreachable:
+        return before
+    if want.key in found.failed or found.refused or found.unavailable:
+        return "Failed"
+    return peer.state if peer and peer.state in set(known) else "Pending"
+
+
+def _end_condition(want: Want, found: Finding, peer: Peer | None) -> Condition:
+    kind, generation = ConditionType.CONFIGURED, want.pairing.metadata.generation
+    if found.unreachable:
+        status, reason, message = None, found.unreachable.reason, str(found.unreachable)
+    elif found.rebooted:
+        status, reason, message = False, "GuestRebooted", "the guest has rebooted and is being set up again"
+    elif found.unavailable:
+        status, reason, message = False, "NoModuleForKernel", found.unavailable
+    elif found.refused:
+        status, reason, message = False, found.refused.reason, str(found.refused)
+    elif want.key in found.failed:
+        status, reason, message = False, _reason(found.failed[want.key]), str(found.failed[want.key])
+    elif _configured(want, found, peer):
+        status, reason, message = True, "Configured", ""
+    else:
+        status, reason, message = False, "Configuring", "the guest is being set up"
+    return condition(kind, status, reason, message, observed_generation=generation)
+
+
+def _reason(error: GuestError) -> str:
+    return Reason.KEY_MISSING if isinstance(error, KeyUnavailable) else error.reason
+
+
+# -------------------------------------------------------------------------------------------------------------- figures
+
+
+def lent(peer: Peer) -> int:
+    """Bytes that a lender holds for this borrower."""
+    return peer.stats.get("lent_pages", 0) * PAGE
+
+
+def used(peer: Peer) -> int:
+    """Bytes that a borrower believes this lender to hold."""
+    return peer.stats.get("catalog_pages", 0) * PAGE
+
+
+def missed(stats: Mapping[str, int]) -> int:
+    """Reads of evicted pages that went to the disk after all."""
+    return stats.get("get_misses", 0) + stats.get("get_late", 0) + stats.get("get_errors", 0)
+
+
+def rounded(size: int) -> int:
+    """Memory as a status shows it."""
+    return size // GRAIN * GRAIN
+
+
+def worth_writing(fresh: ApiModel, present: ApiModel | None, written: datetime | None, now: datetime) -> bool:
+    """Whether a status should be written: at once for what matters, for mere figures only now and then."""
+    if present is None:
+        return True
+    new, old = fresh.to_dict(), present.to_dict()
+    if _without(FIGURES | RESTLESS, new) != _without(FIGURES | RESTLESS, old):
+        return True
+    old_enough = written is None or now - written >= FIGURES_EVERY
+    return old_enough and _without(RESTLESS, new) != _without(RESTLESS, old)
+
+
+def _without(names: frozenset[str], status: dict[str, Any]) -> dict[str, Any]:
+    return {name: value for name, value in status.items() if name not in names}

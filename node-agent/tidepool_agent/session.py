@@ -1,0 +1,73 @@
+"""The way to one machine: its libvirt daemon, its guest agent, and the thread through which all of that goes."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from dataclasses import replace
+
+from tidepool_agent.errors import CommandsBlocked
+from tidepool_agent.guest import Guest, Keys
+from tidepool_agent.guestfs import Observation
+from tidepool_agent.hypervisor import Domain, Lane
+from tidepool_agent.plan import Step
+from tidepool_agent.provider import Machine
+from tidepool_agent.qga import GuestAgent
+from tidepool_agent.store import Store
+
+LOOK_SECONDS = 45
+STEP_SECONDS = 180
+
+# Where the libvirt daemon of a machine listens.
+Endpoint = Callable[[Machine], str]
+
+
+class Session:
+    """Talks to one machine for as long as it is that machine. `slots` limits how many are talked to at a time."""
+
+    def __init__(
+        self, machine: Machine, *, endpoint: Endpoint, store: Store, keys: Keys, slots: asyncio.Semaphore
+    ) -> None:
+        self.machine = machine
+        self._domain = Domain(lambda: endpoint(machine), machine.domain)
+        self._guest = Guest(GuestAgent(self._domain.command), store, keys)
+        self._lane = Lane(f"guest {machine.namespace}/{machine.name}")
+        self._slots = slots
+        self._known: Observation | None = None
+
+    def is_for(self, machine: Machine) -> bool:
+        """Whether this still is the way to the machine."""
+        mine = self.machine
+        return (mine.uid, mine.place, mine.domain) == (machine.uid, machine.place, machine.domain)
+
+    async def look(self) -> Observation:
+        """The state of the guest now."""
+        async with self._slots:
+            return await self._lane.call(self._look, LOOK_SECONDS)
+
+    async def do(self, step: Step, release: str) -> None:
+        """Carries out one step in the guest, whose kernel is of that release."""
+        async with self._slots:
+            await self._lane.call(lambda: self._guest.carry_out(step, release), STEP_SECONDS)
+
+    def close(self) -> None:
+        """Gives up the connection and the thread, without waiting for a call that hangs."""
+        self._lane.close(self._domain.close)
+
+    def _look(self) -> Observation:
+        try:
+            self._known = self._probe()
+        except CommandsBlocked:
+            self._known = None  # somebody changed the guest agent: next time ask what it allows
+            raise
+        return self._known
+
+    def _probe(self) -> Observation:
+        """A probe; once per boot it also asks what does not change until the next."""
+        if self._known is None:
+            self._guest.check_commands()
+            return self._guest.probe(installed=True)
+        seen = self._guest.probe()
+        if seen.boot_id != self._known.boot_id:
+            return self._guest.probe(installed=True)
+        return replace(seen, installed=self._known.installed)

@@ -1,0 +1,44 @@
+"""What the agent is told when it starts: command line, with the environment of its pod as defaults."""
+
+from __future__ import annotations
+
+import argparse
+import os
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from tidepool_api import names
+
+
+@dataclass(frozen=True)
+class Settings:
+    """Settings of one agent."""
+
+    node: str
+    namespace: str
+    store: Path
+    metrics_port: int
+    metrics_address: str
+    proc: Path
+    concurrency: int
+    verbose: bool
+
+
+def parse(argv: Sequence[str], environment: dict[str, str] | None = None) -> Settings:
+    """The settings; exits with a message if something is missing."""
+    env = os.environ if environment is None else environment
+    parser = argparse.ArgumentParser(prog="tidepool_agent", description="Tidepool's agent on one node.")
+    parser.add_argument("--node", default=env.get("NODE_NAME"), help="name of this node (NODE_NAME)")
+    parser.add_argument("--namespace", default=env.get("POD_NAMESPACE"), help="the agent's namespace (POD_NAMESPACE)")
+    parser.add_argument("--store", type=Path, default=Path("/usr/share/tidepool/modules"), help="prebuilt modules")
+    parser.add_argument("--metrics-address", default="", help="where to serve metrics; all addresses by default")
+    parser.add_argument("--metrics-port", type=int, default=names.AGENT_METRICS_PORT)
+    parser.add_argument("--proc", type=Path, default=Path("/proc"), help="the host's processes")
+    parser.add_argument("--concurrency", type=int, default=8, help="guests that are talked to at the same time")
+    parser.add_argument("--verbose", action="store_true")
+    found = parser.parse_args(argv)
+    for option in ("node", "namespace"):
+        if not getattr(found, option):
+            parser.error(f"--{option} is needed")
+    return Settings(**vars(found))

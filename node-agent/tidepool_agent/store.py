@@ -1,0 +1,74 @@
+"""The module store: prebuilt kernel modules, one folder per kernel release, each with its checksum beside it."""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from dataclasses import dataclass
+from pathlib import Path
+
+from tidepool_agent.errors import ModuleUnavailable
+
+FILE = "tidepool.ko"
+_RELEASE = re.compile(r"[A-Za-z0-9][A-Za-z0-9._+~-]{0,127}")
+_MODINFO = re.compile(rb"(?<![A-Za-z_])(version|srcversion)=([A-Za-z0-9._+~-]{1,64})\0")
+
+
+@dataclass(frozen=True)
+class Build:
+    """One module, whole and checked."""
+
+    data: bytes
+    sha256: str
+    version: str
+    srcversion: str
+
+
+class Store:
+    """Modules by kernel release."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        self._builds: dict[tuple[str, int, int], Build] = {}
+
+    def has(self, release: str) -> bool:
+        """Whether there is a module for this kernel."""
+        return self._path(release).is_file()
+
+    def build(self, release: str) -> Build:
+        """The module for this kernel, checked against its checksum."""
+        path = self._path(release)
+        try:
+            state = path.stat()
+        except FileNotFoundError:
+            raise ModuleUnavailable(self.advice(release)) from None
+        key = release, state.st_mtime_ns, state.st_size
+        if key not in self._builds:
+            self._builds[key] = _read(path)
+        return self._builds[key]
+
+    def advice(self, release: str) -> str:
+        """What to do when there is none."""
+        known = (
+            ", ".join(sorted(folder.name for folder in self._folder.glob("*") if (folder / FILE).is_file())) or "none"
+        )
+        return (
+            f"no tidepool.ko for kernel {release}: the agent's module store has {known}. Build it with "
+            f"`kernel-module/tools/build` for that kernel and add it to the agent's image as "
+            f"{self._folder}/{release}/{FILE}, install the module in the guest, or boot a kernel of the store"
+        )
+
+    def _path(self, release: str) -> Path:
+        if not _RELEASE.fullmatch(release):
+            raise ModuleUnavailable("the guest's kernel release is no name of a kernel")
+        return self._folder / release / FILE
+
+
+def _read(path: Path) -> Build:
+    data = path.read_bytes()
+    digest = hashlib.sha256(data).hexdigest()
+    stated = (path.with_name(f"{FILE}.sha256")).read_text().split()
+    if stated[:1] != [digest]:
+        raise ModuleUnavailable(f"{path} does not match its checksum: build the agent's image anew")
+    info = {name.decode(): value.decode() for name, value in _MODINFO.findall(data)}
+    return Build(data, digest, info.get("version", ""), info.get("srcversion", ""))

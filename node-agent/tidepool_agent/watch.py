@@ -1,0 +1,102 @@
+"""Keeps a copy of the objects of one kind: list once, then follow the watch, for ever.
+
+Each copy has a thread, because reading a watch blocks; what it learns is handed to the event loop, which alone
+touches the copy. A watch that ends goes on from its last resource version; one whose version has expired lists anew.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import random
+import threading
+import time
+from collections.abc import Callable
+
+from tidepool_agent.kubeapi import Api, ApiError, Object
+from tidepool_agent.provider import Key
+
+log = logging.getLogger(__name__)
+
+GONE = 410
+FIRST_PAUSE, LAST_PAUSE = 1.0, 30.0
+
+# Called in the event loop with the old and the new object; one of them is None when it appears or disappears.
+Changed = Callable[[Object | None, Object | None], None]
+
+
+def key_of(item: Object) -> Key:
+    """Namespace and name of an object."""
+    return item["metadata"].get("namespace", ""), item["metadata"]["name"]
+
+
+class Copy:
+    """The objects at one path of the API, narrowed by a selector."""
+
+    def __init__(self, api: Api, path: str, changed: Changed, **query: str) -> None:
+        self.objects: dict[Key, Object] = {}
+        self.synced = asyncio.Event()
+        self._api, self._path, self._query, self._changed = api, path, query, changed
+
+    def start(self, loop: asyncio.AbstractEventLoop) -> None:
+        """Begins to follow."""
+        threading.Thread(target=self._follow, args=(loop,), name=f"watch {self._path}", daemon=True).start()
+
+    def absorb(self, item: Object) -> None:
+        """Takes in what the API server answered to a write, unless the watch has removed the object meanwhile."""
+        present = self.objects.get(key_of(item))
+        if present is not None and present["metadata"]["uid"] == item["metadata"]["uid"]:
+            self._put(item)
+
+    def _put(self, item: Object) -> None:
+        old = self.objects.get(key_of(item))
+        self.objects[key_of(item)] = item
+        self._changed(old, item)
+
+    def _replace(self, items: list[Object]) -> None:
+        fresh = {key_of(item): item for item in items}
+        for key in self.objects.keys() - fresh.keys():
+            self._remove(key)
+        for item in fresh.values():
+            self._put(item)
+        self.synced.set()
+
+    def _remove(self, key: Key) -> None:
+        old = self.objects.pop(key, None)
+        if old is not None:
+            self._changed(old, None)
+
+    def _event(self, event: Object) -> None:
+        if event["type"] == "DELETED":
+            self._remove(key_of(event["object"]))
+        else:
+            self._put(event["object"])
+
+    def _follow(self, loop: asyncio.AbstractEventLoop) -> None:
+        version, pause = "", FIRST_PAUSE
+        while not loop.is_closed():
+            try:
+                version = self._watch(loop, version or self._list(loop))
+                pause = FIRST_PAUSE
+            except ApiError as error:
+                version = "" if error.status else version
+                log.log(logging.DEBUG if error.status == GONE else logging.WARNING, "%s: %s", self._path, error)
+                time.sleep(pause * random.uniform(0.7, 1.3))
+                pause = min(2 * pause, LAST_PAUSE)
+            except RuntimeError:  # the loop was closed meanwhile
+                return
+
+    def _list(self, loop: asyncio.AbstractEventLoop) -> str:
+        answer = self._api.get(self._path, **self._query)
+        loop.call_soon_threadsafe(self._replace, answer["items"])
+        version: str = answer["metadata"]["resourceVersion"]
+        return version
+
+    def _watch(self, loop: asyncio.AbstractEventLoop, version: str) -> str:
+        for event in self._api.watch(self._path, resourceVersion=version, **self._query):
+            if event["type"] == "ERROR":
+                raise ApiError(int(event["object"].get("code", GONE)), event["object"].get("message", "watch failed"))
+            version = event["object"]["metadata"]["resourceVersion"]
+            if event["type"] != "BOOKMARK":
+                loop.call_soon_threadsafe(self._event, event)
+        return version

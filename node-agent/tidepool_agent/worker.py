@@ -1,0 +1,298 @@
+"""One guest's reconcile loop: look, compare, act, look again, report; again when something changes or time has passed.
+
+Level-triggered: every round starts from what the guest and the API server say now. What is remembered between rounds
+only makes the agent patient (with a guest that is silent for a moment) and slow (with what has failed before).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from datetime import datetime, timedelta
+
+from tidepool_agent import plan, report
+from tidepool_agent.cluster import Cluster
+from tidepool_agent.errors import GuestError, ModuleUnavailable, Unreachable
+from tidepool_agent.guestfs import Observation, Side
+from tidepool_agent.kubeapi import ApiError
+from tidepool_agent.metrics import Figures, Sample
+from tidepool_agent.plan import Desired, Load, Step, Unload, Want
+from tidepool_agent.provider import Machine
+from tidepool_agent.report import Finding
+from tidepool_agent.retry import Failures
+from tidepool_agent.session import Session
+from tidepool_agent.store import Store
+from tidepool_api import ApiModel, MemoryPairing, names, now
+
+log = logging.getLogger(__name__)
+
+SOON, COLLECT_EVERY, IDLE_EVERY, SILENT_EVERY = 2.0, 10.0, 30.0, 60.0
+# So long after a change the guest is looked at often, so that its new state is reported soon.
+SETTLING_SECONDS = 60
+# A guest boots in about a minute, more when it is emulated: so long it is asked often whether its agent is there.
+BOOT_SECONDS = 180
+# One late answer is no reason to call a guest unready.
+PATIENCE_SECONDS = 30
+# A pairing that is being deleted waits no longer than this for a guest that cannot be cleaned up.
+RELEASE_AFTER = timedelta(seconds=60)
+
+
+@dataclass(frozen=True)
+class Tools:
+    """What every worker needs."""
+
+    cluster: Cluster
+    store: Store
+    figures: Figures
+    connect: Callable[[Machine], Session]
+
+
+class Worker:
+    """Looks after one guest until it is cancelled."""
+
+    def __init__(self, machine: Machine, tools: Tools) -> None:
+        self._tools = tools
+        self._wake = asyncio.Event()
+        self._written: dict[str, datetime] = {}
+        self._begin(machine)
+
+    def _begin(self, machine: Machine) -> None:
+        """Everything about a machine that does not hold for another one of the same name."""
+        self._session = self._tools.connect(machine)
+        self._found = Finding()
+        self._failures = Failures()
+        self._silent_since: float | None = None
+        self._acted = 0.0
+
+    def wake(self) -> None:
+        """Something about the guest or its pairings has changed."""
+        self._wake.set()
+
+    async def run(self) -> None:
+        """Rounds, for ever."""
+        try:
+            while True:
+                self._wake.clear()
+                pause = await self._safe_round()
+                with contextlib.suppress(TimeoutError):
+                    await asyncio.wait_for(self._wake.wait(), pause)
+        finally:
+            self._session.close()
+            self._tools.figures.drop(self._session.machine.key)
+
+    async def _safe_round(self) -> float:
+        """A round whose failure is logged and tried again: one guest never ends the agent."""
+        try:
+            return await self._round()
+        except ApiError as error:
+            log.warning("%s: the API server refused: %s", self._name, error)
+        except Exception:
+            log.exception("%s: the round failed", self._name)
+        return COLLECT_EVERY
+
+    async def _round(self) -> float:
+        key = self._session.machine.key
+        machine = self._tools.cluster.machines().get(key)
+        if machine is None:
+            return IDLE_EVERY  # the controller ends this worker
+        if not self._session.is_for(machine):
+            self._session.close()
+            self._begin(machine)
+        pairings = self._tools.cluster.pairings(key)
+        wanted = plan.desired(machine.name, pairings)
+        self._found = await self._find(machine, wanted)
+        self._collect(machine, pairings)
+        await self._report(machine, self._found, wanted)
+        await self._release(machine, pairings, wanted)
+        return self._pause(wanted)
+
+    @property
+    def _name(self) -> str:
+        return f"{self._session.machine.namespace}/{self._session.machine.name}"
+
+    # ---------------------------------------------------------------------------------------------- look, compare, act
+
+    async def _find(self, machine: Machine, wanted: Desired) -> Finding:
+        """Looks at the guest, does what is due, and says how it is now."""
+        try:
+            seen = await self._session.look()
+            await self._note_reboot(machine, wanted, seen)
+            where = plan.source(seen, in_store=self._tools.store.has(seen.release))
+            steps = plan.steps(wanted, seen, where, outdated=self._outdated(seen, where))
+            self._failures.keep({plan.subject(step) for step in steps})
+            if await self._carry_out(steps, seen):
+                seen = await self._session.look()
+        except GuestError as error:
+            return self._silent(error)
+        self._silent_since = None
+        return Finding(
+            seen=seen,
+            unavailable=None if where else self._tools.store.advice(seen.release),
+            refused=self._failures.error("module"),
+            failed=self._failed(wanted),
+        )
+
+    async def _carry_out(self, steps: list[Step], seen: Observation) -> bool:
+        """Carries out the steps that are due; whether the guest may have changed."""
+        tried = False
+        for step in steps:
+            subject = plan.subject(step)
+            if self._failures.due(subject, time.monotonic()):
+                tried = True
+                await self._try(step, seen)
+            if subject == ("module",) and self._failures.error("module"):
+                break  # without the module there is nothing to set up
+        if tried:
+            self._acted = time.monotonic()
+        return tried
+
+    async def _try(self, step: Step, seen: Observation) -> None:
+        subject = plan.subject(step)
+        try:
+            await self._session.do(step, seen.release)
+        except GuestError as error:
+            log.warning("%s: %s: %s", self._name, step_name(step), error)
+            self._failures.failed(subject, error, time.monotonic())
+            if isinstance(step, Load | Unload):
+                await self._event("ModuleRefused", f"{step_name(step)}: {error}", warning=True)
+            if isinstance(error, Unreachable):
+                raise
+        else:
+            log.info("%s: %s", self._name, step_name(step))
+            self._failures.succeeded(subject)
+            if isinstance(step, Load):
+                await self._event("ModuleLoaded", f"tidepool.ko {step.source.value}, kernel {seen.release}")
+            elif isinstance(step, Unload):
+                await self._event("ModuleUnloaded", "no pairing needs it")
+
+    async def _note_reboot(self, machine: Machine, wanted: Desired, seen: Observation) -> None:
+        """A reboot undoes everything in the guest; it is reported before it is repaired."""
+        before = self._found.seen
+        if before is None or before.boot_id == seen.boot_id:
+            return
+        log.info("%s: rebooted, kernel %s", self._name, seen.release)
+        self._failures = Failures()
+        self._found = Finding(seen=seen, rebooted=bool(wanted.peers))
+        await self._event("GuestRebooted", f"kernel {seen.release}")
+        await self._report(machine, self._found, wanted)
+
+    def _silent(self, error: GuestError) -> Finding:
+        """What to say of a guest that gives no usable answer."""
+        since = self._silent_since = self._silent_since or time.monotonic()
+        passing = isinstance(error, Unreachable) and self._found.seen is not None
+        if passing and time.monotonic() - since < PATIENCE_SECONDS:
+            return self._found
+        if self._found.unreachable is None:
+            log.info("%s: %s: %s", self._name, error.reason, error)
+        return replace(self._found, unreachable=error)
+
+    def _outdated(self, seen: Observation, where: plan.Source | None) -> bool:
+        if where is not plan.Source.STORE or seen.module is None:
+            return False
+        try:
+            return self._tools.store.build(seen.release).srcversion != seen.module.srcversion
+        except ModuleUnavailable:
+            return False
+
+    def _failed(self, wanted: Desired) -> dict[tuple[Side, str], GuestError]:
+        """Why peers could not be set up; settings that were refused concern every borrower."""
+        settings = self._failures.error("settings")
+        errors = {want.key: self._failures.error("peer", *want.key) for want in wanted.peers}
+        if settings:
+            errors |= {key: error or settings for key, error in errors.items() if key[0] is Side.BORROWERS}
+        return {key: error for key, error in errors.items() if error}
+
+    # ---------------------------------------------------------------------------------------------------------- report
+
+    def _collect(self, machine: Machine, pairings: list[MemoryPairing]) -> None:
+        if self._found.seen:
+            by_uid = {pairing.metadata.uid: pairing.name for pairing in pairings}
+            stale = self._silent_since is not None
+            self._tools.figures.put(machine.key, Sample(self._found.seen, machine.provider.value, by_uid, stale))
+
+    async def _report(self, machine: Machine, found: Finding, wanted: Desired) -> None:
+        cluster = self._tools.cluster
+        present = cluster.guest(machine.key)
+        fresh = report.guest(machine, cluster.node, found, wanted.peers, present.status if present else None)
+        spec = present is None or report.identity(fresh) != report.identity(present)
+        if spec or self._worth_writing("guest", fresh.status, present.status if present else None):
+            await cluster.write_guest(fresh, spec=spec)
+        for want in wanted.peers:
+            await self._report_end(want, found)
+
+    async def _report_end(self, want: Want, found: Finding) -> None:
+        status = want.pairing.status
+        present = status.lender if want.side is Side.BORROWERS else status.borrower
+        fresh = report.end(want, found)
+        if self._worth_writing(want.name, fresh, present):
+            await self._tools.cluster.write_end(want.pairing, fresh)
+
+    def _worth_writing(self, what: str, fresh: ApiModel, present: ApiModel | None) -> bool:
+        """Whether to write a status now; remembers that it was."""
+        worth = report.worth_writing(fresh, present, self._written.get(what), now())
+        if worth:
+            self._written[what] = now()
+        return worth
+
+    async def _event(self, reason: str, message: str, *, warning: bool = False) -> None:
+        guest = self._tools.cluster.guest(self._session.machine.key)
+        if guest:
+            with contextlib.suppress(ApiError):
+                await self._tools.cluster.event(guest, reason, message, warning=warning)
+
+    # --------------------------------------------------------------------------------------------------------- release
+
+    async def _release(self, machine: Machine, pairings: list[MemoryPairing], wanted: Desired) -> None:
+        """Removes this side's finalizer from pairings whose tear-down is done, or has taken too long."""
+        for pairing in pairings:
+            if pairing.terminating and (self._torn_down(pairing, wanted) or overdue(pairing)):
+                lends = pairing.spec.lender.guest == machine.name
+                await self._tools.cluster.release(
+                    pairing, names.LENDER_FINALIZER if lends else names.BORROWER_FINALIZER
+                )
+
+    def _torn_down(self, pairing: MemoryPairing, wanted: Desired) -> bool:
+        seen = self._found.seen
+        if seen is None or self._silent_since is not None:
+            return False
+        gone = all(name != pairing.metadata.uid for _, name in seen.peers)
+        return gone and (seen.module is None or bool(wanted.peers))
+
+    def _pause(self, wanted: Desired) -> float:
+        """How long until the next round, if nothing happens before."""
+        moment = time.monotonic()
+        if self._silent_since is not None:
+            silent = moment - self._silent_since
+            return SOON if silent < BOOT_SECONDS else min(silent / 20, SILENT_EVERY)
+        seen = self._found.seen
+        connected = seen and all(peer.state == "Connected" for peer in seen.peers.values())
+        if moment - self._acted < SETTLING_SECONDS and not connected:
+            return SOON
+        return COLLECT_EVERY if wanted.peers or (seen and seen.module) else IDLE_EVERY
+
+
+def overdue(pairing: MemoryPairing) -> bool:
+    """Whether a pairing has been waiting for its end too long."""
+    asked = pairing.metadata.deletion_timestamp
+    return asked is not None and now() - asked >= RELEASE_AFTER
+
+
+def step_name(step: Step) -> str:
+    """A step in words, for logs and Events."""
+    match step:
+        case Load(source):
+            return f"load the module {source.value}"
+        case plan.Remove(peers):
+            return f"remove {', '.join(f'{side}/{name}' for side, name in peers)}"
+        case plan.Set(settings):
+            return f"set {', '.join(f'{name}={value}' for name, value in settings.items())}"
+        case plan.Configure(want):
+            return f"configure {want.side}/{want.name} (pairing {want.pairing.name})"
+        case plan.Change(want, attributes):
+            return f"change {', '.join(attributes)} of {want.side}/{want.name}"
+        case _:
+            return "unload the module"
