@@ -184,7 +184,7 @@ static int tide_receive_evicted(struct tide_lender *lender,
 		tide_catalog_evicted(le64_to_cpu(id.file), le64_to_cpu(id.index),
 				     le64_to_cpu(id.version));
 	}
-	tide_count_n(&lender->stats, evicted_notices, count);
+	atomic64_add(count, &lender->stats.evicted_notices);
 	return 0;
 }
 
@@ -314,7 +314,7 @@ static int tide_session(struct tide_lender *lender)
 	spin_unlock_irq(&lender->pending_lock);
 	tide_set_ready(lender, true);
 	WRITE_ONCE(lender->state, TIDE_LENDER_CONNECTED);
-	tide_count(&lender->stats, connects);
+	atomic64_inc(&lender->stats.connects);
 	pr_info("lenders/%s: connected\n", lender->name);
 	schedule_delayed_work(&lender->tick, HZ / 10);
 
@@ -322,7 +322,7 @@ static int tide_session(struct tide_lender *lender)
 
 	WRITE_ONCE(lender->state, TIDE_LENDER_CONNECTING);
 	tide_set_ready(lender, false);
-	tide_count(&lender->stats, disconnects);
+	atomic64_inc(&lender->stats.disconnects);
 	if (!READ_ONCE(lender->closing))
 		pr_info("lenders/%s: connection lost: error %d\n", lender->name, err);
 	tide_session_end(lender);

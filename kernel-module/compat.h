@@ -14,7 +14,7 @@
 #include <net/sock.h>
 
 /* 6.2: ftrace_regs became opaque, with accessors for arguments and address. */
-#if LINUX_VERSION_CODE >= KERNEL_VERSION(6, 2, 0)
+#if KERNEL_VERSION(6, 2, 0) <= LINUX_VERSION_CODE
 static __always_inline unsigned long
 tide_ftrace_argument(struct ftrace_regs *fregs, unsigned int n)
 {
@@ -43,7 +43,7 @@ tide_ftrace_redirect(struct ftrace_regs *fregs, void *to)
 /* 6.19: filemap_alloc_folio() takes a memory policy. */
 static inline struct folio *tide_alloc_folio(gfp_t gfp)
 {
-#if LINUX_VERSION_CODE >= KERNEL_VERSION(6, 19, 0)
+#if KERNEL_VERSION(6, 19, 0) <= LINUX_VERSION_CODE
 	return filemap_alloc_folio(gfp, 0, NULL);
 #else
 	return filemap_alloc_folio(gfp, 0);
@@ -67,7 +67,7 @@ static inline struct folio *tide_find_folio(struct address_space *mapping,
 static inline void tide_sk_own_frag(struct sock *sk)
 {
 	sk->sk_allocation = GFP_NOIO;
-#if LINUX_VERSION_CODE >= KERNEL_VERSION(6, 2, 0)
+#if KERNEL_VERSION(6, 2, 0) <= LINUX_VERSION_CODE
 	sk->sk_use_task_frag = false;
 #endif
 }

@@ -39,7 +39,7 @@ static int tide_parse_bytes(const char *who, const char *attr, const char *page,
 	u64 value;
 
 	if (kstrtou64(page, 0, &value) || value > TIDE_MAX_BYTES ||
-	    (value < min)) {
+	    value < min) {
 		pr_err_ratelimited("%s: %s: must be a number of bytes from %llu to %llu\n",
 				   who, attr, min, TIDE_MAX_BYTES);
 		return -EINVAL;
@@ -296,13 +296,8 @@ static ssize_t tide_lender_state_show(struct config_item *item, char *page)
 static ssize_t tide_lender_stats_show(struct config_item *item, char *page)
 {
 	struct tide_lender *lender = to_lender(item);
-	int len = 0;
+	int len = tide_show_lender_stats(&lender->stats, page);
 
-#define X(name)								\
-	len += sysfs_emit_at(page, len, #name " %lld\n",		\
-			     (s64)atomic64_read(&lender->stats.name));
-	TIDE_LENDER_STATS(X)
-#undef X
 	len += sysfs_emit_at(page, len, "catalog_pages %lld\n",
 			     (s64)atomic64_read(&lender->catalog_pages));
 	len += sysfs_emit_at(page, len, "granted_bytes %llu\n",
@@ -507,13 +502,8 @@ static ssize_t tide_borrower_state_show(struct config_item *item, char *page)
 static ssize_t tide_borrower_stats_show(struct config_item *item, char *page)
 {
 	struct tide_borrower *borrower = to_borrower(item);
-	int len = 0;
+	int len = tide_show_borrower_stats(&borrower->stats, page);
 
-#define X(name)								\
-	len += sysfs_emit_at(page, len, #name " %lld\n",		\
-			     (s64)atomic64_read(&borrower->stats.name));
-	TIDE_BORROWER_STATS(X)
-#undef X
 	len += sysfs_emit_at(page, len, "lent_pages %llu\n",
 			     tide_borrower_lent_pages(borrower));
 	len += sysfs_emit_at(page, len, "granted_bytes %llu\n",
@@ -607,7 +597,7 @@ static ssize_t tide_root_version_show(struct config_item *item, char *page)
 
 static ssize_t tide_root_stats_show(struct config_item *item, char *page)
 {
-	return tide_stats_show(page);
+	return tide_show_stats(page);
 }
 
 static ssize_t tide_root_port_show(struct config_item *item, char *page)

@@ -18,7 +18,7 @@
 #define TIDE_GATE_BITS	8
 
 static struct tide_gate_bucket {
-	spinlock_t lock;
+	spinlock_t lock;	/* taken with interrupts off, inside a file's */
 	struct hlist_head sections;
 } tide_gate[1 << TIDE_GATE_BITS] = {
 	[0 ... (1 << TIDE_GATE_BITS) - 1] = {
@@ -126,7 +126,7 @@ bool tide_gate_closed(struct address_space *mapping, pgoff_t first, pgoff_t last
 	unsigned long flags;
 	bool closed = false;
 
-	if (!IS_ENABLED(TIDEPOOL_BREAK_DIRECT_IO) &&
+	if (!tide_broken(DIRECT_IO) &&
 	    atomic_read(&mapping->host->i_dio_count))
 		return true;
 	spin_lock_irqsave(&bucket->lock, flags);
@@ -148,5 +148,5 @@ bool tide_gate_closed(struct address_space *mapping, pgoff_t first, pgoff_t last
 void tide_gate_wait_empty(void)
 {
 	while (atomic_read(&tide_sections))
-		msleep(10);
+		msleep(20);
 }

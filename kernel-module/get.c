@@ -130,7 +130,7 @@ static unsigned int tide_get_unlock(struct tide_get *get, unsigned int from,
 				get->page[k].page = NULL;
 			tide_histogram_add(&get->lender->get_latency,
 					   ktime_to_ns(ktime_sub(ktime_get(), get->start)));
-			tide_count_n(&get->lender->stats, get_hits, next - i);
+			atomic64_add(next - i, &get->lender->stats.get_hits);
 			tide_folio_done(folio);
 		}
 		i = next;
@@ -277,7 +277,7 @@ static void tide_tx_get(struct tide_lender *lender, const struct tide_get *get)
 		item[i].index = cpu_to_le64(get->page[i].index);
 		item[i].version = cpu_to_le64(get->page[i].version);
 	}
-	tide_count(&lender->stats, gets_sent);
+	atomic64_inc(&lender->stats.gets_sent);
 }
 
 /* Moves the requests that fit from unsent to pending and writes their frames. */
@@ -399,7 +399,7 @@ static void tide_get_submit(struct tide_get *get)
 	}
 	spin_unlock_irq(&lender->pending_lock);
 	if (!accepted) {
-		tide_count_n(&lender->stats, get_errors, get->count);
+		atomic64_add(get->count, &lender->stats.get_errors);
 		tide_get_end(get);
 	} else if (current->flags & (PF_MEMALLOC | PF_MEMALLOC_NOIO)) {
 		queue_work(tide_disk_queue, &lender->tx_work);	/* must not wait */
@@ -457,8 +457,8 @@ static unsigned int tide_folio_collect(struct tide_file *file, struct folio *fol
 
 		if (buffer) {
 			copy_highpage(page, buffer->page);
-			tide_count(&buffer->lender->stats, get_hits);
-			tide_count(&buffer->lender->stats, get_hits_buffer);
+			atomic64_inc(&buffer->lender->stats.get_hits);
+			atomic64_inc(&buffer->lender->stats.get_hits_buffer);
 			copied++;
 			continue;
 		}
@@ -482,7 +482,7 @@ static struct tide_get *tide_get_alloc(struct tide_window *w, int slot)
 
 	get = kvmalloc(struct_size(get, page, room), w->gfp);
 	if (!get) {
-		tide_count(&tide_stats, gets_nomem);
+		atomic64_inc(&tide_stats.gets_nomem);
 		return NULL;
 	}
 	rcu_read_lock();
@@ -515,8 +515,10 @@ static struct tide_get *tide_window_request(struct tide_window *w, int slot,
 		tide_get_submit(get);
 		get = NULL;
 	}
-	if (!get)
-		get = w->open[slot] = tide_get_alloc(w, slot);
+	if (!get) {
+		get = tide_get_alloc(w, slot);
+		w->open[slot] = get;
+	}
 	return get;
 }
 
@@ -653,7 +655,7 @@ void tide_get_readahead(struct readahead_control *rac,
 	tide_window_submit(&w);
 	if (misses)
 		orig->readahead(rac);
-	tide_count_n(&tide_stats, misses, total);
+	atomic64_add(total, &tide_stats.misses);
 	tide_file_put(w.file);
 }
 
@@ -683,7 +685,7 @@ int tide_get_read_folio(struct file *file, struct folio *folio,
 	tide_file_put(w.file);
 	if (taken)
 		return 0;
-	tide_count_n(&tide_stats, misses, folio_nr_pages(folio));
+	atomic64_add(folio_nr_pages(folio), &tide_stats.misses);
 	return orig->read_folio(file, folio);
 }
 
@@ -788,7 +790,7 @@ static void tide_data_missed(struct tide_get *get)
 
 		if (!p->page || p->arrived)
 			continue;
-		tide_count(&get->lender->stats, get_misses);
+		atomic64_inc(&get->lender->stats.get_misses);
 		tide_file_erase(get->file, p->index, p->version);
 	}
 }

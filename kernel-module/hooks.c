@@ -88,6 +88,7 @@ static DEFINE_SPINLOCK(tide_wrapped_lock);	/* nests inside a file's lock */
 static const struct address_space_operations *
 tide_original(const struct address_space_operations *ops)
 {
+	/* pairs with tide_wrap(): the copies below the count are complete */
 	unsigned int i, used = smp_load_acquire(&tide_wrapped_used);
 
 	for (i = 0; i < used; i++)
@@ -134,6 +135,7 @@ static struct tide_wrapped *tide_wrap(const struct address_space_operations *ori
 	wrapped->ops.readahead = tide_readahead;
 	wrapped->ops.read_folio = tide_read_folio;
 	wrapped->orig = orig;
+	/* pairs with tide_original() */
 	smp_store_release(&tide_wrapped_used, i + 1);
 out:
 	spin_unlock(&tide_wrapped_lock);
@@ -216,7 +218,7 @@ static void tide_on_dirty(void *data, struct folio *folio,
 	struct tide_file *file;
 	unsigned long flags;
 
-	if (IS_ENABLED(TIDEPOOL_BREAK_DIRTY) || !mapping ||
+	if (tide_broken(DIRTY) || !mapping ||
 	    !tide_catalog_files() || !tide_eligible(mapping))
 		return;
 	file = tide_file_find(mapping->host);
@@ -327,12 +329,12 @@ static void tide_truncate_inode_pages_range(struct address_space *mapping,
 			   first, last);
 	if (exiting)
 		tide_inode_evicted(mapping);
-	else if (!IS_ENABLED(TIDEPOOL_BREAK_TRUNCATE_ENTER))
+	else if (!tide_broken(TRUNCATE_ENTER))
 		tide_drop_range(mapping, first, last);
-	if (IS_ENABLED(TIDEPOOL_BREAK_TRUNCATE_RETURN))
+	if (tide_broken(TRUNCATE_RETURN))
 		section.first = ULONG_MAX;	/* covers nothing */
 	truncate_inode_pages_range(mapping, start, end);
-	if (!exiting && !IS_ENABLED(TIDEPOOL_BREAK_TRUNCATE_RETURN))
+	if (!exiting && !tide_broken(TRUNCATE_RETURN))
 		tide_drop_range(mapping, first, last);
 	tide_section_leave(&section);
 }
@@ -343,7 +345,7 @@ static int tide_invalidate_inode_pages2_range(struct address_space *mapping,
 	struct tide_section section;
 	int ret;
 
-	if (IS_ENABLED(TIDEPOOL_BREAK_INVALIDATE)) {
+	if (tide_broken(INVALIDATE)) {
 		tide_section_enter(&section, TIDE_SECTION_INVALIDATE, mapping,
 				   mapping, ULONG_MAX, 0);
 		ret = invalidate_inode_pages2_range(mapping, first, last);
@@ -376,7 +378,7 @@ tide_iomap_dio_rw(struct kiocb *iocb, struct iov_iter *iter,
 	struct tide_section section;
 	struct iomap_dio *dio;
 
-	if (IS_ENABLED(TIDEPOOL_BREAK_DIRECT_IO)) {
+	if (tide_broken(DIRECT_IO)) {
 		tide_section_enter(&section, TIDE_SECTION_DIRECT_IO, mapping,
 				   iocb, ULONG_MAX, 0);
 		dio = __iomap_dio_rw(iocb, iter, ops, dops, dio_flags, private,
@@ -398,7 +400,7 @@ static void tide_generic_shutdown_super(struct super_block *sb)
 
 	tide_section_enter(&section, TIDE_SECTION_UNMOUNT, sb, sb, 0, ULONG_MAX);
 	generic_shutdown_super(sb);
-	if (!IS_ENABLED(TIDEPOOL_BREAK_UNMOUNT))
+	if (!tide_broken(UNMOUNT))
 		tide_catalog_purge_super(sb);
 	tide_section_leave(&section);
 }
@@ -435,20 +437,21 @@ static const void *tide_call_key(enum tide_section_kind kind,
 static void notrace tide_ftrace(unsigned long ip, unsigned long parent_ip,
 				struct ftrace_ops *ops, struct ftrace_regs *fregs);
 
-#define TIDE_WRAPPER(kind, fn, with) [kind] = {				\
+#define TIDE_WRAPPER(fn, with) {					\
 	.name = #fn, .target = fn, .wrapper = with,			\
 	.ops = { .func = tide_ftrace,					\
 		 .flags = FTRACE_OPS_FL_DYNAMIC | FTRACE_OPS_FL_IPMODIFY | \
 			  FTRACE_OPS_FL_PERMANENT } }
 
 static struct tide_wrapper tide_wrappers[] = {
-	TIDE_WRAPPER(TIDE_SECTION_TRUNCATE, truncate_inode_pages_range,
-		     tide_truncate_inode_pages_range),
-	TIDE_WRAPPER(TIDE_SECTION_INVALIDATE, invalidate_inode_pages2_range,
-		     tide_invalidate_inode_pages2_range),
-	TIDE_WRAPPER(TIDE_SECTION_DIRECT_IO, __iomap_dio_rw, tide_iomap_dio_rw),
-	TIDE_WRAPPER(TIDE_SECTION_UNMOUNT, generic_shutdown_super,
-		     tide_generic_shutdown_super),
+	[TIDE_SECTION_TRUNCATE] =
+		TIDE_WRAPPER(truncate_inode_pages_range, tide_truncate_inode_pages_range),
+	[TIDE_SECTION_INVALIDATE] =
+		TIDE_WRAPPER(invalidate_inode_pages2_range, tide_invalidate_inode_pages2_range),
+	[TIDE_SECTION_DIRECT_IO] =
+		TIDE_WRAPPER(__iomap_dio_rw, tide_iomap_dio_rw),
+	[TIDE_SECTION_UNMOUNT] =
+		TIDE_WRAPPER(generic_shutdown_super, tide_generic_shutdown_super),
 };
 
 static void notrace tide_ftrace(unsigned long ip, unsigned long parent_ip,

@@ -122,7 +122,7 @@ static void tide_notify(struct work_struct *work)
 	while (store && (n = tide_store_notices(store, id, TIDE_NOTICE_MAX))) {
 		if (tide_reply(borrower, TIDE_EVICTED, n, 0, id, n * sizeof(*id)))
 			break;
-		tide_count_n(&borrower->stats, notices_sent, n);
+		atomic64_add(n, &borrower->stats.notices_sent);
 	}
 	kfree(id);
 }
@@ -211,9 +211,9 @@ static int tide_serve_get(struct tide_connection *c, const struct tide_frame *fr
 	if (err)
 		return err;
 	hits = tide_look_up(c, count);
-	tide_count(&c->borrower->stats, gets);
-	tide_count_n(&c->borrower->stats, get_hits, hits);
-	tide_count_n(&c->borrower->stats, get_misses, count - hits);
+	atomic64_inc(&c->borrower->stats.gets);
+	atomic64_add(hits, &c->borrower->stats.get_hits);
+	atomic64_add(count - hits, &c->borrower->stats.get_misses);
 	err = tide_send_data(c, count, hits, frame->id);
 	for (i = 0; i < count; i++)
 		if (c->folio[i])
@@ -332,7 +332,7 @@ static u64 tide_store_batch(struct tide_connection *c, unsigned int count, bool 
 							le64_to_cpu(id->version), c->folio[i]))
 			stored |= BIT_ULL(i);
 		else
-			tide_count(&borrower->stats, puts_refused);
+			atomic64_inc(&borrower->stats.puts_refused);
 	}
 	return stored;
 }
@@ -556,7 +556,7 @@ static void tide_serve(struct work_struct *work)
 	tide_strangers--;
 	mutex_unlock(&tide_lending_mutex);
 	if (err) {
-		tide_count(&tide_stats, rejected);
+		atomic64_inc(&tide_stats.rejected);
 		pr_info_ratelimited("connection refused: error %d\n", err);
 	} else {
 		tide_serve_session(c);
@@ -609,22 +609,19 @@ static int tide_listen_loop(void *arg)
 
 static int tide_bind(struct socket *sock, int family)
 {
-	if (family == AF_INET6) {
-		struct sockaddr_in6 any = {
-			.sin6_family = AF_INET6,
-			.sin6_port = htons(tide_port),
-			.sin6_addr = IN6ADDR_ANY_INIT,
-		};
+	struct sockaddr_in6 any6 = {
+		.sin6_family = AF_INET6,
+		.sin6_port = htons(tide_port),
+		.sin6_addr = IN6ADDR_ANY_INIT,
+	};
+	struct sockaddr_in any4 = {
+		.sin_family = AF_INET,
+		.sin_port = htons(tide_port),
+	};
 
-		return kernel_bind(sock, (struct sockaddr *)&any, sizeof(any));
-	} else {
-		struct sockaddr_in any = {
-			.sin_family = AF_INET,
-			.sin_port = htons(tide_port),
-		};
-
-		return kernel_bind(sock, (struct sockaddr *)&any, sizeof(any));
-	}
+	if (family == AF_INET6)
+		return kernel_bind(sock, (struct sockaddr *)&any6, sizeof(any6));
+	return kernel_bind(sock, (struct sockaddr *)&any4, sizeof(any4));
 }
 
 static int tide_listen_on(int family)

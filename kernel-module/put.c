@@ -236,7 +236,7 @@ static bool tide_put_page(struct tide_file *file, struct tide_lender *lender,
 	struct tide_buffer *buffer = tide_buffer_take();
 
 	if (!buffer) {
-		tide_count(&lender->stats, drop_nobuffer);
+		atomic64_inc(&lender->stats.drop_nobuffer);
 		return false;
 	}
 	buffer->file = file;
@@ -245,7 +245,7 @@ static bool tide_put_page(struct tide_file *file, struct tide_lender *lender,
 	buffer->version = tide_next_version();
 	copy_highpage(buffer->page, page);
 	if (!tide_queue(lender, buffer)) {
-		tide_count(&tide_stats, drop_notready);
+		atomic64_inc(&tide_stats.drop_notready);
 		buffer->file = NULL;
 		buffer->lender = NULL;
 		tide_buffer_free(buffer);
@@ -295,19 +295,19 @@ void tide_put_folio(struct address_space *mapping, struct folio *folio)
 	rcu_read_lock();
 	lender = tide_choose_lender();
 	if (!lender) {		/* entries that exist are still true */
-		tide_count(&tide_stats, drop_notready);
+		atomic64_inc(&tide_stats.drop_notready);
 		goto out;
 	}
 	file = tide_file_find_or_reserve(mapping->host);
 	if (!file) {
-		tide_count(&tide_stats, drop_nofile);
+		atomic64_inc(&tide_stats.drop_nofile);
 		goto out;
 	}
 	xa_lock(&file->pages);
 	if (file->dead) {
-		tide_count(&tide_stats, drop_notready);
+		atomic64_inc(&tide_stats.drop_notready);
 	} else if (tide_gate_closed(mapping, first, last)) {
-		tide_count(&tide_stats, drop_gate);
+		atomic64_inc(&tide_stats.drop_gate);
 		tide_file_drop_locked(file, first, last);
 	} else if (!folio_test_uptodate(folio) || folio_test_dirty(folio)) {
 		tide_file_drop_locked(file, first, last);
@@ -354,9 +354,9 @@ static bool tide_buffer_record(struct tide_lender *lender, struct tide_buffer *b
 	if (!err)
 		return true;
 	if (err == -ESTALE)
-		tide_count(&lender->stats, drop_stale);
+		atomic64_inc(&lender->stats.drop_stale);
 	else
-		tide_count(&lender->stats, drop_nomem);
+		atomic64_inc(&lender->stats.drop_nomem);
 	tide_buffer_discard(buffer);
 	return false;
 }
@@ -385,10 +385,7 @@ static void tide_batch_fill(struct tide_lender *lender, struct tide_batch *batch
 
 static int tide_batch_send(struct tide_lender *lender, struct tide_batch *batch)
 {
-	struct {
-		struct tide_frame frame;
-		struct tide_page_id id[TIDE_PUT_MAX];
-	} __packed *head = (void *)lender->put_head;
+	struct tide_put_head *head = lender->put_head;
 	struct bio_vec *bvec = lender->put_bvec;
 	size_t ids = batch->count * sizeof(head->id[0]);
 	unsigned int i;
@@ -483,8 +480,8 @@ static int tide_sender(void *arg)
 			continue;
 		}
 		batch->id = ++lender->put_id;
-		tide_count(&lender->stats, put_requests);
-		tide_count_n(&lender->stats, puts_sent, batch->count);
+		atomic64_inc(&lender->stats.put_requests);
+		atomic64_add(batch->count, &lender->stats.puts_sent);
 		tide_batch_move(lender, batch, &lender->batches_sent);
 		err = tide_batch_send(lender, batch);
 		if (err)
@@ -536,11 +533,11 @@ int tide_put_acknowledged(struct tide_lender *lender, u64 id,
 		unsigned long flags;
 
 		if (!(stored & BIT_ULL(i))) {
-			tide_count(&lender->stats, drop_refused);
+			atomic64_inc(&lender->stats.drop_refused);
 			tide_buffer_discard(buffer);
 			continue;
 		}
-		tide_count(&lender->stats, puts);
+		atomic64_inc(&lender->stats.puts);
 		tide_file_lock(buffer->file, flags);
 		tide_outgoing_remove(buffer);
 		tide_file_unlock(buffer->file, flags);
@@ -584,13 +581,13 @@ void tide_sender_stop(struct tide_lender *lender)
 		kthread_stop(lender->sender);
 	lender->sender = NULL;
 	while ((buffer = tide_dequeue(lender))) {
-		tide_count(&lender->stats, drop_lost);
+		atomic64_inc(&lender->stats.drop_lost);
 		tide_buffer_discard(buffer);
 	}
 	while ((batch = list_first_entry_or_null(&lender->batches_sent,
 						 struct tide_batch, list))) {
 		for (i = 0; i < batch->count; i++) {
-			tide_count(&lender->stats, drop_lost);
+			atomic64_inc(&lender->stats.drop_lost);
 			tide_buffer_discard(batch->buffer[i]);
 		}
 		list_move(&batch->list, &lender->batches_free);
@@ -612,9 +609,7 @@ int tide_put_prepare(struct tide_lender *lender)
 	INIT_LIST_HEAD(&lender->batches_free);
 	INIT_LIST_HEAD(&lender->batches_sent);
 	init_waitqueue_head(&lender->put_wait);
-	lender->put_head = kmalloc(sizeof(struct tide_frame) +
-				   TIDE_PUT_MAX * sizeof(struct tide_page_id),
-				   GFP_KERNEL);
+	lender->put_head = kmalloc(sizeof(*lender->put_head), GFP_KERNEL);
 	lender->put_bvec = kmalloc_array(TIDE_PUT_MAX, sizeof(struct bio_vec),
 					 GFP_KERNEL);
 	lender->batch_store = kvcalloc(TIDE_BATCHES, sizeof(*lender->batch_store),

@@ -76,22 +76,108 @@ int tide_histogram_show(const struct tide_histogram *h, const char *name,
 	return len;
 }
 
+/* ------------------------------------------------------------------ */
+/* counters							       */
+/* ------------------------------------------------------------------ */
+
+struct tide_counter {
+	const char *name;
+	size_t offset;
+};
+
+#define TIDE_COUNTER(type, member)	{ #member, offsetof(struct type, member) }
+
+static const struct tide_counter tide_lender_counters[] = {
+	TIDE_COUNTER(tide_lender_stats, get_hits),
+	TIDE_COUNTER(tide_lender_stats, get_hits_buffer),
+	TIDE_COUNTER(tide_lender_stats, get_misses),
+	TIDE_COUNTER(tide_lender_stats, get_late),
+	TIDE_COUNTER(tide_lender_stats, get_errors),
+	TIDE_COUNTER(tide_lender_stats, gets_sent),
+	TIDE_COUNTER(tide_lender_stats, puts),
+	TIDE_COUNTER(tide_lender_stats, puts_sent),
+	TIDE_COUNTER(tide_lender_stats, put_requests),
+	TIDE_COUNTER(tide_lender_stats, drop_nobuffer),
+	TIDE_COUNTER(tide_lender_stats, drop_refused),
+	TIDE_COUNTER(tide_lender_stats, drop_nomem),
+	TIDE_COUNTER(tide_lender_stats, drop_stale),
+	TIDE_COUNTER(tide_lender_stats, drop_lost),
+	TIDE_COUNTER(tide_lender_stats, evicted_notices),
+	TIDE_COUNTER(tide_lender_stats, connects),
+	TIDE_COUNTER(tide_lender_stats, disconnects),
+};
+
+static const struct tide_counter tide_borrower_counters[] = {
+	TIDE_COUNTER(tide_borrower_stats, gets),
+	TIDE_COUNTER(tide_borrower_stats, get_hits),
+	TIDE_COUNTER(tide_borrower_stats, get_misses),
+	TIDE_COUNTER(tide_borrower_stats, puts),
+	TIDE_COUNTER(tide_borrower_stats, puts_refused),
+	TIDE_COUNTER(tide_borrower_stats, recycled),
+	TIDE_COUNTER(tide_borrower_stats, reclaimed),
+	TIDE_COUNTER(tide_borrower_stats, notices_sent),
+};
+
+static const struct tide_counter tide_counters[] = {
+	TIDE_COUNTER(tide_stats, misses),
+	TIDE_COUNTER(tide_stats, gets_nomem),
+	TIDE_COUNTER(tide_stats, drop_gate),
+	TIDE_COUNTER(tide_stats, drop_notready),
+	TIDE_COUNTER(tide_stats, drop_nofile),
+	TIDE_COUNTER(tide_stats, rejected),
+	TIDE_COUNTER(tide_stats, warnings),
+};
+
+static int tide_counters_show(const struct tide_counter *counter, size_t n,
+			      const void *stats, char *page)
+{
+	int len = 0;
+	size_t i;
+
+	for (i = 0; i < n; i++)
+		len += sysfs_emit_at(page, len, "%s %lld\n", counter[i].name,
+				     (s64)atomic64_read(stats + counter[i].offset));
+	return len;
+}
+
 /**
- * tide_stats_show() - the figures of the guest as a whole
+ * tide_show_lender_stats() - what the borrower counts for one lender
+ * @stats: the counters
  * @page: where to, one page
  *
  * Return: number of bytes written.
  */
-int tide_stats_show(char *page)
+int tide_show_lender_stats(const struct tide_lender_stats *stats, char *page)
+{
+	return tide_counters_show(tide_lender_counters,
+				  ARRAY_SIZE(tide_lender_counters), stats, page);
+}
+
+/**
+ * tide_show_borrower_stats() - what the lender counts for one borrower
+ * @stats: the counters
+ * @page: where to, one page
+ *
+ * Return: number of bytes written.
+ */
+int tide_show_borrower_stats(const struct tide_borrower_stats *stats, char *page)
+{
+	return tide_counters_show(tide_borrower_counters,
+				  ARRAY_SIZE(tide_borrower_counters), stats, page);
+}
+
+/**
+ * tide_show_stats() - the figures of the guest as a whole
+ * @page: where to, one page
+ *
+ * Return: number of bytes written.
+ */
+int tide_show_stats(char *page)
 {
 	unsigned int total, free;
-	int len = 0;
+	int len = tide_counters_show(tide_counters, ARRAY_SIZE(tide_counters),
+				     &tide_stats, page);
 
-#define X(name)								\
-	len += sysfs_emit_at(page, len, #name " %lld\n",		\
-			     (s64)atomic64_read(&tide_stats.name));
-	TIDE_STATS(X)
-#undef X
 	tide_buffers_count(&total, &free);
 	len += sysfs_emit_at(page, len, "hooks 1\nfiles %u\n", tide_catalog_files());
 	len += sysfs_emit_at(page, len, "buffers_total %u\nbuffers_free %u\n",

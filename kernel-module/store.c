@@ -66,13 +66,13 @@ struct tide_store_slot {
  */
 struct tide_store {
 	struct tide_borrower *borrower;
-	struct mutex mutex;
+	struct mutex mutex;	/* outside the mapping's locks */
 	DECLARE_HASHTABLE(files, TIDE_STORE_BITS);
 	atomic64_t pages;
 	u64 limit;
 	struct tide_store_slot *ring;
 	u64 ring_size, head, tail;
-	spinlock_t notices_lock;
+	spinlock_t notices_lock;	/* a leaf */
 	unsigned int notice_head, notice_tail;
 	struct tide_page_id notice[TIDE_NOTICES];
 };
@@ -257,7 +257,7 @@ void tide_store_deleted(struct address_space *mapping, struct folio *folio)
 	atomic64_dec(&tide_lent_pages);
 	if (folio_ref_count(folio))
 		return;
-	tide_count(&file->store->borrower->stats, reclaimed);
+	atomic64_inc(&file->store->borrower->stats.reclaimed);
 	tide_store_note(file->store, file->id, folio->index,
 			tide_folio_version(folio));
 }
@@ -288,7 +288,7 @@ static bool tide_store_recycle(struct tide_store *store)
 		version = tide_folio_version(folio);
 		folio_put(folio);
 		tide_store_remove(file, slot.index, slot.index);
-		tide_count(&store->borrower->stats, recycled);
+		atomic64_inc(&store->borrower->stats.recycled);
 		tide_store_note(store, slot.file, slot.index, version);
 		return true;
 	}
@@ -376,7 +376,7 @@ int tide_store_add(struct tide_store *store, u64 id, pgoff_t index,
 	atomic64_inc(&tide_lent_pages);
 	folio_unlock(folio);
 	tide_store_remember(store, id, index);
-	tide_count(&store->borrower->stats, puts);
+	atomic64_inc(&store->borrower->stats.puts);
 out:
 	mutex_unlock(&store->mutex);
 	folio_put(folio);

@@ -13,10 +13,10 @@
  *	  catalog.c	which pages of which file are where, in which version
  *	  put.c		preallocated buffers, batches, the sending thread
  *	  get.c		read-ahead windows, requests, deadline, fall-back
- *	  borrower.c	the connection to one lender
- *	lender side
+ *	  borrower.c	the connection to each lender
+ *	other side, for other guests
  *	  store.c	remote pages as clean folios of private inodes
- *	  lender.c	listening, and the connections from the borrowers
+ *	  lender.c	the listener, and the connections from the borrowers
  *
  * Lock order, outermost first
  *	tide_control.mutex
@@ -39,6 +39,7 @@
 #include <linux/rbtree.h>
 #include <linux/refcount.h>
 #include <linux/rcupdate.h>
+#include <linux/sizes.h>
 #include <linux/socket.h>
 #include <linux/spinlock.h>
 #include <linux/types.h>
@@ -50,8 +51,8 @@
 #include "wire.h"
 
 #define TIDE_MAX_LENDERS	8
-#define TIDE_MIN_BYTES		(1ULL << 20)	/* least that is worth lending */
-#define TIDE_MAX_BYTES		(1ULL << 44)
+#define TIDE_MIN_BYTES		((u64)SZ_1M)	/* least that is worth lending */
+#define TIDE_MAX_BYTES		((u64)SZ_1T * 16)
 
 /* ------------------------------------------------------------------ */
 /* statistics							       */
@@ -68,71 +69,55 @@ void tide_histogram_add(struct tide_histogram *h, u64 ns);
 int tide_histogram_show(const struct tide_histogram *h, const char *name,
 			char *page, int at);
 
-/* What the borrower counts for one lender; the text names are the members'. */
-#define TIDE_LENDER_STATS(X)						\
-	X(get_hits)		/* pages that came from the pool */	\
-	X(get_hits_buffer)	/* of those, from the outgoing buffer */ \
-	X(get_misses)		/* the lender had dropped the page */	\
-	X(get_late)		/* deadline passed, read from disk */	\
-	X(get_errors)		/* connection lost meanwhile */		\
-	X(gets_sent)		/* requests: one a read-ahead window */	\
-	X(puts)			/* pages acknowledged by the lender */	\
-	X(puts_sent)		/* pages sent */			\
-	X(put_requests)		/* batches sent */			\
-	X(drop_nobuffer)	/* puts dropped: no buffer free */	\
-	X(drop_refused)		/* puts dropped: the lender declined */	\
-	X(drop_nomem)		/* puts dropped: no room in the catalog */ \
-	X(drop_stale)		/* puts dropped: page changed meanwhile */ \
-	X(drop_lost)		/* puts dropped: connection lost */	\
-	X(evicted_notices)	/* pages the lender said it dropped */	\
-	X(connects)							\
-	X(disconnects)
-
+/* What the borrower counts for one lender; stats.c names the members. */
 struct tide_lender_stats {
-#define X(name) atomic64_t name;
-	TIDE_LENDER_STATS(X)
-#undef X
+	atomic64_t get_hits;	/* pages that came from the pool */
+	atomic64_t get_hits_buffer;	/* of those, from the outgoing buffer */
+	atomic64_t get_misses;	/* the lender had dropped the page */
+	atomic64_t get_late;	/* deadline passed, read from disk */
+	atomic64_t get_errors;	/* connection lost meanwhile */
+	atomic64_t gets_sent;	/* requests: one a read-ahead window */
+	atomic64_t puts;	/* pages acknowledged by the lender */
+	atomic64_t puts_sent;	/* pages sent */
+	atomic64_t put_requests;	/* batches sent */
+	atomic64_t drop_nobuffer;	/* puts dropped: no buffer free */
+	atomic64_t drop_refused;	/* puts dropped: the lender declined */
+	atomic64_t drop_nomem;	/* puts dropped: no room in the catalog */
+	atomic64_t drop_stale;	/* puts dropped: page changed meanwhile */
+	atomic64_t drop_lost;	/* puts dropped: connection lost */
+	atomic64_t evicted_notices;	/* pages the lender said it dropped */
+	atomic64_t connects;
+	atomic64_t disconnects;
 };
 
 /* What the lender counts for one borrower. */
-#define TIDE_BORROWER_STATS(X)						\
-	X(gets)			/* requests */				\
-	X(get_hits)		/* pages sent */			\
-	X(get_misses)		/* pages asked for and not there */	\
-	X(puts)			/* pages stored */			\
-	X(puts_refused)		/* pages not stored: memory is short */	\
-	X(recycled)		/* oldest pages dropped for newer ones */ \
-	X(reclaimed)		/* pages the kernel reclaimed */	\
-	X(notices_sent)		/* pages named in eviction notices */
-
 struct tide_borrower_stats {
-#define X(name) atomic64_t name;
-	TIDE_BORROWER_STATS(X)
-#undef X
+	atomic64_t gets;	/* requests */
+	atomic64_t get_hits;	/* pages sent */
+	atomic64_t get_misses;	/* pages asked for and not there */
+	atomic64_t puts;	/* pages stored */
+	atomic64_t puts_refused;	/* pages not stored: memory is short */
+	atomic64_t recycled;	/* oldest pages dropped for newer ones */
+	atomic64_t reclaimed;	/* pages the kernel reclaimed */
+	atomic64_t notices_sent;	/* pages named in eviction notices */
 };
 
 /* Counted for the guest as a whole. */
-#define TIDE_STATS(X)							\
-	X(misses)		/* pages of known files read from disk */ \
-	X(gets_nomem)		/* windows read from disk: no request */ \
-	X(drop_gate)		/* puts refused: truncation or direct write */ \
-	X(drop_notready)	/* puts refused: no lender connected */	\
-	X(drop_nofile)		/* puts refused: no file descriptor free */ \
-	X(rejected)		/* handshakes refused on this guest's port */ \
-	X(warnings)		/* broken invariants: must be 0 */
-
 struct tide_stats {
-#define X(name) atomic64_t name;
-	TIDE_STATS(X)
-#undef X
+	atomic64_t misses;	/* pages of known files read from disk */
+	atomic64_t gets_nomem;	/* windows read from disk: no request */
+	atomic64_t drop_gate;	/* puts refused: truncation or direct write */
+	atomic64_t drop_notready;	/* puts refused: no lender connected */
+	atomic64_t drop_nofile;	/* puts refused: no file descriptor free */
+	atomic64_t rejected;	/* handshakes refused on this guest's port */
+	atomic64_t warnings;	/* broken invariants: must be 0 */
 };
 
 extern struct tide_stats tide_stats;
 
-#define tide_count(s, name)		atomic64_inc(&(s)->name)
-#define tide_count_n(s, name, n)	atomic64_add(n, &(s)->name)
-
-int tide_stats_show(char *page);
+int tide_show_stats(char *page);
+int tide_show_lender_stats(const struct tide_lender_stats *stats, char *page);
+int tide_show_borrower_stats(const struct tide_borrower_stats *stats, char *page);
 
 /* ------------------------------------------------------------------ */
 /* wire.c: sockets and the handshake				       */
@@ -252,7 +237,7 @@ struct tide_lender {
 	wait_queue_head_t put_wait;
 	struct task_struct *sender;
 	struct tide_batch *batch_store;
-	void *put_head;			/* the sender's frame and its pages */
+	struct tide_put_head *put_head;	/* the sender's frame, its pages: */
 	struct bio_vec *put_bvec;
 	u64 put_id;
 
@@ -378,6 +363,11 @@ struct tide_buffer {
 	bool live;			/* the page has not changed since */
 };
 
+struct tide_put_head {
+	struct tide_frame frame;
+	struct tide_page_id id[TIDE_PUT_MAX];
+} __packed;
+
 struct tide_batch {
 	struct list_head list;
 	u64 id;
@@ -431,8 +421,8 @@ struct tide_borrower {
 	bool enabled;
 
 	struct list_head list;		/* tide_borrowers */
-	struct mutex mutex;
-	struct mutex send_mutex;
+	struct mutex mutex;		/* the session: the members below */
+	struct mutex send_mutex;	/* one frame at a time; @get */
 	struct tide_connection *get, *put;
 	u64 session;
 	u64 wanted_bytes;
@@ -486,10 +476,16 @@ void tide_store_deleted(struct address_space *mapping, struct folio *folio);
 int tide_control_init(void);
 void tide_control_exit(void);
 
+/*
+ * The tests build the module with one hook broken on purpose, to show that the
+ * hook is needed: -DTIDEPOOL_BREAK_<hook>.
+ */
+#define tide_broken(hook)	__is_defined(TIDEPOOL_BREAK_##hook)
+
 /* Says once a second at most that what must never happen has happened. */
 #define tide_warn(fmt, ...)						\
 	do {								\
-		tide_count(&tide_stats, warnings);			\
+		atomic64_inc(&tide_stats.warnings);			\
 		pr_warn_ratelimited("warning: " fmt, ##__VA_ARGS__);	\
 	} while (0)
 

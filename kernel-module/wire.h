@@ -51,16 +51,16 @@ struct tide_proof {
 } __packed;
 
 enum tide_frame_type {
-	TIDE_GET = 1,		/* borrower -> lender: tide_get_head, count x tide_get_item */
-	TIDE_DATA,		/* lender -> borrower: count x __le64 version (0: miss), pages of the hits */
-	TIDE_PUT,		/* borrower -> lender: count x tide_page_id, count pages */
-	TIDE_PUT_ACK,		/* lender -> borrower: __le64 bitmap of the pages it keeps */
-	TIDE_EVICTED,		/* lender -> borrower: count x tide_page_id it has dropped */
-	TIDE_FORGET,		/* borrower -> lender: count x tide_forget_item, a hint */
-	TIDE_PING,		/* borrower -> lender: empty; id comes back */
-	TIDE_PONG,		/* lender -> borrower: empty */
-	TIDE_GRANT,		/* lender -> borrower: __le64 bytes it may use */
-	TIDE_RESIZE,		/* borrower -> lender: __le64 bytes it would like */
+	TIDE_GET = 1,	/* borrower: tide_get_head, count x tide_get_item */
+	TIDE_DATA,	/* lender: count x __le64 version (0: miss), pages of the hits */
+	TIDE_PUT,	/* borrower: count x tide_page_id, count pages */
+	TIDE_PUT_ACK,	/* lender: __le64 bitmap of the pages it keeps */
+	TIDE_EVICTED,	/* lender: count x tide_page_id that it has dropped */
+	TIDE_FORGET,	/* borrower: count x tide_forget_item, a hint */
+	TIDE_PING,	/* borrower: empty; id comes back */
+	TIDE_PONG,	/* lender: empty */
+	TIDE_GRANT,	/* lender: __le64 bytes that the borrower may use */
+	TIDE_RESIZE,	/* borrower: __le64 bytes that it would like */
 };
 
 #define TIDE_FLAG_EXCLUSIVE	1	/* GET: drop what you send */
