@@ -65,7 +65,8 @@ static unsigned int tide_strangers;
 static DEFINE_MUTEX(tide_lending_mutex);	/* the lists and the listener */
 static DECLARE_WAIT_QUEUE_HEAD(tide_connections_wait);
 
-static struct workqueue_struct *tide_serve_queue;
+/* Handshakes and gets come before puts: a reader waits for a get. */
+static struct workqueue_struct *tide_get_queue, *tide_put_queue;
 static struct socket *tide_listener;
 static struct task_struct *tide_listen_task;
 static unsigned int tide_listen_users;
@@ -550,6 +551,15 @@ static void tide_connection_end(struct tide_connection *c)
 static void tide_serve(struct work_struct *work)
 {
 	struct tide_connection *c = container_of(work, struct tide_connection, work);
+
+	tide_serve_session(c);
+	tide_detach(c);
+	tide_connection_end(c);
+}
+
+static void tide_meet(struct work_struct *work)
+{
+	struct tide_connection *c = container_of(work, struct tide_connection, work);
 	int err = tide_welcome(c);
 
 	mutex_lock(&tide_lending_mutex);
@@ -558,11 +568,12 @@ static void tide_serve(struct work_struct *work)
 	if (err) {
 		atomic64_inc(&tide_stats.rejected);
 		pr_info_ratelimited("connection refused: error %d\n", err);
-	} else {
-		tide_serve_session(c);
-		tide_detach(c);
+		tide_connection_end(c);
+		return;
 	}
-	tide_connection_end(c);
+	INIT_WORK(&c->work, tide_serve);
+	queue_work(c->channel == TIDE_CHANNEL_GET ? tide_get_queue : tide_put_queue,
+		   &c->work);
 }
 
 static void tide_accepted(struct socket *sock)
@@ -576,7 +587,7 @@ static void tide_accepted(struct socket *sock)
 		tide_strangers++;
 		c->sock = sock;
 		list_add(&c->list, &tide_connections);
-		INIT_WORK(&c->work, tide_serve);
+		INIT_WORK(&c->work, tide_meet);
 	}
 	mutex_unlock(&tide_lending_mutex);
 	if (full) {
@@ -585,7 +596,7 @@ static void tide_accepted(struct socket *sock)
 		return;
 	}
 	tide_wire_tune(sock);
-	queue_work(tide_serve_queue, &c->work);
+	queue_work(tide_get_queue, &c->work);
 }
 
 /* ------------------------------------------------------------------ */
@@ -651,26 +662,43 @@ release:
 	return err;
 }
 
+static void tide_queues_free(void)
+{
+	if (tide_get_queue)
+		destroy_workqueue(tide_get_queue);
+	if (tide_put_queue)
+		destroy_workqueue(tide_put_queue);
+	tide_get_queue = NULL;
+	tide_put_queue = NULL;
+}
+
+static int tide_queues_alloc(void)
+{
+	tide_get_queue = alloc_workqueue("tidepool_serve_get", WQ_UNBOUND | WQ_HIGHPRI,
+					 WQ_MAX_ACTIVE);
+	tide_put_queue = alloc_workqueue("tidepool_serve_put", WQ_UNBOUND,
+					 WQ_MAX_ACTIVE);
+	return tide_get_queue && tide_put_queue ? 0 : -ENOMEM;
+}
+
 /* With tide_control's mutex held; IPv6 sockets take IPv4 borrowers as well. */
 static int tide_listen(void)
 {
 	int err;
 
-	if (tide_listen_users++)
-		return 0;
-	tide_serve_queue = alloc_workqueue("tidepool_serve", WQ_UNBOUND | WQ_HIGHPRI,
-					   WQ_MAX_ACTIVE);
-	err = tide_serve_queue ? tide_listen_on(AF_INET6) : -ENOMEM;
+	if (tide_listen_users)
+		goto listening;
+	err = tide_queues_alloc() ?: tide_listen_on(AF_INET6);
 	if (err == -EAFNOSUPPORT || err == -EADDRNOTAVAIL)
 		err = tide_listen_on(AF_INET);
 	if (err) {
 		pr_err("port: %u: cannot listen: error %d\n", tide_port, err);
-		if (tide_serve_queue)
-			destroy_workqueue(tide_serve_queue);
-		tide_serve_queue = NULL;
-		tide_listen_users--;
+		tide_queues_free();
+		return err;
 	}
-	return err;
+listening:
+	tide_listen_users++;
+	return 0;
 }
 
 static bool tide_no_connections(void)
@@ -699,8 +727,7 @@ static void tide_unlisten(void)
 		tide_shut(c);
 	mutex_unlock(&tide_lending_mutex);
 	wait_event(tide_connections_wait, tide_no_connections());
-	destroy_workqueue(tide_serve_queue);
-	tide_serve_queue = NULL;
+	tide_queues_free();
 }
 
 bool tide_listening(void)
