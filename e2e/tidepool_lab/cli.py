@@ -9,9 +9,10 @@ import subprocess
 import sys
 from collections.abc import Callable, Sequence
 
-from tidepool_lab import cluster, guests, lifecycle, shell, spec
+from tidepool_lab import cluster, debian, gotools, guests, lifecycle, schemas, shell, spec
 from tidepool_lab.progress import LabError
 
+CACHED = {"schemas": schemas.folder, "checkpatch": debian.checkpatch}
 Handler = Callable[[argparse.Namespace], int]
 
 
@@ -53,6 +54,8 @@ def _parser() -> argparse.ArgumentParser:
     logs = _verb(verbs, "logs", _logs, "print the log of a daemon or the console of a guest; without a name list them")
     logs.add_argument("name", nargs="?")
     _verb(verbs, "status", lambda _: lifecycle.status(), "what runs; exit code 1 when something has ended")
+    path = _verb(verbs, "path", _path, "where a program (helm, kubectl, checkpatch …) or `schemas` is in the cache")
+    path.add_argument("name")
     _verb(verbs, "prepare", _prepare, "build and fetch everything that `up` needs")
     _verb(verbs, "reload", _reload, "rebuild operator and agent from the sources and restart them")
     _verb(verbs, "down", _down, "take everything down; nothing is left")
@@ -102,6 +105,14 @@ def _up(options: argparse.Namespace) -> int:
 
 def _down(_: argparse.Namespace) -> int:
     lifecycle.down()
+    return 0
+
+
+def _path(options: argparse.Namespace) -> int:
+    try:
+        print(CACHED[options.name]() if options.name in CACHED else gotools.path(options.name))
+    except KeyError:
+        raise LabError(f"path: {options.name!r} is not among what the lab builds") from None
     return 0
 
 

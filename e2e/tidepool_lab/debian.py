@@ -55,6 +55,24 @@ def unpacked(suite: str, *packages: str) -> Path:
     return store.entry("debian", key, lambda out: _fetch(suite, packages, out))
 
 
+def checkpatch() -> Path:
+    """The kernel's style checker; Debian ships it only inside the kernel's whole source."""
+    return store.entry("debian", "checkpatch-6.1", _extract_checkpatch) / "checkpatch.pl"
+
+
+def _extract_checkpatch(out: Path) -> None:
+    with step("taking checkpatch out of Debian's kernel source (about 2 min)"):
+        work = out / "source"
+        work.mkdir()
+        _fetch(HOST_SUITE, ("linux-source-6.1",), work)
+        members = [
+            f"linux-source-6.1/scripts/{name}" for name in ("checkpatch.pl", "spelling.txt", "const_structs.checkpatch")
+        ]
+        archive = work / "usr/src/linux-source-6.1.tar.xz"
+        subprocess.run(["tar", "-C", out, "--strip-components=2", "-xJf", archive, *members], check=True)
+        subprocess.run(["rm", "-r", work], check=True)
+
+
 def _fetch(suite: str, packages: tuple[str, ...], out: Path) -> None:
     with step(f"fetching {', '.join(packages)} of Debian {suite}"):
         env = dict(os.environ, APT_CONFIG=str(_configuration(suite, out / "apt")))

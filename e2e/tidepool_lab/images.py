@@ -24,7 +24,6 @@ PREFIX = "tidepool.local"
 PAUSE = f"{PREFIX}/pause:{paths.VERSION}"
 LAUNCHER = f"{PREFIX}/virt-launcher:{paths.VERSION}"
 ARCHIVES = paths.BUILD / "images"
-MODULES = paths.BUILD / "modules"
 KERNELS = ("6.1",)
 USER = 65532
 QEMU_USER = 107
@@ -58,7 +57,6 @@ def build_all() -> list[Path]:
     if (paths.ROOT / "operator/requirements.lock").exists():
         images.append(python_image("tidepool-operator", "operator", "tidepool_operator", ()))
     if (paths.ROOT / "node-agent/requirements.lock").exists():
-        _build_modules()
         images.append(python_image("tidepool-agent", "node-agent", "tidepool_agent", ("python3-libvirt",)))
     return [write(image) for image in images]
 
@@ -174,8 +172,8 @@ def _sources(part: str, package: str) -> Path:
             if file.is_file() and "__pycache__" not in file.parts:
                 content[f"app/{file.relative_to(folder.parent)}"] = file
     if part == "node-agent":
-        for file in MODULES.glob("*/tidepool.ko*"):
-            content[f"usr/share/tidepool/modules/{file.relative_to(MODULES)}"] = file
+        for file in _modules():
+            content[f"usr/share/tidepool/modules/{file.parent.name}/{file.name}"] = file
     if not content:
         raise LabError(f"{part} has no sources to build an image from")
     key = store.digest(*(part for name in sorted(content) for part in (name, content[name].read_bytes())))
@@ -200,8 +198,12 @@ def _pack(root: Path, archive: Path) -> None:
     shutil.rmtree(root)
 
 
-def _build_modules() -> None:
-    """The agent's module store: our module for each kernel that the lab boots."""
+def _modules() -> list[Path]:
+    """The agent's module store: our module, with its checksum, for each kernel that the product is delivered for."""
+    tool = paths.ROOT / "kernel-module/tools/build"
+    found: list[Path] = []
     for kernel in KERNELS:
-        tool = paths.ROOT / "kernel-module/tools/build"
-        subprocess.run([tool, kernel], check=True, stdout=subprocess.DEVNULL)
+        answer = subprocess.run([tool, kernel], check=True, stdout=subprocess.PIPE, text=True)
+        module = Path(answer.stdout.strip().splitlines()[-1])
+        found += [module, module.with_name("tidepool.ko.sha256")]
+    return found

@@ -1,0 +1,22 @@
+# Every target calls one script; what it does is said there.
+.PHONY: setup demo test lint clean
+
+# Packages, build/venv, and what is built from source into the cache
+setup:
+	e2e/setup
+
+# The main job from nothing, with figures in build/demo.json
+demo: setup
+	e2e/demo/run
+
+# Everything that can fail: linters, unit tests, the module's tests, the lab
+test: setup
+	e2e/check all
+
+lint: setup
+	e2e/check lint
+
+# Takes the lab down and removes build products; the cache stays
+clean:
+	e2e/lab down
+	rm -rf build

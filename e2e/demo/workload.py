@@ -1,0 +1,104 @@
+"""What the demo does inside the guests."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+
+from demo import fio, lab, module
+from demo.figures import Measured, RoundTrip
+from tidepool_lab import paths
+
+BORROWER, LENDER = "borrower", "lender"
+DISK, FOLDER = "/dev/vdb", "/mnt"
+FILE = f"{FOLDER}/data"
+ROUND_TRIP_PORT = 7999
+PAGES_PER_MIB = 256
+
+borrower: Callable[[str], str] = partial(lab.guest, BORROWER)
+lender: Callable[[str], str] = partial(lab.guest, LENDER)
+
+
+def make_file(mib: int) -> str:
+    """Mounts the data disk and fills a file with random bytes; returns its checksum as it was written."""
+    borrower(f"mkdir -p {FOLDER} && mount {DISK} {FOLDER}")
+    borrower(f"dd if=/dev/urandom of={FILE} bs=1M count={mib} conv=fsync status=none")
+    return checksum()
+
+
+def checksum() -> str:
+    """The file's sha256, as read through the page cache."""
+    with_read_ahead(4096)
+    digest = borrower(f"sha256sum {FILE}").split()[0]
+    with_read_ahead(128)
+    return digest
+
+
+def with_read_ahead(kib: int) -> None:
+    """How much the kernel reads ahead from the data disk: much of it makes a slow disk fast in sequence."""
+    borrower(f"echo {kib} > /sys/block/{Path(DISK).name}/queue/read_ahead_kb")
+
+
+def measure(depth: int, seconds: int) -> Measured:
+    """Random reads of the file at a queue depth."""
+    before = module.read(borrower)
+    reads = fio.parse(borrower(fio.command(FILE, depth, seconds)))
+    return Measured(reads, module.difference(before, module.read(borrower)))
+
+
+def warm_up(mib: int, passes: int, progress: Callable[[str], None]) -> None:
+    """Reads the file in sequence until the lender has all of it, or as much as it will get.
+
+    A page gets to the lender when the borrower's kernel evicts it, which each pass makes it do; one that is evicted while
+    no buffer is free goes the way it always went, and gets its chance in the next pass.
+    """
+    with_read_ahead(1024)
+    before = 0
+    for number in range(1, passes + 1):
+        borrower(f"dd if={FILE} of=/dev/null bs=1M status=none")
+        held = module.read(borrower).borrowing.get("catalog_pages", 0)
+        progress(f"pass {number}: {held // PAGES_PER_MIB} of {mib} MiB are with the lender")
+        if held >= 0.99 * mib * PAGES_PER_MIB or (number > 2 and held < 1.01 * before):
+            break
+        before = held
+    with_read_ahead(128)
+
+
+def round_trip(program: Path, address: str, requests: int) -> RoundTrip:
+    """How long asking the lender for 4 KiB over plain TCP takes, one request at a time."""
+    for name in (BORROWER, LENDER):
+        lab.call("cp", program, f"{name}:/run/round-trip")
+    server = f"systemd-run -q --unit=round-trip /run/round-trip server {ROUND_TRIP_PORT}"
+    lender(server)
+    client = f"/run/round-trip client {address} port={ROUND_TRIP_PORT} requests={requests}"
+    try:
+        report = json.loads(borrower(f"sleep 1; {client}").splitlines()[-1])
+    finally:
+        lender("systemctl stop round-trip; rm /run/round-trip")
+    return RoundTrip(float(report["p50_us"]), float(report["p99_us"]))
+
+
+def complaints(name: str) -> list[str]:
+    """Lines of a guest's kernel log that must not be there."""
+    pattern = "tidepool: warning|BUG[: ]|WARNING: |Oops|general protection|Call Trace|soft lockup|rcu.*stall|hung_task|blocked for more"
+    return lab.guest(name, f"dmesg | grep -E '{pattern}' || true").splitlines()
+
+
+def pod_address(name: str) -> str:
+    """The address at which other guests reach a guest."""
+    instance = lab.get("virtualmachineinstance", name)
+    return str(instance["status"]["interfaces"][0]["ipAddress"])
+
+
+def build_stress() -> Path:
+    """The kernel tests' stress program, static, so that it runs in any guest."""
+    sources = sorted((paths.ROOT / "kernel-module/tests/stress").glob("*.[ch]"))
+    program = paths.BUILD / "stress"
+    if not program.exists() or any(source.stat().st_mtime > program.stat().st_mtime for source in sources):
+        paths.BUILD.mkdir(exist_ok=True)
+        units = [source for source in sources if source.suffix == ".c"]
+        subprocess.run(["gcc", "-std=gnu11", "-O2", "-static", "-pthread", "-o", program, *units, "-lm"], check=True)
+    return program
