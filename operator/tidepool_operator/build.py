@@ -1,0 +1,140 @@
+"""The bodies of what the operator writes, as plain dictionaries; nothing here talks to anyone."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import secrets
+from typing import TYPE_CHECKING, Any
+
+from tidepool_api import ApiObject, OwnerReference, format_quantity, names, now
+
+if TYPE_CHECKING:
+    from tidepool_api import MemoryGuest, MemoryPairing, MemoryPool
+    from tidepool_operator.planner import Assignment
+
+Body = dict[str, Any]
+
+LONGEST_NAME = 240  # of a pairing: its Secret's name is longer
+COMPONENT = "tidepool-operator"
+
+
+def pairing_name(pool: str, borrower: str, lender: str) -> str:
+    """A name that no other pool, borrower and lender have."""
+    parts = (pool, borrower, lender)
+    name = ".".join(parts)
+    if not any("." in part for part in parts) and len(name) <= LONGEST_NAME:
+        return name
+    digest = hashlib.sha256("/".join(parts).encode()).hexdigest()[:10]
+    return f"{name[: LONGEST_NAME - 11].rstrip('.-')}-{digest}"
+
+
+def pairing_spec(pool: MemoryPool, one: Assignment, lender: MemoryGuest, borrower: MemoryGuest) -> Body:
+    """The spec of the pairing that carries out an assignment; an address that is not known now is left out."""
+    spec = pool.spec
+    place: Body = {"guest": one.lender, "nodeName": lender.spec.node_name, "port": spec.port}
+    if lender.status.addresses:
+        place["address"] = lender.status.addresses[0]
+    return {
+        "pool": pool.name,
+        "lender": place,
+        "borrower": {"guest": one.borrower, "nodeName": borrower.spec.node_name},
+        "size": format_quantity(one.size),
+        "reserve": spec.lenders.reserve,
+        "maxLend": spec.lenders.max_lend,
+        "strategy": spec.strategy.value,
+        "encryption": spec.encryption.value,
+        "deadline": spec.deadline,
+    }
+
+
+def pairing(pool: MemoryPool, one: Assignment, spec: Body) -> Body:
+    """A new pairing, with the finalizers of both agents from the start."""
+    name = pairing_name(pool.name, one.borrower, one.lender)
+    return {
+        "apiVersion": names.API_VERSION,
+        "kind": "MemoryPairing",
+        "metadata": {
+            "name": name,
+            "namespace": pool.namespace,
+            "labels": {names.POOL_LABEL: pool.name},
+            "finalizers": [names.LENDER_FINALIZER, names.BORROWER_FINALIZER],
+            "ownerReferences": [owner(pool)],
+        },
+        "spec": spec | {"keySecret": {"name": f"{name}-key"}},
+    }
+
+
+def owner(one: ApiObject) -> Body:
+    """A reference to what an object belongs to."""
+    reference = OwnerReference(
+        api_version=one.api_version,
+        kind=one.kind,
+        name=one.name,
+        uid=one.metadata.uid,
+        controller=True,
+        block_owner_deletion=False,
+    )
+    return reference.to_dict()
+
+
+def key_secret(pairing: MemoryPairing) -> Body:
+    """A Secret with a fresh pre-shared key for a pairing."""
+    key = secrets.token_hex(32).encode()
+    return {
+        "apiVersion": "v1",
+        "kind": "Secret",
+        "type": names.KEY_SECRET_TYPE,
+        "immutable": True,
+        "metadata": {
+            "name": pairing.spec.key_secret.name,
+            "namespace": pairing.namespace,
+            "labels": {names.POOL_LABEL: pairing.spec.pool},
+            "ownerReferences": [owner(pairing)],
+        },
+        "data": {names.KEY_SECRET_ENTRY: base64.b64encode(key).decode()},
+    }
+
+
+def event(one: ApiObject, kind: str, reason: str, message: str) -> Body:
+    """An Event about an object; `kind` is Normal or Warning."""
+    time = now().strftime("%Y-%m-%dT%H:%M:%SZ")
+    return {
+        "apiVersion": "v1",
+        "kind": "Event",
+        "metadata": {"name": f"{one.name[:200]}.{secrets.token_hex(8)}", "namespace": one.namespace},
+        "involvedObject": {
+            "apiVersion": one.api_version,
+            "kind": one.kind,
+            "name": one.name,
+            "namespace": one.namespace,
+            "uid": one.metadata.uid,
+        },
+        "type": kind,
+        "reason": reason,
+        "message": message[:1024],
+        "firstTimestamp": time,
+        "lastTimestamp": time,
+        "count": 1,
+        "source": {"component": COMPONENT},
+        "reportingComponent": COMPONENT,
+    }
+
+
+def difference(present: Body, wanted: Body) -> Body:
+    """The merge patch that brings the wanted fields about; fields that `wanted` does not name stay as they are."""
+    patch: Body = {}
+    for key, value in wanted.items():
+        old = present.get(key)
+        if isinstance(value, dict) and isinstance(old, dict):
+            if inner := difference(old, value):
+                patch[key] = inner
+        elif old != value:
+            patch[key] = value
+    return patch
+
+
+def replacement(present: Body, wanted: Body) -> Body:
+    """The merge patch that leaves exactly the wanted fields at the top level."""
+    gone = {key: None for key in present if key not in wanted}
+    return difference(present, wanted) | gone

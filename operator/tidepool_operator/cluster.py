@@ -1,0 +1,143 @@
+"""The API server, as far as the operator uses it: calls run in threads, answers are plain dictionaries."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
+from typing import TYPE_CHECKING, Any
+from urllib.parse import urlencode
+
+from kubernetes import client, config
+from urllib3.exceptions import HTTPError
+
+from tidepool_api import names
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+
+Body = dict[str, Any]
+
+TIMEOUT_SECONDS = 20
+MERGE = "application/merge-patch+json"
+
+
+class Refused(Exception):
+    """The API server did not do it, or could not be reached (status 0)."""
+
+    def __init__(self, status: int, what: str, why: str) -> None:
+        super().__init__(f"could not {what}: {why} ({status})")
+        self.status = status
+
+    @property
+    def is_gone(self) -> bool:
+        """Whether there is no such object."""
+        return self.status == 404
+
+    @property
+    def is_conflict(self) -> bool:
+        """Whether it exists already, or is not what we thought."""
+        return self.status == 409
+
+
+def load_config() -> None:
+    """Takes the pod's ServiceAccount, or else the kubeconfig of whoever starts this."""
+    try:
+        config.load_incluster_config()  # type: ignore[no-untyped-call]
+    except config.ConfigException:
+        config.load_kube_config()  # type: ignore[no-untyped-call]
+
+
+class Cluster:
+    """A client; `on_write` is told of every object that was written."""
+
+    def __init__(self, *, namespaces: Sequence[str] = (), on_write: Callable[[str], None] = lambda _: None) -> None:
+        self._namespaces = tuple(namespaces)
+        self._on_write = on_write
+        self._api = client.ApiClient()
+        self._pool = ThreadPoolExecutor(max_workers=8, thread_name_prefix="api")
+
+    def close(self) -> None:
+        """Waits for no call that has not begun."""
+        self._pool.shutdown(wait=False, cancel_futures=True)
+
+    async def list_all(self, plural: str) -> tuple[list[Body], int]:
+        """All objects of a kind, and the resource version at which they were all there."""
+        if not self._namespaces:
+            return await self._list(f"/apis/{names.API_VERSION}/{plural}")
+        answers = [await self._list(_path(plural, namespace)) for namespace in self._namespaces]
+        return [one for items, _ in answers for one in items], min(at for _, at in answers)
+
+    async def list_leases(self, namespace: str) -> list[Body]:
+        """The leases of the agents."""
+        path = f"/apis/coordination.k8s.io/v1/namespaces/{namespace}/leases"
+        selector = ",".join(f"{key}={value}" for key, value in names.LEASE_LABELS.items())
+        items, _ = await self._list(path, labelSelector=selector)
+        return items
+
+    async def create(self, plural: str, body: Body) -> Body:
+        """Creates one of our objects."""
+        return await self._write("POST", _path(plural, body["metadata"]["namespace"]), plural, body)
+
+    async def patch(self, plural: str, namespace: str, name: str, body: Body, *, status: bool = False) -> Body:
+        """Merges fields into one of our objects, or into its status."""
+        path = _path(plural, namespace, name) + ("/status" if status else "")
+        return await self._write("PATCH", path, plural, body)
+
+    async def delete(self, plural: str, namespace: str, name: str, uid: str) -> Body:
+        """Deletes an object if it is still the one that we know."""
+        body = {"preconditions": {"uid": uid}, "propagationPolicy": "Background"}
+        return await self._write("DELETE", _path(plural, namespace, name), plural, body)
+
+    async def create_secret(self, body: Body) -> None:
+        """Creates a Secret; the answer would hold the key and is not kept."""
+        await self._write("POST", f"/api/v1/namespaces/{body['metadata']['namespace']}/secrets", "secrets", body)
+
+    async def delete_secret(self, namespace: str, name: str) -> None:
+        """Deletes a Secret."""
+        await self._write("DELETE", f"/api/v1/namespaces/{namespace}/secrets/{name}", "secrets", None)
+
+    async def create_event(self, body: Body) -> None:
+        """Posts an Event."""
+        await self._write("POST", f"/api/v1/namespaces/{body['metadata']['namespace']}/events", "events", body)
+
+    async def _list(self, path: str, **query: str) -> tuple[list[Body], int]:
+        answer = await self._call("GET", path, None, query)
+        return list(answer["items"]), int(answer["metadata"]["resourceVersion"])
+
+    async def _write(self, method: str, path: str, what: str, body: Body | None) -> Body:
+        answer = await self._call(method, path, body, {"fieldManager": names.OPERATOR_FIELD_MANAGER})
+        self._on_write(what)
+        return answer
+
+    async def _call(self, method: str, path: str, body: Body | None, query: Mapping[str, str]) -> Body:
+        call = partial(self._call_now, method, path, body, list(query.items()))
+        return await asyncio.get_running_loop().run_in_executor(self._pool, call)
+
+    def _call_now(self, method: str, path: str, body: Body | None, query: list[tuple[str, str]]) -> Body:
+        headers = {"Accept": "application/json", "Content-Type": MERGE if method == "PATCH" else "application/json"}
+        self._api.update_params_for_auth(headers, query, ["BearerToken"], path, method, body)
+        url = f"{self._api.configuration.host}{path}?{urlencode(query)}"
+        try:
+            send: Any = self._api.rest_client.request
+            answer = send(method, url, headers, body, _request_timeout=TIMEOUT_SECONDS)
+            text = answer.read()
+        except HTTPError as error:
+            raise Refused(0, f"{method} {path}", str(error)) from None
+        if answer.status >= 400:
+            raise Refused(answer.status, f"{method} {path}", _why(text) or str(answer.reason))
+        data: Body = json.loads(text)
+        return data
+
+
+def _path(plural: str, namespace: str, name: str = "") -> str:
+    return f"/apis/{names.API_VERSION}/namespaces/{namespace}/{plural}" + (f"/{name}" if name else "")
+
+
+def _why(text: bytes) -> str:
+    """The server's own words, where it has any."""
+    try:
+        return str(json.loads(text)["message"])
+    except (ValueError, KeyError, TypeError):
+        return ""

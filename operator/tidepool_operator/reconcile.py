@@ -1,0 +1,405 @@
+"""Makes one namespace as the planner says, and says on its objects what became of it.
+
+Every step asks what is and does only what is missing, so it can be repeated, interrupted and begun anew at any point.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from pydantic import ValidationError
+
+from tidepool_api import (
+    ConditionType,
+    MemoryPairing,
+    MemoryPool,
+    PairingPhase,
+    PoolPhase,
+    PoolStatus,
+    Reason,
+    condition,
+    find,
+    merge,
+    names,
+)
+from tidepool_operator import build, report
+from tidepool_operator.cluster import Refused
+from tidepool_operator.planner import Assignment, Plan, plan
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from tidepool_api import ApiObject, MemoryGuest
+    from tidepool_operator.cluster import Cluster
+    from tidepool_operator.heartbeats import Heartbeats
+    from tidepool_operator.metrics import Metrics
+    from tidepool_operator.state import Objects, State, Unreadable
+
+log = logging.getLogger(__name__)
+
+SOON_SECONDS = 0.5  # when somebody else was faster
+LOOK_AGAIN_SECONDS = 5.0  # while something is being taken down
+FIGURES_SECONDS = 15.0  # a status whose figures alone have changed is written at most this often
+
+_FIGURES = ("used_bytes", "used", "hit_ratio")
+
+
+@dataclass
+class _Round:
+    """One pass over a namespace."""
+
+    namespace: str
+    guests: dict[str, MemoryGuest]
+    silent: frozenset[str]
+    claimed: dict[str, str] = field(default_factory=dict)
+    again: float | None = None
+
+    def look_again(self, seconds: float) -> None:
+        """Asks for another pass, at the latest after so long."""
+        self.again = seconds if self.again is None else min(self.again, seconds)
+
+
+class Reconciler:
+    """Knows the cluster's state, and writes to it."""
+
+    def __init__(self, cluster: Cluster, state: State, heartbeats: Heartbeats, metrics: Metrics) -> None:
+        self._cluster = cluster
+        self._state = state
+        self._heartbeats = heartbeats
+        self._metrics = metrics
+        self._keyed: set[str] = set()  # UIDs of pairings whose Secret was made sure of
+        self._said: dict[str, tuple[str, str]] = {}  # UID -> what the last Event about it said
+        self._written: dict[str, float] = {}  # UID of a pool -> when its status was written last
+        self._shown: set[tuple[str, str]] = set()  # pools in the metrics
+
+    async def namespace(self, namespace: str) -> float | None:
+        """Goes over a namespace; returns after how many seconds it should be looked at again, if at all."""
+        now = self._round(namespace)
+        for pool in sorted(self._state.pools.in_namespace(namespace), key=_age):
+            await (self._take_down(now, pool) if pool.terminating else self._tend(now, pool))
+        for broken in self._state.pools.unreadable(namespace):
+            await (self._delete_all(now, broken.head) if broken.head.terminating else self._complain(namespace, broken))
+        await self._drop_orphans(now)
+        await self._release_abandoned(now)
+        self._forget_gone_pools(namespace)
+        self._metrics.reconciles.inc()
+        return now.again
+
+    def _round(self, namespace: str) -> _Round:
+        guests = {one.name: one for one in self._state.guests.in_namespace(namespace)}
+        ends = [end.node_name for one in self._state.pairings.in_namespace(namespace) for end in _ends(one)]
+        nodes = {one.spec.node_name for one in guests.values()} | set(ends)
+        return _Round(namespace, guests, self._heartbeats.silent(nodes))
+
+    # --- a pool that is wanted ----------------------------------------------------------------------------------------
+
+    async def _tend(self, now: _Round, pool: MemoryPool) -> None:
+        if names.POOL_FINALIZER not in pool.metadata.finalizers:
+            await self._set_finalizers(now, self._state.pools, pool, (*pool.metadata.finalizers, names.POOL_FINALIZER))
+        wanted = self._plan(now, pool)
+        now.claimed |= dict.fromkeys(wanted.claims, pool.name)
+        await self._carry_out(now, pool, wanted)
+        pairings = await self._judge(now, pool)
+        status = report.pool_status(pool, wanted, pairings)
+        self._metrics.show(pool, status, pairings)
+        self._shown.add((pool.namespace, pool.name))
+        await self._write_pool_status(now, pool, status)
+
+    def _plan(self, now: _Round, pool: MemoryPool) -> Plan:
+        pairings = self._state.pairings.in_namespace(now.namespace)
+        with self._metrics.plan_seconds.time():
+            return plan(pool, now.guests.values(), pairings, claimed=now.claimed, silent=now.silent)
+
+    async def _carry_out(self, now: _Round, pool: MemoryPool, wanted: Plan) -> None:
+        present = {_ends_of(one): one for one in reversed(self._of(pool)) if not one.terminating}
+        assigned = {(one.borrower, one.lender): one for one in wanted.assignments}
+        kept = {one.metadata.uid for key, one in present.items() if key in assigned}
+        for one in self._of(pool):
+            if not one.terminating and one.metadata.uid not in kept:
+                await self._delete(one, pool)
+        for key, assignment in assigned.items():
+            await self._bring_about(now, pool, assignment, present.get(key))
+
+    async def _bring_about(
+        self, now: _Round, pool: MemoryPool, assignment: Assignment, present: MemoryPairing | None
+    ) -> None:
+        lender, borrower = now.guests[assignment.lender], now.guests[assignment.borrower]
+        spec = build.pairing_spec(pool, assignment, lender, borrower)
+        if present is None:
+            present = await self._create(pool, assignment, spec)
+        else:
+            present = await self._update(pool, present, spec)
+        if present is not None:
+            await self._ensure_key(present)
+
+    async def _create(self, pool: MemoryPool, assignment: Assignment, spec: build.Body) -> MemoryPairing | None:
+        body = build.pairing(pool, assignment, spec)
+        try:
+            created = self._state.pairings.put(await self._cluster.create(names.PAIRINGS, body))
+        except Refused as refusal:
+            if refusal.is_conflict:  # made already: its event is on the way
+                return None
+            raise
+        text = f"{assignment.lender} lends {spec['size']} to {assignment.borrower}"
+        log.info("pairing %s/%s created: %s", pool.namespace, body["metadata"]["name"], text)
+        await self._say(pool, "Normal", "PairingCreated", text)
+        if created is not None:
+            await self._drop_key(created)
+        return created
+
+    async def _update(self, pool: MemoryPool, present: MemoryPairing, spec: build.Body) -> MemoryPairing | None:
+        patch = build.difference(present.spec.to_dict(), spec)
+        if not patch:
+            return present
+        log.info("pairing %s/%s changes: %s", present.namespace, present.name, patch)
+        if "size" in patch:
+            text = f"{_described(present)}: {present.spec.size} becomes {patch['size']}"
+            await self._say(pool, "Normal", "PairingResized", text)
+        updated: MemoryPairing | None = await self._patch(self._state.pairings, present, {"spec": patch})
+        return updated
+
+    async def _delete(self, one: MemoryPairing, pool: MemoryPool | None) -> None:
+        try:
+            answer = await self._cluster.delete(names.PAIRINGS, one.namespace, one.name, one.metadata.uid)
+        except Refused as refusal:
+            if not (refusal.is_gone or refusal.is_conflict):
+                raise
+            self._state.pairings.remove(one.namespace, one.name, one.metadata.uid)
+            return
+        if answer.get("kind") == "MemoryPairing":
+            self._state.pairings.put(answer)
+        log.info("pairing %s/%s deleted", one.namespace, one.name)
+        if pool is not None:
+            await self._say(pool, "Normal", "PairingDeleted", f"{_described(one)} is no longer wanted")
+
+    # --- keys ---------------------------------------------------------------------------------------------------------
+
+    async def _ensure_key(self, pairing: MemoryPairing) -> None:
+        """Creates the pre-shared key unless that was done, and again when an agent says that it is missing."""
+        uid = pairing.metadata.uid
+        if uid in self._keyed and not _misses_key(pairing):
+            return
+        try:
+            await self._cluster.create_secret(build.key_secret(pairing))
+        except Refused as refusal:
+            if not refusal.is_conflict:
+                raise
+        self._keyed.add(uid)
+
+    async def _drop_key(self, pairing: MemoryPairing) -> None:
+        """Removes the key of a former pairing of that name, which would go away under the new one."""
+        try:
+            await self._cluster.delete_secret(pairing.namespace, pairing.spec.key_secret.name)
+        except Refused as refusal:
+            if not refusal.is_gone:
+                raise
+
+    # --- what became of it --------------------------------------------------------------------------------------------
+
+    async def _judge(self, now: _Round, pool: ApiObject) -> list[report.Judged]:
+        judged = [report.Judged(one, report.judge(one, now.silent)) for one in self._of(pool)]
+        for one in judged:
+            await self._write_pairing_status(one)
+        return judged
+
+    async def _write_pairing_status(self, one: report.Judged) -> None:
+        pairing, verdict = one.pairing, one.verdict
+        status = report.pairing_status(pairing, verdict)
+        patch = build.difference(pairing.status.to_dict(), status.to_dict())
+        if not patch:
+            return
+        await self._patch(self._state.pairings, pairing, {"status": patch}, status=True)
+        if verdict.phase is PairingPhase.CONNECTED and pairing.status.phase is not PairingPhase.CONNECTED:
+            await self._say(pairing, "Normal", "Connected", verdict.message)
+        elif verdict.phase is PairingPhase.FAILED or verdict.reason == Reason.AGENT_NOT_RESPONDING:
+            await self._say(pairing, "Warning", verdict.reason, verdict.message)
+
+    async def _write_pool_status(self, now: _Round, pool: MemoryPool, status: PoolStatus) -> None:
+        patch = build.replacement(pool.status.to_dict(), status.to_dict())
+        if not patch:
+            return
+        since = time.monotonic() - self._written.get(pool.metadata.uid, -FIGURES_SECONDS)
+        if _only_figures(pool.status, status) and since < FIGURES_SECONDS:
+            now.look_again(FIGURES_SECONDS - since)
+            return
+        self._written[pool.metadata.uid] = time.monotonic()
+        await self._patch(self._state.pools, pool, {"status": patch}, status=True)
+        await self._announce(pool, status)
+
+    async def _announce(self, pool: MemoryPool, status: PoolStatus) -> None:
+        if status.phase is PoolPhase.DEGRADED:
+            why = find(status.conditions, ConditionType.DEGRADED)
+            if why is not None:
+                await self._say(pool, "Warning", why.reason, why.message)
+        elif status.phase is PoolPhase.READY and pool.status.phase is not PoolPhase.READY:
+            await self._say(pool, "Normal", "Ready", f"all {status.pairings} pairings are connected")
+
+    async def _say(self, about: MemoryPool | MemoryPairing, kind: str, reason: str, message: str) -> None:
+        """Posts an Event, unless the last one about the object said the same. Nothing depends on it."""
+        uid = about.metadata.uid
+        if self._said.get(uid) == (reason, message):
+            return
+        self._said[uid] = (reason, message)
+        try:
+            await self._cluster.create_event(build.event(about, kind, reason, message))
+        except Refused as refusal:
+            log.warning("event %s about %s/%s is lost: %s", reason, about.namespace, about.name, refusal)
+
+    async def _complain(self, namespace: str, broken: Unreadable) -> None:
+        """Says on a pool that cannot be read what is wrong with it; its pairings stay as they are."""
+        text = f"{broken.why}; correct the pool, what was there before stays as it is until then"
+        try:
+            present = PoolStatus.model_validate(broken.status)
+        except ValidationError:
+            present = PoolStatus()
+        ready, degraded = (
+            condition(type_, value, "InvalidSpec", text)
+            for type_, value in ((ConditionType.READY, False), (ConditionType.DEGRADED, True))
+        )
+        conditions = merge(present.conditions, ready, degraded)
+        status = present.model_copy(update={"phase": PoolPhase.DEGRADED, "conditions": conditions})
+        if patch := build.difference(present.to_dict(), status.to_dict()):
+            await self._cluster.patch(names.POOLS, namespace, broken.name, {"status": patch}, status=True)
+
+    # --- taking down --------------------------------------------------------------------------------------------------
+
+    async def _take_down(self, now: _Round, pool: MemoryPool) -> None:
+        """Deletes the pairings of a pool that is being deleted, and lets it go when they are gone."""
+        left = await self._delete_all(now, pool)
+        if left:
+            status = report.terminating_status(pool, [one.pairing for one in left])
+            self._metrics.show(pool, status, left)
+            await self._write_pool_status(now, pool, status)
+
+    async def _delete_all(self, now: _Round, pool: ApiObject) -> list[report.Judged]:
+        """Deletes all pairings of a pool, and its finalizer when none is left; returns those that are left."""
+        for one in self._of(pool):
+            if not one.terminating:
+                await self._delete(one, None)
+        left = await self._judge(now, pool)
+        if left:
+            now.look_again(LOOK_AGAIN_SECONDS)
+        elif names.POOL_FINALIZER in pool.metadata.finalizers:
+            rest = tuple(name for name in pool.metadata.finalizers if name != names.POOL_FINALIZER)
+            await self._set_finalizers(now, self._state.pools, pool, rest)
+            log.info("pool %s/%s is gone", pool.namespace, pool.name)
+        return left
+
+    async def _drop_orphans(self, now: _Round) -> None:
+        """Deletes pairings whose pool is gone without having waited for them."""
+        pools = {one.name for one in self._state.pools.in_namespace(now.namespace)}
+        pools |= {one.name for one in self._state.pools.unreadable(now.namespace)}
+        for one in self._state.pairings.in_namespace(now.namespace):
+            if one.spec.pool not in pools and not one.terminating:
+                await self._delete(one, None)
+
+    async def _release_abandoned(self, now: _Round) -> None:
+        """Takes over for agents that can no longer tear their side down: guest gone, or agent dead."""
+        for one in self._state.pairings.in_namespace(now.namespace):
+            if not one.terminating:
+                continue
+            now.look_again(LOOK_AGAIN_SECONDS)
+            abandoned = dict(_abandoned(one, now))
+            rest = tuple(name for name in one.metadata.finalizers if name not in abandoned)
+            if len(rest) == len(one.metadata.finalizers):
+                continue
+            text = "; ".join(abandoned[name] for name in one.metadata.finalizers if name in abandoned)
+            log.warning("pairing %s/%s is let go: %s", one.namespace, one.name, text)
+            await self._say(one, "Warning", "SideAbandoned", text)
+            await self._set_finalizers(now, self._state.pairings, one, rest)
+
+    # --- writing ------------------------------------------------------------------------------------------------------
+
+    async def _set_finalizers(
+        self, now: _Round, objects: Objects[Any], one: ApiObject, finalizers: tuple[str, ...]
+    ) -> None:
+        """Sets the finalizers, provided that nobody changed them in the meantime; else the next pass does."""
+        metadata = {"finalizers": list(finalizers), "resourceVersion": one.metadata.resource_version}
+        try:
+            answer = await self._cluster.patch(objects.plural, one.namespace, one.name, {"metadata": metadata})
+        except Refused as refusal:
+            if refusal.is_conflict:
+                now.look_again(SOON_SECONDS)
+            elif refusal.is_gone:
+                objects.remove(one.namespace, one.name, one.metadata.uid)
+            else:
+                raise
+            return
+        if one.terminating and not finalizers:
+            objects.remove(one.namespace, one.name, one.metadata.uid)
+        else:
+            objects.put(answer)
+
+    async def _patch(
+        self, objects: Objects[Any], one: MemoryPool | MemoryPairing, patch: build.Body, *, status: bool = False
+    ) -> Any:
+        """Patches an object, and knows its new version at once; None when it is gone."""
+        try:
+            answer = await self._cluster.patch(objects.plural, one.namespace, one.name, patch, status=status)
+        except Refused as refusal:
+            if not refusal.is_gone:
+                raise
+            objects.remove(one.namespace, one.name, one.metadata.uid)
+            return None
+        return objects.put(answer)
+
+    def _of(self, pool: ApiObject) -> list[MemoryPairing]:
+        """The pairings of a pool as known now, by name."""
+        mine = (one for one in self._state.pairings.in_namespace(pool.namespace) if one.spec.pool == pool.name)
+        return sorted(mine, key=lambda one: one.name)
+
+    def _forget_gone_pools(self, namespace: str) -> None:
+        present = {one.name for one in self._state.pools.in_namespace(namespace)}
+        for key in [key for key in self._shown if key[0] == namespace and key[1] not in present]:
+            self._metrics.forget(*key)
+            self._shown.discard(key)
+
+
+def _age(pool: MemoryPool) -> tuple[str, str]:
+    """The older pool first: it has the guests that both want."""
+    created = pool.metadata.creation_timestamp
+    return (created.isoformat() if created else "", pool.name)
+
+
+def _ends(pairing: MemoryPairing) -> tuple[Any, Any]:
+    return pairing.spec.lender, pairing.spec.borrower
+
+
+def _ends_of(pairing: MemoryPairing) -> tuple[str, str]:
+    return pairing.spec.borrower.guest, pairing.spec.lender.guest
+
+
+def _described(pairing: MemoryPairing) -> str:
+    return f"pairing {pairing.name} ({pairing.spec.lender.guest} lends to {pairing.spec.borrower.guest})"
+
+
+def _misses_key(pairing: MemoryPairing) -> bool:
+    """Whether an agent cannot find the Secret."""
+    sides = (pairing.status.lender, pairing.status.borrower)
+    found = (find(side.conditions, ConditionType.CONFIGURED) for side in sides if side)
+    return any(one is not None and one.reason == Reason.KEY_MISSING for one in found)
+
+
+def _abandoned(pairing: MemoryPairing, now: _Round) -> Iterable[tuple[str, str]]:
+    """The finalizers that nobody will remove, each with the reason."""
+    for finalizer, role, end in (
+        (names.LENDER_FINALIZER, "lender", pairing.spec.lender),
+        (names.BORROWER_FINALIZER, "borrower", pairing.spec.borrower),
+    ):
+        guest = now.guests.get(end.guest)
+        if guest is None:
+            yield finalizer, f"{role} {end.guest} is gone"
+        elif guest.spec.node_name in now.silent:
+            text = f"the agent on node {guest.spec.node_name} does not answer; when it is back it takes down {role} "
+            yield finalizer, text + end.guest
+
+
+def _only_figures(before: PoolStatus, after: PoolStatus) -> bool:
+    """Whether a person would hardly care: nothing is new but how much is used and how well."""
+    if before.hit_ratio is None and after.hit_ratio is not None:
+        return False
+    same = {name: getattr(before, name) for name in _FIGURES}
+    return after.model_copy(update=same) == before

@@ -1,0 +1,262 @@
+"""What follows for the user: phases, conditions and figures, derived from what the agents report. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from tidepool_api import (
+    BorrowerState,
+    Condition,
+    ConditionType,
+    LenderState,
+    MemoryPairing,
+    PairingPhase,
+    PairingStatus,
+    PoolPhase,
+    PoolStatus,
+    Reason,
+    Status,
+    condition,
+    find,
+    format_ratio,
+    merge,
+    to_mib,
+)
+from tidepool_operator.planner import Plan, Problem, ProblemReason
+
+if TYPE_CHECKING:
+    from tidepool_api import MemoryPool
+
+AS_EXPECTED = "AsExpected"
+NAMED_AT_MOST = 5  # pairings in one message
+
+_EXPLAINING = tuple(dict.fromkeys(reason.condition for reason in ProblemReason))
+
+
+# --- one pairing ------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """A pairing in one word, with the reason."""
+
+    phase: PairingPhase
+    ready: Status
+    reason: str
+    message: str
+
+
+def judge(pairing: MemoryPairing, silent: Collection[str] = ()) -> Verdict:
+    """What the two ends together mean; `silent` are the nodes whose agent does not answer."""
+    if pairing.terminating:
+        left = ", ".join(name.rsplit("/", 1)[1] for name in pairing.metadata.finalizers)
+        return Verdict(PairingPhase.TERMINATING, Status.FALSE, "Terminating", f"waiting for the agent of: {left}")
+    return _failure(pairing) or _progress(pairing, silent)
+
+
+def _failure(pairing: MemoryPairing) -> Verdict | None:
+    lender, borrower = pairing.status.lender, pairing.status.borrower
+    if lender and lender.state is LenderState.FAILED:
+        return _failed("lender", pairing.spec.lender.guest, lender.conditions)
+    if borrower and borrower.state is BorrowerState.FAILED:
+        return _failed("borrower", pairing.spec.borrower.guest, borrower.conditions)
+    if borrower and borrower.state is BorrowerState.REJECTED:
+        message = (
+            f"lender {pairing.spec.lender.guest} does not accept the key or name of borrower "
+            f"{pairing.spec.borrower.guest}; it tries again by itself, else delete the pairing to have a new key"
+        )
+        return Verdict(PairingPhase.FAILED, Status.FALSE, "HandshakeRejected", message)
+    return None
+
+
+def _failed(side: str, guest: str, conditions: Iterable[Condition]) -> Verdict:
+    why = find(conditions, ConditionType.CONFIGURED)
+    reason, message = (why.reason, why.message) if why else ("Failed", "its agent gives no reason")
+    return Verdict(PairingPhase.FAILED, Status.FALSE, reason, f"{side} {guest}: {message}")
+
+
+def _progress(pairing: MemoryPairing, silent: Collection[str]) -> Verdict:
+    lender, borrower = pairing.status.lender, pairing.status.borrower
+    phase = _phase(pairing)
+    quiet = sorted({pairing.spec.lender.node_name, pairing.spec.borrower.node_name} & set(silent))
+    if quiet:
+        message = (
+            f"no heartbeat of the Tidepool agent on {', '.join(quiet)}: what is shown may be old, pages still flow; "
+            f"look at the agent's pod there"
+        )
+        return Verdict(phase, Status.UNKNOWN, Reason.AGENT_NOT_RESPONDING, message)
+    if phase is PairingPhase.CONNECTED:
+        return Verdict(phase, Status.TRUE, "Connected", f"{pairing.spec.borrower.guest} reaches its lender")
+    if phase is PairingPhase.CONNECTING:
+        place = f"{pairing.spec.lender.address} port {pairing.spec.lender.port}"
+        message = f"{pairing.spec.borrower.guest} connects to {place}; if this lasts, see whether the network lets it"
+        return Verdict(phase, Status.FALSE, "Connecting", message)
+    slow = [
+        f"{name} {guest}"
+        for name, guest, ready in (
+            (
+                "lender",
+                pairing.spec.lender.guest,
+                lender and lender.state not in (LenderState.PENDING, LenderState.DISABLED),
+            ),
+            ("borrower", pairing.spec.borrower.guest, borrower and borrower.state is not BorrowerState.PENDING),
+        )
+        if not ready
+    ]
+    return Verdict(phase, Status.FALSE, "SettingUp", f"waiting for the agent to set up {' and '.join(slow) or 'both'}")
+
+
+def _phase(pairing: MemoryPairing) -> PairingPhase:
+    lender, borrower = pairing.status.lender, pairing.status.borrower
+    if borrower and borrower.state is BorrowerState.CONNECTED:
+        return PairingPhase.CONNECTED
+    if borrower and borrower.state is BorrowerState.CONNECTING and lender and lender.state is LenderState.LISTENING:
+        return PairingPhase.CONNECTING
+    return PairingPhase.PENDING
+
+
+def pairing_status(pairing: MemoryPairing, verdict: Verdict) -> PairingStatus:
+    """The operator's part of a pairing's status."""
+    generation = pairing.metadata.generation
+    ready = condition(
+        ConditionType.READY, verdict.ready, verdict.reason, verdict.message, observed_generation=generation
+    )
+    conditions = merge(pairing.status.conditions, ready)
+    return PairingStatus(phase=verdict.phase, observed_generation=generation, conditions=conditions)
+
+
+# --- the pool ---------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Judged:
+    """A pairing and what became of it."""
+
+    pairing: MemoryPairing
+    verdict: Verdict
+
+
+def pool_status(pool: MemoryPool, plan: Plan, pairings: Sequence[Judged]) -> PoolStatus:
+    """The status of a pool that is planned and whose pairings are judged."""
+    live = [one for one in pairings if not one.pairing.terminating]
+    connected = [one for one in live if one.verdict.phase is PairingPhase.CONNECTED]
+    figures = [one.pairing.status.borrower for one in connected if one.pairing.status.borrower]
+    hits = sum(one.hits or 0 for one in figures)
+    conditions = _summary(pool, plan, live)
+    return PoolStatus(
+        observed_generation=pool.metadata.generation,
+        phase=_pool_phase(conditions),
+        lenders=len(plan.lenders),
+        borrowers=len(plan.borrowers),
+        pairings=len(live),
+        ready_pairings=len(connected),
+        lent_bytes=to_mib(sum(one.pairing.spec.size_bytes for one in connected)),
+        used_bytes=to_mib(sum(one.used_bytes or 0 for one in figures)),
+        hit_ratio=format_ratio(hits, hits + sum(one.misses or 0 for one in figures)),
+        conditions=merge(pool.status.conditions, *conditions),
+    )
+
+
+def terminating_status(pool: MemoryPool, left: Sequence[MemoryPairing]) -> PoolStatus:
+    """The status of a pool that is being deleted."""
+    message = f"waiting for {len(left)} pairings to be taken down: {_named(one.name for one in left)}"
+    ready = _condition(pool, ConditionType.READY, Status.FALSE, "Terminating", message)
+    progressing = _condition(pool, ConditionType.PROGRESSING, Status.TRUE, "Terminating", message)
+    update = {
+        "observed_generation": pool.metadata.generation,
+        "phase": PoolPhase.TERMINATING,
+        "pairings": len(left),
+        "ready_pairings": 0,
+        "conditions": merge(pool.status.conditions, ready, progressing),
+    }
+    return pool.status.model_copy(update=update)
+
+
+def _summary(pool: MemoryPool, plan: Plan, live: Sequence[Judged]) -> tuple[Condition, ...]:
+    troubles = [(one.reason.value, one.message) for one in plan.problems] + list(_pairing_troubles(live))
+    steps = list(_steps(plan, live))
+    return (
+        _ready(pool, troubles, steps, live),
+        _progressing(pool, steps),
+        _degraded(pool, troubles),
+        *(_explaining(pool, type_, plan.problems) for type_ in _EXPLAINING),
+    )
+
+
+def _ready(pool: MemoryPool, troubles: list[tuple[str, str]], steps: list[str], live: Sequence[Judged]) -> Condition:
+    if troubles:
+        return _condition(pool, ConditionType.READY, Status.FALSE, troubles[0][0], _joined(troubles))
+    if steps:
+        return _condition(pool, ConditionType.READY, Status.FALSE, "Progressing", "; ".join(steps))
+    unknown = [one for one in live if one.verdict.ready is Status.UNKNOWN]
+    if unknown:
+        verdict = unknown[0].verdict
+        return _condition(pool, ConditionType.READY, Status.UNKNOWN, verdict.reason, verdict.message)
+    message = f"all {len(live)} pairings are connected"
+    return _condition(pool, ConditionType.READY, Status.TRUE, "Connected", message)
+
+
+def _progressing(pool: MemoryPool, steps: list[str]) -> Condition:
+    if steps:
+        return _condition(pool, ConditionType.PROGRESSING, Status.TRUE, "PairingsChange", "; ".join(steps))
+    return _condition(pool, ConditionType.PROGRESSING, Status.FALSE, AS_EXPECTED, "nothing is under way")
+
+
+def _degraded(pool: MemoryPool, troubles: list[tuple[str, str]]) -> Condition:
+    if troubles:
+        return _condition(pool, ConditionType.DEGRADED, Status.TRUE, troubles[0][0], _joined(troubles))
+    return _condition(pool, ConditionType.DEGRADED, Status.FALSE, AS_EXPECTED, "nothing is wrong")
+
+
+def _explaining(pool: MemoryPool, type_: ConditionType, problems: Iterable[Problem]) -> Condition:
+    found = [(one.reason.value, one.message) for one in problems if one.reason.condition is type_]
+    if found:
+        return _condition(pool, type_, Status.FALSE, found[0][0], _joined(found))
+    return _condition(pool, type_, Status.TRUE, AS_EXPECTED)
+
+
+def _pairing_troubles(live: Sequence[Judged]) -> Iterable[tuple[str, str]]:
+    failed = [one for one in live if one.verdict.phase is PairingPhase.FAILED]
+    if failed:
+        first = failed[0]
+        names = _named(one.pairing.name for one in failed)
+        yield "PairingFailed", f"failed: {names}; the first because: {first.verdict.message}"
+
+
+def _steps(plan: Plan, live: Sequence[Judged]) -> Iterable[str]:
+    """What is under way."""
+    present = {(one.pairing.spec.borrower.guest, one.pairing.spec.lender.guest) for one in live}
+    coming = [one for one in plan.assignments if (one.borrower, one.lender) not in present]
+    if coming:
+        yield f"{len(coming)} pairings are being made"
+    under_way = [one for one in live if one.verdict.phase in (PairingPhase.PENDING, PairingPhase.CONNECTING)]
+    if under_way:
+        first = under_way[0]
+        yield f"{_named(one.pairing.name for one in under_way)} not connected yet; {first.verdict.message}"
+    if plan.waiting:
+        yield f"{_named(plan.waiting)} waiting for the memory of former pairings, which are being taken down"
+
+
+def _pool_phase(conditions: Iterable[Condition]) -> PoolPhase:
+    by_type = {one.type: one.status for one in conditions}
+    if by_type[ConditionType.DEGRADED] is Status.TRUE:
+        return PoolPhase.DEGRADED
+    if by_type[ConditionType.PROGRESSING] is Status.TRUE:
+        return PoolPhase.PENDING
+    return PoolPhase.READY
+
+
+def _condition(pool: MemoryPool, type_: ConditionType, status: Status, reason: str, message: str = "") -> Condition:
+    return condition(type_, status, reason, message, observed_generation=pool.metadata.generation)
+
+
+def _joined(troubles: Iterable[tuple[str, str]]) -> str:
+    return " | ".join(f"{reason}: {message}" for reason, message in troubles)
+
+
+def _named(each: Iterable[str]) -> str:
+    every = sorted(each)
+    more = f" and {len(every) - NAMED_AT_MOST} more" if len(every) > NAMED_AT_MOST else ""
+    return ", ".join(every[:NAMED_AT_MOST]) + more

@@ -1,0 +1,129 @@
+"""What the operator knows of the cluster: the newest version of each object, by namespace.
+
+Filled by watch events and by the answers to its own writes, whichever is newer. kopf's indexes are not used because an
+object that is deleted while a watch has to be restarted would stay in them for ever; here a listing now and then
+(`forget_missing`) takes out what is gone.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections import defaultdict
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any, Generic, TypeVar
+
+from pydantic import ValidationError
+
+from tidepool_api import ApiObject, MemoryGuest, MemoryPairing, MemoryPool, names
+
+T = TypeVar("T", bound=ApiObject)
+
+log = logging.getLogger(__name__)
+
+
+def version(metadata: Mapping[str, Any]) -> int:
+    """The resource version as the number that it is for the objects of one kind."""
+    return int(metadata.get("resourceVersion") or 0)
+
+
+@dataclass(frozen=True)
+class Unreadable:
+    """An object that the models refuse: written before a rule was added, or by a newer version."""
+
+    head: ApiObject
+    status: Mapping[str, Any]
+    why: str
+
+    @property
+    def name(self) -> str:
+        """Its name."""
+        return self.head.name
+
+
+class Objects(Generic[T]):
+    """The objects of one kind."""
+
+    def __init__(self, model: type[T], plural: str, *, keeps_readable: bool = True) -> None:
+        """`keeps_readable`: whether the last version that could be read stands in for one that cannot."""
+        self._keeps_readable = keeps_readable
+        self.model = model
+        self.plural = plural
+        self._objects: dict[str, dict[str, T]] = defaultdict(dict)
+        self._unreadable: dict[str, dict[str, Unreadable]] = defaultdict(dict)
+
+    def in_namespace(self, namespace: str) -> list[T]:
+        """Those of a namespace."""
+        return list(self._objects.get(namespace, {}).values())
+
+    def unreadable(self, namespace: str) -> list[Unreadable]:
+        """Those that could not be read."""
+        return list(self._unreadable.get(namespace, {}).values())
+
+    def namespaces(self) -> set[str]:
+        """Where there are any."""
+        return {name for name, found in (*self._objects.items(), *self._unreadable.items()) if found}
+
+    def get(self, namespace: str, name: str) -> T | None:
+        """One of them."""
+        return self._objects.get(namespace, {}).get(name)
+
+    def put(self, body: Mapping[str, Any]) -> T | None:
+        """Takes in a version unless a newer one is known; returns the newest that can be read."""
+        metadata = body["metadata"]
+        namespace, name = metadata["namespace"], metadata["name"]
+        known = self.get(namespace, name)
+        if known is not None and version(metadata) <= int(known.metadata.resource_version or 0):
+            return known
+        try:
+            known = self._objects[namespace][name] = self.model.parse(body)
+        except ValidationError as error:
+            status = body.get("status", {})
+            self._unreadable[namespace][name] = Unreadable(ApiObject.parse(body), status, explain(error))
+            log.warning("cannot read %s %s/%s: %s", self.plural, namespace, name, explain(error))
+            if not self._keeps_readable:
+                self._objects[namespace].pop(name, None)
+            return known
+        self._unreadable[namespace].pop(name, None)
+        return known
+
+    def remove(self, namespace: str, name: str, uid: str) -> None:
+        """Forgets an object, but not another one that has its name by now."""
+        known, broken = self.get(namespace, name), self._unreadable.get(namespace, {}).get(name)
+        if known is not None and known.metadata.uid == uid:
+            del self._objects[namespace][name]
+        if broken is not None and broken.head.metadata.uid == uid:
+            del self._unreadable[namespace][name]
+
+    def forget_missing(self, present: Iterable[Mapping[str, Any]], at: int) -> set[str]:
+        """Forgets what a listing made at that resource version does not have; returns the namespaces concerned."""
+        there = {one["metadata"]["uid"] for one in present}
+        every: list[ApiObject] = [one for found in self._objects.values() for one in found.values()]
+        every += [one.head for found in self._unreadable.values() for one in found.values()]
+        gone = [one for one in every if one.metadata.uid not in there and int(one.metadata.resource_version or 0) <= at]
+        for one in gone:
+            self.remove(one.namespace, one.name, one.metadata.uid)
+        return {one.namespace for one in gone}
+
+
+def explain(error: ValidationError) -> str:
+    """The fields that are wrong, and why."""
+    return "; ".join(f"{'.'.join(map(str, one['loc']))}: {one['msg']}" for one in error.errors())
+
+
+class State:
+    """Everything that is planned with."""
+
+    def __init__(self) -> None:
+        self.pools = Objects(MemoryPool, names.POOLS, keeps_readable=False)
+        self.pairings = Objects(MemoryPairing, names.PAIRINGS)
+        self.guests = Objects(MemoryGuest, names.GUESTS)
+
+    @property
+    def kinds(self) -> tuple[Objects[MemoryPool], Objects[MemoryPairing], Objects[MemoryGuest]]:
+        """All three."""
+        return (self.pools, self.pairings, self.guests)
+
+    def namespaces(self) -> set[str]:
+        """Where something is to be done: namespaces with pools, or with pairings that outlived theirs."""
+        return self.pools.namespaces() | self.pairings.namespaces()

@@ -1,0 +1,131 @@
+"""A queue of keys to be worked on: each at most once at a time, later calls for a waiting key cost nothing.
+
+Events come in bursts; a short delay lets a burst become one piece of work. What fails is tried again, ever more slowly.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import heapq
+import logging
+from collections import defaultdict
+from collections.abc import Awaitable, Callable
+
+from tidepool_operator.cluster import Refused
+
+log = logging.getLogger(__name__)
+
+SETTLE_SECONDS = 0.3
+FIRST_RETRY_SECONDS = 0.5
+SLOWEST_RETRY_SECONDS = 60.0
+
+Job = Callable[[str], Awaitable[float | None]]
+
+
+class Work:
+    """Runs a job for every key that was asked for.
+
+    The job returns after how many seconds it wants to be called again, or None.
+    """
+
+    def __init__(self, job: Job, *, workers: int = 4, on_failure: Callable[[Exception], None] = lambda _: None) -> None:
+        self._job = job
+        self._workers = workers
+        self._on_failure = on_failure
+        self._due: dict[str, float] = {}
+        self._heap: list[tuple[float, str]] = []
+        self._busy: set[str] = set()
+        self._failures: dict[str, int] = defaultdict(int)
+        self._changed = asyncio.Condition()
+        self._tasks: list[asyncio.Task[None]] = []
+
+    def start(self) -> None:
+        """Starts the workers."""
+        self._tasks = [asyncio.create_task(self._run(), name=f"worker-{number}") for number in range(self._workers)]
+
+    async def stop(self) -> None:
+        """Lets nothing more begin."""
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+
+    @property
+    def alive(self) -> bool:
+        """Whether all workers run."""
+        return bool(self._tasks) and not any(task.done() for task in self._tasks)
+
+    async def add(self, key: str, delay: float = SETTLE_SECONDS) -> None:
+        """Asks for a key after a delay, or sooner if it is due sooner already."""
+        async with self._changed:
+            due = asyncio.get_running_loop().time() + delay
+            if key not in self._due or due < self._due[key]:
+                self._due[key] = due
+                heapq.heappush(self._heap, (due, key))
+                self._changed.notify()
+
+    async def _run(self) -> None:
+        while True:
+            key = await self._next()
+            try:
+                again = await self._try(key)
+            finally:
+                async with self._changed:
+                    self._busy.discard(key)
+                    self._changed.notify()
+            if again is not None:
+                await self.add(key, again)
+
+    async def _next(self) -> str:
+        async with self._changed:
+            while True:
+                wait = self._seconds_to_wait()
+                if wait == 0:
+                    key = self._take()
+                    if key is not None:
+                        return key
+                    continue
+                try:
+                    await asyncio.wait_for(self._changed.wait(), wait)
+                except TimeoutError:
+                    continue
+
+    def _seconds_to_wait(self) -> float | None:
+        """0 when a key is due, None when there is none at all."""
+        waiting = [due for due, key in self._heap if key not in self._busy]
+        if not waiting:
+            return None
+        return max(0.0, min(waiting) - asyncio.get_running_loop().time())
+
+    def _take(self) -> str | None:
+        """The due key that waits longest; entries that an earlier one has overtaken are dropped on the way."""
+        kept: list[tuple[float, str]] = []
+        found: str | None = None
+        now = asyncio.get_running_loop().time()
+        while self._heap and found is None and self._heap[0][0] <= now:
+            due, key = heapq.heappop(self._heap)
+            if self._due.get(key) != due:
+                continue
+            if key in self._busy:
+                kept.append((due, key))
+            else:
+                found = key
+        for entry in kept:
+            heapq.heappush(self._heap, entry)
+        if found is not None:
+            del self._due[found]
+            self._busy.add(found)
+        return found
+
+    async def _try(self, key: str) -> float | None:
+        try:
+            again: float | None = await self._job(key)
+        except Exception as error:
+            # Whatever it was: the next try may do better, and the other keys go on.
+            self._failures[key] += 1
+            delay = min(SLOWEST_RETRY_SECONDS, FIRST_RETRY_SECONDS * 2 ** min(self._failures[key], 10))
+            log.warning("%s: %s; tried again in %.0f s", key, error, delay, exc_info=not isinstance(error, Refused))
+            self._on_failure(error)
+            return delay
+        else:
+            self._failures.pop(key, None)
+            return again
