@@ -4,31 +4,22 @@ from __future__ import annotations
 
 import argparse
 import json
-import os
 import signal
 import subprocess
 import sys
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
-from pathlib import Path
 from types import FrameType
 
-from demo import evidence, lab, metrics, module, plot, workload
-from demo.figures import DEPTHS, Figures, Measured, table
+from demo import evidence, lab, plot, show
+from demo.figures import Figures, table
 from demo.verdict import failures
+from demo.workload import BORROWER, LENDER
 from tidepool_lab import paths
-from tidepool_lab.progress import LabError, say, step
+from tidepool_lab.progress import LabError, say
 
-POOL = Path(__file__).with_name("pool.yaml")
 RESULT, PICTURE = paths.BUILD / "demo.json", paths.BUILD / "demo.png"
-GUESTS = (workload.BORROWER, workload.LENDER)
-SPECS = (f"{workload.BORROWER}=512Mi,disk=1Gi:ext4,iops=166,kernel=6.1", f"{workload.LENDER}=1536Mi,kernel=6.1")
-AGENT_PORT = 9477
-FILE_MIB = 768
-SECONDS = 15
-WARM_UP_PASSES = 8
-ROUND_TRIPS = 2000
+SPECS = (f"{BORROWER}=512Mi,disk=1Gi:ext4,iops=166,kernel=6.1", f"{LENDER}=1536Mi,kernel=6.1")
 SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
@@ -66,7 +57,7 @@ def _in_lab(*, keep: bool) -> int:
         raise LabError("a lab is up on this machine; `e2e/lab down` takes it down, `e2e/demo/run --keep` uses it")
     with _taken_down(keep=keep):
         _bring_up()
-        figures = _show()
+        figures = show.run()
         _publish(figures)
         wrong = failures(figures)
         if wrong:
@@ -84,7 +75,10 @@ def _taken_down(*, keep: bool) -> Iterator[None]:
         raise
     except BaseException:
         _undisturbed()
-        print(f"demo: it failed; what there is to know about it is in {evidence.keep(GUESTS)}", file=sys.stderr)
+        print(
+            f"demo: it failed; what there is to know about it is in {evidence.keep((BORROWER, LENDER))}",
+            file=sys.stderr,
+        )
         raise
     finally:
         _undisturbed()
@@ -99,106 +93,8 @@ def _undisturbed() -> None:
 
 
 def _bring_up() -> None:
-    program = [argument for spec in SPECS for argument in ("--guest", spec)]
-    lab.call("up", *program, show=True, patience=3600)
-
-
-# ------------------------------------------------------------------------------------------------------------- the show
-
-
-def _show() -> Figures:
-    """Everything between up and down."""
-    with step(f"a file of {FILE_MIB} MiB on the borrower's slow disk"):
-        before = workload.make_file(FILE_MIB)
-    baseline = _measure("without a pool")
-    _apply_pool()
-    workload.warm_up(FILE_MIB, WARM_UP_PASSES, lambda text: say(f"warm-up, {text}"))
-    served = _served()
-    pooled = _measure("with the pool")
-    served = _served() - served
-    exported = _exported()
-    with step("checksum, and plain TCP round trips"):
-        after = workload.checksum()
-        raw = workload.round_trip(workload.build_stress(), workload.pod_address(workload.LENDER), ROUND_TRIPS)
-    print(_objects(), flush=True)
-    lending, borrowing = module.read(workload.lender), module.read(workload.borrower)
-    return Figures(
-        kernel=workload.borrower("uname -r").strip(),
-        machine=f"{os.cpu_count()} cores, guests under {_hypervisor()}",
-        file_mib=FILE_MIB,
-        baseline=baseline,
-        pooled=pooled,
-        served=served,
-        exported=exported,
-        lent_bytes=lending.lending.get("lent_pages", 0) * module.PAGE,
-        used_bytes=borrowing.borrowing.get("catalog_pages", 0) * module.PAGE,
-        raw=raw,
-        checksum_before=before,
-        checksum_after=after,
-        memory_bytes={name: _memory(name) for name in GUESTS},
-        warnings=_warnings({workload.BORROWER: borrowing, workload.LENDER: lending}),
-    )
-
-
-def _measure(what: str) -> dict[int, Measured]:
-    found = {}
-    for depth in DEPTHS:
-        with step(f"random reads {what}, depth {depth}, {SECONDS} s"):
-            found[depth] = workload.measure(depth, SECONDS)
-        say(f"{found[depth].reads.iops:.0f} IO/s, {found[depth].counted.disk_reads} reads of the disk")
-    return found
-
-
-def _apply_pool() -> None:
-    with step("applying e2e/demo/pool.yaml and waiting until it is Ready"):
-        lab.kubectl("apply", "-f", str(POOL))
-        try:
-            lab.kubectl("wait", "--for=condition=Ready", "--timeout=120s", "memorypool/demo")
-        except lab.CommandError as error:
-            raise LabError(f"the pool does not become Ready:\n{_objects()}") from error
-    print(_objects(), flush=True)
-
-
-def _objects() -> str:
-    return lab.kubectl("get", "memorypools,memorypairings,memoryguests")
-
-
-def _served() -> int:
-    return module.read(workload.lender).lending.get("get_hits", 0)
-
-
-def _exported() -> dict[str, float]:
-    """The agent's metrics of the borrower, once they are as new as what the module says now."""
-    names = {"hits": "tidepool_guest_get_hits_total", "puts": "tidepool_guest_puts_total"}
-    least = module.remote_hits(module.read(workload.borrower))
-    for _ in range(20):
-        text = lab.metrics("agent", AGENT_PORT)
-        found = {key: metrics.total(text, name, guest=workload.BORROWER) or 0 for key, name in names.items()}
-        if found["hits"] >= least:
-            break
-        time.sleep(2)
-    most = module.remote_hits(module.read(workload.borrower))
-    if not least <= found["hits"] <= most:
-        raise LabError(f"the agent exports {found['hits']:.0f} hits, the module has counted {least} to {most}")
-    return found
-
-
-def _memory(name: str) -> int:
-    return int(lab.guest(name, "grep MemTotal /proc/meminfo").split()[1]) << 10
-
-
-def _hypervisor() -> str:
-    """What runs the guests, as one of them sees it: `qemu` is emulation, `kvm` is not."""
-    return {"qemu": "emulation (TCG)", "kvm": "KVM"}.get(name := workload.borrower("systemd-detect-virt").strip(), name)
-
-
-def _warnings(readings: dict[str, module.Reading]) -> list[str]:
-    counted = [
-        f"{name}: the module counts {count} broken invariants"
-        for name, reading in readings.items()
-        if (count := reading.module.get("warnings", 0))
-    ]
-    return counted + [f"{name}: {line}" for name in GUESTS for line in workload.complaints(name)]
+    guests = [argument for spec in SPECS for argument in ("--guest", spec)]
+    lab.call("up", *guests, show=True, patience=3600)
 
 
 def _publish(figures: Figures) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shutil
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 from demo import lab
@@ -26,10 +27,10 @@ def keep(guests: tuple[str, ...]) -> Path:
     shutil.rmtree(FOLDER, ignore_errors=True)
     FOLDER.mkdir(parents=True)
     for file, arguments in COLLECTED.items():
-        _write(file, lambda arguments=arguments: lab.call(*arguments, patience=20))
+        _write(file, partial(lab.call, *arguments, patience=20))
     for name in guests:
-        _write(f"{name}.txt", lambda name=name: lab.guest(name, GUEST, patience=20))
-        _write(f"{name}.console.log", lambda name=name: lab.call("logs", name, patience=20))
+        _write(f"{name}.txt", partial(lab.guest, name, GUEST, patience=20))
+        _write(f"{name}.console.log", partial(lab.call, "logs", name, patience=20))
     if paths.LOGS.is_dir():
         shutil.copytree(paths.LOGS, FOLDER / "lab", dirs_exist_ok=True)
     return FOLDER

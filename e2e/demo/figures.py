@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -106,14 +107,14 @@ def _phase(form: str, one: Measured) -> dict[str, float]:
 
 def _sum(readings: list[module.Reading]) -> module.Reading:
     """Several differences as one."""
+    gets: Counter[float] = Counter()
+    for one in readings:
+        gets.update(one.gets)
     return module.Reading(
         _added([one.module for one in readings]),
         _added([one.borrowing for one in readings]),
         _added([one.lending for one in readings]),
-        {
-            bound: sum(one.gets.get(bound, 0) for one in readings)
-            for bound in sorted({b for r in readings for b in r.gets})
-        },
+        gets,
         sum(one.disk_reads for one in readings),
     )
 

@@ -1,4 +1,4 @@
-"""What the module says of itself in a guest: counters and latency histograms, read from configfs. Pure but for `read`."""
+"""What the module says of itself in a guest: counters and latency histograms, read from configfs."""
 
 from __future__ import annotations
 

@@ -8,16 +8,16 @@ from typing import Any
 import matplotlib as mpl
 
 mpl.use("Agg")
-import matplotlib.pyplot as plt  # noqa: E402  (the backend is chosen before)
+import matplotlib.pyplot as plt
 
 WITHOUT, WITH, RAW, INK = "#9aa5b1", "#0b7285", "#d9a441", "#243b53"
-STYLE = {
+STYLE: Any = {
     "font.family": "DejaVu Sans", "font.size": 11, "axes.edgecolor": INK, "axes.labelcolor": INK, "text.color": INK,
     "xtick.color": INK, "ytick.color": INK, "axes.spines.top": False, "axes.spines.right": False,
 }  # fmt: skip
 
 
-def draw(figures: dict[str, Any], file: Path) -> None:
+def draw(figures: dict[str, Any], target: Path) -> None:
     """Draws what `Figures.as_json` returns."""
     with plt.rc_context(STYLE):
         picture, (left, right) = plt.subplots(
@@ -29,7 +29,7 @@ def draw(figures: dict[str, Any], file: Path) -> None:
             f"{figures['file_bytes'] / 2**20:.0f} MiB file, {figures['borrower_memory_bytes'] / 2**20:.0f} MiB borrower"
         )
         picture.suptitle(f"Reading a file that does not fit the guest's memory\n{size}, kernel {figures['kernel']}")
-        picture.savefig(file)
+        picture.savefig(target)
         plt.close(picture)
 
 

@@ -17,6 +17,10 @@ DISK, FOLDER = "/dev/vdb", "/mnt"
 FILE = f"{FOLDER}/data"
 ROUND_TRIP_PORT = 7999
 PAGES_PER_MIB = 256
+COMPLAINTS = (
+    "tidepool: warning|BUG[: ]|WARNING: |Oops|general protection|Call Trace|soft lockup|rcu.*stall|hung_task"
+    "|blocked for more"
+)
 
 borrower: Callable[[str], str] = partial(lab.guest, BORROWER)
 lender: Callable[[str], str] = partial(lab.guest, LENDER)
@@ -52,8 +56,8 @@ def measure(depth: int, seconds: int) -> Measured:
 def warm_up(mib: int, passes: int, progress: Callable[[str], None]) -> None:
     """Reads the file in sequence until the lender has all of it, or as much as it will get.
 
-    A page gets to the lender when the borrower's kernel evicts it, which each pass makes it do; one that is evicted while
-    no buffer is free goes the way it always went, and gets its chance in the next pass.
+    A page gets to the lender when the borrower's kernel evicts it, which each pass makes it do; one that is evicted
+    while no buffer is free is dropped as it always was, and gets its chance in the next pass.
     """
     with_read_ahead(1024)
     before = 0
@@ -83,8 +87,7 @@ def round_trip(program: Path, address: str, requests: int) -> RoundTrip:
 
 def complaints(name: str) -> list[str]:
     """Lines of a guest's kernel log that must not be there."""
-    pattern = "tidepool: warning|BUG[: ]|WARNING: |Oops|general protection|Call Trace|soft lockup|rcu.*stall|hung_task|blocked for more"
-    return lab.guest(name, f"dmesg | grep -E '{pattern}' || true").splitlines()
+    return lab.guest(name, f"dmesg | grep -E '{COMPLAINTS}' || true").splitlines()
 
 
 def pod_address(name: str) -> str:
