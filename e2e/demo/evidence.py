@@ -22,23 +22,23 @@ COLLECTED = {
 GUEST = "dmesg; grep -sH '' /sys/kernel/config/tidepool/stats /sys/kernel/config/tidepool/*/*/*; free -m"
 
 
-def keep(guests: tuple[str, ...]) -> Path:
+def keep(guests: tuple[str, ...], folder: Path = FOLDER) -> Path:
     """Writes down what can still be had; what cannot says why."""
-    shutil.rmtree(FOLDER, ignore_errors=True)
-    FOLDER.mkdir(parents=True)
+    shutil.rmtree(folder, ignore_errors=True)
+    folder.mkdir(parents=True)
     for file, arguments in COLLECTED.items():
-        _write(file, partial(lab.call, *arguments, patience=20))
+        _write(folder / file, partial(lab.call, *arguments, patience=20))
     for name in guests:
-        _write(f"{name}.txt", partial(lab.guest, name, GUEST, patience=20))
-        _write(f"{name}.console.log", partial(lab.call, "logs", name, patience=20))
+        _write(folder / f"{name}.txt", partial(lab.guest, name, GUEST, patience=20))
+        _write(folder / f"{name}.console.log", partial(lab.call, "logs", name, patience=20))
     if paths.LOGS.is_dir():
-        shutil.copytree(paths.LOGS, FOLDER / "lab", dirs_exist_ok=True)
-    return FOLDER
+        shutil.copytree(paths.LOGS, folder / "lab", dirs_exist_ok=True)
+    return folder
 
 
-def _write(name: str, source: Callable[[], str]) -> None:
+def _write(file: Path, source: Callable[[], str]) -> None:
     try:
         text = source()
     except lab.CommandError as error:
         text = str(error)
-    (FOLDER / name).write_text(text)
+    file.write_text(text)

@@ -1,0 +1,36 @@
+"""The lab that the product's tests share."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+from product import BORROWER, GUESTS, SPECS, STRESS, Product
+
+from demo import evidence, lab, workload
+from tidepool_lab import paths
+
+
+@pytest.fixture(scope="session")
+def session_lab() -> Iterator[Product]:
+    """The lab, up for all tests of the product."""
+    guests = [argument for spec in SPECS for argument in ("--guest", spec)]
+    try:
+        lab.call("up", *guests, show=True, patience=3600)
+        program = workload.build_stress()
+        for name in GUESTS:
+            lab.call("cp", program, f"{name}:{STRESS}")
+        lab.guest(BORROWER, "mount /dev/vdb /mnt")
+        yield Product()
+    finally:
+        lab.call("down", show=True)
+
+
+@pytest.fixture
+def product(session_lab: Product, request: pytest.FixtureRequest) -> Iterator[Product]:
+    """The lab without any pool; what a failed test leaves is written down and cleaned up for the next one."""
+    failed_before = request.session.testsfailed
+    yield session_lab
+    if request.session.testsfailed > failed_before:
+        evidence.keep(GUESTS, paths.BUILD / "test" / request.node.name)
+    lab.kubectl("delete", "memorypools", "--all", "--timeout=120s")

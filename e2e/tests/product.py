@@ -1,0 +1,151 @@
+"""What the product's tests share: one lab with three guests, and the words in which they talk about it.
+
+borrower    short of memory, with a disk
+other       short of memory too; the one to which things happen
+lender      has memory to spare
+"""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Callable
+from typing import Any
+
+from demo import evidence, lab, metrics, module, workload
+
+BORROWER, OTHER, LENDER = GUESTS = ("borrower", "other", "lender")
+LENDER_SPEC = "lender=1Gi,label.memory=spare"
+SPECS = ("borrower=384Mi,disk=1Gi:ext4,label.memory=short", "other=256Mi,label.memory=short", LENDER_SPEC)
+STRESS = "/run/stress"
+POOL = "pool"
+AGENT_PORT = 9477
+MIB = 1 << 20
+
+Object = dict[str, Any]
+
+
+def until(what: str, holds: Callable[[], Any], patience: float = 60, every: float = 1.0) -> Any:
+    """Waits for a function to return something true, and returns that; the failure says what there was at the end."""
+    deadline = time.monotonic() + patience
+    while not (found := holds()):
+        assert time.monotonic() < deadline, f"not within {patience:.0f} s: {what}\n{lab.kubectl('get', evidence.OURS)}"
+        time.sleep(every)
+    return found
+
+
+def pool_manifest(*, lender: Object, borrower: Object, size: str = "512Mi", name: str = POOL, **lending: str) -> Object:
+    """A pool; `lender` and `borrower` are the labels that select them."""
+    lenders = {"selector": {"matchLabels": lender}, "maxLend": "600Mi", "reserve": "192Mi", **lending}
+    return {
+        "apiVersion": "tidepool.dev/v1alpha1",
+        "kind": "MemoryPool",
+        "metadata": {"name": name, "namespace": "default"},
+        "spec": {
+            "lenders": lenders,
+            "borrowers": {"selector": {"matchLabels": borrower}, "size": size},
+            "encryption": "None",
+        },
+    }
+
+
+ONE_TO_ONE = pool_manifest(lender={"vm.kubevirt.io/name": LENDER}, borrower={"vm.kubevirt.io/name": BORROWER})
+BOTH_BORROW = pool_manifest(lender={"memory": "spare"}, borrower={"memory": "short"}, size="256Mi")
+
+
+class Product:
+    """A lab with Tidepool installed, seen through kubectl, Prometheus' eyes and shells in the guests."""
+
+    # ------------------------------------------------------------------------------------------------------------ pools
+
+    def apply(self, manifest: Object) -> None:
+        """Applies a pool."""
+        lab.kubectl("apply", "-f", "-", stdin=json.dumps(manifest))
+
+    def apply_ready(self, manifest: Object, patience: float = 90) -> None:
+        """Applies a pool and waits until it is Ready."""
+        self.apply(manifest)
+        self.wait_condition("memorypool", manifest["metadata"]["name"], "Ready", "True", patience=patience)
+
+    def delete(self, name: str = POOL, patience: int = 60) -> None:
+        """Deletes a pool and waits until it is gone."""
+        lab.kubectl("delete", "memorypool", name, "--ignore-not-found", f"--timeout={patience}s")
+
+    def condition(self, kind: str, name: str, type_: str) -> Object:
+        """A condition of an object; empty if it is not there."""
+        found = lab.get(kind, name) or {}
+        conditions = found.get("status", {}).get("conditions", [])
+        return next((one for one in conditions if one["type"] == type_), {})
+
+    def wait_condition(
+        self, kind: str, name: str, type_: str, status: str, reason: str = "", patience: float = 60
+    ) -> str:
+        """Waits until a condition says so; returns its message."""
+
+        def holds() -> Object | None:
+            found = self.condition(kind, name, type_)
+            return found if found.get("status") == status and found.get("reason", "").startswith(reason) else None
+
+        found: Object = until(f"{kind} {name}: {type_}={status} {reason}", holds, patience)
+        return str(found.get("message", ""))
+
+    def pairing_of(self, borrower: str) -> Object:
+        """The pairing of a borrower; empty if it has none."""
+        pairings = lab.get("memorypairings")["items"]
+        return next((one for one in pairings if one["spec"]["borrower"]["guest"] == borrower), {})
+
+    def phase(self, kind: str, name: str) -> str:
+        """An object's phase."""
+        return str((lab.get(kind, name) or {}).get("status", {}).get("phase", ""))
+
+    # ----------------------------------------------------------------------------------------------------------- guests
+
+    def loaded(self, guest: str) -> bool:
+        """Whether the module is in a guest's kernel."""
+        return lab.guest(guest, "grep -c '^tidepool ' /proc/modules || true").strip() == "1"
+
+    def reading(self, guest: str) -> module.Reading:
+        """The module's figures."""
+        return module.parse(lab.guest(guest, module.READ))
+
+    def hits(self, guest: str = BORROWER) -> int:
+        """Pages that came from the lender, since it is connected."""
+        return module.remote_hits(self.reading(guest))
+
+    def stress(self, arguments: str, patience: float = 300) -> Object:
+        """The stress program in the borrower: no wrong page, no failed call."""
+        return report(lab.guest(BORROWER, f"{STRESS} {arguments}", patience=patience))
+
+    def start_stress(self, arguments: str) -> lab.Job:
+        """The same, while the test goes on."""
+        return lab.start(BORROWER, f"{STRESS} {arguments}")
+
+    def exported(self, name: str, **labels: str) -> float | None:
+        """A metric of the agent."""
+        return metrics.total(lab.metrics("agent", AGENT_PORT), name, **labels)
+
+    def format_disk(self, file_system: str) -> None:
+        """Gives the borrower's disk an empty file system."""
+        options = {"ext4": "-q -F -E lazy_itable_init=0,lazy_journal_init=0", "xfs": "-q -f"}[file_system]
+        make = f"umount /mnt 2>/dev/null; mkfs.{file_system} {options} /dev/vdb && mount /dev/vdb /mnt"
+        lab.guest(BORROWER, make)
+
+    def assert_sound(self, *guests: str) -> None:
+        """No invariant of the module is broken, and no kernel complains."""
+        for guest in guests or (BORROWER, LENDER):
+            assert workload.complaints(guest) == []
+            assert self.reading(guest).module.get("warnings", 0) == 0
+
+    def assert_nothing_left(self, *guests: str) -> None:
+        """After a pool: no object, no Secret, no module."""
+        assert lab.kubectl("get", "memorypools,memorypairings", "-o", "name").strip() == ""
+        secrets = lab.get("secrets")["items"]
+        assert [one["metadata"]["name"] for one in secrets if one["type"] == "tidepool.dev/key"] == []
+        for guest in guests or GUESTS:
+            assert not self.loaded(guest), f"{guest} still has the module"
+
+
+def report(output: str) -> Object:
+    """The closing line of the stress program."""
+    found: Object = json.loads(output.splitlines()[-1]) if output.strip() else {}
+    return found

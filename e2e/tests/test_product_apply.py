@@ -1,0 +1,93 @@
+"""The main job: a pool is applied, pages come back from the lender, the pool is deleted and nothing is left."""
+
+from __future__ import annotations
+
+from product import BORROWER, GUESTS, LENDER, MIB, ONE_TO_ONE, OTHER, POOL, Product, until
+
+from demo import lab
+
+FILE = "/mnt/file"
+FILE_MIB = 400
+PAGES_PER_MIB = 256
+
+
+def test_guests_are_found_before_any_pool(product: Product) -> None:
+    """Every virtual machine is a MemoryGuest, ready to take part, with nothing loaded into it."""
+    for guest in GUESTS:
+        product.wait_condition("memoryguest", guest, "Ready", "True", patience=60)
+        status = lab.get("memoryguest", guest)["status"]
+        assert status["kernelRelease"] == lab.guest(guest, "uname -r").strip()
+        assert status["role"] == "None"
+        assert status["addresses"]
+        assert "moduleVersion" not in status
+    product.assert_nothing_left()
+
+
+def test_pages_come_back_from_the_lender(product: Product) -> None:
+    """Apply, read, look, delete: the whole story, with every page verified."""
+    available = _available(LENDER)
+    product.apply_ready(ONE_TO_ONE)
+    assert [product.loaded(guest) for guest in (BORROWER, LENDER, OTHER)] == [True, True, False]
+    product.stress(f"fill {FILE} mib={FILE_MIB}")
+    product.stress(f"sequential {FILE} passes=3")
+    before = product.reading(LENDER).lending["get_hits"]
+    report = product.stress(f"random {FILE} reads=20000 threads=4")
+    assert report["wrong_pages"] == report["errors"] == 0
+    assert product.reading(LENDER).lending["get_hits"] > before + 2000
+    _assert_shown()
+    _assert_exported(product)
+    product.assert_sound()
+    product.delete()
+    product.assert_nothing_left()
+    until("the lender has its memory back", lambda: _available(LENDER) > available - 64 * MIB, 20)
+    assert product.stress(f"sequential {FILE}")["wrong_pages"] == 0
+
+
+def test_reserve_and_most_are_kept(product: Product) -> None:
+    """A lender holds no more than the pool says, and a smaller size takes effect in place."""
+    product.apply_ready(ONE_TO_ONE)
+    pairing = product.pairing_of(BORROWER)["metadata"]["uid"]
+    product.stress(f"sequential {FILE} passes=2")
+    smaller = {**ONE_TO_ONE, "spec": {**ONE_TO_ONE["spec"]}}
+    smaller["spec"]["borrowers"] = {**smaller["spec"]["borrowers"], "size": "64Mi"}
+    product.apply_ready(smaller)
+    until("the lender holds at most 64 MiB", lambda: _lent_mib(product) <= 64, 30)
+    assert product.pairing_of(BORROWER)["metadata"]["uid"] == pairing, "the pairing was not changed but replaced"
+    product.stress(f"sequential {FILE} passes=2")
+    assert _lent_mib(product) <= 64
+    product.assert_sound()
+
+
+def _available(guest: str) -> int:
+    return int(lab.guest(guest, "grep MemAvailable /proc/meminfo").split()[1]) << 10
+
+
+def _lent_mib(product: Product) -> float:
+    return product.reading(LENDER).lending.get("lent_pages", 0) / PAGES_PER_MIB
+
+
+def _assert_shown() -> None:
+    """`kubectl get` tells the story: roles, bytes, hit ratio."""
+    until("the pool shows its hit ratio", lambda: lab.get("memorypool", POOL)["status"].get("hitRatio"), 90)
+    pool = lab.get("memorypool", POOL)["status"]
+    assert pool["phase"] == "Ready"
+    assert (pool["lenders"], pool["borrowers"], pool["readyPairings"]) == (1, 1, 1)
+    assert pool["usedBytes"] > 50 * MIB
+    assert float(pool["hitRatio"]) > 0
+    shown = lab.kubectl("get", "memorypools,memorypairings,memoryguests")
+    for word in (POOL, "Ready", "Connected", "Lender", "Borrower", "512Mi", "HIT RATIO"):
+        assert word in shown, f"{word!r} is not in\n{shown}"
+    roles = {guest: lab.get("memoryguest", guest)["status"]["role"] for guest in GUESTS}
+    assert roles == {BORROWER: "Borrower", LENDER: "Lender", OTHER: "None"}
+
+
+def _assert_exported(product: Product) -> None:
+    """The agent's metrics are the module's own figures."""
+    least = product.hits()
+    name = "tidepool_guest_get_hits_total"
+    exported = until("metrics are collected", lambda: (product.exported(name, guest=BORROWER) or 0) >= least, 40)
+    assert exported
+    assert (product.exported(name, guest=BORROWER) or 0) <= product.hits()
+    assert (product.exported("tidepool_guest_get_duration_seconds_count", guest=BORROWER) or 0) > 0
+    assert product.exported("tidepool_guest_warnings_total", guest=BORROWER) == 0
+    assert (product.exported("tidepool_guest_lent_bytes", guest=LENDER) or 0) > 50 * MIB

@@ -1,0 +1,175 @@
+"""What users and guests do wrong: a condition says what and what to do about it, and everything else goes on."""
+
+from __future__ import annotations
+
+import copy
+import json
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import pytest
+from product import (
+    BORROWER,
+    BOTH_BORROW,
+    LENDER,
+    ONE_TO_ONE,
+    OTHER,
+    POOL,
+    Object,
+    Product,
+    pool_manifest,
+    until,
+)
+
+from demo import lab
+
+NOBODY = {"memory": "nobody-has-this"}
+SHORT, SPARE = {"memory": "short"}, {"memory": "spare"}
+FILE = "/mnt/file"
+STORE = "/usr/share/tidepool/modules"
+
+
+@pytest.mark.parametrize(
+    ("manifest", "type_", "reason", "words"),
+    [
+        (pool_manifest(lender=NOBODY, borrower=SHORT), "LendersFound", "NoLenders", "spec.lenders.selector"),
+        (pool_manifest(lender=SPARE, borrower=NOBODY), "BorrowersFound", "NoBorrowers", "spec.borrowers.selector"),
+        (
+            pool_manifest(lender=SPARE, borrower={"vm.kubevirt.io/name": LENDER}),
+            "RolesConsistent", "RoleConflict", f"{LENDER} selected both as lender and as borrower",
+        ),
+        (
+            pool_manifest(lender=SPARE, borrower=SHORT, size="64Gi", maxLend="64Gi"),
+            "CapacitySufficient", "InsufficientCapacity", "lower spec.borrowers.size",
+        ),
+    ],
+    ids=["no-lender", "no-borrower", "same-guest", "too-large"],
+)  # fmt: skip
+def test_a_pool_that_cannot_be(product: Product, manifest: Object, type_: str, reason: str, words: str) -> None:
+    """The pool itself says what is wrong with it; nothing is loaded anywhere; put right, it works."""
+    product.apply(manifest)
+    message = product.wait_condition("memorypool", POOL, type_, "False", reason)
+    assert words in message
+    message = product.wait_condition("memorypool", POOL, "Ready", "False")
+    assert words in message
+    assert words in product.wait_condition("memorypool", POOL, "Degraded", "True", reason)
+    assert lab.get("memorypairings")["items"] == []
+    assert not any(product.loaded(guest) for guest in (BORROWER, LENDER))
+
+
+def test_a_pool_that_was_put_right(product: Product) -> None:
+    """The same pool with a selector that matches is served without being made anew."""
+    product.apply(pool_manifest(lender=NOBODY, borrower={"vm.kubevirt.io/name": BORROWER}))
+    product.wait_condition("memorypool", POOL, "LendersFound", "False", "NoLenders")
+    product.apply_ready(ONE_TO_ONE)
+    assert product.condition("memorypool", POOL, "LendersFound")["status"] == "True"
+
+
+def test_what_the_api_refuses(product: Product) -> None:
+    """What can be said wrong is refused at once, with the path of the field."""
+    same = copy.deepcopy(ONE_TO_ONE)
+    same["spec"]["borrowers"]["selector"] = same["spec"]["lenders"]["selector"]
+    unencrypted = copy.deepcopy(ONE_TO_ONE)
+    del unencrypted["spec"]["encryption"]
+    tiny = pool_manifest(lender=SPARE, borrower=SHORT, size="1Mi")
+    for manifest, words in ((same, "spec.borrowers.selector"), (unencrypted, "spec.encryption"), (tiny, "too little")):
+        with pytest.raises(lab.CommandError, match=words):
+            product.apply(manifest)
+
+
+def test_a_second_pool_leaves_the_first_alone(product: Product) -> None:
+    """Guests that an older pool has are left out of a younger one, which says so."""
+    product.apply_ready(ONE_TO_ONE)
+    product.apply(pool_manifest(lender=SPARE, borrower=SHORT, name="younger"))
+    message = product.wait_condition("memorypool", "younger", "RolesConsistent", "False", "GuestClaimed")
+    assert LENDER in message
+    assert POOL in message
+    assert product.condition("memorypool", POOL, "Ready")["status"] == "True"
+
+
+def test_a_guest_without_guest_agent(product: Product) -> None:
+    """The guest says why it cannot take part, the pool repeats it, the other borrower is served; it heals by itself."""
+    lab.guest(OTHER, "systemctl stop qemu-guest-agent")
+    product.wait_condition("memoryguest", OTHER, "GuestAgentReady", "False", "NotConnected", patience=120)
+    message = product.wait_condition("memoryguest", OTHER, "Ready", "False", "NotConnected")
+    assert "qemu-guest-agent" in message
+    product.apply(BOTH_BORROW)
+    message = product.wait_condition("memorypool", POOL, "GuestsReady", "False", "GuestNotReady")
+    assert OTHER in message
+    assert "NotConnected" in message
+    _assert_served(product)
+    lab.guest(OTHER, "systemctl start qemu-guest-agent")
+    product.wait_condition("memorypool", POOL, "Ready", "True", patience=120)
+    assert product.loaded(OTHER)
+
+
+def test_a_guest_that_rebooted(product: Product) -> None:
+    """A reboot forgets everything; it is reported and repaired, and the other borrower does not notice."""
+    product.apply_ready(BOTH_BORROW)
+    boot = lab.get("memoryguest", OTHER)["status"]["bootID"]
+    connects = product.reading(BORROWER).borrowing["connects"]
+    # The shell goes with the guest, so its exit code means nothing.
+    lab.guest(OTHER, "systemctl reboot || true")
+    until("the agent sees another boot", lambda: lab.get("memoryguest", OTHER)["status"].get("bootID") != boot, 180)
+    until("the reboot is reported", lambda: "GuestRebooted" in _events(OTHER), 30)
+    product.wait_condition("memorypool", POOL, "Ready", "True", patience=120)
+    assert product.loaded(OTHER)
+    assert product.pairing_of(OTHER)["status"]["phase"] == "Connected"
+    assert product.reading(BORROWER).borrowing["connects"] == connects
+    product.assert_sound(BORROWER, LENDER, OTHER)
+
+
+def test_a_kernel_without_a_module(product: Product) -> None:
+    """With a store that has nothing for their kernel, guests and pool say so; with the right store all is well."""
+    with _store_hidden():
+        for guest in (BORROWER, LENDER):
+            message = product.wait_condition(
+                "memoryguest", guest, "ModuleAvailable", "False", "NoModuleForKernel", patience=90
+            )
+            assert lab.guest(guest, "uname -r").strip() in message
+            product.wait_condition("memoryguest", guest, "Ready", "False", "NoModuleForKernel")
+        product.apply(ONE_TO_ONE)
+        message = product.wait_condition("memorypool", POOL, "GuestsReady", "False", "GuestNotReady")
+        assert "NoModuleForKernel" in message
+        assert "kernel-module/tools/build" in message
+    product.wait_condition("memorypool", POOL, "Ready", "True", patience=120)
+
+
+@contextmanager
+def _store_hidden() -> Iterator[None]:
+    """Gives the agent an empty module store in place of its image's."""
+    hide = {
+        "volumes": [{"name": "store", "emptyDir": {}}],
+        "containers": [{"name": "agent", "volumeMounts": [{"name": "store", "mountPath": STORE}]}],
+    }
+    show = {
+        "volumes": [{"name": "store", "$patch": "delete"}],
+        "containers": [{"name": "agent", "volumeMounts": [{"mountPath": STORE, "$patch": "delete"}]}],
+    }
+    _patch_agent(hide)
+    try:
+        yield
+    finally:
+        _patch_agent(show)
+
+
+def _patch_agent(pod: Object) -> None:
+    agent = lab.kubectl("get", "daemonset", "-n", lab.SYSTEM, "-o", "name").strip()
+    patch = json.dumps({"spec": {"template": {"spec": pod}}})
+    lab.kubectl("patch", "-n", lab.SYSTEM, agent, "--type=strategic", "-p", patch)
+    lab.kubectl("rollout", "status", "-n", lab.SYSTEM, agent, "--timeout=120s")
+
+
+def _assert_served(product: Product) -> None:
+    """The borrower is connected and gets pages."""
+    until(
+        "the borrower is connected", lambda: product.pairing_of(BORROWER).get("status", {}).get("phase") == "Connected"
+    )
+    product.stress(f"fill {FILE} mib=350")
+    before = product.hits()
+    product.stress(f"sequential {FILE} passes=2")
+    assert product.hits() > before
+
+
+def _events(guest: str) -> str:
+    return lab.kubectl("get", "events", f"--field-selector=involvedObject.name={guest}")

@@ -1,0 +1,117 @@
+"""What breaks while pages flow: the application notices nothing but, at most, the speed of its own disk."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import pytest
+from product import BORROWER, LENDER, LENDER_SPEC, ONE_TO_ONE, POOL, STRESS, Product, report, until
+
+from demo import lab, workload
+
+FILE = "/mnt/file"
+FILL = f"fill {FILE} mib=400"
+A_SECOND_US = 1_000_000
+
+
+@pytest.fixture
+def flowing(product: Product) -> Product:
+    """A pool whose lender has most of a file."""
+    product.apply_ready(ONE_TO_ONE)
+    product.stress(FILL)
+    product.stress(f"sequential {FILE} passes=3")
+    return product
+
+
+def test_lender_killed_during_reads(flowing: Product) -> None:
+    """SIGKILL of its QEMU: no error, no wrong byte, no read over a second; the pool says so, and repairs itself."""
+    reads = flowing.start_stress(f"random {FILE} seconds=25 threads=4")
+    before = flowing.hits()
+    until("pages flow", lambda: flowing.hits() > before + 100, 20)
+    lab.call("guest", "kill", LENDER)
+    seen = report(reads.result(patience=120))
+    assert seen["wrong_pages"] == seen["errors"] == 0
+    assert seen["max_us"] < A_SECOND_US, f"a read took {seen['max_us'] / 1e6:.2f} s"
+    message = flowing.wait_condition("memorypool", POOL, "Degraded", "True")
+    assert LENDER in message or "lenders" in message
+    assert flowing.phase("memorypool", POOL) == "Degraded"
+    flowing.stress(f"sequential {FILE}")
+    _restart_lender(flowing)
+    flowing.stress(f"sequential {FILE} passes=3")
+    assert flowing.hits() > 0
+    flowing.assert_sound()
+
+
+def _restart_lender(product: Product) -> None:
+    lab.call("guest", "delete", LENDER)
+    lab.call("guest", "add", LENDER_SPEC, patience=600)
+    lab.call("cp", workload.build_stress(), f"{LENDER}:{STRESS}")
+    product.wait_condition("memorypool", POOL, "Ready", "True", patience=120)
+
+
+def test_operator_and_agent_killed(flowing: Product) -> None:
+    """Neither is needed for page traffic; when they are back they find everything as it is."""
+    connects = flowing.reading(BORROWER).borrowing["connects"]
+    reads = flowing.start_stress(f"random {FILE} seconds=30 threads=2")
+    lab.kubectl("delete", "pods", "-n", lab.SYSTEM, "--all", "--force", "--grace-period=0")
+    before = flowing.hits()
+    until("pages flow on", lambda: flowing.hits() > before + 100, 20)
+    seen = report(reads.result(patience=120))
+    assert seen["wrong_pages"] == seen["errors"] == 0
+    assert seen["max_us"] < A_SECOND_US
+    lab.kubectl("wait", "-n", lab.SYSTEM, "pods", "--all", "--for=condition=Ready", "--timeout=120s")
+    flowing.wait_condition("memorypool", POOL, "Ready", "True", patience=120)
+    assert flowing.reading(BORROWER).borrowing["connects"] == connects, "the pairing was set up anew"
+    flowing.assert_sound()
+
+
+def test_pool_deleted_while_the_agent_is_gone(flowing: Product) -> None:
+    """No finalizer hangs; the agent that comes back cleans up the guests."""
+    with _no_agent():
+        flowing.delete(patience=150)
+        assert lab.kubectl("get", "memorypairings", "-o", "name").strip() == ""
+        assert flowing.loaded(BORROWER)
+        assert flowing.stress(f"sequential {FILE}")["wrong_pages"] == 0
+    until("the modules are gone", lambda: not flowing.loaded(BORROWER) and not flowing.loaded(LENDER), 120)
+    flowing.assert_nothing_left()
+
+
+def test_reads_go_on_without_the_network(flowing: Product) -> None:
+    """The borrower loses its pod network for a while: reads come from disk, and from the lender again afterwards."""
+    reads = flowing.start_stress(f"random {FILE} seconds=30 threads=4")
+    time.sleep(3)
+    lab.guest(BORROWER, "ip link set eth0 down; sleep 8; ip link set eth0 up")
+    seen = report(reads.result(patience=120))
+    assert seen["wrong_pages"] == seen["errors"] == 0
+    assert seen["max_us"] < A_SECOND_US
+    flowing.wait_condition("memorypool", POOL, "Ready", "True", patience=120)
+    before = flowing.hits()
+    flowing.stress(f"sequential {FILE} passes=2")
+    assert flowing.hits() > before
+    flowing.assert_sound()
+
+
+@contextmanager
+def _no_agent() -> Iterator[None]:
+    """No agent pod anywhere, as on a node whose agent cannot start."""
+    agent = lab.kubectl("get", "daemonset", "-n", lab.SYSTEM, "-o", "name").strip()
+    _place(agent, {"tidepool.dev/nowhere": "yes"})
+    until("the agent is gone", lambda: not _agent_pods(), 60)
+    try:
+        yield
+    finally:
+        _place(agent, {"tidepool.dev/nowhere": None})
+        lab.kubectl("rollout", "status", "-n", lab.SYSTEM, agent, "--timeout=120s")
+
+
+def _place(agent: str, node_selector: dict[str, str | None]) -> None:
+    patch = json.dumps({"spec": {"template": {"spec": {"nodeSelector": node_selector}}}})
+    lab.kubectl("patch", "-n", lab.SYSTEM, agent, "--type=merge", "-p", patch)
+
+
+def _agent_pods() -> str:
+    selector = "app.kubernetes.io/component=agent"
+    return lab.kubectl("get", "pods", "-n", lab.SYSTEM, "-l", selector, "-o", "name").strip()

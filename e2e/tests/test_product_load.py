@@ -1,0 +1,40 @@
+"""Everything at once in the borrower while the pool comes, works and goes: not one wrong page."""
+
+from __future__ import annotations
+
+import pytest
+from product import BORROWER, LENDER, ONE_TO_ONE, Product, report
+
+MIX = "mix /mnt/mix mib=300 threads=6"
+LEAST_OPERATIONS = 1000
+
+
+@pytest.mark.parametrize("file_system", ["ext4", "xfs"])
+def test_mixture(product: Product, file_system: str) -> None:
+    """Buffered, mapped and direct reads and writes, punched holes, truncation, while pages come and go."""
+    product.format_disk(file_system)
+    product.apply_ready(ONE_TO_ONE)
+    seen = product.stress(f"{MIX} seconds=35")
+    assert seen["wrong_pages"] == seen["errors"] == 0
+    assert seen["total"] > LEAST_OPERATIONS
+    figures = product.reading(BORROWER).borrowing
+    assert figures["puts"] > 1000, figures
+    assert figures["get_hits"] > 300, figures
+    product.assert_sound()
+
+
+def test_module_unloaded_and_loaded_under_load(product: Product) -> None:
+    """The pool is deleted and applied again, three times, in the midst of the mixture (on XFS)."""
+    product.apply_ready(ONE_TO_ONE)
+    mixture = product.start_stress(f"{MIX} seconds=90")
+    for _ in range(3):
+        product.delete()
+        assert not product.loaded(BORROWER)
+        assert not product.loaded(LENDER)
+        assert mixture.running()
+        product.apply_ready(ONE_TO_ONE)
+        assert product.loaded(BORROWER)
+    seen = report(mixture.result(patience=300))
+    assert seen["wrong_pages"] == seen["errors"] == 0
+    assert product.reading(BORROWER).borrowing["puts"] > 0
+    product.assert_sound()
