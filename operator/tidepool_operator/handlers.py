@@ -153,6 +153,10 @@ def build_registry(settings: Settings, metrics: Metrics) -> kopf.OperatorRegistr
     registry = kopf.OperatorRegistry()
     operator = Operator.assemble(settings, metrics)
 
+    @kopf.on.login(registry=registry)
+    def login(**context: Any) -> kopf.ConnectionInfo | None:
+        return kopf.login_via_client(**context)
+
     @kopf.on.startup(registry=registry)
     async def start(settings: kopf.OperatorSettings, **_: Any) -> None:
         configure(settings)

@@ -385,8 +385,8 @@ def _shortage(pool: MemoryPool, selection: Selection, ledger: _Ledger, short: li
     return (
         Problem(
             ProblemReason.INSUFFICIENT_CAPACITY,
-            f"not enough for {_listed(short)}: each should get {pool.spec.borrowers.size}, and what {len(selection.lenders)} "
-            f"lenders have left is {have}; lower spec.borrowers.size, raise spec.lenders.maxLend "
+            f"not enough for {_listed(short)}: each should get {pool.spec.borrowers.size}, "
+            f"and {len(selection.lenders)} lenders have {have} left; lower spec.borrowers.size, raise spec.lenders.maxLend "
             f"({pool.spec.lenders.max_lend}), lower spec.lenders.reserve ({pool.spec.lenders.reserve}), "
             f"or label more guests as lenders",
             tuple(short),

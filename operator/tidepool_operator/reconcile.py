@@ -24,6 +24,7 @@ from tidepool_api import (
     find,
     merge,
     names,
+    now,
 )
 from tidepool_operator import build, report
 from tidepool_operator.cluster import Refused
@@ -41,6 +42,7 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 SOON_SECONDS = 0.5  # when somebody else was faster
+PATIENCE_SECONDS = 120  # with a live agent that does not manage to take its side down
 LOOK_AGAIN_SECONDS = 5.0  # while something is being taken down
 FIGURES_SECONDS = 15.0  # a status whose figures alone have changed is written at most this often
 
@@ -77,16 +79,18 @@ class Reconciler:
 
     async def namespace(self, namespace: str) -> float | None:
         """Goes over a namespace; returns after how many seconds it should be looked at again, if at all."""
-        now = self._round(namespace)
+        scene = self._round(namespace)
         for pool in sorted(self._state.pools.in_namespace(namespace), key=_age):
-            await (self._take_down(now, pool) if pool.terminating else self._tend(now, pool))
+            await (self._take_down(scene, pool) if pool.terminating else self._tend(scene, pool))
         for broken in self._state.pools.unreadable(namespace):
-            await (self._delete_all(now, broken.head) if broken.head.terminating else self._complain(namespace, broken))
+            await (
+                self._delete_all(scene, broken.head) if broken.head.terminating else self._complain(namespace, broken)
+            )
         await self._drop_orphans(now)
         await self._release_abandoned(now)
         self._forget_gone_pools(namespace)
         self._metrics.reconciles.inc()
-        return now.again
+        return scene.again
 
     def _round(self, namespace: str) -> _Round:
         guests = {one.name: one for one in self._state.guests.in_namespace(namespace)}
@@ -96,24 +100,26 @@ class Reconciler:
 
     # --- a pool that is wanted ----------------------------------------------------------------------------------------
 
-    async def _tend(self, now: _Round, pool: MemoryPool) -> None:
+    async def _tend(self, scene: _Round, pool: MemoryPool) -> None:
         if names.POOL_FINALIZER not in pool.metadata.finalizers:
-            await self._set_finalizers(now, self._state.pools, pool, (*pool.metadata.finalizers, names.POOL_FINALIZER))
-        wanted = self._plan(now, pool)
-        now.claimed |= dict.fromkeys(wanted.claims, pool.name)
-        await self._carry_out(now, pool, wanted)
-        pairings = await self._judge(now, pool)
+            await self._set_finalizers(
+                scene, self._state.pools, pool, (*pool.metadata.finalizers, names.POOL_FINALIZER)
+            )
+        wanted = self._plan(scene, pool)
+        scene.claimed |= dict.fromkeys(wanted.claims, pool.name)
+        await self._carry_out(scene, pool, wanted)
+        pairings = await self._judge(scene, pool)
         status = report.pool_status(pool, wanted, pairings)
         self._metrics.show(pool, status, pairings)
         self._shown.add((pool.namespace, pool.name))
-        await self._write_pool_status(now, pool, status)
+        await self._write_pool_status(scene, pool, status)
 
-    def _plan(self, now: _Round, pool: MemoryPool) -> Plan:
-        pairings = self._state.pairings.in_namespace(now.namespace)
+    def _plan(self, scene: _Round, pool: MemoryPool) -> Plan:
+        pairings = self._state.pairings.in_namespace(scene.namespace)
         with self._metrics.plan_seconds.time():
-            return plan(pool, now.guests.values(), pairings, claimed=now.claimed, silent=now.silent)
+            return plan(pool, scene.guests.values(), pairings, claimed=scene.claimed, silent=scene.silent)
 
-    async def _carry_out(self, now: _Round, pool: MemoryPool, wanted: Plan) -> None:
+    async def _carry_out(self, scene: _Round, pool: MemoryPool, wanted: Plan) -> None:
         present = {_ends_of(one): one for one in reversed(self._of(pool)) if not one.terminating}
         assigned = {(one.borrower, one.lender): one for one in wanted.assignments}
         kept = {one.metadata.uid for key, one in present.items() if key in assigned}
@@ -121,12 +127,12 @@ class Reconciler:
             if not one.terminating and one.metadata.uid not in kept:
                 await self._delete(one, pool)
         for key, assignment in assigned.items():
-            await self._bring_about(now, pool, assignment, present.get(key))
+            await self._bring_about(scene, pool, assignment, present.get(key))
 
     async def _bring_about(
-        self, now: _Round, pool: MemoryPool, assignment: Assignment, present: MemoryPairing | None
+        self, scene: _Round, pool: MemoryPool, assignment: Assignment, present: MemoryPairing | None
     ) -> None:
-        lender, borrower = now.guests[assignment.lender], now.guests[assignment.borrower]
+        lender, borrower = scene.guests[assignment.lender], scene.guests[assignment.borrower]
         spec = build.pairing_spec(pool, assignment, lender, borrower)
         if present is None:
             present = await self._create(pool, assignment, spec)
@@ -199,8 +205,8 @@ class Reconciler:
 
     # --- what became of it --------------------------------------------------------------------------------------------
 
-    async def _judge(self, now: _Round, pool: ApiObject) -> list[report.Judged]:
-        judged = [report.Judged(one, report.judge(one, now.silent)) for one in self._of(pool)]
+    async def _judge(self, scene: _Round, pool: ApiObject) -> list[report.Judged]:
+        judged = [report.Judged(one, report.judge(one, scene.silent)) for one in self._of(pool)]
         for one in judged:
             await self._write_pairing_status(one)
         return judged
@@ -217,13 +223,13 @@ class Reconciler:
         elif verdict.phase is PairingPhase.FAILED or verdict.reason == Reason.AGENT_NOT_RESPONDING:
             await self._say(pairing, "Warning", verdict.reason, verdict.message)
 
-    async def _write_pool_status(self, now: _Round, pool: MemoryPool, status: PoolStatus) -> None:
+    async def _write_pool_status(self, scene: _Round, pool: MemoryPool, status: PoolStatus) -> None:
         patch = build.replacement(pool.status.to_dict(), status.to_dict())
         if not patch:
             return
         since = time.monotonic() - self._written.get(pool.metadata.uid, -FIGURES_SECONDS)
         if _only_figures(pool.status, status) and since < FIGURES_SECONDS:
-            now.look_again(FIGURES_SECONDS - since)
+            scene.look_again(FIGURES_SECONDS - since)
             return
         self._written[pool.metadata.uid] = time.monotonic()
         await self._patch(self._state.pools, pool, {"status": patch}, status=True)
@@ -266,42 +272,42 @@ class Reconciler:
 
     # --- taking down --------------------------------------------------------------------------------------------------
 
-    async def _take_down(self, now: _Round, pool: MemoryPool) -> None:
+    async def _take_down(self, scene: _Round, pool: MemoryPool) -> None:
         """Deletes the pairings of a pool that is being deleted, and lets it go when they are gone."""
-        left = await self._delete_all(now, pool)
+        left = await self._delete_all(scene, pool)
         if left:
             status = report.terminating_status(pool, [one.pairing for one in left])
             self._metrics.show(pool, status, left)
-            await self._write_pool_status(now, pool, status)
+            await self._write_pool_status(scene, pool, status)
 
-    async def _delete_all(self, now: _Round, pool: ApiObject) -> list[report.Judged]:
+    async def _delete_all(self, scene: _Round, pool: ApiObject) -> list[report.Judged]:
         """Deletes all pairings of a pool, and its finalizer when none is left; returns those that are left."""
         for one in self._of(pool):
             if not one.terminating:
                 await self._delete(one, None)
-        left = await self._judge(now, pool)
+        left = await self._judge(scene, pool)
         if left:
-            now.look_again(LOOK_AGAIN_SECONDS)
+            scene.look_again(LOOK_AGAIN_SECONDS)
         elif names.POOL_FINALIZER in pool.metadata.finalizers:
             rest = tuple(name for name in pool.metadata.finalizers if name != names.POOL_FINALIZER)
-            await self._set_finalizers(now, self._state.pools, pool, rest)
+            await self._set_finalizers(scene, self._state.pools, pool, rest)
             log.info("pool %s/%s is gone", pool.namespace, pool.name)
         return left
 
-    async def _drop_orphans(self, now: _Round) -> None:
+    async def _drop_orphans(self, scene: _Round) -> None:
         """Deletes pairings whose pool is gone without having waited for them."""
-        pools = {one.name for one in self._state.pools.in_namespace(now.namespace)}
-        pools |= {one.name for one in self._state.pools.unreadable(now.namespace)}
-        for one in self._state.pairings.in_namespace(now.namespace):
+        pools = {one.name for one in self._state.pools.in_namespace(scene.namespace)}
+        pools |= {one.name for one in self._state.pools.unreadable(scene.namespace)}
+        for one in self._state.pairings.in_namespace(scene.namespace):
             if one.spec.pool not in pools and not one.terminating:
                 await self._delete(one, None)
 
-    async def _release_abandoned(self, now: _Round) -> None:
+    async def _release_abandoned(self, scene: _Round) -> None:
         """Takes over for agents that can no longer tear their side down: guest gone, or agent dead."""
-        for one in self._state.pairings.in_namespace(now.namespace):
+        for one in self._state.pairings.in_namespace(scene.namespace):
             if not one.terminating:
                 continue
-            now.look_again(LOOK_AGAIN_SECONDS)
+            scene.look_again(LOOK_AGAIN_SECONDS)
             abandoned = dict(_abandoned(one, now))
             rest = tuple(name for name in one.metadata.finalizers if name not in abandoned)
             if len(rest) == len(one.metadata.finalizers):
@@ -309,12 +315,12 @@ class Reconciler:
             text = "; ".join(abandoned[name] for name in one.metadata.finalizers if name in abandoned)
             log.warning("pairing %s/%s is let go: %s", one.namespace, one.name, text)
             await self._say(one, "Warning", "SideAbandoned", text)
-            await self._set_finalizers(now, self._state.pairings, one, rest)
+            await self._set_finalizers(scene, self._state.pairings, one, rest)
 
     # --- writing ------------------------------------------------------------------------------------------------------
 
     async def _set_finalizers(
-        self, now: _Round, objects: Objects[Any], one: ApiObject, finalizers: tuple[str, ...]
+        self, scene: _Round, objects: Objects[Any], one: ApiObject, finalizers: tuple[str, ...]
     ) -> None:
         """Sets the finalizers, provided that nobody changed them in the meantime; else the next pass does."""
         metadata = {"finalizers": list(finalizers), "resourceVersion": one.metadata.resource_version}
@@ -322,7 +328,7 @@ class Reconciler:
             answer = await self._cluster.patch(objects.plural, one.namespace, one.name, {"metadata": metadata})
         except Refused as refusal:
             if refusal.is_conflict:
-                now.look_again(SOON_SECONDS)
+                scene.look_again(SOON_SECONDS)
             elif refusal.is_gone:
                 objects.remove(one.namespace, one.name, one.metadata.uid)
             else:
@@ -383,18 +389,26 @@ def _misses_key(pairing: MemoryPairing) -> bool:
     return any(one is not None and one.reason == Reason.KEY_MISSING for one in found)
 
 
-def _abandoned(pairing: MemoryPairing, now: _Round) -> Iterable[tuple[str, str]]:
+def _abandoned(pairing: MemoryPairing, scene: _Round) -> Iterable[tuple[str, str]]:
     """The finalizers that nobody will remove, each with the reason."""
     for finalizer, role, end in (
         (names.LENDER_FINALIZER, "lender", pairing.spec.lender),
         (names.BORROWER_FINALIZER, "borrower", pairing.spec.borrower),
     ):
-        guest = now.guests.get(end.guest)
+        guest = scene.guests.get(end.guest)
         if guest is None:
             yield finalizer, f"{role} {end.guest} is gone"
-        elif guest.spec.node_name in now.silent:
-            text = f"the agent on node {guest.spec.node_name} does not answer; when it is back it takes down {role} "
-            yield finalizer, text + end.guest
+        elif guest.spec.node_name in scene.silent:
+            what = f"the agent on node {guest.spec.node_name} does not answer"
+            yield finalizer, f"{what}; when it is back it takes down {role} {end.guest}"
+        elif _is_overdue(pairing):
+            what = f"the agent on node {guest.spec.node_name} could not take down {role} {end.guest}"
+            yield finalizer, f"{what} in {PATIENCE_SECONDS} s; it goes on trying by itself"
+
+
+def _is_overdue(pairing: MemoryPairing) -> bool:
+    since = pairing.metadata.deletion_timestamp
+    return since is not None and (now() - since).total_seconds() > PATIENCE_SECONDS
 
 
 def _only_figures(before: PoolStatus, after: PoolStatus) -> bool:

@@ -47,7 +47,7 @@ def parse(arguments: Sequence[str], environment: Mapping[str, str] = os.environ)
 def _parser(environment: Mapping[str, str]) -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="python3 -m tidepool_operator",
-        description="The operator of Tidepool. Flags are environment variables too: TIDEPOOL_LOG_FORMAT for --log-format.",
+        description="The operator of Tidepool. Flags can be environment variables: --log-format is TIDEPOOL_LOG_FORMAT.",
     )
 
     def flag(name: str, default: str, text: str, kind: type = str, choices: Sequence[str] | None = None) -> None:

@@ -118,11 +118,11 @@ class Work:
 
     async def _try(self, key: str) -> float | None:
         try:
-            again: float | None = await self._job(key)
+            again = await self._job(key)
         except Exception as error:
             # Whatever it was: the next try may do better, and the other keys go on.
             self._failures[key] += 1
-            delay = min(SLOWEST_RETRY_SECONDS, FIRST_RETRY_SECONDS * 2 ** min(self._failures[key], 10))
+            delay = min(SLOWEST_RETRY_SECONDS, FIRST_RETRY_SECONDS * 2.0 ** min(self._failures[key], 10))
             log.warning("%s: %s; tried again in %.0f s", key, error, delay, exc_info=not isinstance(error, Refused))
             self._on_failure(error)
             return delay
