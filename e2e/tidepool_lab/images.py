@@ -13,6 +13,7 @@ import json
 import shutil
 import subprocess
 import tarfile
+import tempfile
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -58,7 +59,8 @@ def build_all() -> list[Path]:
         images.append(python_image("tidepool-operator", "operator", "tidepool_operator", ()))
     if (paths.ROOT / "node-agent/requirements.lock").exists():
         images.append(python_image("tidepool-agent", "node-agent", "tidepool_agent", ("python3-libvirt",)))
-    return [write(image) for image in images]
+    with store.locked("images", "archives"):
+        return [write(image) for image in images]
 
 
 def pause() -> Image:
@@ -98,13 +100,16 @@ def write(image: Image) -> Path:
     if image.archive.exists() and stamp.exists() and stamp.read_text() == identity:
         return image.archive
     ARCHIVES.mkdir(parents=True, exist_ok=True)
-    stamp.unlink(missing_ok=True)
     manifest = [{"Config": f"{identity}.json", "RepoTags": [image.name], "Layers": [name for name, _ in layers]}]
-    with tarfile.open(image.archive, "w") as archive:
-        _add(archive, f"{identity}.json", config)
-        for name, layer in layers:
-            archive.add(layer, name)
-        _add(archive, "manifest.json", json.dumps(manifest).encode())
+    with tempfile.TemporaryDirectory(dir=ARCHIVES) as work:  # so that nobody imports half of an archive
+        new = Path(work) / "new.tar"
+        with tarfile.open(new, "w") as archive:
+            _add(archive, f"{identity}.json", config)
+            for name, layer in layers:
+                archive.add(layer, name)
+            _add(archive, "manifest.json", json.dumps(manifest).encode())
+        stamp.unlink(missing_ok=True)
+        new.rename(image.archive)
     stamp.write_text(identity)
     say(f"image {image.name}: {image.archive.stat().st_size / 1e6:.0f} MB")
     return image.archive

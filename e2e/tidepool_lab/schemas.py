@@ -20,8 +20,8 @@ openssl genrsa -out sa.key 2048 2>/dev/null
 "$ETCD" --data-dir etcd --unsafe-no-fsync --log-level error >etcd.log 2>&1 &
 "$APISERVER" --etcd-servers http://127.0.0.1:2379 --cert-dir certs --token-auth-file tokens --authorization-mode RBAC \
     --advertise-address 10.99.0.1 \
-    --service-account-issuer https://localhost --service-account-key-file sa.key --service-account-signing-key-file sa.key \
-    --service-cluster-ip-range 10.96.0.0/16 >apiserver.log 2>&1 &
+    --service-account-issuer https://localhost --service-account-key-file sa.key \
+    --service-account-signing-key-file sa.key --service-cluster-ip-range 10.96.0.0/16 >apiserver.log 2>&1 &
 ask="$KUBECTL --server https://127.0.0.1:6443 --insecure-skip-tls-verify --token token get --raw"
 for _ in $(seq 120); do
     if $ask /readyz >/dev/null 2>&1; then exec $ask /openapi/v2 >openapi.json; fi
