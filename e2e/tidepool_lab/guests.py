@@ -7,7 +7,7 @@ import os
 import shutil
 import signal
 import subprocess
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import ThreadPoolExecutor, as_completed
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -55,8 +55,16 @@ def add_all(specs: list[GuestSpec]) -> None:
             raise LabError(f"there is a guest {spec.name!r} already")
     for kernel in sorted({spec.kernel for spec in specs}):
         guest_image.build(kernel)
+    if not specs:
+        return
     with step(f"starting {', '.join(spec.name for spec in specs)} (about 1 min)"), ThreadPoolExecutor(8) as pool:
-        list(pool.map(_add, specs))
+        started = [pool.submit(_add, spec) for spec in specs]
+        try:
+            for future in as_completed(started):
+                future.result()
+        except BaseException:
+            host.cancelled.set()
+            raise
 
 
 def kill(name: str) -> None:

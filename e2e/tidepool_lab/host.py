@@ -10,6 +10,7 @@ import os
 import shutil
 import signal
 import subprocess
+import threading
 import time
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
@@ -25,6 +26,8 @@ CGROUPS = Path("/sys/fs/cgroup")
 DAEMONS = "daemons"
 SHIM_SOCKETS = Path("/run/containerd/s")  # not configurable
 NODE_IP = "10.99.0.1"
+
+cancelled = threading.Event()  # set to end what other threads wait for
 
 
 def prepare() -> None:
@@ -99,6 +102,8 @@ def wait_until(what: str, ready: Callable[[], bool], patience: float, *, watch: 
     """Waits for a condition; stops early when one of the daemons that it depends on has died."""
     deadline = time.monotonic() + patience
     while not ready():
+        if cancelled.is_set():
+            raise LabError(f"{what}: interrupted")
         for name in watch:
             if not running(name):
                 raise LabError(f"{name} has ended; see {paths.LOGS}/{name}.log")
