@@ -86,8 +86,8 @@ class Reconciler:
             await (
                 self._delete_all(scene, broken.head) if broken.head.terminating else self._complain(namespace, broken)
             )
-        await self._drop_orphans(now)
-        await self._release_abandoned(now)
+        await self._drop_orphans(scene)
+        await self._release_abandoned(scene)
         self._forget_gone_pools(namespace)
         self._metrics.reconciles.inc()
         return scene.again
@@ -308,7 +308,7 @@ class Reconciler:
             if not one.terminating:
                 continue
             scene.look_again(LOOK_AGAIN_SECONDS)
-            abandoned = dict(_abandoned(one, now))
+            abandoned = dict(_abandoned(one, scene))
             rest = tuple(name for name in one.metadata.finalizers if name not in abandoned)
             if len(rest) == len(one.metadata.finalizers):
                 continue

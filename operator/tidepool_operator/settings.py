@@ -47,7 +47,7 @@ def parse(arguments: Sequence[str], environment: Mapping[str, str] = os.environ)
 def _parser(environment: Mapping[str, str]) -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="python3 -m tidepool_operator",
-        description="The operator of Tidepool. Flags can be environment variables: --log-format is TIDEPOOL_LOG_FORMAT.",
+        description="The operator of Tidepool. Flags may be given as variables: TIDEPOOL_LOG_FORMAT, say.",
     )
 
     def flag(name: str, default: str, text: str, kind: type = str, choices: Sequence[str] | None = None) -> None:

@@ -1,0 +1,167 @@
+"""The planner, case by case: what a user would expect, and what is said when it cannot be had."""
+
+from __future__ import annotations
+
+import pytest
+from world import BORROWER, LENDER, MIB, carried_out, guest, mib, pairing, pool, reasons
+
+from tidepool_operator.planner import plan
+
+LENDS, BORROWS = LENDER, BORROWER
+
+
+def test_one_lender_for_one_borrower() -> None:
+    made = plan(pool(), [guest("l", LENDS), guest("b", BORROWS)], [])
+    assert mib(made) == {("b", "l"): 512}
+    assert (made.lenders, made.borrowers, made.problems) == (("l",), ("b",), ())
+
+
+def test_what_the_lender_uses_itself_is_not_lent() -> None:
+    """2 GiB, of which it uses 1.2 GiB: after the reserve there are not 512 MiB left."""
+    made = plan(pool(), [guest("l", LENDS, available=700), guest("b", BORROWS)], [])
+    assert mib(made) == {}
+    assert reasons(made) == ["InsufficientCapacity"]
+    assert "each should get 512Mi" in made.problems[0].message
+    assert "at most 444Mi in one" in made.problems[0].message
+
+
+def test_a_busy_lender_keeps_its_pairing() -> None:
+    """Its module gives the pages back by itself; the pairing is there when the lender has memory again."""
+    made = plan(pool(), [guest("l", LENDS, available=100), guest("b", BORROWS)], [pairing("b", "l", 512 * MIB)])
+    assert mib(made) == {("b", "l"): 512}
+    assert made.problems == ()
+
+
+def test_several_lenders_only_if_no_single_one_has_it() -> None:
+    small = [guest(f"l{number}", LENDS, available=256 + 200) for number in range(3)]
+    made = plan(pool(), [*small, guest("b", BORROWS)], [])
+    assert mib(made) == {("b", "l0"): 200, ("b", "l1"): 200, ("b", "l2"): 112}
+    made = plan(pool(), [*small, guest("large", LENDS), guest("b", BORROWS)], [])
+    assert mib(made) == {("b", "large"): 512}
+
+
+def test_no_sliver_is_left_over() -> None:
+    """What remains for the last lender is at least what a pairing needs."""
+    lenders = [guest("l0", LENDS, available=256 + 510), guest("l1", LENDS, available=256 + 300)]
+    made = plan(pool(), [*lenders, guest("b", BORROWS)], [])
+    assert mib(made) == {("b", "l0"): 496, ("b", "l1"): 16}
+
+
+def test_at_most_eight_lenders() -> None:
+    lenders = [guest(f"l{number}", LENDS, available=256 + 60) for number in range(20)]
+    assert reasons(plan(pool(), [*lenders, guest("b", BORROWS)], [])) == ["InsufficientCapacity"]
+    assert len(plan(pool(size=480), [*lenders, guest("b", BORROWS)], []).assignments) == 8
+
+
+def test_the_same_node_first_then_the_freest() -> None:
+    lenders = [
+        guest("far-free", LENDS, node="n2"),
+        guest("near", LENDS, node="n1", available=1000),
+        guest("near-free", LENDS, node="n1"),
+    ]
+    assert mib(plan(pool(), [*lenders, guest("b", BORROWS, node="n1")], [])) == {("b", "near-free"): 512}
+    assert mib(plan(pool(), [*lenders, guest("b", BORROWS, node="n3")], [])) == {("b", "far-free"): 512}
+
+
+def test_a_growing_size_stays_with_its_lender() -> None:
+    guests = [guest("l", LENDS), guest("other", LENDS), guest("b", BORROWS)]
+    assert mib(plan(pool(size=1024), guests, [pairing("b", "l", 512 * MIB)])) == {("b", "l"): 1024}
+
+
+def test_a_shrinking_size_and_cap_cut_the_pairing_down() -> None:
+    guests = [guest("l", LENDS), guest("b", BORROWS)]
+    assert mib(plan(pool(size=256), guests, [pairing("b", "l", 512 * MIB)])) == {("b", "l"): 256}
+    made = plan(pool(size=512, max_lend=300), guests, [pairing("b", "l", 512 * MIB)])
+    assert mib(made) == {("b", "l"): 300}
+    assert reasons(made) == ["InsufficientCapacity"]
+
+
+def test_a_guest_selected_twice_is_left_out_and_named() -> None:
+    both = guest("both", LENDS | BORROWS)
+    made = plan(pool(), [both, guest("l", LENDS), guest("b", BORROWS)], [])
+    assert mib(made) == {("b", "l"): 512}
+    assert reasons(made) == ["RoleConflict"]
+    assert made.problems[0].guests == ("both",)
+    assert "both" in made.problems[0].message
+    assert "both" not in made.claims
+
+
+def test_a_guest_of_an_older_pool_is_left_out_and_named() -> None:
+    guests = [guest("l", LENDS), guest("b", BORROWS), guest("taken", LENDS)]
+    made = plan(pool(), guests, [], claimed={"taken": "older"})
+    assert made.lenders == ("l",)
+    assert reasons(made) == ["GuestClaimed"]
+    assert "older" in made.problems[0].message
+
+
+def test_nobody_to_lend_or_borrow() -> None:
+    nobody = plan(pool(), [], [])
+    assert reasons(nobody) == ["NoLenders", "NoBorrowers"]
+    assert "start a virtual machine on a node where the Tidepool agent runs" in nobody.problems[0].message
+    strangers = plan(pool(), [guest("x", {"app": "db"})], [])
+    assert "matches spec.lenders.selector (lends=yes); label a virtual machine so" in strangers.problems[0].message
+
+
+def test_guests_that_are_not_ready_are_named_with_their_reasons() -> None:
+    guests = [
+        guest("l", LENDS),
+        guest("deaf", LENDS, ready=False),
+        guest("b", BORROWS),
+        guest("c", BORROWS, ready=False),
+    ]
+    made = plan(pool(), guests, [])
+    assert mib(made) == {("b", "l"): 512}
+    assert reasons(made) == ["GuestNotReady"]
+    assert "c (NotConnected: install qemu-guest-agent); deaf (NotConnected" in made.problems[0].message
+
+
+def test_a_silent_agent_gets_nothing_new_and_loses_nothing() -> None:
+    guests = [guest("l", LENDS, node="dead"), guest("b", BORROWS)]
+    assert reasons(plan(pool(), guests, [], silent={"dead"})) == ["GuestNotReady", "InsufficientCapacity"]
+    made = plan(pool(), guests, [pairing("b", "l", 512 * MIB)], silent={"dead"})
+    assert mib(made) == {("b", "l"): 512}
+
+
+def test_a_guest_without_report_keeps_its_pairing() -> None:
+    """It reboots: memory and addresses are unknown for a while."""
+    rebooting = guest("l", LENDS, ready=False)
+    rebooting = rebooting.model_copy(
+        update={"status": rebooting.status.model_copy(update={"memory": None, "addresses": ()})}
+    )
+    made = plan(pool(), [rebooting, guest("b", BORROWS)], [pairing("b", "l", 512 * MIB)])
+    assert mib(made) == {("b", "l"): 512}
+
+
+def test_a_lender_that_is_gone_is_replaced() -> None:
+    made = plan(pool(), [guest("new", LENDS), guest("b", BORROWS)], [pairing("b", "gone", 512 * MIB)])
+    assert mib(made) == {("b", "new"): 512}
+
+
+def test_memory_that_is_being_freed_is_waited_for() -> None:
+    """A full lender's former borrower is on its way out: the new one waits and is no problem."""
+    guests = [guest("l", LENDS), guest("new", BORROWS)]
+    leaving = pairing("old", "l", 1024 * MIB, terminating=True)
+    made = plan(pool(), guests, [leaving])
+    assert (mib(made), made.waiting, made.problems) == ({}, ("new",), ())
+    assert mib(plan(pool(), guests, [])) == {("new", "l"): 512}
+
+
+def test_a_pairing_deleted_by_hand_is_made_again_once_it_is_gone() -> None:
+    guests = [guest("l", LENDS), guest("b", BORROWS)]
+    made = plan(pool(), guests, [pairing("b", "l", 512 * MIB, terminating=True)])
+    assert (mib(made), made.waiting) == ({}, ("b",))
+
+
+def test_pairings_of_another_pool_take_room() -> None:
+    foreign = pairing("x", "l", 768 * MIB, of="other")
+    made = plan(pool(), [guest("l", LENDS), guest("b", BORROWS)], [foreign])
+    assert mib(made) == {}
+
+
+@pytest.mark.parametrize("count", [1, 2, 5])
+def test_borrowers_spread_over_lenders(count: int) -> None:
+    guests = [guest(f"l{number}", LENDS) for number in range(count)]
+    guests += [guest(f"b{number}", BORROWS) for number in range(count)]
+    made = plan(pool(max_lend=2048, size=400), guests, [])
+    assert len({one.lender for one in made.assignments}) == count
+    assert plan(pool(max_lend=2048, size=400), guests, carried_out(made)) == made

@@ -1,0 +1,191 @@
+"""What holds for every plan, whatever the cluster looks like."""
+
+from __future__ import annotations
+
+import random
+from dataclasses import dataclass, replace
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from world import BORROWER, LENDER, MIB, carried_out, guest, lent, pairing, pool
+
+from tidepool_api import MemoryGuest, MemoryPairing, MemoryPool
+from tidepool_operator.planner import LEAST, Plan, plan
+
+NAMES = [f"g{number}" for number in range(8)]
+LABELS: list[dict[str, str]] = [{}, LENDER, BORROWER, LENDER | BORROWER]
+
+
+@dataclass(frozen=True)
+class World:
+    """Everything that the planner is told."""
+
+    pool: MemoryPool
+    guests: list[MemoryGuest]
+    pairings: list[MemoryPairing]
+    claimed: dict[str, str]
+    silent: frozenset[str]
+
+    def plan(self) -> Plan:
+        """The plan for it."""
+        return plan(self.pool, self.guests, self.pairings, claimed=self.claimed, silent=self.silent)
+
+    def after(self, done: Plan) -> World:
+        """The world in which the plan is carried out; other pools' pairings are as before, what was going is gone."""
+        others = [one for one in self.pairings if one.spec.pool != self.pool.name and not one.terminating]
+        return replace(self, pairings=[*others, *carried_out(done)])
+
+
+guests = st.lists(
+    st.builds(
+        guest,
+        st.sampled_from(NAMES),
+        st.sampled_from(LABELS),
+        total=st.integers(128, 4096),
+        available=st.integers(0, 4096),
+        node=st.sampled_from(["n1", "n2"]),
+        ready=st.booleans() | st.just(value=True),
+    ),
+    unique_by=lambda one: one.name,
+    max_size=8,
+)
+pairings = st.lists(
+    st.builds(
+        pairing,
+        st.sampled_from(NAMES),
+        st.sampled_from(NAMES),
+        st.integers(16, 2048).map(lambda size: size * MIB),
+        of=st.sampled_from(["pool", "pool", "other"]),
+        terminating=st.booleans(),
+    ).filter(lambda one: one.spec.lender.guest != one.spec.borrower.guest),
+    unique_by=lambda one: one.name,
+    max_size=10,
+)
+worlds = st.builds(
+    World,
+    st.builds(pool, size=st.integers(16, 3000), max_lend=st.integers(16, 2048), reserve=st.integers(16, 1024)),
+    guests,
+    pairings,
+    st.dictionaries(st.sampled_from(NAMES), st.sampled_from(["pool", "older"]), max_size=2),
+    st.sets(st.sampled_from(["n1", "n2"]), max_size=1).map(frozenset),
+)
+
+thorough = settings(max_examples=200, deadline=None)
+
+
+@thorough
+@given(worlds)
+def test_no_lender_gives_more_than_it_may(world: World) -> None:
+    """Neither maxLend nor the reserve is touched, in sum over all borrowers."""
+    known = {one.name: one for one in world.guests}
+    made = carried_out(world.plan())
+    for lender in {one.spec.lender.guest for one in made}:
+        memory = known[lender].status.memory
+        assert memory is not None
+        assert lent(made, lender) <= world.pool.spec.max_lend_bytes
+        assert lent(made, lender) <= memory.total_bytes - world.pool.spec.reserve_bytes
+
+
+@thorough
+@given(worlds)
+def test_what_is_new_fits_beside_what_the_lender_uses_itself(world: World) -> None:
+    """A lender that is given more than before has it free now, even beside what is still on its way out."""
+    known = {one.name: one for one in world.guests}
+    mine = [one for one in world.pairings if one.spec.pool == world.pool.name and not one.terminating]
+    made = carried_out(world.plan())
+    kept = {(one.spec.borrower.guest, one.spec.lender.guest): one.spec.size_bytes for one in mine}
+    for one in made:
+        before = kept.get((one.spec.borrower.guest, one.spec.lender.guest), 0)
+        if one.spec.size_bytes > before:
+            memory = known[one.spec.lender.guest].status.memory
+            assert memory is not None
+            leaving = [old for old in world.pairings if old.terminating or old.spec.pool != world.pool.name]
+            together = lent(made, one.spec.lender.guest) + lent(leaving, one.spec.lender.guest)
+            assert together <= memory.available_bytes - world.pool.spec.reserve_bytes
+
+
+@thorough
+@given(worlds)
+def test_no_guest_has_two_roles(world: World) -> None:
+    made = world.plan()
+    assert {one.lender for one in made.assignments}.isdisjoint(one.borrower for one in made.assignments)
+    assert set(made.lenders).isdisjoint(made.borrowers)
+    assert not {name for name in made.claims if world.claimed.get(name, world.pool.name) != world.pool.name}
+
+
+@thorough
+@given(worlds, st.randoms(use_true_random=False))
+def test_order_does_not_matter(world: World, chance: random.Random) -> None:
+    shuffled = replace(world, guests=list(world.guests), pairings=list(world.pairings))
+    chance.shuffle(shuffled.guests)
+    chance.shuffle(shuffled.pairings)
+    assert shuffled.plan() == world.plan()
+
+
+@thorough
+@given(worlds)
+def test_a_plan_that_was_carried_out_is_not_changed(world: World) -> None:
+    """Planning again gives the same; where something had to go first, once it is gone."""
+    first = world.plan()
+    if not _leaves_room(world, first):
+        assert world.after(first).plan().assignments == first.assignments
+    settled = world.after(first)
+    second = settled.plan()
+    assert settled.after(second).plan() == second
+
+
+def _leaves_room(world: World, made: Plan) -> bool:
+    """Whether pairings go away."""
+    assigned = {(one.borrower, one.lender) for one in made.assignments}
+    mine = [one for one in world.pairings if one.spec.pool == world.pool.name]
+    kept = [(one.spec.borrower.guest, one.spec.lender.guest) in assigned for one in mine]
+    return not all(kept) or any(one.terminating for one in world.pairings)
+
+
+@thorough
+@given(worlds, st.sampled_from(LABELS), st.integers(128, 4096))
+def test_a_new_guest_moves_nobody(world: World, labels: dict[str, str], total: int) -> None:
+    """When a guest appears, whatever exists stays exactly as it is."""
+    settled = world.after(world.plan())
+    settled = settled.after(settled.plan())
+    before = set(settled.plan().assignments)
+    grown = replace(settled, guests=[*settled.guests, guest("newcomer", labels, total=total)])
+    assert before <= set(grown.plan().assignments)
+
+
+@thorough
+@given(worlds)
+def test_a_guest_that_goes_takes_only_its_own_pairings(world: World) -> None:
+    """Churn is bounded by what the guest had; the others keep theirs, or get more."""
+    settled = world.after(world.plan())
+    settled = settled.after(settled.plan())
+    before = settled.plan().assignments
+    for gone in settled.guests:
+        rest = replace(settled, guests=[one for one in settled.guests if one.name != gone.name])
+        after = {(one.borrower, one.lender): one.size for one in rest.plan().assignments}
+        for one in before:
+            if gone.name not in (one.borrower, one.lender):
+                assert after[one.borrower, one.lender] >= one.size
+
+
+@thorough
+@given(worlds)
+def test_pairings_are_of_a_useful_size_and_few(world: World) -> None:
+    """No sliver, at most eight lenders for a borrower, never more than the pool's size."""
+    made = world.plan()
+    for borrower in made.borrowers:
+        shares = [one.size for one in made.assignments if one.borrower == borrower]
+        assert all(size >= LEAST for size in shares)
+        assert sum(shares) <= world.pool.spec.size_bytes
+        assert len(shares) <= 8 or len(shares) <= len(world.pairings)
+
+
+@thorough
+@given(worlds)
+def test_every_shortage_is_explained(world: World) -> None:
+    """A borrower with less than it should have is waiting, or a problem says why."""
+    made = world.plan()
+    explained = set(made.waiting) | {name for problem in made.problems for name in problem.guests}
+    no_lenders = not made.lenders
+    assert no_lenders or set(made.unserved) <= explained
+    assert all(problem.message for problem in made.problems)

@@ -1,0 +1,96 @@
+"""Pools, guests and pairings for the planner's tests, and what carrying out a plan makes of them."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING
+
+from tidepool_api import MemoryGuest, MemoryPairing, MemoryPool, format_quantity
+from tidepool_operator import build
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from tidepool_operator.planner import Plan
+
+MIB = 1 << 20
+LENDER = {"lends": "yes"}
+BORROWER = {"borrows": "yes"}
+LONG_AGO = datetime(2026, 1, 1, tzinfo=UTC)
+
+
+def pool(name: str = "pool", *, size: int = 512, max_lend: int = 1024, reserve: int = 256) -> MemoryPool:
+    """A pool; sizes in MiB."""
+    spec = {
+        "lenders": {"selector": {"matchLabels": LENDER}, "maxLend": f"{max_lend}Mi", "reserve": f"{reserve}Mi"},
+        "borrowers": {"selector": {"matchLabels": BORROWER}, "size": f"{size}Mi"},
+        "encryption": "None",
+    }
+    return MemoryPool.parse({"metadata": {"name": name, "namespace": "ns", "uid": name}, "spec": spec})
+
+
+def guest(
+    name: str,
+    labels: dict[str, str],
+    *,
+    total: int = 2048,
+    available: int | None = None,
+    node: str = "n1",
+    ready: bool = True,
+    address: str = "10.0.0.1",
+) -> MemoryGuest:
+    """A guest; sizes in MiB."""
+    condition = {
+        "type": "Ready",
+        "status": str(ready),
+        "reason": "Reachable" if ready else "NotConnected",
+        "message": "" if ready else "install qemu-guest-agent",
+        "lastTransitionTime": LONG_AGO,
+    }
+    memory = {"totalBytes": total * MIB, "availableBytes": (total if available is None else available) * MIB}
+    return MemoryGuest.parse(
+        {
+            "metadata": {"name": name, "namespace": "ns", "labels": labels},
+            "spec": {"provider": "KubeVirt", "vm": {"name": name, "uid": name}, "nodeName": node},
+            "status": {"addresses": [address], "memory": memory, "conditions": [condition]},
+        }
+    )
+
+
+def pairing(borrower: str, lender: str, size: int, *, of: str = "pool", terminating: bool = False) -> MemoryPairing:
+    """An existing pairing; size in bytes."""
+    name = build.pairing_name(of, borrower, lender)
+    metadata: dict[str, object] = {"name": name, "namespace": "ns", "uid": name}
+    if terminating:
+        metadata["deletionTimestamp"] = LONG_AGO
+    spec = {
+        "pool": of,
+        "lender": {"guest": lender, "nodeName": "n1", "address": "10.0.0.1"},
+        "borrower": {"guest": borrower, "nodeName": "n1"},
+        "size": format_quantity(size),
+        "reserve": "256Mi",
+        "maxLend": "1Gi",
+        "encryption": "None",
+        "keySecret": {"name": f"{name}-key"},
+    }
+    return MemoryPairing.parse({"metadata": metadata, "spec": spec})
+
+
+def carried_out(plan: Plan, of: str = "pool") -> list[MemoryPairing]:
+    """The pairings that exist when a plan has been carried out and everything that had to go is gone."""
+    return [pairing(one.borrower, one.lender, one.size, of=of) for one in plan.assignments]
+
+
+def mib(plan: Plan) -> dict[tuple[str, str], int]:
+    """Who borrows how much from whom, in MiB."""
+    return {(one.borrower, one.lender): one.size // MIB for one in plan.assignments}
+
+
+def reasons(plan: Plan) -> list[str]:
+    """The reasons of its problems."""
+    return [one.reason.value for one in plan.problems]
+
+
+def lent(pairings: Iterable[MemoryPairing], lender: str) -> int:
+    """What a lender has lent in all."""
+    return sum(one.spec.size_bytes for one in pairings if one.spec.lender.guest == lender)
