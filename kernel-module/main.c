@@ -15,9 +15,9 @@ static const struct {
 	int (*init)(void);
 	void (*exit)(void);
 } parts[] = {
-	{ "handshake", tide_wire_init, tide_wire_exit },
+	{ "handshake", tide_wire_init, NULL },
 	{ "catalog", tide_catalog_init, tide_catalog_exit },
-	{ "put buffers", tide_put_init, tide_put_exit },
+	{ "put buffers", tide_put_init, NULL },
 	{ "get", tide_get_init, tide_get_exit },
 	{ "store", tide_store_init, tide_store_exit },
 	{ "hooks", tide_hooks_install, tide_hooks_remove },
@@ -27,7 +27,8 @@ static const struct {
 static void tide_take_down(int up)
 {
 	while (up--)
-		parts[up].exit();
+		if (parts[up].exit)
+			parts[up].exit();
 }
 
 static int __init tide_module_init(void)

@@ -18,26 +18,42 @@
 
 #include "tidepool.h"
 
-static unsigned int put_buffers = 1024;
+static unsigned int put_buffers;
 module_param(put_buffers, uint, 0444);
-MODULE_PARM_DESC(put_buffers, "pages preallocated for evicted pages on their way out (64 to 65536)");
+MODULE_PARM_DESC(put_buffers, "pages preallocated for evicted pages on their way out (64 to 65536; 0, the default: 1/64 of memory)");
 
-#define TIDE_BATCHES	16	/* unacknowledged PUTs for each lender */
+#define TIDE_BATCHES	32	/* unacknowledged PUTs for each lender */
 #define TIDE_FEW	16	/* fewer queued pages than this may wait a little */
 
 static struct tide_buffer *tide_buffer_store;
 static LIST_HEAD(tide_buffers_free);
 static unsigned int tide_buffers_idle;
 static DEFINE_SPINLOCK(tide_buffers_lock);
+static unsigned int tide_buffers_users;
+static DEFINE_MUTEX(tide_buffers_mutex);	/* the users' count */
 
 /* ------------------------------------------------------------------ */
 /* buffers							       */
 /* ------------------------------------------------------------------ */
 
-void tide_put_exit(void)
+int tide_put_init(void)
+{
+	if (put_buffers && (put_buffers < TIDE_PUT_MAX || put_buffers > 65536)) {
+		pr_err("put_buffers: %u: must be 0, or between %u and 65536\n",
+		       put_buffers, TIDE_PUT_MAX);
+		return -EINVAL;
+	}
+	if (!put_buffers)
+		put_buffers = clamp(totalram_pages() / 64, 512UL, 16384UL);
+	return 0;
+}
+
+static void tide_buffers_free_all(void)
 {
 	unsigned int i;
 
+	INIT_LIST_HEAD(&tide_buffers_free);
+	tide_buffers_idle = 0;
 	for (i = 0; tide_buffer_store && i < put_buffers; i++)
 		if (tide_buffer_store[i].page)
 			__free_page(tide_buffer_store[i].page);
@@ -45,24 +61,19 @@ void tide_put_exit(void)
 	tide_buffer_store = NULL;
 }
 
-int tide_put_init(void)
+static int tide_buffers_alloc(void)
 {
 	unsigned int i;
 
-	if (put_buffers < TIDE_PUT_MAX || put_buffers > 65536) {
-		pr_err("put_buffers: %u: must be between %u and 65536\n",
-		       put_buffers, TIDE_PUT_MAX);
-		return -EINVAL;
-	}
 	tide_buffer_store = vzalloc(array_size(put_buffers, sizeof(*tide_buffer_store)));
 	if (!tide_buffer_store)
 		return -ENOMEM;
 	for (i = 0; i < put_buffers; i++) {
 		struct tide_buffer *buffer = &tide_buffer_store[i];
 
-		buffer->page = alloc_page(GFP_KERNEL);
+		buffer->page = alloc_page(GFP_KERNEL | __GFP_NORETRY);
 		if (!buffer->page) {
-			tide_put_exit();
+			tide_buffers_free_all();
 			return -ENOMEM;
 		}
 		list_add_tail(&buffer->list, &tide_buffers_free);
@@ -71,9 +82,34 @@ int tide_put_init(void)
 	return 0;
 }
 
+/*
+ * The buffers are there while this guest has a lender, enabled or not: a guest
+ * that only lends keeps its memory.
+ */
+static int tide_buffers_acquire(void)
+{
+	int err = 0;
+
+	mutex_lock(&tide_buffers_mutex);
+	if (!tide_buffers_users)
+		err = tide_buffers_alloc();
+	if (!err)
+		tide_buffers_users++;
+	mutex_unlock(&tide_buffers_mutex);
+	return err;
+}
+
+static void tide_buffers_relinquish(void)
+{
+	mutex_lock(&tide_buffers_mutex);
+	if (!--tide_buffers_users)
+		tide_buffers_free_all();
+	mutex_unlock(&tide_buffers_mutex);
+}
+
 void tide_buffers_count(unsigned int *total, unsigned int *free)
 {
-	*total = put_buffers;
+	*total = READ_ONCE(tide_buffers_users) ? put_buffers : 0;
 	*free = READ_ONCE(tide_buffers_idle);
 }
 
@@ -618,11 +654,14 @@ int tide_put_prepare(struct tide_lender *lender)
 		return -ENOMEM;
 	for (i = 0; i < TIDE_BATCHES; i++)
 		list_add(&lender->batch_store[i].list, &lender->batches_free);
-	return 0;
+	lender->has_buffers = !tide_buffers_acquire();
+	return lender->has_buffers ? 0 : -ENOMEM;
 }
 
 void tide_put_release(struct tide_lender *lender)
 {
+	if (lender->has_buffers)
+		tide_buffers_relinquish();
 	kfree(lender->put_head);
 	kfree(lender->put_bvec);
 	kvfree(lender->batch_store);

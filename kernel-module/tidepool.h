@@ -144,7 +144,6 @@ int tide_handshake_hello(struct socket *sock, struct tide_handshake *hs);
 int tide_handshake_lender(struct socket *sock, struct tide_handshake *hs,
 			  const u8 *key, u64 *size_bytes);
 int tide_wire_init(void);
-void tide_wire_exit(void);
 
 /* ------------------------------------------------------------------ */
 /* borrower side						       */
@@ -240,6 +239,7 @@ struct tide_lender {
 	struct tide_put_head *put_head;	/* the sender's frame, its pages: */
 	struct bio_vec *put_bvec;
 	u64 put_id;
+	bool has_buffers;		/* counts among their users */
 
 	struct tide_lender_stats stats;
 	struct tide_histogram get_latency, ping_latency;
@@ -376,7 +376,6 @@ struct tide_batch {
 };
 
 int tide_put_init(void);
-void tide_put_exit(void);
 void tide_put_folio(struct address_space *mapping, struct folio *folio);
 struct tide_buffer *tide_outgoing_find(struct tide_file *file, pgoff_t index);
 void tide_outgoing_drop_locked(struct tide_file *file, pgoff_t first, pgoff_t last);

@@ -32,10 +32,6 @@ int tide_wire_init(void)
 	return 0;
 }
 
-void tide_wire_exit(void)
-{
-}
-
 /* A lock class of our own: we send while a reader may hold another socket. */
 static struct lock_class_key tide_slock_key[2], tide_lock_key[2];
 
