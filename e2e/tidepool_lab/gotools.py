@@ -92,9 +92,9 @@ def kubevirt_crds() -> Path:
 
 def environment() -> dict[str, str]:
     """The environment in which `go` is the compiler that the modules ask for."""
-    env = dict(os.environ, GOFLAGS="-buildvcs=false -p=2", CGO_ENABLED="0", GOWORK="off")
+    env = dict(os.environ, GOFLAGS="-buildvcs=false -p=2", CGO_ENABLED="0", GOWORK="off", GOTOOLCHAIN="auto")
     if not _is_recent(shutil.which("go")):
-        env |= {"PATH": f"{_go_from_debian()}/bin:{env['PATH']}", "GOTOOLCHAIN": "auto"}
+        env |= {"PATH": f"{_go_from_debian()}/bin:{env['PATH']}"}
     return env
 
 
