@@ -18,7 +18,7 @@ from tidepool_lab import binding, cluster, gotools, guest_image, host, images, k
 from tidepool_lab.progress import LabError, say, step
 from tidepool_lab.spec import GuestSpec
 
-BOOT_PATIENCE = 300
+BOOT_PATIENCE = 600
 
 
 @dataclass(frozen=True)
@@ -52,7 +52,7 @@ def add_all(specs: list[GuestSpec]) -> None:
     """Starts guests side by side and waits until all take commands."""
     for spec in specs:
         if (paths.GUESTS / spec.name).exists():
-            raise LabError(f"there is a guest {spec.name!r} already")
+            raise LabError(f"there is a guest {spec.name!r} already; `guest delete {spec.name}` removes it")
     for kernel in sorted({spec.kernel for spec in specs}):
         guest_image.build(kernel)
     if not specs:
@@ -78,13 +78,12 @@ def kill(name: str) -> None:
 
 def delete(name: str) -> None:
     """Deletes the guest and everything of it."""
-    if name not in names():
+    if not (paths.GUESTS / name).exists():
         raise LabError(f"there is no guest {name!r}")
     shell.disconnect(name)
-    cluster.kubectl("delete", "vmi", "-n", kubevirt.NAMESPACE, name, "--ignore-not-found", "--timeout=60s")
-    launcher = launcher_of(name)
-    if launcher:
-        cluster.kubectl("delete", "pod", "-n", kubevirt.NAMESPACE, launcher.pod, "--ignore-not-found", "--timeout=60s")
+    options = ["-n", kubevirt.NAMESPACE, "--ignore-not-found", "--timeout=60s"]
+    cluster.kubectl("delete", "vmi", name, *options)
+    cluster.kubectl("delete", "pods", "-l", f"kubevirt.io=virt-launcher,vm.kubevirt.io/name={name}", *options)
     shutil.rmtree(paths.GUESTS / name)
 
 
@@ -102,6 +101,7 @@ def connect(launcher: Launcher) -> libvirt.virConnect:
 def _add(spec: GuestSpec) -> None:
     folder = paths.GUESTS / spec.name
     folder.mkdir(mode=0o755)
+    spec.save(folder / "spec.json")
     image = guest_image.build(spec.kernel)
     _make_disks(spec, folder, image)
     vmi = _create_instance(spec)
@@ -109,7 +109,6 @@ def _add(spec: GuestSpec) -> None:
     binding.bind(launcher.pid)
     _start_domain(spec, launcher)
     (folder / "launcher.json").write_text(json.dumps(asdict(launcher)))
-    spec.save(folder / "spec.json")
     shell.connect(spec.name, Path(f"/proc/{launcher.pid}/ns/net"), image.key)
     shell.wait_connected(spec.name, BOOT_PATIENCE)
     host.wait_until(f"VirtualMachineInstance {spec.name} Running", lambda: _is_running(spec.name), 60)
@@ -148,7 +147,7 @@ def _create_instance(spec: GuestSpec) -> dict[str, Any]:
 def _start_launcher(vmi: dict[str, Any], spec: GuestSpec, folder: Path, image: guest_image.GuestImage) -> Launcher:
     cluster.apply(kubevirt.launcher_pod(vmi, spec, folder, image.folder))
     name = kubevirt.pod_name(vmi)
-    cluster.kubectl("wait", "-n", kubevirt.NAMESPACE, "--for=condition=Ready", f"pod/{name}", "--timeout=90s")
+    cluster.kubectl("wait", "-n", kubevirt.NAMESPACE, "--for=condition=Ready", f"pod/{name}", "--timeout=180s")
     pod = cluster.get("pod", "-n", kubevirt.NAMESPACE, name)
     container = pod["status"]["containerStatuses"][0]["containerID"].removeprefix("containerd://")
     return Launcher(

@@ -164,7 +164,16 @@ def _install_libraries(lock: Path, out: Path) -> None:
     for clutter in ("__pycache__", "tests", "bin"):
         for folder in list(target.rglob(clutter)):
             shutil.rmtree(folder, ignore_errors=True)
-    compiler = ["python3", "-m", "compileall", "-q", "--invalidation-mode", "unchecked-hash", "-s", str(out / "root")]
+    compiler = [
+        "/usr/bin/python3",
+        "-m",
+        "compileall",
+        "-q",
+        "--invalidation-mode",
+        "unchecked-hash",
+        "-s",
+        str(out / "root"),
+    ]
     subprocess.run([*compiler, target], check=True)
     _pack(out / "root", out / "layer.tar")
 

@@ -44,7 +44,7 @@ def prepare() -> None:
 def up(specs: list[GuestSpec], *, chart: bool, prometheus: bool) -> None:
     """Brings up the cluster, the guests and the chart; what is up already stays."""
     with _only_one():
-        _check_owner()
+        _clear_the_way()
         prepare()
         host.prepare()
         control_plane.start()
@@ -88,19 +88,23 @@ def install_chart() -> None:
 def down() -> None:
     """Takes the lab down, in whatever state it is; its logs stay in build/lab/log until the next one."""
     owner = host.owner()
-    if owner not in (None, paths.ROOT):
+    if owner not in (None, paths.ROOT) and owner.exists():
         raise LabError(f"the lab on this machine belongs to {owner}; run `down` there")
     with step("taking the lab down"), _only_one():
-        for name in guests.names():
-            shell.disconnect(name)
-        host.stop(["kubelet", watcher.NAME, monitoring.NAME, "kube-proxy", "kube-controller-manager", "kube-scheduler"])
-        node.stop_pods()
-        host.stop(["containerd", "kube-apiserver"])
-        host.stop(["etcd"])
-        host.clean()
-        for entry in paths.STATE.glob("*"):
-            if entry != paths.LOGS:
-                shutil.rmtree(entry) if entry.is_dir() else entry.unlink()
+        _take_down()
+
+
+def _take_down() -> None:
+    for name in guests.names():
+        shell.disconnect(name)
+    host.stop(["kubelet", watcher.NAME, monitoring.NAME, "kube-proxy", "kube-controller-manager", "kube-scheduler"])
+    node.stop_pods()
+    host.stop(["containerd", "kube-apiserver"])
+    host.stop(["etcd"])
+    host.clean()
+    for entry in paths.STATE.glob("*"):
+        if entry != paths.LOGS:
+            shutil.rmtree(entry) if entry.is_dir() else entry.unlink()
 
 
 def require() -> None:
@@ -130,14 +134,18 @@ def log_files() -> dict[str, Path]:
     return daemons | consoles
 
 
-def _check_owner() -> None:
+def _clear_the_way() -> None:
+    """A lab that is up stays; what an interrupted `up` or a crash left is taken down first."""
     owner = host.owner()
-    if owner == paths.ROOT and UP.exists():
-        say("a lab is up already; adding what is new")
-    elif owner not in (None, paths.ROOT):
+    if owner not in (None, paths.ROOT):
         raise LabError(f"a lab of {owner} is up on this machine; take it down first with {owner}/e2e/lab down")
-    elif owner is None:
-        shutil.rmtree(paths.LOGS, ignore_errors=True)
+    if owner == paths.ROOT and UP.exists() and all(map(host.running, host.daemons())):
+        say("a lab is up already; adding what is new")
+        return
+    if owner == paths.ROOT:
+        say("taking down what is left of an earlier lab")
+    _take_down()
+    shutil.rmtree(paths.LOGS, ignore_errors=True)
 
 
 @contextmanager
