@@ -13,90 +13,11 @@
 #define pr_fmt(fmt) KBUILD_MODNAME ": " fmt
 
 #include <linux/configfs.h>
-#include <linux/ctype.h>
-#include <linux/inet.h>
 #include <linux/module.h>
-#include <net/net_namespace.h>
 
-#include "tidepool.h"
+#include "control.h"
 
 static DEFINE_MUTEX(tide_control_mutex);
-
-/* Logs why a value is refused; the value of a key is never logged. */
-#define tide_refuse(err, who, attr, fmt, ...)				\
-	({								\
-		pr_err_ratelimited("%s: " attr ": " fmt "\n", who, ##__VA_ARGS__); \
-		(err);							\
-	})
-
-/* ------------------------------------------------------------------ */
-/* parsing							       */
-/* ------------------------------------------------------------------ */
-
-static int tide_parse_bytes(const char *who, const char *attr, const char *page,
-			    u64 min, u64 *bytes)
-{
-	u64 value;
-
-	if (kstrtou64(page, 0, &value) || value > TIDE_MAX_BYTES ||
-	    value < min) {
-		pr_err_ratelimited("%s: %s: must be a number of bytes from %llu to %llu\n",
-				   who, attr, min, TIDE_MAX_BYTES);
-		return -EINVAL;
-	}
-	*bytes = value & PAGE_MASK;
-	return 0;
-}
-
-static int tide_parse_port(const char *who, const char *page, u16 *port)
-{
-	u16 value;
-
-	if (kstrtou16(page, 0, &value) || !value)
-		return tide_refuse(-EINVAL, who, "port", "must be a number from 1 to 65535");
-	*port = value;
-	return 0;
-}
-
-static int tide_parse_key(const char *who, const char *page, size_t count, u8 *key)
-{
-	u8 parsed[TIDE_KEY_SIZE];
-
-	while (count && isspace(page[count - 1]))
-		count--;
-	if (count != 2 * TIDE_KEY_SIZE || hex2bin(parsed, page, TIDE_KEY_SIZE))
-		return tide_refuse(-EINVAL, who, "key", "must be %d hexadecimal digits",
-				   2 * TIDE_KEY_SIZE);
-	memcpy(key, parsed, TIDE_KEY_SIZE);
-	memzero_explicit(parsed, sizeof(parsed));
-	return 0;
-}
-
-static int tide_parse_address(const char *who, const char *page, size_t count,
-			      struct sockaddr_storage *address)
-{
-	struct sockaddr_storage parsed = { };
-	char text[64];
-
-	strscpy(text, page, sizeof(text));
-	if (inet_pton_with_scope(&init_net, AF_UNSPEC, strim(text), NULL, &parsed))
-		return tide_refuse(-EINVAL, who, "address",
-				   "must be an IPv4 or IPv6 address, not a name");
-	*address = parsed;
-	return 0;
-}
-
-static bool tide_name_ok(const char *name)
-{
-	const char *c;
-
-	if (!*name || strlen(name) >= TIDE_NAME_MAX)
-		return false;
-	for (c = name; *c; c++)
-		if (!isalnum(*c) && !strchr("._-", *c))
-			return false;
-	return true;
-}
 
 /* ------------------------------------------------------------------ */
 /* lenders/NAME						       */
@@ -169,19 +90,6 @@ static int tide_set_key(struct tide_lender_config *config, const char *who,
 
 TIDE_LENDER_STORE(key, tide_set_key(config, who, page, count))
 
-static int tide_parse_strategy(const char *who, const char *page,
-			       enum tide_strategy *strategy)
-{
-	if (sysfs_streq(page, "NonInclusive"))
-		*strategy = TIDE_NON_INCLUSIVE;
-	else if (sysfs_streq(page, "Exclusive"))
-		*strategy = TIDE_EXCLUSIVE;
-	else
-		return tide_refuse(-EINVAL, who, "strategy",
-				   "must be NonInclusive or Exclusive");
-	return 0;
-}
-
 TIDE_LENDER_STORE(strategy, tide_parse_strategy(who, page, &config->strategy))
 
 static ssize_t tide_lender_strategy_show(struct config_item *item, char *page)
@@ -189,18 +97,6 @@ static ssize_t tide_lender_strategy_show(struct config_item *item, char *page)
 	return sysfs_emit(page, "%s\n",
 			  to_lender(item)->config.strategy == TIDE_EXCLUSIVE ?
 			  "Exclusive" : "NonInclusive");
-}
-
-static int tide_parse_deadline(const char *who, const char *page, u32 *deadline_us)
-{
-	u32 value;
-
-	if (kstrtou32(page, 0, &value) || value < USEC_PER_MSEC ||
-	    value > 60 * USEC_PER_SEC)
-		return tide_refuse(-EINVAL, who, "deadline_us",
-				   "must be a number of microseconds from 1000 to 60000000");
-	*deadline_us = value;
-	return 0;
 }
 
 TIDE_LENDER_STORE(deadline_us, tide_parse_deadline(who, page, &config->deadline_us))

@@ -1,11 +1,10 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * The get path (Puma, sections 3.2 and 3.3.1). The pages of a read-ahead window
- * that a lender has become one request; runs of misses go to the file system
- * through a window of their own. Requests are asynchronous: the folios stay
- * locked and are unlocked as their pages arrive. What does not arrive in time,
- * or in the version that the catalog names, is read from disk by the file
- * system's own ->read_folio, so a reader never sees an error of the pool.
+ * The way of a request (Puma, section 3.3.1): sent, answered, late or lost.
+ * Requests are asynchronous: folios stay locked and are unlocked as their pages
+ * arrive. What does not arrive in time, or in the version that the catalog
+ * names, is read from disk by the file system's own ->read_folio, so a reader
+ * never sees an error of the pool.
  *
  * A request belongs to whoever takes it off the lender's lists: the receiving
  * thread, the deadline, or the end of the connection.
@@ -13,10 +12,9 @@
 #define pr_fmt(fmt) KBUILD_MODNAME ": " fmt
 
 #include <linux/highmem.h>
-#include <linux/sched/mm.h>
 #include <linux/slab.h>
 
-#include "tidepool.h"
+#include "get.h"
 
 #define TIDE_ARRIVE		16	/* pages received before folios are unlocked */
 #define TIDE_SLICE_MS		20	/* how often pages being received look at the clock */
@@ -28,38 +26,6 @@
 #define TIDE_FORGET_BYTES	(sizeof(struct tide_frame) +		\
 				 TIDE_NOTICE_MAX * sizeof(struct tide_forget_item))
 #define TIDE_TX_BUFFER		(32 * 1024)
-
-/**
- * struct tide_get - one request: pages of one file at one lender
- * @list: in lender->unsent or lender->pending
- * @work: reads from disk what did not arrive
- * @lender: where the pages are; holds a reference
- * @file: whose pages they are; holds a reference
- * @orig: the file system's own operations
- * @start: when the reader asked
- * @id: on the wire
- * @receiving: the receiving thread is filling its pages
- * @exclusive: the lender is to drop what it sends
- * @count: of @page
- * @page: the pages, those of one folio side by side; @page NULL when done
- */
-struct tide_get {
-	struct list_head list;
-	struct work_struct work;
-	struct tide_lender *lender;
-	struct tide_file *file;
-	const struct address_space_operations *orig;
-	ktime_t start;
-	u64 id;
-	bool receiving, exclusive;
-	unsigned int count;
-	struct tide_get_page {
-		struct page *page;
-		pgoff_t index;
-		u64 version;
-		bool arrived;
-	} page[];
-};
 
 static struct workqueue_struct *tide_disk_queue;
 
@@ -79,7 +45,11 @@ void tide_get_exit(void)
 /* the end of a request						       */
 /* ------------------------------------------------------------------ */
 
-static void tide_get_free(struct tide_get *get)
+/**
+ * tide_get_free() - drop a request of which no page is left
+ * @get: on no list
+ */
+void tide_get_free(struct tide_get *get)
 {
 	struct tide_lender *lender = get->lender;
 
@@ -99,7 +69,11 @@ static unsigned int tide_next_folio(const struct tide_get *get, unsigned int i)
 	return i;
 }
 
-static void tide_folio_done(struct folio *folio)
+/**
+ * tide_folio_done() - let the readers of a folio go on
+ * @folio: filled, locked; one reference is dropped
+ */
+void tide_folio_done(struct folio *folio)
 {
 	folio_mark_uptodate(folio);
 	folio_unlock(folio);
@@ -382,8 +356,15 @@ static void tide_get_tx_work(struct work_struct *work)
 	tide_get_pump(container_of(work, struct tide_lender, tx_work), 0);
 }
 
-/* Hands a request over; it may be over before this returns. */
-static void tide_get_submit(struct tide_get *get)
+/**
+ * tide_get_submit() - hand a request over
+ * @get: with at least one page
+ *
+ * It may be over, and freed, before this returns.
+ *
+ * Context: process; does not wait for the network.
+ */
+void tide_get_submit(struct tide_get *get)
 {
 	struct tide_lender *lender = get->lender;
 	bool accepted;
@@ -407,286 +388,6 @@ static void tide_get_submit(struct tide_get *get)
 		tide_get_pump(lender, MSG_DONTWAIT);
 	}
 	tide_lender_put(lender);
-}
-
-/* ------------------------------------------------------------------ */
-/* the read-ahead window					       */
-/* ------------------------------------------------------------------ */
-
-struct tide_window {
-	struct tide_file *file;
-	const struct address_space_operations *orig;
-	gfp_t gfp;
-	unsigned int pages;		/* left in the window */
-	struct tide_get *open[TIDE_MAX_LENDERS];
-};
-
-#define TIDE_NOWHERE	(-1)	/* some page is not in the pool */
-#define TIDE_BUFFERED	(-2)	/* all pages are in outgoing buffers */
-
-/* Where is this folio? A slot, when all its remote pages are at one lender. */
-static int tide_folio_where(struct tide_file *file, struct folio *folio)
-{
-	long i, nr = folio_nr_pages(folio);
-	int slot = TIDE_BUFFERED, at;
-
-	for (i = 0; i < nr; i++) {
-		if (tide_outgoing_find(file, folio->index + i))
-			continue;
-		if (!tide_file_version(file, folio->index + i, &at))
-			return TIDE_NOWHERE;
-		if (slot != TIDE_BUFFERED && slot != at)
-			return TIDE_NOWHERE;
-		slot = at;
-	}
-	return slot;
-}
-
-/* Copies what is in buffers; adds the other pages to @get. File locked. */
-static unsigned int tide_folio_collect(struct tide_file *file, struct folio *folio,
-				       struct tide_get *get)
-{
-	long i, nr = folio_nr_pages(folio);
-	unsigned int copied = 0;
-	int slot;
-
-	for (i = 0; i < nr; i++) {
-		struct page *page = folio_page(folio, i);
-		pgoff_t index = folio->index + i;
-		struct tide_buffer *buffer = tide_outgoing_find(file, index);
-
-		if (buffer) {
-			copy_highpage(page, buffer->page);
-			atomic64_inc(&buffer->lender->stats.get_hits);
-			atomic64_inc(&buffer->lender->stats.get_hits_buffer);
-			copied++;
-			continue;
-		}
-		get->page[get->count++] = (struct tide_get_page) {
-			.page = page,
-			.index = index,
-			.version = tide_file_version(file, index, &slot),
-		};
-		if (get->exclusive)
-			tide_file_erase_locked(file, index,
-					       get->page[get->count - 1].version);
-	}
-	return copied;
-}
-
-static struct tide_get *tide_get_alloc(struct tide_window *w, int slot)
-{
-	unsigned int room = min_t(unsigned int, w->pages, TIDE_GET_MAX);
-	struct tide_lender *lender;
-	struct tide_get *get;
-
-	get = kvmalloc(struct_size(get, page, room), w->gfp);
-	if (!get) {
-		atomic64_inc(&tide_stats.gets_nomem);
-		return NULL;
-	}
-	rcu_read_lock();
-	lender = rcu_dereference(tide_lenders[slot]);
-	if (!tide_lender_usable(lender) || !kref_get_unless_zero(&lender->kref)) {
-		rcu_read_unlock();
-		kvfree(get);
-		return NULL;
-	}
-	rcu_read_unlock();
-	get->lender = lender;
-	get->file = w->file;
-	refcount_inc(&w->file->refs);
-	get->orig = w->orig;
-	get->start = ktime_get();
-	get->receiving = false;
-	get->exclusive = lender->config.strategy == TIDE_EXCLUSIVE;
-	get->count = 0;
-	return get;
-}
-
-/* The open request to a lender, with room for the folio, or NULL. */
-static struct tide_get *tide_window_request(struct tide_window *w, int slot,
-					    long nr)
-{
-	struct tide_get *get = w->open[slot];
-
-	if (get && get->count + nr > TIDE_GET_MAX) {
-		w->open[slot] = NULL;
-		tide_get_submit(get);
-		get = NULL;
-	}
-	if (!get) {
-		get = tide_get_alloc(w, slot);
-		w->open[slot] = get;
-	}
-	return get;
-}
-
-/*
- * Takes a folio of the window if the pool has it: it is then either complete
- * and unlocked already, or part of a request. Otherwise it is untouched.
- */
-static bool tide_window_take(struct tide_window *w, struct folio *folio)
-{
-	long nr = folio_nr_pages(folio);
-	struct tide_get *get = NULL;
-	unsigned int before;
-	unsigned long flags;
-	int slot;
-
-	if (nr > TIDE_GET_MAX || folio_test_uptodate(folio) ||
-	    folio_test_dirty(folio) || folio_test_private(folio))
-		return false;
-	tide_file_lock(w->file, flags);
-	slot = tide_folio_where(w->file, folio);
-	tide_file_unlock(w->file, flags);
-	if (slot == TIDE_NOWHERE)
-		return false;
-	if (slot >= 0) {
-		get = tide_window_request(w, slot, nr);
-		if (!get)
-			return false;
-	}
-
-	folio_get(folio);
-	tide_file_lock(w->file, flags);
-	if (tide_folio_where(w->file, folio) != slot) {	/* changed meanwhile */
-		tide_file_unlock(w->file, flags);
-		folio_put(folio);
-		return false;
-	}
-	before = get ? get->count : 0;
-	tide_folio_collect(w->file, folio, get);
-	tide_file_unlock(w->file, flags);
-	if (!get || get->count == before)
-		tide_folio_done(folio);
-	return true;
-}
-
-static void tide_window_submit(struct tide_window *w)
-{
-	int slot;
-
-	for (slot = 0; slot < TIDE_MAX_LENDERS; slot++) {
-		struct tide_get *get = w->open[slot];
-
-		if (!get)
-			continue;
-		if (get->count)
-			tide_get_submit(get);
-		else
-			tide_get_free(get);
-	}
-}
-
-/* Retires what the last readahead_folio() left behind as a batch. */
-static void tide_rac_normalise(struct readahead_control *rac)
-{
-	rac->_index += rac->_batch_count;
-	rac->_nr_pages -= rac->_batch_count;
-	rac->_batch_count = 0;
-}
-
-/*
- * Passes the window's first @nr pages, which are all misses, to the file
- * system. What it leaves is unlocked as it is: the reader then comes back
- * through ->read_folio.
- */
-static void tide_window_misses(struct readahead_control *rac, unsigned long nr,
-			       const struct address_space_operations *orig)
-{
-	struct readahead_control sub = *rac;
-	struct folio *folio;
-
-	sub._nr_pages = nr;
-	orig->readahead(&sub);
-	tide_rac_normalise(&sub);
-	while ((folio = readahead_folio(&sub)))
-		folio_unlock(folio);
-	rac->_index += nr;
-	rac->_nr_pages -= nr;
-}
-
-static struct folio *tide_rac_peek(struct readahead_control *rac, unsigned long at)
-{
-	return xa_load(&rac->mapping->i_pages, rac->_index + at);
-}
-
-/**
- * tide_get_readahead() - fill a read-ahead window from the pool and from disk
- * @rac: the window, as ->readahead gets it
- * @orig: the file system's own operations
- *
- * Context: process; never waits for the network.
- */
-void tide_get_readahead(struct readahead_control *rac,
-			const struct address_space_operations *orig)
-{
-	struct tide_window w = {
-		.file = tide_file_find(rac->mapping->host),
-		.orig = orig,
-		.gfp = readahead_gfp_mask(rac->mapping) & ~__GFP_HIGHMEM & ~__GFP_MOVABLE,
-		.pages = readahead_count(rac),
-	};
-	unsigned long misses = 0, total = 0;
-
-	if (!w.file) {
-		orig->readahead(rac);
-		return;
-	}
-	tide_rac_normalise(rac);
-	while (misses < rac->_nr_pages) {
-		struct folio *folio = tide_rac_peek(rac, misses);
-		long nr = folio_nr_pages(folio);
-
-		if (tide_window_take(&w, folio)) {
-			if (misses)
-				tide_window_misses(rac, misses, orig);
-			misses = 0;
-			folio_put(folio);	/* the window's reference */
-			rac->_index += nr;
-			rac->_nr_pages -= nr;
-		} else {
-			misses += nr;
-			total += nr;
-		}
-		w.pages -= min_t(unsigned int, nr, w.pages);
-	}
-	tide_window_submit(&w);
-	if (misses)
-		orig->readahead(rac);
-	atomic64_add(total, &tide_stats.misses);
-	tide_file_put(w.file);
-}
-
-/**
- * tide_get_read_folio() - read one folio from the pool or from disk
- * @file: as ->read_folio gets it, may be NULL
- * @folio: locked, not uptodate
- * @orig: the file system's own operations
- *
- * Return: as ->read_folio; the folio is unlocked when it has been read.
- */
-int tide_get_read_folio(struct file *file, struct folio *folio,
-			const struct address_space_operations *orig)
-{
-	struct tide_window w = {
-		.file = tide_file_find(folio->mapping->host),
-		.orig = orig,
-		.gfp = GFP_NOFS | __GFP_NORETRY | __GFP_NOWARN,
-		.pages = folio_nr_pages(folio),
-	};
-	bool taken;
-
-	if (!w.file)
-		return orig->read_folio(file, folio);
-	taken = tide_window_take(&w, folio);
-	tide_window_submit(&w);
-	tide_file_put(w.file);
-	if (taken)
-		return 0;
-	atomic64_add(folio_nr_pages(folio), &tide_stats.misses);
-	return orig->read_folio(file, folio);
 }
 
 /* ------------------------------------------------------------------ */

@@ -5,18 +5,22 @@
  * Which file does what
  *	main.c		load and unload
  *	control.c	configfs: one directory per peer
+ *	parse.c		the values written there
  *	stats.c		counters and latency histograms as text
  *	wire.c, wire.h	sockets, exact sends and receives, the handshake
- *	borrower side
+ *	borrower's side
  *	  hooks.c	tracepoints, ftrace wrappers, the wrapped a_ops
  *	  gate.c	truncations, invalidations and direct writes in progress
  *	  catalog.c	which pages of which file are where, in which version
  *	  put.c		preallocated buffers, batches, the sending thread
- *	  get.c		read-ahead windows, requests, deadline, fall-back
+ *	  window.c	read-ahead windows: what comes from where
+ *	  get.c		requests, replies, deadline, fall-back
  *	  borrower.c	the connection to each lender
- *	other side, for other guests
+ *	lender's side
  *	  store.c	remote pages as clean folios of private inodes
- *	  lender.c	the listener, and the connections from the borrowers
+ *	  lender.c	the borrowers, their grants and sessions
+ *	  listen.c	accepting connections
+ *	  serve.c	answering them
  *
  * Lock order, outermost first
  *	tide_control.mutex

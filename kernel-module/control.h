@@ -1,0 +1,27 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
+/* Values that user space writes: checked here, explained when refused. */
+#ifndef TIDE_CONTROL_H
+#define TIDE_CONTROL_H
+
+#include "tidepool.h"
+
+/* Logs why a value is refused; the value of a key is never logged. */
+#define tide_refuse(err, who, attr, fmt, ...)				\
+	({								\
+		pr_err_ratelimited("%s: " attr ": " fmt "\n", who, ##__VA_ARGS__); \
+		(err);							\
+	})
+
+/* parse.c: 0, or -EINVAL with a log line that says what would be right */
+int tide_parse_bytes(const char *who, const char *attr, const char *page,
+		     u64 min, u64 *bytes);
+int tide_parse_port(const char *who, const char *page, u16 *port);
+int tide_parse_key(const char *who, const char *page, size_t count, u8 *key);
+int tide_parse_address(const char *who, const char *page, size_t count,
+		       struct sockaddr_storage *address);
+bool tide_name_ok(const char *name);
+int tide_parse_strategy(const char *who, const char *page,
+			enum tide_strategy *strategy);
+int tide_parse_deadline(const char *who, const char *page, u32 *deadline_us);
+
+#endif /* TIDE_CONTROL_H */

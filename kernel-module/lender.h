@@ -1,0 +1,76 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
+/*
+ * The lender's side of the wire: what listening (listen.c), serving (serve.c)
+ * and the borrowers' sessions (lender.c) share.
+ */
+#ifndef TIDE_LENDER_H
+#define TIDE_LENDER_H
+
+#include <linux/bvec.h>
+#include <linux/net.h>
+
+#include "tidepool.h"
+
+/**
+ * struct tide_connection - one accepted connection
+ * @list: in tide_connections
+ * @work: serves it
+ * @sock: its socket
+ * @borrower: once the handshake is over
+ * @channel: likewise
+ * @handshake: while it lasts
+ * @request: payload of the frame being served
+ * @reply: header and versions of the reply being sent
+ * @folio: pages of the request being served
+ * @bvec: the same, to be sent or received
+ */
+struct tide_connection {
+	struct list_head list;
+	struct work_struct work;
+	struct socket *sock;
+	struct tide_borrower *borrower;
+	u8 channel;
+	struct tide_handshake handshake;
+	union {
+		struct {
+			struct tide_get_head head;
+			struct tide_get_item item[TIDE_GET_MAX];
+		} get;
+		struct tide_page_id put[TIDE_PUT_MAX];
+		struct tide_forget_item forget[TIDE_NOTICE_MAX];
+	} request;
+	struct {
+		struct tide_frame frame;
+		__le64 version[TIDE_GET_MAX];
+	} __packed reply;
+	struct folio *folio[TIDE_GET_MAX];
+	struct bio_vec bvec[TIDE_GET_MAX];
+};
+
+extern struct mutex tide_lending_mutex;	/* the borrowers and the connections */
+extern wait_queue_head_t tide_connections_wait;
+
+static inline void tide_shut(struct tide_connection *c)
+{
+	if (c)
+		kernel_sock_shutdown(c->sock, SHUT_RDWR);
+}
+
+/* listen.c */
+int tide_listen(void);
+void tide_unlisten(void);
+bool tide_borrower_alone(struct tide_borrower *borrower);
+
+/* serve.c */
+int tide_send_grant(struct tide_borrower *borrower);
+void tide_notify(struct work_struct *work);
+void tide_serve_session(struct tide_connection *c);
+
+/* lender.c */
+struct tide_borrower *tide_known(const char *name, u8 *key);
+int tide_attach_get(struct tide_connection *c, u64 session, u64 wanted);
+int tide_attach_put(struct tide_connection *c, u64 session);
+void tide_detach(struct tide_connection *c);
+void tide_regrant(struct tide_borrower *borrower);
+
+#endif /* TIDE_LENDER_H */

@@ -1,0 +1,296 @@
+// SPDX-License-Identifier: GPL-2.0-only
+/*
+ * One listening socket for all borrowers. A connection is a work item that
+ * blocks in its socket; shutting the socket down ends it. Until the handshake
+ * is over it is a stranger, of which only a few are admitted.
+ */
+#define pr_fmt(fmt) KBUILD_MODNAME ": " fmt
+
+#include <crypto/algapi.h>
+#include <linux/in6.h>
+#include <linux/kthread.h>
+#include <linux/slab.h>
+#include <net/net_namespace.h>
+#include <net/sock.h>
+
+#include "lender.h"
+
+#define TIDE_STRANGERS_MAX	32
+
+u16 tide_port = TIDE_PORT;
+DECLARE_WAIT_QUEUE_HEAD(tide_connections_wait);
+
+static LIST_HEAD(tide_connections);
+static unsigned int tide_strangers;
+
+/* Handshakes and gets come before puts: a reader waits for a get. */
+static struct workqueue_struct *tide_get_queue, *tide_put_queue;
+static struct socket *tide_listener;
+static struct task_struct *tide_listen_task;
+static unsigned int tide_listen_users;
+
+/* ------------------------------------------------------------------ */
+/* connections							       */
+/* ------------------------------------------------------------------ */
+
+/* On success the connection holds on to its borrower until it detaches. */
+static int tide_welcome(struct tide_connection *c)
+{
+	struct tide_handshake *hs = &c->handshake;
+	struct tide_borrower *borrower;
+	u8 key[TIDE_KEY_SIZE], now[TIDE_KEY_SIZE];
+	u64 wanted;
+	int err;
+
+	err = tide_handshake_hello(c->sock, hs);
+	if (err)
+		return err;
+	mutex_lock(&tide_lending_mutex);
+	borrower = tide_known(hs->hello.name, key);
+	mutex_unlock(&tide_lending_mutex);
+	if (!borrower)
+		return -EACCES;
+	err = tide_handshake_lender(c->sock, hs, key, &wanted);
+	if (!err) {	/* it may be gone by now, or have another key */
+		mutex_lock(&tide_lending_mutex);
+		borrower = tide_known(hs->hello.name, now);
+		if (borrower && !crypto_memneq(now, key, TIDE_KEY_SIZE))
+			c->borrower = borrower;
+		else
+			err = -EACCES;
+		mutex_unlock(&tide_lending_mutex);
+	}
+	memzero_explicit(key, sizeof(key));
+	memzero_explicit(now, sizeof(now));
+	if (err)
+		return err;
+	c->channel = hs->hello.channel;
+	if (c->channel == TIDE_CHANNEL_GET)
+		return tide_attach_get(c, le64_to_cpu(hs->hello.session), wanted);
+	return tide_attach_put(c, le64_to_cpu(hs->hello.session));
+}
+
+static void tide_connection_end(struct tide_connection *c)
+{
+	mutex_lock(&tide_lending_mutex);
+	list_del(&c->list);
+	mutex_unlock(&tide_lending_mutex);
+	sock_release(c->sock);
+	kvfree(c);
+	wake_up_all(&tide_connections_wait);
+}
+
+static void tide_serve(struct work_struct *work)
+{
+	struct tide_connection *c = container_of(work, struct tide_connection, work);
+
+	tide_serve_session(c);
+	tide_detach(c);
+	tide_connection_end(c);
+}
+
+static void tide_meet(struct work_struct *work)
+{
+	struct tide_connection *c = container_of(work, struct tide_connection, work);
+	int err = tide_welcome(c);
+
+	mutex_lock(&tide_lending_mutex);
+	tide_strangers--;
+	mutex_unlock(&tide_lending_mutex);
+	if (err) {
+		atomic64_inc(&tide_stats.rejected);
+		pr_info_ratelimited("connection refused: error %d\n", err);
+		tide_connection_end(c);
+		return;
+	}
+	INIT_WORK(&c->work, tide_serve);
+	queue_work(c->channel == TIDE_CHANNEL_GET ? tide_get_queue : tide_put_queue,
+		   &c->work);
+}
+
+static void tide_accepted(struct socket *sock)
+{
+	struct tide_connection *c = kvzalloc(sizeof(*c), GFP_KERNEL);
+	bool full;
+
+	mutex_lock(&tide_lending_mutex);
+	full = !c || tide_strangers >= TIDE_STRANGERS_MAX;
+	if (!full) {
+		tide_strangers++;
+		c->sock = sock;
+		list_add(&c->list, &tide_connections);
+		INIT_WORK(&c->work, tide_meet);
+	}
+	mutex_unlock(&tide_lending_mutex);
+	if (full) {
+		kvfree(c);
+		sock_release(sock);
+		return;
+	}
+	tide_wire_tune(sock);
+	queue_work(tide_get_queue, &c->work);
+}
+
+/**
+ * tide_borrower_alone() - is no connection bound to a borrower?
+ * @borrower: not enabled any more, so that none will be
+ */
+bool tide_borrower_alone(struct tide_borrower *borrower)
+{
+	struct tide_connection *c;
+	bool alone = true;
+
+	mutex_lock(&tide_lending_mutex);
+	list_for_each_entry(c, &tide_connections, list)
+		alone &= c->borrower != borrower;
+	mutex_unlock(&tide_lending_mutex);
+	return alone;
+}
+
+/* ------------------------------------------------------------------ */
+/* listening							       */
+/* ------------------------------------------------------------------ */
+
+static int tide_listen_loop(void *arg)
+{
+	struct socket *listener = arg, *sock;
+	int err;
+
+	while (!kthread_should_stop()) {
+		err = kernel_accept(listener, &sock, 0);
+		if (!err)
+			tide_accepted(sock);
+		else if (!kthread_should_stop())
+			schedule_timeout_interruptible(HZ / 10);
+	}
+	return 0;
+}
+
+static int tide_bind(struct socket *sock, int family)
+{
+	struct sockaddr_in6 any6 = {
+		.sin6_family = AF_INET6,
+		.sin6_port = htons(tide_port),
+		.sin6_addr = IN6ADDR_ANY_INIT,
+	};
+	struct sockaddr_in any4 = {
+		.sin_family = AF_INET,
+		.sin_port = htons(tide_port),
+	};
+
+	if (family == AF_INET6)
+		return kernel_bind(sock, (struct sockaddr *)&any6, sizeof(any6));
+	return kernel_bind(sock, (struct sockaddr *)&any4, sizeof(any4));
+}
+
+static int tide_listen_on(int family)
+{
+	struct task_struct *task;
+	struct socket *sock;
+	int err;
+
+	err = sock_create_kern(&init_net, family, SOCK_STREAM, IPPROTO_TCP, &sock);
+	if (err)
+		return err;
+	sock_set_reuseaddr(sock->sk);
+	err = tide_bind(sock, family) ?: kernel_listen(sock, 64);
+	if (err)
+		goto release;
+	task = kthread_create(tide_listen_loop, sock, "tidepool_listen");
+	if (IS_ERR(task)) {
+		err = PTR_ERR(task);
+		goto release;
+	}
+	tide_listener = sock;
+	tide_listen_task = task;
+	wake_up_process(task);
+	return 0;
+release:
+	sock_release(sock);
+	return err;
+}
+
+static void tide_queues_free(void)
+{
+	if (tide_get_queue)
+		destroy_workqueue(tide_get_queue);
+	if (tide_put_queue)
+		destroy_workqueue(tide_put_queue);
+	tide_get_queue = NULL;
+	tide_put_queue = NULL;
+}
+
+static int tide_queues_alloc(void)
+{
+	tide_get_queue = alloc_workqueue("tidepool_serve_get", WQ_UNBOUND | WQ_HIGHPRI,
+					 WQ_MAX_ACTIVE);
+	tide_put_queue = alloc_workqueue("tidepool_serve_put", WQ_UNBOUND,
+					 WQ_MAX_ACTIVE);
+	return tide_get_queue && tide_put_queue ? 0 : -ENOMEM;
+}
+
+/**
+ * tide_listen() - one more borrower is enabled
+ *
+ * IPv6 sockets take IPv4 borrowers as well.
+ *
+ * Context: process, under control.c's mutex.
+ * Return: 0 or a negative errno.
+ */
+int tide_listen(void)
+{
+	int err;
+
+	if (tide_listen_users)
+		goto listening;
+	err = tide_queues_alloc() ?: tide_listen_on(AF_INET6);
+	if (err == -EAFNOSUPPORT || err == -EADDRNOTAVAIL)
+		err = tide_listen_on(AF_INET);
+	if (err) {
+		pr_err("port: %u: cannot listen: error %d\n", tide_port, err);
+		tide_queues_free();
+		return err;
+	}
+listening:
+	tide_listen_users++;
+	return 0;
+}
+
+static bool tide_no_connections(void)
+{
+	bool none;
+
+	mutex_lock(&tide_lending_mutex);
+	none = list_empty(&tide_connections);
+	mutex_unlock(&tide_lending_mutex);
+	return none;
+}
+
+/**
+ * tide_unlisten() - one borrower less is enabled
+ *
+ * Context: process, under control.c's mutex.
+ */
+void tide_unlisten(void)
+{
+	struct tide_connection *c;
+
+	if (--tide_listen_users)
+		return;
+	kernel_sock_shutdown(tide_listener, SHUT_RDWR);
+	kthread_stop(tide_listen_task);
+	sock_release(tide_listener);
+	tide_listener = NULL;
+
+	mutex_lock(&tide_lending_mutex);
+	list_for_each_entry(c, &tide_connections, list)
+		tide_shut(c);
+	mutex_unlock(&tide_lending_mutex);
+	wait_event(tide_connections_wait, tide_no_connections());
+	tide_queues_free();
+}
+
+bool tide_listening(void)
+{
+	return tide_listen_users;
+}

@@ -1,0 +1,326 @@
+// SPDX-License-Identifier: GPL-2.0-only
+/*
+ * What a lender does with the frames of a borrower that has proved who it is.
+ * Every count is checked against its maximum and every length against its
+ * count before the payload is read.
+ */
+#define pr_fmt(fmt) KBUILD_MODNAME ": " fmt
+
+#include <linux/slab.h>
+
+#include "lender.h"
+
+#define TIDE_SILENCE_MS		15000	/* a borrower pings each second */
+
+/* ------------------------------------------------------------------ */
+/* sending to the borrower					       */
+/* ------------------------------------------------------------------ */
+
+/* A frame with a small payload, on the GET channel. */
+static int tide_reply(struct tide_borrower *borrower, u8 type, unsigned int count,
+		      u64 id, const void *payload, size_t length)
+{
+	struct tide_frame frame = {
+		.length = cpu_to_le32(length),
+		.type = type,
+		.count = cpu_to_le16(count),
+		.id = cpu_to_le64(id),
+	};
+	int err = -ENOTCONN;
+
+	mutex_lock(&borrower->send_mutex);
+	if (borrower->get) {
+		struct socket *sock = borrower->get->sock;
+
+		err = tide_wire_send(sock, &frame, sizeof(frame), length ? MSG_MORE : 0);
+		if (err >= 0 && length)
+			err = tide_wire_send(sock, (void *)payload, length, 0);
+	}
+	mutex_unlock(&borrower->send_mutex);
+	return err < 0 ? err : 0;
+}
+
+/**
+ * tide_send_grant() - tell a borrower how much it may use
+ * @borrower: connected
+ *
+ * Return: 0 or a negative errno.
+ */
+int tide_send_grant(struct tide_borrower *borrower)
+{
+	__le64 bytes = cpu_to_le64(borrower->granted_bytes);
+
+	return tide_reply(borrower, TIDE_GRANT, 0, 0, &bytes, sizeof(bytes));
+}
+
+/**
+ * tide_notify() - tell a borrower what the kernel has reclaimed
+ * @work: borrower->notify
+ */
+void tide_notify(struct work_struct *work)
+{
+	struct tide_borrower *borrower = container_of(to_delayed_work(work),
+						      struct tide_borrower, notify);
+	struct tide_page_id *id;
+	struct tide_store *store;
+	unsigned int n;
+
+	id = kmalloc_array(TIDE_NOTICE_MAX, sizeof(*id), GFP_NOIO | __GFP_NOWARN);
+	if (!id) {
+		schedule_delayed_work(&borrower->notify, HZ);
+		return;
+	}
+	store = READ_ONCE(borrower->store);	/* destroyed after this work */
+	while (store && (n = tide_store_notices(store, id, TIDE_NOTICE_MAX))) {
+		if (tide_reply(borrower, TIDE_EVICTED, n, 0, id, n * sizeof(*id)))
+			break;
+		atomic64_add(n, &borrower->stats.notices_sent);
+	}
+	kfree(id);
+}
+
+/* ------------------------------------------------------------------ */
+/* the GET channel						       */
+/* ------------------------------------------------------------------ */
+
+static int tide_check(const struct tide_frame *frame, unsigned int max, size_t fixed,
+		      size_t each)
+{
+	unsigned int count = le16_to_cpu(frame->count);
+
+	if (count > max || le32_to_cpu(frame->length) != fixed + count * each)
+		return -EPROTO;
+	return 0;
+}
+
+static unsigned int tide_look_up(struct tide_connection *c, unsigned int count)
+{
+	u64 file = le64_to_cpu(c->request.get.head.file);
+	unsigned int i, hits = 0;
+
+	for (i = 0; i < count; i++) {
+		struct tide_get_item *item = &c->request.get.item[i];
+
+		c->folio[i] = tide_store_get(c->borrower->store, file,
+					     le64_to_cpu(item->index),
+					     le64_to_cpu(item->version));
+		c->reply.version[i] = c->folio[i] ? item->version : 0;
+		if (c->folio[i])
+			c->bvec[hits++] = (struct bio_vec) {
+				.bv_page = folio_page(c->folio[i], 0),
+				.bv_len = PAGE_SIZE,
+			};
+	}
+	return hits;
+}
+
+static int tide_send_data(struct tide_connection *c, unsigned int count,
+			  unsigned int hits, __le64 id)
+{
+	size_t versions = count * sizeof(c->reply.version[0]);
+	int err;
+
+	c->reply.frame = (struct tide_frame) {
+		.length = cpu_to_le32(versions + (hits << PAGE_SHIFT)),
+		.type = TIDE_DATA,
+		.count = cpu_to_le16(count),
+		.id = id,
+	};
+	mutex_lock(&c->borrower->send_mutex);
+	err = tide_wire_send(c->sock, &c->reply, sizeof(c->reply.frame) + versions,
+			     hits ? MSG_MORE : 0);
+	if (err >= 0)
+		err = hits ? tide_wire_send_pages(c->sock, c->bvec, hits) : 0;
+	mutex_unlock(&c->borrower->send_mutex);
+	return err;
+}
+
+/* The borrower takes these pages back: they are of no more use here. */
+static void tide_drop_sent(struct tide_connection *c, unsigned int count)
+{
+	u64 file = le64_to_cpu(c->request.get.head.file);
+	unsigned int i;
+
+	for (i = 0; i < count; i++) {
+		u64 index = le64_to_cpu(c->request.get.item[i].index);
+
+		if (c->reply.version[i])
+			tide_store_forget(c->borrower->store, file, index, index,
+					  le64_to_cpu(c->reply.version[i]) + 1);
+	}
+}
+
+static int tide_serve_get(struct tide_connection *c, const struct tide_frame *frame)
+{
+	unsigned int i, hits, count = le16_to_cpu(frame->count);
+	int err;
+
+	err = tide_check(frame, TIDE_GET_MAX, sizeof(c->request.get.head),
+			 sizeof(c->request.get.item[0]));
+	if (err || !count)
+		return -EPROTO;
+	err = tide_wire_recv(c->sock, &c->request.get, le32_to_cpu(frame->length));
+	if (err)
+		return err;
+	hits = tide_look_up(c, count);
+	atomic64_inc(&c->borrower->stats.gets);
+	atomic64_add(hits, &c->borrower->stats.get_hits);
+	atomic64_add(count - hits, &c->borrower->stats.get_misses);
+	err = tide_send_data(c, count, hits, frame->id);
+	for (i = 0; i < count; i++)
+		if (c->folio[i])
+			folio_put(c->folio[i]);
+	if (!err && frame->flags & TIDE_FLAG_EXCLUSIVE)
+		tide_drop_sent(c, count);
+	return err;
+}
+
+static int tide_serve_forget(struct tide_connection *c, const struct tide_frame *frame)
+{
+	unsigned int i, count = le16_to_cpu(frame->count);
+	int err;
+
+	err = tide_check(frame, TIDE_NOTICE_MAX, 0, sizeof(c->request.forget[0]));
+	if (!err)
+		err = tide_wire_recv(c->sock, c->request.forget, le32_to_cpu(frame->length));
+	for (i = 0; !err && i < count; i++) {
+		struct tide_forget_item *item = &c->request.forget[i];
+
+		tide_store_forget(c->borrower->store, le64_to_cpu(item->file),
+				  le64_to_cpu(item->first), le64_to_cpu(item->last),
+				  le64_to_cpu(item->before));
+	}
+	return err;
+}
+
+static int tide_serve_resize(struct tide_connection *c, const struct tide_frame *frame)
+{
+	__le64 bytes;
+	int err;
+
+	if (le32_to_cpu(frame->length) != sizeof(bytes) || frame->count)
+		return -EPROTO;
+	err = tide_wire_recv(c->sock, &bytes, sizeof(bytes));
+	if (err)
+		return err;
+	mutex_lock(&c->borrower->mutex);
+	c->borrower->wanted_bytes = min_t(u64, le64_to_cpu(bytes), TIDE_MAX_BYTES);
+	tide_regrant(c->borrower);
+	mutex_unlock(&c->borrower->mutex);
+	return 0;
+}
+
+static int tide_serve_get_frame(struct tide_connection *c, const struct tide_frame *frame)
+{
+	switch (frame->type) {
+	case TIDE_GET:
+		return tide_serve_get(c, frame);
+	case TIDE_FORGET:
+		return tide_serve_forget(c, frame);
+	case TIDE_RESIZE:
+		return tide_serve_resize(c, frame);
+	case TIDE_PING:
+		if (frame->length || frame->count)
+			return -EPROTO;
+		return tide_reply(c->borrower, TIDE_PONG, 0, le64_to_cpu(frame->id),
+				  NULL, 0);
+	default:
+		return -EPROTO;
+	}
+}
+
+/* ------------------------------------------------------------------ */
+/* the PUT channel						       */
+/* ------------------------------------------------------------------ */
+
+/* Allocates what the batch needs; a page that cannot be had goes to scratch. */
+static void tide_prepare_batch(struct tide_connection *c, unsigned int count,
+			       struct page *scratch)
+{
+	unsigned int i;
+
+	for (i = 0; i < count; i++) {
+		c->folio[i] = tide_store_prepare(c->borrower->store);
+		c->bvec[i] = (struct bio_vec) {
+			.bv_page = c->folio[i] ? folio_page(c->folio[i], 0) : scratch,
+			.bv_len = PAGE_SIZE,
+		};
+	}
+}
+
+static u64 tide_store_batch(struct tide_connection *c, unsigned int count, bool usable)
+{
+	struct tide_borrower *borrower = c->borrower;
+	unsigned int i;
+	u64 stored = 0;
+
+	for (i = 0; i < count; i++) {
+		struct tide_page_id *id = &c->request.put[i];
+
+		if (c->folio[i] && !usable)
+			folio_put(c->folio[i]);
+		else if (c->folio[i] && !tide_store_add(borrower->store, le64_to_cpu(id->file),
+							le64_to_cpu(id->index),
+							le64_to_cpu(id->version), c->folio[i]))
+			stored |= BIT_ULL(i);
+		else
+			atomic64_inc(&borrower->stats.puts_refused);
+	}
+	return stored;
+}
+
+static int tide_serve_put(struct tide_connection *c, const struct tide_frame *frame,
+			  struct page *scratch)
+{
+	unsigned int count = le16_to_cpu(frame->count);
+	__le64 stored;
+	int err;
+
+	if (frame->type != TIDE_PUT || !count ||
+	    tide_check(frame, TIDE_PUT_MAX, 0, sizeof(c->request.put[0]) + PAGE_SIZE))
+		return -EPROTO;
+	err = tide_wire_recv(c->sock, c->request.put, count * sizeof(c->request.put[0]));
+	if (err)
+		return err;
+	tide_prepare_batch(c, count, scratch);
+	err = tide_wire_recv_pages(c->sock, c->bvec, count);
+	stored = cpu_to_le64(tide_store_batch(c, count, !err));
+	return err ?: tide_reply(c->borrower, TIDE_PUT_ACK, count,
+				 le64_to_cpu(frame->id), &stored, sizeof(stored));
+}
+
+/* ------------------------------------------------------------------ */
+/* the whole connection						       */
+/* ------------------------------------------------------------------ */
+
+/**
+ * tide_serve_session() - serve a connection until it ends
+ * @c: attached to its borrower
+ *
+ * Context: a work item of its own.
+ */
+void tide_serve_session(struct tide_connection *c)
+{
+	bool get = c->channel == TIDE_CHANNEL_GET;
+	struct page *scratch = alloc_page(GFP_KERNEL);
+	struct tide_frame frame;
+	int err = scratch ? 0 : -ENOMEM;
+
+	if (!err && get) {
+		tide_wire_timeout(c->sock, TIDE_SILENCE_MS);
+		err = tide_send_grant(c->borrower);
+	} else {
+		tide_wire_timeout(c->sock, 0);	/* ends with the GET channel */
+	}
+	while (!err) {
+		err = tide_wire_recv(c->sock, &frame, sizeof(frame));
+		if (!err)
+			err = get ? tide_serve_get_frame(c, &frame) :
+				    tide_serve_put(c, &frame, scratch);
+	}
+	if (scratch)
+		__free_page(scratch);
+	if (err == -EPROTO)
+		pr_warn_ratelimited("borrowers/%s: malformed frame, connection closed\n",
+				    c->borrower->name);
+}
