@@ -7,6 +7,7 @@ import shutil
 import socket
 import subprocess
 import tempfile
+import threading
 import time
 from contextlib import ExitStack
 from pathlib import Path
@@ -66,6 +67,8 @@ class Server:
     def kubeconfig(self, token: str = ADMIN_TOKEN) -> Path:
         """A kubeconfig for whoever has that token."""
         path = self._folder / f"{token}.kubeconfig"
+        if path.exists():
+            return path
         cluster = {
             "server": f"https://127.0.0.1:{self.port}",
             "certificate-authority": str(self._folder / "pki/apiserver.crt"),
@@ -78,8 +81,9 @@ class Server:
             "contexts": [{"name": "test", "context": {"cluster": "test", "user": "user"}}],
             "current-context": "test",
         }
-        path.write_text(json.dumps(content))
-        return path
+        fresh = path.with_suffix(f".{threading.get_ident()}")
+        fresh.write_text(json.dumps(content))
+        return fresh.rename(path)
 
     def kubectl(self, *arguments: str, body: Any = None, token: str = ADMIN_TOKEN) -> str:
         """Runs kubectl, with an object (or several in a list) on its standard input; raises `Refused`."""

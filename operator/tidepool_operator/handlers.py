@@ -40,6 +40,7 @@ class Operator:
     state: State
     heartbeats: Heartbeats
     work: Work
+    silent: frozenset[str] = frozenset()  # nodes whose agent was dead when last looked
     background: list[asyncio.Task[None]] = field(default_factory=list)
 
     @classmethod
@@ -102,18 +103,18 @@ class Operator:
 
     async def look_at_heartbeats(self) -> None:
         """Reads the leases of the agents, and wakes the namespaces of those that fell silent or came back."""
-        nodes = self._nodes()
-        before = self.heartbeats.silent(nodes)
         try:
             self.heartbeats.update(await self.cluster.list_leases(self.settings.own_namespace))
         except Refused:
             self.heartbeats.failed()
             raise
-        changed = before ^ self.heartbeats.silent(nodes)
+        nodes = self._nodes()
+        silent = self.heartbeats.silent(nodes)
+        changed, self.silent = (silent ^ self.silent) & nodes.keys(), silent
         for namespace in {name for node in changed for name in nodes[node]}:
             await self.work.add(namespace)
         if changed:
-            log.info("agents that fell silent or came back: %s", ", ".join(sorted(changed)))
+            log.info("agents silent now: %s; back: %s", sorted(changed & silent), sorted(changed - silent))
 
     def _nodes(self) -> dict[str, set[str]]:
         """The namespaces that each node's agent matters to."""
@@ -159,7 +160,7 @@ def build_registry(settings: Settings, metrics: Metrics) -> kopf.OperatorRegistr
 
     @kopf.on.startup(registry=registry)
     async def start(settings: kopf.OperatorSettings, **_: Any) -> None:
-        configure(settings)
+        configure(settings, clusterwide=not operator.settings.namespaces)
         await operator.start()
 
     @kopf.on.cleanup(registry=registry)
@@ -183,8 +184,9 @@ def _watch(registry: kopf.OperatorRegistry, operator: Operator, objects: Objects
         await operator.take_in(objects, event["type"], dict(event["object"]))
 
 
-def configure(settings: kopf.OperatorSettings) -> None:
-    """Timeouts and backoffs for an operator that runs for months."""
+def configure(settings: kopf.OperatorSettings, *, clusterwide: bool) -> None:
+    """Timeouts and backoffs for an operator that runs for months; with a few namespaces it may see nothing else."""
+    settings.scanning.disabled = not clusterwide
     settings.watching.server_timeout = 300
     settings.watching.client_timeout = 330
     settings.watching.connect_timeout = 10

@@ -28,27 +28,29 @@ class Heartbeats:
         self._clock = clock
         self._stale_after = stale_after
         self._seen: dict[str, _Seen] = {}
+        self._missed: dict[str, float] = {}  # nodes without a lease, and since when one was looked for
         self._is_blind = False
-        self._has_looked = False
 
     def update(self, leases: Iterable[Mapping[str, Any]]) -> None:
         """Takes in a listing of the leases."""
         now = self._clock()
         renewed = {node: time for lease in leases for node, time in [_renewal(lease)] if node}
         self._seen = {node: self._next(node, time, now) for node, time in renewed.items()}
+        self._missed = {node: since for node, since in self._missed.items() if node not in self._seen}
         self._is_blind = False
-        self._has_looked = True
 
     def failed(self) -> None:
         """The leases could not be listed."""
         self._is_blind = True
+        self._missed.clear()
 
     def is_silent(self, node: str) -> bool:
-        """Whether the agent of that node is dead, as far as one can tell."""
-        if self._is_blind or not self._has_looked:
+        """Whether the agent of that node is dead, as far as one can tell; one without a lease may be just starting."""
+        if self._is_blind:
             return False
         seen = self._seen.get(node)
-        return seen is None or self._clock() - seen.since > self._stale_after
+        since = seen.since if seen else self._missed.setdefault(node, self._clock())
+        return self._clock() - since > self._stale_after
 
     def silent(self, nodes: Iterable[str]) -> frozenset[str]:
         """Those of the nodes whose agent is dead."""

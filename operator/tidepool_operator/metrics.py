@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from prometheus_client import REGISTRY, CollectorRegistry, Counter, Gauge, Histogram
+from prometheus_client import REGISTRY, CollectorRegistry, Counter, Gauge, Histogram, disable_created_metrics
 
 from tidepool_api import ConditionType, Metric, PairingPhase, is_true
 
@@ -15,6 +15,8 @@ if TYPE_CHECKING:
     from tidepool_operator.report import Judged
 
 POOL = ("namespace", "pool")
+
+disable_created_metrics()  # type: ignore[no-untyped-call]
 
 
 class Metrics:

@@ -1,0 +1,134 @@
+"""The operator stops and starts, and what it finds was written by others, or by nobody for a while."""
+
+from __future__ import annotations
+
+import time
+from datetime import UTC, datetime, timedelta
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from cast import OPERATOR_TOKEN, OWN_NAMESPACE, Agent, OperatorProcess, role, wait_for
+
+from tidepool_api.crd import KINDS, build
+from tidepool_api.fields import VALIDATIONS
+from tidepool_api_testing.server import Server
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+LENDS = {"memory": "spare"}
+BORROWS = {"memory": "short"}
+PAIRING = "pool.b.l"
+
+
+def connected_pool(agent: Agent) -> str:
+    """A pool with one connected pairing; returns the pairing's UID."""
+    agent.guest("l", LENDS)
+    agent.guest("b", BORROWS, address="10.0.0.2")
+    agent.pool()
+    wait_for("pairing", lambda: agent.pairing(PAIRING).get("status"))
+    agent.connect(PAIRING)
+    wait_for("Ready", lambda: agent.status()["phase"] == "Ready")
+    return str(agent.pairing(PAIRING)["metadata"]["uid"])
+
+
+def test_a_restart_changes_nothing(agent: Agent, own_operator: OperatorProcess) -> None:
+    """The same pairing with the same key, and what happened meanwhile is seen."""
+    with own_operator:
+        uid = connected_pool(agent)
+        key = agent.server.get("-n", agent.namespace, "secret", f"{PAIRING}-key")["data"]
+    agent.guest("l", LENDS, address="10.9.9.9")
+    with own_operator:
+        wait_for("address", lambda: agent.pairing(PAIRING)["spec"]["lender"]["address"] == "10.9.9.9")
+        assert agent.pairing(PAIRING)["metadata"]["uid"] == uid
+        assert agent.server.get("-n", agent.namespace, "secret", f"{PAIRING}-key")["data"] == key
+
+
+def test_a_pool_deleted_while_the_operator_was_down(agent: Agent, own_operator: OperatorProcess) -> None:
+    with own_operator:
+        connected_pool(agent)
+    agent.server.kubectl("delete", "mp", "-n", agent.namespace, "pool", "--wait=false")
+    with own_operator:
+        wait_for("deletion", lambda: agent.pairing(PAIRING)["metadata"].get("deletionTimestamp"))
+        agent.release(PAIRING, "lender")
+        agent.release(PAIRING, "borrower")
+        wait_for("pool gone", lambda: agent.is_gone("mp", "pool"))
+
+
+def test_a_dead_agent_changes_nothing_but_what_is_said(agent: Agent, own_operator: OperatorProcess) -> None:
+    """Its lease is old when the operator starts: the pairing stays, and all say that news is old until it is back."""
+    with own_operator:
+        uid = connected_pool(agent)
+    agent.die()
+    agent.renew(at=(datetime.now(UTC) - timedelta(seconds=60)).strftime("%Y-%m-%dT%H:%M:%S.%fZ"))
+    with own_operator:
+        said = agent.wait_for_reason("GuestsReady", "GuestNotReady")
+        assert f"AgentNotResponding: no heartbeat of the Tidepool agent on node {agent.node}" in said["message"]
+        pairing = agent.pairing(PAIRING)
+        assert pairing["metadata"]["uid"] == uid
+        assert pairing["status"]["phase"] == "Connected"
+        assert pairing["status"]["conditions"][0]["reason"] == "AgentNotResponding"
+        agent.renew()
+        wait_for("Ready again", lambda: agent.status()["phase"] == "Ready")
+
+
+def test_other_namespaces_are_none_of_its_business(
+    cluster: Server, namespace: str, own_operator: OperatorProcess
+) -> None:
+    """An operator for one namespace leaves the pools of others alone."""
+    cluster.kubectl("create", "namespace", f"{namespace}-other")
+    with (
+        own_operator,
+        Agent(cluster, f"{namespace}-other", "elsewhere") as stranger,
+        Agent(cluster, namespace, "here") as own,
+    ):
+        stranger.pool()
+        own.pool()
+        own.wait_for_reason("Degraded", "NoLenders")
+        assert stranger.status() == {}
+
+
+@pytest.fixture
+def lax_server() -> Any:
+    """An API server whose CRDs lack the rules, as an older version's may."""
+    with Server({"operator": OPERATOR_TOKEN}) as server:
+        for kind in KINDS:
+            server.apply(_without_rules(build(kind)))
+        server.kubectl("wait", "--for=condition=Established", "--timeout=30s", "crd", "--all")
+        server.create({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": OWN_NAMESPACE}}, *role("operator"))
+        yield server
+
+
+def _without_rules(node: Any) -> Any:
+    if isinstance(node, dict):
+        return {key: _without_rules(value) for key, value in node.items() if key != VALIDATIONS}
+    return [_without_rules(one) for one in node] if isinstance(node, list) else node
+
+
+def test_a_pool_that_cannot_be_read_says_so_and_keeps_its_pairings(lax_server: Server, tmp_path: Path) -> None:
+    """A size that the rules of today refuse: the pool names field and remedy, its pairing stays, deleting it works."""
+    with Agent(lax_server, "default", "n") as agent, OperatorProcess(lax_server, tmp_path / "log"):
+        uid = connected_pool(agent)
+        agent.pool(size="lots")
+        said = agent.wait_for_reason("Degraded", "InvalidSpec")
+        assert "spec.borrowers.size: Value error, 'lots' is not an amount of memory" in said["message"]
+        time.sleep(2)
+        assert agent.pairing(PAIRING)["metadata"]["uid"] == uid
+        assert "deletionTimestamp" not in agent.pairing(PAIRING)["metadata"]
+        lax_server.kubectl("delete", "mp", "pool", "--wait=false")
+        wait_for("deletion", lambda: agent.pairing(PAIRING)["metadata"].get("deletionTimestamp"))
+        agent.release(PAIRING, "lender")
+        agent.release(PAIRING, "borrower")
+        wait_for("pool gone", lambda: agent.is_gone("mp", "pool"))
+
+
+def test_it_waits_for_the_crds(tmp_path: Path) -> None:
+    """Started before the CRDs it says what it waits for, and goes on when they are there."""
+    with Server({"operator": OPERATOR_TOKEN}) as server:
+        server.create({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": OWN_NAMESPACE}}, *role("operator"))
+        with OperatorProcess(server, tmp_path / "log", is_ready_at_once=False) as operator:
+            wait_for("advice", lambda: "are the CRDs installed" in operator.log())
+            server.install_crds()
+            wait_for("ready", lambda: '"ready: ' in operator.log(), 40)
+            with Agent(server, "default", "n") as agent:
+                connected_pool(agent)

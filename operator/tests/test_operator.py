@@ -1,0 +1,319 @@
+"""The operator as it runs: its process, a real API server, the rights of its role; agents are played by hand."""
+
+from __future__ import annotations
+
+import base64
+import json
+import re
+import time
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from cast import MIB, Agent, OperatorProcess, wait_for
+
+from tidepool_api import names
+
+if TYPE_CHECKING:
+    from tidepool_api_testing.server import Server
+
+LENDS = {"memory": "spare"}
+BORROWS = {"memory": "short"}
+PAIRING = "pool.b.l"
+
+pytestmark = pytest.mark.usefixtures("operator")
+
+
+def pair(agent: Agent) -> Any:
+    """A lender, a borrower and a pool; returns the pairing that comes of it."""
+    agent.guest("l", LENDS, address="10.0.0.1")
+    agent.guest("b", BORROWS, address="10.0.0.2")
+    agent.pool()
+    wait_for("pairing", lambda: agent.pairing(PAIRING).get("status"))
+    return agent.pairing(PAIRING)
+
+
+def test_a_pool_becomes_a_pairing_with_a_key(agent: Agent, operator: OperatorProcess) -> None:
+    """Passes when the pairing says all that the agents need, belongs to the pool, and has a key that nobody logged."""
+    pairing = pair(agent)
+    assert pairing["spec"] == {
+        "pool": "pool",
+        "lender": {"guest": "l", "nodeName": agent.node, "address": "10.0.0.1", "port": 7470},
+        "borrower": {"guest": "b", "nodeName": agent.node},
+        "size": "512Mi",
+        "reserve": "256Mi",
+        "maxLend": "1Gi",
+        "strategy": "NonInclusive",
+        "encryption": "None",
+        "deadline": "200ms",
+        "keySecret": {"name": f"{PAIRING}-key"},
+    }
+    assert pairing["metadata"]["finalizers"] == [names.LENDER_FINALIZER, names.BORROWER_FINALIZER]
+    assert pairing["metadata"]["labels"] == {names.POOL_LABEL: "pool"}
+    assert [one["kind"] for one in pairing["metadata"]["ownerReferences"]] == ["MemoryPool"]
+    secret = wait_for("Secret", lambda: agent.server.get("-n", agent.namespace, "secret", f"{PAIRING}-key"))
+    key = base64.b64decode(secret["data"]["key"]).decode()
+    assert secret["type"] == names.KEY_SECRET_TYPE
+    assert secret["metadata"]["ownerReferences"][0]["uid"] == pairing["metadata"]["uid"]
+    assert re.fullmatch("[0-9a-f]{64}", key)
+    assert key not in operator.log()
+    assert pairing["status"]["phase"] == "Pending"
+    assert agent.condition("Progressing")["status"] == "True"
+
+
+def test_a_connected_pairing_makes_the_pool_ready(agent: Agent, operator: OperatorProcess) -> None:
+    """Passes when phase, figures, columns, Events and metrics follow from what the two agents report."""
+    pair(agent)
+    agent.report(PAIRING, "lender", state="Listening")
+    agent.report(PAIRING, "borrower", state="Connecting")
+    wait_for("Connecting", lambda: agent.pairing(PAIRING)["status"]["phase"] == "Connecting")
+    agent.connect(PAIRING, usedBytes=300 * MIB + 5, hits=970, misses=30, hitRatio="0.97")
+    wait_for("Ready", lambda: agent.status()["phase"] == "Ready")
+    status = agent.status()
+    assert {key: value for key, value in status.items() if key != "conditions"} == {
+        "observedGeneration": 1,
+        "phase": "Ready",
+        "lenders": 1,
+        "borrowers": 1,
+        "pairings": 1,
+        "readyPairings": 1,
+        "lentBytes": 512 * MIB,
+        "usedBytes": 300 * MIB,
+        "lent": "512Mi",
+        "used": "300Mi",
+        "hitRatio": "0.97",
+    }
+    assert agent.pairing(PAIRING)["status"]["phase"] == "Connected"
+    row = agent.server.kubectl("get", "mp", "-n", agent.namespace).splitlines()[1].split()
+    assert row[:7] == ["pool", "Ready", "1", "1", "512Mi", "300Mi", "0.97"]
+    wait_for(
+        "Events", lambda: {("pool", "PairingCreated"), ("pool", "Ready"), (PAIRING, "Connected")} <= {*agent.events()}
+    )
+    series = f'tidepool_pool_used_bytes{{namespace="{agent.namespace}",pool="pool"}} '
+    values = [float(line.removeprefix(series)) for line in operator.get("/metrics").splitlines() if series in line]
+    assert values == [300 * MIB]
+
+
+def test_users_objects_are_left_clean(agent: Agent) -> None:
+    """No annotation, no label, one finalizer."""
+    pair(agent)
+    metadata = agent.server.get("-n", agent.namespace, "mp", "pool")["metadata"]
+    assert metadata["finalizers"] == [names.POOL_FINALIZER]
+    assert "annotations" not in metadata
+    assert "labels" not in metadata
+    assert "annotations" not in agent.server.get("-n", agent.namespace, "mg", "l")["metadata"]
+
+
+def test_nothing_is_written_when_nothing_happens(agent: Agent) -> None:
+    """Passes when a settled pool and its pairing keep their versions although guests report the same again."""
+    pair(agent)
+    agent.connect(PAIRING)
+    wait_for("Ready", lambda: agent.status()["phase"] == "Ready")
+    before = _versions(agent)
+    for _ in range(3):
+        agent.guest("l", LENDS, address="10.0.0.1", available=1500 * MIB)
+        agent.guest("l", LENDS, address="10.0.0.1", available=1501 * MIB)
+        time.sleep(1)
+    assert _versions(agent) == before
+
+
+def _versions(agent: Agent) -> list[str]:
+    objects = agent.server.get("-n", agent.namespace, "mp,mpair")["items"]
+    return [one["metadata"]["resourceVersion"] for one in objects]
+
+
+def test_deleting_the_pool_waits_for_the_agents(agent: Agent) -> None:
+    """The pairing goes when both agents have torn their sides down, and then the pool."""
+    pair(agent)
+    _delete_pool(agent)
+    wait_for("Terminating", lambda: agent.status()["phase"] == "Terminating")
+    wait_for("pairing deleted", lambda: agent.pairing(PAIRING)["metadata"].get("deletionTimestamp"))
+    agent.release(PAIRING, "borrower")
+    time.sleep(1)
+    assert not agent.is_gone("mp", "pool")
+    agent.release(PAIRING, "lender")
+    wait_for("pool gone", lambda: agent.is_gone("mp", "pool") and agent.is_gone("mpair", PAIRING), 5)
+
+
+def test_deleting_the_pool_takes_a_minute_at_most_when_an_agent_is_dead(agent: Agent, cluster: Server) -> None:
+    """The borrower's agent dies just before; the lender's agent is well and finishes its part."""
+    with Agent(cluster, agent.namespace, f"second-{agent.node}") as other:
+        agent.guest("l", LENDS)
+        other.guest("b", BORROWS, address="10.0.0.2")
+        agent.pool()
+        wait_for("pairing", lambda: agent.pairing(PAIRING).get("status"))
+        other.renew()
+        other.die()
+        start = time.monotonic()
+        _delete_pool(agent)
+        wait_for("pairing deleted", lambda: agent.pairing(PAIRING)["metadata"].get("deletionTimestamp"))
+        agent.release(PAIRING, "lender")
+        wait_for("pool gone", lambda: agent.is_gone("mp", "pool"), 60)
+        assert time.monotonic() - start > 20, "a slow renewal must not be taken for death"
+        assert (PAIRING, "SideAbandoned") in agent.events()
+
+
+def test_a_lender_that_is_gone_is_replaced(agent: Agent) -> None:
+    """Its side is let go at once, and the borrower gets another lender."""
+    pair(agent)
+    agent.guest("z", LENDS, address="10.0.0.3")
+    agent.delete_guest("l")
+    wait_for("new pairing", lambda: "pool.b.z" in agent.pairings())
+    old = agent.pairing(PAIRING)["metadata"]
+    assert old["deletionTimestamp"]
+    wait_for(
+        "lender's side let go", lambda: agent.pairing(PAIRING)["metadata"]["finalizers"] == [names.BORROWER_FINALIZER]
+    )
+    agent.release(PAIRING, "borrower")
+    wait_for("old pairing gone", lambda: agent.is_gone("mpair", PAIRING))
+
+
+def test_a_guest_that_moves_keeps_its_pairing(agent: Agent) -> None:
+    """Another node, another address, a reboot: the same pairing, updated."""
+    uid = pair(agent)["metadata"]["uid"]
+    agent.guest("l", LENDS, address="10.9.9.9", node="elsewhere")
+    wait_for("address", lambda: agent.pairing(PAIRING)["spec"]["lender"]["address"] == "10.9.9.9")
+    pairing = agent.pairing(PAIRING)
+    assert pairing["spec"]["lender"]["nodeName"] == "elsewhere"
+    assert pairing["metadata"]["uid"] == uid
+
+
+def test_an_edited_pool_changes_its_pairings_in_place(agent: Agent) -> None:
+    uid = pair(agent)["metadata"]["uid"]
+    agent.pool(size="768Mi")
+    wait_for("size", lambda: agent.pairing(PAIRING)["spec"]["size"] == "768Mi")
+    assert agent.pairing(PAIRING)["metadata"]["uid"] == uid
+    wait_for("generation", lambda: agent.status()["observedGeneration"] == 2)
+    wait_for("Event", lambda: ("pool", "PairingResized") in agent.events())
+
+
+def test_a_pairing_deleted_by_hand_comes_back(agent: Agent) -> None:
+    uid = pair(agent)["metadata"]["uid"]
+    agent.server.kubectl("delete", "mpair", "-n", agent.namespace, PAIRING, "--wait=false")
+    agent.release(PAIRING, "lender")
+    agent.release(PAIRING, "borrower")
+    wait_for(
+        "another pairing", lambda: agent.pairings().get(PAIRING, {"metadata": {"uid": uid}})["metadata"]["uid"] != uid
+    )
+    new = agent.pairing(PAIRING)["metadata"]["uid"]
+    wait_for("its own key", lambda: _key_owner(agent) == new)
+
+
+def _key_owner(agent: Agent) -> str:
+    secret = agent.server.get("-n", agent.namespace, "secret", f"{PAIRING}-key")
+    return str(secret["metadata"]["ownerReferences"][0]["uid"])
+
+
+def test_a_missing_key_is_made_again(agent: Agent) -> None:
+    """An agent that cannot find the Secret says so, and gets one."""
+    pair(agent)
+    wait_for("Secret", lambda: not agent.is_gone("secret", f"{PAIRING}-key"))
+    agent.server.kubectl("delete", "secret", "-n", agent.namespace, f"{PAIRING}-key")
+    why = {
+        "type": "Configured",
+        "status": "False",
+        "reason": "KeyMissing",
+        "lastTransitionTime": "2026-01-01T00:00:00Z",
+    }
+    agent.report(PAIRING, "lender", state="Pending", conditions=[why])
+    wait_for("Secret", lambda: not agent.is_gone("secret", f"{PAIRING}-key"))
+
+
+def test_what_an_agent_cannot_do_shows_on_the_pool(agent: Agent) -> None:
+    """A side that failed names itself, its reason and the remedy, on the pairing and on the pool."""
+    pair(agent)
+    why = {
+        "type": "Configured",
+        "status": "False",
+        "reason": "ModuleRefused",
+        "message": "Secure Boot is on: give the agent a signing key",
+        "lastTransitionTime": "2026-01-01T00:00:00Z",
+    }
+    agent.report(PAIRING, "borrower", state="Failed", conditions=[why])
+    degraded = agent.wait_for_reason("Degraded", "PairingFailed")
+    assert "borrower b: Secure Boot is on: give the agent a signing key" in degraded["message"]
+    assert agent.pairing(PAIRING)["status"]["phase"] == "Failed"
+    assert agent.status()["phase"] == "Degraded"
+
+
+def test_bad_input_is_said_and_everything_else_goes_on(agent: Agent) -> None:
+    """A guest with two roles, one that is not ready, a borrower too much: each has its condition, one pairing works."""
+    agent.guest("l", LENDS, available=1024 * MIB)
+    agent.guest("both", LENDS | {"tier": "short"})
+    agent.guest("b", BORROWS | {"tier": "short"}, address="10.0.0.2")
+    agent.guest("c", BORROWS | {"tier": "short"}, address="10.0.0.4")
+    agent.guest("deaf", BORROWS | {"tier": "short"}, address="10.0.0.5", ready=False)
+    agent.server.apply(_pool_by_tier(agent))
+    said = {
+        ("RolesConsistent", "RoleConflict"): "guest both left out",
+        ("GuestsReady", "GuestNotReady"): "deaf (NotConnected: install qemu-guest-agent in the guest)",
+        ("CapacitySufficient", "InsufficientCapacity"): "not enough for guest c: each should get 512Mi",
+    }
+    for (type_, reason), message in said.items():
+        assert message in agent.wait_for_reason(type_, reason)["message"]
+    wait_for("pairing", lambda: list(agent.pairings()) == [PAIRING])
+    agent.connect(PAIRING)
+    wait_for("one pairing connected", lambda: agent.status()["readyPairings"] == 1)
+    assert agent.condition("Degraded")["status"] == "True"
+    assert agent.condition("Ready")["status"] == "False"
+
+
+def _pool_by_tier(agent: Agent) -> dict[str, Any]:
+    return {
+        "apiVersion": names.API_VERSION,
+        "kind": "MemoryPool",
+        "metadata": {"name": "pool", "namespace": agent.namespace},
+        "spec": {
+            "lenders": {"selector": {"matchLabels": LENDS}, "maxLend": "1Gi"},
+            "borrowers": {"selector": {"matchLabels": {"tier": "short"}}, "size": "512Mi"},
+            "encryption": "None",
+        },
+    }
+
+
+def test_nothing_selected_is_said(agent: Agent) -> None:
+    agent.pool()
+    assert (
+        "matches spec.lenders.selector (memory=spare)" in agent.wait_for_reason("LendersFound", "NoLenders")["message"]
+    )
+    assert (
+        "matches spec.borrowers.selector (memory=short)"
+        in agent.wait_for_reason("BorrowersFound", "NoBorrowers")["message"]
+    )
+    assert agent.status()["phase"] == "Degraded"
+    agent.guest("l", LENDS)
+    agent.guest("b", BORROWS, address="10.0.0.2")
+    wait_for("pairing", lambda: PAIRING in agent.pairings())
+    agent.wait_for_reason("Degraded", "AsExpected")
+
+
+def test_the_older_of_two_pools_has_the_guests(agent: Agent) -> None:
+    pair(agent)
+    time.sleep(1.1)  # creation times are whole seconds
+    agent.pool("another")
+    assert (
+        "the older pool pool has them" in agent.wait_for_reason("RolesConsistent", "GuestClaimed", "another")["message"]
+    )
+    assert list(agent.pairings()) == [PAIRING]
+
+
+def test_pairings_of_a_pool_that_was_forced_away_go_too(agent: Agent) -> None:
+    """Somebody removed the pool's finalizer: its pairings are no longer wanted."""
+    pair(agent)
+    agent.server.kubectl(
+        "patch", "mp", "-n", agent.namespace, "pool", "--type=merge", "-p", '{"metadata":{"finalizers":null}}'
+    )
+    _delete_pool(agent)
+    wait_for("deletion", lambda: agent.pairing(PAIRING)["metadata"].get("deletionTimestamp"))
+
+
+def test_it_is_healthy_and_says_so(operator: OperatorProcess) -> None:
+    """/healthz answers, metrics are those that the API package names, every log line is JSON."""
+    assert json.loads(operator.get("/healthz")) == {"workers": "alive"}
+    text = operator.get("/metrics")
+    for metric in ("tidepool_operator_plan_duration_seconds_bucket", "tidepool_operator_reconciles_total"):
+        assert metric in text
+    assert all(json.loads(line)["message"] for line in operator.log().splitlines())
+
+
+def _delete_pool(agent: Agent) -> None:
+    agent.server.kubectl("delete", "mp", "-n", agent.namespace, "pool", "--wait=false")
