@@ -11,8 +11,10 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from enum import Enum
 
-from tidepool_agent.guestfs import PAGE, Observation, Peer, Side
+from tidepool_agent.guestfs import PAGE, Module, Observation, Peer, Side
 from tidepool_api import MemoryPairing
+
+Key = tuple[Side, str]  # what tells a peer directory from others of the guest
 
 # What the module lets change while a peer is in use; anything else stops the peer first.
 CHANGEABLE: Mapping[Side, frozenset[str]] = {
@@ -42,7 +44,7 @@ class Want:
         return self.pairing.metadata.uid
 
     @property
-    def key(self) -> tuple[Side, str]:
+    def key(self) -> Key:
         """What tells it from other directories of the guest."""
         return self.side, self.name
 
@@ -66,7 +68,7 @@ class Load:
 class Remove:
     """Remove peer directories."""
 
-    peers: tuple[tuple[Side, str], ...]
+    peers: tuple[Key, ...]
 
 
 @dataclass(frozen=True)
@@ -173,9 +175,18 @@ def steps(wanted: Desired, seen: Observation, where: Source | None, *, outdated:
         return [] if where is None else [Load(where), *_set_up(wanted, {}, {})]
     if outdated and where is not None and not seen.peers:
         return [Unload(), Load(where), *_set_up(wanted, {}, {})]
-    extra = tuple(sorted(seen.peers.keys() - {want.key for want in wanted.peers}))
-    removal: list[Step] = [Remove(extra)] if extra else []
-    return removal + _set_up(wanted, seen.module.settings, seen.peers)
+    gone = tuple(sorted(_unwanted(wanted, seen.module, seen.peers)))
+    removal: list[Step] = [Remove(gone)] if gone else []
+    peers = {key: peer for key, peer in seen.peers.items() if key not in gone}
+    return removal + _set_up(wanted, seen.module.settings, peers)
+
+
+def _unwanted(wanted: Desired, module: Module, peers: Mapping[Key, Peer]) -> set[Key]:
+    """Peers that nobody wants, and those that hold the guest to a port which it should leave."""
+    unwanted = peers.keys() - {want.key for want in wanted.peers}
+    if wanted.settings.get("port") in (None, module.settings.get("port")):
+        return unwanted
+    return unwanted | {key for key, peer in peers.items() if key[0] is Side.BORROWERS and peer.enabled}
 
 
 def _nothing_wanted(seen: Observation) -> list[Step]:
@@ -184,7 +195,7 @@ def _nothing_wanted(seen: Observation) -> list[Step]:
     return [Remove(tuple(sorted(seen.peers))), Unload()] if seen.peers else [Unload()]
 
 
-def _set_up(wanted: Desired, settings: Mapping[str, str], peers: Mapping[tuple[Side, str], Peer]) -> list[Step]:
+def _set_up(wanted: Desired, settings: Mapping[str, str], peers: Mapping[Key, Peer]) -> list[Step]:
     changed = {name: value for name, value in wanted.settings.items() if settings.get(name) != value}
     result: list[Step] = [Set(changed)] if changed else []
     for want in wanted.peers:

@@ -1,0 +1,115 @@
+"""A libvirt daemon of the tests' own, and guests in it: the real ones, in session mode as in a virt-launcher pod."""
+
+from __future__ import annotations
+
+import os
+import pwd
+import shutil
+import subprocess
+import tempfile
+import time
+import uuid
+from pathlib import Path
+from typing import Self
+
+import libvirt
+from tiny import PATH, Kernel, boot_files
+
+DOMAIN = """<domain type='qemu'>
+  <name>{name}</name>
+  <uuid>{uuid}</uuid>
+  <memory unit='MiB'>224</memory>
+  <vcpu>1</vcpu>
+  <os>
+    <type arch='x86_64' machine='q35'>hvm</type>
+    <kernel>{vmlinuz}</kernel><initrd>{initrd}</initrd>
+    <cmdline>console=ttyS0 quiet mitigations=off panic=-1 {options}</cmdline>
+  </os>
+  <features><acpi/><tcg><tb-cache unit='MiB'>64</tb-cache></tcg></features>
+  <cpu mode='custom' match='exact' check='none'><model fallback='allow'>Nehalem</model></cpu>
+  <on_reboot>restart</on_reboot><on_crash>destroy</on_crash>
+  <devices>
+    <emulator>/usr/bin/qemu-system-x86_64</emulator>
+    <serial type='file'><source path='{console}'/></serial>
+    {channel}
+    <rng model='virtio'><backend model='random'>/dev/urandom</backend></rng>
+  </devices>
+</domain>
+"""
+CHANNEL = "<channel type='unix'><target type='virtio' name='org.qemu.guest_agent.0'/></channel>"
+START_SECONDS = 30
+
+
+class Daemon:
+    """One libvirtd, run by a user without rights, with everything it writes in one folder."""
+
+    def __init__(self, kernel: Kernel) -> None:
+        # Not pytest's tmp_path: the path of a socket must be short, and another user has to get in.
+        self.folder = Path(tempfile.mkdtemp(prefix="tp-", dir="/tmp"))
+        self.kernel = kernel
+        self._user = pwd.getpwnam("nobody") if os.getuid() == 0 else pwd.getpwuid(os.getuid())
+        self.socket = self.folder / "libvirt/libvirt-sock"
+
+    def __enter__(self) -> Self:
+        self.vmlinuz, self.initrd = boot_files(self.kernel, self.folder)
+        config = self.folder / "libvirt"
+        config.mkdir()
+        (config / "qemu.conf").write_text('stdio_handler = "file"\n')
+        for path in (self.folder, config, config / "qemu.conf"):
+            os.chown(path, self._user.pw_uid, self._user.pw_gid)
+        self._start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        for domain in self.connection.listAllDomains():
+            if domain.isActive():
+                domain.destroy()
+        self.connection.close()
+        self.process.terminate()
+        self.process.wait()
+        shutil.rmtree(self.folder)
+
+    def uri(self) -> str:
+        """As the agent would connect."""
+        return f"qemu+unix:///session?socket={self.socket}"
+
+    def start(self, name: str, options: str = "", *, channel: bool = True) -> libvirt.virDomain:
+        """Starts a guest; options go to the kernel command line for its /init."""
+        xml = DOMAIN.format(
+            name=name,
+            uuid=uuid.uuid4(),
+            vmlinuz=self.vmlinuz,
+            initrd=self.initrd,
+            options=options,
+            console=self.folder / f"{name}.console",
+            channel=CHANNEL if channel else "",
+        )
+        return self.connection.createXML(xml)
+
+    def restart(self) -> None:
+        """Ends the daemon and starts it again; guests go on."""
+        self.connection.close()
+        self.process.terminate()
+        self.process.wait()
+        self._start()
+
+    def _start(self) -> None:
+        folder = str(self.folder)
+        environment = {"PATH": PATH, "HOME": folder} | dict.fromkeys(
+            ("XDG_RUNTIME_DIR", "XDG_CONFIG_HOME", "XDG_CACHE_HOME"), folder
+        )
+        log = (self.folder / "libvirtd.log").open("wb")
+        command = ["libvirtd", "--timeout", "0", "-p", f"{folder}/libvirtd.pid"]
+        user = {"user": self._user.pw_uid, "group": self._user.pw_gid, "extra_groups": []} if os.getuid() == 0 else {}
+        self.process = subprocess.Popen(command, env=environment, stdout=log, stderr=log, cwd=folder, **user)
+        self.connection = self._connect()
+
+    def _connect(self) -> libvirt.virConnect:
+        deadline = time.monotonic() + START_SECONDS
+        while True:
+            try:
+                return libvirt.open(self.uri())
+            except libvirt.libvirtError:
+                if time.monotonic() > deadline or self.process.poll() is not None:
+                    raise RuntimeError((self.folder / "libvirtd.log").read_text()) from None
+                time.sleep(0.1)

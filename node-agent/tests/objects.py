@@ -1,0 +1,66 @@
+"""Objects of the API as tests need them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from tidepool_agent.guestfs import Module, Observation, Peer, Side
+from tidepool_agent.plan import Want, desired
+from tidepool_agent.provider import Machine
+from tidepool_api import MemoryPairing, Provider
+
+KEY = "0123456789abcdef" * 4
+BOOT = "11111111-2222-3333-4444-555555555555"
+RELEASE = "6.1.0-56-cloud-amd64"
+
+
+def pairing(uid: str = "p1", *, lender: str = "lender", borrower: str = "borrower", **spec: Any) -> MemoryPairing:
+    """A pairing between two guests; address and port are the lender's."""
+    address, port = spec.pop("address", "10.0.0.2"), spec.pop("port", 7470)
+    terminating = {"deletionTimestamp": "2026-01-01T00:00:00Z"} if spec.pop("terminating", False) else {}
+    return MemoryPairing.parse(
+        {
+            "kind": "MemoryPairing",
+            "metadata": {"name": f"pool.{uid}", "namespace": "default", "uid": uid, "generation": 1, **terminating},
+            "spec": {
+                "pool": "pool",
+                "lender": {"guest": lender, "nodeName": "node1", "address": address, "port": port},
+                "borrower": {"guest": borrower, "nodeName": "node1"},
+                "size": "256Mi",
+                "reserve": "64Mi",
+                "maxLend": "512Mi",
+                "encryption": "None",
+                "keySecret": {"name": f"{uid}-key"},
+            }
+            | spec,
+        }
+    )
+
+
+def want(side: Side, one: MemoryPairing) -> Want:
+    """What a pairing asks of one of its guests."""
+    guest = one.spec.lender.guest if side is Side.BORROWERS else one.spec.borrower.guest
+    return desired(guest, [one]).peers[0]
+
+
+def observation(
+    *, loaded: bool = False, peers: dict[tuple[Side, str], Peer] | None = None, **fields: Any
+) -> Observation:
+    """The state of a guest."""
+    module = Module("0.1.0", "ABCDEF", fields.pop("settings", {}), fields.pop("stats", {})) if loaded else None
+    known = {"boot_id": BOOT, "release": RELEASE, "total_bytes": 512 << 20, "available_bytes": 300 << 20}
+    return Observation(**(known | fields), module=module, peers=peers or {})
+
+
+def machine(name: str = "lender", **fields: Any) -> Machine:
+    """A virtual machine of this node."""
+    known: dict[str, Any] = {
+        "provider": Provider.KUBEVIRT,
+        "namespace": "default",
+        "name": name,
+        "uid": f"uid-of-{name}",
+        "domain": f"default_{name}",
+        "place": "container",
+        "addresses": ("10.0.0.2",),
+    }
+    return Machine(**(known | fields))

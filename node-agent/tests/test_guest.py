@@ -1,0 +1,177 @@
+"""Delivering, configuring and removing the real module in a real guest."""
+
+from __future__ import annotations
+
+import hashlib
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from conftest import wait_for
+from daemon import Daemon
+from objects import KEY, pairing, want
+from tiny import Kernel
+
+from tidepool_agent.errors import ConfigureFailed, LoadFailed, ModuleUnavailable, UnloadFailed
+from tidepool_agent.guest import SCRIPT, Guest
+from tidepool_agent.guestfs import Observation, Side
+from tidepool_agent.hypervisor import Domain
+from tidepool_agent.plan import Change, Configure, Load, Remove, Set, Source, Step, Unload
+from tidepool_agent.qga import GuestAgent
+from tidepool_agent.store import Store
+
+LENDING, BORROWING = want(Side.BORROWERS, pairing("aaaa-1")), want(Side.LENDERS, pairing("bbbb-2"))
+
+
+class Bench:
+    """A guest, the agent's side of it, and a second way in."""
+
+    def __init__(self, shell: GuestAgent, store: Path) -> None:
+        self.shell, self.store = shell, store
+        self.key = KEY
+        self.guest = Guest(shell, Store(store), lambda _namespace, _secret: self.key)
+
+    def look(self) -> Observation:
+        return self.guest.probe()
+
+    def do(self, *steps: Step) -> Observation:
+        for step in steps:
+            self.guest.carry_out(step, self.look().release)
+        return self.look()
+
+    def sh(self, line: str) -> str:
+        done = self.shell.run(["/bin/sh", "-c", line])
+        assert done.code == 0, done.err
+        return done.out
+
+
+@pytest.fixture
+def store(tmp_path: Path, kernel: Kernel, module: Path) -> Path:
+    folder = tmp_path / "modules" / kernel.release
+    folder.mkdir(parents=True)
+    for file in (module, module.with_name("tidepool.ko.sha256")):
+        shutil.copy(file, folder)
+    return folder.parent
+
+
+@pytest.fixture(scope="module")
+def shell(daemon: Daemon) -> Iterator[GuestAgent]:
+    domain = Domain(daemon.uri, "default_bench")
+    guest = daemon.start("default_bench")
+    agent = GuestAgent(domain.command)
+    wait_for(lambda: agent.blocked() == [])
+    yield agent
+    domain.close()
+    guest.destroy()
+
+
+@pytest.fixture
+def bench(shell: GuestAgent, store: Path) -> Iterator[Bench]:
+    one = Bench(shell, store)
+    yield one
+    one.sh("rmdir /sys/kernel/config/tidepool/*/* 2>/dev/null; rmmod tidepool 2>/dev/null; dmesg -c >/dev/null; true")
+
+
+def test_a_guest_without_the_module_is_described(bench: Bench, kernel: Kernel) -> None:
+    seen = bench.look()
+    assert (seen.release, seen.module, dict(seen.peers)) == (kernel.release, None, {})
+    assert 100 << 20 < seen.available_bytes < seen.total_bytes < 224 << 20
+    assert seen.boot_id == bench.sh("cat /proc/sys/kernel/random/boot_id").strip()
+
+
+def test_the_module_is_delivered_loaded_and_leaves_no_file(bench: Bench, store: Path, kernel: Kernel) -> None:
+    seen = bench.do(Load(Source.STORE))
+    assert seen.module is not None
+    assert seen.module.version == "0.1.0"
+    assert seen.module.srcversion == Store(store).build(kernel.release).srcversion
+    assert "tidepool" not in bench.sh("ls /run")
+    assert bench.do(Unload()).module is None
+
+
+def test_a_lender_is_set_up_and_taken_down(bench: Bench) -> None:
+    settings = {"port": "7471", "reserve_bytes": str(32 << 20), "lend_bytes": str(64 << 20)}
+    seen = bench.do(Load(Source.STORE), Set(settings), Configure(LENDING))
+    assert seen.module is not None
+    assert dict(seen.module.settings) == settings
+    peer = seen.peers[LENDING.key]
+    assert (peer.state, peer.enabled, peer.attributes["quota_bytes"]) == ("Listening", True, str(256 << 20))
+    assert peer.stats["lent_pages"] == 0
+    assert "key" not in peer.attributes
+    assert bench.do(Remove((LENDING.key,)), Unload()).module is None
+
+
+def test_a_borrower_is_set_up_and_changed_while_in_use(bench: Bench) -> None:
+    seen = bench.do(Load(Source.STORE), Configure(BORROWING))
+    peer = seen.peers[BORROWING.key]
+    assert (peer.state, peer.enabled) == ("Connecting", True)
+    assert {name: peer.attributes[name] for name in BORROWING.attributes} == dict(BORROWING.attributes)
+    seen = bench.do(Change(BORROWING, {"size_bytes": str(128 << 20)}))
+    assert seen.peers[BORROWING.key].attributes["size_bytes"] == str(128 << 20)
+    assert seen.peers[BORROWING.key].enabled
+
+
+def test_a_peer_in_use_can_be_configured_anew(bench: Bench) -> None:
+    """What may not change while enabled: the peer is stopped, changed and started again."""
+    bench.do(Load(Source.STORE), Configure(BORROWING))
+    moved = want(Side.LENDERS, pairing("bbbb-2", deadline="100ms"))
+    peer = bench.do(Configure(moved)).peers[moved.key]
+    assert (peer.enabled, peer.attributes["deadline_us"]) == (True, "100000")
+
+
+def test_the_key_is_in_no_process_list_and_no_log(bench: Bench) -> None:
+    bench.sh("(for i in $(seq 200); do cat /proc/[0-9]*/cmdline; done >/run/seen 2>/dev/null) & echo $! >/run/spy")
+    bench.do(Load(Source.STORE), Configure(LENDING))
+    assert KEY not in bench.sh("kill $(cat /run/spy); tr '\\0' ' ' </run/seen; rm /run/seen /run/spy; dmesg")
+
+
+@pytest.mark.parametrize("key", ["", "zz" * 32, "ab" * 31])
+def test_a_key_that_the_module_refuses_is_an_error(bench: Bench, key: str) -> None:
+    bench.do(Load(Source.STORE))
+    bench.key = key
+    with pytest.raises(ConfigureFailed):
+        bench.do(Configure(LENDING))
+    assert not bench.look().peers[LENDING.key].enabled
+
+
+def test_a_refused_attribute_is_named_with_what_the_kernel_says(bench: Bench) -> None:
+    bench.do(Load(Source.STORE))
+    with pytest.raises(ConfigureFailed, match=r"refused: reserve_bytes=lots.*kernel log.*reserve_bytes"):
+        bench.do(Set({"reserve_bytes": "lots"}))
+
+
+def test_a_module_that_was_damaged_on_the_way_is_not_loaded(bench: Bench) -> None:
+    """The script compares the checksum in the guest: here the file changes after it was written."""
+    bench.sh("mkdir -p /run/tidepool && echo other > /run/tidepool/tidepool.ko")
+    done = bench.shell.run(["/bin/sh", "-c", SCRIPT, "tidepool", "load", "0" * 64])
+    assert done.code != 0
+    assert bench.look().module is None
+    assert "tidepool" not in bench.sh("ls /run")
+
+
+def test_a_module_that_does_not_match_its_checksum_never_leaves_the_store(bench: Bench, store: Path) -> None:
+    file = next(store.glob("*/tidepool.ko"))
+    file.write_bytes(file.read_bytes()[:-1] + b"x")
+    with pytest.raises(ModuleUnavailable, match="checksum"):
+        bench.do(Load(Source.STORE))
+
+
+def test_a_module_for_another_kind_of_kernel_is_refused_with_the_kernels_reason(bench: Bench, store: Path) -> None:
+    file = next(store.glob("*/tidepool.ko"))
+    file.write_bytes(file.read_bytes().replace(b" SMP ", b" UMP "))
+    file.with_name("tidepool.ko.sha256").write_text(hashlib.sha256(file.read_bytes()).hexdigest())
+    with pytest.raises(LoadFailed, match=r"load failed in the guest: .*insmod.*kernel log: .*version magic"):
+        bench.do(Load(Source.STORE))
+    assert "tidepool" not in bench.sh("ls /run")
+
+
+def test_a_module_in_use_cannot_be_unloaded(bench: Bench) -> None:
+    bench.do(Load(Source.STORE), Configure(LENDING))
+    with pytest.raises(UnloadFailed):
+        bench.do(Unload())
+
+
+def test_a_kernel_that_the_store_lacks_is_named(bench: Bench, store: Path) -> None:
+    shutil.rmtree(next(store.glob("*")))
+    with pytest.raises(ModuleUnavailable, match=bench.look().release):
+        bench.do(Load(Source.STORE))

@@ -1,0 +1,105 @@
+"""Parsing what the probe prints: what a real guest says (see test_guest), and what none should."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from objects import BOOT, RELEASE
+
+from tidepool_agent.errors import Nonsense
+from tidepool_agent.guestfs import Histogram, Observation, Side, parse
+
+BASE = f"""\
+/proc/sys/kernel/random/boot_id:{BOOT}
+/proc/sys/kernel/osrelease:{RELEASE}
+/proc/meminfo:MemTotal:         500000 kB
+/proc/meminfo:MemAvailable:     300000 kB
+"""
+TREE = "/sys/kernel/config/tidepool"
+LOADED = f"""\
+{BASE}/sys/module/tidepool/version:0.1.0
+/sys/module/tidepool/srcversion:ABCDEF0123
+{TREE}/stats:misses 7
+{TREE}/stats:warnings 0
+{TREE}/port:7470
+{TREE}/lend_bytes:1048576
+{TREE}/lenders/uid-1/address:2001:db8::1
+{TREE}/lenders/uid-1/enabled:1
+{TREE}/lenders/uid-1/state:Connected
+{TREE}/lenders/uid-1/stats:get_hits 12
+{TREE}/lenders/uid-1/latency:get 127 3
+{TREE}/lenders/uid-1/latency:get inf 1
+{TREE}/lenders/uid-1/latency:ping 63 9
+"""
+
+
+def test_a_guest_without_the_module() -> None:
+    expected = Observation(BOOT, RELEASE, 500000 * 1024, 300000 * 1024)
+    assert parse(BASE) == expected
+
+
+def test_a_guest_that_brings_the_module() -> None:
+    assert parse(BASE + "installed:yes\n").installed
+
+
+def test_a_borrower() -> None:
+    seen = parse(LOADED)
+    assert seen.module is not None
+    assert (seen.module.version, seen.module.srcversion) == ("0.1.0", "ABCDEF0123")
+    assert dict(seen.module.settings) == {"port": "7470", "lend_bytes": "1048576"}
+    assert dict(seen.module.stats) == {"misses": 7, "warnings": 0}
+    peer = seen.peers[Side.LENDERS, "uid-1"]
+    assert (peer.state, peer.enabled, peer.attributes["address"]) == ("Connected", True, "2001:db8::1")
+    assert dict(peer.stats) == {"get_hits": 12}
+    assert peer.latency == {"get": Histogram(((127, 3), (float("inf"), 1))), "ping": Histogram(((63, 9),))}
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "/proc/sys/kernel/osrelease:../../etc",
+        "/proc/sys/kernel/osrelease:6.1/../..",
+        "/proc/sys/kernel/osrelease:",
+        "/proc/sys/kernel/random/boot_id:yes",
+    ],
+)
+def test_a_release_or_boot_id_that_no_kernel_has_is_refused(line: str) -> None:
+    path = line.partition(":")[0]
+    others = "\n".join(one for one in BASE.splitlines() if not one.startswith(path))
+    with pytest.raises(Nonsense, match=path):
+        parse(f"{others}\n{line}\n")
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        f"{TREE}/lenders/../state:Connected",
+        f"{TREE}/lenders/{'x' * 64}/state:Connected",
+        f"{TREE}/lenders/a b/state:Connected",
+        f"{TREE}/others/a/state:Connected",
+    ],
+)
+def test_a_directory_that_we_would_not_have_made_is_not_seen(line: str) -> None:
+    assert parse(BASE + line).peers == {}
+
+
+@given(
+    lines=st.lists(
+        st.tuples(
+            st.sampled_from(("stats", "latency", "state", "enabled")),
+            st.from_regex(r"[a-z_]{0,5} ?([0-9]{0,40}|inf|-1)? ?[0-9]{0,40}", fullmatch=True) | st.text(),
+        )
+    )
+)
+def test_figures_that_make_no_sense_are_left_out(lines: list[tuple[str, str]]) -> None:
+    text = "".join(f"{TREE}/lenders/u/{name}:{content}\n" for name, content in lines)
+    for peer in parse(BASE + text).peers.values():
+        assert all(0 <= value <= 1 << 63 for value in peer.stats.values())
+        assert all(histogram.count >= 0 for histogram in peer.latency.values())
+
+
+@given(st.text())
+def test_any_text_is_parsed_or_refused(text: str) -> None:
+    with pytest.raises(Nonsense):
+        parse(text)

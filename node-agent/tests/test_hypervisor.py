@@ -1,0 +1,101 @@
+"""Guests and daemons that are late, gone or hang: an error within a known time, and nobody else waits."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import time
+from collections.abc import Callable
+
+import libvirt
+import pytest
+from conftest import wait_for
+from daemon import Daemon
+
+from tidepool_agent.errors import CommandsBlocked, Unreachable
+from tidepool_agent.hypervisor import Domain, Lane
+from tidepool_agent.qga import GuestAgent
+
+Start = Callable[..., libvirt.virDomain]
+
+
+def reason_of(domain: Domain) -> str:
+    with pytest.raises(Unreachable) as caught:
+        GuestAgent(domain.command).blocked()
+    return caught.value.reason
+
+
+def test_a_guest_agent_that_is_late_is_not_connected_until_it_is(daemon: Daemon, started: Start) -> None:
+    started("default_late", "test.late=8")
+    domain = Domain(daemon.uri, "default_late")
+    assert reason_of(domain) == "NotConnected"
+    wait_for(lambda: GuestAgent(domain.command).blocked() == [])
+
+
+def test_a_guest_without_the_channel_is_told_from_one_that_is_late(daemon: Daemon, started: Start) -> None:
+    started("default_bare", channel=False)
+    assert reason_of(Domain(daemon.uri, "default_bare")) == "NotConfigured"
+
+
+def test_a_guest_that_does_not_exist_is_not_running(daemon: Daemon) -> None:
+    assert reason_of(Domain(daemon.uri, "default_nobody")) == "NotRunning"
+
+
+def test_blocked_commands_are_named(daemon: Daemon, started: Start) -> None:
+    started("default_blocked", "test.blocked=guest-exec,guest-file-open")
+    agent = GuestAgent(Domain(daemon.uri, "default_blocked").command)
+    wait_for(lambda: agent.blocked() == ["guest-exec", "guest-file-open"])
+    with pytest.raises(CommandsBlocked, match="allow-rpcs"):
+        agent.run(["/bin/true"])
+
+
+def test_a_guest_that_hangs_costs_a_limited_time(daemon: Daemon, started: Start) -> None:
+    """The guest is paused: its agent is connected and silent."""
+    guest = started("default_hangs")
+    domain = Domain(daemon.uri, "default_hangs")
+    wait_for(lambda: GuestAgent(domain.command).blocked() == [])
+    guest.suspend()
+    begin = time.monotonic()
+    with pytest.raises(Unreachable):
+        GuestAgent(domain.command).blocked()
+    assert time.monotonic() - begin < 20
+    guest.resume()
+    wait_for(lambda: GuestAgent(domain.command).blocked() == [])
+
+
+def test_a_daemon_that_hangs_holds_up_only_its_own_guest(own_daemon: Daemon) -> None:
+    """A stopped daemon answers nothing; the lane gives up, says so at once the next time, and recovers."""
+
+    async def scenario() -> None:
+        lane = Lane("test")
+        domain = Domain(own_daemon.uri, "default_nobody")
+        os.kill(own_daemon.process.pid, signal.SIGSTOP)
+        try:
+            with pytest.raises(Unreachable, match="no answer"):
+                await lane.call(lambda: reason_of(domain), 1)
+            begin = time.monotonic()
+            with pytest.raises(Unreachable, match="not come back"):
+                await lane.call(lambda: reason_of(domain), 1)
+            assert time.monotonic() - begin < 0.1
+        finally:
+            os.kill(own_daemon.process.pid, signal.SIGCONT)
+        for _ in range(100):
+            await asyncio.sleep(0.1)
+            try:
+                assert await lane.call(lambda: reason_of(domain), 5) == "NotRunning"
+                break
+            except Unreachable:
+                continue
+        else:
+            raise AssertionError
+        lane.close(domain.close)
+
+    asyncio.run(scenario())
+
+
+def test_a_connection_that_is_lost_is_made_again(own_daemon: Daemon) -> None:
+    domain = Domain(own_daemon.uri, "default_nobody")
+    assert reason_of(domain) == "NotRunning"
+    own_daemon.restart()
+    wait_for(lambda: reason_of(domain) == "NotRunning", 10)

@@ -1,0 +1,107 @@
+"""KubeVirt's objects and processes as a source of guests."""
+
+from __future__ import annotations
+
+import copy
+import socket
+import tempfile
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tidepool_agent import kubevirt
+from tidepool_agent.errors import Unreachable
+
+VMI: dict[str, Any] = {
+    "metadata": {
+        "name": "vm1",
+        "namespace": "ns",
+        "uid": "u1",
+        "labels": {"app": "db", "vm.kubevirt.io/name": "vm1", "kubevirt.io/nodeName": "node1"},
+    },
+    "status": {
+        "phase": "Running",
+        "interfaces": [{"name": "default", "ipAddress": "10.1.0.5", "ipAddresses": ["10.1.0.5", "fd00::5"]}],
+    },
+}
+POD: dict[str, Any] = {
+    "metadata": {"name": "virt-launcher-vm1-x", "namespace": "ns", "labels": {"kubevirt.io/created-by": "u1"}},
+    "status": {
+        "containerStatuses": [
+            {"name": "guest-console-log", "containerID": "containerd://no", "state": {"running": {}}},
+            {"name": "compute", "containerID": "containerd://c0ffee", "state": {"running": {"startedAt": "now"}}},
+        ]
+    },
+}
+
+
+def without(document: dict[str, Any], change: Callable[[dict[str, Any]], object]) -> dict[str, Any]:
+    changed = copy.deepcopy(document)
+    change(changed)
+    return changed
+
+
+def test_a_running_instance_is_a_machine() -> None:
+    machine = kubevirt.machine(VMI, [POD])
+    assert machine is not None
+    assert (machine.key, machine.uid, machine.domain, machine.place) == (("ns", "vm1"), "u1", "ns_vm1", "c0ffee")
+    assert machine.addresses == ("10.1.0.5", "fd00::5")
+    assert dict(machine.labels) == {"app": "db", "vm.kubevirt.io/name": "vm1"}
+    assert machine.owner["uid"] == "u1"
+
+
+@pytest.mark.parametrize(
+    ("vmi", "pods"),
+    [
+        (VMI, []),
+        (without(VMI, lambda d: d["status"].update(phase="Failed")), [POD]),
+        (without(VMI, lambda d: d.pop("status")), [POD]),
+        (VMI, [without(POD, lambda d: d["metadata"]["labels"].update({"kubevirt.io/created-by": "u2"}))]),
+        (VMI, [without(POD, lambda d: d["status"]["containerStatuses"][1].update(state={"terminated": {}}))]),
+        (VMI, [without(POD, lambda d: d.pop("status"))]),
+    ],
+    ids=["no pod", "failed", "no status", "another's pod", "container ended", "pod pending"],
+)
+def test_what_does_not_run_here_is_none(vmi: dict[str, Any], pods: list[dict[str, Any]]) -> None:
+    assert kubevirt.machine(vmi, pods) is None
+
+
+@pytest.fixture
+def proc() -> Iterator[Path]:
+    """A /proc with some processes; a socket's path has to be short."""
+    with tempfile.TemporaryDirectory(dir="/tmp") as folder:
+        root = Path(folder)
+        process(root, 1, "systemd", "0::/init.scope")
+        process(root, 20, "libvirtd", "0::/kubepods/pod1/other")
+        process(root, 30, "qemu-system-x86", "0::/kubepods/pod1/c0ffee")
+        (root / "version").write_text("Linux")
+        yield root
+
+
+def process(root: Path, pid: int, comm: str, cgroup: str) -> Path:
+    folder = root / str(pid)
+    folder.mkdir()
+    (folder / "comm").write_text(f"{comm}\n")
+    (folder / "cgroup").write_text(f"{cgroup}\n")
+    return folder
+
+
+@pytest.mark.parametrize("comm", ["virtqemud", "libvirtd"])
+@pytest.mark.parametrize("cgroup", ["0::/../cri-containerd-c0ffee.scope", "5:memory:/kubepods/pod1/c0ffee\n1:cpu:/x"])
+@pytest.mark.parametrize("run", ["run", "var/run"])
+def test_the_daemon_of_a_container_is_found_by_its_cgroup(proc: Path, comm: str, cgroup: str, run: str) -> None:
+    path = process(proc, 31, comm, cgroup) / "root" / run / "libvirt/virtqemud-sock"
+    path.parent.mkdir(parents=True)
+    with socket.socket(socket.AF_UNIX) as listener:
+        listener.bind(str(path))
+        assert kubevirt.uri(proc, "c0ffee") == f"qemu+unix:///session?socket={path}"
+
+
+def test_a_container_without_daemon_or_socket_is_not_reachable_yet(proc: Path) -> None:
+    with pytest.raises(Unreachable, match="no libvirt daemon"):
+        kubevirt.uri(proc, "c0ffee")
+    process(proc, 31, "virtqemud", "0::/c0ffee")
+    with pytest.raises(Unreachable, match="no socket"):
+        kubevirt.uri(proc, "c0ffee")

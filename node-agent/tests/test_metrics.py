@@ -1,0 +1,99 @@
+"""What Prometheus gets."""
+
+from __future__ import annotations
+
+import itertools
+
+from hypothesis import given
+from hypothesis import strategies as st
+from objects import observation
+from prometheus_client import CollectorRegistry, generate_latest
+from prometheus_client.parser import text_string_to_metric_families
+
+from tidepool_agent.guestfs import Histogram, Observation, Peer, Side
+from tidepool_agent.metrics import Figures, Sample
+
+BORROWER = Peer(
+    {"enabled": "1", "state": "Connected"},
+    {"get_hits": 90, "get_misses": 5, "get_late": 3, "get_errors": 2, "puts": 100, "drop_lost": 4, "catalog_pages": 10},
+    {"get": Histogram(((63, 10), (127, 20), (float("inf"), 1))), "ping": Histogram(((63, 1),))},
+)
+Key = tuple[str, tuple[tuple[str, str], ...]]
+
+
+def exported(seen: Observation, pairings: dict[str, str] | None = None, *, stale: bool = False) -> dict[Key, float]:
+    figures, registry = Figures(), CollectorRegistry()
+    registry.register(figures)
+    figures.put(("ns", "vm1"), Sample(seen, "KubeVirt", pairings or {"u1": "pool.vm1.vm2"}, stale))
+    text = generate_latest(registry).decode()
+    return {
+        (sample.name, tuple(sorted(sample.labels.items()))): sample.value
+        for family in text_string_to_metric_families(text)
+        for sample in family.samples
+    }
+
+
+def value(samples: dict[Key, float], name: str, **labels: str) -> float:
+    return samples[name, tuple(sorted(({"namespace": "ns", "guest": "vm1"} | labels).items()))]
+
+
+def borrowing(peer: Peer = BORROWER) -> Observation:
+    return observation(loaded=True, stats={"misses": 7, "drop_gate": 6}, peers={(Side.LENDERS, "u1"): peer})
+
+
+def test_a_borrowers_figures() -> None:
+    samples = exported(borrowing())
+    pairing = "pool.vm1.vm2"
+    assert value(samples, "tidepool_guest_get_hits_total", pairing=pairing) == 90
+    assert value(samples, "tidepool_guest_get_misses_total", pairing=pairing) == 5
+    assert value(samples, "tidepool_guest_get_late_total", pairing=pairing) == 5
+    assert value(samples, "tidepool_guest_puts_total", pairing=pairing) == 100
+    assert value(samples, "tidepool_guest_puts_dropped_total", pairing=pairing, reason="lost") == 4
+    assert value(samples, "tidepool_guest_puts_dropped_total", pairing="", reason="gate") == 6
+    assert value(samples, "tidepool_guest_used_bytes", pairing=pairing) == 40960
+    assert value(samples, "tidepool_guest_connected", pairing=pairing, side="borrower") == 1
+    assert value(samples, "tidepool_guest_disk_reads_total") == 7
+
+
+def test_latencies_are_seconds_in_buckets_that_are_the_same_for_every_guest() -> None:
+    samples = exported(borrowing())
+    name, pairing = "tidepool_guest_get_duration_seconds", "pool.vm1.vm2"
+    assert value(samples, f"{name}_bucket", pairing=pairing, le="6.4e-05") == 10
+    assert value(samples, f"{name}_bucket", pairing=pairing, le="0.000128") == 30
+    assert value(samples, f"{name}_bucket", pairing=pairing, le="+Inf") == 31
+    assert value(samples, f"{name}_count", pairing=pairing) == 31
+
+
+@given(st.lists(st.tuples(st.integers(0, 1 << 30) | st.just(float("inf")), st.integers(0, 1 << 40)), max_size=20))
+def test_buckets_never_fall(buckets: list[tuple[float, int]]) -> None:
+    samples = exported(borrowing(Peer({}, {}, {"get": Histogram(tuple(sorted(buckets)))})))
+    found = [
+        (float(dict(labels)["le"]), count) for (name, labels), count in samples.items() if name.endswith("_bucket")
+    ]
+    counts = [count for _, count in sorted(found)]
+    assert all(a <= b for a, b in itertools.pairwise(counts))
+
+
+def test_a_guest_cannot_invent_labels() -> None:
+    """Neither peers that belong to no pairing, nor counters that the module does not have."""
+    samples = exported(
+        observation(
+            loaded=True,
+            stats={"drop_evil": 1},
+            peers={(Side.LENDERS, f"x{n}"): Peer({}, {"get_hits": 1, "drop_more": 1}) for n in range(100)},
+        )
+    )
+    assert not [labels for _, labels in samples if "pairing" in dict(labels) and dict(labels)["pairing"]]
+    assert not [labels for _, labels in samples if dict(labels).get("reason") in ("evil", "more")]
+
+
+def test_old_figures_are_marked() -> None:
+    assert value(exported(borrowing(), stale=True), "tidepool_guest_stale") == 1
+    assert value(exported(borrowing()), "tidepool_guest_stale") == 0
+
+
+def test_a_guest_that_is_gone_leaves_nothing() -> None:
+    figures = Figures()
+    figures.put(("ns", "vm1"), Sample(borrowing(), "KubeVirt"))
+    figures.drop(("ns", "vm1"))
+    assert all(not family.samples for family in figures.collect())

@@ -1,0 +1,167 @@
+"""From pairings and a guest's state to steps. The model guest below does what the module does with each step."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from objects import observation, pairing, want
+
+from tidepool_agent import plan
+from tidepool_agent.guestfs import Module, Observation, Peer, Side
+from tidepool_agent.plan import Change, Configure, Load, Remove, Set, Source, Step, Unload
+from tidepool_api import MemoryPairing
+
+UIDS = ("a", "b", "c", "d")
+SIZES = ("16Mi", "100M", "1Gi")
+
+
+def after(seen: Observation, step: Step) -> Observation:
+    """What a guest looks like after a step; a step that a real module would refuse fails here."""
+    peers = dict(seen.peers)
+    match step:
+        case Load():
+            assert seen.module is None
+            return replace(seen, module=Module("0.1.0", "NEW"), peers={})
+        case Unload():
+            assert seen.module is not None
+            assert not peers, "a module with peers cannot be unloaded"
+            return replace(seen, module=None)
+    assert seen.module is not None, "without the module there is no configfs"
+    match step:
+        case Remove(gone):
+            assert set(gone) <= peers.keys()
+            return replace(seen, peers={key: peer for key, peer in peers.items() if key not in gone})
+        case Set(settings):
+            enabled = any(p.enabled for (side, _), p in peers.items() if side is Side.BORROWERS)
+            assert not (enabled and "port" in settings), "the port cannot change while a borrower is enabled"
+            module = replace(seen.module, settings={**seen.module.settings, **settings})
+            return replace(seen, module=module)
+        case Configure(wanted):
+            peers[wanted.key] = Peer({**wanted.attributes, "enabled": "1"})
+        case Change(wanted, attributes):
+            assert attributes.keys() <= {"size_bytes", "quota_bytes"}
+            present = peers[wanted.key]
+            assert present.enabled
+            peers[wanted.key] = Peer({**present.attributes, **attributes})
+    return replace(seen, peers=peers)
+
+
+def settle(guest: str, pairings: list[MemoryPairing], seen: Observation) -> Observation:
+    wanted = plan.desired(guest, pairings)
+    for step in plan.steps(wanted, seen, Source.STORE):
+        seen = after(seen, step)
+    assert plan.steps(wanted, seen, Source.STORE) == [], "a second round has nothing to do"
+    return seen
+
+
+@st.composite
+def pairings(draw: st.DrawFn, guest: str) -> list[MemoryPairing]:
+    """Pairings that have this guest as lender, or as borrower, but not both; some of them being deleted."""
+    lends = draw(st.booleans())
+    port, address = draw(st.sampled_from((7470, 7471))), draw(st.sampled_from(("10.0.0.2", "2001:db8::2")))
+    found: list[MemoryPairing] = []
+    for uid in draw(st.lists(st.sampled_from(UIDS), unique=True)):
+        ends: dict[str, Any] = (
+            {"lender": guest, "borrower": f"b-{uid}"} if lends else {"lender": f"l-{uid}", "borrower": guest}
+        )
+        ends |= {"address": address, "port": port}
+        spec: dict[str, Any] = {
+            "size": draw(st.sampled_from(SIZES)),
+            "deadline": draw(st.sampled_from(("100ms", "1s"))),
+        }
+        found.append(pairing(uid, **ends, **spec, terminating=draw(st.booleans())))
+    return found
+
+
+@given(st.data())
+def test_any_sequence_of_wishes_and_reboots_is_followed(data: st.DataObject) -> None:
+    """Whatever was there before, after one round the guest has what the pairings say and nothing else."""
+    seen = observation()
+    for _ in range(3):
+        wished = data.draw(pairings("g"))
+        if data.draw(st.booleans()):
+            seen = observation()  # rebooted
+        seen = settle("g", wished, seen)
+        live = {one.metadata.uid for one in wished if not one.terminating}
+        assert {name for _, name in seen.peers} == live
+        assert (seen.module is not None) == bool(live)
+
+
+@given(st.data())
+def test_the_order_of_pairings_does_not_matter(data: st.DataObject) -> None:
+    wished = data.draw(pairings("g"))
+    shuffled = data.draw(st.permutations(wished))
+    assert plan.desired("g", wished) == plan.desired("g", shuffled)
+
+
+def test_a_lender_is_set_up_from_nothing() -> None:
+    one = pairing()
+    steps = plan.steps(plan.desired("lender", [one]), observation(), Source.STORE)
+    settings = {"port": "7470", "reserve_bytes": str(64 << 20), "lend_bytes": str(512 << 20)}
+    assert steps == [Load(Source.STORE), Set(settings), Configure(want(Side.BORROWERS, one))]
+
+
+def test_without_a_module_for_the_kernel_nothing_is_tried() -> None:
+    assert plan.steps(plan.desired("lender", [pairing()]), observation(), None) == []
+
+
+def test_nothing_is_loaded_for_a_pairing_that_is_being_deleted() -> None:
+    assert plan.steps(plan.desired("lender", [pairing(terminating=True)]), observation(), Source.STORE) == []
+
+
+def test_a_size_changes_without_stopping_the_peer() -> None:
+    seen = settle("borrower", [pairing()], observation())
+    larger = pairing(size="300Mi")
+    steps = plan.steps(plan.desired("borrower", [larger]), seen, Source.STORE)
+    assert steps == [Change(want(Side.LENDERS, larger), {"size_bytes": str(300 << 20)})]
+
+
+def test_an_address_cannot_change_without_stopping_the_peer() -> None:
+    seen = settle("borrower", [pairing()], observation())
+    moved = pairing(address="10.0.0.9")
+    steps = plan.steps(plan.desired("borrower", [moved]), seen, Source.STORE)
+    assert steps == [Configure(want(Side.LENDERS, moved))]
+
+
+def test_the_port_changes_while_nobody_is_served() -> None:
+    """The module refuses another port while a borrower is enabled."""
+    seen = settle("lender", [pairing()], observation())
+    moved = pairing(port=7471)
+    steps = plan.steps(plan.desired("lender", [moved]), seen, Source.STORE)
+    assert steps == [Remove(((Side.BORROWERS, "p1"),)), Set({"port": "7471"}), Configure(want(Side.BORROWERS, moved))]
+
+
+def test_two_spellings_of_an_address_are_one() -> None:
+    one = pairing(address="2001:DB8:0:0::1")
+    spelled = Peer({**want(Side.LENDERS, one).attributes, "address": "2001:db8::1", "enabled": "1"})
+    seen = observation(loaded=True, peers={(Side.LENDERS, "p1"): spelled})
+    assert plan.steps(plan.desired("borrower", [one]), seen, Source.STORE) == []
+
+
+def test_what_was_left_half_done_is_done_again() -> None:
+    one = pairing()
+    half = Peer({**want(Side.LENDERS, one).attributes, "enabled": "0"})
+    seen = observation(loaded=True, peers={(Side.LENDERS, "p1"): half})
+    assert plan.steps(plan.desired("borrower", [one]), seen, Source.STORE) == [Configure(want(Side.LENDERS, one))]
+
+
+@pytest.mark.parametrize(("busy", "replaced"), [(False, True), (True, False)])
+def test_another_build_of_the_module_is_replaced_only_while_it_holds_nothing(*, busy: bool, replaced: bool) -> None:
+    peer = Peer({**want(Side.LENDERS, pairing()).attributes, "enabled": "1"})
+    seen = observation(loaded=True, peers={(Side.LENDERS, "p1"): peer} if busy else {})
+    steps = plan.steps(plan.desired("borrower", [pairing()]), seen, Source.STORE, outdated=True)
+    assert (Unload() in steps) is replaced
+
+
+def test_a_guest_that_brings_the_module_keeps_its_own() -> None:
+    assert plan.source(observation(installed=True), in_store=True) is Source.INSTALLED
+    assert plan.source(observation(), in_store=True) is Source.STORE
+    assert plan.source(observation(), in_store=False) is None
+
+
+def test_sizes_are_whole_pages_as_the_module_shows_them() -> None:
+    assert want(Side.LENDERS, pairing(size="100M")).attributes["size_bytes"] == str(100_000_000 // 4096 * 4096)

@@ -1,0 +1,152 @@
+"""What is said about a guest and its pairings, and when it is written."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+
+import pytest
+from objects import BOOT, machine, observation, pairing, want
+
+from tidepool_agent import report
+from tidepool_agent.errors import CommandsBlocked, ConfigureFailed, GuestError, KeyUnavailable, LoadFailed, Unreachable
+from tidepool_agent.guestfs import Observation, Peer, Side
+from tidepool_agent.plan import Want
+from tidepool_agent.report import Finding
+from tidepool_api import BorrowerStatus, GuestStatus, LenderStatus, Role, Status, find
+
+MIB = 1 << 20
+LENT = want(Side.BORROWERS, pairing())
+BORROWED = want(Side.LENDERS, pairing())
+
+
+def status(found: Finding, wants: tuple[Want, ...] = (), before: GuestStatus | None = None) -> GuestStatus:
+    return report.guest(machine(), "node1", found, wants, before).status
+
+
+def said(found: Finding, kind: str) -> tuple[str, str, str]:
+    condition = find(status(found).conditions, kind)
+    assert condition is not None
+    return condition.status.value, condition.reason, condition.message
+
+
+def connected(**stats: int) -> Observation:
+    return observation(loaded=True, peers={LENT.key: Peer({"enabled": "1", "state": "Connected"}, stats)})
+
+
+def borrower(**stats: int) -> Finding:
+    peer = Peer({"enabled": "1", "state": "Connected"}, stats)
+    return Finding(seen=observation(loaded=True, peers={BORROWED.key: peer}))
+
+
+def test_a_guest_that_nobody_uses_is_ready() -> None:
+    found = Finding(seen=observation())
+    assert said(found, "Ready")[0] == "True"
+    assert said(found, "ModuleLoaded")[:2] == ("False", "NotNeeded")
+    assert status(found).role is Role.NONE
+
+
+@pytest.mark.parametrize(
+    ("found", "reason"),
+    [
+        (Finding(unreachable=Unreachable("x", "NotConnected")), "NotConnected"),
+        (Finding(seen=observation(), unreachable=CommandsBlocked(["guest-exec"])), "CommandsBlocked"),
+        (Finding(seen=observation(), unavailable="no module for 5.4"), "NoModuleForKernel"),
+        (Finding(seen=observation(), refused=LoadFailed("insmod: tidepool: unknown symbol")), "LoadFailed"),
+        (Finding(seen=observation(), rebooted=True), "GuestRebooted"),
+        (Finding(), "KernelUnknown"),
+    ],
+)
+def test_what_keeps_a_guest_from_taking_part_is_said_by_ready(found: Finding, reason: str) -> None:
+    state, why, message = said(found, "Ready")
+    assert (state, why) == ("False", reason)
+    assert message
+
+
+def test_a_guest_without_address_cannot_be_reached_by_others() -> None:
+    fresh = report.guest(machine(addresses=()), "node1", Finding(seen=observation()), (), None)
+    ready = fresh.ready
+    assert ready is not None
+    assert ready.reason == "NoAddress"
+
+
+def test_a_guest_is_silent_but_still_what_it_was() -> None:
+    """Pages go on flowing while the guest agent does not answer."""
+    quiet = Finding(seen=connected(), unreachable=Unreachable("x"))
+    fresh = status(quiet, (LENT,))
+    assert (fresh.role, fresh.module_version, fresh.boot_id) == (Role.LENDER, "0.1.0", BOOT)
+
+
+def test_memory_is_rounded_so_that_it_does_not_change_all_the_time() -> None:
+    memory = status(Finding(seen=connected(lent_pages=(33 * MIB) // 4096))).memory
+    assert memory is not None
+    assert (memory.lent_bytes, memory.available_bytes) == (32 * MIB, 288 * MIB)
+
+
+def test_ends_of_a_pairing() -> None:
+    lender = report.end(LENT, Finding(seen=connected(lent_pages=8192)))
+    assert isinstance(lender, LenderStatus)
+    assert (lender.state, lender.lent_bytes, lender.observed_generation) == ("Connected", 32 * MIB, 1)
+    end = report.end(BORROWED, borrower(get_hits=97, get_misses=1, get_late=1, get_errors=1, catalog_pages=4096))
+    assert isinstance(end, BorrowerStatus)
+    assert (end.hits, end.misses, end.hit_ratio, end.used_bytes) == (97, 3, "0.97", 16 * MIB)
+
+
+@pytest.mark.parametrize(
+    ("found", "state", "expected"),
+    [
+        (Finding(seen=connected()), "Connected", (Status.TRUE, "Configured")),
+        (Finding(seen=observation(loaded=True)), "Pending", (Status.FALSE, "Configuring")),
+        (Finding(seen=observation(), unavailable="none"), "Failed", (Status.FALSE, "NoModuleForKernel")),
+        (Finding(seen=observation(), refused=LoadFailed("no")), "Failed", (Status.FALSE, "LoadFailed")),
+        (
+            Finding(seen=observation(loaded=True), failed={LENT.key: KeyUnavailable("gone")}),
+            "Failed",
+            (Status.FALSE, "KeyMissing"),
+        ),
+        (
+            Finding(seen=observation(loaded=True), failed={LENT.key: ConfigureFailed("port in use")}),
+            "Failed",
+            (Status.FALSE, "ConfigureFailed"),
+        ),
+        (Finding(seen=observation(), rebooted=True), "Pending", (Status.FALSE, "GuestRebooted")),
+        (Finding(seen=connected(), unreachable=Unreachable("x")), "Pending", (Status.UNKNOWN, "NotResponding")),
+    ],
+)
+def test_the_condition_of_an_end_says_why(found: Finding, state: str, expected: tuple[Status, str]) -> None:
+    end = report.end(LENT, found)
+    assert end.state == state
+    assert (end.conditions[0].status, end.conditions[0].reason) == expected
+
+
+def test_an_end_keeps_its_state_while_the_guest_is_silent() -> None:
+    present = LENT.pairing.status.model_copy(update={"lender": LenderStatus(state="Connected")})
+    quiet = Want(LENT.pairing.model_copy(update={"status": present}), LENT.side, LENT.attributes)
+    assert report.end(quiet, Finding(seen=connected(), unreachable=Unreachable("x"))).state == "Connected"
+
+
+def test_nothing_is_written_when_nothing_has_changed() -> None:
+    first = status(Finding(seen=observation()))
+    again = status(Finding(seen=observation()), before=first)
+    assert first == again
+    assert not report.worth_writing(again, first, None, datetime.now(UTC))
+
+
+def test_figures_alone_wait_and_everything_else_does_not() -> None:
+    now = datetime.now(UTC)
+    before = status(Finding(seen=observation()))
+    moved = status(Finding(seen=observation(available_bytes=64 * MIB)), before=before)
+    assert not report.worth_writing(moved, before, now - timedelta(seconds=10), now)
+    assert report.worth_writing(moved, before, now - timedelta(seconds=31), now)
+    silent = status(Finding(seen=observation(), unreachable=Unreachable("x")), before=before)
+    assert report.worth_writing(silent, before, now, now)
+
+
+def test_hits_and_misses_are_never_written_for_their_own_sake() -> None:
+    one, later = report.end(BORROWED, borrower(get_hits=97)), report.end(BORROWED, borrower(get_hits=99))
+    assert not report.worth_writing(later, one, None, datetime.now(UTC))
+
+
+def test_errors_name_a_reason_that_a_condition_can_have() -> None:
+    for kind in (*GuestError.__subclasses__(), GuestError):
+        assert kind.reason.isalnum()
+        assert kind.reason[0].isupper()

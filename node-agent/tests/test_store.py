@@ -1,0 +1,52 @@
+"""The module store."""
+
+from __future__ import annotations
+
+import hashlib
+from pathlib import Path
+
+import pytest
+
+from tidepool_agent.errors import ModuleUnavailable
+from tidepool_agent.store import Store
+
+
+def put(folder: Path, release: str, data: bytes) -> Path:
+    file = folder / release / "tidepool.ko"
+    file.parent.mkdir(parents=True)
+    file.write_bytes(data)
+    file.with_name("tidepool.ko.sha256").write_text(f"{hashlib.sha256(data).hexdigest()}  tidepool.ko\n")
+    return file
+
+
+def test_a_module_comes_with_its_versions(tmp_path: Path, module: Path) -> None:
+    put(tmp_path, "6.1.0-1", module.read_bytes())
+    build = Store(tmp_path).build("6.1.0-1")
+    assert build.version == "0.1.0"
+    assert len(build.srcversion) == 23
+    assert build.sha256 == hashlib.sha256(module.read_bytes()).hexdigest()
+
+
+def test_a_changed_file_is_read_again(tmp_path: Path) -> None:
+    store, file = Store(tmp_path), put(tmp_path, "r", b"one")
+    assert store.build("r").data == b"one"
+    file.unlink()
+    file.with_name("tidepool.ko.sha256").unlink()
+    file.parent.rmdir()
+    put(tmp_path, "r", b"other")
+    assert store.build("r").data == b"other"
+
+
+def test_a_missing_kernel_is_named_with_those_that_are_there(tmp_path: Path) -> None:
+    put(tmp_path, "6.1.0-1", b"")
+    store = Store(tmp_path)
+    assert not store.has("6.12.0-2")
+    with pytest.raises(ModuleUnavailable, match=r"kernel 6\.12\.0-2: the agent's module store has 6\.1\.0-1\."):
+        store.build("6.12.0-2")
+
+
+@pytest.mark.parametrize("release", ["..", "../other", "a/b", "", ".hidden", "x" * 200])
+def test_a_guest_cannot_name_another_folder(tmp_path: Path, release: str) -> None:
+    put(tmp_path.parent, f"{tmp_path.name}-other", b"")
+    with pytest.raises(ModuleUnavailable, match="no name of a kernel"):
+        Store(tmp_path).build(release)

@@ -1,0 +1,116 @@
+"""A guest that boots in seconds: a stock Debian kernel, busybox and the real QEMU guest agent in an initramfs."""
+
+from __future__ import annotations
+
+import lzma
+import os
+import re
+import shutil
+import stat
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+
+TOP = Path(__file__).resolve().parents[2]
+PATH = f"{os.environ['PATH']}:/usr/sbin:/sbin"
+# What the guest needs to talk to the host, and what tidepool.ko needs of the kernel.
+DRIVERS = ("virtio_pci", "virtio_console")
+PROVIDED = ("configfs", "hmac", "sha256", "crc32c")
+
+INIT = """#!/bin/sh
+export PATH=/bin:/sbin
+mount -t proc proc /proc
+mount -t sysfs sys /sys
+mount -t devtmpfs dev /dev
+mount -t tmpfs tmp /run
+for module in $(cat /lib/order); do insmod "$module"; done
+option() { sed -n "s/.*test\\.$1=\\([^ ]*\\).*/\\1/p" /proc/cmdline; }
+sleep "$(option late | grep . || echo 0)"
+for port in /dev/vport*p1; do :; done
+exec qemu-ga -m virtio-serial -p "$port" -t /run -b "$(option blocked)"
+"""
+
+
+class Kernel:
+    """The kernel that the lab's guests have, too."""
+
+    def __init__(self, name: str = "6.1") -> None:
+        self.folder = Path(_output(str(TOP / "kernel-module/tools/kernel"), "fetch", name))
+        self.release = (self.folder / "release").read_text().strip()
+        self.vmlinuz = self.folder / "vmlinuz"
+
+    def modules(self) -> list[Path]:
+        """The files of the modules that the guest loads at boot, in order."""
+        root, found = str(self.folder / "root"), {}
+        for name in (*DRIVERS, *PROVIDED):
+            for line in _output("modprobe", "-d", root, "-S", self.release, "--show-depends", name).splitlines():
+                action, _, path = line.strip().partition(" ")
+                if action == "insmod":
+                    found[Path(path.strip())] = None
+        return list(found)
+
+
+def tidepool(kernel: str = "6.1") -> Path:
+    """Our module, built for that kernel."""
+    return Path(_output(str(TOP / "kernel-module/tools/build"), kernel))
+
+
+def boot_files(kernel: Kernel, folder: Path) -> tuple[Path, Path]:
+    """Puts vmlinuz and initramfs into a folder that any user can read."""
+    vmlinuz, initrd = folder / "vmlinuz", folder / "initrd"
+    shutil.copy(kernel.vmlinuz, vmlinuz)
+    root = folder / "root"
+    _fill(root, kernel)
+    names = "\n".join(str(path.relative_to(root)) for path in sorted(root.rglob("*")))
+    with initrd.open("wb") as archive:
+        subprocess.run(
+            ["cpio", "--quiet", "-o", "-H", "newc", "-R", "0:0"],
+            cwd=root,
+            input=names.encode(),
+            stdout=archive,
+            check=True,
+        )
+    shutil.rmtree(root)
+    return vmlinuz, initrd
+
+
+def _fill(root: Path, kernel: Kernel) -> None:
+    for name in ("bin", "proc", "sys", "dev", "run", "tmp", "etc", "lib"):
+        (root / name).mkdir(parents=True)
+    busybox = shutil.which("busybox", path=PATH) or "busybox"
+    shutil.copy(busybox, root / "bin/busybox")
+    for applet in _output(busybox, "--list").split():
+        if applet != "busybox":
+            (root / "bin" / applet).symlink_to("busybox")
+    (root / "sbin").symlink_to("bin")
+    agent = Path(shutil.which("qemu-ga", path=PATH) or "/usr/sbin/qemu-ga")
+    shutil.copy(agent, root / "bin/qemu-ga")
+    for library in _libraries(agent):
+        target = root / str(library).lstrip("/")
+        target.parent.mkdir(parents=True, exist_ok=True)
+        shutil.copy(library, target)
+    _write(root / "init", INIT)
+    order = list(_modules(root, kernel))
+    _write(root / "lib/order", "\n".join(order))
+
+
+def _modules(root: Path, kernel: Kernel) -> Iterator[str]:
+    for file in kernel.modules():
+        name = file.name.removesuffix(".xz")
+        data = file.read_bytes()
+        (root / "lib" / name).write_bytes(lzma.decompress(data) if file.suffix == ".xz" else data)
+        yield f"/lib/{name}"
+
+
+def _libraries(program: Path) -> list[Path]:
+    return [Path(path) for path in re.findall(r"(/\S+\.so\S*)", _output("ldd", str(program)))]
+
+
+def _write(path: Path, text: str) -> None:
+    path.write_text(text)
+    path.chmod(path.stat().st_mode | stat.S_IXUSR | stat.S_IXGRP | stat.S_IXOTH)
+
+
+def _output(*command: str) -> str:
+    run = subprocess.run(command, env={**os.environ, "PATH": PATH}, stdout=subprocess.PIPE, text=True, check=True)
+    return run.stdout.strip()
