@@ -27,7 +27,7 @@ MODULE_PARM_DESC(put_buffers, "pages preallocated for evicted pages on their way
 
 static struct tide_buffer *tide_buffer_store;
 static LIST_HEAD(tide_buffers_free);
-static unsigned int tide_buffers_idle;
+static unsigned int tide_buffers_idle, tide_buffers_total;
 static DEFINE_SPINLOCK(tide_buffers_lock);
 static unsigned int tide_buffers_users;
 static DEFINE_MUTEX(tide_buffers_mutex);	/* the users' count */
@@ -54,6 +54,7 @@ static void tide_buffers_free_all(void)
 
 	INIT_LIST_HEAD(&tide_buffers_free);
 	tide_buffers_idle = 0;
+	tide_buffers_total = 0;
 	for (i = 0; tide_buffer_store && i < put_buffers; i++)
 		if (tide_buffer_store[i].page)
 			__free_page(tide_buffer_store[i].page);
@@ -71,14 +72,17 @@ static int tide_buffers_alloc(void)
 	for (i = 0; i < put_buffers; i++) {
 		struct tide_buffer *buffer = &tide_buffer_store[i];
 
-		buffer->page = alloc_page(GFP_KERNEL | __GFP_NORETRY);
-		if (!buffer->page) {
-			tide_buffers_free_all();
-			return -ENOMEM;
-		}
+		buffer->page = alloc_page(GFP_KERNEL | __GFP_RETRY_MAYFAIL | __GFP_NOWARN);
+		if (!buffer->page)
+			break;
 		list_add_tail(&buffer->list, &tide_buffers_free);
 	}
-	tide_buffers_idle = put_buffers;
+	if (i < TIDE_PUT_MAX) {
+		tide_buffers_free_all();
+		return -ENOMEM;
+	}
+	tide_buffers_idle = i;
+	tide_buffers_total = i;
 	return 0;
 }
 
@@ -109,7 +113,7 @@ static void tide_buffers_relinquish(void)
 
 void tide_buffers_count(unsigned int *total, unsigned int *free)
 {
-	*total = READ_ONCE(tide_buffers_users) ? put_buffers : 0;
+	*total = READ_ONCE(tide_buffers_total);
 	*free = READ_ONCE(tide_buffers_idle);
 }
 
