@@ -44,7 +44,7 @@ class OwnerReference(ApiModel):
     """A reference to the object that this one belongs to; the API server deletes it together with that one."""
 
     api_version: str
-    kind: str
+    kind: str = ""
     name: str
     uid: str
     controller: bool | None = None
@@ -71,7 +71,7 @@ class ApiObject(ApiModel):
     """A whole object: metadata, and in each kind its own spec and status."""
 
     api_version: str = names.API_VERSION
-    kind: str
+    kind: str = ""
     metadata: ObjectMeta
 
     @classmethod

@@ -386,7 +386,7 @@ def _shortage(pool: MemoryPool, selection: Selection, ledger: _Ledger, short: li
         Problem(
             ProblemReason.INSUFFICIENT_CAPACITY,
             f"not enough for {_listed(short)}: each should get {pool.spec.borrowers.size}, "
-            f"and {len(selection.lenders)} lenders have {have} left; lower spec.borrowers.size, "
+            f"and the lenders selected ({len(selection.lenders)}) have {have} left; lower spec.borrowers.size, "
             f"raise spec.lenders.maxLend ({pool.spec.lenders.max_lend}), "
             f"lower spec.lenders.reserve ({pool.spec.lenders.reserve}), or label more guests as lenders",
             tuple(short),

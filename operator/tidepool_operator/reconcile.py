@@ -241,7 +241,8 @@ class Reconciler:
             if why is not None:
                 await self._say(pool, "Warning", why.reason, why.message)
         elif status.phase is PoolPhase.READY and pool.status.phase is not PoolPhase.READY:
-            await self._say(pool, "Normal", "Ready", f"all {status.pairings} pairings are connected")
+            text = f"{report.count(status.pairings or 0, 'pairing')} connected"
+            await self._say(pool, "Normal", "Ready", text)
 
     async def _say(self, about: MemoryPool | MemoryPairing, kind: str, reason: str, message: str) -> None:
         """Posts an Event, unless the last one about the object said the same. Nothing depends on it."""

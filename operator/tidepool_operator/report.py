@@ -161,7 +161,8 @@ def pool_status(pool: MemoryPool, plan: Plan, pairings: Sequence[Judged]) -> Poo
 
 def terminating_status(pool: MemoryPool, left: Sequence[MemoryPairing]) -> PoolStatus:
     """The status of a pool that is being deleted."""
-    message = f"waiting for {len(left)} pairings to be taken down: {_named(one.name for one in left)}"
+    names = _named(one.name for one in left)
+    message = f"waiting for {count(len(left), 'pairing')} to be taken down: {names}"
     ready = _condition(pool, ConditionType.READY, Status.FALSE, "Terminating", message)
     progressing = _condition(pool, ConditionType.PROGRESSING, Status.TRUE, "Terminating", message)
     update = {
@@ -194,8 +195,7 @@ def _ready(pool: MemoryPool, troubles: list[tuple[str, str]], steps: list[str], 
     if unknown:
         verdict = unknown[0].verdict
         return _condition(pool, ConditionType.READY, Status.UNKNOWN, verdict.reason, verdict.message)
-    message = f"all {len(live)} pairings are connected"
-    return _condition(pool, ConditionType.READY, Status.TRUE, "Connected", message)
+    return _condition(pool, ConditionType.READY, Status.TRUE, "Connected", f"{count(len(live), 'pairing')} connected")
 
 
 def _progressing(pool: MemoryPool, steps: list[str]) -> Condition:
@@ -230,7 +230,7 @@ def _steps(plan: Plan, live: Sequence[Judged]) -> Iterable[str]:
     present = {(one.pairing.spec.borrower.guest, one.pairing.spec.lender.guest) for one in live}
     coming = [one for one in plan.assignments if (one.borrower, one.lender) not in present]
     if coming:
-        yield f"{len(coming)} pairings are being made"
+        yield f"{count(len(coming), 'pairing')} to be made"
     under_way = [one for one in live if one.verdict.phase in (PairingPhase.PENDING, PairingPhase.CONNECTING)]
     if under_way:
         first = under_way[0]
@@ -254,6 +254,11 @@ def _condition(pool: MemoryPool, type_: ConditionType, status: Status, reason: s
 
 def _joined(troubles: Iterable[tuple[str, str]]) -> str:
     return " | ".join(f"{reason}: {message}" for reason, message in troubles)
+
+
+def count(number: int, thing: str) -> str:
+    """`1 pairing`, `2 pairings`."""
+    return f"{number} {thing}{'' if number == 1 else 's'}"
 
 
 def _named(each: Iterable[str]) -> str:

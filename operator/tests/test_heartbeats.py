@@ -1,0 +1,91 @@
+"""Which agents are taken for dead, and after how long."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+from tidepool_api import names
+from tidepool_operator.heartbeats import Heartbeats
+
+
+class Clock:
+    """A clock that the test sets."""
+
+    def __init__(self) -> None:
+        self.time = 1000.0
+
+    def __call__(self) -> float:
+        return self.time
+
+
+def lease(node: str, *, age: float = 0) -> dict[str, Any]:
+    renewed = (datetime.now(UTC) - timedelta(seconds=age)).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
+    return {"metadata": {"name": names.agent_lease(node)}, "spec": {"renewTime": renewed}}
+
+
+def test_an_agent_that_renews_is_alive() -> None:
+    clock = Clock()
+    beats = Heartbeats(clock=clock)
+    for _ in range(10):
+        beats.update([lease("n")])
+        clock.time += 15
+        assert not beats.is_silent("n")
+
+
+def test_an_agent_that_stops_is_dead_after_forty_seconds() -> None:
+    clock = Clock()
+    beats = Heartbeats(clock=clock)
+    last = lease("n")
+    beats.update([last])
+    clock.time += 39
+    beats.update([last])
+    assert not beats.is_silent("n")
+    clock.time += 2
+    assert beats.is_silent("n")
+    beats.update([lease("n")])
+    assert not beats.is_silent("n")
+
+
+def test_a_lease_that_was_old_when_first_seen_counts_from_its_own_time() -> None:
+    beats = Heartbeats(clock=Clock())
+    beats.update([lease("n", age=60), lease("fresh", age=5)])
+    assert beats.silent(["n", "fresh"]) == {"n"}
+
+
+def test_a_clock_that_is_ahead_makes_nobody_dead() -> None:
+    beats = Heartbeats(clock=Clock())
+    beats.update([lease("n", age=-300)])
+    assert not beats.is_silent("n")
+
+
+def test_a_node_without_lease_gets_time_to_start() -> None:
+    clock = Clock()
+    beats = Heartbeats(clock=clock)
+    beats.update([])
+    assert not beats.is_silent("n")
+    clock.time += 41
+    assert beats.is_silent("n")
+    beats.update([lease("n")])
+    assert not beats.is_silent("n")
+
+
+def test_nobody_is_dead_because_the_api_server_was() -> None:
+    """While leases cannot be read they cannot be renewed either: everyone gets the full time again."""
+    clock = Clock()
+    beats = Heartbeats(clock=clock)
+    last = lease("n")
+    beats.update([last])
+    beats.failed()
+    clock.time += 600
+    assert not beats.is_silent("n")
+    beats.update([last])
+    assert not beats.is_silent("n")
+    clock.time += 41
+    assert beats.is_silent("n")
+
+
+def test_other_leases_are_ignored() -> None:
+    beats = Heartbeats(clock=Clock())
+    beats.update([{"metadata": {"name": "kube-scheduler"}, "spec": {}}, {"metadata": {"name": names.agent_lease("n")}}])
+    assert not beats.is_silent("n")

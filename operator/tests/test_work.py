@@ -1,0 +1,137 @@
+"""The queue: bursts become one piece of work, a key is worked on once at a time, failures are tried again."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter
+from typing import TYPE_CHECKING
+
+from tidepool_operator.cluster import Refused
+from tidepool_operator.work import Work
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable
+
+
+def run(scenario: Callable[[], Awaitable[None]]) -> None:
+    asyncio.run(asyncio.wait_for(scenario(), 20))
+
+
+def test_a_burst_is_one_piece_of_work() -> None:
+    done: Counter[str] = Counter()
+
+    async def job(key: str) -> None:
+        done[key] += 1
+
+    async def scenario() -> None:
+        work = Work(job)
+        work.start()
+        for _ in range(100):
+            await work.add("a", 0.1)
+            await work.add("b", 0.1)
+        await asyncio.sleep(0.5)
+        await work.stop()
+        assert done == {"a": 1, "b": 1}
+
+    run(scenario)
+
+
+def test_a_key_is_worked_on_once_at_a_time_and_again_for_what_came_meanwhile() -> None:
+    log: list[str] = []
+
+    async def job(key: str) -> None:
+        log.append(f"begin {key}")
+        await asyncio.sleep(0.3)
+        log.append(f"end {key}")
+
+    async def scenario() -> None:
+        work = Work(job)
+        work.start()
+        await work.add("a", 0)
+        await asyncio.sleep(0.1)
+        await work.add("a", 0)
+        await work.add("a", 0)
+        await asyncio.sleep(1)
+        await work.stop()
+        assert log == ["begin a", "end a"] * 2
+
+    run(scenario)
+
+
+def test_a_slow_key_does_not_hold_up_others() -> None:
+    done: list[str] = []
+
+    async def job(key: str) -> None:
+        await asyncio.sleep(5 if key == "slow" else 0)
+        done.append(key)
+
+    async def scenario() -> None:
+        work = Work(job)
+        work.start()
+        await work.add("slow", 0)
+        for number in range(20):
+            await work.add(str(number), 0)
+        await asyncio.sleep(0.5)
+        await work.stop()
+        assert len(done) == 20
+
+    run(scenario)
+
+
+def test_failures_are_tried_again_and_counted() -> None:
+    tries: list[str] = []
+    failures: list[Exception] = []
+
+    async def job(key: str) -> None:
+        tries.append(key)
+        if len(tries) == 1:
+            raise Refused(500, "write", "the API server is not well")
+
+    async def scenario() -> None:
+        work = Work(job, on_failure=failures.append)
+        work.start()
+        await work.add("a", 0)
+        await asyncio.sleep(2)
+        assert work.alive
+        await work.stop()
+        assert tries == ["a", "a"]
+        assert [str(one) for one in failures] == ["could not write: the API server is not well (500)"]
+
+    run(scenario)
+
+
+def test_a_job_can_ask_for_another_turn() -> None:
+    tries: list[str] = []
+
+    async def job(key: str) -> float | None:
+        tries.append(key)
+        return 0.1 if len(tries) < 3 else None
+
+    async def scenario() -> None:
+        work = Work(job)
+        work.start()
+        await work.add("a", 0)
+        await asyncio.sleep(1)
+        await work.stop()
+        assert len(tries) == 3
+
+    run(scenario)
+
+
+def test_the_sooner_of_two_times_counts() -> None:
+    tries: list[str] = []
+
+    async def job(key: str) -> None:
+        tries.append(key)
+
+    async def scenario() -> None:
+        work = Work(job)
+        work.start()
+        await work.add("a", 60)
+        await work.add("a", 0.1)
+        await work.add("a", 60)
+        await asyncio.sleep(0.6)
+        await work.stop()
+        assert tries == ["a"]
+
+    run(scenario)
