@@ -163,10 +163,12 @@ static struct hlist_head *tide_bucket_by_id(u64 id)
 	return &tide_files_by_id[hash_64(id, TIDE_FILE_BITS)];
 }
 
+/* An ioctl may change the generation of an inode while it is in memory. */
 static bool tide_file_is(const struct tide_file *file, const struct inode *inode)
 {
 	return file->ino == inode->i_ino && file->sb == inode->i_sb &&
-	       file->generation == inode->i_generation;
+	       (file->generation == inode->i_generation ||
+		READ_ONCE(file->mapping) == inode->i_mapping);
 }
 
 /**

@@ -159,7 +159,7 @@ void tide_hook_mapping(struct tide_file *file, struct address_space *mapping)
 	if (!wrapped)
 		return;
 	WRITE_ONCE(mapping->a_ops, &wrapped->ops);
-	file->mapping = mapping;
+	WRITE_ONCE(file->mapping, mapping);
 }
 
 /**
@@ -171,7 +171,7 @@ void tide_unhook_mapping(struct tide_file *file)
 	if (!file->mapping)
 		return;
 	WRITE_ONCE(file->mapping->a_ops, tide_original(file->mapping->a_ops));
-	file->mapping = NULL;
+	WRITE_ONCE(file->mapping, NULL);
 }
 
 /* ------------------------------------------------------------------ */
@@ -312,7 +312,7 @@ static void tide_inode_evicted(struct address_space *mapping)
 		tide_unhook_mapping(file);
 	tide_file_unlock(file, flags);
 	if (!inode->i_nlink || !(inode->i_sb->s_flags & SB_ACTIVE) ||
-	    tide_file_empty(file))
+	    file->generation != inode->i_generation || tide_file_empty(file))
 		tide_file_kill(file);
 	tide_file_put(file);
 }
