@@ -8,7 +8,7 @@ from pathlib import Path
 
 import libvirt
 import pytest
-from daemon import Daemon
+from daemon import Daemon, end
 from tiny import Kernel, tidepool
 
 from tidepool_agent import hypervisor
@@ -63,8 +63,7 @@ def started(daemon: Daemon) -> Iterator[Callable[..., libvirt.virDomain]]:
 
     yield start
     for domain in domains:
-        if domain.isActive():
-            domain.destroy()
+        end(domain)
 
 
 @pytest.fixture(scope="session")
@@ -76,7 +75,7 @@ def agent(daemon: Daemon) -> Iterator[GuestAgent]:
     wait_for(lambda: guest_agent.blocked() == [])
     yield guest_agent
     domain.close()
-    guest.destroy()
+    end(guest)
 
 
 def wait_for(check: Callable[[], bool], seconds: float = BOOT_SECONDS) -> None:

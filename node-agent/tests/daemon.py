@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import pwd
 import shutil
@@ -40,6 +41,12 @@ CHANNEL = "<channel type='unix'><target type='virtio' name='org.qemu.guest_agent
 START_SECONDS = 30
 
 
+def end(domain: libvirt.virDomain) -> None:
+    """Ends a guest, if it still runs; such a guest is forgotten once it has ended."""
+    with contextlib.suppress(libvirt.libvirtError):
+        domain.destroy()
+
+
 class Daemon:
     """One libvirtd, run by a user without rights, with everything it writes in one folder."""
 
@@ -62,8 +69,7 @@ class Daemon:
 
     def __exit__(self, *_: object) -> None:
         for domain in self.connection.listAllDomains():
-            if domain.isActive():
-                domain.destroy()
+            end(domain)
         self.connection.close()
         self.process.terminate()
         self.process.wait()

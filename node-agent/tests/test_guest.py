@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 from conftest import wait_for
-from daemon import Daemon
+from daemon import Daemon, end
 from objects import KEY, pairing, want
 from tiny import Kernel
 
@@ -63,7 +63,7 @@ def shell(daemon: Daemon) -> Iterator[GuestAgent]:
     wait_for(lambda: agent.blocked() == [])
     yield agent
     domain.close()
-    guest.destroy()
+    end(guest)
 
 
 @pytest.fixture

@@ -6,14 +6,17 @@ Which module does what, each importing only those above it:
     settings    command line and environment
     guestfs     parses what the probe prints: the state of one guest
     plan        pure: pairings and state in, steps out
+    provider    what a source of guests has to know; kubevirt is one
     report      pure: state in, MemoryGuest and pairing status out
-    metrics     the last collected figures as Prometheus metrics
+    metrics     the last collected figures as Prometheus metrics; server serves them
+    retry       what has failed is tried again ever more slowly
     store       prebuilt kernel modules by kernel release
     qga         the protocol of the QEMU guest agent
     hypervisor  libvirt: a connection that can be lost, a call that can hang
-    guest       one guest: probe it, carry out steps in it
-    provider    what a source of guests has to know; kubevirt is one
+    guest       one guest: probe it, carry out steps in it; guest.sh is what runs there
+    session     the way to one machine: connection, guest agent, and the thread for both
     kubeapi     the few REST verbs that are needed; watch keeps copies of what the API server has
+    cluster     what is read from the API server and what is written there
     worker      one guest's reconcile loop
     controller  hands changes to the workers, starts and ends them
 """

@@ -64,7 +64,7 @@ def _assemble(chosen: Settings) -> tuple[Controller, Figures, Cluster]:
     def endpoint(machine: Machine) -> str:
         return kubevirt.uri(chosen.proc, machine.place)
 
-    cluster = Cluster(Api.in_cluster(), chosen.node, touched)
+    cluster = Cluster(Api.in_cluster(chosen.account), chosen.node, touched)
     controller = Controller(Tools(cluster, store, figures, connect), chosen.namespace)
     return controller, figures, cluster
 

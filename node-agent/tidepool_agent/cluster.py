@@ -62,8 +62,13 @@ class Cluster:
 
     def machines(self) -> dict[Key, Machine]:
         """The machines that run on this node."""
-        found = (kubevirt.machine(vmi, self._pods.objects.values()) for vmi in self._instances.objects.values())
+        found = map(self.machine, self._instances.objects)
         return {machine.key: machine for machine in found if machine}
+
+    def machine(self, key: Key) -> Machine | None:
+        """The machine of that name, if it runs on this node."""
+        vmi = self._instances.objects.get(key)
+        return kubevirt.machine(vmi, self._pods.objects.values()) if vmi else None
 
     def guests(self) -> dict[Key, Object]:
         """The MemoryGuests of this node as the API server has them."""
@@ -76,12 +81,15 @@ class Cluster:
 
     def pairings(self, key: Key) -> list[MemoryPairing]:
         """The pairings in which a guest lends or borrows on this node."""
-        return [p for p in self.all_pairings() if key in _ends(p)]
+        return list(self._parsed_pairings(lambda item: key in _ends(item)))
 
-    def all_pairings(self) -> Iterator[MemoryPairing]:
-        """Every pairing with an end on this node, once."""
+    def terminating(self) -> list[MemoryPairing]:
+        """The pairings with an end on this node that are being deleted."""
+        return list(self._parsed_pairings(lambda item: "deletionTimestamp" in item["metadata"]))
+
+    def _parsed_pairings(self, chosen: Callable[[Object], bool]) -> Iterator[MemoryPairing]:
         for item in (self._lending.objects | self._borrowing.objects).values():
-            pairing = _parsed(MemoryPairing, item)
+            pairing = _parsed(MemoryPairing, item) if chosen(item) else None
             if pairing:
                 yield pairing
 
@@ -214,10 +222,8 @@ class Cluster:
     def _pairing(self, old: Object | None, new: Object | None) -> None:
         if _wanted(old) == _wanted(new):
             return
-        namespace, _ = _key(old, new)
-        spec = (new or old or {})["spec"]
-        for end in ("lender", "borrower"):
-            self._touched((namespace, spec[end]["guest"]))
+        for key in _ends(new or old or {}):
+            self._touched(key)
 
 
 def _seconds() -> str:
@@ -236,9 +242,9 @@ def _wanted(pairing: Object | None) -> tuple[Any, ...] | None:
     return meta["uid"], meta.get("generation"), meta.get("deletionTimestamp"), meta.get("finalizers")
 
 
-def _ends(pairing: MemoryPairing) -> tuple[Key, Key]:
-    spec = pairing.spec
-    return (pairing.namespace, spec.lender.guest), (pairing.namespace, spec.borrower.guest)
+def _ends(pairing: Object) -> tuple[Key, Key]:
+    namespace, spec = pairing["metadata"]["namespace"], pairing["spec"]
+    return (namespace, spec["lender"]["guest"]), (namespace, spec["borrower"]["guest"])
 
 
 def _parsed(kind: type[T], item: Object) -> T | None:

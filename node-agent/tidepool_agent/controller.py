@@ -92,9 +92,8 @@ class Controller:
         for key, guest in list(self._cluster.guests().items()):
             if key not in machines:
                 await self._cluster.delete_guest(guest)
-        for pairing in list(self._cluster.all_pairings()):
-            if pairing.terminating:
-                await self._release_orphan(pairing, machines)
+        for pairing in self._cluster.terminating():
+            await self._release_orphan(pairing, machines)
 
     async def _release_orphan(self, pairing: MemoryPairing, machines: dict[Key, Machine]) -> None:
         ends = ((pairing.spec.lender, names.LENDER_FINALIZER), (pairing.spec.borrower, names.BORROWER_FINALIZER))

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 import os
+import socket
 import ssl
 from collections.abc import Iterator, Mapping
 from pathlib import Path
@@ -16,12 +17,21 @@ from typing import Any
 from urllib.parse import urlencode
 
 import urllib3
+from urllib3.connection import HTTPConnection
 
 ACCOUNT = Path("/var/run/secrets/kubernetes.io/serviceaccount")
 APPLY = "application/apply-patch+yaml"
 MERGE = "application/merge-patch+json"
 TIMEOUT = urllib3.Timeout(connect=5, read=30)
 WATCH_SECONDS = 240
+# A server that has vanished without a word is noticed within a minute, also by a watch on which nothing happens.
+KEEPALIVE = [
+    *HTTPConnection.default_socket_options,
+    (socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1),
+    (socket.IPPROTO_TCP, socket.TCP_KEEPIDLE, 30),
+    (socket.IPPROTO_TCP, socket.TCP_KEEPINTVL, 10),
+    (socket.IPPROTO_TCP, socket.TCP_KEEPCNT, 3),
+]
 
 Object = dict[str, Any]
 
@@ -51,10 +61,12 @@ class Api:
         self._url = url.rstrip("/")
         self._token = token
         context = ssl.create_default_context(cafile=str(ca))
-        self._http = urllib3.PoolManager(maxsize=16, ssl_context=context, timeout=TIMEOUT, retries=False)
+        self._http = urllib3.PoolManager(
+            maxsize=16, ssl_context=context, timeout=TIMEOUT, retries=False, socket_options=KEEPALIVE
+        )
 
     @classmethod
-    def in_cluster(cls, account: Path = ACCOUNT) -> Api:
+    def in_cluster(cls, account: Path) -> Api:
         """The API server of the cluster that this pod runs in."""
         host, port = os.environ["KUBERNETES_SERVICE_HOST"], os.environ["KUBERNETES_SERVICE_PORT"]
         if ":" in host:
@@ -108,16 +120,19 @@ class Api:
         response = self._send(method, path, query, body=data, headers={"Content-Type": kind})
         if response.status >= 400:
             raise _refused(response.status, response.data)
-        document: Object = json.loads(response.data)
+        try:
+            document: Object = json.loads(response.data)
+        except ValueError as error:
+            raise ApiError(0, f"{method} {path}: the answer is not JSON") from error
         return document
 
     def _send(self, method: str, path: str, query: Mapping[str, str], **options: Any) -> urllib3.BaseHTTPResponse:
         headers = {"Accept": "application/json", **options.pop("headers", {})}
-        # Read every time: the kubelet replaces the token before it expires.
-        headers["Authorization"] = f"Bearer {self._token.read_text().strip()}"
         try:
+            # Read every time: the kubelet replaces the token before it expires.
+            headers["Authorization"] = f"Bearer {self._token.read_text().strip()}"
             return self._http.request(method, f"{self._url}{path}?{urlencode(query)}", headers=headers, **options)
-        except urllib3.exceptions.HTTPError as error:
+        except (urllib3.exceptions.HTTPError, OSError) as error:
             raise ApiError(0, f"{method} {path}: {error}") from error
 
 

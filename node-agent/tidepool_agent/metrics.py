@@ -64,16 +64,12 @@ def _guests(samples: Samples) -> Iterator[Metric]:
     total = GaugeMetricFamily(Name.GUEST_MEMORY_BYTES, "Memory of the guest.", labels=GUEST)
     available = GaugeMetricFamily(Name.GUEST_AVAILABLE_BYTES, "MemAvailable of the guest.", labels=GUEST)
     stale = GaugeMetricFamily(
-        "tidepool_guest_stale", "1 while the guest does not answer and its figures are old.", labels=GUEST
+        Name.GUEST_STALE, "1 while the guest does not answer and its figures are old.", labels=GUEST
     )
     labels = (*GUEST, "provider", "kernel", "module_version")
     info = GaugeMetricFamily(Name.GUEST_INFO, "Always 1; what the guest is.", labels=labels)
-    disk = CounterMetricFamily(
-        "tidepool_guest_disk_reads_total", "Pages of known files that were read from disk.", labels=GUEST
-    )
-    warnings = CounterMetricFamily(
-        "tidepool_guest_warnings_total", "Broken invariants in the module: must stay 0.", labels=GUEST
-    )
+    disk = CounterMetricFamily(Name.GUEST_DISK_READS, "Pages of known files that were read from disk.", labels=GUEST)
+    warnings = CounterMetricFamily(Name.GUEST_WARNINGS, "Broken invariants in the module: must stay 0.", labels=GUEST)
     for key, sample in samples:
         seen, module = sample.seen, sample.seen.module
         total.add_metric(key, seen.total_bytes)
@@ -88,10 +84,8 @@ def _guests(samples: Samples) -> Iterator[Metric]:
 
 def _both_ends(samples: Samples) -> Iterator[Metric]:
     labels = (*PAIRING, "side")
-    connected = GaugeMetricFamily(
-        "tidepool_guest_connected", "1 if this end of the pairing is connected.", labels=labels
-    )
-    granted = GaugeMetricFamily("tidepool_guest_granted_bytes", "Memory that the lender has granted.", labels=labels)
+    connected = GaugeMetricFamily(Name.GUEST_CONNECTED, "1 if this end of the pairing is connected.", labels=labels)
+    granted = GaugeMetricFamily(Name.GUEST_GRANTED_BYTES, "Memory that the lender has granted.", labels=labels)
     for side, word in ((Side.BORROWERS, "lender"), (Side.LENDERS, "borrower")):
         for key, peer in _peers(samples, side):
             connected.add_metric((*key, word), peer.state == CONNECTED)
@@ -102,12 +96,8 @@ def _both_ends(samples: Samples) -> Iterator[Metric]:
 def _lending(samples: Samples) -> Iterator[Metric]:
     side = Side.BORROWERS
     yield _gauge(samples, side, Name.GUEST_LENT_BYTES, "Memory that holds the borrower's pages.", lent)
-    yield _counter(
-        samples, side, "tidepool_guest_reclaimed_total", "Pages that the guest's kernel took back.", _stat("reclaimed")
-    )
-    yield _counter(
-        samples, side, "tidepool_guest_recycled_total", "Oldest pages dropped for newer ones.", _stat("recycled")
-    )
+    yield _counter(samples, side, Name.GUEST_RECLAIMED, "Pages that the guest's kernel took back.", _stat("reclaimed"))
+    yield _counter(samples, side, Name.GUEST_RECYCLED, "Oldest pages dropped for newer ones.", _stat("recycled"))
 
 
 def _borrowing(samples: Samples) -> Iterator[Metric]:

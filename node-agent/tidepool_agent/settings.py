@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from tidepool_agent.kubeapi import ACCOUNT
 from tidepool_api import names
 
 
@@ -21,6 +22,7 @@ class Settings:
     metrics_port: int
     metrics_address: str
     proc: Path
+    account: Path
     concurrency: int
     verbose: bool
 
@@ -35,6 +37,7 @@ def parse(argv: Sequence[str], environment: dict[str, str] | None = None) -> Set
     parser.add_argument("--metrics-address", default="", help="where to serve metrics; all addresses by default")
     parser.add_argument("--metrics-port", type=int, default=names.AGENT_METRICS_PORT)
     parser.add_argument("--proc", type=Path, default=Path("/proc"), help="the host's processes")
+    parser.add_argument("--account", type=Path, default=ACCOUNT, help="token and ca.crt for the API server")
     parser.add_argument("--concurrency", type=int, default=8, help="guests that are talked to at the same time")
     parser.add_argument("--verbose", action="store_true")
     found = parser.parse_args(argv)

@@ -78,13 +78,19 @@ class Copy:
             try:
                 version = self._watch(loop, version or self._list(loop))
                 pause = FIRST_PAUSE
+                continue
             except ApiError as error:
                 version = "" if error.status else version
                 log.log(logging.DEBUG if error.status == GONE else logging.WARNING, "%s: %s", self._path, error)
-                time.sleep(pause * random.uniform(0.7, 1.3))
-                pause = min(2 * pause, LAST_PAUSE)
-            except RuntimeError:  # the loop was closed meanwhile
-                return
+                if error.not_found:  # the kind is not installed, so there are none
+                    loop.call_soon_threadsafe(self._replace, [])
+            except Exception:
+                if loop.is_closed():
+                    return
+                version = ""
+                log.exception("watch of %s", self._path)
+            time.sleep(pause * random.uniform(0.7, 1.3))
+            pause = min(2 * pause, LAST_PAUSE)
 
     def _list(self, loop: asyncio.AbstractEventLoop) -> str:
         answer = self._api.get(self._path, **self._query)

@@ -96,7 +96,7 @@ class Worker:
 
     async def _round(self) -> float:
         key = self._session.machine.key
-        machine = self._tools.cluster.machines().get(key)
+        machine = self._tools.cluster.machine(key)
         if machine is None:
             return IDLE_EVERY  # the controller ends this worker
         if not self._session.is_for(machine):

@@ -1,0 +1,221 @@
+"""The agent as a process, and what KubeVirt would do for it: instances, launcher pods, and their processes."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+import urllib.request
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, Self
+
+import libvirt
+import yaml
+from daemon import Daemon, end
+
+from tidepool_api_testing.server import Server, free_ports
+
+TOP = Path(__file__).resolve().parents[2]
+AGENT_TOKEN = "token-of-the-agent"
+NAMESPACE = "tidepool-system"
+
+_KUBEVIRT = """
+import json
+from tidepool_lab import gotools, kubevirt
+print(json.dumps(kubevirt.crds(gotools.kubevirt_crds())))
+"""
+
+
+def eventually(check: Callable[[], object], seconds: float = 90) -> None:
+    """Waits until an assertion holds."""
+    deadline = time.monotonic() + seconds
+    while True:
+        try:
+            assert check() is not False
+        except (AssertionError, KeyError, IndexError):
+            if time.monotonic() > deadline:
+                raise
+            time.sleep(0.3)
+        else:
+            return
+
+
+def lab(*arguments: str) -> str:
+    """What the lab's command prints."""
+    return subprocess.run([TOP / "e2e/lab", *arguments], stdout=subprocess.PIPE, text=True, check=True).stdout.strip()
+
+
+def kubevirt_crds() -> list[dict[str, Any]]:
+    """KubeVirt's CRDs, as the lab has them."""
+    code = [sys.executable, "-c", _KUBEVIRT]
+    answer = subprocess.run(code, cwd=TOP / "e2e", stdout=subprocess.PIPE, text=True, check=True)
+    found: list[dict[str, Any]] = json.loads(answer.stdout)
+    return found
+
+
+def rendered() -> list[dict[str, Any]]:
+    """The chart's objects, with its defaults."""
+    helm = lab("path", "helm")
+    command = [helm, "template", "tidepool", str(TOP / "charts/tidepool"), "--namespace", NAMESPACE]
+    text = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=True).stdout
+    return [document for document in yaml.safe_load_all(text) if document]
+
+
+def agent_rights() -> list[dict[str, Any]]:
+    """The chart's roles for the agent, bound to the user as whom the tests run it."""
+    found = [d for d in rendered() if "Role" in d["kind"] and d["metadata"]["name"] == "tidepool-agent"]
+    for document in found:
+        if "subjects" in document:
+            document["subjects"] = [{"apiGroup": "rbac.authorization.k8s.io", "kind": "User", "name": "agent"}]
+    return found
+
+
+class AgentProcess:
+    """`python3 -m tidepool_agent` for a node of its own, with the rights that the chart gives it."""
+
+    def __init__(self, server: Server, node: str, store: Path) -> None:
+        self.node = node
+        self.folder = Path(tempfile.mkdtemp(prefix="tp-", dir="/tmp"))
+        self.proc = self.folder / "p"
+        self.proc.mkdir()
+        account = self.folder / "account"
+        account.mkdir()
+        cluster = json.loads(server.kubeconfig().read_text())["clusters"][0]["cluster"]
+        shutil.copy(cluster["certificate-authority"], account / "ca.crt")
+        (account / "token").write_text(AGENT_TOKEN)
+        (self.port,) = free_ports(1)
+        self._environment = {
+            **os.environ,
+            "KUBERNETES_SERVICE_HOST": "127.0.0.1",
+            "KUBERNETES_SERVICE_PORT": str(server.port),
+            "NODE_NAME": node,
+            "POD_NAMESPACE": NAMESPACE,
+        }
+        self._options = [f"--store={store}", f"--proc={self.proc}", f"--account={account}"]
+        self._options += ["--metrics-address=127.0.0.1", f"--metrics-port={self.port}"]
+
+    def __enter__(self) -> Self:
+        self.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.stop()
+        shutil.rmtree(self.folder)
+
+    def start(self) -> None:
+        """Starts it, and waits until it has seen everything."""
+        log = (self.folder / "log").open("ab")
+        command = [sys.executable, "-m", "tidepool_agent", *self._options]
+        self._process = subprocess.Popen(command, env=self._environment, stdout=log, stderr=log)
+        eventually(lambda: self.fetch("/readyz") == "ok\n", 30)
+
+    def stop(self) -> None:
+        """Ends it as the kubelet would."""
+        self._process.terminate()
+        assert self._process.wait(20) == 0, self.log()
+
+    def kill(self) -> None:
+        """Ends it in the middle of whatever it is doing."""
+        self._process.kill()
+        self._process.wait()
+
+    def fetch(self, path: str) -> str:
+        """What it serves."""
+        try:
+            with urllib.request.urlopen(f"http://127.0.0.1:{self.port}{path}", timeout=5) as answer:
+                text: str = answer.read().decode()
+                return text
+        except OSError:
+            return ""
+
+    def log(self) -> str:
+        """What it has logged."""
+        return (self.folder / "log").read_text()
+
+
+class Machine:
+    """A VirtualMachineInstance with its launcher pod, the process in it, and the guest."""
+
+    def __init__(self, server: Server, daemon: Daemon, agent: AgentProcess, namespace: str, name: str) -> None:
+        self._server, self._daemon, self._agent = server, daemon, agent
+        self.namespace, self.name = namespace, name
+        self.domain: libvirt.virDomain | None = None
+
+    def start(self, options: str = "", **labels: str) -> Self:
+        """Everything that happens when KubeVirt starts a machine."""
+        self.domain = self._daemon.start(f"{self.namespace}_{self.name}", options)
+        container = f"{self.namespace}-{self.name}-container"
+        self._process(container)
+        self._server.create(self._instance(labels))
+        uid = self._server.get("vmi", self.name, "-n", self.namespace)["metadata"]["uid"]
+        pod = self._pod(uid)
+        self._server.create(pod)
+        running = {"name": "compute", "containerID": f"containerd://{container}", "state": {"running": {}}}
+        statuses = [running | {"ready": True, "restartCount": 0, "image": "x", "imageID": "x"}]
+        self._server.apply_status({**pod, "status": {"phase": "Running", "containerStatuses": statuses}})
+        return self
+
+    def delete(self) -> None:
+        """Deletes the instance and ends the guest."""
+        if self.domain:
+            end(self.domain)
+        self._server.kubectl("delete", "-n", self.namespace, "--ignore-not-found", "vmi", self.name)
+        pod = f"virt-launcher-{self.name}"
+        self._server.kubectl("delete", "-n", self.namespace, "--ignore-not-found", "--force", "pod", pod)
+
+    def guest(self) -> dict[str, Any]:
+        """Its MemoryGuest."""
+        found: dict[str, Any] = self._server.get("mg", self.name, "-n", self.namespace)
+        return found
+
+    def condition(self, kind: str) -> tuple[str, str, str]:
+        """Status, reason and message of a condition of its MemoryGuest."""
+        return condition(self.guest()["status"], kind)
+
+    def _process(self, container: str) -> None:
+        folder = self._agent.proc / str(1000 + len(list(self._agent.proc.iterdir())))
+        run = folder / "root/run/libvirt"
+        run.mkdir(parents=True)
+        (folder / "comm").write_text("virtqemud\n")
+        (folder / "cgroup").write_text(f"0::/kubepods/{container}\n")
+        (run / "virtqemud-sock").symlink_to(self._daemon.socket)
+
+    def _instance(self, labels: dict[str, str]) -> dict[str, Any]:
+        return {
+            "apiVersion": "kubevirt.io/v1",
+            "kind": "VirtualMachineInstance",
+            "metadata": {
+                "name": self.name,
+                "namespace": self.namespace,
+                "labels": {"kubevirt.io/nodeName": self._agent.node, **labels},
+            },
+            "spec": {"domain": {"devices": {}}},
+            "status": {
+                "phase": "Running",
+                "nodeName": self._agent.node,
+                "interfaces": [{"name": "default", "ipAddress": "10.9.8.7", "ipAddresses": ["10.9.8.7"]}],
+            },
+        }
+
+    def _pod(self, uid: str) -> dict[str, Any]:
+        return {
+            "apiVersion": "v1",
+            "kind": "Pod",
+            "metadata": {
+                "name": f"virt-launcher-{self.name}",
+                "namespace": self.namespace,
+                "labels": {"kubevirt.io": "virt-launcher", "kubevirt.io/created-by": uid},
+            },
+            "spec": {"nodeName": self._agent.node, "containers": [{"name": "compute", "image": "x"}]},
+        }
+
+
+def condition(status: dict[str, Any], kind: str) -> tuple[str, str, str]:
+    """Status, reason and message of a condition."""
+    found = next(one for one in status.get("conditions", []) if one["type"] == kind)
+    return found["status"], found["reason"], found["message"]

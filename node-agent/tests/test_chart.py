@@ -1,0 +1,86 @@
+"""The chart: what it installs, and what it refuses."""
+
+from __future__ import annotations
+
+import subprocess
+from typing import Any
+
+import pytest
+from cast import TOP, lab, rendered
+
+CHART = TOP / "charts/tidepool"
+
+
+def objects(kind: str) -> list[dict[str, Any]]:
+    return [document for document in rendered() if document["kind"] == kind]
+
+
+def container(kind: str) -> tuple[dict[str, Any], dict[str, Any]]:
+    (workload,) = objects(kind)
+    pod = workload["spec"]["template"]["spec"]
+    (only,) = pod["containers"]
+    return pod, only
+
+
+def helm(*arguments: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run([lab("path", "helm"), *arguments], capture_output=True, text=True, check=False)
+
+
+def test_its_crds_are_the_generated_ones() -> None:
+    """Helm wants them inside the chart: after a change, cp crds/yaml/*.yaml charts/tidepool/crds/."""
+    generated = {file.name: file.read_text() for file in (TOP / "crds/yaml").glob("*.yaml")}
+    assert {file.name: file.read_text() for file in (CHART / "crds").iterdir()} == generated
+
+
+def test_it_has_the_projects_version() -> None:
+    version = (TOP / "VERSION").read_text().strip()
+    for document in rendered():
+        assert document["metadata"]["labels"]["app.kubernetes.io/version"] == version
+    for kind in ("DaemonSet", "Deployment"):
+        assert container(kind)[1]["image"].endswith(f":{version}")
+
+
+def test_the_agent_has_two_capabilities_and_nothing_else() -> None:
+    pod, agent = container("DaemonSet")
+    assert agent["securityContext"] == {
+        "allowPrivilegeEscalation": False,
+        "readOnlyRootFilesystem": True,
+        "capabilities": {"drop": ["ALL"], "add": ["SYS_PTRACE", "DAC_OVERRIDE"]},
+    }
+    assert pod["hostPID"] is True
+    assert "hostNetwork" not in pod
+    assert not [volume for volume in pod["volumes"] if "hostPath" in volume]
+
+
+def test_the_operator_has_no_privilege() -> None:
+    pod, operator = container("Deployment")
+    assert pod["securityContext"]["runAsNonRoot"] is True
+    assert operator["securityContext"]["capabilities"] == {"drop": ["ALL"]}
+    assert operator["securityContext"]["readOnlyRootFilesystem"] is True
+
+
+def test_no_role_has_wildcards_or_lists_secrets() -> None:
+    for role in objects("ClusterRole") + objects("Role"):
+        for rule in role["rules"]:
+            assert "*" not in rule["verbs"] + rule["resources"] + rule["apiGroups"]
+            if "secrets" in rule["resources"]:
+                assert not {"list", "watch"} & set(rule["verbs"])
+
+
+@pytest.mark.parametrize(
+    "setting", ["agent.concurrency=0", "operator.replicas=many", "image.pullPolicy=Sometimes", "typo=1", "agent.typo=1"]
+)
+def test_values_that_make_no_sense_are_refused(setting: str) -> None:
+    answer = helm("template", "tidepool", str(CHART), "--set", setting)
+    assert answer.returncode != 0
+    assert setting.partition("=")[0].rpartition(".")[2] in answer.stderr
+
+
+def test_placement_and_registry_reach_both_workloads() -> None:
+    settings = ["image.repository=images.local/team", "image.tag=9", "image.pullSecrets[0].name=s"]
+    settings += [f"{part}.nodeSelector.disk=ssd" for part in ("agent", "operator")]
+    answer = helm("template", "t", str(CHART), *(word for one in settings for word in ("--set-string", one)))
+    for expected in ("images.local/team/tidepool-agent:9", "images.local/team/tidepool-operator:9"):
+        assert expected in answer.stdout
+    assert answer.stdout.count("disk: ssd") == 2
+    assert answer.stdout.count("imagePullSecrets") == 2
