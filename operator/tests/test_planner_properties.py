@@ -10,7 +10,8 @@ from hypothesis import strategies as st
 from world import BORROWER, LENDER, MIB, carried_out, guest, lent, pairing, pool
 
 from tidepool_api import MemoryGuest, MemoryPairing, MemoryPool
-from tidepool_operator.planner import LEAST, Plan, plan
+from tidepool_operator.placement import LEAST
+from tidepool_operator.planner import Plan, plan
 
 NAMES = [f"g{number}" for number in range(8)]
 LABELS: list[dict[str, str]] = [{}, LENDER, BORROWER, LENDER | BORROWER]

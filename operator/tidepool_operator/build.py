@@ -11,7 +11,7 @@ from tidepool_api import ApiObject, OwnerReference, format_quantity, names, now
 
 if TYPE_CHECKING:
     from tidepool_api import MemoryGuest, MemoryPairing, MemoryPool
-    from tidepool_operator.planner import Assignment
+    from tidepool_operator.placement import Assignment
 
 Body = dict[str, Any]
 

@@ -39,6 +39,7 @@ class Operator:
     cluster: Cluster
     state: State
     heartbeats: Heartbeats
+    reconciler: Reconciler
     work: Work
     silent: frozenset[str] = frozenset()  # nodes whose agent was dead when last looked
     background: list[asyncio.Task[None]] = field(default_factory=list)
@@ -51,7 +52,7 @@ class Operator:
         state, heartbeats = State(), Heartbeats()
         reconciler = Reconciler(cluster, state, heartbeats, metrics)
         work = Work(reconciler.namespace, on_failure=lambda _: metrics.errors.inc())
-        return cls(settings, cluster, state, heartbeats, work)
+        return cls(settings, cluster, state, heartbeats, reconciler, work)
 
     async def start(self) -> None:
         """Learns what is there, and begins to work on it."""
@@ -100,6 +101,7 @@ class Operator:
         for objects in self.state.kinds:
             for namespace in objects.forget_missing(*await self.cluster.list_all(objects.plural)):
                 await self.work.add(namespace)
+        self.reconciler.forget_gone()
 
     async def look_at_heartbeats(self) -> None:
         """Reads the leases of the agents, and wakes the namespaces of those that fell silent or came back."""

@@ -28,7 +28,7 @@ from tidepool_api import (
 )
 from tidepool_operator import build, report
 from tidepool_operator.cluster import Refused
-from tidepool_operator.planner import Assignment, Plan, plan
+from tidepool_operator.planner import Plan, plan
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -37,6 +37,7 @@ if TYPE_CHECKING:
     from tidepool_operator.cluster import Cluster
     from tidepool_operator.heartbeats import Heartbeats
     from tidepool_operator.metrics import Metrics
+    from tidepool_operator.placement import Assignment
     from tidepool_operator.state import Objects, State, Unreadable
 
 log = logging.getLogger(__name__)
@@ -91,6 +92,14 @@ class Reconciler:
         self._forget_gone_pools(namespace)
         self._metrics.reconciles.inc()
         return scene.again
+
+    def forget_gone(self) -> None:
+        """Drops what is remembered of objects that no longer exist."""
+        alive = self._state.uids()
+        self._keyed &= alive
+        for memory in (self._said, self._written):
+            for uid in memory.keys() - alive:
+                del memory[uid]
 
     def _round(self, namespace: str) -> _Round:
         guests = {one.name: one for one in self._state.guests.in_namespace(namespace)}

@@ -24,10 +24,11 @@ from tidepool_api import (
     merge,
     to_mib,
 )
-from tidepool_operator.planner import Plan, Problem, ProblemReason
+from tidepool_operator.selection import Problem, ProblemReason
 
 if TYPE_CHECKING:
     from tidepool_api import MemoryPool
+    from tidepool_operator.planner import Plan
 
 AS_EXPECTED = "AsExpected"
 NAMED_AT_MOST = 5  # pairings in one message

@@ -64,6 +64,10 @@ class Objects(Generic[T]):
         """Where there are any."""
         return {name for name, found in (*self._objects.items(), *self._unreadable.items()) if found}
 
+    def uids(self) -> set[str]:
+        """The UIDs of all of them."""
+        return {one.metadata.uid for found in self._objects.values() for one in found.values()}
+
     def get(self, namespace: str, name: str) -> T | None:
         """One of them."""
         return self._objects.get(namespace, {}).get(name)
@@ -123,6 +127,10 @@ class State:
     def kinds(self) -> tuple[Objects[MemoryPool], Objects[MemoryPairing], Objects[MemoryGuest]]:
         """All three."""
         return (self.pools, self.pairings, self.guests)
+
+    def uids(self) -> set[str]:
+        """The UIDs of all pools and pairings."""
+        return self.pools.uids() | self.pairings.uids()
 
     def namespaces(self) -> set[str]:
         """Where something is to be done: namespaces with pools, or with pairings that outlived theirs."""

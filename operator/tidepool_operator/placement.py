@@ -1,0 +1,188 @@
+"""Who gets how much from whom: what exists is kept, what is missing is placed. Pure.
+
+Capacity has two bounds. What exists may fill `min(maxLend, MemTotal - reserve)`: a lender that is busy for a while gets
+its pages back from its module at once, and tearing pairings down for it would lose more. What is new must fit into
+`min(maxLend, MemAvailable - reserve)`, that is, what the lender's own use leaves.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, NamedTuple
+
+from tidepool_api import parse_quantity
+from tidepool_api.fields import LEAST_MEMORY
+from tidepool_api.pool import MOST_LENDERS
+from tidepool_api.units import MIB
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from tidepool_api import MemoryGuest, MemoryPairing, MemoryPool
+    from tidepool_operator.selection import Selection
+
+LEAST = parse_quantity(LEAST_MEMORY)
+
+
+def _sums() -> dict[str, int]:
+    return defaultdict(int)
+
+
+@dataclass(frozen=True, order=True)
+class Assignment:
+    """So much memory of the lender for the borrower."""
+
+    borrower: str
+    lender: str
+    size: int
+
+
+@dataclass
+class Ledger:
+    """Who has what, while a plan is being made; all sizes in bytes."""
+
+    size: int  # what every borrower should have
+    bound: dict[str, int]  # lender -> what its pairings may fill in all
+    spare: dict[str, int]  # lender that is ready -> what is left for pairings beside its own use
+    nodes: dict[str, str]  # guest -> node
+    sizes: dict[str, dict[str, int]] = field(default_factory=lambda: defaultdict(dict))  # borrower -> lender -> size
+    lent: dict[str, int] = field(default_factory=_sums)  # lender -> sum of these
+    leaving: dict[str, int] = field(default_factory=_sums)  # lender -> what it gets back soon
+    blocked: set[tuple[str, str]] = field(default_factory=set)  # borrower and lender whose pairing has to go first
+
+    def add(self, borrower: str, lender: str, size: int) -> None:
+        """Assigns so much more."""
+        self.sizes[borrower][lender] = self.sizes[borrower].get(lender, 0) + size
+        self.lent[lender] += size
+
+    def missing(self, borrower: str) -> int:
+        """What a borrower lacks."""
+        return self.size - sum(self.sizes[borrower].values())
+
+    def free(self, lender: str) -> int:
+        """What a lender has for more, in whole MiB."""
+        return max(0, self.spare[lender] - self.lent[lender] - self.leaving[lender]) // MIB * MIB
+
+    def assignments(self) -> tuple[Assignment, ...]:
+        """All of it, in order."""
+        found = (Assignment(name, one, size) for name, by in self.sizes.items() for one, size in by.items())
+        return tuple(sorted(found))
+
+
+def open_ledger(pool: MemoryPool, selection: Selection) -> Ledger:
+    """An empty ledger for the selected guests."""
+    cap, reserve = pool.spec.max_lend_bytes, pool.spec.reserve_bytes
+    bound = {name: _bound(one, cap, reserve) for name, one in selection.lenders.items()}
+    ready = {name: one for name, one in selection.lenders.items() if name not in selection.unready}
+    return Ledger(
+        size=pool.spec.size_bytes,
+        bound=bound,
+        spare={name: min(bound[name], _available(one) - reserve) for name, one in ready.items()},
+        nodes={one.name: one.spec.node_name for one in (*selection.lenders.values(), *selection.borrowers.values())},
+    )
+
+
+def _bound(lender: MemoryGuest, cap: int, reserve: int) -> int:
+    memory = lender.status.memory
+    return cap if memory is None else min(cap, memory.total_bytes - reserve)
+
+
+def _available(lender: MemoryGuest) -> int:
+    memory = lender.status.memory
+    return 0 if memory is None else memory.available_bytes
+
+
+# --- what exists ------------------------------------------------------------------------------------------------------
+
+
+def keep(ledger: Ledger, pool: str, selection: Selection, pairings: Iterable[MemoryPairing]) -> None:
+    """Enters every existing pairing that is still right, cut down where it no longer fits."""
+    for one in pairings:
+        borrower, lender = one.spec.borrower.guest, one.spec.lender.guest
+        size = _kept(ledger, pool, selection, one)
+        if size >= LEAST:
+            ledger.add(borrower, lender, size)
+        else:
+            ledger.leaving[lender] += one.spec.size_bytes
+            ledger.blocked.add((borrower, lender))
+
+
+def _kept(ledger: Ledger, pool: str, selection: Selection, one: MemoryPairing) -> int:
+    """How much of an existing pairing is still wanted and possible; 0 for one that is on its way out."""
+    borrower, lender = one.spec.borrower.guest, one.spec.lender.guest
+    if one.terminating or one.spec.pool != pool:
+        return 0
+    if borrower not in selection.borrowers or lender not in selection.lenders:
+        return 0
+    return min(one.spec.size_bytes, ledger.missing(borrower), ledger.bound[lender] - ledger.lent[lender])
+
+
+# --- what is missing --------------------------------------------------------------------------------------------------
+
+
+class Offer(NamedTuple):
+    """What one lender could give a borrower.
+
+    The best sorts first: no further pairing, then the short way, then much to spare; the name, so that order of arrival
+    never matters.
+    """
+
+    is_new: bool
+    is_far: bool
+    minus_free: int
+    lender: str
+
+    @property
+    def free(self) -> int:
+        """What it has."""
+        return -self.minus_free
+
+
+def serve(ledger: Ledger, borrower: str) -> None:
+    """Places what a borrower lacks, all of it or none."""
+    missing = ledger.missing(borrower)
+    if missing <= 0:
+        return
+    offers = _offers(ledger, borrower)
+    for lender, size in _whole(missing, offers) or _split(missing, offers, len(ledger.sizes[borrower])):
+        ledger.add(borrower, lender, size)
+
+
+def _offers(ledger: Ledger, borrower: str) -> list[Offer]:
+    """What the lenders have for this borrower."""
+    node, present = ledger.nodes[borrower], ledger.sizes[borrower]
+    may_be_new = len(present) < MOST_LENDERS
+    found = []
+    for lender in ledger.spare:
+        is_new, free = lender not in present, ledger.free(lender)
+        if (borrower, lender) not in ledger.blocked and ((may_be_new and free >= LEAST) if is_new else free):
+            found.append(Offer(is_new, ledger.nodes[lender] != node, -free, lender))
+    return found
+
+
+def _whole(missing: int, offers: list[Offer]) -> list[tuple[str, int]]:
+    """All from one lender, if one has it."""
+    enough = (one for one in offers if one.free >= missing and (missing >= LEAST or not one.is_new))
+    best = min(enough, default=None)
+    return [(best.lender, missing)] if best else []
+
+
+def _split(missing: int, offers: list[Offer], present: int) -> list[tuple[str, int]]:
+    """From as few lenders as it takes beside the present ones, the largest first; nothing if they have not enough."""
+    taken: list[tuple[str, int]] = []
+    for one in sorted(offers, key=lambda one: (one.minus_free, one)):
+        size = _share(missing, one.free)
+        if size < (LEAST if one.is_new else 1) or (one.is_new and present == MOST_LENDERS):
+            continue
+        taken.append((one.lender, size))
+        missing -= size
+        present += one.is_new
+    return [] if missing else taken
+
+
+def _share(missing: int, free: int) -> int:
+    """What to take of `free`, so that what is left to take elsewhere is nothing or enough for a pairing."""
+    if free >= missing:
+        return missing
+    return free if missing - free >= LEAST else missing - LEAST
