@@ -12,12 +12,12 @@ LEAK_MIB = 4
 
 def test_lender_gets_its_memory_back(kernel: str) -> None:
     """A program on a fully lent lender takes more than its free memory: no OOM, and the borrower reads on."""
-    with (pair := Pair(kernel, lender_mem="512M")) as (borrower, lender):
-        pair.connect(size=300 * MIB)
-        stress(borrower, "fill /mnt/file mib=300")
+    with (pair := Pair(kernel, borrower_mem="176M", lender_mem="384M")) as (borrower, lender):
+        pair.connect(size=200 * MIB)
+        stress(borrower, "fill /mnt/file mib=200")
         stress(borrower, "sequential /mnt/file passes=2")
         lent, free = pair.lent()["lent_pages"] * 4096, lender.meminfo("MemFree")
-        assert lent > 128 * MIB
+        assert lent > 80 * MIB
         reads = start_stress(borrower, "random /mnt/file seconds=15 threads=2")
         taken = (free + lent * 3 // 4) // MIB
         report = stress(lender, f"anon {taken} hold=3")
@@ -30,12 +30,12 @@ def test_lender_gets_its_memory_back(kernel: str) -> None:
 
 def test_reserve_is_kept(kernel: str) -> None:
     """A lender takes no page that would leave it less than its reserve."""
-    reserve = 200 * MIB
-    with (pair := Pair(kernel, lender_mem="512M")) as (borrower, lender):
+    reserve = 150 * MIB
+    with (pair := Pair(kernel, borrower_mem="176M", lender_mem="320M")) as (borrower, lender):
         pair.l.load()
         pair.l.set("reserve_bytes", reserve)
-        pair.connect(size=450 * MIB)
-        stress(borrower, "fill /mnt/file mib=450")
+        pair.connect(size=256 * MIB)
+        stress(borrower, "fill /mnt/file mib=240")
         stress(borrower, "sequential /mnt/file passes=2")
         lent = pair.lent()["lent_pages"] * 4096
         assert lent > 32 * MIB

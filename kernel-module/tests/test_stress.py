@@ -15,9 +15,9 @@ SECONDS = 40
 @pytest.mark.parametrize("filesystem", ["ext4", "xfs"])
 def test_mix(kernel: str, filesystem: str) -> None:
     """The whole mixture, larger than the borrower's memory, with a lender that holds most of it."""
-    with (pair := Pair(kernel, borrower_mem="224M", lender_mem="512M", disk=filesystem)) as (borrower, _):
+    with (pair := Pair(kernel, borrower_mem="176M", lender_mem="384M", disk=filesystem)) as (borrower, _):
         pair.connect(size=256 * MIB)
-        report = stress(borrower, f"mix /mnt/mix mib=240 seconds={SECONDS} threads=6", timeout=SECONDS * 6)
+        report = stress(borrower, f"mix /mnt/mix mib=150 seconds={SECONDS} threads=6", timeout=SECONDS * 6)
         figures = pair.borrowed()
         assert report["total"] > 1000
         assert figures["puts"] > 1000
@@ -31,7 +31,7 @@ def test_races(kernel: str, filesystem: str) -> None:
     with (pair := Pair(kernel, disk=Disk("1G", filesystem, write_iops=150))) as (borrower, _):
         pair.connect(size=64 * MIB)
         for change in ("direct", "punch", "truncate"):
-            stress(borrower, f"race /mnt/race.{change} change={change} seconds=8")
+            stress(borrower, f"race /mnt/race.{change} change={change} seconds=6")
         assert pair.borrowed()["puts"] > 100
         pair.assert_clean()
 

@@ -16,7 +16,7 @@ def start_stress(guest: Guest, arguments: str) -> Job:
     return guest.start(f"exec stress {arguments}")
 
 
-def finish_stress(job: Job, timeout: float = 120.0) -> Report:
+def finish_stress(job: Job, timeout: float = 300.0) -> Report:
     """Its report; a wrong page or a failed system call raises."""
     result = job.result(timeout)
     if result.code != 0:
@@ -24,12 +24,12 @@ def finish_stress(job: Job, timeout: float = 120.0) -> Report:
     return _report(result)
 
 
-def stress(guest: Guest, arguments: str, timeout: float = 120.0) -> Report:
+def stress(guest: Guest, arguments: str, timeout: float = 300.0) -> Report:
     """Run it: no wrong page, no failed call."""
     return finish_stress(start_stress(guest, arguments), timeout)
 
 
-def wrong_pages(guest: Guest, arguments: str, timeout: float = 120.0) -> int:
+def wrong_pages(guest: Guest, arguments: str, timeout: float = 300.0) -> int:
     """Run it where wrong pages are expected; how many it saw."""
     result = start_stress(guest, arguments).result(timeout)
     if result.code not in (0, 1):
