@@ -14,9 +14,9 @@ from tidepool_lab.progress import LabError, say, step
 POOL = Path(__file__).with_name("pool.yaml")
 GUESTS = (BORROWER, LENDER)
 AGENT_PORT = 9477
-FILE_MIB = 768
+FILE_MIB = 640
 SECONDS = 15
-WARM_UP_PASSES = 8
+WARM_UP_PASSES = 4
 ROUND_TRIPS = 2000
 COLLECTED_WITHIN = 40
 

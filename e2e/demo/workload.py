@@ -17,6 +17,7 @@ DISK, FOLDER = "/dev/vdb", "/mnt"
 FILE = f"{FOLDER}/data"
 ROUND_TRIP_PORT = 7999
 PAGES_PER_MIB = 256
+ENOUGH = 0.97
 COMPLAINTS = (
     "tidepool: warning|BUG[: ]|WARNING: |Oops|general protection|Call Trace|soft lockup|rcu.*stall|hung_task"
     "|blocked for more"
@@ -28,7 +29,7 @@ lender: Callable[[str], str] = partial(lab.guest, LENDER)
 
 def make_file(mib: int) -> str:
     """Mounts the data disk and fills a file with random bytes; returns its checksum as it was written."""
-    borrower(f"mkdir -p {FOLDER} && mount {DISK} {FOLDER}")
+    borrower(f"mountpoint -q {FOLDER} || mount {DISK} {FOLDER}")
     borrower(f"dd if=/dev/urandom of={FILE} bs=1M count={mib} conv=fsync status=none")
     return checksum()
 
@@ -54,18 +55,19 @@ def measure(depth: int, seconds: int) -> Measured:
 
 
 def warm_up(mib: int, passes: int, progress: Callable[[str], None]) -> None:
-    """Reads the file in sequence until the lender has all of it, or as much as it will get.
+    """Reads the file in sequence until the lender has it, or as much as it will get.
 
-    A page gets to the lender when the borrower's kernel evicts it, which each pass makes it do; one that is evicted
-    while no buffer is free is dropped as it always was, and gets its chance in the next pass.
+    A page gets to the lender when the borrower's kernel evicts it. The first pass has each page evicted as soon as it
+    was read (dd's `nocache`); the others leave it to the kernel, so that its page cache is as full as it was before. A
+    page that is evicted while no buffer is free is dropped, as it always was, and gets its chance in the next pass.
     """
-    with_read_ahead(1024)
     before = 0
     for number in range(1, passes + 1):
-        borrower(f"dd if={FILE} of=/dev/null bs=1M status=none")
+        with_read_ahead(1024 if number == 1 else 256)
+        borrower(f"dd if={FILE} of=/dev/null bs=1M status=none" + (" iflag=nocache" if number == 1 else ""))
         held = module.read(borrower).borrowing.get("catalog_pages", 0)
         progress(f"pass {number}: {held // PAGES_PER_MIB} of {mib} MiB are with the lender")
-        if held >= 0.99 * mib * PAGES_PER_MIB or (number > 2 and held < 1.01 * before):
+        if number > 1 and (held >= ENOUGH * mib * PAGES_PER_MIB or held < 1.01 * before):
             break
         before = held
     with_read_ahead(128)
@@ -74,14 +76,14 @@ def warm_up(mib: int, passes: int, progress: Callable[[str], None]) -> None:
 def round_trip(program: Path, address: str, requests: int) -> RoundTrip:
     """How long asking the lender for 4 KiB over plain TCP takes, one request at a time."""
     for name in (BORROWER, LENDER):
-        lab.call("cp", program, f"{name}:/run/round-trip")
-    server = f"systemd-run -q --unit=round-trip /run/round-trip server {ROUND_TRIP_PORT}"
+        lab.call("cp", program, f"{name}:/root/round-trip")
+    server = f"systemd-run -q --collect --unit=round-trip /root/round-trip server {ROUND_TRIP_PORT}"
     lender(server)
-    client = f"/run/round-trip client {address} port={ROUND_TRIP_PORT} requests={requests}"
+    client = f"/root/round-trip client {address} port={ROUND_TRIP_PORT} requests={requests}"
     try:
         report = json.loads(borrower(f"sleep 1; {client}").splitlines()[-1])
     finally:
-        lender("systemctl stop round-trip; rm /run/round-trip")
+        lender("systemctl stop round-trip; rm /root/round-trip")
     return RoundTrip(float(report["p50_us"]), float(report["p99_us"]))
 
 

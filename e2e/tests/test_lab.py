@@ -18,6 +18,9 @@ from tidepool_lab import host, paths, spec
 from tidepool_lab.progress import LabError
 
 LAB = paths.ROOT / "e2e/lab"
+NAME = "lab-of-tests"  # beside the one that is kept for other tests
+STATE, RUN = paths.BUILD / NAME, Path(f"/run/tidepool-{NAME}")
+ENVIRONMENT = dict(os.environ, TIDEPOOL_LAB_NAME=NAME)
 GUEST = "solo"
 UP = ["up", "--no-chart", "--guest", f"{GUEST}=256Mi,disk=400Mi:xfs,iops=200,label.purpose=test"]
 MIB = 1 << 20
@@ -25,7 +28,9 @@ MIB = 1 << 20
 
 def lab(*arguments: str, stdin: bytes | None = None, patience: float = 900) -> subprocess.CompletedProcess[bytes]:
     """Runs a command of the lab."""
-    return subprocess.run([LAB, *arguments], input=stdin, capture_output=True, timeout=patience, check=False)
+    return subprocess.run(
+        [LAB, *arguments], input=stdin, capture_output=True, timeout=patience, check=False, env=ENVIRONMENT
+    )
 
 
 def succeed(*arguments: str, stdin: bytes | None = None) -> bytes:
@@ -41,18 +46,16 @@ def get(*arguments: str) -> Any:
 
 
 def taken() -> dict[str, list[str]]:
-    """What a lab takes from a machine, as it is now."""
+    """What a lab takes from a machine, as it is now; what another lab has is left out."""
     mounts = [line.split()[1] for line in Path("/proc/mounts").read_text().splitlines()]
     commands = [_command_of(folder) for folder in Path("/proc").iterdir() if folder.name.isdigit()]
-    groups = [folder for hierarchy in host.CGROUPS.iterdir() for folder in hierarchy.glob(f"{host.CGROUP}*")]
-    ours = (str(paths.RUN), str(paths.STATE), "tidepool_lab.")
     return {
-        "processes": sorted(command for command in commands if any(text in command for text in ours)),
-        "mounts": sorted(mounts),
-        "cgroups": sorted(map(str, [*groups, *host.CGROUPS.glob(f"{host.CGROUP}*")])),
-        "namespaces": sorted(path.name for path in Path("/run/netns").glob("*")),
+        "processes": sorted(command for command in commands if str(RUN) in command or str(STATE) in command),
+        "mounts": sorted(mount for mount in mounts if not mount.startswith((str(paths.RUN), str(paths.STATE)))),
+        "cgroups": sorted(map(str, host.CGROUPS.glob(f"**/tidepool-{NAME}"))),
+        "namespaces": sorted(path.name for path in Path("/run/netns").glob("*") if path.name != host.NETNS),
         "links": sorted(path.name for path in Path("/sys/class/net").iterdir()),
-        "folders": sorted(str(folder) for folder in (paths.RUN, host.SHIM_SOCKETS) if folder.exists()),
+        "folders": sorted(map(str, Path("/run").glob("tidepool-*"))),
     }
 
 
@@ -177,9 +180,9 @@ def test_down_leaves_nothing(guest: str, before: dict[str, list[str]]) -> None:
 
 def test_down_after_an_interrupted_up(before: dict[str, list[str]]) -> None:
     """Ctrl-C while the guest boots, then `down`."""
-    up = subprocess.Popen([LAB, *UP], stderr=subprocess.PIPE, start_new_session=True)
+    up = subprocess.Popen([LAB, *UP], stderr=subprocess.PIPE, start_new_session=True, env=ENVIRONMENT)
     deadline = time.monotonic() + 300
-    while not (paths.GUESTS / GUEST / "launcher.json").exists():
+    while not (STATE / "guests" / GUEST / "launcher.json").exists():
         assert time.monotonic() < deadline
         assert up.poll() is None
         time.sleep(0.1)
@@ -195,7 +198,7 @@ def test_down_after_kills(before: dict[str, list[str]]) -> None:
     """What `down` would ask to end is dead already: containerd and kubelet and the API server."""
     succeed("up", "--no-chart")
     for name in ("containerd", "kubelet", "kube-apiserver"):
-        os.kill(int((paths.RUN / f"{name}.pid").read_text()), signal.SIGKILL)
+        os.kill(int((RUN / f"{name}.pid").read_text()), signal.SIGKILL)
     assert lab("status").returncode == 1
     succeed("down")
     assert taken() == before
