@@ -55,7 +55,7 @@ def taken() -> dict[str, list[str]]:
         "cgroups": sorted(map(str, host.CGROUPS.glob(f"**/tidepool-{NAME}"))),
         "namespaces": sorted(path.name for path in Path("/run/netns").glob("*") if path.name != host.NETNS),
         "links": sorted(path.name for path in Path("/sys/class/net").iterdir()),
-        "folders": sorted(map(str, Path("/run").glob("tidepool-*"))),
+        "folders": sorted(map(str, Path("/run").glob(f"tidepool-{NAME}"))),
     }
 
 

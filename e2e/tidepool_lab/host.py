@@ -19,9 +19,9 @@ from pathlib import Path
 from tidepool_lab import paths
 from tidepool_lab.progress import LabError, say
 
-NETNS = "tidepool-lab"
+NETNS = f"tidepool-{paths.NAME}"
 NETNS_FILE = Path("/run/netns") / NETNS
-CGROUP = "tidepool-lab"
+CGROUP = NETNS
 CGROUPS = Path("/sys/fs/cgroup")
 DAEMONS = "daemons"
 SHIM_SOCKETS = Path("/run/containerd/s")  # not configurable

@@ -152,7 +152,7 @@ def _clear_the_way() -> None:
 def _only_one() -> Iterator[None]:
     """Two `up` or `down` at once would trip over each other."""
     paths.STATE.mkdir(parents=True, exist_ok=True)
-    with (paths.BUILD / "lab.lock").open("w") as lock:
+    with (paths.BUILD / f"{paths.NAME}.lock").open("w") as lock:
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:

@@ -10,13 +10,15 @@ ROOT = E2E.parent
 VERSION = (ROOT / "VERSION").read_text().strip()
 
 BUILD = ROOT / "build"
-STATE = BUILD / "lab"  # what one lab writes; `down` removes all of it but the logs
+# Labs with different names can be up at the same time: all addresses are inside their namespaces.
+NAME = os.environ.get("TIDEPOOL_LAB_NAME", "lab")
+STATE = BUILD / NAME  # what one lab writes; `down` removes all of it but the logs
 LOGS = STATE / "log"
 GUESTS = STATE / "guests"
 PKI = STATE / "pki"
 
 # Sockets live here and not below STATE: a clone may sit so deep that a path there is too long for a socket.
-RUN = Path("/run/tidepool-lab")
+RUN = Path(f"/run/tidepool-{NAME}")
 
 
 def cache() -> Path:
