@@ -9,6 +9,7 @@ import matplotlib as mpl
 
 mpl.use("Agg")
 import matplotlib.pyplot as plt
+from matplotlib.ticker import FuncFormatter, LogLocator
 
 WITHOUT, WITH, RAW, INK = "#9aa5b1", "#0b7285", "#d9a441", "#243b53"
 STYLE: Any = {
@@ -34,15 +35,13 @@ def draw(figures: dict[str, Any], target: Path) -> None:
 
 
 def _reads(axes: Any, figures: dict[str, Any]) -> None:
-    for index, (name, label, colour) in enumerate(
-        (("baseline", "disk only", WITHOUT), ("pooled", "with the pool", WITH))
-    ):
+    series = (("baseline", "disk only", WITHOUT), ("pooled", "with the pool", WITH))
+    for index, (name, label, colour) in enumerate(series):
         values = [figures[f"{name}_iops_qd{depth}"] for depth in (1, 16)]
         places = [place + 0.38 * (index - 0.5) for place in range(2)]
         bars = axes.bar(places, values, 0.36, color=colour, label=label)
         axes.bar_label(bars, [f"{value:,.0f}" for value in values], padding=3)
-    axes.set_yscale("log")
-    axes.set_ylim(50, 3.5 * max(figures["pooled_iops_qd16"], figures["pooled_iops_qd1"], figures["baseline_iops_qd16"]))
+    _logarithmic(axes, [figures[f"{name}_iops_qd{depth}"] for name, *_ in series for depth in (1, 16)])
     axes.set_xticks([0, 1], ["queue depth 1", "queue depth 16"])
     axes.set_ylabel("random 4 KiB reads per second (log)")
     axes.set_title("Reads per second", loc="left")
@@ -56,8 +55,17 @@ def _latencies(axes: Any, figures: dict[str, Any]) -> None:
         places = [place + 0.38 * (index - 0.5) for place in range(2)]
         bars = axes.bar(places, values, 0.36, color=colour, label=label)
         axes.bar_label(bars, [f"{value:.2g}" if value < 1 else f"{value:.1f}" for value in values], padding=3)
+    _logarithmic(axes, [figures[form.format(quantile)] / 1000 for form, *_ in series for quantile in ("p50", "p99")])
     axes.set_xticks([0, 1], ["median", "99th percentile"])
-    axes.set_ylabel("milliseconds for 4 KiB")
+    axes.set_ylabel("milliseconds for 4 KiB (log)")
     axes.set_title("One page at a time", loc="left")
-    axes.margins(y=0.22)
     axes.legend(frameon=False, loc="upper left")
+
+
+def _logarithmic(axes: Any, values: list[float]) -> None:
+    """A logarithmic axis in plain numbers, with room for the legend above the highest bar."""
+    axes.set_yscale("log")
+    axes.set_ylim(min(values) / 3, max(values) * 6)
+    axes.yaxis.set_major_locator(LogLocator(base=10, subs=(1, 2, 5)))
+    axes.yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:,g}"))
+    axes.yaxis.set_minor_locator(LogLocator(base=10, subs=()))

@@ -99,7 +99,7 @@ def _exported() -> dict[str, float]:
 
 
 def _memory(name: str) -> int:
-    return int(lab.guest(name, "grep MemTotal /proc/meminfo").split()[1]) << 10
+    return int(lab.get("virtualmachineinstance", name)["spec"]["domain"]["memory"]["guest"])
 
 
 def _hypervisor() -> str:
