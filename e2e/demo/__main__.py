@@ -26,6 +26,10 @@ SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 class Interrupted(BaseException):
     """A signal asked for the end; not an Exception, so that nothing on the way takes it for a failure of its own."""
 
+    def __init__(self, number: int) -> None:
+        super().__init__(number)
+        self.signal = signal.Signals(number)
+
 
 def main() -> int:
     """Runs the demo; 0 if it has shown what it is for."""
@@ -35,8 +39,8 @@ def main() -> int:
     try:
         return _in_lab(keep=options.keep)
     except Interrupted as interrupted:
-        print(f"demo: ended by {interrupted}; nothing is left running", file=sys.stderr)
-        return 130
+        print(f"demo: ended by {interrupted.signal.name}; nothing is left running", file=sys.stderr)
+        return 128 + interrupted.signal
     except (lab.CommandError, LabError, subprocess.CalledProcessError) as error:
         print(f"demo: {error}", file=sys.stderr)
         return 1
@@ -49,7 +53,8 @@ def _options() -> argparse.Namespace:
 
 
 def _interrupt(number: int, _: FrameType | None) -> None:
-    raise Interrupted(signal.Signals(number).name)
+    _undisturbed()
+    raise Interrupted(number)
 
 
 def _in_lab(*, keep: bool) -> int:

@@ -19,7 +19,7 @@ from tidepool_lab import paths
 
 LAB = paths.ROOT / "e2e/lab"
 SYSTEM = "tidepool-system"
-INTERRUPT_PATIENCE = 20
+INTERRUPT_PATIENCE = 60
 
 
 class CommandError(Exception):
