@@ -42,20 +42,24 @@ def connect(guest: str, netns: Path, key: Path) -> None:
 
 def disconnect(guest: str) -> None:
     """Ends the daemon and its connection."""
-    if connected(guest):
-        subprocess.run(["ssh", *_through(guest), "-O", "exit", guest], check=False, capture_output=True)
+    if _socket(guest).exists():
+        _ask_holder(guest, "exit")
     host.stop([daemon(guest)], patience=2)
     _socket(guest).unlink(missing_ok=True)
 
 
 def connected(guest: str) -> bool:
     """Whether commands can be given to the guest now."""
-    if not _socket(guest).exists():
+    return _socket(guest).exists() and _ask_holder(guest, "check")
+
+
+def _ask_holder(guest: str, question: str) -> bool:
+    """Asks the process that holds the connection; one that hangs has not said yes."""
+    ask = ["ssh", *_through(guest), "-O", question, guest]
+    try:
+        return subprocess.run(ask, check=False, capture_output=True, timeout=10).returncode == 0
+    except subprocess.TimeoutExpired:
         return False
-    return (
-        subprocess.run(["ssh", *_through(guest), "-O", "check", guest], check=False, capture_output=True).returncode
-        == 0
-    )
 
 
 def wait_connected(guest: str, patience: float) -> None:
