@@ -80,10 +80,8 @@ def _taken_down(*, keep: bool) -> Iterator[None]:
         raise
     except BaseException:
         _undisturbed()
-        print(
-            f"demo: it failed; what there is to know about it is in {evidence.keep((BORROWER, LENDER))}",
-            file=sys.stderr,
-        )
+        kept = evidence.keep((BORROWER, LENDER))
+        print(f"demo: it failed; what there is to know about it is in {kept}", file=sys.stderr)
         raise
     finally:
         _undisturbed()
@@ -92,9 +90,9 @@ def _taken_down(*, keep: bool) -> Iterator[None]:
 
 
 def _undisturbed() -> None:
-    """Further signals wait: half a clean-up would help nobody."""
+    """Further signals change nothing: half a clean-up would help nobody. (Not SIG_IGN, which commands would inherit.)"""
     for number in SIGNALS:
-        signal.signal(number, signal.SIG_IGN)
+        signal.signal(number, lambda *_: None)
 
 
 def _bring_up() -> None:
