@@ -64,6 +64,15 @@ class Server:
             process.wait()
         shutil.rmtree(self._folder)
 
+    def restart_apiserver(self, pause: float) -> None:
+        """Kills the API server and starts it again after a pause; etcd keeps everything."""
+        process = self._running.pop()
+        process.kill()
+        process.wait()
+        time.sleep(pause)
+        self._start_apiserver()
+        self._wait()
+
     def kubeconfig(self, token: str = ADMIN_TOKEN) -> Path:
         """A kubeconfig for whoever has that token."""
         path = self._folder / f"{token}.kubeconfig"

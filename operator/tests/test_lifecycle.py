@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import time
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any
@@ -120,6 +121,22 @@ def test_a_pool_that_cannot_be_read_says_so_and_keeps_its_pairings(lax_server: S
         agent.release(PAIRING, "lender")
         agent.release(PAIRING, "borrower")
         wait_for("pool gone", lambda: agent.is_gone("mp", "pool"))
+
+
+def test_the_api_server_is_away_for_a_while(tmp_path: Path) -> None:
+    """For 50 s nobody can renew a lease or watch: nobody is taken for dead, and then work goes on by itself."""
+    with Server({"operator": OPERATOR_TOKEN}) as server:
+        server.install_crds()
+        server.create({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": OWN_NAMESPACE}}, *role("operator"))
+        with OperatorProcess(server, tmp_path / "log") as operator, Agent(server, "default", "n") as agent:
+            uid = connected_pool(agent)
+            agent.die()
+            server.restart_apiserver(pause=50)
+            agent.guest("l", LENDS, address="10.9.9.9")
+            wait_for("address", lambda: agent.pairing(PAIRING)["spec"]["lender"]["address"] == "10.9.9.9", 60)
+            assert agent.pairing(PAIRING)["metadata"]["uid"] == uid
+            assert agent.pairing(PAIRING)["status"]["conditions"][0]["reason"] == "Connected"
+            assert json.loads(operator.get("/healthz")) == {"workers": "alive"}
 
 
 def test_it_waits_for_the_crds(tmp_path: Path) -> None:

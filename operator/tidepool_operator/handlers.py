@@ -28,7 +28,8 @@ log = logging.getLogger(__name__)
 
 HEARTBEAT_SECONDS = 5.0
 RELIST_SECONDS = 600.0
-ERROR_BACKOFFS = (1, 1, 2, 3, 5, 8, 13, 21, 34)  # right after a CRD is created the API server answers 429
+# Right after a CRD is created the API server answers 429, and it may be away for minutes when it is upgraded.
+ERROR_BACKOFFS = (1, 1, 2, 3, 5, 8, *[10] * 60)
 
 
 @dataclass
@@ -139,7 +140,7 @@ async def _for_ever(what: str, seconds: float, step: Any) -> None:
 
 async def _insist(what: str, step: Any) -> None:
     """Repeats a step until it succeeds."""
-    for delay in (*ERROR_BACKOFFS, *[60] * 60):
+    for delay in ERROR_BACKOFFS:
         try:
             await step()
         except Refused as refusal:

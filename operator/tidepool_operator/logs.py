@@ -7,7 +7,13 @@ import logging
 import sys
 from datetime import UTC, datetime
 
-QUIET = ("kopf", "kubernetes", "urllib3", "aiohttp.access", "asyncio")
+QUIET = {
+    "kopf": logging.WARNING,
+    "kubernetes": logging.WARNING,
+    "aiohttp.access": logging.WARNING,
+    "asyncio": logging.WARNING,
+    "urllib3": logging.ERROR,  # it warns of each of its own retries, and we say what became of them
+}
 
 
 class JsonFormatter(logging.Formatter):
@@ -33,5 +39,5 @@ def set_up(form: str, level: str) -> None:
     handler.setFormatter(JsonFormatter() if form == "json" else text)
     logging.basicConfig(level=level, handlers=[handler], force=True)
     if level != "DEBUG":
-        for name in QUIET:
-            logging.getLogger(name).setLevel(logging.WARNING)
+        for name, least in QUIET.items():
+            logging.getLogger(name).setLevel(least)
