@@ -16,7 +16,7 @@ from contextlib import suppress
 from typing import Any
 
 import libvirt
-import libvirt_qemu  # type: ignore[import-not-found]  # Debian ships no types with it
+import libvirt_qemu  # type: ignore[import-untyped]  # Debian ships no types with it
 
 from tidepool_lab import cluster, guests, host, kubevirt, paths, shell
 from tidepool_lab.progress import LabError
