@@ -90,7 +90,7 @@ def _taken_down(*, keep: bool) -> Iterator[None]:
 
 
 def _undisturbed() -> None:
-    """Further signals change nothing: half a clean-up would help nobody. (Not SIG_IGN, which commands would inherit.)"""
+    """Further signals change nothing: half a clean-up would help nobody. (SIG_IGN would be inherited.)"""
     for number in SIGNALS:
         signal.signal(number, lambda *_: None)
 
