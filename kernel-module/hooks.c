@@ -329,7 +329,7 @@ static void tide_truncate_inode_pages_range(struct address_space *mapping,
 			   first, last);
 	if (exiting)
 		tide_inode_evicted(mapping);
-	else if (!tide_broken(TRUNCATE_ENTER))
+	else
 		tide_drop_range(mapping, first, last);
 	if (tide_broken(TRUNCATE_RETURN))
 		section.first = ULONG_MAX;	/* covers nothing */
