@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import pytest
 
-from demo import fio, metrics, module, plot, verdict
+from demo import fio, metrics, module, plot, readme, verdict
 from demo.figures import DEPTHS, Figures, Measured, RoundTrip, table
 
 TREE = module.TREE
@@ -131,3 +131,13 @@ def test_the_json_has_what_others_look_for(figures: Figures, tmp_path_factory: p
     picture = tmp_path_factory.mktemp("plot") / "demo.png"
     plot.draw(result, picture)
     assert picture.stat().st_size > 10_000
+
+
+def test_the_readme_takes_the_figures_over(figures: Figures) -> None:
+    text = f"before\n{readme.BEGIN}\nold\n{readme.END}\nafter\n"
+    fresh = readme.replaced(text, figures.as_json())
+    assert "old" not in fresh
+    assert "**500 IO/s**" in fresh
+    assert "98.0%" in fresh
+    assert readme.replaced(fresh, figures.as_json()) == fresh
+    assert readme.BEGIN in readme.README.read_text()
