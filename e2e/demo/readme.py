@@ -18,17 +18,19 @@ def section(figures: dict[str, Any]) -> str:
     """The figures as Markdown."""
     sizes = {name: figures[f"{name}_bytes"] >> 20 for name in ("file", "borrower_memory", "lender_memory")}
     where = (
-        f"Random 4 KiB reads of a file of {sizes['file']} MiB in a guest of {sizes['borrower_memory']} MiB whose disk does "
-        f"166 IO/s, without and with a lender of {sizes['lender_memory']} MiB (kernel {figures['kernel']}; "
+        f"Random 4 KiB reads of a file of {sizes['file']} MiB in a guest of {sizes['borrower_memory']} MiB whose disk "
+        f"does 166 IO/s, without and with a lender of {sizes['lender_memory']} MiB (kernel {figures['kernel']}; "
         f"{figures['machine']}; `make demo` repeats it):"
     )
-    table = ["| | disk only | with the pool |", "|---|---|---|"]
-    for depth in (1, 16):
-        table.append(f"| depth {depth} | {_phase(figures, 'baseline', depth)} | {_phase(figures, 'pooled', depth)} |")
+    rows = [
+        f"| depth {depth} | {_phase(figures, 'baseline', depth)} | {_phase(figures, 'pooled', depth)} |"
+        for depth in (1, 16)
+    ]
+    table = ["| | disk only | with the pool |", "|---|---|---|", *rows]
     gets = (
         f"Of the reads that the guest's own memory could not answer, the lender answered "
-        f"{figures['remote_hit_ratio']:.1%}. One page from the lender takes {_ms(figures['get_p50_us'])} in the median and "
-        f"{_ms(figures['get_p99_us'])} at the 99th percentile; 4 KiB over plain TCP between the same two guests take "
+        f"{figures['remote_hit_ratio']:.1%}. One page from the lender takes {_ms(figures['get_p50_us'])} in the median "
+        f"and {_ms(figures['get_p99_us'])} at the 99th percentile; 4 KiB over plain TCP between the same two guests take "
         f"{_ms(figures['raw_rtt_p50_us'])} and {_ms(figures['raw_rtt_p99_us'])}."
     )
     return "\n\n".join([where, "\n".join(table), gets, "![Reads per second, and latencies](docs/demo.png)"])
