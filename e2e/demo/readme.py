@@ -30,7 +30,7 @@ def section(figures: dict[str, Any]) -> str:
     gets = (
         f"Of the reads that the guest's own memory could not answer, the lender answered "
         f"{figures['remote_hit_ratio']:.1%}. One page from the lender takes {_ms(figures['get_p50_us'])} in the median "
-        f"and {_ms(figures['get_p99_us'])} at the 99th percentile; 4 KiB over plain TCP between the same two guests take "
+        f"and {_ms(figures['get_p99_us'])} at the 99th percentile; 4 KiB over plain TCP between the same guests take "
         f"{_ms(figures['raw_rtt_p50_us'])} and {_ms(figures['raw_rtt_p99_us'])}."
     )
     return "\n\n".join([where, "\n".join(table), gets, "![Reads per second, and latencies](docs/demo.png)"])
