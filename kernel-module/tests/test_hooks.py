@@ -12,24 +12,23 @@ from bed.pair import Pair
 from bed.tidepool import MIB
 from bed.workload import wrong_pages
 
-RACE_SECONDS = 15
+RACE_SECONDS = 20
 ROUNDS = 3
 
 
 def _mixture(pair: Pair) -> int:
-    return wrong_pages(pair.borrower, "mix /mnt/mix mib=160 seconds=15 threads=6", timeout=240)
+    return wrong_pages(pair.borrower, "mix /mnt/mix mib=120 seconds=20 threads=6 first=1", timeout=400)
 
 
 def _race(change: str) -> Callable[[Pair], int]:
     def race(pair: Pair) -> int:
-        return wrong_pages(pair.borrower, f"race /mnt/race change={change} seconds={RACE_SECONDS}")
+        return wrong_pages(pair.borrower, f"race /mnt/race change={change} seconds={RACE_SECONDS} first=1", timeout=400)
 
     return race
 
 
 BREAKS: dict[str, list[Callable[[Pair], int]]] = {
     "DIRTY": [_mixture],
-    "TRUNCATE_ENTER": [_race("truncate"), _race("punch"), _mixture],
     "TRUNCATE_RETURN": [_race("truncate"), _race("punch"), _mixture],
     "INVALIDATE": [_mixture, _race("direct")],
     "DIRECT_IO": [_race("direct"), _mixture],
@@ -40,8 +39,8 @@ BREAKS: dict[str, list[Callable[[Pair], int]]] = {
 def test_without(kernel: str, hook: str) -> None:
     """Wrong pages are seen, within a few rounds of the workloads that meet this hook."""
     disk = Disk("1G", "ext4", write_iops=150 if hook == "DIRECT_IO" else None)
-    with (pair := Pair(kernel, borrower_mem="192M", disk=disk, flags=f"-DTIDEPOOL_BREAK_{hook}")):
-        pair.connect(size=200 * MIB)
+    with (pair := Pair(kernel, borrower_mem="160M", disk=disk, flags=f"-DTIDEPOOL_BREAK_{hook}")):
+        pair.connect(size=128 * MIB)
         assert any(workload(pair) > 0 for _ in range(ROUNDS) for workload in BREAKS[hook])
 
 

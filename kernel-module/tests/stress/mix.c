@@ -428,7 +428,7 @@ static void work(long number)
 {
 	struct worker worker = worker_new(number);
 
-	while (now() < until)
+	while (!time_is_up(until))
 		do_operation(&worker, draw_operation(&worker));
 }
 
@@ -440,7 +440,7 @@ static void make_noise(long number)
 	uint64_t state = random_seed(1000 + number);
 	struct page *pages = pages_alloc(32);
 
-	while (now() < until) {
+	while (!time_is_up(until)) {
 		struct file *file = &files[random_next(&state) % file_count];
 		long index = random_next(&state) % file->pages;
 
@@ -469,7 +469,7 @@ static void churn(void)
 	char path[300];
 
 	snprintf(path, sizeof(path), "%s.churn", files[0].path);
-	while (now() < until) {
+	while (!time_is_up(until)) {
 		uint32_t id = file_id(path);
 		int fd = open_or_die(path, O_RDWR | O_CREAT | O_TRUNC);
 
@@ -563,6 +563,8 @@ static void verify_all(struct worker *worker)
 	for (long i = 0; i < file_count; i++) {
 		struct file *file = &files[i];
 
+		if (option("first", 0) && wrong_pages())
+			return;
 		verify_file(file, worker->buffer, file->fd, "final read");
 		op_fsync(worker, file, 0, 1);
 		posix_fadvise(file->fd, 0, 0, POSIX_FADV_DONTNEED);
@@ -585,7 +587,7 @@ static void report(double seconds)
 	printf(", \"wrong_pages\": %lu, \"errors\": %lu}\n", wrong_pages(), io_errors());
 }
 
-/* stress mix FILE [mib=256] [seconds=40] [threads=6] [files=2] [seed=N]: the files are FILE.0, FILE.1, … */
+/* stress mix FILE [mib=256] [seconds=40] [threads=6] [files=2] [seed=N] [first=0]: the files are FILE.0, FILE.1, … */
 int mode_mix(const char *path)
 {
 	double seconds = option("seconds", 40), start;

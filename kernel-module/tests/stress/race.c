@@ -105,7 +105,7 @@ static enum change parse_change(const char *name)
 	return !strcmp(name, "direct") ? DIRECT : !strcmp(name, "punch") ? PUNCH : TRUNCATE;
 }
 
-/* stress race FILE [change=direct|punch|truncate] [seconds=10] */
+/* stress race FILE [change=direct|punch|truncate] [seconds=10] [first=0] */
 int mode_race(const char *path)
 {
 	enum change change = parse_change(option_text("change", "direct"));
@@ -121,7 +121,7 @@ int mode_race(const char *path)
 	if (pthread_create(&thread, NULL, racer, (void *)change))
 		die("thread");
 	race_pause();
-	while (now() < until) {
+	while (!time_is_up(until)) {
 		/* clean pages on disk first: only those can be evicted into the pool */
 		if (change != DIRECT || version == 1)
 			write_version(cached, pages, file, ++version);

@@ -47,6 +47,16 @@ double now(void)
 	return time.tv_sec + time.tv_nsec / 1e9;
 }
 
+/* With `first=1` one wrong page is enough: whoever only asks whether there is one need not wait. */
+bool time_is_up(double until)
+{
+	static long first = -1;
+
+	if (first < 0)
+		first = option("first", 0);
+	return (first && wrong_pages()) || now() >= until;
+}
+
 uint64_t random_next(uint64_t *state)
 {
 	*state ^= *state << 13;
