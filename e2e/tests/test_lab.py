@@ -46,17 +46,22 @@ def get(*arguments: str) -> Any:
 
 
 def taken() -> dict[str, list[str]]:
-    """What a lab takes from a machine, as it is now; what another lab has is left out."""
+    """What a lab takes from a machine, as it is now; what labs of other names have is left out."""
     mounts = [line.split()[1] for line in Path("/proc/mounts").read_text().splitlines()]
     commands = [_command_of(folder) for folder in Path("/proc").iterdir() if folder.name.isdigit()]
+    namespaces = [path.name for path in Path("/run/netns").glob("*")]
     return {
         "processes": sorted(command for command in commands if str(RUN) in command or str(STATE) in command),
-        "mounts": sorted(mount for mount in mounts if not mount.startswith((str(paths.RUN), str(paths.STATE)))),
+        "mounts": sorted(mount for mount in mounts if not _is_of_another(mount.removeprefix("/run/"))),
         "cgroups": sorted(map(str, host.CGROUPS.glob(f"**/tidepool-{NAME}"))),
-        "namespaces": sorted(path.name for path in Path("/run/netns").glob("*") if path.name != host.NETNS),
+        "namespaces": sorted(name for name in namespaces if not _is_of_another(name)),
         "links": sorted(path.name for path in Path("/sys/class/net").iterdir()),
         "folders": sorted(map(str, Path("/run").glob(f"tidepool-{NAME}"))),
     }
+
+
+def _is_of_another(name: str) -> bool:
+    return name.removeprefix("netns/").startswith("tidepool-") and NAME not in name
 
 
 def _command_of(folder: Path) -> str:
