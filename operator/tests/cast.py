@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import subprocess
@@ -162,7 +163,8 @@ class Agent:
 
     def _renew_for_ever(self) -> None:
         while not self._dead.wait(names.LEASE_RENEW_SECONDS):
-            self.renew()
+            with contextlib.suppress(Refused):  # the next time, then
+                self.renew()
 
     def guest(
         self,

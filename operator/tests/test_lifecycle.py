@@ -130,7 +130,6 @@ def test_the_api_server_is_away_for_a_while(tmp_path: Path) -> None:
         server.create({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": OWN_NAMESPACE}}, *role("operator"))
         with OperatorProcess(server, tmp_path / "log") as operator, Agent(server, "default", "n") as agent:
             uid = connected_pool(agent)
-            agent.die()
             server.restart_apiserver(pause=50)
             agent.guest("l", LENDS, address="10.9.9.9")
             wait_for("address", lambda: agent.pairing(PAIRING)["spec"]["lender"]["address"] == "10.9.9.9", 60)
