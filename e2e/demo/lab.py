@@ -75,10 +75,16 @@ def get(*arguments: str) -> Any:
     return json.loads(text) if text.strip() else None
 
 
+def items(*arguments: str) -> list[Any]:
+    """The objects of a kind; for none at all kubectl prints nothing."""
+    found = get(*arguments)
+    return list(found["items"]) if found else []
+
+
 def metrics(component: str, port: int) -> str:
     """What a pod of ours exports, read through the API server as `kubectl port-forward` users would."""
     selector = f"app.kubernetes.io/component={component}"
-    pods = get("pods", "-n", SYSTEM, "-l", selector)["items"]
+    pods = items("pods", "-n", SYSTEM, "-l", selector)
     running = [pod["metadata"]["name"] for pod in pods if pod["status"].get("phase") == "Running"]
     return "".join(
         kubectl("get", "--raw", f"/api/v1/namespaces/{SYSTEM}/pods/{name}:{port}/proxy/metrics") for name in running

@@ -20,7 +20,7 @@ def session_lab() -> Iterator[Product]:
         program = workload.build_stress()
         for name in GUESTS:
             lab.call("cp", program, f"{name}:{STRESS}")
-        lab.guest(BORROWER, "mount /dev/vdb /mnt")
+        lab.guest(BORROWER, "mountpoint -q /mnt || mount /dev/vdb /mnt")
         yield Product()
     finally:
         lab.call("down", show=True)

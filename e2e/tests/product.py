@@ -91,7 +91,7 @@ class Product:
 
     def pairing_of(self, borrower: str) -> Object:
         """The pairing of a borrower; empty if it has none."""
-        pairings = lab.get("memorypairings")["items"]
+        pairings = lab.items("memorypairings")
         return next((one for one in pairings if one["spec"]["borrower"]["guest"] == borrower), {})
 
     def phase(self, kind: str, name: str) -> str:
@@ -139,7 +139,7 @@ class Product:
     def assert_nothing_left(self, *guests: str) -> None:
         """After a pool: no object, no Secret, no module."""
         assert lab.kubectl("get", "memorypools,memorypairings", "-o", "name").strip() == ""
-        secrets = lab.get("secrets")["items"]
+        secrets = lab.items("secrets")
         assert [one["metadata"]["name"] for one in secrets if one["type"] == "tidepool.dev/key"] == []
         for guest in guests or GUESTS:
             assert not self.loaded(guest), f"{guest} still has the module"

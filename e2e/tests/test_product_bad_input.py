@@ -53,7 +53,7 @@ def test_a_pool_that_cannot_be(product: Product, manifest: Object, type_: str, r
     message = product.wait_condition("memorypool", POOL, "Ready", "False")
     assert words in message
     assert words in product.wait_condition("memorypool", POOL, "Degraded", "True", reason)
-    assert lab.get("memorypairings")["items"] == []
+    assert lab.items("memorypairings") == []
     assert not any(product.loaded(guest) for guest in (BORROWER, LENDER))
 
 
