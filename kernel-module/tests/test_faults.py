@@ -55,7 +55,7 @@ def test_lender_frozen(kernel: str) -> None:
     with (pair := Pair(kernel, borrower_mem="192M")) as (borrower, lender):
         pair.connect(size=256 * MIB)
         fill_pool(pair)
-        reads = start_stress(borrower, "random /mnt/file seconds=20 threads=4")
+        reads = start_stress(borrower, "random /mnt/file seconds=16 threads=4")
         time.sleep(3)
         lender.stop()
         time.sleep(10)
@@ -67,6 +67,7 @@ def test_lender_frozen(kernel: str) -> None:
         pair.assert_clean()
 
 
+@pytest.mark.long
 def test_stress_while_lender_is_killed(kernel: str) -> None:
     """The whole mixture goes on, and stays right, while its lender dies and comes back empty."""
     with (pair := Pair(kernel, borrower_mem="176M")) as (borrower, lender):
@@ -91,8 +92,9 @@ def test_strangers_are_rejected(kernel: str, name: str, key: str) -> None:
         pair.l.lend(NAME, quota=128 * MIB)
         pair.b.borrow(name, address=LENDER_ADDRESS, size=128 * MIB, key=key)
         pair.b.wait_state(f"lenders/{name}", "Rejected")
-        stress(borrower, "fill /mnt/file mib=120")
-        stress(borrower, "sequential /mnt/file passes=2")
+        stress(borrower, "fill /mnt/file mib=40")
+        borrower.drop_caches(1)
+        stress(borrower, "sequential /mnt/file")
         figures = pair.b.stats(f"lenders/{name}")
         assert figures["puts"] == figures["get_hits"] == 0
         assert pair.lent()["lent_pages"] == 0
@@ -136,7 +138,7 @@ def test_reloaded_under_load(kernel: str) -> None:
     """Unloaded and loaded five times on the borrower, then on the lender, while the mixture runs."""
     with (pair := Pair(kernel, borrower_mem="176M")) as (borrower, _):
         pair.connect(size=256 * MIB)
-        mixture = start_stress(borrower, "mix /mnt/mix mib=120 seconds=35 threads=4")
+        mixture = start_stress(borrower, "mix /mnt/mix mib=120 seconds=25 threads=4")
         for _ in range(5):
             time.sleep(2)
             pair.b.unload()
@@ -158,8 +160,8 @@ def test_reconfigured_under_load(kernel: str) -> None:
     with (pair := Pair(kernel, borrower_mem="192M")) as (borrower, _):
         pair.connect(size=256 * MIB)
         fill_pool(pair)
-        reads = start_stress(borrower, "random /mnt/file seconds=18 threads=4")
-        for limit in (32, 128, 8, 256):
+        reads = start_stress(borrower, "random /mnt/file seconds=12 threads=4")
+        for limit in (32, 8, 256):
             pair.l.set("lend_bytes", limit * MIB)
             _wait_lent_within(pair, limit)
             pair.l.set(f"{BORROWER}/quota_bytes", limit // 2 * MIB)
@@ -180,6 +182,7 @@ def _wait_lent_within(pair: Pair, mib: int) -> None:
     wait_until(f"at most {mib} MiB are lent", lambda: pair.lent()["lent_pages"] * 4096 <= mib * MIB, timeout=10)
 
 
+@pytest.mark.long
 def test_slow_lender_is_cut_off(kernel: str) -> None:
     """With a deadline that hardly any answer meets, reads come from disk, and are right."""
     with (pair := Pair(kernel, borrower_mem="192M")) as (borrower, _):

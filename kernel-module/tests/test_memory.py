@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pytest
+
 from bed.guest import Guest
 from bed.pair import NAME, Pair
 from bed.tidepool import MIB
@@ -28,6 +30,7 @@ def test_lender_gets_its_memory_back(kernel: str) -> None:
         pair.assert_clean()
 
 
+@pytest.mark.long
 def test_reserve_is_kept(kernel: str) -> None:
     """A lender takes no page that would leave it less than its reserve."""
     reserve = 150 * MIB
@@ -46,7 +49,7 @@ def test_reserve_is_kept(kernel: str) -> None:
 def test_nothing_leaks(kernel: str) -> None:
     """Twenty times loaded, connected, used and unloaded: both guests have their memory again."""
     with (pair := Pair(kernel, lender_mem="384M")) as (borrower, lender):
-        stress(borrower, "fill /mnt/file mib=40")
+        stress(borrower, "fill /mnt/file mib=16")
         _cycle(pair)
         before = [_free(guest) for guest in (borrower, lender)]
         for _ in range(20):
