@@ -46,8 +46,9 @@ def test_without(kernel: str, hook: str) -> None:
         assert any(workload(pair) > 0 for _ in range(ROUNDS) for workload in BREAKS[hook])
 
 
+@pytest.mark.long
 def test_without_unmount(kernel: str) -> None:
     """Pages that outlive the mount are seen after the disk was rolled back to a snapshot."""
-    with (pair := Pair(kernel, disk="xfs", flags="-DTIDEPOOL_BREAK_UNMOUNT")) as (borrower, _):
+    with (pair := Pair(kernel, disk="xfs", processors=1, flags="-DTIDEPOOL_BREAK_UNMOUNT")) as (borrower, _):
         assert roll_back_and_count_hits(pair, "xfs") > 500
         assert wrong_pages(borrower, "sequential /mnt/file version=1") > 0
