@@ -297,7 +297,8 @@ def test_the_lease_shows_that_the_agent_lives(cluster: Server, node_agent: Agent
 
 
 def test_the_agent_has_no_rights_beyond_the_charts(cluster: Server, namespace: str) -> None:
-    """A few of those that would be worst."""
+    """A few of those that would be worst, and one that it has."""
+    assert cluster.kubectl("auth", "can-i", "get", "secrets", "-n", namespace, token=AGENT_TOKEN).strip() == "yes"
     for verb, what in itertools.product(("list", "watch", "create"), ("secrets", "nodes", "memorypools.tidepool.dev")):
         with pytest.raises(Refused):
             cluster.kubectl("auth", "can-i", verb, what, "-n", namespace, token=AGENT_TOKEN)

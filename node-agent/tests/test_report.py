@@ -124,6 +124,15 @@ def test_an_end_keeps_its_state_while_the_guest_is_silent() -> None:
     assert report.end(quiet, Finding(seen=connected(), unreachable=Unreachable("x"))).state == "Connected"
 
 
+def test_an_agent_that_has_just_started_keeps_what_is_known_of_a_silent_guest() -> None:
+    before = status(Finding(seen=connected()), (LENT,))
+    after = status(Finding(unreachable=Unreachable("x", "NotConnected")), (LENT,), before)
+    assert (after.kernel_release, after.boot_id, after.memory) == (before.kernel_release, before.boot_id, before.memory)
+    ready = find(after.conditions, "Ready")
+    assert ready is not None
+    assert ready.reason == "NotConnected"
+
+
 def test_nothing_is_written_when_nothing_has_changed() -> None:
     first = status(Finding(seen=observation()))
     again = status(Finding(seen=observation()), before=first)

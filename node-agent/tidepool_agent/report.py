@@ -87,12 +87,17 @@ def identity(guest: MemoryGuest) -> tuple[object, ...]:
 
 def _status(machine: Machine, found: Finding, wants: tuple[Want, ...], before: GuestStatus) -> GuestStatus:
     seen = found.seen
+    if seen is None:  # an agent that has just started and a guest that is silent: what is known still is
+        changes = {"addresses": machine.addresses, "role": _role(wants)}
+        return before.model_copy(
+            update=changes | {"conditions": merge(before.conditions, *_conditions(machine, found))}
+        )
     return GuestStatus(
         addresses=machine.addresses,
-        kernel_release=seen.release if seen else None,
-        boot_id=seen.boot_id if seen else None,
-        module_version=seen.module.version if seen and seen.module else None,
-        memory=_memory(seen) if seen else None,
+        kernel_release=seen.release,
+        boot_id=seen.boot_id,
+        module_version=seen.module.version if seen.module else None,
+        memory=_memory(seen),
         role=_role(wants),
         conditions=merge(before.conditions, *_conditions(machine, found)),
         observed_at=before.observed_at,
@@ -165,9 +170,11 @@ def _ready(machine: Machine, found: Finding, parts: list[Condition]) -> Conditio
 def end(want: Want, found: Finding) -> LenderStatus | BorrowerStatus:
     """This guest's end of a pairing."""
     status = want.pairing.status
-    if want.side is Side.BORROWERS:
-        return _lender_end(want, found, status.lender or LenderStatus())
-    return _borrower_end(want, found, status.borrower or BorrowerStatus())
+    lends = want.side is Side.BORROWERS
+    before = (status.lender or LenderStatus()) if lends else (status.borrower or BorrowerStatus())
+    if found.seen is None:
+        return before.model_copy(update={"conditions": merge(before.conditions, _end_condition(want, found, None))})
+    return _lender_end(want, found, before) if isinstance(before, LenderStatus) else _borrower_end(want, found, before)
 
 
 def _lender_end(want: Want, found: Finding, before: LenderStatus) -> LenderStatus:

@@ -26,7 +26,7 @@ from tidepool_agent.report import Finding
 from tidepool_agent.retry import Failures
 from tidepool_agent.session import Session
 from tidepool_agent.store import Store
-from tidepool_api import ApiModel, MemoryPairing, names, now
+from tidepool_api import ApiModel, MemoryGuest, MemoryPairing, names, now
 
 log = logging.getLogger(__name__)
 
@@ -171,8 +171,9 @@ class Worker:
 
     async def _note_reboot(self, machine: Machine, wanted: Desired, seen: Observation) -> None:
         """A reboot undoes everything in the guest; it is reported before it is repaired."""
-        before = self._found.seen
-        if before is None or before.boot_id == seen.boot_id:
+        present = self._tools.cluster.guest(machine.key)
+        before = self._found.seen.boot_id if self._found.seen else _last_boot(machine, present)
+        if before in (None, seen.boot_id):
             return
         log.info("%s: rebooted, kernel %s", self._name, seen.release)
         self._failures = Failures()
@@ -273,6 +274,12 @@ class Worker:
         if moment - self._acted < SETTLING_SECONDS and not connected:
             return SOON
         return COLLECT_EVERY if wanted.peers or (seen and seen.module) else IDLE_EVERY
+
+
+def _last_boot(machine: Machine, present: MemoryGuest | None) -> str | None:
+    """The boot that an agent before this one has seen of the machine."""
+    same = present is not None and present.spec.vm.uid == machine.uid
+    return present.status.boot_id if present and same else None
 
 
 def overdue(pairing: MemoryPairing) -> bool:
