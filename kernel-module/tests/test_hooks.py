@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import pytest
-from test_unmount import roll_back_and_count_hits
 
 from bed.guest import Disk
 from bed.pair import Pair
@@ -44,11 +43,3 @@ def test_without(kernel: str, hook: str) -> None:
     with (pair := Pair(kernel, borrower_mem="160M", disk=disk, flags=flags)):
         pair.connect(size=128 * MIB)
         assert any(workload(pair) > 0 for _ in range(ROUNDS) for workload in BREAKS[hook])
-
-
-@pytest.mark.long
-def test_without_unmount(kernel: str) -> None:
-    """Pages that outlive the mount are seen after the disk was rolled back to a snapshot."""
-    with (pair := Pair(kernel, disk="xfs", processors=1, flags="-DTIDEPOOL_BREAK_UNMOUNT")) as (borrower, _):
-        assert roll_back_and_count_hits(pair, "xfs") > 500
-        assert wrong_pages(borrower, "sequential /mnt/file version=1") > 0

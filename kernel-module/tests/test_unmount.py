@@ -32,12 +32,12 @@ def test_made_anew(kernel: str, filesystem: str) -> None:
 def test_rolled_back(kernel: str, filesystem: str) -> None:
     """The disk goes back to a snapshot while unmounted: same inodes, same generations, older contents."""
     with (pair := Pair(kernel, disk=filesystem)) as (borrower, _):
-        assert roll_back_and_count_hits(pair, filesystem) > 500
+        assert _roll_back_and_count_hits(pair, filesystem) > 500
         stress(borrower, "sequential /mnt/file version=1")
         pair.assert_clean()
 
 
-def roll_back_and_count_hits(pair: Pair, filesystem: str) -> int:
+def _roll_back_and_count_hits(pair: Pair, filesystem: str) -> int:
     """Leaves the disk as it was with version 1 of the file while the pool was full of version 2."""
     borrower, image = pair.borrower, pair.borrower.folder / "disk"
     stress(borrower, "fill /mnt/file mib=30 version=1")
