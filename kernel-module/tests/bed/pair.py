@@ -41,9 +41,9 @@ class Pair:
     ) -> None:
         self.kernel = fetch_kernel(kernel)
         self._detached = detached
-        self.folder = Path(tempfile.mkdtemp(prefix="tidepool-bed-", dir="/var/tmp"))
         self._module = build_module(self.kernel) if module else None
         self._borrower_module = build_module(self.kernel, flags) if module and flags else self._module
+        self.folder = Path(tempfile.mkdtemp(prefix="tidepool-bed-", dir="/var/tmp"))
         self.disk = _disk(disk)
         ends = [self.folder / name for name in ("wire-b", "wire-l")]
         borrower_link = Link(ends[0], ends[1], BORROWER_ADDRESS)
