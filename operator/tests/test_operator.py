@@ -121,7 +121,7 @@ def _versions(agent: Agent) -> list[str]:
     return [one["metadata"]["resourceVersion"] for one in objects]
 
 
-def test_deleting_the_pool_waits_for_the_agents(agent: Agent) -> None:
+def test_deleting_the_pool_waits_for_the_agents(agent: Agent, operator: OperatorProcess) -> None:
     """The pairing goes when both agents have torn their sides down, and then the pool."""
     pair(agent)
     _delete_pool(agent)
@@ -132,6 +132,7 @@ def test_deleting_the_pool_waits_for_the_agents(agent: Agent) -> None:
     assert not agent.is_gone("mp", "pool")
     agent.release(PAIRING, "lender")
     wait_for("pool gone", lambda: agent.is_gone("mp", "pool") and agent.is_gone("mpair", PAIRING), 5)
+    wait_for("metrics gone", lambda: f'namespace="{agent.namespace}"' not in operator.get("/metrics"))
 
 
 def test_deleting_the_pool_takes_a_minute_at_most_when_an_agent_is_dead(agent: Agent, cluster: Server) -> None:
@@ -312,7 +313,9 @@ def test_it_is_healthy_and_says_so(operator: OperatorProcess) -> None:
     text = operator.get("/metrics")
     for metric in ("tidepool_operator_plan_duration_seconds_bucket", "tidepool_operator_reconciles_total"):
         assert metric in text
-    assert all(json.loads(line)["message"] for line in operator.log().splitlines())
+    lines = [json.loads(line) for line in operator.log().splitlines()]
+    assert all(line["message"] for line in lines)
+    assert not [line for line in lines if "exception" in line]
 
 
 def _delete_pool(agent: Agent) -> None:

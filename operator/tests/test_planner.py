@@ -22,7 +22,7 @@ def test_what_the_lender_uses_itself_is_not_lent() -> None:
     assert mib(made) == {}
     assert reasons(made) == ["InsufficientCapacity"]
     assert "each should get 512Mi" in made.problems[0].message
-    assert "at most 444Mi in one" in made.problems[0].message
+    assert "about 384Mi in one" in made.problems[0].message
 
 
 def test_a_busy_lender_keeps_its_pairing() -> None:

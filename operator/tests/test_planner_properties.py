@@ -13,7 +13,8 @@ from tidepool_api import MemoryGuest, MemoryPairing, MemoryPool
 from tidepool_operator.placement import LEAST
 from tidepool_operator.planner import Plan, plan
 
-NAMES = [f"g{number}" for number in range(8)]
+LENDERS = ["l1", "l2", "l3"]
+BORROWERS = ["b1", "b2", "b3", "b4"]
 LABELS: list[dict[str, str]] = [{}, LENDER, BORROWER, LENDER | BORROWER]
 
 
@@ -37,27 +38,31 @@ class World:
         return replace(self, pairings=[*others, *carried_out(done)])
 
 
-guests = st.lists(
-    st.builds(
+def guest_named(name: str) -> st.SearchStrategy[MemoryGuest]:
+    """Mostly of the role that the name stands for, so that lenders have several borrowers and the other way round."""
+    usual = LENDER if name in LENDERS else BORROWER
+    return st.builds(
         guest,
-        st.sampled_from(NAMES),
-        st.sampled_from(LABELS),
+        st.just(name),
+        st.just(usual) | st.just(usual) | st.just(usual) | st.sampled_from(LABELS),
         total=st.integers(128, 4096),
         available=st.integers(0, 4096),
         node=st.sampled_from(["n1", "n2"]),
-        ready=st.booleans() | st.just(value=True),
-    ),
-    unique_by=lambda one: one.name,
-    max_size=8,
+        ready=st.just(value=True) | st.just(value=True) | st.booleans(),
+    )
+
+
+guests = st.lists(st.sampled_from(LENDERS + BORROWERS), unique=True).flatmap(
+    lambda chosen: st.tuples(*map(guest_named, chosen)).map(list)
 )
 pairings = st.lists(
     st.builds(
         pairing,
-        st.sampled_from(NAMES),
-        st.sampled_from(NAMES),
+        st.sampled_from(BORROWERS) | st.sampled_from(LENDERS + BORROWERS),
+        st.sampled_from(LENDERS) | st.sampled_from(LENDERS + BORROWERS),
         st.integers(16, 2048).map(lambda size: size * MIB),
-        of=st.sampled_from(["pool", "pool", "other"]),
-        terminating=st.booleans(),
+        of=st.sampled_from(["pool", "pool", "pool", "other"]),
+        terminating=st.sampled_from([False, False, False, True]),
     ).filter(lambda one: one.spec.lender.guest != one.spec.borrower.guest),
     unique_by=lambda one: one.name,
     max_size=10,
@@ -67,7 +72,7 @@ worlds = st.builds(
     st.builds(pool, size=st.integers(16, 3000), max_lend=st.integers(16, 2048), reserve=st.integers(16, 1024)),
     guests,
     pairings,
-    st.dictionaries(st.sampled_from(NAMES), st.sampled_from(["pool", "older"]), max_size=2),
+    st.dictionaries(st.sampled_from(LENDERS + BORROWERS), st.sampled_from(["pool", "older"]), max_size=1),
     st.sets(st.sampled_from(["n1", "n2"]), max_size=1).map(frozenset),
 )
 

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from tidepool_api import format_quantity
+from tidepool_api.units import MIB
 from tidepool_operator.placement import Assignment, Ledger, keep, open_ledger, serve
 from tidepool_operator.selection import Problem, ProblemReason, Selection, listed, select
 
@@ -20,6 +21,8 @@ if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Mapping
 
     from tidepool_api import MemoryGuest, MemoryPairing, MemoryPool
+
+ROUGHLY = 64 * MIB
 
 
 @dataclass(frozen=True)
@@ -84,7 +87,8 @@ def _shortage(pool: MemoryPool, selection: Selection, ledger: Ledger, short: lis
 
 
 def _left(ledger: Ledger) -> str:
-    free = [ledger.free(name) for name in ledger.spare]
+    """What is left to lend, roughly: free memory moves all the time, and the message should not."""
+    free = [ledger.free(name) // ROUGHLY * ROUGHLY for name in ledger.spare]
     if not free:
         return "nothing, as none of them is ready,"
-    return f"at most {format_quantity(max(free))} in one and {format_quantity(sum(free))} in all"
+    return f"about {format_quantity(max(free))} in one and {format_quantity(sum(free))} in all"

@@ -6,6 +6,7 @@ Every step asks what is and does only what is missing, so it can be repeated, in
 from __future__ import annotations
 
 import logging
+import re
 import time
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
@@ -254,11 +255,11 @@ class Reconciler:
             await self._say(pool, "Normal", "Ready", text)
 
     async def _say(self, about: MemoryPool | MemoryPairing, kind: str, reason: str, message: str) -> None:
-        """Posts an Event, unless the last one about the object said the same. Nothing depends on it."""
-        uid = about.metadata.uid
-        if self._said.get(uid) == (reason, message):
+        """Posts an Event, unless the last one said the same but for some number. Nothing depends on it."""
+        uid, gist = about.metadata.uid, re.sub(r"[0-9]+", "", message)
+        if self._said.get(uid) == (reason, gist):
             return
-        self._said[uid] = (reason, message)
+        self._said[uid] = (reason, gist)
         try:
             await self._cluster.create_event(build.event(about, kind, reason, message))
         except Refused as refusal:
