@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import pytest
+from test_unmount import known_after_unmount
 
 from bed.guest import Disk
 from bed.pair import Pair
@@ -43,3 +44,10 @@ def test_without(kernel: str, hook: str) -> None:
     with (pair := Pair(kernel, borrower_mem="160M", disk=disk, flags=flags)):
         pair.connect(size=128 * MIB)
         assert any(workload(pair) > 0 for _ in range(ROUNDS) for workload in BREAKS[hook])
+
+
+def test_without_unmount(kernel: str) -> None:
+    """Files outlive their mount: another file system at the same address would be served their pages."""
+    with (pair := Pair(kernel, disk="ext4", flags="-DTIDEPOOL_BREAK_UNMOUNT")):
+        pair.connect(size=100 * MIB)
+        assert known_after_unmount(pair) > 0

@@ -6,6 +6,7 @@ import shutil
 
 import pytest
 
+from bed.guest import Guest
 from bed.pair import Pair
 from bed.tidepool import MIB
 from bed.workload import stress
@@ -25,6 +26,34 @@ def test_made_anew(kernel: str, filesystem: str) -> None:
             pair.remake_disk(filesystem)
             borrower.mount(filesystem)
         assert pair.borrowed()["get_hits"] > 500
+        pair.assert_clean()
+
+
+def _prune_inodes(borrower: Guest) -> None:
+    """Inodes leave memory: only then do they outlive their pages. The kernel spares dirty ones, and each one once."""
+    borrower.sh("sync")
+    for _ in range(4):
+        borrower.drop_caches(2)
+
+
+def known_after_unmount(pair: Pair) -> int:
+    """Files that the catalog knows when the only file system is unmounted, the file's inode having left memory before."""
+    borrower = pair.borrower
+    stress(borrower, "fill /mnt/file mib=10 version=1")
+    borrower.sh("sync")
+    borrower.drop_caches(1)
+    _prune_inodes(borrower)
+    assert pair.b.stats()["files"] > 0, "nothing was evicted: the test shows nothing"
+    borrower.umount()
+    return pair.b.stats()["files"]
+
+
+def test_nothing_is_known(kernel: str) -> None:
+    """The catalog is empty, also of files whose inodes were not in memory when the file system went."""
+    with (pair := Pair(kernel, disk="ext4")):
+        pair.connect(size=100 * MIB)
+        assert known_after_unmount(pair) == 0
+        assert pair.borrowed()["catalog_pages"] == 0
         pair.assert_clean()
 
 
@@ -49,7 +78,7 @@ def _roll_back_and_count_hits(pair: Pair, filesystem: str) -> int:
     for _ in range(3):
         borrower.drop_caches(1)
         stress(borrower, "sequential /mnt/file version=2")
-    borrower.drop_caches(3)  # the inode, too: only then does it outlive its file's pages in memory
+    _prune_inodes(borrower)
     hits = pair.borrowed()["get_hits"]
     borrower.umount()
     with (pair.folder / "snapshot").open("rb") as snapshot, image.open("r+b") as disk:
