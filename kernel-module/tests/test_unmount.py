@@ -37,7 +37,7 @@ def _prune_inodes(borrower: Guest) -> None:
 
 
 def known_after_unmount(pair: Pair) -> int:
-    """Files that the catalog knows when the only file system is unmounted, the file's inode having left memory before."""
+    """Files that the catalog knows once the only file system is unmounted; the inode has left memory before."""
     borrower = pair.borrower
     stress(borrower, "fill /mnt/file mib=10 version=1")
     borrower.sh("sync")
