@@ -89,3 +89,14 @@ def test_other_leases_are_ignored() -> None:
     beats = Heartbeats(clock=Clock())
     beats.update([{"metadata": {"name": "kube-scheduler"}, "spec": {}}, {"metadata": {"name": names.agent_lease("n")}}])
     assert not beats.is_silent("n")
+
+
+def test_a_lease_first_seen_after_the_api_server_was_away_gets_the_full_time() -> None:
+    """It is old because nobody could renew it, and it had not been looked at before the API server went."""
+    clock = Clock()
+    beats = Heartbeats(clock=clock)
+    beats.failed()
+    beats.update([lease("n", age=60)])
+    assert not beats.is_silent("n")
+    clock.time += 41
+    assert beats.is_silent("n")

@@ -58,11 +58,11 @@ class Heartbeats:
 
     def _next(self, node: str, renewed: str, now: float) -> _Seen:
         known = self._seen.get(node)
+        if self._is_blind:
+            return _Seen(renewed, now)
         if known is None:
             return _Seen(renewed, now - _age(renewed))
-        if known.renewed != renewed or self._is_blind:
-            return _Seen(renewed, now)
-        return known
+        return known if known.renewed == renewed else _Seen(renewed, now)
 
 
 def _renewal(lease: Mapping[str, Any]) -> tuple[str, str]:
