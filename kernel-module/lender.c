@@ -280,14 +280,16 @@ static void tide_trim_share(struct tide_borrower *borrower, u64 may, u64 lent)
  */
 void tide_lending_shrink(void)
 {
-	u64 may = READ_ONCE(tide_lend_bytes) >> PAGE_SHIFT, lent = tide_store_lent();
+	u64 may = READ_ONCE(tide_lend_bytes) >> PAGE_SHIFT, lent;
 	struct tide_borrower *borrower;
 
-	list_for_each_entry(borrower, &tide_borrowers, list) {
+	list_for_each_entry(borrower, &tide_borrowers, list)
 		tide_borrower_requota(borrower);
-		if (lent > may)
-			tide_trim_share(borrower, may, lent);
-	}
+	lent = tide_store_lent();
+	if (lent <= may)
+		return;
+	list_for_each_entry(borrower, &tide_borrowers, list)
+		tide_trim_share(borrower, may, lent);
 }
 
 const char *tide_borrower_state_name(struct tide_borrower *borrower)

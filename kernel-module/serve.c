@@ -258,7 +258,7 @@ static u64 tide_store_batch(struct tide_connection *c, unsigned int count, bool 
 		struct tide_page_id *id = &c->request.put[i];
 
 		if (c->folio[i] && !usable)
-			folio_put(c->folio[i]);
+			tide_store_cancel(borrower->store, c->folio[i]);
 		else if (c->folio[i] && !tide_store_add(borrower->store, le64_to_cpu(id->file),
 							le64_to_cpu(id->index),
 							le64_to_cpu(id->version), c->folio[i]))

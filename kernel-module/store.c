@@ -242,6 +242,12 @@ unsigned int tide_store_notices(struct tide_store *store,
 	return n;
 }
 
+static void tide_store_uncharge(struct tide_store *store)
+{
+	atomic64_dec(&store->pages);
+	atomic64_dec(&tide_lent_pages);
+}
+
 /**
  * tide_store_deleted() - a page of a store leaves the page cache
  * @mapping: of a remote file
@@ -253,8 +259,7 @@ void tide_store_deleted(struct address_space *mapping, struct folio *folio)
 {
 	struct tide_store_file *file = mapping->host->i_private;
 
-	atomic64_dec(&file->store->pages);
-	atomic64_dec(&tide_lent_pages);
+	tide_store_uncharge(file->store);
 	if (folio_ref_count(folio))
 		return;
 	atomic64_inc(&file->store->borrower->stats.reclaimed);
@@ -295,17 +300,40 @@ static bool tide_store_recycle(struct tide_store *store)
 	return false;
 }
 
-/* May one page more be taken without harm to the guest? */
-static bool tide_store_may_grow(struct tide_store *store)
+/* Counts a page before it is there, so that batches cannot overshoot. */
+static bool tide_store_charge(struct tide_store *store)
 {
-	u64 lent = tide_store_lent();
+	u64 lent = atomic64_inc_return(&tide_lent_pages);
+	u64 pages = atomic64_inc_return(&store->pages);
+
+	if (pages <= READ_ONCE(store->limit) &&
+	    lent <= READ_ONCE(tide_lend_bytes) >> PAGE_SHIFT)
+		return true;
+	tide_store_uncharge(store);
+	return false;
+}
+
+/* May one page more be taken without harm to the guest? */
+static bool tide_store_may_grow(void)
+{
 	u64 available = si_mem_available();	/* counts the lent pages */
 
-	return tide_store_pages(store) < READ_ONCE(store->limit) &&
-	       lent < READ_ONCE(tide_lend_bytes) >> PAGE_SHIFT &&
-	       available > lent + (READ_ONCE(tide_reserve_bytes) >> PAGE_SHIFT) &&
+	return available > tide_store_lent() +
+			   (READ_ONCE(tide_reserve_bytes) >> PAGE_SHIFT) &&
 	       global_zone_page_state(NR_FREE_PAGES) >
 			totalram_pages() >> TIDE_FREE_FLOOR_SHIFT;
+}
+
+static struct folio *tide_store_alloc(struct tide_store *store)
+{
+	struct folio *folio;
+
+	if (!tide_store_charge(store))
+		return NULL;
+	folio = tide_alloc_folio(TIDE_STORE_GFP);
+	if (!folio)
+		tide_store_uncharge(store);
+	return folio;
 }
 
 /**
@@ -316,22 +344,31 @@ static bool tide_store_may_grow(struct tide_store *store)
  * quota is short, the oldest page here is dropped first.
  *
  * Context: process.
- * Return: a folio, or NULL when nothing can be spared.
+ * Return: a folio for tide_store_add() or tide_store_cancel(), or NULL when
+ * nothing can be spared.
  */
 struct folio *tide_store_prepare(struct tide_store *store)
 {
-	struct folio *folio;
-	bool may = tide_store_may_grow(store);
+	struct folio *folio = tide_store_may_grow() ? tide_store_alloc(store) : NULL;
+	bool recycled;
 
-	if (may) {
-		folio = tide_alloc_folio(TIDE_STORE_GFP);
-		if (folio)
-			return folio;
-	}
+	if (folio)
+		return folio;
 	mutex_lock(&store->mutex);
-	may = tide_store_recycle(store);
+	recycled = tide_store_recycle(store);
 	mutex_unlock(&store->mutex);
-	return may ? tide_alloc_folio(TIDE_STORE_GFP) : NULL;
+	return recycled ? tide_store_alloc(store) : NULL;
+}
+
+/**
+ * tide_store_cancel() - give a prepared page back
+ * @store: the store
+ * @folio: from tide_store_prepare()
+ */
+void tide_store_cancel(struct tide_store *store, struct folio *folio)
+{
+	tide_store_uncharge(store);
+	folio_put(folio);
 }
 
 static void tide_store_remember(struct tide_store *store, u64 file, pgoff_t index)
@@ -349,7 +386,7 @@ static void tide_store_remember(struct tide_store *store, u64 file, pgoff_t inde
  * @id: the remote file
  * @index: page index
  * @version: of the page
- * @folio: with the contents; the store takes over the reference
+ * @folio: from tide_store_prepare(), with the contents; the store takes it over
  *
  * Context: process.
  * Return: 0 or a negative errno, and then the page is not here.
@@ -372,13 +409,13 @@ int tide_store_add(struct tide_store *store, u64 id, pgoff_t index,
 				TIDE_STORE_GFP | __GFP_WRITE);
 	if (err)
 		goto out;
-	atomic64_inc(&store->pages);
-	atomic64_inc(&tide_lent_pages);
 	folio_unlock(folio);
 	tide_store_remember(store, id, index);
 	atomic64_inc(&store->borrower->stats.puts);
 out:
 	mutex_unlock(&store->mutex);
+	if (err)
+		tide_store_uncharge(store);
 	folio_put(folio);
 	return err;
 }

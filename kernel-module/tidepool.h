@@ -460,6 +460,7 @@ int tide_store_resize(struct tide_store *store, u64 bytes);
 struct folio *tide_store_get(struct tide_store *store, u64 file, pgoff_t index,
 			     u64 version);
 struct folio *tide_store_prepare(struct tide_store *store);
+void tide_store_cancel(struct tide_store *store, struct folio *folio);
 int tide_store_add(struct tide_store *store, u64 file, pgoff_t index,
 		   u64 version, struct folio *folio);
 void tide_store_forget(struct tide_store *store, u64 file, pgoff_t first,
