@@ -41,11 +41,10 @@ static int tide_folio_where(struct tide_file *file, struct folio *folio)
 }
 
 /* Copies what is in buffers; adds the other pages to @get. File locked. */
-static unsigned int tide_folio_collect(struct tide_file *file, struct folio *folio,
-				       struct tide_get *get)
+static void tide_folio_collect(struct tide_file *file, struct folio *folio,
+			       struct tide_get *get)
 {
 	long i, nr = folio_nr_pages(folio);
-	unsigned int copied = 0;
 	int slot;
 
 	for (i = 0; i < nr; i++) {
@@ -57,7 +56,6 @@ static unsigned int tide_folio_collect(struct tide_file *file, struct folio *fol
 			copy_highpage(page, buffer->page);
 			atomic64_inc(&buffer->lender->stats.get_hits);
 			atomic64_inc(&buffer->lender->stats.get_hits_buffer);
-			copied++;
 			continue;
 		}
 		get->page[get->count++] = (struct tide_get_page) {
@@ -69,7 +67,6 @@ static unsigned int tide_folio_collect(struct tide_file *file, struct folio *fol
 			tide_file_erase_locked(file, index,
 					       get->page[get->count - 1].version);
 	}
-	return copied;
 }
 
 static struct tide_get *tide_get_alloc(struct tide_window *w, int slot)
