@@ -33,3 +33,16 @@ def test_commands_report_what_happened(kernel: str) -> None:
         lender.kill()
         with pytest.raises(GuestError):
             lender.sh("true")
+
+
+def test_code_changes_under_load(kernel: str) -> None:
+    """Switching a tracepoint of the page cache goes on while it is used: an older emulator hangs the guest there."""
+    switch = "/sys/kernel/tracing/events/filemap/mm_filemap_add_to_page_cache/enable"
+    with Pair(kernel, borrower_mem="176M", module=False) as (borrower, _):
+        borrower.sh("dd if=/dev/zero of=/mnt/file bs=1M count=200 2> /dev/null", timeout=120)
+        readers = [borrower.start("while true; do cat /mnt/file > /dev/null; done") for _ in range(2)]
+        borrower.sh(f"for i in $(seq 300); do echo 1 > {switch}; echo 0 > {switch}; done", timeout=120)
+        for reader in readers:
+            assert reader.running
+            reader.kill()
+        borrower.assert_clean()

@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from bed.channel import Channel, ChannelClosed, Result
-from bed.image import Kernel, initramfs
+from bed.image import Kernel, fetch_qemu, initramfs
 
 TROUBLE = re.compile(
     r"\bBUG\b|WARNING:|Oops|Call Trace|RIP:|general protection|stall|blocked for more than|lockup|deadlock"
@@ -273,7 +273,9 @@ def make_disk(path: Path, disk: Disk) -> None:
 def _qemu_command(spec: Spec, kernel: Kernel, folder: Path) -> list[str]:
     addresses = ",".join(f"eth{number}:{link.address}" for number, link in enumerate(spec.links))
     append = f"console=ttyS0 loglevel=5 panic=-1 log_buf_len=4M rdinit=/init tidepool.ip={addresses} {spec.append}"
-    command = ["qemu-system-x86_64", "-accel", "tcg,thread=multi", "-cpu", "max", "-machine", "pc"]
+    qemu = fetch_qemu()
+    command = [str(qemu / "usr/bin/qemu-system-x86_64"), "-accel", "tcg,thread=multi", "-cpu", "max", "-machine", "pc"]
+    command += ["-L", str(qemu / "usr/share/qemu"), "-L", str(qemu / "usr/share/seabios")]
     command += ["-m", spec.memory, "-smp", str(spec.processors), "-nodefaults", "-display", "none", "-no-reboot"]
     command += ["-kernel", str(kernel.vmlinuz), "-initrd", str(folder / "initramfs"), "-append", append]
     command += ["-serial", f"file:{folder / 'console.log'}"]

@@ -6,6 +6,7 @@ are appended as a second archive, which the kernel unpacks on top.
 
 from __future__ import annotations
 
+import functools
 import hashlib
 import lzma
 import os
@@ -61,6 +62,12 @@ class Kernel:
 def fetch_kernel(name: str) -> Kernel:
     """The kernel of that name, fetched on first use."""
     return Kernel(name, Path(_output([str(TOOLS / "kernel"), "fetch", name])))
+
+
+@functools.cache
+def fetch_qemu() -> Path:
+    """The folder of the emulator, fetched on first use, see `kernel-module/tools/qemu`."""
+    return Path(_output([str(TOOLS / "qemu"), "fetch"]))
 
 
 def build_module(kernel: Kernel, flags: str = "") -> Path:
