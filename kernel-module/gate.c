@@ -5,21 +5,44 @@
  * no longer holds a moment later, so its put is refused. A section lives on
  * the stack of the wrapped call, so nothing is ever allocated for it.
  *
+ * A direct write may go on after its call has returned, until its completion
+ * has invalidated the page cache; the inode's count of direct I/O says so, but
+ * not where, and it counts reads as well. So a mapping that is written directly
+ * has a struct tide_writes: one range around all direct writes since the count
+ * was last seen at zero.
+ *
  * Why a put cannot slip through: the put makes its file known, then asks the
  * gate; the section enters the gate, then looks for the file. Both take the
  * bucket's lock, so at least one of them sees the other.
  */
+#define pr_fmt(fmt) KBUILD_MODNAME ": " fmt
+
 #include <linux/delay.h>
 #include <linux/hashtable.h>
 #include <linux/sched.h>
+#include <linux/slab.h>
 
 #include "tidepool.h"
 
 #define TIDE_GATE_BITS	8
 
+/**
+ * struct tide_writes - where direct writes of a mapping may still be going on
+ * @hash: in the bucket of @mapping
+ * @mapping: of a regular file
+ * @first: first page index covered
+ * @last: last page index covered
+ */
+struct tide_writes {
+	struct hlist_node hash;
+	const struct address_space *mapping;
+	pgoff_t first, last;
+};
+
 static struct tide_gate_bucket {
 	spinlock_t lock;	/* taken with interrupts off, inside a file's */
 	struct hlist_head sections;
+	struct hlist_head writes;
 } tide_gate[1 << TIDE_GATE_BITS] = {
 	[0 ... (1 << TIDE_GATE_BITS) - 1] = {
 		.lock = __SPIN_LOCK_UNLOCKED(tide_gate.lock),
@@ -27,10 +50,24 @@ static struct tide_gate_bucket {
 };
 
 static atomic_t tide_sections = ATOMIC_INIT(0);
+static bool tide_gate_coarse;	/* a struct tide_writes could not be had */
 
 static struct tide_gate_bucket *tide_gate_bucket(const void *key)
 {
 	return &tide_gate[hash_ptr(key, TIDE_GATE_BITS)];
+}
+
+static void tide_section_init(struct tide_section *s, enum tide_section_kind kind,
+			      const void *key, const void *argument,
+			      pgoff_t first, pgoff_t last)
+{
+	s->key = key;
+	s->argument = argument;
+	s->task = current;
+	s->kind = kind;
+	s->first = first;
+	s->last = last;
+	atomic_inc(&tide_sections);
 }
 
 /**
@@ -51,16 +88,108 @@ void tide_section_enter(struct tide_section *s, enum tide_section_kind kind,
 	struct tide_gate_bucket *bucket = tide_gate_bucket(key);
 	unsigned long flags;
 
-	s->key = key;
-	s->argument = argument;
-	s->task = current;
-	s->kind = kind;
-	s->first = first;
-	s->last = last;
-	atomic_inc(&tide_sections);
+	tide_section_init(s, kind, key, argument, first, last);
 	spin_lock_irqsave(&bucket->lock, flags);
 	hlist_add_head(&s->hash, &bucket->sections);
 	spin_unlock_irqrestore(&bucket->lock, flags);
+}
+
+static struct tide_writes *tide_writes_find(struct tide_gate_bucket *bucket,
+					    const struct address_space *mapping)
+{
+	struct tide_writes *writes;
+
+	hlist_for_each_entry(writes, &bucket->writes, hash)
+		if (writes->mapping == mapping)
+			return writes;
+	return NULL;
+}
+
+/* Is no direct write in progress, neither inside its call nor after it? */
+static bool tide_writes_over(struct tide_gate_bucket *bucket,
+			     const struct address_space *mapping)
+{
+	struct tide_section *s;
+
+	hlist_for_each_entry(s, &bucket->sections, hash)
+		if (s->key == mapping && s->kind == TIDE_SECTION_DIRECT_IO)
+			return false;
+	return !atomic_read(&mapping->host->i_dio_count);
+}
+
+/* Notes a direct write; returns @spare if it was not needed. */
+static struct tide_writes *tide_writes_note(struct tide_gate_bucket *bucket,
+					    const struct address_space *mapping,
+					    struct tide_writes *spare,
+					    pgoff_t first, pgoff_t last)
+{
+	struct tide_writes *writes = tide_writes_find(bucket, mapping);
+
+	if (!writes && !spare) {
+		WRITE_ONCE(tide_gate_coarse, true);
+	} else if (!writes) {
+		*spare = (struct tide_writes) {
+			.mapping = mapping, .first = first, .last = last,
+		};
+		hlist_add_head(&spare->hash, &bucket->writes);
+		return NULL;
+	} else if (tide_writes_over(bucket, mapping)) {
+		writes->first = first;
+		writes->last = last;
+	} else {
+		writes->first = min(writes->first, first);
+		writes->last = max(writes->last, last);
+	}
+	return spare;
+}
+
+/**
+ * tide_section_enter_write() - close the gate for a direct write
+ * @s: on the caller's stack
+ * @mapping: of a regular file
+ * @argument: first argument of the wrapped call
+ * @first: first page index covered
+ * @last: last page index covered
+ *
+ * The range stays closed after tide_section_leave() until the inode's count of
+ * direct I/O is zero. When there is no memory to note it, every direct I/O
+ * closes the gate of its whole file from then on.
+ *
+ * Context: process.
+ */
+void tide_section_enter_write(struct tide_section *s, struct address_space *mapping,
+			      const void *argument, pgoff_t first, pgoff_t last)
+{
+	struct tide_writes *spare = kmalloc(sizeof(*spare), GFP_NOIO | __GFP_NOWARN);
+	struct tide_gate_bucket *bucket = tide_gate_bucket(mapping);
+	unsigned long flags;
+
+	tide_section_init(s, TIDE_SECTION_DIRECT_IO, mapping, argument, first, last);
+	spin_lock_irqsave(&bucket->lock, flags);
+	spare = tide_writes_note(bucket, mapping, spare, first, last);
+	hlist_add_head(&s->hash, &bucket->sections);
+	spin_unlock_irqrestore(&bucket->lock, flags);
+	kfree(spare);
+}
+
+/**
+ * tide_writes_forget() - the inode of a mapping leaves memory
+ * @mapping: no direct I/O to it is in progress
+ *
+ * Context: any.
+ */
+void tide_writes_forget(const struct address_space *mapping)
+{
+	struct tide_gate_bucket *bucket = tide_gate_bucket(mapping);
+	struct tide_writes *writes;
+	unsigned long flags;
+
+	spin_lock_irqsave(&bucket->lock, flags);
+	writes = tide_writes_find(bucket, mapping);
+	if (writes)
+		hlist_del(&writes->hash);
+	spin_unlock_irqrestore(&bucket->lock, flags);
+	kfree(writes);
 }
 
 /**
@@ -113,28 +242,26 @@ bool tide_section_mine(enum tide_section_kind kind, const void *key,
  * @first: first page index
  * @last: last page index
  *
- * A direct write counts until its completion has invalidated the page cache:
- * that may be long after the wrapped call returned, and the inode's count of
- * direct I/O covers it (of reads, too).
- *
  * Context: any, with the file's lock held.
  */
 bool tide_gate_closed(struct address_space *mapping, pgoff_t first, pgoff_t last)
 {
 	struct tide_gate_bucket *bucket = tide_gate_bucket(mapping);
+	struct tide_writes *writes;
 	struct tide_section *s;
 	unsigned long flags;
 	bool closed = false;
 
-	if (!tide_broken(DIRECT_IO) &&
-	    atomic_read(&mapping->host->i_dio_count))
-		return true;
 	spin_lock_irqsave(&bucket->lock, flags);
+	if (!tide_broken(DIRECT_IO) && atomic_read(&mapping->host->i_dio_count)) {
+		writes = tide_writes_find(bucket, mapping);
+		closed = READ_ONCE(tide_gate_coarse) ||
+			 (writes && writes->first <= last && writes->last >= first);
+	}
 	hlist_for_each_entry(s, &bucket->sections, hash) {
-		if (s->key == mapping && s->first <= last && s->last >= first) {
-			closed = true;
+		if (closed)
 			break;
-		}
+		closed = s->key == mapping && s->first <= last && s->last >= first;
 	}
 	spin_unlock_irqrestore(&bucket->lock, flags);
 	return closed;
@@ -147,6 +274,16 @@ bool tide_gate_closed(struct address_space *mapping, pgoff_t first, pgoff_t last
  */
 void tide_gate_wait_empty(void)
 {
+	struct tide_writes *writes;
+	struct hlist_node *next;
+	int i;
+
 	while (atomic_read(&tide_sections))
 		msleep(20);
+	for (i = 0; i < ARRAY_SIZE(tide_gate); i++) {
+		hlist_for_each_entry_safe(writes, next, &tide_gate[i].writes, hash) {
+			hlist_del(&writes->hash);
+			kfree(writes);
+		}
+	}
 }

@@ -327,10 +327,12 @@ static void tide_truncate_inode_pages_range(struct address_space *mapping,
 
 	tide_section_enter(&section, TIDE_SECTION_TRUNCATE, mapping, mapping,
 			   first, last);
-	if (exiting)
+	if (exiting) {
 		tide_inode_evicted(mapping);
-	else
+		tide_writes_forget(mapping);
+	} else {
 		tide_drop_range(mapping, first, last);
+	}
 	if (tide_broken(TRUNCATE_RETURN))
 		section.first = ULONG_MAX;	/* covers nothing */
 	truncate_inode_pages_range(mapping, start, end);
@@ -362,9 +364,9 @@ static int tide_invalidate_inode_pages2_range(struct address_space *mapping,
 }
 
 /*
- * The write may go on after the call has returned; from then on the inode's
- * count of direct I/O keeps the gate closed, until the completion has
- * invalidated the page cache (see tide_gate_closed()).
+ * The write may go on after the call has returned; from then on what
+ * tide_section_enter_write() noted keeps the gate closed, until the completion has
+ * invalidated the page cache and lowered the inode's count of direct I/O.
  */
 static struct iomap_dio *
 tide_iomap_dio_rw(struct kiocb *iocb, struct iov_iter *iter,
@@ -386,8 +388,7 @@ tide_iomap_dio_rw(struct kiocb *iocb, struct iov_iter *iter,
 		tide_section_leave(&section);
 		return dio;
 	}
-	tide_section_enter(&section, TIDE_SECTION_DIRECT_IO, mapping, iocb,
-			   first, last);
+	tide_section_enter_write(&section, mapping, iocb, first, last);
 	tide_drop_range(mapping, first, last);
 	dio = __iomap_dio_rw(iocb, iter, ops, dops, dio_flags, private, done_before);
 	tide_section_leave(&section);

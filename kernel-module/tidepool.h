@@ -345,6 +345,9 @@ void tide_section_enter(struct tide_section *s, enum tide_section_kind kind,
 void tide_section_leave(struct tide_section *s);
 bool tide_section_mine(enum tide_section_kind kind, const void *key,
 		       const void *argument);
+void tide_section_enter_write(struct tide_section *s, struct address_space *mapping,
+			      const void *argument, pgoff_t first, pgoff_t last);
+void tide_writes_forget(const struct address_space *mapping);
 bool tide_gate_closed(struct address_space *mapping, pgoff_t first, pgoff_t last);
 void tide_gate_wait_empty(void);
 

@@ -1,0 +1,45 @@
+"""The direct-I/O gate is closed where a direct write is, and nowhere else."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import pytest
+
+from bed.guest import Guest
+from bed.pair import Pair
+from bed.tidepool import MIB
+from bed.workload import stress
+
+FILE_MIB, HEAD_MIB = 160, 4
+READS = "while true; do dd if=/mnt/file of=/dev/null bs=64k iflag=direct 2> /dev/null; done"
+# The same bytes again, at the head of the file only.
+WRITES = "while true; do dd if=/mnt/head of=/mnt/file bs=64k conv=notrunc oflag=direct 2> /dev/null; done"
+
+
+@contextmanager
+def running(guest: Guest, command: str, times: int) -> Iterator[None]:
+    """The command, several times at once."""
+    jobs = [guest.start(command) for _ in range(times)]
+    yield
+    assert all(job.running for job in jobs)
+    for job in jobs:
+        job.kill()
+    guest.sh("killall dd; true")
+
+
+@pytest.mark.parametrize("stream", [READS, WRITES], ids=["reads", "writes"])
+def test_puts_go_on_beside_direct_io(kernel: str, stream: str) -> None:
+    """A stream of direct reads, or of direct writes elsewhere in the file, hardly stops a put."""
+    with (pair := Pair(kernel, borrower_mem="176M")) as (borrower, _):
+        pair.connect(size=200 * MIB)
+        stress(borrower, f"fill /mnt/file mib={FILE_MIB}")
+        borrower.sh(f"head -c {HEAD_MIB * MIB} /mnt/file > /mnt/head; sync")
+        before = {**pair.borrowed(), **pair.b.stats()}
+        with running(borrower, stream, times=3):
+            stress(borrower, "sequential /mnt/file")
+        after = {**pair.borrowed(), **pair.b.stats()}
+        assert after["puts"] - before["puts"] > FILE_MIB * 256 // 10
+        assert after["drop_gate"] - before["drop_gate"] < FILE_MIB * 256 // 50
+        pair.assert_clean()
