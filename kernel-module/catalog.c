@@ -214,6 +214,7 @@ struct tide_file *tide_file_find_or_reserve(struct inode *inode)
 	file->sb = inode->i_sb;
 	file->ino = inode->i_ino;
 	file->generation = inode->i_generation;
+	file->dev = inode->i_sb->s_dev;
 	refcount_set(&file->refs, 2);	/* the tables', the caller's */
 
 	spin_lock_irqsave(&tide_files_lock, flags);

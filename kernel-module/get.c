@@ -15,6 +15,7 @@
 #include <linux/slab.h>
 
 #include "get.h"
+#include "trace.h"
 
 #define TIDE_ARRIVE		16	/* pages received before folios are unlocked */
 #define TIDE_SLICE_MS		20	/* how often pages being received look at the clock */
@@ -56,6 +57,15 @@ void tide_get_free(struct tide_get *get)
 	tide_file_put(get->file);
 	kvfree(get);
 	tide_lender_put(lender);
+}
+
+static void tide_trace_get(const struct tide_get *get, unsigned int i,
+			   unsigned int pages, enum tide_got how)
+{
+	if (trace_tidepool_get_enabled())
+		trace_tidepool_get(get->file, get->page[i].index, pages,
+				   get->lender, how,
+				   ktime_us_delta(ktime_get(), get->start));
 }
 
 /* First page of the next folio after that of page @i. */
@@ -105,6 +115,7 @@ static unsigned int tide_get_unlock(struct tide_get *get, unsigned int from,
 			tide_histogram_add(&get->lender->get_latency,
 					   ktime_to_ns(ktime_sub(ktime_get(), get->start)));
 			atomic64_add(next - i, &get->lender->stats.get_hits);
+			tide_trace_get(get, i, next - i, TIDE_GOT_HIT);
 			tide_folio_done(folio);
 		}
 		i = next;
@@ -141,6 +152,16 @@ static unsigned int tide_get_left(const struct tide_get *get)
 	for (i = 0; i < get->count; i++)
 		left += !!get->page[i].page;
 	return left;
+}
+
+static void tide_get_count_left(const struct tide_get *get, enum tide_got how)
+{
+	struct tide_lender_stats *stats = &get->lender->stats;
+	unsigned int left = tide_get_left(get);
+
+	atomic64_add(left, how == TIDE_GOT_LATE ? &stats->get_late :
+						  &stats->get_errors);
+	tide_trace_get(get, 0, left, how);
 }
 
 /* Ends a request that its caller has taken off the lists. */
@@ -380,7 +401,7 @@ void tide_get_submit(struct tide_get *get)
 	}
 	spin_unlock_irq(&lender->pending_lock);
 	if (!accepted) {
-		atomic64_add(get->count, &lender->stats.get_errors);
+		tide_get_count_left(get, TIDE_GOT_ERROR);
 		tide_get_end(get);
 	} else if (current->flags & (PF_MEMALLOC | PF_MEMALLOC_NOIO)) {
 		queue_work(tide_disk_queue, &lender->tx_work);	/* must not wait */
@@ -492,15 +513,16 @@ static void tide_data_missed(struct tide_get *get)
 		if (!p->page || p->arrived)
 			continue;
 		atomic64_inc(&get->lender->stats.get_misses);
+		tide_trace_get(get, i, 1, TIDE_GOT_MISS);
 		tide_file_erase(get->file, p->index, p->version);
 	}
 }
 
-/* Ends a request with an error counted; what is left is read from disk. */
-static void tide_get_fail(struct tide_get *get, atomic64_t *counter)
+/* Ends a request that is late or lost; what is left is read from disk. */
+static void tide_get_fail(struct tide_get *get, enum tide_got how)
 {
 	tide_get_unlist(get);
-	atomic64_add(tide_get_left(get), counter);
+	tide_get_count_left(get, how);
 	tide_get_end(get);
 }
 
@@ -518,8 +540,8 @@ static int tide_data_pages(struct tide_lender *lender, struct tide_get *get,
 	while (i < count && !err) {
 		err = tide_data_chunk(lender, get, count, &i, &rest);
 		if (err && get) {
-			tide_get_fail(get, err == -ETIME ? &lender->stats.get_late :
-							   &lender->stats.get_errors);
+			tide_get_fail(get, err == -ETIME ? TIDE_GOT_LATE :
+							   TIDE_GOT_ERROR);
 			get = NULL;
 		} else if (get) {
 			unlocked = tide_get_unlock(get, unlocked, i);
@@ -566,7 +588,7 @@ int tide_get_data(struct tide_lender *lender, const struct tide_frame *frame)
 
 	get = tide_get_claim(lender, le64_to_cpu(frame->id));
 	if (get && get->count != count) {
-		tide_get_fail(get, &lender->stats.get_errors);
+		tide_get_fail(get, TIDE_GOT_ERROR);
 		return -EPROTO;
 	}
 	tide_wire_patience(lender->get_sock, TIDE_SLICE_MS);
@@ -597,14 +619,13 @@ static void tide_take_late(struct tide_lender *lender, struct list_head *from,
 	}
 }
 
-static void tide_end_all(struct tide_lender *lender, struct list_head *gets,
-			 atomic64_t *counter)
+static void tide_end_all(struct list_head *gets, enum tide_got how)
 {
 	struct tide_get *get, *next;
 
 	list_for_each_entry_safe(get, next, gets, list) {
 		list_del(&get->list);
-		atomic64_add(get->count, counter);
+		tide_get_count_left(get, how);
 		tide_get_end(get);
 	}
 }
@@ -632,7 +653,7 @@ static void tide_get_deadline(struct work_struct *work)
 	spin_unlock_irq(&lender->pending_lock);
 	if (!list_empty(&late))
 		WRITE_ONCE(lender->stalled, true);
-	tide_end_all(lender, &late, &lender->stats.get_late);
+	tide_end_all(&late, TIDE_GOT_LATE);
 }
 
 /**
@@ -650,7 +671,7 @@ void tide_get_abort(struct tide_lender *lender)
 	list_splice_init(&lender->pending, &lost);
 	list_splice_tail_init(&lender->unsent, &lost);
 	spin_unlock_irq(&lender->pending_lock);
-	tide_end_all(lender, &lost, &lender->stats.get_errors);
+	tide_end_all(&lost, TIDE_GOT_ERROR);
 }
 
 /**

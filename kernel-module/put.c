@@ -17,6 +17,7 @@
 #include <linux/vmalloc.h>
 
 #include "tidepool.h"
+#include "trace.h"
 
 static unsigned int put_buffers;
 module_param(put_buffers, uint, 0444);
@@ -269,6 +270,12 @@ static bool tide_queue(struct tide_lender *lender, struct tide_buffer *buffer)
 	return queued;
 }
 
+static void tide_trace_drop(const struct tide_file *file, pgoff_t index,
+			    enum tide_drop_reason reason)
+{
+	trace_tidepool_drop(file->dev, file->ino, index, 1, reason);
+}
+
 /* Returns false when the page is in no buffer and at no lender afterwards. */
 static bool tide_put_page(struct tide_file *file, struct tide_lender *lender,
 			  struct page *page, pgoff_t index)
@@ -277,6 +284,7 @@ static bool tide_put_page(struct tide_file *file, struct tide_lender *lender,
 
 	if (!buffer) {
 		atomic64_inc(&lender->stats.drop_nobuffer);
+		tide_trace_drop(file, index, TIDE_DROP_NOBUFFER);
 		return false;
 	}
 	buffer->file = file;
@@ -286,6 +294,7 @@ static bool tide_put_page(struct tide_file *file, struct tide_lender *lender,
 	copy_highpage(buffer->page, page);
 	if (!tide_queue(lender, buffer)) {
 		atomic64_inc(&tide_stats.drop_notready);
+		tide_trace_drop(file, index, TIDE_DROP_NOTREADY);
 		buffer->file = NULL;
 		buffer->lender = NULL;
 		tide_buffer_free(buffer);
@@ -293,6 +302,7 @@ static bool tide_put_page(struct tide_file *file, struct tide_lender *lender,
 	}
 	refcount_inc(&file->refs);
 	tide_outgoing_insert(file, buffer);
+	trace_tidepool_put(file, index, buffer->version, lender);
 	return true;
 }
 
@@ -315,6 +325,17 @@ static bool tide_put_pages(struct tide_file *file, struct folio *folio,
 	return queued;
 }
 
+/* Counts a folio that is not put at all. */
+static void tide_put_refuse(struct folio *folio, atomic64_t *counter,
+			    enum tide_drop_reason reason)
+{
+	const struct inode *inode = folio->mapping->host;
+
+	atomic64_inc(counter);
+	trace_tidepool_drop(inode->i_sb->s_dev, inode->i_ino, folio->index,
+			    folio_nr_pages(folio), reason);
+}
+
 /**
  * tide_put_folio() - a clean folio is being reclaimed
  * @mapping: of an eligible file
@@ -335,19 +356,19 @@ void tide_put_folio(struct address_space *mapping, struct folio *folio)
 	rcu_read_lock();
 	lender = tide_choose_lender();
 	if (!lender) {		/* entries that exist are still true */
-		atomic64_inc(&tide_stats.drop_notready);
+		tide_put_refuse(folio, &tide_stats.drop_notready, TIDE_DROP_NOTREADY);
 		goto out;
 	}
 	file = tide_file_find_or_reserve(mapping->host);
 	if (!file) {
-		atomic64_inc(&tide_stats.drop_nofile);
+		tide_put_refuse(folio, &tide_stats.drop_nofile, TIDE_DROP_NOFILE);
 		goto out;
 	}
 	xa_lock(&file->pages);
 	if (file->dead) {
-		atomic64_inc(&tide_stats.drop_notready);
+		tide_put_refuse(folio, &tide_stats.drop_notready, TIDE_DROP_NOTREADY);
 	} else if (tide_gate_closed(mapping, first, last)) {
-		atomic64_inc(&tide_stats.drop_gate);
+		tide_put_refuse(folio, &tide_stats.drop_gate, TIDE_DROP_GATE);
 		tide_file_drop_locked(file, first, last);
 	} else if (!folio_test_uptodate(folio) || folio_test_dirty(folio)) {
 		tide_file_drop_locked(file, first, last);
@@ -397,6 +418,8 @@ static bool tide_buffer_record(struct tide_lender *lender, struct tide_buffer *b
 		atomic64_inc(&lender->stats.drop_stale);
 	else
 		atomic64_inc(&lender->stats.drop_nomem);
+	tide_trace_drop(buffer->file, buffer->index,
+			err == -ESTALE ? TIDE_DROP_STALE : TIDE_DROP_NOMEM);
 	tide_buffer_discard(buffer);
 	return false;
 }
@@ -574,6 +597,7 @@ int tide_put_acknowledged(struct tide_lender *lender, u64 id,
 
 		if (!(stored & BIT_ULL(i))) {
 			atomic64_inc(&lender->stats.drop_refused);
+			tide_trace_drop(buffer->file, buffer->index, TIDE_DROP_REFUSED);
 			tide_buffer_discard(buffer);
 			continue;
 		}
@@ -605,6 +629,13 @@ int tide_sender_start(struct tide_lender *lender)
 	return 0;
 }
 
+static void tide_buffer_lost(struct tide_buffer *buffer)
+{
+	atomic64_inc(&buffer->lender->stats.drop_lost);
+	tide_trace_drop(buffer->file, buffer->index, TIDE_DROP_LOST);
+	tide_buffer_discard(buffer);
+}
+
 /**
  * tide_sender_stop() - stop it and drop what is on its way
  * @lender: not ready any more, its sockets shut down
@@ -620,16 +651,12 @@ void tide_sender_stop(struct tide_lender *lender)
 	if (lender->sender)
 		kthread_stop(lender->sender);
 	lender->sender = NULL;
-	while ((buffer = tide_dequeue(lender))) {
-		atomic64_inc(&lender->stats.drop_lost);
-		tide_buffer_discard(buffer);
-	}
+	while ((buffer = tide_dequeue(lender)))
+		tide_buffer_lost(buffer);
 	while ((batch = list_first_entry_or_null(&lender->batches_sent,
 						 struct tide_batch, list))) {
-		for (i = 0; i < batch->count; i++) {
-			atomic64_inc(&lender->stats.drop_lost);
-			tide_buffer_discard(batch->buffer[i]);
-		}
+		for (i = 0; i < batch->count; i++)
+			tide_buffer_lost(batch->buffer[i]);
 		list_move(&batch->list, &lender->batches_free);
 	}
 }

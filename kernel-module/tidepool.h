@@ -8,6 +8,7 @@
  *	parse.c		the values written there
  *	stats.c		counters and latency histograms as text
  *	wire.c, wire.h	sockets, exact sends and receives, the handshake
+ *	trace.c, trace.h	tracepoints: what became of each page
  *	borrower's side
  *	  hooks.c	tracepoints, ftrace wrappers, the wrapped a_ops
  *	  gate.c	truncations, invalidations and direct writes in progress
@@ -282,6 +283,7 @@ struct tide_file {
 	struct super_block *sb;
 	unsigned long ino;
 	u32 generation;
+	dev_t dev;		/* of @sb, for those who trace */
 	u64 id;			/* its name on the wire */
 	refcount_t refs;
 	unsigned int pass;	/* of the walk that saw it last */
@@ -357,6 +359,27 @@ void tide_hooks_remove(void);
 bool tide_eligible(struct address_space *mapping);
 void tide_hook_mapping(struct tide_file *file, struct address_space *mapping);
 void tide_unhook_mapping(struct tide_file *file);
+
+/* trace.h shows these: how a read of a page that is in the pool ended, */
+enum tide_got {
+	TIDE_GOT_HIT,		/* it came from the lender */
+	TIDE_GOT_BUFFER,	/* from a buffer on its way out */
+	TIDE_GOT_MISS,		/* the lender had dropped it: read from disk */
+	TIDE_GOT_LATE,		/* not there by the deadline: read from disk */
+	TIDE_GOT_ERROR,		/* connection lost: read from disk */
+};
+
+/* and why a page did not get there, as the statistics name it. */
+enum tide_drop_reason {
+	TIDE_DROP_GATE,
+	TIDE_DROP_NOTREADY,
+	TIDE_DROP_NOFILE,
+	TIDE_DROP_NOBUFFER,
+	TIDE_DROP_REFUSED,
+	TIDE_DROP_NOMEM,
+	TIDE_DROP_STALE,
+	TIDE_DROP_LOST,
+};
 
 /* put.c */
 struct tide_buffer {

@@ -10,6 +10,7 @@
 #include <linux/slab.h>
 
 #include "get.h"
+#include "trace.h"
 
 struct tide_window {
 	struct tide_file *file;
@@ -56,6 +57,8 @@ static void tide_folio_collect(struct tide_file *file, struct folio *folio,
 			copy_highpage(page, buffer->page);
 			atomic64_inc(&buffer->lender->stats.get_hits);
 			atomic64_inc(&buffer->lender->stats.get_hits_buffer);
+			trace_tidepool_get(file, index, 1, buffer->lender,
+					   TIDE_GOT_BUFFER, 0);
 			continue;
 		}
 		get->page[get->count++] = (struct tide_get_page) {
