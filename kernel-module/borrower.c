@@ -77,7 +77,7 @@ static int tide_connect(struct tide_lender *lender, u8 channel, u64 session,
 	if (READ_ONCE(lender->closing))
 		err = -ESHUTDOWN;
 	else
-		err = kernel_connect(sock, (struct sockaddr *)&address,
+		err = kernel_connect(sock, (struct sockaddr_unsized *)&address,
 				     address.ss_family == AF_INET6 ?
 				     sizeof(struct sockaddr_in6) :
 				     sizeof(struct sockaddr_in), 0);

@@ -72,10 +72,22 @@ static inline void tide_sk_own_frag(struct sock *sk)
 #endif
 }
 
+/* 6.19: kernel_connect() and kernel_bind() take an address of unknown size. */
+#if KERNEL_VERSION(6, 19, 0) > LINUX_VERSION_CODE
+#define sockaddr_unsized sockaddr
+#endif
+
 /* 6.2 (backported to 6.1): directions of an iov_iter got names. */
 #ifndef ITER_SOURCE
 #define ITER_SOURCE	WRITE
 #define ITER_DEST	READ
+#endif
+
+/* 6.4: hex2bin() has a header of its own, which kernel.h included for a while. */
+#if KERNEL_VERSION(6, 4, 0) <= LINUX_VERSION_CODE
+#include <linux/hex.h>
+#else
+#include <linux/kernel.h>
 #endif
 
 #endif /* TIDE_COMPAT_H */

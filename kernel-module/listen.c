@@ -179,8 +179,8 @@ static int tide_bind(struct socket *sock, int family)
 	};
 
 	if (family == AF_INET6)
-		return kernel_bind(sock, (struct sockaddr *)&any6, sizeof(any6));
-	return kernel_bind(sock, (struct sockaddr *)&any4, sizeof(any4));
+		return kernel_bind(sock, (struct sockaddr_unsized *)&any6, sizeof(any6));
+	return kernel_bind(sock, (struct sockaddr_unsized *)&any4, sizeof(any4));
 }
 
 static int tide_listen_on(int family)

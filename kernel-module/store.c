@@ -99,7 +99,7 @@ static int tide_migrate_folio(struct address_space *mapping, struct folio *dst,
 	u64 version = tide_folio_version(src);
 	int ret = migrate_folio(mapping, dst, src, mode);
 
-	if (ret == MIGRATEPAGE_SUCCESS)
+	if (!ret)
 		tide_set_version(dst, version);
 	return ret;
 }

@@ -13,7 +13,7 @@ from bed.pair import Pair
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    parser.addoption("--kernel", default="6.1", help="which kernel the guests boot (6.1, 6.12, debug)")
+    parser.addoption("--kernel", default="6.1", help="which kernel the guests boot (6.1, 6.12, 7.2, debug)")
     parser.addoption("--long", action="store_true", help="the tests that take minutes, too")
 
 
