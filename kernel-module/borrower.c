@@ -353,7 +353,7 @@ static int tide_lender_main(void *arg)
 			if (!READ_ONCE(lender->closing))
 				pr_info_ratelimited("lenders/%s: %s: error %d\n", lender->name,
 						    err == -EACCES ?
-						    "refused: unknown there, or another key" :
+						    "refused: name, key or version" :
 						    "cannot connect", err);
 		}
 		tide_wait(lender, backoff);

@@ -10,6 +10,7 @@
 
 #include <linux/hash.h>
 #include <linux/hashtable.h>
+#include <linux/random.h>
 #include <linux/rculist.h>
 #include <linux/slab.h>
 
@@ -24,7 +25,6 @@ static struct hlist_head tide_files[1 << TIDE_FILE_BITS];
 static struct hlist_head tide_files_by_id[1 << TIDE_FILE_BITS];
 static DEFINE_SPINLOCK(tide_files_lock);	/* writers of both tables */
 static unsigned int tide_file_count;
-static u64 tide_last_id;
 static atomic64_t tide_version = ATOMIC64_INIT(0);
 
 static LIST_HEAD(tide_reserve);
@@ -83,6 +83,7 @@ static struct tide_file *tide_file_alloc(void)
 	xa_init_flags(&file->pages, XA_FLAGS_LOCK_IRQ);
 	lockdep_set_class(&file->pages.xa_lock, &tide_file_lock_key);
 	file->outgoing = RB_ROOT;
+	file->id = get_random_u64();
 	return file;
 }
 
@@ -163,6 +164,17 @@ static struct hlist_head *tide_bucket_by_id(u64 id)
 	return &tide_files_by_id[hash_64(id, TIDE_FILE_BITS)];
 }
 
+/* File numbers are drawn: they tell a lender nothing of the files. */
+static bool tide_id_known(u64 id)
+{
+	struct tide_file *file;
+
+	hlist_for_each_entry(file, tide_bucket_by_id(id), by_id)
+		if (file->id == id)
+			return true;
+	return false;
+}
+
 /* An ioctl may change the generation of an inode while it is in memory. */
 static bool tide_file_is(const struct tide_file *file, const struct inode *inode)
 {
@@ -220,7 +232,8 @@ struct tide_file *tide_file_find_or_reserve(struct inode *inode)
 	spin_lock_irqsave(&tide_files_lock, flags);
 	other = tide_file_find(inode);
 	if (!other) {
-		file->id = ++tide_last_id;
+		while (tide_id_known(file->id))
+			file->id = get_random_u64();
 		tide_file_count++;
 		hlist_add_head_rcu(&file->by_id, tide_bucket_by_id(file->id));
 		hlist_add_head_rcu(&file->hash, tide_bucket(file->sb, file->ino));

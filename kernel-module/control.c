@@ -99,6 +99,15 @@ static ssize_t tide_lender_strategy_show(struct config_item *item, char *page)
 			  "Exclusive" : "NonInclusive");
 }
 
+TIDE_LENDER_STORE(encryption, tide_parse_encryption(who, page, &config->encryption))
+
+static ssize_t tide_lender_encryption_show(struct config_item *item, char *page)
+{
+	return sysfs_emit(page, "%s\n",
+			  to_lender(item)->config.encryption == TIDE_AES_GCM ?
+			  "AES-GCM" : "None");
+}
+
 TIDE_LENDER_STORE(deadline_us, tide_parse_deadline(who, page, &config->deadline_us))
 
 static ssize_t tide_lender_deadline_us_show(struct config_item *item, char *page)
@@ -218,6 +227,7 @@ CONFIGFS_ATTR_WO(tide_lender_, key);
 CONFIGFS_ATTR(tide_lender_, size_bytes);
 CONFIGFS_ATTR(tide_lender_, strategy);
 CONFIGFS_ATTR(tide_lender_, deadline_us);
+CONFIGFS_ATTR(tide_lender_, encryption);
 CONFIGFS_ATTR(tide_lender_, enabled);
 CONFIGFS_ATTR_RO(tide_lender_, state);
 CONFIGFS_ATTR_RO(tide_lender_, stats);
@@ -230,6 +240,7 @@ static struct configfs_attribute *tide_lender_attrs[] = {
 	&tide_lender_attr_size_bytes,
 	&tide_lender_attr_strategy,
 	&tide_lender_attr_deadline_us,
+	&tide_lender_attr_encryption,
 	&tide_lender_attr_enabled,
 	&tide_lender_attr_state,
 	&tide_lender_attr_stats,

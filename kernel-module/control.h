@@ -22,6 +22,8 @@ int tide_parse_address(const char *who, const char *page, size_t count,
 bool tide_name_ok(const char *name);
 int tide_parse_strategy(const char *who, const char *page,
 			enum tide_strategy *strategy);
+int tide_parse_encryption(const char *who, const char *page,
+			  enum tide_encryption *encryption);
 int tide_parse_deadline(const char *who, const char *page, u32 *deadline_us);
 
 #endif /* TIDE_CONTROL_H */

@@ -442,7 +442,7 @@ static void tide_get_unlist(struct tide_get *get)
 static struct page *tide_data_target(struct tide_lender *lender,
 				     struct tide_get *get, unsigned int i)
 {
-	if (get && le64_to_cpu(lender->rx_version[i]) == get->page[i].version) {
+	if (get && le64_to_cpu(lender->rx_item[i].version) == get->page[i].version) {
 		get->page[i].arrived = true;
 		return get->page[i].page;
 	}
@@ -469,7 +469,7 @@ static int tide_data_chunk(struct tide_lender *lender, struct tide_get *get,
 	int err;
 
 	for (; *i < count && n < TIDE_ARRIVE; (*i)++) {
-		if (!lender->rx_version[*i])
+		if (!lender->rx_item[*i].version)
 			continue;
 		bvec[n++] = (struct bio_vec) {
 			.bv_page = tide_data_target(lender, get, *i),
@@ -510,12 +510,59 @@ static void tide_data_missed(struct tide_get *get)
 	for (i = 0; i < get->count; i++) {
 		struct tide_get_page *p = &get->page[i];
 
-		if (!p->page || p->arrived)
+		if (!p->page || p->arrived || p->corrupt)
 			continue;
 		atomic64_inc(&get->lender->stats.get_misses);
 		tide_trace_get(get, i, 1, TIDE_GOT_MISS);
 		tide_file_erase(get->file, p->index, p->version);
 	}
+}
+
+/* Decrypts a page that has arrived; one that is not what was put has not. */
+static void tide_data_decrypt(struct tide_get *get, unsigned int i)
+{
+	struct tide_lender *lender = get->lender;
+	struct tide_get_page *p = &get->page[i];
+	struct tide_page_id id = {
+		.file = cpu_to_le64(get->file->id),
+		.index = cpu_to_le64(p->index),
+		.version = cpu_to_le64(p->version),
+	};
+
+	if (!tide_decrypt(lender->rx_cipher, &id, p->page, lender->rx_item[i].tag))
+		return;
+	p->arrived = false;
+	p->corrupt = true;
+	atomic64_inc(&lender->stats.get_corrupt);
+	tide_trace_get(get, i, 1, TIDE_GOT_CORRUPT);
+	pr_warn_ratelimited("lenders/%s: a page came back that is not what was put there\n",
+			    lender->name);
+	tide_file_erase(get->file, p->index, p->version);
+}
+
+static bool tide_same_folio(const struct tide_get *get, unsigned int i)
+{
+	return page_folio(get->page[i].page) == page_folio(get->page[i + 1].page);
+}
+
+/*
+ * Lets the readers of pages [@from, @to) go on, each folio as soon as it is
+ * decrypted; those before @unlocked are done. Returns as tide_get_unlock().
+ */
+static unsigned int tide_data_arrived(struct tide_get *get, unsigned int unlocked,
+				      unsigned int from, unsigned int to)
+{
+	unsigned int i;
+
+	if (get->lender->config.encryption == TIDE_NO_ENCRYPTION)
+		return tide_get_unlock(get, unlocked, to);
+	for (i = from; i < to; i++) {
+		if (get->page[i].arrived)
+			tide_data_decrypt(get, i);
+		if (i + 1 == to || !tide_same_folio(get, i))
+			unlocked = tide_get_unlock(get, unlocked, i + 1);
+	}
+	return unlocked;
 }
 
 /* Ends a request that is late or lost; what is left is read from disk. */
@@ -533,18 +580,19 @@ static void tide_get_fail(struct tide_get *get, enum tide_got how)
 static int tide_data_pages(struct tide_lender *lender, struct tide_get *get,
 			   unsigned int count)
 {
-	unsigned int i = 0, unlocked = 0;
+	unsigned int i = 0, from, unlocked = 0;
 	size_t rest;
 	int err = 0;
 
 	while (i < count && !err) {
+		from = i;
 		err = tide_data_chunk(lender, get, count, &i, &rest);
 		if (err && get) {
 			tide_get_fail(get, err == -ETIME ? TIDE_GOT_LATE :
 							   TIDE_GOT_ERROR);
 			get = NULL;
 		} else if (get) {
-			unlocked = tide_get_unlock(get, unlocked, i);
+			unlocked = tide_data_arrived(get, unlocked, from, i);
 		}
 		if (err == -ETIME) {
 			WRITE_ONCE(lender->stalled, true);
@@ -576,14 +624,15 @@ int tide_get_data(struct tide_lender *lender, const struct tide_frame *frame)
 	int err;
 
 	if (!count || count > TIDE_GET_MAX ||
-	    le32_to_cpu(frame->length) < count * sizeof(__le64))
+	    le32_to_cpu(frame->length) < count * sizeof(lender->rx_item[0]))
 		return -EPROTO;
-	err = tide_lender_recv(lender, lender->rx_version, count * sizeof(__le64));
+	err = tide_lender_recv(lender, lender->rx_item, count * sizeof(lender->rx_item[0]));
 	if (err)
 		return err;
 	for (i = 0; i < count; i++)
-		hits += !!lender->rx_version[i];
-	if (le32_to_cpu(frame->length) != count * sizeof(__le64) + (hits << PAGE_SHIFT))
+		hits += !!lender->rx_item[i].version;
+	if (le32_to_cpu(frame->length) !=
+	    count * sizeof(lender->rx_item[0]) + (hits << PAGE_SHIFT))
 		return -EPROTO;
 
 	get = tide_get_claim(lender, le64_to_cpu(frame->id));
@@ -691,17 +740,19 @@ int tide_get_prepare(struct tide_lender *lender)
 	mutex_init(&lender->tx_mutex);
 	lender->tx_buffer = kvmalloc(TIDE_TX_BUFFER, GFP_KERNEL);
 	lender->forget = kvcalloc(TIDE_FORGET_RING, sizeof(*lender->forget), GFP_KERNEL);
-	lender->rx_version = kvcalloc(TIDE_GET_MAX, sizeof(__le64), GFP_KERNEL);
+	lender->rx_item = kvcalloc(TIDE_GET_MAX, sizeof(*lender->rx_item), GFP_KERNEL);
+	lender->rx_cipher = tide_cipher_create();
 	lender->scratch = alloc_page(GFP_KERNEL);
-	return lender->tx_buffer && lender->forget && lender->rx_version &&
-	       lender->scratch ? 0 : -ENOMEM;
+	return lender->tx_buffer && lender->forget && lender->rx_item &&
+	       lender->rx_cipher && lender->scratch ? 0 : -ENOMEM;
 }
 
 void tide_get_release(struct tide_lender *lender)
 {
 	kvfree(lender->tx_buffer);
 	kvfree(lender->forget);
-	kvfree(lender->rx_version);
+	kvfree(lender->rx_item);
+	tide_cipher_free(lender->rx_cipher);
 	if (lender->scratch)
 		__free_page(lender->scratch);
 }

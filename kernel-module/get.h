@@ -17,7 +17,8 @@
  * @receiving: the receiving thread is filling its pages
  * @exclusive: the lender is to drop what it sends
  * @count: of @page
- * @page: the pages, those of one folio side by side; @page NULL when done
+ * @page: the pages, those of one folio side by side; @page NULL when done;
+ *	@corrupt: something else came, which is counted and not a miss
  */
 struct tide_get {
 	struct list_head list;
@@ -33,7 +34,7 @@ struct tide_get {
 		struct page *page;
 		pgoff_t index;
 		u64 version;
-		bool arrived;
+		bool arrived, corrupt;
 	} page[];
 };
 

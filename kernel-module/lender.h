@@ -20,7 +20,7 @@
  * @channel: likewise
  * @handshake: while it lasts
  * @request: payload of the frame being served
- * @reply: header and versions of the reply being sent
+ * @reply: header, versions and tags of the reply being sent
  * @folio: pages of the request being served
  * @bvec: the same, to be sent or received
  */
@@ -36,12 +36,12 @@ struct tide_connection {
 			struct tide_get_head head;
 			struct tide_get_item item[TIDE_GET_MAX];
 		} get;
-		struct tide_page_id put[TIDE_PUT_MAX];
+		struct tide_put_item put[TIDE_PUT_MAX];
 		struct tide_forget_item forget[TIDE_NOTICE_MAX];
 	} request;
 	struct {
 		struct tide_frame frame;
-		__le64 version[TIDE_GET_MAX];
+		struct tide_data_item item[TIDE_GET_MAX];
 	} __packed reply;
 	struct folio *folio[TIDE_GET_MAX];
 	struct bio_vec bvec[TIDE_GET_MAX];

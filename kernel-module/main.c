@@ -16,6 +16,7 @@ static const struct {
 	void (*exit)(void);
 } parts[] = {
 	{ "handshake", tide_wire_init, NULL },
+	{ "encryption", tide_crypto_init, tide_crypto_exit },
 	{ "catalog", tide_catalog_init, tide_catalog_exit },
 	{ "put buffers", tide_put_init, NULL },
 	{ "get", tide_get_init, tide_get_exit },

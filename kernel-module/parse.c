@@ -90,6 +90,19 @@ int tide_parse_strategy(const char *who, const char *page,
 	return 0;
 }
 
+int tide_parse_encryption(const char *who, const char *page,
+			  enum tide_encryption *encryption)
+{
+	if (sysfs_streq(page, "AES-GCM"))
+		*encryption = TIDE_AES_GCM;
+	else if (sysfs_streq(page, "None"))
+		*encryption = TIDE_NO_ENCRYPTION;
+	else
+		return tide_refuse(-EINVAL, who, "encryption",
+				   "must be AES-GCM or None");
+	return 0;
+}
+
 int tide_parse_deadline(const char *who, const char *page, u32 *deadline_us)
 {
 	u32 value;

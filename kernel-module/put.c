@@ -446,34 +446,56 @@ static void tide_batch_fill(struct tide_lender *lender, struct tide_batch *batch
 			batch->buffer[batch->count++] = buffer;
 }
 
+/*
+ * Prepares page @i of a PUT. It is encrypted into a page of its own, for gets
+ * are served from the buffer; that page is free again when the socket has
+ * taken its bytes, which it copies.
+ */
+static int tide_batch_page(struct tide_lender *lender, struct tide_buffer *buffer,
+			   unsigned int i)
+{
+	struct tide_put_item *item = &lender->put_head->item[i];
+	struct page *page = buffer->page;
+	int err = 0;
+
+	*item = (struct tide_put_item) {
+		.id.file = cpu_to_le64(buffer->file->id),
+		.id.index = cpu_to_le64(buffer->index),
+		.id.version = cpu_to_le64(buffer->version),
+	};
+	if (lender->config.encryption == TIDE_AES_GCM) {
+		page = lender->put_sealed[i];
+		err = tide_encrypt(lender->put_cipher, &item->id, buffer->page,
+				   page, item->tag);
+	}
+	lender->put_bvec[i] = (struct bio_vec) {
+		.bv_page = page,
+		.bv_len = PAGE_SIZE,
+	};
+	return err;
+}
+
 static int tide_batch_send(struct tide_lender *lender, struct tide_batch *batch)
 {
 	struct tide_put_head *head = lender->put_head;
-	struct bio_vec *bvec = lender->put_bvec;
-	size_t ids = batch->count * sizeof(head->id[0]);
+	size_t items = batch->count * sizeof(head->item[0]);
 	unsigned int i;
-	int ret;
+	int ret = 0;
 
 	head->frame = (struct tide_frame) {
-		.length = cpu_to_le32(ids + (batch->count << PAGE_SHIFT)),
+		.length = cpu_to_le32(items + (batch->count << PAGE_SHIFT)),
 		.type = TIDE_PUT,
 		.count = cpu_to_le16(batch->count),
 		.id = cpu_to_le64(batch->id),
 	};
-	for (i = 0; i < batch->count; i++) {
-		struct tide_buffer *buffer = batch->buffer[i];
-
-		head->id[i].file = cpu_to_le64(buffer->file->id);
-		head->id[i].index = cpu_to_le64(buffer->index);
-		head->id[i].version = cpu_to_le64(buffer->version);
-		bvec[i].bv_page = buffer->page;
-		bvec[i].bv_len = PAGE_SIZE;
-		bvec[i].bv_offset = 0;
-	}
-	ret = tide_wire_send(lender->put_sock, head, sizeof(head->frame) + ids, MSG_MORE);
+	for (i = 0; i < batch->count && !ret; i++)
+		ret = tide_batch_page(lender, batch->buffer[i], i);
+	if (!ret)
+		ret = tide_wire_send(lender->put_sock, head,
+				     sizeof(head->frame) + items, MSG_MORE);
 	if (ret < 0)
 		return ret;
-	return tide_wire_send_pages(lender->put_sock, bvec, batch->count);
+	return tide_wire_send_pages(lender->put_sock, lender->put_bvec, batch->count);
 }
 
 static struct tide_batch *tide_batch_take(struct tide_lender *lender)
@@ -681,8 +703,15 @@ int tide_put_prepare(struct tide_lender *lender)
 					 GFP_KERNEL);
 	lender->batch_store = kvcalloc(TIDE_BATCHES, sizeof(*lender->batch_store),
 				       GFP_KERNEL);
-	if (!lender->put_head || !lender->put_bvec || !lender->batch_store)
+	lender->put_cipher = tide_cipher_create();
+	if (!lender->put_head || !lender->put_bvec || !lender->batch_store ||
+	    !lender->put_cipher)
 		return -ENOMEM;
+	for (i = 0; i < TIDE_PUT_MAX; i++) {
+		lender->put_sealed[i] = alloc_page(GFP_KERNEL);
+		if (!lender->put_sealed[i])
+			return -ENOMEM;
+	}
 	for (i = 0; i < TIDE_BATCHES; i++)
 		list_add(&lender->batch_store[i].list, &lender->batches_free);
 	lender->has_buffers = !tide_buffers_acquire();
@@ -691,8 +720,14 @@ int tide_put_prepare(struct tide_lender *lender)
 
 void tide_put_release(struct tide_lender *lender)
 {
+	unsigned int i;
+
 	if (lender->has_buffers)
 		tide_buffers_relinquish();
+	for (i = 0; i < TIDE_PUT_MAX; i++)
+		if (lender->put_sealed[i])
+			__free_page(lender->put_sealed[i]);
+	tide_cipher_free(lender->put_cipher);
 	kfree(lender->put_head);
 	kfree(lender->put_bvec);
 	kvfree(lender->batch_store);

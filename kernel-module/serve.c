@@ -100,11 +100,14 @@ static unsigned int tide_look_up(struct tide_connection *c, unsigned int count)
 
 	for (i = 0; i < count; i++) {
 		struct tide_get_item *item = &c->request.get.item[i];
+		struct tide_data_item *reply = &c->reply.item[i];
 
+		*reply = (struct tide_data_item) { };
 		c->folio[i] = tide_store_get(c->borrower->store, file,
 					     le64_to_cpu(item->index),
-					     le64_to_cpu(item->version));
-		c->reply.version[i] = c->folio[i] ? item->version : 0;
+					     le64_to_cpu(item->version), reply->tag);
+		if (c->folio[i])
+			reply->version = item->version;
 		if (c->folio[i])
 			c->bvec[hits++] = (struct bio_vec) {
 				.bv_page = folio_page(c->folio[i], 0),
@@ -117,17 +120,17 @@ static unsigned int tide_look_up(struct tide_connection *c, unsigned int count)
 static int tide_send_data(struct tide_connection *c, unsigned int count,
 			  unsigned int hits, __le64 id)
 {
-	size_t versions = count * sizeof(c->reply.version[0]);
+	size_t items = count * sizeof(c->reply.item[0]);
 	int err;
 
 	c->reply.frame = (struct tide_frame) {
-		.length = cpu_to_le32(versions + (hits << PAGE_SHIFT)),
+		.length = cpu_to_le32(items + (hits << PAGE_SHIFT)),
 		.type = TIDE_DATA,
 		.count = cpu_to_le16(count),
 		.id = id,
 	};
 	mutex_lock(&c->borrower->send_mutex);
-	err = tide_wire_send(c->sock, &c->reply, sizeof(c->reply.frame) + versions,
+	err = tide_wire_send(c->sock, &c->reply, sizeof(c->reply.frame) + items,
 			     hits ? MSG_MORE : 0);
 	if (err >= 0)
 		err = hits ? tide_wire_send_pages(c->sock, c->bvec, hits) : 0;
@@ -144,9 +147,9 @@ static void tide_drop_sent(struct tide_connection *c, unsigned int count)
 	for (i = 0; i < count; i++) {
 		u64 index = le64_to_cpu(c->request.get.item[i].index);
 
-		if (c->reply.version[i])
+		if (c->reply.item[i].version)
 			tide_store_forget(c->borrower->store, file, index, index,
-					  le64_to_cpu(c->reply.version[i]) + 1);
+					  le64_to_cpu(c->reply.item[i].version) + 1);
 	}
 }
 
@@ -255,13 +258,10 @@ static u64 tide_store_batch(struct tide_connection *c, unsigned int count, bool 
 	u64 stored = 0;
 
 	for (i = 0; i < count; i++) {
-		struct tide_page_id *id = &c->request.put[i];
-
 		if (c->folio[i] && !usable)
 			tide_store_cancel(borrower->store, c->folio[i]);
-		else if (c->folio[i] && !tide_store_add(borrower->store, le64_to_cpu(id->file),
-							le64_to_cpu(id->index),
-							le64_to_cpu(id->version), c->folio[i]))
+		else if (c->folio[i] && !tide_store_add(borrower->store, &c->request.put[i],
+							c->folio[i]))
 			stored |= BIT_ULL(i);
 		else
 			atomic64_inc(&borrower->stats.puts_refused);

@@ -105,6 +105,7 @@ static const struct tide_counter tide_lender_counters[] = {
 	TIDE_COUNTER(tide_lender_stats, evicted_notices),
 	TIDE_COUNTER(tide_lender_stats, connects),
 	TIDE_COUNTER(tide_lender_stats, disconnects),
+	TIDE_COUNTER(tide_lender_stats, get_corrupt),
 };
 
 static const struct tide_counter tide_borrower_counters[] = {

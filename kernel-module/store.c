@@ -7,12 +7,15 @@
  * available. Storing never enters reclaim: when memory is short, the oldest
  * page of the same borrower makes room (invariant 7).
  *
- * The version of a page is in folio->private. The store's mutex orders adding,
- * recycling and forgetting; the kernel may reclaim a page at any time.
+ * folio->private points to a note of the page's version and tag, which goes
+ * when the page leaves the page cache. The store's mutex orders adding,
+ * recycling and forgetting; the kernel may reclaim a page at any time, unless
+ * somebody has a reference: both together keep the note.
  */
 #define pr_fmt(fmt) KBUILD_MODNAME ": " fmt
 
 #include <linux/hashtable.h>
+#include <linux/highmem.h>
 #include <linux/kfifo.h>
 #include <linux/migrate.h>
 #include <linux/mount.h>
@@ -28,13 +31,20 @@
 #define TIDE_STORE_BITS		10
 #define TIDE_NOTICES		4096
 #define TIDE_FREE_FLOOR_SHIFT	6		/* 1/64 of memory stays free */
+#define TIDE_NOTE_GFP		(__GFP_NOWARN | __GFP_NOMEMALLOC)
 #define TIDE_STORE_GFP		(__GFP_HIGHMEM | __GFP_MOVABLE | __GFP_HARDWALL | \
-				 __GFP_NOWARN | __GFP_NOMEMALLOC)
+				 TIDE_NOTE_GFP)
 
 u64 tide_lend_bytes;
 u64 tide_reserve_bytes = 64 << 20;
 static atomic64_t tide_lent_pages = ATOMIC64_INIT(0);
 static struct vfsmount *tide_mnt;
+static struct kmem_cache *tide_notes;
+
+struct tide_note {
+	u64 version;
+	u8 tag[TIDE_TAG_SIZE];
+};
 
 struct tide_store_file {
 	struct hlist_node hash;
@@ -81,26 +91,33 @@ struct tide_store {
 /* the private file system					       */
 /* ------------------------------------------------------------------ */
 
-static void tide_set_version(struct folio *folio, u64 version)
-{
-	folio->private = (void *)(unsigned long)version;
-}
-
+/* A folio that is just being moved has no note for a moment: no version. */
 static u64 tide_folio_version(const struct folio *folio)
 {
-	return (unsigned long)folio->private;
+	const struct tide_note *note = READ_ONCE(folio->private);
+
+	return note ? note->version : 0;
+}
+
+static void tide_note_free(struct folio *folio)
+{
+	if (folio->private)
+		kmem_cache_free(tide_notes, folio->private);
+	folio->private = NULL;
 }
 
 #ifdef CONFIG_MIGRATION
-/* Compaction moves a folio: its version goes with it. */
+/* Compaction moves a folio that nobody else refers to: its note goes with it. */
 static int tide_migrate_folio(struct address_space *mapping, struct folio *dst,
 			      struct folio *src, enum migrate_mode mode)
 {
-	u64 version = tide_folio_version(src);
+	struct tide_note *note = src->private;
 	int ret = migrate_folio(mapping, dst, src, mode);
 
-	if (!ret)
-		tide_set_version(dst, version);
+	if (!ret) {
+		src->private = NULL;
+		WRITE_ONCE(dst->private, note);
+	}
 	return ret;
 }
 #endif
@@ -126,7 +143,13 @@ static struct file_system_type tide_fs = {
 
 int tide_store_init(void)
 {
+	tide_notes = kmem_cache_create("tidepool_note", sizeof(struct tide_note), 0,
+				       SLAB_RECLAIM_ACCOUNT, NULL);
+	if (!tide_notes)
+		return -ENOMEM;
 	tide_mnt = kern_mount(&tide_fs);
+	if (IS_ERR(tide_mnt))
+		kmem_cache_destroy(tide_notes);
 	return PTR_ERR_OR_ZERO(tide_mnt);
 }
 
@@ -136,6 +159,7 @@ void tide_store_exit(void)
 	if (atomic64_read(&tide_lent_pages))
 		tide_warn("%lld pages are still lent\n",
 			  (s64)atomic64_read(&tide_lent_pages));
+	kmem_cache_destroy(tide_notes);
 }
 
 bool tide_store_owns(struct address_space *mapping)
@@ -205,8 +229,8 @@ static void tide_store_close(struct tide_store_file *file)
 /* ------------------------------------------------------------------ */
 
 /* Lost when there is no room: the borrower then learns it from a miss. */
-static void tide_store_note(struct tide_store *store, u64 file, pgoff_t index,
-			    u64 version)
+static void tide_store_notice(struct tide_store *store, u64 file, pgoff_t index,
+			      u64 version)
 {
 	unsigned long flags;
 
@@ -260,11 +284,12 @@ void tide_store_deleted(struct address_space *mapping, struct folio *folio)
 	struct tide_store_file *file = mapping->host->i_private;
 
 	tide_store_uncharge(file->store);
-	if (folio_ref_count(folio))
-		return;
-	atomic64_inc(&file->store->borrower->stats.reclaimed);
-	tide_store_note(file->store, file->id, folio->index,
-			tide_folio_version(folio));
+	if (!folio_ref_count(folio)) {
+		atomic64_inc(&file->store->borrower->stats.reclaimed);
+		tide_store_notice(file->store, file->id, folio->index,
+				  tide_folio_version(folio));
+	}
+	tide_note_free(folio);
 }
 
 /* ------------------------------------------------------------------ */
@@ -294,7 +319,7 @@ static bool tide_store_recycle(struct tide_store *store)
 		folio_put(folio);
 		tide_store_remove(file, slot.index, slot.index);
 		atomic64_inc(&store->borrower->stats.recycled);
-		tide_store_note(store, slot.file, slot.index, version);
+		tide_store_notice(store, slot.file, slot.index, version);
 		return true;
 	}
 	return false;
@@ -332,8 +357,14 @@ static struct folio *tide_store_alloc(struct tide_store *store)
 		return NULL;
 	folio = tide_alloc_folio(TIDE_STORE_GFP);
 	if (!folio)
-		tide_store_uncharge(store);
-	return folio;
+		goto uncharge;
+	folio->private = kmem_cache_alloc(tide_notes, TIDE_NOTE_GFP);
+	if (folio->private)
+		return folio;
+	folio_put(folio);
+uncharge:
+	tide_store_uncharge(store);
+	return NULL;
 }
 
 /**
@@ -368,6 +399,7 @@ struct folio *tide_store_prepare(struct tide_store *store)
 void tide_store_cancel(struct tide_store *store, struct folio *folio)
 {
 	tide_store_uncharge(store);
+	tide_note_free(folio);
 	folio_put(folio);
 }
 
@@ -380,29 +412,73 @@ static void tide_store_remember(struct tide_store *store, u64 file, pgoff_t inde
 		(struct tide_store_slot) { .file = file, .index = index };
 }
 
+/* A lender that cheats: alters a page, or keeps an older one in its place. */
+static void tide_cheat(struct tide_store *store, struct tide_store_file *file,
+		       pgoff_t index, struct folio *folio)
+{
+	struct folio *old = tide_find_folio(file->inode->i_mapping, index);
+	struct tide_note *note = folio->private, *old_note;
+
+	if (tide_cheats(store->borrower, "alter")) {
+		u8 *byte = kmap_local_folio(folio, index % PAGE_SIZE);
+
+		*byte ^= 1;
+		kunmap_local(byte);
+	}
+	if (!old)
+		return;
+	old_note = old->private;
+	if (tide_cheats(store->borrower, "replay") && old_note) {
+		copy_highpage(folio_page(folio, 0), folio_page(old, 0));
+		memcpy(note->tag, old_note->tag, TIDE_TAG_SIZE);
+	}
+	folio_put(old);
+}
+
+/* A lender that cheats: sends a neighbour instead, with the neighbour's tag. */
+static struct folio *tide_cheat_swap(struct tide_store_file *file, pgoff_t index,
+				     struct folio *folio, u8 *tag)
+{
+	struct folio *other = tide_find_folio(file->inode->i_mapping, index ^ 1);
+	struct tide_note *note = other ? READ_ONCE(other->private) : NULL;
+
+	if (!note) {
+		if (other)
+			folio_put(other);
+		return folio;
+	}
+	memcpy(tag, note->tag, TIDE_TAG_SIZE);
+	folio_put(folio);
+	return other;
+}
+
 /**
  * tide_store_add() - keep a page
  * @store: the store
- * @id: the remote file
- * @index: page index
- * @version: of the page
+ * @item: which page this is, and its tag
  * @folio: from tide_store_prepare(), with the contents; the store takes it over
  *
  * Context: process.
  * Return: 0 or a negative errno, and then the page is not here.
  */
-int tide_store_add(struct tide_store *store, u64 id, pgoff_t index,
-		   u64 version, struct folio *folio)
+int tide_store_add(struct tide_store *store, const struct tide_put_item *item,
+		   struct folio *folio)
 {
+	u64 id = le64_to_cpu(item->id.file), index = le64_to_cpu(item->id.index);
+	struct tide_note *note = folio->private;
 	struct tide_store_file *file;
 	int err = -ENOMEM;
+
+	note->version = le64_to_cpu(item->id.version);
+	memcpy(note->tag, item->tag, TIDE_TAG_SIZE);
 
 	mutex_lock(&store->mutex);
 	file = tide_store_open(store, id);
 	if (!file)
 		goto out;
+	if (tide_broken(LENDER))
+		tide_cheat(store, file, index, folio);
 	tide_store_remove(file, index, index);	/* an older version */
-	tide_set_version(folio, version);
 	folio_mark_uptodate(folio);
 	/* __GFP_WRITE: not a refault, so that it stays inactive */
 	err = filemap_add_folio(file->inode->i_mapping, folio, index,
@@ -415,8 +491,9 @@ int tide_store_add(struct tide_store *store, u64 id, pgoff_t index,
 out:
 	mutex_unlock(&store->mutex);
 	if (err)
-		tide_store_uncharge(store);
-	folio_put(folio);
+		tide_store_cancel(store, folio);
+	else
+		folio_put(folio);
 	return err;
 }
 
@@ -426,24 +503,31 @@ out:
  * @id: the remote file
  * @index: page index
  * @version: the version that is wanted
+ * @tag: set to what came with it
  *
  * Context: process.
  * Return: the folio with a reference taken, or NULL.
  */
 struct folio *tide_store_get(struct tide_store *store, u64 id, pgoff_t index,
-			     u64 version)
+			     u64 version, u8 *tag)
 {
 	struct tide_store_file *file;
+	struct tide_note *note;
 	struct folio *folio;
 
 	mutex_lock(&store->mutex);
 	file = tide_store_find(store, id);
 	folio = file ? tide_find_folio(file->inode->i_mapping, index) : NULL;
-	mutex_unlock(&store->mutex);
-	if (folio && tide_folio_version(folio) != version) {
+	note = folio ? READ_ONCE(folio->private) : NULL;
+	if (note && note->version == version) {
+		memcpy(tag, note->tag, TIDE_TAG_SIZE);
+		if (tide_cheats(store->borrower, "swap"))
+			folio = tide_cheat_swap(file, index, folio, tag);
+	} else if (folio) {
 		folio_put(folio);
-		return NULL;
+		folio = NULL;
 	}
+	mutex_unlock(&store->mutex);
 	return folio;
 }
 
@@ -463,6 +547,8 @@ void tide_store_forget(struct tide_store *store, u64 id, pgoff_t first,
 	struct tide_store_file *file;
 	struct folio *folio;
 
+	if (tide_cheats(store->borrower, "replay"))
+		return;
 	mutex_lock(&store->mutex);
 	file = tide_store_find(store, id);
 	if (!file)

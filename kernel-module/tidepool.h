@@ -16,6 +16,7 @@
  *	  put.c		preallocated buffers, batches, the sending thread
  *	  window.c	read-ahead windows: what comes from where
  *	  get.c		requests, replies, deadline, fall-back
+ *	  crypto.c	encryption of pages on their way out and back
  *	  borrower.c	the connection to each lender
  *	lender's side
  *	  store.c	remote pages as clean folios of private inodes
@@ -47,6 +48,7 @@
 #include <linux/sizes.h>
 #include <linux/socket.h>
 #include <linux/spinlock.h>
+#include <linux/string.h>
 #include <linux/types.h>
 #include <linux/wait.h>
 #include <linux/workqueue.h>
@@ -93,6 +95,7 @@ struct tide_lender_stats {
 	atomic64_t evicted_notices;	/* pages the lender said it dropped */
 	atomic64_t connects;
 	atomic64_t disconnects;
+	atomic64_t get_corrupt;	/* not what was put: read from disk */
 };
 
 /* What the lender counts for one borrower. */
@@ -159,6 +162,11 @@ enum tide_strategy {
 	TIDE_EXCLUSIVE,		/* the lender drops what it sends back */
 };
 
+enum tide_encryption {
+	TIDE_AES_GCM,
+	TIDE_NO_ENCRYPTION,
+};
+
 enum tide_lender_state {
 	TIDE_LENDER_DISABLED,
 	TIDE_LENDER_CONNECTING,
@@ -175,6 +183,7 @@ enum tide_lender_state {
  * @size_bytes: how much to borrow
  * @strategy: what becomes of a page that is read back
  * @deadline_us: a get not answered after this is read from disk
+ * @encryption: of the pages that it is given
  */
 struct tide_lender_config {
 	struct sockaddr_storage address;
@@ -184,6 +193,7 @@ struct tide_lender_config {
 	u64 size_bytes;
 	enum tide_strategy strategy;
 	u32 deadline_us;
+	enum tide_encryption encryption;
 };
 
 /**
@@ -226,8 +236,9 @@ struct tide_lender {
 	size_t tx_offset, tx_length;
 	struct work_struct tx_work;
 	bool ping_due, resize_due;
-	__le64 *rx_version;		/* of the reply being received */
+	struct tide_data_item *rx_item;	/* of the reply being received */
 	struct page *scratch;		/* takes pages nobody waits for */
+	struct tide_cipher *rx_cipher;	/* the receiving thread's */
 
 	/* notes for the lender on pages it may drop */
 	spinlock_t forget_lock;
@@ -243,6 +254,8 @@ struct tide_lender {
 	struct tide_batch *batch_store;
 	struct tide_put_head *put_head;	/* the sender's frame, its pages: */
 	struct bio_vec *put_bvec;
+	struct page *put_sealed[TIDE_PUT_MAX];	/* encrypted, being sent */
+	struct tide_cipher *put_cipher;
 	u64 put_id;
 	bool has_buffers;		/* counts among their users */
 
@@ -367,6 +380,7 @@ enum tide_got {
 	TIDE_GOT_MISS,		/* the lender had dropped it: read from disk */
 	TIDE_GOT_LATE,		/* not there by the deadline: read from disk */
 	TIDE_GOT_ERROR,		/* connection lost: read from disk */
+	TIDE_GOT_CORRUPT,	/* not what was put: read from disk */
 };
 
 /* and why a page did not get there, as the statistics name it. */
@@ -395,7 +409,7 @@ struct tide_buffer {
 
 struct tide_put_head {
 	struct tide_frame frame;
-	struct tide_page_id id[TIDE_PUT_MAX];
+	struct tide_put_item item[TIDE_PUT_MAX];
 } __packed;
 
 struct tide_batch {
@@ -416,6 +430,18 @@ void tide_sender_stop(struct tide_lender *lender);
 int tide_put_acknowledged(struct tide_lender *lender, u64 id,
 			  unsigned int count, u64 stored);
 void tide_buffers_count(unsigned int *total, unsigned int *free);
+
+/* crypto.c */
+struct tide_cipher;
+
+int tide_crypto_init(void);
+void tide_crypto_exit(void);
+struct tide_cipher *tide_cipher_create(void);
+void tide_cipher_free(struct tide_cipher *c);
+int tide_encrypt(struct tide_cipher *c, const struct tide_page_id *id,
+		 struct page *from, struct page *to, u8 *tag);
+int tide_decrypt(struct tide_cipher *c, const struct tide_page_id *id,
+		 struct page *page, const u8 *tag);
 
 /* get.c */
 int tide_get_init(void);
@@ -484,11 +510,11 @@ struct tide_store *tide_store_create(struct tide_borrower *borrower, u64 bytes);
 void tide_store_destroy(struct tide_store *store);
 int tide_store_resize(struct tide_store *store, u64 bytes);
 struct folio *tide_store_get(struct tide_store *store, u64 file, pgoff_t index,
-			     u64 version);
+			     u64 version, u8 *tag);
 struct folio *tide_store_prepare(struct tide_store *store);
 void tide_store_cancel(struct tide_store *store, struct folio *folio);
-int tide_store_add(struct tide_store *store, u64 file, pgoff_t index,
-		   u64 version, struct folio *folio);
+int tide_store_add(struct tide_store *store, const struct tide_put_item *item,
+		   struct folio *folio);
 void tide_store_forget(struct tide_store *store, u64 file, pgoff_t first,
 		       pgoff_t last, u64 before);
 unsigned int tide_store_notices(struct tide_store *store,
@@ -507,10 +533,16 @@ int tide_control_init(void);
 void tide_control_exit(void);
 
 /*
- * The tests build the module with one hook broken on purpose, to show that the
- * hook is needed: -DTIDEPOOL_BREAK_<hook>.
+ * The tests build the module with one mechanism broken on purpose, to show that
+ * it is needed: -DTIDEPOOL_BREAK_<mechanism>.
  */
-#define tide_broken(hook)	__is_defined(TIDEPOOL_BREAK_##hook)
+#define tide_broken(what)	__is_defined(TIDEPOOL_BREAK_##what)
+
+/* -DTIDEPOOL_BREAK_LENDER: it cheats the borrowers that have such a name. */
+static inline bool tide_cheats(const struct tide_borrower *borrower, const char *how)
+{
+	return tide_broken(LENDER) && !strcmp(borrower->name, how);
+}
 
 /* Says once a second at most that what must never happen has happened. */
 #define tide_warn(fmt, ...)						\

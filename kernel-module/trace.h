@@ -20,7 +20,8 @@
 			 { TIDE_GOT_BUFFER,	"buffer" },		\
 			 { TIDE_GOT_MISS,	"miss" },		\
 			 { TIDE_GOT_LATE,	"late" },		\
-			 { TIDE_GOT_ERROR,	"error" })
+			 { TIDE_GOT_ERROR,	"error" },		\
+			 { TIDE_GOT_CORRUPT,	"corrupt" })
 
 #define TIDE_SHOW_DROP(reason)						\
 	__print_symbolic(reason,					\

@@ -250,8 +250,8 @@ static int tide_mac_check(const u8 *key, const char *speaker,
 	return err;
 }
 
-#define TIDE_SPEAKER_LENDER	"tidepool 1 lender"
-#define TIDE_SPEAKER_BORROWER	"tidepool 1 borrower"
+#define TIDE_SPEAKER_LENDER	"tidepool 2 lender"
+#define TIDE_SPEAKER_BORROWER	"tidepool 2 borrower"
 
 /**
  * tide_handshake_borrower() - the borrower's half of the handshake

@@ -10,12 +10,13 @@
 #include <linux/types.h>
 
 #define TIDE_MAGIC		0x45444954u	/* "TIDE" */
-#define TIDE_PROTOCOL		1
+#define TIDE_PROTOCOL		2
 #define TIDE_PORT		7470
 #define TIDE_NAME_MAX		64		/* with the final NUL */
 #define TIDE_KEY_SIZE		32
 #define TIDE_NONCE_SIZE		32
 #define TIDE_MAC_SIZE		32		/* HMAC-SHA256 */
+#define TIDE_TAG_SIZE		16		/* AES-GCM */
 
 #define TIDE_GET_MAX		512		/* pages a GET names: 2 MiB */
 #define TIDE_PUT_MAX		64		/* pages a PUT carries: 256 KiB */
@@ -52,8 +53,8 @@ struct tide_proof {
 
 enum tide_frame_type {
 	TIDE_GET = 1,	/* borrower: tide_get_head, count x tide_get_item */
-	TIDE_DATA,	/* lender: count x __le64 version (0: miss), pages of the hits */
-	TIDE_PUT,	/* borrower: count x tide_page_id, count pages */
+	TIDE_DATA,	/* lender: count x tide_data_item, pages of the hits */
+	TIDE_PUT,	/* borrower: count x tide_put_item, count pages */
 	TIDE_PUT_ACK,	/* lender: __le64 bitmap of the pages it keeps */
 	TIDE_EVICTED,	/* lender: count x tide_page_id that it has dropped */
 	TIDE_FORGET,	/* borrower: count x tide_forget_item, a hint */
@@ -82,10 +83,20 @@ struct tide_get_item {
 	__le64	version;
 } __packed;
 
+struct tide_data_item {
+	__le64	version;	/* 0: a miss, without page and tag */
+	__u8	tag[TIDE_TAG_SIZE];	/* as in the PUT */
+} __packed;
+
 struct tide_page_id {
 	__le64	file;
 	__le64	index;
 	__le64	version;
+} __packed;
+
+struct tide_put_item {
+	struct tide_page_id id;
+	__u8	tag[TIDE_TAG_SIZE];	/* of the encrypted page, or zeros */
 } __packed;
 
 struct tide_forget_item {

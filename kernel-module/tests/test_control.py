@@ -51,6 +51,9 @@ BAD_VALUES = [
     ("lenders/x/deadline_us", "999"),
     ("lenders/x/deadline_us", "60000001"),
     ("lenders/x/enabled", "-1"),
+    ("lenders/x/encryption", "AES"),
+    ("lenders/x/encryption", "none"),
+    ("lenders/x/encryption", ""),
 ]
 
 

@@ -9,6 +9,7 @@ import shlex
 import signal
 import subprocess
 import time
+from collections.abc import Iterator
 from concurrent.futures import Future
 from concurrent.futures import TimeoutError as FutureTimeout
 from dataclasses import dataclass, field
@@ -23,6 +24,8 @@ TROUBLE = re.compile(
     r"|Kernel panic|Out of memory|oom-kill|I/O error|EXT4-fs error|EXT4-fs warning|XFS.*(?:[Cc]orrupt|[Ee]rror)"
 )
 KILLED_GRACE_SECONDS = 10
+PAGE = 4096
+MEMORY_PIECE = 64 << 20
 
 
 class GuestError(Exception):
@@ -50,7 +53,7 @@ class Link:
 
 @dataclass(frozen=True)
 class Spec:
-    """What a guest is made of."""
+    """What a guest is made of; with `capture` what its cards send and receive is kept in its folder (net0.pcap)."""
 
     name: str
     memory: str
@@ -58,6 +61,7 @@ class Spec:
     disk: Disk | None = None
     links: tuple[Link, ...] = ()
     append: str = ""
+    capture: bool = False
 
 
 @dataclass
@@ -227,6 +231,16 @@ class Guest:
         result = self.run("awk '$1 == \"debug_locks:\" { print $2 }' /proc/lockdep_stats 2>/dev/null")
         return int(result.output) if result.output.strip() else None
 
+    def memory(self) -> Iterator[bytes]:
+        """Its memory as its host sees it, in overlapping pieces: the largest area of QEMU's that is not for code."""
+        maps = [line.split() for line in Path(f"/proc/{self.pid}/maps").read_text().splitlines()]
+        areas = [[int(address, 16) for address in row[0].split("-")] for row in maps if row[1].startswith("rw-")]
+        start, end = max(areas, key=lambda area: area[1] - area[0])
+        with Path(f"/proc/{self.pid}/mem").open("rb", buffering=0) as memory:
+            for at in range(start, end, MEMORY_PIECE):
+                memory.seek(at)
+                yield memory.read(min(MEMORY_PIECE + PAGE, end - at))
+
     # Its process
 
     @property
@@ -291,4 +305,7 @@ def _qemu_command(spec: Spec, kernel: Kernel, folder: Path) -> list[str]:
         mac = "52:54:00:" + ":".join(f"{int(octet):02x}" for octet in link.address.split(".")[1:])
         command += ["-netdev", f"dgram,id=net{number},{ends}"]
         command += ["-device", f"virtio-net-pci,netdev=net{number},mac={mac},romfile="]
+        if spec.capture:
+            capture = folder / f"net{number}.pcap"
+            command += ["-object", f"filter-dump,id=dump{number},netdev=net{number},file={capture}"]
     return command

@@ -23,7 +23,8 @@ class Pair:
 
     Both guests are up, the data disk is mounted on the borrower's /mnt, the module is not loaded (`connect` does that).
     They end with this process unless `detached`.
-    `flags` builds the borrower's module with extra compiler flags; the lender always gets the proper one.
+    `flags` builds the borrower's module with extra compiler flags, `lender_flags` the lender's; without, it is the
+    proper one. `name` is the pairing's, and may be changed while the two are not connected.
     """
 
     def __init__(
@@ -36,26 +37,30 @@ class Pair:
         lender_disk: str | Disk | None = None,
         processors: int = 2,
         flags: str = "",
+        lender_flags: str = "",
         module: bool = True,
         detached: bool = False,
+        capture: bool = False,
     ) -> None:
         self.kernel = fetch_kernel(kernel)
         self._detached = detached
         self._module = build_module(self.kernel) if module else None
         self._borrower_module = build_module(self.kernel, flags) if module and flags else self._module
+        self._lender_module = build_module(self.kernel, lender_flags) if module and lender_flags else self._module
+        self.name = NAME
         self.folder = Path(tempfile.mkdtemp(prefix="tidepool-bed-", dir="/var/tmp"))
         self.disk = _disk(disk)
         ends = [self.folder / name for name in ("wire-b", "wire-l")]
         borrower_link = Link(ends[0], ends[1], BORROWER_ADDRESS)
         self._lender_link = Link(ends[1], ends[0], LENDER_ADDRESS)
         self._lender_spec = Spec("lender", lender_mem, 1, _disk(lender_disk), (self._lender_link,))
-        self._borrower_spec = Spec("borrower", borrower_mem, processors, self.disk, (borrower_link,))
+        self._borrower_spec = Spec("borrower", borrower_mem, processors, self.disk, (borrower_link,), capture=capture)
         self._guests: list[Guest] = []
 
     def __enter__(self) -> tuple[Guest, Guest]:
         try:
             self.borrower = self._boot(self._borrower_spec, self._borrower_module)
-            self.lender = self._boot(self._lender_spec, self._module)
+            self.lender = self._boot(self._lender_spec, self._lender_module)
             for guest in self._guests:
                 guest.wait_ready()
             if self.disk and self.disk.filesystem:
@@ -78,22 +83,22 @@ class Pair:
         for side in (self.l, self.b):
             if not side.loaded:
                 side.load()
-        self.l.lend(NAME, quota=size)
-        self.b.borrow(NAME, address=LENDER_ADDRESS, size=size, more=more)
-        self.b.wait_state(f"lenders/{NAME}", "Connected")
+        self.l.lend(self.name, quota=size)
+        self.b.borrow(self.name, address=LENDER_ADDRESS, size=size, more=more)
+        self.b.wait_state(f"lenders/{self.name}", "Connected")
 
     def disconnect(self) -> None:
         """Take the pairing away on both ends; the module stays."""
-        self.b.rmdir(f"lenders/{NAME}")
-        self.l.rmdir(f"borrowers/{NAME}")
+        self.b.rmdir(f"lenders/{self.name}")
+        self.l.rmdir(f"borrowers/{self.name}")
 
     def borrowed(self) -> dict[str, int]:
         """The borrower's figures of the pairing."""
-        return self.b.stats(f"lenders/{NAME}")
+        return self.b.stats(f"lenders/{self.name}")
 
     def lent(self) -> dict[str, int]:
         """The lender's figures of the pairing."""
-        return self.l.stats(f"borrowers/{NAME}")
+        return self.l.stats(f"borrowers/{self.name}")
 
     def assert_clean(self, allow: str | None = None) -> None:
         """Neither guest's kernel has anything to complain about, nor has the module."""
@@ -106,7 +111,7 @@ class Pair:
         """A fresh lender in place of one that was killed, at the same address, with nothing configured."""
         self.lender.close()
         self._guests.remove(self.lender)
-        self.lender = self._boot(self._lender_spec, self._module)
+        self.lender = self._boot(self._lender_spec, self._lender_module)
         self.lender.wait_ready()
         self.l = Tidepool(self.lender)
         return self.lender
