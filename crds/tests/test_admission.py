@@ -55,8 +55,7 @@ WRONG: list[tuple[dict[str, Any], str, Any, str, str]] = [
         "spec.borrowers.selector.matchExpressions[0].operator",
         '"In", "NotIn", "Exists", "DoesNotExist"',
     ),
-    (POOL, "spec.encryption", MISSING, "spec.encryption", "Required value"),
-    (POOL, "spec.encryption", "ROT13", "spec.encryption", 'supported values: "None"'),
+    (POOL, "spec.encryption", "ROT13", "spec.encryption", 'supported values: "AES-GCM", "None"'),
     (POOL, "spec.strategy", "Both", "spec.strategy", 'supported values: "NonInclusive", "Exclusive"'),
     (POOL, "spec.port", 0, "spec.port", "should be greater than or equal to 1"),
     (POOL, "spec.port", 70000, "spec.port", "should be less than or equal to 65535"),
@@ -90,6 +89,7 @@ RIGHT: list[tuple[dict[str, Any], str, Any]] = [
     (POOL, "spec.borrowers.size", "8Gi"),
     (POOL, "spec.borrowers.size", "16777216"),
     (POOL, "spec.lenders.reserve", MISSING),
+    (POOL, "spec.encryption", "AES-GCM"),
     (POOL, "spec.deadline", "1m"),
     (POOL, "spec.deadline", "1.5ms"),
     (POOL, "metadata.name", "a" * 63),
@@ -112,10 +112,12 @@ def test_right_object_is_taken(api_server: Server, namespace: str, base: dict[st
 
 def test_defaults_are_filled_in(api_server: Server, namespace: str) -> None:
     """The shortest pool gets the defaults of the models."""
-    api_server.create(*within(namespace, changed(POOL, "spec.lenders.reserve", MISSING)))
+    shortest = changed(changed(POOL, "spec.lenders.reserve", MISSING), "spec.encryption", MISSING)
+    api_server.create(*within(namespace, shortest))
     spec = api_server.get("-n", namespace, "mp", "pool")["spec"]
     assert spec["lenders"]["reserve"] == "256Mi"
     assert (spec["strategy"], spec["port"], spec["deadline"]) == ("NonInclusive", 7470, "200ms")
+    assert spec["encryption"] == "AES-GCM"
 
 
 @pytest.mark.parametrize("path", ["pool", "lender.guest", "borrower.guest", "keySecret.name"])

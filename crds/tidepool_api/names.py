@@ -50,6 +50,7 @@ class Strategy(StrEnum):
 class Encryption(StrEnum):
     """How pages are protected on their way and with the lender."""
 
+    AES_GCM = "AES-GCM"
     NONE = "None"
 
 
@@ -155,6 +156,7 @@ class Metric(StrEnum):
     GUEST_GETS_HIT = "tidepool_guest_get_hits_total"
     GUEST_GETS_MISSED = "tidepool_guest_get_misses_total"
     GUEST_GETS_LATE = "tidepool_guest_get_late_total"
+    GUEST_GETS_CORRUPT = "tidepool_guest_get_corrupt_total"
     GUEST_PUTS = "tidepool_guest_puts_total"
     GUEST_PUTS_DROPPED = "tidepool_guest_puts_dropped_total"
     GUEST_GET_SECONDS = "tidepool_guest_get_duration_seconds"

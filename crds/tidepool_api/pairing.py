@@ -72,7 +72,7 @@ class PairingSpec(ApiModel):
     strategy: Strategy = Strategy.NON_INCLUSIVE
     """Whether a page that was read back stays with the lender."""
 
-    encryption: Encryption
+    encryption: Encryption = Encryption.AES_GCM
     """How pages are protected on the way and with the lender."""
 
     deadline: Deadline = "200ms"

@@ -50,8 +50,8 @@ class PoolSpec(ApiModel):
     strategy: Strategy = Strategy.NON_INCLUSIVE
     """NonInclusive: a page that was read back stays with the lender too. Exclusive: it does not."""
 
-    encryption: Encryption
-    """None: pages travel and rest in the clear, so use it only where the network and the lenders are trusted."""
+    encryption: Encryption = Encryption.AES_GCM
+    """AES-GCM: lenders see ciphertext only. None: pages travel and rest in the clear, where that is no risk."""
 
     port: Port = DEFAULT_PORT
     """The TCP port on which lenders listen."""

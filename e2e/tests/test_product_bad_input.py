@@ -69,10 +69,10 @@ def test_what_the_api_refuses(product: Product) -> None:
     """What can be said wrong is refused at once, with the path of the field."""
     same = copy.deepcopy(ONE_TO_ONE)
     same["spec"]["borrowers"]["selector"] = same["spec"]["lenders"]["selector"]
-    unencrypted = copy.deepcopy(ONE_TO_ONE)
-    del unencrypted["spec"]["encryption"]
+    encrypted = copy.deepcopy(ONE_TO_ONE)
+    encrypted["spec"]["encryption"] = "ROT13"
     tiny = pool_manifest(lender=SPARE, borrower=SHORT, size="1Mi")
-    for manifest, words in ((same, "spec.borrowers.selector"), (unencrypted, "spec.encryption"), (tiny, "too little")):
+    for manifest, words in ((same, "spec.borrowers.selector"), (encrypted, "spec.encryption"), (tiny, "too little")):
         with pytest.raises(lab.CommandError, match=words):
             product.apply(manifest)
 

@@ -15,7 +15,8 @@ from tidepool_agent.metrics import Figures, Sample
 
 BORROWER = Peer(
     {"enabled": "1", "state": "Connected"},
-    {"get_hits": 90, "get_misses": 5, "get_late": 3, "get_errors": 2, "puts": 100, "drop_lost": 4, "catalog_pages": 10},
+    {"get_hits": 90, "get_misses": 5, "get_late": 3, "get_errors": 2, "puts": 100, "drop_lost": 4, "catalog_pages": 10}
+    | {"get_corrupt": 1},
     {"get": Histogram(((63, 10), (127, 20), (float("inf"), 1))), "ping": Histogram(((63, 1),))},
 )
 Key = tuple[str, tuple[tuple[str, str], ...]]
@@ -47,6 +48,7 @@ def test_a_borrowers_figures() -> None:
     assert value(samples, "tidepool_guest_get_hits_total", pairing=pairing) == 90
     assert value(samples, "tidepool_guest_get_misses_total", pairing=pairing) == 5
     assert value(samples, "tidepool_guest_get_late_total", pairing=pairing) == 5
+    assert value(samples, "tidepool_guest_get_corrupt_total", pairing=pairing) == 1
     assert value(samples, "tidepool_guest_puts_total", pairing=pairing) == 100
     assert value(samples, "tidepool_guest_puts_dropped_total", pairing=pairing, reason="lost") == 4
     assert value(samples, "tidepool_guest_puts_dropped_total", pairing="", reason="gate") == 6

@@ -72,6 +72,7 @@ def pairings(draw: st.DrawFn, guest: str) -> list[MemoryPairing]:
         spec: dict[str, Any] = {
             "size": draw(st.sampled_from(SIZES)),
             "deadline": draw(st.sampled_from(("100ms", "1s"))),
+            "encryption": draw(st.sampled_from(("AES-GCM", "None"))),
         }
         found.append(pairing(uid, **ends, **spec, terminating=draw(st.booleans())))
     return found
@@ -125,6 +126,14 @@ def test_an_address_cannot_change_without_stopping_the_peer() -> None:
     moved = pairing(address="10.0.0.9")
     steps = plan.steps(plan.desired("borrower", [moved]), seen, Source.STORE)
     assert steps == [Configure(want(Side.LENDERS, moved))]
+
+
+def test_encryption_changes_at_the_borrower_alone() -> None:
+    """The lender holds what it is given; it is not touched."""
+    one, other = pairing(), pairing(encryption="AES-GCM")
+    for guest, expected in (("borrower", [Configure(want(Side.LENDERS, other))]), ("lender", [])):
+        seen = settle(guest, [one], observation())
+        assert plan.steps(plan.desired(guest, [other]), seen, Source.STORE) == expected
 
 
 def test_the_port_changes_while_nobody_is_served() -> None:

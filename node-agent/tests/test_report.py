@@ -86,9 +86,11 @@ def test_ends_of_a_pairing() -> None:
     lender = report.end(LENT, Finding(seen=connected(lent_pages=8192)))
     assert isinstance(lender, LenderStatus)
     assert (lender.state, lender.lent_bytes, lender.observed_generation) == ("Connected", 32 * MIB, 1)
-    end = report.end(BORROWED, borrower(get_hits=97, get_misses=1, get_late=1, get_errors=1, catalog_pages=4096))
+    end = report.end(
+        BORROWED, borrower(get_hits=96, get_misses=1, get_late=1, get_errors=1, get_corrupt=1, catalog_pages=4096)
+    )
     assert isinstance(end, BorrowerStatus)
-    assert (end.hits, end.misses, end.hit_ratio, end.used_bytes) == (97, 3, "0.97", 16 * MIB)
+    assert (end.hits, end.misses, end.hit_ratio, end.used_bytes) == (96, 4, "0.96", 16 * MIB)
 
 
 @pytest.mark.parametrize(

@@ -106,6 +106,8 @@ def _borrowing(samples: Samples) -> Iterator[Metric]:
     yield _counter(samples, side, Name.GUEST_GETS_HIT, "Pages read back from the lender.", _stat("get_hits"))
     yield _counter(samples, side, Name.GUEST_GETS_MISSED, "Pages that the lender had dropped.", _stat("get_misses"))
     yield _counter(samples, side, Name.GUEST_GETS_LATE, "Pages that came too late or not at all.", _late)
+    corrupt = "Pages that came back and were not what was put: must stay 0."
+    yield _counter(samples, side, Name.GUEST_GETS_CORRUPT, corrupt, _stat("get_corrupt"))
     yield _counter(samples, side, Name.GUEST_PUTS, "Pages handed over to the lender.", _stat("puts"))
 
 

@@ -147,6 +147,7 @@ def _lender(pairing: MemoryPairing) -> dict[str, str]:
         "port": str(spec.lender.port),
         "size_bytes": _bytes(spec.size_bytes),
         "strategy": spec.strategy.value,
+        "encryption": spec.encryption.value,
         "deadline_us": str(spec.deadline_us),
     }
 

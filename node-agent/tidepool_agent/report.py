@@ -263,7 +263,7 @@ def used(peer: Peer) -> int:
 
 def missed(stats: Mapping[str, int]) -> int:
     """Reads of evicted pages that went to the disk after all."""
-    return stats.get("get_misses", 0) + stats.get("get_late", 0) + stats.get("get_errors", 0)
+    return sum(stats.get(name, 0) for name in ("get_misses", "get_late", "get_errors", "get_corrupt"))
 
 
 def rounded(size: int) -> int:

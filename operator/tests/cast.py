@@ -224,7 +224,15 @@ class Agent:
 
         wait_for(f"{side} released", remove)
 
-    def pool(self, name: str = "pool", *, lends: str = "spare", borrows: str = "short", size: str = "512Mi") -> None:
+    def pool(
+        self,
+        name: str = "pool",
+        *,
+        lends: str = "spare",
+        borrows: str = "short",
+        size: str = "512Mi",
+        encryption: str = "None",
+    ) -> None:
         """What the user writes."""
         self.server.apply(
             {
@@ -234,7 +242,7 @@ class Agent:
                 "spec": {
                     "lenders": {"selector": {"matchLabels": {"memory": lends}}, "maxLend": "1Gi"},
                     "borrowers": {"selector": {"matchLabels": {"memory": borrows}}, "size": size},
-                    "encryption": "None",
+                    "encryption": encryption,
                 },
             }
         )

@@ -180,8 +180,9 @@ def test_a_guest_that_moves_keeps_its_pairing(agent: Agent) -> None:
 
 def test_an_edited_pool_changes_its_pairings_in_place(agent: Agent) -> None:
     uid = pair(agent)["metadata"]["uid"]
-    agent.pool(size="768Mi")
+    agent.pool(size="768Mi", encryption="AES-GCM")
     wait_for("size", lambda: agent.pairing(PAIRING)["spec"]["size"] == "768Mi")
+    assert agent.pairing(PAIRING)["spec"]["encryption"] == "AES-GCM"
     assert agent.pairing(PAIRING)["metadata"]["uid"] == uid
     wait_for("generation", lambda: agent.status()["observedGeneration"] == 2)
     wait_for("Event", lambda: ("pool", "PairingResized") in agent.events())
