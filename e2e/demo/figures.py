@@ -36,6 +36,8 @@ class Figures:
     file_mib: int
     baseline: dict[int, Measured]
     pooled: dict[int, Measured]
+    encrypted: dict[int, Measured]
+    """With the pool again, after it was told to encrypt."""
     served: int
     """Pages that the lender counted as sent during the pooled phase."""
     exported: dict[str, float]
@@ -45,8 +47,14 @@ class Figures:
     raw: RoundTrip
     checksum_before: str
     checksum_after: str
+    checksum_encrypted: str
     memory_bytes: dict[str, int] = field(default_factory=dict)
     warnings: list[str] = field(default_factory=list)
+
+    @property
+    def phases(self) -> dict[str, dict[int, Measured]]:
+        """The same reads three times."""
+        return {"baseline": self.baseline, "pooled": self.pooled, "encrypted": self.encrypted}
 
     @property
     def pooled_phase(self) -> module.Reading:
@@ -57,6 +65,11 @@ class Figures:
     def hit_ratio(self) -> float:
         """Of the reads that the borrower's own memory could not answer, the part that the lender answered."""
         return module.hit_ratio(self.pooled_phase)
+
+    @property
+    def encrypted_hit_ratio(self) -> float:
+        """The same with encryption."""
+        return module.hit_ratio(_sum([self.encrypted[depth].counted for depth in DEPTHS]))
 
     def as_json(self) -> dict[str, Any]:
         """The figures under the names by which others look for them."""
@@ -80,13 +93,17 @@ class Figures:
             "agent_metrics": self.exported,
             "lent_bytes": self.lent_bytes,
             "used_bytes": self.used_bytes,
+            "encrypted_hit_ratio": round(self.encrypted_hit_ratio, 4),
+            "encrypted_get_p50_us": round(self.encrypted_get_us(1, 0.5), 1),
+            "encrypted_get_p99_us": round(self.encrypted_get_us(1, 0.99), 1),
+            "encrypted_checksum_ok": self.checksum_before == self.checksum_encrypted,
             "checksum_ok": self.checksum_before == self.checksum_after,
             "sha256_before": self.checksum_before,
             "sha256_after": self.checksum_after,
             "module_warnings": self.warnings,
         }
         found |= {f"{name}_memory_bytes": size for name, size in self.memory_bytes.items()}
-        for name, phase in (("baseline", self.baseline), ("pooled", self.pooled)):
+        for name, phase in self.phases.items():
             for depth, one in phase.items():
                 found |= _phase(f"{name}_{{}}_qd{depth}", one)
         return found
@@ -94,6 +111,10 @@ class Figures:
     def get_us(self, depth: int, quantile: float) -> float:
         """A quantile of the gets' latency at a queue depth, from the module's histogram."""
         return module.quantile_us(self.pooled[depth].counted.gets, quantile)
+
+    def encrypted_get_us(self, depth: int, quantile: float) -> float:
+        """The same with encryption."""
+        return module.quantile_us(self.encrypted[depth].counted.gets, quantile)
 
 
 def _phase(form: str, one: Measured) -> dict[str, float]:
@@ -128,7 +149,7 @@ def table(figures: Figures) -> str:
     """What a person wants to see."""
     rows = [("random 4 KiB reads", "IO/s", "p50", "p99", "disk reads")]
     for depth in DEPTHS:
-        for name, phase in (("without pool", figures.baseline), ("with pool", figures.pooled)):
+        for name, phase in zip(("without pool", "with pool", "encrypted"), figures.phases.values(), strict=True):
             one = phase[depth]
             reads = one.reads
             rows.append((
@@ -137,14 +158,17 @@ def table(figures: Figures) -> str:
             ))  # fmt: skip
     rows.append(("one page, one at a time", "", "p50", "p99", ""))
     rows.append(("  from the lender", "", _time(figures.get_us(1, 0.5)), _time(figures.get_us(1, 0.99)), ""))
+    secret = figures.encrypted_get_us
+    rows.append(("  from the lender, encrypted", "", _time(secret(1, 0.5)), _time(secret(1, 0.99)), ""))
     rows.append(("  plain TCP, same guests", "", _time(figures.raw.p50_us), _time(figures.raw.p99_us), ""))
     lines = [f"{a:28}{b:>8}{c:>10}{d:>10}{e:>12}".rstrip() for a, b, c, d, e in rows]
     whole = figures.pooled_phase
     lines.append(
         f"remote hit ratio {figures.hit_ratio:.3f} ({module.remote_hits(whole)} pages from the lender, "
-        f"{module.remote_misses(whole)} from the disk)"
+        f"{module.remote_misses(whole)} from the disk), encrypted {figures.encrypted_hit_ratio:.3f}"
     )
     lines.append(f"sha256 {figures.checksum_before} before\n       {figures.checksum_after} after")
+    lines.append(f"       {figures.checksum_encrypted} encrypted")
     return "\n".join(lines)
 
 

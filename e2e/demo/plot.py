@@ -11,7 +11,8 @@ mpl.use("Agg")
 import matplotlib.pyplot as plt
 from matplotlib.ticker import FuncFormatter, LogLocator
 
-WITHOUT, WITH, RAW, INK = "#9aa5b1", "#0b7285", "#d9a441", "#243b53"
+WITHOUT, WITH, SECRET, RAW, INK = "#9aa5b1", "#0b7285", "#5fb3bf", "#d9a441", "#243b53"
+WIDTH = 0.26
 STYLE: Any = {
     "font.family": "DejaVu Sans", "font.size": 11, "axes.edgecolor": INK, "axes.labelcolor": INK, "text.color": INK,
     "xtick.color": INK, "ytick.color": INK, "axes.spines.top": False, "axes.spines.right": False,
@@ -35,12 +36,12 @@ def draw(figures: dict[str, Any], target: Path) -> None:
 
 
 def _reads(axes: Any, figures: dict[str, Any]) -> None:
-    series = (("baseline", "disk only", WITHOUT), ("pooled", "with the pool", WITH))
+    series = (
+        ("baseline", "disk only", WITHOUT), ("pooled", "with the pool", WITH), ("encrypted", "encrypted", SECRET),
+    )  # fmt: skip
     for index, (name, label, colour) in enumerate(series):
         values = [figures[f"{name}_iops_qd{depth}"] for depth in (1, 16)]
-        places = [place + 0.38 * (index - 0.5) for place in range(2)]
-        bars = axes.bar(places, values, 0.36, color=colour, label=label)
-        axes.bar_label(bars, [f"{value:,.0f}" for value in values], padding=3)
+        _bars(axes, index, label, colour, values, [f"{value:,.0f}" for value in values])
     _logarithmic(axes, [figures[f"{name}_iops_qd{depth}"] for name, *_ in series for depth in (1, 16)])
     axes.set_xticks([0, 1], ["queue depth 1", "queue depth 16"])
     axes.set_ylabel("random 4 KiB reads per second (log)")
@@ -49,17 +50,24 @@ def _reads(axes: Any, figures: dict[str, Any]) -> None:
 
 
 def _latencies(axes: Any, figures: dict[str, Any]) -> None:
-    series = (("get_{}_us", "page from the lender", WITH), ("raw_rtt_{}_us", "plain TCP round trip", RAW))
+    series = (
+        ("get_{}_us", "page from the lender", WITH), ("encrypted_get_{}_us", "encrypted", SECRET),
+        ("raw_rtt_{}_us", "plain TCP round trip", RAW),
+    )  # fmt: skip
     for index, (form, label, colour) in enumerate(series):
         values = [figures[form.format(quantile)] / 1000 for quantile in ("p50", "p99")]
-        places = [place + 0.38 * (index - 0.5) for place in range(2)]
-        bars = axes.bar(places, values, 0.36, color=colour, label=label)
-        axes.bar_label(bars, [f"{value:.2g}" if value < 1 else f"{value:.1f}" for value in values], padding=3)
+        _bars(axes, index, label, colour, values, [f"{value:.2g}" if value < 1 else f"{value:.1f}" for value in values])
     _logarithmic(axes, [figures[form.format(quantile)] / 1000 for form, *_ in series for quantile in ("p50", "p99")])
     axes.set_xticks([0, 1], ["median", "99th percentile"])
     axes.set_ylabel("milliseconds for 4 KiB (log)")
     axes.set_title("One page at a time", loc="left")
     axes.legend(frameon=False, loc="upper left")
+
+
+def _bars(axes: Any, index: int, label: str, colour: str, values: list[float], texts: list[str]) -> None:
+    """One of three series, beside the others."""
+    places = [place + (WIDTH + 0.02) * (index - 1) for place in range(len(values))]
+    axes.bar_label(axes.bar(places, values, WIDTH, color=colour, label=label), texts, padding=3, fontsize=9)
 
 
 def _logarithmic(axes: Any, values: list[float]) -> None:

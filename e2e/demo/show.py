@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import json
 import os
 import time
 from pathlib import Path
+from typing import Any
 
 from demo import lab, metrics, module, workload
 from demo.figures import DEPTHS, Figures, Measured
@@ -12,10 +14,13 @@ from demo.workload import BORROWER, LENDER
 from tidepool_lab.progress import LabError, say, step
 
 POOL = Path(__file__).with_name("pool.yaml")
+ENCRYPTED = {"spec": {"encryption": "AES-GCM"}}
 GUESTS = (BORROWER, LENDER)
 AGENT_PORT = 9477
 FILE_MIB = 640
 SECONDS = 15
+SECONDS_ENCRYPTED = 10
+FOLLOWED_WITHIN = 60
 WARM_UP_PASSES = 4
 ROUND_TRIPS = 2000
 COLLECTED_WITHIN = 40
@@ -35,6 +40,11 @@ def run() -> Figures:
     with step("checksum, and plain TCP round trips"):
         after = workload.checksum()
         raw = workload.round_trip(workload.build_stress(), workload.pod_address(LENDER), ROUND_TRIPS)
+    _encrypt()
+    with step("what the lender had in the clear is gone: the file once more, and its checksum"):
+        workload.read_and_evict()
+        in_secret = workload.checksum()
+    encrypted = _measure("with the pool, encrypted", SECONDS_ENCRYPTED)
     print(_objects(), flush=True)
     lending, borrowing = module.read(workload.lender), module.read(workload.borrower)
     return Figures(
@@ -43,6 +53,7 @@ def run() -> Figures:
         file_mib=FILE_MIB,
         baseline=baseline,
         pooled=pooled,
+        encrypted=encrypted,
         served=served,
         exported=exported,
         lent_bytes=lending.lending.get("lent_pages", 0) * module.PAGE,
@@ -50,16 +61,17 @@ def run() -> Figures:
         raw=raw,
         checksum_before=before,
         checksum_after=after,
+        checksum_encrypted=in_secret,
         memory_bytes={name: _memory(name) for name in GUESTS},
         warnings=_warnings({BORROWER: borrowing, LENDER: lending}),
     )
 
 
-def _measure(what: str) -> dict[int, Measured]:
+def _measure(what: str, seconds: int = SECONDS) -> dict[int, Measured]:
     found = {}
     for depth in DEPTHS:
-        with step(f"random reads {what}, depth {depth}, {SECONDS} s"):
-            found[depth] = workload.measure(depth, SECONDS)
+        with step(f"random reads {what}, depth {depth}, {seconds} s"):
+            found[depth] = workload.measure(depth, seconds)
         say(f"{found[depth].reads.iops:.0f} IO/s, {found[depth].counted.disk_reads} reads of the disk")
     return found
 
@@ -72,6 +84,25 @@ def _apply_pool() -> None:
         except lab.CommandError as error:
             raise LabError(f"the pool does not become Ready:\n{_objects()}") from error
     print(_objects(), flush=True)
+
+
+def _encrypt() -> None:
+    """Edits the pool; its pairing follows in place."""
+    with step("encryption: AES-GCM in the pool, waiting until its pairing has followed"):
+        lab.kubectl("patch", "memorypool", "demo", "--type=merge", "--patch", json.dumps(ENCRYPTED))
+        deadline = time.monotonic() + FOLLOWED_WITHIN
+        while not all(map(_is_encrypted, lab.items("memorypairings"))):
+            if time.monotonic() > deadline:
+                raise LabError(f"not encrypted within {FOLLOWED_WITHIN} s:\n{_objects()}")
+            time.sleep(0.5)
+
+
+def _is_encrypted(pairing: Any) -> bool:
+    """Whether this is what the borrower's guest is set up for, and connected."""
+    end = pairing["status"].get("borrower", {})
+    followed = end.get("observedGeneration") == pairing["metadata"]["generation"]
+    asked: bool = pairing["spec"]["encryption"] == ENCRYPTED["spec"]["encryption"]
+    return asked and followed and end.get("state") == "Connected"
 
 
 def _objects() -> str:

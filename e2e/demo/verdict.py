@@ -21,6 +21,12 @@ def failures(figures: Figures) -> list[str]:
         "the file reads differently with the pool: "
         f"{figures.checksum_before} before, {figures.checksum_after} after": figures.checksum_before
         == figures.checksum_after,
+        f"the remote hit ratio with encryption is {figures.encrypted_hit_ratio:.3f}, less than {LEAST_HIT_RATIO}": (
+            figures.encrypted_hit_ratio >= LEAST_HIT_RATIO
+        ),
+        "the file reads differently with encryption: "
+        f"{figures.checksum_before} before, {figures.checksum_encrypted} now": figures.checksum_before
+        == figures.checksum_encrypted,
         f"fio saw {_errors(figures)} failed reads": _errors(figures) == 0,
         "; ".join(figures.warnings): not figures.warnings,
     }
@@ -28,4 +34,4 @@ def failures(figures: Figures) -> list[str]:
 
 
 def _errors(figures: Figures) -> int:
-    return sum(one.reads.errors for phase in (figures.baseline, figures.pooled) for one in phase.values())
+    return sum(one.reads.errors for phase in figures.phases.values() for one in phase.values())

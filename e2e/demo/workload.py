@@ -63,14 +63,23 @@ def warm_up(mib: int, passes: int, progress: Callable[[str], None]) -> None:
     """
     before = 0
     for number in range(1, passes + 1):
-        with_read_ahead(1024 if number == 1 else 256)
-        borrower(f"dd if={FILE} of=/dev/null bs=1M status=none" + (" iflag=nocache" if number == 1 else ""))
+        if number == 1:
+            read_and_evict()
+        else:
+            with_read_ahead(256)
+            borrower(f"dd if={FILE} of=/dev/null bs=1M status=none")
         held = module.read(borrower).borrowing.get("catalog_pages", 0)
         progress(f"pass {number}: {held // PAGES_PER_MIB} of {mib} MiB are with the lender")
         if number > 1 and (held >= ENOUGH * mib * PAGES_PER_MIB or held < 1.01 * before):
             break
         before = held
     with_read_ahead(128)
+
+
+def read_and_evict() -> None:
+    """Reads the file in sequence, each page evicted as soon as it was read."""
+    with_read_ahead(1024)
+    borrower(f"dd if={FILE} of=/dev/null bs=1M status=none iflag=nocache")
 
 
 def round_trip(program: Path, address: str, requests: int) -> RoundTrip:

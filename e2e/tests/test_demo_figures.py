@@ -88,6 +88,7 @@ def figures() -> Figures:
         file_mib=768,
         baseline={depth: measured(0, 5000, 170) for depth in DEPTHS},
         pooled={depth: measured(5000, 100) for depth in DEPTHS},
+        encrypted={depth: measured(4000, 100, 400) for depth in DEPTHS},
         served=9998,
         exported={"hits": 10000.0},
         lent_bytes=1 << 29,
@@ -95,6 +96,7 @@ def figures() -> Figures:
         raw=RoundTrip(400, 900),
         checksum_before="abc",
         checksum_after="abc",
+        checksum_encrypted="abc",
         memory_bytes={"borrower": 512 << 20, "lender": 1536 << 20},
     )
 
@@ -107,6 +109,8 @@ def test_a_good_run_is_content(figures: Figures) -> None:
     ("change", "word"),
     [
         ({"checksum_after": "abd"}, "differently"),
+        ({"checksum_encrypted": "abd"}, "differently with encryption"),
+        ({"encrypted": {depth: measured(4000, 600) for depth in DEPTHS}}, "hit ratio with encryption"),
         ({"served": 9000}, "has sent 9000"),
         ({"warnings": ["borrower: tidepool: warning"]}, "borrower: tidepool: warning"),
         ({"pooled": {depth: measured(5000, 600) for depth in DEPTHS}}, "hit ratio"),
@@ -120,14 +124,18 @@ def test_a_bad_run_says_what_is_wrong(figures: Figures, change: dict[str, object
 def test_the_json_has_what_others_look_for(figures: Figures, tmp_path_factory: pytest.TempPathFactory) -> None:
     names = (
         "kernel baseline_iops_qd1 pooled_iops_qd1 baseline_iops_qd16 pooled_iops_qd16 remote_hit_ratio get_p50_us "
-        "get_p99_us raw_rtt_p50_us disk_reads_pooled checksum_ok"
+        "get_p99_us raw_rtt_p50_us disk_reads_pooled checksum_ok encrypted_iops_qd1 encrypted_iops_qd16 "
+        "encrypted_hit_ratio encrypted_get_p50_us encrypted_get_p99_us"
     )
     result = figures.as_json()
     assert set(names.split()) <= set(result)
     assert result["disk_reads_pooled"] == 200
     assert result["remote_hit_ratio"] == pytest.approx(0.9804, abs=1e-4)
     assert json.loads(json.dumps(result)) == result
+    assert result["encrypted_hit_ratio"] == pytest.approx(0.9756, abs=1e-4)
+    assert result["encrypted_iops_qd16"] == 400
     assert "depth 16, with pool" in table(figures)
+    assert "depth 16, encrypted" in table(figures)
     picture = tmp_path_factory.mktemp("plot") / "demo.png"
     plot.draw(result, picture)
     assert picture.stat().st_size > 10_000

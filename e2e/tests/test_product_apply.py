@@ -59,6 +59,28 @@ def test_reserve_and_most_are_kept(product: Product) -> None:
     product.assert_sound()
 
 
+def test_encryption_follows_the_pool(product: Product) -> None:
+    """Pages are encrypted unless the pool says otherwise; a pool that is edited changes its pairing in place."""
+    spec = {name: value for name, value in ONE_TO_ONE["spec"].items() if name != "encryption"}
+    product.apply_ready({**ONE_TO_ONE, "spec": spec})
+    pairing = product.pairing_of(BORROWER)["metadata"]["uid"]
+    product.stress(f"fill {FILE} mib={FILE_MIB}")
+    for encryption in ("AES-GCM", "None", "AES-GCM"):
+        product.apply_ready({**ONE_TO_ONE, "spec": {**spec, "encryption": encryption}})
+        until(f"the borrower's guest has {encryption}", lambda: _in_guest(pairing) == [encryption, "Connected"])  # noqa: B023
+        before = product.hits()
+        report = product.stress(f"sequential {FILE} passes=2")
+        assert report["wrong_pages"] == report["errors"] == 0
+        assert product.hits() > before
+        assert product.reading(BORROWER).borrowing["get_corrupt"] == 0
+    product.assert_sound()
+
+
+def _in_guest(pairing: str) -> list[str]:
+    folder = f"/sys/kernel/config/tidepool/lenders/{pairing}"
+    return lab.guest(BORROWER, f"cat {folder}/encryption {folder}/state").split()
+
+
 def _available(guest: str) -> int:
     return int(lab.guest(guest, "grep MemAvailable /proc/meminfo").split()[1]) << 10
 
