@@ -235,8 +235,17 @@ void tide_outgoing_drop_locked(struct tide_file *file, pgoff_t first, pgoff_t la
 /* eviction							       */
 /* ------------------------------------------------------------------ */
 
-/* The usable lender with most room; full ones recycle their oldest pages. */
-static struct tide_lender *tide_choose_lender(void)
+/* Why a page is not put, and what counts it. */
+struct tide_refusal {
+	atomic64_t *counter;
+	enum tide_drop_reason reason;
+};
+
+/*
+ * The usable lender with most room; full ones recycle their oldest pages.
+ * NULL when there is none: @why then says what keeps it away.
+ */
+static struct tide_lender *tide_choose_lender(struct tide_refusal *why)
 {
 	struct tide_lender *lender, *best = NULL;
 	s64 room, most = S64_MIN;
@@ -246,6 +255,12 @@ static struct tide_lender *tide_choose_lender(void)
 		lender = rcu_dereference(tide_lenders[slot]);
 		if (!tide_lender_usable(lender) || !READ_ONCE(lender->granted_pages))
 			continue;
+		if (tide_breaker_open(lender)) {
+			*why = (struct tide_refusal) {
+				&lender->stats.drop_breaker, TIDE_DROP_BREAKER,
+			};
+			continue;
+		}
 		room = READ_ONCE(lender->granted_pages) -
 		       atomic64_read(&lender->catalog_pages);
 		if (room > most) {
@@ -349,14 +364,15 @@ static void tide_put_refuse(struct folio *folio, atomic64_t *counter,
 void tide_put_folio(struct address_space *mapping, struct folio *folio)
 {
 	pgoff_t first = folio->index, last = first + folio_nr_pages(folio) - 1;
+	struct tide_refusal why = { &tide_stats.drop_notready, TIDE_DROP_NOTREADY };
 	struct tide_lender *lender;
 	struct tide_file *file;
 	bool queued = false;
 
 	rcu_read_lock();
-	lender = tide_choose_lender();
+	lender = tide_choose_lender(&why);
 	if (!lender) {		/* entries that exist are still true */
-		tide_put_refuse(folio, &tide_stats.drop_notready, TIDE_DROP_NOTREADY);
+		tide_put_refuse(folio, why.counter, why.reason);
 		goto out;
 	}
 	file = tide_file_find_or_reserve(mapping->host);
@@ -545,6 +561,7 @@ static int tide_sender(void *arg)
 		batch->id = ++lender->put_id;
 		atomic64_inc(&lender->stats.put_requests);
 		atomic64_add(batch->count, &lender->stats.puts_sent);
+		batch->sent = ktime_get();
 		tide_batch_move(lender, batch, &lender->batches_sent);
 		err = tide_batch_send(lender, batch);
 		if (err)
@@ -591,6 +608,8 @@ int tide_put_acknowledged(struct tide_lender *lender, u64 id,
 		tide_batch_move(lender, batch, &lender->batches_sent);
 		return -EPROTO;
 	}
+	tide_histogram_add(&lender->put_latency,
+			   ktime_to_ns(ktime_sub(ktime_get(), batch->sent)));
 	for (i = 0; i < count; i++) {
 		struct tide_buffer *buffer = batch->buffer[i];
 		unsigned long flags;

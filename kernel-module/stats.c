@@ -105,6 +105,9 @@ static const struct tide_counter tide_lender_counters[] = {
 	TIDE_COUNTER(tide_lender_stats, evicted_notices),
 	TIDE_COUNTER(tide_lender_stats, connects),
 	TIDE_COUNTER(tide_lender_stats, disconnects),
+	TIDE_COUNTER(tide_lender_stats, breaker_opened),
+	TIDE_COUNTER(tide_lender_stats, drop_breaker),
+	TIDE_COUNTER(tide_lender_stats, get_skipped),
 };
 
 static const struct tide_counter tide_borrower_counters[] = {
@@ -183,5 +186,6 @@ int tide_show_stats(char *page)
 	len += sysfs_emit_at(page, len, "buffers_total %u\nbuffers_free %u\n",
 			     total, free);
 	len += sysfs_emit_at(page, len, "lent_pages %llu\n", tide_store_lent());
+	len += sysfs_emit_at(page, len, "disk_us %llu\n", tide_disk_mean() / 1000);
 	return len;
 }

@@ -18,6 +18,7 @@ struct tide_window {
 	gfp_t gfp;
 	unsigned int pages;		/* left in the window */
 	struct tide_get *open[TIDE_MAX_LENDERS];
+	u8 asked, admitted;		/* the breaker's answers, bits by slot */
 };
 
 #define TIDE_NOWHERE	(-1)	/* some page is not in the pool */
@@ -96,10 +97,30 @@ static struct tide_get *tide_get_alloc(struct tide_window *w, int slot)
 	refcount_inc(&w->file->refs);
 	get->orig = w->orig;
 	get->start = ktime_get();
+	get->measured = false;
 	get->receiving = false;
 	get->exclusive = lender->config.strategy == TIDE_EXCLUSIVE;
 	get->count = 0;
 	return get;
+}
+
+/*
+ * Does the lender's breaker keep the window from it? Asked once for a window,
+ * so that a window is not cut to pieces.
+ */
+static bool tide_window_stopped(struct tide_window *w, int slot, long nr)
+{
+	struct tide_lender *lender;
+
+	rcu_read_lock();
+	lender = rcu_dereference(tide_lenders[slot]);
+	if (lender && !(w->asked & BIT(slot)) && tide_breaker_admits(lender))
+		w->admitted |= BIT(slot);
+	w->asked |= BIT(slot);
+	if (lender && !(w->admitted & BIT(slot)))
+		atomic64_add(nr, &lender->stats.get_skipped);
+	rcu_read_unlock();
+	return !(w->admitted & BIT(slot));
 }
 
 /* The open request to a lender, with room for the folio, or NULL. */
@@ -141,6 +162,8 @@ static bool tide_window_take(struct tide_window *w, struct folio *folio)
 	if (slot == TIDE_NOWHERE)
 		return false;
 	if (slot >= 0) {
+		if (tide_window_stopped(w, slot, nr))
+			return false;
 		get = tide_window_request(w, slot, nr);
 		if (!get)
 			return false;
@@ -185,6 +208,21 @@ static void tide_rac_normalise(struct readahead_control *rac)
 	rac->_batch_count = 0;
 }
 
+static struct folio *tide_rac_peek(struct readahead_control *rac, unsigned long at)
+{
+	return xa_load(&rac->mapping->i_pages, rac->_index + at);
+}
+
+static void tide_disk_readahead(struct readahead_control *rac,
+				const struct address_space_operations *orig)
+{
+	bool sampled = tide_disk_start(tide_rac_peek(rac, 0));
+
+	orig->readahead(rac);
+	if (sampled)
+		tide_disk_submitted();
+}
+
 /*
  * Passes the window's first @nr pages, which are all misses, to the file
  * system. What it leaves is unlocked as it is: the reader then comes back
@@ -197,17 +235,12 @@ static void tide_window_misses(struct readahead_control *rac, unsigned long nr,
 	struct folio *folio;
 
 	sub._nr_pages = nr;
-	orig->readahead(&sub);
+	tide_disk_readahead(&sub, orig);
 	tide_rac_normalise(&sub);
 	while ((folio = readahead_folio(&sub)))
 		folio_unlock(folio);
 	rac->_index += nr;
 	rac->_nr_pages -= nr;
-}
-
-static struct folio *tide_rac_peek(struct readahead_control *rac, unsigned long at)
-{
-	return xa_load(&rac->mapping->i_pages, rac->_index + at);
 }
 
 /**
@@ -229,7 +262,7 @@ void tide_get_readahead(struct readahead_control *rac,
 	unsigned long misses = 0, total = 0;
 
 	if (!w.file) {
-		orig->readahead(rac);
+		tide_disk_readahead(rac, orig);
 		return;
 	}
 	tide_rac_normalise(rac);
@@ -252,7 +285,7 @@ void tide_get_readahead(struct readahead_control *rac,
 	}
 	tide_window_submit(&w);
 	if (misses)
-		orig->readahead(rac);
+		tide_disk_readahead(rac, orig);
 	atomic64_add(total, &tide_stats.misses);
 	tide_file_put(w.file);
 }
@@ -274,7 +307,8 @@ int tide_get_read_folio(struct file *file, struct folio *folio,
 		.gfp = GFP_NOFS | __GFP_NORETRY | __GFP_NOWARN,
 		.pages = folio_nr_pages(folio),
 	};
-	bool taken;
+	bool taken, sampled;
+	int ret;
 
 	if (!w.file)
 		return orig->read_folio(file, folio);
@@ -284,5 +318,9 @@ int tide_get_read_folio(struct file *file, struct folio *folio,
 	if (taken)
 		return 0;
 	atomic64_add(folio_nr_pages(folio), &tide_stats.misses);
-	return orig->read_folio(file, folio);
+	sampled = tide_disk_start(folio);
+	ret = orig->read_folio(file, folio);
+	if (sampled)
+		tide_disk_submitted();
+	return ret;
 }
