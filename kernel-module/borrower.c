@@ -382,6 +382,7 @@ void tide_lender_put(struct tide_lender *lender)
 
 static void tide_lender_free(struct tide_lender *lender)
 {
+	tide_filter_set(lender, false);
 	tide_put_release(lender);
 	tide_get_release(lender);
 	kfree_sensitive(lender);

@@ -182,6 +182,29 @@ static ssize_t tide_lender_breaker_long_show(struct config_item *item, char *pag
 	return tide_show_thresholds(&to_lender(item)->config.breaker_long, page);
 }
 
+static ssize_t tide_lender_sequential_filter_store(struct config_item *item,
+						   const char *page, size_t count)
+{
+	struct tide_lender *lender = to_lender(item);
+	char who[TIDE_WHO_SIZE];
+	bool on;
+	int err;
+
+	tide_who(who, sizeof(who), "lenders", lender->name);
+	err = tide_parse_bool(who, "sequential_filter", page, &on);
+	if (err)
+		return err;
+	mutex_lock(&tide_control_mutex);
+	tide_filter_set(lender, on);
+	mutex_unlock(&tide_control_mutex);
+	return count;
+}
+
+static ssize_t tide_lender_sequential_filter_show(struct config_item *item, char *page)
+{
+	return sysfs_emit(page, "%d\n", to_lender(item)->config.sequential_filter);
+}
+
 static int tide_lender_complete(const struct tide_lender *lender, const char *who)
 {
 	if (!lender->config.address.ss_family)
@@ -278,6 +301,7 @@ CONFIGFS_ATTR(tide_lender_, deadline_us);
 CONFIGFS_ATTR(tide_lender_, breaker);
 CONFIGFS_ATTR(tide_lender_, breaker_short);
 CONFIGFS_ATTR(tide_lender_, breaker_long);
+CONFIGFS_ATTR(tide_lender_, sequential_filter);
 CONFIGFS_ATTR(tide_lender_, enabled);
 CONFIGFS_ATTR_RO(tide_lender_, state);
 CONFIGFS_ATTR_RO(tide_lender_, stats);
@@ -293,6 +317,7 @@ static struct configfs_attribute *tide_lender_attrs[] = {
 	&tide_lender_attr_breaker,
 	&tide_lender_attr_breaker_short,
 	&tide_lender_attr_breaker_long,
+	&tide_lender_attr_sequential_filter,
 	&tide_lender_attr_enabled,
 	&tide_lender_attr_state,
 	&tide_lender_attr_stats,

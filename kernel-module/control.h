@@ -28,6 +28,7 @@ int tide_parse_breaker(const char *who, const char *page,
 		       enum tide_breaker_mode *breaker);
 int tide_parse_thresholds(const char *who, const char *attr, const char *page,
 			  struct tide_thresholds *thresholds);
+int tide_parse_bool(const char *who, const char *attr, const char *page, bool *on);
 int tide_parse_deadline(const char *who, const char *page, u32 *deadline_us);
 
 #endif /* TIDE_CONTROL_H */

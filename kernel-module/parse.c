@@ -122,10 +122,10 @@ int tide_parse_breaker(const char *who, const char *page,
 int tide_parse_thresholds(const char *who, const char *attr, const char *page,
 			  struct tide_thresholds *thresholds)
 {
-	u32 resume, stop;
+	unsigned long long resume, stop;
 	char rest;
 
-	if (sscanf(page, "%u %u %c", &resume, &stop, &rest) != 2 ||
+	if (sscanf(page, "%llu %llu %c", &resume, &stop, &rest) != 2 ||
 	    !resume || resume >= stop || stop > TIDE_MAX_THRESHOLD_US) {
 		pr_err_ratelimited("%s: %s: must be two numbers of microseconds from 1 to %u, to resume below and to stop at, the first one smaller\n",
 				   who, attr, TIDE_MAX_THRESHOLD_US);
@@ -134,5 +134,14 @@ int tide_parse_thresholds(const char *who, const char *attr, const char *page,
 	*thresholds = (struct tide_thresholds) {
 		.resume_us = resume, .stop_us = stop,
 	};
+	return 0;
+}
+
+int tide_parse_bool(const char *who, const char *attr, const char *page, bool *on)
+{
+	if (kstrtobool(page, on)) {
+		pr_err_ratelimited("%s: %s: must be 0 or 1\n", who, attr);
+		return -EINVAL;
+	}
 	return 0;
 }

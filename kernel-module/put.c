@@ -245,7 +245,8 @@ struct tide_refusal {
  * The usable lender with most room; full ones recycle their oldest pages.
  * NULL when there is none: @why then says what keeps it away.
  */
-static struct tide_lender *tide_choose_lender(struct tide_refusal *why)
+static struct tide_lender *tide_choose_lender(bool sequential,
+					      struct tide_refusal *why)
 {
 	struct tide_lender *lender, *best = NULL;
 	s64 room, most = S64_MIN;
@@ -258,6 +259,12 @@ static struct tide_lender *tide_choose_lender(struct tide_refusal *why)
 		if (tide_breaker_open(lender)) {
 			*why = (struct tide_refusal) {
 				&lender->stats.drop_breaker, TIDE_DROP_BREAKER,
+			};
+			continue;
+		}
+		if (sequential && READ_ONCE(lender->config.sequential_filter)) {
+			*why = (struct tide_refusal) {
+				&lender->stats.drop_sequential, TIDE_DROP_SEQUENTIAL,
 			};
 			continue;
 		}
@@ -367,15 +374,18 @@ void tide_put_folio(struct address_space *mapping, struct folio *folio)
 	struct tide_refusal why = { &tide_stats.drop_notready, TIDE_DROP_NOTREADY };
 	struct tide_lender *lender;
 	struct tide_file *file;
-	bool queued = false;
+	bool queued = false, sequential;
 
 	rcu_read_lock();
-	lender = tide_choose_lender(&why);
+	file = tide_file_find(mapping->host);
+	sequential = file && tide_sequential_take(file, first, last);
+	lender = tide_choose_lender(sequential, &why);
 	if (!lender) {		/* entries that exist are still true */
 		tide_put_refuse(folio, why.counter, why.reason);
-		goto out;
+		goto out_file;
 	}
-	file = tide_file_find_or_reserve(mapping->host);
+	if (!file)
+		file = tide_file_find_or_reserve(mapping->host);
 	if (!file) {
 		tide_put_refuse(folio, &tide_stats.drop_nofile, TIDE_DROP_NOFILE);
 		goto out;
@@ -393,9 +403,11 @@ void tide_put_folio(struct address_space *mapping, struct folio *folio)
 		tide_hook_mapping(file, mapping);
 	}
 	xa_unlock(&file->pages);
-	tide_file_put(file);
 	if (queued)
 		wake_up(&lender->put_wait);
+out_file:
+	if (file)
+		tide_file_put(file);
 out:
 	rcu_read_unlock();
 }

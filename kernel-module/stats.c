@@ -108,6 +108,8 @@ static const struct tide_counter tide_lender_counters[] = {
 	TIDE_COUNTER(tide_lender_stats, breaker_opened),
 	TIDE_COUNTER(tide_lender_stats, drop_breaker),
 	TIDE_COUNTER(tide_lender_stats, get_skipped),
+	TIDE_COUNTER(tide_lender_stats, drop_sequential),
+	TIDE_COUNTER(tide_lender_stats, get_skipped_sequential),
 };
 
 static const struct tide_counter tide_borrower_counters[] = {

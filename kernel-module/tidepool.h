@@ -17,6 +17,7 @@
  *	  window.c	read-ahead windows: what comes from where
  *	  get.c		requests, replies, deadline, fall-back
  *	  disk.c	how long this guest's own disk takes
+ *	  sequential.c	what is read in order need not go to the pool
  *	  breaker.c	a slow lender is left alone for a while
  *	  borrower.c	the connection to each lender
  *	lender's side
@@ -31,7 +32,7 @@
  *	    mapping->i_pages (the kernel's)
  *	      file->pages.xa_lock		taken with interrupts off
  *	        gate bucket, files_lock, reserve_lock, put_lock, buffers_lock,
- *	        forget_lock			leaves, with interrupts off
+ *	        forget_lock, marks of sequential.c	leaves, with interrupts off
  *	breaker.lock, disk lock			leaves, process context only
  */
 #ifndef TIDEPOOL_H
@@ -113,6 +114,8 @@ struct tide_lender_stats {
 	atomic64_t breaker_opened;	/* times the latency breaker stopped */
 	atomic64_t drop_breaker;	/* puts dropped: stopped by the breaker */
 	atomic64_t get_skipped;	/* read from disk because of the breaker */
+	atomic64_t drop_sequential;	/* puts dropped: read sequentially */
+	atomic64_t get_skipped_sequential;	/* read from disk with their stream */
 };
 
 /* What the lender counts for one borrower. */
@@ -208,6 +211,7 @@ struct tide_thresholds {
  * @breaker: when a slow lender is left alone
  * @breaker_short: thresholds of the pings' mean over the last 15 s
  * @breaker_long: thresholds of their moving average
+ * @sequential_filter: it does not get what is read sequentially
  */
 struct tide_lender_config {
 	struct sockaddr_storage address;
@@ -219,6 +223,7 @@ struct tide_lender_config {
 	u32 deadline_us;
 	enum tide_breaker_mode breaker;
 	struct tide_thresholds breaker_short, breaker_long;
+	bool sequential_filter;
 };
 
 /* What breaker.c measures and decides for one lender. */
@@ -338,6 +343,15 @@ static inline bool tide_breaker_open(const struct tide_lender *lender)
 	return READ_ONCE(lender->breaker.open);
 }
 
+/* sequential.c */
+struct tide_file;
+void tide_filter_set(struct tide_lender *lender, bool on);
+bool tide_sequential_wants(struct inode *inode);
+bool tide_sequential_read(struct tide_file *file, pgoff_t index, unsigned long nr);
+void tide_sequential_drop(struct tide_file *file, pgoff_t first, pgoff_t last);
+bool tide_sequential_take(struct tide_file *file, pgoff_t first, pgoff_t last);
+void tide_sequential_free(struct tide_file *file);
+
 /* disk.c */
 extern struct tide_histogram tide_disk_latency;
 bool tide_disk_start(struct folio *folio);
@@ -366,6 +380,7 @@ struct tide_file {
 	bool dead;
 	struct xarray pages;
 	struct rb_root outgoing;
+	struct tide_sequential *sequential;	/* NULL until it is read with the filter on */
 	struct address_space *mapping;	/* whose a_ops are wrapped, or NULL */
 	union {
 		struct list_head reserve;	/* while in the reserve */
@@ -456,6 +471,7 @@ enum tide_drop_reason {
 	TIDE_DROP_STALE,
 	TIDE_DROP_LOST,
 	TIDE_DROP_BREAKER,
+	TIDE_DROP_SEQUENTIAL,
 };
 
 /* put.c */

@@ -19,6 +19,7 @@ struct tide_window {
 	unsigned int pages;		/* left in the window */
 	struct tide_get *open[TIDE_MAX_LENDERS];
 	u8 asked, admitted;		/* the breaker's answers, bits by slot */
+	bool disk;			/* of a stream, with pages that are not in the pool */
 };
 
 #define TIDE_NOWHERE	(-1)	/* some page is not in the pool */
@@ -104,23 +105,34 @@ static struct tide_get *tide_get_alloc(struct tide_window *w, int slot)
 	return get;
 }
 
-/*
- * Does the lender's breaker keep the window from it? Asked once for a window,
- * so that a window is not cut to pieces.
- */
-static bool tide_window_stopped(struct tide_window *w, int slot, long nr)
+/* The breaker is asked once for a window, so that it is not cut to pieces. */
+static bool tide_window_admitted(struct tide_window *w, struct tide_lender *lender,
+				 int slot)
+{
+	if (!(w->asked & BIT(slot)) && tide_breaker_admits(lender))
+		w->admitted |= BIT(slot);
+	w->asked |= BIT(slot);
+	return w->admitted & BIT(slot);
+}
+
+/* Are pages that this lender has read from disk all the same? */
+static bool tide_window_skips(struct tide_window *w, int slot, long nr)
 {
 	struct tide_lender *lender;
+	bool skips = true;
 
 	rcu_read_lock();
 	lender = rcu_dereference(tide_lenders[slot]);
-	if (lender && !(w->asked & BIT(slot)) && tide_breaker_admits(lender))
-		w->admitted |= BIT(slot);
-	w->asked |= BIT(slot);
-	if (lender && !(w->admitted & BIT(slot)))
+	if (!lender)
+		;
+	else if (w->disk && READ_ONCE(lender->config.sequential_filter))
+		atomic64_add(nr, &lender->stats.get_skipped_sequential);
+	else if (!tide_window_admitted(w, lender, slot))
 		atomic64_add(nr, &lender->stats.get_skipped);
+	else
+		skips = false;
 	rcu_read_unlock();
-	return !(w->admitted & BIT(slot));
+	return skips;
 }
 
 /* The open request to a lender, with room for the folio, or NULL. */
@@ -162,7 +174,7 @@ static bool tide_window_take(struct tide_window *w, struct folio *folio)
 	if (slot == TIDE_NOWHERE)
 		return false;
 	if (slot >= 0) {
-		if (tide_window_stopped(w, slot, nr))
+		if (tide_window_skips(w, slot, nr))
 			return false;
 		get = tide_window_request(w, slot, nr);
 		if (!get)
@@ -243,6 +255,23 @@ static void tide_window_misses(struct readahead_control *rac, unsigned long nr,
 	rac->_nr_pages -= nr;
 }
 
+/* Is some page of the window not in the pool? */
+static bool tide_window_has_gap(struct tide_window *w, struct readahead_control *rac)
+{
+	unsigned long at = 0, flags;
+	int where = TIDE_BUFFERED;
+
+	while (at < rac->_nr_pages && where != TIDE_NOWHERE) {
+		struct folio *folio = tide_rac_peek(rac, at);
+
+		tide_file_lock(w->file, flags);
+		where = tide_folio_where(w->file, folio);
+		tide_file_unlock(w->file, flags);
+		at += folio_nr_pages(folio);
+	}
+	return where == TIDE_NOWHERE;
+}
+
 /**
  * tide_get_readahead() - fill a read-ahead window from the pool and from disk
  * @rac: the window, as ->readahead gets it
@@ -266,6 +295,8 @@ void tide_get_readahead(struct readahead_control *rac,
 		return;
 	}
 	tide_rac_normalise(rac);
+	w.disk = tide_sequential_read(w.file, rac->_index, rac->_nr_pages) &&
+		 tide_window_has_gap(&w, rac);
 	while (misses < rac->_nr_pages) {
 		struct folio *folio = tide_rac_peek(rac, misses);
 		long nr = folio_nr_pages(folio);
@@ -312,6 +343,7 @@ int tide_get_read_folio(struct file *file, struct folio *folio,
 
 	if (!w.file)
 		return orig->read_folio(file, folio);
+	tide_sequential_read(w.file, folio->index, w.pages);
 	taken = tide_window_take(&w, folio);
 	tide_window_submit(&w);
 	tide_file_put(w.file);
