@@ -15,6 +15,8 @@
  * is something to measure; when nobody asks for a page that it has, the pings
  * decide. While not stopped, a read every ten seconds goes to disk all the
  * same if nothing else has gone there, so that the disk's figure is not old.
+ * What the disk took while it had to do all the work is remembered for ten
+ * minutes: a pool that is slower than the idle disk may be the better one.
  */
 #define pr_fmt(fmt) KBUILD_MODNAME ": " fmt
 
@@ -27,6 +29,7 @@
 #define TIDE_ENOUGH_GETS	8
 #define TIDE_ENOUGH_PROBES	3
 #define TIDE_PROBE_EVERY	HZ
+#define TIDE_REMEMBERED		(600 * HZ)
 
 /* ------------------------------------------------------------------ */
 /* the mean of the last seconds					       */
@@ -188,9 +191,24 @@ static bool tide_thresholds_stop(const struct tide_lender_config *config,
 	       means->long_ns >= mean->stop_us * NSEC_PER_USEC;
 }
 
-static bool tide_automatic_stop(const struct tide_breaker_means *means, bool open)
+/*
+ * A disk that has little to do is quick, one that gets all the reads that the
+ * pool gets now may not be: what it took while the breaker was open counts, too.
+ */
+static u64 tide_disk_takes(const struct tide_breaker *breaker,
+			   const struct tide_breaker_means *means)
 {
-	u64 pool;
+	if (breaker->open || !breaker->busy_disk_ns ||
+	    time_after(jiffies, breaker->resumed + TIDE_REMEMBERED))
+		return means->disk_ns;
+	return max(means->disk_ns, breaker->busy_disk_ns);
+}
+
+static bool tide_automatic_stop(const struct tide_breaker *breaker,
+				const struct tide_breaker_means *means)
+{
+	u64 pool, disk = tide_disk_takes(breaker, means);
+	bool open = breaker->open;
 
 	if (means->gets >= (open ? TIDE_ENOUGH_PROBES : TIDE_ENOUGH_GETS))
 		pool = means->get_ns;
@@ -198,9 +216,9 @@ static bool tide_automatic_stop(const struct tide_breaker_means *means, bool ope
 		pool = means->short_ns;
 	else
 		return open;
-	if (!means->disk_ns)
+	if (!disk)
 		return false;
-	return pool > (open ? means->disk_ns / 4 * 3 : means->disk_ns);
+	return pool > (open ? disk / 4 * 3 : disk);
 }
 
 static bool tide_breaker_stop(const struct tide_lender *lender,
@@ -211,7 +229,7 @@ static bool tide_breaker_stop(const struct tide_lender *lender,
 		return tide_thresholds_stop(&lender->config, means,
 					    lender->breaker.open);
 	case TIDE_BREAKER_AUTOMATIC:
-		return tide_automatic_stop(means, lender->breaker.open);
+		return tide_automatic_stop(&lender->breaker, means);
 	default:
 		return false;
 	}
@@ -234,8 +252,11 @@ void tide_breaker_update(struct tide_lender *lender)
 	open = tide_breaker_stop(lender, &means) && !tide_broken(BREAKER);
 	changed = open != breaker->open;
 	WRITE_ONCE(breaker->open, open);
-	if (changed)	/* what was measured before tells nothing now */
+	if (changed) {	/* what was measured before tells nothing now */
 		memset(&breaker->gets, 0, sizeof(breaker->gets));
+		breaker->busy_disk_ns = open ? 0 : means.disk_ns;
+		breaker->resumed = jiffies;
+	}
 	spin_unlock(&breaker->lock);
 	if (!changed)
 		return;
@@ -286,8 +307,10 @@ void tide_breaker_reset(struct tide_lender *lender, bool closed)
 	breaker->long_count = 0;
 	breaker->unanswered = 0;
 	breaker->next_probe = jiffies;
-	if (closed)
+	if (closed) {
 		WRITE_ONCE(breaker->open, false);
+		breaker->busy_disk_ns = 0;
+	}
 	spin_unlock(&breaker->lock);
 }
 

@@ -235,6 +235,8 @@ struct tide_breaker {
 	unsigned int long_count;
 	u64 unanswered;			/* when the oldest such ping was sent */
 	unsigned long next_probe;
+	u64 busy_disk_ns;		/* what the disk took while open */
+	unsigned long resumed;
 };
 
 struct tide_breaker_means {

@@ -9,7 +9,8 @@ from pydantic import Field, model_validator
 from tidepool_api.base import ApiModel, ApiObject
 from tidepool_api.conditions import Condition
 from tidepool_api.fields import Bytes, Count, Deadline, Memory, Port, Ratio, Selector, readable, rule, rules
-from tidepool_api.names import DEFAULT_PORT, Encryption, PoolPhase, Strategy
+from tidepool_api.latency import Latency
+from tidepool_api.names import DEFAULT_PORT, Encryption, Filter, PoolPhase, Strategy
 from tidepool_api.units import parse_quantity
 
 MOST_LENDERS = 8  # of one borrower
@@ -50,6 +51,9 @@ class PoolSpec(ApiModel):
     strategy: Strategy = Strategy.NON_INCLUSIVE
     """NonInclusive: a page that was read back stays with the lender too. Exclusive: it does not."""
 
+    filter: Filter = Filter.NONE
+    """Sequential: pages read in order are not sent to the lender, for a disk reads such as well. None: all are sent."""
+
     encryption: Encryption
     """None: pages travel and rest in the clear, so use it only where the network and the lenders are trusted."""
 
@@ -58,6 +62,9 @@ class PoolSpec(ApiModel):
 
     deadline: Deadline = "200ms"
     """A read that the lender has not answered after this time goes to the disk."""
+
+    latency: Latency = Latency()
+    """When a borrower leaves a lender alone because it is slow; what the lender holds stays there meanwhile."""
 
     model_config = {
         "json_schema_extra": rules(

@@ -224,8 +224,10 @@ class Agent:
 
         wait_for(f"{side} released", remove)
 
-    def pool(self, name: str = "pool", *, lends: str = "spare", borrows: str = "short", size: str = "512Mi") -> None:
-        """What the user writes."""
+    def pool(
+        self, name: str = "pool", *, lends: str = "spare", borrows: str = "short", size: str = "512Mi", **more: Any
+    ) -> None:
+        """What the user writes; `more` are further fields of the spec."""
         self.server.apply(
             {
                 "apiVersion": names.API_VERSION,
@@ -235,6 +237,7 @@ class Agent:
                     "lenders": {"selector": {"matchLabels": {"memory": lends}}, "maxLend": "1Gi"},
                     "borrowers": {"selector": {"matchLabels": {"memory": borrows}}, "size": size},
                     "encryption": "None",
+                    **more,
                 },
             }
         )
