@@ -500,6 +500,7 @@ void tide_lender_disable(struct tide_lender *lender)
 	wait_for_completion(&lender->released);
 	cancel_delayed_work_sync(&lender->deadline);
 	cancel_work_sync(&lender->tx_work);
+	tide_breaker_reset(lender, true);
 	lender->state = TIDE_LENDER_DISABLED;
 }
 

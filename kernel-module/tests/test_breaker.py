@@ -8,7 +8,7 @@ from contextlib import contextmanager
 import pytest
 
 from bed.guest import Disk
-from bed.pair import NAME, Pair
+from bed.pair import LENDER_ADDRESS, NAME, Pair
 from bed.relay import Relay
 from bed.tidepool import MIB, parse_histogram, wait_until
 from bed.workload import stress
@@ -97,3 +97,24 @@ def test_automatic(kernel: str) -> None:
         assert sum(count for _, count in disk) > 5
         assert pair.b.stats()["disk_us"] > 1000
         assert sum(count for _, count in pair.b.latency(LENDER, "put")) > 5
+
+
+def test_another_lender_is_used(kernel: str) -> None:
+    """One lender's breaker is open: what is evicted goes to the other, and comes back from there."""
+    other = "other"
+    with (pair := Pair(kernel, lender_mem="256M")) as (borrower, _):
+        borrower.sh("insmod /lib/tidepool.ko put_buffers=8192")
+        pair.connect(size=128 * MIB, more={"breaker": "Thresholds", "breaker_short": "1 2"})
+        pair.l.set("lend_bytes", 192 * MIB)
+        pair.l.lend(other, quota=64 * MIB)
+        pair.b.borrow(other, address=LENDER_ADDRESS, size=64 * MIB, more={"deadline_us": 3_000_000})
+        wait_breaker(pair, True, timeout=20)
+        stress(borrower, "fill /mnt/file mib=16")
+        borrower.drop_caches()
+        wait_until("the other lender has the file", lambda: pair.b.stats(f"lenders/{other}")["puts"] > 2048)
+        assert read(pair)["puts_sent"] == 0
+        assert pair.borrowed()["drop_breaker"] == 0
+        assert pair.b.stats(f"lenders/{other}")["get_hits"] > 100
+        pair.b.set(f"{LENDER}/breaker", "Off")
+        assert pair.borrowed()["breaker_open"] == 0
+        pair.assert_clean()
