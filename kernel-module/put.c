@@ -269,7 +269,8 @@ static struct tide_lender *tide_choose_lender(bool sequential,
 			continue;
 		}
 		room = READ_ONCE(lender->granted_pages) -
-		       atomic64_read(&lender->catalog_pages);
+		       atomic64_read(&lender->catalog_pages) -
+		       READ_ONCE(lender->put_queued);
 		if (room > most) {
 			most = room;
 			best = lender;
@@ -286,6 +287,7 @@ static bool tide_queue(struct tide_lender *lender, struct tide_buffer *buffer)
 	spin_lock_irqsave(&lender->put_lock, flags);
 	if (lender->ready && kref_get_unless_zero(&lender->kref)) {
 		list_add_tail(&buffer->list, &lender->put_queue);
+		WRITE_ONCE(lender->put_queued, lender->put_queued + 1);
 		queued = true;
 	}
 	spin_unlock_irqrestore(&lender->put_lock, flags);
@@ -458,8 +460,10 @@ static struct tide_buffer *tide_dequeue(struct tide_lender *lender)
 
 	spin_lock_irq(&lender->put_lock);
 	buffer = list_first_entry_or_null(&lender->put_queue, struct tide_buffer, list);
-	if (buffer)
+	if (buffer) {
 		list_del_init(&buffer->list);
+		WRITE_ONCE(lender->put_queued, lender->put_queued - 1);
+	}
 	spin_unlock_irq(&lender->put_lock);
 	return buffer;
 }
@@ -526,19 +530,6 @@ static void tide_batch_move(struct tide_lender *lender, struct tide_batch *batch
 	spin_unlock_irq(&lender->put_lock);
 }
 
-static bool tide_few_queued(struct tide_lender *lender)
-{
-	struct list_head *entry;
-	unsigned int n = 0;
-
-	spin_lock_irq(&lender->put_lock);
-	list_for_each(entry, &lender->put_queue)
-		if (++n >= TIDE_FEW)
-			break;
-	spin_unlock_irq(&lender->put_lock);
-	return n < TIDE_FEW;
-}
-
 static bool tide_sender_ready(struct tide_lender *lender)
 {
 	bool ready;
@@ -560,7 +551,7 @@ static int tide_sender(void *arg)
 					 (!err && tide_sender_ready(lender)));
 		if (kthread_should_stop())
 			break;
-		if (tide_few_queued(lender))	/* reclaim evicts in groups */
+		if (READ_ONCE(lender->put_queued) < TIDE_FEW)	/* reclaim evicts in groups */
 			usleep_range(500, 1500);
 		batch = tide_batch_take(lender);
 		if (!batch)

@@ -296,6 +296,7 @@ struct tide_lender {
 	/* puts */
 	spinlock_t put_lock;		/* queue, batches */
 	struct list_head put_queue;
+	unsigned int put_queued;	/* pages in it */
 	struct list_head batches_free, batches_sent;
 	wait_queue_head_t put_wait;
 	struct task_struct *sender;
