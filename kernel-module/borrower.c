@@ -109,10 +109,13 @@ static void tide_disconnect(struct tide_lender *lender, struct socket **sockp)
 /* receiving							       */
 /* ------------------------------------------------------------------ */
 
-static void tide_pong(struct tide_lender *lender, u64 sent_ns)
+static int tide_pong(struct tide_lender *lender, u64 sent_ns)
 {
-	u64 rtt = ktime_get_ns() - sent_ns;
+	u64 now = ktime_get_ns(), rtt = now - sent_ns;
 
+	if (sent_ns > now)
+		return -EPROTO;
+	tide_breaker_ponged(lender, sent_ns, rtt);
 	tide_histogram_add(&lender->ping_latency, rtt);
 	WRITE_ONCE(lender->ping_ns, rtt);
 	if (!lender->rtt_ns)
@@ -120,6 +123,7 @@ static void tide_pong(struct tide_lender *lender, u64 sent_ns)
 	else
 		WRITE_ONCE(lender->rtt_ns, lender->rtt_ns +
 			   ((s64)(rtt - lender->rtt_ns) >> TIDE_EWMA_SHIFT));
+	return 0;
 }
 
 /**
@@ -211,8 +215,7 @@ static int tide_receive_frame(struct tide_lender *lender,
 	case TIDE_PONG:
 		if (frame->length || frame->count)
 			return -EPROTO;
-		tide_pong(lender, le64_to_cpu(frame->id));
-		return 0;
+		return tide_pong(lender, le64_to_cpu(frame->id));
 	default:
 		return -EPROTO;
 	}
@@ -238,7 +241,7 @@ static int tide_receive(struct tide_lender *lender)
 /* a session							       */
 /* ------------------------------------------------------------------ */
 
-/* Each second: a ping, and whatever else waits to be sent. */
+/* Each second: the breaker, a ping, and whatever else waits to be sent. */
 static void tide_tick(struct work_struct *work)
 {
 	struct tide_lender *lender = container_of(to_delayed_work(work),
@@ -248,6 +251,7 @@ static void tide_tick(struct work_struct *work)
 		tide_lender_break(lender);
 		return;
 	}
+	tide_breaker_update(lender);
 	WRITE_ONCE(lender->ping_due, true);
 	schedule_delayed_work(&lender->tick, HZ);
 	tide_get_pump(lender, MSG_DONTWAIT);
@@ -279,6 +283,7 @@ static int tide_session_begin(struct tide_lender *lender)
 
 	lender->stalled = false;
 	lender->last_rx = jiffies;
+	tide_breaker_reset(lender, false);
 	err = tide_connect(lender, TIDE_CHANNEL_GET, session, &lender->get_sock) ?:
 	      tide_receive_first_grant(lender) ?:
 	      tide_connect(lender, TIDE_CHANNEL_PUT, session, &lender->put_sock);
@@ -377,6 +382,7 @@ void tide_lender_put(struct tide_lender *lender)
 
 static void tide_lender_free(struct tide_lender *lender)
 {
+	tide_filter_set(lender, false);
 	tide_put_release(lender);
 	tide_get_release(lender);
 	kfree_sensitive(lender);
@@ -398,6 +404,13 @@ struct tide_lender *tide_lender_create(const char *name)
 	lender->slot = -1;
 	lender->config.port = TIDE_PORT;
 	lender->config.deadline_us = 200 * USEC_PER_MSEC;
+	lender->config.breaker_short = (struct tide_thresholds) {
+		.resume_us = 1500, .stop_us = 40000,
+	};
+	lender->config.breaker_long = (struct tide_thresholds) {
+		.resume_us = 1000, .stop_us = 1500,
+	};
+	spin_lock_init(&lender->breaker.lock);
 	mutex_init(&lender->sock_mutex);
 	INIT_DELAYED_WORK(&lender->tick, tide_tick);
 	if (tide_get_prepare(lender) || tide_put_prepare(lender)) {
@@ -447,10 +460,12 @@ int tide_lender_enable(struct tide_lender *lender)
 
 	memset(&lender->stats, 0, sizeof(lender->stats));
 	memset(&lender->get_latency, 0, sizeof(lender->get_latency));
+	memset(&lender->put_latency, 0, sizeof(lender->put_latency));
 	memset(&lender->ping_latency, 0, sizeof(lender->ping_latency));
 	kref_init(&lender->kref);
 	init_completion(&lender->released);
 	lender->closing = false;
+	tide_breaker_reset(lender, true);
 	err = tide_slot_take(lender);
 	if (err)
 		return err;
@@ -485,6 +500,7 @@ void tide_lender_disable(struct tide_lender *lender)
 	wait_for_completion(&lender->released);
 	cancel_delayed_work_sync(&lender->deadline);
 	cancel_work_sync(&lender->tx_work);
+	tide_breaker_reset(lender, true);
 	lender->state = TIDE_LENDER_DISABLED;
 }
 

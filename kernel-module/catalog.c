@@ -253,6 +253,7 @@ static void tide_file_free_rcu(struct rcu_head *rcu)
 	if (!xa_empty(&file->pages))
 		tide_warn("file %llu freed with entries\n", file->id);
 	xa_destroy(&file->pages);
+	tide_sequential_free(file);
 	kfree(file);
 }
 
@@ -442,6 +443,7 @@ void tide_file_drop(struct tide_file *file, pgoff_t first, pgoff_t last)
 {
 	unsigned long flags;
 
+	tide_sequential_drop(file, first, last);
 	do {
 		tide_file_lock(file, flags);
 		first = tide_drop_chunk(file, first, last);

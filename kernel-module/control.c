@@ -2,7 +2,7 @@
 /*
  * Control through configfs, as ABI.md describes it:
  *
- *	tidepool/{version,stats,port,lend_bytes,reserve_bytes}
+ *	tidepool/{version,stats,latency,port,lend_bytes,reserve_bytes}
  *	tidepool/lenders/NAME/		this guest borrows from NAME
  *	tidepool/borrowers/NAME/	this guest lends to NAME
  *
@@ -141,6 +141,79 @@ static ssize_t tide_lender_size_bytes_show(struct config_item *item, char *page)
 	return sysfs_emit(page, "%llu\n", to_lender(item)->config.size_bytes);
 }
 
+/* What the breaker goes by may change while enabled, too. */
+#define TIDE_BREAKER_STORE(attr, parse)					\
+static ssize_t tide_lender_##attr##_store(struct config_item *item,	\
+					  const char *page, size_t count) \
+{									\
+	struct tide_lender *lender = to_lender(item);			\
+	struct tide_lender_config new;					\
+	char who[TIDE_WHO_SIZE];					\
+	int err;							\
+									\
+	tide_who(who, sizeof(who), "lenders", lender->name);		\
+	mutex_lock(&tide_control_mutex);				\
+	new = lender->config;						\
+	err = (parse);							\
+	if (!err)							\
+		tide_breaker_set(lender, new.breaker, &new.breaker_short, \
+				 &new.breaker_long);			\
+	mutex_unlock(&tide_control_mutex);				\
+	return err ?: count;						\
+}
+
+TIDE_BREAKER_STORE(breaker, tide_parse_breaker(who, page, &new.breaker))
+
+static ssize_t tide_lender_breaker_show(struct config_item *item, char *page)
+{
+	static const char * const names[] = { "Off", "Thresholds", "Automatic" };
+
+	return sysfs_emit(page, "%s\n", names[to_lender(item)->config.breaker]);
+}
+
+TIDE_BREAKER_STORE(breaker_short, tide_parse_thresholds(who, "breaker_short", page,
+							&new.breaker_short))
+TIDE_BREAKER_STORE(breaker_long, tide_parse_thresholds(who, "breaker_long", page,
+						       &new.breaker_long))
+
+static int tide_show_thresholds(const struct tide_thresholds *t, char *page)
+{
+	return sysfs_emit(page, "%u %u\n", t->resume_us, t->stop_us);
+}
+
+static ssize_t tide_lender_breaker_short_show(struct config_item *item, char *page)
+{
+	return tide_show_thresholds(&to_lender(item)->config.breaker_short, page);
+}
+
+static ssize_t tide_lender_breaker_long_show(struct config_item *item, char *page)
+{
+	return tide_show_thresholds(&to_lender(item)->config.breaker_long, page);
+}
+
+static ssize_t tide_lender_sequential_filter_store(struct config_item *item,
+						   const char *page, size_t count)
+{
+	struct tide_lender *lender = to_lender(item);
+	char who[TIDE_WHO_SIZE];
+	bool on;
+	int err;
+
+	tide_who(who, sizeof(who), "lenders", lender->name);
+	err = tide_parse_bool(who, "sequential_filter", page, &on);
+	if (err)
+		return err;
+	mutex_lock(&tide_control_mutex);
+	tide_filter_set(lender, on);
+	mutex_unlock(&tide_control_mutex);
+	return count;
+}
+
+static ssize_t tide_lender_sequential_filter_show(struct config_item *item, char *page)
+{
+	return sysfs_emit(page, "%d\n", to_lender(item)->config.sequential_filter);
+}
+
 static int tide_lender_complete(const struct tide_lender *lender, const char *who)
 {
 	if (!lender->config.address.ss_family)
@@ -202,6 +275,7 @@ static ssize_t tide_lender_stats_show(struct config_item *item, char *page)
 {
 	struct tide_lender *lender = to_lender(item);
 	int len = tide_show_lender_stats(&lender->stats, page);
+	struct tide_breaker_means means;
 
 	len += sysfs_emit_at(page, len, "catalog_pages %lld\n",
 			     (s64)atomic64_read(&lender->catalog_pages));
@@ -210,6 +284,11 @@ static ssize_t tide_lender_stats_show(struct config_item *item, char *page)
 	len += sysfs_emit_at(page, len, "ping_us %llu\nrtt_us_ewma %llu\n",
 			     READ_ONCE(lender->ping_ns) / 1000,
 			     READ_ONCE(lender->rtt_ns) / 1000);
+	tide_breaker_means(lender, &means);
+	len += sysfs_emit_at(page, len, "breaker_open %d\n", tide_breaker_open(lender));
+	len += sysfs_emit_at(page, len, "ping_us_short %llu\nping_us_long %llu\n",
+			     means.short_ns / 1000, means.long_ns / 1000);
+	len += sysfs_emit_at(page, len, "get_us_short %llu\n", means.get_ns / 1000);
 	return len;
 }
 
@@ -218,6 +297,7 @@ static ssize_t tide_lender_latency_show(struct config_item *item, char *page)
 	struct tide_lender *lender = to_lender(item);
 	int len = tide_histogram_show(&lender->get_latency, "get", page, 0);
 
+	len += tide_histogram_show(&lender->put_latency, "put", page, len);
 	return len + tide_histogram_show(&lender->ping_latency, "ping", page, len);
 }
 
@@ -228,6 +308,10 @@ CONFIGFS_ATTR(tide_lender_, size_bytes);
 CONFIGFS_ATTR(tide_lender_, strategy);
 CONFIGFS_ATTR(tide_lender_, deadline_us);
 CONFIGFS_ATTR(tide_lender_, encryption);
+CONFIGFS_ATTR(tide_lender_, breaker);
+CONFIGFS_ATTR(tide_lender_, breaker_short);
+CONFIGFS_ATTR(tide_lender_, breaker_long);
+CONFIGFS_ATTR(tide_lender_, sequential_filter);
 CONFIGFS_ATTR(tide_lender_, enabled);
 CONFIGFS_ATTR_RO(tide_lender_, state);
 CONFIGFS_ATTR_RO(tide_lender_, stats);
@@ -241,6 +325,10 @@ static struct configfs_attribute *tide_lender_attrs[] = {
 	&tide_lender_attr_strategy,
 	&tide_lender_attr_deadline_us,
 	&tide_lender_attr_encryption,
+	&tide_lender_attr_breaker,
+	&tide_lender_attr_breaker_short,
+	&tide_lender_attr_breaker_long,
+	&tide_lender_attr_sequential_filter,
 	&tide_lender_attr_enabled,
 	&tide_lender_attr_state,
 	&tide_lender_attr_stats,
@@ -507,6 +595,11 @@ static ssize_t tide_root_stats_show(struct config_item *item, char *page)
 	return tide_show_stats(page);
 }
 
+static ssize_t tide_root_latency_show(struct config_item *item, char *page)
+{
+	return tide_histogram_show(&tide_disk_latency, "disk", page, 0);
+}
+
 static ssize_t tide_root_port_show(struct config_item *item, char *page)
 {
 	return sysfs_emit(page, "%u\n", tide_port);
@@ -566,6 +659,7 @@ static ssize_t tide_root_reserve_bytes_store(struct config_item *item,
 
 CONFIGFS_ATTR_RO(tide_root_, version);
 CONFIGFS_ATTR_RO(tide_root_, stats);
+CONFIGFS_ATTR_RO(tide_root_, latency);
 CONFIGFS_ATTR(tide_root_, port);
 CONFIGFS_ATTR(tide_root_, lend_bytes);
 CONFIGFS_ATTR(tide_root_, reserve_bytes);
@@ -573,6 +667,7 @@ CONFIGFS_ATTR(tide_root_, reserve_bytes);
 static struct configfs_attribute *tide_root_attrs[] = {
 	&tide_root_attr_version,
 	&tide_root_attr_stats,
+	&tide_root_attr_latency,
 	&tide_root_attr_port,
 	&tide_root_attr_lend_bytes,
 	&tide_root_attr_reserve_bytes,

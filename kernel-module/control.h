@@ -5,6 +5,8 @@
 
 #include "tidepool.h"
 
+#define TIDE_MAX_THRESHOLD_US	(60U * 1000 * 1000)
+
 /* Logs why a value is refused; the value of a key is never logged. */
 #define tide_refuse(err, who, attr, fmt, ...)				\
 	({								\
@@ -24,6 +26,11 @@ int tide_parse_strategy(const char *who, const char *page,
 			enum tide_strategy *strategy);
 int tide_parse_encryption(const char *who, const char *page,
 			  enum tide_encryption *encryption);
+int tide_parse_breaker(const char *who, const char *page,
+		       enum tide_breaker_mode *breaker);
+int tide_parse_thresholds(const char *who, const char *attr, const char *page,
+			  struct tide_thresholds *thresholds);
+int tide_parse_bool(const char *who, const char *attr, const char *page, bool *on);
 int tide_parse_deadline(const char *who, const char *page, u32 *deadline_us);
 
 #endif /* TIDE_CONTROL_H */

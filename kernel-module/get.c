@@ -28,7 +28,7 @@
 				 TIDE_NOTICE_MAX * sizeof(struct tide_forget_item))
 #define TIDE_TX_BUFFER		(32 * 1024)
 
-static struct workqueue_struct *tide_disk_queue;
+struct workqueue_struct *tide_disk_queue;
 
 int tide_get_init(void)
 {
@@ -90,6 +90,19 @@ void tide_folio_done(struct folio *folio)
 	folio_put(folio);
 }
 
+static u64 tide_get_age(const struct tide_get *get)
+{
+	return ktime_to_ns(ktime_sub(ktime_get(), get->start));
+}
+
+/* The breaker wants to know once how long a request took. */
+static void tide_get_measured(struct tide_get *get, u64 ns)
+{
+	if (!get->measured)
+		tide_breaker_got(get->lender, ns);
+	get->measured = true;
+}
+
 /*
  * Unlocks the folios among pages [@from, @to) that are complete; a folio whose
  * pages reach beyond @to is left for the next call. Returns where that starts.
@@ -109,11 +122,12 @@ static unsigned int tide_get_unlock(struct tide_get *get, unsigned int from,
 			arrived &= get->page[k].arrived;
 		if (arrived) {
 			struct folio *folio = page_folio(get->page[i].page);
+			u64 ns = tide_get_age(get);
 
 			for (k = i; k < next; k++)
 				get->page[k].page = NULL;
-			tide_histogram_add(&get->lender->get_latency,
-					   ktime_to_ns(ktime_sub(ktime_get(), get->start)));
+			tide_get_measured(get, ns);
+			tide_histogram_add(&get->lender->get_latency, ns);
 			atomic64_add(next - i, &get->lender->stats.get_hits);
 			tide_trace_get(get, i, next - i, TIDE_GOT_HIT);
 			tide_folio_done(folio);
@@ -154,13 +168,15 @@ static unsigned int tide_get_left(const struct tide_get *get)
 	return left;
 }
 
-static void tide_get_count_left(const struct tide_get *get, enum tide_got how)
+static void tide_get_count_left(struct tide_get *get, enum tide_got how)
 {
 	struct tide_lender_stats *stats = &get->lender->stats;
 	unsigned int left = tide_get_left(get);
 
 	atomic64_add(left, how == TIDE_GOT_LATE ? &stats->get_late :
 						  &stats->get_errors);
+	if (how == TIDE_GOT_LATE)
+		tide_get_measured(get, tide_get_age(get));
 	tide_trace_get(get, 0, left, how);
 }
 
@@ -295,8 +311,12 @@ static void tide_tx_fill(struct tide_lender *lender)
 	lender->tx_offset = 0;
 	lender->tx_length = 0;
 	tide_tx_gets(lender);
-	if (xchg(&lender->ping_due, false) && tide_tx_room(lender) >= 64)
-		tide_tx_frame(lender, TIDE_PING, 0, 0, ktime_get_ns(), 0);
+	if (xchg(&lender->ping_due, false) && tide_tx_room(lender) >= 64) {
+		u64 now = ktime_get_ns();
+
+		tide_tx_frame(lender, TIDE_PING, 0, 0, now, 0);
+		tide_breaker_pinged(lender, now);
+	}
 	if (READ_ONCE(lender->resize_due) && tide_tx_room(lender) >= 64) {
 		__le64 *bytes;
 

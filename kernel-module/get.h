@@ -14,6 +14,7 @@
  * @orig: the file system's own operations
  * @start: when the reader asked
  * @id: on the wire
+ * @measured: its latency has been noted
  * @receiving: the receiving thread is filling its pages
  * @exclusive: the lender is to drop what it sends
  * @count: of @page
@@ -28,7 +29,7 @@ struct tide_get {
 	const struct address_space_operations *orig;
 	ktime_t start;
 	u64 id;
-	bool receiving, exclusive;
+	bool measured, receiving, exclusive;
 	unsigned int count;
 	struct tide_get_page {
 		struct page *page;
@@ -37,6 +38,8 @@ struct tide_get {
 		bool arrived, corrupt;
 	} page[];
 };
+
+extern struct workqueue_struct *tide_disk_queue;	/* reads from disk */
 
 void tide_get_submit(struct tide_get *get);
 void tide_get_free(struct tide_get *get);

@@ -193,17 +193,22 @@ static void tide_on_delete(void *data, struct folio *folio)
 		tide_put_folio(mapping, folio);
 }
 
-/* An inode came back into memory and reads its first page again. */
+/*
+ * An inode came back into memory and reads its first page again, or reads of
+ * it are to be watched from the first.
+ */
 static void tide_on_add(void *data, struct folio *folio)
 {
 	struct address_space *mapping = folio->mapping;
 	struct tide_file *file;
 	unsigned long flags;
 
-	if (!mapping || !tide_catalog_files() || !tide_eligible(mapping) ||
+	if (!mapping || !tide_eligible(mapping) ||
 	    mapping->a_ops->readahead == tide_readahead || mapping_exiting(mapping))
 		return;
-	file = tide_file_find(mapping->host);
+	file = tide_catalog_files() ? tide_file_find(mapping->host) : NULL;
+	if (!file && tide_sequential_wants(mapping->host))
+		file = tide_file_find_or_reserve(mapping->host);
 	if (!file)
 		return;
 	tide_file_lock(file, flags);
@@ -311,6 +316,7 @@ static void tide_inode_evicted(struct address_space *mapping)
 	if (file->mapping == mapping)
 		tide_unhook_mapping(file);
 	tide_file_unlock(file, flags);
+	tide_sequential_drop(file, 0, ULONG_MAX);
 	if (!inode->i_nlink || !(inode->i_sb->s_flags & SB_ACTIVE) ||
 	    file->generation != inode->i_generation || tide_file_empty(file))
 		tide_file_kill(file);

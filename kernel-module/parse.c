@@ -7,6 +7,7 @@
 
 #include <linux/ctype.h>
 #include <linux/inet.h>
+#include <linux/kernel.h>
 #include <linux/string.h>
 #include <net/net_namespace.h>
 
@@ -112,5 +113,48 @@ int tide_parse_deadline(const char *who, const char *page, u32 *deadline_us)
 		return tide_refuse(-EINVAL, who, "deadline_us",
 				   "must be a number of microseconds from 1000 to 60000000");
 	*deadline_us = value;
+	return 0;
+}
+
+int tide_parse_breaker(const char *who, const char *page,
+		       enum tide_breaker_mode *breaker)
+{
+	if (sysfs_streq(page, "Off"))
+		*breaker = TIDE_BREAKER_OFF;
+	else if (sysfs_streq(page, "Thresholds"))
+		*breaker = TIDE_BREAKER_THRESHOLDS;
+	else if (sysfs_streq(page, "Automatic"))
+		*breaker = TIDE_BREAKER_AUTOMATIC;
+	else
+		return tide_refuse(-EINVAL, who, "breaker",
+				   "must be Off, Thresholds or Automatic");
+	return 0;
+}
+
+/* Both numbers in one value, so that no order of writes is ever wrong. */
+int tide_parse_thresholds(const char *who, const char *attr, const char *page,
+			  struct tide_thresholds *thresholds)
+{
+	unsigned long long resume, stop;
+	char rest;
+
+	if (sscanf(page, "%llu %llu %c", &resume, &stop, &rest) != 2 ||
+	    !resume || resume >= stop || stop > TIDE_MAX_THRESHOLD_US) {
+		pr_err_ratelimited("%s: %s: must be two numbers of microseconds from 1 to %u, to resume below and to stop at, the first one smaller\n",
+				   who, attr, TIDE_MAX_THRESHOLD_US);
+		return -EINVAL;
+	}
+	*thresholds = (struct tide_thresholds) {
+		.resume_us = resume, .stop_us = stop,
+	};
+	return 0;
+}
+
+int tide_parse_bool(const char *who, const char *attr, const char *page, bool *on)
+{
+	if (kstrtobool(page, on)) {
+		pr_err_ratelimited("%s: %s: must be 0 or 1\n", who, attr);
+		return -EINVAL;
+	}
 	return 0;
 }

@@ -235,8 +235,18 @@ void tide_outgoing_drop_locked(struct tide_file *file, pgoff_t first, pgoff_t la
 /* eviction							       */
 /* ------------------------------------------------------------------ */
 
-/* The usable lender with most room; full ones recycle their oldest pages. */
-static struct tide_lender *tide_choose_lender(void)
+/* Why a page is not put, and what counts it. */
+struct tide_refusal {
+	atomic64_t *counter;
+	enum tide_drop_reason reason;
+};
+
+/*
+ * The usable lender with most room; full ones recycle their oldest pages.
+ * NULL when there is none: @why then says what keeps it away.
+ */
+static struct tide_lender *tide_choose_lender(bool sequential,
+					      struct tide_refusal *why)
 {
 	struct tide_lender *lender, *best = NULL;
 	s64 room, most = S64_MIN;
@@ -246,8 +256,21 @@ static struct tide_lender *tide_choose_lender(void)
 		lender = rcu_dereference(tide_lenders[slot]);
 		if (!tide_lender_usable(lender) || !READ_ONCE(lender->granted_pages))
 			continue;
+		if (tide_breaker_open(lender)) {
+			*why = (struct tide_refusal) {
+				&lender->stats.drop_breaker, TIDE_DROP_BREAKER,
+			};
+			continue;
+		}
+		if (sequential && READ_ONCE(lender->config.sequential_filter)) {
+			*why = (struct tide_refusal) {
+				&lender->stats.drop_sequential, TIDE_DROP_SEQUENTIAL,
+			};
+			continue;
+		}
 		room = READ_ONCE(lender->granted_pages) -
-		       atomic64_read(&lender->catalog_pages);
+		       atomic64_read(&lender->catalog_pages) -
+		       READ_ONCE(lender->put_queued);
 		if (room > most) {
 			most = room;
 			best = lender;
@@ -264,6 +287,7 @@ static bool tide_queue(struct tide_lender *lender, struct tide_buffer *buffer)
 	spin_lock_irqsave(&lender->put_lock, flags);
 	if (lender->ready && kref_get_unless_zero(&lender->kref)) {
 		list_add_tail(&buffer->list, &lender->put_queue);
+		WRITE_ONCE(lender->put_queued, lender->put_queued + 1);
 		queued = true;
 	}
 	spin_unlock_irqrestore(&lender->put_lock, flags);
@@ -349,17 +373,21 @@ static void tide_put_refuse(struct folio *folio, atomic64_t *counter,
 void tide_put_folio(struct address_space *mapping, struct folio *folio)
 {
 	pgoff_t first = folio->index, last = first + folio_nr_pages(folio) - 1;
+	struct tide_refusal why = { &tide_stats.drop_notready, TIDE_DROP_NOTREADY };
 	struct tide_lender *lender;
 	struct tide_file *file;
-	bool queued = false;
+	bool queued = false, sequential;
 
 	rcu_read_lock();
-	lender = tide_choose_lender();
+	file = tide_file_find(mapping->host);
+	sequential = file && tide_sequential_take(file, first, last);
+	lender = tide_choose_lender(sequential, &why);
 	if (!lender) {		/* entries that exist are still true */
-		tide_put_refuse(folio, &tide_stats.drop_notready, TIDE_DROP_NOTREADY);
-		goto out;
+		tide_put_refuse(folio, why.counter, why.reason);
+		goto out_file;
 	}
-	file = tide_file_find_or_reserve(mapping->host);
+	if (!file)
+		file = tide_file_find_or_reserve(mapping->host);
 	if (!file) {
 		tide_put_refuse(folio, &tide_stats.drop_nofile, TIDE_DROP_NOFILE);
 		goto out;
@@ -377,9 +405,11 @@ void tide_put_folio(struct address_space *mapping, struct folio *folio)
 		tide_hook_mapping(file, mapping);
 	}
 	xa_unlock(&file->pages);
-	tide_file_put(file);
 	if (queued)
 		wake_up(&lender->put_wait);
+out_file:
+	if (file)
+		tide_file_put(file);
 out:
 	rcu_read_unlock();
 }
@@ -430,8 +460,10 @@ static struct tide_buffer *tide_dequeue(struct tide_lender *lender)
 
 	spin_lock_irq(&lender->put_lock);
 	buffer = list_first_entry_or_null(&lender->put_queue, struct tide_buffer, list);
-	if (buffer)
+	if (buffer) {
 		list_del_init(&buffer->list);
+		WRITE_ONCE(lender->put_queued, lender->put_queued - 1);
+	}
 	spin_unlock_irq(&lender->put_lock);
 	return buffer;
 }
@@ -520,19 +552,6 @@ static void tide_batch_move(struct tide_lender *lender, struct tide_batch *batch
 	spin_unlock_irq(&lender->put_lock);
 }
 
-static bool tide_few_queued(struct tide_lender *lender)
-{
-	struct list_head *entry;
-	unsigned int n = 0;
-
-	spin_lock_irq(&lender->put_lock);
-	list_for_each(entry, &lender->put_queue)
-		if (++n >= TIDE_FEW)
-			break;
-	spin_unlock_irq(&lender->put_lock);
-	return n < TIDE_FEW;
-}
-
 static bool tide_sender_ready(struct tide_lender *lender)
 {
 	bool ready;
@@ -554,7 +573,7 @@ static int tide_sender(void *arg)
 					 (!err && tide_sender_ready(lender)));
 		if (kthread_should_stop())
 			break;
-		if (tide_few_queued(lender))	/* reclaim evicts in groups */
+		if (READ_ONCE(lender->put_queued) < TIDE_FEW)	/* reclaim evicts in groups */
 			usleep_range(500, 1500);
 		batch = tide_batch_take(lender);
 		if (!batch)
@@ -567,6 +586,7 @@ static int tide_sender(void *arg)
 		batch->id = ++lender->put_id;
 		atomic64_inc(&lender->stats.put_requests);
 		atomic64_add(batch->count, &lender->stats.puts_sent);
+		batch->sent = ktime_get();
 		tide_batch_move(lender, batch, &lender->batches_sent);
 		err = tide_batch_send(lender, batch);
 		if (err)
@@ -613,6 +633,8 @@ int tide_put_acknowledged(struct tide_lender *lender, u64 id,
 		tide_batch_move(lender, batch, &lender->batches_sent);
 		return -EPROTO;
 	}
+	tide_histogram_add(&lender->put_latency,
+			   ktime_to_ns(ktime_sub(ktime_get(), batch->sent)));
 	for (i = 0; i < count; i++) {
 		struct tide_buffer *buffer = batch->buffer[i];
 		unsigned long flags;

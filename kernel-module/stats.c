@@ -106,6 +106,11 @@ static const struct tide_counter tide_lender_counters[] = {
 	TIDE_COUNTER(tide_lender_stats, connects),
 	TIDE_COUNTER(tide_lender_stats, disconnects),
 	TIDE_COUNTER(tide_lender_stats, get_corrupt),
+	TIDE_COUNTER(tide_lender_stats, breaker_opened),
+	TIDE_COUNTER(tide_lender_stats, drop_breaker),
+	TIDE_COUNTER(tide_lender_stats, get_skipped),
+	TIDE_COUNTER(tide_lender_stats, drop_sequential),
+	TIDE_COUNTER(tide_lender_stats, get_skipped_sequential),
 };
 
 static const struct tide_counter tide_borrower_counters[] = {
@@ -184,5 +189,6 @@ int tide_show_stats(char *page)
 	len += sysfs_emit_at(page, len, "buffers_total %u\nbuffers_free %u\n",
 			     total, free);
 	len += sysfs_emit_at(page, len, "lent_pages %llu\n", tide_store_lent());
+	len += sysfs_emit_at(page, len, "disk_us %llu\n", tide_disk_mean() / 1000);
 	return len;
 }

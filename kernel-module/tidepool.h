@@ -17,6 +17,9 @@
  *	  window.c	read-ahead windows: what comes from where
  *	  get.c		requests, replies, deadline, fall-back
  *	  crypto.c	encryption of pages on their way out and back
+ *	  disk.c	how long this guest's own disk takes
+ *	  sequential.c	what is read in order need not go to the pool
+ *	  breaker.c	a slow lender is left alone for a while
  *	  borrower.c	the connection to each lender
  *	lender's side
  *	  store.c	remote pages as clean folios of private inodes
@@ -30,7 +33,8 @@
  *	    mapping->i_pages (the kernel's)
  *	      file->pages.xa_lock		taken with interrupts off
  *	        gate bucket, files_lock, reserve_lock, put_lock, buffers_lock,
- *	        forget_lock			leaves, with interrupts off
+ *	        forget_lock, marks of sequential.c	leaves, with interrupts off
+ *	breaker.lock, disk lock			leaves, process context only
  */
 #ifndef TIDEPOOL_H
 #define TIDEPOOL_H
@@ -76,6 +80,20 @@ void tide_histogram_add(struct tide_histogram *h, u64 ns);
 int tide_histogram_show(const struct tide_histogram *h, const char *name,
 			char *page, int at);
 
+/* The mean of the last seconds; its owner's lock guards it. */
+#define TIDE_RECENT_SECONDS	15
+
+struct tide_recent {
+	u32 second;			/* of the newest slot */
+	struct tide_recent_slot {
+		u64 ns;
+		unsigned int count;
+	} slot[TIDE_RECENT_SECONDS];
+};
+
+void tide_recent_add(struct tide_recent *recent, u64 ns);
+u64 tide_recent_mean(struct tide_recent *recent, unsigned int *count);
+
 /* What the borrower counts for one lender; stats.c names the members. */
 struct tide_lender_stats {
 	atomic64_t get_hits;	/* pages that came from the pool */
@@ -96,6 +114,11 @@ struct tide_lender_stats {
 	atomic64_t connects;
 	atomic64_t disconnects;
 	atomic64_t get_corrupt;	/* not what was put: read from disk */
+	atomic64_t breaker_opened;	/* times the latency breaker stopped */
+	atomic64_t drop_breaker;	/* puts dropped: stopped by the breaker */
+	atomic64_t get_skipped;	/* read from disk because of the breaker */
+	atomic64_t drop_sequential;	/* puts dropped: read sequentially */
+	atomic64_t get_skipped_sequential;	/* read from disk with their stream */
 };
 
 /* What the lender counts for one borrower. */
@@ -174,6 +197,16 @@ enum tide_lender_state {
 	TIDE_LENDER_REJECTED,
 };
 
+enum tide_breaker_mode {
+	TIDE_BREAKER_OFF,
+	TIDE_BREAKER_THRESHOLDS,	/* by the two pairs of thresholds */
+	TIDE_BREAKER_AUTOMATIC,		/* by comparison with the own disk */
+};
+
+struct tide_thresholds {
+	u32 resume_us, stop_us;
+};
+
 /**
  * struct tide_lender_config - what configfs sets for one lender
  * @address: where it listens
@@ -184,6 +217,10 @@ enum tide_lender_state {
  * @strategy: what becomes of a page that is read back
  * @deadline_us: a get not answered after this is read from disk
  * @encryption: of the pages that it is given
+ * @breaker: when a slow lender is left alone
+ * @breaker_short: thresholds of the pings' mean over the last 15 s
+ * @breaker_long: thresholds of their moving average
+ * @sequential_filter: it does not get what is read sequentially
  */
 struct tide_lender_config {
 	struct sockaddr_storage address;
@@ -194,6 +231,27 @@ struct tide_lender_config {
 	enum tide_strategy strategy;
 	u32 deadline_us;
 	enum tide_encryption encryption;
+	enum tide_breaker_mode breaker;
+	struct tide_thresholds breaker_short, breaker_long;
+	bool sequential_filter;
+};
+
+/* What breaker.c measures and decides for one lender. */
+struct tide_breaker {
+	spinlock_t lock;		/* all of these */
+	bool open;			/* no gets and no puts */
+	struct tide_recent pings, gets;
+	u64 long_ns;			/* moving average of the pings */
+	unsigned int long_count;
+	u64 unanswered;			/* when the oldest such ping was sent */
+	unsigned long next_probe;
+	u64 busy_disk_ns;		/* what the disk took while open */
+	unsigned long resumed;
+};
+
+struct tide_breaker_means {
+	u64 short_ns, long_ns, get_ns, disk_ns;
+	unsigned int pings, gets;
 };
 
 /**
@@ -217,6 +275,7 @@ struct tide_lender {
 	u64 granted_pages;
 	atomic64_t catalog_pages;
 	u64 ping_ns, rtt_ns;	/* last round trip and its moving average */
+	struct tide_breaker breaker;
 
 	struct task_struct *main;
 	struct mutex sock_mutex;	/* the two pointers below */
@@ -248,6 +307,7 @@ struct tide_lender {
 	/* puts */
 	spinlock_t put_lock;		/* queue, batches */
 	struct list_head put_queue;
+	unsigned int put_queued;	/* pages in it */
 	struct list_head batches_free, batches_sent;
 	wait_queue_head_t put_wait;
 	struct task_struct *sender;
@@ -260,7 +320,7 @@ struct tide_lender {
 	bool has_buffers;		/* counts among their users */
 
 	struct tide_lender_stats stats;
-	struct tide_histogram get_latency, ping_latency;
+	struct tide_histogram get_latency, put_latency, ping_latency;
 };
 
 extern struct tide_lender __rcu *tide_lenders[TIDE_MAX_LENDERS];
@@ -281,6 +341,39 @@ static inline bool tide_lender_usable(const struct tide_lender *lender)
 {
 	return lender && READ_ONCE(lender->ready) && !READ_ONCE(lender->stalled);
 }
+
+/* breaker.c */
+void tide_breaker_set(struct tide_lender *lender, enum tide_breaker_mode breaker,
+		      const struct tide_thresholds *peak,
+		      const struct tide_thresholds *mean);
+void tide_breaker_reset(struct tide_lender *lender, bool closed);
+void tide_breaker_pinged(struct tide_lender *lender, u64 sent_ns);
+void tide_breaker_ponged(struct tide_lender *lender, u64 sent_ns, u64 rtt_ns);
+void tide_breaker_got(struct tide_lender *lender, u64 ns);
+void tide_breaker_means(struct tide_lender *lender, struct tide_breaker_means *means);
+void tide_breaker_update(struct tide_lender *lender);
+bool tide_breaker_admits(struct tide_lender *lender);
+
+static inline bool tide_breaker_open(const struct tide_lender *lender)
+{
+	return READ_ONCE(lender->breaker.open);
+}
+
+/* sequential.c */
+struct tide_file;
+void tide_filter_set(struct tide_lender *lender, bool on);
+bool tide_sequential_wants(struct inode *inode);
+bool tide_sequential_read(struct tide_file *file, pgoff_t index, unsigned long nr);
+void tide_sequential_drop(struct tide_file *file, pgoff_t first, pgoff_t last);
+bool tide_sequential_take(struct tide_file *file, pgoff_t first, pgoff_t last);
+void tide_sequential_free(struct tide_file *file);
+
+/* disk.c */
+extern struct tide_histogram tide_disk_latency;
+bool tide_disk_start(struct folio *folio);
+void tide_disk_submitted(void);
+bool tide_disk_due(void);
+u64 tide_disk_mean(void);
 
 /**
  * struct tide_file - a file of which pages are, or were, in the pool
@@ -303,6 +396,7 @@ struct tide_file {
 	bool dead;
 	struct xarray pages;
 	struct rb_root outgoing;
+	struct tide_sequential *sequential;	/* NULL until it is read with the filter on */
 	struct address_space *mapping;	/* whose a_ops are wrapped, or NULL */
 	union {
 		struct list_head reserve;	/* while in the reserve */
@@ -393,6 +487,8 @@ enum tide_drop_reason {
 	TIDE_DROP_NOMEM,
 	TIDE_DROP_STALE,
 	TIDE_DROP_LOST,
+	TIDE_DROP_BREAKER,
+	TIDE_DROP_SEQUENTIAL,
 };
 
 /* put.c */
@@ -416,6 +512,7 @@ struct tide_batch {
 	struct list_head list;
 	u64 id;
 	unsigned int count;
+	ktime_t sent;
 	struct tide_buffer *buffer[TIDE_PUT_MAX];
 };
 

@@ -32,7 +32,9 @@
 			 { TIDE_DROP_REFUSED,	"refused" },		\
 			 { TIDE_DROP_NOMEM,	"nomem" },		\
 			 { TIDE_DROP_STALE,	"stale" },		\
-			 { TIDE_DROP_LOST,	"lost" })
+			 { TIDE_DROP_LOST,	"lost" },		\
+			 { TIDE_DROP_BREAKER,	"breaker" },		\
+			 { TIDE_DROP_SEQUENTIAL, "sequential" })
 
 /* A read of pages that the pool was believed to have, and how it ended. */
 TRACE_EVENT(tidepool_get,

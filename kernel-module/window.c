@@ -18,6 +18,8 @@ struct tide_window {
 	gfp_t gfp;
 	unsigned int pages;		/* left in the window */
 	struct tide_get *open[TIDE_MAX_LENDERS];
+	u8 asked, admitted;		/* the breaker's answers, bits by slot */
+	bool disk;			/* of a stream, with pages that are not in the pool */
 };
 
 #define TIDE_NOWHERE	(-1)	/* some page is not in the pool */
@@ -96,10 +98,41 @@ static struct tide_get *tide_get_alloc(struct tide_window *w, int slot)
 	refcount_inc(&w->file->refs);
 	get->orig = w->orig;
 	get->start = ktime_get();
+	get->measured = false;
 	get->receiving = false;
 	get->exclusive = lender->config.strategy == TIDE_EXCLUSIVE;
 	get->count = 0;
 	return get;
+}
+
+/* The breaker is asked once for a window, so that it is not cut to pieces. */
+static bool tide_window_admitted(struct tide_window *w, struct tide_lender *lender,
+				 int slot)
+{
+	if (!(w->asked & BIT(slot)) && tide_breaker_admits(lender))
+		w->admitted |= BIT(slot);
+	w->asked |= BIT(slot);
+	return w->admitted & BIT(slot);
+}
+
+/* Are pages that this lender has read from disk all the same? */
+static bool tide_window_skips(struct tide_window *w, int slot, long nr)
+{
+	struct tide_lender *lender;
+	bool skips = true;
+
+	rcu_read_lock();
+	lender = rcu_dereference(tide_lenders[slot]);
+	if (!lender)
+		;
+	else if (w->disk && READ_ONCE(lender->config.sequential_filter))
+		atomic64_add(nr, &lender->stats.get_skipped_sequential);
+	else if (!tide_window_admitted(w, lender, slot))
+		atomic64_add(nr, &lender->stats.get_skipped);
+	else
+		skips = false;
+	rcu_read_unlock();
+	return skips;
 }
 
 /* The open request to a lender, with room for the folio, or NULL. */
@@ -141,6 +174,8 @@ static bool tide_window_take(struct tide_window *w, struct folio *folio)
 	if (slot == TIDE_NOWHERE)
 		return false;
 	if (slot >= 0) {
+		if (tide_window_skips(w, slot, nr))
+			return false;
 		get = tide_window_request(w, slot, nr);
 		if (!get)
 			return false;
@@ -185,6 +220,21 @@ static void tide_rac_normalise(struct readahead_control *rac)
 	rac->_batch_count = 0;
 }
 
+static struct folio *tide_rac_peek(struct readahead_control *rac, unsigned long at)
+{
+	return xa_load(&rac->mapping->i_pages, rac->_index + at);
+}
+
+static void tide_disk_readahead(struct readahead_control *rac,
+				const struct address_space_operations *orig)
+{
+	bool sampled = tide_disk_start(tide_rac_peek(rac, 0));
+
+	orig->readahead(rac);
+	if (sampled)
+		tide_disk_submitted();
+}
+
 /*
  * Passes the window's first @nr pages, which are all misses, to the file
  * system. What it leaves is unlocked as it is: the reader then comes back
@@ -197,7 +247,7 @@ static void tide_window_misses(struct readahead_control *rac, unsigned long nr,
 	struct folio *folio;
 
 	sub._nr_pages = nr;
-	orig->readahead(&sub);
+	tide_disk_readahead(&sub, orig);
 	tide_rac_normalise(&sub);
 	while ((folio = readahead_folio(&sub)))
 		folio_unlock(folio);
@@ -205,9 +255,21 @@ static void tide_window_misses(struct readahead_control *rac, unsigned long nr,
 	rac->_nr_pages -= nr;
 }
 
-static struct folio *tide_rac_peek(struct readahead_control *rac, unsigned long at)
+/* Is some page of the window not in the pool? */
+static bool tide_window_has_gap(struct tide_window *w, struct readahead_control *rac)
 {
-	return xa_load(&rac->mapping->i_pages, rac->_index + at);
+	unsigned long at = 0, flags;
+	int where = TIDE_BUFFERED;
+
+	while (at < rac->_nr_pages && where != TIDE_NOWHERE) {
+		struct folio *folio = tide_rac_peek(rac, at);
+
+		tide_file_lock(w->file, flags);
+		where = tide_folio_where(w->file, folio);
+		tide_file_unlock(w->file, flags);
+		at += folio_nr_pages(folio);
+	}
+	return where == TIDE_NOWHERE;
 }
 
 /**
@@ -229,10 +291,12 @@ void tide_get_readahead(struct readahead_control *rac,
 	unsigned long misses = 0, total = 0;
 
 	if (!w.file) {
-		orig->readahead(rac);
+		tide_disk_readahead(rac, orig);
 		return;
 	}
 	tide_rac_normalise(rac);
+	w.disk = tide_sequential_read(w.file, rac->_index, rac->_nr_pages) &&
+		 tide_window_has_gap(&w, rac);
 	while (misses < rac->_nr_pages) {
 		struct folio *folio = tide_rac_peek(rac, misses);
 		long nr = folio_nr_pages(folio);
@@ -252,7 +316,7 @@ void tide_get_readahead(struct readahead_control *rac,
 	}
 	tide_window_submit(&w);
 	if (misses)
-		orig->readahead(rac);
+		tide_disk_readahead(rac, orig);
 	atomic64_add(total, &tide_stats.misses);
 	tide_file_put(w.file);
 }
@@ -274,15 +338,21 @@ int tide_get_read_folio(struct file *file, struct folio *folio,
 		.gfp = GFP_NOFS | __GFP_NORETRY | __GFP_NOWARN,
 		.pages = folio_nr_pages(folio),
 	};
-	bool taken;
+	bool taken, sampled;
+	int ret;
 
 	if (!w.file)
 		return orig->read_folio(file, folio);
+	tide_sequential_read(w.file, folio->index, w.pages);
 	taken = tide_window_take(&w, folio);
 	tide_window_submit(&w);
 	tide_file_put(w.file);
 	if (taken)
 		return 0;
 	atomic64_add(folio_nr_pages(folio), &tide_stats.misses);
-	return orig->read_folio(file, folio);
+	sampled = tide_disk_start(folio);
+	ret = orig->read_folio(file, folio);
+	if (sampled)
+		tide_disk_submitted();
+	return ret;
 }

@@ -30,8 +30,14 @@ PAIRING: dict[str, Any] = {
         "reserve": "256Mi",
         "maxLend": "1Gi",
         "strategy": "NonInclusive",
+        "filter": "Sequential",
         "encryption": "None",
         "deadline": "200ms",
+        "latency": {
+            "mode": "Thresholds",
+            "short": {"resume": "2ms", "stop": "50ms"},
+            "long": {"resume": "1500us", "stop": "2ms"},
+        },
         "keySecret": {"name": "pool.b.l-key"},
     },
 }

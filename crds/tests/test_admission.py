@@ -15,6 +15,10 @@ if TYPE_CHECKING:
     from tidepool_api_testing.server import Server
 
 SPARE = {"matchLabels": {"memory": "spare"}}
+LATE = {"resume": "40ms", "stop": "1500us"}
+SAME = {"resume": "1ms", "stop": "1000us"}
+ODD = {"resume": "fast", "stop": "slow"}
+LONG = {"resume": "1s", "stop": "61s"}
 SHORT = {"matchLabels": {"memory": "short"}}
 
 WRONG: list[tuple[dict[str, Any], str, Any, str, str]] = [
@@ -62,6 +66,14 @@ WRONG: list[tuple[dict[str, Any], str, Any, str, str]] = [
     (POOL, "spec.deadline", "soon", "spec.deadline", '"soon" is not a duration; write a number with us, ms, s or m'),
     (POOL, "spec.deadline", "500us", "spec.deadline", "500us is out of range; the deadline lies between 1ms and 60s"),
     (POOL, "spec.deadline", "2m", "spec.deadline", "2m is out of range"),
+    (POOL, "spec.filter", "Random", "spec.filter", 'supported values: "None", "Sequential"'),
+    (POOL, "spec.latency.mode", "On", "spec.latency.mode", 'supported values: "Off", "Thresholds", "Automatic"'),
+    (POOL, "spec.latency.short", {"stop": "1s"}, "spec.latency.short.resume", "Required value"),
+    (POOL, "spec.latency.short", LATE, "spec.latency.short", "resume (40ms) must be less than stop (1500us)"),
+    (POOL, "spec.latency.long", SAME, "spec.latency.long", "resume (1ms) must be less than stop (1000us)"),
+    (POOL, "spec.latency.long", ODD, "spec.latency.long.resume", '"fast" is not a duration'),
+    (POOL, "spec.latency.long", LONG, "spec.latency.long.stop", "61s is out of range; a threshold lies between 1us"),
+    (PAIRING, "spec.latency.short", LATE, "spec.latency.short", "must be less than stop"),
     (POOL, "metadata.name", "a" * 64, "<nil>", "is longer than 63 characters"),
     (PAIRING, "spec.borrower.guest", "l", "spec", "the guest l cannot lend to itself"),
     (PAIRING, "spec.lender.address", "lender.local", "spec.lender.address", '"lender.local" is not an IP address'),
@@ -92,6 +104,9 @@ RIGHT: list[tuple[dict[str, Any], str, Any]] = [
     (POOL, "spec.encryption", "AES-GCM"),
     (POOL, "spec.deadline", "1m"),
     (POOL, "spec.deadline", "1.5ms"),
+    (POOL, "spec.filter", "Sequential"),
+    (POOL, "spec.latency", {"mode": "Off"}),
+    (POOL, "spec.latency", {"mode": "Thresholds", "short": {"resume": "0.5ms", "stop": "1ms"}}),
     (POOL, "metadata.name", "a" * 63),
     (
         POOL,
@@ -118,6 +133,12 @@ def test_defaults_are_filled_in(api_server: Server, namespace: str) -> None:
     assert spec["lenders"]["reserve"] == "256Mi"
     assert (spec["strategy"], spec["port"], spec["deadline"]) == ("NonInclusive", 7470, "200ms")
     assert spec["encryption"] == "AES-GCM"
+    assert spec["filter"] == "None"
+    assert spec["latency"] == {
+        "mode": "Automatic",
+        "short": {"resume": "1500us", "stop": "40ms"},
+        "long": {"resume": "1ms", "stop": "1500us"},
+    }
 
 
 @pytest.mark.parametrize("path", ["pool", "lender.guest", "borrower.guest", "keySecret.name"])

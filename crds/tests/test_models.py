@@ -12,6 +12,8 @@ from tidepool_api import GuestMemory, MemoryGuest, MemoryPairing, MemoryPool, Po
 def test_pool_fills_in_defaults() -> None:
     pool = MemoryPool.parse(POOL)
     assert (pool.spec.port, pool.spec.deadline, pool.spec.strategy) == (7470, "200ms", "NonInclusive")
+    assert (pool.spec.filter, pool.spec.latency.mode) == ("None", "Automatic")
+    assert (pool.spec.latency.short.resume_us, pool.spec.latency.short.stop_us) == (1500, 40000)
     assert (pool.spec.size_bytes, pool.spec.reserve_bytes) == (512 << 20, 256 << 20)
 
 
@@ -40,6 +42,8 @@ def test_unknown_fields_are_ignored() -> None:
         ("spec.borrowers.size", "17Ti", "17Ti is too much; the most is 16Ti"),
         ("spec.deadline", "2m", "2m is out of range"),
         ("spec.encryption", "ROT13", "spec.encryption"),
+        ("spec.latency.short", {"resume": "2ms", "stop": "1ms"}, r"resume \(2ms\) must be less than stop \(1ms\)"),
+        ("spec.latency.short", {"resume": "0.5us", "stop": "1ms"}, "0.5us is out of range"),
     ],
 )
 def test_wrong_values_are_named(path: str, value: str, message: str) -> None:

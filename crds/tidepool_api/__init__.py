@@ -4,10 +4,13 @@ from tidepool_api.base import ApiModel, ApiObject, ObjectMeta, OwnerReference, T
 from tidepool_api.conditions import Condition, Status, condition, find, is_true, merge, without
 from tidepool_api.fields import Requirement, Selector, format_ratio
 from tidepool_api.guest import GuestMemory, GuestSpec, GuestStatus, MemoryGuest, VirtualMachine
+from tidepool_api.latency import Latency, Thresholds
 from tidepool_api.names import (
     BorrowerState,
     ConditionType,
     Encryption,
+    Filter,
+    LatencyMode,
     LenderState,
     Metric,
     PairingPhase,
@@ -42,10 +45,13 @@ __all__ = [
     "Condition",
     "ConditionType",
     "Encryption",
+    "Filter",
     "GuestMemory",
     "GuestSpec",
     "GuestStatus",
     "KeySecret",
+    "Latency",
+    "LatencyMode",
     "LenderEnd",
     "LenderState",
     "LenderStatus",
@@ -69,6 +75,7 @@ __all__ = [
     "Selector",
     "Status",
     "Strategy",
+    "Thresholds",
     "Time",
     "VirtualMachine",
     "condition",

@@ -10,7 +10,7 @@ from typing import Annotated, Any
 from pydantic import AfterValidator, Field
 
 from tidepool_api.base import ApiModel
-from tidepool_api.units import MILLISECOND, SECOND, format_quantity, parse_duration, parse_quantity
+from tidepool_api.units import format_quantity, parse_duration, parse_quantity
 
 VALIDATIONS = "x-kubernetes-validations"
 
@@ -18,6 +18,8 @@ LEAST_MEMORY = "16Mi"
 MOST_MEMORY = "16Ti"
 LEAST_DEADLINE = "1ms"
 MOST_DEADLINE = "60s"
+LEAST_THRESHOLD = "1us"
+MOST_THRESHOLD = "60s"
 
 _QUANTITY_PATTERN = r"^[0-9]+(\\.[0-9]+)?([KMGT]i|[kMGT])?$"
 _DURATION_PATTERN = r"^([0-9]+(\\.[0-9]+)?(us|ms|s|m))+$"
@@ -48,10 +50,32 @@ def _memory(text: str) -> str:
     return text
 
 
-def _deadline(text: str) -> str:
-    if not MILLISECOND <= parse_duration(text) <= 60 * SECOND:
-        raise ValueError(f"{text} is out of range; the deadline lies between {LEAST_DEADLINE} and {MOST_DEADLINE}")
-    return text
+def _between(what: str, least: str, most: str) -> AfterValidator:
+    def check(text: str) -> str:
+        if not parse_duration(least) <= parse_duration(text) <= parse_duration(most):
+            raise ValueError(f"{text} is out of range; {what} lies between {least} and {most}")
+        return text
+
+    return AfterValidator(check)
+
+
+def are_durations(*values: str) -> str:
+    """The CEL expression that all of these are durations: what `duration()` does not fail on."""
+    return " && ".join(f"{value}.matches('{_DURATION_PATTERN}')" for value in values)
+
+
+def _duration_rules(what: str, least: str, most: str) -> dict[str, Any]:
+    return rules(
+        rule(
+            are_durations("self"),
+            says="'\"' + self + '\" is not a duration; write a number with us, ms, s or m, such as 200ms'",
+        ),
+        rule(
+            f"!{are_durations('self')} || "
+            f"(duration(self) >= duration('{least}') && duration(self) <= duration('{most}'))",
+            says=f"self + ' is out of range; {what} lies between {least} and {most}'",
+        ),
+    )
 
 
 _MEMORY_RULES = rules(
@@ -69,22 +93,14 @@ _MEMORY_RULES = rules(
     ),
 )
 
-_DEADLINE_RULES = rules(
-    rule(
-        f"self.matches('{_DURATION_PATTERN}')",
-        says="'\"' + self + '\" is not a duration; write a number with us, ms, s or m, such as 200ms'",
-    ),
-    rule(
-        f"!self.matches('{_DURATION_PATTERN}') || "
-        f"(duration(self) >= duration('{LEAST_DEADLINE}') && duration(self) <= duration('{MOST_DEADLINE}'))",
-        says=f"self + ' is out of range; the deadline lies between {LEAST_DEADLINE} and {MOST_DEADLINE}'",
-    ),
-)
+_DEADLINE = ("the deadline", LEAST_DEADLINE, MOST_DEADLINE)
+_THRESHOLD = ("a threshold", LEAST_THRESHOLD, MOST_THRESHOLD)
 
 _ADDRESS_RULES = rules(rule("isIP(self)", says="'\"' + self + '\" is not an IP address'"))
 
 Memory = Annotated[str, Field(max_length=20, json_schema_extra=_MEMORY_RULES), AfterValidator(_memory)]
-Deadline = Annotated[str, Field(max_length=16, json_schema_extra=_DEADLINE_RULES), AfterValidator(_deadline)]
+Deadline = Annotated[str, Field(max_length=16, json_schema_extra=_duration_rules(*_DEADLINE)), _between(*_DEADLINE)]
+Threshold = Annotated[str, Field(max_length=16, json_schema_extra=_duration_rules(*_THRESHOLD)), _between(*_THRESHOLD)]
 Port = Annotated[int, Field(ge=1, le=65535)]
 Bytes = Annotated[int, Field(ge=0, le=1 << 60, json_schema_extra={"format": "int64"})]
 Count = Annotated[int, Field(ge=0, json_schema_extra={"format": "int64"})]

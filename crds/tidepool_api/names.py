@@ -69,6 +69,21 @@ class Role(StrEnum):
     BORROWER = "Borrower"
 
 
+class Filter(StrEnum):
+    """Which evicted pages stay out of the pool."""
+
+    NONE = "None"
+    SEQUENTIAL = "Sequential"
+
+
+class LatencyMode(StrEnum):
+    """By what a borrower judges that a lender is too slow: the module's words."""
+
+    OFF = "Off"
+    THRESHOLDS = "Thresholds"
+    AUTOMATIC = "Automatic"
+
+
 class PoolPhase(StrEnum):
     """A pool in one word."""
 
@@ -172,3 +187,9 @@ class Metric(StrEnum):
     GUEST_WARNINGS = "tidepool_guest_warnings_total"
     GUEST_RECLAIMED = "tidepool_guest_reclaimed_total"
     GUEST_RECYCLED = "tidepool_guest_recycled_total"
+    GUEST_PUT_SECONDS = "tidepool_guest_put_duration_seconds"
+    GUEST_PING_SECONDS = "tidepool_guest_ping_duration_seconds"
+    GUEST_DISK_READ_SECONDS = "tidepool_guest_disk_read_duration_seconds"
+    GUEST_BREAKER_OPEN = "tidepool_guest_breaker_open"
+    GUEST_BREAKER_OPENED = "tidepool_guest_breaker_opened_total"
+    GUEST_GETS_SKIPPED = "tidepool_guest_get_skipped_total"

@@ -7,7 +7,8 @@ from pydantic import Field
 from tidepool_api.base import ApiModel, ApiObject
 from tidepool_api.conditions import Condition
 from tidepool_api.fields import Address, Bytes, Count, Deadline, Memory, ObjectName, Port, Ratio, immutable, rule, rules
-from tidepool_api.names import BorrowerState, Encryption, LenderState, PairingPhase, Strategy
+from tidepool_api.latency import Latency
+from tidepool_api.names import BorrowerState, Encryption, Filter, LenderState, PairingPhase, Strategy
 from tidepool_api.units import parse_duration, parse_quantity
 
 _ANOTHER = "delete the pairing and let the pool make another"
@@ -72,11 +73,17 @@ class PairingSpec(ApiModel):
     strategy: Strategy = Strategy.NON_INCLUSIVE
     """Whether a page that was read back stays with the lender."""
 
+    filter: Filter = Filter.NONE
+    """Whether pages read in order stay out of the pool."""
+
     encryption: Encryption = Encryption.AES_GCM
     """How pages are protected on the way and with the lender."""
 
     deadline: Deadline = "200ms"
     """A read that the lender has not answered after this time goes to the disk."""
+
+    latency: Latency = Latency()
+    """When the borrower leaves the lender alone because it is slow."""
 
     key_secret: KeySecret = Field(json_schema_extra=rules(immutable("the key Secret of a pairing", _ANOTHER)))
     """Where the pre-shared key is."""

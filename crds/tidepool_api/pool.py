@@ -9,7 +9,8 @@ from pydantic import Field, model_validator
 from tidepool_api.base import ApiModel, ApiObject
 from tidepool_api.conditions import Condition
 from tidepool_api.fields import Bytes, Count, Deadline, Memory, Port, Ratio, Selector, readable, rule, rules
-from tidepool_api.names import DEFAULT_PORT, Encryption, PoolPhase, Strategy
+from tidepool_api.latency import Latency
+from tidepool_api.names import DEFAULT_PORT, Encryption, Filter, PoolPhase, Strategy
 from tidepool_api.units import parse_quantity
 
 MOST_LENDERS = 8  # of one borrower
@@ -53,11 +54,18 @@ class PoolSpec(ApiModel):
     encryption: Encryption = Encryption.AES_GCM
     """AES-GCM: lenders see ciphertext only. None: pages travel and rest in the clear, where that is no risk."""
 
+    filter: Filter = Filter.NONE
+    """Sequential: pages read in order are not sent to the lender, for a disk reads such as well. None: all are sent."""
+
+
     port: Port = DEFAULT_PORT
     """The TCP port on which lenders listen."""
 
     deadline: Deadline = "200ms"
     """A read that the lender has not answered after this time goes to the disk."""
+
+    latency: Latency = Latency()
+    """When a borrower leaves a lender alone because it is slow; what the lender holds stays there meanwhile."""
 
     model_config = {
         "json_schema_extra": rules(

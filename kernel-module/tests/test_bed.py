@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import re
+
 import pytest
 
 from bed.guest import GuestError
-from bed.pair import Pair
+from bed.pair import LENDER_ADDRESS, Pair
 from bed.workload import stress, wrong_pages
 
 
@@ -17,6 +19,29 @@ def test_stress_tells_old_and_strange_pages(kernel: str) -> None:
         assert wrong_pages(borrower, "sequential /mnt/file version=2") == 512
         borrower.sh("mv /mnt/file /mnt/other")
         assert wrong_pages(borrower, "random /mnt/other reads=100") == 100
+
+
+def _ping(pair: Pair) -> list[float]:
+    """Round trips in milliseconds of those of ten pings that came back."""
+    output = pair.borrower.run(f"ping -A -c 10 -w 3 {LENDER_ADDRESS}").output
+    return [float(found) for found in re.findall(r"time=([0-9.]+) ms", output)]
+
+
+def test_relay_delays_loses_and_cuts(kernel: str) -> None:
+    """The wire that others misbehave on."""
+    with (pair := Pair(kernel, disk=None, module=False, relay=True)):
+        assert pair.relay
+        assert len(_ping(pair)) == 10
+        pair.relay.delay = 0.05
+        assert min(_ping(pair)) > 95
+        pair.relay.delay = 0
+        pair.relay.loss = 0.4
+        assert 0 < len(_ping(pair)) < 10
+        pair.relay.loss = 0
+        pair.relay.cut = True
+        assert _ping(pair) == []
+        pair.relay.cut = False
+        assert len(_ping(pair)) == 10
 
 
 def test_commands_report_what_happened(kernel: str) -> None:

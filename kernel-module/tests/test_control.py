@@ -54,6 +54,16 @@ BAD_VALUES = [
     ("lenders/x/encryption", "AES"),
     ("lenders/x/encryption", "none"),
     ("lenders/x/encryption", ""),
+    ("lenders/x/breaker", "On"),
+    ("lenders/x/breaker_short", "40000"),
+    ("lenders/x/breaker_short", "40000 1500"),
+    ("lenders/x/breaker_short", "1500 1500"),
+    ("lenders/x/breaker_short", "0 40000"),
+    ("lenders/x/breaker_long", "1000 60000001"),
+    ("lenders/x/breaker_long", "-1 1500"),
+    ("lenders/x/breaker_long", "1000 1500 2000"),
+    ("lenders/x/breaker_long", "1ms 2ms"),
+    ("lenders/x/sequential_filter", "2"),
 ]
 
 

@@ -108,6 +108,12 @@ def test_a_borrower_is_set_up_and_changed_while_in_use(bench: Bench) -> None:
     assert {name: peer.attributes[name] for name in BORROWING.attributes} == dict(BORROWING.attributes)
     seen = bench.do(Change(BORROWING, {"size_bytes": str(128 << 20)}))
     assert seen.peers[BORROWING.key].attributes["size_bytes"] == str(128 << 20)
+    latency = {"breaker": "Off", "breaker_short": "2000 50000", "breaker_long": "10 20", "sequential_filter": "1"}
+    seen = bench.do(Change(BORROWING, latency))
+    assert latency.items() <= seen.peers[BORROWING.key].attributes.items()
+    assert seen.peers[BORROWING.key].enabled
+    assert seen.module is not None
+    assert dict(seen.module.latency) == {}
     assert seen.peers[BORROWING.key].enabled
 
 

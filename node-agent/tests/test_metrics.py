@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+from dataclasses import replace
 
 from hypothesis import given
 from hypothesis import strategies as st
@@ -10,14 +11,16 @@ from objects import observation
 from prometheus_client import CollectorRegistry, generate_latest
 from prometheus_client.parser import text_string_to_metric_families
 
-from tidepool_agent.guestfs import Histogram, Observation, Peer, Side
+from tidepool_agent.guestfs import Histogram, Module, Observation, Peer, Side
 from tidepool_agent.metrics import Figures, Sample
 
 BORROWER = Peer(
     {"enabled": "1", "state": "Connected"},
     {"get_hits": 90, "get_misses": 5, "get_late": 3, "get_errors": 2, "puts": 100, "drop_lost": 4, "catalog_pages": 10}
-    | {"get_corrupt": 1},
-    {"get": Histogram(((63, 10), (127, 20), (float("inf"), 1))), "ping": Histogram(((63, 1),))},
+    | {"get_corrupt": 1}
+    | {"breaker_open": 1, "breaker_opened": 2, "get_skipped": 8, "get_skipped_sequential": 9, "drop_breaker": 11},
+    {"get": Histogram(((63, 10), (127, 20), (float("inf"), 1)))}
+    | {"ping": Histogram(((63, 1),)), "put": Histogram(((127, 2),))},
 )
 Key = tuple[str, tuple[tuple[str, str], ...]]
 
@@ -64,6 +67,24 @@ def test_latencies_are_seconds_in_buckets_that_are_the_same_for_every_guest() ->
     assert value(samples, f"{name}_bucket", pairing=pairing, le="0.000128") == 30
     assert value(samples, f"{name}_bucket", pairing=pairing, le="+Inf") == 31
     assert value(samples, f"{name}_count", pairing=pairing) == 31
+
+
+def test_what_the_breaker_and_the_filter_did() -> None:
+    samples = exported(borrowing())
+    pairing = "pool.vm1.vm2"
+    assert value(samples, "tidepool_guest_breaker_open", pairing=pairing) == 1
+    assert value(samples, "tidepool_guest_breaker_opened_total", pairing=pairing) == 2
+    assert value(samples, "tidepool_guest_get_skipped_total", pairing=pairing, reason="breaker") == 8
+    assert value(samples, "tidepool_guest_get_skipped_total", pairing=pairing, reason="sequential") == 9
+    assert value(samples, "tidepool_guest_puts_dropped_total", pairing=pairing, reason="breaker") == 11
+
+
+def test_the_disk_is_measured_beside_the_pool() -> None:
+    samples = exported(replace(borrowing(), module=Module("0.1.0", "A", latency={"disk": Histogram(((8191, 3),))})))
+    assert value(samples, "tidepool_guest_disk_read_duration_seconds_count") == 3
+    assert value(samples, "tidepool_guest_disk_read_duration_seconds_bucket", le="0.008192") == 3
+    assert value(samples, "tidepool_guest_put_duration_seconds_count", pairing="pool.vm1.vm2") == 2
+    assert value(samples, "tidepool_guest_ping_duration_seconds_count", pairing="pool.vm1.vm2") == 1
 
 
 @given(st.lists(st.tuples(st.integers(0, 1 << 30) | st.just(float("inf")), st.integers(0, 1 << 40)), max_size=20))

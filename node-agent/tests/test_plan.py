@@ -43,7 +43,7 @@ def after(seen: Observation, step: Step) -> Observation:
         case Configure(wanted):
             peers[wanted.key] = Peer({**wanted.attributes, "enabled": "1"})
         case Change(wanted, attributes):
-            assert attributes.keys() <= {"size_bytes", "quota_bytes"}
+            assert attributes.keys() <= plan.CHANGEABLE[wanted.side]
             present = peers[wanted.key]
             assert present.enabled
             peers[wanted.key] = Peer({**present.attributes, **attributes})
@@ -73,6 +73,8 @@ def pairings(draw: st.DrawFn, guest: str) -> list[MemoryPairing]:
             "size": draw(st.sampled_from(SIZES)),
             "deadline": draw(st.sampled_from(("100ms", "1s"))),
             "encryption": draw(st.sampled_from(("AES-GCM", "None"))),
+            "filter": draw(st.sampled_from(("None", "Sequential"))),
+            "latency": {"mode": draw(st.sampled_from(("Off", "Automatic")))},
         }
         found.append(pairing(uid, **ends, **spec, terminating=draw(st.booleans())))
     return found
@@ -119,6 +121,15 @@ def test_a_size_changes_without_stopping_the_peer() -> None:
     larger = pairing(size="300Mi")
     steps = plan.steps(plan.desired("borrower", [larger]), seen, Source.STORE)
     assert steps == [Change(want(Side.LENDERS, larger), {"size_bytes": str(300 << 20)})]
+
+
+def test_latency_and_filter_change_without_stopping_the_peer() -> None:
+    seen = settle("borrower", [pairing()], observation())
+    thresholds = {"mode": "Thresholds", "short": {"resume": "2ms", "stop": "50ms"}}
+    other = pairing(latency=thresholds, filter="Sequential")
+    steps = plan.steps(plan.desired("borrower", [other]), seen, Source.STORE)
+    changed = {"breaker": "Thresholds", "breaker_short": "2000 50000", "sequential_filter": "1"}
+    assert steps == [Change(want(Side.LENDERS, other), changed)]
 
 
 def test_an_address_cannot_change_without_stopping_the_peer() -> None:

@@ -15,7 +15,7 @@ probe() {
     grep -asH '' \
         /proc/sys/kernel/random/boot_id /proc/sys/kernel/osrelease /proc/meminfo \
         /sys/module/tidepool/version /sys/module/tidepool/srcversion \
-        "$tree"/stats "$tree"/port "$tree"/lend_bytes "$tree"/reserve_bytes \
+        "$tree"/stats "$tree"/latency "$tree"/port "$tree"/lend_bytes "$tree"/reserve_bytes \
         "$tree"/borrowers/*/* "$tree"/lenders/*/* || :
 }
 

@@ -74,6 +74,7 @@ class Module:
     srcversion: str
     settings: Mapping[str, str] = field(default_factory=dict)
     stats: Mapping[str, int] = field(default_factory=dict)
+    latency: Mapping[str, Histogram] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -143,6 +144,7 @@ def _module(files: Mapping[str, list[str]]) -> Module | None:
         srcversion=_word(files, "/sys/module/tidepool/srcversion"),
         settings={name: value for name, value in settings.items() if value},
         stats=_stats(files.get(f"{TREE}/stats", [])),
+        latency=_latency(files.get(f"{TREE}/latency", [])),
     )
 
 

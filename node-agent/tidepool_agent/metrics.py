@@ -56,7 +56,8 @@ class Figures(Collector):
         yield from _both_ends(samples)
         yield from _lending(samples)
         yield from _borrowing(samples)
-        yield _latency(samples)
+        yield from _breaker(samples)
+        yield from _latency(samples)
         yield _dropped(samples)
 
 
@@ -111,13 +112,43 @@ def _borrowing(samples: Samples) -> Iterator[Metric]:
     yield _counter(samples, side, Name.GUEST_PUTS, "Pages handed over to the lender.", _stat("puts"))
 
 
-def _latency(samples: Samples) -> Metric:
-    text = "Time from the request to the page; the sum is exact to a bucket's width only."
-    family = HistogramMetricFamily(Name.GUEST_GET_SECONDS, text, labels=PAIRING)
-    for key, peer in _peers(samples, Side.LENDERS):
-        measured = peer.latency.get("get", Histogram())
-        family.add_metric(key, _cumulative(measured), _sum_seconds(measured))
-    return family
+def _breaker(samples: Samples) -> Iterator[Metric]:
+    side = Side.LENDERS
+    opened = "Times that the borrower left the lender alone because it was slow."
+    yield _gauge(samples, side, Name.GUEST_BREAKER_OPEN, "1 while it does so.", _stat("breaker_open"))
+    yield _counter(samples, side, Name.GUEST_BREAKER_OPENED, opened, _stat("breaker_opened"))
+    text = "Pages that the lender has and that were read from disk all the same."
+    skipped = CounterMetricFamily(Name.GUEST_GETS_SKIPPED, text, labels=(*PAIRING, "reason"))
+    for key, peer in _peers(samples, side):
+        skipped.add_metric((*key, "breaker"), peer.stats.get("get_skipped", 0))
+        skipped.add_metric((*key, "sequential"), peer.stats.get("get_skipped_sequential", 0))
+    yield skipped
+
+
+_LATENCIES = {
+    "get": (Name.GUEST_GET_SECONDS, "Time from the request to the page"),
+    "put": (Name.GUEST_PUT_SECONDS, "Time from sending a batch of pages to its acknowledgement"),
+    "ping": (Name.GUEST_PING_SECONDS, "Round trip without payload"),
+}
+_INEXACT = "the sum is exact to a bucket's width only."
+
+
+def _latency(samples: Samples) -> Iterator[Metric]:
+    for word, (name, text) in _LATENCIES.items():
+        family = HistogramMetricFamily(name, f"{text}; {_INEXACT}", labels=PAIRING)
+        for key, peer in _peers(samples, Side.LENDERS):
+            _add(family, key, peer.latency.get(word, Histogram()))
+        yield family
+    text = "Time of the guest's own reads from disk"
+    disk = HistogramMetricFamily(Name.GUEST_DISK_READ_SECONDS, f"{text}, sampled; {_INEXACT}", labels=GUEST)
+    for guest, sample in samples:
+        if sample.seen.module:
+            _add(disk, guest, sample.seen.module.latency.get("disk", Histogram()))
+    yield disk
+
+
+def _add(family: HistogramMetricFamily, key: tuple[str, ...], measured: Histogram) -> None:
+    family.add_metric(key, _cumulative(measured), _sum_seconds(measured))
 
 
 def _dropped(samples: Samples) -> Metric:
@@ -164,7 +195,19 @@ def _late(peer: Peer) -> int:
 
 
 # The module's own counters, so that a guest cannot invent labels here either.
-REASONS = ("nobuffer", "refused", "nomem", "stale", "lost", "gate", "notready", "nofile", "other")
+REASONS = (
+    "nobuffer",
+    "refused",
+    "nomem",
+    "stale",
+    "lost",
+    "gate",
+    "notready",
+    "nofile",
+    "breaker",
+    "sequential",
+    "other",
+)
 
 
 def _drops(stats: Mapping[str, int]) -> list[tuple[str, int]]:

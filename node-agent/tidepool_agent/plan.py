@@ -12,14 +12,14 @@ from dataclasses import dataclass, field
 from enum import Enum
 
 from tidepool_agent.guestfs import PAGE, Module, Observation, Peer, Side
-from tidepool_api import MemoryPairing
+from tidepool_api import Filter, MemoryPairing, Thresholds
 
 Key = tuple[Side, str]  # what tells a peer directory from others of the guest
 
 # What the module lets change while a peer is in use; anything else stops the peer first.
 CHANGEABLE: Mapping[Side, frozenset[str]] = {
     Side.BORROWERS: frozenset({"quota_bytes"}),
-    Side.LENDERS: frozenset({"size_bytes"}),
+    Side.LENDERS: frozenset({"size_bytes", "breaker", "breaker_short", "breaker_long", "sequential_filter"}),
 }
 
 
@@ -149,7 +149,15 @@ def _lender(pairing: MemoryPairing) -> dict[str, str]:
         "strategy": spec.strategy.value,
         "encryption": spec.encryption.value,
         "deadline_us": str(spec.deadline_us),
+        "breaker": spec.latency.mode.value,
+        "breaker_short": _thresholds(spec.latency.short),
+        "breaker_long": _thresholds(spec.latency.long),
+        "sequential_filter": "1" if spec.filter is Filter.SEQUENTIAL else "0",
     }
+
+
+def _thresholds(pair: Thresholds) -> str:
+    return f"{pair.resume_us} {pair.stop_us}"
 
 
 def _bytes(size: int) -> str:

@@ -225,15 +225,9 @@ class Agent:
         wait_for(f"{side} released", remove)
 
     def pool(
-        self,
-        name: str = "pool",
-        *,
-        lends: str = "spare",
-        borrows: str = "short",
-        size: str = "512Mi",
-        encryption: str = "None",
+        self, name: str = "pool", *, lends: str = "spare", borrows: str = "short", size: str = "512Mi", **more: Any
     ) -> None:
-        """What the user writes."""
+        """What the user writes; `more` are further fields of the spec."""
         self.server.apply(
             {
                 "apiVersion": names.API_VERSION,
@@ -242,7 +236,8 @@ class Agent:
                 "spec": {
                     "lenders": {"selector": {"matchLabels": {"memory": lends}}, "maxLend": "1Gi"},
                     "borrowers": {"selector": {"matchLabels": {"memory": borrows}}, "size": size},
-                    "encryption": encryption,
+                    "encryption": "None",
+                    **more,
                 },
             }
         )

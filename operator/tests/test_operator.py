@@ -186,6 +186,12 @@ def test_an_edited_pool_changes_its_pairings_in_place(agent: Agent) -> None:
     assert agent.pairing(PAIRING)["metadata"]["uid"] == uid
     wait_for("generation", lambda: agent.status()["observedGeneration"] == 2)
     wait_for("Event", lambda: ("pool", "PairingResized") in agent.events())
+    latency = {"mode": "Thresholds", "short": {"resume": "2ms", "stop": "20ms"}}
+    agent.pool(size="768Mi", filter="Sequential", latency=latency)
+    wait_for("filter", lambda: agent.pairing(PAIRING)["spec"]["filter"] == "Sequential")
+    found = agent.pairing(PAIRING)
+    assert found["metadata"]["uid"] == uid
+    assert found["spec"]["latency"] == latency | {"long": {"resume": "1ms", "stop": "1500us"}}
 
 
 def test_a_pairing_deleted_by_hand_comes_back(agent: Agent) -> None:

@@ -43,8 +43,10 @@ def pairing_spec(pool: MemoryPool, one: Assignment, lender: MemoryGuest, borrowe
         "reserve": spec.lenders.reserve,
         "maxLend": spec.lenders.max_lend,
         "strategy": spec.strategy.value,
+        "filter": spec.filter.value,
         "encryption": spec.encryption.value,
         "deadline": spec.deadline,
+        "latency": spec.latency.to_dict(),
     }
 
 

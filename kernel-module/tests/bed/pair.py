@@ -12,6 +12,7 @@ from types import TracebackType
 
 from bed.guest import Disk, Guest, GuestError, Link, Spec, make_disk
 from bed.image import BUILD, build_module, fetch_kernel
+from bed.relay import Relay
 from bed.tidepool import MIB, ROOT, Tidepool
 
 BORROWER_ADDRESS, LENDER_ADDRESS = "10.7.0.1", "10.7.0.2"
@@ -25,6 +26,7 @@ class Pair:
     They end with this process unless `detached`.
     `flags` builds the borrower's module with extra compiler flags, `lender_flags` the lender's; without, it is the
     proper one. `name` is the pairing's, and may be changed while the two are not connected.
+    With `relay` the wire runs through one that can delay, lose, reorder and cut (`pair.relay`).
     """
 
     def __init__(
@@ -41,6 +43,7 @@ class Pair:
         module: bool = True,
         detached: bool = False,
         capture: bool = False,
+        relay: bool = False,
     ) -> None:
         self.kernel = fetch_kernel(kernel)
         self._detached = detached
@@ -51,8 +54,10 @@ class Pair:
         self.folder = Path(tempfile.mkdtemp(prefix="tidepool-bed-", dir="/var/tmp"))
         self.disk = _disk(disk)
         ends = [self.folder / name for name in ("wire-b", "wire-l")]
-        borrower_link = Link(ends[0], ends[1], BORROWER_ADDRESS)
-        self._lender_link = Link(ends[1], ends[0], LENDER_ADDRESS)
+        self.relay = Relay(ends[0], ends[1], self.folder) if relay else None
+        near_b, near_l = (self.relay.near_a, self.relay.near_b) if self.relay else (ends[1], ends[0])
+        borrower_link = Link(ends[0], near_b, BORROWER_ADDRESS)
+        self._lender_link = Link(ends[1], near_l, LENDER_ADDRESS)
         self._lender_spec = Spec("lender", lender_mem, 1, _disk(lender_disk), (self._lender_link,))
         self._borrower_spec = Spec("borrower", borrower_mem, processors, self.disk, (borrower_link,), capture=capture)
         self._guests: list[Guest] = []
@@ -143,6 +148,8 @@ class Pair:
     def _close(self) -> None:
         for guest in self._guests:
             guest.close()
+        if self.relay:
+            self.relay.close()
         shutil.rmtree(self.folder, ignore_errors=True)
 
 

@@ -1,0 +1,123 @@
+"""The latency breaker: a lender that is slow is left alone, and used again when it is fast."""
+
+from __future__ import annotations
+
+import pytest
+
+from bed.guest import Disk
+from bed.pair import LENDER_ADDRESS, Pair
+from bed.relay import Relay
+from bed.tidepool import MIB, parse_histogram, wait_until
+from bed.workload import stress
+
+SLOW_SECONDS = 0.25  # one way
+SLOW_IOPS = 15  # of a disk that any pool is faster than, also on a busy test machine
+PINGS_US = "150000 160000"
+NEVER = "59000000 60000000"
+BY_SHORT, BY_LONG, BY_DISK = "by-short", "by-long", "by-disk"
+MODES: dict[str, dict[str, object]] = {
+    BY_SHORT: {"breaker": "Thresholds", "breaker_short": PINGS_US, "breaker_long": NEVER},
+    BY_LONG: {"breaker": "Thresholds", "breaker_short": NEVER, "breaker_long": PINGS_US},
+    BY_DISK: {"breaker": "Automatic"},
+}
+PATIENT = {"deadline_us": 3_000_000}
+
+Figures = dict[str, dict[str, int]]
+
+
+def relay_of(pair: Pair) -> Relay:
+    assert pair.relay
+    return pair.relay
+
+
+def figures(pair: Pair) -> Figures:
+    return {name: pair.b.stats(f"lenders/{name}") for name in MODES}
+
+
+def read(pair: Pair, reads: int) -> Figures:
+    """Reads at random from a cold cache: by how much each lender's figures grew."""
+    before = figures(pair)
+    pair.borrower.drop_caches()
+    stress(pair.borrower, f"random /mnt/file reads={reads} threads=2")
+    after = figures(pair)
+    return {name: {one: after[name][one] - before[name][one] for one in after[name]} for name in MODES}
+
+
+def total(growth: Figures, name: str) -> int:
+    return sum(one[name] for one in growth.values())
+
+
+def are_open(pair: Pair) -> list[int]:
+    return [one["breaker_open"] for one in figures(pair).values()]
+
+
+def connect(pair: Pair) -> None:
+    """Three pairings of the same two guests, each with a third of a file."""
+    pair.l.load()
+    pair.l.set("lend_bytes", 128 * MIB)
+    pair.borrower.sh("insmod /lib/tidepool.ko put_buffers=8192")
+    for name, mode in MODES.items():
+        pair.l.lend(name, quota=32 * MIB)
+        pair.b.borrow(name, address=LENDER_ADDRESS, size=32 * MIB, more={**PATIENT, **mode})
+    for name in MODES:
+        pair.b.wait_state(f"lenders/{name}", "Connected")
+    stress(pair.borrower, "fill /mnt/file mib=24")
+    pair.borrower.drop_caches()
+    wait_until("the lenders have the file", lambda: total(figures(pair), "puts") > 4096)
+
+
+def test_slow_lenders_are_left_alone(kernel: str) -> None:
+    """By each of the averages, and by comparison with the disk: no gets, no puts, and nothing is lost by it."""
+    with (pair := Pair(kernel, lender_mem="256M", relay=True, disk=Disk(iops=SLOW_IOPS))):
+        connect(pair)
+        warm = read(pair, 300)
+        assert all(one["get_hits"] > 30 for one in warm.values()), warm
+        assert are_open(pair)[:2] == [0, 0]
+
+        relay_of(pair).delay = SLOW_SECONDS
+        wait_until("all breakers are open", lambda: are_open(pair) == [1, 1, 1], timeout=40, every=0.5)
+        held = figures(pair)
+        stopped = read(pair, 60)
+        assert total(stopped, "puts_sent") == 0
+        assert total(stopped, "drop_breaker") > 100
+        assert all(one["get_skipped"] > 5 for one in stopped.values())
+        assert stopped[BY_SHORT]["gets_sent"] == stopped[BY_LONG]["gets_sent"] == 0
+        assert stopped[BY_DISK]["gets_sent"] <= 8  # the probes
+        assert all(one["catalog_pages"] == held[name]["catalog_pages"] for name, one in figures(pair).items())
+
+        relay_of(pair).delay = 0
+        pair.b.set(f"lenders/{BY_LONG}/breaker_long", NEVER)  # its memory is long; thresholds change at any time
+        wait_until("they are closed", lambda: total(read(pair, 20), "get_skipped") == 0, timeout=40, every=0.5)
+        assert all(one["get_hits"] > 10 for one in read(pair, 100).values())
+        assert [one["breaker_opened"] for one in figures(pair).values()][:2] == [1, 1]
+
+        disk = parse_histogram(pair.b.get("latency"), "disk")
+        assert sum(count for _, count in disk) > 5
+        assert pair.b.stats()["disk_us"] > 1000
+        assert sum(count for _, count in pair.b.latency(f"lenders/{BY_DISK}", "put")) > 5
+        _assert_others_are_used(pair)
+        pair.assert_clean()
+
+
+def _assert_others_are_used(pair: Pair) -> None:
+    """One breaker is open: what is evicted goes to the other lenders."""
+    pair.b.set(f"lenders/{BY_DISK}/breaker", "Off")
+    pair.b.set(f"lenders/{BY_SHORT}/breaker_short", "1 2")
+    wait_until("one is open", lambda: are_open(pair) == [1, 0, 0])
+    before = figures(pair)
+    stress(pair.borrower, "fill /mnt/more mib=8")
+    pair.borrower.drop_caches()
+    wait_until("the others have the file", lambda: total(figures(pair), "puts") > total(before, "puts") + 1024)
+    after = figures(pair)
+    assert after[BY_SHORT]["puts"] == before[BY_SHORT]["puts"]
+    assert total(after, "drop_breaker") == total(before, "drop_breaker")
+
+
+@pytest.mark.long
+def test_without_the_breaker(kernel: str) -> None:
+    """The same with the mechanism taken out: slow gets go on."""
+    with (pair := Pair(kernel, lender_mem="256M", relay=True, flags="-DTIDEPOOL_BREAK_BREAKER")):
+        connect(pair)
+        relay_of(pair).delay = SLOW_SECONDS
+        wait_until("pings are slow", lambda: figures(pair)[BY_SHORT]["ping_us_short"] > 200_000, timeout=30)
+        assert total(read(pair, 20), "gets_sent") > 5

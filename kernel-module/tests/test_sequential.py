@@ -1,0 +1,77 @@
+"""The sequential filter: what is read in order stays out of the pool, what is read at random goes there."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+from test_pages import PATIENT, settle
+
+from bed.pair import NAME, Pair
+from bed.tidepool import MIB
+from bed.workload import stress
+
+FILE_MIB = 24
+PAGES = FILE_MIB * 256
+BEFORE_A_STREAM = 128  # pages that a stream has read before it is one
+
+
+def figures(pair: Pair) -> dict[str, int]:
+    return pair.borrowed() | {"disk_reads": pair.borrower.disk_reads()}
+
+
+def growth(pair: Pair, *work: str) -> dict[str, int]:
+    """By how much the figures grew while the file was read and evicted."""
+    before = figures(pair)
+    for arguments in work:
+        stress(pair.borrower, arguments)
+    pair.borrower.drop_caches()
+    settle(pair)
+    return {name: value - before[name] for name, value in figures(pair).items()}
+
+
+@pytest.fixture(
+    params=["", pytest.param("-DTIDEPOOL_BREAK_SEQUENTIAL", marks=pytest.mark.long)], ids=["proper", "broken"]
+)
+def pair(kernel: str, request: pytest.FixtureRequest) -> Iterator[Pair]:
+    """Two files on the borrower's disk, none of their pages cached anywhere, never seen by the module."""
+    with (made := Pair(kernel, lender_mem="256M", flags=request.param)) as (borrower, _):
+        for name in ("scanned", "sampled"):
+            stress(borrower, f"fill /mnt/{name} mib={FILE_MIB}")
+        borrower.drop_caches(3)
+        borrower.sh("insmod /lib/tidepool.ko put_buffers=8192")
+        made.connect(size=128 * MIB, more={**PATIENT, "sequential_filter": 1})
+        yield made
+        made.assert_clean()
+
+
+def test_filter(pair: Pair, request: pytest.FixtureRequest) -> None:
+    """From the first pass on: streams are not put and come from disk, also where random reads have left pages."""
+    broken = "broken" in request.node.name
+    first = growth(pair, "sequential /mnt/scanned")
+    assert (first["puts"] > PAGES // 2) == broken
+    if broken:
+        return
+    assert first["puts"] <= BEFORE_A_STREAM
+    assert first["drop_sequential"] > PAGES - 2 * BEFORE_A_STREAM
+
+    second = growth(pair, "sequential /mnt/scanned")
+    assert second["get_hits"] <= BEFORE_A_STREAM
+    assert second["puts"] <= BEFORE_A_STREAM
+
+    sampled = growth(pair, "random /mnt/sampled reads=1500")
+    assert sampled["puts"] > 1000
+    assert sampled["drop_sequential"] == 0
+    again = growth(pair, "random /mnt/sampled reads=300 seed=5")
+    assert again["get_hits"] > 20
+
+    across = growth(pair, "sequential /mnt/sampled")
+    assert across["get_skipped_sequential"] > 500
+    assert across["disk_reads"] < 2 * first["disk_reads"] + 50
+
+    pair.b.set(f"lenders/{NAME}/sequential_filter", 0)
+    without = growth(pair, "sequential /mnt/scanned")
+    assert without["puts"] > PAGES // 2
+    pair.b.set(f"lenders/{NAME}/sequential_filter", 1)
+    whole = growth(pair, "sequential /mnt/scanned")  # the pool has all of it: no reason to go to disk
+    assert whole["get_hits"] > PAGES // 2
