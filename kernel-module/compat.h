@@ -77,6 +77,22 @@ static inline void tide_sk_own_frag(struct sock *sk)
 #define sockaddr_unsized sockaddr
 #endif
 
+/*
+ * No version: nothing tells whether the current task holds the lock of an inode
+ * for writing, but the lock's owner does, wherever the kernel notes it.
+ */
+static inline bool tide_inode_locked_by_me(const struct inode *inode)
+{
+#ifdef CONFIG_PREEMPT_RT
+	return false;
+#else
+	const long reader = 1, flags = 7;	/* RWSEM_READER_OWNED, RWSEM_OWNER_FLAGS_MASK */
+	long owner = atomic_long_read(&inode->i_rwsem.owner);
+
+	return !(owner & reader) && (owner & ~flags) == (long)current;
+#endif
+}
+
 /* 6.2 (backported to 6.1): directions of an iov_iter got names. */
 #ifndef ITER_SOURCE
 #define ITER_SOURCE	WRITE

@@ -9,6 +9,8 @@
  *	stats.c		counters and latency histograms as text
  *	wire.c, wire.h	sockets, exact sends and receives, the handshake
  *	trace.c, trace.h	tracepoints: what became of each page
+ *	ghost.c		what a pool would be worth: the same hooks, no pages
+ *	curve.c, curve.h	the arithmetic of that
  *	borrower's side
  *	  hooks.c	tracepoints, ftrace wrappers, the wrapped a_ops
  *	  gate.c	truncations, invalidations and direct writes in progress
@@ -29,13 +31,14 @@
  *	    mapping->i_pages (the kernel's)
  *	      file->pages.xa_lock		taken with interrupts off
  *	        gate bucket, files_lock, reserve_lock, put_lock, buffers_lock,
- *	        forget_lock			leaves, with interrupts off
+ *	        forget_lock, ghost_lock		leaves, with interrupts off
  */
 #ifndef TIDEPOOL_H
 #define TIDEPOOL_H
 
 #include <linux/atomic.h>
 #include <linux/fs.h>
+#include <linux/jump_label.h>
 #include <linux/kref.h>
 #include <linux/list.h>
 #include <linux/mm.h>
@@ -352,6 +355,26 @@ void tide_section_enter_write(struct tide_section *s, struct address_space *mapp
 void tide_writes_forget(const struct address_space *mapping);
 bool tide_gate_closed(struct address_space *mapping, pgoff_t first, pgoff_t last);
 void tide_gate_wait_empty(void);
+
+/* ghost.c */
+enum tide_ghost_mode {
+	TIDE_GHOST_OFF,
+	TIDE_GHOST_NON_INCLUSIVE,
+	TIDE_GHOST_EXCLUSIVE,
+};
+
+DECLARE_STATIC_KEY_FALSE(tide_ghost_on);
+
+int tide_ghost_switch(enum tide_ghost_mode mode);
+enum tide_ghost_mode tide_ghost_mode(void);
+int tide_ghost_show(char *page);
+void tide_ghost_evicted(struct address_space *mapping, struct folio *folio);
+void tide_ghost_added(struct address_space *mapping, struct folio *folio);
+void tide_ghost_drop(struct inode *inode, pgoff_t first, pgoff_t last);
+void tide_ghost_unmounted(struct super_block *sb);
+
+/* The hooks ask this first: a jump that is not taken while the mode is off. */
+#define tide_ghost_is_on()	static_branch_unlikely(&tide_ghost_on)
 
 /* hooks.c */
 int tide_hooks_install(void);
