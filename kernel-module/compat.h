@@ -9,6 +9,8 @@
 
 #include <linux/ftrace.h>
 #include <linux/pagemap.h>
+#include <linux/shrinker.h>
+#include <linux/slab.h>
 #include <linux/uio.h>
 #include <linux/version.h>
 #include <net/sock.h>
@@ -76,6 +78,44 @@ static inline void tide_sk_own_frag(struct sock *sk)
 #if KERNEL_VERSION(6, 19, 0) > LINUX_VERSION_CODE
 #define sockaddr_unsized sockaddr
 #endif
+
+/* 6.7: the kernel allocates shrinkers. */
+static inline struct shrinker *
+tide_shrinker_create(const char *name,
+		     unsigned long (*count)(struct shrinker *, struct shrink_control *),
+		     unsigned long (*scan)(struct shrinker *, struct shrink_control *))
+{
+#if KERNEL_VERSION(6, 7, 0) <= LINUX_VERSION_CODE
+	struct shrinker *shrinker = shrinker_alloc(0, "%s", name);
+#else
+	struct shrinker *shrinker = kzalloc(sizeof(*shrinker), GFP_KERNEL);
+#endif
+
+	if (!shrinker)
+		return NULL;
+	shrinker->count_objects = count;
+	shrinker->scan_objects = scan;
+	shrinker->seeks = DEFAULT_SEEKS;
+#if KERNEL_VERSION(6, 7, 0) <= LINUX_VERSION_CODE
+	shrinker_register(shrinker);
+#else
+	if (register_shrinker(shrinker, "%s", name)) {
+		kfree(shrinker);
+		return NULL;
+	}
+#endif
+	return shrinker;
+}
+
+static inline void tide_shrinker_destroy(struct shrinker *shrinker)
+{
+#if KERNEL_VERSION(6, 7, 0) <= LINUX_VERSION_CODE
+	shrinker_free(shrinker);
+#else
+	unregister_shrinker(shrinker);
+	kfree(shrinker);
+#endif
+}
 
 /*
  * No version: nothing tells whether the current task holds the lock of an inode

@@ -15,6 +15,7 @@
  *	  hooks.c	tracepoints, ftrace wrappers, the wrapped a_ops
  *	  gate.c	truncations, invalidations and direct writes in progress
  *	  catalog.c	which pages of which file are where, in which version
+ *	  shrink.c	the catalog's memory, given back when it is short
  *	  put.c		preallocated buffers, batches, the sending thread
  *	  window.c	read-ahead windows: what comes from where
  *	  get.c		requests, replies, deadline, fall-back
@@ -117,6 +118,7 @@ struct tide_stats {
 	atomic64_t drop_gate;	/* puts refused: truncation or direct write */
 	atomic64_t drop_notready;	/* puts refused: no lender connected */
 	atomic64_t drop_nofile;	/* puts refused: no file descriptor free */
+	atomic64_t shrunk;	/* catalog entries given back: memory is short */
 	atomic64_t rejected;	/* handshakes refused on this guest's port */
 	atomic64_t warnings;	/* broken invariants: must be 0 */
 };
@@ -276,8 +278,8 @@ static inline bool tide_lender_usable(const struct tide_lender *lender)
  * struct tide_file - a file of which pages are, or were, in the pool
  *
  * Known by superblock, inode number and generation, so that it outlives the
- * in-memory inode (invariant: never the mount). @pages holds one value entry a
- * page, 8 bytes: version and slot of the lender. @outgoing holds the pages that
+ * in-memory inode (invariant: never the mount). @pages holds leaves of entries,
+ * 8 bytes a page: version and slot of the lender. @outgoing holds the pages that
  * are in a buffer and not yet acknowledged, by index. Both, @mapping and @dead
  * are guarded by @pages.xa_lock, taken with interrupts off.
  */
@@ -291,6 +293,7 @@ struct tide_file {
 	refcount_t refs;
 	unsigned int pass;	/* of the walk that saw it last */
 	bool dead;
+	bool used;		/* put to or read from since the shrinker looked */
 	struct xarray pages;
 	struct rb_root outgoing;
 	struct address_space *mapping;	/* whose a_ops are wrapped, or NULL */
@@ -300,6 +303,12 @@ struct tide_file {
 	};
 	struct rcu_head rcu;
 };
+
+static inline void tide_file_used(struct tide_file *file)
+{
+	if (!READ_ONCE(file->used))
+		WRITE_ONCE(file->used, true);
+}
 
 #define tide_file_lock(file, flags)	xa_lock_irqsave(&(file)->pages, flags)
 #define tide_file_unlock(file, flags)	xa_unlock_irqrestore(&(file)->pages, flags)
@@ -323,8 +332,14 @@ void tide_catalog_purge_lender(int slot);
 void tide_catalog_purge_super(struct super_block *sb);
 void tide_catalog_for_each(void (*fn)(struct tide_file *file, void *arg), void *arg);
 unsigned int tide_catalog_files(void);
+u64 tide_catalog_pages(void);
+unsigned long tide_catalog_shrink(unsigned long pages);
 u64 tide_next_version(void);
 void tide_forget(int slot, u64 file, pgoff_t first, pgoff_t last);
+
+/* shrink.c */
+int tide_shrinker_init(void);
+void tide_shrinker_exit(void);
 
 /* gate.c */
 enum tide_section_kind {
