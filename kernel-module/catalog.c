@@ -21,7 +21,7 @@
 #define TIDE_DROP_CHUNK		256	/* entries dropped with interrupts off */
 #define TIDE_SLOT_BITS		3
 #define TIDE_LEAF_BITS		4
-#define TIDE_LEAF_ENTRIES	(1 << TIDE_LEAF_BITS)
+#define TIDE_LEAF_ENTRIES	16
 #define TIDE_HAND_BUCKETS	64	/* looked at with interrupts off */
 
 /* The entries of pages that lie side by side; 0 where there is none. */
@@ -45,6 +45,8 @@ static struct kmem_cache *tide_leaf_cache;
 /* ------------------------------------------------------------------ */
 /* entries and leaves; the file is locked			       */
 /* ------------------------------------------------------------------ */
+
+static_assert(TIDE_LEAF_ENTRIES == 1 << TIDE_LEAF_BITS);
 
 static u64 tide_entry(u64 version, int slot)
 {

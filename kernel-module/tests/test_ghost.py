@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import subprocess
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -61,6 +62,14 @@ def test_curve_is_consistent() -> None:
     assert _curve(build_program("curve-checked", SOURCES, flags), "fuzz") == {"entries": 0}
 
 
+@pytest.fixture(scope="module")
+def pair(kernel: str) -> Iterator[Pair]:
+    """Two guests without the module, the borrower with a disk of its own speed."""
+    with (pair := Pair(kernel, borrower_mem="160M", lender_mem="256M", disk=Disk("1G", "ext4", iops=600))):
+        yield pair
+        pair.assert_clean()
+
+
 def _figures(tidepool: Tidepool) -> dict[str, int]:
     lines = [line.split() for line in tidepool.get("ghost_curve").splitlines()]
     return {line[0]: int(line[1]) for line in lines if line[0] != "hit_ratio"}
@@ -77,34 +86,32 @@ def _evict(guest: Guest) -> None:
     guest.drop_caches(1)
 
 
-def test_without_any_lender(kernel: str) -> None:
+def test_without_any_lender(pair: Pair) -> None:
     """Evictions are followed and reads are hits; what is overwritten, cut off, removed or unmounted is forgotten."""
-    with (pair := Pair(kernel, disk="ext4")) as (borrower, _):
-        tidepool = pair.b
-        tidepool.load()
-        assert tidepool.get("ghost") == "Off"
-        assert tidepool.get("ghost_curve") == ""
-        for strategy in ("NonInclusive", "Exclusive"):
-            tidepool.set("ghost", strategy)
-            assert tidepool.get("ghost") == strategy
-            stress(borrower, "fill /mnt/file mib=24")
-            _evict(borrower)
-            followed = _figures(tidepool)["samples"]
-            assert followed > 100
-            stress(borrower, "sequential /mnt/file")
-            sizes = sorted(_ratios(tidepool))
-            assert [round(size * 8 / sizes[3]) for size in sizes] == [1, 2, 4, 8, 16, 32, 64]
-            assert _ratios(tidepool)[sizes[-1]] > 0.9
-            assert _figures(tidepool)["samples"] == (followed if strategy == "NonInclusive" else 0)
-            _assert_forgotten(borrower, tidepool)
-        tidepool.set("ghost", "Off")
-        assert tidepool.get("ghost_curve") == ""
-        assert "tide_ghost" not in borrower.read("/proc/vmallocinfo")
-        tidepool.set("ghost", "Exclusive")
-        assert "tide_ghost" in borrower.read("/proc/vmallocinfo")
-        assert borrower.meminfo("MemTotal") == sorted(_ratios(tidepool))[3]
-        tidepool.unload()
-        pair.assert_clean()
+    borrower, tidepool = pair.borrower, pair.b
+    tidepool.load()
+    assert tidepool.get("ghost") == "Off"
+    assert tidepool.get("ghost_curve") == ""
+    for strategy in ("NonInclusive", "Exclusive"):
+        tidepool.set("ghost", strategy)
+        assert tidepool.get("ghost") == strategy
+        stress(borrower, "fill /mnt/file mib=24")
+        _evict(borrower)
+        followed = _figures(tidepool)["samples"]
+        assert followed > 100
+        stress(borrower, "sequential /mnt/file")
+        sizes = sorted(_ratios(tidepool))
+        assert [round(size * 8 / sizes[3]) for size in sizes] == [1, 2, 4, 8, 16, 32, 64]
+        assert _ratios(tidepool)[sizes[-1]] > 0.9
+        assert _figures(tidepool)["samples"] == (followed if strategy == "NonInclusive" else 0)
+        _assert_forgotten(borrower, tidepool)
+    tidepool.set("ghost", "Off")
+    assert tidepool.get("ghost_curve") == ""
+    assert "tide_ghost" not in borrower.read("/proc/vmallocinfo")
+    tidepool.set("ghost", "Exclusive")
+    assert "tide_ghost" in borrower.read("/proc/vmallocinfo")
+    assert borrower.meminfo("MemTotal") == sorted(_ratios(tidepool))[3]
+    tidepool.unload()
 
 
 def _assert_forgotten(borrower: Guest, tidepool: Tidepool) -> None:
@@ -125,23 +132,23 @@ def _assert_forgotten(borrower: Guest, tidepool: Tidepool) -> None:
 
 
 @pytest.mark.parametrize("strategy", ["NonInclusive", pytest.param("Exclusive", marks=pytest.mark.long)])
-def test_predicts_what_a_lender_brings(kernel: str, strategy: str) -> None:
+def test_predicts_what_a_lender_brings(pair: Pair, strategy: str) -> None:
     """Random reads with a lender of half the guest's memory: its hit ratio is what the curve expects for that size."""
-    disk = Disk("1G", "ext4", iops=600)
-    with (pair := Pair(kernel, borrower_mem="160M", lender_mem="256M", disk=disk)) as (borrower, _):
-        stress(borrower, "fill /mnt/file mib=110")
-        borrower.sh("insmod /lib/tidepool.ko put_buffers=4096")  # every evicted page finds one
-        pair.b.set("ghost", strategy)
-        size = sorted(_ratios(pair.b))[2]
-        pair.connect(size=size, more={"strategy": strategy, **PATIENT})
-        pair.b.set("ghost", "Off")
-        pair.b.set("ghost", strategy)
-        stress(borrower, "random /mnt/file seconds=25 threads=4")
-        predicted, figures, misses = _ratios(pair.b)[size], pair.borrowed(), pair.b.stats()["misses"]
-        read = figures["get_hits"] + figures["get_misses"] + figures["get_late"] + figures["get_errors"] + misses
-        measured = figures["get_hits"] / read
-        print(f"{strategy}: predicted {predicted:.3f}, measured {measured:.3f} of {read} reads, {NAME}: {figures}")
-        assert read > 10_000
-        assert measured > 0.1
-        assert abs(predicted - measured) <= LENDER_TOLERANCE
-        pair.assert_clean()
+    borrower = pair.borrower
+    stress(borrower, "fill /mnt/file mib=110")
+    borrower.sh("insmod /lib/tidepool.ko put_buffers=4096")  # every evicted page finds one
+    pair.b.set("ghost", strategy)
+    size = sorted(_ratios(pair.b))[2]
+    pair.connect(size=size, more={"strategy": strategy, **PATIENT})
+    pair.b.set("ghost", "Off")
+    pair.b.set("ghost", strategy)
+    stress(borrower, "random /mnt/file seconds=25 threads=4")
+    predicted, figures, misses = _ratios(pair.b)[size], pair.borrowed(), pair.b.stats()["misses"]
+    read = figures["get_hits"] + figures["get_misses"] + figures["get_late"] + figures["get_errors"] + misses
+    measured = figures["get_hits"] / read
+    print(f"{strategy}: predicted {predicted:.3f}, measured {measured:.3f} of {read} reads, {NAME}: {figures}")
+    assert read > 10_000
+    assert measured > 0.1
+    assert abs(predicted - measured) <= LENDER_TOLERANCE
+    pair.b.unload()
+    pair.l.unload()
