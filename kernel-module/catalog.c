@@ -2,9 +2,10 @@
 /*
  * The catalog: which pages of which file are where, in which version (Puma,
  * section 3.4.1). A file is known by superblock, inode number and generation.
- * A page costs one 8-byte value entry of the file's xarray: version and slot
- * of the lender. What the catalog does not hold is read from disk, so losing
- * an entry is always safe; keeping one too long never is.
+ * A page costs an entry of 8 bytes: version and slot of the lender. Sixteen
+ * entries make a leaf, and the file's xarray holds its leaves: with the tree
+ * that is 2.15 MiB to a GiB of pages. What the catalog does not hold is read
+ * from disk, so losing an entry is always safe; keeping one too long never is.
  */
 #define pr_fmt(fmt) KBUILD_MODNAME ": " fmt
 
@@ -20,6 +21,14 @@
 #define TIDE_RESERVE		256	/* descriptors ready for the put path */
 #define TIDE_DROP_CHUNK		256	/* entries dropped with interrupts off */
 #define TIDE_SLOT_BITS		3
+#define TIDE_LEAF_BITS		4
+#define TIDE_LEAF_ENTRIES	16
+#define TIDE_HAND_BUCKETS	64	/* looked at with interrupts off */
+
+/* The entries of pages that lie side by side; 0 where there is none. */
+struct tide_leaf {
+	u64 entry[TIDE_LEAF_ENTRIES];
+};
 
 static struct hlist_head tide_files[1 << TIDE_FILE_BITS];
 static struct hlist_head tide_files_by_id[1 << TIDE_FILE_BITS];
@@ -31,24 +40,58 @@ static LIST_HEAD(tide_reserve);
 static unsigned int tide_reserved;
 static DEFINE_SPINLOCK(tide_reserve_lock);
 static struct lock_class_key tide_file_lock_key;
+static struct kmem_cache *tide_leaf_cache;
 
 /* ------------------------------------------------------------------ */
-/* value entries						       */
+/* entries and leaves; the file is locked			       */
 /* ------------------------------------------------------------------ */
 
-static void *tide_entry(u64 version, int slot)
+static_assert(TIDE_LEAF_ENTRIES == 1 << TIDE_LEAF_BITS);
+
+static u64 tide_entry(u64 version, int slot)
 {
-	return xa_mk_value(version << TIDE_SLOT_BITS | slot);
+	return version << TIDE_SLOT_BITS | slot;
 }
 
-static u64 tide_entry_version(void *entry)
+static u64 tide_entry_version(u64 entry)
 {
-	return xa_to_value(entry) >> TIDE_SLOT_BITS;
+	return entry >> TIDE_SLOT_BITS;
 }
 
-static int tide_entry_slot(void *entry)
+static int tide_entry_slot(u64 entry)
 {
-	return xa_to_value(entry) & (TIDE_MAX_LENDERS - 1);
+	return entry & (TIDE_MAX_LENDERS - 1);
+}
+
+static u64 *tide_leaf_entry(struct tide_leaf *leaf, pgoff_t index)
+{
+	return &leaf->entry[index & (TIDE_LEAF_ENTRIES - 1)];
+}
+
+/* The leaf at the state's index, made if need be; NULL: no memory. */
+static struct tide_leaf *tide_leaf_make(struct xa_state *xas)
+{
+	struct tide_leaf *leaf = xas_load(xas);
+
+	if (leaf)
+		return leaf;
+	leaf = kmem_cache_zalloc(tide_leaf_cache, GFP_NOWAIT | __GFP_NOWARN);
+	if (!leaf)
+		return NULL;
+	xas_store(xas, leaf);
+	if (!xas_error(xas))
+		return leaf;
+	kmem_cache_free(tide_leaf_cache, leaf);
+	return NULL;
+}
+
+/* Entries of a leaf were cleared: it goes when it was the last. */
+static void tide_leaf_trim(struct xa_state *xas, struct tide_leaf *leaf)
+{
+	if (memchr_inv(leaf, 0, sizeof(*leaf)))
+		return;
+	xas_store(xas, NULL);
+	kmem_cache_free(tide_leaf_cache, leaf);
 }
 
 static void tide_slot_count(int slot, long n)
@@ -134,8 +177,16 @@ static void tide_reserve_return(struct tide_file *file)
 
 int tide_catalog_init(void)
 {
+	/* The shrinker gives leaves back, so they count as available memory. */
+	tide_leaf_cache = kmem_cache_create("tidepool_leaf", sizeof(struct tide_leaf), 0,
+					    SLAB_RECLAIM_ACCOUNT, NULL);
+	if (!tide_leaf_cache)
+		return -ENOMEM;
 	tide_reserve_fill(NULL);
-	return tide_reserved ? 0 : -ENOMEM;
+	if (tide_reserved)
+		return 0;
+	kmem_cache_destroy(tide_leaf_cache);
+	return -ENOMEM;
 }
 
 /* Every lender is gone, so no file has an entry and no buffer names one. */
@@ -147,6 +198,7 @@ void tide_catalog_exit(void)
 	list_for_each_entry_safe(file, next, &tide_reserve, reserve)
 		kfree(file);
 	rcu_barrier();		/* tide_file_free_rcu() is code of this module */
+	kmem_cache_destroy(tide_leaf_cache);
 }
 
 /* ------------------------------------------------------------------ */
@@ -395,26 +447,55 @@ static void tide_run_add(struct tide_file *file, struct tide_run *run,
 	run->count++;
 }
 
-/* Drops at most a chunk; returns where to go on, or 0 when done. */
-static pgoff_t tide_drop_chunk(struct tide_file *file, pgoff_t first, pgoff_t last)
+/* Clears the entries of a range in the leaf at the state's index. */
+static unsigned int tide_leaf_drop(struct tide_file *file, struct tide_run *run,
+				   struct xa_state *xas, struct tide_leaf *leaf,
+				   pgoff_t first, pgoff_t last)
 {
-	XA_STATE(xas, &file->pages, first);
-	struct tide_run run = { };
-	unsigned int n = 0;
-	pgoff_t next = 0;
-	void *entry;
+	pgoff_t base = xas->xa_index << TIDE_LEAF_BITS;
+	unsigned int i, n = 0;
 
-	tide_outgoing_drop_locked(file, first, last);
-	xas_for_each(&xas, entry, last) {
-		tide_run_add(file, &run, tide_entry_slot(entry), xas.xa_index);
-		xas_store(&xas, NULL);
-		if (++n == TIDE_DROP_CHUNK && xas.xa_index < last) {
-			next = xas.xa_index + 1;
+	for (i = 0; i < TIDE_LEAF_ENTRIES; i++) {
+		if (!leaf->entry[i] || base + i < first || base + i > last)
+			continue;
+		tide_run_add(file, run, tide_entry_slot(leaf->entry[i]), base + i);
+		leaf->entry[i] = 0;
+		n++;
+	}
+	tide_leaf_trim(xas, leaf);
+	return n;
+}
+
+/*
+ * Drops the entries of a range, but not many more than @limit; @n is how many
+ * it were. Returns where to go on, or 0 when done.
+ */
+static pgoff_t tide_drop_some(struct tide_file *file, pgoff_t first, pgoff_t last,
+			      unsigned int limit, unsigned int *n)
+{
+	XA_STATE(xas, &file->pages, first >> TIDE_LEAF_BITS);
+	struct tide_run run = { };
+	struct tide_leaf *leaf;
+	pgoff_t next = 0;
+
+	*n = 0;
+	xas_for_each(&xas, leaf, last >> TIDE_LEAF_BITS) {
+		*n += tide_leaf_drop(file, &run, &xas, leaf, first, last);
+		if (*n >= limit && xas.xa_index < last >> TIDE_LEAF_BITS) {
+			next = (xas.xa_index + 1) << TIDE_LEAF_BITS;
 			break;
 		}
 	}
 	tide_run_end(file, &run);
 	return next;
+}
+
+static pgoff_t tide_drop_chunk(struct tide_file *file, pgoff_t first, pgoff_t last)
+{
+	unsigned int n;
+
+	tide_outgoing_drop_locked(file, first, last);
+	return tide_drop_some(file, first, last, TIDE_DROP_CHUNK, &n);
 }
 
 /**
@@ -461,7 +542,8 @@ void tide_file_drop(struct tide_file *file, pgoff_t first, pgoff_t last)
  */
 u64 tide_file_version(struct tide_file *file, pgoff_t index, int *slot)
 {
-	void *entry = xa_load(&file->pages, index);
+	struct tide_leaf *leaf = xa_load(&file->pages, index >> TIDE_LEAF_BITS);
+	u64 entry = leaf ? *tide_leaf_entry(leaf, index) : 0;
 
 	if (!entry)
 		return 0;
@@ -477,13 +559,18 @@ u64 tide_file_version(struct tide_file *file, pgoff_t index, int *slot)
  */
 void tide_file_erase_locked(struct tide_file *file, pgoff_t index, u64 version)
 {
-	XA_STATE(xas, &file->pages, index);
-	void *entry = xas_load(&xas);
+	XA_STATE(xas, &file->pages, index >> TIDE_LEAF_BITS);
+	struct tide_leaf *leaf = xas_load(&xas);
+	u64 *entry;
 
-	if (!entry || tide_entry_version(entry) != version)
+	if (!leaf)
 		return;
-	tide_slot_count(tide_entry_slot(entry), -1);
-	xas_store(&xas, NULL);
+	entry = tide_leaf_entry(leaf, index);
+	if (!*entry || tide_entry_version(*entry) != version)
+		return;
+	tide_slot_count(tide_entry_slot(*entry), -1);
+	*entry = 0;
+	tide_leaf_trim(&xas, leaf);
 }
 
 void tide_file_erase(struct tide_file *file, pgoff_t index, u64 version)
@@ -510,26 +597,31 @@ void tide_file_erase(struct tide_file *file, pgoff_t index, u64 version)
 int tide_file_record(struct tide_file *file, pgoff_t index, u64 version,
 		     int slot, bool (*still)(void *arg), void *arg)
 {
-	XA_STATE(xas, &file->pages, index);
+	XA_STATE(xas, &file->pages, index >> TIDE_LEAF_BITS);
+	struct tide_leaf *leaf;
 	unsigned long flags;
 	int err = 0;
-	void *old;
+	u64 *entry;
 
-	do {
-		xas_lock_irqsave(&xas, flags);
-		if (!still(arg)) {
-			err = -ESTALE;
-		} else {
-			old = xas_store(&xas, tide_entry(version, slot));
-			if (!xas_error(&xas)) {
-				tide_slot_count(slot, 1);
-				if (old)
-					tide_slot_count(tide_entry_slot(old), -1);
-			}
-		}
-		xas_unlock_irqrestore(&xas, flags);
-	} while (xas_nomem(&xas, GFP_NOWAIT | __GFP_NOWARN));
-	return err ?: xas_error(&xas);
+	xas_lock_irqsave(&xas, flags);
+	if (!still(arg)) {
+		err = -ESTALE;
+		goto out;
+	}
+	leaf = tide_leaf_make(&xas);
+	if (!leaf) {
+		err = -ENOMEM;
+		goto out;
+	}
+	entry = tide_leaf_entry(leaf, index);
+	if (*entry)
+		tide_slot_count(tide_entry_slot(*entry), -1);
+	*entry = tide_entry(version, slot);
+	tide_slot_count(slot, 1);
+	tide_file_used(file);
+out:
+	xas_unlock_irqrestore(&xas, flags);
+	return err;
 }
 
 /**
@@ -558,32 +650,46 @@ void tide_catalog_evicted(u64 id, pgoff_t index, u64 version)
 /* purges							       */
 /* ------------------------------------------------------------------ */
 
+static void tide_leaf_purge(struct xa_state *xas, struct tide_leaf *leaf, int slot)
+{
+	unsigned int i;
+
+	for (i = 0; i < TIDE_LEAF_ENTRIES; i++) {
+		if (!leaf->entry[i] || tide_entry_slot(leaf->entry[i]) != slot)
+			continue;
+		tide_slot_count(slot, -1);
+		leaf->entry[i] = 0;
+	}
+	tide_leaf_trim(xas, leaf);
+}
+
+/* Forgets a file of which nothing is left, neither here nor in memory. */
+static void tide_file_tidy(struct tide_file *file)
+{
+	if (!READ_ONCE(file->mapping) && tide_file_empty(file))
+		tide_file_kill(file);
+}
+
 static void tide_purge_lender(struct tide_file *file, void *arg)
 {
 	const int slot = *(int *)arg;
 	XA_STATE(xas, &file->pages, 0);
-	unsigned int n = 0;
+	struct tide_leaf *leaf;
 	unsigned long flags;
-	bool idle;
-	void *entry;
+	unsigned int n = 0;
 
 	xas_lock_irqsave(&xas, flags);
-	xas_for_each(&xas, entry, ULONG_MAX) {
-		if (tide_entry_slot(entry) == slot) {
-			tide_slot_count(slot, -1);
-			xas_store(&xas, NULL);
-		}
-		if (++n % TIDE_DROP_CHUNK)
+	xas_for_each(&xas, leaf, ULONG_MAX) {
+		tide_leaf_purge(&xas, leaf, slot);
+		if (++n % (TIDE_DROP_CHUNK / TIDE_LEAF_ENTRIES))
 			continue;
 		xas_pause(&xas);
 		xas_unlock_irqrestore(&xas, flags);
 		cond_resched();
 		xas_lock_irqsave(&xas, flags);
 	}
-	idle = !file->mapping;
 	xas_unlock_irqrestore(&xas, flags);
-	if (idle && tide_file_empty(file))
-		tide_file_kill(file);
+	tide_file_tidy(file);
 }
 
 /**
@@ -612,4 +718,91 @@ static void tide_purge_super(struct tide_file *file, void *arg)
 void tide_catalog_purge_super(struct super_block *sb)
 {
 	tide_catalog_for_each(tide_purge_super, sb);
+}
+
+/* ------------------------------------------------------------------ */
+/* what the shrinker takes					       */
+/* ------------------------------------------------------------------ */
+
+/* A bucket's file that has pages and was not used since it was last asked. */
+static struct tide_file *tide_bucket_cold(struct hlist_head *bucket)
+{
+	struct tide_file *file;
+
+	hlist_for_each_entry(file, bucket, hash) {
+		if (xa_empty(&file->pages))
+			continue;
+		if (READ_ONCE(file->used))
+			WRITE_ONCE(file->used, false);
+		else if (refcount_inc_not_zero(&file->refs))
+			return file;
+	}
+	return NULL;
+}
+
+/* Goes on where it stopped, twice round at most, as the hand of a clock. */
+static struct tide_file *tide_catalog_cold(void)
+{
+	static unsigned int hand;	/* under tide_files_lock */
+	struct tide_file *file = NULL;
+	unsigned int n = 0;
+	unsigned long flags;
+
+	while (!file && n < 2 * ARRAY_SIZE(tide_files)) {
+		spin_lock_irqsave(&tide_files_lock, flags);
+		do {
+			file = tide_bucket_cold(&tide_files[hand]);
+			if (!file)
+				hand = (hand + 1) % ARRAY_SIZE(tide_files);
+		} while (!file && ++n % TIDE_HAND_BUCKETS);
+		spin_unlock_irqrestore(&tide_files_lock, flags);
+	}
+	return file;
+}
+
+/**
+ * tide_catalog_shrink() - give entries back, those of cold files first
+ * @pages: how many
+ *
+ * A file that was put to or read from the pool since it was last looked at is
+ * spared once.
+ *
+ * Context: any in which memory may be reclaimed; does not wait.
+ * Return: how many were given back.
+ */
+unsigned long tide_catalog_shrink(unsigned long pages)
+{
+	unsigned long flags, freed = 0;
+	struct tide_file *file;
+	unsigned int n;
+
+	while (freed < pages && (file = tide_catalog_cold())) {
+		tide_file_lock(file, flags);
+		tide_drop_some(file, 0, ULONG_MAX,
+			       min_t(unsigned long, pages - freed, TIDE_DROP_CHUNK), &n);
+		tide_file_unlock(file, flags);
+		freed += n;
+		tide_file_tidy(file);
+		tide_file_put(file);
+	}
+	return freed;
+}
+
+/**
+ * tide_catalog_pages() - how many pages does the catalog name?
+ */
+u64 tide_catalog_pages(void)
+{
+	struct tide_lender *lender;
+	s64 pages = 0;
+	int slot;
+
+	rcu_read_lock();
+	for (slot = 0; slot < TIDE_MAX_LENDERS; slot++) {
+		lender = rcu_dereference(tide_lenders[slot]);
+		if (lender)
+			pages += atomic64_read(&lender->catalog_pages);
+	}
+	rcu_read_unlock();
+	return max_t(s64, pages, 0);
 }

@@ -9,6 +9,8 @@
 
 #include <linux/ftrace.h>
 #include <linux/pagemap.h>
+#include <linux/shrinker.h>
+#include <linux/slab.h>
 #include <linux/uio.h>
 #include <linux/version.h>
 #include <net/sock.h>
@@ -76,6 +78,60 @@ static inline void tide_sk_own_frag(struct sock *sk)
 #if KERNEL_VERSION(6, 19, 0) > LINUX_VERSION_CODE
 #define sockaddr_unsized sockaddr
 #endif
+
+/* 6.7: the kernel allocates shrinkers. */
+static inline struct shrinker *
+tide_shrinker_create(const char *name,
+		     unsigned long (*count)(struct shrinker *, struct shrink_control *),
+		     unsigned long (*scan)(struct shrinker *, struct shrink_control *))
+{
+#if KERNEL_VERSION(6, 7, 0) <= LINUX_VERSION_CODE
+	struct shrinker *shrinker = shrinker_alloc(0, "%s", name);
+#else
+	struct shrinker *shrinker = kzalloc(sizeof(*shrinker), GFP_KERNEL);
+#endif
+
+	if (!shrinker)
+		return NULL;
+	shrinker->count_objects = count;
+	shrinker->scan_objects = scan;
+	shrinker->seeks = DEFAULT_SEEKS;
+#if KERNEL_VERSION(6, 7, 0) <= LINUX_VERSION_CODE
+	shrinker_register(shrinker);
+#else
+	if (register_shrinker(shrinker, "%s", name)) {
+		kfree(shrinker);
+		return NULL;
+	}
+#endif
+	return shrinker;
+}
+
+static inline void tide_shrinker_destroy(struct shrinker *shrinker)
+{
+#if KERNEL_VERSION(6, 7, 0) <= LINUX_VERSION_CODE
+	shrinker_free(shrinker);
+#else
+	unregister_shrinker(shrinker);
+	kfree(shrinker);
+#endif
+}
+
+/*
+ * No version: nothing tells whether the current task holds the lock of an inode
+ * for writing, but the lock's owner does, wherever the kernel notes it.
+ */
+static inline bool tide_inode_locked_by_me(const struct inode *inode)
+{
+#ifdef CONFIG_PREEMPT_RT
+	return false;
+#else
+	const long reader = 1, flags = 7;	/* RWSEM_READER_OWNED, RWSEM_OWNER_FLAGS_MASK */
+	long owner = atomic_long_read(&inode->i_rwsem.owner);
+
+	return !(owner & reader) && (owner & ~flags) == (long)current;
+#endif
+}
 
 /* 6.2 (backported to 6.1): directions of an iov_iter got names. */
 #ifndef ITER_SOURCE

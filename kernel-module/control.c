@@ -2,7 +2,8 @@
 /*
  * Control through configfs, as ABI.md describes it:
  *
- *	tidepool/{version,stats,latency,port,lend_bytes,reserve_bytes}
+ *	tidepool/{version,stats,latency,port,lend_bytes,reserve_bytes,
+ *		  ghost,ghost_curve}
  *	tidepool/lenders/NAME/		this guest borrows from NAME
  *	tidepool/borrowers/NAME/	this guest lends to NAME
  *
@@ -657,12 +658,45 @@ static ssize_t tide_root_reserve_bytes_store(struct config_item *item,
 	return count;
 }
 
+static const char * const tide_ghost_modes[] = {
+	[TIDE_GHOST_OFF] = "Off",
+	[TIDE_GHOST_NON_INCLUSIVE] = "NonInclusive",
+	[TIDE_GHOST_EXCLUSIVE] = "Exclusive",
+};
+
+static ssize_t tide_root_ghost_show(struct config_item *item, char *page)
+{
+	return sysfs_emit(page, "%s\n", tide_ghost_modes[tide_ghost_mode()]);
+}
+
+static ssize_t tide_root_ghost_store(struct config_item *item, const char *page,
+				     size_t count)
+{
+	int err, mode = __sysfs_match_string(tide_ghost_modes,
+					     ARRAY_SIZE(tide_ghost_modes), page);
+
+	if (mode < 0)
+		return tide_refuse(-EINVAL, "tidepool", "ghost",
+				   "must be Off, NonInclusive or Exclusive");
+	mutex_lock(&tide_control_mutex);
+	err = tide_ghost_switch(mode);
+	mutex_unlock(&tide_control_mutex);
+	return err ?: count;
+}
+
+static ssize_t tide_root_ghost_curve_show(struct config_item *item, char *page)
+{
+	return tide_ghost_show(page);
+}
+
 CONFIGFS_ATTR_RO(tide_root_, version);
 CONFIGFS_ATTR_RO(tide_root_, stats);
 CONFIGFS_ATTR_RO(tide_root_, latency);
 CONFIGFS_ATTR(tide_root_, port);
 CONFIGFS_ATTR(tide_root_, lend_bytes);
 CONFIGFS_ATTR(tide_root_, reserve_bytes);
+CONFIGFS_ATTR(tide_root_, ghost);
+CONFIGFS_ATTR_RO(tide_root_, ghost_curve);
 
 static struct configfs_attribute *tide_root_attrs[] = {
 	&tide_root_attr_version,
@@ -671,6 +705,8 @@ static struct configfs_attribute *tide_root_attrs[] = {
 	&tide_root_attr_port,
 	&tide_root_attr_lend_bytes,
 	&tide_root_attr_reserve_bytes,
+	&tide_root_attr_ghost,
+	&tide_root_attr_ghost_curve,
 	NULL,
 };
 
@@ -703,4 +739,5 @@ int tide_control_init(void)
 void tide_control_exit(void)
 {
 	configfs_unregister_subsystem(&tide_subsystem);
+	tide_ghost_switch(TIDE_GHOST_OFF);
 }

@@ -185,11 +185,18 @@ static void tide_on_delete(void *data, struct folio *folio)
 
 	if (!mapping)
 		return;
-	if (tide_store_owns(mapping))
+	if (tide_store_owns(mapping)) {
 		tide_store_deleted(mapping, folio);
-	else if (!folio_ref_count(folio) && atomic_read(&tide_lenders_ready) &&
-		 tide_eligible(mapping) && !mapping_exiting(mapping) &&
-		 !READ_ONCE(tide_removing))
+		return;
+	}
+	if (folio_ref_count(folio) ||
+	    !(tide_ghost_is_on() || atomic_read(&tide_lenders_ready)) ||
+	    !tide_eligible(mapping) || mapping_exiting(mapping) ||
+	    READ_ONCE(tide_removing))
+		return;
+	if (tide_ghost_is_on())
+		tide_ghost_evicted(mapping, folio);
+	if (atomic_read(&tide_lenders_ready))
 		tide_put_folio(mapping, folio);
 }
 
@@ -203,8 +210,11 @@ static void tide_on_add(void *data, struct folio *folio)
 	struct tide_file *file;
 	unsigned long flags;
 
-	if (!mapping || !tide_eligible(mapping) ||
-	    mapping->a_ops->readahead == tide_readahead || mapping_exiting(mapping))
+	if (!mapping || !tide_eligible(mapping))
+		return;
+	if (tide_ghost_is_on())
+		tide_ghost_added(mapping, folio);
+	if (mapping->a_ops->readahead == tide_readahead || mapping_exiting(mapping))
 		return;
 	file = tide_catalog_files() ? tide_file_find(mapping->host) : NULL;
 	if (!file && tide_sequential_wants(mapping->host))
@@ -223,6 +233,9 @@ static void tide_on_dirty(void *data, struct folio *folio,
 	struct tide_file *file;
 	unsigned long flags;
 
+	if (tide_ghost_is_on() && mapping && tide_eligible(mapping))
+		tide_ghost_drop(mapping->host, folio->index,
+				folio->index + folio_nr_pages(folio) - 1);
 	if (tide_broken(DIRTY) || !mapping ||
 	    !tide_catalog_files() || !tide_eligible(mapping))
 		return;
@@ -294,6 +307,8 @@ static void tide_drop_range(struct address_space *mapping, pgoff_t first, pgoff_
 {
 	struct tide_file *file = tide_file_find(mapping->host);
 
+	if (tide_ghost_is_on())
+		tide_ghost_drop(mapping->host, first, last);
 	if (!file)
 		return;
 	tide_file_drop(file, first, last);
@@ -310,6 +325,8 @@ static void tide_inode_evicted(struct address_space *mapping)
 	struct tide_file *file = tide_file_find(inode);
 	unsigned long flags;
 
+	if (tide_ghost_is_on() && !inode->i_nlink)
+		tide_ghost_drop(inode, 0, ULONG_MAX);
 	if (!file)
 		return;
 	tide_file_lock(file, flags);
@@ -409,6 +426,8 @@ static void tide_generic_shutdown_super(struct super_block *sb)
 	generic_shutdown_super(sb);
 	if (!tide_broken(UNMOUNT))
 		tide_catalog_purge_super(sb);
+	if (tide_ghost_is_on())
+		tide_ghost_unmounted(sb);
 	tide_section_leave(&section);
 }
 

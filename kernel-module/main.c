@@ -21,6 +21,7 @@ static const struct {
 	{ "put buffers", tide_put_init, NULL },
 	{ "get", tide_get_init, tide_get_exit },
 	{ "store", tide_store_init, tide_store_exit },
+	{ "shrinker", tide_shrinker_init, tide_shrinker_exit },
 	{ "hooks", tide_hooks_install, tide_hooks_remove },
 	{ "configfs", tide_control_init, tide_control_exit },
 };

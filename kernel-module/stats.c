@@ -130,6 +130,7 @@ static const struct tide_counter tide_counters[] = {
 	TIDE_COUNTER(tide_stats, drop_gate),
 	TIDE_COUNTER(tide_stats, drop_notready),
 	TIDE_COUNTER(tide_stats, drop_nofile),
+	TIDE_COUNTER(tide_stats, shrunk),
 	TIDE_COUNTER(tide_stats, rejected),
 	TIDE_COUNTER(tide_stats, warnings),
 };

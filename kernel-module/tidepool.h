@@ -9,10 +9,13 @@
  *	stats.c		counters and latency histograms as text
  *	wire.c, wire.h	sockets, exact sends and receives, the handshake
  *	trace.c, trace.h	tracepoints: what became of each page
+ *	ghost.c		what a pool would be worth: the same hooks, no pages
+ *	curve.c, curve.h	the arithmetic of that
  *	borrower's side
  *	  hooks.c	tracepoints, ftrace wrappers, the wrapped a_ops
  *	  gate.c	truncations, invalidations and direct writes in progress
  *	  catalog.c	which pages of which file are where, in which version
+ *	  shrink.c	the catalog's memory, given back when it is short
  *	  put.c		preallocated buffers, batches, the sending thread
  *	  window.c	read-ahead windows: what comes from where
  *	  get.c		requests, replies, deadline, fall-back
@@ -33,7 +36,8 @@
  *	    mapping->i_pages (the kernel's)
  *	      file->pages.xa_lock		taken with interrupts off
  *	        gate bucket, files_lock, reserve_lock, put_lock, buffers_lock,
- *	        forget_lock, marks of sequential.c	leaves, with interrupts off
+ *	        forget_lock, ghost_lock, marks of sequential.c
+ *						leaves, with interrupts off
  *	breaker.lock, disk lock			leaves, process context only
  */
 #ifndef TIDEPOOL_H
@@ -41,6 +45,7 @@
 
 #include <linux/atomic.h>
 #include <linux/fs.h>
+#include <linux/jump_label.h>
 #include <linux/kref.h>
 #include <linux/list.h>
 #include <linux/mm.h>
@@ -140,6 +145,7 @@ struct tide_stats {
 	atomic64_t drop_gate;	/* puts refused: truncation or direct write */
 	atomic64_t drop_notready;	/* puts refused: no lender connected */
 	atomic64_t drop_nofile;	/* puts refused: no file descriptor free */
+	atomic64_t shrunk;	/* catalog entries given back: memory is short */
 	atomic64_t rejected;	/* handshakes refused on this guest's port */
 	atomic64_t warnings;	/* broken invariants: must be 0 */
 };
@@ -379,8 +385,8 @@ u64 tide_disk_mean(void);
  * struct tide_file - a file of which pages are, or were, in the pool
  *
  * Known by superblock, inode number and generation, so that it outlives the
- * in-memory inode (invariant: never the mount). @pages holds one value entry a
- * page, 8 bytes: version and slot of the lender. @outgoing holds the pages that
+ * in-memory inode (invariant: never the mount). @pages holds leaves of entries,
+ * 8 bytes a page: version and slot of the lender. @outgoing holds the pages that
  * are in a buffer and not yet acknowledged, by index. Both, @mapping and @dead
  * are guarded by @pages.xa_lock, taken with interrupts off.
  */
@@ -394,6 +400,7 @@ struct tide_file {
 	refcount_t refs;
 	unsigned int pass;	/* of the walk that saw it last */
 	bool dead;
+	bool used;		/* put to or read from since the shrinker looked */
 	struct xarray pages;
 	struct rb_root outgoing;
 	struct tide_sequential *sequential;	/* NULL until it is read with the filter on */
@@ -404,6 +411,12 @@ struct tide_file {
 	};
 	struct rcu_head rcu;
 };
+
+static inline void tide_file_used(struct tide_file *file)
+{
+	if (!READ_ONCE(file->used))
+		WRITE_ONCE(file->used, true);
+}
 
 #define tide_file_lock(file, flags)	xa_lock_irqsave(&(file)->pages, flags)
 #define tide_file_unlock(file, flags)	xa_unlock_irqrestore(&(file)->pages, flags)
@@ -427,8 +440,14 @@ void tide_catalog_purge_lender(int slot);
 void tide_catalog_purge_super(struct super_block *sb);
 void tide_catalog_for_each(void (*fn)(struct tide_file *file, void *arg), void *arg);
 unsigned int tide_catalog_files(void);
+u64 tide_catalog_pages(void);
+unsigned long tide_catalog_shrink(unsigned long pages);
 u64 tide_next_version(void);
 void tide_forget(int slot, u64 file, pgoff_t first, pgoff_t last);
+
+/* shrink.c */
+int tide_shrinker_init(void);
+void tide_shrinker_exit(void);
 
 /* gate.c */
 enum tide_section_kind {
@@ -459,6 +478,26 @@ void tide_section_enter_write(struct tide_section *s, struct address_space *mapp
 void tide_writes_forget(const struct address_space *mapping);
 bool tide_gate_closed(struct address_space *mapping, pgoff_t first, pgoff_t last);
 void tide_gate_wait_empty(void);
+
+/* ghost.c */
+enum tide_ghost_mode {
+	TIDE_GHOST_OFF,
+	TIDE_GHOST_NON_INCLUSIVE,
+	TIDE_GHOST_EXCLUSIVE,
+};
+
+DECLARE_STATIC_KEY_FALSE(tide_ghost_on);
+
+int tide_ghost_switch(enum tide_ghost_mode mode);
+enum tide_ghost_mode tide_ghost_mode(void);
+int tide_ghost_show(char *page);
+void tide_ghost_evicted(struct address_space *mapping, struct folio *folio);
+void tide_ghost_added(struct address_space *mapping, struct folio *folio);
+void tide_ghost_drop(struct inode *inode, pgoff_t first, pgoff_t last);
+void tide_ghost_unmounted(struct super_block *sb);
+
+/* The hooks ask this first: a jump that is not taken while the mode is off. */
+#define tide_ghost_is_on()	static_branch_unlikely(&tide_ghost_on)
 
 /* hooks.c */
 int tide_hooks_install(void);

@@ -50,6 +50,7 @@ static void tide_folio_collect(struct tide_file *file, struct folio *folio,
 	long i, nr = folio_nr_pages(folio);
 	int slot;
 
+	tide_file_used(file);
 	for (i = 0; i < nr; i++) {
 		struct page *page = folio_page(folio, i);
 		pgoff_t index = folio->index + i;

@@ -24,6 +24,8 @@ BAD_VALUES = [
     ("lend_bytes", "99999999999999999999999"),
     ("reserve_bytes", "-1"),
     ("reserve_bytes", "1G of it"),
+    ("ghost", "1"),
+    ("ghost", "Inclusive"),
     ("borrowers/x/key", SHORT_KEY),
     ("borrowers/x/key", KEY + "00"),
     ("borrowers/x/key", NO_HEX_KEY),

@@ -53,7 +53,11 @@ class Link:
 
 @dataclass(frozen=True)
 class Spec:
-    """What a guest is made of; with `capture` what its cards send and receive is kept in its folder (net0.pcap)."""
+    """What a guest is made of.
+
+    With `capture` what its cards send and receive is kept in its folder (net0.pcap); if `counted` its clock goes by
+    instructions, whatever else this machine has to do.
+    """
 
     name: str
     memory: str
@@ -62,6 +66,7 @@ class Spec:
     links: tuple[Link, ...] = ()
     append: str = ""
     capture: bool = False
+    counted: bool = False
 
 
 @dataclass
@@ -288,7 +293,10 @@ def _qemu_command(spec: Spec, kernel: Kernel, folder: Path) -> list[str]:
     addresses = ",".join(f"eth{number}:{link.address}" for number, link in enumerate(spec.links))
     append = f"console=ttyS0 loglevel=5 panic=-1 log_buf_len=4M rdinit=/init tidepool.ip={addresses} {spec.append}"
     qemu = fetch_qemu()
-    command = [str(qemu / "usr/bin/qemu-system-x86_64"), "-accel", "tcg,thread=multi", "-cpu", "max", "-machine", "pc"]
+    command = [str(qemu / "usr/bin/qemu-system-x86_64"), "-machine", "pc"]
+    # When counted, a string instruction counts once for each 8 bytes rather than for each byte.
+    clock = ["-accel", "tcg,thread=single", "-icount", "shift=1,sleep=off", "-cpu", "max,-erms,-fsrm"]
+    command += clock if spec.counted else ["-accel", "tcg,thread=multi", "-cpu", "max"]
     command += ["-L", str(qemu / "usr/share/qemu"), "-L", str(qemu / "usr/share/seabios")]
     command += ["-m", spec.memory, "-smp", str(spec.processors), "-nodefaults", "-display", "none", "-no-reboot"]
     command += ["-kernel", str(kernel.vmlinuz), "-initrd", str(folder / "initramfs"), "-append", append]

@@ -12,7 +12,7 @@ import lzma
 import os
 import stat
 import subprocess
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -79,16 +79,16 @@ def build_module(kernel: Kernel, flags: str = "") -> Path:
     return Path(_output([str(TOOLS / "build"), kernel.name], env={**os.environ, "KCFLAGS": flags}))
 
 
-def build_program(name: str, sources: Iterable[Path]) -> Path:
-    """A static program, compiled now unless its sources are those of the last time."""
+def build_program(name: str, sources: Iterable[Path], flags: Sequence[str] = CFLAGS) -> Path:
+    """A program (static unless `flags` say otherwise), compiled now unless its sources are those of the last time."""
     sources = sorted(sources)
-    digest = _digest([*CFLAGS, *(source.read_bytes() for source in sources)])
+    digest = _digest([*flags, *(source.read_bytes() for source in sources)])
     program = BUILD / "programs" / f"{name}-{digest}"
     if not program.exists():
         program.parent.mkdir(parents=True, exist_ok=True)
         partial = program.with_name(f".{program.name}.{os.getpid()}")
         units = [str(source) for source in sources if source.suffix == ".c"]
-        subprocess.run(["gcc", *CFLAGS, "-o", str(partial), *units, "-lm"], check=True)
+        subprocess.run(["gcc", *flags, "-o", str(partial), *units, "-lm"], check=True)
         partial.rename(program)
     return program
 

@@ -15,6 +15,7 @@ static const struct {
 	{ "many", mode_many, "FOLDER [files=2000] [write=0] [version=1]" },
 	{ "mix", mode_mix, "FILE [mib=256] [seconds=40] [threads=6] [files=2] [seed=N] [first=0]" },
 	{ "race", mode_race, "FILE [change=direct|punch|truncate] [seconds=10] [first=0]" },
+	{ "work", mode_work, "FOLDER [rounds=10]" },
 	{ "anon", mode_anon, "MIB [hold=0]" },
 	{ "server", mode_server, "PORT" },
 	{ "client", mode_client, "ADDRESS [port=7471] [requests=2000]" },

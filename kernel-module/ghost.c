@@ -1,0 +1,255 @@
+// SPDX-License-Identifier: GPL-2.0-only
+/*
+ * Ghost mode (REMOCA, section V): the hooks of the borrower's side run without
+ * any lender and without keeping a page, and say what pools of several sizes
+ * would be worth to this guest. What counts as a put, a get or a change is what
+ * would for a lender; curve.c does the arithmetic.
+ *
+ * Of the pages only some are followed, and which these are is found out before
+ * any lock is taken. Everything is allocated when the mode is switched on.
+ */
+#define pr_fmt(fmt) KBUILD_MODNAME ": " fmt
+
+#include <linux/build_bug.h>
+#include <linux/math64.h>
+#include <linux/sizes.h>
+#include <linux/sysfs.h>
+#include <linux/vmalloc.h>
+
+#include "curve.h"
+#include "tidepool.h"
+
+#define TIDE_GHOST_FEW	4096	/* pages looked for one by one */
+
+static_assert(sizeof(struct tide_curve) <= SZ_4M);
+
+DEFINE_STATIC_KEY_FALSE(tide_ghost_on);
+
+static DEFINE_SPINLOCK(tide_ghost_lock);	/* a leaf, with interrupts off */
+static struct tide_curve *tide_ghost;		/* NULL: the mode is off */
+static u32 tide_ghost_threshold;
+
+/* ------------------------------------------------------------------ */
+/* names							       */
+/* ------------------------------------------------------------------ */
+
+static u64 tide_ghost_file(const struct inode *inode)
+{
+	return tide_curve_hash(tide_curve_hash((unsigned long)inode->i_sb, inode->i_ino),
+			       inode->i_generation);
+}
+
+static bool tide_ghost_follows(u64 file, pgoff_t index)
+{
+	return tide_curve_follows(READ_ONCE(tide_ghost_threshold), file, index);
+}
+
+/* ------------------------------------------------------------------ */
+/* what the hooks see						       */
+/* ------------------------------------------------------------------ */
+
+/**
+ * tide_ghost_evicted() - a folio is being reclaimed
+ * @mapping: of an eligible file
+ * @folio: frozen, its mapping still set
+ *
+ * Context: the mapping's i_pages lock is held, interrupts are off.
+ */
+void tide_ghost_evicted(struct address_space *mapping, struct folio *folio)
+{
+	pgoff_t first = folio->index, last = first + folio_nr_pages(folio) - 1;
+	u64 super = (unsigned long)mapping->host->i_sb;
+	u64 file = tide_ghost_file(mapping->host);
+	pgoff_t index;
+	bool reusable;
+
+	reusable = folio_test_uptodate(folio) && !folio_test_dirty(folio) &&
+		   !tide_gate_closed(mapping, first, last);
+	for (index = first; index <= last; index++) {
+		if (!tide_ghost_follows(file, index))
+			continue;
+		spin_lock(&tide_ghost_lock);
+		if (tide_ghost && reusable)
+			tide_curve_put(tide_ghost, super, file, index);
+		else if (tide_ghost)
+			tide_curve_drop(tide_ghost, file, index);
+		spin_unlock(&tide_ghost_lock);
+	}
+}
+
+/**
+ * tide_ghost_added() - a folio comes into the page cache
+ * @mapping: of an eligible file
+ * @folio: of that mapping
+ *
+ * A task that writes to the file holds its lock, and does not ask the pool.
+ *
+ * Context: any.
+ */
+void tide_ghost_added(struct address_space *mapping, struct folio *folio)
+{
+	pgoff_t first = folio->index, last = first + folio_nr_pages(folio) - 1;
+	u64 file = tide_ghost_file(mapping->host);
+	unsigned long flags;
+	pgoff_t index;
+
+	if (tide_inode_locked_by_me(mapping->host))
+		return;
+	for (index = first; index <= last; index++) {
+		if (!tide_ghost_follows(file, index))
+			continue;
+		spin_lock_irqsave(&tide_ghost_lock, flags);
+		if (tide_ghost)
+			tide_curve_get(tide_ghost, file, index);
+		spin_unlock_irqrestore(&tide_ghost_lock, flags);
+	}
+}
+
+static void tide_ghost_drop_range(u64 file, pgoff_t first, pgoff_t last)
+{
+	unsigned long flags;
+
+	spin_lock_irqsave(&tide_ghost_lock, flags);
+	if (tide_ghost)
+		tide_curve_drop_range(tide_ghost, file, first, last);
+	spin_unlock_irqrestore(&tide_ghost_lock, flags);
+}
+
+/**
+ * tide_ghost_drop() - pages of a file have changed
+ * @inode: of an eligible file
+ * @first: first page index
+ * @last: last page index, inclusive
+ *
+ * Context: any.
+ */
+void tide_ghost_drop(struct inode *inode, pgoff_t first, pgoff_t last)
+{
+	u64 file = tide_ghost_file(inode);
+	unsigned long flags;
+	pgoff_t index;
+
+	if (last - first >= TIDE_GHOST_FEW) {
+		tide_ghost_drop_range(file, first, last);
+		return;
+	}
+	for (index = first; index <= last; index++) {
+		if (!tide_ghost_follows(file, index))
+			continue;
+		spin_lock_irqsave(&tide_ghost_lock, flags);
+		if (tide_ghost)
+			tide_curve_drop(tide_ghost, file, index);
+		spin_unlock_irqrestore(&tide_ghost_lock, flags);
+	}
+}
+
+/**
+ * tide_ghost_unmounted() - no page survives its mount
+ * @sb: being unmounted
+ *
+ * Context: process.
+ */
+void tide_ghost_unmounted(struct super_block *sb)
+{
+	unsigned long flags;
+
+	spin_lock_irqsave(&tide_ghost_lock, flags);
+	if (tide_ghost)
+		tide_curve_drop_super(tide_ghost, (unsigned long)sb);
+	spin_unlock_irqrestore(&tide_ghost_lock, flags);
+}
+
+/* ------------------------------------------------------------------ */
+/* control							       */
+/* ------------------------------------------------------------------ */
+
+static void tide_ghost_set(struct tide_curve *curve)
+{
+	struct tide_curve *old;
+
+	spin_lock_irq(&tide_ghost_lock);
+	old = tide_ghost;
+	tide_ghost = curve;
+	WRITE_ONCE(tide_ghost_threshold, curve ? curve->threshold : 0);
+	spin_unlock_irq(&tide_ghost_lock);
+	vfree(old);
+}
+
+/**
+ * tide_ghost_mode() - what is being simulated?
+ */
+enum tide_ghost_mode tide_ghost_mode(void)
+{
+	enum tide_ghost_mode mode = TIDE_GHOST_OFF;
+
+	spin_lock_irq(&tide_ghost_lock);
+	if (tide_ghost)
+		mode = tide_ghost->exclusive ? TIDE_GHOST_EXCLUSIVE :
+					       TIDE_GHOST_NON_INCLUSIVE;
+	spin_unlock_irq(&tide_ghost_lock);
+	return mode;
+}
+
+/**
+ * tide_ghost_switch() - switch the mode, or leave it as it is
+ * @mode: the new one
+ *
+ * Context: process, callers take turns.
+ * Return: 0 or -ENOMEM.
+ */
+int tide_ghost_switch(enum tide_ghost_mode mode)
+{
+	struct tide_curve *curve;
+
+	if (mode == tide_ghost_mode())
+		return 0;
+	if (mode == TIDE_GHOST_OFF) {
+		static_branch_disable(&tide_ghost_on);
+		tide_ghost_set(NULL);
+		return 0;
+	}
+	curve = vmalloc(sizeof(*curve));
+	if (!curve)
+		return -ENOMEM;
+	tide_curve_init(curve, totalram_pages(), mode == TIDE_GHOST_EXCLUSIVE);
+	tide_ghost_set(curve);
+	static_branch_enable(&tide_ghost_on);
+	return 0;
+}
+
+static int tide_ghost_show_curve(const struct tide_curve *curve, char *page)
+{
+	unsigned int i;
+	int len = 0;
+
+	for (i = 0; i < TIDE_CURVE_SIZES; i++) {
+		u32 ratio = tide_curve_ratio(curve, i);
+
+		len += sysfs_emit_at(page, len, "hit_ratio %llu %u.%04u\n",
+				     tide_curve_pages(curve, i) << PAGE_SHIFT,
+				     ratio / 10000, ratio % 10000);
+	}
+	len += sysfs_emit_at(page, len, "references %llu\nsamples %u\n",
+			     mul_u64_u64_div_u64(curve->references_ever, BIT_ULL(32),
+						 curve->threshold),
+			     curve->count);
+	len += sysfs_emit_at(page, len, "sampled_references %llu\n", curve->references_ever);
+	return len;
+}
+
+/**
+ * tide_ghost_show() - write the curve
+ * @page: where to, one page
+ *
+ * Return: number of bytes written, 0 while the mode is off.
+ */
+int tide_ghost_show(char *page)
+{
+	int len = 0;
+
+	spin_lock_irq(&tide_ghost_lock);
+	if (tide_ghost)
+		len = tide_ghost_show_curve(tide_ghost, page);
+	spin_unlock_irq(&tide_ghost_lock);
+	return len;
+}

@@ -1,0 +1,47 @@
+// SPDX-License-Identifier: GPL-2.0-only
+/*
+ * The catalog's memory, given back when the guest is short of it. An entry of
+ * 8 bytes stands for a page that would have to be read from disk, and a guest
+ * that borrows is always reclaiming its page cache: so nothing is given while
+ * free memory and page cache are there to be taken instead, whatever asks for
+ * it (also /proc/sys/vm/drop_caches).
+ */
+#include <linux/mm.h>
+
+#include "tidepool.h"
+
+#define TIDE_SHORT_SHIFT	4	/* short: less than 1/16 of memory is available */
+
+static struct shrinker *tide_shrinker;
+
+static bool tide_memory_short(void)
+{
+	return si_mem_available() < (long)(totalram_pages() >> TIDE_SHORT_SHIFT);
+}
+
+static unsigned long tide_shrink_count(struct shrinker *shrinker,
+				       struct shrink_control *sc)
+{
+	return tide_memory_short() ? tide_catalog_pages() : 0;
+}
+
+static unsigned long tide_shrink_scan(struct shrinker *shrinker,
+				      struct shrink_control *sc)
+{
+	unsigned long freed = tide_catalog_shrink(sc->nr_to_scan);
+
+	atomic64_add(freed, &tide_stats.shrunk);
+	return freed ?: SHRINK_STOP;
+}
+
+int tide_shrinker_init(void)
+{
+	tide_shrinker = tide_shrinker_create("tidepool-catalog", tide_shrink_count,
+					     tide_shrink_scan);
+	return tide_shrinker ? 0 : -ENOMEM;
+}
+
+void tide_shrinker_exit(void)
+{
+	tide_shrinker_destroy(tide_shrinker);
+}

@@ -1,0 +1,116 @@
+"""What the catalog costs, when it gives memory back, and that it knows files whose inodes have left memory."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+from test_pages import PATIENT, settle
+
+from bed.guest import Guest
+from bed.pair import NAME, Pair
+from bed.tidepool import MIB
+from bed.workload import finish_stress, start_stress, stress
+
+GIB = 1024 * MIB
+MOST_PER_GIB = 2.25 * MIB
+CACHES = ("tidepool_leaf", "radix_tree_node")
+FILES = 1500
+FILE_PAGES = sum(1 + number * 7 % 8 for number in range(FILES))  # as the stress program writes them
+
+
+def _slab_bytes(guest: Guest) -> dict[str, int]:
+    """Memory of the objects that the catalog is made of, without what waits in the allocator."""
+    for _ in range(3):  # what else is made of such nodes goes first
+        guest.sh("sync")
+        guest.drop_caches(3)
+    guest.sh("sleep 2")  # what was freed is free after a grace period
+    # Counted by one shell that starts nothing: a processor's current slab counts as used up.
+    count = "echo 1 > $c/shrink; read n rest < $c/objects; read s < $c/slab_size; echo $((n * s))"
+    folders = " ".join(f"/sys/kernel/slab/{cache}" for cache in CACHES)
+    found = guest.sh(f"for c in {folders}; do {count}; done").split()
+    return dict(zip(CACHES, map(int, found), strict=True))
+
+
+@pytest.fixture(scope="module")
+def two(kernel: str) -> Iterator[Pair]:
+    """Two guests, the borrower with so many buffers that every evicted page finds one."""
+    with (pair := Pair(kernel, borrower_mem="256M", lender_mem="256M")):
+        pair.borrower.sh("insmod /lib/tidepool.ko put_buffers=8192")
+        yield pair
+
+
+@pytest.fixture
+def pair(two: Pair) -> Iterator[Pair]:
+    """The two connected, with an empty disk and an empty catalog."""
+    two.borrower.sh("rm -rf /mnt/file /mnt/tree")
+    two.connect(size=128 * MIB, more=PATIENT)
+    yield two
+    two.assert_clean()
+    two.disconnect()
+
+
+def test_dense_catalog_is_small(pair: Pair) -> None:
+    """A file that is wholly in the pool: its entries and their tree take at most 2.25 MiB for each GiB of pages."""
+    borrower = pair.borrower
+    stress(borrower, "fill /mnt/file mib=96")
+    for _ in range(2):
+        borrower.drop_caches(1)
+        settle(pair)
+        stress(borrower, "sequential /mnt/file")
+    borrower.drop_caches(1)
+    settle(pair)
+    pages, full = pair.borrowed()["catalog_pages"], _slab_bytes(borrower)
+    assert pages > 96 * 256 * 0.98
+    pair.b.set(f"lenders/{NAME}/enabled", 0)
+    empty = _slab_bytes(borrower)
+    cost = sum(full[cache] - empty[cache] for cache in CACHES) / (pages * 4096) * GIB
+    print(f"{cost / MIB:.3f} MiB to a GiB of {pages} pages; {full} {empty}")
+    assert 2 * MIB < cost <= MOST_PER_GIB
+
+
+def test_gives_memory_back(pair: Pair) -> None:
+    """Entries are given back when the guest is short of memory and only then; what is left reads right."""
+    borrower = pair.borrower
+    stress(borrower, "fill /mnt/file mib=64")
+    stress(borrower, f"many /mnt/tree files={FILES} write=1")
+    borrower.drop_caches(1)
+    settle(pair)
+    before = pair.borrowed()["catalog_pages"]
+    assert before > 8000
+    for _ in range(3):
+        borrower.drop_caches(2)
+    assert pair.b.stats()["shrunk"] == 0
+    assert pair.borrowed()["catalog_pages"] == before
+
+    left = borrower.meminfo("MemTotal") // 24
+    hog = start_stress(borrower, f"anon {(borrower.meminfo('MemAvailable') - left) // MIB} hold=8")
+    for _ in range(14):
+        borrower.sh("sleep 0.5")
+        borrower.drop_caches(2)
+    assert finish_stress(hog)["wrong_pages"] == 0
+    shrunk = pair.b.stats()["shrunk"]
+    assert shrunk > 1000
+    assert pair.borrowed()["catalog_pages"] <= before - shrunk
+    for _ in range(2):
+        stress(borrower, "sequential /mnt/file")
+        stress(borrower, f"many /mnt/tree files={FILES}")
+        borrower.drop_caches(3)
+
+
+def test_files_outlive_their_inodes(pair: Pair) -> None:
+    """Thousands of small files, as of a mail spool: their inodes leave memory and their pages stay in the pool."""
+    borrower = pair.borrower
+    stress(borrower, f"many /mnt/tree files={FILES} write=1")
+    borrower.drop_caches(1)
+    settle(pair)
+    for number in range(2):
+        inodes = int(borrower.read("/proc/sys/fs/inode-nr").split()[0])
+        for _ in range(4):  # each inode is spared once
+            borrower.drop_caches(2)
+        assert int(borrower.read("/proc/sys/fs/inode-nr").split()[0]) < inodes - FILES * 0.9
+        hits = pair.borrowed()["get_hits"]
+        stress(borrower, f"many /mnt/tree files={FILES}")
+        assert pair.borrowed()["get_hits"] - hits > FILE_PAGES * 0.95, f"round {number}"
+        borrower.drop_caches(1)
+        settle(pair)
