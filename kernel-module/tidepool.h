@@ -10,6 +10,7 @@
  *	wire.c, wire.h	sockets, exact sends and receives, the handshake
  *	trace.c, trace.h	tracepoints: what became of each page
  *	borrower's side
+ *	  filesystem.c	which files, and what tells them apart
  *	  hooks.c	tracepoints, ftrace wrappers, the wrapped a_ops
  *	  gate.c	truncations, invalidations and direct writes in progress
  *	  catalog.c	which pages of which file are where, in which version
@@ -272,15 +273,16 @@ static inline bool tide_lender_usable(const struct tide_lender *lender)
 /**
  * struct tide_file - a file of which pages are, or were, in the pool
  *
- * Known by superblock, inode number and generation, so that it outlives the
- * in-memory inode (invariant: never the mount). @pages holds one value entry a
- * page, 8 bytes: version and slot of the lender. @outgoing holds the pages that
+ * Known by superblock, subvolume, inode number and generation, so that it
+ * outlives the in-memory inode (invariant: never the mount). @pages holds one
+ * value entry a page, 8 bytes: version and slot of the lender. @outgoing holds the pages that
  * are in a buffer and not yet acknowledged, by index. Both, @mapping and @dead
  * are guarded by @pages.xa_lock, taken with interrupts off.
  */
 struct tide_file {
 	struct hlist_node hash;
 	struct super_block *sb;
+	u64 volume;		/* the subvolume, where there are such */
 	unsigned long ino;
 	u32 generation;
 	dev_t dev;		/* of @sb, for those who trace */
@@ -323,12 +325,22 @@ unsigned int tide_catalog_files(void);
 u64 tide_next_version(void);
 void tide_forget(int slot, u64 file, pgoff_t first, pgoff_t last);
 
+/* filesystem.c */
+bool tide_eligible_super(const struct super_block *sb);
+bool tide_eligible(struct address_space *mapping);
+bool tide_locks_extents(const struct super_block *sb);
+u64 tide_volume(struct inode *inode);
+void tide_name_refused(const struct address_space *mapping);
+
 /* gate.c */
 enum tide_section_kind {
 	TIDE_SECTION_TRUNCATE,
 	TIDE_SECTION_INVALIDATE,
 	TIDE_SECTION_DIRECT_IO,
 	TIDE_SECTION_UNMOUNT,
+	TIDE_SECTION_HAS_PAGE,
+	TIDE_SECTION_GET_FOLIOS,
+	TIDE_SECTION_INVALIDATE_INODE,
 };
 
 /* One call in progress that puts of a mapping must not overlap with. */
@@ -356,7 +368,6 @@ void tide_gate_wait_empty(void);
 /* hooks.c */
 int tide_hooks_install(void);
 void tide_hooks_remove(void);
-bool tide_eligible(struct address_space *mapping);
 void tide_hook_mapping(struct tide_file *file, struct address_space *mapping);
 void tide_unhook_mapping(struct tide_file *file);
 

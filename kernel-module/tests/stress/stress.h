@@ -88,6 +88,7 @@ int mode_sequential(const char *path);
 int mode_many(const char *folder);
 int mode_mix(const char *path);
 int mode_race(const char *path);
+int mode_subvolume(const char *path);
 int mode_anon(const char *mib);
 int mode_server(const char *port);
 int mode_client(const char *address);
