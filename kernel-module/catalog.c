@@ -205,9 +205,10 @@ void tide_catalog_exit(void)
 /* files							       */
 /* ------------------------------------------------------------------ */
 
-static struct hlist_head *tide_bucket(const struct super_block *sb, unsigned long ino)
+static struct hlist_head *tide_bucket(const struct super_block *sb, u64 volume,
+				      unsigned long ino)
 {
-	return &tide_files[hash_64((unsigned long)sb ^ ino * GOLDEN_RATIO_64,
+	return &tide_files[hash_64((unsigned long)sb ^ (ino + volume) * GOLDEN_RATIO_64,
 				   TIDE_FILE_BITS)];
 }
 
@@ -228,9 +229,11 @@ static bool tide_id_known(u64 id)
 }
 
 /* An ioctl may change the generation of an inode while it is in memory. */
-static bool tide_file_is(const struct tide_file *file, const struct inode *inode)
+static bool tide_file_is(const struct tide_file *file, const struct inode *inode,
+			 u64 volume)
 {
 	return file->ino == inode->i_ino && file->sb == inode->i_sb &&
+	       file->volume == volume &&
 	       (file->generation == inode->i_generation ||
 		READ_ONCE(file->mapping) == inode->i_mapping);
 }
@@ -244,11 +247,13 @@ static bool tide_file_is(const struct tide_file *file, const struct inode *inode
  */
 struct tide_file *tide_file_find(struct inode *inode)
 {
+	u64 volume = tide_volume(inode);
 	struct tide_file *file;
 
 	rcu_read_lock();
-	hlist_for_each_entry_rcu(file, tide_bucket(inode->i_sb, inode->i_ino), hash) {
-		if (tide_file_is(file, inode) && refcount_inc_not_zero(&file->refs)) {
+	hlist_for_each_entry_rcu(file, tide_bucket(inode->i_sb, volume, inode->i_ino),
+				 hash) {
+		if (tide_file_is(file, inode, volume) && refcount_inc_not_zero(&file->refs)) {
 			rcu_read_unlock();
 			return file;
 		}
@@ -276,6 +281,7 @@ struct tide_file *tide_file_find_or_reserve(struct inode *inode)
 	if (!file)
 		return NULL;
 	file->sb = inode->i_sb;
+	file->volume = tide_volume(inode);
 	file->ino = inode->i_ino;
 	file->generation = inode->i_generation;
 	file->dev = inode->i_sb->s_dev;
@@ -288,7 +294,8 @@ struct tide_file *tide_file_find_or_reserve(struct inode *inode)
 			file->id = get_random_u64();
 		tide_file_count++;
 		hlist_add_head_rcu(&file->by_id, tide_bucket_by_id(file->id));
-		hlist_add_head_rcu(&file->hash, tide_bucket(file->sb, file->ino));
+		hlist_add_head_rcu(&file->hash,
+				   tide_bucket(file->sb, file->volume, file->ino));
 	}
 	spin_unlock_irqrestore(&tide_files_lock, flags);
 	if (other) {

@@ -139,6 +139,18 @@ static inline bool tide_inode_locked_by_me(const struct inode *inode)
 #define ITER_DEST	READ
 #endif
 
+/* 6.10: filemap_invalidate_inode(). */
+#if KERNEL_VERSION(6, 10, 0) <= LINUX_VERSION_CODE
+#define TIDE_HAS_INVALIDATE_INODE
+#endif
+
+/* 6.12: unaligned.h is the same for all architectures. */
+#if KERNEL_VERSION(6, 12, 0) <= LINUX_VERSION_CODE
+#include <linux/unaligned.h>
+#else
+#include <asm/unaligned.h>
+#endif
+
 /* 6.4: hex2bin() has a header of its own, which kernel.h included for a while. */
 #if KERNEL_VERSION(6, 4, 0) <= LINUX_VERSION_CODE
 #include <linux/hex.h>

@@ -11,6 +11,10 @@
  *	invalidation	ftrace wrapper of invalidate_inode_pages2_range()
  *	direct writes	ftrace wrapper of __iomap_dio_rw()
  *	unmount		ftrace wrapper of generic_shutdown_super()
+ *	btrfs only: is the page cache empty where it is going to change extents?
+ *			ftrace wrappers of filemap_range_has_page(),
+ *			filemap_get_folios() and, where that passes over an
+ *			empty cache, filemap_invalidate_inode()
  *	miss		a copy of the inode's a_ops with ->readahead and
  *			->read_folio replaced
  *
@@ -22,7 +26,6 @@
 
 #include <linux/ftrace.h>
 #include <linux/iomap.h>
-#include <linux/magic.h>
 #include <linux/module.h>
 #include <linux/slab.h>
 #include <linux/srcu.h>
@@ -31,38 +34,8 @@
 
 #include "tidepool.h"
 
-#ifndef XFS_SUPER_MAGIC
-#define XFS_SUPER_MAGIC	0x58465342	/* "XFSB" */
-#endif
-
 DEFINE_STATIC_SRCU(tide_srcu);		/* tasks inside a replaced a_ops call */
 static bool tide_removing;
-
-/* ------------------------------------------------------------------ */
-/* which files							       */
-/* ------------------------------------------------------------------ */
-
-static bool tide_eligible_super(const struct super_block *sb)
-{
-	return sb->s_magic == EXT4_SUPER_MAGIC || sb->s_magic == XFS_SUPER_MAGIC;
-}
-
-/**
- * tide_eligible() - may pages of this mapping go to the pool?
- * @mapping: any
- *
- * Regular files of the file systems that were proved to be safe; not DAX, not
- * encrypted or verity files, no swap files, no block devices.
- */
-bool tide_eligible(struct address_space *mapping)
-{
-	const struct inode *inode = mapping->host;
-
-	return inode && S_ISREG(inode->i_mode) && mapping == &inode->i_data &&
-	       tide_eligible_super(inode->i_sb) &&
-	       !(IS_DAX(inode) || IS_ENCRYPTED(inode) || IS_VERITY(inode) ||
-		 IS_SWAPFILE(inode));
-}
 
 /* ------------------------------------------------------------------ */
 /* wrapped a_ops						       */
@@ -155,10 +128,12 @@ void tide_hook_mapping(struct tide_file *file, struct address_space *mapping)
 
 	if (file->mapping == mapping || file->dead || READ_ONCE(tide_removing))
 		return;
-	wrapped = tide_wrap(mapping->a_ops);
-	if (!wrapped)
-		return;
-	WRITE_ONCE(mapping->a_ops, &wrapped->ops);
+	if (mapping->a_ops->readahead != tide_readahead) {
+		wrapped = tide_wrap(mapping->a_ops);
+		if (!wrapped)
+			return;
+		WRITE_ONCE(mapping->a_ops, &wrapped->ops);
+	}
 	WRITE_ONCE(file->mapping, mapping);
 }
 
@@ -178,6 +153,18 @@ void tide_unhook_mapping(struct tide_file *file)
 /* tracepoints							       */
 /* ------------------------------------------------------------------ */
 
+static void tide_on_reclaim(struct address_space *mapping, struct folio *folio)
+{
+	if (!tide_eligible(mapping)) {
+		tide_name_refused(mapping);
+		return;
+	}
+	if (tide_ghost_is_on())
+		tide_ghost_evicted(mapping, folio);
+	if (atomic_read(&tide_lenders_ready))
+		tide_put_folio(mapping, folio);
+}
+
 /* The mapping's i_pages lock is held, interrupts are off. */
 static void tide_on_delete(void *data, struct folio *folio)
 {
@@ -189,15 +176,10 @@ static void tide_on_delete(void *data, struct folio *folio)
 		tide_store_deleted(mapping, folio);
 		return;
 	}
-	if (folio_ref_count(folio) ||
-	    !(tide_ghost_is_on() || atomic_read(&tide_lenders_ready)) ||
-	    !tide_eligible(mapping) || mapping_exiting(mapping) ||
-	    READ_ONCE(tide_removing))
-		return;
-	if (tide_ghost_is_on())
-		tide_ghost_evicted(mapping, folio);
-	if (atomic_read(&tide_lenders_ready))
-		tide_put_folio(mapping, folio);
+	if (!folio_ref_count(folio) && !mapping_exiting(mapping) &&
+	    (tide_ghost_is_on() || atomic_read(&tide_lenders_ready)) &&
+	    !READ_ONCE(tide_removing))
+		tide_on_reclaim(mapping, folio);
 }
 
 /*
@@ -418,6 +400,63 @@ tide_iomap_dio_rw(struct kiocb *iocb, struct iov_iter *iter,
 	return dio;
 }
 
+/*
+ * A file system that holds its own lock on a range asks whether the page cache
+ * is empty there, and if so changes the extents. From before the question until
+ * the answer no page gets into the pool, and those that are in it are dropped:
+ * one that a reader took out of it before is in the page cache by now, and is
+ * seen. Nothing can be read from disk until the file system unlocks the range.
+ */
+static bool tide_filemap_range_has_page(struct address_space *mapping,
+					loff_t start, loff_t end)
+{
+	pgoff_t first = start >> PAGE_SHIFT, last = end >> PAGE_SHIFT;
+	struct tide_section section;
+	bool ret;
+
+	tide_section_enter(&section, TIDE_SECTION_HAS_PAGE, mapping, mapping,
+			   first, last);
+	tide_drop_range(mapping, first, last);
+	ret = filemap_range_has_page(mapping, start, end);
+	tide_section_leave(&section);
+	return ret;
+}
+
+static unsigned int tide_filemap_get_folios(struct address_space *mapping,
+					    pgoff_t *start, pgoff_t end,
+					    struct folio_batch *batch)
+{
+	struct tide_section section;
+	unsigned int ret;
+
+	tide_section_enter(&section, TIDE_SECTION_GET_FOLIOS, mapping, mapping,
+			   *start, end);
+	tide_drop_range(mapping, *start, end);
+	ret = filemap_get_folios(mapping, start, end, batch);
+	tide_section_leave(&section);
+	return ret;
+}
+
+#ifdef TIDE_HAS_INVALIDATE_INODE
+/* Extents were changed: it does nothing when no page at all is cached. */
+static int tide_filemap_invalidate_inode(struct inode *inode, bool flush,
+					 loff_t start, loff_t end)
+{
+	pgoff_t first = start >> PAGE_SHIFT, last = end >> PAGE_SHIFT;
+	struct address_space *mapping = inode->i_mapping;
+	struct tide_section section;
+	int ret;
+
+	tide_section_enter(&section, TIDE_SECTION_INVALIDATE_INODE, mapping, inode,
+			   first, last);
+	tide_drop_range(mapping, first, last);
+	ret = filemap_invalidate_inode(inode, flush, start, end);
+	tide_drop_range(mapping, first, last);
+	tide_section_leave(&section);
+	return ret;
+}
+#endif
+
 static void tide_generic_shutdown_super(struct super_block *sb)
 {
 	struct tide_section section;
@@ -438,6 +477,12 @@ struct tide_wrapper {
 	bool on;
 };
 
+static bool tide_changes_under(struct address_space *mapping)
+{
+	return mapping && mapping->host &&
+	       tide_locks_extents(mapping->host->i_sb) && tide_eligible(mapping);
+}
+
 /* Which mapping or superblock a call is about; NULL leaves the call alone. */
 static const void *tide_call_key(enum tide_section_kind kind,
 				 struct ftrace_regs *fregs)
@@ -455,6 +500,16 @@ static const void *tide_call_key(enum tide_section_kind kind,
 	}
 	case TIDE_SECTION_UNMOUNT:
 		return tide_eligible_super(argument) ? argument : NULL;
+	case TIDE_SECTION_HAS_PAGE:
+	case TIDE_SECTION_GET_FOLIOS:
+		return !tide_broken(EXTENTS) && tide_changes_under(argument) ?
+		       argument : NULL;
+	case TIDE_SECTION_INVALIDATE_INODE: {
+		struct address_space *mapping = ((struct inode *)argument)->i_mapping;
+
+		return !tide_broken(CLONE) && tide_changes_under(mapping) ?
+		       mapping : NULL;
+	}
 	default:
 		return argument && tide_eligible(argument) ? argument : NULL;
 	}
@@ -478,6 +533,14 @@ static struct tide_wrapper tide_wrappers[] = {
 		TIDE_WRAPPER(__iomap_dio_rw, tide_iomap_dio_rw),
 	[TIDE_SECTION_UNMOUNT] =
 		TIDE_WRAPPER(generic_shutdown_super, tide_generic_shutdown_super),
+	[TIDE_SECTION_HAS_PAGE] =
+		TIDE_WRAPPER(filemap_range_has_page, tide_filemap_range_has_page),
+	[TIDE_SECTION_GET_FOLIOS] =
+		TIDE_WRAPPER(filemap_get_folios, tide_filemap_get_folios),
+#ifdef TIDE_HAS_INVALIDATE_INODE
+	[TIDE_SECTION_INVALIDATE_INODE] =
+		TIDE_WRAPPER(filemap_invalidate_inode, tide_filemap_invalidate_inode),
+#endif
 };
 
 static void notrace tide_ftrace(unsigned long ip, unsigned long parent_ip,

@@ -10,6 +10,8 @@
 
 #include "tidepool.h"
 
+static_assert(PAGE_SIZE == SZ_4K, "the wire carries pages of 4096 bytes");
+
 static const struct {
 	const char *name;
 	int (*init)(void);

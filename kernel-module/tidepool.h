@@ -12,6 +12,7 @@
  *	ghost.c		what a pool would be worth: the same hooks, no pages
  *	curve.c, curve.h	the arithmetic of that
  *	borrower's side
+ *	  filesystem.c	which files, and what tells them apart
  *	  hooks.c	tracepoints, ftrace wrappers, the wrapped a_ops
  *	  gate.c	truncations, invalidations and direct writes in progress
  *	  catalog.c	which pages of which file are where, in which version
@@ -384,15 +385,16 @@ u64 tide_disk_mean(void);
 /**
  * struct tide_file - a file of which pages are, or were, in the pool
  *
- * Known by superblock, inode number and generation, so that it outlives the
- * in-memory inode (invariant: never the mount). @pages holds leaves of entries,
- * 8 bytes a page: version and slot of the lender. @outgoing holds the pages that
- * are in a buffer and not yet acknowledged, by index. Both, @mapping and @dead
+ * Known by superblock, subvolume, inode number and generation, so that it
+ * outlives the in-memory inode (invariant: never the mount). @pages holds leaves
+ * of entries, 8 bytes a page: version and slot of the lender. @outgoing holds
+ * the pages that are in a buffer and not yet acknowledged, by index. Both, @mapping and @dead
  * are guarded by @pages.xa_lock, taken with interrupts off.
  */
 struct tide_file {
 	struct hlist_node hash;
 	struct super_block *sb;
+	u64 volume;		/* the subvolume, where there are such */
 	unsigned long ino;
 	u32 generation;
 	dev_t dev;		/* of @sb, for those who trace */
@@ -449,12 +451,22 @@ void tide_forget(int slot, u64 file, pgoff_t first, pgoff_t last);
 int tide_shrinker_init(void);
 void tide_shrinker_exit(void);
 
+/* filesystem.c */
+bool tide_eligible_super(const struct super_block *sb);
+bool tide_eligible(struct address_space *mapping);
+bool tide_locks_extents(const struct super_block *sb);
+u64 tide_volume(struct inode *inode);
+void tide_name_refused(const struct address_space *mapping);
+
 /* gate.c */
 enum tide_section_kind {
 	TIDE_SECTION_TRUNCATE,
 	TIDE_SECTION_INVALIDATE,
 	TIDE_SECTION_DIRECT_IO,
 	TIDE_SECTION_UNMOUNT,
+	TIDE_SECTION_HAS_PAGE,
+	TIDE_SECTION_GET_FOLIOS,
+	TIDE_SECTION_INVALIDATE_INODE,
 };
 
 /* One call in progress that puts of a mapping must not overlap with. */
@@ -502,7 +514,6 @@ void tide_ghost_unmounted(struct super_block *sb);
 /* hooks.c */
 int tide_hooks_install(void);
 void tide_hooks_remove(void);
-bool tide_eligible(struct address_space *mapping);
 void tide_hook_mapping(struct tide_file *file, struct address_space *mapping);
 void tide_unhook_mapping(struct tide_file *file);
 

@@ -25,7 +25,7 @@ PREFIX = "tidepool.local"
 PAUSE = f"{PREFIX}/pause:{paths.VERSION}"
 LAUNCHER = f"{PREFIX}/virt-launcher:{paths.VERSION}"
 ARCHIVES = paths.BUILD / "images"
-KERNELS = ("6.1",)
+KERNELS = ("6.1", "6.12")
 USER = 65532
 QEMU_USER = 107
 

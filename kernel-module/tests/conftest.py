@@ -1,4 +1,4 @@
-"""Options of the kernel tests: which kernel, and whether the long ones run too."""
+"""Options of the kernel tests: which kernel, which file system, and whether the long ones run too."""
 
 from __future__ import annotations
 
@@ -14,6 +14,7 @@ from bed.pair import Pair
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--kernel", default="6.1", help="which kernel the guests boot (6.1, 6.12, 7.2, debug)")
+    parser.addoption("--filesystem", help="only what is parametrised by file system, and of that only this one")
     parser.addoption("--long", action="store_true", help="the tests that take minutes, too")
 
 
@@ -23,11 +24,16 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    if config.getoption("--long"):
-        return
-    long = [item for item in items if item.get_closest_marker("long")]
-    config.hook.pytest_deselected(items=long)
-    items[:] = [item for item in items if item not in long]
+    others = [item for item in items if not _wanted(config, item)]
+    config.hook.pytest_deselected(items=others)
+    items[:] = [item for item in items if item not in others]
+
+
+def _wanted(config: pytest.Config, item: pytest.Item) -> bool:
+    if item.get_closest_marker("long") and not config.getoption("--long"):
+        return False
+    parameters = item.callspec.params if isinstance(item, pytest.Function) and hasattr(item, "callspec") else {}
+    return config.getoption("--filesystem") in (None, parameters.get("filesystem"))
 
 
 @pytest.fixture(scope="session")

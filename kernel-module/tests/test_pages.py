@@ -26,7 +26,14 @@ def settle(pair: Pair) -> None:
     wait_until("puts settle", quiet, timeout=30, every=0.5)
 
 
-@pytest.mark.parametrize("filesystem", ["ext4", pytest.param("xfs", marks=pytest.mark.long)])
+@pytest.mark.parametrize(
+    "filesystem",
+    [
+        "ext4",
+        pytest.param("xfs", marks=pytest.mark.long),
+        pytest.param("btrfs", marks=pytest.mark.long),
+    ],
+)
 def test_reads_come_from_the_lender(kernel: str, filesystem: str) -> None:
     """A file larger than the borrower's memory is read again, in order and at random, with hardly a disk read."""
     pair = Pair(kernel, borrower_mem="176M", lender_mem="448M", disk=filesystem)

@@ -12,7 +12,14 @@ from bed.tidepool import MIB
 from bed.workload import stress
 
 
-@pytest.mark.parametrize("filesystem", ["ext4", pytest.param("xfs", marks=pytest.mark.long)])
+@pytest.mark.parametrize(
+    "filesystem",
+    [
+        "ext4",
+        pytest.param("xfs", marks=pytest.mark.long),
+        pytest.param("btrfs", marks=pytest.mark.long),
+    ],
+)
 def test_made_anew(kernel: str, filesystem: str) -> None:
     """Unmount, a new file system with the same file of other contents, mount: only the new contents are read."""
     with (pair := Pair(kernel, disk=filesystem)) as (borrower, _):
@@ -57,7 +64,10 @@ def test_nothing_is_known(kernel: str) -> None:
         pair.assert_clean()
 
 
-@pytest.mark.parametrize("filesystem", [pytest.param("ext4", marks=pytest.mark.long), "xfs"])
+@pytest.mark.parametrize(
+    "filesystem",
+    [pytest.param("ext4", marks=pytest.mark.long), "xfs", pytest.param("btrfs", marks=pytest.mark.long)],
+)
 def test_rolled_back(kernel: str, filesystem: str) -> None:
     """The disk goes back to a snapshot while unmounted: same inodes, same generations, older contents."""
     with (pair := Pair(kernel, disk=filesystem)) as (borrower, _):

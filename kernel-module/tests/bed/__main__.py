@@ -1,6 +1,6 @@
 """A pair of guests by hand, kept running in the background (`kernel-module/tests/guests`).
 
-guests up [6.1] [--disk ext4|xfs|none] [--borrower 256M] [--lender 512M] [--iops N] [--flags=-D…]
+guests up [6.1] [--disk ext4|xfs|btrfs|none] [--borrower 256M] [--lender 512M] [--iops N] [--flags=-D…]
 guests load             build the module if needed, (re)load it in both guests
 guests connect [MIB]    pair the two (256 MiB)
 guests disconnect
@@ -32,7 +32,7 @@ STATE = BUILD / f"guests-{os.environ.get('GUESTS', 'default')}.json"
 def up(arguments: list[str]) -> None:
     parser = argparse.ArgumentParser(prog="guests up")
     parser.add_argument("kernel", nargs="?", default="6.1")
-    parser.add_argument("--disk", default="ext4", choices=["ext4", "xfs", "btrfs", "none"])
+    parser.add_argument("--disk", default="ext4", choices=["ext4", "xfs", "btrfs", "vfat", "none"])
     parser.add_argument("--size", default="2G")
     parser.add_argument("--iops", type=int)
     parser.add_argument("--borrower", default="256M")

@@ -22,6 +22,7 @@ TROUBLE = re.compile(
     r"\bBUG\b|WARNING:|Oops|Call Trace|RIP:|general protection|stall|blocked for more than|lockup|deadlock"
     r"|possible recursive|inconsistent lock|suspicious RCU|sleeping function|KASAN|UBSAN|tidepool: warning"
     r"|Kernel panic|Out of memory|oom-kill|I/O error|EXT4-fs error|EXT4-fs warning|XFS.*(?:[Cc]orrupt|[Ee]rror)"
+    r"|BTRFS (?:error|critical|warning)"
 )
 KILLED_GRACE_SECONDS = 10
 PAGE = 4096
@@ -128,7 +129,8 @@ class Guest:
     def boot(cls, spec: Spec, kernel: Kernel, module: Path | None, folder: Path, *, detached: bool = False) -> Guest:
         """Start QEMU, which ends with this process unless detached; the guest is up after `wait_ready`."""
         folder.mkdir(parents=True, exist_ok=True)
-        (folder / "initramfs").write_bytes(initramfs(kernel, module))
+        filesystem = spec.disk.filesystem if spec.disk else None
+        (folder / "initramfs").write_bytes(initramfs(kernel, module, filesystem))
         if spec.disk:
             make_disk(folder / "disk", spec.disk)
         command = _qemu_command(spec, kernel, folder)
@@ -283,6 +285,7 @@ def make_disk(path: Path, disk: Disk) -> None:
         "ext4": ["mkfs.ext4", "-q", "-F", "-E", "lazy_itable_init=1,lazy_journal_init=1"],
         "xfs": ["mkfs.xfs", "-q", "-f"],
         "btrfs": ["mkfs.btrfs", "-q", "-f"],
+        "vfat": ["busybox", "mkfs.vfat"],
     }
     if disk.filesystem:
         path_with_sbin = f"{os.environ['PATH']}:/usr/sbin:/sbin"

@@ -40,6 +40,8 @@ GUEST_MODULES = (
 )
 # What only some kernels have as a module: on a stock x86 guest AES-GCM is the processor's own.
 GUEST_MODULES_IF_THERE = ("ghash_generic", "aesni_intel")
+# Loaded only in guests with such a disk: btrfs measures its checksums at load, which takes a second.
+FILESYSTEM_MODULES = {"btrfs": ("btrfs",), "vfat": ("vfat", "nls_ascii", "nls_cp437", "nls_iso8859-1", "nls_utf8")}
 CFLAGS = ("-std=gnu11", "-O2", "-Wall", "-Wextra", "-Werror", "-static", "-pthread")
 
 
@@ -93,8 +95,8 @@ def build_program(name: str, sources: Iterable[Path], flags: Sequence[str] = CFL
     return program
 
 
-def initramfs(kernel: Kernel, module: Path | None) -> bytes:
-    """The whole initramfs: cached base, our programs, and the module as /lib/tidepool.ko."""
+def initramfs(kernel: Kernel, module: Path | None, filesystem: str | None = None) -> bytes:
+    """The whole initramfs: cached base for the disk's file system, our programs, the module as /lib/tidepool.ko."""
     guest, stress = TESTS / "guest", TESTS / "stress"
     overlay: dict[str, Path | bytes] = {
         "init": guest / "init",
@@ -103,13 +105,14 @@ def initramfs(kernel: Kernel, module: Path | None) -> bytes:
     }
     if module:
         overlay["lib/tidepool.ko"] = module
-    return _base(kernel) + _cpio(overlay)
+    return _base(kernel, FILESYSTEM_MODULES.get(filesystem or "", ())) + _cpio(overlay)
 
 
-def _base(kernel: Kernel) -> bytes:
-    """Busybox, its links, and the kernel modules every guest loads, as one archive."""
+def _base(kernel: Kernel, more: tuple[str, ...]) -> bytes:
+    """Busybox, its links, and the kernel modules every guest loads, and `more`, as one archive."""
     busybox = Path("/usr/bin/busybox") if Path("/usr/bin/busybox").exists() else Path("/bin/busybox")
-    modules = _module_files(kernel)
+    there = tuple(name for name in GUEST_MODULES_IF_THERE if any(kernel.root.rglob(f"{name.replace('_', '-')}.ko*")))
+    modules = _module_files(kernel, GUEST_MODULES + there + more)
     digest = _digest([busybox.read_bytes(), kernel.release, *map(str, modules), _own_source()])
     cached = CACHE / "initramfs" / f"{digest}.cpio"
     if not cached.exists():
@@ -129,11 +132,10 @@ def _base(kernel: Kernel) -> bytes:
     return cached.read_bytes()
 
 
-def _module_files(kernel: Kernel) -> list[Path]:
-    """Files of the guest's modules and what they depend on, in the order to load them."""
+def _module_files(kernel: Kernel, wanted: tuple[str, ...]) -> list[Path]:
+    """Files of these modules and what they depend on, in the order to load them."""
     files: dict[Path, None] = {}
-    there = [name for name in GUEST_MODULES_IF_THERE if any(kernel.root.rglob(f"{name.replace('_', '-')}.ko*"))]
-    for name in (*GUEST_MODULES, *there):
+    for name in wanted:
         shown = _output(["modprobe", "-d", str(kernel.root), "-S", kernel.release, "--show-depends", name])
         for line in shown.splitlines():
             action, _, path = line.strip().partition(" ")

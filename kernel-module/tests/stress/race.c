@@ -10,21 +10,24 @@
 #include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/ioctl.h>
 #include <unistd.h>
+
+#include <linux/fs.h>
 
 #include "stress.h"
 
 #define RACE_PAGES 64L
 
-enum change { DIRECT, PUNCH, TRUNCATE };
+enum change { DIRECT, PUNCH, TRUNCATE, CLONE };
 
-static int cached, direct;
+static int cached, direct, source;
 static volatile bool stop, pause_wanted, paused;
 
 /*
- * A direct write is followed by an invalidation unless the file has no page in
- * the cache just then, so against direct writes the file is kept empty for most
- * of the time.
+ * A direct write, and on some kernels a clone, is followed by an invalidation
+ * unless the file has no page in the cache just then, so against these the file
+ * is kept empty for most of the time.
  */
 static void *racer(void *change)
 {
@@ -41,7 +44,7 @@ static void *racer(void *change)
 		if (pread(cached, pages, RACE_PAGES * PAGE, 0) < 0)
 			io_failed("racing read");
 		posix_fadvise(cached, 0, 0, POSIX_FADV_DONTNEED);
-		if ((enum change)(long)change == DIRECT)
+		if ((enum change)(long)change == DIRECT || (enum change)(long)change == CLONE)
 			usleep(random_next(&state) % 1000);
 	}
 	free(pages);
@@ -86,6 +89,11 @@ static uint32_t apply(enum change change, struct page *pages, uint32_t file, uin
 		if (ftruncate(cached, 0) || ftruncate(cached, RACE_PAGES * PAGE))
 			io_failed("truncate");
 		return 0;
+	case CLONE:
+		write_version(source, pages, file, version);
+		if (ioctl(cached, FICLONE, source))
+			io_failed("clone");
+		return version;
 	}
 	return 0;
 }
@@ -102,10 +110,20 @@ static void verify(struct page *pages, uint32_t file, uint32_t version)
 
 static enum change parse_change(const char *name)
 {
-	return !strcmp(name, "direct") ? DIRECT : !strcmp(name, "punch") ? PUNCH : TRUNCATE;
+	return !strcmp(name, "direct") ? DIRECT : !strcmp(name, "punch") ? PUNCH :
+	       !strcmp(name, "clone") ? CLONE : TRUNCATE;
 }
 
-/* stress race FILE [change=direct|punch|truncate] [seconds=10] [first=0] */
+/* Another file that holds what this one is to become a clone of. */
+static int open_source(const char *path)
+{
+	char name[300];
+
+	snprintf(name, sizeof(name), "%s.source", path);
+	return open_or_die(name, O_RDWR | O_CREAT | O_TRUNC);
+}
+
+/* stress race FILE [change=direct|punch|truncate|clone] [seconds=10] [first=0] */
 int mode_race(const char *path)
 {
 	enum change change = parse_change(option_text("change", "direct"));
@@ -117,6 +135,7 @@ int mode_race(const char *path)
 
 	cached = open_or_die(path, O_RDWR | O_CREAT | O_TRUNC);
 	direct = open_or_die(path, O_RDWR | O_DIRECT);
+	source = open_source(path);
 	pause_wanted = true;
 	if (pthread_create(&thread, NULL, racer, (void *)change))
 		die("thread");

@@ -89,6 +89,7 @@ int mode_many(const char *folder);
 int mode_mix(const char *path);
 int mode_race(const char *path);
 int mode_work(const char *folder);
+int mode_subvolume(const char *path);
 int mode_anon(const char *mib);
 int mode_server(const char *port);
 int mode_client(const char *address);
