@@ -34,6 +34,7 @@ class Pair:
         lender_mem: str = "512M",
         disk: str | Disk | None = "ext4",
         lender_disk: str | Disk | None = None,
+        lender_balloon: bool = False,
         processors: int = 2,
         flags: str = "",
         module: bool = True,
@@ -48,7 +49,9 @@ class Pair:
         ends = [self.folder / name for name in ("wire-b", "wire-l")]
         borrower_link = Link(ends[0], ends[1], BORROWER_ADDRESS)
         self._lender_link = Link(ends[1], ends[0], LENDER_ADDRESS)
-        self._lender_spec = Spec("lender", lender_mem, 1, _disk(lender_disk), (self._lender_link,))
+        self._lender_spec = Spec(
+            "lender", lender_mem, 1, _disk(lender_disk), (self._lender_link,), balloon=lender_balloon
+        )
         self._borrower_spec = Spec("borrower", borrower_mem, processors, self.disk, (borrower_link,))
         self._guests: list[Guest] = []
 
