@@ -73,15 +73,15 @@ def test_strategy_changes_in_use(kernel: str) -> None:
     """Exclusive frees the lender's page at a get, NonInclusive keeps it; each from the moment it is set."""
     with (pair := Pair(kernel, borrower_mem="256M")) as (borrower, _):
         pair.connect(size=128 * MIB)
-        stress(borrower, "fill /mnt/file mib=40")
-        borrower.drop_caches(1)
-        wait_until("the file is lent", lambda: pair.lent()["lent_pages"] > 35 * 256)
-        stress(borrower, "sequential /mnt/file")
-        assert pair.lent()["lent_pages"] > 35 * 256
+        stress(borrower, "fill /mnt/file mib=20")
+        for _ in range(5):  # what is dropped for want of buffers goes the next time
+            borrower.drop_caches(1)
+            stress(borrower, "sequential /mnt/file")
+        assert pair.lent()["lent_pages"] > 18 * 256
         pair.b.set(f"lenders/{NAME}/strategy", "Exclusive")
         borrower.drop_caches(1)
         stress(borrower, "sequential /mnt/file")
-        wait_until("the lender has freed them", lambda: pair.lent()["lent_pages"] < 5 * 256)
+        wait_until("the lender has freed them", lambda: pair.lent()["lent_pages"] < 2 * 256)
         pair.assert_clean()
 
 
