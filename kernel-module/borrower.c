@@ -54,6 +54,7 @@ static int tide_connect(struct tide_lender *lender, u8 channel, u64 session,
 	struct tide_lender_config *config = &lender->config;
 	struct sockaddr_storage address = config->address;
 	struct tide_handshake *hs;
+	u8 key[TIDE_KEY_SIZE];
 	struct socket *sock;
 	int err;
 
@@ -73,6 +74,7 @@ static int tide_connect(struct tide_lender *lender, u8 channel, u64 session,
 
 	mutex_lock(&lender->sock_mutex);
 	*sockp = sock;		/* from here on tide_lender_break() ends it */
+	memcpy(key, config->key, sizeof(key));
 	mutex_unlock(&lender->sock_mutex);
 	if (READ_ONCE(lender->closing))
 		err = -ESHUTDOWN;
@@ -82,8 +84,9 @@ static int tide_connect(struct tide_lender *lender, u8 channel, u64 session,
 				     sizeof(struct sockaddr_in6) :
 				     sizeof(struct sockaddr_in), 0);
 	if (!err)
-		err = tide_handshake_borrower(sock, hs, config->key, lender->name,
+		err = tide_handshake_borrower(sock, hs, key, lender->name,
 					      channel, session, config->size_bytes);
+	memzero_explicit(key, sizeof(key));
 out:
 	kfree_sensitive(hs);
 	return err;
@@ -509,6 +512,21 @@ void tide_lender_destroy(struct tide_lender *lender)
 	if (lender->state != TIDE_LENDER_DISABLED)
 		tide_lender_disable(lender);
 	tide_lender_free(lender);
+}
+
+/**
+ * tide_lender_rekey() - change the pre-shared key
+ * @lender: enabled or not
+ * @key: TIDE_KEY_SIZE bytes, for the next handshake; a session goes on
+ *
+ * Context: process.
+ */
+void tide_lender_rekey(struct tide_lender *lender, const u8 *key)
+{
+	mutex_lock(&lender->sock_mutex);
+	memcpy(lender->config.key, key, TIDE_KEY_SIZE);
+	lender->config.key_set = true;
+	mutex_unlock(&lender->sock_mutex);
 }
 
 /**

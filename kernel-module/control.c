@@ -41,19 +41,18 @@ static void tide_who(char *who, size_t size, const char *kind, const char *name)
 
 #define TIDE_WHO_SIZE	(TIDE_NAME_MAX + 12)
 
-/* Runs a change of configuration that is only allowed while disabled. */
-#define TIDE_LENDER_STORE(attr, change)					\
+/* Runs a change of configuration; without @live only while disabled. */
+#define TIDE_LENDER_STORE(attr, live, change)				\
 static ssize_t tide_lender_##attr##_store(struct config_item *item,	\
 					  const char *page, size_t count) \
 {									\
 	struct tide_lender *lender = to_lender(item);			\
-	struct tide_lender_config *config = &lender->config;		\
 	char who[TIDE_WHO_SIZE];					\
 	int err;							\
 									\
 	tide_who(who, sizeof(who), "lenders", lender->name);		\
 	mutex_lock(&tide_control_mutex);				\
-	if (lender->state != TIDE_LENDER_DISABLED)			\
+	if (!(live) && lender->state != TIDE_LENDER_DISABLED)		\
 		err = tide_refuse(-EBUSY, who, #attr, "cannot change while enabled"); \
 	else								\
 		err = (change);						\
@@ -61,7 +60,8 @@ static ssize_t tide_lender_##attr##_store(struct config_item *item,	\
 	return err ?: count;						\
 }
 
-TIDE_LENDER_STORE(address, tide_parse_address(who, page, count, &config->address))
+TIDE_LENDER_STORE(address, false,
+		  tide_parse_address(who, page, count, &lender->config.address))
 
 static ssize_t tide_lender_address_show(struct config_item *item, char *page)
 {
@@ -72,26 +72,30 @@ static ssize_t tide_lender_address_show(struct config_item *item, char *page)
 	return sysfs_emit(page, "%pISc\n", &lender->config.address);
 }
 
-TIDE_LENDER_STORE(port, tide_parse_port(who, page, &config->port))
+TIDE_LENDER_STORE(port, false, tide_parse_port(who, page, &lender->config.port))
 
 static ssize_t tide_lender_port_show(struct config_item *item, char *page)
 {
 	return sysfs_emit(page, "%u\n", to_lender(item)->config.port);
 }
 
-static int tide_set_key(struct tide_lender_config *config, const char *who,
-			const char *page, size_t count)
+static int tide_lender_set_key(struct tide_lender *lender, const char *who,
+			       const char *page, size_t count)
 {
-	int err = tide_parse_key(who, page, count, config->key);
+	u8 key[TIDE_KEY_SIZE];
+	int err = tide_parse_key(who, page, count, key);
 
 	if (!err)
-		config->key_set = true;
+		tide_lender_rekey(lender, key);
+	memzero_explicit(key, sizeof(key));
 	return err;
 }
 
-TIDE_LENDER_STORE(key, tide_set_key(config, who, page, count))
+/* The next handshake uses it; a session goes on. */
+TIDE_LENDER_STORE(key, true, tide_lender_set_key(lender, who, page, count))
 
-TIDE_LENDER_STORE(strategy, tide_parse_strategy(who, page, &config->strategy))
+TIDE_LENDER_STORE(strategy, true,
+		  tide_parse_strategy(who, page, &lender->config.strategy))
 
 static ssize_t tide_lender_strategy_show(struct config_item *item, char *page)
 {
@@ -100,7 +104,8 @@ static ssize_t tide_lender_strategy_show(struct config_item *item, char *page)
 			  "Exclusive" : "NonInclusive");
 }
 
-TIDE_LENDER_STORE(encryption, tide_parse_encryption(who, page, &config->encryption))
+TIDE_LENDER_STORE(encryption, false,
+		  tide_parse_encryption(who, page, &lender->config.encryption))
 
 static ssize_t tide_lender_encryption_show(struct config_item *item, char *page)
 {
@@ -109,14 +114,15 @@ static ssize_t tide_lender_encryption_show(struct config_item *item, char *page)
 			  "AES-GCM" : "None");
 }
 
-TIDE_LENDER_STORE(deadline_us, tide_parse_deadline(who, page, &config->deadline_us))
+TIDE_LENDER_STORE(deadline_us, true,
+		  tide_parse_deadline(who, page, &lender->config.deadline_us))
 
 static ssize_t tide_lender_deadline_us_show(struct config_item *item, char *page)
 {
 	return sysfs_emit(page, "%u\n", to_lender(item)->config.deadline_us);
 }
 
-/* Alone among the attributes this one may change while enabled. */
+/* The lender is told of the change. */
 static ssize_t tide_lender_size_bytes_store(struct config_item *item,
 					    const char *page, size_t count)
 {
@@ -415,17 +421,14 @@ static ssize_t tide_borrower_key_store(struct config_item *item,
 {
 	struct tide_borrower *borrower = to_borrower(item);
 	char who[TIDE_WHO_SIZE];
+	u8 key[TIDE_KEY_SIZE];
 	int err;
 
 	tide_who(who, sizeof(who), "borrowers", borrower->name);
-	mutex_lock(&tide_control_mutex);
-	if (borrower->enabled)
-		err = tide_refuse(-EBUSY, who, "key", "cannot change while enabled");
-	else
-		err = tide_parse_key(who, page, count, borrower->key);
+	err = tide_parse_key(who, page, count, key);
 	if (!err)
-		borrower->key_set = true;
-	mutex_unlock(&tide_control_mutex);
+		tide_borrower_rekey(borrower, key);
+	memzero_explicit(key, sizeof(key));
 	return err ?: count;
 }
 
@@ -455,6 +458,8 @@ static ssize_t tide_borrower_quota_bytes_show(struct config_item *item, char *pa
 
 static int tide_borrower_switch(struct tide_borrower *borrower, const char *who, bool on)
 {
+	int err;
+
 	if (on == borrower->enabled)
 		return 0;
 	if (!on) {
@@ -465,7 +470,11 @@ static int tide_borrower_switch(struct tide_borrower *borrower, const char *who,
 		return tide_refuse(-EINVAL, who, "key", "must be set before enabled");
 	if (!borrower->quota_bytes)
 		return tide_refuse(-EINVAL, who, "quota_bytes", "must be set before enabled");
-	return tide_borrower_enable(borrower);
+	err = tide_borrower_enable(borrower);
+	if (err == -ENOSPC)
+		return tide_refuse(err, who, "enabled", "at most %d borrowers",
+				   TIDE_MAX_BORROWERS);
+	return err;
 }
 
 static ssize_t tide_borrower_enabled_store(struct config_item *item,

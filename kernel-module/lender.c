@@ -14,6 +14,7 @@
 
 DEFINE_MUTEX(tide_lending_mutex);	/* the borrowers and the connections */
 static LIST_HEAD(tide_borrowers);	/* the enabled ones */
+static unsigned int tide_borrower_count;
 
 /* ------------------------------------------------------------------ */
 /* grants							       */
@@ -204,14 +205,18 @@ struct tide_borrower *tide_borrower_create(const char *name)
  * @borrower: configured completely
  *
  * Context: process, under control.c's mutex.
- * Return: 0 or a negative errno.
+ * Return: 0, -ENOSPC when there are TIDE_MAX_BORROWERS already, or an errno.
  */
 int tide_borrower_enable(struct tide_borrower *borrower)
 {
-	int err = tide_listen();
+	int err;
 
+	if (tide_borrower_count == TIDE_MAX_BORROWERS)
+		return -ENOSPC;
+	err = tide_listen();
 	if (err)
 		return err;
+	tide_borrower_count++;
 	memset(&borrower->stats, 0, sizeof(borrower->stats));
 	mutex_lock(&tide_lending_mutex);
 	borrower->enabled = true;
@@ -240,6 +245,7 @@ void tide_borrower_disable(struct tide_borrower *borrower)
 	wait_event(tide_connections_wait, tide_borrower_alone(borrower));
 	cancel_delayed_work_sync(&borrower->notify);
 	tide_unlisten();
+	tide_borrower_count--;
 }
 
 void tide_borrower_destroy(struct tide_borrower *borrower)
@@ -247,6 +253,21 @@ void tide_borrower_destroy(struct tide_borrower *borrower)
 	if (borrower->enabled)
 		tide_borrower_disable(borrower);
 	kfree_sensitive(borrower);
+}
+
+/**
+ * tide_borrower_rekey() - change the pre-shared key
+ * @borrower: enabled or not
+ * @key: TIDE_KEY_SIZE bytes, for the next handshake; a session goes on
+ *
+ * Context: process.
+ */
+void tide_borrower_rekey(struct tide_borrower *borrower, const u8 *key)
+{
+	mutex_lock(&tide_lending_mutex);
+	memcpy(borrower->key, key, TIDE_KEY_SIZE);
+	borrower->key_set = true;
+	mutex_unlock(&tide_lending_mutex);
 }
 
 /**

@@ -68,6 +68,7 @@
 #include "wire.h"
 
 #define TIDE_MAX_LENDERS	8
+#define TIDE_MAX_BORROWERS	64
 #define TIDE_MIN_BYTES		((u64)SZ_1M)	/* least that is worth lending */
 #define TIDE_MAX_BYTES		((u64)SZ_1T * 16)
 
@@ -285,7 +286,7 @@ struct tide_lender {
 	struct tide_breaker breaker;
 
 	struct task_struct *main;
-	struct mutex sock_mutex;	/* the two pointers below */
+	struct mutex sock_mutex;	/* the two pointers below, config.key */
 	struct socket *get_sock;
 	struct socket *put_sock;
 	struct delayed_work tick;
@@ -337,6 +338,7 @@ struct tide_lender *tide_lender_create(const char *name);
 int tide_lender_enable(struct tide_lender *lender);
 void tide_lender_disable(struct tide_lender *lender);
 void tide_lender_destroy(struct tide_lender *lender);
+void tide_lender_rekey(struct tide_lender *lender, const u8 *key);
 void tide_lender_resize(struct tide_lender *lender);
 void tide_lender_put(struct tide_lender *lender);
 void tide_lender_break(struct tide_lender *lender);
@@ -638,6 +640,7 @@ struct tide_borrower *tide_borrower_create(const char *name);
 int tide_borrower_enable(struct tide_borrower *borrower);
 void tide_borrower_disable(struct tide_borrower *borrower);
 void tide_borrower_destroy(struct tide_borrower *borrower);
+void tide_borrower_rekey(struct tide_borrower *borrower, const u8 *key);
 void tide_borrower_requota(struct tide_borrower *borrower);
 const char *tide_borrower_state_name(struct tide_borrower *borrower);
 u64 tide_borrower_lent_pages(struct tide_borrower *borrower);

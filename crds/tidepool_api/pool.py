@@ -57,7 +57,6 @@ class PoolSpec(ApiModel):
     filter: Filter = Filter.NONE
     """Sequential: pages read in order are not sent to the lender, for a disk reads such as well. None: all are sent."""
 
-
     port: Port = DEFAULT_PORT
     """The TCP port on which lenders listen."""
 

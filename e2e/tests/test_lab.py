@@ -183,9 +183,16 @@ def test_down_leaves_nothing(guest: str, before: dict[str, list[str]]) -> None:
     assert lab("exec", guest, "--", "true").returncode == 1
 
 
+def _listen_to_interrupts() -> None:
+    """Whoever runs the tests in the background of a shell has them ignored, and children inherit that."""
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
+
+
 def test_down_after_an_interrupted_up(before: dict[str, list[str]]) -> None:
     """Ctrl-C while the guest boots, then `down`."""
-    up = subprocess.Popen([LAB, *UP], stderr=subprocess.PIPE, start_new_session=True, env=ENVIRONMENT)
+    up = subprocess.Popen(
+        [LAB, *UP], stderr=subprocess.PIPE, start_new_session=True, env=ENVIRONMENT, preexec_fn=_listen_to_interrupts
+    )
     deadline = time.monotonic() + 300
     while not (STATE / "guests" / GUEST / "launcher.json").exists():
         assert time.monotonic() < deadline

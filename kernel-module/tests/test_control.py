@@ -166,8 +166,11 @@ def test_busy_while_enabled(loaded: Guest) -> None:
     tidepool.lend("x", quota=32 * MIB)
     tidepool.borrow("x", address=BORROWER_ADDRESS, size=32 * MIB)
     _assert_refused(tidepool, "port", 7480, "busy")
-    for path, value in {"lenders/x/address": "10.7.0.9", "lenders/x/port": 7471, "borrowers/x/key": KEY}.items():
+    for path, value in {"lenders/x/address": "10.7.0.9", "lenders/x/port": 7471}.items():
         _assert_refused(tidepool, path, value, "busy")
+    for path, value in {"lenders/x/strategy": "Exclusive", "lenders/x/deadline_us": 5000}.items():
+        tidepool.set(path, value)
+        assert tidepool.get(path) == str(value)
     tidepool.set("lend_bytes", 16 * MIB)
     tidepool.set("reserve_bytes", 32 * MIB)
     assert tidepool.get("lend_bytes") == str(16 * MIB)

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import contextlib
+import json
 import os
 import re
 import shlex
 import signal
+import socket
 import subprocess
 import time
 from collections.abc import Iterator
@@ -14,6 +16,7 @@ from concurrent.futures import Future
 from concurrent.futures import TimeoutError as FutureTimeout
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any, TextIO
 
 from bed.channel import Channel, ChannelClosed, Result
 from bed.image import Kernel, fetch_qemu, initramfs
@@ -68,6 +71,7 @@ class Spec:
     append: str = ""
     capture: bool = False
     counted: bool = False
+    balloon: bool = False
 
 
 @dataclass
@@ -254,6 +258,20 @@ class Guest:
     def pid(self) -> int:
         return int((self.folder / "pid").read_text())
 
+    def balloon(self, size: int, timeout: float = 60.0) -> None:
+        """Let it have `size` bytes of memory, the balloon the rest, and wait until it is so."""
+        with socket.socket(socket.AF_UNIX) as monitor:
+            monitor.settimeout(timeout)
+            monitor.connect(str(self.folder / "monitor"))
+            lines = monitor.makefile("rw")
+            _ask_monitor(lines, "qmp_capabilities")
+            _ask_monitor(lines, "balloon", value=size)
+            end = time.monotonic() + timeout
+            while _ask_monitor(lines, "query-balloon")["actual"] != size:
+                if time.monotonic() > end:
+                    raise GuestError(f"{self.name}: its balloon does not get to {size} bytes within {timeout} s")
+                time.sleep(0.02)
+
     def kill(self) -> None:
         """SIGKILL of its QEMU: a host that loses power."""
         self._signal(signal.SIGKILL)
@@ -275,6 +293,18 @@ class Guest:
 
     def _signal(self, number: signal.Signals) -> None:
         os.kill(self.pid, number)
+
+
+def _ask_monitor(lines: TextIO, command: str, **arguments: object) -> Any:
+    """What QEMU's monitor answers to a command; greetings and events are passed over."""
+    lines.write(json.dumps({"execute": command, "arguments": arguments}) + "\n")
+    lines.flush()
+    while True:
+        answer = json.loads(lines.readline())
+        if "error" in answer:
+            raise GuestError(f"{command}: {answer['error']}")
+        if "return" in answer:
+            return answer["return"]
 
 
 def make_disk(path: Path, disk: Disk) -> None:
@@ -311,6 +341,8 @@ def _qemu_command(spec: Spec, kernel: Kernel, folder: Path) -> list[str]:
         drive += f",throttling.iops-total={spec.disk.iops}" if spec.disk.iops else ""
         drive += f",throttling.iops-write={spec.disk.write_iops}" if spec.disk.write_iops else ""
         command += ["-drive", drive, "-device", "virtio-blk-pci,drive=disk"]
+    if spec.balloon:
+        command += ["-device", "virtio-balloon-pci", "-qmp", f"unix:{folder / 'monitor'},server=on,wait=off"]
     for number, link in enumerate(spec.links):
         ends = f"local.type=unix,local.path={link.local},remote.type=unix,remote.path={link.remote}"
         mac = "52:54:00:" + ":".join(f"{int(octet):02x}" for octet in link.address.split(".")[1:])

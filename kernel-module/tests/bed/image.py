@@ -39,7 +39,7 @@ GUEST_MODULES = (
     "ctr",
 )
 # What only some kernels have as a module: on a stock x86 guest AES-GCM is the processor's own.
-GUEST_MODULES_IF_THERE = ("ghash_generic", "aesni_intel")
+GUEST_MODULES_IF_THERE = ("ghash_generic", "aesni_intel", "virtio_balloon")
 # Loaded only in guests with such a disk: btrfs measures its checksums at load, which takes a second.
 FILESYSTEM_MODULES = {"btrfs": ("btrfs",), "vfat": ("vfat", "nls_ascii", "nls_cp437", "nls_iso8859-1", "nls_utf8")}
 CFLAGS = ("-std=gnu11", "-O2", "-Wall", "-Wextra", "-Werror", "-static", "-pthread")
@@ -111,7 +111,7 @@ def initramfs(kernel: Kernel, module: Path | None, filesystem: str | None = None
 def _base(kernel: Kernel, more: tuple[str, ...]) -> bytes:
     """Busybox, its links, and the kernel modules every guest loads, and `more`, as one archive."""
     busybox = Path("/usr/bin/busybox") if Path("/usr/bin/busybox").exists() else Path("/bin/busybox")
-    there = tuple(name for name in GUEST_MODULES_IF_THERE if any(kernel.root.rglob(f"{name.replace('_', '-')}.ko*")))
+    there = tuple(name for name in GUEST_MODULES_IF_THERE if _has_module(kernel, name))
     modules = _module_files(kernel, GUEST_MODULES + there + more)
     digest = _digest([busybox.read_bytes(), kernel.release, *map(str, modules), _own_source()])
     cached = CACHE / "initramfs" / f"{digest}.cpio"
@@ -130,6 +130,10 @@ def _base(kernel: Kernel, more: tuple[str, ...]) -> bytes:
         partial.write_bytes(_cpio(files, links))
         partial.rename(cached)
     return cached.read_bytes()
+
+
+def _has_module(kernel: Kernel, name: str) -> bool:
+    return any(file.name.split(".")[0].replace("-", "_") == name for file in kernel.root.rglob("*.ko*"))
 
 
 def _module_files(kernel: Kernel, wanted: tuple[str, ...]) -> list[Path]:

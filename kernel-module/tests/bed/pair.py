@@ -37,6 +37,7 @@ class Pair:
         lender_mem: str = "512M",
         disk: str | Disk | None = "ext4",
         lender_disk: str | Disk | None = None,
+        lender_balloon: bool = False,
         processors: int = 2,
         flags: str = "",
         lender_flags: str = "",
@@ -58,7 +59,9 @@ class Pair:
         near_b, near_l = (self.relay.near_a, self.relay.near_b) if self.relay else (ends[1], ends[0])
         borrower_link = Link(ends[0], near_b, BORROWER_ADDRESS)
         self._lender_link = Link(ends[1], near_l, LENDER_ADDRESS)
-        self._lender_spec = Spec("lender", lender_mem, 1, _disk(lender_disk), (self._lender_link,))
+        self._lender_spec = Spec(
+            "lender", lender_mem, 1, _disk(lender_disk), (self._lender_link,), balloon=lender_balloon
+        )
         self._borrower_spec = Spec("borrower", borrower_mem, processors, self.disk, (borrower_link,), capture=capture)
         self._guests: list[Guest] = []
 

@@ -11,9 +11,9 @@ from bed.guest import Guest, GuestError, Job
 Report = dict[str, Any]
 
 
-def start_stress(guest: Guest, arguments: str) -> Job:
-    """Start it and go on; give the job to `finish_stress` later."""
-    return guest.start(f"exec stress {arguments}")
+def start_stress(guest: Guest, arguments: str, before: str = "true") -> Job:
+    """Start it, after a command in the same shell, and go on; give the job to `finish_stress` later."""
+    return guest.start(f"{before} && exec stress {arguments}")
 
 
 def finish_stress(job: Job, timeout: float = 300.0) -> Report:

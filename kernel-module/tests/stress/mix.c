@@ -12,9 +12,11 @@
 #define _GNU_SOURCE
 #include <errno.h>
 #include <fcntl.h>
+#include <linux/fs.h>
 #include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/ioctl.h>
 #include <sys/mman.h>
 #include <sys/uio.h>
 #include <unistd.h>
@@ -25,6 +27,10 @@
 #define MAX_RANGE	16L	/* pages changed or read at once */
 #define CHURN_PAGES	32L
 #define NOISE_THREADS	2
+
+#ifndef RWF_DONTCACHE
+#define RWF_DONTCACHE	0x80	/* since 6.14 */
+#endif
 
 /* What a page must contain: its version, and the index where it was written (ranges can be moved). */
 struct shadow {
@@ -46,6 +52,7 @@ struct worker {
 	uint64_t state;
 	struct page *buffer;		/* MAX_RANGE pages */
 	int pipe[2];
+	struct uring *ring;
 };
 
 static struct file files[MAX_FILES];
@@ -137,6 +144,31 @@ static void op_read_nowait(struct worker *w, struct file *file, long index, long
 		check_range(file, w->buffer, index, n / PAGE, "nowait read");
 }
 
+/* The pages are to leave the cache at once; kernels that do not know the flag say so. */
+static void op_read_dont_cache(struct worker *w, struct file *file, long index, long count)
+{
+	struct iovec vector = { w->buffer, count * PAGE };
+	ssize_t n = preadv2(file->fd, &vector, 1, index * PAGE, RWF_DONTCACHE);
+
+	if (n < 0 && errno == EOPNOTSUPP)
+		return;
+	if (n != count * PAGE)
+		io_failed("uncached read");
+	else
+		check_range(file, w->buffer, index, count, "uncached read");
+}
+
+/* A page a request, all at once, through the cache and around it by turns. */
+static void op_read_async(struct worker *w, struct file *file, long index, long count)
+{
+	for (long i = 0; i < count; i++)
+		uring_add(w->ring, false, i % 2 ? file->direct : file->fd, &w->buffer[i], PAGE, (index + i) * PAGE);
+	if (uring_run(w->ring, count))
+		check_range(file, w->buffer, index, count, "asynchronous read");
+	else
+		io_failed("asynchronous read");
+}
+
 static void op_read_splice(struct worker *w, struct file *file, long index, long count)
 {
 	off_t offset = index * PAGE;
@@ -191,6 +223,17 @@ static void op_write_direct_parts(struct worker *w, struct file *file, long inde
 
 	write_at(file->direct, data, split, index * PAGE, "partial direct write");
 	write_at(file->direct, data + split, length - split, index * PAGE + split, "partial direct write");
+}
+
+/* Direct writes that are in progress after their calls have returned. */
+static void op_write_async(struct worker *w, struct file *file, long index, long count)
+{
+	struct page *pages = renew(w, file, index, count);
+
+	for (long i = 0; i < count; i++)
+		uring_add(w->ring, true, file->direct, &pages[i], PAGE, (index + i) * PAGE);
+	if (!uring_run(w->ring, count))
+		io_failed("asynchronous direct write");
 }
 
 static void op_punch(struct worker *w, struct file *file, long index, long count)
@@ -292,6 +335,28 @@ static void op_insert(struct worker *w, struct file *file, long index, long coun
 	set_zero(file, index, count);
 }
 
+/* Shared extents, where the file system has them: the copy's old pages must be gone. */
+static void op_clone(struct worker *w, struct file *file, long index, long count)
+{
+	long to = draw(w, file->pages - count + 1);
+	struct file_clone_range range = {
+		.src_fd = file->fd, .src_offset = index * PAGE, .src_length = count * PAGE, .dest_offset = to * PAGE,
+	};
+
+	if (labs(to - index) < count)
+		return;
+	if (ioctl(file->fd, FICLONERANGE, &range)) {
+		if (errno != EOPNOTSUPP && errno != ENOTTY)
+			io_failed("clone");
+		return;
+	}
+	memcpy(&file->shadow[to], &file->shadow[index], count * sizeof(*file->shadow));
+	if (pread(file->fd, w->buffer, count * PAGE, to * PAGE) != count * PAGE)
+		io_failed("read after clone");
+	else
+		check_range(file, w->buffer, to, count, "read after clone");
+}
+
 /* ---- hints: contents stay as they are ---- */
 
 static void op_dont_need(struct worker *w, struct file *file, long index, long count)
@@ -345,18 +410,22 @@ static struct operation {
 	{ "read_mapped", READS, 90, 4, op_read_mapped, 0 },
 	{ "read_direct", READS, 35, 4, op_read_direct, 0 },
 	{ "read_nowait", READS, 40, 4, op_read_nowait, 0 },
+	{ "read_dont_cache", READS, 20, 4, op_read_dont_cache, 0 },
+	{ "read_async", READS, 20, MAX_RANGE, op_read_async, 0 },
 	{ "read_splice", READS, 25, 2, op_read_splice, 0 },
 	{ "write", CHANGES, 80, 4, op_write, 0 },
 	{ "write_parts", CHANGES, 60, 2, op_write_parts, 0 },
 	{ "write_mapped", CHANGES, 70, 2, op_write_mapped, 0 },
 	{ "write_direct", CHANGES, 60, 4, op_write_direct, 0 },
 	{ "write_direct_parts", CHANGES, 20, 2, op_write_direct_parts, 0 },
+	{ "write_async", CHANGES, 30, MAX_RANGE, op_write_async, 0 },
 	{ "punch", CHANGES, 20, MAX_RANGE, op_punch, 0 },
 	{ "zero_range", CHANGES, 10, MAX_RANGE, op_zero_range, 0 },
 	{ "punch_part", CHANGES, 15, 1, op_punch_part, 0 },
 	{ "truncate", MOVES, 4, 1, op_truncate, 0 },
 	{ "collapse", MOVES, 1, MAX_RANGE, op_collapse, 0 },
 	{ "insert", MOVES, 1, MAX_RANGE, op_insert, 0 },
+	{ "clone", MOVES, 2, MAX_RANGE, op_clone, 0 },
 	{ "dont_need", HINTS, 45, MAX_RANGE, op_dont_need, 0 },
 	{ "ahead", HINTS, 12, MAX_RANGE, op_ahead, 0 },
 	{ "page_out", HINTS, 10, MAX_RANGE, op_page_out, 0 },
@@ -423,6 +492,7 @@ static struct worker worker_new(long number)
 
 	if (pipe(worker.pipe))
 		die("pipe");
+	worker.ring = uring_new();
 	return worker;
 }
 
@@ -586,7 +656,8 @@ static void report(double seconds)
 	}
 	printf("}, \"total\": %lu, \"noise\": %lu, \"churned\": %lu, ", sum, noise_reads, churned);
 	latency_print(&read_latency);
-	printf(", \"wrong_pages\": %lu, \"errors\": %lu}\n", wrong_pages(), io_errors());
+	printf(", \"bytes_verified\": %lu, \"wrong_pages\": %lu, \"errors\": %lu}\n", bytes_verified(), wrong_pages(),
+	       io_errors());
 }
 
 /* stress mix FILE [mib=256] [seconds=40] [threads=6] [files=2] [seed=N] [first=0]: the files are FILE.0, FILE.1, … */

@@ -9,7 +9,7 @@
 
 enum { W_MAGIC, W_FILE, W_INDEX, W_VERSION, W_PATTERN };
 
-static unsigned long wrong;
+static unsigned long wrong, verified;
 
 static uint64_t mix(uint64_t x)
 {
@@ -92,6 +92,7 @@ void page_wrong(const struct page *page, uint32_t file, uint64_t index, uint32_t
 
 bool page_check(const struct page *page, uint32_t file, uint64_t index, uint32_t version, const char *how)
 {
+	__sync_fetch_and_add(&verified, PAGE);
 	if (page_is(page, file, index, version))
 		return true;
 	page_wrong(page, file, index, version, how);
@@ -119,4 +120,9 @@ struct page *pages_alloc(size_t count)
 unsigned long wrong_pages(void)
 {
 	return wrong;
+}
+
+unsigned long bytes_verified(void)
+{
+	return verified;
 }

@@ -40,6 +40,9 @@ uint32_t file_id(const char *path);
 struct page *pages_alloc(size_t count);
 unsigned long wrong_pages(void);
 
+/* How many bytes page_check() has looked at. */
+unsigned long bytes_verified(void);
+
 /* ---- util.c: options, time, random numbers, latencies, errors ---- */
 
 /* Value of the argument `name=value`, or the default. */
@@ -79,6 +82,17 @@ void latency_print(const struct latency *latency);
 
 int open_or_die(const char *path, int flags);
 void run_threads(long count, void *(*body)(void *));
+
+/* ---- uring.c: asynchronous requests, one user to a ring ---- */
+
+#define URING_DEPTH	16
+
+struct uring;
+struct uring *uring_new(void);
+void uring_add(struct uring *ring, bool write, int fd, void *data, long length, long offset);
+
+/* Submits what was added and waits for all of it; true if each was done whole. */
+bool uring_run(struct uring *ring, long count);
 
 /* ---- the modes ---- */
 

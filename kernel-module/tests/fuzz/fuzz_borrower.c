@@ -1,0 +1,228 @@
+// SPDX-License-Identifier: GPL-2.0
+/* The borrower's side of the wire (borrower.c, get.c) against a lender that sends what it likes. */
+#include "borrower.c"
+#include "get.c"
+
+#include "fuzz.h"
+
+#define FROM_DISK	0xd1	/* what pages from disk are filled with, */
+#define VERSION(n)	(1 + (n))	/* and the lender's, by version */
+#define VERSIONS	3
+#define OUTSTANDING	8
+
+static struct tide_lender *lender;
+static struct tide_file file = { .id = 7 };
+static long locked;		/* folios that a reader waits for */
+static bool sealed_well;	/* what tide_decrypt() is to say */
+
+struct tide_stats tide_stats;
+
+/* ---- the pages ---- */
+
+void folio_mark_uptodate(struct folio *folio)
+{
+	folio->uptodate = true;
+}
+
+void folio_unlock(struct folio *folio)
+{
+	fuzz_assert(folio->locked && folio->uptodate);
+	fuzz_assert(folio->page.bytes[0] == FROM_DISK || folio->page.bytes[0] == VERSION((unsigned long)folio->private));
+	fuzz_assert(folio->page.bytes[0] == folio->page.bytes[PAGE_SIZE - 1]);
+	folio->locked = false;
+	locked--;
+}
+
+void folio_put(struct folio *folio)
+{
+	fuzz_assert(!folio->locked);
+	free(folio);
+}
+
+static int read_from_disk(struct file *unused, struct folio *folio)
+{
+	(void)unused;
+	memset(folio->page.bytes, FROM_DISK, PAGE_SIZE);
+	folio_mark_uptodate(folio);
+	folio_unlock(folio);
+	return 0;
+}
+
+static const struct address_space_operations disk_aops = { .read_folio = read_from_disk };
+
+/* A request that waits for its answer, as window.c makes them. */
+static void ask(unsigned int count)
+{
+	struct tide_get *get = calloc(1, struct_size(get, page, count));
+
+	get->lender = lender;
+	kref_get(&lender->kref);
+	get->file = &file;
+	get->orig = &disk_aops;
+	get->start = fuzz_now_ns;
+	get->id = ++lender->next_id;
+	get->count = count;
+	for (unsigned int i = 0; i < count; i++) {
+		struct folio *folio = calloc(1, sizeof(*folio));
+
+		get->page[i] = (struct tide_get_page) {
+			.page = &folio->page, .index = i, .version = 1 + fuzz_draw(VERSIONS),
+		};
+		folio->page.folio = folio;
+		folio->private = (void *)(unsigned long)get->page[i].version;
+		folio->locked = true;
+		locked++;
+	}
+	list_add_tail(&get->list, &lender->pending);
+}
+
+/* ---- what borrower.c and get.c call ---- */
+
+int tide_decrypt(struct tide_cipher *c, const struct tide_page_id *id, struct page *page, const u8 *tag)
+{
+	(void)c;
+	(void)tag;
+	if (sealed_well && page->bytes[0] == VERSION(id->version))
+		return 0;
+	memset(page->bytes, 0, PAGE_SIZE);
+	return -EBADMSG;
+}
+
+int tide_wire_recv_iter(struct socket *sock, struct iov_iter *iter)
+{
+	if (iter->kvec) {
+		int err = fuzz_take(sock, iter->kvec->iov_base, iter->count);
+
+		iter->count = err ? iter->count : 0;
+		return err;
+	}
+	for (const struct bio_vec *bvec = iter->bvec; iter->count; bvec++, iter->count -= PAGE_SIZE) {
+		fuzz_now_ns += fuzz_draw(3000000);
+		if (fuzz_one_in(200)) {
+			fuzz_now_ns += 2000000000;	/* it makes a long pause */
+			return -EAGAIN;
+		}
+		if (fuzz_take(sock, bvec->bv_page->bytes, PAGE_SIZE))
+			return -ECONNRESET;
+	}
+	return 0;
+}
+
+/* Has nothing to say, or takes what it is given. */
+#define NOTHING(result, name, ...)	result name(__VA_ARGS__) { return (result)0; }
+
+#pragma GCC diagnostic push
+#pragma GCC diagnostic ignored "-Wunused-parameter"
+NOTHING(void, tide_wire_patience, struct socket *sock, unsigned int ms)
+NOTHING(void, tide_wire_timeout, struct socket *sock, unsigned int ms)
+NOTHING(void, tide_wire_tune, struct socket *sock)
+NOTHING(int, tide_wire_send, struct socket *sock, void *data, size_t size, int flags)
+NOTHING(int, tide_handshake_borrower, struct socket *sock, struct tide_handshake *hs, const u8 *key, const char *name,
+	u8 channel, u64 session, u64 size_bytes)
+NOTHING(int, tide_put_prepare, struct tide_lender *l)
+NOTHING(void, tide_put_release, struct tide_lender *l)
+NOTHING(int, tide_sender_start, struct tide_lender *l)
+NOTHING(void, tide_sender_stop, struct tide_lender *l)
+NOTHING(void, tide_cipher_free, struct tide_cipher *c)
+NOTHING(void, tide_file_put, struct tide_file *f)
+NOTHING(void, tide_file_erase, struct tide_file *f, pgoff_t index, u64 version)
+NOTHING(void, tide_catalog_evicted, u64 id, pgoff_t index, u64 version)
+NOTHING(void, tide_catalog_purge_lender, int slot)
+NOTHING(void, tide_histogram_add, struct tide_histogram *h, u64 ns)
+NOTHING(u64, tide_next_version, void)
+#pragma GCC diagnostic pop
+
+struct tide_cipher *tide_cipher_create(void)
+{
+	return (struct tide_cipher *)&file;	/* nobody looks inside */
+}
+
+int tide_put_acknowledged(struct tide_lender *l, u64 id, unsigned int count, u64 stored)
+{
+	(void)l;
+	(void)id;
+	(void)count;
+	(void)stored;
+	return fuzz_one_in(20) ? -EPROTO : 0;
+}
+
+/* ---- messages ---- */
+
+/* A reply to one of the requests, mostly, with pages of the versions that it names. */
+static void add_data(void)
+{
+	static struct tide_data_item item[65536];
+	unsigned int count = fuzz_count(TIDE_GET_MAX), hits = 0;
+	u64 id = fuzz_draw(lender->next_id + 2);
+	u8 page[PAGE_SIZE];
+	struct tide_get *get;
+
+	list_for_each_entry(get, &lender->pending, list)
+		if (get->id == id && !fuzz_one_in(20))
+			count = get->count;
+	for (unsigned int i = 0; i < count; i++) {
+		item[i].version = fuzz_draw(VERSIONS + 1);
+		hits += !!item[i].version;
+	}
+	fuzz_frame(TIDE_DATA, count, id, count * sizeof(item[0]) + hits * PAGE_SIZE);
+	fuzz_append(item, count * sizeof(item[0]));
+	for (unsigned int i = 0; i < count; i++) {
+		memset(page, VERSION(item[i].version), sizeof(page));
+		if (item[i].version)
+			fuzz_append(page, sizeof(page));
+	}
+}
+
+static void add_message(void)
+{
+	unsigned int count = fuzz_count(TIDE_NOTICE_MAX);
+
+	switch (fuzz_draw(6)) {
+	case 0:
+		fuzz_frame(TIDE_PUT_ACK, fuzz_count(TIDE_PUT_MAX), fuzz_draw(100), sizeof(__le64));
+		fuzz_append_random(sizeof(__le64));
+		break;
+	case 1:
+		fuzz_frame(TIDE_EVICTED, count, 0, count * sizeof(struct tide_page_id));
+		fuzz_append_random(count * sizeof(struct tide_page_id));
+		break;
+	case 2:
+		fuzz_frame(TIDE_GRANT, 0, 0, sizeof(__le64));
+		fuzz_append_random(sizeof(__le64));
+		break;
+	case 3:
+		fuzz_frame(TIDE_PONG, 0, fuzz_now_ns, 0);
+		break;
+	default:
+		add_data();
+	}
+}
+
+unsigned long fuzz_connection(void)
+{
+	struct socket sock = { .input = fuzz_input };
+	unsigned long messages = 1 + fuzz_draw(20);
+
+	lender = calloc(1, sizeof(*lender));
+	if (tide_get_prepare(lender))
+		fuzz_fail("memory");
+	kref_init(&lender->kref);
+	lender->config.deadline_us = 1000000;
+	lender->config.encryption = fuzz_one_in(2) ? TIDE_AES_GCM : TIDE_NO_ENCRYPTION;
+	sealed_well = !fuzz_one_in(4);
+	lender->get_sock = &sock;
+	lender->accepting = true;
+	lender->last_rx = jiffies;
+	for (int i = fuzz_draw(OUTSTANDING); i >= 0; i--)
+		ask(1 + fuzz_draw(40));
+	for (unsigned long i = 0; i < messages; i++)
+		add_message();
+	sock.left = fuzz_one_in(3) ? fuzz_draw(fuzz_length + 1) : fuzz_length;
+	fuzz_assert(tide_receive(lender) < 0);
+	tide_get_abort(lender);
+	fuzz_assert(locked == 0);
+	fuzz_assert(lender->kref.count == 1);
+	tide_get_release(lender);
+	free(lender);
+	return messages;
+}

@@ -1,0 +1,213 @@
+// SPDX-License-Identifier: GPL-2.0
+/* The lender's side of the wire (serve.c) against a borrower that sends what it likes. */
+#include "serve.c"
+
+#include "fuzz.h"
+
+static long folios;		/* that somebody has */
+static size_t owed;		/* bytes that the reply being sent still lacks */
+
+u64 tide_lend_bytes, tide_reserve_bytes;
+struct tide_stats tide_stats;
+
+/* ---- the pages ---- */
+
+static struct folio *folio_new(void)
+{
+	struct folio *folio = calloc(1, sizeof(*folio));
+
+	folio->page.folio = folio;
+	folio->refs = 1;
+	folios++;
+	return folio;
+}
+
+void folio_put(struct folio *folio)
+{
+	fuzz_assert(folio->refs > 0);
+	if (--folio->refs)
+		return;
+	folios--;
+	free(folio);
+}
+
+struct folio *tide_store_prepare(struct tide_store *store)
+{
+	(void)store;
+	return fuzz_one_in(5) ? NULL : folio_new();
+}
+
+void tide_store_cancel(struct tide_store *store, struct folio *folio)
+{
+	(void)store;
+	folio_put(folio);
+}
+
+int tide_store_add(struct tide_store *store, const struct tide_put_item *item, struct folio *folio)
+{
+	(void)store;
+	(void)item;
+	folio_put(folio);
+	return fuzz_one_in(5) ? -ENOMEM : 0;
+}
+
+struct folio *tide_store_get(struct tide_store *store, u64 file, pgoff_t index, u64 version, u8 *tag)
+{
+	(void)store;
+	(void)file;
+	(void)index;
+	(void)version;
+	if (fuzz_one_in(3))
+		return NULL;
+	memset(tag, 7, TIDE_TAG_SIZE);
+	return folio_new();
+}
+
+void tide_store_forget(struct tide_store *store, u64 file, pgoff_t first, pgoff_t last, u64 before)
+{
+	(void)store;
+	(void)file;
+	(void)first;
+	(void)last;
+	(void)before;
+}
+
+unsigned int tide_store_notices(struct tide_store *store, struct tide_page_id *id, unsigned int max)
+{
+	(void)store;
+	(void)id;
+	(void)max;
+	return 0;
+}
+
+void tide_regrant(struct tide_borrower *borrower)
+{
+	fuzz_assert(borrower->wanted_bytes <= TIDE_MAX_BYTES);
+	tide_send_grant(borrower);
+}
+
+/* ---- the wire ---- */
+
+int tide_wire_recv(struct socket *sock, void *data, size_t size)
+{
+	return fuzz_take(sock, data, size);
+}
+
+int tide_wire_recv_pages(struct socket *sock, struct bio_vec *bvec, size_t n)
+{
+	int err = 0;
+
+	for (size_t i = 0; i < n && !err; i++)
+		err = fuzz_take(sock, bvec[i].bv_page->bytes, PAGE_SIZE);
+	return err;
+}
+
+/* What is sent must be whole frames of lengths that are what they say. */
+static void account(const void *data, size_t size)
+{
+	if (!owed) {
+		const struct tide_frame *frame = data;
+
+		fuzz_assert(size >= sizeof(*frame));
+		owed = frame->length;
+		size -= sizeof(*frame);
+	}
+	fuzz_assert(size <= owed);
+	owed -= size;
+}
+
+int tide_wire_send(struct socket *sock, void *data, size_t size, int flags)
+{
+	(void)sock;
+	(void)flags;
+	account(data, size);
+	return size;
+}
+
+int tide_wire_send_pages(struct socket *sock, struct bio_vec *bvec, size_t n)
+{
+	(void)sock;
+	for (size_t i = 0; i < n; i++)
+		account(bvec[i].bv_page->bytes, PAGE_SIZE);
+	return 0;
+}
+
+void tide_wire_timeout(struct socket *sock, unsigned int ms)
+{
+	(void)sock;
+	(void)ms;
+}
+
+/* ---- messages ---- */
+
+static void add_get(void)
+{
+	unsigned int count = fuzz_count(TIDE_GET_MAX);
+	size_t length = sizeof(struct tide_get_head) + count * sizeof(struct tide_get_item);
+
+	fuzz_frame(TIDE_GET, count, fuzz_draw(UINT64_MAX), length);
+	fuzz_append_random(length);
+}
+
+static void add_forget(void)
+{
+	unsigned int count = fuzz_count(TIDE_NOTICE_MAX);
+
+	fuzz_frame(TIDE_FORGET, count, 0, count * sizeof(struct tide_forget_item));
+	fuzz_append_random(count * sizeof(struct tide_forget_item));
+}
+
+static void add_put(void)
+{
+	unsigned int count = fuzz_count(TIDE_PUT_MAX);
+	size_t length = count * (sizeof(struct tide_put_item) + PAGE_SIZE);
+
+	fuzz_frame(TIDE_PUT, count, fuzz_draw(UINT64_MAX), length);
+	fuzz_append_random(length);
+}
+
+static void add_message(u8 channel)
+{
+	switch (channel == TIDE_CHANNEL_PUT && !fuzz_one_in(50) ? 4 : fuzz_draw(5)) {
+	case 0:
+		add_forget();
+		break;
+	case 1:
+		fuzz_frame(TIDE_PING, 0, fuzz_draw(UINT64_MAX), 0);
+		break;
+	case 2:
+		fuzz_frame(TIDE_RESIZE, 0, 0, sizeof(__le64));
+		fuzz_append_random(sizeof(__le64));
+		break;
+	case 3:
+		add_get();
+		break;
+	default:
+		if (channel == TIDE_CHANNEL_PUT)
+			add_put();
+		else
+			add_get();
+	}
+}
+
+unsigned long fuzz_connection(void)
+{
+	struct tide_borrower borrower = { .name = "fuzz" };
+	struct tide_connection *c = calloc(1, sizeof(*c));
+	struct socket sock = { .input = fuzz_input };
+	unsigned long messages = 1 + fuzz_draw(20);
+
+	c->sock = &sock;
+	c->borrower = &borrower;
+	c->channel = fuzz_draw(2);
+	borrower.get = c;
+	owed = 0;
+	for (unsigned long i = 0; i < messages; i++)
+		add_message(c->channel);
+	sock.left = fuzz_one_in(3) ? fuzz_draw(fuzz_length + 1) : fuzz_length;
+	tide_serve_session(c);
+	fuzz_assert(folios == 0);
+	fuzz_assert(owed == 0);
+	free(c);
+	return messages;
+}

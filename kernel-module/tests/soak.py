@@ -1,0 +1,218 @@
+"""The whole mixture for long, on each kernel and file system, while all that can happen to a pair of guests happens.
+
+soak [--kernels 6.1,6.12,debug] [--filesystems ext4,xfs] [--seconds 180]
+writes build/stress.json: one entry for each run, and exits with 1 if any of them found anything.
+"""
+
+from __future__ import annotations
+
+import argparse
+import itertools
+import json
+import sys
+import time
+from collections.abc import Callable
+from dataclasses import asdict, dataclass
+
+from bed.guest import Guest, GuestError, Job
+from bed.image import TOP
+from bed.pair import LENDER_ADDRESS, NAME, Pair
+from bed.tidepool import MIB
+from bed.workload import Report, finish_stress, start_stress, stress
+
+RESULTS = TOP / "build" / "stress.json"
+POOL = 200 * MIB
+REPORT_SECONDS = 1200  # a debug kernel verifies slowly
+# A memory cgroup that leaves the mixture about half of what it would have.
+GROUP = """
+mount -t cgroup2 cgroup2 /sys/fs/cgroup
+echo +memory > /sys/fs/cgroup/cgroup.subtree_control
+mkdir /sys/fs/cgroup/part
+echo 96M > /sys/fs/cgroup/part/memory.max
+"""
+JOIN = "echo $$ > /sys/fs/cgroup/part/cgroup.procs"
+
+
+@dataclass
+class Run:
+    """One entry of build/stress.json."""
+
+    kernel: str
+    filesystem: str
+    operations: int = 0
+    bytes_verified: int = 0
+    faults_injected: int = 0
+    errors: int = 0
+    dmesg_clean: bool = True
+    debug_locks: int | None = None
+
+    @property
+    def good(self) -> bool:
+        return not self.errors and self.dmesg_clean and self.debug_locks in (None, 1)
+
+
+def drop_caches(pair: Pair) -> None:
+    """Pages, then inodes and dentries, then both."""
+    for what in (1, 2, 3):
+        pair.borrower.drop_caches(what)
+
+
+def freeze_lender(pair: Pair) -> None:
+    """It stands still for longer than a borrower waits for it."""
+    pair.lender.stop()
+    time.sleep(12)
+    pair.lender.cont()
+
+
+def cut_network(pair: Pair) -> None:
+    """No packet gets through for a while."""
+    pair.lender.sh("ip link set eth0 down")
+    time.sleep(4)
+    pair.lender.sh("ip link set eth0 up")
+
+
+def kill_lender(pair: Pair) -> None:
+    """Its host loses power; a new one is there, empty, a little later."""
+    pair.lender.assert_clean()
+    pair.lender.kill()
+    pair.restart_lender()
+    lend(pair)
+
+
+def press_lender(pair: Pair) -> None:
+    """A program on the lender wants most of its memory."""
+    pair.lender.sh(f"stress anon {int(pair.lender.meminfo('MemTotal') / MIB * 0.75)}", timeout=300)
+
+
+def press_borrower(pair: Pair) -> None:
+    """A program on the borrower takes a third of its memory."""
+    pair.borrower.sh(f"stress anon {int(pair.borrower.meminfo('MemTotal') / MIB / 3)}", timeout=300)
+
+
+def reload_borrower(pair: Pair) -> None:
+    """Unloaded and loaded while pages flow."""
+    pair.b.unload()
+    pair.b.load()
+    borrow(pair)
+
+
+def reload_lender(pair: Pair) -> None:
+    """Unloaded and loaded while pages flow."""
+    pair.l.unload()
+    lend(pair)
+
+
+def resize(pair: Pair) -> None:
+    """Quotas shrink and grow in use, and the strategy changes."""
+    for mib, strategy in ((16, "Exclusive"), (200, "NonInclusive")):
+        pair.l.set(f"borrowers/{NAME}/quota_bytes", mib * MIB)
+        pair.b.set(f"lenders/{NAME}/strategy", strategy)
+        time.sleep(2)
+
+
+FAULTS: tuple[Callable[[Pair], None], ...] = (
+    drop_caches,
+    resize,
+    freeze_lender,
+    press_lender,
+    cut_network,
+    reload_borrower,
+    press_borrower,
+    kill_lender,
+    reload_lender,
+)
+
+
+def lend(pair: Pair) -> None:
+    """The lender's end of the pairing."""
+    pair.l.load()
+    pair.l.lend(NAME, quota=POOL, reserve=16 * MIB)
+
+
+def borrow(pair: Pair) -> None:
+    """The borrower's end."""
+    pair.b.borrow(NAME, address=LENDER_ADDRESS, size=POOL)
+
+
+def inject(pair: Pair, mixture: Job, run: Run, seconds: float) -> None:
+    """One fault after the other until the mixture's time is up."""
+    end = time.monotonic() + seconds
+    for fault in itertools.cycle(FAULTS):
+        if time.monotonic() > end or not mixture.running:
+            return
+        time.sleep(3)
+        say(f"  {fault.__name__}")
+        fault(pair)
+        run.faults_injected += 1
+
+
+def remount_and_verify(borrower: Guest, filesystem: str) -> None:
+    """After the mixture: a small file goes through a remount."""
+    stress(borrower, "fill /mnt/last mib=20")
+    borrower.drop_caches(3)
+    borrower.umount()
+    borrower.mount(filesystem)
+    for _ in range(2):
+        stress(borrower, "sequential /mnt/last")
+        borrower.drop_caches(1)
+
+
+def soak(run: Run, seconds: int) -> None:
+    """One run; what it found is in `run`."""
+    large = run.kernel == "debug"  # half of its memory is for watching
+    memory = {"borrower_mem": "320M" if large else "176M", "lender_mem": "576M" if large else "384M"}
+    with (pair := Pair(run.kernel, disk=run.filesystem, **memory)) as (borrower, _):
+        pair.b.load()
+        lend(pair)
+        borrow(pair)
+        borrower.sh(f"set -e{GROUP}")
+        mixture = start_stress(borrower, f"mix /mnt/mix mib=140 seconds={seconds} threads=6", before=JOIN)
+        inject(pair, mixture, run, seconds)
+        note(run, finish_stress(mixture, timeout=REPORT_SECONDS))
+        remount_and_verify(borrower, run.filesystem)
+        run.debug_locks = borrower.debug_locks()
+        pair.assert_clean()
+
+
+def note(run: Run, report: Report) -> None:
+    run.operations = report["total"]
+    run.bytes_verified = report["bytes_verified"]
+    run.errors = report["wrong_pages"] + report["errors"]
+
+
+def say(text: str) -> None:
+    print(text, file=sys.stderr, flush=True)
+
+
+def attempt(run: Run, seconds: int) -> None:
+    """A run that fails is an entry, too."""
+    say(f"{run.kernel} on {run.filesystem}, {seconds} s and verification")
+    try:
+        soak(run, seconds)
+    except GuestError as error:
+        run.errors = max(run.errors, 1)
+        say(str(error))
+    except AssertionError as error:
+        run.dmesg_clean = False
+        say(str(error))
+
+
+def main() -> int:
+    """Every kernel with every file system; the results so far are always in the file."""
+    parser = argparse.ArgumentParser(prog="soak", description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
+    parser.add_argument("--kernels", default="6.1,6.12,debug")
+    parser.add_argument("--filesystems", default="ext4,xfs")
+    parser.add_argument("--seconds", type=int, default=180)
+    options = parser.parse_args()
+    runs: list[Run] = []
+    for kernel, filesystem in itertools.product(options.kernels.split(","), options.filesystems.split(",")):
+        runs.append(run := Run(kernel, filesystem))
+        attempt(run, options.seconds)
+        RESULTS.parent.mkdir(exist_ok=True)
+        RESULTS.write_text(json.dumps([asdict(each) for each in runs], indent=2) + "\n")
+        say(f"  {asdict(run)}")
+    return 0 if all(run.good for run in runs) else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())

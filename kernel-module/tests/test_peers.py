@@ -1,0 +1,101 @@
+"""Several lenders, many borrowers, and keys that change while pages flow."""
+
+from __future__ import annotations
+
+from bed.guest import Guest
+from bed.pair import LENDER_ADDRESS, NAME, Pair
+from bed.tidepool import KEY, MIB, Tidepool, wait_until
+from bed.workload import finish_stress, start_stress, stress
+
+NEW_KEY = "5a" * 32
+FILE_MIB = 150
+LENDERS = {"large": 96, "small": 48}  # MiB
+
+
+def connect_lenders(pair: Pair) -> None:
+    """One guest lends twice; to the borrower these are two lenders."""
+    pair.l.load()
+    pair.b.load()
+    pair.l.set("lend_bytes", sum(LENDERS.values()) * MIB)
+    for name, mib in LENDERS.items():
+        pair.l.lend(name, quota=mib * MIB)
+        pair.b.borrow(name, address=LENDER_ADDRESS, size=mib * MIB)
+    for name in LENDERS:
+        pair.b.wait_state(f"lenders/{name}", "Connected")
+
+
+def test_pages_are_spread_and_one_loss_costs_only_its_own(kernel: str) -> None:
+    """Pages go where most room is; when one lender leaves, what the other has still comes from there."""
+    with (pair := Pair(kernel, borrower_mem="176M", lender_mem="384M")) as (borrower, _):
+        connect_lenders(pair)
+        stress(borrower, f"fill /mnt/file mib={FILE_MIB}")
+        stress(borrower, "sequential /mnt/file passes=2")
+        held = {name: pair.b.stats(f"lenders/{name}")["catalog_pages"] * 4096 // MIB for name in LENDERS}
+        assert held["large"] > held["small"] > 0
+        reads = start_stress(borrower, "random /mnt/file seconds=8 threads=4")
+        pair.l.rmdir("borrowers/small")
+        wait_until("the loss is noticed", lambda: pair.b.stats("lenders/small")["catalog_pages"] == 0)
+        finish_stress(reads)
+        before = pair.b.stats("lenders/large")
+        stress(borrower, "sequential /mnt/file")
+        after = pair.b.stats("lenders/large")
+        assert after["get_hits"] - before["get_hits"] > 1000
+        assert after["disconnects"] == 0
+        pair.assert_clean()
+
+
+def test_key_is_rotated_without_losing_a_page(kernel: str) -> None:
+    """A new key on both ends: the session goes on with all its pages; the next handshake needs the new key."""
+    with (pair := Pair(kernel, borrower_mem="176M")) as (borrower, _):
+        pair.connect(size=200 * MIB)
+        stress(borrower, f"fill /mnt/file mib={FILE_MIB}")
+        stress(borrower, "sequential /mnt/file")
+        before = pair.borrowed()
+        pair.l.set(f"borrowers/{NAME}/key", NEW_KEY)
+        pair.b.set(f"lenders/{NAME}/key", NEW_KEY)
+        stress(borrower, "sequential /mnt/file")
+        after = pair.borrowed()
+        assert after["disconnects"] == 0
+        assert after["get_hits"] > before["get_hits"] + 1000
+        pair.b.set(f"lenders/{NAME}/enabled", 0)
+        pair.b.set(f"lenders/{NAME}/enabled", 1)
+        pair.b.wait_state(f"lenders/{NAME}", "Connected")
+        pair.b.set(f"lenders/{NAME}/enabled", 0)
+        pair.b.set(f"lenders/{NAME}/key", KEY)
+        pair.b.set(f"lenders/{NAME}/enabled", 1)
+        pair.b.wait_state(f"lenders/{NAME}", "Rejected")
+        pair.b.set(f"lenders/{NAME}/key", NEW_KEY)  # taken up by the next try
+        pair.b.wait_state(f"lenders/{NAME}", "Connected")
+        pair.assert_clean()
+
+
+def test_strategy_changes_in_use(kernel: str) -> None:
+    """Exclusive frees the lender's page at a get, NonInclusive keeps it; each from the moment it is set."""
+    with (pair := Pair(kernel, borrower_mem="256M")) as (borrower, _):
+        pair.connect(size=128 * MIB)
+        stress(borrower, "fill /mnt/file mib=20")
+        for _ in range(5):  # what is dropped for want of buffers goes the next time
+            borrower.drop_caches(1)
+            stress(borrower, "sequential /mnt/file")
+        assert pair.lent()["lent_pages"] > 18 * 256
+        pair.b.set(f"lenders/{NAME}/strategy", "Exclusive")
+        borrower.drop_caches(1)
+        stress(borrower, "sequential /mnt/file")
+        wait_until("the lender has freed them", lambda: pair.lent()["lent_pages"] < 2 * 256)
+        pair.assert_clean()
+
+
+def test_a_lender_has_at_most_64_borrowers(loaded: Guest) -> None:
+    """The 65th is refused with a word why, and is taken when another has gone."""
+    tidepool = Tidepool(loaded)
+    for number in range(64):
+        tidepool.lend(f"borrower-{number}", quota=16 * MIB)
+    tidepool.mkdir("borrowers/one-more")
+    tidepool.set("borrowers/one-more/key", KEY)
+    tidepool.set("borrowers/one-more/quota_bytes", 16 * MIB)
+    refused = tidepool.try_set("borrowers/one-more/enabled", 1)
+    assert "No space" in refused.output
+    assert "at most 64 borrowers" in loaded.log()
+    tidepool.rmdir("borrowers/borrower-7")
+    tidepool.set("borrowers/one-more/enabled", 1)
+    assert tidepool.get("borrowers/one-more/state") == "Listening"
