@@ -130,6 +130,12 @@ NOTHING(void, tide_catalog_evicted, u64 id, pgoff_t index, u64 version)
 NOTHING(void, tide_catalog_purge_lender, int slot)
 NOTHING(void, tide_histogram_add, struct tide_histogram *h, u64 ns)
 NOTHING(u64, tide_next_version, void)
+NOTHING(void, tide_filter_set, struct tide_lender *l, bool on)
+NOTHING(void, tide_breaker_reset, struct tide_lender *l, bool closed)
+NOTHING(void, tide_breaker_update, struct tide_lender *l)
+NOTHING(void, tide_breaker_pinged, struct tide_lender *l, u64 sent_ns)
+NOTHING(void, tide_breaker_ponged, struct tide_lender *l, u64 sent_ns, u64 rtt_ns)
+NOTHING(void, tide_breaker_got, struct tide_lender *l, u64 ns)
 #pragma GCC diagnostic pop
 
 struct tide_cipher *tide_cipher_create(void)

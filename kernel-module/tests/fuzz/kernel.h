@@ -77,6 +77,11 @@ typedef s64 ktime_t;
 #define kvfree(p)			free(p)
 #define kfree_sensitive(p)		free(p)
 
+#define DECLARE_STATIC_KEY_FALSE(name)	extern bool name
+#define static_branch_unlikely(name)	(*(name))
+#define trace_tidepool_get_enabled()	false
+#define trace_tidepool_get(...)		do { } while (0)
+
 /* lists */
 
 struct list_head {
