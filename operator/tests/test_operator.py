@@ -45,6 +45,12 @@ def test_a_pool_becomes_a_pairing_with_a_key(agent: Agent, operator: OperatorPro
         "strategy": "NonInclusive",
         "encryption": "None",
         "deadline": "200ms",
+        "filter": "None",
+        "latency": {
+            "mode": "Automatic",
+            "short": {"resume": "1500us", "stop": "40ms"},
+            "long": {"resume": "1ms", "stop": "1500us"},
+        },
         "keySecret": {"name": f"{PAIRING}-key"},
     }
     assert pairing["metadata"]["finalizers"] == [names.LENDER_FINALIZER, names.BORROWER_FINALIZER]
