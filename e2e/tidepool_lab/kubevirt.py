@@ -187,7 +187,7 @@ def domain_name(name: str) -> str:
 def domain_xml(spec: GuestSpec, uid: str) -> str:
     """The domain, emulated by QEMU's TCG so that it runs on machines without nested virtualisation too."""
     command_line = (
-        f"root=/dev/vda rw console=ttyS0 quiet loglevel=5 mitigations=off net.ifnames=0 "
+        f"root=/dev/vda rw console=ttyS0 quiet loglevel=5 mitigations=off no_timer_check net.ifnames=0 "
         f"systemd.hostname={spec.name} systemd.machine_id={uid.replace('-', '')}"
     )
     return f"""<domain type='qemu'>
