@@ -17,7 +17,12 @@ IN_TIME_US = DEADLINE_US + 800_000
 
 @pytest.mark.parametrize(
     ("fault", "value"),
-    [("loss", 0.03), ("reorder", 0.3), ("delay", 0.02), ("cut", True)],
+    [
+        ("loss", 0.03),
+        ("cut", True),
+        pytest.param("reorder", 0.3, marks=pytest.mark.long),
+        pytest.param("delay", 0.02, marks=pytest.mark.long),
+    ],
 )
 def test_bad_wire(kernel: str, fault: str, value: object) -> None:
     """Random reads while the wire is bad and after it is good again."""
