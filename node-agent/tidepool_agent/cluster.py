@@ -134,19 +134,24 @@ class Cluster:
         manager = names.LENDER_FIELD_MANAGER if lender else names.BORROWER_FIELD_MANAGER
         await self._apply(path, body, self._lending if lender else self._borrowing, manager=manager)
 
-    async def release(self, pairing: MemoryPairing, finalizer: str) -> None:
-        """Removes this side's finalizer from a pairing that is being deleted."""
+    async def release(self, pairing: MemoryPairing, finalizer: str) -> bool:
+        """Removes this side's finalizer from a pairing that is being deleted.
+
+        False when somebody else has changed the pairing meanwhile: it is to be tried again with the new version, which
+        may differ in its status only, so nobody would be woken by it.
+        """
         left = [one for one in pairing.metadata.finalizers if one != finalizer]
         if len(left) == len(pairing.metadata.finalizers):
-            return
+            return True
         path = f"{OURS}/namespaces/{pairing.namespace}/{names.PAIRINGS}/{pairing.name}"
         meta = {"finalizers": left, "resourceVersion": pairing.metadata.resource_version, "uid": pairing.metadata.uid}
         try:
             await asyncio.to_thread(self._api.merge, path, {"metadata": meta})
         except ApiError as error:
-            # A conflict means that the other side was quicker; the watch brings the new version and another try.
             if not (error.conflict or error.not_found):
                 raise
+            return error.not_found
+        return True
 
     async def delete_guest(self, guest: Object) -> None:
         """Deletes a MemoryGuest, unless another agent has taken it over meanwhile."""

@@ -30,6 +30,11 @@ def key_of(item: Object) -> Key:
     return item["metadata"].get("namespace", ""), item["metadata"]["name"]
 
 
+def _version(item: Object) -> int:
+    """Versions of one object can be compared: Kubernetes lets clients rely on that."""
+    return int(item["metadata"]["resourceVersion"])
+
+
 class Copy:
     """The objects at one path of the API, narrowed by a selector."""
 
@@ -43,9 +48,11 @@ class Copy:
         threading.Thread(target=self._follow, args=(loop,), name=f"watch {self._path}", daemon=True).start()
 
     def absorb(self, item: Object) -> None:
-        """Takes in what the API server answered to a write, unless the watch has removed the object meanwhile."""
+        """Takes in what the API server answered, unless the watch has removed the object, or was quicker, meanwhile."""
         present = self.objects.get(key_of(item))
-        if present is not None and present["metadata"]["uid"] == item["metadata"]["uid"]:
+        if present is None or present["metadata"]["uid"] != item["metadata"]["uid"]:
+            return
+        if _version(item) > _version(present):
             self._put(item)
 
     def _put(self, item: Object) -> None:

@@ -107,8 +107,8 @@ class Worker:
         self._found = await self._find(machine, wanted)
         self._collect(machine, pairings)
         await self._report(machine, self._found, wanted)
-        await self._release(machine, pairings, wanted)
-        return self._pause(wanted)
+        released = await self._release(machine, pairings, wanted)
+        return self._pause(wanted) if released else SOON
 
     @property
     def _name(self) -> str:
@@ -247,14 +247,18 @@ class Worker:
 
     # --------------------------------------------------------------------------------------------------------- release
 
-    async def _release(self, machine: Machine, pairings: list[MemoryPairing], wanted: Desired) -> None:
-        """Removes this side's finalizer from pairings whose tear-down is done, or has taken too long."""
+    async def _release(self, machine: Machine, pairings: list[MemoryPairing], wanted: Desired) -> bool:
+        """Removes this side's finalizer from pairings whose tear-down is done, or has taken too long.
+
+        False when one of them has to be tried again.
+        """
+        released = True
         for pairing in pairings:
             if pairing.terminating and (self._torn_down(pairing, wanted) or overdue(pairing)):
                 lends = pairing.spec.lender.guest == machine.name
-                await self._tools.cluster.release(
-                    pairing, names.LENDER_FINALIZER if lends else names.BORROWER_FINALIZER
-                )
+                finalizer = names.LENDER_FINALIZER if lends else names.BORROWER_FINALIZER
+                released &= await self._tools.cluster.release(pairing, finalizer)
+        return released
 
     def _torn_down(self, pairing: MemoryPairing, wanted: Desired) -> bool:
         seen = self._found.seen
