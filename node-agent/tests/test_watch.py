@@ -14,7 +14,7 @@ from tidepool_agent.watch import Copy
 def followed() -> Copy:
     """A copy that nobody fills: no API server is asked for anything."""
     api = Api("https://127.0.0.1:1", ca=Path("/etc/ssl/certs/ca-certificates.crt"), token=Path("/dev/null"))
-    return Copy(api, "/pairings", lambda old, new: None)
+    return Copy(api, "/pairings", lambda *_: None)
 
 
 def item(version: int, uid: str = "u") -> dict[str, Any]:
