@@ -315,7 +315,7 @@ def make_disk(path: Path, disk: Disk) -> None:
         "ext4": ["mkfs.ext4", "-q", "-F", "-E", "lazy_itable_init=1,lazy_journal_init=1"],
         "xfs": ["mkfs.xfs", "-q", "-f"],
         "btrfs": ["mkfs.btrfs", "-q", "-f"],
-        "vfat": ["busybox", "mkfs.vfat"],
+        "vfat": ["mkfs.vfat"],
     }
     if disk.filesystem:
         path_with_sbin = f"{os.environ['PATH']}:/usr/sbin:/sbin"
