@@ -11,6 +11,7 @@
 #define pr_fmt(fmt) KBUILD_MODNAME ": " fmt
 
 #include <crypto/aead.h>
+#include <linux/kmod.h>
 #include <linux/module.h>
 #include <linux/random.h>
 #include <linux/scatterlist.h>
@@ -63,8 +64,12 @@ static int tide_draw_key(struct crypto_aead *aead)
 
 int tide_crypto_init(void)
 {
-	struct crypto_aead *aead = crypto_alloc_aead(TIDE_CIPHER, 0, TIDE_CIPHER_NOT);
+	struct crypto_aead *aead;
 	int err;
+
+	/* The processor's own AES is a module that nobody may have needed yet. */
+	request_module("crypto-aes");
+	aead = crypto_alloc_aead(TIDE_CIPHER, 0, TIDE_CIPHER_NOT);
 
 	if (IS_ERR(aead)) {
 		pr_err("this kernel has no " TIDE_CIPHER "\n");
