@@ -154,13 +154,19 @@ static ssize_t tide_lender_##attr##_store(struct config_item *item,	\
 					  const char *page, size_t count) \
 {									\
 	struct tide_lender *lender = to_lender(item);			\
-	struct tide_lender_config new;					\
+	const struct tide_lender_config *config = &lender->config;	\
+	struct {							\
+		enum tide_breaker_mode breaker;				\
+		struct tide_thresholds breaker_short, breaker_long;	\
+	} new;								\
 	char who[TIDE_WHO_SIZE];					\
 	int err;							\
 									\
 	tide_who(who, sizeof(who), "lenders", lender->name);		\
 	mutex_lock(&tide_control_mutex);				\
-	new = lender->config;						\
+	new.breaker = config->breaker;					\
+	new.breaker_short = config->breaker_short;			\
+	new.breaker_long = config->breaker_long;			\
 	err = (parse);							\
 	if (!err)							\
 		tide_breaker_set(lender, new.breaker, &new.breaker_short, \
