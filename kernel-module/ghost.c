@@ -33,10 +33,11 @@ static u32 tide_ghost_threshold;
 /* names							       */
 /* ------------------------------------------------------------------ */
 
-static u64 tide_ghost_file(const struct inode *inode)
+static u64 tide_ghost_file(struct inode *inode)
 {
-	return tide_curve_hash(tide_curve_hash((unsigned long)inode->i_sb, inode->i_ino),
-			       inode->i_generation);
+	u64 part = tide_curve_hash((unsigned long)inode->i_sb, tide_volume(inode));
+
+	return tide_curve_hash(tide_curve_hash(part, inode->i_ino), inode->i_generation);
 }
 
 static bool tide_ghost_follows(u64 file, pgoff_t index)

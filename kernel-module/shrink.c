@@ -4,19 +4,24 @@
  * 8 bytes stands for a page that would have to be read from disk, and a guest
  * that borrows is always reclaiming its page cache: so nothing is given while
  * free memory and page cache are there to be taken instead, whatever asks for
- * it (also /proc/sys/vm/drop_caches).
+ * it (also /proc/sys/vm/drop_caches). What other slabs might give does not
+ * count: much of it is in use.
  */
 #include <linux/mm.h>
+#include <linux/vmstat.h>
 
 #include "tidepool.h"
 
-#define TIDE_SHORT_SHIFT	4	/* short: less than 1/16 of memory is available */
+#define TIDE_SHORT_SHIFT	4	/* short: less than 1/16 of memory is free or file pages */
 
 static struct shrinker *tide_shrinker;
 
 static bool tide_memory_short(void)
 {
-	return si_mem_available() < (long)(totalram_pages() >> TIDE_SHORT_SHIFT);
+	return global_zone_page_state(NR_FREE_PAGES) +
+	       global_node_page_state(NR_ACTIVE_FILE) +
+	       global_node_page_state(NR_INACTIVE_FILE) <
+	       totalram_pages() >> TIDE_SHORT_SHIFT;
 }
 
 static unsigned long tide_shrink_count(struct shrinker *shrinker,

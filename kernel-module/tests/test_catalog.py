@@ -54,7 +54,7 @@ def test_dense_catalog_is_small(pair: Pair) -> None:
     """A file that is wholly in the pool: its entries and their tree take at most 2.25 MiB for each GiB of pages."""
     borrower = pair.borrower
     stress(borrower, "fill /mnt/file mib=96")
-    for _ in range(2):
+    for _ in range(3):  # what found no memory or no buffer goes the next time
         borrower.drop_caches(1)
         settle(pair)
         stress(borrower, "sequential /mnt/file")
@@ -83,9 +83,10 @@ def test_gives_memory_back(pair: Pair) -> None:
     assert pair.b.stats()["shrunk"] == 0
     assert pair.borrowed()["catalog_pages"] == before
 
-    left = borrower.meminfo("MemTotal") // 18  # the module calls less than a sixteenth short
-    hog = start_stress(borrower, f"anon {(borrower.meminfo('MemAvailable') - left) // MIB} hold=8")
-    for _ in range(14):
+    borrower.drop_caches(3)
+    left = borrower.meminfo("MemTotal") // 24  # the module calls less than a sixteenth short, the kernel much less
+    hog = start_stress(borrower, f"anon {(borrower.meminfo('MemFree') - left) // MIB} hold=8")
+    while hog.running:
         borrower.sh("sleep 0.5")
         borrower.drop_caches(2)
     assert finish_stress(hog)["wrong_pages"] == 0
