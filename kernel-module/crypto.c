@@ -70,7 +70,6 @@ int tide_crypto_init(void)
 	/* The processor's own AES is a module that nobody may have needed yet. */
 	request_module("crypto-aes");
 	aead = crypto_alloc_aead(TIDE_CIPHER, 0, TIDE_CIPHER_NOT);
-
 	if (IS_ERR(aead)) {
 		pr_err("this kernel has no " TIDE_CIPHER "\n");
 		return PTR_ERR(aead);

@@ -15,8 +15,6 @@
  * gate; the section enters the gate, then looks for the file. Both take the
  * bucket's lock, so at least one of them sees the other.
  */
-#define pr_fmt(fmt) KBUILD_MODNAME ": " fmt
-
 #include <linux/delay.h>
 #include <linux/hashtable.h>
 #include <linux/sched.h>

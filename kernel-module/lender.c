@@ -14,7 +14,6 @@
 
 DEFINE_MUTEX(tide_lending_mutex);	/* the borrowers and the connections */
 static LIST_HEAD(tide_borrowers);	/* the enabled ones */
-static unsigned int tide_borrower_count;
 
 /* ------------------------------------------------------------------ */
 /* grants							       */
@@ -209,14 +208,10 @@ struct tide_borrower *tide_borrower_create(const char *name)
  */
 int tide_borrower_enable(struct tide_borrower *borrower)
 {
-	int err;
+	int err = tide_listen();
 
-	if (tide_borrower_count == TIDE_MAX_BORROWERS)
-		return -ENOSPC;
-	err = tide_listen();
 	if (err)
 		return err;
-	tide_borrower_count++;
 	memset(&borrower->stats, 0, sizeof(borrower->stats));
 	mutex_lock(&tide_lending_mutex);
 	borrower->enabled = true;
@@ -245,7 +240,6 @@ void tide_borrower_disable(struct tide_borrower *borrower)
 	wait_event(tide_connections_wait, tide_borrower_alone(borrower));
 	cancel_delayed_work_sync(&borrower->notify);
 	tide_unlisten();
-	tide_borrower_count--;
 }
 
 void tide_borrower_destroy(struct tide_borrower *borrower)

@@ -235,12 +235,14 @@ static int tide_queues_alloc(void)
  * IPv6 sockets take IPv4 borrowers as well.
  *
  * Context: process, under control.c's mutex.
- * Return: 0 or a negative errno.
+ * Return: 0, -ENOSPC when there are TIDE_MAX_BORROWERS already, or an errno.
  */
 int tide_listen(void)
 {
 	int err;
 
+	if (tide_listen_users == TIDE_MAX_BORROWERS)
+		return -ENOSPC;
 	if (tide_listen_users)
 		goto listening;
 	err = tide_queues_alloc() ?: tide_listen_on(AF_INET6);

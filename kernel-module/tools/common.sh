@@ -23,7 +23,6 @@ need() {
     done
 }
 
-
 # The address of the Debian archive that this machine's apt uses.
 debian_archive() {
     apt-get indextargets --format '$(SITE) $(RELEASE) $(ORIGIN)' 'Created-By: Packages' |
