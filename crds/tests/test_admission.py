@@ -20,6 +20,7 @@ SAME = {"resume": "1ms", "stop": "1000us"}
 ODD = {"resume": "fast", "stop": "slow"}
 LONG = {"resume": "1s", "stop": "61s"}
 SHORT = {"matchLabels": {"memory": "short"}}
+AUTO = {"role": "Auto", "selector": SPARE, "lenders": {"maxLend": "1Gi"}, "borrowers": {"size": "512Mi"}}
 
 WRONG: list[tuple[dict[str, Any], str, Any, str, str]] = [
     (POOL, "spec.lenders.maxLend", "lots", "spec.lenders.maxLend", '"lots" is not an amount of memory; write a number'),
@@ -60,6 +61,14 @@ WRONG: list[tuple[dict[str, Any], str, Any, str, str]] = [
         '"In", "NotIn", "Exists", "DoesNotExist"',
     ),
     (POOL, "spec.encryption", "ROT13", "spec.encryption", 'supported values: "AES-GCM", "None"'),
+    (POOL, "spec.lenders.selector", MISSING, "spec.lenders.selector", "say which guests, or set spec.role to Auto"),
+    (POOL, "spec.borrowers.selector", MISSING, "spec.borrowers.selector", "is missing: say which guests"),
+    (POOL, "spec.role", "Auto", "spec.selector", "is missing: role Auto chooses among the guests that it matches"),
+    (POOL, "spec.role", "Auto", "spec.lenders.selector", "has no place with role Auto"),
+    (POOL, "spec.role", "Random", "spec.role", 'supported values: "Selected", "Auto"'),
+    (POOL, "spec.selector", SPARE, "spec.selector", "is for role Auto only; set spec.role to Auto"),
+    (POOL, "spec", AUTO | {"selector": {}}, "spec.selector", "is empty and would select every guest"),
+    (POOL, "spec.coolDown", "1441m", "spec.coolDown", "1441m is out of range; the cool-down lies between 1s and 1440m"),
     (POOL, "spec.strategy", "Both", "spec.strategy", 'supported values: "NonInclusive", "Exclusive"'),
     (POOL, "spec.port", 0, "spec.port", "should be greater than or equal to 1"),
     (POOL, "spec.port", 70000, "spec.port", "should be less than or equal to 65535"),
@@ -107,6 +116,8 @@ RIGHT: list[tuple[dict[str, Any], str, Any]] = [
     (POOL, "spec.filter", "Sequential"),
     (POOL, "spec.latency", {"mode": "Off"}),
     (POOL, "spec.latency", {"mode": "Thresholds", "short": {"resume": "0.5ms", "stop": "1ms"}}),
+    (POOL, "spec", AUTO),
+    (POOL, "spec.coolDown", "90s"),
     (POOL, "metadata.name", "a" * 63),
     (
         POOL,
@@ -133,7 +144,7 @@ def test_defaults_are_filled_in(api_server: Server, namespace: str) -> None:
     assert spec["lenders"]["reserve"] == "256Mi"
     assert (spec["strategy"], spec["port"], spec["deadline"]) == ("NonInclusive", 7470, "200ms")
     assert spec["encryption"] == "AES-GCM"
-    assert spec["filter"] == "None"
+    assert (spec["filter"], spec["role"], spec["coolDown"]) == ("None", "Selected", "10m")
     assert spec["latency"] == {
         "mode": "Automatic",
         "short": {"resume": "1500us", "stop": "40ms"},

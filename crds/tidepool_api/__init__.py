@@ -26,6 +26,7 @@ from tidepool_api.names import (
     Provider,
     Reason,
     Role,
+    RoleChoice,
     Strategy,
 )
 from tidepool_api.pairing import (
@@ -38,7 +39,7 @@ from tidepool_api.pairing import (
     PairingSpec,
     PairingStatus,
 )
-from tidepool_api.pool import Borrowers, Lenders, MemoryPool, PoolSpec, PoolStatus
+from tidepool_api.pool import Borrowers, GuestRole, Lenders, MemoryPool, PoolSpec, PoolStatus
 from tidepool_api.units import format_quantity, parse_duration, parse_quantity, to_mib
 
 __version__ = "0.1.0"
@@ -57,6 +58,7 @@ __all__ = [
     "Filter",
     "GuestMemory",
     "GuestPressure",
+    "GuestRole",
     "GuestSpec",
     "GuestStatus",
     "KeySecret",
@@ -82,6 +84,7 @@ __all__ = [
     "Reason",
     "Requirement",
     "Role",
+    "RoleChoice",
     "Selector",
     "Status",
     "Strategy",

@@ -20,6 +20,8 @@ LEAST_DEADLINE = "1ms"
 MOST_DEADLINE = "60s"
 LEAST_THRESHOLD = "1us"
 MOST_THRESHOLD = "60s"
+LEAST_PAUSE = "1s"
+MOST_PAUSE = "1440m"
 
 _QUANTITY_PATTERN = r"^[0-9]+(\\.[0-9]+)?([KMGT]i|[kMGT])?$"
 _DURATION_PATTERN = r"^([0-9]+(\\.[0-9]+)?(us|ms|s|m))+$"
@@ -95,12 +97,14 @@ _MEMORY_RULES = rules(
 
 _DEADLINE = ("the deadline", LEAST_DEADLINE, MOST_DEADLINE)
 _THRESHOLD = ("a threshold", LEAST_THRESHOLD, MOST_THRESHOLD)
+_PAUSE = ("the cool-down", LEAST_PAUSE, MOST_PAUSE)
 
 _ADDRESS_RULES = rules(rule("isIP(self)", says="'\"' + self + '\" is not an IP address'"))
 
 Memory = Annotated[str, Field(max_length=20, json_schema_extra=_MEMORY_RULES), AfterValidator(_memory)]
 Deadline = Annotated[str, Field(max_length=16, json_schema_extra=_duration_rules(*_DEADLINE)), _between(*_DEADLINE)]
 Threshold = Annotated[str, Field(max_length=16, json_schema_extra=_duration_rules(*_THRESHOLD)), _between(*_THRESHOLD)]
+Pause = Annotated[str, Field(max_length=16, json_schema_extra=_duration_rules(*_PAUSE)), _between(*_PAUSE)]
 Port = Annotated[int, Field(ge=1, le=65535)]
 Bytes = Annotated[int, Field(ge=0, le=1 << 60, json_schema_extra={"format": "int64"})]
 Count = Annotated[int, Field(ge=0, json_schema_extra={"format": "int64"})]

@@ -69,6 +69,13 @@ class Role(StrEnum):
     BORROWER = "Borrower"
 
 
+class RoleChoice(StrEnum):
+    """Who says which guest of a pool lends and which borrows."""
+
+    SELECTED = "Selected"
+    AUTO = "Auto"
+
+
 class Filter(StrEnum):
     """Which evicted pages stay out of the pool."""
 

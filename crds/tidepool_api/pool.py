@@ -6,21 +6,35 @@ from typing import Any
 
 from pydantic import Field, model_validator
 
-from tidepool_api.base import ApiModel, ApiObject
+from tidepool_api.base import ApiModel, ApiObject, Time
 from tidepool_api.conditions import Condition
-from tidepool_api.fields import Bytes, Count, Deadline, Memory, Port, Ratio, Selector, readable, rule, rules
+from tidepool_api.fields import (
+    Bytes,
+    Count,
+    Deadline,
+    Memory,
+    ObjectName,
+    Pause,
+    Port,
+    Ratio,
+    Selector,
+    readable,
+    rule,
+    rules,
+)
 from tidepool_api.latency import Latency
-from tidepool_api.names import DEFAULT_PORT, Encryption, Filter, PoolPhase, Strategy
-from tidepool_api.units import parse_quantity
+from tidepool_api.names import DEFAULT_PORT, Encryption, Filter, PoolPhase, Role, RoleChoice, Strategy
+from tidepool_api.units import SECOND, parse_duration, parse_quantity
 
 MOST_LENDERS = 8  # of one borrower
+MOST_ROLES = 2048  # that a status remembers
 
 
 class Lenders(ApiModel):
     """Who lends, and how much at most."""
 
-    selector: Selector
-    """The guests that lend, by their labels."""
+    selector: Selector | None = None
+    """The guests that lend, by their labels; absent when the role is Auto."""
 
     max_lend: Memory
     """The most that one lender lends to all its borrowers together."""
@@ -32,8 +46,8 @@ class Lenders(ApiModel):
 class Borrowers(ApiModel):
     """Who borrows, and how much."""
 
-    selector: Selector
-    """The guests that borrow, by their labels."""
+    selector: Selector | None = None
+    """The guests that borrow, by their labels; absent when the role is Auto."""
 
     size: Memory
     """How much each borrower gets, from one lender if one has it, else from several."""
@@ -41,6 +55,24 @@ class Borrowers(ApiModel):
 
 class PoolSpec(ApiModel):
     """Which guests share memory, and how."""
+
+    role: RoleChoice = RoleChoice.SELECTED
+    """Selected: lenders and borrowers are told apart by their two selectors.
+
+    Auto: of the guests that spec.selector matches, those that read back what they had to evict, that a pool would spare
+    many reads according to their ghost mode's curve, or that wait for memory, borrow; those with memory to spare lend;
+    the others do neither. Nobody does both. A guest that has changed its role keeps it for the cool-down.
+    """
+
+    selector: Selector | None = None
+    """With role Auto: the guests that take part, by their labels."""
+
+    cool_down: Pause = "10m"
+    """How long a guest keeps a role at least that it was given.
+
+    A lender that comes under memory pressure, by its kernel's pressure stall information, is relieved at once, whatever
+    the role says, and lends again after this time at the earliest.
+    """
 
     lenders: Lenders
     """The guests with memory to spare."""
@@ -69,6 +101,26 @@ class PoolSpec(ApiModel):
     model_config = {
         "json_schema_extra": rules(
             rule(
+                "self.role != 'Auto' || has(self.selector)",
+                "is missing: role Auto chooses among the guests that it matches",
+                path=".selector",
+            ),
+            rule(
+                "self.role == 'Auto' || !has(self.selector)",
+                "is for role Auto only; set spec.role to Auto, or use the selectors of spec.lenders and spec.borrowers",
+                path=".selector",
+            ),
+            *(
+                rule(
+                    f"(self.role == 'Auto') != has(self.{side}.selector)",
+                    says="self.role == 'Auto' ? 'has no place with role Auto, which chooses among the guests of "
+                    "spec.selector; remove it' : 'is missing: say which guests, or set spec.role to Auto'",
+                    path=f".{side}.selector",
+                )
+                for side in ("lenders", "borrowers")
+            ),
+            rule(
+                "!has(self.lenders.selector) || !has(self.borrowers.selector) || "
                 "dyn(self.lenders.selector) != dyn(self.borrowers.selector)",
                 "is the same as spec.lenders.selector, but no guest both lends and borrows; select by different labels",
                 path=".borrowers.selector",
@@ -85,6 +137,11 @@ class PoolSpec(ApiModel):
     }
 
     @property
+    def cool_down_seconds(self) -> float:
+        """`coolDown` in seconds."""
+        return parse_duration(self.cool_down) / SECOND
+
+    @property
     def size_bytes(self) -> int:
         """What each borrower gets, as a number."""
         return parse_quantity(self.borrowers.size)
@@ -98,6 +155,22 @@ class PoolSpec(ApiModel):
     def reserve_bytes(self) -> int:
         """What each lender keeps, as a number."""
         return parse_quantity(self.lenders.reserve)
+
+
+class GuestRole(ApiModel):
+    """The role that a pool has given to a guest, which its selectors alone would not say."""
+
+    guest: ObjectName
+    """The guest."""
+
+    role: Role
+    """What it is for this pool since then."""
+
+    since: Time
+    """When it became that."""
+
+    reason: str = Field(max_length=64, pattern=r"^[A-Z][A-Za-z0-9]*$")
+    """Why, in one word."""
 
 
 class PoolStatus(ApiModel):
@@ -135,6 +208,9 @@ class PoolStatus(ApiModel):
 
     hit_ratio: Ratio | None = None
     """Reads of evicted pages that lenders answered, among all such reads."""
+
+    roles: tuple[GuestRole, ...] | None = Field(default=None, max_length=MOST_ROLES)
+    """Guests that the pool has given a role which they keep for the cool-down, or which no pairing shows."""
 
     conditions: tuple[Condition, ...] = Field(default=(), max_length=16)
     """Ready, Progressing, Degraded, and those that explain them."""

@@ -176,8 +176,9 @@ class Agent:
         available: int | None = None,
         node: str = "",
         ready: bool = True,
+        **report: Any,
     ) -> None:
-        """Publishes a guest, or what is new about it."""
+        """Publishes a guest, or what is new about it; `report` are further fields of its status."""
         head = {"apiVersion": names.API_VERSION, "kind": "MemoryGuest"}
         metadata = {"name": name, "namespace": self.namespace}
         vm = {"name": name, "uid": f"uid-{name}"}
@@ -193,7 +194,7 @@ class Agent:
             "lastTransitionTime": "2026-01-01T00:00:00Z",
         }
         memory = {"totalBytes": total, "availableBytes": total - 100 * MIB if available is None else available}
-        status = {"addresses": [address], "memory": memory, "role": "None", "conditions": [condition]}
+        status = {"addresses": [address], "memory": memory, "role": "None", "conditions": [condition], **report}
         self.server.apply_status({**head, "metadata": metadata, "status": status}, names.AGENT_FIELD_MANAGER)
 
     def delete_guest(self, name: str) -> None:
@@ -238,6 +239,23 @@ class Agent:
                     "borrowers": {"selector": {"matchLabels": {"memory": borrows}}, "size": size},
                     "encryption": "None",
                     **more,
+                },
+            }
+        )
+
+    def auto_pool(self, name: str = "pool", *, team: str = "a", cool_down: str = "10m") -> None:
+        """A pool that chooses by itself who of a team lends and who borrows."""
+        self.server.apply(
+            {
+                "apiVersion": names.API_VERSION,
+                "kind": "MemoryPool",
+                "metadata": {"name": name, "namespace": self.namespace},
+                "spec": {
+                    "role": "Auto",
+                    "selector": {"matchLabels": {"team": team}},
+                    "coolDown": cool_down,
+                    "lenders": {"maxLend": "1Gi"},
+                    "borrowers": {"size": "512Mi"},
                 },
             }
         )

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from world import BORROWER, LENDER, MIB, carried_out, guest, mib, pairing, pool, reasons
-
-from tidepool_operator.planner import plan
+from world import BORROWER, LENDER, MIB, carried_out, guest, mib, pairing, plan, pool, reasons
 
 LENDS, BORROWS = LENDER, BORROWER
 

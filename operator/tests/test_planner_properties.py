@@ -7,11 +7,11 @@ from dataclasses import dataclass, replace
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from world import BORROWER, LENDER, MIB, carried_out, guest, lent, pairing, pool
+from world import BORROWER, LENDER, MIB, carried_out, guest, lent, pairing, plan, pool
 
 from tidepool_api import MemoryGuest, MemoryPairing, MemoryPool
 from tidepool_operator.placement import LEAST
-from tidepool_operator.planner import Plan, plan
+from tidepool_operator.planner import Plan
 
 LENDERS = ["l1", "l2", "l3"]
 BORROWERS = ["b1", "b2", "b3", "b4"]

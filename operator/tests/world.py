@@ -5,18 +5,33 @@ from __future__ import annotations
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
-from tidepool_api import MemoryGuest, MemoryPairing, MemoryPool, format_quantity
-from tidepool_operator import build
+from tidepool_api import GuestRole, MemoryGuest, MemoryPairing, MemoryPool, format_quantity
+from tidepool_operator import build, planner
+from tidepool_operator.inventory import Inventory
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Collection, Iterable, Mapping
 
     from tidepool_operator.planner import Plan
 
 MIB = 1 << 20
 LENDER = {"lends": "yes"}
 BORROWER = {"borrows": "yes"}
+TEAM = {"team": "a"}
 LONG_AGO = datetime(2026, 1, 1, tzinfo=UTC)
+
+
+def plan(
+    pool: MemoryPool,
+    guests: Iterable[MemoryGuest],
+    pairings: Iterable[MemoryPairing],
+    *,
+    claimed: Mapping[str, str] | None = None,
+    silent: Collection[str] = (),
+    at: datetime = LONG_AGO,
+) -> Plan:
+    """The plan for a pool when there is nothing else."""
+    return planner.plan(pool, Inventory(guests, pairings, silent=silent), claimed=claimed, at=at)
 
 
 def pool(name: str = "pool", *, size: int = 512, max_lend: int = 1024, reserve: int = 256) -> MemoryPool:
@@ -29,6 +44,22 @@ def pool(name: str = "pool", *, size: int = 512, max_lend: int = 1024, reserve: 
     return MemoryPool.parse({"metadata": {"name": name, "namespace": "ns", "uid": name}, "spec": spec})
 
 
+def auto_pool(
+    *, size: int = 512, max_lend: int = 1024, reserve: int = 256, roles: Iterable[GuestRole] = ()
+) -> MemoryPool:
+    """A pool that chooses among the guests of the team, with the roles that it remembers; sizes in MiB."""
+    spec = {
+        "role": "Auto",
+        "selector": {"matchLabels": TEAM},
+        "lenders": {"maxLend": f"{max_lend}Mi", "reserve": f"{reserve}Mi"},
+        "borrowers": {"size": f"{size}Mi"},
+    }
+    status = {"roles": [one.to_dict() for one in roles]}
+    return MemoryPool.parse(
+        {"metadata": {"name": "pool", "namespace": "ns", "uid": "pool"}, "spec": spec, "status": status}
+    )
+
+
 def guest(
     name: str,
     labels: dict[str, str],
@@ -38,8 +69,15 @@ def guest(
     node: str = "n1",
     ready: bool = True,
     address: str = "10.0.0.1",
+    working_set: int | None = None,
+    stalled: int = 0,
+    io_wait: int = 0,
+    refaults: int = 0,
+    misses: int = 0,
+    curve: Mapping[int, float] | None = None,
+    references: int = 5000,
 ) -> MemoryGuest:
-    """A guest; sizes in MiB."""
+    """A guest; sizes in MiB, waiting in percent of the time, refaults and misses a second."""
     condition = {
         "type": "Ready",
         "status": str(ready),
@@ -48,11 +86,22 @@ def guest(
         "lastTransitionTime": LONG_AGO,
     }
     memory = {"totalBytes": total * MIB, "availableBytes": (total if available is None else available) * MIB}
+    if working_set is not None:
+        memory["workingSetBytes"] = working_set * MIB
+    report = {
+        "addresses": [address],
+        "memory": memory,
+        "conditions": [condition],
+        "pressure": {"memorySome": stalled, "memoryFull": 0, "ioSome": io_wait, "refaultsPerSecond": refaults},
+        "curve": [{"sizeBytes": size * MIB, "hitRatio": f"{ratio:.2f}"} for size, ratio in (curve or {}).items()],
+        "curveReferences": references,
+        "missesPerSecond": misses,
+    }
     return MemoryGuest.parse(
         {
             "metadata": {"name": name, "namespace": "ns", "labels": labels},
             "spec": {"provider": "KubeVirt", "vm": {"name": name, "uid": name}, "nodeName": node},
-            "status": {"addresses": [address], "memory": memory, "conditions": [condition]},
+            "status": report,
         }
     )
 

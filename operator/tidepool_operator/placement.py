@@ -2,7 +2,7 @@
 
 Capacity has two bounds. What exists may fill `min(maxLend, MemTotal - reserve)`: a lender that is busy for a while gets
 its pages back from its module at once, and tearing pairings down for it would lose more. What is new must fit into
-`min(maxLend, MemAvailable - reserve)`, that is, what the lender's own use leaves.
+`min(maxLend, MemAvailable - reserve)`, that is, what the lender's own use leaves, and leave its working set alone.
 """
 
 from __future__ import annotations
@@ -11,15 +11,16 @@ from collections import defaultdict
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, NamedTuple
 
-from tidepool_api import parse_quantity
+from tidepool_api import Role, parse_quantity
 from tidepool_api.fields import LEAST_MEMORY
 from tidepool_api.pool import MOST_LENDERS
 from tidepool_api.units import MIB
+from tidepool_operator.market import EVERYWHERE, Market
+from tidepool_operator.roles import own_spare
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
-
     from tidepool_api import MemoryGuest, MemoryPairing, MemoryPool
+    from tidepool_operator.inventory import Inventory
     from tidepool_operator.selection import Selection
 
 LEAST = parse_quantity(LEAST_MEMORY)
@@ -44,12 +45,14 @@ class Ledger:
 
     size: int  # what every borrower should have
     bound: dict[str, int]  # lender -> what its pairings may fill in all
-    spare: dict[str, int]  # lender that is ready -> what is left for pairings beside its own use
+    spare: dict[str, int]  # lender that takes more -> what is left for pairings beside its own use
     nodes: dict[str, str]  # guest -> node
     sizes: dict[str, dict[str, int]] = field(default_factory=lambda: defaultdict(dict))  # borrower -> lender -> size
     lent: dict[str, int] = field(default_factory=_sums)  # lender -> sum of these
     leaving: dict[str, int] = field(default_factory=_sums)  # lender -> what it gets back soon
-    blocked: set[tuple[str, str]] = field(default_factory=set)  # borrower and lender whose pairing has to go first
+    blocked: dict[str, set[str]] = field(
+        default_factory=lambda: defaultdict(set)
+    )  # borrower -> pairing has to go first
 
     def add(self, borrower: str, lender: str, size: int) -> None:
         """Assigns so much more."""
@@ -61,8 +64,9 @@ class Ledger:
         return self.size - sum(self.sizes[borrower].values())
 
     def free(self, lender: str) -> int:
-        """What a lender has for more, in whole MiB."""
-        return max(0, self.spare[lender] - self.lent[lender] - self.leaving[lender]) // MIB * MIB
+        """What a lender has for more, in whole MiB; nothing if it takes no more."""
+        spare = self.spare.get(lender, 0)
+        return max(0, spare - self.lent[lender] - self.leaving[lender]) // MIB * MIB
 
     def assignments(self) -> tuple[Assignment, ...]:
         """All of it, in order."""
@@ -70,16 +74,18 @@ class Ledger:
         return tuple(sorted(found))
 
 
-def open_ledger(pool: MemoryPool, selection: Selection) -> Ledger:
+def open_ledger(pool: MemoryPool, inventory: Inventory, selection: Selection) -> Ledger:
     """An empty ledger for the selected guests."""
     cap, reserve = pool.spec.max_lend_bytes, pool.spec.reserve_bytes
     bound = {name: _bound(one, cap, reserve) for name, one in selection.lenders.items()}
-    ready = {name: one for name, one in selection.lenders.items() if name not in selection.unready}
+    spare = {
+        name: min(bound[name], own_spare(selection.lenders[name].status) - reserve)
+        for name in selection.offering
+        if not inventory.has_role(name, Role.BORROWER)
+    }
+    both = (selection.lenders, selection.borrowers)
     return Ledger(
-        size=pool.spec.size_bytes,
-        bound=bound,
-        spare={name: min(bound[name], _available(one) - reserve) for name, one in ready.items()},
-        nodes={one.name: one.spec.node_name for one in (*selection.lenders.values(), *selection.borrowers.values())},
+        pool.spec.size_bytes, bound, spare, {name: one.spec.node_name for by in both for name, one in by.items()}
     )
 
 
@@ -88,30 +94,28 @@ def _bound(lender: MemoryGuest, cap: int, reserve: int) -> int:
     return cap if memory is None else min(cap, memory.total_bytes - reserve)
 
 
-def _available(lender: MemoryGuest) -> int:
-    memory = lender.status.memory
-    return 0 if memory is None else memory.available_bytes
-
-
 # --- what exists ------------------------------------------------------------------------------------------------------
 
 
-def keep(ledger: Ledger, pool: str, selection: Selection, pairings: Iterable[MemoryPairing]) -> None:
+def keep(ledger: Ledger, pool: str, inventory: Inventory, selection: Selection) -> None:
     """Enters every existing pairing that is still right, cut down where it no longer fits."""
-    for one in pairings:
+    for one in inventory.of_pool(pool):
         borrower, lender = one.spec.borrower.guest, one.spec.lender.guest
-        size = _kept(ledger, pool, selection, one)
+        size = _kept(ledger, selection, one)
         if size >= LEAST:
             ledger.add(borrower, lender, size)
         else:
             ledger.leaving[lender] += one.spec.size_bytes
-            ledger.blocked.add((borrower, lender))
+            ledger.blocked[borrower].add(lender)
+    for lender in selection.lenders:
+        foreign = [one for one in inventory.lent_by(lender) if one.spec.pool != pool]
+        ledger.leaving[lender] += sum(one.spec.size_bytes for one in foreign)
 
 
-def _kept(ledger: Ledger, pool: str, selection: Selection, one: MemoryPairing) -> int:
+def _kept(ledger: Ledger, selection: Selection, one: MemoryPairing) -> int:
     """How much of an existing pairing is still wanted and possible; 0 for one that is on its way out."""
     borrower, lender = one.spec.borrower.guest, one.spec.lender.guest
-    if one.terminating or one.spec.pool != pool:
+    if one.terminating or lender in selection.roles.relieved:
         return 0
     if borrower not in selection.borrowers or lender not in selection.lenders:
         return 0
@@ -129,7 +133,7 @@ class Offer(NamedTuple):
     """
 
     is_new: bool
-    is_far: bool
+    distance: int
     minus_free: int
     lender: str
 
@@ -139,26 +143,41 @@ class Offer(NamedTuple):
         return -self.minus_free
 
 
-def serve(ledger: Ledger, borrower: str) -> None:
-    """Places what a borrower lacks, all of it or none."""
-    missing = ledger.missing(borrower)
-    if missing <= 0:
-        return
-    offers = _offers(ledger, borrower)
-    for lender, size in _whole(missing, offers) or _split(missing, offers, len(ledger.sizes[borrower])):
-        ledger.add(borrower, lender, size)
+class Placing:
+    """Where borrowers are served, one after the other."""
 
+    def __init__(self, ledger: Ledger) -> None:
+        self._ledger = ledger
+        groups = {lender: (f"node {ledger.nodes[lender]}", EVERYWHERE) for lender in ledger.spare}
+        self._market = Market({lender: ledger.free(lender) for lender in ledger.spare}, groups)
 
-def _offers(ledger: Ledger, borrower: str) -> list[Offer]:
-    """What the lenders have for this borrower."""
-    node, present = ledger.nodes[borrower], ledger.sizes[borrower]
-    may_be_new = len(present) < MOST_LENDERS
-    found = []
-    for lender in ledger.spare:
-        is_new, free = lender not in present, ledger.free(lender)
-        if (borrower, lender) not in ledger.blocked and ((may_be_new and free >= LEAST) if is_new else free):
-            found.append(Offer(is_new, ledger.nodes[lender] != node, -free, lender))
-    return found
+    def serve(self, borrower: str) -> None:
+        """Places what a borrower lacks, all of it or none."""
+        missing = self._ledger.missing(borrower)
+        if missing <= 0:
+            return
+        present = len(self._ledger.sizes[borrower])
+        taken = _whole(missing, self._offers(borrower, 1)) or _split(
+            missing, self._offers(borrower, MOST_LENDERS), present
+        )
+        for lender, size in taken:
+            self._ledger.add(borrower, lender, size)
+            self._market.set(lender, self._ledger.free(lender))
+
+    def _offers(self, borrower: str, count: int) -> list[Offer]:
+        """What the lenders have for this borrower: all that it has now, and so many of the best of each group."""
+        ledger = self._ledger
+        node, present, blocked = ledger.nodes[borrower], ledger.sizes[borrower], ledger.blocked[borrower]
+        lenders = {lender for lender in present if ledger.free(lender) and lender not in blocked}
+        if len(present) < MOST_LENDERS:
+            without = blocked | present.keys()
+            near = self._market.best(f"node {node}", count, without)
+            far = self._market.best(EVERYWHERE, count, without)
+            lenders |= {lender for lender in (*near, *far) if ledger.free(lender) >= LEAST}
+        return [
+            Offer(lender not in present, ledger.nodes[lender] != node, -ledger.free(lender), lender)
+            for lender in lenders
+        ]
 
 
 def _whole(missing: int, offers: list[Offer]) -> list[tuple[str, int]]:

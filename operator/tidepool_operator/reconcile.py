@@ -21,6 +21,7 @@ from tidepool_api import (
     PoolPhase,
     PoolStatus,
     Reason,
+    Role,
     condition,
     find,
     merge,
@@ -29,7 +30,10 @@ from tidepool_api import (
 )
 from tidepool_operator import build, report
 from tidepool_operator.cluster import Refused
+from tidepool_operator.inventory import Inventory
 from tidepool_operator.planner import Plan, plan
+from tidepool_operator.roles import Why
+from tidepool_operator.selection import listed
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -50,6 +54,17 @@ FIGURES_SECONDS = 15.0  # a status whose figures alone have changed is written a
 
 _FIGURES = ("used_bytes", "used", "hit_ratio")
 
+# What an Event about a change of role is called.
+_TURNS = {
+    (Role.NONE, Role.LENDER): "BeginToLend",
+    (Role.NONE, Role.BORROWER): "BeginToBorrow",
+    (Role.LENDER, Role.NONE): "EndToLend",
+    (Role.LENDER, Role.BORROWER): "EndToLend",
+    (Role.BORROWER, Role.NONE): "EndToBorrow",
+    (Role.BORROWER, Role.LENDER): "EndToBorrow",
+}
+_NUMBERS = re.compile(r"(?<![\w.-])[0-9]+([KMGT]i)?\b")  # but not those in names
+
 
 @dataclass
 class _Round:
@@ -58,6 +73,7 @@ class _Round:
     namespace: str
     guests: dict[str, MemoryGuest]
     silent: frozenset[str]
+    inventory: Inventory
     claimed: dict[str, str] = field(default_factory=dict)
     again: float | None = None
 
@@ -106,7 +122,9 @@ class Reconciler:
         guests = {one.name: one for one in self._state.guests.in_namespace(namespace)}
         ends = [end.node_name for one in self._state.pairings.in_namespace(namespace) for end in _ends(one)]
         nodes = {one.spec.node_name for one in guests.values()} | set(ends)
-        return _Round(namespace, guests, self._heartbeats.silent(nodes))
+        silent = self._heartbeats.silent(nodes)
+        inventory = Inventory(guests.values(), self._state.pairings.in_namespace(namespace), silent=silent)
+        return _Round(namespace, guests, silent, inventory)
 
     # --- a pool that is wanted ----------------------------------------------------------------------------------------
 
@@ -117,6 +135,9 @@ class Reconciler:
             )
         wanted = self._plan(scene, pool)
         scene.claimed |= dict.fromkeys(wanted.claims, pool.name)
+        if wanted.again is not None:
+            scene.look_again(wanted.again)
+        await self._tell_turns(pool, wanted)
         await self._carry_out(scene, pool, wanted)
         pairings = await self._judge(scene, pool)
         status = report.pool_status(pool, wanted, pairings)
@@ -125,9 +146,17 @@ class Reconciler:
         await self._write_pool_status(scene, pool, status)
 
     def _plan(self, scene: _Round, pool: MemoryPool) -> Plan:
-        pairings = self._state.pairings.in_namespace(scene.namespace)
         with self._metrics.plan_seconds.time():
-            return plan(pool, scene.guests.values(), pairings, claimed=scene.claimed, silent=scene.silent)
+            return plan(pool, scene.inventory, claimed=scene.claimed, at=now())
+
+    async def _tell_turns(self, pool: MemoryPool, wanted: Plan) -> None:
+        """Says which guests change their roles."""
+        groups: dict[tuple[str, str], list[str]] = {}
+        for turn in wanted.turns:
+            groups.setdefault((_TURNS[turn.before, turn.role.role], turn.role.reason), []).append(turn.guest)
+        for (what, why), guests in groups.items():
+            kind = "Warning" if why == Why.RELIEVED else "Normal"
+            await self._say(pool, kind, what, f"{listed(guests)}: {why}")
 
     async def _carry_out(self, scene: _Round, pool: MemoryPool, wanted: Plan) -> None:
         present = {_ends_of(one): one for one in reversed(self._of(pool)) if not one.terminating}
@@ -256,7 +285,7 @@ class Reconciler:
 
     async def _say(self, about: MemoryPool | MemoryPairing, kind: str, reason: str, message: str) -> None:
         """Posts an Event, unless the last one said the same but for some number. Nothing depends on it."""
-        uid, gist = about.metadata.uid, re.sub(r"[0-9]+", "", message)
+        uid, gist = about.metadata.uid, _NUMBERS.sub("", message)
         if self._said.get(uid) == (reason, gist):
             return
         self._said[uid] = (reason, gist)

@@ -156,6 +156,7 @@ def pool_status(pool: MemoryPool, plan: Plan, pairings: Sequence[Judged]) -> Poo
         lent_bytes=to_mib(sum(one.pairing.spec.size_bytes for one in connected)),
         used_bytes=to_mib(sum(one.used_bytes or 0 for one in figures)),
         hit_ratio=format_ratio(hits, hits + sum(one.misses or 0 for one in figures)),
+        roles=plan.roles or None,
         conditions=merge(pool.status.conditions, *conditions),
     )
 
