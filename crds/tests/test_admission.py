@@ -20,6 +20,7 @@ SAME = {"resume": "1ms", "stop": "1000us"}
 ODD = {"resume": "fast", "stop": "slow"}
 LONG = {"resume": "1s", "stop": "61s"}
 SHORT = {"matchLabels": {"memory": "short"}}
+PLANNED = {"selector": SHORT, "minimum": "64Mi", "maximum": "1Gi"}
 AUTO = {"role": "Auto", "selector": SPARE, "lenders": {"maxLend": "1Gi"}, "borrowers": {"size": "512Mi"}}
 
 WRONG: list[tuple[dict[str, Any], str, Any, str, str]] = [
@@ -69,6 +70,11 @@ WRONG: list[tuple[dict[str, Any], str, Any, str, str]] = [
     (POOL, "spec.selector", SPARE, "spec.selector", "is for role Auto only; set spec.role to Auto"),
     (POOL, "spec", AUTO | {"selector": {}}, "spec.selector", "is empty and would select every guest"),
     (POOL, "spec.coolDown", "1441m", "spec.coolDown", "1441m is out of range; the cool-down lies between 1s and 1440m"),
+    (POOL, "spec.borrowers.maximum", "1Gi", "spec.borrowers", "give either size, or maximum"),
+    (POOL, "spec.borrowers.size", MISSING, "spec.borrowers", "give either size, or maximum to have the sizes planned"),
+    (POOL, "spec.borrowers.minimum", "64Mi", "spec.borrowers", "minimum and weights go with maximum"),
+    (POOL, "spec.borrowers", PLANNED | {"minimum": "2Gi"}, "spec.borrowers.minimum", "minimum (2Gi) is more than maxi"),
+    (POOL, "spec.lenders.spread", 9, "spec.lenders.spread", "should be less than or equal to 8"),
     (POOL, "spec.strategy", "Both", "spec.strategy", 'supported values: "NonInclusive", "Exclusive"'),
     (POOL, "spec.port", 0, "spec.port", "should be greater than or equal to 1"),
     (POOL, "spec.port", 70000, "spec.port", "should be less than or equal to 65535"),
@@ -117,6 +123,9 @@ RIGHT: list[tuple[dict[str, Any], str, Any]] = [
     (POOL, "spec.latency", {"mode": "Off"}),
     (POOL, "spec.latency", {"mode": "Thresholds", "short": {"resume": "0.5ms", "stop": "1ms"}}),
     (POOL, "spec", AUTO),
+    (POOL, "spec.borrowers", PLANNED),
+    (POOL, "spec.borrowers", PLANNED | {"weights": [{"selector": SPARE, "weight": 100}]}),
+    (POOL, "spec.lenders.margin", "128Mi"),
     (POOL, "spec.coolDown", "90s"),
     (POOL, "metadata.name", "a" * 63),
     (

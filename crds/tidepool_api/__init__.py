@@ -39,7 +39,7 @@ from tidepool_api.pairing import (
     PairingSpec,
     PairingStatus,
 )
-from tidepool_api.pool import Borrowers, GuestRole, Lenders, MemoryPool, PoolSpec, PoolStatus
+from tidepool_api.pool import Borrowers, GuestRole, Lenders, MemoryPool, PoolSpec, PoolStatus, Weight
 from tidepool_api.units import format_quantity, parse_duration, parse_quantity, to_mib
 
 __version__ = "0.1.0"
@@ -91,6 +91,7 @@ __all__ = [
     "Thresholds",
     "Time",
     "VirtualMachine",
+    "Weight",
     "condition",
     "find",
     "format_quantity",

@@ -9,6 +9,7 @@ from pydantic import Field, model_validator
 from tidepool_api.base import ApiModel, ApiObject, Time
 from tidepool_api.conditions import Condition
 from tidepool_api.fields import (
+    LEAST_MEMORY,
     Bytes,
     Count,
     Deadline,
@@ -42,6 +43,22 @@ class Lenders(ApiModel):
     reserve: Memory = "256Mi"
     """Memory that a lender always keeps available for itself."""
 
+    margin: Memory | None = None
+    """Memory beyond the reserve that nobody new is given, so that a lender can grow by it before it takes any back."""
+
+    spread: int = Field(default=1, ge=1, le=MOST_LENDERS)
+    """Over how many lenders at least the memory of a borrower is spread, so that it never loses all of it at a time."""
+
+
+class Weight(ApiModel):
+    """How much the reads of some borrowers count."""
+
+    selector: Selector
+    """Which borrowers, by their labels."""
+
+    weight: int = Field(ge=1, le=100)
+    """How much: twice the weight is twice the share, or as much for half the reads."""
+
 
 class Borrowers(ApiModel):
     """Who borrows, and how much."""
@@ -49,8 +66,41 @@ class Borrowers(ApiModel):
     selector: Selector | None = None
     """The guests that borrow, by their labels; absent when the role is Auto."""
 
-    size: Memory
+    size: Memory | None = None
     """How much each borrower gets, from one lender if one has it, else from several."""
+
+    minimum: Memory | None = None
+    """Instead of size, together with maximum: what each borrower gets at least, before anybody gets more."""
+
+    maximum: Memory | None = None
+    """Instead of size: what a borrower gets at most.
+
+    What lenders have is shared out by what it brings. Where a guest's ghost mode has measured a curve, the memory goes
+    where it answers most reads a second; where none has, each gets a fair share. A size changes only by an eighth or
+    more.
+    """
+
+    weights: tuple[Weight, ...] = Field(default=(), max_length=8)
+    """With maximum: who counts for more than others. The first that matches a guest holds; the others weigh 1."""
+
+    model_config = {
+        "json_schema_extra": rules(
+            rule(
+                "has(self.size) != has(self.maximum)",
+                "give either size, or maximum to have the sizes planned",
+            ),
+            rule(
+                "!has(self.size) || (!has(self.minimum) && (!has(self.weights) || self.weights.size() == 0))",
+                "minimum and weights go with maximum, not with size, which each borrower gets",
+            ),
+            rule(
+                "!has(self.minimum) || !has(self.maximum) || "
+                "quantity(self.minimum).compareTo(quantity(self.maximum)) <= 0",
+                says="'minimum (' + self.minimum + ') is more than maximum (' + self.maximum + ')'",
+                path=".minimum",
+            ),
+        )
+    }
 
 
 class PoolSpec(ApiModel):
@@ -126,7 +176,7 @@ class PoolSpec(ApiModel):
                 path=".borrowers.selector",
             ),
             rule(
-                f"quantity(self.borrowers.size).asApproximateFloat() <= "
+                f"!has(self.borrowers.size) || quantity(self.borrowers.size).asApproximateFloat() <= "
                 f"{MOST_LENDERS}.0 * quantity(self.lenders.maxLend).asApproximateFloat()",
                 says=f"'a borrower has at most {MOST_LENDERS} lenders, and {MOST_LENDERS} times maxLend (' + "
                 "self.lenders.maxLend + ') is less than size (' + self.borrowers.size + "
@@ -142,9 +192,15 @@ class PoolSpec(ApiModel):
         return parse_duration(self.cool_down) / SECOND
 
     @property
-    def size_bytes(self) -> int:
-        """What each borrower gets, as a number."""
-        return parse_quantity(self.borrowers.size)
+    def least_bytes(self) -> int:
+        """What each borrower gets at least, as a number."""
+        borrowers = self.borrowers
+        return parse_quantity(borrowers.size or borrowers.minimum or LEAST_MEMORY)
+
+    @property
+    def most_bytes(self) -> int:
+        """What each borrower gets at most, as a number; `least_bytes` where the size is given."""
+        return parse_quantity(self.borrowers.size or self.borrowers.maximum or LEAST_MEMORY)
 
     @property
     def max_lend_bytes(self) -> int:
@@ -155,6 +211,11 @@ class PoolSpec(ApiModel):
     def reserve_bytes(self) -> int:
         """What each lender keeps, as a number."""
         return parse_quantity(self.lenders.reserve)
+
+    @property
+    def margin_bytes(self) -> int:
+        """What each lender is left to grow by, as a number."""
+        return parse_quantity(self.lenders.margin) if self.lenders.margin else 0
 
 
 class GuestRole(ApiModel):

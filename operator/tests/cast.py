@@ -54,6 +54,7 @@ def role(user: str) -> list[dict[str, Any]]:
         rule(names.GROUP, "memorypairings", "get list watch create patch delete"),
         rule(names.GROUP, "memorypools/status memorypairings/status", "patch"),
         rule(names.GROUP, "memoryguests", "get list watch"),
+        rule("", "nodes", "list watch"),
         rule("", "secrets", "create delete"),
         rule("", "events", "create"),
         rule("coordination.k8s.io", "leases", "list"),

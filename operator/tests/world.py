@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from tidepool_api import GuestRole, MemoryGuest, MemoryPairing, MemoryPool, format_quantity
 from tidepool_operator import build, planner
-from tidepool_operator.inventory import Inventory
+from tidepool_operator.inventory import Inventory, Node
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Mapping
@@ -28,17 +28,31 @@ def plan(
     *,
     claimed: Mapping[str, str] | None = None,
     silent: Collection[str] = (),
+    nodes: Mapping[str, Node] | None = None,
     at: datetime = LONG_AGO,
 ) -> Plan:
     """The plan for a pool when there is nothing else."""
-    return planner.plan(pool, Inventory(guests, pairings, silent=silent), claimed=claimed, at=at)
+    return planner.plan(pool, Inventory(guests, pairings, nodes=nodes, silent=silent), claimed=claimed, at=at)
 
 
-def pool(name: str = "pool", *, size: int = 512, max_lend: int = 1024, reserve: int = 256) -> MemoryPool:
-    """A pool; sizes in MiB."""
+def pool(
+    name: str = "pool",
+    *,
+    size: int = 512,
+    max_lend: int = 1024,
+    reserve: int = 256,
+    margin: int = 0,
+    spread: int = 1,
+    between: tuple[int, int] | None = None,
+    weights: Mapping[str, int] | None = None,
+) -> MemoryPool:
+    """A pool; sizes in MiB. `between` is for minimum and maximum instead of size, `weights` are by the label `app`."""
+    by_app = [{"selector": {"matchLabels": {"app": app}}, "weight": one} for app, one in (weights or {}).items()]
+    planned = {"minimum": f"{between[0]}Mi", "maximum": f"{between[1]}Mi", "weights": by_app} if between else {}
+    lenders = {"maxLend": f"{max_lend}Mi", "reserve": f"{reserve}Mi", "spread": spread}
     spec = {
-        "lenders": {"selector": {"matchLabels": LENDER}, "maxLend": f"{max_lend}Mi", "reserve": f"{reserve}Mi"},
-        "borrowers": {"selector": {"matchLabels": BORROWER}, "size": f"{size}Mi"},
+        "lenders": {"selector": {"matchLabels": LENDER}} | lenders | ({"margin": f"{margin}Mi"} if margin else {}),
+        "borrowers": {"selector": {"matchLabels": BORROWER}} | (planned or {"size": f"{size}Mi"}),
         "encryption": "None",
     }
     return MemoryPool.parse({"metadata": {"name": name, "namespace": "ns", "uid": name}, "spec": spec})

@@ -69,6 +69,11 @@ class Cluster:
         answers = [await self._list(_path(plural, namespace)) for namespace in self._namespaces]
         return [one for items, _ in answers for one in items], min(at for _, at in answers)
 
+    async def list_nodes(self) -> list[Body]:
+        """The nodes of the cluster."""
+        items, _ = await self._list("/api/v1/nodes")
+        return items
+
     async def list_leases(self, namespace: str) -> list[Body]:
         """The leases of the agents."""
         path = f"/apis/coordination.k8s.io/v1/namespaces/{namespace}/leases"

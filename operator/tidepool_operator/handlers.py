@@ -90,8 +90,19 @@ class Operator:
             objects.put(body)
         await self.work.add(namespace)
 
+    async def take_in_node(self, kind: str | None, body: dict[str, Any]) -> None:
+        """Takes in one watch event about a node, and wakes the namespaces that have guests there."""
+        name = body["metadata"]["name"]
+        if kind == "DELETED":
+            self.state.nodes.remove(name)
+        elif self.state.nodes.put(body):
+            for namespace in self._nodes().get(name, ()):
+                await self.work.add(namespace)
+
     async def list_everything(self) -> None:
         """Knows everything before anything is planned: a pairing must not be deleted for a guest not yet seen."""
+        for body in await self.cluster.list_nodes():
+            self.state.nodes.put(body)
         for objects in self.state.kinds:
             for body in (await self.cluster.list_all(objects.plural))[0]:
                 objects.put(body)
@@ -178,6 +189,7 @@ def build_registry(settings: Settings, metrics: Metrics) -> kopf.OperatorRegistr
 
     for objects in operator.state.kinds:
         _watch(registry, operator, objects)
+    _watch_nodes(registry, operator)
     return registry
 
 
@@ -185,6 +197,12 @@ def _watch(registry: kopf.OperatorRegistry, operator: Operator, objects: Objects
     @kopf.on.event(names.GROUP, names.VERSION, objects.plural, registry=registry, id=objects.plural)
     async def seen(event: kopf.RawEvent, **_: Any) -> None:
         await operator.take_in(objects, event["type"], dict(event["object"]))
+
+
+def _watch_nodes(registry: kopf.OperatorRegistry, operator: Operator) -> None:
+    @kopf.on.event("v1", "nodes", registry=registry, id="nodes")
+    async def seen(event: kopf.RawEvent, **_: Any) -> None:
+        await operator.take_in_node(event["type"], dict(event["object"]))
 
 
 def configure(settings: kopf.OperatorSettings, *, clusterwide: bool) -> None:

@@ -6,14 +6,43 @@ Built once for all pools of a namespace, so that a pool costs what its own guest
 from __future__ import annotations
 
 from collections import defaultdict
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from tidepool_api import Role
+from tidepool_operator.market import EVERYWHERE
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable, Iterator, Sequence
+    from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 
     from tidepool_api import MemoryGuest, MemoryPairing, Requirement, Selector
+
+
+@dataclass(frozen=True)
+class Node:
+    """What matters of a node."""
+
+    zone: str = ""
+    cordoned: bool = False
+
+
+@dataclass(frozen=True)
+class Place:
+    """Where a guest runs."""
+
+    node: str
+    zone: str
+
+    @property
+    def groups(self) -> tuple[str, ...]:
+        """The groups of lenders that are near to it, the nearest first."""
+        return (f"node {self.node}", *((f"zone {self.zone}",) if self.zone else ()), EVERYWHERE)
+
+    def distance(self, other: Place) -> int:
+        """0 on the same node, 1 in the same zone, 2 elsewhere."""
+        if self.node == other.node:
+            return 0
+        return 1 if self.zone and self.zone == other.zone else 2
 
 
 class Inventory:
@@ -24,11 +53,14 @@ class Inventory:
         guests: Iterable[MemoryGuest],
         pairings: Iterable[MemoryPairing] = (),
         *,
+        nodes: Mapping[str, Node] | None = None,
         silent: Collection[str] = (),
     ) -> None:
         """`silent` are the nodes whose agent does not answer."""
         self.guests = {one.name: one for one in sorted(guests, key=lambda one: one.name) if not one.terminating}
         self.silent = frozenset(silent)
+        self.nodes = nodes or {}
+        self.cordoned = {name for name, one in self.nodes.items() if one.cordoned}
         self._labelled: dict[tuple[str, str], set[str]] = defaultdict(set)
         self._with_key: dict[str, set[str]] = defaultdict(set)
         for name, one in self.guests.items():
@@ -56,6 +88,11 @@ class Inventory:
             case _:
                 found = self._with_key.get(one.key, set())
         return found if one.operator in ("In", "Exists") else self.guests.keys() - found
+
+    def place(self, guest: MemoryGuest) -> Place:
+        """Where a guest runs."""
+        node = guest.spec.node_name
+        return Place(node, self.nodes[node].zone if node in self.nodes else "")
 
     def of_pool(self, pool: str) -> Sequence[MemoryPairing]:
         """The pairings of a pool, by name."""

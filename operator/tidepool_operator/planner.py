@@ -17,6 +17,7 @@ from tidepool_api.units import MIB
 from tidepool_operator.placement import Assignment, Ledger, Placing, keep, open_ledger
 from tidepool_operator.roles import Turn, remembered, until_due
 from tidepool_operator.selection import Problem, ProblemReason, Selection, listed, select
+from tidepool_operator.sizing import is_sized, size
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -56,18 +57,19 @@ def plan(pool: MemoryPool, inventory: Inventory, *, at: datetime, claimed: Mappi
     """
     selection = select(pool, inventory, claimed or {}, at)
     ledger = open_ledger(pool, inventory, selection)
+    ledger.wanted = size(pool, inventory, selection, ledger)
     keep(ledger, pool.name, inventory, selection)
     turning = {name for name in selection.borrowers if inventory.has_role(name, Role.LENDER)}
-    placing = Placing(ledger)
+    placing = Placing(ledger, in_part=is_sized(pool))
     for borrower in selection.borrowers:
         if borrower not in selection.unready and borrower not in turning:
             placing.serve(borrower)
-    unserved = [name for name in selection.borrowers if ledger.missing(name) > 0]
+    unserved = [name for name in selection.borrowers if sum(ledger.sizes[name].values()) < pool.spec.least_bytes]
     wanting = [name for name in unserved if name not in selection.unready]
     is_room_coming = _is_room_coming(ledger, inventory, selection)
     waiting = [name for name in wanting if is_room_coming or name in turning]
     short = [name for name in wanting if name not in waiting]
-    paired = {name for by in (ledger.lent, ledger.sizes) for name, size in by.items() if size}
+    paired = {name for by in (ledger.lent, ledger.sizes) for name, amount in by.items() if amount}
     kept = remembered(pool, selection.roles, paired, at)
     return Plan(
         assignments=ledger.assignments(),
@@ -90,10 +92,12 @@ def _is_room_coming(ledger: Ledger, inventory: Inventory, selection: Selection) 
 def _shortage(pool: MemoryPool, selection: Selection, ledger: Ledger, short: list[str]) -> tuple[Problem, ...]:
     if not short or not selection.lenders:
         return ()
-    lenders, borrowers = pool.spec.lenders, pool.spec.borrowers
+    lenders = pool.spec.lenders
+    field, least = ("minimum", "at least ") if is_sized(pool) else ("size", "")
     message = (
-        f"not enough for {listed(short)}: each should get {borrowers.size}, and the lenders selected "
-        f"({len(selection.lenders)}) have {_left(ledger)} left; lower spec.borrowers.size, raise spec.lenders.maxLend "
+        f"not enough for {listed(short)}: each should get {least}{format_quantity(pool.spec.least_bytes)}, and the "
+        f"lenders selected ({len(selection.lenders)}) have {_left(ledger)} left; "
+        f"lower spec.borrowers.{field}, raise spec.lenders.maxLend "
         f"({lenders.max_lend}), lower spec.lenders.reserve ({lenders.reserve}), or label more guests as lenders"
     )
     return (Problem(ProblemReason.INSUFFICIENT_CAPACITY, message, tuple(short)),)

@@ -123,7 +123,8 @@ class Reconciler:
         ends = [end.node_name for one in self._state.pairings.in_namespace(namespace) for end in _ends(one)]
         nodes = {one.spec.node_name for one in guests.values()} | set(ends)
         silent = self._heartbeats.silent(nodes)
-        inventory = Inventory(guests.values(), self._state.pairings.in_namespace(namespace), silent=silent)
+        pairings = self._state.pairings.in_namespace(namespace)
+        inventory = Inventory(guests.values(), pairings, nodes=self._state.nodes.known, silent=silent)
         return _Round(namespace, guests, silent, inventory)
 
     # --- a pool that is wanted ----------------------------------------------------------------------------------------

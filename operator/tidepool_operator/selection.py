@@ -10,7 +10,7 @@ from tidepool_api import ConditionType, Reason, Role, RoleChoice, Status
 from tidepool_operator import roles
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable, Mapping
+    from collections.abc import Iterable, Mapping
     from datetime import datetime
 
     from tidepool_api import MemoryGuest, MemoryPool, Selector
@@ -85,7 +85,7 @@ def select(pool: MemoryPool, inventory: Inventory, claimed: Mapping[str, str], a
         name: why
         for role, group in ((Role.LENDER, lenders), (Role.BORROWER, borrowers))
         for name, one in group.items()
-        if (why := _unready(one, role, inventory.silent))
+        if (why := _unready(one, role, inventory))
     }
     problems = (
         *_not_found(pool, inventory, given, matched),
@@ -96,9 +96,9 @@ def select(pool: MemoryPool, inventory: Inventory, claimed: Mapping[str, str], a
     return Selection(lenders, borrowers, unready, given, problems)
 
 
-def _unready(guest: MemoryGuest, role: Role, silent: Collection[str]) -> str:
+def _unready(guest: MemoryGuest, role: Role, inventory: Inventory) -> str:
     """Why this guest cannot take part now; empty if it can."""
-    if guest.spec.node_name in silent:
+    if guest.spec.node_name in inventory.silent:
         return (
             f"{Reason.AGENT_NOT_RESPONDING}: no heartbeat of the Tidepool agent on node {guest.spec.node_name}; "
             f"look at its pod there"
@@ -108,6 +108,8 @@ def _unready(guest: MemoryGuest, role: Role, silent: Collection[str]) -> str:
         return "NoReport: its agent has not looked at it yet"
     if ready.status is not Status.TRUE:
         return f"{ready.reason}: {ready.message}" if ready.message else ready.reason
+    if guest.spec.node_name in inventory.cordoned:
+        return f"NodeCordoned: node {guest.spec.node_name} takes nothing new; it keeps what it has until it leaves"
     if role is Role.LENDER and guest.status.memory is None:
         return "NoReport: its memory is not known yet"
     if role is Role.LENDER and not guest.status.addresses:
