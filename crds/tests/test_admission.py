@@ -75,6 +75,8 @@ WRONG: list[tuple[dict[str, Any], str, Any, str, str]] = [
     (POOL, "spec.borrowers.minimum", "64Mi", "spec.borrowers", "minimum and weights go with maximum"),
     (POOL, "spec.borrowers", PLANNED | {"minimum": "2Gi"}, "spec.borrowers.minimum", "minimum (2Gi) is more than maxi"),
     (POOL, "spec.lenders.spread", 9, "spec.lenders.spread", "should be less than or equal to 8"),
+    (POOL, "spec.maxUnavailable", 0, "spec.maxUnavailable", "is neither a number of at least 1 nor a percentage"),
+    (POOL, "spec.maxUnavailable", "101%", "spec.maxUnavailable", "is neither a number of at least 1 nor a percentage"),
     (POOL, "spec.strategy", "Both", "spec.strategy", 'supported values: "NonInclusive", "Exclusive"'),
     (POOL, "spec.port", 0, "spec.port", "should be greater than or equal to 1"),
     (POOL, "spec.port", 70000, "spec.port", "should be less than or equal to 65535"),
@@ -123,6 +125,9 @@ RIGHT: list[tuple[dict[str, Any], str, Any]] = [
     (POOL, "spec.latency", {"mode": "Off"}),
     (POOL, "spec.latency", {"mode": "Thresholds", "short": {"resume": "0.5ms", "stop": "1ms"}}),
     (POOL, "spec", AUTO),
+    (POOL, "spec.maxUnavailable", 3),
+    (POOL, "spec.maxUnavailable", "100%"),
+    (POOL, "spec.paused", True),
     (POOL, "spec.borrowers", PLANNED),
     (POOL, "spec.borrowers", PLANNED | {"weights": [{"selector": SPARE, "weight": 100}]}),
     (POOL, "spec.lenders.margin", "128Mi"),
@@ -154,6 +159,7 @@ def test_defaults_are_filled_in(api_server: Server, namespace: str) -> None:
     assert (spec["strategy"], spec["port"], spec["deadline"]) == ("NonInclusive", 7470, "200ms")
     assert spec["encryption"] == "AES-GCM"
     assert (spec["filter"], spec["role"], spec["coolDown"]) == ("None", "Selected", "10m")
+    assert (spec["maxUnavailable"], spec["paused"]) == ("25%", False)
     assert spec["latency"] == {
         "mode": "Automatic",
         "short": {"resume": "1500us", "stop": "40ms"},

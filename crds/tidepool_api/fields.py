@@ -5,9 +5,10 @@ A message names the value and what would be right; the API server puts the path 
 
 from __future__ import annotations
 
+import re
 from typing import Annotated, Any
 
-from pydantic import AfterValidator, Field
+from pydantic import AfterValidator, Field, WithJsonSchema
 
 from tidepool_api.base import ApiModel
 from tidepool_api.units import format_quantity, parse_duration, parse_quantity
@@ -122,6 +123,32 @@ def format_ratio(hits: int, total: int) -> str | None:
 def readable(size: int | None) -> str | None:
     """A number of bytes for a column that people read: whole MiB."""
     return None if size is None else format_quantity(round(size / (1 << 20)) << 20)
+
+
+_SHARE = re.compile(r"(100|[1-9][0-9]?)%")
+_SHARE_RULES = {
+    "x-kubernetes-int-or-string": True,
+    **rules(
+        rule(
+            f"type(self) == int ? self > 0 : type(self) == string && self.matches('^{_SHARE.pattern}$')",
+            "is neither a number of at least 1 nor a percentage from 1% to 100%",
+        )
+    ),
+}
+
+
+def _part(value: int | str) -> int | str:
+    if value <= 0 if isinstance(value, int) else not _SHARE.fullmatch(value):
+        raise ValueError(f"{value} is neither a number of at least 1 nor a percentage from 1% to 100%")
+    return value
+
+
+NumberOrPercent = Annotated[int | str, AfterValidator(_part), WithJsonSchema(_SHARE_RULES)]
+
+
+def part_of(part: int | str, whole: int) -> int:
+    """A number as it is, or so many percent of the whole, rounded up."""
+    return part if isinstance(part, int) else -(-whole * int(part.removesuffix("%")) // 100)
 
 
 _OPERATORS_WITH_VALUES = ("In", "NotIn")

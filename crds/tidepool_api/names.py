@@ -12,6 +12,7 @@ POOLS = "memorypools"
 PAIRINGS = "memorypairings"
 GUESTS = "memoryguests"
 
+DRY_RUN_ANNOTATION = f"{GROUP}/dry-run"  # on a pool, "true": say what would change, and change nothing
 POOL_LABEL = f"{GROUP}/pool"
 LENDER_FINALIZER = f"{GROUP}/lender"
 BORROWER_FINALIZER = f"{GROUP}/borrower"
@@ -149,6 +150,7 @@ class ConditionType(StrEnum):
     ROLES_CONSISTENT = "RolesConsistent"
     CAPACITY_SUFFICIENT = "CapacitySufficient"
     GUESTS_READY = "GuestsReady"
+    CHANGES_PENDING = "ChangesPending"
 
     # one side of a pairing
     CONFIGURED = "Configured"

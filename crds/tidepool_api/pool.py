@@ -14,6 +14,7 @@ from tidepool_api.fields import (
     Count,
     Deadline,
     Memory,
+    NumberOrPercent,
     ObjectName,
     Pause,
     Port,
@@ -24,7 +25,16 @@ from tidepool_api.fields import (
     rules,
 )
 from tidepool_api.latency import Latency
-from tidepool_api.names import DEFAULT_PORT, Encryption, Filter, PoolPhase, Role, RoleChoice, Strategy
+from tidepool_api.names import (
+    DEFAULT_PORT,
+    DRY_RUN_ANNOTATION,
+    Encryption,
+    Filter,
+    PoolPhase,
+    Role,
+    RoleChoice,
+    Strategy,
+)
 from tidepool_api.units import SECOND, parse_duration, parse_quantity
 
 MOST_LENDERS = 8  # of one borrower
@@ -147,6 +157,21 @@ class PoolSpec(ApiModel):
 
     latency: Latency = Latency()
     """When a borrower leaves a lender alone because it is slow; what the lender holds stays there meanwhile."""
+
+    max_unavailable: NumberOrPercent = "25%"
+    """Of how many borrowers at a time memory is taken that they have, a number or a percentage of those that have some.
+
+    When the pool is edited, its sizes are planned anew, or guests are relabelled, the next ones follow when these are
+    connected again. It holds back nothing for the sake of a lender: one that is gone, under pressure, or over its
+    reserve or maxLend gets its memory back at once.
+    """
+
+    paused: bool = False
+    """Whether everything stays as it is.
+
+    What would change otherwise is said by the condition ChangesPending, as it is with the annotation
+    tidepool.dev/dry-run: "true", which is for trying out an edit.
+    """
 
     model_config = {
         "json_schema_extra": rules(
@@ -291,6 +316,11 @@ class MemoryPool(ApiObject):
     kind: str = "MemoryPool"
     spec: PoolSpec
     status: PoolStatus = Field(default_factory=PoolStatus)
+
+    @property
+    def is_dry_run(self) -> bool:
+        """Whether its annotation asks for nothing but what would change."""
+        return self.metadata.annotations.get(DRY_RUN_ANNOTATION) == "true"
 
     model_config = {
         "json_schema_extra": rules(

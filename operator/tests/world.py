@@ -45,6 +45,7 @@ def pool(
     spread: int = 1,
     between: tuple[int, int] | None = None,
     weights: Mapping[str, int] | None = None,
+    max_unavailable: int | str = "25%",
 ) -> MemoryPool:
     """A pool; sizes in MiB. `between` is for minimum and maximum instead of size, `weights` are by the label `app`."""
     by_app = [{"selector": {"matchLabels": {"app": app}}, "weight": one} for app, one in (weights or {}).items()]
@@ -54,6 +55,7 @@ def pool(
         "lenders": {"selector": {"matchLabels": LENDER}} | lenders | ({"margin": f"{margin}Mi"} if margin else {}),
         "borrowers": {"selector": {"matchLabels": BORROWER}} | (planned or {"size": f"{size}Mi"}),
         "encryption": "None",
+        "maxUnavailable": max_unavailable,
     }
     return MemoryPool.parse({"metadata": {"name": name, "namespace": "ns", "uid": name}, "spec": spec})
 
@@ -120,7 +122,9 @@ def guest(
     )
 
 
-def pairing(borrower: str, lender: str, size: int, *, of: str = "pool", terminating: bool = False) -> MemoryPairing:
+def pairing(
+    borrower: str, lender: str, size: int, *, of: str = "pool", terminating: bool = False, connected: bool = False
+) -> MemoryPairing:
     """An existing pairing; size in bytes."""
     name = build.pairing_name(of, borrower, lender)
     metadata: dict[str, object] = {"name": name, "namespace": "ns", "uid": name}
@@ -136,12 +140,13 @@ def pairing(borrower: str, lender: str, size: int, *, of: str = "pool", terminat
         "encryption": "None",
         "keySecret": {"name": f"{name}-key"},
     }
-    return MemoryPairing.parse({"metadata": metadata, "spec": spec})
+    status = {"phase": "Connected", "borrower": {"state": "Connected"}} if connected else {}
+    return MemoryPairing.parse({"metadata": metadata, "spec": spec, "status": status})
 
 
-def carried_out(plan: Plan, of: str = "pool") -> list[MemoryPairing]:
+def carried_out(plan: Plan, of: str = "pool", *, connected: bool = False) -> list[MemoryPairing]:
     """The pairings that exist when a plan has been carried out and everything that had to go is gone."""
-    return [pairing(one.borrower, one.lender, one.size, of=of) for one in plan.assignments]
+    return [pairing(one.borrower, one.lender, one.size, of=of, connected=connected) for one in plan.assignments]
 
 
 def mib(plan: Plan) -> dict[tuple[str, str], int]:

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from tidepool_api import MemoryGuest, MemoryPairing, MemoryPool
     from tidepool_operator.inventory import Inventory, Place
     from tidepool_operator.selection import Selection
+    from tidepool_operator.steps import Steps
 
 LEAST = parse_quantity(LEAST_MEMORY)
 
@@ -63,7 +64,7 @@ class Ledger:
 
     def missing(self, borrower: str) -> int:
         """What a borrower lacks."""
-        return self.wanted[borrower] - sum(self.sizes[borrower].values())
+        return self.wanted.get(borrower, 0) - sum(self.sizes[borrower].values())
 
     def most(self, borrower: str) -> int:
         """What a borrower may have of one lender."""
@@ -105,11 +106,13 @@ def _bound(lender: MemoryGuest, cap: int, reserve: int) -> int:
 # --- what exists ------------------------------------------------------------------------------------------------------
 
 
-def keep(ledger: Ledger, pool: str, inventory: Inventory, selection: Selection) -> None:
-    """Enters every existing pairing that is still right, cut down where it no longer fits."""
+def keep(ledger: Ledger, inventory: Inventory, pool: str, selection: Selection, steps: Steps) -> None:
+    """Enters every existing pairing that is still right, cut down where it no longer fits and may be cut down now."""
     for one in inventory.of_pool(pool):
         borrower, lender = one.spec.borrower.guest, one.spec.lender.guest
         size = _kept(ledger, selection, one)
+        if size < one.spec.size_bytes and not steps.permit(one):
+            size = _room(ledger, one)
         if size >= LEAST:
             ledger.add(borrower, lender, size)
         else:
@@ -124,8 +127,13 @@ def _kept(ledger: Ledger, selection: Selection, one: MemoryPairing) -> int:
         return 0
     if borrower not in selection.borrowers or lender not in selection.lenders:
         return 0
-    room = ledger.bound[lender] - ledger.lent[lender]
-    return min(one.spec.size_bytes, ledger.missing(borrower), ledger.most(borrower), room)
+    return min(_room(ledger, one), ledger.missing(borrower), ledger.most(borrower))
+
+
+def _room(ledger: Ledger, one: MemoryPairing) -> int:
+    """What a pairing has, as far as its lender may lend so much."""
+    lender, size = one.spec.lender.guest, one.spec.size_bytes
+    return min(size, ledger.bound[lender] - ledger.lent[lender]) if lender in ledger.bound else size
 
 
 # --- what is missing --------------------------------------------------------------------------------------------------

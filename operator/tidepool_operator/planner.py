@@ -18,6 +18,7 @@ from tidepool_operator.placement import Assignment, Ledger, Placing, keep, open_
 from tidepool_operator.roles import Turn, remembered, until_due
 from tidepool_operator.selection import Problem, ProblemReason, Selection, listed, select
 from tidepool_operator.sizing import is_sized, size
+from tidepool_operator.steps import Steps
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -38,6 +39,7 @@ class Plan:
     borrowers: tuple[str, ...] = ()
     unserved: tuple[str, ...] = ()  # borrowers that get less than they should
     waiting: tuple[str, ...] = ()  # those of them for whom former pairings may make room, once they are gone
+    deferred: tuple[str, ...] = ()  # borrowers that keep what they have until others are settled
     problems: tuple[Problem, ...] = ()
     roles: tuple[GuestRole, ...] = ()  # what is to be remembered of them
     turns: tuple[Turn, ...] = ()  # roles that change now
@@ -46,7 +48,12 @@ class Plan:
     @property
     def claims(self) -> frozenset[str]:
         """The guests that no other pool may use."""
-        return frozenset(self.lenders) | frozenset(self.borrowers)
+        return frozenset(self.lenders) | frozenset(self.borrowers) | self.assigned
+
+    @property
+    def assigned(self) -> frozenset[str]:
+        """The guests that have a part in a pairing."""
+        return frozenset(name for one in self.assignments for name in (one.lender, one.borrower))
 
 
 def plan(pool: MemoryPool, inventory: Inventory, *, at: datetime, claimed: Mapping[str, str] | None = None) -> Plan:
@@ -58,7 +65,8 @@ def plan(pool: MemoryPool, inventory: Inventory, *, at: datetime, claimed: Mappi
     selection = select(pool, inventory, claimed or {}, at)
     ledger = open_ledger(pool, inventory, selection)
     ledger.wanted = size(pool, inventory, selection, ledger)
-    keep(ledger, pool.name, inventory, selection)
+    steps = Steps(pool, inventory, selection)
+    keep(ledger, inventory, pool.name, selection, steps)
     turning = {name for name in selection.borrowers if inventory.has_role(name, Role.LENDER)}
     placing = Placing(ledger, in_part=is_sized(pool))
     for borrower in selection.borrowers:
@@ -66,7 +74,7 @@ def plan(pool: MemoryPool, inventory: Inventory, *, at: datetime, claimed: Mappi
             placing.serve(borrower)
     unserved = [name for name in selection.borrowers if sum(ledger.sizes[name].values()) < pool.spec.least_bytes]
     wanting = [name for name in unserved if name not in selection.unready]
-    is_room_coming = _is_room_coming(ledger, inventory, selection)
+    is_room_coming = bool(steps.deferred) or _is_room_coming(ledger, inventory, selection)
     waiting = [name for name in wanting if is_room_coming or name in turning]
     short = [name for name in wanting if name not in waiting]
     paired = {name for by in (ledger.lent, ledger.sizes) for name, amount in by.items() if amount}
@@ -77,6 +85,7 @@ def plan(pool: MemoryPool, inventory: Inventory, *, at: datetime, claimed: Mappi
         borrowers=tuple(selection.borrowers),
         unserved=tuple(unserved),
         waiting=tuple(waiting),
+        deferred=tuple(sorted(steps.deferred)),
         problems=selection.problems + _shortage(pool, selection, ledger, short),
         roles=kept,
         turns=tuple(selection.roles.turns),

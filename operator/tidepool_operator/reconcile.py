@@ -28,7 +28,8 @@ from tidepool_api import (
     names,
     now,
 )
-from tidepool_operator import build, report
+from tidepool_operator import build, changes, report
+from tidepool_operator.changes import Create, Delete, Update, described
 from tidepool_operator.cluster import Refused
 from tidepool_operator.inventory import Inventory
 from tidepool_operator.planner import Plan, plan
@@ -39,6 +40,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from tidepool_api import ApiObject, MemoryGuest
+    from tidepool_operator.changes import Change
     from tidepool_operator.cluster import Cluster
     from tidepool_operator.heartbeats import Heartbeats
     from tidepool_operator.metrics import Metrics
@@ -135,13 +137,17 @@ class Reconciler:
                 scene, self._state.pools, pool, (*pool.metadata.finalizers, names.POOL_FINALIZER)
             )
         wanted = self._plan(scene, pool)
-        scene.claimed |= dict.fromkeys(wanted.claims, pool.name)
+        scene.claimed |= dict.fromkeys(wanted.assigned if pool.is_dry_run else wanted.claims, pool.name)
         if wanted.again is not None:
             scene.look_again(wanted.again)
-        await self._tell_turns(pool, wanted)
-        await self._carry_out(scene, pool, wanted)
+        todo = changes.between(pool, wanted.assignments, self._of(pool), scene.guests)
+        held = _held(pool)
+        if not held:
+            await self._tell_turns(pool, wanted)
+            await self._carry_out(pool, todo)
         pairings = await self._judge(scene, pool)
-        status = report.pool_status(pool, wanted, pairings)
+        pending = report.Pending(held, changes.told(todo)) if held else None
+        status = report.pool_status(pool, wanted, pairings, pending)
         self._metrics.show(pool, status, pairings)
         self._shown.add((pool.namespace, pool.name))
         await self._write_pool_status(scene, pool, status)
@@ -159,27 +165,15 @@ class Reconciler:
             kind = "Warning" if why == Why.RELIEVED else "Normal"
             await self._say(pool, kind, what, f"{listed(guests)}: {why}")
 
-    async def _carry_out(self, scene: _Round, pool: MemoryPool, wanted: Plan) -> None:
-        present = {_ends_of(one): one for one in reversed(self._of(pool)) if not one.terminating}
-        assigned = {(one.borrower, one.lender): one for one in wanted.assignments}
-        kept = {one.metadata.uid for key, one in present.items() if key in assigned}
-        for one in self._of(pool):
-            if not one.terminating and one.metadata.uid not in kept:
-                await self._delete(one, pool)
-        for key, assignment in assigned.items():
-            await self._bring_about(scene, pool, assignment, present.get(key))
-
-    async def _bring_about(
-        self, scene: _Round, pool: MemoryPool, assignment: Assignment, present: MemoryPairing | None
-    ) -> None:
-        lender, borrower = scene.guests[assignment.lender], scene.guests[assignment.borrower]
-        spec = build.pairing_spec(pool, assignment, lender, borrower)
-        if present is None:
-            present = await self._create(pool, assignment, spec)
-        else:
-            present = await self._update(pool, present, spec)
-        if present is not None:
-            await self._ensure_key(present)
+    async def _carry_out(self, pool: MemoryPool, todo: Iterable[Change]) -> None:
+        for one in todo:
+            match one:
+                case Delete(pairing):
+                    await self._delete(pairing, pool)
+                case Create(assignment, spec):
+                    await self._ensure_key(await self._create(pool, assignment, spec))
+                case Update(pairing, patch):
+                    await self._ensure_key(await self._update(pool, pairing, patch))
 
     async def _create(self, pool: MemoryPool, assignment: Assignment, spec: build.Body) -> MemoryPairing | None:
         body = build.pairing(pool, assignment, spec)
@@ -196,13 +190,12 @@ class Reconciler:
             await self._drop_key(created)
         return created
 
-    async def _update(self, pool: MemoryPool, present: MemoryPairing, spec: build.Body) -> MemoryPairing | None:
-        patch = build.difference(present.spec.to_dict(), spec)
+    async def _update(self, pool: MemoryPool, present: MemoryPairing, patch: build.Body) -> MemoryPairing | None:
         if not patch:
             return present
         log.info("pairing %s/%s changes: %s", present.namespace, present.name, patch)
         if "size" in patch:
-            text = f"{_described(present)}: {present.spec.size} becomes {patch['size']}"
+            text = f"{described(present)}: {present.spec.size} becomes {patch['size']}"
             await self._say(pool, "Normal", "PairingResized", text)
         updated: MemoryPairing | None = await self._patch(self._state.pairings, present, {"spec": patch})
         return updated
@@ -219,12 +212,14 @@ class Reconciler:
             self._state.pairings.put(answer)
         log.info("pairing %s/%s deleted", one.namespace, one.name)
         if pool is not None:
-            await self._say(pool, "Normal", "PairingDeleted", f"{_described(one)} is no longer wanted")
+            await self._say(pool, "Normal", "PairingDeleted", f"{described(one)} is no longer wanted")
 
     # --- keys ---------------------------------------------------------------------------------------------------------
 
-    async def _ensure_key(self, pairing: MemoryPairing) -> None:
+    async def _ensure_key(self, pairing: MemoryPairing | None) -> None:
         """Creates the pre-shared key unless that was done, and again when an agent says that it is missing."""
+        if pairing is None:
+            return
         uid = pairing.metadata.uid
         if uid in self._keyed and not _misses_key(pairing):
             return
@@ -415,12 +410,9 @@ def _ends(pairing: MemoryPairing) -> tuple[Any, Any]:
     return pairing.spec.lender, pairing.spec.borrower
 
 
-def _ends_of(pairing: MemoryPairing) -> tuple[str, str]:
-    return pairing.spec.borrower.guest, pairing.spec.lender.guest
-
-
-def _described(pairing: MemoryPairing) -> str:
-    return f"pairing {pairing.name} ({pairing.spec.lender.guest} lends to {pairing.spec.borrower.guest})"
+def _held(pool: MemoryPool) -> str:
+    """Why nothing is changed; empty when it may be."""
+    return "Paused" if pool.spec.paused else "DryRun" if pool.is_dry_run else ""
 
 
 def _misses_key(pairing: MemoryPairing) -> bool:

@@ -63,6 +63,7 @@ class Selection:
     borrowers: Mapping[str, MemoryGuest]
     unready: Mapping[str, str]  # name -> why
     roles: Roles
+    taken: frozenset[str]  # guests that other pools have
     problems: tuple[Problem, ...]
 
     @property
@@ -93,7 +94,7 @@ def select(pool: MemoryPool, inventory: Inventory, claimed: Mapping[str, str], a
         *_claims(sorted(taken), claimed),
         *_unready_guests(unready),
     )
-    return Selection(lenders, borrowers, unready, given, problems)
+    return Selection(lenders, borrowers, unready, given, frozenset(taken), problems)
 
 
 def _unready(guest: MemoryGuest, role: Role, inventory: Inventory) -> str:
