@@ -30,6 +30,7 @@ DEFAULT_PORT = 7470
 AGENT_METRICS_PORT = 9477
 OPERATOR_METRICS_PORT = 9478
 
+OPERATOR_LEASE = "tidepool-operator"
 LEASE_PREFIX = "tidepool-agent-"
 LEASE_LABELS = {"app.kubernetes.io/name": "tidepool", "app.kubernetes.io/component": "agent"}
 LEASE_RENEW_SECONDS = 10
@@ -175,6 +176,7 @@ class Metric(StrEnum):
     PLAN_SECONDS = "tidepool_operator_plan_duration_seconds"
     RECONCILES = "tidepool_operator_reconciles_total"
     RECONCILE_ERRORS = "tidepool_operator_reconcile_errors_total"
+    LEADING = "tidepool_operator_leading"
     API_WRITES = "tidepool_operator_api_writes_total"
 
     GUEST_GETS_HIT = "tidepool_guest_get_hits_total"

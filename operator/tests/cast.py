@@ -5,6 +5,8 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import re
+import signal
 import subprocess
 import sys
 import threading
@@ -12,6 +14,7 @@ import time
 import urllib.request
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, Self, TypeVar
+from urllib.error import URLError
 
 from tidepool_api import names
 from tidepool_api_testing.server import Refused, Server, free_ports
@@ -35,7 +38,7 @@ def wait_for(what: str, look: Callable[[], T], seconds: float = 20) -> T:
         try:
             if found := look():
                 return found
-        except Refused:
+        except (Refused, URLError):
             if time.monotonic() > deadline:
                 raise
         if time.monotonic() > deadline:
@@ -57,7 +60,7 @@ def role(user: str) -> list[dict[str, Any]]:
         rule("", "nodes", "list watch"),
         rule("", "secrets", "create delete"),
         rule("", "events", "create"),
-        rule("coordination.k8s.io", "leases", "list"),
+        rule("coordination.k8s.io", "leases", "get list create update"),
         rule("apiextensions.k8s.io", "customresourcedefinitions", "list watch"),
     ]
     api = "rbac.authorization.k8s.io/v1"
@@ -108,11 +111,26 @@ class OperatorProcess:
 
     def __exit__(self, *_: object) -> None:
         assert self._process is not None
-        self._process.terminate()
         try:
-            self._process.wait(20)
+            self.terminate()
         finally:
             self._process.kill()
+
+    def terminate(self) -> None:
+        """Tells it to end, and waits for that."""
+        assert self._process is not None
+        self._process.terminate()
+        self._process.wait(20)
+
+    def freeze(self, *, frozen: bool) -> None:
+        """Stops the process where it is, or lets it go on."""
+        assert self._process is not None
+        self._process.send_signal(signal.SIGSTOP if frozen else signal.SIGCONT)
+
+    def figure(self, name: str) -> float:
+        """The sum of a metric over its labels; 0 when there is none."""
+        lines = [line for line in self.get("/metrics").splitlines() if re.match(rf"{name}[ {{]", line)]
+        return sum(float(line.rsplit(" ", 1)[1]) for line in lines)
 
     def log(self) -> str:
         """What it said so far."""

@@ -76,10 +76,22 @@ class Cluster:
 
     async def list_leases(self, namespace: str) -> list[Body]:
         """The leases of the agents."""
-        path = f"/apis/coordination.k8s.io/v1/namespaces/{namespace}/leases"
         selector = ",".join(f"{key}={value}" for key, value in names.LEASE_LABELS.items())
-        items, _ = await self._list(path, labelSelector=selector)
+        items, _ = await self._list(_lease(namespace), labelSelector=selector)
         return items
+
+    async def get_lease(self, namespace: str, name: str) -> Body:
+        """One Lease."""
+        return await self._call("GET", _lease(namespace, name), None, {})
+
+    async def create_lease(self, body: Body) -> None:
+        """Creates a Lease."""
+        await self._call("POST", _lease(body["metadata"]["namespace"]), body, {})
+
+    async def replace_lease(self, body: Body) -> None:
+        """Replaces a Lease, unless somebody else has changed it meanwhile."""
+        metadata = body["metadata"]
+        await self._call("PUT", _lease(metadata["namespace"], metadata["name"]), body, {})
 
     async def create(self, plural: str, body: Body) -> Body:
         """Creates one of our objects."""
@@ -138,6 +150,10 @@ class Cluster:
 
 def _path(plural: str, namespace: str, name: str = "") -> str:
     return f"/apis/{names.API_VERSION}/namespaces/{namespace}/{plural}" + (f"/{name}" if name else "")
+
+
+def _lease(namespace: str, name: str = "") -> str:
+    return f"/apis/coordination.k8s.io/v1/namespaces/{namespace}/leases" + (f"/{name}" if name else "")
 
 
 def _why(text: bytes) -> str:

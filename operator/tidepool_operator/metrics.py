@@ -39,6 +39,7 @@ class Metrics:
             registry=registry,
         )
         self.reconciles = Counter(Metric.RECONCILES, "Namespaces gone over.", registry=registry)
+        self.leading = Gauge(Metric.LEADING, "1 if this operator acts, 0 if it waits for another.", registry=registry)
         self.errors = Counter(Metric.RECONCILE_ERRORS, "Namespaces given up until the next try.", registry=registry)
         self.writes = Counter(Metric.API_WRITES, "Objects written.", ("kind",), registry=registry)
 

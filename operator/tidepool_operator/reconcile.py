@@ -120,6 +120,13 @@ class Reconciler:
             for uid in memory.keys() - alive:
                 del memory[uid]
 
+    def step_down(self) -> None:
+        """Forgets what only the one that acts knows and shows."""
+        for key in self._shown:
+            self._metrics.forget(*key)
+        for memory in (self._keyed, self._said, self._written, self._shown):
+            memory.clear()
+
     def _round(self, namespace: str) -> _Round:
         guests = {one.name: one for one in self._state.guests.in_namespace(namespace)}
         ends = [end.node_name for one in self._state.pairings.in_namespace(namespace) for end in _ends(one)]

@@ -48,11 +48,12 @@ class Work:
         for task in self._tasks:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
+        self._tasks = []
 
     @property
-    def alive(self) -> bool:
-        """Whether all workers run."""
-        return bool(self._tasks) and not any(task.done() for task in self._tasks)
+    def is_broken(self) -> bool:
+        """Whether a worker has ended without having been told to."""
+        return any(task.done() for task in self._tasks)
 
     async def add(self, key: str, delay: float = SETTLE_SECONDS) -> None:
         """Asks for a key after a delay, or sooner if it is due sooner already."""
