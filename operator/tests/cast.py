@@ -106,7 +106,7 @@ class OperatorProcess:
                 [sys.executable, "-m", "tidepool_operator", *flags], env=os.environ | variables, stderr=log
             )
         if self._is_ready_at_once:
-            wait_for("operator ready", lambda: self.log().count('"ready: ') > starts)
+            wait_for("operator ready", lambda: self.log().count('"ready: ') > starts, 40)
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -121,6 +121,12 @@ class OperatorProcess:
         assert self._process is not None
         self._process.terminate()
         self._process.wait(20)
+
+    def kill(self) -> None:
+        """Ends it without notice."""
+        assert self._process is not None
+        self._process.kill()
+        self._process.wait()
 
     def freeze(self, *, frozen: bool) -> None:
         """Stops the process where it is, or lets it go on."""

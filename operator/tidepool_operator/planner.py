@@ -16,7 +16,7 @@ from tidepool_api import Role, format_quantity
 from tidepool_api.units import MIB
 from tidepool_operator.placement import Assignment, Ledger, Placing, keep, open_ledger
 from tidepool_operator.roles import Turn, remembered, until_due
-from tidepool_operator.selection import Problem, ProblemReason, Selection, listed, select
+from tidepool_operator.selection import Problem, ProblemReason, Selection, listed, on_cordoned_nodes, select
 from tidepool_operator.sizing import is_sized, size
 from tidepool_operator.steps import Steps
 
@@ -70,10 +70,10 @@ def plan(pool: MemoryPool, inventory: Inventory, *, at: datetime, claimed: Mappi
     turning = {name for name in selection.borrowers if inventory.has_role(name, Role.LENDER)}
     placing = Placing(ledger, in_part=is_sized(pool))
     for borrower in selection.borrowers:
-        if borrower not in selection.unready and borrower not in turning:
+        if borrower not in selection.absent and borrower not in turning:
             placing.serve(borrower)
     unserved = [name for name in selection.borrowers if sum(ledger.sizes[name].values()) < pool.spec.least_bytes]
-    wanting = [name for name in unserved if name not in selection.unready]
+    wanting = [name for name in unserved if name not in selection.absent]
     is_room_coming = bool(steps.deferred) or _is_room_coming(ledger, inventory, selection)
     waiting = [name for name in wanting if is_room_coming or name in turning]
     short = [name for name in wanting if name not in waiting]
@@ -86,7 +86,11 @@ def plan(pool: MemoryPool, inventory: Inventory, *, at: datetime, claimed: Mappi
         unserved=tuple(unserved),
         waiting=tuple(waiting),
         deferred=tuple(sorted(steps.deferred)),
-        problems=selection.problems + _shortage(pool, selection, ledger, short),
+        problems=(
+            *selection.problems,
+            *(on_cordoned_nodes(selection.cordoned) if unserved else ()),
+            *_shortage(pool, selection, ledger, short),
+        ),
         roles=kept,
         turns=tuple(selection.roles.turns),
         again=until_due(pool, kept, at),

@@ -28,6 +28,7 @@ class ProblemReason(StrEnum):
     ROLE_CONFLICT = "RoleConflict"
     GUEST_CLAIMED = "GuestClaimed"
     GUEST_NOT_READY = "GuestNotReady"
+    NODE_CORDONED = "NodeCordoned"
     INSUFFICIENT_CAPACITY = "InsufficientCapacity"
 
     @property
@@ -42,6 +43,7 @@ _CONDITIONS = {
     ProblemReason.ROLE_CONFLICT: ConditionType.ROLES_CONSISTENT,
     ProblemReason.GUEST_CLAIMED: ConditionType.ROLES_CONSISTENT,
     ProblemReason.GUEST_NOT_READY: ConditionType.GUESTS_READY,
+    ProblemReason.NODE_CORDONED: ConditionType.GUESTS_READY,
     ProblemReason.INSUFFICIENT_CAPACITY: ConditionType.CAPACITY_SUFFICIENT,
 }
 
@@ -62,14 +64,21 @@ class Selection:
     lenders: Mapping[str, MemoryGuest]
     borrowers: Mapping[str, MemoryGuest]
     unready: Mapping[str, str]  # name -> why
+    cordoned: frozenset[str]  # guests whose nodes take nothing new, and neither do they
     roles: Roles
     taken: frozenset[str]  # guests that other pools have
     problems: tuple[Problem, ...]
 
     @property
+    def absent(self) -> frozenset[str]:
+        """The guests that keep what they have and get nothing new."""
+        return self.cordoned | self.unready.keys()
+
+    @property
     def offering(self) -> list[str]:
         """The lenders that can take more."""
-        return [name for name in self.lenders if name not in self.unready and name not in self.roles.resting]
+        absent = self.absent | self.roles.resting
+        return [name for name in self.lenders if name not in absent]
 
 
 def select(pool: MemoryPool, inventory: Inventory, claimed: Mapping[str, str], at: datetime) -> Selection:
@@ -88,13 +97,16 @@ def select(pool: MemoryPool, inventory: Inventory, claimed: Mapping[str, str], a
         for name, one in group.items()
         if (why := _unready(one, role, inventory))
     }
+    cordoned = frozenset(
+        name for name, one in (lenders | borrowers).items() if one.spec.node_name in inventory.cordoned
+    )
     problems = (
         *_not_found(pool, inventory, given, matched),
         *_conflicts(sorted(conflicting)),
         *_claims(sorted(taken), claimed),
         *_unready_guests(unready),
     )
-    return Selection(lenders, borrowers, unready, given, frozenset(taken), problems)
+    return Selection(lenders, borrowers, unready, cordoned, given, frozenset(taken), problems)
 
 
 def _unready(guest: MemoryGuest, role: Role, inventory: Inventory) -> str:
@@ -109,8 +121,6 @@ def _unready(guest: MemoryGuest, role: Role, inventory: Inventory) -> str:
         return "NoReport: its agent has not looked at it yet"
     if ready.status is not Status.TRUE:
         return f"{ready.reason}: {ready.message}" if ready.message else ready.reason
-    if guest.spec.node_name in inventory.cordoned:
-        return f"NodeCordoned: node {guest.spec.node_name} takes nothing new; it keeps what it has until it leaves"
     if role is Role.LENDER and guest.status.memory is None:
         return "NoReport: its memory is not known yet"
     if role is Role.LENDER and not guest.status.addresses:
@@ -176,6 +186,13 @@ def _unready_guests(unready: Mapping[str, str]) -> Iterable[Problem]:
         shown = [f"{name} ({why})" for name, why in sorted(unready.items())[:NAMED_AT_MOST]]
         more = f" and {len(unready) - len(shown)} more" if len(unready) > len(shown) else ""
         yield Problem(ProblemReason.GUEST_NOT_READY, f"not ready: {'; '.join(shown)}{more}", tuple(sorted(unready)))
+
+
+def on_cordoned_nodes(names: Iterable[str]) -> Iterable[Problem]:
+    """What is said of these guests when some borrower lacks something."""
+    if found := sorted(names):
+        message = f"{listed(found)} on cordoned nodes: they keep what they have, and take part again elsewhere"
+        yield Problem(ProblemReason.NODE_CORDONED, message, tuple(found))
 
 
 def listed(names: list[str]) -> str:
