@@ -174,6 +174,7 @@ class Metric(StrEnum):
     POOL_GUESTS = "tidepool_pool_guests"
     POOL_READY = "tidepool_pool_ready"
     PLAN_SECONDS = "tidepool_operator_plan_duration_seconds"
+    PASS_PLAN_SECONDS = "tidepool_operator_namespace_plan_duration_seconds"
     RECONCILES = "tidepool_operator_reconciles_total"
     RECONCILE_ERRORS = "tidepool_operator_reconcile_errors_total"
     LEADING = "tidepool_operator_leading"

@@ -15,11 +15,12 @@ from urllib3.exceptions import HTTPError
 from tidepool_api import names
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
 
 Body = dict[str, Any]
 
 TIMEOUT_SECONDS = 20
+AT_ONCE = 8  # calls
 MERGE = "application/merge-patch+json"
 
 
@@ -41,6 +42,25 @@ class Refused(Exception):
         return self.status == 409
 
 
+async def at_once(jobs: Iterable[Coroutine[Any, Any, None]]) -> None:
+    """Runs jobs, a few at a time; after a failure, which is raised, none is begun."""
+    waiting = iter(jobs)
+
+    async def work() -> None:
+        try:
+            for job in waiting:
+                await job
+        except BaseException:
+            for left in waiting:
+                left.close()
+            raise
+
+    results = await asyncio.gather(*(work() for _ in range(AT_ONCE)), return_exceptions=True)
+    for result in results:
+        if isinstance(result, BaseException):
+            raise result
+
+
 def load_config() -> None:
     """Takes the pod's ServiceAccount, or else the kubeconfig of whoever starts this."""
     try:
@@ -56,7 +76,7 @@ class Cluster:
         self._namespaces = tuple(namespaces)
         self._on_write = on_write
         self._api = client.ApiClient()
-        self._pool = ThreadPoolExecutor(max_workers=8, thread_name_prefix="api")
+        self._pool = ThreadPoolExecutor(max_workers=AT_ONCE, thread_name_prefix="api")
 
     def close(self) -> None:
         """Waits for no call that has not begun."""

@@ -29,8 +29,8 @@ from tidepool_api import (
     now,
 )
 from tidepool_operator import build, changes, report
-from tidepool_operator.changes import Create, Delete, Update, described
-from tidepool_operator.cluster import Refused
+from tidepool_operator.changes import TOLD_AT_MOST, Create, Delete, Update, described
+from tidepool_operator.cluster import Refused, at_once
 from tidepool_operator.inventory import Inventory
 from tidepool_operator.planner import Plan, plan
 from tidepool_operator.roles import Why
@@ -78,6 +78,7 @@ class _Round:
     inventory: Inventory
     claimed: dict[str, str] = field(default_factory=dict)
     again: float | None = None
+    planning: float = 0.0  # seconds
 
     def look_again(self, seconds: float) -> None:
         """Asks for another pass, at the latest after so long."""
@@ -110,6 +111,7 @@ class Reconciler:
         await self._release_abandoned(scene)
         self._forget_gone_pools(namespace)
         self._metrics.reconciles.inc()
+        self._metrics.pass_seconds.observe(scene.planning)
         return scene.again
 
     def forget_gone(self) -> None:
@@ -128,13 +130,14 @@ class Reconciler:
             memory.clear()
 
     def _round(self, namespace: str) -> _Round:
+        begin = time.perf_counter()
         guests = {one.name: one for one in self._state.guests.in_namespace(namespace)}
         ends = [end.node_name for one in self._state.pairings.in_namespace(namespace) for end in _ends(one)]
         nodes = {one.spec.node_name for one in guests.values()} | set(ends)
         silent = self._heartbeats.silent(nodes)
         pairings = self._state.pairings.in_namespace(namespace)
         inventory = Inventory(guests.values(), pairings, nodes=self._state.nodes.known, silent=silent)
-        return _Round(namespace, guests, silent, inventory)
+        return _Round(namespace, guests, silent, inventory, planning=time.perf_counter() - begin)
 
     # --- a pool that is wanted ----------------------------------------------------------------------------------------
 
@@ -160,8 +163,12 @@ class Reconciler:
         await self._write_pool_status(scene, pool, status)
 
     def _plan(self, scene: _Round, pool: MemoryPool) -> Plan:
-        with self._metrics.plan_seconds.time():
-            return plan(pool, scene.inventory, claimed=scene.claimed, at=now())
+        begin = time.perf_counter()
+        made = plan(pool, scene.inventory, claimed=scene.claimed, at=now())
+        seconds = time.perf_counter() - begin
+        scene.planning += seconds
+        self._metrics.plan_seconds.observe(seconds)
+        return made
 
     async def _tell_turns(self, pool: MemoryPool, wanted: Plan) -> None:
         """Says which guests change their roles."""
@@ -173,29 +180,36 @@ class Reconciler:
             await self._say(pool, kind, what, f"{listed(guests)}: {why}")
 
     async def _carry_out(self, pool: MemoryPool, todo: Iterable[Change]) -> None:
-        for one in todo:
-            match one:
-                case Delete(pairing):
-                    await self._delete(pairing, pool)
-                case Create(assignment, spec):
-                    await self._ensure_key(await self._create(pool, assignment, spec))
-                case Update(pairing, patch):
-                    await self._ensure_key(await self._update(pool, pairing, patch))
+        created: list[str] = []
+        await at_once(self._bring_about(pool, one, created) for one in todo)
+        if created:
+            more = f"; and {len(created) - TOLD_AT_MOST} more" if len(created) > TOLD_AT_MOST else ""
+            await self._say(pool, "Normal", "PairingCreated", "; ".join(sorted(created)[:TOLD_AT_MOST]) + more)
 
-    async def _create(self, pool: MemoryPool, assignment: Assignment, spec: build.Body) -> MemoryPairing | None:
+    async def _bring_about(self, pool: MemoryPool, one: Change, created: list[str]) -> None:
+        match one:
+            case Delete(pairing):
+                await self._delete(pairing, pool)
+            case Create(assignment, spec):
+                if await self._create(pool, assignment, spec):
+                    created.append(f"{assignment.lender} lends {spec['size']} to {assignment.borrower}")
+            case Update(pairing, patch):
+                updated = await self._update(pool, pairing, patch)
+                if updated is not None:
+                    await self._ensure_key(updated)
+
+    async def _create(self, pool: MemoryPool, assignment: Assignment, spec: build.Body) -> bool:
         body = build.pairing(pool, assignment, spec)
         try:
             created = self._state.pairings.put(await self._cluster.create(names.PAIRINGS, body))
         except Refused as refusal:
             if refusal.is_conflict:  # made already: its event is on the way
-                return None
+                return False
             raise
-        text = f"{assignment.lender} lends {spec['size']} to {assignment.borrower}"
-        log.info("pairing %s/%s created: %s", pool.namespace, body["metadata"]["name"], text)
-        await self._say(pool, "Normal", "PairingCreated", text)
+        log.info("pairing %s/%s created", pool.namespace, body["metadata"]["name"])
         if created is not None:
-            await self._drop_key(created)
-        return created
+            await self._make_key(created)
+        return True
 
     async def _update(self, pool: MemoryPool, present: MemoryPairing, patch: build.Body) -> MemoryPairing | None:
         if not patch:
@@ -204,6 +218,10 @@ class Reconciler:
         if "size" in patch:
             text = f"{described(present)}: {present.spec.size} becomes {patch['size']}"
             await self._say(pool, "Normal", "PairingResized", text)
+        for side in ("lender", "borrower"):
+            if side in patch:
+                place = ", ".join(f"{key} {value}" for key, value in sorted(patch[side].items()))
+                await self._say(pool, "Normal", "GuestMoved", f"{described(present)}: the {side} has now {place}")
         updated: MemoryPairing | None = await self._patch(self._state.pairings, present, {"spec": patch})
         return updated
 
@@ -223,34 +241,40 @@ class Reconciler:
 
     # --- keys ---------------------------------------------------------------------------------------------------------
 
-    async def _ensure_key(self, pairing: MemoryPairing | None) -> None:
+    async def _ensure_key(self, pairing: MemoryPairing) -> None:
         """Creates the pre-shared key unless that was done, and again when an agent says that it is missing."""
-        if pairing is None:
-            return
         uid = pairing.metadata.uid
         if uid in self._keyed and not _misses_key(pairing):
             return
+        await self._try_key(pairing)
+        self._keyed.add(uid)
+
+    async def _make_key(self, pairing: MemoryPairing) -> None:
+        """Creates the key of a new pairing, in place of a former one's of that name, which would go away under it."""
+        if not await self._try_key(pairing):
+            try:
+                await self._cluster.delete_secret(pairing.namespace, pairing.spec.key_secret.name)
+            except Refused as refusal:
+                if not refusal.is_gone:
+                    raise
+            await self._try_key(pairing)
+        self._keyed.add(pairing.metadata.uid)
+
+    async def _try_key(self, pairing: MemoryPairing) -> bool:
+        """Creates a key unless there is one."""
         try:
             await self._cluster.create_secret(build.key_secret(pairing))
         except Refused as refusal:
             if not refusal.is_conflict:
                 raise
-        self._keyed.add(uid)
-
-    async def _drop_key(self, pairing: MemoryPairing) -> None:
-        """Removes the key of a former pairing of that name, which would go away under the new one."""
-        try:
-            await self._cluster.delete_secret(pairing.namespace, pairing.spec.key_secret.name)
-        except Refused as refusal:
-            if not refusal.is_gone:
-                raise
+            return False
+        return True
 
     # --- what became of it --------------------------------------------------------------------------------------------
 
     async def _judge(self, scene: _Round, pool: ApiObject) -> list[report.Judged]:
         judged = [report.Judged(one, report.judge(one, scene.silent)) for one in self._of(pool)]
-        for one in judged:
-            await self._write_pairing_status(one)
+        await at_once(self._write_pairing_status(one) for one in judged)
         return judged
 
     async def _write_pairing_status(self, one: report.Judged) -> None:
