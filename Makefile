@@ -1,5 +1,5 @@
 # Every target calls one script; what it does is said there.
-.PHONY: setup demo test stress lint clean
+.PHONY: setup demo test stress scale lint clean
 
 # Packages, build/venv, and what is built from source into the cache
 setup:
@@ -16,6 +16,10 @@ test: setup
 # The module for long, on every kernel and file system, with faults; results in build/stress.json
 stress: setup
 	kernel-module/tests/soak
+
+# How the operator grows from 100 to 10,000 guests; figures in build/scale.json, a plot in build/scale.png
+scale: setup
+	operator/scale
 
 lint: setup
 	e2e/check lint

@@ -20,6 +20,8 @@ SAME = {"resume": "1ms", "stop": "1000us"}
 ODD = {"resume": "fast", "stop": "slow"}
 LONG = {"resume": "1s", "stop": "61s"}
 SHORT = {"matchLabels": {"memory": "short"}}
+PLANNED = {"selector": SHORT, "minimum": "64Mi", "maximum": "1Gi"}
+AUTO = {"role": "Auto", "selector": SPARE, "lenders": {"maxLend": "1Gi"}, "borrowers": {"size": "512Mi"}}
 
 WRONG: list[tuple[dict[str, Any], str, Any, str, str]] = [
     (POOL, "spec.lenders.maxLend", "lots", "spec.lenders.maxLend", '"lots" is not an amount of memory; write a number'),
@@ -60,6 +62,21 @@ WRONG: list[tuple[dict[str, Any], str, Any, str, str]] = [
         '"In", "NotIn", "Exists", "DoesNotExist"',
     ),
     (POOL, "spec.encryption", "ROT13", "spec.encryption", 'supported values: "AES-GCM", "None"'),
+    (POOL, "spec.lenders.selector", MISSING, "spec.lenders.selector", "say which guests, or set spec.role to Auto"),
+    (POOL, "spec.borrowers.selector", MISSING, "spec.borrowers.selector", "is missing: say which guests"),
+    (POOL, "spec.role", "Auto", "spec.selector", "is missing: role Auto chooses among the guests that it matches"),
+    (POOL, "spec.role", "Auto", "spec.lenders.selector", "has no place with role Auto"),
+    (POOL, "spec.role", "Random", "spec.role", 'supported values: "Selected", "Auto"'),
+    (POOL, "spec.selector", SPARE, "spec.selector", "is for role Auto only; set spec.role to Auto"),
+    (POOL, "spec", AUTO | {"selector": {}}, "spec.selector", "is empty and would select every guest"),
+    (POOL, "spec.coolDown", "1441m", "spec.coolDown", "1441m is out of range; the cool-down lies between 1s and 1440m"),
+    (POOL, "spec.borrowers.maximum", "1Gi", "spec.borrowers", "give either size, or maximum"),
+    (POOL, "spec.borrowers.size", MISSING, "spec.borrowers", "give either size, or maximum to have the sizes planned"),
+    (POOL, "spec.borrowers.minimum", "64Mi", "spec.borrowers", "minimum and weights go with maximum"),
+    (POOL, "spec.borrowers", PLANNED | {"minimum": "2Gi"}, "spec.borrowers.minimum", "minimum (2Gi) is more than maxi"),
+    (POOL, "spec.lenders.spread", 9, "spec.lenders.spread", "should be less than or equal to 8"),
+    (POOL, "spec.maxUnavailable", 0, "spec.maxUnavailable", "is neither a number of at least 1 nor a percentage"),
+    (POOL, "spec.maxUnavailable", "101%", "spec.maxUnavailable", "is neither a number of at least 1 nor a percentage"),
     (POOL, "spec.strategy", "Both", "spec.strategy", 'supported values: "NonInclusive", "Exclusive"'),
     (POOL, "spec.port", 0, "spec.port", "should be greater than or equal to 1"),
     (POOL, "spec.port", 70000, "spec.port", "should be less than or equal to 65535"),
@@ -107,6 +124,14 @@ RIGHT: list[tuple[dict[str, Any], str, Any]] = [
     (POOL, "spec.filter", "Sequential"),
     (POOL, "spec.latency", {"mode": "Off"}),
     (POOL, "spec.latency", {"mode": "Thresholds", "short": {"resume": "0.5ms", "stop": "1ms"}}),
+    (POOL, "spec", AUTO),
+    (POOL, "spec.maxUnavailable", 3),
+    (POOL, "spec.maxUnavailable", "100%"),
+    (POOL, "spec.paused", True),
+    (POOL, "spec.borrowers", PLANNED),
+    (POOL, "spec.borrowers", PLANNED | {"weights": [{"selector": SPARE, "weight": 100}]}),
+    (POOL, "spec.lenders.margin", "128Mi"),
+    (POOL, "spec.coolDown", "90s"),
     (POOL, "metadata.name", "a" * 63),
     (
         POOL,
@@ -133,7 +158,8 @@ def test_defaults_are_filled_in(api_server: Server, namespace: str) -> None:
     assert spec["lenders"]["reserve"] == "256Mi"
     assert (spec["strategy"], spec["port"], spec["deadline"]) == ("NonInclusive", 7470, "200ms")
     assert spec["encryption"] == "AES-GCM"
-    assert spec["filter"] == "None"
+    assert (spec["filter"], spec["role"], spec["coolDown"]) == ("None", "Selected", "10m")
+    assert (spec["maxUnavailable"], spec["paused"]) == ("25%", False)
     assert spec["latency"] == {
         "mode": "Automatic",
         "short": {"resume": "1500us", "stop": "40ms"},

@@ -3,7 +3,15 @@
 from tidepool_api.base import ApiModel, ApiObject, ObjectMeta, OwnerReference, Time, now
 from tidepool_api.conditions import Condition, Status, condition, find, is_true, merge, without
 from tidepool_api.fields import Requirement, Selector, format_ratio
-from tidepool_api.guest import GuestMemory, GuestSpec, GuestStatus, MemoryGuest, VirtualMachine
+from tidepool_api.guest import (
+    CurvePoint,
+    GuestMemory,
+    GuestPressure,
+    GuestSpec,
+    GuestStatus,
+    MemoryGuest,
+    VirtualMachine,
+)
 from tidepool_api.latency import Latency, Thresholds
 from tidepool_api.names import (
     BorrowerState,
@@ -18,6 +26,7 @@ from tidepool_api.names import (
     Provider,
     Reason,
     Role,
+    RoleChoice,
     Strategy,
 )
 from tidepool_api.pairing import (
@@ -30,7 +39,7 @@ from tidepool_api.pairing import (
     PairingSpec,
     PairingStatus,
 )
-from tidepool_api.pool import Borrowers, Lenders, MemoryPool, PoolSpec, PoolStatus
+from tidepool_api.pool import Borrowers, GuestRole, Lenders, MemoryPool, PoolSpec, PoolStatus, Weight
 from tidepool_api.units import format_quantity, parse_duration, parse_quantity, to_mib
 
 __version__ = "0.1.0"
@@ -44,9 +53,12 @@ __all__ = [
     "Borrowers",
     "Condition",
     "ConditionType",
+    "CurvePoint",
     "Encryption",
     "Filter",
     "GuestMemory",
+    "GuestPressure",
+    "GuestRole",
     "GuestSpec",
     "GuestStatus",
     "KeySecret",
@@ -72,12 +84,14 @@ __all__ = [
     "Reason",
     "Requirement",
     "Role",
+    "RoleChoice",
     "Selector",
     "Status",
     "Strategy",
     "Thresholds",
     "Time",
     "VirtualMachine",
+    "Weight",
     "condition",
     "find",
     "format_quantity",

@@ -5,9 +5,10 @@ A message names the value and what would be right; the API server puts the path 
 
 from __future__ import annotations
 
+import re
 from typing import Annotated, Any
 
-from pydantic import AfterValidator, Field
+from pydantic import AfterValidator, Field, WithJsonSchema
 
 from tidepool_api.base import ApiModel
 from tidepool_api.units import format_quantity, parse_duration, parse_quantity
@@ -20,6 +21,8 @@ LEAST_DEADLINE = "1ms"
 MOST_DEADLINE = "60s"
 LEAST_THRESHOLD = "1us"
 MOST_THRESHOLD = "60s"
+LEAST_PAUSE = "1s"
+MOST_PAUSE = "1440m"
 
 _QUANTITY_PATTERN = r"^[0-9]+(\\.[0-9]+)?([KMGT]i|[kMGT])?$"
 _DURATION_PATTERN = r"^([0-9]+(\\.[0-9]+)?(us|ms|s|m))+$"
@@ -95,15 +98,18 @@ _MEMORY_RULES = rules(
 
 _DEADLINE = ("the deadline", LEAST_DEADLINE, MOST_DEADLINE)
 _THRESHOLD = ("a threshold", LEAST_THRESHOLD, MOST_THRESHOLD)
+_PAUSE = ("the cool-down", LEAST_PAUSE, MOST_PAUSE)
 
 _ADDRESS_RULES = rules(rule("isIP(self)", says="'\"' + self + '\" is not an IP address'"))
 
 Memory = Annotated[str, Field(max_length=20, json_schema_extra=_MEMORY_RULES), AfterValidator(_memory)]
 Deadline = Annotated[str, Field(max_length=16, json_schema_extra=_duration_rules(*_DEADLINE)), _between(*_DEADLINE)]
 Threshold = Annotated[str, Field(max_length=16, json_schema_extra=_duration_rules(*_THRESHOLD)), _between(*_THRESHOLD)]
+Pause = Annotated[str, Field(max_length=16, json_schema_extra=_duration_rules(*_PAUSE)), _between(*_PAUSE)]
 Port = Annotated[int, Field(ge=1, le=65535)]
 Bytes = Annotated[int, Field(ge=0, le=1 << 60, json_schema_extra={"format": "int64"})]
 Count = Annotated[int, Field(ge=0, json_schema_extra={"format": "int64"})]
+Percent = Annotated[int, Field(ge=0, le=100)]
 Address = Annotated[str, Field(min_length=2, max_length=45, json_schema_extra=_ADDRESS_RULES)]
 ObjectName = Annotated[str, Field(min_length=1, max_length=253)]
 Ratio = Annotated[str, Field(pattern=r"^(0\.[0-9]{2}|1\.00)$", max_length=4)]
@@ -117,6 +123,32 @@ def format_ratio(hits: int, total: int) -> str | None:
 def readable(size: int | None) -> str | None:
     """A number of bytes for a column that people read: whole MiB."""
     return None if size is None else format_quantity(round(size / (1 << 20)) << 20)
+
+
+_SHARE = re.compile(r"(100|[1-9][0-9]?)%")
+_SHARE_RULES = {
+    "x-kubernetes-int-or-string": True,
+    **rules(
+        rule(
+            f"type(self) == int ? self > 0 : type(self) == string && self.matches('^{_SHARE.pattern}$')",
+            "is neither a number of at least 1 nor a percentage from 1% to 100%",
+        )
+    ),
+}
+
+
+def _part(value: int | str) -> int | str:
+    if value <= 0 if isinstance(value, int) else not _SHARE.fullmatch(value):
+        raise ValueError(f"{value} is neither a number of at least 1 nor a percentage from 1% to 100%")
+    return value
+
+
+NumberOrPercent = Annotated[int | str, AfterValidator(_part), WithJsonSchema(_SHARE_RULES)]
+
+
+def part_of(part: int | str, whole: int) -> int:
+    """A number as it is, or so many percent of the whole, rounded up."""
+    return part if isinstance(part, int) else -(-whole * int(part.removesuffix("%")) // 100)
 
 
 _OPERATORS_WITH_VALUES = ("In", "NotIn")

@@ -12,6 +12,7 @@ POOLS = "memorypools"
 PAIRINGS = "memorypairings"
 GUESTS = "memoryguests"
 
+DRY_RUN_ANNOTATION = f"{GROUP}/dry-run"  # on a pool, "true": say what would change, and change nothing
 POOL_LABEL = f"{GROUP}/pool"
 LENDER_FINALIZER = f"{GROUP}/lender"
 BORROWER_FINALIZER = f"{GROUP}/borrower"
@@ -29,6 +30,7 @@ DEFAULT_PORT = 7470
 AGENT_METRICS_PORT = 9477
 OPERATOR_METRICS_PORT = 9478
 
+OPERATOR_LEASE = "tidepool-operator"
 LEASE_PREFIX = "tidepool-agent-"
 LEASE_LABELS = {"app.kubernetes.io/name": "tidepool", "app.kubernetes.io/component": "agent"}
 LEASE_RENEW_SECONDS = 10
@@ -67,6 +69,13 @@ class Role(StrEnum):
     NONE = "None"
     LENDER = "Lender"
     BORROWER = "Borrower"
+
+
+class RoleChoice(StrEnum):
+    """Who says which guest of a pool lends and which borrows."""
+
+    SELECTED = "Selected"
+    AUTO = "Auto"
 
 
 class Filter(StrEnum):
@@ -142,6 +151,7 @@ class ConditionType(StrEnum):
     ROLES_CONSISTENT = "RolesConsistent"
     CAPACITY_SUFFICIENT = "CapacitySufficient"
     GUESTS_READY = "GuestsReady"
+    CHANGES_PENDING = "ChangesPending"
 
     # one side of a pairing
     CONFIGURED = "Configured"
@@ -164,8 +174,10 @@ class Metric(StrEnum):
     POOL_GUESTS = "tidepool_pool_guests"
     POOL_READY = "tidepool_pool_ready"
     PLAN_SECONDS = "tidepool_operator_plan_duration_seconds"
+    PASS_PLAN_SECONDS = "tidepool_operator_namespace_plan_duration_seconds"
     RECONCILES = "tidepool_operator_reconciles_total"
     RECONCILE_ERRORS = "tidepool_operator_reconcile_errors_total"
+    LEADING = "tidepool_operator_leading"
     API_WRITES = "tidepool_operator_api_writes_total"
 
     GUEST_GETS_HIT = "tidepool_guest_get_hits_total"

@@ -6,21 +6,46 @@ from typing import Any
 
 from pydantic import Field, model_validator
 
-from tidepool_api.base import ApiModel, ApiObject
+from tidepool_api.base import ApiModel, ApiObject, Time
 from tidepool_api.conditions import Condition
-from tidepool_api.fields import Bytes, Count, Deadline, Memory, Port, Ratio, Selector, readable, rule, rules
+from tidepool_api.fields import (
+    LEAST_MEMORY,
+    Bytes,
+    Count,
+    Deadline,
+    Memory,
+    NumberOrPercent,
+    ObjectName,
+    Pause,
+    Port,
+    Ratio,
+    Selector,
+    readable,
+    rule,
+    rules,
+)
 from tidepool_api.latency import Latency
-from tidepool_api.names import DEFAULT_PORT, Encryption, Filter, PoolPhase, Strategy
-from tidepool_api.units import parse_quantity
+from tidepool_api.names import (
+    DEFAULT_PORT,
+    DRY_RUN_ANNOTATION,
+    Encryption,
+    Filter,
+    PoolPhase,
+    Role,
+    RoleChoice,
+    Strategy,
+)
+from tidepool_api.units import SECOND, parse_duration, parse_quantity
 
 MOST_LENDERS = 8  # of one borrower
+MOST_ROLES = 2048  # that a status remembers
 
 
 class Lenders(ApiModel):
     """Who lends, and how much at most."""
 
-    selector: Selector
-    """The guests that lend, by their labels."""
+    selector: Selector | None = None
+    """The guests that lend, by their labels; absent when the role is Auto."""
 
     max_lend: Memory
     """The most that one lender lends to all its borrowers together."""
@@ -28,19 +53,86 @@ class Lenders(ApiModel):
     reserve: Memory = "256Mi"
     """Memory that a lender always keeps available for itself."""
 
+    margin: Memory | None = None
+    """Memory beyond the reserve that nobody new is given, so that a lender can grow by it before it takes any back."""
+
+    spread: int = Field(default=1, ge=1, le=MOST_LENDERS)
+    """Over how many lenders at least the memory of a borrower is spread, so that it never loses all of it at a time."""
+
+
+class Weight(ApiModel):
+    """How much the reads of some borrowers count."""
+
+    selector: Selector
+    """Which borrowers, by their labels."""
+
+    weight: int = Field(ge=1, le=100)
+    """How much: twice the weight is twice the share, or as much for half the reads."""
+
 
 class Borrowers(ApiModel):
     """Who borrows, and how much."""
 
-    selector: Selector
-    """The guests that borrow, by their labels."""
+    selector: Selector | None = None
+    """The guests that borrow, by their labels; absent when the role is Auto."""
 
-    size: Memory
+    size: Memory | None = None
     """How much each borrower gets, from one lender if one has it, else from several."""
+
+    minimum: Memory | None = None
+    """Instead of size, together with maximum: what each borrower gets at least, before anybody gets more."""
+
+    maximum: Memory | None = None
+    """Instead of size: what a borrower gets at most.
+
+    What lenders have is shared out by what it brings. Where a guest's ghost mode has measured a curve, the memory goes
+    where it answers most reads a second; where none has, each gets a fair share. A size changes only by an eighth or
+    more.
+    """
+
+    weights: tuple[Weight, ...] = Field(default=(), max_length=8)
+    """With maximum: who counts for more than others. The first that matches a guest holds; the others weigh 1."""
+
+    model_config = {
+        "json_schema_extra": rules(
+            rule(
+                "has(self.size) != has(self.maximum)",
+                "give either size, or maximum to have the sizes planned",
+            ),
+            rule(
+                "!has(self.size) || (!has(self.minimum) && (!has(self.weights) || self.weights.size() == 0))",
+                "minimum and weights go with maximum, not with size, which each borrower gets",
+            ),
+            rule(
+                "!has(self.minimum) || !has(self.maximum) || "
+                "quantity(self.minimum).compareTo(quantity(self.maximum)) <= 0",
+                says="'minimum (' + self.minimum + ') is more than maximum (' + self.maximum + ')'",
+                path=".minimum",
+            ),
+        )
+    }
 
 
 class PoolSpec(ApiModel):
     """Which guests share memory, and how."""
+
+    role: RoleChoice = RoleChoice.SELECTED
+    """Selected: lenders and borrowers are told apart by their two selectors.
+
+    Auto: of the guests that spec.selector matches, those that read back what they had to evict, that a pool would spare
+    many reads according to their ghost mode's curve, or that wait for memory, borrow; those with memory to spare lend;
+    the others do neither. Nobody does both. A guest that has changed its role keeps it for the cool-down.
+    """
+
+    selector: Selector | None = None
+    """With role Auto: the guests that take part, by their labels."""
+
+    cool_down: Pause = "10m"
+    """How long a guest keeps a role at least that it was given.
+
+    A lender that comes under memory pressure, by its kernel's pressure stall information, is relieved at once, whatever
+    the role says, and lends again after this time at the earliest.
+    """
 
     lenders: Lenders
     """The guests with memory to spare."""
@@ -66,15 +158,50 @@ class PoolSpec(ApiModel):
     latency: Latency = Latency()
     """When a borrower leaves a lender alone because it is slow; what the lender holds stays there meanwhile."""
 
+    max_unavailable: NumberOrPercent = "25%"
+    """Of how many borrowers at a time memory is taken that they have, a number or a percentage of those that have some.
+
+    When the pool is edited, its sizes are planned anew, or guests are relabelled, the next ones follow when these are
+    connected again. It holds back nothing for the sake of a lender: one that is gone, under pressure, or over its
+    reserve or maxLend gets its memory back at once.
+    """
+
+    paused: bool = False
+    """Whether everything stays as it is.
+
+    What would change otherwise is said by the condition ChangesPending, as it is with the annotation
+    tidepool.dev/dry-run: "true", which is for trying out an edit.
+    """
+
     model_config = {
         "json_schema_extra": rules(
             rule(
+                "self.role != 'Auto' || has(self.selector)",
+                "is missing: role Auto chooses among the guests that it matches",
+                path=".selector",
+            ),
+            rule(
+                "self.role == 'Auto' || !has(self.selector)",
+                "is for role Auto only; set spec.role to Auto, or use the selectors of spec.lenders and spec.borrowers",
+                path=".selector",
+            ),
+            *(
+                rule(
+                    f"(self.role == 'Auto') != has(self.{side}.selector)",
+                    says="self.role == 'Auto' ? 'has no place with role Auto, which chooses among the guests of "
+                    "spec.selector; remove it' : 'is missing: say which guests, or set spec.role to Auto'",
+                    path=f".{side}.selector",
+                )
+                for side in ("lenders", "borrowers")
+            ),
+            rule(
+                "!has(self.lenders.selector) || !has(self.borrowers.selector) || "
                 "dyn(self.lenders.selector) != dyn(self.borrowers.selector)",
                 "is the same as spec.lenders.selector, but no guest both lends and borrows; select by different labels",
                 path=".borrowers.selector",
             ),
             rule(
-                f"quantity(self.borrowers.size).asApproximateFloat() <= "
+                f"!has(self.borrowers.size) || quantity(self.borrowers.size).asApproximateFloat() <= "
                 f"{MOST_LENDERS}.0 * quantity(self.lenders.maxLend).asApproximateFloat()",
                 says=f"'a borrower has at most {MOST_LENDERS} lenders, and {MOST_LENDERS} times maxLend (' + "
                 "self.lenders.maxLend + ') is less than size (' + self.borrowers.size + "
@@ -85,9 +212,20 @@ class PoolSpec(ApiModel):
     }
 
     @property
-    def size_bytes(self) -> int:
-        """What each borrower gets, as a number."""
-        return parse_quantity(self.borrowers.size)
+    def cool_down_seconds(self) -> float:
+        """`coolDown` in seconds."""
+        return parse_duration(self.cool_down) / SECOND
+
+    @property
+    def least_bytes(self) -> int:
+        """What each borrower gets at least, as a number."""
+        borrowers = self.borrowers
+        return parse_quantity(borrowers.size or borrowers.minimum or LEAST_MEMORY)
+
+    @property
+    def most_bytes(self) -> int:
+        """What each borrower gets at most, as a number; `least_bytes` where the size is given."""
+        return parse_quantity(self.borrowers.size or self.borrowers.maximum or LEAST_MEMORY)
 
     @property
     def max_lend_bytes(self) -> int:
@@ -98,6 +236,27 @@ class PoolSpec(ApiModel):
     def reserve_bytes(self) -> int:
         """What each lender keeps, as a number."""
         return parse_quantity(self.lenders.reserve)
+
+    @property
+    def margin_bytes(self) -> int:
+        """What each lender is left to grow by, as a number."""
+        return parse_quantity(self.lenders.margin) if self.lenders.margin else 0
+
+
+class GuestRole(ApiModel):
+    """The role that a pool has given to a guest, which its selectors alone would not say."""
+
+    guest: ObjectName
+    """The guest."""
+
+    role: Role
+    """What it is for this pool since then."""
+
+    since: Time
+    """When it became that."""
+
+    reason: str = Field(max_length=64, pattern=r"^[A-Z][A-Za-z0-9]*$")
+    """Why, in one word."""
 
 
 class PoolStatus(ApiModel):
@@ -136,6 +295,9 @@ class PoolStatus(ApiModel):
     hit_ratio: Ratio | None = None
     """Reads of evicted pages that lenders answered, among all such reads."""
 
+    roles: tuple[GuestRole, ...] | None = Field(default=None, max_length=MOST_ROLES)
+    """Guests that the pool has given a role which they keep for the cool-down, or which no pairing shows."""
+
     conditions: tuple[Condition, ...] = Field(default=(), max_length=16)
     """Ready, Progressing, Degraded, and those that explain them."""
 
@@ -154,6 +316,11 @@ class MemoryPool(ApiObject):
     kind: str = "MemoryPool"
     spec: PoolSpec
     status: PoolStatus = Field(default_factory=PoolStatus)
+
+    @property
+    def is_dry_run(self) -> bool:
+        """Whether its annotation asks for nothing but what would change."""
+        return self.metadata.annotations.get(DRY_RUN_ANNOTATION) == "true"
 
     model_config = {
         "json_schema_extra": rules(

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 from decimal import Decimal
+from functools import lru_cache
 
 KIB, MIB, GIB = 1 << 10, 1 << 20, 1 << 30
 MICROSECOND, MILLISECOND, SECOND, MINUTE = 1, 1_000, 1_000_000, 60_000_000
@@ -21,6 +22,7 @@ _DURATION_UNITS = {"us": MICROSECOND, "µs": MICROSECOND, "ms": MILLISECOND, "s"
 _DURATION_PART = re.compile(r"([0-9]+(?:\.[0-9]+)?)(us|µs|ms|s|m)")
 
 
+@lru_cache(maxsize=1024)
 def parse_quantity(text: str) -> int:
     """The number of whole bytes that a quantity such as `512Mi`, `1.5Gi` or `2G` stands for."""
     match = _QUANTITY.fullmatch(text)

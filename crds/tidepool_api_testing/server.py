@@ -73,6 +73,11 @@ class Server:
         self._start_apiserver()
         self._wait()
 
+    @property
+    def certificate(self) -> Path:
+        """By which the server is known."""
+        return self._folder / "pki/apiserver.crt"
+
     def kubeconfig(self, token: str = ADMIN_TOKEN) -> Path:
         """A kubeconfig for whoever has that token."""
         path = self._folder / f"{token}.kubeconfig"
@@ -80,7 +85,7 @@ class Server:
             return path
         cluster = {
             "server": f"https://127.0.0.1:{self.port}",
-            "certificate-authority": str(self._folder / "pki/apiserver.crt"),
+            "certificate-authority": str(self.certificate),
         }
         content = {
             "apiVersion": "v1",

@@ -5,6 +5,8 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import re
+import signal
 import subprocess
 import sys
 import threading
@@ -12,6 +14,7 @@ import time
 import urllib.request
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, Self, TypeVar
+from urllib.error import URLError
 
 from tidepool_api import names
 from tidepool_api_testing.server import Refused, Server, free_ports
@@ -35,7 +38,7 @@ def wait_for(what: str, look: Callable[[], T], seconds: float = 20) -> T:
         try:
             if found := look():
                 return found
-        except Refused:
+        except (Refused, URLError):
             if time.monotonic() > deadline:
                 raise
         if time.monotonic() > deadline:
@@ -54,9 +57,10 @@ def role(user: str) -> list[dict[str, Any]]:
         rule(names.GROUP, "memorypairings", "get list watch create patch delete"),
         rule(names.GROUP, "memorypools/status memorypairings/status", "patch"),
         rule(names.GROUP, "memoryguests", "get list watch"),
+        rule("", "nodes", "list watch"),
         rule("", "secrets", "create delete"),
         rule("", "events", "create"),
-        rule("coordination.k8s.io", "leases", "list"),
+        rule("coordination.k8s.io", "leases", "get list create update"),
         rule("apiextensions.k8s.io", "customresourcedefinitions", "list watch"),
     ]
     api = "rbac.authorization.k8s.io/v1"
@@ -102,16 +106,37 @@ class OperatorProcess:
                 [sys.executable, "-m", "tidepool_operator", *flags], env=os.environ | variables, stderr=log
             )
         if self._is_ready_at_once:
-            wait_for("operator ready", lambda: self.log().count('"ready: ') > starts)
+            wait_for("operator ready", lambda: self.log().count('"ready: ') > starts, 40)
         return self
 
     def __exit__(self, *_: object) -> None:
         assert self._process is not None
-        self._process.terminate()
         try:
-            self._process.wait(20)
+            self.terminate()
         finally:
             self._process.kill()
+
+    def terminate(self) -> None:
+        """Tells it to end, and waits for that."""
+        assert self._process is not None
+        self._process.terminate()
+        self._process.wait(20)
+
+    def kill(self) -> None:
+        """Ends it without notice."""
+        assert self._process is not None
+        self._process.kill()
+        self._process.wait()
+
+    def freeze(self, *, frozen: bool) -> None:
+        """Stops the process where it is, or lets it go on."""
+        assert self._process is not None
+        self._process.send_signal(signal.SIGSTOP if frozen else signal.SIGCONT)
+
+    def figure(self, name: str) -> float:
+        """The sum of a metric over its labels; 0 when there is none."""
+        lines = [line for line in self.get("/metrics").splitlines() if re.match(rf"{name}[ {{]", line)]
+        return sum(float(line.rsplit(" ", 1)[1]) for line in lines)
 
     def log(self) -> str:
         """What it said so far."""
@@ -176,8 +201,9 @@ class Agent:
         available: int | None = None,
         node: str = "",
         ready: bool = True,
+        **report: Any,
     ) -> None:
-        """Publishes a guest, or what is new about it."""
+        """Publishes a guest, or what is new about it; `report` are further fields of its status."""
         head = {"apiVersion": names.API_VERSION, "kind": "MemoryGuest"}
         metadata = {"name": name, "namespace": self.namespace}
         vm = {"name": name, "uid": f"uid-{name}"}
@@ -193,7 +219,7 @@ class Agent:
             "lastTransitionTime": "2026-01-01T00:00:00Z",
         }
         memory = {"totalBytes": total, "availableBytes": total - 100 * MIB if available is None else available}
-        status = {"addresses": [address], "memory": memory, "role": "None", "conditions": [condition]}
+        status = {"addresses": [address], "memory": memory, "role": "None", "conditions": [condition], **report}
         self.server.apply_status({**head, "metadata": metadata, "status": status}, names.AGENT_FIELD_MANAGER)
 
     def delete_guest(self, name: str) -> None:
@@ -238,6 +264,23 @@ class Agent:
                     "borrowers": {"selector": {"matchLabels": {"memory": borrows}}, "size": size},
                     "encryption": "None",
                     **more,
+                },
+            }
+        )
+
+    def auto_pool(self, name: str = "pool", *, team: str = "a", cool_down: str = "10m") -> None:
+        """A pool that chooses by itself who of a team lends and who borrows."""
+        self.server.apply(
+            {
+                "apiVersion": names.API_VERSION,
+                "kind": "MemoryPool",
+                "metadata": {"name": name, "namespace": self.namespace},
+                "spec": {
+                    "role": "Auto",
+                    "selector": {"matchLabels": {"team": team}},
+                    "coolDown": cool_down,
+                    "lenders": {"maxLend": "1Gi"},
+                    "borrowers": {"size": "512Mi"},
                 },
             }
         )

@@ -45,6 +45,30 @@ def test_a_restart_changes_nothing(agent: Agent, own_operator: OperatorProcess) 
         assert agent.server.get("-n", agent.namespace, "secret", f"{PAIRING}-key")["data"] == key
 
 
+def test_killed_in_the_middle_of_many_pairings(agent: Agent, own_operator: OperatorProcess) -> None:
+    """Issue 4, item 4: whatever was half done is finished by the next one, each pairing once and with its own key."""
+    agent.guest("l", LENDS, total=64 << 30)
+    for at in range(24):
+        agent.guest(f"b{at:02}", BORROWS, address=f"10.0.1.{at}")
+    with own_operator:
+        agent.pool(lenders={"selector": {"matchLabels": LENDS}, "maxLend": "32Gi"})
+        wait_for("some pairings", agent.pairings)
+        own_operator.kill()
+    before = {name: one["metadata"]["uid"] for name, one in agent.pairings().items()}
+    assert 0 < len(before) < 24
+    with own_operator:
+        wait_for("all pairings", lambda: len(agent.pairings()) == 24, 30)
+        wait_for("all keys", lambda: len(_key_owners(agent)) == 24)
+        after = {name: one["metadata"]["uid"] for name, one in agent.pairings().items()}
+        assert before.items() <= after.items()
+        assert _key_owners(agent) == {f"{name}-key": uid for name, uid in after.items()}
+
+
+def _key_owners(agent: Agent) -> dict[str, str]:
+    secrets = agent.server.get("-n", agent.namespace, "secrets")["items"]
+    return {one["metadata"]["name"]: one["metadata"]["ownerReferences"][0]["uid"] for one in secrets}
+
+
 def test_a_pool_deleted_while_the_operator_was_down(agent: Agent, own_operator: OperatorProcess) -> None:
     with own_operator:
         connected_pool(agent)

@@ -182,6 +182,21 @@ def test_a_guest_that_moves_keeps_its_pairing(agent: Agent) -> None:
     pairing = agent.pairing(PAIRING)
     assert pairing["spec"]["lender"]["nodeName"] == "elsewhere"
     assert pairing["metadata"]["uid"] == uid
+    wait_for("Event", lambda: ("pool", "GuestMoved") in agent.events())
+
+
+def test_a_drained_node_keeps_its_pairings_until_its_guests_leave(agent: Agent) -> None:
+    """Issue 4, item 4: cordoned, its lender takes nobody new, and says so; moved elsewhere, it does again."""
+    node = {"apiVersion": "v1", "kind": "Node", "metadata": {"name": agent.node}, "spec": {"unschedulable": True}}
+    uid = pair(agent)["metadata"]["uid"]
+    agent.server.create(node)
+    agent.guest("c", BORROWS, address="10.0.0.3", node="elsewhere")
+    assert "guests b, l on cordoned nodes" in agent.wait_for_reason("GuestsReady", "NodeCordoned")["message"]
+    assert [one["metadata"]["uid"] for one in agent.pairings().values()] == [uid]
+    agent.guest("l", LENDS, address="10.9.9.9", node="elsewhere")
+    wait_for("another pairing", lambda: sorted(agent.pairings()) == [PAIRING, "pool.c.l"])
+    assert agent.pairing(PAIRING)["metadata"]["uid"] == uid
+    agent.wait_for_reason("GuestsReady", "AsExpected")
 
 
 def test_an_edited_pool_changes_its_pairings_in_place(agent: Agent) -> None:
@@ -308,6 +323,11 @@ def test_the_older_of_two_pools_has_the_guests(agent: Agent) -> None:
         "the older pool pool has them" in agent.wait_for_reason("RolesConsistent", "GuestClaimed", "another")["message"]
     )
     assert list(agent.pairings()) == [PAIRING]
+    _delete_pool(agent)
+    wait_for("deletion", lambda: agent.pairing(PAIRING)["metadata"].get("deletionTimestamp"))
+    agent.release(PAIRING, "lender")
+    agent.release(PAIRING, "borrower")
+    wait_for("the newer pool's turn", lambda: list(agent.pairings()) == ["another.b.l"])
 
 
 def test_pairings_of_a_pool_that_was_forced_away_go_too(agent: Agent) -> None:

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import pytest
-from world import BORROWER, LENDER, MIB, carried_out, guest, mib, pairing, pool, reasons
+from world import BORROWER, LENDER, MIB, carried_out, guest, mib, pairing, plan, pool, reasons
 
-from tidepool_operator.planner import plan
+from tidepool_operator.inventory import Node
 
 LENDS, BORROWS = LENDER, BORROWER
 
@@ -135,6 +135,32 @@ def test_a_guest_without_report_keeps_its_pairing() -> None:
 def test_a_lender_that_is_gone_is_replaced() -> None:
     made = plan(pool(), [guest("new", LENDS), guest("b", BORROWS)], [pairing("b", "gone", 512 * MIB)])
     assert mib(made) == {("b", "new"): 512}
+
+
+def test_a_cordoned_node_keeps_what_it_has_and_gets_nothing_new() -> None:
+    """Its guests are about to leave: nothing is moved before they do, and nothing new is begun there."""
+    nodes = {"n1": Node(cordoned=True)}
+    guests = [guest("l", LENDS), guest("b", BORROWS), guest("new", BORROWS, node="n2")]
+    made = plan(pool(), guests, [pairing("b", "l", 512 * MIB)], nodes=nodes)
+    assert mib(made) == {("b", "l"): 512}
+    assert reasons(made) == ["NodeCordoned", "InsufficientCapacity"]
+    settled = plan(pool(), guests[:2], [pairing("b", "l", 512 * MIB)], nodes=nodes)
+    assert (mib(settled), settled.problems) == ({("b", "l"): 512}, ())
+    assert mib(plan(pool(), [*guests, guest("z", LENDS, node="n3")], [], nodes=nodes)) == {("new", "z"): 512}
+
+
+def test_a_renamed_guest_is_another_one() -> None:
+    """Same labels, another name: the old pairing goes, the borrower is served by what is there now."""
+    made = plan(pool(), [guest("renamed", LENDS), guest("b", BORROWS)], [pairing("b", "l", 512 * MIB, connected=True)])
+    assert mib(made) == {("b", "renamed"): 512}
+
+
+def test_guests_that_exchange_their_labels_do_not_do_both() -> None:
+    """Lender and borrower swapped: first the old pairing goes, then the new one is made."""
+    swapped = [guest("b", LENDS), guest("l", BORROWS)]
+    made = plan(pool(), swapped, [pairing("b", "l", 512 * MIB, connected=True)])
+    assert (mib(made), made.waiting, made.problems) == ({}, ("l",), ())
+    assert mib(plan(pool(), swapped, [])) == {("l", "b"): 512}
 
 
 def test_memory_that_is_being_freed_is_waited_for() -> None:

@@ -7,11 +7,11 @@ from dataclasses import dataclass, replace
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from world import BORROWER, LENDER, MIB, carried_out, guest, lent, pairing, pool
+from world import BORROWER, LENDER, MIB, carried_out, guest, lent, pairing, plan, pool
 
 from tidepool_api import MemoryGuest, MemoryPairing, MemoryPool
 from tidepool_operator.placement import LEAST
-from tidepool_operator.planner import Plan, plan
+from tidepool_operator.planner import Plan
 
 LENDERS = ["l1", "l2", "l3"]
 BORROWERS = ["b1", "b2", "b3", "b4"]
@@ -67,20 +67,36 @@ pairings = st.lists(
     unique_by=lambda one: one.name,
     max_size=10,
 )
-worlds = st.builds(
-    World,
-    st.builds(pool, size=st.integers(16, 3000), max_lend=st.integers(16, 2048), reserve=st.integers(16, 1024)),
-    guests,
-    pairings,
-    st.dictionaries(st.sampled_from(LENDERS + BORROWERS), st.sampled_from(["pool", "older"]), max_size=1),
-    st.sets(st.sampled_from(["n1", "n2"]), max_size=1).map(frozenset),
+limits = {"max_lend": st.integers(16, 2048), "reserve": st.integers(16, 1024)}
+fixed = st.builds(pool, size=st.integers(16, 3000), spread=st.sampled_from([1, 1, 2, 3]), **limits)
+planned = st.builds(
+    pool,
+    between=st.tuples(st.integers(16, 1024), st.integers(0, 2048)).map(lambda two: (two[0], sum(two))),
+    margin=st.sampled_from([0, 0, 64]),
+    **limits,
 )
+
+
+def worlds_with(pools: st.SearchStrategy[MemoryPool]) -> st.SearchStrategy[World]:
+    """Worlds with one of these pools."""
+    return st.builds(
+        World,
+        pools,
+        guests,
+        pairings,
+        st.dictionaries(st.sampled_from(LENDERS + BORROWERS), st.sampled_from(["pool", "older"]), max_size=1),
+        st.sets(st.sampled_from(["n1", "n2"]), max_size=1).map(frozenset),
+    )
+
+
+worlds = worlds_with(fixed)  # where every borrower has its size
+any_worlds = worlds_with(fixed | planned)
 
 thorough = settings(max_examples=200, deadline=None)
 
 
 @thorough
-@given(worlds)
+@given(any_worlds)
 def test_no_lender_gives_more_than_it_may(world: World) -> None:
     """Neither maxLend nor the reserve is touched, in sum over all borrowers."""
     known = {one.name: one for one in world.guests}
@@ -93,7 +109,7 @@ def test_no_lender_gives_more_than_it_may(world: World) -> None:
 
 
 @thorough
-@given(worlds)
+@given(any_worlds)
 def test_what_is_new_fits_beside_what_the_lender_uses_itself(world: World) -> None:
     """A lender that is given more than before has it free now, even beside what is still on its way out."""
     known = {one.name: one for one in world.guests}
@@ -111,7 +127,7 @@ def test_what_is_new_fits_beside_what_the_lender_uses_itself(world: World) -> No
 
 
 @thorough
-@given(worlds)
+@given(any_worlds)
 def test_no_guest_has_two_roles(world: World) -> None:
     made = world.plan()
     assert {one.lender for one in made.assignments}.isdisjoint(one.borrower for one in made.assignments)
@@ -120,7 +136,7 @@ def test_no_guest_has_two_roles(world: World) -> None:
 
 
 @thorough
-@given(worlds, st.randoms(use_true_random=False))
+@given(any_worlds, st.randoms(use_true_random=False))
 def test_order_does_not_matter(world: World, chance: random.Random) -> None:
     shuffled = replace(world, guests=list(world.guests), pairings=list(world.pairings))
     chance.shuffle(shuffled.guests)
@@ -146,6 +162,44 @@ def _leaves_room(world: World, made: Plan) -> bool:
     mine = [one for one in world.pairings if one.spec.pool == world.pool.name]
     kept = [(one.spec.borrower.guest, one.spec.lender.guest) in assigned for one in mine]
     return not all(kept) or any(one.terminating for one in world.pairings)
+
+
+@thorough
+@given(worlds_with(planned))
+def test_planned_sizes_come_to_rest(world: World) -> None:
+    """What was planned from nothing is planned again unchanged, and whatever there was before settles soon."""
+    first = replace(world, pairings=[]).plan()
+    assert replace(world, pairings=carried_out(first)).plan().assignments == first.assignments
+    for _ in range(4):
+        world = world.after(world.plan())
+    assert world.after(world.plan()).plan().assignments == world.plan().assignments
+
+
+@thorough
+@given(worlds, st.integers(0, 2048), st.integers(0, 2048))
+def test_more_capacity_takes_from_nobody(world: World, cap: int, memory: int) -> None:
+    """Monotone in capacity: with more to lend, whoever has something has at least as much."""
+    settled = world.after(world.plan())
+    settled = settled.after(settled.plan())
+    before = {(one.borrower, one.lender): one.size for one in settled.plan().assignments}
+    after = {(one.borrower, one.lender): one.size for one in _grown(settled, cap, memory).plan().assignments}
+    assert all(after[key] >= size for key, size in before.items())
+
+
+def _grown(world: World, cap: int, memory: int) -> World:
+    """The same with a higher maxLend, and with more memory in every guest, in MiB."""
+    spec = world.pool.spec
+    lenders = spec.lenders.model_copy(update={"max_lend": str(spec.max_lend_bytes + cap * MIB)})
+    larger = world.pool.model_copy(update={"spec": spec.model_copy(update={"lenders": lenders})})
+    return replace(world, pool=larger, guests=[_with_memory(one, memory * MIB) for one in world.guests])
+
+
+def _with_memory(guest: MemoryGuest, more: int) -> MemoryGuest:
+    memory = guest.status.memory
+    assert memory is not None
+    sizes = {"total_bytes": memory.total_bytes + more, "available_bytes": memory.available_bytes + more}
+    status = guest.status.model_copy(update={"memory": memory.model_copy(update=sizes)})
+    return guest.model_copy(update={"status": status})
 
 
 @thorough
@@ -175,19 +229,19 @@ def test_a_guest_that_goes_takes_only_its_own_pairings(world: World) -> None:
 
 
 @thorough
-@given(worlds)
+@given(any_worlds)
 def test_pairings_are_of_a_useful_size_and_few(world: World) -> None:
     """No sliver, at most eight lenders for a borrower, never more than the pool's size."""
     made = world.plan()
     for borrower in made.borrowers:
         shares = [one.size for one in made.assignments if one.borrower == borrower]
         assert all(size >= LEAST for size in shares)
-        assert sum(shares) <= world.pool.spec.size_bytes
+        assert sum(shares) <= world.pool.spec.most_bytes
         assert len(shares) <= 8 or len(shares) <= len(world.pairings)
 
 
 @thorough
-@given(worlds)
+@given(any_worlds)
 def test_every_shortage_is_explained(world: World) -> None:
     """A borrower with less than it should have is waiting, or a problem says why."""
     made = world.plan()

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import pytest
-from world import BORROWER, LENDER, MIB, guest, pairing, pool
+from world import BORROWER, LENDER, MIB, guest, pairing, plan, pool
 
 from tidepool_api import MemoryPairing, PairingStatus, PoolStatus, Status, find
 from tidepool_operator import report
-from tidepool_operator.planner import Plan, plan
+from tidepool_operator.planner import Plan
 
 FAILED = {
     "type": "Configured",

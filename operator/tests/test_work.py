@@ -92,7 +92,7 @@ def test_failures_are_tried_again_and_counted() -> None:
         work.start()
         await work.add("a", 0)
         await asyncio.sleep(2)
-        assert work.alive
+        assert not work.is_broken
         await work.stop()
         assert tries == ["a", "a"]
         assert [str(one) for one in failures] == ["could not write: the API server is not well (500)"]

@@ -5,28 +5,75 @@ from __future__ import annotations
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
-from tidepool_api import MemoryGuest, MemoryPairing, MemoryPool, format_quantity
-from tidepool_operator import build
+from tidepool_api import GuestRole, MemoryGuest, MemoryPairing, MemoryPool, format_quantity
+from tidepool_operator import build, planner
+from tidepool_operator.inventory import Inventory, Node
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Collection, Iterable, Mapping
 
     from tidepool_operator.planner import Plan
 
 MIB = 1 << 20
 LENDER = {"lends": "yes"}
 BORROWER = {"borrows": "yes"}
+TEAM = {"team": "a"}
 LONG_AGO = datetime(2026, 1, 1, tzinfo=UTC)
 
 
-def pool(name: str = "pool", *, size: int = 512, max_lend: int = 1024, reserve: int = 256) -> MemoryPool:
-    """A pool; sizes in MiB."""
+def plan(
+    pool: MemoryPool,
+    guests: Iterable[MemoryGuest],
+    pairings: Iterable[MemoryPairing],
+    *,
+    claimed: Mapping[str, str] | None = None,
+    silent: Collection[str] = (),
+    nodes: Mapping[str, Node] | None = None,
+    at: datetime = LONG_AGO,
+) -> Plan:
+    """The plan for a pool when there is nothing else."""
+    return planner.plan(pool, Inventory(guests, pairings, nodes=nodes, silent=silent), claimed=claimed, at=at)
+
+
+def pool(
+    name: str = "pool",
+    *,
+    size: int = 512,
+    max_lend: int = 1024,
+    reserve: int = 256,
+    margin: int = 0,
+    spread: int = 1,
+    between: tuple[int, int] | None = None,
+    weights: Mapping[str, int] | None = None,
+    max_unavailable: int | str = "25%",
+) -> MemoryPool:
+    """A pool; sizes in MiB. `between` is for minimum and maximum instead of size, `weights` are by the label `app`."""
+    by_app = [{"selector": {"matchLabels": {"app": app}}, "weight": one} for app, one in (weights or {}).items()]
+    planned = {"minimum": f"{between[0]}Mi", "maximum": f"{between[1]}Mi", "weights": by_app} if between else {}
+    lenders = {"maxLend": f"{max_lend}Mi", "reserve": f"{reserve}Mi", "spread": spread}
     spec = {
-        "lenders": {"selector": {"matchLabels": LENDER}, "maxLend": f"{max_lend}Mi", "reserve": f"{reserve}Mi"},
-        "borrowers": {"selector": {"matchLabels": BORROWER}, "size": f"{size}Mi"},
+        "lenders": {"selector": {"matchLabels": LENDER}} | lenders | ({"margin": f"{margin}Mi"} if margin else {}),
+        "borrowers": {"selector": {"matchLabels": BORROWER}} | (planned or {"size": f"{size}Mi"}),
         "encryption": "None",
+        "maxUnavailable": max_unavailable,
     }
     return MemoryPool.parse({"metadata": {"name": name, "namespace": "ns", "uid": name}, "spec": spec})
+
+
+def auto_pool(
+    *, size: int = 512, max_lend: int = 1024, reserve: int = 256, roles: Iterable[GuestRole] = ()
+) -> MemoryPool:
+    """A pool that chooses among the guests of the team, with the roles that it remembers; sizes in MiB."""
+    spec = {
+        "role": "Auto",
+        "selector": {"matchLabels": TEAM},
+        "lenders": {"maxLend": f"{max_lend}Mi", "reserve": f"{reserve}Mi"},
+        "borrowers": {"size": f"{size}Mi"},
+    }
+    status = {"roles": [one.to_dict() for one in roles]}
+    return MemoryPool.parse(
+        {"metadata": {"name": "pool", "namespace": "ns", "uid": "pool"}, "spec": spec, "status": status}
+    )
 
 
 def guest(
@@ -38,8 +85,15 @@ def guest(
     node: str = "n1",
     ready: bool = True,
     address: str = "10.0.0.1",
+    working_set: int | None = None,
+    stalled: int = 0,
+    io_wait: int = 0,
+    refaults: int = 0,
+    misses: int = 0,
+    curve: Mapping[int, float] | None = None,
+    references: int = 5000,
 ) -> MemoryGuest:
-    """A guest; sizes in MiB."""
+    """A guest; sizes in MiB, waiting in percent of the time, refaults and misses a second."""
     condition = {
         "type": "Ready",
         "status": str(ready),
@@ -48,16 +102,29 @@ def guest(
         "lastTransitionTime": LONG_AGO,
     }
     memory = {"totalBytes": total * MIB, "availableBytes": (total if available is None else available) * MIB}
+    if working_set is not None:
+        memory["workingSetBytes"] = working_set * MIB
+    report = {
+        "addresses": [address],
+        "memory": memory,
+        "conditions": [condition],
+        "pressure": {"memorySome": stalled, "memoryFull": 0, "ioSome": io_wait, "refaultsPerSecond": refaults},
+        "curve": [{"sizeBytes": size * MIB, "hitRatio": f"{ratio:.2f}"} for size, ratio in (curve or {}).items()],
+        "curveReferences": references,
+        "missesPerSecond": misses,
+    }
     return MemoryGuest.parse(
         {
             "metadata": {"name": name, "namespace": "ns", "labels": labels},
             "spec": {"provider": "KubeVirt", "vm": {"name": name, "uid": name}, "nodeName": node},
-            "status": {"addresses": [address], "memory": memory, "conditions": [condition]},
+            "status": report,
         }
     )
 
 
-def pairing(borrower: str, lender: str, size: int, *, of: str = "pool", terminating: bool = False) -> MemoryPairing:
+def pairing(
+    borrower: str, lender: str, size: int, *, of: str = "pool", terminating: bool = False, connected: bool = False
+) -> MemoryPairing:
     """An existing pairing; size in bytes."""
     name = build.pairing_name(of, borrower, lender)
     metadata: dict[str, object] = {"name": name, "namespace": "ns", "uid": name}
@@ -73,12 +140,13 @@ def pairing(borrower: str, lender: str, size: int, *, of: str = "pool", terminat
         "encryption": "None",
         "keySecret": {"name": f"{name}-key"},
     }
-    return MemoryPairing.parse({"metadata": metadata, "spec": spec})
+    status = {"phase": "Connected", "borrower": {"state": "Connected"}} if connected else {}
+    return MemoryPairing.parse({"metadata": metadata, "spec": spec, "status": status})
 
 
-def carried_out(plan: Plan, of: str = "pool") -> list[MemoryPairing]:
+def carried_out(plan: Plan, of: str = "pool", *, connected: bool = False) -> list[MemoryPairing]:
     """The pairings that exist when a plan has been carried out and everything that had to go is gone."""
-    return [pairing(one.borrower, one.lender, one.size, of=of) for one in plan.assignments]
+    return [pairing(one.borrower, one.lender, one.size, of=of, connected=connected) for one in plan.assignments]
 
 
 def mib(plan: Plan) -> dict[tuple[str, str], int]:

@@ -15,11 +15,12 @@ from urllib3.exceptions import HTTPError
 from tidepool_api import names
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
 
 Body = dict[str, Any]
 
 TIMEOUT_SECONDS = 20
+AT_ONCE = 8  # calls
 MERGE = "application/merge-patch+json"
 
 
@@ -41,6 +42,25 @@ class Refused(Exception):
         return self.status == 409
 
 
+async def at_once(jobs: Iterable[Coroutine[Any, Any, None]]) -> None:
+    """Runs jobs, a few at a time; after a failure, which is raised, none is begun."""
+    waiting = iter(jobs)
+
+    async def work() -> None:
+        try:
+            for job in waiting:
+                await job
+        except BaseException:
+            for left in waiting:
+                left.close()
+            raise
+
+    results = await asyncio.gather(*(work() for _ in range(AT_ONCE)), return_exceptions=True)
+    for result in results:
+        if isinstance(result, BaseException):
+            raise result
+
+
 def load_config() -> None:
     """Takes the pod's ServiceAccount, or else the kubeconfig of whoever starts this."""
     try:
@@ -56,7 +76,7 @@ class Cluster:
         self._namespaces = tuple(namespaces)
         self._on_write = on_write
         self._api = client.ApiClient()
-        self._pool = ThreadPoolExecutor(max_workers=8, thread_name_prefix="api")
+        self._pool = ThreadPoolExecutor(max_workers=AT_ONCE, thread_name_prefix="api")
 
     def close(self) -> None:
         """Waits for no call that has not begun."""
@@ -69,12 +89,29 @@ class Cluster:
         answers = [await self._list(_path(plural, namespace)) for namespace in self._namespaces]
         return [one for items, _ in answers for one in items], min(at for _, at in answers)
 
+    async def list_nodes(self) -> list[Body]:
+        """The nodes of the cluster."""
+        items, _ = await self._list("/api/v1/nodes")
+        return items
+
     async def list_leases(self, namespace: str) -> list[Body]:
         """The leases of the agents."""
-        path = f"/apis/coordination.k8s.io/v1/namespaces/{namespace}/leases"
         selector = ",".join(f"{key}={value}" for key, value in names.LEASE_LABELS.items())
-        items, _ = await self._list(path, labelSelector=selector)
+        items, _ = await self._list(_lease(namespace), labelSelector=selector)
         return items
+
+    async def get_lease(self, namespace: str, name: str) -> Body:
+        """One Lease."""
+        return await self._call("GET", _lease(namespace, name), None, {})
+
+    async def create_lease(self, body: Body) -> None:
+        """Creates a Lease."""
+        await self._call("POST", _lease(body["metadata"]["namespace"]), body, {})
+
+    async def replace_lease(self, body: Body) -> None:
+        """Replaces a Lease, unless somebody else has changed it meanwhile."""
+        metadata = body["metadata"]
+        await self._call("PUT", _lease(metadata["namespace"], metadata["name"]), body, {})
 
     async def create(self, plural: str, body: Body) -> Body:
         """Creates one of our objects."""
@@ -133,6 +170,10 @@ class Cluster:
 
 def _path(plural: str, namespace: str, name: str = "") -> str:
     return f"/apis/{names.API_VERSION}/namespaces/{namespace}/{plural}" + (f"/{name}" if name else "")
+
+
+def _lease(namespace: str, name: str = "") -> str:
+    return f"/apis/coordination.k8s.io/v1/namespaces/{namespace}/leases" + (f"/{name}" if name else "")
 
 
 def _why(text: bytes) -> str:

@@ -15,6 +15,7 @@ import kopf
 
 from tidepool_api import names
 from tidepool_operator.cluster import Cluster, Refused, load_config
+from tidepool_operator.election import Election, lease_name
 from tidepool_operator.heartbeats import Heartbeats
 from tidepool_operator.metrics import Metrics
 from tidepool_operator.reconcile import Reconciler
@@ -42,6 +43,8 @@ class Operator:
     heartbeats: Heartbeats
     reconciler: Reconciler
     work: Work
+    election: Election
+    metrics: Metrics
     silent: frozenset[str] = frozenset()  # nodes whose agent was dead when last looked
     background: list[asyncio.Task[None]] = field(default_factory=list)
 
@@ -53,33 +56,46 @@ class Operator:
         state, heartbeats = State(), Heartbeats()
         reconciler = Reconciler(cluster, state, heartbeats, metrics)
         work = Work(reconciler.namespace, on_failure=lambda _: metrics.errors.inc())
-        return cls(settings, cluster, state, heartbeats, reconciler, work)
+        election = Election(cluster, settings.own_namespace, lease_name(settings.namespaces))
+        return cls(settings, cluster, state, heartbeats, reconciler, work, election, metrics)
 
     async def start(self) -> None:
-        """Learns what is there, and begins to work on it."""
+        """Learns what is there, and begins to work on it as soon as no other operator does."""
         await _insist("cannot read the objects of the API", self.list_everything)
-        self.work.start()
-        for namespace in self.state.namespaces():
-            await self.work.add(namespace)
         steps = (
+            self.election.run(self.act),
             _for_ever("cannot read the agents' leases", HEARTBEAT_SECONDS, self.look_at_heartbeats),
             _for_ever("cannot list the objects again", RELIST_SECONDS, self.relist),
         )
         self.background = [asyncio.create_task(step) for step in steps]
-        log.info("ready: %d namespaces with pools or pairings", len(self.state.namespaces()))
+
+    async def act(self) -> None:
+        """Works on what is there now, for the watches may be behind, until it is cancelled."""
+        try:
+            await _insist("cannot read the objects of the API", self.relist)
+            self.work.start()
+            for namespace in self.state.namespaces():
+                await self.work.add(namespace)
+            self.metrics.leading.set(1)
+            log.info("ready: %d namespaces with pools or pairings", len(self.state.namespaces()))
+            await asyncio.Event().wait()
+        finally:
+            self.metrics.leading.set(0)
+            await self.work.stop()
+            self.reconciler.step_down()
 
     async def stop(self) -> None:
         """Ends what runs."""
         for task in self.background:
             task.cancel()
         await asyncio.gather(*self.background, return_exceptions=True)
-        await self.work.stop()
+        await self.election.resign()
         self.cluster.close()
 
     @property
     def alive(self) -> bool:
         """Whether everything runs that should."""
-        return self.work.alive and not any(task.done() for task in self.background)
+        return self.election.alive and not self.work.is_broken and not any(task.done() for task in self.background)
 
     async def take_in(self, objects: Objects[Any], kind: str | None, body: dict[str, Any]) -> None:
         """Takes in one watch event."""
@@ -90,17 +106,31 @@ class Operator:
             objects.put(body)
         await self.work.add(namespace)
 
+    async def take_in_node(self, kind: str | None, body: dict[str, Any]) -> None:
+        """Takes in one watch event about a node, and wakes the namespaces that have guests there."""
+        name = body["metadata"]["name"]
+        if kind == "DELETED":
+            self.state.nodes.remove(name)
+        elif self.state.nodes.put(body):
+            for namespace in self._nodes().get(name, ()):
+                await self.work.add(namespace)
+
     async def list_everything(self) -> None:
         """Knows everything before anything is planned: a pairing must not be deleted for a guest not yet seen."""
+        for body in await self.cluster.list_nodes():
+            self.state.nodes.put(body)
         for objects in self.state.kinds:
             for body in (await self.cluster.list_all(objects.plural))[0]:
                 objects.put(body)
         await self.look_at_heartbeats()
 
     async def relist(self) -> None:
-        """Finds what was deleted while nobody watched."""
+        """Finds what was missed, or deleted while nobody watched."""
         for objects in self.state.kinds:
-            for namespace in objects.forget_missing(*await self.cluster.list_all(objects.plural)):
+            bodies, at = await self.cluster.list_all(objects.plural)
+            for body in bodies:
+                objects.put(body)
+            for namespace in objects.forget_missing(bodies, at):
                 await self.work.add(namespace)
         self.reconciler.forget_gone()
 
@@ -178,6 +208,7 @@ def build_registry(settings: Settings, metrics: Metrics) -> kopf.OperatorRegistr
 
     for objects in operator.state.kinds:
         _watch(registry, operator, objects)
+    _watch_nodes(registry, operator)
     return registry
 
 
@@ -185,6 +216,12 @@ def _watch(registry: kopf.OperatorRegistry, operator: Operator, objects: Objects
     @kopf.on.event(names.GROUP, names.VERSION, objects.plural, registry=registry, id=objects.plural)
     async def seen(event: kopf.RawEvent, **_: Any) -> None:
         await operator.take_in(objects, event["type"], dict(event["object"]))
+
+
+def _watch_nodes(registry: kopf.OperatorRegistry, operator: Operator) -> None:
+    @kopf.on.event("v1", "nodes", registry=registry, id="nodes")
+    async def seen(event: kopf.RawEvent, **_: Any) -> None:
+        await operator.take_in_node(event["type"], dict(event["object"]))
 
 
 def configure(settings: kopf.OperatorSettings, *, clusterwide: bool) -> None:

@@ -38,7 +38,14 @@ class Metrics:
             buckets=(0.001, 0.003, 0.01, 0.03, 0.1, 0.3, 1, 3),
             registry=registry,
         )
+        self.pass_seconds = Histogram(
+            Metric.PASS_PLAN_SECONDS,
+            "Time to plan all pools of a namespace.",
+            buckets=(0.001, 0.003, 0.01, 0.03, 0.1, 0.3, 1, 3),
+            registry=registry,
+        )
         self.reconciles = Counter(Metric.RECONCILES, "Namespaces gone over.", registry=registry)
+        self.leading = Gauge(Metric.LEADING, "1 if this operator acts, 0 if it waits for another.", registry=registry)
         self.errors = Counter(Metric.RECONCILE_ERRORS, "Namespaces given up until the next try.", registry=registry)
         self.writes = Counter(Metric.API_WRITES, "Objects written.", ("kind",), registry=registry)
 

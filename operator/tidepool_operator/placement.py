@@ -2,7 +2,8 @@
 
 Capacity has two bounds. What exists may fill `min(maxLend, MemTotal - reserve)`: a lender that is busy for a while gets
 its pages back from its module at once, and tearing pairings down for it would lose more. What is new must fit into
-`min(maxLend, MemAvailable - reserve)`, that is, what the lender's own use leaves.
+`min(maxLend, MemAvailable - reserve - margin)`, that is, what the lender's own use leaves, and leave its working set
+alone.
 """
 
 from __future__ import annotations
@@ -11,16 +12,18 @@ from collections import defaultdict
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, NamedTuple
 
-from tidepool_api import parse_quantity
+from tidepool_api import Role, parse_quantity
 from tidepool_api.fields import LEAST_MEMORY
 from tidepool_api.pool import MOST_LENDERS
 from tidepool_api.units import MIB
+from tidepool_operator.market import Market
+from tidepool_operator.roles import own_spare
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
-
     from tidepool_api import MemoryGuest, MemoryPairing, MemoryPool
+    from tidepool_operator.inventory import Inventory, Place
     from tidepool_operator.selection import Selection
+    from tidepool_operator.steps import Steps
 
 LEAST = parse_quantity(LEAST_MEMORY)
 
@@ -42,14 +45,17 @@ class Assignment:
 class Ledger:
     """Who has what, while a plan is being made; all sizes in bytes."""
 
-    size: int  # what every borrower should have
+    wanted: dict[str, int]  # borrower -> what it should have
+    spread: int  # over how many lenders at least
     bound: dict[str, int]  # lender -> what its pairings may fill in all
-    spare: dict[str, int]  # lender that is ready -> what is left for pairings beside its own use
-    nodes: dict[str, str]  # guest -> node
+    spare: dict[str, int]  # lender that takes more -> what is left for pairings beside its own use
+    places: dict[str, Place]  # of lenders and borrowers
     sizes: dict[str, dict[str, int]] = field(default_factory=lambda: defaultdict(dict))  # borrower -> lender -> size
     lent: dict[str, int] = field(default_factory=_sums)  # lender -> sum of these
     leaving: dict[str, int] = field(default_factory=_sums)  # lender -> what it gets back soon
-    blocked: set[tuple[str, str]] = field(default_factory=set)  # borrower and lender whose pairing has to go first
+    blocked: dict[str, set[str]] = field(
+        default_factory=lambda: defaultdict(set)
+    )  # borrower -> pairing has to go first
 
     def add(self, borrower: str, lender: str, size: int) -> None:
         """Assigns so much more."""
@@ -58,11 +64,16 @@ class Ledger:
 
     def missing(self, borrower: str) -> int:
         """What a borrower lacks."""
-        return self.size - sum(self.sizes[borrower].values())
+        return self.wanted.get(borrower, 0) - sum(self.sizes[borrower].values())
+
+    def most(self, borrower: str) -> int:
+        """What a borrower may have of one lender."""
+        return max(LEAST, -(-self.wanted[borrower] // self.spread // MIB) * MIB)
 
     def free(self, lender: str) -> int:
-        """What a lender has for more, in whole MiB."""
-        return max(0, self.spare[lender] - self.lent[lender] - self.leaving[lender]) // MIB * MIB
+        """What a lender has for more, in whole MiB; nothing if it takes no more."""
+        spare = self.spare.get(lender, 0)
+        return max(0, spare - self.lent[lender] - self.leaving[lender]) // MIB * MIB
 
     def assignments(self) -> tuple[Assignment, ...]:
         """All of it, in order."""
@@ -70,17 +81,21 @@ class Ledger:
         return tuple(sorted(found))
 
 
-def open_ledger(pool: MemoryPool, selection: Selection) -> Ledger:
+def open_ledger(pool: MemoryPool, inventory: Inventory, selection: Selection) -> Ledger:
     """An empty ledger for the selected guests."""
     cap, reserve = pool.spec.max_lend_bytes, pool.spec.reserve_bytes
     bound = {name: _bound(one, cap, reserve) for name, one in selection.lenders.items()}
-    ready = {name: one for name, one in selection.lenders.items() if name not in selection.unready}
-    return Ledger(
-        size=pool.spec.size_bytes,
-        bound=bound,
-        spare={name: min(bound[name], _available(one) - reserve) for name, one in ready.items()},
-        nodes={one.name: one.spec.node_name for one in (*selection.lenders.values(), *selection.borrowers.values())},
-    )
+    spare = {
+        name: min(bound[name], own_spare(selection.lenders[name].status) - reserve - pool.spec.margin_bytes)
+        for name in selection.offering
+        if not inventory.has_role(name, Role.BORROWER)
+    }
+    both = (*selection.lenders.values(), *selection.borrowers.values())
+    ledger = Ledger({}, pool.spec.lenders.spread, bound, spare, {one.name: inventory.place(one) for one in both})
+    for lender in selection.lenders:
+        foreign = [one for one in inventory.lent_by(lender) if one.spec.pool != pool.name]
+        ledger.leaving[lender] += sum(one.spec.size_bytes for one in foreign)
+    return ledger
 
 
 def _bound(lender: MemoryGuest, cap: int, reserve: int) -> int:
@@ -88,34 +103,37 @@ def _bound(lender: MemoryGuest, cap: int, reserve: int) -> int:
     return cap if memory is None else min(cap, memory.total_bytes - reserve)
 
 
-def _available(lender: MemoryGuest) -> int:
-    memory = lender.status.memory
-    return 0 if memory is None else memory.available_bytes
-
-
 # --- what exists ------------------------------------------------------------------------------------------------------
 
 
-def keep(ledger: Ledger, pool: str, selection: Selection, pairings: Iterable[MemoryPairing]) -> None:
-    """Enters every existing pairing that is still right, cut down where it no longer fits."""
-    for one in pairings:
+def keep(ledger: Ledger, inventory: Inventory, pool: str, selection: Selection, steps: Steps) -> None:
+    """Enters every existing pairing that is still right, cut down where it no longer fits and may be cut down now."""
+    for one in inventory.of_pool(pool):
         borrower, lender = one.spec.borrower.guest, one.spec.lender.guest
-        size = _kept(ledger, pool, selection, one)
+        size = _kept(ledger, selection, one)
+        if size < one.spec.size_bytes and not steps.permit(one):
+            size = _room(ledger, one)
         if size >= LEAST:
             ledger.add(borrower, lender, size)
         else:
             ledger.leaving[lender] += one.spec.size_bytes
-            ledger.blocked.add((borrower, lender))
+            ledger.blocked[borrower].add(lender)
 
 
-def _kept(ledger: Ledger, pool: str, selection: Selection, one: MemoryPairing) -> int:
+def _kept(ledger: Ledger, selection: Selection, one: MemoryPairing) -> int:
     """How much of an existing pairing is still wanted and possible; 0 for one that is on its way out."""
     borrower, lender = one.spec.borrower.guest, one.spec.lender.guest
-    if one.terminating or one.spec.pool != pool:
+    if one.terminating or lender in selection.roles.relieved:
         return 0
     if borrower not in selection.borrowers or lender not in selection.lenders:
         return 0
-    return min(one.spec.size_bytes, ledger.missing(borrower), ledger.bound[lender] - ledger.lent[lender])
+    return min(_room(ledger, one), ledger.missing(borrower), ledger.most(borrower))
+
+
+def _room(ledger: Ledger, one: MemoryPairing) -> int:
+    """What a pairing has, as far as its lender may lend so much."""
+    lender, size = one.spec.lender.guest, one.spec.size_bytes
+    return min(size, ledger.bound[lender] - ledger.lent[lender]) if lender in ledger.bound else size
 
 
 # --- what is missing --------------------------------------------------------------------------------------------------
@@ -129,56 +147,75 @@ class Offer(NamedTuple):
     """
 
     is_new: bool
-    is_far: bool
+    distance: int
     minus_free: int
     lender: str
-
-    @property
-    def free(self) -> int:
-        """What it has."""
-        return -self.minus_free
+    most: int  # that may be taken
 
 
-def serve(ledger: Ledger, borrower: str) -> None:
-    """Places what a borrower lacks, all of it or none."""
-    missing = ledger.missing(borrower)
-    if missing <= 0:
-        return
-    offers = _offers(ledger, borrower)
-    for lender, size in _whole(missing, offers) or _split(missing, offers, len(ledger.sizes[borrower])):
-        ledger.add(borrower, lender, size)
+class Placing:
+    """Where borrowers are served, one after the other."""
 
+    def __init__(self, ledger: Ledger, *, in_part: bool) -> None:
+        """`in_part`: whether a borrower takes what it can get when that is not all."""
+        self._ledger = ledger
+        self._in_part = in_part
+        groups = {lender: ledger.places[lender].groups for lender in ledger.spare}
+        self._market = Market({lender: ledger.free(lender) for lender in ledger.spare}, groups)
 
-def _offers(ledger: Ledger, borrower: str) -> list[Offer]:
-    """What the lenders have for this borrower."""
-    node, present = ledger.nodes[borrower], ledger.sizes[borrower]
-    may_be_new = len(present) < MOST_LENDERS
-    found = []
-    for lender in ledger.spare:
-        is_new, free = lender not in present, ledger.free(lender)
-        if (borrower, lender) not in ledger.blocked and ((may_be_new and free >= LEAST) if is_new else free):
-            found.append(Offer(is_new, ledger.nodes[lender] != node, -free, lender))
-    return found
+    def serve(self, borrower: str) -> None:
+        """Places what a borrower lacks."""
+        missing = self._ledger.missing(borrower)
+        if missing <= 0:
+            return
+        present = len(self._ledger.sizes[borrower])
+        taken = _whole(missing, self._offers(borrower, 1)) or self._parts(borrower, missing, present)
+        for lender, size in taken:
+            self._ledger.add(borrower, lender, size)
+            self._market.set(lender, self._ledger.free(lender))
+
+    def _parts(self, borrower: str, missing: int, present: int) -> list[tuple[str, int]]:
+        taken, left = _split(missing, self._offers(borrower, MOST_LENDERS), present)
+        return taken if self._in_part or not left else []
+
+    def _offers(self, borrower: str, count: int) -> list[Offer]:
+        """What the lenders have for this borrower: all that it has now, and so many of the best of each group."""
+        ledger = self._ledger
+        present, blocked = ledger.sizes[borrower], ledger.blocked[borrower]
+        found = [self._offer(borrower, lender) for lender in present if lender not in blocked]
+        if len(present) < MOST_LENDERS:
+            without = blocked | present.keys()
+            groups = ledger.places[borrower].groups
+            new = {lender for group in groups for lender in self._market.best(group, count, without)}
+            found += [one for one in (self._offer(borrower, lender) for lender in new) if one.most >= LEAST]
+        return [one for one in found if one.most > 0]
+
+    def _offer(self, borrower: str, lender: str) -> Offer:
+        ledger = self._ledger
+        present, free = ledger.sizes[borrower].get(lender), ledger.free(lender)
+        distance = ledger.places[borrower].distance(ledger.places[lender])
+        most = min(free, ledger.most(borrower) - (present or 0))
+        return Offer(present is None, distance, -free, lender, most)
 
 
 def _whole(missing: int, offers: list[Offer]) -> list[tuple[str, int]]:
     """All from one lender, if one has it."""
-    enough = (one for one in offers if one.free >= missing and (missing >= LEAST or not one.is_new))
+    enough = (one for one in offers if one.most >= missing and (missing >= LEAST or not one.is_new))
     best = min(enough, default=None)
     return [(best.lender, missing)] if best else []
 
 
-def _split(missing: int, offers: list[Offer], present: int) -> list[tuple[str, int]]:
-    """From as few lenders as it takes beside the present ones, the largest first; nothing if they have not enough."""
+def _split(missing: int, offers: list[Offer], present: int) -> tuple[list[tuple[str, int]], int]:
+    """From as few lenders as it takes beside the present ones, the largest first; and what is still missing then."""
     taken: list[tuple[str, int]] = []
-    for one in sorted(offers, key=lambda one: (one.minus_free, one)):
-        size = _share(missing, one.free)
+    for one in sorted(offers, key=lambda one: (-one.most, one)):
+        size = _share(missing, one.most)
         if size < (LEAST if one.is_new else 1) or (one.is_new and present == MOST_LENDERS):
             continue
         taken.append((one.lender, size))
         missing -= size
         present += one.is_new
-    return [] if missing else taken
+    return taken, missing
 
 
 def _share(missing: int, free: int) -> int:

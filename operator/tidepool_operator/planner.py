@@ -1,6 +1,6 @@
 """Which guest lends how much to which: a pure function of what is known, without I/O, clock or chance.
 
-    plan(pool, guests, pairings, claimed=…, silent=…) -> Plan
+    plan(pool, inventory, claimed=…, at=…) -> Plan
 
 The same facts in any order give the same plan, and a plan that was carried out is planned again unchanged. A pairing
 that exists stays while both guests are selected and the lender can hold it; only what is missing is placed anew. What
@@ -12,15 +12,20 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from tidepool_api import format_quantity
+from tidepool_api import Role, format_quantity
 from tidepool_api.units import MIB
-from tidepool_operator.placement import Assignment, Ledger, keep, open_ledger, serve
-from tidepool_operator.selection import Problem, ProblemReason, Selection, listed, select
+from tidepool_operator.placement import Assignment, Ledger, Placing, keep, open_ledger
+from tidepool_operator.roles import Turn, remembered, until_due
+from tidepool_operator.selection import Problem, ProblemReason, Selection, listed, on_cordoned_nodes, select
+from tidepool_operator.sizing import is_sized, size
+from tidepool_operator.steps import Steps
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable, Mapping
+    from collections.abc import Mapping
+    from datetime import datetime
 
-    from tidepool_api import MemoryGuest, MemoryPairing, MemoryPool
+    from tidepool_api import GuestRole, MemoryPool
+    from tidepool_operator.inventory import Inventory
 
 ROUGHLY = 64 * MIB
 
@@ -34,53 +39,78 @@ class Plan:
     borrowers: tuple[str, ...] = ()
     unserved: tuple[str, ...] = ()  # borrowers that get less than they should
     waiting: tuple[str, ...] = ()  # those of them for whom former pairings may make room, once they are gone
+    deferred: tuple[str, ...] = ()  # borrowers that keep what they have until others are settled
     problems: tuple[Problem, ...] = ()
+    roles: tuple[GuestRole, ...] = ()  # what is to be remembered of them
+    turns: tuple[Turn, ...] = ()  # roles that change now
+    again: float | None = None  # seconds after which a cool-down is over
 
     @property
     def claims(self) -> frozenset[str]:
         """The guests that no other pool may use."""
-        return frozenset(self.lenders) | frozenset(self.borrowers)
+        return frozenset(self.lenders) | frozenset(self.borrowers) | self.assigned
+
+    @property
+    def assigned(self) -> frozenset[str]:
+        """The guests that have a part in a pairing."""
+        return frozenset(name for one in self.assignments for name in (one.lender, one.borrower))
 
 
-def plan(
-    pool: MemoryPool,
-    guests: Iterable[MemoryGuest],
-    pairings: Iterable[MemoryPairing],
-    *,
-    claimed: Mapping[str, str] | None = None,
-    silent: Collection[str] = (),
-) -> Plan:
+def plan(pool: MemoryPool, inventory: Inventory, *, at: datetime, claimed: Mapping[str, str] | None = None) -> Plan:
     """What should be for this pool.
 
-    `guests` and `pairings` are those of its namespace, `claimed` the guests that another pool has (guest -> pool),
-    `silent` the nodes whose agent does not answer.
+    `inventory` has the guests and pairings of its namespace, `claimed` the guests that another pool has (guest ->
+    pool), and `at` is the time.
     """
-    selection = select(pool, guests, claimed or {}, silent)
-    ledger = open_ledger(pool, selection)
-    keep(ledger, pool.name, selection, sorted(pairings, key=lambda one: one.name))
+    selection = select(pool, inventory, claimed or {}, at)
+    ledger = open_ledger(pool, inventory, selection)
+    ledger.wanted = size(pool, inventory, selection, ledger)
+    steps = Steps(pool, inventory, selection)
+    keep(ledger, inventory, pool.name, selection, steps)
+    turning = {name for name in selection.borrowers if inventory.has_role(name, Role.LENDER)}
+    placing = Placing(ledger, in_part=is_sized(pool))
     for borrower in selection.borrowers:
-        if borrower not in selection.unready:
-            serve(ledger, borrower)
-    unserved = [name for name in selection.borrowers if ledger.missing(name) > 0]
-    wanting = [name for name in unserved if name not in selection.unready]
-    room_is_coming = any(ledger.leaving[name] for name in selection.lenders)
+        if borrower not in selection.absent and borrower not in turning:
+            placing.serve(borrower)
+    unserved = [name for name in selection.borrowers if sum(ledger.sizes[name].values()) < pool.spec.least_bytes]
+    wanting = [name for name in unserved if name not in selection.absent]
+    is_room_coming = bool(steps.deferred) or _is_room_coming(ledger, inventory, selection)
+    waiting = [name for name in wanting if is_room_coming or name in turning]
+    short = [name for name in wanting if name not in waiting]
+    paired = {name for by in (ledger.lent, ledger.sizes) for name, amount in by.items() if amount}
+    kept = remembered(pool, selection.roles, paired, at)
     return Plan(
         assignments=ledger.assignments(),
         lenders=tuple(selection.lenders),
         borrowers=tuple(selection.borrowers),
         unserved=tuple(unserved),
-        waiting=tuple(wanting) if room_is_coming else (),
-        problems=selection.problems + (() if room_is_coming else _shortage(pool, selection, ledger, wanting)),
+        waiting=tuple(waiting),
+        deferred=tuple(sorted(steps.deferred)),
+        problems=(
+            *selection.problems,
+            *(on_cordoned_nodes(selection.cordoned) if unserved else ()),
+            *_shortage(pool, selection, ledger, short),
+        ),
+        roles=kept,
+        turns=tuple(selection.roles.turns),
+        again=until_due(pool, kept, at),
     )
+
+
+def _is_room_coming(ledger: Ledger, inventory: Inventory, selection: Selection) -> bool:
+    """Whether a lender gets memory back soon, or has just begun to be one."""
+    return any(ledger.leaving[name] or inventory.has_role(name, Role.BORROWER) for name in selection.lenders)
 
 
 def _shortage(pool: MemoryPool, selection: Selection, ledger: Ledger, short: list[str]) -> tuple[Problem, ...]:
     if not short or not selection.lenders:
         return ()
-    lenders, borrowers = pool.spec.lenders, pool.spec.borrowers
+    lenders = pool.spec.lenders
+    field, least = ("minimum", "at least ") if is_sized(pool) else ("size", "")
     message = (
-        f"not enough for {listed(short)}: each should get {borrowers.size}, and the lenders selected "
-        f"({len(selection.lenders)}) have {_left(ledger)} left; lower spec.borrowers.size, raise spec.lenders.maxLend "
+        f"not enough for {listed(short)}: each should get {least}{format_quantity(pool.spec.least_bytes)}, and the "
+        f"lenders selected ({len(selection.lenders)}) have {_left(ledger)} left; "
+        f"lower spec.borrowers.{field}, raise spec.lenders.maxLend "
         f"({lenders.max_lend}), lower spec.lenders.reserve ({lenders.reserve}), or label more guests as lenders"
     )
     return (Problem(ProblemReason.INSUFFICIENT_CAPACITY, message, tuple(short)),)

@@ -21,20 +21,26 @@ from tidepool_api import (
     PoolPhase,
     PoolStatus,
     Reason,
+    Role,
     condition,
     find,
     merge,
     names,
     now,
 )
-from tidepool_operator import build, report
-from tidepool_operator.cluster import Refused
+from tidepool_operator import build, changes, report
+from tidepool_operator.changes import TOLD_AT_MOST, Create, Delete, Update, described
+from tidepool_operator.cluster import Refused, at_once
+from tidepool_operator.inventory import Inventory
 from tidepool_operator.planner import Plan, plan
+from tidepool_operator.roles import Why
+from tidepool_operator.selection import listed
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from tidepool_api import ApiObject, MemoryGuest
+    from tidepool_operator.changes import Change
     from tidepool_operator.cluster import Cluster
     from tidepool_operator.heartbeats import Heartbeats
     from tidepool_operator.metrics import Metrics
@@ -50,6 +56,17 @@ FIGURES_SECONDS = 15.0  # a status whose figures alone have changed is written a
 
 _FIGURES = ("used_bytes", "used", "hit_ratio")
 
+# What an Event about a change of role is called.
+_TURNS = {
+    (Role.NONE, Role.LENDER): "BeginToLend",
+    (Role.NONE, Role.BORROWER): "BeginToBorrow",
+    (Role.LENDER, Role.NONE): "EndToLend",
+    (Role.LENDER, Role.BORROWER): "EndToLend",
+    (Role.BORROWER, Role.NONE): "EndToBorrow",
+    (Role.BORROWER, Role.LENDER): "EndToBorrow",
+}
+_NUMBERS = re.compile(r"(?<![\w.-])[0-9]+([KMGT]i)?\b")  # but not those in names
+
 
 @dataclass
 class _Round:
@@ -58,8 +75,10 @@ class _Round:
     namespace: str
     guests: dict[str, MemoryGuest]
     silent: frozenset[str]
+    inventory: Inventory
     claimed: dict[str, str] = field(default_factory=dict)
     again: float | None = None
+    planning: float = 0.0  # seconds
 
     def look_again(self, seconds: float) -> None:
         """Asks for another pass, at the latest after so long."""
@@ -92,6 +111,7 @@ class Reconciler:
         await self._release_abandoned(scene)
         self._forget_gone_pools(namespace)
         self._metrics.reconciles.inc()
+        self._metrics.pass_seconds.observe(scene.planning)
         return scene.again
 
     def forget_gone(self) -> None:
@@ -102,11 +122,22 @@ class Reconciler:
             for uid in memory.keys() - alive:
                 del memory[uid]
 
+    def step_down(self) -> None:
+        """Forgets what only the one that acts knows and shows."""
+        for key in self._shown:
+            self._metrics.forget(*key)
+        for memory in (self._keyed, self._said, self._written, self._shown):
+            memory.clear()
+
     def _round(self, namespace: str) -> _Round:
+        begin = time.perf_counter()
         guests = {one.name: one for one in self._state.guests.in_namespace(namespace)}
         ends = [end.node_name for one in self._state.pairings.in_namespace(namespace) for end in _ends(one)]
         nodes = {one.spec.node_name for one in guests.values()} | set(ends)
-        return _Round(namespace, guests, self._heartbeats.silent(nodes))
+        silent = self._heartbeats.silent(nodes)
+        pairings = self._state.pairings.in_namespace(namespace)
+        inventory = Inventory(guests.values(), pairings, nodes=self._state.nodes.known, silent=silent)
+        return _Round(namespace, guests, silent, inventory, planning=time.perf_counter() - begin)
 
     # --- a pool that is wanted ----------------------------------------------------------------------------------------
 
@@ -116,64 +147,81 @@ class Reconciler:
                 scene, self._state.pools, pool, (*pool.metadata.finalizers, names.POOL_FINALIZER)
             )
         wanted = self._plan(scene, pool)
-        scene.claimed |= dict.fromkeys(wanted.claims, pool.name)
-        await self._carry_out(scene, pool, wanted)
+        scene.claimed |= dict.fromkeys(wanted.assigned if pool.is_dry_run else wanted.claims, pool.name)
+        if wanted.again is not None:
+            scene.look_again(wanted.again)
+        todo = changes.between(pool, wanted.assignments, self._of(pool), scene.guests)
+        held = _held(pool)
+        if not held:
+            await self._tell_turns(pool, wanted)
+            await self._carry_out(pool, todo)
         pairings = await self._judge(scene, pool)
-        status = report.pool_status(pool, wanted, pairings)
+        pending = report.Pending(held, changes.told(todo)) if held else None
+        status = report.pool_status(pool, wanted, pairings, pending)
         self._metrics.show(pool, status, pairings)
         self._shown.add((pool.namespace, pool.name))
         await self._write_pool_status(scene, pool, status)
 
     def _plan(self, scene: _Round, pool: MemoryPool) -> Plan:
-        pairings = self._state.pairings.in_namespace(scene.namespace)
-        with self._metrics.plan_seconds.time():
-            return plan(pool, scene.guests.values(), pairings, claimed=scene.claimed, silent=scene.silent)
+        begin = time.perf_counter()
+        made = plan(pool, scene.inventory, claimed=scene.claimed, at=now())
+        seconds = time.perf_counter() - begin
+        scene.planning += seconds
+        self._metrics.plan_seconds.observe(seconds)
+        return made
 
-    async def _carry_out(self, scene: _Round, pool: MemoryPool, wanted: Plan) -> None:
-        present = {_ends_of(one): one for one in reversed(self._of(pool)) if not one.terminating}
-        assigned = {(one.borrower, one.lender): one for one in wanted.assignments}
-        kept = {one.metadata.uid for key, one in present.items() if key in assigned}
-        for one in self._of(pool):
-            if not one.terminating and one.metadata.uid not in kept:
-                await self._delete(one, pool)
-        for key, assignment in assigned.items():
-            await self._bring_about(scene, pool, assignment, present.get(key))
+    async def _tell_turns(self, pool: MemoryPool, wanted: Plan) -> None:
+        """Says which guests change their roles."""
+        groups: dict[tuple[str, str], list[str]] = {}
+        for turn in wanted.turns:
+            groups.setdefault((_TURNS[turn.before, turn.role.role], turn.role.reason), []).append(turn.guest)
+        for (what, why), guests in groups.items():
+            kind = "Warning" if why == Why.RELIEVED else "Normal"
+            await self._say(pool, kind, what, f"{listed(guests)}: {why}")
 
-    async def _bring_about(
-        self, scene: _Round, pool: MemoryPool, assignment: Assignment, present: MemoryPairing | None
-    ) -> None:
-        lender, borrower = scene.guests[assignment.lender], scene.guests[assignment.borrower]
-        spec = build.pairing_spec(pool, assignment, lender, borrower)
-        if present is None:
-            present = await self._create(pool, assignment, spec)
-        else:
-            present = await self._update(pool, present, spec)
-        if present is not None:
-            await self._ensure_key(present)
+    async def _carry_out(self, pool: MemoryPool, todo: Iterable[Change]) -> None:
+        created: list[str] = []
+        await at_once(self._bring_about(pool, one, created) for one in todo)
+        if created:
+            more = f"; and {len(created) - TOLD_AT_MOST} more" if len(created) > TOLD_AT_MOST else ""
+            await self._say(pool, "Normal", "PairingCreated", "; ".join(sorted(created)[:TOLD_AT_MOST]) + more)
 
-    async def _create(self, pool: MemoryPool, assignment: Assignment, spec: build.Body) -> MemoryPairing | None:
+    async def _bring_about(self, pool: MemoryPool, one: Change, created: list[str]) -> None:
+        match one:
+            case Delete(pairing):
+                await self._delete(pairing, pool)
+            case Create(assignment, spec):
+                if await self._create(pool, assignment, spec):
+                    created.append(f"{assignment.lender} lends {spec['size']} to {assignment.borrower}")
+            case Update(pairing, patch):
+                updated = await self._update(pool, pairing, patch)
+                if updated is not None:
+                    await self._ensure_key(updated)
+
+    async def _create(self, pool: MemoryPool, assignment: Assignment, spec: build.Body) -> bool:
         body = build.pairing(pool, assignment, spec)
         try:
             created = self._state.pairings.put(await self._cluster.create(names.PAIRINGS, body))
         except Refused as refusal:
             if refusal.is_conflict:  # made already: its event is on the way
-                return None
+                return False
             raise
-        text = f"{assignment.lender} lends {spec['size']} to {assignment.borrower}"
-        log.info("pairing %s/%s created: %s", pool.namespace, body["metadata"]["name"], text)
-        await self._say(pool, "Normal", "PairingCreated", text)
+        log.info("pairing %s/%s created", pool.namespace, body["metadata"]["name"])
         if created is not None:
-            await self._drop_key(created)
-        return created
+            await self._make_key(created)
+        return True
 
-    async def _update(self, pool: MemoryPool, present: MemoryPairing, spec: build.Body) -> MemoryPairing | None:
-        patch = build.difference(present.spec.to_dict(), spec)
+    async def _update(self, pool: MemoryPool, present: MemoryPairing, patch: build.Body) -> MemoryPairing | None:
         if not patch:
             return present
         log.info("pairing %s/%s changes: %s", present.namespace, present.name, patch)
         if "size" in patch:
-            text = f"{_described(present)}: {present.spec.size} becomes {patch['size']}"
+            text = f"{described(present)}: {present.spec.size} becomes {patch['size']}"
             await self._say(pool, "Normal", "PairingResized", text)
+        for side in ("lender", "borrower"):
+            if side in patch:
+                place = ", ".join(f"{key} {value}" for key, value in sorted(patch[side].items()))
+                await self._say(pool, "Normal", "GuestMoved", f"{described(present)}: the {side} has now {place}")
         updated: MemoryPairing | None = await self._patch(self._state.pairings, present, {"spec": patch})
         return updated
 
@@ -189,7 +237,7 @@ class Reconciler:
             self._state.pairings.put(answer)
         log.info("pairing %s/%s deleted", one.namespace, one.name)
         if pool is not None:
-            await self._say(pool, "Normal", "PairingDeleted", f"{_described(one)} is no longer wanted")
+            await self._say(pool, "Normal", "PairingDeleted", f"{described(one)} is no longer wanted")
 
     # --- keys ---------------------------------------------------------------------------------------------------------
 
@@ -198,27 +246,35 @@ class Reconciler:
         uid = pairing.metadata.uid
         if uid in self._keyed and not _misses_key(pairing):
             return
+        await self._try_key(pairing)
+        self._keyed.add(uid)
+
+    async def _make_key(self, pairing: MemoryPairing) -> None:
+        """Creates the key of a new pairing, in place of a former one's of that name, which would go away under it."""
+        if not await self._try_key(pairing):
+            try:
+                await self._cluster.delete_secret(pairing.namespace, pairing.spec.key_secret.name)
+            except Refused as refusal:
+                if not refusal.is_gone:
+                    raise
+            await self._try_key(pairing)
+        self._keyed.add(pairing.metadata.uid)
+
+    async def _try_key(self, pairing: MemoryPairing) -> bool:
+        """Creates a key unless there is one."""
         try:
             await self._cluster.create_secret(build.key_secret(pairing))
         except Refused as refusal:
             if not refusal.is_conflict:
                 raise
-        self._keyed.add(uid)
-
-    async def _drop_key(self, pairing: MemoryPairing) -> None:
-        """Removes the key of a former pairing of that name, which would go away under the new one."""
-        try:
-            await self._cluster.delete_secret(pairing.namespace, pairing.spec.key_secret.name)
-        except Refused as refusal:
-            if not refusal.is_gone:
-                raise
+            return False
+        return True
 
     # --- what became of it --------------------------------------------------------------------------------------------
 
     async def _judge(self, scene: _Round, pool: ApiObject) -> list[report.Judged]:
         judged = [report.Judged(one, report.judge(one, scene.silent)) for one in self._of(pool)]
-        for one in judged:
-            await self._write_pairing_status(one)
+        await at_once(self._write_pairing_status(one) for one in judged)
         return judged
 
     async def _write_pairing_status(self, one: report.Judged) -> None:
@@ -256,7 +312,7 @@ class Reconciler:
 
     async def _say(self, about: MemoryPool | MemoryPairing, kind: str, reason: str, message: str) -> None:
         """Posts an Event, unless the last one said the same but for some number. Nothing depends on it."""
-        uid, gist = about.metadata.uid, re.sub(r"[0-9]+", "", message)
+        uid, gist = about.metadata.uid, _NUMBERS.sub("", message)
         if self._said.get(uid) == (reason, gist):
             return
         self._said[uid] = (reason, gist)
@@ -385,12 +441,9 @@ def _ends(pairing: MemoryPairing) -> tuple[Any, Any]:
     return pairing.spec.lender, pairing.spec.borrower
 
 
-def _ends_of(pairing: MemoryPairing) -> tuple[str, str]:
-    return pairing.spec.borrower.guest, pairing.spec.lender.guest
-
-
-def _described(pairing: MemoryPairing) -> str:
-    return f"pairing {pairing.name} ({pairing.spec.lender.guest} lends to {pairing.spec.borrower.guest})"
+def _held(pool: MemoryPool) -> str:
+    """Why nothing is changed; empty when it may be."""
+    return "Paused" if pool.spec.paused else "DryRun" if pool.is_dry_run else ""
 
 
 def _misses_key(pairing: MemoryPairing) -> bool:

@@ -23,6 +23,7 @@ from tidepool_api import (
     format_ratio,
     merge,
     to_mib,
+    without,
 )
 from tidepool_operator.selection import Problem, ProblemReason
 
@@ -139,13 +140,22 @@ class Judged:
     verdict: Verdict
 
 
-def pool_status(pool: MemoryPool, plan: Plan, pairings: Sequence[Judged]) -> PoolStatus:
+@dataclass(frozen=True)
+class Pending:
+    """Why a plan is not carried out, and what it would change."""
+
+    reason: str
+    changes: str
+
+
+def pool_status(pool: MemoryPool, plan: Plan, pairings: Sequence[Judged], pending: Pending | None = None) -> PoolStatus:
     """The status of a pool that is planned and whose pairings are judged."""
     live = [one for one in pairings if not one.pairing.terminating]
     connected = [one for one in live if one.verdict.phase is PairingPhase.CONNECTED]
     figures = [one.pairing.status.borrower for one in connected if one.pairing.status.borrower]
     hits = sum(one.hits or 0 for one in figures)
-    conditions = _summary(pool, plan, live)
+    conditions = _summary(pool, plan, live, pending)
+    others = pool.status.conditions if pending else without(pool.status.conditions, ConditionType.CHANGES_PENDING)
     return PoolStatus(
         observed_generation=pool.metadata.generation,
         phase=_pool_phase(conditions),
@@ -156,7 +166,8 @@ def pool_status(pool: MemoryPool, plan: Plan, pairings: Sequence[Judged]) -> Poo
         lent_bytes=to_mib(sum(one.pairing.spec.size_bytes for one in connected)),
         used_bytes=to_mib(sum(one.used_bytes or 0 for one in figures)),
         hit_ratio=format_ratio(hits, hits + sum(one.misses or 0 for one in figures)),
-        conditions=merge(pool.status.conditions, *conditions),
+        roles=pool.status.roles if pending else plan.roles or None,
+        conditions=merge(others, *conditions),
     )
 
 
@@ -176,14 +187,15 @@ def terminating_status(pool: MemoryPool, left: Sequence[MemoryPairing]) -> PoolS
     return pool.status.model_copy(update=update)
 
 
-def _summary(pool: MemoryPool, plan: Plan, live: Sequence[Judged]) -> tuple[Condition, ...]:
+def _summary(pool: MemoryPool, plan: Plan, live: Sequence[Judged], pending: Pending | None) -> tuple[Condition, ...]:
     troubles = [(one.reason.value, one.message) for one in plan.problems] + list(_pairing_troubles(live))
-    steps = list(_steps(plan, live))
+    steps = [*([] if pending else _planned_steps(pool, plan, live)), *_steps(live)]
     return (
         _ready(pool, troubles, steps, live),
         _progressing(pool, steps),
         _degraded(pool, troubles),
         *(_explaining(pool, type_, plan.problems) for type_ in _EXPLAINING),
+        *([_changes_pending(pool, pending)] if pending else []),
     )
 
 
@@ -226,18 +238,32 @@ def _pairing_troubles(live: Sequence[Judged]) -> Iterable[tuple[str, str]]:
         yield "PairingFailed", f"failed: {names}; the first because: {first.verdict.message}"
 
 
-def _steps(plan: Plan, live: Sequence[Judged]) -> Iterable[str]:
-    """What is under way."""
+def _changes_pending(pool: MemoryPool, pending: Pending) -> Condition:
+    message = pending.changes or "nothing would change"
+    return _condition(pool, ConditionType.CHANGES_PENDING, Status.of(bool(pending.changes)), pending.reason, message)
+
+
+def _planned_steps(pool: MemoryPool, plan: Plan, live: Sequence[Judged]) -> Iterable[str]:
+    """What is still to be begun."""
     present = {(one.pairing.spec.borrower.guest, one.pairing.spec.lender.guest) for one in live}
     coming = [one for one in plan.assignments if (one.borrower, one.lender) not in present]
     if coming:
         yield f"{count(len(coming), 'pairing')} to be made"
+    if plan.deferred:
+        yield (
+            f"{_named(plan.deferred)} to be changed when others are connected again "
+            f"(spec.maxUnavailable: {pool.spec.max_unavailable})"
+        )
+    if plan.waiting:
+        yield f"{_named(plan.waiting)} waiting for the memory of former pairings, which are being taken down"
+
+
+def _steps(live: Sequence[Judged]) -> Iterable[str]:
+    """What is under way."""
     under_way = [one for one in live if one.verdict.phase in (PairingPhase.PENDING, PairingPhase.CONNECTING)]
     if under_way:
         first = under_way[0]
         yield f"{_named(one.pairing.name for one in under_way)} not connected yet; {first.verdict.message}"
-    if plan.waiting:
-        yield f"{_named(plan.waiting)} waiting for the memory of former pairings, which are being taken down"
 
 
 def _pool_phase(conditions: Iterable[Condition]) -> PoolPhase:

@@ -6,10 +6,16 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import TYPE_CHECKING
 
-from tidepool_api import ConditionType, MemoryGuest, MemoryPool, Reason, Status
+from tidepool_api import ConditionType, Reason, Role, RoleChoice, Status
+from tidepool_operator import roles
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable, Mapping
+    from collections.abc import Iterable, Mapping
+    from datetime import datetime
+
+    from tidepool_api import MemoryGuest, MemoryPool, Selector
+    from tidepool_operator.inventory import Inventory
+    from tidepool_operator.roles import Roles
 
 NAMED_AT_MOST = 10  # guests in one message
 
@@ -22,6 +28,7 @@ class ProblemReason(StrEnum):
     ROLE_CONFLICT = "RoleConflict"
     GUEST_CLAIMED = "GuestClaimed"
     GUEST_NOT_READY = "GuestNotReady"
+    NODE_CORDONED = "NodeCordoned"
     INSUFFICIENT_CAPACITY = "InsufficientCapacity"
 
     @property
@@ -36,6 +43,7 @@ _CONDITIONS = {
     ProblemReason.ROLE_CONFLICT: ConditionType.ROLES_CONSISTENT,
     ProblemReason.GUEST_CLAIMED: ConditionType.ROLES_CONSISTENT,
     ProblemReason.GUEST_NOT_READY: ConditionType.GUESTS_READY,
+    ProblemReason.NODE_CORDONED: ConditionType.GUESTS_READY,
     ProblemReason.INSUFFICIENT_CAPACITY: ConditionType.CAPACITY_SUFFICIENT,
 }
 
@@ -56,39 +64,54 @@ class Selection:
     lenders: Mapping[str, MemoryGuest]
     borrowers: Mapping[str, MemoryGuest]
     unready: Mapping[str, str]  # name -> why
+    cordoned: frozenset[str]  # guests whose nodes take nothing new, and neither do they
+    roles: Roles
+    taken: frozenset[str]  # guests that other pools have
     problems: tuple[Problem, ...]
 
+    @property
+    def absent(self) -> frozenset[str]:
+        """The guests that keep what they have and get nothing new."""
+        return self.cordoned | self.unready.keys()
 
-def select(
-    pool: MemoryPool, guests: Iterable[MemoryGuest], claimed: Mapping[str, str], silent: Collection[str]
-) -> Selection:
+    @property
+    def offering(self) -> list[str]:
+        """The lenders that can take more."""
+        absent = self.absent | self.roles.resting
+        return [name for name in self.lenders if name not in absent]
+
+
+def select(pool: MemoryPool, inventory: Inventory, claimed: Mapping[str, str], at: datetime) -> Selection:
     """Sorts the guests into roles; those that are wanted twice are left out and named."""
-    known = {one.name: one for one in sorted(guests, key=lambda one: one.name) if not one.terminating}
-    lending = {name for name, one in known.items() if pool.spec.lenders.selector.matches(one.metadata.labels)}
-    borrowing = {name for name, one in known.items() if pool.spec.borrowers.selector.matches(one.metadata.labels)}
-    conflicting = lending & borrowing
-    taken = {name for name in lending | borrowing if claimed.get(name, pool.name) != pool.name}
+    known = inventory.guests
+    matched = roles.matched(pool, inventory)
+    taken = {name for name in matched if claimed.get(name, pool.name) != pool.name}
+    given = roles.assign(pool, inventory, taken, at)
+    conflicting = given.lenders & given.borrowers
     left_out = conflicting | taken
-    lenders = {name: known[name] for name in sorted(lending - left_out)}
-    borrowers = {name: known[name] for name in sorted(borrowing - left_out)}
+    lenders = {name: known[name] for name in sorted(given.lenders - left_out)}
+    borrowers = {name: known[name] for name in sorted(given.borrowers - left_out)}
     unready = {
         name: why
-        for role, group in (("lender", lenders), ("borrower", borrowers))
+        for role, group in ((Role.LENDER, lenders), (Role.BORROWER, borrowers))
         for name, one in group.items()
-        if (why := _unready(one, role, silent))
+        if (why := _unready(one, role, inventory))
     }
+    cordoned = frozenset(
+        name for name, one in (lenders | borrowers).items() if one.spec.node_name in inventory.cordoned
+    )
     problems = (
-        *_not_found(pool, bool(known), lending, borrowing),
+        *_not_found(pool, inventory, given, matched),
         *_conflicts(sorted(conflicting)),
         *_claims(sorted(taken), claimed),
         *_unready_guests(unready),
     )
-    return Selection(lenders, borrowers, unready, problems)
+    return Selection(lenders, borrowers, unready, cordoned, given, frozenset(taken), problems)
 
 
-def _unready(guest: MemoryGuest, role: str, silent: Collection[str]) -> str:
+def _unready(guest: MemoryGuest, role: Role, inventory: Inventory) -> str:
     """Why this guest cannot take part now; empty if it can."""
-    if guest.spec.node_name in silent:
+    if guest.spec.node_name in inventory.silent:
         return (
             f"{Reason.AGENT_NOT_RESPONDING}: no heartbeat of the Tidepool agent on node {guest.spec.node_name}; "
             f"look at its pod there"
@@ -98,26 +121,43 @@ def _unready(guest: MemoryGuest, role: str, silent: Collection[str]) -> str:
         return "NoReport: its agent has not looked at it yet"
     if ready.status is not Status.TRUE:
         return f"{ready.reason}: {ready.message}" if ready.message else ready.reason
-    if role == "lender" and guest.status.memory is None:
+    if role is Role.LENDER and guest.status.memory is None:
         return "NoReport: its memory is not known yet"
-    if role == "lender" and not guest.status.addresses:
+    if role is Role.LENDER and not guest.status.addresses:
         return "NoAddress: it has no IP address that borrowers could reach; give it a network interface"
     return ""
 
 
-def _not_found(pool: MemoryPool, any_guest: bool, lending: set[str], borrowing: set[str]) -> Iterable[Problem]:
-    for reason, found, field_name, selector in (
-        (ProblemReason.NO_LENDERS, lending, "lenders", pool.spec.lenders.selector),
-        (ProblemReason.NO_BORROWERS, borrowing, "borrowers", pool.spec.borrowers.selector),
-    ):
-        if not found:
-            advice = (
-                f"label a virtual machine so, or correct spec.{field_name}.selector"
-                if any_guest
-                else "there is no MemoryGuest at all: start a virtual machine on a node where the Tidepool agent runs"
-            )
-            where = f"namespace {pool.namespace} matches spec.{field_name}.selector ({selector})"
-            yield Problem(reason, f"no MemoryGuest of {where}; {advice}")
+def _not_found(pool: MemoryPool, inventory: Inventory, given: Roles, matched: set[str]) -> Iterable[Problem]:
+    if pool.spec.role is RoleChoice.AUTO:
+        return _nobody_of_one_kind(pool, inventory, given, matched)
+    wanted = (
+        (given.lenders, ProblemReason.NO_LENDERS, "lenders.selector", pool.spec.lenders.selector),
+        (given.borrowers, ProblemReason.NO_BORROWERS, "borrowers.selector", pool.spec.borrowers.selector),
+    )
+    return [_nobody(pool, inventory, reason, path, one) for found, reason, path, one in wanted if not found]
+
+
+def _nobody_of_one_kind(pool: MemoryPool, inventory: Inventory, given: Roles, matched: set[str]) -> Iterable[Problem]:
+    """With role Auto it is well if nobody is short, but not if nobody can help those who are."""
+    if not matched:
+        yield _nobody(pool, inventory, ProblemReason.NO_LENDERS, "selector", pool.spec.selector)
+    elif given.borrowers and not given.lenders:
+        short = listed(sorted(given.borrowers))
+        message = f"nobody has memory to spare for {short}; lower spec.lenders.reserve, or select more guests"
+        yield Problem(ProblemReason.NO_LENDERS, message, tuple(sorted(given.borrowers)))
+
+
+def _nobody(
+    pool: MemoryPool, inventory: Inventory, reason: ProblemReason, path: str, selector: Selector | None
+) -> Problem:
+    advice = (
+        f"label a virtual machine so, or correct spec.{path}"
+        if inventory.guests
+        else "there is no MemoryGuest at all: start a virtual machine on a node where the Tidepool agent runs"
+    )
+    where = f"namespace {pool.namespace} matches spec.{path} ({selector})"
+    return Problem(reason, f"no MemoryGuest of {where}; {advice}")
 
 
 def _conflicts(conflicting: list[str]) -> Iterable[Problem]:
@@ -146,6 +186,13 @@ def _unready_guests(unready: Mapping[str, str]) -> Iterable[Problem]:
         shown = [f"{name} ({why})" for name, why in sorted(unready.items())[:NAMED_AT_MOST]]
         more = f" and {len(unready) - len(shown)} more" if len(unready) > len(shown) else ""
         yield Problem(ProblemReason.GUEST_NOT_READY, f"not ready: {'; '.join(shown)}{more}", tuple(sorted(unready)))
+
+
+def on_cordoned_nodes(names: Iterable[str]) -> Iterable[Problem]:
+    """What is said of these guests when some borrower lacks something."""
+    if found := sorted(names):
+        message = f"{listed(found)} on cordoned nodes: they keep what they have, and take part again elsewhere"
+        yield Problem(ProblemReason.NODE_CORDONED, message, tuple(found))
 
 
 def listed(names: list[str]) -> str:

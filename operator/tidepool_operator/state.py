@@ -16,10 +16,13 @@ from typing import Any, Generic, TypeVar
 from pydantic import ValidationError
 
 from tidepool_api import ApiObject, MemoryGuest, MemoryPairing, MemoryPool, names
+from tidepool_operator.inventory import Node
 
 T = TypeVar("T", bound=ApiObject)
 
 log = logging.getLogger(__name__)
+
+ZONE_LABEL = "topology.kubernetes.io/zone"
 
 
 def version(metadata: Mapping[str, Any]) -> int:
@@ -110,6 +113,27 @@ class Objects(Generic[T]):
         return {one.namespace for one in gone}
 
 
+class Nodes:
+    """What matters of the cluster's nodes."""
+
+    plural = "nodes"
+
+    def __init__(self) -> None:
+        self.known: dict[str, Node] = {}
+
+    def put(self, body: Mapping[str, Any]) -> bool:
+        """Takes in a node; returns whether something that matters has changed."""
+        name, labels = body["metadata"]["name"], body["metadata"].get("labels") or {}
+        node = Node(labels.get(ZONE_LABEL, ""), bool(body.get("spec", {}).get("unschedulable")))
+        is_new = self.known.get(name) != node
+        self.known[name] = node
+        return is_new
+
+    def remove(self, name: str) -> None:
+        """Forgets a node."""
+        self.known.pop(name, None)
+
+
 def explain(error: ValidationError) -> str:
     """The fields that are wrong, and why."""
     return "; ".join(f"{'.'.join(map(str, one['loc']))}: {one['msg']}" for one in error.errors())
@@ -122,6 +146,7 @@ class State:
         self.pools = Objects(MemoryPool, names.POOLS, keeps_readable=False)
         self.pairings = Objects(MemoryPairing, names.PAIRINGS)
         self.guests = Objects(MemoryGuest, names.GUESTS)
+        self.nodes = Nodes()
 
     @property
     def kinds(self) -> tuple[Objects[MemoryPool], Objects[MemoryPairing], Objects[MemoryGuest]]:

@@ -1,6 +1,8 @@
 """A queue of keys to be worked on: each at most once at a time, later calls for a waiting key cost nothing.
 
-Events come in bursts; a short delay lets a burst become one piece of work. What fails is tried again, ever more slowly.
+Events come in bursts; a short delay lets a burst become one piece of work. A key whose work takes long rests after it
+in proportion, so that a large namespace in which something changes all the time keeps no processor busy. What fails is
+tried again, ever more slowly.
 """
 
 from __future__ import annotations
@@ -18,6 +20,8 @@ log = logging.getLogger(__name__)
 SETTLE_SECONDS = 0.3
 FIRST_RETRY_SECONDS = 0.5
 SLOWEST_RETRY_SECONDS = 60.0
+REST = 3  # times as long as the work took
+LONGEST_REST_SECONDS = 5.0
 
 Job = Callable[[str], Awaitable[float | None]]
 
@@ -36,6 +40,7 @@ class Work:
         self._heap: list[tuple[float, str]] = []
         self._busy: set[str] = set()
         self._failures: dict[str, int] = defaultdict(int)
+        self._rested: dict[str, float] = {}  # when a key may be worked on again
         self._changed = asyncio.Condition()
         self._tasks: list[asyncio.Task[None]] = []
 
@@ -48,16 +53,17 @@ class Work:
         for task in self._tasks:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
+        self._tasks = []
 
     @property
-    def alive(self) -> bool:
-        """Whether all workers run."""
-        return bool(self._tasks) and not any(task.done() for task in self._tasks)
+    def is_broken(self) -> bool:
+        """Whether a worker has ended without having been told to."""
+        return any(task.done() for task in self._tasks)
 
     async def add(self, key: str, delay: float = SETTLE_SECONDS) -> None:
         """Asks for a key after a delay, or sooner if it is due sooner already."""
         async with self._changed:
-            due = asyncio.get_running_loop().time() + delay
+            due = max(asyncio.get_running_loop().time() + delay, self._rested.get(key, 0.0))
             if key not in self._due or due < self._due[key]:
                 self._due[key] = due
                 heapq.heappush(self._heap, (due, key))
@@ -66,9 +72,12 @@ class Work:
     async def _run(self) -> None:
         while True:
             key = await self._next()
+            begin = asyncio.get_running_loop().time()
             try:
                 again = await self._try(key)
             finally:
+                end = asyncio.get_running_loop().time()
+                self._rested[key] = end + min(LONGEST_REST_SECONDS, REST * (end - begin))
                 async with self._changed:
                     self._busy.discard(key)
                     self._changed.notify()

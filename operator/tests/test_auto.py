@@ -1,0 +1,56 @@
+"""Roles by need as the operator carries them out, against a real API server (issue 4, item 1: Roles)."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+from cast import MIB, Agent, wait_for
+
+if TYPE_CHECKING:
+    from cast import OperatorProcess
+
+TEAM = {"team": "a"}
+SHORT = {"memorySome": 3, "memoryFull": 0, "ioSome": 40, "refaultsPerSecond": 120}
+PRESSED = {"memorySome": 35, "memoryFull": 8, "ioSome": 40, "refaultsPerSecond": 0}
+
+
+def team(agent: Agent) -> None:
+    """Two that are rich and one that is short."""
+    agent.guest("rich", TEAM)
+    agent.guest("rich-too", TEAM, address="10.0.0.3")
+    agent.guest("short", TEAM, available=300 * MIB, address="10.0.0.2", pressure=SHORT)
+
+
+@pytest.mark.usefixtures("operator")
+def test_one_selector_for_both_and_relief_at_once(agent: Agent) -> None:
+    """The short one borrows from a rich one; when that one is pressed it is relieved and the other takes its place."""
+    team(agent)
+    agent.auto_pool()
+    wait_for("pairing", lambda: list(agent.pairings()) == ["pool.short.rich"])
+    agent.connect("pool.short.rich")
+    wait_for("Ready", lambda: agent.status()["phase"] == "Ready")
+    assert (agent.status()["lenders"], agent.status()["borrowers"]) == (2, 1)
+    assert {"pool"} == {name for name, reason in agent.events() if reason in ("BeginToLend", "BeginToBorrow")}
+    agent.guest("rich", TEAM, pressure=PRESSED)
+    wait_for("another lender", lambda: "pool.short.rich-too" in agent.pairings(), 5)
+    assert agent.pairing("pool.short.rich")["metadata"]["deletionTimestamp"]
+    wait_for("Event", lambda: ("pool", "EndToLend") in agent.events())
+    (entry,) = [one for one in agent.status()["roles"] if one["guest"] == "rich"]
+    assert (entry["role"], entry["reason"]) == ("None", "UnderMemoryPressure")
+
+
+def test_a_restart_remembers_the_cool_down(agent: Agent, own_operator: OperatorProcess) -> None:
+    """A borrower that is well again keeps its role for the cool-down, whoever looks; then it may lend."""
+    with own_operator:
+        team(agent)
+        agent.auto_pool(cool_down="12s")
+        wait_for("pairing", lambda: agent.status().get("roles"))
+    with own_operator:
+        agent.guest("short", TEAM, address="10.0.0.2")
+        assert "deletionTimestamp" not in agent.pairing("pool.short.rich")["metadata"]
+        wait_for("end of borrowing", lambda: agent.pairing("pool.short.rich")["metadata"].get("deletionTimestamp"))
+        agent.release("pool.short.rich", "lender")
+        agent.release("pool.short.rich", "borrower")
+        wait_for("three lenders", lambda: (agent.status()["lenders"], agent.status()["borrowers"]) == (3, 0))
+        assert agent.condition("Degraded")["status"] == "False"

@@ -1,0 +1,90 @@
+"""Two operators, one of which acts: real processes against a real API server (issue 4, item 6: Scale, failover)."""
+
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING
+
+import pytest
+from cast import OPERATOR_TOKEN, OWN_NAMESPACE, Agent, OperatorProcess, role, wait_for
+
+from tidepool_api import names
+from tidepool_api_testing.server import Server
+from tidepool_operator.election import GIVE_UP_SECONDS, LEASE_SECONDS, RENEW_SECONDS, Rival
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+LENDS = {"memory": "spare"}
+BORROWS = {"memory": "short"}
+FAILOVER_SECONDS = 30
+
+
+@pytest.fixture(scope="module")
+def server() -> Iterator[Server]:
+    """A server of its own: another module's operator would take part."""
+    with Server({"operator": OPERATOR_TOKEN}) as one:
+        one.install_crds()
+        one.create({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": OWN_NAMESPACE}}, *role("operator"))
+        yield one
+
+
+def pair(agent: Agent, borrower: str) -> None:
+    """One more borrower, which whoever acts gives its pairing."""
+    agent.guest(borrower, BORROWS, address="10.0.0.2")
+    wait_for(f"pairing of {borrower}", lambda: f"pool.{borrower}.l" in agent.pairings(), FAILOVER_SECONDS)
+
+
+def writes(one: OperatorProcess) -> float:
+    return one.figure("tidepool_operator_api_writes_total")
+
+
+def is_leading(one: OperatorProcess) -> bool:
+    return one.figure("tidepool_operator_leading") == 1
+
+
+def test_one_acts_and_the_other_takes_over(server: Server, tmp_path: Path) -> None:
+    """One hangs: its place is taken within 30 s, and it does not act when it wakes up. One ends: it is taken at once.
+
+    Passes when every borrower gets its pairing from whoever leads, and none is made twice.
+    """
+    first = OperatorProcess(server, tmp_path / "first")
+    second = OperatorProcess(server, tmp_path / "second", is_ready_at_once=False)
+    with Agent(server, "default", "n") as agent, first, second:
+        agent.guest("l", LENDS, total=4 << 30)
+        agent.pool(lenders={"selector": {"matchLabels": LENDS}, "maxLend": "3Gi"})
+        pair(agent, "a")
+        wait_for("second is up", lambda: second.get("/healthz"))
+        assert (is_leading(first), is_leading(second), writes(second)) == (True, False, 0)
+        uids = {name: one["metadata"]["uid"] for name, one in agent.pairings().items()}
+        start = time.monotonic()
+        first.freeze(frozen=True)
+        pair(agent, "b")
+        assert time.monotonic() - start < FAILOVER_SECONDS
+        assert is_leading(second)
+        first.freeze(frozen=False)
+        wait_for("first has noticed", lambda: not is_leading(first))
+        done = writes(first)
+        pair(agent, "c")
+        assert (is_leading(first), is_leading(second), writes(first)) == (False, True, done)
+        second.terminate()
+        start = time.monotonic()
+        pair(agent, "d")
+        assert time.monotonic() - start < LEASE_SECONDS
+        assert is_leading(first)
+        assert uids.items() <= {name: one["metadata"]["uid"] for name, one in agent.pairings().items()}.items()
+    assert server.get("-n", OWN_NAMESPACE, "lease", names.OPERATOR_LEASE)["spec"]["leaseTransitions"] >= 3
+
+
+def test_a_lease_is_taken_only_when_it_has_not_been_renewed_for_long() -> None:
+    """By this machine's clock since the last change, whatever time the other one wrote."""
+    rival = Rival()
+    rival.look({"holderIdentity": "other", "renewTime": "2001-01-01T00:00:00Z"}, 100)
+    assert not rival.is_gone(100 + LEASE_SECONDS)
+    rival.look({"holderIdentity": "other", "renewTime": "2001-01-01T00:00:02Z"}, 110)
+    assert not rival.is_gone(100 + LEASE_SECONDS + 1)
+    assert rival.is_gone(110 + LEASE_SECONDS + 1)
+    rival.look({"holderIdentity": ""}, 111)
+    assert rival.is_gone(111)
+    assert GIVE_UP_SECONDS + 2 * RENEW_SECONDS < LEASE_SECONDS

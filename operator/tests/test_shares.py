@@ -1,0 +1,140 @@
+"""Who gets how much: greedy on the curves, fair without them, within bounds (issue 4, item 2: Sizes)."""
+
+from __future__ import annotations
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from world import BORROWER, LENDER, MIB, carried_out, guest, mib, pairing, plan, pool, reasons
+
+from tidepool_operator.inventory import Node
+from tidepool_operator.shares import GRAIN, Claim, Point, share
+
+LEAST, MOST = 64, 2048
+
+
+def claim(name: str, *points: tuple[int, float], weight: int = 1, most: int = MOST) -> Claim:
+    """A claim with a curve of sizes in MiB and reads a second."""
+    return Claim(name, LEAST * MIB, most * MIB, weight, tuple(Point(size * MIB, reads) for size, reads in points))
+
+
+def in_mib(sizes: dict[str, int]) -> dict[str, int]:
+    return {name: size // MIB for name, size in sizes.items()}
+
+
+def test_memory_goes_where_it_answers_most_reads() -> None:
+    """The steep part of each curve first; nothing for the flat parts."""
+    steep, flat = claim("steep", (512, 1000), (1024, 1100)), claim("flat", (1024, 400), (2048, 500))
+    assert in_mib(share(576 * MIB, [steep, flat])) == {"steep": 512, "flat": 64}
+    assert in_mib(share(1536 * MIB, [steep, flat])) == {"steep": 512, "flat": 1024}
+    assert in_mib(share(8192 * MIB, [steep, flat])) == {"steep": 1024, "flat": 2048}
+
+
+def test_a_loop_that_just_fits_is_seen_behind_the_flat_part() -> None:
+    """Nothing up to 1 GiB, all of it there: the hull leads over the flat part, piece by piece it would not."""
+    loop, slow = claim("loop", (512, 0), (1024, 900)), claim("slow", (1024, 300))
+    assert in_mib(share(1088 * MIB, [loop, slow])) == {"loop": 1024, "slow": 64}
+
+
+def test_who_has_no_curve_gets_a_fair_share() -> None:
+    claims = [claim("a"), claim("b"), claim("c", most=128)]
+    assert in_mib(share(1152 * MIB, claims)) == {"a": 512, "b": 512, "c": 128}
+    heavy = [claim("a", weight=3), claim("b")]
+    assert in_mib(share(1152 * MIB, heavy)) == {"a": 832, "b": 320}
+
+
+def test_what_no_curve_gains_by_goes_to_those_without() -> None:
+    known, unknown = claim("known", (128, 100)), claim("unknown")
+    assert in_mib(share(1152 * MIB, [known, unknown])) == {"known": 128, "unknown": 1024}
+
+
+def test_the_minimum_comes_first_and_the_weighty_before_the_others() -> None:
+    claims = [claim("a", (2048, 9000)), claim("b"), claim("c", weight=2)]
+    assert in_mib(share(130 * MIB, claims)) == {"a": 64, "b": 0, "c": 64}
+    assert in_mib(share(192 * MIB, claims)) == {"a": 64, "b": 64, "c": 64}
+
+
+curves = st.lists(st.tuples(st.integers(1, 4096), st.integers(0, 2000)), max_size=6).map(
+    lambda points: tuple(
+        (size, float(reads))
+        for size, reads in zip(sorted({size for size, _ in points}), sorted(reads for _, reads in points), strict=False)
+    )
+)
+claims = st.lists(st.tuples(curves, st.integers(1, 9), st.integers(LEAST, MOST)), min_size=1, max_size=8).map(
+    lambda some: [claim(f"b{at}", *curve, weight=weight, most=most) for at, (curve, weight, most) in enumerate(some)]
+)
+
+
+@settings(max_examples=300, deadline=None)
+@given(claims, st.integers(0, 16384), st.integers(0, 4096))
+def test_bounds_hold_and_more_capacity_gives_no_less(some: list[Claim], capacity: int, more: int) -> None:
+    """Monotone in capacity, but for what is rounded: together, and in how many get their minimum."""
+    sizes, larger = share(capacity * MIB, some), share((capacity + more) * MIB, some)
+    assert sum(sizes.values()) <= capacity * MIB
+    for one in some:
+        assert sizes[one.borrower] == 0 or one.least <= sizes[one.borrower] <= one.most
+    assert sum(larger.values()) >= sum(sizes.values()) - GRAIN * len(some)
+    assert sum(map(bool, larger.values())) >= sum(map(bool, sizes.values()))
+    assert share(capacity * MIB, list(reversed(some))) == sizes
+
+
+# --- in a plan --------------------------------------------------------------------------------------------------------
+
+
+def test_sizes_are_planned_within_their_bounds() -> None:
+    """One lender of 1 GiB: the one that gains most has it, the other one keeps its minimum."""
+    gains = guest("gains", BORROWER, misses=1000, curve={1024: 0.9})
+    other = guest("other", BORROWER, misses=10, curve={1024: 0.9})
+    made = plan(pool(between=(128, 2048)), [guest("l", LENDER), gains, other], [])
+    assert mib(made) == {("gains", "l"): 896, ("other", "l"): 128}
+    assert made.problems == ()
+
+
+def test_weights_are_by_label() -> None:
+    guests = [guest("l", LENDER), guest("a", BORROWER | {"app": "db"}), guest("b", BORROWER)]
+    made = plan(pool(between=(64, 2048), weights={"db": 3}), guests, [])
+    assert mib(made) == {("a", "l"): 736, ("b", "l"): 288}
+
+
+def test_sizes_stay_unless_they_are_far_off() -> None:
+    """What a little more of lenders or reads would change is not worth a change."""
+    b, spread = guest("b", BORROWER), pool(between=(64, 4096))
+    made = plan(spread, [guest("l", LENDER, available=1156), b], [])
+    assert mib(made) == {("b", "l"): 896}
+    for available, size in ((1100, 896), (1200, 896), (2048, 1024)):
+        assert mib(plan(spread, [guest("l", LENDER, available=available), b], carried_out(made))) == {("b", "l"): size}
+
+
+def test_who_cannot_have_the_minimum_is_named() -> None:
+    guests = [guest("l", LENDER, available=400), guest("a", BORROWER), guest("b", BORROWER)]
+    made = plan(pool(between=(128, 2048)), guests, [])
+    assert mib(made) == {("a", "l"): 144}
+    assert reasons(made) == ["InsufficientCapacity"]
+    assert "guest b: each should get at least 128Mi" in made.problems[0].message
+
+
+def test_a_margin_is_left_to_the_lender_but_not_taken_from_borrowers() -> None:
+    guests = [guest("l", LENDER, available=900), guest("b", BORROWER)]
+    assert mib(plan(pool(margin=256), guests, [])) == {}
+    assert mib(plan(pool(margin=128), guests, [])) == {("b", "l"): 512}
+    assert mib(plan(pool(margin=512), guests, [pairing("b", "l", 512 * MIB)])) == {("b", "l"): 512}
+
+
+def test_the_same_zone_is_nearer_than_another() -> None:
+    nodes = {name: Node(zone=zone) for name, zone in (("n1", "a"), ("n2", "a"), ("n3", "b"))}
+    lenders = [guest("far", LENDER, node="n3"), guest("zone", LENDER, node="n2", available=1000)]
+    b = guest("b", BORROWER, node="n1")
+    assert mib(plan(pool(), [*lenders, b], [], nodes=nodes)) == {("b", "zone"): 512}
+    near = guest("near", LENDER, node="n1", available=800)
+    assert mib(plan(pool(), [*lenders, near, b], [], nodes=nodes)) == {("b", "near"): 512}
+    assert mib(plan(pool(), [*lenders, b], [])) == {("b", "far"): 512}
+
+
+def test_memory_is_spread_if_asked() -> None:
+    """No lender has more than its part, and the rest stays when one goes."""
+    guests = [*(guest(f"l{at}", LENDER, node=f"n{at}") for at in range(4)), guest("b", BORROWER, node="n2")]
+    made = plan(pool(spread=3), guests, [])
+    assert mib(made) == {("b", "l2"): 171, ("b", "l0"): 171, ("b", "l1"): 170}
+    rest = plan(pool(spread=3), [one for one in guests if one.name != "l0"], carried_out(made))
+    assert mib(rest) == {("b", "l2"): 171, ("b", "l3"): 171, ("b", "l1"): 170}
+    two = [one for one in guests if one.name in ("l0", "l1", "b")]
+    assert reasons(plan(pool(spread=3), two, [])) == ["InsufficientCapacity"]

@@ -1,0 +1,114 @@
+"""What is planned with, indexed: the guests of a namespace by label, its pairings by pool and by guest. Pure.
+
+Built once for all pools of a namespace, so that a pool costs what its own guests do and not what all of them do.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from tidepool_api import Role
+from tidepool_operator.market import EVERYWHERE
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+
+    from tidepool_api import MemoryGuest, MemoryPairing, Requirement, Selector
+
+
+@dataclass(frozen=True)
+class Node:
+    """What matters of a node."""
+
+    zone: str = ""
+    cordoned: bool = False
+
+
+@dataclass(frozen=True)
+class Place:
+    """Where a guest runs."""
+
+    node: str
+    zone: str
+
+    @property
+    def groups(self) -> tuple[str, ...]:
+        """The groups of lenders that are near to it, the nearest first."""
+        return (f"node {self.node}", *((f"zone {self.zone}",) if self.zone else ()), EVERYWHERE)
+
+    def distance(self, other: Place) -> int:
+        """0 on the same node, 1 in the same zone, 2 elsewhere."""
+        if self.node == other.node:
+            return 0
+        return 1 if self.zone and self.zone == other.zone else 2
+
+
+class Inventory:
+    """The guests and pairings of a namespace."""
+
+    def __init__(
+        self,
+        guests: Iterable[MemoryGuest],
+        pairings: Iterable[MemoryPairing] = (),
+        *,
+        nodes: Mapping[str, Node] | None = None,
+        silent: Collection[str] = (),
+    ) -> None:
+        """`silent` are the nodes whose agent does not answer."""
+        self.guests = {one.name: one for one in sorted(guests, key=lambda one: one.name) if not one.terminating}
+        self.silent = frozenset(silent)
+        self.nodes = nodes or {}
+        self.cordoned = {name for name, one in self.nodes.items() if one.cordoned}
+        self._labelled: dict[tuple[str, str], set[str]] = defaultdict(set)
+        self._with_key: dict[str, set[str]] = defaultdict(set)
+        for name, one in self.guests.items():
+            for key, value in one.metadata.labels.items():
+                self._labelled[key, value].add(name)
+                self._with_key[key].add(name)
+        self._of_pool: dict[str, list[MemoryPairing]] = defaultdict(list)
+        self._lent_by: dict[str, list[MemoryPairing]] = defaultdict(list)
+        self._borrowed_by: dict[str, list[MemoryPairing]] = defaultdict(list)
+        for pairing in sorted(pairings, key=lambda one: one.name):
+            self._of_pool[pairing.spec.pool].append(pairing)
+            self._lent_by[pairing.spec.lender.guest].append(pairing)
+            self._borrowed_by[pairing.spec.borrower.guest].append(pairing)
+
+    def matching(self, selector: Selector) -> set[str]:
+        """The guests that a selector matches."""
+        parts = [self._labelled.get(label, set()) for label in selector.match_labels.items()]
+        parts += [self._meeting(one) for one in selector.match_expressions]
+        return set.intersection(*sorted(parts, key=len)) if parts else set(self.guests)
+
+    def _meeting(self, one: Requirement) -> set[str]:
+        match one.operator:
+            case "In" | "NotIn":
+                found = {name for value in one.values for name in self._labelled.get((one.key, value), ())}
+            case _:
+                found = self._with_key.get(one.key, set())
+        return found if one.operator in ("In", "Exists") else self.guests.keys() - found
+
+    def place(self, guest: MemoryGuest) -> Place:
+        """Where a guest runs."""
+        node = guest.spec.node_name
+        return Place(node, self.nodes[node].zone if node in self.nodes else "")
+
+    def of_pool(self, pool: str) -> Sequence[MemoryPairing]:
+        """The pairings of a pool, by name."""
+        return self._of_pool.get(pool, ())
+
+    def lent_by(self, guest: str) -> Sequence[MemoryPairing]:
+        """The pairings in which a guest lends, of whatever pool."""
+        return self._lent_by.get(guest, ())
+
+    def has_role(self, guest: str, role: Role) -> bool:
+        """Whether a guest has that role in any pairing, be it on its way out."""
+        return guest in (self._lent_by if role is Role.LENDER else self._borrowed_by)
+
+    def roles_in(self, pool: str) -> Iterator[tuple[str, Role]]:
+        """The guests of a pool's pairings that are not on their way out, with what they do there."""
+        for one in self.of_pool(pool):
+            if not one.terminating:
+                yield one.spec.lender.guest, Role.LENDER
+                yield one.spec.borrower.guest, Role.BORROWER

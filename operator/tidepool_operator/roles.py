@@ -1,0 +1,252 @@
+"""Which guests of a pool lend, which borrow, and which are left in peace. Pure; the time is an argument.
+
+Each figure has two thresholds: one for taking a role up, and an easier one for keeping it. A role that was changed is
+kept for the pool's cool-down, but for a lender that needs its memory itself: that one is relieved at once. What has to
+be remembered for this is in the status of the pool, so that a restart of the operator forgets nothing.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from datetime import timedelta
+from enum import StrEnum
+from typing import TYPE_CHECKING, NamedTuple
+
+from tidepool_api import GuestRole, Role, RoleChoice
+from tidepool_api.pool import MOST_ROLES
+from tidepool_api.units import MIB
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Iterable, Mapping
+    from datetime import datetime
+
+    from tidepool_api import GuestStatus, MemoryGuest, MemoryPool
+    from tidepool_operator.inventory import Inventory
+
+
+class Bounds(NamedTuple):
+    """From when on a role is taken up, and down to when it is kept."""
+
+    take: float
+    keep: float
+
+
+REFAULTS = Bounds(50, 10)  # a second, of a borrower
+GAIN = Bounds(50, 10)  # reads from disk that a pool would spare a borrower, a second
+STALLED = Bounds(10, 2)  # percent of the time that some task of a borrower waits for memory
+SPARE = Bounds(128 * MIB, 0)  # what a lender has beyond reserve and margin
+IO_WAIT = 5  # percent; with less nothing is gained by sparing a guest its refaults
+SEVERE_SOME, SEVERE_FULL = 20, 5  # percent of the time waiting for memory, from which on a lender is relieved
+CALM_SOME = 5  # percent, below which a guest may begin to lend
+ENOUGH_REFERENCES = 1000  # for a curve to be believed
+
+
+class Why(StrEnum):
+    """The reasons for a role."""
+
+    REFAULTS = "Refaults"
+    CURVE = "CurvePromisesHits"
+    STALLED = "WaitsForMemory"
+    SPARE = "HasMemoryToSpare"
+    NEITHER = "NeitherShortNorRich"
+    RELIEVED = "UnderMemoryPressure"
+    AS_BEFORE = "AsBefore"
+
+
+class Turn(NamedTuple):
+    """A guest whose role changes now."""
+
+    guest: str
+    before: Role
+    role: GuestRole
+
+
+@dataclass
+class Roles:
+    """Who does what."""
+
+    lenders: set[str] = field(default_factory=set)
+    borrowers: set[str] = field(default_factory=set)
+    relieved: set[str] = field(default_factory=set)  # lenders whose pairings go because they need their memory
+    resting: set[str] = field(default_factory=set)  # lenders that take nobody new
+    entries: dict[str, GuestRole] = field(default_factory=dict)
+    turns: list[Turn] = field(default_factory=list)
+
+    def turn(self, guest: str, before: Role, after: Role, why: Why, at: datetime) -> None:
+        """Changes a role."""
+        self.entries[guest] = GuestRole(guest=guest, role=after, since=at, reason=why)
+        self.turns.append(Turn(guest, before, self.entries[guest]))
+
+
+def assign(pool: MemoryPool, inventory: Inventory, taken: Collection[str], at: datetime) -> Roles:
+    """The roles of the guests that a pool matches, without those in `taken`."""
+    if pool.spec.role is RoleChoice.AUTO and pool.spec.selector is not None:
+        return _choose(pool, inventory, sorted(inventory.matching(pool.spec.selector) - set(taken)), at)
+    lenders, borrowers = pool.spec.lenders.selector, pool.spec.borrowers.selector
+    roles = Roles(
+        inventory.matching(lenders) if lenders else set(), inventory.matching(borrowers) if borrowers else set()
+    )
+    _relieve(pool, inventory, roles, at)
+    return roles
+
+
+def matched(pool: MemoryPool, inventory: Inventory) -> set[str]:
+    """All guests that a pool's selectors match, whatever they do."""
+    spec = pool.spec
+    selectors = (spec.selector, spec.lenders.selector, spec.borrowers.selector)
+    return {name for one in selectors if one is not None for name in inventory.matching(one)}
+
+
+def remembered(pool: MemoryPool, roles: Roles, paired: Collection[str], at: datetime) -> tuple[GuestRole, ...]:
+    """The roles that the pairings alone would not show, or not for how long; the latest if they are too many."""
+    kept = [
+        one
+        for name, one in roles.entries.items()
+        if is_cooling(pool, one, at) or name in roles.relieved or (one.role is not Role.NONE and name not in paired)
+    ]
+    if pool.spec.role is RoleChoice.AUTO:
+        known = roles.entries.keys() | paired
+        long_ago = at - timedelta(seconds=pool.spec.cool_down_seconds)
+        kept += [
+            GuestRole(guest=name, role=role, since=long_ago, reason=Why.AS_BEFORE)
+            for role, names in ((Role.LENDER, roles.lenders), (Role.BORROWER, roles.borrowers))
+            for name in names - known
+        ]
+    latest = sorted(kept, key=lambda one: (-one.since.timestamp(), one.guest))[:MOST_ROLES]
+    return tuple(sorted(latest, key=lambda one: one.guest))
+
+
+def until_due(pool: MemoryPool, entries: Iterable[GuestRole], at: datetime) -> float | None:
+    """The seconds until the next cool-down is over; None when none runs."""
+    left = [pool.spec.cool_down_seconds - (at - one.since).total_seconds() for one in entries]
+    return min((seconds for seconds in left if seconds > 0), default=None)
+
+
+def is_cooling(pool: MemoryPool, entry: GuestRole, at: datetime) -> bool:
+    """Whether a role is too new to be changed."""
+    return at < entry.since + timedelta(seconds=pool.spec.cool_down_seconds)
+
+
+# --- lenders that were selected ---------------------------------------------------------------------------------------
+
+
+def _relieve(pool: MemoryPool, inventory: Inventory, roles: Roles, at: datetime) -> None:
+    """Finds the lenders that need their memory themselves, and those that did lately."""
+    before = {one.guest: one for one in pool.status.roles or () if one.role is Role.NONE}
+    lending = {name for name, role in inventory.roles_in(pool.name) if role is Role.LENDER}
+    for name in sorted(roles.lenders):
+        status, entry = inventory.guests[name].status, before.get(name)
+        if entry is not None and (is_cooling(pool, entry, at) or not is_calm(status)):
+            roles.entries[name] = entry
+            roles.relieved.add(name)
+        elif name in lending and is_pressed(status):
+            roles.turn(name, Role.LENDER, Role.NONE, Why.RELIEVED, at)
+            roles.relieved.add(name)
+        elif not is_calm(status):
+            roles.resting.add(name)
+    roles.resting |= roles.relieved
+
+
+def is_pressed(status: GuestStatus) -> bool:
+    """Whether a guest needs all of its memory now."""
+    pressure = status.pressure
+    if pressure is None:
+        return False
+    return (pressure.memory_some or 0) >= SEVERE_SOME or (pressure.memory_full or 0) >= SEVERE_FULL
+
+
+def is_calm(status: GuestStatus) -> bool:
+    """Whether a guest may begin to lend, as far as is known."""
+    pressure = status.pressure
+    return pressure is None or ((pressure.memory_some or 0) < CALM_SOME and not is_pressed(status))
+
+
+# --- roles by need ----------------------------------------------------------------------------------------------------
+
+
+def _choose(pool: MemoryPool, inventory: Inventory, names: Iterable[str], at: datetime) -> Roles:
+    """Gives each guest the role that it needs, or leaves it the one that it has."""
+    entries = {one.guest: one for one in pool.status.roles or ()}
+    present = dict(inventory.roles_in(pool.name)) | {name: one.role for name, one in entries.items()}
+    roles = Roles()
+    for name in names:
+        role = _turn(pool, inventory, inventory.guests[name], present.get(name, Role.NONE), entries, roles, at)
+        if role is Role.LENDER:
+            roles.lenders.add(name)
+        elif role is Role.BORROWER:
+            roles.borrowers.add(name)
+    return roles
+
+
+def _turn(
+    pool: MemoryPool,
+    inventory: Inventory,
+    guest: MemoryGuest,
+    role: Role,
+    entries: Mapping[str, GuestRole],
+    roles: Roles,
+    at: datetime,
+) -> Role:
+    """What a guest is from now on."""
+    entry = entries.get(guest.name)
+    wish, why = _wish(pool, guest.status, role)
+    unknown = guest.spec.node_name in inventory.silent or guest.status.memory is None
+    urgent = why is Why.RELIEVED
+    if unknown or wish is role or (entry is not None and is_cooling(pool, entry, at) and not urgent):
+        if entry is not None:
+            roles.entries[guest.name] = entry
+        return role
+    roles.turn(guest.name, role, wish, why, at)
+    return wish
+
+
+def _wish(pool: MemoryPool, status: GuestStatus, role: Role) -> tuple[Role, Why]:
+    """What a guest would be, going by its report alone."""
+    if role is Role.LENDER and (is_pressed(status) or spare(pool, status) < SPARE.keep):
+        return Role.NONE, Why.RELIEVED
+    if why := _shortage(status, is_borrower=role is Role.BORROWER):
+        return Role.BORROWER, why
+    if spare(pool, status) >= (SPARE.keep if role is Role.LENDER else SPARE.take) and is_calm(status):
+        return Role.LENDER, Why.SPARE
+    return (role, Why.SPARE) if role is Role.LENDER else (Role.NONE, Why.NEITHER)
+
+
+def _shortage(status: GuestStatus, *, is_borrower: bool) -> Why | None:
+    """Why a guest should borrow, if it should."""
+
+    def reaches(bounds: Bounds, figure: float | None) -> bool:
+        return (figure or 0) >= (bounds.keep if is_borrower else bounds.take)
+
+    pressure = status.pressure
+    if pressure is not None and reaches(REFAULTS, pressure.refaults_per_second):
+        waits = is_borrower or pressure.io_some is None or pressure.io_some >= IO_WAIT
+        if waits:
+            return Why.REFAULTS
+    if reaches(GAIN, gain(status)):
+        return Why.CURVE
+    if pressure is not None and reaches(STALLED, pressure.memory_some):
+        return Why.STALLED
+    return None
+
+
+def gain(status: GuestStatus) -> float:
+    """Reads from disk that the largest pool would spare a guest, a second, as far as its curve can be believed."""
+    if not status.curve or (status.curve_references or 0) < ENOUGH_REFERENCES:
+        return 0.0
+    return max(float(point.hit_ratio) for point in status.curve) * (status.misses_per_second or 0)
+
+
+def spare(pool: MemoryPool, status: GuestStatus) -> int:
+    """What a guest has beyond its own use and what the pool leaves it, in bytes; lent pages count as not used."""
+    return own_spare(status) - pool.spec.reserve_bytes
+
+
+def own_spare(status: GuestStatus) -> int:
+    """What a guest does not use itself: available, and no part of its working set."""
+    memory = status.memory
+    if memory is None:
+        return 0
+    working_set = memory.working_set_bytes
+    return (
+        memory.available_bytes if working_set is None else min(memory.available_bytes, memory.total_bytes - working_set)
+    )

@@ -1,0 +1,64 @@
+"""What each borrower of a pool should have: the size that the pool gives, or its share of what there is. Pure."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from typing import TYPE_CHECKING
+
+from tidepool_operator.roles import ENOUGH_REFERENCES
+from tidepool_operator.shares import Claim, Point, share, steady
+
+if TYPE_CHECKING:
+    from tidepool_api import MemoryGuest, MemoryPool
+    from tidepool_operator.inventory import Inventory
+    from tidepool_operator.placement import Ledger
+    from tidepool_operator.selection import Selection
+
+
+def is_sized(pool: MemoryPool) -> bool:
+    """Whether the sizes of a pool are planned."""
+    return pool.spec.borrowers.size is None
+
+
+def size(pool: MemoryPool, inventory: Inventory, selection: Selection, ledger: Ledger) -> dict[str, int]:
+    """The size of each borrower in bytes; those that can take part only later have their part of the whole already."""
+    if not is_sized(pool):
+        return dict.fromkeys(selection.borrowers, pool.spec.most_bytes)
+    lent, present = _present(pool, inventory, selection)
+    capacity = sum(_capacity(ledger, name, lent.get(name, 0)) for name in selection.lenders)
+    claims = [claim(pool, one) for one in selection.borrowers.values()]
+    return steady(share(capacity, claims), present, claims)
+
+
+def _present(pool: MemoryPool, inventory: Inventory, selection: Selection) -> tuple[dict[str, int], dict[str, int]]:
+    """What lenders lend and borrowers have now, in pairings that may stay."""
+    lent: dict[str, int] = defaultdict(int)
+    borrowed: dict[str, int] = defaultdict(int)
+    for one in inventory.of_pool(pool.name):
+        lender, borrower = one.spec.lender.guest, one.spec.borrower.guest
+        stays = lender in selection.lenders and lender not in selection.roles.relieved
+        if stays and borrower in selection.borrowers and not one.terminating:
+            lent[lender] += one.spec.size_bytes
+            borrowed[borrower] += one.spec.size_bytes
+    return lent, borrowed
+
+
+def _capacity(ledger: Ledger, lender: str, lent: int) -> int:
+    """What a lender can give in all: what is free beside its own use, and what it lends already."""
+    return max(0, ledger.free(lender), min(lent, ledger.bound[lender]))
+
+
+def claim(pool: MemoryPool, guest: MemoryGuest) -> Claim:
+    """What a borrower asks for."""
+    weights = (one.weight for one in pool.spec.borrowers.weights if one.selector.matches(guest.metadata.labels))
+    least = pool.spec.least_bytes
+    return Claim(guest.name, least, max(least, pool.spec.most_bytes), next(weights, 1), _curve(guest))
+
+
+def _curve(guest: MemoryGuest) -> tuple[Point, ...]:
+    """The reads a second that pools of several sizes would answer; nothing where that is not known."""
+    status = guest.status
+    if not status.misses_per_second or (status.curve_references or 0) < ENOUGH_REFERENCES:
+        return ()
+    points = sorted((point.size_bytes, float(point.hit_ratio)) for point in status.curve if point.size_bytes)
+    return tuple(Point(size, ratio * status.misses_per_second) for size, ratio in points)

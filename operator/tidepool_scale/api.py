@@ -1,0 +1,80 @@
+"""A client that writes many objects at a time."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import ssl
+from typing import TYPE_CHECKING, Any, Self
+
+import aiohttp
+
+from tidepool_api_testing.server import ADMIN_TOKEN
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Coroutine, Iterable
+
+    from tidepool_api_testing.server import Server
+
+Body = dict[str, Any]
+
+AT_ONCE = 24
+GONE, CONFLICT = 404, 409
+
+
+class Api:
+    """The API server as the administrator."""
+
+    def __init__(self, server: Server) -> None:
+        self._base = f"https://127.0.0.1:{server.port}"
+        self._trust = ssl.create_default_context(cafile=str(server.certificate))
+
+    async def __aenter__(self) -> Self:
+        self._session = aiohttp.ClientSession(
+            headers={"Authorization": f"Bearer {ADMIN_TOKEN}"},
+            connector=aiohttp.TCPConnector(ssl=self._trust, limit=64),
+        )
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self._session.close()
+
+    async def call(self, method: str, path: str, body: Body | None = None, *, missing_is_fine: bool = False) -> Body:
+        """One request; raises RuntimeError with the server's words when it refuses."""
+        kind = "application/merge-patch+json" if method == "PATCH" else "application/json"
+        data = None if body is None else json.dumps(body)
+        async with self._session.request(
+            method, self._base + path, data=data, headers={"Content-Type": kind}
+        ) as answer:
+            text = await answer.text()
+            if answer.status >= 400 and not (missing_is_fine and answer.status in (GONE, CONFLICT)):
+                raise RuntimeError(f"{method} {path}: {answer.status} {text[:300]}")
+        found: Body = json.loads(text)
+        return found
+
+    async def watch(self, path: str) -> AsyncIterator[Body]:
+        """Every object of a listing, and every event from then on; begins anew when the server ends a watch."""
+        while True:
+            listing = await self.call("GET", path)
+            for item in listing["items"]:
+                yield {"type": "ADDED", "object": item}
+            at = listing["metadata"]["resourceVersion"]
+            timeout = aiohttp.ClientTimeout(total=None)
+            url = f"{self._base}{path}?watch=1&resourceVersion={at}"
+            async with self._session.get(url, timeout=timeout) as answer:
+                rest = b""
+                async for piece in answer.content.iter_any():
+                    *lines, rest = (rest + piece).split(b"\n")
+                    for line in lines:
+                        yield json.loads(line)
+
+
+async def all_of(jobs: Iterable[Coroutine[Any, Any, object]]) -> None:
+    """Runs jobs, so many at a time."""
+    waiting = iter(jobs)
+
+    async def work() -> None:
+        for job in waiting:
+            await job
+
+    await asyncio.gather(*(work() for _ in range(AT_ONCE)))

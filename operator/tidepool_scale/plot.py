@@ -1,0 +1,39 @@
+"""The figures as a picture: each against the number of guests, both on logarithmic scales."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import matplotlib as mpl
+
+mpl.use("Agg")
+
+from matplotlib import pyplot
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from pathlib import Path
+
+PANELS = (
+    ("plan_seconds", "planning all pools, s", 1.0),
+    ("rss_mib", "operator's memory, MiB", 500.0),
+    ("api_writes_steady_per_min", "API writes a minute, steady", None),
+    ("seconds_to_converge_after_1pct_churn", "served again after 1% churn, s", None),
+)
+
+
+def draw(figures: Sequence[dict[str, Any]], path: Path) -> None:
+    """Writes the picture; dashed lines are what is aimed at."""
+    figure, axes = pyplot.subplots(2, 2, figsize=(10, 7), layout="constrained")
+    guests = [one["guests"] for one in figures]
+    for panel, (key, title, limit) in zip(axes.flat, PANELS, strict=True):
+        panel.plot(guests, [one[key] for one in figures], marker="o")
+        panel.set_xscale("log")
+        panel.set_ylim(bottom=0)
+        panel.set_xlabel("guests")
+        panel.set_title(title)
+        panel.grid(visible=True, alpha=0.3)
+        if limit:
+            panel.axhline(limit, linestyle="--", color="grey")
+    figure.savefig(path, dpi=110)
+    pyplot.close(figure)
