@@ -9,10 +9,14 @@ import subprocess
 import sys
 from collections.abc import Callable, Sequence
 
-from tidepool_lab import cluster, debian, gotools, guests, lifecycle, schemas, shell, spec
+from tidepool_lab import cluster, debian, gotools, guests, lifecycle, monitoring, schemas, shell, spec
 from tidepool_lab.progress import LabError
 
-CACHED = {"schemas": schemas.folder, "checkpatch": debian.checkpatch}
+CACHED = {
+    "schemas": schemas.folder,
+    "checkpatch": debian.checkpatch,
+    "promtool": lambda: monitoring.program("promtool"),
+}
 Handler = Callable[[argparse.Namespace], int]
 
 

@@ -3,25 +3,31 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 
 from tidepool_lab import debian, host, paths, pki
 
 NAME = "prometheus"
 ADDRESS = "127.0.0.1:9090"
+RULES = paths.ROOT / "charts/tidepool/rules/tidepool.yaml"
+
+
+def program(name: str) -> Path:
+    """Prometheus, or promtool, which comes with it."""
+    return debian.unpacked("bookworm", "prometheus") / "usr/bin" / name
 
 
 def start() -> None:
     """Starts it in the lab's network namespace, unless it runs."""
     if host.running(NAME):
         return
-    usr = debian.unpacked("bookworm", "prometheus") / "usr"
     config = paths.STATE / "prometheus.json"
     config.write_text(json.dumps(_config(), indent=1))  # JSON is YAML
     data = paths.STATE / "prometheus"
     host.start(
         NAME,
         [
-            usr / "bin/prometheus",
+            program("prometheus"),
             f"--config.file={config}",
             f"--storage.tsdb.path={data}",
             f"--web.listen-address={ADDRESS}",
@@ -30,7 +36,7 @@ def start() -> None:
 
 
 def _config() -> dict[str, object]:
-    """Pods that the chart made, on their container port called `metrics`."""
+    """Pods that the chart made, on their container port called `metrics`, and the chart's rules."""
     api = {
         "api_server": pki.API,
         "tls_config": {
@@ -41,7 +47,8 @@ def _config() -> dict[str, object]:
     }
     meta = "__meta_kubernetes_pod"
     return {
-        "global": {"scrape_interval": "5s"},
+        "global": {"scrape_interval": "5s", "evaluation_interval": "5s"},
+        "rule_files": [str(RULES)],
         "scrape_configs": [
             {
                 "job_name": "tidepool",

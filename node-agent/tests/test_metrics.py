@@ -13,22 +13,39 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from tidepool_agent.guestfs import Histogram, Module, Observation, Peer, Side
 from tidepool_agent.metrics import Figures, Sample
+from tidepool_api import ConditionType, condition
+from tidepool_api.metrics import AGENT
 
 BORROWER = Peer(
     {"enabled": "1", "state": "Connected"},
-    {"get_hits": 90, "get_misses": 5, "get_late": 3, "get_errors": 2, "puts": 100, "drop_lost": 4, "catalog_pages": 10}
+    {
+        "connects": 3,
+        "get_hits": 90,
+        "get_misses": 5,
+        "get_late": 3,
+        "get_errors": 2,
+        "puts": 100,
+        "drop_lost": 4,
+        "catalog_pages": 10,
+    }
     | {"get_corrupt": 1}
     | {"breaker_open": 1, "breaker_opened": 2, "get_skipped": 8, "get_skipped_sequential": 9, "drop_breaker": 11},
     {"get": Histogram(((63, 10), (127, 20), (float("inf"), 1)))}
     | {"ping": Histogram(((63, 1),)), "put": Histogram(((127, 2),))},
 )
+PAIRING = "pool.vm1.vm2"
 Key = tuple[str, tuple[tuple[str, str], ...]]
 
 
-def exported(seen: Observation, pairings: dict[str, str] | None = None, *, stale: bool = False) -> dict[Key, float]:
-    figures, registry = Figures(), CollectorRegistry()
+def exported(seen: Observation, *, stale: bool = False) -> dict[Key, float]:
+    figures = Figures()
+    figures.put(("ns", "vm1"), Sample(seen, "KubeVirt", {"u1": ("pool", PAIRING)}, stale))
+    return samples_of(figures)
+
+
+def samples_of(figures: Figures) -> dict[Key, float]:
+    registry = CollectorRegistry()
     registry.register(figures)
-    figures.put(("ns", "vm1"), Sample(seen, "KubeVirt", pairings or {"u1": "pool.vm1.vm2"}, stale))
     text = generate_latest(registry).decode()
     return {
         (sample.name, tuple(sorted(sample.labels.items()))): sample.value
@@ -38,6 +55,8 @@ def exported(seen: Observation, pairings: dict[str, str] | None = None, *, stale
 
 
 def value(samples: dict[Key, float], name: str, **labels: str) -> float:
+    if "pairing" in labels:
+        labels["pool"] = "pool" if labels["pairing"] else ""
     return samples[name, tuple(sorted(({"namespace": "ns", "guest": "vm1"} | labels).items()))]
 
 
@@ -53,6 +72,7 @@ def test_a_borrowers_figures() -> None:
     assert value(samples, "tidepool_guest_get_late_total", pairing=pairing) == 5
     assert value(samples, "tidepool_guest_get_corrupt_total", pairing=pairing) == 1
     assert value(samples, "tidepool_guest_puts_total", pairing=pairing) == 100
+    assert value(samples, "tidepool_guest_connects_total", pairing=pairing) == 3
     assert value(samples, "tidepool_guest_puts_dropped_total", pairing=pairing, reason="lost") == 4
     assert value(samples, "tidepool_guest_puts_dropped_total", pairing="", reason="gate") == 6
     assert value(samples, "tidepool_guest_used_bytes", pairing=pairing) == 40960
@@ -121,3 +141,19 @@ def test_a_guest_that_is_gone_leaves_nothing() -> None:
     figures.put(("ns", "vm1"), Sample(borrowing(), "KubeVirt"))
     figures.drop(("ns", "vm1"))
     assert all(not family.samples for family in figures.collect())
+
+
+def test_a_guest_that_never_answered_has_its_conditions() -> None:
+    """No figures are known of it, and what is in its way is what somebody will look for."""
+    figures, blocked = Figures(), condition(ConditionType.GUEST_AGENT_READY, False, "CommandsBlocked", "allow them")
+    figures.judge(("ns", "vm1"), (blocked, condition(ConditionType.MODULE_AVAILABLE, None, "KernelUnknown")))
+    samples, name = samples_of(figures), "tidepool_guest_condition"
+    assert value(samples, name, type="GuestAgentReady", reason="CommandsBlocked") == 0
+    assert value(samples, name, type="ModuleAvailable", reason="KernelUnknown") == -1
+    figures.drop(("ns", "vm1"))
+    assert samples_of(figures) == {}
+
+
+def test_it_exports_what_is_documented() -> None:
+    """Every metric of an agent in docs/reference/metrics.md, and no other."""
+    assert {family.name for family in Figures().collect()} == {name.removesuffix("_total") for name in AGENT}

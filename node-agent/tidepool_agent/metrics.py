@@ -11,12 +11,14 @@ from prometheus_client.registry import Collector
 from tidepool_agent.guestfs import Histogram, Observation, Peer, Side
 from tidepool_agent.provider import Key
 from tidepool_agent.report import lent, used
+from tidepool_api import Condition, Status
 from tidepool_api import Metric as Name
+from tidepool_api.metrics import AGENT
 
-GUEST = ("namespace", "guest")
-PAIRING = (*GUEST, "pairing")
 BOUNDS_US = tuple(1 << power for power in range(4, 25))
 CONNECTED = "Connected"
+
+TRUTH = {Status.TRUE: 1, Status.FALSE: 0, Status.UNKNOWN: -1}
 
 Value = Callable[[Peer], float]
 
@@ -27,8 +29,8 @@ class Sample:
 
     seen: Observation
     provider: str
-    pairings: Mapping[str, str] = field(default_factory=dict)
-    """Name of the pairing by the name of its directory."""
+    pairings: Mapping[str, tuple[str, str]] = field(default_factory=dict)
+    """Pool and name of the pairing by the name of its directory."""
     stale: bool = False
 
 
@@ -40,18 +42,25 @@ class Figures(Collector):
 
     def __init__(self) -> None:
         self._samples: dict[Key, Sample] = {}
+        self._conditions: dict[Key, tuple[Condition, ...]] = {}
 
     def put(self, key: Key, sample: Sample) -> None:
         """The newest figures of a guest."""
         self._samples[key] = sample
 
+    def judge(self, key: Key, conditions: tuple[Condition, ...]) -> None:
+        """What the agent says of a guest, which may be one that never answered and has no figures."""
+        self._conditions[key] = conditions
+
     def drop(self, key: Key) -> None:
         """Forgets a guest that is gone."""
         self._samples.pop(key, None)
+        self._conditions.pop(key, None)
 
     def collect(self) -> Iterator[Metric]:
         """All metrics."""
         samples = list(self._samples.items())
+        yield _judged(list(self._conditions.items()))
         yield from _guests(samples)
         yield from _both_ends(samples)
         yield from _lending(samples)
@@ -61,16 +70,30 @@ class Figures(Collector):
         yield _dropped(samples)
 
 
+def _gauges(name: Name) -> GaugeMetricFamily:
+    return GaugeMetricFamily(name, AGENT[name].help, labels=AGENT[name].labels)
+
+
+def _counters(name: Name) -> CounterMetricFamily:
+    return CounterMetricFamily(name, AGENT[name].help, labels=AGENT[name].labels)
+
+
+def _histograms(name: Name) -> HistogramMetricFamily:
+    return HistogramMetricFamily(name, AGENT[name].help, labels=AGENT[name].labels)
+
+
+def _judged(conditions: list[tuple[Key, tuple[Condition, ...]]]) -> Metric:
+    family = _gauges(Name.GUEST_CONDITION)
+    for key, each in conditions:
+        for one in each:
+            family.add_metric((*key, one.type, one.reason), TRUTH[one.status])
+    return family
+
+
 def _guests(samples: Samples) -> Iterator[Metric]:
-    total = GaugeMetricFamily(Name.GUEST_MEMORY_BYTES, "Memory of the guest.", labels=GUEST)
-    available = GaugeMetricFamily(Name.GUEST_AVAILABLE_BYTES, "MemAvailable of the guest.", labels=GUEST)
-    stale = GaugeMetricFamily(
-        Name.GUEST_STALE, "1 while the guest does not answer and its figures are old.", labels=GUEST
-    )
-    labels = (*GUEST, "provider", "kernel", "module_version")
-    info = GaugeMetricFamily(Name.GUEST_INFO, "Always 1; what the guest is.", labels=labels)
-    disk = CounterMetricFamily(Name.GUEST_DISK_READS, "Pages of known files that were read from disk.", labels=GUEST)
-    warnings = CounterMetricFamily(Name.GUEST_WARNINGS, "Broken invariants in the module: must stay 0.", labels=GUEST)
+    total, available = _gauges(Name.GUEST_MEMORY_BYTES), _gauges(Name.GUEST_AVAILABLE_BYTES)
+    stale, info = _gauges(Name.GUEST_STALE), _gauges(Name.GUEST_INFO)
+    disk, warnings = _counters(Name.GUEST_DISK_READS), _counters(Name.GUEST_WARNINGS)
     for key, sample in samples:
         seen, module = sample.seen, sample.seen.module
         total.add_metric(key, seen.total_bytes)
@@ -84,9 +107,7 @@ def _guests(samples: Samples) -> Iterator[Metric]:
 
 
 def _both_ends(samples: Samples) -> Iterator[Metric]:
-    labels = (*PAIRING, "side")
-    connected = GaugeMetricFamily(Name.GUEST_CONNECTED, "1 if this end of the pairing is connected.", labels=labels)
-    granted = GaugeMetricFamily(Name.GUEST_GRANTED_BYTES, "Memory that the lender has granted.", labels=labels)
+    connected, granted = _gauges(Name.GUEST_CONNECTED), _gauges(Name.GUEST_GRANTED_BYTES)
     for side, word in ((Side.BORROWERS, "lender"), (Side.LENDERS, "borrower")):
         for key, peer in _peers(samples, side):
             connected.add_metric((*key, word), peer.state == CONNECTED)
@@ -96,51 +117,43 @@ def _both_ends(samples: Samples) -> Iterator[Metric]:
 
 def _lending(samples: Samples) -> Iterator[Metric]:
     side = Side.BORROWERS
-    yield _gauge(samples, side, Name.GUEST_LENT_BYTES, "Memory that holds the borrower's pages.", lent)
-    yield _counter(samples, side, Name.GUEST_RECLAIMED, "Pages that the guest's kernel took back.", _stat("reclaimed"))
-    yield _counter(samples, side, Name.GUEST_RECYCLED, "Oldest pages dropped for newer ones.", _stat("recycled"))
+    yield _gauge(samples, side, Name.GUEST_LENT_BYTES, lent)
+    yield _counter(samples, side, Name.GUEST_RECLAIMED, _stat("reclaimed"))
+    yield _counter(samples, side, Name.GUEST_RECYCLED, _stat("recycled"))
 
 
 def _borrowing(samples: Samples) -> Iterator[Metric]:
     side = Side.LENDERS
-    yield _gauge(samples, side, Name.GUEST_USED_BYTES, "Memory in use at the lender.", used)
-    yield _counter(samples, side, Name.GUEST_GETS_HIT, "Pages read back from the lender.", _stat("get_hits"))
-    yield _counter(samples, side, Name.GUEST_GETS_MISSED, "Pages that the lender had dropped.", _stat("get_misses"))
-    yield _counter(samples, side, Name.GUEST_GETS_LATE, "Pages that came too late or not at all.", _late)
-    corrupt = "Pages that came back and were not what was put: must stay 0."
-    yield _counter(samples, side, Name.GUEST_GETS_CORRUPT, corrupt, _stat("get_corrupt"))
-    yield _counter(samples, side, Name.GUEST_PUTS, "Pages handed over to the lender.", _stat("puts"))
+    yield _gauge(samples, side, Name.GUEST_USED_BYTES, used)
+    yield _counter(samples, side, Name.GUEST_CONNECTS, _stat("connects"))
+    yield _counter(samples, side, Name.GUEST_GETS_HIT, _stat("get_hits"))
+    yield _counter(samples, side, Name.GUEST_GETS_MISSED, _stat("get_misses"))
+    yield _counter(samples, side, Name.GUEST_GETS_LATE, _late)
+    yield _counter(samples, side, Name.GUEST_GETS_CORRUPT, _stat("get_corrupt"))
+    yield _counter(samples, side, Name.GUEST_PUTS, _stat("puts"))
 
 
 def _breaker(samples: Samples) -> Iterator[Metric]:
     side = Side.LENDERS
-    opened = "Times that the borrower left the lender alone because it was slow."
-    yield _gauge(samples, side, Name.GUEST_BREAKER_OPEN, "1 while it does so.", _stat("breaker_open"))
-    yield _counter(samples, side, Name.GUEST_BREAKER_OPENED, opened, _stat("breaker_opened"))
-    text = "Pages that the lender has and that were read from disk all the same."
-    skipped = CounterMetricFamily(Name.GUEST_GETS_SKIPPED, text, labels=(*PAIRING, "reason"))
+    yield _gauge(samples, side, Name.GUEST_BREAKER_OPEN, _stat("breaker_open"))
+    yield _counter(samples, side, Name.GUEST_BREAKER_OPENED, _stat("breaker_opened"))
+    skipped = _counters(Name.GUEST_GETS_SKIPPED)
     for key, peer in _peers(samples, side):
         skipped.add_metric((*key, "breaker"), peer.stats.get("get_skipped", 0))
         skipped.add_metric((*key, "sequential"), peer.stats.get("get_skipped_sequential", 0))
     yield skipped
 
 
-_LATENCIES = {
-    "get": (Name.GUEST_GET_SECONDS, "Time from the request to the page"),
-    "put": (Name.GUEST_PUT_SECONDS, "Time from sending a batch of pages to its acknowledgement"),
-    "ping": (Name.GUEST_PING_SECONDS, "Round trip without payload"),
-}
-_INEXACT = "the sum is exact to a bucket's width only."
+_LATENCIES = {"get": Name.GUEST_GET_SECONDS, "put": Name.GUEST_PUT_SECONDS, "ping": Name.GUEST_PING_SECONDS}
 
 
 def _latency(samples: Samples) -> Iterator[Metric]:
-    for word, (name, text) in _LATENCIES.items():
-        family = HistogramMetricFamily(name, f"{text}; {_INEXACT}", labels=PAIRING)
+    for word, name in _LATENCIES.items():
+        family = _histograms(name)
         for key, peer in _peers(samples, Side.LENDERS):
             _add(family, key, peer.latency.get(word, Histogram()))
         yield family
-    text = "Time of the guest's own reads from disk"
-    disk = HistogramMetricFamily(Name.GUEST_DISK_READ_SECONDS, f"{text}, sampled; {_INEXACT}", labels=GUEST)
+    disk = _histograms(Name.GUEST_DISK_READ_SECONDS)
     for guest, sample in samples:
         if sample.seen.module:
             _add(disk, guest, sample.seen.module.latency.get("disk", Histogram()))
@@ -153,34 +166,33 @@ def _add(family: HistogramMetricFamily, key: tuple[str, ...], measured: Histogra
 
 def _dropped(samples: Samples) -> Metric:
     """Dropped puts by reason; those that happen before a lender is chosen have no pairing."""
-    labels = (*PAIRING, "reason")
-    family = CounterMetricFamily(Name.GUEST_PUTS_DROPPED, "Evicted pages that were not handed over.", labels=labels)
+    family = _counters(Name.GUEST_PUTS_DROPPED)
     for key, peer in _peers(samples, Side.LENDERS):
         for reason, count in _drops(peer.stats):
             family.add_metric((*key, reason), count)
     for guest, sample in samples:
         for reason, count in _drops(sample.seen.module.stats if sample.seen.module else {}):
-            family.add_metric((*guest, "", reason), count)
+            family.add_metric((*guest, "", "", reason), count)
     return family
 
 
-def _peers(samples: Samples, side: Side) -> Iterator[tuple[tuple[str, str, str], Peer]]:
+def _peers(samples: Samples, side: Side) -> Iterator[tuple[tuple[str, ...], Peer]]:
     """The peers that belong to a pairing we know: a guest cannot invent labels."""
     for (namespace, guest), sample in samples:
         for name, peer in sample.seen.side(side).items():
             if name in sample.pairings:
-                yield (namespace, guest, sample.pairings[name]), peer
+                yield (namespace, guest, *sample.pairings[name]), peer
 
 
-def _gauge(samples: Samples, side: Side, name: str, text: str, value: Value) -> Metric:
-    family = GaugeMetricFamily(name, text, labels=PAIRING)
+def _gauge(samples: Samples, side: Side, name: Name, value: Value) -> Metric:
+    family = _gauges(name)
     for key, peer in _peers(samples, side):
         family.add_metric(key, value(peer))
     return family
 
 
-def _counter(samples: Samples, side: Side, name: str, text: str, value: Value) -> Metric:
-    family = CounterMetricFamily(name, text, labels=PAIRING)
+def _counter(samples: Samples, side: Side, name: Name, value: Value) -> Metric:
+    family = _counters(name)
     for key, peer in _peers(samples, side):
         family.add_metric(key, value(peer))
     return family

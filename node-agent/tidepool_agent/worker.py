@@ -211,7 +211,7 @@ class Worker:
 
     def _collect(self, machine: Machine, pairings: list[MemoryPairing]) -> None:
         if self._found.seen:
-            by_uid = {pairing.metadata.uid: pairing.name for pairing in pairings}
+            by_uid = {one.metadata.uid: (one.spec.pool, one.name) for one in pairings}
             stale = self._silent_since is not None
             self._tools.figures.put(machine.key, Sample(self._found.seen, machine.provider.value, by_uid, stale))
 
@@ -219,6 +219,7 @@ class Worker:
         cluster = self._tools.cluster
         present = cluster.guest(machine.key)
         fresh = report.guest(machine, cluster.node, found, wanted.peers, present.status if present else None)
+        self._tools.figures.judge(machine.key, fresh.status.conditions)
         spec = present is None or report.identity(fresh) != report.identity(present)
         if spec or self._worth_writing("guest", fresh.status, present.status if present else None):
             await cluster.write_guest(fresh, spec=spec)

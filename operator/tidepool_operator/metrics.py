@@ -6,15 +6,14 @@ from typing import TYPE_CHECKING
 
 from prometheus_client import REGISTRY, CollectorRegistry, Counter, Gauge, Histogram, disable_created_metrics
 
-from tidepool_api import ConditionType, Metric, PairingPhase, is_true
+from tidepool_api import ConditionType, Metric, PairingPhase, Reason, is_true
+from tidepool_api.metrics import OPERATOR
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from tidepool_api import MemoryPool, PoolStatus
     from tidepool_operator.report import Judged
-
-POOL = ("namespace", "pool")
 
 disable_created_metrics()  # type: ignore[no-untyped-call]
 
@@ -23,31 +22,30 @@ class Metrics:
     """All of it; pools that are gone leave nothing behind."""
 
     def __init__(self, registry: CollectorRegistry = REGISTRY) -> None:
-        def gauge(name: Metric, text: str, *labels: str) -> Gauge:
-            return Gauge(name, text, (*POOL, *labels), registry=registry)
+        def gauge(name: Metric) -> Gauge:
+            return Gauge(name, OPERATOR[name].help, OPERATOR[name].labels, registry=registry)
 
-        self.lent = gauge(Metric.POOL_LENT_BYTES, "Memory that lenders hold ready for connected borrowers.")
-        self.used = gauge(Metric.POOL_USED_BYTES, "Memory that borrowers use at their lenders.")
-        self.hit_ratio = gauge(Metric.POOL_HIT_RATIO, "Reads of evicted pages that lenders answered, among all such.")
-        self.ready = gauge(Metric.POOL_READY, "1 if the pool is Ready.")
-        self.guests = gauge(Metric.POOL_GUESTS, "Guests that the selectors match.", "role")
-        self.pairings = gauge(Metric.POOL_PAIRINGS, "Pairings by phase.", "phase")
-        self.plan_seconds = Histogram(
-            Metric.PLAN_SECONDS,
-            "Time to plan one pool.",
-            buckets=(0.001, 0.003, 0.01, 0.03, 0.1, 0.3, 1, 3),
-            registry=registry,
-        )
-        self.pass_seconds = Histogram(
-            Metric.PASS_PLAN_SECONDS,
-            "Time to plan all pools of a namespace.",
-            buckets=(0.001, 0.003, 0.01, 0.03, 0.1, 0.3, 1, 3),
-            registry=registry,
-        )
-        self.reconciles = Counter(Metric.RECONCILES, "Namespaces gone over.", registry=registry)
-        self.leading = Gauge(Metric.LEADING, "1 if this operator acts, 0 if it waits for another.", registry=registry)
-        self.errors = Counter(Metric.RECONCILE_ERRORS, "Namespaces given up until the next try.", registry=registry)
-        self.writes = Counter(Metric.API_WRITES, "Objects written.", ("kind",), registry=registry)
+        def counter(name: Metric) -> Counter:
+            return Counter(name, OPERATOR[name].help, OPERATOR[name].labels, registry=registry)
+
+        def plan_histogram(name: Metric) -> Histogram:
+            buckets = (0.001, 0.003, 0.01, 0.03, 0.1, 0.3, 1, 3)
+            return Histogram(name, OPERATOR[name].help, OPERATOR[name].labels, buckets=buckets, registry=registry)
+
+        self.lent = gauge(Metric.POOL_LENT_BYTES)
+        self.used = gauge(Metric.POOL_USED_BYTES)
+        self.hit_ratio = gauge(Metric.POOL_HIT_RATIO)
+        self.ready = gauge(Metric.POOL_READY)
+        self.degraded = gauge(Metric.POOL_DEGRADED)
+        self.guests = gauge(Metric.POOL_GUESTS)
+        self.pairings = gauge(Metric.POOL_PAIRINGS)
+        self.unattended = gauge(Metric.POOL_UNATTENDED)
+        self.plan_seconds = plan_histogram(Metric.PLAN_SECONDS)
+        self.pass_seconds = plan_histogram(Metric.PASS_PLAN_SECONDS)
+        self.reconciles = counter(Metric.RECONCILES)
+        self.leading = gauge(Metric.LEADING)
+        self.errors = counter(Metric.RECONCILE_ERRORS)
+        self.writes = counter(Metric.API_WRITES)
 
     def show(self, pool: MemoryPool, status: PoolStatus, pairings: Iterable[Judged]) -> None:
         """Shows one pool."""
@@ -55,9 +53,12 @@ class Metrics:
         self.lent.labels(*key).set(status.lent_bytes or 0)
         self.used.labels(*key).set(status.used_bytes or 0)
         self.ready.labels(*key).set(is_true(status.conditions, ConditionType.READY))
+        self.degraded.labels(*key).set(is_true(status.conditions, ConditionType.DEGRADED))
         self.guests.labels(*key, "lender").set(status.lenders or 0)
         self.guests.labels(*key, "borrower").set(status.borrowers or 0)
-        phases = [one.verdict.phase for one in pairings]
+        verdicts = [one.verdict for one in pairings]
+        self.unattended.labels(*key).set([one.reason for one in verdicts].count(Reason.AGENT_NOT_RESPONDING))
+        phases = [one.phase for one in verdicts]
         for phase in PairingPhase:
             self.pairings.labels(*key, phase).set(phases.count(phase))
         if status.hit_ratio is not None:
@@ -65,5 +66,6 @@ class Metrics:
 
     def forget(self, namespace: str, pool: str) -> None:
         """Removes a pool that is gone."""
-        for gauge in (self.lent, self.used, self.hit_ratio, self.ready, self.guests, self.pairings):
+        flags = (self.ready, self.degraded, self.unattended)
+        for gauge in (self.lent, self.used, self.hit_ratio, *flags, self.guests, self.pairings):
             gauge.remove_by_labels({"namespace": namespace, "pool": pool})

@@ -1,0 +1,152 @@
+"""What the operator and the agents export: every metric's type, unit, labels and help, said once.
+
+`python -m tidepool_api.metrics` prints docs/reference/metrics.md. A name ends with its unit where Prometheus has a base
+unit for it (bytes, seconds, ratio), and with `total` if it only grows; what counts pages counts pages of 4 KiB.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from enum import StrEnum
+
+from tidepool_api.names import Metric
+
+POOL = ("namespace", "pool")
+GUEST = ("namespace", "guest")
+PAIRING = (*GUEST, "pool", "pairing")
+
+
+class MetricType(StrEnum):
+    """Prometheus' types, as many as are used."""
+
+    GAUGE = "gauge"
+    COUNTER = "counter"
+    HISTOGRAM = "histogram"
+
+
+@dataclass(frozen=True)
+class Description:
+    """What there is to know about a metric beside its name; its help ends without a full stop."""
+
+    type: MetricType
+    unit: str
+    labels: tuple[str, ...]
+    help: str
+
+
+def _gauge(unit: str, labels: tuple[str, ...], text: str) -> Description:
+    return Description(MetricType.GAUGE, unit, labels, text)
+
+
+def _counter(unit: str, labels: tuple[str, ...], text: str) -> Description:
+    return Description(MetricType.COUNTER, unit, labels, text)
+
+
+def _seconds(labels: tuple[str, ...], text: str) -> Description:
+    return Description(MetricType.HISTOGRAM, "seconds", labels, text)
+
+
+_INEXACT = "the sum is exact to a bucket's width only"
+
+OPERATOR: Mapping[Metric, Description] = {
+    Metric.POOL_READY: _gauge("0 or 1", POOL, "1 if the pool is Ready"),
+    Metric.POOL_DEGRADED: _gauge("0 or 1", POOL, "1 if the pool is Degraded: its conditions say why"),
+    Metric.POOL_LENT_BYTES: _gauge("bytes", POOL, "Memory that lenders hold ready for connected borrowers"),
+    Metric.POOL_USED_BYTES: _gauge("bytes", POOL, "Memory that borrowers use at their lenders, rounded"),
+    Metric.POOL_HIT_RATIO: _gauge(
+        "ratio", POOL, "Reads of evicted pages that lenders answered, among all such since the pairings connected"
+    ),
+    Metric.POOL_GUESTS: _gauge("guests", (*POOL, "role"), "Guests that the selectors match"),
+    Metric.POOL_PAIRINGS: _gauge("pairings", (*POOL, "phase"), "Pairings by phase"),
+    Metric.POOL_UNATTENDED: _gauge("pairings", POOL, "Pairings one of whose agents does not answer"),
+    Metric.PLAN_SECONDS: _seconds((), "Time to plan one pool"),
+    Metric.PASS_PLAN_SECONDS: _seconds((), "Time to plan all pools of a namespace"),
+    Metric.LEADING: _gauge("0 or 1", (), "1 if this operator acts, 0 if it waits for another"),
+    Metric.RECONCILES: _counter("namespaces", (), "Namespaces gone over"),
+    Metric.RECONCILE_ERRORS: _counter("namespaces", (), "Namespaces given up until the next try"),
+    Metric.API_WRITES: _counter("objects", ("kind",), "Objects written"),
+}
+
+AGENT: Mapping[Metric, Description] = {
+    # the guest
+    Metric.GUEST_INFO: _gauge("1", (*GUEST, "provider", "kernel", "module_version"), "Always 1; what the guest is"),
+    Metric.GUEST_CONDITION: _gauge(
+        "1, 0 or -1", (*GUEST, "type", "reason"), "The conditions of the MemoryGuest: 1 True, 0 False, -1 Unknown"
+    ),
+    Metric.GUEST_STALE: _gauge("0 or 1", GUEST, "1 while the guest does not answer and its figures are old"),
+    Metric.GUEST_MEMORY_BYTES: _gauge("bytes", GUEST, "Memory of the guest"),
+    Metric.GUEST_AVAILABLE_BYTES: _gauge("bytes", GUEST, "MemAvailable of the guest, which counts what it lends"),
+    Metric.GUEST_DISK_READS: _counter("pages", GUEST, "Pages of known files that were read from disk"),
+    Metric.GUEST_DISK_READ_SECONDS: _seconds(GUEST, f"Time of the guest's own reads from disk, sampled; {_INEXACT}"),
+    Metric.GUEST_WARNINGS: _counter("broken invariants", GUEST, "Broken invariants in the module: must stay 0"),
+    # both ends of a pairing
+    Metric.GUEST_CONNECTED: _gauge("0 or 1", (*PAIRING, "side"), "1 if this end of the pairing is connected"),
+    Metric.GUEST_GRANTED_BYTES: _gauge("bytes", (*PAIRING, "side"), "Memory that the lender has granted"),
+    # the lender's end
+    Metric.GUEST_LENT_BYTES: _gauge("bytes", PAIRING, "Memory that holds the borrower's pages"),
+    Metric.GUEST_RECLAIMED: _counter("pages", PAIRING, "Pages that the lender's kernel took back"),
+    Metric.GUEST_RECYCLED: _counter("pages", PAIRING, "Oldest pages dropped for newer ones"),
+    # the borrower's end
+    Metric.GUEST_USED_BYTES: _gauge("bytes", PAIRING, "Memory in use at the lender"),
+    Metric.GUEST_CONNECTS: _counter("sessions", PAIRING, "Sessions begun: more than a few are a flapping connection"),
+    Metric.GUEST_GETS_HIT: _counter(
+        "pages", PAIRING, "Pages read back from the lender: reads that the disk was spared"
+    ),
+    Metric.GUEST_GETS_MISSED: _counter("pages", PAIRING, "Pages that the lender had dropped"),
+    Metric.GUEST_GETS_LATE: _counter("pages", PAIRING, "Pages that came too late or not at all"),
+    Metric.GUEST_GETS_CORRUPT: _counter(
+        "pages", PAIRING, "Pages that came back and were not what was put: must stay 0"
+    ),
+    Metric.GUEST_GETS_SKIPPED: _counter(
+        "pages", (*PAIRING, "reason"), "Pages that the lender has and that were read from disk all the same"
+    ),
+    Metric.GUEST_PUTS: _counter("pages", PAIRING, "Pages handed over to the lender"),
+    Metric.GUEST_PUTS_DROPPED: _counter(
+        "pages", (*PAIRING, "reason"), "Evicted pages that were not handed over; no pairing where no lender was chosen"
+    ),
+    Metric.GUEST_GET_SECONDS: _seconds(PAIRING, f"Time from the request to the page; {_INEXACT}"),
+    Metric.GUEST_PUT_SECONDS: _seconds(
+        PAIRING, f"Time from sending a batch of pages to its acknowledgement; {_INEXACT}"
+    ),
+    Metric.GUEST_PING_SECONDS: _seconds(PAIRING, f"Round trip without payload; {_INEXACT}"),
+    Metric.GUEST_BREAKER_OPEN: _gauge(
+        "0 or 1", PAIRING, "1 while the borrower leaves the lender alone for its slowness"
+    ),
+    Metric.GUEST_BREAKER_OPENED: _counter("times", PAIRING, "Times that the breaker opened"),
+}
+
+DESCRIPTIONS: Mapping[Metric, Description] = {**OPERATOR, **AGENT}
+
+_HEAD = """\
+# Metrics
+
+*Generated by `python -m tidepool_api.metrics` from [crds/tidepool_api/metrics.py](../../crds/tidepool_api/metrics.py),
+which the operator and the agents export by; a test fails when this page has drifted.*
+
+`namespace` is that of the guest or pool, not of Tidepool's pods: scrape with `honor_labels: true`. Pages are of 4 KiB.
+Counters of a pairing begin at 0 when its session is set up anew, as after a reboot of the guest; `rate` and `increase`
+take that into account. The recording rules that the dashboard and the alerts use are in
+[charts/tidepool/rules](../../charts/tidepool/rules/tidepool.yaml).
+"""
+
+
+def page() -> str:
+    """docs/reference/metrics.md."""
+    operator = _section("The operator", "port 9478, container port `metrics`", OPERATOR)
+    agent = _section("An agent, for the guests of its node", "port 9477, container port `metrics`", AGENT)
+    return f"{_HEAD}\n{operator}\n{agent}"
+
+
+def _section(title: str, where: str, metrics: Mapping[Metric, Description]) -> str:
+    rows = [
+        f"| `{name}` | {one.type} | {one.unit} | {', '.join(f'`{label}`' for label in one.labels)} | {one.help} |"
+        for name, one in metrics.items()
+    ]
+    return "\n".join(
+        [f"## {title}", "", f"On {where}.", "", "| name | type | unit | labels | |", "|" + "---|" * 5, *rows, ""]
+    )
+
+
+if __name__ == "__main__":
+    print(page(), end="")

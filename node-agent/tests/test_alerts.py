@@ -1,0 +1,92 @@
+"""The chart's rules: what they ask for is exported, and every alert has its page and its test."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+from typing import Any
+
+import pytest
+import yaml
+from cast import TOP, lab
+
+from tidepool_api.metrics import DESCRIPTIONS, MetricType
+
+CHART, RUNBOOKS = TOP / "charts/tidepool", TOP / "docs/runbooks"
+FOLDER = CHART / "rules"
+GROUPS = yaml.safe_load((FOLDER / "tidepool.yaml").read_text())["groups"]
+RULES: list[dict[str, Any]] = [rule for group in GROUPS for rule in group["rules"]]
+ALERTS = {rule["alert"]: rule for rule in RULES if "alert" in rule}
+RECORDED = {rule["record"] for rule in RULES if "record" in rule}
+SECTIONS = ["Meaning", "Impact", "Diagnosis", "Mitigation"]
+
+
+def exported() -> set[str]:
+    """The names of all series; a histogram has three."""
+    names = {str(name) for name in DESCRIPTIONS}
+    histograms = {name for name, one in DESCRIPTIONS.items() if one.type is MetricType.HISTOGRAM}
+    return names | {f"{name}_{end}" for name in histograms for end in ("bucket", "count", "sum")} - histograms
+
+
+def asked(query: str) -> set[str]:
+    """The metrics that a query names."""
+    return set(re.findall(r"\b(?:[a-z]+:)?tidepool_[a-z_]+(?::[a-z0-9]+)?", query))
+
+
+@pytest.mark.parametrize("rule", RULES, ids=lambda rule: rule.get("alert") or rule["record"])
+def test_what_a_rule_asks_for_is_there(rule: dict[str, Any]) -> None:
+    assert asked(rule["expr"])
+    assert asked(rule["expr"]) <= exported() | RECORDED
+
+
+@pytest.mark.parametrize("name", ALERTS)
+def test_an_alert_says_how_bad_it_is_and_what_to_do(name: str) -> None:
+    """A severity, a summary, and a page with the four sections, none of them empty."""
+    alert = ALERTS[name]
+    assert alert["labels"]["severity"] in ("critical", "warning", "info")
+    assert alert["annotations"]["summary"]
+    assert alert["annotations"]["runbook_url"] == f"RUNBOOKS/{name}.md"
+    title, *parts = re.split(r"^## ", (RUNBOOKS / f"{name}.md").read_text(), flags=re.MULTILINE)
+    assert title.strip() == f"# {name}"
+    assert [part.partition("\n")[0] for part in parts] == SECTIONS
+    assert all(part.partition("\n")[2].strip() for part in parts)
+
+
+def test_there_is_no_page_without_an_alert() -> None:
+    assert {path.stem for path in RUNBOOKS.glob("*.md")} == set(ALERTS)
+
+
+def test_pages_ask_for_metrics_that_are_there() -> None:
+    for page in RUNBOOKS.glob("*.md"):
+        queries = re.findall(r"tidepool_[a-z_]+(?=[\[{])", page.read_text())
+        assert set(queries) <= exported() | RECORDED, page.name
+
+
+@pytest.mark.parametrize("name", ALERTS)
+def test_an_alert_is_tested_firing_and_not_firing(name: str) -> None:
+    tests = yaml.safe_load((FOLDER / "tests.yaml").read_text())["tests"]
+    cases = [case for test in tests for case in test.get("alert_rule_test", []) if case["alertname"] == name]
+    assert {bool(case["exp_alerts"]) for case in cases} == {True, False}
+
+
+def template(*settings: str) -> list[dict[str, Any]]:
+    command = [lab("path", "helm"), "template", "tidepool", str(CHART), "--namespace", "tidepool-system"]
+    command += [word for one in settings for word in ("--set", one)]
+    text = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=True).stdout
+    return [one for one in yaml.safe_load_all(text) if one]
+
+
+def test_rules_are_a_config_map_or_the_prometheus_operators() -> None:
+    """With the runbooks' address in place, and labels by which a Prometheus chooses them."""
+    address = "https://example.org/runbooks"
+    settings = (f"monitoring.runbooks={address}", "monitoring.labels.release=prom")
+    (plain,) = [one for one in template(*settings) if one["metadata"]["name"] == "tidepool-monitoring-rules"]
+    objects = template(*settings, "monitoring.prometheusOperator=true")
+    by_kind = {one["kind"]: one for one in objects if one["apiVersion"] == "monitoring.coreos.com/v1"}
+    rules = by_kind["PrometheusRule"]["spec"]
+    assert yaml.safe_load(plain["data"]["tidepool.yaml"]) == rules
+    for alert in [rule for rule in rules["groups"][1]["rules"] if "alert" in rule]:
+        assert alert["annotations"]["runbook_url"] == f"{address}/{alert['alert']}.md"
+    assert by_kind["PodMonitor"]["spec"]["podMetricsEndpoints"] == [{"port": "metrics", "honorLabels": True}]
+    for one in (plain, *by_kind.values()):
+        assert one["metadata"]["labels"]["release"] == "prom"
