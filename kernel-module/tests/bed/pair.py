@@ -26,6 +26,7 @@ class Pair:
     They end with this process unless `detached`.
     `flags` builds the borrower's module with extra compiler flags, `lender_flags` the lender's; without, it is the
     proper one. `name` is the pairing's, and may be changed while the two are not connected.
+    `modules` are kernel modules that both load beside the usual.
     With `relay` the wire runs through one that can delay, lose, reorder and cut (`pair.relay`).
     """
 
@@ -45,6 +46,7 @@ class Pair:
         detached: bool = False,
         capture: bool = False,
         relay: bool = False,
+        modules: tuple[str, ...] = (),
     ) -> None:
         self.kernel = fetch_kernel(kernel)
         self._detached = detached
@@ -60,9 +62,17 @@ class Pair:
         borrower_link = Link(ends[0], near_b, BORROWER_ADDRESS)
         self._lender_link = Link(ends[1], near_l, LENDER_ADDRESS)
         self._lender_spec = Spec(
-            "lender", lender_mem, 1, _disk(lender_disk), (self._lender_link,), balloon=lender_balloon
+            "lender",
+            lender_mem,
+            1,
+            _disk(lender_disk),
+            (self._lender_link,),
+            balloon=lender_balloon,
+            modules=modules,
         )
-        self._borrower_spec = Spec("borrower", borrower_mem, processors, self.disk, (borrower_link,), capture=capture)
+        self._borrower_spec = Spec(
+            "borrower", borrower_mem, processors, self.disk, (borrower_link,), capture=capture, modules=modules
+        )
         self._guests: list[Guest] = []
 
     def __enter__(self) -> tuple[Guest, Guest]:
