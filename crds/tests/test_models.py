@@ -29,6 +29,22 @@ def test_boot_id_keeps_its_capitals() -> None:
     assert guest.status.to_dict()["bootID"] == "1"
 
 
+def test_report_of_a_guest() -> None:
+    """What the planner decides on has the API's own names, and only percents that are percents."""
+    report = {
+        "memory": {"totalBytes": 3, "availableBytes": 2, "workingSetBytes": 1},
+        "pressure": {"memorySome": 4, "memoryFull": 0, "ioSome": 100, "ioFull": 20, "refaultsPerSecond": 7},
+        "curve": [{"sizeBytes": 1 << 30, "hitRatio": "0.81"}],
+        "curveReferences": 5000,
+        "missesPerSecond": 60,
+    }
+    status = MemoryGuest.parse(GUEST | {"status": report}).status.to_dict()
+    assert status | report | {"memory": status["memory"]} == status
+    assert status["memory"] | report["memory"] == status["memory"]
+    with pytest.raises(ValidationError, match="less than or equal to 100"):
+        MemoryGuest.parse(changed(GUEST, "status.pressure.ioSome", 101))
+
+
 def test_unknown_fields_are_ignored() -> None:
     """An older program reads what a newer one wrote."""
     assert MemoryPool.parse(changed(POOL, "spec.novelty", True)).spec == MemoryPool.parse(POOL).spec

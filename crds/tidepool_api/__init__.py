@@ -3,7 +3,15 @@
 from tidepool_api.base import ApiModel, ApiObject, ObjectMeta, OwnerReference, Time, now
 from tidepool_api.conditions import Condition, Status, condition, find, is_true, merge, without
 from tidepool_api.fields import Requirement, Selector, format_ratio
-from tidepool_api.guest import GuestMemory, GuestSpec, GuestStatus, MemoryGuest, VirtualMachine
+from tidepool_api.guest import (
+    CurvePoint,
+    GuestMemory,
+    GuestPressure,
+    GuestSpec,
+    GuestStatus,
+    MemoryGuest,
+    VirtualMachine,
+)
 from tidepool_api.latency import Latency, Thresholds
 from tidepool_api.names import (
     BorrowerState,
@@ -44,9 +52,11 @@ __all__ = [
     "Borrowers",
     "Condition",
     "ConditionType",
+    "CurvePoint",
     "Encryption",
     "Filter",
     "GuestMemory",
+    "GuestPressure",
     "GuestSpec",
     "GuestStatus",
     "KeySecret",

@@ -104,6 +104,7 @@ Threshold = Annotated[str, Field(max_length=16, json_schema_extra=_duration_rule
 Port = Annotated[int, Field(ge=1, le=65535)]
 Bytes = Annotated[int, Field(ge=0, le=1 << 60, json_schema_extra={"format": "int64"})]
 Count = Annotated[int, Field(ge=0, json_schema_extra={"format": "int64"})]
+Percent = Annotated[int, Field(ge=0, le=100)]
 Address = Annotated[str, Field(min_length=2, max_length=45, json_schema_extra=_ADDRESS_RULES)]
 ObjectName = Annotated[str, Field(min_length=1, max_length=253)]
 Ratio = Annotated[str, Field(pattern=r"^(0\.[0-9]{2}|1\.00)$", max_length=4)]

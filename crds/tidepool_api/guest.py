@@ -8,7 +8,7 @@ from pydantic import Field, model_validator
 
 from tidepool_api.base import ApiModel, ApiObject, Time
 from tidepool_api.conditions import Condition, find
-from tidepool_api.fields import Address, Bytes, ObjectName, immutable, readable, rules
+from tidepool_api.fields import Address, Bytes, Count, ObjectName, Percent, Ratio, immutable, readable, rules
 from tidepool_api.names import ConditionType, Provider, Role
 
 
@@ -44,6 +44,9 @@ class GuestMemory(ApiModel):
     available_bytes: Bytes
     """MemAvailable. Pages lent to others count as available, because they can be dropped at any time."""
 
+    working_set_bytes: Bytes | None = None
+    """What it uses and would miss: active page cache, anonymous memory and what cannot be evicted."""
+
     lent_bytes: Bytes = 0
     """What it holds for others."""
 
@@ -60,6 +63,38 @@ class GuestMemory(ApiModel):
             return values
         size = values.get("total_bytes", values.get("totalBytes"))
         return {**values, "total": readable(size)} if isinstance(size, int) else values
+
+
+class GuestPressure(ApiModel):
+    """How short of memory the guest is, by its kernel's pressure stall information and its refaults.
+
+    Rounded, and changed only when it has clearly moved: these are figures to plan with, not to draw.
+    """
+
+    memory_some: Percent | None = None
+    """Part of the last minute in which some task waited for memory."""
+
+    memory_full: Percent | None = None
+    """Part of the last minute in which all tasks waited for memory."""
+
+    io_some: Percent | None = None
+    """Part of the last minute in which some task waited for I/O."""
+
+    io_full: Percent | None = None
+    """Part of the last minute in which all tasks waited for I/O."""
+
+    refaults_per_second: Count | None = None
+    """Pages of the page cache that were read again soon after they had been evicted."""
+
+
+class CurvePoint(ApiModel):
+    """What a pool of one size would be worth to the guest."""
+
+    size_bytes: Bytes
+    """How large the pool would be."""
+
+    hit_ratio: Ratio
+    """The part of its reads from disk that such a pool would have answered."""
 
 
 class GuestStatus(ApiModel):
@@ -79,6 +114,18 @@ class GuestStatus(ApiModel):
 
     memory: GuestMemory | None = None
     """Its memory."""
+
+    pressure: GuestPressure | None = None
+    """How short of memory it is."""
+
+    curve: tuple[CurvePoint, ...] = Field(default=(), max_length=16)
+    """What it would gain by borrowing, by size; empty unless the module's ghost mode is on in the guest."""
+
+    curve_references: Count | None = None
+    """Reads from disk that the curve rests on; with fewer than 1000 it says little."""
+
+    misses_per_second: Count | None = None
+    """Pages that it reads from disk, which is what the curve's ratios are parts of."""
 
     role: Role = Role.NONE
     """What it does now."""
