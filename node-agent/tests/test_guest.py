@@ -17,7 +17,7 @@ from tidepool_agent.errors import ConfigureFailed, LoadFailed, ModuleUnavailable
 from tidepool_agent.guest import SCRIPT, Guest
 from tidepool_agent.guestfs import Observation, Side
 from tidepool_agent.hypervisor import Domain
-from tidepool_agent.plan import Change, Configure, Load, Remove, Set, Source, Step, Unload
+from tidepool_agent.plan import Change, Configure, Load, Measure, Remove, Set, Source, Step, Unload
 from tidepool_agent.qga import GuestAgent
 from tidepool_agent.store import Store
 
@@ -77,6 +77,10 @@ def test_a_guest_without_the_module_is_described(bench: Bench, kernel: Kernel) -
     seen = bench.look()
     assert (seen.release, seen.module, dict(seen.peers)) == (kernel.release, None, {})
     assert 100 << 20 < seen.available_bytes < seen.total_bytes < 224 << 20
+    assert 0 < (seen.working_set_bytes or 0) < seen.total_bytes
+    assert seen.stalls.keys() == {"memory some", "memory full", "io some", "io full"}
+    assert seen.uptime > 0
+    assert seen.refaults is not None
     assert seen.boot_id == bench.sh("cat /proc/sys/kernel/random/boot_id").strip()
 
 
@@ -99,6 +103,17 @@ def test_a_lender_is_set_up_and_taken_down(bench: Bench) -> None:
     assert peer.stats["lent_pages"] == 0
     assert "key" not in peer.attributes
     assert bench.do(Remove((LENDING.key,)), Unload()).module is None
+
+
+def test_ghost_mode_says_what_pools_would_be_worth(bench: Bench) -> None:
+    seen = bench.do(Load(Source.STORE), Measure("NonInclusive"))
+    assert seen.module is not None
+    assert seen.module.ghost == "NonInclusive"
+    eighth = seen.module.curve[0][0]
+    assert [size // eighth for size, _ in seen.module.curve] == [1, 2, 4, 8, 16, 32, 64]
+    off = bench.do(Measure("Off")).module
+    assert off is not None
+    assert (off.ghost, off.curve) == ("Off", ())
 
 
 def test_a_borrower_is_set_up_and_changed_while_in_use(bench: Bench) -> None:

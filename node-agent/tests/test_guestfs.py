@@ -55,6 +55,36 @@ def test_a_borrower() -> None:
     assert peer.latency == {"get": Histogram(((127, 3), (float("inf"), 1))), "ping": Histogram(((63, 9),))}
 
 
+def test_what_a_planner_decides_on() -> None:
+    seen = parse(
+        LOADED
+        + f"""\
+/proc/meminfo:Active(anon):        1000 kB
+/proc/meminfo:Inactive(anon):      2000 kB
+/proc/meminfo:Active(file):        4000 kB
+/proc/meminfo:Inactive(file):      9000 kB
+/proc/meminfo:Unevictable:         8000 kB
+/proc/uptime:123.45 400.00
+/proc/pressure/memory:some avg10=90.00 avg60=12.99 avg300=0.00 total=1
+/proc/pressure/memory:full avg10=90.00 avg60=1.00 avg300=0.00 total=1
+/proc/pressure/io:some avg10=0.00 avg60=999.00 avg300=0.00 total=1
+/proc/vmstat:workingset_refault_file 77
+{TREE}/ghost:NonInclusive
+{TREE}/ghost_curve:hit_ratio 1073741824 0.8125
+{TREE}/ghost_curve:hit_ratio 536870912 0.5000
+{TREE}/ghost_curve:hit_ratio 536870913 7.5000
+{TREE}/ghost_curve:references 9000
+{TREE}/ghost_curve:sampled_references 1200
+"""
+    )
+    assert (seen.working_set_bytes, seen.uptime, seen.refaults) == (15000 * 1024, 123.45, 77)
+    assert seen.stalls == {"memory some": 12, "memory full": 1, "io some": 100}
+    assert seen.module is not None
+    assert seen.module.ghost == "NonInclusive"
+    assert seen.module.curve == ((512 << 20, 0.5), (1 << 30, 0.8125))
+    assert (seen.module.references, seen.module.sampled_references) == (9000, 1200)
+
+
 @pytest.mark.parametrize(
     "line",
     [

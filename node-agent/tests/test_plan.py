@@ -12,7 +12,7 @@ from objects import observation, pairing, want
 
 from tidepool_agent import plan
 from tidepool_agent.guestfs import Module, Observation, Peer, Side
-from tidepool_agent.plan import Change, Configure, Load, Remove, Set, Source, Step, Unload
+from tidepool_agent.plan import Change, Configure, Load, Measure, Remove, Set, Source, Step, Unload
 from tidepool_api import MemoryPairing
 
 UIDS = ("a", "b", "c", "d")
@@ -25,7 +25,7 @@ def after(seen: Observation, step: Step) -> Observation:
     match step:
         case Load():
             assert seen.module is None
-            return replace(seen, module=Module("0.1.0", "NEW"), peers={})
+            return replace(seen, module=Module("0.1.0", "NEW", ghost="Off"), peers={})
         case Unload():
             assert seen.module is not None
             assert not peers, "a module with peers cannot be unloaded"
@@ -40,6 +40,9 @@ def after(seen: Observation, step: Step) -> Observation:
             assert not (enabled and "port" in settings), "the port cannot change while a borrower is enabled"
             module = replace(seen.module, settings={**seen.module.settings, **settings})
             return replace(seen, module=module)
+        case Measure(mode):
+            assert mode != seen.module.ghost
+            return replace(seen, module=replace(seen.module, ghost=mode))
         case Configure(wanted):
             peers[wanted.key] = Peer({**wanted.attributes, "enabled": "1"})
         case Change(wanted, attributes):
@@ -105,7 +108,20 @@ def test_a_lender_is_set_up_from_nothing() -> None:
     one = pairing()
     steps = plan.steps(plan.desired("lender", [one]), observation(), Source.STORE)
     settings = {"port": "7470", "reserve_bytes": str(64 << 20), "lend_bytes": str(512 << 20)}
-    assert steps == [Load(Source.STORE), Set(settings), Configure(want(Side.BORROWERS, one))]
+    lend = Configure(want(Side.BORROWERS, one))
+    assert steps == [Load(Source.STORE), Set(settings), lend, Measure("NonInclusive")]
+
+
+def test_ghost_mode_is_on_where_nothing_is_borrowed() -> None:
+    """A lender learns what borrowing would bring; a borrower is spared the work, and an older module the question."""
+    lender, borrower = settle("lender", [pairing()], observation()), settle("borrower", [pairing()], observation())
+    assert lender.module is not None
+    assert borrower.module is not None
+    assert (lender.module.ghost, borrower.module.ghost) == ("NonInclusive", "Off")
+    turned = plan.steps(plan.desired("lender", [pairing("p2", lender="x", borrower="lender")]), lender, Source.STORE)
+    assert turned[-1] == Measure("Off")
+    older = replace(lender, module=replace(lender.module, ghost=""))
+    assert plan.steps(plan.desired("lender", [pairing()]), older, Source.STORE) == []
 
 
 def test_without_a_module_for_the_kernel_nothing_is_tried() -> None:

@@ -18,7 +18,7 @@ from tidepool_agent.errors import (
     UnloadFailed,
 )
 from tidepool_agent.guestfs import TREE, Observation, parse
-from tidepool_agent.plan import Change, Configure, Load, Remove, Set, Source, Step, Unload, Want
+from tidepool_agent.plan import Change, Configure, Load, Measure, Remove, Set, Source, Step, Unload, Want
 from tidepool_agent.qga import Completed, GuestAgent
 from tidepool_agent.store import Store
 
@@ -65,6 +65,8 @@ class Guest:
                 self._configure(want)
             case Change(want, attributes):
                 self._try(ConfigureFailed, "change", f"{want.side}/{want.name}", *_pairs(attributes))
+            case Measure(mode):
+                self._try(ConfigureFailed, "settings", f"ghost={mode}")
             case Unload():
                 self._try(UnloadFailed, "unload")
 

@@ -10,12 +10,15 @@ config=/sys/kernel/config
 tree=$config/tidepool
 place=/run/tidepool
 
-# probe: what the agent knows about a guest, as PATH:LINE, in one process
+# probe: what the agent knows about a guest, as PATH:LINE, in two processes
 probe() {
+    grep -asHE '^workingset_refault(_file)? ' /proc/vmstat || :
     grep -asH '' \
-        /proc/sys/kernel/random/boot_id /proc/sys/kernel/osrelease /proc/meminfo \
+        /proc/sys/kernel/random/boot_id /proc/sys/kernel/osrelease /proc/uptime /proc/meminfo \
+        /proc/pressure/memory /proc/pressure/io \
         /sys/module/tidepool/version /sys/module/tidepool/srcversion \
         "$tree"/stats "$tree"/latency "$tree"/port "$tree"/lend_bytes "$tree"/reserve_bytes \
+        "$tree"/ghost "$tree"/ghost_curve \
         "$tree"/borrowers/*/* "$tree"/lenders/*/* || :
 }
 

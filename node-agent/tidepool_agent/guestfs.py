@@ -18,6 +18,8 @@ TREE = "/sys/kernel/config/tidepool"
 PAGE = 4096
 MAX_NUMBER = 1 << 63
 MAX_BUCKETS = 256
+MAX_POINTS = 16
+GHOST_OFF = "Off"
 
 _BOOT_ID = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 _RELEASE = re.compile(r"[A-Za-z0-9][A-Za-z0-9._+~-]{0,127}")
@@ -26,6 +28,13 @@ _PEER = re.compile(rf"{TREE}/(borrowers|lenders)/(?!\.\.?/)([A-Za-z0-9._-]{{1,63
 _STAT = re.compile(r"([a-z][a-z0-9_]{0,47}) ([0-9]{1,20})")
 _BUCKET = re.compile(r"([a-z]{1,16}) ([0-9]{1,20}|inf) ([0-9]{1,20})")
 _MEMORY = re.compile(r"\s*([0-9]{1,15}) kB")
+_UPTIME = re.compile(r"([0-9]{1,12}\.[0-9]{2}) .*")
+_STALL = re.compile(r"(some|full) avg10=[0-9.]+ avg60=([0-9]{1,3})\..*")
+_REFAULTS = re.compile(r"workingset_refault(?:_file)? ([0-9]{1,18})")
+_POINT = re.compile(r"hit_ratio ([0-9]{1,18}) ([01]\.[0-9]{4})")
+
+# What a guest would miss: /proc/meminfo's own words.
+_WORKING_SET = ("Active(anon)", "Inactive(anon)", "Active(file)", "Unevictable")
 
 
 class Side(StrEnum):
@@ -75,6 +84,14 @@ class Module:
     settings: Mapping[str, str] = field(default_factory=dict)
     stats: Mapping[str, int] = field(default_factory=dict)
     latency: Mapping[str, Histogram] = field(default_factory=dict)
+    ghost: str = ""
+    """Its ghost mode; empty if it has none."""
+    curve: tuple[tuple[int, float], ...] = ()
+    """What the ghost mode found out: bytes of a pool, and the part of the reads that it would have answered."""
+    references: int = 0
+    """The reads that this is about."""
+    sampled_references: int = 0
+    """Those of them that were followed."""
 
 
 @dataclass(frozen=True)
@@ -85,6 +102,13 @@ class Observation:
     release: str
     total_bytes: int
     available_bytes: int
+    working_set_bytes: int | None = None
+    uptime: float = 0.0
+    """Seconds since it was booted."""
+    stalls: Mapping[str, int] = field(default_factory=dict)
+    """Percent of the last minute, by `memory some`, `io full` and so on; empty if the kernel does not measure it."""
+    refaults: int | None = None
+    """Pages that were read again soon after they were evicted, since it was booted."""
     module: Module | None = None
     peers: Mapping[tuple[Side, str], Peer] = field(default_factory=dict)
     installed: bool = False
@@ -103,6 +127,10 @@ def parse(text: str) -> Observation:
         release=_only(files, "/proc/sys/kernel/osrelease", _RELEASE),
         total_bytes=memory.get("MemTotal", 0),
         available_bytes=memory.get("MemAvailable", 0),
+        working_set_bytes=_working_set(memory),
+        uptime=float(_first(files, "/proc/uptime", _UPTIME) or 0),
+        stalls=_stalls(files, "memory") | _stalls(files, "io"),
+        refaults=_number(_first(files, "/proc/vmstat", _REFAULTS)),
         module=_module(files),
         peers=_peers(files),
         installed="yes" in files.get("installed", []),
@@ -125,6 +153,25 @@ def _only(files: Mapping[str, list[str]], path: str, pattern: re.Pattern[str]) -
     return lines[0]
 
 
+def _first(files: Mapping[str, list[str]], path: str, pattern: re.Pattern[str]) -> str | None:
+    """What the pattern's group finds in the first line that it fits."""
+    matches = filter(None, map(pattern.fullmatch, files.get(path, [])))
+    return next((match[1] for match in matches), None)
+
+
+def _number(text: str | None) -> int | None:
+    return None if text is None else int(text)
+
+
+def _working_set(memory: Mapping[str, int]) -> int | None:
+    return sum(memory[name] for name in _WORKING_SET) if memory.keys() >= set(_WORKING_SET) else None
+
+
+def _stalls(files: Mapping[str, list[str]], resource: str) -> dict[str, int]:
+    matches = filter(None, map(_STALL.fullmatch, files.get(f"/proc/pressure/{resource}", [])))
+    return {f"{resource} {match[1]}": min(int(match[2]), 100) for match in matches}
+
+
 def _memory(lines: Iterable[str]) -> dict[str, int]:
     found = {}
     for line in lines:
@@ -139,13 +186,25 @@ def _module(files: Mapping[str, list[str]]) -> Module | None:
     if "/sys/module/tidepool/version" not in files:
         return None
     settings = {name: _word(files, f"{TREE}/{name}") for name in ("port", "lend_bytes", "reserve_bytes")}
+    found = files.get(f"{TREE}/ghost_curve", [])
+    counts = _stats(found)
     return Module(
         version=_word(files, "/sys/module/tidepool/version"),
         srcversion=_word(files, "/sys/module/tidepool/srcversion"),
         settings={name: value for name, value in settings.items() if value},
         stats=_stats(files.get(f"{TREE}/stats", [])),
         latency=_latency(files.get(f"{TREE}/latency", [])),
+        ghost=_word(files, f"{TREE}/ghost"),
+        curve=_curve(found),
+        references=counts.get("references", 0),
+        sampled_references=counts.get("sampled_references", 0),
     )
+
+
+def _curve(lines: Iterable[str]) -> tuple[tuple[int, float], ...]:
+    matches = filter(None, map(_POINT.fullmatch, lines))
+    points = sorted({int(match[1]): min(float(match[2]), 1.0) for match in matches}.items())
+    return tuple(points[:MAX_POINTS])
 
 
 def _word(files: Mapping[str, list[str]], path: str) -> str:

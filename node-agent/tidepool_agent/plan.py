@@ -11,8 +11,8 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from enum import Enum
 
-from tidepool_agent.guestfs import PAGE, Module, Observation, Peer, Side
-from tidepool_api import Filter, MemoryPairing, Thresholds
+from tidepool_agent.guestfs import GHOST_OFF, PAGE, Module, Observation, Peer, Side
+from tidepool_api import Filter, MemoryPairing, Strategy, Thresholds
 
 Key = tuple[Side, str]  # what tells a peer directory from others of the guest
 
@@ -21,6 +21,10 @@ CHANGEABLE: Mapping[Side, frozenset[str]] = {
     Side.BORROWERS: frozenset({"quota_bytes"}),
     Side.LENDERS: frozenset({"size_bytes", "breaker", "breaker_short", "breaker_long", "sequential_filter"}),
 }
+
+
+# What a guest that borrows nothing is asked to find out: what borrowing with the default strategy would bring.
+GHOST = Strategy.NON_INCLUSIVE.value
 
 
 class Source(Enum):
@@ -55,6 +59,11 @@ class Desired:
 
     settings: Mapping[str, str] = field(default_factory=dict)
     peers: tuple[Want, ...] = ()
+
+    @property
+    def ghost(self) -> str:
+        """The module's ghost mode: on while nothing is borrowed."""
+        return GHOST_OFF if any(want.side is Side.LENDERS for want in self.peers) else GHOST
 
 
 @dataclass(frozen=True)
@@ -94,11 +103,18 @@ class Change:
 
 
 @dataclass(frozen=True)
+class Measure:
+    """Switch the module's ghost mode."""
+
+    mode: str
+
+
+@dataclass(frozen=True)
 class Unload:
     """Take the module out of the guest."""
 
 
-Step = Load | Remove | Set | Configure | Change | Unload
+Step = Load | Remove | Set | Configure | Change | Measure | Unload
 
 
 def subject(step: Step) -> tuple[str, ...]:
@@ -110,6 +126,8 @@ def subject(step: Step) -> tuple[str, ...]:
             return ("settings",)
         case Remove():
             return ("removal",)
+        case Measure():
+            return ("ghost",)
         case _:
             return ("module",)
 
@@ -181,13 +199,22 @@ def steps(wanted: Desired, seen: Observation, where: Source | None, *, outdated:
     if not wanted.peers:
         return _nothing_wanted(seen)
     if seen.module is None:
-        return [] if where is None else [Load(where), *_set_up(wanted, {}, {})]
+        return [] if where is None else _from_nothing(wanted, where)
     if outdated and where is not None and not seen.peers:
-        return [Unload(), Load(where), *_set_up(wanted, {}, {})]
+        return [Unload(), *_from_nothing(wanted, where)]
     gone = tuple(sorted(_unwanted(wanted, seen.module, seen.peers)))
     removal: list[Step] = [Remove(gone)] if gone else []
     peers = {key: peer for key, peer in seen.peers.items() if key not in gone}
-    return removal + _set_up(wanted, seen.module.settings, peers)
+    return removal + _set_up(wanted, seen.module.settings, peers) + _measure(wanted, seen.module.ghost)
+
+
+def _from_nothing(wanted: Desired, where: Source) -> list[Step]:
+    return [Load(where), *_set_up(wanted, {}, {}), *_measure(wanted, GHOST_OFF)]
+
+
+def _measure(wanted: Desired, ghost: str) -> list[Step]:
+    """An older module has no ghost mode; it is left alone."""
+    return [] if ghost in ("", wanted.ghost) else [Measure(wanted.ghost)]
 
 
 def _unwanted(wanted: Desired, module: Module, peers: Mapping[Key, Peer]) -> set[Key]:

@@ -11,8 +11,10 @@ from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import Any
 
+from tidepool_agent import needs
 from tidepool_agent.errors import GuestError, KeyUnavailable
 from tidepool_agent.guestfs import PAGE, Observation, Peer, Side
+from tidepool_agent.needs import Rates, rounded
 from tidepool_agent.plan import Want
 from tidepool_agent.provider import Machine
 from tidepool_api import (
@@ -36,9 +38,10 @@ from tidepool_api import (
 )
 from tidepool_api.base import ObjectMeta, OwnerReference
 
-GRAIN = 16 << 20
 FIGURES_EVERY = timedelta(seconds=30)
-FIGURES = frozenset({"memory", "lentBytes", "usedBytes", "hitRatio"})
+FIGURES = frozenset(
+    {"memory", "pressure", "curve", "curveReferences", "missesPerSecond", "lentBytes", "usedBytes", "hitRatio"}
+)
 RESTLESS = frozenset({"observedAt", "hits", "misses"})  # written along with others, never on their own
 
 
@@ -48,6 +51,8 @@ class Finding:
 
     seen: Observation | None = None
     """The last state that was seen; kept while the guest does not answer."""
+    rates: Rates = field(default_factory=Rates)
+    """What goes on in it each second."""
     unreachable: GuestError | None = None
     """Why no command can be given now."""
     unavailable: str | None = None
@@ -92,12 +97,17 @@ def _status(machine: Machine, found: Finding, wants: tuple[Want, ...], before: G
         return before.model_copy(
             update=changes | {"conditions": merge(before.conditions, *_conditions(machine, found))}
         )
+    curve, references = needs.curve(seen, before)
     return GuestStatus(
         addresses=machine.addresses,
         kernel_release=seen.release,
         boot_id=seen.boot_id,
         module_version=seen.module.version if seen.module else None,
-        memory=_memory(seen),
+        memory=_memory(seen, before),
+        pressure=needs.pressure(seen, found.rates, before.pressure),
+        curve=curve,
+        curve_references=references,
+        misses_per_second=needs.rate(found.rates.misses, before.misses_per_second),
         role=_role(wants),
         conditions=merge(before.conditions, *_conditions(machine, found)),
         observed_at=before.observed_at,
@@ -110,13 +120,9 @@ def _role(wants: tuple[Want, ...]) -> Role:
     return Role.BORROWER if wants else Role.NONE
 
 
-def _memory(seen: Observation) -> GuestMemory:
-    return GuestMemory(
-        total_bytes=seen.total_bytes,
-        available_bytes=rounded(seen.available_bytes),
-        lent_bytes=rounded(sum(lent(peer) for peer in seen.side(Side.BORROWERS).values())),
-        borrowed_bytes=rounded(sum(used(peer) for peer in seen.side(Side.LENDERS).values())),
-    )
+def _memory(seen: Observation, before: GuestStatus) -> GuestMemory:
+    borrowers, lenders = seen.side(Side.BORROWERS).values(), seen.side(Side.LENDERS).values()
+    return needs.memory(seen, before.memory, lent=sum(map(lent, borrowers)), borrowed=sum(map(used, lenders)))
 
 
 def _conditions(machine: Machine, found: Finding) -> list[Condition]:
@@ -264,11 +270,6 @@ def used(peer: Peer) -> int:
 def missed(stats: Mapping[str, int]) -> int:
     """Reads of evicted pages that went to the disk after all."""
     return sum(stats.get(name, 0) for name in ("get_misses", "get_late", "get_errors", "get_corrupt"))
-
-
-def rounded(size: int) -> int:
-    """Memory as a status shows it."""
-    return size // GRAIN * GRAIN
 
 
 def worth_writing(fresh: ApiModel, present: ApiModel | None, written: datetime | None, now: datetime) -> bool:

@@ -20,6 +20,7 @@ from tidepool_agent.errors import GuestError, ModuleUnavailable, Unreachable
 from tidepool_agent.guestfs import Observation, Side
 from tidepool_agent.kubeapi import ApiError
 from tidepool_agent.metrics import Figures, Sample
+from tidepool_agent.needs import Trend
 from tidepool_agent.plan import Desired, Load, Step, Unload, Want
 from tidepool_agent.provider import Machine
 from tidepool_agent.report import Finding
@@ -65,6 +66,7 @@ class Worker:
         self._session = self._tools.connect(machine)
         self._found = Finding()
         self._failures = Failures()
+        self._trend = Trend()
         self._silent_since: float | None = None
         self._acted = 0.0
 
@@ -131,6 +133,7 @@ class Worker:
         self._silent_since = None
         return Finding(
             seen=seen,
+            rates=self._trend.add(seen),
             unavailable=None if where else self._tools.store.advice(seen.release),
             refused=self._failures.error("module"),
             failed=self._failed(wanted),
@@ -218,7 +221,8 @@ class Worker:
     async def _report(self, machine: Machine, found: Finding, wanted: Desired) -> None:
         cluster = self._tools.cluster
         present = cluster.guest(machine.key)
-        fresh = report.guest(machine, cluster.node, found, wanted.peers, present.status if present else None)
+        before = present.status if present and _same(machine, present) else None
+        fresh = report.guest(machine, cluster.node, found, wanted.peers, before)
         self._tools.figures.judge(machine.key, fresh.status.conditions)
         spec = present is None or report.identity(fresh) != report.identity(present)
         if spec or self._worth_writing("guest", fresh.status, present.status if present else None):
@@ -283,8 +287,12 @@ class Worker:
 
 def _last_boot(machine: Machine, present: MemoryGuest | None) -> str | None:
     """The boot that an agent before this one has seen of the machine."""
-    same = present is not None and present.spec.vm.uid == machine.uid
-    return present.status.boot_id if present and same else None
+    return present.status.boot_id if present and _same(machine, present) else None
+
+
+def _same(machine: Machine, present: MemoryGuest) -> bool:
+    """Whether a MemoryGuest is about this machine, and not about an earlier one of its name."""
+    return present.spec.vm.uid == machine.uid
 
 
 def overdue(pairing: MemoryPairing) -> bool:
@@ -304,6 +312,8 @@ def step_name(step: Step) -> str:
             return f"set {', '.join(f'{name}={value}' for name, value in settings.items())}"
         case plan.Configure(want):
             return f"configure {want.side}/{want.name} (pairing {want.pairing.name})"
+        case plan.Measure(mode):
+            return f"switch ghost mode to {mode}"
         case plan.Change(want, attributes):
             return f"change {', '.join(attributes)} of {want.side}/{want.name}"
         case _:
