@@ -8,11 +8,12 @@ import signal
 import subprocess
 import sys
 from collections.abc import Callable, Sequence
+from pathlib import Path
 
 from tidepool_lab import cluster, debian, gotools, guests, lifecycle, monitoring, schemas, shell, spec
 from tidepool_lab.progress import LabError
 
-CACHED = {
+CACHED: dict[str, Callable[[], Path]] = {
     "schemas": schemas.folder,
     "checkpatch": debian.checkpatch,
     "promtool": lambda: monitoring.program("promtool"),
