@@ -19,7 +19,8 @@ COLLECTED = {
     "operator.log": ("kubectl", "logs", "-n", lab.SYSTEM, "-l", "app.kubernetes.io/component=operator", "--tail=-1"),
     "agent.log": ("kubectl", "logs", "-n", lab.SYSTEM, "-l", "app.kubernetes.io/component=agent", "--tail=-1"),
 }
-GUEST = "dmesg; grep -sH '' /sys/kernel/config/tidepool/stats /sys/kernel/config/tidepool/*/*/*; free -m"
+# What waits for something, with its stack; then the whole log.
+GUEST = "echo w > /proc/sysrq-trigger; dmesg; ps -eo pid,stat,wchan:24,args; grep -sH '' /sys/kernel/config/tidepool/stats /sys/kernel/config/tidepool/*/*/*; free -m"
 
 
 def keep(guests: tuple[str, ...], folder: Path = FOLDER) -> Path:
