@@ -249,7 +249,8 @@ def _wanted(pairing: Object | None) -> tuple[Any, ...] | None:
 
 def _ends(pairing: Object) -> tuple[Key, Key]:
     namespace, spec = pairing["metadata"]["namespace"], pairing["spec"]
-    return (namespace, spec["lender"]["guest"]), (namespace, spec["borrower"]["guest"])
+    abroad = spec["lender"].get("namespace")  # of a lender that a MemoryGrant lets lend to another namespace
+    return (abroad or namespace, spec["lender"]["guest"]), (namespace, spec["borrower"]["guest"])
 
 
 def _parsed(kind: type[T], item: Object) -> T | None:

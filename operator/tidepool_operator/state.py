@@ -15,7 +15,7 @@ from typing import Any, Generic, TypeVar
 
 from pydantic import ValidationError
 
-from tidepool_api import ApiObject, MemoryGuest, MemoryPairing, MemoryPool, names
+from tidepool_api import ApiObject, MemoryGrant, MemoryGuest, MemoryPairing, MemoryPool, names
 from tidepool_operator.inventory import Node
 
 T = TypeVar("T", bound=ApiObject)
@@ -146,12 +146,13 @@ class State:
         self.pools = Objects(MemoryPool, names.POOLS, keeps_readable=False)
         self.pairings = Objects(MemoryPairing, names.PAIRINGS)
         self.guests = Objects(MemoryGuest, names.GUESTS)
+        self.grants = Objects(MemoryGrant, names.GRANTS, keeps_readable=False)
         self.nodes = Nodes()
 
     @property
-    def kinds(self) -> tuple[Objects[MemoryPool], Objects[MemoryPairing], Objects[MemoryGuest]]:
-        """All three."""
-        return (self.pools, self.pairings, self.guests)
+    def kinds(self) -> tuple[Objects[Any], ...]:
+        """All four."""
+        return (self.pools, self.pairings, self.guests, self.grants)
 
     def uids(self) -> set[str]:
         """The UIDs of all pools and pairings."""
