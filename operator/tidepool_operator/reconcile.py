@@ -440,8 +440,7 @@ class Reconciler:
 
     def _of(self, pool: ApiObject) -> list[MemoryPairing]:
         """The pairings of a pool as known now, by name."""
-        mine = (one for one in self._state.pairings.in_namespace(pool.namespace) if one.spec.pool == pool.name)
-        return sorted(mine, key=lambda one: one.name)
+        return sorted(self._state.pairings.in_group(pool.namespace, pool.name), key=lambda one: one.name)
 
     def _forget_gone_pools(self, namespace: str) -> None:
         present = {one.name for one in self._state.pools.in_namespace(namespace)}
