@@ -241,5 +241,6 @@ def configure(settings: kopf.OperatorSettings, *, clusterwide: bool) -> None:
     settings.networking.request_timeout = 30
     settings.networking.connect_timeout = 10
     settings.networking.error_backoffs = ERROR_BACKOFFS
+    settings.queueing.idle_timeout = 0.5  # a worker for each object that has just changed, not for all of them
     settings.peering.standalone = True
     settings.posting.enabled = False
