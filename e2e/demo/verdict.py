@@ -15,6 +15,8 @@ def failures(figures: Figures) -> list[str]:
     checks = {
         f"the remote hit ratio is {figures.hit_ratio:.3f}, less than {LEAST_HIT_RATIO}": figures.hit_ratio
         >= LEAST_HIT_RATIO,
+        f"the remote hit ratio with encryption is {figures.encrypted_hit_ratio:.3f}, "
+        f"less than {LEAST_HIT_RATIO}": figures.encrypted_hit_ratio >= LEAST_HIT_RATIO,
         f"the borrower counted {fetched} pages from the lender, which says that it has sent {figures.served}": 0
         < fetched
         <= figures.served,

@@ -48,38 +48,43 @@ def with_read_ahead(kib: int) -> None:
 
 
 def measure(depth: int, seconds: int) -> Measured:
-    """Random reads of the file at a queue depth."""
+    """Random reads of the file at a queue depth.
+
+    One second of them goes before: fio itself may have to be read from the root disk, which is no part of the figures.
+    """
+    borrower(fio.command(FILE, depth, 1))
     before = module.read(borrower)
     reads = fio.parse(borrower(fio.command(FILE, depth, seconds)))
     return Measured(reads, module.difference(before, module.read(borrower)))
 
 
-def warm_up(mib: int, passes: int, progress: Callable[[str], None]) -> None:
-    """Reads the file in sequence until the lender has it, or as much as it will get.
+def empty_page_cache() -> None:
+    """Has the borrower's kernel drop its clean pages.
 
-    A page gets to the lender when the borrower's kernel evicts it. The first pass has each page evicted as soon as it
-    was read (dd's `nocache`); the others leave it to the kernel, so that its page cache is as full as it was before. A
-    page that is evicted while no buffer is free is dropped, as it always was, and gets its chance in the next pass.
+    What is cached here and there in a file breaks its reading in order into small reads, of which the disk does few.
     """
-    before = 0
+    borrower("echo 1 > /proc/sys/vm/drop_caches")
+
+
+def warm_up(mib: int, passes: int, progress: Callable[[str], None]) -> None:
+    """Reads the file in order until the lender has it, each page evicted as soon as it was read (dd's `nocache`).
+
+    A page gets to the lender when the borrower's kernel evicts it. One that is evicted while no buffer is free is
+    dropped, as it always was, and gets its chance in the next pass.
+    """
+    with_read_ahead(1024)
     for number in range(1, passes + 1):
-        if number == 1:
-            read_and_evict()
-        else:
-            with_read_ahead(256)
-            borrower(f"dd if={FILE} of=/dev/null bs=1M status=none")
+        borrower(f"dd if={FILE} of=/dev/null bs=1M status=none iflag=nocache")
         held = module.read(borrower).borrowing.get("catalog_pages", 0)
         progress(f"pass {number}: {held // PAGES_PER_MIB} of {mib} MiB are with the lender")
-        if number > 1 and (held >= ENOUGH * mib * PAGES_PER_MIB or held < 1.01 * before):
+        if held >= ENOUGH * mib * PAGES_PER_MIB:
             break
-        before = held
     with_read_ahead(128)
 
 
-def read_and_evict() -> None:
-    """Reads the file in sequence, each page evicted as soon as it was read."""
-    with_read_ahead(1024)
-    borrower(f"dd if={FILE} of=/dev/null bs=1M status=none iflag=nocache")
+def read_in_order() -> None:
+    """Reads the file once, which leaves the borrower's page cache as full as it can be."""
+    borrower(f"dd if={FILE} of=/dev/null bs=1M status=none")
 
 
 def round_trip(program: Path, address: str, requests: int) -> RoundTrip:

@@ -16,7 +16,7 @@ from demo import evidence, lab, metrics, module, workload
 
 BORROWER, OTHER, LENDER = GUESTS = ("borrower", "other", "lender")
 LENDER_SPEC = "lender=1Gi,label.memory=spare"
-SPECS = ("borrower=384Mi,disk=1Gi:ext4,label.memory=short", "other=256Mi,label.memory=short", LENDER_SPEC)
+SPECS = ("borrower=288Mi,disk=1Gi:ext4,label.memory=short", "other=256Mi,label.memory=short", LENDER_SPEC)
 STRESS = "/root/stress"
 POOL = "pool"
 AGENT_PORT = 9477

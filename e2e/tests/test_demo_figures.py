@@ -110,6 +110,7 @@ def test_a_good_run_is_content(figures: Figures) -> None:
     [
         ({"checksum_after": "abd"}, "differently"),
         ({"checksum_encrypted": "abd"}, "differently with encryption"),
+        ({"encrypted": {depth: measured(4000, 600) for depth in DEPTHS}}, "hit ratio with encryption"),
         ({"served": 9000}, "has sent 9000"),
         ({"warnings": ["borrower: tidepool: warning"]}, "borrower: tidepool: warning"),
         ({"pooled": {depth: measured(5000, 600) for depth in DEPTHS}}, "hit ratio"),

@@ -7,7 +7,7 @@ from product import BORROWER, GUESTS, LENDER, MIB, ONE_TO_ONE, OTHER, POOL, Obje
 from demo import lab
 
 FILE = "/mnt/file"
-FILE_MIB = 400
+FILE_MIB = 240
 PAGES_PER_MIB = 256
 
 
@@ -29,7 +29,7 @@ def test_pages_come_back_from_the_lender(product: Product) -> None:
     product.apply_ready(ONE_TO_ONE)
     assert [product.loaded(guest) for guest in (BORROWER, LENDER, OTHER)] == [True, True, False]
     product.stress(f"fill {FILE} mib={FILE_MIB}")
-    product.stress(f"sequential {FILE} passes=3")
+    product.stress(f"sequential {FILE} passes=2")
     before = product.reading(LENDER).lending["get_hits"]
     report = product.stress(f"random {FILE} reads=20000 threads=4")
     assert report["wrong_pages"] == report["errors"] == 0

@@ -164,7 +164,7 @@ def _assert_served(product: Product) -> None:
     until(
         "the borrower is connected", lambda: product.pairing_of(BORROWER).get("status", {}).get("phase") == "Connected"
     )
-    product.stress(f"fill {FILE} mib=350")
+    product.stress(f"fill {FILE} mib=240")
     before = product.hits()
     product.stress(f"sequential {FILE} passes=2")
     assert product.hits() > before

@@ -13,7 +13,7 @@ from product import BORROWER, LENDER, LENDER_SPEC, ONE_TO_ONE, POOL, STRESS, Pro
 from demo import lab, workload
 
 FILE = "/mnt/file"
-FILL = f"fill {FILE} mib=400"
+FILL = f"fill {FILE} mib=240"
 A_SECOND_US = 1_000_000
 
 
@@ -22,7 +22,7 @@ def flowing(product: Product) -> Product:
     """A pool whose lender has most of a file."""
     product.apply_ready(ONE_TO_ONE)
     product.stress(FILL)
-    product.stress(f"sequential {FILE} passes=3")
+    product.stress(f"sequential {FILE} passes=2")
     return product
 
 
@@ -40,7 +40,7 @@ def test_lender_killed_during_reads(flowing: Product) -> None:
     assert flowing.phase("memorypool", POOL) == "Degraded"
     flowing.stress(f"sequential {FILE}")
     _restart_lender(flowing)
-    flowing.stress(f"sequential {FILE} passes=3")
+    flowing.stress(f"sequential {FILE} passes=2")
     assert flowing.hits() > 0
     flowing.assert_sound()
 

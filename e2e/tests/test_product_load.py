@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from product import BORROWER, LENDER, ONE_TO_ONE, Product, report
 
-MIX = "mix /mnt/mix mib=300 threads=6"
+MIX = "mix /mnt/mix mib=220 threads=6"
 LEAST_OPERATIONS = 1000
 MOST_ROUNDS = 3
 

@@ -203,7 +203,10 @@ def domain_xml(spec: GuestSpec, uid: str) -> str:
     <cmdline>{command_line}</cmdline>
   </os>
   <features><acpi/><tcg><tb-cache unit='MiB'>128</tb-cache></tcg></features>
-  <cpu mode='maximum'/>
+  <cpu mode='maximum'>
+    <!-- with these a kernel copies byte by byte, which an emulator does one at a time -->
+    <feature policy='disable' name='erms'/><feature policy='disable' name='fsrm'/>
+  </cpu>
   <on_poweroff>destroy</on_poweroff><on_reboot>restart</on_reboot><on_crash>destroy</on_crash>
   <devices>
     <emulator>/usr/bin/qemu-system-x86_64</emulator>

@@ -21,6 +21,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 def pytest_configure(config: pytest.Config) -> None:
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))
     config.addinivalue_line("markers", "long: takes minutes; only with --long")
+    config.addinivalue_line("markers", "debug: needs what only the debug kernel has")
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
@@ -31,6 +32,8 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
 def _wanted(config: pytest.Config, item: pytest.Item) -> bool:
     if item.get_closest_marker("long") and not config.getoption("--long"):
+        return False
+    if item.get_closest_marker("debug") and config.getoption("--kernel") != "debug":
         return False
     parameters = item.callspec.params if isinstance(item, pytest.Function) and hasattr(item, "callspec") else {}
     return config.getoption("--filesystem") in (None, parameters.get("filesystem"))

@@ -159,9 +159,7 @@ def remount_and_verify(borrower: Guest, filesystem: str) -> None:
 
 def soak(run: Run, seconds: int) -> None:
     """One run; what it found is in `run`."""
-    large = run.kernel == "debug"  # half of its memory is for watching
-    memory = {"borrower_mem": "320M" if large else "176M", "lender_mem": "576M" if large else "384M"}
-    with (pair := Pair(run.kernel, disk=run.filesystem, **memory)) as (borrower, _):
+    with (pair := Pair(run.kernel, disk=run.filesystem, borrower_mem="176M", lender_mem="384M")) as (borrower, _):
         pair.b.load()
         lend(pair)
         borrow(pair)

@@ -66,7 +66,7 @@ def test_code_changes_under_load(kernel: str) -> None:
     with Pair(kernel, borrower_mem="176M", module=False) as (borrower, _):
         borrower.sh("dd if=/dev/zero of=/mnt/file bs=1M count=200 2> /dev/null", timeout=120)
         readers = [borrower.start("while true; do cat /mnt/file > /dev/null; done") for _ in range(2)]
-        borrower.sh(f"for i in $(seq 300); do echo 1 > {switch}; echo 0 > {switch}; done", timeout=120)
+        borrower.sh(f"for i in $(seq 100); do echo 1 > {switch}; echo 0 > {switch}; done", timeout=240)
         for reader in readers:
             assert reader.running
             reader.kill()

@@ -16,23 +16,23 @@ WITHIN_A_SECOND_US = 1_000_000
 OTHER_KEY = "00" * 32
 
 
-def fill_pool(pair: Pair, mib: int = 150) -> None:
+def fill_pool(pair: Pair, mib: int = 110) -> None:
     """A file whose pages are, for the greater part, with the lender."""
     stress(pair.borrower, f"fill /mnt/file mib={mib}")
-    stress(pair.borrower, "sequential /mnt/file passes=2")
+    stress(pair.borrower, "sequential /mnt/file")
     assert pair.borrowed()["get_hits"] > 0
 
 
 def assert_serves(pair: Pair) -> None:
     """Pages come from the lender now."""
     before = pair.borrowed()["get_hits"]
-    stress(pair.borrower, "sequential /mnt/file passes=2")
+    stress(pair.borrower, "sequential /mnt/file")
     assert pair.borrowed()["get_hits"] > before
 
 
 def test_lender_killed(kernel: str) -> None:
     """SIGKILL of the lender during reads: no error, no wrong byte, no read over a second; a new lender is taken up."""
-    with (pair := Pair(kernel, borrower_mem="192M")) as (borrower, lender):
+    with (pair := Pair(kernel, borrower_mem="160M")) as (borrower, lender):
         pair.connect(size=256 * MIB)
         fill_pool(pair)
         reads = start_stress(borrower, "random /mnt/file seconds=12 threads=4")
@@ -52,7 +52,7 @@ def test_lender_killed(kernel: str) -> None:
 
 def test_lender_frozen(kernel: str) -> None:
     """A lender that stands still for ten seconds (SIGSTOP) and goes on."""
-    with (pair := Pair(kernel, borrower_mem="192M")) as (borrower, lender):
+    with (pair := Pair(kernel, borrower_mem="160M")) as (borrower, lender):
         pair.connect(size=256 * MIB)
         fill_pool(pair)
         reads = start_stress(borrower, "random /mnt/file seconds=16 threads=4")
@@ -86,7 +86,7 @@ def test_stress_while_lender_is_killed(kernel: str) -> None:
 @pytest.mark.parametrize(("name", "key"), [(NAME, OTHER_KEY), ("somebody-else", KEY)])
 def test_strangers_are_rejected(kernel: str, name: str, key: str) -> None:
     """A wrong key or an unknown name: the borrower is told so, nothing is served, its reads come from disk."""
-    with (pair := Pair(kernel, borrower_mem="192M")) as (borrower, _):
+    with (pair := Pair(kernel, borrower_mem="160M")) as (borrower, _):
         pair.l.load()
         pair.b.load()
         pair.l.lend(NAME, quota=128 * MIB)
@@ -118,7 +118,7 @@ def test_key_put_right(kernel: str) -> None:
 
 def test_garbage_before_the_handshake(kernel: str) -> None:
     """Hundreds of connections that send nonsense, or nothing: the paired borrower is served all the while."""
-    with (pair := Pair(kernel, borrower_mem="192M")) as (borrower, _):
+    with (pair := Pair(kernel, borrower_mem="160M")) as (borrower, _):
         pair.connect(size=256 * MIB)
         fill_pool(pair)
         connections = pair.lent()["connections"]
@@ -157,7 +157,7 @@ def test_reloaded_under_load(kernel: str) -> None:
 
 def test_reconfigured_under_load(kernel: str) -> None:
     """Lent memory shrinks and grows, peers are disabled and enabled, while pages flow."""
-    with (pair := Pair(kernel, borrower_mem="192M")) as (borrower, _):
+    with (pair := Pair(kernel, borrower_mem="160M")) as (borrower, _):
         pair.connect(size=256 * MIB)
         fill_pool(pair)
         reads = start_stress(borrower, "random /mnt/file seconds=12 threads=4")
@@ -185,7 +185,7 @@ def _wait_lent_within(pair: Pair, mib: int) -> None:
 @pytest.mark.long
 def test_slow_lender_is_cut_off(kernel: str) -> None:
     """With a deadline that hardly any answer meets, reads come from disk, and are right."""
-    with (pair := Pair(kernel, borrower_mem="192M")) as (borrower, _):
+    with (pair := Pair(kernel, borrower_mem="160M")) as (borrower, _):
         pair.connect(size=256 * MIB)
         fill_pool(pair)
         pair.b.set(f"{LENDER}/enabled", 0)

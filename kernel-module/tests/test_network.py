@@ -26,9 +26,9 @@ IN_TIME_US = DEADLINE_US + 800_000
 )
 def test_bad_wire(kernel: str, fault: str, value: object) -> None:
     """Random reads while the wire is bad and after it is good again."""
-    with (pair := Pair(kernel, borrower_mem="176M", relay=True)) as (borrower, _):
+    with (pair := Pair(kernel, borrower_mem="160M", relay=True)) as (borrower, _):
         pair.connect(size=200 * MIB, more={"deadline_us": DEADLINE_US})
-        stress(borrower, "fill /mnt/file mib=140")
+        stress(borrower, "fill /mnt/file mib=110")
         stress(borrower, "sequential /mnt/file")
         reads = start_stress(borrower, "random /mnt/file seconds=12 threads=4")
         time.sleep(2)

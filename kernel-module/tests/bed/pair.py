@@ -17,6 +17,7 @@ from bed.tidepool import MIB, ROOT, Tidepool
 
 BORROWER_ADDRESS, LENDER_ADDRESS = "10.7.0.1", "10.7.0.2"
 NAME = "pairing"
+DEBUG_MIB = 144  # what KASAN, lockdep and the others take of a guest's memory
 
 
 class Pair:
@@ -27,6 +28,7 @@ class Pair:
     `flags` builds the borrower's module with extra compiler flags, `lender_flags` the lender's; without, it is the
     proper one. `name` is the pairing's, and may be changed while the two are not connected.
     With `relay` the wire runs through one that can delay, lose, reorder and cut (`pair.relay`).
+    `append` goes on both kernels' command lines. A debug kernel gets more memory than asked for, which it needs itself.
     """
 
     def __init__(
@@ -45,6 +47,7 @@ class Pair:
         detached: bool = False,
         capture: bool = False,
         relay: bool = False,
+        append: str = "",
     ) -> None:
         self.kernel = fetch_kernel(kernel)
         self._detached = detached
@@ -59,10 +62,25 @@ class Pair:
         near_b, near_l = (self.relay.near_a, self.relay.near_b) if self.relay else (ends[1], ends[0])
         borrower_link = Link(ends[0], near_b, BORROWER_ADDRESS)
         self._lender_link = Link(ends[1], near_l, LENDER_ADDRESS)
+        more = DEBUG_MIB if kernel == "debug" else 0
         self._lender_spec = Spec(
-            "lender", lender_mem, 1, _disk(lender_disk), (self._lender_link,), balloon=lender_balloon
+            "lender",
+            _memory(lender_mem, more),
+            1,
+            _disk(lender_disk),
+            (self._lender_link,),
+            append=append,
+            balloon=lender_balloon,
         )
-        self._borrower_spec = Spec("borrower", borrower_mem, processors, self.disk, (borrower_link,), capture=capture)
+        self._borrower_spec = Spec(
+            "borrower",
+            _memory(borrower_mem, more),
+            processors,
+            self.disk,
+            (borrower_link,),
+            append=append,
+            capture=capture,
+        )
         self._guests: list[Guest] = []
 
     def __enter__(self) -> tuple[Guest, Guest]:
@@ -154,6 +172,10 @@ class Pair:
         if self.relay:
             self.relay.close()
         shutil.rmtree(self.folder, ignore_errors=True)
+
+
+def _memory(asked: str, more: int) -> str:
+    return f"{int(asked.removesuffix('M')) + more}M"
 
 
 def _disk(disk: str | Disk | None) -> Disk | None:
