@@ -201,6 +201,8 @@ def _turn(
         if entry is not None:
             roles.entries[guest.name] = entry
         return role
+    if urgent:
+        roles.relieved.add(guest.name)
     roles.turn(guest.name, role, wish, why, at)
     return wish
 
