@@ -119,13 +119,13 @@ class GuestStatus(ApiModel):
     """How short of memory it is."""
 
     curve: tuple[CurvePoint, ...] = Field(default=(), max_length=16)
-    """What it would gain by borrowing, by size; empty unless the module's ghost mode is on in the guest."""
+    """What it would gain by borrowing, by size, found out by the module's ghost mode while it borrows nothing."""
 
     curve_references: Count | None = None
-    """Reads from disk that the curve rests on; with fewer than 1000 it says little."""
+    """Reads that the curve rests on, rounded down to 1, 2 or 5 and zeros; with fewer than 1000 it says little."""
 
     misses_per_second: Count | None = None
-    """Pages that it reads from disk, which is what the curve's ratios are parts of."""
+    """Reads that its page cache could not answer, from disk or from a lender: what the curve's ratios are parts of."""
 
     role: Role = Role.NONE
     """What it does now."""
