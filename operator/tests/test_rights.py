@@ -10,13 +10,13 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 import yaml
-from cast import OPERATOR_TOKEN, OWN_NAMESPACE, role, wait_for
+from cast import OWN_NAMESPACE, role, wait_for
 
 from tidepool_api import names
-from tidepool_api_testing.server import Refused, Server
+from tidepool_api_testing.server import Refused
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from tidepool_api_testing.server import Server
 
 TOP = Path(__file__).resolve().parents[2]
 ACCOUNT = f"system:serviceaccount:{OWN_NAMESPACE}:tidepool-operator"
@@ -51,13 +51,10 @@ def test_the_tests_have_the_rights_of_the_chart() -> None:
 
 
 @pytest.fixture(scope="module")
-def server() -> Iterator[Server]:
+def server(cluster: Server) -> Server:
     """A server with the operator's ServiceAccount as the chart sets it up."""
-    with Server({"operator": OPERATOR_TOKEN}) as one:
-        one.install_crds()
-        one.create({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": OWN_NAMESPACE}})
-        one.create(*(each for each in rendered() if each["kind"] in KINDS or "Policy" in each["kind"]))
-        yield one
+    cluster.create(*(one for one in rendered() if one["kind"] in KINDS or "Policy" in one["kind"]))
+    return cluster
 
 
 def secret(name: str, type_: str) -> dict[str, Any]:
