@@ -53,6 +53,13 @@ GUEST: dict[str, Any] = {
     },
 }
 
+GRANT: dict[str, Any] = {
+    "apiVersion": names.API_VERSION,
+    "kind": "MemoryGrant",
+    "metadata": {"name": "grant"},
+    "spec": {"to": [{"namespace": "team", "pool": "pool"}], "selector": {"matchLabels": {"memory": "spare"}}},
+}
+
 MISSING = object()
 
 

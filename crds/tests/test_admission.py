@@ -6,7 +6,7 @@ import json
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from objects import GUEST, MISSING, PAIRING, POOL, changed, within
+from objects import GRANT, GUEST, MISSING, PAIRING, POOL, changed, within
 
 from tidepool_api import names
 from tidepool_api_testing.server import Refused
@@ -77,6 +77,9 @@ WRONG: list[tuple[dict[str, Any], str, Any, str, str]] = [
     (POOL, "spec.lenders.spread", 9, "spec.lenders.spread", "should be less than or equal to 8"),
     (POOL, "spec.maxUnavailable", 0, "spec.maxUnavailable", "is neither a number of at least 1 nor a percentage"),
     (POOL, "spec.maxUnavailable", "101%", "spec.maxUnavailable", "is neither a number of at least 1 nor a percentage"),
+    (POOL, "spec", AUTO | {"lenders": {"maxLend": "1Gi", "namespaces": ["a"]}}, "spec.lenders.namespaces", "no place"),
+    (GRANT, "spec.to", [], "spec.to", "should have at least 1 items"),
+    (GRANT, "spec.selector", {}, "spec.selector", "is empty and would select every guest"),
     (POOL, "spec.strategy", "Both", "spec.strategy", 'supported values: "NonInclusive", "Exclusive"'),
     (POOL, "spec.port", 0, "spec.port", "should be greater than or equal to 1"),
     (POOL, "spec.port", 70000, "spec.port", "should be less than or equal to 65535"),
@@ -125,6 +128,9 @@ RIGHT: list[tuple[dict[str, Any], str, Any]] = [
     (POOL, "spec.latency", {"mode": "Off"}),
     (POOL, "spec.latency", {"mode": "Thresholds", "short": {"resume": "0.5ms", "stop": "1ms"}}),
     (POOL, "spec", AUTO),
+    (POOL, "spec.lenders.namespaces", ["a", "b"]),
+    (PAIRING, "spec.lender", PAIRING["spec"]["lender"] | {"namespace": "other"}),
+    (GRANT, "spec.to", [{"namespace": "a"}]),
     (POOL, "spec.maxUnavailable", 3),
     (POOL, "spec.maxUnavailable", "100%"),
     (POOL, "spec.paused", True),

@@ -14,7 +14,7 @@ def test_pool_fills_in_defaults() -> None:
     assert (pool.spec.port, pool.spec.deadline, pool.spec.strategy) == (7470, "200ms", "NonInclusive")
     assert (pool.spec.filter, pool.spec.latency.mode) == ("None", "Automatic")
     assert (pool.spec.latency.short.resume_us, pool.spec.latency.short.stop_us) == (1500, 40000)
-    assert (pool.spec.size_bytes, pool.spec.reserve_bytes) == (512 << 20, 256 << 20)
+    assert (pool.spec.most_bytes, pool.spec.reserve_bytes) == (512 << 20, 256 << 20)
 
 
 def test_json_round_trip() -> None:

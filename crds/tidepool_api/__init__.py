@@ -3,6 +3,7 @@
 from tidepool_api.base import ApiModel, ApiObject, ObjectMeta, OwnerReference, Time, now
 from tidepool_api.conditions import Condition, Status, condition, find, is_true, merge, without
 from tidepool_api.fields import Requirement, Selector, format_ratio
+from tidepool_api.grant import Grantee, GrantSpec, MemoryGrant
 from tidepool_api.guest import (
     CurvePoint,
     GuestMemory,
@@ -56,6 +57,8 @@ __all__ = [
     "CurvePoint",
     "Encryption",
     "Filter",
+    "GrantSpec",
+    "Grantee",
     "GuestMemory",
     "GuestPressure",
     "GuestRole",
@@ -68,6 +71,7 @@ __all__ = [
     "LenderState",
     "LenderStatus",
     "Lenders",
+    "MemoryGrant",
     "MemoryGuest",
     "MemoryPairing",
     "MemoryPool",

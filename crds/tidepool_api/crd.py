@@ -17,6 +17,7 @@ from tidepool_api import names
 from tidepool_api.base import ApiObject
 from tidepool_api.conditions import Condition
 from tidepool_api.fields import VALIDATIONS
+from tidepool_api.grant import MemoryGrant
 from tidepool_api.guest import MemoryGuest
 from tidepool_api.pairing import MemoryPairing
 from tidepool_api.pool import MemoryPool
@@ -112,6 +113,7 @@ KINDS = (
         ),
         (".spec.nodeName",),
     ),
+    Kind(MemoryGrant, names.GRANTS, "mgrant", (Column("To", ".spec.to[*].namespace"), _AGE)),
 )
 
 
@@ -122,7 +124,7 @@ def build(kind: Kind) -> Schema:
         "name": names.VERSION,
         "served": True,
         "storage": True,
-        "subresources": {"status": {}},
+        **({"subresources": {"status": {}}} if "status" in kind.model.model_fields else {}),
         "additionalPrinterColumns": [column.build() for column in kind.columns],
         "schema": {"openAPIV3Schema": schema(kind.model)},
     }
@@ -155,7 +157,8 @@ def schema(model: type[ApiObject]) -> Schema:
     properties = root["properties"]
     properties["metadata"] = {"type": "object"}
     properties["kind"] = properties["apiVersion"] = {"type": "string"}
-    properties["status"].pop("default", None)
+    if "status" in properties:
+        properties["status"].pop("default", None)
     root["required"] = ["spec"]
     return root
 

@@ -11,6 +11,7 @@ API_VERSION = f"{GROUP}/{VERSION}"
 POOLS = "memorypools"
 PAIRINGS = "memorypairings"
 GUESTS = "memoryguests"
+GRANTS = "memorygrants"
 
 DRY_RUN_ANNOTATION = f"{GROUP}/dry-run"  # on a pool, "true": say what would change, and change nothing
 POOL_LABEL = f"{GROUP}/pool"

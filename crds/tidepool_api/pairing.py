@@ -20,6 +20,11 @@ class LenderEnd(ApiModel):
     guest: ObjectName = Field(json_schema_extra=rules(immutable("the lender of a pairing", _ANOTHER)))
     """The name of its MemoryGuest."""
 
+    namespace: ObjectName | None = Field(
+        default=None, json_schema_extra=rules(immutable("the lender of a pairing", _ANOTHER))
+    )
+    """The namespace of its MemoryGuest where that is not the pairing's own; a MemoryGrant there allows it."""
+
     node_name: ObjectName
     """The node on which it runs."""
 
@@ -193,3 +198,14 @@ class MemoryPairing(ApiObject):
     kind: str = "MemoryPairing"
     spec: PairingSpec
     status: PairingStatus = Field(default_factory=PairingStatus)
+
+    @property
+    def lender_namespace(self) -> str:
+        """The namespace of the lender; the borrower's is the pairing's own."""
+        return self.spec.lender.namespace or self.namespace
+
+    @property
+    def lender_ref(self) -> str:
+        """The lender as the pairing's namespace knows it: its name, behind its namespace where that is another one."""
+        end = self.spec.lender
+        return end.guest if end.namespace in (None, self.namespace) else f"{end.namespace}/{end.guest}"

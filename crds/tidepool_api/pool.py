@@ -47,6 +47,9 @@ class Lenders(ApiModel):
     selector: Selector | None = None
     """The guests that lend, by their labels; absent when the role is Auto."""
 
+    namespaces: tuple[ObjectName, ...] = Field(default=(), max_length=16)
+    """Further namespaces whose guests lend too, if the selector matches them and a MemoryGrant there allows it."""
+
     max_lend: Memory
     """The most that one lender lends to all its borrowers together."""
 
@@ -193,6 +196,11 @@ class PoolSpec(ApiModel):
                     path=f".{side}.selector",
                 )
                 for side in ("lenders", "borrowers")
+            ),
+            rule(
+                "self.role != 'Auto' || !has(self.lenders.namespaces) || self.lenders.namespaces.size() == 0",
+                "has no place with role Auto: what guests of other namespaces do is decided there",
+                path=".lenders.namespaces",
             ),
             rule(
                 "!has(self.lenders.selector) || !has(self.borrowers.selector) || "

@@ -81,7 +81,7 @@ class Cluster:
 
     def pairings(self, key: Key) -> list[MemoryPairing]:
         """The pairings in which a guest lends or borrows on this node."""
-        return list(self._parsed_pairings(lambda item: key in _ends(item)))
+        return list(self._parsed_pairings(lambda item: key in ends(item)))
 
     def terminating(self) -> list[MemoryPairing]:
         """The pairings with an end on this node that are being deleted."""
@@ -227,7 +227,7 @@ class Cluster:
     def _pairing(self, old: Object | None, new: Object | None) -> None:
         if _wanted(old) == _wanted(new):
             return
-        for key in _ends(new or old or {}):
+        for key in ends(new or old or {}):
             self._touched(key)
 
 
@@ -247,9 +247,11 @@ def _wanted(pairing: Object | None) -> tuple[Any, ...] | None:
     return meta["uid"], meta.get("generation"), meta.get("deletionTimestamp"), meta.get("finalizers")
 
 
-def _ends(pairing: Object) -> tuple[Key, Key]:
+def ends(pairing: Object) -> tuple[Key, Key]:
+    """The lender and the borrower of a pairing."""
     namespace, spec = pairing["metadata"]["namespace"], pairing["spec"]
-    return (namespace, spec["lender"]["guest"]), (namespace, spec["borrower"]["guest"])
+    abroad = spec["lender"].get("namespace")  # of a lender that a MemoryGrant lets lend to another namespace
+    return (abroad or namespace, spec["lender"]["guest"]), (namespace, spec["borrower"]["guest"])
 
 
 def _parsed(kind: type[T], item: Object) -> T | None:

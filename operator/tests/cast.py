@@ -56,7 +56,7 @@ def role(user: str) -> list[dict[str, Any]]:
         rule(names.GROUP, "memorypools", "get list watch patch"),
         rule(names.GROUP, "memorypairings", "get list watch create patch delete"),
         rule(names.GROUP, "memorypools/status memorypairings/status", "patch"),
-        rule(names.GROUP, "memoryguests", "get list watch"),
+        rule(names.GROUP, "memoryguests memorygrants", "get list watch"),
         rule("", "nodes", "list watch"),
         rule("", "secrets", "create delete"),
         rule("", "events", "create"),

@@ -5,29 +5,19 @@ from __future__ import annotations
 import time
 from typing import TYPE_CHECKING
 
-import pytest
-from cast import OPERATOR_TOKEN, OWN_NAMESPACE, Agent, OperatorProcess, role, wait_for
+from cast import OWN_NAMESPACE, Agent, OperatorProcess, wait_for
 
 from tidepool_api import names
-from tidepool_api_testing.server import Server
 from tidepool_operator.election import GIVE_UP_SECONDS, LEASE_SECONDS, RENEW_SECONDS, Rival
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
     from pathlib import Path
+
+    from tidepool_api_testing.server import Server
 
 LENDS = {"memory": "spare"}
 BORROWS = {"memory": "short"}
 FAILOVER_SECONDS = 30
-
-
-@pytest.fixture(scope="module")
-def server() -> Iterator[Server]:
-    """A server of its own: another module's operator would take part."""
-    with Server({"operator": OPERATOR_TOKEN}) as one:
-        one.install_crds()
-        one.create({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": OWN_NAMESPACE}}, *role("operator"))
-        yield one
 
 
 def pair(agent: Agent, borrower: str) -> None:
@@ -44,14 +34,14 @@ def is_leading(one: OperatorProcess) -> bool:
     return one.figure("tidepool_operator_leading") == 1
 
 
-def test_one_acts_and_the_other_takes_over(server: Server, tmp_path: Path) -> None:
+def test_one_acts_and_the_other_takes_over(cluster: Server, agent: Agent, tmp_path: Path) -> None:
     """One hangs: its place is taken within 30 s, and it does not act when it wakes up. One ends: it is taken at once.
 
     Passes when every borrower gets its pairing from whoever leads, and none is made twice.
     """
-    first = OperatorProcess(server, tmp_path / "first")
-    second = OperatorProcess(server, tmp_path / "second", is_ready_at_once=False)
-    with Agent(server, "default", "n") as agent, first, second:
+    first = OperatorProcess(cluster, tmp_path / "first")
+    second = OperatorProcess(cluster, tmp_path / "second", is_ready_at_once=False)
+    with first, second:
         agent.guest("l", LENDS, total=4 << 30)
         agent.pool(lenders={"selector": {"matchLabels": LENDS}, "maxLend": "3Gi"})
         pair(agent, "a")
@@ -74,7 +64,7 @@ def test_one_acts_and_the_other_takes_over(server: Server, tmp_path: Path) -> No
         assert time.monotonic() - start < LEASE_SECONDS
         assert is_leading(first)
         assert uids.items() <= {name: one["metadata"]["uid"] for name, one in agent.pairings().items()}.items()
-    assert server.get("-n", OWN_NAMESPACE, "lease", names.OPERATOR_LEASE)["spec"]["leaseTransitions"] >= 3
+    assert cluster.get("-n", OWN_NAMESPACE, "lease", names.OPERATOR_LEASE)["spec"]["leaseTransitions"] >= 3
 
 
 def test_a_lease_is_taken_only_when_it_has_not_been_renewed_for_long() -> None:

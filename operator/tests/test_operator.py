@@ -200,6 +200,7 @@ def test_a_drained_node_keeps_its_pairings_until_its_guests_leave(agent: Agent) 
 
 
 def test_an_edited_pool_changes_its_pairings_in_place(agent: Agent) -> None:
+    """Issue 4, items 3 and 4: sizes, thresholds and filters reach the pairings, which stay what they are."""
     uid = pair(agent)["metadata"]["uid"]
     agent.pool(size="768Mi", encryption="AES-GCM")
     wait_for("size", lambda: agent.pairing(PAIRING)["spec"]["size"] == "768Mi")

@@ -126,6 +126,16 @@ def test_a_lender_that_needs_its_memory_is_relieved_at_once(figures: dict[str, i
     assert "l" in plan(after(again), [b, well, other], carried_out(made), at=LONG_AGO + timedelta(minutes=11)).lenders
 
 
+def test_relief_does_not_wait_for_its_turn() -> None:
+    """However few borrowers may lose something at a time: all of a pressed lender's go."""
+    guests = [guest(f"b{at}", TEAM, **READS_AGAIN) for at in range(4)]
+    rich = {"total": 8192, "available": 6000}
+    first = plan(auto_pool(max_lend=4096), [*guests, guest("l", TEAM, **rich)], [])
+    pressed = [guest("l", TEAM, **rich, stalled=50), guest("other", TEAM, **rich)]
+    made = plan(auto_pool(max_lend=4096), [*guests, *pressed], carried_out(first, connected=True))
+    assert mib(made) == {(f"b{at}", "other"): 512 for at in range(4)}
+
+
 def test_a_selected_lender_is_relieved_too() -> None:
     """What its label says is what it does again, when it is well and the cool-down is over."""
     b, other = guest("b", BORROWER), guest("other", LENDER)

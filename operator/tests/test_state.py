@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from world import BORROWER, LENDER
+from world import BORROWER, LENDER, pairing
 
 from tidepool_api import names
 from tidepool_operator.state import State
@@ -35,6 +35,17 @@ def test_a_late_deletion_does_not_take_the_successor() -> None:
     assert [one.metadata.uid for one in pools.in_namespace("ns")] == ["second"]
     pools.remove("ns", "pool", "second")
     assert pools.namespaces() == set()
+
+
+def test_pairings_are_found_by_their_pool() -> None:
+    pairings, spec = State().pairings, pairing("b", "l", 1 << 30).to_dict()["spec"]
+    for name, version, of in (("one", 1, "a"), ("two", 2, "a"), ("three", 3, "b"), ("one", 4, "a")):
+        metadata = {"name": name, "namespace": "ns", "uid": name, "resourceVersion": str(version)}
+        pairings.put({"metadata": metadata, "spec": spec | {"pool": of}})
+    assert sorted(one.name for one in pairings.in_group("ns", "a")) == ["one", "two"]
+    pairings.remove("ns", "one", "one")
+    assert [one.name for one in pairings.in_group("ns", "a")] == ["two"]
+    assert pairings.in_group("ns", "none") == []
 
 
 def test_a_listing_finds_what_was_deleted_unseen_and_spares_what_is_newer() -> None:

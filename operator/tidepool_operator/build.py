@@ -22,8 +22,8 @@ COMPONENT = "tidepool-operator"
 def pairing_name(pool: str, borrower: str, lender: str) -> str:
     """A name that no other pool, borrower and lender have."""
     parts = (pool, borrower, lender)
-    name = ".".join(parts)
-    if not any("." in part for part in parts) and len(name) <= LONGEST_NAME:
+    name = ".".join(parts).replace("/", ".")
+    if not any("." in part or "/" in part for part in parts) and len(name) <= LONGEST_NAME:
         return name
     digest = hashlib.sha256("/".join(parts).encode()).hexdigest()[:10]
     return f"{name[: LONGEST_NAME - 11].rstrip('.-')}-{digest}"
@@ -32,7 +32,9 @@ def pairing_name(pool: str, borrower: str, lender: str) -> str:
 def pairing_spec(pool: MemoryPool, one: Assignment, lender: MemoryGuest, borrower: MemoryGuest) -> Body:
     """The spec of the pairing that carries out an assignment; an address that is not known now is left out."""
     spec = pool.spec
-    place: Body = {"guest": one.lender, "nodeName": lender.spec.node_name, "port": spec.port}
+    place: Body = {"guest": lender.name, "nodeName": lender.spec.node_name, "port": spec.port}
+    if lender.namespace != pool.namespace:
+        place["namespace"] = lender.namespace
     if lender.status.addresses:
         place["address"] = lender.status.addresses[0]
     return {

@@ -81,9 +81,9 @@ def told(changes: Iterable[Change]) -> str:
 
 
 def _ends(pairing: MemoryPairing) -> tuple[str, str]:
-    return pairing.spec.borrower.guest, pairing.spec.lender.guest
+    return pairing.spec.borrower.guest, pairing.lender_ref
 
 
 def described(pairing: MemoryPairing) -> str:
     """A pairing for people to recognise."""
-    return f"pairing {pairing.name} ({pairing.spec.lender.guest} lends to {pairing.spec.borrower.guest})"
+    return f"pairing {pairing.name} ({pairing.lender_ref} lends to {pairing.spec.borrower.guest})"

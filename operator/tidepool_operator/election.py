@@ -113,7 +113,7 @@ class Election:
         """Lets another one take over at once, if this one had the Lease."""
         try:
             lease = await self._cluster.get_lease(self._namespace, self._name)
-            if lease["spec"].get("holderIdentity") == self.identity:
+            if (lease.get("spec") or {}).get("holderIdentity") == self.identity:
                 await self._cluster.replace_lease(self._spec_of(lease, holder=""))
         except Refused as refusal:
             log.warning("the lease %s is not given back: %s", self._name, refusal)
@@ -141,7 +141,7 @@ class Election:
             metadata = {"name": self._name, "namespace": self._namespace}
             await self._cluster.create_lease(self._spec_of({"metadata": metadata}, holder=self.identity))
             return True
-        self._rival.look(lease["spec"], self._clock())
+        self._rival.look(lease.get("spec") or {}, self._clock())
         if self._rival.holder != self.identity and not self._rival.is_gone(self._clock()):
             return False
         await self._cluster.replace_lease(self._spec_of(lease, holder=self.identity))
@@ -149,7 +149,7 @@ class Election:
 
     def _spec_of(self, lease: Body, *, holder: str) -> Body:
         """The Lease as this one would have it; its resourceVersion makes sure that nobody else changed it."""
-        before = lease.get("spec", {})
+        before = lease.get("spec") or {}
         at = datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
         is_new = before.get("holderIdentity") != holder
         spec = {

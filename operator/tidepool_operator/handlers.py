@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 import kopf
 
 from tidepool_api import names
+from tidepool_operator.abroad import readers
 from tidepool_operator.cluster import Cluster, Refused, load_config
 from tidepool_operator.election import Election, lease_name
 from tidepool_operator.heartbeats import Heartbeats
@@ -45,6 +46,7 @@ class Operator:
     work: Work
     election: Election
     metrics: Metrics
+    readers: dict[str, set[str]] = field(default_factory=dict)  # namespace -> those that may borrow from its guests
     silent: frozenset[str] = frozenset()  # nodes whose agent was dead when last looked
     background: list[asyncio.Task[None]] = field(default_factory=list)
 
@@ -104,7 +106,11 @@ class Operator:
             objects.remove(namespace, body["metadata"]["name"], body["metadata"]["uid"])
         else:
             objects.put(body)
-        await self.work.add(namespace)
+        if objects is self.state.pools:
+            self.readers = readers(self.state)
+        lender = body.get("spec", {}).get("lender", {}).get("namespace")  # of a pairing
+        for one in {namespace, lender or namespace, *self.readers.get(namespace, ())}:
+            await self.work.add(one)
 
     async def take_in_node(self, kind: str | None, body: dict[str, Any]) -> None:
         """Takes in one watch event about a node, and wakes the namespaces that have guests there."""
@@ -122,6 +128,7 @@ class Operator:
         for objects in self.state.kinds:
             for body in (await self.cluster.list_all(objects.plural))[0]:
                 objects.put(body)
+        self.readers = readers(self.state)
         await self.look_at_heartbeats()
 
     async def relist(self) -> None:
@@ -132,6 +139,7 @@ class Operator:
                 objects.put(body)
             for namespace in objects.forget_missing(bodies, at):
                 await self.work.add(namespace)
+        self.readers = readers(self.state)
         self.reconciler.forget_gone()
 
     async def look_at_heartbeats(self) -> None:
@@ -154,7 +162,7 @@ class Operator:
         nodes: dict[str, set[str]] = {}
         for namespace in self.state.guests.namespaces():
             for one in self.state.guests.in_namespace(namespace):
-                nodes.setdefault(one.spec.node_name, set()).add(namespace)
+                nodes.setdefault(one.spec.node_name, set()).update((namespace, *self.readers.get(namespace, ())))
         return nodes
 
 
@@ -233,5 +241,6 @@ def configure(settings: kopf.OperatorSettings, *, clusterwide: bool) -> None:
     settings.networking.request_timeout = 30
     settings.networking.connect_timeout = 10
     settings.networking.error_backoffs = ERROR_BACKOFFS
+    settings.queueing.idle_timeout = 0.5  # a worker for each object that has just changed, not for all of them
     settings.peering.standalone = True
     settings.posting.enabled = False

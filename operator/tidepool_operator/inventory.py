@@ -15,7 +15,7 @@ from tidepool_operator.market import EVERYWHERE
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 
-    from tidepool_api import MemoryGuest, MemoryPairing, Requirement, Selector
+    from tidepool_api import MemoryGuest, MemoryPairing, MemoryPool, Requirement, Selector
 
 
 @dataclass(frozen=True)
@@ -53,10 +53,15 @@ class Inventory:
         guests: Iterable[MemoryGuest],
         pairings: Iterable[MemoryPairing] = (),
         *,
+        namespace: str = "",
+        elsewhere: Iterable[MemoryPairing] = (),
         nodes: Mapping[str, Node] | None = None,
         silent: Collection[str] = (),
     ) -> None:
-        """`silent` are the nodes whose agent does not answer."""
+        """`silent` are the nodes whose agent does not answer.
+
+        `elsewhere` are pairings of other namespaces; guests of these go by `namespace/name`.
+        """
         self.guests = {one.name: one for one in sorted(guests, key=lambda one: one.name) if not one.terminating}
         self.silent = frozenset(silent)
         self.nodes = nodes or {}
@@ -72,8 +77,13 @@ class Inventory:
         self._borrowed_by: dict[str, list[MemoryPairing]] = defaultdict(list)
         for pairing in sorted(pairings, key=lambda one: one.name):
             self._of_pool[pairing.spec.pool].append(pairing)
-            self._lent_by[pairing.spec.lender.guest].append(pairing)
+            self._lent_by[pairing.lender_ref].append(pairing)
             self._borrowed_by[pairing.spec.borrower.guest].append(pairing)
+        for pairing in elsewhere:
+            lender, borrower = pairing.spec.lender.guest, pairing.spec.borrower.guest
+            is_ours = pairing.lender_namespace == namespace
+            self._lent_by[lender if is_ours else f"{pairing.lender_namespace}/{lender}"].append(pairing)
+            self._borrowed_by[f"{pairing.namespace}/{borrower}"].append(pairing)
 
     def matching(self, selector: Selector) -> set[str]:
         """The guests that a selector matches."""
@@ -98,9 +108,10 @@ class Inventory:
         """The pairings of a pool, by name."""
         return self._of_pool.get(pool, ())
 
-    def lent_by(self, guest: str) -> Sequence[MemoryPairing]:
-        """The pairings in which a guest lends, of whatever pool."""
-        return self._lent_by.get(guest, ())
+    def lent_to_others(self, guest: str, pool: MemoryPool) -> int:
+        """What a guest lends in pairings of other pools, in bytes."""
+        others = (one for one in self._lent_by.get(guest, ()) if _pool_of(one) != (pool.namespace, pool.name))
+        return sum(one.spec.size_bytes for one in others)
 
     def has_role(self, guest: str, role: Role) -> bool:
         """Whether a guest has that role in any pairing, be it on its way out."""
@@ -110,5 +121,9 @@ class Inventory:
         """The guests of a pool's pairings that are not on their way out, with what they do there."""
         for one in self.of_pool(pool):
             if not one.terminating:
-                yield one.spec.lender.guest, Role.LENDER
+                yield one.lender_ref, Role.LENDER
                 yield one.spec.borrower.guest, Role.BORROWER
+
+
+def _pool_of(pairing: MemoryPairing) -> tuple[str, str]:
+    return pairing.namespace, pairing.spec.pool

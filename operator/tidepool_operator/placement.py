@@ -90,11 +90,10 @@ def open_ledger(pool: MemoryPool, inventory: Inventory, selection: Selection) ->
         for name in selection.offering
         if not inventory.has_role(name, Role.BORROWER)
     }
-    both = (*selection.lenders.values(), *selection.borrowers.values())
-    ledger = Ledger({}, pool.spec.lenders.spread, bound, spare, {one.name: inventory.place(one) for one in both})
+    places = {name: inventory.place(one) for by in (selection.lenders, selection.borrowers) for name, one in by.items()}
+    ledger = Ledger({}, pool.spec.lenders.spread, bound, spare, places)
     for lender in selection.lenders:
-        foreign = [one for one in inventory.lent_by(lender) if one.spec.pool != pool.name]
-        ledger.leaving[lender] += sum(one.spec.size_bytes for one in foreign)
+        ledger.leaving[lender] += inventory.lent_to_others(lender, pool)
     return ledger
 
 
@@ -109,7 +108,7 @@ def _bound(lender: MemoryGuest, cap: int, reserve: int) -> int:
 def keep(ledger: Ledger, inventory: Inventory, pool: str, selection: Selection, steps: Steps) -> None:
     """Enters every existing pairing that is still right, cut down where it no longer fits and may be cut down now."""
     for one in inventory.of_pool(pool):
-        borrower, lender = one.spec.borrower.guest, one.spec.lender.guest
+        borrower, lender = one.spec.borrower.guest, one.lender_ref
         size = _kept(ledger, selection, one)
         if size < one.spec.size_bytes and not steps.permit(one):
             size = _room(ledger, one)
@@ -122,7 +121,7 @@ def keep(ledger: Ledger, inventory: Inventory, pool: str, selection: Selection, 
 
 def _kept(ledger: Ledger, selection: Selection, one: MemoryPairing) -> int:
     """How much of an existing pairing is still wanted and possible; 0 for one that is on its way out."""
-    borrower, lender = one.spec.borrower.guest, one.spec.lender.guest
+    borrower, lender = one.spec.borrower.guest, one.lender_ref
     if one.terminating or lender in selection.roles.relieved:
         return 0
     if borrower not in selection.borrowers or lender not in selection.lenders:
@@ -132,7 +131,7 @@ def _kept(ledger: Ledger, selection: Selection, one: MemoryPairing) -> int:
 
 def _room(ledger: Ledger, one: MemoryPairing) -> int:
     """What a pairing has, as far as its lender may lend so much."""
-    lender, size = one.spec.lender.guest, one.spec.size_bytes
+    lender, size = one.lender_ref, one.spec.size_bytes
     return min(size, ledger.bound[lender] - ledger.lent[lender]) if lender in ledger.bound else size
 
 
@@ -186,7 +185,8 @@ class Placing:
         if len(present) < MOST_LENDERS:
             without = blocked | present.keys()
             groups = ledger.places[borrower].groups
-            new = {lender for group in groups for lender in self._market.best(group, count, without)}
+            best = {lender for group in groups for lender in self._market.best(group, count, without)}
+            new = {lender for lender in best if not is_namesake(lender, borrower)}
             found += [one for one in (self._offer(borrower, lender) for lender in new) if one.most >= LEAST]
         return [one for one in found if one.most > 0]
 
@@ -196,6 +196,11 @@ class Placing:
         distance = ledger.places[borrower].distance(ledger.places[lender])
         most = min(free, ledger.most(borrower) - (present or 0))
         return Offer(present is None, distance, -free, lender, most)
+
+
+def is_namesake(lender: str, borrower: str) -> bool:
+    """Whether a lender of another namespace has the borrower's name, by which agents tell the two ends apart."""
+    return lender.rpartition("/")[2] == borrower
 
 
 def _whole(missing: int, offers: list[Offer]) -> list[tuple[str, int]]:

@@ -1,6 +1,6 @@
 """Which guest lends how much to which: a pure function of what is known, without I/O, clock or chance.
 
-    plan(pool, inventory, claimed=…, at=…) -> Plan
+    plan(pool, inventory, claimed=…, abroad=…, at=…) -> Plan
 
 The same facts in any order give the same plan, and a plan that was carried out is planned again unchanged. A pairing
 that exists stays while both guests are selected and the lender can hold it; only what is missing is placed anew. What
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
     from datetime import datetime
 
-    from tidepool_api import GuestRole, MemoryPool
+    from tidepool_api import GuestRole, MemoryGuest, MemoryPool
     from tidepool_operator.inventory import Inventory
 
 ROUGHLY = 64 * MIB
@@ -56,13 +56,20 @@ class Plan:
         return frozenset(name for one in self.assignments for name in (one.lender, one.borrower))
 
 
-def plan(pool: MemoryPool, inventory: Inventory, *, at: datetime, claimed: Mapping[str, str] | None = None) -> Plan:
+def plan(
+    pool: MemoryPool,
+    inventory: Inventory,
+    *,
+    at: datetime,
+    claimed: Mapping[str, str] | None = None,
+    abroad: Mapping[str, MemoryGuest] | None = None,
+) -> Plan:
     """What should be for this pool.
 
     `inventory` has the guests and pairings of its namespace, `claimed` the guests that another pool has (guest ->
-    pool), and `at` is the time.
+    pool), `abroad` the guests of other namespaces that lend to this pool, and `at` is the time.
     """
-    selection = select(pool, inventory, claimed or {}, at)
+    selection = select(pool, inventory, abroad or {}, claimed or {}, at)
     ledger = open_ledger(pool, inventory, selection)
     ledger.wanted = size(pool, inventory, selection, ledger)
     steps = Steps(pool, inventory, selection)

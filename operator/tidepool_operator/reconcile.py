@@ -29,6 +29,7 @@ from tidepool_api import (
     now,
 )
 from tidepool_operator import build, changes, report
+from tidepool_operator.abroad import age, look_abroad, pairings_elsewhere
 from tidepool_operator.changes import TOLD_AT_MOST, Create, Delete, Update, described
 from tidepool_operator.cluster import Refused, at_once
 from tidepool_operator.inventory import Inventory
@@ -101,7 +102,7 @@ class Reconciler:
     async def namespace(self, namespace: str) -> float | None:
         """Goes over a namespace; returns after how many seconds it should be looked at again, if at all."""
         scene = self._round(namespace)
-        for pool in sorted(self._state.pools.in_namespace(namespace), key=_age):
+        for pool in sorted(self._state.pools.in_namespace(namespace), key=age):
             await (self._take_down(scene, pool) if pool.terminating else self._tend(scene, pool))
         for broken in self._state.pools.unreadable(namespace):
             await (
@@ -134,10 +135,25 @@ class Reconciler:
         guests = {one.name: one for one in self._state.guests.in_namespace(namespace)}
         ends = [end.node_name for one in self._state.pairings.in_namespace(namespace) for end in _ends(one)]
         nodes = {one.spec.node_name for one in guests.values()} | set(ends)
+        lending = {one for pool in self._state.pools.in_namespace(namespace) for one in pool.spec.lenders.namespaces}
+        nodes |= {one.spec.node_name for other in lending for one in self._state.guests.in_namespace(other)}
         silent = self._heartbeats.silent(nodes)
         pairings = self._state.pairings.in_namespace(namespace)
-        inventory = Inventory(guests.values(), pairings, nodes=self._state.nodes.known, silent=silent)
+        inventory = Inventory(
+            guests.values(),
+            pairings,
+            namespace=namespace,
+            elsewhere=pairings_elsewhere(namespace, self._state),
+            nodes=self._state.nodes.known,
+            silent=silent,
+        )
+        guests |= {one.lender_ref: lender for one in pairings if (lender := self._lender(one))}
         return _Round(namespace, guests, silent, inventory, planning=time.perf_counter() - begin)
+
+    def _lender(self, pairing: MemoryPairing) -> MemoryGuest | None:
+        """The guest of another namespace that lends, if it does and is still there."""
+        namespace = pairing.lender_namespace
+        return None if namespace == pairing.namespace else self._state.guests.get(namespace, pairing.spec.lender.guest)
 
     # --- a pool that is wanted ----------------------------------------------------------------------------------------
 
@@ -164,7 +180,10 @@ class Reconciler:
 
     def _plan(self, scene: _Round, pool: MemoryPool) -> Plan:
         begin = time.perf_counter()
-        made = plan(pool, scene.inventory, claimed=scene.claimed, at=now())
+        abroad = look_abroad(pool, self._state)
+        scene.guests |= abroad.guests
+        claimed = scene.claimed | abroad.claimed if abroad.claimed else scene.claimed
+        made = plan(pool, scene.inventory, claimed=claimed, abroad=abroad.guests, at=now())
         seconds = time.perf_counter() - begin
         scene.planning += seconds
         self._metrics.plan_seconds.observe(seconds)
@@ -421,20 +440,13 @@ class Reconciler:
 
     def _of(self, pool: ApiObject) -> list[MemoryPairing]:
         """The pairings of a pool as known now, by name."""
-        mine = (one for one in self._state.pairings.in_namespace(pool.namespace) if one.spec.pool == pool.name)
-        return sorted(mine, key=lambda one: one.name)
+        return sorted(self._state.pairings.in_group(pool.namespace, pool.name), key=lambda one: one.name)
 
     def _forget_gone_pools(self, namespace: str) -> None:
         present = {one.name for one in self._state.pools.in_namespace(namespace)}
         for key in [key for key in self._shown if key[0] == namespace and key[1] not in present]:
             self._metrics.forget(*key)
             self._shown.discard(key)
-
-
-def _age(pool: MemoryPool) -> tuple[str, str]:
-    """The older pool first: it has the guests that both want."""
-    created = pool.metadata.creation_timestamp
-    return (created.isoformat() if created else "", pool.name)
 
 
 def _ends(pairing: MemoryPairing) -> tuple[Any, Any]:
@@ -455,18 +467,18 @@ def _misses_key(pairing: MemoryPairing) -> bool:
 
 def _abandoned(pairing: MemoryPairing, scene: _Round) -> Iterable[tuple[str, str]]:
     """The finalizers that nobody will remove, each with the reason."""
-    for finalizer, role, end in (
-        (names.LENDER_FINALIZER, "lender", pairing.spec.lender),
-        (names.BORROWER_FINALIZER, "borrower", pairing.spec.borrower),
+    for finalizer, role, name in (
+        (names.LENDER_FINALIZER, "lender", pairing.lender_ref),
+        (names.BORROWER_FINALIZER, "borrower", pairing.spec.borrower.guest),
     ):
-        guest = scene.guests.get(end.guest)
+        guest = scene.guests.get(name)
         if guest is None:
-            yield finalizer, f"{role} {end.guest} is gone"
+            yield finalizer, f"{role} {name} is gone"
         elif guest.spec.node_name in scene.silent:
             what = f"the agent on node {guest.spec.node_name} does not answer"
-            yield finalizer, f"{what}; when it is back it takes down {role} {end.guest}"
+            yield finalizer, f"{what}; when it is back it takes down {role} {name}"
         elif _is_overdue(pairing):
-            what = f"the agent on node {guest.spec.node_name} could not take down {role} {end.guest}"
+            what = f"the agent on node {guest.spec.node_name} could not take down {role} {name}"
             yield finalizer, f"{what} in {PATIENCE_SECONDS} s; it goes on trying by itself"
 
 

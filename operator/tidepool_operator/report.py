@@ -245,7 +245,7 @@ def _changes_pending(pool: MemoryPool, pending: Pending) -> Condition:
 
 def _planned_steps(pool: MemoryPool, plan: Plan, live: Sequence[Judged]) -> Iterable[str]:
     """What is still to be begun."""
-    present = {(one.pairing.spec.borrower.guest, one.pairing.spec.lender.guest) for one in live}
+    present = {(one.pairing.spec.borrower.guest, one.pairing.lender_ref) for one in live}
     coming = [one for one in plan.assignments if (one.borrower, one.lender) not in present]
     if coming:
         yield f"{count(len(coming), 'pairing')} to be made"

@@ -78,15 +78,18 @@ class Roles:
         self.turns.append(Turn(guest, before, self.entries[guest]))
 
 
-def assign(pool: MemoryPool, inventory: Inventory, taken: Collection[str], at: datetime) -> Roles:
-    """The roles of the guests that a pool matches, without those in `taken`."""
+def assign(
+    pool: MemoryPool, inventory: Inventory, abroad: Mapping[str, MemoryGuest], taken: Collection[str], at: datetime
+) -> Roles:
+    """The roles of the guests that a pool matches, without those in `taken`; those `abroad` lend."""
     if pool.spec.role is RoleChoice.AUTO and pool.spec.selector is not None:
         return _choose(pool, inventory, sorted(inventory.matching(pool.spec.selector) - set(taken)), at)
     lenders, borrowers = pool.spec.lenders.selector, pool.spec.borrowers.selector
     roles = Roles(
-        inventory.matching(lenders) if lenders else set(), inventory.matching(borrowers) if borrowers else set()
+        (inventory.matching(lenders) if lenders else set()) | abroad.keys(),
+        inventory.matching(borrowers) if borrowers else set(),
     )
-    _relieve(pool, inventory, roles, at)
+    _relieve(pool, inventory, abroad, roles, at)
     return roles
 
 
@@ -130,12 +133,14 @@ def is_cooling(pool: MemoryPool, entry: GuestRole, at: datetime) -> bool:
 # --- lenders that were selected ---------------------------------------------------------------------------------------
 
 
-def _relieve(pool: MemoryPool, inventory: Inventory, roles: Roles, at: datetime) -> None:
+def _relieve(
+    pool: MemoryPool, inventory: Inventory, abroad: Mapping[str, MemoryGuest], roles: Roles, at: datetime
+) -> None:
     """Finds the lenders that need their memory themselves, and those that did lately."""
     before = {one.guest: one for one in pool.status.roles or () if one.role is Role.NONE}
     lending = {name for name, role in inventory.roles_in(pool.name) if role is Role.LENDER}
     for name in sorted(roles.lenders):
-        status, entry = inventory.guests[name].status, before.get(name)
+        status, entry = (abroad.get(name) or inventory.guests[name]).status, before.get(name)
         if entry is not None and (is_cooling(pool, entry, at) or not is_calm(status)):
             roles.entries[name] = entry
             roles.relieved.add(name)
@@ -196,6 +201,8 @@ def _turn(
         if entry is not None:
             roles.entries[guest.name] = entry
         return role
+    if urgent:
+        roles.relieved.add(guest.name)
     roles.turn(guest.name, role, wish, why, at)
     return wish
 

@@ -81,12 +81,18 @@ class Selection:
         return [name for name in self.lenders if name not in absent]
 
 
-def select(pool: MemoryPool, inventory: Inventory, claimed: Mapping[str, str], at: datetime) -> Selection:
+def select(
+    pool: MemoryPool,
+    inventory: Inventory,
+    abroad: Mapping[str, MemoryGuest],
+    claimed: Mapping[str, str],
+    at: datetime,
+) -> Selection:
     """Sorts the guests into roles; those that are wanted twice are left out and named."""
-    known = inventory.guests
-    matched = roles.matched(pool, inventory)
+    known = {**inventory.guests, **abroad} if abroad else inventory.guests
+    matched = roles.matched(pool, inventory) | abroad.keys()
     taken = {name for name in matched if claimed.get(name, pool.name) != pool.name}
-    given = roles.assign(pool, inventory, taken, at)
+    given = roles.assign(pool, inventory, abroad, taken, at)
     conflicting = given.lenders & given.borrowers
     left_out = conflicting | taken
     lenders = {name: known[name] for name in sorted(given.lenders - left_out)}

@@ -35,7 +35,7 @@ def _present(pool: MemoryPool, inventory: Inventory, selection: Selection) -> tu
     lent: dict[str, int] = defaultdict(int)
     borrowed: dict[str, int] = defaultdict(int)
     for one in inventory.of_pool(pool.name):
-        lender, borrower = one.spec.lender.guest, one.spec.borrower.guest
+        lender, borrower = one.lender_ref, one.spec.borrower.guest
         stays = lender in selection.lenders and lender not in selection.roles.relieved
         if stays and borrower in selection.borrowers and not one.terminating:
             lent[lender] += one.spec.size_bytes

@@ -9,13 +9,13 @@ from __future__ import annotations
 
 import logging
 from collections import defaultdict
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, Generic, TypeVar
 
 from pydantic import ValidationError
 
-from tidepool_api import ApiObject, MemoryGuest, MemoryPairing, MemoryPool, names
+from tidepool_api import ApiObject, MemoryGrant, MemoryGuest, MemoryPairing, MemoryPool, names
 from tidepool_operator.inventory import Node
 
 T = TypeVar("T", bound=ApiObject)
@@ -47,9 +47,21 @@ class Unreadable:
 class Objects(Generic[T]):
     """The objects of one kind."""
 
-    def __init__(self, model: type[T], plural: str, *, keeps_readable: bool = True) -> None:
-        """`keeps_readable`: whether the last version that could be read stands in for one that cannot."""
+    def __init__(
+        self,
+        model: type[T],
+        plural: str,
+        *,
+        keeps_readable: bool = True,
+        group: Callable[[T], str] = lambda _: "",
+    ) -> None:
+        """`keeps_readable`: whether the last version that could be read stands in for one that cannot.
+
+        `group` gives what `in_group` finds objects by; it never changes for an object.
+        """
         self._keeps_readable = keeps_readable
+        self._group = group
+        self._groups: dict[tuple[str, str], dict[str, T]] = defaultdict(dict)
         self.model = model
         self.plural = plural
         self._objects: dict[str, dict[str, T]] = defaultdict(dict)
@@ -58,6 +70,10 @@ class Objects(Generic[T]):
     def in_namespace(self, namespace: str) -> list[T]:
         """Those of a namespace."""
         return list(self._objects.get(namespace, {}).values())
+
+    def in_group(self, namespace: str, group: str) -> list[T]:
+        """Those of a namespace that belong together."""
+        return list(self._groups.get((namespace, group), {}).values())
 
     def unreadable(self, namespace: str) -> list[Unreadable]:
         """Those that could not be read."""
@@ -83,22 +99,32 @@ class Objects(Generic[T]):
         if known is not None and version(metadata) <= int(known.metadata.resource_version or 0):
             return known
         try:
-            known = self._objects[namespace][name] = self.model.parse(body)
+            fresh = self.model.parse(body)
         except ValidationError as error:
             status = body.get("status", {})
             self._unreadable[namespace][name] = Unreadable(ApiObject.parse(body), status, explain(error))
             log.warning("cannot read %s %s/%s: %s", self.plural, namespace, name, explain(error))
-            if not self._keeps_readable:
-                self._objects[namespace].pop(name, None)
+            if known is not None and not self._keeps_readable:
+                self._drop(known)
             return known
+        if known is not None:
+            self._drop(known)
+        self._objects[namespace][name] = self._groups[namespace, self._group(fresh)][name] = fresh
         self._unreadable[namespace].pop(name, None)
-        return known
+        return fresh
+
+    def _drop(self, known: T) -> None:
+        del self._objects[known.namespace][known.name]
+        key = known.namespace, self._group(known)
+        self._groups[key].pop(known.name, None)
+        if not self._groups[key]:
+            del self._groups[key]
 
     def remove(self, namespace: str, name: str, uid: str) -> None:
         """Forgets an object, but not another one that has its name by now."""
         known, broken = self.get(namespace, name), self._unreadable.get(namespace, {}).get(name)
         if known is not None and known.metadata.uid == uid:
-            del self._objects[namespace][name]
+            self._drop(known)
         if broken is not None and broken.head.metadata.uid == uid:
             del self._unreadable[namespace][name]
 
@@ -144,14 +170,15 @@ class State:
 
     def __init__(self) -> None:
         self.pools = Objects(MemoryPool, names.POOLS, keeps_readable=False)
-        self.pairings = Objects(MemoryPairing, names.PAIRINGS)
+        self.pairings = Objects(MemoryPairing, names.PAIRINGS, group=lambda one: one.spec.pool)
         self.guests = Objects(MemoryGuest, names.GUESTS)
+        self.grants = Objects(MemoryGrant, names.GRANTS, keeps_readable=False)
         self.nodes = Nodes()
 
     @property
-    def kinds(self) -> tuple[Objects[MemoryPool], Objects[MemoryPairing], Objects[MemoryGuest]]:
-        """All three."""
-        return (self.pools, self.pairings, self.guests)
+    def kinds(self) -> tuple[Objects[Any], ...]:
+        """All four."""
+        return (self.pools, self.pairings, self.guests, self.grants)
 
     def uids(self) -> set[str]:
         """The UIDs of all pools and pairings."""

@@ -42,8 +42,8 @@ class Steps:
 
     def _is_due(self, one: MemoryPairing) -> bool:
         """Whether the change cannot wait: a guest is gone, or does something else."""
-        roles, known = self._selection.roles, self._inventory.guests
-        lender, borrower = one.spec.lender.guest, one.spec.borrower.guest
+        roles, known = self._selection.roles, self._inventory.guests.keys() | self._selection.lenders.keys()
+        lender, borrower = one.lender_ref, one.spec.borrower.guest
         if one.terminating or lender in roles.relieved or lender not in known or borrower not in known:
             return True
         elsewhere = self._selection.taken

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 TOKEN = "operator-of-a-scale-run"
 OWN_NAMESPACE = "tidepool-system"
 USER = "operator"
-START_SECONDS = 120
+START_SECONDS = 900
 
 
 def role() -> list[dict[str, Any]]:

@@ -1,0 +1,87 @@
+"""Memory leaves a namespace only where a grant in that namespace says so (issue 4, item 5: Safety)."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from cast import Agent, wait_for
+
+from tidepool_api import names
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from tidepool_api_testing.server import Server
+
+LENDS = {"memory": "spare"}
+BORROWS = {"memory": "short"}
+
+pytestmark = pytest.mark.usefixtures("operator")
+
+
+@pytest.fixture
+def owner(cluster: Server, namespace: str) -> Iterator[Agent]:
+    """The agent of another namespace, which has a guest with memory to spare."""
+    cluster.kubectl("create", "namespace", f"{namespace}-rich")
+    with Agent(cluster, f"{namespace}-rich", f"node-of-{namespace}-rich") as one:
+        one.guest("l", LENDS, address="10.0.0.9")
+        yield one
+
+
+def grant(owner: Agent, to: str, **more: Any) -> None:
+    """What the owners of the guest write."""
+    owner.server.apply(
+        {
+            "apiVersion": names.API_VERSION,
+            "kind": "MemoryGrant",
+            "metadata": {"name": "grant", "namespace": owner.namespace},
+            "spec": {"to": [{"namespace": to}], **more},
+        }
+    )
+
+
+def borrowing(agent: Agent, owner: Agent) -> None:
+    """A pool that asks for lenders of the other namespace."""
+    agent.guest("b", BORROWS, address="10.0.0.2")
+    agent.pool(lenders={"selector": {"matchLabels": LENDS}, "maxLend": "1Gi", "namespaces": [owner.namespace]})
+
+
+def only(agent: Agent) -> dict[str, Any]:
+    """The pairing, when there is just one."""
+    found = list(agent.pairings().values())
+    return found[0] if len(found) == 1 else {}
+
+
+def test_a_grant_lets_memory_out_and_its_end_takes_it_back(agent: Agent, owner: Agent) -> None:
+    """Nothing without one, nor with one for guests with other labels."""
+    borrowing(agent, owner)
+    agent.wait_for_reason("LendersFound", "NoLenders")
+    grant(owner, agent.namespace, selector={"matchLabels": {"memory": "none"}})
+    owner.guest("l", LENDS, address="10.0.0.8")
+    agent.wait_for_reason("LendersFound", "NoLenders")
+    assert agent.pairings() == {}
+    grant(owner, agent.namespace)
+    wait_for("pairing", lambda: only(agent))
+    lender = only(agent)["spec"]["lender"]
+    assert (lender["namespace"], lender["guest"], lender["nodeName"]) == (owner.namespace, "l", owner.node)
+    agent.connect(only(agent)["metadata"]["name"])
+    wait_for("Ready", lambda: agent.status()["phase"] == "Ready")
+    owner.server.kubectl("delete", "mgrant", "-n", owner.namespace, "grant")
+    wait_for("deletion", lambda: only(agent)["metadata"].get("deletionTimestamp"))
+
+
+def test_a_pool_at_home_comes_first(agent: Agent, owner: Agent) -> None:
+    """A granted guest is selected in its own namespace: the other one gives it back, and only then it is used there."""
+    grant(owner, agent.namespace)
+    borrowing(agent, owner)
+    wait_for("pairing", lambda: only(agent))
+    name = only(agent)["metadata"]["name"]
+    owner.guest("home", BORROWS, address="10.0.0.3")
+    owner.pool(lenders={"selector": {"matchLabels": LENDS}, "maxLend": "512Mi"})
+    assert f"{owner.namespace}/pool has" in agent.wait_for_reason("RolesConsistent", "GuestClaimed")["message"]
+    wait_for("deletion", lambda: agent.pairing(name)["metadata"].get("deletionTimestamp"))
+    assert owner.pairings() == {}
+    agent.release(name, "lender")
+    agent.release(name, "borrower")
+    wait_for("pairing at home", lambda: list(owner.pairings()) == ["pool.home.l"])
