@@ -18,6 +18,7 @@ from tidepool_kubectl.cluster import Cluster, Unusable
 app = typer.Typer(
     help="What Tidepool's pools are worth, what is in a guest's way, and whether all is well. Nothing is changed.",
     no_args_is_help=True,
+    add_completion=False,  # kubectl completes with kubectl_complete-tidepool
     pretty_exceptions_enable=False,
 )
 console = Console()
