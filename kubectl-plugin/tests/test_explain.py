@@ -66,5 +66,22 @@ def test_a_guest_that_borrows_says_how_well() -> None:
     )
 
 
+def auto(*roles: dict[str, str]) -> dict[str, Any]:
+    """A pool that chooses roles by need."""
+    body = pool()
+    del body["spec"]["lenders"]["selector"], body["spec"]["borrowers"]["selector"]
+    body["spec"] |= {"role": "Auto", "selector": {"matchLabels": {"memory": "any"}}}
+    body["status"]["roles"] = list(roles)
+    return body
+
+
+def test_a_pool_that_chooses_roles_says_which_and_why() -> None:
+    role = {"guest": "b", "role": "Borrower", "since": "2026-01-01T11:50:00Z", "reason": "Refaults"}
+    found = [step.text for step in steps(guest("b", "any"), auto(role), pairing())]
+    assert "pool pool selects it as lender, borrower or neither, by its need" in found
+    assert "since 2026-01-01 11:50 UTC its role there is Borrower (Refaults)" in found
+    assert "pool pool chooses among memory=any" in steps(guest("b", "mid"), auto())[-1].advice
+
+
 def test_a_lender_is_told_to_whom_it_lends() -> None:
     assert "in which it lends to b" in steps(guest("l", "spare"), pool(), pairing(), name="l")[-1].text

@@ -91,24 +91,35 @@ def _pools(guest: MemoryGuest, snapshot: Snapshot) -> Iterator[Step]:
         yield bad(f"no pool selects it ({_labels(guest)})", "; ".join(_asked(pools)) or _NO_POOL)
         return
     for pool, roles in chosen:
-        yield from _chosen(pool, roles)
+        yield from _chosen(pool, roles, guest)
 
 
+_AUTO = "lender, borrower or neither, by its need"
 _NO_POOL = "there is no MemoryPool in its namespace: write one"
 
 
-def _chosen(pool: MemoryPool, roles: list[str]) -> Iterator[Step]:
+def _chosen(pool: MemoryPool, roles: list[str], guest: MemoryGuest) -> Iterator[Step]:
     if len(roles) > 1:
         yield bad(f"pool {pool.name} selects it as lender and as borrower", "change the labels so that one matches")
         return
     yield good(f"pool {pool.name} selects it as {roles[0]}")
+    yield from _given(pool, guest)
     degraded = find(pool.status.conditions, ConditionType.DEGRADED)
     if degraded and degraded.status is Status.TRUE:
         yield bad(f"pool {pool.name} is degraded", degraded.message)
 
 
+def _given(pool: MemoryPool, guest: MemoryGuest) -> Iterator[Step]:
+    """The role that a pool has given to the guest for a time."""
+    for one in pool.status.roles or ():
+        if one.guest == guest.name:
+            yield good(f"since {one.since:%Y-%m-%d %H:%M} UTC its role there is {one.role} ({one.reason})")
+
+
 def _roles(pool: MemoryPool, guest: MemoryGuest) -> list[str]:
-    sides = (("lender", pool.spec.lenders.selector), ("borrower", pool.spec.borrowers.selector))
+    """What a pool selects the guest as; one with role Auto sees for itself what it is to be."""
+    spec = pool.spec
+    sides = (("lender", spec.lenders.selector), ("borrower", spec.borrowers.selector), (_AUTO, spec.selector))
     return [role for role, selector in sides if _selects(selector, guest)]
 
 
@@ -118,7 +129,10 @@ def _selects(selector: Selector | None, guest: MemoryGuest) -> bool:
 
 def _asked(pools: Iterable[MemoryPool]) -> Iterator[str]:
     for pool in pools:
-        yield f"pool {pool.name} lends from {pool.spec.lenders.selector} to {pool.spec.borrowers.selector}"
+        if pool.spec.selector is not None:
+            yield f"pool {pool.name} chooses among {pool.spec.selector}"
+        else:
+            yield f"pool {pool.name} lends from {pool.spec.lenders.selector} to {pool.spec.borrowers.selector}"
 
 
 def _labels(guest: MemoryGuest) -> str:

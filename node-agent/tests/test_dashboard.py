@@ -35,6 +35,7 @@ def test_it_shows_every_metric_but_the_operators_own() -> None:
         "tidepool_pool_used_bytes",
         "tidepool_pool_hit_ratio",
         "tidepool_pool_guests",
+        "tidepool_operator_reconciles_total",
         "tidepool_operator_api_writes_total",
     }
 
