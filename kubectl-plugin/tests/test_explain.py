@@ -52,6 +52,20 @@ def test_the_last_step_is_what_is_in_the_way(bodies: list[dict[str, Any]], text:
     assert all(step.mark is Mark.GOOD for step in before)
 
 
+@pytest.mark.parametrize(
+    ("node", "text", "advice"),
+    [
+        ("", "does not run yet", "kubectl describe vmi"),
+        ("n2", "no agent is alive there", "agent.tolerations"),
+        ("n1", "has not listed it yet", "wait a minute"),
+    ],
+)
+def test_a_machine_that_is_no_guest_yet(node: str, text: str, advice: str) -> None:
+    (step,) = explain("ns", "b", Snapshot(NOW, machines={("ns", "b"): node}, heartbeats={"n1": NOW}))
+    assert text in step.text
+    assert advice in step.advice
+
+
 def test_nothing_is_believed_of_an_agent_that_is_silent() -> None:
     last = steps(guest("b", "short"), pool(), pairing(), age=100)[-1]
     assert "was last heard 100 s ago" in last.text

@@ -47,7 +47,7 @@ class Cluster:
             raise Unusable(f"no cluster: {error}") from error
         chosen = next((one for one in contexts if one["name"] == context), active)
         self.namespace: str = namespace or chosen["context"].get("namespace", "default")
-        self._everywhere = everywhere
+        self._where = "" if everywhere else f"/namespaces/{self.namespace}"
         self._system = system
 
     def snapshot(self, *, metrics: bool = False) -> Snapshot:
@@ -58,6 +58,7 @@ class Cluster:
             pools=self._all(MemoryPool, names.POOLS),
             pairings=self._all(MemoryPairing, names.PAIRINGS),
             guests=self._all(MemoryGuest, names.GUESTS),
+            machines=self._machines(),
             workloads=_if_allowed(self._workloads),
             heartbeats=_if_allowed(self._heartbeats),
             figures=figures.parse(text),
@@ -72,10 +73,17 @@ class Cluster:
         """The guests of the namespace, for completion; raises `Unusable`."""
         return [one.name for one in self._all(MemoryGuest, names.GUESTS)]
 
-    def _all(self, model: type[T], plural: str) -> tuple[T, ...]:
-        where = "" if self._everywhere else f"/namespaces/{self.namespace}"
+    def _machines(self) -> dict[tuple[str, str], str]:
         try:
-            found = self._list(f"/apis/{names.API_VERSION}{where}/{plural}")
+            found = self._list(f"/apis/kubevirt.io/v1{self._where}/virtualmachineinstances")
+        except Refused:
+            return {}  # no KubeVirt, or one may not look
+        named = [(one["metadata"], one.get("status", {})) for one in found]
+        return {(meta["namespace"], meta["name"]): status.get("nodeName", "") for meta, status in named}
+
+    def _all(self, model: type[T], plural: str) -> tuple[T, ...]:
+        try:
+            found = self._list(f"/apis/{names.API_VERSION}{self._where}/{plural}")
         except Refused as error:
             raise Unusable(_why(error, f"{plural}.{names.GROUP}")) from error
         return tuple(model.parse(one) for one in found)

@@ -35,13 +35,18 @@ def explain(namespace: str, name: str, snapshot: Snapshot) -> list[Step]:
 
 
 def _absent(namespace: str, name: str, snapshot: Snapshot) -> Step:
-    others = sorted(one.name for one in snapshot.guests if one.namespace == namespace)
-    known = f"those known there are {', '.join(others[:10])}" if others else "none is known there"
-    advice = (
-        "`kubectl get vmi` says whether it runs, and `kubectl tidepool check` whether an agent runs on its node; "
-        "it is listed within a minute"
-    )
-    return bad(f"no MemoryGuest {namespace}/{name}; {known}", advice)
+    """Why there is no MemoryGuest."""
+    node = snapshot.machines.get((namespace, name))
+    if node is None:
+        others = sorted(one.name for one in snapshot.guests if one.namespace == namespace)
+        known = f"those known there are {', '.join(others[:10])}" if others else "none is known there"
+        return bad(f"no MemoryGuest {namespace}/{name}; {known}", "`kubectl get vmi` says whether it runs, and where")
+    if not node:
+        return bad(f"{namespace}/{name} does not run yet: it has no node", "`kubectl describe vmi` says why")
+    if snapshot.is_silent(node):
+        advice = f"look at the agent's pod on node {node}; if there is none, a taint wants agent.tolerations"
+        return bad(f"{namespace}/{name} runs on node {node}, and no agent is alive there", advice)
+    return unknown(f"{namespace}/{name} runs on node {node}, whose agent has not listed it yet", "wait a minute")
 
 
 def _agent(guest: MemoryGuest, snapshot: Snapshot) -> Iterator[Step]:

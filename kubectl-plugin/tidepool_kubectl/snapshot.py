@@ -29,6 +29,8 @@ class Snapshot:
     pools: tuple[MemoryPool, ...] = ()
     pairings: tuple[MemoryPairing, ...] = ()
     guests: tuple[MemoryGuest, ...] = ()
+    machines: Mapping[tuple[str, str], str] = field(default_factory=dict)
+    """KubeVirt's instances, by namespace and name: the node, empty while there is none; only those one may see."""
     workloads: Mapping[str, Workload] | None = field(default_factory=dict)
     """By component: operator, agent."""
     heartbeats: Mapping[str, datetime] | None = field(default_factory=dict)
