@@ -125,7 +125,7 @@ _HEAD = """\
 which the operator and the agents export by; a test fails when this page has drifted.*
 
 `namespace` is that of the guest or pool, not of Tidepool's pods: scrape with `honor_labels: true`. Pages are of 4 KiB.
-Counters of a pairing begin at 0 when its session is set up anew, as after a reboot of the guest; `rate` and `increase`
+A pairing's counters begin at 0 when the agent sets it up anew in the guest, as after a reboot; `rate` and `increase`
 take that into account. The recording rules that the dashboard and the alerts use are in
 [charts/tidepool/rules](../../charts/tidepool/rules/tidepool.yaml).
 """

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import json
 import subprocess
 from typing import Any
 
 import pytest
+import yaml
 from cast import TOP, lab, rendered
 
 CHART = TOP / "charts/tidepool"
@@ -84,3 +86,30 @@ def test_placement_and_registry_reach_both_workloads() -> None:
         assert expected in answer.stdout
     assert answer.stdout.count("disk: ssd") == 2
     assert answer.stdout.count("imagePullSecrets") == 2
+
+
+@pytest.mark.parametrize("part", ["agent", "operator"])
+def test_a_workload_is_placed_as_the_values_say(part: str) -> None:
+    """Tolerations, priority, resources and annotations reach the pod, and only that part's."""
+    other = {"agent": "operator", "operator": "agent"}[part]
+    settings = [f"{part}.tolerations[0].operator=Exists", f"{part}.priorityClassName=system-node-critical"]
+    settings += [f"{part}.resources.limits.memory=1Gi", f"{part}.podAnnotations.team=storage"]
+    answer = helm("template", "t", str(CHART), *(word for one in settings for word in ("--set-string", one)))
+    documents = [one for one in yaml.safe_load_all(answer.stdout) if one and one["kind"] in ("Deployment", "DaemonSet")]
+    pods = {one["metadata"]["name"].removeprefix("t-"): one["spec"]["template"] for one in documents}
+    pod = pods[part]["spec"]
+    assert pod["tolerations"] == [{"operator": "Exists"}]
+    assert pod["priorityClassName"] == "system-node-critical"
+    assert pod["containers"][0]["resources"]["limits"]["memory"] == "1Gi"
+    assert pods[part]["metadata"]["annotations"]["team"] == "storage"
+    assert not {"tolerations", "priorityClassName"} & set(pods[other]["spec"])
+
+
+def test_every_value_is_explained_and_in_the_schema() -> None:
+    """A value without a line of its own in the schema could be misspelt without anybody noticing."""
+    values = yaml.safe_load((CHART / "values.yaml").read_text())
+    schema = json.loads((CHART / "values.schema.json").read_text())
+    for section, settings in values.items():
+        described = schema["properties"][section]
+        assert described["additionalProperties"] is False
+        assert set(settings) == set(described["properties"]), section

@@ -1,0 +1,33 @@
+"""One version: what is in VERSION is what every part says of itself."""
+
+from __future__ import annotations
+
+import re
+import tomllib
+from pathlib import Path
+
+import pytest
+import yaml
+
+TOP = Path(__file__).parents[2]
+VERSION = (TOP / "VERSION").read_text().strip()
+PACKAGES = sorted(file for file in TOP.glob("*/pyproject.toml"))
+
+
+@pytest.mark.parametrize("file", PACKAGES, ids=lambda file: file.parent.name)
+def test_a_package_has_it(file: Path) -> None:
+    assert tomllib.loads(file.read_text())["project"]["version"] == VERSION
+    for module in file.parent.glob("tidepool_*/__init__.py"):
+        stated = re.findall(r'^__version__ = "(.*)"$', module.read_text(), flags=re.MULTILINE)
+        assert stated in ([], [VERSION])
+
+
+def test_the_chart_has_it() -> None:
+    chart = yaml.safe_load((TOP / "charts/tidepool/Chart.yaml").read_text())
+    assert (chart["version"], chart["appVersion"]) == (VERSION, VERSION)
+
+
+def test_the_changes_begin_with_it() -> None:
+    newest = re.search(r"^## (\S+?),? ", (TOP / "CHANGELOG.md").read_text(), flags=re.MULTILINE)
+    assert newest
+    assert newest[1] == VERSION

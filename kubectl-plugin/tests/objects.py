@@ -1,0 +1,95 @@
+"""Objects as the operator and the agents leave them."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from typing import Any
+
+from tidepool_api import MemoryGuest, MemoryPairing, MemoryPool, names
+
+NOW = datetime(2026, 1, 1, 12, tzinfo=UTC)
+HEAD = {"apiVersion": names.API_VERSION}
+PAIRING = "pool.b.l"
+
+
+def condition(type_: str, status: str, reason: str = "AsExpected", message: str = "") -> dict[str, str]:
+    at = "2026-01-01T00:00:00Z"
+    return {"type": type_, "status": status, "reason": reason, "message": message, "lastTransitionTime": at}
+
+
+def guest(name: str, label: str = "", *conditions: dict[str, str], kernel: str = "6.1.0-1") -> dict[str, Any]:
+    """A guest that can take part, but for these conditions."""
+    usual = [condition(one, "True") for one in ("GuestAgentReady", "ModuleAvailable", "Ready")]
+    odd = {one["type"] for one in conditions}
+    labels = {"memory": label} if label else {}
+    return {
+        **HEAD,
+        "kind": "MemoryGuest",
+        "metadata": {"name": name, "namespace": "ns", "labels": labels},
+        "spec": {"provider": "KubeVirt", "vm": {"name": name, "uid": name}, "nodeName": "n1"},
+        "status": {
+            "kernelRelease": kernel,
+            "role": "None",
+            "conditions": [*(one for one in usual if one["type"] not in odd), *conditions],
+        },
+    }
+
+
+def pool(*conditions: dict[str, str]) -> dict[str, Any]:
+    """A pool whose lenders are labelled memory=spare and its borrowers memory=short."""
+    return {
+        **HEAD,
+        "kind": "MemoryPool",
+        "metadata": {"name": "pool", "namespace": "ns"},
+        "spec": {
+            "lenders": {"selector": {"matchLabels": {"memory": "spare"}}, "maxLend": "1Gi"},
+            "borrowers": {"selector": {"matchLabels": {"memory": "short"}}, "size": "512Mi"},
+        },
+        "status": {"phase": "Degraded" if conditions else "Ready", "conditions": list(conditions)},
+    }
+
+
+def pairing(phase: str = "Connected", reason: str = "Connected", message: str = "") -> dict[str, Any]:
+    """b borrows from l."""
+    ready = condition("Ready", str(phase == "Connected"), reason, message)
+    return {
+        **HEAD,
+        "kind": "MemoryPairing",
+        "metadata": {"name": PAIRING, "namespace": "ns"},
+        "spec": {
+            "pool": "pool",
+            "lender": {"guest": "l", "nodeName": "n1", "address": "10.0.0.1"},
+            "borrower": {"guest": "b", "nodeName": "n1"},
+            "size": "512Mi",
+            "reserve": "256Mi",
+            "maxLend": "1Gi",
+            "keySecret": {"name": "key"},
+        },
+        "status": {"phase": phase, "conditions": [ready], "borrower": {"state": "Connected", "hitRatio": "0.97"}},
+    }
+
+
+def parsed(*bodies: dict[str, Any]) -> dict[str, tuple[Any, ...]]:
+    """The fields of a snapshot that hold these objects."""
+    models = {"MemoryPool": MemoryPool, "MemoryPairing": MemoryPairing, "MemoryGuest": MemoryGuest}
+    return {
+        field: tuple(models[kind].parse(body) for body in bodies if body["kind"] == kind)
+        for field, kind in (("pools", "MemoryPool"), ("pairings", "MemoryPairing"), ("guests", "MemoryGuest"))
+    }
+
+
+def exposition(hits: int, misses: int, *, ping_us: int = 400, breaker: int = 0) -> str:
+    """What an agent exports of the pairing: as many gets as pings, all within a bucket."""
+    labels = f'guest="b",namespace="ns",pairing="{PAIRING}",pool="pool"'
+    lines = [
+        f"tidepool_guest_get_hits_total{{{labels}}} {hits}",
+        f"tidepool_guest_get_misses_total{{{labels}}} {misses}",
+        f"tidepool_guest_breaker_open{{{labels}}} {breaker}",
+        f"tidepool_guest_used_bytes{{{labels}}} {300 << 20}",
+    ]
+    for kind in ("get", "ping"):
+        name = f"tidepool_guest_{kind}_duration_seconds"
+        counts = [(bound, hits if bound >= ping_us else 0) for bound in (256, 512, 1024)]
+        lines += [f'{name}_bucket{{{labels},le="{bound / 1e6}"}} {count}' for bound, count in counts]
+        lines += [f'{name}_bucket{{{labels},le="+Inf"}} {hits}', f"{name}_count{{{labels}}} {hits}"]
+    return "\n".join([*lines, ""])

@@ -1,0 +1,141 @@
+"""The command itself, against a real API server."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from objects import PAIRING, condition, guest, pairing, pool
+
+from tidepool_api import names
+from tidepool_api_testing.server import ADMIN_TOKEN
+from tidepool_kubectl.completion import candidates
+
+if TYPE_CHECKING:
+    from tidepool_api_testing.server import Server
+
+SYSTEM = "tidepool-system"
+COUNTS = {"currentNumberScheduled": 1, "numberMisscheduled": 0}
+
+
+def run(
+    server: Server, *arguments: str, token: str = ADMIN_TOKEN, module: str = ""
+) -> subprocess.CompletedProcess[str]:
+    """The command as somebody runs it; rich takes the width of the terminal from COLUMNS."""
+    variables = {"KUBECONFIG": str(server.kubeconfig(token)), "COLUMNS": "200"}
+    command = [sys.executable, "-m", f"tidepool_kubectl{module}", *arguments]
+    return subprocess.run(command, env=os.environ | variables, capture_output=True, text=True, check=False)
+
+
+def workload(kind: str, component: str) -> dict[str, Any]:
+    labels = {"app.kubernetes.io/name": "tidepool", "app.kubernetes.io/component": component}
+    template = {"metadata": {"labels": labels}, "spec": {"containers": [{"name": "c", "image": "i"}]}}
+    metadata = {"name": f"tidepool-{component}", "namespace": SYSTEM, "labels": labels}
+    spec = {"selector": {"matchLabels": labels}, "template": template}
+    return {"apiVersion": "apps/v1", "kind": kind, "metadata": metadata, "spec": spec}
+
+
+@pytest.fixture(scope="session")
+def cluster(api_server: Server) -> Server:
+    """A lender and a borrower, connected, and another guest that no pool wants."""
+    for namespace in (SYSTEM, "ns"):
+        api_server.kubectl("create", "namespace", namespace)
+    blocked = condition("Ready", "False", "CommandsBlocked", "allow guest-exec")
+    for body in (pool(), pairing(), guest("b", "short"), guest("l", "spare"), guest("x", "", blocked)):
+        api_server.create(body)
+        api_server.apply_status(body)
+    for body, status in (
+        (workload("Deployment", "operator"), {"replicas": 1, "readyReplicas": 1}),
+        (workload("DaemonSet", "agent"), {"desiredNumberScheduled": 1, "numberReady": 1} | COUNTS),
+    ):
+        api_server.create(body)
+        api_server.apply_status(body | {"status": status})
+    now = datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
+    metadata = {"name": names.agent_lease("n1"), "namespace": SYSTEM}
+    api_server.create(
+        {"apiVersion": "coordination.k8s.io/v1", "kind": "Lease", "metadata": metadata, "spec": {"renewTime": now}}
+    )
+    return api_server
+
+
+def test_explain_goes_to_the_end_for_a_borrower(cluster: Server) -> None:
+    answer = run(cluster, "explain", "b", "-n", "ns")
+    assert answer.returncode == 0, answer.stderr
+    assert answer.stdout.splitlines()[-1].startswith(f"✓ pairing {PAIRING}, in which it borrows from l, is Connected")
+
+
+def test_explain_fails_where_something_is_in_the_way(cluster: Server) -> None:
+    answer = run(cluster, "explain", "x", "-n", "ns")
+    assert answer.returncode == 1
+    assert answer.stdout.splitlines()[-2:] == [
+        "✗ not so: it can lend or borrow",
+        "  → CommandsBlocked: allow guest-exec",
+    ]
+
+
+def test_check_looks_at_everything(cluster: Server) -> None:
+    answer = run(cluster, "check")
+    assert answer.returncode == 1, answer.stderr
+    for line in (
+        "✓ operator: 1 of 1 ready (tidepool-operator)",
+        "✓ agent: 1 of 1 ready (tidepool-agent)",
+        "✓ heartbeats of the agents on all 1 nodes that have guests",
+        "✗ guest ns/x cannot lend or borrow",
+        "✓ pool ns/pool: Ready",
+    ):
+        assert line in answer.stdout.splitlines()
+
+
+def test_top_shows_a_row_for_each_pairing(cluster: Server) -> None:
+    header, row = run(cluster, "top", "--once", "-A").stdout.splitlines()
+    assert header.split()[:5] == ["NAMESPACE", "POOL", "BORROWER", "LENDER", "STATE"]
+    assert row.split()[:6] == ["ns", "pool", "b", "l", "Connected", "512Mi"]
+
+
+def test_somebody_with_one_namespace_gets_what_he_may_see(cluster: Server) -> None:
+    """Without rights in Tidepool's own namespace, and without any elsewhere."""
+    rule = {"apiGroups": [names.GROUP], "resources": ["*"], "verbs": ["get", "list"]}
+    api = "rbac.authorization.k8s.io"
+    metadata = {"name": "look", "namespace": "ns"}
+    cluster.create(
+        {"apiVersion": f"{api}/v1", "kind": "Role", "metadata": metadata, "rules": [rule]},
+        {
+            "apiVersion": f"{api}/v1",
+            "kind": "RoleBinding",
+            "metadata": metadata,
+            "roleRef": {"apiGroup": api, "kind": "Role", "name": "look"},
+            "subjects": [{"apiGroup": api, "kind": "User", "name": "tenant"}],
+        },
+    )
+    answer = run(cluster, "explain", "b", "-n", "ns", token="token-of-a-tenant")
+    assert answer.returncode == 0, answer.stderr
+    assert "heard" not in answer.stdout
+    elsewhere = run(cluster, "top", "--once", "-A", token="token-of-a-tenant")
+    assert elsewhere.returncode == 2
+    assert (
+        elsewhere.stderr.strip()
+        == "tidepool: you may not list memorypools.tidepool.dev there; choose a namespace with -n"
+    )
+
+
+def test_completion_knows_commands_and_guests(cluster: Server) -> None:
+    answer = run(cluster, "explain", "-n", "ns", "", module=".completion")
+    assert answer.stdout.splitlines() == ["b", "l", "x", ":4"]
+    assert candidates(["e"], lambda _: []) == ["explain"]
+    assert candidates(["explain", "b"], lambda _: ["a", "b1", "b2"]) == ["b1", "b2"]
+    assert candidates(["top", ""], lambda _: ["a"]) == []
+
+
+def test_a_cluster_that_is_not_there_is_said_so(cluster: Server, tmp_path_factory: pytest.TempPathFactory) -> None:
+    """No traceback, and an exit code of its own."""
+    broken = tmp_path_factory.mktemp("kube") / "config"
+    broken.write_text(cluster.kubeconfig().read_text().replace(f":{cluster.port}", ":1"))
+    variables = os.environ | {"KUBECONFIG": str(broken)}
+    command = [sys.executable, "-m", "tidepool_kubectl", "explain", "b"]
+    answer = subprocess.run(command, env=variables, capture_output=True, text=True, check=False)
+    assert answer.returncode == 2
+    assert answer.stderr.startswith("tidepool: the API server does not answer")

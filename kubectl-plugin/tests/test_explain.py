@@ -1,0 +1,101 @@
+"""Why a guest takes no part: the first thing in its way is said, with what to do, and nothing after it."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from typing import Any
+
+import pytest
+from objects import NOW, condition, guest, pairing, parsed, pool
+
+from tidepool_kubectl.explain import explain
+from tidepool_kubectl.snapshot import Snapshot
+from tidepool_kubectl.verdict import Mark, Step
+
+BLOCKED = condition("GuestAgentReady", "False", "CommandsBlocked", "remove guest-exec from block-rpcs")
+NO_MODULE = condition("ModuleAvailable", "False", "NoModuleForKernel", "build one for 9.9.9")
+DEGRADED = condition("Degraded", "True", "InsufficientCapacity", "raise spec.lenders.maxLend")
+
+
+def steps(*bodies: dict[str, Any], name: str = "b", age: float = 5) -> list[Step]:
+    heard = {"n1": NOW - timedelta(seconds=age)}
+    return explain("ns", name, Snapshot(NOW, **parsed(*bodies), heartbeats=heard))
+
+
+@pytest.mark.parametrize(
+    ("bodies", "text", "advice"),
+    [
+        ([guest("other")], "no MemoryGuest ns/b; those known there are other", "kubectl get vmi"),
+        ([guest("b", "short", BLOCKED)], "carries out commands", "remove guest-exec from block-rpcs"),
+        ([guest("b", "short", NO_MODULE)], "there is a module for its kernel", "build one for 9.9.9"),
+        ([guest("b", "short")], "no pool selects it (its labels: memory=short)", "there is no MemoryPool"),
+        ([guest("b", "mid"), pool()], "no pool selects it", "pool pool lends from memory=spare to memory=short"),
+        ([guest("b", "short"), pool(DEGRADED)], "pool pool is degraded", "raise spec.lenders.maxLend"),
+        ([guest("b", "short"), pool()], "it is in no pairing", "needs no more"),
+        (
+            [guest("b", "short"), pool(), pairing("Failed", "HandshakeRejected", "delete the pairing")],
+            "in which it borrows from l, is Failed",
+            "delete the pairing",
+        ),
+        (
+            [guest("b", "short"), pool(), pairing("Connecting", "Connecting", "see whether the network lets it")],
+            "is Connecting",
+            "see whether the network lets it",
+        ),
+    ],
+)
+def test_the_last_step_is_what_is_in_the_way(bodies: list[dict[str, Any]], text: str, advice: str) -> None:
+    *before, last = steps(*bodies)
+    assert text in last.text
+    assert advice in last.advice
+    assert last.mark is not Mark.GOOD
+    assert all(step.mark is Mark.GOOD for step in before)
+
+
+@pytest.mark.parametrize(
+    ("node", "text", "advice"),
+    [
+        ("", "does not run yet", "kubectl describe vmi"),
+        ("n2", "no agent is alive there", "agent.tolerations"),
+        ("n1", "has not listed it yet", "wait a minute"),
+    ],
+)
+def test_a_machine_that_is_no_guest_yet(node: str, text: str, advice: str) -> None:
+    (step,) = explain("ns", "b", Snapshot(NOW, machines={("ns", "b"): node}, heartbeats={"n1": NOW}))
+    assert text in step.text
+    assert advice in step.advice
+
+
+def test_nothing_is_believed_of_an_agent_that_is_silent() -> None:
+    last = steps(guest("b", "short"), pool(), pairing(), age=100)[-1]
+    assert "was last heard 100 s ago" in last.text
+    assert "node n1" in last.advice
+
+
+def test_a_guest_that_borrows_says_how_well() -> None:
+    found = steps(guest("b", "short"), pool(), pairing())
+    assert {step.mark for step in found} == {Mark.GOOD}
+    assert found[-1].text == (
+        "pairing pool.b.l, in which it borrows from l, is Connected; 97% of the reads of evicted pages came from there"
+    )
+
+
+def auto(*roles: dict[str, str]) -> dict[str, Any]:
+    """A pool that chooses roles by need."""
+    body = pool()
+    del body["spec"]["lenders"]["selector"], body["spec"]["borrowers"]["selector"]
+    body["spec"] |= {"role": "Auto", "selector": {"matchLabels": {"memory": "any"}}}
+    body["status"]["roles"] = list(roles)
+    return body
+
+
+def test_a_pool_that_chooses_roles_says_which_and_why() -> None:
+    role = {"guest": "b", "role": "Borrower", "since": "2026-01-01T11:50:00Z", "reason": "Refaults"}
+    found = [step.text for step in steps(guest("b", "any"), auto(role), pairing())]
+    assert "pool pool selects it as lender, borrower or neither, by its need" in found
+    assert "since 2026-01-01 11:50 UTC its role there is Borrower (Refaults)" in found
+    assert "pool pool chooses among memory=any" in steps(guest("b", "mid"), auto())[-1].advice
+
+
+def test_a_lender_is_told_to_whom_it_lends() -> None:
+    assert "in which it lends to b" in steps(guest("l", "spare"), pool(), pairing(), name="l")[-1].text

@@ -1,0 +1,7 @@
+"""`kubectl tidepool`: looks at a cluster with Tidepool in it, and changes nothing.
+
+`cluster` reads, once, everything that a command needs into a `Snapshot`; what follows from it is decided by pure
+functions (`figures`, `explain`, `check`, `top`); `cli` puts the two together.
+"""
+
+__version__ = "0.1.0"

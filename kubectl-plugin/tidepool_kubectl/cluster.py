@@ -1,0 +1,182 @@
+"""Everything that is asked of the API server, with the rights and the configuration of whoever runs kubectl."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterable
+from datetime import UTC, datetime
+from typing import Any, TypeVar
+
+from kubernetes import config
+from urllib3.exceptions import HTTPError
+
+from tidepool_api import ApiObject, MemoryGuest, MemoryPairing, MemoryPool, names
+from tidepool_kubectl import figures
+from tidepool_kubectl.snapshot import Snapshot, Workload
+
+T = TypeVar("T", bound=ApiObject)
+R = TypeVar("R")
+
+FORBIDDEN, NOT_FOUND = 403, 404
+SELECTOR = "app.kubernetes.io/name=tidepool"
+COMPONENT = "app.kubernetes.io/component"
+PATIENCE_SECONDS = 15
+
+
+class Unusable(Exception):
+    """There is no way to the cluster, or Tidepool is not in it; the text says what to do."""
+
+
+class Refused(Exception):
+    """The API server answered with an error."""
+
+    def __init__(self, status: int, message: str) -> None:
+        super().__init__(message)
+        self.status = status
+
+
+class Cluster:
+    """A cluster, as a context of the kubeconfig reaches it."""
+
+    def __init__(self, *, context: str | None, namespace: str | None, everywhere: bool, system: str) -> None:
+        """`system` is the namespace in which Tidepool is installed; raises `Unusable`."""
+        try:
+            self._api = config.new_client_from_config(context=context)  # type: ignore[no-untyped-call]
+            contexts, active = config.list_kube_config_contexts()  # type: ignore[no-untyped-call]
+        except config.ConfigException as error:
+            raise Unusable(f"no cluster: {error}") from error
+        chosen = next((one for one in contexts if one["name"] == context), active)
+        self.namespace: str = namespace or chosen["context"].get("namespace", "default")
+        self._where = "" if everywhere else f"/namespaces/{self.namespace}"
+        self._system = system
+
+    def snapshot(self, *, metrics: bool = False) -> Snapshot:
+        """How everything is now, with or without the agents' metrics; raises `Unusable`."""
+        text, unread = self._metrics() if metrics else ("", ())
+        return Snapshot(
+            at=datetime.now(UTC),
+            pools=self._all(MemoryPool, names.POOLS),
+            pairings=self._all(MemoryPairing, names.PAIRINGS),
+            guests=self._all(MemoryGuest, names.GUESTS),
+            machines=self._machines(),
+            workloads=_if_allowed(self._workloads),
+            heartbeats=_if_allowed(self._heartbeats),
+            figures=figures.parse(text),
+            unread=unread,
+        )
+
+    def figures(self) -> figures.Figures:
+        """The agents' metrics alone; raises `Unusable`."""
+        return figures.parse(self._metrics()[0])
+
+    def guest_names(self) -> list[str]:
+        """The guests of the namespace, for completion; raises `Unusable`."""
+        return [one.name for one in self._all(MemoryGuest, names.GUESTS)]
+
+    def _machines(self) -> dict[tuple[str, str], str]:
+        try:
+            found = self._list(f"/apis/kubevirt.io/v1{self._where}/virtualmachineinstances")
+        except Refused:
+            return {}  # no KubeVirt, or one may not look
+        named = [(one["metadata"], one.get("status", {})) for one in found]
+        return {(meta["namespace"], meta["name"]): status.get("nodeName", "") for meta, status in named}
+
+    def _all(self, model: type[T], plural: str) -> tuple[T, ...]:
+        try:
+            found = self._list(f"/apis/{names.API_VERSION}{self._where}/{plural}")
+        except Refused as error:
+            raise Unusable(_why(error, f"{plural}.{names.GROUP}")) from error
+        return tuple(model.parse(one) for one in found)
+
+    def _workloads(self) -> dict[str, Workload]:
+        place = f"/apis/apps/v1/namespaces/{self._system}"
+        pods = self._list(f"/api/v1/namespaces/{self._system}/pods", SELECTOR)
+        found = [
+            (one, one["spec"]["replicas"], one["status"].get("readyReplicas", 0))
+            for one in self._list(f"{place}/deployments", SELECTOR)
+        ]
+        found += [
+            (one, one["status"]["desiredNumberScheduled"], one["status"]["numberReady"])
+            for one in self._list(f"{place}/daemonsets", SELECTOR)
+        ]
+        return {
+            (component := one["metadata"]["labels"][COMPONENT]): Workload(
+                one["metadata"]["name"], wanted, ready, _troubles(_of(pods, component))
+            )
+            for one, wanted, ready in found
+        }
+
+    def _heartbeats(self) -> dict[str, datetime]:
+        leases = self._list(f"/apis/coordination.k8s.io/v1/namespaces/{self._system}/leases")
+        renewed = {one["metadata"]["name"]: one["spec"].get("renewTime") for one in leases}
+        return {
+            name.removeprefix(names.LEASE_PREFIX): datetime.fromisoformat(at)
+            for name, at in renewed.items()
+            if name.startswith(names.LEASE_PREFIX) and at
+        }
+
+    def _metrics(self) -> tuple[str, tuple[str, ...]]:
+        """What the agents export, read through the API server, and those of which it could not be."""
+        place = f"/api/v1/namespaces/{self._system}/pods"
+        texts, unread = [], []
+        try:
+            pods = _of(self._list(place, SELECTOR), "agent")
+        except Refused as error:
+            return "", (f"the agents: {error}",)
+        for pod in pods:
+            name = pod["metadata"]["name"]
+            try:
+                texts.append(self._get(f"{place}/{name}:{names.AGENT_METRICS_PORT}/proxy/metrics").decode())
+            except Refused as error:
+                unread.append(f"{name}: {error}")
+        return "".join(texts), tuple(unread)
+
+    def _list(self, path: str, selector: str = "") -> list[Any]:
+        found: list[Any] = json.loads(self._get(path, selector))["items"]
+        return found
+
+    def _get(self, path: str, selector: str = "") -> bytes:
+        """The body of an answer; raises `Refused`, and `Unusable` when there is none."""
+        query = [("labelSelector", selector)] if selector else []
+        request = self._api.param_serialize("GET", path, query_params=query, auth_settings=["BearerToken"])
+        try:
+            answer = self._api.call_api(*request, _request_timeout=PATIENCE_SECONDS)
+            body: bytes = answer.read()
+        except (HTTPError, OSError) as error:
+            raise Unusable(f"the API server does not answer: {error}") from error
+        if answer.status >= 400:
+            raise Refused(answer.status, answer.reason)
+        return body
+
+
+def _of(pods: Iterable[Any], component: str) -> list[Any]:
+    return [pod for pod in pods if pod["metadata"]["labels"].get(COMPONENT) == component]
+
+
+def _why(error: Refused, what: str) -> str:
+    if error.status == NOT_FOUND:
+        return f"the cluster does not know {what}: Tidepool is not installed there"
+    if error.status == FORBIDDEN:
+        return f"you may not list {what} there; choose a namespace with -n"
+    return f"cannot list {what}: {error}"
+
+
+def _if_allowed(look: Callable[[], R]) -> R | None:
+    """What is found, or None where one may not look; raises `Unusable`."""
+    try:
+        return look()
+    except Refused as error:
+        if error.status == FORBIDDEN:
+            return None
+        raise Unusable(f"the API server refused: {error}") from error
+
+
+def _troubles(pods: Iterable[Any]) -> str:
+    """What pods that do not run say of themselves."""
+    waiting = [
+        f"{pod['metadata']['name']}: {why['reason']}"
+        for pod in pods
+        for one in pod["status"].get("containerStatuses", ())
+        if (why := one["state"].get("waiting"))
+    ]
+    return "; ".join(waiting[:5])

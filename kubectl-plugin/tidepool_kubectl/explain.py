@@ -1,0 +1,175 @@
+"""`kubectl tidepool explain GUEST`: why a guest lends, borrows or does neither, step by step. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+
+from tidepool_api import (
+    Condition,
+    ConditionType,
+    MemoryGuest,
+    MemoryPairing,
+    MemoryPool,
+    PairingPhase,
+    Selector,
+    Status,
+    find,
+    names,
+)
+from tidepool_kubectl.snapshot import Snapshot
+from tidepool_kubectl.verdict import Step, bad, good, unknown
+
+
+def explain(namespace: str, name: str, snapshot: Snapshot) -> list[Step]:
+    """The steps from a virtual machine to page traffic; those after one that is in the way are left out."""
+    guest = next((one for one in snapshot.guests if (one.namespace, one.name) == (namespace, name)), None)
+    if guest is None:
+        return [_absent(namespace, name, snapshot)]
+    steps = [good(f"the agent of node {guest.spec.node_name} has found {namespace}/{name} ({guest.spec.provider})")]
+    for part in (_agent(guest, snapshot), _guest(guest), _pools(guest, snapshot), _pairings(guest, snapshot)):
+        found = list(part)
+        steps += found
+        if any(step.mark != "✓" for step in found):
+            break
+    return steps
+
+
+def _absent(namespace: str, name: str, snapshot: Snapshot) -> Step:
+    """Why there is no MemoryGuest."""
+    node = snapshot.machines.get((namespace, name))
+    if node is None:
+        others = sorted(one.name for one in snapshot.guests if one.namespace == namespace)
+        known = f"those known there are {', '.join(others[:10])}" if others else "none is known there"
+        return bad(f"no MemoryGuest {namespace}/{name}; {known}", "`kubectl get vmi` says whether it runs, and where")
+    if not node:
+        return bad(f"{namespace}/{name} does not run yet: it has no node", "`kubectl describe vmi` says why")
+    if snapshot.is_silent(node):
+        advice = f"look at the agent's pod on node {node}; if there is none, a taint wants agent.tolerations"
+        return bad(f"{namespace}/{name} runs on node {node}, and no agent is alive there", advice)
+    return unknown(f"{namespace}/{name} runs on node {node}, whose agent has not listed it yet", "wait a minute")
+
+
+def _agent(guest: MemoryGuest, snapshot: Snapshot) -> Iterator[Step]:
+    node = guest.spec.node_name
+    if snapshot.heartbeats is None:
+        return
+    silence = snapshot.silence(node)
+    if not snapshot.is_silent(node):
+        yield good(f"that agent is alive, last heard {silence:.0f} s ago")
+        return
+    heard = "was never heard" if silence is None else f"was last heard {silence:.0f} s ago"
+    yield bad(f"that agent {heard}: what follows would be old news", f"look at the agent's pod on node {node}")
+
+
+_GUEST = {
+    ConditionType.GUEST_AGENT_READY: "the guest's QEMU guest agent carries out commands",
+    ConditionType.MODULE_AVAILABLE: "there is a module for its kernel",
+    ConditionType.READY: "it can lend or borrow",
+}
+
+
+def _guest(guest: MemoryGuest) -> Iterator[Step]:
+    kernel = guest.status.kernel_release
+    for type_, text in _GUEST.items():
+        about = f" {kernel}" if type_ is ConditionType.MODULE_AVAILABLE and kernel else ""
+        step = _of(find(guest.status.conditions, type_), text + about)
+        yield step
+        if step.mark != "✓":
+            return
+    if guest.status.module_version:
+        yield good(f"the module is loaded, version {guest.status.module_version}")
+
+
+def _of(condition: Condition | None, text: str) -> Step:
+    if condition is None:
+        return unknown(f"not known yet whether {text}", "its agent has not looked at it yet")
+    if condition.status is Status.TRUE:
+        return good(text)
+    said = f"{condition.reason}: {condition.message}" if condition.message else condition.reason
+    return (bad if condition.status is Status.FALSE else unknown)(f"not so: {text}", said)
+
+
+def _pools(guest: MemoryGuest, snapshot: Snapshot) -> Iterator[Step]:
+    pools = [one for one in snapshot.pools if one.namespace == guest.namespace]
+    chosen = [(one, roles) for one in pools if (roles := _roles(one, guest))]
+    if not chosen:
+        yield bad(f"no pool selects it ({_labels(guest)})", "; ".join(_asked(pools)) or _NO_POOL)
+        return
+    for pool, roles in chosen:
+        yield from _chosen(pool, roles, guest)
+
+
+_AUTO = "lender, borrower or neither, by its need"
+_NO_POOL = "there is no MemoryPool in its namespace: write one"
+
+
+def _chosen(pool: MemoryPool, roles: list[str], guest: MemoryGuest) -> Iterator[Step]:
+    if len(roles) > 1:
+        yield bad(f"pool {pool.name} selects it as lender and as borrower", "change the labels so that one matches")
+        return
+    yield good(f"pool {pool.name} selects it as {roles[0]}")
+    yield from _given(pool, guest)
+    degraded = find(pool.status.conditions, ConditionType.DEGRADED)
+    if degraded and degraded.status is Status.TRUE:
+        yield bad(f"pool {pool.name} is degraded", degraded.message)
+
+
+def _given(pool: MemoryPool, guest: MemoryGuest) -> Iterator[Step]:
+    """The role that a pool has given to the guest for a time."""
+    for one in pool.status.roles or ():
+        if one.guest == guest.name:
+            yield good(f"since {one.since:%Y-%m-%d %H:%M} UTC its role there is {one.role} ({one.reason})")
+
+
+def _roles(pool: MemoryPool, guest: MemoryGuest) -> list[str]:
+    """What a pool selects the guest as; one with role Auto sees for itself what it is to be."""
+    spec = pool.spec
+    sides = (("lender", spec.lenders.selector), ("borrower", spec.borrowers.selector), (_AUTO, spec.selector))
+    return [role for role, selector in sides if _selects(selector, guest)]
+
+
+def _selects(selector: Selector | None, guest: MemoryGuest) -> bool:
+    return selector is not None and selector.matches(guest.metadata.labels)
+
+
+def _asked(pools: Iterable[MemoryPool]) -> Iterator[str]:
+    for pool in pools:
+        if pool.spec.selector is not None:
+            yield f"pool {pool.name} chooses among {pool.spec.selector}"
+        else:
+            yield f"pool {pool.name} lends from {pool.spec.lenders.selector} to {pool.spec.borrowers.selector}"
+
+
+def _labels(guest: MemoryGuest) -> str:
+    labels = ", ".join(f"{key}={value}" for key, value in sorted(guest.metadata.labels.items()))
+    return f"its labels: {labels or 'none'}"
+
+
+def _pairings(guest: MemoryGuest, snapshot: Snapshot) -> Iterator[Step]:
+    pairings = snapshot.pairings_of(guest)
+    if not pairings:
+        yield unknown("it is in no pairing", "its pool needs no more than it has, or has not been gone over yet")
+    for one in pairings:
+        yield _pairing(one, guest)
+
+
+def _pairing(one: MemoryPairing, guest: MemoryGuest) -> Step:
+    does = f"lends to {one.spec.borrower.guest}"
+    if one.spec.borrower.guest == guest.name:
+        does = f"borrows from {one.spec.lender.guest}"
+    phase = one.status.phase or PairingPhase.PENDING
+    ready = find(one.status.conditions, ConditionType.READY)
+    said = f"{ready.reason}: {ready.message}" if ready else "the operator has not looked at it yet"
+    text = f"pairing {one.name}, in which it {does}, is {phase}"
+    if phase is PairingPhase.FAILED:
+        return bad(text, said)
+    if phase is not PairingPhase.CONNECTED or ready is None or ready.status is not Status.TRUE:
+        return unknown(text, said)
+    return good(text + _figures(one))
+
+
+def _figures(one: MemoryPairing) -> str:
+    borrower = one.status.borrower
+    if borrower is None or borrower.hit_ratio is None:
+        return f"; nothing was read back yet (port {one.spec.lender.port or names.DEFAULT_PORT})"
+    return f"; {float(borrower.hit_ratio):.0%} of the reads of evicted pages came from there"

@@ -1,0 +1,117 @@
+"""What the agents export, by pairing, and what two readings say about the time between them. Pure."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+
+from prometheus_client.parser import text_string_to_metric_families
+from prometheus_client.samples import Sample
+
+from tidepool_api import Metric
+
+PAGE = 4096
+Key = tuple[str, str]  # namespace and pairing
+Buckets = tuple[tuple[float, float], ...]  # upper bound in seconds, how many are not above it
+
+
+@dataclass(frozen=True)
+class Pairing:
+    """The figures of a pairing since its session was set up."""
+
+    hits: float = 0
+    missed: float = 0
+    used_bytes: float = 0
+    lent_bytes: float = 0
+    is_stopped: bool = False
+    """Whether the breaker is open."""
+    get: Buckets = ()
+    ping: Buckets = ()
+
+    @property
+    def hit_ratio(self) -> float | None:
+        """Hits among all reads of evicted pages; None without any."""
+        return self.hits / (self.hits + self.missed) if self.hits + self.missed else None
+
+
+@dataclass(frozen=True)
+class Figures:
+    """Those of all pairings that were read."""
+
+    pairings: Mapping[Key, Pairing] = field(default_factory=dict)
+
+
+_MISSED = (Metric.GUEST_GETS_MISSED, Metric.GUEST_GETS_LATE, Metric.GUEST_GETS_CORRUPT)
+
+
+def parse(text: str) -> Figures:
+    """The figures in one or more expositions put together; raises ValueError for what is none."""
+    values: dict[Key, dict[str, float]] = defaultdict(lambda: defaultdict(float))
+    buckets: dict[Key, dict[str, dict[float, float]]] = defaultdict(lambda: defaultdict(dict))
+    for sample in _samples(text):
+        key = (sample.labels["namespace"], sample.labels["pairing"])
+        if "le" in sample.labels:
+            buckets[key][sample.name][float(sample.labels["le"])] = sample.value
+        else:
+            values[key][sample.name] += sample.value
+    return Figures({key: _pairing(values[key], buckets[key]) for key in values})
+
+
+def _samples(text: str) -> Iterator[Sample]:
+    for family in text_string_to_metric_families(text):
+        yield from (one for one in family.samples if one.labels.get("pairing"))
+
+
+def _pairing(values: Mapping[str, float], buckets: Mapping[str, dict[float, float]]) -> Pairing:
+    return Pairing(
+        hits=values.get(Metric.GUEST_GETS_HIT, 0),
+        missed=sum(values.get(name, 0) for name in _MISSED),
+        used_bytes=values.get(Metric.GUEST_USED_BYTES, 0),
+        lent_bytes=values.get(Metric.GUEST_LENT_BYTES, 0),
+        is_stopped=values.get(Metric.GUEST_BREAKER_OPEN, 0) > 0,
+        get=_sorted(buckets.get(f"{Metric.GUEST_GET_SECONDS}_bucket", {})),
+        ping=_sorted(buckets.get(f"{Metric.GUEST_PING_SECONDS}_bucket", {})),
+    )
+
+
+def _sorted(buckets: Mapping[float, float]) -> Buckets:
+    return tuple(sorted(buckets.items()))
+
+
+def between(before: Pairing | None, after: Pairing) -> Pairing:
+    """What was counted between two readings; all of the second where the counters began anew."""
+    if before is None or _total(after.get) < _total(before.get) or after.hits < before.hits:
+        return after
+    return Pairing(
+        hits=after.hits - before.hits,
+        missed=max(0.0, after.missed - before.missed),
+        used_bytes=after.used_bytes,
+        lent_bytes=after.lent_bytes,
+        is_stopped=after.is_stopped,
+        get=_difference(before.get, after.get),
+        ping=_difference(before.ping, after.ping),
+    )
+
+
+def _difference(before: Buckets, after: Buckets) -> Buckets:
+    known = dict(before)
+    return tuple((bound, max(0.0, count - known.get(bound, 0))) for bound, count in after)
+
+
+def _total(buckets: Buckets) -> float:
+    return buckets[-1][1] if buckets else 0
+
+
+def quantile(buckets: Buckets, part: float) -> float | None:
+    """The time in seconds that this part of all took at most, between the bounds of its bucket; None without any."""
+    rank = part * _total(buckets)
+    if not rank:
+        return None
+    lower, below = 0.0, 0.0
+    for bound, count in buckets:
+        if count >= rank:
+            is_open = bound == float("inf")
+            return lower if is_open else lower + (bound - lower) * (rank - below) / (count - below)
+        lower, below = bound, count
+    return lower
