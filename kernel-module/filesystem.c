@@ -37,6 +37,8 @@ bool tide_eligible_super(const struct super_block *sb)
 	case XFS_SUPER_MAGIC:
 	case BTRFS_SUPER_MAGIC:
 		return true;
+	case NFS_SUPER_MAGIC:	/* takes an empty page cache for a clean slate */
+		return tide_broken(NFS);
 	default:
 		return false;
 	}

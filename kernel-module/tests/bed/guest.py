@@ -60,7 +60,7 @@ class Spec:
     """What a guest is made of.
 
     With `capture` what its cards send and receive is kept in its folder (net0.pcap); if `counted` its clock goes by
-    instructions, whatever else this machine has to do.
+    instructions, whatever else this machine has to do. `modules` are kernel modules that it loads beside the usual.
     """
 
     name: str
@@ -72,6 +72,7 @@ class Spec:
     capture: bool = False
     counted: bool = False
     balloon: bool = False
+    modules: tuple[str, ...] = ()
 
 
 @dataclass
@@ -134,7 +135,7 @@ class Guest:
         """Start QEMU, which ends with this process unless detached; the guest is up after `wait_ready`."""
         folder.mkdir(parents=True, exist_ok=True)
         filesystem = spec.disk.filesystem if spec.disk else None
-        (folder / "initramfs").write_bytes(initramfs(kernel, module, filesystem))
+        (folder / "initramfs").write_bytes(initramfs(kernel, module, filesystem, spec.modules))
         if spec.disk:
             make_disk(folder / "disk", spec.disk)
         command = _qemu_command(spec, kernel, folder)

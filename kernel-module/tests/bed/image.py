@@ -95,8 +95,11 @@ def build_program(name: str, sources: Iterable[Path], flags: Sequence[str] = CFL
     return program
 
 
-def initramfs(kernel: Kernel, module: Path | None, filesystem: str | None = None) -> bytes:
-    """The whole initramfs: cached base for the disk's file system, our programs, the module as /lib/tidepool.ko."""
+def initramfs(kernel: Kernel, module: Path | None, filesystem: str | None = None, more: tuple[str, ...] = ()) -> bytes:
+    """The whole initramfs: cached base for the disk's file system, our programs, the module as /lib/tidepool.ko.
+
+    `more` are kernel modules that the guest loads as well.
+    """
     guest, stress = TESTS / "guest", TESTS / "stress"
     overlay: dict[str, Path | bytes] = {
         "init": guest / "init",
@@ -105,7 +108,7 @@ def initramfs(kernel: Kernel, module: Path | None, filesystem: str | None = None
     }
     if module:
         overlay["lib/tidepool.ko"] = module
-    return _base(kernel, FILESYSTEM_MODULES.get(filesystem or "", ())) + _cpio(overlay)
+    return _base(kernel, FILESYSTEM_MODULES.get(filesystem or "", ()) + more) + _cpio(overlay)
 
 
 def _base(kernel: Kernel, more: tuple[str, ...]) -> bytes:

@@ -27,6 +27,7 @@ class Pair:
     They end with this process unless `detached`.
     `flags` builds the borrower's module with extra compiler flags, `lender_flags` the lender's; without, it is the
     proper one. `name` is the pairing's, and may be changed while the two are not connected.
+    `modules` are kernel modules that both load beside the usual.
     With `relay` the wire runs through one that can delay, lose, reorder and cut (`pair.relay`).
     `append` goes on both kernels' command lines. A debug kernel gets more memory than asked for, which it needs itself.
     """
@@ -48,6 +49,7 @@ class Pair:
         capture: bool = False,
         relay: bool = False,
         append: str = "",
+        modules: tuple[str, ...] = (),
     ) -> None:
         self.kernel = fetch_kernel(kernel)
         self._detached = detached
@@ -71,6 +73,7 @@ class Pair:
             (self._lender_link,),
             append=append,
             balloon=lender_balloon,
+            modules=modules,
         )
         self._borrower_spec = Spec(
             "borrower",
@@ -80,6 +83,7 @@ class Pair:
             (borrower_link,),
             append=append,
             capture=capture,
+            modules=modules,
         )
         self._guests: list[Guest] = []
 
