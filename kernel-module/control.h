@@ -3,9 +3,23 @@
 #ifndef TIDE_CONTROL_H
 #define TIDE_CONTROL_H
 
+#include <linux/configfs.h>
+#include <linux/mutex.h>
+
 #include "tidepool.h"
 
 #define TIDE_MAX_THRESHOLD_US	(60U * 1000 * 1000)
+
+extern struct mutex tide_control_mutex;		/* orders all writers */
+extern const struct config_item_type tide_lenders_type, tide_borrowers_type;
+
+/* A directory's name for the log */
+#define TIDE_WHO_SIZE	(TIDE_NAME_MAX + 12)
+
+static inline void tide_who(char *who, size_t size, const char *kind, const char *name)
+{
+	snprintf(who, size, "%s/%s", kind, name);
+}
 
 /* Logs why a value is refused; the value of a key is never logged. */
 #define tide_refuse(err, who, attr, fmt, ...)				\
@@ -22,12 +36,8 @@ int tide_parse_key(const char *who, const char *page, size_t count, u8 *key);
 int tide_parse_address(const char *who, const char *page, size_t count,
 		       struct sockaddr_storage *address);
 bool tide_name_ok(const char *name);
-int tide_parse_strategy(const char *who, const char *page,
-			enum tide_strategy *strategy);
-int tide_parse_encryption(const char *who, const char *page,
-			  enum tide_encryption *encryption);
-int tide_parse_breaker(const char *who, const char *page,
-		       enum tide_breaker_mode *breaker);
+int tide_parse_name(const char *who, const char *attr, const char *page,
+		    const char * const *names, unsigned int n, unsigned int *which);
 int tide_parse_thresholds(const char *who, const char *attr, const char *page,
 			  struct tide_thresholds *thresholds);
 int tide_parse_bool(const char *who, const char *attr, const char *page, bool *on);

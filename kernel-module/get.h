@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
-/* Requests: what the read-ahead window (window.c) and their way (get.c) share. */
+/* Requests: what read-ahead (window.c), their way (get.c) and sending (transmit.c) share. */
 #ifndef TIDE_GET_H
 #define TIDE_GET_H
 
@@ -41,8 +41,13 @@ struct tide_get {
 
 extern struct workqueue_struct *tide_disk_queue;	/* reads from disk */
 
+/* get.c */
 void tide_get_submit(struct tide_get *get);
 void tide_get_free(struct tide_get *get);
 void tide_folio_done(struct folio *folio);
+
+/* transmit.c */
+int tide_tx_prepare(struct tide_lender *lender);
+void tide_tx_release(struct tide_lender *lender);
 
 #endif /* TIDE_GET_H */

@@ -78,6 +78,23 @@ void tide_ghost_evicted(struct address_space *mapping, struct folio *folio)
 	}
 }
 
+/* Tells the curve of each page of a range that it follows. */
+static void tide_ghost_each(u64 file, pgoff_t first, pgoff_t last,
+			    void (*tell)(struct tide_curve *curve, u64 file, u64 index))
+{
+	unsigned long flags;
+	pgoff_t index;
+
+	for (index = first; index <= last; index++) {
+		if (!tide_ghost_follows(file, index))
+			continue;
+		spin_lock_irqsave(&tide_ghost_lock, flags);
+		if (tide_ghost)
+			tell(tide_ghost, file, index);
+		spin_unlock_irqrestore(&tide_ghost_lock, flags);
+	}
+}
+
 /**
  * tide_ghost_added() - a folio comes into the page cache
  * @mapping: of an eligible file
@@ -91,19 +108,10 @@ void tide_ghost_added(struct address_space *mapping, struct folio *folio)
 {
 	pgoff_t first = folio->index, last = first + folio_nr_pages(folio) - 1;
 	u64 file = tide_ghost_file(mapping->host);
-	unsigned long flags;
-	pgoff_t index;
 
 	if (tide_inode_locked_by_me(mapping->host))
 		return;
-	for (index = first; index <= last; index++) {
-		if (!tide_ghost_follows(file, index))
-			continue;
-		spin_lock_irqsave(&tide_ghost_lock, flags);
-		if (tide_ghost)
-			tide_curve_get(tide_ghost, file, index);
-		spin_unlock_irqrestore(&tide_ghost_lock, flags);
-	}
+	tide_ghost_each(file, first, last, tide_curve_get);
 }
 
 static void tide_ghost_drop_range(u64 file, pgoff_t first, pgoff_t last)
@@ -127,21 +135,11 @@ static void tide_ghost_drop_range(u64 file, pgoff_t first, pgoff_t last)
 void tide_ghost_drop(struct inode *inode, pgoff_t first, pgoff_t last)
 {
 	u64 file = tide_ghost_file(inode);
-	unsigned long flags;
-	pgoff_t index;
 
-	if (last - first >= TIDE_GHOST_FEW) {
+	if (last - first >= TIDE_GHOST_FEW)
 		tide_ghost_drop_range(file, first, last);
-		return;
-	}
-	for (index = first; index <= last; index++) {
-		if (!tide_ghost_follows(file, index))
-			continue;
-		spin_lock_irqsave(&tide_ghost_lock, flags);
-		if (tide_ghost)
-			tide_curve_drop(tide_ghost, file, index);
-		spin_unlock_irqrestore(&tide_ghost_lock, flags);
-	}
+	else
+		tide_ghost_each(file, first, last, tide_curve_drop);
 }
 
 /**

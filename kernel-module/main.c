@@ -8,7 +8,7 @@
 
 #include <linux/module.h>
 
-#include "tidepool.h"
+#include "buffers.h"
 
 static_assert(PAGE_SIZE == SZ_4K, "the wire carries pages of 4096 bytes");
 
@@ -20,7 +20,7 @@ static const struct {
 	{ "handshake", tide_wire_init, NULL },
 	{ "encryption", tide_crypto_init, tide_crypto_exit },
 	{ "catalog", tide_catalog_init, tide_catalog_exit },
-	{ "put buffers", tide_put_init, NULL },
+	{ "put buffers", tide_buffers_init, NULL },
 	{ "get", tide_get_init, tide_get_exit },
 	{ "store", tide_store_init, tide_store_exit },
 	{ "shrinker", tide_shrinker_init, tide_shrinker_exit },

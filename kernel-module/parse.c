@@ -78,30 +78,24 @@ bool tide_name_ok(const char *name)
 	return true;
 }
 
-int tide_parse_strategy(const char *who, const char *page,
-			enum tide_strategy *strategy)
+/* One of @n names; @which becomes its place among them. */
+int tide_parse_name(const char *who, const char *attr, const char *page,
+		    const char * const *names, unsigned int n, unsigned int *which)
 {
-	if (sysfs_streq(page, "NonInclusive"))
-		*strategy = TIDE_NON_INCLUSIVE;
-	else if (sysfs_streq(page, "Exclusive"))
-		*strategy = TIDE_EXCLUSIVE;
-	else
-		return tide_refuse(-EINVAL, who, "strategy",
-				   "must be NonInclusive or Exclusive");
-	return 0;
-}
+	int i, found = __sysfs_match_string(names, n, page);
+	char list[64] = "";
 
-int tide_parse_encryption(const char *who, const char *page,
-			  enum tide_encryption *encryption)
-{
-	if (sysfs_streq(page, "AES-GCM"))
-		*encryption = TIDE_AES_GCM;
-	else if (sysfs_streq(page, "None"))
-		*encryption = TIDE_NO_ENCRYPTION;
-	else
-		return tide_refuse(-EINVAL, who, "encryption",
-				   "must be AES-GCM or None");
-	return 0;
+	if (found >= 0) {
+		*which = found;
+		return 0;
+	}
+	for (i = 0; i < n; i++) {
+		if (i)
+			strlcat(list, i + 1 < n ? ", " : " or ", sizeof(list));
+		strlcat(list, names[i], sizeof(list));
+	}
+	pr_err_ratelimited("%s: %s: must be %s\n", who, attr, list);
+	return -EINVAL;
 }
 
 int tide_parse_deadline(const char *who, const char *page, u32 *deadline_us)
@@ -113,21 +107,6 @@ int tide_parse_deadline(const char *who, const char *page, u32 *deadline_us)
 		return tide_refuse(-EINVAL, who, "deadline_us",
 				   "must be a number of microseconds from 1000 to 60000000");
 	*deadline_us = value;
-	return 0;
-}
-
-int tide_parse_breaker(const char *who, const char *page,
-		       enum tide_breaker_mode *breaker)
-{
-	if (sysfs_streq(page, "Off"))
-		*breaker = TIDE_BREAKER_OFF;
-	else if (sysfs_streq(page, "Thresholds"))
-		*breaker = TIDE_BREAKER_THRESHOLDS;
-	else if (sysfs_streq(page, "Automatic"))
-		*breaker = TIDE_BREAKER_AUTOMATIC;
-	else
-		return tide_refuse(-EINVAL, who, "breaker",
-				   "must be Off, Thresholds or Automatic");
 	return 0;
 }
 

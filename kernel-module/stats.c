@@ -6,7 +6,7 @@
 #include <linux/bitops.h>
 #include <linux/sysfs.h>
 
-#include "tidepool.h"
+#include "buffers.h"
 
 struct tide_stats tide_stats;
 

@@ -4,7 +4,9 @@
  *
  * Which file does what
  *	main.c		load and unload
- *	control.c	configfs: one directory per peer
+ *	control.c	configfs: what is the guest's as a whole
+ *	control_lenders.c	one directory for each lender
+ *	control_borrowers.c	one directory for each borrower
  *	parse.c		the values written there
  *	stats.c		counters and latency histograms as text
  *	wire.c, wire.h	sockets, exact sends and receives, the handshake
@@ -15,11 +17,14 @@
  *	  filesystem.c	which files, and what tells them apart
  *	  hooks.c	tracepoints, ftrace wrappers, the wrapped a_ops
  *	  gate.c	truncations, invalidations and direct writes in progress
- *	  catalog.c	which pages of which file are where, in which version
+ *	  catalog.c	the files of which pages are in the pool
+ *	  leaves.c	which of their pages are where, in which version
  *	  shrink.c	the catalog's memory, given back when it is short
- *	  put.c		preallocated buffers, batches, the sending thread
+ *	  put.c		evictions, batches, the sending thread
+ *	  buffers.c	preallocated buffers for pages on their way out
  *	  window.c	read-ahead windows: what comes from where
  *	  get.c		requests, replies, deadline, fall-back
+ *	  transmit.c	what is sent beside pages: requests, notes, pings
  *	  crypto.c	encryption of pages on their way out and back
  *	  disk.c	how long this guest's own disk takes
  *	  sequential.c	what is read in order need not go to the pool
@@ -544,21 +549,12 @@ enum tide_drop_reason {
 };
 
 /* put.c */
-struct tide_buffer {
-	struct rb_node node;		/* in file->outgoing while live */
-	struct list_head list;		/* free list, put_queue or none */
-	struct tide_file *file;		/* holds a reference while used */
-	struct tide_lender *lender;	/* likewise */
-	pgoff_t index;
-	u64 version;
-	struct page *page;
-	bool live;			/* the page has not changed since */
-};
-
 struct tide_put_head {
 	struct tide_frame frame;
 	struct tide_put_item item[TIDE_PUT_MAX];
 } __packed;
+
+struct tide_buffer;
 
 struct tide_batch {
 	struct list_head list;
@@ -568,17 +564,13 @@ struct tide_batch {
 	struct tide_buffer *buffer[TIDE_PUT_MAX];
 };
 
-int tide_put_init(void);
 void tide_put_folio(struct address_space *mapping, struct folio *folio);
-struct tide_buffer *tide_outgoing_find(struct tide_file *file, pgoff_t index);
-void tide_outgoing_drop_locked(struct tide_file *file, pgoff_t first, pgoff_t last);
 int tide_put_prepare(struct tide_lender *lender);
 void tide_put_release(struct tide_lender *lender);
 int tide_sender_start(struct tide_lender *lender);
 void tide_sender_stop(struct tide_lender *lender);
 int tide_put_acknowledged(struct tide_lender *lender, u64 id,
 			  unsigned int count, u64 stored);
-void tide_buffers_count(unsigned int *total, unsigned int *free);
 
 /* crypto.c */
 struct tide_cipher;

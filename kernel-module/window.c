@@ -9,6 +9,7 @@
 #include <linux/highmem.h>
 #include <linux/slab.h>
 
+#include "buffers.h"
 #include "get.h"
 #include "trace.h"
 

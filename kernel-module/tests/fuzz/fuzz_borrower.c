@@ -2,6 +2,7 @@
 /* The borrower's side of the wire (borrower.c, get.c) against a lender that sends what it likes. */
 #include "borrower.c"
 #include "get.c"
+#include "transmit.c"
 
 #include "fuzz.h"
 

@@ -1,0 +1,44 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
+/* Buffers for pages on their way out (buffers.c): who fills, sends and reads them. */
+#ifndef TIDE_BUFFERS_H
+#define TIDE_BUFFERS_H
+
+#include "tidepool.h"
+
+/**
+ * struct tide_buffer - a page on its way to a lender
+ * @node: in @file->outgoing while @live
+ * @list: free list, put_queue or none
+ * @file: whose page it is; holds a reference while used
+ * @lender: where it goes; likewise
+ * @index: page index
+ * @version: of the page
+ * @page: a copy of it
+ * @live: the page has not changed since
+ */
+struct tide_buffer {
+	struct rb_node node;
+	struct list_head list;
+	struct tide_file *file;
+	struct tide_lender *lender;
+	pgoff_t index;
+	u64 version;
+	struct page *page;
+	bool live;
+};
+
+int tide_buffers_init(void);
+int tide_buffers_acquire(void);
+void tide_buffers_relinquish(void);
+void tide_buffers_count(unsigned int *total, unsigned int *free);
+struct tide_buffer *tide_buffer_take(void);
+void tide_buffer_free(struct tide_buffer *buffer);
+void tide_buffer_release(struct tide_buffer *buffer);
+
+/* the outgoing pages of a file, by index; the file is locked */
+struct tide_buffer *tide_outgoing_find(struct tide_file *file, pgoff_t index);
+void tide_outgoing_insert(struct tide_file *file, struct tide_buffer *buffer);
+void tide_outgoing_remove(struct tide_buffer *buffer);
+void tide_outgoing_drop_locked(struct tide_file *file, pgoff_t first, pgoff_t last);
+
+#endif /* TIDE_BUFFERS_H */
