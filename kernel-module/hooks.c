@@ -20,7 +20,9 @@
  *
  * The wrappers are ftrace's, not kprobes: kprobes can be switched off behind
  * the module's back, and then stale pages are served. FTRACE_OPS_FL_PERMANENT
- * makes the sysctl that would switch these off fail with EBUSY.
+ * makes the sysctl that would switch these off fail with EBUSY. A copy of such a
+ * function that the compiler made for some of its callers would not be wrapped;
+ * test_control.py looks for one in each kernel.
  */
 #define pr_fmt(fmt) KBUILD_MODNAME ": " fmt
 
