@@ -20,7 +20,10 @@ COLLECTED = {
     "agent.log": ("kubectl", "logs", "-n", lab.SYSTEM, "-l", "app.kubernetes.io/component=agent", "--tail=-1"),
 }
 # What waits for something, with its stack; then the whole log.
-GUEST = "echo w > /proc/sysrq-trigger; dmesg; ps -eo pid,stat,wchan:24,args; grep -sH '' /sys/kernel/config/tidepool/stats /sys/kernel/config/tidepool/*/*/*; free -m"
+GUEST = (
+    "echo w > /proc/sysrq-trigger; dmesg; ps -eo pid,stat,wchan:24,args; free -m; "
+    "grep -sH '' /sys/kernel/config/tidepool/stats /sys/kernel/config/tidepool/*/*/*"
+)
 
 
 def keep(guests: tuple[str, ...], folder: Path = FOLDER) -> Path:
