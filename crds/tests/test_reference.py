@@ -23,5 +23,5 @@ def test_it_has_the_fields_that_people_write() -> None:
         "| `lenders.reserve` | string | Memory that a lender always keeps available for itself. Default `256Mi`. |"
         in page()
     )
-    assert "| `borrowers.size` | string, required |" in page()
+    assert "| `lenders.maxLend` | string, required |" in page()
     assert "| `strategy` | `NonInclusive` or `Exclusive` |" in page()

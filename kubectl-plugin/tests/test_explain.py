@@ -97,5 +97,12 @@ def test_a_pool_that_chooses_roles_says_which_and_why() -> None:
     assert "pool pool chooses among memory=any" in steps(guest("b", "mid"), auto())[-1].advice
 
 
+def test_a_lender_for_another_namespace_is_explained() -> None:
+    """Its pairing, and the pool, are where one may not look perhaps."""
+    body = guest("l", "spare")
+    body["status"]["role"] = "Lender"
+    assert {step.mark for step in steps(body, name="l")} == {Mark.GOOD}
+
+
 def test_a_lender_is_told_to_whom_it_lends() -> None:
     assert "in which it lends to b" in steps(guest("l", "spare"), pool(), pairing(), name="l")[-1].text

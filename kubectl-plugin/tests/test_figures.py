@@ -13,10 +13,11 @@ from tidepool_kubectl.top import Row, rows, table
 KEY = ("ns", PAIRING)
 
 
-def test_a_pairing_is_read_from_both_of_its_agents() -> None:
-    lender = 'tidepool_guest_lent_bytes{guest="l",namespace="ns",pairing="pool.b.l",pool="pool"} 4096\n'
+def test_a_pairing_is_read_from_its_borrowers_agent() -> None:
+    """A lender of another namespace has the name of the pairing among its figures too, under its own namespace."""
+    lender = 'tidepool_guest_lent_bytes{guest="l",namespace="far",pairing="pool.b.l",pool="pool"} 4096\n'
     found = parse(exposition(90, 10) + lender).pairings[KEY]
-    assert (found.hits, found.missed, found.lent_bytes, found.hit_ratio) == (90, 10, 4096, 0.9)
+    assert (found.hits, found.missed, found.used_bytes, found.hit_ratio) == (90, 10, 300 << 20, 0.9)
 
 
 def test_an_interval_counts_what_came_in_it() -> None:

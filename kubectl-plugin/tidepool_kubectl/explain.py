@@ -11,6 +11,7 @@ from tidepool_api import (
     MemoryPairing,
     MemoryPool,
     PairingPhase,
+    Role,
     Selector,
     Status,
     find,
@@ -90,9 +91,11 @@ def _of(condition: Condition | None, text: str) -> Step:
 
 
 def _pools(guest: MemoryGuest, snapshot: Snapshot) -> Iterator[Step]:
-    pools = [one for one in snapshot.pools if one.namespace == guest.namespace]
+    pools = [one for one in snapshot.pools if guest.namespace in (one.namespace, *one.spec.lenders.namespaces)]
     chosen = [(one, roles) for one in pools if (roles := _roles(one, guest))]
-    if not chosen:
+    if not chosen and guest.status.role is Role.LENDER:
+        yield good("a pool of another namespace borrows from it, as a MemoryGrant of this one allows")
+    elif not chosen:
         yield bad(f"no pool selects it ({_labels(guest)})", "; ".join(_asked(pools)) or _NO_POOL)
         return
     for pool, roles in chosen:
@@ -147,7 +150,9 @@ def _labels(guest: MemoryGuest) -> str:
 
 def _pairings(guest: MemoryGuest, snapshot: Snapshot) -> Iterator[Step]:
     pairings = snapshot.pairings_of(guest)
-    if not pairings:
+    if not pairings and guest.status.role is not Role.NONE:
+        yield good("its pairings are in the namespaces of those that borrow from it")
+    elif not pairings:
         yield unknown("it is in no pairing", "its pool needs no more than it has, or has not been gone over yet")
     for one in pairings:
         yield _pairing(one, guest)
@@ -155,8 +160,8 @@ def _pairings(guest: MemoryGuest, snapshot: Snapshot) -> Iterator[Step]:
 
 def _pairing(one: MemoryPairing, guest: MemoryGuest) -> Step:
     does = f"lends to {one.spec.borrower.guest}"
-    if one.spec.borrower.guest == guest.name:
-        does = f"borrows from {one.spec.lender.guest}"
+    if (one.namespace, one.spec.borrower.guest) == (guest.namespace, guest.name):
+        does = f"borrows from {one.lender_ref}"
     phase = one.status.phase or PairingPhase.PENDING
     ready = find(one.status.conditions, ConditionType.READY)
     said = f"{ready.reason}: {ready.message}" if ready else "the operator has not looked at it yet"

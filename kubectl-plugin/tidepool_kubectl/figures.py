@@ -23,7 +23,6 @@ class Pairing:
     hits: float = 0
     missed: float = 0
     used_bytes: float = 0
-    lent_bytes: float = 0
     is_stopped: bool = False
     """Whether the breaker is open."""
     get: Buckets = ()
@@ -68,7 +67,6 @@ def _pairing(values: Mapping[str, float], buckets: Mapping[str, dict[float, floa
         hits=values.get(Metric.GUEST_GETS_HIT, 0),
         missed=sum(values.get(name, 0) for name in _MISSED),
         used_bytes=values.get(Metric.GUEST_USED_BYTES, 0),
-        lent_bytes=values.get(Metric.GUEST_LENT_BYTES, 0),
         is_stopped=values.get(Metric.GUEST_BREAKER_OPEN, 0) > 0,
         get=_sorted(buckets.get(f"{Metric.GUEST_GET_SECONDS}_bucket", {})),
         ping=_sorted(buckets.get(f"{Metric.GUEST_PING_SECONDS}_bucket", {})),
@@ -87,7 +85,6 @@ def between(before: Pairing | None, after: Pairing) -> Pairing:
         hits=after.hits - before.hits,
         missed=max(0.0, after.missed - before.missed),
         used_bytes=after.used_bytes,
-        lent_bytes=after.lent_bytes,
         is_stopped=after.is_stopped,
         get=_difference(before.get, after.get),
         ping=_difference(before.ping, after.ping),

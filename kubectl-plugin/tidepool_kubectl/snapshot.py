@@ -54,5 +54,6 @@ class Snapshot:
         return tuple(
             one
             for one in self.pairings
-            if one.namespace == guest.namespace and guest.name in (one.spec.lender.guest, one.spec.borrower.guest)
+            if (guest.namespace, guest.name)
+            in ((one.lender_namespace, one.spec.lender.guest), (one.namespace, one.spec.borrower.guest))
         )

@@ -74,7 +74,7 @@ def table(each: list[Row]) -> Table:
         shown.add_column(column, justify="right" if number > 4 else "left", no_wrap=True)
     for row in each:
         spec = row.pairing.spec
-        names = (row.pairing.namespace, spec.pool, spec.borrower.guest, spec.lender.guest)
+        names = (row.pairing.namespace, spec.pool, spec.borrower.guest, row.pairing.lender_ref)
         figures = (size(row.used_bytes), _ratio(row.hit_ratio), duration(row.median), duration(row.slow))
         saved = "-" if row.saved is None else f"{row.saved:,.0f}"
         shown.add_row(*names, _coloured(row.state), spec.size, *figures, saved)
