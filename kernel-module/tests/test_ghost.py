@@ -103,7 +103,8 @@ def test_without_any_lender(pair: Pair) -> None:
         sizes = sorted(_ratios(tidepool))
         assert [round(size * 8 / sizes[3]) for size in sizes] == [1, 2, 4, 8, 16, 32, 64]
         assert _ratios(tidepool)[sizes[-1]] > 0.9
-        assert _figures(tidepool)["samples"] == (followed if strategy == "NonInclusive" else 0)
+        left = _figures(tidepool)["samples"]
+        assert left == followed if strategy == "NonInclusive" else left < followed // 10  # evicted anew since
         _assert_forgotten(borrower, tidepool)
     tidepool.set("ghost", "Off")
     assert tidepool.get("ghost_curve") == ""
