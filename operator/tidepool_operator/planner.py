@@ -2,9 +2,11 @@
 
     plan(pool, inventory, claimed=…, abroad=…, at=…) -> Plan
 
-The same facts in any order give the same plan, and a plan that was carried out is planned again unchanged. A pairing
-that exists stays while both guests are selected and the lender can hold it; only what is missing is placed anew. What
-cannot be had is data (`Problem`), for the user to read on the pool, and never in the way of the rest.
+The same facts in any order give the same plan, and a plan that was carried out is planned again unchanged. First each
+guest has a role (`roles`, `selection`) and each borrower a size (`sizing`, `shares`). A pairing that exists stays while
+both guests are selected and the lender can hold it, and is cut down in its turn (`steps`); only what is missing is
+placed anew (`placement`, `market`). What cannot be had is data (`Problem`), for the user to read on the pool, and never
+in the way of the rest.
 """
 
 from __future__ import annotations
@@ -21,7 +23,7 @@ from tidepool_operator.sizing import is_sized, size
 from tidepool_operator.steps import Steps
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Collection, Mapping
     from datetime import datetime
 
     from tidepool_api import GuestRole, MemoryGuest, MemoryPool
@@ -70,20 +72,14 @@ def plan(
     pool), `abroad` the guests of other namespaces that lend to this pool, and `at` is the time.
     """
     selection = select(pool, inventory, abroad or {}, claimed or {}, at)
-    ledger = open_ledger(pool, inventory, selection)
-    ledger.wanted = size(pool, inventory, selection, ledger)
     steps = Steps(pool, inventory, selection)
-    keep(ledger, inventory, pool.name, selection, steps)
     turning = {name for name in selection.borrowers if inventory.has_role(name, Role.LENDER)}
-    placing = Placing(ledger, in_part=is_sized(pool))
-    for borrower in selection.borrowers:
-        if borrower not in selection.absent and borrower not in turning:
-            placing.serve(borrower)
+    ledger = _placed(pool, inventory, selection, steps, turning)
     unserved = [name for name in selection.borrowers if sum(ledger.sizes[name].values()) < pool.spec.least_bytes]
-    wanting = [name for name in unserved if name not in selection.absent]
+    absent = selection.absent
+    wanting = [name for name in unserved if name not in absent]
     is_room_coming = bool(steps.deferred) or _is_room_coming(ledger, inventory, selection)
-    waiting = [name for name in wanting if is_room_coming or name in turning]
-    short = [name for name in wanting if name not in waiting]
+    short = [] if is_room_coming else [name for name in wanting if name not in turning]
     paired = {name for by in (ledger.lent, ledger.sizes) for name, amount in by.items() if amount}
     kept = remembered(pool, selection.roles, paired, at)
     return Plan(
@@ -91,7 +87,7 @@ def plan(
         lenders=tuple(selection.lenders),
         borrowers=tuple(selection.borrowers),
         unserved=tuple(unserved),
-        waiting=tuple(waiting),
+        waiting=tuple(name for name in wanting if is_room_coming or name in turning),
         deferred=tuple(sorted(steps.deferred)),
         problems=(
             *selection.problems,
@@ -102,6 +98,21 @@ def plan(
         turns=tuple(selection.roles.turns),
         again=until_due(pool, kept, at),
     )
+
+
+def _placed(
+    pool: MemoryPool, inventory: Inventory, selection: Selection, steps: Steps, turning: Collection[str]
+) -> Ledger:
+    """Who has what: first what is kept of the present, then what the borrowers lack, but for those `turning`."""
+    ledger = open_ledger(pool, inventory, selection)
+    ledger.wanted = size(pool, inventory, selection, ledger)
+    keep(ledger, inventory, pool.name, selection, steps)
+    placing = Placing(ledger, in_part=is_sized(pool))
+    absent = selection.absent | set(turning)
+    for borrower in selection.borrowers:
+        if borrower not in absent:
+            placing.serve(borrower)
+    return ledger
 
 
 def _is_room_coming(ledger: Ledger, inventory: Inventory, selection: Selection) -> bool:
