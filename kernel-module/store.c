@@ -31,6 +31,7 @@
 #define TIDE_STORE_BITS		10
 #define TIDE_NOTICES		4096
 #define TIDE_FREE_FLOOR_SHIFT	6		/* 1/64 of memory stays free */
+#define TIDE_INDEX_END		(MAX_LFS_FILESIZE >> PAGE_SHIFT)
 #define TIDE_NOTE_GFP		(__GFP_NOWARN | __GFP_NOMEMALLOC)
 #define TIDE_STORE_GFP		(__GFP_HIGHMEM | __GFP_MOVABLE | __GFP_HARDWALL | \
 				 TIDE_NOTE_GFP)
@@ -298,8 +299,10 @@ void tide_store_deleted(struct address_space *mapping, struct folio *folio)
 
 static void tide_store_remove(struct tide_store_file *file, pgoff_t first, pgoff_t last)
 {
+	if (first > last || first >= TIDE_INDEX_END)	/* a borrower may say so */
+		return;
 	truncate_inode_pages_range(file->inode->i_mapping, (loff_t)first << PAGE_SHIFT,
-				   last >= (MAX_LFS_FILESIZE >> PAGE_SHIFT) ? -1 :
+				   last >= TIDE_INDEX_END ? -1 :
 				   (((loff_t)last + 1) << PAGE_SHIFT) - 1);
 }
 
@@ -473,7 +476,7 @@ int tide_store_add(struct tide_store *store, const struct tide_put_item *item,
 	memcpy(note->tag, item->tag, TIDE_TAG_SIZE);
 
 	mutex_lock(&store->mutex);
-	file = tide_store_open(store, id);
+	file = index < TIDE_INDEX_END ? tide_store_open(store, id) : NULL;
 	if (!file)
 		goto out;
 	if (tide_broken(LENDER))

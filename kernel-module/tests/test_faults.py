@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Callable
 
 import pytest
 
+from bed.guest import Guest
 from bed.pair import LENDER_ADDRESS, NAME, Pair
 from bed.tidepool import KEY, MIB, wait_until
 from bed.workload import finish_stress, start_stress, stress
@@ -14,6 +16,7 @@ LENDER = f"lenders/{NAME}"
 BORROWER = f"borrowers/{NAME}"
 WITHIN_A_SECOND_US = 1_000_000
 OTHER_KEY = "00" * 32
+OOM_REPORT = r"oom-kill|Out of memory|Call Trace|RIP:"
 
 
 def fill_pool(pair: Pair, mib: int = 110) -> None:
@@ -64,6 +67,64 @@ def test_lender_frozen(kernel: str) -> None:
         assert report["max_us"] < WITHIN_A_SECOND_US
         pair.b.wait_state(LENDER, "Connected", timeout=40)
         assert_serves(pair)
+        pair.assert_clean()
+
+
+def use_all_memory(guest: Guest) -> None:
+    """A program wants all the memory that there is, and the kernel kills it."""
+    wanted = guest.meminfo("MemTotal") // MIB
+    killed = guest.run(f"echo 1000 > /proc/self/oom_score_adj; exec stress anon {wanted}", timeout=120)
+    assert killed.code == -9, killed
+
+
+def test_lender_out_of_memory(kernel: str) -> None:
+    """Until the kernel kills: reads are right and in time, and the lender serves afterwards."""
+    with (pair := Pair(kernel, borrower_mem="160M", lender_mem="384M")) as (borrower, lender):
+        pair.connect(size=200 * MIB)
+        fill_pool(pair)
+        reads = start_stress(borrower, "random /mnt/file seconds=15 threads=2")
+        time.sleep(2)
+        use_all_memory(lender)
+        report = finish_stress(reads)
+        assert report["max_us"] < WITHIN_A_SECOND_US
+        pair.b.wait_state(LENDER, "Connected", timeout=40)
+        assert_serves(pair)
+        pair.assert_clean(allow=OOM_REPORT)
+
+
+def freeze(pair: Pair) -> None:
+    pair.lender.stop()
+
+
+def cut(pair: Pair) -> None:
+    assert pair.relay
+    pair.relay.cut = True
+
+
+def recover(pair: Pair) -> None:
+    """The wire is good again, and the lender goes on."""
+    assert pair.relay
+    pair.relay.cut = False
+    pair.lender.cont()
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("fault", [freeze, cut])
+def test_unloaded_while(kernel: str, fault: Callable[[Pair], None]) -> None:
+    """The borrower's module goes and comes at the worst moment, twice, and the mixture on top of it stays right."""
+    with (pair := Pair(kernel, borrower_mem="176M", relay=True)) as (borrower, _):
+        pair.connect(size=256 * MIB)
+        mixture = start_stress(borrower, "mix /mnt/mix mib=120 seconds=30 threads=4")
+        for _ in range(2):
+            time.sleep(4)
+            fault(pair)
+            time.sleep(0.5)
+            pair.b.unload()
+            pair.b.load()
+            pair.b.borrow(NAME, address=LENDER_ADDRESS, size=256 * MIB)
+            recover(pair)
+            pair.b.wait_state(LENDER, "Connected", timeout=40)
+        finish_stress(mixture, timeout=240)
         pair.assert_clean()
 
 
