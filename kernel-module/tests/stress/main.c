@@ -21,6 +21,8 @@ static const struct {
 	{ "server", mode_server, "PORT" },
 	{ "client", mode_client, "ADDRESS [port=7471] [requests=2000]" },
 	{ "garbage", mode_garbage, "ADDRESS [port=7470] [connections=200] [seed=N]" },
+	{ "liar-borrower", mode_liar_borrower, "ADDRESS key=HEX [name=pairing] [port=7470] [messages=10000] [seed=N]" },
+	{ "liar-lender", mode_liar_lender, "PORT key=HEX [messages=10000] [seed=N]" },
 	{ "half-open", mode_half_open, "ADDRESS [port=7470] [connections=50] [seconds=5]" },
 };
 

@@ -11,6 +11,7 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include "network.h"
 #include "stress.h"
 
 #define REQUEST_BYTES	32
@@ -23,7 +24,7 @@ static void set_option(int socket, int level, int name)
 	setsockopt(socket, level, name, &on, sizeof(on));
 }
 
-static bool read_fully(int fd, void *data, size_t length)
+bool read_fully(int fd, void *data, size_t length)
 {
 	while (length) {
 		ssize_t n = read(fd, data, length);
@@ -47,7 +48,7 @@ static struct sockaddr_in peer_address(const char *address, int port)
 	return peer;
 }
 
-static int connect_to(const char *address, int port)
+int connect_to(const char *address, int port)
 {
 	struct sockaddr_in peer = peer_address(address, port);
 	int fd = socket(AF_INET, SOCK_STREAM, 0);
@@ -62,17 +63,24 @@ static int connect_to(const char *address, int port)
 	return fd;
 }
 
-/* stress server PORT: answers each 32-byte request with a page, for one client after the other, for ever. */
-int mode_server(const char *port)
+int listen_on(int port)
 {
-	struct sockaddr_in any = { .sin_family = AF_INET, .sin_port = htons(strtol(port, NULL, 0)) };
+	struct sockaddr_in any = { .sin_family = AF_INET, .sin_port = htons(port) };
 	int listener = socket(AF_INET, SOCK_STREAM, 0);
-	struct page *page = pages_alloc(1);
-	char request[REQUEST_BYTES];
 
 	set_option(listener, SOL_SOCKET, SO_REUSEADDR);
 	if (bind(listener, (struct sockaddr *)&any, sizeof(any)) || listen(listener, 5))
 		die("listen");
+	return listener;
+}
+
+/* stress server PORT: answers each 32-byte request with a page, for one client after the other, for ever. */
+int mode_server(const char *port)
+{
+	int listener = listen_on(strtol(port, NULL, 0));
+	struct page *page = pages_alloc(1);
+	char request[REQUEST_BYTES];
+
 	page_make(page, 1, 1, 1);
 	for (;;) {
 		int client = accept(listener, NULL, NULL);

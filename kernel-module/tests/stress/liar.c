@@ -1,0 +1,455 @@
+// SPDX-License-Identifier: GPL-2.0
+/*
+ * Peers that have the pairing's key, pass the handshake, and then send what they like: most of it is well-formed and
+ * means nothing, or names pages that were put, and once in a while something is not a frame at all.
+ */
+#define _GNU_SOURCE
+#include <arpa/inet.h>
+#include <endian.h>
+#include <errno.h>
+#include <netinet/in.h>
+#include <netinet/tcp.h>
+#include <poll.h>
+#include <pthread.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/random.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#define __packed __attribute__((packed))
+#include "../../wire.h"
+
+#include "hmac.h"
+#include "network.h"
+#include "stress.h"
+
+#define GRANT_BYTES	(64UL << 20)
+#define KNOWN_PAGES	1024	/* whose names are remembered, for lies that are nearly true */
+#define BROKEN_ONE_IN	1000	/* frames: it ends a session, and the next one takes its time */
+#define PAYLOAD_MAX	(TIDE_GET_MAX * (sizeof(struct tide_data_item) + PAGE))
+#define LINES_MAX	16	/* pages of data in one lie */
+#define SILENCE_SECONDS	2
+#define PAUSE_US	300	/* between what nobody asked for, so that there is something to lie about */
+
+static const char lender_says[] = "tidepool 2 lender", borrower_says[] = "tidepool 2 borrower";
+
+/* One session: its two connections, and what has been said of pages on them. */
+struct session {
+	int get, put;
+	uint64_t number, random;
+	uint64_t ping;			/* the last one's id */
+	struct tide_page_id known[KNOWN_PAGES];
+	unsigned int known_count;
+	pthread_mutex_t lock;		/* what is sent on `get`, and the members above */
+	bool over;
+};
+
+static uint8_t key[HMAC_BYTES];
+static unsigned long sent;
+static unsigned char payload[PAYLOAD_MAX];
+
+/* ---- what is common ---- */
+
+static void read_key(void)
+{
+	const char *text = option_text("key", "");
+
+	for (int i = 0; i < HMAC_BYTES; i++)
+		if (sscanf(text + 2 * i, "%2hhx", &key[i]) != 1) {
+			errno = EINVAL;
+			die("key");
+		}
+}
+
+static void sign(const char *speaker, const struct tide_hello *hello, const uint8_t *nonce, uint64_t size, uint8_t *mac)
+{
+	uint64_t little = htole64(size);
+	struct hmac_part parts[] = {
+		{ speaker, strlen(speaker) }, { hello, sizeof(*hello) }, { nonce, TIDE_NONCE_SIZE }, { &little, sizeof(little) },
+	};
+
+	hmac(key, parts, 4, mac);
+}
+
+static uint64_t draw(struct session *s, uint64_t below)
+{
+	return random_next(&s->random) % below;
+}
+
+/* Takes what has come and does not look at it; false when the peer has hung up. */
+static bool drain(int fd)
+{
+	static char scratch[1 << 16];
+	ssize_t n;
+
+	do {
+		n = recv(fd, scratch, sizeof(scratch), MSG_DONTWAIT);
+	} while (n > 0);
+	return n < 0 && errno == EAGAIN;
+}
+
+/* Sends all of it; with `listen` it takes what comes meanwhile, for the peer may wait for that. */
+static bool push(int fd, const void *data, size_t length, bool listen)
+{
+	while (length) {
+		ssize_t n = send(fd, data, length, MSG_NOSIGNAL | (listen ? MSG_DONTWAIT : 0));
+
+		if (n < 0 && errno == EAGAIN && listen) {
+			struct pollfd wait = { .fd = fd, .events = POLLIN | POLLOUT };
+
+			if (poll(&wait, 1, SILENCE_SECONDS * 1000) <= 0 || !drain(fd))
+				return false;
+			continue;
+		}
+		if (n <= 0)
+			return false;
+		data = (const char *)data + n;
+		length -= n;
+	}
+	return true;
+}
+
+/* Makes a frame something that it should not be. */
+static void spoil(struct session *s, struct tide_frame *frame)
+{
+	switch (draw(s, 5)) {
+	case 0:
+		frame->length = htole32(random_next(&s->random));
+		break;
+	case 1:
+		frame->length = htole32(le32toh(frame->length) + draw(s, 65) - 32);
+		break;
+	case 2:
+		frame->count = htole16(random_next(&s->random));
+		break;
+	case 3:
+		frame->type = random_next(&s->random);
+		break;
+	default:
+		for (size_t i = 0; i < sizeof(*frame); i++)
+			((uint8_t *)frame)[i] = random_next(&s->random);
+	}
+}
+
+static bool say(struct session *s, int fd, uint8_t type, unsigned int count, uint64_t id, size_t length, bool listen)
+{
+	struct tide_frame frame = {
+		.length = htole32(length), .type = type, .count = htole16(count), .id = htole64(id),
+		.flags = draw(s, 4) ? 0 : TIDE_FLAG_EXCLUSIVE,
+	};
+
+	if (!draw(s, BROKEN_ONE_IN))
+		spoil(s, &frame);
+	__atomic_add_fetch(&sent, 1, __ATOMIC_RELAXED);
+	return push(fd, &frame, sizeof(frame), listen) && push(fd, payload, length, listen);
+}
+
+static uint64_t little_number(struct session *s)
+{
+	return htole64(draw(s, 10) ? draw(s, 32) : random_next(&s->random));
+}
+
+static void fill_with_numbers(struct session *s, size_t length)
+{
+	for (size_t i = 0; i + 8 <= length; i += 8) {
+		uint64_t number = little_number(s);
+
+		memcpy(payload + i, &number, sizeof(number));
+	}
+}
+
+/* How many of something a frame names; sometimes too many. */
+static unsigned int some(struct session *s, unsigned int most)
+{
+	if (!draw(s, BROKEN_ONE_IN))
+		return draw(s, 2) ? 0 : most + 1;
+	return draw(s, 50) ? 1 + draw(s, most < LINES_MAX ? most : LINES_MAX) : most;
+}
+
+static void set_patience(int fd)
+{
+	struct timeval patience = { .tv_sec = SILENCE_SECONDS };
+	int on = 1;
+
+	setsockopt(fd, SOL_SOCKET, SO_RCVTIMEO, &patience, sizeof(patience));
+	setsockopt(fd, SOL_SOCKET, SO_SNDTIMEO, &patience, sizeof(patience));
+	setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof(on));
+}
+
+/* ---- a borrower that lies ---- */
+
+static int borrower_connects(struct session *s, const char *address, int channel)
+{
+	struct tide_hello hello = {
+		.magic = htole32(TIDE_MAGIC), .protocol = htole16(TIDE_PROTOCOL),
+		.channel = channel, .session = htole64(s->number),
+	};
+	int fd = connect_to(address, option("port", TIDE_PORT));
+	struct tide_challenge challenge;
+	struct tide_proof proof = { .size_bytes = htole64(GRANT_BYTES) };
+
+	if (fd < 0)
+		return -1;
+	set_patience(fd);
+	strncpy((char *)hello.name, option_text("name", "pairing"), TIDE_NAME_MAX - 1);
+	if (push(fd, &hello, sizeof(hello), false) && read_fully(fd, &challenge, sizeof(challenge))) {
+		sign(borrower_says, &hello, challenge.nonce, GRANT_BYTES, proof.mac);
+		if (push(fd, &proof, sizeof(proof), false))
+			return fd;
+	}
+	close(fd);
+	return -1;
+}
+
+static bool borrower_begins(struct session *s, const char *address)
+{
+	struct { struct tide_frame frame; uint64_t bytes; } __packed grant;
+
+	s->number = random_next(&s->random);
+	s->put = -1;
+	s->get = borrower_connects(s, address, TIDE_CHANNEL_GET);
+	if (s->get >= 0 && read_fully(s->get, &grant, sizeof(grant)))
+		s->put = borrower_connects(s, address, TIDE_CHANNEL_PUT);
+	return s->put >= 0;
+}
+
+static bool borrower_lies(struct session *s)
+{
+	unsigned int n;
+	size_t length;
+
+	switch (draw(s, 8)) {
+	case 0 ... 2:
+		n = some(s, TIDE_GET_MAX);
+		length = sizeof(struct tide_get_head) + n * sizeof(struct tide_get_item);
+		fill_with_numbers(s, length);
+		return say(s, s->get, TIDE_GET, n, random_next(&s->random), length, true);
+	case 3 ... 4:
+		n = some(s, TIDE_PUT_MAX);
+		length = n * sizeof(struct tide_put_item);
+		fill_with_numbers(s, length);
+		return say(s, s->put, TIDE_PUT, n, random_next(&s->random), length + n * PAGE, true);
+	case 5:
+		n = some(s, TIDE_NOTICE_MAX);
+		length = n * sizeof(struct tide_forget_item);
+		fill_with_numbers(s, length);
+		return say(s, s->get, TIDE_FORGET, n, 0, length, true);
+	case 6:
+		fill_with_numbers(s, sizeof(uint64_t));
+		return say(s, s->get, TIDE_RESIZE, 0, 0, sizeof(uint64_t), true);
+	default:
+		return say(s, s->get, TIDE_PING, 0, random_next(&s->random), 0, true);
+	}
+}
+
+/* stress liar-borrower ADDRESS key=HEX [name=pairing] [port=7470] [messages=10000] [seed=N]: borrows, and lies. */
+int mode_liar_borrower(const char *address)
+{
+	static struct session s;
+	unsigned long messages = option("messages", 10000), sessions = 0;
+
+	read_key();
+	s.random = random_seed(0);
+	while (sent < messages) {
+		if (borrower_begins(&s, address)) {
+			sessions++;
+			while (sent < messages && borrower_lies(&s) && drain(s.get) && drain(s.put))
+				;
+		} else {
+			usleep(20000);
+		}
+		close(s.get);
+		close(s.put);
+	}
+	printf("{\"mode\": \"liar-borrower\", \"messages\": %lu, \"sessions\": %lu}\n", sent, sessions);
+	return 0;
+}
+
+/* ---- a lender that lies ---- */
+
+static bool lender_welcomes(int fd, struct tide_hello *hello)
+{
+	struct tide_challenge challenge;
+	struct tide_proof proof;
+
+	set_patience(fd);
+	if (!read_fully(fd, hello, sizeof(*hello)))
+		return false;
+	if (getrandom(challenge.nonce, sizeof(challenge.nonce), 0) != sizeof(challenge.nonce))
+		die("getrandom");
+	sign(lender_says, hello, challenge.nonce, 0, challenge.mac);
+	return push(fd, &challenge, sizeof(challenge), false) && read_fully(fd, &proof, sizeof(proof));
+}
+
+static bool lender_grants(struct session *s, uint64_t bytes)
+{
+	struct { struct tide_frame frame; uint64_t bytes; } __packed grant = {
+		.frame = { .length = htole32(sizeof(bytes)), .type = TIDE_GRANT }, .bytes = htole64(bytes),
+	};
+
+	return push(s->get, &grant, sizeof(grant), false);
+}
+
+static bool lender_begins(struct session *s, int listener)
+{
+	struct tide_hello hello;
+
+	s->put = -1;
+	s->get = accept(listener, NULL, NULL);
+	if (s->get < 0 || !lender_welcomes(s->get, &hello) || hello.channel != TIDE_CHANNEL_GET)
+		return false;
+	if (!lender_grants(s, GRANT_BYTES))
+		return false;
+	s->put = accept(listener, NULL, NULL);
+	return s->put >= 0 && lender_welcomes(s->put, &hello) && hello.channel == TIDE_CHANNEL_PUT;
+}
+
+static struct tide_page_id some_page(struct session *s)
+{
+	if (s->known_count && !draw(s, 20))
+		return s->known[draw(s, s->known_count < KNOWN_PAGES ? s->known_count : KNOWN_PAGES)];
+	return (struct tide_page_id) { little_number(s), little_number(s), little_number(s) };
+}
+
+/* Answers a request: with the versions asked for, or others, or none, and with pages that nobody ever put. */
+static bool lender_answers(struct session *s, const struct tide_frame *request, const struct tide_get_item *asked)
+{
+	unsigned int n = le16toh(request->count), hits = 0, honest = draw(s, 4);
+	struct tide_data_item *item = (void *)payload;
+
+	if (!draw(s, 50))
+		n = some(s, TIDE_GET_MAX);
+	memset(item, 0, n * sizeof(*item));
+	for (unsigned int i = 0; i < n && hits < LINES_MAX; i++) {
+		if (!draw(s, 3))
+			continue;
+		item[i].version = honest && i < le16toh(request->count) ? asked[i].version : little_number(s);
+		hits += !!item[i].version;
+	}
+	return say(s, s->get, TIDE_DATA, n, draw(s, 50) ? le64toh(request->id) : little_number(s),
+		   n * sizeof(*item) + hits * PAGE, false);
+}
+
+/* What nobody asked for. */
+static bool lender_lies(struct session *s)
+{
+	unsigned int n;
+
+	switch (draw(s, 40)) {
+	case 0:
+		if (draw(s, BROKEN_ONE_IN / 40))
+			return true;	/* the borrower hangs up on this one */
+		fill_with_numbers(s, sizeof(uint64_t));
+		return say(s, s->get, TIDE_PUT_ACK, some(s, TIDE_PUT_MAX), little_number(s), sizeof(uint64_t), false);
+	case 1 ... 4:
+		n = 1 + draw(s, 4);
+		memset(payload, 0, n * (sizeof(struct tide_data_item) + PAGE));
+		for (unsigned int i = 0; i < n; i++)
+			((struct tide_data_item *)payload)[i].version = 1;
+		return say(s, s->get, TIDE_DATA, n, random_next(&s->random),
+			   n * (sizeof(struct tide_data_item) + PAGE), false);
+	case 5 ... 6:
+		*(uint64_t *)payload = htole64(draw(s, 2) ? GRANT_BYTES : random_next(&s->random));
+		return say(s, s->get, TIDE_GRANT, 0, 0, sizeof(uint64_t), false);
+	case 7 ... 12:
+		return say(s, s->get, TIDE_PONG, 0, s->ping, 0, false);
+	default:
+		n = some(s, TIDE_NOTICE_MAX);
+		for (unsigned int i = 0; i < n; i++)
+			((struct tide_page_id *)payload)[i] = some_page(s);
+		return say(s, s->get, TIDE_EVICTED, n, 0, n * sizeof(struct tide_page_id), false);
+	}
+}
+
+/* Reads one frame and its payload; false when there is none, or the borrower sends something strange. */
+static bool hear(int fd, struct tide_frame *frame, void *data, size_t room)
+{
+	return read_fully(fd, frame, sizeof(*frame)) && le32toh(frame->length) <= room &&
+	       read_fully(fd, data, le32toh(frame->length));
+}
+
+static void *lender_hears_gets(void *argument)
+{
+	static unsigned char heard[sizeof(struct tide_get_head) + TIDE_GET_MAX * sizeof(struct tide_get_item)];
+	struct session *s = argument;
+	struct tide_frame frame;
+	bool well = true;
+
+	while (well && !s->over && hear(s->get, &frame, heard, sizeof(heard))) {
+		pthread_mutex_lock(&s->lock);
+		if (frame.type == TIDE_PING)
+			s->ping = le64toh(frame.id);
+		if (frame.type == TIDE_GET && draw(s, 20))	/* else it is never answered */
+			well = lender_answers(s, &frame, (void *)(heard + sizeof(struct tide_get_head)));
+		pthread_mutex_unlock(&s->lock);
+	}
+	s->over = true;
+	return NULL;
+}
+
+static void *lender_hears_puts(void *argument)
+{
+	static unsigned char heard[TIDE_PUT_MAX * (sizeof(struct tide_put_item) + PAGE)];
+	struct session *s = argument;
+	struct tide_frame frame;
+	bool well = true;
+
+	while (well && !s->over && hear(s->put, &frame, heard, sizeof(heard))) {
+		unsigned int n = le16toh(frame.count);
+
+		pthread_mutex_lock(&s->lock);
+		for (unsigned int i = 0; i < n; i++)
+			s->known[s->known_count++ % KNOWN_PAGES] = ((struct tide_put_item *)heard)[i].id;
+		*(uint64_t *)payload = draw(s, 4) ? ~0UL : random_next(&s->random);
+		well = say(s, s->get, TIDE_PUT_ACK, n, le64toh(frame.id), sizeof(uint64_t), false);
+		pthread_mutex_unlock(&s->lock);
+	}
+	s->over = true;
+	return NULL;
+}
+
+/* Lies until the borrower has had enough, or `messages` were sent. */
+static void lender_session(struct session *s, unsigned long messages)
+{
+	pthread_t ears[2];
+
+	s->over = false;
+	s->known_count = 0;
+	s->ping = 0;
+	if (pthread_create(&ears[0], NULL, lender_hears_gets, s) || pthread_create(&ears[1], NULL, lender_hears_puts, s))
+		die("thread");
+	while (!s->over && sent < messages) {
+		pthread_mutex_lock(&s->lock);
+		if (!lender_lies(s))
+			s->over = true;
+		pthread_mutex_unlock(&s->lock);
+		usleep(PAUSE_US);
+	}
+	s->over = true;
+	shutdown(s->get, SHUT_RDWR);
+	shutdown(s->put, SHUT_RDWR);
+	pthread_join(ears[0], NULL);
+	pthread_join(ears[1], NULL);
+}
+
+/* stress liar-lender PORT key=HEX [messages=10000] [seed=N]: lends to whoever comes, and lies. */
+int mode_liar_lender(const char *port)
+{
+	static struct session s = { .lock = PTHREAD_MUTEX_INITIALIZER };
+	unsigned long messages = option("messages", 10000), sessions = 0;
+	int listener = listen_on(strtol(port, NULL, 0));
+
+	read_key();
+	s.random = random_seed(0);
+	while (sent < messages) {
+		if (lender_begins(&s, listener)) {
+			sessions++;
+			lender_session(&s, messages);
+		}
+		close(s.get);
+		close(s.put);
+	}
+	printf("{\"mode\": \"liar-lender\", \"messages\": %lu, \"sessions\": %lu}\n", sent, sessions);
+	return 0;
+}
