@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 import signal
+import threading
 import time
 from collections.abc import Callable
 
@@ -90,6 +91,30 @@ def test_a_daemon_that_hangs_holds_up_only_its_own_guest(own_daemon: Daemon) -> 
         else:
             raise AssertionError
         lane.close(domain.close)
+
+    asyncio.run(scenario())
+
+
+@pytest.mark.parametrize("turns", range(5))
+def test_whoever_waits_can_be_cancelled_when_the_answer_comes(turns: int) -> None:
+    """An answer that comes so many turns of the loop before does not undo it: a worker would never end."""
+
+    async def worker(lane: Lane, answer: threading.Event) -> None:
+        await lane.call(answer.wait, 30)
+        await asyncio.sleep(30)
+
+    async def scenario() -> None:
+        lane, answer = Lane("test"), threading.Event()
+        waiting = asyncio.create_task(worker(lane, answer))
+        await asyncio.sleep(0.05)
+        answer.set()
+        time.sleep(0.2)  # noqa: ASYNC251 - it arrives while the loop is busy
+        for _ in range(turns):
+            await asyncio.sleep(0)
+        waiting.cancel()
+        await asyncio.wait({waiting}, timeout=2)
+        assert waiting.cancelled()
+        lane.close(lambda: None)
 
     asyncio.run(scenario())
 

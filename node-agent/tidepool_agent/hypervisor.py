@@ -116,7 +116,8 @@ class Lane:
         self._last = future
         self._calls.put((function, future))
         try:
-            return await asyncio.wait_for(asyncio.shield(asyncio.wrap_future(future)), seconds)
+            async with asyncio.timeout(seconds):
+                return await asyncio.shield(asyncio.wrap_future(future))
         except TimeoutError:
             raise Unreachable(f"no answer from the guest's libvirt within {seconds:.0f} s", "Hanging") from None
 
