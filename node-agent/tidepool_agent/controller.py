@@ -48,7 +48,8 @@ class Controller:
                 self._changed.clear()
                 await self._settle()
                 with contextlib.suppress(TimeoutError):
-                    await asyncio.wait_for(self._changed.wait(), SETTLE_EVERY)
+                    async with asyncio.timeout(SETTLE_EVERY):
+                        await self._changed.wait()
 
     @property
     def _cluster(self) -> Cluster:

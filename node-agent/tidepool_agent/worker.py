@@ -81,7 +81,9 @@ class Worker:
                 self._wake.clear()
                 pause = await self._safe_round()
                 with contextlib.suppress(TimeoutError):
-                    await asyncio.wait_for(self._wake.wait(), pause)
+                    # Not wait_for: before Python 3.12 it forgets a cancel that comes at the same time.
+                    async with asyncio.timeout(pause):
+                        await self._wake.wait()
         finally:
             self._session.close()
             self._tools.figures.drop(self._session.machine.key)
