@@ -8,6 +8,7 @@ tried again, ever more slowly.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import heapq
 import logging
 from collections import defaultdict
@@ -93,10 +94,10 @@ class Work:
                     if key is not None:
                         return key
                     continue
-                try:
-                    await asyncio.wait_for(self._changed.wait(), wait)
-                except TimeoutError:
-                    continue
+                # Not wait_for: before Python 3.12 it forgets a cancel that comes at the same time.
+                with contextlib.suppress(TimeoutError):
+                    async with asyncio.timeout(wait):
+                        await self._changed.wait()
 
     def _seconds_to_wait(self) -> float | None:
         """0 when a key is due, None when there is none at all."""
