@@ -191,7 +191,9 @@ def test_a_drained_node_keeps_its_pairings_until_its_guests_leave(agent: Agent) 
     uid = pair(agent)["metadata"]["uid"]
     agent.server.create(node)
     agent.guest("c", BORROWS, address="10.0.0.3", node="elsewhere")
-    assert "guests b, l on cordoned nodes" in agent.wait_for_reason("GuestsReady", "NodeCordoned")["message"]
+    assert (
+        "guests b, l on cordoned nodes" in agent.wait_for_reason("GuestsReady", "NodeCordoned", seconds=60)["message"]
+    )
     assert [one["metadata"]["uid"] for one in agent.pairings().values()] == [uid]
     agent.guest("l", LENDS, address="10.9.9.9", node="elsewhere")
     wait_for("another pairing", lambda: sorted(agent.pairings()) == [PAIRING, "pool.c.l"])
