@@ -187,15 +187,14 @@ def test_a_guest_that_moves_keeps_its_pairing(agent: Agent) -> None:
 
 def test_a_drained_node_keeps_its_pairings_until_its_guests_leave(agent: Agent) -> None:
     """Issue 4, item 4: cordoned, its lender takes nobody new, and says so; moved elsewhere, it does again."""
+    elsewhere = f"elsewhere-of-{agent.namespace}"  # where no test's agent has ever been
     node = {"apiVersion": "v1", "kind": "Node", "metadata": {"name": agent.node}, "spec": {"unschedulable": True}}
     uid = pair(agent)["metadata"]["uid"]
     agent.server.create(node)
-    agent.guest("c", BORROWS, address="10.0.0.3", node="elsewhere")
-    assert (
-        "guests b, l on cordoned nodes" in agent.wait_for_reason("GuestsReady", "NodeCordoned", seconds=60)["message"]
-    )
+    agent.guest("c", BORROWS, address="10.0.0.3", node=elsewhere)
+    assert "guests b, l on cordoned nodes" in agent.wait_for_reason("GuestsReady", "NodeCordoned")["message"]
     assert [one["metadata"]["uid"] for one in agent.pairings().values()] == [uid]
-    agent.guest("l", LENDS, address="10.9.9.9", node="elsewhere")
+    agent.guest("l", LENDS, address="10.9.9.9", node=elsewhere)
     wait_for("another pairing", lambda: sorted(agent.pairings()) == [PAIRING, "pool.c.l"])
     assert agent.pairing(PAIRING)["metadata"]["uid"] == uid
     agent.wait_for_reason("GuestsReady", "AsExpected")
