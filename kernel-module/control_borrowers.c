@@ -87,8 +87,9 @@ static ssize_t tide_borrower_enabled_store(struct config_item *item,
 	int err;
 
 	tide_who(who, sizeof(who), "borrowers", borrower->name);
-	if (kstrtobool(page, &on))
-		return tide_refuse(-EINVAL, who, "enabled", "must be 0 or 1");
+	err = tide_parse_bool(who, "enabled", page, &on);
+	if (err)
+		return err;
 	mutex_lock(&tide_control_mutex);
 	err = tide_borrower_switch(borrower, who, on);
 	mutex_unlock(&tide_control_mutex);

@@ -109,25 +109,21 @@ static ssize_t tide_lender_deadline_us_show(struct config_item *item, char *page
 }
 
 /* The lender is told of the change. */
-static ssize_t tide_lender_size_bytes_store(struct config_item *item,
-					    const char *page, size_t count)
+static int tide_lender_set_size(struct tide_lender *lender, const char *who,
+				const char *page)
 {
-	struct tide_lender *lender = to_lender(item);
-	char who[TIDE_WHO_SIZE];
 	u64 bytes;
-	int err;
+	int err = tide_parse_bytes(who, "size_bytes", page, TIDE_MIN_BYTES, &bytes);
 
-	tide_who(who, sizeof(who), "lenders", lender->name);
-	err = tide_parse_bytes(who, "size_bytes", page, TIDE_MIN_BYTES, &bytes);
 	if (err)
 		return err;
-	mutex_lock(&tide_control_mutex);
 	WRITE_ONCE(lender->config.size_bytes, bytes);
 	if (lender->state != TIDE_LENDER_DISABLED)
 		tide_lender_resize(lender);
-	mutex_unlock(&tide_control_mutex);
-	return count;
+	return 0;
 }
+
+TIDE_LENDER_STORE(size_bytes, true, tide_lender_set_size(lender, who, page))
 
 static ssize_t tide_lender_size_bytes_show(struct config_item *item, char *page)
 {
@@ -196,23 +192,18 @@ static ssize_t tide_lender_breaker_long_show(struct config_item *item, char *pag
 	return tide_show_thresholds(&to_lender(item)->config.breaker_long, page);
 }
 
-static ssize_t tide_lender_sequential_filter_store(struct config_item *item,
-						   const char *page, size_t count)
+static int tide_lender_set_filter(struct tide_lender *lender, const char *who,
+				  const char *page)
 {
-	struct tide_lender *lender = to_lender(item);
-	char who[TIDE_WHO_SIZE];
 	bool on;
-	int err;
+	int err = tide_parse_bool(who, "sequential_filter", page, &on);
 
-	tide_who(who, sizeof(who), "lenders", lender->name);
-	err = tide_parse_bool(who, "sequential_filter", page, &on);
-	if (err)
-		return err;
-	mutex_lock(&tide_control_mutex);
-	tide_filter_set(lender, on);
-	mutex_unlock(&tide_control_mutex);
-	return count;
+	if (!err)
+		tide_filter_set(lender, on);
+	return err;
 }
+
+TIDE_LENDER_STORE(sequential_filter, true, tide_lender_set_filter(lender, who, page))
 
 static ssize_t tide_lender_sequential_filter_show(struct config_item *item, char *page)
 {
@@ -248,22 +239,16 @@ static int tide_lender_switch(struct tide_lender *lender, const char *who, bool 
 	return err;
 }
 
-static ssize_t tide_lender_enabled_store(struct config_item *item,
-					 const char *page, size_t count)
+static int tide_lender_set_enabled(struct tide_lender *lender, const char *who,
+				   const char *page)
 {
-	struct tide_lender *lender = to_lender(item);
-	char who[TIDE_WHO_SIZE];
 	bool on;
-	int err;
 
-	tide_who(who, sizeof(who), "lenders", lender->name);
-	if (kstrtobool(page, &on))
-		return tide_refuse(-EINVAL, who, "enabled", "must be 0 or 1");
-	mutex_lock(&tide_control_mutex);
-	err = tide_lender_switch(lender, who, on);
-	mutex_unlock(&tide_control_mutex);
-	return err ?: count;
+	return tide_parse_bool(who, "enabled", page, &on) ?:
+	       tide_lender_switch(lender, who, on);
 }
+
+TIDE_LENDER_STORE(enabled, true, tide_lender_set_enabled(lender, who, page))
 
 static ssize_t tide_lender_enabled_show(struct config_item *item, char *page)
 {
