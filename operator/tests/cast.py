@@ -321,3 +321,19 @@ class Agent:
         """Object and reason of every Event."""
         items = self.server.get("-n", self.namespace, "events")["items"]
         return [(one["involvedObject"]["name"], one["reason"]) for one in items]
+
+
+LENDS = {"memory": "spare"}
+BORROWS = {"memory": "short"}
+PAIRING = "pool.b.l"
+
+
+def connected_pool(agent: Agent) -> str:
+    """A pool with one connected pairing; returns the pairing's UID."""
+    agent.guest("l", LENDS)
+    agent.guest("b", BORROWS, address="10.0.0.2")
+    agent.pool()
+    wait_for("pairing", lambda: agent.pairing(PAIRING).get("status"))
+    agent.connect(PAIRING)
+    wait_for("Ready", lambda: agent.status()["phase"] == "Ready")
+    return str(agent.pairing(PAIRING)["metadata"]["uid"])

@@ -8,7 +8,18 @@ from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from cast import OPERATOR_TOKEN, OWN_NAMESPACE, Agent, OperatorProcess, role, wait_for
+from cast import (
+    BORROWS,
+    LENDS,
+    OPERATOR_TOKEN,
+    OWN_NAMESPACE,
+    PAIRING,
+    Agent,
+    OperatorProcess,
+    connected_pool,
+    role,
+    wait_for,
+)
 
 from tidepool_api.crd import KINDS, build
 from tidepool_api.fields import VALIDATIONS
@@ -16,21 +27,6 @@ from tidepool_api_testing.server import Server
 
 if TYPE_CHECKING:
     from pathlib import Path
-
-LENDS = {"memory": "spare"}
-BORROWS = {"memory": "short"}
-PAIRING = "pool.b.l"
-
-
-def connected_pool(agent: Agent) -> str:
-    """A pool with one connected pairing; returns the pairing's UID."""
-    agent.guest("l", LENDS)
-    agent.guest("b", BORROWS, address="10.0.0.2")
-    agent.pool()
-    wait_for("pairing", lambda: agent.pairing(PAIRING).get("status"))
-    agent.connect(PAIRING)
-    wait_for("Ready", lambda: agent.status()["phase"] == "Ready")
-    return str(agent.pairing(PAIRING)["metadata"]["uid"])
 
 
 def test_a_restart_changes_nothing(agent: Agent, own_operator: OperatorProcess) -> None:

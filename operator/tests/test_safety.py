@@ -5,25 +5,11 @@ from __future__ import annotations
 import time
 
 import pytest
-from cast import Agent, wait_for
+from cast import BORROWS, LENDS, PAIRING, Agent, connected_pool, wait_for
 
 from tidepool_api import names
 
-LENDS = {"memory": "spare"}
-BORROWS = {"memory": "short"}
-PAIRING = "pool.b.l"
-
 pytestmark = pytest.mark.usefixtures("operator")
-
-
-def running(agent: Agent) -> None:
-    """A pool with one connected pairing."""
-    agent.guest("l", LENDS)
-    agent.guest("b", BORROWS, address="10.0.0.2")
-    agent.pool()
-    wait_for("pairing", lambda: agent.pairing(PAIRING).get("status"))
-    agent.connect(PAIRING)
-    wait_for("Ready", lambda: agent.status()["phase"] == "Ready")
 
 
 def annotate(agent: Agent, value: str) -> None:
@@ -32,7 +18,7 @@ def annotate(agent: Agent, value: str) -> None:
 
 def test_a_dry_run_says_what_would_change(agent: Agent) -> None:
     """An edit under the annotation changes nothing but what is said; without it, it is carried out."""
-    running(agent)
+    connected_pool(agent)
     annotate(agent, "=true")
     wait_for("condition", lambda: agent.condition("ChangesPending").get("reason") == "DryRun")
     assert agent.condition("ChangesPending")["status"] == "False"
@@ -51,7 +37,7 @@ def test_a_dry_run_says_what_would_change(agent: Agent) -> None:
 
 
 def test_a_paused_pool_stays_as_it_is_and_can_be_deleted(agent: Agent) -> None:
-    running(agent)
+    connected_pool(agent)
     agent.pool(paused=True)
     agent.guest("b", {}, address="10.0.0.2")
     wait_for("changes", lambda: "would be deleted" in agent.condition("ChangesPending").get("message", ""))
