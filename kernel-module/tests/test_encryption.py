@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import struct
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -130,14 +130,27 @@ def test_file_numbers_say_nothing(pair: Pair) -> None:
     pair.assert_clean()
 
 
+@contextmanager
+def _holes(guest: Guest, mib: int) -> Iterator[Callable[[], object]]:
+    """Free memory in holes of 64 KiB, which single pages are taken from first; yields what frees the rest."""
+    guest.sh("mkdir /tmp/holes && mount -t tmpfs -o size=90% holes /tmp/holes")
+    guest.sh(f"for i in $(seq {2 * mib * 16}); do head -c 65536 /dev/zero > /tmp/holes/$i; done")
+    guest.sh("rm /tmp/holes/*[13579]")
+    try:
+        yield lambda: guest.sh("rm /tmp/holes/*")
+    finally:
+        guest.sh("umount /tmp/holes && rmdir /tmp/holes")
+
+
 def test_pages_that_the_lender_moved(pair: Pair) -> None:
     """The lender's kernel compacts its memory: the tags of pages go where the pages go."""
     stress(pair.borrower, f"fill /mnt/moved mib={SMALL_MIB}")
-    with _connected(pair, "AES-GCM"):
+    with _connected(pair, "AES-GCM"), _holes(pair.lender, SMALL_MIB * 2) as close:
         _evict(pair, "/mnt/moved")
+        close()
         moved = pair.lender.vmstat("pgmigrate_success")
         pair.lender.write("/proc/sys/vm/compact_memory", "1\n")
-        assert pair.lender.vmstat("pgmigrate_success") - moved > 100
+        assert pair.lender.vmstat("pgmigrate_success") - moved > SMALL_MIB * 256 // 8
         stress(pair.borrower, "sequential /mnt/moved")
         figures = pair.borrowed()
         assert figures["get_hits"] > SMALL_MIB * 256 // 8
