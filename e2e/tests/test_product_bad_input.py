@@ -130,7 +130,7 @@ def test_a_kernel_without_a_module(product: Product) -> None:
         product.apply(ONE_TO_ONE)
         message = product.wait_condition("memorypool", POOL, "GuestsReady", "False", "GuestNotReady")
         assert "NoModuleForKernel" in message
-        assert "kernel-module/tools/build" in message
+        assert "kernel-module/tools/store" in message
     product.wait_condition("memorypool", POOL, "Ready", "True", patience=120)
 
 

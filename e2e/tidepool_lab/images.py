@@ -14,7 +14,7 @@ import shutil
 import subprocess
 import tarfile
 import tempfile
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -52,13 +52,18 @@ class Image:
         return ARCHIVES / f"{self.name.split('/')[1].split(':')[0]}.tar"
 
 
-def build_all() -> list[Path]:
-    """Builds every image that the sources allow and returns the archives."""
+def build_all(modules: Path | None = None) -> list[Path]:
+    """Builds every image that the sources allow and returns the archives.
+
+    `modules` is a module store for the agent, as kernel-module/tools/store fills it; without, one is made for the
+    kernels of the lab.
+    """
     images = [pause(), launcher()]
     if (paths.ROOT / "operator/requirements.lock").exists():
-        images.append(python_image("tidepool-operator", "operator", "tidepool_operator", ()))
+        images.append(python_image("tidepool-operator", "operator", "tidepool_operator"))
     if (paths.ROOT / "node-agent/requirements.lock").exists():
-        images.append(python_image("tidepool-agent", "node-agent", "tidepool_agent", ("python3-libvirt",)))
+        content = _modules(modules or _module_store())
+        images.append(python_image("tidepool-agent", "node-agent", "tidepool_agent", ("python3-libvirt",), content))
     with store.locked("images", "archives"):
         return [write(image) for image in images]
 
@@ -77,8 +82,10 @@ def launcher() -> Image:
     return Image(LAUNCHER, (base,), {"User": f"{QEMU_USER}:{QEMU_USER}", "Entrypoint": ["/bin/sh"]})
 
 
-def python_image(name: str, part: str, package: str, debian_packages: tuple[str, ...]) -> Image:
-    """The image of one of our programs: Debian with Python, what its lock file pins, and its sources."""
+def python_image(
+    name: str, part: str, package: str, debian_packages: tuple[str, ...] = (), content: Mapping[str, Path] | None = None
+) -> Image:
+    """The image of one of our programs: Debian with Python, what its lock file pins, its sources, and other files."""
     base = rootfs.build(rootfs.Recipe(f"python-{part}", "bookworm", PYTHON_BASE + debian_packages, hooks=PASSWD))
     config: dict[str, object] = {
         "User": f"{USER}:{USER}",
@@ -88,7 +95,9 @@ def python_image(name: str, part: str, package: str, debian_packages: tuple[str,
             "USER=tidepool",
         ],
     }  # fmt: skip
-    return Image(f"{PREFIX}/{name}:{paths.VERSION}", (base, _libraries(part), _sources(part, package)), config)
+    return Image(
+        f"{PREFIX}/{name}:{paths.VERSION}", (base, _libraries(part), _sources(part, package, content or {})), config
+    )
 
 
 def write(image: Image) -> Path:
@@ -178,16 +187,13 @@ def _install_libraries(lock: Path, out: Path) -> None:
     _pack(out / "root", out / "layer.tar")
 
 
-def _sources(part: str, package: str) -> Path:
+def _sources(part: str, package: str, more: Mapping[str, Path]) -> Path:
     """The thin layer: the API package, the program itself and, for the agent, the module store."""
-    content: dict[str, Path] = {}
+    content = dict(more)
     for folder in (paths.ROOT / "crds/tidepool_api", paths.ROOT / part / package):
         for file in folder.rglob("*"):
             if file.is_file() and "__pycache__" not in file.parts:
                 content[f"app/{file.relative_to(folder.parent)}"] = file
-    if part == "node-agent":
-        for file in _modules():
-            content[f"usr/share/tidepool/modules/{file.parent.name}/{file.name}"] = file
     if not content:
         raise LabError(f"{part} has no sources to build an image from")
     key = store.digest(*(part for name in sorted(content) for part in (name, content[name].read_bytes())))
@@ -212,12 +218,16 @@ def _pack(root: Path, archive: Path) -> None:
     shutil.rmtree(root)
 
 
-def _modules() -> list[Path]:
-    """The agent's module store: our module, with its checksum, for each kernel that the product is delivered for."""
-    tool = paths.ROOT / "kernel-module/tools/build"
-    found: list[Path] = []
-    for kernel in KERNELS:
-        answer = subprocess.run([tool, kernel], check=True, stdout=subprocess.PIPE, text=True)
-        module = Path(answer.stdout.strip().splitlines()[-1])
-        found += [module, module.with_name("tidepool.ko.sha256")]
-    return found
+def _module_store() -> Path:
+    """Our module for each kernel that the lab has, and no other."""
+    folder = paths.BUILD / "module-store"
+    shutil.rmtree(folder, ignore_errors=True)
+    tool = paths.ROOT / "kernel-module/tools/store"
+    subprocess.run([tool, folder, *KERNELS], check=True, stdout=subprocess.DEVNULL)
+    return folder
+
+
+def _modules(folder: Path) -> dict[str, Path]:
+    """The agent's module store, by where its files go in the image."""
+    files = sorted(folder.glob("*/tidepool*"))
+    return {f"usr/share/tidepool/modules/{file.parent.name}/{file.name}": file for file in files}

@@ -3,12 +3,18 @@
 from __future__ import annotations
 
 import hashlib
+import os
+import subprocess
 from pathlib import Path
 
 import pytest
+from tiny import PATH, TOP
 
 from tidepool_agent.errors import ModuleUnavailable
 from tidepool_agent.store import Store
+
+TOOL = TOP / "kernel-module/tools/store"
+ENV = {**os.environ, "PATH": PATH}
 
 
 def put(folder: Path, release: str, data: bytes) -> Path:
@@ -43,6 +49,20 @@ def test_a_missing_kernel_is_named_with_those_that_are_there(tmp_path: Path) -> 
     assert not store.has("6.12.0-2")
     with pytest.raises(ModuleUnavailable, match=r"kernel 6\.12\.0-2: the agent's module store has 6\.1\.0-1\."):
         store.build("6.12.0-2")
+
+
+def test_one_command_fills_a_store_and_signs_what_is_in_it(tmp_path: Path) -> None:
+    """Item 9: for a list of kernels; the kernel's own tools read the signature."""
+    key, cert, folder = tmp_path / "key.pem", tmp_path / "cert.pem", tmp_path / "store"
+    request = ["req", "-x509", "-newkey", "rsa:2048", "-nodes", "-days", "2", "-subj", "/CN=Our own key"]
+    subprocess.run(["openssl", *request, "-keyout", key, "-out", cert], check=True, capture_output=True)
+    for options, signed in (((), False), (("--key", key, "--cert", cert), True)):
+        made = subprocess.run([TOOL, *options, folder, "6.1"], check=True, stdout=subprocess.PIPE, text=True)
+        file = Path(made.stdout.strip())
+        build = Store(folder).build(file.parent.name)
+        assert (build.version, build.signed) == ("0.1.0", signed)
+        shown = subprocess.run(["modinfo", "-F", "signer", file], check=True, capture_output=True, text=True, env=ENV)
+        assert shown.stdout.strip() == ("Our own key" if signed else "")
 
 
 @pytest.mark.parametrize("release", ["..", "../other", "a/b", "", ".hidden", "x" * 200])

@@ -10,6 +10,7 @@ from pathlib import Path
 from tidepool_agent.errors import ModuleUnavailable
 
 FILE = "tidepool.ko"
+SIGNED = b"~Module signature appended~\n"
 _RELEASE = re.compile(r"[A-Za-z0-9][A-Za-z0-9._+~-]{0,127}")
 _MODINFO = re.compile(rb"(?<![A-Za-z_])(version|srcversion)=([A-Za-z0-9._+~-]{1,64})\0")
 
@@ -22,6 +23,20 @@ class Build:
     sha256: str
     version: str
     srcversion: str
+
+    @property
+    def signed(self) -> bool:
+        """Whether it has a signature; only the guest's kernel knows whether it is one that it trusts."""
+        return self.data.endswith(SIGNED)
+
+
+@dataclass(frozen=True)
+class Sources:
+    """The sources of the module as a tar archive of the folder that DKMS wants, whole and checked."""
+
+    data: bytes
+    sha256: str
+    version: str
 
 
 class Store:
@@ -47,15 +62,23 @@ class Store:
             self._builds[key] = _read(path)
         return self._builds[key]
 
+    def sources(self) -> Sources:
+        """The sources of the module, as DKMS wants them, checked against their checksum."""
+        found = sorted(self._folder.glob("source/tidepool-*.tar.gz"))
+        if not found:
+            raise ModuleUnavailable("the agent's module store has no sources: fill it with `kernel-module/tools/store`")
+        data, digest = _checked(found[-1])
+        return Sources(data, digest, found[-1].name.removeprefix("tidepool-").removesuffix(".tar.gz"))
+
     def advice(self, release: str) -> str:
         """What to do when there is none."""
         known = (
             ", ".join(sorted(folder.name for folder in self._folder.glob("*") if (folder / FILE).is_file())) or "none"
         )
         return (
-            f"no tidepool.ko for kernel {release}: the agent's module store has {known}. Build it with "
-            f"`kernel-module/tools/build` for that kernel and add it to the agent's image as "
-            f"{self._folder}/{release}/{FILE}, install the module in the guest, or boot a kernel of the store"
+            f"no tidepool.ko for kernel {release}: the agent's module store has {known}. Fill a store for that kernel "
+            f"with `kernel-module/tools/store` and build the agent's image from it (`e2e/images/build STORE`), install "
+            f"the module in the guest, or boot a kernel of the store"
         )
 
     def _path(self, release: str) -> Path:
@@ -64,11 +87,17 @@ class Store:
         return self._folder / release / FILE
 
 
-def _read(path: Path) -> Build:
+def _checked(path: Path) -> tuple[bytes, str]:
+    """A file's content and its checksum, which lies beside it."""
     data = path.read_bytes()
     digest = hashlib.sha256(data).hexdigest()
-    stated = (path.with_name(f"{FILE}.sha256")).read_text().split()
+    stated = path.with_name(f"{path.name}.sha256").read_text().split()
     if stated[:1] != [digest]:
         raise ModuleUnavailable(f"{path} does not match its checksum: build the agent's image anew")
+    return data, digest
+
+
+def _read(path: Path) -> Build:
+    data, digest = _checked(path)
     info = {name.decode(): value.decode() for name, value in _MODINFO.findall(data)}
     return Build(data, digest, info.get("version", ""), info.get("srcversion", ""))
