@@ -107,6 +107,7 @@ KINDS = (
             Column("Module", ".status.moduleVersion"),
             Column("Memory", ".status.memory.total"),
             Column("Ready", '.status.conditions[?(@.type=="Ready")].status'),
+            Column("VM", ".spec.vm.name", wide=True),
             Column("Addresses", ".status.addresses", wide=True),
             _reason(),
             _AGE,

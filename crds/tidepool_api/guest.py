@@ -16,7 +16,7 @@ class VirtualMachine(ApiModel):
     """Which virtual machine, in the words of its provider."""
 
     name: ObjectName
-    """The name of the VirtualMachineInstance, or of the libvirt domain."""
+    """The name of the VirtualMachineInstance or of the Nova instance, or that of any other libvirt domain."""
 
     uid: str = Field(min_length=1, max_length=64)
     """Its UID; another one under the same name is another machine."""
@@ -140,7 +140,8 @@ class GuestStatus(ApiModel):
 class MemoryGuest(ApiObject):
     """A virtual machine that can lend memory to others or borrow it from them.
 
-    Its agent writes it; the name is that of the virtual machine and the labels are copied from it.
+    Its agent writes it. A KubeVirt instance gives it its name, namespace and labels; a domain of a host's own libvirt
+    its UUID as a name, a label `tidepool.dev/vm` with what people call it, and those of Nova as `tidepool.dev/nova-…`.
     """
 
     kind: str = "MemoryGuest"

@@ -77,6 +77,13 @@ AGENT: Mapping[Metric, Description] = {
     Metric.GUEST_STALE: _gauge("0 or 1", GUEST, "1 while the guest does not answer and its figures are old"),
     Metric.GUEST_MEMORY_BYTES: _gauge("bytes", GUEST, "Memory of the guest"),
     Metric.GUEST_AVAILABLE_BYTES: _gauge("bytes", GUEST, "MemAvailable of the guest, which counts what it lends"),
+    Metric.GUEST_WORKING_SET_BYTES: _gauge("bytes", GUEST, "Active page cache, anonymous and unevictable memory"),
+    Metric.GUEST_REFAULTS: _counter("pages", GUEST, "Pages that were read again soon after their eviction"),
+    Metric.GUEST_PRESSURE: _gauge(
+        "ratio",
+        (*GUEST, "resource", "kind"),
+        "Part of the last minute in which some or all (full) tasks waited for memory or I/O",
+    ),
     Metric.GUEST_DISK_READS: _counter("pages", GUEST, "Pages of known files that were read from disk"),
     Metric.GUEST_DISK_READ_SECONDS: _seconds(GUEST, f"Time of the guest's own reads from disk, sampled; {_INEXACT}"),
     Metric.GUEST_WARNINGS: _counter("broken invariants", GUEST, "Broken invariants in the module: must stay 0"),

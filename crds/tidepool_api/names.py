@@ -19,6 +19,8 @@ LENDER_FINALIZER = f"{GROUP}/lender"
 BORROWER_FINALIZER = f"{GROUP}/borrower"
 POOL_FINALIZER = f"{GROUP}/pairings"
 
+LEAVING_ANNOTATION = f"{GROUP}/leaving"  # on a MemoryGuest: since when its agent no longer finds the machine
+
 KEY_SECRET_TYPE = f"{GROUP}/key"
 KEY_SECRET_ENTRY = "key"  # the entry of the Secret's data that holds the 64 hex digits
 
@@ -194,6 +196,9 @@ class Metric(StrEnum):
     GUEST_USED_BYTES = "tidepool_guest_used_bytes"
     GUEST_MEMORY_BYTES = "tidepool_guest_memory_bytes"
     GUEST_AVAILABLE_BYTES = "tidepool_guest_memory_available_bytes"
+    GUEST_WORKING_SET_BYTES = "tidepool_guest_working_set_bytes"
+    GUEST_REFAULTS = "tidepool_guest_refaults_total"
+    GUEST_PRESSURE = "tidepool_guest_pressure_ratio"
     GUEST_INFO = "tidepool_guest_info"
     GUEST_CONDITION = "tidepool_guest_condition"
     GUEST_STALE = "tidepool_guest_stale"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import shutil
 import socket
@@ -80,7 +81,7 @@ class Server:
 
     def kubeconfig(self, token: str = ADMIN_TOKEN) -> Path:
         """A kubeconfig for whoever has that token."""
-        path = self._folder / f"{token}.kubeconfig"
+        path = self._folder / f"{hashlib.sha256(token.encode()).hexdigest()[:16]}.kubeconfig"
         if path.exists():
             return path
         cluster = {
@@ -160,7 +161,8 @@ class Server:
 
     def _start_apiserver(self) -> None:
         key = self._folder / "accounts.key"
-        subprocess.run(["openssl", "genrsa", "-out", key, "2048"], check=True, capture_output=True)
+        if not key.exists():
+            subprocess.run(["openssl", "genrsa", "-out", key, "2048"], check=True, capture_output=True)
         users = [f"{ADMIN_TOKEN},admin,admin,system:masters"]
         users += [f"{token},{user},{user}" for user, token in self._tokens.items()]
         tokens = self._folder / "tokens.csv"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -18,11 +19,11 @@ import libvirt
 import yaml
 from daemon import Daemon, end
 
-from tidepool_api_testing.server import Server, free_ports
+from tidepool_api_testing.server import Refused, Server, free_ports
 
 TOP = Path(__file__).resolve().parents[2]
-AGENT_TOKEN = "token-of-the-agent"
 NAMESPACE = "tidepool-system"
+ACCOUNT = "tidepool-agent"
 
 _KUBEVIRT = """
 import json
@@ -37,7 +38,7 @@ def eventually(check: Callable[[], object], seconds: float = 90) -> None:
     while True:
         try:
             assert check() is not False
-        except (AssertionError, KeyError, IndexError):
+        except (AssertionError, KeyError, IndexError, Refused):
             if time.monotonic() > deadline:
                 raise
             time.sleep(0.3)
@@ -67,18 +68,26 @@ def rendered() -> list[dict[str, Any]]:
 
 
 def agent_rights() -> list[dict[str, Any]]:
-    """The chart's roles for the agent, bound to the user as whom the tests run it."""
-    found = [d for d in rendered() if "Role" in d["kind"] and d["metadata"]["name"] == "tidepool-agent"]
-    for document in found:
-        if "subjects" in document:
-            document["subjects"] = [{"apiGroup": "rbac.authorization.k8s.io", "kind": "User", "name": "agent"}]
-    return found
+    """What the chart lets the agents do: their account, their roles, and the policies that bind each to its node."""
+    kinds = ("ServiceAccount", "Role", "ValidatingAdmissionPolicy")
+    agents = [d for d in rendered() if d["metadata"]["labels"]["app.kubernetes.io/component"] == "agent"]
+    return [document for document in agents if any(kind in document["kind"] for kind in kinds)]
+
+
+def token_of(server: Server, node: str) -> str:
+    """The token that the agent's pod on a node gets from its kubelet."""
+    pod = f"tidepool-agent-{node}"
+    spec = {"nodeName": node, "serviceAccountName": ACCOUNT, "containers": [{"name": "agent", "image": "x"}]}
+    meta = {"name": pod, "namespace": NAMESPACE}
+    server.apply({"apiVersion": "v1", "kind": "Pod", "metadata": meta, "spec": spec})
+    bound = ("--bound-object-kind=Pod", f"--bound-object-name={pod}")
+    return server.kubectl("create", "token", ACCOUNT, "-n", NAMESPACE, *bound).strip()
 
 
 class AgentProcess:
     """`python3 -m tidepool_agent` for a node of its own, with the rights that the chart gives it."""
 
-    def __init__(self, server: Server, node: str, store: Path) -> None:
+    def __init__(self, server: Server, node: str, store: Path, *options: str) -> None:
         self.node = node
         self.folder = Path(tempfile.mkdtemp(prefix="tp-", dir="/tmp"))
         self.proc = self.folder / "p"
@@ -87,7 +96,7 @@ class AgentProcess:
         account.mkdir()
         cluster = json.loads(server.kubeconfig().read_text())["clusters"][0]["cluster"]
         shutil.copy(cluster["certificate-authority"], account / "ca.crt")
-        (account / "token").write_text(AGENT_TOKEN)
+        (account / "token").write_text(token_of(server, node))
         (self.port,) = free_ports(1)
         self._environment = {
             **os.environ,
@@ -97,10 +106,14 @@ class AgentProcess:
             "POD_NAMESPACE": NAMESPACE,
         }
         self._options = [f"--store={store}", f"--proc={self.proc}", f"--account={account}"]
-        self._options += ["--metrics-address=127.0.0.1", f"--metrics-port={self.port}"]
+        self._options += ["--metrics-address=127.0.0.1", f"--metrics-port={self.port}", *options]
 
     def __enter__(self) -> Self:
-        self.start()
+        try:
+            self.start()
+        except BaseException:
+            self.kill()
+            raise
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -112,7 +125,7 @@ class AgentProcess:
         log = (self.folder / "log").open("ab")
         command = [sys.executable, "-m", "tidepool_agent", *self._options]
         self._process = subprocess.Popen(command, env=self._environment, stdout=log, stderr=log)
-        eventually(lambda: self.fetch("/readyz") == "ok\n", 30)
+        eventually(lambda: self.fetch("/readyz") == "ok\n")
 
     def stop(self) -> None:
         """Ends it as the kubelet would."""
@@ -132,6 +145,11 @@ class AgentProcess:
                 return text
         except OSError:
             return ""
+
+    def memory(self) -> int:
+        """The most that it has had in memory, in bytes."""
+        status = Path(f"/proc/{self._process.pid}/status").read_text()
+        return int(re.findall(r"VmHWM:\s+(\d+) kB", status)[0]) * 1024
 
     def log(self) -> str:
         """What it has logged."""
@@ -153,12 +171,28 @@ class Machine:
         self._process(container)
         self._server.create(self._instance(labels))
         uid = self._server.get("vmi", self.name, "-n", self.namespace)["metadata"]["uid"]
-        pod = self._pod(uid)
+        self._run_launcher(f"virt-launcher-{self.name}", uid, container)
+        return self
+
+    def _run_launcher(self, name: str, uid: str, container: str) -> None:
+        pod = self._pod(name, uid)
         self._server.create(pod)
         running = {"name": "compute", "containerID": f"containerd://{container}", "state": {"running": {}}}
         statuses = [running | {"ready": True, "restartCount": 0, "image": "x", "imageID": "x"}]
         self._server.apply_status({**pod, "status": {"phase": "Running", "containerStatuses": statuses}})
-        return self
+
+    def migrate(self, agent: AgentProcess) -> None:
+        """Everything that an agent sees of a migration to another node; the guest itself stays as it is."""
+        self._agent = agent
+        container = f"{self.namespace}-{self.name}-target"
+        self._process(container)
+        uid = self._server.get("vmi", self.name, "-n", self.namespace)["metadata"]["uid"]
+        self._run_launcher(f"virt-launcher-{self.name}-target", uid, container)
+        moved = {"metadata": {"labels": {"kubevirt.io/nodeName": agent.node}}, "status": {"nodeName": agent.node}}
+        patch = ("vmi", self.name, "-n", self.namespace, "--type=merge", "-p", json.dumps(moved))
+        self._server.kubectl("patch", *patch)
+        source = f"virt-launcher-{self.name}"
+        self._server.kubectl("delete", "-n", self.namespace, "--force", "pod", source)
 
     def delete(self) -> None:
         """Deletes the instance and ends the guest."""
@@ -202,12 +236,12 @@ class Machine:
             },
         }
 
-    def _pod(self, uid: str) -> dict[str, Any]:
+    def _pod(self, name: str, uid: str) -> dict[str, Any]:
         return {
             "apiVersion": "v1",
             "kind": "Pod",
             "metadata": {
-                "name": f"virt-launcher-{self.name}",
+                "name": name,
                 "namespace": self.namespace,
                 "labels": {"kubevirt.io": "virt-launcher", "kubevirt.io/created-by": uid},
             },

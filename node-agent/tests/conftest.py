@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import shutil
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import libvirt
 import pytest
+from cast import NAMESPACE, agent_rights, kubevirt_crds
 from daemon import Daemon, end
 from tiny import Kernel, tidepool
 
@@ -15,6 +17,7 @@ from tidepool_agent import hypervisor
 from tidepool_agent.errors import GuestError
 from tidepool_agent.hypervisor import Domain
 from tidepool_agent.qga import GuestAgent
+from tidepool_api_testing.server import Server
 
 pytest_plugins = ["tidepool_api_testing.plugin"]
 
@@ -36,6 +39,26 @@ def kernel() -> Kernel:
 def module() -> Path:
     """tidepool.ko for that kernel."""
     return tidepool()
+
+
+@pytest.fixture(scope="session")
+def cluster(api_server: Server) -> Server:
+    """An API server with KubeVirt's CRDs and the agent's rights."""
+    api_server.create({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": NAMESPACE}})
+    api_server.apply(*kubevirt_crds())
+    api_server.kubectl("wait", "--for=condition=Established", "crd/virtualmachineinstances.kubevirt.io")
+    api_server.apply(*agent_rights())
+    return api_server
+
+
+@pytest.fixture(scope="session")
+def store(tmp_path_factory: pytest.TempPathFactory, kernel: Kernel, module: Path) -> Path:
+    """A module store with the module for the kernel of the guests."""
+    folder = tmp_path_factory.mktemp("store") / kernel.release
+    folder.mkdir()
+    for file in (module, module.with_name("tidepool.ko.sha256")):
+        shutil.copy(file, folder)
+    return folder.parent
 
 
 @pytest.fixture(scope="session")

@@ -19,6 +19,7 @@ from tiny import PATH, Kernel, boot_files
 DOMAIN = """<domain type='qemu'>
   <name>{name}</name>
   <uuid>{uuid}</uuid>
+  <metadata>{metadata}</metadata>
   <memory unit='MiB'>224</memory>
   <vcpu>1</vcpu>
   <os>
@@ -36,6 +37,19 @@ DOMAIN = """<domain type='qemu'>
     <rng model='virtio'><backend model='random'>/dev/urandom</backend></rng>
   </devices>
 </domain>
+"""
+# A host of its own for a system libvirt: what it writes is in memory, and it finds the users that Debian makes for it.
+HOST = """
+for folder in /run /var/lib /var/cache /var/log; do mount -t tmpfs tmpfs $folder; done
+mkdir -p /run/libvirt /run/lock /run/etc/upper /run/etc/work
+mount -t overlay -o lowerdir=/etc,upperdir=/run/etc/upper,workdir=/run/etc/work overlay /etc
+mkdir -p /etc/libvirt
+for file in passwd group; do
+    grep -q ^libvirt-qemu: /etc/$file || echo 'libvirt-qemu:x:64055:64055::/:/bin/false' >> /etc/$file
+done
+printf '%s\\n' 'stdio_handler = "file"' 'security_driver = "none"' 'cgroup_controllers = []' 'namespaces = []' \\
+    'user = "root"' 'group = "root"' > /etc/libvirt/qemu.conf
+exec libvirtd
 """
 CHANNEL = "<channel type='unix'><target type='virtio' name='org.qemu.guest_agent.0'/></channel>"
 START_SECONDS = 30
@@ -79,13 +93,24 @@ class Daemon:
         """As the agent would connect."""
         return f"qemu+unix:///session?socket={self.socket}"
 
-    def start(self, name: str, options: str = "", *, channel: bool = True) -> libvirt.virDomain:
-        """Starts a guest; options go to the kernel command line for its /init."""
+    def start(
+        self,
+        name: str,
+        options: str = "",
+        *,
+        channel: bool = True,
+        metadata: str = "",
+        identity: str = "",
+        boot: tuple[Path, Path] | None = None,
+    ) -> libvirt.virDomain:
+        """Starts a guest; options go to the kernel command line for its /init, `boot` is another kernel for it."""
+        vmlinuz, initrd = boot or (self.vmlinuz, self.initrd)
         xml = DOMAIN.format(
             name=name,
-            uuid=uuid.uuid4(),
-            vmlinuz=self.vmlinuz,
-            initrd=self.initrd,
+            uuid=identity or uuid.uuid4(),
+            metadata=metadata,
+            vmlinuz=vmlinuz,
+            initrd=initrd,
             options=options,
             console=self.folder / f"{name}.console",
             channel=CHANNEL if channel else "",
@@ -119,3 +144,29 @@ class Daemon:
                 if time.monotonic() > deadline or self.process.poll() is not None:
                     raise RuntimeError((self.folder / "libvirtd.log").read_text()) from None
                 time.sleep(0.1)
+
+
+class SystemDaemon(Daemon):
+    """The system's libvirtd, run by root on a host of its own: no file of this machine is touched."""
+
+    def __enter__(self) -> Self:
+        self.vmlinuz, self.initrd = boot_files(self.kernel, self.folder)
+        self._start()
+        return self
+
+    def uri(self) -> str:
+        """As the agent would connect."""
+        return f"qemu+unix:///system?socket={self.socket}"
+
+    @property
+    def root(self) -> Path:
+        """The host's file system."""
+        return Path(f"/proc/{self.process.pid}/root")
+
+    def _start(self) -> None:
+        log = (self.folder / "libvirtd.log").open("wb")
+        command = ["unshare", "--mount", "--propagation", "private", "sh", "-ec", HOST]
+        environment = {**os.environ, "PATH": PATH}
+        self.process = subprocess.Popen(command, env=environment, stdout=log, stderr=log)
+        self.socket = self.root / "run/libvirt/libvirt-sock"
+        self.connection = self._connect()

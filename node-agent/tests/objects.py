@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import hashlib
+from pathlib import Path
 from typing import Any
 
 from tidepool_agent.guestfs import Module, Observation, Peer, Side
@@ -64,3 +66,13 @@ def machine(name: str = "lender", **fields: Any) -> Machine:
         "addresses": ("10.0.0.2",),
     }
     return Machine(**(known | fields))
+
+
+def alter(store: Path, old: bytes, new: bytes) -> bytes:
+    """Alters the only module of a store, and its checksum with it; returns what it was."""
+    file = next(store.glob("*/tidepool.ko"))
+    data = file.read_bytes()
+    assert old in data
+    file.write_bytes(data.replace(old, new))
+    file.with_name("tidepool.ko.sha256").write_text(hashlib.sha256(file.read_bytes()).hexdigest())
+    return data

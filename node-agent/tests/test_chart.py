@@ -61,6 +61,31 @@ def test_the_operator_has_no_privilege() -> None:
     assert operator["securityContext"]["readOnlyRootFilesystem"] is True
 
 
+def test_nothing_but_metrics_is_reached_and_nothing_but_the_api_server_asked() -> None:
+    """Item 10: a NetworkPolicy for each of both."""
+    selectors = [workload["spec"]["selector"] for workload in objects("DaemonSet") + objects("Deployment")]
+    policies = objects("NetworkPolicy")
+    assert [policy["spec"]["podSelector"] for policy in policies] == selectors
+    agent, operator = ([rule["ports"] for rule in policy["spec"]["ingress"]] for policy in policies)
+    assert (agent, operator) == ([[{"port": "metrics"}]], [[{"port": "metrics"}], [{"port": "health"}]])
+    for policy in policies:
+        ports = {port["port"] for rule in policy["spec"]["egress"] for port in rule["ports"]}
+        assert ports == {443, 6443, 53}
+
+
+def test_agents_read_secrets_only_where_they_are_told() -> None:
+    """Item 10: everywhere by default; with agent.keyNamespaces nowhere else."""
+    chosen = "agent.keyNamespaces={shop,bank}"
+    answer = helm("template", "tidepool", str(CHART), "--set", chosen, "-s", "templates/agent-rbac.yaml")
+    found = [document for document in yaml.safe_load_all(answer.stdout) if document]
+    reading = {"tidepool-agent-keys"}
+    roles = {one["metadata"]["name"] for one in found if "secrets" in str(one.get("rules"))}
+    assert roles == reading
+    bindings = [one for one in found if one.get("roleRef", {}).get("name") in reading]
+    where = {(one["kind"], one["metadata"].get("namespace")) for one in bindings}
+    assert where == {("RoleBinding", "shop"), ("RoleBinding", "bank")}
+
+
 def test_no_role_has_wildcards_or_lists_secrets() -> None:
     for role in objects("ClusterRole") + objects("Role"):
         for rule in role["rules"]:
@@ -70,7 +95,16 @@ def test_no_role_has_wildcards_or_lists_secrets() -> None:
 
 
 @pytest.mark.parametrize(
-    "setting", ["agent.concurrency=0", "operator.replicas=many", "image.pullPolicy=Sometimes", "typo=1", "agent.typo=1"]
+    "setting",
+    [
+        "agent.concurrency=0",
+        "operator.replicas=many",
+        "image.pullPolicy=Sometimes",
+        "typo=1",
+        "agent.typo=1",
+        "agent.providers={VMware}",
+        "agent.providers={}",
+    ],
 )
 def test_values_that_make_no_sense_are_refused(setting: str) -> None:
     answer = helm("template", "tidepool", str(CHART), "--set", setting)

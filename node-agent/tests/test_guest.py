@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import hashlib
+import itertools
 import shutil
 from collections.abc import Iterator
 from pathlib import Path
@@ -10,14 +10,22 @@ from pathlib import Path
 import pytest
 from conftest import wait_for
 from daemon import Daemon, end
-from objects import KEY, pairing, want
+from objects import KEY, alter, pairing, want
 from tiny import Kernel
 
-from tidepool_agent.errors import ConfigureFailed, LoadFailed, ModuleUnavailable, UnloadFailed
+from tidepool_agent.errors import (
+    ConfigureFailed,
+    DeliveryFailed,
+    LoadFailed,
+    ModuleUnavailable,
+    UnloadFailed,
+    Unreachable,
+    UpgradeFailed,
+)
 from tidepool_agent.guest import SCRIPT, Guest
 from tidepool_agent.guestfs import Observation, Side
 from tidepool_agent.hypervisor import Domain
-from tidepool_agent.plan import Change, Configure, Load, Measure, Remove, Set, Source, Step, Unload
+from tidepool_agent.plan import Change, Configure, Load, Measure, Remove, Replace, Set, Source, Step, Unload
 from tidepool_agent.qga import GuestAgent
 from tidepool_agent.store import Store
 
@@ -84,13 +92,36 @@ def test_a_guest_without_the_module_is_described(bench: Bench, kernel: Kernel) -
     assert seen.boot_id == bench.sh("cat /proc/sys/kernel/random/boot_id").strip()
 
 
-def test_the_module_is_delivered_loaded_and_leaves_no_file(bench: Bench, store: Path, kernel: Kernel) -> None:
+def test_the_module_is_delivered_loaded_and_kept_until_it_is_unloaded(
+    bench: Bench, store: Path, kernel: Kernel
+) -> None:
     seen = bench.do(Load(Source.STORE))
     assert seen.module is not None
     assert seen.module.version == "0.1.0"
     assert seen.module.srcversion == Store(store).build(kernel.release).srcversion
-    assert "tidepool" not in bench.sh("ls /run")
+    assert bench.sh("ls /run/tidepool") == "kept.ko\n"
     assert bench.do(Unload()).module is None
+    assert "tidepool" not in bench.sh("ls /run")
+
+
+def test_another_build_replaces_the_module_unless_it_does_not_work(bench: Bench, store: Path) -> None:
+    """Item 9: the former one is back when the new one is refused by the kernel, and when it fails its self-check."""
+    first = bench.do(Load(Source.STORE)).module
+    assert first is not None
+    alter(store, first.srcversion.encode(), b"0" * len(first.srcversion))
+    second = bench.do(Replace()).module
+    assert second is not None
+    assert second.srcversion == "0" * len(first.srcversion)
+    for old, new, complaint in ((b" SMP ", b" UMP ", "version magic"), (b"hooks 1\n", b"hookz 1\n", "self-check")):
+        intact = alter(store, old, new)
+        with pytest.raises(UpgradeFailed, match=complaint):
+            bench.do(Replace())
+        back = bench.look().module
+        assert back is not None
+        assert back.srcversion == second.srcversion
+        assert bench.sh("ls /run/tidepool") == "kept.ko\n"
+        alter(store, new, old)
+        assert next(store.glob("*/tidepool.ko")).read_bytes() == intact
 
 
 def test_a_lender_is_set_up_and_taken_down(bench: Bench) -> None:
@@ -178,12 +209,45 @@ def test_a_module_that_does_not_match_its_checksum_never_leaves_the_store(bench:
 
 
 def test_a_module_for_another_kind_of_kernel_is_refused_with_the_kernels_reason(bench: Bench, store: Path) -> None:
-    file = next(store.glob("*/tidepool.ko"))
-    file.write_bytes(file.read_bytes().replace(b" SMP ", b" UMP "))
-    file.with_name("tidepool.ko.sha256").write_text(hashlib.sha256(file.read_bytes()).hexdigest())
+    alter(store, b" SMP ", b" UMP ")
     with pytest.raises(LoadFailed, match=r"load failed in the guest: .*insmod.*kernel log: .*version magic"):
         bench.do(Load(Source.STORE))
     assert "tidepool" not in bench.sh("ls /run")
+
+
+def test_a_guest_without_room_for_the_module_says_so_and_is_left_clean(bench: Bench) -> None:
+    """Item 8: no space."""
+    bench.sh("mount -o remount,size=128k /run")
+    with pytest.raises(DeliveryFailed, match=r"KiB\) does not get into the guest's /run: .*(space|full)"):
+        bench.do(Load(Source.STORE))
+    assert "tidepool" not in bench.sh("mount -o remount,size=50% /run; ls /run")
+
+
+def test_a_guest_whose_root_is_read_only_takes_the_module(bench: Bench) -> None:
+    """Item 8: what is delivered goes through memory."""
+    bench.sh("mount -o remount,ro /")
+    try:
+        assert bench.do(Load(Source.STORE)).module is not None
+    finally:
+        bench.sh("mount -o remount,rw /")
+
+
+def test_a_guest_that_disappears_during_a_delivery_costs_one_error(daemon: Daemon, store: Path) -> None:
+    """Item 8: it is gone after the second piece of the module."""
+    machine = daemon.start("default_vanishes")
+    domain, pieces = Domain(daemon.uri, "default_vanishes"), itertools.count(1)
+
+    def command(text: str, seconds: int) -> str:
+        if "guest-file-write" in text and next(pieces) == 3:
+            end(machine)
+        return domain.command(text, seconds)
+
+    guest = Guest(GuestAgent(command), Store(store), lambda *_: KEY)
+    wait_for(lambda: guest.check_commands() is None)
+    with pytest.raises(Unreachable) as caught:
+        guest.carry_out(Load(Source.STORE), guest.probe().release)
+    assert caught.value.reason == "NotRunning"
+    domain.close()
 
 
 def test_a_module_in_use_cannot_be_unloaded(bench: Bench) -> None:

@@ -41,6 +41,7 @@ def test_a_guest_without_the_module() -> None:
 
 def test_a_guest_that_brings_the_module() -> None:
     assert parse(BASE + "installed:yes\n").installed
+    assert parse(BASE + "buildable:yes\n").buildable
 
 
 def test_a_borrower() -> None:

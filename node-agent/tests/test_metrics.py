@@ -2,17 +2,27 @@
 
 from __future__ import annotations
 
+import asyncio
 import itertools
+import threading
+import time
+import urllib.request
 from dataclasses import replace
+from pathlib import Path
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from objects import observation
+from objects import machine, observation
 from prometheus_client import CollectorRegistry, generate_latest
 from prometheus_client.parser import text_string_to_metric_families
 
+from tidepool_agent import server
+from tidepool_agent.errors import Unreachable
 from tidepool_agent.guestfs import Histogram, Module, Observation, Peer, Side
 from tidepool_agent.metrics import Figures, Sample
+from tidepool_agent.provider import Machine
+from tidepool_agent.session import Session
+from tidepool_agent.store import Store
 from tidepool_api import ConditionType, condition
 from tidepool_api.metrics import AGENT
 
@@ -134,6 +144,65 @@ def test_a_guest_cannot_invent_labels() -> None:
 def test_old_figures_are_marked() -> None:
     assert value(exported(borrowing(), stale=True), "tidepool_guest_stale") == 1
     assert value(exported(borrowing()), "tidepool_guest_stale") == 0
+
+
+def test_what_a_guest_needs() -> None:
+    stalls = {"memory some": 12, "io full": 3}
+    samples = exported(observation(working_set_bytes=5, refaults=77, stalls=stalls))
+    assert value(samples, "tidepool_guest_working_set_bytes") == 5
+    assert value(samples, "tidepool_guest_refaults_total") == 77
+    assert value(samples, "tidepool_guest_pressure_ratio", resource="memory", kind="some") == 0.12
+    assert value(samples, "tidepool_guest_pressure_ratio", resource="io", kind="full") == 0.03
+
+
+def test_a_hundred_guests_are_scraped_in_less_than_a_second() -> None:
+    """Item 11: over HTTP, from what was collected before; every guest borrows from two lenders."""
+    figures, registry = Figures(), CollectorRegistry()
+    registry.register(figures)
+    full = Histogram(tuple((float(1 << n), n + 1) for n in range(4, 25)))
+    peer = replace(BORROWER, latency=dict.fromkeys(("get", "put", "ping"), full))
+    for number in range(100):
+        seen = replace(borrowing(), peers={(Side.LENDERS, uid): peer for uid in ("u1", "u2")})
+        figures.put(("ns", f"vm{number}"), Sample(seen, "KubeVirt", {"u1": f"p{number}", "u2": f"q{number}"}))
+    port = server.start("127.0.0.1", 0, registry, {})
+
+    def scrape() -> float:
+        begin = time.process_time()
+        with urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics", timeout=30) as answer:
+            assert answer.read().count(b"\ntidepool_guest_info{") == 100
+        return time.process_time() - begin
+
+    assert min(scrape() for _ in range(3)) < 1
+
+
+def test_at_most_so_many_guests_are_talked_to_at_a_time(tmp_path: Path) -> None:
+    """Item 11: the others wait for their turn, and each gets it."""
+    lock, present, most, asked = threading.Lock(), 0, 0, set[str]()
+
+    def endpoint(one: Machine) -> str:
+        nonlocal present, most
+        with lock:
+            present += 1
+            most = max(most, present)
+            asked.add(one.name)
+        time.sleep(0.05)
+        with lock:
+            present -= 1
+        raise Unreachable("nobody is there")
+
+    async def ask_all() -> None:
+        slots = asyncio.Semaphore(3)
+        sessions = [
+            Session(machine(f"vm{n}"), endpoint=endpoint, store=Store(tmp_path), keys=lambda *_: "", slots=slots)
+            for n in range(12)
+        ]
+        answers = await asyncio.gather(*(one.look() for one in sessions), return_exceptions=True)
+        assert all(isinstance(answer, Unreachable) for answer in answers)
+        for one in sessions:
+            one.close()
+
+    asyncio.run(ask_all())
+    assert (most, len(asked)) == (3, 12)
 
 
 def test_a_guest_that_is_gone_leaves_nothing() -> None:

@@ -12,7 +12,7 @@ from objects import observation, pairing, want
 
 from tidepool_agent import plan
 from tidepool_agent.guestfs import Module, Observation, Peer, Side
-from tidepool_agent.plan import Change, Configure, Load, Measure, Remove, Set, Source, Step, Unload
+from tidepool_agent.plan import Change, Configure, Load, Measure, Remove, Replace, Set, Source, Step, Unload
 from tidepool_api import MemoryPairing
 
 UIDS = ("a", "b", "c", "d")
@@ -185,17 +185,22 @@ def test_what_was_left_half_done_is_done_again() -> None:
     assert plan.steps(plan.desired("borrower", [one]), seen, Source.STORE) == [Configure(want(Side.LENDERS, one))]
 
 
-@pytest.mark.parametrize(("busy", "replaced"), [(False, True), (True, False)])
-def test_another_build_of_the_module_is_replaced_only_while_it_holds_nothing(*, busy: bool, replaced: bool) -> None:
-    peer = Peer({**want(Side.LENDERS, pairing()).attributes, "enabled": "1"})
+@pytest.mark.parametrize("busy", [False, True])
+def test_another_build_of_the_module_comes_when_nobody_uses_the_former_one(*, busy: bool) -> None:
+    """Item 9: drained, replaced, and set up as it was."""
+    one = pairing()
+    peer = Peer({**want(Side.LENDERS, one).attributes, "enabled": "1"})
     seen = observation(loaded=True, peers={(Side.LENDERS, "p1"): peer} if busy else {})
-    steps = plan.steps(plan.desired("borrower", [pairing()]), seen, Source.STORE, outdated=True)
-    assert (Unload() in steps) is replaced
+    steps = plan.steps(plan.desired("borrower", [one]), seen, Source.STORE, replace=True)
+    drained = [Remove(((Side.LENDERS, "p1"),))] if busy else []
+    assert steps == [*drained, Replace(), Configure(want(Side.LENDERS, one))]
 
 
-def test_a_guest_that_brings_the_module_keeps_its_own() -> None:
+def test_the_first_source_that_fits_is_taken() -> None:
     assert plan.source(observation(installed=True), in_store=True) is Source.INSTALLED
     assert plan.source(observation(), in_store=True) is Source.STORE
+    assert plan.source(observation(buildable=True), in_store=True) is Source.STORE
+    assert plan.source(observation(buildable=True), in_store=False) is Source.DKMS
     assert plan.source(observation(), in_store=False) is None
 
 

@@ -8,7 +8,16 @@ import pytest
 from objects import BOOT, machine, observation, pairing, want
 
 from tidepool_agent import report
-from tidepool_agent.errors import CommandsBlocked, ConfigureFailed, GuestError, KeyUnavailable, LoadFailed, Unreachable
+from tidepool_agent.errors import (
+    CommandsBlocked,
+    ConfigureFailed,
+    GuestError,
+    KeyUnavailable,
+    LoadFailed,
+    ModulesRefused,
+    ModuleUnavailable,
+    Unreachable,
+)
 from tidepool_agent.guestfs import Observation, Peer, Side
 from tidepool_agent.plan import Want
 from tidepool_agent.report import Finding
@@ -50,7 +59,7 @@ def test_a_guest_that_nobody_uses_is_ready() -> None:
     [
         (Finding(unreachable=Unreachable("x", "NotConnected")), "NotConnected"),
         (Finding(seen=observation(), unreachable=CommandsBlocked(["guest-exec"])), "CommandsBlocked"),
-        (Finding(seen=observation(), unavailable="no module for 5.4"), "NoModuleForKernel"),
+        (Finding(seen=observation(), unavailable=ModuleUnavailable("no module for 5.4")), "NoModuleForKernel"),
         (Finding(seen=observation(), refused=LoadFailed("insmod: tidepool: unknown symbol")), "LoadFailed"),
         (Finding(seen=observation(), rebooted=True), "GuestRebooted"),
         (Finding(), "KernelUnknown"),
@@ -98,7 +107,11 @@ def test_ends_of_a_pairing() -> None:
     [
         (Finding(seen=connected()), "Connected", (Status.TRUE, "Configured")),
         (Finding(seen=observation(loaded=True)), "Pending", (Status.FALSE, "Configuring")),
-        (Finding(seen=observation(), unavailable="none"), "Failed", (Status.FALSE, "NoModuleForKernel")),
+        (
+            Finding(seen=observation(), unavailable=ModulesRefused("ModulesDisabled")),
+            "Failed",
+            (Status.FALSE, "ModulesDisabled"),
+        ),
         (Finding(seen=observation(), refused=LoadFailed("no")), "Failed", (Status.FALSE, "LoadFailed")),
         (
             Finding(seen=observation(loaded=True), failed={LENT.key: KeyUnavailable("gone")}),

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from datetime import UTC, datetime
+
 from tidepool_agent.errors import LoadFailed
 from tidepool_agent.retry import FIRST_SECONDS, LAST_SECONDS, Failures
 
 ERROR = LoadFailed("no")
+WHEN = datetime(2026, 1, 1, 12, 0, tzinfo=UTC)
 
 
 def test_what_never_failed_is_due() -> None:
@@ -15,7 +18,7 @@ def test_what_never_failed_is_due() -> None:
 def test_each_failure_in_a_row_doubles_the_wait_up_to_a_limit() -> None:
     failures, moment, waits = Failures(), 0.0, []
     for _ in range(12):
-        failures.failed(("module",), ERROR, moment)
+        failures.failed(("module",), ERROR, moment, WHEN)
         begin = moment
         while not failures.due(("module",), moment):
             moment += 1
@@ -26,15 +29,15 @@ def test_each_failure_in_a_row_doubles_the_wait_up_to_a_limit() -> None:
 
 def test_one_failure_does_not_hold_up_others() -> None:
     failures = Failures()
-    failures.failed(("peer", "lenders", "a", "1"), ERROR, 0)
+    failures.failed(("peer", "lenders", "a", "1"), ERROR, 0, WHEN)
     assert failures.due(("peer", "lenders", "b", "1"), 0)
     assert failures.due(("peer", "lenders", "a", "2"), 0), "a changed spec is tried at once"
 
 
 def test_success_and_disinterest_forget() -> None:
     failures = Failures()
-    failures.failed(("module",), ERROR, 0)
-    failures.failed(("settings",), ERROR, 0)
+    failures.failed(("module",), ERROR, 0, WHEN)
+    failures.failed(("settings",), ERROR, 0, WHEN)
     failures.succeeded(("module",))
     assert failures.error("module") is None
     failures.keep(())
@@ -43,6 +46,15 @@ def test_success_and_disinterest_forget() -> None:
 
 def test_the_error_of_a_peer_is_found_whatever_its_generation() -> None:
     failures = Failures()
-    failures.failed(("peer", "lenders", "a", "7"), ERROR, 0)
+    failures.failed(("peer", "lenders", "a", "7"), ERROR, 0, WHEN)
     assert failures.error("peer", "lenders", "a") is ERROR
     assert failures.error("peer", "lenders", "b") is None
+
+
+def test_the_wait_can_be_seen() -> None:
+    """Item 8: how often, and when again."""
+    failures = Failures()
+    for times, moment, said in ((1, 0.0, "12:00:05"), (2, 5.0, "12:00:10"), (3, 15.0, "12:00:20")):
+        failures.failed(("module",), LoadFailed("insmod: no"), moment, WHEN)
+        word = "time" if times == 1 else "times"
+        assert str(failures.error("module")) == f"insmod: no; tried {times} {word}, again at {said} UTC"

@@ -27,6 +27,11 @@ for module in $(cat /lib/order); do insmod "$module"; done
 option() { sed -n "s/.*test\\.$1=\\([^ ]*\\).*/\\1/p" /proc/cmdline; }
 sleep "$(option late | grep . || echo 0)"
 for port in /dev/vport*p1; do :; done
+case "$(option hostile)" in
+garbage) while :; do echo '{"return": {"pid": []}}]'; done >"$port" ;;
+megabytes) tr '\\0' x </dev/zero >"$port" ;;
+silence) exec sleep 1000000 0<>"$port" ;;
+esac
 exec qemu-ga -m virtio-serial -p "$port" -t /run -b "$(option blocked)"
 """
 

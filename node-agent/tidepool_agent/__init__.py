@@ -6,7 +6,7 @@ Which module does what, each importing only those above it:
     settings    command line and environment
     guestfs     parses what the probe prints: the state of one guest
     plan        pure: pairings and state in, steps out
-    provider    what a source of guests has to know; kubevirt is one
+    provider    what a source of guests has to know: kubevirt and host, below, are two
     needs       pure: memory, pressure and curve of a guest, as steadily as a planner wants them
     report      pure: state in, MemoryGuest and pairing status out
     metrics     the last collected figures as Prometheus metrics; server serves them
@@ -17,6 +17,8 @@ Which module does what, each importing only those above it:
     guest       one guest: probe it, carry out steps in it; guest.sh is what runs there
     session     the way to one machine: connection, guest agent, and the thread for both
     kubeapi     the few REST verbs that are needed; watch keeps copies of what the API server has
+    kubevirt    the instances of KubeVirt on this node, each with a libvirt daemon of its own
+    nova        pure: a libvirt domain's XML in, a machine out; host lists the domains of the host's own libvirt
     cluster     what is read from the API server and what is written there
     worker      one guest's reconcile loop
     controller  hands changes to the workers, starts and ends them

@@ -11,16 +11,19 @@ import sys
 
 from prometheus_client import CollectorRegistry
 
-from tidepool_agent import hypervisor, kubevirt, server, settings
+from tidepool_agent import hypervisor, server, settings
 from tidepool_agent.cluster import Cluster
 from tidepool_agent.controller import Controller
+from tidepool_agent.host import Host
 from tidepool_agent.kubeapi import Api
+from tidepool_agent.kubevirt import Instances
 from tidepool_agent.metrics import Figures
-from tidepool_agent.provider import Key, Machine
+from tidepool_agent.provider import Key, Machine, Source
 from tidepool_agent.session import Session
 from tidepool_agent.settings import Settings
 from tidepool_agent.store import Store
 from tidepool_agent.worker import Tools
+from tidepool_api import Provider
 
 
 def main() -> None:
@@ -42,31 +45,36 @@ async def _run(chosen: Settings) -> None:
     if task:
         for number in (signal.SIGTERM, signal.SIGINT):
             asyncio.get_running_loop().add_signal_handler(number, task.cancel)
-    controller, figures, cluster = _assemble(chosen)
+    controller, figures = _assemble(chosen)
     registry = CollectorRegistry()
     registry.register(figures)
-    checks = {"/healthz": controller.alive, "/readyz": lambda: cluster.synced}
+    checks = {"/healthz": controller.alive, "/readyz": controller.ready}
     server.start(chosen.metrics_address, chosen.metrics_port, registry, checks)
     await controller.run()
 
 
-def _assemble(chosen: Settings) -> tuple[Controller, Figures, Cluster]:
+def _assemble(chosen: Settings) -> tuple[Controller, Figures]:
     """The parts of the agent, connected."""
     store, figures = Store(chosen.store), Figures()
     slots = asyncio.Semaphore(chosen.concurrency)
+    api = Api.in_cluster(chosen.account)
 
     def touched(key: Key) -> None:
         controller.touched(key)
 
     def connect(machine: Machine) -> Session:
-        return Session(machine, endpoint=endpoint, store=store, keys=cluster.key, slots=slots)
+        return Session(machine, endpoint=sources[machine.provider].endpoint, store=store, keys=cluster.key, slots=slots)
 
-    def endpoint(machine: Machine) -> str:
-        return kubevirt.uri(chosen.proc, machine.place)
+    def source(provider: Provider) -> Source:
+        if provider is Provider.LIBVIRT:
+            return Host(chosen.proc, chosen.libvirt_namespace, touched)
+        return Instances(api, chosen.node, chosen.proc, touched)
 
-    cluster = Cluster(Api.in_cluster(chosen.account), chosen.node, touched)
-    controller = Controller(Tools(cluster, store, figures, connect), chosen.namespace)
-    return controller, figures, cluster
+    sources = {provider: source(provider) for provider in chosen.providers}
+    cluster = Cluster(api, chosen.node, list(sources.values()), touched)
+    tools = Tools(cluster, store, figures, asyncio.Semaphore(chosen.max_parallel), connect)
+    controller = Controller(tools, chosen.namespace)
+    return controller, figures
 
 
 if __name__ == "__main__":

@@ -11,16 +11,15 @@ import base64
 import binascii
 import logging
 import re
-from collections.abc import Callable, Iterator
-from datetime import UTC, datetime
+from collections.abc import Callable, Iterator, Sequence
+from datetime import UTC, datetime, timedelta
 from typing import Any, TypeVar
 
 from pydantic import ValidationError
 
-from tidepool_agent import kubevirt
 from tidepool_agent.errors import KeyUnavailable
 from tidepool_agent.kubeapi import Api, ApiError, Object
-from tidepool_agent.provider import Key, Machine
+from tidepool_agent.provider import Key, Machine, Source
 from tidepool_agent.watch import Copy, key_of
 from tidepool_api import ApiObject, BorrowerStatus, LenderStatus, MemoryGuest, MemoryPairing, names
 
@@ -28,47 +27,38 @@ log = logging.getLogger(__name__)
 
 T = TypeVar("T", bound=ApiObject)
 OURS = f"/apis/{names.API_VERSION}"
+# So long a guest that is nowhere may take to turn up on another node.
+LEAVING_SECONDS = 10
 _KEY = re.compile(r"[0-9a-fA-F]{64}")
 
 
 class Cluster:
     """The API server as one node's agent sees it. `touched` is told which guest a change is about."""
 
-    def __init__(self, api: Api, node: str, touched: Callable[[Key], None]) -> None:
-        self._api, self.node, self._touched = api, node, touched
+    def __init__(self, api: Api, node: str, sources: Sequence[Source], touched: Callable[[Key], None]) -> None:
+        self._api, self.node, self._sources, self._touched = api, node, sources, touched
         pairings = f"{OURS}/{names.PAIRINGS}"
-        self._instances = Copy(api, kubevirt.INSTANCES, self._instance, labelSelector=f"{kubevirt.NODE_LABEL}={node}")
-        self._pods = Copy(
-            api, "/api/v1/pods", self._pod, labelSelector=kubevirt.LAUNCHER_LABEL, fieldSelector=f"spec.nodeName={node}"
-        )
         self._guests = Copy(api, f"{OURS}/{names.GUESTS}", self._guest, fieldSelector=f"spec.nodeName={node}")
         self._lending = Copy(api, pairings, self._pairing, fieldSelector=f"spec.lender.nodeName={node}")
         self._borrowing = Copy(api, pairings, self._pairing, fieldSelector=f"spec.borrower.nodeName={node}")
-        self._copies = (self._instances, self._pods, self._guests, self._lending, self._borrowing)
+        self._followed: tuple[Copy | Source, ...] = (self._guests, self._lending, self._borrowing, *sources)
 
     # -------------------------------------------------------------------------------------------------------- reading
 
     async def start(self) -> None:
         """Follows everything; returns when each copy is complete."""
-        for copy in self._copies:
-            copy.start(asyncio.get_running_loop())
-        for copy in self._copies:
-            await copy.synced.wait()
-
-    @property
-    def synced(self) -> bool:
-        """Whether every copy has been complete once."""
-        return all(copy.synced.is_set() for copy in self._copies)
+        for one in self._followed:
+            one.start(asyncio.get_running_loop())
+        for one in self._followed:
+            await one.synced.wait()
 
     def machines(self) -> dict[Key, Machine]:
         """The machines that run on this node."""
-        found = map(self.machine, self._instances.objects)
-        return {machine.key: machine for machine in found if machine}
+        return {key: machine for source in self._sources for key, machine in source.machines().items()}
 
     def machine(self, key: Key) -> Machine | None:
         """The machine of that name, if it runs on this node."""
-        vmi = self._instances.objects.get(key)
-        return kubevirt.machine(vmi, self._pods.objects.values()) if vmi else None
+        return next((machine for source in self._sources if (machine := source.machine(key))), None)
 
     def guests(self) -> dict[Key, Object]:
         """The MemoryGuests of this node as the API server has them."""
@@ -108,17 +98,18 @@ class Cluster:
 
     # -------------------------------------------------------------------------------------------------------- writing
 
-    async def write_guest(self, guest: MemoryGuest, *, spec: bool) -> None:
-        """Applies the status of a MemoryGuest, and before it what it is if that has changed or is not there yet."""
-        path = f"{OURS}/namespaces/{guest.namespace}/{names.GUESTS}/{guest.name}"
-        body = {"apiVersion": names.API_VERSION, "kind": guest.kind}
-        meta: Object = {"name": guest.name, "namespace": guest.namespace}
-        if spec:
-            owners = [owner.to_dict() for owner in guest.metadata.owner_references]
-            identity = meta | {"labels": guest.metadata.labels, "ownerReferences": owners}
-            await self._apply(path, {**body, "metadata": identity, "spec": guest.spec.to_dict()}, self._guests)
+    async def claim(self, guest: MemoryGuest) -> MemoryGuest | None:
+        """Applies what a MemoryGuest is, beside its status; returns it with the status that it has now."""
+        body, meta = _body(guest), guest.metadata
+        body["metadata"] |= {"labels": meta.labels, "ownerReferences": [one.to_dict() for one in meta.owner_references]}
+        return _parsed(
+            MemoryGuest, await self._apply(_path(guest), body | {"spec": guest.spec.to_dict()}, self._guests)
+        )
+
+    async def write_guest(self, guest: MemoryGuest) -> None:
+        """Applies the status of a MemoryGuest."""
         status = guest.status.to_dict() | {"observedAt": _seconds()}
-        await self._apply(f"{path}/status", {**body, "metadata": meta, "status": status}, self._guests)
+        await self._apply(f"{_path(guest)}/status", _body(guest) | {"status": status}, self._guests)
 
     async def write_end(self, pairing: MemoryPairing, end: LenderStatus | BorrowerStatus) -> None:
         """Applies one end of a pairing's status."""
@@ -153,13 +144,20 @@ class Cluster:
             return error.not_found
         return True
 
-    async def delete_guest(self, guest: Object) -> None:
-        """Deletes a MemoryGuest, unless another agent has taken it over meanwhile."""
+    async def let_go(self, guest: Object) -> None:
+        """Lets a MemoryGuest go whose machine is not here: the agent of another node may take it, else it is deleted.
+
+        What another agent has taken meanwhile is left alone.
+        """
         namespace, name = key_of(guest)
         path = f"{OURS}/namespaces/{namespace}/{names.GUESTS}/{name}"
-        uid, version = guest["metadata"]["uid"], guest["metadata"]["resourceVersion"]
+        meta = guest["metadata"]
+        since = meta.get("annotations", {}).get(names.LEAVING_ANNOTATION, "")
         try:
-            await asyncio.to_thread(self._api.delete, path, uid=uid, version=version)
+            if not since:
+                await self._apply(path, _leaving(guest), self._guests)
+            elif since <= _seconds(-LEAVING_SECONDS):
+                await asyncio.to_thread(self._api.delete, path, uid=meta["uid"], version=meta["resourceVersion"])
         except ApiError as error:
             if not (error.conflict or error.not_found):
                 raise
@@ -204,21 +202,12 @@ class Cluster:
         path = f"/apis/coordination.k8s.io/v1/namespaces/{namespace}/leases/{name}"
         await asyncio.to_thread(self._api.apply, path, body, manager=names.AGENT_FIELD_MANAGER)
 
-    async def _apply(self, path: str, body: Object, copy: Copy, *, manager: str = names.AGENT_FIELD_MANAGER) -> None:
-        copy.absorb(await asyncio.to_thread(self._api.apply, path, body, manager=manager))
+    async def _apply(self, path: str, body: Object, copy: Copy, *, manager: str = names.AGENT_FIELD_MANAGER) -> Object:
+        answer = await asyncio.to_thread(self._api.apply, path, body, manager=manager)
+        copy.absorb(answer)
+        return answer
 
     # -------------------------------------------------------------------------------------------------------- changes
-
-    def _instance(self, old: Object | None, new: Object | None) -> None:
-        pods = self._pods.objects.values()
-        if old is None or new is None or kubevirt.machine(old, pods) != kubevirt.machine(new, pods):
-            self._touched(_key(old, new))
-
-    def _pod(self, old: Object | None, new: Object | None) -> None:
-        owner = kubevirt.instance_of(new or old or {})
-        for key, vmi in self._instances.objects.items():
-            if vmi["metadata"]["uid"] == owner:
-                self._touched(key)
 
     def _guest(self, old: Object | None, new: Object | None) -> None:
         if old is None or new is None:
@@ -231,8 +220,25 @@ class Cluster:
             self._touched(key)
 
 
-def _seconds() -> str:
-    return datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+def _path(guest: MemoryGuest) -> str:
+    return f"{OURS}/namespaces/{guest.namespace}/{names.GUESTS}/{guest.name}"
+
+
+def _body(guest: MemoryGuest) -> Object:
+    meta = {"name": guest.name, "namespace": guest.namespace}
+    return {"apiVersion": names.API_VERSION, "kind": guest.kind, "metadata": meta}
+
+
+def _leaving(guest: Object) -> Object:
+    """A MemoryGuest as it is, with the mark that lets other agents take it; they apply it without, which removes it."""
+    kept = ("name", "namespace", "uid", "resourceVersion", "labels", "ownerReferences")
+    meta = {name: guest["metadata"][name] for name in kept if name in guest["metadata"]}
+    meta["annotations"] = {names.LEAVING_ANNOTATION: _seconds()}
+    return {"apiVersion": names.API_VERSION, "kind": guest["kind"], "metadata": meta, "spec": guest["spec"]}
+
+
+def _seconds(later: float = 0) -> str:
+    return (datetime.now(UTC) + timedelta(seconds=later)).strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
 def _key(old: Object | None, new: Object | None) -> Key:

@@ -15,7 +15,7 @@ from tidepool_api import MemoryPairing, names
 
 log = logging.getLogger(__name__)
 
-SETTLE_EVERY = 15.0
+SETTLE_EVERY, LEAVE_EVERY = 15.0, 3.0
 BEAT_STALE_SECONDS = 60.0
 
 
@@ -27,6 +27,7 @@ class Controller:
         self._workers: dict[Key, tuple[Worker, asyncio.Task[None]]] = {}
         self._changed = asyncio.Event()
         self._beat = time.monotonic()
+        self._begun = self._ready = False
 
     def touched(self, key: Key) -> None:
         """Something has changed that concerns a guest."""
@@ -38,6 +39,16 @@ class Controller:
         """Whether the event loop turns."""
         return time.monotonic() - self._beat < BEAT_STALE_SECONDS
 
+    def ready(self) -> bool:
+        """Whether everything that was there at the start has been looked at, and has the module that it should have.
+
+        It stays so: the cluster waits for it when it replaces agents, and goes on to the next nodes.
+        """
+        workers = [worker for worker, _ in self._workers.values()]
+        done = self._begun and all(worker.looked and not worker.behind for worker in workers)
+        self._ready = self._ready or done
+        return self._ready
+
     async def run(self) -> None:
         """Runs until cancelled."""
         async with asyncio.TaskGroup() as group:
@@ -47,8 +58,10 @@ class Controller:
             while True:
                 self._changed.clear()
                 await self._settle()
+                self._begun = True
+                leaving = self._cluster.guests().keys() - self._workers.keys()
                 with contextlib.suppress(TimeoutError):
-                    async with asyncio.timeout(SETTLE_EVERY):
+                    async with asyncio.timeout(LEAVE_EVERY if leaving else SETTLE_EVERY):
                         await self._changed.wait()
 
     @property
@@ -85,14 +98,13 @@ class Controller:
         log.info("guest %s/%s is gone", *key)
         _, task = self._workers.pop(key)
         task.cancel()
-        with contextlib.suppress(asyncio.CancelledError):
-            await task
+        await asyncio.wait({task})
 
     async def _tidy(self, machines: dict[Key, Machine]) -> None:
         """Removes what a guest that is gone leaves behind: its MemoryGuest, and the finalizers of its pairings."""
         for key, guest in list(self._cluster.guests().items()):
             if key not in machines:
-                await self._cluster.delete_guest(guest)
+                await self._cluster.let_go(guest)
         for pairing in self._cluster.terminating():
             await self._release_orphan(pairing, machines)
 

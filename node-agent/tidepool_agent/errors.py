@@ -5,11 +5,22 @@ A guest is not trusted and not reliable: everything here is an ordinary event th
 
 from __future__ import annotations
 
+_REFUSALS = {
+    "ModulesDisabled": "the guest's kernel takes no more modules until it is booted again: "
+    "kernel.modules_disabled is 1; remove that from its sysctl settings and reboot it",
+    "SignatureRequired": "the guest's kernel takes signed modules only (Secure Boot, lockdown or module.sig_enforce), "
+    "and the agent's module for it is not signed: fill the module store with --key and --cert, and enrol the "
+    "certificate in the guest with mokutil --import",
+}
+
 
 class GuestError(Exception):
     """Something about one guest failed; `reason` is CamelCase for a condition, the text says what to do."""
 
     reason = "GuestFailed"
+
+    def __str__(self) -> str:
+        return "; ".join([super().__str__(), *getattr(self, "__notes__", ())])
 
 
 class Unreachable(GuestError):
@@ -59,10 +70,36 @@ class UnloadFailed(GuestError):
     reason = "UnloadFailed"
 
 
+class ModulesRefused(GuestError):
+    """The guest's kernel takes no module, or none that we have."""
+
+    def __init__(self, reason: str) -> None:
+        super().__init__(_REFUSALS[reason])
+        self.reason = reason
+
+
+class DeliveryFailed(GuestError):
+    """The module could not be put into the guest."""
+
+    reason = "DeliveryFailed"
+
+
+class BuildFailed(GuestError):
+    """DKMS could not build the module in the guest."""
+
+    reason = "BuildFailed"
+
+
 class LoadFailed(GuestError):
     """The guest's kernel refused the module."""
 
     reason = "LoadFailed"
+
+
+class UpgradeFailed(GuestError):
+    """Another build of the module did not pass in the guest; the one that was there before is back."""
+
+    reason = "UpgradeFailed"
 
 
 class ConfigureFailed(GuestError):

@@ -6,25 +6,30 @@ the module and the keys are written as files. The functions block and are run in
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Callable, Mapping
 from importlib.resources import files
 
 from tidepool_agent.errors import (
+    BuildFailed,
     CommandFailed,
     CommandsBlocked,
     ConfigureFailed,
+    DeliveryFailed,
     GuestError,
     LoadFailed,
     UnloadFailed,
+    UpgradeFailed,
 )
 from tidepool_agent.guestfs import TREE, Observation, parse
-from tidepool_agent.plan import Change, Configure, Load, Measure, Remove, Set, Source, Step, Unload, Want
+from tidepool_agent.plan import Change, Configure, Load, Measure, Remove, Replace, Set, Source, Step, Unload, Want
 from tidepool_agent.qga import Completed, GuestAgent
 from tidepool_agent.store import Store
 
 SCRIPT = (files("tidepool_agent") / "guest.sh").read_text()
 MODULE = "/run/tidepool/tidepool.ko"
-LOAD_SECONDS = 60
+SOURCES = "/run/tidepool/source.tar.gz"
+LOAD_SECONDS, BUILD_SECONDS = 60, 600
 
 # Gets the key of a pairing: (namespace, name of the Secret) -> 64 hexadecimal digits.
 Keys = Callable[[str, str], str]
@@ -55,8 +60,8 @@ class Guest:
     def carry_out(self, step: Step, release: str) -> None:
         """Carries out one step; raises what a condition can show."""
         match step:
-            case Load(source):
-                self._load(source, release)
+            case Load() | Replace() | Unload():
+                self._change_module(step, release)
             case Remove(peers):
                 self._try(ConfigureFailed, "remove", *(f"{side}/{name}" for side, name in peers))
             case Set(settings):
@@ -67,17 +72,38 @@ class Guest:
                 self._try(ConfigureFailed, "change", f"{want.side}/{want.name}", *_pairs(attributes))
             case Measure(mode):
                 self._try(ConfigureFailed, "settings", f"ghost={mode}")
+
+    def _change_module(self, step: Load | Replace | Unload, release: str) -> None:
+        match step:
             case Unload():
                 self._try(UnloadFailed, "unload")
+            case Load(Source.DKMS):
+                self._build()
+                self._try(LoadFailed, "load_installed", seconds=LOAD_SECONDS)
+            case Load(Source.INSTALLED):
+                self._try(LoadFailed, "load_installed", seconds=LOAD_SECONDS)
+            case _:
+                kind, verb = (UpgradeFailed, "replace") if isinstance(step, Replace) else (LoadFailed, "load")
+                build = self._store.build(release)
+                self._deliver(MODULE, build.data)
+                self._try(kind, verb, build.sha256, seconds=LOAD_SECONDS)
 
-    def _load(self, source: Source, release: str) -> None:
-        if source is Source.INSTALLED:
-            self._try(LoadFailed, "load_installed", seconds=LOAD_SECONDS)
-            return
-        build = self._store.build(release)
-        self._script("place")
-        self._agent.write(MODULE, build.data)
-        self._try(LoadFailed, "load", build.sha256, seconds=LOAD_SECONDS)
+    def _build(self) -> None:
+        sources = self._store.sources()
+        self._deliver(SOURCES, sources.data)
+        self._try(BuildFailed, "build", sources.sha256, sources.version, seconds=BUILD_SECONDS)
+
+    def _deliver(self, path: str, data: bytes) -> None:
+        """Puts the module, or its sources, into the guest's memory; a part of it leaves nothing there."""
+        try:
+            self._script("place")
+            self._agent.write(path, data)
+        except CommandFailed as error:
+            with contextlib.suppress(GuestError):
+                self._script("clear")
+            raise DeliveryFailed(
+                f"{path.rpartition('/')[2]} ({len(data) >> 10} KiB) does not get into the guest's /run: {error}"
+            ) from error
 
     def _configure(self, want: Want) -> None:
         folder = f"{want.side}/{want.name}"

@@ -16,22 +16,37 @@ probe() {
     grep -asH '' \
         /proc/sys/kernel/random/boot_id /proc/sys/kernel/osrelease /proc/uptime /proc/meminfo \
         /proc/pressure/memory /proc/pressure/io \
+        /proc/sys/kernel/modules_disabled /sys/kernel/security/lockdown /sys/module/module/parameters/sig_enforce \
         /sys/module/tidepool/version /sys/module/tidepool/srcversion \
         "$tree"/stats "$tree"/latency "$tree"/port "$tree"/lend_bytes "$tree"/reserve_bytes \
         "$tree"/ghost "$tree"/ghost_curve \
         "$tree"/borrowers/*/* "$tree"/lenders/*/* || :
 }
 
-# installed: probe, and whether the guest brings a module of its own
+# installed: probe, whether the guest brings a module of its own, and whether it could build one
 installed() {
     probe
     if modprobe -n -q tidepool 2>/dev/null; then echo installed:yes; fi
+    if can_build; then echo buildable:yes; fi
 }
 
-# place: an empty folder that only root can read, for the module on its way
+can_build() {
+    for program in dkms make gcc tar; do
+        command -v "$program" >/dev/null || return
+    done
+    [ -e "/lib/modules/$(uname -r)/build/Makefile" ]
+}
+
+# place: a folder that only root can read, for the module on its way; /run is in memory, and writable even where
+# nothing else is
 place() {
-    rm -rf "$place"
-    mkdir -m 700 "$place"
+    if [ ! -e /sys/module/tidepool ]; then rm -rf "$place"; fi
+    [ -d "$place" ] || mkdir -m 700 "$place"
+}
+
+# clear: everything that was delivered, or only what is not loaded
+clear() {
+    if [ -e /sys/module/tidepool ]; then rm -f "$place/tidepool.ko"; else rm -rf "$place"; fi
 }
 
 needs_configfs() {
@@ -39,12 +54,51 @@ needs_configfs() {
     grep -q " $config configfs " /proc/mounts || mount -t configfs configfs "$config"
 }
 
-# load SHA256: the module that lies in the folder, if it arrived whole
+# load SHA256: the module that lies in the folder, if it arrived whole; it is kept for the day that it is replaced
 load() {
-    trap 'rm -rf "$place"' EXIT
+    trap clear EXIT
     echo "$1  $place/tidepool.ko" | sha256sum -c >/dev/null
     needs_configfs
     insmod "$place/tidepool.ko"
+    trap - EXIT
+    mv "$place/tidepool.ko" "$place/kept.ko"
+}
+
+# replace SHA256: the loaded module, which nobody uses, by the one that lies in the folder; if that one is refused or
+# does not work, the former one is loaded again and 3 returned
+replace() {
+    trap 'rm -f "$place/tidepool.ko"' EXIT
+    echo "$1  $place/tidepool.ko" | sha256sum -c >/dev/null
+    rmmod tidepool
+    if insmod "$place/tidepool.ko" && works; then
+        mv "$place/tidepool.ko" "$place/kept.ko"
+        return
+    fi
+    rmmod tidepool 2>/dev/null || :
+    insmod "$place/kept.ko"
+    return 3
+}
+
+# works: whether the module that has just been loaded is in order
+works() {
+    for line in 'hooks 1' 'warnings 0'; do
+        grep -qx "$line" "$tree/stats" || {
+            echo "self-check: no '$line' in its stats" >&2
+            return 1
+        }
+    done
+}
+
+# build SHA256 VERSION: has DKMS build and install the module from the sources that lie in the folder, for the kernel that
+# runs; for those that come after it DKMS does it by itself
+build() {
+    trap clear EXIT
+    echo "$1  $place/source.tar.gz" | sha256sum -c >/dev/null
+    tar -xzf "$place/source.tar.gz" -C /usr/src --no-same-owner
+    dkms install --force -k "$(uname -r)" "tidepool/$2" >"$place/log" 2>&1 || {
+        tail -n 5 "$place/log" >&2
+        return 1
+    }
 }
 
 # load_installed: the guest's own module
@@ -55,6 +109,7 @@ load_installed() {
 
 unload() {
     rmmod tidepool
+    clear
 }
 
 # write FOLDER ATTRIBUTE=VALUE...: one write each; a refused one ends the script with its name

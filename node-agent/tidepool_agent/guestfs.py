@@ -20,6 +20,7 @@ MAX_NUMBER = 1 << 63
 MAX_BUCKETS = 256
 MAX_POINTS = 16
 GHOST_OFF = "Off"
+LOCKDOWN = "/sys/kernel/security/lockdown"
 
 _BOOT_ID = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 _RELEASE = re.compile(r"[A-Za-z0-9][A-Za-z0-9._+~-]{0,127}")
@@ -109,9 +110,14 @@ class Observation:
     """Percent of the last minute, by `memory some`, `io full` and so on; empty if the kernel does not measure it."""
     refaults: int | None = None
     """Pages that were read again soon after they were evicted, since it was booted."""
+    refusal: str = ""
+    """Which modules its kernel does not take: `ModulesDisabled` (none any more), `SignatureRequired`, or empty."""
     module: Module | None = None
     peers: Mapping[tuple[Side, str], Peer] = field(default_factory=dict)
     installed: bool = False
+    """Whether the guest has a module of its own."""
+    buildable: bool = False
+    """Whether it has what it takes to build one: DKMS, a compiler, and the headers of its kernel."""
 
     def side(self, side: Side) -> dict[str, Peer]:
         """The peers of one kind by name."""
@@ -131,9 +137,11 @@ def parse(text: str) -> Observation:
         uptime=float(_first(files, "/proc/uptime", _UPTIME) or 0),
         stalls=_stalls(files, "memory") | _stalls(files, "io"),
         refaults=_number(_first(files, "/proc/vmstat", _REFAULTS)),
+        refusal=_refusal(files),
         module=_module(files),
         peers=_peers(files),
         installed="yes" in files.get("installed", []),
+        buildable="yes" in files.get("buildable", []),
     )
 
 
@@ -170,6 +178,15 @@ def _working_set(memory: Mapping[str, int]) -> int | None:
 def _stalls(files: Mapping[str, list[str]], resource: str) -> dict[str, int]:
     matches = filter(None, map(_STALL.fullmatch, files.get(f"/proc/pressure/{resource}", [])))
     return {f"{resource} {match[1]}": min(int(match[2]), 100) for match in matches}
+
+
+def _refusal(files: Mapping[str, list[str]]) -> str:
+    """What the kernel says of modules; a lockdown of either kind takes signed ones only."""
+    if files.get("/proc/sys/kernel/modules_disabled") == ["1"]:
+        return "ModulesDisabled"
+    locked = any(f"[{level}]" in line for line in files.get(LOCKDOWN, []) for level in ("integrity", "confidentiality"))
+    enforced = files.get("/sys/module/module/parameters/sig_enforce") == ["Y"]
+    return "SignatureRequired" if locked or enforced else ""
 
 
 def _memory(lines: Iterable[str]) -> dict[str, int]:

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import asyncio
 import stat
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
 from tidepool_agent.errors import Unreachable
-from tidepool_agent.provider import Machine
+from tidepool_agent.kubeapi import Api, Object
+from tidepool_agent.provider import Key, Machine
+from tidepool_agent.watch import Copy, key_of
 from tidepool_api import Provider
 
 INSTANCES = "/apis/kubevirt.io/v1/virtualmachineinstances"
@@ -20,6 +23,54 @@ COMPUTE = "compute"
 
 DAEMONS = frozenset({"virtqemud", "libvirtd"})
 SOCKETS = ("run/libvirt/virtqemud-sock", "var/run/libvirt/virtqemud-sock")
+
+
+class Instances:
+    """The instances of one node. `touched` is told which guest a change is about."""
+
+    def __init__(self, api: Api, node: str, proc: Path, touched: Callable[[Key], None]) -> None:
+        self.synced = asyncio.Event()
+        self._proc, self._touched = proc, touched
+        self._instances = Copy(api, INSTANCES, self._instance, labelSelector=f"{NODE_LABEL}={node}")
+        self._pods = Copy(
+            api, "/api/v1/pods", self._pod, labelSelector=LAUNCHER_LABEL, fieldSelector=f"spec.nodeName={node}"
+        )
+
+    def start(self, loop: asyncio.AbstractEventLoop) -> None:
+        """Begins to follow."""
+        self._syncing = loop.create_task(self._sync(loop))
+
+    async def _sync(self, loop: asyncio.AbstractEventLoop) -> None:
+        for copy in (self._instances, self._pods):
+            copy.start(loop)
+        for copy in (self._instances, self._pods):
+            await copy.synced.wait()
+        self.synced.set()
+
+    def machines(self) -> Mapping[Key, Machine]:
+        """The machines that run on this node."""
+        found = map(self.machine, self._instances.objects)
+        return {one.key: one for one in found if one}
+
+    def machine(self, key: Key) -> Machine | None:
+        """The machine of that name, if it runs on this node."""
+        vmi = self._instances.objects.get(key)
+        return machine(vmi, self._pods.objects.values()) if vmi else None
+
+    def endpoint(self, one: Machine) -> str:
+        """Where the libvirt daemon of the machine listens."""
+        return uri(self._proc, one.place)
+
+    def _instance(self, old: Object | None, new: Object | None) -> None:
+        pods = self._pods.objects.values()
+        if old is None or new is None or machine(old, pods) != machine(new, pods):
+            self._touched(key_of(new or old or {}))
+
+    def _pod(self, old: Object | None, new: Object | None) -> None:
+        owner = instance_of(new or old or {})
+        for key, vmi in self._instances.objects.items():
+            if vmi["metadata"]["uid"] == owner:
+                self._touched(key)
 
 
 def instance_of(pod: dict[str, Any]) -> str:
@@ -76,7 +127,7 @@ def uri(proc: Path, container: str) -> str:
     pid = _daemon(proc, container)
     for name in SOCKETS:
         socket = proc / str(pid) / "root" / name
-        if _is_socket(socket):
+        if is_socket(socket):
             return f"qemu+unix:///session?socket={socket}"
     raise Unreachable(f"the libvirt daemon of container {container[:12]} has no socket yet", "HypervisorUnreachable")
 
@@ -99,7 +150,8 @@ def _text(path: Path) -> str:
         return ""
 
 
-def _is_socket(path: Path) -> bool:
+def is_socket(path: Path) -> bool:
+    """Whether somebody may listen there."""
     try:
         return stat.S_ISSOCK(path.stat().st_mode)
     except OSError:

@@ -62,6 +62,7 @@ class Figures(Collector):
         samples = list(self._samples.items())
         yield _judged(list(self._conditions.items()))
         yield from _guests(samples)
+        yield from _needs(samples)
         yield from _both_ends(samples)
         yield from _lending(samples)
         yield from _borrowing(samples)
@@ -104,6 +105,19 @@ def _guests(samples: Samples) -> Iterator[Metric]:
             disk.add_metric(key, module.stats.get("misses", 0))
             warnings.add_metric(key, module.stats.get("warnings", 0))
     yield from (total, available, stale, info, disk, warnings)
+
+
+def _needs(samples: Samples) -> Iterator[Metric]:
+    working_set, pressure = _gauges(Name.GUEST_WORKING_SET_BYTES), _gauges(Name.GUEST_PRESSURE)
+    refaults = _counters(Name.GUEST_REFAULTS)
+    for key, sample in samples:
+        if sample.seen.working_set_bytes is not None:
+            working_set.add_metric(key, sample.seen.working_set_bytes)
+        if sample.seen.refaults is not None:
+            refaults.add_metric(key, sample.seen.refaults)
+        for what, percent in sample.seen.stalls.items():
+            pressure.add_metric((*key, *what.split()), percent / 100)
+    yield from (working_set, refaults, pressure)
 
 
 def _both_ends(samples: Samples) -> Iterator[Metric]:

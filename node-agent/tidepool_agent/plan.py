@@ -32,6 +32,7 @@ class Source(Enum):
 
     INSTALLED = "installed in the guest"
     STORE = "from the agent's module store"
+    DKMS = "built in the guest by DKMS"
 
 
 @dataclass(frozen=True)
@@ -71,6 +72,11 @@ class Load:
     """Bring the module into the guest."""
 
     source: Source
+
+
+@dataclass(frozen=True)
+class Replace:
+    """Bring the store's build of the module into the guest in place of the one that is loaded, and back if it fails."""
 
 
 @dataclass(frozen=True)
@@ -114,7 +120,7 @@ class Unload:
     """Take the module out of the guest."""
 
 
-Step = Load | Remove | Set | Configure | Change | Measure | Unload
+Step = Load | Replace | Remove | Set | Configure | Change | Measure | Unload
 
 
 def subject(step: Step) -> tuple[str, ...]:
@@ -128,6 +134,8 @@ def subject(step: Step) -> tuple[str, ...]:
             return ("removal",)
         case Measure():
             return ("ghost",)
+        case Replace():
+            return ("replacement",)
         case _:
             return ("module",)
 
@@ -187,21 +195,24 @@ def source(seen: Observation, *, in_store: bool) -> Source | None:
     """Where the module for this guest would come from; None when nothing fits its kernel."""
     if seen.installed:
         return Source.INSTALLED
-    return Source.STORE if in_store else None
+    if in_store:
+        return Source.STORE
+    return Source.DKMS if seen.buildable else None
 
 
-def steps(wanted: Desired, seen: Observation, where: Source | None, *, outdated: bool = False) -> list[Step]:
+def steps(wanted: Desired, seen: Observation, where: Source | None, *, replace: bool = False) -> list[Step]:
     """What leads from the state that was seen to the one that is wanted, in order.
 
-    `outdated` says that another build of the module is loaded than the one at `where`; it is replaced only while it
-    holds nothing, because that costs the guest its remote cache.
+    `replace` says that another build of the module is loaded than the store has, and that it is this guest's turn to
+    get that: it is drained first, which costs it its remote cache.
     """
     if not wanted.peers:
         return _nothing_wanted(seen)
     if seen.module is None:
         return [] if where is None else _from_nothing(wanted, where)
-    if outdated and where is not None and not seen.peers:
-        return [Unload(), *_from_nothing(wanted, where)]
+    if replace:
+        drained: list[Step] = [Remove(tuple(sorted(seen.peers)))] if seen.peers else []
+        return [*drained, Replace(), *_set_up(wanted, {}, {}), *_measure(wanted, GHOST_OFF)]
     gone = tuple(sorted(_unwanted(wanted, seen.module, seen.peers)))
     removal: list[Step] = [Remove(gone)] if gone else []
     peers = {key: peer for key, peer in seen.peers.items() if key not in gone}

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Protocol
 
 from tidepool_api import Provider
 
@@ -27,8 +28,30 @@ class Machine:
     labels: Mapping[str, str] = field(default_factory=dict)
     owner: Mapping[str, Any] = field(default_factory=dict)
     """The object whose deletion takes the MemoryGuest with it, as an ownerReference."""
+    title: str = ""
+    """What people call it, where that is not its name."""
 
     @property
     def key(self) -> Key:
         """Namespace and name, which the MemoryGuest shares."""
         return self.namespace, self.name
+
+
+class Source(Protocol):
+    """Where machines come from. Apart from `start`, everything is done in the event loop."""
+
+    @property
+    def synced(self) -> asyncio.Event:
+        """Set once everything that is there has been seen."""
+
+    def start(self, loop: asyncio.AbstractEventLoop) -> None:
+        """Begins to follow what comes and goes."""
+
+    def machines(self) -> Mapping[Key, Machine]:
+        """The machines that run on this node."""
+
+    def machine(self, key: Key) -> Machine | None:
+        """The machine of that name, if it runs on this node."""
+
+    def endpoint(self, machine: Machine) -> str:
+        """The URI of the libvirt daemon that runs the machine; blocks, and raises Unreachable."""

@@ -15,7 +15,7 @@ from tidepool_agent import needs
 from tidepool_agent.errors import GuestError, KeyUnavailable
 from tidepool_agent.guestfs import PAGE, Observation, Peer, Side
 from tidepool_agent.needs import Rates, rounded
-from tidepool_agent.plan import Want
+from tidepool_agent.plan import Source, Want
 from tidepool_agent.provider import Machine
 from tidepool_api import (
     ApiModel,
@@ -35,6 +35,7 @@ from tidepool_api import (
     condition,
     format_ratio,
     merge,
+    names,
 )
 from tidepool_api.base import ObjectMeta, OwnerReference
 
@@ -55,10 +56,14 @@ class Finding:
     """What goes on in it each second."""
     unreachable: GuestError | None = None
     """Why no command can be given now."""
-    unavailable: str | None = None
-    """Why there is no module for the guest's kernel."""
+    source: Source = Source.STORE
+    """Where the module for its kernel comes from, if there is one."""
+    unavailable: GuestError | None = None
+    """Why there is no module that the guest's kernel would take."""
     refused: GuestError | None = None
     """Why the guest's kernel refused the module."""
+    rejected: GuestError | None = None
+    """Why another build of the module is not used."""
     rebooted: bool = False
     """Whether it has rebooted and is not set up again yet."""
     failed: Mapping[tuple[Side, str], GuestError] = field(default_factory=dict)
@@ -78,7 +83,9 @@ def guest(
             name=machine.name, namespace=machine.namespace, labels=dict(machine.labels), owner_references=owners
         ),
         spec=GuestSpec(
-            provider=machine.provider, vm=VirtualMachine(name=machine.name, uid=machine.uid), node_name=node
+            provider=machine.provider,
+            vm=VirtualMachine(name=machine.title or machine.name, uid=machine.uid),
+            node_name=node,
         ),
         status=_status(machine, found, wants, before or GuestStatus()),
     )
@@ -87,7 +94,7 @@ def guest(
 def identity(guest: MemoryGuest) -> tuple[object, ...]:
     """What a MemoryGuest says beside its status."""
     meta = guest.metadata
-    return guest.spec, meta.labels, meta.owner_references
+    return guest.spec, meta.labels, meta.owner_references, names.LEAVING_ANNOTATION in meta.annotations
 
 
 def _status(machine: Machine, found: Finding, wants: tuple[Want, ...], before: GuestStatus) -> GuestStatus:
@@ -136,13 +143,16 @@ def _agent_ready(found: Finding) -> Condition:
     return condition(ConditionType.GUEST_AGENT_READY, True, "Answering")
 
 
+_AVAILABLE = {Source.INSTALLED: "InstalledInGuest", Source.STORE: "InStore", Source.DKMS: "CanBeBuilt"}
+
+
 def _module_available(found: Finding) -> Condition:
     kind = ConditionType.MODULE_AVAILABLE
     if found.seen is None:
         return condition(kind, None, "KernelUnknown", "the guest has not answered yet, so its kernel is not known")
     if found.unavailable:
-        return condition(kind, False, "NoModuleForKernel", found.unavailable)
-    return condition(kind, True, "InstalledInGuest" if found.seen.installed else "InStore")
+        return condition(kind, False, found.unavailable.reason, str(found.unavailable))
+    return condition(kind, True, _AVAILABLE[found.source])
 
 
 def _module_loaded(found: Finding) -> Condition:
@@ -150,6 +160,8 @@ def _module_loaded(found: Finding) -> Condition:
     loaded = found.seen is not None and found.seen.module is not None
     if found.refused:
         return condition(kind, loaded, found.refused.reason, str(found.refused))
+    if found.seen and found.seen.module and found.rejected:
+        return condition(kind, True, found.rejected.reason, f"{found.seen.module.srcversion} stays: {found.rejected}")
     if found.seen and found.seen.module:
         return condition(kind, True, "Loaded", f"version {found.seen.module.version}, {found.seen.module.srcversion}")
     return condition(kind, False, "NotNeeded", "it is loaded while a pairing wants it")
@@ -238,7 +250,7 @@ def _end_condition(want: Want, found: Finding, peer: Peer | None) -> Condition:
     elif found.rebooted:
         status, reason, message = False, "GuestRebooted", "the guest has rebooted and is being set up again"
     elif found.unavailable:
-        status, reason, message = False, "NoModuleForKernel", found.unavailable
+        status, reason, message = False, found.unavailable.reason, str(found.unavailable)
     elif found.refused:
         status, reason, message = False, found.refused.reason, str(found.refused)
     elif want.key in found.failed:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection
 from dataclasses import dataclass
+from datetime import datetime, timedelta
 
 from tidepool_agent.errors import GuestError
 
@@ -32,11 +33,13 @@ class Failures:
         failure = self._failures.get(subject)
         return failure is None or now >= failure.again
 
-    def failed(self, subject: Subject, error: GuestError, now: float) -> None:
-        """It was tried and failed."""
+    def failed(self, subject: Subject, error: GuestError, now: float, when: datetime) -> None:
+        """It was tried and failed, at `now` by the agent's clock and `when` by everybody's; the error says it."""
         before = self._failures.get(subject)
         times = before.times + 1 if before else 1
         pause = min(FIRST_SECONDS * 2 ** min(times - 1, 16), LAST_SECONDS)
+        again = (when + timedelta(seconds=pause)).strftime("%H:%M:%S")
+        error.add_note(f"tried {times} {'time' if times == 1 else 'times'}, again at {again} UTC")
         self._failures[subject] = Failure(times, error, now + pause)
 
     def succeeded(self, subject: Subject) -> None:

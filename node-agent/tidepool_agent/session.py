@@ -10,13 +10,14 @@ from tidepool_agent.errors import CommandsBlocked
 from tidepool_agent.guest import Guest, Keys
 from tidepool_agent.guestfs import Observation
 from tidepool_agent.hypervisor import Domain, Lane
-from tidepool_agent.plan import Step
+from tidepool_agent.plan import Load, Source, Step
 from tidepool_agent.provider import Machine
 from tidepool_agent.qga import GuestAgent
 from tidepool_agent.store import Store
 
 LOOK_SECONDS = 45
 STEP_SECONDS = 180
+BUILD_SECONDS = 700
 
 # Where the libvirt daemon of a machine listens.
 Endpoint = Callable[[Machine], str]
@@ -47,6 +48,10 @@ class Session:
 
     async def do(self, step: Step, release: str) -> None:
         """Carries out one step in the guest, whose kernel is of that release."""
+        if step == Load(Source.DKMS):  # takes minutes in which the agent only asks whether it is done
+            self._known = None
+            await self._lane.call(lambda: self._guest.carry_out(step, release), BUILD_SECONDS)
+            return
         async with self._slots:
             await self._lane.call(lambda: self._guest.carry_out(step, release), STEP_SECONDS)
 
@@ -70,4 +75,4 @@ class Session:
         seen = self._guest.probe()
         if seen.boot_id != self._known.boot_id:
             return self._guest.probe(installed=True)
-        return replace(seen, installed=self._known.installed)
+        return replace(seen, installed=self._known.installed, buildable=self._known.buildable)

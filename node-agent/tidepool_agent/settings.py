@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from tidepool_agent.kubeapi import ACCOUNT
-from tidepool_api import names
+from tidepool_api import Provider, names
 
 
 @dataclass(frozen=True)
@@ -22,8 +22,11 @@ class Settings:
     metrics_port: int
     metrics_address: str
     proc: Path
+    providers: tuple[Provider, ...]
+    libvirt_namespace: str
     account: Path
     concurrency: int
+    max_parallel: int
     verbose: bool
 
 
@@ -37,11 +40,27 @@ def parse(argv: Sequence[str], environment: dict[str, str] | None = None) -> Set
     parser.add_argument("--metrics-address", default="", help="where to serve metrics; all addresses by default")
     parser.add_argument("--metrics-port", type=int, default=names.AGENT_METRICS_PORT)
     parser.add_argument("--proc", type=Path, default=Path("/proc"), help="the host's processes")
+    parser.add_argument(
+        "--providers",
+        type=_providers,
+        default=(Provider.KUBEVIRT,),
+        help="what runs virtual machines here: KubeVirt, Libvirt (the host's own) or both with a comma",
+    )
+    parser.add_argument(
+        "--libvirt-namespace", default="libvirt", help="where domains of the host's libvirt go that are not Nova's"
+    )
     parser.add_argument("--account", type=Path, default=ACCOUNT, help="token and ca.crt for the API server")
     parser.add_argument("--concurrency", type=int, default=8, help="guests that are talked to at the same time")
+    parser.add_argument(
+        "--max-parallel", type=int, default=1, help="guests that get another build of the module at the same time"
+    )
     parser.add_argument("--verbose", action="store_true")
     found = parser.parse_args(argv)
     for option in ("node", "namespace"):
         if not getattr(found, option):
             parser.error(f"--{option} is needed")
     return Settings(**vars(found))
+
+
+def _providers(text: str) -> tuple[Provider, ...]:
+    return tuple(Provider(word) for word in text.split(","))

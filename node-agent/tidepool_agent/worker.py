@@ -16,12 +16,12 @@ from datetime import datetime, timedelta
 
 from tidepool_agent import plan, report
 from tidepool_agent.cluster import Cluster
-from tidepool_agent.errors import GuestError, ModuleUnavailable, Unreachable
+from tidepool_agent.errors import GuestError, ModulesRefused, ModuleUnavailable, Unreachable
 from tidepool_agent.guestfs import Observation, Side
 from tidepool_agent.kubeapi import ApiError
 from tidepool_agent.metrics import Figures, Sample
 from tidepool_agent.needs import Trend
-from tidepool_agent.plan import Desired, Load, Step, Unload, Want
+from tidepool_agent.plan import Desired, Load, Replace, Step, Unload, Want
 from tidepool_agent.provider import Machine
 from tidepool_agent.report import Finding
 from tidepool_agent.retry import Failures
@@ -49,6 +49,8 @@ class Tools:
     cluster: Cluster
     store: Store
     figures: Figures
+    replacing: asyncio.Semaphore
+    """How many guests get another build of the module at a time."""
     connect: Callable[[Machine], Session]
 
 
@@ -59,14 +61,21 @@ class Worker:
         self._tools = tools
         self._wake = asyncio.Event()
         self._written: dict[str, datetime] = {}
+        self._refusal = ""
+        self.looked = False
+        """Whether there has been a round, however it ended."""
+        self.behind = False
+        """Whether the guest uses another build of the module than the store has, and will get that one."""
         self._begin(machine)
 
     def _begin(self, machine: Machine) -> None:
         """Everything about a machine that does not hold for another one of the same name."""
         self._session = self._tools.connect(machine)
         self._found = Finding()
+        self._claimed: MemoryGuest | None = None
         self._failures = Failures()
         self._trend = Trend()
+        self._rejected: tuple[str, GuestError | None] = "", None
         self._silent_since: float | None = None
         self._acted = 0.0
 
@@ -80,8 +89,8 @@ class Worker:
             while True:
                 self._wake.clear()
                 pause = await self._safe_round()
+                # Not wait_for: before Python 3.12 it forgets that it was cancelled when it is woken at the same time.
                 with contextlib.suppress(TimeoutError):
-                    # Not wait_for: before Python 3.12 it forgets a cancel that comes at the same time.
                     async with asyncio.timeout(pause):
                         await self._wake.wait()
         finally:
@@ -91,11 +100,19 @@ class Worker:
     async def _safe_round(self) -> float:
         """A round whose failure is logged and tried again: one guest never ends the agent."""
         try:
-            return await self._round()
+            pause = await self._round()
+            self._refusal = ""
+            return pause
         except ApiError as error:
-            log.warning("%s: the API server refused: %s", self._name, error)
+            if str(error) != self._refusal:
+                log.warning("%s: the API server refused: %s", self._name, error)
+            self._refusal = str(error)
+            # A namespace that is not there will hardly be there soon.
+            return IDLE_EVERY if error.not_found else COLLECT_EVERY
         except Exception:
             log.exception("%s: the round failed", self._name)
+        finally:
+            self.looked = True
         return COLLECT_EVERY
 
     async def _round(self) -> float:
@@ -108,11 +125,24 @@ class Worker:
             self._begin(machine)
         pairings = self._tools.cluster.pairings(key)
         wanted = plan.desired(machine.name, pairings)
+        if self._tools.cluster.guest(key) is None:
+            await self._announce(machine, wanted)
         self._found = await self._find(machine, wanted)
         self._collect(machine, pairings)
         await self._report(machine, self._found, wanted)
         released = await self._release(machine, pairings, wanted)
         return self._pause(wanted) if released else SOON
+
+    async def _announce(self, machine: Machine, wanted: Desired) -> None:
+        """Reports the machine before its guest is asked anything: only who may report a guest may touch it.
+
+        What the agent of another node has said of it stays until there is news.
+        """
+        unasked = Unreachable("the agent has found the machine and is about to ask its guest", "NotAskedYet")
+        fresh = report.guest(machine, self._tools.cluster.node, Finding(unreachable=unasked), wanted.peers, None)
+        self._claimed = await self._tools.cluster.claim(fresh)
+        if self._claimed is None or self._claimed.status.observed_at is None:
+            await self._tools.cluster.write_guest(fresh)
 
     @property
     def _name(self) -> str:
@@ -126,9 +156,8 @@ class Worker:
             seen = await self._session.look()
             await self._note_reboot(machine, wanted, seen)
             where = plan.source(seen, in_store=self._tools.store.has(seen.release))
-            steps = plan.steps(wanted, seen, where, outdated=self._outdated(seen, where))
-            self._failures.keep({plan.subject(step) for step in steps})
-            if await self._carry_out(steps, seen):
+            barred = None if seen.module else self._refusal_of(seen, where)
+            if await self._act(wanted, seen, None if barred else where):
                 seen = await self._session.look()
         except GuestError as error:
             return self._silent(error)
@@ -136,10 +165,26 @@ class Worker:
         return Finding(
             seen=seen,
             rates=self._trend.add(seen),
-            unavailable=None if where else self._tools.store.advice(seen.release),
+            source=where or plan.Source.STORE,
+            unavailable=barred or (None if where else ModuleUnavailable(self._tools.store.advice(seen.release))),
             refused=self._failures.error("module"),
+            rejected=self._rejected[1],
             failed=self._failed(wanted),
         )
+
+    async def _act(self, wanted: Desired, seen: Observation, where: plan.Source | None) -> bool:
+        """Does what is due; whether the guest may have changed. So many guests at a time get another module."""
+        outdated = self._outdated(seen, where)
+        self.behind = outdated and bool(wanted.peers)
+        turns = self._tools.replacing
+        if not outdated or turns.locked():
+            return await self._follow(plan.steps(wanted, seen, where), seen)
+        async with turns:
+            return await self._follow(plan.steps(wanted, seen, where, replace=True), seen)
+
+    async def _follow(self, steps: list[Step], seen: Observation) -> bool:
+        self._failures.keep({plan.subject(step) for step in steps})
+        return await self._carry_out(steps, seen)
 
     async def _carry_out(self, steps: list[Step], seen: Observation) -> bool:
         """Carries out the steps that are due; whether the guest may have changed."""
@@ -151,28 +196,33 @@ class Worker:
                 await self._try(step, seen)
             if subject == ("module",) and self._failures.error("module"):
                 break  # without the module there is nothing to set up
+            if subject == ("removal",) and self._failures.error("removal"):
+                break  # what is still in use is neither replaced nor unloaded
         if tried:
             self._acted = time.monotonic()
         return tried
 
     async def _try(self, step: Step, seen: Observation) -> None:
-        subject = plan.subject(step)
         try:
             await self._session.do(step, seen.release)
         except GuestError as error:
-            log.warning("%s: %s: %s", self._name, step_name(step), error)
-            self._failures.failed(subject, error, time.monotonic())
-            if isinstance(step, Load | Unload):
-                await self._event("ModuleRefused", f"{step_name(step)}: {error}", warning=True)
+            await self._has_failed(step, error, seen)
             if isinstance(error, Unreachable):
                 raise
         else:
             log.info("%s: %s", self._name, step_name(step))
-            self._failures.succeeded(subject)
-            if isinstance(step, Load):
-                await self._event("ModuleLoaded", f"tidepool.ko {step.source.value}, kernel {seen.release}")
-            elif isinstance(step, Unload):
-                await self._event("ModuleUnloaded", "no pairing needs it")
+            self._failures.succeeded(plan.subject(step))
+            if isinstance(step, Load | Replace | Unload):
+                await self._event(*_news(step, seen.release))
+
+    async def _has_failed(self, step: Step, error: GuestError, seen: Observation) -> None:
+        log.warning("%s: %s: %s", self._name, step_name(step), error)
+        if isinstance(step, Replace):
+            self._reject(error, seen)
+        else:
+            self._failures.failed(plan.subject(step), error, time.monotonic(), now())
+        if isinstance(step, Load | Replace | Unload):
+            await self._event("ModuleRefused", f"{step_name(step)}: {error}", warning=True)
 
     async def _note_reboot(self, machine: Machine, wanted: Desired, seen: Observation) -> None:
         """A reboot undoes everything in the guest; it is reported before it is repaired."""
@@ -189,18 +239,49 @@ class Worker:
     def _silent(self, error: GuestError) -> Finding:
         """What to say of a guest that gives no usable answer."""
         since = self._silent_since = self._silent_since or time.monotonic()
+        self.behind = False  # nobody waits for a guest that does not answer
         passing = isinstance(error, Unreachable) and self._found.seen is not None
         if passing and time.monotonic() - since < PATIENCE_SECONDS:
             return self._found
+        if time.monotonic() - since >= BOOT_SECONDS:
+            error.add_note(f"it is asked ever more seldom, at least every {SILENT_EVERY:.0f} s")
         if self._found.unreachable is None:
             log.info("%s: %s: %s", self._name, error.reason, error)
         return replace(self._found, unreachable=error)
 
     def _outdated(self, seen: Observation, where: plan.Source | None) -> bool:
+        """Whether the store has another build than the one that is loaded, and not one that has failed here before."""
         if where is not plan.Source.STORE or seen.module is None:
             return False
+        offered = self._offered(seen)
+        other = offered not in (None, seen.module.srcversion, self._rejected[0])
+        return other and self._refusal_of(seen, where) is None
+
+    def _offered(self, seen: Observation) -> str | None:
         try:
-            return self._tools.store.build(seen.release).srcversion != seen.module.srcversion
+            return self._tools.store.build(seen.release).srcversion
+        except ModuleUnavailable:
+            return None
+
+    def _reject(self, error: GuestError, seen: Observation) -> None:
+        """A build that has failed in this guest is not tried there again: each time would cost it its remote cache."""
+        if not isinstance(error, Unreachable):
+            self._rejected = self._offered(seen) or "", error
+
+    def _refusal_of(self, seen: Observation, where: plan.Source | None) -> ModulesRefused | None:
+        """Why it would be of no use to try to load the module, if it is known to be."""
+        if not seen.refusal or where is None:
+            return None
+        if seen.refusal == "SignatureRequired" and self._may_be_trusted(seen, where):
+            return None
+        return ModulesRefused(seen.refusal)
+
+    def _may_be_trusted(self, seen: Observation, where: plan.Source) -> bool:
+        """Whether the module may have the signature that the guest asks for; one of the guest's own may."""
+        if where is not plan.Source.STORE:
+            return True
+        try:
+            return self._tools.store.build(seen.release).signed
         except ModuleUnavailable:
             return False
 
@@ -222,13 +303,14 @@ class Worker:
 
     async def _report(self, machine: Machine, found: Finding, wanted: Desired) -> None:
         cluster = self._tools.cluster
-        present = cluster.guest(machine.key)
+        present = cluster.guest(machine.key) or self._claimed
         before = present.status if present and _same(machine, present) else None
         fresh = report.guest(machine, cluster.node, found, wanted.peers, before)
         self._tools.figures.judge(machine.key, fresh.status.conditions)
-        spec = present is None or report.identity(fresh) != report.identity(present)
-        if spec or self._worth_writing("guest", fresh.status, present.status if present else None):
-            await cluster.write_guest(fresh, spec=spec)
+        if present is None or report.identity(fresh) != report.identity(present):
+            await cluster.claim(fresh)
+        if self._worth_writing("guest", fresh.status, before):
+            await cluster.write_guest(fresh)
         for want in wanted.peers:
             await self._report_end(want, found)
 
@@ -297,6 +379,17 @@ def _same(machine: Machine, present: MemoryGuest) -> bool:
     return present.spec.vm.uid == machine.uid
 
 
+def _news(step: Load | Replace | Unload, release: str) -> tuple[str, str]:
+    """Reason and message of the Event after a step that concerns the module."""
+    match step:
+        case Load(source):
+            return "ModuleLoaded", f"tidepool.ko {source.value}, kernel {release}"
+        case Replace():
+            return "ModuleReplaced", f"tidepool.ko {plan.Source.STORE.value}, kernel {release}"
+        case _:
+            return "ModuleUnloaded", "no pairing needs it"
+
+
 def overdue(pairing: MemoryPairing) -> bool:
     """Whether a pairing has been waiting for its end too long."""
     asked = pairing.metadata.deletion_timestamp
@@ -308,6 +401,8 @@ def step_name(step: Step) -> str:
     match step:
         case Load(source):
             return f"load the module {source.value}"
+        case Replace():
+            return "replace the module"
         case plan.Remove(peers):
             return f"remove {', '.join(f'{side}/{name}' for side, name in peers)}"
         case plan.Set(settings):

@@ -1,0 +1,186 @@
+"""Item 10: what an agent can do with another node's objects, tried with another node's token on a real API server."""
+
+from __future__ import annotations
+
+import copy
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from cast import NAMESPACE, eventually, token_of
+
+from tidepool_agent.kubeapi import Api, ApiError
+from tidepool_api import names
+from tidepool_api_testing.server import Server
+
+HEAD = {"apiVersion": names.API_VERSION}
+GUEST = {
+    **HEAD,
+    "kind": "MemoryGuest",
+    "metadata": {"name": "g"},
+    "spec": {"provider": "KubeVirt", "vm": {"name": "g", "uid": "u"}, "nodeName": "here"},
+}
+PAIRING = {
+    **HEAD,
+    "kind": "MemoryPairing",
+    "metadata": {"name": "p", "finalizers": [names.LENDER_FINALIZER, names.BORROWER_FINALIZER]},
+    "spec": {
+        "pool": "pool",
+        "lender": {"guest": "g", "nodeName": "here", "address": "10.9.8.7", "port": 7470},
+        "borrower": {"guest": "b", "nodeName": "there"},
+        "size": "64Mi",
+        "reserve": "16Mi",
+        "maxLend": "64Mi",
+        "encryption": "None",
+        "keySecret": {"name": "p-key"},
+    },
+}
+Object = dict[str, Any]
+
+
+class Agent:
+    """What the agent of a node may do to objects of a namespace, with the agent's own client; raises ApiError."""
+
+    def __init__(self, server: Server, token: str, namespace: str, folder: Path) -> None:
+        cluster = json.loads(server.kubeconfig().read_text())["clusters"][0]["cluster"]
+        file = folder / "token"
+        file.write_text(token)
+        self._api = Api(cluster["server"], ca=Path(cluster["certificate-authority"]), token=file)
+        self._namespace = namespace
+
+    def apply(self, one: Object, *, status: bool = False, manager: str = names.AGENT_FIELD_MANAGER) -> None:
+        """Applies an object, or its status."""
+        path = f"{self._path(one)}/{one['metadata']['name']}{'/status' if status else ''}"
+        self._api.apply(path, one, manager=manager)
+
+    def merge(self, one: Object, change: Object) -> None:
+        """Changes something of an object."""
+        self._api.merge(f"{self._path(one)}/{one['metadata']['name']}", change)
+
+    def create(self, one: Object) -> None:
+        """Creates an object."""
+        self._api.create(self._path(one), one)
+
+    def delete(self, one: Object) -> None:
+        """Deletes an object, whichever version it has."""
+        path = f"{self._path(one)}/{one['metadata']['name']}"
+        answer = self._api.get(self._path(one), fieldSelector=f"metadata.name={one['metadata']['name']}")
+        meta = answer["items"][0]["metadata"]
+        self._api.delete(path, uid=meta["uid"], version=meta["resourceVersion"])
+
+    def _path(self, one: Object) -> str:
+        version, plural = one["apiVersion"], f"{one['kind'].lower()}s"
+        return f"/api{'s' if '/' in version else ''}/{version}/namespaces/{self._namespace}/{plural}"
+
+
+@pytest.fixture(scope="module")
+def agents(cluster: Server, tmp_path_factory: pytest.TempPathFactory) -> Callable[[str, str], Agent]:
+    """Agents by node and namespace; the policies are in force."""
+
+    def agent(node: str, namespace: str) -> Agent:
+        return Agent(cluster, token_of(cluster, node), namespace, tmp_path_factory.mktemp(node))
+
+    cluster.kubectl("create", "namespace", "policies")
+    stranger = agent("nowhere", "policies")
+    eventually(lambda: refused(lambda: stranger.apply(within("policies", GUEST)), "of its own node"), 30)
+    return agent
+
+
+def refused(action: Callable[[], None], why: str) -> bool:
+    """Whether it is, and for that reason."""
+    try:
+        action()
+    except ApiError as error:
+        return why in str(error)
+    return False
+
+
+def within(namespace: str, one: Object, **fields: Any) -> Object:
+    """A copy in a namespace, with other fields of the spec, or another status."""
+    made = copy.deepcopy(one)
+    made["metadata"]["namespace"] = namespace
+    if "status" in fields:
+        made = {name: made[name] for name in ("apiVersion", "kind", "metadata")} | fields
+        made["metadata"].pop("finalizers", None)
+    else:
+        made["spec"] |= fields
+    return made
+
+
+def test_a_guest_is_its_own_nodes_until_that_lets_it_go(agents: Callable[..., Agent], namespace: str) -> None:
+    """Item 10: made, reported and deleted by the agent of its node only; item 8: handed over when it migrates."""
+    here, there = agents("here", namespace), agents("there", namespace)
+    guest, status = within(namespace, GUEST), within(namespace, GUEST, status={"role": "Lender"})
+    moved = within(namespace, GUEST, nodeName="there")
+    assert refused(lambda: there.apply(guest), "of its own node (there) only")
+    here.apply(guest)
+    here.apply(status, status=True)
+    for attempt in (
+        lambda: there.apply(status, status=True),
+        lambda: there.apply(moved),
+        lambda: there.delete(guest),
+        lambda: there.merge(guest, {"metadata": {"labels": {"tier": "gold"}}}),
+        lambda: there.merge(guest, {"metadata": {"annotations": {names.LEAVING_ANNOTATION: "x"}}}),
+    ):
+        assert refused(attempt, "node")
+    leaving = copy.deepcopy(guest)
+    leaving["metadata"]["annotations"] = {names.LEAVING_ANNOTATION: "2026-01-01T00:00:00Z"}
+    here.apply(leaving)
+    assert refused(lambda: there.delete(guest), "has not let it go")
+    there.apply(moved)
+    assert refused(lambda: here.apply(guest), "has not let it go")
+    there.delete(guest)
+
+
+def test_each_end_of_a_pairing_is_its_nodes(cluster: Server, agents: Callable[..., Agent], namespace: str) -> None:
+    """Item 10: status blocks and finalizers; the spec, and what follows from both ends, are the operator's."""
+    here, there = agents("here", namespace), agents("there", namespace)
+    cluster.create(within(namespace, PAIRING))
+    lends = within(namespace, PAIRING, status={"lender": {"state": "Listening"}})
+    borrows = within(namespace, PAIRING, status={"borrower": {"state": "Connecting"}})
+    here.apply(lends, status=True, manager=names.LENDER_FIELD_MANAGER)
+    there.apply(borrows, status=True, manager=names.BORROWER_FIELD_MANAGER)
+    lost = {"lender": {"state": "Failed"}}
+    assert refused(lambda: there.apply(within(namespace, PAIRING, status=lost), status=True), "whose agent reports it")
+    assert refused(lambda: here.apply(within(namespace, PAIRING, status={"phase": "Failed"}), status=True), "operator")
+    changes: tuple[Object, ...] = ({"spec": {"size": "32Mi"}}, {"metadata": {"labels": {"a": "b"}}})
+    for change in changes:
+        assert refused(lambda change=change: here.merge(PAIRING, change), "nothing of a pairing but its finalizers")
+    both: Object = {"metadata": {"finalizers": []}}
+    mine: Object = {"metadata": {"finalizers": [names.BORROWER_FINALIZER]}}
+    assert refused(lambda: here.merge(PAIRING, both), "finalizers of its own node")
+    here.merge(PAIRING, mine)
+    there.merge(PAIRING, both)
+
+
+def test_an_agent_speaks_for_its_node_only(agents: Callable[..., Agent], namespace: str) -> None:
+    """Item 10: its Lease, and the source of its Events."""
+    here = agents("here", NAMESPACE)
+    lease: Object = {"apiVersion": "coordination.k8s.io/v1", "kind": "Lease", "metadata": {"namespace": NAMESPACE}}
+    for node, possible in (("here", True), ("there", False)):
+        lease["metadata"]["name"] = names.agent_lease(node)
+        assert refused(lambda: here.apply(lease), "its own Lease") != possible
+    event: Object = {
+        "apiVersion": "v1",
+        "kind": "Event",
+        "metadata": {"name": "e", "namespace": namespace},
+        "involvedObject": {**HEAD, "kind": "MemoryGuest", "name": "g", "namespace": namespace},
+        "reason": "Tried",
+        "source": {"component": names.AGENT_FIELD_MANAGER, "host": "there"},
+    }
+    speaker = agents("here", namespace)
+    assert refused(lambda: speaker.create(event), "names its node")
+    event["source"]["host"] = "here"
+    speaker.create(event)
+
+
+def test_a_token_without_a_node_writes_nothing(
+    cluster: Server, agents: Callable[..., Agent], namespace: str, tmp_path: Path
+) -> None:
+    """Item 10: one that was not made for a pod, as somebody who may create tokens would get it."""
+    assert agents
+    token = cluster.kubectl("create", "token", "tidepool-agent", "-n", NAMESPACE).strip()
+    stranger = Agent(cluster, token, namespace, tmp_path)
+    assert refused(lambda: stranger.apply(within(namespace, GUEST)), "does not say on which node")

@@ -1,0 +1,138 @@
+"""The libvirt of the host as a source of guests: an OpenStack compute host, or any other with a system libvirt.
+
+One thread asks it for its domains, when libvirt says that something has changed and every few seconds. While the
+daemon does not answer the machines stay what they were: their guests run without it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import threading
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import libvirt
+
+from tidepool_agent import nova
+from tidepool_agent.errors import Unreachable
+from tidepool_agent.hypervisor import KEEPALIVE_SECONDS, KEEPALIVE_TRIES
+from tidepool_agent.kubevirt import is_socket
+from tidepool_agent.provider import Key, Machine
+
+log = logging.getLogger(__name__)
+
+LIST_EVERY = 10.0
+SOCKETS = ("run/libvirt/virtqemud-sock", "run/libvirt/libvirt-sock")
+EVENTS = (libvirt.VIR_DOMAIN_EVENT_ID_LIFECYCLE, libvirt.VIR_DOMAIN_EVENT_ID_METADATA_CHANGE)
+# A domain that waits for its memory to arrive, or whose memory has left, is not here: it is at the other end.
+ELSEWHERE = frozenset(
+    {
+        (libvirt.VIR_DOMAIN_PAUSED, libvirt.VIR_DOMAIN_PAUSED_MIGRATION),
+        (libvirt.VIR_DOMAIN_PAUSED, libvirt.VIR_DOMAIN_PAUSED_POSTCOPY),
+        (libvirt.VIR_DOMAIN_PAUSED, libvirt.VIR_DOMAIN_PAUSED_STARTING_UP),
+    }
+)
+OVER = frozenset({libvirt.VIR_DOMAIN_SHUTOFF, libvirt.VIR_DOMAIN_CRASHED, libvirt.VIR_DOMAIN_SHUTDOWN})
+
+
+def uri(proc: Path) -> str:
+    """Where the host's daemon listens: seen through its first process, so that nothing of it has to be mounted."""
+    for name in SOCKETS:
+        socket = proc / "1/root" / name
+        if is_socket(socket):
+            return f"qemu+unix:///system?socket={socket}"
+    raise Unreachable("the host has no libvirt daemon that listens (yet)", "HypervisorUnreachable")
+
+
+class Host:
+    """The domains of this host. `touched` is told which guest a change is about."""
+
+    def __init__(self, proc: Path, namespace: str, touched: Callable[[Key], None]) -> None:
+        self.synced = asyncio.Event()
+        self._proc, self._namespace, self._touched = proc, namespace, touched
+        self._machines: dict[Key, Machine] = {}
+        self._wake = threading.Event()
+
+    def start(self, loop: asyncio.AbstractEventLoop) -> None:
+        """Begins to follow."""
+        threading.Thread(target=self._follow, args=(loop,), name="libvirt of the host", daemon=True).start()
+
+    def machines(self) -> Mapping[Key, Machine]:
+        """The machines that run on this host."""
+        return self._machines
+
+    def machine(self, key: Key) -> Machine | None:
+        """The machine of that name, if it runs on this host."""
+        return self._machines.get(key)
+
+    def endpoint(self, _machine: Machine) -> str:
+        """Where the libvirt daemon of the machine listens."""
+        return uri(self._proc)
+
+    def _follow(self, loop: asyncio.AbstractEventLoop) -> None:
+        complaint = ""
+        while not loop.is_closed():
+            try:
+                with _connection(self._proc) as connection:
+                    complaint = ""
+                    self._follow_one(loop, connection)
+            except (libvirt.libvirtError, Unreachable) as error:
+                if str(error) != complaint:
+                    log.warning("the host's libvirt: %s", error)
+                complaint = str(error)
+            except RuntimeError:  # the event loop has ended
+                return
+            self._wake.wait(LIST_EVERY)
+
+    def _follow_one(self, loop: asyncio.AbstractEventLoop, connection: libvirt.virConnect) -> None:
+        for event in EVENTS:
+            connection.domainEventRegisterAny(None, event, self._changed, None)
+        while connection.isAlive():
+            self._wake.clear()
+            found = {machine.key: machine for machine in _running(connection, self._namespace)}
+            loop.call_soon_threadsafe(self._replace, found)
+            self._wake.wait(LIST_EVERY)
+
+    def _changed(self, *_: Any) -> None:
+        self._wake.set()
+
+    def _replace(self, found: dict[Key, Machine]) -> None:
+        old, self._machines = self._machines, found
+        self.synced.set()
+        for key in old.keys() | found.keys():
+            if old.get(key) != found.get(key):
+                self._touched(key)
+
+
+@contextlib.contextmanager
+def _connection(proc: Path) -> Iterator[libvirt.virConnect]:
+    connection = libvirt.open(uri(proc))
+    try:
+        connection.setKeepAlive(KEEPALIVE_SECONDS, KEEPALIVE_TRIES)
+        yield connection
+    finally:
+        with contextlib.suppress(libvirt.libvirtError):
+            connection.close()
+
+
+def _running(connection: libvirt.virConnect, namespace: str) -> Iterator[Machine]:
+    for domain in connection.listAllDomains(libvirt.VIR_CONNECT_LIST_DOMAINS_ACTIVE):
+        with contextlib.suppress(libvirt.libvirtError):  # one that has ended meanwhile
+            state = tuple(domain.state())
+            if state in ELSEWHERE or state[0] in OVER:
+                continue
+            machine = nova.machine(domain.XMLDesc(), namespace, _leases(domain))
+            if machine:
+                yield machine
+
+
+def _leases(domain: libvirt.virDomain) -> list[str]:
+    """The addresses that libvirt's own networks have given to the domain; none where it has no such networks."""
+    try:
+        interfaces = domain.interfaceAddresses(libvirt.VIR_DOMAIN_INTERFACE_ADDRESSES_SRC_LEASE)
+    except libvirt.libvirtError:
+        return []
+    return [address["addr"] for one in interfaces.values() for address in one["addrs"] or ()]
