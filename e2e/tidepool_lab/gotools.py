@@ -38,6 +38,10 @@ class Build:
 
 
 KUBERNETES_FLAGS = f"-s -w -X k8s.io/component-base/version.gitVersion={KUBERNETES_VERSION}"
+# The cluster that `helm template` and `helm lint` assume, when there is none to ask.
+_HELM_ASSUMES = "helm.sh/helm/v3/pkg/chartutil.k8sVersion"
+_MAJOR, _MINOR, _ = KUBERNETES_VERSION.removeprefix("v").split(".")
+HELM_FLAGS = f"-s -w -X {_HELM_ASSUMES}Major={_MAJOR} -X {_HELM_ASSUMES}Minor={_MINOR}"
 
 BUILDS = (
     Build(
@@ -55,7 +59,7 @@ BUILDS = (
         "about 5 min on two cores",
         KUBERNETES_FLAGS,
     ),
-    Build("helm", ("helm.sh/helm/v3/cmd/helm",), "about 1 min"),
+    Build("helm", ("helm.sh/helm/v3/cmd/helm",), "about 1 min", HELM_FLAGS),
     Build(
         "tools",
         (
