@@ -23,13 +23,13 @@ ACCOUNT = f"system:serviceaccount:{OWN_NAMESPACE}:tidepool-operator"
 KINDS = ("Role", "RoleBinding", "ClusterRole", "ClusterRoleBinding")
 
 
-def rendered() -> list[dict[str, Any]]:
-    """The operator's part of the chart."""
+def rendered(component: str = "operator") -> list[dict[str, Any]]:
+    """A component's part of the chart."""
     helm = subprocess.run([TOP / "e2e/lab", "path", "helm"], capture_output=True, text=True, check=True).stdout.strip()
     command = [helm, "template", "tidepool", TOP / "charts/tidepool", "-n", OWN_NAMESPACE]
     text = subprocess.run(command, capture_output=True, text=True, check=True).stdout
     found = [one for one in yaml.safe_load_all(text) if one]
-    return [one for one in found if one["metadata"]["labels"]["app.kubernetes.io/component"] == "operator"]
+    return [one for one in found if one["metadata"]["labels"]["app.kubernetes.io/component"] == component]
 
 
 def rights(objects: list[dict[str, Any]]) -> set[tuple[str, str, str]]:

@@ -1,0 +1,137 @@
+"""The chart's hooks against a real API server, with the rights that the chart gives them."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from cast import OPERATOR_TOKEN, OWN_NAMESPACE, PAIRING, Agent, OperatorProcess, connected_pool, role, wait_for
+from test_rights import rendered
+
+from tidepool_api.crd import KINDS, build
+from tidepool_api_testing.server import Server
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+RELEASE_TOKEN = "release-of-a-test-server"
+CRD = "customresourcedefinition"
+
+
+@pytest.fixture(scope="module")
+def server() -> Iterator[Server]:
+    """A server of its own: withdrawing takes every pool that there is."""
+    with Server({"operator": OPERATOR_TOKEN, "release": RELEASE_TOKEN}) as server:
+        server.install_crds()
+        namespaces = ({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": n}} for n in (OWN_NAMESPACE, "a"))
+        server.create(*namespaces, *role("operator"), *_rights())
+        yield server
+
+
+def _rights() -> list[dict[str, Any]]:
+    """The chart's own roles of the hooks, for the user of the tests."""
+    roles = [one for one in rendered("release") if one["kind"] in ("ClusterRole", "Role")]
+    return [*roles, *map(_bound, roles)]
+
+
+def _bound(granted: dict[str, Any]) -> dict[str, Any]:
+    group = "rbac.authorization.k8s.io"
+    return {
+        "apiVersion": granted["apiVersion"],
+        "kind": f"{granted['kind']}Binding",
+        "metadata": {**granted["metadata"], "name": "release"},
+        "roleRef": {"apiGroup": group, "kind": granted["kind"], "name": granted["metadata"]["name"]},
+        "subjects": [{"apiGroup": group, "kind": "User", "name": "release"}],
+    }
+
+
+def start(server: Server, *task: str) -> subprocess.Popen[str]:
+    return subprocess.Popen(
+        [sys.executable, "-m", "tidepool_operator.release", *task],
+        env=os.environ | {"KUBECONFIG": str(server.kubeconfig(RELEASE_TOKEN))},
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+
+
+def run(server: Server, *task: str) -> tuple[int, str]:
+    process = start(server, *task)
+    _, said = process.communicate(timeout=90)
+    return process.returncode, said
+
+
+def test_crds_are_brought_to_this_version(server: Server) -> None:
+    """One that is missing is there again, one that is older has all fields; a second time changes nothing."""
+    older = "memorypools.tidepool.dev"
+    path = "/spec/versions/0/schema/openAPIV3Schema/properties/spec/properties/paused"
+    server.kubectl("patch", CRD, older, "--type=json", "-p", json.dumps([{"op": "remove", "path": path}]))
+    server.kubectl("delete", CRD, "memorygrants.tidepool.dev")
+    assert run(server, "crds")[0] == 0
+    found = {one["metadata"]["name"]: one for one in server.get(CRD)["items"]}
+    for kind in KINDS:
+        wanted = build(kind)
+        schema = found[wanted["metadata"]["name"]]["spec"]["versions"][0]["schema"]
+        assert schema == wanted["spec"]["versions"][0]["schema"]
+    version = found[older]["metadata"]["resourceVersion"]
+    assert run(server, "crds")[0] == 0
+    assert server.get(CRD, older)["metadata"]["resourceVersion"] == version
+
+
+def test_withdrawing_waits_for_the_agents(server: Server, tmp_path: Path) -> None:
+    """The pool and its pairings go, and then the module out of the guests; only then it ends."""
+    with OperatorProcess(server, tmp_path / "log") as _, Agent(server, "a", "n1") as agent:
+        connected_pool(agent)
+        agent.guest("l", {"memory": "spare"}, moduleVersion="0.1.0")
+        process = start(server, "withdraw")
+        wait_for("pairing is to go", lambda: "deletionTimestamp" in agent.pairing(PAIRING)["metadata"])
+        for side in ("lender", "borrower"):
+            assert process.poll() is None
+            agent.release(PAIRING, side)
+        wait_for("pool is gone", lambda: agent.is_gone("mp", "pool"))
+        assert process.poll() is None
+        agent.guest("l", {"memory": "spare"})
+        _, said = process.communicate(timeout=30)
+        assert process.returncode == 0, said
+        assert "waiting for a/l" in said
+    assert agent.is_gone("mpair", PAIRING)
+
+
+def test_what_cannot_be_withdrawn_is_named(server: Server, tmp_path: Path) -> None:
+    """Without agents the pairing stays, and so does the release."""
+    with OperatorProcess(server, tmp_path / "log") as _, Agent(server, "a", "n1") as agent:
+        connected_pool(agent)
+        code, said = run(server, "withdraw", "--patience", "5")
+        assert code == 1
+        assert f"MemoryPairing a/{PAIRING} is still there: is the operator up, and the agents of both" in said
+        for side in ("lender", "borrower"):
+            agent.release(PAIRING, side)
+        assert run(server, "withdraw")[0] == 0
+
+
+def test_what_was_written_is_forgotten(server: Server, tmp_path: Path) -> None:
+    """By the agents, and the operator's Lease."""
+    with OperatorProcess(server, tmp_path / "log") as _, Agent(server, "a", "n1") as agent:
+        agent.guest("forgotten", {})
+        wait_for("Leases", lambda: len(server.get("-n", OWN_NAMESPACE, "lease")["items"]) == 2)
+    assert run(server, "forget")[0] == 0
+    assert not server.get("mg", "-A")["items"]
+    assert not server.get("-n", OWN_NAMESPACE, "lease")["items"]
+
+
+def test_its_jobs_are_hooks_and_without_privilege() -> None:
+    jobs = {one["metadata"]["name"]: one for one in rendered("release") if one["kind"] == "Job"}
+    events = {name: one["metadata"]["annotations"]["helm.sh/hook"] for name, one in jobs.items()}
+    assert events == {
+        "tidepool-release-crds": "pre-upgrade",
+        "tidepool-release-withdraw": "pre-delete",
+        "tidepool-release-forget": "post-delete",
+    }
+    for job in jobs.values():
+        pod = job["spec"]["template"]["spec"]
+        assert pod["securityContext"]["runAsNonRoot"] is True
+        assert pod["containers"][0]["securityContext"]["capabilities"] == {"drop": ["ALL"]}
