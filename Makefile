@@ -15,7 +15,7 @@ test: setup
 
 # The module for long, on every kernel and file system, with faults; results in build/stress.json
 stress: setup
-	kernel-module/tests/soak
+	kernel-module/tests/long
 
 # How the operator grows from 100 to 10,000 guests; figures in build/scale.json, a plot in build/scale.png
 scale: setup

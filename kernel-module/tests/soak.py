@@ -1,7 +1,8 @@
 """The whole mixture for long, on each kernel and file system, while all that can happen to a pair of guests happens.
 
-soak [--kernels 6.1,6.12,debug] [--filesystems ext4,xfs] [--seconds 180]
-writes build/stress.json: one entry for each run, and exits with 1 if any of them found anything.
+soak [--kernels 6.1,6.12,7.2,debug] [--filesystems ext4,xfs,btrfs] [--seconds 180]
+writes build/stress.json: one entry for each kernel and file system, of its latest run; exits with 1 if one of the
+present runs found anything.
 """
 
 from __future__ import annotations
@@ -22,6 +23,7 @@ from bed.workload import Report, finish_stress, start_stress, stress
 
 RESULTS = TOP / "build" / "stress.json"
 POOL = 200 * MIB
+OOM_REPORT = r"oom-kill|Out of memory|Call Trace|RIP:"  # of the program that was to be killed
 REPORT_SECONDS = 1200  # a debug kernel verifies slowly
 # A memory cgroup that leaves the mixture about half of what it would have.
 GROUP = """
@@ -66,14 +68,29 @@ def freeze_lender(pair: Pair) -> None:
 
 def cut_network(pair: Pair) -> None:
     """No packet gets through for a while."""
-    pair.lender.sh("ip link set eth0 down")
+    assert pair.relay
+    pair.relay.cut = True
     time.sleep(4)
-    pair.lender.sh("ip link set eth0 up")
+    pair.relay.cut = False
+
+
+def spoil_network(pair: Pair) -> None:
+    """Packets are lost, overtaken and late for a while."""
+    assert pair.relay
+    pair.relay.loss, pair.relay.reorder, pair.relay.delay = 0.03, 0.2, 0.01
+    time.sleep(6)
+    pair.relay.loss, pair.relay.reorder, pair.relay.delay = 0.0, 0.0, 0.0
+
+
+def exhaust_lender(pair: Pair) -> None:
+    """A program on the lender wants all the memory that there is, until the kernel kills it."""
+    wanted = pair.lender.meminfo("MemTotal") // MIB
+    pair.lender.run(f"echo 1000 > /proc/self/oom_score_adj; exec stress anon {wanted}", timeout=300)
 
 
 def kill_lender(pair: Pair) -> None:
     """Its host loses power; a new one is there, empty, a little later."""
-    pair.lender.assert_clean()
+    pair.lender.assert_clean(allow=OOM_REPORT)
     pair.lender.kill()
     pair.restart_lender()
     lend(pair)
@@ -116,6 +133,8 @@ FAULTS: tuple[Callable[[Pair], None], ...] = (
     freeze_lender,
     press_lender,
     cut_network,
+    exhaust_lender,
+    spoil_network,
     reload_borrower,
     press_borrower,
     kill_lender,
@@ -159,7 +178,8 @@ def remount_and_verify(borrower: Guest, filesystem: str) -> None:
 
 def soak(run: Run, seconds: int) -> None:
     """One run; what it found is in `run`."""
-    with (pair := Pair(run.kernel, disk=run.filesystem, borrower_mem="176M", lender_mem="384M")) as (borrower, _):
+    pair = Pair(run.kernel, disk=run.filesystem, relay=True, borrower_mem="176M", lender_mem="384M")
+    with pair as (borrower, _):
         pair.b.load()
         lend(pair)
         borrow(pair)
@@ -169,7 +189,7 @@ def soak(run: Run, seconds: int) -> None:
         note(run, finish_stress(mixture, timeout=REPORT_SECONDS))
         remount_and_verify(borrower, run.filesystem)
         run.debug_locks = borrower.debug_locks()
-        pair.assert_clean()
+        pair.assert_clean(allow=OOM_REPORT)
 
 
 def note(run: Run, report: Report) -> None:
@@ -195,19 +215,25 @@ def attempt(run: Run, seconds: int) -> None:
         say(str(error))
 
 
+def record(run: Run) -> None:
+    """In place of an earlier run of the same kernel and file system."""
+    runs = [Run(**entry) for entry in json.loads(RESULTS.read_text())] if RESULTS.exists() else []
+    others = [each for each in runs if (each.kernel, each.filesystem) != (run.kernel, run.filesystem)]
+    RESULTS.parent.mkdir(exist_ok=True)
+    RESULTS.write_text(json.dumps([asdict(each) for each in [*others, run]], indent=2) + "\n")
+
+
 def main() -> int:
-    """Every kernel with every file system; the results so far are always in the file."""
+    """Every kernel with every file system."""
     parser = argparse.ArgumentParser(prog="soak", description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
-    parser.add_argument("--kernels", default="6.1,6.12,debug")
-    parser.add_argument("--filesystems", default="ext4,xfs")
+    parser.add_argument("--kernels", default="6.1,6.12,7.2,debug")
+    parser.add_argument("--filesystems", default="ext4,xfs,btrfs")
     parser.add_argument("--seconds", type=int, default=180)
     options = parser.parse_args()
-    runs: list[Run] = []
-    for kernel, filesystem in itertools.product(options.kernels.split(","), options.filesystems.split(",")):
-        runs.append(run := Run(kernel, filesystem))
+    runs = [Run(*pair) for pair in itertools.product(options.kernels.split(","), options.filesystems.split(","))]
+    for run in runs:
         attempt(run, options.seconds)
-        RESULTS.parent.mkdir(exist_ok=True)
-        RESULTS.write_text(json.dumps([asdict(each) for each in runs], indent=2) + "\n")
+        record(run)
         say(f"  {asdict(run)}")
     return 0 if all(run.good for run in runs) else 1
 

@@ -17,6 +17,7 @@ BORROWER = f"borrowers/{NAME}"
 WITHIN_A_SECOND_US = 1_000_000
 OTHER_KEY = "00" * 32
 OOM_REPORT = r"oom-kill|Out of memory|Call Trace|RIP:"
+FREEZE_SECONDS = 30
 
 
 def fill_pool(pair: Pair, mib: int = 110) -> None:
@@ -54,14 +55,14 @@ def test_lender_killed(kernel: str) -> None:
 
 
 def test_lender_frozen(kernel: str) -> None:
-    """A lender that stands still for ten seconds (SIGSTOP) and goes on."""
+    """A lender that stands still for half a minute (SIGSTOP) and goes on."""
     with (pair := Pair(kernel, borrower_mem="160M")) as (borrower, lender):
         pair.connect(size=256 * MIB)
         fill_pool(pair)
-        reads = start_stress(borrower, "random /mnt/file seconds=16 threads=4")
+        reads = start_stress(borrower, f"random /mnt/file seconds={FREEZE_SECONDS + 6} threads=4")
         time.sleep(3)
         lender.stop()
-        time.sleep(10)
+        time.sleep(FREEZE_SECONDS)
         lender.cont()
         report = finish_stress(reads)
         assert report["max_us"] < WITHIN_A_SECOND_US
@@ -77,16 +78,18 @@ def use_all_memory(guest: Guest) -> None:
     assert killed.code == -9, killed
 
 
-def test_lender_out_of_memory(kernel: str) -> None:
-    """Until the kernel kills: reads are right and in time, and the lender serves afterwards."""
+@pytest.mark.parametrize("whose", ["lender", pytest.param("borrower", marks=pytest.mark.long)])
+def test_out_of_memory(kernel: str, whose: str) -> None:
+    """Until the kernel kills: reads are right and in time, and the module is there and serves afterwards."""
     with (pair := Pair(kernel, borrower_mem="160M", lender_mem="384M")) as (borrower, lender):
         pair.connect(size=200 * MIB)
         fill_pool(pair)
         reads = start_stress(borrower, "random /mnt/file seconds=15 threads=2")
         time.sleep(2)
-        use_all_memory(lender)
+        use_all_memory(borrower if whose == "borrower" else lender)
         report = finish_stress(reads)
-        assert report["max_us"] < WITHIN_A_SECOND_US
+        if whose == "lender":
+            assert report["max_us"] < WITHIN_A_SECOND_US
         pair.b.wait_state(LENDER, "Connected", timeout=40)
         assert_serves(pair)
         pair.assert_clean(allow=OOM_REPORT)
@@ -101,15 +104,29 @@ def cut(pair: Pair) -> None:
     pair.relay.cut = True
 
 
-def recover(pair: Pair) -> None:
-    """The wire is good again, and the lender goes on."""
+def lose(pair: Pair) -> None:
     assert pair.relay
-    pair.relay.cut = False
-    pair.lender.cont()
+    pair.relay.loss = 0.2
+
+
+def kill(pair: Pair) -> None:
+    pair.lender.kill()
+
+
+def recover(pair: Pair) -> None:
+    """The wire is good again, and a lender is there."""
+    assert pair.relay
+    pair.relay.cut, pair.relay.loss = False, 0.0
+    try:
+        pair.lender.cont()
+    except ProcessLookupError:
+        pair.restart_lender()
+        pair.l.load()
+        pair.l.lend(NAME, quota=256 * MIB)
 
 
 @pytest.mark.long
-@pytest.mark.parametrize("fault", [freeze, cut])
+@pytest.mark.parametrize("fault", [freeze, cut, lose, kill])
 def test_unloaded_while(kernel: str, fault: Callable[[Pair], None]) -> None:
     """The borrower's module goes and comes at the worst moment, twice, and the mixture on top of it stays right."""
     with (pair := Pair(kernel, borrower_mem="176M", relay=True)) as (borrower, _):
@@ -125,6 +142,31 @@ def test_unloaded_while(kernel: str, fault: Callable[[Pair], None]) -> None:
             recover(pair)
             pair.b.wait_state(LENDER, "Connected", timeout=40)
         finish_stress(mixture, timeout=240)
+        pair.assert_clean()
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("how", ["frozen", "cut"])
+def test_lender_unloaded_while_its_borrower_is(kernel: str, how: str) -> None:
+    """A lender's module goes although its borrower does not answer any more."""
+    with (pair := Pair(kernel, borrower_mem="176M", relay=True)) as (borrower, _):
+        pair.connect(size=256 * MIB)
+        fill_pool(pair)
+        reads = start_stress(borrower, "random /mnt/file seconds=12 threads=4")
+        time.sleep(2)
+        if how == "cut":
+            cut(pair)
+        else:
+            borrower.stop()
+        time.sleep(0.5)
+        pair.l.unload()
+        pair.l.load()
+        pair.l.lend(NAME, quota=256 * MIB)
+        borrower.cont()
+        recover(pair)
+        finish_stress(reads)
+        pair.b.wait_state(LENDER, "Connected", timeout=40)
+        assert_serves(pair)
         pair.assert_clean()
 
 

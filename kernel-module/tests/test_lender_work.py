@@ -9,12 +9,12 @@ import time
 import pytest
 
 from bed.guest import Guest
-from bed.image import BUILD
+from bed.image import TOP
 from bed.pair import Pair
 from bed.tidepool import MIB
 from bed.workload import Report, stress
 
-RESULTS = BUILD / "lender-work.json"
+RESULTS = TOP / "build" / "lender-work.json"
 ROUNDS = 5
 LENDER_MIB, LENT_MIB, WANTED_MIB = 512, 320, 300
 STALLS = ("allocstall_normal", "allocstall_dma32", "allocstall_movable")
@@ -60,7 +60,8 @@ def test_program_on_a_lender(kernel: str) -> None:
             sides["lent"].append(from_lent(pair))
             pair.disconnect()
         pair.assert_clean()
-    RESULTS.write_text(json.dumps(sides, indent=2) + "\n")
+    record = {"kernel": kernel, "lender_mib": LENDER_MIB, "lent_mib": LENT_MIB, "wanted_mib": WANTED_MIB}
+    RESULTS.write_text(json.dumps({**record, "sides": sides}, indent=2) + "\n")
     seconds = {side: statistics.median(round_["seconds"] for round_ in rounds) for side, rounds in sides.items()}
     print(f"\nseconds for {WANTED_MIB} MiB: {seconds}; all figures in {RESULTS}")
     assert seconds["lent"] < seconds["balloon"]

@@ -104,7 +104,7 @@ def initramfs(kernel: Kernel, module: Path | None, filesystem: str | None = None
     overlay: dict[str, Path | bytes] = {
         "init": guest / "init",
         "bin/guestd": build_program("guestd", [guest / "guestd.c"]),
-        "bin/stress": build_program("stress", [*stress.glob("*.c"), *stress.glob("*.h")]),
+        "bin/stress": build_program("stress", [*stress.glob("*.c"), *stress.glob("*.h"), TESTS.parent / "wire.h"]),
     }
     if module:
         overlay["lib/tidepool.ko"] = module

@@ -1,0 +1,90 @@
+"""Takes the figures of the last `make stress` over into README.md: python3 kernel-module/tests/figures.py."""
+
+from __future__ import annotations
+
+import json
+import re
+import statistics
+import sys
+from typing import Any
+
+from bed.image import TOP
+
+README = TOP / "README.md"
+BEGIN, END = "<!-- figures: python3 kernel-module/tests/figures.py -->", "<!-- end of the module's figures -->"
+GIB = 1 << 30
+KERNELS = {"debug": "6.1 with KASAN and lockdep"}
+
+
+def stressed(runs: list[dict[str, Any]]) -> str:
+    """The table of build/stress.json."""
+    head = ["| kernel | file system | operations | verified | faults | errors |", "|---|---|---|---|---|---|"]
+    rows = [
+        f"| {KERNELS.get(run['kernel'], run['kernel'])}{_watched(run)} | {run['filesystem']} | {run['operations']:,} "
+        f"| {run['bytes_verified'] / GIB:.1f} GiB | {run['faults_injected']} | {run['errors']} |"
+        for run in sorted(runs, key=_order)
+    ]
+    return "\n".join([*head, *rows])
+
+
+def _order(run: dict[str, Any]) -> tuple[bool, list[int], str]:
+    """By version, and the watched kernel at the end."""
+    return run["kernel"] in KERNELS, [int(part) for part in re.findall(r"\d+", run["kernel"])], run["filesystem"]
+
+
+def _watched(run: dict[str, Any]) -> str:
+    """What to know of a run beside its figures: these are the bad cases, and lockdep's verdict."""
+    notes = [] if run["dmesg_clean"] else ["complaints in its log"]
+    if run["debug_locks"] is not None:
+        notes.append(f"`debug_locks` {run['debug_locks']}")
+    return f" ({', '.join(notes)})" if notes else ""
+
+
+def cost(figures: dict[str, Any]) -> str:
+    """What build/cost.json says."""
+    loaded, ghost = (f"{figures['cost'][name]:+.2%}" for name in ("loaded", "ghost"))
+    return (
+        f"Loaded, and without a peer, its {figures['lines']['all']:,} lines change the processor time of a workload "
+        f"of the kernel's by {loaded}, with ghost mode by {ghost} (kernel {figures['kernel']})."
+    )
+
+
+def lender_work(figures: dict[str, Any]) -> str:
+    """What build/lender-work.json says."""
+    sides = figures["sides"]
+    median = {side: statistics.median(each["seconds"] for each in rounds) for side, rounds in sides.items()}
+    stalls = {side: statistics.median(each["stalls"] for each in rounds) for side, rounds in sides.items()}
+    return (
+        f"A program that takes {figures['wanted_mib']} MiB has them after {median['unlent']:.2f} s on a lender that "
+        f"has lent nothing, after {median['lent']:.2f} s on one that has lent {figures['lent_mib']} MiB of its "
+        f"{figures['lender_mib']}, and after {median['balloon']:.2f} s where a balloon had taken as much; direct "
+        f"reclaim stalled it {stalls['unlent']:.0f}, {stalls['lent']:.0f} and {stalls['balloon']:.0f} times."
+    )
+
+
+def section() -> str:
+    """All of it, as Markdown."""
+    runs, idle, lent = (
+        json.loads(path.read_text())
+        for path in (TOP / "build/stress.json", TOP / "build/cost.json", TOP / "build/lender-work.json")
+    )
+    what = (
+        "The module under all that can happen to it (`make stress`): reads and writes of every kind in a memory "
+        "cgroup, every page verified, while lenders freeze, die, unload and run short of memory, networks break, "
+        "caches are dropped and quotas change."
+    )
+    return "\n\n".join([what, stressed(runs), cost(idle), lender_work(lent)])
+
+
+def main() -> int:
+    """Rewrites README.md."""
+    pattern = re.compile(f"{re.escape(BEGIN)}.*?{re.escape(END)}", re.DOTALL)
+    fresh, count = pattern.subn(lambda _: f"{BEGIN}\n{section()}\n{END}", README.read_text())
+    if count != 1:
+        raise ValueError(f"README.md needs {BEGIN} and {END} once each")
+    README.write_text(fresh)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

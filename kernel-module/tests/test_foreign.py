@@ -1,0 +1,45 @@
+"""Tests that others have written: stress-ng, which verifies what it does. Debian has neither xfstests nor LTP."""
+
+from __future__ import annotations
+
+import pytest
+
+from bed import foreign
+from bed.guest import Disk, Guest
+from bed.pair import Pair
+from bed.tidepool import MIB
+from bed.workload import start_stress, stress
+
+# What reads, writes, maps or rearranges files.
+STRESSORS = (
+    *("aiol", "copy-file", "dentry", "fallocate", "fiemap", "flock", "fpunch", "fsize", "hdd", "io", "iomix", "link"),
+    *("open", "readahead", "rename", "seek", "sendfile", "splice", "sync-file", "touch", "xattr"),
+    *("madvise", "mmap", "mmapfork", "mmapmany", "mremap", "msync", "msyncmany", "munmap", "pagemove", "vm-splice"),
+)
+SECONDS, WORKERS = 2, 2
+NOISE_MIB = 160  # read beside them, more than the guest has memory for, so that pages are evicted all the time
+
+
+def _results(guest: Guest) -> dict[str, int]:
+    """Exit code of each: 0 is well, 2 something was wrong, 3 and 4 not possible here."""
+    noise = start_stress(guest, "random /mnt/noise seconds=3600 threads=1")
+    program = f"stress-ng --$s {WORKERS} --timeout {SECONDS}s --verify --quiet --temp-path /mnt --mmap-file"
+    shown = guest.sh(f"for s in {' '.join(STRESSORS)}; do {program} > /tmp/said 2>&1; echo $s $?; done", timeout=1800)
+    noise.kill()
+    noise.result()
+    return {name: int(code) for name, code in (line.split() for line in shown.splitlines())}
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("filesystem", ["ext4", "xfs", "btrfs"])
+def test_same_result(kernel: str, filesystem: str) -> None:
+    """Each ends as it does without the module, and nearly all of them well."""
+    with (pair := Pair(kernel, borrower_mem="192M", disk=Disk("2G", filesystem))) as (borrower, _):
+        foreign.install(borrower, "stress-ng", "usr/bin/stress-ng")
+        stress(borrower, f"fill /mnt/noise mib={NOISE_MIB}")
+        without = _results(borrower)
+        assert list(without.values()).count(0) > len(STRESSORS) * 0.8, without
+        pair.connect(size=256 * MIB)
+        assert _results(borrower) == without
+        assert pair.borrowed()["get_hits"] > 1000
+        pair.assert_clean()
