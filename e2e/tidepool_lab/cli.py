@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import json
 import os
 import signal
 import subprocess
@@ -61,6 +62,8 @@ def _parser() -> argparse.ArgumentParser:
     _verb(verbs, "status", lambda _: lifecycle.status(), "what runs; exit code 1 when something has ended")
     path = _verb(verbs, "path", _path, "where a program (helm, kubectl, checkpatch …) or `schemas` is in the cache")
     path.add_argument("name")
+    query = _verb(verbs, "query", _query, "ask Prometheus (`up --prometheus`); the samples as JSON")
+    query.add_argument("expression")
     _verb(verbs, "prepare", _prepare, "build and fetch everything that `up` needs")
     _verb(verbs, "reload", _reload, "rebuild operator and agent from the sources and restart them")
     _verb(verbs, "down", _down, "take everything down; nothing is left")
@@ -118,6 +121,12 @@ def _path(options: argparse.Namespace) -> int:
         print(CACHED[options.name]() if options.name in CACHED else gotools.path(options.name))
     except KeyError:
         raise LabError(f"path: {options.name!r} is not among what the lab builds") from None
+    return 0
+
+
+def _query(options: argparse.Namespace) -> int:
+    lifecycle.require()
+    print(json.dumps(monitoring.query(options.expression), indent=1))
     return 0
 
 

@@ -3,9 +3,14 @@
 from __future__ import annotations
 
 import json
+import subprocess
+import sys
+import urllib.parse
 from pathlib import Path
+from typing import Any
 
 from tidepool_lab import debian, host, paths, pki
+from tidepool_lab.progress import LabError
 
 NAME = "prometheus"
 ADDRESS = "127.0.0.1:9090"
@@ -33,6 +38,20 @@ def start() -> None:
             f"--web.listen-address={ADDRESS}",
         ],
     )
+
+
+def query(expression: str) -> list[dict[str, Any]]:
+    """What Prometheus answers now: samples with their labels (`metric`) and `value`; raises `LabError`."""
+    if not host.running(NAME):
+        raise LabError("no Prometheus is up; start it with `e2e/lab up --prometheus`")
+    address = f"http://{ADDRESS}/api/v1/query?{urllib.parse.urlencode({'query': expression})}"
+    code = "import sys, urllib.request as r; sys.stdout.write(r.urlopen(sys.argv[1], timeout=30).read().decode())"
+    command = host.in_netns([sys.executable, "-c", code, address])
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    if done.returncode:
+        raise LabError(f"Prometheus refused {expression!r}: {done.stderr.strip().splitlines()[-1]}")
+    found: list[dict[str, Any]] = json.loads(done.stdout)["data"]["result"]
+    return found
 
 
 def _config() -> dict[str, object]:

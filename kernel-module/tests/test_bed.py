@@ -6,7 +6,9 @@ import re
 
 import pytest
 
+from bed.accelerator import TCG, accelerator
 from bed.guest import GuestError
+from bed.image import fetch_kernel
 from bed.pair import LENDER_ADDRESS, Pair
 from bed.workload import stress, wrong_pages
 
@@ -45,8 +47,10 @@ def test_relay_delays_loses_and_cuts(kernel: str) -> None:
 
 
 def test_commands_report_what_happened(kernel: str) -> None:
-    """Exit codes and signals come through, a command that does not end is stopped, trouble in the log is found."""
+    """What runs the guest, how commands end; one that does not end is stopped, and trouble in the log is found."""
     with Pair(kernel, disk=None, module=False) as (borrower, lender):
+        emulated = "TCG" in borrower.read("/proc/cpuinfo")
+        assert emulated == (accelerator(fetch_kernel(kernel)) == TCG)
         assert borrower.run("echo here; exit 3").code == 3
         assert borrower.run("kill -9 $$").code == -9
         with pytest.raises(GuestError, match="took over 1 s"):

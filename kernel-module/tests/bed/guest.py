@@ -18,6 +18,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, TextIO
 
+from bed.accelerator import KVM, accelerator
 from bed.channel import Channel, ChannelClosed, Result
 from bed.image import Kernel, fetch_qemu, initramfs
 
@@ -29,6 +30,8 @@ TROUBLE = re.compile(
 )
 KILLED_GRACE_SECONDS = 10
 PAGE = 4096
+# With these two a kernel copies byte by byte, which an emulator does one at a time.
+EMULATED = "max,-erms,-fsrm"
 MEMORY_PIECE = 64 << 20
 
 
@@ -330,6 +333,14 @@ def make_disk(path: Path, disk: Disk) -> None:
         subprocess.run([*commands[disk.filesystem], str(path)], check=True, env={**os.environ, "PATH": path_with_sbin})
 
 
+def _processor(spec: Spec, kernel: Kernel) -> list[str]:
+    if spec.counted:
+        return ["-accel", "tcg,thread=single", "-icount", "shift=1,sleep=off", "-cpu", EMULATED]
+    if accelerator(kernel) == KVM:
+        return ["-accel", "kvm", "-cpu", "host"]
+    return ["-accel", "tcg,thread=multi", "-cpu", EMULATED]
+
+
 def _qemu_command(spec: Spec, kernel: Kernel, folder: Path) -> list[str]:
     addresses = ",".join(f"eth{number}:{link.address}" for number, link in enumerate(spec.links))
     # On a busy machine the emulated timer may be later than the kernel's check of it waits.
@@ -337,10 +348,7 @@ def _qemu_command(spec: Spec, kernel: Kernel, folder: Path) -> list[str]:
     append += f" tidepool.ip={addresses} {spec.append}"
     qemu = fetch_qemu()
     command = [str(qemu / "usr/bin/qemu-system-x86_64"), "-machine", "pc"]
-    counted = ["-accel", "tcg,thread=single", "-icount", "shift=1,sleep=off"]
-    command += counted if spec.counted else ["-accel", "tcg,thread=multi"]
-    # With these two a kernel copies byte by byte, which an emulator does one at a time.
-    command += ["-cpu", "max,-erms,-fsrm"]
+    command += _processor(spec, kernel)
     command += ["-L", str(qemu / "usr/share/qemu"), "-L", str(qemu / "usr/share/seabios")]
     command += ["-m", spec.memory, "-smp", str(spec.processors), "-nodefaults", "-display", "none", "-no-reboot"]
     command += ["-kernel", str(kernel.vmlinuz), "-initrd", str(folder / "initramfs"), "-append", append]

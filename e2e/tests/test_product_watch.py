@@ -1,0 +1,83 @@
+"""What people look at, against a real pool: the kubectl plugin, the dashboard's queries, and an alert that fires."""
+
+from __future__ import annotations
+
+import json
+import re
+import sys
+from typing import TYPE_CHECKING
+
+from product import BORROWER, LENDER, ONE_TO_ONE, POOL, Object, Product, until
+
+from demo import lab
+from tidepool_lab import paths
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    import pytest
+
+CHART = paths.ROOT / "charts/tidepool"
+RECONNECTIONS = 8
+FILE = "/mnt/watched"
+
+
+def ask(expression: str) -> list[Object]:
+    """What Prometheus answers."""
+    found: list[Object] = json.loads(lab.call("query", expression))
+    return found
+
+
+def install_plugin(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Puts the plugin of these sources where kubectl finds it."""
+    program = folder / "kubectl-tidepool"
+    libraries = f"{paths.ROOT}/kubectl-plugin:{paths.ROOT}/crds"
+    program.write_text(f'#!/bin/sh\nPYTHONPATH={libraries} exec {sys.executable} -m tidepool_kubectl "$@"\n')
+    program.chmod(0o755)
+    monkeypatch.setenv("PATH", str(folder), prepend=":")
+
+
+def test_a_pool_at_work_can_be_watched(product: Product, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The plugin finds all well, every query of the dashboard finds something, and flapping is reported."""
+    install_plugin(tmp_path, monkeypatch)
+    lab.call("up", "--prometheus")
+    product.apply_ready(ONE_TO_ONE)
+    product.stress(f"fill {FILE} mib=240")
+    product.stress(f"sequential {FILE} passes=2")
+    _assert_the_plugin_knows()
+    _assert_the_dashboard_has_data()
+    _assert_flapping_is_reported(product)
+    product.assert_sound()
+
+
+def _assert_the_plugin_knows() -> None:
+    everything = lab.kubectl("tidepool", "check")
+    assert "✗" not in everything
+    assert re.search(r"pairing default/\S+: connected, round trip \d", everything), everything
+    story = lab.kubectl("tidepool", "explain", BORROWER)
+    assert re.search(rf"it borrows from {LENDER}, is Connected; \d+% of the reads", story), story
+    shown = lab.kubectl("tidepool", "top", "--once", "--interval", "1")
+    assert re.search(
+        rf"default +{POOL} +{BORROWER} +{LENDER} +Connected +512Mi +\d+Mi +\d+\.\d% +[\d.]+[mµ]s", shown
+    ), shown
+
+
+def _assert_the_dashboard_has_data() -> None:
+    """Those queries that show only what is not well are left out."""
+    panels = json.loads((CHART / "dashboards/tidepool.json").read_text())["panels"]
+    queries = [target["expr"] for panel in panels for target in panel.get("targets", [])]
+    queries = [re.sub(r"\$\w+", ".*", one) for one in queries if not one.endswith((" > 0", " < 1"))]
+    until("every query of the dashboard finds something", lambda: not [one for one in queries if not ask(one)], 60, 5)
+
+
+def _assert_flapping_is_reported(product: Product) -> None:
+    """The lender ends the session again and again, and the borrower comes back each time."""
+    enabled = f"/sys/kernel/config/tidepool/borrowers/{product.pairing_of(BORROWER)['metadata']['uid']}/enabled"
+    for _ in range(RECONNECTIONS):
+        before = product.reading(BORROWER).borrowing["connects"]
+        lab.guest(LENDER, f"echo 0 > {enabled}; echo 1 > {enabled}")
+        until("the borrower comes back", lambda: product.reading(BORROWER).borrowing["connects"] > before, 30, 0.5)  # noqa: B023
+    alert = 'ALERTS{alertname="TidepoolPairingFlapping", alertstate="firing"}'
+    (firing,) = until("the alert fires", lambda: ask(alert), 60, 3)
+    assert (firing["metric"]["guest"], firing["metric"]["pool"]) == (BORROWER, POOL)
+    assert firing["metric"]["severity"] == "warning"
