@@ -44,7 +44,7 @@ def test_upgrade_and_rollback_lose_nothing(product: Product) -> None:
     product.stress(f"fill {FILE} mib={FILE_MIB}")
     product.stress(f"sequential {FILE} passes=2")
     pairing, connects = product.pairing_of(BORROWER)["metadata"]["uid"], _connects(product)
-    reads = product.start_stress(f"random {FILE} seconds=100 threads=2")
+    reads = product.start_stress(f"random {FILE} seconds=60 threads=2")
     lab.kubectl("patch", *CRD, "--type=json", "-p", json.dumps([{"op": "remove", "path": PAUSED}]))
     assert "paused" not in fields_of_pools()
     other = "podAnnotations.example\\.com/revision=other"
