@@ -54,8 +54,8 @@ def _assert_the_plugin_knows() -> None:
     everything = lab.kubectl("tidepool", "check")
     assert "✗" not in everything
     assert re.search(r"pairing default/\S+: connected, round trip \d", everything), everything
-    story = lab.kubectl("tidepool", "explain", BORROWER)
-    assert re.search(rf"it borrows from {LENDER}, is Connected; \d+% of the reads", story), story
+    worth = re.compile(rf"it borrows from {LENDER}, is Connected; \d+% of the reads")
+    until("what it is worth is explained", lambda: worth.search(lab.kubectl("tidepool", "explain", BORROWER)), 60)
     shown = lab.kubectl("tidepool", "top", "--once", "--interval", "1")
     assert re.search(
         rf"default +{POOL} +{BORROWER} +{LENDER} +Connected +512Mi +\d+Mi +\d+\.\d% +[\d.]+[mµ]s", shown

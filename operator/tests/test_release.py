@@ -9,14 +9,24 @@ import sys
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from cast import OPERATOR_TOKEN, OWN_NAMESPACE, PAIRING, Agent, OperatorProcess, connected_pool, role, wait_for
+from cast import (
+    LENDS,
+    OPERATOR_TOKEN,
+    OWN_NAMESPACE,
+    PAIRING,
+    Agent,
+    OperatorProcess,
+    connected_pool,
+    role,
+    wait_for,
+)
 from test_rights import rendered
 
-from tidepool_api.crd import KINDS, build
+from tidepool_api.crd import KINDS
 from tidepool_api_testing.server import Server
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
     from pathlib import Path
 
 RELEASE_TOKEN = "release-of-a-test-server"
@@ -50,75 +60,84 @@ def _bound(granted: dict[str, Any]) -> dict[str, Any]:
     }
 
 
-def start(server: Server, *task: str) -> subprocess.Popen[str]:
-    return subprocess.Popen(
-        [sys.executable, "-m", "tidepool_operator.release", *task],
-        env=os.environ | {"KUBECONFIG": str(server.kubeconfig(RELEASE_TOKEN))},
-        stderr=subprocess.PIPE,
-        text=True,
-    )
+def start(server: Server, log: Path, *task: str) -> subprocess.Popen[bytes]:
+    with log.open("wb") as stderr:
+        return subprocess.Popen(
+            [sys.executable, "-m", "tidepool_operator.release", *task],
+            env=os.environ | {"KUBECONFIG": str(server.kubeconfig(RELEASE_TOKEN))},
+            stderr=stderr,
+        )
 
 
-def run(server: Server, *task: str) -> tuple[int, str]:
-    process = start(server, *task)
-    _, said = process.communicate(timeout=90)
-    return process.returncode, said
+@pytest.fixture
+def run(server: Server, tmp_path: Path) -> Callable[..., tuple[int, str]]:
+    """Does a task; its exit code and what it said."""
+
+    def carry_out(*task: str) -> tuple[int, str]:
+        log = tmp_path / "said"
+        code = start(server, log, *task).wait(timeout=90)
+        return code, log.read_text()
+
+    return carry_out
 
 
-def test_crds_are_brought_to_this_version(server: Server) -> None:
+def schemas(server: Server) -> dict[str, Any]:
+    """What the API server knows of the fields of each kind."""
+    return {one["metadata"]["name"]: one["spec"]["versions"] for one in server.get(CRD)["items"]}
+
+
+def test_crds_are_brought_to_this_version(server: Server, run: Callable[..., tuple[int, str]]) -> None:
     """One that is missing is there again, one that is older has all fields; a second time changes nothing."""
+    wanted = schemas(server)
+    assert len(wanted) == len(KINDS)
     older = "memorypools.tidepool.dev"
     path = "/spec/versions/0/schema/openAPIV3Schema/properties/spec/properties/paused"
     server.kubectl("patch", CRD, older, "--type=json", "-p", json.dumps([{"op": "remove", "path": path}]))
     server.kubectl("delete", CRD, "memorygrants.tidepool.dev")
-    assert run(server, "crds")[0] == 0
-    found = {one["metadata"]["name"]: one for one in server.get(CRD)["items"]}
-    for kind in KINDS:
-        wanted = build(kind)
-        schema = found[wanted["metadata"]["name"]]["spec"]["versions"][0]["schema"]
-        assert schema == wanted["spec"]["versions"][0]["schema"]
-    version = found[older]["metadata"]["resourceVersion"]
-    assert run(server, "crds")[0] == 0
+    assert schemas(server) != wanted
+    assert run("crds")[0] == 0
+    assert schemas(server) == wanted
+    version = server.get(CRD, older)["metadata"]["resourceVersion"]
+    assert run("crds")[0] == 0
     assert server.get(CRD, older)["metadata"]["resourceVersion"] == version
 
 
 def test_withdrawing_waits_for_the_agents(server: Server, tmp_path: Path) -> None:
     """The pool and its pairings go, and then the module out of the guests; only then it ends."""
+    said = tmp_path / "said"
     with OperatorProcess(server, tmp_path / "log") as _, Agent(server, "a", "n1") as agent:
         connected_pool(agent)
-        agent.guest("l", {"memory": "spare"}, moduleVersion="0.1.0")
-        process = start(server, "withdraw")
+        agent.guest("l", LENDS, moduleVersion="0.1.0")
+        process = start(server, said, "withdraw")
         wait_for("pairing is to go", lambda: "deletionTimestamp" in agent.pairing(PAIRING)["metadata"])
         for side in ("lender", "borrower"):
             assert process.poll() is None
             agent.release(PAIRING, side)
-        wait_for("pool is gone", lambda: agent.is_gone("mp", "pool"))
-        assert process.poll() is None
-        agent.guest("l", {"memory": "spare"})
-        _, said = process.communicate(timeout=30)
-        assert process.returncode == 0, said
-        assert "waiting for a/l" in said
+        wait_for("only the guest is waited for", lambda: "waiting for a/l\n" in said.read_text())
+        assert agent.is_gone("mp", "pool")
+        agent.guest("l", LENDS)
+        assert process.wait(30) == 0, said.read_text()
     assert agent.is_gone("mpair", PAIRING)
 
 
-def test_what_cannot_be_withdrawn_is_named(server: Server, tmp_path: Path) -> None:
+def test_what_cannot_be_withdrawn_is_named(server: Server, run: Callable[..., tuple[int, str]], tmp_path: Path) -> None:
     """Without agents the pairing stays, and so does the release."""
     with OperatorProcess(server, tmp_path / "log") as _, Agent(server, "a", "n1") as agent:
         connected_pool(agent)
-        code, said = run(server, "withdraw", "--patience", "5")
+        code, said = run("withdraw", "--patience", "5")
         assert code == 1
         assert f"MemoryPairing a/{PAIRING} is still there: is the operator up, and the agents of both" in said
         for side in ("lender", "borrower"):
             agent.release(PAIRING, side)
-        assert run(server, "withdraw")[0] == 0
+        assert run("withdraw")[0] == 0
 
 
-def test_what_was_written_is_forgotten(server: Server, tmp_path: Path) -> None:
+def test_what_was_written_is_forgotten(server: Server, run: Callable[..., tuple[int, str]], tmp_path: Path) -> None:
     """By the agents, and the operator's Lease."""
     with OperatorProcess(server, tmp_path / "log") as _, Agent(server, "a", "n1") as agent:
         agent.guest("forgotten", {})
         wait_for("Leases", lambda: len(server.get("-n", OWN_NAMESPACE, "lease")["items"]) == 2)
-    assert run(server, "forget")[0] == 0
+    assert run("forget")[0] == 0
     assert not server.get("mg", "-A")["items"]
     assert not server.get("-n", OWN_NAMESPACE, "lease")["items"]
 
