@@ -38,8 +38,9 @@ def test_a_quantile_lies_between_the_bounds_of_its_bucket(part: float, expected:
 
 
 def shown(row: Row) -> str:
-    console = Console(width=200, record=True)
-    console.print(table([row]))
+    """As a terminal of 80 columns gets it: whole."""
+    console = Console(width=80, record=True)
+    console.print(table([row]), crop=False)
     return console.export_text()
 
 

@@ -88,7 +88,7 @@ def _once(cluster: Cluster, interval: float) -> None:
     before, begun = cluster.figures(), time.monotonic()
     time.sleep(interval if before.pairings else 0)
     now = cluster.snapshot(metrics=True)
-    console.print(showing.table(showing.rows(now, before, time.monotonic() - begun)))
+    console.print(showing.table(showing.rows(now, before, time.monotonic() - begun)), crop=False)
     for one in now.unread:
         console.print(f"no figures of {one}", style="yellow", soft_wrap=True)
 

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from rich.console import Console
+from rich.measure import Measurement
 from rich.table import Table
 
 from tidepool_api import MemoryPairing, PairingPhase
@@ -11,6 +13,7 @@ from tidepool_kubectl.figures import Figures, between, quantile
 from tidepool_kubectl.snapshot import Snapshot
 
 GOOD, POOR = 0.8, 0.3
+WIDEST = 1000
 COLUMNS = (
     "NAMESPACE",
     "POOL",
@@ -68,7 +71,7 @@ def _state(one: MemoryPairing, *, is_stopped: bool) -> str:
 
 
 def table(each: list[Row]) -> Table:
-    """As it is shown."""
+    """As it is shown, and as wide as it needs to be: half a name is of no use."""
     shown = Table(box=None, pad_edge=False, header_style="bold")
     for number, column in enumerate(COLUMNS):
         shown.add_column(column, justify="right" if number > 4 else "left", no_wrap=True)
@@ -78,6 +81,8 @@ def table(each: list[Row]) -> Table:
         figures = (size(row.used_bytes), _ratio(row.hit_ratio), duration(row.median), duration(row.slow))
         saved = "-" if row.saved is None else f"{row.saved:,.0f}"
         shown.add_row(*names, _coloured(row.state), spec.size, *figures, saved)
+    anywhere = Console(width=WIDEST)
+    shown.width = Measurement.get(anywhere, anywhere.options, shown).maximum
     return shown
 
 
