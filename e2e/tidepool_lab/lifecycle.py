@@ -97,7 +97,8 @@ def down() -> None:
 def _take_down() -> None:
     for name in guests.names():
         shell.disconnect(name)
-    host.stop(["kubelet", watcher.NAME, monitoring.NAME, "kube-proxy", "kube-controller-manager", "kube-scheduler"])
+    host.stop(["kubelet", watcher.NAME, monitoring.NAME, monitoring.DISCOVERY])
+    host.stop(["kube-proxy", "kube-controller-manager", "kube-scheduler"])
     node.stop_pods()
     host.stop(["containerd", "kube-apiserver"])
     host.stop(["etcd"])

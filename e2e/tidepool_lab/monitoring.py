@@ -1,18 +1,24 @@
-"""Prometheus (Debian's), scraping every pod of the chart that says it has metrics; on request only."""
+"""Prometheus (Debian's), scraping every pod of the chart that says it has metrics; on request only.
+
+Debian builds it without Kubernetes' service discovery. In its place a daemon of the lab writes down what that would
+find: the pods with a container port called `metrics`.
+"""
 
 from __future__ import annotations
 
 import json
 import subprocess
 import sys
+import time
 import urllib.parse
 from pathlib import Path
 from typing import Any
 
-from tidepool_lab import debian, host, paths, pki
+from tidepool_lab import cluster, debian, host, paths
 from tidepool_lab.progress import LabError
 
-NAME = "prometheus"
+NAME, DISCOVERY = "prometheus", "prometheus-discovery"
+LOOK_EVERY = 2
 ADDRESS = "127.0.0.1:9090"
 RULES = paths.ROOT / "charts/tidepool/rules/tidepool.yaml"
 
@@ -23,7 +29,10 @@ def program(name: str) -> Path:
 
 
 def start() -> None:
-    """Starts it in the lab's network namespace, unless it runs."""
+    """Starts it in the lab's network namespace, and what tells it whom to scrape, unless they run."""
+    if not host.running(DISCOVERY):
+        code = [sys.executable, "-m", "tidepool_lab.monitoring"]
+        host.start(DISCOVERY, code, env={"PYTHONPATH": str(paths.E2E)}, netns=False)
     if host.running(NAME):
         return
     config = paths.STATE / "prometheus.json"
@@ -55,28 +64,51 @@ def query(expression: str) -> list[dict[str, Any]]:
 
 
 def _config() -> dict[str, object]:
-    """Pods that the chart made, on their container port called `metrics`, and the chart's rules."""
-    api = {
-        "api_server": pki.API,
-        "tls_config": {
-            "ca_file": str(paths.PKI / "ca.crt"),
-            "cert_file": str(paths.PKI / "admin.crt"),
-            "key_file": str(paths.PKI / "admin.key"),
-        },
-    }
-    meta = "__meta_kubernetes_pod"
+    """The chart's pods and rules."""
     return {
         "global": {"scrape_interval": "5s", "evaluation_interval": "5s"},
         "rule_files": [str(RULES)],
         "scrape_configs": [
-            {
-                "job_name": "tidepool",
-                "kubernetes_sd_configs": [{"role": "pod", "namespaces": {"names": ["tidepool-system"]}, **api}],
-                "relabel_configs": [
-                    {"source_labels": [f"{meta}_container_port_name"], "regex": "metrics", "action": "keep"},
-                    {"source_labels": [f"{meta}_name"], "target_label": "pod"},
-                    {"source_labels": [f"{meta}_node_name"], "target_label": "node"},
-                ],
-            }
+            {"job_name": "tidepool", "honor_labels": True, "file_sd_configs": [{"files": [str(_targets_file())]}]}
         ],
     }
+
+
+def _targets_file() -> Path:
+    return paths.STATE / "prometheus-targets.json"
+
+
+def targets(pods: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """What to scrape, in the form of Prometheus' file_sd."""
+    return [
+        {
+            "targets": [f"{pod['status']['podIP']}:{port['containerPort']}"],
+            "labels": {"pod": pod["metadata"]["name"], "node": pod["spec"]["nodeName"]},
+        }
+        for pod in pods
+        if pod["status"].get("podIP") and "deletionTimestamp" not in pod["metadata"]
+        for container in pod["spec"]["containers"]
+        for port in container.get("ports", [])
+        if port.get("name") == "metrics"
+    ]
+
+
+def main() -> None:
+    """Keeps the file true until killed."""
+    known: list[dict[str, Any]] | None = None
+    while True:
+        try:
+            pods = json.loads(cluster.kubectl("get", "pods", "-n", "tidepool-system", "-o", "json"))["items"]
+        except LabError as error:
+            print(error, flush=True)
+        else:
+            if (found := targets(pods)) != known:
+                fresh = _targets_file().with_suffix(".new")
+                fresh.write_text(json.dumps(found, indent=1))
+                fresh.rename(_targets_file())
+                known = found
+        time.sleep(LOOK_EVERY)
+
+
+if __name__ == "__main__":
+    main()

@@ -112,14 +112,15 @@ def test_values_that_make_no_sense_are_refused(setting: str) -> None:
     assert setting.partition("=")[0].rpartition(".")[2] in answer.stderr
 
 
-def test_placement_and_registry_reach_both_workloads() -> None:
+def test_placement_and_registry_reach_every_pod() -> None:
+    """Both workloads, and the Jobs of the hooks."""
     settings = ["image.repository=images.local/team", "image.tag=9", "image.pullSecrets[0].name=s"]
     settings += [f"{part}.nodeSelector.disk=ssd" for part in ("agent", "operator")]
     answer = helm("template", "t", str(CHART), *(word for one in settings for word in ("--set-string", one)))
     for expected in ("images.local/team/tidepool-agent:9", "images.local/team/tidepool-operator:9"):
         assert expected in answer.stdout
-    assert answer.stdout.count("disk: ssd") == 2
-    assert answer.stdout.count("imagePullSecrets") == 2
+    assert answer.stdout.count("disk: ssd") == 5  # and the three hooks
+    assert answer.stdout.count("imagePullSecrets") == 5  # and the three hooks
 
 
 @pytest.mark.parametrize("part", ["agent", "operator"])
