@@ -83,9 +83,12 @@ WRONG: list[tuple[dict[str, Any], str, Any, str, str]] = [
     (POOL, "spec.strategy", "Both", "spec.strategy", 'supported values: "NonInclusive", "Exclusive"'),
     (POOL, "spec.port", 0, "spec.port", "should be greater than or equal to 1"),
     (POOL, "spec.port", 70000, "spec.port", "should be less than or equal to 65535"),
-    (POOL, "spec.deadline", "soon", "spec.deadline", '"soon" is not a duration; write a number with us, ms, s or m'),
+    (POOL, "spec.deadline", "soon", "spec.deadline", '"soon" is not a duration; write a number with us, ms, s, m or h'),
     (POOL, "spec.deadline", "500us", "spec.deadline", "500us is out of range; the deadline lies between 1ms and 60s"),
     (POOL, "spec.deadline", "2m", "spec.deadline", "2m is out of range"),
+    (POOL, "spec.keys.lifetime", "9m", "spec.keys.lifetime", "the lifetime of a key lies between 10m and 87600h"),
+    (POOL, "spec.keys.lifetime", "30d", "spec.keys.lifetime", '"30d" is not a duration; write a number with us, ms'),
+    (POOL, "spec.keys.notBefore", "now", "spec.keys.notBefore", "must be of type date-time"),
     (POOL, "spec.filter", "Random", "spec.filter", 'supported values: "None", "Sequential"'),
     (POOL, "spec.latency.mode", "On", "spec.latency.mode", 'supported values: "Off", "Thresholds", "Automatic"'),
     (POOL, "spec.latency.short", {"stop": "1s"}, "spec.latency.short.resume", "Required value"),
@@ -173,19 +176,20 @@ def test_defaults_are_filled_in(api_server: Server, namespace: str) -> None:
     }
 
 
-@pytest.mark.parametrize("path", ["pool", "lender.guest", "borrower.guest", "keySecret.name"])
+@pytest.mark.parametrize("path", ["pool", "lender.guest", "borrower.guest"])
 def test_pairing_keeps_its_identity(api_server: Server, namespace: str, path: str) -> None:
-    """Who lends to whom, for which pool and with which key is settled at creation."""
+    """Who lends to whom, and for which pool, is settled at creation."""
     api_server.create(*within(namespace, PAIRING))
     with pytest.raises(Refused, match="cannot change; delete the pairing and let the pool make another"):
         _patch(api_server, namespace, "mpair", "pool.b.l", changed({}, f"spec.{path}", "other"))
 
 
 def test_pairing_follows_its_guests(api_server: Server, namespace: str) -> None:
-    """Nodes, address, size and thresholds change in place."""
+    """Nodes, address, size, thresholds and key change in place."""
     api_server.create(*within(namespace, PAIRING))
     lender = {"nodeName": "n3", "address": "10.0.0.9", "port": 7471}
     change = {"lender": lender, "size": "256Mi", "deadline": "1s", "strategy": "Exclusive"}
+    change["keySecret"] = {"name": "pool.b.l-key-b", "former": "pool.b.l-key"}
     _patch(api_server, namespace, "mpair", "pool.b.l", {"spec": change})
     assert api_server.get("-n", namespace, "mpair", "pool.b.l")["spec"]["lender"]["address"] == "10.0.0.9"
 

@@ -192,6 +192,8 @@ def _camel(name: str) -> str:
 def _resolved(node: Schema, defs: dict[str, Schema]) -> Schema:
     """The node with its reference followed and `X or null` taken as `X`; what stands beside them wins."""
     beside = {key: value for key, value in node.items() if key not in ("$ref", "anyOf", "allOf")}
+    if isinstance(default := beside.get("default"), dict):
+        beside["default"] = {key: value for key, value in default.items() if value is not None}
     if beside.get("default", ...) in _NOTHING:
         del beside["default"]
     if "$ref" in node:

@@ -23,9 +23,11 @@ LEAST_THRESHOLD = "1us"
 MOST_THRESHOLD = "60s"
 LEAST_PAUSE = "1s"
 MOST_PAUSE = "1440m"
+LEAST_LIFETIME = "10m"
+MOST_LIFETIME = "87600h"
 
 _QUANTITY_PATTERN = r"^[0-9]+(\\.[0-9]+)?([KMGT]i|[kMGT])?$"
-_DURATION_PATTERN = r"^([0-9]+(\\.[0-9]+)?(us|ms|s|m))+$"
+_DURATION_PATTERN = r"^([0-9]+(\\.[0-9]+)?(us|ms|s|m|h))+$"
 
 
 def rule(expression: str, message: str = "", *, says: str = "", path: str = "") -> dict[str, str]:
@@ -71,7 +73,7 @@ def _duration_rules(what: str, least: str, most: str) -> dict[str, Any]:
     return rules(
         rule(
             are_durations("self"),
-            says="'\"' + self + '\" is not a duration; write a number with us, ms, s or m, such as 200ms'",
+            says="'\"' + self + '\" is not a duration; write a number with us, ms, s, m or h, such as 200ms'",
         ),
         rule(
             f"!{are_durations('self')} || "
@@ -99,6 +101,7 @@ _MEMORY_RULES = rules(
 _DEADLINE = ("the deadline", LEAST_DEADLINE, MOST_DEADLINE)
 _THRESHOLD = ("a threshold", LEAST_THRESHOLD, MOST_THRESHOLD)
 _PAUSE = ("the cool-down", LEAST_PAUSE, MOST_PAUSE)
+_LIFETIME = ("the lifetime of a key", LEAST_LIFETIME, MOST_LIFETIME)
 
 _ADDRESS_RULES = rules(rule("isIP(self)", says="'\"' + self + '\" is not an IP address'"))
 
@@ -106,6 +109,7 @@ Memory = Annotated[str, Field(max_length=20, json_schema_extra=_MEMORY_RULES), A
 Deadline = Annotated[str, Field(max_length=16, json_schema_extra=_duration_rules(*_DEADLINE)), _between(*_DEADLINE)]
 Threshold = Annotated[str, Field(max_length=16, json_schema_extra=_duration_rules(*_THRESHOLD)), _between(*_THRESHOLD)]
 Pause = Annotated[str, Field(max_length=16, json_schema_extra=_duration_rules(*_PAUSE)), _between(*_PAUSE)]
+Lifetime = Annotated[str, Field(max_length=16, json_schema_extra=_duration_rules(*_LIFETIME)), _between(*_LIFETIME)]
 Port = Annotated[int, Field(ge=1, le=65535)]
 Bytes = Annotated[int, Field(ge=0, le=1 << 60, json_schema_extra={"format": "int64"})]
 Count = Annotated[int, Field(ge=0, json_schema_extra={"format": "int64"})]

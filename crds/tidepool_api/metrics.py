@@ -60,6 +60,9 @@ OPERATOR: Mapping[Metric, Description] = {
     Metric.POOL_GUESTS: _gauge("guests", (*POOL, "role"), "Guests that the selectors match"),
     Metric.POOL_PAIRINGS: _gauge("pairings", (*POOL, "phase"), "Pairings by phase"),
     Metric.POOL_UNATTENDED: _gauge("pairings", POOL, "Pairings one of whose agents does not answer"),
+    Metric.POOL_OVERDUE_KEYS: _gauge(
+        "pairings", POOL, "Pairings one of whose guests does not get the key it should have"
+    ),
     Metric.PLAN_SECONDS: _seconds((), "Time to plan one pool"),
     Metric.PASS_PLAN_SECONDS: _seconds((), "Time to plan all pools of a namespace"),
     Metric.LEADING: _gauge("0 or 1", (), "1 if this operator acts, 0 if it waits for another"),

@@ -156,6 +156,9 @@ class ConditionType(StrEnum):
     GUESTS_READY = "GuestsReady"
     CHANGES_PENDING = "ChangesPending"
 
+    # a pairing, once its key has been replaced
+    KEY_CURRENT = "KeyCurrent"
+
     # one side of a pairing
     CONFIGURED = "Configured"
 
@@ -178,6 +181,7 @@ class Metric(StrEnum):
     POOL_READY = "tidepool_pool_ready"
     POOL_DEGRADED = "tidepool_pool_degraded"
     POOL_UNATTENDED = "tidepool_pool_unattended_pairings"
+    POOL_OVERDUE_KEYS = "tidepool_pool_overdue_keys"
     PLAN_SECONDS = "tidepool_operator_plan_duration_seconds"
     PASS_PLAN_SECONDS = "tidepool_operator_namespace_plan_duration_seconds"
     RECONCILES = "tidepool_operator_reconciles_total"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pydantic import Field
 
-from tidepool_api.base import ApiModel, ApiObject
+from tidepool_api.base import ApiModel, ApiObject, Time
 from tidepool_api.conditions import Condition
 from tidepool_api.fields import Address, Bytes, Count, Deadline, Memory, ObjectName, Port, Ratio, immutable, rule, rules
 from tidepool_api.latency import Latency
@@ -51,6 +51,12 @@ class KeySecret(ApiModel):
     name: ObjectName
     """Its name, in the namespace of the pairing; its entry `key` is 64 hexadecimal digits."""
 
+    made_at: Time | None = None
+    """When that was made; with the pairing if it does not say."""
+
+    former: ObjectName | None = None
+    """The Secret before it, which goes when both guests have the key of this one."""
+
 
 class PairingSpec(ApiModel):
     """Who lends how much to whom, and how."""
@@ -90,8 +96,8 @@ class PairingSpec(ApiModel):
     latency: Latency = Latency()
     """When the borrower leaves the lender alone because it is slow."""
 
-    key_secret: KeySecret = Field(json_schema_extra=rules(immutable("the key Secret of a pairing", _ANOTHER)))
-    """Where the pre-shared key is."""
+    key_secret: KeySecret
+    """Where the pre-shared key is. A key is never changed in its Secret: another Secret takes its place."""
 
     model_config = {
         "json_schema_extra": rules(
@@ -138,6 +144,9 @@ class LenderStatus(ApiModel):
     observed_generation: Count | None = None
     """The generation of the spec that is set up in the guest."""
 
+    key_secret: ObjectName | None = None
+    """The Secret whose key the guest was given last."""
+
     conditions: tuple[Condition, ...] = Field(default=(), max_length=8)
     """Configured: whether the guest is set up as the spec says, and if not why and what to do."""
 
@@ -165,6 +174,9 @@ class BorrowerStatus(ApiModel):
 
     observed_generation: Count | None = None
     """The generation of the spec that is set up in the guest."""
+
+    key_secret: ObjectName | None = None
+    """The Secret whose key the guest was given last."""
 
     conditions: tuple[Condition, ...] = Field(default=(), max_length=8)
     """Configured: whether the guest is set up as the spec says, and if not why and what to do."""

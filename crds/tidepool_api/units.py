@@ -11,15 +11,15 @@ from decimal import Decimal
 from functools import lru_cache
 
 KIB, MIB, GIB = 1 << 10, 1 << 20, 1 << 30
-MICROSECOND, MILLISECOND, SECOND, MINUTE = 1, 1_000, 1_000_000, 60_000_000
+MICROSECOND, MILLISECOND, SECOND, MINUTE, HOUR = 1, 1_000, 1_000_000, 60_000_000, 3_600_000_000
 
 _BINARY = {unit: 1 << (10 * (power + 1)) for power, unit in enumerate(("Ki", "Mi", "Gi", "Ti", "Pi", "Ei"))}
 _DECIMAL = {unit: 1000 ** (power + 1) for power, unit in enumerate(("k", "M", "G", "T", "P", "E"))}
 _FACTORS = {"": 1} | _BINARY | _DECIMAL
 _QUANTITY = re.compile(r"([0-9]+(?:\.[0-9]+)?)([KMGTPE]i|[kMGTPE])?")
 
-_DURATION_UNITS = {"us": MICROSECOND, "µs": MICROSECOND, "ms": MILLISECOND, "s": SECOND, "m": MINUTE}
-_DURATION_PART = re.compile(r"([0-9]+(?:\.[0-9]+)?)(us|µs|ms|s|m)")
+_DURATION_UNITS = {"us": MICROSECOND, "µs": MICROSECOND, "ms": MILLISECOND, "s": SECOND, "m": MINUTE, "h": HOUR}
+_DURATION_PART = re.compile(r"([0-9]+(?:\.[0-9]+)?)(us|µs|ms|s|m|h)")
 
 
 @lru_cache(maxsize=1024)
@@ -51,5 +51,5 @@ def parse_duration(text: str) -> int:
     """The number of microseconds that a duration such as `200ms` or `1m30s` stands for."""
     parts = _DURATION_PART.findall(text)
     if not parts or "".join(number + unit for number, unit in parts) != text:
-        raise ValueError(f"{text!r} is not a duration; write a number with us, ms, s or m, such as 200ms")
+        raise ValueError(f"{text!r} is not a duration; write a number with us, ms, s, m or h, such as 200ms")
     return int(sum(Decimal(number) * _DURATION_UNITS[unit] for number, unit in parts))

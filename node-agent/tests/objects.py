@@ -40,9 +40,9 @@ def pairing(uid: str = "p1", *, lender: str = "lender", borrower: str = "borrowe
 
 
 def want(side: Side, one: MemoryPairing) -> Want:
-    """What a pairing asks of one of its guests."""
+    """What a pairing asks of one of its guests, which has its present key."""
     guest = one.spec.lender.guest if side is Side.BORROWERS else one.spec.borrower.guest
-    return desired(guest, [one]).peers[0]
+    return desired(guest, [one], {(side, one.metadata.uid): one.spec.key_secret.name}).peers[0]
 
 
 def observation(

@@ -12,11 +12,30 @@ from objects import observation, pairing, want
 
 from tidepool_agent import plan
 from tidepool_agent.guestfs import Module, Observation, Peer, Side
-from tidepool_agent.plan import Change, Configure, Load, Measure, Remove, Replace, Set, Source, Step, Unload
-from tidepool_api import MemoryPairing
+from tidepool_agent.plan import (
+    Change,
+    Configure,
+    Desired,
+    Load,
+    Measure,
+    Rekey,
+    Remove,
+    Replace,
+    Set,
+    Source,
+    Step,
+    Unload,
+)
+from tidepool_api import BorrowerStatus, MemoryPairing, PairingStatus
 
 UIDS = ("a", "b", "c", "d")
 SIZES = ("16Mi", "100M", "1Gi")
+
+
+def desired(guest: str, pairings: list[MemoryPairing]) -> Desired:
+    """What is wanted where every peer that there is has its pairing's present key."""
+    given = {(side, one.metadata.uid): one.spec.key_secret.name for one in pairings for side in Side}
+    return plan.desired(guest, pairings, given)
 
 
 def after(seen: Observation, step: Step) -> Observation:
@@ -54,7 +73,7 @@ def after(seen: Observation, step: Step) -> Observation:
 
 
 def settle(guest: str, pairings: list[MemoryPairing], seen: Observation) -> Observation:
-    wanted = plan.desired(guest, pairings)
+    wanted = desired(guest, pairings)
     for step in plan.steps(wanted, seen, Source.STORE):
         seen = after(seen, step)
     assert plan.steps(wanted, seen, Source.STORE) == [], "a second round has nothing to do"
@@ -101,12 +120,12 @@ def test_any_sequence_of_wishes_and_reboots_is_followed(data: st.DataObject) -> 
 def test_the_order_of_pairings_does_not_matter(data: st.DataObject) -> None:
     wished = data.draw(pairings("g"))
     shuffled = data.draw(st.permutations(wished))
-    assert plan.desired("g", wished) == plan.desired("g", shuffled)
+    assert desired("g", wished) == desired("g", shuffled)
 
 
 def test_a_lender_is_set_up_from_nothing() -> None:
     one = pairing()
-    steps = plan.steps(plan.desired("lender", [one]), observation(), Source.STORE)
+    steps = plan.steps(desired("lender", [one]), observation(), Source.STORE)
     settings = {"port": "7470", "reserve_bytes": str(64 << 20), "lend_bytes": str(512 << 20)}
     lend = Configure(want(Side.BORROWERS, one))
     assert steps == [Load(Source.STORE), Set(settings), lend, Measure("NonInclusive")]
@@ -118,24 +137,24 @@ def test_ghost_mode_is_on_where_nothing_is_borrowed() -> None:
     assert lender.module is not None
     assert borrower.module is not None
     assert (lender.module.ghost, borrower.module.ghost) == ("NonInclusive", "Off")
-    turned = plan.steps(plan.desired("lender", [pairing("p2", lender="x", borrower="lender")]), lender, Source.STORE)
+    turned = plan.steps(desired("lender", [pairing("p2", lender="x", borrower="lender")]), lender, Source.STORE)
     assert turned[-1] == Measure("Off")
     older = replace(lender, module=replace(lender.module, ghost=""))
-    assert plan.steps(plan.desired("lender", [pairing()]), older, Source.STORE) == []
+    assert plan.steps(desired("lender", [pairing()]), older, Source.STORE) == []
 
 
 def test_without_a_module_for_the_kernel_nothing_is_tried() -> None:
-    assert plan.steps(plan.desired("lender", [pairing()]), observation(), None) == []
+    assert plan.steps(desired("lender", [pairing()]), observation(), None) == []
 
 
 def test_nothing_is_loaded_for_a_pairing_that_is_being_deleted() -> None:
-    assert plan.steps(plan.desired("lender", [pairing(terminating=True)]), observation(), Source.STORE) == []
+    assert plan.steps(desired("lender", [pairing(terminating=True)]), observation(), Source.STORE) == []
 
 
 def test_a_size_changes_without_stopping_the_peer() -> None:
     seen = settle("borrower", [pairing()], observation())
     larger = pairing(size="300Mi")
-    steps = plan.steps(plan.desired("borrower", [larger]), seen, Source.STORE)
+    steps = plan.steps(desired("borrower", [larger]), seen, Source.STORE)
     assert steps == [Change(want(Side.LENDERS, larger), {"size_bytes": str(300 << 20)})]
 
 
@@ -143,15 +162,38 @@ def test_latency_and_filter_change_without_stopping_the_peer() -> None:
     seen = settle("borrower", [pairing()], observation())
     thresholds = {"mode": "Thresholds", "short": {"resume": "2ms", "stop": "50ms"}}
     other = pairing(latency=thresholds, filter="Sequential")
-    steps = plan.steps(plan.desired("borrower", [other]), seen, Source.STORE)
+    steps = plan.steps(desired("borrower", [other]), seen, Source.STORE)
     changed = {"breaker": "Thresholds", "breaker_short": "2000 50000", "sequential_filter": "1"}
     assert steps == [Change(want(Side.LENDERS, other), changed)]
+
+
+def test_another_key_comes_without_stopping_the_peer() -> None:
+    """Until it is known that the guest has it, from this agent's own memory or from the status."""
+    seen = settle("borrower", [pairing()], observation())
+    renewed = pairing(keySecret={"name": "p1-key-b"}, size="300Mi")
+    wanted = plan.desired("borrower", [renewed], {(Side.LENDERS, "p1"): "p1-key"})
+    assert wanted.peers == (replace(want(Side.LENDERS, renewed), key_secret="p1-key"),)
+    rekey, change = plan.steps(wanted, seen, Source.STORE)
+    assert rekey == Rekey(wanted.peers[0])
+    assert change == Change(wanted.peers[0], {"size_bytes": str(300 << 20)})
+    seen = after(seen, change)
+    assert plan.steps(plan.desired("borrower", [renewed], {(Side.LENDERS, "p1"): "p1-key-b"}), seen, Source.STORE) == []
+    status = PairingStatus(borrower=BorrowerStatus(key_secret="p1-key-b"))
+    told = renewed.model_copy(update={"status": status})
+    assert plan.steps(plan.desired("borrower", [told]), seen, Source.STORE) == []
+
+
+def test_an_agent_that_does_not_know_which_key_a_peer_has_gives_it_again() -> None:
+    seen = settle("lender", [pairing()], observation())
+    assert plan.steps(plan.desired("lender", [pairing()]), seen, Source.STORE) == [
+        Rekey(replace(want(Side.BORROWERS, pairing()), key_secret=None))
+    ]
 
 
 def test_an_address_cannot_change_without_stopping_the_peer() -> None:
     seen = settle("borrower", [pairing()], observation())
     moved = pairing(address="10.0.0.9")
-    steps = plan.steps(plan.desired("borrower", [moved]), seen, Source.STORE)
+    steps = plan.steps(desired("borrower", [moved]), seen, Source.STORE)
     assert steps == [Configure(want(Side.LENDERS, moved))]
 
 
@@ -160,14 +202,14 @@ def test_encryption_changes_at_the_borrower_alone() -> None:
     one, other = pairing(), pairing(encryption="AES-GCM")
     for guest, expected in (("borrower", [Configure(want(Side.LENDERS, other))]), ("lender", [])):
         seen = settle(guest, [one], observation())
-        assert plan.steps(plan.desired(guest, [other]), seen, Source.STORE) == expected
+        assert plan.steps(desired(guest, [other]), seen, Source.STORE) == expected
 
 
 def test_the_port_changes_while_nobody_is_served() -> None:
     """The module refuses another port while a borrower is enabled."""
     seen = settle("lender", [pairing()], observation())
     moved = pairing(port=7471)
-    steps = plan.steps(plan.desired("lender", [moved]), seen, Source.STORE)
+    steps = plan.steps(desired("lender", [moved]), seen, Source.STORE)
     assert steps == [Remove(((Side.BORROWERS, "p1"),)), Set({"port": "7471"}), Configure(want(Side.BORROWERS, moved))]
 
 
@@ -175,14 +217,14 @@ def test_two_spellings_of_an_address_are_one() -> None:
     one = pairing(address="2001:DB8:0:0::1")
     spelled = Peer({**want(Side.LENDERS, one).attributes, "address": "2001:db8::1", "enabled": "1"})
     seen = observation(loaded=True, peers={(Side.LENDERS, "p1"): spelled})
-    assert plan.steps(plan.desired("borrower", [one]), seen, Source.STORE) == []
+    assert plan.steps(desired("borrower", [one]), seen, Source.STORE) == []
 
 
 def test_what_was_left_half_done_is_done_again() -> None:
     one = pairing()
     half = Peer({**want(Side.LENDERS, one).attributes, "enabled": "0"})
     seen = observation(loaded=True, peers={(Side.LENDERS, "p1"): half})
-    assert plan.steps(plan.desired("borrower", [one]), seen, Source.STORE) == [Configure(want(Side.LENDERS, one))]
+    assert plan.steps(desired("borrower", [one]), seen, Source.STORE) == [Configure(want(Side.LENDERS, one))]
 
 
 @pytest.mark.parametrize("busy", [False, True])
@@ -191,7 +233,7 @@ def test_another_build_of_the_module_comes_when_nobody_uses_the_former_one(*, bu
     one = pairing()
     peer = Peer({**want(Side.LENDERS, one).attributes, "enabled": "1"})
     seen = observation(loaded=True, peers={(Side.LENDERS, "p1"): peer} if busy else {})
-    steps = plan.steps(plan.desired("borrower", [one]), seen, Source.STORE, replace=True)
+    steps = plan.steps(desired("borrower", [one]), seen, Source.STORE, replace=True)
     drained = [Remove(((Side.LENDERS, "p1"),))] if busy else []
     assert steps == [*drained, Replace(), Configure(want(Side.LENDERS, one))]
 

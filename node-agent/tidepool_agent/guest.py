@@ -22,7 +22,20 @@ from tidepool_agent.errors import (
     UpgradeFailed,
 )
 from tidepool_agent.guestfs import TREE, Observation, parse
-from tidepool_agent.plan import Change, Configure, Load, Measure, Remove, Replace, Set, Source, Step, Unload, Want
+from tidepool_agent.plan import (
+    Change,
+    Configure,
+    Load,
+    Measure,
+    Rekey,
+    Remove,
+    Replace,
+    Set,
+    Source,
+    Step,
+    Unload,
+    Want,
+)
 from tidepool_agent.qga import Completed, GuestAgent
 from tidepool_agent.store import Store
 
@@ -70,6 +83,8 @@ class Guest:
                 self._configure(want)
             case Change(want, attributes):
                 self._try(ConfigureFailed, "change", f"{want.side}/{want.name}", *_pairs(attributes))
+            case Rekey(want):
+                self._give(f"{want.side}/{want.name}", self._key(want))
             case Measure(mode):
                 self._try(ConfigureFailed, "settings", f"ghost={mode}")
 
@@ -107,13 +122,20 @@ class Guest:
 
     def _configure(self, want: Want) -> None:
         folder = f"{want.side}/{want.name}"
-        key = self._keys(want.pairing.namespace, want.pairing.spec.key_secret.name)
+        key = self._key(want)
         self._try(ConfigureFailed, "peer", folder, *_pairs(want.attributes))
+        self._give(folder, key)
+        self._try(ConfigureFailed, "change", folder, "enabled=1")
+
+    def _key(self, want: Want) -> bytes:
+        return self._keys(want.pairing.namespace, want.pairing.spec.key_secret.name).encode()
+
+    def _give(self, folder: str, key: bytes) -> None:
+        """Writes a peer's key; one that is in use goes on with its session."""
         try:
-            self._agent.write(f"{TREE}/{folder}/key", key.encode())
+            self._agent.write(f"{TREE}/{folder}/key", key)
         except CommandFailed as error:
             raise ConfigureFailed(f"the module refused the key of {folder}: {error}") from error
-        self._try(ConfigureFailed, "change", folder, "enabled=1")
 
     def _try(self, kind: type[GuestError], verb: str, *arguments: str, seconds: float = 30) -> None:
         """Runs a verb; its failure becomes an error of the given kind that quotes the module's own words."""

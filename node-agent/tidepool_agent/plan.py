@@ -10,11 +10,13 @@ import ipaddress
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from enum import Enum
+from types import MappingProxyType
 
 from tidepool_agent.guestfs import GHOST_OFF, PAGE, Module, Observation, Peer, Side
 from tidepool_api import Filter, MemoryPairing, Strategy, Thresholds
 
 Key = tuple[Side, str]  # what tells a peer directory from others of the guest
+NOTHING: Mapping[Key, str] = MappingProxyType({})
 
 # What the module lets change while a peer is in use; anything else stops the peer first.
 CHANGEABLE: Mapping[Side, frozenset[str]] = {
@@ -42,6 +44,8 @@ class Want:
     pairing: MemoryPairing
     side: Side
     attributes: Mapping[str, str]
+    key_secret: str | None = None
+    """The Secret whose key the guest was given last, as far as that is known."""
 
     @property
     def name(self) -> str:
@@ -109,6 +113,13 @@ class Change:
 
 
 @dataclass(frozen=True)
+class Rekey:
+    """Give a peer that stays in use another key, which its next handshake asks for."""
+
+    want: Want
+
+
+@dataclass(frozen=True)
 class Measure:
     """Switch the module's ghost mode."""
 
@@ -120,13 +131,13 @@ class Unload:
     """Take the module out of the guest."""
 
 
-Step = Load | Replace | Remove | Set | Configure | Change | Measure | Unload
+Step = Load | Replace | Remove | Set | Configure | Change | Rekey | Measure | Unload
 
 
 def subject(step: Step) -> tuple[str, ...]:
     """What a step is about: after a failure, steps about the same thing wait."""
     match step:
-        case Configure(want) | Change(want, _):
+        case Configure(want) | Change(want, _) | Rekey(want):
             return ("peer", want.side, want.name, str(want.pairing.metadata.generation))
         case Set():
             return ("settings",)
@@ -140,15 +151,22 @@ def subject(step: Step) -> tuple[str, ...]:
             return ("module",)
 
 
-def desired(guest: str, pairings: Iterable[MemoryPairing]) -> Desired:
-    """How the guest of that name should be set up for these pairings; those being deleted are wanted no more."""
+def desired(guest: str, pairings: Iterable[MemoryPairing], given: Mapping[Key, str] = NOTHING) -> Desired:
+    """How the guest of that name should be set up for these pairings; those being deleted are wanted no more.
+
+    `given` are the Secrets whose keys peers were given, where more is known than the pairings' status says.
+    """
     live = sorted((p for p in pairings if not p.terminating), key=lambda p: p.metadata.uid)
     lent = [p for p in live if p.spec.lender.guest == guest]
     borrowed = [p for p in live if p.spec.borrower.guest == guest]
-    peers = [Want(p, Side.BORROWERS, _borrower(p)) for p in lent] + [
-        Want(p, Side.LENDERS, _lender(p)) for p in borrowed
-    ]
+    peers = [Want(p, Side.BORROWERS, _borrower(p), _given(p, Side.BORROWERS, given)) for p in lent]
+    peers += [Want(p, Side.LENDERS, _lender(p), _given(p, Side.LENDERS, given)) for p in borrowed]
     return Desired(_settings(lent), tuple(peers))
+
+
+def _given(pairing: MemoryPairing, side: Side, given: Mapping[Key, str]) -> str | None:
+    end = pairing.status.lender if side is Side.BORROWERS else pairing.status.borrower
+    return given.get((side, pairing.metadata.uid), end.key_secret if end else None)
 
 
 def _settings(lent: list[MemoryPairing]) -> dict[str, str]:
@@ -254,9 +272,10 @@ def _peer(want: Want, peer: Peer | None) -> list[Step]:
     if peer is None or not peer.enabled:
         return [Configure(want)]
     changed = {name: value for name, value in want.attributes.items() if not _same(peer.attributes.get(name), value)}
-    if not changed:
-        return []
-    return [Change(want, changed)] if changed.keys() <= CHANGEABLE[want.side] else [Configure(want)]
+    if not changed.keys() <= CHANGEABLE[want.side]:
+        return [Configure(want)]
+    rekey: list[Step] = [Rekey(want)] if want.key_secret != want.pairing.spec.key_secret.name else []
+    return rekey + ([Change(want, changed)] if changed else [])
 
 
 def _same(present: str | None, value: str) -> bool:

@@ -204,6 +204,7 @@ def _lender_end(want: Want, found: Finding, before: LenderStatus) -> LenderStatu
         observed_generation=want.pairing.metadata.generation
         if _configured(want, found, peer)
         else before.observed_generation,
+        key_secret=want.key_secret,
         conditions=merge(before.conditions, _end_condition(want, found, peer)),
     )
 
@@ -222,6 +223,7 @@ def _borrower_end(want: Want, found: Finding, before: BorrowerStatus) -> Borrowe
         observed_generation=want.pairing.metadata.generation
         if _configured(want, found, peer)
         else before.observed_generation,
+        key_secret=want.key_secret,
         conditions=merge(before.conditions, _end_condition(want, found, peer)),
     )
 

@@ -40,7 +40,7 @@ def test_long_names_are_cut_and_stay_apart(length: int) -> None:
 
 def test_every_key_is_new_and_has_the_form_the_module_wants() -> None:
     one = pairing("b", "l", 512 * MIB)
-    keys = [base64.b64decode(build.key_secret(one)["data"][names.KEY_SECRET_ENTRY]) for _ in range(3)]
+    keys = [base64.b64decode(build.key_secret(one, "name")["data"][names.KEY_SECRET_ENTRY]) for _ in range(3)]
     assert len(set(keys)) == 3
     assert all(len(bytes.fromhex(key.decode())) == 32 for key in keys)
 

@@ -8,6 +8,7 @@ import secrets
 from typing import TYPE_CHECKING, Any
 
 from tidepool_api import ApiObject, OwnerReference, format_quantity, names, now
+from tidepool_operator import keys
 
 if TYPE_CHECKING:
     from tidepool_api import MemoryGuest, MemoryPairing, MemoryPool
@@ -65,7 +66,7 @@ def pairing(pool: MemoryPool, one: Assignment, spec: Body) -> Body:
             "finalizers": [names.LENDER_FINALIZER, names.BORROWER_FINALIZER],
             "ownerReferences": [owner(pool)],
         },
-        "spec": spec | {"keySecret": {"name": f"{name}-key"}},
+        "spec": spec | {"keySecret": {"name": keys.first_name(name)}},
     }
 
 
@@ -82,8 +83,8 @@ def owner(one: ApiObject) -> Body:
     return reference.to_dict()
 
 
-def key_secret(pairing: MemoryPairing) -> Body:
-    """A Secret with a fresh pre-shared key for a pairing."""
+def key_secret(pairing: MemoryPairing, name: str) -> Body:
+    """A Secret of that name with a fresh pre-shared key for a pairing."""
     key = secrets.token_hex(32).encode()
     return {
         "apiVersion": "v1",
@@ -91,7 +92,7 @@ def key_secret(pairing: MemoryPairing) -> Body:
         "type": names.KEY_SECRET_TYPE,
         "immutable": True,
         "metadata": {
-            "name": pairing.spec.key_secret.name,
+            "name": name,
             "namespace": pairing.namespace,
             "labels": {names.POOL_LABEL: pairing.spec.pool},
             "ownerReferences": [owner(pairing)],

@@ -6,11 +6,12 @@ from typing import TYPE_CHECKING
 
 from prometheus_client import REGISTRY, CollectorRegistry, Counter, Gauge, Histogram, disable_created_metrics
 
-from tidepool_api import ConditionType, Metric, PairingPhase, Reason, is_true
+from tidepool_api import ConditionType, Metric, PairingPhase, Reason, is_true, now
 from tidepool_api.metrics import OPERATOR
+from tidepool_operator.keys import is_overdue
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Sequence
 
     from tidepool_api import MemoryPool, PoolStatus
     from tidepool_operator.report import Judged
@@ -40,6 +41,7 @@ class Metrics:
         self.guests = gauge(Metric.POOL_GUESTS)
         self.pairings = gauge(Metric.POOL_PAIRINGS)
         self.unattended = gauge(Metric.POOL_UNATTENDED)
+        self.overdue_keys = gauge(Metric.POOL_OVERDUE_KEYS)
         self.plan_seconds = plan_histogram(Metric.PLAN_SECONDS)
         self.pass_seconds = plan_histogram(Metric.PASS_PLAN_SECONDS)
         self.reconciles = counter(Metric.RECONCILES)
@@ -47,7 +49,7 @@ class Metrics:
         self.errors = counter(Metric.RECONCILE_ERRORS)
         self.writes = counter(Metric.API_WRITES)
 
-    def show(self, pool: MemoryPool, status: PoolStatus, pairings: Iterable[Judged]) -> None:
+    def show(self, pool: MemoryPool, status: PoolStatus, pairings: Sequence[Judged]) -> None:
         """Shows one pool."""
         key = (pool.namespace, pool.name)
         self.lent.labels(*key).set(status.lent_bytes or 0)
@@ -56,6 +58,7 @@ class Metrics:
         self.degraded.labels(*key).set(is_true(status.conditions, ConditionType.DEGRADED))
         self.guests.labels(*key, "lender").set(status.lenders or 0)
         self.guests.labels(*key, "borrower").set(status.borrowers or 0)
+        self.overdue_keys.labels(*key).set(sum(is_overdue(one.pairing, now()) for one in pairings))
         verdicts = [one.verdict for one in pairings]
         self.unattended.labels(*key).set([one.reason for one in verdicts].count(Reason.AGENT_NOT_RESPONDING))
         phases = [one.phase for one in verdicts]
@@ -66,6 +69,6 @@ class Metrics:
 
     def forget(self, namespace: str, pool: str) -> None:
         """Removes a pool that is gone."""
-        flags = (self.ready, self.degraded, self.unattended)
+        flags = (self.ready, self.degraded, self.unattended, self.overdue_keys)
         for gauge in (self.lent, self.used, self.hit_ratio, *flags, self.guests, self.pairings):
             gauge.remove_by_labels({"namespace": namespace, "pool": pool})

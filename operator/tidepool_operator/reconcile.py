@@ -28,7 +28,7 @@ from tidepool_api import (
     names,
     now,
 )
-from tidepool_operator import build, changes, report
+from tidepool_operator import build, changes, keys, report
 from tidepool_operator.abroad import age, look_abroad, pairings_elsewhere
 from tidepool_operator.changes import TOLD_AT_MOST, Create, Delete, Update, described
 from tidepool_operator.cluster import Refused, at_once
@@ -171,6 +171,7 @@ class Reconciler:
         if not held:
             await self._tell_turns(pool, wanted)
             await self._carry_out(pool, todo)
+            await at_once(self._tend_key(scene, pool, one) for one in self._of(pool) if not one.terminating)
         pairings = await self._judge(scene, pool)
         pending = report.Pending(held, changes.told(todo)) if held else None
         status = report.pool_status(pool, wanted, pairings, pending)
@@ -227,7 +228,7 @@ class Reconciler:
             raise
         log.info("pairing %s/%s created", pool.namespace, body["metadata"]["name"])
         if created is not None:
-            await self._make_key(created)
+            await self._make_key(created, created.spec.key_secret.name)
         return True
 
     async def _update(self, pool: MemoryPool, present: MemoryPairing, patch: build.Body) -> MemoryPairing | None:
@@ -265,24 +266,46 @@ class Reconciler:
         uid = pairing.metadata.uid
         if uid in self._keyed and not _misses_key(pairing):
             return
-        await self._try_key(pairing)
+        await self._try_key(pairing, pairing.spec.key_secret.name)
         self._keyed.add(uid)
 
-    async def _make_key(self, pairing: MemoryPairing) -> None:
-        """Creates the key of a new pairing, in place of a former one's of that name, which would go away under it."""
-        if not await self._try_key(pairing):
-            try:
-                await self._cluster.delete_secret(pairing.namespace, pairing.spec.key_secret.name)
-            except Refused as refusal:
-                if not refusal.is_gone:
-                    raise
-            await self._try_key(pairing)
+    async def _make_key(self, pairing: MemoryPairing, name: str) -> None:
+        """Creates a key in place of what has its name: a former pairing's, which would go away under it, or older."""
+        if not await self._try_key(pairing, name):
+            await self._drop_key(pairing, name)
+            await self._try_key(pairing, name)
         self._keyed.add(pairing.metadata.uid)
 
-    async def _try_key(self, pairing: MemoryPairing) -> bool:
+    async def _drop_key(self, pairing: MemoryPairing, name: str) -> None:
+        try:
+            await self._cluster.delete_secret(pairing.namespace, name)
+        except Refused as refusal:
+            if not refusal.is_gone:
+                raise
+
+    async def _tend_key(self, scene: _Round, pool: MemoryPool, pairing: MemoryPairing) -> None:
+        """Replaces a key that is too old; its Secret goes when both guests have the next one."""
+        secret, at = pairing.spec.key_secret, now()
+        if secret.former and not keys.behind(pairing):
+            await self._drop_key(pairing, secret.former)
+            await self._patch(self._state.pairings, pairing, {"spec": {"keySecret": {"former": None}}})
+            await self._say(pairing, "Normal", "KeyReplaced", f"both guests have the key of the Secret {secret.name}")
+            return
+        expiry = keys.expiry(pool, pairing)
+        if expiry is not None and expiry <= at:
+            fresh = keys.successor(pairing, at)
+            await self._make_key(pairing, fresh.name)
+            await self._patch(self._state.pairings, pairing, {"spec": {"keySecret": fresh.to_dict()}})
+            log.info("pairing %s/%s gets the key of the Secret %s", pairing.namespace, pairing.name, fresh.name)
+            return
+        for moment in (expiry, keys.overdue_at(pairing)):
+            if moment is not None and moment > at:
+                scene.look_again(max((moment - at).total_seconds(), SOON_SECONDS))
+
+    async def _try_key(self, pairing: MemoryPairing, name: str) -> bool:
         """Creates a key unless there is one."""
         try:
-            await self._cluster.create_secret(build.key_secret(pairing))
+            await self._cluster.create_secret(build.key_secret(pairing, name))
         except Refused as refusal:
             if not refusal.is_conflict:
                 raise
@@ -298,13 +321,16 @@ class Reconciler:
 
     async def _write_pairing_status(self, one: report.Judged) -> None:
         pairing, verdict = one.pairing, one.verdict
-        status = report.pairing_status(pairing, verdict)
+        key = keys.judge(pairing, now())
+        status = report.pairing_status(pairing, verdict, key)
         patch = build.difference(pairing.status.to_dict(), status.to_dict())
         if not patch:
             return
         await self._patch(self._state.pairings, pairing, {"status": patch}, status=True)
         if verdict.phase is PairingPhase.CONNECTED and pairing.status.phase is not PairingPhase.CONNECTED:
             await self._say(pairing, "Normal", "Connected", verdict.message)
+        elif key is not None and key.reason == keys.NOT_TAKEN_UP:
+            await self._say(pairing, "Warning", "KeyNotTakenUp", key.message)
         elif verdict.phase is PairingPhase.FAILED or verdict.reason == Reason.AGENT_NOT_RESPONDING:
             await self._say(pairing, "Warning", verdict.reason, verdict.message)
 

@@ -119,13 +119,13 @@ def _phase(pairing: MemoryPairing) -> PairingPhase:
     return PairingPhase.PENDING
 
 
-def pairing_status(pairing: MemoryPairing, verdict: Verdict) -> PairingStatus:
-    """The operator's part of a pairing's status."""
+def pairing_status(pairing: MemoryPairing, verdict: Verdict, key: Condition | None = None) -> PairingStatus:
+    """The operator's part of a pairing's status; `key` is what there is to say of its key."""
     generation = pairing.metadata.generation
     ready = condition(
         ConditionType.READY, verdict.ready, verdict.reason, verdict.message, observed_generation=generation
     )
-    conditions = merge(pairing.status.conditions, ready)
+    conditions = merge(pairing.status.conditions, ready, *([key] if key else []))
     return PairingStatus(phase=verdict.phase, observed_generation=generation, conditions=conditions)
 
 
