@@ -114,6 +114,10 @@ class Product:
         """Pages that came from the lender, since it is connected."""
         return module.remote_hits(self.reading(guest))
 
+    def connects(self) -> int:
+        """How often the borrower has connected to its lender."""
+        return self.reading(BORROWER).borrowing["connects"]
+
     def stress(self, arguments: str, patience: float = 300) -> Object:
         """The stress program in the borrower: no wrong page, no failed call."""
         return report(lab.guest(BORROWER, f"{STRESS} {arguments}", patience=patience))

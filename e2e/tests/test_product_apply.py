@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from datetime import UTC, datetime
+
 from product import BORROWER, GUESTS, LENDER, MIB, ONE_TO_ONE, OTHER, POOL, Object, Product, until
 
 from demo import lab
@@ -73,6 +75,28 @@ def test_encryption_follows_the_pool(product: Product) -> None:
         assert report["wrong_pages"] == report["errors"] == 0
         assert product.hits() > before
         assert product.reading(BORROWER).borrowing["get_corrupt"] == 0
+    product.assert_sound()
+
+
+def test_a_new_key_costs_nothing(product: Product) -> None:
+    """The session goes on, both guests have the new key, and it is what the next handshake asks for."""
+    product.apply_ready(ONE_TO_ONE)
+    product.stress(f"fill {FILE} mib={FILE_MIB}")
+    product.stress(f"sequential {FILE} passes=2")
+    pairing = product.pairing_of(BORROWER)
+    connects, hits = product.connects(), product.hits()
+    keys = {"notBefore": datetime.now(UTC).strftime("%FT%TZ")}
+    product.apply({**ONE_TO_ONE, "spec": {**ONE_TO_ONE["spec"], "keys": keys}})
+    product.wait_condition("memorypairing", pairing["metadata"]["name"], "KeyCurrent", "True", "TakenUp")
+    (secret,) = [one for one in lab.items("secrets") if one["type"] == "tidepool.dev/key"]
+    assert secret["metadata"]["name"] != pairing["spec"]["keySecret"]["name"]
+    product.stress(f"random {FILE} reads=5000 threads=4")
+    assert product.hits() > hits
+    assert product.connects() == connects
+    end = f"/sys/kernel/config/tidepool/borrowers/{pairing['metadata']['uid']}/enabled"
+    lab.guest(LENDER, f"echo 0 > {end}; echo 1 > {end}")
+    until("the two know each other by the new key", lambda: product.connects() > connects, 30)
+    product.wait_condition("memorypool", POOL, "Ready", "True")
     product.assert_sound()
 
 

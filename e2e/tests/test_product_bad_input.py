@@ -107,14 +107,14 @@ def test_a_guest_that_rebooted(product: Product) -> None:
     """A reboot forgets everything; it is reported and repaired, and the other borrower does not notice."""
     product.apply_ready(BOTH_BORROW)
     boot = lab.get("memoryguest", OTHER)["status"]["bootID"]
-    connects = product.reading(BORROWER).borrowing["connects"]
+    connects = product.connects()
     lab.guest(OTHER, "nohup sh -c 'sleep 1; systemctl reboot' > /dev/null 2>&1 &")
     until("the agent sees another boot", lambda: lab.get("memoryguest", OTHER)["status"].get("bootID") != boot, 180)
     until("the reboot is reported", lambda: "GuestRebooted" in _events(OTHER), 30)
     product.wait_condition("memorypool", POOL, "Ready", "True", patience=120)
     assert product.loaded(OTHER)
     assert product.pairing_of(OTHER)["status"]["phase"] == "Connected"
-    assert product.reading(BORROWER).borrowing["connects"] == connects
+    assert product.connects() == connects
     product.assert_sound(BORROWER, LENDER, OTHER)
 
 

@@ -54,7 +54,7 @@ def _restart_lender(product: Product) -> None:
 
 def test_operator_and_agent_killed(flowing: Product) -> None:
     """Neither is needed for page traffic; when they are back they find everything as it is."""
-    connects = flowing.reading(BORROWER).borrowing["connects"]
+    connects = flowing.connects()
     reads = flowing.start_stress(f"random {FILE} seconds=30 threads=2")
     lab.kubectl("delete", "pods", "-n", lab.SYSTEM, "--all", "--force", "--grace-period=0")
     before = flowing.hits()
@@ -64,7 +64,7 @@ def test_operator_and_agent_killed(flowing: Product) -> None:
     assert seen["max_us"] < A_SECOND_US
     lab.kubectl("wait", "-n", lab.SYSTEM, "pods", "--all", "--for=condition=Ready", "--timeout=120s")
     flowing.wait_condition("memorypool", POOL, "Ready", "True", patience=120)
-    assert flowing.reading(BORROWER).borrowing["connects"] == connects, "the pairing was set up anew"
+    assert flowing.connects() == connects, "the pairing was set up anew"
     flowing.assert_sound()
 
 

@@ -43,7 +43,7 @@ def test_upgrade_and_rollback_lose_nothing(product: Product) -> None:
     product.apply_ready(ONE_TO_ONE)
     product.stress(f"fill {FILE} mib={FILE_MIB}")
     product.stress(f"sequential {FILE} passes=2")
-    pairing, connects = product.pairing_of(BORROWER)["metadata"]["uid"], _connects(product)
+    pairing, connects = product.pairing_of(BORROWER)["metadata"]["uid"], product.connects()
     reads = product.start_stress(f"random {FILE} seconds=60 threads=2")
     lab.kubectl("patch", *CRD, "--type=json", "-p", json.dumps([{"op": "remove", "path": PAUSED}]))
     assert "paused" not in fields_of_pools()
@@ -58,7 +58,7 @@ def test_upgrade_and_rollback_lose_nothing(product: Product) -> None:
     seen = report(reads.result(patience=150))
     assert seen["wrong_pages"] == seen["errors"] == 0
     product.wait_condition("memorypool", POOL, "Ready", "True", patience=60)
-    assert (product.pairing_of(BORROWER)["metadata"]["uid"], _connects(product)) == (pairing, connects)
+    assert (product.pairing_of(BORROWER)["metadata"]["uid"], product.connects()) == (pairing, connects)
     product.assert_sound()
 
 
@@ -81,7 +81,3 @@ def test_uninstall_leaves_nothing(installed_again: Product) -> None:
     left = lab.kubectl("get", inside, "-n", lab.SYSTEM, "-o", "name").split()
     assert left == ["configmap/kube-root-ca.crt", "serviceaccount/default"]
     assert installed_again.stress(f"sequential {FILE}")["wrong_pages"] == 0
-
-
-def _connects(product: Product) -> int:
-    return product.reading(BORROWER).borrowing["connects"]

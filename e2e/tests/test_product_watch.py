@@ -74,9 +74,9 @@ def _assert_flapping_is_reported(product: Product) -> None:
     """The lender ends the session again and again, and the borrower comes back each time."""
     enabled = f"/sys/kernel/config/tidepool/borrowers/{product.pairing_of(BORROWER)['metadata']['uid']}/enabled"
     for _ in range(RECONNECTIONS):
-        before = product.reading(BORROWER).borrowing["connects"]
+        before = product.connects()
         lab.guest(LENDER, f"echo 0 > {enabled}; echo 1 > {enabled}")
-        until("the borrower comes back", lambda: product.reading(BORROWER).borrowing["connects"] > before, 30, 0.5)  # noqa: B023
+        until("the borrower comes back", lambda: product.connects() > before, 30, 0.5)  # noqa: B023
     alert = 'ALERTS{alertname="TidepoolPairingFlapping", alertstate="firing"}'
     (firing,) = until("the alert fires", lambda: ask(alert), 60, 3)
     assert (firing["metric"]["guest"], firing["metric"]["pool"]) == (BORROWER, POOL)

@@ -51,14 +51,24 @@ def start() -> None:
 
 def query(expression: str) -> list[dict[str, Any]]:
     """What Prometheus answers now: samples with their labels (`metric`) and `value`; raises `LabError`."""
+    return _ask("query", query=expression)
+
+
+def query_range(expression: str, seconds: float, step: float) -> list[dict[str, Any]]:
+    """What it would have answered in the last seconds, every `step` of them: series with `values`."""
+    end = time.time()
+    return _ask("query_range", query=expression, start=end - seconds, end=end, step=step)
+
+
+def _ask(what: str, **parameters: object) -> list[dict[str, Any]]:
     if not host.running(NAME):
         raise LabError("no Prometheus is up; start it with `e2e/lab up --prometheus`")
-    address = f"http://{ADDRESS}/api/v1/query?{urllib.parse.urlencode({'query': expression})}"
+    address = f"http://{ADDRESS}/api/v1/{what}?{urllib.parse.urlencode(parameters)}"
     code = "import sys, urllib.request as r; sys.stdout.write(r.urlopen(sys.argv[1], timeout=30).read().decode())"
     command = host.in_netns([sys.executable, "-c", code, address])
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     if done.returncode:
-        raise LabError(f"Prometheus refused {expression!r}: {done.stderr.strip().splitlines()[-1]}")
+        raise LabError(f"Prometheus refused {parameters['query']!r}: {done.stderr.strip().splitlines()[-1]}")
     found: list[dict[str, Any]] = json.loads(done.stdout)["data"]["result"]
     return found
 
