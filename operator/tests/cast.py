@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 OPERATOR_TOKEN = "operator-of-a-test-server"
+NARROW_TOKEN = "operator-of-some-namespaces"
 OWN_NAMESPACE = "tidepool-system"
 GIB = 1 << 30
 MIB = 1 << 20
@@ -81,8 +82,17 @@ def role(user: str) -> list[dict[str, Any]]:
 class OperatorProcess:
     """`python3 -m tidepool_operator` against the test server."""
 
-    def __init__(self, server: Server, log: Path, *, namespaces: str = "", is_ready_at_once: bool = True) -> None:
+    def __init__(
+        self,
+        server: Server,
+        log: Path,
+        *,
+        namespaces: str = "",
+        is_ready_at_once: bool = True,
+        token: str = OPERATOR_TOKEN,
+    ) -> None:
         self._server = server
+        self._token = token
         self._log = log
         self._namespaces = namespaces
         self._is_ready_at_once = is_ready_at_once
@@ -91,7 +101,7 @@ class OperatorProcess:
 
     def __enter__(self) -> Self:
         variables = {
-            "KUBECONFIG": str(self._server.kubeconfig(OPERATOR_TOKEN)),
+            "KUBECONFIG": str(self._server.kubeconfig(self._token)),
             "TIDEPOOL_NAMESPACES": self._namespaces,
             "TIDEPOOL_LOG_FORMAT": "json",
         }

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import pytest
-from cast import OPERATOR_TOKEN, OWN_NAMESPACE, Agent, OperatorProcess, role
+from cast import NARROW_TOKEN, OPERATOR_TOKEN, OWN_NAMESPACE, Agent, OperatorProcess, role
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -18,8 +18,8 @@ pytest_plugins = ["tidepool_api_testing.plugin"]
 
 @pytest.fixture(scope="session")
 def api_server_users() -> dict[str, str]:
-    """The operator is a user without any right but those of its role."""
-    return {"operator": OPERATOR_TOKEN}
+    """The operator is a user without any right but those of its role; another one has them in some namespaces."""
+    return {"operator": OPERATOR_TOKEN, "narrow": NARROW_TOKEN}
 
 
 @pytest.fixture(scope="session")

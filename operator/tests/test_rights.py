@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 import yaml
-from cast import OWN_NAMESPACE, role, wait_for
+from cast import NARROW_TOKEN, OWN_NAMESPACE, Agent, OperatorProcess, connected_pool, role, wait_for
 
 from tidepool_api import names
 from tidepool_api_testing.server import Refused
@@ -23,10 +23,10 @@ ACCOUNT = f"system:serviceaccount:{OWN_NAMESPACE}:tidepool-operator"
 KINDS = ("Role", "RoleBinding", "ClusterRole", "ClusterRoleBinding")
 
 
-def rendered(component: str = "operator") -> list[dict[str, Any]]:
+def rendered(component: str = "operator", *settings: str) -> list[dict[str, Any]]:
     """A component's part of the chart."""
     helm = subprocess.run([TOP / "e2e/lab", "path", "helm"], capture_output=True, text=True, check=True).stdout.strip()
-    command = [helm, "template", "tidepool", TOP / "charts/tidepool", "-n", OWN_NAMESPACE]
+    command = [helm, "template", "tidepool", TOP / "charts/tidepool", "-n", OWN_NAMESPACE, *settings]
     text = subprocess.run(command, capture_output=True, text=True, check=True).stdout
     found = [one for one in yaml.safe_load_all(text) if one]
     return [one for one in found if one["metadata"]["labels"]["app.kubernetes.io/component"] == component]
@@ -101,3 +101,30 @@ def test_of_secrets_it_touches_its_keys_only(server: Server) -> None:
 def test_what_it_may_not_do(server: Server, arguments: tuple[str, ...]) -> None:
     with pytest.raises(Refused, match="forbidden"):
         server.kubectl(f"--as={ACCOUNT}", *arguments)
+
+
+def test_of_namespaces_that_it_serves_it_has_the_rights_and_of_no_other(server: Server, tmp_path: Path) -> None:
+    """With `operator.namespaces` its rights are bound there, are enough, and it leaves the pools of others alone."""
+    for name in ("served", "unserved"):
+        server.kubectl("create", "namespace", name)
+    narrower = rendered("operator", "--set", "operator.namespaces={served}")
+    granted = [_for_user(one, "narrow") for one in narrower if one["kind"] in KINDS]
+    assert "served" in [one["metadata"].get("namespace") for one in granted]
+    server.create(*granted)
+    narrow = OperatorProcess(server, tmp_path / "log", namespaces="served", token=NARROW_TOKEN)
+    with narrow, Agent(server, "served", "n1") as inside, Agent(server, "unserved", "n1") as outside:
+        outside.pool()
+        connected_pool(inside)
+        assert not outside.status()
+    with pytest.raises(Refused, match="forbidden"):
+        server.kubectl("get", "mp", "-n", "unserved", token=NARROW_TOKEN)
+
+
+def _for_user(one: dict[str, Any], user: str) -> dict[str, Any]:
+    """A role or binding of the chart's under names of its own, for a user of the tests."""
+    renamed = {**one, "metadata": {**one["metadata"], "name": f"{one['metadata']['name']}-{user}"}}
+    if "roleRef" not in one:
+        return renamed
+    reference = {**one["roleRef"], "name": f"{one['roleRef']['name']}-{user}"}
+    subject = {"apiGroup": "rbac.authorization.k8s.io", "kind": "User", "name": user}
+    return {**renamed, "roleRef": reference, "subjects": [subject]}

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import shutil
+import sys
 import tempfile
 import time
 from collections.abc import Mapping
@@ -18,6 +19,7 @@ from bed.tidepool import MIB, ROOT, Tidepool
 BORROWER_ADDRESS, LENDER_ADDRESS = "10.7.0.1", "10.7.0.2"
 NAME = "pairing"
 DEBUG_MIB = 144  # what KASAN, lockdep and the others take of a guest's memory
+TIMER_LOST = "Possible timer handling issue"  # a kernel whose processor gets no timer interrupts says so
 
 
 class Pair:
@@ -91,8 +93,8 @@ class Pair:
         try:
             self.borrower = self._boot(self._borrower_spec, self._borrower_module)
             self.lender = self._boot(self._lender_spec, self._lender_module)
-            for guest in self._guests:
-                guest.wait_ready()
+            self.borrower = self._up(self.borrower, self._borrower_spec, self._borrower_module)
+            self.lender = self._up(self.lender, self._lender_spec, self._lender_module)
             if self.disk and self.disk.filesystem:
                 self.borrower.mount(self.disk.filesystem)
         except BaseException:
@@ -142,7 +144,7 @@ class Pair:
         self.lender.close()
         self._guests.remove(self.lender)
         self.lender = self._boot(self._lender_spec, self._lender_module)
-        self.lender.wait_ready()
+        self.lender = self._up(self.lender, self._lender_spec, self._lender_module)
         self.l = Tidepool(self.lender)
         return self.lender
 
@@ -158,6 +160,24 @@ class Pair:
         shutil.rmtree(folder, ignore_errors=True)
         guest = Guest.boot(spec, self.kernel, module, folder, detached=self._detached)
         self._guests.append(guest)
+        return guest
+
+    def _up(self, guest: Guest, spec: Spec, module: Path | None) -> Guest:
+        """A guest once it is up.
+
+        On a busy machine the emulator may lose a processor's timer for good, before any of our code runs: a guest whose
+        kernel says so is booted again, once.
+        """
+        try:
+            guest.wait_ready()
+        except GuestError:
+            if TIMER_LOST not in guest.console():
+                raise
+            print(f"{guest.name} is booted again: the emulator lost its timer", file=sys.stderr)
+            guest.close()
+            self._guests.remove(guest)
+            guest = self._boot(spec, module)
+            guest.wait_ready()
         return guest
 
     def _save_logs(self) -> None:
