@@ -7,15 +7,15 @@ import re
 import sys
 from typing import TYPE_CHECKING
 
+import pytest
 from product import BORROWER, LENDER, ONE_TO_ONE, POOL, Object, Product, until
 
+import docs
 from demo import lab
 from tidepool_lab import paths
 
 if TYPE_CHECKING:
     from pathlib import Path
-
-    import pytest
 
 CHART = paths.ROOT / "charts/tidepool"
 RECONNECTIONS = 8
@@ -28,24 +28,26 @@ def ask(expression: str) -> list[Object]:
     return found
 
 
-def install_plugin(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Puts the plugin of these sources where kubectl finds it."""
-    program = folder / "kubectl-tidepool"
+@pytest.fixture
+def plugin(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The plugin of these sources, where kubectl finds it."""
+    program = tmp_path / "kubectl-tidepool"
     libraries = f"{paths.ROOT}/kubectl-plugin:{paths.ROOT}/crds"
     program.write_text(f'#!/bin/sh\nPYTHONPATH={libraries} exec {sys.executable} -m tidepool_kubectl "$@"\n')
     program.chmod(0o755)
-    monkeypatch.setenv("PATH", str(folder), prepend=":")
+    monkeypatch.setenv("PATH", str(tmp_path), prepend=":")
 
 
-def test_a_pool_at_work_can_be_watched(product: Product, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The plugin finds all well, every query of the dashboard finds something, and flapping is reported."""
-    install_plugin(tmp_path, monkeypatch)
+@pytest.mark.usefixtures("plugin")
+def test_a_pool_at_work_can_be_watched(product: Product) -> None:
+    """The plugin finds all well, the dashboard has data, docs/ can be followed, and flapping is reported."""
     lab.call("up", "--prometheus")
     product.apply_ready(ONE_TO_ONE)
     product.stress(f"fill {FILE} mib=240")
     product.stress(f"sequential {FILE} passes=2")
     _assert_the_plugin_knows()
     _assert_the_dashboard_has_data()
+    _assert_the_documentation_can_be_followed()
     _assert_flapping_is_reported(product)
     product.assert_sound()
 
@@ -68,6 +70,23 @@ def _assert_the_dashboard_has_data() -> None:
     queries = [target["expr"] for panel in panels for target in panel.get("targets", [])]
     queries = [re.sub(r"\$\w+", ".*", one) for one in queries if not one.endswith((" > 0", " < 1"))]
     until("every query of the dashboard finds something", lambda: not [one for one in queries if not ask(one)], 60, 5)
+
+
+def _assert_the_documentation_can_be_followed() -> None:
+    """What it says to look at, in the cluster, in Prometheus and in a guest, with this pool's names put in."""
+    blocks = docs.blocks()
+    commands = [line for block in blocks for line in block if docs.is_question(line)]
+    assert len(commands) > 30
+    for line in commands:
+        lab.kubectl(*docs.arguments(line))
+    for query in (line for block in blocks for line in block if docs.is_query(line)):
+        ask(docs.filled_in(query))
+    scripts = [block for block in blocks if docs.is_for_a_guest(block)]
+    assert len(scripts) > 5
+    for script in scripts:
+        said = lab.guest(BORROWER, f"({chr(10).join(script)}) 2>&1 || true")
+        assert "No such file" not in said, f"{script}: {said}"
+        assert "not found" not in said, f"{script}: {said}"
 
 
 def _assert_flapping_is_reported(product: Product) -> None:

@@ -1,0 +1,64 @@
+"""The commands that the documentation gives, block by block."""
+
+from __future__ import annotations
+
+import re
+import shlex
+import subprocess
+
+from product import BORROWER, LENDER, POOL
+
+from tidepool_lab import paths
+
+INDENT = "    "
+NAMES = {
+    "NAMESPACE": "default",
+    "POOL": POOL,
+    "PAIRING": f"{POOL}.{BORROWER}.{LENDER}",
+    "GUEST": BORROWER,
+    "demo": "default",
+}
+QUESTIONS = ("get", "describe", "logs", "wait", "rollout status", "tidepool")
+QUERIES = ("sum by", "histogram_quantile", "lender:")
+IN_A_GUEST = ("cat /", "dmesg", "grep", "cd /sys")
+
+
+def blocks() -> list[list[str]]:
+    """Every run of indented lines in docs/, without the comments at their ends."""
+    listed = subprocess.run(
+        ["git", "ls-files", "docs/*.md"], cwd=paths.ROOT, capture_output=True, text=True, check=True
+    )
+    pages = [(paths.ROOT / name).read_text() for name in listed.stdout.splitlines()]
+    return [_lines(block) for page in pages for block in re.findall(r"(?:^    .*\n?)+", page, re.MULTILINE)]
+
+
+def _lines(block: str) -> list[str]:
+    return [re.sub(r"\s{2,}#.*| # .*", "", line.removeprefix(INDENT)) for line in block.splitlines()]
+
+
+def is_question(line: str) -> bool:
+    """Whether it is a kubectl command that changes nothing."""
+    return line.startswith(tuple(f"kubectl {verb}" for verb in QUESTIONS))
+
+
+def is_query(line: str) -> bool:
+    """Whether it is for Prometheus."""
+    return line.startswith(QUERIES)
+
+
+def is_for_a_guest(block: list[str]) -> bool:
+    """Whether it is to be typed in a guest."""
+    return block[0].startswith(IN_A_GUEST)
+
+
+def filled_in(line: str) -> str:
+    """With names that are there in place of those that stand for them."""
+    return re.sub(r"\b(" + "|".join(NAMES) + r")\b", lambda match: NAMES[match[1]], line)
+
+
+def arguments(line: str) -> list[str]:
+    """What follows `kubectl`; what would go on for ever is done once."""
+    words = shlex.split(filled_in(line))[1:]
+    if words[:2] == ["tidepool", "top"]:
+        words += ["--interval", "1", *(() if "--once" in words else ("--once",))]
+    return words
