@@ -10,6 +10,7 @@ from __future__ import annotations
 import hashlib
 import io
 import json
+import os
 import shutil
 import subprocess
 import tarfile
@@ -65,7 +66,9 @@ def build_all(modules: Path | None = None) -> list[Path]:
         content = _modules(modules or _module_store())
         images.append(python_image("tidepool-agent", "node-agent", "tidepool_agent", ("python3-libvirt",), content))
     with store.locked("images", "archives"):
-        return [write(image) for image in images]
+        archives = [write(image) for image in images]
+        _list_materials([archive for archive in archives if not archive.with_suffix(".cdx.json").exists()])
+    return archives
 
 
 def pause() -> Image:
@@ -115,13 +118,26 @@ def write(image: Image) -> Path:
         with tarfile.open(new, "w") as archive:
             _add(archive, f"{identity}.json", config)
             for name, layer in layers:
-                archive.add(layer, name)
+                archive.add(layer, name, filter=_anybodys)
             _add(archive, "manifest.json", json.dumps(manifest).encode())
         stamp.unlink(missing_ok=True)
+        image.archive.with_suffix(".cdx.json").unlink(missing_ok=True)
         new.rename(image.archive)
     stamp.write_text(identity)
     say(f"image {image.name}: {image.archive.stat().st_size / 1e6:.0f} MB")
     return image.archive
+
+
+def _list_materials(archives: list[Path]) -> None:
+    """A bill of materials beside each archive."""
+    if archives:
+        command = [str(paths.BUILD / "venv/bin/python"), "-m", "tidepool_lab.sbom", *map(str, archives)]
+        subprocess.run(command, check=True, env={**os.environ, "PYTHONPATH": str(paths.E2E)})
+
+
+def _anybodys(member: tarfile.TarInfo) -> tarfile.TarInfo:
+    """Without whose it was and when it was made."""
+    return member.replace(mtime=0, mode=0o644, uid=0, gid=0, uname="", gname="", deep=False)
 
 
 def _config(image: Image, diff_ids: list[str]) -> bytes:

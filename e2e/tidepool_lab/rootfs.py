@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -53,5 +54,6 @@ def _bootstrap(recipe: Recipe, out: Path) -> None:
                 str(out / "root.tar"),
                 *debian.sources(recipe.suite),
             ],
+            env={**os.environ, "SOURCE_DATE_EPOCH": "0"},  # the same packages give the same bytes
             check=True,
         )

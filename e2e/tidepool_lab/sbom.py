@@ -1,0 +1,117 @@
+"""What is in an image, as a bill of materials: python -m tidepool_lab.sbom ARCHIVE...
+
+Read from the image itself, not from what it was to be made of: Debian's packages, Python's distributions, and the
+modules of the agent's store. Writes CycloneDX 1.6 as JSON beside the archive. (Runs with build/venv.)
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import sys
+import tarfile
+import uuid
+from collections.abc import Iterator
+from datetime import UTC, datetime
+from email.message import Message
+from email.parser import HeaderParser
+from pathlib import Path, PurePosixPath
+
+from cyclonedx.factory.license import LicenseFactory
+from cyclonedx.model import HashAlgorithm, HashType
+from cyclonedx.model.bom import Bom, BomMetaData
+from cyclonedx.model.component import Component, ComponentType
+from cyclonedx.output.json import JsonV1Dot6
+from packageurl import PackageURL
+
+OURS, MODULES = "Apache-2.0", "GPL-2.0-only"
+DPKG_STATUS = "var/lib/dpkg/status"
+LICENSES = LicenseFactory()
+
+
+def document(archive: Path) -> str:
+    """The bill of a docker-archive; the same archive gives the same bill."""
+    with tarfile.open(archive) as image:
+        (manifest,) = json.load(_file(image, "manifest.json"))
+        parts = {part.bom_ref.value: part for layer in manifest["Layers"] for part in _in_layer(image, layer)}
+    name, version = manifest["RepoTags"][0].rsplit("/", 1)[1].split(":")
+    identity = manifest["Config"].removesuffix(".json")
+    described = Component(
+        name=name,
+        version=version,
+        type=ComponentType.CONTAINER,
+        bom_ref=f"image:{name}",
+        licenses=[LICENSES.make_from_string(OURS)],
+        hashes=[HashType(alg=HashAlgorithm.SHA_256, content=identity)],
+    )
+    metadata = BomMetaData(component=described, timestamp=datetime.fromtimestamp(0, UTC))
+    bom = Bom(components=parts.values(), metadata=metadata, serial_number=uuid.uuid5(uuid.NAMESPACE_OID, identity))
+    bom.register_dependency(described, parts.values())
+    return JsonV1Dot6(bom).output_as_string(indent=1) + "\n"
+
+
+def _in_layer(image: tarfile.TarFile, name: str) -> Iterator[Component]:
+    with tarfile.open(fileobj=_file(image, name)) as layer:
+        for member in layer:
+            path = PurePosixPath(member.name.removeprefix("./"))
+            if str(path) == DPKG_STATUS:
+                yield from _debian(_text(layer, member))
+            elif path.name == "METADATA" and path.parent.suffix == ".dist-info":
+                yield _python(_parsed(_text(layer, member)))
+            elif path.suffix == ".ko":
+                yield _module(path, _file(layer, member).read())
+
+
+def _file(archive: tarfile.TarFile, member: str | tarfile.TarInfo) -> tarfile.ExFileObject:
+    found = archive.extractfile(member)
+    if not isinstance(found, tarfile.ExFileObject):
+        raise ValueError(f"{member} is no file")
+    return found
+
+
+def _text(archive: tarfile.TarFile, member: tarfile.TarInfo) -> str:
+    return _file(archive, member).read().decode()
+
+
+def _parsed(text: str) -> Message:
+    return HeaderParser().parsestr(text)
+
+
+def _debian(status: str) -> Iterator[Component]:
+    """Every installed package; each one's licences are in its own copyright file, which is not machine-readable."""
+    for paragraph in status.strip().split("\n\n"):
+        fields = _parsed(paragraph)
+        if "installed" in fields["Status"].split():
+            name, version = fields["Package"], fields["Version"]
+            purl = PackageURL("deb", "debian", name, version, {"arch": fields["Architecture"]})
+            yield Component(name=name, version=version, purl=purl, bom_ref=purl.to_string())
+
+
+def _python(metadata: Message) -> Component:
+    name, version = metadata["Name"], metadata["Version"]
+    purl = PackageURL("pypi", None, name.lower().replace("_", "-"), version)
+    stated = metadata["License-Expression"]
+    licenses = [LICENSES.make_from_string(stated)] if stated else []
+    return Component(name=name, version=version, purl=purl, bom_ref=purl.to_string(), licenses=licenses)
+
+
+def _module(path: PurePosixPath, content: bytes) -> Component:
+    """tidepool.ko for one kernel, whose release is the name of its folder."""
+    return Component(
+        name=path.name,
+        version=path.parent.name,
+        type=ComponentType.FILE,
+        bom_ref=f"file:{path}",
+        licenses=[LICENSES.make_from_string(MODULES)],
+        hashes=[HashType(alg=HashAlgorithm.SHA_256, content=hashlib.sha256(content).hexdigest())],
+    )
+
+
+def main(archives: list[str]) -> None:
+    """Writes the bills."""
+    for archive in map(Path, archives):
+        archive.with_suffix(".cdx.json").write_text(document(archive))
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])
