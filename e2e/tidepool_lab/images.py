@@ -137,7 +137,10 @@ def _list_materials(archives: list[Path]) -> None:
 
 def _anybodys(member: tarfile.TarInfo) -> tarfile.TarInfo:
     """Without whose it was and when it was made."""
-    return member.replace(mtime=0, mode=0o644, uid=0, gid=0, uname="", gname="", deep=False)
+    member.mtime, member.mode = 0, 0o644
+    member.uid = member.gid = 0
+    member.uname = member.gname = ""
+    return member
 
 
 def _config(image: Image, diff_ids: list[str]) -> bytes:
