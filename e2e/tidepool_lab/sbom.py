@@ -17,7 +17,7 @@ from email.message import Message
 from email.parser import HeaderParser
 from pathlib import Path, PurePosixPath
 
-from cyclonedx.factory.license import LicenseFactory
+from cyclonedx.contrib.license.factories import LicenseFactory
 from cyclonedx.model import HashAlgorithm, HashType
 from cyclonedx.model.bom import Bom, BomMetaData
 from cyclonedx.model.component import Component, ComponentType
