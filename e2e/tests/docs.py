@@ -8,6 +8,7 @@ import subprocess
 
 from product import BORROWER, LENDER, POOL
 
+from demo import lab
 from tidepool_lab import paths
 
 INDENT = "    "
@@ -17,8 +18,11 @@ NAMES = {
     "PAIRING": f"{POOL}.{BORROWER}.{LENDER}",
     "GUEST": BORROWER,
     "demo": "default",
+    "db": BORROWER,
+    "batch": LENDER,
 }
-QUESTIONS = ("get", "describe", "logs", "wait", "rollout status", "tidepool")
+# What changes nothing, and what leaves a pool at work as it is.
+VERBS = ("get", "describe", "logs", "wait", "rollout status", "tidepool", "label", "patch memorypool ")
 QUERIES = ("sum by", "histogram_quantile", "lender:")
 IN_A_GUEST = ("cat /", "dmesg", "grep", "cd /sys")
 
@@ -36,9 +40,9 @@ def _lines(block: str) -> list[str]:
     return [re.sub(r"\s{2,}#.*| # .*", "", line.removeprefix(INDENT)) for line in block.splitlines()]
 
 
-def is_question(line: str) -> bool:
-    """Whether it is a kubectl command that changes nothing."""
-    return line.startswith(tuple(f"kubectl {verb}" for verb in QUESTIONS))
+def is_for_kubectl(line: str) -> bool:
+    """Whether it is a kubectl command that can be tried beside others."""
+    return line.startswith(tuple(f"kubectl {verb}" for verb in VERBS))
 
 
 def is_query(line: str) -> bool:
@@ -56,9 +60,9 @@ def filled_in(line: str) -> str:
     return re.sub(r"\b(" + "|".join(NAMES) + r")\b", lambda match: NAMES[match[1]], line)
 
 
-def arguments(line: str) -> list[str]:
-    """What follows `kubectl`; what would go on for ever is done once."""
-    words = shlex.split(filled_in(line))[1:]
-    if words[:2] == ["tidepool", "top"]:
-        words += ["--interval", "1", *(() if "--once" in words else ("--once",))]
-    return words
+def run(line: str) -> None:
+    """Runs a kubectl command as a shell would; what would go on for ever is done once. Raises what it said."""
+    once = " --interval 1" + ("" if "--once" in line else " --once") if "tidepool top" in line else ""
+    script = f'kubectl() {{ {shlex.quote(str(lab.LAB))} kubectl "$@"; }}; {filled_in(line)}{once}'
+    done = subprocess.run(["bash", "-c", script], capture_output=True, text=True, check=False, timeout=300)
+    assert done.returncode == 0, f"`{line}` ended with {done.returncode}: {done.stdout}{done.stderr}"

@@ -75,10 +75,10 @@ def _assert_the_dashboard_has_data() -> None:
 def _assert_the_documentation_can_be_followed() -> None:
     """What it says to look at, in the cluster, in Prometheus and in a guest, with this pool's names put in."""
     blocks = docs.blocks()
-    commands = [line for block in blocks for line in block if docs.is_question(line)]
+    commands = [line for block in blocks for line in block if docs.is_for_kubectl(line)]
     assert len(commands) > 30
     for line in commands:
-        lab.kubectl(*docs.arguments(line))
+        docs.run(line)
     for query in (line for block in blocks for line in block if docs.is_query(line)):
         ask(docs.filled_in(query))
     scripts = [block for block in blocks if docs.is_for_a_guest(block)]
