@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 import re
 import sys
+import time
 from pathlib import Path
 from typing import Any
 
@@ -23,7 +24,7 @@ from tidepool_lab import monitoring, paths
 DASHBOARD = paths.ROOT / "charts/tidepool/dashboards/tidepool.json"
 COLUMNS = 3
 POINTS = 120
-MOST_LINES = 6  # that a legend has room for
+MOST_LINES = 10  # that a legend has room for
 Panel = dict[str, Any]
 Line = tuple[str, list[float], list[float]]
 
@@ -37,7 +38,7 @@ def draw(target: Path, minutes: float) -> None:
         size = (15, 2.6 * rows)
         picture, axes = plt.subplots(rows, COLUMNS, figsize=size, layout="constrained", dpi=90, squeeze=False)
         for place, (panel, lines) in zip(axes.flat, found, strict=False):
-            _plot(place, panel, lines)
+            _plot(place, panel, lines, minutes)
         for place in list(axes.flat)[len(found) :]:
             place.axis("off")
         picture.savefig(target)
@@ -61,10 +62,11 @@ def _legend(query: dict[str, Any], labels: dict[str, str]) -> str:
     return re.sub(r"\{\{(\w+)\}\}", lambda match: labels.get(match[1], ""), query.get("legendFormat", ""))
 
 
-def _plot(axes: Any, panel: Panel, lines: list[Line]) -> None:
-    end = max(times[-1] for _, times, _ in lines)
+def _plot(axes: Any, panel: Panel, lines: list[Line], minutes: float) -> None:
+    end = time.time()
     for legend, times, values in lines:
         axes.plot([(at - end) / 60 for at in times], values, label=legend, linewidth=1.4)
+    axes.set_xlim(-minutes, 0)
     axes.set_title(panel["title"], loc="left", color=INK, fontweight="bold")
     axes.yaxis.set_major_formatter(_unit(panel["fieldConfig"]["defaults"].get("unit", "")))
     axes.set_ylim(bottom=0)
