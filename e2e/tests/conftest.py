@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 from product import BORROWER, GUESTS, SPECS, STRESS, Product
@@ -34,3 +36,13 @@ def product(session_lab: Product, request: pytest.FixtureRequest) -> Iterator[Pr
     if request.session.testsfailed > failed_before:
         evidence.keep(GUESTS, paths.BUILD / "test" / request.node.name)
     lab.kubectl("delete", "memorypools", "--all", "--timeout=120s")
+
+
+@pytest.fixture
+def plugin(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The plugin of these sources, where kubectl finds it."""
+    program = tmp_path / "kubectl-tidepool"
+    libraries = f"{paths.ROOT}/kubectl-plugin:{paths.ROOT}/crds"
+    program.write_text(f'#!/bin/sh\nPYTHONPATH={libraries} exec {sys.executable} -m tidepool_kubectl "$@"\n')
+    program.chmod(0o755)
+    monkeypatch.setenv("PATH", str(tmp_path), prepend=":")

@@ -27,13 +27,11 @@ QUERIES = ("sum by", "histogram_quantile", "lender:")
 IN_A_GUEST = ("cat /", "dmesg", "grep", "cd /sys")
 
 
-def blocks() -> list[list[str]]:
-    """Every run of indented lines in docs/, without the comments at their ends."""
-    listed = subprocess.run(
-        ["git", "ls-files", "docs/*.md"], cwd=paths.ROOT, capture_output=True, text=True, check=True
-    )
-    pages = [(paths.ROOT / name).read_text() for name in listed.stdout.splitlines()]
-    return [_lines(block) for page in pages for block in re.findall(r"(?:^    .*\n?)+", page, re.MULTILINE)]
+def blocks(pages: str = "docs/*.md") -> list[list[str]]:
+    """Every run of indented lines, without the comments at their ends."""
+    listed = subprocess.run(["git", "ls-files", pages], cwd=paths.ROOT, capture_output=True, text=True, check=True)
+    texts = [(paths.ROOT / name).read_text() for name in listed.stdout.splitlines()]
+    return [_lines(block) for text in texts for block in re.findall(r"(?:^    .*\n?)+", text, re.MULTILINE)]
 
 
 def _lines(block: str) -> list[str]:
@@ -58,6 +56,11 @@ def is_for_a_guest(block: list[str]) -> bool:
 def filled_in(line: str) -> str:
     """With names that are there in place of those that stand for them."""
     return re.sub(r"\b(" + "|".join(NAMES) + r")\b", lambda match: NAMES[match[1]], line)
+
+
+def examples(page: str) -> list[str]:
+    """The YAML that a page shows."""
+    return re.findall(r"^```yaml\n(.*?)^```", (paths.ROOT / page).read_text(), re.MULTILINE | re.DOTALL)
 
 
 def run(line: str) -> None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import re
-import sys
 from typing import TYPE_CHECKING
 
 import pytest
@@ -15,7 +14,7 @@ from demo import lab
 from tidepool_lab import paths
 
 if TYPE_CHECKING:
-    from pathlib import Path
+    pass
 
 CHART = paths.ROOT / "charts/tidepool"
 RECONNECTIONS = 8
@@ -26,16 +25,6 @@ def ask(expression: str) -> list[Object]:
     """What Prometheus answers."""
     found: list[Object] = json.loads(lab.call("query", expression))
     return found
-
-
-@pytest.fixture
-def plugin(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The plugin of these sources, where kubectl finds it."""
-    program = tmp_path / "kubectl-tidepool"
-    libraries = f"{paths.ROOT}/kubectl-plugin:{paths.ROOT}/crds"
-    program.write_text(f'#!/bin/sh\nPYTHONPATH={libraries} exec {sys.executable} -m tidepool_kubectl "$@"\n')
-    program.chmod(0o755)
-    monkeypatch.setenv("PATH", str(tmp_path), prepend=":")
 
 
 @pytest.mark.usefixtures("plugin")
