@@ -28,6 +28,7 @@
 
 #include <linux/ftrace.h>
 #include <linux/iomap.h>
+#include <linux/kmemleak.h>
 #include <linux/module.h>
 #include <linux/slab.h>
 #include <linux/srcu.h>
@@ -47,7 +48,8 @@ static bool tide_removing;
  * One copy for each a_ops table met. Callers such as generic_perform_write()
  * keep the pointer across sleeps, so a copy that was ever used is never freed:
  * unloading turns it into a plain copy of the original and leaves it behind.
- * They are few (one for each file system and journalling mode) and small.
+ * They are few (one for each file system and journalling mode) and small;
+ * kmemleak is told that they are meant to stay.
  */
 struct tide_wrapped {
 	struct address_space_operations ops;
@@ -623,6 +625,7 @@ static void tide_wrapped_retire(void)
 		if (i < tide_wrapped_used) {
 			WRITE_ONCE(w->ops.readahead, w->orig->readahead);
 			WRITE_ONCE(w->ops.read_folio, w->orig->read_folio);
+			kmemleak_not_leak(w);
 		} else {
 			kfree(w);
 		}
