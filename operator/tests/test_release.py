@@ -20,7 +20,8 @@ from cast import (
     role,
     wait_for,
 )
-from test_rights import rendered
+from test_rights import KINDS as KINDS_OF_RIGHTS
+from test_rights import for_user, rendered
 
 from tidepool_api.crd import KINDS
 from tidepool_api_testing.server import Server
@@ -39,25 +40,9 @@ def server() -> Iterator[Server]:
     with Server({"operator": OPERATOR_TOKEN, "release": RELEASE_TOKEN}) as server:
         server.install_crds()
         namespaces = ({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": n}} for n in (OWN_NAMESPACE, "a"))
-        server.create(*namespaces, *role("operator"), *_rights())
+        rights = (for_user(one, "release") for one in rendered("release") if one["kind"] in KINDS_OF_RIGHTS)
+        server.create(*namespaces, *role("operator"), *rights)
         yield server
-
-
-def _rights() -> list[dict[str, Any]]:
-    """The chart's own roles of the hooks, for the user of the tests."""
-    roles = [one for one in rendered("release") if one["kind"] in ("ClusterRole", "Role")]
-    return [*roles, *map(_bound, roles)]
-
-
-def _bound(granted: dict[str, Any]) -> dict[str, Any]:
-    group = "rbac.authorization.k8s.io"
-    return {
-        "apiVersion": granted["apiVersion"],
-        "kind": f"{granted['kind']}Binding",
-        "metadata": {**granted["metadata"], "name": "release"},
-        "roleRef": {"apiGroup": group, "kind": granted["kind"], "name": granted["metadata"]["name"]},
-        "subjects": [{"apiGroup": group, "kind": "User", "name": "release"}],
-    }
 
 
 def start(server: Server, log: Path, *task: str) -> subprocess.Popen[bytes]:

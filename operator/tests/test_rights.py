@@ -32,6 +32,16 @@ def rendered(component: str = "operator", *settings: str) -> list[dict[str, Any]
     return [one for one in found if one["metadata"]["labels"]["app.kubernetes.io/component"] == component]
 
 
+def for_user(one: dict[str, Any], user: str) -> dict[str, Any]:
+    """A role or binding of the chart's under names of its own, for a user of the tests."""
+    renamed = {**one, "metadata": {**one["metadata"], "name": f"{one['metadata']['name']}-{user}"}}
+    if "roleRef" not in one:
+        return renamed
+    reference = {**one["roleRef"], "name": f"{one['roleRef']['name']}-{user}"}
+    subject = {"apiGroup": "rbac.authorization.k8s.io", "kind": "User", "name": user}
+    return {**renamed, "roleRef": reference, "subjects": [subject]}
+
+
 def rights(objects: list[dict[str, Any]]) -> set[tuple[str, str, str]]:
     """Every group, resource and verb that roles give."""
     return {
@@ -108,7 +118,7 @@ def test_of_namespaces_that_it_serves_it_has_the_rights_and_of_no_other(server: 
     for name in ("served", "unserved"):
         server.kubectl("create", "namespace", name)
     narrower = rendered("operator", "--set", "operator.namespaces={served}")
-    granted = [_for_user(one, "narrow") for one in narrower if one["kind"] in KINDS]
+    granted = [for_user(one, "narrow") for one in narrower if one["kind"] in KINDS]
     assert "served" in [one["metadata"].get("namespace") for one in granted]
     server.create(*granted)
     narrow = OperatorProcess(server, tmp_path / "log", namespaces="served", token=NARROW_TOKEN)
@@ -118,13 +128,3 @@ def test_of_namespaces_that_it_serves_it_has_the_rights_and_of_no_other(server: 
         assert not outside.status()
     with pytest.raises(Refused, match="forbidden"):
         server.kubectl("get", "mp", "-n", "unserved", token=NARROW_TOKEN)
-
-
-def _for_user(one: dict[str, Any], user: str) -> dict[str, Any]:
-    """A role or binding of the chart's under names of its own, for a user of the tests."""
-    renamed = {**one, "metadata": {**one["metadata"], "name": f"{one['metadata']['name']}-{user}"}}
-    if "roleRef" not in one:
-        return renamed
-    reference = {**one["roleRef"], "name": f"{one['roleRef']['name']}-{user}"}
-    subject = {"apiGroup": "rbac.authorization.k8s.io", "kind": "User", "name": user}
-    return {**renamed, "roleRef": reference, "subjects": [subject]}
