@@ -74,6 +74,10 @@ def test_who_does_not_have_the_key_is_named_and_in_the_end_complained_about() ->
     assert late is not None
     assert late.reason == keys.NOT_TAKEN_UP
     assert late.message.startswith(f"b did not get the key of the Secret {new}; pages still flow")
+    assert not keys.is_bad_news(half, early)
+    assert keys.is_bad_news(half, late)
+    told = half.model_copy(update={"status": half.status.model_copy(update={"conditions": (late,)})})
+    assert not keys.is_bad_news(told, late)
     done = keys.judge(renewed(made(LONG_AGO, lender=new, borrower=new), LONG_AGO), LONG_AGO + HOUR)
     assert done is not None
     assert (done.status, done.reason) == (Status.TRUE, "TakenUp")

@@ -97,6 +97,12 @@ def judge(pairing: MemoryPairing, at: datetime) -> Condition | None:
     return None
 
 
+def is_bad_news(pairing: MemoryPairing, fresh: Condition) -> bool:
+    """Whether a key has become overdue since the pairing's status was written."""
+    before = find(pairing.status.conditions, ConditionType.KEY_CURRENT)
+    return fresh.reason == NOT_TAKEN_UP and (before is None or before.reason != NOT_TAKEN_UP)
+
+
 def _current(pairing: MemoryPairing, status: Status, reason: str, message: str) -> Condition:
     generation = pairing.metadata.generation
     return condition(ConditionType.KEY_CURRENT, status, reason, message, observed_generation=generation)

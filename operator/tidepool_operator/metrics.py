@@ -51,14 +51,14 @@ class Metrics:
 
     def show(self, pool: MemoryPool, status: PoolStatus, pairings: Sequence[Judged]) -> None:
         """Shows one pool."""
-        key = (pool.namespace, pool.name)
+        key, at = (pool.namespace, pool.name), now()
         self.lent.labels(*key).set(status.lent_bytes or 0)
         self.used.labels(*key).set(status.used_bytes or 0)
         self.ready.labels(*key).set(is_true(status.conditions, ConditionType.READY))
         self.degraded.labels(*key).set(is_true(status.conditions, ConditionType.DEGRADED))
         self.guests.labels(*key, "lender").set(status.lenders or 0)
         self.guests.labels(*key, "borrower").set(status.borrowers or 0)
-        self.overdue_keys.labels(*key).set(sum(is_overdue(one.pairing, now()) for one in pairings))
+        self.overdue_keys.labels(*key).set(sum(is_overdue(one.pairing, at) for one in pairings))
         verdicts = [one.verdict for one in pairings]
         self.unattended.labels(*key).set([one.reason for one in verdicts].count(Reason.AGENT_NOT_RESPONDING))
         phases = [one.phase for one in verdicts]

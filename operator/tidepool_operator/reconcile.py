@@ -329,10 +329,10 @@ class Reconciler:
         await self._patch(self._state.pairings, pairing, {"status": patch}, status=True)
         if verdict.phase is PairingPhase.CONNECTED and pairing.status.phase is not PairingPhase.CONNECTED:
             await self._say(pairing, "Normal", "Connected", verdict.message)
-        elif key is not None and key.reason == keys.NOT_TAKEN_UP:
-            await self._say(pairing, "Warning", "KeyNotTakenUp", key.message)
         elif verdict.phase is PairingPhase.FAILED or verdict.reason == Reason.AGENT_NOT_RESPONDING:
             await self._say(pairing, "Warning", verdict.reason, verdict.message)
+        if key is not None and keys.is_bad_news(pairing, key):
+            await self._say(pairing, "Warning", "KeyNotTakenUp", key.message)
 
     async def _write_pool_status(self, scene: _Round, pool: MemoryPool, status: PoolStatus) -> None:
         patch = build.replacement(pool.status.to_dict(), status.to_dict())
