@@ -24,6 +24,7 @@
 
 struct tide_lender __rcu *tide_lenders[TIDE_MAX_LENDERS];
 atomic_t tide_lenders_ready = ATOMIC_INIT(0);
+unsigned int tide_lenders_enabled;		/* slots that are taken */
 static DEFINE_MUTEX(tide_slots_mutex);
 
 /* ------------------------------------------------------------------ */
@@ -433,6 +434,9 @@ static int tide_slot_take(struct tide_lender *lender)
 			continue;
 		lender->slot = slot;
 		rcu_assign_pointer(tide_lenders[slot], lender);
+		if (!tide_lenders_enabled)
+			tide_gate_begin();
+		WRITE_ONCE(tide_lenders_enabled, tide_lenders_enabled + 1);
 		err = 0;
 		break;
 	}
@@ -444,6 +448,7 @@ static void tide_slot_give(struct tide_lender *lender)
 {
 	mutex_lock(&tide_slots_mutex);
 	RCU_INIT_POINTER(tide_lenders[lender->slot], NULL);
+	WRITE_ONCE(tide_lenders_enabled, tide_lenders_enabled - 1);
 	mutex_unlock(&tide_slots_mutex);
 	synchronize_rcu();
 	lender->slot = -1;
@@ -469,19 +474,26 @@ int tide_lender_enable(struct tide_lender *lender)
 	init_completion(&lender->released);
 	lender->closing = false;
 	tide_breaker_reset(lender, true);
-	err = tide_slot_take(lender);
+	err = tide_hooks_hold();
 	if (err)
 		return err;
+	err = tide_slot_take(lender);
+	if (err)
+		goto out_hooks;
 	lender->state = TIDE_LENDER_CONNECTING;
 	task = kthread_create(tide_lender_main, lender, "tidepool_get");
 	if (IS_ERR(task)) {
 		lender->state = TIDE_LENDER_DISABLED;
 		tide_slot_give(lender);
-		return PTR_ERR(task);
+		err = PTR_ERR(task);
+		goto out_hooks;
 	}
 	lender->main = task;
 	wake_up_process(task);
 	return 0;
+out_hooks:
+	tide_hooks_release();
+	return err;
 }
 
 /**
@@ -505,6 +517,7 @@ void tide_lender_disable(struct tide_lender *lender)
 	cancel_work_sync(&lender->tx_work);
 	tide_breaker_reset(lender, true);
 	lender->state = TIDE_LENDER_DISABLED;
+	tide_hooks_release();
 }
 
 void tide_lender_destroy(struct tide_lender *lender)

@@ -22,7 +22,7 @@
 static struct hlist_head tide_files[1 << TIDE_FILE_BITS];
 static struct hlist_head tide_files_by_id[1 << TIDE_FILE_BITS];
 static DEFINE_SPINLOCK(tide_files_lock);	/* writers of both tables */
-static unsigned int tide_file_count;
+unsigned int tide_file_count;	/* in both */
 static atomic64_t tide_version = ATOMIC64_INIT(0);
 
 static LIST_HEAD(tide_reserve);
@@ -294,11 +294,6 @@ bool tide_file_empty(struct tide_file *file)
 	empty = xa_empty(&file->pages) && RB_EMPTY_ROOT(&file->outgoing);
 	tide_file_unlock(file, flags);
 	return empty;
-}
-
-unsigned int tide_catalog_files(void)
-{
-	return READ_ONCE(tide_file_count);
 }
 
 static struct tide_file *tide_bucket_next(struct hlist_head *bucket, unsigned int pass)

@@ -133,6 +133,20 @@ static inline bool tide_inode_locked_by_me(const struct inode *inode)
 #endif
 }
 
+/* 6.12 at the latest: rwsem.h names the bit that says that a writer has the lock. */
+#ifndef RWSEM_WRITER_LOCKED
+#define RWSEM_WRITER_LOCKED	1UL
+#endif
+
+static inline bool tide_rwsem_is_write_locked(struct rw_semaphore *sem)
+{
+#ifdef CONFIG_PREEMPT_RT
+	return rwsem_is_locked(sem);
+#else
+	return atomic_long_read(&sem->count) & RWSEM_WRITER_LOCKED;
+#endif
+}
+
 /* 6.2 (backported to 6.1): directions of an iov_iter got names. */
 #ifndef ITER_SOURCE
 #define ITER_SOURCE	WRITE

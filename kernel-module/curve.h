@@ -13,6 +13,8 @@
 #define TIDE_CURVE_SIZES	7	/* 1/8, 1/4, 1/2, 1, 2, 4, 8 times the memory */
 #define TIDE_CURVE_ENTRIES	32768	/* pages followed at most */
 #define TIDE_CURVE_BUCKETS	32768
+#define TIDE_CURVE_BLOCK	16	/* pages that are passed over together */
+#define TIDE_CURVE_CHOSEN	4
 
 /* A page that is followed; entries name each other by number. */
 struct tide_curve_entry {
@@ -34,7 +36,8 @@ struct tide_curve_pool {
 /**
  * struct tide_curve - pools of several sizes, each at a fraction of its size
  * @exclusive: a page that is read back leaves the pool
- * @threshold: a page is followed when its hash is below this (of 1 << 32)
+ * @threshold: a page of a chosen block is followed when its hash is below this
+ * (of 1 << 32)
  * @memory: pages of the guest's memory
  * @references: reads of pages that are followed, fading as the hits do
  * @references_ever: the same, not fading
@@ -69,10 +72,58 @@ void tide_curve_drop_super(struct tide_curve *curve, u64 super);
 u64 tide_curve_pages(const struct tide_curve *curve, unsigned int size);
 u32 tide_curve_ratio(const struct tide_curve *curve, unsigned int size);
 
-/* Is a page among those that are followed? Always the same answer (SHARDS). */
-static inline bool tide_curve_follows(u32 threshold, u64 file, u64 index)
+static inline u64 tide_curve_mix(u64 x)
 {
-	return tide_curve_hash(file, index) >> 32 < threshold;
+	x *= 0xff51afd7ed558ccdULL;
+	return (x ^ x >> 32) * 0xc4ceb9fe1a85ec53ULL;
+}
+
+/* Of the blocks of a file one in TIDE_CURVE_CHOSEN has pages that are followed. */
+static inline u64 tide_curve_block(u64 ino, u64 index)
+{
+	return (ino << 32 ^ index / TIDE_CURVE_BLOCK) * 0x9e3779b97f4a7c15ULL;
+}
+
+static inline bool tide_curve_chosen(u64 block)
+{
+	return block >> 32 < (1ULL << 32) / TIDE_CURVE_CHOSEN;
+}
+
+/**
+ * tide_curve_follows() - is a page among those that are followed?
+ * @threshold: of the curve
+ * @ino: number of its file; files of the same number share what is followed
+ * @index: of the page
+ *
+ * The answer is always the same (SHARDS). It is given for every page that comes
+ * or goes, before anything else is looked at, so it has to be cheap.
+ */
+static inline bool tide_curve_follows(u32 threshold, u64 ino, u64 index)
+{
+	u64 block = tide_curve_block(ino, index);
+
+	return tide_curve_chosen(block) &&
+	       tide_curve_mix(block + index % TIDE_CURVE_BLOCK) >> 32 < threshold;
+}
+
+/**
+ * tide_curve_next() - the first page from one on that is followed
+ * @threshold: of the curve
+ * @ino: number of its file
+ * @index: of the page to begin with
+ * @end: and of the one before which to end
+ *
+ * Return: its index, or @end.
+ */
+static inline u64 tide_curve_next(u32 threshold, u64 ino, u64 index, u64 end)
+{
+	for (; index < end; index++) {
+		if (!tide_curve_chosen(tide_curve_block(ino, index)))
+			index |= TIDE_CURVE_BLOCK - 1;
+		else if (tide_curve_follows(threshold, ino, index))
+			return index;
+	}
+	return end;
 }
 
 #endif /* TIDE_CURVE_H */

@@ -11,6 +11,11 @@
  * has a struct tide_writes: one range around all direct writes since the count
  * was last seen at zero.
  *
+ * A call that began before this guest borrowed is in no section. While it goes
+ * on it has the inode's lock or the mapping's invalidate_lock for itself, or
+ * counts as direct I/O, so a file that is in such a state is not taken into the
+ * catalog for as long as a call may take (tide_gate_unsettled()).
+ *
  * Why a put cannot slip through: the put makes its file known, then asks the
  * gate; the section enters the gate, then looks for the file. Both take the
  * bucket's lock, so at least one of them sees the other.
@@ -23,6 +28,7 @@
 #include "tidepool.h"
 
 #define TIDE_GATE_BITS	8
+#define TIDE_SETTLE	(120 * HZ)	/* a call that takes longer is reported as hung */
 
 /**
  * struct tide_writes - where direct writes of a mapping may still be going on
@@ -49,6 +55,7 @@ static struct tide_gate_bucket {
 
 static atomic_t tide_sections = ATOMIC_INIT(0);
 static bool tide_gate_coarse;	/* a struct tide_writes could not be had */
+static unsigned long tide_gate_since;	/* jiffies when this guest began to borrow */
 
 static struct tide_gate_bucket *tide_gate_bucket(const void *key)
 {
@@ -266,22 +273,59 @@ bool tide_gate_closed(struct address_space *mapping, pgoff_t first, pgoff_t last
 }
 
 /**
+ * tide_gate_begin() - this guest borrows from now on; the hooks are in
+ */
+void tide_gate_begin(void)
+{
+	WRITE_ONCE(tide_gate_since, jiffies);
+}
+
+/**
+ * tide_gate_unsettled() - may a call that no section knows be changing a file?
+ * @inode: a regular file that the catalog does not know
+ *
+ * Context: any.
+ */
+bool tide_gate_unsettled(struct inode *inode)
+{
+	if (tide_broken(SETTLE) ||
+	    time_after(jiffies, READ_ONCE(tide_gate_since) + TIDE_SETTLE))
+		return false;
+	return tide_rwsem_is_write_locked(&inode->i_rwsem) ||
+	       tide_rwsem_is_write_locked(&inode->i_mapping->invalidate_lock) ||
+	       atomic_read(&inode->i_dio_count);
+}
+
+/**
+ * tide_gate_forget() - the wrappers are taken out: nobody notes direct writes
+ *
+ * Context: process.
+ */
+void tide_gate_forget(void)
+{
+	struct tide_writes *writes;
+	struct hlist_node *next;
+	int i;
+
+	for (i = 0; i < ARRAY_SIZE(tide_gate); i++) {
+		spin_lock_irq(&tide_gate[i].lock);
+		hlist_for_each_entry_safe(writes, next, &tide_gate[i].writes, hash) {
+			hlist_del(&writes->hash);
+			kfree(writes);
+		}
+		spin_unlock_irq(&tide_gate[i].lock);
+	}
+	WRITE_ONCE(tide_gate_coarse, false);
+}
+
+/**
  * tide_gate_wait_empty() - wait until no wrapped call is in progress
  *
  * Context: process, with the wrappers taken out already.
  */
 void tide_gate_wait_empty(void)
 {
-	struct tide_writes *writes;
-	struct hlist_node *next;
-	int i;
-
 	while (atomic_read(&tide_sections))
 		msleep(20);
-	for (i = 0; i < ARRAY_SIZE(tide_gate); i++) {
-		hlist_for_each_entry_safe(writes, next, &tide_gate[i].writes, hash) {
-			hlist_del(&writes->hash);
-			kfree(writes);
-		}
-	}
+	tide_gate_forget();
 }

@@ -16,10 +16,10 @@
 #include <linux/sysfs.h>
 #include <linux/vmalloc.h>
 
-#include "curve.h"
 #include "tidepool.h"
 
 #define TIDE_GHOST_FEW	4096	/* pages looked for one by one */
+#define TIDE_GHOST_LAST	((pgoff_t)(LLONG_MAX >> PAGE_SHIFT))	/* no file goes on */
 
 static_assert(sizeof(struct tide_curve) <= SZ_4M);
 
@@ -27,7 +27,7 @@ DEFINE_STATIC_KEY_FALSE(tide_ghost_on);
 
 static DEFINE_SPINLOCK(tide_ghost_lock);	/* a leaf, with interrupts off */
 static struct tide_curve *tide_ghost;		/* NULL: the mode is off */
-static u32 tide_ghost_threshold;
+u32 tide_ghost_threshold __read_mostly;
 
 /* ------------------------------------------------------------------ */
 /* names							       */
@@ -40,64 +40,65 @@ static u64 tide_ghost_file(struct inode *inode)
 	return tide_curve_hash(tide_curve_hash(part, inode->i_ino), inode->i_generation);
 }
 
-static bool tide_ghost_follows(u64 file, pgoff_t index)
+/* The first page from one on that is followed, or the end. */
+static pgoff_t tide_ghost_next(const struct inode *inode, pgoff_t index, pgoff_t end)
 {
-	return tide_curve_follows(READ_ONCE(tide_ghost_threshold), file, index);
+	return tide_curve_next(READ_ONCE(tide_ghost_threshold), inode->i_ino, index, end);
 }
 
 /* ------------------------------------------------------------------ */
 /* what the hooks see						       */
 /* ------------------------------------------------------------------ */
 
+/* A page that is followed has been evicted. */
+static void tide_ghost_put(struct address_space *mapping, pgoff_t index, bool reusable)
+{
+	u64 super = (unsigned long)mapping->host->i_sb;
+	u64 file = tide_ghost_file(mapping->host);
+
+	spin_lock(&tide_ghost_lock);
+	if (tide_ghost && reusable)
+		tide_curve_put(tide_ghost, super, file, index);
+	else if (tide_ghost)
+		tide_curve_drop(tide_ghost, file, index);
+	spin_unlock(&tide_ghost_lock);
+}
+
 /**
  * tide_ghost_evicted() - a folio is being reclaimed
- * @mapping: of an eligible file
+ * @mapping: of any file
  * @folio: frozen, its mapping still set
  *
  * Context: the mapping's i_pages lock is held, interrupts are off.
  */
 void tide_ghost_evicted(struct address_space *mapping, struct folio *folio)
 {
-	pgoff_t first = folio->index, last = first + folio_nr_pages(folio) - 1;
-	u64 super = (unsigned long)mapping->host->i_sb;
-	u64 file = tide_ghost_file(mapping->host);
-	pgoff_t index;
-	bool reusable;
+	pgoff_t index = folio->index, end = index + folio_nr_pages(folio);
 
-	reusable = folio_test_uptodate(folio) && !folio_test_dirty(folio) &&
-		   !tide_gate_closed(mapping, first, last);
-	for (index = first; index <= last; index++) {
-		if (!tide_ghost_follows(file, index))
-			continue;
-		spin_lock(&tide_ghost_lock);
-		if (tide_ghost && reusable)
-			tide_curve_put(tide_ghost, super, file, index);
-		else if (tide_ghost)
-			tide_curve_drop(tide_ghost, file, index);
-		spin_unlock(&tide_ghost_lock);
-	}
+	if (!tide_eligible(mapping))
+		return;
+	for (; (index = tide_ghost_next(mapping->host, index, end)) < end; index++)
+		tide_ghost_put(mapping, index, folio_test_uptodate(folio) &&
+			       !folio_test_dirty(folio) &&
+			       !tide_gate_closed(mapping, index, index));
 }
 
-/* Tells the curve of each page of a range that it follows. */
-static void tide_ghost_each(u64 file, pgoff_t first, pgoff_t last,
-			    void (*tell)(struct tide_curve *curve, u64 file, u64 index))
-{
-	unsigned long flags;
-	pgoff_t index;
+typedef void tide_ghost_tell(struct tide_curve *curve, u64 file, u64 index);
 
-	for (index = first; index <= last; index++) {
-		if (!tide_ghost_follows(file, index))
-			continue;
-		spin_lock_irqsave(&tide_ghost_lock, flags);
-		if (tide_ghost)
-			tell(tide_ghost, file, index);
-		spin_unlock_irqrestore(&tide_ghost_lock, flags);
-	}
+static void tide_ghost_told(struct inode *inode, pgoff_t index, tide_ghost_tell *tell)
+{
+	u64 file = tide_ghost_file(inode);
+	unsigned long flags;
+
+	spin_lock_irqsave(&tide_ghost_lock, flags);
+	if (tide_ghost)
+		tell(tide_ghost, file, index);
+	spin_unlock_irqrestore(&tide_ghost_lock, flags);
 }
 
 /**
  * tide_ghost_added() - a folio comes into the page cache
- * @mapping: of an eligible file
+ * @mapping: of any file
  * @folio: of that mapping
  *
  * A task that writes to the file holds its lock, and does not ask the pool.
@@ -106,12 +107,12 @@ static void tide_ghost_each(u64 file, pgoff_t first, pgoff_t last,
  */
 void tide_ghost_added(struct address_space *mapping, struct folio *folio)
 {
-	pgoff_t first = folio->index, last = first + folio_nr_pages(folio) - 1;
-	u64 file = tide_ghost_file(mapping->host);
+	pgoff_t index = folio->index, end = index + folio_nr_pages(folio);
 
-	if (tide_inode_locked_by_me(mapping->host))
+	if (!tide_eligible(mapping) || tide_inode_locked_by_me(mapping->host))
 		return;
-	tide_ghost_each(file, first, last, tide_curve_get);
+	for (; (index = tide_ghost_next(mapping->host, index, end)) < end; index++)
+		tide_ghost_told(mapping->host, index, tide_curve_get);
 }
 
 static void tide_ghost_drop_range(u64 file, pgoff_t first, pgoff_t last)
@@ -134,12 +135,15 @@ static void tide_ghost_drop_range(u64 file, pgoff_t first, pgoff_t last)
  */
 void tide_ghost_drop(struct inode *inode, pgoff_t first, pgoff_t last)
 {
-	u64 file = tide_ghost_file(inode);
-
-	if (last - first >= TIDE_GHOST_FEW)
-		tide_ghost_drop_range(file, first, last);
-	else
-		tide_ghost_each(file, first, last, tide_curve_drop);
+	last = min(last, TIDE_GHOST_LAST);
+	if (first > last)
+		return;
+	if (last - first >= TIDE_GHOST_FEW) {
+		tide_ghost_drop_range(tide_ghost_file(inode), first, last);
+		return;
+	}
+	for (; (first = tide_ghost_next(inode, first, last + 1)) <= last; first++)
+		tide_ghost_told(inode, first, tide_curve_drop);
 }
 
 /**
@@ -194,22 +198,30 @@ enum tide_ghost_mode tide_ghost_mode(void)
  * @mode: the new one
  *
  * Context: process, callers take turns.
- * Return: 0 or -ENOMEM.
+ * Return: 0, -ENOMEM, or what tide_hooks_hold() returns.
  */
 int tide_ghost_switch(enum tide_ghost_mode mode)
 {
+	bool was_on = tide_ghost_mode() != TIDE_GHOST_OFF;
 	struct tide_curve *curve;
+	int err;
 
 	if (mode == tide_ghost_mode())
 		return 0;
 	if (mode == TIDE_GHOST_OFF) {
 		static_branch_disable(&tide_ghost_on);
 		tide_ghost_set(NULL);
+		tide_hooks_release();
 		return 0;
 	}
 	curve = vmalloc(sizeof(*curve));
 	if (!curve)
 		return -ENOMEM;
+	err = was_on ? 0 : tide_hooks_hold();
+	if (err) {
+		vfree(curve);
+		return err;
+	}
 	tide_curve_init(curve, totalram_pages(), mode == TIDE_GHOST_EXCLUSIVE);
 	tide_ghost_set(curve);
 	static_branch_enable(&tide_ghost_on);
@@ -229,7 +241,8 @@ static int tide_ghost_show_curve(const struct tide_curve *curve, char *page)
 				     ratio / 10000, ratio % 10000);
 	}
 	len += sysfs_emit_at(page, len, "references %llu\nsamples %u\n",
-			     mul_u64_u64_div_u64(curve->references_ever, BIT_ULL(32),
+			     mul_u64_u64_div_u64(curve->references_ever,
+						 BIT_ULL(32) * TIDE_CURVE_CHOSEN,
 						 curve->threshold),
 			     curve->count);
 	len += sysfs_emit_at(page, len, "sampled_references %llu\n", curve->references_ever);

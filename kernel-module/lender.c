@@ -208,10 +208,15 @@ struct tide_borrower *tide_borrower_create(const char *name)
  */
 int tide_borrower_enable(struct tide_borrower *borrower)
 {
-	int err = tide_listen();
+	int err = tide_hooks_hold();
 
 	if (err)
 		return err;
+	err = tide_listen();
+	if (err) {
+		tide_hooks_release();
+		return err;
+	}
 	memset(&borrower->stats, 0, sizeof(borrower->stats));
 	mutex_lock(&tide_lending_mutex);
 	borrower->enabled = true;
@@ -240,6 +245,7 @@ void tide_borrower_disable(struct tide_borrower *borrower)
 	wait_event(tide_connections_wait, tide_borrower_alone(borrower));
 	cancel_delayed_work_sync(&borrower->notify);
 	tide_unlisten();
+	tide_hooks_release();
 }
 
 void tide_borrower_destroy(struct tide_borrower *borrower)

@@ -24,7 +24,7 @@ static const struct {
 	{ "get", tide_get_init, tide_get_exit },
 	{ "store", tide_store_init, tide_store_exit },
 	{ "shrinker", tide_shrinker_init, tide_shrinker_exit },
-	{ "hooks", tide_hooks_install, tide_hooks_remove },
+	{ "hooks", tide_hooks_init, tide_hooks_exit },
 	{ "configfs", tide_control_init, tide_control_exit },
 };
 

@@ -175,6 +175,10 @@ void tide_put_folio(struct address_space *mapping, struct folio *folio)
 		tide_put_refuse(folio, why.counter, why.reason);
 		goto out_file;
 	}
+	if (!file && tide_gate_unsettled(mapping->host)) {
+		tide_put_refuse(folio, &tide_stats.drop_gate, TIDE_DROP_GATE);
+		goto out;
+	}
 	if (!file)
 		file = tide_file_find_or_reserve(mapping->host);
 	if (!file) {

@@ -186,7 +186,8 @@ int tide_show_stats(char *page)
 				     &tide_stats, page);
 
 	tide_buffers_count(&total, &free);
-	len += sysfs_emit_at(page, len, "hooks 1\nfiles %u\n", tide_catalog_files());
+	len += sysfs_emit_at(page, len, "hooks %d\nfiles %u\n",
+			     tide_hooks_are_in(), tide_catalog_files());
 	len += sysfs_emit_at(page, len, "buffers_total %u\nbuffers_free %u\n",
 			     total, free);
 	len += sysfs_emit_at(page, len, "lent_pages %llu\n", tide_store_lent());

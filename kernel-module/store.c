@@ -123,7 +123,7 @@ static int tide_migrate_folio(struct address_space *mapping, struct folio *dst,
 }
 #endif
 
-static const struct address_space_operations tide_store_aops = {
+const struct address_space_operations tide_store_aops = {
 	.dirty_folio = noop_dirty_folio,
 #ifdef CONFIG_MIGRATION
 	.migrate_folio = tide_migrate_folio,
@@ -161,11 +161,6 @@ void tide_store_exit(void)
 		tide_warn("%lld pages are still lent\n",
 			  (s64)atomic64_read(&tide_lent_pages));
 	kmem_cache_destroy(tide_notes);
-}
-
-bool tide_store_owns(struct address_space *mapping)
-{
-	return mapping->a_ops == &tide_store_aops;
 }
 
 u64 tide_store_lent(void)

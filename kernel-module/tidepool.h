@@ -15,7 +15,8 @@
  *	curve.c, curve.h	the arithmetic of that
  *	borrower's side
  *	  filesystem.c	which files, and what tells them apart
- *	  hooks.c	tracepoints, ftrace wrappers, the wrapped a_ops
+ *	  hooks.c	tracepoints, the wrapped a_ops
+ *	  wrappers.c	ftrace wrappers
  *	  gate.c	truncations, invalidations and direct writes in progress
  *	  catalog.c	the files of which pages are in the pool
  *	  leaves.c	which of their pages are where, in which version
@@ -70,6 +71,7 @@
 #include <linux/xarray.h>
 
 #include "compat.h"
+#include "curve.h"
 #include "wire.h"
 
 #define TIDE_MAX_LENDERS	8
@@ -338,6 +340,13 @@ struct tide_lender {
 
 extern struct tide_lender __rcu *tide_lenders[TIDE_MAX_LENDERS];
 extern atomic_t tide_lenders_ready;	/* how many take puts now */
+extern unsigned int tide_lenders_enabled;
+
+/* Has this guest any lender, connected or not? */
+static inline bool tide_borrows(void)
+{
+	return READ_ONCE(tide_lenders_enabled);
+}
 
 struct tide_lender *tide_lender_create(const char *name);
 int tide_lender_enable(struct tide_lender *lender);
@@ -448,7 +457,14 @@ void tide_catalog_evicted(u64 id, pgoff_t index, u64 version);
 void tide_catalog_purge_lender(int slot);
 void tide_catalog_purge_super(struct super_block *sb);
 void tide_catalog_for_each(void (*fn)(struct tide_file *file, void *arg), void *arg);
-unsigned int tide_catalog_files(void);
+
+extern unsigned int tide_file_count;
+
+static inline unsigned int tide_catalog_files(void)
+{
+	return READ_ONCE(tide_file_count);
+}
+
 u64 tide_catalog_pages(void);
 unsigned long tide_catalog_shrink(unsigned long pages);
 u64 tide_next_version(void);
@@ -496,6 +512,9 @@ void tide_section_enter_write(struct tide_section *s, struct address_space *mapp
 			      const void *argument, pgoff_t first, pgoff_t last);
 void tide_writes_forget(const struct address_space *mapping);
 bool tide_gate_closed(struct address_space *mapping, pgoff_t first, pgoff_t last);
+void tide_gate_begin(void);
+bool tide_gate_unsettled(struct inode *inode);
+void tide_gate_forget(void);
 void tide_gate_wait_empty(void);
 
 /* ghost.c */
@@ -518,11 +537,36 @@ void tide_ghost_unmounted(struct super_block *sb);
 /* The hooks ask this first: a jump that is not taken while the mode is off. */
 #define tide_ghost_is_on()	static_branch_unlikely(&tide_ghost_on)
 
+extern u32 tide_ghost_threshold;
+
+/* May a page of this folio be one that ghost mode follows? No, mostly. */
+static inline bool tide_ghost_follows(const struct address_space *mapping,
+				      struct folio *folio)
+{
+	unsigned long ino;
+
+	if (!tide_ghost_is_on())
+		return false;
+	ino = mapping->host->i_ino;
+	if (!folio_test_large(folio))
+		return tide_curve_follows(READ_ONCE(tide_ghost_threshold), ino,
+					  folio->index);
+	return folio_nr_pages(folio) > TIDE_CURVE_BLOCK ||
+	       tide_curve_chosen(tide_curve_block(ino, folio->index));
+}
+
 /* hooks.c */
-int tide_hooks_install(void);
-void tide_hooks_remove(void);
+int tide_hooks_init(void);
+void tide_hooks_exit(void);
+int tide_hooks_hold(void);
+void tide_hooks_release(void);
+bool tide_hooks_are_in(void);
 void tide_hook_mapping(struct tide_file *file, struct address_space *mapping);
 void tide_unhook_mapping(struct tide_file *file);
+
+/* wrappers.c */
+int tide_wrappers_install(void);
+void tide_wrappers_remove(void);
 
 /* trace.h shows these: how a read of a page that is in the pool ended, */
 enum tide_got {
@@ -664,7 +708,14 @@ unsigned int tide_store_notices(struct tide_store *store,
 void tide_store_trim(struct tide_store *store, u64 pages);
 u64 tide_store_pages(struct tide_store *store);
 u64 tide_store_lent(void);
-bool tide_store_owns(struct address_space *mapping);
+
+extern const struct address_space_operations tide_store_aops;
+
+static inline bool tide_store_owns(const struct address_space *mapping)
+{
+	return mapping->a_ops == &tide_store_aops;
+}
+
 void tide_store_deleted(struct address_space *mapping, struct folio *folio);
 
 /* ------------------------------------------------------------------ */

@@ -29,7 +29,11 @@ def stressed(runs: list[dict[str, Any]]) -> str:
 
 def _order(run: dict[str, Any]) -> tuple[bool, list[int], str]:
     """By version, and the watched kernel at the end."""
-    return run["kernel"] in KERNELS, [int(part) for part in re.findall(r"\d+", run["kernel"])], run["filesystem"]
+    return run["kernel"] in KERNELS, _version(run["kernel"]), run["filesystem"]
+
+
+def _version(kernel: str) -> list[int]:
+    return [int(part) for part in re.findall(r"\d+", kernel)]
 
 
 def _watched(run: dict[str, Any]) -> str:
@@ -42,10 +46,13 @@ def _watched(run: dict[str, Any]) -> str:
 
 def cost(figures: dict[str, Any]) -> str:
     """What build/cost.json says."""
-    loaded, ghost = (f"{figures['cost'][name]:+.2%}" for name in ("loaded", "ghost"))
+    each = [
+        f"{run['cost']['loaded']:+.2%} and {run['cost']['ghost']:+.2%} on {kernel}"
+        for kernel, run in sorted(figures["kernels"].items(), key=lambda item: _version(item[0]))
+    ]
     return (
-        f"Loaded, and without a peer, its {figures['lines']['all']:,} lines change the processor time of a workload "
-        f"of the kernel's by {loaded}, with ghost mode by {ghost} (kernel {figures['kernel']})."
+        f"What its {figures['lines']['all']:,} lines change of the processor time of a workload that is nothing but "
+        f"the kernel's page cache, in a guest of 1 GiB, loaded without a peer and with ghost mode: {', '.join(each)}."
     )
 
 

@@ -1,4 +1,4 @@
-"""The latency breaker: a lender that is slow is left alone, and used again when it is fast."""
+"""The latency breaker: a lender that is slow is left alone, and used again when it is fast (issue 4, item 3)."""
 
 from __future__ import annotations
 

@@ -105,15 +105,34 @@ def test_loads_and_says_its_version(bare_pair: Pair) -> None:
     assert tidepool.get("version") == version
     assert guest.read("/sys/module/tidepool/version") == version
     assert guest.read("/sys/module/tidepool/srcversion")
-    assert tidepool.stats()["hooks"] == 1
     tidepool.unload()
     assert guest.run(f"ls {ROOT} /sys/module/tidepool").code != 0
     guest.assert_clean()
 
 
+def test_hooks_only_while_needed(bare_pair: Pair) -> None:
+    """Out while there is neither a peer nor ghost mode; in, and served by, whichever comes first or goes last."""
+    tidepool = bare_pair.b
+    tidepool.load()
+    seen = [tidepool.stats()["hooks"]]
+    tidepool.set("ghost", "NonInclusive")
+    seen.append(tidepool.stats()["hooks"])
+    tidepool.lend("x", quota=4 * MIB)
+    tidepool.set("ghost", "Off")
+    seen.append(tidepool.stats()["hooks"])
+    tidepool.borrow("y", address="10.9.9.9", size=4 * MIB)
+    tidepool.rmdir("borrowers/x")
+    seen.append(tidepool.stats()["hooks"])
+    tidepool.rmdir("lenders/y")
+    seen.append(tidepool.stats()["hooks"])
+    tidepool.unload()
+    assert seen == [0, 1, 1, 1, 0]
+    bare_pair.borrower.assert_clean()
+
+
 def test_compiler_made_no_copies(bare_pair: Pair) -> None:
     """Who calls a copy of a wrapped function that the compiler made for some callers would pass the wrapper by."""
-    wrapped = re.findall(r"TIDE_WRAPPER\((\w+), tide_", (TESTS.parent / "hooks.c").read_text())
+    wrapped = re.findall(r"TIDE_WRAPPER\((\w+), tide_", (TESTS.parent / "wrappers.c").read_text())
     assert "truncate_inode_pages_range" in wrapped
     names = "|".join(wrapped)
     counted = bare_pair.borrower.run(f"grep -cE ' ({names})$' /proc/kallsyms").output

@@ -1,8 +1,11 @@
-"""The module as an administrator builds it who has only the sources in /usr/src and Debian's dkms."""
+"""The module as an administrator builds it, by the commands of docs/how-to/add-a-kernel.md."""
 
 from __future__ import annotations
 
+import re
+import shutil
 import subprocess
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -13,41 +16,60 @@ from bed.pair import Pair
 from bed.tidepool import MIB
 from bed.workload import stress
 
-PACKAGE = f"tidepool/{(TOP / 'VERSION').read_text().strip()}"
+VERSION = (TOP / "VERSION").read_text().strip()
+PAGE = TOP / "docs/how-to/add-a-kernel.md"
 COMPILED_HERE = ("6.1", "6.12")  # by this machine's compiler, which is the one that dkms takes
 
 
+def commands(begin: str) -> list[str]:
+    """Those of the page's block that begins so, without the comments at their ends."""
+    (block,) = re.findall(rf"(?<=\n\n)    {re.escape(begin)} .*\n(?:    .*\n)*", PAGE.read_text())
+    return [re.sub(r"\s{2,}#.*", "", line).strip() for line in block.splitlines()]
+
+
+def by_dkms(kernel: Kernel, folder: Path) -> Path:
+    """From the tree that is laid out for it; it builds and installs below the folder."""
+    tree, install = commands("kernel-module/tools/dkms-tree")
+    trees = {name: folder / name for name in ("source", "dkms", "install")}
+    for one in (*trees.values(), trees["install"] / kernel.release):
+        one.mkdir()
+    subprocess.run(["sh", "-ec", tree.replace("FOLDER", str(trees["source"]))], cwd=TOP, check=True)
+    fetched = subprocess.run([TOOLS / "dkms", "fetch"], check=True, stdout=subprocess.PIPE, text=True)
+    places = " ".join(f"--{name}tree {one}" for name, one in trees.items())
+    chosen = f"{places} -k {kernel.release} --kernelsourcedir {kernel.folder / 'build'} --no-depmod"
+    dkms = f'dkms() {{ unshare --map-root-user {fetched.stdout.strip()} "$@" {chosen}; }}\n'
+    subprocess.run(["sh", "-ec", dkms + install.replace("VERSION", VERSION)], check=True)
+    return trees["install"] / kernel.release / "updates/dkms/tidepool.ko"
+
+
+def by_make(kernel: Kernel, folder: Path) -> Path:
+    """In a copy of the sources, with the kernel's headers, into a store."""
+    sources = folder / "kernel-module"
+    shutil.copytree(TOP / "kernel-module", sources, ignore=shutil.ignore_patterns("tests", "tools"))
+    shutil.copy(TOP / "VERSION", folder)
+    script = "\n".join(commands("make -C")).replace("/lib/modules/RELEASE/build", str(kernel.folder / "build"))
+    subprocess.run(["sh", "-ec", script.replace("RELEASE", kernel.release)], cwd=folder, check=True)
+    subprocess.run(["sha256sum", "--check", "tidepool.ko.sha256"], cwd=folder / "STORE" / kernel.release, check=True)
+    return folder / "STORE" / kernel.release / "tidepool.ko"
+
+
 @pytest.mark.long
-def test_built_by_dkms(kernel: str, tmp_path: Path) -> None:
-    """`dkms install` from the packaged tree; what it installs loads in a guest and takes pages to a lender."""
+@pytest.mark.parametrize("way", [by_dkms, by_make])
+def test_built_by_hand(kernel: str, way: Callable[[Kernel, Path], Path], tmp_path: Path) -> None:
+    """What comes of it loads in a guest and takes pages to a lender."""
     if kernel not in COMPILED_HERE:
         kernel = COMPILED_HERE[0]
-    module = _install(fetch_kernel(kernel), tmp_path)
+    module = way(fetch_kernel(kernel), tmp_path)
     with (pair := Pair(kernel)) as (borrower, _):
         _replace_module(borrower, module)
         pair.connect(size=64 * MIB)
-        assert borrower.read("/sys/module/tidepool/version") == PACKAGE.partition("/")[2]
+        assert borrower.read("/sys/module/tidepool/version") == VERSION
         stress(borrower, "fill /mnt/file mib=30")
         for _ in range(2):
             borrower.drop_caches(1)
             stress(borrower, "sequential /mnt/file")
         assert pair.borrowed()["get_hits"] > 100
         pair.assert_clean()
-
-
-def _install(kernel: Kernel, folder: Path) -> Path:
-    """The module that dkms builds and installs below the folder."""
-    trees = {name: folder / name for name in ("source", "dkms", "install")}
-    for tree in (*trees.values(), trees["install"] / kernel.release):
-        tree.mkdir()
-    subprocess.run([TOOLS / "dkms-tree", trees["source"]], check=True)
-    fetched = subprocess.run([TOOLS / "dkms", "fetch"], check=True, stdout=subprocess.PIPE, text=True)
-    places = [argument for name, tree in trees.items() for argument in (f"--{name}tree", str(tree))]
-    chosen = ["-k", kernel.release, "--kernelsourcedir", str(kernel.folder / "build"), "--no-depmod"]
-    subprocess.run(
-        ["unshare", "--map-root-user", fetched.stdout.strip(), "install", PACKAGE, *places, *chosen], check=True
-    )
-    return trees["install"] / kernel.release / "updates/dkms/tidepool.ko"
 
 
 def _replace_module(guest: Guest, module: Path) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable
 
 import pytest
@@ -10,7 +11,7 @@ from test_unmount import known_after_unmount
 from bed.guest import Disk
 from bed.pair import Pair
 from bed.tidepool import MIB
-from bed.workload import wrong_pages
+from bed.workload import finish_stress, start_stress, stress, wrong_pages
 
 RACE_SECONDS = 20
 ROUNDS = 3
@@ -51,3 +52,39 @@ def test_without_unmount(kernel: str) -> None:
     with (pair := Pair(kernel, disk="ext4", flags="-DTIDEPOOL_BREAK_UNMOUNT")):
         pair.connect(size=100 * MIB)
         assert known_after_unmount(pair) > 0
+
+
+# What a process writes takes its time: 4 MiB a second.
+SLOW = """
+mount -t cgroup2 cgroup2 /sys/fs/cgroup
+echo +io > /sys/fs/cgroup/cgroup.subtree_control
+mkdir /sys/fs/cgroup/slow
+echo "$(cat /sys/block/vda/dev) wbps=4194304" > /sys/fs/cgroup/slow/io.max
+"""
+
+
+def _overwritten_while_borrowing_begins(pair: Pair) -> int:
+    """A direct write of ten seconds begins before the first lender is enabled; the old pages are evicted under it."""
+    borrower, size = pair.borrower, 40
+    borrower.sh(SLOW)
+    stress(borrower, f"fill /mnt/file mib={size}")
+    for side in (pair.l, pair.b):
+        side.load()
+    write = start_stress(borrower, "overwrite /mnt/file version=2", "echo $$ > /sys/fs/cgroup/slow/cgroup.procs")
+    time.sleep(1)
+    pair.connect(size=64 * MIB)
+    last = f"dd if=/mnt/file of=/dev/null bs=1M skip={size - 2}"  # what will be written last
+    borrower.sh(f"{last} && echo 1 > /proc/sys/vm/drop_caches")
+    assert not write.future.done(), "the write was over too soon to show anything"
+    finish_stress(write)
+    return wrong_pages(borrower, "sequential /mnt/file version=2")
+
+
+@pytest.mark.parametrize("flags", ["", "-DTIDEPOOL_BREAK_SETTLE"], ids=["proper", "broken"])
+def test_changes_that_began_before(kernel: str, flags: str) -> None:
+    """What was changing a file when this guest began to borrow is in no section: the file is left alone for so long."""
+    with (pair := Pair(kernel, lender_mem="256M", flags=flags)):
+        wrong = _overwritten_while_borrowing_begins(pair)
+        assert (wrong > 0) == bool(flags)
+        assert (pair.b.stats()["drop_gate"] > 0) == (not flags)
+        pair.assert_clean()

@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import contextlib
-import json
 import os
 import re
 import shlex
 import signal
-import socket
 import subprocess
 import time
 from collections.abc import Iterator
@@ -16,10 +14,10 @@ from concurrent.futures import Future
 from concurrent.futures import TimeoutError as FutureTimeout
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, TextIO
 
 from bed.accelerator import KVM, accelerator
 from bed.channel import Channel, ChannelClosed, Result
+from bed.domain import Domain
 from bed.image import Kernel, fetch_qemu, initramfs
 
 TROUBLE = re.compile(
@@ -64,6 +62,7 @@ class Spec:
 
     With `capture` what its cards send and receive is kept in its folder (net0.pcap); if `counted` its clock goes by
     instructions, whatever else this machine has to do. `modules` are kernel modules that it loads beside the usual.
+    With a `balloon` it is a domain of a libvirt of its own.
     """
 
     name: str
@@ -127,10 +126,13 @@ class Job:
 class Guest:
     """A running guest. Made by `Guest.boot`, or from the folder of one that already runs."""
 
-    def __init__(self, name: str, folder: Path, process: subprocess.Popen[bytes] | None) -> None:
+    def __init__(
+        self, name: str, folder: Path, process: subprocess.Popen[bytes] | None, domain: Domain | None = None
+    ) -> None:
         self.name = name
         self.folder = folder
         self.process = process
+        self.domain = domain
         self.channel = Channel(folder / "channel")
 
     @classmethod
@@ -142,6 +144,13 @@ class Guest:
         if spec.disk:
             make_disk(folder / "disk", spec.disk)
         command = _qemu_command(spec, kernel, folder)
+        if spec.balloon:
+            kvm = accelerator(kernel) == KVM
+            size = int(spec.memory.removesuffix("M"))
+            domain = Domain(spec.name, size, spec.processors, kvm=kvm, command=command, folder=folder)
+            (folder / "pid").write_text(str(domain.process.pid))
+            return cls(spec.name, folder, domain.process, domain)
+        command += ["-machine", "pc", "-m", spec.memory, "-smp", str(spec.processors), "-nodefaults", "-no-reboot"]
         if not detached:
             command = ["setpriv", "--pdeathsig", "KILL", *command]
         with (folder / "qemu.log").open("wb") as log:
@@ -271,17 +280,8 @@ class Guest:
 
     def balloon(self, size: int, timeout: float = 60.0) -> None:
         """Let it have `size` bytes of memory, the balloon the rest, and wait until it is so."""
-        with socket.socket(socket.AF_UNIX) as monitor:
-            monitor.settimeout(timeout)
-            monitor.connect(str(self.folder / "monitor"))
-            lines = monitor.makefile("rw")
-            _ask_monitor(lines, "qmp_capabilities")
-            _ask_monitor(lines, "balloon", value=size)
-            end = time.monotonic() + timeout
-            while _ask_monitor(lines, "query-balloon")["actual"] != size:
-                if time.monotonic() > end:
-                    raise GuestError(f"{self.name}: its balloon does not get to {size} bytes within {timeout} s")
-                time.sleep(0.02)
+        assert self.domain, "a guest whose Spec asks for a balloon"
+        self.domain.balloon(size, timeout)
 
     def kill(self) -> None:
         """SIGKILL of its QEMU: a host that loses power."""
@@ -304,18 +304,6 @@ class Guest:
 
     def _signal(self, number: signal.Signals) -> None:
         os.kill(self.pid, number)
-
-
-def _ask_monitor(lines: TextIO, command: str, **arguments: object) -> Any:
-    """What QEMU's monitor answers to a command; greetings and events are passed over."""
-    lines.write(json.dumps({"execute": command, "arguments": arguments}) + "\n")
-    lines.flush()
-    while True:
-        answer = json.loads(lines.readline())
-        if "error" in answer:
-            raise GuestError(f"{command}: {answer['error']}")
-        if "return" in answer:
-            return answer["return"]
 
 
 def make_disk(path: Path, disk: Disk) -> None:
@@ -347,10 +335,9 @@ def _qemu_command(spec: Spec, kernel: Kernel, folder: Path) -> list[str]:
     append = "console=ttyS0 loglevel=5 panic=-1 no_timer_check mitigations=off log_buf_len=4M rdinit=/init"
     append += f" tidepool.ip={addresses} {spec.append}"
     qemu = fetch_qemu()
-    command = [str(qemu / "usr/bin/qemu-system-x86_64"), "-machine", "pc"]
-    command += _processor(spec, kernel)
+    command = [str(qemu / "usr/bin/qemu-system-x86_64"), *_processor(spec, kernel)]
     command += ["-L", str(qemu / "usr/share/qemu"), "-L", str(qemu / "usr/share/seabios")]
-    command += ["-m", spec.memory, "-smp", str(spec.processors), "-nodefaults", "-display", "none", "-no-reboot"]
+    command += ["-display", "none"]
     command += ["-kernel", str(kernel.vmlinuz), "-initrd", str(folder / "initramfs"), "-append", append]
     command += ["-serial", f"file:{folder / 'console.log'}"]
     command += ["-chardev", f"socket,id=channel,path={folder / 'channel'},server=on,wait=off"]
@@ -360,8 +347,6 @@ def _qemu_command(spec: Spec, kernel: Kernel, folder: Path) -> list[str]:
         drive += f",throttling.iops-total={spec.disk.iops}" if spec.disk.iops else ""
         drive += f",throttling.iops-write={spec.disk.write_iops}" if spec.disk.write_iops else ""
         command += ["-drive", drive, "-device", "virtio-blk-pci,drive=disk"]
-    if spec.balloon:
-        command += ["-device", "virtio-balloon-pci", "-qmp", f"unix:{folder / 'monitor'},server=on,wait=off"]
     for number, link in enumerate(spec.links):
         ends = f"local.type=unix,local.path={link.local},remote.type=unix,remote.path={link.remote}"
         mac = "52:54:00:" + ":".join(f"{int(octet):02x}" for octet in link.address.split(".")[1:])

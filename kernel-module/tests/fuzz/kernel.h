@@ -286,24 +286,31 @@ struct page {
 
 struct folio {
 	struct page page;
+	unsigned long index;
 	int refs;
 	bool locked, uptodate;
 	void *private;
 };
 
-struct inode;
+struct inode {
+	unsigned long i_ino;
+};
+
 struct super_block;
 struct file;
 struct readahead_control;
 
 struct address_space {
 	struct inode *host;
+	const struct address_space_operations *a_ops;
 };
 
 struct address_space_operations {
 	int (*read_folio)(struct file *file, struct folio *folio);
 };
 
+#define folio_test_large(f)	((void)(f), false)
+#define folio_nr_pages(f)	((void)(f), 1)
 #define folio_page(f, n)	((void)(n), &(f)->page)
 #define page_folio(p)		((p)->folio)
 #define page_address(p)		((void *)(p)->bytes)

@@ -47,6 +47,22 @@ int mode_fill(const char *path)
 	return 0;
 }
 
+/* stress overwrite FILE [version=2]: the whole file in one direct write. */
+int mode_overwrite(const char *path)
+{
+	int fd = open_or_die(path, O_WRONLY | O_DIRECT);
+	long count = file_pages(fd);
+	struct page *pages = pages_alloc(count);
+	uint32_t version = option("version", 2);
+
+	for (long i = 0; i < count; i++)
+		page_make(&pages[i], file_id(path), i, version);
+	if (pwrite(fd, pages, count * PAGE, 0) != count * PAGE || close(fd))
+		die(path);
+	free(pages);
+	return 0;
+}
+
 /* ---- random ---- */
 
 static struct {

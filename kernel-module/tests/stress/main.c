@@ -10,6 +10,7 @@ static const struct {
 	const char *usage;
 } modes[] = {
 	{ "fill", mode_fill, "FILE mib=N [version=1]" },
+	{ "overwrite", mode_overwrite, "FILE [version=2]" },
 	{ "random", mode_random, "FILE [reads=N] [seconds=N] [threads=1] [seed=N] [version=1] [verify=1] [direct=0] [ahead=0]" },
 	{ "sequential", mode_sequential, "FILE [passes=1] [version=1] [direct=0]" },
 	{ "many", mode_many, "FOLDER [files=2000] [write=0] [version=1]" },

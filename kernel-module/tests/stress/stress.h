@@ -97,6 +97,7 @@ bool uring_run(struct uring *ring, long count);
 /* ---- the modes ---- */
 
 int mode_fill(const char *path);
+int mode_overwrite(const char *path);
 int mode_random(const char *path);
 int mode_sequential(const char *path);
 int mode_many(const char *folder);

@@ -1,0 +1,121 @@
+"""What the design promises of the ways of a page, one by one; INVARIANTS.md says where the other promises are held."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+from test_pages import PATIENT, settle
+
+from bed.guest import Guest
+from bed.pair import NAME, Pair
+from bed.tidepool import MIB, wait_until
+from bed.workload import stress
+
+TRACING = "/sys/kernel/tracing"
+ALLOCATIONS = ("kmalloc", "kmem_cache_alloc", "mm_page_alloc")
+TOGETHER = 8  # pages in a batch or a window, in the mean; their most is 64 and 32
+
+
+@pytest.fixture(scope="module")
+def guests(kernel: str) -> Iterator[Pair]:
+    """One pair for all of them, with buffers for all that is evicted at once."""
+    with (pair := Pair(kernel, lender_mem="320M")):
+        pair.borrower.sh("insmod /lib/tidepool.ko put_buffers=16384")
+        yield pair
+
+
+@pytest.fixture
+def pair(guests: Pair) -> Iterator[Pair]:
+    """The two, connected anew for each test; nothing is known of any file."""
+    guests.connect(size=64 * MIB, more=PATIENT)
+    yield guests
+    guests.disconnect()
+    guests.assert_clean()
+
+
+def test_pages_travel_together(pair: Pair) -> None:
+    """Evictions are aggregated into batches, and a read-ahead window is one request."""
+    stress(pair.borrower, "fill /mnt/file mib=16")
+    pair.borrower.drop_caches(1)
+    settle(pair)
+    stress(pair.borrower, "sequential /mnt/file")
+    figures = pair.borrowed()
+    assert figures["puts_sent"] >= TOGETHER * figures["put_requests"] > 0
+    assert figures["get_hits"] >= TOGETHER * figures["gets_sent"] > 0
+
+
+def test_a_page_on_its_way_out_comes_from_its_buffer(pair: Pair) -> None:
+    """A lender that stands still has acknowledged nothing: what was just evicted is read back all the same."""
+    stress(pair.borrower, "fill /mnt/file mib=1")
+    pair.lender.stop()
+    try:
+        pair.borrower.drop_caches(1)
+        before = pair.borrower.disk_reads()
+        stress(pair.borrower, "random /mnt/file reads=1000")
+        assert pair.borrowed()["get_hits_buffer"] >= 200
+        assert pair.borrower.disk_reads() - before < 56
+    finally:
+        pair.lender.cont()
+
+
+def _stacks(guest: Guest) -> list[str]:
+    """The call chain of each allocation since tracing was switched on, as one text."""
+    chains: list[str] = []
+    for line in guest.read(f"{TRACING}/trace").splitlines():
+        if "<stack trace>" in line:
+            chains.append("")
+        elif line.startswith(" => ") and chains:
+            chains[-1] += line
+    return chains
+
+
+def test_the_put_path_allocates_nothing(pair: Pair) -> None:
+    """While thousands of pages are put nothing is allocated at eviction; what the sender allocates is seen."""
+    stress(pair.borrower, "fill /mnt/file mib=8")
+    switches = " ".join(f"events/kmem/{name}/enable" for name in ALLOCATIONS)
+    pair.borrower.sh(f"cd {TRACING} && echo 16384 > buffer_size_kb && echo 1 > options/stacktrace")
+    pair.borrower.sh(f"cd {TRACING} && for s in {switches}; do echo 1 > $s; done")
+    pair.borrower.drop_caches(1)
+    settle(pair)
+    pair.borrower.sh(f"cd {TRACING} && for s in {switches}; do echo 0 > $s; done; echo 0 > options/stacktrace")
+    chains = _stacks(pair.borrower)
+    pair.borrower.write(f"{TRACING}/trace", "")
+    assert pair.borrowed()["puts"] > 500
+    assert any("tide_sender" in chain for chain in chains), "the tracer sees nothing of the module"
+    assert [chain for chain in chains if "tide_on_delete" in chain or "tide_put_folio" in chain] == []
+
+
+def test_a_full_lender_recycles_and_says_so(pair: Pair) -> None:
+    """It keeps to its quota, drops the oldest pages for new ones, and the borrower asks for none of these."""
+    pair.l.set(f"borrowers/{NAME}/quota_bytes", 8 * MIB)
+    wait_until("the grant shrinks", lambda: pair.borrowed()["granted_bytes"] == 8 * MIB)
+    stress(pair.borrower, "fill /mnt/file mib=32")
+    pair.borrower.drop_caches(1)
+    settle(pair)
+    assert pair.lent()["recycled"] > 1000
+    assert pair.lent()["lent_pages"] * 4096 <= 8 * MIB
+    wait_until("every notice arrives", lambda: pair.borrowed()["evicted_notices"] == pair.lent()["notices_sent"])
+    borrowed = pair.borrowed()
+    assert borrowed["evicted_notices"] > 1000
+    stress(pair.borrower, "sequential /mnt/file")
+    assert pair.borrowed()["get_misses"] < borrowed["evicted_notices"] // 10
+
+
+def test_lent_pages_are_nobodys(pair: Pair) -> None:
+    """A memory cgroup of the lender's own programs is charged for none of them, whoever runs while they arrive."""
+    pair.lender.sh("mount -t cgroup2 cgroup2 /sys/fs/cgroup && echo +memory > /sys/fs/cgroup/cgroup.subtree_control")
+    group = "/sys/fs/cgroup/own"
+    pair.lender.sh(f"mkdir {group} && echo 24M > {group}/memory.max")
+    busy = pair.lender.start(f"echo $$ > {group}/cgroup.procs; exec stress anon 8 hold=30")
+    try:
+        stress(pair.borrower, "fill /mnt/file mib=48")
+        pair.borrower.drop_caches(1)
+        settle(pair)
+        assert pair.lent()["lent_pages"] * 4096 > 32 * MIB
+        assert busy.running
+        assert int(pair.lender.read(f"{group}/memory.current")) < 16 * MIB
+        assert "oom_kill 0" in pair.lender.read(f"{group}/memory.events")
+    finally:
+        busy.kill()
+        busy.result()

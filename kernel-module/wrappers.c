@@ -1,0 +1,351 @@
+// SPDX-License-Identifier: GPL-2.0-only
+/*
+ * The ftrace wrappers: functions of the kernel that change what a file holds
+ * and go round the page cache's tracepoints. A call is sent to the wrapper,
+ * which closes the gate, drops what the pool has, and makes the call itself.
+ *
+ *	truncation, hole punching, inode eviction
+ *			truncate_inode_pages_range()
+ *	invalidation	invalidate_inode_pages2_range()
+ *	direct writes	__iomap_dio_rw()
+ *	unmount		generic_shutdown_super()
+ *	btrfs only: is the page cache empty where it is going to change extents?
+ *			filemap_range_has_page(), filemap_get_folios() and,
+ *			where that passes over an empty cache,
+ *			filemap_invalidate_inode()
+ *
+ * They are ftrace's, not kprobes: kprobes can be switched off behind the
+ * module's back, and then stale pages are served. FTRACE_OPS_FL_PERMANENT
+ * makes the sysctl that would switch these off fail with EBUSY. A copy of such a
+ * function that the compiler made for some of its callers would not be wrapped;
+ * test_control.py looks for one in each kernel.
+ */
+#define pr_fmt(fmt) KBUILD_MODNAME ": " fmt
+
+#include <linux/ftrace.h>
+#include <linux/iomap.h>
+#include <linux/module.h>
+#include <linux/uio.h>
+
+#include "tidepool.h"
+
+static void tide_drop_range(struct address_space *mapping, pgoff_t first, pgoff_t last)
+{
+	struct tide_file *file = tide_file_find(mapping->host);
+
+	if (tide_ghost_is_on())
+		tide_ghost_drop(mapping->host, first, last);
+	if (!file)
+		return;
+	tide_file_drop(file, first, last);
+	tide_file_put(file);
+}
+
+/*
+ * The inode leaves memory. Its file is forgotten if it is deleted; otherwise
+ * its pages stay in the pool, for the inode may come back unchanged.
+ */
+static void tide_inode_evicted(struct address_space *mapping)
+{
+	struct inode *inode = mapping->host;
+	struct tide_file *file = tide_file_find(inode);
+	unsigned long flags;
+
+	if (tide_ghost_is_on() && !inode->i_nlink)
+		tide_ghost_drop(inode, 0, ULONG_MAX);
+	if (!file)
+		return;
+	tide_file_lock(file, flags);
+	if (file->mapping == mapping)
+		tide_unhook_mapping(file);
+	tide_file_unlock(file, flags);
+	tide_sequential_drop(file, 0, ULONG_MAX);
+	if (!inode->i_nlink || !(inode->i_sb->s_flags & SB_ACTIVE) ||
+	    file->generation != inode->i_generation || tide_file_empty(file))
+		tide_file_kill(file);
+	tide_file_put(file);
+}
+
+static void tide_truncate_inode_pages_range(struct address_space *mapping,
+					    loff_t start, loff_t end)
+{
+	pgoff_t first = start >> PAGE_SHIFT;
+	pgoff_t last = end == -1 ? ULONG_MAX : end >> PAGE_SHIFT;
+	bool exiting = mapping_exiting(mapping);
+	struct tide_section section;
+
+	tide_section_enter(&section, TIDE_SECTION_TRUNCATE, mapping, mapping,
+			   first, last);
+	if (exiting) {
+		tide_inode_evicted(mapping);
+		tide_writes_forget(mapping);
+	} else {
+		tide_drop_range(mapping, first, last);
+	}
+	if (tide_broken(TRUNCATE_RETURN))
+		section.first = ULONG_MAX;	/* covers nothing */
+	truncate_inode_pages_range(mapping, start, end);
+	if (!exiting && !tide_broken(TRUNCATE_RETURN))
+		tide_drop_range(mapping, first, last);
+	tide_section_leave(&section);
+}
+
+static int tide_invalidate_inode_pages2_range(struct address_space *mapping,
+					      pgoff_t first, pgoff_t last)
+{
+	struct tide_section section;
+	int ret;
+
+	if (tide_broken(INVALIDATE)) {
+		tide_section_enter(&section, TIDE_SECTION_INVALIDATE, mapping,
+				   mapping, ULONG_MAX, 0);
+		ret = invalidate_inode_pages2_range(mapping, first, last);
+		tide_section_leave(&section);
+		return ret;
+	}
+	tide_section_enter(&section, TIDE_SECTION_INVALIDATE, mapping, mapping,
+			   first, last);
+	tide_drop_range(mapping, first, last);
+	ret = invalidate_inode_pages2_range(mapping, first, last);
+	tide_drop_range(mapping, first, last);
+	tide_section_leave(&section);
+	return ret;
+}
+
+/*
+ * The write may go on after the call has returned; from then on what
+ * tide_section_enter_write() noted keeps the gate closed, until the completion has
+ * invalidated the page cache and lowered the inode's count of direct I/O.
+ */
+static struct iomap_dio *
+tide_iomap_dio_rw(struct kiocb *iocb, struct iov_iter *iter,
+		  const struct iomap_ops *ops, const struct iomap_dio_ops *dops,
+		  unsigned int dio_flags, void *private, size_t done_before)
+{
+	struct address_space *mapping = iocb->ki_filp->f_mapping;
+	pgoff_t first = iocb->ki_pos >> PAGE_SHIFT;
+	pgoff_t last = (iocb->ki_pos + max_t(size_t, iov_iter_count(iter), 1) - 1)
+		       >> PAGE_SHIFT;
+	struct tide_section section;
+	struct iomap_dio *dio;
+
+	if (tide_broken(DIRECT_IO)) {
+		tide_section_enter(&section, TIDE_SECTION_DIRECT_IO, mapping,
+				   iocb, ULONG_MAX, 0);
+		dio = __iomap_dio_rw(iocb, iter, ops, dops, dio_flags, private,
+				     done_before);
+		tide_section_leave(&section);
+		return dio;
+	}
+	tide_section_enter_write(&section, mapping, iocb, first, last);
+	tide_drop_range(mapping, first, last);
+	dio = __iomap_dio_rw(iocb, iter, ops, dops, dio_flags, private, done_before);
+	tide_section_leave(&section);
+	return dio;
+}
+
+/*
+ * A file system that holds its own lock on a range asks whether the page cache
+ * is empty there, and if so changes the extents. From before the question until
+ * the answer no page gets into the pool, and those that are in it are dropped:
+ * one that a reader took out of it before is in the page cache by now, and is
+ * seen. Nothing can be read from disk until the file system unlocks the range.
+ */
+static bool tide_filemap_range_has_page(struct address_space *mapping,
+					loff_t start, loff_t end)
+{
+	pgoff_t first = start >> PAGE_SHIFT, last = end >> PAGE_SHIFT;
+	struct tide_section section;
+	bool ret;
+
+	tide_section_enter(&section, TIDE_SECTION_HAS_PAGE, mapping, mapping,
+			   first, last);
+	tide_drop_range(mapping, first, last);
+	ret = filemap_range_has_page(mapping, start, end);
+	tide_section_leave(&section);
+	return ret;
+}
+
+static unsigned int tide_filemap_get_folios(struct address_space *mapping,
+					    pgoff_t *start, pgoff_t end,
+					    struct folio_batch *batch)
+{
+	struct tide_section section;
+	unsigned int ret;
+
+	tide_section_enter(&section, TIDE_SECTION_GET_FOLIOS, mapping, mapping,
+			   *start, end);
+	tide_drop_range(mapping, *start, end);
+	ret = filemap_get_folios(mapping, start, end, batch);
+	tide_section_leave(&section);
+	return ret;
+}
+
+#ifdef TIDE_HAS_INVALIDATE_INODE
+/* Extents were changed: it does nothing when no page at all is cached. */
+static int tide_filemap_invalidate_inode(struct inode *inode, bool flush,
+					 loff_t start, loff_t end)
+{
+	pgoff_t first = start >> PAGE_SHIFT, last = end >> PAGE_SHIFT;
+	struct address_space *mapping = inode->i_mapping;
+	struct tide_section section;
+	int ret;
+
+	tide_section_enter(&section, TIDE_SECTION_INVALIDATE_INODE, mapping, inode,
+			   first, last);
+	tide_drop_range(mapping, first, last);
+	ret = filemap_invalidate_inode(inode, flush, start, end);
+	tide_drop_range(mapping, first, last);
+	tide_section_leave(&section);
+	return ret;
+}
+#endif
+
+static void tide_generic_shutdown_super(struct super_block *sb)
+{
+	struct tide_section section;
+
+	tide_section_enter(&section, TIDE_SECTION_UNMOUNT, sb, sb, 0, ULONG_MAX);
+	generic_shutdown_super(sb);
+	if (!tide_broken(UNMOUNT))
+		tide_catalog_purge_super(sb);
+	if (tide_ghost_is_on())
+		tide_ghost_unmounted(sb);
+	tide_section_leave(&section);
+}
+
+struct tide_wrapper {
+	struct ftrace_ops ops;
+	const char *name;
+	void *target, *wrapper;
+	bool on;
+};
+
+static bool tide_changes_under(struct address_space *mapping)
+{
+	return mapping && mapping->host &&
+	       tide_locks_extents(mapping->host->i_sb) && tide_eligible(mapping);
+}
+
+/* Which mapping or superblock a call is about; NULL leaves the call alone. */
+static const void *tide_call_key(enum tide_section_kind kind,
+				 struct ftrace_regs *fregs)
+{
+	void *argument = (void *)tide_ftrace_argument(fregs, 0);
+
+	switch (kind) {
+	case TIDE_SECTION_DIRECT_IO: {
+		struct address_space *mapping =
+			((struct kiocb *)argument)->ki_filp->f_mapping;
+		struct iov_iter *iter = (void *)tide_ftrace_argument(fregs, 1);
+
+		return iov_iter_rw(iter) == WRITE && tide_eligible(mapping) ?
+		       mapping : NULL;
+	}
+	case TIDE_SECTION_UNMOUNT:
+		return tide_eligible_super(argument) ? argument : NULL;
+	case TIDE_SECTION_HAS_PAGE:
+	case TIDE_SECTION_GET_FOLIOS:
+		return !tide_broken(EXTENTS) && tide_changes_under(argument) ?
+		       argument : NULL;
+	case TIDE_SECTION_INVALIDATE_INODE: {
+		struct address_space *mapping = ((struct inode *)argument)->i_mapping;
+
+		return !tide_broken(CLONE) && tide_changes_under(mapping) ?
+		       mapping : NULL;
+	}
+	default:
+		return argument && tide_eligible(argument) ? argument : NULL;
+	}
+}
+
+static void notrace tide_ftrace(unsigned long ip, unsigned long parent_ip,
+				struct ftrace_ops *ops, struct ftrace_regs *fregs);
+
+#define TIDE_WRAPPER(fn, with) {					\
+	.name = #fn, .target = fn, .wrapper = with,			\
+	.ops = { .func = tide_ftrace,					\
+		 .flags = FTRACE_OPS_FL_DYNAMIC | FTRACE_OPS_FL_IPMODIFY | \
+			  FTRACE_OPS_FL_PERMANENT } }
+
+static struct tide_wrapper tide_wrappers[] = {
+	[TIDE_SECTION_TRUNCATE] =
+		TIDE_WRAPPER(truncate_inode_pages_range, tide_truncate_inode_pages_range),
+	[TIDE_SECTION_INVALIDATE] =
+		TIDE_WRAPPER(invalidate_inode_pages2_range, tide_invalidate_inode_pages2_range),
+	[TIDE_SECTION_DIRECT_IO] =
+		TIDE_WRAPPER(__iomap_dio_rw, tide_iomap_dio_rw),
+	[TIDE_SECTION_UNMOUNT] =
+		TIDE_WRAPPER(generic_shutdown_super, tide_generic_shutdown_super),
+	[TIDE_SECTION_HAS_PAGE] =
+		TIDE_WRAPPER(filemap_range_has_page, tide_filemap_range_has_page),
+	[TIDE_SECTION_GET_FOLIOS] =
+		TIDE_WRAPPER(filemap_get_folios, tide_filemap_get_folios),
+#ifdef TIDE_HAS_INVALIDATE_INODE
+	[TIDE_SECTION_INVALIDATE_INODE] =
+		TIDE_WRAPPER(filemap_invalidate_inode, tide_filemap_invalidate_inode),
+#endif
+};
+
+static void notrace tide_ftrace(unsigned long ip, unsigned long parent_ip,
+				struct ftrace_ops *ops, struct ftrace_regs *fregs)
+{
+	struct tide_wrapper *wrapper = container_of(ops, struct tide_wrapper, ops);
+	enum tide_section_kind kind = wrapper - tide_wrappers;
+	const void *key;
+
+	if (within_module(parent_ip, THIS_MODULE))
+		return;
+	key = tide_call_key(kind, fregs);
+	if (!key || tide_section_mine(kind, key,
+				      (void *)tide_ftrace_argument(fregs, 0)))
+		return;
+	tide_ftrace_redirect(fregs, wrapper->wrapper);
+}
+
+/**
+ * tide_wrappers_install() - wrap all functions
+ *
+ * Context: process.
+ * Return: 0, or a negative errno with a log line that names the function; then
+ * tide_wrappers_remove() unwraps those that came before it.
+ */
+int tide_wrappers_install(void)
+{
+	int i, err;
+
+	for (i = 0; i < ARRAY_SIZE(tide_wrappers); i++) {
+		struct tide_wrapper *w = &tide_wrappers[i];
+
+		err = ftrace_set_filter_ip(&w->ops, (unsigned long)w->target, 0, 0);
+		if (!err)
+			err = register_ftrace_function(&w->ops);
+		if (err) {
+			pr_err("cannot wrap %s(): error %d; another user of it (a live patch?), or ftrace is off\n",
+			       w->name, err);
+			return err;
+		}
+		w->on = true;
+	}
+	return 0;
+}
+
+/**
+ * tide_wrappers_remove() - unwrap what is wrapped; calls may still be in progress
+ *
+ * Context: process.
+ */
+void tide_wrappers_remove(void)
+{
+	int i;
+
+	for (i = 0; i < ARRAY_SIZE(tide_wrappers); i++) {
+		struct tide_wrapper *w = &tide_wrappers[i];
+
+		if (!w->on)
+			continue;
+		unregister_ftrace_function(&w->ops);
+		ftrace_set_filter_ip(&w->ops, (unsigned long)w->target, 1, 0);
+		w->on = false;
+	}
+}
