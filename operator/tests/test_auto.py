@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import datetime, timedelta
 from typing import TYPE_CHECKING
 
 import pytest
@@ -45,11 +46,14 @@ def test_a_restart_remembers_the_cool_down(agent: Agent, own_operator: OperatorP
     with own_operator:
         team(agent)
         agent.auto_pool(cool_down="12s")
-        wait_for("pairing", lambda: agent.status().get("roles"))
+        roles = wait_for("roles", lambda: agent.status().get("roles"))
+    (since,) = [one["since"] for one in roles if one["guest"] == "short"]
     with own_operator:
         agent.guest("short", TEAM, address="10.0.0.2")
-        assert "deletionTimestamp" not in agent.pairing("pool.short.rich")["metadata"]
-        wait_for("end of borrowing", lambda: agent.pairing("pool.short.rich")["metadata"].get("deletionTimestamp"))
+        end = wait_for(
+            "end of borrowing", lambda: agent.pairing("pool.short.rich")["metadata"].get("deletionTimestamp"), 40
+        )
+        assert datetime.fromisoformat(end) - datetime.fromisoformat(since) >= timedelta(seconds=12)
         agent.release("pool.short.rich", "lender")
         agent.release("pool.short.rich", "borrower")
         wait_for("three lenders", lambda: (agent.status()["lenders"], agent.status()["borrowers"]) == (3, 0))

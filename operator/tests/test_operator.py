@@ -174,6 +174,19 @@ def test_a_lender_that_is_gone_is_replaced(agent: Agent) -> None:
     wait_for("old pairing gone", lambda: agent.is_gone("mpair", PAIRING))
 
 
+def test_a_renamed_guest_is_another_one(agent: Agent) -> None:
+    """Issue 4, item 4: what its former name borrowed is given back at once, and the new one borrows it."""
+    pair(agent)
+    agent.guest("c", BORROWS, address="10.0.0.2")
+    agent.delete_guest("b")
+    wait_for("new pairing", lambda: "pool.c.l" in agent.pairings())
+    wait_for(
+        "borrower's side let go", lambda: agent.pairing(PAIRING)["metadata"]["finalizers"] == [names.LENDER_FINALIZER]
+    )
+    agent.release(PAIRING, "lender")
+    wait_for("only the new one", lambda: list(agent.pairings()) == ["pool.c.l"])
+
+
 def test_a_guest_that_moves_keeps_its_pairing(agent: Agent) -> None:
     """Another node, another address, a reboot: the same pairing, updated."""
     uid = pair(agent)["metadata"]["uid"]
@@ -340,6 +353,26 @@ def test_pairings_of_a_pool_that_was_forced_away_go_too(agent: Agent) -> None:
     )
     _delete_pool(agent)
     wait_for("deletion", lambda: agent.pairing(PAIRING)["metadata"].get("deletionTimestamp"))
+
+
+def test_it_watches_each_kind_once(agent: Agent, cluster: Server) -> None:
+    """Issue 4, item 6: however many pools and namespaces there are; told by the API server's own count."""
+    agent.pool("one")
+    agent.pool("two")
+    agent.wait_for_reason("Degraded", "NoLenders", "two")
+    counted = cluster.kubectl("get", "--raw", "/metrics").splitlines()
+    found = {
+        resource: sum(float(line.rsplit(" ", 1)[1]) for line in counted if _is_watch(line, resource))
+        for resource in (names.POOLS, names.PAIRINGS, names.GUESTS, names.GRANTS)
+    }
+    assert set(found.values()) == {1}, found
+
+
+def _is_watch(line: str, resource: str) -> bool:
+    """Whether it counts those of that kind that are open."""
+    return line.startswith("apiserver_longrunning_requests{") and all(
+        label in line for label in (f'resource="{resource}"', 'verb="WATCH"')
+    )
 
 
 def test_it_is_healthy_and_says_so(operator: OperatorProcess) -> None:

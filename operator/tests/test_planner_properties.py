@@ -1,15 +1,16 @@
-"""What holds for every plan, whatever the cluster looks like."""
+"""What holds for every plan, whatever the cluster looks like (issue 4: the planner's properties, items 1, 2 and 4)."""
 
 from __future__ import annotations
 
 import random
 from dataclasses import dataclass, replace
+from datetime import timedelta
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from world import BORROWER, LENDER, MIB, carried_out, guest, lent, pairing, plan, pool
+from world import BORROWER, LENDER, LONG_AGO, MIB, TEAM, auto_pool, carried_out, guest, lent, pairing, plan, pool
 
-from tidepool_api import MemoryGuest, MemoryPairing, MemoryPool
+from tidepool_api import GuestRole, MemoryGuest, MemoryPairing, MemoryPool, Role
 from tidepool_operator.placement import LEAST
 from tidepool_operator.planner import Plan
 
@@ -39,16 +40,22 @@ class World:
 
 
 def guest_named(name: str) -> st.SearchStrategy[MemoryGuest]:
-    """Mostly of the role that the name stands for, so that lenders have several borrowers and the other way round."""
+    """Mostly of the role that the name stands for, so that lenders have several borrowers and the other way round.
+
+    That is by its labels; its report, by which an Auto pool goes, may say anything.
+    """
     usual = LENDER if name in LENDERS else BORROWER
     return st.builds(
         guest,
         st.just(name),
-        st.just(usual) | st.just(usual) | st.just(usual) | st.sampled_from(LABELS),
+        (st.just(usual) | st.just(usual) | st.just(usual) | st.sampled_from(LABELS)).map(lambda one: one | TEAM),
         total=st.integers(128, 4096),
         available=st.integers(0, 4096),
         node=st.sampled_from(["n1", "n2"]),
         ready=st.just(value=True) | st.just(value=True) | st.booleans(),
+        stalled=st.sampled_from([0, 0, 3, 15, 50]),
+        io_wait=st.sampled_from([0, 30]),
+        refaults=st.sampled_from([0, 30, 100]),
     )
 
 
@@ -77,6 +84,24 @@ planned = st.builds(
 )
 
 
+auto = st.builds(
+    auto_pool,
+    size=st.integers(16, 3000),
+    roles=st.lists(
+        st.builds(
+            GuestRole,
+            guest=st.sampled_from(LENDERS + BORROWERS),
+            role=st.sampled_from(Role),
+            since=st.just(LONG_AGO) | st.just(LONG_AGO - timedelta(hours=1)),
+            reason=st.just("HasMemoryToSpare"),
+        ),
+        unique_by=lambda one: one.guest,
+        max_size=3,
+    ),
+    **limits,
+)
+
+
 def worlds_with(pools: st.SearchStrategy[MemoryPool]) -> st.SearchStrategy[World]:
     """Worlds with one of these pools."""
     return st.builds(
@@ -90,7 +115,7 @@ def worlds_with(pools: st.SearchStrategy[MemoryPool]) -> st.SearchStrategy[World
 
 
 worlds = worlds_with(fixed)  # where every borrower has its size
-any_worlds = worlds_with(fixed | planned)
+any_worlds = worlds_with(fixed | planned | auto)
 
 thorough = settings(max_examples=200, deadline=None)
 

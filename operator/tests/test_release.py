@@ -20,10 +20,9 @@ from cast import (
     role,
     wait_for,
 )
-from test_rights import KINDS as KINDS_OF_RIGHTS
-from test_rights import for_user, rendered
 
 from tidepool_api.crd import KINDS
+from tidepool_api_testing.chart import for_user, rendered
 from tidepool_api_testing.server import Server
 
 if TYPE_CHECKING:
@@ -40,8 +39,7 @@ def server() -> Iterator[Server]:
     with Server({"operator": OPERATOR_TOKEN, "release": RELEASE_TOKEN}) as server:
         server.install_crds()
         namespaces = ({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": n}} for n in (OWN_NAMESPACE, "a"))
-        rights = (for_user(one, "release") for one in rendered("release") if one["kind"] in KINDS_OF_RIGHTS)
-        server.create(*namespaces, *role("operator"), *rights)
+        server.create(*namespaces, *role("operator"), *for_user(rendered("release"), "release"))
         yield server
 
 

@@ -3,43 +3,22 @@
 from __future__ import annotations
 
 import base64
-import subprocess
 import time
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
-import yaml
 from cast import NARROW_TOKEN, OWN_NAMESPACE, Agent, OperatorProcess, connected_pool, role, wait_for
 
 from tidepool_api import names
+from tidepool_api_testing.chart import RIGHTS, for_user, rendered
 from tidepool_api_testing.server import Refused
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from tidepool_api_testing.server import Server
 
-TOP = Path(__file__).resolve().parents[2]
 ACCOUNT = f"system:serviceaccount:{OWN_NAMESPACE}:tidepool-operator"
-KINDS = ("Role", "RoleBinding", "ClusterRole", "ClusterRoleBinding")
-
-
-def rendered(component: str = "operator", *settings: str) -> list[dict[str, Any]]:
-    """A component's part of the chart."""
-    helm = subprocess.run([TOP / "e2e/lab", "path", "helm"], capture_output=True, text=True, check=True).stdout.strip()
-    command = [helm, "template", "tidepool", TOP / "charts/tidepool", "-n", OWN_NAMESPACE, *settings]
-    text = subprocess.run(command, capture_output=True, text=True, check=True).stdout
-    found = [one for one in yaml.safe_load_all(text) if one]
-    return [one for one in found if one["metadata"]["labels"]["app.kubernetes.io/component"] == component]
-
-
-def for_user(one: dict[str, Any], user: str) -> dict[str, Any]:
-    """A role or binding of the chart's under names of its own, for a user of the tests."""
-    renamed = {**one, "metadata": {**one["metadata"], "name": f"{one['metadata']['name']}-{user}"}}
-    if "roleRef" not in one:
-        return renamed
-    reference = {**one["roleRef"], "name": f"{one['roleRef']['name']}-{user}"}
-    subject = {"apiGroup": "rbac.authorization.k8s.io", "kind": "User", "name": user}
-    return {**renamed, "roleRef": reference, "subjects": [subject]}
 
 
 def rights(objects: list[dict[str, Any]]) -> set[tuple[str, str, str]]:
@@ -57,13 +36,13 @@ def rights(objects: list[dict[str, Any]]) -> set[tuple[str, str, str]]:
 
 def test_the_tests_have_the_rights_of_the_chart() -> None:
     """What the operator can do in these tests it can do in a cluster, and the other way round."""
-    assert rights(role("operator")) == rights(rendered())
+    assert rights(role("operator")) == rights(rendered("operator"))
 
 
 @pytest.fixture(scope="module")
 def server(cluster: Server) -> Server:
     """A server with the operator's ServiceAccount as the chart sets it up."""
-    cluster.create(*(one for one in rendered() if one["kind"] in KINDS or "Policy" in one["kind"]))
+    cluster.create(*(one for one in rendered("operator") if one["kind"] in RIGHTS or "Policy" in one["kind"]))
     return cluster
 
 
@@ -117,8 +96,7 @@ def test_of_namespaces_that_it_serves_it_has_the_rights_and_of_no_other(server: 
     """With `operator.namespaces` its rights are bound there, are enough, and it leaves the pools of others alone."""
     for name in ("served", "unserved"):
         server.kubectl("create", "namespace", name)
-    narrower = rendered("operator", "--set", "operator.namespaces={served}")
-    granted = [for_user(one, "narrow") for one in narrower if one["kind"] in KINDS]
+    granted = list(for_user(rendered("operator", "operator.namespaces={served}"), "narrow"))
     assert "served" in [one["metadata"].get("namespace") for one in granted]
     server.create(*granted)
     narrow = OperatorProcess(server, tmp_path / "log", namespaces="served", token=NARROW_TOKEN)

@@ -6,9 +6,9 @@ Every step asks what is and does only what is missing, so it can be repeated, in
 from __future__ import annotations
 
 import logging
-import re
 import time
 from dataclasses import dataclass, field
+from itertools import chain
 from typing import TYPE_CHECKING, Any
 
 from pydantic import ValidationError
@@ -33,9 +33,11 @@ from tidepool_operator.abroad import age, look_abroad, pairings_elsewhere
 from tidepool_operator.changes import TOLD_AT_MOST, Create, Delete, Update, described
 from tidepool_operator.cluster import Refused, at_once
 from tidepool_operator.inventory import Inventory
+from tidepool_operator.keyring import Keyring
 from tidepool_operator.planner import Plan, plan
 from tidepool_operator.roles import Why
 from tidepool_operator.selection import listed
+from tidepool_operator.writing import Writer
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -66,7 +68,6 @@ _TURNS = {
     (Role.BORROWER, Role.NONE): "EndToBorrow",
     (Role.BORROWER, Role.LENDER): "EndToBorrow",
 }
-_NUMBERS = re.compile(r"(?<![\w.-])[0-9]+([KMGT]i)?\b")  # but not those in names
 
 
 @dataclass
@@ -79,7 +80,7 @@ class _Round:
     inventory: Inventory
     claimed: dict[str, str] = field(default_factory=dict)
     again: float | None = None
-    planning: float = 0.0  # seconds
+    planning: float = 0.0  # seconds of this thread's processor: it waits for nothing, and others' work does not count
 
     def look_again(self, seconds: float) -> None:
         """Asks for another pass, at the latest after so long."""
@@ -94,16 +95,22 @@ class Reconciler:
         self._state = state
         self._heartbeats = heartbeats
         self._metrics = metrics
-        self._keyed: set[str] = set()  # UIDs of pairings whose Secret was made sure of
-        self._said: dict[str, tuple[str, str]] = {}  # UID -> what the last Event about it said
+        self._writer = Writer(cluster)
+        self._keys = Keyring(cluster, state, self._writer)
         self._written: dict[str, float] = {}  # UID of a pool -> when its status was written last
         self._shown: set[tuple[str, str]] = set()  # pools in the metrics
 
     async def namespace(self, namespace: str) -> float | None:
-        """Goes over a namespace; returns after how many seconds it should be looked at again, if at all."""
+        """Goes over a namespace; returns after how many seconds it should be looked at again, if at all.
+
+        Pools are planned one after the other, the oldest first, for each leaves the guests that it claims to no other;
+        what that takes to be written is written for many of them at a time.
+        """
         scene = self._round(namespace)
-        for pool in sorted(self._state.pools.in_namespace(namespace), key=age):
-            await (self._take_down(scene, pool) if pool.terminating else self._tend(scene, pool))
+        pools = sorted(self._state.pools.in_namespace(namespace), key=age)
+        plans = [(pool, self._plan(scene, pool)) for pool in pools if not pool.terminating]
+        going = (self._take_down(scene, pool) for pool in pools if pool.terminating)
+        await at_once(chain(going, (self._tend(scene, pool, wanted) for pool, wanted in plans)))
         for broken in self._state.pools.unreadable(namespace):
             await (
                 self._delete_all(scene, broken.head) if broken.head.terminating else self._complain(namespace, broken)
@@ -118,20 +125,21 @@ class Reconciler:
     def forget_gone(self) -> None:
         """Drops what is remembered of objects that no longer exist."""
         alive = self._state.uids()
-        self._keyed &= alive
-        for memory in (self._said, self._written):
-            for uid in memory.keys() - alive:
-                del memory[uid]
+        self._keys.keep(alive)
+        self._writer.keep(alive)
+        self._written = {uid: at for uid, at in self._written.items() if uid in alive}
 
     def step_down(self) -> None:
         """Forgets what only the one that acts knows and shows."""
         for key in self._shown:
             self._metrics.forget(*key)
-        for memory in (self._keyed, self._said, self._written, self._shown):
-            memory.clear()
+        self._shown.clear()
+        self._written.clear()
+        self._keys.keep(())
+        self._writer.keep(())
 
     def _round(self, namespace: str) -> _Round:
-        begin = time.perf_counter()
+        begin = time.thread_time()
         guests = {one.name: one for one in self._state.guests.in_namespace(namespace)}
         ends = [end.node_name for one in self._state.pairings.in_namespace(namespace) for end in _ends(one)]
         nodes = {one.spec.node_name for one in guests.values()} | set(ends)
@@ -148,7 +156,7 @@ class Reconciler:
             silent=silent,
         )
         guests |= {one.lender_ref: lender for one in pairings if (lender := self._lender(one))}
-        return _Round(namespace, guests, silent, inventory, planning=time.perf_counter() - begin)
+        return _Round(namespace, guests, silent, inventory, planning=time.thread_time() - begin)
 
     def _lender(self, pairing: MemoryPairing) -> MemoryGuest | None:
         """The guest of another namespace that lends, if it does and is still there."""
@@ -157,15 +165,11 @@ class Reconciler:
 
     # --- a pool that is wanted ----------------------------------------------------------------------------------------
 
-    async def _tend(self, scene: _Round, pool: MemoryPool) -> None:
+    async def _tend(self, scene: _Round, pool: MemoryPool, wanted: Plan) -> None:
         if names.POOL_FINALIZER not in pool.metadata.finalizers:
             await self._set_finalizers(
                 scene, self._state.pools, pool, (*pool.metadata.finalizers, names.POOL_FINALIZER)
             )
-        wanted = self._plan(scene, pool)
-        scene.claimed |= dict.fromkeys(wanted.assigned if pool.is_dry_run else wanted.claims, pool.name)
-        if wanted.again is not None:
-            scene.look_again(wanted.again)
         todo = changes.between(pool, wanted.assignments, self._of(pool), scene.guests)
         held = _held(pool)
         if not held:
@@ -180,14 +184,17 @@ class Reconciler:
         await self._write_pool_status(scene, pool, status)
 
     def _plan(self, scene: _Round, pool: MemoryPool) -> Plan:
-        begin = time.perf_counter()
+        begin = time.thread_time()
         abroad = look_abroad(pool, self._state)
         scene.guests |= abroad.guests
         claimed = scene.claimed | abroad.claimed if abroad.claimed else scene.claimed
         made = plan(pool, scene.inventory, claimed=claimed, abroad=abroad.guests, at=now())
-        seconds = time.perf_counter() - begin
+        seconds = time.thread_time() - begin
         scene.planning += seconds
         self._metrics.plan_seconds.observe(seconds)
+        scene.claimed |= dict.fromkeys(made.assigned if pool.is_dry_run else made.claims, pool.name)
+        if made.again is not None:
+            scene.look_again(made.again)
         return made
 
     async def _tell_turns(self, pool: MemoryPool, wanted: Plan) -> None:
@@ -197,14 +204,19 @@ class Reconciler:
             groups.setdefault((_TURNS[turn.before, turn.role.role], turn.role.reason), []).append(turn.guest)
         for (what, why), guests in groups.items():
             kind = "Warning" if why == Why.RELIEVED else "Normal"
-            await self._say(pool, kind, what, f"{listed(guests)}: {why}")
+            await self._writer.say(pool, kind, what, f"{listed(guests)}: {why}")
+
+    async def _tend_key(self, scene: _Round, pool: MemoryPool, pairing: MemoryPairing) -> None:
+        seconds = await self._keys.tend(pool, pairing)
+        if seconds is not None:
+            scene.look_again(max(seconds, SOON_SECONDS))
 
     async def _carry_out(self, pool: MemoryPool, todo: Iterable[Change]) -> None:
         created: list[str] = []
         await at_once(self._bring_about(pool, one, created) for one in todo)
         if created:
             more = f"; and {len(created) - TOLD_AT_MOST} more" if len(created) > TOLD_AT_MOST else ""
-            await self._say(pool, "Normal", "PairingCreated", "; ".join(sorted(created)[:TOLD_AT_MOST]) + more)
+            await self._writer.say(pool, "Normal", "PairingCreated", "; ".join(sorted(created)[:TOLD_AT_MOST]) + more)
 
     async def _bring_about(self, pool: MemoryPool, one: Change, created: list[str]) -> None:
         match one:
@@ -216,7 +228,7 @@ class Reconciler:
             case Update(pairing, patch):
                 updated = await self._update(pool, pairing, patch)
                 if updated is not None:
-                    await self._ensure_key(updated)
+                    await self._keys.ensure(updated)
 
     async def _create(self, pool: MemoryPool, assignment: Assignment, spec: build.Body) -> bool:
         body = build.pairing(pool, assignment, spec)
@@ -228,7 +240,7 @@ class Reconciler:
             raise
         log.info("pairing %s/%s created", pool.namespace, body["metadata"]["name"])
         if created is not None:
-            await self._make_key(created, created.spec.key_secret.name)
+            await self._keys.make(created, created.spec.key_secret.name)
         return True
 
     async def _update(self, pool: MemoryPool, present: MemoryPairing, patch: build.Body) -> MemoryPairing | None:
@@ -237,12 +249,14 @@ class Reconciler:
         log.info("pairing %s/%s changes: %s", present.namespace, present.name, patch)
         if "size" in patch:
             text = f"{described(present)}: {present.spec.size} becomes {patch['size']}"
-            await self._say(pool, "Normal", "PairingResized", text)
+            await self._writer.say(pool, "Normal", "PairingResized", text)
         for side in ("lender", "borrower"):
             if side in patch:
                 place = ", ".join(f"{key} {value}" for key, value in sorted(patch[side].items()))
-                await self._say(pool, "Normal", "GuestMoved", f"{described(present)}: the {side} has now {place}")
-        updated: MemoryPairing | None = await self._patch(self._state.pairings, present, {"spec": patch})
+                await self._writer.say(
+                    pool, "Normal", "GuestMoved", f"{described(present)}: the {side} has now {place}"
+                )
+        updated: MemoryPairing | None = await self._writer.patch(self._state.pairings, present, {"spec": patch})
         return updated
 
     async def _delete(self, one: MemoryPairing, pool: MemoryPool | None) -> None:
@@ -257,60 +271,7 @@ class Reconciler:
             self._state.pairings.put(answer)
         log.info("pairing %s/%s deleted", one.namespace, one.name)
         if pool is not None:
-            await self._say(pool, "Normal", "PairingDeleted", f"{described(one)} is no longer wanted")
-
-    # --- keys ---------------------------------------------------------------------------------------------------------
-
-    async def _ensure_key(self, pairing: MemoryPairing) -> None:
-        """Creates the pre-shared key unless that was done, and again when an agent says that it is missing."""
-        uid = pairing.metadata.uid
-        if uid in self._keyed and not _misses_key(pairing):
-            return
-        await self._try_key(pairing, pairing.spec.key_secret.name)
-        self._keyed.add(uid)
-
-    async def _make_key(self, pairing: MemoryPairing, name: str) -> None:
-        """Creates a key in place of what has its name: a former pairing's, which would go away under it, or older."""
-        if not await self._try_key(pairing, name):
-            await self._drop_key(pairing, name)
-            await self._try_key(pairing, name)
-        self._keyed.add(pairing.metadata.uid)
-
-    async def _drop_key(self, pairing: MemoryPairing, name: str) -> None:
-        try:
-            await self._cluster.delete_secret(pairing.namespace, name)
-        except Refused as refusal:
-            if not refusal.is_gone:
-                raise
-
-    async def _tend_key(self, scene: _Round, pool: MemoryPool, pairing: MemoryPairing) -> None:
-        """Replaces a key that is too old; its Secret goes when both guests have the next one."""
-        secret, at = pairing.spec.key_secret, now()
-        if secret.former and not keys.behind(pairing):
-            await self._drop_key(pairing, secret.former)
-            await self._patch(self._state.pairings, pairing, {"spec": {"keySecret": {"former": None}}})
-            await self._say(pairing, "Normal", "KeyReplaced", f"both guests have the key of the Secret {secret.name}")
-            return
-        expiry = keys.expiry(pool, pairing)
-        if expiry is not None and expiry <= at:
-            fresh = keys.successor(pairing, at)
-            await self._make_key(pairing, fresh.name)
-            await self._patch(self._state.pairings, pairing, {"spec": {"keySecret": fresh.to_dict()}})
-            log.info("pairing %s/%s gets the key of the Secret %s", pairing.namespace, pairing.name, fresh.name)
-            return
-        for moment in (expiry, keys.overdue_at(pairing)):
-            if moment is not None and moment > at:
-                scene.look_again(max((moment - at).total_seconds(), SOON_SECONDS))
-
-    async def _try_key(self, pairing: MemoryPairing, name: str) -> bool:
-        """Creates a key unless there is one."""
-        try:
-            await self._cluster.create_secret(build.key_secret(pairing, name))
-        except Refused as refusal:
-            if not refusal.is_conflict:
-                raise
-            return False
-        return True
+            await self._writer.say(pool, "Normal", "PairingDeleted", f"{described(one)} is no longer wanted")
 
     # --- what became of it --------------------------------------------------------------------------------------------
 
@@ -326,13 +287,13 @@ class Reconciler:
         patch = build.difference(pairing.status.to_dict(), status.to_dict())
         if not patch:
             return
-        await self._patch(self._state.pairings, pairing, {"status": patch}, status=True)
+        await self._writer.patch(self._state.pairings, pairing, {"status": patch}, status=True)
         if verdict.phase is PairingPhase.CONNECTED and pairing.status.phase is not PairingPhase.CONNECTED:
-            await self._say(pairing, "Normal", "Connected", verdict.message)
+            await self._writer.say(pairing, "Normal", "Connected", verdict.message)
         elif verdict.phase is PairingPhase.FAILED or verdict.reason == Reason.AGENT_NOT_RESPONDING:
-            await self._say(pairing, "Warning", verdict.reason, verdict.message)
+            await self._writer.say(pairing, "Warning", verdict.reason, verdict.message)
         if key is not None and keys.is_bad_news(pairing, key):
-            await self._say(pairing, "Warning", "KeyNotTakenUp", key.message)
+            await self._writer.say(pairing, "Warning", "KeyNotTakenUp", key.message)
 
     async def _write_pool_status(self, scene: _Round, pool: MemoryPool, status: PoolStatus) -> None:
         patch = build.replacement(pool.status.to_dict(), status.to_dict())
@@ -343,28 +304,17 @@ class Reconciler:
             scene.look_again(FIGURES_SECONDS - since)
             return
         self._written[pool.metadata.uid] = time.monotonic()
-        await self._patch(self._state.pools, pool, {"status": patch}, status=True)
+        await self._writer.patch(self._state.pools, pool, {"status": patch}, status=True)
         await self._announce(pool, status)
 
     async def _announce(self, pool: MemoryPool, status: PoolStatus) -> None:
         if status.phase is PoolPhase.DEGRADED:
             why = find(status.conditions, ConditionType.DEGRADED)
             if why is not None:
-                await self._say(pool, "Warning", why.reason, why.message)
+                await self._writer.say(pool, "Warning", why.reason, why.message)
         elif status.phase is PoolPhase.READY and pool.status.phase is not PoolPhase.READY:
             text = f"{report.count(status.pairings or 0, 'pairing')} connected"
-            await self._say(pool, "Normal", "Ready", text)
-
-    async def _say(self, about: MemoryPool | MemoryPairing, kind: str, reason: str, message: str) -> None:
-        """Posts an Event, unless the last one said the same but for some number. Nothing depends on it."""
-        uid, gist = about.metadata.uid, _NUMBERS.sub("", message)
-        if self._said.get(uid) == (reason, gist):
-            return
-        self._said[uid] = (reason, gist)
-        try:
-            await self._cluster.create_event(build.event(about, kind, reason, message))
-        except Refused as refusal:
-            log.warning("event %s about %s/%s is lost: %s", reason, about.namespace, about.name, refusal)
+            await self._writer.say(pool, "Normal", "Ready", text)
 
     async def _complain(self, namespace: str, broken: Unreadable) -> None:
         """Says on a pool that cannot be read what is wrong with it; its pairings stay as they are."""
@@ -426,43 +376,14 @@ class Reconciler:
                 continue
             text = "; ".join(abandoned[name] for name in one.metadata.finalizers if name in abandoned)
             log.warning("pairing %s/%s is let go: %s", one.namespace, one.name, text)
-            await self._say(one, "Warning", "SideAbandoned", text)
+            await self._writer.say(one, "Warning", "SideAbandoned", text)
             await self._set_finalizers(scene, self._state.pairings, one, rest)
-
-    # --- writing ------------------------------------------------------------------------------------------------------
 
     async def _set_finalizers(
         self, scene: _Round, objects: Objects[Any], one: ApiObject, finalizers: tuple[str, ...]
     ) -> None:
-        """Sets the finalizers, provided that nobody changed them in the meantime; else the next pass does."""
-        metadata = {"finalizers": list(finalizers), "resourceVersion": one.metadata.resource_version}
-        try:
-            answer = await self._cluster.patch(objects.plural, one.namespace, one.name, {"metadata": metadata})
-        except Refused as refusal:
-            if refusal.is_conflict:
-                scene.look_again(SOON_SECONDS)
-            elif refusal.is_gone:
-                objects.remove(one.namespace, one.name, one.metadata.uid)
-            else:
-                raise
-            return
-        if one.terminating and not finalizers:
-            objects.remove(one.namespace, one.name, one.metadata.uid)
-        else:
-            objects.put(answer)
-
-    async def _patch(
-        self, objects: Objects[Any], one: MemoryPool | MemoryPairing, patch: build.Body, *, status: bool = False
-    ) -> Any:
-        """Patches an object, and knows its new version at once; None when it is gone."""
-        try:
-            answer = await self._cluster.patch(objects.plural, one.namespace, one.name, patch, status=status)
-        except Refused as refusal:
-            if not refusal.is_gone:
-                raise
-            objects.remove(one.namespace, one.name, one.metadata.uid)
-            return None
-        return objects.put(answer)
+        if not await self._writer.set_finalizers(objects, one, finalizers):
+            scene.look_again(SOON_SECONDS)
 
     def _of(self, pool: ApiObject) -> list[MemoryPairing]:
         """The pairings of a pool as known now, by name."""
@@ -482,13 +403,6 @@ def _ends(pairing: MemoryPairing) -> tuple[Any, Any]:
 def _held(pool: MemoryPool) -> str:
     """Why nothing is changed; empty when it may be."""
     return "Paused" if pool.spec.paused else "DryRun" if pool.is_dry_run else ""
-
-
-def _misses_key(pairing: MemoryPairing) -> bool:
-    """Whether an agent cannot find the Secret."""
-    sides = (pairing.status.lender, pairing.status.borrower)
-    found = (find(side.conditions, ConditionType.CONFIGURED) for side in sides if side)
-    return any(one is not None and one.reason == Reason.KEY_MISSING for one in found)
 
 
 def _abandoned(pairing: MemoryPairing, scene: _Round) -> Iterable[tuple[str, str]]:

@@ -1,8 +1,9 @@
 """`python -m tidepool_scale [NUMBER...]`: measures with so many guests, writes build/scale.json and build/scale.png.
 
-The figures, one entry a number: seconds to plan all pools of the namespace (the mean of all passes), the operator's
-resident memory when all is done, objects that it writes in a minute in which every guest reports once and nothing of
-note happens, and seconds until all borrowers are served again after 1% of the guests were replaced by new ones.
+The figures, one entry a number: seconds of one processor to plan all pools of the namespace (the mean of all passes),
+the operator's resident memory when all is done, objects that it writes in a minute in which every guest reports once
+and nothing of note happens, and seconds until all borrowers are served again after 1% of the guests were replaced by
+new ones.
 """
 
 from __future__ import annotations
@@ -16,17 +17,19 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from tidepool_api import names
+from tidepool_api_testing import chart
 from tidepool_api_testing.server import Server
 from tidepool_scale import world
 from tidepool_scale.agents import OURS, Agents
 from tidepool_scale.api import Api, all_of
-from tidepool_scale.operator import OWN_NAMESPACE, TOKEN, Operator, role
+from tidepool_scale.operator import TOKEN, Operator
 from tidepool_scale.plot import draw
 
 BUILD = Path(__file__).resolve().parents[2] / "build"
 NUMBERS = (100, 300, 1000, 3000, 10_000)
 PATIENCE_SECONDS = 1800
 STEADY_SECONDS = 60
+USER = "operator"
 
 
 @dataclass(frozen=True)
@@ -63,23 +66,23 @@ async def _are_ready(api: Api) -> bool:
     return all(one.get("status", {}).get("phase") == "Ready" for one in pools)
 
 
-async def measure(count: int) -> Figures:
-    """Everything with so many guests, on an API server of its own."""
+async def measure(count: int, steady_seconds: float = STEADY_SECONDS) -> Figures:
+    """Everything with so many guests, on an API server of its own; the minute may be a shorter one."""
     say(f"{count} guests, {world.pools_of(count)} pools, {world.nodes_of(count)} nodes")
-    with tempfile.TemporaryDirectory() as folder, Server({"operator": TOKEN}) as server:
+    with tempfile.TemporaryDirectory() as folder, Server({USER: TOKEN}) as server:
         server.install_crds()
-        for name in (OWN_NAMESPACE, world.NAMESPACE):
+        for name in (chart.NAMESPACE, world.NAMESPACE):
             server.kubectl("create", "namespace", name)
-        server.create(*role())
+        server.create(*chart.for_user(chart.rendered("operator"), USER))
         async with Api(server) as api:
-            agents = Agents(api, OWN_NAMESPACE)
+            agents = Agents(api, chart.NAMESPACE)
             try:
-                return await _measured(count, server, api, agents, Path(folder) / "operator.log")
+                return await _measured(count, steady_seconds, server, api, agents, Path(folder) / "operator.log")
             finally:
                 await agents.stop()
 
 
-async def _measured(count: int, server: Server, api: Api, agents: Agents, log: Path) -> Figures:
+async def _measured(count: int, steady_seconds: float, server: Server, api: Api, agents: Agents, log: Path) -> Figures:
     guests = list(world.guests(count))
     await all_of(api.call("POST", "/api/v1/nodes", one) for one in world.nodes(count))
     agents.spawn(agents.renew_for_ever(one["metadata"]["name"] for one in world.nodes(count)))
@@ -90,11 +93,11 @@ async def _measured(count: int, server: Server, api: Api, agents: Agents, log: P
         begin = time.monotonic()
         await settled(api, agents, guests)
         say(f"  {len(agents.connected)} pairings connected after {time.monotonic() - begin:.0f} s")
-        await agents.report_for(guests, STEADY_SECONDS)  # what is still under way comes to rest
+        await agents.report_for(guests, steady_seconds)  # what is still under way comes to rest
         before = operator.writes()
-        await agents.report_for(guests, STEADY_SECONDS)
-        writes = operator.writes() - before
-        say(f"  {writes} writes in a minute")
+        await agents.report_for(guests, steady_seconds)
+        writes = (operator.writes() - before) * 60 / steady_seconds
+        say(f"  {writes:.0f} writes in a minute")
         churned = await _churn(api, agents, guests)
         say(f"  settled again after {churned:.1f} s")
         return Figures(count, round(operator.plan_seconds(), 4), operator.rss_mib(), round(writes), round(churned, 1))

@@ -5,14 +5,14 @@ from __future__ import annotations
 import asyncio
 import random
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from tidepool_api import names
 from tidepool_scale.api import all_of
 from tidepool_scale.world import NAMESPACE
 
 if TYPE_CHECKING:
-    from collections.abc import Coroutine, Iterable
+    from collections.abc import AsyncIterator, Coroutine, Iterable, Sequence
 
     from tidepool_scale.api import Api, Body
     from tidepool_scale.world import Guest
@@ -20,6 +20,18 @@ if TYPE_CHECKING:
 OURS = f"/apis/{names.API_VERSION}/namespaces/{NAMESPACE}"
 LEASES = "/apis/coordination.k8s.io/v1/namespaces/{}/leases"
 RENEW_SECONDS = 20  # half of what would be too late
+
+T = TypeVar("T")
+
+
+async def spread(items: Sequence[T], seconds: float) -> AsyncIterator[T]:
+    """Each of them in its turn, evenly over this time, and by the clock: a turn that was late delays no other."""
+    clock = asyncio.get_running_loop().time
+    begin = clock()
+    for at, one in enumerate(items):
+        await asyncio.sleep(max(0.0, begin + at * seconds / len(items) - clock()))
+        yield one
+    await asyncio.sleep(max(0.0, begin + seconds - clock()))
 
 
 class Agents:
@@ -69,11 +81,8 @@ class Agents:
 
     async def report_for(self, guests: list[Guest], seconds: float) -> None:
         """Every guest reports once in this time, spread over it."""
-        begin = asyncio.get_running_loop().time()
-        for at, one in enumerate(guests):
-            await asyncio.sleep(max(0.0, begin + at * seconds / len(guests) - asyncio.get_running_loop().time()))
+        async for one in spread(guests, seconds):
             self.spawn(self.report(one))
-        await asyncio.sleep(max(0.0, begin + seconds - asyncio.get_running_loop().time()))
 
     # --- signs of life ------------------------------------------------------------------------------------------------
 
@@ -82,8 +91,7 @@ class Agents:
         every = list(nodes)
         await all_of(self._renew(node, first=True) for node in every)
         while True:
-            for node in every:
-                await asyncio.sleep(RENEW_SECONDS / len(every))
+            async for node in spread(every, RENEW_SECONDS):
                 self.spawn(self._renew(node))
 
     async def _renew(self, node: str, *, first: bool = False) -> None:

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 Body = dict[str, Any]
 
 AT_ONCE = 24
+AGAIN_SECONDS = 0.5  # until a watch that has ended is begun anew
 GONE, CONFLICT = 404, 409
 
 
@@ -58,15 +59,22 @@ class Api:
             listing = await self.call("GET", path)
             for item in listing["items"]:
                 yield {"type": "ADDED", "object": item}
-            at = listing["metadata"]["resourceVersion"]
-            timeout = aiohttp.ClientTimeout(total=None)
-            url = f"{self._base}{path}?watch=1&resourceVersion={at}"
-            async with self._session.get(url, timeout=timeout) as answer:
-                rest = b""
-                async for piece in answer.content.iter_any():
-                    *lines, rest = (rest + piece).split(b"\n")
-                    for line in lines:
-                        yield json.loads(line)
+            async for event in self._since(path, listing["metadata"]["resourceVersion"]):
+                yield event
+            await asyncio.sleep(AGAIN_SECONDS)
+
+    async def _since(self, path: str, version: str) -> AsyncIterator[Body]:
+        """Events until the server has had enough: it is busy, the version is too old, or it is simply time."""
+        timeout = aiohttp.ClientTimeout(total=None)
+        url = f"{self._base}{path}?watch=1&resourceVersion={version}"
+        async with self._session.get(url, timeout=timeout) as answer:
+            rest = b""
+            async for piece in answer.content.iter_any():
+                *lines, rest = (rest + piece).split(b"\n")
+                for event in map(json.loads, lines):
+                    if event.get("type", "ERROR") == "ERROR":
+                        return
+                    yield event
 
 
 async def all_of(jobs: Iterable[Coroutine[Any, Any, object]]) -> None:

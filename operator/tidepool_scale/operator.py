@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import re
 import subprocess
@@ -9,9 +10,7 @@ import sys
 import time
 import urllib.request
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Self
-
-import yaml
+from typing import TYPE_CHECKING, Self
 
 from tidepool_api import Metric
 from tidepool_api_testing.server import free_ports
@@ -20,28 +19,7 @@ if TYPE_CHECKING:
     from tidepool_api_testing.server import Server
 
 TOKEN = "operator-of-a-scale-run"
-OWN_NAMESPACE = "tidepool-system"
-USER = "operator"
 START_SECONDS = 900
-
-
-def role() -> list[dict[str, Any]]:
-    """The rights that the chart gives to the operator, for the user of the test."""
-    top = Path(__file__).resolve().parents[2]
-    text = (top / "charts/tidepool/templates/operator-rbac.yaml").read_text()
-    parts = re.findall(r"^rules:\n((?:  .*\n)+)", text, re.MULTILINE)
-    rules = [rule for part in parts for rule in yaml.safe_load(part)]
-    api, group = "rbac.authorization.k8s.io/v1", "rbac.authorization.k8s.io"
-    return [
-        {"apiVersion": api, "kind": "ClusterRole", "metadata": {"name": USER}, "rules": rules},
-        {
-            "apiVersion": api,
-            "kind": "ClusterRoleBinding",
-            "metadata": {"name": USER},
-            "roleRef": {"apiGroup": group, "kind": "ClusterRole", "name": USER},
-            "subjects": [{"apiGroup": group, "kind": "User", "name": USER}],
-        },
-    ]
 
 
 class Operator:
@@ -67,10 +45,9 @@ class Operator:
 
     def __exit__(self, *_: object) -> None:
         self._process.terminate()
-        try:
+        with contextlib.suppress(subprocess.TimeoutExpired):  # on a busy machine; the figures are there by then
             self._process.wait(30)
-        finally:
-            self._process.kill()
+        self._process.kill()
 
     def rss_mib(self) -> int:
         """Resident memory."""
