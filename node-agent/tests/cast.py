@@ -16,9 +16,9 @@ from pathlib import Path
 from typing import Any, Self
 
 import libvirt
-import yaml
 from daemon import Daemon, end
 
+from tidepool_api_testing.chart import rendered
 from tidepool_api_testing.server import Refused, Server, free_ports
 
 TOP = Path(__file__).resolve().parents[2]
@@ -59,19 +59,10 @@ def kubevirt_crds() -> list[dict[str, Any]]:
     return found
 
 
-def rendered() -> list[dict[str, Any]]:
-    """The chart's objects, with its defaults."""
-    helm = lab("path", "helm")
-    command = [helm, "template", "tidepool", str(TOP / "charts/tidepool"), "--namespace", NAMESPACE]
-    text = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=True).stdout
-    return [document for document in yaml.safe_load_all(text) if document]
-
-
 def agent_rights() -> list[dict[str, Any]]:
     """What the chart lets the agents do: their account, their roles, and the policies that bind each to its node."""
     kinds = ("ServiceAccount", "Role", "ValidatingAdmissionPolicy")
-    agents = [d for d in rendered() if d["metadata"]["labels"]["app.kubernetes.io/component"] == "agent"]
-    return [document for document in agents if any(kind in document["kind"] for kind in kinds)]
+    return [document for document in rendered("agent") if any(kind in document["kind"] for kind in kinds)]
 
 
 def token_of(server: Server, node: str) -> str:

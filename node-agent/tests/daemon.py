@@ -38,19 +38,7 @@ DOMAIN = """<domain type='qemu'>
   </devices>
 </domain>
 """
-# A host of its own for a system libvirt: what it writes is in memory, and it finds the users that Debian makes for it.
-HOST = """
-for folder in /run /var/lib /var/cache /var/log; do mount -t tmpfs tmpfs $folder; done
-mkdir -p /run/libvirt /run/lock /run/etc/upper /run/etc/work
-mount -t overlay -o lowerdir=/etc,upperdir=/run/etc/upper,workdir=/run/etc/work overlay /etc
-mkdir -p /etc/libvirt
-for file in passwd group; do
-    grep -q ^libvirt-qemu: /etc/$file || echo 'libvirt-qemu:x:64055:64055::/:/bin/false' >> /etc/$file
-done
-printf '%s\\n' 'stdio_handler = "file"' 'security_driver = "none"' 'cgroup_controllers = []' 'namespaces = []' \\
-    'user = "root"' 'group = "root"' > /etc/libvirt/qemu.conf
-exec libvirtd
-"""
+HOST = Path(__file__).resolve().parents[2] / "kernel-module/tests/bed/libvirt-host"
 CHANNEL = "<channel type='unix'><target type='virtio' name='org.qemu.guest_agent.0'/></channel>"
 START_SECONDS = 30
 
@@ -165,7 +153,7 @@ class SystemDaemon(Daemon):
 
     def _start(self) -> None:
         log = (self.folder / "libvirtd.log").open("wb")
-        command = ["unshare", "--mount", "--propagation", "private", "sh", "-ec", HOST]
+        command = ["unshare", "--mount", "--propagation", "private", str(HOST)]
         environment = {**os.environ, "PATH": PATH}
         self.process = subprocess.Popen(command, env=environment, stdout=log, stderr=log)
         self.socket = self.root / "run/libvirt/libvirt-sock"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import hashlib
 from pathlib import Path
 from typing import Any
@@ -9,7 +10,7 @@ from typing import Any
 from tidepool_agent.guestfs import Module, Observation, Peer, Side
 from tidepool_agent.plan import Want, desired
 from tidepool_agent.provider import Machine
-from tidepool_api import MemoryPairing, Provider
+from tidepool_api import MemoryPairing, Provider, names
 
 KEY = "0123456789abcdef" * 4
 BOOT = "11111111-2222-3333-4444-555555555555"
@@ -37,6 +38,45 @@ def pairing(uid: str = "p1", *, lender: str = "lender", borrower: str = "borrowe
             | spec,
         }
     )
+
+
+def pairing_body(
+    name: str = "p", *, lender: str = "lender", node: str = "here", borrower: str = "elsewhere", other: str = "there"
+) -> dict[str, Any]:
+    """A pairing as the operator makes it, of a lender on a node and a borrower on another one."""
+    return {
+        "apiVersion": names.API_VERSION,
+        "kind": "MemoryPairing",
+        "metadata": {"name": name, "finalizers": [names.LENDER_FINALIZER]},
+        "spec": {
+            "pool": "pool",
+            "lender": {"guest": lender, "nodeName": node, "address": "10.9.8.7", "port": 7470},
+            "borrower": {"guest": borrower, "nodeName": other},
+            "size": "64Mi",
+            "reserve": "16Mi",
+            "maxLend": "64Mi",
+            "encryption": "None",
+            "keySecret": {"name": f"{name}-key"},
+        },
+    }
+
+
+def secret_body(name: str, type_: str = names.KEY_SECRET_TYPE) -> dict[str, Any]:
+    """A Secret as the operator makes it for a pairing."""
+    metadata = {"name": name, "labels": {names.POOL_LABEL: "pool"}}
+    return {"apiVersion": "v1", "kind": "Secret", "type": type_, "metadata": metadata, "stringData": {"key": KEY}}
+
+
+def within(namespace: str, one: dict[str, Any], **fields: Any) -> dict[str, Any]:
+    """A copy in a namespace, with other fields of the spec, or nothing but another status."""
+    made = copy.deepcopy(one)
+    made["metadata"]["namespace"] = namespace
+    if "status" in fields:
+        made = {name: made[name] for name in ("apiVersion", "kind", "metadata")} | fields
+        made["metadata"].pop("finalizers", None)
+    elif fields:
+        made["spec"] |= fields
+    return made
 
 
 def want(side: Side, one: MemoryPairing) -> Want:

@@ -1,4 +1,4 @@
-"""The whole agent: a process with the chart's rights, a real API server, real libvirt, real guests, the real module."""
+"""Items 7 and 8: the whole agent with the rights of the chart; API server, libvirt, guests and module are real ones."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 from cast import NAMESPACE, AgentProcess, Machine, condition, eventually, token_of
 from daemon import Daemon, end
-from objects import KEY, alter
+from objects import KEY, alter, pairing_body, secret_body, within
 from tiny import Kernel, boot_files
 
 from tidepool_agent.errors import GuestError
@@ -53,21 +53,7 @@ class Pairing:
 
     def __init__(self, server: Server, namespace: str, node: str, lender: str = "lender", name: str = "p") -> None:
         self._server, self._namespace, self._name = server, namespace, name
-        self._manifest = {
-            "apiVersion": names.API_VERSION,
-            "kind": "MemoryPairing",
-            "metadata": {"name": name, "namespace": namespace, "finalizers": [names.LENDER_FINALIZER]},
-            "spec": {
-                "pool": "pool",
-                "lender": {"guest": lender, "nodeName": node, "address": "10.9.8.7", "port": 7470},
-                "borrower": {"guest": "elsewhere", "nodeName": "another-node"},
-                "size": "64Mi",
-                "reserve": "16Mi",
-                "maxLend": "64Mi",
-                "encryption": "None",
-                "keySecret": {"name": f"{name}-key"},
-            },
-        }
+        self._manifest = within(namespace, pairing_body(name, lender=lender, node=node))
 
     def create(self, *, secret: bool = True) -> Pairing:
         if secret:
@@ -76,9 +62,7 @@ class Pairing:
         return self
 
     def create_secret(self) -> None:
-        meta = {"name": f"{self._name}-key", "namespace": self._namespace}
-        kind = {"apiVersion": "v1", "kind": "Secret", "type": names.KEY_SECRET_TYPE}
-        self._server.create({**kind, "metadata": meta, "stringData": {"key": KEY}})
+        self._server.create(within(self._namespace, secret_body(f"{self._name}-key")))
 
     def delete(self) -> None:
         self._server.kubectl("delete", "-n", self._namespace, "mpair", self._name, "--wait=false")
@@ -389,7 +373,7 @@ def test_another_build_of_the_module_comes_in_waves(
         last = ["replace" if "replace" in line else "configure" for line in steps[-4:]]
         assert last == ["replace", "configure"] * 2
 
-        alter(own, b"hooks 1\n", b"hookz 1\n")
+        alter(own, b"hooks %d\n", b"hookz %d\n")
         alter(own, b"srcversion=0", b"srcversion=1")
         agent.stop()
         agent.start()
@@ -414,7 +398,9 @@ def test_the_lease_shows_that_the_agent_lives(cluster: Server, node_agent: Agent
 def test_the_agent_has_no_rights_beyond_the_charts(cluster: Server, namespace: str) -> None:
     """A few of those that would be worst, and one that it has."""
     token = token_of(cluster, "some-node")
-    assert cluster.kubectl("auth", "can-i", "get", "secrets", "-n", namespace, token=token).strip() == "yes"
-    for verb, what in itertools.product(("list", "watch", "create"), ("secrets", "nodes", "memorypools.tidepool.dev")):
+    watched = ("watch", "memorypairings.tidepool.dev")
+    assert cluster.kubectl("auth", "can-i", *watched, "-n", namespace, token=token).strip() == "yes"
+    verbs = ("get", "list", "watch", "create")
+    for verb, what in itertools.product(verbs, ("secrets", "nodes", "memorypools.tidepool.dev")):
         with pytest.raises(Refused):
             cluster.kubectl("auth", "can-i", verb, what, "-n", namespace, token=token)

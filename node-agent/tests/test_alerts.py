@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 import re
-import subprocess
 from typing import Any
 
 import pytest
 import yaml
-from cast import TOP, lab
+from cast import TOP
 
 from tidepool_api.metrics import DESCRIPTIONS, MetricType
+from tidepool_api_testing.chart import CHART, rendered
 
-CHART, RUNBOOKS = TOP / "charts/tidepool", TOP / "docs/runbooks"
+RUNBOOKS = TOP / "docs/runbooks"
 FOLDER = CHART / "rules"
 GROUPS = yaml.safe_load((FOLDER / "tidepool.yaml").read_text())["groups"]
 RULES: list[dict[str, Any]] = [rule for group in GROUPS for rule in group["rules"]]
@@ -69,19 +69,12 @@ def test_an_alert_is_tested_firing_and_not_firing(name: str) -> None:
     assert {bool(case["exp_alerts"]) for case in cases} == {True, False}
 
 
-def template(*settings: str) -> list[dict[str, Any]]:
-    command = [lab("path", "helm"), "template", "tidepool", str(CHART), "--namespace", "tidepool-system"]
-    command += [word for one in settings for word in ("--set", one)]
-    text = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=True).stdout
-    return [one for one in yaml.safe_load_all(text) if one]
-
-
 def test_rules_are_a_config_map_or_the_prometheus_operators() -> None:
     """With the runbooks' address in place, and labels by which a Prometheus chooses them."""
     address = "https://example.org/runbooks"
     settings = (f"monitoring.runbooks={address}", "monitoring.labels.release=prom")
-    (plain,) = [one for one in template(*settings) if one["metadata"]["name"] == "tidepool-monitoring-rules"]
-    objects = template(*settings, "monitoring.prometheusOperator=true")
+    (plain,) = [one for one in rendered("", *settings) if one["metadata"]["name"] == "tidepool-monitoring-rules"]
+    objects = rendered("", *settings, "monitoring.prometheusOperator=true")
     by_kind = {one["kind"]: one for one in objects if one["apiVersion"] == "monitoring.coreos.com/v1"}
     rules = by_kind["PrometheusRule"]["spec"]
     assert yaml.safe_load(plain["data"]["tidepool.yaml"]) == rules

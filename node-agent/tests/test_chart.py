@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import json
-import subprocess
 from typing import Any
 
 import pytest
 import yaml
-from cast import TOP, lab, rendered
+from cast import TOP
 
-CHART = TOP / "charts/tidepool"
+from tidepool_api_testing.chart import CHART, helm, rendered
 
 
 def objects(kind: str) -> list[dict[str, Any]]:
@@ -22,10 +21,6 @@ def container(kind: str) -> tuple[dict[str, Any], dict[str, Any]]:
     pod = workload["spec"]["template"]["spec"]
     (only,) = pod["containers"]
     return pod, only
-
-
-def helm(*arguments: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run([lab("path", "helm"), *arguments], capture_output=True, text=True, check=False)
 
 
 def test_its_crds_are_the_generated_ones() -> None:
@@ -61,6 +56,15 @@ def test_the_operator_has_no_privilege() -> None:
     assert operator["securityContext"]["readOnlyRootFilesystem"] is True
 
 
+def test_a_second_operator_is_on_another_node() -> None:
+    """Item 6: of two replicas one outlives a node, where there are two of them."""
+    (deployment,) = [one for one in rendered("operator", "operator.replicas=2") if one["kind"] == "Deployment"]
+    (spread,) = deployment["spec"]["template"]["spec"]["topologySpreadConstraints"]
+    assert deployment["spec"]["replicas"] == 2
+    assert (spread["topologyKey"], spread["maxSkew"]) == ("kubernetes.io/hostname", 1)
+    assert spread["labelSelector"] == deployment["spec"]["selector"]
+
+
 def test_nothing_but_metrics_is_reached_and_nothing_but_the_api_server_asked() -> None:
     """Item 10: a NetworkPolicy for each of both."""
     selectors = [workload["spec"]["selector"] for workload in objects("DaemonSet") + objects("Deployment")]
@@ -74,13 +78,12 @@ def test_nothing_but_metrics_is_reached_and_nothing_but_the_api_server_asked() -
 
 
 def test_agents_read_secrets_only_where_they_are_told() -> None:
-    """Item 10: everywhere by default; with agent.keyNamespaces nowhere else."""
-    chosen = "agent.keyNamespaces={shop,bank}"
-    answer = helm("template", "tidepool", str(CHART), "--set", chosen, "-s", "templates/agent-rbac.yaml")
-    found = [document for document in yaml.safe_load_all(answer.stdout) if document]
+    """Item 10: nowhere by a read; keys everywhere by default, with agent.keyNamespaces nowhere else."""
+    found = rendered("agent", "agent.keyNamespaces={shop,bank}")
     reading = {"tidepool-agent-keys"}
     roles = {one["metadata"]["name"] for one in found if "secrets" in str(one.get("rules"))}
     assert roles == reading
+    assert "'get'" not in str([one["rules"] for one in found if one["metadata"]["name"] in reading and "rules" in one])
     bindings = [one for one in found if one.get("roleRef", {}).get("name") in reading]
     where = {(one["kind"], one["metadata"].get("namespace")) for one in bindings}
     assert where == {("RoleBinding", "shop"), ("RoleBinding", "bank")}

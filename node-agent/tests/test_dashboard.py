@@ -7,8 +7,10 @@ import subprocess
 from typing import TYPE_CHECKING, Any
 
 import yaml
-from cast import TOP, lab, rendered
+from cast import TOP, lab
 from test_alerts import RECORDED, asked, exported
+
+from tidepool_api_testing.chart import rendered
 
 if TYPE_CHECKING:
     from pathlib import Path

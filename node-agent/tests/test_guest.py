@@ -112,7 +112,7 @@ def test_another_build_replaces_the_module_unless_it_does_not_work(bench: Bench,
     second = bench.do(Replace()).module
     assert second is not None
     assert second.srcversion == "0" * len(first.srcversion)
-    for old, new, complaint in ((b" SMP ", b" UMP ", "version magic"), (b"hooks 1\n", b"hookz 1\n", "self-check")):
+    for old, new, complaint in ((b" SMP ", b" UMP ", "version magic"), (b"hooks %d\n", b"hookz %d\n", "self-check")):
         intact = alter(store, old, new)
         with pytest.raises(UpgradeFailed, match=complaint):
             bench.do(Replace())

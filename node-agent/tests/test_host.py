@@ -9,11 +9,10 @@ from pathlib import Path
 import pytest
 from cast import AgentProcess, condition, eventually
 from daemon import SystemDaemon, end
-from objects import KEY
+from objects import pairing_body, secret_body, within
 from test_nova import PROJECT, metadata
 from tiny import Kernel
 
-from tidepool_api import names
 from tidepool_api_testing.server import Refused, Server
 
 NAMESPACE = f"nova-{PROJECT}"
@@ -82,23 +81,5 @@ def test_the_life_of_a_nova_instance(cluster: Server, compute: AgentProcess, hos
 
 def _lend(cluster: Server, guest: str) -> None:
     """A pairing in which it lends."""
-    secret = {"name": "p-key", "namespace": NAMESPACE}
-    kind = {"apiVersion": "v1", "kind": "Secret", "type": names.KEY_SECRET_TYPE}
-    cluster.create({**kind, "metadata": secret, "stringData": {"key": KEY}})
-    cluster.create(
-        {
-            "apiVersion": names.API_VERSION,
-            "kind": "MemoryPairing",
-            "metadata": {"name": "p", "namespace": NAMESPACE, "finalizers": [names.LENDER_FINALIZER]},
-            "spec": {
-                "pool": "pool",
-                "lender": {"guest": guest, "nodeName": "compute1", "address": "10.0.0.5", "port": 7470},
-                "borrower": {"guest": "elsewhere", "nodeName": "another-node"},
-                "size": "64Mi",
-                "reserve": "16Mi",
-                "maxLend": "64Mi",
-                "encryption": "None",
-                "keySecret": {"name": "p-key"},
-            },
-        }
-    )
+    cluster.create(within(NAMESPACE, secret_body("p-key")))
+    cluster.create(within(NAMESPACE, pairing_body(lender=guest, node="compute1")))

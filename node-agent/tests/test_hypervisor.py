@@ -1,4 +1,4 @@
-"""Guests and daemons that are late, gone or hang: an error within a known time, and nobody else waits."""
+"""Item 8: guests and daemons that are late, gone or hang: an error within a known time, and nobody else waits."""
 
 from __future__ import annotations
 

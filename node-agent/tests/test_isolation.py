@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import copy
+import base64
 import json
 from collections.abc import Callable
 from pathlib import Path
@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 from cast import NAMESPACE, eventually, token_of
+from objects import KEY, pairing_body, secret_body, within
 
 from tidepool_agent.kubeapi import Api, ApiError
 from tidepool_api import names
@@ -22,21 +23,8 @@ GUEST = {
     "metadata": {"name": "g"},
     "spec": {"provider": "KubeVirt", "vm": {"name": "g", "uid": "u"}, "nodeName": "here"},
 }
-PAIRING = {
-    **HEAD,
-    "kind": "MemoryPairing",
-    "metadata": {"name": "p", "finalizers": [names.LENDER_FINALIZER, names.BORROWER_FINALIZER]},
-    "spec": {
-        "pool": "pool",
-        "lender": {"guest": "g", "nodeName": "here", "address": "10.9.8.7", "port": 7470},
-        "borrower": {"guest": "b", "nodeName": "there"},
-        "size": "64Mi",
-        "reserve": "16Mi",
-        "maxLend": "64Mi",
-        "encryption": "None",
-        "keySecret": {"name": "p-key"},
-    },
-}
+PAIRING = pairing_body(lender="g", borrower="b")
+PAIRING["metadata"]["finalizers"].append(names.BORROWER_FINALIZER)
 Object = dict[str, Any]
 
 
@@ -55,9 +43,18 @@ class Agent:
         path = f"{self._path(one)}/{one['metadata']['name']}{'/status' if status else ''}"
         self._api.apply(path, one, manager=manager)
 
+    def key(self, secret: str) -> str:
+        """The key in a Secret, as the agent gets it."""
+        data = self._api.same(f"/api/v1/namespaces/{self._namespace}/secrets/{secret}")["data"]
+        return base64.b64decode(data["key"]).decode()
+
     def merge(self, one: Object, change: Object) -> None:
         """Changes something of an object."""
         self._api.merge(f"{self._path(one)}/{one['metadata']['name']}", change)
+
+    def read(self, one: Object) -> None:
+        """Reads an object as anybody else would."""
+        self._api.get(f"{self._path(one)}/{one['metadata']['name']}")
 
     def create(self, one: Object) -> None:
         """Creates an object."""
@@ -88,25 +85,13 @@ def agents(cluster: Server, tmp_path_factory: pytest.TempPathFactory) -> Callabl
     return agent
 
 
-def refused(action: Callable[[], None], why: str) -> bool:
+def refused(action: Callable[[], object], why: str) -> bool:
     """Whether it is, and for that reason."""
     try:
         action()
     except ApiError as error:
         return why in str(error)
     return False
-
-
-def within(namespace: str, one: Object, **fields: Any) -> Object:
-    """A copy in a namespace, with other fields of the spec, or another status."""
-    made = copy.deepcopy(one)
-    made["metadata"]["namespace"] = namespace
-    if "status" in fields:
-        made = {name: made[name] for name in ("apiVersion", "kind", "metadata")} | fields
-        made["metadata"].pop("finalizers", None)
-    else:
-        made["spec"] |= fields
-    return made
 
 
 def test_a_guest_is_its_own_nodes_until_that_lets_it_go(agents: Callable[..., Agent], namespace: str) -> None:
@@ -125,7 +110,7 @@ def test_a_guest_is_its_own_nodes_until_that_lets_it_go(agents: Callable[..., Ag
         lambda: there.merge(guest, {"metadata": {"annotations": {names.LEAVING_ANNOTATION: "x"}}}),
     ):
         assert refused(attempt, "node")
-    leaving = copy.deepcopy(guest)
+    leaving = within(namespace, guest)
     leaving["metadata"]["annotations"] = {names.LEAVING_ANNOTATION: "2026-01-01T00:00:00Z"}
     here.apply(leaving)
     assert refused(lambda: there.delete(guest), "has not let it go")
@@ -153,6 +138,25 @@ def test_each_end_of_a_pairing_is_its_nodes(cluster: Server, agents: Callable[..
     assert refused(lambda: here.merge(PAIRING, both), "finalizers of its own node")
     here.merge(PAIRING, mine)
     there.merge(PAIRING, both)
+
+
+def test_an_agent_gets_the_keys_of_its_own_pairings_and_no_other_secret(
+    cluster: Server, agents: Callable[..., Agent], namespace: str
+) -> None:
+    """Item 10: both ends of a pairing get its key, and the former one; nobody reads or changes any Secret."""
+    cluster.create(within(namespace, PAIRING, keySecret={"name": "p-key-b", "former": "p-key"}))
+    kinds = {"p-key-b": names.KEY_SECRET_TYPE, "p-key": names.KEY_SECRET_TYPE, "password": "Opaque"}
+    for name, type_ in kinds.items():
+        cluster.create(within(namespace, secret_body(name, type_)))
+    here, there, elsewhere = (agents(node, namespace) for node in ("here", "there", "elsewhere"))
+    eventually(lambda: refused(lambda: elsewhere.key("p-key-b"), "no end on node elsewhere"), 30)
+    assert refused(lambda: elsewhere.key("p-key"), "no end on node elsewhere")
+    secret, relabelled = secret_body("p-key"), {"metadata": {"labels": {"a": "b"}}}
+    for end in (here, there):
+        assert end.key("p-key-b") == end.key("p-key") == KEY
+        assert refused(lambda end=end: end.key("password"), "no other Secret")
+        assert refused(lambda end=end: end.read(secret), "forbidden")
+        assert refused(lambda end=end: end.merge(secret, relabelled), "changes nothing of a key")
 
 
 def test_an_agent_speaks_for_its_node_only(agents: Callable[..., Agent], namespace: str) -> None:

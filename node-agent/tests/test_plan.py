@@ -159,6 +159,7 @@ def test_a_size_changes_without_stopping_the_peer() -> None:
 
 
 def test_latency_and_filter_change_without_stopping_the_peer() -> None:
+    """Item 3: the pool's thresholds reach the module as they are."""
     seen = settle("borrower", [pairing()], observation())
     thresholds = {"mode": "Thresholds", "short": {"resume": "2ms", "stop": "50ms"}}
     other = pairing(latency=thresholds, filter="Sequential")

@@ -86,7 +86,7 @@ class Cluster:
     def key(self, namespace: str, secret: str) -> str:
         """The pre-shared key in a Secret. Blocks; called from a guest's thread."""
         try:
-            data = self._api.get(f"/api/v1/namespaces/{namespace}/secrets/{secret}").get("data") or {}
+            data = self._api.same(f"/api/v1/namespaces/{namespace}/secrets/{secret}").get("data") or {}
             key = base64.b64decode(data.get(names.KEY_SECRET_ENTRY, ""), validate=True).decode("ascii").strip()
         except ApiError as error:
             raise KeyUnavailable(f"cannot read the Secret {secret}: {error}") from error

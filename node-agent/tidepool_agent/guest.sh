@@ -79,14 +79,16 @@ replace() {
     return 3
 }
 
-# works: whether the module that has just been loaded is in order
+# works: whether the module that has just been loaded is in order, with its hooks in
 works() {
+    echo NonInclusive >"$tree/ghost"
     for line in 'hooks 1' 'warnings 0'; do
         grep -qx "$line" "$tree/stats" || {
             echo "self-check: no '$line' in its stats" >&2
             return 1
         }
     done
+    echo Off >"$tree/ghost"
 }
 
 # build SHA256 VERSION: has DKMS build and install the module from the sources that lie in the folder, for the kernel that
