@@ -1,4 +1,4 @@
-"""The pools that the documentation shows are such as the API server takes."""
+"""The pools and grants that the documentation shows are such as the API server takes."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ PAGES = [TOP / "README.md", *sorted((TOP / "docs").rglob("*.md")), TOP / "e2e/de
 
 
 def _shown(page: Path) -> list[dict[str, Any]]:
-    """The pools of a page; one that is shown without its head gets one."""
+    """The objects of a page; a pool that is shown without its head gets one."""
     text = page.read_text()
     blocks = [text] if page.suffix == ".yaml" else re.findall(r"^```yaml\n(.*?)^```", text, re.MULTILINE | re.DOTALL)
     found = [yaml.safe_load(block) for block in blocks]
     head = {"apiVersion": names.API_VERSION, "kind": "MemoryPool", "metadata": {"name": "shown"}}
-    return [head | one for one in found if one.get("kind", "MemoryPool") == "MemoryPool" and "spec" in one]
+    return [head | one for one in found if "spec" in one and names.GROUP in one.get("apiVersion", names.API_VERSION)]
 
 
 EXAMPLES = [(page.name, one) for page in PAGES for one in _shown(page)]

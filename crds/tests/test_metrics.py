@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import pytest
@@ -28,3 +29,10 @@ def test_names_end_with_what_they_count(metric: Metric) -> None:
     assert (one.unit in ("bytes", "seconds", "ratio")) == (metric.rpartition("_")[2] in ("bytes", "seconds", "ratio"))
     if one.unit in ("bytes", "seconds", "ratio"):
         assert metric.endswith(f"_{one.unit}")
+
+
+def test_metrics_that_are_named_are_exported() -> None:
+    """By whatever page."""
+    for shown in (PAGE.parents[2] / "README.md", *PAGE.parents[1].rglob("*.md")):
+        found = re.findall(r"`(tidepool_(?:pool|guest|operator)_[a-z_]+)`", shown.read_text())
+        assert {one.removesuffix("_bucket") for one in found} <= set(Metric), shown.name

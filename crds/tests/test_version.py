@@ -1,4 +1,4 @@
-"""One version: what is in VERSION is what every part says of itself."""
+"""One version, and one licence but for the module: every part says the same of itself."""
 
 from __future__ import annotations
 
@@ -31,3 +31,16 @@ def test_the_changes_begin_with_it() -> None:
     newest = re.search(r"^## (\S+?),? ", (TOP / "CHANGELOG.md").read_text(), flags=re.MULTILINE)
     assert newest
     assert newest[1] == VERSION
+
+
+@pytest.mark.parametrize("file", PACKAGES, ids=lambda file: file.parent.name)
+def test_a_package_says_its_licence(file: Path) -> None:
+    assert tomllib.loads(file.read_text())["project"]["license"] == {"text": "Apache-2.0"}
+
+
+def test_the_module_says_its_licence() -> None:
+    """GPL-2.0-only, file by file, as the kernel wants it said."""
+    sources = [file for end in ("c", "h") for file in (TOP / "kernel-module").glob(f"*.{end}")]
+    assert len(sources) > 30
+    assert [one.name for one in sources if "SPDX-License-Identifier: GPL-2.0-only" not in one.read_text()] == []
+    assert "Version 2, June 1991" in (TOP / "kernel-module/LICENSE").read_text()

@@ -63,8 +63,8 @@ OPERATOR: Mapping[Metric, Description] = {
     Metric.POOL_OVERDUE_KEYS: _gauge(
         "pairings", POOL, "Pairings one of whose guests does not get the key it should have"
     ),
-    Metric.PLAN_SECONDS: _seconds((), "Time to plan one pool"),
-    Metric.PASS_PLAN_SECONDS: _seconds((), "Time to plan all pools of a namespace"),
+    Metric.PLAN_SECONDS: _seconds((), "Processor time to plan one pool"),
+    Metric.PASS_PLAN_SECONDS: _seconds((), "Processor time to plan all pools of a namespace"),
     Metric.LEADING: _gauge("0 or 1", (), "1 if this operator acts, 0 if it waits for another"),
     Metric.RECONCILES: _counter("namespaces", (), "Namespaces gone over"),
     Metric.RECONCILE_ERRORS: _counter("namespaces", (), "Namespaces given up until the next try"),

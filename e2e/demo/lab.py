@@ -15,10 +15,10 @@ import sys
 from pathlib import Path
 from typing import IO, Any
 
-from tidepool_lab import paths
+from tidepool_lab import cluster, paths
 
 LAB = paths.ROOT / "e2e/lab"
-SYSTEM = "tidepool-system"
+SYSTEM = cluster.SYSTEM
 INTERRUPT_PATIENCE = 60
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -9,6 +10,7 @@ from pathlib import Path
 import pytest
 from product import BORROWER, GUESTS, SPECS, STRESS, Product
 
+import docs
 from demo import evidence, lab, workload
 from tidepool_lab import paths
 
@@ -25,7 +27,7 @@ def session_lab() -> Iterator[Product]:
         lab.guest(BORROWER, "mountpoint -q /mnt || mount /dev/vdb /mnt")
         yield Product()
     finally:
-        lab.call("down", show=True)
+        lab.call(*shlex.split(docs.command("down"))[1:], show=True)
 
 
 @pytest.fixture

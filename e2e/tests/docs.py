@@ -1,17 +1,25 @@
-"""The commands that the documentation gives, block by block."""
+"""The commands that README.md, CONTRIBUTING.md and docs/ give, and which test tries each of them.
+
+A block that is indented holds commands. One that is fenced does not: pools, configuration, what something prints.
+Names in capitals stand for the reader's own; a test puts what it has in their places.
+"""
 
 from __future__ import annotations
 
 import re
 import shlex
 import subprocess
+import textwrap
+from collections.abc import Mapping
+from dataclasses import dataclass
 
 from product import BORROWER, LENDER, POOL
 
 from demo import lab
 from tidepool_lab import paths
 
-INDENT = "    "
+TUTORIAL = "docs/tutorial/first-pool.md"
+PAGES = ("README.md", "CONTRIBUTING.md", "docs/*.md")  # in the order in which they are read
 NAMES = {
     "NAMESPACE": "default",
     "POOL": POOL,
@@ -19,43 +27,112 @@ NAMES = {
     "GUEST": BORROWER,
     "demo": "default",
     "db": BORROWER,
+    "databases": POOL,
     "batch": LENDER,
 }
-# What changes nothing, and what leaves a pool at work as it is.
-VERBS = ("get", "describe", "logs", "wait", "rollout status", "tidepool", "label", "patch memorypool ")
-QUERIES = ("sum by", "histogram_quantile", "lender:")
-IN_A_GUEST = ("cat /", "dmesg", "grep", "cd /sys")
 
 
-def blocks(pages: str = "docs/*.md") -> list[list[str]]:
-    """Every run of indented lines, without the comments at their ends."""
-    listed = subprocess.run(["git", "ls-files", pages], cwd=paths.ROOT, capture_output=True, text=True, check=True)
-    texts = [(paths.ROOT / name).read_text() for name in listed.stdout.splitlines()]
-    return [_lines(block) for text in texts for block in re.findall(r"(?:^    .*\n?)+", text, re.MULTILINE)]
+@dataclass(frozen=True)
+class Kind:
+    """Commands that one test tries, all of them: how they begin, and in which file the test is."""
+
+    begin: str
+    by: str
+    page: str = ""  # only on this page
 
 
-def _lines(block: str) -> list[str]:
-    return [re.sub(r"\s{2,}#.*| # .*", "", line.removeprefix(INDENT)) for line in block.splitlines()]
+# The first that fits.
+KINDS = {
+    "tutorial": Kind("kubectl ", "e2e/tests/test_product_tutorial.py", TUTORIAL),
+    "install": Kind("helm install ", "e2e/tests/test_product_release.py"),
+    "upgrade": Kind("helm upgrade tidepool .*reuse-values$", "e2e/tests/test_product_release.py"),
+    "crds": Kind("kubectl apply .*charts/tidepool/crds/", "e2e/tests/test_product_release.py"),
+    "rollback": Kind("helm rollback ", "e2e/tests/test_product_release.py"),
+    "monitoring": Kind("helm upgrade .*monitoring", "e2e/tests/test_product_release.py"),
+    "uninstall": Kind("helm uninstall ", "e2e/tests/test_product_release.py"),
+    "delete-crds": Kind("kubectl delete crd ", "e2e/tests/test_product_release.py"),
+    "openstack": Kind("helm upgrade --install |kubectl create namespace ", "e2e/tests/test_product_release.py"),
+    "let-go": Kind("kubectl patch memorypairing ", "e2e/tests/test_product_faults.py"),
+    "up": Kind("e2e/lab up ", "e2e/tests/test_product_watch.py"),
+    "lab": Kind("e2e/lab (kubectl|exec|logs) ", "e2e/tests/test_product_watch.py"),
+    "reload": Kind("e2e/lab reload", "e2e/tests/test_product_release.py"),
+    "down": Kind("e2e/lab down", "e2e/tests/conftest.py"),
+    "look": Kind(
+        "kubectl (get|describe|explain|edit|logs|rollout status|tidepool|patch memorypool) ",
+        "e2e/tests/test_product_watch.py",
+    ),
+    "delete": Kind("kubectl delete memorypairing ", "e2e/tests/test_product_watch.py"),
+    "give-back": Kind("kubectl delete memorypool ", "e2e/tests/test_product_watch.py"),
+    "reach": Kind("timeout 3 bash", "e2e/tests/test_product_watch.py"),
+    "query": Kind("sum by|histogram_quantile|lender:", "e2e/tests/test_product_watch.py"),
+    "ghost": Kind("(echo|cat) .*/ghost|sleep 600", "e2e/tests/test_product_watch.py"),
+    "guest": Kind("cat /|dmesg|grep |cd /sys|echo 1 > events|head ", "e2e/tests/test_product_watch.py"),
+    "kernel-module/tools/dkms-tree": Kind("kernel-module/tools/dkms-tree |dkms ", "kernel-module/tests/test_dkms.py"),
+    "make -C": Kind(r"make -C |mkdir -p STORE/RELEASE |\(cd STORE/RELEASE ", "kernel-module/tests/test_dkms.py"),
+    "checkout": Kind(
+        "apt-get |git clone |make (demo|setup)$|kernel-module/t(ools|ests)/|e2e/images/build|openssl |pip |"
+        "cd [a-z-]+ && PYTHONPATH",
+        "e2e/tests/test_checkout.py",
+    ),
+}
+# Of what stands in a sentence, only such as can be typed as they are; the others are names of commands.
+IN_A_SENTENCE = re.compile(r"`((?:kubectl (?:get|describe|explain|edit|delete) |timeout 3 |dmesg \|)[^`]+)`")
+# What no test tries, and why.
+UNTRIED = {
+    "e2e/lint python": "`make test` is made of these",
+    "e2e/check unit": "`make test` is made of these",
+    "mokutil --import tidepool.der": "it wants a guest with UEFI, and somebody at its console",
+}
 
 
-def is_for_kubectl(line: str) -> bool:
-    """Whether it is a kubectl command that can be tried beside others."""
-    return line.startswith(tuple(f"kubectl {verb}" for verb in VERBS))
+def pages() -> list[str]:
+    """Those whose commands are tried, by their paths."""
+    listed = [
+        subprocess.run(["git", "ls-files", one], cwd=paths.ROOT, capture_output=True, text=True, check=True)
+        for one in PAGES
+    ]
+    return [page for one in listed for page in one.stdout.splitlines()]
 
 
-def is_query(line: str) -> bool:
-    """Whether it is for Prometheus."""
-    return line.startswith(QUERIES)
+def blocks(page: str) -> list[list[str]]:
+    """The commands of each indented block of a page, without the comments at their ends; then those in sentences."""
+    text = re.sub(r"^( *)```.*?^\1```$", "", (paths.ROOT / page).read_text(), flags=re.MULTILINE | re.DOTALL)
+    indented = re.compile(r"(?<=\n\n)(?: {4,}\S.*\n?)+")
+    sentences = IN_A_SENTENCE.findall(indented.sub("", text))
+    return [_commands(one) for one in indented.findall(text)] + [[" ".join(one.split())] for one in sentences]
 
 
-def is_for_a_guest(block: list[str]) -> bool:
-    """Whether it is to be typed in a guest."""
-    return block[0].startswith(IN_A_GUEST)
+def _commands(block: str) -> list[str]:
+    joined = re.sub(r" *\\\n *", " ", textwrap.dedent(block))
+    return [re.sub(r"\s{2,}#.*| # .*", "", line) for line in joined.splitlines()]
 
 
-def filled_in(line: str) -> str:
+def kind_of(page: str, line: str) -> str | None:
+    """By which name a command is asked for; None for one that no test asks for."""
+    fitting = (name for name, kind in KINDS.items() if kind.page in ("", page) and re.match(kind.begin, line))
+    return None if line in UNTRIED else next(fitting, None)
+
+
+def scripts(kind: str) -> list[list[str]]:
+    """The commands of a kind, those of one block together."""
+    found = [[line for line in block if kind_of(page, line) == kind] for page in pages() for block in blocks(page)]
+    return [script for script in found if script]
+
+
+def commands(kind: str) -> list[str]:
+    """The commands of a kind, each once, in the order in which they are read."""
+    return list(dict.fromkeys(line for script in scripts(kind) for line in script))
+
+
+def command(kind: str) -> str:
+    """The only command of its kind."""
+    (line,) = commands(kind)
+    return line
+
+
+def filled_in(line: str, names: Mapping[str, str] = NAMES) -> str:
     """With names that are there in place of those that stand for them."""
-    return re.sub(r"\b(" + "|".join(NAMES) + r")\b", lambda match: NAMES[match[1]], line)
+    return re.sub(r"\b(" + "|".join(names) + r")\b", lambda match: names[match[1]], line)
 
 
 def examples(page: str) -> list[str]:
@@ -63,9 +140,16 @@ def examples(page: str) -> list[str]:
     return re.findall(r"^```yaml\n(.*?)^```", (paths.ROOT / page).read_text(), re.MULTILINE | re.DOTALL)
 
 
-def run(line: str) -> None:
-    """Runs a kubectl command as a shell would; what would go on for ever is done once. Raises what it said."""
+def run(line: str) -> str:
+    """Runs a command as a shell would, kubectl and Helm being the lab's, and returns what it prints.
+
+    What would go on for ever is done once. Raises AssertionError with what it said.
+    """
     once = " --interval 1" + ("" if "--once" in line else " --once") if "tidepool top" in line else ""
-    script = f'kubectl() {{ {shlex.quote(str(lab.LAB))} kubectl "$@"; }}; {filled_in(line)}{once}'
-    done = subprocess.run(["bash", "-c", script], capture_output=True, text=True, check=False, timeout=300)
+    programs = [f'{name}() {{ {shlex.quote(str(lab.LAB))} {name} "$@"; }}' for name in ("kubectl", "helm")]
+    script = "\n".join(["export KUBE_EDITOR=true", *programs, f"{line}{once}"])
+    done = subprocess.run(
+        ["bash", "-c", script], cwd=paths.ROOT, capture_output=True, text=True, check=False, timeout=660
+    )
     assert done.returncode == 0, f"`{line}` ended with {done.returncode}: {done.stdout}{done.stderr}"
+    return done.stdout

@@ -10,6 +10,8 @@ from typing import Any
 import pytest
 import yaml
 
+import docs
+from demo import lab
 from tidepool_lab import paths
 
 _LISTED = subprocess.run(["git", "ls-files", "*.md"], cwd=paths.ROOT, capture_output=True, text=True, check=True)
@@ -17,6 +19,27 @@ PAGES = [paths.ROOT / name for name in _LISTED.stdout.splitlines()]
 LINK = re.compile(r"\]\(([^)\s]+)\)")
 HEADING = re.compile(r"^#+ (.*)$", re.MULTILINE)
 VALUE = re.compile(r"--set(?:-string)? '?([A-Za-z]+(?:\.[A-Za-z]+)*)=")
+# A function's name at the beginning of its definition, as the kernel writes it.
+DEFINITION = re.compile(r"^(?:[a-z_][\w* ]*[ *])?(\w+)\([^;]*?\)\n\{", re.MULTILINE)
+PAGE = """
+# A page
+
+    one --with \\
+        this     # and why
+    echo '#' two # as well
+
+- an entry
+
+      in a list
+
+```yaml
+spec:
+
+    none: of these
+```
+goes on
+    here
+"""
 
 
 def anchors(page: Path) -> set[str]:
@@ -61,3 +84,49 @@ def test_values_of_the_chart_that_are_named_exist(page: Path) -> None:
             free = found == {}  # such as monitoring.labels, in which names are free
             assert free or part in found, f"{page.name} sets {name}, which is no value of the chart"
             found = {} if free else found[part]
+
+
+@pytest.mark.parametrize("page", docs.pages())
+def test_every_command_is_tried_by_a_test(page: str) -> None:
+    """What no test asks for, and is not among what cannot be tried, belongs into `docs.KINDS` and a test."""
+    unknown = [line for block in docs.blocks(page) for line in block if not docs.kind_of(page, line)]
+    assert set(unknown) <= set(docs.UNTRIED)
+
+
+@pytest.mark.parametrize("kind", docs.KINDS)
+def test_a_kind_of_command_is_there_and_tried(kind: str) -> None:
+    """The test that is said to try it asks for it by this name."""
+    assert docs.commands(kind)
+    assert f'("{kind}")' in (paths.ROOT / docs.KINDS[kind].by).read_text()
+
+
+def test_what_is_not_tried_is_there() -> None:
+    lines = {line for page in docs.pages() for block in docs.blocks(page) for line in block}
+    assert set(docs.UNTRIED) <= lines
+
+
+def test_commands_are_told_from_what_else_is_indented(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Blocks after an empty line, in lists too, lines that go on joined, comments left out; nothing that is fenced."""
+    (tmp_path / "page.md").write_text(PAGE)
+    monkeypatch.setattr(paths, "ROOT", tmp_path)
+    assert docs.blocks("page.md") == [["one --with this", "echo '#' two"], ["in a list"]]
+
+
+def test_prometheus_takes_the_configuration_that_is_shown(tmp_path: Path) -> None:
+    """But for the discovery of pods, which Debian's Prometheus is built without."""
+    (shown,) = docs.examples("docs/how-to/monitor.md")
+    (tmp_path / "prometheus.yml").write_text(re.sub(r"^ *kubernetes_sd_configs:.*\n", "", shown, flags=re.MULTILINE))
+    promtool = lab.call("path", "promtool").strip()
+    subprocess.run([promtool, "check", "config", tmp_path / "prometheus.yml"], check=True, stdout=subprocess.DEVNULL)
+
+
+def test_functions_that_are_named_exist() -> None:
+    """CONTRIBUTING follows a page through the module's functions, by the files that they are in."""
+    tour = (paths.ROOT / "CONTRIBUTING.md").read_text().partition("## The way of one page")[2]
+    named = set(re.findall(r"`(\w+)\(\)`", tour))
+    assert len(named) > 30
+    sources = {path.name: path.read_text() for path in (paths.ROOT / "kernel-module").glob("*.c")}
+    defined = {name: set(DEFINITION.findall(text)) for name, text in sources.items()}
+    assert named <= set().union(*defined.values())
+    for function, file in re.findall(r"`(\w+)\(\)`(?: in |, | \()`(\w+\.c)`", tour):
+        assert function in defined[file], f"{function}() is not in {file}"

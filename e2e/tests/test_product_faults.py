@@ -8,8 +8,9 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 import pytest
-from product import BORROWER, LENDER, LENDER_SPEC, ONE_TO_ONE, POOL, STRESS, Product, report, until
+from product import BORROWER, LENDER, LENDER_SPEC, ONE_TO_ONE, POOL, STRESS, Object, Product, report, until
 
+import docs
 from demo import lab, workload
 
 FILE = "/mnt/file"
@@ -69,8 +70,9 @@ def test_operator_and_agent_killed(flowing: Product) -> None:
 
 
 def test_pool_deleted_while_the_agent_is_gone(flowing: Product) -> None:
-    """No finalizer hangs; the agent that comes back cleans up the guests."""
+    """No finalizer hangs, and none has to be waited for; the agent that comes back cleans up the guests."""
     with _no_agent():
+        _let_go_by_hand(flowing.pairing_of(BORROWER)["metadata"])
         flowing.delete(patience=150)
         assert lab.kubectl("get", "memorypairings", "-o", "name").strip() == ""
         assert flowing.loaded(BORROWER)
@@ -93,6 +95,14 @@ def test_reads_go_on_without_a_way_to_the_lender(flowing: Product) -> None:
     flowing.stress(f"sequential {FILE} passes=2")
     assert flowing.hits() > before
     flowing.assert_sound()
+
+
+def _let_go_by_hand(pairing: Object) -> None:
+    """At once, and not after the time for which the operator waits for the agent; the pool makes another."""
+    lab.kubectl("delete", "memorypairing", pairing["name"], "--wait=false")
+    docs.run(docs.filled_in(docs.command("let-go")))
+    uids = lambda: {one["metadata"]["uid"] for one in lab.items("memorypairings")}  # noqa: E731
+    until("the pairing is gone", lambda: pairing["uid"] not in uids(), 10)
 
 
 @contextmanager

@@ -8,25 +8,24 @@ import shutil
 from typing import TYPE_CHECKING
 
 import pytest
-from product import BORROWER, GUESTS, ONE_TO_ONE, POOL, SPECS, Object, Product, report, until
+from product import BORROWER, GUESTS, ONE_TO_ONE, POOL, Object, Product, report, until
 
+import docs
 from demo import lab
-from tidepool_lab import paths
+from tidepool_lab import images, paths
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
 FILE, FILE_MIB = "/mnt/released", 240
-RELEASE, CHART = "tidepool", paths.ROOT / "charts/tidepool"
+CHART = paths.ROOT / "charts/tidepool"
 CRD = ("crd", "memorypools.tidepool.dev")
 PAUSED = "/spec/versions/0/schema/openAPIV3Schema/properties/spec/properties/paused"
 CLUSTER_WIDE = "clusterroles,clusterrolebindings,validatingadmissionpolicies,validatingadmissionpolicybindings"
+MONITORS = "podmonitors,prometheusrules"
+ANYTHING = {"openAPIV3Schema": {"type": "object", "x-kubernetes-preserve-unknown-fields": True}}
 OURS = "app.kubernetes.io/name=tidepool"
-
-
-def helm(*arguments: str) -> str:
-    return lab.call("helm", *arguments, "-n", lab.SYSTEM, "--wait", "--timeout", "8m", patience=600)
 
 
 def fields_of_pools() -> Object:
@@ -42,16 +41,29 @@ def pods() -> set[str]:
 
 
 def next_release(folder: Path) -> Path:
-    """The chart as another version of it: of the same images, which the lab has."""
-    chart = folder / RELEASE
+    """The chart as another version of it, whose values say where its images are: those that the lab has.
+
+    There is no former release to upgrade from; what is different between two is not tried.
+    """
+    chart = folder / "tidepool"
     shutil.copytree(CHART, chart)
-    about = chart / "Chart.yaml"
+    about, values = chart / "Chart.yaml", chart / "values.yaml"
     about.write_text(re.sub(r"^(version|appVersion): .*", r'\1: "99.0.0"', about.read_text(), flags=re.MULTILINE))
+    values.write_text(values.read_text().replace('tag: ""', f'tag: "{paths.VERSION}"'))
     return chart
 
 
+def rolled_out() -> None:
+    """Waits until operator and agents are those of the present release."""
+    for workload in ("deployment/tidepool-operator", "daemonset/tidepool-agent"):
+        lab.kubectl("rollout", "status", "-n", lab.SYSTEM, workload, "--timeout=4m")
+
+
 def test_upgrade_and_rollback_lose_nothing(product: Product, tmp_path: Path) -> None:
-    """Operator and agents are others afterwards, the pairing and what it holds the same; CRDs are brought along."""
+    """As docs/how-to/upgrade.md says: operator and agents are others, the pairing and what it holds the same.
+
+    The CRDs are brought along, and values that the new version brings hold.
+    """
     product.apply_ready(ONE_TO_ONE)
     product.stress(f"fill {FILE} mib={FILE_MIB}")
     product.stress(f"sequential {FILE} passes=2")
@@ -59,36 +71,85 @@ def test_upgrade_and_rollback_lose_nothing(product: Product, tmp_path: Path) -> 
     reads = product.start_stress(f"random {FILE} seconds=60 threads=2")
     lab.kubectl("patch", *CRD, "--type=json", "-p", json.dumps([{"op": "remove", "path": PAUSED}]))
     assert "paused" not in fields_of_pools()
-    upgrade = ("upgrade", RELEASE, str(next_release(tmp_path)), "--set", f"image.tag={paths.VERSION}")
-    for command in (upgrade, ("rollback", RELEASE)):
+    upgrade = docs.command("upgrade").replace("charts/tidepool", str(next_release(tmp_path)))
+    for line in (upgrade, docs.command("rollback")):
         before, hits = pods(), product.hits()
-        helm(*command)
+        docs.run(line)
+        rolled_out()
         until("all pods are new", lambda: pods() and not pods() & before, 60)  # noqa: B023
         assert "paused" in fields_of_pools()
-        until("pages flow on", lambda: product.hits() > hits + 100, 20)  # noqa: B023
+        product.stress(f"random {FILE} seconds=3 threads=2")  # the others may be over, on a slow machine
+        assert product.hits() > hits + 100
     seen = report(reads.result(patience=150))
     assert seen["wrong_pages"] == seen["errors"] == 0
     product.wait_condition("memorypool", POOL, "Ready", "True", patience=60)
     assert (product.pairing_of(BORROWER)["metadata"]["uid"], product.connects()) == (pairing, connects)
+    lab.kubectl("patch", *CRD, "--type=json", "-p", json.dumps([{"op": "remove", "path": PAUSED}]))
+    docs.run(docs.command("crds"))
+    assert "paused" in fields_of_pools()
     product.assert_sound()
 
 
 @pytest.fixture
 def installed_again(product: Product) -> Iterator[Product]:
+    """Whatever has been installed or not, the tests that follow have what `e2e/lab reload` makes."""
     yield product
-    lab.call("up", *(argument for spec in SPECS for argument in ("--guest", spec)), show=True, patience=600)
+    docs.run(docs.command("reload"))
 
 
+@pytest.fixture
+def prometheus_operator() -> Iterator[None]:
+    """Its two kinds, as far as the chart uses them, for there is no Prometheus operator in the lab."""
+    kinds = {"PodMonitor": "podmonitors", "PrometheusRule": "prometheusrules"}
+    crds = [
+        {
+            "apiVersion": "apiextensions.k8s.io/v1",
+            "kind": "CustomResourceDefinition",
+            "metadata": {"name": f"{plural}.monitoring.coreos.com"},
+            "spec": {
+                "group": "monitoring.coreos.com",
+                "names": {"kind": kind, "plural": plural},
+                "scope": "Namespaced",
+                "versions": [{"name": "v1", "served": True, "storage": True, "schema": ANYTHING}],
+            },
+        }
+        for kind, plural in kinds.items()
+    ]
+    lab.kubectl("create", "-f", "-", stdin=json.dumps({"apiVersion": "v1", "kind": "List", "items": crds}))
+    lab.kubectl("wait", "crd", *(one["metadata"]["name"] for one in crds), "--for=condition=Established")
+    yield
+    lab.kubectl("delete", "crd", *(one["metadata"]["name"] for one in crds))
+
+
+@pytest.mark.usefixtures("prometheus_operator")
 def test_uninstall_leaves_nothing(installed_again: Product) -> None:
     """With a pool at work: guests, cluster and namespace are as before, but for the CRDs."""
+    docs.run(docs.command("monitoring"))
+    assert len(lab.items(MONITORS, "-n", lab.SYSTEM, "-l", "release=kube-prometheus-stack")) == 2
     installed_again.apply_ready(ONE_TO_ONE)
     installed_again.stress(f"fill {FILE} mib={FILE_MIB}")
     installed_again.stress(f"sequential {FILE}")
-    helm("uninstall", RELEASE)
+    docs.run(docs.command("uninstall"))
     installed_again.assert_nothing_left(*GUESTS)
     assert lab.kubectl("get", "memoryguests,memorypools,memorypairings", "-A", "-o", "name") == ""
     assert lab.kubectl("get", CLUSTER_WIDE, "-l", OURS, "-o", "name") == ""
     inside = "pods,jobs,leases,secrets,configmaps,serviceaccounts,roles,rolebindings,networkpolicies"
-    left = lab.kubectl("get", inside, "-n", lab.SYSTEM, "-o", "name").split()
-    assert left == ["configmap/kube-root-ca.crt", "serviceaccount/default"]
+    assert lab.kubectl("get", MONITORS, "-A", "-o", "name") == ""
+    names = lambda: lab.kubectl("get", inside, "-n", lab.SYSTEM, "-o", "name").split()  # noqa: E731
+    until("only the cluster's own is left", lambda: names() == ["configmap/kube-root-ca.crt", "serviceaccount/default"])
     assert installed_again.stress(f"sequential {FILE}")["wrong_pages"] == 0
+    _assert_it_can_be_installed_again()
+
+
+def _assert_it_can_be_installed_again() -> None:
+    """On a cluster without even its CRDs: where there is KubeVirt; then for hosts with their own libvirt, and back."""
+    docs.run(docs.command("delete-crds"))
+    docs.run(docs.command("install").replace("MY/PREFIX", images.PREFIX))
+    rolled_out()
+    until("every guest is found", lambda: len(lab.items("memoryguests")) == len(GUESTS), 60)
+    upgrade, namespace = docs.commands("openstack")
+    docs.run(upgrade.replace("MY/PREFIX", images.PREFIX))
+    assert "--providers=Libvirt'" in str(lab.get("daemonset", "tidepool-agent", "-n", lab.SYSTEM))
+    docs.run(namespace)
+    lab.kubectl("delete", "namespace", namespace.split()[-1])
+    docs.run(docs.command("rollback"))

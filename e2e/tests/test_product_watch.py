@@ -10,7 +10,7 @@ import pytest
 from product import BORROWER, LENDER, ONE_TO_ONE, POOL, Object, Product, until
 
 import docs
-from demo import lab
+from demo import lab, workload
 from tidepool_lab import paths
 
 if TYPE_CHECKING:
@@ -30,15 +30,28 @@ def ask(expression: str) -> list[Object]:
 @pytest.mark.usefixtures("plugin")
 def test_a_pool_at_work_can_be_watched(product: Product) -> None:
     """The plugin finds all well, the dashboard has data, docs/ can be followed, and flapping is reported."""
-    lab.call("up", "--prometheus")
+    for line in docs.commands("up"):  # beside those guests that there are
+        docs.run(line)
     product.apply_ready(ONE_TO_ONE)
     product.stress(f"fill {FILE} mib=240")
     product.stress(f"sequential {FILE} passes=2")
     _assert_the_plugin_knows()
     _assert_the_dashboard_has_data()
     _assert_the_documentation_can_be_followed()
+    _assert_the_lab_can_be_used()
     _assert_flapping_is_reported(product)
     product.assert_sound()
+    _assert_a_pairing_is_replaced(product)
+    docs.run(docs.filled_in(docs.command("give-back")))
+    product.assert_nothing_left(BORROWER, LENDER)
+
+
+def _assert_a_pairing_is_replaced(product: Product) -> None:
+    """As it is said to be when somebody deletes it."""
+    former = product.pairing_of(BORROWER)["metadata"]["uid"]
+    docs.run(docs.filled_in(docs.command("delete")))
+    until("there is another pairing", lambda: product.pairing_of(BORROWER).get("metadata", {}).get("uid") != former)
+    product.wait_condition("memorypool", POOL, "Ready", "True")
 
 
 def _assert_the_plugin_knows() -> None:
@@ -63,19 +76,26 @@ def _assert_the_dashboard_has_data() -> None:
 
 def _assert_the_documentation_can_be_followed() -> None:
     """What it says to look at, in the cluster, in Prometheus and in a guest, with this pool's names put in."""
-    blocks = docs.blocks()
-    commands = [line for block in blocks for line in block if docs.is_for_kubectl(line)]
-    assert len(commands) > 30
-    for line in commands:
-        docs.run(line)
-    for query in (line for block in blocks for line in block if docs.is_query(line)):
+    for line in docs.commands("look"):
+        docs.run(docs.filled_in(line))
+    for query in docs.commands("query"):
         ask(docs.filled_in(query))
-    scripts = [block for block in blocks if docs.is_for_a_guest(block)]
-    assert len(scripts) > 5
-    for script in scripts:
+    for script in docs.scripts("guest"):
         said = lab.guest(BORROWER, f"({chr(10).join(script)}) 2>&1 || true")
         assert "No such file" not in said, f"{script}: {said}"
         assert "not found" not in said, f"{script}: {said}"
+    reach = docs.command("reach").replace("ADDRESS", workload.pod_address(LENDER))
+    assert lab.guest(BORROWER, reach).strip() == "open"
+    measured = lab.guest(LENDER, "; ".join(["set -e", "sleep() { true; }", *docs.commands("ghost")]))
+    assert "hit_ratio " in measured
+    assert "sampled_references " in measured
+
+
+def _assert_the_lab_can_be_used() -> None:
+    """As it is said for one that is kept; the demo's pool comes second here, and gets no guest."""
+    for line in docs.commands("lab"):
+        docs.run(line)
+    lab.kubectl("delete", "memorypool", "demo")
 
 
 def _assert_flapping_is_reported(product: Product) -> None:

@@ -11,6 +11,8 @@ from typing import Any
 from tidepool_lab import gotools, host, pki
 from tidepool_lab.progress import LabError
 
+SYSTEM = "tidepool-system"  # the namespace that the chart is installed in
+
 
 def command(program: str, arguments: Sequence[str]) -> list[str]:
     """`kubectl` or `helm` as it runs in the lab's network namespace."""

@@ -28,7 +28,7 @@ from tidepool_lab.progress import LabError, say, step
 from tidepool_lab.spec import GuestSpec
 
 CHART = paths.ROOT / "charts/tidepool"
-RELEASE, NAMESPACE = "tidepool", "tidepool-system"
+RELEASE = "tidepool"
 UP = paths.STATE / "up"  # there once the cluster has been brought up whole
 
 
@@ -66,17 +66,17 @@ def reload() -> None:
     node.load(images.build_all())
     install_chart()
     for kind in ("deployment", "daemonset"):
-        cluster.kubectl("rollout", "restart", kind, "-n", NAMESPACE)
+        cluster.kubectl("rollout", "restart", kind, "-n", cluster.SYSTEM)
     for kind in ("deployment", "daemonset"):
-        for name in cluster.kubectl("get", kind, "-n", NAMESPACE, "-o", "name").split():
-            cluster.kubectl("rollout", "status", "-n", NAMESPACE, name, "--timeout=120s")
+        for name in cluster.kubectl("get", kind, "-n", cluster.SYSTEM, "-o", "name").split():
+            cluster.kubectl("rollout", "status", "-n", cluster.SYSTEM, name, "--timeout=120s")
     say("operator and agents run the present sources")
 
 
 def install_chart() -> None:
     """Installs or upgrades the chart with Helm, as an administrator would."""
     with step("installing the chart"):
-        arguments = ["upgrade", "--install", RELEASE, str(CHART), "-n", NAMESPACE, "--create-namespace"]
+        arguments = ["upgrade", "--install", RELEASE, str(CHART), "-n", cluster.SYSTEM, "--create-namespace"]
         subprocess.run(
             cluster.command("helm", [*arguments, "--wait", "--timeout", "3m"]),
             env=cluster.environment(),

@@ -108,7 +108,7 @@ def main() -> None:
     known: list[dict[str, Any]] | None = None
     while True:
         try:
-            pods = json.loads(cluster.kubectl("get", "pods", "-n", "tidepool-system", "-o", "json"))["items"]
+            pods = json.loads(cluster.kubectl("get", "pods", "-n", cluster.SYSTEM, "-o", "json"))["items"]
         except LabError as error:
             print(error, flush=True)
         else:
