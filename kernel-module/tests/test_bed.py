@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import re
+from pathlib import Path
 
 import pytest
 
 from bed.accelerator import TCG, accelerator
-from bed.guest import GuestError
+from bed.guest import Disk, Guest, GuestError, Spec
 from bed.image import fetch_kernel
 from bed.pair import LENDER_ADDRESS, Pair
 from bed.workload import stress, wrong_pages
@@ -75,3 +76,37 @@ def test_code_changes_under_load(kernel: str) -> None:
             assert reader.running
             reader.kill()
         borrower.assert_clean()
+
+
+class FirstBootFails(Pair):
+    """The emulator of the guest that is booted first is killed while its kernel begins."""
+
+    boots = 0
+
+    def _boot(self, spec: Spec, module: Path | None) -> Guest:
+        guest = super()._boot(spec, module)
+        self.boots += 1
+        if self.boots == 1:
+            guest.kill()
+        return guest
+
+
+def test_a_guest_that_does_not_come_up_is_booted_again(kernel: str, capsys: pytest.CaptureFixture[str]) -> None:
+    """A boot that the emulator spoils costs a test time, not its result; and it is said."""
+    with (pair := FirstBootFails(kernel, module=False)) as (borrower, _):
+        assert pair.boots == 3
+        assert " /mnt " in borrower.read("/proc/mounts")
+    assert "booted again (1 of 2): borrower did not come up" in capsys.readouterr().err
+
+
+def test_disk_is_throttled_while_it_is_in_use(kernel: str) -> None:
+    """The data disk does as many reads a second as it is told, and as many as it can with 0."""
+    read = "dd if=/dev/vda of=/dev/null bs=4k count=60 iflag=direct 2> /dev/null; cut -d ' ' -f 1 /proc/uptime"
+    with Pair(kernel, disk=Disk(filesystem=None, iops=20), module=False) as (borrower, _):
+        times = []
+        for iops in (20, 0):
+            borrower.throttle(iops)
+            start = float(borrower.sh("cut -d ' ' -f 1 /proc/uptime"))
+            times.append(float(borrower.sh(read)) - start)
+        assert times[0] > 1.5
+        assert times[1] < times[0] / 2

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import contextlib
+import json
 import os
 import re
 import shlex
 import signal
+import socket
 import subprocess
 import time
 from collections.abc import Iterator
@@ -31,6 +33,7 @@ PAGE = 4096
 # With these two a kernel copies byte by byte, which an emulator does one at a time.
 EMULATED = "max,-erms,-fsrm"
 MEMORY_PIECE = 64 << 20
+MONITOR_SECONDS = 10.0
 
 
 class GuestError(Exception):
@@ -39,12 +42,17 @@ class GuestError(Exception):
 
 @dataclass(frozen=True)
 class Disk:
-    """A data disk (/dev/vda): a raw file; `filesystem` is made on the host, `iops` and `write_iops` throttle it."""
+    """A data disk (/dev/vda): a raw file; `filesystem` is made on the host, `iops` and `write_iops` throttle it.
+
+    With an `image` the disk begins with what is in it, and the image stays as it is, or, if `kept`, is the disk.
+    """
 
     size: str = "1G"
     filesystem: str | None = "ext4"
     iops: int | None = None
     write_iops: int | None = None
+    image: Path | None = None
+    kept: bool = False
 
 
 @dataclass(frozen=True)
@@ -62,7 +70,7 @@ class Spec:
 
     With `capture` what its cards send and receive is kept in its folder (net0.pcap); if `counted` its clock goes by
     instructions, whatever else this machine has to do. `modules` are kernel modules that it loads beside the usual.
-    With a `balloon` it is a domain of a libvirt of its own.
+    With a `balloon` it is a domain of a libvirt of its own. `tools` is the image of one more disk, which is only read.
     """
 
     name: str
@@ -75,6 +83,7 @@ class Spec:
     counted: bool = False
     balloon: bool = False
     modules: tuple[str, ...] = ()
+    tools: Path | None = None
 
 
 @dataclass
@@ -141,7 +150,7 @@ class Guest:
         folder.mkdir(parents=True, exist_ok=True)
         filesystem = spec.disk.filesystem if spec.disk else None
         (folder / "initramfs").write_bytes(initramfs(kernel, module, filesystem, spec.modules))
-        if spec.disk:
+        if spec.disk and not spec.disk.image:
             make_disk(folder / "disk", spec.disk)
         command = _qemu_command(spec, kernel, folder)
         if spec.balloon:
@@ -283,6 +292,25 @@ class Guest:
         assert self.domain, "a guest whose Spec asks for a balloon"
         self.domain.balloon(size, timeout)
 
+    def throttle(self, iops: int) -> None:
+        """From now on its data disk does so many operations a second; 0: as many as it can."""
+        limits = {f"{kind}{way}": 0 for kind in ("iops", "bps") for way in ("", "_rd", "_wr")}
+        self._monitor("block_set_io_throttle", {"device": "disk", **limits, "iops": iops})
+
+    def _monitor(self, command: str, arguments: dict[str, object]) -> None:
+        """A command of QEMU's machine protocol; the connection is for it alone."""
+        with socket.socket(socket.AF_UNIX) as monitor:
+            monitor.settimeout(MONITOR_SECONDS)
+            monitor.connect(str(self.folder / "qmp"))
+            with monitor.makefile("rw") as lines:
+                lines.readline()  # the greeting
+                for each, options in (("qmp_capabilities", {}), (command, arguments)):
+                    lines.write(json.dumps({"execute": each, "arguments": options}) + "\n")
+                    lines.flush()
+                    while "return" not in (answer := json.loads(lines.readline())):  # events may come between
+                        if "error" in answer:
+                            raise GuestError(f"{self.name}: {each}: {answer['error']['desc']}")
+
     def kill(self) -> None:
         """SIGKILL of its QEMU: a host that loses power."""
         self._signal(signal.SIGKILL)
@@ -342,11 +370,16 @@ def _qemu_command(spec: Spec, kernel: Kernel, folder: Path) -> list[str]:
     command += ["-serial", f"file:{folder / 'console.log'}"]
     command += ["-chardev", f"socket,id=channel,path={folder / 'channel'},server=on,wait=off"]
     command += ["-device", "virtio-serial-pci", "-device", "virtserialport,chardev=channel,name=tidepool"]
+    command += ["-qmp", f"unix:{folder / 'qmp'},server=on,wait=off"]
     if spec.disk:
-        drive = f"if=none,id=disk,format=raw,file={folder / 'disk'},cache=unsafe,aio=threads"
+        drive = f"if=none,id=disk,format=raw,file={spec.disk.image or folder / 'disk'},cache=unsafe,aio=threads"
+        drive += ",snapshot=on" if spec.disk.image and not spec.disk.kept else ""
         drive += f",throttling.iops-total={spec.disk.iops}" if spec.disk.iops else ""
         drive += f",throttling.iops-write={spec.disk.write_iops}" if spec.disk.write_iops else ""
         command += ["-drive", drive, "-device", "virtio-blk-pci,drive=disk"]
+    if spec.tools:
+        command += ["-drive", f"if=none,id=tools,format=raw,file={spec.tools},cache=unsafe,aio=threads,readonly=on"]
+        command += ["-device", "virtio-blk-pci,drive=tools,serial=tools"]
     for number, link in enumerate(spec.links):
         ends = f"local.type=unix,local.path={link.local},remote.type=unix,remote.path={link.remote}"
         mac = "52:54:00:" + ":".join(f"{int(octet):02x}" for octet in link.address.split(".")[1:])
