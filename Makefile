@@ -1,5 +1,5 @@
 # Every target calls one script; what it does is said there.
-.PHONY: setup demo test stress scale lint clean
+.PHONY: setup demo test stress scale bench lint clean
 
 # Packages, build/venv, and what is built from source into the cache
 setup:
@@ -20,6 +20,10 @@ stress: setup
 # How the operator grows from 100 to 10,000 guests; figures in build/scale.json, a plot in build/scale.png
 scale: setup
 	operator/scale
+
+# The paper's evaluation; ONLY=random,sequential for some of it. Results in build/bench.json and build/bench/
+bench: setup
+	e2e/bench/run
 
 lint: setup
 	e2e/check lint

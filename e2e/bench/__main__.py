@@ -1,0 +1,96 @@
+"""`python -m bench [EXPERIMENT...]`: runs experiments, or goes on with them; see `bench`."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import subprocess
+import sys
+import time
+
+from bed.image import TOP
+from bench import report
+from bench.experiments import EXPERIMENTS
+from bench.experiments.base import Experiment
+from bench.record import Record
+from bench.trial import Trial
+from tidepool_lab import paths
+from tidepool_lab.progress import say
+
+RAW = paths.BUILD / "bench"
+FIRST_GUESS_SECONDS = 60.0
+REPETITIONS = 5
+
+
+def main() -> None:
+    """Measures what is missing, then writes what there is."""
+    options = _options()
+    chosen = [EXPERIMENTS[name] for name in options.experiment or _only() or EXPERIMENTS]
+    records = {one.name: Record(RAW, one.name, _module()) for one in chosen}
+    if not options.report:
+        todo = [
+            (one, trial)
+            for one in chosen
+            for trial in one.trials(options.repetitions)
+            if not records[one.name].has(trial)
+        ]
+        _measure(todo, records)
+    _write(chosen, records, page=options.page)
+
+
+def _options() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(prog="bench", description=__doc__)
+    parser.add_argument("experiment", nargs="*", choices=[*EXPERIMENTS, []], help="which; all without")
+    parser.add_argument("--repetitions", type=int, default=REPETITIONS, help=f"of each trial, default {REPETITIONS}")
+    parser.add_argument("--report", action="store_true", help="measure nothing, write what was measured")
+    parser.add_argument("--page", action="store_true", help="take results and pictures over into docs/evaluation.md")
+    return parser.parse_args()
+
+
+def _only() -> list[str]:
+    """ONLY of `make bench ONLY=random,sequential`."""
+    names = [name for name in os.environ.get("ONLY", "").replace(",", " ").split() if name]
+    if strange := [name for name in names if name not in EXPERIMENTS]:
+        sys.exit(f"bench: ONLY={' '.join(strange)}: there are {', '.join(EXPERIMENTS)}")
+    return names
+
+
+def _module() -> str:
+    """What is measured: the module's sources as git knows them, with what is not committed."""
+    listed = subprocess.run(
+        ["git", "ls-files", "-s", "kernel-module/*.c", "kernel-module/*.h"],
+        cwd=TOP, check=True, capture_output=True, text=True,
+    ).stdout  # fmt: skip
+    changed = subprocess.run(
+        ["git", "diff", "HEAD", "--", "kernel-module/*.c", "kernel-module/*.h"],
+        cwd=TOP, check=True, capture_output=True, text=True,
+    ).stdout  # fmt: skip
+    hashed = subprocess.run(
+        ["git", "hash-object", "--stdin"], input=listed + changed, check=True, capture_output=True, text=True
+    )
+    return hashed.stdout[:12]
+
+
+def _measure(todo: list[tuple[Experiment, Trial]], records: dict[str, Record]) -> None:
+    for number, (experiment, trial) in enumerate(todo):
+        left = sum(records[one.name].typical_seconds(each) or FIRST_GUESS_SECONDS for one, each in todo[number:])
+        say(f"{number + 1} of {len(todo)}, about {left / 60:.0f} min left: {trial}")
+        begin = time.monotonic()
+        results = experiment.measure(trial)
+        records[experiment.name].add(trial, results, time.monotonic() - begin)
+
+
+def _write(chosen: list[Experiment], records: dict[str, Record], *, page: bool) -> None:
+    measured = [one for one in chosen if records[one.name].rows]
+    report.write_json([report.as_json(one, records[one.name].rows) for one in measured])
+    for one in measured:
+        rows, picture = records[one.name].rows, RAW / f"{one.name}.png"
+        one.draw(rows, picture)
+        if page:
+            report.keep(one, rows, picture)
+        print(f"\n{one.title}\n\n{report.text(one, rows)}")
+    if page:
+        report.write_page({one.name: report.text(one, records[one.name].rows) for one in measured})
+
+
+main()

@@ -1,0 +1,9 @@
+"""The experiments, by name, in the order of the paper."""
+
+from __future__ import annotations
+
+from bench.experiments.base import Experiment
+from bench.experiments.random_reads import RandomReads
+from bench.experiments.sequential import Sequential
+
+EXPERIMENTS: dict[str, Experiment] = {one.name: one for one in (RandomReads(), Sequential())}

@@ -1,0 +1,38 @@
+"""What an experiment is."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from pathlib import Path
+from typing import Any, ClassVar
+
+from bench.trial import Result, Trial
+
+Rows = list[dict[str, Any]]
+
+
+class Experiment(ABC):
+    """Trials, how one is measured, and what is made of the results."""
+
+    name: ClassVar[str]
+    title: ClassVar[str]
+
+    @abstractmethod
+    def trials(self, repetitions: int) -> list[Trial]:
+        """All of it, sides alternating."""
+
+    @abstractmethod
+    def measure(self, trial: Trial) -> list[Result]:
+        """Boots the guests, sets the side up, measures."""
+
+    @abstractmethod
+    def draw(self, rows: Rows, target: Path) -> None:
+        """The picture."""
+
+    @abstractmethod
+    def table(self, rows: Rows) -> str:
+        """The figures in Markdown."""
+
+    @abstractmethod
+    def goals(self, rows: Rows) -> list[tuple[str, str, bool]]:
+        """What is aimed at, what was measured, and whether that is reached."""

@@ -1,0 +1,80 @@
+"""Reading a file in order, again and again: the paper's section 4.3 and figure 5b."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from bed.tidepool import MIB
+from bench import data, plots, report, tools
+from bench.experiments.base import Experiment, Rows
+from bench.machine import booted
+from bench.sides import make
+from bench.summary import Cell, cells, estimates, ratio
+from bench.trial import Result, Trial, alternating
+
+BORROWER_MIB, FILE_MIB = 192, 256
+PATH = "/mnt/file"
+SIZES = (96, 192, 320)
+PASSES = 4  # the first fills the pool and is not counted
+NO_WORSE = 0.98
+READ = f"dd if={PATH} of=/dev/null bs=1M 2>&1"
+SIDES = ("NonInclusive", "Exclusive")
+
+
+class Sequential(Experiment):
+    """The same file in order, several times, for pools that it fits and that it does not."""
+
+    name = "sequential"
+    title = "Sequential reads, with and without the filter (figure 5b)"
+
+    def trials(self, repetitions: int) -> list[Trial]:
+        pools = [(side, {"pool_mib": size, "filter": chosen}) for size in SIZES for side in SIDES for chosen in (0, 1)]
+        return alternating([("no pool", {"pool_mib": 0, "filter": 0}), *pools], self.name, repetitions)
+
+    def measure(self, trial: Trial) -> list[Result]:
+        more = {"sequential_filter": trial.setting["filter"]} if trial.setting["pool_mib"] else {}
+        side = make(trial.side, trial.setting["pool_mib"], **more)
+        with booted(side.size(BORROWER_MIB), data.one_file(FILE_MIB), tools.disk(), modules=side.modules) as machine:
+            side.set_up(machine)
+            machine.tool(machine.borrower, READ)
+            before = side.counters(machine)
+            seconds = [_seconds(machine.tool(machine.borrower, READ)) for _ in range(PASSES - 1)]
+            count = {name: value - before.get(name, 0) for name, value in side.counters(machine).items()}
+            machine.pair.assert_clean()
+        pages = FILE_MIB * MIB // 4096 * len(seconds)
+        figures = {
+            "mib_per_s": FILE_MIB * len(seconds) / sum(seconds),
+            "gets_per_page": count.get("get_hits", 0) / pages,
+            "puts_per_page": count.get("puts_sent", 0) / pages,
+        }
+        return [Result({}, figures)]
+
+    def draw(self, rows: Rows, target: Path) -> None:
+        plots.sequential(estimates(rows), target)
+
+    def table(self, rows: Rows) -> str:
+        speeds = {cell: figures["mib_per_s"] for cell, figures in cells(rows).items()}
+        base = next(values for cell, values in speeds.items() if cell.side == "no pool")
+        lines = []
+        for cell, figures in estimates(rows).items():
+            name = f"{cell.side}{', filter' if cell.parameters['filter'] else ''}"
+            rates = [f"{figures[each].median:.2f}" for each in ("gets_per_page", "puts_per_page")]
+            speed = [report.interval(figures["mib_per_s"]), report.times(ratio(speeds[cell], base))]
+            lines.append([name, f"{cell.parameters['pool_mib']} MiB", *speed, *rates])
+        return report.table(["side", "pool", "MiB/s", "beside no pool", "gets per page", "puts per page"], lines)
+
+    def goals(self, rows: Rows) -> list[tuple[str, str, bool]]:
+        speeds = {cell: figures["mib_per_s"] for cell, figures in cells(rows).items()}
+        base = next(values for cell, values in speeds.items() if cell.side == "no pool")
+        found = []
+        for size in SIZES:
+            for side in SIDES:
+                times = ratio(speeds[Cell.of(side, {"pool_mib": size, "filter": 1}, {})], base)
+                what = f"{side} with the filter, {size} MiB: not slower than no pool by more than 2 %"
+                found.append((what, report.times(times), times.median >= NO_WORSE))
+        return found
+
+
+def _seconds(text: str) -> float:
+    """How long dd took: its last line, such as `268435456 bytes (268 MB, 256 MiB) copied, 3.1 s, 86 MB/s`."""
+    return float(text.splitlines()[-1].split(" copied, ")[1].split()[0])

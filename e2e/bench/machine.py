@@ -1,0 +1,88 @@
+"""The two guests of a trial: a borrower with a slow disk and a lender, both with the benchmarks' programs."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from bed.guest import Disk, Guest
+from bed.pair import Pair
+
+ROOT = "/tools"  # where the programs are, and the root of those that run
+FOLDER = "/mnt"  # the borrower's data, there and inside
+HELD_IN_MEMORY = ("tmp", "run", "var/lib", "var/log")
+PATIENCE_SECONDS = 900.0
+# A hard disk, the paper's baseline: 166 reads a second (table 2).
+DISK_IOPS = 166
+# ... which in order gives some 80 MB/s: of a disk that is throttled by the number of reads, with reads of this size.
+READ_AHEAD_KIB = 512
+
+
+@dataclass(frozen=True)
+class Size:
+    """MiB of memory; the lender's is what it needs itself and what it lends."""
+
+    borrower: int
+    lender: int
+
+
+class Machine:
+    """Both guests, up; the data disk is not mounted and no module is loaded. Made by `booted`."""
+
+    def __init__(self, pair: Pair) -> None:
+        self.pair = pair
+
+    @property
+    def borrower(self) -> Guest:
+        return self.pair.borrower
+
+    @property
+    def lender(self) -> Guest:
+        return self.pair.lender
+
+    def mount(self, device: str = "/dev/vda", options: str = "noatime") -> None:
+        """The borrower's data, where its programs see it."""
+        name = self.borrower.sh(f"basename $(readlink -f {device})")
+        self.borrower.write(f"/sys/block/{name}/queue/read_ahead_kb", f"{READ_AHEAD_KIB}\n")
+        self.borrower.sh(f"mount -t ext4 -o {options} {device} {FOLDER} && mount --bind {FOLDER} {ROOT}{FOLDER}")
+
+    def tool(self, guest: Guest, command: str, timeout: float = PATIENCE_SECONDS) -> str:
+        """Runs a shell command among the programs; its output."""
+        return guest.sh(inside(command), timeout)
+
+
+def inside(command: str) -> str:
+    """A shell command as it runs among the programs."""
+    path = "/usr/local/bin:/usr/bin:/bin:/usr/sbin:/sbin:/usr/lib/postgresql/15/bin"
+    return f"PATH={path} HOME=/tmp exec chroot {ROOT} /bin/sh -c {shlex.quote(command)}"
+
+
+@contextmanager
+def booted(
+    size: Size, data: Path | None, tools: Path, *, iops: int = DISK_IOPS, kernel: str = "6.1",
+    modules: tuple[str, ...] = (), balloon: bool = False,
+) -> Iterator[Machine]:  # fmt: skip
+    """Boots both; what they write to the data disk is gone afterwards."""
+    disk = Disk(filesystem=None, iops=iops, image=data) if data else None
+    pair = Pair(
+        kernel, borrower_mem=f"{size.borrower}M", lender_mem=f"{size.lender}M", disk=disk, processors=2,
+        modules=modules, tools=tools, lender_balloon=balloon,
+    )  # fmt: skip
+    with pair:
+        for guest in (pair.borrower, pair.lender):
+            _furnish(guest)
+        yield Machine(pair)
+
+
+def _furnish(guest: Guest) -> None:
+    """The programs' disk, found by its serial number, with what a root file system has."""
+    find = 'for d in /sys/block/vd*; do [ "$(cat $d/serial)" != tools ] || echo ${d##*/}; done'
+    device = guest.sh(find)
+    guest.sh(f"mkdir -p {ROOT} && mount -t ext4 -o ro,noatime /dev/{device} {ROOT}")
+    for name in ("proc", "sys", "dev"):
+        guest.sh(f"mount --rbind /{name} {ROOT}/{name}")
+    for name in HELD_IN_MEMORY:
+        guest.sh(f"mount -t tmpfs -o mode=1777 tmp {ROOT}/{name}")

@@ -1,0 +1,98 @@
+"""The figures as pictures, in the manner of the paper's."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import matplotlib as mpl
+
+mpl.use("Agg")
+import matplotlib.pyplot as plt
+
+from bench.summary import Cell, Estimate
+
+Found = Mapping[Cell, Mapping[str, Estimate]]
+
+COLOURS = {
+    "no pool": "#9aa5b1", "NonInclusive": "#0b7285", "Exclusive": "#d9480f", "NonInclusive encrypted": "#5fb3bf",
+    "Exclusive encrypted": "#f0a868", "dm-cache": "#7048a8", "bcache": "#b197d6", "ideal": "#243b53",
+    "balloon": "#a61e4d",
+}  # fmt: skip
+STYLE: Any = {"font.size": 10, "axes.spines.top": False, "axes.spines.right": False}
+
+
+@contextmanager
+def picture(target: Path, columns: int, width: float = 5.2, height: float = 4.0) -> Iterator[Any]:
+    """Axes side by side, written as PNG at the end."""
+    with plt.rc_context(STYLE):
+        figure, axes = plt.subplots(1, columns, figsize=(width * columns, height), layout="constrained", squeeze=False)
+        yield axes[0]
+        target.parent.mkdir(parents=True, exist_ok=True)
+        figure.savefig(target, dpi=120)
+        plt.close(figure)
+
+
+def line(axes: Any, points: Sequence[tuple[float, Estimate]], side: str, **style: Any) -> None:
+    """Medians with their intervals."""
+    x = [at for at, _ in points]
+    y = [one.median for _, one in points]
+    spread = [[one.median - one.low for _, one in points], [one.high - one.median for _, one in points]]
+    options = {"label": side, "color": COLOURS.get(side), "marker": "o", "capsize": 3, **style}
+    axes.errorbar(x, y, yerr=spread, **options)
+
+
+def random_reads(found: Found, depths: Sequence[int], target: Path) -> None:
+    """Speed by pool size (5a), gets and puts (4), and all sides at the largest size by depth."""
+    with picture(target, 4) as (speed, gets, puts, all_sides):
+        for side in ("NonInclusive", "Exclusive"):
+            for axes, name in ((speed, "iops"), (gets, "gets_per_read"), (puts, "puts_per_read")):
+                line(axes, _by_size(found, side, name), side)
+        for cell, figures in found.items():
+            if cell.side == "no pool" and cell.parameters["depth"] == 1:
+                line(speed, [(0, figures["iops"])], "no pool")
+        largest = max(cell.parameters["pool_mib"] for cell in found)
+        for side in dict.fromkeys(cell.side for cell in found):
+            points = [
+                (cell.parameters["depth"], figures["iops"])
+                for cell, figures in found.items()
+                if cell.side == side and cell.parameters["pool_mib"] in (0, largest)
+            ]
+            line(all_sides, sorted(points, key=lambda each: each[0]), side)
+        for axes, what in ((speed, "IO/s, depth 1"), (gets, "gets per read"), (puts, "puts per read")):
+            axes.set(xlabel="pool, MiB", ylabel=what, ylim=(0, None))
+        all_sides.set(xlabel="depth", ylabel=f"IO/s, pool of {largest} MiB", yscale="log")
+        all_sides.set_xscale("log", base=2)
+        all_sides.set_xticks(depths, map(str, depths))
+        for axes in (speed, all_sides):
+            axes.legend(fontsize=8)
+
+
+def _by_size(found: Found, side: str, name: str) -> list[tuple[float, Estimate]]:
+    points = [
+        (cell.parameters["pool_mib"], figures[name])
+        for cell, figures in found.items()
+        if cell.side == side and cell.parameters["depth"] == 1
+    ]
+    return sorted(points, key=lambda each: each[0])
+
+
+def sequential(found: Found, target: Path) -> None:
+    """Bandwidth by pool size, with the filter dashed."""
+    with picture(target, 1, 6.5) as (axes,):
+        for side in ("NonInclusive", "Exclusive"):
+            for chosen in (0, 1):
+                points = [
+                    (cell.parameters["pool_mib"], figures["mib_per_s"])
+                    for cell, figures in found.items()
+                    if cell.side == side and cell.parameters["filter"] == chosen
+                ]
+                style = {"linestyle": "--", "label": f"{side}, filter"} if chosen else {}
+                line(axes, sorted(points, key=lambda each: each[0]), side, **style)
+        for cell, figures in found.items():
+            if cell.side == "no pool":
+                axes.axhline(figures["mib_per_s"].median, color=COLOURS["no pool"], label="no pool")
+        axes.set(xlabel="pool, MiB", ylabel="MiB/s", ylim=(0, None))
+        axes.legend(fontsize=8)

@@ -1,0 +1,91 @@
+"""The results as text: build/bench.json, and the measured parts of docs/evaluation.md."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import Any
+
+from bench.experiments.base import Experiment, Rows
+from bench.summary import Estimate, estimates
+from tidepool_lab import paths
+
+PAGE = paths.ROOT / "docs/evaluation.md"
+TABLE = paths.BUILD / "bench.json"
+MARK = re.compile(r"<!-- measured: (\w+) -->\n.*?<!-- end of (?:\w+) -->", re.DOTALL)
+
+
+def table(head: Sequence[str], lines: Iterable[Sequence[str]]) -> str:
+    """A table in Markdown."""
+    rows = [head, ["---"] * len(head), *lines]
+    return "\n".join(f"| {' | '.join(row)} |" for row in rows)
+
+
+def number(value: float) -> str:
+    """Three digits that matter."""
+    if abs(value) >= 1000:
+        return f"{value:,.0f}"
+    return f"{value:.3g}"
+
+
+def interval(one: Estimate) -> str:
+    """A median with its interval."""
+    return f"{number(one.median)} ({number(one.low)} to {number(one.high)})"
+
+
+def times(one: Estimate) -> str:
+    """A ratio with its interval."""
+    return f"{one.median:.2f} times ({one.low:.2f} to {one.high:.2f})"
+
+
+def as_json(experiment: Experiment, rows: Rows) -> dict[str, Any]:
+    """One experiment of build/bench.json."""
+    found = [
+        {"side": cell.side, **cell.parameters, **{name: one.as_json() for name, one in figures.items()}}
+        for cell, figures in estimates(rows).items()
+    ]
+    goals = [{"goal": what, "measured": measured, "reached": good} for what, measured, good in experiment.goals(rows)]
+    return {"experiment": experiment.name, "title": experiment.title, "figures": found, "goals": goals}
+
+
+def text(experiment: Experiment, rows: Rows) -> str:
+    """The measured part of an experiment's section."""
+    repetitions = max(row["repetition"] for row in rows)
+    goals = [[what, measured, "yes" if good else "**no**"] for what, measured, good in experiment.goals(rows)]
+    return "\n\n".join([
+        experiment.table(rows),
+        f"Medians of {repetitions}, with 95 % intervals; [all of them](evaluation/{experiment.name}.jsonl).",
+        f"![{experiment.title}](evaluation/{experiment.name}.png)",
+        table(["goal", "measured", "reached"], goals),
+    ])  # fmt: skip
+
+
+def write_json(found: list[dict[str, Any]]) -> None:
+    """build/bench.json: what was measured replaces what was known of the same experiments."""
+    known = json.loads(TABLE.read_text()) if TABLE.exists() else []
+    new = {one["experiment"] for one in found}
+    TABLE.write_text(json.dumps([*(one for one in known if one["experiment"] not in new), *found], indent=1) + "\n")
+
+
+def write_page(parts: dict[str, str]) -> None:
+    """Puts the measured parts into docs/evaluation.md."""
+    page = PAGE.read_text()
+
+    def replaced(found: re.Match[str]) -> str:
+        name = found[1]
+        if name not in parts:
+            return found[0]
+        return f"<!-- measured: {name} -->\n{parts[name]}\n<!-- end of {name} -->"
+
+    PAGE.write_text(MARK.sub(replaced, page))
+
+
+def keep(experiment: Experiment, rows: Rows, picture: Path) -> None:
+    """The raw results and the picture beside the page."""
+    folder = PAGE.with_suffix("")
+    folder.mkdir(exist_ok=True)
+    lines = "".join(json.dumps(row) + "\n" for row in rows)
+    (folder / f"{experiment.name}.jsonl").write_text(lines)
+    (folder / picture.name).write_bytes(picture.read_bytes())
