@@ -45,8 +45,7 @@ class Machine:
 
     def mount(self, device: str = "/dev/vda", options: str = "noatime") -> None:
         """The borrower's data, where its programs see it."""
-        name = self.borrower.sh(f"basename $(readlink -f {device})")
-        self.borrower.write(f"/sys/block/{name}/queue/read_ahead_kb", f"{READ_AHEAD_KIB}\n")
+        self.tool(self.borrower, f"blockdev --setra {READ_AHEAD_KIB * 2} {device}")
         self.borrower.sh(f"mount -t ext4 -o {options} {device} {FOLDER} && mount --bind {FOLDER} {ROOT}{FOLDER}")
 
     def tool(self, guest: Guest, command: str, timeout: float = PATIENCE_SECONDS) -> str:

@@ -1,4 +1,4 @@
-"""What is compared, each on the same borrower, disk and data: how it is set up, and how much of the data it holds.
+"""What is compared, each on the same borrower, disk and data, and how it is set up.
 
 Every side gets the same memory of the lender. `dm-cache` and `bcache` are what one would build today without Tidepool:
 a block cache on a network block device that the lender exports from its memory.
@@ -15,7 +15,6 @@ from bed.pair import LENDER_ADDRESS
 from bed.tidepool import MIB, wait_until
 from bench.machine import ROOT, Machine, Size, inside
 
-PAGE = 4096
 SECTOR = 512
 NBD_PORT = 10809
 NBD_CONFIG = f"[generic]\nuser = root\ngroup = root\nport = {NBD_PORT}\n[cache]\nexportname = /dev/ram0\n"
@@ -41,11 +40,6 @@ class Side(ABC):
     @abstractmethod
     def set_up(self, machine: Machine) -> None:
         """Mounts the borrower's data, with what this side puts before it."""
-
-    def held(self, machine: Machine) -> int:
-        """Bytes of the data that this side holds outside the borrower's page cache; 0 where there is no such thing."""
-        del machine
-        return 0
 
     def counters(self, machine: Machine) -> dict[str, int]:
         """Counters whose differences are figures."""
@@ -94,9 +88,6 @@ class Pool(Side):
         machine.mount()
         machine.pair.connect(size=self.cache * MIB, more=self._settings.attributes())
 
-    def held(self, machine: Machine) -> int:
-        return machine.pair.lent()["lent_pages"] * PAGE
-
     def counters(self, machine: Machine) -> dict[str, int]:
         return {**super().counters(machine), **machine.pair.b.stats(), **machine.pair.borrowed()}
 
@@ -112,6 +103,11 @@ class BlockCache(Side):
         connect = inside(f"nbd-client {LENDER_ADDRESS} {NBD_PORT} {NBD} -N cache -C 4 -b {SECTOR} 2>&1")
         wait_until("the exported memory is there", lambda: machine.borrower.run(connect).code == 0)
 
+    def map(self, machine: Machine, name: str, table: str) -> None:
+        """A device of the device mapper's, /dev/mapper/NAME; no udev is there to make the node."""
+        create = f"DM_DISABLE_UDEV=1 dmsetup create {name}"
+        machine.tool(machine.borrower, f"printf '{table}\\n' | {create} 2>&1")
+
     def sectors(self, machine: Machine, device: str) -> int:
         return int(machine.borrower.read(f"/sys/block/{device}/size"))
 
@@ -125,23 +121,13 @@ class DmCache(BlockCache):
     def set_up(self, machine: Machine) -> None:
         self.export(machine)
         all_of, metadata = self.cache * MIB // SECTOR, METADATA_MIB * MIB // SECTOR
-        create = machine.borrower, "dmsetup create {} --table '{}' 2>&1"
-        tables = {
-            "metadata": f"0 {metadata} linear {NBD} 0",
-            "fast": f"0 {all_of - metadata} linear {NBD} {metadata}",
-        }
-        for name, table in tables.items():
-            machine.tool(create[0], create[1].format(name, table))
-        machine.tool(machine.borrower, "dd if=/dev/zero of=/dev/mapper/metadata bs=4k count=1 oflag=direct 2>&1")
+        self.map(machine, "metadata", f"0 {metadata} linear {NBD} 0")
+        self.map(machine, "fast", f"0 {all_of - metadata} linear {NBD} {metadata}")
+        machine.borrower.sh("dd if=/dev/zero of=/dev/mapper/metadata bs=4k count=1 conv=fsync 2>&1")
         fast, origin = "/dev/mapper/fast", "/dev/vda"
         table = f"0 {self.sectors(machine, 'vda')} cache /dev/mapper/metadata {fast} {origin} {CACHE_BLOCK}"
-        machine.tool(machine.borrower, f"dmsetup create cached --table '{table} 1 writethrough smq 0' 2>&1")
+        self.map(machine, "cached", f"{table} 1 writethrough smq 0")
         machine.mount("/dev/mapper/cached")
-
-    def held(self, machine: Machine) -> int:
-        # 0 SECTORS cache 8 USED/TOTAL BLOCK USED/TOTAL ...
-        used = machine.tool(machine.borrower, "dmsetup status cached").split()[6]
-        return int(used.split("/")[0]) * CACHE_BLOCK * SECTOR
 
 
 class Bcache(BlockCache):
@@ -156,7 +142,7 @@ class Bcache(BlockCache):
         borrower = machine.borrower
         size = self.sectors(machine, "vda")
         table = f"0 {self.HEADER} linear /dev/ram0 0\\n{self.HEADER} {size} linear /dev/vda 0"
-        machine.tool(borrower, f"printf '{table}\\n' | dmsetup create backing 2>&1")
+        self.map(machine, "backing", table)
         format_ = f"make-bcache --wipe-bcache -o {self.HEADER} -B /dev/mapper/backing -C {NBD} 2>&1"
         machine.tool(borrower, format_)
         for device in ("/dev/mapper/backing", NBD):
@@ -168,10 +154,6 @@ class Bcache(BlockCache):
             borrower.sh(f"for f in /sys/fs/bcache/*-*/{name}; do echo 0 > $f; done")
         borrower.write("/sys/block/bcache0/bcache/sequential_cutoff", "0")
         machine.mount("/dev/bcache0")
-
-    def held(self, machine: Machine) -> int:
-        percent = machine.borrower.sh("cat /sys/fs/bcache/*-*/cache_available_percent")
-        return self.cache * MIB * (100 - int(percent)) // 100
 
 
 POOLS: dict[str, Settings] = {

@@ -41,8 +41,8 @@ class RandomReads(Experiment):
         size = side.size(BORROWER_MIB)
         with booted(size, data.one_file(FILE_MIB), tools.disk(), modules=side.modules) as machine:
             side.set_up(machine)
-            held = warm_up(machine, side, PATH, FILE_MIB * MIB)
-            found = [Result({"depth": depth}, {**_reads(machine, side, depth), "held": held}) for depth in DEPTHS]
+            missed = warm_up(machine, PATH, FILE_MIB * MIB)
+            found = [Result({"depth": depth}, {**_reads(machine, side, depth), "missed": missed}) for depth in DEPTHS]
             machine.pair.assert_clean()
         return found
 

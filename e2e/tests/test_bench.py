@@ -1,0 +1,71 @@
+"""The benchmark's arithmetic, its record, and that its page shows what was measured."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from bench import report
+from bench.experiments import EXPERIMENTS
+from bench.record import Record
+from bench.summary import Cell, cells, estimate, ratio
+from bench.trial import Result, Trial, alternating
+
+
+def test_sides_alternate() -> None:
+    """Every side is measured once before any is measured again."""
+    trials = alternating([("pool", {"mib": 1}), ("none", {})], "some", 3)
+    assert [one.side for one in trials] == ["pool", "none"] * 3
+    assert [one.repetition for one in trials] == [1, 1, 2, 2, 3, 3]
+
+
+def test_an_interrupted_run_goes_on(tmp_path: Path) -> None:
+    """What was measured is known to the next run, unless it was of another module."""
+    trial = Trial("some", "pool", 1, {"mib": 64})
+    Record(tmp_path, "some", "this").add(trial, [Result({"depth": 4}, {"iops": 7.0})], 12.34)
+    known = Record(tmp_path, "some", "this")
+    assert known.has(trial)
+    assert not known.has(Trial("some", "pool", 2, {"mib": 64}))
+    assert not Record(tmp_path, "some", "other").has(trial)
+    assert known.typical_seconds(trial) == 12.3
+
+
+def test_repetitions_of_a_cell_come_together() -> None:
+    """By side, setting, and what was varied."""
+    rows = [
+        {"side": "pool", "repetition": number, "setting": {"mib": 1}, "results": [
+            {"varied": {"depth": depth}, "figures": {"iops": float(number * depth)}} for depth in (1, 4)]}
+        for number in (2, 1)
+    ]  # fmt: skip
+    assert cells(rows)[Cell.of("pool", {"mib": 1}, {"depth": 4})] == {"iops": [4.0, 8.0]}
+    assert Cell.of("pool", {"mib": 1}, {"depth": 4}).parameters == {"mib": 1, "depth": 4}
+
+
+def test_a_median_has_an_interval() -> None:
+    """It is around the median, within what was measured, and wider where repetitions differ more."""
+    near, far = estimate([10, 11, 10, 12, 11]), estimate([10, 20, 5, 12, 40])
+    assert near.low <= near.median == 11 <= near.high <= 12
+    assert far.high - far.low > near.high - near.low
+    assert estimate([3.0]) == type(near)(3.0, 3.0, 3.0, 1)
+
+
+def test_ratios_are_of_the_same_repetition() -> None:
+    """A machine that was half as fast in one repetition was so for both sides."""
+    times = ratio([100.0, 50.0, 100.0], [10.0, 5.0, 10.0])
+    assert (times.low, times.median, times.high) == (10.0, 10.0, 10.0)
+
+
+@pytest.mark.parametrize("name", EXPERIMENTS)
+def test_the_page_shows_what_was_measured(name: str) -> None:
+    """Its part of docs/evaluation.md is what the raw results beside the page give."""
+    found = [one[0] for one in report.MARK.finditer(report.PAGE.read_text()) if one[1] == name]
+    assert len(found) == 1
+    raw = report.PAGE.with_suffix("") / f"{name}.jsonl"
+    if raw.exists():
+        rows = [json.loads(line) for line in raw.read_text().splitlines()]
+        assert report.text(EXPERIMENTS[name], rows) in found[0]
+        assert (raw.with_suffix(".png")).stat().st_size > 0
+    else:
+        assert found[0] == f"<!-- measured: {name} -->\n<!-- end of {name} -->"
