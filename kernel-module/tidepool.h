@@ -564,6 +564,8 @@ int tide_hooks_init(void);
 void tide_hooks_exit(void);
 int tide_hooks_hold(void);
 void tide_hooks_release(void);
+int tide_hooks_hold_for_peer(void);
+void tide_hooks_release_from_peer(void);
 bool tide_hooks_are_in(void);
 void tide_hook_mapping(struct tide_file *file, struct address_space *mapping);
 void tide_unhook_mapping(struct tide_file *file);
