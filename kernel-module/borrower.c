@@ -474,7 +474,7 @@ int tide_lender_enable(struct tide_lender *lender)
 	init_completion(&lender->released);
 	lender->closing = false;
 	tide_breaker_reset(lender, true);
-	err = tide_hooks_hold();
+	err = tide_hooks_hold_for_peer();
 	if (err)
 		return err;
 	err = tide_slot_take(lender);
@@ -492,7 +492,7 @@ int tide_lender_enable(struct tide_lender *lender)
 	wake_up_process(task);
 	return 0;
 out_hooks:
-	tide_hooks_release();
+	tide_hooks_release_from_peer();
 	return err;
 }
 
@@ -517,7 +517,7 @@ void tide_lender_disable(struct tide_lender *lender)
 	cancel_work_sync(&lender->tx_work);
 	tide_breaker_reset(lender, true);
 	lender->state = TIDE_LENDER_DISABLED;
-	tide_hooks_release();
+	tide_hooks_release_from_peer();
 }
 
 void tide_lender_destroy(struct tide_lender *lender)

@@ -2,10 +2,11 @@
 /*
  * What hit ratio would pools of 1/8 to 8 times the guest's memory have?
  *
- * The sampling is that of SHARDS: a page is followed if the hash of its name is
- * below a threshold (and that of its block is, too, so that most large folios are
- * passed over with a glance), so it is followed always or never, and the reuse distances
- * among the followed pages are those among all pages times the sampling rate. A
+ * The sampling is that of SHARDS: a page is followed if the hash of its block is
+ * below a threshold, and that hash says which page of the block it is. So a page
+ * is followed always or never, most are passed over with a glance, and the reuse
+ * distances among the followed pages are those among all pages times the
+ * sampling rate. A
  * pool of C pages has a page exactly while its distance is below C, so what is
  * kept is not the distances but the pools themselves, each at the rate's
  * fraction of its size, in the order in which the lender recycles. That needs no
@@ -193,7 +194,7 @@ void tide_curve_init(struct tide_curve *curve, u64 memory, bool exclusive)
 	curve->exclusive = exclusive;
 	curve->memory = memory;
 	/* A quarter of the entries is for pages that only smaller pools have. */
-	share = div64_u64((TIDE_CURVE_ENTRIES * 3ULL / 4 * TIDE_CURVE_CHOSEN) << 32,
+	share = div64_u64((TIDE_CURVE_ENTRIES * 3ULL / 4 * TIDE_CURVE_BLOCK) << 32,
 			  memory * 8);
 	curve->threshold = share < ~0U ? share : ~0U;
 	for (i = 0; i < TIDE_CURVE_ENTRIES; i++)
@@ -201,7 +202,7 @@ void tide_curve_init(struct tide_curve *curve, u64 memory, bool exclusive)
 								 TIDE_CURVE_NONE;
 	for (i = 0; i < TIDE_CURVE_SIZES; i++) {
 		u64 limit = (tide_curve_pages(curve, i) * curve->threshold /
-			     TIDE_CURVE_CHOSEN) >> 32;
+			     TIDE_CURVE_BLOCK) >> 32;
 
 		curve->pool[i].newest = TIDE_CURVE_NONE;
 		curve->pool[i].oldest = TIDE_CURVE_NONE;

@@ -13,8 +13,7 @@
 #define TIDE_CURVE_SIZES	7	/* 1/8, 1/4, 1/2, 1, 2, 4, 8 times the memory */
 #define TIDE_CURVE_ENTRIES	32768	/* pages followed at most */
 #define TIDE_CURVE_BUCKETS	32768
-#define TIDE_CURVE_BLOCK	16	/* pages that are passed over together */
-#define TIDE_CURVE_CHOSEN	4
+#define TIDE_CURVE_BLOCK	8	/* pages of which one is followed at most */
 
 /* A page that is followed; entries name each other by number. */
 struct tide_curve_entry {
@@ -36,7 +35,7 @@ struct tide_curve_pool {
 /**
  * struct tide_curve - pools of several sizes, each at a fraction of its size
  * @exclusive: a page that is read back leaves the pool
- * @threshold: a page of a chosen block is followed when its hash is below this
+ * @threshold: a page of a block is followed when the block's hash is below this
  * (of 1 << 32)
  * @memory: pages of the guest's memory
  * @references: reads of pages that are followed, fading as the hits do
@@ -72,21 +71,29 @@ void tide_curve_drop_super(struct tide_curve *curve, u64 super);
 u64 tide_curve_pages(const struct tide_curve *curve, unsigned int size);
 u32 tide_curve_ratio(const struct tide_curve *curve, unsigned int size);
 
-static inline u64 tide_curve_mix(u64 x)
+/*
+ * This is asked for every page that comes or goes, before anything else, and
+ * mostly answered no, so it has to be cheap. Multiples of the golden ratio are
+ * spread evenly: those of the blocks of a file, and those of the first blocks of
+ * consecutive files.
+ */
+static inline u32 tide_curve_block_hash(u64 ino, u64 index)
 {
-	x *= 0xff51afd7ed558ccdULL;
-	return (x ^ x >> 32) * 0xc4ceb9fe1a85ec53ULL;
+	return (u32)(ino + index / TIDE_CURVE_BLOCK) * 0x9e3779b1U;
 }
 
-/* Of the blocks of a file one in TIDE_CURVE_CHOSEN has pages that are followed. */
-static inline u64 tide_curve_block(u64 ino, u64 index)
+/* Has the block of a page one that is followed? */
+static inline bool tide_curve_chosen(u32 threshold, u64 ino, u64 index)
 {
-	return (ino << 32 ^ index / TIDE_CURVE_BLOCK) * 0x9e3779b97f4a7c15ULL;
+	return tide_curve_block_hash(ino, index) < threshold;
 }
 
-static inline bool tide_curve_chosen(u64 block)
+/* Which one? */
+static inline u64 tide_curve_page_of_block(u64 ino, u64 index)
 {
-	return block >> 32 < (1ULL << 32) / TIDE_CURVE_CHOSEN;
+	u64 x = tide_curve_block_hash(ino, index) * 0xff51afd7ed558ccdULL;
+
+	return index - index % TIDE_CURVE_BLOCK + (x ^ x >> 32) % TIDE_CURVE_BLOCK;
 }
 
 /**
@@ -95,15 +102,12 @@ static inline bool tide_curve_chosen(u64 block)
  * @ino: number of its file; files of the same number share what is followed
  * @index: of the page
  *
- * The answer is always the same (SHARDS). It is given for every page that comes
- * or goes, before anything else is looked at, so it has to be cheap.
+ * The answer is always the same (SHARDS).
  */
 static inline bool tide_curve_follows(u32 threshold, u64 ino, u64 index)
 {
-	u64 block = tide_curve_block(ino, index);
-
-	return tide_curve_chosen(block) &&
-	       tide_curve_mix(block + index % TIDE_CURVE_BLOCK) >> 32 < threshold;
+	return tide_curve_chosen(threshold, ino, index) &&
+	       tide_curve_page_of_block(ino, index) == index;
 }
 
 /**
@@ -117,11 +121,13 @@ static inline bool tide_curve_follows(u32 threshold, u64 ino, u64 index)
  */
 static inline u64 tide_curve_next(u32 threshold, u64 ino, u64 index, u64 end)
 {
-	for (; index < end; index++) {
-		if (!tide_curve_chosen(tide_curve_block(ino, index)))
-			index |= TIDE_CURVE_BLOCK - 1;
-		else if (tide_curve_follows(threshold, ino, index))
-			return index;
+	for (; index < end; index = (index | (TIDE_CURVE_BLOCK - 1)) + 1) {
+		if (tide_curve_chosen(threshold, ino, index)) {
+			u64 page = tide_curve_page_of_block(ino, index);
+
+			if (page >= index)
+				return page < end ? page : end;
+		}
 	}
 	return end;
 }

@@ -37,7 +37,7 @@ static u64 tide_ghost_file(struct inode *inode)
 {
 	u64 part = tide_curve_hash((unsigned long)inode->i_sb, tide_volume(inode));
 
-	return tide_curve_hash(tide_curve_hash(part, inode->i_ino), inode->i_generation);
+	return tide_curve_hash(part ^ (u64)inode->i_generation << 32, inode->i_ino);
 }
 
 /* The first page from one on that is followed, or the end. */
@@ -73,11 +73,12 @@ static void tide_ghost_put(struct address_space *mapping, pgoff_t index, bool re
  */
 void tide_ghost_evicted(struct address_space *mapping, struct folio *folio)
 {
-	pgoff_t index = folio->index, end = index + folio_nr_pages(folio);
+	pgoff_t end = folio->index + folio_nr_pages(folio);
+	pgoff_t index = tide_ghost_next(mapping->host, folio->index, end);
 
-	if (!tide_eligible(mapping))
+	if (index == end || !tide_eligible(mapping))
 		return;
-	for (; (index = tide_ghost_next(mapping->host, index, end)) < end; index++)
+	for (; index < end; index = tide_ghost_next(mapping->host, index + 1, end))
 		tide_ghost_put(mapping, index, folio_test_uptodate(folio) &&
 			       !folio_test_dirty(folio) &&
 			       !tide_gate_closed(mapping, index, index));
@@ -107,11 +108,13 @@ static void tide_ghost_told(struct inode *inode, pgoff_t index, tide_ghost_tell 
  */
 void tide_ghost_added(struct address_space *mapping, struct folio *folio)
 {
-	pgoff_t index = folio->index, end = index + folio_nr_pages(folio);
+	pgoff_t end = folio->index + folio_nr_pages(folio);
+	pgoff_t index = tide_ghost_next(mapping->host, folio->index, end);
 
-	if (!tide_eligible(mapping) || tide_inode_locked_by_me(mapping->host))
+	if (index == end || !tide_eligible(mapping) ||
+	    tide_inode_locked_by_me(mapping->host))
 		return;
-	for (; (index = tide_ghost_next(mapping->host, index, end)) < end; index++)
+	for (; index < end; index = tide_ghost_next(mapping->host, index + 1, end))
 		tide_ghost_told(mapping->host, index, tide_curve_get);
 }
 
@@ -144,6 +147,20 @@ void tide_ghost_drop(struct inode *inode, pgoff_t first, pgoff_t last)
 	}
 	for (; (first = tide_ghost_next(inode, first, last + 1)) <= last; first++)
 		tide_ghost_told(inode, first, tide_curve_drop);
+}
+
+/**
+ * tide_ghost_dirtied() - a folio no longer has what the disk has
+ * @mapping: of any file
+ * @folio: of that mapping
+ *
+ * Context: any.
+ */
+void tide_ghost_dirtied(struct address_space *mapping, struct folio *folio)
+{
+	if (tide_eligible(mapping))
+		tide_ghost_drop(mapping->host, folio->index,
+				folio->index + folio_nr_pages(folio) - 1);
 }
 
 /**
@@ -242,7 +259,7 @@ static int tide_ghost_show_curve(const struct tide_curve *curve, char *page)
 	}
 	len += sysfs_emit_at(page, len, "references %llu\nsamples %u\n",
 			     mul_u64_u64_div_u64(curve->references_ever,
-						 BIT_ULL(32) * TIDE_CURVE_CHOSEN,
+						 BIT_ULL(32) * TIDE_CURVE_BLOCK,
 						 curve->threshold),
 			     curve->count);
 	len += sysfs_emit_at(page, len, "sampled_references %llu\n", curve->references_ever);

@@ -11,8 +11,9 @@
  *	changes that go round these	wrappers.c
  *
  * All of them are in while there is a peer or ghost mode is on, and none
- * otherwise, so that a module without either costs nothing. What was already
- * changing a file when they were put in is gate.c's concern.
+ * otherwise, so that a module without either costs nothing; without a peer the
+ * tracepoints serve ghost mode only. What was already changing a file when they
+ * were put in is gate.c's concern.
  */
 #define pr_fmt(fmt) KBUILD_MODNAME ": " fmt
 
@@ -24,6 +25,7 @@
 #include "tidepool.h"
 
 DEFINE_STATIC_SRCU(tide_srcu);		/* tasks inside a replaced a_ops call */
+static DEFINE_STATIC_KEY_FALSE(tide_has_peers);
 
 /* ------------------------------------------------------------------ */
 /* wrapped a_ops						       */
@@ -144,10 +146,21 @@ void tide_unhook_mapping(struct tide_file *file)
 
 /*
  * These are called for every page that comes or goes, most of which are of no
- * interest: that has to be found out at once.
+ * interest: that has to be found out at once. A peer is interested in all of
+ * them, ghost mode in few; tide_on_…() only ask, and keep no stack frame for it.
+ * The kernel's own users of these tracepoints, too, take it for granted that a
+ * folio that comes or goes has a mapping, and the mapping a host.
  */
 
-static noinline void tide_reclaimed(struct address_space *mapping, struct folio *folio)
+/* Without a peer the first is a jump that is not taken. */
+static __always_inline bool tide_matters(struct address_space *mapping,
+					 struct folio *folio)
+{
+	return static_branch_unlikely(&tide_has_peers) ||
+	       unlikely(tide_ghost_follows(mapping, folio));
+}
+
+static void tide_reclaimed(struct address_space *mapping, struct folio *folio)
 {
 	if (tide_eligible(mapping))
 		tide_put_folio(mapping, folio);
@@ -155,30 +168,32 @@ static noinline void tide_reclaimed(struct address_space *mapping, struct folio 
 		tide_name_refused(mapping);
 }
 
-/* The mapping's i_pages lock is held, interrupts are off. */
-static void tide_on_delete(void *data, struct folio *folio)
+static noinline void tide_deleted(struct address_space *mapping, struct folio *folio)
 {
-	struct address_space *mapping = folio->mapping;
-
-	if (!mapping)
-		return;
 	if (tide_store_owns(mapping)) {
 		tide_store_deleted(mapping, folio);
 		return;
 	}
 	if (folio_ref_count(folio) || mapping_exiting(mapping))
 		return;
-	if (tide_ghost_follows(mapping, folio))
+	if (tide_ghost_is_on())
 		tide_ghost_evicted(mapping, folio);
 	if (atomic_read(&tide_lenders_ready))
 		tide_reclaimed(mapping, folio);
+}
+
+/* The mapping's i_pages lock is held, interrupts are off. */
+static void tide_on_delete(void *data, struct folio *folio)
+{
+	if (tide_matters(folio->mapping, folio))
+		tide_deleted(folio->mapping, folio);
 }
 
 /*
  * An inode came back into memory and reads its first page again, or reads of
  * it are to be watched from the first.
  */
-static noinline void tide_added(struct address_space *mapping)
+static void tide_reads_again(struct address_space *mapping)
 {
 	struct tide_file *file;
 	unsigned long flags;
@@ -198,19 +213,21 @@ static noinline void tide_added(struct address_space *mapping)
 	tide_file_put(file);
 }
 
-static void tide_on_add(void *data, struct folio *folio)
+static noinline void tide_added(struct address_space *mapping, struct folio *folio)
 {
-	struct address_space *mapping = folio->mapping;
-
-	if (!mapping)
-		return;
-	if (tide_ghost_follows(mapping, folio))
+	if (tide_ghost_is_on())
 		tide_ghost_added(mapping, folio);
 	if (tide_borrows())
-		tide_added(mapping);
+		tide_reads_again(mapping);
 }
 
-static noinline void tide_dirtied(struct address_space *mapping, struct folio *folio)
+static void tide_on_add(void *data, struct folio *folio)
+{
+	if (tide_matters(folio->mapping, folio))
+		tide_added(folio->mapping, folio);
+}
+
+static void tide_drop_folio(struct address_space *mapping, struct folio *folio)
 {
 	struct tide_file *file;
 	unsigned long flags;
@@ -227,15 +244,18 @@ static noinline void tide_dirtied(struct address_space *mapping, struct folio *f
 	tide_file_put(file);
 }
 
+static noinline void tide_dirtied(struct address_space *mapping, struct folio *folio)
+{
+	if (tide_ghost_is_on())
+		tide_ghost_dirtied(mapping, folio);
+	if (tide_catalog_files())
+		tide_drop_folio(mapping, folio);
+}
+
 static void tide_on_dirty(void *data, struct folio *folio,
 			  struct address_space *mapping)
 {
-	if (!mapping)
-		return;
-	if (tide_ghost_follows(mapping, folio) && tide_eligible(mapping))
-		tide_ghost_drop(mapping->host, folio->index,
-				folio->index + folio_nr_pages(folio) - 1);
-	if (tide_catalog_files())
+	if (mapping && tide_matters(mapping, folio))
 		tide_dirtied(mapping, folio);
 }
 
@@ -331,11 +351,9 @@ static void tide_kill_file(struct tide_file *file, void *unused)
 	tide_file_kill(file);
 }
 
-/* Nobody borrows any more, so that no file is added once the probes are gone. */
 static void tide_hooks_take_out(void)
 {
 	tide_probes_remove();
-	tide_catalog_for_each(tide_kill_file, NULL);
 	tide_wrappers_remove();
 	tide_gate_forget();
 }
@@ -343,7 +361,7 @@ static void tide_hooks_take_out(void)
 static unsigned int tide_hooks_users;
 
 /**
- * tide_hooks_hold() - put all hooks in, unless they are: for a peer, or ghost mode
+ * tide_hooks_hold() - put all hooks in, unless they are
  *
  * Context: process, callers take turns.
  * Return: 0, or a negative errno with a log line that names what is missing;
@@ -371,6 +389,39 @@ void tide_hooks_release(void)
 {
 	if (!--tide_hooks_users)
 		tide_hooks_take_out();
+}
+
+/**
+ * tide_hooks_hold_for_peer() - the same, and they do their work for a peer
+ *
+ * Context: process, callers take turns.
+ * Return: what tide_hooks_hold() returns.
+ */
+int tide_hooks_hold_for_peer(void)
+{
+	int err = tide_hooks_hold();
+
+	if (!err)
+		static_branch_inc(&tide_has_peers);
+	return err;
+}
+
+/**
+ * tide_hooks_release_from_peer() - a peer is gone
+ *
+ * After the last one no file is added once the probes that saw it have ended.
+ * Those that there are go before the wrappers do, which watch over them.
+ *
+ * Context: process, callers take turns.
+ */
+void tide_hooks_release_from_peer(void)
+{
+	static_branch_dec(&tide_has_peers);
+	if (!static_key_enabled(&tide_has_peers)) {
+		tracepoint_synchronize_unregister();
+		tide_catalog_for_each(tide_kill_file, NULL);
+	}
+	tide_hooks_release();
 }
 
 /**

@@ -208,13 +208,13 @@ struct tide_borrower *tide_borrower_create(const char *name)
  */
 int tide_borrower_enable(struct tide_borrower *borrower)
 {
-	int err = tide_hooks_hold();
+	int err = tide_hooks_hold_for_peer();
 
 	if (err)
 		return err;
 	err = tide_listen();
 	if (err) {
-		tide_hooks_release();
+		tide_hooks_release_from_peer();
 		return err;
 	}
 	memset(&borrower->stats, 0, sizeof(borrower->stats));
@@ -245,7 +245,7 @@ void tide_borrower_disable(struct tide_borrower *borrower)
 	wait_event(tide_connections_wait, tide_borrower_alone(borrower));
 	cancel_delayed_work_sync(&borrower->notify);
 	tide_unlisten();
-	tide_hooks_release();
+	tide_hooks_release_from_peer();
 }
 
 void tide_borrower_destroy(struct tide_borrower *borrower)

@@ -531,6 +531,7 @@ enum tide_ghost_mode tide_ghost_mode(void);
 int tide_ghost_show(char *page);
 void tide_ghost_evicted(struct address_space *mapping, struct folio *folio);
 void tide_ghost_added(struct address_space *mapping, struct folio *folio);
+void tide_ghost_dirtied(struct address_space *mapping, struct folio *folio);
 void tide_ghost_drop(struct inode *inode, pgoff_t first, pgoff_t last);
 void tide_ghost_unmounted(struct super_block *sb);
 
@@ -539,20 +540,23 @@ void tide_ghost_unmounted(struct super_block *sb);
 
 extern u32 tide_ghost_threshold;
 
-/* May a page of this folio be one that ghost mode follows? No, mostly. */
-static inline bool tide_ghost_follows(const struct address_space *mapping,
-				      struct folio *folio)
+/*
+ * May a page of this folio be one that ghost mode follows? No, mostly. A folio
+ * begins at a multiple of its size, so most are seen to be of one block without a
+ * look at how large they are.
+ */
+static __always_inline bool tide_ghost_follows(const struct address_space *mapping,
+					       struct folio *folio)
 {
-	unsigned long ino;
+	u32 threshold = READ_ONCE(tide_ghost_threshold);
+	u64 ino = mapping->host->i_ino;
+	pgoff_t index = folio->index;
 
-	if (!tide_ghost_is_on())
-		return false;
-	ino = mapping->host->i_ino;
-	if (!folio_test_large(folio))
-		return tide_curve_follows(READ_ONCE(tide_ghost_threshold), ino,
-					  folio->index);
-	return folio_nr_pages(folio) > TIDE_CURVE_BLOCK ||
-	       tide_curve_chosen(tide_curve_block(ino, folio->index));
+	if (unlikely(tide_curve_chosen(threshold, ino, index)))
+		return folio_test_large(folio) ||
+		       tide_curve_page_of_block(ino, index) == index;
+	return unlikely(!(index % (2 * TIDE_CURVE_BLOCK))) &&
+	       folio_nr_pages(folio) > TIDE_CURVE_BLOCK;
 }
 
 /* hooks.c */
@@ -560,6 +564,8 @@ int tide_hooks_init(void);
 void tide_hooks_exit(void);
 int tide_hooks_hold(void);
 void tide_hooks_release(void);
+int tide_hooks_hold_for_peer(void);
+void tide_hooks_release_from_peer(void);
 bool tide_hooks_are_in(void);
 void tide_hook_mapping(struct tide_file *file, struct address_space *mapping);
 void tide_unhook_mapping(struct tide_file *file);

@@ -308,7 +308,7 @@ static int run(u32 (*next)(u32 i), bool exclusive, u32 drops)
 	for (int i = 0; i < TIDE_CURVE_SIZES; i++)
 		printf("%s%.4f", i ? ", " : "", pools[i].hits / (double)misses);
 	printf("], \"entries\": %u, \"bytes\": %zu, ", curve.count, sizeof(curve));
-	printf("\"rate\": %.4f, \"ns\": %.1f}\n", curve.threshold / 4294967296.0 / TIDE_CURVE_CHOSEN, nanoseconds());
+	printf("\"rate\": %.4f, \"ns\": %.1f}\n", curve.threshold / 4294967296.0 / TIDE_CURVE_BLOCK, nanoseconds());
 	return 0;
 }
 
