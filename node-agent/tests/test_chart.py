@@ -59,11 +59,12 @@ def test_the_agent_has_two_capabilities_and_nothing_else() -> None:
 
 @pytest.mark.parametrize("user", [0, 162])
 def test_a_hosts_libvirt_sees_whom_the_values_say(user: int) -> None:
-    """Nova's user, or root; the capabilities stay the same two."""
+    """Nova's user, or root; the capabilities stay two, and nothing confines the look at the host's first process."""
     found = rendered("agent", f"agent.runAsUser={user}", f"agent.runAsGroup={user}", "agent.providers={Libvirt}")
     (pod,) = [one["spec"]["template"]["spec"] for one in found if one["kind"] == "DaemonSet"]
     context = pod["securityContext"]
     assert (context["runAsUser"], context["runAsGroup"], context["runAsNonRoot"]) == (user, user, user != 0)
+    assert context["appArmorProfile"] == {"type": "Unconfined"}
     assert pod["containers"][0]["securityContext"] == container("DaemonSet")[1]["securityContext"]
 
 
