@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+import re
 from datetime import UTC, datetime
+from pathlib import Path
 
+import pytest
 from product import BORROWER, GUESTS, LENDER, MIB, ONE_TO_ONE, OTHER, POOL, Object, Product, until
 
 from demo import lab
+from tidepool_lab import images
 
 FILE = "/mnt/file"
 FILE_MIB = 240
 PAGES_PER_MIB = 256
+SYS_PTRACE, DAC_OVERRIDE = 1 << 19, 1 << 1  # as /proc/PID/status shows them
 
 
 def test_guests_are_found_before_any_pool(product: Product) -> None:
@@ -23,6 +28,42 @@ def test_guests_are_found_before_any_pool(product: Product) -> None:
         assert status["addresses"]
         assert "moduleVersion" not in status
     product.assert_nothing_left()
+
+
+@pytest.mark.parametrize(
+    ("component", "user", "capabilities"),
+    [("operator", images.USER, 0), ("agent", images.QEMU_USER, SYS_PTRACE | DAC_OVERRIDE)],
+)
+@pytest.mark.usefixtures("product")
+def test_nobody_is_root(component: str, user: int, capabilities: int) -> None:
+    """As the kernel has it: an ordinary user, two capabilities or none and no way to more, and a read-only root."""
+    status, root = _process_of(component)
+    assert status["Uid"].split() == status["Gid"].split() == [str(user)] * 4
+    held = {name: int(status[name], 16) for name in ("CapEff", "CapPrm", "CapBnd", "CapInh", "CapAmb")}
+    assert held == {**dict.fromkeys(("CapEff", "CapPrm", "CapBnd"), capabilities), "CapInh": 0, "CapAmb": 0}
+    assert status["NoNewPrivs"] == "1"
+    assert "ro" in root
+
+
+def _process_of(component: str) -> tuple[dict[str, str], list[str]]:
+    """/proc/PID/status of the one process of its pod that is not the sandbox's, and how its root is mounted."""
+    (pod,) = lab.items("pods", "-n", lab.SYSTEM, "-l", f"app.kubernetes.io/component={component}")
+    (process,) = (
+        folder
+        for folder in Path("/proc").glob("[0-9]*")
+        if pod["metadata"]["uid"] in _text(folder / "cgroup") and _text(folder / "comm") != "pause\n"
+    )
+    status = dict(re.findall(r"^(\w+):\s*(.*)$", _text(process / "status"), re.MULTILINE))
+    mounts = [line.split() for line in _text(process / "mountinfo").splitlines()]
+    (options,) = (fields[5] for fields in mounts if fields[4] == "/")
+    return status, options.split(",")
+
+
+def _text(file: Path) -> str:
+    try:
+        return file.read_text()
+    except OSError:  # the process has ended
+        return ""
 
 
 def test_pages_come_back_from_the_lender(product: Product) -> None:

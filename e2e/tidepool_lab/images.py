@@ -29,10 +29,14 @@ ARCHIVES = paths.BUILD / "images"
 KERNELS = ("6.1", "6.12")
 USER = 65532
 QEMU_USER = 107
+INTERPRETER = "usr/bin/tidepool-agent"
 
 PYTHON_BASE = ("python3", "ca-certificates")
 PASSWD = (f'echo "tidepool:x:{USER}:{USER}::/tmp:/usr/sbin/nologin" >> "$1"/etc/passwd',
           f'echo "tidepool:x:{USER}:" >> "$1"/etc/group')  # fmt: skip
+# The agent's capabilities come with its interpreter, as node-agent/Containerfile says.
+AGENT = (f'install -m 0750 -g {USER} "$1"/usr/bin/python3 "$1"/{INTERPRETER}',
+         f'setcap cap_sys_ptrace,cap_dac_override+ep "$1"/{INTERPRETER}')  # fmt: skip
 # An absolute /var/run would lead somebody who looks in through /proc/PID/root out of the container again.
 QEMU_PASSWD = ('ln -sfn ../run "$1"/var/run',
                f'echo "qemu:x:{QEMU_USER}:{QEMU_USER}:qemu:/run/vm:/usr/sbin/nologin" >> "$1"/etc/passwd',
@@ -61,10 +65,9 @@ def build_all(modules: Path | None = None) -> list[Path]:
     """
     images = [pause(), launcher()]
     if (paths.ROOT / "operator/requirements.lock").exists():
-        images.append(python_image("tidepool-operator", "operator", "tidepool_operator"))
+        images.append(operator())
     if (paths.ROOT / "node-agent/requirements.lock").exists():
-        content = _modules(modules or _module_store())
-        images.append(python_image("tidepool-agent", "node-agent", "tidepool_agent", ("python3-libvirt",), content))
+        images.append(agent(modules or _module_store()))
     with store.locked("images", "archives"):
         archives = [write(image) for image in images]
         _list_materials([archive for archive in archives if not archive.with_suffix(".cdx.json").exists()])
@@ -85,22 +88,30 @@ def launcher() -> Image:
     return Image(LAUNCHER, (base,), {"User": f"{QEMU_USER}:{QEMU_USER}", "Entrypoint": ["/bin/sh"]})
 
 
-def python_image(
-    name: str, part: str, package: str, debian_packages: tuple[str, ...] = (), content: Mapping[str, Path] | None = None
-) -> Image:
+def operator() -> Image:
+    """The operator's image."""
+    base = rootfs.Recipe("python-operator", "bookworm", PYTHON_BASE, hooks=PASSWD)
+    return _python_image("operator", "tidepool_operator", base, "usr/bin/python3", {})
+
+
+def agent(modules: Path) -> Image:
+    """The agent's image, with a module store and an interpreter that has the agent's two capabilities."""
+    base = rootfs.Recipe("python-node-agent", "bookworm", (*PYTHON_BASE, "python3-libvirt"), hooks=PASSWD + AGENT)
+    return _python_image("node-agent", "tidepool_agent", base, INTERPRETER, _modules(modules))
+
+
+def _python_image(part: str, package: str, base: rootfs.Recipe, interpreter: str, more: Mapping[str, Path]) -> Image:
     """The image of one of our programs: Debian with Python, what its lock file pins, its sources, and other files."""
-    base = rootfs.build(rootfs.Recipe(f"python-{part}", "bookworm", PYTHON_BASE + debian_packages, hooks=PASSWD))
     config: dict[str, object] = {
         "User": f"{USER}:{USER}",
-        "Entrypoint": ["/usr/bin/python3", "-m", package],
+        "Entrypoint": [f"/{interpreter}", "-m", package],
         "Env": [
             "PATH=/usr/local/bin:/usr/bin:/bin", "PYTHONPATH=/app:/app/lib", "PYTHONUNBUFFERED=1", "HOME=/tmp",
             "USER=tidepool",
         ],
     }  # fmt: skip
-    return Image(
-        f"{PREFIX}/{name}:{paths.VERSION}", (base, _libraries(part), _sources(part, package, content or {})), config
-    )
+    layers = (rootfs.build(base), _libraries(part), _sources(part, package, more))
+    return Image(f"{PREFIX}/{package.replace('_', '-')}:{paths.VERSION}", layers, config)
 
 
 def write(image: Image) -> Path:

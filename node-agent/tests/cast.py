@@ -11,12 +11,13 @@ import sys
 import tempfile
 import time
 import urllib.request
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, Self
 
 import libvirt
 from daemon import Daemon, end
+from rights import NOBODY, as_in_its_pod
 
 from tidepool_api_testing.chart import rendered
 from tidepool_api_testing.server import Refused, Server, free_ports
@@ -76,10 +77,11 @@ def token_of(server: Server, node: str) -> str:
 
 
 class AgentProcess:
-    """`python3 -m tidepool_agent` for a node of its own, with the rights that the chart gives it."""
+    """`python3 -m tidepool_agent` for a node of its own, with the rights that the chart gives it if set so."""
 
-    def __init__(self, server: Server, node: str, store: Path, *options: str) -> None:
+    def __init__(self, server: Server, node: str, store: Path, *options: str, settings: Sequence[str] = NOBODY) -> None:
         self.node = node
+        self._rights = as_in_its_pod(settings)
         self.folder = Path(tempfile.mkdtemp(prefix="tp-", dir="/tmp"))
         self.proc = self.folder / "p"
         self.proc.mkdir()
@@ -113,10 +115,14 @@ class AgentProcess:
 
     def start(self) -> None:
         """Starts it, and waits until it has seen everything."""
-        log = (self.folder / "log").open("ab")
-        command = [sys.executable, "-m", "tidepool_agent", *self._options]
-        self._process = subprocess.Popen(command, env=self._environment, stdout=log, stderr=log)
+        self.launch()
         eventually(lambda: self.fetch("/readyz") == "ok\n")
+
+    def launch(self) -> None:
+        """Starts it."""
+        log = (self.folder / "log").open("ab")
+        command = [*self._rights, sys.executable, "-m", "tidepool_agent", *self._options]
+        self._process = subprocess.Popen(command, env=self._environment, stdout=log, stderr=log)
 
     def stop(self) -> None:
         """Ends it as the kubelet would."""

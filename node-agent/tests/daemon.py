@@ -137,6 +137,10 @@ class Daemon:
 class SystemDaemon(Daemon):
     """The system's libvirtd, run by root on a host of its own: no file of this machine is touched."""
 
+    def __init__(self, kernel: Kernel, auth: str = "none") -> None:
+        super().__init__(kernel)
+        self._auth = auth
+
     def __enter__(self) -> Self:
         self.vmlinuz, self.initrd = boot_files(self.kernel, self.folder)
         self._start()
@@ -153,7 +157,7 @@ class SystemDaemon(Daemon):
 
     def _start(self) -> None:
         log = (self.folder / "libvirtd.log").open("wb")
-        command = ["unshare", "--mount", "--propagation", "private", str(HOST)]
+        command = ["unshare", "--mount", "--propagation", "private", str(HOST), self._auth]
         environment = {**os.environ, "PATH": PATH}
         self.process = subprocess.Popen(command, env=environment, stdout=log, stderr=log)
         self.socket = self.root / "run/libvirt/libvirt-sock"

@@ -38,7 +38,15 @@ def test_it_has_the_projects_version() -> None:
 
 
 def test_the_agent_has_two_capabilities_and_nothing_else() -> None:
+    """And is no root: the capabilities are those of the interpreter that the image starts."""
     pod, agent = container("DaemonSet")
+    assert pod["securityContext"] == {
+        "runAsNonRoot": True,
+        "runAsUser": 107,
+        "runAsGroup": 107,
+        "supplementalGroups": [65532],
+        "seccompProfile": {"type": "RuntimeDefault"},
+    }
     assert agent["securityContext"] == {
         "allowPrivilegeEscalation": False,
         "readOnlyRootFilesystem": True,
@@ -47,6 +55,17 @@ def test_the_agent_has_two_capabilities_and_nothing_else() -> None:
     assert pod["hostPID"] is True
     assert "hostNetwork" not in pod
     assert not [volume for volume in pod["volumes"] if "hostPath" in volume]
+
+
+@pytest.mark.parametrize("user", [0, 162])
+def test_a_hosts_libvirt_sees_whom_the_values_say(user: int) -> None:
+    """Nova's user, or root; the capabilities stay two, and nothing confines the look at the host's first process."""
+    found = rendered("agent", f"agent.runAsUser={user}", f"agent.runAsGroup={user}", "agent.providers={Libvirt}")
+    (pod,) = [one["spec"]["template"]["spec"] for one in found if one["kind"] == "DaemonSet"]
+    context = pod["securityContext"]
+    assert (context["runAsUser"], context["runAsGroup"], context["runAsNonRoot"]) == (user, user, user != 0)
+    assert context["appArmorProfile"] == {"type": "Unconfined"}
+    assert pod["containers"][0]["securityContext"] == container("DaemonSet")[1]["securityContext"]
 
 
 def test_the_operator_has_no_privilege() -> None:
@@ -101,6 +120,7 @@ def test_no_role_has_wildcards_or_lists_secrets() -> None:
     "setting",
     [
         "agent.concurrency=0",
+        "agent.runAsUser=nova",
         "operator.replicas=many",
         "image.pullPolicy=Sometimes",
         "typo=1",

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import os
+import re
 import uuid
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import pytest
 from cast import AgentProcess, condition, eventually
 from daemon import SystemDaemon, end
 from objects import pairing_body, secret_body, within
+from rights import NOBODY, ROOT, STRANGER
 from test_nova import PROJECT, metadata
 from tiny import Kernel
 
@@ -28,11 +31,15 @@ def host(kernel: Kernel) -> Iterator[SystemDaemon]:
 @pytest.fixture(scope="module")
 def compute(cluster: Server, host: SystemDaemon, store: Path) -> Iterator[AgentProcess]:
     """The agent of a compute host."""
-    agent = AgentProcess(cluster, "compute1", store, "--providers=Libvirt")
+    with on_host(AgentProcess(cluster, "compute1", store, "--providers=Libvirt"), host) as agent:
+        yield agent
+
+
+def on_host(agent: AgentProcess, host: SystemDaemon) -> AgentProcess:
+    """An agent that sees that host through its first process."""
     (agent.proc / "1").mkdir()
     (agent.proc / "1/root").symlink_to(host.root)
-    with agent:
-        yield agent
+    return agent
 
 
 def gone(server: Server, name: str, namespace: str) -> bool:
@@ -77,6 +84,26 @@ def test_the_life_of_a_nova_instance(cluster: Server, compute: AgentProcess, hos
     eventually(lambda: gone(cluster, identity, NAMESPACE))
     assert not gone(cluster, plain.UUIDString(), "libvirt")
     end(plain)
+
+
+@pytest.mark.skipif(os.getuid() != 0, reason="only root can become another user")
+def test_a_libvirt_serves_only_whom_it_knows(cluster: Server, host: SystemDaemon, kernel: Kernel, store: Path) -> None:
+    """Nobody without a name on the host; with polkit nobody but root unless it says so. The agent says what to do."""
+
+    def agent(of: SystemDaemon, settings: Sequence[str]) -> AgentProcess:
+        return on_host(AgentProcess(cluster, "compute2", store, "--providers=Libvirt", settings=settings), of)
+
+    def assert_refused(one: AgentProcess) -> None:
+        one.launch()
+        eventually(lambda: re.search("it does not serve user [0-9]+ .*agent.runAsUser", one.log()) is not None)
+        assert one.fetch("/readyz") != "ok\n"
+        one.stop()
+
+    with SystemDaemon(kernel, "polkit") as strict:
+        assert_refused(agent(host, STRANGER))
+        assert_refused(agent(strict, NOBODY))
+        with agent(strict, ROOT):
+            pass
 
 
 def _lend(cluster: Server, guest: str) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import os
 import socket
 import tempfile
 from collections.abc import Callable, Iterator
@@ -105,3 +106,16 @@ def test_a_container_without_daemon_or_socket_is_not_reachable_yet(proc: Path) -
     process(proc, 31, "virtqemud", "0::/c0ffee")
     with pytest.raises(Unreachable, match="no socket"):
         kubevirt.uri(proc, "c0ffee")
+
+
+def test_whoever_may_not_look_says_so(proc: Path) -> None:
+    """Without its capabilities the agent sees no socket, and that is not because there is none yet."""
+    (process(proc, 31, "virtqemud", "0::/c0ffee") / "root").mkdir(mode=0)
+    proc.chmod(0o755)
+    user = os.geteuid()
+    os.seteuid(user or 65532)
+    try:
+        with pytest.raises(Unreachable, match="the agent may not look at"):
+            kubevirt.uri(proc, "c0ffee")
+    finally:
+        os.seteuid(user)

@@ -9,6 +9,8 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
+import os
+import re
 import threading
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
@@ -36,6 +38,8 @@ ELSEWHERE = frozenset(
     }
 )
 OVER = frozenset({libvirt.VIR_DOMAIN_SHUTOFF, libvirt.VIR_DOMAIN_CRASHED, libvirt.VIR_DOMAIN_SHUTDOWN})
+# By polkit, for want of polkit, or because the host has no name for the agent's user or group.
+REFUSED = re.compile("authentication (failed|unavailable|cancelled)|system bus|Failed to find (user|group) record")
 
 
 def uri(proc: Path) -> str:
@@ -109,13 +113,23 @@ class Host:
 
 @contextlib.contextmanager
 def _connection(proc: Path) -> Iterator[libvirt.virConnect]:
-    connection = libvirt.open(uri(proc))
+    connection = _opened(uri(proc))
     try:
         connection.setKeepAlive(KEEPALIVE_SECONDS, KEEPALIVE_TRIES)
         yield connection
     finally:
         with contextlib.suppress(libvirt.libvirtError):
             connection.close()
+
+
+def _opened(address: str) -> libvirt.virConnect:
+    try:
+        return libvirt.open(address)
+    except libvirt.libvirtError as error:
+        if not REFUSED.search(str(error)):
+            raise
+        advice = f"it does not serve user {os.geteuid()} of group {os.getegid()}, see agent.runAsUser: {error}"
+        raise Unreachable(advice, "HypervisorUnreachable") from None
 
 
 def _running(connection: libvirt.virConnect, namespace: str) -> Iterator[Machine]:

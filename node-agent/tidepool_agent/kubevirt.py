@@ -151,8 +151,13 @@ def _text(path: Path) -> str:
 
 
 def is_socket(path: Path) -> bool:
-    """Whether somebody may listen there."""
+    """Whether somebody may listen there; raises Unreachable where nobody lets us look."""
     try:
         return stat.S_ISSOCK(path.stat().st_mode)
+    except PermissionError:
+        raise Unreachable(
+            f"the agent may not look at {path}: it lacks SYS_PTRACE or DAC_OVERRIDE, or a security module forbids it",
+            "HypervisorUnreachable",
+        ) from None
     except OSError:
         return False
