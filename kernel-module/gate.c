@@ -11,8 +11,8 @@
  * has a struct tide_writes: one range around all direct writes since the count
  * was last seen at zero.
  *
- * A call that began before this guest borrowed is in no section. While it goes
- * on it has the inode's lock or the mapping's invalidate_lock for itself, or
+ * A call that began before this guest had a peer may be in no section. While it
+ * goes on it has the inode's lock or the mapping's invalidate_lock for itself, or
  * counts as direct I/O, so a file that is in such a state is not taken into the
  * catalog for as long as a call may take (tide_gate_unsettled()).
  *

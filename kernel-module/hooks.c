@@ -25,7 +25,7 @@
 #include "tidepool.h"
 
 DEFINE_STATIC_SRCU(tide_srcu);		/* tasks inside a replaced a_ops call */
-static DEFINE_STATIC_KEY_FALSE(tide_has_peers);
+DEFINE_STATIC_KEY_FALSE(tide_has_peers);
 
 /* ------------------------------------------------------------------ */
 /* wrapped a_ops						       */
@@ -156,8 +156,7 @@ void tide_unhook_mapping(struct tide_file *file)
 static __always_inline bool tide_matters(struct address_space *mapping,
 					 struct folio *folio)
 {
-	return static_branch_unlikely(&tide_has_peers) ||
-	       unlikely(tide_ghost_follows(mapping, folio));
+	return tide_serves_peers() || unlikely(tide_ghost_follows(mapping, folio));
 }
 
 static void tide_reclaimed(struct address_space *mapping, struct folio *folio)

@@ -560,6 +560,11 @@ static __always_inline bool tide_ghost_follows(const struct address_space *mappi
 }
 
 /* hooks.c */
+DECLARE_STATIC_KEY_FALSE(tide_has_peers);
+
+/* Do the hooks work for a peer, and not for ghost mode alone? */
+#define tide_serves_peers()	static_branch_unlikely(&tide_has_peers)
+
 int tide_hooks_init(void);
 void tide_hooks_exit(void);
 int tide_hooks_hold(void);

@@ -66,22 +66,32 @@ static void tide_inode_evicted(struct address_space *mapping)
 	tide_file_put(file);
 }
 
-static void tide_truncate_inode_pages_range(struct address_space *mapping,
-					    loff_t start, loff_t end)
+static pgoff_t tide_last_page(loff_t end)
 {
-	pgoff_t first = start >> PAGE_SHIFT;
-	pgoff_t last = end == -1 ? ULONG_MAX : end >> PAGE_SHIFT;
-	bool exiting = mapping_exiting(mapping);
-	struct tide_section section;
+	return end == -1 ? ULONG_MAX : end >> PAGE_SHIFT;
+}
 
-	tide_section_enter(&section, TIDE_SECTION_TRUNCATE, mapping, mapping,
-			   first, last);
-	if (exiting) {
+static void tide_truncation_begins(struct address_space *mapping,
+				   pgoff_t first, pgoff_t last)
+{
+	if (mapping_exiting(mapping)) {
 		tide_inode_evicted(mapping);
 		tide_writes_forget(mapping);
 	} else {
 		tide_drop_range(mapping, first, last);
 	}
+}
+
+static void tide_truncate_inode_pages_range(struct address_space *mapping,
+					    loff_t start, loff_t end)
+{
+	pgoff_t first = start >> PAGE_SHIFT, last = tide_last_page(end);
+	bool exiting = mapping_exiting(mapping);
+	struct tide_section section;
+
+	tide_section_enter(&section, TIDE_SECTION_TRUNCATE, mapping, mapping,
+			   first, last);
+	tide_truncation_begins(mapping, first, last);
 	if (tide_broken(TRUNCATE_RETURN))
 		section.first = ULONG_MAX;	/* covers nothing */
 	truncate_inode_pages_range(mapping, start, end);
@@ -287,6 +297,25 @@ static struct tide_wrapper tide_wrappers[] = {
 #endif
 };
 
+/*
+ * Most calls are truncations: each inode that leaves memory is truncated. Without
+ * a peer, and without a file that the last one left, there is nothing to guard:
+ * ghost mode is told, and the call goes on as it is. One that is under way when
+ * this guest begins to borrow is tide_gate_unsettled()'s concern, as is one that
+ * began before the hooks were in. A page that is evicted meanwhile may be
+ * followed in vain, which a curve can bear.
+ */
+static bool tide_goes_unguarded(enum tide_section_kind kind, const void *key,
+				struct ftrace_regs *fregs)
+{
+	if (kind != TIDE_SECTION_TRUNCATE || tide_serves_peers() || tide_catalog_files())
+		return false;
+	tide_truncation_begins((struct address_space *)key,
+			       (loff_t)tide_ftrace_argument(fregs, 1) >> PAGE_SHIFT,
+			       tide_last_page(tide_ftrace_argument(fregs, 2)));
+	return true;
+}
+
 static void notrace tide_ftrace(unsigned long ip, unsigned long parent_ip,
 				struct ftrace_ops *ops, struct ftrace_regs *fregs)
 {
@@ -297,8 +326,8 @@ static void notrace tide_ftrace(unsigned long ip, unsigned long parent_ip,
 	if (within_module(parent_ip, THIS_MODULE))
 		return;
 	key = tide_call_key(kind, fregs);
-	if (!key || tide_section_mine(kind, key,
-				      (void *)tide_ftrace_argument(fregs, 0)))
+	if (!key || tide_goes_unguarded(kind, key, fregs) ||
+	    tide_section_mine(kind, key, (void *)tide_ftrace_argument(fregs, 0)))
 		return;
 	tide_ftrace_redirect(fregs, wrapper->wrapper);
 }
