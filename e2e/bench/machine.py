@@ -43,11 +43,12 @@ class Machine:
     def lender(self) -> Guest:
         return self.pair.lender
 
-    def mount(self, device: str = "/dev/vda", options: str = "noatime") -> None:
-        """The borrower's data, where its programs see it."""
-        name = self.borrower.sh(f"basename $(readlink -f {device})")
-        self.borrower.write(f"/sys/block/{name}/queue/read_ahead_kb", f"{READ_AHEAD_KIB}\n")
-        self.borrower.sh(f"mount -t ext4 -o {options} {device} {FOLDER} && mount --bind {FOLDER} {ROOT}{FOLDER}")
+    def mount(self, device: str = "/dev/vda", options: str = "noatime", guest: Guest | None = None) -> None:
+        """The borrower's data, or another guest's, where its programs see it."""
+        guest = guest or self.borrower
+        name = guest.sh(f"basename $(readlink -f {device})")
+        guest.write(f"/sys/block/{name}/queue/read_ahead_kb", f"{READ_AHEAD_KIB}\n")
+        guest.sh(f"mount -t ext4 -o {options} {device} {FOLDER} && mount --bind {FOLDER} {ROOT}{FOLDER}")
 
     def tool(self, guest: Guest, command: str, timeout: float = PATIENCE_SECONDS) -> str:
         """Runs a shell command among the programs; its output."""
@@ -63,13 +64,16 @@ def inside(command: str) -> str:
 @contextmanager
 def booted(
     size: Size, data: Path | None, tools: Path, *, iops: int = DISK_IOPS, kernel: str = "6.1",
-    modules: tuple[str, ...] = (), balloon: bool = False,
+    modules: tuple[str, ...] = (), balloon: bool = False, counted: bool = False,
 ) -> Iterator[Machine]:  # fmt: skip
-    """Boots both; what they write to the data disk is gone afterwards."""
+    """Boots both; what they write to the data disk is gone afterwards.
+
+    `counted`: their clocks go by instructions, and each has one processor.
+    """
     disk = Disk(filesystem=None, iops=iops, image=data) if data else None
     pair = Pair(
-        kernel, borrower_mem=f"{size.borrower}M", lender_mem=f"{size.lender}M", disk=disk, processors=2,
-        modules=modules, tools=tools, lender_balloon=balloon,
+        kernel, borrower_mem=f"{size.borrower}M", lender_mem=f"{size.lender}M", disk=disk,
+        processors=1 if counted else 2, modules=modules, tools=tools, lender_balloon=balloon, counted=counted,
     )  # fmt: skip
     with pair:
         for guest in (pair.borrower, pair.lender):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -49,6 +49,6 @@ def flattened(trial: Trial, results: list[Result], seconds: float) -> dict[str, 
     }
 
 
-def alternating(cells: list[tuple[str, Mapping[str, Any]]], experiment: str, repetitions: int) -> list[Trial]:
+def alternating(cells: Sequence[tuple[str, Mapping[str, Any]]], experiment: str, repetitions: int) -> list[Trial]:
     """Every side and setting once, then all of them again: what the machine does meanwhile meets all of them."""
     return [Trial(experiment, side, number, setting) for number in range(1, repetitions + 1) for side, setting in cells]
