@@ -12,6 +12,16 @@ from tidepool_lab.progress import step
 PIECE = 1 << 20
 
 
+def empty(mib: int) -> Path:
+    """A disk with an empty file system."""
+
+    def make(out: Path) -> None:
+        (out / "content").mkdir()
+        make_image(out / "disk", out / "content", mib)
+
+    return store.entry("bench-data", f"empty-{mib}", make) / "disk"
+
+
 def one_file(mib: int) -> Path:
     """A disk with one file of so many MiB that no compression makes smaller: /file."""
     return store.entry("bench-data", f"file-{mib}", lambda out: _one_file(mib, out)) / "disk"

@@ -43,10 +43,11 @@ class Machine:
     def lender(self) -> Guest:
         return self.pair.lender
 
-    def mount(self, device: str = "/dev/vda", options: str = "noatime") -> None:
-        """The borrower's data, where its programs see it."""
-        self.tool(self.borrower, f"blockdev --setra {READ_AHEAD_KIB * 2} {device}")
-        self.borrower.sh(f"mount -t ext4 -o {options} {device} {FOLDER} && mount --bind {FOLDER} {ROOT}{FOLDER}")
+    def mount(self, device: str = "/dev/vda", options: str = "noatime", guest: Guest | None = None) -> None:
+        """The borrower's data, or another guest's, where its programs see it."""
+        guest = guest or self.borrower
+        self.tool(guest, f"blockdev --setra {READ_AHEAD_KIB * 2} {device}")
+        guest.sh(f"mount -t ext4 -o {options} {device} {FOLDER} && mount --bind {FOLDER} {ROOT}{FOLDER}")
 
     def tool(self, guest: Guest, command: str, timeout: float = PATIENCE_SECONDS) -> str:
         """Runs a shell command among the programs; its output."""
@@ -62,13 +63,16 @@ def inside(command: str) -> str:
 @contextmanager
 def booted(
     size: Size, data: Path | None, tools: Path, *, iops: int = DISK_IOPS, kernel: str = "6.1",
-    modules: tuple[str, ...] = (), balloon: bool = False,
+    modules: tuple[str, ...] = (), balloon: bool = False, counted: bool = False,
 ) -> Iterator[Machine]:  # fmt: skip
-    """Boots both; what they write to the data disk is gone afterwards."""
+    """Boots both; what they write to the data disk is gone afterwards.
+
+    `counted`: their clocks go by instructions, and each has one processor.
+    """
     disk = Disk(filesystem=None, iops=iops, image=data) if data else None
     pair = Pair(
-        kernel, borrower_mem=f"{size.borrower}M", lender_mem=f"{size.lender}M", disk=disk, processors=2,
-        modules=modules, tools=tools, lender_balloon=balloon,
+        kernel, borrower_mem=f"{size.borrower}M", lender_mem=f"{size.lender}M", disk=disk,
+        processors=1 if counted else 2, modules=modules, tools=tools, lender_balloon=balloon, counted=counted,
     )  # fmt: skip
     with pair:
         for guest in (pair.borrower, pair.lender):

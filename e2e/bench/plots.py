@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
+from statistics import median
 from typing import Any
 
 import matplotlib as mpl
@@ -21,6 +22,7 @@ COLOURS = {
     "Exclusive encrypted": "#f0a868", "dm-cache": "#7048a8", "bcache": "#b197d6", "ideal": "#243b53",
     "balloon": "#a61e4d",
 }  # fmt: skip
+ENDS = ("borrower", "lender")
 STYLE: Any = {"font.size": 10, "axes.spines.top": False, "axes.spines.right": False}
 
 
@@ -96,3 +98,34 @@ def sequential(found: Found, target: Path) -> None:
                 axes.axhline(figures["mib_per_s"].median, color=COLOURS["no pool"], label="no pool")
         axes.set(xlabel="pool, MiB", ylabel="MiB/s", ylim=(0, None))
         axes.legend(fontsize=8)
+
+
+INSTRUCTIONS = (
+    ("get", "get"), ("TCP round trip", "tcp"), ("disk read", "disk"), ("put", "put"), ("page read ahead", "ahead"),
+    ("TCP, long answer", "tcp_bulk"), ("disk, read ahead", "disk_ahead"),
+)  # fmt: skip
+
+
+def cost(found: Mapping[str, Mapping[str, Sequence[float]]], target: Path) -> None:
+    """Times beside the raw network's, and instructions of both ends."""
+    with picture(target, 3) as (latency, bandwidth, spent):
+        for number, (side, figures) in enumerate(found.items()):
+            for axes, names in (
+                (latency, ("get_p50_us", "tcp_p50_us")),
+                (bandwidth, ("bulk_mib_per_s", "tcp_mib_per_s")),
+            ):
+                values = [median(figures.get(name, [0])) for name in names]
+                axes.bar([number, number + 0.4], values, 0.36, color=[COLOURS[side], COLOURS["no pool"]])
+            ends = [[median(figures.get(f"{name}_{end}", [0])) / 1000 for _, name in INSTRUCTIONS] for end in ENDS]
+            at = [place - number * 0.4 for place in range(len(INSTRUCTIONS), 0, -1)]
+            spent.barh(at, ends[0], 0.36, color=COLOURS[side], label=f"{side}, borrower")
+            spent.barh(at, ends[1], 0.36, ends[0], color=COLOURS[side], alpha=0.4, label="… lender")
+        for axes, what in (
+            (latency, "get and round trip (grey), p50, µs"),
+            (bandwidth, "in order and TCP (grey), MiB/s"),
+        ):
+            axes.set(ylabel=what)
+            axes.set_xticks([number + 0.2 for number in range(len(found))], list(found), fontsize=8)
+        spent.set(xlabel="thousand instructions")
+        spent.set_yticks([place - 0.2 for place in range(len(INSTRUCTIONS), 0, -1)], [what for what, _ in INSTRUCTIONS])
+        spent.legend(fontsize=7)

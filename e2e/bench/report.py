@@ -35,6 +35,11 @@ def interval(one: Estimate) -> str:
     return f"{number(one.median)} ({number(one.low)} to {number(one.high)})"
 
 
+def spread(one: Estimate) -> str:
+    """A small number with its interval."""
+    return f"{one.median:.3f} ({one.low:.3f} to {one.high:.3f})"
+
+
 def times(one: Estimate) -> str:
     """A ratio with its interval."""
     return f"{one.median:.2f} times ({one.low:.2f} to {one.high:.2f})"

@@ -86,6 +86,10 @@ class Pool(Side):
 
     def set_up(self, machine: Machine) -> None:
         machine.mount()
+        self.connect(machine)
+
+    def connect(self, machine: Machine) -> None:
+        """The pool alone; the data is mounted."""
         machine.pair.connect(size=self.cache * MIB, more=self._settings.attributes())
 
     def counters(self, machine: Machine) -> dict[str, int]:
@@ -165,9 +169,14 @@ POOLS: dict[str, Settings] = {
 OTHERS: tuple[type[Side], ...] = (NoPool, Ideal, DmCache, Bcache)
 
 
+def make_pool(name: str, cache: int, **more: object) -> Pool:
+    """The pool of that name with so many MiB of the lender's; `more` are its attributes in configfs."""
+    base = POOLS[name]
+    return Pool(cache, name, Settings(base.strategy, base.encryption, {"breaker": "Off", **more}))
+
+
 def make(name: str, cache: int, **more: object) -> Side:
-    """The side of that name with so many MiB of the lender's; `more` are attributes of the pool's in configfs."""
+    """The side of that name with so many MiB of the lender's; `more` is for pools."""
     if name in POOLS:
-        base = POOLS[name]
-        return Pool(cache, name, Settings(base.strategy, base.encryption, {"breaker": "Off", **more}))
+        return make_pool(name, cache, **more)
     return next(kind for kind in OTHERS if kind.name == name)(cache)

@@ -7,29 +7,15 @@ from collections.abc import Iterator
 import pytest
 from test_pages import PATIENT, settle
 
-from bed.guest import Guest
+from bed.measure import catalog_bytes
 from bed.pair import NAME, Pair
 from bed.tidepool import MIB
 from bed.workload import finish_stress, start_stress, stress
 
 GIB = 1024 * MIB
 MOST_PER_GIB = 2.25 * MIB
-CACHES = ("tidepool_leaf", "radix_tree_node")
 FILES = 1500
 FILE_PAGES = sum(1 + number * 7 % 8 for number in range(FILES))  # as the stress program writes them
-
-
-def _slab_bytes(guest: Guest) -> dict[str, int]:
-    """Memory of the objects that the catalog is made of, without what waits in the allocator."""
-    for _ in range(3):  # what else is made of such nodes goes first
-        guest.sh("sync")
-        guest.drop_caches(3)
-    guest.sh("sleep 2")  # what was freed is free after a grace period
-    # Counted by one shell that starts nothing: a processor's current slab counts as used up.
-    count = "echo 1 > $c/shrink; read n rest < $c/objects; read s < $c/slab_size; echo $((n * s))"
-    folders = " ".join(f"/sys/kernel/slab/{cache}" for cache in CACHES)
-    found = guest.sh(f"for c in {folders}; do {count}; done").split()
-    return dict(zip(CACHES, map(int, found), strict=True))
 
 
 @pytest.fixture(scope="module")
@@ -60,11 +46,11 @@ def test_dense_catalog_is_small(pair: Pair) -> None:
         stress(borrower, "sequential /mnt/file")
     borrower.drop_caches(1)
     settle(pair)
-    pages, full = pair.borrowed()["catalog_pages"], _slab_bytes(borrower)
+    pages, full = pair.borrowed()["catalog_pages"], catalog_bytes(borrower)
     assert pages > 96 * 256 * 0.9
     pair.b.set(f"lenders/{NAME}/enabled", 0)
-    empty = _slab_bytes(borrower)
-    cost = sum(full[cache] - empty[cache] for cache in CACHES) / (pages * 4096) * GIB
+    empty = catalog_bytes(borrower)
+    cost = (full - empty) / (pages * 4096) * GIB
     print(f"{cost / MIB:.3f} MiB to a GiB of {pages} pages; {full} {empty}")
     assert 2 * MIB < cost <= MOST_PER_GIB
 

@@ -3,18 +3,15 @@
 from __future__ import annotations
 
 import json
-import shutil
 import statistics
-import tempfile
 from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 
-from bed.guest import Disk, Guest, Spec
-from bed.image import TESTS, TOP, build_module, fetch_kernel
+from bed.guest import Guest
+from bed.image import TESTS, TOP
+from bed.measure import counted_guest, work_seconds
 from bed.tidepool import Tidepool
-from bed.workload import stress
 
 TURNS = 9
 MOST = 0.01
@@ -23,22 +20,9 @@ RECORD = TOP / "build" / "cost.json"
 
 @pytest.fixture
 def lone(kernel: str) -> Iterator[Guest]:
-    """One guest whose clock goes by the instructions that it executes, so that a percent can be seen."""
-    files = fetch_kernel(kernel)
-    folder = Path(tempfile.mkdtemp(prefix="tidepool-bed-", dir="/var/tmp"))
-    spec = Spec("lone", "1024M", 1, Disk("1G", "ext4"), append="nokaslr", counted=True)
-    guest = Guest.boot(spec, files, build_module(files), folder)
-    try:
-        guest.wait_ready(120)
-        guest.mount("ext4")
+    """A guest without a peer."""
+    with counted_guest(kernel) as guest:
         yield guest
-    finally:
-        guest.close()
-        shutil.rmtree(folder, ignore_errors=True)
-
-
-def _seconds(guest: Guest) -> float:
-    return float(stress(guest, "work /mnt/work rounds=6")["processor_seconds"])
 
 
 def _lines() -> dict[str, int]:
@@ -60,13 +44,13 @@ def test_costs_nothing_without_a_peer(kernel: str, lone: Guest) -> None:
     """Loaded or not, and with ghost mode: processor time of the same work within a percent; build/cost.json."""
     tidepool = Tidepool(lone)
     times: dict[str, list[float]] = {"unloaded": [], "loaded": [], "ghost": []}
-    _seconds(lone)
+    work_seconds(lone)
     for _ in range(TURNS):
-        times["unloaded"].append(_seconds(lone))
+        times["unloaded"].append(work_seconds(lone))
         tidepool.load()
-        times["loaded"].append(_seconds(lone))
+        times["loaded"].append(work_seconds(lone))
         tidepool.set("ghost", "NonInclusive")
-        times["ghost"].append(_seconds(lone))
+        times["ghost"].append(work_seconds(lone))
         tidepool.unload()
     median = {name: statistics.median(values) for name, values in times.items()}
     cost = {name: median[name] / median["unloaded"] - 1 for name in ("loaded", "ghost")}

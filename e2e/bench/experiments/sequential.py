@@ -8,6 +8,7 @@ from bed.tidepool import MIB
 from bench import data, plots, report, tools
 from bench.experiments.base import Experiment, Rows
 from bench.machine import booted
+from bench.programs import dd_seconds
 from bench.sides import make
 from bench.summary import Cell, cells, estimates, ratio
 from bench.trial import Result, Trial, alternating
@@ -38,7 +39,7 @@ class Sequential(Experiment):
             side.set_up(machine)
             machine.tool(machine.borrower, READ)
             before = side.counters(machine)
-            seconds = [_seconds(machine.tool(machine.borrower, READ)) for _ in range(PASSES - 1)]
+            seconds = [dd_seconds(machine.tool(machine.borrower, READ)) for _ in range(PASSES - 1)]
             count = {name: value - before.get(name, 0) for name, value in side.counters(machine).items()}
             machine.pair.assert_clean()
         pages = FILE_MIB * MIB // 4096 * len(seconds)
@@ -73,8 +74,3 @@ class Sequential(Experiment):
                 what = f"{side} with the filter, {size} MiB: not slower than no pool by more than 2 %"
                 found.append((what, report.times(times), times.median >= NO_WORSE))
         return found
-
-
-def _seconds(text: str) -> float:
-    """How long dd took: its last line, such as `268435456 bytes (268 MB, 256 MiB) copied, 3.1 s, 86 MB/s`."""
-    return float(text.splitlines()[-1].split(" copied, ")[1].split()[0])

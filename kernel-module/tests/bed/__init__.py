@@ -2,5 +2,5 @@
 
 Layers, each importing only those before it: `image` (what a guest boots), `channel` (commands into a guest),
 `guest` (one QEMU process), `tidepool` (the module in a guest), `relay` (a wire that misbehaves),
-`pair` (a borrower, a lender and the wire between).
+`pair` (a borrower, a lender and the wire between), `measure` (what the module costs a guest).
 """

@@ -39,17 +39,8 @@ def _tried(kernel: Kernel) -> str:
 
 def _boots(kernel: Kernel) -> bool:
     qemu = fetch_qemu()
-    command: list[str | Path] = [
-        qemu / "usr/bin/qemu-system-x86_64",
-        "-machine",
-        "pc",
-        "-accel",
-        KVM,
-        "-cpu",
-        "host",
-        "-m",
-        "256M",
-    ]
+    command: list[str | Path] = [qemu / "usr/bin/qemu-system-x86_64", "-machine", "pc", "-accel", KVM]
+    command += ["-cpu", "host", "-m", "256M"]
     command += ["-L", qemu / "usr/share/qemu", "-L", qemu / "usr/share/seabios", "-nodefaults", "-display", "none"]
     command += ["-no-reboot", "-kernel", kernel.vmlinuz, "-append", "console=ttyS0 panic=-1"]
     with tempfile.NamedTemporaryFile() as console:

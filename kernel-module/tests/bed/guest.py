@@ -33,6 +33,7 @@ PAGE = 4096
 # With these two a kernel copies byte by byte, which an emulator does one at a time.
 EMULATED = "max,-erms,-fsrm"
 MEMORY_PIECE = 64 << 20
+COUNTED_SHIFT = 1  # an instruction of a counted guest takes two to the power of this nanoseconds
 MONITOR_SECONDS = 10.0
 
 
@@ -69,8 +70,9 @@ class Spec:
     """What a guest is made of.
 
     With `capture` what its cards send and receive is kept in its folder (net0.pcap); if `counted` its clock goes by
-    instructions, whatever else this machine has to do. `modules` are kernel modules that it loads beside the usual.
-    With a `balloon` it is a domain of a libvirt of its own. `tools` is the image of one more disk, which is only read.
+    instructions, whatever else this machine has to do, and by real time while it waits for another guest. `modules` are
+    kernel modules that it loads beside the usual. With a `balloon` it is a domain of a libvirt of its own. `tools` is
+    the image of one more disk, which is only read.
     """
 
     name: str
@@ -351,7 +353,9 @@ def make_disk(path: Path, disk: Disk) -> None:
 
 def _processor(spec: Spec, kernel: Kernel) -> list[str]:
     if spec.counted:
-        return ["-accel", "tcg,thread=single", "-icount", "shift=1,sleep=off", "-cpu", EMULATED]
+        # Alone it need not wait at all; with a card it must not run ahead of who is to answer.
+        idle = "on" if spec.links else "off"
+        return ["-accel", "tcg,thread=single", "-icount", f"shift={COUNTED_SHIFT},sleep={idle}", "-cpu", EMULATED]
     if accelerator(kernel) == KVM:
         return ["-accel", "kvm", "-cpu", "host"]
     return ["-accel", "tcg,thread=multi", "-cpu", EMULATED]

@@ -31,6 +31,7 @@ class Pair:
     proper one. `name` is the pairing's, and may be changed while the two are not connected.
     `modules` are kernel modules that both load beside the usual, `tools` the image of a disk that both can read.
     With `relay` the wire runs through one that can delay, lose, reorder and cut (`pair.relay`).
+    If `counted` both guests' clocks go by instructions.
     `append` goes on both kernels' command lines. A debug kernel gets more memory than asked for, which it needs itself.
     """
 
@@ -51,6 +52,7 @@ class Pair:
         capture: bool = False,
         relay: bool = False,
         append: str = "",
+        counted: bool = False,
         modules: tuple[str, ...] = (),
         tools: Path | None = None,
     ) -> None:
@@ -75,6 +77,7 @@ class Pair:
             _disk(lender_disk),
             (self._lender_link,),
             append=append,
+            counted=counted,
             balloon=lender_balloon,
             modules=modules,
             tools=tools,
@@ -86,6 +89,7 @@ class Pair:
             self.disk,
             (borrower_link,),
             append=append,
+            counted=counted,
             capture=capture,
             modules=modules,
             tools=tools,

@@ -6,24 +6,45 @@
 
 #include "stress.h"
 
+static struct page *memory_alloc(long pages)
+{
+	struct page *memory = mmap(NULL, pages * PAGE, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+
+	if (memory == MAP_FAILED)
+		die("mmap");
+	return memory;
+}
+
+/* Returns the seconds that the first touches of all these pages took. */
+static double touch(struct page *memory, long pages, struct latency *latency)
+{
+	double start = now();
+
+	for (long i = 0; i < pages; i++) {
+		double before = now();
+
+		memory[i].word[0] = i;
+		latency_add(latency, now() - before);
+	}
+	return now() - start;
+}
+
+static void sleep_until(double when)
+{
+	double left = when - now();
+
+	if (left > 0)
+		usleep(left * 1e6);
+}
+
 /* stress anon MIB [hold=0]: touches that much memory, verifies it, and keeps it for `hold` seconds. */
 int mode_anon(const char *mib)
 {
 	long pages = strtol(mib, NULL, 0) * PAGES_PER_MIB;
 	struct latency latency = { .count = 0 };
-	double start = now(), seconds;
-	struct page *memory;
+	struct page *memory = memory_alloc(pages);
+	double seconds = touch(memory, pages, &latency);
 
-	memory = mmap(NULL, pages * PAGE, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-	if (memory == MAP_FAILED)
-		die("mmap");
-	for (long i = 0; i < pages; i++) {
-		double touch = now();
-
-		memory[i].word[0] = i;
-		latency_add(&latency, now() - touch);
-	}
-	seconds = now() - start;
 	for (long i = 0; i < pages; i++)
 		if (memory[i].word[0] != (uint64_t)i || memory[i].word[1] != 0)
 			page_wrong(&memory[i], 0, i, 0, "anonymous memory");
@@ -32,5 +53,36 @@ int mode_anon(const char *mib)
 	printf(", \"wrong_pages\": %lu, \"errors\": 0}\n", wrong_pages());
 	fflush(stdout);
 	sleep(option("hold", 0));
+	return verdict();
+}
+
+/*
+ * stress grow MIB [chunk=256] [seconds=20] [hold=5]: takes that much memory in chunks of so many KiB, evenly over the
+ * seconds, keeps it, and gives it back, chunk by chunk, in a quarter of them.
+ */
+int mode_grow(const char *mib)
+{
+	static struct latency page_latency, chunk_latency;
+	long chunk = option("chunk", 256) * 1024 / PAGE, chunks = strtol(mib, NULL, 0) * PAGES_PER_MIB / chunk;
+	struct page *memory = memory_alloc(chunks * chunk);
+	double seconds = option("seconds", 20), start = now();
+
+	for (long i = 0; i < chunks; i++) {
+		sleep_until(start + seconds * i / chunks);
+		latency_add(&chunk_latency, touch(&memory[i * chunk], chunk, &page_latency));
+	}
+	sleep_until(start + seconds + option("hold", 5));
+	for (long i = 0; i < chunks * chunk; i++)
+		if (memory[i].word[0] != (uint64_t)i % chunk || memory[i].word[1] != 0)
+			page_wrong(&memory[i], 0, i, 0, "anonymous memory");
+	for (long i = 0; i < chunks; i++) {
+		munmap(&memory[i * chunk], chunk * PAGE);
+		usleep(seconds / 4 / chunks * 1e6);
+	}
+	printf("{\"mode\": \"grow\", \"chunks\": {");
+	latency_print(&chunk_latency);
+	printf("}, \"pages\": {");
+	latency_print(&page_latency);
+	printf("}, \"wrong_pages\": %lu, \"errors\": 0}\n", wrong_pages());
 	return verdict();
 }

@@ -15,6 +15,7 @@
 #include "stress.h"
 
 #define REQUEST_BYTES	32
+#define PIECE		128L	/* pages that are written or read at once */
 #define DEFAULT_PORT	7471
 
 static void set_option(int socket, int level, int name)
@@ -74,40 +75,60 @@ int listen_on(int port)
 	return listener;
 }
 
-/* stress server PORT: answers each 32-byte request with a page, for one client after the other, for ever. */
+static bool send_pages(int fd, const struct page *pages, long count)
+{
+	for (long done = 0; done < count; done += PIECE) {
+		long length = (count - done < PIECE ? count - done : PIECE) * PAGE;
+
+		if (write(fd, pages, length) != length)
+			return false;
+	}
+	return true;
+}
+
+static bool receive_pages(int fd, struct page *pages, long count)
+{
+	for (long done = 0; done < count; done += PIECE)
+		if (!read_fully(fd, pages, (count - done < PIECE ? count - done : PIECE) * PAGE))
+			return false;
+	return true;
+}
+
+/* stress server PORT: answers each 32-byte request with the pages it asks for, one client after the other, for ever. */
 int mode_server(const char *port)
 {
 	int listener = listen_on(strtol(port, NULL, 0));
-	struct page *page = pages_alloc(1);
-	char request[REQUEST_BYTES];
+	struct page *pages = pages_alloc(PIECE);
+	long request[REQUEST_BYTES / sizeof(long)];
 
-	page_make(page, 1, 1, 1);
+	for (long i = 0; i < PIECE; i++)
+		page_make(&pages[i], 1, i, 1);
 	for (;;) {
 		int client = accept(listener, NULL, NULL);
 
 		set_option(client, IPPROTO_TCP, TCP_NODELAY);
 		while (read_fully(client, request, sizeof(request)))
-			if (write(client, page, PAGE) != PAGE)
+			if (!send_pages(client, pages, request[0]))
 				break;
 		close(client);
 	}
 }
 
-/* stress client ADDRESS [port=7471] [requests=2000]: the round trip of a page over plain TCP. */
+/* stress client ADDRESS [port=7471] [requests=2000] [pages=1]: the round trip of so many pages over plain TCP. */
 int mode_client(const char *address)
 {
 	int fd = connect_to(address, option("port", DEFAULT_PORT));
 	long requests = option("requests", 2000);
 	struct latency latency = { .count = 0 };
-	struct page *page = pages_alloc(1);
-	char request[REQUEST_BYTES] = { 0 };
+	struct page *answer = pages_alloc(PIECE);
+	long request[REQUEST_BYTES / sizeof(long)] = { option("pages", 1) };
 
 	if (fd < 0)
 		die(address);
 	for (long i = 0; i < requests; i++) {
 		double start = now();
 
-		if (write(fd, request, sizeof(request)) != sizeof(request) || !read_fully(fd, page, PAGE))
+		if (write(fd, request, sizeof(request)) != sizeof(request) || !receive_pages(fd, answer, request[0]))
 			die("round trip");
 		latency_add(&latency, now() - start);
 	}

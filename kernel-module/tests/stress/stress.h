@@ -71,13 +71,13 @@ int verdict(void);
 struct latency {
 	unsigned long bucket[LATENCY_BUCKETS];
 	unsigned long count;
-	double sum, max;
+	double sum, squares, max;
 };
 
 void latency_add(struct latency *latency, double seconds);
 double latency_quantile_us(const struct latency *latency, double quantile);
 
-/* Prints `"p50_us": …, "p99_us": …, "mean_us": …, "max_us": …`. */
+/* Prints `"p50_us": …, "p99_us": …, "mean_us": …, "deviation_us": …, "max_us": …`. */
 void latency_print(const struct latency *latency);
 
 int open_or_die(const char *path, int flags);
@@ -106,6 +106,7 @@ int mode_race(const char *path);
 int mode_work(const char *folder);
 int mode_subvolume(const char *path);
 int mode_anon(const char *mib);
+int mode_grow(const char *mib);
 int mode_server(const char *port);
 int mode_client(const char *address);
 int mode_garbage(const char *address);

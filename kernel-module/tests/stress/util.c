@@ -115,6 +115,7 @@ void latency_add(struct latency *latency, double seconds)
 	latency->bucket[latency_bucket(seconds * 1e6)]++;
 	latency->count++;
 	latency->sum += seconds;
+	latency->squares += seconds * seconds;
 	if (seconds > latency->max)
 		latency->max = seconds;
 	pthread_mutex_unlock(&latency_lock);
@@ -132,9 +133,12 @@ double latency_quantile_us(const struct latency *latency, double quantile)
 
 void latency_print(const struct latency *latency)
 {
-	printf("\"p50_us\": %.0f, \"p99_us\": %.0f, \"mean_us\": %.1f, \"max_us\": %.0f",
+	double count = latency->count ? latency->count : 1, mean = latency->sum / count;
+	double variance = latency->squares / count - mean * mean;
+
+	printf("\"p50_us\": %.0f, \"p99_us\": %.0f, \"mean_us\": %.1f, \"deviation_us\": %.1f, \"max_us\": %.0f",
 	       latency_quantile_us(latency, 0.5), latency_quantile_us(latency, 0.99),
-	       latency->count ? latency->sum / latency->count * 1e6 : 0, latency->max * 1e6);
+	       mean * 1e6, variance > 0 ? sqrt(variance) * 1e6 : 0, latency->max * 1e6);
 }
 
 int open_or_die(const char *path, int flags)

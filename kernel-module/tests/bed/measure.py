@@ -1,0 +1,58 @@
+"""What the module costs a guest, as tests and benchmarks measure it: its memory, and processor time."""
+
+from __future__ import annotations
+
+import re
+import shutil
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from bed.guest import COUNTED_SHIFT, Disk, Guest, Spec
+from bed.image import build_module, fetch_kernel
+from bed.workload import stress
+
+CATALOG_CACHES = ("tidepool_leaf", "radix_tree_node")
+INSTRUCTIONS_PER_SECOND = 1e9 / 2**COUNTED_SHIFT  # of a counted guest
+NOW, IDLE, WAITING = r"now at (\d+)", r"idle_sleeptime\s*: (\d+)", r"iowait_sleeptime\s*: (\d+)"
+
+
+def catalog_bytes(guest: Guest) -> int:
+    """Memory of the objects that the catalog is made of, without what waits in the allocator. Empties the caches."""
+    for _ in range(3):  # what else is made of such nodes goes first
+        guest.sh("sync")
+        guest.drop_caches(3)
+    guest.sh("sleep 2")  # what was freed is free after a grace period
+    # Counted by one shell that starts nothing: a processor's current slab counts as used up.
+    count = "echo 1 > $c/shrink; read n rest < $c/objects; read s < $c/slab_size; echo $((n * s))"
+    folders = " ".join(f"/sys/kernel/slab/{cache}" for cache in CATALOG_CACHES)
+    return sum(map(int, guest.sh(f"for c in {folders}; do {count}; done").split()))
+
+
+def processor_seconds(guest: Guest) -> float:
+    """Time that its only processor has not been idle, interrupts included; a difference is what something took."""
+    timers = guest.read("/proc/timer_list")
+    now, idle, waiting = (int(re.search(name, timers)[1]) for name in (NOW, IDLE, WAITING))  # type: ignore[index]
+    return (now - idle - waiting) / 1e9
+
+
+@contextmanager
+def counted_guest(kernel: str) -> Iterator[Guest]:
+    """One guest whose clock goes by the instructions that it executes, so that a percent can be seen."""
+    files = fetch_kernel(kernel)
+    folder = Path(tempfile.mkdtemp(prefix="tidepool-bed-", dir="/var/tmp"))
+    spec = Spec("lone", "1024M", 1, Disk("1G", "ext4"), append="nokaslr", counted=True)
+    guest = Guest.boot(spec, files, build_module(files), folder)
+    try:
+        guest.wait_ready(120)
+        guest.mount("ext4")
+        yield guest
+    finally:
+        guest.close()
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+def work_seconds(guest: Guest) -> float:
+    """Processor time of work that is mostly the kernel's page cache."""
+    return float(stress(guest, "work /mnt/work rounds=6")["processor_seconds"])
