@@ -220,6 +220,10 @@ class Guest:
         """Reads that the data disk completed."""
         return int(self.sh("awk '$3 == \"vda\" { print $4 }' /proc/diskstats"))
 
+    def disk_writes(self) -> int:
+        """Writes that the data disk completed."""
+        return int(self.sh("awk '$3 == \"vda\" { print $8 }' /proc/diskstats"))
+
     def drop_caches(self, what: int = 1) -> None:
         self.write("/proc/sys/vm/drop_caches", f"{what}\n")
 

@@ -167,10 +167,16 @@ int mode_sequential(const char *path)
 
 /* ---- many ---- */
 
-/* One to eight pages, by number, so that writer and readers agree. */
+static struct {
+	const char *folder;
+	long files, done;
+	double until;
+} many;
+
+/* One to `pages` pages, by number, so that writer and readers agree. */
 static long many_pages(long number)
 {
-	return 1 + number * 7 % 8;
+	return 1 + number * 7 % option("pages", 8);
 }
 
 static void many_path(char *path, size_t size, const char *folder, long number)
@@ -178,51 +184,77 @@ static void many_path(char *path, size_t size, const char *folder, long number)
 	snprintf(path, size, "%s/%ld/%ld", folder, number / 1000, number);
 }
 
-static void many_write(const char *folder, long files, uint32_t version)
+static void many_write(uint32_t version)
 {
 	char path[256];
 
-	if (mkdir(folder, 0755) && errno != EEXIST)
-		die(folder);
-	for (long number = 0; number < files; number++) {
-		if (number % 1000 == 0) {
-			snprintf(path, sizeof(path), "%s/%ld", folder, number / 1000);
+	if (mkdir(many.folder, 0755) && errno != EEXIST)
+		die(many.folder);
+	for (; many.done < many.files; many.done++) {
+		if (many.done % 1000 == 0) {
+			snprintf(path, sizeof(path), "%s/%ld", many.folder, many.done / 1000);
 			if (mkdir(path, 0755) && errno != EEXIST)
 				die(path);
 		}
-		many_path(path, sizeof(path), folder, number);
+		many_path(path, sizeof(path), many.folder, many.done);
 		int fd = open_or_die(path, O_WRONLY | O_CREAT | O_TRUNC);
 
-		write_pages(fd, file_id(path), many_pages(number), version);
+		write_pages(fd, file_id(path), many_pages(many.done), version);
 		close(fd);
 	}
 	sync();
 }
 
-static void many_read(const char *folder, long files, uint32_t version)
+static void many_read_one(long number, uint32_t version)
 {
 	char path[256];
 
-	for (long number = 0; number < files; number++) {
-		many_path(path, sizeof(path), folder, number);
-		int fd = open_or_die(path, O_RDONLY);
+	many_path(path, sizeof(path), many.folder, number);
+	int fd = open_or_die(path, O_RDONLY);
 
-		read_sequentially(fd, file_id(path), version, many_pages(number));
-		close(fd);
-	}
+	read_sequentially(fd, file_id(path), version, many_pages(number));
+	close(fd);
 }
 
-/* stress many FOLDER [files=2000] [write=0] [version=1]: small files, written or read and verified. */
+static void many_read(uint32_t version)
+{
+	for (; many.done < many.files; many.done++)
+		many_read_one(many.done, version);
+}
+
+static void *many_thread(void *number)
+{
+	uint64_t state = random_seed((long)number);
+	uint32_t version = option("version", 1);
+
+	while (!time_is_up(many.until)) {
+		many_read_one(random_next(&state) % many.files, version);
+		__sync_fetch_and_add(&many.done, 1);
+	}
+	return NULL;
+}
+
+/*
+ * stress many FOLDER [files=2000] [pages=8] [write=0] [version=1] [seconds=N]
+ * [threads=1] [seed=N]: small files, written, or each read and verified, or, with
+ * `seconds`, for so long any of them.
+ */
 int mode_many(const char *folder)
 {
-	long files = option("files", 2000);
+	uint32_t version = option("version", 1);
+	long seconds = option("seconds", 0);
 	double start = now();
 
+	many.folder = folder;
+	many.files = option("files", 2000);
+	many.until = start + seconds;
 	if (option("write", 0))
-		many_write(folder, files, option("version", 1));
+		many_write(version);
+	else if (seconds)
+		run_threads(option("threads", 1), many_thread);
 	else
-		many_read(folder, files, option("version", 1));
+		many_read(version);
 	printf("{\"mode\": \"many\", \"files\": %ld, \"seconds\": %.3f, \"wrong_pages\": %lu, \"errors\": %lu}\n",
-	       files, now() - start, wrong_pages(), io_errors());
+	       many.done, now() - start, wrong_pages(), io_errors());
 	return verdict();
 }

@@ -13,7 +13,7 @@ static const struct {
 	{ "overwrite", mode_overwrite, "FILE [version=2]" },
 	{ "random", mode_random, "FILE [reads=N] [seconds=N] [threads=1] [seed=N] [version=1] [verify=1] [direct=0] [ahead=0]" },
 	{ "sequential", mode_sequential, "FILE [passes=1] [version=1] [direct=0]" },
-	{ "many", mode_many, "FOLDER [files=2000] [write=0] [version=1]" },
+	{ "many", mode_many, "FOLDER [files=2000] [pages=8] [write=0] [version=1] [seconds=N] [threads=1] [seed=N]" },
 	{ "mix", mode_mix, "FILE [mib=256] [seconds=40] [threads=6] [files=2] [seed=N] [first=0]" },
 	{ "work", mode_work, "FOLDER [rounds=10]" },
 	{ "race", mode_race, "FILE [change=direct|punch|truncate|clone] [seconds=10] [first=0]" },
