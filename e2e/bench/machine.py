@@ -54,10 +54,10 @@ class Machine:
         return guest.sh(inside(command), timeout)
 
 
-def inside(command: str) -> str:
+def inside(command: str, root: str = ROOT) -> str:
     """A shell command as it runs among the programs."""
     path = "/usr/local/bin:/usr/bin:/bin:/usr/sbin:/sbin:/usr/lib/postgresql/15/bin"
-    return f"PATH={path} HOME=/tmp exec chroot {ROOT} /bin/sh -c {shlex.quote(command)}"
+    return f"PATH={path} HOME=/tmp LC_ALL=C exec chroot {root} /bin/sh -c {shlex.quote(command)}"
 
 
 @contextmanager

@@ -1,6 +1,8 @@
-"""Fills a side before it is measured, in the same way for each."""
+"""Reads whole files; fills a side before it is measured, in the same way for each."""
 
 from __future__ import annotations
+
+from collections.abc import Callable, Sequence
 
 from bench.machine import DISK_IOPS, Machine
 from bench.sides import Side
@@ -19,13 +21,30 @@ def warm_up(machine: Machine, side: Side, path: str, bytes_of: int) -> float:
     The order is by chance, in pieces of 64 KiB, so that no filter takes it for a stream. Returns the part of the file
     that the side holds in the end.
     """
+    fill(machine, side, lambda: read_everything(machine, [path]), bytes_of)
+    return side.held(machine) / bytes_of
+
+
+def read_everything(machine: Machine, paths: Sequence[str]) -> None:
+    """Reads files in pieces of 64 KiB whose order is by chance."""
+    machine.tool(machine.borrower, READ_EVERYTHING.format(path=":".join(paths)))
+
+
+def fill(machine: Machine, side: Side, once: Callable[[], object], bytes_of: int, passes: int = MOST_PASSES) -> None:
+    """Does something again and again, the disk being fast meanwhile, until the side holds no more of the data."""
     machine.borrower.throttle(0)
-    before = -1.0
-    for number in range(MOST_PASSES):
-        machine.tool(machine.borrower, READ_EVERYTHING.format(path=path))
+    before = 0.0
+    for _ in range(passes):
+        once()
         held = side.held(machine) / bytes_of
-        if number and held - before < STILL_GROWING:
+        if held - before < STILL_GROWING:
             break
         before = held
     machine.borrower.throttle(DISK_IOPS)
-    return side.held(machine) / bytes_of
+
+
+def read_in_order(machine: Machine, path: str) -> float:
+    """Reads a file from its beginning; how many seconds that took."""
+    said = machine.tool(machine.borrower, f"dd if={path} of=/dev/null bs=1M 2>&1")
+    # its last line is such as `268435456 bytes (268 MB, 256 MiB) copied, 3.1 s, 86 MB/s`
+    return float(said.splitlines()[-1].split(" copied, ")[1].split()[0])
