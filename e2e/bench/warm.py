@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from bench.machine import DISK_IOPS, Machine
+from bench.machine import Machine
 from bench.sides import Side
 
 MOST_PASSES = 8
@@ -32,15 +32,14 @@ def read_everything(machine: Machine, paths: Sequence[str]) -> None:
 
 def fill(machine: Machine, side: Side, once: Callable[[], object], bytes_of: int, passes: int = MOST_PASSES) -> None:
     """Does something again and again, the disk being fast meanwhile, until the side holds no more of the data."""
-    machine.borrower.throttle(0)
     before = 0.0
-    for _ in range(passes):
-        once()
-        held = side.held(machine) / bytes_of
-        if held - before < STILL_GROWING:
-            break
-        before = held
-    machine.borrower.throttle(DISK_IOPS)
+    with machine.fast_disk():
+        for _ in range(passes):
+            once()
+            held = side.held(machine) / bytes_of
+            if held - before < STILL_GROWING:
+                break
+            before = held
 
 
 def read_in_order(machine: Machine, path: str) -> float:
