@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from bench.experiments.base import Experiment
 from bench.experiments.blast import Blast
+from bench.experiments.postmark import Postmark
 from bench.experiments.random_reads import RandomReads
 from bench.experiments.sequential import Sequential
 
 EXPERIMENTS: dict[str, Experiment] = {
     one.name: one
-    for one in (RandomReads(), Sequential(), Blast())
+    for one in (RandomReads(), Sequential(), Blast(), Postmark())
 }

@@ -44,7 +44,7 @@ class Application(Experiment):
     more_shown: ClassVar[dict[str, str]] = {}  # further columns: figure, heading
     aim: ClassVar[float] = 1  # times as fast as without a pool in the paper
     ahead_of_dm_cache: ClassVar[bool] = True
-    warm_ups: ClassVar[int] = 2  # at most
+    warm_ups: ClassVar[int] = 3  # at most
 
     @abstractmethod
     def disk(self) -> Path:
