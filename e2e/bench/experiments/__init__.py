@@ -7,8 +7,9 @@ from bench.experiments.blast import Blast
 from bench.experiments.postmark import Postmark
 from bench.experiments.random_reads import RandomReads
 from bench.experiments.sequential import Sequential
+from bench.experiments.source import Source
 
 EXPERIMENTS: dict[str, Experiment] = {
     one.name: one
-    for one in (RandomReads(), Sequential(), Blast(), Postmark())
+    for one in (RandomReads(), Sequential(), Blast(), Postmark(), Source())
 }
