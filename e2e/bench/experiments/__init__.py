@@ -8,9 +8,10 @@ from bench.experiments.postmark import Postmark
 from bench.experiments.random_reads import RandomReads
 from bench.experiments.sequential import Sequential
 from bench.experiments.source import Source
+from bench.experiments.tpcc import TpcC
 from bench.experiments.tpch import TpcH
 
 EXPERIMENTS: dict[str, Experiment] = {
     one.name: one
-    for one in (RandomReads(), Sequential(), Blast(), Postmark(), TpcH(), Source())
+    for one in (RandomReads(), Sequential(), Blast(), Postmark(), TpcH(), TpcC(), Source())
 }
