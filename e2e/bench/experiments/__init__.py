@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from bench.experiments.base import Experiment
 from bench.experiments.blast import Blast
+from bench.experiments.mail import Mail
 from bench.experiments.postmark import Postmark
 from bench.experiments.random_reads import RandomReads
 from bench.experiments.sequential import Sequential
@@ -13,5 +14,5 @@ from bench.experiments.tpch import TpcH
 
 EXPERIMENTS: dict[str, Experiment] = {
     one.name: one
-    for one in (RandomReads(), Sequential(), Blast(), Postmark(), TpcH(), TpcC(), Source())
+    for one in (RandomReads(), Sequential(), Blast(), Postmark(), TpcH(), TpcC(), Mail(), Source())
 }
