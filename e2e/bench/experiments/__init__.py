@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from bench.experiments.base import Experiment
 from bench.experiments.blast import Blast
+from bench.experiments.latency import Latency
 from bench.experiments.mail import Mail
 from bench.experiments.postmark import Postmark
 from bench.experiments.random_reads import RandomReads
@@ -14,5 +15,5 @@ from bench.experiments.tpch import TpcH
 
 EXPERIMENTS: dict[str, Experiment] = {
     one.name: one
-    for one in (RandomReads(), Sequential(), Blast(), Postmark(), TpcH(), TpcC(), Mail(), Source())
+    for one in (RandomReads(), Sequential(), Blast(), Postmark(), TpcH(), TpcC(), Latency(), Mail(), Source())
 }
