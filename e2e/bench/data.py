@@ -5,11 +5,16 @@ from __future__ import annotations
 import random
 from pathlib import Path
 
-from bench.tools import make_image
+from bench.tools import EXT4, make_image
 from tidepool_lab import store
 from tidepool_lab.progress import step
 
 PIECE = 1 << 20
+
+
+def key(what: str, *made_of: object) -> str:
+    """The name of a disk in the cache."""
+    return f"{what}-{store.digest(*map(str, made_of), *EXT4)}"
 
 
 def empty(mib: int) -> Path:
@@ -19,21 +24,21 @@ def empty(mib: int) -> Path:
         (out / "content").mkdir()
         make_image(out / "disk", out / "content", mib)
 
-    return store.entry("bench-data", f"empty-{mib}", make) / "disk"
+    return store.entry("bench-data", key("empty", mib), make) / "disk"
 
 
-def one_file(mib: int) -> Path:
-    """A disk with one file of so many MiB that no compression makes smaller: /file."""
-    return store.entry("bench-data", f"file-{mib}", lambda out: _one_file(mib, out)) / "disk"
+def one_file(mib: int, room: int = 0) -> Path:
+    """A disk with one file of so many MiB that no compression makes smaller: /file, and room for others."""
+    return store.entry("bench-data", key("file", mib, room), lambda out: _one_file(mib, room, out)) / "disk"
 
 
-def _one_file(mib: int, out: Path) -> None:
+def _one_file(mib: int, room: int, out: Path) -> None:
     with step(f"making a disk with a file of {mib} MiB"):
         content, chance = out / "content", random.Random(mib)
         content.mkdir()
         with (content / "file").open("wb") as file:
             for _ in range(mib):
                 file.write(chance.randbytes(PIECE))
-        make_image(out / "disk", content, mib * 9 // 8 + 64)
+        make_image(out / "disk", content, mib * 9 // 8 + 64 + room)
         (content / "file").unlink()
         content.rmdir()

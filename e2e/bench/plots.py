@@ -129,3 +129,44 @@ def cost(found: Mapping[str, Mapping[str, Sequence[float]]], target: Path) -> No
         spent.set(xlabel="thousand instructions")
         spent.set_yticks([place - 0.2 for place in range(len(INSTRUCTIONS), 0, -1)], [what for what, _ in INSTRUCTIONS])
         spent.legend(fontsize=7)
+
+
+def speedups(
+    bars: Sequence[tuple[str, str, Estimate]], accesses: Mapping[str, Sequence[Estimate]], target: Path
+) -> None:
+    """Speed beside no pool by side (5c to 5f), and accesses to the disk (6): label, the colour's side, and how much."""
+    with picture(target, 2, 6.5, 1.2 + 0.4 * len(bars)) as (speed, disk):
+        where = range(len(bars))
+        times = [one for _, _, one in bars]
+        colours = [COLOURS.get(side) for _, side, _ in bars]
+        hatches = ["//" if label != side else "" for label, side, _ in bars]
+        style = {"color": colours, "hatch": hatches, "edgecolor": "white", "capsize": 3}
+        speed.barh(where, [one.median for one in times], xerr=_spread(times), **style)
+        speed.axvline(1, color=COLOURS["no pool"], linestyle=":")
+        speed.set(xlabel="times as fast as without a pool")
+        height = 0.8 / len(accesses)
+        for number, (name, found) in enumerate(accesses.items()):
+            at = [place + (number - (len(accesses) - 1) / 2) * height for place in where]
+            colour = ("#486581", "#d9a441")[number % 2]
+            disk.barh(at, [one.median for one in found], height, label=name, color=colour, xerr=_spread(found))
+        disk.legend(fontsize=8, loc="lower right", framealpha=0.9)
+        for axes in (speed, disk):
+            axes.set_yticks(where, [label for label, _, _ in bars] if axes is speed else [""] * len(bars))
+            axes.invert_yaxis()
+
+
+def _spread(found: Sequence[Estimate]) -> list[list[float]]:
+    return [[one.median - one.low for one in found], [one.high - one.median for one in found]]
+
+
+def latency(found: Mapping[str, Mapping[str, Sequence[tuple[float, Estimate]]]], target: Path) -> None:
+    """Speed beside no pool by delay, one breaker beside the other (7)."""
+    with picture(target, len(found)) as panels:
+        for axes, (breaker, workloads) in zip(panels, found.items(), strict=True):
+            for (workload, points), colour in zip(workloads.items(), ("#0b7285", "#d9480f", "#7048a8"), strict=False):
+                line(axes, points, workload, color=colour)
+            axes.axhline(1, color=COLOURS["no pool"], linestyle=":")
+            axes.set(title=f"breaker {breaker}", xlabel="added to a round trip, ms", yscale="log")
+            axes.sharey(panels[0])
+        panels[0].set(ylabel="times as fast as without a pool")
+        panels[0].legend(fontsize=8)

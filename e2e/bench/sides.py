@@ -43,7 +43,7 @@ class Side(ABC):
 
     def counters(self, machine: Machine) -> dict[str, int]:
         """Counters whose differences are figures."""
-        return {"disk_reads": machine.borrower.disk_reads()}
+        return {"disk_reads": machine.borrower.disk_reads(), "disk_writes": machine.borrower.disk_writes()}
 
 
 class NoPool(Side):

@@ -24,6 +24,8 @@ PACKAGES = (
     "stress-ng",
 )
 SLACK_MIB = 64
+# Blocks as in a file system of a usual size, and nothing that the kernel writes later, while something is measured.
+EXT4 = ("-q", "-F", "-m", "0", "-b", "4096", "-E", "lazy_itable_init=0,lazy_journal_init=0")
 
 
 def disk() -> Path:
@@ -58,4 +60,4 @@ def _make(archive: Path, out: Path) -> None:
 def make_image(image: Path, content: Path, mib: int) -> None:
     """An ext4 file system that holds what is in a folder."""
     subprocess.run(["truncate", "-s", f"{mib}M", image], check=True)
-    subprocess.run(["/usr/sbin/mkfs.ext4", "-q", "-F", "-m", "0", "-d", content, image], check=True)
+    subprocess.run(["/usr/sbin/mkfs.ext4", *EXT4, "-d", content, image], check=True)

@@ -1,8 +1,11 @@
-"""Fills a side before it is measured, in the same way for each."""
+"""Reads whole files; fills a side before it is measured, in the same way for each."""
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
+
 from bench.machine import DISK_IOPS, Machine
+from bench.programs import dd_seconds
 
 MOST_PASSES = 8
 STILL_BETTER = 0.02
@@ -14,23 +17,40 @@ READ_EVERYTHING = (
 
 
 def warm_up(machine: Machine, path: str, size: int) -> float:
-    """Reads everything of a file again and again, until the disk is spared no more of it than in the pass before.
+    """Reads everything of a file of `size` bytes again and again; see `fill`.
 
-    The order is by chance, in pieces of 64 KiB, so that no filter takes it for a stream. Returns which part of the
-    file's `size` bytes still came from the disk in the end.
+    The order is by chance, in pieces of 64 KiB, so that no filter takes it for a stream.
+    """
+    return fill(machine, lambda: read_everything(machine, [path]), size)
+
+
+def fill(machine: Machine, once: Callable[[], object], size: int, passes: int = MOST_PASSES) -> float:
+    """Does something again and again, until the disk is spared no more of it than in the pass before.
+
+    The disk is faster meanwhile. Returns how much of the data, of `size` bytes, still came from the disk in the end.
     """
     machine.borrower.throttle(WARM_IOPS)
-    missed = 1.0
-    for _ in range(MOST_PASSES):
-        before, so_far = missed, disk_bytes(machine)
-        machine.tool(machine.borrower, READ_EVERYTHING.format(path=path))
-        missed = (disk_bytes(machine) - so_far) / size
-        if missed < STILL_BETTER or 0 <= before - missed < STILL_BETTER:
+    missed = float("inf")
+    for _ in range(passes):
+        before, so_far = missed, _disk_bytes(machine)
+        once()
+        missed = (_disk_bytes(machine) - so_far) / size
+        if missed < STILL_BETTER or before - missed < STILL_BETTER:
             break
     machine.borrower.throttle(DISK_IOPS)
     return missed
 
 
-def disk_bytes(machine: Machine) -> int:
+def read_everything(machine: Machine, paths: Sequence[str]) -> None:
+    """Reads files in pieces of 64 KiB whose order is by chance."""
+    machine.tool(machine.borrower, READ_EVERYTHING.format(path=":".join(paths)))
+
+
+def read_in_order(machine: Machine, path: str) -> float:
+    """Reads a file from its beginning; how many seconds that took."""
+    return dd_seconds(machine.tool(machine.borrower, f"dd if={path} of=/dev/null bs=1M 2>&1"))
+
+
+def _disk_bytes(machine: Machine) -> int:
     """What was read from the data disk."""
     return int(machine.borrower.sh("awk '$3 == \"vda\" { print $6 }' /proc/diskstats")) * 512

@@ -3,8 +3,20 @@
 from __future__ import annotations
 
 from bench.experiments.base import Experiment
+from bench.experiments.blast import Blast
 from bench.experiments.cost import Cost
+from bench.experiments.latency import Latency
+from bench.experiments.mail import Mail
+from bench.experiments.postmark import Postmark
 from bench.experiments.random_reads import RandomReads
 from bench.experiments.sequential import Sequential
+from bench.experiments.source import Source
+from bench.experiments.tpcc import TpcC
+from bench.experiments.tpch import TpcH
 
-EXPERIMENTS: dict[str, Experiment] = {one.name: one for one in (RandomReads(), Sequential(), Cost())}
+EXPERIMENTS: dict[str, Experiment] = {
+    one.name: one
+    for one in (
+        RandomReads(), Sequential(), Blast(), Postmark(), TpcH(), TpcC(), Mail(), Source(), Latency(), Cost(),
+    )
+}  # fmt: skip

@@ -8,17 +8,16 @@ from bed.tidepool import MIB
 from bench import data, plots, report, tools
 from bench.experiments.base import Experiment, Rows
 from bench.machine import booted
-from bench.programs import dd_seconds
 from bench.sides import make
 from bench.summary import Cell, cells, estimates, ratio
 from bench.trial import Result, Trial, alternating
+from bench.warm import read_in_order
 
 BORROWER_MIB, FILE_MIB = 192, 256
 PATH = "/mnt/file"
 SIZES = (96, 192, 320)
 PASSES = 4  # the first fills the pool and is not counted
 NO_WORSE = 0.98
-READ = f"dd if={PATH} of=/dev/null bs=1M 2>&1"
 SIDES = ("NonInclusive", "Exclusive")
 
 
@@ -37,9 +36,9 @@ class Sequential(Experiment):
         side = make(trial.side, trial.setting["pool_mib"], **more)
         with booted(side.size(BORROWER_MIB), data.one_file(FILE_MIB), tools.disk(), modules=side.modules) as machine:
             side.set_up(machine)
-            machine.tool(machine.borrower, READ)
+            read_in_order(machine, PATH)
             before = side.counters(machine)
-            seconds = [dd_seconds(machine.tool(machine.borrower, READ)) for _ in range(PASSES - 1)]
+            seconds = [read_in_order(machine, PATH) for _ in range(PASSES - 1)]
             count = {name: value - before.get(name, 0) for name, value in side.counters(machine).items()}
             machine.pair.assert_clean()
         pages = FILE_MIB * MIB // 4096 * len(seconds)
