@@ -11,7 +11,7 @@ import time
 from bed.image import TOP
 from bench import report
 from bench.experiments import EXPERIMENTS
-from bench.experiments.base import Experiment
+from bench.experiments.base import Experiment, Rows
 from bench.record import Record
 from bench.trial import Trial
 from tidepool_lab import paths
@@ -81,16 +81,25 @@ def _measure(todo: list[tuple[Experiment, Trial]], records: dict[str, Record]) -
 
 
 def _write(chosen: list[Experiment], records: dict[str, Record], *, page: bool) -> None:
-    measured = [one for one in chosen if records[one.name].rows]
-    report.write_json([report.as_json(one, records[one.name].rows) for one in measured])
+    rows = {one: _complete(one, records[one.name]) for one in chosen}
+    for one in [one for one in chosen if not rows[one]]:
+        say(f"{one.name}: no repetition is complete")
+    measured = [one for one in chosen if rows[one]]
+    report.write_json([report.as_json(one, rows[one]) for one in measured])
     for one in measured:
-        rows, picture = records[one.name].rows, RAW / f"{one.name}.png"
-        one.draw(rows, picture)
+        picture = RAW / f"{one.name}.png"
+        one.draw(rows[one], picture)
         if page:
-            report.keep(one, rows, picture)
-        print(f"\n{one.title}\n\n{report.text(one, rows)}")
+            report.keep(one, rows[one], picture)
+        print(f"\n{one.title}\n\n{report.text(one, rows[one])}")
     if page:
-        report.write_page({one.name: report.text(one, records[one.name].rows) for one in measured})
+        report.write_page({one.name: report.text(one, rows[one]) for one in measured})
+
+
+def _complete(experiment: Experiment, record: Record) -> Rows:
+    """The results of those repetitions that have all sides."""
+    missing = {trial.repetition for trial in experiment.trials(record.repetitions) if not record.has(trial)}
+    return [row for row in record.rows if row["repetition"] not in missing]
 
 
 main()

@@ -19,6 +19,11 @@ class Record:
         lines = self._path.read_text().splitlines() if self._path.exists() else []
         self.rows: list[dict[str, Any]] = [row for row in map(json.loads, lines) if row["module"] == identity]
 
+    @property
+    def repetitions(self) -> int:
+        """How many there are, the last perhaps not of all sides."""
+        return max((row["repetition"] for row in self.rows), default=0)
+
     def has(self, trial: Trial) -> bool:
         """Was it measured already?"""
         return trial.key in {_trial(row).key for row in self.rows}
