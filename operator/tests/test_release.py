@@ -64,6 +64,13 @@ def run(server: Server, tmp_path: Path) -> Callable[..., tuple[int, str]]:
     return carry_out
 
 
+def done(outcome: tuple[int, str]) -> bool:
+    """Whether a task has ended well; shows what it said if not."""
+    code, said = outcome
+    assert code == 0, said
+    return True
+
+
 def schemas(server: Server) -> dict[str, Any]:
     """What the API server knows of the fields of each kind."""
     return {one["metadata"]["name"]: one["spec"]["versions"] for one in server.get(CRD)["items"]}
@@ -78,10 +85,10 @@ def test_crds_are_brought_to_this_version(server: Server, run: Callable[..., tup
     server.kubectl("patch", CRD, older, "--type=json", "-p", json.dumps([{"op": "remove", "path": path}]))
     server.kubectl("delete", CRD, "memorygrants.tidepool.dev")
     assert schemas(server) != wanted
-    assert run("crds")[0] == 0
+    assert done(run("crds"))
     assert schemas(server) == wanted
     version = server.get(CRD, older)["metadata"]["resourceVersion"]
-    assert run("crds")[0] == 0
+    assert done(run("crds"))
     assert server.get(CRD, older)["metadata"]["resourceVersion"] == version
 
 
@@ -112,7 +119,7 @@ def test_what_cannot_be_withdrawn_is_named(server: Server, run: Callable[..., tu
         assert f"MemoryPairing a/{PAIRING} is still there: is the operator up, and the agents of both" in said
         for side in ("lender", "borrower"):
             agent.release(PAIRING, side)
-        assert run("withdraw")[0] == 0
+        assert done(run("withdraw"))
 
 
 def test_what_was_written_is_forgotten(server: Server, run: Callable[..., tuple[int, str]], tmp_path: Path) -> None:
@@ -120,7 +127,7 @@ def test_what_was_written_is_forgotten(server: Server, run: Callable[..., tuple[
     with OperatorProcess(server, tmp_path / "log") as _, Agent(server, "a", "n1") as agent:
         agent.guest("forgotten", {})
         wait_for("Leases", lambda: len(server.get("-n", OWN_NAMESPACE, "lease")["items"]) == 2)
-    assert run("forget")[0] == 0
+    assert done(run("forget"))
     assert not server.get("mg", "-A")["items"]
     assert not server.get("-n", OWN_NAMESPACE, "lease")["items"]
 
