@@ -129,3 +129,34 @@ def cost(found: Mapping[str, Mapping[str, Sequence[float]]], target: Path) -> No
         spent.set(xlabel="thousand instructions")
         spent.set_yticks([place - 0.2 for place in range(len(INSTRUCTIONS), 0, -1)], [what for what, _ in INSTRUCTIONS])
         spent.legend(fontsize=7)
+
+
+def balance(found: Found, moments: Sequence[int], target: Path) -> None:
+    """The lender's memory over time, lent and ballooned, and the borrower's speed; the program grows, stays, goes."""
+    with picture(target, 3) as panels:
+        for axes, side, of, what in (
+            (panels[0], "NonInclusive", "lent", "lent"), (panels[1], "balloon", "total", "all that it has"),
+        ):  # fmt: skip
+            for name, label, colour in (
+                (of, what, COLOURS[side]),
+                ("program", "program", "#243b53"),
+                ("free", "free", "#9aa5b1"),
+            ):
+                line(axes, _by_second(found, side, name), side, marker="", label=label, color=colour)
+            axes.set(xlabel="s", ylabel="the lender's memory, MiB", ylim=(0, None))
+        for side in ("no pool", "NonInclusive", "balloon"):
+            line(panels[2], _by_second(found, side, "mib_per_s"), side, marker="")
+        panels[2].set(xlabel="s", ylabel="the borrower reads, MiB/s", ylim=(0, None))
+        for axes in panels:
+            for at in moments:
+                axes.axvline(at, color="#cbd2d9", linewidth=0.8)
+            axes.legend(fontsize=8)
+
+
+def _by_second(found: Found, side: str, name: str) -> list[tuple[float, Estimate]]:
+    points = [
+        (cell.parameters["second"], figures[name])
+        for cell, figures in found.items()
+        if cell.side == side and "second" in cell.parameters
+    ]
+    return sorted(points, key=lambda each: each[0])
