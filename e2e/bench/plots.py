@@ -131,6 +131,26 @@ def cost(found: Mapping[str, Mapping[str, Sequence[float]]], target: Path) -> No
         spent.legend(fontsize=7)
 
 
+GHOST_MARKS = {"uniform": "o", "zipf": "s", "loop": "^", "mix": "D"}
+
+
+def ghost(found: Found, target: Path) -> None:
+    """Measured by expected, one mark a workload; the band is what is aimed at."""
+    with picture(target, 1) as (axes,):
+        axes.fill_between([0, 1], [-0.05, 0.95], [0.05, 1.05], color="#e4e7eb")
+        for cell, figures in found.items():
+            one, other = figures["expected"], figures["measured"]
+            filled = COLOURS[cell.side] if cell.parameters["pool_part"] == 1 else "none"
+            mark = GHOST_MARKS[cell.parameters["workload"]]
+            axes.plot(one.median, other.median, mark, color=COLOURS[cell.side], markerfacecolor=filled)
+        for what, mark in GHOST_MARKS.items():
+            axes.plot([], [], mark, color="#243b53", label=what)
+        for side in ("NonInclusive", "Exclusive"):
+            axes.plot([], [], "-", color=COLOURS[side], label=side)
+        axes.set(xlabel="expected hit ratio", ylabel="measured hit ratio", xlim=(0, 1), ylim=(0, 1))
+        axes.legend(fontsize=8)
+
+
 def balance(found: Found, moments: Sequence[int], target: Path) -> None:
     """The lender's memory over time, lent and ballooned, and the borrower's speed; the program grows, stays, goes."""
     with picture(target, 3) as panels:
