@@ -20,23 +20,24 @@ from bench.trial import Figures, Result, Trial, alternating
 
 UNLENT, LENT, BALLOON = "no pool", "NonInclusive", "balloon"
 SIDES = (UNLENT, LENT, BALLOON)
-BORROWER_MIB, LENDER_MIB, LENT_MIB, FILE_MIB = 192, 512, 288, 256
+BORROWER_MIB, LENDER_MIB, LENT_MIB, FILE_MIB = 192, 384, 128, 192
 REPOSITORY_MIB = 32
-WANTED_MIB, CHUNK_KIB = 360, 256
+WANTED_MIB, CHUNK_KIB = 260, 256
 BEFORE, GROWING, HOLDING, SHRINKING, AFTER = 4, 16, 5, 4, 12
 SERIES = BEFORE + GROWING + HOLDING + SHRINKING + AFTER
-REFILL_SECONDS = 8
+REFILL_SECONDS, MOST_REFILLS, FULL = 8, 8, 0.9
+BUFFERS = 4096  # with fewer the pool fills slowly while the disk is fast
 PATH = "/mnt/file"
-# As in the paper; `thread` so that one process has read all of it.
+# With `thread` one process has read all of it.
 READER = (
-    "fio --name=reads --readonly --filename={path} --rw=randread --bs=64k --ioengine=psync --invalidate=0 --thread"
-    " --norandommap --randrepeat=0 --time_based --runtime={seconds} --minimal > /dev/null"
+    "fio --name=reads --readonly --filename={path} --rw=randread --bs={block} --ioengine=psync --invalidate=0 --thread"
+    " --norandommap --randrepeat=0 --time_based --numjobs={jobs} --runtime={seconds} --minimal > /dev/null"
 )
 CLONE = (
     "git config --global safe.directory '*'; rm -rf /tmp/clone;"
     " git -c pack.threads=1 clone --quiet --bare --no-local file:///mnt/repository.git /tmp/clone 2>&1"
 )
-READ_SO_FAR = "read name bytes < /proc/$(pidof -s fio)/io; echo $bytes"  # by the program, from disk or not
+READ_SO_FAR = "read name bytes < /proc/$(pidof fio | cut -d' ' -f1)/io; echo $bytes"  # by the program, from disk or not
 STALLS = ("allocstall_normal", "allocstall_dma32", "allocstall_movable")
 NO_SLOWER, MOST_CLONE, COMES_BACK = 1.0, 1.25, 0.8
 
@@ -57,12 +58,14 @@ class Balance(Experiment):
         ) as machine:  # fmt: skip
             machine.mount()
             machine.mount(guest=machine.lender)
+            machine.lender.write("/proc/sys/vm/overcommit_memory", "1")  # the balloon may give what is not there yet
             if trial.side == LENT:
+                machine.borrower.sh(f"insmod /lib/tidepool.ko put_buffers={BUFFERS}")
                 make_pool(LENT, LENT_MIB).connect(machine)
             with _host(machine, trial.side):
-                _refill(machine)
+                _refill(machine, trial.side)
                 found = [Result({"what": "clone"}, _clone(machine))]
-                _refill(machine)
+                _refill(machine, trial.side)
                 found += _series(machine, trial.side)
             machine.pair.assert_clean()
         return found
@@ -156,10 +159,15 @@ class Host:
             self._failed = error
 
 
-def _refill(machine: Machine) -> None:
+def _refill(machine: Machine, side: str) -> None:
     """Everybody's caches as they are after a long time: the borrower reads, and its disk is fast meanwhile."""
     machine.borrower.throttle(0)
-    machine.tool(machine.borrower, READER.format(path=PATH, seconds=REFILL_SECONDS))
+    for _ in range(MOST_REFILLS):
+        machine.tool(machine.borrower, READER.format(path=PATH, block="64k", jobs=4, seconds=REFILL_SECONDS))
+        if side != LENT or machine.pair.lent()["lent_pages"] * PAGE >= LENT_MIB * MIB * FULL:
+            break
+    else:
+        raise AssertionError(f"the pool does not fill: {machine.pair.borrowed()}")
     machine.borrower.throttle(DISK_IOPS)
 
 
@@ -174,7 +182,7 @@ def _clone(machine: Machine) -> Figures:
 
 def _series(machine: Machine, side: str) -> list[Result]:
     """Every second of it, and the program's own report."""
-    reader = machine.borrower.start(inside(READER.format(path=PATH, seconds=SERIES + 60)))
+    reader = machine.borrower.start(inside(READER.format(path=PATH, block="4k", jobs=1, seconds=SERIES + 60)))
     machine.borrower.sh("until pidof fio > /dev/null; do sleep 0.2; done; sleep 1")
     stalls = sum(machine.lender.vmstat(name) for name in STALLS)
     grow = f"grow {WANTED_MIB} chunk={CHUNK_KIB} seconds={GROWING} hold={HOLDING}"
