@@ -170,3 +170,54 @@ def latency(found: Mapping[str, Mapping[str, Sequence[tuple[float, Estimate]]]],
             axes.sharey(panels[0])
         panels[0].set(ylabel="times as fast as without a pool")
         panels[0].legend(fontsize=8)
+
+
+GHOST_MARKS = {"uniform": "o", "zipf": "s", "loop": "^", "mix": "D"}
+
+
+def ghost(found: Found, target: Path) -> None:
+    """Measured by expected, one mark a workload; the band is what is aimed at."""
+    with picture(target, 1) as (axes,):
+        axes.fill_between([0, 1], [-0.05, 0.95], [0.05, 1.05], color="#e4e7eb")
+        for cell, figures in found.items():
+            one, other = figures["expected"], figures["measured"]
+            filled = COLOURS[cell.side] if cell.parameters["pool_part"] == 1 else "none"
+            mark = GHOST_MARKS[cell.parameters["workload"]]
+            axes.plot(one.median, other.median, mark, color=COLOURS[cell.side], markerfacecolor=filled)
+        for what, mark in GHOST_MARKS.items():
+            axes.plot([], [], mark, color="#243b53", label=what)
+        for side in ("NonInclusive", "Exclusive"):
+            axes.plot([], [], "-", color=COLOURS[side], label=side)
+        axes.set(xlabel="expected hit ratio", ylabel="measured hit ratio", xlim=(0, 1), ylim=(0, 1))
+        axes.legend(fontsize=8)
+
+
+def balance(found: Found, moments: Sequence[int], target: Path) -> None:
+    """The lender's memory over time, lent and ballooned, and the borrower's speed; the program grows, stays, goes."""
+    with picture(target, 3) as panels:
+        for axes, side, of, what in (
+            (panels[0], "NonInclusive", "lent", "lent"), (panels[1], "balloon", "total", "all that it has"),
+        ):  # fmt: skip
+            for name, label, colour in (
+                (of, what, COLOURS[side]),
+                ("program", "program", "#243b53"),
+                ("free", "free", "#9aa5b1"),
+            ):
+                line(axes, _by_second(found, side, name), side, marker="", label=label, color=colour)
+            axes.set(xlabel="s", ylabel="the lender's memory, MiB", ylim=(0, None))
+        for side in ("no pool", "NonInclusive", "balloon"):
+            line(panels[2], _by_second(found, side, "mib_per_s"), side, marker="")
+        panels[2].set(xlabel="s", ylabel="the borrower reads, MiB/s", ylim=(0, None))
+        for axes in panels:
+            for at in moments:
+                axes.axvline(at, color="#cbd2d9", linewidth=0.8)
+            axes.legend(fontsize=8)
+
+
+def _by_second(found: Found, side: str, name: str) -> list[tuple[float, Estimate]]:
+    points = [
+        (cell.parameters["second"], figures[name])
+        for cell, figures in found.items()
+        if cell.side == side and "second" in cell.parameters
+    ]
+    return sorted(points, key=lambda each: each[0])

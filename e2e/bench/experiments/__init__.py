@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from bench.experiments.balance import Balance
 from bench.experiments.base import Experiment
 from bench.experiments.blast import Blast
 from bench.experiments.cost import Cost
+from bench.experiments.ghost import Ghost
 from bench.experiments.latency import Latency
 from bench.experiments.mail import Mail
 from bench.experiments.postmark import Postmark
@@ -17,6 +19,7 @@ from bench.experiments.tpch import TpcH
 EXPERIMENTS: dict[str, Experiment] = {
     one.name: one
     for one in (
-        RandomReads(), Sequential(), Blast(), Postmark(), TpcH(), TpcC(), Mail(), Source(), Latency(), Cost(),
+        RandomReads(), Sequential(), Blast(), Postmark(), TpcH(), TpcC(), Mail(), Source(), Latency(), Balance(),
+        Cost(), Ghost(),
     )
 }  # fmt: skip

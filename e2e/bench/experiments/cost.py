@@ -28,7 +28,7 @@ PATH = "/mnt/own"
 FILL = f"fill {PATH} mib={FILE_MIB}"
 READ = f"dd if={PATH} of=/dev/null bs=1M 2>&1"
 PORT = 7471
-READS = 2000
+READS = 1000
 TURNS = 3
 MOST_PASSES = 6
 WHOLE = 0.99

@@ -1,0 +1,121 @@
+"""Ghost mode: the hit ratio that it expects of a pool, beside that of such a pool, on the same reads."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+
+from bed.tidepool import MIB
+from bench import data, plots, report, tools
+from bench.experiments.base import Experiment, Rows
+from bench.machine import Machine, booted
+from bench.sides import make_pool
+from bench.summary import Estimate, estimates
+from bench.trial import Figures, Result, Trial, alternating
+
+BORROWER_MIB, FILE_MIB = 192, 256
+PATH = "/mnt/file"
+PARTS = (0.5, 1.0)  # the pool's size, of the borrower's memory
+SIDES = ("NonInclusive", "Exclusive")
+SECONDS = 15
+LOOP_MIB = 112  # more than the borrower caches
+PATIENCE_US = 3_000_000
+BUFFERS = 4096
+TOLERANCE = 0.05
+FIO = (
+    "fio --readonly --filename={path} --ioengine=psync --invalidate=0 --norandommap --randrepeat=0 --thread"
+    " --time_based --runtime={seconds} --minimal {jobs} > /dev/null"
+)
+RANDOM = "--rw=randread --bs=4k --fadvise_hint=random"
+IN_ORDER = "--rw=read --bs=64k --fadvise_hint=sequential"
+WORKLOADS = {
+    "uniform": f"--name=uniform {RANDOM} --numjobs=4",
+    "zipf": f"--name=zipf {RANDOM} --random_distribution=zipf:0.9 --numjobs=4",
+    "loop": f"--name=loop {IN_ORDER} --size={LOOP_MIB}m",
+    "mix": (
+        f"--name=loop {IN_ORDER} --size=64m --rate=4m"
+        f" --name=zipf {RANDOM} --random_distribution=zipf:0.9 --offset=64m --size=192m --numjobs=3"
+    ),
+}
+
+
+class Ghost(Experiment):
+    """Several workloads in one boot, each with a pool and a curve that begin empty."""
+
+    name = "ghost"
+    title = "What ghost mode expects, and what a pool brings"
+
+    def trials(self, repetitions: int) -> list[Trial]:
+        return alternating([(side, {"pool_part": part}) for part in PARTS for side in SIDES], self.name, repetitions)
+
+    def measure(self, trial: Trial) -> list[Result]:
+        pool = make_pool(trial.side, int(BORROWER_MIB * max(PARTS)), deadline_us=PATIENCE_US)
+        with booted(pool.size(BORROWER_MIB), data.one_file(FILE_MIB), tools.disk(), iops=0) as machine:
+            machine.mount()
+            machine.borrower.sh(f"insmod /lib/tidepool.ko put_buffers={BUFFERS}")
+            part = trial.setting["pool_part"]
+            found = [Result({"workload": name}, _workload(machine, trial.side, part, name)) for name in WORKLOADS]
+            machine.pair.assert_clean()
+        return found
+
+    def draw(self, rows: Rows, target: Path) -> None:
+        plots.ghost(estimates(rows), target)
+
+    def table(self, rows: Rows) -> str:
+        head = ["workload", "strategy", "pool, of the memory", "expected", "measured", "pages read", "of those sampled"]
+        lines = []
+        for cell, figures in estimates(rows).items():
+            ratios = [report.spread(figures[name]) for name in ("expected", "measured")]
+            counts = [report.number(figures[name].median) for name in ("references", "samples")]
+            lines.append([cell.parameters["workload"], cell.side, f"{cell.parameters['pool_part']}", *ratios, *counts])
+        return report.table(head, sorted(lines, key=lambda line: list(WORKLOADS).index(line[0])))
+
+    def goals(self, rows: Rows) -> list[tuple[str, str, bool]]:
+        errors = {cell: figures["error"] for cell, figures in estimates(rows).items()}
+        found = []
+        for name in WORKLOADS:
+            one = max((each for cell, each in errors.items() if cell.parameters["workload"] == name), key=_median)
+            found.append((f"{name}: within {TOLERANCE} of the pool's", report.spread(one), one.median <= TOLERANCE))
+        return found
+
+
+def _median(one: Estimate) -> float:
+    return one.median
+
+
+def _workload(machine: Machine, strategy: str, part: float, name: str) -> Figures:
+    """Pool and curve begin empty and see the same reads."""
+    machine.borrower.drop_caches(1)
+    size = int(machine.borrower.meminfo("MemTotal") * part) // MIB
+    make_pool(strategy, size, deadline_us=PATIENCE_US).connect(machine)
+    machine.pair.b.set("ghost", "Off")
+    machine.pair.b.set("ghost", strategy)
+    before = machine.pair.b.stats()["misses"]
+    machine.tool(machine.borrower, FIO.format(path=PATH, seconds=SECONDS, jobs=WORKLOADS[name]))
+    expected, samples = _curve(machine, size * MIB)
+    pool = machine.pair.borrowed()
+    misses = machine.pair.b.stats()["misses"] - before
+    machine.pair.b.set("ghost", "Off")
+    machine.pair.disconnect()
+    references = sum(pool[each] for each in ("get_hits", "get_misses", "get_late", "get_errors")) + misses
+    measured = pool["get_hits"] / max(1, references)
+    return {
+        "expected": expected,
+        "measured": measured,
+        "error": abs(expected - measured),
+        "references": references,
+        "samples": samples,
+        "pool_mib": size,
+        "not_put": sum(pool[each] for each in ("drop_nobuffer", "drop_refused", "drop_nomem")),
+        "late": pool["get_late"],
+    }
+
+
+def _curve(machine: Machine, size: int) -> tuple[float, int]:
+    """The hit ratio that is expected of a pool of that size, and how many sampled reads that rests on."""
+    lines = [line.split() for line in machine.pair.b.get("ghost_curve").splitlines()]
+    points = sorted((int(line[1]), float(line[2])) for line in lines if line[0] == "hit_ratio")
+    sizes, ratios = zip((0, 0.0), *points, strict=True)
+    samples = next(int(line[1]) for line in lines if line[0] == "sampled_references")
+    return float(np.interp(size, sizes, ratios)), samples
