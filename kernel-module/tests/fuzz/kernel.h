@@ -79,6 +79,7 @@ typedef s64 ktime_t;
 
 #define DECLARE_STATIC_KEY_FALSE(name)	extern bool name
 #define static_branch_unlikely(name)	(*(name))
+#define unlikely(x)			(x)
 #define trace_tidepool_get_enabled()	false
 #define trace_tidepool_get(...)		do { } while (0)
 
