@@ -14,6 +14,7 @@ from tidepool_lab import paths
 
 PAGE = paths.ROOT / "docs/evaluation.md"
 TABLE = paths.BUILD / "bench.json"
+NOT_YET = "*Not measured yet: `make bench ONLY={}`, then `e2e/bench/run --report --page`.*"
 MARK = re.compile(r"<!-- measured: (\w+) -->\n.*?<!-- end of (?:\w+) -->", re.DOTALL)
 
 
