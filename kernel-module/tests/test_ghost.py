@@ -23,6 +23,7 @@ TOLERANCE = 0.05
 LENDER_TOLERANCE = 0.08  # a minute's worth of reads is fewer than the curve is meant for
 MOST_NANOSECONDS = 250.0  # at 40,000 reads a second this is 1 % of a processor
 MOST_BYTES = 4 * MIB
+ENOUGH_READS, MOST_ROUNDS = 10_000, 4
 
 
 def _curve(program: Path, arguments: str) -> dict[str, Any]:
@@ -143,12 +144,15 @@ def test_predicts_what_a_lender_brings(pair: Pair, strategy: str) -> None:
     pair.connect(size=size, more={"strategy": strategy, **PATIENT})
     pair.b.set("ghost", "Off")
     pair.b.set("ghost", strategy)
-    stress(borrower, "random /mnt/file seconds=25 threads=4")
-    predicted, figures, misses = _ratios(pair.b)[size], pair.borrowed(), pair.b.stats()["misses"]
-    read = figures["get_hits"] + figures["get_misses"] + figures["get_late"] + figures["get_errors"] + misses
+    for _ in range(MOST_ROUNDS):  # a slow machine needs more of them
+        stress(borrower, "random /mnt/file seconds=25 threads=4")
+        predicted, figures, misses = _ratios(pair.b)[size], pair.borrowed(), pair.b.stats()["misses"]
+        read = figures["get_hits"] + figures["get_misses"] + figures["get_late"] + figures["get_errors"] + misses
+        if read > ENOUGH_READS:
+            break
     measured = figures["get_hits"] / read
     print(f"{strategy}: predicted {predicted:.3f}, measured {measured:.3f} of {read} reads, {NAME}: {figures}")
-    assert read > 10_000
+    assert read > ENOUGH_READS
     assert measured > 0.1
     assert abs(predicted - measured) <= LENDER_TOLERANCE
     pair.b.unload()
