@@ -6,6 +6,7 @@ import json
 import os
 import subprocess
 import sys
+from contextlib import nullcontext
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -20,10 +21,13 @@ from cast import (
     role,
     wait_for,
 )
+from kubernetes.client.exceptions import ApiException
+from kubernetes.dynamic.exceptions import ForbiddenError, api_exception
 
 from tidepool_api.crd import KINDS
 from tidepool_api_testing.chart import for_user, rendered
 from tidepool_api_testing.server import Server
+from tidepool_operator import release
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -90,6 +94,22 @@ def test_crds_are_brought_to_this_version(server: Server, run: Callable[..., tup
     version = server.get(CRD, older)["metadata"]["resourceVersion"]
     assert done(run("crds"))
     assert server.get(CRD, older)["metadata"]["resourceVersion"] == version
+
+
+@pytest.mark.parametrize(("status", "tries"), [(409, 3), (503, 3), (403, 1)])
+def test_a_busy_api_server_is_asked_again(monkeypatch: pytest.MonkeyPatch, status: int, tries: int) -> None:
+    """What will pass is tried again, and what will not is an error at once."""
+    monkeypatch.setattr(release, "LOOK_EVERY", 0.0)
+    calls = []
+
+    def refused_twice() -> None:
+        calls.append(status)
+        if len(calls) < 3:
+            raise api_exception(ApiException(status=status, reason="busy"))
+
+    with nullcontext() if tries == 3 else pytest.raises(ForbiddenError):
+        release.patiently(refused_twice)
+    assert len(calls) == tries
 
 
 def test_withdrawing_waits_for_the_agents(server: Server, tmp_path: Path) -> None:

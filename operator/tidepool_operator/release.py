@@ -14,10 +14,11 @@ import argparse
 import logging
 import sys
 import time
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from kubernetes import client, dynamic
-from kubernetes.dynamic.exceptions import ConflictError, NotFoundError
+from kubernetes.dynamic.exceptions import ConflictError, DynamicApiError, NotFoundError
 
 from tidepool_api import crd, names
 from tidepool_operator import logs, settings
@@ -37,6 +38,8 @@ ESTABLISHED_SECONDS = 60.0
 PATIENCE_SECONDS = 240.0
 # After its last pairing the module goes in the agent's next round.
 UNLOADED_SECONDS = 60.0
+# Answers of an API server that is busy, or that somebody else has just written to.
+PASSING = frozenset({409, 429, 500, 502, 503, 504})
 
 Found = dict[str, Any]
 
@@ -103,11 +106,24 @@ def left(seconds: float, look: Callable[[], list[str]]) -> list[str]:
     return found
 
 
+def patiently(do: Callable[[], None]) -> None:
+    """Does something again while the API server has no time for it."""
+    deadline = time.monotonic() + ESTABLISHED_SECONDS
+    while True:
+        try:
+            return do()
+        except DynamicApiError as error:
+            if error.status not in PASSING or time.monotonic() > deadline:
+                raise
+            log.warning("trying again: %s %s", error.status, error.reason)
+        time.sleep(LOOK_EVERY)
+
+
 def bring_crds(api: Api, _: float) -> int:
     """The CRDs of this version."""
     bodies = [crd.build(kind) for kind in crd.KINDS]
     for body in bodies:
-        api.apply_crd(body)
+        patiently(partial(api.apply_crd, body))
         log.info("applied %s", body["metadata"]["name"])
     ours = [body["metadata"]["name"] for body in bodies]
     waiting = left(ESTABLISHED_SECONDS, lambda: [name for name in ours if not api.is_established(name)])
