@@ -28,13 +28,13 @@ def main() -> None:
     chosen = [EXPERIMENTS[name] for name in options.experiment or _only() or EXPERIMENTS]
     records = {one.name: Record(RAW, one.name, _module()) for one in chosen}
     if not options.report:
-        todo = [
+        missing = [
             (one, trial)
             for one in chosen
             for trial in one.trials(options.repetitions)
             if not records[one.name].has(trial)
         ]
-        _measure(todo, records)
+        _measure(missing, records)
     _write(chosen, records, page=options.page)
 
 
@@ -71,10 +71,10 @@ def _module() -> str:
     return hashed.stdout[:12]
 
 
-def _measure(todo: list[tuple[Experiment, Trial]], records: dict[str, Record]) -> None:
-    for number, (experiment, trial) in enumerate(todo):
-        left = sum(records[one.name].typical_seconds(each) or FIRST_GUESS_SECONDS for one, each in todo[number:])
-        say(f"{number + 1} of {len(todo)}, about {left / 60:.0f} min left: {trial}")
+def _measure(missing: list[tuple[Experiment, Trial]], records: dict[str, Record]) -> None:
+    for number, (experiment, trial) in enumerate(missing):
+        left = sum(records[one.name].typical_seconds(each) or FIRST_GUESS_SECONDS for one, each in missing[number:])
+        say(f"{number + 1} of {len(missing)}, about {left / 60:.0f} min left: {trial}")
         begin = time.monotonic()
         results = experiment.measure(trial)
         records[experiment.name].add(trial, results, time.monotonic() - begin)
