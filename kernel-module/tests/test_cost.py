@@ -10,8 +10,7 @@ import pytest
 
 from bed.guest import Guest
 from bed.image import TESTS, TOP
-from bed.measure import counted_guest, work_seconds
-from bed.tidepool import Tidepool
+from bed.measure import counted_guest, idle_times
 
 TURNS = 9
 MOST = 0.01
@@ -42,16 +41,7 @@ def _keep(kernel: str, figures: dict[str, object]) -> None:
 @pytest.mark.long
 def test_costs_nothing_without_a_peer(kernel: str, lone: Guest) -> None:
     """Loaded or not, and with ghost mode: processor time of the same work within a percent; build/cost.json."""
-    tidepool = Tidepool(lone)
-    times: dict[str, list[float]] = {"unloaded": [], "loaded": [], "ghost": []}
-    work_seconds(lone)
-    for _ in range(TURNS):
-        times["unloaded"].append(work_seconds(lone))
-        tidepool.load()
-        times["loaded"].append(work_seconds(lone))
-        tidepool.set("ghost", "NonInclusive")
-        times["ghost"].append(work_seconds(lone))
-        tidepool.unload()
+    times = idle_times(lone, TURNS)
     median = {name: statistics.median(values) for name, values in times.items()}
     cost = {name: median[name] / median["unloaded"] - 1 for name in ("loaded", "ghost")}
     _keep(kernel, {"seconds": median, "cost": cost, "runs": times})

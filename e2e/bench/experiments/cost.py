@@ -6,9 +6,9 @@ import statistics
 from collections.abc import Callable
 from pathlib import Path
 
-from bed.measure import INSTRUCTIONS_PER_SECOND, catalog_bytes, counted_guest, processor_seconds, work_seconds
+from bed.measure import INSTRUCTIONS_PER_SECOND, catalog_bytes, counted_guest, idle_times, processor_seconds
 from bed.pair import LENDER_ADDRESS, NAME
-from bed.tidepool import Tidepool, wait_until
+from bed.tidepool import wait_until
 from bed.workload import stress
 from bench import data, plots, report, tools
 from bench.experiments.base import Experiment, Rows
@@ -277,16 +277,7 @@ def _uptime(machine: Machine) -> float:
 
 def _idle_module() -> Figures:
     """Processor time of the kernel's own work with the module, beside that without it."""
-    times: dict[str, list[float]] = {"unloaded": [], "loaded": [], "ghost": []}
     with counted_guest(KERNEL) as guest:
-        tidepool = Tidepool(guest)
-        work_seconds(guest)
-        for _ in range(IDLE_TURNS):
-            times["unloaded"].append(work_seconds(guest))
-            tidepool.load()
-            times["loaded"].append(work_seconds(guest))
-            tidepool.set("ghost", "NonInclusive")
-            times["ghost"].append(work_seconds(guest))
-            tidepool.unload()
+        times = idle_times(guest, IDLE_TURNS)
         guest.assert_clean()
     return {name: ratio(times[name], times["unloaded"]).median - 1 for name in ("loaded", "ghost")}

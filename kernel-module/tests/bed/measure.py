@@ -11,6 +11,7 @@ from pathlib import Path
 
 from bed.guest import COUNTED_SHIFT, Disk, Guest, Spec
 from bed.image import build_module, fetch_kernel
+from bed.tidepool import Tidepool
 from bed.workload import stress
 
 CATALOG_CACHES = ("tidepool_leaf", "radix_tree_node")
@@ -56,3 +57,18 @@ def counted_guest(kernel: str) -> Iterator[Guest]:
 def work_seconds(guest: Guest) -> float:
     """Processor time of work that is mostly the kernel's page cache."""
     return float(stress(guest, "work /mnt/work rounds=6")["processor_seconds"])
+
+
+def idle_times(guest: Guest, turns: int) -> dict[str, list[float]]:
+    """`work_seconds` by turns without the module, with it loaded, and with ghost mode; it has no peer."""
+    tidepool = Tidepool(guest)
+    times: dict[str, list[float]] = {"unloaded": [], "loaded": [], "ghost": []}
+    work_seconds(guest)
+    for _ in range(turns):
+        times["unloaded"].append(work_seconds(guest))
+        tidepool.load()
+        times["loaded"].append(work_seconds(guest))
+        tidepool.set("ghost", "NonInclusive")
+        times["ghost"].append(work_seconds(guest))
+        tidepool.unload()
+    return times
