@@ -7,11 +7,12 @@ import os
 import subprocess
 import sys
 import time
+from pathlib import Path
 
 from bed.image import TOP
 from bench import report
 from bench.experiments import EXPERIMENTS
-from bench.experiments.base import Experiment, Rows
+from bench.experiments.base import Experiment
 from bench.record import Record
 from bench.trial import Trial
 from tidepool_lab import paths
@@ -26,8 +27,11 @@ def main() -> None:
     """Measures what is missing, then writes what there is."""
     options = _options()
     chosen = [EXPERIMENTS[name] for name in options.experiment or _only() or EXPERIMENTS]
-    records = {one.name: Record(RAW, one.name, _module()) for one in chosen}
+    folder = report.PUBLISHED if options.page else RAW
+    records = {one.name: Record(folder, one.name, _module(), _machine()) for one in chosen}
     if not options.report:
+        for one in chosen:
+            records[one.name].drop_unfinished(one.trials)
         missing = [
             (one, trial)
             for one in chosen
@@ -43,7 +47,7 @@ def _options() -> argparse.Namespace:
     parser.add_argument("experiment", nargs="*", choices=[*EXPERIMENTS, []], help="which; all without")
     parser.add_argument("--repetitions", type=int, default=REPETITIONS, help=f"of each trial, default {REPETITIONS}")
     parser.add_argument("--report", action="store_true", help="measure nothing, write what was measured")
-    parser.add_argument("--page", action="store_true", help="take results and pictures over into docs/evaluation.md")
+    parser.add_argument("--page", action="store_true", help="go on with docs/evaluation.md's results, and write it")
     return parser.parse_args()
 
 
@@ -71,6 +75,11 @@ def _module() -> str:
     return hashed.stdout[:12]
 
 
+def _machine() -> str:
+    """This boot of the host."""
+    return Path("/proc/sys/kernel/random/boot_id").read_text().strip()[:8]
+
+
 def _measure(missing: list[tuple[Experiment, Trial]], records: dict[str, Record]) -> None:
     for number, (experiment, trial) in enumerate(missing):
         left = sum(records[one.name].typical_seconds(each) or FIRST_GUESS_SECONDS for one, each in missing[number:])
@@ -81,25 +90,16 @@ def _measure(missing: list[tuple[Experiment, Trial]], records: dict[str, Record]
 
 
 def _write(chosen: list[Experiment], records: dict[str, Record], *, page: bool) -> None:
-    rows = {one: _complete(one, records[one.name]) for one in chosen}
+    rows = {one: records[one.name].complete(one.trials) for one in chosen}
     for one in [one for one in chosen if not rows[one]]:
         say(f"{one.name}: no repetition is complete")
     measured = [one for one in chosen if rows[one]]
     report.write_json([report.as_json(one, rows[one]) for one in measured])
     for one in measured:
-        picture = RAW / f"{one.name}.png"
-        one.draw(rows[one], picture)
-        if page:
-            report.keep(one, rows[one], picture)
+        one.draw(rows[one], records[one.name].path.with_suffix(".png"))
         print(f"\n{one.title}\n\n{report.text(one, rows[one])}")
     if page:
         report.write_page({one.name: report.text(one, rows[one]) for one in measured})
-
-
-def _complete(experiment: Experiment, record: Record) -> Rows:
-    """The results of those repetitions that have all sides."""
-    missing = {trial.repetition for trial in experiment.trials(record.repetitions) if not record.has(trial)}
-    return [row for row in record.rows if row["repetition"] not in missing]
 
 
 main()

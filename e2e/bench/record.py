@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -10,13 +11,15 @@ from bench.trial import Result, Trial, flattened
 
 
 class Record:
-    """The raw results of one experiment. `identity` says what was measured; results of another module do not mix."""
+    """The raw results of one experiment. `identity` says what was measured; results of another module do not mix.
 
-    def __init__(self, folder: Path, experiment: str, identity: str) -> None:
-        self._path = folder / f"{experiment}.jsonl"
-        self._identity = identity
-        folder.mkdir(parents=True, exist_ok=True)
-        lines = self._path.read_text().splitlines() if self._path.exists() else []
+    `machine` tells one boot of the host from another: all sides of a repetition are measured in the same one.
+    """
+
+    def __init__(self, folder: Path, experiment: str, identity: str, machine: str) -> None:
+        self.path = folder / f"{experiment}.jsonl"
+        self._identity, self._machine = identity, machine
+        lines = self.path.read_text().splitlines() if self.path.exists() else []
         self.rows: list[dict[str, Any]] = [row for row in map(json.loads, lines) if row["module"] == identity]
 
     @property
@@ -30,10 +33,25 @@ class Record:
 
     def add(self, trial: Trial, results: list[Result], seconds: float) -> None:
         """Keeps a trial's results."""
-        row = {**flattened(trial, results, seconds), "module": self._identity}
-        self.rows.append(row)
-        with self._path.open("a") as file:
-            file.write(json.dumps(row) + "\n")
+        marks = {"module": self._identity, "machine": self._machine}
+        self.rows.append({**flattened(trial, results, seconds), **marks})
+        self._write()
+
+    def complete(self, trials: Callable[[int], list[Trial]]) -> list[dict[str, Any]]:
+        """The results of those repetitions that have all their trials; `trials` lists those of so many repetitions."""
+        missing = {trial.repetition for trial in trials(self.repetitions) if not self.has(trial)}
+        return [row for row in self.rows if row["repetition"] not in missing]
+
+    def drop_unfinished(self, trials: Callable[[int], list[Trial]]) -> None:
+        """Forgets what another boot of the host began and did not finish."""
+        whole = self.complete(trials)
+        self.rows = [row for row in self.rows if row in whole or row["machine"] == self._machine]
+
+    def _write(self) -> None:
+        self.path.parent.mkdir(parents=True, exist_ok=True)
+        fresh = self.path.with_suffix(".new")
+        fresh.write_text("".join(json.dumps(row) + "\n" for row in self.rows))
+        fresh.rename(self.path)
 
     def typical_seconds(self, trial: Trial) -> float | None:
         """How long such a trial took, or any of this experiment."""

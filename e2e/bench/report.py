@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterable, Sequence
-from pathlib import Path
 from typing import Any
 
 from bench.experiments.base import Experiment, Rows
@@ -13,8 +12,9 @@ from bench.summary import Estimate, estimates
 from tidepool_lab import paths
 
 PAGE = paths.ROOT / "docs/evaluation.md"
+PUBLISHED = PAGE.with_suffix("")  # its raw results and pictures
 TABLE = paths.BUILD / "bench.json"
-NOT_YET = "*Not measured yet: `make bench ONLY={}`, then `e2e/bench/run --report --page`.*"
+NOT_YET = "*Not measured yet: `e2e/bench/run --page {}`.*"
 MARK = re.compile(r"<!-- measured: (\w+) -->\n.*?<!-- end of (?:\w+) -->", re.DOTALL)
 
 
@@ -86,12 +86,3 @@ def write_page(parts: dict[str, str]) -> None:
         return f"<!-- measured: {name} -->\n{parts[name]}\n<!-- end of {name} -->"
 
     PAGE.write_text(MARK.sub(replaced, page))
-
-
-def keep(experiment: Experiment, rows: Rows, picture: Path) -> None:
-    """The raw results and the picture beside the page."""
-    folder = PAGE.with_suffix("")
-    folder.mkdir(exist_ok=True)
-    lines = "".join(json.dumps(row) + "\n" for row in rows)
-    (folder / f"{experiment.name}.jsonl").write_text(lines)
-    (folder / picture.name).write_bytes(picture.read_bytes())

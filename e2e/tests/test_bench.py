@@ -24,12 +24,28 @@ def test_sides_alternate() -> None:
 def test_an_interrupted_run_goes_on(tmp_path: Path) -> None:
     """What was measured is known to the next run, unless it was of another module."""
     trial = Trial("some", "pool", 1, {"mib": 64})
-    Record(tmp_path, "some", "this").add(trial, [Result({"depth": 4}, {"iops": 7.0})], 12.34)
-    known = Record(tmp_path, "some", "this")
+    Record(tmp_path, "some", "this", "boot").add(trial, [Result({"depth": 4}, {"iops": 7.0})], 12.34)
+    known = Record(tmp_path, "some", "this", "another boot")
     assert known.has(trial)
     assert not known.has(Trial("some", "pool", 2, {"mib": 64}))
-    assert not Record(tmp_path, "some", "other").has(trial)
+    assert not Record(tmp_path, "some", "other", "boot").has(trial)
     assert known.typical_seconds(trial) == 12.3
+
+
+@pytest.mark.parametrize(("boot", "kept"), [("first", [1, 1, 2]), ("second", [1, 1])])
+def test_a_repetition_is_of_one_boot(tmp_path: Path, boot: str, kept: list[int]) -> None:
+    """What one boot of the host did not finish another begins anew; only whole repetitions are shown."""
+
+    def trials(repetitions: int) -> list[Trial]:
+        return alternating([("pool", {}), ("none", {})], "some", repetitions)
+
+    record = Record(tmp_path, "some", "this", "first")
+    for trial in trials(2)[:3]:
+        record.add(trial, [Result({}, {"iops": 7.0})], 1.0)
+    again = Record(tmp_path, "some", "this", boot)
+    again.drop_unfinished(trials)
+    assert [row["repetition"] for row in again.rows] == kept
+    assert [row["repetition"] for row in again.complete(trials)] == [1, 1]
 
 
 def test_repetitions_of_a_cell_come_together() -> None:
@@ -62,10 +78,17 @@ def test_the_page_shows_what_was_measured(name: str) -> None:
     """Its part of docs/evaluation.md is what the raw results beside the page give."""
     found = [one[0] for one in report.MARK.finditer(report.PAGE.read_text()) if one[1] == name]
     assert len(found) == 1
-    raw = report.PAGE.with_suffix("") / f"{name}.jsonl"
-    if raw.exists():
-        rows = [json.loads(line) for line in raw.read_text().splitlines()]
+    record = _published(name)
+    if rows := record.complete(EXPERIMENTS[name].trials):
         assert report.text(EXPERIMENTS[name], rows) in found[0]
-        assert (raw.with_suffix(".png")).stat().st_size > 0
+        assert record.path.with_suffix(".png").stat().st_size > 0
     else:
         assert report.NOT_YET.format(name) in found[0]
+
+
+def _published(name: str) -> Record:
+    """What lies beside the page: results of one module only."""
+    path = report.PUBLISHED / f"{name}.jsonl"
+    modules = {json.loads(line)["module"] for line in path.read_text().splitlines()} if path.exists() else {""}
+    assert len(modules) == 1
+    return Record(report.PUBLISHED, name, modules.pop(), "")
