@@ -44,6 +44,36 @@ def test_pages_are_spread_and_one_loss_costs_only_its_own(kernel: str) -> None:
         pair.assert_clean()
 
 
+def test_a_borrower_has_at_most_8_lenders(kernel: str) -> None:
+    """Eight are used side by side; the ninth is refused with a word why, and is taken when another has gone."""
+    with (pair := Pair(kernel, borrower_mem="160M", lender_mem="320M")) as (borrower, _):
+        pair.l.load()
+        pair.b.load()
+        pair.l.set("lend_bytes", 8 * 16 * MIB)
+        for number in range(9):
+            pair.l.lend(f"lender-{number}", quota=16 * MIB)
+        for number in range(8):
+            pair.b.borrow(f"lender-{number}", address=LENDER_ADDRESS, size=16 * MIB)
+            pair.b.wait_state(f"lenders/lender-{number}", "Connected")
+        stress(borrower, "fill /mnt/file mib=130")
+        for _ in range(2):  # verified; what found no buffer goes the next time
+            stress(borrower, "sequential /mnt/file")
+        figures = [pair.b.stats(f"lenders/lender-{number}") for number in range(8)]
+        assert min(one["puts"] for one in figures) > 100, figures
+        assert min(one["get_hits"] for one in figures) > 10, figures
+        pair.b.mkdir("lenders/lender-8")
+        for attribute, value in {"address": LENDER_ADDRESS, "key": KEY, "size_bytes": 16 * MIB}.items():
+            pair.b.set(f"lenders/lender-8/{attribute}", value)
+        refused = pair.b.try_set("lenders/lender-8/enabled", 1)
+        assert "No space" in refused.output
+        assert "at most 8 lenders" in borrower.log()
+        pair.b.rmdir("lenders/lender-3")
+        pair.b.set("lenders/lender-8/enabled", 1)
+        pair.b.wait_state("lenders/lender-8", "Connected")
+        stress(borrower, "sequential /mnt/file")
+        pair.assert_clean()
+
+
 def test_key_is_rotated_without_losing_a_page(kernel: str) -> None:
     """A new key on both ends: the session goes on with all its pages; the next handshake needs the new key."""
     with (pair := Pair(kernel, borrower_mem="176M")) as (borrower, _):
