@@ -21,7 +21,7 @@ FILE_PAGES = sum(1 + number * 7 % 8 for number in range(FILES))  # as the stress
 @pytest.fixture(scope="module")
 def two(kernel: str) -> Iterator[Pair]:
     """Two guests, the borrower with so many buffers that every evicted page finds one."""
-    with (pair := Pair(kernel, borrower_mem="256M", lender_mem="256M")):
+    with (pair := Pair(kernel, borrower_mem="256M", lender_mem="320M")):
         pair.borrower.sh("insmod /lib/tidepool.ko put_buffers=8192")
         yield pair
 
