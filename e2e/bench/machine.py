@@ -71,15 +71,17 @@ def inside(command: str, root: str = ROOT) -> str:
 def booted(
     size: Size, data: Path | None, tools: Path, *, iops: int = DISK_IOPS, kernel: str = "6.1",
     modules: tuple[str, ...] = (), balloon: bool = False, counted: bool = False, lender_data: Path | None = None,
+    processors: int = 2,
 ) -> Iterator[Machine]:  # fmt: skip
     """Boots both; what they write to the data disk is gone afterwards.
 
     `counted`: their clocks go by instructions, and each has one processor. `lender_data` is a disk of the lender's own.
+    `processors` are the borrower's.
     """
     disk = Disk(filesystem=None, iops=iops, image=data) if data else None
     pair = Pair(
         kernel, borrower_mem=f"{size.borrower}M", lender_mem=f"{size.lender}M", disk=disk,
-        processors=1 if counted else 2, modules=modules, tools=tools, lender_balloon=balloon, counted=counted,
+        processors=1 if counted else processors, modules=modules, tools=tools, lender_balloon=balloon, counted=counted,
         lender_disk=Disk(filesystem=None, iops=iops, image=lender_data) if lender_data else None,
     )  # fmt: skip
     with pair:

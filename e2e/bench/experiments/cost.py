@@ -19,7 +19,7 @@ from bench.summary import Cell, Estimate, cells, estimate, ratio
 from bench.trial import Figures, Result, Trial, alternating
 
 SIDES = ("NonInclusive", "NonInclusive encrypted")
-WIRE, INSTRUCTIONS, IDLE = "wire", "instructions", "idle"
+WIRE, WIRE_OF_TWO, INSTRUCTIONS, IDLE = "wire", "wire, two processors", "instructions", "idle"
 KERNEL = "6.1"
 GUESTS = Size(256, 320)
 FILE_MIB, DISK_MIB, POOL_MIB = 48, 128, 96
@@ -48,14 +48,17 @@ class Cost(Experiment):
     title = "What a get, a put and lending cost"
 
     def trials(self, repetitions: int) -> list[Trial]:
-        pairs = [(side, {"part": part}) for part in (WIRE, INSTRUCTIONS) for side in SIDES]
+        pairs = [(side, {"part": part}) for part in (WIRE, WIRE_OF_TWO, INSTRUCTIONS) for side in SIDES]
         return alternating([*pairs, ("loaded", {"part": IDLE})], self.name, repetitions)
 
     def measure(self, trial: Trial) -> list[Result]:
         if trial.setting["part"] == IDLE:
             return [Result({}, _idle_module())]
         counted = trial.setting["part"] == INSTRUCTIONS
-        with booted(GUESTS, data.empty(DISK_MIB), tools.disk(), counted=counted, iops=0) as machine:
+        processors = 2 if trial.setting["part"] == WIRE_OF_TWO else 1
+        with booted(
+            GUESTS, data.empty(DISK_MIB), tools.disk(), counted=counted, processors=processors, iops=0
+        ) as machine:
             machine.mount()
             stress(machine.borrower, FILL)
             machine.borrower.sh(f"insmod /lib/tidepool.ko put_buffers={BUFFERS}")
@@ -70,17 +73,21 @@ class Cost(Experiment):
         )
 
     def table(self, rows: Rows) -> str:
-        wire, spent = ([_figures(rows, side, part) for side in SIDES] for part in (WIRE, INSTRUCTIONS))
-        lines = [[what, *(_shown(each, name) for each in wire)] for what, name in WIRE_LINES]
-        lines += [[what, *(_shown(each, name) for each in spent)] for what, name in INSTRUCTION_LINES]
+        parts = ((WIRE, WIRE_LINES), (WIRE_OF_TWO, WIRE_OF_TWO_LINES), (INSTRUCTIONS, INSTRUCTION_LINES))
+        lines = [
+            [what, *(_shown(_figures(rows, side, part), name) for side in SIDES)]
+            for part, shown in parts
+            for what, name in shown
+        ]
         return report.table(["", *SIDES], lines)
 
     def goals(self, rows: Rows) -> list[tuple[str, str, bool]]:
         found = []
         for side in SIDES:
-            wire, spent = _figures(rows, side, WIRE), _figures(rows, side, INSTRUCTIONS)
+            wire, two, spent = (_figures(rows, side, part) for part in (WIRE, WIRE_OF_TWO, INSTRUCTIONS))
             for what, values, good in (
                 (f"a get takes at most {MOST_LATENCY} round trips", wire["get_of_tcp"], _at_most(MOST_LATENCY)),
+                ("the same with two processors", two["get_of_tcp"], _at_most(MOST_LATENCY)),
                 (f"reading ahead: at least {LEAST_BANDWIDTH} of TCP", wire["bulk_of_tcp"], _at_least(LEAST_BANDWIDTH)),
                 ("catalog: at most 2.25 MiB a GiB", wire["catalog_mib_per_gib"], _at_most(MOST_METADATA_MIB)),
                 ("lent and left alone, the lender loses at most 2 %", spent["loss_lent"], _at_most(MOST_LENT)),
@@ -100,6 +107,12 @@ WIRE_LINES = (
     ("reading in order from the pool, MiB/s", "bulk_mib_per_s"),
     ("TCP, MiB/s", "tcp_mib_per_s"),
     ("catalog, MiB to a GiB of pages", "catalog_mib_per_gib"),
+)
+WIRE_OF_TWO_LINES = (
+    ("with two processors: get, p50, µs", "get_p50_us"),
+    ("… round trip, p50, µs", "tcp_p50_us"),
+    ("… reading in order from the pool, MiB/s", "bulk_mib_per_s"),
+    ("… TCP, MiB/s", "tcp_mib_per_s"),
 )
 INSTRUCTION_LINES = (
     ("instructions of a get of one page: borrower", "get_borrower"),
