@@ -1,0 +1,104 @@
+"""Every test on every kernel, the long ones too: what `make test` has no time for; `make stress` calls it.
+
+long [--kernels 6.1,6.12,7.2,debug] [--published] [TEST_FILE...]
+An interrupted run goes on: a file of tests that has passed is run again on the same kernel only when it, or the module,
+has changed. What was run is in build/long.jsonl, or, with --published, in results.jsonl beside this file.
+"""
+
+from __future__ import annotations
+
+import argparse
+import hashlib
+import json
+import subprocess
+import sys
+import tempfile
+import time
+import xml.etree.ElementTree as xml
+from collections.abc import Iterable
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+from bed.image import TESTS, TOP
+
+KERNELS = ("6.1", "6.12", "7.2", "debug")
+RECORD, PUBLISHED = TOP / "build" / "long.jsonl", TESTS / "results.jsonl"
+NOTHING_CHOSEN = 5  # pytest's exit code
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What became of one file's tests on one kernel; `sources` are those of the module and of the tests."""
+
+    kernel: str
+    tests: str
+    sources: str
+    passed: int
+    failed: int
+    seconds: int
+
+
+def sources(tests: Path) -> str:
+    """A digest of the module and of one file of tests."""
+    files = sorted([*TESTS.parent.glob("*.[ch]"), tests])
+    return hashlib.sha256(b"".join(file.read_bytes() for file in files)).hexdigest()[:12]
+
+
+def known(record: Path) -> list[Outcome]:
+    """What was run, of each kernel and file the last time only."""
+    lines = record.read_text().splitlines() if record.exists() else []
+    return list({(row["kernel"], row["tests"]): Outcome(**row) for row in map(json.loads, lines)}.values())
+
+
+def keep(record: Path, outcome: Outcome) -> None:
+    """In place of an earlier outcome of the same kernel and file."""
+    others = [one for one in known(record) if (one.kernel, one.tests) != (outcome.kernel, outcome.tests)]
+    rows = sorted((asdict(one) for one in [*others, outcome]), key=lambda row: (row["kernel"], row["tests"]))
+    record.parent.mkdir(exist_ok=True)
+    record.write_text("".join(json.dumps(row) + "\n" for row in rows))
+
+
+def missing(record: Path, kernels: Iterable[str], files: Iterable[Path]) -> list[tuple[str, Path]]:
+    """What has not passed yet as it is now."""
+    good = {(one.kernel, one.tests, one.sources) for one in known(record) if not one.failed}
+    wanted = [(kernel, file) for kernel in kernels for file in files]
+    return [(kernel, file) for kernel, file in wanted if (kernel, file.name, sources(file)) not in good]
+
+
+def run(kernel: str, file: Path) -> Outcome:
+    """Runs one file; the debug kernel is for the tests that only it can run, and for the stress."""
+    marked = ["-m", "debug"] if kernel == "debug" and file.name != "test_stress.py" else []
+    begin, digest = time.monotonic(), sources(file)
+    with tempfile.NamedTemporaryFile(suffix=".xml") as report:
+        command = [TESTS / "run", "--kernel", kernel, "--long", "-q", "--junitxml", report.name, *marked, file.name]
+        code = subprocess.run(command, check=False).returncode
+        suite = xml.parse(report.name).getroot().find("testsuite")
+    assert suite is not None
+    count = {name: int(suite.attrib[name]) for name in ("tests", "errors", "failures", "skipped")}
+    failed = count["errors"] + count["failures"]
+    if code not in (0, NOTHING_CHOSEN) and not failed:
+        failed = 1  # it was ended
+    passed = count["tests"] - count["skipped"] - count["errors"] - count["failures"]
+    return Outcome(kernel, file.name, digest, passed, failed, round(time.monotonic() - begin))
+
+
+def main() -> int:
+    """Everything that is missing; 1 if something has not passed."""
+    parser = argparse.ArgumentParser(prog="long", description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
+    parser.add_argument("--kernels", default=",".join(KERNELS))
+    parser.add_argument("--published", action="store_true")
+    parser.add_argument("files", nargs="*", type=Path, metavar="TEST_FILE")
+    options = parser.parse_args()
+    record = PUBLISHED if options.published else RECORD
+    files = [TESTS / file.name for file in options.files] or sorted(TESTS.glob("test_*.py"))
+    left = missing(record, options.kernels.split(","), files)
+    for number, (kernel, file) in enumerate(left):
+        print(f"== {number + 1} of {len(left)}: {file.name} on {kernel}", flush=True)
+        outcome = run(kernel, file)
+        keep(record, outcome)
+        print(f"== {outcome.passed} passed, {outcome.failed} failed in {outcome.seconds} s", flush=True)
+    return 1 if missing(record, options.kernels.split(","), files) else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
