@@ -14,10 +14,10 @@ import subprocess
 import sys
 import tempfile
 import time
-import xml.etree.ElementTree as xml
 from collections.abc import Iterable
 from dataclasses import asdict, dataclass
 from pathlib import Path
+from xml.etree import ElementTree
 
 from bed.image import TESTS, TOP
 
@@ -70,9 +70,19 @@ def run(kernel: str, file: Path) -> Outcome:
     marked = ["-m", "debug"] if kernel == "debug" and file.name != "test_stress.py" else []
     begin, digest = time.monotonic(), sources(file)
     with tempfile.NamedTemporaryFile(suffix=".xml") as report:
-        command = [TESTS / "run", "--kernel", kernel, "--long", "-q", "--junitxml", report.name, *marked, file.name]
+        command = [
+            str(TESTS / "run"),
+            "--kernel",
+            kernel,
+            "--long",
+            "-q",
+            "--junitxml",
+            report.name,
+            *marked,
+            file.name,
+        ]
         code = subprocess.run(command, check=False).returncode
-        suite = xml.parse(report.name).getroot().find("testsuite")
+        suite = ElementTree.parse(report.name).getroot().find("testsuite")
     assert suite is not None
     count = {name: int(suite.attrib[name]) for name in ("tests", "errors", "failures", "skipped")}
     failed = count["errors"] + count["failures"]

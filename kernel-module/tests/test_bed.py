@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 from pathlib import Path
 
+import long
 import pytest
 
 from bed.accelerator import TCG, accelerator
@@ -110,3 +112,16 @@ def test_disk_is_throttled_while_it_is_in_use(kernel: str) -> None:
             times.append(float(borrower.sh(read)) - start)
         assert times[0] > 1.5
         assert times[1] < times[0] / 2
+
+
+def test_an_interrupted_long_run_goes_on(tmp_path: Path) -> None:
+    """What has passed is not run again, on that kernel and while its sources are the same; what has failed is."""
+    record, own = tmp_path / "long.jsonl", Path(__file__)
+    good = long.Outcome("6.1", own.name, long.sources(own), passed=3, failed=0, seconds=9)
+    long.keep(record, replace(good, failed=1))
+    assert long.missing(record, ["6.1", "6.12"], [own]) == [("6.1", own), ("6.12", own)]
+    long.keep(record, good)
+    assert long.known(record) == [good]
+    assert long.missing(record, ["6.1", "6.12"], [own]) == [("6.12", own)]
+    long.keep(record, replace(good, sources="others"))
+    assert long.missing(record, ["6.1"], [own]) == [("6.1", own)]
