@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterable
 from pathlib import Path
 
-from bed.tidepool import MIB
+from bed.tidepool import MIB, quantile
 from bench import data, plots, report, tools
 from bench.experiments.base import Experiment, Rows
 from bench.machine import Machine, booted
-from bench.sides import Side, make
-from bench.summary import Cell, cells, estimates, ratio
+from bench.sides import Pool, Side, make
+from bench.summary import Cell, cells, estimate, estimates, ratio
 from bench.trial import Figures, Result, Trial, alternating
 from bench.warm import warm_up
 from demo import fio
@@ -22,6 +22,7 @@ WHOLE = SIZES[-1]
 DEPTHS = (1, 4, 16, 32)
 SECONDS = 8
 BLOCK_CACHES = ("dm-cache", "bcache")
+PAPER_GET_US = 150  # the paper's network (section 4.1)
 
 
 class RandomReads(Experiment):
@@ -58,7 +59,7 @@ class RandomReads(Experiment):
             speeds = [report.interval(at[depth]["iops"]) for depth in DEPTHS]
             rates = [f"{at[1][name].median:.2f}" for name in ("hit_ratio", "gets_per_read", "puts_per_read")]
             lines.append([side, f"{size} MiB", *speeds, *rates])
-        return report.table(head, lines)
+        return f"{report.table(head, lines)}\n\n{on_the_papers_network(rows)}"
 
     def goals(self, rows: Rows) -> list[tuple[str, str, bool]]:
         speed = {cell: figures["iops"] for cell, figures in cells(rows).items()}
@@ -78,11 +79,36 @@ def _order(found: Iterable[Cell]) -> list[tuple[str, int]]:
     return list(dict.fromkeys((cell.side, cell.parameters["pool_mib"]) for cell in found))
 
 
+def on_the_papers_network(rows: Rows) -> str:
+    """What would remain of a read at depth 1 if a get took as long as the paper's, and nothing else changed."""
+    found = {cell: figures for cell, figures in cells(rows).items() if cell.parameters["depth"] == 1}
+    base = next(figures["iops"] for cell, figures in found.items() if cell.side == "no pool")
+    lines = []
+    for cell, figures in found.items():
+        if any(figures["get_p50_us"]):
+            saved = [
+                max(0.0, get - PAPER_GET_US) * gets
+                for get, gets in zip(figures["get_p50_us"], figures["gets_per_read"], strict=True)
+            ]
+            faster = [1e6 / (1e6 / iops - us) for iops, us in zip(figures["iops"], saved, strict=True)]
+            times = [report.times(ratio(speeds, base)) for speeds in (figures["iops"], faster)]
+            get = report.number(estimate(figures["get_p50_us"]).median)
+            lines.append([cell.side, f"{cell.parameters['pool_mib']} MiB", get, *times])
+    head = ["side", "pool", "a get, p50, µs", "speed beside no pool, depth 1", f"with gets of {PAPER_GET_US} µs"]
+    return report.table(head, lines)
+
+
+def _get_latency(machine: Machine, side: Side) -> dict[float, int]:
+    """How many gets took how long until now, by the upper ends of the histogram's buckets in microseconds."""
+    return dict(machine.pair.b.latency(f"lenders/{machine.pair.name}")) if isinstance(side, Pool) else {}
+
+
 def _reads(machine: Machine, side: Side, depth: int) -> Figures:
     machine.tool(machine.borrower, fio.command(PATH, depth, 1))
-    before = side.counters(machine)
+    before, gets = side.counters(machine), _get_latency(machine, side)
     reads = fio.parse(machine.tool(machine.borrower, fio.command(PATH, depth, SECONDS)))
     count = {name: value - before.get(name, 0) for name, value in side.counters(machine).items()}
+    latency = [(limit, many - gets.get(limit, 0)) for limit, many in _get_latency(machine, side).items()]
     total = reads.iops * SECONDS
     hits = count.get("get_hits", 0)
     return {
@@ -90,6 +116,7 @@ def _reads(machine: Machine, side: Side, depth: int) -> Figures:
         "p50_us": reads.p50_us,
         "p99_us": reads.p99_us,
         "disk_reads_per_read": count["disk_reads"] / total,
+        "get_p50_us": quantile(latency, 0.5) if latency else 0.0,
         "hit_ratio": hits / max(1, hits + count["disk_reads"]),
         "gets_per_read": hits / total,
         "puts_per_read": count.get("puts_sent", 0) / total,
