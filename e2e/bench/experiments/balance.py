@@ -183,7 +183,7 @@ def _clone(machine: Machine) -> Figures:
 def _series(machine: Machine, side: str) -> list[Result]:
     """Every second of it, and the program's own report."""
     reader = machine.borrower.start(inside(READER.format(path=PATH, block="4k", jobs=1, seconds=SERIES + 60)))
-    machine.borrower.sh("until pidof fio > /dev/null; do sleep 0.2; done; sleep 1")
+    machine.borrower.sh(f"until pidof fio > /dev/null && [ $({READ_SO_FAR}) -gt {MIB} ]; do sleep 0.2; done")
     stalls = sum(machine.lender.vmstat(name) for name in STALLS)
     grow = f"grow {WANTED_MIB} chunk={CHUNK_KIB} seconds={GROWING} hold={HOLDING}"
     program = start_stress(machine.lender, grow, f"sleep {BEFORE}")
