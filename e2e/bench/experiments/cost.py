@@ -194,7 +194,9 @@ def _buffers_free(machine: Machine) -> bool:
 
 def _get(machine: Machine) -> Figures:
     _evict(machine)
-    found = stress(machine.borrower, f"random {PATH} reads={READS}")
+    found = stress(
+        machine.borrower, f"random {PATH} reads={READS} verify=0"
+    )  # as the client does not look at its answers
     return {"get_p50_us": found["p50_us"], "get_p99_us": found["p99_us"]}
 
 
