@@ -50,12 +50,12 @@ def taken() -> dict[str, list[str]]:
 
     So is `/run/netns` itself: ip(8) mounts it for all users of namespaces with the first one, for good.
     """
-    mounts = [line.split()[1] for line in Path("/proc/mounts").read_text().splitlines()]
+    mounts = [line.split()[1] for line in Path("/proc/mounts").read_text().splitlines() if " /run/netns " not in line]
     commands = [_command_of(folder) for folder in Path("/proc").iterdir() if folder.name.isdigit()]
     namespaces = [path.name for path in Path("/run/netns").glob("*")]
     return {
         "processes": sorted(command for command in commands if str(RUN) in command or str(STATE) in command),
-        "mounts": sorted(mount for mount in mounts if not _is_of_another(mount.removeprefix("/run/")) and mount != "/run/netns"),
+        "mounts": sorted(mount for mount in mounts if not _is_of_another(mount.removeprefix("/run/"))),
         "cgroups": sorted(map(str, host.CGROUPS.glob(f"**/tidepool-{NAME}"))),
         "namespaces": sorted(name for name in namespaces if not _is_of_another(name)),
         "links": sorted(path.name for path in Path("/sys/class/net").iterdir()),

@@ -8,7 +8,9 @@ import statistics
 import sys
 from typing import Any
 
-from bed.image import TOP
+import long
+
+from bed.image import TESTS, TOP
 
 README = TOP / "README.md"
 BEGIN, END = "<!-- figures: python3 kernel-module/tests/figures.py -->", "<!-- end of the module's figures -->"
@@ -29,7 +31,11 @@ def stressed(runs: list[dict[str, Any]]) -> str:
 
 def _order(run: dict[str, Any]) -> tuple[bool, list[int], str]:
     """By version, and the watched kernel at the end."""
-    return run["kernel"] in KERNELS, _version(run["kernel"]), run["filesystem"]
+    return *_kernel_order(run["kernel"]), run["filesystem"]
+
+
+def _kernel_order(kernel: str) -> tuple[bool, list[int]]:
+    return kernel in KERNELS, _version(kernel)
 
 
 def _version(kernel: str) -> list[int]:
@@ -69,6 +75,19 @@ def lender_work(figures: dict[str, Any]) -> str:
     )
 
 
+def tested(outcomes: list[long.Outcome]) -> str:
+    """How many of the tests passed on which kernel: of the module and the tests as they are, no earlier ones."""
+    now = [one for one in outcomes if one.sources == long.sources(TESTS / one.tests)]
+    kernels = sorted({one.kernel for one in now}, key=_kernel_order)
+    return f"Of all tests, those of minutes too, {'; '.join(_tested_on(kernel, now) for kernel in kernels)}."
+
+
+def _tested_on(kernel: str, outcomes: list[long.Outcome]) -> str:
+    of = [one for one in outcomes if one.kernel == kernel]
+    passed, failed = sum(one.passed for one in of), sum(one.failed for one in of)
+    return f"on {KERNELS.get(kernel, kernel)} {passed} tests of {len(of)} files passed and {failed} failed"
+
+
 PARTS = {"stress.json": stressed, "cost.json": cost, "lender-work.json": lender_work}
 
 
@@ -82,7 +101,8 @@ def section() -> str:
         "cgroup, every page verified, while lenders freeze, die, unload and run short of memory, networks break, "
         "caches are dropped and quotas change."
     )
-    return "\n\n".join([what, *(PARTS[name](json.loads(path.read_text())) for name, path in found.items())])
+    measured = [PARTS[name](json.loads(path.read_text())) for name, path in found.items()]
+    return "\n\n".join([what, *measured, tested(long.known(long.PUBLISHED))])
 
 
 def main() -> int:

@@ -6,6 +6,7 @@ import re
 from dataclasses import replace
 from pathlib import Path
 
+import figures
 import long
 import pytest
 
@@ -125,3 +126,11 @@ def test_an_interrupted_long_run_goes_on(tmp_path: Path) -> None:
     assert long.missing(record, ["6.1", "6.12"], [own]) == [("6.12", own)]
     long.keep(record, replace(good, sources="others"))
     assert long.missing(record, ["6.1"], [own]) == [("6.1", own)]
+
+
+def test_only_what_passed_as_it_is_now_is_shown() -> None:
+    """In README's figures nothing of another module, and what failed beside what passed."""
+    own = Path(__file__)
+    good = long.Outcome("6.12", own.name, long.sources(own), passed=3, failed=0, seconds=9)
+    shown = figures.tested([replace(good, failed=1), replace(good, kernel="6.1"), replace(good, sources="others")])
+    assert "on 6.1 3 tests of 1 files passed and 0 failed; on 6.12 3 tests of 1 files passed and 1 failed" in shown
