@@ -1,4 +1,7 @@
-"""Takes the figures of the last `make stress` over into README.md: python3 kernel-module/tests/figures.py."""
+"""Takes the figures of the last `make stress` over into README.md: python3 kernel-module/tests/figures.py.
+
+Of what was not measured since, README.md keeps what it has.
+"""
 
 from __future__ import annotations
 
@@ -6,6 +9,9 @@ import json
 import re
 import statistics
 import sys
+from collections.abc import Callable
+from functools import reduce
+from pathlib import Path
 from typing import Any
 
 import long
@@ -13,7 +19,6 @@ import long
 from bed.image import TESTS, TOP
 
 README = TOP / "README.md"
-BEGIN, END = "<!-- figures: python3 kernel-module/tests/figures.py -->", "<!-- end of the module's figures -->"
 GIB = 1 << 30
 KERNELS = {"debug": "6.1 with KASAN and lockdep"}
 
@@ -88,30 +93,38 @@ def _tested_on(kernel: str, outcomes: list[long.Outcome]) -> str:
     return f"on {KERNELS.get(kernel, kernel)} {passed} tests of {len(of)} files passed and {failed} failed"
 
 
-PARTS = {"stress.json": stressed, "cost.json": cost, "lender-work.json": lender_work}
+BUILD = TOP / "build"
+PARTS: dict[str, tuple[Path, Callable[[Any], str]]] = {
+    "stress": (BUILD / "stress.json", stressed),
+    "cost": (BUILD / "cost.json", cost),
+    "lender-work": (BUILD / "lender-work.json", lender_work),
+}
 
 
-def section() -> str:
-    """All of it that has been measured, as Markdown."""
-    found = {name: TOP / "build" / name for name in PARTS if (TOP / "build" / name).exists()}
-    if not found:
-        raise FileNotFoundError(f"build/ has none of {', '.join(PARTS)}: run `make stress` first")
-    what = (
-        "The module under all that can happen to it (`make stress`): reads and writes of every kind in a memory "
-        "cgroup, every page verified, while lenders freeze, die, unload and run short of memory, networks break, "
-        "caches are dropped and quotas change."
-    )
-    measured = [PARTS[name](json.loads(path.read_text())) for name, path in found.items()]
-    return "\n\n".join([what, *measured, tested(long.known(long.PUBLISHED))])
+def measured() -> dict[str, str]:
+    """What there is to show, by the name of its place in README.md."""
+    parts = {name: show(json.loads(file.read_text())) for name, (file, show) in PARTS.items() if file.exists()}
+    if long.PUBLISHED.exists():
+        parts["tests"] = tested(long.known(long.PUBLISHED))
+    return parts
+
+
+def in_place(page: str, name: str, part: str) -> str:
+    """The page with that part between its marks; what is between others stays."""
+    begin, end = f"<!-- measured: {name} -->", f"<!-- end of {name} -->"
+    pattern = re.compile(f"{re.escape(begin)}.*?{re.escape(end)}", re.DOTALL)
+    fresh, count = pattern.subn(lambda _: f"{begin}\n{part}\n{end}", page)
+    if count != 1:
+        raise ValueError(f"README.md needs {begin} and {end} once each")
+    return fresh
 
 
 def main() -> int:
     """Rewrites README.md."""
-    pattern = re.compile(f"{re.escape(BEGIN)}.*?{re.escape(END)}", re.DOTALL)
-    fresh, count = pattern.subn(lambda _: f"{BEGIN}\n{section()}\n{END}", README.read_text())
-    if count != 1:
-        raise ValueError(f"README.md needs {BEGIN} and {END} once each")
-    README.write_text(fresh)
+    parts = measured()
+    if not parts:
+        raise FileNotFoundError(f"nothing is measured in {BUILD}: run `make stress` first")
+    README.write_text(reduce(lambda page, name: in_place(page, name, parts[name]), parts, README.read_text()))
     return 0
 
 

@@ -117,8 +117,9 @@ def test_without_any_lender(pair: Pair) -> None:
 
 
 def _assert_forgotten(borrower: Guest, tidepool: Tidepool) -> None:
-    """Nothing is followed after a change but what was evicted since: ext4 takes a direct write to a page that is busy
-    through the page cache, and then evicts what it wrote, up to a MiB here.
+    """Nothing is followed after a change but what was evicted since.
+
+    ext4 takes a direct write to a page that is busy through the page cache, and then evicts what it wrote: a MiB here.
     """
     for change in (
         "dd if=/dev/zero of=/mnt/file bs=1M count=24 conv=notrunc oflag=direct 2> /dev/null",
