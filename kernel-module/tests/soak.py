@@ -178,7 +178,7 @@ def remount_and_verify(borrower: Guest, filesystem: str) -> None:
 
 def soak(run: Run, seconds: int) -> None:
     """One run; what it found is in `run`."""
-    pair = Pair(run.kernel, disk=run.filesystem, relay=True, borrower_mem="176M", lender_mem="384M")
+    pair = Pair(run.kernel, disk=run.filesystem, relay=True, borrower_mem="208M", lender_mem="384M")
     with pair as (borrower, _):
         pair.b.load()
         lend(pair)
