@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import pytest
 
-from bed.guest import Guest
+from bed.guest import Disk, Guest
 from bed.pair import NAME, Pair
 from bed.tidepool import MIB, wait_until
 from bed.workload import stress
 
 FILE_MIB = 160
+DISK_SPEED = 12 * MIB  # no faster than the pool takes what it evicts
 POOL = 256 * MIB
 PATIENT = {"deadline_us": 3_000_000}  # a busy test machine is no reason to read from disk
 
@@ -36,8 +37,8 @@ def settle(pair: Pair) -> None:
 )
 def test_reads_come_from_the_lender(kernel: str, filesystem: str) -> None:
     """A file larger than the borrower's memory is read again, in order and at random, with hardly a disk read."""
-    pair = Pair(kernel, borrower_mem="176M", lender_mem="448M", disk=filesystem)
-    with pair as (borrower, lender):
+    disk = Disk("1G", filesystem, bytes_per_second=DISK_SPEED)
+    with (pair := Pair(kernel, borrower_mem="176M", lender_mem="448M", disk=disk)) as (borrower, lender):
         pair.connect(size=POOL, more=PATIENT)
         stress(borrower, f"fill /mnt/file mib={FILE_MIB}")
         for _ in range(2):  # what is dropped for want of buffers in one pass goes in the next

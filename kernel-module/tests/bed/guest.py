@@ -29,6 +29,7 @@ TROUBLE = re.compile(
     r"|BTRFS (?:error|critical|warning)"
 )
 KILLED_GRACE_SECONDS = 10
+LOG_LINES = 250  # from the first trouble on
 PAGE = 4096
 # With these two a kernel copies byte by byte, which an emulator does one at a time.
 EMULATED = "max,-erms,-fsrm"
@@ -43,7 +44,7 @@ class GuestError(Exception):
 
 @dataclass(frozen=True)
 class Disk:
-    """A data disk (/dev/vda): a raw file; `filesystem` is made on the host, `iops` and `write_iops` throttle it.
+    """A data disk (/dev/vda): a raw file; `filesystem` is made on the host, `iops`, `write_iops` and `bytes_per_second` throttle it.
 
     With an `image` the disk begins with what is in it, and the image stays as it is, or, if `kept`, is the disk.
     """
@@ -52,6 +53,7 @@ class Disk:
     filesystem: str | None = "ext4"
     iops: int | None = None
     write_iops: int | None = None
+    bytes_per_second: int | None = None
     image: Path | None = None
     kept: bool = False
 
@@ -259,7 +261,9 @@ class Guest:
         """No trouble in the log, the kernel tainted by nothing but an unsigned out-of-tree module, lockdep still on."""
         trouble = self.trouble(allow)
         if trouble:
-            raise AssertionError(f"{self.name}'s kernel log:\n" + "\n".join(self.log().splitlines()[-80:]))
+            lines = self.log().splitlines()
+            begin = max(0, lines.index(trouble[0]) - 10) if trouble[0] in lines else 0
+            raise AssertionError(f"{self.name}'s kernel log:\n" + "\n".join(lines[begin : begin + LOG_LINES]))
         tainted = int(self.read("/proc/sys/kernel/tainted"))
         out_of_tree, unsigned = 1 << 12, 1 << 13
         assert tainted & ~(out_of_tree | unsigned) == 0, f"{self.name} is tainted: {tainted}"
@@ -384,6 +388,7 @@ def _qemu_command(spec: Spec, kernel: Kernel, folder: Path) -> list[str]:
         drive += ",snapshot=on" if spec.disk.image and not spec.disk.kept else ""
         drive += f",throttling.iops-total={spec.disk.iops}" if spec.disk.iops else ""
         drive += f",throttling.iops-write={spec.disk.write_iops}" if spec.disk.write_iops else ""
+        drive += f",throttling.bps-total={spec.disk.bytes_per_second}" if spec.disk.bytes_per_second else ""
         command += ["-drive", drive, "-device", "virtio-blk-pci,drive=disk"]
     if spec.tools:
         command += ["-drive", f"if=none,id=tools,format=raw,file={spec.tools},cache=unsafe,aio=threads,readonly=on"]
