@@ -44,8 +44,9 @@ class GuestError(Exception):
 
 @dataclass(frozen=True)
 class Disk:
-    """A data disk (/dev/vda): a raw file; `filesystem` is made on the host, `iops`, `write_iops` and `bytes_per_second` throttle it.
+    """A data disk (/dev/vda): a raw file.
 
+    `filesystem` is made on the host; `iops`, `write_iops` and `bytes_per_second` throttle it.
     With an `image` the disk begins with what is in it, and the image stays as it is, or, if `kept`, is the disk.
     """
 
