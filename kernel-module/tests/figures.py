@@ -84,13 +84,15 @@ def tested(outcomes: list[long.Outcome]) -> str:
     """How many of the tests passed on which kernel: of the module and the tests as they are, no earlier ones."""
     now = [one for one in outcomes if one.sources == long.sources(TESTS / one.tests)]
     kernels = sorted({one.kernel for one in now}, key=_kernel_order)
-    return f"Of all tests, those of minutes too, {'; '.join(_tested_on(kernel, now) for kernel in kernels)}."
+    files = len(list(TESTS.glob("test_*.py")))
+    shown = "; ".join(_tested_on(kernel, now) for kernel in kernels)
+    return f"Of the {files} files of tests, those of minutes too (`kernel-module/tests/long.py`), {shown}."
 
 
 def _tested_on(kernel: str, outcomes: list[long.Outcome]) -> str:
     of = [one for one in outcomes if one.kernel == kernel]
     passed, failed = sum(one.passed for one in of), sum(one.failed for one in of)
-    return f"on {KERNELS.get(kernel, kernel)} {passed} tests of {len(of)} files passed and {failed} failed"
+    return f"{len(of)} ran on {KERNELS.get(kernel, kernel)}: {passed} tests passed, {failed} failed"
 
 
 BUILD = TOP / "build"

@@ -133,4 +133,4 @@ def test_only_what_passed_as_it_is_now_is_shown() -> None:
     own = Path(__file__)
     good = long.Outcome("6.12", own.name, long.sources(own), passed=3, failed=0, seconds=9)
     shown = figures.tested([replace(good, failed=1), replace(good, kernel="6.1"), replace(good, sources="others")])
-    assert "on 6.1 3 tests of 1 files passed and 0 failed; on 6.12 3 tests of 1 files passed and 1 failed" in shown
+    assert "1 ran on 6.1: 3 tests passed, 0 failed; 1 ran on 6.12: 3 tests passed, 1 failed" in shown
