@@ -20,7 +20,7 @@ from demo import fio
 BORROWER_MIB, POOL_MIB, FILE_MIB = 192, 320, 256
 ROOM_MIB = 320  # for Postmark's files
 PATH = "/mnt/file"
-DELAYS_MS = (0, 0.5, 1, 2, 5)
+DELAYS_MS = (0, 0.5, 1, 1.5, 2, 5)
 BREAKERS = ("Off", "Thresholds", "Automatic")
 WARM_UPS = 2
 SETTLE_SECONDS, SECONDS = 10, 8  # the breaker looks at the last 15
