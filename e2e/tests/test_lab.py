@@ -46,11 +46,8 @@ def get(*arguments: str) -> Any:
 
 
 def taken() -> dict[str, list[str]]:
-    """What a lab takes from a machine, as it is now; what labs of other names have is left out.
-
-    So is `/run/netns` itself: ip(8) mounts it for all users of namespaces with the first one, for good.
-    """
-    mounts = [line.split()[1] for line in Path("/proc/mounts").read_text().splitlines() if " /run/netns " not in line]
+    """What a lab takes from a machine, as it is now; what labs of other names have is left out."""
+    mounts = [line.split()[1] for line in Path("/proc/mounts").read_text().splitlines()]
     commands = [_command_of(folder) for folder in Path("/proc").iterdir() if folder.name.isdigit()]
     namespaces = [path.name for path in Path("/run/netns").glob("*")]
     return {
@@ -76,8 +73,10 @@ def _command_of(folder: Path) -> str:
 
 @pytest.fixture(scope="module")
 def before() -> dict[str, list[str]]:
-    """The machine without a lab."""
+    """The machine without a lab, on which there was a network namespace before: ip(8) keeps its mount for others."""
     succeed("down")
+    for action in ("add", "delete"):
+        subprocess.run(["ip", "netns", action, f"tidepool-{NAME}"], check=True)
     return taken()
 
 
