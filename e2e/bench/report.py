@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import json
-import re
 from collections.abc import Iterable, Sequence
 from typing import Any
 
+from bed.page import with_parts
 from bench.experiments.base import Experiment, Rows
 from bench.summary import Estimate, estimates
 from tidepool_lab import paths
@@ -15,7 +15,6 @@ PAGE = paths.ROOT / "docs/evaluation.md"
 PUBLISHED = PAGE.with_suffix("")  # its raw results and pictures
 TABLE = paths.BUILD / "bench.json"
 NOT_YET = "*Not measured yet: `e2e/bench/run --page {}`.*"
-MARK = re.compile(r"<!-- measured: (\w+) -->\n.*?<!-- end of (?:\w+) -->", re.DOTALL)
 
 
 def table(head: Sequence[str], lines: Iterable[Sequence[str]]) -> str:
@@ -77,12 +76,4 @@ def write_json(found: list[dict[str, Any]]) -> None:
 
 def write_page(parts: dict[str, str]) -> None:
     """Puts the measured parts into docs/evaluation.md."""
-    page = PAGE.read_text()
-
-    def replaced(found: re.Match[str]) -> str:
-        name = found[1]
-        if name not in parts:
-            return found[0]
-        return f"<!-- measured: {name} -->\n{parts[name]}\n<!-- end of {name} -->"
-
-    PAGE.write_text(MARK.sub(replaced, page))
+    PAGE.write_text(with_parts(PAGE.read_text(), parts))

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from bed.page import MARK
 from bench import report
 from bench.experiments import EXPERIMENTS
 from bench.experiments.random_reads import on_the_papers_network
@@ -94,7 +95,7 @@ def test_a_faster_network_takes_time_off_each_get() -> None:
 @pytest.mark.parametrize("name", EXPERIMENTS)
 def test_the_page_shows_what_was_measured(name: str) -> None:
     """Its part of docs/evaluation.md is what the raw results beside the page give."""
-    found = [one[0] for one in report.MARK.finditer(report.PAGE.read_text()) if one[1] == name]
+    found = [one[0] for one in MARK.finditer(report.PAGE.read_text()) if one[1] == name]
     assert len(found) == 1
     record = _published(name)
     if rows := record.complete(EXPERIMENTS[name].trials):

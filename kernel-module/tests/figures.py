@@ -10,13 +10,13 @@ import re
 import statistics
 import sys
 from collections.abc import Callable
-from functools import reduce
 from pathlib import Path
 from typing import Any
 
 import long
 
 from bed.image import TESTS, TOP
+from bed.page import with_parts
 
 README = TOP / "README.md"
 GIB = 1 << 30
@@ -85,7 +85,7 @@ def tested(outcomes: list[long.Outcome]) -> str:
     now = [one for one in outcomes if one.sources == long.sources(TESTS / one.tests)]
     kernels = sorted({one.kernel for one in now}, key=_kernel_order)
     files = len(list(TESTS.glob("test_*.py")))
-    shown = "; ".join(_tested_on(kernel, now) for kernel in kernels)
+    shown = "; ".join(_tested_on(kernel, now) for kernel in kernels) or "none ran as they are now"
     return f"Of the {files} files of tests, those of minutes too (`kernel-module/tests/long.py`), {shown}."
 
 
@@ -106,27 +106,12 @@ PARTS: dict[str, tuple[Path, Callable[[Any], str]]] = {
 def measured() -> dict[str, str]:
     """What there is to show, by the name of its place in README.md."""
     parts = {name: show(json.loads(file.read_text())) for name, (file, show) in PARTS.items() if file.exists()}
-    if long.PUBLISHED.exists():
-        parts["tests"] = tested(long.known(long.PUBLISHED))
-    return parts
-
-
-def in_place(page: str, name: str, part: str) -> str:
-    """The page with that part between its marks; what is between others stays."""
-    begin, end = f"<!-- measured: {name} -->", f"<!-- end of {name} -->"
-    pattern = re.compile(f"{re.escape(begin)}.*?{re.escape(end)}", re.DOTALL)
-    fresh, count = pattern.subn(lambda _: f"{begin}\n{part}\n{end}", page)
-    if count != 1:
-        raise ValueError(f"README.md needs {begin} and {end} once each")
-    return fresh
+    return {**parts, "tests": tested(long.known(long.PUBLISHED))}
 
 
 def main() -> int:
     """Rewrites README.md."""
-    parts = measured()
-    if not parts:
-        raise FileNotFoundError(f"nothing is measured in {BUILD}: run `make stress` first")
-    README.write_text(reduce(lambda page, name: in_place(page, name, parts[name]), parts, README.read_text()))
+    README.write_text(with_parts(README.read_text(), measured()))
     return 0
 
 

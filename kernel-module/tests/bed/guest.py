@@ -29,7 +29,7 @@ TROUBLE = re.compile(
     r"|BTRFS (?:error|critical|warning)"
 )
 KILLED_GRACE_SECONDS = 10
-LOG_LINES = 250  # from the first trouble on
+LINES_BEFORE, LOG_LINES = 10, 250  # of a kernel log, before the first trouble and in all
 PAGE = 4096
 # With these two a kernel copies byte by byte, which an emulator does one at a time.
 EMULATED = "max,-erms,-fsrm"
@@ -255,15 +255,13 @@ class Guest:
 
     def trouble(self, allow: str | None = None) -> list[str]:
         """Lines of the kernel log that a healthy guest does not print; `allow` is a pattern of what may be there."""
-        lines = self.log().splitlines()
-        return [line for line in lines if TROUBLE.search(line) and not (allow and re.search(allow, line))]
+        return _trouble(self.log().splitlines(), allow)
 
     def assert_clean(self, allow: str | None = None) -> None:
         """No trouble in the log, the kernel tainted by nothing but an unsigned out-of-tree module, lockdep still on."""
-        trouble = self.trouble(allow)
-        if trouble:
-            lines = self.log().splitlines()
-            begin = max(0, lines.index(trouble[0]) - 10) if trouble[0] in lines else 0
+        lines = self.log().splitlines()
+        if trouble := _trouble(lines, allow):
+            begin = max(0, lines.index(trouble[0]) - LINES_BEFORE)
             raise AssertionError(f"{self.name}'s kernel log:\n" + "\n".join(lines[begin : begin + LOG_LINES]))
         tainted = int(self.read("/proc/sys/kernel/tainted"))
         out_of_tree, unsigned = 1 << 12, 1 << 13
@@ -368,6 +366,10 @@ def _processor(spec: Spec, kernel: Kernel) -> list[str]:
     if accelerator(kernel) == KVM:
         return ["-accel", "kvm", "-cpu", "host"]
     return ["-accel", "tcg,thread=multi", "-cpu", EMULATED]
+
+
+def _trouble(lines: list[str], allow: str | None) -> list[str]:
+    return [line for line in lines if TROUBLE.search(line) and not (allow and re.search(allow, line))]
 
 
 def _qemu_command(spec: Spec, kernel: Kernel, folder: Path) -> list[str]:
