@@ -14,13 +14,12 @@ from bench import report
 from bench.experiments import EXPERIMENTS
 from bench.experiments.base import Experiment
 from bench.record import Record
-from bench.trial import Trial
+from bench.trial import REPETITIONS, Trial
 from tidepool_lab import paths
 from tidepool_lab.progress import say
 
 RAW = paths.BUILD / "bench"
 FIRST_GUESS_SECONDS = 60.0
-REPETITIONS = 5
 
 
 def main() -> None:

@@ -9,6 +9,7 @@ from typing import Any
 from bed.page import with_parts
 from bench.experiments.base import Experiment, Rows
 from bench.summary import Estimate, estimates
+from bench.trial import REPETITIONS
 from tidepool_lab import paths
 
 PAGE = paths.ROOT / "docs/evaluation.md"
@@ -57,14 +58,19 @@ def as_json(experiment: Experiment, rows: Rows) -> dict[str, Any]:
 
 def text(experiment: Experiment, rows: Rows) -> str:
     """The measured part of an experiment's section."""
-    repetitions = len({row["repetition"] for row in rows})
+    of = repetitions(len({row["repetition"] for row in rows}))
     goals = [[what, measured, "yes" if good else "**no**"] for what, measured, good in experiment.goals(rows)]
     return "\n\n".join([
         experiment.table(rows),
-        f"Medians of {repetitions} repetitions with 95 % intervals; [all of them](evaluation/{experiment.name}.jsonl).",
+        f"Medians of {of} with 95 % intervals; [all of them](evaluation/{experiment.name}.jsonl).",
         f"![{experiment.title}](evaluation/{experiment.name}.png)",
         table(["goal", "measured", "reached"], goals),
     ])  # fmt: skip
+
+
+def repetitions(found: int) -> str:
+    """How often something was measured, and whether that is as often as it should be."""
+    return f"{found} repetitions" if found >= REPETITIONS else f"**{found} of {REPETITIONS} repetitions so far**"
 
 
 def write_json(found: list[dict[str, Any]]) -> None:

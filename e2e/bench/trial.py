@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 Figures = dict[str, float]
+REPETITIONS = 5  # of each trial; with fewer the interval of a median says little
 
 
 @dataclass(frozen=True)

@@ -13,7 +13,7 @@ from bench.experiments import EXPERIMENTS
 from bench.experiments.random_reads import on_the_papers_network
 from bench.record import Record
 from bench.summary import Cell, cells, estimate, ratio
-from bench.trial import Result, Trial, alternating
+from bench.trial import REPETITIONS, Result, Trial, alternating
 
 
 def test_sides_alternate() -> None:
@@ -90,6 +90,12 @@ def test_a_faster_network_takes_time_off_each_get() -> None:
     assert "5.00 times" in line
     assert "10.00 times" in line
     assert "no pool |" not in line
+
+
+def test_few_repetitions_are_called_few() -> None:
+    """Whoever reads a median knows of how many it is, and when more are still to come."""
+    assert report.repetitions(REPETITIONS) == f"{REPETITIONS} repetitions"
+    assert report.repetitions(1) == f"**1 of {REPETITIONS} repetitions so far**"
 
 
 @pytest.mark.parametrize("name", EXPERIMENTS)

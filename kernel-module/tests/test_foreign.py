@@ -17,7 +17,7 @@ STRESSORS = (
     *("madvise", "mmap", "mmapfork", "mmapmany", "mremap", "msync", "msyncmany", "munmap", "pagemove", "vm-splice"),
 )
 SECONDS, WORKERS = 2, 2
-NOISE_MIB = 160  # read beside them, more than the guest has memory for, so that pages are evicted all the time
+NOISE_MIB = 192  # read beside them, more than the guest has memory for, so that pages are evicted all the time
 
 
 def _results(guest: Guest) -> dict[str, int]:
@@ -34,7 +34,7 @@ def _results(guest: Guest) -> dict[str, int]:
 @pytest.mark.parametrize("filesystem", ["ext4", "xfs", "btrfs"])
 def test_same_result(kernel: str, filesystem: str) -> None:
     """Each ends as it does without the module, and nearly all of them well."""
-    with (pair := Pair(kernel, borrower_mem="192M", disk=Disk("2G", filesystem))) as (borrower, _):
+    with (pair := Pair(kernel, borrower_mem="224M", disk=Disk("2G", filesystem))) as (borrower, _):
         foreign.install(borrower, "stress-ng", "usr/bin/stress-ng")
         stress(borrower, f"fill /mnt/noise mib={NOISE_MIB}")
         without = _results(borrower)
