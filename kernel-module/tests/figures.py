@@ -73,10 +73,11 @@ def lender_work(figures: dict[str, Any]) -> str:
     median = {side: statistics.median(each["seconds"] for each in rounds) for side, rounds in sides.items()}
     stalls = {side: statistics.median(each["stalls"] for each in rounds) for side, rounds in sides.items()}
     return (
-        f"On {figures['kernel']}, a program that takes {figures['wanted_mib']} MiB has them after {median['unlent']:.2f} s on a lender that "
-        f"has lent nothing, after {median['lent']:.2f} s on one that has lent {figures['lent_mib']} MiB of its "
-        f"{figures['lender_mib']}, and after {median['balloon']:.2f} s where a balloon had taken as much; direct "
-        f"reclaim stalled it {stalls['unlent']:.0f}, {stalls['lent']:.0f} and {stalls['balloon']:.0f} times."
+        f"On {figures['kernel']}, a program that takes {figures['wanted_mib']} MiB has them after "
+        f"{median['unlent']:.2f} s on a lender that has lent nothing, after {median['lent']:.2f} s on one that has lent "
+        f"{figures['lent_mib']} MiB of its {figures['lender_mib']}, and after {median['balloon']:.2f} s where a balloon "
+        f"had taken as much; direct reclaim stalled it {stalls['unlent']:.0f}, {stalls['lent']:.0f} and "
+        f"{stalls['balloon']:.0f} times."
     )
 
 
