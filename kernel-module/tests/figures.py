@@ -74,9 +74,9 @@ def lender_work(figures: dict[str, Any]) -> str:
     stalls = {side: statistics.median(each["stalls"] for each in rounds) for side, rounds in sides.items()}
     return (
         f"On {figures['kernel']}, a program that takes {figures['wanted_mib']} MiB has them after "
-        f"{median['unlent']:.2f} s on a lender that has lent nothing, after {median['lent']:.2f} s on one that has lent "
-        f"{figures['lent_mib']} MiB of its {figures['lender_mib']}, and after {median['balloon']:.2f} s where a balloon "
-        f"had taken as much; direct reclaim stalled it {stalls['unlent']:.0f}, {stalls['lent']:.0f} and "
+        f"{median['unlent']:.2f} s on a lender that has lent nothing, after {median['lent']:.2f} s on one that has "
+        f"lent {figures['lent_mib']} MiB of its {figures['lender_mib']}, and after {median['balloon']:.2f} s where a "
+        f"balloon had taken as much; direct reclaim stalled it {stalls['unlent']:.0f}, {stalls['lent']:.0f} and "
         f"{stalls['balloon']:.0f} times."
     )
 

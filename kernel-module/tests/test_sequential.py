@@ -14,6 +14,8 @@ from bed.workload import stress
 FILE_MIB = 24
 PAGES = FILE_MIB * 256
 BEFORE_A_STREAM = 128  # pages that a stream has read before it is one
+READ_AHEAD_KIB = 128  # also on 7.2, which by itself takes 8 MiB: its first window is more than BEFORE_A_STREAM
+FOLIO_PAGES = {"7.2": READ_AHEAD_KIB // 4}  # of the largest; ext4's others have one page
 
 
 def figures(pair: Pair) -> dict[str, int]:
@@ -39,13 +41,14 @@ def pair(kernel: str, request: pytest.FixtureRequest) -> Iterator[Pair]:
         for name in ("scanned", "sampled"):
             stress(borrower, f"fill /mnt/{name} mib={FILE_MIB}")
         borrower.drop_caches(3)
+        borrower.write("/sys/block/vda/queue/read_ahead_kb", str(READ_AHEAD_KIB))
         borrower.sh("insmod /lib/tidepool.ko put_buffers=8192")
         made.connect(size=128 * MIB, more={**PATIENT, "sequential_filter": 1})
         yield made
         made.assert_clean()
 
 
-def test_filter(pair: Pair, request: pytest.FixtureRequest) -> None:
+def test_filter(pair: Pair, kernel: str, request: pytest.FixtureRequest) -> None:
     """From the first pass on: streams are not put and come from disk, also where random reads have left pages."""
     broken = "broken" in request.node.name
     first = growth(pair, "sequential /mnt/scanned")
@@ -53,7 +56,7 @@ def test_filter(pair: Pair, request: pytest.FixtureRequest) -> None:
     if broken:
         return
     assert first["puts"] <= BEFORE_A_STREAM
-    assert first["drop_sequential"] > PAGES - 2 * BEFORE_A_STREAM
+    assert first["drop_sequential"] * FOLIO_PAGES.get(kernel, 1) > PAGES - 2 * BEFORE_A_STREAM
 
     second = growth(pair, "sequential /mnt/scanned")
     assert second["get_hits"] <= BEFORE_A_STREAM
