@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from test_pages import settle
+from test_pages import PATIENT, settle
 
 from bed.guest import Guest
 from bed.pair import LENDER_ADDRESS, NAME, Pair
@@ -101,18 +101,25 @@ def test_key_is_rotated_without_losing_a_page(kernel: str) -> None:
         pair.assert_clean()
 
 
+def _evict(pair: Pair) -> None:
+    """All that is cached, and waits until the lender has it."""
+    pair.borrower.drop_caches(1)
+    settle(pair)
+
+
 def test_strategy_changes_in_use(kernel: str) -> None:
     """Exclusive frees the lender's page at a get, NonInclusive keeps it; each from the moment it is set."""
     with (pair := Pair(kernel, borrower_mem="256M")) as (borrower, _):
-        pair.connect(size=128 * MIB)
+        # Buffers for all of the file: a large folio of which a page is missing is not got.
+        borrower.sh("insmod /lib/tidepool.ko put_buffers=8192")
+        pair.connect(size=128 * MIB, more=PATIENT)
         stress(borrower, "fill /mnt/file mib=20")
-        for _ in range(5):  # what is dropped for want of buffers goes the next time
-            borrower.drop_caches(1)
-            stress(borrower, "sequential /mnt/file")
-        assert pair.lent()["lent_pages"] > 12 * 256
+        _evict(pair)
+        stress(borrower, "sequential /mnt/file")
+        assert pair.borrowed()["get_hits"] > 18 * 256
+        assert pair.lent()["lent_pages"] > 18 * 256
         pair.b.set(f"lenders/{NAME}/strategy", "Exclusive")
-        borrower.drop_caches(1)
-        settle(pair)  # what is read while it is on its way is not got from the lender, which keeps it
+        _evict(pair)
         stress(borrower, "sequential /mnt/file")
         wait_until("the lender has freed them", lambda: pair.lent()["lent_pages"] < 2 * 256)
         pair.assert_clean()

@@ -15,7 +15,7 @@ FILE_MIB = 24
 PAGES = FILE_MIB * 256
 BEFORE_A_STREAM = 128  # pages that a stream has read before it is one
 READ_AHEAD_KIB = 128  # also on 7.2, which by itself takes 8 MiB: its first window is more than BEFORE_A_STREAM
-FOLIO_PAGES = {"7.2": READ_AHEAD_KIB // 4}  # of the largest; ext4's others have one page
+FOLIO_PAGES = {"7.2": 64}  # of the largest: what the program reads at a time; those of ext4 on the others have one
 
 
 def figures(pair: Pair) -> dict[str, int]:
