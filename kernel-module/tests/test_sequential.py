@@ -69,7 +69,9 @@ def test_filter(pair: Pair, kernel: str, request: pytest.FixtureRequest) -> None
     assert again["get_hits"] > 20
 
     across = growth(pair, "sequential /mnt/sampled")
-    assert across["get_skipped_sequential"] > 500
+    assert across["get_hits"] <= BEFORE_A_STREAM
+    if kernel not in FOLIO_PAGES:  # of a large folio the pool has hardly ever all, and then there is nothing to skip
+        assert across["get_skipped_sequential"] > 500
     assert across["disk_reads"] < 2 * first["disk_reads"] + 50
 
     pair.b.set(f"lenders/{NAME}/sequential_filter", 0)
