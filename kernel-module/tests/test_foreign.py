@@ -10,11 +10,12 @@ from bed.pair import Pair
 from bed.tidepool import MIB
 from bed.workload import start_stress, stress
 
-# What reads, writes, maps or rearranges files.
+# What reads, writes, maps or rearranges files. Not `madvise`, which has its own pages fail (MADV_HWPOISON): whether it
+# then ends with 0 or 2 is chance, and on 7.2 it is mostly 2, without the module, too.
 STRESSORS = (
     *("aiol", "copy-file", "dentry", "fallocate", "fiemap", "flock", "fpunch", "fsize", "hdd", "io", "iomix", "link"),
     *("open", "readahead", "rename", "seek", "sendfile", "splice", "sync-file", "touch", "xattr"),
-    *("madvise", "mmap", "mmapfork", "mmapmany", "mremap", "msync", "msyncmany", "munmap", "pagemove", "vm-splice"),
+    *("mmap", "mmapfork", "mmapmany", "mremap", "msync", "msyncmany", "munmap", "pagemove", "vm-splice"),
 )
 SECONDS, WORKERS = 2, 2
 MEMORY_MIB = 288  # enough for any of them, and none of them may be killed for want of it
