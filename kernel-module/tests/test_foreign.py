@@ -18,8 +18,9 @@ STRESSORS = (
     *("mmap", "mmapfork", "mmapmany", "mremap", "msync", "msyncmany", "munmap", "pagemove", "vm-splice"),
 )
 SECONDS, WORKERS = 2, 2
-MEMORY_MIB = 288  # enough for any of them, and none of them may be killed for want of it
-SIZES = "--mremap-bytes 32m"  # by itself as much as the guest has
+MEMORY_MIB = 288  # none of the stressors may be killed for want of it, so two of them take no more than it has:
+SIZES = "--mremap-bytes 32m"
+MOST_MAPPINGS = 8192  # of a process; mmapmany makes, and fills, as many as it may and can in its time
 NOISE_MIB = 256  # read beside them, more than the guest has memory for, so that pages are evicted all the time
 
 
@@ -39,6 +40,7 @@ def test_same_result(kernel: str, filesystem: str) -> None:
     """Each ends as it does without the module, and nearly all of them well."""
     with (pair := Pair(kernel, borrower_mem=f"{MEMORY_MIB}M", disk=Disk("2G", filesystem))) as (borrower, _):
         foreign.install(borrower, "stress-ng", "usr/bin/stress-ng")
+        borrower.write("/proc/sys/vm/max_map_count", str(MOST_MAPPINGS))
         stress(borrower, f"fill /mnt/noise mib={NOISE_MIB}")
         without = _results(borrower)
         assert list(without.values()).count(0) > len(STRESSORS) * 0.8, without
