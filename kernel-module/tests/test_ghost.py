@@ -129,7 +129,8 @@ def _assert_forgotten(borrower: Guest, tidepool: Tidepool) -> None:
         assert _figures(tidepool)["samples"] > 100, f"nothing is followed before: {change}"
         read = _figures(tidepool)["sampled_references"]
         borrower.sh(change)
-        assert _figures(tidepool)["samples"] <= 1, f"still followed after: {change}"
+        left = _figures(tidepool)["samples"]
+        assert left <= 1, f"{left} still followed after: {change}"
         assert _figures(tidepool)["sampled_references"] <= read + 1, f"written pages count as read: {change}"
 
 
