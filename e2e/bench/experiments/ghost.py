@@ -6,6 +6,7 @@ from pathlib import Path
 
 import numpy as np
 
+from bed.guest import PAGE
 from bed.tidepool import MIB
 from bench import data, plots, report, tools
 from bench.experiments.base import Experiment, Rows
@@ -18,12 +19,12 @@ BORROWER_MIB, FILE_MIB = 192, 256
 PATH = "/mnt/file"
 PARTS = (0.5, 1.0)  # the pool's size, of the borrower's memory
 SIDES = ("NonInclusive", "Exclusive")
-SECONDS, LOOP_SECONDS = 15, 40
+SECONDS = 15  # of those that name no runtime of their own
 LOOP_MIB = 112  # more than the borrower caches
 PATIENCE_US = 3_000_000
 BUFFERS = 4096
 TOLERANCE = 0.05
-KIB, PAGE = 1024, 4096
+KIB = 1024
 FIO = (
     "fio --readonly --filename={path} --ioengine=psync --invalidate=0 --norandommap --randrepeat=0 --thread"
     " --time_based --runtime={seconds} --minimal {jobs} > /dev/null"
@@ -33,7 +34,8 @@ IN_ORDER = "--rw=read --bs=64k --fadvise_hint=sequential"
 WORKLOADS = {
     "uniform": f"--name=uniform {RANDOM} --numjobs=4",
     "zipf": f"--name=zipf {RANDOM} --random_distribution=zipf:0.9 --numjobs=4",
-    "loop": f"--name=loop {IN_ORDER} --size={LOOP_MIB}m --rate=10m",  # no faster than evicted pages can be sent on
+    # no faster than evicted pages can be sent on, and three times through
+    "loop": f"--name=loop {IN_ORDER} --size={LOOP_MIB}m --rate=10m --runtime=40",
     "mix": (
         f"--name=loop {IN_ORDER} --size=64m --rate=4m"
         f" --name=zipf {RANDOM} --random_distribution=zipf:0.9 --offset=64m --size=192m --numjobs=3"
@@ -97,8 +99,7 @@ def _workload(machine: Machine, strategy: str, part: float, name: str) -> Figure
     machine.pair.b.set("ghost", "Off")
     machine.pair.b.set("ghost", strategy)
     before = machine.borrower.vmstat("pgpgin")
-    seconds = LOOP_SECONDS if name == "loop" else SECONDS
-    machine.tool(machine.borrower, FIO.format(path=PATH, seconds=seconds, jobs=WORKLOADS[name]))
+    machine.tool(machine.borrower, FIO.format(path=PATH, seconds=SECONDS, jobs=WORKLOADS[name]))
     expected, samples = _curve(machine, size * MIB)
     pool = machine.pair.borrowed()
     from_disk = (machine.borrower.vmstat("pgpgin") - before) * KIB // PAGE
