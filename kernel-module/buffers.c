@@ -126,24 +126,27 @@ void tide_buffers_count(unsigned int *total, unsigned int *free)
 }
 
 /**
- * tide_buffer_take() - a free buffer
+ * tide_buffers_take() - free buffers, as many as are asked for, or none
+ * @count: how many
+ * @taken: they are added to this list
  *
  * Context: any; allocates nothing.
- * Return: the buffer, on no list, or NULL when all are used.
+ * Return: whether there were enough.
  */
-struct tide_buffer *tide_buffer_take(void)
+bool tide_buffers_take(unsigned int count, struct list_head *taken)
 {
-	struct tide_buffer *buffer;
 	unsigned long flags;
+	bool enough;
 
 	spin_lock_irqsave(&tide_buffers_lock, flags);
-	buffer = list_first_entry_or_null(&tide_buffers_free, struct tide_buffer, list);
-	if (buffer) {
-		list_del_init(&buffer->list);
-		tide_buffers_idle--;
+	enough = count <= tide_buffers_idle;
+	if (enough) {
+		tide_buffers_idle -= count;
+		while (count--)
+			list_move_tail(tide_buffers_free.next, taken);
 	}
 	spin_unlock_irqrestore(&tide_buffers_lock, flags);
-	return buffer;
+	return enough;
 }
 
 /**

@@ -31,7 +31,7 @@ int tide_buffers_init(void);
 int tide_buffers_acquire(void);
 void tide_buffers_relinquish(void);
 void tide_buffers_count(unsigned int *total, unsigned int *free);
-struct tide_buffer *tide_buffer_take(void);
+bool tide_buffers_take(unsigned int count, struct list_head *taken);
 void tide_buffer_free(struct tide_buffer *buffer);
 void tide_buffer_release(struct tide_buffer *buffer);
 

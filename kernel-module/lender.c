@@ -36,9 +36,7 @@ void tide_regrant(struct tide_borrower *borrower)
 	if (!borrower->store)
 		return;
 	borrower->granted_bytes = tide_grant(borrower);
-	if (tide_store_resize(borrower->store, borrower->granted_bytes))
-		pr_warn_ratelimited("borrowers/%s: no memory to note more pages\n",
-				    borrower->name);
+	tide_store_resize(borrower->store, borrower->granted_bytes);
 	tide_send_grant(borrower);
 }
 

@@ -91,15 +91,8 @@ static void tide_trace_drop(const struct tide_file *file, pgoff_t index,
 
 /* Returns false when the page is in no buffer and at no lender afterwards. */
 static bool tide_put_page(struct tide_file *file, struct tide_lender *lender,
-			  struct page *page, pgoff_t index)
+			  struct page *page, pgoff_t index, struct tide_buffer *buffer)
 {
-	struct tide_buffer *buffer = tide_buffer_take();
-
-	if (!buffer) {
-		atomic64_inc(&lender->stats.drop_nobuffer);
-		tide_trace_drop(file, index, TIDE_DROP_NOBUFFER);
-		return false;
-	}
 	buffer->file = file;
 	buffer->lender = lender;
 	buffer->index = index;
@@ -119,21 +112,42 @@ static bool tide_put_page(struct tide_file *file, struct tide_lender *lender,
 	return true;
 }
 
-/* The pages of a folio that the pool does not have yet, the file is locked. */
+/* Does the pool lack this page, or has it changed since? The file is locked. */
+static bool tide_pool_lacks(struct tide_file *file, pgoff_t index)
+{
+	int slot;
+
+	return !tide_outgoing_find(file, index) &&
+	       !tide_file_version(file, index, &slot);
+}
+
+/*
+ * The pages of a folio that the pool does not have yet, the file is locked. All
+ * or none: a folio is got whole, so some of its pages would only take room.
+ */
 static bool tide_put_pages(struct tide_file *file, struct folio *folio,
 			   struct tide_lender *lender)
 {
-	long i, nr = folio_nr_pages(folio);
+	long i, nr = folio_nr_pages(folio), lacking = 0;
+	struct tide_buffer *buffer;
 	bool queued = false;
-	int slot;
+	LIST_HEAD(buffers);
 
+	for (i = 0; i < nr; i++)
+		lacking += tide_pool_lacks(file, folio->index + i);
+	if (!tide_buffers_take(lacking, &buffers)) {
+		atomic64_add(lacking, &lender->stats.drop_nobuffer);
+		trace_tidepool_drop(file->dev, file->ino, folio->index, lacking,
+				    TIDE_DROP_NOBUFFER);
+		return false;
+	}
 	for (i = 0; i < nr; i++) {
-		pgoff_t index = folio->index + i;
-
-		if (tide_outgoing_find(file, index) ||
-		    tide_file_version(file, index, &slot))
-			continue;	/* there already, and not changed since */
-		queued |= tide_put_page(file, lender, folio_page(folio, i), index);
+		if (!tide_pool_lacks(file, folio->index + i))
+			continue;
+		buffer = list_first_entry(&buffers, struct tide_buffer, list);
+		list_del_init(&buffer->list);
+		queued |= tide_put_page(file, lender, folio_page(folio, i),
+					folio->index + i, buffer);
 	}
 	return queued;
 }

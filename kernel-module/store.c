@@ -7,16 +7,17 @@
  * available. Storing never enters reclaim: when memory is short, the oldest
  * page of the same borrower makes room (invariant 7).
  *
- * folio->private points to a note of the page's version and tag, which goes
- * when the page leaves the page cache. The store's mutex orders adding,
- * recycling and forgetting; the kernel may reclaim a page at any time, unless
- * somebody has a reference: both together keep the note.
+ * folio->private points to a note of the page, which goes when the page leaves
+ * the page cache; the notes of a store are a list in the order of their pages'
+ * arrival. The store's mutex orders adding, recycling and forgetting; the kernel
+ * may reclaim a page at any time, unless somebody has a reference: both together
+ * keep the note.
  */
 #define pr_fmt(fmt) KBUILD_MODNAME ": " fmt
 
 #include <linux/hashtable.h>
 #include <linux/highmem.h>
-#include <linux/kfifo.h>
+#include <linux/list.h>
 #include <linux/migrate.h>
 #include <linux/mount.h>
 #include <linux/pseudo_fs.h>
@@ -42,11 +43,6 @@ static atomic64_t tide_lent_pages = ATOMIC64_INIT(0);
 static struct vfsmount *tide_mnt;
 static struct kmem_cache *tide_notes;
 
-struct tide_note {
-	u64 version;
-	u8 tag[TIDE_TAG_SIZE];
-};
-
 struct tide_store_file {
 	struct hlist_node hash;
 	u64 id;
@@ -54,23 +50,31 @@ struct tide_store_file {
 	struct tide_store *store;
 };
 
-struct tide_store_slot {
-	u64 file;
+/**
+ * struct tide_note - what is known of a page that is here
+ * @order: in the store's list of that name
+ * @file: whose page it is
+ * @index: page index
+ * @version: of the page
+ * @tag: what proves its contents to the borrower
+ */
+struct tide_note {
+	struct list_head order;
+	struct tide_store_file *file;
 	pgoff_t index;
+	u64 version;
+	u8 tag[TIDE_TAG_SIZE];
 };
 
 /**
  * struct tide_store - the pages that one borrower has here
  * @borrower: whose
- * @mutex: @files, @ring and adding pages
+ * @mutex: @files, and adding pages
  * @files: by remote file
  * @pages: how many are here
  * @limit: most that it may have
- * @ring: pages in the order of their arrival; some are gone meanwhile
- * @ring_size: of @ring
- * @head: where the next arrival goes
- * @tail: the oldest
- * @notices_lock: guards the next three, taken with interrupts off
+ * @lock: guards what follows, taken with interrupts off
+ * @order: notes of all pages, the oldest first
  * @notice_head: where the next notice goes
  * @notice_tail: the first one not sent
  * @notice: a ring of them
@@ -81,9 +85,8 @@ struct tide_store {
 	DECLARE_HASHTABLE(files, TIDE_STORE_BITS);
 	atomic64_t pages;
 	u64 limit;
-	struct tide_store_slot *ring;
-	u64 ring_size, head, tail;
-	spinlock_t notices_lock;	/* a leaf */
+	spinlock_t lock;	/* a leaf */
+	struct list_head order;
 	unsigned int notice_head, notice_tail;
 	struct tide_page_id notice[TIDE_NOTICES];
 };
@@ -230,7 +233,7 @@ static void tide_store_notice(struct tide_store *store, u64 file, pgoff_t index,
 {
 	unsigned long flags;
 
-	spin_lock_irqsave(&store->notices_lock, flags);
+	spin_lock_irqsave(&store->lock, flags);
 	if (store->notice_head - store->notice_tail < TIDE_NOTICES)
 		store->notice[store->notice_head++ % TIDE_NOTICES] =
 			(struct tide_page_id) {
@@ -238,7 +241,7 @@ static void tide_store_notice(struct tide_store *store, u64 file, pgoff_t index,
 				.index = cpu_to_le64(index),
 				.version = cpu_to_le64(version),
 			};
-	spin_unlock_irqrestore(&store->notices_lock, flags);
+	spin_unlock_irqrestore(&store->lock, flags);
 	schedule_delayed_work(&store->borrower->notify, HZ / 20);
 }
 
@@ -255,10 +258,10 @@ unsigned int tide_store_notices(struct tide_store *store,
 {
 	unsigned int n = 0;
 
-	spin_lock_irq(&store->notices_lock);
+	spin_lock_irq(&store->lock);
 	while (n < max && store->notice_tail != store->notice_head)
 		id[n++] = store->notice[store->notice_tail++ % TIDE_NOTICES];
-	spin_unlock_irq(&store->notices_lock);
+	spin_unlock_irq(&store->lock);
 	return n;
 }
 
@@ -278,12 +281,17 @@ static void tide_store_uncharge(struct tide_store *store)
 void tide_store_deleted(struct address_space *mapping, struct folio *folio)
 {
 	struct tide_store_file *file = mapping->host->i_private;
+	struct tide_store *store = file->store;
+	struct tide_note *note = folio->private;
+	unsigned long flags;
 
-	tide_store_uncharge(file->store);
+	spin_lock_irqsave(&store->lock, flags);
+	list_del(&note->order);
+	spin_unlock_irqrestore(&store->lock, flags);
+	tide_store_uncharge(store);
 	if (!folio_ref_count(folio)) {
-		atomic64_inc(&file->store->borrower->stats.reclaimed);
-		tide_store_notice(file->store, file->id, folio->index,
-				  tide_folio_version(folio));
+		atomic64_inc(&store->borrower->stats.reclaimed);
+		tide_store_notice(store, file->id, note->index, note->version);
 	}
 	tide_note_free(folio);
 }
@@ -301,23 +309,33 @@ static void tide_store_remove(struct tide_store_file *file, pgoff_t first, pgoff
 				   (((loff_t)last + 1) << PAGE_SHIFT) - 1);
 }
 
+/* A copy of the oldest page's note; false when there is no page. Mutex held. */
+static bool tide_store_oldest(struct tide_store *store, struct tide_note *copy)
+{
+	struct tide_note *note;
+
+	spin_lock_irq(&store->lock);
+	note = list_first_entry_or_null(&store->order, struct tide_note, order);
+	if (note)
+		*copy = *note;
+	spin_unlock_irq(&store->lock);
+	return note;
+}
+
 /* Drops the oldest page; false when there is none. Mutex held. */
 static bool tide_store_recycle(struct tide_store *store)
 {
-	while (store->tail != store->head) {
-		struct tide_store_slot slot = store->ring[store->tail++ % store->ring_size];
-		struct tide_store_file *file = tide_store_find(store, slot.file);
-		struct folio *folio;
-		u64 version;
+	struct tide_note oldest;
+	struct folio *folio;
 
-		folio = file ? tide_find_folio(file->inode->i_mapping, slot.index) : NULL;
+	while (tide_store_oldest(store, &oldest)) {
+		folio = tide_find_folio(oldest.file->inode->i_mapping, oldest.index);
 		if (!folio)
-			continue;
-		version = tide_folio_version(folio);
+			continue;	/* the kernel has taken it meanwhile */
+		tide_store_remove(oldest.file, oldest.index, oldest.index);
 		folio_put(folio);
-		tide_store_remove(file, slot.index, slot.index);
 		atomic64_inc(&store->borrower->stats.recycled);
-		tide_store_notice(store, slot.file, slot.index, version);
+		tide_store_notice(store, oldest.file->id, oldest.index, oldest.version);
 		return true;
 	}
 	return false;
@@ -401,13 +419,12 @@ void tide_store_cancel(struct tide_store *store, struct folio *folio)
 	folio_put(folio);
 }
 
-static void tide_store_remember(struct tide_store *store, u64 file, pgoff_t index)
+/* Puts a page's note behind all others; the folio is locked, so that it stays. */
+static void tide_store_remember(struct tide_store *store, struct tide_note *note)
 {
-	while (store->head - store->tail >= store->ring_size)
-		if (!tide_store_recycle(store))
-			store->tail = store->head;
-	store->ring[store->head++ % store->ring_size] =
-		(struct tide_store_slot) { .file = file, .index = index };
+	spin_lock_irq(&store->lock);
+	list_add_tail(&note->order, &store->order);
+	spin_unlock_irq(&store->lock);
 }
 
 /* A lender that cheats: alters a page, or keeps an older one in its place. */
@@ -483,8 +500,10 @@ int tide_store_add(struct tide_store *store, const struct tide_put_item *item,
 				TIDE_STORE_GFP | __GFP_WRITE);
 	if (err)
 		goto out;
+	note->file = file;
+	note->index = index;
+	tide_store_remember(store, note);
 	folio_unlock(folio);
-	tide_store_remember(store, id, index);
 	atomic64_inc(&store->borrower->stats.puts);
 out:
 	mutex_unlock(&store->mutex);
@@ -591,13 +610,6 @@ void tide_store_trim(struct tide_store *store, u64 pages)
 /* life of a store						       */
 /* ------------------------------------------------------------------ */
 
-static u64 tide_ring_size(u64 bytes)
-{
-	u64 pages = bytes >> PAGE_SHIFT;
-
-	return pages + pages / 4 + 64;
-}
-
 /**
  * tide_store_create() - an empty store
  * @borrower: whose
@@ -613,15 +625,10 @@ struct tide_store *tide_store_create(struct tide_borrower *borrower, u64 bytes)
 		return NULL;
 	store->borrower = borrower;
 	mutex_init(&store->mutex);
-	spin_lock_init(&store->notices_lock);
+	spin_lock_init(&store->lock);
+	INIT_LIST_HEAD(&store->order);
 	hash_init(store->files);
 	store->limit = bytes >> PAGE_SHIFT;
-	store->ring_size = tide_ring_size(bytes);
-	store->ring = kvmalloc_array(store->ring_size, sizeof(*store->ring), GFP_KERNEL);
-	if (!store->ring) {
-		kvfree(store);
-		return NULL;
-	}
 	return store;
 }
 
@@ -631,31 +638,11 @@ struct tide_store *tide_store_create(struct tide_borrower *borrower, u64 bytes)
  * @bytes: most that it may hold from now on
  *
  * Context: process.
- * Return: 0, or -ENOMEM and the store is as it was.
  */
-int tide_store_resize(struct tide_store *store, u64 bytes)
+void tide_store_resize(struct tide_store *store, u64 bytes)
 {
-	u64 size = tide_ring_size(bytes), at = 0;
-	struct tide_store_slot *ring, *old;
-
 	WRITE_ONCE(store->limit, bytes >> PAGE_SHIFT);
 	tide_store_trim(store, store->limit);
-	ring = kvmalloc_array(size, sizeof(*ring), GFP_KERNEL);
-	if (!ring)
-		return -ENOMEM;
-	mutex_lock(&store->mutex);
-	while (store->head - store->tail > size && tide_store_recycle(store))
-		;
-	for (; store->tail != store->head; store->tail++)
-		ring[at++] = store->ring[store->tail % store->ring_size];
-	old = store->ring;
-	store->ring = ring;
-	store->ring_size = size;
-	store->tail = 0;
-	store->head = at;
-	mutex_unlock(&store->mutex);
-	kvfree(old);
-	return 0;
 }
 
 /**
@@ -675,6 +662,5 @@ void tide_store_destroy(struct tide_store *store)
 		cond_resched();
 	}
 	cancel_delayed_work_sync(&store->borrower->notify);
-	kvfree(store->ring);
 	kvfree(store);
 }

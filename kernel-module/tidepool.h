@@ -705,7 +705,7 @@ int tide_store_init(void);
 void tide_store_exit(void);
 struct tide_store *tide_store_create(struct tide_borrower *borrower, u64 bytes);
 void tide_store_destroy(struct tide_store *store);
-int tide_store_resize(struct tide_store *store, u64 bytes);
+void tide_store_resize(struct tide_store *store, u64 bytes);
 struct folio *tide_store_get(struct tide_store *store, u64 file, pgoff_t index,
 			     u64 version, u8 *tag);
 struct folio *tide_store_prepare(struct tide_store *store);

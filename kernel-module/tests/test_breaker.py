@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from bed.guest import Disk
-from bed.pair import LENDER_ADDRESS, Pair
+from bed.pair import LENDER_ADDRESS, PATIENT, Pair
 from bed.relay import Relay
 from bed.tidepool import MIB, parse_histogram, wait_until
 from bed.workload import stress
@@ -20,7 +20,6 @@ MODES: dict[str, dict[str, object]] = {
     BY_LONG: {"breaker": "Thresholds", "breaker_short": NEVER, "breaker_long": PINGS_US},
     BY_DISK: {"breaker": "Automatic"},
 }
-PATIENT = {"deadline_us": 3_000_000}
 
 Figures = dict[str, dict[str, int]]
 

@@ -5,10 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 import pytest
-from test_pages import PATIENT, settle
 
 from bed.measure import catalog_bytes
-from bed.pair import NAME, Pair
+from bed.pair import NAME, PATIENT, Pair
 from bed.tidepool import MIB
 from bed.workload import finish_stress, start_stress, stress
 
@@ -41,11 +40,9 @@ def test_dense_catalog_is_small(pair: Pair) -> None:
     borrower = pair.borrower
     stress(borrower, "fill /mnt/file mib=96")
     for _ in range(3):  # what found no memory or no buffer goes the next time
-        borrower.drop_caches(1)
-        settle(pair)
+        pair.evict()
         stress(borrower, "sequential /mnt/file")
-    borrower.drop_caches(1)
-    settle(pair)
+    pair.evict()
     pages, full = pair.borrowed()["catalog_pages"], catalog_bytes(borrower)
     assert pages > 96 * 256 * 0.9
     pair.b.set(f"lenders/{NAME}/enabled", 0)
@@ -60,8 +57,7 @@ def test_gives_memory_back(pair: Pair) -> None:
     borrower = pair.borrower
     stress(borrower, "fill /mnt/file mib=64")
     stress(borrower, f"many /mnt/tree files={FILES} write=1")
-    borrower.drop_caches(1)
-    settle(pair)
+    pair.evict()
     before = pair.borrowed()["catalog_pages"]
     assert before > 8000
     for _ in range(3):
@@ -89,8 +85,7 @@ def test_files_outlive_their_inodes(pair: Pair) -> None:
     """Thousands of small files, as of a mail spool: their inodes leave memory and their pages stay in the pool."""
     borrower = pair.borrower
     stress(borrower, f"many /mnt/tree files={FILES} write=1")
-    borrower.drop_caches(1)
-    settle(pair)
+    pair.evict()
     for number in range(2):
         inodes = int(borrower.read("/proc/sys/fs/inode-nr").split()[0])
         borrower.sh("sync")  # dirty ones stay
@@ -100,5 +95,4 @@ def test_files_outlive_their_inodes(pair: Pair) -> None:
         hits = pair.borrowed()["get_hits"]
         stress(borrower, f"many /mnt/tree files={FILES}")
         assert pair.borrowed()["get_hits"] - hits > FILE_PAGES * 0.95, f"round {number}"
-        borrower.drop_caches(1)
-        settle(pair)
+        pair.evict()

@@ -9,11 +9,10 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
-from test_pages import PATIENT, settle
 
 from bed.guest import PAGE, Guest, Spec
 from bed.image import build_module, fetch_kernel
-from bed.pair import Pair
+from bed.pair import PATIENT, Pair
 from bed.tidepool import MIB, PORT, quantile
 from bed.workload import stress, wrong_pages
 
@@ -38,8 +37,7 @@ def _evict(pair: Pair, path: str, times: int = 1) -> None:
     for _ in range(times):
         pair.borrower.sh(f"cat {path} > /dev/null")
         pair.borrower.sh("sync")
-        pair.borrower.drop_caches(1)
-        settle(pair)
+        pair.evict()
 
 
 def _contains(guest: Guest, text: bytes) -> bool:
@@ -121,8 +119,7 @@ def test_file_numbers_say_nothing(pair: Pair) -> None:
     start = max(len(_captured(pair)), PCAP_HEADER)
     with _connected(pair, "AES-GCM"):
         pair.borrower.sh(f"for i in $(seq {FILES}); do head -c 131072 /dev/urandom > /mnt/$i; done; sync")
-        pair.borrower.drop_caches(1)
-        settle(pair)
+        pair.evict()
         numbers = _file_numbers(_captured(pair), start)
     assert len(numbers) > FILES // 2
     assert all(number >> 40 for number in numbers)

@@ -8,12 +8,11 @@ from contextlib import contextmanager
 import pytest
 
 from bed.guest import Disk, Guest
-from bed.pair import Pair
+from bed.pair import PACED, Pair
 from bed.tidepool import MIB
 from bed.workload import stress
 
 FILE_MIB, HEAD_MIB = 160, 4
-DISK_SPEED = 24 * MIB  # for all; the reader's part of it is no more than the pool takes
 READS = "while true; do dd if=/mnt/file of=/dev/null bs=64k iflag=direct 2> /dev/null; done"
 # The same bytes again, at the head of the file only.
 WRITES = "while true; do dd if=/mnt/head of=/mnt/file bs=64k conv=notrunc oflag=direct 2> /dev/null; done"
@@ -33,7 +32,7 @@ def running(guest: Guest, command: str, times: int) -> Iterator[None]:
 @pytest.mark.parametrize("stream", [READS, WRITES], ids=["reads", "writes"])
 def test_puts_go_on_beside_direct_io(kernel: str, stream: str) -> None:
     """A stream of direct reads, or of direct writes elsewhere in the file, hardly stops a put."""
-    disk = Disk("1G", "ext4", bytes_per_second=DISK_SPEED)
+    disk = Disk("1G", "ext4", bytes_per_second=PACED)
     with (pair := Pair(kernel, borrower_mem="176M", disk=disk)) as (borrower, _):
         pair.connect(size=200 * MIB)
         stress(borrower, f"fill /mnt/file mib={FILE_MIB}")

@@ -9,11 +9,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from test_pages import PATIENT
 
 from bed.guest import Disk, Guest
 from bed.image import CFLAGS, TESTS, build_program
-from bed.pair import NAME, Pair
+from bed.pair import NAME, PATIENT, Pair
 from bed.tidepool import MIB, Tidepool
 from bed.workload import stress
 

@@ -5,10 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 import pytest
-from test_pages import PATIENT, settle
 
 from bed.guest import Guest
-from bed.pair import NAME, Pair
+from bed.pair import NAME, PATIENT, Pair
 from bed.tidepool import MIB, wait_until
 from bed.workload import stress
 
@@ -37,8 +36,7 @@ def pair(guests: Pair) -> Iterator[Pair]:
 def test_pages_travel_together(pair: Pair) -> None:
     """Evictions are aggregated into batches, and a read-ahead window is one request."""
     stress(pair.borrower, "fill /mnt/file mib=16")
-    pair.borrower.drop_caches(1)
-    settle(pair)
+    pair.evict()
     stress(pair.borrower, "sequential /mnt/file")
     figures = pair.borrowed()
     assert figures["puts_sent"] >= TOGETHER * figures["put_requests"] > 0
@@ -76,8 +74,7 @@ def test_the_put_path_allocates_nothing(pair: Pair) -> None:
     switches = " ".join(f"events/kmem/{name}/enable" for name in ALLOCATIONS)
     pair.borrower.sh(f"cd {TRACING} && echo 16384 > buffer_size_kb && echo 1 > options/stacktrace")
     pair.borrower.sh(f"cd {TRACING} && for s in {switches}; do echo 1 > $s; done")
-    pair.borrower.drop_caches(1)
-    settle(pair)
+    pair.evict()
     pair.borrower.sh(f"cd {TRACING} && for s in {switches}; do echo 0 > $s; done; echo 0 > options/stacktrace")
     chains = _stacks(pair.borrower)
     pair.borrower.write(f"{TRACING}/trace", "")
@@ -91,8 +88,7 @@ def test_a_full_lender_recycles_and_says_so(pair: Pair) -> None:
     pair.l.set(f"borrowers/{NAME}/quota_bytes", 8 * MIB)
     wait_until("the grant shrinks", lambda: pair.borrowed()["granted_bytes"] == 8 * MIB)
     stress(pair.borrower, "fill /mnt/file mib=32")
-    pair.borrower.drop_caches(1)
-    settle(pair)
+    pair.evict()
     assert pair.lent()["recycled"] > 1000
     assert pair.lent()["lent_pages"] * 4096 <= 8 * MIB
     wait_until("every notice arrives", lambda: pair.borrowed()["evicted_notices"] == pair.lent()["notices_sent"])
@@ -100,6 +96,20 @@ def test_a_full_lender_recycles_and_says_so(pair: Pair) -> None:
     assert borrowed["evicted_notices"] > 1000
     stress(pair.borrower, "sequential /mnt/file")
     assert pair.borrowed()["get_misses"] < borrowed["evicted_notices"] // 10
+
+
+def test_a_page_that_comes_back_is_as_young_as_any(pair: Pair) -> None:
+    """Exclusive: a file that fits is read again and again, and the lender drops none of its pages for another."""
+    pair.b.set(f"lenders/{NAME}/strategy", "Exclusive")
+    pair.l.set(f"borrowers/{NAME}/quota_bytes", 20 * MIB)
+    wait_until("the grant shrinks", lambda: pair.borrowed()["granted_bytes"] == 20 * MIB)
+    stress(pair.borrower, "fill /mnt/file mib=16")
+    for _ in range(4):
+        pair.evict()
+        assert pair.lent()["lent_pages"] >= 15 * 256
+        stress(pair.borrower, "sequential /mnt/file")
+    assert pair.lent()["recycled"] == 0
+    assert pair.borrowed()["get_hits"] >= 4 * 15 * 256
 
 
 def test_lent_pages_are_nobodys(pair: Pair) -> None:
@@ -110,8 +120,7 @@ def test_lent_pages_are_nobodys(pair: Pair) -> None:
     busy = pair.lender.start(f"echo $$ > {group}/cgroup.procs; exec stress anon 8 hold=30")
     try:
         stress(pair.borrower, "fill /mnt/file mib=48")
-        pair.borrower.drop_caches(1)
-        settle(pair)
+        pair.evict()
         assert pair.lent()["lent_pages"] * 4096 > 32 * MIB
         assert busy.running
         assert int(pair.lender.read(f"{group}/memory.current")) < 16 * MIB

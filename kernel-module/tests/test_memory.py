@@ -7,17 +7,16 @@ import time
 import pytest
 
 from bed.guest import Disk, Guest
-from bed.pair import NAME, Pair
+from bed.pair import NAME, PACED, Pair
 from bed.tidepool import MIB
 from bed.workload import finish_stress, start_stress, stress
 
 LEAK_MIB = 4
-DISK_SPEED = 24 * MIB  # what is read from it faster leaves the page cache faster than it can be sent on
 
 
 def test_lender_gets_its_memory_back(kernel: str) -> None:
     """A program on a fully lent lender takes more than its free memory: no OOM, and the borrower reads on."""
-    disk = Disk("1G", "ext4", bytes_per_second=DISK_SPEED)
+    disk = Disk("1G", "ext4", bytes_per_second=PACED)
     with (pair := Pair(kernel, borrower_mem="176M", lender_mem="384M", disk=disk)) as (borrower, lender):
         pair.connect(size=200 * MIB)
         stress(borrower, "fill /mnt/file mib=200")

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import pytest
-from test_pages import PATIENT, settle
 
 from bed.guest import Guest
-from bed.pair import BORROWER_ADDRESS, LENDER_ADDRESS, Pair
+from bed.pair import BORROWER_ADDRESS, LENDER_ADDRESS, PATIENT, Pair
 from bed.tidepool import MIB
 from bed.workload import stress, wrong_pages
 
@@ -44,8 +43,7 @@ def changed_on_the_server(pair: Pair) -> int:
     borrower.sh(f"mount -t nfs4 -o {options} {LENDER_ADDRESS}:/ /mnt")
     stress(server, f"fill /mnt/file mib={FILE_MIB} version=1")
     wrong = wrong_pages(borrower, "sequential /mnt/file version=1")
-    borrower.drop_caches(1)
-    settle(pair)
+    pair.evict()
     stress(server, f"fill /mnt/file mib={FILE_MIB} version=2")
     wrong += wrong_pages(borrower, "sequential /mnt/file version=2")
     borrower.umount()

@@ -5,27 +5,13 @@ from __future__ import annotations
 import pytest
 
 from bed.guest import Disk, Guest
-from bed.pair import NAME, Pair
-from bed.tidepool import MIB, wait_until
+from bed.pair import NAME, PACED, PATIENT, Pair
+from bed.tidepool import MIB
 from bed.workload import stress
 
 FILE_MIB = 160
-DISK_SPEED = 12 * MIB  # no faster than the pool takes what is evicted
 MOST_PASSES = 6
 POOL = 256 * MIB
-PATIENT = {"deadline_us": 3_000_000}  # a busy test machine is no reason to read from disk
-
-
-def settle(pair: Pair) -> None:
-    """Until what is on its way to the lender has arrived."""
-    last = -1
-
-    def quiet() -> bool:
-        nonlocal last
-        puts, last = last, pair.borrowed()["puts"]
-        return puts == last
-
-    wait_until("puts settle", quiet, timeout=30, every=0.5)
 
 
 def _fill_pool(pair: Pair) -> None:
@@ -33,7 +19,7 @@ def _fill_pool(pair: Pair) -> None:
     for _ in range(MOST_PASSES):
         before = pair.borrowed()["puts"]
         stress(pair.borrower, "sequential /mnt/file")
-        settle(pair)
+        pair.settle()
         if pair.borrowed()["puts"] - before < FILE_MIB * 256 // 100:
             return
 
@@ -48,12 +34,12 @@ def _fill_pool(pair: Pair) -> None:
 )
 def test_reads_come_from_the_lender(kernel: str, filesystem: str) -> None:
     """A file larger than the borrower's memory is read again, in order and at random, with hardly a disk read."""
-    disk = Disk("1G", filesystem, bytes_per_second=DISK_SPEED)
+    disk = Disk("1G", filesystem, bytes_per_second=PACED // 2)
     with (pair := Pair(kernel, borrower_mem="176M", lender_mem="448M", disk=disk)) as (borrower, lender):
         pair.connect(size=POOL, more=PATIENT)
         stress(borrower, f"fill /mnt/file mib={FILE_MIB}")
         _fill_pool(pair)
-        before, disk = pair.borrowed(), borrower.disk_reads()
+        before, disk_reads = pair.borrowed(), borrower.disk_reads()
         stress(borrower, "sequential /mnt/file")
         stress(borrower, "random /mnt/file reads=2000 threads=4")
         after = pair.borrowed()
@@ -61,7 +47,7 @@ def test_reads_come_from_the_lender(kernel: str, filesystem: str) -> None:
         missed = sum(after[name] - before[name] for name in ("get_misses", "get_late", "get_errors"))
         assert hits > FILE_MIB * 256 // 4
         assert missed <= hits // 50, after
-        assert borrower.disk_reads() - disk < 200
+        assert borrower.disk_reads() - disk_reads < 200
         assert pair.lent()["lent_pages"] * 4096 <= POOL
         assert sum(count for _, count in pair.b.latency(f"lenders/{NAME}")) > 0
         _assert_memory_counts(lender, pair)

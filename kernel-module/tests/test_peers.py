@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-from test_pages import PATIENT, settle
-
 from bed.guest import Guest
-from bed.pair import LENDER_ADDRESS, NAME, Pair
+from bed.pair import LENDER_ADDRESS, NAME, PATIENT, Pair
 from bed.tidepool import KEY, MIB, Tidepool, wait_until
 from bed.workload import finish_stress, start_stress, stress
 
@@ -101,12 +99,6 @@ def test_key_is_rotated_without_losing_a_page(kernel: str) -> None:
         pair.assert_clean()
 
 
-def _evict(pair: Pair) -> None:
-    """All that is cached, and waits until the lender has it."""
-    pair.borrower.drop_caches(1)
-    settle(pair)
-
-
 def test_strategy_changes_in_use(kernel: str) -> None:
     """Exclusive frees the lender's page at a get, NonInclusive keeps it; each from the moment it is set."""
     with (pair := Pair(kernel, borrower_mem="256M")) as (borrower, _):
@@ -114,12 +106,12 @@ def test_strategy_changes_in_use(kernel: str) -> None:
         borrower.sh("insmod /lib/tidepool.ko put_buffers=8192")
         pair.connect(size=128 * MIB, more=PATIENT)
         stress(borrower, "fill /mnt/file mib=20")
-        _evict(pair)
+        pair.evict()
         stress(borrower, "sequential /mnt/file")
         assert pair.borrowed()["get_hits"] > 18 * 256
         assert pair.lent()["lent_pages"] > 18 * 256
         pair.b.set(f"lenders/{NAME}/strategy", "Exclusive")
-        _evict(pair)
+        pair.evict()
         stress(borrower, "sequential /mnt/file")
         wait_until("the lender has freed them", lambda: pair.lent()["lent_pages"] < 2 * 256)
         pair.assert_clean()

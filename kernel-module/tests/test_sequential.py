@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 import pytest
-from test_pages import PATIENT, settle
 
-from bed.pair import NAME, Pair
+from bed.pair import NAME, PATIENT, Pair
 from bed.tidepool import MIB
 from bed.workload import stress
 
@@ -27,8 +26,7 @@ def growth(pair: Pair, *work: str) -> dict[str, int]:
     before = figures(pair)
     for arguments in work:
         stress(pair.borrower, arguments)
-    pair.borrower.drop_caches()
-    settle(pair)
+    pair.evict()
     return {name: value - before[name] for name, value in figures(pair).items()}
 
 

@@ -4,10 +4,8 @@ from __future__ import annotations
 
 from collections import Counter
 
-from test_pages import PATIENT, settle
-
 from bed.guest import Guest
-from bed.pair import LENDER_ADDRESS, NAME, Pair
+from bed.pair import LENDER_ADDRESS, NAME, PATIENT, Pair
 from bed.tidepool import MIB
 from bed.workload import stress
 
@@ -45,8 +43,7 @@ def test_events(kernel: str) -> None:
         stress(borrower, f"fill /mnt/file mib={FILE_MIB}")
         inode = borrower.sh("stat -c %i /mnt/file")
         _switch(borrower, 1)
-        borrower.drop_caches(1)
-        settle(pair)
+        pair.evict()
         events = [event for event in _seen(borrower) if event["ino"] == inode]
         figures = pair.borrowed()
         put = {int(event["index"]) for event in events if event["event"] == "tidepool_put"}

@@ -14,10 +14,12 @@ from types import TracebackType
 from bed.guest import Disk, Guest, GuestError, Link, Spec, make_disk
 from bed.image import BUILD, build_module, fetch_kernel
 from bed.relay import Relay
-from bed.tidepool import MIB, ROOT, Tidepool
+from bed.tidepool import MIB, ROOT, Tidepool, wait_until
 
 BORROWER_ADDRESS, LENDER_ADDRESS = "10.7.0.1", "10.7.0.2"
 NAME = "pairing"
+PATIENT = {"deadline_us": 3_000_000}  # a busy test machine is no reason to read from disk
+PACED = 24 * MIB  # a second: what is read from disk faster leaves the page cache faster than it can be sent on
 DEBUG_MIB = 144  # what KASAN, lockdep and the others take of a guest's memory
 BOOTS = 3
 
@@ -138,6 +140,22 @@ class Pair:
     def lent(self) -> dict[str, int]:
         """The lender's figures of the pairing."""
         return self.l.stats(f"borrowers/{self.name}")
+
+    def settle(self) -> None:
+        """Until what is on its way to the lender has arrived."""
+        last = -1
+
+        def quiet() -> bool:
+            nonlocal last
+            puts, last = last, self.borrowed()["puts"]
+            return puts == last
+
+        wait_until("puts settle", quiet, timeout=30, every=0.5)
+
+    def evict(self) -> None:
+        """All that the borrower has cached of files, and wait until the lender has it."""
+        self.borrower.drop_caches(1)
+        self.settle()
 
     def assert_clean(self, allow: str | None = None) -> None:
         """Neither guest's kernel has anything to complain about, nor has the module."""
