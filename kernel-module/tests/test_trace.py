@@ -49,7 +49,10 @@ def test_events(kernel: str) -> None:
         put = {int(event["index"]) for event in events if event["event"] == "tidepool_put"}
         assert len(put) == figures["puts_sent"]
         assert all(event["lender"] == NAME for event in events if event["event"] == "tidepool_put")
-        dropped = Counter(event["reason"] for event in events if event["event"] == "tidepool_drop")
+        dropped = Counter[str]()
+        for event in events:
+            if event["event"] == "tidepool_drop":
+                dropped[event["reason"]] += int(event["pages"])
         assert dropped["nobuffer"] == figures["drop_nobuffer"] == PAGES - len(put)
 
         stress(borrower, "sequential /mnt/file")
