@@ -13,7 +13,7 @@
 
 static unsigned int put_buffers;
 module_param(put_buffers, uint, 0444);
-MODULE_PARM_DESC(put_buffers, "pages preallocated for evicted pages on their way out (64 to 65536; 0, the default: 1/64 of memory)");
+MODULE_PARM_DESC(put_buffers, "pages preallocated for evicted pages on their way out (64 to 65536; 0, the default: by the memory)");
 
 static struct tide_buffer *tide_buffer_store;
 static LIST_HEAD(tide_buffers_free);
@@ -25,6 +25,18 @@ static DEFINE_MUTEX(tide_buffers_mutex);	/* the users' count */
 /* ------------------------------------------------------------------ */
 /* all of them							       */
 /* ------------------------------------------------------------------ */
+
+/*
+ * 1/64 of memory, up to 64 MiB. In a guest of 192 MiB kswapd evicts 4 MiB in one
+ * go, faster than they can be sent, so small guests have 8 MiB, but no more than
+ * 1/16 of what they have.
+ */
+static unsigned int tide_buffers_default(void)
+{
+	unsigned long pages = totalram_pages();
+
+	return clamp(pages / 64, min(2048UL, pages / 16), 16384UL);
+}
 
 /**
  * tide_buffers_init() - how many will there be?
@@ -39,7 +51,7 @@ int tide_buffers_init(void)
 		return -EINVAL;
 	}
 	if (!put_buffers)
-		put_buffers = clamp(totalram_pages() / 64, 512UL, 16384UL);
+		put_buffers = tide_buffers_default();
 	return 0;
 }
 
