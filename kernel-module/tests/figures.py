@@ -86,7 +86,7 @@ def tested(outcomes: list[long.Outcome]) -> str:
     now = [one for one in outcomes if one.sources == long.sources(TESTS / one.tests)]
     kernels = sorted({one.kernel for one in now}, key=_kernel_order)
     files = len(list(TESTS.glob("test_*.py")))
-    shown = "; ".join(_tested_on(kernel, now) for kernel in kernels) or "none ran as they are now"
+    shown = "; ".join(_tested_on(kernel, now) for kernel in kernels) or "none ran since they or the module changed last"
     return f"Of the {files} files of tests, those of minutes too (`kernel-module/tests/long.py`), {shown}."
 
 
