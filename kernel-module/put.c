@@ -135,6 +135,8 @@ static bool tide_put_pages(struct tide_file *file, struct folio *folio,
 
 	for (i = 0; i < nr; i++)
 		lacking += tide_pool_lacks(file, folio->index + i);
+	if (!lacking)		/* most often, with NonInclusive */
+		return false;
 	if (!tide_buffers_take(lacking, &buffers)) {
 		atomic64_add(lacking, &lender->stats.drop_nobuffer);
 		trace_tidepool_drop(file->dev, file->ino, folio->index, lacking,
