@@ -226,6 +226,19 @@ struct tide_buffer *tide_outgoing_find(struct tide_file *file, pgoff_t index)
 }
 
 /**
+ * tide_outgoing_has() - does any buffer hold one of these pages?
+ * @file: the descriptor, locked
+ * @first: first page index
+ * @last: last page index, inclusive
+ */
+bool tide_outgoing_has(struct tide_file *file, pgoff_t first, pgoff_t last)
+{
+	struct tide_buffer *buffer = tide_outgoing_at_or_after(file, first);
+
+	return buffer && buffer->index <= last;
+}
+
+/**
  * tide_outgoing_insert() - gets of a page are served from a buffer from here on
  * @file: the descriptor, locked
  * @buffer: filled; no other one holds that page

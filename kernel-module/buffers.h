@@ -37,6 +37,7 @@ void tide_buffer_release(struct tide_buffer *buffer);
 
 /* the outgoing pages of a file, by index; the file is locked */
 struct tide_buffer *tide_outgoing_find(struct tide_file *file, pgoff_t index);
+bool tide_outgoing_has(struct tide_file *file, pgoff_t first, pgoff_t last);
 void tide_outgoing_insert(struct tide_file *file, struct tide_buffer *buffer);
 void tide_outgoing_remove(struct tide_buffer *buffer);
 void tide_outgoing_drop_locked(struct tide_file *file, pgoff_t first, pgoff_t last);

@@ -299,6 +299,27 @@ u64 tide_file_version(struct tide_file *file, pgoff_t index, int *slot)
 }
 
 /**
+ * tide_file_has() - may the pool have any of these pages?
+ * @file: the descriptor, not locked
+ * @first: first page index
+ * @last: last page index, inclusive
+ *
+ * Context: any.
+ * Return: false if it has none.
+ */
+bool tide_file_has(struct tide_file *file, pgoff_t first, pgoff_t last)
+{
+	unsigned long at = first >> TIDE_LEAF_BITS, flags;
+	bool has;
+
+	tide_file_lock(file, flags);
+	has = xa_find(&file->pages, &at, last >> TIDE_LEAF_BITS, XA_PRESENT) ||
+	      tide_outgoing_has(file, first, last);
+	tide_file_unlock(file, flags);
+	return has;
+}
+
+/**
  * tide_file_erase_locked() - forget one version of a page
  * @file: the descriptor, locked
  * @index: page index

@@ -12,8 +12,9 @@
  * off. A window of a stream that the pool has whole comes from there all the
  * same; of one with a gap nothing does, for the disk has to move anyway.
  *
- * A mark is a bit, TIDE_MARKS of them in a value entry of an xarray. It lives
- * while its page is cached; without memory for it the page is put.
+ * A mark is a bit on a sheet, and an xarray has the sheets. It lives while its
+ * page is cached, and the sheet while it has a mark; without memory for a sheet
+ * its pages are put.
  */
 #include <linux/slab.h>
 
@@ -23,11 +24,16 @@
 #define TIDE_STREAM_GAP		64	/* cached pages in between do not end it */
 #define TIDE_STREAM_PAUSE	(10 * HZ)	/* nor does a pause */
 #define TIDE_STREAMS		8	/* that a file remembers */
-#define TIDE_MARKS		32
-#define TIDE_MARKS_CHUNK	256	/* entries cleared with interrupts off */
+#define TIDE_MARKS		2048	/* on a sheet: no folio has more pages */
+#define TIDE_SHEETS_CHUNK	16	/* cleared with interrupts off */
+
+/* The marks of pages that lie side by side. */
+struct tide_sheet {
+	DECLARE_BITMAP(mark, TIDE_MARKS);
+};
 
 struct tide_sequential {
-	struct xarray pages;	/* marks; its lock guards the streams, too */
+	struct xarray sheets;	/* its lock guards the streams, too */
 	struct tide_stream {
 		pgoff_t next;
 		unsigned long pages;
@@ -75,8 +81,8 @@ static struct tide_sequential *tide_sequential_get(struct tide_file *file)
 	s = kzalloc(sizeof(*s), GFP_NOWAIT | __GFP_NOWARN);
 	if (!s)
 		return NULL;
-	xa_init_flags(&s->pages, XA_FLAGS_LOCK_IRQ);
-	lockdep_set_class(&s->pages.xa_lock, &tide_sequential_lock_key);
+	xa_init_flags(&s->sheets, XA_FLAGS_LOCK_IRQ);
+	lockdep_set_class(&s->sheets.xa_lock, &tide_sequential_lock_key);
 	if (cmpxchg(&file->sequential, NULL, s)) {
 		kfree(s);
 		s = READ_ONCE(file->sequential);
@@ -90,10 +96,16 @@ static struct tide_sequential *tide_sequential_get(struct tide_file *file)
  */
 void tide_sequential_free(struct tide_file *file)
 {
-	if (!file->sequential)
+	struct tide_sequential *s = file->sequential;
+	struct tide_sheet *sheet;
+	unsigned long at;
+
+	if (!s)
 		return;
-	xa_destroy(&file->sequential->pages);
-	kfree(file->sequential);
+	xa_for_each(&s->sheets, at, sheet)
+		kfree(sheet);
+	xa_destroy(&s->sheets);
+	kfree(s);
 }
 
 /* ------------------------------------------------------------------ */
@@ -126,7 +138,7 @@ static struct tide_stream *tide_stream_oldest(struct tide_sequential *s)
 	return oldest;
 }
 
-/* Is this window part of a stream? Marks locked. */
+/* Is this window part of a stream? Sheets locked. */
 static bool tide_stream_read(struct tide_sequential *s, pgoff_t index,
 			     unsigned long nr)
 {
@@ -154,51 +166,79 @@ static bool tide_stream_read(struct tide_sequential *s, pgoff_t index,
 /* marks							       */
 /* ------------------------------------------------------------------ */
 
-/* The bits of the pages of [@first, @last] that entry @at holds. */
-static unsigned long tide_mark_bits(unsigned long at, pgoff_t first, pgoff_t last)
+/* Takes the marks of a range off the sheet at the state's index, which goes with its last one. */
+static void tide_sheet_clear(struct xa_state *xas, struct tide_sheet *sheet,
+			     pgoff_t first, pgoff_t last)
 {
-	unsigned int from = at == first / TIDE_MARKS ? first % TIDE_MARKS : 0;
-	unsigned int to = at == last / TIDE_MARKS ? last % TIDE_MARKS : TIDE_MARKS - 1;
+	pgoff_t base = xas->xa_index * TIDE_MARKS;
+	unsigned int from = first > base ? first - base : 0;
+	unsigned int to = min_t(pgoff_t, last - base, TIDE_MARKS - 1);
 
-	return GENMASK(to, from);
+	bitmap_clear(sheet->mark, from, to - from + 1);
+	/* From the end: streams are mostly evicted as they were read. */
+	if (find_last_bit(sheet->mark, TIDE_MARKS) < TIDE_MARKS)
+		return;
+	xas_store(xas, NULL);
+	kfree(sheet);
 }
 
-/* Clears a chunk at most; returns where to go on, or 0 when done. Marks locked. */
+/* Clears a chunk at most; returns where to go on, or 0 when done. Sheets locked. */
 static pgoff_t tide_marks_clear(struct tide_sequential *s, pgoff_t first, pgoff_t last)
 {
-	XA_STATE(xas, &s->pages, first / TIDE_MARKS);
+	XA_STATE(xas, &s->sheets, first / TIDE_MARKS);
+	struct tide_sheet *sheet;
 	unsigned int n = 0;
-	void *entry;
 
-	xas_for_each(&xas, entry, last / TIDE_MARKS) {
-		unsigned long bits = xa_to_value(entry) &
-				     ~tide_mark_bits(xas.xa_index, first, last);
-
-		xas_store(&xas, bits ? xa_mk_value(bits) : NULL);
-		if (++n == TIDE_MARKS_CHUNK && xas.xa_index < last / TIDE_MARKS)
+	xas_for_each(&xas, sheet, last / TIDE_MARKS) {
+		tide_sheet_clear(&xas, sheet, first, last);
+		if (++n == TIDE_SHEETS_CHUNK && xas.xa_index < last / TIDE_MARKS)
 			return (xas.xa_index + 1) * TIDE_MARKS;
 	}
 	return 0;
 }
 
+/* The sheet at the state's index, made if need be; NULL: no memory. Sheets locked. */
+static struct tide_sheet *tide_sheet_make(struct xa_state *xas)
+{
+	struct tide_sheet *sheet = xas_load(xas);
+
+	if (sheet)
+		return sheet;
+	sheet = kzalloc(sizeof(*sheet), GFP_NOWAIT | __GFP_NOWARN);
+	if (!sheet)
+		return NULL;
+	xas_store(xas, sheet);
+	if (!xas_error(xas))
+		return sheet;
+	kfree(sheet);
+	return NULL;
+}
+
 static void tide_marks_set(struct tide_sequential *s, pgoff_t first, pgoff_t last)
 {
-	unsigned long at, flags;
+	while (first <= last) {
+		XA_STATE(xas, &s->sheets, first / TIDE_MARKS);
+		unsigned int from = first % TIDE_MARKS;
+		unsigned int nr = min_t(pgoff_t, last - first + 1, TIDE_MARKS - from);
+		struct tide_sheet *sheet = tide_sheet_make(&xas);
 
-	for (at = first / TIDE_MARKS; at <= last / TIDE_MARKS; at++) {
-		unsigned long bits = tide_mark_bits(at, first, last);
-		XA_STATE(xas, &s->pages, at);
-
-		do {
-			void *entry;
-
-			xas_lock_irqsave(&xas, flags);
-			entry = xas_load(&xas);
-			xas_store(&xas, xa_mk_value((entry ? xa_to_value(entry) : 0) |
-						    bits));
-			xas_unlock_irqrestore(&xas, flags);
-		} while (xas_nomem(&xas, GFP_NOWAIT | __GFP_NOWARN));
+		if (sheet)
+			bitmap_set(sheet->mark, from, nr);
+		first += nr;
 	}
+}
+
+/* Was the folio of these pages, which is on one sheet, marked? Takes its marks off. Sheets locked. */
+static bool tide_marks_take(struct tide_sequential *s, pgoff_t first, pgoff_t last)
+{
+	XA_STATE(xas, &s->sheets, first / TIDE_MARKS);
+	struct tide_sheet *sheet = xas_load(&xas);
+	bool marked = sheet && test_bit(first % TIDE_MARKS, sheet->mark);
+
+	BUILD_BUG_ON(TIDE_MARKS < 1 << MAX_PAGECACHE_ORDER);
+	if (sheet)
+		tide_sheet_clear(&xas, sheet, first, last);
+	return marked;
 }
 
 /**
@@ -220,13 +260,13 @@ bool tide_sequential_read(struct tide_file *file, pgoff_t index, unsigned long n
 
 	if (!s || !nr || tide_broken(SEQUENTIAL))
 		return false;
-	xa_lock_irqsave(&s->pages, flags);
+	xa_lock_irqsave(&s->sheets, flags);
 	is_stream = tide_stream_read(s, index, nr) && atomic_read(&tide_filters);
-	if (!is_stream)
-		tide_marks_clear(s, index, index + nr - 1);
-	xa_unlock_irqrestore(&s->pages, flags);
 	if (is_stream)
 		tide_marks_set(s, index, index + nr - 1);
+	else
+		tide_marks_clear(s, index, index + nr - 1);
+	xa_unlock_irqrestore(&s->sheets, flags);
 	return is_stream;
 }
 
@@ -246,9 +286,9 @@ void tide_sequential_drop(struct tide_file *file, pgoff_t first, pgoff_t last)
 	if (!s)
 		return;
 	do {
-		xa_lock_irqsave(&s->pages, flags);
+		xa_lock_irqsave(&s->sheets, flags);
 		first = tide_marks_clear(s, first, last);
-		xa_unlock_irqrestore(&s->pages, flags);
+		xa_unlock_irqrestore(&s->sheets, flags);
 	} while (first);
 }
 
@@ -267,14 +307,11 @@ bool tide_sequential_take(struct tide_file *file, pgoff_t first, pgoff_t last)
 	struct tide_sequential *s = READ_ONCE(file->sequential);
 	unsigned long flags;
 	bool marked;
-	void *entry;
 
-	if (!s || xa_empty(&s->pages))
+	if (!s || xa_empty(&s->sheets))
 		return false;
-	xa_lock_irqsave(&s->pages, flags);
-	entry = xa_load(&s->pages, first / TIDE_MARKS);
-	marked = entry && xa_to_value(entry) & BIT(first % TIDE_MARKS);
-	tide_marks_clear(s, first, last);
-	xa_unlock_irqrestore(&s->pages, flags);
+	xa_lock_irqsave(&s->sheets, flags);
+	marked = tide_marks_take(s, first, last);
+	xa_unlock_irqrestore(&s->sheets, flags);
 	return marked;
 }

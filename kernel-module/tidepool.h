@@ -448,6 +448,7 @@ void tide_file_kill(struct tide_file *file);
 bool tide_file_empty(struct tide_file *file);
 void tide_file_drop(struct tide_file *file, pgoff_t first, pgoff_t last);
 void tide_file_drop_locked(struct tide_file *file, pgoff_t first, pgoff_t last);
+bool tide_file_has(struct tide_file *file, pgoff_t first, pgoff_t last);
 u64 tide_file_version(struct tide_file *file, pgoff_t index, int *slot);
 void tide_file_erase(struct tide_file *file, pgoff_t index, u64 version);
 void tide_file_erase_locked(struct tide_file *file, pgoff_t index, u64 version);

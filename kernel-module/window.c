@@ -291,14 +291,20 @@ void tide_get_readahead(struct readahead_control *rac,
 		.pages = readahead_count(rac),
 	};
 	unsigned long misses = 0, total = 0;
+	bool stream;
 
 	if (!w.file) {
 		tide_disk_readahead(rac, orig);
 		return;
 	}
 	tide_rac_normalise(rac);
-	w.disk = tide_sequential_read(w.file, rac->_index, rac->_nr_pages) &&
-		 tide_window_has_gap(&w, rac);
+	stream = tide_sequential_read(w.file, rac->_index, rac->_nr_pages);
+	if (tide_file_has(w.file, rac->_index, rac->_index + rac->_nr_pages - 1)) {
+		w.disk = stream && tide_window_has_gap(&w, rac);
+	} else {
+		misses = rac->_nr_pages;
+		total = misses;
+	}
 	while (misses < rac->_nr_pages) {
 		struct folio *folio = tide_rac_peek(rac, misses);
 		long nr = folio_nr_pages(folio);

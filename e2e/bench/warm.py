@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from bench.machine import DISK_IOPS, Machine
+from bench.machine import Machine
 from bench.programs import dd_seconds
 
 MOST_PASSES = 8
@@ -37,7 +37,7 @@ def fill(machine: Machine, once: Callable[[], object], size: int, passes: int = 
         missed = (_disk_bytes(machine) - so_far) / size
         if missed < STILL_BETTER or before - missed < STILL_BETTER:
             break
-    machine.borrower.throttle(DISK_IOPS)
+    machine.hard_disk()
     return missed
 
 

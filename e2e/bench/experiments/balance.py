@@ -13,7 +13,7 @@ from bed.tidepool import MIB, ROOT, parse_stats
 from bed.workload import finish_stress, start_stress
 from bench import data, plots, report, tools
 from bench.experiments.base import Experiment, Rows
-from bench.machine import DISK_IOPS, Machine, Size, booted, inside
+from bench.machine import Machine, Size, booted, inside
 from bench.sides import make_pool
 from bench.summary import Cell, cells, estimates, ratio
 from bench.trial import Figures, Result, Trial, alternating
@@ -165,14 +165,13 @@ class Host:
 
 def _refill(machine: Machine, side: str) -> None:
     """Everybody's caches as they are after a long time: the borrower reads, and its disk is fast meanwhile."""
-    machine.borrower.throttle(0)
-    for _ in range(MOST_REFILLS):
-        machine.tool(machine.borrower, READER.format(path=PATH, block="64k", jobs=4, seconds=REFILL_SECONDS))
-        if side != LENT or machine.pair.lent()["lent_pages"] * PAGE >= LENT_MIB * MIB * FULL:
-            break
-    else:
-        raise AssertionError(f"the pool does not fill: {machine.pair.borrowed()}")
-    machine.borrower.throttle(DISK_IOPS)
+    with machine.fast_disk():
+        for _ in range(MOST_REFILLS):
+            machine.tool(machine.borrower, READER.format(path=PATH, block="64k", jobs=4, seconds=REFILL_SECONDS))
+            if side != LENT or machine.pair.lent()["lent_pages"] * PAGE >= LENT_MIB * MIB * FULL:
+                break
+        else:
+            raise AssertionError(f"the pool does not fill: {machine.pair.borrowed()}")
 
 
 def _clone(machine: Machine) -> Figures:

@@ -57,7 +57,7 @@ class Cost(Experiment):
         counted = trial.setting["part"] == INSTRUCTIONS
         processors = 2 if trial.setting["part"] == WIRE_OF_TWO else 1
         with booted(
-            GUESTS, data.empty(DISK_MIB), tools.disk(), counted=counted, processors=processors, iops=0
+            GUESTS, data.empty(DISK_MIB), tools.disk(), counted=counted, processors=processors, fast_disk=True
         ) as machine:
             machine.mount()
             stress(machine.borrower, FILL)

@@ -54,7 +54,7 @@ class Ghost(Experiment):
 
     def measure(self, trial: Trial) -> list[Result]:
         pool = make_pool(trial.side, int(BORROWER_MIB * max(PARTS)), deadline_us=PATIENCE_US)
-        with booted(pool.size(BORROWER_MIB), data.one_file(FILE_MIB), tools.disk(), iops=0) as machine:
+        with booted(pool.size(BORROWER_MIB), data.one_file(FILE_MIB), tools.disk(), fast_disk=True) as machine:
             machine.mount()
             machine.borrower.sh(f"insmod /lib/tidepool.ko put_buffers={BUFFERS}")
             part = trial.setting["pool_part"]

@@ -301,10 +301,11 @@ class Guest:
         assert self.domain, "a guest whose Spec asks for a balloon"
         self.domain.balloon(size, timeout)
 
-    def throttle(self, iops: int) -> None:
-        """From now on its data disk does so many operations a second; 0: as many as it can."""
+    def throttle(self, iops: int, bytes_per_second: int = 0) -> None:
+        """From now on its data disk does so many operations and so many bytes a second; 0: as many as it can."""
         limits = {f"{kind}{way}": 0 for kind in ("iops", "bps") for way in ("", "_rd", "_wr")}
-        self._monitor("block_set_io_throttle", {"device": "disk", **limits, "iops": iops})
+        limits |= {"iops": iops, "bps": bytes_per_second}
+        self._monitor("block_set_io_throttle", {"device": "disk", **limits})
 
     def _monitor(self, command: str, arguments: dict[str, object]) -> None:
         """A command of QEMU's machine protocol; the connection is for it alone."""
