@@ -228,7 +228,7 @@ static void tide_marks_set(struct tide_sequential *s, pgoff_t first, pgoff_t las
 	}
 }
 
-/* Was the folio of these pages, which is on one sheet, marked? Takes its marks off. Sheets locked. */
+/* Was this folio, which is on one sheet, marked? Takes its marks off. Sheets locked. */
 static bool tide_marks_take(struct tide_sequential *s, pgoff_t first, pgoff_t last)
 {
 	XA_STATE(xas, &s->sheets, first / TIDE_MARKS);
