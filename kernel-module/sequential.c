@@ -7,7 +7,8 @@
  * they are not in the pool, so that they come from disk again.
  *
  * A stream is known by the windows it reads: each begins where the one before
- * ended, or a little later where pages were cached. From TIDE_STREAM_PAGES on
+ * ended, or a little later where pages were cached. Where memory is short one is
+ * cut off, and its rest is read after the next. From TIDE_STREAM_PAGES on
  * its pages are marked, wherever they come from; any other read takes the marks
  * off. A window of a stream that the pool has whole comes from there all the
  * same; of one with a gap nothing does, for the disk has to move anyway.
@@ -23,6 +24,7 @@
 #define TIDE_STREAM_PAGES	64	/* read in order before it is a stream */
 #define TIDE_STREAM_GAP		64	/* cached pages in between do not end it */
 #define TIDE_STREAM_PAUSE	(10 * HZ)	/* nor does a pause */
+#define TIDE_STREAM_RECENT	HZ	/* a window that was cut off is missed so soon */
 #define TIDE_STREAMS		8	/* that a file remembers */
 #define TIDE_MARKS		2048	/* on a sheet: no folio has more pages */
 #define TIDE_SHEETS_CHUNK	16	/* cleared with interrupts off */
@@ -37,6 +39,7 @@ struct tide_sequential {
 	struct tide_stream {
 		pgoff_t next;
 		unsigned long pages;
+		unsigned long window;	/* pages of the longest */
 		unsigned long last;	/* jiffies */
 	} stream[TIDE_STREAMS];
 };
@@ -117,6 +120,20 @@ static bool tide_is_stream(const struct tide_stream *stream)
 	return stream->pages >= TIDE_STREAM_PAGES;
 }
 
+/* May a window that begins at @index be part of this stream? */
+static bool tide_stream_continues(const struct tide_stream *stream, pgoff_t index)
+{
+	unsigned long back = 0, ahead = TIDE_STREAM_GAP;
+
+	if (tide_is_stream(stream) && stream->pages > stream->window &&
+	    time_before(jiffies, stream->last + TIDE_STREAM_RECENT)) {
+		back = 2 * stream->window;
+		ahead = max(ahead, stream->window);
+	}
+	return stream->pages && index + back >= stream->next &&
+	       index <= stream->next + ahead;
+}
+
 /* The one that was idle longest; streams are kept a little longer. */
 static struct tide_stream *tide_stream_oldest(struct tide_sequential *s)
 {
@@ -147,18 +164,20 @@ static bool tide_stream_read(struct tide_sequential *s, pgoff_t index,
 	int i;
 
 	for (i = 0; i < TIDE_STREAMS && !stream; i++)
-		if (s->stream[i].pages && index >= s->stream[i].next &&
-		    index - s->stream[i].next <= TIDE_STREAM_GAP)
+		if (tide_stream_continues(&s->stream[i], index))
 			stream = &s->stream[i];
 	if (stream) {
 		is_stream = tide_is_stream(stream);
 	} else {
 		stream = tide_stream_oldest(s);
-		stream->pages = 0;
+		*stream = (struct tide_stream) { };
 	}
-	stream->next = index + nr;
 	stream->pages += nr;
-	stream->last = jiffies;
+	stream->window = max(stream->window, nr);
+	if (stream->next < index + nr) {
+		stream->next = index + nr;
+		stream->last = jiffies;
+	}
 	return is_stream;
 }
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 import pytest
 
@@ -14,6 +14,13 @@ FILE_MIB = 24
 PAGES = FILE_MIB * 256
 BEFORE_A_STREAM = 128  # pages that a stream has read before it is one
 READ_AHEAD_KIB = 128  # also on 7.2, which by itself takes 8 MiB: its first window is more than BEFORE_A_STREAM
+# In pieces of one window each, as it looks when windows are cut off for want of memory: 0 1 3 2 5 4 7 6 …
+WINDOW_KIB = 512
+ORDER = [0, 1, *(at + other for at in range(2, FILE_MIB * 1024 // WINDOW_KIB, 2) for other in (1, 0))]
+CUT_OFF = (
+    f"for at in {' '.join(map(str, ORDER))}; do"
+    f" dd if=/mnt/scanned of=/dev/null bs={WINDOW_KIB}k count=1 skip=$at 2> /dev/null; done"
+)
 FOLIO_PAGES = {"7.2": 64}  # of the largest: what the program reads at a time; those of ext4 on the others have one
 
 
@@ -21,13 +28,20 @@ def figures(pair: Pair) -> dict[str, int]:
     return pair.borrowed() | {"disk_reads": pair.borrower.disk_reads()}
 
 
-def growth(pair: Pair, *work: str) -> dict[str, int]:
-    """By how much the figures grew while the file was read and evicted."""
+def growth(pair: Pair, arguments: str) -> dict[str, int]:
+    """By how much the figures grew while a file was read by the stress program and evicted."""
+    return growth_of(pair, lambda: stress(pair.borrower, arguments))
+
+
+def growth_of(pair: Pair, work: Callable[[], object]) -> dict[str, int]:
     before = figures(pair)
-    for arguments in work:
-        stress(pair.borrower, arguments)
+    work()
     pair.evict()
     return {name: value - before[name] for name, value in figures(pair).items()}
+
+
+def read_ahead(pair: Pair, kib: int) -> None:
+    pair.borrower.write("/sys/block/vda/queue/read_ahead_kb", str(kib))
 
 
 @pytest.fixture(
@@ -39,7 +53,7 @@ def pair(kernel: str, request: pytest.FixtureRequest) -> Iterator[Pair]:
         for name in ("scanned", "sampled"):
             stress(borrower, f"fill /mnt/{name} mib={FILE_MIB}")
         borrower.drop_caches(3)
-        borrower.write("/sys/block/vda/queue/read_ahead_kb", str(READ_AHEAD_KIB))
+        read_ahead(made, READ_AHEAD_KIB)
         borrower.sh("insmod /lib/tidepool.ko put_buffers=8192")
         made.connect(size=128 * MIB, more={**PATIENT, "sequential_filter": 1})
         yield made
@@ -59,6 +73,12 @@ def test_filter(pair: Pair, kernel: str, request: pytest.FixtureRequest) -> None
     second = growth(pair, "sequential /mnt/scanned")
     assert second["get_hits"] <= BEFORE_A_STREAM
     assert second["puts"] <= BEFORE_A_STREAM
+
+    read_ahead(pair, WINDOW_KIB)
+    cut_off = growth_of(pair, lambda: pair.borrower.sh(CUT_OFF))
+    read_ahead(pair, READ_AHEAD_KIB)
+    assert cut_off["puts"] <= BEFORE_A_STREAM
+    assert cut_off["drop_sequential"] * FOLIO_PAGES.get(kernel, 1) > PAGES - 2 * BEFORE_A_STREAM
 
     sampled = growth(pair, "random /mnt/sampled reads=1500")
     assert sampled["puts"] > 1000
