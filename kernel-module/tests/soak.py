@@ -23,6 +23,7 @@ from bed.workload import Report, finish_stress, start_stress, stress
 
 RESULTS = TOP / "build" / "stress.json"
 POOL = 200 * MIB
+STREAM = "/mnt/stream"
 OOM_REPORT = r"oom-kill|Out of memory|Call Trace|RIP:"  # of the program that was to be killed
 REPORT_SECONDS = 1200  # a debug kernel verifies slowly
 # A memory cgroup that leaves the mixture about half of what it would have.
@@ -127,8 +128,17 @@ def resize(pair: Pair) -> None:
         time.sleep(2)
 
 
+def stream(pair: Pair) -> None:
+    """A file is read in order and evicted, with the sequential filter and without."""
+    for chosen in (1, 0):
+        pair.b.set(f"lenders/{NAME}/sequential_filter", chosen)
+        stress(pair.borrower, f"sequential {STREAM}")
+        pair.borrower.drop_caches(1)
+
+
 FAULTS: tuple[Callable[[Pair], None], ...] = (
     drop_caches,
+    stream,
     resize,
     freeze_lender,
     press_lender,
@@ -184,6 +194,7 @@ def soak(run: Run, seconds: int) -> None:
         lend(pair)
         borrow(pair)
         borrower.sh(f"set -e{GROUP}")
+        stress(borrower, f"fill {STREAM} mib=24")
         mixture = start_stress(borrower, f"mix /mnt/mix mib=140 seconds={seconds} threads=6", before=JOIN)
         inject(pair, mixture, run, seconds)
         note(run, finish_stress(mixture, timeout=REPORT_SECONDS))
