@@ -79,7 +79,7 @@ def booted(
     """Boots both; what they write to the data disk is gone afterwards.
 
     `counted`: their clocks go by instructions, and each has one processor. `lender_data` is a disk of the lender's own.
-    `processors` are the borrower's.
+    `processors` are the borrower's. With `fast_disk` no disk is throttled.
     """
     pair = Pair(
         kernel, borrower_mem=f"{size.borrower}M", lender_mem=f"{size.lender}M", disk=_disk(data, fast_disk),

@@ -113,7 +113,7 @@ def test_a_large_folio_is_put_whole_or_not(kernel: str) -> None:
     with (pair := Pair(kernel, disk="xfs")) as (borrower, _):
         stress(borrower, f"fill /mnt/file mib={FILE_MIB}")
         borrower.drop_caches(3)
-        borrower.write("/sys/block/vda/queue/read_ahead_kb", str(READ_AHEAD_KIB))
+        pair.read_ahead(READ_AHEAD_KIB)
         borrower.sh("insmod /lib/tidepool.ko put_buffers=98")  # no multiple of the folios' pages
         pair.connect(size=64 * MIB, more=PATIENT)
         stress(borrower, "sequential /mnt/file")

@@ -40,10 +40,6 @@ def growth_of(pair: Pair, work: Callable[[], object]) -> dict[str, int]:
     return {name: value - before[name] for name, value in figures(pair).items()}
 
 
-def read_ahead(pair: Pair, kib: int) -> None:
-    pair.borrower.write("/sys/block/vda/queue/read_ahead_kb", str(kib))
-
-
 @pytest.fixture(
     params=["", pytest.param("-DTIDEPOOL_BREAK_SEQUENTIAL", marks=pytest.mark.long)], ids=["proper", "broken"]
 )
@@ -53,7 +49,7 @@ def pair(kernel: str, request: pytest.FixtureRequest) -> Iterator[Pair]:
         for name in ("scanned", "sampled"):
             stress(borrower, f"fill /mnt/{name} mib={FILE_MIB}")
         borrower.drop_caches(3)
-        read_ahead(made, READ_AHEAD_KIB)
+        made.read_ahead(READ_AHEAD_KIB)
         borrower.sh("insmod /lib/tidepool.ko put_buffers=8192")
         made.connect(size=128 * MIB, more={**PATIENT, "sequential_filter": 1})
         yield made
@@ -74,9 +70,9 @@ def test_filter(pair: Pair, kernel: str, request: pytest.FixtureRequest) -> None
     assert second["get_hits"] <= BEFORE_A_STREAM
     assert second["puts"] <= BEFORE_A_STREAM
 
-    read_ahead(pair, WINDOW_KIB)
+    pair.read_ahead(WINDOW_KIB)
     cut_off = growth_of(pair, lambda: pair.borrower.sh(CUT_OFF))
-    read_ahead(pair, READ_AHEAD_KIB)
+    pair.read_ahead(READ_AHEAD_KIB)
     assert cut_off["puts"] <= BEFORE_A_STREAM
     assert cut_off["drop_sequential"] * FOLIO_PAGES.get(kernel, 1) > PAGES - 2 * BEFORE_A_STREAM
 

@@ -157,6 +157,10 @@ class Pair:
         self.borrower.drop_caches(1)
         self.settle()
 
+    def read_ahead(self, kib: int) -> None:
+        """How much the borrower's kernel reads ahead from its disk, at most."""
+        self.borrower.write("/sys/block/vda/queue/read_ahead_kb", str(kib))
+
     def assert_clean(self, allow: str | None = None) -> None:
         """Neither guest's kernel has anything to complain about, nor has the module."""
         for side in (self.b, self.l):
