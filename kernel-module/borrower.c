@@ -14,7 +14,7 @@
 #include <net/net_namespace.h>
 #include <net/sock.h>
 
-#include "tidepool.h"
+#include "buffers.h"
 
 #define TIDE_CONNECT_MS		3000
 #define TIDE_SILENCE_MS		5000	/* a lender answers a ping each second */
@@ -267,6 +267,7 @@ static void tide_set_ready(struct tide_lender *lender, bool ready)
 	WRITE_ONCE(lender->ready, ready);
 	spin_unlock_irq(&lender->put_lock);
 	atomic_add(ready ? 1 : -1, &tide_lenders_ready);
+	tide_buffers_refit();
 }
 
 /* The lender's first word on the GET channel; only then may PUT connect. */

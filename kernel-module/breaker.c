@@ -11,7 +11,7 @@
  *
  * Automatic: stops while gets take longer than reads of this guest's own disk
  * do, both as measured, and resumes when they are a quarter faster. While
- * stopped, one request a second goes to the lender all the same, so that there
+ * stopped, one small request a second goes to the lender all the same, so that there
  * is something to measure; when nobody asks for a page that it has, the pings
  * decide. While not stopped, a read every ten seconds goes to disk all the
  * same if nothing else has gone there, so that the disk's figure is not old.
@@ -22,6 +22,7 @@
 
 #include <linux/ktime.h>
 
+#include "buffers.h"
 #include "trace.h"
 
 #define TIDE_LONG_PINGS		64	/* one a second: about a minute */
@@ -260,6 +261,7 @@ void tide_breaker_update(struct tide_lender *lender)
 	spin_unlock(&breaker->lock);
 	if (!changed)
 		return;
+	tide_buffers_refit();
 	if (open)
 		atomic64_inc(&lender->stats.breaker_opened);
 	trace_tidepool_breaker(lender, open, means.short_ns / 1000,

@@ -3,6 +3,9 @@
  * Buffers for pages on their way out. They are preallocated, for nothing is
  * allocated at eviction, and those of a file that hold a page of its present
  * contents are found by index: gets are served from them.
+ *
+ * Their memory is the guest's again while no lender takes pages: none is
+ * connected, or the latency breakers of all are open. One batch is kept.
  */
 #define pr_fmt(fmt) KBUILD_MODNAME ": " fmt
 
@@ -15,10 +18,16 @@ static unsigned int put_buffers;
 module_param(put_buffers, uint, 0444);
 MODULE_PARM_DESC(put_buffers, "pages preallocated for evicted pages on their way out (64 to 65536; 0, the default: by the memory)");
 
+#define TIDE_BUFFERS_WAIT	(10 * HZ)	/* as a lender may be back soon */
+
+static void tide_buffers_fit(struct work_struct *work);
+
 static struct tide_buffer *tide_buffer_store;
 static LIST_HEAD(tide_buffers_free);
-static unsigned int tide_buffers_idle, tide_buffers_total;
+static LIST_HEAD(tide_buffers_bare);		/* without a page */
+static unsigned int tide_buffers_idle, tide_buffers_total;	/* with one */
 static DEFINE_SPINLOCK(tide_buffers_lock);
+static DECLARE_DELAYED_WORK(tide_buffers_work, tide_buffers_fit);
 static unsigned int tide_buffers_users;
 static DEFINE_MUTEX(tide_buffers_mutex);	/* the users' count */
 
@@ -55,16 +64,67 @@ int tide_buffers_init(void)
 	return 0;
 }
 
+/* Gives bare buffers pages, until @count have one or there is no memory. */
+static void tide_buffers_grow(unsigned int count)
+{
+	struct tide_buffer *buffer;
+
+	while (tide_buffers_total < count) {
+		buffer = list_first_entry(&tide_buffers_bare, struct tide_buffer, list);
+		buffer->page = alloc_page(GFP_KERNEL | __GFP_RETRY_MAYFAIL | __GFP_NOWARN);
+		if (!buffer->page)
+			return;
+		list_del_init(&buffer->list);
+		tide_buffer_free(buffer);
+		WRITE_ONCE(tide_buffers_total, tide_buffers_total + 1);
+		cond_resched();
+	}
+}
+
+/* Takes the pages of free buffers, until @count are left or none is free. */
+static void tide_buffers_shrink(unsigned int count)
+{
+	struct tide_buffer *buffer;
+	LIST_HEAD(taken);
+
+	while (tide_buffers_total > count && tide_buffers_take(1, &taken)) {
+		buffer = list_first_entry(&taken, struct tide_buffer, list);
+		__free_page(buffer->page);
+		buffer->page = NULL;
+		list_move(&buffer->list, &tide_buffers_bare);
+		WRITE_ONCE(tide_buffers_total, tide_buffers_total - 1);
+	}
+}
+
+/* As many as are wanted now; those on their way out, or for want of memory, later. */
+static void tide_buffers_fit(struct work_struct *work)
+{
+	unsigned int count = tide_lenders_take_puts() ? put_buffers : TIDE_PUT_MAX;
+
+	tide_buffers_grow(count);
+	tide_buffers_shrink(count);
+	if (tide_buffers_total != count)
+		schedule_delayed_work(&tide_buffers_work, TIDE_BUFFERS_WAIT);
+}
+
+/**
+ * tide_buffers_refit() - a lender begins to take pages, or takes none any more
+ *
+ * Context: any, while a lender holds the buffers.
+ */
+void tide_buffers_refit(void)
+{
+	bool at_once = tide_lenders_take_puts();
+
+	if (at_once)
+		cancel_delayed_work(&tide_buffers_work);
+	schedule_delayed_work(&tide_buffers_work, at_once ? 0 : TIDE_BUFFERS_WAIT);
+}
+
 static void tide_buffers_free_all(void)
 {
-	unsigned int i;
-
-	INIT_LIST_HEAD(&tide_buffers_free);
-	tide_buffers_idle = 0;
-	tide_buffers_total = 0;
-	for (i = 0; tide_buffer_store && i < put_buffers; i++)
-		if (tide_buffer_store[i].page)
-			__free_page(tide_buffer_store[i].page);
+	tide_buffers_shrink(0);
+	INIT_LIST_HEAD(&tide_buffers_bare);
 	vfree(tide_buffer_store);
 	tide_buffer_store = NULL;
 }
@@ -76,28 +136,20 @@ static int tide_buffers_alloc(void)
 	tide_buffer_store = vzalloc(array_size(put_buffers, sizeof(*tide_buffer_store)));
 	if (!tide_buffer_store)
 		return -ENOMEM;
-	for (i = 0; i < put_buffers; i++) {
-		struct tide_buffer *buffer = &tide_buffer_store[i];
-
-		buffer->page = alloc_page(GFP_KERNEL | __GFP_RETRY_MAYFAIL | __GFP_NOWARN);
-		if (!buffer->page)
-			break;
-		list_add_tail(&buffer->list, &tide_buffers_free);
-	}
-	if (i < TIDE_PUT_MAX) {
-		tide_buffers_free_all();
-		return -ENOMEM;
-	}
-	tide_buffers_idle = i;
-	tide_buffers_total = i;
-	return 0;
+	for (i = 0; i < put_buffers; i++)
+		list_add_tail(&tide_buffer_store[i].list, &tide_buffers_bare);
+	tide_buffers_grow(TIDE_PUT_MAX);
+	if (tide_buffers_total == TIDE_PUT_MAX)
+		return 0;
+	tide_buffers_free_all();
+	return -ENOMEM;
 }
 
 /**
  * tide_buffers_acquire() - there is one more lender
  *
- * The buffers are there while this guest has a lender, enabled or not: a guest
- * that only lends keeps its memory.
+ * One batch of buffers is there while this guest has a lender, enabled or not; a
+ * guest that only lends keeps its memory.
  *
  * Context: process.
  * Return: 0, or -ENOMEM when there is not even memory for one batch.
@@ -121,8 +173,10 @@ int tide_buffers_acquire(void)
 void tide_buffers_relinquish(void)
 {
 	mutex_lock(&tide_buffers_mutex);
-	if (!--tide_buffers_users)
+	if (!--tide_buffers_users) {
+		cancel_delayed_work_sync(&tide_buffers_work);
 		tide_buffers_free_all();
+	}
 	mutex_unlock(&tide_buffers_mutex);
 }
 

@@ -30,6 +30,7 @@ struct tide_buffer {
 int tide_buffers_init(void);
 int tide_buffers_acquire(void);
 void tide_buffers_relinquish(void);
+void tide_buffers_refit(void);
 void tide_buffers_count(unsigned int *total, unsigned int *free);
 bool tide_buffers_take(unsigned int count, struct list_head *taken);
 void tide_buffer_free(struct tide_buffer *buffer);

@@ -68,6 +68,28 @@ static struct tide_lender *tide_choose_lender(bool sequential,
 	return best;
 }
 
+/**
+ * tide_lenders_take_puts() - is there a lender that pages go to?
+ *
+ * One that does not answer in time for the moment counts as well.
+ *
+ * Context: any.
+ */
+bool tide_lenders_take_puts(void)
+{
+	struct tide_lender *lender;
+	bool take = false;
+	int slot;
+
+	rcu_read_lock();
+	for (slot = 0; slot < TIDE_MAX_LENDERS; slot++) {
+		lender = rcu_dereference(tide_lenders[slot]);
+		take |= lender && READ_ONCE(lender->ready) && !tide_breaker_open(lender);
+	}
+	rcu_read_unlock();
+	return take;
+}
+
 static bool tide_queue(struct tide_lender *lender, struct tide_buffer *buffer)
 {
 	unsigned long flags;
@@ -144,7 +166,7 @@ static bool tide_put_pages(struct tide_file *file, struct folio *folio,
 		return false;
 	}
 	for (i = 0; i < nr; i++) {
-		if (!tide_pool_lacks(file, folio->index + i))
+		if (lacking < nr && !tide_pool_lacks(file, folio->index + i))
 			continue;
 		buffer = list_first_entry(&buffers, struct tide_buffer, list);
 		list_del_init(&buffer->list);

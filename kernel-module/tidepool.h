@@ -620,6 +620,7 @@ struct tide_batch {
 	struct tide_buffer *buffer[TIDE_PUT_MAX];
 };
 
+bool tide_lenders_take_puts(void);
 void tide_put_folio(struct address_space *mapping, struct folio *folio);
 int tide_put_prepare(struct tide_lender *lender);
 void tide_put_release(struct tide_lender *lender);

@@ -20,8 +20,11 @@ struct tide_window {
 	unsigned int pages;		/* left in the window */
 	struct tide_get *open[TIDE_MAX_LENDERS];
 	u8 asked, admitted;		/* the breaker's answers, bits by slot */
+	unsigned int probed;		/* pages asked of lenders that are stopped */
 	bool disk;			/* of a stream, with pages that are not in the pool */
 };
+
+#define TIDE_PROBE_PAGES 16	/* asked of a lender just to see how long it takes */
 
 #define TIDE_NOWHERE	(-1)	/* some page is not in the pool */
 #define TIDE_BUFFERED	(-2)	/* all pages are in outgoing buffers */
@@ -117,6 +120,18 @@ static bool tide_window_admitted(struct tide_window *w, struct tide_lender *lend
 	return w->admitted & BIT(slot);
 }
 
+/* Is the breaker's question answered? The rest of the window is read from disk. */
+static bool tide_window_probed(struct tide_window *w, struct tide_lender *lender,
+			       long nr)
+{
+	bool first = !w->probed;
+
+	if (!tide_breaker_open(lender))
+		return false;
+	w->probed += nr;
+	return !first && w->probed > TIDE_PROBE_PAGES;
+}
+
 /* Are pages that this lender has read from disk all the same? */
 static bool tide_window_skips(struct tide_window *w, int slot, long nr)
 {
@@ -129,7 +144,8 @@ static bool tide_window_skips(struct tide_window *w, int slot, long nr)
 		;
 	else if (w->disk && READ_ONCE(lender->config.sequential_filter))
 		atomic64_add(nr, &lender->stats.get_skipped_sequential);
-	else if (!tide_window_admitted(w, lender, slot))
+	else if (!tide_window_admitted(w, lender, slot) ||
+		 tide_window_probed(w, lender, nr))
 		atomic64_add(nr, &lender->stats.get_skipped);
 	else
 		skips = false;
@@ -249,6 +265,7 @@ static void tide_window_misses(struct readahead_control *rac, unsigned long nr,
 	struct folio *folio;
 
 	sub._nr_pages = nr;
+	atomic64_add(nr, &tide_stats.misses);
 	tide_disk_readahead(&sub, orig);
 	tide_rac_normalise(&sub);
 	while ((folio = readahead_folio(&sub)))
@@ -290,7 +307,7 @@ void tide_get_readahead(struct readahead_control *rac,
 		.gfp = readahead_gfp_mask(rac->mapping) & ~__GFP_HIGHMEM & ~__GFP_MOVABLE,
 		.pages = readahead_count(rac),
 	};
-	unsigned long misses = 0, total = 0;
+	unsigned long misses = 0;
 	bool stream;
 
 	if (!w.file) {
@@ -299,12 +316,10 @@ void tide_get_readahead(struct readahead_control *rac,
 	}
 	tide_rac_normalise(rac);
 	stream = tide_sequential_read(w.file, rac->_index, rac->_nr_pages);
-	if (tide_file_has(w.file, rac->_index, rac->_index + rac->_nr_pages - 1)) {
+	if (tide_file_has(w.file, rac->_index, rac->_index + rac->_nr_pages - 1))
 		w.disk = stream && tide_window_has_gap(&w, rac);
-	} else {
+	else
 		misses = rac->_nr_pages;
-		total = misses;
-	}
 	while (misses < rac->_nr_pages) {
 		struct folio *folio = tide_rac_peek(rac, misses);
 		long nr = folio_nr_pages(folio);
@@ -318,14 +333,14 @@ void tide_get_readahead(struct readahead_control *rac,
 			rac->_nr_pages -= nr;
 		} else {
 			misses += nr;
-			total += nr;
 		}
 		w.pages -= min_t(unsigned int, nr, w.pages);
 	}
 	tide_window_submit(&w);
-	if (misses)
+	if (misses) {
+		atomic64_add(misses, &tide_stats.misses);
 		tide_disk_readahead(rac, orig);
-	atomic64_add(total, &tide_stats.misses);
+	}
 	tide_file_put(w.file);
 }
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import time
+
 import pytest
 
 from bed.guest import Disk
@@ -11,6 +13,9 @@ from bed.tidepool import MIB, parse_histogram, wait_until
 from bed.workload import stress
 
 SLOW_SECONDS = 0.25  # one way
+STREAM_MIB = 24
+BUFFERS, ONE_BATCH = 8192, 64
+PROBE_PAGES, LARGEST_FOLIO = 16, 256  # a folio is got whole, and ext4 has large ones on 7.2
 SLOW_IOPS = 15  # of a disk that any pool is faster than, also on a busy test machine
 PINGS_US = "150000 160000"
 NEVER = "59000000 60000000"
@@ -115,6 +120,62 @@ def _assert_others_are_used(pair: Pair) -> None:
     after = figures(pair)
     assert after[BY_SHORT]["puts"] == before[BY_SHORT]["puts"]
     assert total(after, "drop_breaker") == total(before, "drop_breaker")
+
+
+def _buffers(pair: Pair) -> int:
+    return pair.b.stats()["buffers_total"]
+
+
+def test_a_lender_left_alone_costs_little(kernel: str) -> None:
+    """While the breaker is open its probes are a few pages, and the guest has the memory of the buffers."""
+    with (pair := Pair(kernel, lender_mem="256M", relay=True, disk=Disk(iops=SLOW_IOPS))) as (borrower, _):
+        borrower.sh(f"insmod /lib/tidepool.ko put_buffers={BUFFERS}")
+        pair.connect(size=64 * MIB, more={**PATIENT, "breaker": "Automatic"})
+        stress(borrower, f"fill /mnt/file mib={STREAM_MIB}")
+        pair.evict()
+        assert _buffers(pair) == BUFFERS
+        relay_of(pair).delay = SLOW_SECONDS
+
+        def opened() -> int:
+            borrower.drop_caches()
+            stress(borrower, "random /mnt/file reads=6")
+            return pair.borrowed()["breaker_open"]
+
+        wait_until("the breaker is open", opened, timeout=40, every=0.5)
+        wait_until("the buffers are given back", lambda: _buffers(pair) == ONE_BATCH, timeout=30)
+        borrower.drop_caches()
+        pair.read_ahead(1024)
+        before, start = pair.borrowed(), time.monotonic()
+        stress(borrower, "sequential /mnt/file")
+        after, seconds = pair.borrowed(), time.monotonic() - start
+        probed = (LARGEST_FOLIO if kernel == "7.2" else PROBE_PAGES) * (seconds + 2)  # at most
+        assert 0 < after["get_hits"] - before["get_hits"] <= probed
+        assert after["get_skipped"] - before["get_skipped"] >= STREAM_MIB * 256 - probed
+
+        relay_of(pair).delay = 0
+        wait_until("the breaker is closed", lambda: not opened(), timeout=40, every=0.5)
+        wait_until("there are buffers again", lambda: _buffers(pair) == BUFFERS, timeout=10)
+        pair.disconnect()  # one that goes while it has them all leaves nothing behind
+        pair.b.unload()
+        pair.assert_clean()
+
+
+def test_a_lender_that_is_gone_takes_no_buffers(kernel: str) -> None:
+    """Nobody is connected: the buffers are the guest's until the lender is back."""
+    with (pair := Pair(kernel, lender_mem="256M")) as (borrower, _):
+        borrower.sh(f"insmod /lib/tidepool.ko put_buffers={BUFFERS}")
+        pair.connect(size=64 * MIB)
+        wait_until("the buffers are there", lambda: _buffers(pair) == BUFFERS, timeout=10)
+        full = borrower.meminfo("MemAvailable")
+        pair.l.rmdir(f"borrowers/{pair.name}")
+        wait_until("they are given back", lambda: _buffers(pair) == ONE_BATCH, timeout=30)
+        assert borrower.meminfo("MemAvailable") > full + (BUFFERS - ONE_BATCH) * 4096 // 2
+        pair.l.lend(pair.name, quota=64 * MIB)
+        wait_until("there are buffers again", lambda: _buffers(pair) == BUFFERS, timeout=30)
+        stress(borrower, "fill /mnt/file mib=16")
+        pair.evict()
+        assert pair.borrowed()["puts"] == 16 * MIB // 4096
+        pair.assert_clean()
 
 
 @pytest.mark.long
