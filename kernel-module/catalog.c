@@ -16,7 +16,7 @@
 #include "catalog.h"
 
 #define TIDE_FILE_BITS		12
-#define TIDE_RESERVE		256	/* descriptors ready for the put path */
+#define TIDE_RESERVE		512	/* descriptors ready for the put path */
 #define TIDE_HAND_BUCKETS	64	/* looked at with interrupts off */
 
 static struct hlist_head tide_files[1 << TIDE_FILE_BITS];
@@ -69,6 +69,8 @@ static void tide_reserve_fill(struct work_struct *work)
 	}
 }
 
+/* Small files are evicted by the hundred, and whoever evicts them has the processor. */
+static struct workqueue_struct *tide_reserve_queue;
 static DECLARE_WORK(tide_reserve_work, tide_reserve_fill);
 
 static struct tide_file *tide_reserve_take(void)
@@ -83,10 +85,10 @@ static struct tide_file *tide_reserve_take(void)
 		list_del(&file->reserve);
 		tide_reserved--;
 	}
-	low = tide_reserved < TIDE_RESERVE / 2;
+	low = tide_reserved < TIDE_RESERVE / 4 * 3;
 	spin_unlock_irqrestore(&tide_reserve_lock, flags);
 	if (low)
-		schedule_work(&tide_reserve_work);
+		queue_work(tide_reserve_queue, &tide_reserve_work);
 	return file;
 }
 
@@ -106,9 +108,14 @@ int tide_catalog_init(void)
 
 	if (err)
 		return err;
-	tide_reserve_fill(NULL);
-	if (tide_reserved)
-		return 0;
+	tide_reserve_queue = alloc_workqueue("tidepool_reserve",
+					     WQ_UNBOUND | WQ_MEM_RECLAIM | WQ_HIGHPRI, 1);
+	if (tide_reserve_queue) {
+		tide_reserve_fill(NULL);
+		if (tide_reserved)
+			return 0;
+		destroy_workqueue(tide_reserve_queue);
+	}
 	tide_leaves_exit();
 	return -ENOMEM;
 }
@@ -118,7 +125,7 @@ void tide_catalog_exit(void)
 {
 	struct tide_file *file, *next;
 
-	cancel_work_sync(&tide_reserve_work);
+	destroy_workqueue(tide_reserve_queue);	/* its work is done first */
 	list_for_each_entry_safe(file, next, &tide_reserve, reserve)
 		kfree(file);
 	rcu_barrier();		/* tide_file_free_rcu() is code of this module */

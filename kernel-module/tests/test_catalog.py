@@ -82,10 +82,18 @@ def test_gives_memory_back(pair: Pair) -> None:
 
 
 def test_files_outlive_their_inodes(pair: Pair) -> None:
-    """Thousands of small files, as of a mail spool: their inodes leave memory and their pages stay in the pool."""
+    """Thousands of small files, as of a mail spool: their inodes leave memory and their pages stay in the pool.
+
+    They are evicted at once while programs take both processors: there is a descriptor for each file all the same.
+    """
     borrower = pair.borrower
     stress(borrower, f"many /mnt/tree files={FILES} write=1")
+    busy = [borrower.start("while :; do :; done") for _ in range(2)]
+    before = pair.b.stats()["drop_nofile"]
     pair.evict()
+    for program in busy:
+        program.kill()
+    assert pair.b.stats()["drop_nofile"] == before
     for number in range(2):
         inodes = int(borrower.read("/proc/sys/fs/inode-nr").split()[0])
         borrower.sh("sync")  # dirty ones stay
