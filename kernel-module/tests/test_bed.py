@@ -97,9 +97,10 @@ class FirstBootFails(Pair):
 def test_a_guest_that_does_not_come_up_is_booted_again(kernel: str, capsys: pytest.CaptureFixture[str]) -> None:
     """A boot that the emulator spoils costs a test time, not its result; and it is said."""
     with (pair := FirstBootFails(kernel, module=False)) as (borrower, _):
-        assert pair.boots == 3
         assert " /mnt " in borrower.read("/proc/mounts")
-    assert "booted again (1 of 2): borrower did not come up" in capsys.readouterr().err
+    said = re.findall(r"booted again \((\d) of 2\): (borrower|lender) did not come up", capsys.readouterr().err)
+    assert said[0] == ("1", "borrower")
+    assert pair.boots == 2 + len(said)  # the emulator may have spoilt one more by itself
 
 
 def test_disk_is_throttled_while_it_is_in_use(kernel: str) -> None:
