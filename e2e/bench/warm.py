@@ -29,7 +29,7 @@ def fill(machine: Machine, once: Callable[[], object], size: int, passes: int = 
 
     The disk is faster meanwhile. Returns how much of the data, of `size` bytes, still came from the disk in the end.
     """
-    machine.borrower.throttle(WARM_IOPS)
+    machine.throttle(WARM_IOPS)
     missed = float("inf")
     for _ in range(passes):
         before, so_far = missed, _disk_bytes(machine)

@@ -34,9 +34,9 @@ def test_puts_go_on_beside_direct_io(kernel: str, stream: str) -> None:
     """A stream of direct reads, or of direct writes elsewhere in the file, hardly stops a put."""
     disk = Disk("1G", "ext4", bytes_per_second=PACED)
     with (pair := Pair(kernel, borrower_mem="176M", disk=disk)) as (borrower, _):
-        pair.connect(size=200 * MIB)
         stress(borrower, f"fill /mnt/file mib={FILE_MIB}")
         borrower.sh(f"head -c {HEAD_MIB * MIB} /mnt/file > /mnt/head; sync")
+        pair.connect(size=200 * MIB)  # only now: what it has of the file already is not put again
         before = {**pair.borrowed(), **pair.b.stats()}
         with running(borrower, stream, times=3):
             stress(borrower, "sequential /mnt/file")

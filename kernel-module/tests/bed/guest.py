@@ -36,6 +36,7 @@ EMULATED = "max,-erms,-fsrm"
 MEMORY_PIECE = 64 << 20
 COUNTED_SHIFT = 1  # an instruction of a counted guest takes two to the power of this nanoseconds
 MONITOR_SECONDS = 10.0
+THROTTLED = "throttled"  # the group of drives that share their limits
 
 
 class GuestError(Exception):
@@ -61,11 +62,12 @@ class Disk:
 
 @dataclass(frozen=True)
 class Link:
-    """A network card: this end's and the other end's socket path, and this end's address."""
+    """A network card: the socket paths of this end and the other, this end's address and largest packet in bytes."""
 
     local: Path
     remote: Path
     address: str
+    mtu: int = 1500
 
 
 @dataclass(frozen=True)
@@ -301,11 +303,12 @@ class Guest:
         assert self.domain, "a guest whose Spec asks for a balloon"
         self.domain.balloon(size, timeout)
 
-    def throttle(self, iops: int, bytes_per_second: int = 0) -> None:
-        """From now on its data disk does so many operations and so many bytes a second; 0: as many as it can."""
+    def throttle(self, iops: int, bytes_per_second: int = 0, drives: tuple[str, ...] = ("disk",)) -> None:
+        """From now on these drives together do so many operations and bytes a second; 0: as many as they can."""
         limits = {f"{kind}{way}": 0 for kind in ("iops", "bps") for way in ("", "_rd", "_wr")}
         limits |= {"iops": iops, "bps": bytes_per_second}
-        self._monitor("block_set_io_throttle", {"device": "disk", **limits})
+        for device in drives:
+            self._monitor("block_set_io_throttle", {"device": device, "group": THROTTLED, **limits})
 
     def _monitor(self, command: str, arguments: dict[str, object]) -> None:
         """A command of QEMU's machine protocol; the connection is for it alone."""
@@ -373,6 +376,13 @@ def _trouble(lines: list[str], allow: str | None) -> list[str]:
     return [line for line in lines if TROUBLE.search(line) and not (allow and re.search(allow, line))]
 
 
+def _limits(disk: Disk) -> str:
+    """What a drive of that disk may do; all of a guest's share it."""
+    limits = {"iops-total": disk.iops, "iops-write": disk.write_iops, "bps-total": disk.bytes_per_second}
+    found = "".join(f",throttling.{name}={value}" for name, value in limits.items() if value)
+    return f"{found},throttling.group={THROTTLED}" if found else ""
+
+
 def _qemu_command(spec: Spec, kernel: Kernel, folder: Path) -> list[str]:
     addresses = ",".join(f"eth{number}:{link.address}" for number, link in enumerate(spec.links))
     # On a busy machine the emulated timer may be later than the kernel's check of it waits.
@@ -390,18 +400,17 @@ def _qemu_command(spec: Spec, kernel: Kernel, folder: Path) -> list[str]:
     if spec.disk:
         drive = f"if=none,id=disk,format=raw,file={spec.disk.image or folder / 'disk'},cache=unsafe,aio=threads"
         drive += ",snapshot=on" if spec.disk.image and not spec.disk.kept else ""
-        drive += f",throttling.iops-total={spec.disk.iops}" if spec.disk.iops else ""
-        drive += f",throttling.iops-write={spec.disk.write_iops}" if spec.disk.write_iops else ""
-        drive += f",throttling.bps-total={spec.disk.bytes_per_second}" if spec.disk.bytes_per_second else ""
+        drive += _limits(spec.disk)
         command += ["-drive", drive, "-device", "virtio-blk-pci,drive=disk"]
     if spec.tools:
-        command += ["-drive", f"if=none,id=tools,format=raw,file={spec.tools},cache=unsafe,aio=threads,readonly=on"]
+        drive = f"if=none,id=tools,format=raw,file={spec.tools},cache=unsafe,aio=threads,readonly=on"
+        command += ["-drive", drive + (_limits(spec.disk) if spec.disk else "")]
         command += ["-device", "virtio-blk-pci,drive=tools,serial=tools"]
     for number, link in enumerate(spec.links):
         ends = f"local.type=unix,local.path={link.local},remote.type=unix,remote.path={link.remote}"
         mac = "52:54:00:" + ":".join(f"{int(octet):02x}" for octet in link.address.split(".")[1:])
         command += ["-netdev", f"dgram,id=net{number},{ends}"]
-        command += ["-device", f"virtio-net-pci,netdev=net{number},mac={mac},romfile="]
+        command += ["-device", f"virtio-net-pci,netdev=net{number},mac={mac},host_mtu={link.mtu},romfile="]
         if spec.capture:
             capture = folder / f"net{number}.pcap"
             command += ["-object", f"filter-dump,id=dump{number},netdev=net{number},file={capture}"]

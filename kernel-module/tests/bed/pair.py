@@ -33,7 +33,7 @@ class Pair:
     proper one. `name` is the pairing's, and may be changed while the two are not connected.
     `modules` are kernel modules that both load beside the usual, `tools` the image of a disk that both can read.
     With `relay` the wire runs through one that can delay, lose, reorder and cut (`pair.relay`).
-    If `counted` both guests' clocks go by instructions.
+    `mtu` is the wire's. If `counted` both guests' clocks go by instructions.
     `append` goes on both kernels' command lines. A debug kernel gets more memory than asked for, which it needs itself.
     """
 
@@ -57,6 +57,7 @@ class Pair:
         counted: bool = False,
         modules: tuple[str, ...] = (),
         tools: Path | None = None,
+        mtu: int = 1500,
     ) -> None:
         self.kernel = fetch_kernel(kernel)
         self._detached = detached
@@ -69,8 +70,8 @@ class Pair:
         ends = [self.folder / name for name in ("wire-b", "wire-l")]
         self.relay = Relay(ends[0], ends[1], self.folder) if relay else None
         near_b, near_l = (self.relay.near_a, self.relay.near_b) if self.relay else (ends[1], ends[0])
-        borrower_link = Link(ends[0], near_b, BORROWER_ADDRESS)
-        self._lender_link = Link(ends[1], near_l, LENDER_ADDRESS)
+        borrower_link = Link(ends[0], near_b, BORROWER_ADDRESS, mtu)
+        self._lender_link = Link(ends[1], near_l, LENDER_ADDRESS, mtu)
         more = DEBUG_MIB if kernel == "debug" else 0
         self._lender_spec = Spec(
             "lender",
