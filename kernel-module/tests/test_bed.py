@@ -14,7 +14,7 @@ from bed.accelerator import TCG, accelerator
 from bed.guest import Disk, Guest, GuestError, Spec
 from bed.image import fetch_kernel
 from bed.pair import LENDER_ADDRESS, Pair
-from bed.workload import stress, wrong_pages
+from bed.workload import running, stress, wrong_pages
 
 
 def test_stress_tells_old_and_strange_pages(kernel: str) -> None:
@@ -73,11 +73,8 @@ def test_code_changes_under_load(kernel: str) -> None:
     switch = "/sys/kernel/tracing/events/filemap/mm_filemap_add_to_page_cache/enable"
     with Pair(kernel, borrower_mem="176M", module=False) as (borrower, _):
         borrower.sh("dd if=/dev/zero of=/mnt/file bs=1M count=200 2> /dev/null", timeout=120)
-        readers = [borrower.start("while true; do cat /mnt/file > /dev/null; done") for _ in range(2)]
-        borrower.sh(f"for i in $(seq 100); do echo 1 > {switch}; echo 0 > {switch}; done", timeout=240)
-        for reader in readers:
-            assert reader.running
-            reader.kill()
+        with running(borrower, "while true; do cat /mnt/file > /dev/null; done", times=2):
+            borrower.sh(f"for i in $(seq 100); do echo 1 > {switch}; echo 0 > {switch}; done", timeout=240)
         borrower.assert_clean()
 
 

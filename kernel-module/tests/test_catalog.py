@@ -9,7 +9,7 @@ import pytest
 from bed.measure import catalog_bytes
 from bed.pair import NAME, PATIENT, Pair
 from bed.tidepool import MIB
-from bed.workload import finish_stress, start_stress, stress
+from bed.workload import finish_stress, running, start_stress, stress
 
 GIB = 1024 * MIB
 MOST_PER_GIB = 2.25 * MIB
@@ -88,11 +88,9 @@ def test_files_outlive_their_inodes(pair: Pair) -> None:
     """
     borrower = pair.borrower
     stress(borrower, f"many /mnt/tree files={FILES} write=1")
-    busy = [borrower.start("while :; do :; done") for _ in range(2)]
     before = pair.b.stats()["drop_nofile"]
-    pair.evict()
-    for program in busy:
-        program.kill()
+    with running(borrower, "while :; do :; done", times=2):
+        pair.evict()
     assert pair.b.stats()["drop_nofile"] == before
     for number in range(2):
         inodes = int(borrower.read("/proc/sys/fs/inode-nr").split()[0])

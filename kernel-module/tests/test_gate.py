@@ -2,31 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
-
 import pytest
 
-from bed.guest import Disk, Guest
+from bed.guest import Disk
 from bed.pair import PACED, Pair
 from bed.tidepool import MIB
-from bed.workload import stress
+from bed.workload import running, stress
 
 FILE_MIB, HEAD_MIB = 160, 4
 READS = "while true; do dd if=/mnt/file of=/dev/null bs=64k iflag=direct 2> /dev/null; done"
 # The same bytes again, at the head of the file only.
 WRITES = "while true; do dd if=/mnt/head of=/mnt/file bs=64k conv=notrunc oflag=direct 2> /dev/null; done"
-
-
-@contextmanager
-def running(guest: Guest, command: str, times: int) -> Iterator[None]:
-    """The command, several times at once."""
-    jobs = [guest.start(command) for _ in range(times)]
-    yield
-    assert all(job.running for job in jobs)
-    for job in jobs:
-        job.kill()
-    guest.sh("killall dd; true")
 
 
 @pytest.mark.parametrize("stream", [READS, WRITES], ids=["reads", "writes"])

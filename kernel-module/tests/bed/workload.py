@@ -1,14 +1,28 @@
-"""The stress program in a guest (tests/stress), its report as a dictionary."""
+"""What guests have to do: the stress program (tests/stress), its report as a dictionary; and other commands beside."""
 
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 from bed.channel import Result
 from bed.guest import Guest, GuestError, Job
 
 Report = dict[str, Any]
+
+
+@contextmanager
+def running(guest: Guest, command: str, times: int) -> Iterator[None]:
+    """The command, several times at once; none may end before it is killed here."""
+    jobs = [guest.start(command) for _ in range(times)]
+    try:
+        yield
+        assert all(job.running for job in jobs)
+    finally:
+        for job in jobs:
+            job.kill()
 
 
 def start_stress(guest: Guest, arguments: str, before: str = "true") -> Job:
