@@ -20,7 +20,7 @@ SECONDS, WORKERS = 2, 2
 # With it madvise has its own pages fail (MADV_HWPOISON), and whether it then ends with 0 or 2 is chance.
 WITHOUT = "/bin/setpriv --bounding-set=-sys_admin"
 MEMORY_MIB = 288  # none of the stressors may be killed for want of it, so two of them take no more than it has:
-SIZES = "--mremap-bytes 32m"
+SIZES = "--mremap-bytes 32m --mmap-bytes 64m"  # mmap locks what it maps, at times
 MOST_MAPPINGS = 8192  # of a process; mmapmany makes, and fills, as many as it may and can in its time
 NOISE_MIB = 256  # read beside them, more than the guest has memory for, so that pages are evicted all the time
 
