@@ -25,7 +25,8 @@ RESULTS = TOP / "build" / "stress.json"
 POOL = 200 * MIB
 STREAM = "/mnt/stream"
 OOM_REPORT = r"oom-kill|Out of memory|Call Trace|RIP:"  # of the program that was to be killed
-REPORT_SECONDS = 1200  # a debug kernel verifies slowly
+REPORT_SECONDS = 1200  # a debug kernel verifies slowly,
+EVICT_SECONDS = 600  # and takes a minute to empty a cache that programs fill meanwhile, with or without the module
 # A memory cgroup that leaves the mixture about half of what it would have.
 GROUP = """
 mount -t cgroup2 cgroup2 /sys/fs/cgroup
@@ -57,7 +58,7 @@ class Run:
 def drop_caches(pair: Pair) -> None:
     """Pages, then inodes and dentries, then both."""
     for what in (1, 2, 3):
-        pair.borrower.drop_caches(what)
+        pair.borrower.drop_caches(what, EVICT_SECONDS)
 
 
 def freeze_lender(pair: Pair) -> None:
@@ -133,7 +134,7 @@ def stream(pair: Pair) -> None:
     for chosen in (1, 0):
         pair.b.set(f"lenders/{NAME}/sequential_filter", chosen)
         stress(pair.borrower, f"sequential {STREAM}")
-        pair.borrower.drop_caches(1)
+        pair.borrower.drop_caches(1, EVICT_SECONDS)
 
 
 FAULTS: tuple[Callable[[Pair], None], ...] = (
@@ -178,12 +179,12 @@ def inject(pair: Pair, mixture: Job, run: Run, seconds: float) -> None:
 def remount_and_verify(borrower: Guest, filesystem: str) -> None:
     """After the mixture: a small file goes through a remount."""
     stress(borrower, "fill /mnt/last mib=20")
-    borrower.drop_caches(3)
+    borrower.drop_caches(3, EVICT_SECONDS)
     borrower.umount()
     borrower.mount(filesystem)
     for _ in range(2):
         stress(borrower, "sequential /mnt/last")
-        borrower.drop_caches(1)
+        borrower.drop_caches(1, EVICT_SECONDS)
 
 
 def soak(run: Run, seconds: int) -> None:

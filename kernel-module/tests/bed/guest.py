@@ -206,9 +206,9 @@ class Guest:
     def read(self, path: str) -> str:
         return self.sh(f"cat {shlex.quote(path)}")
 
-    def write(self, path: str, text: str) -> None:
+    def write(self, path: str, text: str, timeout: float = 60.0) -> None:
         """Write a file, also one of /proc, /sys or configfs (one write of the whole text)."""
-        self.start(f"cat > {shlex.quote(path)}", text.encode()).wait()
+        self.start(f"cat > {shlex.quote(path)}", text.encode()).wait(timeout)
 
     # What it looks like from inside
 
@@ -231,8 +231,8 @@ class Guest:
         """Writes that the data disk completed."""
         return int(self.sh("awk '$3 == \"vda\" { print $8 }' /proc/diskstats"))
 
-    def drop_caches(self, what: int = 1) -> None:
-        self.write("/proc/sys/vm/drop_caches", f"{what}\n")
+    def drop_caches(self, what: int = 1, timeout: float = 60.0) -> None:
+        self.write("/proc/sys/vm/drop_caches", f"{what}\n", timeout)
 
     def mount(self, filesystem: str, options: str = "") -> None:
         """Mount the data disk on /mnt."""
