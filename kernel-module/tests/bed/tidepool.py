@@ -12,6 +12,7 @@ ROOT = "/sys/kernel/config/tidepool"
 KEY = "5ea1ed" * 10 + "feed"
 PORT = 7470
 MIB = 1 << 20
+ORPHAN_SECONDS = 300  # TCP gives up a socket that was closed, and whose peer takes nothing any more, sooner
 
 
 def parse_stats(text: str) -> dict[str, int]:
@@ -61,9 +62,18 @@ class Tidepool:
         self.guest.sh(f"for d in {peers}; do [ ! -d $d ] || rmdir $d || exit 1; done")
 
     def unload(self) -> None:
-        """Take away every peer, then the module."""
+        """Take away every peer, then the module.
+
+        With lockdep a socket whose lock has a class of the module's own holds the module, and TCP keeps closed ones
+        until the peer has everything: there, and only there, this waits for them.
+        """
         self.remove_peers()
+        if self.guest.debug_locks() is not None:
+            wait_until("sockets let the module go", self._is_free, timeout=ORPHAN_SECONDS, every=1)
         self.guest.sh("rmmod tidepool")
+
+    def _is_free(self) -> bool:
+        return self.guest.sh("awk '$1 == \"tidepool\" { print $3 }' /proc/modules") == "0"
 
     @property
     def loaded(self) -> bool:
