@@ -32,9 +32,9 @@ def fill(machine: Machine, once: Callable[[], object], size: int, passes: int = 
     machine.throttle(WARM_IOPS)
     missed = float("inf")
     for _ in range(passes):
-        before, so_far = missed, _disk_bytes(machine)
+        before, so_far = missed, machine.borrower.disk_read_bytes()
         once()
-        missed = (_disk_bytes(machine) - so_far) / size
+        missed = (machine.borrower.disk_read_bytes() - so_far) / size
         if missed < STILL_BETTER or before - missed < STILL_BETTER:
             break
     machine.hard_disk()
@@ -49,8 +49,3 @@ def read_everything(machine: Machine, paths: Sequence[str]) -> None:
 def read_in_order(machine: Machine, path: str) -> float:
     """Reads a file from its beginning; how many seconds that took."""
     return dd_seconds(machine.tool(machine.borrower, f"dd if={path} of=/dev/null bs=1M 2>&1"))
-
-
-def _disk_bytes(machine: Machine) -> int:
-    """What was read from the data disk."""
-    return int(machine.borrower.sh("awk '$3 == \"vda\" { print $6 }' /proc/diskstats")) * 512

@@ -21,7 +21,6 @@ INCLUDE = f"-I{TESTS / 'curve'}"
 TOLERANCE = 0.05
 MOST_NANOSECONDS = 250.0  # at 40,000 reads a second this is 1 % of a processor
 MOST_BYTES = 4 * MIB
-SECTOR = 512  # bytes of those that the kernel counts, whatever the disk's are
 ENOUGH_READS, MOST_ROUNDS = 20_000, 4
 
 
@@ -135,16 +134,12 @@ def _assert_forgotten(borrower: Guest, tidepool: Tidepool) -> None:
         assert _figures(tidepool)["sampled_references"] <= read + 1, f"written pages count as read: {change}"
 
 
-def _pages_from_disk(guest: Guest) -> int:
-    return int(guest.sh("awk '$3 == \"vda\" { print $6 }' /proc/diskstats")) * SECTOR // PAGE
-
-
 @pytest.mark.parametrize("strategy", ["NonInclusive", pytest.param("Exclusive", marks=pytest.mark.long)])
 def test_predicts_what_a_lender_brings(pair: Pair, strategy: str) -> None:
     """Random reads with a lender of half the guest's memory: its hit ratio is what the curve expects for that size.
 
-    The file is larger than page cache and pool together: where they have nearly all of it, a few pages decide. Pool and
-    curve begin empty, and so does the page cache, from which the memory for them has pushed pages into the pool.
+    The file is larger than page cache and pool together: where they have nearly all of it, a few pages decide. Pool,
+    curve and page cache begin empty: memory for the first two pushes pages of the third into the pool.
     """
     borrower = pair.borrower
     memory = borrower.meminfo("MemTotal")
@@ -158,16 +153,16 @@ def test_predicts_what_a_lender_brings(pair: Pair, strategy: str) -> None:
     assert pair.borrowed()["catalog_pages"] == 0
     pair.b.set("ghost", "Off")
     pair.b.set("ghost", strategy)
-    before = _pages_from_disk(borrower)
+    before = borrower.disk_read_bytes()
     borrower.sh(f"dd if=/mnt/file of=/dev/null bs=1M count={memory // 3 // MIB}")
     for _ in range(MOST_ROUNDS):  # a slow machine needs more of them
         stress(borrower, "random /mnt/file seconds=25 threads=4")
-        predicted, hits = _ratios(pair.b)[size], pair.borrowed()["get_hits"]
-        read = hits + _pages_from_disk(borrower) - before
+        predicted, figures = _ratios(pair.b)[size], pair.borrowed()
+        read = figures["get_hits"] + (borrower.disk_read_bytes() - before) // PAGE
         if read > ENOUGH_READS:
             break
-    measured = hits / read
-    print(f"{strategy}: predicted {predicted:.3f}, measured {measured:.3f} of {read} reads, {NAME}: {pair.borrowed()}")
+    measured = figures["get_hits"] / read
+    print(f"{strategy}: predicted {predicted:.3f}, measured {measured:.3f} of {read} reads, {NAME}: {figures}")
     assert read > ENOUGH_READS
     assert measured > 0.1
     assert abs(predicted - measured) <= TOLERANCE

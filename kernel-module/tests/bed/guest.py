@@ -31,6 +31,7 @@ TROUBLE = re.compile(
 KILLED_GRACE_SECONDS = 10
 LINES_BEFORE, LOG_LINES = 10, 250  # of a kernel log, before the first trouble and in all
 PAGE = 4096
+SECTOR = 512  # bytes of those that the kernel counts, whatever the disk's are
 # With these two a kernel copies byte by byte, which an emulator does one at a time.
 EMULATED = "max,-erms,-fsrm"
 MEMORY_PIECE = 64 << 20
@@ -225,11 +226,19 @@ class Guest:
 
     def disk_reads(self) -> int:
         """Reads that the data disk completed."""
-        return int(self.sh("awk '$3 == \"vda\" { print $4 }' /proc/diskstats"))
+        return self._disk(4)
+
+    def disk_read_bytes(self) -> int:
+        """What was read from the data disk."""
+        return self._disk(6) * SECTOR
 
     def disk_writes(self) -> int:
         """Writes that the data disk completed."""
-        return int(self.sh("awk '$3 == \"vda\" { print $8 }' /proc/diskstats"))
+        return self._disk(8)
+
+    def _disk(self, field: int) -> int:
+        """A field of the data disk's line of /proc/diskstats."""
+        return int(self.sh(f"awk '$3 == \"vda\" {{ print ${field} }}' /proc/diskstats"))
 
     def drop_caches(self, what: int = 1, timeout: float = 60.0) -> None:
         self.write("/proc/sys/vm/drop_caches", f"{what}\n", timeout)
@@ -388,8 +397,7 @@ def _qemu_command(spec: Spec, kernel: Kernel, folder: Path) -> list[str]:
     # On a busy machine the emulated timer may be later than the kernel's check of it waits; a kernel's tests of its
     # ciphers are a fifth of its start.
     append = "console=ttyS0 loglevel=5 panic=-1 no_timer_check cryptomgr.notests mitigations=off log_buf_len=4M"
-    append += " rdinit=/init"
-    append += f" tidepool.ip={addresses} {spec.append}"
+    append += f" rdinit=/init tidepool.ip={addresses} {spec.append}"
     qemu = fetch_qemu()
     command = [str(qemu / "usr/bin/qemu-system-x86_64"), *_processor(spec, kernel)]
     command += ["-L", str(qemu / "usr/share/qemu"), "-L", str(qemu / "usr/share/seabios")]
