@@ -4,10 +4,15 @@
  * every way there is, and know for each page what it must contain.
  *
  * Locks, in this order: a file's `shape` (read for all that leaves pages where
- * they are, write for truncation, collapsing and inserting), then its pages' own,
- * lowest index first (read to read, write to change). The noise threads take no
- * lock and verify nothing: they make the kernel read ahead and evict in the midst
- * of all the rest.
+ * they are, write for truncation, collapsing and inserting), then its `dirt` (read
+ * for what makes pages dirty, write for direct writes), then its pages' own, lowest
+ * index first (read to read, write to change). The noise threads take no lock and
+ * verify nothing: they make the kernel read ahead and evict in the midst of all the
+ * rest.
+ *
+ * `dirt` is there because no kernel can drop the page that a direct write has
+ * overwritten once another one of the same large folio is dirty: that page is then
+ * wrong, with or without Tidepool.
  */
 #define _GNU_SOURCE
 #include <errno.h>
@@ -45,7 +50,7 @@ struct file {
 	struct page *map;
 	struct shadow *shadow;
 	pthread_rwlock_t *lock;		/* one to a page */
-	pthread_rwlock_t shape;
+	pthread_rwlock_t shape, dirt;
 };
 
 struct worker {
@@ -389,13 +394,12 @@ static void op_fsync(struct worker *w, struct file *file, long index, long count
 	(void)w;
 	(void)index;
 	(void)count;
-	if (fsync(file->fd))
-		io_failed("fsync");
+	sync_file(file->fd);
 }
 
 /* ---- which operation, how often, under which lock ---- */
 
-enum needs { READS, CHANGES, MOVES, HINTS };
+enum needs { READS, CHANGES, CHANGES_DIRECTLY, MOVES, HINTS };
 
 static struct operation {
 	const char *name;
@@ -416,9 +420,9 @@ static struct operation {
 	{ "write", CHANGES, 80, 4, op_write, 0 },
 	{ "write_parts", CHANGES, 60, 2, op_write_parts, 0 },
 	{ "write_mapped", CHANGES, 70, 2, op_write_mapped, 0 },
-	{ "write_direct", CHANGES, 60, 4, op_write_direct, 0 },
-	{ "write_direct_parts", CHANGES, 20, 2, op_write_direct_parts, 0 },
-	{ "write_async", CHANGES, 30, MAX_RANGE, op_write_async, 0 },
+	{ "write_direct", CHANGES_DIRECTLY, 60, 4, op_write_direct, 0 },
+	{ "write_direct_parts", CHANGES_DIRECTLY, 20, 2, op_write_direct_parts, 0 },
+	{ "write_async", CHANGES_DIRECTLY, 30, MAX_RANGE, op_write_async, 0 },
 	{ "punch", CHANGES, 20, MAX_RANGE, op_punch, 0 },
 	{ "zero_range", CHANGES, 10, MAX_RANGE, op_zero_range, 0 },
 	{ "punch_part", CHANGES, 15, 1, op_punch_part, 0 },
@@ -466,22 +470,38 @@ static void unlock_pages(struct file *file, long index, long count)
 		pthread_rwlock_unlock(&file->lock[i]);
 }
 
+static void lock_dirt(struct file *file, enum needs needs)
+{
+	if (needs == CHANGES)
+		pthread_rwlock_rdlock(&file->dirt);
+	else if (needs == CHANGES_DIRECTLY)
+		pthread_rwlock_wrlock(&file->dirt);
+}
+
+static void unlock_dirt(struct file *file, enum needs needs)
+{
+	if (needs == CHANGES || needs == CHANGES_DIRECTLY)
+		pthread_rwlock_unlock(&file->dirt);
+}
+
 static void do_operation(struct worker *worker, struct operation *operation)
 {
 	struct file *file = &files[draw(worker, file_count)];
 	long count = 1 + draw(worker, operation->pages);
 	long index = draw(worker, file->pages - count + 1);
-	bool pages = operation->needs == READS || operation->needs == CHANGES;
+	bool pages = operation->needs != MOVES && operation->needs != HINTS;
 
 	if (operation->needs == MOVES)
 		pthread_rwlock_wrlock(&file->shape);
 	else
 		pthread_rwlock_rdlock(&file->shape);
+	lock_dirt(file, operation->needs);
 	if (pages)
 		lock_pages(file, index, count, operation->needs);
 	operation->run(worker, file, index, count);
 	if (pages)
 		unlock_pages(file, index, count);
+	unlock_dirt(file, operation->needs);
 	pthread_rwlock_unlock(&file->shape);
 	__sync_fetch_and_add(&operation->done, 1);
 }
@@ -608,6 +628,7 @@ static void file_init(struct file *file, const char *path, long number, long pag
 	if (!file->shadow || !file->lock)
 		die("memory");
 	init_lock(&file->shape);
+	init_lock(&file->dirt);
 	for (long i = 0; i < pages; i++)
 		init_lock(&file->lock[i]);
 }
@@ -656,8 +677,8 @@ static void report(double seconds)
 	}
 	printf("}, \"total\": %lu, \"noise\": %lu, \"churned\": %lu, ", sum, noise_reads, churned);
 	latency_print(&read_latency);
-	printf(", \"bytes_verified\": %lu, \"wrong_pages\": %lu, \"errors\": %lu}\n", bytes_verified(), wrong_pages(),
-	       io_errors());
+	printf(", \"bytes_verified\": %lu, \"wrong_pages\": %lu, \"errors\": %lu, \"collisions\": %lu}\n",
+	       bytes_verified(), wrong_pages(), io_errors(), collisions());
 }
 
 /* stress mix FILE [mib=256] [seconds=40] [threads=6] [files=2] [seed=N] [first=0]: the files are FILE.0, FILE.1, … */

@@ -145,8 +145,7 @@ int mode_race(const char *path)
 		/* clean pages on disk first: only those can be evicted into the pool */
 		if (change != DIRECT || version == 1)
 			write_version(cached, pages, file, ++version);
-		if (fsync(cached))
-			io_failed("fsync");
+		sync_file(cached);
 		race_go(&state);
 		expected = apply(change, pages, file, ++version);
 		race_pause();
@@ -154,7 +153,8 @@ int mode_race(const char *path)
 	}
 	stop = true;
 	pthread_join(thread, NULL);
-	printf("{\"mode\": \"race\", \"change\": \"%s\", \"changes\": %u, \"wrong_pages\": %lu, \"errors\": %lu}\n",
-	       option_text("change", "direct"), version, wrong_pages(), io_errors());
+	printf("{\"mode\": \"race\", \"change\": \"%s\", \"changes\": %u, \"wrong_pages\": %lu, \"errors\": %lu, "
+	       "\"collisions\": %lu}\n",
+	       option_text("change", "direct"), version, wrong_pages(), io_errors(), collisions());
 	return verdict();
 }

@@ -59,6 +59,15 @@ uint64_t random_seed(long thread);
 void io_failed(const char *what);
 unsigned long io_errors(void);
 
+/*
+ * Fails, and is counted as a collision, too, when a direct write met a page that
+ * the kernel could not drop, with or without Tidepool: btrfs before 6.12 cannot
+ * while that page is being read. What was written is on the disk. (An error of the
+ * disk's is in the kernel's log, which the tests look at.)
+ */
+void sync_file(int fd);
+unsigned long collisions(void);
+
 /* Prints what and why, and exits with 2. */
 void die(const char *what) __attribute__((noreturn));
 

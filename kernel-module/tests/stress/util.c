@@ -7,6 +7,7 @@
 #include <string.h>
 #include <sys/random.h>
 #include <time.h>
+#include <unistd.h>
 
 #include "stress.h"
 
@@ -14,7 +15,7 @@
 #define MAX_THREADS 256
 
 static char **options;
-static unsigned long errors;
+static unsigned long errors, collided;
 static pthread_mutex_t latency_lock = PTHREAD_MUTEX_INITIALIZER;
 
 void options_init(char **arguments)
@@ -87,6 +88,37 @@ void io_failed(const char *what)
 unsigned long io_errors(void)
 {
 	return errors;
+}
+
+/* Whether the kernel's log has a line with that text. */
+static bool log_has(const char *text)
+{
+	int log = open_or_die("/dev/kmsg", O_RDONLY | O_NONBLOCK);
+	char line[8192];
+	bool found = false;
+	ssize_t n;
+
+	while (!found && ((n = read(log, line, sizeof(line) - 1)) > 0 || errno == EPIPE)) {
+		line[n > 0 ? n : 0] = 0;	/* EPIPE: the oldest ones were overwritten meanwhile */
+		found = strstr(line, text);
+	}
+	close(log);
+	return found;
+}
+
+void sync_file(int fd)
+{
+	if (!fsync(fd))
+		return;
+	if (errno == EIO && log_has("Page cache invalidation failure on direct I/O"))
+		__sync_fetch_and_add(&collided, 1);
+	else
+		io_failed("fsync");
+}
+
+unsigned long collisions(void)
+{
+	return collided;
 }
 
 void die(const char *what)
