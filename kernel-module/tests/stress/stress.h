@@ -60,10 +60,10 @@ void io_failed(const char *what);
 unsigned long io_errors(void);
 
 /*
- * Fails, and is counted as a collision, too, when a direct write met a page that
- * the kernel could not drop, with or without Tidepool: btrfs before 6.12 cannot
- * while that page is being read. What was written is on the disk. (An error of the
- * disk's is in the kernel's log, which the tests look at.)
+ * fsync(); a failure is an error, but for one that is counted as a collision: btrfs
+ * before 6.12 cannot drop a page that is just being read when a direct write has
+ * overwritten it, says so in the kernel's log, and gives EIO here though all is on
+ * the disk, with or without Tidepool.
  */
 void sync_file(int fd);
 unsigned long collisions(void);

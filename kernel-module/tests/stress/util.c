@@ -1,11 +1,14 @@
 // SPDX-License-Identifier: GPL-2.0
 #include <errno.h>
 #include <fcntl.h>
+#include <linux/magic.h>
 #include <math.h>
 #include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/random.h>
+#include <sys/utsname.h>
+#include <sys/vfs.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -106,14 +109,37 @@ static bool log_has(const char *text)
 	return found;
 }
 
+static bool is_btrfs(int fd)
+{
+	struct statfs filesystem;
+
+	return !fstatfs(fd, &filesystem) && filesystem.f_type == BTRFS_SUPER_MAGIC;
+}
+
+static bool kernel_before(int major, int minor)
+{
+	struct utsname name;
+	int running[2] = { 0 };
+
+	if (uname(&name) || sscanf(name.release, "%d.%d", &running[0], &running[1]) != 2)
+		die("uname");
+	return running[0] < major || (running[0] == major && running[1] < minor);
+}
+
 void sync_file(int fd)
 {
+	int error;
+
 	if (!fsync(fd))
 		return;
-	if (errno == EIO && log_has("Page cache invalidation failure on direct I/O"))
+	error = errno;
+	if (error == EIO && is_btrfs(fd) && kernel_before(6, 12) &&
+	    log_has("Page cache invalidation failure on direct I/O")) {
 		__sync_fetch_and_add(&collided, 1);
-	else
-		io_failed("fsync");
+		return;
+	}
+	errno = error;
+	io_failed("fsync");
 }
 
 unsigned long collisions(void)
