@@ -21,7 +21,8 @@
 
 #define TIDE_CURVE_NONE		0xffff
 #define TIDE_CURVE_LARGEST	(TIDE_CURVE_SIZES - 1)
-#define TIDE_CURVE_FADE		8192	/* references after which counts are halved */
+#define TIDE_CURVE_ALL		((1 << TIDE_CURVE_SIZES) - 1)
+#define TIDE_CURVE_FADE		4096	/* references after which counts are halved */
 
 /* ------------------------------------------------------------------ */
 /* entries							       */
@@ -250,6 +251,8 @@ void tide_curve_put(struct tide_curve *curve, u64 super, u64 file, u64 index)
 
 	if (e == TIDE_CURVE_NONE)
 		e = tide_curve_alloc(curve, super, file, index);
+	if (curve->entry[e].in == TIDE_CURVE_ALL)
+		return;
 	for (i = 0; i < TIDE_CURVE_SIZES; i++) {
 		if (curve->entry[e].in & 1 << i)
 			continue;	/* there already, and not changed since */

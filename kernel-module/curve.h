@@ -11,8 +11,8 @@
 #include <linux/types.h>
 
 #define TIDE_CURVE_SIZES	7	/* 1/8, 1/4, 1/2, 1, 2, 4, 8 times the memory */
-#define TIDE_CURVE_ENTRIES	32768	/* pages followed at most */
-#define TIDE_CURVE_BUCKETS	32768
+#define TIDE_CURVE_ENTRIES	16384	/* pages followed at most */
+#define TIDE_CURVE_BUCKETS	16384
 #define TIDE_CURVE_BLOCK	8	/* pages of which one is followed at most */
 
 /* A page that is followed; entries name each other by number. */

@@ -147,7 +147,8 @@ void tide_unhook_mapping(struct tide_file *file)
 /*
  * These are called for every page that comes or goes, most of which are of no
  * interest: that has to be found out at once. A peer is interested in all of
- * them, ghost mode in few; tide_on_…() only ask, and keep no stack frame for it.
+ * them, ghost mode in few; tide_on_…() only ask, and keep no stack frame for it,
+ * nor room for a tracer.
  * The kernel's own users of these tracepoints, too, take it for granted that a
  * folio that comes or goes has a mapping, and the mapping a host.
  */
@@ -182,7 +183,7 @@ static noinline void tide_deleted(struct address_space *mapping, struct folio *f
 }
 
 /* The mapping's i_pages lock is held, interrupts are off. */
-static void tide_on_delete(void *data, struct folio *folio)
+static void notrace tide_on_delete(void *data, struct folio *folio)
 {
 	if (tide_matters(folio->mapping, folio))
 		tide_deleted(folio->mapping, folio);
@@ -220,7 +221,7 @@ static noinline void tide_added(struct address_space *mapping, struct folio *fol
 		tide_reads_again(mapping);
 }
 
-static void tide_on_add(void *data, struct folio *folio)
+static void notrace tide_on_add(void *data, struct folio *folio)
 {
 	if (tide_matters(folio->mapping, folio))
 		tide_added(folio->mapping, folio);
@@ -251,7 +252,7 @@ static noinline void tide_dirtied(struct address_space *mapping, struct folio *f
 		tide_drop_folio(mapping, folio);
 }
 
-static void tide_on_dirty(void *data, struct folio *folio,
+static void notrace tide_on_dirty(void *data, struct folio *folio,
 			  struct address_space *mapping)
 {
 	if (mapping && tide_matters(mapping, folio))

@@ -6,7 +6,7 @@ import statistics
 from collections.abc import Callable
 from pathlib import Path
 
-from bed.measure import INSTRUCTIONS_PER_SECOND, catalog_bytes, counted_guest, idle_times, processor_seconds
+from bed.measure import INSTRUCTIONS_PER_SECOND, catalog_bytes, counted_guest, idle_costs, idle_times, processor_seconds
 from bed.pair import LENDER_ADDRESS, NAME
 from bed.tidepool import wait_until
 from bed.workload import stress
@@ -294,4 +294,4 @@ def _idle_module() -> Figures:
     with counted_guest(KERNEL) as guest:
         times = idle_times(guest, IDLE_TURNS)
         guest.assert_clean()
-    return {name: ratio(times[name], times["unloaded"]).median - 1 for name in ("loaded", "ghost")}
+    return idle_costs(times)

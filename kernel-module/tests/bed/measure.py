@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import shutil
+import statistics
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -55,7 +56,8 @@ def counted_guest(kernel: str) -> Iterator[Guest]:
 
 
 def work_seconds(guest: Guest) -> float:
-    """Processor time of work that is mostly the kernel's page cache."""
+    """Processor time of work that is mostly the kernel's page cache, once what was done before is no longer felt."""
+    stress(guest, "work /mnt/work rounds=2")
     return float(stress(guest, "work /mnt/work rounds=6")["processor_seconds"])
 
 
@@ -63,7 +65,7 @@ def idle_times(guest: Guest, turns: int) -> dict[str, list[float]]:
     """`work_seconds` by turns without the module, with it loaded, and with ghost mode; it has no peer."""
     tidepool = Tidepool(guest)
     times: dict[str, list[float]] = {"unloaded": [], "loaded": [], "ghost": []}
-    work_seconds(guest)
+    stress(guest, "work /mnt/work rounds=40")  # the first ones are quicker
     for _ in range(turns):
         times["unloaded"].append(work_seconds(guest))
         tidepool.load()
@@ -72,3 +74,12 @@ def idle_times(guest: Guest, turns: int) -> dict[str, list[float]]:
         times["ghost"].append(work_seconds(guest))
         tidepool.unload()
     return times
+
+
+def idle_costs(times: dict[str, list[float]]) -> dict[str, float]:
+    """Which part more the loaded module and ghost mode take, in the median of the turns."""
+    beside = {
+        name: [one / without for one, without in zip(times[name], times["unloaded"], strict=True)]
+        for name in ("loaded", "ghost")
+    }
+    return {name: statistics.median(ratios) - 1 for name, ratios in beside.items()}
