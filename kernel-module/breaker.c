@@ -10,13 +10,18 @@
  * to stop at and a lower one to resume below.
  *
  * Automatic: stops while gets take longer than reads of this guest's own disk
- * do, both as measured, and resumes when they are a quarter faster. While
- * stopped, one small request a second goes to the lender all the same, so that there
- * is something to measure; when nobody asks for a page that it has, the pings
- * decide. While not stopped, a read every ten seconds goes to disk all the
- * same if nothing else has gone there, so that the disk's figure is not old.
- * What the disk took while it had to do all the work is remembered for ten
- * minutes: a pool that is slower than the idle disk may be the better one.
+ * do, both as measured until their last page, and resumes when they are a quarter
+ * faster. Small reads are held against small ones, large reads against large
+ * ones, and those that are slower stop; large ones of which there are none stop
+ * and resume with the small ones. The lender is left alone when both have; with only the
+ * large ones stopped, what is read in order does not go to it, as with the
+ * sequential filter. While reads are stopped, one now and then goes to the lender
+ * all the same, so that there is something to measure; when nobody asks for a
+ * page that it has, the pings decide on the small ones. While they are not, one
+ * in ten seconds goes to disk all the same if no other has, so that the disk's
+ * figure is not old. What the disk took while it had to do all the work is
+ * remembered for ten minutes: a pool that is slower than the idle disk may be the
+ * better one.
  */
 #define pr_fmt(fmt) KBUILD_MODNAME ": " fmt
 
@@ -29,7 +34,9 @@
 #define TIDE_ENOUGH_PINGS	3
 #define TIDE_ENOUGH_GETS	8
 #define TIDE_ENOUGH_PROBES	3
-#define TIDE_PROBE_EVERY	HZ
+#define TIDE_PROBE_EVERY	HZ	/* at least, */
+#define TIDE_PROBE_PAUSE	32	/* and so many times as long as the last one took, */
+#define TIDE_PROBE_MOST		(4 * HZ)	/* but three in TIDE_RECENT_SECONDS */
 #define TIDE_REMEMBERED		(600 * HZ)
 
 /* ------------------------------------------------------------------ */
@@ -134,17 +141,19 @@ void tide_breaker_ponged(struct tide_lender *lender, u64 sent_ns, u64 rtt_ns)
 /**
  * tide_breaker_got() - a request was answered, or given up
  * @lender: the lender
- * @ns: from the reader's request to the first folio unlocked, or to giving up
+ * @size: of the read that it was part of
+ * @ns: from the reader's request to the last folio unlocked, or to giving up
  *
  * Context: process.
  */
-void tide_breaker_got(struct tide_lender *lender, u64 ns)
+void tide_breaker_got(struct tide_lender *lender, enum tide_size size, u64 ns)
 {
-	struct tide_breaker *breaker = &lender->breaker;
+	struct tide_breaker_reads *reads = &lender->breaker.reads[size];
 
-	spin_lock(&breaker->lock);
-	tide_recent_add(&breaker->gets, ns);
-	spin_unlock(&breaker->lock);
+	spin_lock(&lender->breaker.lock);
+	tide_recent_add(&reads->gets, ns);
+	WRITE_ONCE(reads->got_ns, ns);
+	spin_unlock(&lender->breaker.lock);
 }
 
 /**
@@ -157,12 +166,15 @@ void tide_breaker_got(struct tide_lender *lender, u64 ns)
 void tide_breaker_means(struct tide_lender *lender, struct tide_breaker_means *means)
 {
 	struct tide_breaker *breaker = &lender->breaker;
+	int size;
 	u64 age;
 
 	spin_lock(&breaker->lock);
 	means->short_ns = tide_recent_mean(&breaker->pings, &means->pings);
 	means->long_ns = breaker->long_ns;
-	means->get_ns = tide_recent_mean(&breaker->gets, &means->gets);
+	for (size = 0; size < TIDE_SIZES; size++)
+		means->reads[size].get_ns = tide_recent_mean(&breaker->reads[size].gets,
+							     &means->reads[size].gets);
 	age = breaker->unanswered ? ktime_get_ns() - breaker->unanswered : 0;
 	spin_unlock(&breaker->lock);
 	if (age > means->short_ns) {
@@ -170,7 +182,8 @@ void tide_breaker_means(struct tide_lender *lender, struct tide_breaker_means *m
 					  means->pings + 1);
 		means->pings++;
 	}
-	means->disk_ns = tide_disk_mean();
+	for (size = 0; size < TIDE_SIZES; size++)
+		means->reads[size].disk_ns = tide_disk_mean(size);
 }
 
 /* ------------------------------------------------------------------ */
@@ -194,46 +207,125 @@ static bool tide_thresholds_stop(const struct tide_lender_config *config,
 
 /*
  * A disk that has little to do is quick, one that gets all the reads that the
- * pool gets now may not be: what it took while the breaker was open counts, too.
+ * pool gets now may not be: what it took while these were stopped counts, too.
  */
-static u64 tide_disk_takes(const struct tide_breaker *breaker,
-			   const struct tide_breaker_means *means)
+static u64 tide_disk_takes(const struct tide_breaker_reads *reads, u64 disk_ns)
 {
-	if (breaker->open || !breaker->busy_disk_ns ||
-	    time_after(jiffies, breaker->resumed + TIDE_REMEMBERED))
-		return means->disk_ns;
-	return max(means->disk_ns, breaker->busy_disk_ns);
+	if (reads->open || !reads->busy_disk_ns ||
+	    time_after(jiffies, reads->resumed + TIDE_REMEMBERED))
+		return disk_ns;
+	return max(disk_ns, reads->busy_disk_ns);
+}
+
+/*
+ * How long a read of this size takes from the pool; 0: that cannot be said. A
+ * probe is alone on its way, and of large reads there are two when all of them go
+ * there: a window that is read, and the one ahead of it.
+ */
+static u64 tide_pool_takes(const struct tide_breaker_means *means,
+			   enum tide_size size, bool open)
+{
+	unsigned int gets = means->reads[TIDE_SMALL].gets + means->reads[TIDE_LARGE].gets;
+
+	if (means->reads[size].gets >= (open ? TIDE_ENOUGH_PROBES : TIDE_ENOUGH_GETS))
+		return means->reads[size].get_ns * (open && size == TIDE_LARGE ? 2 : 1);
+	/* A ping that waits behind the pages of large gets is no measure of a small one. */
+	if (size == TIDE_LARGE || means->pings < TIDE_ENOUGH_PINGS ||
+	    (open ? gets : means->reads[TIDE_LARGE].gets))
+		return 0;
+	return means->short_ns;
 }
 
 static bool tide_automatic_stop(const struct tide_breaker *breaker,
-				const struct tide_breaker_means *means)
+				const struct tide_breaker_means *means,
+				enum tide_size size)
 {
-	u64 pool, disk = tide_disk_takes(breaker, means);
-	bool open = breaker->open;
+	const struct tide_breaker_reads *reads = &breaker->reads[size];
+	u64 pool = tide_pool_takes(means, size, reads->open);
+	u64 disk = tide_disk_takes(reads, means->reads[size].disk_ns);
 
-	if (means->gets >= (open ? TIDE_ENOUGH_PROBES : TIDE_ENOUGH_GETS))
-		pool = means->get_ns;
-	else if (means->pings >= TIDE_ENOUGH_PINGS && !(open && means->gets))
-		pool = means->short_ns;
-	else
-		return open;
+	if (!pool)
+		return reads->open;
 	if (!disk)
 		return false;
-	return pool > (open ? disk / 4 * 3 : disk);
+	return pool > (reads->open ? disk / 4 * 3 : disk);
 }
 
-static bool tide_breaker_stop(const struct tide_lender *lender,
-			      const struct tide_breaker_means *means)
+/* Those of which there are none go with the small ones, but if they were too slow. */
+static bool tide_automatic_stop_large(struct tide_breaker *breaker,
+				      const struct tide_breaker_means *means)
+{
+	if (means->reads[TIDE_LARGE].gets)
+		breaker->unheard = false;
+	else if (!breaker->reads[TIDE_LARGE].open)
+		breaker->unheard = breaker->reads[TIDE_SMALL].open;
+	return breaker->unheard ? breaker->reads[TIDE_SMALL].open :
+				  tide_automatic_stop(breaker, means, TIDE_LARGE);
+}
+
+static bool tide_breaker_stop(struct tide_lender *lender,
+			      const struct tide_breaker_means *means,
+			      enum tide_size size)
 {
 	switch (lender->config.breaker) {
 	case TIDE_BREAKER_THRESHOLDS:
 		return tide_thresholds_stop(&lender->config, means,
-					    lender->breaker.open);
+					    lender->breaker.reads[size].open);
 	case TIDE_BREAKER_AUTOMATIC:
-		return tide_automatic_stop(&lender->breaker, means);
+		return size == TIDE_LARGE ?
+		       tide_automatic_stop_large(&lender->breaker, means) :
+		       tide_automatic_stop(&lender->breaker, means, size);
 	default:
 		return false;
 	}
+}
+
+/* Stops or resumes reads of one size; locked. Returns whether that is a change. */
+static bool tide_reads_update(struct tide_lender *lender, enum tide_size size,
+			      const struct tide_breaker_means *means)
+{
+	struct tide_breaker_reads *reads = &lender->breaker.reads[size];
+	bool open = tide_breaker_stop(lender, means, size) && !tide_broken(BREAKER);
+
+	if (open == reads->open)
+		return false;
+	WRITE_ONCE(reads->open, open);
+	/* What was measured before tells nothing now. */
+	memset(&reads->gets, 0, sizeof(reads->gets));
+	reads->busy_disk_ns = open ? 0 : means->reads[size].disk_ns;
+	reads->resumed = jiffies;
+	return true;
+}
+
+static void tide_breaker_tell(struct tide_lender *lender, enum tide_size size,
+			      const struct tide_breaker_means *means)
+{
+	bool open = tide_breaker_stops(lender, size), large = size == TIDE_LARGE;
+
+	if (open)
+		atomic64_inc(large ? &lender->stats.breaker_opened_large :
+				     &lender->stats.breaker_opened_small);
+	trace_tidepool_breaker(lender, size, open, means->short_ns / 1000,
+			       means->long_ns / 1000);
+	pr_info_ratelimited("lenders/%s: latency breaker: %s reads %s: ping %llu us short, %llu us long, get %llu us, own disk %llu us\n",
+			    lender->name, large ? "large" : "small", open ? "stopped" : "resumed",
+			    means->short_ns / 1000, means->long_ns / 1000,
+			    means->reads[size].get_ns / 1000,
+			    means->reads[size].disk_ns / 1000);
+}
+
+/* Leaves the lender alone, or not; locked. Returns whether that is a change. */
+static bool tide_breaker_alone(struct tide_lender *lender)
+{
+	bool open = tide_breaker_stops(lender, TIDE_SMALL) &&
+		    tide_breaker_stops(lender, TIDE_LARGE);
+
+	if (open == lender->breaker.open)
+		return false;
+	WRITE_ONCE(lender->breaker.open, open);
+	if (open)
+		atomic64_inc(&lender->stats.breaker_opened);
+	return true;
 }
 
 /**
@@ -244,51 +336,49 @@ static bool tide_breaker_stop(const struct tide_lender *lender,
  */
 void tide_breaker_update(struct tide_lender *lender)
 {
-	struct tide_breaker *breaker = &lender->breaker;
+	bool changed[TIDE_SIZES], alone;
 	struct tide_breaker_means means;
-	bool open, changed;
+	int size;
 
 	tide_breaker_means(lender, &means);
-	spin_lock(&breaker->lock);
-	open = tide_breaker_stop(lender, &means) && !tide_broken(BREAKER);
-	changed = open != breaker->open;
-	WRITE_ONCE(breaker->open, open);
-	if (changed) {	/* what was measured before tells nothing now */
-		memset(&breaker->gets, 0, sizeof(breaker->gets));
-		breaker->busy_disk_ns = open ? 0 : means.disk_ns;
-		breaker->resumed = jiffies;
-	}
-	spin_unlock(&breaker->lock);
-	if (!changed)
-		return;
-	tide_buffers_refit();
-	if (open)
-		atomic64_inc(&lender->stats.breaker_opened);
-	trace_tidepool_breaker(lender, open, means.short_ns / 1000,
-			       means.long_ns / 1000);
-	pr_info_ratelimited("lenders/%s: latency breaker: %s: ping %llu us short, %llu us long, get %llu us, own disk %llu us\n",
-			    lender->name, open ? "stopped" : "resumed",
-			    means.short_ns / 1000, means.long_ns / 1000,
-			    means.get_ns / 1000, means.disk_ns / 1000);
+	spin_lock(&lender->breaker.lock);
+	for (size = 0; size < TIDE_SIZES; size++)
+		changed[size] = tide_reads_update(lender, size, &means);
+	alone = tide_breaker_alone(lender);
+	tide_filter_refresh(lender);
+	spin_unlock(&lender->breaker.lock);
+	for (size = 0; size < TIDE_SIZES; size++)
+		if (changed[size])
+			tide_breaker_tell(lender, size, &means);
+	if (alone)
+		tide_buffers_refit();
+}
+
+/* May a request go to a lender whose reads of this size are stopped? */
+static bool tide_breaker_probes(struct tide_breaker_reads *reads)
+{
+	unsigned long next = READ_ONCE(reads->next_probe);
+	unsigned long pause = nsecs_to_jiffies(READ_ONCE(reads->got_ns)) * TIDE_PROBE_PAUSE;
+
+	pause = clamp_t(unsigned long, pause, TIDE_PROBE_EVERY, TIDE_PROBE_MOST);
+	return time_after_eq(jiffies, next) &&
+	       cmpxchg(&reads->next_probe, next, jiffies + pause) == next;
 }
 
 /**
  * tide_breaker_admits() - may this request go to the lender?
  * @lender: the lender
+ * @size: of the read
  *
  * Context: any.
  */
-bool tide_breaker_admits(struct tide_lender *lender)
+bool tide_breaker_admits(struct tide_lender *lender, enum tide_size size)
 {
-	unsigned long next = READ_ONCE(lender->breaker.next_probe);
+	struct tide_breaker_reads *reads = &lender->breaker.reads[size];
 
 	if (READ_ONCE(lender->config.breaker) != TIDE_BREAKER_AUTOMATIC)
-		return !tide_breaker_open(lender);
-	if (!tide_breaker_open(lender))
-		return !tide_disk_due();
-	return time_after_eq(jiffies, next) &&
-	       cmpxchg(&lender->breaker.next_probe, next,
-		       jiffies + TIDE_PROBE_EVERY) == next;
+		return !READ_ONCE(reads->open);
+	return READ_ONCE(reads->open) ? tide_breaker_probes(reads) : !tide_disk_due(size);
 }
 
 /**
@@ -301,18 +391,27 @@ bool tide_breaker_admits(struct tide_lender *lender)
 void tide_breaker_reset(struct tide_lender *lender, bool closed)
 {
 	struct tide_breaker *breaker = &lender->breaker;
+	struct tide_breaker_reads *reads;
 
 	spin_lock(&breaker->lock);
 	memset(&breaker->pings, 0, sizeof(breaker->pings));
-	memset(&breaker->gets, 0, sizeof(breaker->gets));
 	breaker->long_ns = 0;
 	breaker->long_count = 0;
 	breaker->unanswered = 0;
-	breaker->next_probe = jiffies;
+	for (reads = breaker->reads; reads < breaker->reads + TIDE_SIZES; reads++) {
+		memset(&reads->gets, 0, sizeof(reads->gets));
+		reads->got_ns = 0;
+		reads->next_probe = jiffies;
+		if (!closed)
+			continue;
+		WRITE_ONCE(reads->open, false);
+		reads->busy_disk_ns = 0;
+	}
 	if (closed) {
 		WRITE_ONCE(breaker->open, false);
-		breaker->busy_disk_ns = 0;
+		breaker->unheard = false;
 	}
+	tide_filter_refresh(lender);
 	spin_unlock(&breaker->lock);
 }
 

@@ -275,10 +275,16 @@ static ssize_t tide_lender_stats_show(struct config_item *item, char *page)
 			     READ_ONCE(lender->ping_ns) / 1000,
 			     READ_ONCE(lender->rtt_ns) / 1000);
 	tide_breaker_means(lender, &means);
-	len += sysfs_emit_at(page, len, "breaker_open %d\n", tide_breaker_open(lender));
+	len += sysfs_emit_at(page, len,
+			     "breaker_open %d\nbreaker_open_small %d\nbreaker_open_large %d\n",
+			     tide_breaker_open(lender),
+			     tide_breaker_stops(lender, TIDE_SMALL),
+			     tide_breaker_stops(lender, TIDE_LARGE));
 	len += sysfs_emit_at(page, len, "ping_us_short %llu\nping_us_long %llu\n",
 			     means.short_ns / 1000, means.long_ns / 1000);
-	len += sysfs_emit_at(page, len, "get_us_short %llu\n", means.get_ns / 1000);
+	len += sysfs_emit_at(page, len, "get_us_short %llu\nget_us_large %llu\n",
+			     means.reads[TIDE_SMALL].get_ns / 1000,
+			     means.reads[TIDE_LARGE].get_ns / 1000);
 	return len;
 }
 

@@ -88,12 +88,10 @@ static u64 tide_get_age(const struct tide_get *get)
 	return ktime_to_ns(ktime_sub(ktime_get(), get->start));
 }
 
-/* The breaker wants to know once how long a request took. */
-static void tide_get_measured(struct tide_get *get, u64 ns)
+/* The breaker wants to know how long a request took until its last page came. */
+static void tide_get_measured(const struct tide_get *get)
 {
-	if (!get->measured)
-		tide_breaker_got(get->lender, ns);
-	get->measured = true;
+	tide_breaker_got(get->lender, get->size, tide_get_age(get));
 }
 
 /*
@@ -115,12 +113,11 @@ static unsigned int tide_get_unlock(struct tide_get *get, unsigned int from,
 			arrived &= get->page[k].arrived;
 		if (arrived) {
 			struct folio *folio = page_folio(get->page[i].page);
-			u64 ns = tide_get_age(get);
 
 			for (k = i; k < next; k++)
 				get->page[k].page = NULL;
-			tide_get_measured(get, ns);
-			tide_histogram_add(&get->lender->get_latency, ns);
+			get->hit = true;
+			tide_histogram_add(&get->lender->get_latency, tide_get_age(get));
 			atomic64_add(next - i, &get->lender->stats.get_hits);
 			tide_trace_get(get, i, next - i, TIDE_GOT_HIT);
 			tide_folio_done(folio);
@@ -169,7 +166,7 @@ static void tide_get_count_left(struct tide_get *get, enum tide_got how)
 	atomic64_add(left, how == TIDE_GOT_LATE ? &stats->get_late :
 						  &stats->get_errors);
 	if (how == TIDE_GOT_LATE)
-		tide_get_measured(get, tide_get_age(get));
+		tide_get_measured(get);
 	tide_trace_get(get, 0, left, how);
 }
 
@@ -412,6 +409,8 @@ static int tide_data_pages(struct tide_lender *lender, struct tide_get *get,
 	}
 	if (get) {
 		tide_get_unlist(get);
+		if (get->hit)
+			tide_get_measured(get);
 		tide_data_missed(get);
 		tide_get_end(get);
 	}

@@ -14,7 +14,8 @@
  * @orig: the file system's own operations
  * @start: when the reader asked
  * @id: on the wire
- * @measured: its latency has been noted
+ * @size: of the window that it is part of
+ * @hit: some page has come
  * @receiving: the receiving thread is filling its pages
  * @exclusive: the lender is to drop what it sends
  * @count: of @page
@@ -29,7 +30,8 @@ struct tide_get {
 	const struct address_space_operations *orig;
 	ktime_t start;
 	u64 id;
-	bool measured, receiving, exclusive;
+	enum tide_size size;
+	bool hit, receiving, exclusive;
 	unsigned int count;
 	struct tide_get_page {
 		struct page *page;

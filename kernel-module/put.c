@@ -51,7 +51,7 @@ static struct tide_lender *tide_choose_lender(bool sequential,
 			};
 			continue;
 		}
-		if (sequential && READ_ONCE(lender->config.sequential_filter)) {
+		if (sequential && READ_ONCE(lender->filtering)) {
 			*why = (struct tide_refusal) {
 				&lender->stats.drop_sequential, TIDE_DROP_SEQUENTIAL,
 			};

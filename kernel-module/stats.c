@@ -107,6 +107,8 @@ static const struct tide_counter tide_lender_counters[] = {
 	TIDE_COUNTER(tide_lender_stats, disconnects),
 	TIDE_COUNTER(tide_lender_stats, get_corrupt),
 	TIDE_COUNTER(tide_lender_stats, breaker_opened),
+	TIDE_COUNTER(tide_lender_stats, breaker_opened_small),
+	TIDE_COUNTER(tide_lender_stats, breaker_opened_large),
 	TIDE_COUNTER(tide_lender_stats, drop_breaker),
 	TIDE_COUNTER(tide_lender_stats, get_skipped),
 	TIDE_COUNTER(tide_lender_stats, drop_sequential),
@@ -191,6 +193,8 @@ int tide_show_stats(char *page)
 	len += sysfs_emit_at(page, len, "buffers_total %u\nbuffers_free %u\n",
 			     total, free);
 	len += sysfs_emit_at(page, len, "lent_pages %llu\n", tide_store_lent());
-	len += sysfs_emit_at(page, len, "disk_us %llu\n", tide_disk_mean() / 1000);
+	len += sysfs_emit_at(page, len, "disk_us %llu\ndisk_us_large %llu\n",
+			     tide_disk_mean(TIDE_SMALL) / 1000,
+			     tide_disk_mean(TIDE_LARGE) / 1000);
 	return len;
 }

@@ -129,6 +129,8 @@ struct tide_lender_stats {
 	atomic64_t disconnects;
 	atomic64_t get_corrupt;	/* not what was put: read from disk */
 	atomic64_t breaker_opened;	/* times the latency breaker stopped */
+	atomic64_t breaker_opened_small;	/* times it stopped small reads */
+	atomic64_t breaker_opened_large;	/* times it stopped large ones */
 	atomic64_t drop_breaker;	/* puts dropped: stopped by the breaker */
 	atomic64_t get_skipped;	/* read from disk because of the breaker */
 	atomic64_t drop_sequential;	/* puts dropped: read sequentially */
@@ -251,22 +253,62 @@ struct tide_lender_config {
 	bool sequential_filter;
 };
 
-/* What breaker.c measures and decides for one lender. */
+/*
+ * Reads of a few pages and those of long read-ahead windows are told apart: a
+ * network may beat a disk that has to seek for the ones, and lose to the same
+ * disk, which is good at the others.
+ */
+enum tide_size {
+	TIDE_SMALL,
+	TIDE_LARGE,
+	TIDE_SIZES,
+};
+
+#define TIDE_SMALL_PAGES	16
+
+static inline enum tide_size tide_size(unsigned long pages)
+{
+	return pages > TIDE_SMALL_PAGES ? TIDE_LARGE : TIDE_SMALL;
+}
+
+/**
+ * struct tide_breaker - what breaker.c measures and decides for one lender
+ * @lock: guards all of these
+ * @pings: the latest
+ * @long_ns: their moving average
+ * @long_count: how many it is made of
+ * @unanswered: when the oldest ping that is not answered was sent
+ * @open: the lender is left alone: no reads, and no puts
+ * @unheard: large reads have stopped with the small ones, and there were none since
+ * @reads: of each size; @open ones are stopped: @gets is how long the latest
+ *	took, @got_ns the last, @next_probe when one is sent all the same,
+ *	@busy_disk_ns what the disk took while they were stopped, and @resumed when
+ *	that ended
+ */
 struct tide_breaker {
-	spinlock_t lock;		/* all of these */
-	bool open;			/* no gets and no puts */
-	struct tide_recent pings, gets;
-	u64 long_ns;			/* moving average of the pings */
+	spinlock_t lock;
+	struct tide_recent pings;
+	u64 long_ns;
 	unsigned int long_count;
-	u64 unanswered;			/* when the oldest such ping was sent */
-	unsigned long next_probe;
-	u64 busy_disk_ns;		/* what the disk took while open */
-	unsigned long resumed;
+	u64 unanswered;
+	bool open, unheard;
+	struct tide_breaker_reads {
+		bool open;
+		struct tide_recent gets;
+		u64 got_ns;
+		unsigned long next_probe;
+		u64 busy_disk_ns;
+		unsigned long resumed;
+	} reads[TIDE_SIZES];
 };
 
 struct tide_breaker_means {
-	u64 short_ns, long_ns, get_ns, disk_ns;
-	unsigned int pings, gets;
+	u64 short_ns, long_ns;
+	unsigned int pings;
+	struct {
+		u64 get_ns, disk_ns;
+		unsigned int gets;
+	} reads[TIDE_SIZES];
 };
 
 /**
@@ -291,6 +333,7 @@ struct tide_lender {
 	atomic64_t catalog_pages;
 	u64 ping_ns, rtt_ns;	/* last round trip and its moving average */
 	struct tide_breaker breaker;
+	bool filtering;		/* it does not get what is read sequentially */
 
 	struct task_struct *main;
 	struct mutex sock_mutex;	/* the two pointers below, config.key */
@@ -372,19 +415,28 @@ void tide_breaker_set(struct tide_lender *lender, enum tide_breaker_mode breaker
 void tide_breaker_reset(struct tide_lender *lender, bool closed);
 void tide_breaker_pinged(struct tide_lender *lender, u64 sent_ns);
 void tide_breaker_ponged(struct tide_lender *lender, u64 sent_ns, u64 rtt_ns);
-void tide_breaker_got(struct tide_lender *lender, u64 ns);
+void tide_breaker_got(struct tide_lender *lender, enum tide_size size, u64 ns);
 void tide_breaker_means(struct tide_lender *lender, struct tide_breaker_means *means);
 void tide_breaker_update(struct tide_lender *lender);
-bool tide_breaker_admits(struct tide_lender *lender);
+bool tide_breaker_admits(struct tide_lender *lender, enum tide_size size);
 
+/* Is this lender left alone? */
 static inline bool tide_breaker_open(const struct tide_lender *lender)
 {
 	return READ_ONCE(lender->breaker.open);
 }
 
+/* Are reads of one size, at least, stopped? */
+static inline bool tide_breaker_stops(const struct tide_lender *lender,
+				      enum tide_size size)
+{
+	return READ_ONCE(lender->breaker.reads[size].open);
+}
+
 /* sequential.c */
 struct tide_file;
 void tide_filter_set(struct tide_lender *lender, bool on);
+void tide_filter_refresh(struct tide_lender *lender);
 bool tide_sequential_wants(struct inode *inode);
 bool tide_sequential_read(struct tide_file *file, pgoff_t index, unsigned long nr);
 void tide_sequential_drop(struct tide_file *file, pgoff_t first, pgoff_t last);
@@ -393,10 +445,10 @@ void tide_sequential_free(struct tide_file *file);
 
 /* disk.c */
 extern struct tide_histogram tide_disk_latency;
-bool tide_disk_start(struct folio *folio);
+bool tide_disk_start(struct folio *folio, enum tide_size size);
 void tide_disk_submitted(void);
-bool tide_disk_due(void);
-u64 tide_disk_mean(void);
+bool tide_disk_due(enum tide_size size);
+u64 tide_disk_mean(enum tide_size size);
 
 /**
  * struct tide_file - a file of which pages are, or were, in the pool
@@ -549,11 +601,10 @@ extern u32 tide_ghost_threshold;
 static __always_inline bool tide_ghost_follows(const struct address_space *mapping,
 					       struct folio *folio)
 {
-	u32 threshold = READ_ONCE(tide_ghost_threshold);
 	u64 ino = mapping->host->i_ino;
 	pgoff_t index = folio->index;
 
-	if (unlikely(tide_curve_chosen(threshold, ino, index)))
+	if (unlikely(tide_curve_chosen(data_race(tide_ghost_threshold), ino, index)))
 		return folio_test_large(folio) ||
 		       tide_curve_page_of_block(ino, index) == index;
 	return unlikely(!(index % (2 * TIDE_CURVE_BLOCK))) &&

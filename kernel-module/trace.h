@@ -116,22 +116,25 @@ TRACE_EVENT(tidepool_drop,
 
 /* The breaker of a lender stops or resumes; averages in microseconds. */
 TRACE_EVENT(tidepool_breaker,
-	TP_PROTO(const struct tide_lender *lender, bool stopped, u64 short_us,
-		 u64 long_us),
-	TP_ARGS(lender, stopped, short_us, long_us),
+	TP_PROTO(const struct tide_lender *lender, enum tide_size size, bool stopped,
+		 u64 short_us, u64 long_us),
+	TP_ARGS(lender, size, stopped, short_us, long_us),
 	TP_STRUCT__entry(
+		__field(bool, large)
 		__field(bool, stopped)
 		__field(u64, short_us)
 		__field(u64, long_us)
 		__array(char, lender, TIDE_NAME_MAX)
 	),
 	TP_fast_assign(
+		__entry->large = size == TIDE_LARGE;
 		__entry->stopped = stopped;
 		__entry->short_us = short_us;
 		__entry->long_us = long_us;
 		memcpy(__entry->lender, lender->name, TIDE_NAME_MAX);
 	),
-	TP_printk("lender=%s %s short_us=%llu long_us=%llu", __entry->lender,
+	TP_printk("lender=%s %s reads %s short_us=%llu long_us=%llu",
+		  __entry->lender, __entry->large ? "large" : "small",
 		  __entry->stopped ? "stopped" : "resumed", __entry->short_us,
 		  __entry->long_us)
 );

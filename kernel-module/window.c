@@ -18,13 +18,11 @@ struct tide_window {
 	const struct address_space_operations *orig;
 	gfp_t gfp;
 	unsigned int pages;		/* left in the window */
+	enum tide_size size;		/* of the window */
 	struct tide_get *open[TIDE_MAX_LENDERS];
 	u8 asked, admitted;		/* the breaker's answers, bits by slot */
-	unsigned int probed;		/* pages asked of lenders that are stopped */
 	bool disk;			/* of a stream, with pages that are not in the pool */
 };
-
-#define TIDE_PROBE_PAGES 16	/* asked of a lender just to see how long it takes */
 
 #define TIDE_NOWHERE	(-1)	/* some page is not in the pool */
 #define TIDE_BUFFERED	(-2)	/* all pages are in outgoing buffers */
@@ -103,7 +101,8 @@ static struct tide_get *tide_get_alloc(struct tide_window *w, int slot)
 	refcount_inc(&w->file->refs);
 	get->orig = w->orig;
 	get->start = ktime_get();
-	get->measured = false;
+	get->size = w->size;
+	get->hit = false;
 	get->receiving = false;
 	get->exclusive = lender->config.strategy == TIDE_EXCLUSIVE;
 	get->count = 0;
@@ -114,22 +113,10 @@ static struct tide_get *tide_get_alloc(struct tide_window *w, int slot)
 static bool tide_window_admitted(struct tide_window *w, struct tide_lender *lender,
 				 int slot)
 {
-	if (!(w->asked & BIT(slot)) && tide_breaker_admits(lender))
+	if (!(w->asked & BIT(slot)) && tide_breaker_admits(lender, w->size))
 		w->admitted |= BIT(slot);
 	w->asked |= BIT(slot);
 	return w->admitted & BIT(slot);
-}
-
-/* Is the breaker's question answered? The rest of the window is read from disk. */
-static bool tide_window_probed(struct tide_window *w, struct tide_lender *lender,
-			       long nr)
-{
-	bool first = !w->probed;
-
-	if (!tide_breaker_open(lender))
-		return false;
-	w->probed += nr;
-	return !first && w->probed > TIDE_PROBE_PAGES;
 }
 
 /* Are pages that this lender has read from disk all the same? */
@@ -142,10 +129,9 @@ static bool tide_window_skips(struct tide_window *w, int slot, long nr)
 	lender = rcu_dereference(tide_lenders[slot]);
 	if (!lender)
 		;
-	else if (w->disk && READ_ONCE(lender->config.sequential_filter))
+	else if (w->disk && READ_ONCE(lender->filtering))
 		atomic64_add(nr, &lender->stats.get_skipped_sequential);
-	else if (!tide_window_admitted(w, lender, slot) ||
-		 tide_window_probed(w, lender, nr))
+	else if (!tide_window_admitted(w, lender, slot))
 		atomic64_add(nr, &lender->stats.get_skipped);
 	else
 		skips = false;
@@ -246,7 +232,8 @@ static struct folio *tide_rac_peek(struct readahead_control *rac, unsigned long 
 static void tide_disk_readahead(struct readahead_control *rac,
 				const struct address_space_operations *orig)
 {
-	bool sampled = tide_disk_start(tide_rac_peek(rac, 0));
+	unsigned long nr = rac->_nr_pages;
+	bool sampled = tide_disk_start(tide_rac_peek(rac, nr - 1), tide_size(nr));
 
 	orig->readahead(rac);
 	if (sampled)
@@ -306,6 +293,7 @@ void tide_get_readahead(struct readahead_control *rac,
 		.orig = orig,
 		.gfp = readahead_gfp_mask(rac->mapping) & ~__GFP_HIGHMEM & ~__GFP_MOVABLE,
 		.pages = readahead_count(rac),
+		.size = tide_size(readahead_count(rac)),
 	};
 	unsigned long misses = 0;
 	bool stream;
@@ -360,6 +348,7 @@ int tide_get_read_folio(struct file *file, struct folio *folio,
 		.orig = orig,
 		.gfp = GFP_NOFS | __GFP_NORETRY | __GFP_NOWARN,
 		.pages = folio_nr_pages(folio),
+		.size = tide_size(folio_nr_pages(folio)),
 	};
 	bool taken, sampled;
 	int ret;
@@ -373,7 +362,7 @@ int tide_get_read_folio(struct file *file, struct folio *folio,
 	if (taken)
 		return 0;
 	atomic64_add(folio_nr_pages(folio), &tide_stats.misses);
-	sampled = tide_disk_start(folio);
+	sampled = tide_disk_start(folio, w.size);
 	ret = orig->read_folio(file, folio);
 	if (sampled)
 		tide_disk_submitted();

@@ -1,4 +1,4 @@
-"""A wire between two guests that can delay, lose, reorder and cut, as netem would.
+"""A wire between two guests that can delay, slow down, lose, reorder and cut, as netem would.
 
 Two threads, one a direction, pass Ethernet frames on between the guests' datagram sockets. Set the attributes at any
 time; they apply to both directions.
@@ -23,11 +23,14 @@ PATIENCE_SECONDS = 0.05  # for a receiver whose queue is full; then the frame is
 
 
 class Relay:
-    """`delay` in seconds, one way; `loss` and `reorder` as probabilities; `cut` passes nothing."""
+    """`delay` in seconds, one way; `rate` in bytes a second, 0: as many as can be; `loss` and `reorder` as probabilities;
+    `cut` passes nothing.
+    """
 
     def __init__(self, end_a: Path, end_b: Path, folder: Path) -> None:
         self.near_a, self.near_b = folder / "relay-a", folder / "relay-b"
         self.delay = 0.0
+        self.rate = 0.0
         self.loss = 0.0
         self.reorder = 0.0
         self.cut = False
@@ -51,13 +54,15 @@ class Relay:
         """One direction: what comes in waits for its time, then goes out."""
         waiting: list[tuple[float, int, bytes]] = []
         order = itertools.count()
+        free = 0.0  # when the last frame has been put on the wire
         while not self._ended:
             patience = max(0.0, waiting[0][0] - time.monotonic()) if waiting else IDLE_SECONDS
             readable, _, _ = select.select([source], [], [], min(patience, IDLE_SECONDS))
             if readable:
                 frame = source.recv(FRAME_BYTES)
                 if len(waiting) < QUEUED_FRAMES and not self._lost():
-                    heapq.heappush(waiting, (time.monotonic() + self._time(), next(order), frame))
+                    free = max(free, time.monotonic()) + (len(frame) / self.rate if self.rate else 0.0)
+                    heapq.heappush(waiting, (free + self._time(), next(order), frame))
             while waiting and waiting[0][0] <= time.monotonic():
                 _send(sender, heapq.heappop(waiting)[2], target)
 

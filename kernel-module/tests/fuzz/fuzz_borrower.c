@@ -139,7 +139,7 @@ NOTHING(void, tide_breaker_reset, struct tide_lender *l, bool closed)
 NOTHING(void, tide_breaker_update, struct tide_lender *l)
 NOTHING(void, tide_breaker_pinged, struct tide_lender *l, u64 sent_ns)
 NOTHING(void, tide_breaker_ponged, struct tide_lender *l, u64 sent_ns, u64 rtt_ns)
-NOTHING(void, tide_breaker_got, struct tide_lender *l, u64 ns)
+NOTHING(void, tide_breaker_got, struct tide_lender *l, enum tide_size size, u64 ns)
 #pragma GCC diagnostic pop
 
 struct tide_cipher *tide_cipher_create(void)
