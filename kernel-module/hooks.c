@@ -253,7 +253,7 @@ static noinline void tide_dirtied(struct address_space *mapping, struct folio *f
 }
 
 static void notrace tide_on_dirty(void *data, struct folio *folio,
-			  struct address_space *mapping)
+				  struct address_space *mapping)
 {
 	if (mapping && tide_matters(mapping, folio))
 		tide_dirtied(mapping, folio);

@@ -286,7 +286,7 @@ static inline enum tide_size tide_size(unsigned long pages)
  *	that ended
  */
 struct tide_breaker {
-	spinlock_t lock;
+	spinlock_t lock;	/* a leaf */
 	struct tide_recent pings;
 	u64 long_ns;
 	unsigned int long_count;
@@ -604,6 +604,7 @@ static __always_inline bool tide_ghost_follows(const struct address_space *mappi
 	u64 ino = mapping->host->i_ino;
 	pgoff_t index = folio->index;
 
+	/* A plain load, part of the comparison: as it was or as it is will do. */
 	if (unlikely(tide_curve_chosen(data_race(tide_ghost_threshold), ino, index)))
 		return folio_test_large(folio) ||
 		       tide_curve_page_of_block(ino, index) == index;

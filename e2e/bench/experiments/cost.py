@@ -15,7 +15,7 @@ from bench.experiments.base import Experiment, Rows
 from bench.machine import Machine, Size, booted
 from bench.programs import bogo_per_second, dd_seconds
 from bench.sides import make_pool
-from bench.summary import Cell, Estimate, cells, estimate, ratio
+from bench.summary import Cell, Estimate, cells, estimate
 from bench.trial import Figures, Result, Trial, alternating
 
 SIDES = ("NonInclusive", "NonInclusive encrypted")

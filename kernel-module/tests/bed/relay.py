@@ -23,8 +23,10 @@ PATIENCE_SECONDS = 0.05  # for a receiver whose queue is full; then the frame is
 
 
 class Relay:
-    """`delay` in seconds, one way; `rate` in bytes a second, 0: as many as can be; `loss` and `reorder` as probabilities;
-    `cut` passes nothing.
+    """What it does to frames.
+
+    `delay` in seconds, one way; `rate` in bytes a second, 0: no limit; `loss` and `reorder` as probabilities; `cut` passes
+    nothing.
     """
 
     def __init__(self, end_a: Path, end_b: Path, folder: Path) -> None:
