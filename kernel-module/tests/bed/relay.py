@@ -25,8 +25,8 @@ PATIENCE_SECONDS = 0.05  # for a receiver whose queue is full; then the frame is
 class Relay:
     """What it does to frames.
 
-    `delay` in seconds, one way; `rate` in bytes a second, 0: no limit; `loss` and `reorder` as probabilities; `cut` passes
-    nothing.
+    `delay` in seconds, one way; `rate` in bytes a second, 0: no limit; `loss` and `reorder` as probabilities; `cut`
+    passes nothing.
     """
 
     def __init__(self, end_a: Path, end_b: Path, folder: Path) -> None:
