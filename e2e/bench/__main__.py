@@ -101,4 +101,5 @@ def _write(chosen: list[Experiment], records: dict[str, Record], *, page: bool) 
         report.write_page({one.name: report.text(one, rows[one]) for one in measured})
 
 
-main()
+if __name__ == "__main__":
+    main()
