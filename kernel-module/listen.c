@@ -113,6 +113,7 @@ static void tide_accepted(struct socket *sock)
 	struct tide_connection *c = kvzalloc(sizeof(*c), GFP_KERNEL);
 	bool full;
 
+	tide_wire_tune(sock);
 	mutex_lock(&tide_lending_mutex);
 	full = !c || tide_strangers >= TIDE_STRANGERS_MAX;
 	if (!full) {
@@ -127,7 +128,6 @@ static void tide_accepted(struct socket *sock)
 		sock_release(sock);
 		return;
 	}
-	tide_wire_tune(sock);
 	queue_work(tide_get_queue, &c->work);
 }
 

@@ -55,12 +55,17 @@ static void tide_reclassify(struct sock *sk)
  * tide_wire_tune() - set up a fresh socket for small frames
  * @sock: not connected yet, or just accepted and not used by anybody else
  *
+ * A release of it resets the connection and frees what was not sent.
+ *
  * Context: process.
  */
 void tide_wire_tune(struct socket *sock)
 {
 	tide_reclassify(sock->sk);
 	tide_sk_own_frag(sock->sk);
+	/* tcp_close() stops a kernel socket's timers: what is in flight to a
+	 * peer that is gone would be kept for ever */
+	sock_no_linger(sock->sk);
 	tcp_sock_set_nodelay(sock->sk);
 	tcp_sock_set_user_timeout(sock->sk, TIDE_USER_TIMEOUT_MS);
 	sock_set_keepalive(sock->sk);

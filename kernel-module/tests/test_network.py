@@ -6,8 +6,9 @@ import time
 
 import pytest
 
+from bed.guest import Guest
 from bed.pair import NAME, Pair
-from bed.tidepool import MIB
+from bed.tidepool import MIB, wait_until
 from bed.workload import finish_stress, start_stress, stress
 
 DEADLINE_US = 200_000
@@ -42,3 +43,25 @@ def test_bad_wire(kernel: str, fault: str, value: object) -> None:
         stress(borrower, "sequential /mnt/file passes=2")
         assert pair.borrowed()["get_hits"] > before
         pair.assert_clean()
+
+
+def test_nothing_in_flight_is_kept(kernel: str) -> None:
+    """What was on its way when the wire was cut is freed with the session, and does not wait for who is gone."""
+    with (pair := Pair(kernel, borrower_mem="160M", relay=True)) as (borrower, lender):
+        pair.connect(size=200 * MIB)
+        stress(borrower, "fill /mnt/file mib=110")
+        reads = start_stress(borrower, "random /mnt/file seconds=12 threads=4")
+        time.sleep(3)
+        assert pair.relay
+        pair.relay.cut = True
+        finish_stress(reads)
+        pair.b.wait_state(f"lenders/{NAME}", "Connecting")
+        pair.l.wait_state(f"borrowers/{NAME}", "Listening", timeout=40)
+        for guest in (borrower, lender):
+            wait_until("no closed connection is kept", lambda: _orphans(guest) == 0)  # noqa: B023
+        pair.assert_clean()
+
+
+def _orphans(guest: Guest) -> int:
+    """TCP connections that were closed, but that the kernel still keeps."""
+    return int(guest.sh("awk '$1 == \"TCP:\" { print $5 }' /proc/net/sockstat"))

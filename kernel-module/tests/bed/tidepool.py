@@ -12,7 +12,6 @@ ROOT = "/sys/kernel/config/tidepool"
 KEY = "5ea1ed" * 10 + "feed"
 PORT = 7470
 MIB = 1 << 20
-ORPHAN_SECONDS = 300  # TCP gives up a socket that was closed, and whose peer takes nothing any more, sooner
 
 
 def parse_stats(text: str) -> dict[str, int]:
@@ -64,12 +63,12 @@ class Tidepool:
     def unload(self) -> None:
         """Take away every peer, then the module.
 
-        With lockdep a socket whose lock has a class of the module's own holds the module, and TCP keeps closed ones
-        until the peer has everything: there, and only there, this waits for them.
+        With lockdep a socket whose lock has a class of the module's own holds the module until its last packet has
+        been sent: there, and only there, this waits for them.
         """
         self.remove_peers()
         if self.guest.debug_locks() is not None:
-            wait_until("sockets let the module go", self._is_free, timeout=ORPHAN_SECONDS, every=1)
+            wait_until("sockets let the module go", self._is_free)
         self.guest.sh("rmmod tidepool")
 
     def _is_free(self) -> bool:
