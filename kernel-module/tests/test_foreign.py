@@ -21,7 +21,7 @@ SECONDS, WORKERS = 2, 2
 WITHOUT = "/bin/setpriv --bounding-set=-sys_admin"
 MEMORY_MIB = 288  # none of the stressors may be killed for want of it, so two of them take no more than it has:
 SIZES = "--mremap-bytes 32m --mmap-bytes 64m"  # mmap locks what it maps, at times
-MOST_MAPPINGS = 8192  # of a process; mmapmany makes, and fills, as many as it may and can in its time
+MOST_MAPPINGS = 4096  # of a process; mmapmany makes, and fills, as many as it may and can in its time
 NOISE_MIB = 256  # read beside them, more than the guest has memory for, so that pages are evicted all the time
 
 
