@@ -63,8 +63,10 @@ void tide_wire_tune(struct socket *sock)
 {
 	tide_reclassify(sock->sk);
 	tide_sk_own_frag(sock->sk);
-	/* tcp_close() stops a kernel socket's timers: what is in flight to a
-	 * peer that is gone would be kept for ever */
+	/*
+	 * tcp_close() stops a kernel socket's timers: what is in flight to a
+	 * peer that is gone would be kept for ever.
+	 */
 	sock_no_linger(sock->sk);
 	tcp_sock_set_nodelay(sock->sk);
 	tcp_sock_set_user_timeout(sock->sk, TIDE_USER_TIMEOUT_MS);
