@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import argparse
 import os
-import subprocess
 import sys
 import time
 from pathlib import Path
 
-from bed.image import TOP
+from bed.sources import digest
 from bench import report
 from bench.experiments import EXPERIMENTS
 from bench.experiments.base import Experiment
@@ -27,7 +26,7 @@ def main() -> None:
     options = _options()
     chosen = [EXPERIMENTS[name] for name in options.experiment or _only() or EXPERIMENTS]
     folder = report.PUBLISHED if options.page else RAW
-    records = {one.name: Record(folder, one.name, _module(), _machine()) for one in chosen}
+    records = {one.name: Record(folder, one.name, digest(), _machine()) for one in chosen}
     if not options.report:
         for one in chosen:
             records[one.name].drop_unfinished(one.trials)
@@ -56,22 +55,6 @@ def _only() -> list[str]:
     if strange := [name for name in names if name not in EXPERIMENTS]:
         sys.exit(f"bench: ONLY={' '.join(strange)}: there are {', '.join(EXPERIMENTS)}")
     return names
-
-
-def _module() -> str:
-    """What is measured: the module's sources as git knows them, with what is not committed."""
-    listed = subprocess.run(
-        ["git", "ls-files", "-s", "kernel-module/*.c", "kernel-module/*.h"],
-        cwd=TOP, check=True, capture_output=True, text=True,
-    ).stdout  # fmt: skip
-    changed = subprocess.run(
-        ["git", "diff", "HEAD", "--", "kernel-module/*.c", "kernel-module/*.h"],
-        cwd=TOP, check=True, capture_output=True, text=True,
-    ).stdout  # fmt: skip
-    hashed = subprocess.run(
-        ["git", "hash-object", "--stdin"], input=listed + changed, check=True, capture_output=True, text=True
-    )
-    return hashed.stdout[:12]
 
 
 def _machine() -> str:

@@ -8,9 +8,7 @@ has changed. What was run is in build/long.jsonl, or, with --published, in resul
 from __future__ import annotations
 
 import argparse
-import hashlib
 import json
-import re
 import subprocess
 import sys
 import tempfile
@@ -21,10 +19,10 @@ from pathlib import Path
 from xml.etree import ElementTree
 
 from bed.image import TESTS, TOP
+from bed.sources import digest
 
 KERNELS = ("6.1", "6.12", "7.2", "debug")
 RECORD, PUBLISHED = TOP / "build" / "long.jsonl", TESTS / "results.jsonl"
-COMMENT = re.compile(rb"/\*.*?\*/", re.DOTALL)
 NOTHING_CHOSEN = 5  # pytest's exit code
 
 
@@ -42,8 +40,7 @@ class Outcome:
 
 def sources(tests: Path) -> str:
     """A digest of the module, but for its comments, and of one file of tests."""
-    code = [COMMENT.sub(b"", file.read_bytes()) for file in sorted(TESTS.parent.glob("*.[ch]"))]
-    return hashlib.sha256(b"".join([*code, tests.read_bytes()])).hexdigest()[:12]
+    return digest(tests.read_bytes())
 
 
 def known(record: Path) -> list[Outcome]:
