@@ -11,17 +11,25 @@ from demo import lab
 from tidepool_lab import paths
 
 FOLDER = paths.BUILD / "demo-logs"
+SHORT_LINES = 60
 OURS = "memorypools,memorypairings,memoryguests"
+CONDITIONS = (
+    "{{range .items}}{{$name := .metadata.name}}{{with .status}}{{range .conditions}}"
+    '{{$name}}: {{.type}}={{.status}} {{.reason}}: {{.message}}{{"\\n"}}'
+    "{{end}}{{end}}{{end}}"
+)
 COLLECTED = {
+    "conditions.txt": ("kubectl", "get", OURS, "-A", "-o", f"go-template={CONDITIONS}"),
     "objects.yaml": ("kubectl", "get", OURS, "-A", "-o", "yaml"),
     "events.txt": ("kubectl", "get", "events", "-A", "--sort-by=.lastTimestamp"),
     "pods.txt": ("kubectl", "get", "pods,vmi", "-A", "-o", "wide"),
     "operator.log": ("kubectl", "logs", "-n", lab.SYSTEM, "-l", "app.kubernetes.io/component=operator", "--tail=-1"),
     "agent.log": ("kubectl", "logs", "-n", lab.SYSTEM, "-l", "app.kubernetes.io/component=agent", "--tail=-1"),
 }
-# What waits for something, with its stack; then the whole log.
+# What waits for something, with its stack.
+BLOCKED = "echo w > /proc/sysrq-trigger; dmesg | sed -n '/Show Blocked State/,$p'"
 GUEST = (
-    "echo w > /proc/sysrq-trigger; dmesg; ps -eo pid,stat,wchan:24,args; free -m; "
+    "dmesg; ps -eo pid,stat,wchan:24,args; free -m; "
     "grep -sH '' /sys/kernel/config/tidepool/stats /sys/kernel/config/tidepool/*/*/*"
 )
 
@@ -33,11 +41,22 @@ def keep(guests: tuple[str, ...], folder: Path = FOLDER) -> Path:
     for file, arguments in COLLECTED.items():
         _write(folder / file, partial(lab.call, *arguments, patience=20))
     for name in guests:
+        _write(folder / f"{name}.blocked.txt", partial(lab.guest, name, BLOCKED, patience=20))
         _write(folder / f"{name}.txt", partial(lab.guest, name, GUEST, patience=20))
         _write(folder / f"{name}.console.log", partial(lab.call, "logs", name, patience=20))
     if paths.LOGS.is_dir():
         shutil.copytree(paths.LOGS, folder / "lab", dirs_exist_ok=True)
     return folder
+
+
+def in_short(folder: Path) -> str:
+    """Of what was kept: the conditions, and what waits for something in the guests, the beginning of each."""
+    files = [folder / "conditions.txt", *sorted(folder.glob("*.blocked.txt"))]
+    return "\n".join(f"--- {file.name}\n{_beginning(file.read_text())}" for file in files)
+
+
+def _beginning(text: str) -> str:
+    return "\n".join(text.splitlines()[:SHORT_LINES])
 
 
 def _write(file: Path, source: Callable[[], str]) -> None:

@@ -36,7 +36,7 @@ def product(session_lab: Product, request: pytest.FixtureRequest) -> Iterator[Pr
     failed_before = request.session.testsfailed
     yield session_lab
     if request.session.testsfailed > failed_before:
-        evidence.keep(GUESTS, paths.BUILD / "test" / request.node.name)
+        print(evidence.in_short(evidence.keep(GUESTS, paths.BUILD / "test" / request.node.name)))
     lab.kubectl("delete", "memorypools", "--all", "--timeout=120s")
 
 
