@@ -26,8 +26,12 @@ COLLECTED = {
     "operator.log": ("kubectl", "logs", "-n", lab.SYSTEM, "-l", "app.kubernetes.io/component=operator", "--tail=-1"),
     "agent.log": ("kubectl", "logs", "-n", lab.SYSTEM, "-l", "app.kubernetes.io/component=agent", "--tail=-1"),
 }
-# What waits for something, with its stack.
-BLOCKED = "echo w > /proc/sysrq-trigger; dmesg | sed -n '/Show Blocked State/,$p'"
+# What waits for something, with its stack, and whether the guest's timer goes on: an emulator may lose it. Afterwards the
+# log is emptied, so that nobody takes these stacks for complaints.
+BLOCKED = (
+    "grep LOC: /proc/interrupts; i=0; while [ $i -lt 50000 ]; do i=$((i + 1)); done; grep LOC: /proc/interrupts; "
+    "echo w > /proc/sysrq-trigger; dmesg | tac | sed '/Show Blocked State/q' | tac; dmesg --clear"
+)
 GUEST = (
     "dmesg; ps -eo pid,stat,wchan:24,args; free -m; "
     "grep -sH '' /sys/kernel/config/tidepool/stats /sys/kernel/config/tidepool/*/*/*"
@@ -41,8 +45,8 @@ def keep(guests: tuple[str, ...], folder: Path = FOLDER) -> Path:
     for file, arguments in COLLECTED.items():
         _write(folder / file, partial(lab.call, *arguments, patience=20))
     for name in guests:
-        _write(folder / f"{name}.blocked.txt", partial(lab.guest, name, BLOCKED, patience=20))
         _write(folder / f"{name}.txt", partial(lab.guest, name, GUEST, patience=20))
+        _write(folder / f"{name}.blocked.txt", partial(lab.guest, name, BLOCKED, patience=20))
         _write(folder / f"{name}.console.log", partial(lab.call, "logs", name, patience=20))
     if paths.LOGS.is_dir():
         shutil.copytree(paths.LOGS, folder / "lab", dirs_exist_ok=True)
