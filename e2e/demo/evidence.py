@@ -26,8 +26,8 @@ COLLECTED = {
     "operator.log": ("kubectl", "logs", "-n", lab.SYSTEM, "-l", "app.kubernetes.io/component=operator", "--tail=-1"),
     "agent.log": ("kubectl", "logs", "-n", lab.SYSTEM, "-l", "app.kubernetes.io/component=agent", "--tail=-1"),
 }
-# What waits for something, with its stack, and whether the guest's timer goes on: an emulator may lose it. Afterwards the
-# log is emptied, so that nobody takes these stacks for complaints.
+# What waits for something, with its stack, and whether the guest's timer goes on: an emulator may lose it. Afterwards
+# the log is emptied, so that nobody takes these stacks for complaints.
 BLOCKED = (
     "grep LOC: /proc/interrupts; i=0; while [ $i -lt 50000 ]; do i=$((i + 1)); done; grep LOC: /proc/interrupts; "
     "echo w > /proc/sysrq-trigger; dmesg | tac | sed '/Show Blocked State/q' | tac; dmesg --clear"
