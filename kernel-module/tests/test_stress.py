@@ -4,25 +4,20 @@ from __future__ import annotations
 
 import pytest
 
-from bed.guest import Disk, Guest
+from bed.guest import Disk
 from bed.pair import Pair
 from bed.tidepool import MIB
 from bed.workload import stress
 
 SECONDS = 30
-KEPT_FREE_KIB = 4096  # small guests keep 1 to 2 MiB free, and their network card may find no page to receive into
-
-
-def keep_free(borrower: Guest) -> None:
-    """What docs/how-to/troubleshoot.md advises for a guest whose card finds none."""
-    borrower.write("/proc/sys/vm/min_free_kbytes", f"{KEPT_FREE_KIB}")
+KEPT_FREE_KIB = 4096  # so small a guest keeps 1 MiB free, and its network card may find no page to receive into
 
 
 @pytest.mark.parametrize("filesystem", ["ext4", "xfs", pytest.param("btrfs", marks=pytest.mark.long)])
 def test_mix(kernel: str, filesystem: str) -> None:
     """The whole mixture, larger than the borrower's memory, with a lender that holds most of it."""
     with (pair := Pair(kernel, borrower_mem="160M", lender_mem="320M", disk=filesystem)) as (borrower, _):
-        keep_free(borrower)
+        borrower.write("/proc/sys/vm/min_free_kbytes", f"{KEPT_FREE_KIB}")
         pair.connect(size=160 * MIB)
         report = stress(borrower, f"mix /mnt/mix mib=120 seconds={SECONDS} threads=6", timeout=400)
         figures = pair.borrowed()
@@ -51,7 +46,6 @@ def test_races(kernel: str, filesystem: str) -> None:
 def test_mix_for_long(kernel: str, filesystem: str) -> None:
     """Minutes of the mixture, with files that come and go and the caches dropped in between."""
     with (pair := Pair(kernel, borrower_mem="256M", lender_mem="512M", disk=filesystem)) as (borrower, _):
-        keep_free(borrower)
         pair.connect(size=256 * MIB)
         for round_number in range(4):
             stress(borrower, f"mix /mnt/mix mib=260 seconds=50 threads=8 files={1 + round_number % 4}", timeout=400)
