@@ -26,11 +26,12 @@ COLLECTED = {
     "operator.log": ("kubectl", "logs", "-n", lab.SYSTEM, "-l", "app.kubernetes.io/component=operator", "--tail=-1"),
     "agent.log": ("kubectl", "logs", "-n", lab.SYSTEM, "-l", "app.kubernetes.io/component=agent", "--tail=-1"),
 }
-# What waits for something, with its stack, and whether the guest's timer goes on: an emulator may lose it. Afterwards
-# the log is emptied, so that nobody takes these stacks for complaints.
+# Whether the guest's timer goes on, for an emulator may lose it; then what waits and cannot be interrupted, with its
+# stack. Not by SysRq: that writes into the kernel log, where the next test takes it for a complaint.
 BLOCKED = (
     "grep LOC: /proc/interrupts; i=0; while [ $i -lt 50000 ]; do i=$((i + 1)); done; grep LOC: /proc/interrupts; "
-    "echo w > /proc/sysrq-trigger; dmesg | tac | sed '/Show Blocked State/q' | tac; dmesg --clear"
+    "grep -ls '^State:.D' /proc/[0-9]*/task/[0-9]*/status | "
+    'while read -r status; do (cd "${status%/status}" && cat comm stack); done'
 )
 GUEST = (
     "dmesg; ps -eo pid,stat,wchan:24,args; free -m; "
