@@ -93,7 +93,11 @@ def tested(outcomes: list[long.Outcome]) -> str:
 def _tested_on(kernel: str, outcomes: list[long.Outcome]) -> str:
     of = [one for one in outcomes if one.kernel == kernel]
     passed, failed = sum(one.passed for one in of), sum(one.failed for one in of)
-    return f"{len(of)} ran on {KERNELS.get(kernel, kernel)}: {passed} tests passed, {failed} failed"
+    return f"{len(of)} ran on {KERNELS.get(kernel, kernel)}: {passed} {_tests(passed)} passed, {failed} failed"
+
+
+def _tests(count: int) -> str:
+    return "test" if count == 1 else "tests"
 
 
 BUILD = TOP / "build"
