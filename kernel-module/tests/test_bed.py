@@ -100,6 +100,13 @@ def test_a_guest_that_does_not_come_up_is_booted_again(kernel: str, capsys: pyte
     assert pair.boots == 2 + len(said)  # the emulator may have spoilt one more by itself
 
 
+def test_a_guest_that_lacks_a_processor_is_not_up(kernel: str) -> None:
+    """A guest that says hello on one of its processors and has no use of the other."""
+    pair = Pair(kernel, processors=2, append="maxcpus=1", module=False)
+    with pytest.raises(GuestError, match="borrower did not come up: a processor"), pair:
+        pass
+
+
 def test_disk_is_throttled_while_it_is_in_use(kernel: str) -> None:
     """The data disk does as many reads a second as it is told, and as many as it can with 0."""
     read = "dd if=/dev/vda of=/dev/null bs=4k count=60 iflag=direct 2> /dev/null; cut -d ' ' -f 1 /proc/uptime"

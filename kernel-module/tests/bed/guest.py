@@ -37,6 +37,7 @@ EMULATED = "max,-erms,-fsrm"
 MEMORY_PIECE = 64 << 20
 COUNTED_SHIFT = 1  # an instruction of a counted guest takes two to the power of this nanoseconds
 MONITOR_SECONDS = 10.0
+SLEEP_ON_EACH = "for c in /sys/devices/system/cpu/cpu[0-9]*; do taskset -c ${c##*/cpu} sleep 0.01 || exit 1; done"
 THROTTLED = "throttled"  # the group of drives that share their limits
 
 
@@ -180,11 +181,14 @@ class Guest:
             raise GuestError(f"{spec.name}: QEMU did not start: {(folder / 'qemu.log').read_text()}") from error
 
     def wait_ready(self, timeout: float = 60.0) -> None:
-        """Until the command server says hello."""
+        """Until the command server says hello and each processor's timer has been seen to work."""
         try:
             self.channel.hello.result(timeout)
         except (ChannelClosed, FutureTimeout):
             raise GuestError(f"{self.name} did not come up\n{self.console_tail()}") from None
+        slept = self.run(SLEEP_ON_EACH, timeout)
+        if slept.code != 0:
+            raise GuestError(f"{self.name} did not come up: a processor is not there: {slept.output}")
 
     # Commands
 

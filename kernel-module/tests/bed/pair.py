@@ -195,8 +195,9 @@ class Pair:
     def _up(self, guest: Guest, spec: Spec, module: Path | None) -> Guest:
         """A guest once it is up.
 
-        On a busy machine the emulator may lose a processor's timer for good, and the guest's kernel stands still before
-        its first program runs. Nothing of ours is in it by then, so it is booted again, and the test says so.
+        The emulator may lose a processor's timer for good, on a busy machine more often, and the guest's kernel stands
+        still before its first program runs, or whatever comes to that processor does. Nothing of ours is in it by then,
+        so it is booted again, and the test says so.
         """
         for attempt in range(1, BOOTS + 1):
             try:
