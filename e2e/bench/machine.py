@@ -19,7 +19,7 @@ PATIENCE_SECONDS = 900.0
 DISK_IOPS, DISK_BYTES_PER_SECOND = 166, 80_000_000
 READ_AHEAD_KIB = 512  # long enough for that
 # Jumbo frames, as the emulated cards have no segmentation offload, with which others send 64 KiB at a time. TCP carries
-# 36 MiB/s between these guests with packets of 1500 bytes and 175 with these; the paper's network could carry 117.
+# 36 MiB/s between these guests with packets of 1500 bytes and some 130 with these; the paper's network could carry 117.
 MTU = 9000
 
 

@@ -35,6 +35,19 @@ class Run:
     figures: Figures = field(default_factory=dict)
 
 
+@dataclass(frozen=True)
+class Aim:
+    """How many times as fast as without a pool the paper is, and where it says so; with or without the filter."""
+
+    times: float
+    source: str
+    filter: int = 0
+
+    def __str__(self) -> str:
+        which = "the better of the two" + (", with the filter," if self.filter else "")
+        return f"{which} is {self.times} times as fast as no pool, as in the paper ({self.source})"
+
+
 class Application(Experiment):
     """A program whose data do not fit the borrower: run until the side is full, then once more and measured."""
 
@@ -42,7 +55,7 @@ class Application(Experiment):
     operation: ClassVar[str]
     shown: ClassVar[tuple[str, str]] = ("per_s", "a second")  # the figure of the table, and its unit
     more_shown: ClassVar[dict[str, str]] = {}  # further columns: figure, heading
-    aim: ClassVar[float] = 1  # times as fast as without a pool in the paper
+    aims: ClassVar[tuple[Aim, ...]] = ()
     ahead_of_dm_cache: ClassVar[bool] = True
     warm_ups: ClassVar[int] = 3  # at most
 
@@ -117,10 +130,10 @@ class Application(Experiment):
             (f"{side} is not slower than no pool by more than 2 %", report.times(one), one.median >= NO_WORSE)
             for side, one in pools.items()
         ]
-        best = max(pools.values(), key=lambda one: one.median)
-        if self.aim > 1:
-            what = f"the better of the two is {self.aim} times as fast as no pool, as in the paper"
-            found.append((what, report.times(best), best.median >= self.aim))
+        for aim in self.aims:
+            both = [times[Cell.of(side, setting, {})] for side, setting in POOLS if setting["filter"] == aim.filter]
+            best = max(both, key=lambda one: one.median)
+            found.append((str(aim), report.times(best), best.median >= aim.times))
         if self.ahead_of_dm_cache:
             ours, theirs = (speeds[Cell.of(side, POOLS[0][1], {})] for side in ("NonInclusive", "dm-cache"))
             beside = ratio(ours, theirs)
