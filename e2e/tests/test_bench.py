@@ -95,13 +95,12 @@ def test_a_faster_network_takes_time_off_each_get() -> None:
 
 def test_the_papers_speed_is_asked_of_the_sides_it_is_of() -> None:
     """What the paper reached with the filter is compared with the sides that have it, the rest with those without."""
-    speeds = {0: 1.4, 1: 1.44}
+    speeds = {0: 1.4, 1: 1.44}  # of pools, by whether they filter
+    sides = [(*NO_POOL, 1.0), *((*one, speeds[one[1]["filter"]]) for one in POOLS), *((*one, 1.0) for one in OTHERS)]
     rows = [
         {"side": side, "setting": setting, "repetition": 1, "results": [{"varied": {}, "figures": {"per_s": per_s}}]}
-        for side, setting, per_s in [
-            (*NO_POOL, 1.0), *((*pool, speeds[pool[1]["filter"]]) for pool in POOLS), *((*other, 1.0) for other in OTHERS)
-        ]
-    ]  # fmt: skip
+        for side, setting, per_s in sides
+    ]
     reached = {what: good for what, _, good in EXPERIMENTS["blast"].goals(rows)}
     assert reached[str(Aim(1.3, "figure 5c"))]
     assert not reached[str(Aim(1.45, "figure 5c", filter=1))]
