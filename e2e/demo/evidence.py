@@ -27,11 +27,12 @@ COLLECTED = {
     "agent.log": ("kubectl", "logs", "-n", lab.SYSTEM, "-l", "app.kubernetes.io/component=agent", "--tail=-1"),
 }
 # Whether the guest's timer goes on, for an emulator may lose it; then what waits and cannot be interrupted, with its
-# stack. Not by SysRq: that writes into the kernel log, where the next test takes it for a complaint.
+# stack, and the kernel's last words. Not by SysRq: that writes into the kernel log, where the next test takes it for a
+# complaint.
 BLOCKED = (
     "grep LOC: /proc/interrupts; i=0; while [ $i -lt 50000 ]; do i=$((i + 1)); done; grep LOC: /proc/interrupts; "
     "grep -ls '^State:.D' /proc/[0-9]*/task/[0-9]*/status | "
-    'while read -r status; do (cd "${status%/status}" && cat comm stack); done'
+    'while read -r status; do (cd "${status%/status}" && cat comm stack); done; dmesg | tail -n 12'
 )
 GUEST = (
     "dmesg; ps -eo pid,stat,wchan:24,args; free -m; "
@@ -55,8 +56,8 @@ def keep(guests: tuple[str, ...], folder: Path = FOLDER) -> Path:
 
 
 def in_short(folder: Path) -> str:
-    """Of what was kept: the conditions, and what waits for something in the guests, the beginning of each."""
-    files = [folder / "conditions.txt", *sorted(folder.glob("*.blocked.txt"))]
+    """Of what was kept: what waits for something in the guests, and the conditions, the beginning of each."""
+    files = [*sorted(folder.glob("*.blocked.txt")), folder / "conditions.txt"]
     return "\n".join(f"--- {file.name}\n{_beginning(file.read_text())}" for file in files)
 
 

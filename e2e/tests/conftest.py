@@ -37,6 +37,7 @@ def product(session_lab: Product, request: pytest.FixtureRequest) -> Iterator[Pr
     yield session_lab
     if request.session.testsfailed > failed_before:
         print(evidence.in_short(evidence.keep(GUESTS, paths.BUILD / "test" / request.node.name)))
+        session_lab.revive_lender()
     lab.kubectl("delete", "memorypools", "--all", "--timeout=120s")
 
 

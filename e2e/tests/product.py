@@ -130,6 +130,17 @@ class Product:
         """A metric of the agent."""
         return metrics.total(lab.metrics("agent", AGENT_PORT), name, **labels)
 
+    def restart_lender(self) -> None:
+        """A new lender in the place of the one that was killed."""
+        lab.call("guest", "delete", LENDER)
+        lab.call("guest", "add", LENDER_SPEC, patience=600)
+        lab.call("cp", workload.build_stress(), f"{LENDER}:{STRESS}")
+
+    def revive_lender(self) -> None:
+        """So that one failed test does not take the next ones with it."""
+        if self.phase("vmi", LENDER) != "Running":
+            self.restart_lender()
+
     def format_disk(self, file_system: str) -> None:
         """Gives the borrower's disk an empty file system."""
         options = {"ext4": "-q -F -E lazy_itable_init=0,lazy_journal_init=0", "xfs": "-q -f"}[file_system]

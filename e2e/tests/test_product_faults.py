@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 import pytest
-from product import BORROWER, LENDER, LENDER_SPEC, ONE_TO_ONE, POOL, STRESS, Object, Product, report, until
+from product import BORROWER, LENDER, ONE_TO_ONE, POOL, Object, Product, report, until
 
 import docs
 from demo import lab, workload
@@ -40,17 +40,11 @@ def test_lender_killed_during_reads(flowing: Product) -> None:
     assert LENDER in message or "lenders" in message
     assert flowing.phase("memorypool", POOL) == "Degraded"
     flowing.stress(f"sequential {FILE}")
-    _restart_lender(flowing)
+    flowing.restart_lender()
+    flowing.wait_condition("memorypool", POOL, "Ready", "True", patience=120)
     flowing.stress(f"sequential {FILE} passes=2")
     assert flowing.hits() > 0
     flowing.assert_sound()
-
-
-def _restart_lender(product: Product) -> None:
-    lab.call("guest", "delete", LENDER)
-    lab.call("guest", "add", LENDER_SPEC, patience=600)
-    lab.call("cp", workload.build_stress(), f"{LENDER}:{STRESS}")
-    product.wait_condition("memorypool", POOL, "Ready", "True", patience=120)
 
 
 def test_operator_and_agent_killed(flowing: Product) -> None:
