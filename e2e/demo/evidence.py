@@ -26,11 +26,13 @@ COLLECTED = {
     "operator.log": ("kubectl", "logs", "-n", lab.SYSTEM, "-l", "app.kubernetes.io/component=operator", "--tail=-1"),
     "agent.log": ("kubectl", "logs", "-n", lab.SYSTEM, "-l", "app.kubernetes.io/component=agent", "--tail=-1"),
 }
-# Whether the guest's timer goes on, for an emulator may lose it; then what waits and cannot be interrupted, with its
-# stack, and the kernel's last words. Not by SysRq: that writes into the kernel log, where the next test takes it for a
-# complaint.
+# Whether the guest's timer and its disks go on, for an emulator may lose an interrupt; then what waits and cannot be
+# interrupted, with its stack, and the kernel's last words. Not by SysRq: that writes into the kernel log, where the next
+# test takes it for a complaint.
 BLOCKED = (
-    "grep LOC: /proc/interrupts; i=0; while [ $i -lt 50000 ]; do i=$((i + 1)); done; grep LOC: /proc/interrupts; "
+    "interrupts() { grep -E 'LOC:|req' /proc/interrupts; }; "
+    "interrupts; i=0; while [ $i -lt 50000 ]; do i=$((i + 1)); done; interrupts; "
+    "grep -sH '' /sys/block/vd*/inflight; "
     "grep -ls '^State:.D' /proc/[0-9]*/task/[0-9]*/status | "
     'while read -r status; do (cd "${status%/status}" && cat comm stack); done; dmesg | tail -n 12'
 )
