@@ -27,8 +27,8 @@ COLLECTED = {
     "agent.log": ("kubectl", "logs", "-n", lab.SYSTEM, "-l", "app.kubernetes.io/component=agent", "--tail=-1"),
 }
 # Whether the guest's timer and its disks go on, for an emulator may lose an interrupt; then what waits and cannot be
-# interrupted, with its stack, and the kernel's last words. Not by SysRq: that writes into the kernel log, where the next
-# test takes it for a complaint.
+# interrupted, with its stack, and the kernel's last words. Not by SysRq: that writes into the kernel log, where the
+# next test takes it for a complaint.
 BLOCKED = (
     "interrupts() { grep -E 'LOC:|req' /proc/interrupts; }; "
     "interrupts; i=0; while [ $i -lt 50000 ]; do i=$((i + 1)); done; interrupts; "

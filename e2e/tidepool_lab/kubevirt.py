@@ -195,8 +195,8 @@ def domain_xml(spec: GuestSpec, uid: str) -> str:
   <uuid>{uid}</uuid>
   <metadata><kubevirt xmlns="http://kubevirt.io"><uid>{uid}</uid></kubevirt></metadata>
   <memory unit='b'>{spec.memory}</memory>
-  <!-- a processor more could be plugged in: for a guest that never has but one, TCG leaves out the memory barriers of locked
-       instructions, by which the guest and the threads of its virtio devices agree on interrupts -->
+  <!-- One more could be plugged in: for a guest that never has but one TCG leaves out the barriers of locked
+       instructions, by which the guest and the threads of its virtio devices agree on interrupts. -->
   <vcpu current='{spec.cpus}'>{spec.cpus + 1}</vcpu>
   <os>
     <type arch='x86_64' machine='q35'>hvm</type>
