@@ -68,8 +68,8 @@ def random_reads(found: Found, depths: Sequence[int], target: Path) -> None:
         all_sides.set(xlabel="depth", ylabel=f"IO/s, pool of {largest} MiB", yscale="log")
         all_sides.set_xscale("log", base=2)
         all_sides.set_xticks(depths, map(str, depths))
-        for axes in (speed, all_sides):
-            axes.legend(fontsize=8)
+        speed.legend(fontsize=8)
+        all_sides.legend(fontsize=8, loc="center left", bbox_to_anchor=(1, 0.5), frameon=False)
 
 
 def _by_size(found: Found, side: str, name: str) -> list[tuple[float, Estimate]]:
