@@ -82,8 +82,8 @@ def _by_size(found: Found, side: str, name: str) -> list[tuple[float, Estimate]]
 
 
 def sequential(found: Found, target: Path) -> None:
-    """Bandwidth by pool size, with the filter dashed."""
-    with picture(target, 1, 6.5) as (axes,):
+    """Bandwidth by pool size (5b), with the filter dashed, and of all sides at the largest size."""
+    with picture(target, 2, 6.5) as (by_size, all_sides):
         for side in ("NonInclusive", "Exclusive"):
             for chosen in (0, 1):
                 points = [
@@ -92,12 +92,24 @@ def sequential(found: Found, target: Path) -> None:
                     if cell.side == side and cell.parameters["filter"] == chosen
                 ]
                 style = {"linestyle": "--", "label": f"{side}, filter"} if chosen else {}
-                line(axes, sorted(points, key=lambda each: each[0]), side, **style)
-        for cell, figures in found.items():
-            if cell.side == "no pool":
-                axes.axhline(figures["mib_per_s"].median, color=COLOURS["no pool"], label="no pool")
-        axes.set(xlabel="pool, MiB", ylabel="MiB/s", ylim=(0, None))
-        axes.legend(fontsize=8)
+                line(by_size, sorted(points, key=lambda each: each[0]), side, **style)
+        base = next(figures["mib_per_s"].median for cell, figures in found.items() if cell.side == "no pool")
+        by_size.axhline(base, color=COLOURS["no pool"], label="no pool")
+        by_size.set(xlabel="pool, MiB", ylabel="MiB/s", ylim=(0, None))
+        by_size.legend(fontsize=8)
+        largest = max(cell.parameters["pool_mib"] for cell in found)
+        speeds = {cell: each["mib_per_s"] for cell, each in found.items() if cell.parameters["pool_mib"] in (0, largest)}
+        _bars(all_sides, speeds)
+        all_sides.axvline(base, color=COLOURS["no pool"], linestyle=":")
+        all_sides.set(xlabel=f"MiB/s, pool of {largest} MiB", xscale="log", xlim=(10, None))
+
+
+def _bars(axes: Any, found: Mapping[Cell, Estimate]) -> None:
+    """Medians with their intervals, a bar for each side, the first at the top."""
+    values, colours = list(found.values()), [COLOURS.get(cell.side) for cell in found]
+    axes.barh(range(len(found)), [one.median for one in values], xerr=_spread(values), color=colours, capsize=3)
+    axes.set_yticks(range(len(found)), [cell.label for cell in found])
+    axes.invert_yaxis()
 
 
 INSTRUCTIONS = (

@@ -38,9 +38,14 @@ class Record:
         self._write()
 
     def complete(self, trials: Callable[[int], list[Trial]]) -> list[dict[str, Any]]:
-        """The results of those repetitions that have all their trials; `trials` lists those of so many repetitions."""
-        missing = {trial.repetition for trial in trials(self.repetitions) if not self.has(trial)}
-        return [row for row in self.rows if row["repetition"] not in missing]
+        """The results of those repetitions that have all their trials; `trials` lists those of so many repetitions.
+
+        They come in that order, in whichever they were measured.
+        """
+        wanted = trials(self.repetitions)
+        missing = {trial.repetition for trial in wanted if not self.has(trial)}
+        place = {trial.key: number for number, trial in enumerate(wanted) if trial.repetition not in missing}
+        return sorted((row for row in self.rows if _trial(row).key in place), key=lambda row: place[_trial(row).key])
 
     def drop_unfinished(self, trials: Callable[[int], list[Trial]]) -> None:
         """Forgets what another boot of the host began and did not finish."""

@@ -45,6 +45,11 @@ class Cell:
         """Setting and what was varied, as one mapping."""
         return {**json.loads(self.setting), **json.loads(self.varied)}
 
+    @property
+    def label(self) -> str:
+        """The side as tables and pictures call it."""
+        return f"{self.side}{', filter' if self.parameters.get('filter') else ''}"
+
 
 def estimate(values: Iterable[float]) -> Estimate:
     """Median and interval; one value is its own interval."""

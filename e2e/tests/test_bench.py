@@ -51,6 +51,22 @@ def test_a_repetition_is_of_one_boot(tmp_path: Path, boot: str, kept: list[int])
     assert [row["repetition"] for row in again.complete(trials)] == [1, 1]
 
 
+def test_a_side_that_was_added_later_has_its_place(tmp_path: Path) -> None:
+    """Results come in the order of the trials, in whichever they were measured."""
+
+    def trials(repetitions: int) -> list[Trial]:
+        return alternating([("none", {}), ("pool", {})], "some", repetitions)
+
+    record = Record(tmp_path, "some", "this", "boot")
+    for side in ("pool", "none"):
+        for trial in trials(2):
+            if trial.side == side:
+                record.add(trial, [Result({}, {"iops": 7.0})], 1.0)
+    assert [(row["repetition"], row["side"]) for row in record.complete(trials)] == [
+        (1, "none"), (1, "pool"), (2, "none"), (2, "pool"),
+    ]  # fmt: skip
+
+
 def test_repetitions_of_a_cell_come_together() -> None:
     """By side, setting, and what was varied."""
     rows = [

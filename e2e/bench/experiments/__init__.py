@@ -8,6 +8,7 @@ from bench.experiments.blast import Blast
 from bench.experiments.cost import Cost
 from bench.experiments.ghost import Ghost
 from bench.experiments.latency import Latency
+from bench.experiments.latency_tpcc import LatencyTpcC
 from bench.experiments.mail import Mail
 from bench.experiments.postmark import Postmark
 from bench.experiments.random_reads import RandomReads
@@ -19,7 +20,7 @@ from bench.experiments.tpch import TpcH
 EXPERIMENTS: dict[str, Experiment] = {
     one.name: one
     for one in (
-        RandomReads(), Sequential(), Blast(), Postmark(), TpcH(), TpcC(), Mail(), Source(), Latency(), Balance(),
-        Cost(), Ghost(),
+        RandomReads(), Sequential(), Blast(), Postmark(), TpcH(), TpcC(), Mail(), Source(), Latency(),
+        LatencyTpcC(), Balance(), Cost(), Ghost(),
     )
 }  # fmt: skip

@@ -23,7 +23,10 @@ NO_POOL = ("no pool", {"pool_mib": 0, "filter": 0})
 POOLS = [
     (side, {"pool_mib": POOL_MIB, "filter": chosen}) for chosen in (0, 1) for side in ("NonInclusive", "Exclusive")
 ]
-OTHERS = [(side, {"pool_mib": POOL_MIB, "filter": 0}) for side in ("NonInclusive encrypted", "dm-cache", "ideal")]
+OTHERS = [
+    (side, {"pool_mib": POOL_MIB, "filter": 0})
+    for side in ("NonInclusive encrypted", "Exclusive encrypted", "dm-cache", "ideal")
+]
 
 
 @dataclass(frozen=True)
@@ -105,7 +108,7 @@ class Application(Experiment):
 
     def draw(self, rows: Rows, target: Path) -> None:
         found = estimates(rows)
-        bars = [(label(cell), cell.side, one) for cell, one in _speedups(rows).items()]
+        bars = [(cell.label, cell.side, one) for cell, one in _speedups(rows).items()]
         names = {f"{way} per {self.operation}": f"disk_{way}" for way in ("reads", "writes")}
         plots.speedups(bars, {what: [found[cell][name] for cell in found] for what, name in names.items()}, target)
 
@@ -116,7 +119,7 @@ class Application(Experiment):
         for cell, figures in estimates(rows).items():
             rates = [report.number(figures[each].median) for each in ("disk_reads", "disk_writes", "gets", "puts")]
             more = [report.interval(figures[other]) for other in self.more_shown]
-            lines.append([label(cell), report.interval(figures[name]), *more, report.times(times[cell]), *rates])
+            lines.append([cell.label, report.interval(figures[name]), *more, report.times(times[cell]), *rates])
         each = f"per {self.operation}: reads from disk"
         return report.table(
             ["side", unit, *self.more_shown.values(), "speed beside no pool", each, "writes", "gets", "puts"], lines
@@ -152,11 +155,6 @@ def measured(machine: Machine, side: Side, run: Callable[[], Run]) -> Figures:
     per = {name: count.get(counter, 0) / done.operations for name, counter in names.items()}
     speed = done.operations / done.seconds
     return {"seconds": done.seconds, "operations": done.operations, "per_s": speed, **per, **done.figures}
-
-
-def label(cell: Cell) -> str:
-    """A side as tables and pictures call it."""
-    return f"{cell.side}{', filter' if cell.parameters.get('filter') else ''}"
 
 
 def _speedups(rows: Rows) -> dict[Cell, Estimate]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from pathlib import Path
+from typing import ClassVar
 
 from bed.tidepool import MIB
 from bench import data, plots, report, tools
@@ -20,8 +21,6 @@ from demo import fio
 BORROWER_MIB, POOL_MIB, FILE_MIB = 192, 320, 256
 ROOM_MIB = 320  # for Postmark's files
 PATH = "/mnt/file"
-DELAYS_MS = (0, 0.5, 1, 1.5, 2, 5)
-BREAKERS = ("Off", "Thresholds", "Automatic")
 WARM_UPS = 2
 # Until the breaker is open, the put buffers are given back ten seconds later, and the page cache has grown into them.
 SETTLE_SECONDS, SECONDS = 30, 8
@@ -29,6 +28,7 @@ PASSES = 2
 NO_WORSE = 0.95
 # On what the lender sends, so that every round trip takes so much longer; never too many packets for the queue.
 DELAY = "tc qdisc add dev eth0 root netem delay {}ms limit 100000"
+Workloads = dict[str, Callable[[Machine, Side], Figures]]
 
 
 class Latency(Experiment):
@@ -36,27 +36,39 @@ class Latency(Experiment):
 
     name = "latency"
     title = "A slow network (figure 7)"
+    delays_ms: ClassVar[tuple[float, ...]] = (0, 0.5, 1, 1.5, 2, 5)
+    breakers: ClassVar[tuple[str, ...]] = ("Off", "Thresholds", "Automatic")
+
+    def disk(self) -> Path:
+        """The image of the data disk."""
+        return data.one_file(FILE_MIB, ROOM_MIB)
+
+    def fill(self, machine: Machine) -> None:
+        """Fills the caches; no breaker is on yet."""
+        fill(machine, lambda: read_everything(machine, [PATH]), FILE_MIB * MIB, WARM_UPS)
+
+    def workloads(self) -> Workloads:
+        """What is done, one after the other, by name: it settles and is then measured."""
+        return {"random reads": _random, "sequential reads": _sequential, "Postmark": _postmark}
 
     def trials(self, repetitions: int) -> list[Trial]:
         pools = [
-            ("NonInclusive", {"delay_ms": delay, "breaker": breaker}) for delay in DELAYS_MS for breaker in BREAKERS
+            ("NonInclusive", {"delay_ms": delay, "breaker": breaker})
+            for delay in self.delays_ms
+            for breaker in self.breakers
         ]
         return alternating([("no pool", {"delay_ms": 0, "breaker": ""}), *pools], self.name, repetitions)
 
     def measure(self, trial: Trial) -> list[Result]:
         side = make(trial.side, POOL_MIB)
-        disk = data.one_file(FILE_MIB, ROOM_MIB)
-        with booted(side.size(BORROWER_MIB), disk, tools.disk(), modules=("sch_netem",)) as machine:
+        with booted(side.size(BORROWER_MIB), self.disk(), tools.disk(), modules=("sch_netem",)) as machine:
             side.set_up(machine)
             if delay := trial.setting["delay_ms"]:
                 machine.tool(machine.lender, DELAY.format(delay))
-            fill(machine, lambda: read_everything(machine, [PATH]), FILE_MIB * MIB, WARM_UPS)
+            self.fill(machine)
             if breaker := trial.setting["breaker"]:
                 machine.pair.b.set(f"lenders/{machine.pair.name}/breaker", breaker)
-            workloads: dict[str, Callable[[Machine, Side], Figures]] = {
-                "random reads": _random, "sequential reads": _sequential, "Postmark": _postmark
-            }  # fmt: skip
-            found = [Result({"workload": name}, work(machine, side)) for name, work in workloads.items()]
+            found = [Result({"workload": name}, work(machine, side)) for name, work in self.workloads().items()]
             machine.pair.assert_clean()
         return found
 
@@ -64,7 +76,7 @@ class Latency(Experiment):
         plots.latency(_speedups(rows), target)
 
     def table(self, rows: Rows) -> str:
-        head = ["breaker", "workload", *(f"{delay} ms" for delay in DELAYS_MS)]
+        head = ["breaker", "workload", *(f"{delay} ms" for delay in self.delays_ms)]
         lines = [
             [breaker, workload, *(report.times(one) for _, one in points)]
             for breaker, workloads in _speedups(rows).items()
@@ -89,7 +101,7 @@ def _random(machine: Machine, side: Side) -> Figures:
         return Run(reads.iops * SECONDS, SECONDS)
 
     machine.tool(machine.borrower, fio.command(PATH, 1, SETTLE_SECONDS))
-    return {**measured(machine, side, run), **_breaker(machine)}
+    return watched(machine, side, run)
 
 
 def _sequential(machine: Machine, side: Side) -> Figures:
@@ -99,17 +111,22 @@ def _sequential(machine: Machine, side: Side) -> Figures:
 
     machine.borrower.drop_caches(1)  # what is left of the random reads would cut the read-ahead to pieces
     read_in_order(machine, PATH)
-    return {**measured(machine, side, run), **_breaker(machine)}
+    return watched(machine, side, run)
 
 
 def _postmark(machine: Machine, side: Side) -> Figures:
     postmark = Postmark()
     with machine.fast_disk():
         postmark.prepare(machine)
-    figures = {**measured(machine, side, lambda: postmark.run(machine)), **_breaker(machine)}
+    figures = watched(machine, side, lambda: postmark.run(machine))
     with machine.fast_disk():
         postmark.finish(machine)
     return figures
+
+
+def watched(machine: Machine, side: Side, run: Callable[[], Run]) -> Figures:
+    """A run's speed, and what the breaker saw until its end."""
+    return {**measured(machine, side, run), **_breaker(machine)}
 
 
 def _breaker(machine: Machine) -> Figures:

@@ -136,10 +136,10 @@ class TpcC(Application):
 
     def warm_up(self, machine: Machine) -> None:
         read_everything(machine, postgres.files(machine))
-        _transactions(machine, WARM_SECONDS)
+        transactions(machine, WARM_SECONDS)
 
     def run(self, machine: Machine) -> Run:
-        count, per_second = _transactions(machine, SECONDS)
+        count, per_second = transactions(machine, SECONDS)
         p90 = float(machine.tool(machine.borrower, P90)) / 1000
         return Run(count, count / per_second, {"new_order_p90_ms": p90})
 
@@ -148,7 +148,7 @@ class TpcC(Application):
         assert set(answers.split()) == {"t"}, f"the books do not balance: {answers}"
 
 
-def _transactions(machine: Machine, seconds: int) -> tuple[int, float]:
+def transactions(machine: Machine, seconds: int) -> tuple[int, float]:
     """How many, and how many a second."""
     scripts = " ".join(f"-f {postgres.SQL}/{name}@{share}" for name, share in SHARES.items())
     options = f"-n -M prepared -c {CLIENTS} -j 1 -T {seconds} --random-seed=2015 -l --log-prefix={LOG}"
