@@ -98,8 +98,8 @@ def sequential(found: Found, target: Path) -> None:
         by_size.set(xlabel="pool, MiB", ylabel="MiB/s", ylim=(0, None))
         by_size.legend(fontsize=8)
         largest = max(cell.parameters["pool_mib"] for cell in found)
-        speeds = {cell: each["mib_per_s"] for cell, each in found.items() if cell.parameters["pool_mib"] in (0, largest)}
-        _bars(all_sides, speeds)
+        compared = [cell for cell in found if cell.parameters["pool_mib"] in (0, largest)]
+        _bars(all_sides, {cell: found[cell]["mib_per_s"] for cell in compared})
         all_sides.axvline(base, color=COLOURS["no pool"], linestyle=":")
         all_sides.set(xlabel=f"MiB/s, pool of {largest} MiB", xscale="log", xlim=(10, None))
 
