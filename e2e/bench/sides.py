@@ -167,6 +167,7 @@ POOLS: dict[str, Settings] = {
     "Exclusive encrypted": Settings("Exclusive", "AES-GCM"),
 }
 OTHERS: tuple[type[Side], ...] = (NoPool, Ideal, DmCache, Bcache)
+BLOCK_CACHES = (DmCache.name, Bcache.name)
 
 
 def make_pool(name: str, cache: int, **more: object) -> Pool:

@@ -9,7 +9,7 @@ from bed.tidepool import MIB, quantile
 from bench import data, plots, report, tools
 from bench.experiments.base import Experiment, Rows
 from bench.machine import Machine, booted
-from bench.sides import Pool, Side, make
+from bench.sides import BLOCK_CACHES, Pool, Side, make
 from bench.summary import Cell, Estimate, cells, estimates, ratio
 from bench.trial import Figures, Result, Trial, alternating
 from bench.warm import warm_up
@@ -21,7 +21,6 @@ SIZES = (64, 128, 192, 320)  # of the pool; the last is beyond the file
 WHOLE = SIZES[-1]
 DEPTHS = (1, 4, 16, 32)
 SECONDS = 8
-BLOCK_CACHES = ("dm-cache", "bcache")
 PAPER_GET_US = 150  # the paper's network (section 4.1)
 PAPER_TIMES = 38  # as fast as without a pool, the file within both memories (table 2: 6,310 reads a second for 166)
 NEAR_IDEAL, DEEP = 0.8, (16, 32)

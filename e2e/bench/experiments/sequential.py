@@ -6,9 +6,10 @@ from pathlib import Path
 
 from bed.tidepool import MIB
 from bench import data, plots, report, tools
+from bench.experiments.application import NO_POOL
 from bench.experiments.base import Experiment, Rows
 from bench.machine import booted
-from bench.sides import make
+from bench.sides import BLOCK_CACHES, make
 from bench.summary import Cell, Estimate, cells, estimates, ratio
 from bench.trial import Result, Trial, alternating
 from bench.warm import read_in_order
@@ -22,8 +23,6 @@ PASSES = 4  # the first fills the pool and is not counted
 NO_WORSE = 0.98
 SIDES = ("NonInclusive", "Exclusive")
 ENCRYPTED = tuple(f"{side} encrypted" for side in SIDES)
-BLOCK_CACHES = ("dm-cache", "bcache")
-NO_POOL: Chosen = ("no pool", {"pool_mib": 0, "filter": 0})
 POOLS: list[Chosen] = [
     (side, {"pool_mib": size, "filter": chosen})
     for size in SIZES
