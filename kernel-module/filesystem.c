@@ -45,6 +45,17 @@ bool tide_eligible_super(const struct super_block *sb)
 }
 
 /**
+ * tide_exchanges_extents() - does it exchange blocks of two files past their page cache?
+ * @sb: of an eligible file system
+ *
+ * The others take both mappings' invalidate_lock and empty the page cache first.
+ */
+bool tide_exchanges_extents(const struct super_block *sb)
+{
+	return sb->s_magic == EXT4_SUPER_MAGIC;
+}
+
+/**
  * tide_locks_extents() - does it keep readers out of a range by its own locks?
  * @sb: of an eligible file system
  *
@@ -93,23 +104,41 @@ static bool tide_volume_eligible(struct inode *inode)
 }
 
 /**
- * tide_eligible() - may pages of this mapping go to the pool?
+ * tide_watched() - may pages of this mapping be in the pool?
  * @mapping: any
  *
- * Regular files of the file systems that were proved to be safe; not DAX, not
- * encrypted or verity files, no swap files, no block devices.
+ * Regular files of the file systems that were proved to be safe, no block
+ * devices. It stays as it is for as long as the inode is in memory, so whatever
+ * drops pages of a file goes by it.
+ *
+ * Context: any.
+ */
+bool tide_watched(struct address_space *mapping)
+{
+	struct inode *inode = mapping->host;
+
+	return inode && S_ISREG(inode->i_mode) && mapping == &inode->i_data &&
+	       tide_eligible_super(inode->i_sb) && tide_volume_eligible(inode);
+}
+
+/**
+ * tide_eligible() - may pages of this mapping go to the pool, and come from it?
+ * @mapping: any
+ *
+ * Of what is watched, no DAX, encrypted or verity files, no swap files, no files of quotas that are
+ * on: those are read and written past the page cache, or checked on their way
+ * from the disk. A file may become one while its pages are in the pool.
  *
  * Context: any.
  */
 bool tide_eligible(struct address_space *mapping)
 {
-	struct inode *inode = mapping->host;
+	const struct inode *inode = mapping->host;
 
-	return inode && S_ISREG(inode->i_mode) && mapping == &inode->i_data &&
-	       tide_eligible_super(inode->i_sb) &&
-	       !(IS_DAX(inode) || IS_ENCRYPTED(inode) || IS_VERITY(inode) ||
-		 IS_SWAPFILE(inode)) &&
-	       tide_volume_eligible(inode);
+	if (!tide_watched(mapping))
+		return false;
+	return !(IS_DAX(inode) || IS_ENCRYPTED(inode) || IS_VERITY(inode) ||
+		 IS_SWAPFILE(inode) || IS_NOQUOTA(inode)) || tide_broken(FLAGS);
 }
 
 /**
@@ -122,22 +151,20 @@ bool tide_eligible(struct address_space *mapping)
  */
 void tide_name_refused(const struct address_space *mapping)
 {
-	static const struct file_system_type *named[TIDE_NAMED_MAX];
+	static unsigned long named[TIDE_NAMED_MAX];
 	const struct inode *inode = mapping->host;
-	const struct file_system_type *type;
 	int i;
 
 	if (!inode || !S_ISREG(inode->i_mode) || tide_eligible_super(inode->i_sb))
 		return;
-	type = inode->i_sb->s_type;
 	for (i = 0; i < TIDE_NAMED_MAX; i++) {
-		const struct file_system_type *old = cmpxchg(&named[i], NULL, type);
+		unsigned long old = cmpxchg(&named[i], 0, inode->i_sb->s_magic);
 
-		if (old == type)
+		if (old == inode->i_sb->s_magic)
 			return;
 		if (!old) {
 			pr_info("pages of %s stay here: only those of ext4, xfs and btrfs are lent\n",
-				type->name);
+				inode->i_sb->s_type->name);
 			return;
 		}
 	}

@@ -11,6 +11,9 @@
  * has a struct tide_writes: one range around all direct writes since the count
  * was last seen at zero.
  *
+ * Of a mapping that is barred nothing is put for as long as its inode is in memory:
+ * what it has in its page cache may not be what the disk holds.
+ *
  * A call that began before this guest had a peer may be in no section. While it
  * goes on it has the inode's lock or the mapping's invalidate_lock for itself, or
  * counts as direct I/O, so a file that is in such a state is not taken into the
@@ -22,6 +25,7 @@
  */
 #include <linux/delay.h>
 #include <linux/hashtable.h>
+#include <linux/percpu.h>
 #include <linux/sched.h>
 #include <linux/slab.h>
 
@@ -36,11 +40,13 @@
  * @mapping: of a regular file
  * @first: first page index covered
  * @last: last page index covered
+ * @barred: nothing of the mapping is put
  */
 struct tide_writes {
 	struct hlist_node hash;
 	const struct address_space *mapping;
 	pgoff_t first, last;
+	bool barred;
 };
 
 static struct tide_gate_bucket {
@@ -53,7 +59,11 @@ static struct tide_gate_bucket {
 	},
 };
 
-static atomic_t tide_sections = ATOMIC_INIT(0);
+/*
+ * How many sections there are: entered on the one processor and left on another,
+ * so that only the sum tells. Each inode that leaves memory is in one.
+ */
+static DEFINE_PER_CPU(long, tide_sections);
 static bool tide_gate_coarse;	/* a struct tide_writes could not be had */
 static unsigned long tide_gate_since;	/* jiffies when this guest began to borrow */
 
@@ -72,7 +82,7 @@ static void tide_section_init(struct tide_section *s, enum tide_section_kind kin
 	s->kind = kind;
 	s->first = first;
 	s->last = last;
-	atomic_inc(&tide_sections);
+	this_cpu_inc(tide_sections);
 }
 
 /**
@@ -178,6 +188,33 @@ void tide_section_enter_write(struct tide_section *s, struct address_space *mapp
 }
 
 /**
+ * tide_gate_bar() - put nothing of a mapping while its inode is in memory
+ * @mapping: of a regular file
+ *
+ * Context: process.
+ */
+void tide_gate_bar(const struct address_space *mapping)
+{
+	struct tide_writes *spare = kzalloc(sizeof(*spare), GFP_NOFS | __GFP_NOFAIL);
+	struct tide_gate_bucket *bucket = tide_gate_bucket(mapping);
+	struct tide_writes *writes;
+	unsigned long flags;
+
+	spin_lock_irqsave(&bucket->lock, flags);
+	writes = tide_writes_find(bucket, mapping);
+	if (!writes) {
+		writes = spare;
+		spare = NULL;
+		writes->mapping = mapping;
+		writes->first = ULONG_MAX;
+		hlist_add_head(&writes->hash, &bucket->writes);
+	}
+	writes->barred = true;
+	spin_unlock_irqrestore(&bucket->lock, flags);
+	kfree(spare);
+}
+
+/**
  * tide_writes_forget() - the inode of a mapping leaves memory
  * @mapping: no direct I/O to it is in progress
  *
@@ -209,7 +246,7 @@ void tide_section_leave(struct tide_section *s)
 	spin_lock_irqsave(&bucket->lock, flags);
 	hlist_del(&s->hash);
 	spin_unlock_irqrestore(&bucket->lock, flags);
-	atomic_dec(&tide_sections);
+	this_cpu_dec(tide_sections);
 }
 
 /**
@@ -255,14 +292,14 @@ bool tide_gate_closed(struct address_space *mapping, pgoff_t first, pgoff_t last
 	struct tide_writes *writes;
 	struct tide_section *s;
 	unsigned long flags;
-	bool closed = false;
+	bool closed;
 
 	spin_lock_irqsave(&bucket->lock, flags);
-	if (!tide_broken(DIRECT_IO) && atomic_read(&mapping->host->i_dio_count)) {
-		writes = tide_writes_find(bucket, mapping);
-		closed = READ_ONCE(tide_gate_coarse) ||
-			 (writes && writes->first <= last && writes->last >= first);
-	}
+	writes = tide_writes_find(bucket, mapping);
+	closed = writes && writes->barred;
+	if (!tide_broken(DIRECT_IO) && atomic_read(&mapping->host->i_dio_count))
+		closed |= READ_ONCE(tide_gate_coarse) ||
+			  (writes && writes->first <= last && writes->last >= first);
 	hlist_for_each_entry(s, &bucket->sections, hash) {
 		if (closed)
 			break;
@@ -318,6 +355,17 @@ void tide_gate_forget(void)
 	WRITE_ONCE(tide_gate_coarse, false);
 }
 
+/* Exact when none is entered any more; while some are left it may be too many. */
+static long tide_sections_left(void)
+{
+	long left = 0;
+	int cpu;
+
+	for_each_possible_cpu(cpu)
+		left += READ_ONCE(per_cpu(tide_sections, cpu));
+	return left;
+}
+
 /**
  * tide_gate_wait_empty() - wait until no wrapped call is in progress
  *
@@ -325,7 +373,7 @@ void tide_gate_forget(void)
  */
 void tide_gate_wait_empty(void)
 {
-	while (atomic_read(&tide_sections))
+	while (tide_sections_left())
 		msleep(20);
 	tide_gate_forget();
 }

@@ -18,6 +18,8 @@
 #define pr_fmt(fmt) KBUILD_MODNAME ": " fmt
 
 #include <linux/kmemleak.h>
+#include <linux/module.h>
+#include <linux/notifier.h>
 #include <linux/slab.h>
 #include <linux/srcu.h>
 #include <linux/tracepoint.h>
@@ -37,10 +39,15 @@ DEFINE_STATIC_KEY_FALSE(tide_has_peers);
  * unloading turns it into a plain copy of the original and leaves it behind.
  * They are few (one for each file system and journalling mode) and small;
  * kmemleak is told that they are meant to stay.
+ *
+ * When the module that a table is in goes, no inode of it is left and so nobody
+ * who has a pointer to the copy: that is forgotten then, for another module's
+ * table may lie at that address later.
  */
 struct tide_wrapped {
 	struct address_space_operations ops;
-	const struct address_space_operations *orig;
+	const struct address_space_operations *orig;	/* NULL: a copy of nothing */
+	const struct module *owner;
 };
 
 #define TIDE_WRAPPED_MAX	16
@@ -79,53 +86,112 @@ static int tide_read_folio(struct file *file, struct folio *folio)
 	return ret;
 }
 
-/* The wrapped copy of a table, made from the preallocated ones if need be. */
-static struct tide_wrapped *tide_wrap(const struct address_space_operations *orig)
+/* Swapping goes past the page cache, and what is in that may be put as it was before. */
+static int tide_swap_activate(struct swap_info_struct *sis, struct file *file,
+			      sector_t *span)
 {
-	struct tide_wrapped *wrapped = NULL;
+	struct address_space *mapping = file->f_mapping;
+	int idx = srcu_read_lock(&tide_srcu), ret;
+
+	tide_bar_mapping(mapping);
+	ret = tide_original(READ_ONCE(mapping->a_ops))->swap_activate(sis, file, span);
+	srcu_read_unlock(&tide_srcu, idx);
+	return ret;
+}
+
+/* The first copy of a table, or of nothing; NULL when there is none. Locked. */
+static struct tide_wrapped *tide_wrapped_find(const struct address_space_operations *orig)
+{
 	unsigned int i;
 
-	spin_lock(&tide_wrapped_lock);
-	for (i = 0; i < tide_wrapped_used; i++) {
-		if (tide_wrapped[i]->orig == orig) {
-			wrapped = tide_wrapped[i];
-			goto out;
-		}
+	for (i = 0; i < tide_wrapped_used; i++)
+		if (tide_wrapped[i]->orig == orig)
+			return tide_wrapped[i];
+	return NULL;
+}
+
+/* A copy that nobody uses, or one of the preallocated ones; NULL: all are used. Locked. */
+static struct tide_wrapped *tide_wrapped_new(void)
+{
+	struct tide_wrapped *wrapped = tide_wrapped_find(NULL);
+
+	if (!wrapped && tide_wrapped_used < TIDE_WRAPPED_MAX) {
+		wrapped = tide_wrapped[tide_wrapped_used];
+		/* pairs with tide_original() */
+		smp_store_release(&tide_wrapped_used, tide_wrapped_used + 1);
 	}
-	if (i == TIDE_WRAPPED_MAX || !orig->readahead || !orig->read_folio)
-		goto out;
-	wrapped = tide_wrapped[i];
-	wrapped->ops = *orig;
-	wrapped->ops.readahead = tide_readahead;
-	wrapped->ops.read_folio = tide_read_folio;
-	wrapped->orig = orig;
-	/* pairs with tide_original() */
-	smp_store_release(&tide_wrapped_used, i + 1);
-out:
+	return wrapped;
+}
+
+/* The wrapped copy of a table, made if need be. */
+static struct tide_wrapped *tide_wrap(const struct address_space_operations *orig,
+				      const struct module *owner)
+{
+	struct tide_wrapped *wrapped;
+
+	if (!orig->readahead || !orig->read_folio)
+		return NULL;
+	spin_lock(&tide_wrapped_lock);
+	wrapped = tide_wrapped_find(orig);
+	if (!wrapped)
+		wrapped = tide_wrapped_new();
+	if (wrapped && !wrapped->orig) {
+		wrapped->ops = *orig;
+		wrapped->ops.readahead = tide_readahead;
+		wrapped->ops.read_folio = tide_read_folio;
+		if (orig->swap_activate && !tide_broken(FLAGS))
+			wrapped->ops.swap_activate = tide_swap_activate;
+		wrapped->owner = owner;
+		wrapped->orig = orig;
+	}
 	spin_unlock(&tide_wrapped_lock);
 	return wrapped;
 }
+
+/* Forgets the tables of a module that goes: it has no inode any more. */
+static int tide_module_changed(struct notifier_block *nb, unsigned long state, void *data)
+{
+	unsigned int i;
+
+	if (state != MODULE_STATE_GOING || tide_broken(GOING))
+		return NOTIFY_DONE;
+	spin_lock_irq(&tide_wrapped_lock);
+	for (i = 0; i < tide_wrapped_used; i++)
+		if (tide_wrapped[i]->owner == data)
+			tide_wrapped[i]->orig = NULL;
+	spin_unlock_irq(&tide_wrapped_lock);
+	return NOTIFY_OK;
+}
+
+static struct notifier_block tide_module_notifier = {
+	.notifier_call = tide_module_changed,
+};
 
 /**
  * tide_hook_mapping() - have misses of a file come to us
  * @file: the descriptor, locked
  * @mapping: of its in-memory inode
  *
+ * A file system may give a mapping another table at any time (ext4, when a file's
+ * data are to go through the journal): then that one stays, and a later call wraps
+ * it.
+ *
  * Context: any; allocates nothing.
  */
 void tide_hook_mapping(struct tide_file *file, struct address_space *mapping)
 {
+	const struct address_space_operations *ops = READ_ONCE(mapping->a_ops);
 	struct tide_wrapped *wrapped;
 
-	if (file->mapping == mapping || file->dead)
+	if (file->dead)
 		return;
-	if (mapping->a_ops->readahead != tide_readahead) {
-		wrapped = tide_wrap(mapping->a_ops);
-		if (!wrapped)
+	if (ops->readahead != tide_readahead) {
+		wrapped = tide_wrap(ops, mapping->host->i_sb->s_type->owner);
+		if (!wrapped || cmpxchg(&mapping->a_ops, ops, &wrapped->ops) != ops)
 			return;
-		WRITE_ONCE(mapping->a_ops, &wrapped->ops);
 	}
-	WRITE_ONCE(file->mapping, mapping);
+	if (file->mapping != mapping)
+		WRITE_ONCE(file->mapping, mapping);
 }
 
 /**
@@ -134,9 +200,15 @@ void tide_hook_mapping(struct tide_file *file, struct address_space *mapping)
  */
 void tide_unhook_mapping(struct tide_file *file)
 {
-	if (!file->mapping)
+	struct address_space *mapping = file->mapping;
+	const struct address_space_operations *ops, *orig;
+
+	if (!mapping)
 		return;
-	WRITE_ONCE(file->mapping->a_ops, tide_original(file->mapping->a_ops));
+	ops = READ_ONCE(mapping->a_ops);
+	orig = tide_original(ops);
+	if (ops != orig)	/* another one has come in its place, if this fails */
+		cmpxchg(&mapping->a_ops, ops, orig);
 	WRITE_ONCE(file->mapping, NULL);
 }
 
@@ -164,7 +236,7 @@ static void tide_reclaimed(struct address_space *mapping, struct folio *folio)
 {
 	if (tide_eligible(mapping))
 		tide_put_folio(mapping, folio);
-	else
+	else if (!tide_watched(mapping))
 		tide_name_refused(mapping);
 }
 
@@ -198,12 +270,12 @@ static void tide_reads_again(struct address_space *mapping)
 	struct tide_file *file;
 	unsigned long flags;
 
-	if (mapping->a_ops->readahead == tide_readahead || mapping_exiting(mapping) ||
-	    !tide_eligible(mapping))
+	if (READ_ONCE(mapping->a_ops)->readahead == tide_readahead ||
+	    mapping_exiting(mapping) || !tide_watched(mapping))
 		return;
 	file = tide_catalog_files() ? tide_file_find(mapping->host) : NULL;
-	if (!file && tide_sequential_wants(mapping->host) &&
-	    !tide_gate_unsettled(mapping->host))
+	if (!file && tide_file_admitted(mapping->host) &&
+	    tide_sequential_wants(mapping->host) && tide_eligible(mapping))
 		file = tide_file_find_or_reserve(mapping->host);
 	if (!file)
 		return;
@@ -232,7 +304,7 @@ static void tide_drop_folio(struct address_space *mapping, struct folio *folio)
 	struct tide_file *file;
 	unsigned long flags;
 
-	if (tide_broken(DIRTY) || !tide_eligible(mapping))
+	if (tide_broken(DIRTY) || !tide_watched(mapping))
 		return;
 	file = tide_file_find(mapping->host);
 	if (!file)
@@ -328,22 +400,26 @@ static int tide_wrapped_alloc(void)
 	return 0;
 }
 
-/* Those that were used stay, as plain copies: see struct tide_wrapped. */
+/* Those that are copies of a table stay, as plain ones: see struct tide_wrapped. */
 static void tide_wrapped_retire(void)
 {
 	unsigned int i;
 
+	spin_lock_irq(&tide_wrapped_lock);
 	for (i = 0; i < TIDE_WRAPPED_MAX; i++) {
 		struct tide_wrapped *w = tide_wrapped[i];
 
-		if (i < tide_wrapped_used) {
+		if (w && w->orig) {
 			WRITE_ONCE(w->ops.readahead, w->orig->readahead);
 			WRITE_ONCE(w->ops.read_folio, w->orig->read_folio);
+			WRITE_ONCE(w->ops.swap_activate, w->orig->swap_activate);
 			kmemleak_not_leak(w);
 		} else {
 			kfree(w);
 		}
 	}
+	tide_wrapped_used = 0;
+	spin_unlock_irq(&tide_wrapped_lock);
 }
 
 static void tide_kill_file(struct tide_file *file, void *unused)
@@ -354,6 +430,7 @@ static void tide_kill_file(struct tide_file *file, void *unused)
 static void tide_hooks_take_out(void)
 {
 	tide_probes_remove();
+	tide_supers_forget();
 	tide_wrappers_remove();
 	tide_gate_forget();
 }
@@ -440,6 +517,7 @@ bool tide_hooks_are_in(void)
 void tide_hooks_exit(void)
 {
 	tide_wrapped_retire();
+	unregister_module_notifier(&tide_module_notifier);
 	/*
 	 * Tasks that have fetched a pointer to our code but not run it, tasks
 	 * inside it, tasks that are about to return from it.
@@ -457,7 +535,8 @@ void tide_hooks_exit(void)
  */
 int tide_hooks_init(void)
 {
-	int err = tide_wrapped_alloc() ?: tide_hooks_hold();
+	int err = register_module_notifier(&tide_module_notifier) ?:
+		  tide_wrapped_alloc() ?: tide_hooks_hold();
 
 	if (err)
 		tide_hooks_exit();

@@ -187,6 +187,12 @@ static void tide_put_refuse(struct folio *folio, atomic64_t *counter,
 			    folio_nr_pages(folio), reason);
 }
 
+/* A page that could not be written is clean, too, but not what the disk has. */
+static bool tide_writes_failed(const struct address_space *mapping)
+{
+	return errseq_check((errseq_t *)&mapping->wb_err, 0) && !tide_broken(WRITE_ERRORS);
+}
+
 /**
  * tide_put_folio() - a clean folio is being reclaimed
  * @mapping: of an eligible file
@@ -213,7 +219,7 @@ void tide_put_folio(struct address_space *mapping, struct folio *folio)
 		tide_put_refuse(folio, why.counter, why.reason);
 		goto out_file;
 	}
-	if (!file && tide_gate_unsettled(mapping->host)) {
+	if (!file && !tide_file_admitted(mapping->host)) {
 		tide_put_refuse(folio, &tide_stats.drop_gate, TIDE_DROP_GATE);
 		goto out;
 	}
@@ -229,7 +235,8 @@ void tide_put_folio(struct address_space *mapping, struct folio *folio)
 	} else if (tide_gate_closed(mapping, first, last)) {
 		tide_put_refuse(folio, &tide_stats.drop_gate, TIDE_DROP_GATE);
 		tide_file_drop_locked(file, first, last);
-	} else if (!folio_test_uptodate(folio) || folio_test_dirty(folio)) {
+	} else if (!folio_test_uptodate(folio) || folio_test_dirty(folio) ||
+		   tide_writes_failed(mapping)) {
 		tide_file_drop_locked(file, first, last);
 	} else {
 		queued = tide_put_pages(file, folio, lender);

@@ -15,6 +15,7 @@
  *	curve.c, curve.h	the arithmetic of that
  *	borrower's side
  *	  filesystem.c	which files, and what tells them apart
+ *	  superblock.c	which of a kind's file systems, looked at when mounted
  *	  hooks.c	tracepoints, the wrapped a_ops
  *	  wrappers.c	ftrace wrappers
  *	  gate.c	truncations, invalidations and direct writes in progress
@@ -39,6 +40,7 @@
  *
  * Lock order, outermost first
  *	tide_control.mutex
+ *	tide_supers_mutex			a leaf
  *	  lender->tx_mutex
  *	    mapping->i_pages (the kernel's)
  *	      file->pages.xa_lock		taken with interrupts off
@@ -529,16 +531,24 @@ void tide_shrinker_exit(void);
 
 /* filesystem.c */
 bool tide_eligible_super(const struct super_block *sb);
+bool tide_watched(struct address_space *mapping);
 bool tide_eligible(struct address_space *mapping);
+bool tide_exchanges_extents(const struct super_block *sb);
 bool tide_locks_extents(const struct super_block *sb);
 u64 tide_volume(struct inode *inode);
 void tide_name_refused(const struct address_space *mapping);
+
+/* superblock.c */
+bool tide_file_admitted(struct inode *inode);
+void tide_super_left(const struct super_block *sb);
+void tide_supers_forget(void);
 
 /* gate.c */
 enum tide_section_kind {
 	TIDE_SECTION_TRUNCATE,
 	TIDE_SECTION_INVALIDATE,
 	TIDE_SECTION_DIRECT_IO,
+	TIDE_SECTION_EXCHANGE,
 	TIDE_SECTION_UNMOUNT,
 	TIDE_SECTION_HAS_PAGE,
 	TIDE_SECTION_GET_FOLIOS,
@@ -563,6 +573,7 @@ bool tide_section_mine(enum tide_section_kind kind, const void *key,
 		       const void *argument);
 void tide_section_enter_write(struct tide_section *s, struct address_space *mapping,
 			      const void *argument, pgoff_t first, pgoff_t last);
+void tide_gate_bar(const struct address_space *mapping);
 void tide_writes_forget(const struct address_space *mapping);
 bool tide_gate_closed(struct address_space *mapping, pgoff_t first, pgoff_t last);
 void tide_gate_begin(void);
@@ -629,6 +640,7 @@ void tide_hook_mapping(struct tide_file *file, struct address_space *mapping);
 void tide_unhook_mapping(struct tide_file *file);
 
 /* wrappers.c */
+void tide_bar_mapping(struct address_space *mapping);
 int tide_wrappers_install(void);
 void tide_wrappers_remove(void);
 

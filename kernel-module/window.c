@@ -278,6 +278,18 @@ static bool tide_window_has_gap(struct tide_window *w, struct readahead_control 
 	return where == TIDE_NOWHERE;
 }
 
+/* A file's descriptor, to read by; one that has stopped being eligible has nothing in the pool. */
+static struct tide_file *tide_window_file(struct address_space *mapping)
+{
+	struct tide_file *file = tide_file_find(mapping->host);
+
+	if (!file || likely(tide_eligible(mapping)))
+		return file;
+	tide_file_drop(file, 0, ULONG_MAX);
+	tide_file_put(file);
+	return NULL;
+}
+
 /**
  * tide_get_readahead() - fill a read-ahead window from the pool and from disk
  * @rac: the window, as ->readahead gets it
@@ -289,7 +301,7 @@ void tide_get_readahead(struct readahead_control *rac,
 			const struct address_space_operations *orig)
 {
 	struct tide_window w = {
-		.file = tide_file_find(rac->mapping->host),
+		.file = tide_window_file(rac->mapping),
 		.orig = orig,
 		.gfp = readahead_gfp_mask(rac->mapping) & ~__GFP_HIGHMEM & ~__GFP_MOVABLE,
 		.pages = readahead_count(rac),
@@ -344,7 +356,7 @@ int tide_get_read_folio(struct file *file, struct folio *folio,
 			const struct address_space_operations *orig)
 {
 	struct tide_window w = {
-		.file = tide_file_find(folio->mapping->host),
+		.file = tide_window_file(folio->mapping),
 		.orig = orig,
 		.gfp = GFP_NOFS | __GFP_NORETRY | __GFP_NOWARN,
 		.pages = folio_nr_pages(folio),

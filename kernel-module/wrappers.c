@@ -8,6 +8,8 @@
  *			truncate_inode_pages_range()
  *	invalidation	invalidate_inode_pages2_range()
  *	direct writes	__iomap_dio_rw()
+ *	ext4's exchange of two files' extents
+ *			lock_two_nondirectories()
  *	unmount		generic_shutdown_super()
  *	btrfs only: is the page cache empty where it is going to change extents?
  *			filemap_range_has_page(), filemap_get_folios() and,
@@ -41,6 +43,20 @@ static void tide_drop_range(struct address_space *mapping, pgoff_t first, pgoff_
 	tide_file_put(file);
 }
 
+/**
+ * tide_bar_mapping() - a file changes, or may, without a word to the page cache
+ * @mapping: of a regular file that is watched
+ *
+ * What the pool has of it is dropped, and what is cached now is not put.
+ *
+ * Context: process.
+ */
+void tide_bar_mapping(struct address_space *mapping)
+{
+	tide_gate_bar(mapping);
+	tide_drop_range(mapping, 0, ULONG_MAX);
+}
+
 /*
  * The inode leaves memory. Its file is forgotten if it is deleted; otherwise
  * its pages stay in the pool, for the inode may come back unchanged.
@@ -61,7 +77,8 @@ static void tide_inode_evicted(struct address_space *mapping)
 	tide_file_unlock(file, flags);
 	tide_sequential_drop(file, 0, ULONG_MAX);
 	if (!inode->i_nlink || !(inode->i_sb->s_flags & SB_ACTIVE) ||
-	    file->generation != inode->i_generation || tide_file_empty(file))
+	    file->generation != inode->i_generation || !tide_eligible(mapping) ||
+	    tide_file_empty(file))
 		tide_file_kill(file);
 	tide_file_put(file);
 }
@@ -211,6 +228,22 @@ static int tide_filemap_invalidate_inode(struct inode *inode, bool flush,
 }
 #endif
 
+/*
+ * ext4 locks two files, gives each the extents of the other, and copies the data of
+ * the first: it goes by the page cache, but of the second one's, the donor, that is
+ * told nothing.
+ */
+static void tide_lock_two_nondirectories(struct inode *inode, struct inode *donor)
+{
+	struct tide_section section;
+
+	tide_section_enter(&section, TIDE_SECTION_EXCHANGE, donor->i_mapping, inode,
+			   ULONG_MAX, 0);
+	tide_bar_mapping(donor->i_mapping);
+	lock_two_nondirectories(inode, donor);
+	tide_section_leave(&section);
+}
+
 static void tide_generic_shutdown_super(struct super_block *sb)
 {
 	struct tide_section section;
@@ -219,6 +252,7 @@ static void tide_generic_shutdown_super(struct super_block *sb)
 	generic_shutdown_super(sb);
 	if (!tide_broken(UNMOUNT))
 		tide_catalog_purge_super(sb);
+	tide_super_left(sb);
 	if (tide_ghost_is_on())
 		tide_ghost_unmounted(sb);
 	tide_section_leave(&section);
@@ -228,13 +262,21 @@ struct tide_wrapper {
 	struct ftrace_ops ops;
 	const char *name;
 	void *target, *wrapper;
-	bool on;
+	bool on, stuck;
 };
 
 static bool tide_changes_under(struct address_space *mapping)
 {
 	return mapping && mapping->host &&
-	       tide_locks_extents(mapping->host->i_sb) && tide_eligible(mapping);
+	       tide_locks_extents(mapping->host->i_sb) && tide_watched(mapping);
+}
+
+/* Renames call this too; but what they replace is hardly ever open for writing. */
+static bool tide_may_exchange(struct inode *inode, struct inode *donor)
+{
+	return inode && donor && inode != donor && !tide_broken(EXCHANGE) &&
+	       inode_is_open_for_write(donor) && tide_exchanges_extents(donor->i_sb) &&
+	       tide_watched(donor->i_mapping);
 }
 
 /* Which mapping or superblock a call is about; NULL leaves the call alone. */
@@ -249,7 +291,7 @@ static const void *tide_call_key(enum tide_section_kind kind,
 			((struct kiocb *)argument)->ki_filp->f_mapping;
 		struct iov_iter *iter = (void *)tide_ftrace_argument(fregs, 1);
 
-		return iov_iter_rw(iter) == WRITE && tide_eligible(mapping) ?
+		return iov_iter_rw(iter) == WRITE && tide_watched(mapping) ?
 		       mapping : NULL;
 	}
 	case TIDE_SECTION_UNMOUNT:
@@ -264,8 +306,13 @@ static const void *tide_call_key(enum tide_section_kind kind,
 		return !tide_broken(CLONE) && tide_changes_under(mapping) ?
 		       mapping : NULL;
 	}
+	case TIDE_SECTION_EXCHANGE: {
+		struct inode *donor = (void *)tide_ftrace_argument(fregs, 1);
+
+		return tide_may_exchange(argument, donor) ? donor->i_mapping : NULL;
+	}
 	default:
-		return argument && tide_eligible(argument) ? argument : NULL;
+		return argument && tide_watched(argument) ? argument : NULL;
 	}
 }
 
@@ -285,6 +332,8 @@ static struct tide_wrapper tide_wrappers[] = {
 		TIDE_WRAPPER(invalidate_inode_pages2_range, tide_invalidate_inode_pages2_range),
 	[TIDE_SECTION_DIRECT_IO] =
 		TIDE_WRAPPER(__iomap_dio_rw, tide_iomap_dio_rw),
+	[TIDE_SECTION_EXCHANGE] =
+		TIDE_WRAPPER(lock_two_nondirectories, tide_lock_two_nondirectories),
 	[TIDE_SECTION_UNMOUNT] =
 		TIDE_WRAPPER(generic_shutdown_super, tide_generic_shutdown_super),
 	[TIDE_SECTION_HAS_PAGE] =
@@ -346,6 +395,8 @@ int tide_wrappers_install(void)
 	for (i = 0; i < ARRAY_SIZE(tide_wrappers); i++) {
 		struct tide_wrapper *w = &tide_wrappers[i];
 
+		if (w->on)
+			continue;
 		err = ftrace_set_filter_ip(&w->ops, (unsigned long)w->target, 0, 0);
 		if (!err)
 			err = register_ftrace_function(&w->ops);
@@ -359,21 +410,37 @@ int tide_wrappers_install(void)
 	return 0;
 }
 
+/* A wrapper that ftrace does not let go may be called at any time: this module stays. */
+static void tide_wrapper_stuck(struct tide_wrapper *w, int err)
+{
+	pr_err("cannot unwrap %s(): error %d; the module cannot be unloaded any more\n",
+	       w->name, err);
+	if (!w->stuck)
+		__module_get(THIS_MODULE);
+	w->stuck = true;
+}
+
 /**
  * tide_wrappers_remove() - unwrap what is wrapped; calls may still be in progress
+ *
+ * One that cannot be unwrapped goes on to work, and holds the module.
  *
  * Context: process.
  */
 void tide_wrappers_remove(void)
 {
-	int i;
+	int i, err;
 
 	for (i = 0; i < ARRAY_SIZE(tide_wrappers); i++) {
 		struct tide_wrapper *w = &tide_wrappers[i];
 
 		if (!w->on)
 			continue;
-		unregister_ftrace_function(&w->ops);
+		err = tide_broken(UNWRAP) ? -ENODEV : unregister_ftrace_function(&w->ops);
+		if (err) {
+			tide_wrapper_stuck(w, err);
+			continue;
+		}
 		ftrace_set_filter_ip(&w->ops, (unsigned long)w->target, 1, 0);
 		w->on = false;
 	}

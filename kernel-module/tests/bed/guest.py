@@ -49,7 +49,8 @@ class GuestError(Exception):
 class Disk:
     """A data disk (/dev/vda): a raw file.
 
-    `filesystem` is made on the host; `iops`, `write_iops` and `bytes_per_second` throttle it.
+    `filesystem` is made on the host, with `options` of its mkfs.
+    `iops`, `write_iops` and `bytes_per_second` throttle it.
     With an `image` the disk begins with what is in it, and the image stays as it is, or, if `kept`, is the disk.
     """
 
@@ -60,6 +61,7 @@ class Disk:
     bytes_per_second: int | None = None
     image: Path | None = None
     kept: bool = False
+    options: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -372,7 +374,11 @@ def make_disk(path: Path, disk: Disk) -> None:
     }
     if disk.filesystem:
         path_with_sbin = f"{os.environ['PATH']}:/usr/sbin:/sbin"
-        subprocess.run([*commands[disk.filesystem], str(path)], check=True, env={**os.environ, "PATH": path_with_sbin})
+        subprocess.run(
+            [*commands[disk.filesystem], *disk.options, str(path)],
+            check=True,
+            env={**os.environ, "PATH": path_with_sbin},
+        )
 
 
 def _processor(spec: Spec, kernel: Kernel) -> list[str]:
