@@ -169,6 +169,12 @@ static bool tide_file_is(const struct tide_file *file, const struct inode *inode
 		READ_ONCE(file->mapping) == inode->i_mapping);
 }
 
+/* A dead one has let go of the inode's mapping: pairs with tide_file_end(). */
+static bool tide_file_get(struct tide_file *file)
+{
+	return !smp_load_acquire(&file->dead) && refcount_inc_not_zero(&file->refs);
+}
+
 /**
  * tide_file_find() - the descriptor of an inode
  * @inode: a regular file
@@ -184,7 +190,7 @@ struct tide_file *tide_file_find(struct inode *inode)
 	rcu_read_lock();
 	hlist_for_each_entry_rcu(file, tide_bucket(inode->i_sb, volume, inode->i_ino),
 				 hash) {
-		if (tide_file_is(file, inode, volume) && refcount_inc_not_zero(&file->refs)) {
+		if (tide_file_is(file, inode, volume) && tide_file_get(file)) {
 			rcu_read_unlock();
 			return file;
 		}
@@ -259,33 +265,43 @@ void tide_file_put(struct tide_file *file)
 		call_rcu(&file->rcu, tide_file_free_rcu);
 }
 
+/* Nothing is put, recorded or hooked from here on. Returns false if that was so before. */
+static bool tide_file_end(struct tide_file *file)
+{
+	unsigned long flags;
+	bool alive;
+
+	tide_file_lock(file, flags);
+	alive = !file->dead;
+	tide_unhook_mapping(file);
+	/* pairs with tide_file_get() */
+	smp_store_release(&file->dead, true);
+	tide_file_unlock(file, flags);
+	return alive;
+}
+
 /**
  * tide_file_kill() - forget a file: its inode is deleted or its mount is gone
  * @file: the descriptor; the caller has a reference
+ *
+ * Until its last entry has gone tide_catalog_for_each() sees it.
  *
  * Context: process.
  */
 void tide_file_kill(struct tide_file *file)
 {
+	bool known = tide_file_end(file);
 	unsigned long flags;
-	bool known;
 
-	spin_lock_irqsave(&tide_files_lock, flags);
-	known = !file->dead;
-	file->dead = true;
-	if (known) {
-		hlist_del_rcu(&file->hash);
-		hlist_del_rcu(&file->by_id);
-		tide_file_count--;
-	}
-	spin_unlock_irqrestore(&tide_files_lock, flags);
-
-	tide_file_lock(file, flags);
-	tide_unhook_mapping(file);
-	tide_file_unlock(file, flags);
 	tide_file_drop(file, 0, ULONG_MAX);
-	if (known)
-		tide_file_put(file);
+	if (!known)
+		return;
+	spin_lock_irqsave(&tide_files_lock, flags);
+	hlist_del_rcu(&file->hash);
+	hlist_del_rcu(&file->by_id);
+	tide_file_count--;
+	spin_unlock_irqrestore(&tide_files_lock, flags);
+	tide_file_put(file);
 }
 
 /**
@@ -386,6 +402,20 @@ static void tide_purge_lender(struct tide_file *file, void *slot)
 	tide_file_tidy(file);
 }
 
+/* The lender is to have no page left. */
+static void tide_purge_check(int slot)
+{
+	struct tide_lender *lender;
+	s64 left;
+
+	rcu_read_lock();
+	lender = rcu_dereference(tide_lenders[slot]);
+	left = lender ? atomic64_read(&lender->catalog_pages) : 0;
+	rcu_read_unlock();
+	if (left)
+		tide_warn("%lld pages of a lender that is gone\n", left);
+}
+
 /**
  * tide_catalog_purge_lender() - forget all pages that a lender has
  * @slot: the lender's slot; no put of its is under way any more
@@ -395,6 +425,7 @@ static void tide_purge_lender(struct tide_file *file, void *slot)
 void tide_catalog_purge_lender(int slot)
 {
 	tide_catalog_for_each(tide_purge_lender, &slot);
+	tide_purge_check(slot);
 }
 
 static void tide_purge_super(struct tide_file *file, void *arg)

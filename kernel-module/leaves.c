@@ -248,6 +248,25 @@ static void tide_leaf_purge(struct xa_state *xas, struct tide_leaf *leaf, int sl
 	tide_leaf_trim(xas, leaf);
 }
 
+/*
+ * Purges a few leaves, from @at on; returns where to go on, or 0 when done. It does
+ * not go on with the same state (xas_pause()): where the last leaf of a node has gone
+ * that stands on the node above, and would pass over all leaves of the next one.
+ */
+static unsigned long tide_purge_some(struct tide_file *file, unsigned long at, int slot)
+{
+	XA_STATE(xas, &file->pages, at);
+	struct tide_leaf *leaf;
+	unsigned int n = 0;
+
+	xas_for_each(&xas, leaf, ULONG_MAX) {
+		tide_leaf_purge(&xas, leaf, slot);
+		if (++n == TIDE_DROP_CHUNK / TIDE_LEAF_ENTRIES)
+			return xas.xa_index + 1;
+	}
+	return 0;
+}
+
 /**
  * tide_file_purge() - forget the pages that one lender has
  * @file: the descriptor, not locked
@@ -257,22 +276,14 @@ static void tide_leaf_purge(struct xa_state *xas, struct tide_leaf *leaf, int sl
  */
 void tide_file_purge(struct tide_file *file, int slot)
 {
-	XA_STATE(xas, &file->pages, 0);
-	struct tide_leaf *leaf;
-	unsigned long flags;
-	unsigned int n = 0;
+	unsigned long at = 0, flags;
 
-	xas_lock_irqsave(&xas, flags);
-	xas_for_each(&xas, leaf, ULONG_MAX) {
-		tide_leaf_purge(&xas, leaf, slot);
-		if (++n % (TIDE_DROP_CHUNK / TIDE_LEAF_ENTRIES))
-			continue;
-		xas_pause(&xas);
-		xas_unlock_irqrestore(&xas, flags);
+	do {
+		tide_file_lock(file, flags);
+		at = tide_purge_some(file, at, slot);
+		tide_file_unlock(file, flags);
 		cond_resched();
-		xas_lock_irqsave(&xas, flags);
-	}
-	xas_unlock_irqrestore(&xas, flags);
+	} while (at);
 }
 
 /* ------------------------------------------------------------------ */

@@ -52,6 +52,20 @@ def test_dense_catalog_is_small(pair: Pair) -> None:
     assert 2 * MIB < cost <= MOST_PER_GIB
 
 
+def test_a_lost_session_leaves_nothing(pair: Pair) -> None:
+    """When a lender is gone the catalog counts none of its pages, and asks the next session for none of them."""
+    stress(pair.borrower, "fill /mnt/file mib=24")
+    for _ in range(2):
+        pair.evict()
+        assert pair.borrowed()["catalog_pages"] > 24 * 256 * 0.9
+        pair.b.set(f"lenders/{NAME}/enabled", 0)
+        assert pair.borrowed()["catalog_pages"] == 0
+        pair.b.set(f"lenders/{NAME}/enabled", 1)
+        pair.b.wait_state(f"lenders/{NAME}", "Connected")
+        stress(pair.borrower, "sequential /mnt/file")
+        assert pair.borrowed()["gets_sent"] == 0
+
+
 def test_gives_memory_back(pair: Pair) -> None:
     """Entries are given back when the guest is short of memory and only then; what is left reads right."""
     borrower = pair.borrower
