@@ -189,8 +189,8 @@ static int tide_receive_evicted(struct tide_lender *lender,
 		err = tide_lender_recv(lender, &id, sizeof(id));
 		if (err)
 			return err;
-		tide_catalog_evicted(le64_to_cpu(id.file), le64_to_cpu(id.index),
-				     le64_to_cpu(id.version));
+		tide_catalog_evicted(lender->slot, le64_to_cpu(id.file),
+				     le64_to_cpu(id.index), le64_to_cpu(id.version));
 	}
 	atomic64_add(count, &lender->stats.evicted_notices);
 	return 0;

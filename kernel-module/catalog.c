@@ -365,20 +365,23 @@ void tide_catalog_for_each(void (*fn)(struct tide_file *file, void *arg), void *
 
 /**
  * tide_catalog_evicted() - a lender says that it dropped a page
+ * @slot: the lender's
  * @id: the file's name on the wire
  * @index: page index
  * @version: of the page it dropped
  *
+ * What it says of pages that another lender has is nothing.
+ *
  * Context: process.
  */
-void tide_catalog_evicted(u64 id, pgoff_t index, u64 version)
+void tide_catalog_evicted(int slot, u64 id, pgoff_t index, u64 version)
 {
 	struct tide_file *file;
 
 	rcu_read_lock();
 	hlist_for_each_entry_rcu(file, tide_bucket_by_id(id), by_id) {
 		if (file->id == id) {
-			tide_file_erase(file, index, version);
+			tide_file_evicted(file, index, version, slot);
 			break;
 		}
 	}

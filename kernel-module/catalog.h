@@ -10,6 +10,7 @@
 int tide_leaves_init(void);
 void tide_leaves_exit(void);
 unsigned int tide_file_shrink(struct tide_file *file, unsigned int limit);
+void tide_file_evicted(struct tide_file *file, pgoff_t index, u64 version, int slot);
 void tide_file_purge(struct tide_file *file, int slot);
 
 #endif /* TIDE_CATALOG_H */

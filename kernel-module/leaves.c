@@ -330,13 +330,8 @@ bool tide_file_has(struct tide_file *file, pgoff_t first, pgoff_t last)
 	return has;
 }
 
-/**
- * tide_file_erase_locked() - forget one version of a page
- * @file: the descriptor, locked
- * @index: page index
- * @version: the version; another one stays
- */
-void tide_file_erase_locked(struct tide_file *file, pgoff_t index, u64 version)
+/* Forgets the entry of a page if it is of this version, and of this lender unless that is -1. */
+static void tide_entry_erase(struct tide_file *file, pgoff_t index, u64 version, int slot)
 {
 	XA_STATE(xas, &file->pages, index >> TIDE_LEAF_BITS);
 	struct tide_leaf *leaf = xas_load(&xas);
@@ -345,11 +340,23 @@ void tide_file_erase_locked(struct tide_file *file, pgoff_t index, u64 version)
 	if (!leaf)
 		return;
 	entry = tide_leaf_entry(leaf, index);
-	if (!*entry || tide_entry_version(*entry) != version)
+	if (!*entry || tide_entry_version(*entry) != version ||
+	    (slot >= 0 && tide_entry_slot(*entry) != slot))
 		return;
 	tide_slot_count(tide_entry_slot(*entry), -1);
 	*entry = 0;
 	tide_leaf_trim(&xas, leaf);
+}
+
+/**
+ * tide_file_erase_locked() - forget one version of a page
+ * @file: the descriptor, locked
+ * @index: page index
+ * @version: the version; another one stays
+ */
+void tide_file_erase_locked(struct tide_file *file, pgoff_t index, u64 version)
+{
+	tide_entry_erase(file, index, version, -1);
 }
 
 void tide_file_erase(struct tide_file *file, pgoff_t index, u64 version)
@@ -358,6 +365,24 @@ void tide_file_erase(struct tide_file *file, pgoff_t index, u64 version)
 
 	tide_file_lock(file, flags);
 	tide_file_erase_locked(file, index, version);
+	tide_file_unlock(file, flags);
+}
+
+/**
+ * tide_file_evicted() - forget one version of a page, if this lender has it
+ * @file: the descriptor, not locked
+ * @index: page index
+ * @version: the version
+ * @slot: of the lender
+ *
+ * Context: any.
+ */
+void tide_file_evicted(struct tide_file *file, pgoff_t index, u64 version, int slot)
+{
+	unsigned long flags;
+
+	tide_file_lock(file, flags);
+	tide_entry_erase(file, index, version, slot);
 	tide_file_unlock(file, flags);
 }
 

@@ -508,7 +508,7 @@ void tide_file_erase(struct tide_file *file, pgoff_t index, u64 version);
 void tide_file_erase_locked(struct tide_file *file, pgoff_t index, u64 version);
 int tide_file_record(struct tide_file *file, pgoff_t index, u64 version,
 		     int slot, bool (*still)(void *arg), void *arg);
-void tide_catalog_evicted(u64 id, pgoff_t index, u64 version);
+void tide_catalog_evicted(int slot, u64 id, pgoff_t index, u64 version);
 void tide_catalog_purge_lender(int slot);
 void tide_catalog_purge_super(struct super_block *sb);
 void tide_catalog_for_each(void (*fn)(struct tide_file *file, void *arg), void *arg);
