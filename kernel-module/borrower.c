@@ -416,6 +416,7 @@ struct tide_lender *tide_lender_create(const char *name)
 		.resume_us = 1000, .stop_us = 1500,
 	};
 	spin_lock_init(&lender->breaker.lock);
+	tide_ages_init(&lender->ages);
 	mutex_init(&lender->sock_mutex);
 	INIT_DELAYED_WORK(&lender->tick, tide_tick);
 	if (tide_get_prepare(lender) || tide_put_prepare(lender)) {

@@ -17,6 +17,7 @@
 
 #define TIDE_FILE_BITS		12
 #define TIDE_RESERVE		512	/* descriptors ready for the put path */
+#define TIDE_FORGOTTEN_MOST	1024	/* entries of a lender, in a small catalog */
 #define TIDE_HAND_BUCKETS	64	/* looked at with interrupts off */
 
 static struct hlist_head tide_files[1 << TIDE_FILE_BITS];
@@ -392,6 +393,11 @@ void tide_catalog_evicted(int slot, u64 id, pgoff_t index, u64 version)
 /* purges							       */
 /* ------------------------------------------------------------------ */
 
+static s64 tide_lender_entries(struct tide_lender *lender)
+{
+	return atomic64_read(&lender->catalog_pages) + tide_ages_forgotten(lender);
+}
+
 /* Forgets a file of which nothing is left, neither here nor in memory. */
 static void tide_file_tidy(struct tide_file *file)
 {
@@ -399,9 +405,9 @@ static void tide_file_tidy(struct tide_file *file)
 		tide_file_kill(file);
 }
 
-static void tide_purge_lender(struct tide_file *file, void *slot)
+static void tide_purge_file(struct tide_file *file, void *before)
 {
-	tide_file_purge(file, *(int *)slot);
+	tide_file_purge(file, before);
 	tide_file_tidy(file);
 }
 
@@ -409,14 +415,13 @@ static void tide_purge_lender(struct tide_file *file, void *slot)
 static void tide_purge_check(int slot)
 {
 	struct tide_lender *lender;
-	s64 left;
 
 	rcu_read_lock();
 	lender = rcu_dereference(tide_lenders[slot]);
-	left = lender ? atomic64_read(&lender->catalog_pages) : 0;
+	if (lender && tide_lender_entries(lender))
+		tide_warn("lenders/%s: %lld pages of a session that is over\n", lender->name,
+			  tide_lender_entries(lender));
 	rcu_read_unlock();
-	if (left)
-		tide_warn("%lld pages of a lender that is gone\n", left);
 }
 
 /**
@@ -427,8 +432,49 @@ static void tide_purge_check(int slot)
  */
 void tide_catalog_purge_lender(int slot)
 {
-	tide_catalog_for_each(tide_purge_lender, &slot);
+	u64 before[TIDE_MAX_LENDERS] = { };
+
+	before[slot] = U64_MAX;
+	tide_catalog_for_each(tide_purge_file, before);
 	tide_purge_check(slot);
+}
+
+/* Clears the entries that are forgotten. */
+static void tide_catalog_sweep(void)
+{
+	u64 before[TIDE_MAX_LENDERS] = { };
+	struct tide_lender *lender;
+	int slot;
+
+	rcu_read_lock();
+	for (slot = 0; slot < TIDE_MAX_LENDERS; slot++) {
+		lender = rcu_dereference(tide_lenders[slot]);
+		if (lender)
+			before[slot] = READ_ONCE(lender->ages.oldest);
+	}
+	rcu_read_unlock();
+	tide_catalog_for_each(tide_purge_file, before);
+}
+
+/**
+ * tide_catalog_sweep_if_due() - clear forgotten entries when there are many
+ * @slot: of a lender that is about to have one more
+ *
+ * They may be an eighth of all entries, so that clearing one costs a look at eight.
+ *
+ * Context: process.
+ */
+void tide_catalog_sweep_if_due(int slot)
+{
+	struct tide_lender *lender;
+	s64 forgotten;
+
+	rcu_read_lock();
+	lender = rcu_dereference(tide_lenders[slot]);
+	forgotten = lender ? tide_ages_forgotten(lender) : 0;
+	rcu_read_unlock();
+	if (forgotten > TIDE_FORGOTTEN_MOST && forgotten > tide_catalog_pages() / 8)
+		tide_catalog_sweep();
 }
 
 static void tide_purge_super(struct tide_file *file, void *arg)
@@ -513,7 +559,7 @@ unsigned long tide_catalog_shrink(unsigned long pages)
 }
 
 /**
- * tide_catalog_pages() - how many pages does the catalog name?
+ * tide_catalog_pages() - how many entries does the catalog have?
  */
 u64 tide_catalog_pages(void)
 {
@@ -525,7 +571,7 @@ u64 tide_catalog_pages(void)
 	for (slot = 0; slot < TIDE_MAX_LENDERS; slot++) {
 		lender = rcu_dereference(tide_lenders[slot]);
 		if (lender)
-			pages += atomic64_read(&lender->catalog_pages);
+			pages += tide_lender_entries(lender);
 	}
 	rcu_read_unlock();
 	return max_t(s64, pages, 0);

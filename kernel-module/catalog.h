@@ -11,6 +11,23 @@ int tide_leaves_init(void);
 void tide_leaves_exit(void);
 unsigned int tide_file_shrink(struct tide_file *file, unsigned int limit);
 void tide_file_evicted(struct tide_file *file, pgoff_t index, u64 version, int slot);
-void tide_file_purge(struct tide_file *file, int slot);
+void tide_file_purge(struct tide_file *file, const u64 *before);
+void tide_catalog_sweep_if_due(int slot);
+
+/* ages.c */
+void tide_ages_enter(struct tide_lender *lender, u64 version);
+void tide_ages_leave(struct tide_lender *lender, u64 version);
+
+/* Is a page of this version not to be believed in any more? */
+static inline bool tide_ages_forgot(const struct tide_lender *lender, u64 version)
+{
+	return version < READ_ONCE(lender->ages.oldest);
+}
+
+/* Entries that are forgotten and take memory still. */
+static inline s64 tide_ages_forgotten(const struct tide_lender *lender)
+{
+	return READ_ONCE(lender->ages.age[0].count);
+}
 
 #endif /* TIDE_CATALOG_H */

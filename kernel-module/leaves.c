@@ -87,15 +87,41 @@ static void tide_leaf_trim(struct xa_state *xas, struct tide_leaf *leaf)
 	kmem_cache_free(tide_leaf_cache, leaf);
 }
 
-static void tide_slot_count(int slot, long n)
+static void tide_entry_make(u64 *entry, u64 version, int slot)
 {
 	struct tide_lender *lender;
 
 	rcu_read_lock();
 	lender = rcu_dereference(tide_lenders[slot]);
-	if (lender)
-		atomic64_add(n, &lender->catalog_pages);
+	if (lender) {
+		*entry = tide_entry(version, slot);
+		tide_ages_enter(lender, version);
+	}
 	rcu_read_unlock();
+}
+
+static void tide_entry_clear(u64 *entry)
+{
+	struct tide_lender *lender;
+
+	rcu_read_lock();
+	lender = rcu_dereference(tide_lenders[tide_entry_slot(*entry)]);
+	if (lender)
+		tide_ages_leave(lender, tide_entry_version(*entry));
+	rcu_read_unlock();
+	*entry = 0;
+}
+
+static bool tide_entry_believed(u64 entry)
+{
+	struct tide_lender *lender;
+	bool believed;
+
+	rcu_read_lock();
+	lender = rcu_dereference(tide_lenders[tide_entry_slot(entry)]);
+	believed = lender && !tide_ages_forgot(lender, tide_entry_version(entry));
+	rcu_read_unlock();
+	return believed;
 }
 
 /* ------------------------------------------------------------------ */
@@ -113,7 +139,6 @@ static void tide_run_end(struct tide_file *file, struct tide_run *run)
 {
 	if (!run->count)
 		return;
-	tide_slot_count(run->slot, -run->count);
 	tide_forget(run->slot, file->id, run->first, run->last);
 	run->count = 0;
 }
@@ -143,7 +168,7 @@ static unsigned int tide_leaf_drop(struct tide_file *file, struct tide_run *run,
 		if (!leaf->entry[i] || base + i < first || base + i > last)
 			continue;
 		tide_run_add(file, run, tide_entry_slot(leaf->entry[i]), base + i);
-		leaf->entry[i] = 0;
+		tide_entry_clear(&leaf->entry[i]);
 		n++;
 	}
 	tide_leaf_trim(xas, leaf);
@@ -235,15 +260,16 @@ unsigned int tide_file_shrink(struct tide_file *file, unsigned int limit)
 	return n;
 }
 
-static void tide_leaf_purge(struct xa_state *xas, struct tide_leaf *leaf, int slot)
+/* Clears the entries that are older than what @before says for their lender. */
+static void tide_leaf_purge(struct xa_state *xas, struct tide_leaf *leaf, const u64 *before)
 {
 	unsigned int i;
 
 	for (i = 0; i < TIDE_LEAF_ENTRIES; i++) {
-		if (!leaf->entry[i] || tide_entry_slot(leaf->entry[i]) != slot)
-			continue;
-		tide_slot_count(slot, -1);
-		leaf->entry[i] = 0;
+		u64 entry = leaf->entry[i];
+
+		if (entry && tide_entry_version(entry) < before[tide_entry_slot(entry)])
+			tide_entry_clear(&leaf->entry[i]);
 	}
 	tide_leaf_trim(xas, leaf);
 }
@@ -253,14 +279,15 @@ static void tide_leaf_purge(struct xa_state *xas, struct tide_leaf *leaf, int sl
  * not go on with the same state (xas_pause()): where the last leaf of a node has gone
  * that stands on the node above, and would pass over all leaves of the next one.
  */
-static unsigned long tide_purge_some(struct tide_file *file, unsigned long at, int slot)
+static unsigned long tide_purge_some(struct tide_file *file, unsigned long at,
+				     const u64 *before)
 {
 	XA_STATE(xas, &file->pages, at);
 	struct tide_leaf *leaf;
 	unsigned int n = 0;
 
 	xas_for_each(&xas, leaf, ULONG_MAX) {
-		tide_leaf_purge(&xas, leaf, slot);
+		tide_leaf_purge(&xas, leaf, before);
 		if (++n == TIDE_DROP_CHUNK / TIDE_LEAF_ENTRIES)
 			return xas.xa_index + 1;
 	}
@@ -268,19 +295,19 @@ static unsigned long tide_purge_some(struct tide_file *file, unsigned long at, i
 }
 
 /**
- * tide_file_purge() - forget the pages that one lender has
+ * tide_file_purge() - forget the old pages of each lender
  * @file: the descriptor, not locked
- * @slot: of the lender
+ * @before: by slot: entries of older versions go
  *
  * Context: process; interrupts are off for one chunk at a time.
  */
-void tide_file_purge(struct tide_file *file, int slot)
+void tide_file_purge(struct tide_file *file, const u64 *before)
 {
 	unsigned long at = 0, flags;
 
 	do {
 		tide_file_lock(file, flags);
-		at = tide_purge_some(file, at, slot);
+		at = tide_purge_some(file, at, before);
 		tide_file_unlock(file, flags);
 		cond_resched();
 	} while (at);
@@ -296,14 +323,14 @@ void tide_file_purge(struct tide_file *file, int slot)
  * @index: page index
  * @slot: set to the lender's slot
  *
- * Return: the version, or 0 when no lender has the page.
+ * Return: the version, or 0 when no lender is believed to have the page.
  */
 u64 tide_file_version(struct tide_file *file, pgoff_t index, int *slot)
 {
 	struct tide_leaf *leaf = xa_load(&file->pages, index >> TIDE_LEAF_BITS);
 	u64 entry = leaf ? *tide_leaf_entry(leaf, index) : 0;
 
-	if (!entry)
+	if (!entry || !tide_entry_believed(entry))
 		return 0;
 	*slot = tide_entry_slot(entry);
 	return tide_entry_version(entry);
@@ -343,8 +370,7 @@ static void tide_entry_erase(struct tide_file *file, pgoff_t index, u64 version,
 	if (!*entry || tide_entry_version(*entry) != version ||
 	    (slot >= 0 && tide_entry_slot(*entry) != slot))
 		return;
-	tide_slot_count(tide_entry_slot(*entry), -1);
-	*entry = 0;
+	tide_entry_clear(entry);
 	tide_leaf_trim(&xas, leaf);
 }
 
@@ -407,6 +433,7 @@ int tide_file_record(struct tide_file *file, pgoff_t index, u64 version,
 	int err = 0;
 	u64 *entry;
 
+	tide_catalog_sweep_if_due(slot);
 	xas_lock_irqsave(&xas, flags);
 	if (!still(arg)) {
 		err = -ESTALE;
@@ -419,9 +446,8 @@ int tide_file_record(struct tide_file *file, pgoff_t index, u64 version,
 	}
 	entry = tide_leaf_entry(leaf, index);
 	if (*entry)
-		tide_slot_count(tide_entry_slot(*entry), -1);
-	*entry = tide_entry(version, slot);
-	tide_slot_count(slot, 1);
+		tide_entry_clear(entry);
+	tide_entry_make(entry, version, slot);
 	tide_file_used(file);
 out:
 	xas_unlock_irqrestore(&xas, flags);

@@ -21,6 +21,7 @@
  *	  gate.c	truncations, invalidations and direct writes in progress
  *	  catalog.c	the files of which pages are in the pool
  *	  leaves.c	which of their pages are where, in which version
+ *	  ages.c	no more of them than a lender granted
  *	  shrink.c	the catalog's memory, given back when it is short
  *	  put.c		evictions, batches, the sending thread
  *	  buffers.c	preallocated buffers for pages on their way out
@@ -44,7 +45,7 @@
  *	  lender->tx_mutex
  *	    mapping->i_pages (the kernel's)
  *	      file->pages.xa_lock		taken with interrupts off
- *	        gate bucket, files_lock, reserve_lock, put_lock, buffers_lock,
+ *	        gate bucket, files_lock, ages lock, reserve_lock, put_lock, buffers_lock,
  *	        forget_lock, ghost_lock, marks of sequential.c
  *						leaves, with interrupts off
  *	breaker.lock, disk lock			leaves, process context only
@@ -313,6 +314,27 @@ struct tide_breaker_means {
 	} reads[TIDE_SIZES];
 };
 
+#define TIDE_AGES	128
+
+/**
+ * struct tide_ages - how old the entries are that the catalog has of a lender
+ * @lock: guards all of these and the lender's catalog_pages
+ * @newest: version that there was
+ * @oldest: entries of older versions are forgotten
+ * @used: how many there are, at least two
+ * @age: from @first to the next one's, @count entries; of the first, those that
+ *	are forgotten and not yet cleared
+ */
+struct tide_ages {
+	spinlock_t lock;	/* a leaf */
+	u64 newest, oldest;
+	unsigned int used;
+	struct tide_age {
+		u64 first;
+		s64 count;
+	} age[TIDE_AGES];
+};
+
 /**
  * struct tide_lender - what a borrower knows of one lender
  *
@@ -332,7 +354,8 @@ struct tide_lender {
 	bool closing;		/* being disabled */
 	unsigned long last_rx;	/* jiffies of the last frame received */
 	u64 granted_pages;
-	atomic64_t catalog_pages;
+	atomic64_t catalog_pages;	/* without those that are forgotten */
+	struct tide_ages ages;
 	u64 ping_ns, rtt_ns;	/* last round trip and its moving average */
 	struct tide_breaker breaker;
 	bool filtering;		/* it does not get what is read sequentially */
@@ -520,6 +543,7 @@ static inline unsigned int tide_catalog_files(void)
 	return READ_ONCE(tide_file_count);
 }
 
+void tide_ages_init(struct tide_ages *ages);
 u64 tide_catalog_pages(void);
 unsigned long tide_catalog_shrink(unsigned long pages);
 u64 tide_next_version(void);

@@ -40,10 +40,12 @@ typedef s64 ktime_t;
 #define min(a, b)		((a) < (b) ? (a) : (b))
 #define max(a, b)		((a) > (b) ? (a) : (b))
 #define min_t(type, a, b)	min((type)(a), (type)(b))
+#define max_t(type, a, b)	max((type)(a), (type)(b))
 #define min3(a, b, c)		min(min(a, b), c)
 #define BIT_ULL(n)		(1ULL << (n))
 #define U64_MAX			UINT64_MAX
 #define S64_MIN			INT64_MIN
+#define S64_MAX			INT64_MAX
 #define NSEC_PER_USEC		1000L
 #define USEC_PER_MSEC		1000L
 #define SZ_1M			(1UL << 20)
@@ -172,7 +174,9 @@ struct kref {
 #define ATOMIC_INIT(n)			{ n }
 #define ATOMIC64_INIT(n)		{ n }
 #define atomic64_inc(a)			((void)(a)->counter++)
+#define atomic64_dec(a)			((void)(a)->counter--)
 #define atomic64_add(n, a)		((void)((a)->counter += (n)))
+#define atomic64_sub(n, a)		((void)((a)->counter -= (n)))
 #define atomic64_read(a)		((a)->counter)
 #define atomic_add(n, a)		((void)((a)->counter += (n)))
 #define atomic_read(a)			((a)->counter)

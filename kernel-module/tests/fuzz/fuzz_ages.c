@@ -1,0 +1,90 @@
+// SPDX-License-Identifier: GPL-2.0
+/* How many of a lender's pages are believed in (ages.c), against a list of them. */
+#include "ages.c"
+
+#include "fuzz.h"
+
+#define ENTRIES		8192
+#define OPERATIONS	4096
+
+static struct tide_lender lender;
+static u64 entry[ENTRIES];	/* versions, in no order */
+static unsigned int entries;
+static u64 last;
+static bool steady;		/* the grant has always been the same */
+
+static s64 believed(void)
+{
+	return atomic64_read(&lender.catalog_pages);
+}
+
+static s64 count_older(u64 version)
+{
+	s64 n = 0;
+
+	for (unsigned int i = 0; i < entries; i++)
+		n += entry[i] < version;
+	return n;
+}
+
+static void check(void)
+{
+	s64 forgotten = count_older(lender.ages.oldest);
+
+	fuzz_assert(tide_ages_forgotten(&lender) == forgotten);
+	fuzz_assert(believed() == entries - forgotten);
+}
+
+/* Mostly newer than all before; what was queued by two processors is a little out of order. */
+static void enter(void)
+{
+	s64 limit = tide_ages_limit(&lender), slack = tide_ages_slack(limit), before = believed();
+	u64 version = last + 1 + fuzz_draw(20), late = fuzz_draw(40), oldest = lender.ages.oldest;
+
+	last = version;
+	if (fuzz_one_in(8))
+		version -= min(version - 1, late);
+	entry[entries++] = version;
+	tide_ages_enter(&lender, version);
+	fuzz_assert(believed() <= limit + slack);
+	fuzz_assert(lender.ages.oldest >= oldest);
+	fuzz_assert(before < limit + slack || !steady || believed() >= limit - slack);
+	if (before < limit + slack)
+		fuzz_assert(lender.ages.oldest == oldest);
+}
+
+static void leave(void)
+{
+	unsigned int i = fuzz_one_in(2) ? fuzz_draw(entries) : fuzz_draw(1 + entries / 16);
+	u64 version = entry[i];
+
+	entry[i] = entry[--entries];
+	tide_ages_leave(&lender, version);
+}
+
+unsigned long fuzz_connection(void)
+{
+	unsigned int enters = 2 + fuzz_draw(6);
+
+	memset(&lender, 0, sizeof(lender));
+	entries = 0;
+	last = 0;
+	tide_ages_init(&lender.ages);
+	lender.config.size_bytes = SZ_1M * (1 + fuzz_draw(16));
+	lender.granted_pages = 256 + fuzz_draw(4096);
+	steady = !fuzz_one_in(4);
+	for (int i = 0; i < OPERATIONS; i++) {
+		if (!steady && fuzz_one_in(500))
+			lender.granted_pages = fuzz_draw(5000);
+		if (entries == ENTRIES || (entries && fuzz_one_in(enters)))
+			leave();
+		else
+			enter();
+		if (i % 64 == 0)
+			check();
+	}
+	while (entries)
+		leave();
+	check();
+	return OPERATIONS;
+}
