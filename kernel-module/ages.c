@@ -90,6 +90,16 @@ static void tide_ages_forget_oldest(struct tide_lender *lender)
 	WRITE_ONCE(ages->oldest, ages->age[1].first);
 }
 
+/* Forgets the oldest while there are more than so many. */
+static void tide_ages_keep(struct tide_lender *lender, s64 most)
+{
+	while (atomic64_read(&lender->catalog_pages) > most) {
+		if (lender->ages.used == 2)
+			tide_ages_turn(&lender->ages);
+		tide_ages_forget_oldest(lender);
+	}
+}
+
 /**
  * tide_ages_enter() - an entry is made; old ones are forgotten if there are too many
  * @lender: whose page it is
@@ -112,12 +122,23 @@ void tide_ages_enter(struct tide_lender *lender, u64 version)
 		atomic64_inc(&lender->catalog_pages);
 	if (i == ages->used - 1 && ages->age[i].count >= slack)
 		tide_ages_turn(ages);
-	while (atomic64_read(&lender->catalog_pages) > limit + slack) {
-		if (ages->used == 2)
-			tide_ages_turn(ages);
-		tide_ages_forget_oldest(lender);
-	}
+	tide_ages_keep(lender, limit + slack);
 	spin_unlock_irqrestore(&ages->lock, flags);
+}
+
+/**
+ * tide_ages_granted() - a lender has said how much it grants
+ * @lender: its new grant is set
+ *
+ * Context: process.
+ */
+void tide_ages_granted(struct tide_lender *lender)
+{
+	s64 limit = tide_ages_limit(lender);
+
+	spin_lock_irq(&lender->ages.lock);
+	tide_ages_keep(lender, limit + tide_ages_slack(limit));
+	spin_unlock_irq(&lender->ages.lock);
 }
 
 /**

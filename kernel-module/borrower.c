@@ -213,9 +213,11 @@ static int tide_receive_frame(struct tide_lender *lender,
 		return tide_receive_evicted(lender, frame);
 	case TIDE_GRANT:
 		err = tide_receive_u64(lender, frame, &value);
-		if (!err)
-			WRITE_ONCE(lender->granted_pages, value >> PAGE_SHIFT);
-		return err;
+		if (err)
+			return err;
+		WRITE_ONCE(lender->granted_pages, value >> PAGE_SHIFT);
+		tide_catalog_granted(lender);
+		return 0;
 	case TIDE_PONG:
 		if (frame->length || frame->count)
 			return -EPROTO;

@@ -7,29 +7,24 @@
  */
 #define pr_fmt(fmt) KBUILD_MODNAME ": " fmt
 
-#include <linux/hash.h>
-#include <linux/hashtable.h>
 #include <linux/random.h>
-#include <linux/rculist.h>
 #include <linux/slab.h>
 
 #include "catalog.h"
 
-#define TIDE_FILE_BITS		12
 #define TIDE_RESERVE		512	/* descriptors ready for the put path */
-#define TIDE_FORGOTTEN_MOST	1024	/* entries of a lender, in a small catalog */
-#define TIDE_HAND_BUCKETS	64	/* looked at with interrupts off */
+#define TIDE_FORGOTTEN_MOST	1024	/* entries, in a small catalog */
 
-static struct hlist_head tide_files[1 << TIDE_FILE_BITS];
-static struct hlist_head tide_files_by_id[1 << TIDE_FILE_BITS];
-static DEFINE_SPINLOCK(tide_files_lock);	/* writers of both tables */
-unsigned int tide_file_count;	/* in both */
+static struct kmem_cache *tide_file_cache;
 static atomic64_t tide_version = ATOMIC64_INIT(0);
 
 static LIST_HEAD(tide_reserve);
 static unsigned int tide_reserved;
 static DEFINE_SPINLOCK(tide_reserve_lock);
 static struct lock_class_key tide_file_lock_key;
+
+/* Small files are evicted by the hundred, and whoever evicts them has the processor. */
+struct workqueue_struct *tide_catalog_queue;
 
 /**
  * tide_next_version() - a version that no page has had since the module loaded
@@ -45,14 +40,14 @@ u64 tide_next_version(void)
 
 static struct tide_file *tide_file_alloc(void)
 {
-	struct tide_file *file = kzalloc(sizeof(*file), GFP_KERNEL | __GFP_NOWARN);
+	struct tide_file *file = kmem_cache_zalloc(tide_file_cache, GFP_KERNEL | __GFP_NOWARN);
 
 	if (!file)
 		return NULL;
 	xa_init_flags(&file->pages, XA_FLAGS_LOCK_IRQ);
 	lockdep_set_class(&file->pages.xa_lock, &tide_file_lock_key);
 	file->outgoing = RB_ROOT;
-	file->id = get_random_u64();
+	file->id = get_random_u64();	/* tells a lender nothing of the files */
 	return file;
 }
 
@@ -70,8 +65,6 @@ static void tide_reserve_fill(struct work_struct *work)
 	}
 }
 
-/* Small files are evicted by the hundred, and whoever evicts them has the processor. */
-static struct workqueue_struct *tide_reserve_queue;
 static DECLARE_WORK(tide_reserve_work, tide_reserve_fill);
 
 static struct tide_file *tide_reserve_take(void)
@@ -89,7 +82,7 @@ static struct tide_file *tide_reserve_take(void)
 	low = tide_reserved < TIDE_RESERVE / 4 * 3;
 	spin_unlock_irqrestore(&tide_reserve_lock, flags);
 	if (low)
-		queue_work(tide_reserve_queue, &tide_reserve_work);
+		queue_work(tide_catalog_queue, &tide_reserve_work);
 	return file;
 }
 
@@ -105,19 +98,16 @@ static void tide_reserve_return(struct tide_file *file)
 
 int tide_catalog_init(void)
 {
-	int err = tide_leaves_init();
-
-	if (err)
-		return err;
-	tide_reserve_queue = alloc_workqueue("tidepool_reserve",
-					     WQ_UNBOUND | WQ_MEM_RECLAIM | WQ_HIGHPRI, 1);
-	if (tide_reserve_queue) {
+	/* The shrinker gives files back, so they count as available memory. */
+	tide_file_cache = kmem_cache_create("tidepool_file", sizeof(struct tide_file), 0,
+					    SLAB_RECLAIM_ACCOUNT, NULL);
+	tide_catalog_queue = alloc_workqueue("tidepool_catalog",
+					     WQ_UNBOUND | WQ_MEM_RECLAIM | WQ_HIGHPRI, 2);
+	if (tide_file_cache && tide_catalog_queue && !tide_leaves_init() && !tide_table_init())
 		tide_reserve_fill(NULL);
-		if (tide_reserved)
-			return 0;
-		destroy_workqueue(tide_reserve_queue);
-	}
-	tide_leaves_exit();
+	if (tide_reserved)
+		return 0;
+	tide_catalog_exit();
 	return -ENOMEM;
 }
 
@@ -126,79 +116,19 @@ void tide_catalog_exit(void)
 {
 	struct tide_file *file, *next;
 
-	destroy_workqueue(tide_reserve_queue);	/* its work is done first */
+	if (tide_catalog_queue)
+		destroy_workqueue(tide_catalog_queue);	/* its work is done first */
 	list_for_each_entry_safe(file, next, &tide_reserve, reserve)
-		kfree(file);
+		kmem_cache_free(tide_file_cache, file);
 	rcu_barrier();		/* tide_file_free_rcu() is code of this module */
+	tide_table_exit();
 	tide_leaves_exit();
+	kmem_cache_destroy(tide_file_cache);
 }
 
 /* ------------------------------------------------------------------ */
 /* files							       */
 /* ------------------------------------------------------------------ */
-
-static struct hlist_head *tide_bucket(const struct super_block *sb, u64 volume,
-				      unsigned long ino)
-{
-	return &tide_files[hash_64((unsigned long)sb ^ (ino + volume) * GOLDEN_RATIO_64,
-				   TIDE_FILE_BITS)];
-}
-
-static struct hlist_head *tide_bucket_by_id(u64 id)
-{
-	return &tide_files_by_id[hash_64(id, TIDE_FILE_BITS)];
-}
-
-/* File numbers are drawn: they tell a lender nothing of the files. */
-static bool tide_id_known(u64 id)
-{
-	struct tide_file *file;
-
-	hlist_for_each_entry(file, tide_bucket_by_id(id), by_id)
-		if (file->id == id)
-			return true;
-	return false;
-}
-
-/* An ioctl may change the generation of an inode while it is in memory. */
-static bool tide_file_is(const struct tide_file *file, const struct inode *inode,
-			 u64 volume)
-{
-	return file->ino == inode->i_ino && file->sb == inode->i_sb &&
-	       file->volume == volume &&
-	       (file->generation == inode->i_generation ||
-		READ_ONCE(file->mapping) == inode->i_mapping);
-}
-
-/* A dead one has let go of the inode's mapping: pairs with tide_file_end(). */
-static bool tide_file_get(struct tide_file *file)
-{
-	return !smp_load_acquire(&file->dead) && refcount_inc_not_zero(&file->refs);
-}
-
-/**
- * tide_file_find() - the descriptor of an inode
- * @inode: a regular file
- *
- * Context: any.
- * Return: the descriptor with a reference taken, or NULL.
- */
-struct tide_file *tide_file_find(struct inode *inode)
-{
-	u64 volume = tide_volume(inode);
-	struct tide_file *file;
-
-	rcu_read_lock();
-	hlist_for_each_entry_rcu(file, tide_bucket(inode->i_sb, volume, inode->i_ino),
-				 hash) {
-		if (tide_file_is(file, inode, volume) && tide_file_get(file)) {
-			rcu_read_unlock();
-			return file;
-		}
-	}
-	rcu_read_unlock();
-	return NULL;
-}
 
 /**
  * tide_file_find_or_reserve() - the descriptor of an inode, made if need be
@@ -211,7 +141,6 @@ struct tide_file *tide_file_find(struct inode *inode)
 struct tide_file *tide_file_find_or_reserve(struct inode *inode)
 {
 	struct tide_file *file = tide_file_find(inode), *other;
-	unsigned long flags;
 
 	if (file)
 		return file;
@@ -223,19 +152,9 @@ struct tide_file *tide_file_find_or_reserve(struct inode *inode)
 	file->ino = inode->i_ino;
 	file->generation = inode->i_generation;
 	file->dev = inode->i_sb->s_dev;
-	refcount_set(&file->refs, 2);	/* the tables', the caller's */
+	refcount_set(&file->refs, 2);	/* the table's, the caller's */
 
-	spin_lock_irqsave(&tide_files_lock, flags);
-	other = tide_file_find(inode);
-	if (!other) {
-		while (tide_id_known(file->id))
-			file->id = get_random_u64();
-		tide_file_count++;
-		hlist_add_head_rcu(&file->by_id, tide_bucket_by_id(file->id));
-		hlist_add_head_rcu(&file->hash,
-				   tide_bucket(file->sb, file->volume, file->ino));
-	}
-	spin_unlock_irqrestore(&tide_files_lock, flags);
+	other = tide_table_insert(file, inode);
 	if (other) {
 		tide_reserve_return(file);
 		return other;
@@ -251,19 +170,53 @@ static void tide_file_free_rcu(struct rcu_head *rcu)
 		tide_warn("file %llu freed with entries\n", file->id);
 	xa_destroy(&file->pages);
 	tide_sequential_free(file);
-	kfree(file);
+	kmem_cache_free(tide_file_cache, file);
+}
+
+static void tide_file_unref(struct tide_file *file)
+{
+	if (refcount_dec_and_test(&file->refs))
+		call_rcu(&file->rcu, tide_file_free_rcu);
+}
+
+/* Is there nothing of a file to be known, neither at a lender nor here? */
+static bool tide_file_idle(struct tide_file *file)
+{
+	return !READ_ONCE(file->mapping) && xa_empty(&file->pages) &&
+	       RB_EMPTY_ROOT(&file->outgoing);
+}
+
+static void tide_file_retire(struct tide_file *file)
+{
+	unsigned long flags;
+	bool idle;
+
+	tide_file_lock(file, flags);
+	idle = !file->dead && tide_file_idle(file);
+	if (idle)
+		smp_store_release(&file->dead, true);	/* pairs with tide_file_get() */
+	tide_file_unlock(file, flags);
+	if (!idle)
+		return;
+	tide_table_remove(file);
+	tide_file_unref(file);
 }
 
 /**
  * tide_file_put() - drop a reference
  * @file: the descriptor
  *
+ * A file that has become idle is forgotten. Whoever takes its last page, or unhooks
+ * it, has a reference, so that this is not missed; whoever is about to put a page of
+ * it meanwhile finds it dead.
+ *
  * Context: any.
  */
 void tide_file_put(struct tide_file *file)
 {
-	if (refcount_dec_and_test(&file->refs))
-		call_rcu(&file->rcu, tide_file_free_rcu);
+	if (tide_file_idle(file))
+		tide_file_retire(file);
+	tide_file_unref(file);
 }
 
 /* Nothing is put, recorded or hooked from here on. Returns false if that was so before. */
@@ -292,17 +245,12 @@ static bool tide_file_end(struct tide_file *file)
 void tide_file_kill(struct tide_file *file)
 {
 	bool known = tide_file_end(file);
-	unsigned long flags;
 
 	tide_file_drop(file, 0, ULONG_MAX);
 	if (!known)
 		return;
-	spin_lock_irqsave(&tide_files_lock, flags);
-	hlist_del_rcu(&file->hash);
-	hlist_del_rcu(&file->by_id);
-	tide_file_count--;
-	spin_unlock_irqrestore(&tide_files_lock, flags);
-	tide_file_put(file);
+	tide_table_remove(file);
+	tide_file_unref(file);
 }
 
 /**
@@ -320,48 +268,16 @@ bool tide_file_empty(struct tide_file *file)
 	return empty;
 }
 
-static struct tide_file *tide_bucket_next(struct hlist_head *bucket, unsigned int pass)
-{
-	struct tide_file *file;
-
-	spin_lock_irq(&tide_files_lock);
-	hlist_for_each_entry(file, bucket, hash) {
-		if (file->pass != pass && refcount_inc_not_zero(&file->refs)) {
-			file->pass = pass;
-			spin_unlock_irq(&tide_files_lock);
-			return file;
-		}
-	}
-	spin_unlock_irq(&tide_files_lock);
-	return NULL;
-}
-
 /**
  * tide_catalog_for_each() - call a function for every file
  * @fn: may sleep, may kill the file
  * @arg: its second argument
  *
- * Every file that is known throughout is visited, whatever comes and goes.
- *
  * Context: process.
  */
 void tide_catalog_for_each(void (*fn)(struct tide_file *file, void *arg), void *arg)
 {
-	static DEFINE_MUTEX(mutex);
-	static unsigned int pass;
-	struct tide_file *file;
-	unsigned int i;
-
-	mutex_lock(&mutex);
-	pass++;
-	for (i = 0; i < ARRAY_SIZE(tide_files); i++) {
-		while ((file = tide_bucket_next(&tide_files[i], pass))) {
-			fn(file, arg);
-			tide_file_put(file);
-		}
-		cond_resched();
-	}
-	mutex_unlock(&mutex);
+	tide_table_for_each(NULL, fn, arg);
 }
 
 /**
@@ -377,50 +293,54 @@ void tide_catalog_for_each(void (*fn)(struct tide_file *file, void *arg), void *
  */
 void tide_catalog_evicted(int slot, u64 id, pgoff_t index, u64 version)
 {
-	struct tide_file *file;
+	struct tide_file *file = tide_file_find_id(id);
 
-	rcu_read_lock();
-	hlist_for_each_entry_rcu(file, tide_bucket_by_id(id), by_id) {
-		if (file->id == id) {
-			tide_file_evicted(file, index, version, slot);
-			break;
-		}
-	}
-	rcu_read_unlock();
+	if (!file)
+		return;
+	tide_file_evicted(file, index, version, slot);
+	tide_file_put(file);
 }
 
 /* ------------------------------------------------------------------ */
 /* purges							       */
 /* ------------------------------------------------------------------ */
 
-static s64 tide_lender_entries(struct tide_lender *lender)
+static void tide_catalog_count(s64 *believed, s64 *forgotten)
 {
-	return atomic64_read(&lender->catalog_pages) + tide_ages_forgotten(lender);
-}
+	struct tide_lender *lender;
+	int slot;
 
-/* Forgets a file of which nothing is left, neither here nor in memory. */
-static void tide_file_tidy(struct tide_file *file)
-{
-	if (!READ_ONCE(file->mapping) && tide_file_empty(file))
-		tide_file_kill(file);
+	*believed = 0;
+	*forgotten = 0;
+	rcu_read_lock();
+	for (slot = 0; slot < TIDE_MAX_LENDERS; slot++) {
+		lender = rcu_dereference(tide_lenders[slot]);
+		if (!lender)
+			continue;
+		*believed += atomic64_read(&lender->catalog_pages);
+		*forgotten += tide_ages_forgotten(lender);
+	}
+	rcu_read_unlock();
 }
 
 static void tide_purge_file(struct tide_file *file, void *before)
 {
 	tide_file_purge(file, before);
-	tide_file_tidy(file);
 }
 
 /* The lender is to have no page left. */
 static void tide_purge_check(int slot)
 {
 	struct tide_lender *lender;
+	s64 left = 0;
 
 	rcu_read_lock();
 	lender = rcu_dereference(tide_lenders[slot]);
-	if (lender && tide_lender_entries(lender))
-		tide_warn("lenders/%s: %lld pages of a session that is over\n", lender->name,
-			  tide_lender_entries(lender));
+	if (lender)
+		left = atomic64_read(&lender->catalog_pages) + tide_ages_forgotten(lender);
+	if (left)
+		tide_warn("lenders/%s: %lld pages of a session that is over\n",
+			  lender->name, left);
 	rcu_read_unlock();
 }
 
@@ -458,29 +378,37 @@ static void tide_catalog_sweep(void)
 
 /**
  * tide_catalog_sweep_if_due() - clear forgotten entries when there are many
- * @slot: of a lender that is about to have one more
  *
- * They may be an eighth of all entries, so that clearing one costs a look at eight.
+ * They may be an eighth of the others, so that clearing one costs a look at nine.
  *
  * Context: process.
  */
-void tide_catalog_sweep_if_due(int slot)
+void tide_catalog_sweep_if_due(void)
 {
-	struct tide_lender *lender;
-	s64 forgotten;
+	s64 believed, forgotten;
 
-	rcu_read_lock();
-	lender = rcu_dereference(tide_lenders[slot]);
-	forgotten = lender ? tide_ages_forgotten(lender) : 0;
-	rcu_read_unlock();
-	if (forgotten > TIDE_FORGOTTEN_MOST && forgotten > tide_catalog_pages() / 8)
+	tide_catalog_count(&believed, &forgotten);
+	if (forgotten > TIDE_FORGOTTEN_MOST && forgotten > believed / 8)
 		tide_catalog_sweep();
 }
 
-static void tide_purge_super(struct tide_file *file, void *arg)
+/**
+ * tide_catalog_granted() - forget what a lender cannot have any more
+ * @lender: its new grant is set
+ *
+ * It says what it drops, but of so many pages some notices may be lost.
+ *
+ * Context: process.
+ */
+void tide_catalog_granted(struct tide_lender *lender)
 {
-	if (file->sb == arg)
-		tide_file_kill(file);
+	tide_ages_granted(lender);
+	tide_catalog_sweep_if_due();
+}
+
+static void tide_purge_super(struct tide_file *file, void *unused)
+{
+	tide_file_kill(file);
 }
 
 /**
@@ -491,68 +419,37 @@ static void tide_purge_super(struct tide_file *file, void *arg)
  */
 void tide_catalog_purge_super(struct super_block *sb)
 {
-	tide_catalog_for_each(tide_purge_super, sb);
+	tide_table_for_each(sb, tide_purge_super, NULL);
 }
 
 /* ------------------------------------------------------------------ */
 /* what the shrinker takes					       */
 /* ------------------------------------------------------------------ */
 
-/* A bucket's file that has pages and was not used since it was last asked. */
-static struct tide_file *tide_bucket_cold(struct hlist_head *bucket)
-{
-	struct tide_file *file;
-
-	hlist_for_each_entry(file, bucket, hash) {
-		if (xa_empty(&file->pages))
-			continue;
-		if (READ_ONCE(file->used))
-			WRITE_ONCE(file->used, false);
-		else if (refcount_inc_not_zero(&file->refs))
-			return file;
-	}
-	return NULL;
-}
-
-/* Goes on where it stopped, twice round at most, as the hand of a clock. */
-static struct tide_file *tide_catalog_cold(void)
-{
-	static unsigned int hand;	/* under tide_files_lock */
-	struct tide_file *file = NULL;
-	unsigned int n = 0;
-	unsigned long flags;
-
-	while (!file && n < 2 * ARRAY_SIZE(tide_files)) {
-		spin_lock_irqsave(&tide_files_lock, flags);
-		do {
-			file = tide_bucket_cold(&tide_files[hand]);
-			if (!file)
-				hand = (hand + 1) % ARRAY_SIZE(tide_files);
-		} while (!file && ++n % TIDE_HAND_BUCKETS);
-		spin_unlock_irqrestore(&tide_files_lock, flags);
-	}
-	return file;
-}
-
 /**
- * tide_catalog_shrink() - give entries back, those of cold files first
- * @pages: how many
+ * tide_catalog_shrink() - give memory back, that of cold files first
+ * @objects: how many entries and files
+ * @pages: set to how many of these were entries
  *
  * A file that was put to or read from the pool since it was last looked at is
- * spared once.
+ * spared once. One whose last entry goes counts as given back, too; while its inode
+ * is in memory it goes only with that.
  *
  * Context: any in which memory may be reclaimed; does not wait.
  * Return: how many were given back.
  */
-unsigned long tide_catalog_shrink(unsigned long pages)
+unsigned long tide_catalog_shrink(unsigned long objects, unsigned long *pages)
 {
 	struct tide_file *file;
 	unsigned long freed = 0;
 
-	while (freed < pages && (file = tide_catalog_cold())) {
-		freed += tide_file_shrink(file, min_t(unsigned long, pages - freed,
-						      TIDE_DROP_CHUNK));
-		tide_file_tidy(file);
+	*pages = 0;
+	while (freed < objects && (file = tide_table_cold())) {
+		unsigned int n = tide_file_shrink(file, min_t(unsigned long, objects - freed,
+							      TIDE_DROP_CHUNK));
+
+		*pages += n;
+		freed += n + xa_empty(&file->pages);
 		tide_file_put(file);
 	}
 	return freed;
@@ -563,16 +460,8 @@ unsigned long tide_catalog_shrink(unsigned long pages)
  */
 u64 tide_catalog_pages(void)
 {
-	struct tide_lender *lender;
-	s64 pages = 0;
-	int slot;
+	s64 believed, forgotten;
 
-	rcu_read_lock();
-	for (slot = 0; slot < TIDE_MAX_LENDERS; slot++) {
-		lender = rcu_dereference(tide_lenders[slot]);
-		if (lender)
-			pages += tide_lender_entries(lender);
-	}
-	rcu_read_unlock();
-	return max_t(s64, pages, 0);
+	tide_catalog_count(&believed, &forgotten);
+	return believed + forgotten;
 }

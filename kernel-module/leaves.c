@@ -433,7 +433,7 @@ int tide_file_record(struct tide_file *file, pgoff_t index, u64 version,
 	int err = 0;
 	u64 *entry;
 
-	tide_catalog_sweep_if_due(slot);
+	tide_catalog_sweep_if_due();
 	xas_lock_irqsave(&xas, flags);
 	if (!still(arg)) {
 		err = -ESTALE;

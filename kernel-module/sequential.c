@@ -92,11 +92,19 @@ bool tide_sequential_wants(struct inode *inode)
 	       i_size_read(inode) > (TIDE_STREAM_PAGES << PAGE_SHIFT);
 }
 
+/* Its reader is asking, so that its inode stays. */
+static bool tide_may_stream(const struct tide_file *file)
+{
+	const struct address_space *mapping = READ_ONCE(file->mapping);
+
+	return mapping && i_size_read(mapping->host) > (TIDE_STREAM_PAGES << PAGE_SHIFT);
+}
+
 static struct tide_sequential *tide_sequential_get(struct tide_file *file)
 {
 	struct tide_sequential *s = READ_ONCE(file->sequential);
 
-	if (s || !atomic_read(&tide_filters))
+	if (s || !atomic_read(&tide_filters) || !tide_may_stream(file))
 		return s;
 	s = kzalloc(sizeof(*s), GFP_NOWAIT | __GFP_NOWARN);
 	if (!s)

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
  * The catalog's memory, given back when the guest is short of it. An entry of
- * 8 bytes stands for a page that would have to be read from disk, and a guest
- * that borrows is always reclaiming its page cache: so nothing is given while
- * free memory and page cache are there to be taken instead, whatever asks for
- * it (also /proc/sys/vm/drop_caches). What other slabs might give does not
- * count: much of it is in use.
+ * 8 bytes, or a file of some 150, stands for a page that would have to be read
+ * from disk, and a guest that borrows is always reclaiming its page cache: so
+ * nothing is given while free memory and page cache are there to be taken
+ * instead, whatever asks for it (also /proc/sys/vm/drop_caches). What other
+ * slabs might give does not count: much of it is in use.
  */
 #include <linux/mm.h>
 #include <linux/vmstat.h>
@@ -27,15 +27,15 @@ static bool tide_memory_short(void)
 static unsigned long tide_shrink_count(struct shrinker *shrinker,
 				       struct shrink_control *sc)
 {
-	return tide_memory_short() ? tide_catalog_pages() : 0;
+	return tide_memory_short() ? tide_catalog_pages() + tide_catalog_files() : 0;
 }
 
 static unsigned long tide_shrink_scan(struct shrinker *shrinker,
 				      struct shrink_control *sc)
 {
-	unsigned long freed = tide_catalog_shrink(sc->nr_to_scan);
+	unsigned long pages, freed = tide_catalog_shrink(sc->nr_to_scan, &pages);
 
-	atomic64_add(freed, &tide_stats.shrunk);
+	atomic64_add(pages, &tide_stats.shrunk);
 	return freed ?: SHRINK_STOP;
 }
 

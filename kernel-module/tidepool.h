@@ -20,6 +20,7 @@
  *	  wrappers.c	ftrace wrappers
  *	  gate.c	truncations, invalidations and direct writes in progress
  *	  catalog.c	the files of which pages are in the pool
+ *	  table.c	them by inode and by number
  *	  leaves.c	which of their pages are where, in which version
  *	  ages.c	no more of them than a lender granted
  *	  shrink.c	the catalog's memory, given back when it is short
@@ -42,6 +43,7 @@
  * Lock order, outermost first
  *	tide_control.mutex
  *	tide_supers_mutex			a leaf
+ *	  table mutex
  *	  lender->tx_mutex
  *	    mapping->i_pages (the kernel's)
  *	      file->pages.xa_lock		taken with interrupts off
@@ -479,7 +481,8 @@ u64 tide_disk_mean(enum tide_size size);
  * struct tide_file - a file of which pages are, or were, in the pool
  *
  * Known by superblock, subvolume, inode number and generation, so that it
- * outlives the in-memory inode (invariant: never the mount). @pages holds leaves
+ * outlives the in-memory inode (invariant: never the mount). It is forgotten when
+ * nothing of it is in the pool and its inode is not in memory. @pages holds leaves
  * of entries, 8 bytes a page: version and slot of the lender. @outgoing holds
  * the pages that are in a buffer and not yet acknowledged, by index. Both, @mapping and @dead
  * are guarded by @pages.xa_lock, taken with interrupts off.
@@ -494,8 +497,6 @@ struct tide_file {
 	u64 id;			/* its name on the wire */
 	refcount_t refs;
 	unsigned int pass;	/* of the walk that saw it last */
-	bool dead;
-	bool used;		/* put to or read from since the shrinker looked */
 	struct xarray pages;
 	struct rb_root outgoing;
 	struct tide_sequential *sequential;	/* NULL until it is read with the filter on */
@@ -505,6 +506,8 @@ struct tide_file {
 		struct hlist_node by_id;	/* by id, while known */
 	};
 	struct rcu_head rcu;
+	bool dead;
+	bool used;		/* put to or read from since the shrinker looked */
 };
 
 static inline void tide_file_used(struct tide_file *file)
@@ -532,6 +535,7 @@ void tide_file_erase_locked(struct tide_file *file, pgoff_t index, u64 version);
 int tide_file_record(struct tide_file *file, pgoff_t index, u64 version,
 		     int slot, bool (*still)(void *arg), void *arg);
 void tide_catalog_evicted(int slot, u64 id, pgoff_t index, u64 version);
+void tide_catalog_granted(struct tide_lender *lender);
 void tide_catalog_purge_lender(int slot);
 void tide_catalog_purge_super(struct super_block *sb);
 void tide_catalog_for_each(void (*fn)(struct tide_file *file, void *arg), void *arg);
@@ -545,7 +549,7 @@ static inline unsigned int tide_catalog_files(void)
 
 void tide_ages_init(struct tide_ages *ages);
 u64 tide_catalog_pages(void);
-unsigned long tide_catalog_shrink(unsigned long pages);
+unsigned long tide_catalog_shrink(unsigned long objects, unsigned long *pages);
 u64 tide_next_version(void);
 void tide_forget(int slot, u64 file, pgoff_t first, pgoff_t last);
 

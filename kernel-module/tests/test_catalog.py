@@ -2,18 +2,27 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterator
+from contextlib import contextmanager
 
 import pytest
 
 from bed.measure import catalog_bytes
-from bed.pair import NAME, PATIENT, Pair
-from bed.tidepool import MIB
+from bed.pair import LENDER_ADDRESS, NAME, PATIENT, Pair
+from bed.tidepool import KEY, MIB, wait_until
 from bed.workload import finish_stress, running, start_stress, stress
 
 GIB = 1024 * MIB
 MOST_PER_GIB = 2.25 * MIB
 FILES = 1500
+SMALL_FILES = 16_000
+MOST_PER_SMALL_FILE = 320  # bytes
+FEW = 2048  # pages of a small pool, 8 MiB
+SLACK = 64  # pages that the catalog may name beyond the grant; of that size of a pool
+FORGOTTEN = 1024  # entries that are forgotten and not yet cleared
+UNMOUNT_SECONDS = 5.0
+YES, YES_PORT = "yes", 7471
 FILE_PAGES = sum(1 + number * 7 % 8 for number in range(FILES))  # as the stress program writes them
 
 
@@ -116,3 +125,81 @@ def test_files_outlive_their_inodes(pair: Pair) -> None:
         stress(borrower, f"many /mnt/tree files={FILES}")
         assert pair.borrowed()["get_hits"] - hits > FILE_PAGES * 0.95, f"round {number}"
         pair.evict()
+
+
+def test_many_small_files(pair: Pair) -> None:
+    """Files of one page, as of a mail spool: what each costs, that it goes with its page, and that none is mistaken."""
+    borrower = pair.borrower
+    stress(borrower, f"many /mnt/tree files={SMALL_FILES} pages=1 write=1")
+    for _ in range(2):  # what finds no buffer goes the next time
+        pair.evict()
+        stress(borrower, f"many /mnt/tree files={SMALL_FILES} pages=1")
+    stress(borrower, "many /mnt/tree files=2000 pages=1 write=1 version=2")
+    pair.evict()
+    stress(borrower, "many /mnt/tree files=2000 pages=1 version=2")
+    full = catalog_bytes(borrower)  # the inodes leave memory
+    files = pair.b.stats()["files"]
+    assert files > SMALL_FILES * 0.9
+    pair.l.set(f"borrowers/{NAME}/quota_bytes", FEW * 4096)
+    wait_until("the catalog shrinks", lambda: pair.borrowed()["catalog_pages"] <= FEW + SLACK)
+    wait_until("files go with their last page", lambda: pair.b.stats()["files"] <= FEW + SLACK + FORGOTTEN)
+    start = time.monotonic()
+    borrower.umount()
+    assert time.monotonic() - start < UNMOUNT_SECONDS
+    borrower.mount("ext4")
+    assert pair.b.stats()["files"] == 0
+    cost = (full - catalog_bytes(borrower)) / files
+    print(f"{cost:.0f} bytes for a file of one page, {files} files")
+    assert cost <= MOST_PER_SMALL_FILE
+
+
+@contextmanager
+def yes_lender(pair: Pair, size: int, options: str = "") -> Iterator[None]:
+    """A second lender beside the honest one, that keeps every page, it says."""
+    pair.borrower.sh("rm -rf /mnt/file")
+    job = start_stress(pair.lender, f"yes-lender {YES_PORT} key={KEY} grant=128 {options}")
+    pair.b.borrow(YES, address=LENDER_ADDRESS, size=size, more={"port": YES_PORT, **PATIENT})
+    pair.b.wait_state(f"lenders/{YES}", "Connected")
+    try:
+        yield
+    finally:
+        pair.b.rmdir(f"lenders/{YES}")
+        job.kill()
+
+
+def yes_figures(pair: Pair) -> dict[str, int]:
+    """The borrower's figures of the second lender, once everything sent has been acknowledged."""
+
+    def settled() -> bool:
+        figures = pair.b.stats(f"lenders/{YES}")
+        return figures["puts"] == figures["puts_sent"] > 0
+
+    pair.settle()
+    wait_until("puts are acknowledged", settled)
+    return pair.b.stats(f"lenders/{YES}")
+
+
+def test_no_more_than_was_granted(pair: Pair) -> None:
+    """A lender that keeps everything, it says: the borrower believes as much as it may use, and of that the newest."""
+    pair.b.set(f"lenders/{NAME}/enabled", 0)
+    with yes_lender(pair, FEW * 4096):
+        stress(pair.borrower, "fill /mnt/file mib=24")
+        pair.borrower.drop_caches(1)
+        figures = yes_figures(pair)
+        assert figures["puts"] > 2 * FEW
+        assert FEW <= figures["catalog_pages"] <= FEW + SLACK
+        asked = figures["gets_sent"]
+        pair.borrower.sh("dd if=/mnt/file of=/dev/null bs=1M count=1")
+        assert pair.b.stats(f"lenders/{YES}")["gets_sent"] == asked
+        pair.borrower.sh("dd if=/mnt/file of=/dev/null bs=1M skip=23")
+        assert pair.b.stats(f"lenders/{YES}")["gets_sent"] > asked
+
+
+def test_a_notice_is_about_the_senders_pages(pair: Pair) -> None:
+    """A lender that says that other lenders' pages are gone: the catalog names them all the same."""
+    with yes_lender(pair, 128 * MIB, "slander=1"):
+        stress(pair.borrower, "fill /mnt/file mib=16")
+        pair.borrower.drop_caches(1)
+        assert yes_figures(pair)["puts"] > 1000
+        wait_until("slander arrives", lambda: pair.b.stats(f"lenders/{YES}")["evicted_notices"] > 32 * 1000)
+        assert pair.borrowed()["catalog_pages"] == pair.lent()["lent_pages"] > 1000

@@ -36,7 +36,7 @@ def test_survives(side: str) -> None:
 )
 def test_would_notice(side: str, source: str, check: str) -> None:
     """With one check taken out of the sources the same messages do find it."""
-    with pytest.raises(AssertionError, match="AddressSanitizer|does not hold"):
+    with pytest.raises(AssertionError, match=r"AddressSanitizer|does not hold"):
         fuzzer.run(side, MESSAGES, seed=1, without=(source, check))
 
 

@@ -15,7 +15,7 @@ from bed.image import build_module, fetch_kernel
 from bed.tidepool import Tidepool
 from bed.workload import stress
 
-CATALOG_CACHES = ("tidepool_leaf", "radix_tree_node")
+CATALOG_CACHES = ("tidepool_file", "tidepool_leaf", "radix_tree_node")
 INSTRUCTIONS_PER_SECOND = 1e9 / 2**COUNTED_SHIFT  # of a counted guest
 NOW, IDLE, WAITING = r"now at (\d+)", r"idle_sleeptime\s*: (\d+)", r"iowait_sleeptime\s*: (\d+)"
 

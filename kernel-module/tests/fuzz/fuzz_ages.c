@@ -53,6 +53,13 @@ static void enter(void)
 		fuzz_assert(lender.ages.oldest == oldest);
 }
 
+static void grant(u64 pages)
+{
+	lender.granted_pages = pages;
+	tide_ages_granted(&lender);
+	fuzz_assert(believed() <= (s64)pages + tide_ages_slack(pages));
+}
+
 static void leave(void)
 {
 	unsigned int i = fuzz_one_in(2) ? fuzz_draw(entries) : fuzz_draw(1 + entries / 16);
@@ -75,7 +82,7 @@ unsigned long fuzz_connection(void)
 	steady = !fuzz_one_in(4);
 	for (int i = 0; i < OPERATIONS; i++) {
 		if (!steady && fuzz_one_in(500))
-			lender.granted_pages = fuzz_draw(5000);
+			grant(fuzz_draw(5000));
 		if (entries == ENTRIES || (entries && fuzz_one_in(enters)))
 			leave();
 		else

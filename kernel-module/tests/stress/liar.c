@@ -24,7 +24,7 @@
 #include "network.h"
 #include "stress.h"
 
-#define GRANT_BYTES	(64UL << 20)
+#define GRANT_BYTES	((uint64_t)option("grant", 64) << 20)
 #define KNOWN_PAGES	1024	/* whose names are remembered, for lies that are nearly true */
 #define BROKEN_ONE_IN	1000	/* frames: it ends a session, and the next one takes its time */
 #define PAYLOAD_MAX	(TIDE_GET_MAX * (sizeof(struct tide_data_item) + PAGE))
@@ -132,6 +132,14 @@ static void spoil(struct session *s, struct tide_frame *frame)
 	}
 }
 
+#define SLANDER_PAGES	16	/* on either side of one */
+
+static bool tell(int fd, const struct tide_frame *frame, size_t length, bool listen)
+{
+	__atomic_add_fetch(&sent, 1, __ATOMIC_RELAXED);
+	return push(fd, frame, sizeof(*frame), listen) && push(fd, payload, length, listen);
+}
+
 static bool say(struct session *s, int fd, uint8_t type, unsigned int count, uint64_t id, size_t length, bool listen)
 {
 	struct tide_frame frame = {
@@ -141,8 +149,7 @@ static bool say(struct session *s, int fd, uint8_t type, unsigned int count, uin
 
 	if (!draw(s, BROKEN_ONE_IN))
 		spoil(s, &frame);
-	__atomic_add_fetch(&sent, 1, __ATOMIC_RELAXED);
-	return push(fd, &frame, sizeof(frame), listen) && push(fd, payload, length, listen);
+	return tell(fd, &frame, length, listen);
 }
 
 static uint64_t little_number(struct session *s)
@@ -167,9 +174,9 @@ static unsigned int some(struct session *s, unsigned int most)
 	return draw(s, 50) ? 1 + draw(s, most < LINES_MAX ? most : LINES_MAX) : most;
 }
 
-static void set_patience(int fd)
+static void set_patience(int fd, int seconds)
 {
-	struct timeval patience = { .tv_sec = SILENCE_SECONDS };
+	struct timeval patience = { .tv_sec = seconds };
 	int on = 1;
 
 	setsockopt(fd, SOL_SOCKET, SO_RCVTIMEO, &patience, sizeof(patience));
@@ -191,7 +198,7 @@ static int borrower_connects(struct session *s, const char *address, int channel
 
 	if (fd < 0)
 		return -1;
-	set_patience(fd);
+	set_patience(fd, SILENCE_SECONDS);
 	strncpy((char *)hello.name, option_text("name", "pairing"), TIDE_NAME_MAX - 1);
 	if (push(fd, &hello, sizeof(hello), false) && read_fully(fd, &challenge, sizeof(challenge))) {
 		sign(borrower_says, &hello, challenge.nonce, GRANT_BYTES, proof.mac);
@@ -273,7 +280,7 @@ static bool lender_welcomes(int fd, struct tide_hello *hello)
 	struct tide_challenge challenge;
 	struct tide_proof proof;
 
-	set_patience(fd);
+	set_patience(fd, SILENCE_SECONDS);
 	if (!read_fully(fd, hello, sizeof(*hello)))
 		return false;
 	if (getrandom(challenge.nonce, sizeof(challenge.nonce), 0) != sizeof(challenge.nonce))
@@ -452,4 +459,98 @@ int mode_liar_lender(const char *port)
 	}
 	printf("{\"mode\": \"liar-lender\", \"messages\": %lu, \"sessions\": %lu}\n", sent, sessions);
 	return 0;
+}
+
+/* ---- a lender that says yes to everything ---- */
+
+/* It has no page, and never will. */
+static void *yes_hears_gets(void *argument)
+{
+	static unsigned char heard[sizeof(struct tide_get_head) + TIDE_GET_MAX * sizeof(struct tide_get_item)];
+	struct session *s = argument;
+	struct tide_frame frame;
+	bool well = true;
+
+	while (well && hear(s->get, &frame, heard, sizeof(heard))) {
+		size_t length = 0;
+
+		pthread_mutex_lock(&s->lock);
+		if (frame.type == TIDE_GET)
+			length = le16toh(frame.count) * sizeof(struct tide_data_item);
+		if (frame.type == TIDE_GET || frame.type == TIDE_PING) {
+			frame.type = frame.type == TIDE_GET ? TIDE_DATA : TIDE_PONG;
+			frame.length = htole32(length);
+			frame.flags = 0;
+			memset(payload, 0, length);
+			well = tell(s->get, &frame, length, false);
+		}
+		pthread_mutex_unlock(&s->lock);
+	}
+	shutdown(s->put, SHUT_RDWR);
+	return NULL;
+}
+
+/* Says that the pages beside one, which were put at the same time, are gone: another lender may have them. */
+static bool slander(struct session *s, const struct tide_page_id *id)
+{
+	struct tide_frame frame = {
+		.type = TIDE_EVICTED, .count = htole16(2 * SLANDER_PAGES),
+		.length = htole32(2 * SLANDER_PAGES * sizeof(*id)),
+	};
+	struct tide_page_id *page = (void *)payload;
+
+	for (long i = -SLANDER_PAGES; i <= SLANDER_PAGES; i++)
+		if (i)
+			*page++ = (struct tide_page_id) {
+				id->file, htole64(le64toh(id->index) + i), htole64(le64toh(id->version) + i),
+			};
+	return tell(s->get, &frame, 2 * SLANDER_PAGES * sizeof(*id), false);
+}
+
+/* Keeps every page, it says. */
+static bool yes_to_puts(struct session *s, struct tide_frame *frame, const struct tide_put_item *put)
+{
+	unsigned int n = le16toh(frame->count);
+	bool well;
+
+	frame->type = TIDE_PUT_ACK;
+	frame->length = htole32(sizeof(uint64_t));
+	pthread_mutex_lock(&s->lock);
+	*(uint64_t *)payload = ~0UL;
+	well = tell(s->get, frame, sizeof(uint64_t), false);
+	for (unsigned int i = 0; well && option("slander", 0) && i < n; i++)
+		well = slander(s, &put[i].id);
+	pthread_mutex_unlock(&s->lock);
+	return well;
+}
+
+static void yes_session(struct session *s)
+{
+	static unsigned char heard[TIDE_PUT_MAX * (sizeof(struct tide_put_item) + PAGE)];
+	struct tide_frame frame;
+	pthread_t ear;
+
+	set_patience(s->get, 0);	/* nobody need say anything */
+	set_patience(s->put, 0);
+	if (pthread_create(&ear, NULL, yes_hears_gets, s))
+		die("thread");
+	while (hear(s->put, &frame, heard, sizeof(heard)) && yes_to_puts(s, &frame, (void *)heard))
+		;
+	shutdown(s->get, SHUT_RDWR);
+	pthread_join(ear, NULL);
+}
+
+/* stress yes-lender PORT key=HEX [grant=64] [slander=0]: keeps every page and has none; speaks of others' if asked to. */
+int mode_yes_lender(const char *port)
+{
+	static struct session s = { .lock = PTHREAD_MUTEX_INITIALIZER };
+	int listener = listen_on(strtol(port, NULL, 0));
+
+	read_key();
+	for (;;) {
+		if (lender_begins(&s, listener))
+			yes_session(&s);
+		close(s.get);
+		close(s.put);
+	}
 }

@@ -28,6 +28,7 @@ static const struct {
 	{ "garbage", mode_garbage, "ADDRESS [port=7470] [connections=200] [seed=N]" },
 	{ "liar-borrower", mode_liar_borrower, "ADDRESS key=HEX [name=pairing] [port=7470] [messages=10000] [seed=N]" },
 	{ "liar-lender", mode_liar_lender, "PORT key=HEX [messages=10000] [seed=N]" },
+	{ "yes-lender", mode_yes_lender, "PORT key=HEX [grant=64] [slander=0]" },
 	{ "half-open", mode_half_open, "ADDRESS [port=7470] [connections=50] [seconds=5]" },
 };
 

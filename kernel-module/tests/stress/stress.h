@@ -125,5 +125,6 @@ int mode_garbage(const char *address);
 int mode_half_open(const char *address);
 int mode_liar_borrower(const char *address);
 int mode_liar_lender(const char *port);
+int mode_yes_lender(const char *port);
 
 #endif
