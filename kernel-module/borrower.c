@@ -17,7 +17,8 @@
 #include "buffers.h"
 
 #define TIDE_CONNECT_MS		3000
-#define TIDE_SILENCE_MS		5000	/* a lender answers a ping each second */
+#define TIDE_LONGEST		((size_t)TIDE_GET_MAX *	\
+				 (sizeof(struct tide_data_item) + PAGE_SIZE))
 #define TIDE_BACKOFF_MIN_MS	250
 #define TIDE_BACKOFF_MAX_MS	5000
 #define TIDE_EWMA_SHIFT		3
@@ -130,14 +131,19 @@ static int tide_pong(struct tide_lender *lender, u64 sent_ns)
 	return 0;
 }
 
+/* From now on the rest of a frame is waited for; 0: all of the next one, a pong at least. */
+static void tide_lender_expect(struct tide_lender *lender, size_t bytes)
+{
+	WRITE_ONCE(lender->rx_until, tide_wire_until(min(bytes, TIDE_LONGEST)));
+}
+
 /**
- * tide_lender_silent() - has nothing come for so long that the lender is gone?
+ * tide_lender_silent() - is a frame so late that the lender is as good as gone?
  * @lender: connected
  */
 bool tide_lender_silent(const struct tide_lender *lender)
 {
-	return time_after(jiffies, READ_ONCE(lender->last_rx) +
-				   msecs_to_jiffies(TIDE_SILENCE_MS));
+	return ktime_after(ktime_get(), READ_ONCE(lender->rx_until));
 }
 
 /**
@@ -147,19 +153,15 @@ bool tide_lender_silent(const struct tide_lender *lender)
  * @size: how many bytes
  *
  * Context: the receiving thread.
- * Return: 0, -EAGAIN when the lender has been silent for long, or an errno.
+ * Return: 0, -EAGAIN when the frame was not there in time, or an errno.
  */
 int tide_lender_recv(struct tide_lender *lender, void *data, size_t size)
 {
 	struct kvec vec = { .iov_base = data, .iov_len = size };
 	struct iov_iter iter;
-	int err;
 
 	iov_iter_kvec(&iter, ITER_DEST, &vec, 1, size);
-	do {
-		err = tide_wire_recv_iter(lender->get_sock, &iter);
-	} while (err == -EAGAIN && !tide_lender_silent(lender));
-	return err;
+	return tide_wire_recv_iter(lender->get_sock, &iter, lender->rx_until);
 }
 
 static int tide_receive_u64(struct tide_lender *lender,
@@ -233,10 +235,11 @@ static int tide_receive(struct tide_lender *lender)
 	int err;
 
 	do {
+		tide_lender_expect(lender, 0);
 		err = tide_lender_recv(lender, &frame, sizeof(frame));
 		if (err)
 			break;
-		WRITE_ONCE(lender->last_rx, jiffies);
+		tide_lender_expect(lender, le32_to_cpu(frame.length));
 		WRITE_ONCE(lender->stalled, false);
 		err = tide_receive_frame(lender, &frame);
 	} while (!err);
@@ -276,8 +279,10 @@ static void tide_set_ready(struct tide_lender *lender, bool ready)
 static int tide_receive_first_grant(struct tide_lender *lender)
 {
 	struct tide_frame frame;
-	int err = tide_lender_recv(lender, &frame, sizeof(frame));
+	int err;
 
+	tide_lender_expect(lender, 0);
+	err = tide_lender_recv(lender, &frame, sizeof(frame));
 	if (err)
 		return err;
 	return frame.type == TIDE_GRANT ? tide_receive_frame(lender, &frame) : -EPROTO;
@@ -289,16 +294,13 @@ static int tide_session_begin(struct tide_lender *lender)
 	int err;
 
 	lender->stalled = false;
-	lender->last_rx = jiffies;
 	tide_breaker_reset(lender, false);
 	err = tide_connect(lender, TIDE_CHANNEL_GET, session, &lender->get_sock) ?:
 	      tide_receive_first_grant(lender) ?:
 	      tide_connect(lender, TIDE_CHANNEL_PUT, session, &lender->put_sock);
 	if (err)
 		return err;
-	tide_wire_timeout(lender->get_sock, TIDE_SILENCE_MS);
-	tide_wire_timeout(lender->put_sock, TIDE_SILENCE_MS);
-	lender->last_rx = jiffies;
+	tide_lender_expect(lender, 0);
 	return tide_sender_start(lender);
 }
 
@@ -335,8 +337,10 @@ static int tide_session(struct tide_lender *lender)
 	WRITE_ONCE(lender->state, TIDE_LENDER_CONNECTING);
 	tide_set_ready(lender, false);
 	atomic64_inc(&lender->stats.disconnects);
-	if (!READ_ONCE(lender->closing))
+	if (!READ_ONCE(lender->closing)) {
 		pr_info("lenders/%s: connection lost: error %d\n", lender->name, err);
+		tide_breaker_lost(lender);
+	}
 	tide_session_end(lender);
 	return 0;
 }

@@ -22,6 +22,10 @@
  * figure is not old. What the disk took while it had to do all the work is
  * remembered for ten minutes: a pool that is slower than the idle disk may be the
  * better one.
+ *
+ * Both: a lender whose connection is lost again and again is left alone until the
+ * third last loss is a minute old. Its pages are gone each time, and each reader
+ * that waits for one has waited for nothing.
  */
 #define pr_fmt(fmt) KBUILD_MODNAME ": " fmt
 
@@ -38,6 +42,7 @@
 #define TIDE_PROBE_PAUSE	32	/* and so many times as long as the last one took, */
 #define TIDE_PROBE_MOST		(4 * HZ)	/* but three in TIDE_RECENT_SECONDS */
 #define TIDE_REMEMBERED		(600 * HZ)
+#define TIDE_LOSSES_SECONDS	60	/* within which TIDE_LOSSES connections were lost */
 
 /* ------------------------------------------------------------------ */
 /* the mean of the last seconds					       */
@@ -263,10 +268,23 @@ static bool tide_automatic_stop_large(struct tide_breaker *breaker,
 				  tide_automatic_stop(breaker, means, TIDE_LARGE);
 }
 
+/* Of the last losses, the next to be overwritten is the oldest. */
+static bool tide_breaker_flaps(const struct tide_lender *lender)
+{
+	const struct tide_breaker *breaker = &lender->breaker;
+	u32 oldest = breaker->lost[breaker->losses % TIDE_LOSSES];
+
+	return lender->config.breaker != TIDE_BREAKER_OFF &&
+	       breaker->losses >= TIDE_LOSSES &&
+	       (u32)ktime_get_seconds() - oldest < TIDE_LOSSES_SECONDS;
+}
+
 static bool tide_breaker_stop(struct tide_lender *lender,
 			      const struct tide_breaker_means *means,
 			      enum tide_size size)
 {
+	if (lender->breaker.flaps)
+		return true;
 	switch (lender->config.breaker) {
 	case TIDE_BREAKER_THRESHOLDS:
 		return tide_thresholds_stop(&lender->config, means,
@@ -342,6 +360,7 @@ void tide_breaker_update(struct tide_lender *lender)
 
 	tide_breaker_means(lender, &means);
 	spin_lock(&lender->breaker.lock);
+	WRITE_ONCE(lender->breaker.flaps, tide_breaker_flaps(lender));
 	for (size = 0; size < TIDE_SIZES; size++)
 		changed[size] = tide_reads_update(lender, size, &means);
 	alone = tide_breaker_alone(lender);
@@ -352,6 +371,22 @@ void tide_breaker_update(struct tide_lender *lender)
 			tide_breaker_tell(lender, size, &means);
 	if (alone)
 		tide_buffers_refit();
+}
+
+/**
+ * tide_breaker_lost() - a connection that stood was lost
+ * @lender: enabled
+ *
+ * Context: process.
+ */
+void tide_breaker_lost(struct tide_lender *lender)
+{
+	struct tide_breaker *breaker = &lender->breaker;
+
+	spin_lock(&breaker->lock);
+	breaker->lost[breaker->losses++ % TIDE_LOSSES] = ktime_get_seconds();
+	spin_unlock(&breaker->lock);
+	tide_breaker_update(lender);
 }
 
 /* May a request go to a lender whose reads of this size are stopped? */
@@ -378,7 +413,9 @@ bool tide_breaker_admits(struct tide_lender *lender, enum tide_size size)
 
 	if (READ_ONCE(lender->config.breaker) != TIDE_BREAKER_AUTOMATIC)
 		return !READ_ONCE(reads->open);
-	return READ_ONCE(reads->open) ? tide_breaker_probes(reads) : !tide_disk_due(size);
+	if (!READ_ONCE(reads->open))
+		return !tide_disk_due(size);
+	return !READ_ONCE(lender->breaker.flaps) && tide_breaker_probes(reads);
 }
 
 /**
@@ -410,6 +447,8 @@ void tide_breaker_reset(struct tide_lender *lender, bool closed)
 	if (closed) {
 		WRITE_ONCE(breaker->open, false);
 		breaker->unheard = false;
+		breaker->flaps = false;
+		breaker->losses = 0;
 	}
 	tide_filter_refresh(lender);
 	spin_unlock(&breaker->lock);

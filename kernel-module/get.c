@@ -18,8 +18,6 @@
 #include "trace.h"
 
 #define TIDE_ARRIVE		16	/* pages received before folios are unlocked */
-#define TIDE_SLICE_MS		20	/* how often pages being received look at the clock */
-#define TIDE_PATIENCE_MS	1000
 
 struct workqueue_struct *tide_disk_queue;
 
@@ -88,10 +86,22 @@ static u64 tide_get_age(const struct tide_get *get)
 	return ktime_to_ns(ktime_sub(ktime_get(), get->start));
 }
 
+static u64 tide_get_deadline_ns(const struct tide_get *get)
+{
+	return (u64)READ_ONCE(get->lender->config.deadline_us) * NSEC_PER_USEC;
+}
+
 /* The breaker wants to know how long a request took until its last page came. */
 static void tide_get_measured(const struct tide_get *get)
 {
 	tide_breaker_got(get->lender, get->size, tide_get_age(get));
+}
+
+/* Or until it was given up; one that was lost soon is no quick one. */
+static void tide_get_measured_failed(const struct tide_get *get)
+{
+	tide_breaker_got(get->lender, get->size,
+			 max(tide_get_age(get), tide_get_deadline_ns(get)));
 }
 
 /*
@@ -165,8 +175,7 @@ static void tide_get_count_left(struct tide_get *get, enum tide_got how)
 
 	atomic64_add(left, how == TIDE_GOT_LATE ? &stats->get_late :
 						  &stats->get_errors);
-	if (how == TIDE_GOT_LATE)
-		tide_get_measured(get);
+	tide_get_measured_failed(get);
 	tide_trace_get(get, 0, left, how);
 }
 
@@ -257,22 +266,44 @@ static struct page *tide_data_target(struct tide_lender *lender,
 	return lender->scratch;
 }
 
-static bool tide_get_overdue(const struct tide_get *get)
+/* When the reader goes to the disk, or the connection ends, whichever is first. */
+static ktime_t tide_data_until(const struct tide_lender *lender,
+			       const struct tide_get *get)
 {
-	return ktime_us_delta(ktime_get(), get->start) >=
-	       get->lender->config.deadline_us;
+	ktime_t deadline;
+
+	if (!get)
+		return lender->rx_until;
+	deadline = ktime_add_ns(get->start, tide_get_deadline_ns(get));
+	return ktime_before(deadline, lender->rx_until) ? deadline : lender->rx_until;
+}
+
+/* Of the pages [@from, @to) of a reply only the first @whole came. */
+static void tide_data_cut(struct tide_get *get, unsigned int from, unsigned int to,
+			  unsigned int whole)
+{
+	unsigned int i;
+
+	for (i = from; i < to; i++) {
+		if (!get->lender->rx_item[i].version)
+			continue;
+		if (whole)
+			whole--;
+		else
+			get->page[i].arrived = false;
+	}
 }
 
 /*
  * Receives up to TIDE_ARRIVE pages; *@i goes on to the first one not seen.
  * -ETIME: the rest is too late for the reader; *@rest bytes of this chunk are
- * still to come.
+ * still to come. What has come by then is his.
  */
 static int tide_data_chunk(struct tide_lender *lender, struct tide_get *get,
 			   unsigned int count, unsigned int *i, size_t *rest)
 {
 	struct bio_vec bvec[TIDE_ARRIVE];
-	unsigned int from = *i, k, n = 0;
+	unsigned int from = *i, n = 0;
 	struct iov_iter iter;
 	int err;
 
@@ -285,15 +316,11 @@ static int tide_data_chunk(struct tide_lender *lender, struct tide_get *get,
 		};
 	}
 	iov_iter_bvec(&iter, ITER_DEST, bvec, n, n << PAGE_SHIFT);
-	do {
-		err = tide_wire_recv_iter(lender->get_sock, &iter);
-		if (err == -EAGAIN && get && tide_get_overdue(get))
-			err = -ETIME;
-	} while (err == -EAGAIN && !tide_lender_silent(lender));
+	err = tide_wire_recv_iter(lender->get_sock, &iter, tide_data_until(lender, get));
 	*rest = iov_iter_count(&iter);
-	for (k = from; err && get && k < *i; k++)
-		get->page[k].arrived = false;
-	return err;
+	if (err && get)
+		tide_data_cut(get, from, *i, ((n << PAGE_SHIFT) - *rest) >> PAGE_SHIFT);
+	return err == -EAGAIN && !tide_lender_silent(lender) ? -ETIME : err;
 }
 
 /* Receives bytes that nobody waits for. */
@@ -395,12 +422,12 @@ static int tide_data_pages(struct tide_lender *lender, struct tide_get *get,
 	while (i < count && !err) {
 		from = i;
 		err = tide_data_chunk(lender, get, count, &i, &rest);
+		if (get)
+			unlocked = tide_data_arrived(get, unlocked, from, i);
 		if (err && get) {
 			tide_get_fail(get, err == -ETIME ? TIDE_GOT_LATE :
 							   TIDE_GOT_ERROR);
 			get = NULL;
-		} else if (get) {
-			unlocked = tide_data_arrived(get, unlocked, from, i);
 		}
 		if (err == -ETIME) {
 			WRITE_ONCE(lender->stalled, true);
@@ -450,10 +477,7 @@ int tide_get_data(struct tide_lender *lender, const struct tide_frame *frame)
 		tide_get_fail(get, TIDE_GOT_ERROR);
 		return -EPROTO;
 	}
-	tide_wire_patience(lender->get_sock, TIDE_SLICE_MS);
-	err = tide_data_pages(lender, get, count);
-	tide_wire_patience(lender->get_sock, TIDE_PATIENCE_MS);
-	return err;
+	return tide_data_pages(lender, get, count);
 }
 
 /* ------------------------------------------------------------------ */

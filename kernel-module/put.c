@@ -345,6 +345,12 @@ static int tide_batch_page(struct tide_lender *lender, struct tide_buffer *buffe
 	return err;
 }
 
+static size_t tide_batch_bytes(const struct tide_batch *batch)
+{
+	return sizeof(struct tide_frame) +
+	       batch->count * (sizeof(struct tide_put_item) + PAGE_SIZE);
+}
+
 static int tide_batch_send(struct tide_lender *lender, struct tide_batch *batch)
 {
 	struct tide_put_head *head = lender->put_head;
@@ -400,6 +406,15 @@ static bool tide_sender_ready(struct tide_lender *lender)
 	return ready;
 }
 
+/* The sender is through with a batch, and touches it no more. */
+static void tide_batch_sent(struct tide_lender *lender, struct tide_batch *batch)
+{
+	spin_lock_irq(&lender->put_lock);
+	WRITE_ONCE(batch->sending, false);
+	spin_unlock_irq(&lender->put_lock);
+	wake_up(&lender->put_wait);
+}
+
 static int tide_sender(void *arg)
 {
 	struct tide_lender *lender = arg;
@@ -425,14 +440,18 @@ static int tide_sender(void *arg)
 		atomic64_inc(&lender->stats.put_requests);
 		atomic64_add(batch->count, &lender->stats.puts_sent);
 		batch->sent = ktime_get();
+		batch->end = tide_wire_position(lender->put_sock) + tide_batch_bytes(batch);
+		batch->sending = true;
 		tide_batch_move(lender, batch, &lender->batches_sent);
 		err = tide_batch_send(lender, batch);
+		tide_batch_sent(lender, batch);
 		if (err)
 			tide_lender_break(lender);
 	}
 	return 0;
 }
 
+/* The batch of this id; it stays where it is. */
 static struct tide_batch *tide_batch_find_sent(struct tide_lender *lender, u64 id)
 {
 	struct tide_batch *batch, *found = NULL;
@@ -440,13 +459,33 @@ static struct tide_batch *tide_batch_find_sent(struct tide_lender *lender, u64 i
 	spin_lock_irq(&lender->put_lock);
 	list_for_each_entry(batch, &lender->batches_sent, list) {
 		if (batch->id == id) {
-			list_del_init(&batch->list);
 			found = batch;
 			break;
 		}
 	}
 	spin_unlock_irq(&lender->put_lock);
 	return found;
+}
+
+/*
+ * The batch that is acknowledged, on no list and nobody else's; NULL: there is
+ * none that the lender can have got whole. The last byte of one that it has is on
+ * the wire while the sender may still be on its way back from the socket: that
+ * takes a moment and waits for nobody.
+ */
+static struct tide_batch *tide_batch_take_sent(struct tide_lender *lender, u64 id,
+					       unsigned int count)
+{
+	struct tide_batch *batch = tide_batch_find_sent(lender, id);
+
+	if (!batch || batch->count != count ||
+	    !tide_wire_passed(lender->put_sock, batch->end))
+		return NULL;
+	wait_event(lender->put_wait, !READ_ONCE(batch->sending));
+	spin_lock_irq(&lender->put_lock);
+	list_del_init(&batch->list);
+	spin_unlock_irq(&lender->put_lock);
+	return batch;
 }
 
 /**
@@ -456,21 +495,20 @@ static struct tide_batch *tide_batch_find_sent(struct tide_lender *lender, u64 i
  * @count: of its pages
  * @stored: bit i: it keeps page i
  *
+ * What was not sent whole cannot have arrived: nothing is freed while it is being
+ * sent, whatever a lender says.
+ *
  * Context: the receiving thread.
- * Return: 0, or -EPROTO when there is no such batch.
+ * Return: 0, or -EPROTO when no such batch has been sent.
  */
 int tide_put_acknowledged(struct tide_lender *lender, u64 id,
 			  unsigned int count, u64 stored)
 {
-	struct tide_batch *batch = tide_batch_find_sent(lender, id);
+	struct tide_batch *batch = tide_batch_take_sent(lender, id, count);
 	unsigned int i;
 
 	if (!batch)
 		return -EPROTO;
-	if (batch->count != count) {
-		tide_batch_move(lender, batch, &lender->batches_sent);
-		return -EPROTO;
-	}
 	tide_histogram_add(&lender->put_latency,
 			   ktime_to_ns(ktime_sub(ktime_get(), batch->sent)));
 	for (i = 0; i < count; i++) {

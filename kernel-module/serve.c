@@ -306,14 +306,12 @@ void tide_serve_session(struct tide_connection *c)
 	struct tide_frame frame;
 	int err = scratch ? 0 : -ENOMEM;
 
-	if (!err && get) {
-		tide_wire_timeout(c->sock, TIDE_SILENCE_MS);
+	if (!err && get)
 		err = tide_send_grant(c->borrower);
-	} else {
-		tide_wire_timeout(c->sock, 0);	/* ends with the GET channel */
-	}
 	while (!err) {
-		err = tide_wire_recv(c->sock, &frame, sizeof(frame));
+		err = tide_wire_recv_by(c->sock, &frame, sizeof(frame),
+					get ? ktime_add_ms(ktime_get(), TIDE_SILENCE_MS) :
+					      KTIME_MAX);	/* ends with the GET channel */
 		if (!err)
 			err = get ? tide_serve_get_frame(c, &frame) :
 				    tide_serve_put(c, &frame, scratch);

@@ -178,11 +178,14 @@ int tide_show_borrower_stats(const struct tide_borrower_stats *stats, char *page
 
 int tide_wire_send(struct socket *sock, void *data, size_t size, int flags);
 int tide_wire_send_pages(struct socket *sock, struct bio_vec *bvec, size_t n);
-int tide_wire_recv_iter(struct socket *sock, struct iov_iter *iter);
+u32 tide_wire_position(const struct socket *sock);
+bool tide_wire_passed(const struct socket *sock, u32 position);
+ktime_t tide_wire_until(size_t bytes);
+int tide_wire_recv_iter(struct socket *sock, struct iov_iter *iter, ktime_t until);
+int tide_wire_recv_by(struct socket *sock, void *data, size_t size, ktime_t until);
 int tide_wire_recv(struct socket *sock, void *data, size_t size);
 int tide_wire_recv_pages(struct socket *sock, struct bio_vec *bvec, size_t n);
 void tide_wire_tune(struct socket *sock);
-void tide_wire_patience(struct socket *sock, unsigned int ms);
 void tide_wire_timeout(struct socket *sock, unsigned int ms);
 
 struct tide_handshake {
@@ -276,6 +279,8 @@ static inline enum tide_size tide_size(unsigned long pages)
 	return pages > TIDE_SMALL_PAGES ? TIDE_LARGE : TIDE_SMALL;
 }
 
+#define TIDE_LOSSES		3	/* lost connections in a minute are too many */
+
 /**
  * struct tide_breaker - what breaker.c measures and decides for one lender
  * @lock: guards all of these
@@ -285,6 +290,8 @@ static inline enum tide_size tide_size(unsigned long pages)
  * @unanswered: when the oldest ping that is not answered was sent
  * @open: the lender is left alone: no reads, and no puts
  * @unheard: large reads have stopped with the small ones, and there were none since
+ * @flaps: the connection has been lost again and again
+ * @lost: when it was the last times, in seconds; @losses is how often in all
  * @reads: of each size; @open ones are stopped: @gets is how long the latest
  *	took, @got_ns the last, @next_probe when one is sent all the same,
  *	@busy_disk_ns what the disk took while they were stopped, and @resumed when
@@ -296,7 +303,9 @@ struct tide_breaker {
 	u64 long_ns;
 	unsigned int long_count;
 	u64 unanswered;
-	bool open, unheard;
+	bool open, unheard, flaps;
+	u32 lost[TIDE_LOSSES];
+	unsigned int losses;
 	struct tide_breaker_reads {
 		bool open;
 		struct tide_recent gets;
@@ -354,7 +363,7 @@ struct tide_lender {
 	bool ready;		/* gets and puts may be handed over */
 	bool stalled;		/* a get was late and nothing came since */
 	bool closing;		/* being disabled */
-	unsigned long last_rx;	/* jiffies of the last frame received */
+	ktime_t rx_until;	/* when the frame that comes now, or the next one, must be there */
 	u64 granted_pages;
 	atomic64_t catalog_pages;	/* without those that are forgotten */
 	struct tide_ages ages;
@@ -443,6 +452,7 @@ void tide_breaker_reset(struct tide_lender *lender, bool closed);
 void tide_breaker_pinged(struct tide_lender *lender, u64 sent_ns);
 void tide_breaker_ponged(struct tide_lender *lender, u64 sent_ns, u64 rtt_ns);
 void tide_breaker_got(struct tide_lender *lender, enum tide_size size, u64 ns);
+void tide_breaker_lost(struct tide_lender *lender);
 void tide_breaker_means(struct tide_lender *lender, struct tide_breaker_means *means);
 void tide_breaker_update(struct tide_lender *lender);
 bool tide_breaker_admits(struct tide_lender *lender, enum tide_size size);
@@ -709,6 +719,8 @@ struct tide_batch {
 	u64 id;
 	unsigned int count;
 	ktime_t sent;
+	bool sending;		/* the sender is at it; under put_lock */
+	u32 end;		/* where on the wire its last byte is followed by the next */
 	struct tide_buffer *buffer[TIDE_PUT_MAX];
 };
 

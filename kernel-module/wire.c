@@ -17,6 +17,8 @@
 #include "tidepool.h"
 
 #define TIDE_HANDSHAKE_MS	5000
+#define TIDE_FRAME_MS		5000	/* for what has begun to come or go, and */
+#define TIDE_SLOWEST		64	/* a millisecond more for so many bytes of it */
 #define TIDE_USER_TIMEOUT_MS	8000
 
 /* Loading the algorithm is checked once, when the module is loaded. */
@@ -89,15 +91,22 @@ void tide_wire_timeout(struct socket *sock, unsigned int ms)
 }
 
 /**
- * tide_wire_patience() - bound how long a receive may block
- * @sock: the socket
- * @ms: milliseconds
+ * tide_wire_until() - by when must so many bytes be through?
+ * @bytes: how many, beginning now
  *
- * Context: the only thread that receives from @sock.
+ * A peer that lets them trickle is then as good as silent.
  */
-void tide_wire_patience(struct socket *sock, unsigned int ms)
+ktime_t tide_wire_until(size_t bytes)
 {
-	WRITE_ONCE(sock->sk->sk_rcvtimeo, msecs_to_jiffies(ms));
+	return ktime_add_ms(ktime_get(), TIDE_FRAME_MS + bytes / TIDE_SLOWEST);
+}
+
+/* How many jiffies that is from now; 0: the time is up. */
+static long tide_wire_left(ktime_t until)
+{
+	s64 ns = ktime_to_ns(ktime_sub(until, ktime_get()));
+
+	return ns > 0 ? nsecs_to_jiffies(ns) + 1 : 0;
 }
 
 /**
@@ -107,12 +116,15 @@ void tide_wire_patience(struct socket *sock, unsigned int ms)
  * @size: how many
  * @flags: MSG_DONTWAIT: send what fits and return; MSG_MORE: more follows
  *
+ * Context: the only thread that sends on @sock at a time.
  * Return: number of bytes sent (all of them without MSG_DONTWAIT), or a
- * negative errno.
+ * negative errno; -EAGAIN without MSG_DONTWAIT when the peer takes too long.
  */
 int tide_wire_send(struct socket *sock, void *data, size_t size, int flags)
 {
+	ktime_t until = tide_wire_until(size);
 	size_t sent = 0;
+	long left;
 	int n;
 
 	while (sent < size) {
@@ -120,6 +132,10 @@ int tide_wire_send(struct socket *sock, void *data, size_t size, int flags)
 		struct kvec vec = { .iov_base = data + sent,
 				    .iov_len = size - sent };
 
+		left = tide_wire_left(until);
+		if (!left)
+			return -EAGAIN;
+		WRITE_ONCE(sock->sk->sk_sndtimeo, left);
 		n = kernel_sendmsg(sock, &msg, &vec, 1, vec.iov_len);
 		if (n <= 0)
 			return sent && (flags & MSG_DONTWAIT) ? sent : n ?: -EPIPE;
@@ -136,15 +152,22 @@ int tide_wire_send(struct socket *sock, void *data, size_t size, int flags)
  * @bvec: one element a page; used up
  * @n: number of pages
  *
- * Return: 0 or a negative errno.
+ * Context: as tide_wire_send().
+ * Return: 0 or a negative errno; -EAGAIN when the peer takes too long.
  */
 int tide_wire_send_pages(struct socket *sock, struct bio_vec *bvec, size_t n)
 {
 	struct msghdr msg = { .msg_flags = MSG_NOSIGNAL };
+	ktime_t until = tide_wire_until(n << PAGE_SHIFT);
+	long left;
 	int ret;
 
 	iov_iter_bvec(&msg.msg_iter, ITER_SOURCE, bvec, n, n << PAGE_SHIFT);
 	while (msg_data_left(&msg)) {
+		left = tide_wire_left(until);
+		if (!left)
+			return -EAGAIN;
+		WRITE_ONCE(sock->sk->sk_sndtimeo, left);
 		ret = sock_sendmsg(sock, &msg);
 		if (ret <= 0)
 			return ret ?: -EPIPE;
@@ -153,50 +176,96 @@ int tide_wire_send_pages(struct socket *sock, struct bio_vec *bvec, size_t n)
 }
 
 /**
+ * tide_wire_position() - where the next byte to be sent goes
+ * @sock: connected
+ *
+ * Context: the only thread that sends on @sock.
+ * Return: a place in the stream of bytes, for tide_wire_passed().
+ */
+u32 tide_wire_position(const struct socket *sock)
+{
+	return READ_ONCE(tcp_sk(sock->sk)->write_seq);
+}
+
+/**
+ * tide_wire_passed() - is all on the wire that comes before a place in the stream?
+ * @sock: connected
+ * @position: of tide_wire_position(), less than 2 GiB away
+ *
+ * Context: any.
+ */
+bool tide_wire_passed(const struct socket *sock, u32 position)
+{
+	return !before(READ_ONCE(tcp_sk(sock->sk)->snd_nxt), position);
+}
+
+/**
  * tide_wire_recv_iter() - receive until an iterator is full
  * @sock: the socket
  * @iter: where to; left where the next byte goes
+ * @until: when it must be full, however the bytes come
  *
- * Return: 0 when it is full, -EAGAIN when nothing came within the socket's
- * time-out, -ECONNRESET when the peer has closed, or another errno.
+ * What is there is taken also when the time is up, but no more is waited for.
+ *
+ * Context: the only thread that receives from @sock.
+ * Return: 0 when it is full, -EAGAIN when it was not in time, -ECONNRESET when
+ * the peer has closed, or another errno.
  */
-int tide_wire_recv_iter(struct socket *sock, struct iov_iter *iter)
+int tide_wire_recv_iter(struct socket *sock, struct iov_iter *iter, ktime_t until)
 {
+	long left = 1;
 	int ret;
 
-	while (iov_iter_count(iter)) {
+	while (left && iov_iter_count(iter)) {
 		struct msghdr msg = { .msg_iter = *iter };
 
-		ret = sock_recvmsg(sock, &msg, MSG_WAITALL);
+		left = tide_wire_left(until);
+		if (left)
+			WRITE_ONCE(sock->sk->sk_rcvtimeo, left);
+		ret = sock_recvmsg(sock, &msg, left ? MSG_WAITALL : MSG_DONTWAIT);
 		if (ret <= 0)
 			return ret ?: -ECONNRESET;
 		iov_iter_advance(iter, ret);
 	}
-	return 0;
+	return iov_iter_count(iter) ? -EAGAIN : 0;
 }
 
 /**
- * tide_wire_recv() - receive exactly @size bytes
+ * tide_wire_recv_by() - receive exactly @size bytes by a certain time
  * @sock: the socket
  * @data: where to
  * @size: how many
+ * @until: when the last one must be there
  *
- * Return: 0, -EAGAIN when nothing came within the time-out, -ETIMEDOUT when
- * only a part did, -ECONNRESET when the peer has closed, or another errno.
+ * Return: 0, -ETIMEDOUT when they were not in time, -ECONNRESET when the peer has
+ * closed, or another errno.
  */
-int tide_wire_recv(struct socket *sock, void *data, size_t size)
+int tide_wire_recv_by(struct socket *sock, void *data, size_t size, ktime_t until)
 {
 	struct kvec vec = { .iov_base = data, .iov_len = size };
 	struct iov_iter iter;
 	int err;
 
 	iov_iter_kvec(&iter, ITER_DEST, &vec, 1, size);
-	err = tide_wire_recv_iter(sock, &iter);
-	return err == -EAGAIN && iov_iter_count(&iter) < size ? -ETIMEDOUT : err;
+	err = tide_wire_recv_iter(sock, &iter, until);
+	return err == -EAGAIN ? -ETIMEDOUT : err;
 }
 
 /**
- * tide_wire_recv_pages() - receive into whole pages
+ * tide_wire_recv() - receive exactly @size bytes of a frame that has begun
+ * @sock: the socket
+ * @data: where to
+ * @size: how many
+ *
+ * Return: as tide_wire_recv_by().
+ */
+int tide_wire_recv(struct socket *sock, void *data, size_t size)
+{
+	return tide_wire_recv_by(sock, data, size, tide_wire_until(size));
+}
+
+/**
+ * tide_wire_recv_pages() - receive the pages of a frame that has begun
  * @sock: the socket
  * @bvec: one element a page
  * @n: number of pages
@@ -208,7 +277,7 @@ int tide_wire_recv_pages(struct socket *sock, struct bio_vec *bvec, size_t n)
 	struct iov_iter iter;
 
 	iov_iter_bvec(&iter, ITER_DEST, bvec, n, n << PAGE_SHIFT);
-	return tide_wire_recv_iter(sock, &iter);
+	return tide_wire_recv_iter(sock, &iter, tide_wire_until(n << PAGE_SHIFT));
 }
 
 /* ------------------------------------------------------------------ */

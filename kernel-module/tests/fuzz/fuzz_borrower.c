@@ -89,7 +89,12 @@ int tide_decrypt(struct tide_cipher *c, const struct tide_page_id *id, struct pa
 	return -EBADMSG;
 }
 
-int tide_wire_recv_iter(struct socket *sock, struct iov_iter *iter)
+ktime_t tide_wire_until(size_t bytes)
+{
+	return fuzz_now_ns + 5000000000 + bytes;
+}
+
+int tide_wire_recv_iter(struct socket *sock, struct iov_iter *iter, ktime_t until)
 {
 	if (iter->kvec) {
 		int err = fuzz_take(sock, iter->kvec->iov_base, iter->count);
@@ -101,7 +106,8 @@ int tide_wire_recv_iter(struct socket *sock, struct iov_iter *iter)
 		fuzz_now_ns += fuzz_draw(3000000);
 		if (fuzz_one_in(200)) {
 			fuzz_now_ns += 2000000000;	/* it makes a long pause */
-			return -EAGAIN;
+			if (fuzz_now_ns >= (u64)until)
+				return -EAGAIN;
 		}
 		if (fuzz_take(sock, bvec->bv_page->bytes, PAGE_SIZE))
 			return -ECONNRESET;
@@ -114,7 +120,6 @@ int tide_wire_recv_iter(struct socket *sock, struct iov_iter *iter)
 
 #pragma GCC diagnostic push
 #pragma GCC diagnostic ignored "-Wunused-parameter"
-NOTHING(void, tide_wire_patience, struct socket *sock, unsigned int ms)
 NOTHING(void, tide_wire_timeout, struct socket *sock, unsigned int ms)
 NOTHING(void, tide_wire_tune, struct socket *sock)
 NOTHING(int, tide_wire_send, struct socket *sock, void *data, size_t size, int flags)
@@ -142,6 +147,7 @@ NOTHING(void, tide_breaker_update, struct tide_lender *l)
 NOTHING(void, tide_breaker_pinged, struct tide_lender *l, u64 sent_ns)
 NOTHING(void, tide_breaker_ponged, struct tide_lender *l, u64 sent_ns, u64 rtt_ns)
 NOTHING(void, tide_breaker_got, struct tide_lender *l, enum tide_size size, u64 ns)
+NOTHING(void, tide_breaker_lost, struct tide_lender *l)
 #pragma GCC diagnostic pop
 
 struct tide_cipher *tide_cipher_create(void)
@@ -224,7 +230,6 @@ unsigned long fuzz_connection(void)
 	sealed_well = !fuzz_one_in(4);
 	lender->get_sock = &sock;
 	lender->accepting = true;
-	lender->last_rx = jiffies;
 	for (int i = fuzz_draw(OUTSTANDING); i >= 0; i--)
 		ask(1 + fuzz_draw(40));
 	for (unsigned long i = 0; i < messages; i++)

@@ -93,6 +93,12 @@ int tide_wire_recv(struct socket *sock, void *data, size_t size)
 	return fuzz_take(sock, data, size);
 }
 
+int tide_wire_recv_by(struct socket *sock, void *data, size_t size, ktime_t until)
+{
+	(void)until;
+	return fuzz_take(sock, data, size);
+}
+
 int tide_wire_recv_pages(struct socket *sock, struct bio_vec *bvec, size_t n)
 {
 	int err = 0;

@@ -239,6 +239,11 @@ extern u64 fuzz_now_ns;
 #define ktime_get()		((ktime_t)fuzz_now_ns)
 #define ktime_get_ns()		fuzz_now_ns
 #define ktime_sub(a, b)		((a) - (b))
+#define ktime_add_ns(t, n)	((ktime_t)((t) + (n)))
+#define ktime_add_ms(t, n)	((ktime_t)((t) + (n) * 1000000L))
+#define ktime_after(a, b)	((a) > (b))
+#define ktime_before(a, b)	((a) < (b))
+#define KTIME_MAX		INT64_MAX
 #define ktime_to_ns(t)		((u64)(t))
 #define ktime_us_delta(a, b)	(((a) - (b)) / 1000)
 

@@ -3,6 +3,7 @@
 #define _GNU_SOURCE
 #include <errno.h>
 #include <fcntl.h>
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -132,14 +133,19 @@ int mode_random(const char *path)
 
 /* ---- sequential ---- */
 
-static void read_sequentially(int fd, uint32_t file, uint32_t version, long pages)
+/* How long the longest read took, in seconds. */
+static double read_sequentially(int fd, uint32_t file, uint32_t version, long pages)
 {
 	struct page *chunk = pages_alloc(CHUNK);
+	double longest = 0;
 
 	for (long index = 0; index < pages; index += CHUNK) {
 		long count = pages - index < CHUNK ? pages - index : CHUNK;
+		double start = now();
+		bool read = pread(fd, chunk, count * PAGE, index * PAGE) == count * PAGE;
 
-		if (pread(fd, chunk, count * PAGE, index * PAGE) != count * PAGE) {
+		longest = fmax(longest, now() - start);
+		if (!read) {
 			io_failed("pread");
 			continue;
 		}
@@ -147,6 +153,7 @@ static void read_sequentially(int fd, uint32_t file, uint32_t version, long page
 			page_check(&chunk[i], file, index + i, version, "sequential read");
 	}
 	free(chunk);
+	return longest;
 }
 
 /* stress sequential FILE [passes=1] [version=1] [direct=0]: reads and verifies the whole file. */
@@ -154,14 +161,14 @@ int mode_sequential(const char *path)
 {
 	int fd = open_or_die(path, O_RDONLY | (option("direct", 0) ? O_DIRECT : 0));
 	long pages = file_pages(fd), passes = option("passes", 1);
-	double start = now(), seconds;
+	double start = now(), longest = 0, seconds;
 
 	for (long pass = 0; pass < passes; pass++)
-		read_sequentially(fd, file_id(path), option("version", 1), pages);
+		longest = fmax(longest, read_sequentially(fd, file_id(path), option("version", 1), pages));
 	seconds = now() - start;
 	printf("{\"mode\": \"sequential\", \"pages\": %ld, \"seconds\": %.3f, \"mib_per_second\": %.1f, "
-	       "\"wrong_pages\": %lu, \"errors\": %lu}\n", pages * passes, seconds,
-	       pages * passes / (double)PAGES_PER_MIB / seconds, wrong_pages(), io_errors());
+	       "\"max_us\": %.1f, \"wrong_pages\": %lu, \"errors\": %lu}\n", pages * passes, seconds,
+	       pages * passes / (double)PAGES_PER_MIB / seconds, longest * 1e6, wrong_pages(), io_errors());
 	return verdict();
 }
 

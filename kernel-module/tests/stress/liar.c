@@ -43,6 +43,7 @@ struct session {
 	unsigned int known_count;
 	pthread_mutex_t lock;		/* what is sent on `get`, and the members above */
 	bool over;
+	bool truthful;			/* it acknowledges what it gets, and spoils nothing */
 };
 
 static uint8_t key[HMAC_BYTES];
@@ -147,7 +148,7 @@ static bool say(struct session *s, int fd, uint8_t type, unsigned int count, uin
 		.flags = draw(s, 4) ? 0 : TIDE_FLAG_EXCLUSIVE,
 	};
 
-	if (!draw(s, BROKEN_ONE_IN))
+	if (!s->truthful && !draw(s, BROKEN_ONE_IN))
 		spoil(s, &frame);
 	return tell(fd, &frame, length, listen);
 }
@@ -408,7 +409,7 @@ static void *lender_hears_puts(void *argument)
 		pthread_mutex_lock(&s->lock);
 		for (unsigned int i = 0; i < n; i++)
 			s->known[s->known_count++ % KNOWN_PAGES] = ((struct tide_put_item *)heard)[i].id;
-		*(uint64_t *)payload = draw(s, 4) ? ~0UL : random_next(&s->random);
+		*(uint64_t *)payload = s->truthful || draw(s, 4) ? ~0UL : random_next(&s->random);
 		well = say(s, s->get, TIDE_PUT_ACK, n, le64toh(frame.id), sizeof(uint64_t), false);
 		pthread_mutex_unlock(&s->lock);
 	}
@@ -553,4 +554,136 @@ int mode_yes_lender(const char *port)
 		close(s.get);
 		close(s.put);
 	}
+/* ---- lenders that keep to the protocol's words, but not to its time ---- */
+
+/* Has the other end hung up, within so long? */
+static bool hangs_up(int fd, int milliseconds)
+{
+	struct pollfd wait = { .fd = fd, .events = POLLIN };
+	double end = now() + milliseconds / 1e3;
+
+	while (!time_is_up(end))
+		if (poll(&wait, 1, 10) > 0 && !drain(fd))
+			return true;
+	return false;
+}
+
+/* Acknowledges a large batch when only its header is there; does the borrower hang up on that? */
+static bool acknowledges_early(struct session *s)
+{
+	static unsigned char heard[TIDE_PUT_MAX * (sizeof(struct tide_put_item) + PAGE)];
+	struct tide_frame frame;
+
+	memset(payload, 0xff, sizeof(uint64_t));
+	while (read_fully(s->put, &frame, sizeof(frame))) {
+		bool early = le16toh(frame.count) >= TIDE_PUT_MAX / 2;
+
+		if (!early && !read_fully(s->put, heard, le32toh(frame.length)))
+			break;
+		if (!say(s, s->get, TIDE_PUT_ACK, le16toh(frame.count), le64toh(frame.id), sizeof(uint64_t), true))
+			break;
+		if (early)
+			return hangs_up(s->get, SILENCE_SECONDS * 1000);
+	}
+	return false;
+}
+
+/* stress early-lender PORT key=HEX [sessions=3]: acknowledges what it has not got yet, once a session. */
+int mode_early_lender(const char *port)
+{
+	static struct session s = { .truthful = true };
+	unsigned long sessions = option("sessions", 3), begun = 0, ended = 0;
+	int listener = listen_on(strtol(port, NULL, 0)), little = PAGE;
+
+	read_key();
+	s.random = random_seed(0);
+	setsockopt(listener, SOL_SOCKET, SO_RCVBUF, &little, sizeof(little));
+	while (begun < sessions) {
+		if (lender_begins(&s, listener)) {
+			begun++;
+			ended += acknowledges_early(&s);
+		}
+		close(s.get);
+		close(s.put);
+	}
+	printf("{\"mode\": \"early-lender\", \"sessions\": %lu, \"ended\": %lu}\n", begun, ended);
+	return 0;
+}
+
+#define DRIP_US		5000
+
+/* Sends a byte at a time, until the borrower hangs up. */
+static bool drip(int fd, const unsigned char *data, size_t length)
+{
+	while (length-- && push(fd, data++, 1, true))
+		usleep(DRIP_US);
+	return false;
+}
+
+/* Answers a request: all of it is there, and comes whole until what `how` names, and from there in drips or never. */
+static bool answers_slowly(struct session *s, const struct tide_frame *request, const struct tide_get_item *asked,
+			   const char *how)
+{
+	unsigned int n = le16toh(request->count);
+	size_t items = n * sizeof(struct tide_data_item), length = items + n * PAGE;
+	struct tide_frame frame = {
+		.length = htole32(length), .type = TIDE_DATA, .count = request->count, .id = request->id,
+	};
+	size_t whole = !strcmp(how, "items") ? 1 : items + n / 2 * PAGE;
+
+	if (!strcmp(how, "hang-up"))
+		return false;
+	memset(payload, 0, length);
+	for (unsigned int i = 0; i < n; i++)
+		((struct tide_data_item *)payload)[i].version = asked[i].version;
+	return push(s->get, &frame, sizeof(frame), false) && push(s->get, payload, whole, false) &&
+	       drip(s->get, payload + whole, length - whole);
+}
+
+/* stress slow-lender PORT key=HEX how=items|pages|hang-up [sessions=1]: keeps what it gets, and hardly gives it back. */
+int mode_slow_lender(const char *port)
+{
+	static unsigned char heard[sizeof(struct tide_get_head) + TIDE_GET_MAX * sizeof(struct tide_get_item)];
+	static struct session s = { .lock = PTHREAD_MUTEX_INITIALIZER, .truthful = true };
+	unsigned long sessions = option("sessions", 1), begun = 0, asked = 0;
+	int listener = listen_on(strtol(port, NULL, 0));
+	double answering = 0;
+
+	read_key();
+	s.random = random_seed(0);
+	while (asked < sessions) {
+		struct tide_frame frame;
+		pthread_t ear;
+		bool well = lender_begins(&s, listener);
+
+		if (!well)
+			goto out;
+		begun++;
+		s.over = false;
+		if (pthread_create(&ear, NULL, lender_hears_puts, &s))
+			die("thread");
+		while (well && hear(s.get, &frame, heard, sizeof(heard))) {
+			double start = now();
+
+			pthread_mutex_lock(&s.lock);
+			if (frame.type == TIDE_PING)
+				well = say(&s, s.get, TIDE_PONG, 0, le64toh(frame.id), 0, false);
+			if (frame.type == TIDE_GET) {
+				asked++;
+				well = answers_slowly(&s, &frame, (void *)(heard + sizeof(struct tide_get_head)),
+						      option_text("how", "pages"));
+				answering += now() - start;
+			}
+			pthread_mutex_unlock(&s.lock);
+		}
+		s.over = true;
+		shutdown(s.put, SHUT_RDWR);
+		pthread_join(ear, NULL);
+out:
+		close(s.get);
+		close(s.put);
+	}
+	printf("{\"mode\": \"slow-lender\", \"sessions\": %lu, \"asked\": %lu, \"seconds\": %.1f}\n", begun, asked,
+	       answering);
+	return 0;
 }

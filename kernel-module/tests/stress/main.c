@@ -29,6 +29,8 @@ static const struct {
 	{ "liar-borrower", mode_liar_borrower, "ADDRESS key=HEX [name=pairing] [port=7470] [messages=10000] [seed=N]" },
 	{ "liar-lender", mode_liar_lender, "PORT key=HEX [messages=10000] [seed=N]" },
 	{ "yes-lender", mode_yes_lender, "PORT key=HEX [grant=64] [slander=0]" },
+	{ "early-lender", mode_early_lender, "PORT key=HEX [sessions=3]" },
+	{ "slow-lender", mode_slow_lender, "PORT key=HEX how=items|pages|hang-up [sessions=1]" },
 	{ "half-open", mode_half_open, "ADDRESS [port=7470] [connections=50] [seconds=5]" },
 };
 

@@ -126,5 +126,7 @@ int mode_half_open(const char *address);
 int mode_liar_borrower(const char *address);
 int mode_liar_lender(const char *port);
 int mode_yes_lender(const char *port);
+int mode_early_lender(const char *port);
+int mode_slow_lender(const char *port);
 
 #endif

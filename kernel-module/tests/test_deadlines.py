@@ -1,0 +1,144 @@
+"""A lender that keeps to the protocol's words but not to its time: nothing is freed too early, no reader waits long."""
+
+from __future__ import annotations
+
+import pytest
+
+from bed.guest import Guest
+from bed.pair import LENDER_ADDRESS, NAME, Pair
+from bed.tidepool import KEY, MIB, PORT, wait_until
+from bed.workload import finish_stress, start_stress, stress
+
+LENDER = f"lenders/{NAME}"
+DEADLINE_US = 200_000
+# The deadline, a tick, the read from an unthrottled disk, and what emulation of both guests may add.
+IN_TIME_US = DEADLINE_US + 800_000
+WINDOW_KIB = 2048
+SLOW = 90_000  # bytes a second: the first window, of 128 pages, takes six
+HANG_UPS = 3
+NEVER = "59000000 60000000"  # no ping takes so long
+
+
+def borrow(pair: Pair, size: int = 64 * MIB, **more: object) -> None:
+    pair.b.borrow(NAME, address=LENDER_ADDRESS, size=size, more=more)
+    pair.b.wait_state(LENDER, "Connected")
+
+
+def read_once(borrower: Guest) -> float:
+    """All of the file in order; how long the longest of its reads took, in microseconds."""
+    return float(stress(borrower, "sequential /mnt/file passes=1")["max_us"])
+
+
+def test_early_acknowledgements_end_the_session(kernel: str) -> None:
+    """What was not sent whole cannot have arrived: no buffer is given back for such a word, the last of its session."""
+    with (pair := Pair(kernel, borrower_mem="160M")) as (borrower, lender):
+        pair.b.load()
+        for encryption in ("AES-GCM", "None"):
+            liar = start_stress(lender, f"early-lender {PORT} key={KEY} sessions=2")
+            borrow(pair, encryption=encryption)
+            stress(borrower, "fill /mnt/file mib=24")
+            while liar.running:
+                borrower.drop_caches(1)
+                stress(borrower, "sequential /mnt/file passes=1")
+            report = finish_stress(liar)
+            figures = pair.borrowed()
+            assert report["ended"] == report["sessions"] == 2, report
+            assert figures["drop_lost"] >= 2 * 32
+            assert "connection lost: error -71" in borrower.log()
+            pair.b.rmdir(LENDER)
+        pair.assert_clean()
+
+
+def test_the_deadline_holds_on_a_slow_wire(kernel: str) -> None:
+    """Windows that take seconds are late after the deadline; their rest is thrown away, and the session goes on."""
+    with (pair := Pair(kernel, borrower_mem="192M", relay=True)) as (borrower, _):
+        assert pair.relay
+        borrower.sh("insmod /lib/tidepool.ko put_buffers=8192")
+        pair.connect(size=64 * MIB, more={"deadline_us": DEADLINE_US})
+        wait_until("there are buffers for the file", lambda: pair.b.stats()["buffers_total"] == 8192)
+        pair.read_ahead(WINDOW_KIB)
+        stress(borrower, "fill /mnt/file mib=24")
+        pair.evict()
+        assert pair.borrowed()["catalog_pages"] > 23 * 256
+        pair.relay.rate = SLOW
+        assert read_once(borrower) < IN_TIME_US
+        figures = pair.borrowed()
+        assert figures["get_late"] > 64, figures
+        assert figures["get_hits"] > 0, "what came in time was not served"
+        assert figures["disconnects"] == 0
+        pair.relay.rate = 0
+        wait_until("the lender answers again", lambda: reads_from_pool(pair), timeout=40)
+        assert pair.borrowed()["disconnects"] == 0
+        pair.assert_clean()
+
+
+@pytest.mark.parametrize("how", ["items", "pages"])
+def test_a_trickle_is_late_like_silence(kernel: str, how: str) -> None:
+    """A byte each few milliseconds: readers go on after the deadline, and the connection ends though never silent."""
+    with (pair := Pair(kernel, borrower_mem="192M")) as (borrower, lender):
+        borrower.sh("insmod /lib/tidepool.ko put_buffers=4096")
+        slow = start_stress(lender, f"slow-lender {PORT} key={KEY} how={how}")
+        borrow(pair, deadline_us=DEADLINE_US)
+        stress(borrower, "fill /mnt/file mib=4")
+        pair.evict()
+        assert pair.borrowed()["catalog_pages"] > 512
+        assert read_once(borrower) < IN_TIME_US
+        assert pair.borrowed()["get_late"] > 0
+        wait_until("it is cut off", lambda: pair.borrowed()["disconnects"] > 0, timeout=30)
+        assert finish_stress(slow)["seconds"] > 2
+        pair.assert_clean()
+
+
+def lose_sessions(pair: Pair, breaker: str) -> None:
+    """Borrow from a lender that hangs up at each request, until it has done so often enough."""
+    liar = start_stress(pair.lender, f"slow-lender {PORT} key={KEY} how=hang-up sessions={HANG_UPS}")
+    borrow(pair, breaker=breaker, breaker_short=NEVER, breaker_long=NEVER)
+    while liar.running:
+        pair.borrower.drop_caches(1)
+        read_once(pair.borrower)
+    assert finish_stress(liar)["sessions"] == HANG_UPS
+
+
+def reads_from_pool(pair: Pair) -> bool:
+    """Evict and read the file; has some of it come from the lender?"""
+    before = pair.borrowed()["get_hits"]
+    pair.evict()
+    read_once(pair.borrower)
+    return pair.borrowed()["get_hits"] > before
+
+
+def test_a_lender_that_is_lost_again_and_again_is_left_alone(kernel: str) -> None:
+    """Three lost connections in a minute open the breaker, and it stays open though the next one stands."""
+    with (pair := Pair(kernel, borrower_mem="160M")) as (borrower, _):
+        pair.b.load()
+        stress(borrower, "fill /mnt/file mib=8")
+        for breaker in ("Thresholds", "Automatic"):
+            lose_sessions(pair, breaker)
+            wait_until("the breaker is open", lambda: pair.borrowed()["breaker_open"] == 1)
+            pair.l.load()
+            pair.l.lend(NAME, quota=64 * MIB)
+            pair.b.wait_state(LENDER, "Connected")
+            assert not reads_from_pool(pair)
+            assert pair.borrowed()["breaker_open"] == 1
+            assert pair.borrowed()["drop_breaker"] > 0
+            pair.b.set(f"{LENDER}/breaker", "Off")
+            wait_until("it is used again", lambda: reads_from_pool(pair))
+            pair.b.rmdir(LENDER)
+            pair.l.unload()
+        pair.assert_clean()
+
+
+@pytest.mark.long
+def test_a_lender_that_was_lost_is_taken_up_again(kernel: str) -> None:
+    """When the losses are a minute old and there were no more of them, the breaker closes by itself."""
+    with (pair := Pair(kernel, borrower_mem="160M")) as (borrower, _):
+        pair.b.load()
+        stress(borrower, "fill /mnt/file mib=8")
+        lose_sessions(pair, "Thresholds")
+        pair.l.load()
+        pair.l.lend(NAME, quota=64 * MIB)
+        pair.b.wait_state(LENDER, "Connected")
+        assert pair.borrowed()["breaker_open"] == 1
+        wait_until("the breaker closes", lambda: pair.borrowed()["breaker_open"] == 0, timeout=75, every=1)
+        assert reads_from_pool(pair) or reads_from_pool(pair)
+        pair.assert_clean()
