@@ -3,7 +3,7 @@
  * Control through configfs, as ABI.md describes it:
  *
  *	tidepool/{version,stats,latency,port,lend_bytes,reserve_bytes,
- *		  ghost,ghost_curve}
+ *		  ghost,ghost_curve,verify_one_in}
  *	tidepool/lenders/NAME/		control_lenders.c
  *	tidepool/borrowers/NAME/	control_borrowers.c
  *
@@ -122,6 +122,23 @@ static ssize_t tide_root_ghost_curve_show(struct config_item *item, char *page)
 	return tide_ghost_show(page);
 }
 
+static ssize_t tide_root_verify_one_in_show(struct config_item *item, char *page)
+{
+	return sysfs_emit(page, "%u\n", READ_ONCE(tide_verify_one_in));
+}
+
+static ssize_t tide_root_verify_one_in_store(struct config_item *item,
+					     const char *page, size_t count)
+{
+	unsigned int n;
+
+	if (kstrtouint(page, 0, &n))
+		return tide_refuse(-EINVAL, "tidepool", "verify_one_in",
+				   "must be a number from 0 to 4294967295");
+	WRITE_ONCE(tide_verify_one_in, n);
+	return count;
+}
+
 CONFIGFS_ATTR_RO(tide_root_, version);
 CONFIGFS_ATTR_RO(tide_root_, stats);
 CONFIGFS_ATTR_RO(tide_root_, latency);
@@ -130,6 +147,7 @@ CONFIGFS_ATTR(tide_root_, lend_bytes);
 CONFIGFS_ATTR(tide_root_, reserve_bytes);
 CONFIGFS_ATTR(tide_root_, ghost);
 CONFIGFS_ATTR_RO(tide_root_, ghost_curve);
+CONFIGFS_ATTR(tide_root_, verify_one_in);
 
 static struct configfs_attribute *tide_root_attrs[] = {
 	&tide_root_attr_version,
@@ -140,6 +158,7 @@ static struct configfs_attribute *tide_root_attrs[] = {
 	&tide_root_attr_reserve_bytes,
 	&tide_root_attr_ghost,
 	&tide_root_attr_ghost_curve,
+	&tide_root_attr_verify_one_in,
 	NULL,
 };
 

@@ -3,7 +3,7 @@
  * The way of a request (Puma, section 3.3.1): sent, answered, late or lost.
  * Requests are asynchronous: folios stay locked and are unlocked as their pages
  * arrive. What does not arrive in time, or in the version that the catalog
- * names, is read from disk by the file system's own ->read_folio, so a reader
+ * names, is read from disk by the file system itself (fallback.c), so a reader
  * never sees an error of the pool.
  *
  * A request belongs to whoever takes it off the lender's lists: the receiving
@@ -23,6 +23,7 @@ struct workqueue_struct *tide_disk_queue;
 
 int tide_get_init(void)
 {
+	tide_verify_init();
 	tide_disk_queue = alloc_workqueue("tidepool_disk",
 					  WQ_UNBOUND | WQ_MEM_RECLAIM | WQ_HIGHPRI, 0);
 	return tide_disk_queue ? 0 : -ENOMEM;
@@ -59,8 +60,12 @@ static void tide_trace_get(const struct tide_get *get, unsigned int i,
 				   ktime_us_delta(ktime_get(), get->start));
 }
 
-/* First page of the next folio after that of page @i. */
-static unsigned int tide_next_folio(const struct tide_get *get, unsigned int i)
+/**
+ * tide_next_folio() - first page of the next folio after that of a page
+ * @get: a request
+ * @i: the page, which is not done
+ */
+unsigned int tide_next_folio(const struct tide_get *get, unsigned int i)
 {
 	struct folio *folio = page_folio(get->page[i].page);
 
@@ -68,17 +73,6 @@ static unsigned int tide_next_folio(const struct tide_get *get, unsigned int i)
 	       page_folio(get->page[i].page) == folio)
 		;
 	return i;
-}
-
-/**
- * tide_folio_done() - let the readers of a folio go on
- * @folio: filled, locked; one reference is dropped
- */
-void tide_folio_done(struct folio *folio)
-{
-	folio_mark_uptodate(folio);
-	folio_unlock(folio);
-	folio_put(folio);
 }
 
 static u64 tide_get_age(const struct tide_get *get)
@@ -130,32 +124,18 @@ static unsigned int tide_get_unlock(struct tide_get *get, unsigned int from,
 			tide_histogram_add(&get->lender->get_latency, tide_get_age(get));
 			atomic64_add(next - i, &get->lender->stats.get_hits);
 			tide_trace_get(get, i, next - i, TIDE_GOT_HIT);
-			tide_folio_done(folio);
+			tide_folio_came(folio, get->file, get->orig, get->changes);
 		}
 		i = next;
 	}
 	return i;
 }
 
-/* Reads from disk whatever is left of a request. */
-static void tide_get_from_disk(struct work_struct *work)
+static void tide_get_fall_back(struct work_struct *work)
 {
 	struct tide_get *get = container_of(work, struct tide_get, work);
-	unsigned int i = 0, next;
 
-	while (i < get->count) {
-		struct folio *folio;
-
-		if (!get->page[i].page) {
-			i++;
-			continue;
-		}
-		next = tide_next_folio(get, i);
-		folio = page_folio(get->page[i].page);
-		get->orig->read_folio(NULL, folio);	/* unlocks it */
-		folio_put(folio);
-		i = next;
-	}
+	tide_get_from_disk(get);
 	tide_get_free(get);
 }
 
@@ -186,7 +166,7 @@ static void tide_get_end(struct tide_get *get)
 		tide_get_free(get);
 		return;
 	}
-	INIT_WORK(&get->work, tide_get_from_disk);
+	INIT_WORK(&get->work, tide_get_fall_back);
 	queue_work(tide_disk_queue, &get->work);
 }
 

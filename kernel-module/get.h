@@ -12,12 +12,15 @@
  * @lender: where the pages are; holds a reference
  * @file: whose pages they are; holds a reference
  * @orig: the file system's own operations
+ * @changes: of @file, from before the pages were looked up
  * @start: when the reader asked
  * @id: on the wire
  * @size: of the window that it is part of
  * @hit: some page has come
  * @receiving: the receiving thread is filling its pages
  * @exclusive: the lender is to drop what it sends
+ * @ahead: its folios were to be read ahead: whoever finds one unlocked and not up
+ *	to date reads it himself
  * @count: of @page
  * @page: the pages, those of one folio side by side; @page NULL when done;
  *	@corrupt: something else came, which is counted and not a miss
@@ -28,10 +31,11 @@ struct tide_get {
 	struct tide_lender *lender;
 	struct tide_file *file;
 	const struct address_space_operations *orig;
+	u64 changes;
 	ktime_t start;
 	u64 id;
 	enum tide_size size;
-	bool hit, receiving, exclusive;
+	bool hit, receiving, exclusive, ahead;
 	unsigned int count;
 	struct tide_get_page {
 		struct page *page;
@@ -46,7 +50,15 @@ extern struct workqueue_struct *tide_disk_queue;	/* reads from disk */
 /* get.c */
 void tide_get_submit(struct tide_get *get);
 void tide_get_free(struct tide_get *get);
-void tide_folio_done(struct folio *folio);
+unsigned int tide_next_folio(const struct tide_get *get, unsigned int i);
+
+/* fallback.c */
+void tide_get_from_disk(struct tide_get *get);
+
+/* verify.c */
+void tide_verify_init(void);
+void tide_folio_came(struct folio *folio, struct tide_file *file,
+		     const struct address_space_operations *orig, u64 changes);
 
 /* transmit.c */
 int tide_tx_prepare(struct tide_lender *lender);

@@ -203,6 +203,7 @@ static pgoff_t tide_drop_chunk(struct tide_file *file, pgoff_t first, pgoff_t la
 {
 	unsigned int n;
 
+	WRITE_ONCE(file->changes, file->changes + 1);
 	tide_outgoing_drop_locked(file, first, last);
 	return tide_drop_some(file, first, last, TIDE_DROP_CHUNK, &n);
 }

@@ -135,6 +135,8 @@ static const struct tide_counter tide_counters[] = {
 	TIDE_COUNTER(tide_stats, shrunk),
 	TIDE_COUNTER(tide_stats, rejected),
 	TIDE_COUNTER(tide_stats, warnings),
+	TIDE_COUNTER(tide_stats, verified),
+	TIDE_COUNTER(tide_stats, verify_failed),
 };
 
 static int tide_counters_show(const struct tide_counter *counter, size_t n,

@@ -27,7 +27,9 @@
  *	  put.c		evictions, batches, the sending thread
  *	  buffers.c	preallocated buffers for pages on their way out
  *	  window.c	read-ahead windows: what comes from where
- *	  get.c		requests, replies, deadline, fall-back
+ *	  get.c		requests, replies, deadline
+ *	  fallback.c	what did not come in time is read from disk
+ *	  verify.c	hits that are read from disk as well, and compared
  *	  transmit.c	what is sent beside pages: requests, notes, pings
  *	  crypto.c	encryption of pages on their way out and back
  *	  disk.c	how long this guest's own disk takes
@@ -50,7 +52,7 @@
  *	        gate bucket, files_lock, ages lock, reserve_lock, put_lock, buffers_lock,
  *	        forget_lock, ghost_lock, marks of sequential.c
  *						leaves, with interrupts off
- *	breaker.lock, disk lock			leaves, process context only
+ *	breaker.lock, disk lock, verify lock	leaves, process context only
  */
 #ifndef TIDEPOOL_H
 #define TIDEPOOL_H
@@ -164,6 +166,8 @@ struct tide_stats {
 	atomic64_t shrunk;	/* catalog entries given back: memory is short */
 	atomic64_t rejected;	/* handshakes refused on this guest's port */
 	atomic64_t warnings;	/* broken invariants: must be 0 */
+	atomic64_t verified;	/* hits that were compared with the disk */
+	atomic64_t verify_failed;	/* of those, not the same: must be 0 */
 };
 
 extern struct tide_stats tide_stats;
@@ -495,7 +499,8 @@ u64 tide_disk_mean(enum tide_size size);
  * nothing of it is in the pool and its inode is not in memory. @pages holds leaves
  * of entries, 8 bytes a page: version and slot of the lender. @outgoing holds
  * the pages that are in a buffer and not yet acknowledged, by index. Both, @mapping and @dead
- * are guarded by @pages.xa_lock, taken with interrupts off.
+ * are guarded by @pages.xa_lock, taken with interrupts off; so is @changes, which
+ * grows whenever pages of it are dropped because they may have changed.
  */
 struct tide_file {
 	struct hlist_node hash;
@@ -505,6 +510,7 @@ struct tide_file {
 	u32 generation;
 	dev_t dev;		/* of @sb, for those who trace */
 	u64 id;			/* its name on the wire */
+	u64 changes;
 	refcount_t refs;
 	unsigned int pass;	/* of the walk that saw it last */
 	struct xarray pages;
@@ -744,6 +750,9 @@ int tide_encrypt(struct tide_cipher *c, const struct tide_page_id *id,
 		 struct page *from, struct page *to, u8 *tag);
 int tide_decrypt(struct tide_cipher *c, const struct tide_page_id *id,
 		 struct page *page, const u8 *tag);
+
+/* verify.c */
+extern unsigned int tide_verify_one_in;
 
 /* get.c */
 int tide_get_init(void);

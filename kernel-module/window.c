@@ -22,6 +22,8 @@ struct tide_window {
 	struct tide_get *open[TIDE_MAX_LENDERS];
 	u8 asked, admitted;		/* the breaker's answers, bits by slot */
 	bool disk;			/* of a stream, with pages that are not in the pool */
+	u64 changes;			/* of the file, before the first look-up */
+	bool ahead;			/* it is one of read-ahead, not a single folio */
 };
 
 #define TIDE_NOWHERE	(-1)	/* some page is not in the pool */
@@ -104,6 +106,8 @@ static struct tide_get *tide_get_alloc(struct tide_window *w, int slot)
 	get->size = w->size;
 	get->hit = false;
 	get->receiving = false;
+	get->changes = w->changes;
+	get->ahead = w->ahead;
 	get->exclusive = lender->config.strategy == TIDE_EXCLUSIVE;
 	get->count = 0;
 	return get;
@@ -196,7 +200,7 @@ static bool tide_window_take(struct tide_window *w, struct folio *folio)
 	tide_folio_collect(w->file, folio, get);
 	tide_file_unlock(w->file, flags);
 	if (!get || get->count == before)
-		tide_folio_done(folio);
+		tide_folio_came(folio, w->file, w->orig, w->changes);
 	return true;
 }
 
@@ -306,6 +310,7 @@ void tide_get_readahead(struct readahead_control *rac,
 		.gfp = readahead_gfp_mask(rac->mapping) & ~__GFP_HIGHMEM & ~__GFP_MOVABLE,
 		.pages = readahead_count(rac),
 		.size = tide_size(readahead_count(rac)),
+		.ahead = true,
 	};
 	unsigned long misses = 0;
 	bool stream;
@@ -314,6 +319,7 @@ void tide_get_readahead(struct readahead_control *rac,
 		tide_disk_readahead(rac, orig);
 		return;
 	}
+	w.changes = READ_ONCE(w.file->changes);
 	tide_rac_normalise(rac);
 	stream = tide_sequential_read(w.file, rac->_index, rac->_nr_pages);
 	if (tide_file_has(w.file, rac->_index, rac->_index + rac->_nr_pages - 1))
@@ -367,6 +373,7 @@ int tide_get_read_folio(struct file *file, struct folio *folio,
 
 	if (!w.file)
 		return orig->read_folio(file, folio);
+	w.changes = READ_ONCE(w.file->changes);
 	tide_sequential_read(w.file, folio->index, w.pages);
 	taken = tide_window_take(&w, folio);
 	tide_window_submit(&w);

@@ -192,11 +192,20 @@ u32 tide_wire_position(const struct socket *sock)
  * @sock: connected
  * @position: of tide_wire_position(), less than 2 GiB away
  *
- * Context: any.
+ * Context: process.
  */
 bool tide_wire_passed(const struct socket *sock, u32 position)
 {
-	return !before(READ_ONCE(tcp_sk(sock->sk)->snd_nxt), position);
+	const struct tcp_sock *tp = tcp_sk(sock->sk);
+	bool passed = !before(READ_ONCE(tp->snd_nxt), position);
+
+	if (passed)
+		return true;
+	/* A packet leaves before it is noted, and the answer may be here between the two. */
+	lock_sock(sock->sk);
+	passed = !before(tp->snd_nxt, position);
+	release_sock(sock->sk);
+	return passed;
 }
 
 /**

@@ -90,6 +90,8 @@ AGENT: Mapping[Metric, Description] = {
     Metric.GUEST_DISK_READS: _counter("pages", GUEST, "Pages of known files that were read from disk"),
     Metric.GUEST_DISK_READ_SECONDS: _seconds(GUEST, f"Time of the guest's own reads from disk, sampled; {_INEXACT}"),
     Metric.GUEST_WARNINGS: _counter("broken invariants", GUEST, "Broken invariants in the module: must stay 0"),
+    Metric.GUEST_VERIFIED: _counter("pages", GUEST, "Pages from the pool that were compared with the disk"),
+    Metric.GUEST_VERIFY_FAILED: _counter("pages", GUEST, "Of those, not what the disk has: must stay 0"),
     # both ends of a pairing
     Metric.GUEST_CONNECTED: _gauge("0 or 1", (*PAIRING, "side"), "1 if this end of the pairing is connected"),
     Metric.GUEST_GRANTED_BYTES: _gauge("bytes", (*PAIRING, "side"), "Memory that the lender has granted"),

@@ -211,6 +211,8 @@ class Metric(StrEnum):
     GUEST_GRANTED_BYTES = "tidepool_guest_granted_bytes"
     GUEST_DISK_READS = "tidepool_guest_disk_reads_total"
     GUEST_WARNINGS = "tidepool_guest_warnings_total"
+    GUEST_VERIFIED = "tidepool_guest_verified_total"
+    GUEST_VERIFY_FAILED = "tidepool_guest_verify_failed_total"
     GUEST_RECLAIMED = "tidepool_guest_reclaimed_total"
     GUEST_RECYCLED = "tidepool_guest_recycled_total"
     GUEST_PUT_SECONDS = "tidepool_guest_put_duration_seconds"

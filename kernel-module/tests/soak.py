@@ -160,7 +160,8 @@ def lend(pair: Pair) -> None:
 
 
 def borrow(pair: Pair) -> None:
-    """The borrower's end."""
+    """The borrower's end, which compares what it gets with its disk."""
+    pair.b.set("verify_one_in", 1)
     pair.b.borrow(NAME, address=LENDER_ADDRESS, size=POOL)
 
 

@@ -142,3 +142,33 @@ def test_a_lender_that_was_lost_is_taken_up_again(kernel: str) -> None:
         wait_until("the breaker closes", lambda: pair.borrowed()["breaker_open"] == 0, timeout=75, every=1)
         assert reads_from_pool(pair) or reads_from_pool(pair)
         pair.assert_clean()
+
+
+@pytest.mark.parametrize(
+    "filesystem", ["ext4", pytest.param("xfs", marks=pytest.mark.long), pytest.param("btrfs", marks=pytest.mark.long)]
+)
+def test_a_lost_window_is_a_window_on_disk(kernel: str, filesystem: str) -> None:
+    """What a lender did not answer is read in as many requests as without it, not page by page."""
+    with (pair := Pair(kernel, borrower_mem="192M", disk=filesystem)) as (borrower, lender):
+        pair.read_ahead(WINDOW_KIB)
+        stress(borrower, "fill /mnt/file mib=8")
+        plain = requests(borrower)
+        borrower.sh("insmod /lib/tidepool.ko put_buffers=4096")
+        pair.connect(size=64 * MIB, more={"deadline_us": DEADLINE_US})
+        pair.evict()
+        lender.stop()
+        try:
+            lost = requests(borrower)
+        finally:
+            lender.cont()
+        assert pair.borrowed()["get_late"] >= 64
+        assert lost < 2 * plain + 8, f"{lost} requests, {plain} without a lender"
+        pair.assert_clean()
+
+
+def requests(borrower: Guest) -> int:
+    """How many requests the disk gets for reading the file, which is not in the page cache afterwards."""
+    borrower.drop_caches(1)
+    before = borrower.disk_reads()
+    read_once(borrower)
+    return borrower.disk_reads() - before

@@ -26,11 +26,13 @@ def test_mix(kernel: str, filesystem: str) -> None:
     with (pair := Pair(kernel, borrower_mem="160M", lender_mem="320M", disk=filesystem)) as (borrower, _):
         keep_pages_for_the_card(borrower)
         pair.connect(size=160 * MIB)
+        pair.b.set("verify_one_in", 1)
         report = stress(borrower, f"mix /mnt/mix mib=120 seconds={SECONDS} threads=6", timeout=400)
         figures = pair.borrowed()
         assert report["total"] > 300
         assert figures["puts"] > 1000
         assert figures["get_hits"] > 500
+        assert pair.b.stats()["verified"] > 100
         pair.assert_clean()
 
 
@@ -42,6 +44,7 @@ def test_races(kernel: str, filesystem: str) -> None:
     """Eviction against direct writes, punched holes and truncation of the very same pages."""
     with (pair := Pair(kernel, disk=Disk("1G", filesystem, write_iops=150))) as (borrower, _):
         pair.connect(size=64 * MIB)
+        pair.b.set("verify_one_in", 1)
         for change in ("direct", "punch", "truncate"):
             stress(borrower, f"race /mnt/race.{change} change={change} seconds=5")
         assert pair.borrowed()["puts"] > 100
@@ -55,6 +58,7 @@ def test_mix_for_long(kernel: str, filesystem: str) -> None:
     with (pair := Pair(kernel, borrower_mem="256M", lender_mem="512M", disk=filesystem)) as (borrower, _):
         keep_pages_for_the_card(borrower)
         pair.connect(size=256 * MIB)
+        pair.b.set("verify_one_in", 1)
         for round_number in range(4):
             stress(borrower, f"mix /mnt/mix mib=260 seconds=50 threads=8 files={1 + round_number % 4}", timeout=400)
             borrower.drop_caches(1 + round_number % 3)

@@ -95,6 +95,7 @@ def _guests(samples: Samples) -> Iterator[Metric]:
     total, available = _gauges(Name.GUEST_MEMORY_BYTES), _gauges(Name.GUEST_AVAILABLE_BYTES)
     stale, info = _gauges(Name.GUEST_STALE), _gauges(Name.GUEST_INFO)
     disk, warnings = _counters(Name.GUEST_DISK_READS), _counters(Name.GUEST_WARNINGS)
+    verified, differ = _counters(Name.GUEST_VERIFIED), _counters(Name.GUEST_VERIFY_FAILED)
     for key, sample in samples:
         seen, module = sample.seen, sample.seen.module
         total.add_metric(key, seen.total_bytes)
@@ -104,7 +105,9 @@ def _guests(samples: Samples) -> Iterator[Metric]:
         if module:
             disk.add_metric(key, module.stats.get("misses", 0))
             warnings.add_metric(key, module.stats.get("warnings", 0))
-    yield from (total, available, stale, info, disk, warnings)
+            verified.add_metric(key, module.stats.get("verified", 0))
+            differ.add_metric(key, module.stats.get("verify_failed", 0))
+    yield from (total, available, stale, info, disk, warnings, verified, differ)
 
 
 def _needs(samples: Samples) -> Iterator[Metric]:

@@ -167,7 +167,8 @@ class Pair:
         for side in (self.b, self.l):
             side.guest.assert_clean(allow)
             if side.loaded:
-                assert side.stats().get("warnings", 0) == 0, f"{side.guest.name}: the module counted warnings"
+                for defect in ("warnings", "verify_failed"):
+                    assert side.stats().get(defect, 0) == 0, f"{side.guest.name}: the module counted {defect}"
 
     def restart_lender(self) -> Guest:
         """A fresh lender in place of one that was killed, at the same address, with nothing configured."""
