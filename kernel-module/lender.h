@@ -7,6 +7,7 @@
 #define TIDE_LENDER_H
 
 #include <linux/bvec.h>
+#include <linux/in6.h>
 #include <linux/net.h>
 
 #include "tidepool.h"
@@ -14,6 +15,9 @@
 /**
  * struct tide_connection - one accepted connection
  * @list: in tide_connections
+ * @stranger: in tide_strangers until the handshake is over
+ * @deadline: ends the handshake
+ * @from: where it comes from, as far as strangers are told apart
  * @work: serves it
  * @sock: its socket
  * @borrower: once the handshake is over
@@ -26,6 +30,9 @@
  */
 struct tide_connection {
 	struct list_head list;
+	struct list_head stranger;
+	struct delayed_work deadline;
+	struct in6_addr from;
 	struct work_struct work;
 	struct socket *sock;
 	struct tide_borrower *borrower;

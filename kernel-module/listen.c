@@ -2,7 +2,7 @@
 /*
  * One listening socket for all borrowers. A connection is a work item that
  * blocks in its socket; shutting the socket down ends it. Until the handshake
- * is over it is a stranger, of which only a few are admitted.
+ * is over it is a stranger, of which only a few are admitted, and none for long.
  */
 #define pr_fmt(fmt) KBUILD_MODNAME ": " fmt
 
@@ -10,18 +10,22 @@
 #include <linux/in6.h>
 #include <linux/kthread.h>
 #include <linux/slab.h>
+#include <net/ipv6.h>
 #include <net/net_namespace.h>
 #include <net/sock.h>
 
 #include "lender.h"
 
-#define TIDE_STRANGERS_MAX	32
+#define TIDE_STRANGERS_MAX	32	/* in all, */
+#define TIDE_STRANGERS_EACH	8	/* and from one address */
+#define TIDE_STRANGER_MS	5000	/* for all of the handshake */
 
 u16 tide_port = TIDE_PORT;
 DECLARE_WAIT_QUEUE_HEAD(tide_connections_wait);
 
 static LIST_HEAD(tide_connections);
-static unsigned int tide_strangers;
+static LIST_HEAD(tide_strangers);	/* the oldest first */
+static unsigned int tide_meeting;	/* these, and those sent away that are not gone yet */
 
 /* Handshakes and gets come before puts: a reader waits for a get. */
 static struct workqueue_struct *tide_get_queue, *tide_put_queue;
@@ -32,6 +36,76 @@ static unsigned int tide_listen_users;
 /* ------------------------------------------------------------------ */
 /* connections							       */
 /* ------------------------------------------------------------------ */
+
+/* Of an IPv6 address the host's part is of no account: a host may have any. */
+static struct in6_addr tide_origin(struct socket *sock)
+{
+	struct sockaddr_storage peer = { .ss_family = AF_UNSPEC };
+	struct in6_addr from = { };
+
+	kernel_getpeername(sock, (struct sockaddr *)&peer);
+	if (peer.ss_family == AF_INET) {
+		ipv6_addr_set_v4mapped(((struct sockaddr_in *)&peer)->sin_addr.s_addr, &from);
+	} else if (peer.ss_family == AF_INET6) {
+		from = ((struct sockaddr_in6 *)&peer)->sin6_addr;
+		if (!ipv6_addr_v4mapped(&from))
+			memset(&from.s6_addr[8], 0, 8);
+	}
+	return from;
+}
+
+/* The oldest stranger from a place, if there are too many of them; tide_lending_mutex is held. */
+static struct tide_connection *tide_stranger_surplus(const struct in6_addr *from,
+						     unsigned int most)
+{
+	struct tide_connection *c, *oldest = NULL;
+	unsigned int count = 0;
+
+	list_for_each_entry(c, &tide_strangers, stranger) {
+		if (from && !ipv6_addr_equal(&c->from, from))
+			continue;
+		if (!oldest)
+			oldest = c;
+		count++;
+	}
+	return count > most ? oldest : NULL;
+}
+
+static void tide_stranger_send_away(struct tide_connection *c)
+{
+	if (!c)
+		return;
+	list_del_init(&c->stranger);
+	tide_shut(c);
+}
+
+static void tide_stranger_late(struct work_struct *work)
+{
+	tide_shut(container_of(to_delayed_work(work), struct tide_connection, deadline));
+}
+
+/* Whoever is new is let in, the oldest make room; tide_lending_mutex is held. */
+static bool tide_stranger_admit(struct tide_connection *c)
+{
+	if (tide_meeting >= 2 * TIDE_STRANGERS_MAX)
+		return false;
+	tide_meeting++;
+	list_add(&c->list, &tide_connections);
+	list_add_tail(&c->stranger, &tide_strangers);
+	tide_stranger_send_away(tide_stranger_surplus(&c->from, TIDE_STRANGERS_EACH));
+	tide_stranger_send_away(tide_stranger_surplus(NULL, TIDE_STRANGERS_MAX));
+	queue_delayed_work(tide_get_queue, &c->deadline, msecs_to_jiffies(TIDE_STRANGER_MS));
+	return true;
+}
+
+static void tide_stranger_met(struct tide_connection *c)
+{
+	mutex_lock(&tide_lending_mutex);
+	list_del_init(&c->stranger);
+	tide_meeting--;
+	mutex_unlock(&tide_lending_mutex);
+	cancel_delayed_work_sync(&c->deadline);
+}
 
 /* On success the connection holds on to its borrower until it detaches. */
 static int tide_welcome(struct tide_connection *c)
@@ -94,9 +168,7 @@ static void tide_meet(struct work_struct *work)
 	struct tide_connection *c = container_of(work, struct tide_connection, work);
 	int err = tide_welcome(c);
 
-	mutex_lock(&tide_lending_mutex);
-	tide_strangers--;
-	mutex_unlock(&tide_lending_mutex);
+	tide_stranger_met(c);
 	if (err) {
 		atomic64_inc(&tide_stats.rejected);
 		pr_info_ratelimited("connection refused: error %d\n", err);
@@ -111,24 +183,25 @@ static void tide_meet(struct work_struct *work)
 static void tide_accepted(struct socket *sock)
 {
 	struct tide_connection *c = kvzalloc(sizeof(*c), GFP_KERNEL);
-	bool full;
+	bool admitted;
 
 	tide_wire_tune(sock);
+	if (!c)
+		goto refuse;
+	c->sock = sock;
+	c->from = tide_origin(sock);
+	INIT_WORK(&c->work, tide_meet);
+	INIT_DELAYED_WORK(&c->deadline, tide_stranger_late);
 	mutex_lock(&tide_lending_mutex);
-	full = !c || tide_strangers >= TIDE_STRANGERS_MAX;
-	if (!full) {
-		tide_strangers++;
-		c->sock = sock;
-		list_add(&c->list, &tide_connections);
-		INIT_WORK(&c->work, tide_meet);
-	}
+	admitted = tide_stranger_admit(c);
 	mutex_unlock(&tide_lending_mutex);
-	if (full) {
-		kvfree(c);
-		sock_release(sock);
-		return;
-	}
+	if (!admitted)
+		goto refuse;
 	queue_work(tide_get_queue, &c->work);
+	return;
+refuse:
+	kvfree(c);
+	sock_release(sock);
 }
 
 /**

@@ -163,11 +163,31 @@ int mode_garbage(const char *address)
 	return 0;
 }
 
-/* stress half-open ADDRESS [port=7470] [connections=50] [seconds=5]: connects, says nothing, and stays. */
+/* Sends a byte on each, every so many milliseconds, until the time is up; returns how many have been cut by then. */
+static long trickle(const int *fds, long count, long every_ms, double until)
+{
+	long cut = 0;
+
+	while (!time_is_up(until)) {
+		usleep(every_ms * 1000);
+		for (long i = 0; i < count; i++)
+			send(fds[i], "", 1, MSG_NOSIGNAL);
+	}
+	for (long i = 0; i < count; i++)
+		cut += send(fds[i], "", 1, MSG_NOSIGNAL) < 0;
+	return cut;
+}
+
+/*
+ * stress half-open ADDRESS [port=7470] [connections=50] [seconds=5] [every=0]: connects, says nothing, or a byte every so
+ * many milliseconds, and stays.
+ */
 int mode_half_open(const char *address)
 {
 	struct sockaddr_in peer = peer_address(address, option("port", 7470));
-	long connections = option("connections", 50);
+	long connections = option("connections", 50), every = option("every", 0), cut = 0;
+	int fds[connections];
+	double until;
 
 	for (long i = 0; i < connections; i++) {
 		int fd = socket(AF_INET, SOCK_STREAM | SOCK_NONBLOCK, 0);
@@ -176,8 +196,13 @@ int mode_half_open(const char *address)
 			die("socket");
 		if (connect(fd, (struct sockaddr *)&peer, sizeof(peer)) && errno != EINPROGRESS)
 			io_failed("connect");
+		fds[i] = fd;
 	}
-	sleep(option("seconds", 5));
-	printf("{\"mode\": \"half-open\", \"connections\": %ld}\n", connections);
+	until = now() + option("seconds", 5);
+	if (every)
+		cut = trickle(fds, connections, every, until);
+	else
+		sleep(option("seconds", 5));
+	printf("{\"mode\": \"half-open\", \"connections\": %ld, \"cut\": %ld}\n", connections, cut);
 	return 0;
 }
