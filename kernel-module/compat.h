@@ -11,6 +11,7 @@
 #include <linux/pagemap.h>
 #include <linux/shrinker.h>
 #include <linux/slab.h>
+#include <linux/swap.h>
 #include <linux/uio.h>
 #include <linux/version.h>
 #include <net/sock.h>
@@ -114,6 +115,17 @@ static inline void tide_shrinker_destroy(struct shrinker *shrinker)
 #else
 	unregister_shrinker(shrinker);
 	kfree(shrinker);
+#endif
+}
+
+/* 6.4: what was reclaimed outside of the LRU lists is counted by a function. */
+static inline void tide_account_reclaimed(unsigned long pages)
+{
+#if KERNEL_VERSION(6, 4, 0) <= LINUX_VERSION_CODE
+	mm_account_reclaimed_pages(pages);
+#else
+	if (current->reclaim_state)
+		current->reclaim_state->reclaimed_slab += pages;
 #endif
 }
 

@@ -29,15 +29,16 @@ static u64 tide_grant(const struct tide_borrower *borrower)
 
 /**
  * tide_regrant() - grant what is possible now
- * @borrower: its mutex is held
+ * @borrower: its mutex is held; it is told later, for it may not listen
  */
 void tide_regrant(struct tide_borrower *borrower)
 {
 	if (!borrower->store)
 		return;
-	borrower->granted_bytes = tide_grant(borrower);
+	WRITE_ONCE(borrower->granted_bytes, tide_grant(borrower));
 	tide_store_resize(borrower->store, borrower->granted_bytes);
-	tide_send_grant(borrower);
+	WRITE_ONCE(borrower->grant_due, true);
+	tide_tell(borrower, 0);
 }
 
 /* ------------------------------------------------------------------ */
@@ -125,13 +126,15 @@ int tide_attach_put(struct tide_connection *c, u64 session)
  * tide_detach() - a connection of a session has ended
  * @c: attached
  *
- * The other one ends, too; the last to go takes the store with it.
+ * The other one ends, too; the last to go takes the store with it. Whoever still
+ * sends on the connection does not wait any longer.
  */
 void tide_detach(struct tide_connection *c)
 {
 	struct tide_borrower *borrower = c->borrower;
 	struct tide_store *store = NULL;
 
+	tide_shut(c);
 	mutex_lock(&borrower->mutex);
 	if (borrower->get == c) {
 		mutex_lock(&borrower->send_mutex);
@@ -299,7 +302,7 @@ static void tide_trim_share(struct tide_borrower *borrower, u64 may, u64 lent)
  */
 void tide_lending_shrink(void)
 {
-	u64 may = READ_ONCE(tide_lend_bytes) >> PAGE_SHIFT, lent;
+	u64 may = tide_store_fits(READ_ONCE(tide_lend_bytes)), lent;
 	struct tide_borrower *borrower;
 
 	list_for_each_entry(borrower, &tide_borrowers, list)

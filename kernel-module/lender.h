@@ -45,6 +45,7 @@ struct tide_connection {
 		} get;
 		struct tide_put_item put[TIDE_PUT_MAX];
 		struct tide_forget_item forget[TIDE_NOTICE_MAX];
+		struct tide_page_id evicted[TIDE_NOTICE_MAX];	/* when @put is done with */
 	} request;
 	struct {
 		struct tide_frame frame;
@@ -65,11 +66,11 @@ static inline void tide_shut(struct tide_connection *c)
 
 /* listen.c */
 int tide_listen(void);
+void tide_tell(struct tide_borrower *borrower, unsigned long delay);
 void tide_unlisten(void);
 bool tide_borrower_alone(struct tide_borrower *borrower);
 
 /* serve.c */
-int tide_send_grant(struct tide_borrower *borrower);
 void tide_notify(struct work_struct *work);
 void tide_serve_session(struct tide_connection *c);
 

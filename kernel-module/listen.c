@@ -220,6 +220,21 @@ bool tide_borrower_alone(struct tide_borrower *borrower)
 	return alone;
 }
 
+/**
+ * tide_tell() - have tide_notify() called
+ * @borrower: has a session
+ * @delay: jiffies, at most; 0 is at once
+ *
+ * Context: any.
+ */
+void tide_tell(struct tide_borrower *borrower, unsigned long delay)
+{
+	if (delay)
+		queue_delayed_work(tide_get_queue, &borrower->notify, delay);
+	else
+		mod_delayed_work(tide_get_queue, &borrower->notify, 0);
+}
+
 /* ------------------------------------------------------------------ */
 /* listening							       */
 /* ------------------------------------------------------------------ */

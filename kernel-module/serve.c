@@ -40,22 +40,29 @@ static int tide_reply(struct tide_borrower *borrower, u8 type, unsigned int coun
 	return err < 0 ? err : 0;
 }
 
-/**
- * tide_send_grant() - tell a borrower how much it may use
- * @borrower: connected
- *
- * Return: 0 or a negative errno.
- */
-int tide_send_grant(struct tide_borrower *borrower)
+static int tide_send_grant(struct tide_borrower *borrower)
 {
-	__le64 bytes = cpu_to_le64(borrower->granted_bytes);
+	__le64 bytes = cpu_to_le64(READ_ONCE(borrower->granted_bytes));
 
 	return tide_reply(borrower, TIDE_GRANT, 0, 0, &bytes, sizeof(bytes));
 }
 
+static int tide_send_evicted(struct tide_borrower *borrower,
+			     const struct tide_page_id *id, unsigned int count)
+{
+	int err = tide_reply(borrower, TIDE_EVICTED, count, 0, id, count * sizeof(*id));
+
+	if (!err)
+		atomic64_add(count, &borrower->stats.notices_sent);
+	return err;
+}
+
 /**
- * tide_notify() - tell a borrower what the kernel has reclaimed
+ * tide_notify() - tell a borrower its grant, and which pages are gone
  * @work: borrower->notify
+ *
+ * Here and in the borrower's own connections, and nowhere else, somebody waits
+ * until it has taken what it is sent.
  */
 void tide_notify(struct work_struct *work)
 {
@@ -65,17 +72,17 @@ void tide_notify(struct work_struct *work)
 	struct tide_store *store;
 	unsigned int n;
 
+	if (xchg(&borrower->grant_due, false))
+		tide_send_grant(borrower);
 	id = kmalloc_array(TIDE_NOTICE_MAX, sizeof(*id), GFP_NOIO | __GFP_NOWARN);
 	if (!id) {
-		schedule_delayed_work(&borrower->notify, HZ);
+		tide_tell(borrower, HZ);
 		return;
 	}
 	store = READ_ONCE(borrower->store);	/* destroyed after this work */
-	while (store && (n = tide_store_notices(store, id, TIDE_NOTICE_MAX))) {
-		if (tide_reply(borrower, TIDE_EVICTED, n, 0, id, n * sizeof(*id)))
+	while (store && (n = tide_store_notices(store, id, TIDE_NOTICE_MAX)))
+		if (tide_send_evicted(borrower, id, n))
 			break;
-		atomic64_add(n, &borrower->stats.notices_sent);
-	}
 	kfree(id);
 }
 
@@ -254,19 +261,42 @@ static void tide_prepare_batch(struct tide_connection *c, unsigned int count,
 static u64 tide_store_batch(struct tide_connection *c, unsigned int count, bool usable)
 {
 	struct tide_borrower *borrower = c->borrower;
-	unsigned int i;
+	unsigned int i, kept = 0;
 	u64 stored = 0;
 
 	for (i = 0; i < count; i++) {
-		if (c->folio[i] && !usable)
-			tide_store_cancel(borrower->store, c->folio[i]);
-		else if (c->folio[i] && !tide_store_add(borrower->store, &c->request.put[i],
-							c->folio[i]))
+		struct folio *folio = c->folio[i];
+
+		if (folio && !usable) {
+			tide_store_cancel(borrower->store, folio);
+		} else if (folio && !tide_store_add(borrower->store, &c->request.put[i],
+						    folio)) {
+			c->folio[kept++] = folio;
 			stored |= BIT_ULL(i);
-		else
+		} else {
 			atomic64_inc(&borrower->stats.puts_refused);
+		}
 	}
+	tide_store_settle(borrower->store, c->folio, kept);
 	return stored;
+}
+
+/*
+ * Pages come no faster than the borrower learns which have gone for them, so that
+ * no notice is ever lost for want of room.
+ */
+static int tide_tell_evicted(struct tide_connection *c)
+{
+	struct tide_store *store = c->borrower->store;
+	unsigned int n;
+	int err = 0;
+
+	while (!err && tide_store_untold(store) >= TIDE_NOTICE_MAX) {
+		n = tide_store_notices(store, c->request.evicted, TIDE_NOTICE_MAX);
+		if (n)	/* else they have just been taken by the worker */
+			err = tide_send_evicted(c->borrower, c->request.evicted, n);
+	}
+	return err;
 }
 
 static int tide_serve_put(struct tide_connection *c, const struct tide_frame *frame,
@@ -285,8 +315,9 @@ static int tide_serve_put(struct tide_connection *c, const struct tide_frame *fr
 	tide_prepare_batch(c, count, scratch);
 	err = tide_wire_recv_pages(c->sock, c->bvec, count);
 	stored = cpu_to_le64(tide_store_batch(c, count, !err));
-	return err ?: tide_reply(c->borrower, TIDE_PUT_ACK, count,
-				 le64_to_cpu(frame->id), &stored, sizeof(stored));
+	return err ?: tide_tell_evicted(c) ?:
+	       tide_reply(c->borrower, TIDE_PUT_ACK, count, le64_to_cpu(frame->id), &stored,
+			  sizeof(stored));
 }
 
 /* ------------------------------------------------------------------ */

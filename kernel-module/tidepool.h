@@ -37,7 +37,7 @@
  *	  breaker.c	a slow lender is left alone for a while
  *	  borrower.c	the connection to each lender
  *	lender's side
- *	  store.c	remote pages as clean folios of private inodes
+ *	  store.c	remote pages as clean folios of a private inode
  *	  lender.c	the borrowers, their grants and sessions
  *	  listen.c	accepting connections
  *	  serve.c	answering them
@@ -53,6 +53,13 @@
  *	        forget_lock, ghost_lock, marks of sequential.c
  *						leaves, with interrupts off
  *	breaker.lock, disk lock, verify lock	leaves, process context only
+ *	borrower->mutex
+ *	  borrower->send_mutex			may wait for the peer: only when its
+ *						sockets are shut down
+ *	  store->mutex
+ *	    i_pages of the store (the kernel's)
+ *	      store->lock, slots		leaves, with interrupts off
+ *	tide_stores_mutex			reclaim only tries it; i_pages inside
  */
 #ifndef TIDEPOOL_H
 #define TIDEPOOL_H
@@ -773,11 +780,15 @@ void tide_get_release(struct tide_lender *lender);
 
 struct tide_store;
 
+/* What is remembered of a lent page, at most: it counts as lent, too. */
+#define TIDE_NOTE_COST		128
+
 /**
  * struct tide_borrower - what a lender knows of one borrower
  *
  * Made and destroyed by control.c. The session members are guarded by @mutex;
- * @send_mutex orders frames on the GET channel.
+ * @send_mutex orders frames on the GET channel; who has it may wait for the
+ * borrower, so nobody takes it whom the borrower does not concern.
  */
 struct tide_borrower {
 	char name[TIDE_NAME_MAX];
@@ -794,6 +805,7 @@ struct tide_borrower {
 	u64 wanted_bytes;
 	u64 granted_bytes;
 	struct tide_store *store;	/* of the current session */
+	bool grant_due;			/* it is to be told of a new grant */
 	struct delayed_work notify;
 	struct tide_borrower_stats stats;
 };
@@ -827,13 +839,17 @@ struct folio *tide_store_prepare(struct tide_store *store);
 void tide_store_cancel(struct tide_store *store, struct folio *folio);
 int tide_store_add(struct tide_store *store, const struct tide_put_item *item,
 		   struct folio *folio);
+void tide_store_settle(struct tide_store *store, struct folio **folio,
+		       unsigned int count);
 void tide_store_forget(struct tide_store *store, u64 file, pgoff_t first,
 		       pgoff_t last, u64 before);
 unsigned int tide_store_notices(struct tide_store *store,
 				struct tide_page_id *id, unsigned int max);
+unsigned int tide_store_untold(struct tide_store *store);
 void tide_store_trim(struct tide_store *store, u64 pages);
 u64 tide_store_pages(struct tide_store *store);
 u64 tide_store_lent(void);
+u64 tide_store_fits(u64 bytes);
 
 extern const struct address_space_operations tide_store_aops;
 

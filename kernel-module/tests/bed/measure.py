@@ -32,6 +32,13 @@ def catalog_bytes(guest: Guest) -> int:
     return sum(map(int, guest.sh(f"for c in {folders}; do {count}; done").split()))
 
 
+def kept_bytes(guest: Guest) -> int:
+    """What a guest's kernel keeps in slabs and in the page cache: in a lender without a disk, what it lends and why."""
+    for cache in ("inode_cache", "dentry", *CATALOG_CACHES):  # what is free in them is no memory that is kept
+        guest.sh(f"[ ! -e /sys/kernel/slab/{cache}/shrink ] || echo 1 > /sys/kernel/slab/{cache}/shrink")
+    return sum(guest.meminfo(name) for name in ("Slab", "Cached", "Buffers"))
+
+
 def processor_seconds(guest: Guest) -> float:
     """Time that its only processor has not been idle, interrupts included; a difference is what something took."""
     timers = guest.read("/proc/timer_list")

@@ -47,8 +47,17 @@ int tide_store_add(struct tide_store *store, const struct tide_put_item *item, s
 {
 	(void)store;
 	(void)item;
+	if (!fuzz_one_in(5))
+		return 0;
 	folio_put(folio);
-	return fuzz_one_in(5) ? -ENOMEM : 0;
+	return -ENOMEM;
+}
+
+void tide_store_settle(struct tide_store *store, struct folio **folio, unsigned int count)
+{
+	(void)store;
+	for (unsigned int i = 0; i < count; i++)
+		folio_put(folio[i]);
 }
 
 struct folio *tide_store_get(struct tide_store *store, u64 file, pgoff_t index, u64 version, u8 *tag)
@@ -75,15 +84,28 @@ void tide_store_forget(struct tide_store *store, u64 file, pgoff_t first, pgoff_
 unsigned int tide_store_notices(struct tide_store *store, struct tide_page_id *id, unsigned int max)
 {
 	(void)store;
-	(void)id;
-	(void)max;
-	return 0;
+	memset(id, 7, max * sizeof(*id));
+	return max;
+}
+
+unsigned int tide_store_untold(struct tide_store *store)
+{
+	(void)store;
+	return fuzz_one_in(2) ? TIDE_NOTICE_MAX : 0;
+}
+
+/* listen.c's: at once, as all that is queued */
+void tide_tell(struct tide_borrower *borrower, unsigned long delay)
+{
+	if (!delay)
+		tide_notify(&borrower->notify.work);
 }
 
 void tide_regrant(struct tide_borrower *borrower)
 {
 	fuzz_assert(borrower->wanted_bytes <= TIDE_MAX_BYTES);
-	tide_send_grant(borrower);
+	borrower->grant_due = true;
+	tide_tell(borrower, 0);
 }
 
 /* ---- the wire ---- */

@@ -685,5 +685,141 @@ out:
 	}
 	printf("{\"mode\": \"slow-lender\", \"sessions\": %lu, \"asked\": %lu, \"seconds\": %.1f}\n", begun, asked,
 	       answering);
+/* ---- a borrower that means what it says, and does one thing that is unusual ---- */
+
+#define FILE_NUMBER	7UL
+#define WANTED		(1UL << 30)
+#define SIP		4096	/* bytes that a slow one reads at once */
+#define SIP_US		100000
+
+static unsigned long stored, hits, evicted;
+
+static bool tell(int fd, uint8_t type, unsigned int count, const void *data, size_t length)
+{
+	struct tide_frame frame = { .length = htole32(length), .type = type, .count = htole16(count) };
+
+	return push(fd, &frame, sizeof(frame), false) && push(fd, data, length, false);
+}
+
+static bool want(struct session *s, uint64_t bytes)
+{
+	bytes = htole64(bytes);
+	return tell(s->get, TIDE_RESIZE, 0, &bytes, sizeof(bytes));
+}
+
+/* How much may wait to be read. */
+static void set_room(int fd, int bytes)
+{
+	setsockopt(fd, SOL_SOCKET, SO_RCVBUF, &bytes, sizeof(bytes));
+}
+
+/* Reads frames until one of a type has come; counts what they say. */
+static bool hear_until(struct session *s, int type)
+{
+	struct tide_frame frame;
+
+	do {
+		if (!hear(s->get, &frame, payload, sizeof(payload)))
+			return false;
+		if (frame.type == TIDE_EVICTED)
+			evicted += le16toh(frame.count);
+		if (frame.type == TIDE_PUT_ACK)
+			stored += __builtin_popcountl(*(uint64_t *)payload);
+		for (unsigned int i = 0; frame.type == TIDE_DATA && i < le16toh(frame.count); i++)
+			hits += !!((struct tide_data_item *)payload)[i].version;
+	} while (frame.type != type);
+	return true;
+}
+
+/* Page i is put as version i + 1. */
+static bool put_some(struct session *s, unsigned long first, unsigned int count)
+{
+	struct tide_put_item *item = (void *)payload;
+
+	memset(payload, 0, count * (sizeof(*item) + PAGE));
+	for (unsigned int i = 0; i < count; i++)
+		item[i].id = (struct tide_page_id) {
+			htole64(FILE_NUMBER), htole64(first + i), htole64(first + i + 1),
+		};
+	return tell(s->put, TIDE_PUT, count, payload, count * (sizeof(*item) + PAGE)) && hear_until(s, TIDE_PUT_ACK);
+}
+
+static bool put_all(struct session *s, unsigned long pages)
+{
+	for (unsigned long i = 0; i < pages; i += TIDE_PUT_MAX)
+		if (!put_some(s, i, pages - i < TIDE_PUT_MAX ? pages - i : TIDE_PUT_MAX))
+			return false;
+	return true;
+}
+
+static bool ask_some(struct session *s, unsigned long first, unsigned int count)
+{
+	struct {
+		struct tide_get_head head;
+		struct tide_get_item item[TIDE_GET_MAX];
+	} __packed get = { .head.file = htole64(FILE_NUMBER) };
+
+	for (unsigned int i = 0; i < count; i++)
+		get.item[i] = (struct tide_get_item) { htole64(first + i), htole64(first + i + 1) };
+	return tell(s->get, TIDE_GET, count, &get, sizeof(get.head) + count * sizeof(get.item[0]));
+}
+
+static bool ask_all(struct session *s, unsigned long pages)
+{
+	for (unsigned long i = 0; i < pages; i += TIDE_GET_MAX)
+		if (!ask_some(s, i, pages - i < TIDE_GET_MAX ? pages - i : TIDE_GET_MAX) || !hear_until(s, TIDE_DATA))
+			return false;
+	return true;
+}
+
+static bool forget_below(struct session *s, uint64_t version)
+{
+	struct tide_forget_item item = { htole64(FILE_NUMBER), 0, htole64(1UL << 60), htole64(version) };
+
+	return tell(s->get, TIDE_FORGET, 1, &item, sizeof(item));
+}
+
+/* Asks for much, and takes it in sips. */
+static void drain_slowly(struct session *s, double until)
+{
+	char sip[SIP];
+
+	for (int i = 0; i < 4; i++)
+		ask_some(s, 0, TIDE_GET_MAX);
+	while (!time_is_up(until) && recv(s->get, sip, sizeof(sip), 0) > 0)
+		usleep(SIP_US);
+}
+
+static void stay(struct session *s, double until)
+{
+	while (!time_is_up(until) && tell(s->get, TIDE_PING, 0, NULL, 0) && hear_until(s, TIDE_PONG))
+		usleep(SIP_US);
+}
+
+/*
+ * stress borrower ADDRESS key=HEX [name=pairing] [port=7470] [pages=1000] [forget=0] [ask=1] [slow=0] [deaf=0] [stay=0]: puts
+ * so many pages of a file, forgets all of it that is of a version below `forget`, asks for all, and then, for so many
+ * seconds, reads what it is sent slowly, or not at all, or behaves.
+ */
+int mode_borrower(const char *address)
+{
+	static struct session s;
+	unsigned long pages = option("pages", 1000);
+
+	read_key();
+	s.random = random_seed(0);
+	if (!borrower_begins(&s, address) || !want(&s, WANTED))
+		die("session");
+	if (!put_all(&s, pages) || (option("forget", 0) && !forget_below(&s, option("forget", 0))))
+		die("put");
+	if (option("ask", 1) && !ask_all(&s, pages))
+		die("get");
+	set_room(s.get, SIP);
+	if (option("slow", 0))
+		drain_slowly(&s, now() + option("slow", 0));
+	sleep(option("deaf", 0));
+	set_room(s.get, PAYLOAD_MAX);
+	stay(&s, now() + option("stay", 0));
+	printf("{\"mode\": \"borrower\", \"stored\": %lu, \"hits\": %lu, \"evicted\": %lu}\n", stored, hits, evicted);
 	return 0;
 }

@@ -32,6 +32,9 @@ static const struct {
 	{ "early-lender", mode_early_lender, "PORT key=HEX [sessions=3]" },
 	{ "slow-lender", mode_slow_lender, "PORT key=HEX how=items|pages|hang-up [sessions=1]" },
 	{ "half-open", mode_half_open, "ADDRESS [port=7470] [connections=50] [seconds=5]" },
+	{ "borrower", mode_borrower, "ADDRESS key=HEX [name=pairing] [port=7470] [pages=1000] [forget=0] [ask=1] [slow=0] [deaf=0] [stay=0]" },
+	{ "half-open", mode_half_open, "ADDRESS [port=7470] [connections=50] [seconds=5] [every=0]" },
+	{ "resident", mode_resident, "FILE" },
 };
 
 int main(int argc, char **argv)

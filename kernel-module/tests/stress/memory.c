@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 /* Memory for a program of the guest's own: how long each first touch of a page takes. */
+#include <fcntl.h>
 #include <stdlib.h>
 #include <sys/mman.h>
 #include <unistd.h>
@@ -85,4 +86,20 @@ int mode_grow(const char *mib)
 	latency_print(&page_latency);
 	printf("}, \"wrong_pages\": %lu, \"errors\": 0}\n", wrong_pages());
 	return verdict();
+}
+
+/* stress resident FILE: how many of its pages are in the page cache. */
+int mode_resident(const char *path)
+{
+	int fd = open_or_die(path, O_RDONLY);
+	long pages = lseek(fd, 0, SEEK_END) / PAGE, resident = 0;
+	void *map = mmap(NULL, pages * PAGE, PROT_READ, MAP_SHARED, fd, 0);
+	unsigned char *in = malloc(pages);
+
+	if (map == MAP_FAILED || !in || mincore(map, pages * PAGE, in))
+		die("mincore");
+	for (long i = 0; i < pages; i++)
+		resident += in[i] & 1;
+	printf("{\"mode\": \"resident\", \"pages\": %ld, \"resident\": %ld}\n", pages, resident);
+	return 0;
 }
