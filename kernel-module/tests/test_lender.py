@@ -109,19 +109,17 @@ def test_every_page_that_goes_is_told(pair: Pair) -> None:
         assert report["evicted"] == pages - left
 
 
-def test_trickling_strangers_lock_nobody_out(kernel: str) -> None:
+def test_trickling_strangers_lock_nobody_out(pair: Pair) -> None:
     """Forty half-open handshakes that send a byte a second: a paired borrower connects; they are cut at their time."""
-    with (pair := Pair(kernel, disk=None, borrower_mem="160M")) as (borrower, lender):
-        pair.l.load()
+    trickle = f"stress half-open {LENDER_ADDRESS} connections=40 seconds=60 every=1000"
+    with lending(pair, 64 * MIB), running(pair.borrower, trickle, 1):
+        time.sleep(1)
         pair.b.load()
-        pair.l.lend(NAME, quota=64 * MIB)
-        with running(borrower, f"stress half-open {LENDER_ADDRESS} connections=40 seconds=60 every=1000", 1):
-            time.sleep(1)
-            pair.b.borrow(NAME, address=LENDER_ADDRESS, size=64 * MIB)
-            pair.b.wait_state(f"lenders/{NAME}", "Connected", timeout=8)
-            assert int(lender.sh(PORT_LINE)) <= 8 + 2
-            wait_until("the strangers are gone", lambda: int(lender.sh(PORT_LINE)) == 2, timeout=10)
-        pair.assert_clean()
+        pair.b.borrow(NAME, address=LENDER_ADDRESS, size=64 * MIB)
+        pair.b.wait_state(f"lenders/{NAME}", "Connected", timeout=8)
+        assert int(pair.lender.sh(PORT_LINE)) <= 8 + 2
+        wait_until("the strangers are gone", lambda: int(pair.lender.sh(PORT_LINE)) == 2, timeout=10)
+        pair.b.unload()
 
 
 def test_lent_pages_are_the_first_to_go(kernel: str) -> None:
