@@ -2,7 +2,9 @@
 /*
  * Differences between the kernels that Tidepool is built for, one wrapper per
  * difference, with the version that brought it. The sources are written for
- * the newest kernel; no other file looks at the version.
+ * the newest kernel. What a kernel has is never told by its version, for
+ * distributions take changes back into older ones: compat/ has a probe for each
+ * difference, and Kbuild compiles them for TIDE_HAVE_....
  */
 #ifndef TIDE_COMPAT_H
 #define TIDE_COMPAT_H
@@ -13,11 +15,12 @@
 #include <linux/slab.h>
 #include <linux/swap.h>
 #include <linux/uio.h>
-#include <linux/version.h>
 #include <net/sock.h>
 
+#include "compat-generated.h"
+
 /* 6.2: ftrace_regs became opaque, with accessors for arguments and address. */
-#if KERNEL_VERSION(6, 2, 0) <= LINUX_VERSION_CODE
+#ifdef TIDE_HAVE_FTRACE_REGS_ARGUMENT
 static __always_inline unsigned long
 tide_ftrace_argument(struct ftrace_regs *fregs, unsigned int n)
 {
@@ -46,7 +49,7 @@ tide_ftrace_redirect(struct ftrace_regs *fregs, void *to)
 /* 6.19: filemap_alloc_folio() takes a memory policy. */
 static inline struct folio *tide_alloc_folio(gfp_t gfp)
 {
-#if KERNEL_VERSION(6, 19, 0) <= LINUX_VERSION_CODE
+#ifdef TIDE_HAVE_ALLOC_FOLIO_POLICY
 	return filemap_alloc_folio(gfp, 0, NULL);
 #else
 	return filemap_alloc_folio(gfp, 0);
@@ -63,20 +66,21 @@ static inline struct folio *tide_find_folio(struct address_space *mapping,
 }
 
 /*
- * 6.2: sk_use_task_frag decides whether a socket uses the task's page fragment;
- * before, sk_allocation without __GFP_FS said so. A read that faults inside
- * another socket's sendmsg() must not share that fragment with it.
+ * 6.2, taken back into 6.1: sk_use_task_frag decides whether a socket uses the
+ * task's page fragment; before, sk_allocation without __GFP_FS said so. A read
+ * that faults inside another socket's sendmsg() must not share that fragment
+ * with it.
  */
 static inline void tide_sk_own_frag(struct sock *sk)
 {
 	sk->sk_allocation = GFP_NOIO;
-#if KERNEL_VERSION(6, 2, 0) <= LINUX_VERSION_CODE
+#ifdef TIDE_HAVE_SK_USE_TASK_FRAG
 	sk->sk_use_task_frag = false;
 #endif
 }
 
 /* 6.19: kernel_connect() and kernel_bind() take an address of unknown size. */
-#if KERNEL_VERSION(6, 19, 0) > LINUX_VERSION_CODE
+#ifndef TIDE_HAVE_SOCKADDR_UNSIZED
 #define sockaddr_unsized sockaddr
 #endif
 
@@ -86,7 +90,7 @@ tide_shrinker_create(const char *name,
 		     unsigned long (*count)(struct shrinker *, struct shrink_control *),
 		     unsigned long (*scan)(struct shrinker *, struct shrink_control *))
 {
-#if KERNEL_VERSION(6, 7, 0) <= LINUX_VERSION_CODE
+#ifdef TIDE_HAVE_SHRINKER_ALLOC
 	struct shrinker *shrinker = shrinker_alloc(0, "%s", name);
 #else
 	struct shrinker *shrinker = kzalloc(sizeof(*shrinker), GFP_KERNEL);
@@ -97,7 +101,7 @@ tide_shrinker_create(const char *name,
 	shrinker->count_objects = count;
 	shrinker->scan_objects = scan;
 	shrinker->seeks = DEFAULT_SEEKS;
-#if KERNEL_VERSION(6, 7, 0) <= LINUX_VERSION_CODE
+#ifdef TIDE_HAVE_SHRINKER_ALLOC
 	shrinker_register(shrinker);
 #else
 	if (register_shrinker(shrinker, "%s", name)) {
@@ -110,7 +114,7 @@ tide_shrinker_create(const char *name,
 
 static inline void tide_shrinker_destroy(struct shrinker *shrinker)
 {
-#if KERNEL_VERSION(6, 7, 0) <= LINUX_VERSION_CODE
+#ifdef TIDE_HAVE_SHRINKER_ALLOC
 	shrinker_free(shrinker);
 #else
 	unregister_shrinker(shrinker);
@@ -165,20 +169,15 @@ static inline bool tide_rwsem_is_write_locked(struct rw_semaphore *sem)
 #define ITER_DEST	READ
 #endif
 
-/* 6.10: filemap_invalidate_inode(). */
-#if KERNEL_VERSION(6, 10, 0) <= LINUX_VERSION_CODE
-#define TIDE_HAS_INVALIDATE_INODE
-#endif
-
 /* 6.12: unaligned.h is the same for all architectures. */
-#if KERNEL_VERSION(6, 12, 0) <= LINUX_VERSION_CODE
+#if __has_include("linux/unaligned.h")
 #include <linux/unaligned.h>
 #else
 #include <asm/unaligned.h>
 #endif
 
 /* 6.4: hex2bin() has a header of its own, which kernel.h included for a while. */
-#if KERNEL_VERSION(6, 4, 0) <= LINUX_VERSION_CODE
+#if __has_include("linux/hex.h")
 #include <linux/hex.h>
 #else
 #include <linux/kernel.h>

@@ -208,7 +208,7 @@ static unsigned int tide_filemap_get_folios(struct address_space *mapping,
 	return ret;
 }
 
-#ifdef TIDE_HAS_INVALIDATE_INODE
+#ifdef TIDE_HAVE_INVALIDATE_INODE
 /* Extents were changed: it does nothing when no page at all is cached. */
 static int tide_filemap_invalidate_inode(struct inode *inode, bool flush,
 					 loff_t start, loff_t end)
@@ -340,7 +340,7 @@ static struct tide_wrapper tide_wrappers[] = {
 		TIDE_WRAPPER(filemap_range_has_page, tide_filemap_range_has_page),
 	[TIDE_SECTION_GET_FOLIOS] =
 		TIDE_WRAPPER(filemap_get_folios, tide_filemap_get_folios),
-#ifdef TIDE_HAS_INVALIDATE_INODE
+#ifdef TIDE_HAVE_INVALIDATE_INODE
 	[TIDE_SECTION_INVALIDATE_INODE] =
 		TIDE_WRAPPER(filemap_invalidate_inode, tide_filemap_invalidate_inode),
 #endif
