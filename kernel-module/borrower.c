@@ -50,6 +50,26 @@ void tide_lender_break(struct tide_lender *lender)
 	mutex_unlock(&lender->sock_mutex);
 }
 
+/**
+ * tide_lenders_break() - end the sessions with all lenders
+ *
+ * Context: process.
+ */
+void tide_lenders_break(void)
+{
+	struct tide_lender *lender;
+	int slot;
+
+	mutex_lock(&tide_slots_mutex);
+	for (slot = 0; slot < TIDE_MAX_LENDERS; slot++) {
+		lender = rcu_dereference_protected(tide_lenders[slot],
+						   lockdep_is_held(&tide_slots_mutex));
+		if (lender)
+			tide_lender_break(lender);
+	}
+	mutex_unlock(&tide_slots_mutex);
+}
+
 static int tide_connect(struct tide_lender *lender, u8 channel, u64 session,
 			struct socket **sockp)
 {
@@ -78,7 +98,7 @@ static int tide_connect(struct tide_lender *lender, u8 channel, u64 session,
 	*sockp = sock;		/* from here on tide_lender_break() ends it */
 	memcpy(key, config->key, sizeof(key));
 	mutex_unlock(&lender->sock_mutex);
-	if (READ_ONCE(lender->closing))
+	if (READ_ONCE(lender->closing) || tide_timeline_held())
 		err = -ESHUTDOWN;
 	else
 		err = kernel_connect(sock, (struct sockaddr_unsized *)&address,
@@ -89,6 +109,7 @@ static int tide_connect(struct tide_lender *lender, u8 channel, u64 session,
 		err = tide_handshake_borrower(sock, hs, key, lender->name,
 					      channel, session, config->size_bytes);
 	memzero_explicit(key, sizeof(key));
+	memcpy(lender->contribution, hs->challenge.nonce, TIDE_NONCE_SIZE);
 out:
 	kfree_sensitive(hs);
 	return err;
@@ -297,7 +318,8 @@ static int tide_session_begin(struct tide_lender *lender)
 	tide_breaker_reset(lender, false);
 	err = tide_connect(lender, TIDE_CHANNEL_GET, session, &lender->get_sock) ?:
 	      tide_receive_first_grant(lender) ?:
-	      tide_connect(lender, TIDE_CHANNEL_PUT, session, &lender->put_sock);
+	      tide_connect(lender, TIDE_CHANNEL_PUT, session, &lender->put_sock) ?:
+	      tide_cipher_renew(lender, lender->contribution, TIDE_NONCE_SIZE);
 	if (err)
 		return err;
 	tide_lender_expect(lender, 0);

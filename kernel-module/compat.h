@@ -11,10 +11,13 @@
 
 #include <linux/ftrace.h>
 #include <linux/pagemap.h>
+#include <linux/random.h>
 #include <linux/shrinker.h>
 #include <linux/slab.h>
 #include <linux/swap.h>
+#include <linux/timex.h>
 #include <linux/uio.h>
+#include <asm/archrandom.h>
 #include <net/sock.h>
 
 #include "compat-generated.h"
@@ -83,6 +86,23 @@ static inline void tide_sk_own_frag(struct sock *sk)
 #ifndef TIDE_HAVE_SOCKADDR_UNSIZED
 #define sockaddr_unsized sockaddr
 #endif
+
+/*
+ * 6.2, taken back into 6.1: arch_get_random_longs(). Where the processor draws
+ * no numbers, its clock is what never comes again just so.
+ */
+static inline unsigned long tide_hardware_random(void)
+{
+	unsigned long word;
+
+#ifdef TIDE_HAVE_ARCH_RANDOM_LONGS
+	if (arch_get_random_longs(&word, 1))
+#else
+	if (arch_get_random_long(&word))
+#endif
+		return word;
+	return random_get_entropy();
+}
 
 /* 6.7: the kernel allocates shrinkers. */
 static inline struct shrinker *

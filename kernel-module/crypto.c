@@ -1,16 +1,22 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
  * Pages are encrypted and authenticated by the borrower (invariant 8), with
- * AES-256 in GCM and a key that is drawn when the module is loaded and leaves
- * the kernel's crypto API in no direction: the lender holds ciphertext and tag.
+ * AES-256 in GCM and a key that is drawn for each session and leaves the
+ * kernel's crypto API in no direction: the lender holds ciphertext and tag.
  *
- * The nonce is the version of the put, which no other put under this key has.
+ * The nonce is the version of the put, which no other put under this key has,
+ * and the salt of its batch. A guest whose memory goes back in time (timeline.c)
+ * gives versions anew: on a new connection that is another key, to which the
+ * lender has contributed, and on the old one, which cannot live on but may take
+ * some bytes yet, it is another salt, which comes from the processor.
+ *
  * File, index and version are authenticated with the page, so a lender that
  * alters a page, exchanges two, or sends back an older one is found out.
  */
 #define pr_fmt(fmt) KBUILD_MODNAME ": " fmt
 
 #include <crypto/aead.h>
+#include <crypto/hash.h>
 #include <linux/kmod.h>
 #include <linux/module.h>
 #include <linux/random.h>
@@ -21,7 +27,9 @@
 
 #define TIDE_CIPHER		"gcm(aes)"
 #define TIDE_CIPHER_KEY_SIZE	32	/* AES-256 */
-#define TIDE_CIPHER_NONCE_SIZE	12
+#define TIDE_CIPHER_SALT_SIZE	4
+#define TIDE_CIPHER_TAG_SIZE	(TIDE_TAG_SIZE - TIDE_CIPHER_SALT_SIZE)
+#define TIDE_CIPHER_KDF		"hmac(sha256)"
 
 /*
  * An accelerator behind a queue, or one that allocates for each request, has no
@@ -30,67 +38,143 @@
  */
 #define TIDE_CIPHER_NOT		(CRYPTO_ALG_KERN_DRIVER_ONLY | CRYPTO_ALG_ALLOCATES_MEMORY)
 
-static struct crypto_aead *tide_aead;
-
 /**
  * struct tide_cipher - what one thread needs to encrypt or decrypt
+ * @aead: with the session's key
  * @request: to the crypto API
  * @wait: for its end
  * @id: authenticated with the page
- * @nonce: for this page
- * @tag: of the page
+ * @nonce: for this page: its version, and the salt of its batch
+ * @tag: of the page; the wire's has the salt behind it
  * @from: id, page and, when decrypting, tag
  * @to: id, page and tag
  */
 struct tide_cipher {
+	struct crypto_aead *aead;
 	struct aead_request *request;
 	struct crypto_wait wait;
 	struct tide_page_id id;
-	u8 nonce[TIDE_CIPHER_NONCE_SIZE];
-	u8 tag[TIDE_TAG_SIZE];
+	struct {
+		__le64 version;
+		u8 salt[TIDE_CIPHER_SALT_SIZE];
+	} __packed nonce;
+	u8 tag[TIDE_CIPHER_TAG_SIZE];
 	struct scatterlist from[3], to[3];
 };
 
-static int tide_draw_key(struct crypto_aead *aead)
+static struct crypto_aead *tide_aead_create(void)
 {
-	u8 key[TIDE_CIPHER_KEY_SIZE];
-	int err = get_random_bytes_wait(key, sizeof(key));
+	struct crypto_aead *aead = crypto_alloc_aead(TIDE_CIPHER, 0, TIDE_CIPHER_NOT);
+	int err;
 
+	if (IS_ERR(aead))
+		return aead;
+	err = crypto_aead_setauthsize(aead, TIDE_CIPHER_TAG_SIZE);
 	if (!err)
-		err = crypto_aead_setkey(aead, key, sizeof(key));
-	memzero_explicit(key, sizeof(key));
-	return err;
+		return aead;
+	crypto_free_aead(aead);
+	return ERR_PTR(err);
 }
 
 int tide_crypto_init(void)
 {
 	struct crypto_aead *aead;
-	int err;
 
 	/* The processor's own AES is a module that nobody may have needed yet. */
 	request_module("crypto-aes");
-	aead = crypto_alloc_aead(TIDE_CIPHER, 0, TIDE_CIPHER_NOT);
+	aead = tide_aead_create();
 	if (IS_ERR(aead)) {
 		pr_err("this kernel has no " TIDE_CIPHER "\n");
 		return PTR_ERR(aead);
 	}
-	err = crypto_aead_setauthsize(aead, TIDE_TAG_SIZE) ?: tide_draw_key(aead);
-	if (err) {
-		pr_err("no key for " TIDE_CIPHER ": error %d\n", err);
-		crypto_free_aead(aead);
-		return err;
-	}
-	tide_aead = aead;
 	pr_info("pages are encrypted by %s\n",
 		crypto_tfm_alg_driver_name(crypto_aead_tfm(aead)));
+	crypto_free_aead(aead);
 	return 0;
 }
 
-/* Zeroes the key, too. */
-void tide_crypto_exit(void)
+/* ------------------------------------------------------------------ */
+/* keys								       */
+/* ------------------------------------------------------------------ */
+
+struct tide_seed {
+	u8 random[TIDE_CIPHER_KEY_SIZE];
+	unsigned long hardware[4];
+};
+
+/* The kernel's generator is memory, and goes back in time with it; the processor's is not. */
+static int tide_seed_draw(struct tide_seed *seed)
 {
-	crypto_free_aead(tide_aead);
+	int i, err = get_random_bytes_wait(seed->random, sizeof(seed->random));
+
+	for (i = 0; i < ARRAY_SIZE(seed->hardware); i++)
+		seed->hardware[i] = tide_hardware_random();
+	return err;
 }
+
+/* HMAC-SHA256(seed, contribution) */
+static int tide_key_draw(u8 *key, const u8 *contribution, size_t size)
+{
+	struct crypto_shash *tfm = crypto_alloc_shash(TIDE_CIPHER_KDF, 0, 0);
+	struct tide_seed seed;
+	int err;
+
+	if (IS_ERR(tfm))
+		return PTR_ERR(tfm);
+	err = tide_seed_draw(&seed) ?:
+	      crypto_shash_setkey(tfm, (const u8 *)&seed, sizeof(seed)) ?:
+	      crypto_shash_tfm_digest(tfm, contribution, size, key);
+	memzero_explicit(&seed, sizeof(seed));
+	crypto_free_shash(tfm);
+	return err;
+}
+
+/**
+ * tide_cipher_renew() - encrypt under a fresh key from now on
+ * @lender: none of its threads encrypts or decrypts now, and what it stored
+ *	under the former key is not asked for any more
+ * @contribution: what the lender brought to the handshake: it never brings the
+ *	same again, so neither comes the same key, even if all of this guest's
+ *	memory, its random generator included, is as it was once before
+ * @size: in bytes
+ *
+ * Context: the lender's main thread.
+ * Return: 0 or a negative errno.
+ */
+int tide_cipher_renew(struct tide_lender *lender, const u8 *contribution, size_t size)
+{
+	u8 key[TIDE_CIPHER_KEY_SIZE];
+	int err = tide_key_draw(key, contribution, size);
+
+	if (tide_broken(RENEW))
+		memset(key, 0, sizeof(key));
+	if (!err)
+		err = crypto_aead_setkey(lender->put_cipher->aead, key, sizeof(key)) ?:
+		      crypto_aead_setkey(lender->rx_cipher->aead, key, sizeof(key));
+	memzero_explicit(key, sizeof(key));
+	return err;
+}
+
+/**
+ * tide_cipher_salt() - draw the salt of a batch
+ * @c: of this thread
+ *
+ * Drawn when the batch is complete: whoever goes back to between this and the
+ * encryption encrypts the very same pages.
+ */
+void tide_cipher_salt(struct tide_cipher *c)
+{
+	u32 salt = get_random_u32() ^ tide_hardware_random();
+
+	static_assert(sizeof(salt) == TIDE_CIPHER_SALT_SIZE);
+	if (tide_broken(SALT))
+		salt = 0;
+	memcpy(c->nonce.salt, &salt, sizeof(salt));
+}
+
+/* ------------------------------------------------------------------ */
+/* pages							       */
+/* ------------------------------------------------------------------ */
 
 static void tide_cipher_list(struct tide_cipher *c, struct scatterlist *list)
 {
@@ -110,11 +194,12 @@ struct tide_cipher *tide_cipher_create(void)
 
 	if (!c)
 		return NULL;
-	c->request = aead_request_alloc(tide_aead, GFP_KERNEL);
-	if (!c->request) {
-		kfree(c);
-		return NULL;
-	}
+	c->aead = tide_aead_create();
+	if (IS_ERR(c->aead))
+		goto out_free;
+	c->request = aead_request_alloc(c->aead, GFP_KERNEL);
+	if (!c->request)
+		goto out_aead;
 	crypto_init_wait(&c->wait);
 	/* Not MAY_SLEEP: what little is allocated must not enter reclaim. */
 	aead_request_set_callback(c->request, CRYPTO_TFM_REQ_MAY_BACKLOG,
@@ -123,6 +208,11 @@ struct tide_cipher *tide_cipher_create(void)
 	tide_cipher_list(c, c->from);
 	tide_cipher_list(c, c->to);
 	return c;
+out_aead:
+	crypto_free_aead(c->aead);
+out_free:
+	kfree(c);
+	return NULL;
 }
 
 void tide_cipher_free(struct tide_cipher *c)
@@ -130,14 +220,14 @@ void tide_cipher_free(struct tide_cipher *c)
 	if (!c)
 		return;
 	aead_request_free(c->request);
+	crypto_free_aead(c->aead);	/* zeroes the key, too */
 	kfree_sensitive(c);
 }
 
 static void tide_cipher_page(struct tide_cipher *c, const struct tide_page_id *id)
 {
 	c->id = *id;
-	memset(c->nonce, 0, sizeof(c->nonce));
-	memcpy(c->nonce, &id->version, sizeof(id->version));
+	c->nonce.version = id->version;
 }
 
 /**
@@ -159,9 +249,11 @@ int tide_encrypt(struct tide_cipher *c, const struct tide_page_id *id,
 	tide_cipher_page(c, id);
 	sg_set_page(&c->from[1], from, PAGE_SIZE, 0);
 	sg_set_page(&c->to[1], to, PAGE_SIZE, 0);
-	aead_request_set_crypt(c->request, c->from, c->to, PAGE_SIZE, c->nonce);
+	aead_request_set_crypt(c->request, c->from, c->to, PAGE_SIZE,
+			       (u8 *)&c->nonce);
 	err = crypto_wait_req(crypto_aead_encrypt(c->request), &c->wait);
-	memcpy(tag, c->tag, TIDE_TAG_SIZE);
+	memcpy(tag, c->tag, TIDE_CIPHER_TAG_SIZE);
+	memcpy(tag + TIDE_CIPHER_TAG_SIZE, c->nonce.salt, TIDE_CIPHER_SALT_SIZE);
 	return err;
 }
 
@@ -182,10 +274,11 @@ int tide_decrypt(struct tide_cipher *c, const struct tide_page_id *id,
 	int err;
 
 	tide_cipher_page(c, id);
-	memcpy(c->tag, tag, TIDE_TAG_SIZE);
+	memcpy(c->tag, tag, TIDE_CIPHER_TAG_SIZE);
+	memcpy(c->nonce.salt, tag + TIDE_CIPHER_TAG_SIZE, TIDE_CIPHER_SALT_SIZE);
 	sg_set_page(&c->to[1], page, PAGE_SIZE, 0);
 	aead_request_set_crypt(c->request, c->to, c->to,
-			       PAGE_SIZE + TIDE_TAG_SIZE, c->nonce);
+			       PAGE_SIZE + TIDE_CIPHER_TAG_SIZE, (u8 *)&c->nonce);
 	err = crypto_wait_req(crypto_aead_decrypt(c->request), &c->wait);
 	return tide_broken(TAG) && err == -EBADMSG ? 0 : err;
 }

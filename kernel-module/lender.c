@@ -284,6 +284,25 @@ void tide_borrower_requota(struct tide_borrower *borrower)
 	mutex_unlock(&borrower->mutex);
 }
 
+/**
+ * tide_lending_break() - end the sessions with all borrowers
+ *
+ * Context: process.
+ */
+void tide_lending_break(void)
+{
+	struct tide_borrower *borrower;
+
+	mutex_lock(&tide_lending_mutex);
+	list_for_each_entry(borrower, &tide_borrowers, list) {
+		mutex_lock(&borrower->mutex);
+		tide_shut(borrower->get);
+		tide_shut(borrower->put);
+		mutex_unlock(&borrower->mutex);
+	}
+	mutex_unlock(&tide_lending_mutex);
+}
+
 /* Each borrower keeps its share of what may be lent in all. */
 static void tide_trim_share(struct tide_borrower *borrower, u64 may, u64 lent)
 {

@@ -18,13 +18,14 @@ static const struct {
 	void (*exit)(void);
 } parts[] = {
 	{ "handshake", tide_wire_init, NULL },
-	{ "encryption", tide_crypto_init, tide_crypto_exit },
+	{ "encryption", tide_crypto_init, NULL },
 	{ "catalog", tide_catalog_init, tide_catalog_exit },
 	{ "put buffers", tide_buffers_init, NULL },
 	{ "get", tide_get_init, tide_get_exit },
 	{ "store", tide_store_init, tide_store_exit },
 	{ "shrinker", tide_shrinker_init, tide_shrinker_exit },
 	{ "hooks", tide_hooks_init, tide_hooks_exit },
+	{ "time line", tide_timeline_init, tide_timeline_exit },
 	{ "configfs", tide_control_init, tide_control_exit },
 };
 

@@ -364,6 +364,7 @@ static int tide_batch_send(struct tide_lender *lender, struct tide_batch *batch)
 		.count = cpu_to_le16(batch->count),
 		.id = cpu_to_le64(batch->id),
 	};
+	tide_cipher_salt(lender->put_cipher);
 	for (i = 0; i < batch->count && !ret; i++)
 		ret = tide_batch_page(lender, batch->buffer[i], i);
 	if (!ret)

@@ -10,6 +10,7 @@
  *	parse.c		the values written there
  *	stats.c		counters and latency histograms as text
  *	wire.c, wire.h	sockets, exact sends and receives, the handshake
+ *	timeline.c	when this guest's memory goes back in time
  *	trace.c, trace.h	tracepoints: what became of each page
  *	ghost.c		what a pool would be worth: the same hooks, no pages
  *	curve.c, curve.h	the arithmetic of that
@@ -46,6 +47,8 @@
  *	tide_control.mutex
  *	tide_supers_mutex			a leaf
  *	  table mutex
+ *	  tide_lending_mutex			a borrower's mutex is inside
+ *	  tide_slots_mutex			lender->sock_mutex is inside
  *	  lender->tx_mutex
  *	    mapping->i_pages (the kernel's)
  *	      file->pages.xa_lock		taken with interrupts off
@@ -386,6 +389,7 @@ struct tide_lender {
 	struct mutex sock_mutex;	/* the two pointers below, config.key */
 	struct socket *get_sock;
 	struct socket *put_sock;
+	u8 contribution[TIDE_NONCE_SIZE];	/* the lender's to the handshake */
 	struct delayed_work tick;
 
 	/* gets */
@@ -446,6 +450,7 @@ void tide_lender_rekey(struct tide_lender *lender, const u8 *key);
 void tide_lender_resize(struct tide_lender *lender);
 void tide_lender_put(struct tide_lender *lender);
 void tide_lender_break(struct tide_lender *lender);
+void tide_lenders_break(void);
 bool tide_lender_silent(const struct tide_lender *lender);
 int tide_lender_recv(struct tide_lender *lender, void *data, size_t size);
 const char *tide_lender_state_name(const struct tide_lender *lender);
@@ -750,9 +755,10 @@ int tide_put_acknowledged(struct tide_lender *lender, u64 id,
 struct tide_cipher;
 
 int tide_crypto_init(void);
-void tide_crypto_exit(void);
 struct tide_cipher *tide_cipher_create(void);
 void tide_cipher_free(struct tide_cipher *c);
+int tide_cipher_renew(struct tide_lender *lender, const u8 *contribution, size_t size);
+void tide_cipher_salt(struct tide_cipher *c);
 int tide_encrypt(struct tide_cipher *c, const struct tide_page_id *id,
 		 struct page *from, struct page *to, u8 *tag);
 int tide_decrypt(struct tide_cipher *c, const struct tide_page_id *id,
@@ -820,6 +826,7 @@ const char *tide_borrower_state_name(struct tide_borrower *borrower);
 u64 tide_borrower_lent_pages(struct tide_borrower *borrower);
 unsigned int tide_borrower_connections(struct tide_borrower *borrower);
 void tide_lending_shrink(void);
+void tide_lending_break(void);
 bool tide_listening(void);
 
 /* What this guest may lend, set through configfs. */
@@ -859,6 +866,14 @@ static inline bool tide_store_owns(const struct address_space *mapping)
 }
 
 void tide_store_deleted(struct address_space *mapping, struct folio *folio);
+
+/* ------------------------------------------------------------------ */
+/* timeline.c							       */
+/* ------------------------------------------------------------------ */
+
+int tide_timeline_init(void);
+void tide_timeline_exit(void);
+bool tide_timeline_held(void);
 
 /* ------------------------------------------------------------------ */
 /* control.c							       */

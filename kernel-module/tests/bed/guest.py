@@ -16,6 +16,7 @@ from concurrent.futures import Future
 from concurrent.futures import TimeoutError as FutureTimeout
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 from bed.accelerator import KVM, accelerator
 from bed.channel import Channel, ChannelClosed, Result
@@ -37,6 +38,7 @@ EMULATED = "max,-erms,-fsrm"
 MEMORY_PIECE = 64 << 20
 COUNTED_SHIFT = 1  # an instruction of a counted guest takes two to the power of this nanoseconds
 MONITOR_SECONDS = 10.0
+IMAGE_SECONDS = 60.0
 SLEEP_ON_EACH = "for c in /sys/devices/system/cpu/cpu[0-9]*; do taskset -c ${c##*/cpu} sleep 0.01 || exit 1; done"
 THROTTLED = "throttled"  # the group of drives that share their limits
 
@@ -81,7 +83,8 @@ class Spec:
     With `capture` what its cards send and receive is kept in its folder (net0.pcap); if `counted` its clock goes by
     instructions, whatever else this machine has to do, and by real time while it waits for another guest. `modules` are
     kernel modules that it loads beside the usual. With a `balloon` it is a domain of a libvirt of its own. `tools` is
-    the image of one more disk, which is only read.
+    the image of one more disk, which is only read. `generation` is what its host calls this machine, a UUID: another
+    one says that it was reverted or cloned.
     """
 
     name: str
@@ -95,6 +98,7 @@ class Spec:
     balloon: bool = False
     modules: tuple[str, ...] = ()
     tools: Path | None = None
+    generation: str = ""
 
 
 @dataclass
@@ -170,6 +174,10 @@ class Guest:
             domain = Domain(spec.name, size, spec.processors, kvm=kvm, command=command, folder=folder)
             (folder / "pid").write_text(str(domain.process.pid))
             return cls(spec.name, folder, domain.process, domain)
+        return cls._start(spec, command, folder, detached=detached)
+
+    @classmethod
+    def _start(cls, spec: Spec, command: list[str], folder: Path, *, detached: bool = False) -> Guest:
         command += ["-machine", "pc", "-m", spec.memory, "-smp", str(spec.processors), "-nodefaults", "-no-reboot"]
         if not detached:
             command = ["setpriv", "--pdeathsig", "KILL", *command]
@@ -181,6 +189,29 @@ class Guest:
         except OSError as error:
             process.kill()
             raise GuestError(f"{spec.name}: QEMU did not start: {(folder / 'qemu.log').read_text()}") from error
+
+    # Its image: all of its memory, and its disk
+
+    def save(self) -> None:
+        """Write the image of this moment; the guest goes on."""
+        self._monitor("migrate", {"uri": f"file:{self.folder / 'image'}"})
+        deadline = time.monotonic() + IMAGE_SECONDS
+        while (status := self._monitor("query-migrate", {})["status"]) != "completed":
+            if status == "failed" or time.monotonic() > deadline:
+                raise GuestError(f"{self.name}: its image is {status}")
+            time.sleep(0.05)
+        copy_sparse(self.folder / "disk", self.folder / "image.disk")
+        self._monitor("cont", {})
+
+    @classmethod
+    def revert(cls, spec: Spec, kernel: Kernel, folder: Path) -> Guest:
+        """A guest in place of the one of this folder, which has ended: it goes on from the image, with its commands."""
+        for link in spec.links:
+            link.local.unlink(missing_ok=True)
+        for name in ("channel", "qmp"):
+            (folder / name).unlink(missing_ok=True)
+        copy_sparse(folder / "image.disk", folder / "disk")
+        return cls._start(spec, [*_qemu_command(spec, kernel, folder), "-incoming", f"file:{folder / 'image'}"], folder)
 
     def wait_ready(self, timeout: float = 60.0) -> None:
         """Until the command server says hello and each processor's timer has been seen to work."""
@@ -325,8 +356,8 @@ class Guest:
         for device in drives:
             self._monitor("block_set_io_throttle", {"device": device, "group": THROTTLED, **limits})
 
-    def _monitor(self, command: str, arguments: dict[str, object]) -> None:
-        """A command of QEMU's machine protocol; the connection is for it alone."""
+    def _monitor(self, command: str, arguments: dict[str, object]) -> dict[str, Any]:
+        """What QEMU answers to a command of its machine protocol; the connection is for it alone."""
         with socket.socket(socket.AF_UNIX) as monitor:
             monitor.settimeout(MONITOR_SECONDS)
             monitor.connect(str(self.folder / "qmp"))
@@ -338,6 +369,8 @@ class Guest:
                     while "return" not in (answer := json.loads(lines.readline())):  # events may come between
                         if "error" in answer:
                             raise GuestError(f"{self.name}: {each}: {answer['error']['desc']}")
+        found: dict[str, Any] = answer["return"]
+        return found
 
     def kill(self) -> None:
         """SIGKILL of its QEMU: a host that loses power."""
@@ -360,6 +393,11 @@ class Guest:
 
     def _signal(self, number: signal.Signals) -> None:
         os.kill(self.pid, number)
+
+
+def copy_sparse(source: Path, target: Path) -> None:
+    """What a disk has, without the holes between."""
+    subprocess.run(["cp", "--sparse=always", source, target], check=True)
 
 
 def make_disk(path: Path, disk: Disk) -> None:
@@ -417,6 +455,8 @@ def _qemu_command(spec: Spec, kernel: Kernel, folder: Path) -> list[str]:
     command += ["-chardev", f"socket,id=channel,path={folder / 'channel'},server=on,wait=off"]
     command += ["-device", "virtio-serial-pci", "-device", "virtserialport,chardev=channel,name=tidepool"]
     command += ["-qmp", f"unix:{folder / 'qmp'},server=on,wait=off"]
+    if spec.generation:
+        command += ["-device", f"vmgenid,guid={spec.generation}"]
     if spec.disk:
         drive = f"if=none,id=disk,format=raw,file={spec.disk.image or folder / 'disk'},cache=unsafe,aio=threads"
         drive += ",snapshot=on" if spec.disk.image and not spec.disk.kept else ""

@@ -8,6 +8,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from types import TracebackType
 
@@ -34,6 +35,7 @@ class Pair:
     `modules` are kernel modules that both load beside the usual, `tools` the image of a disk that both can read.
     With `relay` the wire runs through one that can delay, lose, reorder and cut (`pair.relay`).
     `mtu` is the wire's. If `counted` both guests' clocks go by instructions.
+    `generation` is what the host calls the borrower's machine (see Spec).
     `append` goes on both kernels' command lines. A debug kernel gets more memory than asked for, which it needs itself.
     """
 
@@ -58,6 +60,7 @@ class Pair:
         modules: tuple[str, ...] = (),
         tools: Path | None = None,
         mtu: int = 1500,
+        generation: str = "",
     ) -> None:
         self.kernel = fetch_kernel(kernel)
         self._detached = detached
@@ -96,6 +99,7 @@ class Pair:
             capture=capture,
             modules=modules,
             tools=tools,
+            generation=generation,
         )
         self._guests: list[Guest] = []
 
@@ -178,6 +182,16 @@ class Pair:
         self.lender = self._up(self.lender, self._lender_spec, self._lender_module)
         self.l = Tidepool(self.lender)
         return self.lender
+
+    def revert_borrower(self, generation: str = "") -> Guest:
+        """The borrower as its image has it (`borrower.save()`), in place of the one that has gone on since."""
+        self.borrower.close()
+        self._guests.remove(self.borrower)
+        spec = replace(self._borrower_spec, generation=generation)
+        self.borrower = Guest.revert(spec, self.kernel, self.folder / spec.name)
+        self._guests.append(self.borrower)
+        self.b = Tidepool(self.borrower)
+        return self.borrower
 
     def remake_disk(self, filesystem: str) -> None:
         """A new file system on the borrower's disk, which must be unmounted."""

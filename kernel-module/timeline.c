@@ -1,0 +1,90 @@
+// SPDX-License-Identifier: GPL-2.0-only
+/*
+ * When this guest's memory goes back in time: it is reverted to an older image,
+ * is a clone's copy, or comes back from hibernation. Then versions are given a
+ * second time, and the lender's pages are those of another time line.
+ *
+ * Nothing here is needed for that to be safe. No connection outlives such a
+ * leap, for its other end has gone on: what comes after has another session, of
+ * which the catalog is empty and the key another one (crypto.c). But until the
+ * old one is found to be dead it is asked in vain; and what can be known before
+ * the leap is done before: an image of this memory has no session in it. Where
+ * the kernel hears of a leap, that ends the sessions at once.
+ */
+#define pr_fmt(fmt) KBUILD_MODNAME ": " fmt
+
+#include <linux/notifier.h>
+#include <linux/random.h>
+#include <linux/suspend.h>
+
+#include "tidepool.h"
+
+static bool tide_held;
+
+/**
+ * tide_timeline_held() - must no session begin now?
+ *
+ * Whoever has made its socket known to tide_lender_break() before it asks is
+ * refused here or broken there.
+ */
+bool tide_timeline_held(void)
+{
+	return READ_ONCE(tide_held);
+}
+
+static void tide_timeline_hold(bool held)
+{
+	WRITE_ONCE(tide_held, held);
+	tide_lenders_break();
+	tide_lending_break();
+}
+
+/* The hypervisor calls this machine another one; the kernel's random numbers are fresh by now. */
+static int tide_on_fork(struct notifier_block *nb, unsigned long action, void *data)
+{
+	pr_info("this machine was reverted or cloned: all sessions end\n");
+	tide_timeline_hold(READ_ONCE(tide_held));
+	return NOTIFY_DONE;
+}
+
+/*
+ * While the image of a hibernation is written, the memory that it was made of
+ * goes on and evicts pages; after the image was read, processes run before we
+ * hear of it. So there is no session from before the one to after the other.
+ */
+static int tide_on_power(struct notifier_block *nb, unsigned long action, void *data)
+{
+	switch (action) {
+	case PM_HIBERNATION_PREPARE:
+	case PM_RESTORE_PREPARE:
+		pr_info("hibernation: no session until it is over\n");
+		tide_timeline_hold(true);
+		break;
+	case PM_POST_HIBERNATION:
+	case PM_POST_RESTORE:
+		tide_timeline_hold(false);
+		break;
+	}
+	return NOTIFY_DONE;
+}
+
+static struct notifier_block tide_fork_notifier = { .notifier_call = tide_on_fork };
+static struct notifier_block tide_power_notifier = { .notifier_call = tide_on_power };
+
+int tide_timeline_init(void)
+{
+	int err = register_random_vmfork_notifier(&tide_fork_notifier);
+
+	if (err)
+		return err;
+	err = register_pm_notifier(&tide_power_notifier);
+	if (err)
+		unregister_random_vmfork_notifier(&tide_fork_notifier);
+	return err;
+}
+
+void tide_timeline_exit(void)
+{
+	unregister_pm_notifier(&tide_power_notifier);
+	unregister_random_vmfork_notifier(&tide_fork_notifier);
+}
