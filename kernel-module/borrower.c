@@ -70,48 +70,59 @@ void tide_lenders_break(void)
 	mutex_unlock(&tide_slots_mutex);
 }
 
-static int tide_connect(struct tide_lender *lender, u8 channel, u64 session,
-			struct socket **sockp)
+static int tide_reach(struct tide_lender *lender, struct socket *sock)
 {
-	struct tide_lender_config *config = &lender->config;
-	struct sockaddr_storage address = config->address;
-	struct tide_handshake *hs;
-	u8 key[TIDE_KEY_SIZE];
+	struct sockaddr_storage address = lender->config.address;
+	__be16 port = htons(lender->config.port);
+	size_t size = sizeof(struct sockaddr_in);
+
+	if (address.ss_family == AF_INET6) {
+		((struct sockaddr_in6 *)&address)->sin6_port = port;
+		size = sizeof(struct sockaddr_in6);
+	} else {
+		((struct sockaddr_in *)&address)->sin_port = port;
+	}
+	tide_wire_timeout(sock, TIDE_CONNECT_MS);
+	return kernel_connect(sock, (struct sockaddr_unsized *)&address, size, 0);
+}
+
+static int tide_socket(struct tide_lender *lender, struct socket **sockp,
+		       struct tide_identity *identity)
+{
 	struct socket *sock;
 	int err;
 
-	if (address.ss_family == AF_INET6)
-		((struct sockaddr_in6 *)&address)->sin6_port = htons(config->port);
-	else
-		((struct sockaddr_in *)&address)->sin_port = htons(config->port);
-	hs = kmalloc(sizeof(*hs), GFP_KERNEL);
-	if (!hs)
-		return -ENOMEM;
-	err = sock_create_kern(&init_net, address.ss_family, SOCK_STREAM,
+	err = sock_create_kern(&init_net, lender->config.address.ss_family, SOCK_STREAM,
 			       IPPROTO_TCP, &sock);
 	if (err)
-		goto out;
+		return err;
 	tide_wire_tune(sock);
-	tide_wire_timeout(sock, TIDE_CONNECT_MS);
-
 	mutex_lock(&lender->sock_mutex);
 	*sockp = sock;		/* from here on tide_lender_break() ends it */
-	memcpy(key, config->key, sizeof(key));
+	*identity = lender->config.identity;
 	mutex_unlock(&lender->sock_mutex);
-	if (READ_ONCE(lender->closing) || tide_timeline_held())
-		err = -ESHUTDOWN;
-	else
-		err = kernel_connect(sock, (struct sockaddr_unsized *)&address,
-				     address.ss_family == AF_INET6 ?
-				     sizeof(struct sockaddr_in6) :
-				     sizeof(struct sockaddr_in), 0);
-	if (!err)
-		err = tide_handshake_borrower(sock, hs, key, lender->name,
-					      channel, session, config->size_bytes);
-	memzero_explicit(key, sizeof(key));
-	memcpy(lender->contribution, hs->challenge.nonce, TIDE_NONCE_SIZE);
-out:
-	kfree_sensitive(hs);
+	return READ_ONCE(lender->closing) || tide_timeline_held() ? -ESHUTDOWN : 0;
+}
+
+static int tide_connect(struct tide_lender *lender, u8 channel, u64 session,
+			struct socket **sockp)
+{
+	struct tide_handshake *hs = tide_handshake_create();
+	struct tide_identity identity;
+	int err;
+
+	if (!hs)
+		return -ENOMEM;
+	err = tide_socket(lender, sockp, &identity) ?:
+	      tide_reach(lender, *sockp) ?:
+	      tide_handshake_borrower(*sockp, hs, &identity, channel, session,
+				      lender->config.size_bytes);
+	WRITE_ONCE(lender->reason, hs->reason);
+	memcpy(lender->contribution, hs->noise.hash, sizeof(lender->contribution));
+	if (hs->reason == TIDE_OTHER_VERSION)
+		pr_info_ratelimited("lenders/%s: it speaks versions %u to %u, not %u\n",
+				    lender->name, hs->oldest, hs->newest, TIDE_PROTOCOL);
+	tide_handshake_free(hs);
 	return err;
 }
 
@@ -319,7 +330,7 @@ static int tide_session_begin(struct tide_lender *lender)
 	err = tide_connect(lender, TIDE_CHANNEL_GET, session, &lender->get_sock) ?:
 	      tide_receive_first_grant(lender) ?:
 	      tide_connect(lender, TIDE_CHANNEL_PUT, session, &lender->put_sock) ?:
-	      tide_cipher_renew(lender, lender->contribution, TIDE_NONCE_SIZE);
+	      tide_cipher_renew(lender, lender->contribution);
 	if (err)
 		return err;
 	tide_lender_expect(lender, 0);
@@ -369,8 +380,26 @@ static int tide_session(struct tide_lender *lender)
 
 static void tide_wait(struct tide_lender *lender, unsigned int ms)
 {
-	wait_event_interruptible_timeout(lender->put_wait, kthread_should_stop(),
+	wait_event_interruptible_timeout(lender->put_wait, kthread_should_stop() ||
+					 READ_ONCE(lender->hurry),
 					 msecs_to_jiffies(ms));
+}
+
+/* Why there is no session, for those who look and for the log. */
+static void tide_not_connected(struct tide_lender *lender, int err)
+{
+	bool refused = err == -EACCES;
+
+	if (!refused)
+		WRITE_ONCE(lender->reason, TIDE_UNREACHABLE);
+	WRITE_ONCE(lender->state, refused ? TIDE_LENDER_REJECTED : TIDE_LENDER_CONNECTING);
+	if (READ_ONCE(lender->closing))
+		return;
+	if (refused)
+		pr_info_ratelimited("lenders/%s: refused: %s\n", lender->name,
+				    tide_lender_reason(lender));
+	else
+		pr_info_ratelimited("lenders/%s: cannot connect: error %d\n", lender->name, err);
 }
 
 static int tide_lender_main(void *arg)
@@ -386,15 +415,11 @@ static int tide_lender_main(void *arg)
 			backoff = TIDE_BACKOFF_MIN_MS;
 		} else {
 			backoff = min(2 * backoff, TIDE_BACKOFF_MAX_MS);
-			WRITE_ONCE(lender->state, err == -EACCES ?
-				   TIDE_LENDER_REJECTED : TIDE_LENDER_CONNECTING);
-			if (!READ_ONCE(lender->closing))
-				pr_info_ratelimited("lenders/%s: %s: error %d\n", lender->name,
-						    err == -EACCES ?
-						    "refused: name, key or version" :
-						    "cannot connect", err);
+			tide_not_connected(lender, err);
 		}
 		tide_wait(lender, backoff);
+		if (xchg(&lender->hurry, false))
+			backoff = TIDE_BACKOFF_MIN_MS;
 	}
 	return 0;
 }
@@ -418,7 +443,7 @@ static void tide_lender_free(struct tide_lender *lender)
 	tide_filter_set(lender, false);
 	tide_put_release(lender);
 	tide_get_release(lender);
-	kfree_sensitive(lender);
+	kfree(lender);
 }
 
 /**
@@ -503,6 +528,7 @@ int tide_lender_enable(struct tide_lender *lender)
 	kref_init(&lender->kref);
 	init_completion(&lender->released);
 	lender->closing = false;
+	lender->reason = TIDE_NOT_REFUSED;
 	tide_breaker_reset(lender, true);
 	err = tide_hooks_hold_for_peer();
 	if (err)
@@ -546,6 +572,7 @@ void tide_lender_disable(struct tide_lender *lender)
 	cancel_delayed_work_sync(&lender->deadline);
 	cancel_work_sync(&lender->tx_work);
 	tide_breaker_reset(lender, true);
+	lender->reason = TIDE_NOT_REFUSED;
 	lender->state = TIDE_LENDER_DISABLED;
 	tide_hooks_release_from_peer();
 }
@@ -558,18 +585,26 @@ void tide_lender_destroy(struct tide_lender *lender)
 }
 
 /**
- * tide_lender_rekey() - change the pre-shared key
+ * tide_lender_identify() - another guest must answer from now on
  * @lender: enabled or not
- * @key: TIDE_KEY_SIZE bytes, for the next handshake; a session goes on
+ * @identity: the guest's; a session with another one ends
  *
  * Context: process.
  */
-void tide_lender_rekey(struct tide_lender *lender, const u8 *key)
+void tide_lender_identify(struct tide_lender *lender, const struct tide_identity *identity)
 {
+	bool other;
+
 	mutex_lock(&lender->sock_mutex);
-	memcpy(lender->config.key, key, TIDE_KEY_SIZE);
-	lender->config.key_set = true;
+	other = !tide_identity_is(&lender->config.identity, identity);
+	lender->config.identity = *identity;
+	lender->config.identity_set = true;
 	mutex_unlock(&lender->sock_mutex);
+	if (!other)
+		return;
+	tide_lender_break(lender);
+	WRITE_ONCE(lender->hurry, true);
+	wake_up(&lender->put_wait);
 }
 
 /**
@@ -596,4 +631,15 @@ const char *tide_lender_state_name(const struct tide_lender *lender)
 	default:
 		return "Disabled";
 	}
+}
+
+/**
+ * tide_lender_reason() - why there is no session
+ * @lender: the lender
+ *
+ * Return: one word that ABI.md explains, or nothing.
+ */
+const char *tide_lender_reason(const struct tide_lender *lender)
+{
+	return tide_reasons[READ_ONCE(lender->reason)];
 }

@@ -145,7 +145,7 @@ static inline void tide_shrinker_destroy(struct shrinker *shrinker)
 /* 6.4: what was reclaimed outside of the LRU lists is counted by a function. */
 static inline void tide_account_reclaimed(unsigned long pages)
 {
-#if KERNEL_VERSION(6, 4, 0) <= LINUX_VERSION_CODE
+#ifdef TIDE_HAVE_ACCOUNT_RECLAIMED
 	mm_account_reclaimed_pages(pages);
 #else
 	if (current->reclaim_state)

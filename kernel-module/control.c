@@ -2,7 +2,7 @@
 /*
  * Control through configfs, as ABI.md describes it:
  *
- *	tidepool/{version,stats,latency,port,lend_bytes,reserve_bytes,
+ *	tidepool/{version,identity,stats,latency,port,lend_bytes,reserve_bytes,
  *		  ghost,ghost_curve,verify_one_in}
  *	tidepool/lenders/NAME/		control_lenders.c
  *	tidepool/borrowers/NAME/	control_borrowers.c
@@ -22,6 +22,14 @@ DEFINE_MUTEX(tide_control_mutex);	/* orders all writers */
 static ssize_t tide_root_version_show(struct config_item *item, char *page)
 {
 	return sysfs_emit(page, "%s\n", THIS_MODULE->version);
+}
+
+static ssize_t tide_root_identity_show(struct config_item *item, char *page)
+{
+	struct tide_identity own;
+
+	tide_identity_own(&own);
+	return tide_show_identity(&own, true, page);
 }
 
 static ssize_t tide_root_stats_show(struct config_item *item, char *page)
@@ -140,6 +148,7 @@ static ssize_t tide_root_verify_one_in_store(struct config_item *item,
 }
 
 CONFIGFS_ATTR_RO(tide_root_, version);
+CONFIGFS_ATTR_RO(tide_root_, identity);
 CONFIGFS_ATTR_RO(tide_root_, stats);
 CONFIGFS_ATTR_RO(tide_root_, latency);
 CONFIGFS_ATTR(tide_root_, port);
@@ -151,6 +160,7 @@ CONFIGFS_ATTR(tide_root_, verify_one_in);
 
 static struct configfs_attribute *tide_root_attrs[] = {
 	&tide_root_attr_version,
+	&tide_root_attr_identity,
 	&tide_root_attr_stats,
 	&tide_root_attr_latency,
 	&tide_root_attr_port,

@@ -21,18 +21,29 @@ static inline void tide_who(char *who, size_t size, const char *kind, const char
 	snprintf(who, size, "%s/%s", kind, name);
 }
 
-/* Logs why a value is refused; the value of a key is never logged. */
+/* Logs why a value is refused. */
 #define tide_refuse(err, who, attr, fmt, ...)				\
 	({								\
 		pr_err_ratelimited("%s: " attr ": " fmt "\n", who, ##__VA_ARGS__); \
 		(err);							\
 	})
 
+/* An identity, or an empty line while there is none. */
+static inline ssize_t tide_show_identity(const struct tide_identity *identity, bool set, char *page)
+{
+	char text[TIDE_IDENTITY_TEXT] = "";
+
+	if (set)
+		tide_identity_print(identity, text);
+	return sysfs_emit(page, "%s\n", text);
+}
+
 /* parse.c: 0, or -EINVAL with a log line that says what would be right */
 int tide_parse_bytes(const char *who, const char *attr, const char *page,
 		     u64 min, u64 *bytes);
 int tide_parse_port(const char *who, const char *page, u16 *port);
-int tide_parse_key(const char *who, const char *page, size_t count, u8 *key);
+int tide_parse_identity(const char *who, const char *page, size_t count,
+			struct tide_identity *identity);
 int tide_parse_address(const char *who, const char *page, size_t count,
 		       struct sockaddr_storage *address);
 bool tide_name_ok(const char *name);

@@ -17,20 +17,31 @@ static struct tide_borrower *to_borrower(struct config_item *item)
 	return container_of(item, struct tide_borrower_item, item)->borrower;
 }
 
-static ssize_t tide_borrower_key_store(struct config_item *item,
-				       const char *page, size_t count)
+#define TIDE_TAKEN	"is that of another enabled borrower"
+
+static ssize_t tide_borrower_identity_store(struct config_item *item,
+					    const char *page, size_t count)
 {
 	struct tide_borrower *borrower = to_borrower(item);
+	struct tide_identity identity;
 	char who[TIDE_WHO_SIZE];
-	u8 key[TIDE_KEY_SIZE];
 	int err;
 
 	tide_who(who, sizeof(who), "borrowers", borrower->name);
-	err = tide_parse_key(who, page, count, key);
-	if (!err)
-		tide_borrower_rekey(borrower, key);
-	memzero_explicit(key, sizeof(key));
-	return err ?: count;
+	err = tide_parse_identity(who, page, count, &identity);
+	if (err)
+		return err;
+	mutex_lock(&tide_control_mutex);
+	err = tide_borrower_identify(borrower, &identity);
+	mutex_unlock(&tide_control_mutex);
+	return err ? tide_refuse(err, who, "identity", TIDE_TAKEN) : count;
+}
+
+static ssize_t tide_borrower_identity_show(struct config_item *item, char *page)
+{
+	const struct tide_borrower *borrower = to_borrower(item);
+
+	return tide_show_identity(&borrower->identity, borrower->identity_set, page);
 }
 
 static ssize_t tide_borrower_quota_bytes_store(struct config_item *item,
@@ -67,11 +78,13 @@ static int tide_borrower_switch(struct tide_borrower *borrower, const char *who,
 		tide_borrower_disable(borrower);
 		return 0;
 	}
-	if (!borrower->key_set)
-		return tide_refuse(-EINVAL, who, "key", "must be set before enabled");
+	if (!borrower->identity_set)
+		return tide_refuse(-EINVAL, who, "identity", "must be set before enabled");
 	if (!borrower->quota_bytes)
 		return tide_refuse(-EINVAL, who, "quota_bytes", "must be set before enabled");
 	err = tide_borrower_enable(borrower);
+	if (err == -EEXIST)
+		return tide_refuse(err, who, "identity", TIDE_TAKEN);
 	if (err == -ENOSPC)
 		return tide_refuse(err, who, "enabled", "at most %d borrowers",
 				   TIDE_MAX_BORROWERS);
@@ -120,14 +133,14 @@ static ssize_t tide_borrower_stats_show(struct config_item *item, char *page)
 	return len;
 }
 
-CONFIGFS_ATTR_WO(tide_borrower_, key);
+CONFIGFS_ATTR(tide_borrower_, identity);
 CONFIGFS_ATTR(tide_borrower_, quota_bytes);
 CONFIGFS_ATTR(tide_borrower_, enabled);
 CONFIGFS_ATTR_RO(tide_borrower_, state);
 CONFIGFS_ATTR_RO(tide_borrower_, stats);
 
 static struct configfs_attribute *tide_borrower_attrs[] = {
-	&tide_borrower_attr_key,
+	&tide_borrower_attr_identity,
 	&tide_borrower_attr_quota_bytes,
 	&tide_borrower_attr_enabled,
 	&tide_borrower_attr_state,

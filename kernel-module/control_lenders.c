@@ -55,20 +55,25 @@ static ssize_t tide_lender_port_show(struct config_item *item, char *page)
 	return sysfs_emit(page, "%u\n", to_lender(item)->config.port);
 }
 
-static int tide_lender_set_key(struct tide_lender *lender, const char *who,
-			       const char *page, size_t count)
+static int tide_lender_set_identity(struct tide_lender *lender, const char *who,
+				    const char *page, size_t count)
 {
-	u8 key[TIDE_KEY_SIZE];
-	int err = tide_parse_key(who, page, count, key);
+	struct tide_identity identity;
+	int err = tide_parse_identity(who, page, count, &identity);
 
 	if (!err)
-		tide_lender_rekey(lender, key);
-	memzero_explicit(key, sizeof(key));
+		tide_lender_identify(lender, &identity);
 	return err;
 }
 
-/* The next handshake uses it; a session goes on. */
-TIDE_LENDER_STORE(key, true, tide_lender_set_key(lender, who, page, count))
+TIDE_LENDER_STORE(identity, true, tide_lender_set_identity(lender, who, page, count))
+
+static ssize_t tide_lender_identity_show(struct config_item *item, char *page)
+{
+	const struct tide_lender_config *config = &to_lender(item)->config;
+
+	return tide_show_identity(&config->identity, config->identity_set, page);
+}
 
 static const char * const tide_strategies[] = {
 	[TIDE_NON_INCLUSIVE] = "NonInclusive",
@@ -214,8 +219,8 @@ static int tide_lender_complete(const struct tide_lender *lender, const char *wh
 {
 	if (!lender->config.address.ss_family)
 		return tide_refuse(-EINVAL, who, "address", "must be set before enabled");
-	if (!lender->config.key_set)
-		return tide_refuse(-EINVAL, who, "key", "must be set before enabled");
+	if (!lender->config.identity_set)
+		return tide_refuse(-EINVAL, who, "identity", "must be set before enabled");
 	if (!lender->config.size_bytes)
 		return tide_refuse(-EINVAL, who, "size_bytes", "must be set before enabled");
 	return 0;
@@ -261,6 +266,11 @@ static ssize_t tide_lender_state_show(struct config_item *item, char *page)
 	return sysfs_emit(page, "%s\n", tide_lender_state_name(to_lender(item)));
 }
 
+static ssize_t tide_lender_reason_show(struct config_item *item, char *page)
+{
+	return sysfs_emit(page, "%s\n", tide_lender_reason(to_lender(item)));
+}
+
 static ssize_t tide_lender_stats_show(struct config_item *item, char *page)
 {
 	struct tide_lender *lender = to_lender(item);
@@ -299,7 +309,7 @@ static ssize_t tide_lender_latency_show(struct config_item *item, char *page)
 
 CONFIGFS_ATTR(tide_lender_, address);
 CONFIGFS_ATTR(tide_lender_, port);
-CONFIGFS_ATTR_WO(tide_lender_, key);
+CONFIGFS_ATTR(tide_lender_, identity);
 CONFIGFS_ATTR(tide_lender_, size_bytes);
 CONFIGFS_ATTR(tide_lender_, strategy);
 CONFIGFS_ATTR(tide_lender_, deadline_us);
@@ -310,13 +320,14 @@ CONFIGFS_ATTR(tide_lender_, breaker_long);
 CONFIGFS_ATTR(tide_lender_, sequential_filter);
 CONFIGFS_ATTR(tide_lender_, enabled);
 CONFIGFS_ATTR_RO(tide_lender_, state);
+CONFIGFS_ATTR_RO(tide_lender_, reason);
 CONFIGFS_ATTR_RO(tide_lender_, stats);
 CONFIGFS_ATTR_RO(tide_lender_, latency);
 
 static struct configfs_attribute *tide_lender_attrs[] = {
 	&tide_lender_attr_address,
 	&tide_lender_attr_port,
-	&tide_lender_attr_key,
+	&tide_lender_attr_identity,
 	&tide_lender_attr_size_bytes,
 	&tide_lender_attr_strategy,
 	&tide_lender_attr_deadline_us,
@@ -327,6 +338,7 @@ static struct configfs_attribute *tide_lender_attrs[] = {
 	&tide_lender_attr_sequential_filter,
 	&tide_lender_attr_enabled,
 	&tide_lender_attr_state,
+	&tide_lender_attr_reason,
 	&tide_lender_attr_stats,
 	&tide_lender_attr_latency,
 	NULL,

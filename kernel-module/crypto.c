@@ -16,7 +16,6 @@
 #define pr_fmt(fmt) KBUILD_MODNAME ": " fmt
 
 #include <crypto/aead.h>
-#include <crypto/hash.h>
 #include <linux/kmod.h>
 #include <linux/module.h>
 #include <linux/random.h>
@@ -29,7 +28,6 @@
 #define TIDE_CIPHER_KEY_SIZE	32	/* AES-256 */
 #define TIDE_CIPHER_SALT_SIZE	4
 #define TIDE_CIPHER_TAG_SIZE	(TIDE_TAG_SIZE - TIDE_CIPHER_SALT_SIZE)
-#define TIDE_CIPHER_KDF		"hmac(sha256)"
 
 /*
  * An accelerator behind a queue, or one that allocates for each request, has no
@@ -62,7 +60,7 @@ struct tide_cipher {
 	struct scatterlist from[3], to[3];
 };
 
-static struct crypto_aead *tide_aead_create(void)
+static struct crypto_aead *tide_page_aead(void)
 {
 	struct crypto_aead *aead = crypto_alloc_aead(TIDE_CIPHER, 0, TIDE_CIPHER_NOT);
 	int err;
@@ -82,7 +80,7 @@ int tide_crypto_init(void)
 
 	/* The processor's own AES is a module that nobody may have needed yet. */
 	request_module("crypto-aes");
-	aead = tide_aead_create();
+	aead = tide_page_aead();
 	if (IS_ERR(aead)) {
 		pr_err("this kernel has no " TIDE_CIPHER "\n");
 		return PTR_ERR(aead);
@@ -112,20 +110,13 @@ static int tide_seed_draw(struct tide_seed *seed)
 	return err;
 }
 
-/* HMAC-SHA256(seed, contribution) */
-static int tide_key_draw(u8 *key, const u8 *contribution, size_t size)
+/* HMAC-SHA256(contribution, seed): HKDF's extraction, with the contribution as salt. */
+static int tide_key_draw(u8 *key, const u8 *contribution)
 {
-	struct crypto_shash *tfm = crypto_alloc_shash(TIDE_CIPHER_KDF, 0, 0);
 	struct tide_seed seed;
-	int err;
+	int err = tide_seed_draw(&seed) ?: tide_hmac(key, contribution, &seed, sizeof(seed));
 
-	if (IS_ERR(tfm))
-		return PTR_ERR(tfm);
-	err = tide_seed_draw(&seed) ?:
-	      crypto_shash_setkey(tfm, (const u8 *)&seed, sizeof(seed)) ?:
-	      crypto_shash_tfm_digest(tfm, contribution, size, key);
 	memzero_explicit(&seed, sizeof(seed));
-	crypto_free_shash(tfm);
 	return err;
 }
 
@@ -133,18 +124,17 @@ static int tide_key_draw(u8 *key, const u8 *contribution, size_t size)
  * tide_cipher_renew() - encrypt under a fresh key from now on
  * @lender: none of its threads encrypts or decrypts now, and what it stored
  *	under the former key is not asked for any more
- * @contribution: what the lender brought to the handshake: it never brings the
- *	same again, so neither comes the same key, even if all of this guest's
- *	memory, its random generator included, is as it was once before
- * @size: in bytes
+ * @contribution: TIDE_HASH_SIZE bytes, the hash of the handshake: the lender never
+ *	says the same again, so neither comes the same key, even if all of this
+ *	guest's memory, its random generator included, is as it was once before
  *
  * Context: the lender's main thread.
  * Return: 0 or a negative errno.
  */
-int tide_cipher_renew(struct tide_lender *lender, const u8 *contribution, size_t size)
+int tide_cipher_renew(struct tide_lender *lender, const u8 *contribution)
 {
 	u8 key[TIDE_CIPHER_KEY_SIZE];
-	int err = tide_key_draw(key, contribution, size);
+	int err = tide_key_draw(key, contribution);
 
 	if (tide_broken(RENEW))
 		memset(key, 0, sizeof(key));
@@ -194,7 +184,7 @@ struct tide_cipher *tide_cipher_create(void)
 
 	if (!c)
 		return NULL;
-	c->aead = tide_aead_create();
+	c->aead = tide_page_aead();
 	if (IS_ERR(c->aead))
 		goto out_free;
 	c->request = aead_request_alloc(c->aead, GFP_KERNEL);

@@ -14,6 +14,7 @@
 
 DEFINE_MUTEX(tide_lending_mutex);	/* the borrowers and the connections */
 static LIST_HEAD(tide_borrowers);	/* the enabled ones */
+static LIST_HEAD(tide_borrowers_made);	/* all */
 
 /* ------------------------------------------------------------------ */
 /* grants							       */
@@ -157,23 +158,40 @@ void tide_detach(struct tide_connection *c)
 }
 
 /**
- * tide_known() - the enabled borrower of a name
- * @name: of the pairing
- * @key: set to its key
+ * tide_known() - the enabled borrower of an identity
+ * @who: the identity
  *
  * Context: tide_lending_mutex is held.
  */
-struct tide_borrower *tide_known(const char *name, u8 *key)
+struct tide_borrower *tide_known(const struct tide_identity *who)
 {
 	struct tide_borrower *borrower;
 
-	list_for_each_entry(borrower, &tide_borrowers, list) {
-		if (strcmp(borrower->name, name))
-			continue;
-		memcpy(key, borrower->key, TIDE_KEY_SIZE);
-		return borrower;
-	}
+	list_for_each_entry(borrower, &tide_borrowers, list)
+		if (tide_identity_is(&borrower->identity, who))
+			return borrower;
 	return NULL;
+}
+
+/**
+ * tide_welcomes() - what to say to somebody who calls himself that
+ * @who: the identity
+ *
+ * Context: process.
+ */
+enum tide_answer_code tide_welcomes(const struct tide_identity *who)
+{
+	enum tide_answer_code code = TIDE_ANSWER_UNKNOWN;
+	struct tide_borrower *borrower;
+
+	mutex_lock(&tide_lending_mutex);
+	list_for_each_entry(borrower, &tide_borrowers_made, made)
+		if (borrower->identity_set && tide_identity_is(&borrower->identity, who))
+			code = TIDE_ANSWER_DISABLED;
+	if (tide_known(who))
+		code = TIDE_WELCOME;
+	mutex_unlock(&tide_lending_mutex);
+	return code;
 }
 
 /* ------------------------------------------------------------------ */
@@ -197,7 +215,22 @@ struct tide_borrower *tide_borrower_create(const char *name)
 	mutex_init(&borrower->mutex);
 	mutex_init(&borrower->send_mutex);
 	INIT_DELAYED_WORK(&borrower->notify, tide_notify);
+	mutex_lock(&tide_lending_mutex);
+	list_add(&borrower->made, &tide_borrowers_made);
+	mutex_unlock(&tide_lending_mutex);
 	return borrower;
+}
+
+/* Under control.c's mutex, so that it stays like this. */
+static bool tide_identity_taken(struct tide_borrower *borrower,
+				const struct tide_identity *identity)
+{
+	struct tide_borrower *other;
+
+	mutex_lock(&tide_lending_mutex);
+	other = tide_known(identity);
+	mutex_unlock(&tide_lending_mutex);
+	return other && other != borrower;
 }
 
 /**
@@ -205,12 +238,16 @@ struct tide_borrower *tide_borrower_create(const char *name)
  * @borrower: configured completely
  *
  * Context: process, under control.c's mutex.
- * Return: 0, -ENOSPC when there are TIDE_MAX_BORROWERS already, or an errno.
+ * Return: 0, -ENOSPC when there are TIDE_MAX_BORROWERS already, -EEXIST when
+ * one of them has this identity, or another negative errno.
  */
 int tide_borrower_enable(struct tide_borrower *borrower)
 {
-	int err = tide_hooks_hold_for_peer();
+	int err;
 
+	if (tide_identity_taken(borrower, &borrower->identity))
+		return -EEXIST;
+	err = tide_hooks_hold_for_peer();
 	if (err)
 		return err;
 	err = tide_listen();
@@ -253,22 +290,31 @@ void tide_borrower_destroy(struct tide_borrower *borrower)
 {
 	if (borrower->enabled)
 		tide_borrower_disable(borrower);
-	kfree_sensitive(borrower);
+	mutex_lock(&tide_lending_mutex);
+	list_del(&borrower->made);
+	mutex_unlock(&tide_lending_mutex);
+	kfree(borrower);
 }
 
 /**
- * tide_borrower_rekey() - change the pre-shared key
+ * tide_borrower_identify() - it is another guest from now on
  * @borrower: enabled or not
- * @key: TIDE_KEY_SIZE bytes, for the next handshake; a session goes on
+ * @identity: the guest's; a session with another one ends
  *
- * Context: process.
+ * Context: process, under control.c's mutex.
+ * Return: 0, or -EEXIST when it is enabled and so is another of this identity.
  */
-void tide_borrower_rekey(struct tide_borrower *borrower, const u8 *key)
+int tide_borrower_identify(struct tide_borrower *borrower,
+			   const struct tide_identity *identity)
 {
+	if (borrower->enabled && tide_identity_taken(borrower, identity))
+		return -EEXIST;
 	mutex_lock(&tide_lending_mutex);
-	memcpy(borrower->key, key, TIDE_KEY_SIZE);
-	borrower->key_set = true;
+	borrower->identity = *identity;
+	borrower->identity_set = true;
 	mutex_unlock(&tide_lending_mutex);
+	tide_borrower_part(borrower);
+	return 0;
 }
 
 /**

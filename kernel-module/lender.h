@@ -22,7 +22,7 @@
  * @sock: its socket
  * @borrower: once the handshake is over
  * @channel: likewise
- * @handshake: while it lasts
+ * @peer: likewise
  * @request: payload of the frame being served
  * @reply: header, versions and tags of the reply being sent
  * @folio: pages of the request being served
@@ -37,7 +37,7 @@ struct tide_connection {
 	struct socket *sock;
 	struct tide_borrower *borrower;
 	u8 channel;
-	struct tide_handshake handshake;
+	struct tide_identity peer;
 	union {
 		struct {
 			struct tide_get_head head;
@@ -69,13 +69,15 @@ int tide_listen(void);
 void tide_tell(struct tide_borrower *borrower, unsigned long delay);
 void tide_unlisten(void);
 bool tide_borrower_alone(struct tide_borrower *borrower);
+void tide_borrower_part(struct tide_borrower *borrower);
 
 /* serve.c */
 void tide_notify(struct work_struct *work);
 void tide_serve_session(struct tide_connection *c);
 
 /* lender.c */
-struct tide_borrower *tide_known(const char *name, u8 *key);
+enum tide_answer_code tide_welcomes(const struct tide_identity *who);
+struct tide_borrower *tide_known(const struct tide_identity *who);
 int tide_attach_get(struct tide_connection *c, u64 session, u64 wanted);
 int tide_attach_put(struct tide_connection *c, u64 session);
 void tide_detach(struct tide_connection *c);

@@ -6,7 +6,6 @@
  */
 #define pr_fmt(fmt) KBUILD_MODNAME ": " fmt
 
-#include <crypto/algapi.h>
 #include <linux/in6.h>
 #include <linux/kthread.h>
 #include <linux/slab.h>
@@ -108,40 +107,46 @@ static void tide_stranger_met(struct tide_connection *c)
 }
 
 /* On success the connection holds on to its borrower until it detaches. */
+static int tide_bind_borrower(struct tide_connection *c, const struct tide_handshake *hs)
+{
+	memcpy(&c->peer, hs->noise.peer, sizeof(c->peer));
+	c->channel = hs->hello.channel;
+	mutex_lock(&tide_lending_mutex);
+	c->borrower = tide_known(&c->peer);	/* it may be gone by now */
+	mutex_unlock(&tide_lending_mutex);
+	return c->borrower ? 0 : -EACCES;
+}
+
+/* Nothing but its own state is changed before the handshake is over. */
+static int tide_shake_hands(struct tide_connection *c, struct tide_handshake *hs)
+{
+	struct tide_identity who;
+	int err = tide_handshake_hello(c->sock, hs);
+
+	if (err)
+		return err;
+	memcpy(&who, hs->noise.peer, sizeof(who));
+	return tide_handshake_lender(c->sock, hs, tide_welcomes(&who)) ?:
+	       tide_bind_borrower(c, hs);
+}
+
 static int tide_welcome(struct tide_connection *c)
 {
-	struct tide_handshake *hs = &c->handshake;
-	struct tide_borrower *borrower;
-	u8 key[TIDE_KEY_SIZE], now[TIDE_KEY_SIZE];
-	u64 wanted;
+	struct tide_handshake *hs = tide_handshake_create();
+	u64 session, wanted;
 	int err;
 
-	err = tide_handshake_hello(c->sock, hs);
+	if (!hs)
+		return -ENOMEM;
+	err = tide_shake_hands(c, hs);
+	session = le64_to_cpu(hs->hello.session);
+	wanted = le64_to_cpu(hs->hello.size_bytes);
+	tide_handshake_free(hs);
 	if (err)
 		return err;
-	mutex_lock(&tide_lending_mutex);
-	borrower = tide_known(hs->hello.name, key);
-	mutex_unlock(&tide_lending_mutex);
-	if (!borrower)
-		return -EACCES;
-	err = tide_handshake_lender(c->sock, hs, key, &wanted);
-	if (!err) {	/* it may be gone by now, or have another key */
-		mutex_lock(&tide_lending_mutex);
-		borrower = tide_known(hs->hello.name, now);
-		if (borrower && !crypto_memneq(now, key, TIDE_KEY_SIZE))
-			c->borrower = borrower;
-		else
-			err = -EACCES;
-		mutex_unlock(&tide_lending_mutex);
-	}
-	memzero_explicit(key, sizeof(key));
-	memzero_explicit(now, sizeof(now));
-	if (err)
-		return err;
-	c->channel = hs->hello.channel;
 	if (c->channel == TIDE_CHANNEL_GET)
-		return tide_attach_get(c, le64_to_cpu(hs->hello.session), wanted);
-	return tide_attach_put(c, le64_to_cpu(hs->hello.session));
+		return tide_attach_get(c, session, wanted);
+	return tide_attach_put(c, session);
 }
 
 static void tide_connection_end(struct tide_connection *c)
@@ -195,8 +200,10 @@ static void tide_accepted(struct socket *sock)
 	mutex_lock(&tide_lending_mutex);
 	admitted = tide_stranger_admit(c);
 	mutex_unlock(&tide_lending_mutex);
-	if (!admitted)
+	if (!admitted) {
+		tide_handshake_reject(sock, TIDE_REJECT_FULL);
 		goto refuse;
+	}
 	queue_work(tide_get_queue, &c->work);
 	return;
 refuse:
@@ -233,6 +240,23 @@ void tide_tell(struct tide_borrower *borrower, unsigned long delay)
 		queue_delayed_work(tide_get_queue, &borrower->notify, delay);
 	else
 		mod_delayed_work(tide_get_queue, &borrower->notify, 0);
+}
+
+/**
+ * tide_borrower_part() - end the connections to whom a borrower is not any more
+ * @borrower: its identity has been set
+ *
+ * Context: process.
+ */
+void tide_borrower_part(struct tide_borrower *borrower)
+{
+	struct tide_connection *c;
+
+	mutex_lock(&tide_lending_mutex);
+	list_for_each_entry(c, &tide_connections, list)
+		if (c->borrower == borrower && !tide_identity_is(&c->peer, &borrower->identity))
+			tide_shut(c);
+	mutex_unlock(&tide_lending_mutex);
 }
 
 /* ------------------------------------------------------------------ */

@@ -17,7 +17,8 @@ static const struct {
 	int (*init)(void);
 	void (*exit)(void);
 } parts[] = {
-	{ "handshake", tide_wire_init, NULL },
+	{ "self-test", tide_selftest_init, NULL },
+	{ "identity", tide_identity_init, tide_identity_exit },
 	{ "encryption", tide_crypto_init, NULL },
 	{ "catalog", tide_catalog_init, tide_catalog_exit },
 	{ "put buffers", tide_buffers_init, NULL },

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
  * Values as user space writes them. @who is the directory, for the log line
- * that explains a refusal; the value of a key is never logged.
+ * that explains a refusal.
  */
 #define pr_fmt(fmt) KBUILD_MODNAME ": " fmt
 
@@ -38,18 +38,12 @@ int tide_parse_port(const char *who, const char *page, u16 *port)
 	return 0;
 }
 
-int tide_parse_key(const char *who, const char *page, size_t count, u8 *key)
+int tide_parse_identity(const char *who, const char *page, size_t count,
+			struct tide_identity *identity)
 {
-	u8 parsed[TIDE_KEY_SIZE];
+	const char *refused = tide_identity_parse(page, count, identity);
 
-	while (count && isspace(page[count - 1]))
-		count--;
-	if (count != 2 * TIDE_KEY_SIZE || hex2bin(parsed, page, TIDE_KEY_SIZE))
-		return tide_refuse(-EINVAL, who, "key", "must be %d hexadecimal digits",
-				   2 * TIDE_KEY_SIZE);
-	memcpy(key, parsed, TIDE_KEY_SIZE);
-	memzero_explicit(parsed, sizeof(parsed));
-	return 0;
+	return refused ? tide_refuse(-EINVAL, who, "identity", "%s", refused) : 0;
 }
 
 int tide_parse_address(const char *who, const char *page, size_t count,

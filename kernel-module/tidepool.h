@@ -9,7 +9,12 @@
  *	control_borrowers.c	one directory for each borrower
  *	parse.c		the values written there
  *	stats.c		counters and latency histograms as text
- *	wire.c, wire.h	sockets, exact sends and receives, the handshake
+ *	wire.c, wire.h	sockets, exact sends and receives; what goes over them
+ *	handshake.c, .h	who is at the other end
+ *	noise.c, .h	the handshake's arithmetic
+ *	identity.c, .h	who this guest is, and how that is written
+ *	primitives.c, .h	hashes, curve and cipher of those three
+ *	selftest.c	whether they compute what they should, on this kernel
  *	timeline.c	when this guest's memory goes back in time
  *	trace.c, trace.h	tracepoints: what became of each page
  *	ghost.c		what a pool would be worth: the same hooks, no pages
@@ -89,6 +94,7 @@
 
 #include "compat.h"
 #include "curve.h"
+#include "handshake.h"
 #include "wire.h"
 
 #define TIDE_MAX_LENDERS	8
@@ -187,7 +193,7 @@ int tide_show_lender_stats(const struct tide_lender_stats *stats, char *page);
 int tide_show_borrower_stats(const struct tide_borrower_stats *stats, char *page);
 
 /* ------------------------------------------------------------------ */
-/* wire.c: sockets and the handshake				       */
+/* wire.c: sockets						       */
 /* ------------------------------------------------------------------ */
 
 int tide_wire_send(struct socket *sock, void *data, size_t size, int flags);
@@ -201,19 +207,6 @@ int tide_wire_recv(struct socket *sock, void *data, size_t size);
 int tide_wire_recv_pages(struct socket *sock, struct bio_vec *bvec, size_t n);
 void tide_wire_tune(struct socket *sock);
 void tide_wire_timeout(struct socket *sock, unsigned int ms);
-
-struct tide_handshake {
-	struct tide_hello hello;
-	struct tide_challenge challenge;
-};
-
-int tide_handshake_borrower(struct socket *sock, struct tide_handshake *hs,
-			    const u8 *key, const char *name, u8 channel,
-			    u64 session, u64 size_bytes);
-int tide_handshake_hello(struct socket *sock, struct tide_handshake *hs);
-int tide_handshake_lender(struct socket *sock, struct tide_handshake *hs,
-			  const u8 *key, u64 *size_bytes);
-int tide_wire_init(void);
 
 /* ------------------------------------------------------------------ */
 /* borrower side						       */
@@ -250,8 +243,8 @@ struct tide_thresholds {
  * struct tide_lender_config - what configfs sets for one lender
  * @address: where it listens
  * @port: its TCP port
- * @key: pre-shared key of the pairing
- * @key_set: a key was written
+ * @identity: who must answer there; sock_mutex guards it
+ * @identity_set: it was written
  * @size_bytes: how much to borrow
  * @strategy: what becomes of a page that is read back
  * @deadline_us: a get not answered after this is read from disk
@@ -264,8 +257,8 @@ struct tide_thresholds {
 struct tide_lender_config {
 	struct sockaddr_storage address;
 	u16 port;
-	u8 key[TIDE_KEY_SIZE];
-	bool key_set;
+	struct tide_identity identity;
+	bool identity_set;
 	u64 size_bytes;
 	enum tide_strategy strategy;
 	u32 deadline_us;
@@ -378,6 +371,8 @@ struct tide_lender {
 	bool stalled;		/* a get was late and nothing came since */
 	bool closing;		/* being disabled */
 	ktime_t rx_until;	/* when the frame that comes now, or the next one, must be there */
+	bool hurry;		/* something has changed: try again now */
+	enum tide_reason reason;	/* why the last try was in vain */
 	u64 granted_pages;
 	atomic64_t catalog_pages;	/* without those that are forgotten */
 	struct tide_ages ages;
@@ -386,10 +381,10 @@ struct tide_lender {
 	bool filtering;		/* it does not get what is read sequentially */
 
 	struct task_struct *main;
-	struct mutex sock_mutex;	/* the two pointers below, config.key */
+	struct mutex sock_mutex;	/* the two pointers below, config.identity */
 	struct socket *get_sock;
 	struct socket *put_sock;
-	u8 contribution[TIDE_NONCE_SIZE];	/* the lender's to the handshake */
+	u8 contribution[TIDE_HASH_SIZE];	/* what both have said in the handshake */
 	struct delayed_work tick;
 
 	/* gets */
@@ -446,7 +441,7 @@ struct tide_lender *tide_lender_create(const char *name);
 int tide_lender_enable(struct tide_lender *lender);
 void tide_lender_disable(struct tide_lender *lender);
 void tide_lender_destroy(struct tide_lender *lender);
-void tide_lender_rekey(struct tide_lender *lender, const u8 *key);
+void tide_lender_identify(struct tide_lender *lender, const struct tide_identity *identity);
 void tide_lender_resize(struct tide_lender *lender);
 void tide_lender_put(struct tide_lender *lender);
 void tide_lender_break(struct tide_lender *lender);
@@ -454,6 +449,7 @@ void tide_lenders_break(void);
 bool tide_lender_silent(const struct tide_lender *lender);
 int tide_lender_recv(struct tide_lender *lender, void *data, size_t size);
 const char *tide_lender_state_name(const struct tide_lender *lender);
+const char *tide_lender_reason(const struct tide_lender *lender);
 
 static inline bool tide_lender_usable(const struct tide_lender *lender)
 {
@@ -757,7 +753,7 @@ struct tide_cipher;
 int tide_crypto_init(void);
 struct tide_cipher *tide_cipher_create(void);
 void tide_cipher_free(struct tide_cipher *c);
-int tide_cipher_renew(struct tide_lender *lender, const u8 *contribution, size_t size);
+int tide_cipher_renew(struct tide_lender *lender, const u8 *contribution);
 void tide_cipher_salt(struct tide_cipher *c);
 int tide_encrypt(struct tide_cipher *c, const struct tide_page_id *id,
 		 struct page *from, struct page *to, u8 *tag);
@@ -798,12 +794,13 @@ struct tide_store;
  */
 struct tide_borrower {
 	char name[TIDE_NAME_MAX];
-	u8 key[TIDE_KEY_SIZE];
-	bool key_set;
+	struct tide_identity identity;	/* guarded by tide_lending_mutex */
+	bool identity_set;
 	u64 quota_bytes;
 	bool enabled;
 
 	struct list_head list;		/* tide_borrowers */
+	struct list_head made;		/* tide_borrowers_made */
 	struct mutex mutex;		/* the session: the members below */
 	struct mutex send_mutex;	/* one frame at a time; @get */
 	struct tide_connection *get, *put;
@@ -820,7 +817,8 @@ struct tide_borrower *tide_borrower_create(const char *name);
 int tide_borrower_enable(struct tide_borrower *borrower);
 void tide_borrower_disable(struct tide_borrower *borrower);
 void tide_borrower_destroy(struct tide_borrower *borrower);
-void tide_borrower_rekey(struct tide_borrower *borrower, const u8 *key);
+int tide_borrower_identify(struct tide_borrower *borrower,
+			   const struct tide_identity *identity);
 void tide_borrower_requota(struct tide_borrower *borrower);
 const char *tide_borrower_state_name(struct tide_borrower *borrower);
 u64 tide_borrower_lent_pages(struct tide_borrower *borrower);

@@ -1,38 +1,17 @@
 // SPDX-License-Identifier: GPL-2.0-only
-/*
- * Sockets and the handshake: exact sends and receives, and the proof, in both
- * directions, that the other end has the pairing's pre-shared key. Nothing but
- * a fixed-size tide_hello is read from a peer that has not given that proof.
- */
+/* Sockets: exact sends and receives. */
 #define pr_fmt(fmt) KBUILD_MODNAME ": " fmt
 
-#include <crypto/algapi.h>
-#include <crypto/hash.h>
 #include <linux/net.h>
-#include <linux/random.h>
 #include <linux/tcp.h>
 #include <net/sock.h>
 #include <net/tcp.h>
 
 #include "tidepool.h"
 
-#define TIDE_HANDSHAKE_MS	5000
 #define TIDE_FRAME_MS		5000	/* for what has begun to come or go, and */
 #define TIDE_SLOWEST		64	/* a millisecond more for so many bytes of it */
 #define TIDE_USER_TIMEOUT_MS	8000
-
-/* Loading the algorithm is checked once, when the module is loaded. */
-int tide_wire_init(void)
-{
-	struct crypto_shash *tfm = crypto_alloc_shash("hmac(sha256)", 0, 0);
-
-	if (IS_ERR(tfm)) {
-		pr_err("this kernel has no hmac(sha256)\n");
-		return PTR_ERR(tfm);
-	}
-	crypto_free_shash(tfm);
-	return 0;
-}
 
 /* A lock class of our own: we send while a reader may hold another socket. */
 static struct lock_class_key tide_slock_key[2], tide_lock_key[2];
@@ -287,153 +266,4 @@ int tide_wire_recv_pages(struct socket *sock, struct bio_vec *bvec, size_t n)
 
 	iov_iter_bvec(&iter, ITER_DEST, bvec, n, n << PAGE_SHIFT);
 	return tide_wire_recv_iter(sock, &iter, tide_wire_until(n << PAGE_SHIFT));
-}
-
-/* ------------------------------------------------------------------ */
-/* handshake							       */
-/* ------------------------------------------------------------------ */
-
-/* HMAC-SHA256 over who speaks, the hello and the lender's nonce. */
-static int tide_mac(const u8 *key, const char *speaker,
-		    const struct tide_handshake *hs, u64 size_bytes, u8 *mac)
-{
-	struct crypto_shash *tfm = crypto_alloc_shash("hmac(sha256)", 0, 0);
-	__le64 size = cpu_to_le64(size_bytes);
-	int err;
-
-	if (IS_ERR(tfm))
-		return PTR_ERR(tfm);
-	err = crypto_shash_setkey(tfm, key, TIDE_KEY_SIZE);
-	if (!err) {
-		SHASH_DESC_ON_STACK(desc, tfm);
-
-		desc->tfm = tfm;
-		err = crypto_shash_init(desc) ?:
-		      crypto_shash_update(desc, speaker, strlen(speaker)) ?:
-		      crypto_shash_update(desc, (const u8 *)&hs->hello,
-					  sizeof(hs->hello)) ?:
-		      crypto_shash_update(desc, hs->challenge.nonce,
-					  TIDE_NONCE_SIZE) ?:
-		      crypto_shash_finup(desc, (const u8 *)&size,
-					 sizeof(size), mac);
-		shash_desc_zero(desc);
-	}
-	crypto_free_shash(tfm);
-	return err;
-}
-
-static int tide_mac_check(const u8 *key, const char *speaker,
-			  const struct tide_handshake *hs, u64 size_bytes,
-			  const u8 *mac)
-{
-	u8 expected[TIDE_MAC_SIZE];
-	int err = tide_mac(key, speaker, hs, size_bytes, expected);
-
-	if (!err && crypto_memneq(expected, mac, TIDE_MAC_SIZE))
-		err = -EACCES;
-	memzero_explicit(expected, sizeof(expected));
-	return err;
-}
-
-#define TIDE_SPEAKER_LENDER	"tidepool 2 lender"
-#define TIDE_SPEAKER_BORROWER	"tidepool 2 borrower"
-
-/**
- * tide_handshake_borrower() - the borrower's half of the handshake
- * @sock: connected
- * @hs: scratch space
- * @key: the pre-shared key
- * @name: of the pairing
- * @channel: which of the two connections this is
- * @session: drawn for this pair of connections
- * @size_bytes: what it would like to borrow
- *
- * Return: 0, -EACCES when the lender refused or could not prove that it has
- * the key, or another negative errno.
- */
-int tide_handshake_borrower(struct socket *sock, struct tide_handshake *hs,
-			    const u8 *key, const char *name, u8 channel,
-			    u64 session, u64 size_bytes)
-{
-	struct tide_proof proof = { .size_bytes = cpu_to_le64(size_bytes) };
-	int err;
-
-	memset(hs, 0, sizeof(*hs));
-	hs->hello.magic = cpu_to_le32(TIDE_MAGIC);
-	hs->hello.protocol = cpu_to_le16(TIDE_PROTOCOL);
-	hs->hello.channel = channel;
-	hs->hello.session = cpu_to_le64(session);
-	strscpy(hs->hello.name, name, TIDE_NAME_MAX);
-	get_random_bytes(hs->hello.nonce, TIDE_NONCE_SIZE);
-
-	tide_wire_timeout(sock, TIDE_HANDSHAKE_MS);
-	err = tide_wire_send(sock, &hs->hello, sizeof(hs->hello), 0);
-	if (err < 0)
-		return err;
-	err = tide_wire_recv(sock, &hs->challenge, sizeof(hs->challenge));
-	if (err)	/* a lender that does not know the name hangs up */
-		return err == -ECONNRESET ? -EACCES : err;
-	err = tide_mac_check(key, TIDE_SPEAKER_LENDER, hs, 0, hs->challenge.mac);
-	if (err)
-		return err;
-	err = tide_mac(key, TIDE_SPEAKER_BORROWER, hs, size_bytes, proof.mac);
-	if (err)
-		return err;
-	err = tide_wire_send(sock, &proof, sizeof(proof), 0);
-	return err < 0 ? err : 0;
-}
-
-/**
- * tide_handshake_hello() - receive and check the first message
- * @sock: just accepted
- * @hs: its @hello is filled
- *
- * All that is read from a peer which has proved nothing yet.
- *
- * Return: 0, -EPROTO when it is not a hello of this protocol, or an errno.
- */
-int tide_handshake_hello(struct socket *sock, struct tide_handshake *hs)
-{
-	int err;
-
-	tide_wire_timeout(sock, TIDE_HANDSHAKE_MS);
-	err = tide_wire_recv(sock, &hs->hello, sizeof(hs->hello));
-	if (err)
-		return err;
-	if (le32_to_cpu(hs->hello.magic) != TIDE_MAGIC ||
-	    le16_to_cpu(hs->hello.protocol) != TIDE_PROTOCOL ||
-	    hs->hello.channel > TIDE_CHANNEL_PUT ||
-	    hs->hello.reserved ||
-	    !hs->hello.name[0] || hs->hello.name[TIDE_NAME_MAX - 1])
-		return -EPROTO;
-	return 0;
-}
-
-/**
- * tide_handshake_lender() - the lender's half, after the hello
- * @sock: the connection
- * @hs: with the hello received
- * @key: of the pairing that the hello names
- * @size_bytes: what the borrower would like to have
- *
- * Return: 0, -EACCES when the borrower does not have the key, or an errno.
- */
-int tide_handshake_lender(struct socket *sock, struct tide_handshake *hs,
-			  const u8 *key, u64 *size_bytes)
-{
-	struct tide_proof proof;
-	int err;
-
-	get_random_bytes(hs->challenge.nonce, TIDE_NONCE_SIZE);
-	err = tide_mac(key, TIDE_SPEAKER_LENDER, hs, 0, hs->challenge.mac);
-	if (err)
-		return err;
-	err = tide_wire_send(sock, &hs->challenge, sizeof(hs->challenge), 0);
-	if (err < 0)
-		return err;
-	err = tide_wire_recv(sock, &proof, sizeof(proof));
-	if (err)
-		return err;
-	*size_bytes = le64_to_cpu(proof.size_bytes);
-	return tide_mac_check(key, TIDE_SPEAKER_BORROWER, hs, *size_bytes, proof.mac);
 }

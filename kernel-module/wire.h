@@ -10,12 +10,11 @@
 #include <linux/types.h>
 
 #define TIDE_MAGIC		0x45444954u	/* "TIDE" */
-#define TIDE_PROTOCOL		2
+#define TIDE_PROTOCOL		3
+#define TIDE_PROTOCOL_OLDEST	3		/* that is spoken here */
+#define TIDE_PROLOGUE		"tidepool 3"
 #define TIDE_PORT		7470
-#define TIDE_NAME_MAX		64		/* with the final NUL */
-#define TIDE_KEY_SIZE		32
-#define TIDE_NONCE_SIZE		32
-#define TIDE_MAC_SIZE		32		/* HMAC-SHA256 */
+#define TIDE_NAME_MAX		64		/* of a peer's directory, with the final NUL */
 #define TIDE_TAG_SIZE		16		/* AES-GCM */
 
 #define TIDE_GET_MAX		512		/* pages a GET names: 2 MiB */
@@ -28,28 +27,76 @@ enum tide_channel {
 	TIDE_CHANNEL_PUT = 1,	/* PUT frames only, borrower to lender */
 };
 
-/* Handshake, first message, borrower to lender. */
-struct tide_hello {
+/* ---- handshake: Noise_IK_25519_AESGCM_SHA256, the borrower begins ---- */
+
+enum tide_message_type {
+	TIDE_MESSAGE_1 = 1,	/* borrower: who it is and what it wants */
+	TIDE_MESSAGE_2,		/* lender: whether it may */
+	TIDE_MESSAGE_3,		/* borrower: message 1 was no repetition */
+	TIDE_REJECTION,		/* lender, in the clear: there is no handshake */
+};
+
+struct tide_message_head {
 	__le32	magic;
 	__le16	protocol;
-	__u8	channel;
-	__u8	reserved;
+	__u8	type;
+	__u8	code;		/* of a rejection, else 0 */
+} __packed;
+
+/* What message 1 carries. */
+struct tide_hello {
 	__le64	session;	/* drawn by the borrower, the same on both channels */
-	__u8	name[TIDE_NAME_MAX];
-	__u8	nonce[TIDE_NONCE_SIZE];
-} __packed;
-
-/* Second message, lender to borrower: proves that the lender has the key. */
-struct tide_challenge {
-	__u8	nonce[TIDE_NONCE_SIZE];
-	__u8	mac[TIDE_MAC_SIZE];
-} __packed;
-
-/* Third message, borrower to lender: proves that the borrower has it. */
-struct tide_proof {
-	__u8	mac[TIDE_MAC_SIZE];
 	__le64	size_bytes;	/* what it would like to borrow */
+	__le64	features;	/* that it has; none is defined yet */
+	__u8	channel;
+	__u8	reserved[7];
 } __packed;
+
+enum tide_answer_code {
+	TIDE_WELCOME,
+	TIDE_ANSWER_UNKNOWN,	/* no borrower has this identity */
+	TIDE_ANSWER_DISABLED,	/* one has, and may not connect now */
+};
+
+/* What message 2 carries. */
+struct tide_answer {
+	__le64	features;	/* that both have */
+	__u8	code;
+	__u8	reserved[7];
+} __packed;
+
+struct tide_message_1 {
+	struct tide_message_head head;
+	__u8	fresh[32];			/* the borrower's ephemeral point */
+	__u8	identity[32 + TIDE_TAG_SIZE];	/* sealed */
+	__u8	hello[sizeof(struct tide_hello) + TIDE_TAG_SIZE];	/* sealed */
+} __packed;
+
+struct tide_message_2 {
+	struct tide_message_head head;
+	__u8	fresh[32];			/* the lender's ephemeral point */
+	__u8	answer[sizeof(struct tide_answer) + TIDE_TAG_SIZE];	/* sealed */
+} __packed;
+
+/* The first that is sealed with the session's own keys: nothing, and this head. */
+struct tide_message_3 {
+	struct tide_message_head head;
+	__u8	tag[TIDE_TAG_SIZE];
+} __packed;
+
+enum tide_reject_code {
+	TIDE_REJECT_VERSION = 1,	/* none of those that are spoken here */
+	TIDE_REJECT_IDENTITY,	/* message 1 is not for this lender */
+	TIDE_REJECT_FULL,	/* too many are in the handshake */
+};
+
+struct tide_rejection {
+	struct tide_message_head head;
+	__le16	oldest, newest;	/* versions that are spoken here */
+	__le32	reserved;
+} __packed;
+
+/* ---- frames ---- */
 
 enum tide_frame_type {
 	TIDE_GET = 1,	/* borrower: tide_get_head, count x tide_get_item */

@@ -6,8 +6,9 @@ import time
 
 import pytest
 
-from bed.guest import Disk
-from bed.pair import LENDER_ADDRESS, PATIENT, Pair
+from bed.guest import HOST_ADDRESS, Disk
+from bed.pair import PATIENT, Pair
+from bed.protocol import Lender
 from bed.relay import Relay
 from bed.tidepool import MIB, parse_histogram, wait_until
 from bed.workload import stress
@@ -57,30 +58,36 @@ def are_open(pair: Pair) -> list[int]:
     return [one["breaker_open"] for one in figures(pair).values()]
 
 
-def connect(pair: Pair) -> None:
-    """Three pairings of the same two guests, each with a third of a file."""
-    pair.l.load()
-    pair.l.set("lend_bytes", 128 * MIB)
+def connect(pair: Pair) -> list[Lender]:
+    """Three lenders on this machine, each with a third of a file."""
     pair.borrower.sh("insmod /lib/tidepool.ko put_buffers=8192")
-    for name, mode in MODES.items():
-        pair.l.lend(name, quota=32 * MIB)
-        pair.b.borrow(name, address=LENDER_ADDRESS, size=32 * MIB, more={**PATIENT, **mode})
+    lenders = [Lender() for _ in MODES]
+    for lender, (name, mode) in zip(lenders, MODES.items(), strict=True):
+        more = {"port": lender.port, **PATIENT, **mode}
+        pair.b.borrow(name, address=HOST_ADDRESS, size=32 * MIB, identity=lender.identity, more=more)
     for name in MODES:
         pair.b.wait_state(f"lenders/{name}", "Connected")
     stress(pair.borrower, "fill /mnt/file mib=24")
     pair.borrower.drop_caches()
     wait_until("the lenders have the file", lambda: total(figures(pair), "puts") > 4096)
+    return lenders
+
+
+def delay(lenders: list[Lender], seconds: float) -> None:
+    """So much later than at once their answers come."""
+    for lender in lenders:
+        lender.delay = seconds
 
 
 def test_slow_lenders_are_left_alone(kernel: str) -> None:
     """By each of the averages, and by comparison with the disk: no gets, no puts, and nothing is lost by it."""
-    with (pair := Pair(kernel, lender_mem="256M", relay=True, disk=Disk(iops=SLOW_IOPS))):
-        connect(pair)
+    with (pair := Pair(kernel, lender_mem="256M", host=True, disk=Disk(iops=SLOW_IOPS))):
+        lenders = connect(pair)
         warm = read(pair, 300)
         assert all(one["get_hits"] > 30 for one in warm.values()), warm
         assert are_open(pair)[:2] == [0, 0]
 
-        relay_of(pair).delay = SLOW_SECONDS
+        delay(lenders, 2 * SLOW_SECONDS)
 
         def opened() -> bool:
             read(pair, 6)  # once in ten seconds a read goes to the disk all the same, to know how long it takes
@@ -96,7 +103,7 @@ def test_slow_lenders_are_left_alone(kernel: str) -> None:
         assert stopped[BY_DISK]["gets_sent"] <= 8  # the probes
         assert all(one["catalog_pages"] == held[name]["catalog_pages"] for name, one in figures(pair).items())
 
-        relay_of(pair).delay = 0
+        delay(lenders, 0)
         pair.b.set(f"lenders/{BY_LONG}/breaker_long", NEVER)  # its memory is long; thresholds change at any time
         wait_until("they are closed", lambda: total(read(pair, 20), "get_skipped") == 0, timeout=40, every=0.5)
         assert all(one["get_hits"] > 10 for one in read(pair, 100).values())
@@ -234,8 +241,7 @@ def test_a_lender_that_is_gone_takes_no_buffers(kernel: str) -> None:
 @pytest.mark.long
 def test_without_the_breaker(kernel: str) -> None:
     """The same with the mechanism taken out: slow gets go on."""
-    with (pair := Pair(kernel, lender_mem="256M", relay=True, flags="-DTIDEPOOL_BREAK_BREAKER")):
-        connect(pair)
-        relay_of(pair).delay = SLOW_SECONDS
+    with (pair := Pair(kernel, lender_mem="256M", host=True, flags="-DTIDEPOOL_BREAK_BREAKER")):
+        delay(connect(pair), 2 * SLOW_SECONDS)
         wait_until("pings are slow", lambda: figures(pair)[BY_SHORT]["ping_us_short"] > 200_000, timeout=30)
         assert total(read(pair, 20), "gets_sent") > 5

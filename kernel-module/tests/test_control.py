@@ -9,12 +9,39 @@ import pytest
 from bed.guest import Guest
 from bed.image import TESTS, TOP
 from bed.pair import BORROWER_ADDRESS, LENDER_ADDRESS, Pair
-from bed.tidepool import KEY, MIB, ROOT, Tidepool, wait_until
+from bed.protocol import KIND, somebody
+from bed.tidepool import MIB, ROOT, Tidepool, wait_until
 
-LENDER_ATTRIBUTES: dict[str, object] = {"address": LENDER_ADDRESS, "key": KEY, "size_bytes": 64 * MIB}
-BORROWER_ATTRIBUTES: dict[str, object] = {"key": KEY, "quota_bytes": 64 * MIB}
-SHORT_KEY = KEY[:-2]
-NO_HEX_KEY = KEY[:-1] + "g"
+SOMEBODY = somebody()
+LENDER_ATTRIBUTES: dict[str, object] = {"address": LENDER_ADDRESS, "identity": SOMEBODY, "size_bytes": 64 * MIB}
+BORROWER_ATTRIBUTES: dict[str, object] = {"identity": SOMEBODY, "quota_bytes": 64 * MIB}
+PRIME = 2**255 - 19
+# Of the numbers below the prime, those that agree on nothing; and some that are no element of the field.
+LOW_ORDER = (
+    1,
+    PRIME - 1,
+    325606250916557431795983626356110631294008115727848805560023387167927233504,
+    39382357235489614581723060781553021112529911719440698176882885853963445705823,
+)
+NO_POINTS = (PRIME, PRIME + 1, 2**255 - 1, 2**255 + 9, 2**256 - 1)
+
+
+def _point(number: int) -> str:
+    return KIND + number.to_bytes(32, "little").hex()
+
+
+BAD_IDENTITIES = [
+    ("", "must be x25519: and 64 lowercase hexadecimal digits"),
+    (SOMEBODY[:-1], "must be x25519: and"),
+    (SOMEBODY + "0", "must be x25519: and"),
+    (SOMEBODY[:-1] + "g", "must be x25519: and"),
+    (KIND + "AB" * 32, "must be x25519: and"),
+    (SOMEBODY.replace(KIND, "p-256::"), "must be x25519: and"),
+    (SOMEBODY.removeprefix(KIND), "must be x25519: and"),
+    (_point(0), "is zero"),
+    *((_point(number), "is a point of low order") for number in LOW_ORDER),
+    *((_point(number), "is no point of the curve") for number in NO_POINTS),
+]
 
 BAD_VALUES = [
     ("port", "0"),
@@ -28,10 +55,6 @@ BAD_VALUES = [
     ("reserve_bytes", "1G of it"),
     ("ghost", "1"),
     ("ghost", "Inclusive"),
-    ("borrowers/x/key", SHORT_KEY),
-    ("borrowers/x/key", KEY + "00"),
-    ("borrowers/x/key", NO_HEX_KEY),
-    ("borrowers/x/key", ""),
     ("borrowers/x/quota_bytes", "-4096"),
     ("borrowers/x/quota_bytes", "four"),
     ("borrowers/x/enabled", "2"),
@@ -43,8 +66,6 @@ BAD_VALUES = [
     ("lenders/x/address", ""),
     ("lenders/x/port", "0"),
     ("lenders/x/port", "70000"),
-    ("lenders/x/key", SHORT_KEY),
-    ("lenders/x/key", NO_HEX_KEY),
     ("lenders/x/size_bytes", "-1"),
     ("lenders/x/size_bytes", "0x"),
     ("lenders/x/size_bytes", "99999999999999999999999"),
@@ -146,11 +167,9 @@ def test_refuses_bad_values(loaded: Guest, path: str, value: str) -> None:
     tidepool = Tidepool(loaded)
     tidepool.mkdir("borrowers/x")
     tidepool.mkdir("lenders/x")
-    readable = not path.endswith("/key")
-    before = tidepool.get(path) if readable else ""
+    before = tidepool.get(path)
     _assert_refused(tidepool, path, value, "Invalid argument")
-    if readable:
-        assert tidepool.get(path) == before
+    assert tidepool.get(path) == before
 
 
 @pytest.mark.parametrize("name", ["a b", "x" * 64, "a/b", "ümlaut", "semi;colon"])
@@ -207,14 +226,47 @@ def test_busy_while_enabled(loaded: Guest) -> None:
     assert tidepool.get("lend_bytes") == str(16 * MIB)
 
 
-def test_key_cannot_be_read_back(loaded: Guest) -> None:
-    """A key goes in and never comes out."""
+@pytest.mark.parametrize("side", ["lenders", "borrowers"])
+def test_refuses_bad_identities(loaded: Guest, side: str) -> None:
+    """What is malformed, zero, no point, of low order or one's own: EINVAL, a log line that says which; no change."""
     tidepool = Tidepool(loaded)
-    for side in ("lenders", "borrowers"):
-        tidepool.mkdir(f"{side}/x")
-        tidepool.set(f"{side}/x/key", KEY)
-        assert loaded.run(f"cat {ROOT}/{side}/x/key").code != 0
-    assert KEY not in loaded.log()
+    tidepool.mkdir(f"{side}/x")
+    path = f"{side}/x/identity"
+    assert tidepool.get(path) == ""
+    tidepool.set(path, SOMEBODY)
+    loaded.write("/proc/sys/kernel/printk_ratelimit", "0\n")
+    for value, why in [*BAD_IDENTITIES, (tidepool.identity, "is this guest's own")]:
+        _assert_refused(tidepool, path, value, "Invalid argument", f"identity: {why}")
+        assert tidepool.get(path) == SOMEBODY
+
+
+def test_an_identity_has_one_enabled_borrower(loaded: Guest) -> None:
+    """A second one cannot be enabled, nor one that is enabled become it; EEXIST, and a word why."""
+    tidepool = Tidepool(loaded)
+    tidepool.lend("x", quota=4 * MIB, identity=SOMEBODY)
+    tidepool.mkdir("borrowers/y")
+    tidepool.set("borrowers/y/identity", SOMEBODY)
+    tidepool.set("borrowers/y/quota_bytes", 4 * MIB)
+    _assert_refused(tidepool, "borrowers/y/enabled", 1, "File exists", "identity: is that of another enabled borrower")
+    assert tidepool.get("borrowers/y/state") == "Disabled"
+    other = somebody()
+    tidepool.set("borrowers/y/identity", other)
+    tidepool.set("borrowers/y/enabled", 1)
+    _assert_refused(tidepool, "borrowers/y/identity", SOMEBODY, "File exists")
+    assert tidepool.get("borrowers/y/identity") == other
+    tidepool.set("borrowers/x/enabled", 0)
+    tidepool.set("borrowers/y/identity", SOMEBODY)
+
+
+def test_identity_is_another_after_each_load(loaded: Guest) -> None:
+    """It is a point, the same for whoever reads it, and drawn anew with the module."""
+    tidepool = Tidepool(loaded)
+    first = tidepool.identity
+    assert re.fullmatch("x25519:[0-9a-f]{64}", first)
+    assert tidepool.identity == first
+    tidepool.unload()
+    tidepool.load()
+    assert tidepool.identity != first
 
 
 def test_not_unloaded_while_configured(loaded: Guest) -> None:
@@ -233,7 +285,7 @@ def test_many_peers_come_and_go(loaded: Guest) -> None:
     for _ in range(3):
         for number in range(8):
             tidepool.borrow(f"lender-{number}", address="10.7.0.77", size=16 * MIB)
-            tidepool.lend(f"borrower-{number}", quota=16 * MIB)
+            tidepool.lend(f"borrower-{number}", quota=16 * MIB, identity=somebody())
         for number in range(8):
             tidepool.rmdir(f"lenders/lender-{number}")
             tidepool.rmdir(f"borrowers/borrower-{number}")

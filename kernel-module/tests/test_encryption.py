@@ -13,12 +13,13 @@ import pytest
 from bed.guest import PAGE, Guest, Spec
 from bed.image import build_module, fetch_kernel
 from bed.pair import PATIENT, Pair
+from bed.protocol import FRAME, HEAD, MESSAGE_1_BYTES, PUT, PUT_ITEM, TAG
 from bed.tidepool import MIB, PORT, quantile
 from bed.workload import stress, wrong_pages
 
 SECRET = b"the tide is out at Skagen"
 VERSIONS = {"alter": (1,), "swap": (1,), "replay": (1, 2)}  # how often the file is written, by what the lender does
-PUT, FRAME, PUT_ITEM, HELLO_AND_PROOF = 3, struct.Struct("<IBBHQ"), struct.Struct("<QQQ16s"), 112 + 40  # PROTOCOL.md
+HANDSHAKE_BYTES = 2 * HEAD.size + MESSAGE_1_BYTES + TAG  # that a borrower sends
 PCAP_HEADER, PCAP_RECORD, ETHERTYPE_IPV4, TCP = 24, 16, b"\x08\x00", 6
 SMALL_MIB, LARGE_MIB, FILES = 6, 16, 24
 
@@ -75,7 +76,7 @@ def _file_numbers(capture: bytes, start: int) -> list[int]:
     """File numbers in the PUTs since that place of a capture, each once, in the order in which they appear."""
     numbers: dict[int, None] = {}
     for stream in _sent_to_lender(capture, start):
-        at = HELLO_AND_PROOF
+        at = HANDSHAKE_BYTES
         while at + FRAME.size <= len(stream):
             length, kind, _, count, _ = FRAME.unpack_from(stream, at)
             at += FRAME.size

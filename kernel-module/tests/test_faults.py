@@ -9,13 +9,13 @@ import pytest
 
 from bed.guest import Guest
 from bed.pair import LENDER_ADDRESS, NAME, Pair
-from bed.tidepool import KEY, MIB, wait_until
+from bed.protocol import somebody
+from bed.tidepool import MIB, wait_until
 from bed.workload import finish_stress, start_stress, stress
 
 LENDER = f"lenders/{NAME}"
 BORROWER = f"borrowers/{NAME}"
 WITHIN_A_SECOND_US = 1_000_000
-OTHER_KEY = "00" * 32
 OOM_REPORT = r"oom-kill|Out of memory|Call Trace|RIP:"
 FREEZE_SECONDS = 30
 
@@ -161,9 +161,9 @@ def test_lender_unloaded_while_its_borrower_is(kernel: str, how: str) -> None:
         time.sleep(0.5)
         pair.l.unload()
         pair.l.load()
-        pair.l.lend(NAME, quota=256 * MIB)
         borrower.cont()
         recover(pair)
+        pair.l.lend(NAME, quota=256 * MIB)
         finish_stress(reads)
         pair.b.wait_state(LENDER, "Connected", timeout=40)
         assert_serves(pair)
@@ -186,36 +186,30 @@ def test_stress_while_lender_is_killed(kernel: str) -> None:
         pair.assert_clean()
 
 
-@pytest.mark.parametrize(("name", "key"), [(NAME, OTHER_KEY), ("somebody-else", KEY)])
-def test_strangers_are_rejected(kernel: str, name: str, key: str) -> None:
-    """A wrong key or an unknown name: the borrower is told so, nothing is served, its reads come from disk."""
+def test_strangers_are_rejected(kernel: str) -> None:
+    """Not known, or switched off: the borrower is told so, nothing is served, its reads come from disk; then it is."""
     with (pair := Pair(kernel, borrower_mem="160M")) as (borrower, _):
         pair.l.load()
         pair.b.load()
-        pair.l.lend(NAME, quota=128 * MIB)
-        pair.b.borrow(name, address=LENDER_ADDRESS, size=128 * MIB, key=key)
-        pair.b.wait_state(f"lenders/{name}", "Rejected")
+        pair.l.lend(NAME, quota=128 * MIB, identity=somebody())
+        pair.b.borrow(NAME, address=LENDER_ADDRESS, size=128 * MIB, identity=pair.l.identity)
+        pair.b.wait_state(LENDER, "Rejected")
+        assert pair.b.get(f"{LENDER}/reason") == "UnknownIdentity"
+        assert f"{LENDER}: refused: UnknownIdentity" in borrower.log()
         stress(borrower, "fill /mnt/file mib=40")
         borrower.drop_caches(1)
         stress(borrower, "sequential /mnt/file")
-        figures = pair.b.stats(f"lenders/{name}")
+        figures = pair.borrowed()
         assert figures["puts"] == figures["get_hits"] == 0
         assert pair.lent()["lent_pages"] == 0
         assert pair.l.get(f"{BORROWER}/state") == "Listening"
-        pair.assert_clean()
-
-
-def test_key_put_right(kernel: str) -> None:
-    """A borrower with a wrong key that gets the right one connects."""
-    with (pair := Pair(kernel, disk=None)):
-        pair.l.load()
-        pair.b.load()
-        pair.l.lend(NAME, quota=64 * MIB)
-        pair.b.borrow(NAME, address=LENDER_ADDRESS, size=64 * MIB, key=OTHER_KEY)
-        pair.b.wait_state(LENDER, "Rejected")
-        for attribute, value in {"enabled": "0", "key": KEY, "enabled ": "1"}.items():
-            pair.b.set(f"{LENDER}/{attribute.strip()}", value)
+        pair.l.mkdir("borrowers/known")
+        pair.l.set("borrowers/known/identity", pair.b.identity)
+        wait_until("it is told so", lambda: pair.b.get(f"{LENDER}/reason") == "Disabled")
+        assert pair.b.get(f"{LENDER}/state") == "Rejected"
+        pair.l.set(f"{BORROWER}/identity", pair.b.identity)
         pair.b.wait_state(LENDER, "Connected")
+        assert pair.b.get(f"{LENDER}/reason") == ""
         pair.assert_clean()
 
 

@@ -9,15 +9,17 @@ import pytest
 from test_faults import assert_serves, fill_pool
 
 from bed import fuzzer
-from bed.pair import LENDER_ADDRESS, NAME, Pair
-from bed.tidepool import KEY, MIB, PORT
-from bed.workload import finish_stress, start_stress, stress
+from bed.guest import HOST_ADDRESS
+from bed.liar import LyingBorrower, LyingLender
+from bed.pair import Pair
+from bed.protocol import KeyPair, point_of
+from bed.tidepool import MIB
+from bed.workload import stress
 
 MESSAGES = 500_000
-HOURS = 3600.0
 
 
-@pytest.mark.parametrize("side", ["fuzz_lender", "fuzz_borrower", "fuzz_ages"])
+@pytest.mark.parametrize("side", ["fuzz_lender", "fuzz_borrower", "fuzz_ages", "fuzz_handshake"])
 def test_survives(side: str) -> None:
     """No byte out of bounds, no page lost or given twice, no page shown but of the version that was asked for.
 
@@ -32,51 +34,51 @@ def test_survives(side: str) -> None:
         ("fuzz_lender", "serve.c", "count > max || "),
         ("fuzz_borrower", "get.c", "count > TIDE_GET_MAX ||"),
         ("fuzz_ages", "ages.c", "ages->age[0].count += ages->age[1].count;"),
+        ("fuzz_handshake", "handshake.c", "code >= ARRAY_SIZE(reasons) || "),
     ],
 )
 def test_would_notice(side: str, source: str, check: str) -> None:
     """With one check taken out of the sources the same messages do find it."""
-    with pytest.raises(AssertionError, match=r"AddressSanitizer|does not hold"):
+    with pytest.raises(AssertionError, match=r"AddressSanitizer|does not hold|runtime error: index"):
         fuzzer.run(side, MESSAGES, seed=1, without=(source, check))
 
 
 @pytest.mark.parametrize("messages", [2_000, pytest.param(MESSAGES, marks=pytest.mark.long)])
 def test_borrower_that_lies(kernel: str, messages: int) -> None:
-    """It has the key, and sends a lot that means nothing, or nothing good; then a proper one is served."""
-    with (pair := Pair(kernel, borrower_mem="160M")) as (borrower, _):
+    """It is known, and sends a lot that means nothing, or nothing good; then a proper one is served."""
+    with (pair := Pair(kernel, borrower_mem="160M", host=True)):
+        own = KeyPair()
         pair.l.load()
-        pair.l.lend(NAME, quota=64 * MIB)
-        lies = f"liar-borrower {LENDER_ADDRESS} key={KEY} messages={messages} seed=1"
-        report = stress(borrower, lies, timeout=HOURS)
-        assert report["messages"] > 20 * report["sessions"] > 20, report
-        figures = pair.lent()
+        pair.l.lend("liar", quota=64 * MIB, identity=own.identity)
+        lender = point_of(pair.l.identity)
+        report = LyingBorrower(seed=1).run(("127.0.0.1", pair.lender_port), own, lender, messages)
+        assert report.messages > 20 * report.sessions > 20, report
+        figures = pair.l.stats("borrowers/liar")
         assert min(figures[name] for name in ("gets", "get_misses", "puts")) > 0, figures
-        pair.l.set("lend_bytes", 256 * MIB)
-        pair.l.set(f"borrowers/{NAME}/quota_bytes", 256 * MIB)
-        pair.b.load()
-        pair.b.borrow(NAME, address=LENDER_ADDRESS, size=256 * MIB)
-        pair.b.wait_state(f"lenders/{NAME}", "Connected")
+        pair.l.rmdir("borrowers/liar")
+        pair.connect()
         fill_pool(pair)
         pair.assert_clean()
 
 
 @pytest.mark.long
 def test_lender_that_lies(kernel: str) -> None:
-    """It has the key, and half a million messages that mean nothing: no wrong byte; then a proper one serves."""
-    with (pair := Pair(kernel, borrower_mem="160M")) as (borrower, lender):
+    """It is who it should be, and half a million messages mean nothing: no wrong byte; then a proper one serves."""
+    with (pair := Pair(kernel, borrower_mem="160M", host=True)) as (borrower, _):
         pair.b.load()
-        lies = start_stress(lender, f"liar-lender {PORT} key={KEY} messages={MESSAGES} seed=1")
-        pair.b.borrow(NAME, address=LENDER_ADDRESS, size=256 * MIB)
+        liar = LyingLender(seed=1)
+        lies = liar.start(MESSAGES)
+        more = {"port": liar.port}
+        pair.b.borrow("liar", address=HOST_ADDRESS, size=256 * MIB, identity=liar.own.identity, more=more)
         stress(borrower, "fill /mnt/file mib=110")
-        while lies.running:
+        while lies.is_alive():
             stress(borrower, "random /mnt/file seconds=10 threads=4")
-        report = finish_stress(lies)
-        assert report["messages"] > 50 * report["sessions"] > 50 * 20, report
-        figures = pair.borrowed()
+        assert liar.report.messages > 50 * liar.report.sessions > 50 * 20, liar.report
+        figures = pair.b.stats("lenders/liar")
         assert min(figures[name] for name in ("get_corrupt", "get_misses", "get_late", "puts", "drop_refused")) > 100
         assert figures["get_hits"] == figures["get_hits_buffer"], "a page was shown that the lender made up"
-        pair.l.load()
-        pair.l.lend(NAME, quota=256 * MIB)
-        pair.b.wait_state(f"lenders/{NAME}", "Connected", timeout=40)
+        pair.b.rmdir("lenders/liar")
+        pair.connect()
+        fill_pool(pair)
         assert_serves(pair)
         pair.assert_clean()

@@ -1,48 +1,47 @@
-"""Several lenders, many borrowers, and keys that change while pages flow."""
+"""Several lenders, many borrowers, and strategies that change while pages flow."""
 
 from __future__ import annotations
 
-from bed.guest import Guest
-from bed.pair import LENDER_ADDRESS, NAME, PATIENT, Pair
-from bed.tidepool import KEY, MIB, Tidepool, wait_until
+import pytest
+
+from bed.guest import HOST_ADDRESS, Guest, GuestError
+from bed.pair import NAME, PATIENT, Pair
+from bed.protocol import Lender, somebody
+from bed.tidepool import MIB, Tidepool, wait_until
 from bed.workload import finish_stress, start_stress, stress
 
-NEW_KEY = "5a" * 32
 FILE_MIB = 150
 MOST_PASSES = 8  # what finds no buffer in one goes in the next
-LENDERS = {"large": 96, "small": 48}  # MiB
+LARGE_MIB, SMALL_MIB = 96, 48
 
 
-def connect_lenders(pair: Pair) -> None:
-    """One guest lends twice; to the borrower these are two lenders."""
-    pair.l.load()
-    pair.b.load()
-    pair.l.set("lend_bytes", sum(LENDERS.values()) * MIB)
-    for name, mib in LENDERS.items():
-        pair.l.lend(name, quota=mib * MIB)
-        pair.b.borrow(name, address=LENDER_ADDRESS, size=mib * MIB)
-    for name in LENDERS:
-        pair.b.wait_state(f"lenders/{name}", "Connected")
+def borrow_from(pair: Pair, name: str, lender: Lender, mib: int) -> None:
+    """A lender beside the lending guest, on this machine."""
+    more = {"port": lender.port}
+    pair.b.borrow(name, address=HOST_ADDRESS, size=mib * MIB, identity=lender.identity, more=more)
 
 
 def test_pages_are_spread_and_one_loss_costs_only_its_own(kernel: str) -> None:
     """Pages go where most room is; when one lender leaves, what the other has still comes from there."""
-    with (pair := Pair(kernel, borrower_mem="176M", lender_mem="384M")) as (borrower, _):
-        connect_lenders(pair)
+    with (pair := Pair(kernel, borrower_mem="176M", lender_mem="384M", host=True)) as (borrower, _):
+        small, large = Lender(), f"lenders/{NAME}"
+        pair.connect(size=LARGE_MIB * MIB)
+        borrow_from(pair, "small", small, SMALL_MIB)
+        pair.b.wait_state("lenders/small", "Connected")
         stress(borrower, f"fill /mnt/file mib={FILE_MIB}")
         for _ in range(MOST_PASSES):
             stress(borrower, "sequential /mnt/file")
-            held = {name: pair.b.stats(f"lenders/{name}")["catalog_pages"] * 4096 // MIB for name in LENDERS}
-            if held["small"]:
+            held = [pair.b.stats(lender)["catalog_pages"] * 4096 // MIB for lender in (large, "lenders/small")]
+            if held[1]:
                 break
-        assert held["large"] > held["small"] > 0
+        assert held[0] > held[1] > 0
         reads = start_stress(borrower, "random /mnt/file seconds=8 threads=4")
-        pair.l.rmdir("borrowers/small")
+        small.close()
         wait_until("the loss is noticed", lambda: pair.b.stats("lenders/small")["catalog_pages"] == 0)
         finish_stress(reads)
-        before = pair.b.stats("lenders/large")
+        before = pair.borrowed()
         stress(borrower, "sequential /mnt/file")
-        after = pair.b.stats("lenders/large")
+        after = pair.borrowed()
         assert after["get_hits"] - before["get_hits"] > 1000
         assert after["disconnects"] == 0
         pair.assert_clean()
@@ -50,56 +49,25 @@ def test_pages_are_spread_and_one_loss_costs_only_its_own(kernel: str) -> None:
 
 def test_a_borrower_has_at_most_8_lenders(kernel: str) -> None:
     """Eight are used side by side; the ninth is refused with a word why, and is taken when another has gone."""
-    with (pair := Pair(kernel, borrower_mem="160M", lender_mem="320M")) as (borrower, _):
-        pair.l.load()
+    with (pair := Pair(kernel, borrower_mem="160M", lender_mem="320M", host=True)) as (borrower, _):
+        lenders = {f"lender-{number}": Lender() for number in range(9)}
         pair.b.load()
-        pair.l.set("lend_bytes", 8 * 16 * MIB)
-        for number in range(9):
-            pair.l.lend(f"lender-{number}", quota=16 * MIB)
-        for number in range(8):
-            pair.b.borrow(f"lender-{number}", address=LENDER_ADDRESS, size=16 * MIB)
-            pair.b.wait_state(f"lenders/lender-{number}", "Connected")
+        for name in list(lenders)[:8]:
+            borrow_from(pair, name, lenders[name], 16)
+            pair.b.wait_state(f"lenders/{name}", "Connected")
         stress(borrower, "fill /mnt/file mib=130")
         for _ in range(2):  # verified; what found no buffer goes the next time
             stress(borrower, "sequential /mnt/file")
-        figures = [pair.b.stats(f"lenders/lender-{number}") for number in range(8)]
+        figures = [pair.b.stats(f"lenders/{name}") for name in list(lenders)[:8]]
         assert min(one["puts"] for one in figures) > 100, figures
         assert min(one["get_hits"] for one in figures) > 10, figures
-        pair.b.mkdir("lenders/lender-8")
-        for attribute, value in {"address": LENDER_ADDRESS, "key": KEY, "size_bytes": 16 * MIB}.items():
-            pair.b.set(f"lenders/lender-8/{attribute}", value)
-        refused = pair.b.try_set("lenders/lender-8/enabled", 1)
-        assert "No space" in refused.output
+        with pytest.raises(GuestError, match="No space"):
+            borrow_from(pair, "lender-8", lenders["lender-8"], 16)
         assert "at most 8 lenders" in borrower.log()
         pair.b.rmdir("lenders/lender-3")
         pair.b.set("lenders/lender-8/enabled", 1)
         pair.b.wait_state("lenders/lender-8", "Connected")
         stress(borrower, "sequential /mnt/file")
-        pair.assert_clean()
-
-
-def test_key_is_rotated_without_losing_a_page(kernel: str) -> None:
-    """A new key on both ends: the session goes on with all its pages; the next handshake needs the new key."""
-    with (pair := Pair(kernel, borrower_mem="176M")) as (borrower, _):
-        pair.connect(size=200 * MIB)
-        stress(borrower, f"fill /mnt/file mib={FILE_MIB}")
-        stress(borrower, "sequential /mnt/file")
-        before = pair.borrowed()
-        pair.l.set(f"borrowers/{NAME}/key", NEW_KEY)
-        pair.b.set(f"lenders/{NAME}/key", NEW_KEY)
-        stress(borrower, "sequential /mnt/file")
-        after = pair.borrowed()
-        assert after["disconnects"] == 0
-        assert after["get_hits"] > before["get_hits"] + 1000
-        pair.b.set(f"lenders/{NAME}/enabled", 0)
-        pair.b.set(f"lenders/{NAME}/enabled", 1)
-        pair.b.wait_state(f"lenders/{NAME}", "Connected")
-        pair.b.set(f"lenders/{NAME}/enabled", 0)
-        pair.b.set(f"lenders/{NAME}/key", KEY)
-        pair.b.set(f"lenders/{NAME}/enabled", 1)
-        pair.b.wait_state(f"lenders/{NAME}", "Rejected")
-        pair.b.set(f"lenders/{NAME}/key", NEW_KEY)  # taken up by the next try
-        pair.b.wait_state(f"lenders/{NAME}", "Connected")
         pair.assert_clean()
 
 
@@ -125,9 +93,9 @@ def test_a_lender_has_at_most_64_borrowers(loaded: Guest) -> None:
     """The 65th is refused with a word why, and is taken when another has gone."""
     tidepool = Tidepool(loaded)
     for number in range(64):
-        tidepool.lend(f"borrower-{number}", quota=16 * MIB)
+        tidepool.lend(f"borrower-{number}", quota=16 * MIB, identity=somebody())
     tidepool.mkdir("borrowers/one-more")
-    tidepool.set("borrowers/one-more/key", KEY)
+    tidepool.set("borrowers/one-more/identity", somebody())
     tidepool.set("borrowers/one-more/quota_bytes", 16 * MIB)
     refused = tidepool.try_set("borrowers/one-more/enabled", 1)
     assert "No space" in refused.output

@@ -15,7 +15,7 @@ TOP = Path(__file__).resolve().parents[2]
 PATH = f"{os.environ['PATH']}:/usr/sbin:/sbin"
 # What the guest needs to talk to the host, and what tidepool.ko needs of the kernel.
 DRIVERS = ("virtio_pci", "virtio_console")
-PROVIDED = ("configfs", "hmac", "sha256", "gcm", "ctr", "ghash_generic", "crc32c")
+PROVIDED = ("configfs", "curve25519_x86_64", "gcm", "ctr", "ghash_generic", "crc32c")
 
 INIT = """#!/bin/sh
 export PATH=/bin:/sbin

@@ -54,11 +54,19 @@ needs_configfs() {
     grep -q " $config configfs " /proc/mounts || mount -t configfs configfs "$config"
 }
 
+# needs_modules FILE: what a module cannot be inserted without; what there is none of, insmod names
+needs_modules() {
+    for module in $(modinfo -F depends "$1" | tr , ' '); do
+        modprobe "$module" 2>/dev/null || :
+    done
+}
+
 # load SHA256: the module that lies in the folder, if it arrived whole; it is kept for the day that it is replaced
 load() {
     trap clear EXIT
     echo "$1  $place/tidepool.ko" | sha256sum -c >/dev/null
     needs_configfs
+    needs_modules "$place/tidepool.ko"
     insmod "$place/tidepool.ko"
     trap - EXIT
     mv "$place/tidepool.ko" "$place/kept.ko"
@@ -69,6 +77,7 @@ load() {
 replace() {
     trap 'rm -f "$place/tidepool.ko"' EXIT
     echo "$1  $place/tidepool.ko" | sha256sum -c >/dev/null
+    needs_modules "$place/tidepool.ko"
     rmmod tidepool
     if insmod "$place/tidepool.ko" && works; then
         mv "$place/tidepool.ko" "$place/kept.ko"

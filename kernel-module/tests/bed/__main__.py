@@ -76,6 +76,7 @@ def load(_arguments: list[str]) -> None:
 def connect(arguments: list[str]) -> None:
     size = int(arguments[0] if arguments else 256) * MIB
     lender, borrower = Tidepool(_guest("lender")), Tidepool(_guest("borrower"))
+    lender.peer, borrower.peer = borrower, lender
     lender.lend(NAME, quota=size)
     borrower.borrow(NAME, address=LENDER_ADDRESS, size=size)
     borrower.wait_state(f"lenders/{NAME}", "Connected")

@@ -40,6 +40,7 @@ COUNTED_SHIFT = 1  # an instruction of a counted guest takes two to the power of
 MONITOR_SECONDS = 10.0
 IMAGE_SECONDS = 60.0
 SLEEP_ON_EACH = "for c in /sys/devices/system/cpu/cpu[0-9]*; do taskset -c ${c##*/cpu} sleep 0.01 || exit 1; done"
+HOST_ADDRESS, ADDRESS_FOR_HOST, PORT_FOR_HOST = "10.0.2.2", "10.0.2.15", 7470
 THROTTLED = "throttled"  # the group of drives that share their limits
 
 
@@ -84,7 +85,8 @@ class Spec:
     instructions, whatever else this machine has to do, and by real time while it waits for another guest. `modules` are
     kernel modules that it loads beside the usual. With a `balloon` it is a domain of a libvirt of its own. `tools` is
     the image of one more disk, which is only read. `generation` is what its host calls this machine, a UUID: another
-    one says that it was reverted or cloned.
+    one says that it was reverted or cloned. With `host` it reaches this machine's loopback address as HOST_ADDRESS,
+    and its port for borrowers is this machine's `host`.
     """
 
     name: str
@@ -99,6 +101,7 @@ class Spec:
     modules: tuple[str, ...] = ()
     tools: Path | None = None
     generation: str = ""
+    host: int | None = None
 
 
 @dataclass
@@ -441,7 +444,8 @@ def _limits(disk: Disk) -> str:
 
 
 def _qemu_command(spec: Spec, kernel: Kernel, folder: Path) -> list[str]:
-    addresses = ",".join(f"eth{number}:{link.address}" for number, link in enumerate(spec.links))
+    cards = [link.address for link in spec.links] + ([ADDRESS_FOR_HOST] if spec.host else [])
+    addresses = ",".join(f"eth{number}:{address}" for number, address in enumerate(cards))
     # On a busy machine the emulated timer may be later than the kernel's check of it waits; a kernel's tests of its
     # ciphers are a fifth of its start.
     append = "console=ttyS0 loglevel=5 panic=-1 no_timer_check cryptomgr.notests mitigations=off log_buf_len=4M"
@@ -474,4 +478,8 @@ def _qemu_command(spec: Spec, kernel: Kernel, folder: Path) -> list[str]:
         if spec.capture:
             capture = folder / f"net{number}.pcap"
             command += ["-object", f"filter-dump,id=dump{number},netdev=net{number},file={capture}"]
+    if spec.host:
+        forward = f"tcp:127.0.0.1:{spec.host}-{ADDRESS_FOR_HOST}:{PORT_FOR_HOST}"
+        command += ["-netdev", f"user,id=host,ipv6=off,hostfwd={forward}"]
+        command += ["-device", "virtio-net-pci,netdev=host,mac=52:54:00:00:02:0f,romfile="]
     return command

@@ -32,8 +32,6 @@ GUEST_MODULES = (
     "crc32c",
     "ext4",
     "configfs",
-    "hmac",
-    "sha256",
     "gcm",
     "ctr",
 )
@@ -108,11 +106,17 @@ def initramfs(kernel: Kernel, module: Path | None, filesystem: str | None = None
     overlay: dict[str, Path | bytes] = {
         "init": guest / "init",
         "bin/guestd": build_program("guestd", [guest / "guestd.c"]),
-        "bin/stress": build_program("stress", [*stress.glob("*.c"), *stress.glob("*.h"), TESTS.parent / "wire.h"]),
+        "bin/stress": build_program("stress", [*stress.glob("*.c"), *stress.glob("*.h")]),
     }
     if module:
         overlay["lib/tidepool.ko"] = module
-    return _base(kernel, FILESYSTEM_MODULES.get(filesystem or "", ()) + more) + _cpio(overlay)
+    return _base(kernel, FILESYSTEM_MODULES.get(filesystem or "", ()) + _needed(module) + more) + _cpio(overlay)
+
+
+def _needed(module: Path | None) -> tuple[str, ...]:
+    """The kernel's modules that have to be there before ours."""
+    named = _output(["modinfo", "-F", "depends", str(module)]) if module else ""
+    return tuple(filter(None, named.split(",")))
 
 
 def _base(kernel: Kernel, more: tuple[str, ...]) -> bytes:

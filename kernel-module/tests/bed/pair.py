@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import shutil
+import socket
 import sys
 import tempfile
 import time
@@ -36,6 +37,7 @@ class Pair:
     With `relay` the wire runs through one that can delay, lose, reorder and cut (`pair.relay`).
     `mtu` is the wire's. If `counted` both guests' clocks go by instructions.
     `generation` is what the host calls the borrower's machine (see Spec).
+    With `host` both reach this machine as HOST_ADDRESS, and it reaches the lender at `lender_port`.
     `append` goes on both kernels' command lines. A debug kernel gets more memory than asked for, which it needs itself.
     """
 
@@ -61,6 +63,7 @@ class Pair:
         tools: Path | None = None,
         mtu: int = 1500,
         generation: str = "",
+        host: bool = False,
     ) -> None:
         self.kernel = fetch_kernel(kernel)
         self._detached = detached
@@ -75,6 +78,8 @@ class Pair:
         near_b, near_l = (self.relay.near_a, self.relay.near_b) if self.relay else (ends[1], ends[0])
         borrower_link = Link(ends[0], near_b, BORROWER_ADDRESS, mtu)
         self._lender_link = Link(ends[1], near_l, LENDER_ADDRESS, mtu)
+        ports = (_free_port(), _free_port()) if host else (None, None)
+        self.lender_port = ports[0] or 0
         more = DEBUG_MIB if kernel == "debug" else 0
         self._lender_spec = Spec(
             "lender",
@@ -87,6 +92,7 @@ class Pair:
             balloon=lender_balloon,
             modules=modules,
             tools=tools,
+            host=ports[0],
         )
         self._borrower_spec = Spec(
             "borrower",
@@ -100,6 +106,7 @@ class Pair:
             modules=modules,
             tools=tools,
             generation=generation,
+            host=ports[1],
         )
         self._guests: list[Guest] = []
 
@@ -115,6 +122,7 @@ class Pair:
             self._close()
             raise
         self.b, self.l = Tidepool(self.borrower), Tidepool(self.lender)
+        self.b.peer, self.l.peer = self.l, self.b
         return self.borrower, self.lender
 
     def __exit__(
@@ -181,6 +189,7 @@ class Pair:
         self.lender = self._boot(self._lender_spec, self._lender_module)
         self.lender = self._up(self.lender, self._lender_spec, self._lender_module)
         self.l = Tidepool(self.lender)
+        self.b.peer, self.l.peer = self.l, self.b
         return self.lender
 
     def revert_borrower(self, generation: str = "") -> Guest:
@@ -191,6 +200,7 @@ class Pair:
         self.borrower = Guest.revert(spec, self.kernel, self.folder / spec.name)
         self._guests.append(self.borrower)
         self.b = Tidepool(self.borrower)
+        self.b.peer, self.l.peer = self.l, self.b
         return self.borrower
 
     def remake_disk(self, filesystem: str) -> None:
@@ -251,3 +261,8 @@ def _memory(asked: str, more: int) -> str:
 
 def _disk(disk: str | Disk | None) -> Disk | None:
     return Disk(filesystem=disk) if isinstance(disk, str) else disk
+
+
+def _free_port() -> int:
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        return int(listener.getsockname()[1])

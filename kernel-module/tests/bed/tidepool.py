@@ -7,9 +7,9 @@ from collections.abc import Callable, Mapping
 
 from bed.channel import Result
 from bed.guest import Guest, GuestError
+from bed.protocol import somebody
 
 ROOT = "/sys/kernel/config/tidepool"
-KEY = "5ea1ed" * 10 + "feed"
 PORT = 7470
 MIB = 1 << 20
 
@@ -45,10 +45,11 @@ def wait_until(what: str, condition: Callable[[], bool], timeout: float = 20.0, 
 
 
 class Tidepool:
-    """The module in one guest."""
+    """The module in one guest; `peer` is the guest that it is paired with if nobody else is named."""
 
     def __init__(self, guest: Guest) -> None:
         self.guest = guest
+        self.peer: Tidepool | None = None
 
     # Loading
 
@@ -105,10 +106,20 @@ class Tidepool:
 
     # A pairing's two ends
 
+    @property
+    def identity(self) -> str:
+        return self.get("identity")
+
     def lend(
-        self, name: str, *, quota: int, key: str = KEY, port: int | None = None, reserve: int | None = None
+        self,
+        name: str,
+        *,
+        quota: int,
+        identity: str | None = None,
+        port: int | None = None,
+        reserve: int | None = None,
     ) -> None:
-        """Serve one borrower."""
+        """Serve one borrower: the peer, unless it is somebody else."""
         if port is not None:
             self.set("port", port)
         if reserve is not None:
@@ -116,18 +127,41 @@ class Tidepool:
         lent = int(self.get("lend_bytes"))
         self.set("lend_bytes", max(lent, quota))
         self.mkdir(f"borrowers/{name}")
-        self.set(f"borrowers/{name}/key", key)
+        self.set(f"borrowers/{name}/identity", identity or self._peer_identity())
         self.set(f"borrowers/{name}/quota_bytes", quota)
         self.set(f"borrowers/{name}/enabled", 1)
+        if not identity:
+            self._say_who(f"lenders/{name}")
 
     def borrow(
-        self, name: str, *, address: str, size: int, key: str = KEY, more: Mapping[str, object] | None = None
+        self,
+        name: str,
+        *,
+        address: str,
+        size: int,
+        identity: str | None = None,
+        more: Mapping[str, object] | None = None,
     ) -> None:
-        """Use one lender; `more` are further attributes (port, strategy, deadline_us) as in the ABI."""
+        """Use one lender: the peer, unless it is somebody else.
+
+        `more` are further attributes (port, strategy, deadline_us) as in the ABI.
+        """
         self.mkdir(f"lenders/{name}")
-        for attribute, value in {"address": address, "key": key, "size_bytes": size, **(more or {})}.items():
+        known = {"address": address, "identity": identity or self._peer_identity(), "size_bytes": size}
+        for attribute, value in {**known, **(more or {})}.items():
             self.set(f"lenders/{name}/{attribute}", value)
         self.set(f"lenders/{name}/enabled", 1)
+        if not identity:
+            self._say_who(f"borrowers/{name}")
+
+    def _peer_identity(self) -> str:
+        """The peer's; that of nobody as long as its module is not loaded."""
+        return self.peer.identity if self.peer and self.peer.loaded else somebody()
+
+    def _say_who(self, path: str) -> None:
+        """The other end, which may have been there before this one's module was loaded, is told who this is."""
+        if self.peer and self.peer.guest.run(f"[ -d {ROOT}/{path} ]").code == 0:
+            self.peer.set(f"{path}/identity", self.identity)
 
     def wait_state(self, path: str, state: str, timeout: float = 20.0) -> None:
         try:

@@ -17,6 +17,7 @@ static long locked;		/* folios that a reader waits for */
 static bool sealed_well;	/* what tide_decrypt() is to say */
 
 struct tide_stats tide_stats;
+const char * const tide_reasons[TIDE_REASONS];
 
 /* ---- the pages ---- */
 
@@ -150,8 +151,10 @@ int tide_wire_recv_iter(struct socket *sock, struct iov_iter *iter, ktime_t unti
 NOTHING(void, tide_wire_timeout, struct socket *sock, unsigned int ms)
 NOTHING(void, tide_wire_tune, struct socket *sock)
 NOTHING(int, tide_wire_send, struct socket *sock, void *data, size_t size, int flags)
-NOTHING(int, tide_handshake_borrower, struct socket *sock, struct tide_handshake *hs, const u8 *key, const char *name,
-	u8 channel, u64 session, u64 size_bytes)
+NOTHING(struct tide_handshake *, tide_handshake_create, void)
+NOTHING(void, tide_handshake_free, struct tide_handshake *hs)
+NOTHING(int, tide_handshake_borrower, struct socket *sock, struct tide_handshake *hs,
+	const struct tide_identity *identity, u8 channel, u64 session, u64 size_bytes)
 NOTHING(int, tide_put_prepare, struct tide_lender *l)
 NOTHING(void, tide_put_release, struct tide_lender *l)
 NOTHING(int, tide_sender_start, struct tide_lender *l)

@@ -36,6 +36,7 @@ typedef s64 ktime_t;
 #define ARRAY_SIZE(a)		(sizeof(a) / sizeof((a)[0]))
 #define READ_ONCE(x)		(x)
 #define WRITE_ONCE(x, v)	((x) = (v))
+#define data_race(x)		(x)
 #define xchg(p, v)		({ typeof(*(p)) old = *(p); *(p) = (v); old; })
 #define min(a, b)		((a) < (b) ? (a) : (b))
 #define max(a, b)		((a) > (b) ? (a) : (b))
@@ -394,9 +395,18 @@ struct socket {
 #define kthread_stop(t)				((void)(t))
 #define kthread_should_stop()			true
 #define wake_up_process(t)			((void)(t))
+#define wake_up(w)				((void)(w))
 #define set_user_nice(t, n)			((void)(t))
 #define wait_event_interruptible_timeout(w, c, t)	((void)(w), (void)(c), (void)(t))
 #define get_random_u64()			4ULL
 #define memzero_explicit(p, n)			memset(p, 0, n)
+
+static inline const void *memchr_inv(const void *start, int c, size_t bytes)
+{
+	for (const u8 *byte = start; bytes; byte++, bytes--)
+		if (*byte != (u8)c)
+			return byte;
+	return NULL;
+}
 
 #endif /* FUZZ_KERNEL_H */

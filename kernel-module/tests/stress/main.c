@@ -26,13 +26,6 @@ static const struct {
 	{ "server", mode_server, "PORT" },
 	{ "client", mode_client, "ADDRESS [port=7471] [requests=2000] [pages=1]" },
 	{ "garbage", mode_garbage, "ADDRESS [port=7470] [connections=200] [seed=N]" },
-	{ "liar-borrower", mode_liar_borrower, "ADDRESS key=HEX [name=pairing] [port=7470] [messages=10000] [seed=N]" },
-	{ "liar-lender", mode_liar_lender, "PORT key=HEX [messages=10000] [seed=N]" },
-	{ "yes-lender", mode_yes_lender, "PORT key=HEX [grant=64] [slander=0]" },
-	{ "early-lender", mode_early_lender, "PORT key=HEX [sessions=3]" },
-	{ "slow-lender", mode_slow_lender, "PORT key=HEX how=items|pages|hang-up [sessions=1]" },
-	{ "half-open", mode_half_open, "ADDRESS [port=7470] [connections=50] [seconds=5]" },
-	{ "borrower", mode_borrower, "ADDRESS key=HEX [name=pairing] [port=7470] [pages=1000] [forget=0] [ask=1] [slow=0] [deaf=0] [stay=0]" },
 	{ "half-open", mode_half_open, "ADDRESS [port=7470] [connections=50] [seconds=5] [every=0]" },
 	{ "resident", mode_resident, "FILE" },
 };

@@ -123,12 +123,6 @@ int mode_server(const char *port);
 int mode_client(const char *address);
 int mode_garbage(const char *address);
 int mode_half_open(const char *address);
-int mode_borrower(const char *address);
 int mode_resident(const char *path);
-int mode_liar_borrower(const char *address);
-int mode_liar_lender(const char *port);
-int mode_yes_lender(const char *port);
-int mode_early_lender(const char *port);
-int mode_slow_lender(const char *port);
 
 #endif

@@ -1,0 +1,517 @@
+"""Protocol 3 (PROTOCOL.md) in user space, in both roles: what the wire says, told a second time.
+
+`Noise` is the handshake's arithmetic, `connect` and `welcome` are its two halves on a socket, `Connection` sends and
+receives frames. `Borrower` and `Lender` are peers that keep to the protocol; bed/liar.py has those that do not.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import hmac
+import itertools
+import queue
+import secrets
+import socket
+import struct
+import threading
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from cryptography.exceptions import InvalidTag
+from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey, X25519PublicKey
+from cryptography.hazmat.primitives.ciphers.aead import AESGCM
+from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat, PublicFormat
+
+MAGIC, VERSION, PROLOGUE = 0x45444954, 3, b"tidepool 3"
+KIND = "x25519:"
+PAGE, TAG, POINT = 4096, 16, 32
+GET_CHANNEL, PUT_CHANNEL = 0, 1
+SILENCE_SECONDS = 10.0
+
+MESSAGE_1, MESSAGE_2, MESSAGE_3, REJECTION = 1, 2, 3, 4
+HEAD = struct.Struct("<IHBB")  # magic, version, type, code
+HELLO = struct.Struct("<QQQB7x")  # session, size, features, channel
+ANSWER = struct.Struct("<QB7x")  # features, code
+VERSIONS = struct.Struct("<HH4x")  # of a rejection: oldest, newest
+WELCOME, UNKNOWN, DISABLED = 0, 1, 2
+REJECT_VERSION, REJECT_IDENTITY, REJECT_FULL = 1, 2, 3
+MESSAGE_1_BYTES = 2 * POINT + 2 * TAG + HELLO.size
+MESSAGE_2_BYTES = POINT + TAG + ANSWER.size
+
+GET, DATA, PUT, PUT_ACK, EVICTED, FORGET, PING, PONG, GRANT, RESIZE = range(1, 11)
+EXCLUSIVE = 1
+GET_MAX, PUT_MAX, NOTICE_MAX = 512, 64, 128
+FRAME = struct.Struct("<IBBHQ")  # length, type, flags, count, id
+NUMBER = struct.Struct("<Q")
+GET_ITEM = struct.Struct("<QQ")  # index, version
+DATA_ITEM = struct.Struct(f"<Q{TAG}s")  # version, tag
+PAGE_ID = struct.Struct("<QQQ")  # file, index, version
+PUT_ITEM = struct.Struct(f"<QQQ{TAG}s")  # file, index, version, tag
+FORGET_ITEM = struct.Struct("<QQQQ")  # file, first, last, before
+
+
+class Refused(Exception):
+    """A lender said no; `code` is of a message 2 or, if not `sealed`, of a rejection."""
+
+    def __init__(self, code: int, *, sealed: bool, versions: tuple[int, int] = (0, 0)) -> None:
+        super().__init__(f"code {code}, {'sealed' if sealed else 'in the clear'}")
+        self.code, self.sealed, self.versions = code, sealed, versions
+
+
+class Malformed(Exception):
+    """What came is not of this protocol."""
+
+
+# Who a peer is
+
+
+class KeyPair:
+    """A static or an ephemeral one, drawn unless the secret is given."""
+
+    def __init__(self, secret: bytes | None = None) -> None:
+        self._secret = X25519PrivateKey.from_private_bytes(secret) if secret else X25519PrivateKey.generate()
+        self.point = self._secret.public_key().public_bytes(Encoding.Raw, PublicFormat.Raw)
+
+    @property
+    def secret(self) -> bytes:
+        return self._secret.private_bytes(Encoding.Raw, PrivateFormat.Raw, NoEncryption())
+
+    def agree(self, point: bytes) -> bytes:
+        """The secret shared with the owner of a point; ValueError for one of low order."""
+        return self._secret.exchange(X25519PublicKey.from_public_bytes(point))
+
+    @property
+    def identity(self) -> str:
+        return KIND + self.point.hex()
+
+
+def somebody() -> str:
+    """The identity of a guest that there is not."""
+    return KeyPair().identity
+
+
+def point_of(identity: str) -> bytes:
+    return bytes.fromhex(identity.removeprefix(KIND))
+
+
+# Noise_IK_25519_AESGCM_SHA256, revision 34 of the framework
+
+
+class Cipher:
+    """A key and its counter."""
+
+    def __init__(self, key: bytes) -> None:
+        self._aead, self._count = AESGCM(key), 0
+
+    def _nonce(self) -> bytes:
+        self._count += 1
+        return bytes(4) + (self._count - 1).to_bytes(8, "big")
+
+    def seal(self, text: bytes, header: bytes = b"") -> bytes:
+        return self._aead.encrypt(self._nonce(), text, header)
+
+    def open(self, sealed: bytes, header: bytes = b"") -> bytes:
+        """What was sealed; Malformed when it is something else."""
+        try:
+            return self._aead.decrypt(self._nonce(), sealed, header)
+        except InvalidTag:
+            raise Malformed("it does not verify") from None
+
+
+class Noise:
+    """One side of a handshake: the initiator, if it knows the responder's static point, or the responder."""
+
+    def __init__(
+        self, own: KeyPair, responder: bytes | None = None, prologue: bytes = PROLOGUE, fresh: KeyPair | None = None
+    ) -> None:
+        self.own, self.fresh = own, fresh or KeyPair()
+        self.peer, self.peer_fresh = responder or b"", b""
+        self.hash = self._chain = b"Noise_IK_25519_AESGCM_SHA256".ljust(32, b"\0")
+        self._cipher: Cipher | None = None
+        self._mix_hash(prologue)
+        self._mix_hash(responder or own.point)
+
+    def write_1(self, payload: bytes) -> bytes:
+        message = self._write_fresh()
+        self._mix_key(self.fresh.agree(self.peer))
+        message += self._seal(self.own.point)
+        self._mix_key(self.own.agree(self.peer))
+        return message + self._seal(payload)
+
+    def read_1(self, message: bytes) -> bytes:
+        self._read_fresh(message)
+        self._mix_key(self.own.agree(self.peer_fresh))
+        self.peer = self._open(message[POINT : 2 * POINT + TAG])
+        self._mix_key(self.own.agree(self.peer))
+        return self._open(message[2 * POINT + TAG :])
+
+    def write_2(self, payload: bytes) -> bytes:
+        message = self._write_fresh()
+        self._mix_key(self.fresh.agree(self.peer_fresh))
+        self._mix_key(self.fresh.agree(self.peer))
+        return message + self._seal(payload)
+
+    def read_2(self, message: bytes) -> bytes:
+        self._read_fresh(message)
+        self._mix_key(self.fresh.agree(self.peer_fresh))
+        self._mix_key(self.own.agree(self.peer_fresh))
+        return self._open(message[POINT:])
+
+    def split(self) -> tuple[Cipher, Cipher]:
+        """For what the initiator sends, and for what the responder sends."""
+        first, second = _derive(self._chain, b"")
+        return Cipher(first), Cipher(second)
+
+    def _write_fresh(self) -> bytes:
+        self._mix_hash(self.fresh.point)
+        return self.fresh.point
+
+    def _read_fresh(self, message: bytes) -> None:
+        self.peer_fresh = message[:POINT]
+        self._mix_hash(self.peer_fresh)
+
+    def _mix_hash(self, data: bytes) -> None:
+        self.hash = hashlib.sha256(self.hash + data).digest()
+
+    def _mix_key(self, shared: bytes) -> None:
+        self._chain, key = _derive(self._chain, shared)
+        self._cipher = Cipher(key)
+
+    def _seal(self, text: bytes) -> bytes:
+        assert self._cipher
+        sealed = self._cipher.seal(text, self.hash)
+        self._mix_hash(sealed)
+        return sealed
+
+    def _open(self, sealed: bytes) -> bytes:
+        assert self._cipher
+        text = self._cipher.open(sealed, self.hash)
+        self._mix_hash(sealed)
+        return text
+
+
+def _derive(chain: bytes, material: bytes) -> tuple[bytes, bytes]:
+    key = hmac.digest(chain, material, "sha256")
+    first = hmac.digest(key, b"\1", "sha256")
+    return first, hmac.digest(key, first + b"\2", "sha256")
+
+
+# The handshake on a socket
+
+
+@dataclass(frozen=True)
+class Hello:
+    """What message 1 carries."""
+
+    session: int
+    size: int
+    channel: int
+    features: int = 0
+
+    def pack(self) -> bytes:
+        return HELLO.pack(self.session, self.size, self.features, self.channel)
+
+
+def exactly(sock: socket.socket, length: int) -> bytes:
+    """So many bytes; EOFError when the peer has closed before."""
+    data = bytearray()
+    while len(data) < length:
+        chunk = sock.recv(min(length - len(data), 1 << 20))
+        if not chunk:
+            raise EOFError
+        data += chunk
+    return bytes(data)
+
+
+def message_1(own: KeyPair, lender: bytes, hello: Hello) -> tuple[Noise, bytes]:
+    noise = Noise(own, lender)
+    return noise, HEAD.pack(MAGIC, VERSION, MESSAGE_1, 0) + noise.write_1(hello.pack())
+
+
+def message_3(sending: Cipher) -> bytes:
+    head = HEAD.pack(MAGIC, VERSION, MESSAGE_3, 0)
+    return head + sending.seal(b"", head)
+
+
+def read_answer(sock: socket.socket, noise: Noise) -> None:
+    """Message 2; Refused when it, or what comes in its place, says no."""
+    magic, version, kind, code = HEAD.unpack(exactly(sock, HEAD.size))
+    if magic != MAGIC:
+        raise Malformed("no magic")
+    if kind == REJECTION:
+        raise Refused(code, sealed=False, versions=VERSIONS.unpack(exactly(sock, VERSIONS.size)))
+    if (version, kind) != (VERSION, MESSAGE_2):
+        raise Malformed(f"version {version}, type {kind}")
+    _features, code = ANSWER.unpack(noise.read_2(exactly(sock, MESSAGE_2_BYTES)))
+    if code != WELCOME:
+        raise Refused(code, sealed=True)
+
+
+def connect(address: tuple[str, int], own: KeyPair, lender: bytes, hello: Hello) -> Connection:
+    """The borrower's half."""
+    sock = dial(address)
+    try:
+        noise, message = message_1(own, lender, hello)
+        sock.sendall(message)
+        read_answer(sock, noise)
+        sending, receiving = noise.split()
+        sock.sendall(message_3(sending))
+    except BaseException:
+        sock.close()
+        raise
+    return Connection(sock, sending, receiving)
+
+
+def dial(address: tuple[str, int]) -> socket.socket:
+    sock = socket.create_connection(address, SILENCE_SECONDS)
+    sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+    return sock
+
+
+def reject(sock: socket.socket, code: int, oldest: int = VERSION, newest: int = VERSION) -> None:
+    sock.sendall(HEAD.pack(MAGIC, newest, REJECTION, code) + VERSIONS.pack(oldest, newest))
+
+
+def welcome(sock: socket.socket, own: KeyPair, code: Callable[[bytes], int]) -> tuple[Connection, Hello]:
+    """The lender's half; `code` says whether a borrower of that point is welcome."""
+    sock.settimeout(SILENCE_SECONDS)
+    sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+    if exactly(sock, HEAD.size) != HEAD.pack(MAGIC, VERSION, MESSAGE_1, 0):
+        reject(sock, REJECT_VERSION)
+        raise Malformed("not message 1 of this version")
+    noise = Noise(own)
+    message = exactly(sock, MESSAGE_1_BYTES)
+    try:
+        session, size, features, channel = HELLO.unpack(noise.read_1(message))
+    except (Malformed, ValueError):
+        reject(sock, REJECT_IDENTITY)
+        raise Malformed("message 1 is for somebody else") from None
+    verdict = code(noise.peer)
+    sock.sendall(HEAD.pack(MAGIC, VERSION, MESSAGE_2, 0) + noise.write_2(ANSWER.pack(0, verdict)))
+    if verdict != WELCOME:
+        raise Refused(verdict, sealed=True)
+    receiving, sending = noise.split()
+    head = exactly(sock, HEAD.size)
+    if head != HEAD.pack(MAGIC, VERSION, MESSAGE_3, 0):
+        raise Malformed("not message 3")
+    receiving.open(exactly(sock, TAG), head)
+    return Connection(sock, sending, receiving), Hello(session, size, channel, features)
+
+
+# Frames
+
+
+@dataclass(frozen=True)
+class Frame:
+    """One that came: `metadata` are its items, `pages` what follows them."""
+
+    kind: int
+    count: int = 0
+    number: int = 0
+    flags: int = 0
+    metadata: bytes = b""
+    pages: bytes = b""
+
+
+# Bytes of a frame's metadata: fixed, and for each that it counts. DATA and PUT carry pages beside.
+METADATA = {
+    GET: (NUMBER.size, GET_ITEM.size),
+    DATA: (0, DATA_ITEM.size),
+    PUT: (0, PUT_ITEM.size),
+    PUT_ACK: (NUMBER.size, 0),
+    EVICTED: (0, PAGE_ID.size),
+    FORGET: (0, FORGET_ITEM.size),
+    PING: (0, 0),
+    PONG: (0, 0),
+    GRANT: (NUMBER.size, 0),
+    RESIZE: (NUMBER.size, 0),
+}
+
+
+class Connection:
+    """After the handshake: frames in both directions. Any thread may send; one receives."""
+
+    def __init__(self, sock: socket.socket, sending: Cipher, receiving: Cipher) -> None:
+        self.sock = sock
+        self._sending, self._receiving = sending, receiving
+        self._lock = threading.Lock()
+
+    def send(
+        self, kind: int, count: int = 0, number: int = 0, metadata: bytes = b"", pages: bytes = b"", flags: int = 0
+    ) -> None:
+        head = FRAME.pack(len(metadata) + len(pages), kind, flags, count, number)
+        with self._lock:
+            self.sock.sendall(head + metadata + pages)
+
+    def receive(self) -> Frame:
+        """The next one; EOFError at the end, Malformed when it is none."""
+        head = exactly(self.sock, FRAME.size)
+        length, kind, flags, count, number = FRAME.unpack(head)
+        if kind not in METADATA:
+            raise Malformed(f"type {kind}")
+        fixed, each = METADATA[kind]
+        metadata = exactly(self.sock, fixed + count * each)
+        return Frame(kind, count, number, flags, metadata, exactly(self.sock, length - len(metadata)))
+
+    def close(self) -> None:
+        with contextlib.suppress(OSError):
+            self.sock.shutdown(socket.SHUT_RDWR)
+        self.sock.close()
+
+
+# Peers that keep to the protocol
+
+
+class Borrower:
+    """A session with a lender, both its connections."""
+
+    def __init__(self, address: tuple[str, int], own: KeyPair, lender: bytes, size: int) -> None:
+        session = secrets.randbits(64)
+        self._ids = itertools.count(1)
+        self.get = connect(address, own, lender, Hello(session, size, GET_CHANNEL))
+        try:
+            first = self.get.receive()
+            if first.kind != GRANT:
+                raise Malformed(f"type {first.kind} comes first")
+            (self.granted,) = NUMBER.unpack(first.metadata)
+            self.put = connect(address, own, lender, Hello(session, size, PUT_CHANNEL))
+        except BaseException:
+            self.get.close()
+            raise
+
+    def store(self, file: int, index: int, version: int, page: bytes, tag: bytes = bytes(TAG)) -> bool:
+        """Put a page; whether the lender keeps it."""
+        number = next(self._ids)
+        self.put.send(PUT, 1, number, PUT_ITEM.pack(file, index, version, tag), page)
+        return NUMBER.unpack(self._answer(PUT_ACK, number).metadata) == (1,)
+
+    def load(self, file: int, index: int, version: int) -> bytes | None:
+        """Get a page; None when the lender has not got it."""
+        number = next(self._ids)
+        self.get.send(GET, 1, number, NUMBER.pack(file) + GET_ITEM.pack(index, version))
+        answer = self._answer(DATA, number)
+        return answer.pages if DATA_ITEM.unpack(answer.metadata)[0] == version else None
+
+    def ping(self) -> None:
+        number = next(self._ids)
+        self.get.send(PING, 0, number)
+        self._answer(PONG, number)
+
+    def close(self) -> None:
+        self.get.close()
+        self.put.close()
+
+    def _answer(self, kind: int, number: int) -> Frame:
+        while (frame := self.get.receive()).kind != kind or frame.number != number:
+            pass
+        return frame
+
+
+class _Late:
+    """Sends on a connection, in order, each frame as late as it was said to be."""
+
+    def __init__(self, connection: Connection) -> None:
+        self.connection = connection
+        self._frames: queue.SimpleQueue[tuple[float, Frame] | None] = queue.SimpleQueue()
+        threading.Thread(target=self._send, daemon=True).start()
+
+    def send(self, frame: Frame, delay: float = 0.0) -> None:
+        self._frames.put((time.monotonic() + delay, frame))
+
+    def close(self) -> None:
+        self._frames.put(None)
+        self.connection.close()
+
+    def _send(self) -> None:
+        with contextlib.suppress(OSError):
+            while entry := self._frames.get():
+                due, frame = entry
+                time.sleep(max(0.0, due - time.monotonic()))
+                self.connection.send(frame.kind, frame.count, frame.number, frame.metadata, frame.pages)
+
+
+class Lender:
+    """Lends to whoever comes, on this machine's loopback address, and forgets a session's pages with it.
+
+    `answer` is what newcomers are told. Everything that it sends on a session is `delay` seconds late.
+    """
+
+    def __init__(self, grant: int = 64 << 20) -> None:
+        self.own = KeyPair()
+        self.delay = 0.0
+        self.answer = WELCOME
+        self.grant = grant
+        self.pages: dict[tuple[int, int], tuple[int, bytes, bytes]] = {}
+        self._sessions: dict[int, _Late] = {}
+        self._connections: set[socket.socket] = set()
+        self._listener = socket.create_server(("127.0.0.1", 0))
+        self.port = int(self._listener.getsockname()[1])
+        threading.Thread(target=self._listen, daemon=True).start()
+
+    @property
+    def identity(self) -> str:
+        return self.own.identity
+
+    def close(self) -> None:
+        """Hang up, and answer nobody any more."""
+        with contextlib.suppress(OSError):
+            self._listener.shutdown(socket.SHUT_RDWR)
+        self._listener.close()
+        for sock in list(self._connections):
+            with contextlib.suppress(OSError):
+                sock.shutdown(socket.SHUT_RDWR)
+
+    def _listen(self) -> None:
+        with contextlib.suppress(OSError):
+            while True:
+                sock, _ = self._listener.accept()
+                self._connections.add(sock)
+                threading.Thread(target=self._meet, args=(sock,), daemon=True).start()
+
+    def _meet(self, sock: socket.socket) -> None:
+        with contextlib.suppress(OSError, EOFError, Malformed, Refused):
+            connection, hello = welcome(sock, self.own, lambda _: self.answer)
+            if hello.channel == GET_CHANNEL:
+                self._sessions[hello.session] = late = _Late(connection)
+                self._grant(late, hello.size)
+            self._serve(connection, self._sessions[hello.session])
+        sock.close()
+        self._connections.discard(sock)
+
+    def _grant(self, late: _Late, wanted: int) -> None:
+        late.send(Frame(GRANT, metadata=NUMBER.pack(min(self.grant, wanted))), self.delay)
+
+    def _serve(self, connection: Connection, late: _Late) -> None:
+        """Frames of one channel, until it ends; answers go out on the GET channel."""
+        try:
+            while True:
+                frame = connection.receive()
+                if frame.kind == GET:
+                    late.send(self._look_up(frame), self.delay)
+                elif frame.kind == PUT:
+                    self._keep(frame)
+                    kept = NUMBER.pack((1 << frame.count) - 1)
+                    late.send(Frame(PUT_ACK, frame.count, frame.number, metadata=kept), self.delay)
+                elif frame.kind == PING:
+                    late.send(Frame(PONG, number=frame.number), self.delay)
+                elif frame.kind == RESIZE:
+                    self._grant(late, NUMBER.unpack(frame.metadata)[0])
+        finally:
+            late.close()
+            connection.close()
+
+    def _look_up(self, frame: Frame) -> Frame:
+        (file,) = NUMBER.unpack_from(frame.metadata)
+        items, pages = [], []
+        for index, version in GET_ITEM.iter_unpack(frame.metadata[NUMBER.size :]):
+            kept, tag, page = self.pages.get((file, index), (0, bytes(TAG), b""))
+            hit = kept == version
+            items.append(DATA_ITEM.pack(kept if hit else 0, tag if hit else bytes(TAG)))
+            pages.append(page if hit else b"")
+        return Frame(DATA, frame.count, frame.number, metadata=b"".join(items), pages=b"".join(pages))
+
+    def _keep(self, frame: Frame) -> None:
+        for place, (file, index, version, tag) in enumerate(PUT_ITEM.iter_unpack(frame.metadata)):
+            self.pages[file, index] = version, tag, frame.pages[place * PAGE : (place + 1) * PAGE]
