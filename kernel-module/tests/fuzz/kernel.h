@@ -215,6 +215,7 @@ struct lock_class_key {
 #define rcu_read_lock()			do { } while (0)
 #define rcu_read_unlock()		do { } while (0)
 #define rcu_dereference(p)		(p)
+#define rcu_dereference_protected(p, c)	(p)
 #define rcu_access_pointer(p)		(p)
 #define rcu_assign_pointer(p, v)	((p) = (v))
 #define RCU_INIT_POINTER(p, v)		((p) = (v))
