@@ -52,11 +52,10 @@ def test_a_defect_is_found_and_nobody_reads_it(kernel: str) -> None:
     with (pair := Pair(kernel, flags="-DTIDEPOOL_BREAK_DIRTY")) as (borrower, _):
         doubt(pair)
         read_and_count(pair)
-        stress(borrower, "overwrite /mnt/file version=2")
-        borrower.sh("sync")
+        borrower.sh("dd if=/dev/zero of=/mnt/file bs=1M count=8 conv=notrunc && sync")  # version 0
         pair.evict()
-        hits, verified, failed = read_and_count(pair, version=2)
+        hits, verified, failed = read_and_count(pair, version=0)
         assert hits >= verified >= failed > 500
         assert "what came from the pool is not what the disk has" in borrower.log()
         pair.evict()
-        assert read_and_count(pair, version=2)[2] == 0, "what was found wrong is in the pool still"
+        assert read_and_count(pair, version=0)[2] == 0, "what was found wrong is in the pool still"
