@@ -40,8 +40,12 @@ static ssize_t tide_borrower_identity_store(struct config_item *item,
 static ssize_t tide_borrower_identity_show(struct config_item *item, char *page)
 {
 	const struct tide_borrower *borrower = to_borrower(item);
+	ssize_t size;
 
-	return tide_show_identity(&borrower->identity, borrower->identity_set, page);
+	mutex_lock(&tide_control_mutex);
+	size = tide_show_identity(&borrower->identity, borrower->identity_set, page);
+	mutex_unlock(&tide_control_mutex);
+	return size;
 }
 
 static ssize_t tide_borrower_quota_bytes_store(struct config_item *item,

@@ -71,8 +71,12 @@ TIDE_LENDER_STORE(identity, true, tide_lender_set_identity(lender, who, page, co
 static ssize_t tide_lender_identity_show(struct config_item *item, char *page)
 {
 	const struct tide_lender_config *config = &to_lender(item)->config;
+	ssize_t size;
 
-	return tide_show_identity(&config->identity, config->identity_set, page);
+	mutex_lock(&tide_control_mutex);
+	size = tide_show_identity(&config->identity, config->identity_set, page);
+	mutex_unlock(&tide_control_mutex);
+	return size;
 }
 
 static const char * const tide_strategies[] = {

@@ -283,7 +283,7 @@ def _reason(tidepool: Tidepool, port: int, identity: str, reason: str, state: st
     tidepool.borrow(NAME, address=HOST_ADDRESS, size=16 * MIB, identity=identity, more={"port": port})
     try:
         wait_until(reason, lambda: tidepool.get(f"lenders/{NAME}/reason") == reason, timeout=PATIENCE)
-        assert tidepool.get(f"lenders/{NAME}/state") == state
+        tidepool.wait_state(f"lenders/{NAME}", state)
         tidepool.set(f"lenders/{NAME}/enabled", 0)
         assert tidepool.get(f"lenders/{NAME}/reason") == ""
     except AssertionError as error:

@@ -163,7 +163,8 @@ class LyingBorrower(Liar):
             n = self.some(NOTICE_MAX)
             self.say(get, FORGET, n, 0, self.numbers(n * FORGET_ITEM.size))
         else:
-            self.say(get, kind, 0, anything, self.numbers(NUMBER.size) if kind == RESIZE else b"")
+            size = NUMBER.pack(GRANT_BYTES if self.one_in(2) else self.number())
+            self.say(get, kind, 0, anything, size if kind == RESIZE else b"")
 
 
 class LyingLender(Liar):
