@@ -38,7 +38,6 @@ PAIRING: dict[str, Any] = {
             "short": {"resume": "2ms", "stop": "50ms"},
             "long": {"resume": "1500us", "stop": "2ms"},
         },
-        "keySecret": {"name": "pool.b.l-key"},
     },
 }
 

@@ -23,6 +23,9 @@ SHORT = {"matchLabels": {"memory": "short"}}
 PLANNED = {"selector": SHORT, "minimum": "64Mi", "maximum": "1Gi"}
 AUTO = {"role": "Auto", "selector": SPARE, "lenders": {"maxLend": "1Gi"}, "borrowers": {"size": "512Mi"}}
 
+ONE, OTHER, NOBODY = (f"x25519:{digit * 64}" for digit in "1f0")
+SELF = PAIRING["spec"] | {side: PAIRING["spec"][side] | {"identity": ONE} for side in ("lender", "borrower")}
+
 WRONG: list[tuple[dict[str, Any], str, Any, str, str]] = [
     (POOL, "spec.lenders.maxLend", "lots", "spec.lenders.maxLend", '"lots" is not an amount of memory; write a number'),
     (POOL, "spec.lenders.maxLend", "-1Gi", "spec.lenders.maxLend", '"-1Gi" is not an amount of memory'),
@@ -86,9 +89,6 @@ WRONG: list[tuple[dict[str, Any], str, Any, str, str]] = [
     (POOL, "spec.deadline", "soon", "spec.deadline", '"soon" is not a duration; write a number with us, ms, s, m or h'),
     (POOL, "spec.deadline", "500us", "spec.deadline", "500us is out of range; the deadline lies between 1ms and 60s"),
     (POOL, "spec.deadline", "2m", "spec.deadline", "2m is out of range"),
-    (POOL, "spec.keys.lifetime", "9m", "spec.keys.lifetime", "the lifetime of a key lies between 10m and 87600h"),
-    (POOL, "spec.keys.lifetime", "30d", "spec.keys.lifetime", '"30d" is not a duration; write a number with us, ms'),
-    (POOL, "spec.keys.notBefore", "now", "spec.keys.notBefore", "must be of type date-time"),
     (POOL, "spec.filter", "Random", "spec.filter", 'supported values: "None", "Sequential"'),
     (POOL, "spec.latency.mode", "On", "spec.latency.mode", 'supported values: "Off", "Thresholds", "Automatic"'),
     (POOL, "spec.latency.short", {"stop": "1s"}, "spec.latency.short.resume", "Required value"),
@@ -101,7 +101,18 @@ WRONG: list[tuple[dict[str, Any], str, Any, str, str]] = [
     (PAIRING, "spec.borrower.guest", "l", "spec", "the guest l cannot lend to itself"),
     (PAIRING, "spec.lender.address", "lender.local", "spec.lender.address", '"lender.local" is not an IP address'),
     (PAIRING, "spec.size", "8Mi", "spec.size", "8Mi is too little"),
-    (PAIRING, "spec.keySecret", MISSING, "spec.keySecret", "Required value"),
+    (
+        PAIRING,
+        "spec.lender.identity",
+        "ab" * 32,
+        "spec.lender.identity",
+        'ab" is not an identity; write x25519: and 64',
+    ),
+    (PAIRING, "spec.lender.identity", ONE.upper(), "spec.lender.identity", "64 lowercase hexadecimal digits"),
+    (PAIRING, "spec.borrower.identity", ONE[:-1], "spec.borrower.identity", "as tidepool/identity in the guest shows"),
+    (PAIRING, "spec.borrower.identity", f"{ONE}0", "spec.borrower.identity", "may not be more than 71"),
+    (PAIRING, "spec.borrower.identity", NOBODY, "spec.borrower.identity", "is nobody's identity; leave it out while"),
+    (PAIRING, "spec", SELF, "spec.borrower.identity", "is the lender's identity too; give each guest's own"),
     (GUEST, "spec.nodeName", MISSING, "spec.nodeName", "Required value"),
     (GUEST, "spec.provider", "VMware", "spec.provider", 'supported values: "KubeVirt", "Libvirt"'),
 ]
@@ -149,6 +160,8 @@ RIGHT: list[tuple[dict[str, Any], str, Any]] = [
     ),
     (POOL, "spec.borrowers.selector", SHORT),
     (PAIRING, "spec.lender.address", "fd00::1"),
+    (PAIRING, "spec.lender.identity", ONE),
+    (PAIRING, "spec.borrower.identity", OTHER),
     (GUEST, "status", {"addresses": ["10.0.0.1"]}),
 ]
 
@@ -185,12 +198,13 @@ def test_pairing_keeps_its_identity(api_server: Server, namespace: str, path: st
 
 
 def test_pairing_follows_its_guests(api_server: Server, namespace: str) -> None:
-    """Nodes, address, size, thresholds and key change in place."""
+    """Nodes, address, size, thresholds and identities change in place."""
     api_server.create(*within(namespace, PAIRING))
     lender = {"nodeName": "n3", "address": "10.0.0.9", "port": 7471}
     change = {"lender": lender, "size": "256Mi", "deadline": "1s", "strategy": "Exclusive"}
-    change["keySecret"] = {"name": "pool.b.l-key-b", "former": "pool.b.l-key"}
-    _patch(api_server, namespace, "mpair", "pool.b.l", {"spec": change})
+    for one, other in ((ONE, OTHER), (OTHER, ONE)):
+        ends = {"lender": lender | {"identity": one}, "borrower": {"identity": other}}
+        _patch(api_server, namespace, "mpair", "pool.b.l", {"spec": change | ends})
     assert api_server.get("-n", namespace, "mpair", "pool.b.l")["spec"]["lender"]["address"] == "10.0.0.9"
 
 
@@ -219,6 +233,26 @@ def test_both_ends_apply_their_own_status(api_server: Server, namespace: str) ->
         api_server.apply_status({**head, "metadata": meta, "status": status}, manager)
     status = api_server.get("-n", namespace, "mpair", "pool.b.l")["status"]
     assert status == {"lender": {"state": "Connected"}, "borrower": {"state": "Connected", "hitRatio": "0.97"}}
+
+
+def test_an_identity_in_a_status_is_one(api_server: Server, namespace: str) -> None:
+    """What an agent reports of its guest and of its end is held to the same form, so that a spec can take it over."""
+    api_server.create(*within(namespace, PAIRING, GUEST))
+    head = {"apiVersion": names.API_VERSION}
+    guest = head | {"kind": "MemoryGuest", "metadata": {"name": GUEST["metadata"]["name"], "namespace": namespace}}
+    pairing = head | {"kind": "MemoryPairing", "metadata": {"name": "pool.b.l", "namespace": namespace}}
+    for digits, taken in (("", False), ("0" * 64, False), ("A" * 64, False), ("a" * 64, True)):
+        identity = f"x25519:{digits}"
+        for one, status in (
+            (guest, {"identity": identity}),
+            (pairing, {"lender": {"peerIdentity": identity}}),
+            (pairing, {"borrower": {"peerIdentity": identity}}),
+        ):
+            if taken:
+                api_server.apply_status(one | {"status": status}, names.AGENT_FIELD_MANAGER)
+                continue
+            with pytest.raises(Refused, match="dentity: Invalid value"):
+                api_server.apply_status(one | {"status": status}, names.AGENT_FIELD_MANAGER)
 
 
 COLUMNS = {

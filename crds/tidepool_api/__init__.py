@@ -2,7 +2,7 @@
 
 from tidepool_api.base import ApiModel, ApiObject, ObjectMeta, OwnerReference, Time, now
 from tidepool_api.conditions import Condition, Status, condition, find, is_true, merge, without
-from tidepool_api.fields import Requirement, Selector, format_ratio
+from tidepool_api.fields import Requirement, Selector, format_ratio, is_identity
 from tidepool_api.grant import Grantee, GrantSpec, MemoryGrant
 from tidepool_api.guest import (
     CurvePoint,
@@ -33,7 +33,6 @@ from tidepool_api.names import (
 from tidepool_api.pairing import (
     BorrowerEnd,
     BorrowerStatus,
-    KeySecret,
     LenderEnd,
     LenderStatus,
     MemoryPairing,
@@ -64,7 +63,6 @@ __all__ = [
     "GuestRole",
     "GuestSpec",
     "GuestStatus",
-    "KeySecret",
     "Latency",
     "LatencyMode",
     "LenderEnd",
@@ -100,6 +98,7 @@ __all__ = [
     "find",
     "format_quantity",
     "format_ratio",
+    "is_identity",
     "is_true",
     "merge",
     "now",

@@ -23,8 +23,6 @@ LEAST_THRESHOLD = "1us"
 MOST_THRESHOLD = "60s"
 LEAST_PAUSE = "1s"
 MOST_PAUSE = "1440m"
-LEAST_LIFETIME = "10m"
-MOST_LIFETIME = "87600h"
 
 _QUANTITY_PATTERN = r"^[0-9]+(\\.[0-9]+)?([KMGT]i|[kMGT])?$"
 _DURATION_PATTERN = r"^([0-9]+(\\.[0-9]+)?(us|ms|s|m|h))+$"
@@ -101,7 +99,31 @@ _MEMORY_RULES = rules(
 _DEADLINE = ("the deadline", LEAST_DEADLINE, MOST_DEADLINE)
 _THRESHOLD = ("a threshold", LEAST_THRESHOLD, MOST_THRESHOLD)
 _PAUSE = ("the cool-down", LEAST_PAUSE, MOST_PAUSE)
-_LIFETIME = ("the lifetime of a key", LEAST_LIFETIME, MOST_LIFETIME)
+
+_IDENTITY = re.compile(r"x25519:[0-9a-f]{64}")
+_NOBODY = f"x25519:{'0' * 64}"  # the one key that every other agrees with
+_IDENTITY_FORM = "x25519: and 64 lowercase hexadecimal digits, as tidepool/identity in the guest shows it"
+_IDENTITY_RULES = rules(
+    rule(
+        f"self.matches('^{_IDENTITY.pattern}$')",
+        says=f"'\"' + self + '\" is not an identity; write {_IDENTITY_FORM}'",
+    ),
+    rule(f"self != '{_NOBODY}'", "is nobody's identity; leave it out while the guest has none"),
+)
+
+
+def is_identity(text: str) -> bool:
+    """Whether this is a module's public key, as far as its form goes."""
+    return bool(_IDENTITY.fullmatch(text)) and text != _NOBODY
+
+
+def _identity(text: str) -> str:
+    if not _IDENTITY.fullmatch(text):
+        raise ValueError(f'"{text}" is not an identity; write {_IDENTITY_FORM}')
+    if text == _NOBODY:
+        raise ValueError("is nobody's identity; leave it out while the guest has none")
+    return text
+
 
 _ADDRESS_RULES = rules(rule("isIP(self)", says="'\"' + self + '\" is not an IP address'"))
 
@@ -109,12 +131,14 @@ Memory = Annotated[str, Field(max_length=20, json_schema_extra=_MEMORY_RULES), A
 Deadline = Annotated[str, Field(max_length=16, json_schema_extra=_duration_rules(*_DEADLINE)), _between(*_DEADLINE)]
 Threshold = Annotated[str, Field(max_length=16, json_schema_extra=_duration_rules(*_THRESHOLD)), _between(*_THRESHOLD)]
 Pause = Annotated[str, Field(max_length=16, json_schema_extra=_duration_rules(*_PAUSE)), _between(*_PAUSE)]
-Lifetime = Annotated[str, Field(max_length=16, json_schema_extra=_duration_rules(*_LIFETIME)), _between(*_LIFETIME)]
 Port = Annotated[int, Field(ge=1, le=65535)]
 Bytes = Annotated[int, Field(ge=0, le=1 << 60, json_schema_extra={"format": "int64"})]
 Count = Annotated[int, Field(ge=0, json_schema_extra={"format": "int64"})]
 Percent = Annotated[int, Field(ge=0, le=100)]
 Address = Annotated[str, Field(min_length=2, max_length=45, json_schema_extra=_ADDRESS_RULES)]
+Identity = Annotated[
+    str, Field(min_length=1, max_length=71, json_schema_extra=_IDENTITY_RULES), AfterValidator(_identity)
+]
 ObjectName = Annotated[str, Field(min_length=1, max_length=253)]
 Ratio = Annotated[str, Field(pattern=r"^(0\.[0-9]{2}|1\.00)$", max_length=4)]
 

@@ -8,7 +8,18 @@ from pydantic import Field, model_validator
 
 from tidepool_api.base import ApiModel, ApiObject, Time
 from tidepool_api.conditions import Condition, find
-from tidepool_api.fields import Address, Bytes, Count, ObjectName, Percent, Ratio, immutable, readable, rules
+from tidepool_api.fields import (
+    Address,
+    Bytes,
+    Count,
+    Identity,
+    ObjectName,
+    Percent,
+    Ratio,
+    immutable,
+    readable,
+    rules,
+)
 from tidepool_api.names import ConditionType, Provider, Role
 
 
@@ -111,6 +122,9 @@ class GuestStatus(ApiModel):
 
     module_version: str | None = Field(default=None, max_length=64)
     """The version of the loaded module; absent when none is loaded."""
+
+    identity: Identity | None = None
+    """The public key of the loaded module, which draws another one each time it is loaded; absent when none is."""
 
     memory: GuestMemory | None = None
     """Its memory."""

@@ -60,8 +60,8 @@ OPERATOR: Mapping[Metric, Description] = {
     Metric.POOL_GUESTS: _gauge("guests", (*POOL, "role"), "Guests that the selectors match"),
     Metric.POOL_PAIRINGS: _gauge("pairings", (*POOL, "phase"), "Pairings by phase"),
     Metric.POOL_UNATTENDED: _gauge("pairings", POOL, "Pairings one of whose agents does not answer"),
-    Metric.POOL_OVERDUE_KEYS: _gauge(
-        "pairings", POOL, "Pairings one of whose guests does not get the key it should have"
+    Metric.POOL_OVERDUE_IDENTITIES: _gauge(
+        "pairings", POOL, "Pairings whose guests have not been given each other's identity for minutes"
     ),
     Metric.PLAN_SECONDS: _seconds((), "Processor time to plan one pool"),
     Metric.PASS_PLAN_SECONDS: _seconds((), "Processor time to plan all pools of a namespace"),

@@ -21,9 +21,6 @@ POOL_FINALIZER = f"{GROUP}/pairings"
 
 LEAVING_ANNOTATION = f"{GROUP}/leaving"  # on a MemoryGuest: since when its agent no longer finds the machine
 
-KEY_SECRET_TYPE = f"{GROUP}/key"
-KEY_SECRET_ENTRY = "key"  # the entry of the Secret's data that holds the 64 hex digits
-
 OPERATOR_FIELD_MANAGER = "tidepool-operator"
 AGENT_FIELD_MANAGER = "tidepool-agent"
 LENDER_FIELD_MANAGER = "tidepool-agent-lender"
@@ -156,8 +153,8 @@ class ConditionType(StrEnum):
     GUESTS_READY = "GuestsReady"
     CHANGES_PENDING = "ChangesPending"
 
-    # a pairing, once its key has been replaced
-    KEY_CURRENT = "KeyCurrent"
+    # a pairing
+    IDENTITIES_EXCHANGED = "IdentitiesExchanged"
 
     # one side of a pairing
     CONFIGURED = "Configured"
@@ -166,8 +163,8 @@ class ConditionType(StrEnum):
 class Reason(StrEnum):
     """The reasons that another part acts on; all others are for people only."""
 
-    KEY_MISSING = "KeyMissing"
     AGENT_NOT_RESPONDING = "AgentNotResponding"
+    OVERDUE = "Overdue"
 
 
 class Metric(StrEnum):
@@ -181,7 +178,7 @@ class Metric(StrEnum):
     POOL_READY = "tidepool_pool_ready"
     POOL_DEGRADED = "tidepool_pool_degraded"
     POOL_UNATTENDED = "tidepool_pool_unattended_pairings"
-    POOL_OVERDUE_KEYS = "tidepool_pool_overdue_keys"
+    POOL_OVERDUE_IDENTITIES = "tidepool_pool_overdue_identities"
     PLAN_SECONDS = "tidepool_operator_plan_duration_seconds"
     PASS_PLAN_SECONDS = "tidepool_operator_namespace_plan_duration_seconds"
     RECONCILES = "tidepool_operator_reconciles_total"

@@ -4,9 +4,22 @@ from __future__ import annotations
 
 from pydantic import Field
 
-from tidepool_api.base import ApiModel, ApiObject, Time
+from tidepool_api.base import ApiModel, ApiObject
 from tidepool_api.conditions import Condition
-from tidepool_api.fields import Address, Bytes, Count, Deadline, Memory, ObjectName, Port, Ratio, immutable, rule, rules
+from tidepool_api.fields import (
+    Address,
+    Bytes,
+    Count,
+    Deadline,
+    Identity,
+    Memory,
+    ObjectName,
+    Port,
+    Ratio,
+    immutable,
+    rule,
+    rules,
+)
 from tidepool_api.latency import Latency
 from tidepool_api.names import BorrowerState, Encryption, Filter, LenderState, PairingPhase, Strategy
 from tidepool_api.units import parse_duration, parse_quantity
@@ -34,6 +47,9 @@ class LenderEnd(ApiModel):
     port: Port = 7470
     """The TCP port on which it listens."""
 
+    identity: Identity | None = None
+    """Its module's public key, as its MemoryGuest reports it; absent until that is known."""
+
 
 class BorrowerEnd(ApiModel):
     """The guest that borrows."""
@@ -44,18 +60,8 @@ class BorrowerEnd(ApiModel):
     node_name: ObjectName
     """The node on which it runs."""
 
-
-class KeySecret(ApiModel):
-    """The Secret (type tidepool.dev/key) with the pre-shared key."""
-
-    name: ObjectName
-    """Its name, in the namespace of the pairing; its entry `key` is 64 hexadecimal digits."""
-
-    made_at: Time | None = None
-    """When that was made; with the pairing if it does not say."""
-
-    former: ObjectName | None = None
-    """The Secret before it, which goes when both guests have the key of this one."""
+    identity: Identity | None = None
+    """Its module's public key, as its MemoryGuest reports it; absent until that is known."""
 
 
 class PairingSpec(ApiModel):
@@ -96,15 +102,18 @@ class PairingSpec(ApiModel):
     latency: Latency = Latency()
     """When the borrower leaves the lender alone because it is slow."""
 
-    key_secret: KeySecret
-    """Where the pre-shared key is. A key is never changed in its Secret: another Secret takes its place."""
-
     model_config = {
         "json_schema_extra": rules(
             rule(
                 "self.lender.guest != self.borrower.guest",
                 says="'the guest ' + self.lender.guest + ' cannot lend to itself; name two guests'",
-            )
+            ),
+            rule(
+                "!has(self.lender.identity) || !has(self.borrower.identity) || "
+                "self.lender.identity != self.borrower.identity",
+                "is the lender's identity too; give each guest's own, as its MemoryGuest reports it",
+                path=".borrower.identity",
+            ),
         )
     }
 
@@ -144,8 +153,8 @@ class LenderStatus(ApiModel):
     observed_generation: Count | None = None
     """The generation of the spec that is set up in the guest."""
 
-    key_secret: ObjectName | None = None
-    """The Secret whose key the guest was given last."""
+    peer_identity: Identity | None = None
+    """The identity of the borrower, as the guest has been given it."""
 
     conditions: tuple[Condition, ...] = Field(default=(), max_length=8)
     """Configured: whether the guest is set up as the spec says, and if not why and what to do."""
@@ -159,6 +168,9 @@ class BorrowerStatus(ApiModel):
 
     state: BorrowerState = BorrowerState.PENDING
     """How far it is."""
+
+    reason: str | None = Field(default=None, max_length=32, pattern=r"^[A-Z][A-Za-z]*$")
+    """Why it is not connected, in the module's word (kernel-module/ABI.md); absent if it is, or is not set up."""
 
     used_bytes: Bytes | None = None
     """What the borrower keeps with the lender."""
@@ -175,8 +187,8 @@ class BorrowerStatus(ApiModel):
     observed_generation: Count | None = None
     """The generation of the spec that is set up in the guest."""
 
-    key_secret: ObjectName | None = None
-    """The Secret whose key the guest was given last."""
+    peer_identity: Identity | None = None
+    """The identity of the lender, as the guest has been given it."""
 
     conditions: tuple[Condition, ...] = Field(default=(), max_length=8)
     """Configured: whether the guest is set up as the spec says, and if not why and what to do."""
@@ -192,7 +204,10 @@ class PairingStatus(ApiModel):
     """The generation that the phase and conditions are about."""
 
     conditions: tuple[Condition, ...] = Field(default=(), max_length=8)
-    """Ready: whether pages can go from the borrower to the lender and back, and if not why."""
+    """Ready: whether pages can go from the borrower to the lender and back, and if not why.
+
+    IdentitiesExchanged: whether each guest has been given the other's identity, and if not whose is missing where.
+    """
 
     lender: LenderStatus | None = None
     """The lending end."""

@@ -13,7 +13,6 @@ from tidepool_api.fields import (
     Bytes,
     Count,
     Deadline,
-    Lifetime,
     Memory,
     NumberOrPercent,
     ObjectName,
@@ -117,21 +116,6 @@ class Borrowers(ApiModel):
     }
 
 
-class Keys(ApiModel):
-    """When pairings get another pre-shared key. Both guests take it up as they are: no page is lost."""
-
-    lifetime: Lifetime | None = None
-    """How old a key gets, such as 720h, before it is replaced; a little less, so that not all are at a time."""
-
-    not_before: Time | None = None
-    """Keys that were made before this moment are replaced: set it to the present time to have new ones now."""
-
-    @property
-    def lifetime_seconds(self) -> float | None:
-        """`lifetime` in seconds."""
-        return None if self.lifetime is None else parse_duration(self.lifetime) / SECOND
-
-
 class PoolSpec(ApiModel):
     """Which guests share memory, and how."""
 
@@ -167,9 +151,6 @@ class PoolSpec(ApiModel):
 
     filter: Filter = Filter.NONE
     """Sequential: pages read in order are not sent to the lender, for a disk reads such as well. None: all are sent."""
-
-    keys: Keys = Keys()
-    """When the keys by which two guests know each other are replaced; never by themselves if it says nothing."""
 
     port: Port = DEFAULT_PORT
     """The TCP port on which lenders listen."""

@@ -49,7 +49,9 @@ def pool(*conditions: dict[str, str]) -> dict[str, Any]:
     }
 
 
-def pairing(phase: str = "Connected", reason: str = "Connected", message: str = "") -> dict[str, Any]:
+def pairing(
+    phase: str = "Connected", reason: str = "Connected", message: str = "", *conditions: dict[str, str]
+) -> dict[str, Any]:
     """b borrows from l."""
     ready = condition("Ready", str(phase == "Connected"), reason, message)
     return {
@@ -63,9 +65,12 @@ def pairing(phase: str = "Connected", reason: str = "Connected", message: str = 
             "size": "512Mi",
             "reserve": "256Mi",
             "maxLend": "1Gi",
-            "keySecret": {"name": "key"},
         },
-        "status": {"phase": phase, "conditions": [ready], "borrower": {"state": "Connected", "hitRatio": "0.97"}},
+        "status": {
+            "phase": phase,
+            "conditions": [ready, *conditions],
+            "borrower": {"state": "Connected", "hitRatio": "0.97"},
+        },
     }
 
 

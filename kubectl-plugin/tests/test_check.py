@@ -48,6 +48,7 @@ def test_the_round_trip_is_that_of_the_interval() -> None:
 
 
 NO_MODULE = condition("ModuleAvailable", "False", "NoModuleForKernel", "build one")
+OVERDUE = condition("IdentitiesExchanged", "False", "Overdue", "takes longer than 5 minutes")
 NOT_READY = condition("Ready", "False", "NoAddress", "give it a network interface")
 
 
@@ -75,6 +76,11 @@ NOT_READY = condition("Ready", "False", "NoAddress", "give it a network interfac
             "label one",
         ),
         ({"pairings": parsed(pairing("Failed", "NoSpace", "free 2 MiB"))["pairings"]}, "Failed", "NoSpace: free 2 MiB"),
+        (
+            {"pairings": parsed(pairing("Pending", "SettingUp", "", OVERDUE))["pairings"]},
+            "do not know each other",
+            "5 minutes",
+        ),
         ({"figures": parse(exposition(9, 1, breaker=1))}, "left alone", "TidepoolBreakerOpen"),
         ({"figures": Figures(), "unread": ("ag-x: Forbidden",)}, "metrics of ag-x: Forbidden", "missing"),
     ],

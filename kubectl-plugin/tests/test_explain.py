@@ -14,6 +14,7 @@ from tidepool_kubectl.verdict import Mark, Step
 
 BLOCKED = condition("GuestAgentReady", "False", "CommandsBlocked", "remove guest-exec from block-rpcs")
 NO_MODULE = condition("ModuleAvailable", "False", "NoModuleForKernel", "build one for 9.9.9")
+OVERDUE = condition("IdentitiesExchanged", "False", "Overdue", "takes longer than 5 minutes")
 DEGRADED = condition("Degraded", "True", "InsufficientCapacity", "raise spec.lenders.maxLend")
 
 
@@ -41,6 +42,11 @@ def steps(*bodies: dict[str, Any], name: str = "b", age: float = 5) -> list[Step
             [guest("b", "short"), pool(), pairing("Connecting", "Connecting", "see whether the network lets it")],
             "is Connecting",
             "see whether the network lets it",
+        ),
+        (
+            [guest("b", "short"), pool(), pairing("Pending", "IdentityNotGiven", "waiting", OVERDUE)],
+            "is Pending, for the two do not know each other",
+            "takes longer than 5 minutes",
         ),
     ],
 )
@@ -102,6 +108,13 @@ def test_a_lender_for_another_namespace_is_explained() -> None:
     body = guest("l", "spare")
     body["status"]["role"] = "Lender"
     assert {step.mark for step in steps(body, name="l")} == {Mark.GOOD}
+
+
+def test_a_guest_with_the_module_says_who_it_is() -> None:
+    body = guest("l", "spare")
+    body["status"] |= {"moduleVersion": "0.2.0", "identity": f"x25519:{'a' * 64}"}
+    said = f"the module is loaded, version 0.2.0; its identity: x25519:{'a' * 64}"
+    assert said in [step.text for step in steps(body, pool(), pairing(), name="l")]
 
 
 def test_a_lender_is_told_to_whom_it_lends() -> None:

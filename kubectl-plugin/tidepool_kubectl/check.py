@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Iterator
 
 from tidepool_api import ConditionType, MemoryPairing, PairingPhase, Status, find
+from tidepool_kubectl.explain import strangers
 from tidepool_kubectl.figures import Figures, between, quantile
 from tidepool_kubectl.snapshot import Snapshot, Workload
 from tidepool_kubectl.top import duration
@@ -102,6 +103,8 @@ def _pairing(one: MemoryPairing, now: Snapshot, before: Figures) -> Step:
     ready = find(one.status.conditions, ConditionType.READY)
     if one.status.phase is not PairingPhase.CONNECTED:
         said = f"{ready.reason}: {ready.message}" if ready else "the operator has not looked at it yet"
+        if why := strangers(one):
+            return bad(f"{text}: {one.status.phase}, for the two guests do not know each other", why)
         return (bad if one.status.phase is PairingPhase.FAILED else unknown)(f"{text}: {one.status.phase}", said)
     figures = now.figures.pairings.get((one.namespace, one.name))
     if figures is None:

@@ -11,6 +11,7 @@ from tidepool_api import (
     MemoryPairing,
     MemoryPool,
     PairingPhase,
+    Reason,
     Role,
     Selector,
     Status,
@@ -78,7 +79,8 @@ def _guest(guest: MemoryGuest) -> Iterator[Step]:
         if step.mark != "✓":
             return
     if guest.status.module_version:
-        yield good(f"the module is loaded, version {guest.status.module_version}")
+        identity = guest.status.identity or "not reported"
+        yield good(f"the module is loaded, version {guest.status.module_version}; its identity: {identity}")
 
 
 def _of(condition: Condition | None, text: str) -> Step:
@@ -168,9 +170,17 @@ def _pairing(one: MemoryPairing, guest: MemoryGuest) -> Step:
     text = f"pairing {one.name}, in which it {does}, is {phase}"
     if phase is PairingPhase.FAILED:
         return bad(text, said)
+    if why := strangers(one):
+        return bad(f"{text}, for the two do not know each other", why)
     if phase is not PairingPhase.CONNECTED or ready is None or ready.status is not Status.TRUE:
         return unknown(text, said)
     return good(text + _figures(one))
+
+
+def strangers(one: MemoryPairing) -> str:
+    """Why two guests that should know each other by now do not; empty if they do, or may need a moment more."""
+    exchange = find(one.status.conditions, ConditionType.IDENTITIES_EXCHANGED)
+    return exchange.message if exchange and exchange.reason == Reason.OVERDUE else ""
 
 
 def _figures(one: MemoryPairing) -> str:

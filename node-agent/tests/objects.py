@@ -12,14 +12,20 @@ from tidepool_agent.plan import Want, desired
 from tidepool_agent.provider import Machine
 from tidepool_api import MemoryPairing, Provider, names
 
-KEY = "0123456789abcdef" * 4
+LENDER, BORROWER, OTHER = (f"x25519:{digit * 64}" for digit in "123")  # identities
 BOOT = "11111111-2222-3333-4444-555555555555"
 RELEASE = "6.1.0-56-cloud-amd64"
 
 
+def identity_of(guest: str) -> str:
+    """The identity of a guest that is not really there; its last byte is such that it is a point of the curve."""
+    return f"x25519:{hashlib.sha256(guest.encode()).hexdigest()[:62]}00"
+
+
 def pairing(uid: str = "p1", *, lender: str = "lender", borrower: str = "borrower", **spec: Any) -> MemoryPairing:
-    """A pairing between two guests; address and port are the lender's."""
+    """A pairing between two guests; address and port are the lender's, `identities` those of lender and borrower."""
     address, port = spec.pop("address", "10.0.0.2"), spec.pop("port", 7470)
+    named = [{"identity": one} if one else {} for one in spec.pop("identities", (LENDER, BORROWER))]
     terminating = {"deletionTimestamp": "2026-01-01T00:00:00Z"} if spec.pop("terminating", False) else {}
     return MemoryPairing.parse(
         {
@@ -27,13 +33,12 @@ def pairing(uid: str = "p1", *, lender: str = "lender", borrower: str = "borrowe
             "metadata": {"name": f"pool.{uid}", "namespace": "default", "uid": uid, "generation": 1, **terminating},
             "spec": {
                 "pool": "pool",
-                "lender": {"guest": lender, "nodeName": "node1", "address": address, "port": port},
-                "borrower": {"guest": borrower, "nodeName": "node1"},
+                "lender": {"guest": lender, "nodeName": "node1", "address": address, "port": port} | named[0],
+                "borrower": {"guest": borrower, "nodeName": "node1"} | named[1],
                 "size": "256Mi",
                 "reserve": "64Mi",
                 "maxLend": "512Mi",
                 "encryption": "None",
-                "keySecret": {"name": f"{uid}-key"},
             }
             | spec,
         }
@@ -43,7 +48,7 @@ def pairing(uid: str = "p1", *, lender: str = "lender", borrower: str = "borrowe
 def pairing_body(
     name: str = "p", *, lender: str = "lender", node: str = "here", borrower: str = "elsewhere", other: str = "there"
 ) -> dict[str, Any]:
-    """A pairing as the operator makes it, of a lender on a node and a borrower on another one."""
+    """A pairing as the operator makes it, of a lender on a node and a borrower on another one that has an identity."""
     return {
         "apiVersion": names.API_VERSION,
         "kind": "MemoryPairing",
@@ -51,20 +56,13 @@ def pairing_body(
         "spec": {
             "pool": "pool",
             "lender": {"guest": lender, "nodeName": node, "address": "10.9.8.7", "port": 7470},
-            "borrower": {"guest": borrower, "nodeName": other},
+            "borrower": {"guest": borrower, "nodeName": other, "identity": identity_of(borrower)},
             "size": "64Mi",
             "reserve": "16Mi",
             "maxLend": "64Mi",
             "encryption": "None",
-            "keySecret": {"name": f"{name}-key"},
         },
     }
-
-
-def secret_body(name: str, type_: str = names.KEY_SECRET_TYPE) -> dict[str, Any]:
-    """A Secret as the operator makes it for a pairing."""
-    metadata = {"name": name, "labels": {names.POOL_LABEL: "pool"}}
-    return {"apiVersion": "v1", "kind": "Secret", "type": type_, "metadata": metadata, "stringData": {"key": KEY}}
 
 
 def within(namespace: str, one: dict[str, Any], **fields: Any) -> dict[str, Any]:
@@ -80,16 +78,16 @@ def within(namespace: str, one: dict[str, Any], **fields: Any) -> dict[str, Any]
 
 
 def want(side: Side, one: MemoryPairing) -> Want:
-    """What a pairing asks of one of its guests, which has its present key."""
+    """What a pairing asks of one of its guests."""
     guest = one.spec.lender.guest if side is Side.BORROWERS else one.spec.borrower.guest
-    return desired(guest, [one], {(side, one.metadata.uid): one.spec.key_secret.name}).peers[0]
+    return desired(guest, [one]).peers[0]
 
 
 def observation(
     *, loaded: bool = False, peers: dict[tuple[Side, str], Peer] | None = None, **fields: Any
 ) -> Observation:
     """The state of a guest."""
-    module = Module("0.1.0", "ABCDEF", fields.pop("settings", {}), fields.pop("stats", {})) if loaded else None
+    module = Module("0.1.0", "ABCDEF", LENDER, fields.pop("settings", {}), fields.pop("stats", {})) if loaded else None
     known = {"boot_id": BOOT, "release": RELEASE, "total_bytes": 512 << 20, "available_bytes": 300 << 20}
     return Observation(**(known | fields), module=module, peers=peers or {})
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import itertools
+import json
 import shutil
 import tempfile
 import time
@@ -14,14 +15,14 @@ from typing import Any
 import pytest
 from cast import NAMESPACE, AgentProcess, Machine, condition, eventually, token_of
 from daemon import Daemon, end
-from objects import KEY, alter, pairing_body, secret_body, within
+from objects import alter, identity_of, pairing_body, within
 from tiny import Kernel, boot_files
 
 from tidepool_agent.errors import GuestError
 from tidepool_agent.hypervisor import Domain
 from tidepool_agent.qga import GuestAgent
 from tidepool_agent.store import Store
-from tidepool_api import names
+from tidepool_api import is_identity, names
 from tidepool_api_testing.server import Refused, Server
 
 MakeMachine = Callable[..., Machine]
@@ -55,14 +56,17 @@ class Pairing:
         self._server, self._namespace, self._name = server, namespace, name
         self._manifest = within(namespace, pairing_body(name, lender=lender, node=node))
 
-    def create(self, *, secret: bool = True) -> Pairing:
-        if secret:
-            self.create_secret()
-        self._server.create(self._manifest)
+    def create(self, *, borrower: str | None = identity_of("elsewhere")) -> Pairing:
+        end = self._manifest["spec"]["borrower"]
+        named = {name: end[name] for name in ("guest", "nodeName")} | ({"identity": borrower} if borrower else {})
+        self._server.create({**self._manifest, "spec": self._manifest["spec"] | {"borrower": named}})
         return self
 
-    def create_secret(self) -> None:
-        self._server.create(within(self._namespace, secret_body(f"{self._name}-key")))
+    def name(self, borrower: str) -> Pairing:
+        """Says which identity the borrower has, as the operator does."""
+        change = json.dumps({"spec": {"borrower": {"identity": borrower}}})
+        self._server.kubectl("patch", "-n", self._namespace, "mpair", self._name, "--type=merge", "-p", change)
+        return self
 
     def delete(self) -> None:
         self._server.kubectl("delete", "-n", self._namespace, "mpair", self._name, "--wait=false")
@@ -129,7 +133,7 @@ def test_the_life_of_a_lender(cluster: Server, node_agent: AgentProcess, make: M
 
     eventually(is_set_up)
     assert 'tidepool_guest_lent_bytes{guest="lender"' in node_agent.fetch("/metrics")
-    assert KEY not in node_agent.log()
+    assert pairing.lender()["peerIdentity"] == identity_of("elsewhere")
 
     pairing.delete()
     eventually(pairing.gone)
@@ -301,14 +305,27 @@ def test_a_kernel_without_module_is_named_on_guest_and_pairing(
         eventually(pairing.gone)
 
 
-def test_a_missing_key_is_said_and_found_once_it_is_there(
+def test_a_guest_says_who_it_is_and_waits_to_hear_who_its_peer_is(
     node_agent: AgentProcess, make: MakeMachine, pairing: Pairing
 ) -> None:
-    make(node_agent, "lender").start()
-    pairing.create(secret=False)
-    eventually(lambda: pairing.configured()[:2] == ("False", "KeyMissing"))
-    pairing.create_secret()
-    eventually(lambda: pairing.configured()[0] == "True")
+    """It gets its module for a pairing that names nobody yet, and follows a peer that is loaded anew."""
+    machine = make(node_agent, "lender").start()
+    pairing.create(borrower=None)
+
+    def is_waiting() -> None:
+        assert pairing.configured()[:2] == ("False", "PeerUnknown")
+        assert is_identity(machine.guest()["status"]["identity"])
+
+    eventually(is_waiting)
+    assert pairing.lender()["state"] == "Pending"
+    for peer in ("elsewhere", "elsewhere, loaded anew"):
+        pairing.name(identity_of(peer))
+        eventually(lambda peer=peer: pairing.lender()["peerIdentity"] == identity_of(peer))
+        assert (pairing.lender()["state"], pairing.configured()[0]) == ("Listening", "True")
+    assert "replace the module" not in node_agent.log()
+    pairing.delete()
+    eventually(pairing.gone)
+    eventually(lambda: "identity" not in machine.guest()["status"])
 
 
 def test_a_pairing_does_not_wait_for_a_guest_that_is_gone(

@@ -5,12 +5,13 @@ from __future__ import annotations
 import itertools
 import shutil
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from conftest import wait_for
 from daemon import Daemon, end
-from objects import KEY, alter, pairing, want
+from objects import BORROWER, OTHER, alter, pairing, want
 from tiny import Kernel
 
 from tidepool_agent.errors import (
@@ -25,7 +26,7 @@ from tidepool_agent.errors import (
 from tidepool_agent.guest import SCRIPT, Guest
 from tidepool_agent.guestfs import Observation, Side
 from tidepool_agent.hypervisor import Domain
-from tidepool_agent.plan import Change, Configure, Load, Measure, Remove, Replace, Set, Source, Step, Unload
+from tidepool_agent.plan import Change, Configure, Load, Measure, Remove, Replace, Set, Source, Step, Unload, Want
 from tidepool_agent.qga import GuestAgent
 from tidepool_agent.store import Store
 
@@ -37,8 +38,7 @@ class Bench:
 
     def __init__(self, shell: GuestAgent, store: Path) -> None:
         self.shell, self.store = shell, store
-        self.key = KEY
-        self.guest = Guest(shell, Store(store), lambda _namespace, _secret: self.key)
+        self.guest = Guest(shell, Store(store))
 
     def look(self) -> Observation:
         return self.guest.probe()
@@ -132,7 +132,7 @@ def test_a_lender_is_set_up_and_taken_down(bench: Bench) -> None:
     peer = seen.peers[LENDING.key]
     assert (peer.state, peer.enabled, peer.attributes["quota_bytes"]) == ("Listening", True, str(256 << 20))
     assert peer.stats["lent_pages"] == 0
-    assert "key" not in peer.attributes
+    assert peer.identity == BORROWER
     assert bench.do(Remove((LENDING.key,)), Unload()).module is None
 
 
@@ -171,19 +171,39 @@ def test_a_peer_in_use_can_be_configured_anew(bench: Bench) -> None:
     assert (peer.enabled, peer.attributes["deadline_us"]) == (True, "100000")
 
 
-def test_the_key_is_in_no_process_list_and_no_log(bench: Bench) -> None:
-    bench.sh("(for i in $(seq 200); do cat /proc/[0-9]*/cmdline; done >/run/seen 2>/dev/null) & echo $! >/run/spy")
-    bench.do(Load(Source.STORE), Configure(LENDING))
-    assert KEY not in bench.sh("kill $(cat /run/spy); tr '\\0' ' ' </run/seen; rm /run/seen /run/spy; dmesg")
+def test_a_module_that_is_loaded_anew_has_another_identity(bench: Bench) -> None:
+    """As after a reboot or an upgrade; what is asked without changing anything stays the same."""
+    drawn = []
+    for _ in range(2):
+        seen = bench.do(Load(Source.STORE))
+        again = bench.look()
+        assert seen.module is not None
+        assert again.module is not None
+        assert seen.module.identity == again.module.identity
+        drawn.append(seen.module.identity)
+        bench.do(Unload())
+    assert len({*drawn, None}) == 3
 
 
-@pytest.mark.parametrize("key", ["", "zz" * 32, "ab" * 31])
-def test_a_key_that_the_module_refuses_is_an_error(bench: Bench, key: str) -> None:
-    bench.do(Load(Source.STORE))
-    bench.key = key
-    with pytest.raises(ConfigureFailed):
-        bench.do(Configure(LENDING))
-    assert not bench.look().peers[LENDING.key].enabled
+@pytest.mark.parametrize("wanted", [LENDING, BORROWING])
+def test_a_peer_that_has_another_identity_by_now_is_changed_while_in_use(bench: Bench, wanted: Want) -> None:
+    assert bench.do(Load(Source.STORE), Configure(wanted)).peers[wanted.key].enabled
+    peer = bench.do(Change(wanted, {"identity": OTHER})).peers[wanted.key]
+    assert (peer.identity, peer.enabled) == (OTHER, True)
+
+
+def test_an_identity_that_the_module_refuses_is_an_error(bench: Bench) -> None:
+    """Not one, nobody's, the guest's own, or one that another borrower has: named, and nothing is enabled."""
+    own = bench.do(Load(Source.STORE)).module
+    assert own is not None
+    bench.do(Configure(LENDING))
+    for identity in ("", "ab" * 32, f"x25519:{'0' * 64}", own.identity or "", BORROWER):
+        second = want(Side.BORROWERS, pairing("cccc-3", identities=(None, BORROWER)))
+        refused = replace(second, attributes={**second.attributes, "identity": identity})
+        with pytest.raises(ConfigureFailed):
+            bench.do(Configure(refused))
+        assert not bench.look().peers[second.key].enabled
+    assert bench.look().peers[LENDING.key].enabled
 
 
 def test_a_refused_attribute_is_named_with_what_the_kernel_says(bench: Bench) -> None:
@@ -242,7 +262,7 @@ def test_a_guest_that_disappears_during_a_delivery_costs_one_error(daemon: Daemo
             end(machine)
         return domain.command(text, seconds)
 
-    guest = Guest(GuestAgent(command), Store(store), lambda *_: KEY)
+    guest = Guest(GuestAgent(command), Store(store))
     wait_for(lambda: guest.check_commands() is None)
     with pytest.raises(Unreachable) as caught:
         guest.carry_out(Load(Source.STORE), guest.probe().release)

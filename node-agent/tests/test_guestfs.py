@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from objects import BOOT, RELEASE
+from objects import BOOT, LENDER, OTHER, RELEASE
 
 from tidepool_agent.errors import Nonsense
 from tidepool_agent.guestfs import Histogram, Observation, Side, parse
@@ -22,9 +22,11 @@ LOADED = f"""\
 /sys/module/tidepool/srcversion:ABCDEF0123
 {TREE}/stats:misses 7
 {TREE}/stats:warnings 0
+{TREE}/identity:{LENDER}
 {TREE}/port:7470
 {TREE}/lend_bytes:1048576
 {TREE}/lenders/uid-1/address:2001:db8::1
+{TREE}/lenders/uid-1/identity:{OTHER}
 {TREE}/lenders/uid-1/enabled:1
 {TREE}/lenders/uid-1/state:Connected
 {TREE}/lenders/uid-1/stats:get_hits 12
@@ -49,6 +51,7 @@ def test_a_borrower() -> None:
     assert seen.module is not None
     assert (seen.module.version, seen.module.srcversion) == ("0.1.0", "ABCDEF0123")
     assert dict(seen.module.settings) == {"port": "7470", "lend_bytes": "1048576"}
+    assert (seen.module.identity, seen.peers[Side.LENDERS, "uid-1"].identity) == (LENDER, OTHER)
     assert dict(seen.module.stats) == {"misses": 7, "warnings": 0}
     peer = seen.peers[Side.LENDERS, "uid-1"]
     assert (peer.state, peer.enabled, peer.attributes["address"]) == ("Connected", True, "2001:db8::1")

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 from cast import AgentProcess, condition, eventually
 from daemon import SystemDaemon, end
-from objects import pairing_body, secret_body, within
+from objects import pairing_body, within
 from rights import NOBODY, ROOT, STRANGER
 from test_nova import PROJECT, metadata
 from tiny import Kernel
@@ -108,5 +108,4 @@ def test_a_libvirt_serves_only_whom_it_knows(cluster: Server, host: SystemDaemon
 
 def _lend(cluster: Server, guest: str) -> None:
     """A pairing in which it lends."""
-    cluster.create(within(NAMESPACE, secret_body("p-key")))
     cluster.create(within(NAMESPACE, pairing_body(lender=guest, node="compute1")))

@@ -2,19 +2,19 @@
 
 from __future__ import annotations
 
-import base64
 import json
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
+import urllib3
 from cast import NAMESPACE, eventually, token_of
-from objects import KEY, pairing_body, secret_body, within
+from objects import LENDER, OTHER, pairing_body, within
 
-from tidepool_agent.kubeapi import Api, ApiError
+from tidepool_agent.kubeapi import APPLY, MERGE, Api, ApiError
 from tidepool_api import names
-from tidepool_api_testing.server import Server
+from tidepool_api_testing.server import Refused, Server
 
 HEAD = {"apiVersion": names.API_VERSION}
 GUEST = {
@@ -37,16 +37,21 @@ class Agent:
         file.write_text(token)
         self._api = Api(cluster["server"], ca=Path(cluster["certificate-authority"]), token=file)
         self._namespace = namespace
+        self._url, self._ca, self._token = cluster["server"], cluster["certificate-authority"], token
 
     def apply(self, one: Object, *, status: bool = False, manager: str = names.AGENT_FIELD_MANAGER) -> None:
         """Applies an object, or its status."""
         path = f"{self._path(one)}/{one['metadata']['name']}{'/status' if status else ''}"
         self._api.apply(path, one, manager=manager)
 
-    def key(self, secret: str) -> str:
-        """The key in a Secret, as the agent gets it."""
-        data = self._api.same(f"/api/v1/namespaces/{self._namespace}/secrets/{secret}")["data"]
-        return base64.b64decode(data["key"]).decode()
+    def ask(self, method: str, what: str, kind: str, body: Any) -> str:
+        """Status and text of the answer to any request about something of the namespace."""
+        path = f"{self._url}/api/v1/namespaces/{self._namespace}/{what}?dryRun=All&fieldManager=x"
+        headers = {"Content-Type": kind, "Authorization": f"Bearer {self._token}"}
+        text = None if method == "GET" else json.dumps(body)
+        with urllib3.PoolManager(ca_certs=self._ca, retries=False) as http:
+            answer = http.request(method, path, headers=headers, body=text)
+            return f"{answer.status} {answer.data.decode()}"
 
     def merge(self, one: Object, change: Object) -> None:
         """Changes something of an object."""
@@ -140,23 +145,51 @@ def test_each_end_of_a_pairing_is_its_nodes(cluster: Server, agents: Callable[..
     there.merge(PAIRING, both)
 
 
-def test_an_agent_gets_the_keys_of_its_own_pairings_and_no_other_secret(
+def test_who_a_guest_is_says_its_own_nodes_agent_alone(
     cluster: Server, agents: Callable[..., Agent], namespace: str
 ) -> None:
-    """Item 10: both ends of a pairing get its key, and the former one; nobody reads or changes any Secret."""
-    cluster.create(within(namespace, PAIRING, keySecret={"name": "p-key-b", "former": "p-key"}))
-    kinds = {"p-key-b": names.KEY_SECRET_TYPE, "p-key": names.KEY_SECRET_TYPE, "password": "Opaque"}
-    for name, type_ in kinds.items():
-        cluster.create(within(namespace, secret_body(name, type_)))
-    here, there, elsewhere = (agents(node, namespace) for node in ("here", "there", "elsewhere"))
-    eventually(lambda: refused(lambda: elsewhere.key("p-key-b"), "no end on node elsewhere"), 30)
-    assert refused(lambda: elsewhere.key("p-key"), "no end on node elsewhere")
-    secret, relabelled = secret_body("p-key"), {"metadata": {"labels": {"a": "b"}}}
-    for end in (here, there):
-        assert end.key("p-key-b") == end.key("p-key") == KEY
-        assert refused(lambda end=end: end.key("password"), "no other Secret")
-        assert refused(lambda end=end: end.read(secret), "forbidden")
-        assert refused(lambda end=end: end.merge(secret, relabelled), "changes nothing of a key")
+    """No other agent, and not even who may do everything: pairings are made of that word."""
+    here, there = agents("here", namespace), agents("there", namespace)
+    here.apply(within(namespace, GUEST))
+    here.apply(within(namespace, GUEST, status={"identity": LENDER}), status=True)
+    claimed = within(namespace, GUEST, status={"identity": OTHER})
+    assert refused(lambda: there.apply(claimed, status=True), "of its own node (there) only")
+    patch = ("patch", "mg", "g", "-n", namespace, "--type=merge")
+    for change, why in (
+        ({"status": {"identity": OTHER}}, "status.identity is reported by the agent of the guest's node"),
+        ({"status": {"identity": None}}, "status.identity is reported by the agent of the guest's node"),
+        ({"spec": {"nodeName": "there"}}, "spec.nodeName is reported by the agent of the guest's node"),
+    ):
+        part = ("--subresource=status",) if "status" in change else ()
+        with pytest.raises(Refused, match=why):
+            cluster.kubectl(*patch, *part, "-p", json.dumps(change))
+    cluster.kubectl(*patch, "-p", json.dumps({"metadata": {"labels": {"a": "b"}}}))
+    here.apply(claimed, status=True)
+
+
+SECRET = {"apiVersion": "v1", "kind": "Secret", "metadata": {"name": "password"}, "stringData": {"key": "topsecret123"}}
+
+
+def test_of_secrets_an_agent_gets_nothing_by_any_verb(
+    cluster: Server, agents: Callable[..., Agent], namespace: str
+) -> None:
+    """Not even by what is quoted when a change is refused: a right to patch was one to read all of them."""
+    cluster.create(within(namespace, SECRET))
+    here, secret = agents("here", namespace), within(namespace, SECRET)
+    (content,) = cluster.get("secret", "password", "-n", namespace)["data"].values()
+    copied = [{"op": "copy", "from": "/data/key", "path": "/type"}]
+    tries: list[tuple[str, str, str, Any]] = [
+        ("PATCH", "/password", "application/json-patch+json", copied),
+        ("PATCH", "/password", MERGE, {"metadata": {"labels": {"a": "b"}}}),
+        ("PATCH", "/password", APPLY, secret),
+        ("PUT", "/password", "application/json", secret),
+        ("POST", "", "application/json", secret),
+        *((method, name, "application/json", {}) for method in ("GET", "DELETE") for name in ("", "/password")),
+    ]
+    for method, name, kind, body in tries:
+        answer = here.ask(method, f"secrets{name}", kind, body)
+        assert answer.startswith("403 "), f"{method} {kind}: {answer}"
+        assert content not in answer
 
 
 def test_an_agent_speaks_for_its_node_only(agents: Callable[..., Agent], namespace: str) -> None:

@@ -8,17 +8,15 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from objects import observation, pairing, want
+from objects import BORROWER, LENDER, OTHER, observation, pairing, want
 
 from tidepool_agent import plan
 from tidepool_agent.guestfs import Module, Observation, Peer, Side
 from tidepool_agent.plan import (
     Change,
     Configure,
-    Desired,
     Load,
     Measure,
-    Rekey,
     Remove,
     Replace,
     Set,
@@ -26,16 +24,10 @@ from tidepool_agent.plan import (
     Step,
     Unload,
 )
-from tidepool_api import BorrowerStatus, MemoryPairing, PairingStatus
+from tidepool_api import MemoryPairing
 
 UIDS = ("a", "b", "c", "d")
 SIZES = ("16Mi", "100M", "1Gi")
-
-
-def desired(guest: str, pairings: list[MemoryPairing]) -> Desired:
-    """What is wanted where every peer that there is has its pairing's present key."""
-    given = {(side, one.metadata.uid): one.spec.key_secret.name for one in pairings for side in Side}
-    return plan.desired(guest, pairings, given)
 
 
 def after(seen: Observation, step: Step) -> Observation:
@@ -63,7 +55,9 @@ def after(seen: Observation, step: Step) -> Observation:
             assert mode != seen.module.ghost
             return replace(seen, module=replace(seen.module, ghost=mode))
         case Configure(wanted):
-            peers[wanted.key] = Peer({**wanted.attributes, "enabled": "1"})
+            before = peers.get(wanted.key, Peer()).attributes
+            peers[wanted.key] = Peer({**before, **wanted.attributes, "enabled": "1"})
+            assert "identity" in peers[wanted.key].attributes, "a peer cannot be enabled without an identity"
         case Change(wanted, attributes):
             assert attributes.keys() <= plan.CHANGEABLE[wanted.side]
             present = peers[wanted.key]
@@ -73,7 +67,7 @@ def after(seen: Observation, step: Step) -> Observation:
 
 
 def settle(guest: str, pairings: list[MemoryPairing], seen: Observation) -> Observation:
-    wanted = desired(guest, pairings)
+    wanted = plan.desired(guest, pairings)
     for step in plan.steps(wanted, seen, Source.STORE):
         seen = after(seen, step)
     assert plan.steps(wanted, seen, Source.STORE) == [], "a second round has nothing to do"
@@ -97,6 +91,7 @@ def pairings(draw: st.DrawFn, guest: str) -> list[MemoryPairing]:
             "encryption": draw(st.sampled_from(("AES-GCM", "None"))),
             "filter": draw(st.sampled_from(("None", "Sequential"))),
             "latency": {"mode": draw(st.sampled_from(("Off", "Automatic")))},
+            "identities": draw(st.sampled_from(((None, None), (LENDER, None), (LENDER, BORROWER), (OTHER, BORROWER)))),
         }
         found.append(pairing(uid, **ends, **spec, terminating=draw(st.booleans())))
     return found
@@ -104,7 +99,10 @@ def pairings(draw: st.DrawFn, guest: str) -> list[MemoryPairing]:
 
 @given(st.data())
 def test_any_sequence_of_wishes_and_reboots_is_followed(data: st.DataObject) -> None:
-    """Whatever was there before, after one round the guest has what the pairings say and nothing else."""
+    """Whatever was there before, after one round the guest has what the pairings say and nothing else.
+
+    A peer whose identity is not known has to wait, and one that is there already may stay.
+    """
     seen = observation()
     for _ in range(3):
         wished = data.draw(pairings("g"))
@@ -112,7 +110,11 @@ def test_any_sequence_of_wishes_and_reboots_is_followed(data: st.DataObject) -> 
             seen = observation()  # rebooted
         seen = settle("g", wished, seen)
         live = {one.metadata.uid for one in wished if not one.terminating}
-        assert {name for _, name in seen.peers} == live
+        wants = {one.name: one for one in plan.desired("g", wished).peers}
+        assert {name for _, name in seen.peers} <= live
+        assert {name for _, name in seen.peers} >= {name for name in live if wants[name].is_known}
+        for (_, name), peer in seen.peers.items():
+            assert wants[name].attributes.items() <= peer.attributes.items()
         assert (seen.module is not None) == bool(live)
 
 
@@ -120,12 +122,12 @@ def test_any_sequence_of_wishes_and_reboots_is_followed(data: st.DataObject) -> 
 def test_the_order_of_pairings_does_not_matter(data: st.DataObject) -> None:
     wished = data.draw(pairings("g"))
     shuffled = data.draw(st.permutations(wished))
-    assert desired("g", wished) == desired("g", shuffled)
+    assert plan.desired("g", wished) == plan.desired("g", shuffled)
 
 
 def test_a_lender_is_set_up_from_nothing() -> None:
     one = pairing()
-    steps = plan.steps(desired("lender", [one]), observation(), Source.STORE)
+    steps = plan.steps(plan.desired("lender", [one]), observation(), Source.STORE)
     settings = {"port": "7470", "reserve_bytes": str(64 << 20), "lend_bytes": str(512 << 20)}
     lend = Configure(want(Side.BORROWERS, one))
     assert steps == [Load(Source.STORE), Set(settings), lend, Measure("NonInclusive")]
@@ -137,24 +139,24 @@ def test_ghost_mode_is_on_where_nothing_is_borrowed() -> None:
     assert lender.module is not None
     assert borrower.module is not None
     assert (lender.module.ghost, borrower.module.ghost) == ("NonInclusive", "Off")
-    turned = plan.steps(desired("lender", [pairing("p2", lender="x", borrower="lender")]), lender, Source.STORE)
+    turned = plan.steps(plan.desired("lender", [pairing("p2", lender="x", borrower="lender")]), lender, Source.STORE)
     assert turned[-1] == Measure("Off")
     older = replace(lender, module=replace(lender.module, ghost=""))
-    assert plan.steps(desired("lender", [pairing()]), older, Source.STORE) == []
+    assert plan.steps(plan.desired("lender", [pairing()]), older, Source.STORE) == []
 
 
 def test_without_a_module_for_the_kernel_nothing_is_tried() -> None:
-    assert plan.steps(desired("lender", [pairing()]), observation(), None) == []
+    assert plan.steps(plan.desired("lender", [pairing()]), observation(), None) == []
 
 
 def test_nothing_is_loaded_for_a_pairing_that_is_being_deleted() -> None:
-    assert plan.steps(desired("lender", [pairing(terminating=True)]), observation(), Source.STORE) == []
+    assert plan.steps(plan.desired("lender", [pairing(terminating=True)]), observation(), Source.STORE) == []
 
 
 def test_a_size_changes_without_stopping_the_peer() -> None:
     seen = settle("borrower", [pairing()], observation())
     larger = pairing(size="300Mi")
-    steps = plan.steps(desired("borrower", [larger]), seen, Source.STORE)
+    steps = plan.steps(plan.desired("borrower", [larger]), seen, Source.STORE)
     assert steps == [Change(want(Side.LENDERS, larger), {"size_bytes": str(300 << 20)})]
 
 
@@ -163,38 +165,45 @@ def test_latency_and_filter_change_without_stopping_the_peer() -> None:
     seen = settle("borrower", [pairing()], observation())
     thresholds = {"mode": "Thresholds", "short": {"resume": "2ms", "stop": "50ms"}}
     other = pairing(latency=thresholds, filter="Sequential")
-    steps = plan.steps(desired("borrower", [other]), seen, Source.STORE)
+    steps = plan.steps(plan.desired("borrower", [other]), seen, Source.STORE)
     changed = {"breaker": "Thresholds", "breaker_short": "2000 50000", "sequential_filter": "1"}
     assert steps == [Change(want(Side.LENDERS, other), changed)]
 
 
-def test_another_key_comes_without_stopping_the_peer() -> None:
-    """Until it is known that the guest has it, from this agent's own memory or from the status."""
-    seen = settle("borrower", [pairing()], observation())
-    renewed = pairing(keySecret={"name": "p1-key-b"}, size="300Mi")
-    wanted = plan.desired("borrower", [renewed], {(Side.LENDERS, "p1"): "p1-key"})
-    assert wanted.peers == (replace(want(Side.LENDERS, renewed), key_secret="p1-key"),)
-    rekey, change = plan.steps(wanted, seen, Source.STORE)
-    assert rekey == Rekey(wanted.peers[0])
-    assert change == Change(wanted.peers[0], {"size_bytes": str(300 << 20)})
-    seen = after(seen, change)
-    assert plan.steps(plan.desired("borrower", [renewed], {(Side.LENDERS, "p1"): "p1-key-b"}), seen, Source.STORE) == []
-    status = PairingStatus(borrower=BorrowerStatus(key_secret="p1-key-b"))
-    told = renewed.model_copy(update={"status": status})
-    assert plan.steps(plan.desired("borrower", [told]), seen, Source.STORE) == []
+def test_a_guest_gets_its_module_before_anybody_knows_its_peer() -> None:
+    """It is what gives it an identity of its own; the peer follows when that one has one, too."""
+    for guest, side in (("lender", Side.BORROWERS), ("borrower", Side.LENDERS)):
+        waiting = pairing(identities=(None, None))
+        steps = plan.steps(plan.desired(guest, [waiting]), observation(), Source.STORE)
+        assert steps[0] == Load(Source.STORE)
+        assert not [step for step in steps if isinstance(step, Configure)]
+        seen = settle(guest, [waiting], observation())
+        assert seen.peers == {}
+        assert plan.steps(plan.desired(guest, [pairing()]), seen, Source.STORE) == [Configure(want(side, pairing()))]
 
 
-def test_an_agent_that_does_not_know_which_key_a_peer_has_gives_it_again() -> None:
-    seen = settle("lender", [pairing()], observation())
-    assert plan.steps(plan.desired("lender", [pairing()]), seen, Source.STORE) == [
-        Rekey(replace(want(Side.BORROWERS, pairing()), key_secret=None))
-    ]
+def test_another_identity_comes_without_stopping_the_peer() -> None:
+    """It has loaded its module anew; with another address it is somewhere else, too."""
+    rebooted = pairing(identities=(OTHER, OTHER))
+    for guest, side in (("lender", Side.BORROWERS), ("borrower", Side.LENDERS)):
+        seen = settle(guest, [pairing()], observation())
+        steps = plan.steps(plan.desired(guest, [rebooted]), seen, Source.STORE)
+        assert steps == [Change(want(side, rebooted), {"identity": OTHER})]
+    moved = pairing(identities=(OTHER, OTHER), address="10.0.0.9")
+    steps = plan.steps(plan.desired("borrower", [moved]), settle("borrower", [pairing()], observation()), Source.STORE)
+    assert steps == [Configure(want(Side.LENDERS, moved))]
+
+
+def test_an_identity_that_is_not_known_for_a_moment_changes_nothing() -> None:
+    for guest in ("lender", "borrower"):
+        seen = settle(guest, [pairing()], observation())
+        assert plan.steps(plan.desired(guest, [pairing(identities=(None, None))]), seen, Source.STORE) == []
 
 
 def test_an_address_cannot_change_without_stopping_the_peer() -> None:
     seen = settle("borrower", [pairing()], observation())
     moved = pairing(address="10.0.0.9")
-    steps = plan.steps(desired("borrower", [moved]), seen, Source.STORE)
+    steps = plan.steps(plan.desired("borrower", [moved]), seen, Source.STORE)
     assert steps == [Configure(want(Side.LENDERS, moved))]
 
 
@@ -203,14 +212,14 @@ def test_encryption_changes_at_the_borrower_alone() -> None:
     one, other = pairing(), pairing(encryption="AES-GCM")
     for guest, expected in (("borrower", [Configure(want(Side.LENDERS, other))]), ("lender", [])):
         seen = settle(guest, [one], observation())
-        assert plan.steps(desired(guest, [other]), seen, Source.STORE) == expected
+        assert plan.steps(plan.desired(guest, [other]), seen, Source.STORE) == expected
 
 
 def test_the_port_changes_while_nobody_is_served() -> None:
     """The module refuses another port while a borrower is enabled."""
     seen = settle("lender", [pairing()], observation())
     moved = pairing(port=7471)
-    steps = plan.steps(desired("lender", [moved]), seen, Source.STORE)
+    steps = plan.steps(plan.desired("lender", [moved]), seen, Source.STORE)
     assert steps == [Remove(((Side.BORROWERS, "p1"),)), Set({"port": "7471"}), Configure(want(Side.BORROWERS, moved))]
 
 
@@ -218,14 +227,14 @@ def test_two_spellings_of_an_address_are_one() -> None:
     one = pairing(address="2001:DB8:0:0::1")
     spelled = Peer({**want(Side.LENDERS, one).attributes, "address": "2001:db8::1", "enabled": "1"})
     seen = observation(loaded=True, peers={(Side.LENDERS, "p1"): spelled})
-    assert plan.steps(desired("borrower", [one]), seen, Source.STORE) == []
+    assert plan.steps(plan.desired("borrower", [one]), seen, Source.STORE) == []
 
 
 def test_what_was_left_half_done_is_done_again() -> None:
     one = pairing()
     half = Peer({**want(Side.LENDERS, one).attributes, "enabled": "0"})
     seen = observation(loaded=True, peers={(Side.LENDERS, "p1"): half})
-    assert plan.steps(desired("borrower", [one]), seen, Source.STORE) == [Configure(want(Side.LENDERS, one))]
+    assert plan.steps(plan.desired("borrower", [one]), seen, Source.STORE) == [Configure(want(Side.LENDERS, one))]
 
 
 @pytest.mark.parametrize("busy", [False, True])
@@ -234,7 +243,7 @@ def test_another_build_of_the_module_comes_when_nobody_uses_the_former_one(*, bu
     one = pairing()
     peer = Peer({**want(Side.LENDERS, one).attributes, "enabled": "1"})
     seen = observation(loaded=True, peers={(Side.LENDERS, "p1"): peer} if busy else {})
-    steps = plan.steps(desired("borrower", [one]), seen, Source.STORE, replace=True)
+    steps = plan.steps(plan.desired("borrower", [one]), seen, Source.STORE, replace=True)
     drained = [Remove(((Side.LENDERS, "p1"),))] if busy else []
     assert steps == [*drained, Replace(), Configure(want(Side.LENDERS, one))]
 

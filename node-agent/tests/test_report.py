@@ -5,14 +5,13 @@ from __future__ import annotations
 from datetime import UTC, datetime, timedelta
 
 import pytest
-from objects import BOOT, machine, observation, pairing, want
+from objects import BOOT, BORROWER, LENDER, machine, observation, pairing, want
 
 from tidepool_agent import report
 from tidepool_agent.errors import (
     CommandsBlocked,
     ConfigureFailed,
     GuestError,
-    KeyUnavailable,
     LoadFailed,
     ModulesRefused,
     ModuleUnavailable,
@@ -85,6 +84,38 @@ def test_a_guest_is_silent_but_still_what_it_was() -> None:
     assert (fresh.role, fresh.module_version, fresh.boot_id) == (Role.LENDER, "0.1.0", BOOT)
 
 
+def test_who_a_guest_is_and_whom_it_knows_is_what_its_module_says() -> None:
+    """And what it said last while it is silent; a guest that has just rebooted is nobody."""
+    seen = observation(loaded=True, peers={LENT.key: Peer({"enabled": "1", "identity": BORROWER})})
+    for found in (Finding(seen=seen), Finding(seen=seen, unreachable=Unreachable("x"))):
+        assert status(found, (LENT,)).identity == LENDER
+        assert report.end(LENT, found).peer_identity == BORROWER
+    rebooted = Finding(seen=observation(), rebooted=True)
+    assert status(rebooted, (LENT,), status(Finding(seen=seen))).identity is None
+    assert report.end(LENT, rebooted).peer_identity is None
+    unasked = Finding(unreachable=Unreachable("x"))
+    assert status(unasked, (LENT,), status(Finding(seen=seen))).identity == LENDER
+    for nonsense in ("", "x25519:" + "0" * 64, "x25519:" + "A" * 64, "\u202e"):
+        odd = observation(loaded=True, peers={LENT.key: Peer({"identity": nonsense})})
+        assert report.end(LENT, Finding(seen=odd)).peer_identity is None
+
+
+def test_why_a_borrower_is_not_connected_is_the_modules_word() -> None:
+    for said, known in (("VersionMismatch", "VersionMismatch"), ("", None), ("<b>", None), ("A" * 40, None)):
+        peer = Peer({"enabled": "1", "state": "Rejected", "reason": said})
+        end = report.end(BORROWED, Finding(seen=observation(loaded=True, peers={BORROWED.key: peer})))
+        assert isinstance(end, BorrowerStatus)
+        assert end.reason == known
+
+
+def test_an_end_that_waits_for_its_peer_says_for_whom() -> None:
+    waiting = want(Side.BORROWERS, pairing(identities=(LENDER, None)))
+    found = find(report.end(waiting, Finding(seen=observation(loaded=True))).conditions, "Configured")
+    assert found is not None
+    assert (found.status, found.reason) == (Status.FALSE, "PeerUnknown")
+    assert found.message == "the identity of borrower is not known yet: the agent of node node1 reports it"
+
+
 def test_memory_is_rounded_so_that_it_does_not_change_all_the_time() -> None:
     memory = status(Finding(seen=connected(lent_pages=(33 * MIB) // 4096))).memory
     assert memory is not None
@@ -114,9 +145,9 @@ def test_ends_of_a_pairing() -> None:
         ),
         (Finding(seen=observation(), refused=LoadFailed("no")), "Failed", (Status.FALSE, "LoadFailed")),
         (
-            Finding(seen=observation(loaded=True), failed={LENT.key: KeyUnavailable("gone")}),
+            Finding(seen=observation(loaded=True), failed={LENT.key: GuestError("gone")}),
             "Failed",
-            (Status.FALSE, "KeyMissing"),
+            (Status.FALSE, "GuestFailed"),
         ),
         (
             Finding(seen=observation(loaded=True), failed={LENT.key: ConfigureFailed("port in use")}),

@@ -7,17 +7,13 @@ the copy so that the next look already sees it.
 from __future__ import annotations
 
 import asyncio
-import base64
-import binascii
 import logging
-import re
 from collections.abc import Callable, Iterator, Sequence
 from datetime import UTC, datetime, timedelta
 from typing import Any, TypeVar
 
 from pydantic import ValidationError
 
-from tidepool_agent.errors import KeyUnavailable
 from tidepool_agent.kubeapi import Api, ApiError, Object
 from tidepool_agent.provider import Key, Machine, Source
 from tidepool_agent.watch import Copy, key_of
@@ -29,7 +25,6 @@ T = TypeVar("T", bound=ApiObject)
 OURS = f"/apis/{names.API_VERSION}"
 # So long a guest that is nowhere may take to turn up on another node.
 LEAVING_SECONDS = 10
-_KEY = re.compile(r"[0-9a-fA-F]{64}")
 
 
 class Cluster:
@@ -82,19 +77,6 @@ class Cluster:
             pairing = _parsed(MemoryPairing, item) if chosen(item) else None
             if pairing:
                 yield pairing
-
-    def key(self, namespace: str, secret: str) -> str:
-        """The pre-shared key in a Secret. Blocks; called from a guest's thread."""
-        try:
-            data = self._api.same(f"/api/v1/namespaces/{namespace}/secrets/{secret}").get("data") or {}
-            key = base64.b64decode(data.get(names.KEY_SECRET_ENTRY, ""), validate=True).decode("ascii").strip()
-        except ApiError as error:
-            raise KeyUnavailable(f"cannot read the Secret {secret}: {error}") from error
-        except (binascii.Error, ValueError) as error:
-            raise KeyUnavailable(f"the Secret {secret} does not hold text") from error
-        if not _KEY.fullmatch(key):
-            raise KeyUnavailable(f"the entry {names.KEY_SECRET_ENTRY} of Secret {secret} is not 64 hexadecimal digits")
-        return key
 
     # -------------------------------------------------------------------------------------------------------- writing
 

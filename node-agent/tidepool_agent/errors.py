@@ -106,9 +106,3 @@ class ConfigureFailed(GuestError):
     """The module refused its configuration."""
 
     reason = "ConfigureFailed"
-
-
-class KeyUnavailable(GuestError):
-    """The Secret with the pairing's key is missing or unusable."""
-
-    reason = "KeyUnavailable"

@@ -1,13 +1,13 @@
 """One guest: probe it, and carry out steps in it.
 
 Everything goes through one fixed shell script, so that a probe and each step cost a single command in the guest; only
-the module and the keys are written as files. The functions block and are run in the guest's own thread.
+the module is written as a file. The functions block and are run in the guest's own thread.
 """
 
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from importlib.resources import files
 
 from tidepool_agent.errors import (
@@ -21,20 +21,18 @@ from tidepool_agent.errors import (
     UnloadFailed,
     UpgradeFailed,
 )
-from tidepool_agent.guestfs import TREE, Observation, parse
+from tidepool_agent.guestfs import Observation, parse
 from tidepool_agent.plan import (
     Change,
     Configure,
     Load,
     Measure,
-    Rekey,
     Remove,
     Replace,
     Set,
     Source,
     Step,
     Unload,
-    Want,
 )
 from tidepool_agent.qga import Completed, GuestAgent
 from tidepool_agent.store import Store
@@ -44,17 +42,13 @@ MODULE = "/run/tidepool/tidepool.ko"
 SOURCES = "/run/tidepool/source.tar.gz"
 LOAD_SECONDS, BUILD_SECONDS = 60, 600
 
-# Gets the key of a pairing: (namespace, name of the Secret) -> 64 hexadecimal digits.
-Keys = Callable[[str, str], str]
-
 
 class Guest:
     """What can be done with a guest through its guest agent."""
 
-    def __init__(self, agent: GuestAgent, store: Store, keys: Keys) -> None:
+    def __init__(self, agent: GuestAgent, store: Store) -> None:
         self._agent = agent
         self._store = store
-        self._keys = keys
 
     def check_commands(self) -> None:
         """Raises CommandsBlocked if the guest agent forbids what we need."""
@@ -80,11 +74,10 @@ class Guest:
             case Set(settings):
                 self._try(ConfigureFailed, "settings", *_pairs(settings))
             case Configure(want):
-                self._configure(want)
+                attributes = {**want.attributes, "enabled": "1"}
+                self._try(ConfigureFailed, "peer", f"{want.side}/{want.name}", *_pairs(attributes))
             case Change(want, attributes):
                 self._try(ConfigureFailed, "change", f"{want.side}/{want.name}", *_pairs(attributes))
-            case Rekey(want):
-                self._give(f"{want.side}/{want.name}", self._key(want))
             case Measure(mode):
                 self._try(ConfigureFailed, "settings", f"ghost={mode}")
 
@@ -119,23 +112,6 @@ class Guest:
             raise DeliveryFailed(
                 f"{path.rpartition('/')[2]} ({len(data) >> 10} KiB) does not get into the guest's /run: {error}"
             ) from error
-
-    def _configure(self, want: Want) -> None:
-        folder = f"{want.side}/{want.name}"
-        key = self._key(want)
-        self._try(ConfigureFailed, "peer", folder, *_pairs(want.attributes))
-        self._give(folder, key)
-        self._try(ConfigureFailed, "change", folder, "enabled=1")
-
-    def _key(self, want: Want) -> bytes:
-        return self._keys(want.pairing.namespace, want.pairing.spec.key_secret.name).encode()
-
-    def _give(self, folder: str, key: bytes) -> None:
-        """Writes a peer's key; one that is in use goes on with its session."""
-        try:
-            self._agent.write(f"{TREE}/{folder}/key", key)
-        except CommandFailed as error:
-            raise ConfigureFailed(f"the module refused the key of {folder}: {error}") from error
 
     def _try(self, kind: type[GuestError], verb: str, *arguments: str, seconds: float = 30) -> None:
         """Runs a verb; its failure becomes an error of the given kind that quotes the module's own words."""

@@ -1,6 +1,5 @@
 # Runs inside the guest, as root: sh -c "$(cat guest.sh)" tidepool VERB ARGUMENT...
 # The text is fixed; whatever varies comes as an argument. POSIX shell, and busybox must do.
-# The key of a pairing never comes this way: arguments can be seen in the guest's process list.
 set -eu
 PATH=/usr/sbin:/usr/bin:/sbin:/bin
 LC_ALL=C
@@ -18,7 +17,7 @@ probe() {
         /proc/pressure/memory /proc/pressure/io \
         /proc/sys/kernel/modules_disabled /sys/kernel/security/lockdown /sys/module/module/parameters/sig_enforce \
         /sys/module/tidepool/version /sys/module/tidepool/srcversion \
-        "$tree"/stats "$tree"/latency "$tree"/port "$tree"/lend_bytes "$tree"/reserve_bytes \
+        "$tree"/identity "$tree"/stats "$tree"/latency "$tree"/port "$tree"/lend_bytes "$tree"/reserve_bytes \
         "$tree"/ghost "$tree"/ghost_curve \
         "$tree"/borrowers/*/* "$tree"/lenders/*/* || :
 }

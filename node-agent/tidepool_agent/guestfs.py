@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 
 from tidepool_agent.errors import Nonsense
+from tidepool_api import is_identity
 
 TREE = "/sys/kernel/config/tidepool"
 PAGE = 4096
@@ -28,6 +29,7 @@ _WORD = re.compile(r"[A-Za-z0-9._+~-]{0,64}")
 _PEER = re.compile(rf"{TREE}/(borrowers|lenders)/(?!\.\.?/)([A-Za-z0-9._-]{{1,63}})/([a-z_]{{1,32}})")
 _STAT = re.compile(r"([a-z][a-z0-9_]{0,47}) ([0-9]{1,20})")
 _BUCKET = re.compile(r"([a-z]{1,16}) ([0-9]{1,20}|inf) ([0-9]{1,20})")
+_REASON = re.compile(r"[A-Z][A-Za-z]{0,31}")
 _MEMORY = re.compile(r"\s*([0-9]{1,15}) kB")
 _UPTIME = re.compile(r"([0-9]{1,12}\.[0-9]{2}) .*")
 _STALL = re.compile(r"(some|full) avg10=[0-9.]+ avg60=([0-9]{1,3})\..*")
@@ -71,6 +73,17 @@ class Peer:
         return self.attributes.get("state", "")
 
     @property
+    def reason(self) -> str | None:
+        """The module's word for why there is no connection; None if there is one, or no word."""
+        found = self.attributes.get("reason", "")
+        return found if _REASON.fullmatch(found) else None
+
+    @property
+    def identity(self) -> str | None:
+        """By which identity it is known; None if it has not been given one."""
+        return _identity(self.attributes.get("identity", ""))
+
+    @property
     def enabled(self) -> bool:
         """Whether the peer is in use."""
         return self.attributes.get("enabled") == "1"
@@ -82,6 +95,8 @@ class Module:
 
     version: str
     srcversion: str
+    identity: str | None = None
+    """Its public key, drawn when it was loaded."""
     settings: Mapping[str, str] = field(default_factory=dict)
     stats: Mapping[str, int] = field(default_factory=dict)
     latency: Mapping[str, Histogram] = field(default_factory=dict)
@@ -208,6 +223,7 @@ def _module(files: Mapping[str, list[str]]) -> Module | None:
     return Module(
         version=_word(files, "/sys/module/tidepool/version"),
         srcversion=_word(files, "/sys/module/tidepool/srcversion"),
+        identity=_identity(next(iter(files.get(f"{TREE}/identity", [])), "")),
         settings={name: value for name, value in settings.items() if value},
         stats=_stats(files.get(f"{TREE}/stats", [])),
         latency=_latency(files.get(f"{TREE}/latency", [])),
@@ -216,6 +232,10 @@ def _module(files: Mapping[str, list[str]]) -> Module | None:
         references=counts.get("references", 0),
         sampled_references=counts.get("sampled_references", 0),
     )
+
+
+def _identity(text: str) -> str | None:
+    return text if is_identity(text) else None
 
 
 def _curve(lines: Iterable[str]) -> tuple[tuple[int, float], ...]:

@@ -89,13 +89,6 @@ class Api:
         """Changes fields of an object."""
         return self._request("PATCH", path, {}, body, MERGE)
 
-    def same(self, path: str) -> Object:
-        """One object, as the answer to a change that changes nothing.
-
-        For what an agent may have of its own node only: admission policies see changes, and never a read.
-        """
-        return self._request("PATCH", path, {"dryRun": "All"}, {}, MERGE)
-
     def apply(self, path: str, body: Object, *, manager: str) -> Object:
         """Server-side apply: the object's fields that `manager` cares for are these, and no others."""
         return self._request("PATCH", path, {"fieldManager": manager, "force": "true"}, body, APPLY)

@@ -10,18 +10,18 @@ import ipaddress
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from enum import Enum
-from types import MappingProxyType
 
 from tidepool_agent.guestfs import GHOST_OFF, PAGE, Module, Observation, Peer, Side
 from tidepool_api import Filter, MemoryPairing, Strategy, Thresholds
 
 Key = tuple[Side, str]  # what tells a peer directory from others of the guest
-NOTHING: Mapping[Key, str] = MappingProxyType({})
 
 # What the module lets change while a peer is in use; anything else stops the peer first.
 CHANGEABLE: Mapping[Side, frozenset[str]] = {
-    Side.BORROWERS: frozenset({"quota_bytes"}),
-    Side.LENDERS: frozenset({"size_bytes", "breaker", "breaker_short", "breaker_long", "sequential_filter"}),
+    Side.BORROWERS: frozenset({"identity", "quota_bytes"}),
+    Side.LENDERS: frozenset(
+        {"identity", "size_bytes", "breaker", "breaker_short", "breaker_long", "sequential_filter"}
+    ),
 }
 
 
@@ -44,8 +44,6 @@ class Want:
     pairing: MemoryPairing
     side: Side
     attributes: Mapping[str, str]
-    key_secret: str | None = None
-    """The Secret whose key the guest was given last, as far as that is known."""
 
     @property
     def name(self) -> str:
@@ -56,6 +54,11 @@ class Want:
     def key(self) -> Key:
         """What tells it from other directories of the guest."""
         return self.side, self.name
+
+    @property
+    def is_known(self) -> bool:
+        """Whether the peer has an identity; without one the module has nothing to do with it."""
+        return "identity" in self.attributes
 
 
 @dataclass(frozen=True)
@@ -113,13 +116,6 @@ class Change:
 
 
 @dataclass(frozen=True)
-class Rekey:
-    """Give a peer that stays in use another key, which its next handshake asks for."""
-
-    want: Want
-
-
-@dataclass(frozen=True)
 class Measure:
     """Switch the module's ghost mode."""
 
@@ -131,13 +127,13 @@ class Unload:
     """Take the module out of the guest."""
 
 
-Step = Load | Replace | Remove | Set | Configure | Change | Rekey | Measure | Unload
+Step = Load | Replace | Remove | Set | Configure | Change | Measure | Unload
 
 
 def subject(step: Step) -> tuple[str, ...]:
     """What a step is about: after a failure, steps about the same thing wait."""
     match step:
-        case Configure(want) | Change(want, _) | Rekey(want):
+        case Configure(want) | Change(want, _):
             return ("peer", want.side, want.name, str(want.pairing.metadata.generation))
         case Set():
             return ("settings",)
@@ -151,22 +147,14 @@ def subject(step: Step) -> tuple[str, ...]:
             return ("module",)
 
 
-def desired(guest: str, pairings: Iterable[MemoryPairing], given: Mapping[Key, str] = NOTHING) -> Desired:
-    """How the guest of that name should be set up for these pairings; those being deleted are wanted no more.
-
-    `given` are the Secrets whose keys peers were given, where more is known than the pairings' status says.
-    """
+def desired(guest: str, pairings: Iterable[MemoryPairing]) -> Desired:
+    """How the guest of that name should be set up for these pairings; those being deleted are wanted no more."""
     live = sorted((p for p in pairings if not p.terminating), key=lambda p: p.metadata.uid)
     lent = [p for p in live if p.spec.lender.guest == guest]
     borrowed = [p for p in live if p.spec.borrower.guest == guest]
-    peers = [Want(p, Side.BORROWERS, _borrower(p), _given(p, Side.BORROWERS, given)) for p in lent]
-    peers += [Want(p, Side.LENDERS, _lender(p), _given(p, Side.LENDERS, given)) for p in borrowed]
+    peers = [Want(p, Side.BORROWERS, _borrower(p)) for p in lent]
+    peers += [Want(p, Side.LENDERS, _lender(p)) for p in borrowed]
     return Desired(_settings(lent), tuple(peers))
-
-
-def _given(pairing: MemoryPairing, side: Side, given: Mapping[Key, str]) -> str | None:
-    end = pairing.status.lender if side is Side.BORROWERS else pairing.status.borrower
-    return given.get((side, pairing.metadata.uid), end.key_secret if end else None)
 
 
 def _settings(lent: list[MemoryPairing]) -> dict[str, str]:
@@ -181,12 +169,13 @@ def _settings(lent: list[MemoryPairing]) -> dict[str, str]:
 
 
 def _borrower(pairing: MemoryPairing) -> dict[str, str]:
-    return {"quota_bytes": _bytes(pairing.spec.size_bytes)}
+    return {**_identity(pairing.spec.borrower.identity), "quota_bytes": _bytes(pairing.spec.size_bytes)}
 
 
 def _lender(pairing: MemoryPairing) -> dict[str, str]:
     spec = pairing.spec
     return {
+        **_identity(spec.lender.identity),
         "address": str(ipaddress.ip_address(spec.lender.address)),
         "port": str(spec.lender.port),
         "size_bytes": _bytes(spec.size_bytes),
@@ -198,6 +187,10 @@ def _lender(pairing: MemoryPairing) -> dict[str, str]:
         "breaker_long": _thresholds(spec.latency.long),
         "sequential_filter": "1" if spec.filter is Filter.SEQUENTIAL else "0",
     }
+
+
+def _identity(known: str | None) -> dict[str, str]:
+    return {"identity": known} if known else {}
 
 
 def _thresholds(pair: Thresholds) -> str:
@@ -269,13 +262,13 @@ def _set_up(wanted: Desired, settings: Mapping[str, str], peers: Mapping[Key, Pe
 
 
 def _peer(want: Want, peer: Peer | None) -> list[Step]:
+    """A peer whose identity is not known yet waits; one in use stays, and another identity of it is a change."""
     if peer is None or not peer.enabled:
-        return [Configure(want)]
+        return [Configure(want)] if want.is_known else []
     changed = {name: value for name, value in want.attributes.items() if not _same(peer.attributes.get(name), value)}
     if not changed.keys() <= CHANGEABLE[want.side]:
         return [Configure(want)]
-    rekey: list[Step] = [Rekey(want)] if want.key_secret != want.pairing.spec.key_secret.name else []
-    return rekey + ([Change(want, changed)] if changed else [])
+    return [Change(want, changed)] if changed else []
 
 
 def _same(present: str | None, value: str) -> bool:

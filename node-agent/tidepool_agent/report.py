@@ -12,7 +12,7 @@ from datetime import datetime, timedelta
 from typing import Any
 
 from tidepool_agent import needs
-from tidepool_agent.errors import GuestError, KeyUnavailable
+from tidepool_agent.errors import GuestError
 from tidepool_agent.guestfs import PAGE, Observation, Peer, Side
 from tidepool_agent.needs import Rates, rounded
 from tidepool_agent.plan import Source, Want
@@ -29,7 +29,6 @@ from tidepool_api import (
     LenderState,
     LenderStatus,
     MemoryGuest,
-    Reason,
     Role,
     VirtualMachine,
     condition,
@@ -91,7 +90,7 @@ def guest(
     )
 
 
-def identity(guest: MemoryGuest) -> tuple[object, ...]:
+def head(guest: MemoryGuest) -> tuple[object, ...]:
     """What a MemoryGuest says beside its status."""
     meta = guest.metadata
     return guest.spec, meta.labels, meta.owner_references, names.LEAVING_ANNOTATION in meta.annotations
@@ -110,6 +109,7 @@ def _status(machine: Machine, found: Finding, wants: tuple[Want, ...], before: G
         kernel_release=seen.release,
         boot_id=seen.boot_id,
         module_version=seen.module.version if seen.module else None,
+        identity=seen.module.identity if seen.module else None,
         memory=_memory(seen, before),
         pressure=needs.pressure(seen, found.rates, before.pressure),
         curve=curve,
@@ -204,7 +204,7 @@ def _lender_end(want: Want, found: Finding, before: LenderStatus) -> LenderStatu
         observed_generation=want.pairing.metadata.generation
         if _configured(want, found, peer)
         else before.observed_generation,
-        key_secret=want.key_secret,
+        peer_identity=peer.identity if peer else None,
         conditions=merge(before.conditions, _end_condition(want, found, peer)),
     )
 
@@ -216,6 +216,7 @@ def _borrower_end(want: Want, found: Finding, before: BorrowerStatus) -> Borrowe
     return BorrowerStatus(
         boot_id=found.seen.boot_id if found.seen else None,
         state=BorrowerState(_state(want, found, peer, before.state, BorrowerState)),
+        reason=peer.reason if peer else None,
         used_bytes=rounded(used(peer)) if peer else None,
         hits=hits if peer else None,
         misses=misses if peer else None,
@@ -223,7 +224,7 @@ def _borrower_end(want: Want, found: Finding, before: BorrowerStatus) -> Borrowe
         observed_generation=want.pairing.metadata.generation
         if _configured(want, found, peer)
         else before.observed_generation,
-        key_secret=want.key_secret,
+        peer_identity=peer.identity if peer else None,
         conditions=merge(before.conditions, _end_condition(want, found, peer)),
     )
 
@@ -256,7 +257,9 @@ def _end_condition(want: Want, found: Finding, peer: Peer | None) -> Condition:
     elif found.refused:
         status, reason, message = False, found.refused.reason, str(found.refused)
     elif want.key in found.failed:
-        status, reason, message = False, _reason(found.failed[want.key]), str(found.failed[want.key])
+        status, reason, message = False, found.failed[want.key].reason, str(found.failed[want.key])
+    elif not want.is_known:
+        status, reason, message = False, "PeerUnknown", _stranger(want)
     elif _configured(want, found, peer):
         status, reason, message = True, "Configured", ""
     else:
@@ -264,8 +267,10 @@ def _end_condition(want: Want, found: Finding, peer: Peer | None) -> Condition:
     return condition(kind, status, reason, message, observed_generation=generation)
 
 
-def _reason(error: GuestError) -> str:
-    return Reason.KEY_MISSING if isinstance(error, KeyUnavailable) else error.reason
+def _stranger(want: Want) -> str:
+    spec = want.pairing.spec
+    peer = spec.borrower if want.side is Side.BORROWERS else spec.lender
+    return f"the identity of {peer.guest} is not known yet: the agent of node {peer.node_name} reports it"
 
 
 # -------------------------------------------------------------------------------------------------------------- figures

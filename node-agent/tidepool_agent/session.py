@@ -7,7 +7,7 @@ from collections.abc import Callable
 from dataclasses import replace
 
 from tidepool_agent.errors import CommandsBlocked
-from tidepool_agent.guest import Guest, Keys
+from tidepool_agent.guest import Guest
 from tidepool_agent.guestfs import Observation
 from tidepool_agent.hypervisor import Domain, Lane
 from tidepool_agent.plan import Load, Source, Step
@@ -26,12 +26,10 @@ Endpoint = Callable[[Machine], str]
 class Session:
     """Talks to one machine for as long as it is that machine. `slots` limits how many are talked to at a time."""
 
-    def __init__(
-        self, machine: Machine, *, endpoint: Endpoint, store: Store, keys: Keys, slots: asyncio.Semaphore
-    ) -> None:
+    def __init__(self, machine: Machine, *, endpoint: Endpoint, store: Store, slots: asyncio.Semaphore) -> None:
         self.machine = machine
         self._domain = Domain(lambda: endpoint(machine), machine.domain)
-        self._guest = Guest(GuestAgent(self._domain.command), store, keys)
+        self._guest = Guest(GuestAgent(self._domain.command), store)
         self._lane = Lane(f"guest {machine.namespace}/{machine.name}")
         self._slots = slots
         self._known: Observation | None = None

@@ -21,7 +21,7 @@ from tidepool_agent.guestfs import Observation, Side
 from tidepool_agent.kubeapi import ApiError
 from tidepool_agent.metrics import Figures, Sample
 from tidepool_agent.needs import Trend
-from tidepool_agent.plan import Configure, Desired, Load, Rekey, Replace, Step, Unload, Want
+from tidepool_agent.plan import Configure, Desired, Load, Replace, Step, Unload, Want
 from tidepool_agent.provider import Machine
 from tidepool_agent.report import Finding
 from tidepool_agent.retry import Failures
@@ -76,7 +76,6 @@ class Worker:
         self._failures = Failures()
         self._trend = Trend()
         self._rejected: tuple[str, GuestError | None] = "", None
-        self._given: dict[plan.Key, str] = {}
         self._silent_since: float | None = None
         self._acted = 0.0
 
@@ -125,12 +124,10 @@ class Worker:
             self._session.close()
             self._begin(machine)
         pairings = self._tools.cluster.pairings(key)
-        wanted = plan.desired(machine.name, pairings, self._given)
+        wanted = plan.desired(machine.name, pairings)
         if self._tools.cluster.guest(key) is None:
             await self._announce(machine, wanted)
         self._found = await self._find(machine, wanted)
-        wanted = plan.desired(machine.name, pairings, self._given)
-        self._given = {key: name for key, name in self._given.items() if key in {want.key for want in wanted.peers}}
         self._collect(machine, pairings)
         await self._report(machine, self._found, wanted)
         released = await self._release(machine, pairings, wanted)
@@ -215,8 +212,6 @@ class Worker:
         else:
             log.info("%s: %s", self._name, step_name(step))
             self._failures.succeeded(plan.subject(step))
-            if isinstance(step, Configure | Rekey):
-                self._given[step.want.key] = step.want.pairing.spec.key_secret.name
             if isinstance(step, Load | Replace | Unload):
                 await self._event(*_news(step, seen.release))
 
@@ -312,7 +307,7 @@ class Worker:
         before = present.status if present and _same(machine, present) else None
         fresh = report.guest(machine, cluster.node, found, wanted.peers, before)
         self._tools.figures.judge(machine.key, fresh.status.conditions)
-        if present is None or report.identity(fresh) != report.identity(present):
+        if present is None or report.head(fresh) != report.head(present):
             await cluster.claim(fresh)
         if self._worth_writing("guest", fresh.status, before):
             await cluster.write_guest(fresh)
@@ -420,12 +415,10 @@ def step_name(step: Step) -> str:
             return _peer_step_name(step)
 
 
-def _peer_step_name(step: Configure | plan.Change | Rekey) -> str:
+def _peer_step_name(step: Configure | plan.Change) -> str:
     peer = f"{step.want.side}/{step.want.name} (pairing {step.want.pairing.name})"
     match step:
         case Configure():
             return f"configure {peer}"
-        case Rekey():
-            return f"give another key to {peer}"
         case plan.Change(_, attributes):
             return f"change {', '.join(attributes)} of {peer}"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import hashlib
 import json
 import os
 import re
@@ -47,6 +48,11 @@ def wait_for(what: str, look: Callable[[], T], seconds: float = 20) -> T:
         time.sleep(0.2)
 
 
+def identity_of(name: str, load: int = 0) -> str:
+    """The public key of a guest's module; each time that it is loaded it draws another."""
+    return f"x25519:{hashlib.sha256(f'{name} {load}'.encode()).hexdigest()}"
+
+
 def role(user: str) -> list[dict[str, Any]]:
     """The rights that the operator needs, and no more."""
 
@@ -59,7 +65,6 @@ def role(user: str) -> list[dict[str, Any]]:
         rule(names.GROUP, "memorypools/status memorypairings/status", "patch"),
         rule(names.GROUP, "memoryguests memorygrants", "get list watch"),
         rule("", "nodes", "list watch"),
-        rule("", "secrets", "create delete"),
         rule("", "events", "create"),
         rule("coordination.k8s.io", "leases", "get list create update"),
         rule("apiextensions.k8s.io", "customresourcedefinitions", "list watch"),
@@ -213,7 +218,7 @@ class Agent:
         ready: bool = True,
         **report: Any,
     ) -> None:
-        """Publishes a guest, or what is new about it; `report` are further fields of its status."""
+        """Publishes a guest, or what is new about it; `report` are further fields of its status, None takes one out."""
         head = {"apiVersion": names.API_VERSION, "kind": "MemoryGuest"}
         metadata = {"name": name, "namespace": self.namespace}
         vm = {"name": name, "uid": f"uid-{name}"}
@@ -229,7 +234,9 @@ class Agent:
             "lastTransitionTime": "2026-01-01T00:00:00Z",
         }
         memory = {"totalBytes": total, "availableBytes": total - 100 * MIB if available is None else available}
-        status = {"addresses": [address], "memory": memory, "role": "None", "conditions": [condition], **report}
+        status = {"addresses": [address], "memory": memory, "role": "None", "conditions": [condition]}
+        status |= {"identity": identity_of(name), **report}
+        status = {field: value for field, value in status.items() if value is not None}
         self.server.apply_status({**head, "metadata": metadata, "status": status}, names.AGENT_FIELD_MANAGER)
 
     def delete_guest(self, name: str) -> None:
@@ -237,16 +244,26 @@ class Agent:
         self.server.kubectl("delete", "mg", "-n", self.namespace, name)
 
     def report(self, pairing: str, side: str, **block: Any) -> None:
-        """Applies one side's block of a pairing's status."""
+        """Applies one side's block of a pairing's status.
+
+        Its guest has been given the identity that its peer has by then, unless `block` says otherwise.
+        """
         manager = names.LENDER_FIELD_MANAGER if side == "lender" else names.BORROWER_FIELD_MANAGER
         metadata = {"name": pairing, "namespace": self.namespace}
         head = {"apiVersion": names.API_VERSION, "kind": "MemoryPairing"}
-        self.server.apply_status({**head, "metadata": metadata, "status": {side: block}}, manager)
+        peer = self.pairing(pairing)["spec"]["borrower" if side == "lender" else "lender"]
+        given = {"peerIdentity": peer["identity"]} if "identity" in peer else {}
+        self.server.apply_status({**head, "metadata": metadata, "status": {side: given | block}}, manager)
 
     def connect(self, pairing: str, **figures: Any) -> None:
         """Both sides of a pairing are set up and connected."""
+        self.wait_for_names(pairing)
         self.report(pairing, "lender", state="Connected", bootID="1")
         self.report(pairing, "borrower", state="Connected", bootID="1", **figures)
+
+    def wait_for_names(self, pairing: str) -> None:
+        """Waits until a pairing names the identities of both its guests."""
+        wait_for("identities", lambda: all("identity" in self.pairing(pairing)["spec"][end] for end in ENDS))
 
     def release(self, pairing: str, side: str) -> None:
         """This side is torn down; the finalizer goes, against a version that may have changed in between."""
@@ -333,6 +350,7 @@ class Agent:
         return [(one["involvedObject"]["name"], one["reason"]) for one in items]
 
 
+ENDS = ("lender", "borrower")
 LENDS = {"memory": "spare"}
 BORROWS = {"memory": "short"}
 PAIRING = "pool.b.l"

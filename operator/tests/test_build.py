@@ -1,15 +1,11 @@
-"""Bodies that are written: names that cannot collide, keys that are keys, patches that say no more than they must."""
+"""Bodies that are written: names that cannot collide, patches that say no more than they must."""
 
 from __future__ import annotations
-
-import base64
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from world import MIB, pairing
 
-from tidepool_api import names
 from tidepool_operator import build
 
 name = st.from_regex(r"[a-z]([a-z.-]{0,8}[a-z])?", fullmatch=True)
@@ -36,13 +32,6 @@ def test_long_names_are_cut_and_stay_apart(length: int) -> None:
     first, second = (build.pairing_name("pool", "b" * length, "l" * (length - 1) + end) for end in "xy")
     assert first != second
     assert max(len(first), len(second)) <= build.LONGEST_NAME
-
-
-def test_every_key_is_new_and_has_the_form_the_module_wants() -> None:
-    one = pairing("b", "l", 512 * MIB)
-    keys = [base64.b64decode(build.key_secret(one, "name")["data"][names.KEY_SECRET_ENTRY]) for _ in range(3)]
-    assert len(set(keys)) == 3
-    assert all(len(bytes.fromhex(key.decode())) == 32 for key in keys)
 
 
 def merged(present: build.Body, patch: build.Body) -> build.Body:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from cast import (
     BORROWS,
+    ENDS,
     LENDS,
     OPERATOR_TOKEN,
     OWN_NAMESPACE,
@@ -17,6 +18,7 @@ from cast import (
     Agent,
     OperatorProcess,
     connected_pool,
+    identity_of,
     role,
     wait_for,
 )
@@ -30,19 +32,18 @@ if TYPE_CHECKING:
 
 
 def test_a_restart_changes_nothing(agent: Agent, own_operator: OperatorProcess) -> None:
-    """The same pairing with the same key, and what happened meanwhile is seen."""
+    """The same pairing, and what happened meanwhile is seen: another address, and a module that was loaded anew."""
     with own_operator:
         uid = connected_pool(agent)
-        key = agent.server.get("-n", agent.namespace, "secret", f"{PAIRING}-key")["data"]
-    agent.guest("l", LENDS, address="10.9.9.9")
+    agent.guest("l", LENDS, address="10.9.9.9", identity=identity_of("l", 1))
     with own_operator:
         wait_for("address", lambda: agent.pairing(PAIRING)["spec"]["lender"]["address"] == "10.9.9.9")
+        wait_for("identity", lambda: agent.pairing(PAIRING)["spec"]["lender"]["identity"] == identity_of("l", 1))
         assert agent.pairing(PAIRING)["metadata"]["uid"] == uid
-        assert agent.server.get("-n", agent.namespace, "secret", f"{PAIRING}-key")["data"] == key
 
 
 def test_killed_in_the_middle_of_many_pairings(agent: Agent, own_operator: OperatorProcess) -> None:
-    """Issue 4, item 4: whatever was half done is finished by the next one, each pairing once and with its own key."""
+    """Issue 4, item 4: what was half done is finished by the next one, each pairing once and with both identities."""
     agent.guest("l", LENDS, total=64 << 30)
     for at in range(24):
         agent.guest(f"b{at:02}", BORROWS, address=f"10.0.1.{at}")
@@ -52,18 +53,17 @@ def test_killed_in_the_middle_of_many_pairings(agent: Agent, own_operator: Opera
             time.sleep(0.005)
         own_operator.kill()
     before = {name: one["metadata"]["uid"] for name, one in agent.pairings().items()}
-    assert len(_key_owners(agent)) < 24
+    assert _named(agent) < 24
     with own_operator:
         wait_for("all pairings", lambda: len(agent.pairings()) == 24, 30)
-        wait_for("all keys", lambda: len(_key_owners(agent)) == 24)
+        wait_for("all identities", lambda: _named(agent) == 24)
         after = {name: one["metadata"]["uid"] for name, one in agent.pairings().items()}
         assert before.items() <= after.items()
-        assert _key_owners(agent) == {f"{name}-key": uid for name, uid in after.items()}
 
 
-def _key_owners(agent: Agent) -> dict[str, str]:
-    secrets = agent.server.get("-n", agent.namespace, "secrets")["items"]
-    return {one["metadata"]["name"]: one["metadata"]["ownerReferences"][0]["uid"] for one in secrets}
+def _named(agent: Agent) -> int:
+    """How many pairings name the identities of both their guests."""
+    return sum(all("identity" in one["spec"][end] for end in ENDS) for one in agent.pairings().values())
 
 
 def test_a_pool_deleted_while_the_operator_was_down(agent: Agent, own_operator: OperatorProcess) -> None:

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import base64
 import json
-import re
 import time
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from cast import MIB, Agent, OperatorProcess, wait_for
+from cast import MIB, Agent, OperatorProcess, identity_of, wait_for
 
 from tidepool_api import names
 
@@ -29,16 +27,18 @@ def pair(agent: Agent) -> Any:
     agent.guest("b", BORROWS, address="10.0.0.2")
     agent.pool()
     wait_for("pairing", lambda: agent.pairing(PAIRING).get("status"))
+    agent.wait_for_names(PAIRING)
     return agent.pairing(PAIRING)
 
 
-def test_a_pool_becomes_a_pairing_with_a_key(agent: Agent, operator: OperatorProcess) -> None:
-    """Passes when the pairing says all that the agents need, belongs to the pool, and has a key that nobody logged."""
+def test_a_pool_becomes_a_pairing(agent: Agent) -> None:
+    """Passes when the pairing says all that the agents need, the guests' identities too, and belongs to the pool."""
     pairing = pair(agent)
+    lender = {"guest": "l", "nodeName": agent.node, "address": "10.0.0.1", "port": 7470, "identity": identity_of("l")}
     assert pairing["spec"] == {
         "pool": "pool",
-        "lender": {"guest": "l", "nodeName": agent.node, "address": "10.0.0.1", "port": 7470},
-        "borrower": {"guest": "b", "nodeName": agent.node},
+        "lender": lender,
+        "borrower": {"guest": "b", "nodeName": agent.node, "identity": identity_of("b")},
         "size": "512Mi",
         "reserve": "256Mi",
         "maxLend": "1Gi",
@@ -51,17 +51,10 @@ def test_a_pool_becomes_a_pairing_with_a_key(agent: Agent, operator: OperatorPro
             "short": {"resume": "1500us", "stop": "40ms"},
             "long": {"resume": "1ms", "stop": "1500us"},
         },
-        "keySecret": {"name": f"{PAIRING}-key"},
     }
     assert pairing["metadata"]["finalizers"] == [names.LENDER_FINALIZER, names.BORROWER_FINALIZER]
     assert pairing["metadata"]["labels"] == {names.POOL_LABEL: "pool"}
     assert [one["kind"] for one in pairing["metadata"]["ownerReferences"]] == ["MemoryPool"]
-    secret = wait_for("Secret", lambda: agent.server.get("-n", agent.namespace, "secret", f"{PAIRING}-key"))
-    key = base64.b64decode(secret["data"]["key"]).decode()
-    assert secret["type"] == names.KEY_SECRET_TYPE
-    assert secret["metadata"]["ownerReferences"][0]["uid"] == pairing["metadata"]["uid"]
-    assert re.fullmatch("[0-9a-f]{64}", key)
-    assert key not in operator.log()
     assert pairing["status"]["phase"] == "Pending"
     assert agent.condition("Progressing")["status"] == "True"
 
@@ -238,28 +231,6 @@ def test_a_pairing_deleted_by_hand_comes_back(agent: Agent) -> None:
     wait_for(
         "another pairing", lambda: agent.pairings().get(PAIRING, {"metadata": {"uid": uid}})["metadata"]["uid"] != uid
     )
-    new = agent.pairing(PAIRING)["metadata"]["uid"]
-    wait_for("its own key", lambda: _key_owner(agent) == new)
-
-
-def _key_owner(agent: Agent) -> str:
-    secret = agent.server.get("-n", agent.namespace, "secret", f"{PAIRING}-key")
-    return str(secret["metadata"]["ownerReferences"][0]["uid"])
-
-
-def test_a_missing_key_is_made_again(agent: Agent) -> None:
-    """An agent that cannot find the Secret says so, and gets one."""
-    pair(agent)
-    wait_for("Secret", lambda: not agent.is_gone("secret", f"{PAIRING}-key"))
-    agent.server.kubectl("delete", "secret", "-n", agent.namespace, f"{PAIRING}-key")
-    why = {
-        "type": "Configured",
-        "status": "False",
-        "reason": "KeyMissing",
-        "lastTransitionTime": "2026-01-01T00:00:00Z",
-    }
-    agent.report(PAIRING, "lender", state="Pending", conditions=[why])
-    wait_for("Secret", lambda: not agent.is_gone("secret", f"{PAIRING}-key"))
 
 
 def test_what_an_agent_cannot_do_shows_on_the_pool(agent: Agent) -> None:

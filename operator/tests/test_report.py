@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
-import pytest
-from world import BORROWER, LENDER, MIB, guest, pairing, plan, pool
+from datetime import timedelta
 
-from tidepool_api import MemoryPairing, PairingStatus, PoolStatus, Status, find
+import pytest
+from cast import identity_of
+from world import BORROWER, LENDER, LONG_AGO, MIB, guest, pairing, plan, pool
+
+from tidepool_api import MemoryPairing, PairingStatus, PoolStatus, Status, condition, find
 from tidepool_operator import report
 from tidepool_operator.planner import Plan
 
+NOW = LONG_AGO + timedelta(minutes=1)
 FAILED = {
     "type": "Configured",
     "status": "False",
@@ -21,17 +25,21 @@ FAILED = {
 def reported(lender: str | None, borrower: str | None, **figures: object) -> MemoryPairing:
     sides: dict[str, object] = {}
     if lender:
-        sides["lender"] = {"state": lender, "conditions": [FAILED] if lender == "Failed" else []}
+        conditions = [FAILED] if lender == "Failed" else []
+        sides["lender"] = {"state": lender, "conditions": conditions, "peerIdentity": identity_of("b")}
     if borrower:
-        sides["borrower"] = {"state": borrower, "conditions": [FAILED] if borrower == "Failed" else [], **figures}
+        conditions = [FAILED] if borrower == "Failed" else []
+        sides["borrower"] = {"state": borrower, "conditions": conditions, "peerIdentity": identity_of("l"), **figures}
+    known = condition("IdentitiesExchanged", True, "Exchanged", at=LONG_AGO)
+    sides["conditions"] = [known.to_dict()]
     return pairing("b", "l", 512 * MIB).model_copy(update={"status": PairingStatus.model_validate(sides)})
 
 
 @pytest.mark.parametrize(
     ("lender", "borrower", "phase", "ready", "reason"),
     [
-        (None, None, "Pending", "False", "SettingUp"),
-        ("Pending", None, "Pending", "False", "SettingUp"),
+        (None, None, "Pending", "False", "IdentityNotGiven"),
+        ("Pending", None, "Pending", "False", "IdentityNotGiven"),
         ("Listening", "Pending", "Pending", "False", "SettingUp"),
         ("Listening", "Connecting", "Connecting", "False", "Connecting"),
         ("Listening", "Connected", "Connected", "True", "Connected"),
@@ -44,29 +52,59 @@ def reported(lender: str | None, borrower: str | None, **figures: object) -> Mem
 def test_a_pairing_is_what_its_two_ends_are(
     lender: str | None, borrower: str | None, phase: str, ready: str, reason: str
 ) -> None:
-    verdict = report.judge(reported(lender, borrower))
+    verdict = report.judge(reported(lender, borrower), NOW)
     assert (verdict.phase, verdict.ready, verdict.reason) == (phase, ready, reason)
     assert verdict.message
 
 
+def test_a_refusal_is_a_failure_only_when_nothing_explains_it() -> None:
+    """One of the two may have just been loaded anew, or been given the other's identity a moment ago."""
+    refused = reported("Listening", "Rejected")
+    early = report.judge(refused, LONG_AGO + timedelta(seconds=5))
+    assert (early.phase, early.reason) == ("Connecting", "HandshakeRejected")
+    lost = condition("Ready", False, "Connecting", at=NOW)
+    since = refused.status.model_copy(update={"conditions": (*refused.status.conditions, lost)})
+    again = report.judge(refused.model_copy(update={"status": since}), NOW + timedelta(seconds=5))
+    assert again.phase == "Connecting"
+    behind = reported("Listening", "Rejected", peerIdentity=identity_of("l", 1))
+    verdict = report.judge(behind, NOW)
+    assert (verdict.phase, verdict.reason) == ("Pending", "IdentityNotGiven")
+    assert verdict.message.endswith("to borrower b that of lender l")
+
+
+@pytest.mark.parametrize(
+    ("word", "message"),
+    [
+        ("VersionMismatch", "lender l refuses borrower b: it speaks another version of the protocol"),
+        ("OtherIdentity", "10.0.0.1 port 7470 is a lender with another identity"),
+        ("Unheard", "the borrower's kernel log says why"),
+    ],
+)
+def test_a_refusal_says_why_in_the_modules_word(word: str, message: str) -> None:
+    verdict = report.judge(reported("Listening", "Rejected", reason=word), NOW)
+    assert (verdict.phase, verdict.reason) == ("Failed", word)
+    assert message in verdict.message
+    assert verdict.message.endswith("; the borrower tries again by itself")
+
+
 def test_a_failed_side_is_named_with_its_remedy() -> None:
-    assert report.judge(reported("Failed", None)).message == "lender l: free 2 MiB on its root disk"
+    assert report.judge(reported("Failed", None), NOW).message == "lender l: free 2 MiB on its root disk"
 
 
 def test_old_news_is_unknown_but_the_phase_stays() -> None:
-    verdict = report.judge(reported("Connected", "Connected"), {"n1"})
+    verdict = report.judge(reported("Connected", "Connected"), NOW, {"n1"})
     assert (verdict.phase, verdict.ready, verdict.reason) == ("Connected", Status.UNKNOWN, "AgentNotResponding")
 
 
 def test_a_terminating_pairing_says_whom_it_waits_for() -> None:
     leaving = pairing("b", "l", 512 * MIB, terminating=True)
     metadata = leaving.metadata.model_copy(update={"finalizers": ("tidepool.dev/lender",)})
-    verdict = report.judge(leaving.model_copy(update={"metadata": metadata}))
+    verdict = report.judge(leaving.model_copy(update={"metadata": metadata}), NOW)
     assert (verdict.phase, verdict.message) == ("Terminating", "waiting for the agent of: lender")
 
 
 def status_of(made: Plan, *pairings: MemoryPairing) -> PoolStatus:
-    return report.pool_status(pool(), made, [report.Judged(one, report.judge(one)) for one in pairings])
+    return report.pool_status(pool(), made, [report.Judged(one, report.judge(one, NOW)) for one in pairings])
 
 
 def test_figures_are_summed_over_connected_pairings_and_rounded() -> None:
@@ -123,6 +161,6 @@ def test_the_same_facts_change_nothing() -> None:
     again = report.pool_status(
         pool().model_copy(update={"status": once}),
         made,
-        [report.Judged(one, report.judge(one)) for one in [reported("Connected", "Connected")]],
+        [report.Judged(one, report.judge(one, NOW)) for one in [reported("Connected", "Connected")]],
     )
     assert again == once

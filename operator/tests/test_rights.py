@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
-import base64
-import time
+import json
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from cast import NARROW_TOKEN, OWN_NAMESPACE, Agent, OperatorProcess, connected_pool, role, wait_for
+from cast import NARROW_TOKEN, OWN_NAMESPACE, Agent, OperatorProcess, connected_pool, identity_of, role, wait_for
+from world import pairing
 
 from tidepool_api import names
 from tidepool_api_testing.chart import RIGHTS, for_user, rendered
 from tidepool_api_testing.server import Refused
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
     from pathlib import Path
 
     from tidepool_api_testing.server import Server
@@ -42,37 +43,59 @@ def test_the_tests_have_the_rights_of_the_chart() -> None:
 @pytest.fixture(scope="module")
 def server(cluster: Server) -> Server:
     """A server with the operator's ServiceAccount as the chart sets it up."""
-    cluster.create(*(one for one in rendered("operator") if one["kind"] in RIGHTS or "Policy" in one["kind"]))
+    cluster.create(*(one for one in rendered("operator") if one["kind"] in RIGHTS))
     return cluster
 
 
-def secret(name: str, type_: str) -> dict[str, Any]:
-    data = {names.KEY_SECRET_ENTRY: base64.b64encode(b"0" * 64).decode()}
-    return {"apiVersion": "v1", "kind": "Secret", "metadata": {"name": name}, "type": type_, "data": data}
+def test_there_is_no_right_to_secrets() -> None:
+    """Neither for operator nor agents nor hooks, whatever the values: no role of the chart names them."""
+    for settings in ((), ("operator.namespaces={shop}",), ("agent.providers={Libvirt}",)):
+        given = rights(rendered("", *settings))
+        assert len({verb for _, _, verb in given}) > 5
+        assert not [one for one in given if "secret" in one[1] or "*" in one]
 
 
-def test_of_secrets_it_touches_its_keys_only(server: Server) -> None:
-    """It creates and deletes keys of pairings, in any namespace; other Secrets it neither makes, reads nor deletes."""
+@pytest.mark.parametrize("verb", ["get", "list", "watch", "create", "patch", "update", "delete", "deletecollection"])
+def test_of_secrets_it_touches_none(server: Server, verb: str) -> None:
+    with pytest.raises(Refused):
+        server.kubectl("-n", "default", f"--as={ACCOUNT}", "auth", "can-i", verb, "secrets")
 
-    def as_operator(*arguments: str, body: Any = None) -> str:
-        return server.kubectl("-n", "default", f"--as={ACCOUNT}", *arguments, body=body)
 
-    server.create({**secret("password", "Opaque"), "metadata": {"name": "password", "namespace": "default"}})
-    create = ("create", "--validate=false", "-f", "-")
+@pytest.fixture
+def policies(cluster: Server) -> Iterator[Server]:
+    """The operator's policies in force, for as long as a test takes: the other tests' operator is another user."""
+    objects = [one for one in rendered("operator") if "Policy" in one["kind"] and "Admission" in one["kind"]]
+    cluster.create(*objects)
+    yield cluster
+    for one in objects:
+        cluster.kubectl("delete", one["kind"], one["metadata"]["name"])
 
-    def is_refused() -> bool:
+
+@pytest.mark.usefixtures("server")
+def test_pairings_are_written_by_the_operator_alone(policies: Server, namespace: str) -> None:
+    """Who may do everything makes none and changes none either; their metadata is others', too, and so is deleting."""
+    body = {"apiVersion": names.API_VERSION, "kind": "MemoryPairing"}
+    body |= {"metadata": {"name": "made", "namespace": namespace}, "spec": pairing("b", "l", 512 << 20).spec.to_dict()}
+
+    def attempt(*arguments: str, user: str = "", body: Any = None) -> str:
+        """What the refusal says; empty if there is none."""
         try:
-            as_operator(*create, body=secret(f"s{time.monotonic_ns()}", "Opaque"))
+            policies.kubectl("-n", namespace, *([f"--as={user}"] if user else []), *arguments, body=body)
         except Refused as refusal:
-            return "the type tidepool.dev/key, and no others" in str(refusal)
-        return False
+            return str(refusal)
+        return ""
 
-    wait_for("the policy holds", is_refused)
-    as_operator(*create, body=secret("pool.b.l-key", names.KEY_SECRET_TYPE))
-    as_operator("delete", "secret", "pool.b.l-key")
-    for arguments in (("delete", "secret", "password"), ("get", "secret", "password"), ("get", "secrets")):
-        with pytest.raises(Refused):
-            as_operator(*arguments)
+    make = ("create", "--validate=false", "-f", "-")
+    other = {**body, "metadata": {**body["metadata"], "name": "other"}}
+    only = "pairings are made and changed by Tidepool's operator only; change the MemoryPool"
+    wait_for("the policy holds", lambda: only in attempt(*make, "--dry-run=server", body=other))
+    assert attempt(*make, user=ACCOUNT, body=body) == ""
+    change = ("patch", "mpair", "made", "--type=merge", "-p")
+    identity = json.dumps({"spec": {"borrower": {"identity": identity_of("somebody else")}}})
+    assert only in attempt(*change, identity)
+    assert attempt(*change, identity, user=ACCOUNT) == ""
+    assert attempt(*change, json.dumps({"metadata": {"labels": {"team": "a"}}})) == ""
+    assert attempt("delete", "mpair", "made") == ""
 
 
 @pytest.mark.parametrize(

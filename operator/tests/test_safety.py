@@ -57,7 +57,7 @@ def test_an_edit_is_carried_out_in_steps(agent: Agent) -> None:
     pairings = [f"pool.{name}.l" for name in "abc"]
     wait_for("pairings", lambda: sorted(agent.pairings()) == pairings)
     for name in pairings:
-        agent.connect(name, observedGeneration=1)
+        _settle(agent, name)
     wait_for("Ready", lambda: agent.status()["phase"] == "Ready")
     agent.pool(lenders=lenders, size="256Mi", maxUnavailable=1)
     for done in range(1, 4):
@@ -66,7 +66,13 @@ def test_an_edit_is_carried_out_in_steps(agent: Agent) -> None:
         assert _sizes(agent).count("256Mi") == done
         if done < 3:
             assert "spec.maxUnavailable: 1" in agent.condition("Progressing")["message"]
-        agent.connect(pairings[done - 1], observedGeneration=2)
+        _settle(agent, pairings[done - 1])
+
+
+def _settle(agent: Agent, name: str) -> None:
+    """Both guests are set up as a pairing says now."""
+    agent.wait_for_names(name)
+    agent.connect(name, observedGeneration=agent.pairing(name)["metadata"]["generation"])
 
 
 def _sizes(agent: Agent) -> list[str]:

@@ -5,6 +5,8 @@ from __future__ import annotations
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
+from cast import identity_of
+
 from tidepool_api import GuestRole, MemoryGuest, MemoryPairing, MemoryPool, format_quantity
 from tidepool_operator import build, planner
 from tidepool_operator.inventory import Inventory, Node
@@ -125,20 +127,19 @@ def guest(
 def pairing(
     borrower: str, lender: str, size: int, *, of: str = "pool", terminating: bool = False, connected: bool = False
 ) -> MemoryPairing:
-    """An existing pairing; size in bytes."""
+    """An existing pairing, which names the identities of its guests; size in bytes."""
     name = build.pairing_name(of, borrower, lender)
     metadata: dict[str, object] = {"name": name, "namespace": "ns", "uid": name}
     if terminating:
         metadata["deletionTimestamp"] = LONG_AGO
     spec = {
         "pool": of,
-        "lender": {"guest": lender, "nodeName": "n1", "address": "10.0.0.1"},
-        "borrower": {"guest": borrower, "nodeName": "n1"},
+        "lender": {"guest": lender, "nodeName": "n1", "address": "10.0.0.1", "identity": identity_of(lender)},
+        "borrower": {"guest": borrower, "nodeName": "n1", "identity": identity_of(borrower)},
         "size": format_quantity(size),
         "reserve": "256Mi",
         "maxLend": "1Gi",
         "encryption": "None",
-        "keySecret": {"name": f"{name}-key"},
     }
     status = {"phase": "Connected", "borrower": {"state": "Connected"}} if connected else {}
     return MemoryPairing.parse({"metadata": metadata, "spec": spec, "status": status})

@@ -2,21 +2,19 @@
 
 from __future__ import annotations
 
-import base64
 import hashlib
 import secrets
 from typing import TYPE_CHECKING, Any
 
 from tidepool_api import ApiObject, OwnerReference, format_quantity, names, now
-from tidepool_operator import keys
 
 if TYPE_CHECKING:
-    from tidepool_api import MemoryGuest, MemoryPairing, MemoryPool
+    from tidepool_api import MemoryGuest, MemoryPool
     from tidepool_operator.placement import Assignment
 
 Body = dict[str, Any]
 
-LONGEST_NAME = 240  # of a pairing: its Secret's name is longer
+LONGEST_NAME = 240  # of a pairing
 COMPONENT = "tidepool-operator"
 
 
@@ -31,7 +29,10 @@ def pairing_name(pool: str, borrower: str, lender: str) -> str:
 
 
 def pairing_spec(pool: MemoryPool, one: Assignment, lender: MemoryGuest, borrower: MemoryGuest) -> Body:
-    """The spec of the pairing that carries out an assignment; an address that is not known now is left out."""
+    """The spec of the pairing that carries out an assignment; an address that is not known now is left out.
+
+    Identities are not planned but follow from what guests report (see `identities`).
+    """
     spec = pool.spec
     place: Body = {"guest": lender.name, "nodeName": lender.spec.node_name, "port": spec.port}
     if lender.namespace != pool.namespace:
@@ -66,7 +67,7 @@ def pairing(pool: MemoryPool, one: Assignment, spec: Body) -> Body:
             "finalizers": [names.LENDER_FINALIZER, names.BORROWER_FINALIZER],
             "ownerReferences": [owner(pool)],
         },
-        "spec": spec | {"keySecret": {"name": keys.first_name(name)}},
+        "spec": spec,
     }
 
 
@@ -81,24 +82,6 @@ def owner(one: ApiObject) -> Body:
         block_owner_deletion=False,
     )
     return reference.to_dict()
-
-
-def key_secret(pairing: MemoryPairing, name: str) -> Body:
-    """A Secret of that name with a fresh pre-shared key for a pairing."""
-    key = secrets.token_hex(32).encode()
-    return {
-        "apiVersion": "v1",
-        "kind": "Secret",
-        "type": names.KEY_SECRET_TYPE,
-        "immutable": True,
-        "metadata": {
-            "name": name,
-            "namespace": pairing.namespace,
-            "labels": {names.POOL_LABEL: pairing.spec.pool},
-            "ownerReferences": [owner(pairing)],
-        },
-        "data": {names.KEY_SECRET_ENTRY: base64.b64encode(key).decode()},
-    }
 
 
 def event(one: ApiObject, kind: str, reason: str, message: str) -> Body:

@@ -127,14 +127,6 @@ class Cluster:
         body = {"preconditions": {"uid": uid}, "propagationPolicy": "Background"}
         return await self._write("DELETE", _path(plural, namespace, name), plural, body)
 
-    async def create_secret(self, body: Body) -> None:
-        """Creates a Secret; the answer would hold the key and is not kept."""
-        await self._write("POST", f"/api/v1/namespaces/{body['metadata']['namespace']}/secrets", "secrets", body)
-
-    async def delete_secret(self, namespace: str, name: str) -> None:
-        """Deletes a Secret."""
-        await self._write("DELETE", f"/api/v1/namespaces/{namespace}/secrets/{name}", "secrets", None)
-
     async def create_event(self, body: Body) -> None:
         """Posts an Event."""
         await self._write("POST", f"/api/v1/namespaces/{body['metadata']['namespace']}/events", "events", body)

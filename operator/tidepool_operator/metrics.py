@@ -8,7 +8,7 @@ from prometheus_client import REGISTRY, CollectorRegistry, Counter, Gauge, Histo
 
 from tidepool_api import ConditionType, Metric, PairingPhase, Reason, is_true, now
 from tidepool_api.metrics import OPERATOR
-from tidepool_operator.keys import is_overdue
+from tidepool_operator.identities import is_overdue
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -41,7 +41,7 @@ class Metrics:
         self.guests = gauge(Metric.POOL_GUESTS)
         self.pairings = gauge(Metric.POOL_PAIRINGS)
         self.unattended = gauge(Metric.POOL_UNATTENDED)
-        self.overdue_keys = gauge(Metric.POOL_OVERDUE_KEYS)
+        self.overdue_identities = gauge(Metric.POOL_OVERDUE_IDENTITIES)
         self.plan_seconds = plan_histogram(Metric.PLAN_SECONDS)
         self.pass_seconds = plan_histogram(Metric.PASS_PLAN_SECONDS)
         self.reconciles = counter(Metric.RECONCILES)
@@ -58,7 +58,7 @@ class Metrics:
         self.degraded.labels(*key).set(is_true(status.conditions, ConditionType.DEGRADED))
         self.guests.labels(*key, "lender").set(status.lenders or 0)
         self.guests.labels(*key, "borrower").set(status.borrowers or 0)
-        self.overdue_keys.labels(*key).set(sum(is_overdue(one.pairing, at) for one in pairings))
+        self.overdue_identities.labels(*key).set(sum(is_overdue(one.pairing, at) for one in pairings))
         verdicts = [one.verdict for one in pairings]
         self.unattended.labels(*key).set([one.reason for one in verdicts].count(Reason.AGENT_NOT_RESPONDING))
         phases = [one.phase for one in verdicts]
@@ -69,6 +69,6 @@ class Metrics:
 
     def forget(self, namespace: str, pool: str) -> None:
         """Removes a pool that is gone."""
-        flags = (self.ready, self.degraded, self.unattended, self.overdue_keys)
+        flags = (self.ready, self.degraded, self.unattended, self.overdue_identities)
         for gauge in (self.lent, self.used, self.hit_ratio, *flags, self.guests, self.pairings):
             gauge.remove_by_labels({"namespace": namespace, "pool": pool})

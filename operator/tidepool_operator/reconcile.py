@@ -28,12 +28,12 @@ from tidepool_api import (
     names,
     now,
 )
-from tidepool_operator import build, changes, keys, report
+from tidepool_operator import build, changes, identities, report
 from tidepool_operator.abroad import age, look_abroad, pairings_elsewhere
 from tidepool_operator.changes import TOLD_AT_MOST, Create, Delete, Update, described
 from tidepool_operator.cluster import Refused, at_once
+from tidepool_operator.identities import Claims
 from tidepool_operator.inventory import Inventory
-from tidepool_operator.keyring import Keyring
 from tidepool_operator.planner import Plan, plan
 from tidepool_operator.roles import Why
 from tidepool_operator.selection import listed
@@ -79,6 +79,7 @@ class _Round:
     silent: frozenset[str]
     inventory: Inventory
     claimed: dict[str, str] = field(default_factory=dict)
+    claims: Claims = field(default_factory=Claims)
     again: float | None = None
     planning: float = 0.0  # seconds of this thread's processor: it waits for nothing, and others' work does not count
 
@@ -96,7 +97,6 @@ class Reconciler:
         self._heartbeats = heartbeats
         self._metrics = metrics
         self._writer = Writer(cluster)
-        self._keys = Keyring(cluster, state, self._writer)
         self._written: dict[str, float] = {}  # UID of a pool -> when its status was written last
         self._shown: set[tuple[str, str]] = set()  # pools in the metrics
 
@@ -109,6 +109,7 @@ class Reconciler:
         scene = self._round(namespace)
         pools = sorted(self._state.pools.in_namespace(namespace), key=age)
         plans = [(pool, self._plan(scene, pool)) for pool in pools if not pool.terminating]
+        await self._name_guests(scene)
         going = (self._take_down(scene, pool) for pool in pools if pool.terminating)
         await at_once(chain(going, (self._tend(scene, pool, wanted) for pool, wanted in plans)))
         for broken in self._state.pools.unreadable(namespace):
@@ -125,7 +126,6 @@ class Reconciler:
     def forget_gone(self) -> None:
         """Drops what is remembered of objects that no longer exist."""
         alive = self._state.uids()
-        self._keys.keep(alive)
         self._writer.keep(alive)
         self._written = {uid: at for uid, at in self._written.items() if uid in alive}
 
@@ -135,7 +135,6 @@ class Reconciler:
             self._metrics.forget(*key)
         self._shown.clear()
         self._written.clear()
-        self._keys.keep(())
         self._writer.keep(())
 
     def _round(self, namespace: str) -> _Round:
@@ -174,8 +173,7 @@ class Reconciler:
         held = _held(pool)
         if not held:
             await self._tell_turns(pool, wanted)
-            await self._carry_out(pool, todo)
-            await at_once(self._tend_key(scene, pool, one) for one in self._of(pool) if not one.terminating)
+            await self._carry_out(scene, pool, todo)
         pairings = await self._judge(scene, pool)
         pending = report.Pending(held, changes.told(todo)) if held else None
         status = report.pool_status(pool, wanted, pairings, pending)
@@ -206,46 +204,38 @@ class Reconciler:
             kind = "Warning" if why == Why.RELIEVED else "Normal"
             await self._writer.say(pool, kind, what, f"{listed(guests)}: {why}")
 
-    async def _tend_key(self, scene: _Round, pool: MemoryPool, pairing: MemoryPairing) -> None:
-        seconds = await self._keys.tend(pool, pairing)
-        if seconds is not None:
-            scene.look_again(max(seconds, SOON_SECONDS))
-
-    async def _carry_out(self, pool: MemoryPool, todo: Iterable[Change]) -> None:
+    async def _carry_out(self, scene: _Round, pool: MemoryPool, todo: Iterable[Change]) -> None:
         created: list[str] = []
-        await at_once(self._bring_about(pool, one, created) for one in todo)
+        await at_once(self._bring_about(scene, pool, one, created) for one in todo)
         if created:
             more = f"; and {len(created) - TOLD_AT_MOST} more" if len(created) > TOLD_AT_MOST else ""
             await self._writer.say(pool, "Normal", "PairingCreated", "; ".join(sorted(created)[:TOLD_AT_MOST]) + more)
 
-    async def _bring_about(self, pool: MemoryPool, one: Change, created: list[str]) -> None:
+    async def _bring_about(self, scene: _Round, pool: MemoryPool, one: Change, created: list[str]) -> None:
         match one:
             case Delete(pairing):
                 await self._delete(pairing, pool)
             case Create(assignment, spec):
+                spec = identities.introduced(spec, assignment.lender, assignment.borrower, scene.claims)
                 if await self._create(pool, assignment, spec):
                     created.append(f"{assignment.lender} lends {spec['size']} to {assignment.borrower}")
             case Update(pairing, patch):
-                updated = await self._update(pool, pairing, patch)
-                if updated is not None:
-                    await self._keys.ensure(updated)
+                await self._update(pool, pairing, patch)
 
     async def _create(self, pool: MemoryPool, assignment: Assignment, spec: build.Body) -> bool:
         body = build.pairing(pool, assignment, spec)
         try:
-            created = self._state.pairings.put(await self._cluster.create(names.PAIRINGS, body))
+            self._state.pairings.put(await self._cluster.create(names.PAIRINGS, body))
         except Refused as refusal:
             if refusal.is_conflict:  # made already: its event is on the way
                 return False
             raise
         log.info("pairing %s/%s created", pool.namespace, body["metadata"]["name"])
-        if created is not None:
-            await self._keys.make(created, created.spec.key_secret.name)
         return True
 
-    async def _update(self, pool: MemoryPool, present: MemoryPairing, patch: build.Body) -> MemoryPairing | None:
+    async def _update(self, pool: MemoryPool, present: MemoryPairing, patch: build.Body) -> None:
         if not patch:
-            return present
+            return
         log.info("pairing %s/%s changes: %s", present.namespace, present.name, patch)
         if "size" in patch:
             text = f"{described(present)}: {present.spec.size} becomes {patch['size']}"
@@ -256,8 +246,7 @@ class Reconciler:
                 await self._writer.say(
                     pool, "Normal", "GuestMoved", f"{described(present)}: the {side} has now {place}"
                 )
-        updated: MemoryPairing | None = await self._writer.patch(self._state.pairings, present, {"spec": patch})
-        return updated
+        await self._writer.patch(self._state.pairings, present, {"spec": patch})
 
     async def _delete(self, one: MemoryPairing, pool: MemoryPool | None) -> None:
         try:
@@ -273,17 +262,40 @@ class Reconciler:
         if pool is not None:
             await self._writer.say(pool, "Normal", "PairingDeleted", f"{described(one)} is no longer wanted")
 
+    # --- who the guests are -------------------------------------------------------------------------------------------
+
+    async def _name_guests(self, scene: _Round) -> None:
+        """Writes the identities that guests report into their pairings, whatever their pools say.
+
+        A guest that has rebooted has another one; that its pairings go on is no change of what was planned.
+        """
+        pairings = self._state.pairings.in_namespace(scene.namespace)
+        scene.claims = identities.claims(scene.guests, pairings)
+        await at_once(self._name(one, scene.claims) for one in pairings if not one.terminating)
+
+    async def _name(self, pairing: MemoryPairing, known: Claims) -> None:
+        patch = identities.news(pairing, known)
+        if not patch:
+            return
+        log.info("pairing %s/%s: the identity of its %s is new", pairing.namespace, pairing.name, " and ".join(patch))
+        await self._writer.patch(self._state.pairings, pairing, {"spec": patch})
+        for side in (one for one in patch if getattr(pairing.spec, one).identity):
+            text = f"the {side}'s module was loaded anew, and {patch[side]['identity']} is its identity now"
+            await self._writer.say(pairing, "Normal", "IdentityChanged", text)
+
     # --- what became of it --------------------------------------------------------------------------------------------
 
     async def _judge(self, scene: _Round, pool: ApiObject) -> list[report.Judged]:
-        judged = [report.Judged(one, report.judge(one, scene.silent)) for one in self._of(pool)]
-        await at_once(self._write_pairing_status(one) for one in judged)
+        at = now()
+        judged = [report.Judged(one, report.judge(one, at, scene.silent)) for one in self._of(pool)]
+        await at_once(self._write_pairing_status(scene, one) for one in judged)
         return judged
 
-    async def _write_pairing_status(self, one: report.Judged) -> None:
+    async def _write_pairing_status(self, scene: _Round, one: report.Judged) -> None:
         pairing, verdict = one.pairing, one.verdict
-        key = keys.judge(pairing, now())
-        status = report.pairing_status(pairing, verdict, key)
+        exchange = identities.judge(pairing, scene.claims, now())
+        _wait_for(scene, pairing, verdict)
+        status = report.pairing_status(pairing, verdict, exchange)
         patch = build.difference(pairing.status.to_dict(), status.to_dict())
         if not patch:
             return
@@ -292,8 +304,8 @@ class Reconciler:
             await self._writer.say(pairing, "Normal", "Connected", verdict.message)
         elif verdict.phase is PairingPhase.FAILED or verdict.reason == Reason.AGENT_NOT_RESPONDING:
             await self._writer.say(pairing, "Warning", verdict.reason, verdict.message)
-        if key is not None and keys.is_bad_news(pairing, key):
-            await self._writer.say(pairing, "Warning", "KeyNotTakenUp", key.message)
+        if identities.is_bad_news(pairing, exchange):
+            await self._writer.say(pairing, "Warning", "IdentitiesNotExchanged", exchange.message)
 
     async def _write_pool_status(self, scene: _Round, pool: MemoryPool, status: PoolStatus) -> None:
         patch = build.replacement(pool.status.to_dict(), status.to_dict())
@@ -394,6 +406,15 @@ class Reconciler:
         for key in [key for key in self._shown if key[0] == namespace and key[1] not in present]:
             self._metrics.forget(*key)
             self._shown.discard(key)
+
+
+def _wait_for(scene: _Round, pairing: MemoryPairing, verdict: report.Verdict) -> None:
+    """Asks for another pass where a pairing is to be judged otherwise though nothing happens."""
+    if report.is_rejected(pairing) and verdict.phase is not PairingPhase.FAILED:
+        scene.look_again(report.REJECTED_AFTER.total_seconds())
+    limit = identities.overdue_at(pairing)
+    if limit is not None and limit > now():
+        scene.look_again((limit - now()).total_seconds())
 
 
 def _ends(pairing: MemoryPairing) -> tuple[Any, Any]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
+from datetime import datetime, timedelta
 from typing import TYPE_CHECKING
 
 from tidepool_api import (
@@ -25,6 +26,7 @@ from tidepool_api import (
     to_mib,
     without,
 )
+from tidepool_operator import identities
 from tidepool_operator.selection import Problem, ProblemReason
 
 if TYPE_CHECKING:
@@ -33,6 +35,18 @@ if TYPE_CHECKING:
 
 AS_EXPECTED = "AsExpected"
 NAMED_AT_MOST = 5  # pairings in one message
+# A lender refuses a borrower also while one of the two has just been loaded anew or been given the other's identity.
+REJECTED_AFTER = timedelta(seconds=15)
+# What is wrong where the borrower's module says one of these words (kernel-module/ABI.md), as said of the lender.
+_REFUSALS = {
+    "NotALender": "{place} is somebody's who does not lend: two guests may have that address",
+    "VersionMismatch": "it speaks another version of the protocol: both guests need the module of one version",
+    "OtherIdentity": "{place} is a lender with another identity: two guests may have that address",
+    "UnknownIdentity": "it does not know the borrower's identity; see status.lender, and whether its agent runs",
+    "Disabled": "it does not lend to the borrower now; see status.lender",
+    "Full": "it has no room for another connection; fewer borrowers of one lender may help",
+}
+REJECTED = "HandshakeRejected"  # where the module has no word for it
 
 _EXPLAINING = tuple(dict.fromkeys(reason.condition for reason in ProblemReason))
 
@@ -50,27 +64,45 @@ class Verdict:
     message: str
 
 
-def judge(pairing: MemoryPairing, silent: Collection[str] = ()) -> Verdict:
-    """What the two ends together mean; `silent` are the nodes whose agent does not answer."""
+def judge(pairing: MemoryPairing, at: datetime, silent: Collection[str] = ()) -> Verdict:
+    """What the two ends together mean at a moment; `silent` are the nodes whose agent does not answer."""
     if pairing.terminating:
         left = ", ".join(name.rsplit("/", 1)[1] for name in pairing.metadata.finalizers)
         return Verdict(PairingPhase.TERMINATING, Status.FALSE, "Terminating", f"waiting for the agent of: {left}")
-    return _failure(pairing) or _progress(pairing, silent)
+    return _failure(pairing, at) or _progress(pairing, silent)
 
 
-def _failure(pairing: MemoryPairing) -> Verdict | None:
+def _failure(pairing: MemoryPairing, at: datetime) -> Verdict | None:
     lender, borrower = pairing.status.lender, pairing.status.borrower
     if lender and lender.state is LenderState.FAILED:
         return _failed("lender", pairing.spec.lender.guest, lender.conditions)
     if borrower and borrower.state is BorrowerState.FAILED:
         return _failed("borrower", pairing.spec.borrower.guest, borrower.conditions)
-    if borrower and borrower.state is BorrowerState.REJECTED:
-        message = (
-            f"lender {pairing.spec.lender.guest} does not accept the key or name of borrower "
-            f"{pairing.spec.borrower.guest}; it tries again by itself, else delete the pairing to have a new key"
-        )
-        return Verdict(PairingPhase.FAILED, Status.FALSE, "HandshakeRejected", message)
+    if is_rejected(pairing) and at - _quiet_since(pairing, at) >= REJECTED_AFTER:
+        return Verdict(PairingPhase.FAILED, Status.FALSE, *_rejection(pairing))
     return None
+
+
+def is_rejected(pairing: MemoryPairing) -> bool:
+    """Whether the lender refuses the borrower although each has been given the other's identity."""
+    borrower = pairing.status.borrower
+    return bool(borrower and borrower.state is BorrowerState.REJECTED) and not identities.gap(pairing)
+
+
+def _rejection(pairing: MemoryPairing) -> tuple[str, str]:
+    """Why the lender refuses: reason and message."""
+    reason = (pairing.status.borrower and pairing.status.borrower.reason) or REJECTED
+    place = f"{pairing.spec.lender.address} port {pairing.spec.lender.port}"
+    why = _REFUSALS.get(reason, "the borrower's kernel log says why").format(place=place)
+    who = f"lender {pairing.spec.lender.guest} refuses borrower {pairing.spec.borrower.guest}"
+    return reason, f"{who}: {why}; the borrower tries again by itself"
+
+
+def _quiet_since(pairing: MemoryPairing, at: datetime) -> datetime:
+    """Since when nothing about the pairing has changed that would explain a refusal."""
+    types = (ConditionType.READY, ConditionType.IDENTITIES_EXCHANGED)
+    found = [find(pairing.status.conditions, type_) for type_ in types]
+    return max((one.last_transition_time for one in found if one), default=at)
 
 
 def _failed(side: str, guest: str, conditions: Iterable[Condition]) -> Verdict:
@@ -91,6 +123,10 @@ def _progress(pairing: MemoryPairing, silent: Collection[str]) -> Verdict:
         return Verdict(phase, Status.UNKNOWN, Reason.AGENT_NOT_RESPONDING, message)
     if phase is PairingPhase.CONNECTED:
         return Verdict(phase, Status.TRUE, "Connected", f"{pairing.spec.borrower.guest} reaches its lender")
+    if missing := identities.gap(pairing):
+        return Verdict(PairingPhase.PENDING, Status.FALSE, missing.reason, missing.message)
+    if is_rejected(pairing):
+        return Verdict(PairingPhase.CONNECTING, Status.FALSE, *_rejection(pairing))
     if phase is PairingPhase.CONNECTING:
         place = f"{pairing.spec.lender.address} port {pairing.spec.lender.port}"
         message = f"{pairing.spec.borrower.guest} connects to {place}; if this lasts, see whether the network lets it"
@@ -119,13 +155,13 @@ def _phase(pairing: MemoryPairing) -> PairingPhase:
     return PairingPhase.PENDING
 
 
-def pairing_status(pairing: MemoryPairing, verdict: Verdict, key: Condition | None = None) -> PairingStatus:
-    """The operator's part of a pairing's status; `key` is what there is to say of its key."""
+def pairing_status(pairing: MemoryPairing, verdict: Verdict, exchange: Condition) -> PairingStatus:
+    """The operator's part of a pairing's status; `exchange` is what there is to say of the guests' identities."""
     generation = pairing.metadata.generation
     ready = condition(
         ConditionType.READY, verdict.ready, verdict.reason, verdict.message, observed_generation=generation
     )
-    conditions = merge(pairing.status.conditions, ready, *([key] if key else []))
+    conditions = merge(pairing.status.conditions, ready, exchange)
     return PairingStatus(phase=verdict.phase, observed_generation=generation, conditions=conditions)
 
 

@@ -123,7 +123,8 @@ class Agents:
                 self.spawn(self._api.call("PATCH", path, {"metadata": {"finalizers": None}}, missing_is_fine=True))
         elif borrower.get("observedGeneration") != meta["generation"]:
             end = {"state": "Connected", "bootID": "1", "observedGeneration": meta["generation"]}
-            status = {"lender": end, "borrower": end}
+            lender, borrower = (pairing["spec"][side].get("identity") for side in ("lender", "borrower"))
+            status = {"lender": end | {"peerIdentity": borrower}, "borrower": end | {"peerIdentity": lender}}
             self.spawn(self._api.call("PATCH", f"{path}/status", {"status": status}, missing_is_fine=True))
         else:
             spec = pairing["spec"]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import random
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -63,6 +64,7 @@ class Guest:
         ready = {"type": "Ready", "status": "True", "reason": "Reachable", "lastTransitionTime": SINCE}
         return {
             "addresses": [address],
+            "identity": f"x25519:{hashlib.sha256(self.name.encode()).hexdigest()}",
             "memory": {"totalBytes": 4096 * MIB, "availableBytes": available * MIB},
             "pressure": pressure,
             "conditions": [ready],
