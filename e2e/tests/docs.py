@@ -58,7 +58,7 @@ KINDS = {
     "reload": Kind("e2e/lab reload", "e2e/tests/test_product_release.py"),
     "down": Kind("e2e/lab down", "e2e/tests/conftest.py"),
     "look": Kind(
-        "kubectl (get|describe|explain|edit|logs|rollout status|tidepool|patch memorypool) ",
+        "kubectl (get|describe|explain|edit|logs|rollout status|tidepool) ",
         "e2e/tests/test_product_watch.py",
     ),
     "delete": Kind("kubectl delete memorypairing ", "e2e/tests/test_product_watch.py"),

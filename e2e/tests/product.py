@@ -154,10 +154,8 @@ class Product:
             assert self.reading(guest).module.get("warnings", 0) == 0
 
     def assert_nothing_left(self, *guests: str) -> None:
-        """After a pool: no object, no Secret, no module."""
+        """After a pool: no object, no module."""
         assert lab.kubectl("get", "memorypools,memorypairings", "-o", "name").strip() == ""
-        secrets = lab.items("secrets")
-        assert [one["metadata"]["name"] for one in secrets if one["type"] == "tidepool.dev/key"] == []
         for guest in guests or GUESTS:
             assert not self.loaded(guest), f"{guest} still has the module"
 

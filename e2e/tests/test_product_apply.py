@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import base64
+import json
 import re
-from datetime import UTC, datetime
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
 from product import BORROWER, GUESTS, LENDER, MIB, ONE_TO_ONE, OTHER, POOL, Object, Product, until
 
 from demo import lab
-from tidepool_lab import images
+from tidepool_lab import host, images
 
 FILE = "/mnt/file"
 FILE_MIB = 240
@@ -119,26 +122,117 @@ def test_encryption_follows_the_pool(product: Product) -> None:
     product.assert_sound()
 
 
-def test_a_new_key_costs_nothing(product: Product) -> None:
-    """The session goes on, both guests have the new key, and it is what the next handshake asks for."""
+def test_guests_know_each_other_by_keys_that_they_drew(product: Product) -> None:
+    """What a guest's module says is what its MemoryGuest reports, the pairing names, and the other guest was given.
+
+    A module that is loaded anew has another identity, as after a reboot or an upgrade: the pairing follows, and stays.
+    """
     product.apply_ready(ONE_TO_ONE)
-    product.stress(f"fill {FILE} mib={FILE_MIB}")
-    product.stress(f"sequential {FILE} passes=2")
-    pairing = product.pairing_of(BORROWER)
-    connects, hits = product.connects(), product.hits()
-    keys = {"notBefore": datetime.now(UTC).strftime("%FT%TZ")}
-    product.apply({**ONE_TO_ONE, "spec": {**ONE_TO_ONE["spec"], "keys": keys}})
-    product.wait_condition("memorypairing", pairing["metadata"]["name"], "KeyCurrent", "True", "TakenUp")
-    (secret,) = [one for one in lab.items("secrets") if one["type"] == "tidepool.dev/key"]
-    assert secret["metadata"]["name"] != pairing["spec"]["keySecret"]["name"]
-    product.stress(f"random {FILE} reads=5000 threads=4")
-    assert product.hits() > hits
-    assert product.connects() == connects
-    end = f"/sys/kernel/config/tidepool/borrowers/{pairing['metadata']['uid']}/enabled"
-    lab.guest(LENDER, f"echo 0 > {end}; echo 1 > {end}")
-    until("the two know each other by the new key", lambda: product.connects() > connects, 30)
+    made = product.pairing_of(BORROWER)
+    uid, before = made["metadata"]["uid"], _identities(made)
+    assert before == {guest: _own_identity(guest) for guest in (BORROWER, LENDER)}
+    assert before == {guest: lab.get("memoryguest", guest)["status"]["identity"] for guest in (BORROWER, LENDER)}
+    assert _given(uid) == {BORROWER: before[LENDER], LENDER: before[BORROWER]}
+    assert lab.get("memoryguest", OTHER)["status"].get("identity") is None
+    connects = product.connects()
+    lab.guest(LENDER, "rmdir /sys/kernel/config/tidepool/borrowers/*; rmmod tidepool; insmod /run/tidepool/kept.ko")
+    own = _own_identity(LENDER)
+    assert own != before[LENDER]
+    until("the borrower was given it", lambda: _given(uid).get(BORROWER) == own, 90)
+    until("the two are connected again", lambda: product.connects() > connects, 60)
     product.wait_condition("memorypool", POOL, "Ready", "True")
+    now = product.pairing_of(BORROWER)
+    assert now["metadata"]["uid"] == uid, "the pairing was not changed but replaced"
+    assert _identities(now) == before | {LENDER: own}
+    product.wait_condition("memorypairing", now["metadata"]["name"], "IdentitiesExchanged", "True")
     product.assert_sound()
+
+
+def _identities(pairing: Object) -> dict[str, str]:
+    spec = pairing["spec"]
+    return {spec[side]["guest"]: spec[side]["identity"] for side in ("lender", "borrower")}
+
+
+def _own_identity(guest: str) -> str:
+    return lab.guest(guest, "cat /sys/kernel/config/tidepool/identity").strip()
+
+
+def _given(pairing: str) -> dict[str, str]:
+    """What each guest has been told of the other."""
+    sides = {BORROWER: "lenders", LENDER: "borrowers"}
+    told = {one: f"/sys/kernel/config/tidepool/{side}/{pairing}/identity" for one, side in sides.items()}
+    return {one: lab.guest(one, f"cat {file} 2>/dev/null || true").strip() for one, file in told.items()}
+
+
+PASSWORD = base64.b64encode(b"topsecret123").decode()
+CANARY = {
+    "apiVersion": "v1",
+    "kind": "Secret",
+    "metadata": {"name": "canary", "namespace": "kube-system"},
+    "data": {"password": PASSWORD},
+}
+ASK = """
+import json, ssl, sys, urllib.error, urllib.request as r
+server, authority, token, *requests = json.load(sys.stdin)
+context = ssl.create_default_context(cafile=authority)
+for method, path, kind, body in requests:
+    headers = {"Authorization": f"Bearer {token}", "Content-Type": kind}
+    ask = r.Request(server + path, None if body is None else json.dumps(body).encode(), headers, method=method)
+    try:
+        with r.urlopen(ask, timeout=30, context=context) as answer:
+            print(json.dumps([answer.status, answer.read().decode()]))
+    except urllib.error.HTTPError as error:
+        print(json.dumps([error.code, error.read().decode()]))
+"""
+
+
+def _requests() -> list[tuple[str, str, str, Object | list[Object] | None]]:
+    """Every verb that there is for Secrets, with what would have the API server quote one in its refusal."""
+    all_of = "/api/v1/namespaces/kube-system/secrets"
+    one, plain, dry = f"{all_of}/canary", "application/json", "?dryRun=All&fieldManager=test"
+    copied: list[Object] = [{"op": "copy", "from": "/data/password", "path": "/type"}]
+    labelled: Object = {"metadata": {"labels": {"tidepool.dev/pool": "pool"}}}
+    return [
+        ("GET", one, plain, None),
+        ("GET", all_of, plain, None),
+        ("GET", "/api/v1/secrets", plain, None),
+        ("GET", f"{all_of}?watch=true&timeoutSeconds=1", plain, None),
+        ("PATCH", one + dry, "application/json-patch+json", copied),
+        ("PATCH", one + dry, "application/merge-patch+json", labelled),
+        ("PATCH", one + dry, "application/strategic-merge-patch+json", labelled),
+        ("PATCH", one + dry, "application/apply-patch+yaml", CANARY),
+        ("PUT", one + dry, plain, CANARY | {"type": "other"}),
+        ("POST", all_of + dry, plain, CANARY),
+        ("DELETE", one + dry, plain, None),
+        ("DELETE", all_of + dry, plain, None),
+    ]
+
+
+@pytest.mark.parametrize("component", ["operator", "agent"])
+@pytest.mark.usefixtures("product")
+def test_a_token_is_worth_nothing_for_secrets(component: str) -> None:
+    """Whoever takes one over gets 403 for every verb, and nothing of what is in a Secret with it.
+
+    Once agents could patch Secrets, for policies saw to it that they changed none. But the API server quotes what it
+    refuses before it asks policies, and so any agent read all of them.
+    """
+    pods = lab.items("pods", "-n", lab.SYSTEM, "-l", f"app.kubernetes.io/component={component}")
+    pod = next(one for one in pods if "deletionTimestamp" not in one["metadata"])
+    bound = ("--bound-object-kind=Pod", f"--bound-object-name={pod['metadata']['name']}")
+    token = lab.kubectl("create", "token", f"tidepool-{component}", "-n", lab.SYSTEM, *bound).strip()
+    at = json.loads(lab.kubectl("config", "view", "--raw", "-o", "json"))["clusters"][0]["cluster"]
+    known = [at["server"], at["certificate-authority"], token]
+    lab.kubectl("apply", "-f", "-", stdin=json.dumps(CANARY))
+    try:
+        command = host.in_netns([sys.executable, "-c", ASK])
+        asked = json.dumps([*known, ("GET", "/apis/tidepool.dev/v1alpha1/memoryguests", "", None), *_requests()])
+        said = subprocess.run(command, input=asked, capture_output=True, text=True, check=True).stdout
+    finally:
+        lab.kubectl("delete", "secret", "canary", "-n", "kube-system")
+    (own, _), *answers = (json.loads(line) for line in said.splitlines())
+    assert own == 200, "the token is not even worth what it should be"
+    assert [code for code, _ in answers] == [403] * len(_requests())
+    assert not [text for _, text in answers if PASSWORD in text or "topsecret123" in text]
 
 
 def _in_guest(pairing: str) -> list[str]:

@@ -106,7 +106,8 @@ def test_a_guest_without_guest_agent(product: Product) -> None:
 def test_a_guest_that_rebooted(product: Product) -> None:
     """A reboot forgets everything; it is reported and repaired, and the other borrower does not notice."""
     product.apply_ready(BOTH_BORROW)
-    boot = lab.get("memoryguest", OTHER)["status"]["bootID"]
+    boot, identity = (lab.get("memoryguest", OTHER)["status"][field] for field in ("bootID", "identity"))
+    pairing = product.pairing_of(OTHER)["metadata"]["uid"]
     connects = product.connects()
     lab.guest(OTHER, "nohup sh -c 'sleep 1; systemctl reboot' > /dev/null 2>&1 &")
     until("the agent sees another boot", lambda: lab.get("memoryguest", OTHER)["status"].get("bootID") != boot, 180)
@@ -114,6 +115,8 @@ def test_a_guest_that_rebooted(product: Product) -> None:
     product.wait_condition("memorypool", POOL, "Ready", "True", patience=120)
     assert product.loaded(OTHER)
     assert product.pairing_of(OTHER)["status"]["phase"] == "Connected"
+    assert product.pairing_of(OTHER)["metadata"]["uid"] == pairing
+    assert product.pairing_of(OTHER)["spec"]["borrower"]["identity"] != identity
     assert product.connects() == connects
     product.assert_sound(BORROWER, LENDER, OTHER)
 
