@@ -27,10 +27,12 @@ def test_the_chart_has_it() -> None:
     assert (chart["version"], chart["appVersion"]) == (VERSION, VERSION)
 
 
-def test_the_changes_begin_with_it() -> None:
-    newest = re.search(r"^## (\S+?),? ", (TOP / "CHANGELOG.md").read_text(), flags=re.MULTILINE)
-    assert newest
-    assert newest[1] == VERSION
+def test_the_changes_have_it_on_top() -> None:
+    """Above it is at most the version that is being worked on."""
+    headings = re.findall(r"^## (\S+?)(, not released yet)?$", (TOP / "CHANGELOG.md").read_text(), flags=re.MULTILINE)
+    versions = [version for version, _ in headings]
+    assert VERSION in versions[:2]
+    assert all(unreleased for _, unreleased in headings[: versions.index(VERSION)])
 
 
 @pytest.mark.parametrize("file", PACKAGES, ids=lambda file: file.parent.name)
