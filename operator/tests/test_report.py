@@ -87,6 +87,13 @@ def test_a_refusal_says_why_in_the_modules_word(word: str, message: str) -> None
     assert verdict.message.endswith("; the borrower tries again by itself")
 
 
+def test_a_lender_that_nobody_reaches_is_called_that() -> None:
+    """In the module's word, which is for the network rather than for the two guests."""
+    verdict = report.judge(reported("Listening", "Connecting", reason="Unreachable"), NOW)
+    assert (verdict.phase, verdict.reason) == ("Connecting", "Unreachable")
+    assert verdict.message == "b connects to 10.0.0.1 port 7470; if this lasts, see whether the network lets it"
+
+
 def test_a_failed_side_is_named_with_its_remedy() -> None:
     assert report.judge(reported("Failed", None), NOW).message == "lender l: free 2 MiB on its root disk"
 

@@ -130,7 +130,7 @@ def _progress(pairing: MemoryPairing, silent: Collection[str]) -> Verdict:
     if phase is PairingPhase.CONNECTING:
         place = f"{pairing.spec.lender.address} port {pairing.spec.lender.port}"
         message = f"{pairing.spec.borrower.guest} connects to {place}; if this lasts, see whether the network lets it"
-        return Verdict(phase, Status.FALSE, "Connecting", message)
+        return Verdict(phase, Status.FALSE, (borrower and borrower.reason) or "Connecting", message)
     slow = [
         f"{name} {guest}"
         for name, guest, ready in (
