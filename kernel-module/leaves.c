@@ -243,6 +243,26 @@ void tide_file_drop(struct tide_file *file, pgoff_t first, pgoff_t last)
 }
 
 /**
+ * tide_file_unlearn() - forget a page that the pool has wrong
+ * @file: the descriptor, not locked
+ * @index: page index
+ *
+ * The file has not changed: other pages of it may be compared all the same.
+ *
+ * Context: any.
+ */
+void tide_file_unlearn(struct tide_file *file, pgoff_t index)
+{
+	unsigned long flags;
+	unsigned int n;
+
+	tide_file_lock(file, flags);
+	tide_outgoing_drop_locked(file, index, index);
+	tide_drop_some(file, index, index, 1, &n);
+	tide_file_unlock(file, flags);
+}
+
+/**
  * tide_file_shrink() - forget some pages, the first ones
  * @file: the descriptor, not locked
  * @limit: how many, or a few more

@@ -551,6 +551,7 @@ void tide_file_put(struct tide_file *file);
 void tide_file_kill(struct tide_file *file);
 bool tide_file_empty(struct tide_file *file);
 void tide_file_drop(struct tide_file *file, pgoff_t first, pgoff_t last);
+void tide_file_unlearn(struct tide_file *file, pgoff_t index);
 void tide_file_drop_locked(struct tide_file *file, pgoff_t first, pgoff_t last);
 bool tide_file_has(struct tide_file *file, pgoff_t first, pgoff_t last);
 u64 tide_file_version(struct tide_file *file, pgoff_t index, int *slot);

@@ -178,7 +178,7 @@ static void tide_verify_failed(const struct tide_verify *v, pgoff_t index)
 	atomic64_inc(&tide_stats.verify_failed);
 	pr_warn_ratelimited("verify: device %u:%u inode %lu page %lu: what came from the pool is not what the disk has\n",
 			    MAJOR(file->dev), MINOR(file->dev), file->ino, index);
-	tide_file_drop(v->file, index, index);
+	tide_file_unlearn(v->file, index);
 }
 
 static void tide_verify_compare(const struct tide_verify *v)

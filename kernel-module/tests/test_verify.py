@@ -55,7 +55,7 @@ def test_a_defect_is_found_and_nobody_reads_it(kernel: str) -> None:
         borrower.sh("dd if=/dev/zero of=/mnt/file bs=1M count=8 conv=notrunc && sync")  # version 0
         pair.evict()
         hits, verified, failed = read_and_count(pair, version=0)
-        assert hits >= verified >= failed > 0
+        assert hits >= verified >= failed > 0.9 * hits > 500, "one that is found hides others"
         assert "what came from the pool is not what the disk has" in borrower.log()
         pair.evict()
         assert read_and_count(pair, version=0)[2] == 0, "what was found wrong is in the pool still"

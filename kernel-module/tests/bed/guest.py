@@ -366,6 +366,7 @@ class Guest:
             monitor.connect(str(self.folder / "qmp"))
             with monitor.makefile("rw") as lines:
                 lines.readline()  # the greeting
+                answer: dict[str, Any] = {}
                 for each, options in (("qmp_capabilities", {}), (command, arguments)):
                     lines.write(json.dumps({"execute": each, "arguments": options}) + "\n")
                     lines.flush()

@@ -11,7 +11,6 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-#include "network.h"
 #include "stress.h"
 
 #define REQUEST_BYTES	32
@@ -25,7 +24,7 @@ static void set_option(int socket, int level, int name)
 	setsockopt(socket, level, name, &on, sizeof(on));
 }
 
-bool read_fully(int fd, void *data, size_t length)
+static bool read_fully(int fd, void *data, size_t length)
 {
 	while (length) {
 		ssize_t n = read(fd, data, length);
@@ -49,7 +48,7 @@ static struct sockaddr_in peer_address(const char *address, int port)
 	return peer;
 }
 
-int connect_to(const char *address, int port)
+static int connect_to(const char *address, int port)
 {
 	struct sockaddr_in peer = peer_address(address, port);
 	int fd = socket(AF_INET, SOCK_STREAM, 0);
@@ -64,7 +63,7 @@ int connect_to(const char *address, int port)
 	return fd;
 }
 
-int listen_on(int port)
+static int listen_on(int port)
 {
 	struct sockaddr_in any = { .sin_family = AF_INET, .sin_port = htons(port) };
 	int listener = socket(AF_INET, SOCK_STREAM, 0);
