@@ -8,9 +8,11 @@ from contextlib import contextmanager
 
 import pytest
 
+from bed.guest import HOST_ADDRESS
+from bed.hostile import Slanderer, YesLender
 from bed.measure import catalog_bytes
-from bed.pair import LENDER_ADDRESS, NAME, PATIENT, Pair
-from bed.tidepool import KEY, MIB, wait_until
+from bed.pair import NAME, PATIENT, Pair
+from bed.tidepool import MIB, wait_until
 from bed.workload import finish_stress, running, start_stress, stress
 
 GIB = 1024 * MIB
@@ -22,14 +24,15 @@ FEW = 2048  # pages of a small pool, 8 MiB
 SLACK = 64  # pages that the catalog may name beyond the grant; of that size of a pool
 FORGOTTEN = 1024  # entries that are forgotten and not yet cleared
 UNMOUNT_SECONDS = 5.0
-YES, YES_PORT = "yes", 7471
+YES = "yes"
+GRANT = 128 * MIB
 FILE_PAGES = sum(1 + number * 7 % 8 for number in range(FILES))  # as the stress program writes them
 
 
 @pytest.fixture(scope="module")
 def two(kernel: str) -> Iterator[Pair]:
     """Two guests, the borrower with so many buffers that every evicted page finds one."""
-    with (pair := Pair(kernel, borrower_mem="256M", lender_mem="320M")):
+    with (pair := Pair(kernel, borrower_mem="256M", lender_mem="320M", host=True)):
         pair.borrower.sh("insmod /lib/tidepool.ko put_buffers=8192")
         yield pair
 
@@ -154,17 +157,17 @@ def test_many_small_files(pair: Pair) -> None:
 
 
 @contextmanager
-def yes_lender(pair: Pair, size: int, options: str = "") -> Iterator[None]:
-    """A second lender beside the honest one, that keeps every page, it says."""
+def beside(pair: Pair, lender: YesLender, size: int) -> Iterator[None]:
+    """A second lender beside the honest one."""
     pair.borrower.sh("rm -rf /mnt/file")
-    job = start_stress(pair.lender, f"yes-lender {YES_PORT} key={KEY} grant=128 {options}")
-    pair.b.borrow(YES, address=LENDER_ADDRESS, size=size, more={"port": YES_PORT, **PATIENT})
-    pair.b.wait_state(f"lenders/{YES}", "Connected")
-    try:
-        yield
-    finally:
-        pair.b.rmdir(f"lenders/{YES}")
-        job.kill()
+    with lender.lending():
+        more = {"port": lender.port, **PATIENT}
+        pair.b.borrow(YES, address=HOST_ADDRESS, size=size, identity=lender.identity, more=more)
+        pair.b.wait_state(f"lenders/{YES}", "Connected")
+        try:
+            yield
+        finally:
+            pair.b.rmdir(f"lenders/{YES}")
 
 
 def yes_figures(pair: Pair) -> dict[str, int]:
@@ -182,7 +185,7 @@ def yes_figures(pair: Pair) -> dict[str, int]:
 def test_no_more_than_was_granted(pair: Pair) -> None:
     """A lender that keeps everything, it says: the borrower believes as much as it may use, and of that the newest."""
     pair.b.set(f"lenders/{NAME}/enabled", 0)
-    with yes_lender(pair, FEW * 4096):
+    with beside(pair, YesLender(GRANT), FEW * 4096):
         stress(pair.borrower, "fill /mnt/file mib=24")
         pair.borrower.drop_caches(1)
         figures = yes_figures(pair)
@@ -197,7 +200,7 @@ def test_no_more_than_was_granted(pair: Pair) -> None:
 
 def test_a_notice_is_about_the_senders_pages(pair: Pair) -> None:
     """A lender that says that other lenders' pages are gone: the catalog names them all the same."""
-    with yes_lender(pair, 128 * MIB, "slander=1"):
+    with beside(pair, Slanderer(GRANT), GRANT):
         stress(pair.borrower, "fill /mnt/file mib=16")
         pair.borrower.drop_caches(1)
         assert yes_figures(pair)["puts"] > 1000

@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
+import contextlib
+from collections.abc import Iterator
+from contextlib import contextmanager
+
 import pytest
 
-from bed.guest import Guest
-from bed.pair import LENDER_ADDRESS, NAME, Pair
-from bed.tidepool import KEY, MIB, PORT, wait_until
-from bed.workload import finish_stress, start_stress, stress
+from bed.guest import HOST_ADDRESS, Guest
+from bed.hostile import EarlyLender, SlowLender, YesLender
+from bed.pair import NAME, Pair
+from bed.protocol import Lender
+from bed.tidepool import MIB, wait_until
+from bed.workload import stress
 
 LENDER = f"lenders/{NAME}"
 DEADLINE_US = 200_000
@@ -19,8 +25,12 @@ HANG_UPS = 3
 NEVER = "59000000 60000000"  # no ping takes so long
 
 
-def borrow(pair: Pair, size: int = 64 * MIB, **more: object) -> None:
-    pair.b.borrow(NAME, address=LENDER_ADDRESS, size=size, more=more)
+WRITE_BUFFERS = "/proc/sys/net/ipv4/tcp_wmem"
+
+
+def borrow(pair: Pair, lender: YesLender, **more: object) -> None:
+    more["port"] = lender.port
+    pair.b.borrow(NAME, address=HOST_ADDRESS, size=64 * MIB, identity=lender.identity, more=more)
     pair.b.wait_state(LENDER, "Connected")
 
 
@@ -31,19 +41,19 @@ def read_once(borrower: Guest) -> float:
 
 def test_early_acknowledgements_end_the_session(kernel: str) -> None:
     """What was not sent whole cannot have arrived: no buffer is given back for such a word, the last of its session."""
-    with (pair := Pair(kernel, borrower_mem="160M")) as (borrower, lender):
+    with (pair := Pair(kernel, borrower_mem="160M", host=True)) as (borrower, _):
+        borrower.write(WRITE_BUFFERS, "4096 16384 16384\n")  # a batch takes many round trips
         pair.b.load()
         for encryption in ("AES-GCM", "None"):
-            liar = start_stress(lender, f"early-lender {PORT} key={KEY} sessions=2")
-            borrow(pair, encryption=encryption)
-            stress(borrower, "fill /mnt/file mib=24")
-            while liar.running:
-                borrower.drop_caches(1)
-                stress(borrower, "sequential /mnt/file passes=1")
-            report = finish_stress(liar)
-            figures = pair.borrowed()
-            assert report["ended"] == report["sessions"] == 2, report
-            assert figures["drop_lost"] >= 2 * 32
+            lender = EarlyLender(sessions=2)
+            with lender.lending():
+                borrow(pair, lender, encryption=encryption)
+                stress(borrower, "fill /mnt/file mib=24")
+                while lender.running:
+                    borrower.drop_caches(1)
+                    stress(borrower, "sequential /mnt/file passes=1")
+            assert lender.ended == lender.sessions == 2
+            assert pair.borrowed()["drop_lost"] >= 2 * 32
             assert "connection lost: error -71" in borrower.log()
             pair.b.rmdir(LENDER)
         pair.assert_clean()
@@ -75,28 +85,36 @@ def test_the_deadline_holds_on_a_slow_wire(kernel: str) -> None:
 @pytest.mark.parametrize("how", ["items", "pages"])
 def test_a_trickle_is_late_like_silence(kernel: str, how: str) -> None:
     """A byte each few milliseconds: readers go on after the deadline, and the connection ends though never silent."""
-    with (pair := Pair(kernel, borrower_mem="192M")) as (borrower, lender):
+    with (pair := Pair(kernel, borrower_mem="192M", host=True)) as (borrower, _):
         borrower.sh("insmod /lib/tidepool.ko put_buffers=4096")
-        slow = start_stress(lender, f"slow-lender {PORT} key={KEY} how={how}")
-        borrow(pair, deadline_us=DEADLINE_US)
-        stress(borrower, "fill /mnt/file mib=4")
-        pair.evict()
-        assert pair.borrowed()["catalog_pages"] > 512
-        assert read_once(borrower) < IN_TIME_US
-        assert pair.borrowed()["get_late"] > 0
-        wait_until("it is cut off", lambda: pair.borrowed()["disconnects"] > 0, timeout=30)
-        assert finish_stress(slow)["seconds"] > 2
+        lender = SlowLender(how)
+        with lender.lending():
+            borrow(pair, lender, deadline_us=DEADLINE_US)
+            stress(borrower, "fill /mnt/file mib=4")
+            pair.evict()
+            assert pair.borrowed()["catalog_pages"] > 512
+            assert read_once(borrower) < IN_TIME_US
+            assert pair.borrowed()["get_late"] > 0
+            wait_until("it is cut off", lambda: pair.borrowed()["disconnects"] > 0, timeout=30)
+            wait_until("the lender notices", lambda: not lender.running)
+        assert lender.seconds > 2
         pair.assert_clean()
 
 
-def lose_sessions(pair: Pair, breaker: str) -> None:
-    """Borrow from a lender that hangs up at each request, until it has done so often enough."""
-    liar = start_stress(pair.lender, f"slow-lender {PORT} key={KEY} how=hang-up sessions={HANG_UPS}")
-    borrow(pair, breaker=breaker, breaker_short=NEVER, breaker_long=NEVER)
-    while liar.running:
-        pair.borrower.drop_caches(1)
-        read_once(pair.borrower)
-    assert finish_stress(liar)["sessions"] == HANG_UPS
+@contextmanager
+def lost_again_and_again(pair: Pair, breaker: str) -> Iterator[None]:
+    """A lender that has hung up at each request, often enough; then it is one that does not, and connected."""
+    odd = SlowLender("hang-up", HANG_UPS)
+    with odd.lending():
+        borrow(pair, odd, breaker=breaker, breaker_short=NEVER, breaker_long=NEVER)
+        while odd.running:
+            pair.borrower.drop_caches(1)
+            read_once(pair.borrower)
+    assert odd.sessions == HANG_UPS
+    wait_until("the breaker is open", lambda: pair.borrowed()["breaker_open"] == 1)
+    with contextlib.closing(Lender(own=odd.own, port=odd.port)):
+        pair.b.wait_state(LENDER, "Connected")
+        yield
 
 
 def reads_from_pool(pair: Pair) -> bool:
@@ -109,38 +127,30 @@ def reads_from_pool(pair: Pair) -> bool:
 
 def test_a_lender_that_is_lost_again_and_again_is_left_alone(kernel: str) -> None:
     """Three lost connections in a minute open the breaker, and it stays open though the next one stands."""
-    with (pair := Pair(kernel, borrower_mem="160M")) as (borrower, _):
+    with (pair := Pair(kernel, borrower_mem="160M", host=True)) as (borrower, _):
         pair.b.load()
         stress(borrower, "fill /mnt/file mib=8")
         for breaker in ("Thresholds", "Automatic"):
-            lose_sessions(pair, breaker)
-            wait_until("the breaker is open", lambda: pair.borrowed()["breaker_open"] == 1)
-            pair.l.load()
-            pair.l.lend(NAME, quota=64 * MIB)
-            pair.b.wait_state(LENDER, "Connected")
-            assert not reads_from_pool(pair)
-            assert pair.borrowed()["breaker_open"] == 1
-            assert pair.borrowed()["drop_breaker"] > 0
-            pair.b.set(f"{LENDER}/breaker", "Off")
-            wait_until("it is used again", lambda: reads_from_pool(pair))
+            with lost_again_and_again(pair, breaker):
+                assert not reads_from_pool(pair)
+                assert pair.borrowed()["breaker_open"] == 1
+                assert pair.borrowed()["drop_breaker"] > 0
+                pair.b.set(f"{LENDER}/breaker", "Off")
+                wait_until("it is used again", lambda: reads_from_pool(pair))
             pair.b.rmdir(LENDER)
-            pair.l.unload()
         pair.assert_clean()
 
 
 @pytest.mark.long
 def test_a_lender_that_was_lost_is_taken_up_again(kernel: str) -> None:
     """When the losses are a minute old and there were no more of them, the breaker closes by itself."""
-    with (pair := Pair(kernel, borrower_mem="160M")) as (borrower, _):
+    with (pair := Pair(kernel, borrower_mem="160M", host=True)) as (borrower, _):
         pair.b.load()
         stress(borrower, "fill /mnt/file mib=8")
-        lose_sessions(pair, "Thresholds")
-        pair.l.load()
-        pair.l.lend(NAME, quota=64 * MIB)
-        pair.b.wait_state(LENDER, "Connected")
-        assert pair.borrowed()["breaker_open"] == 1
-        wait_until("the breaker closes", lambda: pair.borrowed()["breaker_open"] == 0, timeout=75, every=1)
-        assert reads_from_pool(pair) or reads_from_pool(pair)
+        with lost_again_and_again(pair, "Thresholds"):
+            assert pair.borrowed()["breaker_open"] == 1
+            wait_until("the breaker closes", lambda: pair.borrowed()["breaker_open"] == 0, timeout=75, every=1)
+            assert reads_from_pool(pair) or reads_from_pool(pair)
         pair.assert_clean()
 
 

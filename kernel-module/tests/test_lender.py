@@ -2,21 +2,25 @@
 
 from __future__ import annotations
 
+import contextlib
+import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 import pytest
 
-from bed.guest import Job
+from bed.hostile import OVER, PlainBorrower
 from bed.measure import kept_bytes
 from bed.pair import LENDER_ADDRESS, NAME, Pair
-from bed.tidepool import KEY, MIB, wait_until
-from bed.workload import finish_stress, running, start_stress, stress
+from bed.protocol import KeyPair, point_of
+from bed.tidepool import MIB, wait_until
+from bed.workload import running, stress
 
 FILES = 20_000
 GRANT = 8 * MIB
 SLACK = MIB  # two connections, and what the slab allocator has begun
+A_MINUTE = 60.0
 CONTROL_SECONDS = 3.0  # a write to configfs in an emulated guest takes a tenth of that
 OWN_MIB, LENT_MIB, MORE_MIB = 50, 100, 40
 LRU_GEN = "/sys/kernel/mm/lru_gen/enabled"
@@ -25,24 +29,41 @@ PORT_LINE = "awk '$2 ~ /:1D2E$/ && $4 == \"01\"' /proc/net/tcp6 | wc -l"
 
 @pytest.fixture(scope="module")
 def pair(kernel: str) -> Iterator[Pair]:
-    """A lender whose borrower is a program that speaks the protocol."""
-    with (pair := Pair(kernel, disk=None, borrower_mem="256M", lender_mem="320M")):
+    """A lender whose borrower is a program on this machine."""
+    with (pair := Pair(kernel, disk=None, borrower_mem="256M", lender_mem="320M", host=True)):
         pair.l.load()
         yield pair
         pair.assert_clean()
 
 
 @contextmanager
-def lending(pair: Pair, quota: int) -> Iterator[None]:
-    pair.l.lend(NAME, quota=quota)
+def borrowing(pair: Pair, quota: int) -> Iterator[PlainBorrower]:
+    """A borrower to whom the guest lends, and to nobody else afterwards."""
+    own = KeyPair()
+    pair.l.lend(NAME, quota=quota, identity=own.identity)
+    lender = point_of(pair.l.identity)
     try:
-        yield
+        with contextlib.closing(PlainBorrower(("127.0.0.1", pair.lender_port), own, lender)) as borrower:
+            yield borrower
     finally:
         pair.l.remove_peers()
 
 
-def borrows(pair: Pair, arguments: str) -> Job:
-    return start_stress(pair.borrower, f"borrower {LENDER_ADDRESS} key={KEY} {arguments}")
+@contextmanager
+def meanwhile(borrower: PlainBorrower, action: Callable[[float], None]) -> Iterator[None]:
+    """What it does beside; then it is gone."""
+    thread = threading.Thread(target=_until_over, args=(action,), daemon=True)
+    thread.start()
+    try:
+        yield
+    finally:
+        borrower.close()
+        thread.join()
+
+
+def _until_over(action: Callable[[float], None]) -> None:
+    with contextlib.suppress(*OVER):
+        action(A_MINUTE)
 
 
 def test_many_files_cost_no_more_than_the_grant(kernel: str) -> None:
@@ -67,52 +88,56 @@ def test_many_files_cost_no_more_than_the_grant(kernel: str) -> None:
 
 def test_forget_of_a_range_spares_what_was_put_later(pair: Pair) -> None:
     """Of a hundred pages those below a version go, the others stay."""
-    with lending(pair, 64 * MIB):
-        report = finish_stress(borrows(pair, "pages=100 forget=61"))
-        assert report["stored"] == 100
-        assert report["hits"] == 40
+    with borrowing(pair, 64 * MIB) as borrower:
+        borrower.put_all(100)
+        borrower.forget_below(61)
+        borrower.ask_all(100)
+        assert borrower.stored == 100
+        assert borrower.hits == 40
 
 
 def test_control_does_not_wait_for_a_borrower_that_does_not_listen(pair: Pair) -> None:
     """A reply fills the connection, and the borrower takes it in sips: sizes, figures and rmdir are done at once."""
-    with lending(pair, 64 * MIB):
-        slow = borrows(pair, "pages=4096 slow=30")
-        wait_until("it asks", lambda: pair.lent()["gets"] >= 9)
-        time.sleep(0.5)
-        took = {}
-        for what, action in (
-            ("lend_bytes", lambda: pair.l.set("lend_bytes", 48 * MIB)),
-            ("quota_bytes", lambda: pair.l.set(f"borrowers/{NAME}/quota_bytes", 32 * MIB)),
-            ("stats", pair.lent),
-            ("rmdir", lambda: pair.l.rmdir(f"borrowers/{NAME}")),
-        ):
-            start = time.monotonic()
-            action()
-            took[what] = time.monotonic() - start
-        print(f"\n{took}")
-        assert max(took.values()) < CONTROL_SECONDS, took
-        slow.kill()
-        slow.result()
+    with borrowing(pair, 64 * MIB) as borrower:
+        borrower.put_all(4096)
+        borrower.deafen()
+        with meanwhile(borrower, borrower.sip):
+            wait_until("it asks", lambda: pair.lent()["gets"] >= 1)
+            time.sleep(0.5)
+            took = {}
+            for what, action in (
+                ("lend_bytes", lambda: pair.l.set("lend_bytes", 48 * MIB)),
+                ("quota_bytes", lambda: pair.l.set(f"borrowers/{NAME}/quota_bytes", 32 * MIB)),
+                ("stats", pair.lent),
+                ("rmdir", lambda: pair.l.rmdir(f"borrowers/{NAME}")),
+            ):
+                start = time.monotonic()
+                action()
+                took[what] = time.monotonic() - start
+            print(f"\n{took}")
+            assert max(took.values()) < CONTROL_SECONDS, took
 
 
 def test_every_page_that_goes_is_told(pair: Pair) -> None:
     """The pool shrinks by 11,000 pages while the borrower does not listen: later it learns of every one."""
     pages = 12_000
-    with lending(pair, 64 * MIB):
-        job = borrows(pair, f"pages={pages} deaf=3 stay=4")
-        wait_until("it has asked for all", lambda: pair.lent()["gets"] >= pages // 512 + 1)
+    with borrowing(pair, 64 * MIB) as borrower:
+        borrower.put_all(pages)
+        borrower.deafen()
         pair.l.set(f"borrowers/{NAME}/quota_bytes", 2 * MIB)
         left = pair.lent()["lent_pages"]
-        report = finish_stress(job)
-        assert report["stored"] == pages
+        time.sleep(3)
+        borrower.listen(4)
+        assert borrower.stored == pages
         assert left <= 512
-        assert report["evicted"] == pages - left
+        assert borrower.evicted == pages - left
 
 
 def test_trickling_strangers_lock_nobody_out(pair: Pair) -> None:
     """Forty half-open handshakes that send a byte a second: a paired borrower connects; they are cut at their time."""
     trickle = f"stress half-open {LENDER_ADDRESS} connections=40 seconds=60 every=1000"
-    with lending(pair, 64 * MIB), running(pair.borrower, trickle, 1):
+    pair.l.lend(NAME, quota=64 * MIB)
+    with running(pair.borrower, trickle, 1):
         time.sleep(1)
         pair.b.load()
         pair.b.borrow(NAME, address=LENDER_ADDRESS, size=64 * MIB)
@@ -120,11 +145,14 @@ def test_trickling_strangers_lock_nobody_out(pair: Pair) -> None:
         assert int(pair.lender.sh(PORT_LINE)) <= 8 + 2
         wait_until("the strangers are gone", lambda: int(pair.lender.sh(PORT_LINE)) == 2, timeout=10)
         pair.b.unload()
+    pair.l.remove_peers()
 
 
 def test_lent_pages_are_the_first_to_go(kernel: str) -> None:
     """A program on the lender takes what is free and more: lent pages go, its own page cache, read once, stays."""
-    with (pair := Pair(kernel, disk=None, lender_disk="ext4", borrower_mem="160M", lender_mem="320M")) as (_, lender):
+    pages = LENT_MIB * 256
+    pair = Pair(kernel, disk=None, lender_disk="ext4", borrower_mem="160M", lender_mem="320M", host=True)
+    with pair as (_, lender):
         lender.mount("ext4")
         lender.sh(f"dd if=/dev/zero of=/mnt/own bs=1M count={OWN_MIB} 2>/dev/null; sync")
         pair.l.load()
@@ -132,18 +160,21 @@ def test_lent_pages_are_the_first_to_go(kernel: str) -> None:
             lender.write(LRU_GEN, f"{generations}\n")
             lender.drop_caches(3)
             lender.sh("cat /mnt/own > /dev/null")
-            with lending(pair, (LENT_MIB + 10) * MIB):
-                pages = LENT_MIB * 256
-                job = borrows(pair, f"pages={pages} ask=0 stay=60")
-                wait_until("all is lent", lambda: pair.lent()["puts"] >= pages, timeout=90)  # noqa: B023
-                before, lent = stress(lender, "resident /mnt/own")["resident"], pair.lent()["lent_pages"]
-                stress(lender, f"anon {lender.meminfo('MemFree') // MIB + MORE_MIB}")
-                after, left = stress(lender, "resident /mnt/own")["resident"], pair.lent()["lent_pages"]
-                print(f"\nlru_gen {generations}: own {before} -> {after}, lent {lent} -> {left}")
-                job.kill()
-                job.result()
+            with borrowing(pair, (LENT_MIB + 10) * MIB) as borrower:
+                borrower.put_all(pages)
+                with meanwhile(borrower, borrower.listen):
+                    before, lent, after, left = squeeze(pair)
+            print(f"\nlru_gen {generations}: own {before} -> {after}, lent {lent} -> {left}")
             assert before == OWN_MIB * 256
             assert lent > 0.9 * pages
             assert after > 0.999 * before
             assert lent - left < 3 * MORE_MIB * 256 / 2
         pair.assert_clean()
+
+
+def squeeze(pair: Pair) -> tuple[int, int, int, int]:
+    """A program on the lender takes more than is free: its own cached pages and the lent ones, before and after."""
+    lender = pair.lender
+    own, lent = stress(lender, "resident /mnt/own")["resident"], pair.lent()["lent_pages"]
+    stress(lender, f"anon {lender.meminfo('MemFree') // MIB + MORE_MIB}")
+    return own, lent, stress(lender, "resident /mnt/own")["resident"], pair.lent()["lent_pages"]

@@ -41,14 +41,13 @@ from bed.protocol import (
     PUT_MAX,
     RESIZE,
     TAG,
-    WELCOME,
     Connection,
     Hello,
     KeyPair,
     Malformed,
     Refused,
+    accept,
     connect,
-    welcome,
 )
 
 GRANT_BYTES = 64 << 20
@@ -187,29 +186,12 @@ class LyingLender(Liar):
     def _run(self, messages: int) -> None:
         while self.report.messages < messages:
             try:
-                get, put = self._begin()
+                get, put = accept(self._listener, self.own, GRANT_BYTES)
             except OVER:
                 continue
             self.report.sessions += 1
             self._session(get, put, messages)
         self._listener.close()
-
-    def _begin(self) -> tuple[Connection, Connection]:
-        get = self._accept()
-        try:
-            get.send(GRANT, metadata=NUMBER.pack(GRANT_BYTES))
-            return get, self._accept()
-        except OVER:
-            get.close()
-            raise
-
-    def _accept(self) -> Connection:
-        sock, _ = self._listener.accept()
-        try:
-            return welcome(sock, self.own, lambda _: WELCOME)[0]
-        except OVER:
-            sock.close()
-            raise
 
     def _session(self, get: Connection, put: Connection, messages: int) -> None:
         """Lies until the borrower has had enough, or so many messages were sent."""

@@ -1,7 +1,8 @@
 """Protocol 3 (PROTOCOL.md) in user space, in both roles: what the wire says, told a second time.
 
 `Noise` is the handshake's arithmetic, `connect` and `welcome` are its two halves on a socket, `Connection` sends and
-receives frames. `Borrower` and `Lender` are peers that keep to the protocol; bed/liar.py has those that do not.
+receives frames. `Borrower` and `Lender` are peers that keep to the protocol; bed/hostile.py has those that mean harm or
+take their time, bed/liar.py those that send what they like.
 """
 
 from __future__ import annotations
@@ -335,14 +336,14 @@ class Connection:
 
     def __init__(self, sock: socket.socket, sending: Cipher, receiving: Cipher) -> None:
         self.sock = sock
+        self.lock = threading.Lock()  # of what is sent
         self._sending, self._receiving = sending, receiving
-        self._lock = threading.Lock()
 
     def send(
         self, kind: int, count: int = 0, number: int = 0, metadata: bytes = b"", pages: bytes = b"", flags: int = 0
     ) -> None:
         head = FRAME.pack(len(metadata) + len(pages), kind, flags, count, number)
-        with self._lock:
+        with self.lock:
             self.sock.sendall(head + metadata + pages)
 
     def receive(self) -> Frame:
@@ -359,6 +360,26 @@ class Connection:
         with contextlib.suppress(OSError):
             self.sock.shutdown(socket.SHUT_RDWR)
         self.sock.close()
+
+
+def accept(listener: socket.socket, own: KeyPair, grant: int) -> tuple[Connection, Connection]:
+    """The two connections of the next session, on which so much is granted; anybody is welcome."""
+    get = _accept(listener, own)
+    try:
+        get.send(GRANT, metadata=NUMBER.pack(grant))
+        return get, _accept(listener, own)
+    except BaseException:
+        get.close()
+        raise
+
+
+def _accept(listener: socket.socket, own: KeyPair) -> Connection:
+    sock, _ = listener.accept()
+    try:
+        return welcome(sock, own, lambda _: WELCOME)[0]
+    except BaseException:
+        sock.close()
+        raise
 
 
 # Peers that keep to the protocol
@@ -438,15 +459,15 @@ class Lender:
     `answer` is what newcomers are told. Everything that it sends on a session is `delay` seconds late.
     """
 
-    def __init__(self, grant: int = 64 << 20) -> None:
-        self.own = KeyPair()
+    def __init__(self, grant: int = 64 << 20, own: KeyPair | None = None, port: int = 0) -> None:
+        self.own = own or KeyPair()
         self.delay = 0.0
         self.answer = WELCOME
         self.grant = grant
         self.pages: dict[tuple[int, int], tuple[int, bytes, bytes]] = {}
         self._sessions: dict[int, _Late] = {}
         self._connections: set[socket.socket] = set()
-        self._listener = socket.create_server(("127.0.0.1", 0))
+        self._listener = socket.create_server(("127.0.0.1", port))
         self.port = int(self._listener.getsockname()[1])
         threading.Thread(target=self._listen, daemon=True).start()
 
