@@ -104,8 +104,20 @@ static int tide_socket(struct tide_lender *lender, struct socket **sockp,
 	return READ_ONCE(lender->closing) || tide_timeline_held() ? -ESHUTDOWN : 0;
 }
 
+/* Nothing is sent but the handshake before there are these. */
+static int tide_seal(struct tide_lender *lender, const struct tide_handshake *hs,
+		     struct tide_sealers *sealers)
+{
+	int err;
+
+	mutex_lock(&lender->tx_mutex);
+	err = tide_sealers_create(sealers, &hs->keys, true);
+	mutex_unlock(&lender->tx_mutex);
+	return err;
+}
+
 static int tide_connect(struct tide_lender *lender, u8 channel, u64 session,
-			struct socket **sockp)
+			struct socket **sockp, struct tide_sealers *sealers)
 {
 	struct tide_handshake *hs = tide_handshake_create();
 	struct tide_identity identity;
@@ -116,7 +128,8 @@ static int tide_connect(struct tide_lender *lender, u8 channel, u64 session,
 	err = tide_socket(lender, sockp, &identity) ?:
 	      tide_reach(lender, *sockp) ?:
 	      tide_handshake_borrower(*sockp, hs, &identity, channel, session,
-				      lender->config.size_bytes);
+				      lender->config.size_bytes) ?:
+	      tide_seal(lender, hs, sealers);
 	WRITE_ONCE(lender->reason, hs->reason);
 	memcpy(lender->contribution, hs->noise.hash, sizeof(lender->contribution));
 	if (hs->reason == TIDE_OTHER_VERSION)
@@ -126,7 +139,8 @@ static int tide_connect(struct tide_lender *lender, u8 channel, u64 session,
 	return err;
 }
 
-static void tide_disconnect(struct tide_lender *lender, struct socket **sockp)
+static void tide_disconnect(struct tide_lender *lender, struct socket **sockp,
+			    struct tide_sealers *sealers)
 {
 	struct socket *sock;
 
@@ -137,6 +151,7 @@ static void tide_disconnect(struct tide_lender *lender, struct socket **sockp)
 	lender->tx_offset = 0;
 	lender->tx_length = 0;
 	mutex_unlock(&lender->sock_mutex);
+	tide_sealers_free(sealers);
 	mutex_unlock(&lender->tx_mutex);
 	if (sock)
 		sock_release(sock);
@@ -196,16 +211,37 @@ int tide_lender_recv(struct tide_lender *lender, void *data, size_t size)
 	return tide_wire_recv_iter(lender->get_sock, &iter, lender->rx_until);
 }
 
+/**
+ * tide_lender_metadata() - receive what a frame has beside pages
+ * @lender: connected
+ * @frame: its header
+ * @size: bytes of the metadata, as type and count imply
+ *
+ * Context: the receiving thread.
+ * Return: 0, it is in @lender->rx_item then, -EBADMSG when the lender has not
+ * sent this, or another negative errno.
+ */
+int tide_lender_metadata(struct tide_lender *lender, const struct tide_frame *frame, size_t size)
+{
+	return tide_lender_recv(lender, lender->rx_item, size + TIDE_TAG_SIZE) ?:
+	       tide_frame_open(lender->get_seal.receive, frame, lender->rx_item, size);
+}
+
+/* The same for a frame that has nothing else. */
+static int tide_receive_all(struct tide_lender *lender, const struct tide_frame *frame,
+			    size_t size)
+{
+	if (le32_to_cpu(frame->length) != size + TIDE_TAG_SIZE)
+		return -EPROTO;
+	return tide_lender_metadata(lender, frame, size);
+}
+
 static int tide_receive_u64(struct tide_lender *lender,
 			    const struct tide_frame *frame, u64 *value)
 {
-	__le64 raw;
-	int err;
+	int err = tide_receive_all(lender, frame, sizeof(*value));
 
-	if (le32_to_cpu(frame->length) != sizeof(raw))
-		return -EPROTO;
-	err = tide_lender_recv(lender, &raw, sizeof(raw));
-	*value = le64_to_cpu(raw);
+	*value = get_unaligned_le64(lender->rx_item);
 	return err;
 }
 
@@ -213,19 +249,17 @@ static int tide_receive_evicted(struct tide_lender *lender,
 				const struct tide_frame *frame)
 {
 	unsigned int i, count = le16_to_cpu(frame->count);
-	struct tide_page_id id;
+	const struct tide_page_id *id = (void *)lender->rx_item;
 	int err;
 
-	if (!count || count > TIDE_NOTICE_MAX ||
-	    le32_to_cpu(frame->length) != count * sizeof(id))
+	if (!count || count > TIDE_NOTICE_MAX)
 		return -EPROTO;
-	for (i = 0; i < count; i++) {
-		err = tide_lender_recv(lender, &id, sizeof(id));
-		if (err)
-			return err;
-		tide_catalog_evicted(lender->slot, le64_to_cpu(id.file),
-				     le64_to_cpu(id.index), le64_to_cpu(id.version));
-	}
+	err = tide_receive_all(lender, frame, count * sizeof(*id));
+	if (err)
+		return err;
+	for (i = 0; i < count; i++)
+		tide_catalog_evicted(lender->slot, le64_to_cpu(id[i].file),
+				     le64_to_cpu(id[i].index), le64_to_cpu(id[i].version));
 	atomic64_add(count, &lender->stats.evicted_notices);
 	return 0;
 }
@@ -253,9 +287,10 @@ static int tide_receive_frame(struct tide_lender *lender,
 		tide_catalog_granted(lender);
 		return 0;
 	case TIDE_PONG:
-		if (frame->length || frame->count)
+		if (frame->count)
 			return -EPROTO;
-		return tide_pong(lender, le64_to_cpu(frame->id));
+		return tide_receive_all(lender, frame, 0) ?:
+		       tide_pong(lender, le64_to_cpu(frame->id));
 	default:
 		return -EPROTO;
 	}
@@ -275,6 +310,11 @@ static int tide_receive(struct tide_lender *lender)
 		WRITE_ONCE(lender->stalled, false);
 		err = tide_receive_frame(lender, &frame);
 	} while (!err);
+	if (err == -EPROTO || err == -EBADMSG) {
+		atomic64_inc(&lender->stats.bad_frames);
+		pr_warn_ratelimited("lenders/%s: %s frame, connection closed\n", lender->name,
+				    err == -EPROTO ? "malformed" : "forged");
+	}
 	return err;
 }
 
@@ -327,9 +367,11 @@ static int tide_session_begin(struct tide_lender *lender)
 
 	lender->stalled = false;
 	tide_breaker_reset(lender, false);
-	err = tide_connect(lender, TIDE_CHANNEL_GET, session, &lender->get_sock) ?:
+	err = tide_connect(lender, TIDE_CHANNEL_GET, session, &lender->get_sock,
+			   &lender->get_seal) ?:
 	      tide_receive_first_grant(lender) ?:
-	      tide_connect(lender, TIDE_CHANNEL_PUT, session, &lender->put_sock) ?:
+	      tide_connect(lender, TIDE_CHANNEL_PUT, session, &lender->put_sock,
+			   &lender->put_seal) ?:
 	      tide_cipher_renew(lender, lender->contribution);
 	if (err)
 		return err;
@@ -343,8 +385,8 @@ static void tide_session_end(struct tide_lender *lender)
 	cancel_delayed_work_sync(&lender->tick);
 	tide_get_abort(lender);
 	tide_sender_stop(lender);
-	tide_disconnect(lender, &lender->get_sock);
-	tide_disconnect(lender, &lender->put_sock);
+	tide_disconnect(lender, &lender->get_sock, &lender->get_seal);
+	tide_disconnect(lender, &lender->put_sock, &lender->put_seal);
 	tide_catalog_purge_lender(lender->slot);
 }
 

@@ -437,19 +437,19 @@ static int tide_data_pages(struct tide_lender *lender, struct tide_get *get,
 int tide_get_data(struct tide_lender *lender, const struct tide_frame *frame)
 {
 	unsigned int i, hits = 0, count = le16_to_cpu(frame->count);
+	size_t items = count * sizeof(lender->rx_item[0]);
 	struct tide_get *get;
 	int err;
 
 	if (!count || count > TIDE_GET_MAX ||
-	    le32_to_cpu(frame->length) < count * sizeof(lender->rx_item[0]))
+	    le32_to_cpu(frame->length) < items + TIDE_TAG_SIZE)
 		return -EPROTO;
-	err = tide_lender_recv(lender, lender->rx_item, count * sizeof(lender->rx_item[0]));
+	err = tide_lender_metadata(lender, frame, items);
 	if (err)
 		return err;
 	for (i = 0; i < count; i++)
 		hits += !!lender->rx_item[i].version;
-	if (le32_to_cpu(frame->length) !=
-	    count * sizeof(lender->rx_item[0]) + (hits << PAGE_SHIFT))
+	if (le32_to_cpu(frame->length) != items + TIDE_TAG_SIZE + (hits << PAGE_SHIFT))
 		return -EPROTO;
 
 	get = tide_get_claim(lender, le64_to_cpu(frame->id));
@@ -551,7 +551,7 @@ int tide_get_prepare(struct tide_lender *lender)
 	INIT_LIST_HEAD(&lender->unsent);
 	INIT_LIST_HEAD(&lender->pending);
 	INIT_DELAYED_WORK(&lender->deadline, tide_get_deadline);
-	lender->rx_item = kvcalloc(TIDE_GET_MAX, sizeof(*lender->rx_item), GFP_KERNEL);
+	lender->rx_item = kvcalloc(TIDE_GET_MAX + 1, sizeof(*lender->rx_item), GFP_KERNEL);
 	lender->rx_cipher = tide_cipher_create();
 	lender->scratch = alloc_page(GFP_KERNEL);
 	return lender->rx_item && lender->rx_cipher && lender->scratch ? err : -ENOMEM;

@@ -23,8 +23,10 @@
  * @borrower: once the handshake is over
  * @channel: likewise
  * @peer: likewise
- * @request: payload of the frame being served
+ * @sealers: its keys
+ * @request: metadata of the frame being served, and its tag
  * @reply: header, versions and tags of the reply being sent
+ * @note: any other frame being sent
  * @folio: pages of the request being served
  * @bvec: the same, to be sent or received
  */
@@ -38,19 +40,30 @@ struct tide_connection {
 	struct tide_borrower *borrower;
 	u8 channel;
 	struct tide_identity peer;
-	union {
-		struct {
-			struct tide_get_head head;
-			struct tide_get_item item[TIDE_GET_MAX];
-		} get;
-		struct tide_put_item put[TIDE_PUT_MAX];
-		struct tide_forget_item forget[TIDE_NOTICE_MAX];
-		struct tide_page_id evicted[TIDE_NOTICE_MAX];	/* when @put is done with */
-	} request;
+	struct tide_sealers sealers;
+	struct {
+		union {
+			struct {
+				struct tide_get_head head;
+				struct tide_get_item item[TIDE_GET_MAX];
+			} get;
+			struct tide_put_item put[TIDE_PUT_MAX];
+			struct tide_forget_item forget[TIDE_NOTICE_MAX];
+			struct tide_page_id evicted[TIDE_NOTICE_MAX];	/* when @put is done with */
+			__le64 bytes;
+		};
+		u8 tag[TIDE_TAG_SIZE];
+	} __packed request;
 	struct {
 		struct tide_frame frame;
 		struct tide_data_item item[TIDE_GET_MAX];
+		u8 tag[TIDE_TAG_SIZE];
 	} __packed reply;
+	struct {
+		struct tide_frame frame;
+		u8 metadata[TIDE_NOTICE_MAX * sizeof(struct tide_page_id)];
+		u8 tag[TIDE_TAG_SIZE];
+	} __packed note;
 	struct folio *folio[TIDE_GET_MAX];
 	struct bio_vec bvec[TIDE_GET_MAX];
 };

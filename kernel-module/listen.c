@@ -114,7 +114,9 @@ static int tide_bind_borrower(struct tide_connection *c, const struct tide_hands
 	mutex_lock(&tide_lending_mutex);
 	c->borrower = tide_known(&c->peer);	/* it may be gone by now */
 	mutex_unlock(&tide_lending_mutex);
-	return c->borrower ? 0 : -EACCES;
+	if (!c->borrower)
+		return -EACCES;
+	return tide_sealers_create(&c->sealers, &hs->keys, false);
 }
 
 /* Nothing but its own state is changed before the handshake is over. */
@@ -155,6 +157,7 @@ static void tide_connection_end(struct tide_connection *c)
 	list_del(&c->list);
 	mutex_unlock(&tide_lending_mutex);
 	sock_release(c->sock);
+	tide_sealers_free(&c->sealers);
 	kvfree(c);
 	wake_up_all(&tide_connections_wait);
 }

@@ -359,7 +359,7 @@ static int tide_batch_send(struct tide_lender *lender, struct tide_batch *batch)
 	int ret = 0;
 
 	head->frame = (struct tide_frame) {
-		.length = cpu_to_le32(items + (batch->count << PAGE_SHIFT)),
+		.length = cpu_to_le32(items + TIDE_TAG_SIZE + (batch->count << PAGE_SHIFT)),
 		.type = TIDE_PUT,
 		.count = cpu_to_le16(batch->count),
 		.id = cpu_to_le64(batch->id),
@@ -368,8 +368,10 @@ static int tide_batch_send(struct tide_lender *lender, struct tide_batch *batch)
 	for (i = 0; i < batch->count && !ret; i++)
 		ret = tide_batch_page(lender, batch->buffer[i], i);
 	if (!ret)
+		ret = tide_frame_seal(lender->put_seal.send, &head->frame, head->item, items);
+	if (!ret)
 		ret = tide_wire_send(lender->put_sock, head,
-				     sizeof(head->frame) + items, MSG_MORE);
+				     sizeof(head->frame) + items + TIDE_TAG_SIZE, MSG_MORE);
 	if (ret < 0)
 		return ret;
 	return tide_wire_send_pages(lender->put_sock, lender->put_bvec, batch->count);

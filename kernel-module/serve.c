@@ -16,25 +16,27 @@
 /* sending to the borrower					       */
 /* ------------------------------------------------------------------ */
 
-/* A frame with a small payload, on the GET channel. */
+/* A frame without pages, on the GET channel. */
 static int tide_reply(struct tide_borrower *borrower, u8 type, unsigned int count,
 		      u64 id, const void *payload, size_t length)
 {
-	struct tide_frame frame = {
-		.length = cpu_to_le32(length),
-		.type = type,
-		.count = cpu_to_le16(count),
-		.id = cpu_to_le64(id),
-	};
+	struct tide_connection *c;
 	int err = -ENOTCONN;
 
 	mutex_lock(&borrower->send_mutex);
-	if (borrower->get) {
-		struct socket *sock = borrower->get->sock;
-
-		err = tide_wire_send(sock, &frame, sizeof(frame), length ? MSG_MORE : 0);
-		if (err >= 0 && length)
-			err = tide_wire_send(sock, (void *)payload, length, 0);
+	c = borrower->get;
+	if (c) {
+		c->note.frame = (struct tide_frame) {
+			.length = cpu_to_le32(length + TIDE_TAG_SIZE),
+			.type = type,
+			.count = cpu_to_le16(count),
+			.id = cpu_to_le64(id),
+		};
+		memcpy(c->note.metadata, payload, length);
+		err = tide_frame_seal(c->sealers.send, &c->note.frame, c->note.metadata, length);
+		if (!err)
+			err = tide_wire_send(c->sock, &c->note, sizeof(c->note.frame) + length +
+					     TIDE_TAG_SIZE, 0);
 	}
 	mutex_unlock(&borrower->send_mutex);
 	return err < 0 ? err : 0;
@@ -95,9 +97,23 @@ static int tide_check(const struct tide_frame *frame, unsigned int max, size_t f
 {
 	unsigned int count = le16_to_cpu(frame->count);
 
-	if (count > max || le32_to_cpu(frame->length) != fixed + count * each)
+	if (count > max || le32_to_cpu(frame->length) != fixed + count * each + TIDE_TAG_SIZE)
 		return -EPROTO;
 	return 0;
+}
+
+/* What a frame has beside pages, of a size that was checked: into the request. */
+static int tide_receive_metadata(struct tide_connection *c, const struct tide_frame *frame,
+				 size_t size)
+{
+	return tide_wire_recv(c->sock, &c->request, size + TIDE_TAG_SIZE) ?:
+	       tide_frame_open(c->sealers.receive, frame, &c->request, size);
+}
+
+/* The same for a frame that has no pages. */
+static int tide_receive_all(struct tide_connection *c, const struct tide_frame *frame)
+{
+	return tide_receive_metadata(c, frame, le32_to_cpu(frame->length) - TIDE_TAG_SIZE);
 }
 
 static unsigned int tide_look_up(struct tide_connection *c, unsigned int count)
@@ -131,14 +147,16 @@ static int tide_send_data(struct tide_connection *c, unsigned int count,
 	int err;
 
 	c->reply.frame = (struct tide_frame) {
-		.length = cpu_to_le32(items + (hits << PAGE_SHIFT)),
+		.length = cpu_to_le32(items + TIDE_TAG_SIZE + (hits << PAGE_SHIFT)),
 		.type = TIDE_DATA,
 		.count = cpu_to_le16(count),
 		.id = id,
 	};
 	mutex_lock(&c->borrower->send_mutex);
-	err = tide_wire_send(c->sock, &c->reply, sizeof(c->reply.frame) + items,
-			     hits ? MSG_MORE : 0);
+	err = tide_frame_seal(c->sealers.send, &c->reply.frame, c->reply.item, items);
+	if (!err)
+		err = tide_wire_send(c->sock, &c->reply, sizeof(c->reply.frame) + items +
+				     TIDE_TAG_SIZE, hits ? MSG_MORE : 0);
 	if (err >= 0)
 		err = hits ? tide_wire_send_pages(c->sock, c->bvec, hits) : 0;
 	mutex_unlock(&c->borrower->send_mutex);
@@ -152,11 +170,12 @@ static void tide_drop_sent(struct tide_connection *c, unsigned int count)
 	unsigned int i;
 
 	for (i = 0; i < count; i++) {
-		u64 index = le64_to_cpu(c->request.get.item[i].index);
+		const struct tide_get_item *item = &c->request.get.item[i];
+		u64 index = le64_to_cpu(item->index);
 
-		if (c->reply.item[i].version)
+		if (c->folio[i])	/* was sent; the reply itself is sealed */
 			tide_store_forget(c->borrower->store, file, index, index,
-					  le64_to_cpu(c->reply.item[i].version) + 1);
+					  le64_to_cpu(item->version) + 1);
 	}
 }
 
@@ -169,7 +188,7 @@ static int tide_serve_get(struct tide_connection *c, const struct tide_frame *fr
 			 sizeof(c->request.get.item[0]));
 	if (err || !count)
 		return -EPROTO;
-	err = tide_wire_recv(c->sock, &c->request.get, le32_to_cpu(frame->length));
+	err = tide_receive_all(c, frame);
 	if (err)
 		return err;
 	hits = tide_look_up(c, count);
@@ -192,7 +211,7 @@ static int tide_serve_forget(struct tide_connection *c, const struct tide_frame 
 
 	err = tide_check(frame, TIDE_NOTICE_MAX, 0, sizeof(c->request.forget[0]));
 	if (!err)
-		err = tide_wire_recv(c->sock, c->request.forget, le32_to_cpu(frame->length));
+		err = tide_receive_all(c, frame);
 	for (i = 0; !err && i < count; i++) {
 		struct tide_forget_item *item = &c->request.forget[i];
 
@@ -205,16 +224,12 @@ static int tide_serve_forget(struct tide_connection *c, const struct tide_frame 
 
 static int tide_serve_resize(struct tide_connection *c, const struct tide_frame *frame)
 {
-	__le64 bytes;
-	int err;
+	int err = tide_check(frame, 0, sizeof(c->request.bytes), 0) ?: tide_receive_all(c, frame);
 
-	if (le32_to_cpu(frame->length) != sizeof(bytes) || frame->count)
-		return -EPROTO;
-	err = tide_wire_recv(c->sock, &bytes, sizeof(bytes));
 	if (err)
 		return err;
 	mutex_lock(&c->borrower->mutex);
-	c->borrower->wanted_bytes = min_t(u64, le64_to_cpu(bytes), TIDE_MAX_BYTES);
+	c->borrower->wanted_bytes = min_t(u64, le64_to_cpu(c->request.bytes), TIDE_MAX_BYTES);
 	tide_regrant(c->borrower);
 	mutex_unlock(&c->borrower->mutex);
 	return 0;
@@ -230,10 +245,8 @@ static int tide_serve_get_frame(struct tide_connection *c, const struct tide_fra
 	case TIDE_RESIZE:
 		return tide_serve_resize(c, frame);
 	case TIDE_PING:
-		if (frame->length || frame->count)
-			return -EPROTO;
-		return tide_reply(c->borrower, TIDE_PONG, 0, le64_to_cpu(frame->id),
-				  NULL, 0);
+		return tide_check(frame, 0, 0, 0) ?: tide_receive_all(c, frame) ?:
+		       tide_reply(c->borrower, TIDE_PONG, 0, le64_to_cpu(frame->id), "", 0);
 	default:
 		return -EPROTO;
 	}
@@ -309,7 +322,7 @@ static int tide_serve_put(struct tide_connection *c, const struct tide_frame *fr
 	if (frame->type != TIDE_PUT || !count ||
 	    tide_check(frame, TIDE_PUT_MAX, 0, sizeof(c->request.put[0]) + PAGE_SIZE))
 		return -EPROTO;
-	err = tide_wire_recv(c->sock, c->request.put, count * sizeof(c->request.put[0]));
+	err = tide_receive_metadata(c, frame, count * sizeof(c->request.put[0]));
 	if (err)
 		return err;
 	tide_prepare_batch(c, count, scratch);
@@ -349,7 +362,9 @@ void tide_serve_session(struct tide_connection *c)
 	}
 	if (scratch)
 		__free_page(scratch);
-	if (err == -EPROTO)
-		pr_warn_ratelimited("borrowers/%s: malformed frame, connection closed\n",
-				    c->borrower->name);
+	if (err == -EPROTO || err == -EBADMSG) {
+		atomic64_inc(&c->borrower->stats.bad_frames);
+		pr_warn_ratelimited("borrowers/%s: %s frame, connection closed\n",
+				    c->borrower->name, err == -EPROTO ? "malformed" : "forged");
+	}
 }

@@ -106,6 +106,7 @@ static const struct tide_counter tide_lender_counters[] = {
 	TIDE_COUNTER(tide_lender_stats, connects),
 	TIDE_COUNTER(tide_lender_stats, disconnects),
 	TIDE_COUNTER(tide_lender_stats, get_corrupt),
+	TIDE_COUNTER(tide_lender_stats, bad_frames),
 	TIDE_COUNTER(tide_lender_stats, breaker_opened),
 	TIDE_COUNTER(tide_lender_stats, breaker_opened_small),
 	TIDE_COUNTER(tide_lender_stats, breaker_opened_large),
@@ -124,6 +125,7 @@ static const struct tide_counter tide_borrower_counters[] = {
 	TIDE_COUNTER(tide_borrower_stats, recycled),
 	TIDE_COUNTER(tide_borrower_stats, reclaimed),
 	TIDE_COUNTER(tide_borrower_stats, notices_sent),
+	TIDE_COUNTER(tide_borrower_stats, bad_frames),
 };
 
 static const struct tide_counter tide_counters[] = {

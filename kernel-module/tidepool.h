@@ -11,6 +11,7 @@
  *	stats.c		counters and latency histograms as text
  *	wire.c, wire.h	sockets, exact sends and receives; what goes over them
  *	handshake.c, .h	who is at the other end
+ *	frames.c, .h	what follows, under the keys of the connection
  *	noise.c, .h	the handshake's arithmetic
  *	identity.c, .h	who this guest is, and how that is written
  *	primitives.c, .h	hashes, curve and cipher of those three
@@ -94,6 +95,7 @@
 
 #include "compat.h"
 #include "curve.h"
+#include "frames.h"
 #include "handshake.h"
 #include "wire.h"
 
@@ -158,6 +160,7 @@ struct tide_lender_stats {
 	atomic64_t get_skipped;	/* read from disk because of the breaker */
 	atomic64_t drop_sequential;	/* puts dropped: read sequentially */
 	atomic64_t get_skipped_sequential;	/* read from disk with their stream */
+	atomic64_t bad_frames;	/* none, or not the lender's */
 };
 
 /* What the lender counts for one borrower. */
@@ -170,6 +173,7 @@ struct tide_borrower_stats {
 	atomic64_t recycled;	/* oldest pages dropped for newer ones */
 	atomic64_t reclaimed;	/* pages the kernel reclaimed */
 	atomic64_t notices_sent;	/* pages named in eviction notices */
+	atomic64_t bad_frames;	/* none, or not the borrower's */
 };
 
 /* Counted for the guest as a whole. */
@@ -385,6 +389,8 @@ struct tide_lender {
 	struct socket *get_sock;
 	struct socket *put_sock;
 	u8 contribution[TIDE_HASH_SIZE];	/* what both have said in the handshake */
+	struct tide_sealers get_seal;	/* sending under tx_mutex; receiving: @main */
+	struct tide_sealers put_seal;	/* the sender's */
 	struct delayed_work tick;
 
 	/* gets */
@@ -399,7 +405,7 @@ struct tide_lender {
 	size_t tx_offset, tx_length;
 	struct work_struct tx_work;
 	bool ping_due, resize_due;
-	struct tide_data_item *rx_item;	/* of the reply being received */
+	struct tide_data_item *rx_item;	/* metadata of the frame being received */
 	struct page *scratch;		/* takes pages nobody waits for */
 	struct tide_cipher *rx_cipher;	/* the receiving thread's */
 
@@ -448,6 +454,7 @@ void tide_lender_break(struct tide_lender *lender);
 void tide_lenders_break(void);
 bool tide_lender_silent(const struct tide_lender *lender);
 int tide_lender_recv(struct tide_lender *lender, void *data, size_t size);
+int tide_lender_metadata(struct tide_lender *lender, const struct tide_frame *frame, size_t size);
 const char *tide_lender_state_name(const struct tide_lender *lender);
 const char *tide_lender_reason(const struct tide_lender *lender);
 
@@ -725,6 +732,7 @@ enum tide_drop_reason {
 struct tide_put_head {
 	struct tide_frame frame;
 	struct tide_put_item item[TIDE_PUT_MAX];
+	u8 tag[TIDE_TAG_SIZE];		/* behind the last item */
 } __packed;
 
 struct tide_buffer;

@@ -11,11 +11,10 @@
 #include "get.h"
 
 #define TIDE_FORGET_RING	1024
-#define TIDE_GET_BYTES(n)	(sizeof(struct tide_frame) +		\
-				 sizeof(struct tide_get_head) +		\
+#define TIDE_FRAME_BYTES(n)	(sizeof(struct tide_frame) + (n) + TIDE_TAG_SIZE)
+#define TIDE_GET_BYTES(n)	(sizeof(struct tide_get_head) +		\
 				 (n) * sizeof(struct tide_get_item))
-#define TIDE_FORGET_BYTES	(sizeof(struct tide_frame) +		\
-				 TIDE_NOTICE_MAX * sizeof(struct tide_forget_item))
+#define TIDE_FORGET_BYTES	(TIDE_NOTICE_MAX * sizeof(struct tide_forget_item))
 #define TIDE_TX_BUFFER		(32 * 1024)
 
 /* ------------------------------------------------------------------ */
@@ -62,19 +61,20 @@ out:
 /* sending							       */
 /* ------------------------------------------------------------------ */
 
+/* Room for @length bytes of metadata and their tag; sealed when all is written. */
 static void *tide_tx_frame(struct tide_lender *lender, u8 type, u8 flags,
 			   unsigned int count, u64 id, size_t length)
 {
 	struct tide_frame *frame = (void *)(lender->tx_buffer + lender->tx_length);
 
 	*frame = (struct tide_frame) {
-		.length = cpu_to_le32(length),
+		.length = cpu_to_le32(length + TIDE_TAG_SIZE),
 		.type = type,
 		.flags = flags,
 		.count = cpu_to_le16(count),
 		.id = cpu_to_le64(id),
 	};
-	lender->tx_length += sizeof(*frame) + length;
+	lender->tx_length += TIDE_FRAME_BYTES(length);
 	return frame + 1;
 }
 
@@ -91,7 +91,7 @@ static void tide_tx_forgets(struct tide_lender *lender)
 	spin_lock_irq(&lender->forget_lock);
 	n = min_t(unsigned int, lender->forget_head - lender->forget_tail,
 		  TIDE_NOTICE_MAX);
-	if (n && tide_tx_room(lender) >= TIDE_FORGET_BYTES) {
+	if (n && tide_tx_room(lender) >= TIDE_FRAME_BYTES(TIDE_FORGET_BYTES)) {
 		item = tide_tx_frame(lender, TIDE_FORGET, 0, n, 0, n * sizeof(*item));
 		for (i = 0; i < n; i++)
 			item[i] = lender->forget[lender->forget_tail++ % TIDE_FORGET_RING];
@@ -107,8 +107,7 @@ static void tide_tx_get(struct tide_lender *lender, const struct tide_get *get)
 
 	head = tide_tx_frame(lender, TIDE_GET,
 			     get->exclusive ? TIDE_FLAG_EXCLUSIVE : 0,
-			     get->count, get->id,
-			     TIDE_GET_BYTES(get->count) - sizeof(struct tide_frame));
+			     get->count, get->id, TIDE_GET_BYTES(get->count));
 	head->file = cpu_to_le64(get->file->id);
 	item = (void *)(head + 1);
 	for (i = 0; i < get->count; i++) {
@@ -125,7 +124,7 @@ static void tide_tx_gets(struct tide_lender *lender)
 
 	spin_lock_irq(&lender->pending_lock);
 	while ((get = list_first_entry_or_null(&lender->unsent, struct tide_get, list)) &&
-	       tide_tx_room(lender) >= TIDE_GET_BYTES(get->count)) {
+	       tide_tx_room(lender) >= TIDE_FRAME_BYTES(TIDE_GET_BYTES(get->count))) {
 		tide_tx_get(lender, get);
 		list_move_tail(&get->list, &lender->pending);
 	}
@@ -154,18 +153,38 @@ static void tide_tx_fill(struct tide_lender *lender)
 	tide_tx_forgets(lender);
 }
 
+/* With tx_mutex held and the buffer filled: no lock may be held for this. */
+static int tide_tx_seal(struct tide_lender *lender)
+{
+	size_t at = 0, length;
+	int err = 0;
+
+	while (at < lender->tx_length && !err) {
+		struct tide_frame *frame = (void *)(lender->tx_buffer + at);
+
+		length = le32_to_cpu(frame->length);
+		err = tide_frame_seal(lender->get_seal.send, frame, frame + 1,
+				      length - TIDE_TAG_SIZE);
+		at += sizeof(*frame) + length;
+	}
+	return err;
+}
+
 /* With tx_mutex held; 0, -EAGAIN when the socket is full, or an error. */
 static int tide_tx_drain(struct tide_lender *lender, int flags)
 {
 	int n;
 
 	for (;;) {
-		if (!lender->get_sock)
-			return 0;
+		if (!lender->get_sock || !lender->get_seal.send)
+			return 0;	/* not before the handshake is over */
 		if (lender->tx_offset == lender->tx_length) {
 			tide_tx_fill(lender);
 			if (!lender->tx_length)
 				return 0;
+			n = tide_tx_seal(lender);
+			if (n)
+				return n;
 		}
 		n = tide_wire_send(lender->get_sock,
 				   lender->tx_buffer + lender->tx_offset,

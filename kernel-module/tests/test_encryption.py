@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import struct
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -10,17 +9,15 @@ from pathlib import Path
 
 import pytest
 
-from bed.guest import PAGE, Guest, Spec
+from bed.guest import HOST_ADDRESS, PAGE, Guest, Spec
 from bed.image import build_module, fetch_kernel
-from bed.pair import PATIENT, Pair
-from bed.protocol import FRAME, HEAD, MESSAGE_1_BYTES, PUT, PUT_ITEM, TAG
-from bed.tidepool import MIB, PORT, quantile
+from bed.pair import NAME, PATIENT, Pair
+from bed.protocol import Lender
+from bed.tidepool import MIB, quantile
 from bed.workload import stress, wrong_pages
 
 SECRET = b"the tide is out at Skagen"
 VERSIONS = {"alter": (1,), "swap": (1,), "replay": (1, 2)}  # how often the file is written, by what the lender does
-HANDSHAKE_BYTES = 2 * HEAD.size + MESSAGE_1_BYTES + TAG  # that a borrower sends
-PCAP_HEADER, PCAP_RECORD, ETHERTYPE_IPV4, TCP = 24, 16, b"\x08\x00", 6
 SMALL_MIB, LARGE_MIB, FILES = 6, 16, 24
 
 
@@ -49,48 +46,10 @@ def _captured(pair: Pair) -> bytes:
     return (pair.borrower.folder / "net0.pcap").read_bytes()
 
 
-def _sent_to_lender(capture: bytes, at: int) -> list[bytes]:
-    """What each connection to the lender's port that was opened after that place of the capture carried."""
-    segments: dict[bytes, dict[int, bytes]] = {}
-    while at < len(capture):
-        (length,) = struct.unpack_from("<I", capture, at + 8)
-        frame = capture[at + PCAP_RECORD :][:length]
-        at += PCAP_RECORD + length
-        if frame[12:14] == ETHERTYPE_IPV4 and frame[23] == TCP and frame[36:38] == PORT.to_bytes(2, "big"):
-            end = 14 + int.from_bytes(frame[16:18], "big")
-            data = frame[34 + (frame[46] >> 4) * 4 : end]
-            known, number = segments.setdefault(frame[34:36], {}), int.from_bytes(frame[38:42], "big")
-            known[number] = max(data, known.get(number, b""), key=len)
-    return [_in_sequence(numbered) for numbered in segments.values()]
-
-
-def _in_sequence(numbered: dict[int, bytes]) -> bytes:
-    """Segments put together; the first one seen is the SYN."""
-    stream, start = bytearray(), next(iter(numbered)) + 1
-    for number, data in sorted(numbered.items(), key=lambda one: (one[0] - start) % (1 << 32)):
-        stream[(number - start) % (1 << 32) :] = data
-    return bytes(stream)
-
-
-def _file_numbers(capture: bytes, start: int) -> list[int]:
-    """File numbers in the PUTs since that place of a capture, each once, in the order in which they appear."""
-    numbers: dict[int, None] = {}
-    for stream in _sent_to_lender(capture, start):
-        at = HANDSHAKE_BYTES
-        while at + FRAME.size <= len(stream):
-            length, kind, _, count, _ = FRAME.unpack_from(stream, at)
-            at += FRAME.size
-            if kind == PUT:
-                items = stream[at : at + count * PUT_ITEM.size]
-                numbers.update(dict.fromkeys(file for file, _, _, _ in PUT_ITEM.iter_unpack(items)))
-            at += length
-    return list(numbers)
-
-
 @pytest.fixture(scope="module")
 def pair(kernel: str) -> Iterator[Pair]:
     """A borrower of which all that it sends and receives is captured, and a lender, not connected."""
-    with (pair := Pair(kernel, borrower_mem="192M", lender_mem="384M", capture=True)):
+    with (pair := Pair(kernel, borrower_mem="192M", lender_mem="384M", capture=True, host=True)):
         yield pair
 
 
@@ -116,15 +75,22 @@ def test_lender_and_network_see_ciphertext(pair: Pair) -> None:
 
 
 def test_file_numbers_say_nothing(pair: Pair) -> None:
-    """A lender cannot tell from a file's number which file it is, nor which came first."""
-    start = max(len(_captured(pair)), PCAP_HEADER)
-    with _connected(pair, "AES-GCM"):
-        pair.borrower.sh(f"for i in $(seq {FILES}); do head -c 131072 /dev/urandom > /mnt/$i; done; sync")
-        pair.evict()
-        numbers = _file_numbers(_captured(pair), start)
+    """A lender cannot tell from a file's number which file it is, nor which came first; the network sees none."""
+    lender, pair.name = Lender(), "model"
+    if not pair.b.loaded:
+        pair.b.load()
+    more = {"port": lender.port, **PATIENT}
+    pair.b.borrow("model", address=HOST_ADDRESS, size=64 * MIB, identity=lender.identity, more=more)
+    pair.b.wait_state("lenders/model", "Connected")
+    pair.borrower.sh(f"for i in $(seq {FILES}); do head -c 131072 /dev/urandom > /mnt/$i; done; sync")
+    pair.evict()
+    pair.b.rmdir("lenders/model")
+    lender.close()
+    numbers = list(dict.fromkeys(file for file, _ in lender.pages))
     assert len(numbers) > FILES // 2
     assert all(number >> 40 for number in numbers)
     assert numbers not in (sorted(numbers), sorted(numbers, reverse=True))
+    pair.name = NAME
     pair.assert_clean()
 
 

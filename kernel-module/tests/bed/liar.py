@@ -99,8 +99,8 @@ class Liar:
         with self._lock:
             self.report.messages += 1
             if self.one_in(BROKEN_ONE_IN):
-                length = len(metadata) + pages * PAGE
-                to.sock.sendall(self._spoilt(length, kind, flags, count, number) + metadata + bytes(pages * PAGE))
+                length = len(metadata) + TAG + pages * PAGE
+                to.send_raw(self._spoilt(length, kind, flags, count, number), metadata, bytes(pages * PAGE))
             else:
                 to.send(kind, count, number, metadata, bytes(pages * PAGE), flags)
 

@@ -332,7 +332,10 @@ METADATA = {
 
 
 class Connection:
-    """After the handshake: frames in both directions. Any thread may send; one receives."""
+    """After the handshake: frames in both directions. Any thread may send; one receives.
+
+    What is beside pages is sealed, the header authenticated with it.
+    """
 
     def __init__(self, sock: socket.socket, sending: Cipher, receiving: Cipher) -> None:
         self.sock = sock
@@ -342,9 +345,12 @@ class Connection:
     def send(
         self, kind: int, count: int = 0, number: int = 0, metadata: bytes = b"", pages: bytes = b"", flags: int = 0
     ) -> None:
-        head = FRAME.pack(len(metadata) + len(pages), kind, flags, count, number)
+        self.send_raw(FRAME.pack(len(metadata) + TAG + len(pages), kind, flags, count, number), metadata, pages)
+
+    def send_raw(self, head: bytes, metadata: bytes, pages: bytes = b"") -> None:
+        """Metadata sealed with whatever header."""
         with self.lock:
-            self.sock.sendall(head + metadata + pages)
+            self.sock.sendall(head + self._sending.seal(metadata, head) + pages)
 
     def receive(self) -> Frame:
         """The next one; EOFError at the end, Malformed when it is none."""
@@ -353,8 +359,8 @@ class Connection:
         if kind not in METADATA:
             raise Malformed(f"type {kind}")
         fixed, each = METADATA[kind]
-        metadata = exactly(self.sock, fixed + count * each)
-        return Frame(kind, count, number, flags, metadata, exactly(self.sock, length - len(metadata)))
+        metadata = self._receiving.open(exactly(self.sock, fixed + count * each + TAG), head)
+        return Frame(kind, count, number, flags, metadata, exactly(self.sock, length - len(metadata) - TAG))
 
     def close(self) -> None:
         with contextlib.suppress(OSError):

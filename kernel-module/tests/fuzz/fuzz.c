@@ -62,13 +62,34 @@ unsigned int fuzz_count(unsigned int max)
 void fuzz_frame(u8 type, unsigned int count, u64 id, size_t length)
 {
 	struct tide_frame frame = {
-		.length = length, .type = fuzz_one_in(50) ? fuzz_draw(256) : type,
+		.length = length + TIDE_TAG_SIZE, .type = fuzz_one_in(50) ? fuzz_draw(256) : type,
 		.flags = fuzz_draw(4), .count = count, .id = id,
 	};
 
 	if (fuzz_one_in(50))
-		frame.length = fuzz_one_in(2) ? length + 1 - fuzz_draw(3) : fuzz_draw(UINT32_MAX);
+		frame.length = fuzz_one_in(2) ? frame.length + 1 - fuzz_draw(3) : fuzz_draw(UINT32_MAX);
 	fuzz_append(&frame, sizeof(frame));
+}
+
+/* Its tag is one only in name. */
+int tide_frame_open(struct tide_sealer *sealer, const struct tide_frame *frame, void *metadata, size_t size)
+{
+	u8 *bytes = metadata;
+	volatile u8 sum = frame->type;
+
+	(void)sealer;
+	for (size_t i = 0; i < size + TIDE_TAG_SIZE; i++)
+		sum ^= bytes[i];
+	memset(bytes + size, 0, TIDE_TAG_SIZE);
+	return fuzz_one_in(1000) ? -EBADMSG : 0;
+}
+
+int tide_frame_seal(struct tide_sealer *sealer, const struct tide_frame *frame, void *metadata, size_t size)
+{
+	(void)sealer;
+	(void)frame;
+	memset((u8 *)metadata + size, 7, TIDE_TAG_SIZE);
+	return 0;
 }
 
 int fuzz_take(struct socket *sock, void *data, size_t size)

@@ -21,7 +21,7 @@ void fuzz_append_random(size_t size);
 /* A count that is often at an edge of what is allowed. */
 unsigned int fuzz_count(unsigned int max);
 
-/* A header with a length that is right, off by one, or anything. */
+/* A header with a length that is right, off by one, or anything; @length without the tag. */
 void fuzz_frame(u8 type, unsigned int count, u64 id, size_t length);
 
 /* Fills from the input; -ECONNRESET at its end. */

@@ -151,6 +151,8 @@ int tide_wire_recv_iter(struct socket *sock, struct iov_iter *iter, ktime_t unti
 NOTHING(void, tide_wire_timeout, struct socket *sock, unsigned int ms)
 NOTHING(void, tide_wire_tune, struct socket *sock)
 NOTHING(int, tide_wire_send, struct socket *sock, void *data, size_t size, int flags)
+NOTHING(int, tide_sealers_create, struct tide_sealers *sealers, const struct tide_noise_keys *keys, bool initiator)
+NOTHING(void, tide_sealers_free, struct tide_sealers *sealers)
 NOTHING(struct tide_handshake *, tide_handshake_create, void)
 NOTHING(void, tide_handshake_free, struct tide_handshake *hs)
 NOTHING(int, tide_handshake_borrower, struct socket *sock, struct tide_handshake *hs,
@@ -216,6 +218,7 @@ static void add_data(void)
 	}
 	fuzz_frame(TIDE_DATA, count, id, count * sizeof(item[0]) + hits * PAGE_SIZE);
 	fuzz_append(item, count * sizeof(item[0]));
+	fuzz_append_random(TIDE_TAG_SIZE);
 	for (unsigned int i = 0; i < count; i++) {
 		memset(page, VERSION(item[i].version), sizeof(page));
 		if (item[i].version)
@@ -230,18 +233,19 @@ static void add_message(void)
 	switch (fuzz_draw(6)) {
 	case 0:
 		fuzz_frame(TIDE_PUT_ACK, fuzz_count(TIDE_PUT_MAX), fuzz_draw(100), sizeof(__le64));
-		fuzz_append_random(sizeof(__le64));
+		fuzz_append_random(sizeof(__le64) + TIDE_TAG_SIZE);
 		break;
 	case 1:
 		fuzz_frame(TIDE_EVICTED, count, 0, count * sizeof(struct tide_page_id));
-		fuzz_append_random(count * sizeof(struct tide_page_id));
+		fuzz_append_random(count * sizeof(struct tide_page_id) + TIDE_TAG_SIZE);
 		break;
 	case 2:
 		fuzz_frame(TIDE_GRANT, 0, 0, sizeof(__le64));
-		fuzz_append_random(sizeof(__le64));
+		fuzz_append_random(sizeof(__le64) + TIDE_TAG_SIZE);
 		break;
 	case 3:
 		fuzz_frame(TIDE_PONG, 0, fuzz_now_ns, 0);
+		fuzz_append_random(TIDE_TAG_SIZE);
 		break;
 	default:
 		add_data();

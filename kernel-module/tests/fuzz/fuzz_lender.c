@@ -174,7 +174,7 @@ static void add_get(void)
 	size_t length = sizeof(struct tide_get_head) + count * sizeof(struct tide_get_item);
 
 	fuzz_frame(TIDE_GET, count, fuzz_draw(UINT64_MAX), length);
-	fuzz_append_random(length);
+	fuzz_append_random(length + TIDE_TAG_SIZE);
 }
 
 static void add_forget(void)
@@ -182,7 +182,7 @@ static void add_forget(void)
 	unsigned int count = fuzz_count(TIDE_NOTICE_MAX);
 
 	fuzz_frame(TIDE_FORGET, count, 0, count * sizeof(struct tide_forget_item));
-	fuzz_append_random(count * sizeof(struct tide_forget_item));
+	fuzz_append_random(count * sizeof(struct tide_forget_item) + TIDE_TAG_SIZE);
 }
 
 static void add_put(void)
@@ -191,7 +191,7 @@ static void add_put(void)
 	size_t length = count * (sizeof(struct tide_put_item) + PAGE_SIZE);
 
 	fuzz_frame(TIDE_PUT, count, fuzz_draw(UINT64_MAX), length);
-	fuzz_append_random(length);
+	fuzz_append_random(length + TIDE_TAG_SIZE);
 }
 
 static void add_message(u8 channel)
@@ -202,10 +202,11 @@ static void add_message(u8 channel)
 		break;
 	case 1:
 		fuzz_frame(TIDE_PING, 0, fuzz_draw(UINT64_MAX), 0);
+		fuzz_append_random(TIDE_TAG_SIZE);
 		break;
 	case 2:
 		fuzz_frame(TIDE_RESIZE, 0, 0, sizeof(__le64));
-		fuzz_append_random(sizeof(__le64));
+		fuzz_append_random(sizeof(__le64) + TIDE_TAG_SIZE);
 		break;
 	case 3:
 		add_get();

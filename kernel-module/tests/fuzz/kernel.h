@@ -64,6 +64,14 @@ typedef s64 ktime_t;
 #define le32_to_cpu(x)		(x)
 #define le64_to_cpu(x)		(x)
 
+static inline u64 get_unaligned_le64(const void *at)
+{
+	u64 value;
+
+	memcpy(&value, at, sizeof(value));
+	return value;
+}
+
 #define pr_info(...)			do { } while (0)
 #define pr_info_ratelimited(...)	do { } while (0)
 #define pr_warn_ratelimited(...)	do { } while (0)

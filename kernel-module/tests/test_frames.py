@@ -1,0 +1,135 @@
+"""Somebody between the two guests: all that he can do is end their session."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+
+import pytest
+
+from bed.between import Between, Change, flip, leave_out, repeat
+from bed.guest import HOST_ADDRESS
+from bed.pair import NAME, PATIENT, Pair
+from bed.protocol import DATA, EVICTED, FORGET, GET, GRANT, PING, PONG, PUT, PUT_ACK, RESIZE
+from bed.tidepool import MIB, wait_until
+from bed.workload import stress
+
+LENGTH, TYPE, FLAGS, COUNT, ID, METADATA, TAG = 0, 4, 5, 6, 8, 16, -1  # places in a frame
+LENDER = f"lenders/{NAME}"
+FILE_MIB = 4
+
+
+def _evict(pair: Pair) -> None:
+    """Pages go out."""
+    stress(pair.borrower, "sequential /mnt/file")
+    pair.borrower.drop_caches(1)
+
+
+def _read(pair: Pair) -> None:
+    """Pages come back; whatever is between, they are right."""
+    _evict(pair)
+    pair.settle()
+    stress(pair.borrower, "sequential /mnt/file")
+
+
+def _resize(pair: Pair) -> None:
+    """Another size is wanted, and granted."""
+    for mib in (32, 64):
+        pair.b.set(f"{LENDER}/size_bytes", mib * MIB)
+
+
+def _forget(pair: Pair) -> None:
+    """Pages that went out are of no use any more."""
+    stress(pair.borrower, f"fill /mnt/other mib={FILE_MIB}")
+    pair.borrower.drop_caches(1)
+    pair.settle()
+    pair.borrower.sh("rm /mnt/other")
+
+
+def _shrink(pair: Pair) -> None:
+    """The lender drops what it has, and says so."""
+    _evict(pair)
+    pair.settle()
+    for mib in (1, 64):
+        pair.l.set("lend_bytes", mib * MIB)
+
+
+def _wait(_pair: Pair) -> None:
+    """There is a ping each second."""
+
+
+ALTERED: list[tuple[int, Change, Callable[[Pair], None]]] = [
+    (PUT, flip(ID), _evict),
+    (PUT, flip(METADATA), _evict),
+    (PUT_ACK, flip(METADATA), _evict),
+    (PUT_ACK, repeat, _evict),
+    (GET, flip(FLAGS), _read),
+    (GET, flip(COUNT), _read),
+    (GET, flip(METADATA), _read),
+    (DATA, flip(ID), _read),
+    (DATA, flip(LENGTH), _read),
+    (DATA, flip(METADATA), _read),
+    (DATA, flip(TAG), _read),
+    (EVICTED, flip(METADATA), _shrink),
+    (FORGET, flip(METADATA), _forget),
+    (FORGET, leave_out, _forget),
+    (PING, flip(ID), _wait),
+    (PING, flip(TYPE), _wait),
+    (PING, repeat, _wait),
+    (PONG, flip(ID), _wait),
+    (RESIZE, flip(METADATA), _resize),
+    (GRANT, flip(METADATA), _resize),
+]
+
+
+@pytest.fixture(scope="module")
+def pair(kernel: str) -> Iterator[Pair]:
+    with (pair := Pair(kernel, borrower_mem="192M", lender_mem="256M", host=True)):
+        pair.l.load()
+        pair.b.load()
+        yield pair
+
+
+@pytest.mark.parametrize("encryption", ["AES-GCM", "None"])
+def test_altered_frame_ends_the_session(pair: Pair, encryption: str) -> None:
+    """One bit of header, metadata or tag, a frame less or one twice: it is counted, and no page is ever wrong."""
+    between = Between(pair.lender_port)
+    pair.l.lend(NAME, quota=64 * MIB)
+    more = {"port": between.port, "encryption": encryption, **PATIENT}
+    pair.b.borrow(NAME, address=HOST_ADDRESS, size=64 * MIB, more=more)
+    pair.b.wait_state(LENDER, "Connected")
+    stress(pair.borrower, f"fill /mnt/file mib={FILE_MIB}")
+    for kind, change, provoke in ALTERED:
+        before = pair.borrowed()["disconnects"], _noticed(pair)
+        between.alter(kind, change)
+        provoke(pair)
+        what = f"{kind} altered by {change.__qualname__}"
+        wait_until(f"{what}: passed", lambda: between.done)
+        wait_until(f"{what}: ended", lambda: pair.borrowed()["disconnects"] > before[0])  # noqa: B023
+        assert _noticed(pair) == before[1] + 1, what
+        pair.b.wait_state(LENDER, "Connected")
+    _read(pair)
+    assert pair.borrowed()["get_hits"] > pair.borrowed()["get_hits_buffer"]
+    assert pair.borrowed()["get_corrupt"] == 0
+    pair.disconnect()
+    between.close()
+    pair.assert_clean()
+
+
+def _noticed(pair: Pair) -> int:
+    return pair.borrowed()["bad_frames"] + pair.lent()["bad_frames"]
+
+
+@pytest.mark.long
+def test_without_the_check(kernel: str) -> None:
+    """A borrower that does not look at the tag believes what somebody in between has altered."""
+    with (pair := Pair(kernel, disk=None, host=True, flags="-DTIDEPOOL_BREAK_FRAMES")):
+        between = Between(pair.lender_port)
+        pair.l.load()
+        pair.b.load()
+        pair.l.lend(NAME, quota=64 * MIB)
+        pair.b.borrow(NAME, address=HOST_ADDRESS, size=64 * MIB, more={"port": between.port})
+        pair.b.wait_state(LENDER, "Connected")
+        between.alter(GRANT, flip(METADATA + 5))
+        pair.b.set(f"{LENDER}/size_bytes", 32 * MIB)
+        wait_until("it is believed", lambda: pair.borrowed()["granted_bytes"] > 1 << 40)
+        assert pair.borrowed()["disconnects"] == 0
