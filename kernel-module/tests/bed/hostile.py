@@ -174,10 +174,11 @@ class SlowLender(YesLender):
     def _drip(self, frame: Frame, get: Connection) -> None:
         versions = [version for _, version in GET_ITEM.iter_unpack(frame.metadata[NUMBER.size :])]
         items = b"".join(DATA_ITEM.pack(version, bytes(TAG)) for version in versions)
-        answer = items + bytes(frame.count * PAGE)
-        whole = 1 if self.how == "items" else len(items) + frame.count // 2 * PAGE
+        head = FRAME.pack(len(items) + TAG + frame.count * PAGE, DATA, 0, frame.count, frame.number)
+        whole = 1 if self.how == "items" else len(items) + TAG + frame.count // 2 * PAGE
         with get.lock:
-            get.sock.sendall(FRAME.pack(len(answer), DATA, 0, frame.count, frame.number) + answer[:whole])
+            answer = get.seal(head, items) + bytes(frame.count * PAGE)
+            get.sock.sendall(head + answer[:whole])
             for byte in answer[whole:]:
                 time.sleep(self.DRIP_SECONDS)
                 get.sock.sendall(bytes([byte]))

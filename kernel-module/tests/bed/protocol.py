@@ -350,7 +350,11 @@ class Connection:
     def send_raw(self, head: bytes, metadata: bytes, pages: bytes = b"") -> None:
         """Metadata sealed with whatever header."""
         with self.lock:
-            self.sock.sendall(head + self._sending.seal(metadata, head) + pages)
+            self.sock.sendall(head + self.seal(head, metadata) + pages)
+
+    def seal(self, head: bytes, metadata: bytes) -> bytes:
+        """The next thing to be sent, for who has the lock and sends it himself."""
+        return self._sending.seal(metadata, head)
 
     def receive(self) -> Frame:
         """The next one; EOFError at the end, Malformed when it is none."""
