@@ -504,6 +504,7 @@ class Lender:
     def _meet(self, sock: socket.socket) -> None:
         with contextlib.suppress(OSError, EOFError, Malformed, Refused):
             connection, hello = welcome(sock, self.own, lambda _: self.answer)
+            sock.settimeout(None)  # a borrower whose breaker is open puts nothing for long
             if hello.channel == GET_CHANNEL:
                 self._sessions[hello.session] = late = _Late(connection)
                 self._grant(late, hello.size)
