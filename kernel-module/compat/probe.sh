@@ -8,7 +8,7 @@ set -eu
 result=$1 source=$2
 shift 2
 name=$(basename "$source" .c)
-macro=TIDE_HAVE_$(echo "$name" | tr a-z A-Z)
+macro=TIDE_HAVE_$(echo "$name" | tr '[:lower:]' '[:upper:]')
 
 mkdir -p "$(dirname "$result")"
 trap 'rm -f "$result.newer" "$result.older"' EXIT
