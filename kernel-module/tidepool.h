@@ -93,11 +93,11 @@
 #include <linux/workqueue.h>
 #include <linux/xarray.h>
 
-#include "compat.h"
-#include "curve.h"
-#include "frames.h"
-#include "handshake.h"
-#include "wire.h"
+#include "base/compat.h"
+#include "base/missratio.h"
+#include "transport/frames.h"
+#include "transport/handshake.h"
+#include "uapi/wire.h"
 
 #define TIDE_MAX_LENDERS	8
 #define TIDE_MAX_BORROWERS	64

@@ -125,8 +125,9 @@ def test_functions_that_are_named_exist() -> None:
     tour = (paths.ROOT / "CONTRIBUTING.md").read_text().partition("## The way of one page")[2]
     named = set(re.findall(r"`(\w+)\(\)`", tour))
     assert len(named) > 30
-    sources = {path.name: path.read_text() for path in (paths.ROOT / "kernel-module").glob("*.c")}
+    module = paths.ROOT / "kernel-module"
+    sources = {str(path.relative_to(module)): path.read_text() for path in module.glob("*/*.c")}
     defined = {name: set(DEFINITION.findall(text)) for name, text in sources.items()}
     assert named <= set().union(*defined.values())
-    for function, file in re.findall(r"`(\w+)\(\)`(?: in |, | \()`(\w+\.c)`", tour):
+    for function, file in re.findall(r"`(\w+)\(\)`(?: in |, | \()`(\w+/\w+\.c)`", tour):
         assert function in defined[file], f"{function}() is not in {file}"

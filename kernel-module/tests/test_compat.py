@@ -15,7 +15,7 @@ from bed.image import TESTS, TOOLS, fetch_kernel
 MODULE = TESTS.parent
 COMPILED_HERE = ("6.1", "6.12")  # by this machine's compiler
 OTHER = "7.3"
-ONLY = '#include <linux/module.h>\n#include "compat.h"\nMODULE_LICENSE("GPL");\n'
+ONLY = '#include <linux/module.h>\n#include "base/compat.h"\nMODULE_LICENSE("GPL");\n'
 # A call that this kernel does not have in the one way and has in the other, or the other way round.
 NEW_IN = {
     "alloc_folio_policy": ("7.2",),
@@ -33,7 +33,8 @@ def tree(tmp_path: Path) -> Path:
     folder = tmp_path / "module"
     ignored = shutil.ignore_patterns("*.probe", ".*")
     shutil.copytree(MODULE / "compat", folder / "compat", ignore=ignored)
-    for name in ("Kbuild", "Makefile", "compat.h"):
+    shutil.copytree(MODULE / "base", folder / "base", ignore=ignored)
+    for name in ("Kbuild", "Makefile"):
         shutil.copy(MODULE / name, folder)
     (folder / "only.c").write_text(ONLY)
     return folder
@@ -112,7 +113,7 @@ def test_a_kernel_that_nobody_looked_at(tree: Path, kernel: str) -> None:
     code, said = make(tree, kernel, *of_series(OTHER), TIDEPOOL_ANY_KERNEL="1")
     assert code == 0, said
     assert "-DTIDEPOOL_UNTRIED" in (tree / ".only.o.cmd").read_text()
-    assert "TIDEPOOL_UNTRIED" in (MODULE / "main.c").read_text()
+    assert "TIDEPOOL_UNTRIED" in (MODULE / "control/main.c").read_text()
 
 
 def test_dkms_goes_by_the_same_series(tmp_path: Path) -> None:

@@ -153,7 +153,7 @@ def test_hooks_only_while_needed(bare_pair: Pair) -> None:
 
 def test_compiler_made_no_copies(bare_pair: Pair) -> None:
     """Who calls a copy of a wrapped function that the compiler made for some callers would pass the wrapper by."""
-    wrapped = re.findall(r"TIDE_WRAPPER\((\w+), tide_", (TESTS.parent / "wrappers.c").read_text())
+    wrapped = re.findall(r"TIDE_WRAPPER\((\w+), tide_", (TESTS.parent / "pagecache/ftrace.c").read_text())
     assert "truncate_inode_pages_range" in wrapped
     names = "|".join(wrapped)
     counted = bare_pair.borrower.run(f"grep -cE ' ({names})$' /proc/kallsyms").output

@@ -9,8 +9,9 @@ from collections.abc import Iterator
 import pytest
 
 from bed.guest import Guest
-from bed.image import TESTS, TOP
+from bed.image import TOP
 from bed.measure import counted_guest, idle_costs, idle_times
+from bed.sources import MODULE, sources
 
 TURNS = 15
 MOST = 0.01
@@ -26,8 +27,7 @@ def lone(kernel: str) -> Iterator[Guest]:
 
 def _lines() -> dict[str, int]:
     """Lines of the module by file."""
-    sources = sorted(path for path in TESTS.parent.iterdir() if path.suffix in (".c", ".h"))
-    return {source.name: len(source.read_text().splitlines()) for source in sources}
+    return {str(file.relative_to(MODULE)): len(file.read_text().splitlines()) for file in sources()}
 
 
 def _keep(kernel: str, figures: dict[str, object]) -> None:

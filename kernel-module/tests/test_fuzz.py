@@ -31,10 +31,10 @@ def test_survives(side: str) -> None:
 @pytest.mark.parametrize(
     ("side", "source", "check"),
     [
-        ("fuzz_lender", "serve.c", "count > max || "),
-        ("fuzz_borrower", "get.c", "count > TIDE_GET_MAX ||"),
-        ("fuzz_ages", "ages.c", "ages->age[0].count += ages->age[1].count;"),
-        ("fuzz_handshake", "handshake.c", "code >= ARRAY_SIZE(reasons) || "),
+        ("fuzz_lender", "lender/serve.c", "count > max || "),
+        ("fuzz_borrower", "borrower/fetch.c", "count > TIDE_GET_MAX ||"),
+        ("fuzz_ages", "borrower/catalog_ages.c", "ages->age[0].count += ages->age[1].count;"),
+        ("fuzz_handshake", "transport/handshake.c", "code >= ARRAY_SIZE(reasons) || "),
     ],
 )
 def test_would_notice(side: str, source: str, check: str) -> None:

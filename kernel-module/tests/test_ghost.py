@@ -16,8 +16,8 @@ from bed.pair import NAME, PATIENT, Pair
 from bed.tidepool import MIB, Tidepool
 from bed.workload import stress
 
-SOURCES = [TESTS / "curve" / "main.c", TESTS.parent / "curve.c", TESTS.parent / "curve.h"]
-INCLUDE = f"-I{TESTS / 'curve'}"
+SOURCES = [TESTS / "curve" / "main.c", TESTS.parent / "base/missratio.c", TESTS.parent / "base/missratio.h"]
+INCLUDES = [f"-I{TESTS / 'curve'}", f"-I{TESTS.parent}"]
 TOLERANCE = 0.05
 MOST_NANOSECONDS = 250.0  # at 40,000 reads a second this is 1 % of a processor
 MOST_BYTES = 4 * MIB
@@ -39,7 +39,7 @@ def _largest_error(report: dict[str, Any]) -> float:
 @pytest.mark.parametrize("trace", ["uniform", "loop", "mixed", "zipf", "shift"])
 def test_curve_is_that_of_exact_pools(trace: str, exclusive: int) -> None:
     """Sampled, the hit ratios of all sizes are within 0.05 of those of a simulation of every page, and cheap."""
-    report = _curve(build_program("curve", SOURCES, [*CFLAGS, INCLUDE]), f"{trace} exclusive={exclusive}")
+    report = _curve(build_program("curve", SOURCES, [*CFLAGS, *INCLUDES]), f"{trace} exclusive={exclusive}")
     assert _largest_error(report) <= TOLERANCE, report
     assert max(report["exact"]) > 0.5 > min(report["exact"]), "a trace that shows nothing"
     assert report["ns"] < MOST_NANOSECONDS
@@ -49,7 +49,7 @@ def test_curve_is_that_of_exact_pools(trace: str, exclusive: int) -> None:
 @pytest.mark.parametrize("exclusive", [0, 1])
 def test_curve_knows_what_changes(exclusive: int) -> None:
     """Pages that are overwritten cannot be hit: a quarter of the hits and more is lost, and the curve says so."""
-    program = build_program("curve", SOURCES, [*CFLAGS, INCLUDE])
+    program = build_program("curve", SOURCES, [*CFLAGS, *INCLUDES])
     quiet, changed = (_curve(program, f"uniform exclusive={exclusive} drops={drops}") for drops in (0, 50))
     assert changed["exact"][-1] < quiet["exact"][-1] - 0.25
     assert _largest_error(changed) <= TOLERANCE, changed
@@ -57,7 +57,7 @@ def test_curve_knows_what_changes(exclusive: int) -> None:
 
 def test_curve_is_consistent() -> None:
     """Millions of random calls with sanitizers on: no list is broken, no entry lost, no pool too large."""
-    flags = [flag for flag in CFLAGS if flag != "-static"] + ["-fsanitize=address,undefined", INCLUDE]
+    flags = [flag for flag in CFLAGS if flag != "-static"] + ["-fsanitize=address,undefined", *INCLUDES]
     assert _curve(build_program("curve-checked", SOURCES, flags), "fuzz") == {"entries": 0}
 
 

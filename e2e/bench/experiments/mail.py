@@ -51,7 +51,7 @@ def _stress(machine: Machine, command: str) -> dict[str, float]:
 def _make(out: Path) -> None:
     with step("making a disk with a mail spool"):
         sources = (TESTS / "stress").glob("*.[ch]")
-        program = build_program("stress", [*sources, TESTS.parent / "wire.h"])
+        program = build_program("stress", [*sources, TESTS.parent / "uapi/wire.h"])
         content = out / "content"
         content.mkdir()
         subprocess.run([program, *SPOOL.split()[1:], "write=1"], cwd=content, check=True, stdout=subprocess.DEVNULL)

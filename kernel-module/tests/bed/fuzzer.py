@@ -8,8 +8,8 @@ import subprocess
 from pathlib import Path
 
 from bed.image import BUILD, TESTS
+from bed.sources import MODULE, sources
 
-MODULE = TESTS.parent
 FUZZ = TESTS / "fuzz"
 FLAGS = (
     "-std=gnu11",
@@ -21,7 +21,7 @@ FLAGS = (
 )
 # Kernel headers that tests/fuzz/kernel.h stands in for; and ours that only make sense in the kernel.
 EMPTY = re.compile(r"#include <((?:linux|net|crypto)/[\w/-]+\.h)>")
-LEFT_OUT = {"compat.h", "trace.h"}
+LEFT_OUT = {"base/compat.h", "base/trace.h"}
 SYSTEM = {"linux/types.h"}
 
 
@@ -30,14 +30,17 @@ def build(name: str, without: tuple[str, str] | None = None) -> Path:
     work = BUILD / "fuzz" / f"{name}{'-broken' if without else ''}"
     shutil.rmtree(work, ignore_errors=True)
     work.mkdir(parents=True)
-    for source in [*MODULE.glob("*.[ch]"), *FUZZ.glob("*.[ch]")]:
-        text = "" if source.name in LEFT_OUT else source.read_text()
-        if without and source.name == without[0]:
-            assert without[1] in text, f"{without[1]!r} is not in {source.name}"
+    for source in FUZZ.glob("*.[ch]"):
+        shutil.copy(source, work)
+    for source in sources():
+        path = str(source.relative_to(MODULE))
+        text = "" if path in LEFT_OUT else source.read_text()
+        if without and path == without[0]:
+            assert without[1] in text, f"{without[1]!r} is not in {path}"
             text = text.replace(without[1], "", 1)
-        (work / source.name).write_text(text)
-        if source.parent == MODULE:
-            _make_headers(work / "include", text)
+        (work / path).parent.mkdir(exist_ok=True)
+        (work / path).write_text(text)
+        _make_headers(work / "include", text)
     command = ["gcc", *FLAGS, "-include", "kernel.h", "-I", "include", "-I", ".", "-o", name, f"{name}.c", "fuzz.c"]
     subprocess.run(command, cwd=work, check=True)
     return work / name

@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * curve.c against pools that are simulated page by page, without sampling.
+ * missratio.c against pools that are simulated page by page, without sampling.
  *
  *	curve TRACE exclusive=0|1 [drops=N]
  *
  * A trace of reads goes through the page cache of a small guest (LRU). What
- * misses there is a get, what is evicted is a put; both go to curve.c and to the
+ * misses there is a get, what is evicted is a put; both go to missratio.c and to the
  * exact simulation. With drops=N every Nth read is followed by a direct write of
  * 64 pages somewhere, which drops them everywhere.
- *
+ * misses there is a get, what is evicted is a put; both go to missratio.c and the
  * The exact NonInclusive pool is a queue for each size. The exact Exclusive pool
  * is an LRU stack: it has what the stack has behind the page cache's pages, so
  * a read hits a pool of C pages when its stack distance is below memory + C.
@@ -23,7 +23,7 @@
 #include <stdlib.h>
 #include <time.h>
 
-#include "../../curve.h"
+#include "base/missratio.h"
 
 #define MEMORY	32768u			/* pages of the guest's page cache */
 #define PAGES	(16u * MEMORY)		/* that traces may name */

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
-/* How many of a lender's pages are believed in (ages.c), against a list of them. */
-#include "ages.c"
+/* How many of a lender's pages are believed in (catalog_ages.c), against a list of them. */
+#include "borrower/catalog_ages.c"
 
 #include "fuzz.h"
 

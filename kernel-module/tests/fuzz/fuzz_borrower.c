@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0
-/* The borrower's side of the wire (borrower.c, get.c) against a lender that sends what it likes. */
-#include "borrower.c"
-#include "get.c"
-#include "transmit.c"
+/* The borrower's side of the wire (session.c, fetch.c) against a lender that sends what it likes. */
+#include "borrower/session.c"
+#include "borrower/fetch.c"
+#include "borrower/outbox.c"
 
 #include "fuzz.h"
 
@@ -52,7 +52,7 @@ static int read_from_disk(struct file *unused, struct folio *folio)
 
 static const struct address_space_operations disk_aops = { .read_folio = read_from_disk };
 
-/* A request that waits for its answer, as window.c makes them. */
+/* A request that waits for its answer, as readahead.c makes them. */
 static void ask(unsigned int count)
 {
 	struct tide_get *get = calloc(1, struct_size(get, page, count));
@@ -78,7 +78,7 @@ static void ask(unsigned int count)
 	list_add_tail(&get->list, &lender->pending);
 }
 
-/* ---- what borrower.c and get.c call ---- */
+/* ---- what session.c and fetch.c call ---- */
 
 void tide_verify_init(void)
 {

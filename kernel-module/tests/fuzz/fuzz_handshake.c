@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 /* Both halves of the handshake (handshake.c, noise.c) against a peer that sends what it likes. */
-#include "handshake.c"
-#include "noise.c"
+#include "transport/handshake.c"
+#include "base/noise.c"
 
 #include "fuzz.h"
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 /* The lender's side of the wire (serve.c) against a borrower that sends what it likes. */
-#include "serve.c"
+#include "lender/serve.c"
 
 #include "fuzz.h"
 

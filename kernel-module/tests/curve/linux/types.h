@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0 */
-/* What curve.c uses of the kernel's header. */
+/* What missratio.c uses of the kernel's header. */
 #include <stdbool.h>
 #include <stdint.h>
 

@@ -1,0 +1,8 @@
+// SPDX-License-Identifier: GPL-2.0-only
+/*
+ * The code of the tracepoints that trace.h declares.
+ */
+#include "tidepool.h"
+
+#define CREATE_TRACE_POINTS
+#include "base/trace.h"

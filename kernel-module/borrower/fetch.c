@@ -1,0 +1,567 @@
+// SPDX-License-Identifier: GPL-2.0-only
+/*
+ * The way of a request (Puma, section 3.3.1): sent, answered, late or lost.
+ * Requests are asynchronous: folios stay locked and are unlocked as their pages
+ * arrive. What does not arrive in time, or in the version that the catalog
+ * names, is read from disk by the file system itself (pagecache/fallback.c), so a reader
+ * never sees an error of the pool.
+ *
+ * A request belongs to whoever takes it off the lender's lists: the receiving
+ * thread, the deadline, or the end of the connection.
+ */
+#define pr_fmt(fmt) KBUILD_MODNAME ": " fmt
+
+#include <linux/highmem.h>
+#include <linux/slab.h>
+
+#include "borrower/fetch.h"
+#include "base/trace.h"
+
+#define TIDE_ARRIVE		16	/* pages received before folios are unlocked */
+
+struct workqueue_struct *tide_disk_queue;
+
+int tide_get_init(void)
+{
+	tide_verify_init();
+	tide_disk_queue = alloc_workqueue("tidepool_disk",
+					  WQ_UNBOUND | WQ_MEM_RECLAIM | WQ_HIGHPRI, 0);
+	return tide_disk_queue ? 0 : -ENOMEM;
+}
+
+void tide_get_exit(void)
+{
+	destroy_workqueue(tide_disk_queue);
+}
+
+/* ------------------------------------------------------------------ */
+/* the end of a request						       */
+/* ------------------------------------------------------------------ */
+
+/**
+ * tide_get_free() - drop a request of which no page is left
+ * @get: on no list
+ */
+void tide_get_free(struct tide_get *get)
+{
+	struct tide_lender *lender = get->lender;
+
+	tide_file_put(get->file);
+	kvfree(get);
+	tide_lender_put(lender);
+}
+
+static void tide_trace_get(const struct tide_get *get, unsigned int i,
+			   unsigned int pages, enum tide_got how)
+{
+	if (trace_tidepool_get_enabled())
+		trace_tidepool_get(get->file, get->page[i].index, pages,
+				   get->lender, how,
+				   ktime_us_delta(ktime_get(), get->start));
+}
+
+/**
+ * tide_next_folio() - first page of the next folio after that of a page
+ * @get: a request
+ * @i: the page, which is not done
+ */
+unsigned int tide_next_folio(const struct tide_get *get, unsigned int i)
+{
+	struct folio *folio = page_folio(get->page[i].page);
+
+	while (++i < get->count && get->page[i].page &&
+	       page_folio(get->page[i].page) == folio)
+		;
+	return i;
+}
+
+static u64 tide_get_age(const struct tide_get *get)
+{
+	return ktime_to_ns(ktime_sub(ktime_get(), get->start));
+}
+
+static u64 tide_get_deadline_ns(const struct tide_get *get)
+{
+	return (u64)READ_ONCE(get->lender->config.deadline_us) * NSEC_PER_USEC;
+}
+
+/* The breaker wants to know how long a request took until its last page came. */
+static void tide_get_measured(const struct tide_get *get)
+{
+	tide_breaker_got(get->lender, get->size, tide_get_age(get));
+}
+
+/* Or until it was given up; one that was lost soon is no quick one. */
+static void tide_get_measured_failed(const struct tide_get *get)
+{
+	tide_breaker_got(get->lender, get->size,
+			 max(tide_get_age(get), tide_get_deadline_ns(get)));
+}
+
+/*
+ * Unlocks the folios among pages [@from, @to) that are complete; a folio whose
+ * pages reach beyond @to is left for the next call. Returns where that starts.
+ */
+static unsigned int tide_get_unlock(struct tide_get *get, unsigned int from,
+				    unsigned int to)
+{
+	unsigned int i = from, next, k;
+
+	while (i < to) {
+		bool arrived = true;
+
+		next = tide_next_folio(get, i);
+		if (next > to)
+			return i;
+		for (k = i; k < next; k++)
+			arrived &= get->page[k].arrived;
+		if (arrived) {
+			struct folio *folio = page_folio(get->page[i].page);
+
+			for (k = i; k < next; k++)
+				get->page[k].page = NULL;
+			get->hit = true;
+			tide_histogram_add(&get->lender->get_latency, tide_get_age(get));
+			atomic64_add(next - i, &get->lender->stats.get_hits);
+			tide_trace_get(get, i, next - i, TIDE_GOT_HIT);
+			tide_folio_came(folio, get->file, get->orig, get->changes);
+		}
+		i = next;
+	}
+	return i;
+}
+
+static void tide_get_fall_back(struct work_struct *work)
+{
+	struct tide_get *get = container_of(work, struct tide_get, work);
+
+	tide_get_from_disk(get);
+	tide_get_free(get);
+}
+
+static unsigned int tide_get_left(const struct tide_get *get)
+{
+	unsigned int i, left = 0;
+
+	for (i = 0; i < get->count; i++)
+		left += !!get->page[i].page;
+	return left;
+}
+
+static void tide_get_count_left(struct tide_get *get, enum tide_got how)
+{
+	struct tide_lender_stats *stats = &get->lender->stats;
+	unsigned int left = tide_get_left(get);
+
+	atomic64_add(left, how == TIDE_GOT_LATE ? &stats->get_late :
+						  &stats->get_errors);
+	tide_get_measured_failed(get);
+	tide_trace_get(get, 0, left, how);
+}
+
+/* Ends a request that its caller has taken off the lists. */
+static void tide_get_end(struct tide_get *get)
+{
+	if (!tide_get_left(get)) {
+		tide_get_free(get);
+		return;
+	}
+	INIT_WORK(&get->work, tide_get_fall_back);
+	queue_work(tide_disk_queue, &get->work);
+}
+
+/* ------------------------------------------------------------------ */
+/* the beginning of one						       */
+/* ------------------------------------------------------------------ */
+
+/**
+ * tide_get_submit() - hand a request over
+ * @get: with at least one page
+ *
+ * It may be over, and freed, before this returns.
+ *
+ * Context: process; does not wait for the network.
+ */
+void tide_get_submit(struct tide_get *get)
+{
+	struct tide_lender *lender = get->lender;
+	bool accepted;
+
+	kref_get(&lender->kref);
+	spin_lock_irq(&lender->pending_lock);
+	accepted = lender->accepting;
+	if (accepted) {
+		get->id = ++lender->next_id;
+		list_add_tail(&get->list, &lender->unsent);
+		queue_delayed_work(tide_disk_queue, &lender->deadline,
+				   usecs_to_jiffies(lender->config.deadline_us) + 1);
+	}
+	spin_unlock_irq(&lender->pending_lock);
+	if (!accepted) {
+		tide_get_count_left(get, TIDE_GOT_ERROR);
+		tide_get_end(get);
+	} else if (current->flags & (PF_MEMALLOC | PF_MEMALLOC_NOIO)) {
+		queue_work(tide_disk_queue, &lender->tx_work);	/* must not wait */
+	} else {
+		tide_get_pump(lender, MSG_DONTWAIT);
+	}
+	tide_lender_put(lender);
+}
+
+/* ------------------------------------------------------------------ */
+/* receiving							       */
+/* ------------------------------------------------------------------ */
+
+static struct tide_get *tide_get_claim(struct tide_lender *lender, u64 id)
+{
+	struct tide_get *get, *found = NULL;
+
+	spin_lock_irq(&lender->pending_lock);
+	list_for_each_entry(get, &lender->pending, list) {
+		if (get->id == id) {
+			get->receiving = true;
+			found = get;
+			break;
+		}
+	}
+	spin_unlock_irq(&lender->pending_lock);
+	return found;
+}
+
+static void tide_get_unlist(struct tide_get *get)
+{
+	spin_lock_irq(&get->lender->pending_lock);
+	list_del(&get->list);
+	spin_unlock_irq(&get->lender->pending_lock);
+}
+
+/* Where page @i of a reply goes: to the reader, if it is what he asked for. */
+static struct page *tide_data_target(struct tide_lender *lender,
+				     struct tide_get *get, unsigned int i)
+{
+	if (get && le64_to_cpu(lender->rx_item[i].version) == get->page[i].version) {
+		get->page[i].arrived = true;
+		return get->page[i].page;
+	}
+	return lender->scratch;
+}
+
+/* When the reader goes to the disk, or the connection ends, whichever is first. */
+static ktime_t tide_data_until(const struct tide_lender *lender,
+			       const struct tide_get *get)
+{
+	ktime_t deadline;
+
+	if (!get)
+		return lender->rx_until;
+	deadline = ktime_add_ns(get->start, tide_get_deadline_ns(get));
+	return ktime_before(deadline, lender->rx_until) ? deadline : lender->rx_until;
+}
+
+/* Of the pages [@from, @to) of a reply only the first @whole came. */
+static void tide_data_cut(struct tide_get *get, unsigned int from, unsigned int to,
+			  unsigned int whole)
+{
+	unsigned int i;
+
+	for (i = from; i < to; i++) {
+		if (!get->lender->rx_item[i].version)
+			continue;
+		if (whole)
+			whole--;
+		else
+			get->page[i].arrived = false;
+	}
+}
+
+/*
+ * Receives up to TIDE_ARRIVE pages; *@i goes on to the first one not seen.
+ * -ETIME: the rest is too late for the reader; *@rest bytes of this chunk are
+ * still to come. What has come by then is his.
+ */
+static int tide_data_chunk(struct tide_lender *lender, struct tide_get *get,
+			   unsigned int count, unsigned int *i, size_t *rest)
+{
+	struct bio_vec bvec[TIDE_ARRIVE];
+	unsigned int from = *i, n = 0;
+	struct iov_iter iter;
+	int err;
+
+	for (; *i < count && n < TIDE_ARRIVE; (*i)++) {
+		if (!lender->rx_item[*i].version)
+			continue;
+		bvec[n++] = (struct bio_vec) {
+			.bv_page = tide_data_target(lender, get, *i),
+			.bv_len = PAGE_SIZE,
+		};
+	}
+	iov_iter_bvec(&iter, ITER_DEST, bvec, n, n << PAGE_SHIFT);
+	err = tide_wire_recv_iter(lender->get_sock, &iter, tide_data_until(lender, get));
+	*rest = iov_iter_count(&iter);
+	if (err && get)
+		tide_data_cut(get, from, *i, ((n << PAGE_SHIFT) - *rest) >> PAGE_SHIFT);
+	return err == -EAGAIN && !tide_lender_silent(lender) ? -ETIME : err;
+}
+
+/* Receives bytes that nobody waits for. */
+static int tide_data_discard(struct tide_lender *lender, size_t bytes)
+{
+	int err = 0;
+
+	while (bytes && !err) {
+		size_t n = min_t(size_t, bytes, PAGE_SIZE);
+
+		err = tide_lender_recv(lender, page_address(lender->scratch), n);
+		bytes -= n;
+	}
+	return err;
+}
+
+/* Drops the catalog entries of pages that the lender does not have. */
+static void tide_data_missed(struct tide_get *get)
+{
+	unsigned int i;
+
+	for (i = 0; i < get->count; i++) {
+		struct tide_get_page *p = &get->page[i];
+
+		if (!p->page || p->arrived || p->corrupt)
+			continue;
+		atomic64_inc(&get->lender->stats.get_misses);
+		tide_trace_get(get, i, 1, TIDE_GOT_MISS);
+		tide_file_erase(get->file, p->index, p->version);
+	}
+}
+
+/* Decrypts a page that has arrived; one that is not what was put has not. */
+static void tide_data_decrypt(struct tide_get *get, unsigned int i)
+{
+	struct tide_lender *lender = get->lender;
+	struct tide_get_page *p = &get->page[i];
+	struct tide_page_id id = {
+		.file = cpu_to_le64(get->file->id),
+		.index = cpu_to_le64(p->index),
+		.version = cpu_to_le64(p->version),
+	};
+
+	if (!tide_decrypt(lender->rx_cipher, &id, p->page, lender->rx_item[i].tag))
+		return;
+	p->arrived = false;
+	p->corrupt = true;
+	atomic64_inc(&lender->stats.get_corrupt);
+	tide_trace_get(get, i, 1, TIDE_GOT_CORRUPT);
+	pr_warn_ratelimited("lenders/%s: a page came back that is not what was put there\n",
+			    lender->name);
+	tide_file_erase(get->file, p->index, p->version);
+}
+
+static bool tide_same_folio(const struct tide_get *get, unsigned int i)
+{
+	return page_folio(get->page[i].page) == page_folio(get->page[i + 1].page);
+}
+
+/*
+ * Lets the readers of pages [@from, @to) go on, each folio as soon as it is
+ * decrypted; those before @unlocked are done. Returns as tide_get_unlock().
+ */
+static unsigned int tide_data_arrived(struct tide_get *get, unsigned int unlocked,
+				      unsigned int from, unsigned int to)
+{
+	unsigned int i;
+
+	if (get->lender->config.encryption == TIDE_NO_ENCRYPTION)
+		return tide_get_unlock(get, unlocked, to);
+	for (i = from; i < to; i++) {
+		if (get->page[i].arrived)
+			tide_data_decrypt(get, i);
+		if (i + 1 == to || !tide_same_folio(get, i))
+			unlocked = tide_get_unlock(get, unlocked, i + 1);
+	}
+	return unlocked;
+}
+
+/* Ends a request that is late or lost; what is left is read from disk. */
+static void tide_get_fail(struct tide_get *get, enum tide_got how)
+{
+	tide_get_unlist(get);
+	tide_get_count_left(get, how);
+	tide_get_end(get);
+}
+
+/*
+ * Receives the pages of a reply into their folios, or into nothing. The
+ * request is over when this returns.
+ */
+static int tide_data_pages(struct tide_lender *lender, struct tide_get *get,
+			   unsigned int count)
+{
+	unsigned int i = 0, from, unlocked = 0;
+	size_t rest;
+	int err = 0;
+
+	while (i < count && !err) {
+		from = i;
+		err = tide_data_chunk(lender, get, count, &i, &rest);
+		if (get)
+			unlocked = tide_data_arrived(get, unlocked, from, i);
+		if (err && get) {
+			tide_get_fail(get, err == -ETIME ? TIDE_GOT_LATE :
+							   TIDE_GOT_ERROR);
+			get = NULL;
+		}
+		if (err == -ETIME) {
+			WRITE_ONCE(lender->stalled, true);
+			err = tide_data_discard(lender, rest);
+		}
+	}
+	if (get) {
+		tide_get_unlist(get);
+		if (get->hit)
+			tide_get_measured(get);
+		tide_data_missed(get);
+		tide_get_end(get);
+	}
+	return err;
+}
+
+/**
+ * tide_get_data() - receive the reply to a request
+ * @lender: the lender
+ * @frame: its header
+ *
+ * A reply that nobody waits for any more is received and thrown away.
+ *
+ * Context: the receiving thread.
+ * Return: 0, or a negative errno that ends the connection.
+ */
+int tide_get_data(struct tide_lender *lender, const struct tide_frame *frame)
+{
+	unsigned int i, hits = 0, count = le16_to_cpu(frame->count);
+	size_t items = count * sizeof(lender->rx_item[0]);
+	struct tide_get *get;
+	int err;
+
+	if (!count || count > TIDE_GET_MAX ||
+	    le32_to_cpu(frame->length) < items + TIDE_TAG_SIZE)
+		return -EPROTO;
+	err = tide_lender_metadata(lender, frame, items);
+	if (err)
+		return err;
+	for (i = 0; i < count; i++)
+		hits += !!lender->rx_item[i].version;
+	if (le32_to_cpu(frame->length) != items + TIDE_TAG_SIZE + (hits << PAGE_SHIFT))
+		return -EPROTO;
+
+	get = tide_get_claim(lender, le64_to_cpu(frame->id));
+	if (get && get->count != count) {
+		tide_get_fail(get, TIDE_GOT_ERROR);
+		return -EPROTO;
+	}
+	return tide_data_pages(lender, get, count);
+}
+
+/* ------------------------------------------------------------------ */
+/* deadline and end						       */
+/* ------------------------------------------------------------------ */
+
+/*
+ * Takes the requests that are due off a list. One whose pages are arriving is
+ * the receiving thread's, which watches the time itself.
+ */
+static void tide_take_late(struct tide_lender *lender, struct list_head *from,
+			   struct list_head *late)
+{
+	ktime_t now = ktime_get();
+	struct tide_get *get, *next;
+
+	list_for_each_entry_safe(get, next, from, list) {
+		if (ktime_us_delta(now, get->start) < lender->config.deadline_us)
+			break;
+		if (!get->receiving)
+			list_move_tail(&get->list, late);
+	}
+}
+
+static void tide_end_all(struct list_head *gets, enum tide_got how)
+{
+	struct tide_get *get, *next;
+
+	list_for_each_entry_safe(get, next, gets, list) {
+		list_del(&get->list);
+		tide_get_count_left(get, how);
+		tide_get_end(get);
+	}
+}
+
+/**
+ * tide_get_deadline() - read from disk what the lender did not send in time
+ * @work: lender->deadline
+ *
+ * Until something comes from the lender again nothing more is asked of it.
+ */
+static void tide_get_deadline(struct work_struct *work)
+{
+	struct tide_lender *lender = container_of(to_delayed_work(work),
+						  struct tide_lender, deadline);
+	LIST_HEAD(late);
+	bool more;
+
+	spin_lock_irq(&lender->pending_lock);
+	tide_take_late(lender, &lender->pending, &late);
+	tide_take_late(lender, &lender->unsent, &late);
+	more = !list_empty(&lender->pending) || !list_empty(&lender->unsent);
+	if (more)
+		queue_delayed_work(tide_disk_queue, &lender->deadline,
+				   usecs_to_jiffies(lender->config.deadline_us) / 4 + 1);
+	spin_unlock_irq(&lender->pending_lock);
+	if (!list_empty(&late))
+		WRITE_ONCE(lender->stalled, true);
+	tide_end_all(&late, TIDE_GOT_LATE);
+}
+
+/**
+ * tide_get_abort() - the connection is over: read everything from disk
+ * @lender: the lender; its receiving thread is the caller
+ *
+ * Context: process. Afterwards no request is accepted.
+ */
+void tide_get_abort(struct tide_lender *lender)
+{
+	LIST_HEAD(lost);
+
+	spin_lock_irq(&lender->pending_lock);
+	lender->accepting = false;
+	list_splice_init(&lender->pending, &lost);
+	list_splice_tail_init(&lender->unsent, &lost);
+	spin_unlock_irq(&lender->pending_lock);
+	tide_end_all(&lost, TIDE_GOT_ERROR);
+}
+
+/**
+ * tide_get_prepare() - allocate what requests to a lender need
+ * @lender: being created
+ *
+ * Return: 0 or -ENOMEM; what was allocated is freed by tide_get_release().
+ */
+int tide_get_prepare(struct tide_lender *lender)
+{
+	int err = tide_tx_prepare(lender);
+
+	spin_lock_init(&lender->pending_lock);
+	INIT_LIST_HEAD(&lender->unsent);
+	INIT_LIST_HEAD(&lender->pending);
+	INIT_DELAYED_WORK(&lender->deadline, tide_get_deadline);
+	lender->rx_item = kvcalloc(TIDE_GET_MAX + 1, sizeof(*lender->rx_item), GFP_KERNEL);
+	lender->rx_cipher = tide_cipher_create();
+	lender->scratch = alloc_page(GFP_KERNEL);
+	return lender->rx_item && lender->rx_cipher && lender->scratch ? err : -ENOMEM;
+}
+
+void tide_get_release(struct tide_lender *lender)
+{
+	tide_tx_release(lender);
+	kvfree(lender->rx_item);
+	tide_cipher_free(lender->rx_cipher);
+	if (lender->scratch)
+		__free_page(lender->scratch);
+}

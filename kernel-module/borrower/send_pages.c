@@ -1,0 +1,635 @@
+// SPDX-License-Identifier: GPL-2.0-only
+/*
+ * The put path (Puma, sections 3.2 and 3.3.1). An evicted page is copied into
+ * a preallocated buffer with interrupts off; nothing is allocated there and
+ * nothing waits. A thread for each lender aggregates what has come together
+ * into one PUT, records the pages in the catalog and sends them. A buffer is
+ * kept until the lender has acknowledged its page, and until then a get of
+ * that page is served from it (the paper's busy bit, section 3.4.3).
+ */
+#define pr_fmt(fmt) KBUILD_MODNAME ": " fmt
+
+#include <linux/delay.h>
+#include <linux/highmem.h>
+#include <linux/kthread.h>
+#include <linux/slab.h>
+
+#include "borrower/buffers.h"
+#include "base/trace.h"
+
+#define TIDE_BATCHES	32	/* unacknowledged PUTs for each lender */
+#define TIDE_FEW	16	/* fewer queued pages than this may wait a little */
+
+/* ------------------------------------------------------------------ */
+/* eviction							       */
+/* ------------------------------------------------------------------ */
+
+/* Why a page is not put, and what counts it. */
+struct tide_refusal {
+	atomic64_t *counter;
+	enum tide_drop_reason reason;
+};
+
+/*
+ * The usable lender with most room; full ones recycle their oldest pages.
+ * NULL when there is none: @why then says what keeps it away.
+ */
+static struct tide_lender *tide_choose_lender(bool sequential,
+					      struct tide_refusal *why)
+{
+	struct tide_lender *lender, *best = NULL;
+	s64 room, most = S64_MIN;
+	int slot;
+
+	for (slot = 0; slot < TIDE_MAX_LENDERS; slot++) {
+		lender = rcu_dereference(tide_lenders[slot]);
+		if (!tide_lender_usable(lender) || !READ_ONCE(lender->granted_pages))
+			continue;
+		if (tide_breaker_open(lender)) {
+			*why = (struct tide_refusal) {
+				&lender->stats.drop_breaker, TIDE_DROP_BREAKER,
+			};
+			continue;
+		}
+		if (sequential && READ_ONCE(lender->filtering)) {
+			*why = (struct tide_refusal) {
+				&lender->stats.drop_sequential, TIDE_DROP_SEQUENTIAL,
+			};
+			continue;
+		}
+		room = READ_ONCE(lender->granted_pages) -
+		       atomic64_read(&lender->catalog_pages) -
+		       READ_ONCE(lender->put_queued);
+		if (room > most) {
+			most = room;
+			best = lender;
+		}
+	}
+	return best;
+}
+
+/**
+ * tide_lenders_take_puts() - is there a lender that pages go to?
+ *
+ * One that does not answer in time for the moment counts as well.
+ *
+ * Context: any.
+ */
+bool tide_lenders_take_puts(void)
+{
+	struct tide_lender *lender;
+	bool take = false;
+	int slot;
+
+	rcu_read_lock();
+	for (slot = 0; slot < TIDE_MAX_LENDERS; slot++) {
+		lender = rcu_dereference(tide_lenders[slot]);
+		take |= lender && READ_ONCE(lender->ready) && !tide_breaker_open(lender);
+	}
+	rcu_read_unlock();
+	return take;
+}
+
+static bool tide_queue(struct tide_lender *lender, struct tide_buffer *buffer)
+{
+	unsigned long flags;
+	bool queued = false;
+
+	spin_lock_irqsave(&lender->put_lock, flags);
+	if (lender->ready && kref_get_unless_zero(&lender->kref)) {
+		list_add_tail(&buffer->list, &lender->put_queue);
+		WRITE_ONCE(lender->put_queued, lender->put_queued + 1);
+		queued = true;
+	}
+	spin_unlock_irqrestore(&lender->put_lock, flags);
+	return queued;
+}
+
+static void tide_trace_drop(const struct tide_file *file, pgoff_t index,
+			    enum tide_drop_reason reason)
+{
+	trace_tidepool_drop(file->dev, file->ino, index, 1, reason);
+}
+
+/* Returns false when the page is in no buffer and at no lender afterwards. */
+static bool tide_put_page(struct tide_file *file, struct tide_lender *lender,
+			  struct page *page, pgoff_t index, struct tide_buffer *buffer)
+{
+	buffer->file = file;
+	buffer->lender = lender;
+	buffer->index = index;
+	buffer->version = tide_next_version();
+	copy_highpage(buffer->page, page);
+	if (!tide_queue(lender, buffer)) {
+		atomic64_inc(&tide_stats.drop_notready);
+		tide_trace_drop(file, index, TIDE_DROP_NOTREADY);
+		buffer->file = NULL;
+		buffer->lender = NULL;
+		tide_buffer_free(buffer);
+		return false;
+	}
+	refcount_inc(&file->refs);
+	tide_outgoing_insert(file, buffer);
+	trace_tidepool_put(file, index, buffer->version, lender);
+	return true;
+}
+
+/* Does the pool lack this page, or has it changed since? The file is locked. */
+static bool tide_pool_lacks(struct tide_file *file, pgoff_t index)
+{
+	int slot;
+
+	return !tide_outgoing_find(file, index) &&
+	       !tide_file_version(file, index, &slot);
+}
+
+/*
+ * The pages of a folio that the pool does not have yet, the file is locked. All
+ * or none: a folio is got whole, so some of its pages would only take room.
+ */
+static bool tide_put_pages(struct tide_file *file, struct folio *folio,
+			   struct tide_lender *lender)
+{
+	long i, nr = folio_nr_pages(folio), lacking = 0;
+	struct tide_buffer *buffer;
+	bool queued = false;
+	LIST_HEAD(buffers);
+
+	for (i = 0; i < nr; i++)
+		lacking += tide_pool_lacks(file, folio->index + i);
+	if (!lacking)		/* most often, with NonInclusive */
+		return false;
+	if (!tide_buffers_take(lacking, &buffers)) {
+		atomic64_add(lacking, &lender->stats.drop_nobuffer);
+		trace_tidepool_drop(file->dev, file->ino, folio->index, lacking,
+				    TIDE_DROP_NOBUFFER);
+		return false;
+	}
+	for (i = 0; i < nr; i++) {
+		if (lacking < nr && !tide_pool_lacks(file, folio->index + i))
+			continue;
+		buffer = list_first_entry(&buffers, struct tide_buffer, list);
+		list_del_init(&buffer->list);
+		queued |= tide_put_page(file, lender, folio_page(folio, i),
+					folio->index + i, buffer);
+	}
+	return queued;
+}
+
+/* Counts a folio that is not put at all. */
+static void tide_put_refuse(struct folio *folio, atomic64_t *counter,
+			    enum tide_drop_reason reason)
+{
+	const struct inode *inode = folio->mapping->host;
+
+	atomic64_inc(counter);
+	trace_tidepool_drop(inode->i_sb->s_dev, inode->i_ino, folio->index,
+			    folio_nr_pages(folio), reason);
+}
+
+/* A page that could not be written is clean, too, but not what the disk has. */
+static bool tide_writes_failed(const struct address_space *mapping)
+{
+	return errseq_check((errseq_t *)&mapping->wb_err, 0) && !tide_broken(WRITE_ERRORS);
+}
+
+/**
+ * tide_put_folio() - a clean folio is being reclaimed
+ * @mapping: of an eligible file
+ * @folio: frozen, its mapping still set
+ *
+ * Invariant 1: afterwards each page is in the pool in this version, or the
+ * catalog has no entry of it.
+ *
+ * Context: the mapping's i_pages lock is held, interrupts are off.
+ */
+void tide_put_folio(struct address_space *mapping, struct folio *folio)
+{
+	pgoff_t first = folio->index, last = first + folio_nr_pages(folio) - 1;
+	struct tide_refusal why = { &tide_stats.drop_notready, TIDE_DROP_NOTREADY };
+	struct tide_lender *lender;
+	struct tide_file *file;
+	bool queued = false, sequential;
+
+	rcu_read_lock();
+	file = tide_file_find(mapping->host);
+	sequential = file && tide_sequential_take(file, first, last);
+	lender = tide_choose_lender(sequential, &why);
+	if (!lender) {		/* entries that exist are still true */
+		tide_put_refuse(folio, why.counter, why.reason);
+		goto out_file;
+	}
+	if (!file && !tide_file_admitted(mapping->host)) {
+		tide_put_refuse(folio, &tide_stats.drop_gate, TIDE_DROP_GATE);
+		goto out;
+	}
+	if (!file)
+		file = tide_file_find_or_reserve(mapping->host);
+	if (!file) {
+		tide_put_refuse(folio, &tide_stats.drop_nofile, TIDE_DROP_NOFILE);
+		goto out;
+	}
+	xa_lock(&file->pages);
+	if (file->dead) {
+		tide_put_refuse(folio, &tide_stats.drop_notready, TIDE_DROP_NOTREADY);
+	} else if (tide_gate_closed(mapping, first, last)) {
+		tide_put_refuse(folio, &tide_stats.drop_gate, TIDE_DROP_GATE);
+		tide_file_drop_locked(file, first, last);
+	} else if (!folio_test_uptodate(folio) || folio_test_dirty(folio) ||
+		   tide_writes_failed(mapping)) {
+		tide_file_drop_locked(file, first, last);
+	} else {
+		queued = tide_put_pages(file, folio, lender);
+		tide_hook_mapping(file, mapping);
+	}
+	xa_unlock(&file->pages);
+	if (queued)
+		wake_up(&lender->put_wait);
+out_file:
+	if (file)
+		tide_file_put(file);
+out:
+	rcu_read_unlock();
+}
+
+/* ------------------------------------------------------------------ */
+/* the sending thread						       */
+/* ------------------------------------------------------------------ */
+
+static bool tide_buffer_live(void *arg)
+{
+	struct tide_buffer *buffer = arg;
+
+	return buffer->live && !buffer->file->dead;
+}
+
+static void tide_buffer_discard(struct tide_buffer *buffer)
+{
+	unsigned long flags;
+
+	tide_file_lock(buffer->file, flags);
+	tide_outgoing_remove(buffer);
+	tide_file_erase_locked(buffer->file, buffer->index, buffer->version);
+	tide_file_unlock(buffer->file, flags);
+	tide_buffer_release(buffer);
+}
+
+/* Records a page in the catalog before it leaves; false: it is not sent. */
+static bool tide_buffer_record(struct tide_lender *lender, struct tide_buffer *buffer)
+{
+	int err = tide_file_record(buffer->file, buffer->index, buffer->version,
+				   lender->slot, tide_buffer_live, buffer);
+
+	if (!err)
+		return true;
+	if (err == -ESTALE)
+		atomic64_inc(&lender->stats.drop_stale);
+	else
+		atomic64_inc(&lender->stats.drop_nomem);
+	tide_trace_drop(buffer->file, buffer->index,
+			err == -ESTALE ? TIDE_DROP_STALE : TIDE_DROP_NOMEM);
+	tide_buffer_discard(buffer);
+	return false;
+}
+
+static struct tide_buffer *tide_dequeue(struct tide_lender *lender)
+{
+	struct tide_buffer *buffer;
+
+	spin_lock_irq(&lender->put_lock);
+	buffer = list_first_entry_or_null(&lender->put_queue, struct tide_buffer, list);
+	if (buffer) {
+		list_del_init(&buffer->list);
+		WRITE_ONCE(lender->put_queued, lender->put_queued - 1);
+	}
+	spin_unlock_irq(&lender->put_lock);
+	return buffer;
+}
+
+static void tide_batch_fill(struct tide_lender *lender, struct tide_batch *batch)
+{
+	struct tide_buffer *buffer;
+
+	batch->count = 0;
+	while (batch->count < TIDE_PUT_MAX && (buffer = tide_dequeue(lender)))
+		if (tide_buffer_record(lender, buffer))
+			batch->buffer[batch->count++] = buffer;
+}
+
+/*
+ * Prepares page @i of a PUT. It is encrypted into a page of its own, for gets
+ * are served from the buffer; that page is free again when the socket has
+ * taken its bytes, which it copies.
+ */
+static int tide_batch_page(struct tide_lender *lender, struct tide_buffer *buffer,
+			   unsigned int i)
+{
+	struct tide_put_item *item = &lender->put_head->item[i];
+	struct page *page = buffer->page;
+	int err = 0;
+
+	*item = (struct tide_put_item) {
+		.id.file = cpu_to_le64(buffer->file->id),
+		.id.index = cpu_to_le64(buffer->index),
+		.id.version = cpu_to_le64(buffer->version),
+	};
+	if (lender->config.encryption == TIDE_AES_GCM) {
+		page = lender->put_sealed[i];
+		err = tide_encrypt(lender->put_cipher, &item->id, buffer->page,
+				   page, item->tag);
+	}
+	lender->put_bvec[i] = (struct bio_vec) {
+		.bv_page = page,
+		.bv_len = PAGE_SIZE,
+	};
+	return err;
+}
+
+static size_t tide_batch_bytes(const struct tide_batch *batch)
+{
+	return sizeof(struct tide_frame) +
+	       batch->count * (sizeof(struct tide_put_item) + PAGE_SIZE);
+}
+
+static int tide_batch_send(struct tide_lender *lender, struct tide_batch *batch)
+{
+	struct tide_put_head *head = lender->put_head;
+	size_t items = batch->count * sizeof(head->item[0]);
+	unsigned int i;
+	int ret = 0;
+
+	head->frame = (struct tide_frame) {
+		.length = cpu_to_le32(items + TIDE_TAG_SIZE + (batch->count << PAGE_SHIFT)),
+		.type = TIDE_PUT,
+		.count = cpu_to_le16(batch->count),
+		.id = cpu_to_le64(batch->id),
+	};
+	tide_cipher_salt(lender->put_cipher);
+	for (i = 0; i < batch->count && !ret; i++)
+		ret = tide_batch_page(lender, batch->buffer[i], i);
+	if (!ret)
+		ret = tide_frame_seal(lender->put_seal.send, &head->frame, head->item, items);
+	if (!ret)
+		ret = tide_wire_send(lender->put_sock, head,
+				     sizeof(head->frame) + items + TIDE_TAG_SIZE, MSG_MORE);
+	if (ret < 0)
+		return ret;
+	return tide_wire_send_pages(lender->put_sock, lender->put_bvec, batch->count);
+}
+
+static struct tide_batch *tide_batch_take(struct tide_lender *lender)
+{
+	struct tide_batch *batch = NULL;
+
+	spin_lock_irq(&lender->put_lock);
+	if (!list_empty(&lender->put_queue))
+		batch = list_first_entry_or_null(&lender->batches_free,
+						 struct tide_batch, list);
+	if (batch)
+		list_del_init(&batch->list);
+	spin_unlock_irq(&lender->put_lock);
+	return batch;
+}
+
+static void tide_batch_move(struct tide_lender *lender, struct tide_batch *batch,
+			    struct list_head *to)
+{
+	spin_lock_irq(&lender->put_lock);
+	list_add_tail(&batch->list, to);
+	spin_unlock_irq(&lender->put_lock);
+}
+
+static bool tide_sender_ready(struct tide_lender *lender)
+{
+	bool ready;
+
+	spin_lock_irq(&lender->put_lock);
+	ready = !list_empty(&lender->put_queue) && !list_empty(&lender->batches_free);
+	spin_unlock_irq(&lender->put_lock);
+	return ready;
+}
+
+/* The sender is through with a batch, and touches it no more. */
+static void tide_batch_sent(struct tide_lender *lender, struct tide_batch *batch)
+{
+	spin_lock_irq(&lender->put_lock);
+	WRITE_ONCE(batch->sending, false);
+	spin_unlock_irq(&lender->put_lock);
+	wake_up(&lender->put_wait);
+}
+
+static int tide_sender(void *arg)
+{
+	struct tide_lender *lender = arg;
+	struct tide_batch *batch;
+	int err = 0;
+
+	while (!kthread_should_stop()) {
+		wait_event_interruptible(lender->put_wait, kthread_should_stop() ||
+					 (!err && tide_sender_ready(lender)));
+		if (kthread_should_stop())
+			break;
+		if (READ_ONCE(lender->put_queued) < TIDE_FEW)	/* reclaim evicts in groups */
+			usleep_range(500, 1500);
+		batch = tide_batch_take(lender);
+		if (!batch)
+			continue;
+		tide_batch_fill(lender, batch);
+		if (!batch->count) {
+			tide_batch_move(lender, batch, &lender->batches_free);
+			continue;
+		}
+		batch->id = ++lender->put_id;
+		atomic64_inc(&lender->stats.put_requests);
+		atomic64_add(batch->count, &lender->stats.puts_sent);
+		batch->sent = ktime_get();
+		batch->end = tide_wire_position(lender->put_sock) + tide_batch_bytes(batch);
+		batch->sending = true;
+		tide_batch_move(lender, batch, &lender->batches_sent);
+		err = tide_batch_send(lender, batch);
+		tide_batch_sent(lender, batch);
+		if (err)
+			tide_lender_break(lender);
+	}
+	return 0;
+}
+
+/* The batch of this id; it stays where it is. */
+static struct tide_batch *tide_batch_find_sent(struct tide_lender *lender, u64 id)
+{
+	struct tide_batch *batch, *found = NULL;
+
+	spin_lock_irq(&lender->put_lock);
+	list_for_each_entry(batch, &lender->batches_sent, list) {
+		if (batch->id == id) {
+			found = batch;
+			break;
+		}
+	}
+	spin_unlock_irq(&lender->put_lock);
+	return found;
+}
+
+/*
+ * The batch that is acknowledged, on no list and nobody else's; NULL: there is
+ * none that the lender can have got whole. The last byte of one that it has is on
+ * the wire while the sender may still be on its way back from the socket: that
+ * takes a moment and waits for nobody.
+ */
+static struct tide_batch *tide_batch_take_sent(struct tide_lender *lender, u64 id,
+					       unsigned int count)
+{
+	struct tide_batch *batch = tide_batch_find_sent(lender, id);
+
+	if (!batch || batch->count != count ||
+	    !tide_wire_passed(lender->put_sock, batch->end))
+		return NULL;
+	wait_event(lender->put_wait, !READ_ONCE(batch->sending));
+	spin_lock_irq(&lender->put_lock);
+	list_del_init(&batch->list);
+	spin_unlock_irq(&lender->put_lock);
+	return batch;
+}
+
+/**
+ * tide_put_acknowledged() - the lender has answered a batch
+ * @lender: the lender
+ * @id: of the batch
+ * @count: of its pages
+ * @stored: bit i: it keeps page i
+ *
+ * What was not sent whole cannot have arrived: nothing is freed while it is being
+ * sent, whatever a lender says.
+ *
+ * Context: the receiving thread.
+ * Return: 0, or -EPROTO when no such batch has been sent.
+ */
+int tide_put_acknowledged(struct tide_lender *lender, u64 id,
+			  unsigned int count, u64 stored)
+{
+	struct tide_batch *batch = tide_batch_take_sent(lender, id, count);
+	unsigned int i;
+
+	if (!batch)
+		return -EPROTO;
+	tide_histogram_add(&lender->put_latency,
+			   ktime_to_ns(ktime_sub(ktime_get(), batch->sent)));
+	for (i = 0; i < count; i++) {
+		struct tide_buffer *buffer = batch->buffer[i];
+		unsigned long flags;
+
+		if (!(stored & BIT_ULL(i))) {
+			atomic64_inc(&lender->stats.drop_refused);
+			tide_trace_drop(buffer->file, buffer->index, TIDE_DROP_REFUSED);
+			tide_buffer_discard(buffer);
+			continue;
+		}
+		atomic64_inc(&lender->stats.puts);
+		tide_file_lock(buffer->file, flags);
+		tide_outgoing_remove(buffer);
+		tide_file_unlock(buffer->file, flags);
+		tide_buffer_release(buffer);
+	}
+	tide_batch_move(lender, batch, &lender->batches_free);
+	wake_up(&lender->put_wait);
+	return 0;
+}
+
+/**
+ * tide_sender_start() - start the sending thread of a lender just connected
+ * @lender: the lender
+ *
+ * Context: the lender's main thread.
+ * Return: 0 or a negative errno.
+ */
+int tide_sender_start(struct tide_lender *lender)
+{
+	struct task_struct *task = kthread_run(tide_sender, lender, "tidepool_put");
+
+	if (IS_ERR(task))
+		return PTR_ERR(task);
+	lender->sender = task;
+	return 0;
+}
+
+static void tide_buffer_lost(struct tide_buffer *buffer)
+{
+	atomic64_inc(&buffer->lender->stats.drop_lost);
+	tide_trace_drop(buffer->file, buffer->index, TIDE_DROP_LOST);
+	tide_buffer_discard(buffer);
+}
+
+/**
+ * tide_sender_stop() - stop it and drop what is on its way
+ * @lender: not ready any more, its sockets shut down
+ *
+ * Context: the lender's main thread.
+ */
+void tide_sender_stop(struct tide_lender *lender)
+{
+	struct tide_buffer *buffer;
+	struct tide_batch *batch;
+	unsigned int i;
+
+	if (lender->sender)
+		kthread_stop(lender->sender);
+	lender->sender = NULL;
+	while ((buffer = tide_dequeue(lender)))
+		tide_buffer_lost(buffer);
+	while ((batch = list_first_entry_or_null(&lender->batches_sent,
+						 struct tide_batch, list))) {
+		for (i = 0; i < batch->count; i++)
+			tide_buffer_lost(batch->buffer[i]);
+		list_move(&batch->list, &lender->batches_free);
+	}
+}
+
+/**
+ * tide_put_prepare() - allocate what the sending thread needs
+ * @lender: being created
+ *
+ * Return: 0 or -ENOMEM; what was allocated is freed by tide_put_release().
+ */
+int tide_put_prepare(struct tide_lender *lender)
+{
+	unsigned int i;
+
+	spin_lock_init(&lender->put_lock);
+	INIT_LIST_HEAD(&lender->put_queue);
+	INIT_LIST_HEAD(&lender->batches_free);
+	INIT_LIST_HEAD(&lender->batches_sent);
+	init_waitqueue_head(&lender->put_wait);
+	lender->put_head = kmalloc(sizeof(*lender->put_head), GFP_KERNEL);
+	lender->put_bvec = kmalloc_array(TIDE_PUT_MAX, sizeof(struct bio_vec),
+					 GFP_KERNEL);
+	lender->batch_store = kvcalloc(TIDE_BATCHES, sizeof(*lender->batch_store),
+				       GFP_KERNEL);
+	lender->put_cipher = tide_cipher_create();
+	if (!lender->put_head || !lender->put_bvec || !lender->batch_store ||
+	    !lender->put_cipher)
+		return -ENOMEM;
+	for (i = 0; i < TIDE_PUT_MAX; i++) {
+		lender->put_sealed[i] = alloc_page(GFP_KERNEL);
+		if (!lender->put_sealed[i])
+			return -ENOMEM;
+	}
+	for (i = 0; i < TIDE_BATCHES; i++)
+		list_add(&lender->batch_store[i].list, &lender->batches_free);
+	lender->has_buffers = !tide_buffers_acquire();
+	return lender->has_buffers ? 0 : -ENOMEM;
+}
+
+void tide_put_release(struct tide_lender *lender)
+{
+	unsigned int i;
+
+	if (lender->has_buffers)
+		tide_buffers_relinquish();
+	for (i = 0; i < TIDE_PUT_MAX; i++)
+		if (lender->put_sealed[i])
+			__free_page(lender->put_sealed[i]);
+	tide_cipher_free(lender->put_cipher);
+	kfree(lender->put_head);
+	kfree(lender->put_bvec);
+	kvfree(lender->batch_store);
+}

@@ -1,0 +1,687 @@
+// SPDX-License-Identifier: GPL-2.0-only
+/*
+ * The borrower's connection to one lender: two TCP connections of one session,
+ * made again by themselves when they are lost. A session begins with an empty
+ * catalog for that lender and ends with everything that was asked of it being
+ * read from disk.
+ */
+#define pr_fmt(fmt) KBUILD_MODNAME ": " fmt
+
+#include <linux/kthread.h>
+#include <linux/net.h>
+#include <linux/random.h>
+#include <linux/slab.h>
+#include <net/net_namespace.h>
+#include <net/sock.h>
+
+#include "borrower/buffers.h"
+
+#define TIDE_CONNECT_MS		3000
+#define TIDE_LONGEST		((size_t)TIDE_GET_MAX *	\
+				 (sizeof(struct tide_data_item) + PAGE_SIZE))
+#define TIDE_BACKOFF_MIN_MS	250
+#define TIDE_BACKOFF_MAX_MS	5000
+#define TIDE_EWMA_SHIFT		3
+
+struct tide_lender __rcu *tide_lenders[TIDE_MAX_LENDERS];
+atomic_t tide_lenders_ready = ATOMIC_INIT(0);
+unsigned int tide_lenders_enabled;		/* slots that are taken */
+static DEFINE_MUTEX(tide_slots_mutex);
+
+/* ------------------------------------------------------------------ */
+/* sockets							       */
+/* ------------------------------------------------------------------ */
+
+/**
+ * tide_lender_break() - end the current session
+ * @lender: the lender
+ *
+ * The receiving thread notices and does the rest.
+ *
+ * Context: process.
+ */
+void tide_lender_break(struct tide_lender *lender)
+{
+	mutex_lock(&lender->sock_mutex);
+	if (lender->get_sock)
+		kernel_sock_shutdown(lender->get_sock, SHUT_RDWR);
+	if (lender->put_sock)
+		kernel_sock_shutdown(lender->put_sock, SHUT_RDWR);
+	mutex_unlock(&lender->sock_mutex);
+}
+
+/**
+ * tide_lenders_break() - end the sessions with all lenders
+ *
+ * Context: process.
+ */
+void tide_lenders_break(void)
+{
+	struct tide_lender *lender;
+	int slot;
+
+	mutex_lock(&tide_slots_mutex);
+	for (slot = 0; slot < TIDE_MAX_LENDERS; slot++) {
+		lender = rcu_dereference_protected(tide_lenders[slot],
+						   lockdep_is_held(&tide_slots_mutex));
+		if (lender)
+			tide_lender_break(lender);
+	}
+	mutex_unlock(&tide_slots_mutex);
+}
+
+static int tide_reach(struct tide_lender *lender, struct socket *sock)
+{
+	struct sockaddr_storage address = lender->config.address;
+	__be16 port = htons(lender->config.port);
+	size_t size = sizeof(struct sockaddr_in);
+
+	if (address.ss_family == AF_INET6) {
+		((struct sockaddr_in6 *)&address)->sin6_port = port;
+		size = sizeof(struct sockaddr_in6);
+	} else {
+		((struct sockaddr_in *)&address)->sin_port = port;
+	}
+	tide_wire_timeout(sock, TIDE_CONNECT_MS);
+	return kernel_connect(sock, (struct sockaddr_unsized *)&address, size, 0);
+}
+
+static int tide_socket(struct tide_lender *lender, struct socket **sockp,
+		       struct tide_identity *identity)
+{
+	struct socket *sock;
+	int err;
+
+	err = sock_create_kern(&init_net, lender->config.address.ss_family, SOCK_STREAM,
+			       IPPROTO_TCP, &sock);
+	if (err)
+		return err;
+	tide_wire_tune(sock);
+	mutex_lock(&lender->sock_mutex);
+	*sockp = sock;		/* from here on tide_lender_break() ends it */
+	*identity = lender->config.identity;
+	mutex_unlock(&lender->sock_mutex);
+	return READ_ONCE(lender->closing) || tide_timeline_held() ? -ESHUTDOWN : 0;
+}
+
+/* Nothing is sent but the handshake before there are these. */
+static int tide_seal(struct tide_lender *lender, const struct tide_handshake *hs,
+		     struct tide_sealers *sealers)
+{
+	int err;
+
+	mutex_lock(&lender->tx_mutex);
+	err = tide_sealers_create(sealers, &hs->keys, true);
+	mutex_unlock(&lender->tx_mutex);
+	return err;
+}
+
+static int tide_connect(struct tide_lender *lender, u8 channel, u64 session,
+			struct socket **sockp, struct tide_sealers *sealers)
+{
+	struct tide_handshake *hs = tide_handshake_create();
+	struct tide_identity identity;
+	int err;
+
+	if (!hs)
+		return -ENOMEM;
+	err = tide_socket(lender, sockp, &identity) ?:
+	      tide_reach(lender, *sockp) ?:
+	      tide_handshake_borrower(*sockp, hs, &identity, channel, session,
+				      lender->config.size_bytes) ?:
+	      tide_seal(lender, hs, sealers);
+	WRITE_ONCE(lender->reason, hs->reason);
+	memcpy(lender->contribution, hs->noise.hash, sizeof(lender->contribution));
+	if (hs->reason == TIDE_OTHER_VERSION)
+		pr_info_ratelimited("lenders/%s: it speaks versions %u to %u, not %u\n",
+				    lender->name, hs->oldest, hs->newest, TIDE_PROTOCOL);
+	tide_handshake_free(hs);
+	return err;
+}
+
+static void tide_disconnect(struct tide_lender *lender, struct socket **sockp,
+			    struct tide_sealers *sealers)
+{
+	struct socket *sock;
+
+	mutex_lock(&lender->tx_mutex);
+	mutex_lock(&lender->sock_mutex);
+	sock = *sockp;
+	*sockp = NULL;
+	lender->tx_offset = 0;
+	lender->tx_length = 0;
+	mutex_unlock(&lender->sock_mutex);
+	tide_sealers_free(sealers);
+	mutex_unlock(&lender->tx_mutex);
+	if (sock)
+		sock_release(sock);
+}
+
+/* ------------------------------------------------------------------ */
+/* receiving							       */
+/* ------------------------------------------------------------------ */
+
+static int tide_pong(struct tide_lender *lender, u64 sent_ns)
+{
+	u64 now = ktime_get_ns(), rtt = now - sent_ns;
+
+	if (sent_ns > now)
+		return -EPROTO;
+	tide_breaker_ponged(lender, sent_ns, rtt);
+	tide_histogram_add(&lender->ping_latency, rtt);
+	WRITE_ONCE(lender->ping_ns, rtt);
+	if (!lender->rtt_ns)
+		WRITE_ONCE(lender->rtt_ns, rtt);
+	else
+		WRITE_ONCE(lender->rtt_ns, lender->rtt_ns +
+			   ((s64)(rtt - lender->rtt_ns) >> TIDE_EWMA_SHIFT));
+	return 0;
+}
+
+/* From now on the rest of a frame is waited for; 0: all of the next one, a pong at least. */
+static void tide_lender_expect(struct tide_lender *lender, size_t bytes)
+{
+	WRITE_ONCE(lender->rx_until, tide_wire_until(min(bytes, TIDE_LONGEST)));
+}
+
+/**
+ * tide_lender_silent() - is a frame so late that the lender is as good as gone?
+ * @lender: connected
+ */
+bool tide_lender_silent(const struct tide_lender *lender)
+{
+	return ktime_after(ktime_get(), READ_ONCE(lender->rx_until));
+}
+
+/**
+ * tide_lender_recv() - receive on the GET channel
+ * @lender: connected
+ * @data: where to
+ * @size: how many bytes
+ *
+ * Context: the receiving thread.
+ * Return: 0, -EAGAIN when the frame was not there in time, or an errno.
+ */
+int tide_lender_recv(struct tide_lender *lender, void *data, size_t size)
+{
+	struct kvec vec = { .iov_base = data, .iov_len = size };
+	struct iov_iter iter;
+
+	iov_iter_kvec(&iter, ITER_DEST, &vec, 1, size);
+	return tide_wire_recv_iter(lender->get_sock, &iter, lender->rx_until);
+}
+
+/**
+ * tide_lender_metadata() - receive what a frame has beside pages
+ * @lender: connected
+ * @frame: its header
+ * @size: bytes of the metadata, as type and count imply
+ *
+ * Context: the receiving thread.
+ * Return: 0, it is in @lender->rx_item then, -EBADMSG when the lender has not
+ * sent this, or another negative errno.
+ */
+int tide_lender_metadata(struct tide_lender *lender, const struct tide_frame *frame, size_t size)
+{
+	return tide_lender_recv(lender, lender->rx_item, size + TIDE_TAG_SIZE) ?:
+	       tide_frame_open(lender->get_seal.receive, frame, lender->rx_item, size);
+}
+
+/* The same for a frame that has nothing else. */
+static int tide_receive_all(struct tide_lender *lender, const struct tide_frame *frame,
+			    size_t size)
+{
+	if (le32_to_cpu(frame->length) != size + TIDE_TAG_SIZE)
+		return -EPROTO;
+	return tide_lender_metadata(lender, frame, size);
+}
+
+static int tide_receive_u64(struct tide_lender *lender,
+			    const struct tide_frame *frame, u64 *value)
+{
+	int err = tide_receive_all(lender, frame, sizeof(*value));
+
+	*value = get_unaligned_le64(lender->rx_item);
+	return err;
+}
+
+static int tide_receive_evicted(struct tide_lender *lender,
+				const struct tide_frame *frame)
+{
+	unsigned int i, count = le16_to_cpu(frame->count);
+	const struct tide_page_id *id = (void *)lender->rx_item;
+	int err;
+
+	if (!count || count > TIDE_NOTICE_MAX)
+		return -EPROTO;
+	err = tide_receive_all(lender, frame, count * sizeof(*id));
+	if (err)
+		return err;
+	for (i = 0; i < count; i++)
+		tide_catalog_evicted(lender->slot, le64_to_cpu(id[i].file),
+				     le64_to_cpu(id[i].index), le64_to_cpu(id[i].version));
+	atomic64_add(count, &lender->stats.evicted_notices);
+	return 0;
+}
+
+static int tide_receive_frame(struct tide_lender *lender,
+			      const struct tide_frame *frame)
+{
+	u64 value;
+	int err;
+
+	switch (frame->type) {
+	case TIDE_DATA:
+		return tide_get_data(lender, frame);
+	case TIDE_PUT_ACK:
+		return tide_receive_u64(lender, frame, &value) ?:
+		       tide_put_acknowledged(lender, le64_to_cpu(frame->id),
+					     le16_to_cpu(frame->count), value);
+	case TIDE_EVICTED:
+		return tide_receive_evicted(lender, frame);
+	case TIDE_GRANT:
+		err = tide_receive_u64(lender, frame, &value);
+		if (err)
+			return err;
+		WRITE_ONCE(lender->granted_pages, value >> PAGE_SHIFT);
+		tide_catalog_granted(lender);
+		return 0;
+	case TIDE_PONG:
+		if (frame->count)
+			return -EPROTO;
+		return tide_receive_all(lender, frame, 0) ?:
+		       tide_pong(lender, le64_to_cpu(frame->id));
+	default:
+		return -EPROTO;
+	}
+}
+
+static int tide_receive(struct tide_lender *lender)
+{
+	struct tide_frame frame;
+	int err;
+
+	do {
+		tide_lender_expect(lender, 0);
+		err = tide_lender_recv(lender, &frame, sizeof(frame));
+		if (err)
+			break;
+		tide_lender_expect(lender, le32_to_cpu(frame.length));
+		WRITE_ONCE(lender->stalled, false);
+		err = tide_receive_frame(lender, &frame);
+	} while (!err);
+	if (err == -EPROTO || err == -EBADMSG) {
+		atomic64_inc(&lender->stats.bad_frames);
+		pr_warn_ratelimited("lenders/%s: %s frame, connection closed\n", lender->name,
+				    err == -EPROTO ? "malformed" : "forged");
+	}
+	return err;
+}
+
+/* ------------------------------------------------------------------ */
+/* a session							       */
+/* ------------------------------------------------------------------ */
+
+/* Each second: the breaker, a ping, and whatever else waits to be sent. */
+static void tide_tick(struct work_struct *work)
+{
+	struct tide_lender *lender = container_of(to_delayed_work(work),
+						  struct tide_lender, tick);
+
+	if (tide_lender_silent(lender)) {
+		tide_lender_break(lender);
+		return;
+	}
+	tide_breaker_update(lender);
+	WRITE_ONCE(lender->ping_due, true);
+	schedule_delayed_work(&lender->tick, HZ);
+	tide_get_pump(lender, MSG_DONTWAIT);
+}
+
+static void tide_set_ready(struct tide_lender *lender, bool ready)
+{
+	spin_lock_irq(&lender->put_lock);
+	WRITE_ONCE(lender->ready, ready);
+	spin_unlock_irq(&lender->put_lock);
+	atomic_add(ready ? 1 : -1, &tide_lenders_ready);
+	tide_buffers_refit();
+}
+
+/* The lender's first word on the GET channel; only then may PUT connect. */
+static int tide_receive_first_grant(struct tide_lender *lender)
+{
+	struct tide_frame frame;
+	int err;
+
+	tide_lender_expect(lender, 0);
+	err = tide_lender_recv(lender, &frame, sizeof(frame));
+	if (err)
+		return err;
+	return frame.type == TIDE_GRANT ? tide_receive_frame(lender, &frame) : -EPROTO;
+}
+
+static int tide_session_begin(struct tide_lender *lender)
+{
+	u64 session = get_random_u64();
+	int err;
+
+	lender->stalled = false;
+	tide_breaker_reset(lender, false);
+	err = tide_connect(lender, TIDE_CHANNEL_GET, session, &lender->get_sock,
+			   &lender->get_seal) ?:
+	      tide_receive_first_grant(lender) ?:
+	      tide_connect(lender, TIDE_CHANNEL_PUT, session, &lender->put_sock,
+			   &lender->put_seal) ?:
+	      tide_cipher_renew(lender, lender->contribution);
+	if (err)
+		return err;
+	tide_lender_expect(lender, 0);
+	return tide_sender_start(lender);
+}
+
+static void tide_session_end(struct tide_lender *lender)
+{
+	tide_lender_break(lender);
+	cancel_delayed_work_sync(&lender->tick);
+	tide_get_abort(lender);
+	tide_sender_stop(lender);
+	tide_disconnect(lender, &lender->get_sock, &lender->get_seal);
+	tide_disconnect(lender, &lender->put_sock, &lender->put_seal);
+	tide_catalog_purge_lender(lender->slot);
+}
+
+static int tide_session(struct tide_lender *lender)
+{
+	int err = tide_session_begin(lender);
+
+	if (err) {
+		tide_session_end(lender);
+		return err;
+	}
+	spin_lock_irq(&lender->pending_lock);
+	lender->accepting = true;
+	spin_unlock_irq(&lender->pending_lock);
+	tide_set_ready(lender, true);
+	WRITE_ONCE(lender->state, TIDE_LENDER_CONNECTED);
+	atomic64_inc(&lender->stats.connects);
+	pr_info("lenders/%s: connected\n", lender->name);
+	schedule_delayed_work(&lender->tick, HZ / 10);
+
+	err = tide_receive(lender);
+
+	WRITE_ONCE(lender->state, TIDE_LENDER_CONNECTING);
+	tide_set_ready(lender, false);
+	atomic64_inc(&lender->stats.disconnects);
+	if (!READ_ONCE(lender->closing)) {
+		pr_info("lenders/%s: connection lost: error %d\n", lender->name, err);
+		tide_breaker_lost(lender);
+	}
+	tide_session_end(lender);
+	return 0;
+}
+
+static void tide_wait(struct tide_lender *lender, unsigned int ms)
+{
+	wait_event_interruptible_timeout(lender->put_wait, kthread_should_stop() ||
+					 READ_ONCE(lender->hurry),
+					 msecs_to_jiffies(ms));
+}
+
+/* Why there is no session, for those who look and for the log. */
+static void tide_not_connected(struct tide_lender *lender, int err)
+{
+	bool refused = err == -EACCES;
+
+	if (!refused)
+		WRITE_ONCE(lender->reason, TIDE_UNREACHABLE);
+	WRITE_ONCE(lender->state, refused ? TIDE_LENDER_REJECTED : TIDE_LENDER_CONNECTING);
+	if (READ_ONCE(lender->closing))
+		return;
+	if (refused)
+		pr_info_ratelimited("lenders/%s: refused: %s\n", lender->name,
+				    tide_lender_reason(lender));
+	else
+		pr_info_ratelimited("lenders/%s: cannot connect: error %d\n", lender->name, err);
+}
+
+static int tide_lender_main(void *arg)
+{
+	struct tide_lender *lender = arg;
+	unsigned int backoff = TIDE_BACKOFF_MIN_MS;
+	int err;
+
+	set_user_nice(current, -10);
+	while (!kthread_should_stop()) {
+		err = tide_session(lender);
+		if (!err) {
+			backoff = TIDE_BACKOFF_MIN_MS;
+		} else {
+			backoff = min(2 * backoff, TIDE_BACKOFF_MAX_MS);
+			tide_not_connected(lender, err);
+		}
+		tide_wait(lender, backoff);
+		if (xchg(&lender->hurry, false))
+			backoff = TIDE_BACKOFF_MIN_MS;
+	}
+	return 0;
+}
+
+/* ------------------------------------------------------------------ */
+/* life of a lender						       */
+/* ------------------------------------------------------------------ */
+
+static void tide_lender_released(struct kref *kref)
+{
+	complete(&container_of(kref, struct tide_lender, kref)->released);
+}
+
+void tide_lender_put(struct tide_lender *lender)
+{
+	kref_put(&lender->kref, tide_lender_released);
+}
+
+static void tide_lender_free(struct tide_lender *lender)
+{
+	tide_filter_set(lender, false);
+	tide_put_release(lender);
+	tide_get_release(lender);
+	kfree(lender);
+}
+
+/**
+ * tide_lender_create() - a lender that is configured but not enabled
+ * @name: of the pairing
+ *
+ * Return: the lender or an error pointer.
+ */
+struct tide_lender *tide_lender_create(const char *name)
+{
+	struct tide_lender *lender = kzalloc(sizeof(*lender), GFP_KERNEL);
+
+	if (!lender)
+		return ERR_PTR(-ENOMEM);
+	strscpy(lender->name, name, sizeof(lender->name));
+	lender->slot = -1;
+	lender->config.port = TIDE_PORT;
+	lender->config.deadline_us = 200 * USEC_PER_MSEC;
+	lender->config.breaker_short = (struct tide_thresholds) {
+		.resume_us = 1500, .stop_us = 40000,
+	};
+	lender->config.breaker_long = (struct tide_thresholds) {
+		.resume_us = 1000, .stop_us = 1500,
+	};
+	spin_lock_init(&lender->breaker.lock);
+	tide_ages_init(&lender->ages);
+	mutex_init(&lender->sock_mutex);
+	INIT_DELAYED_WORK(&lender->tick, tide_tick);
+	if (tide_get_prepare(lender) || tide_put_prepare(lender)) {
+		tide_lender_free(lender);
+		return ERR_PTR(-ENOMEM);
+	}
+	return lender;
+}
+
+static int tide_slot_take(struct tide_lender *lender)
+{
+	int slot, err = -ENOSPC;
+
+	mutex_lock(&tide_slots_mutex);
+	for (slot = 0; slot < TIDE_MAX_LENDERS; slot++) {
+		if (rcu_access_pointer(tide_lenders[slot]))
+			continue;
+		lender->slot = slot;
+		rcu_assign_pointer(tide_lenders[slot], lender);
+		if (!tide_lenders_enabled)
+			tide_gate_begin();
+		WRITE_ONCE(tide_lenders_enabled, tide_lenders_enabled + 1);
+		err = 0;
+		break;
+	}
+	mutex_unlock(&tide_slots_mutex);
+	return err;
+}
+
+static void tide_slot_give(struct tide_lender *lender)
+{
+	mutex_lock(&tide_slots_mutex);
+	RCU_INIT_POINTER(tide_lenders[lender->slot], NULL);
+	WRITE_ONCE(tide_lenders_enabled, tide_lenders_enabled - 1);
+	mutex_unlock(&tide_slots_mutex);
+	synchronize_rcu();
+	lender->slot = -1;
+}
+
+/**
+ * tide_lender_enable() - connect in the background and stay connected
+ * @lender: configured completely
+ *
+ * Context: process, under control/configfs.c's mutex.
+ * Return: 0, -ENOSPC when there are TIDE_MAX_LENDERS already, or an errno.
+ */
+int tide_lender_enable(struct tide_lender *lender)
+{
+	struct task_struct *task;
+	int err;
+
+	memset(&lender->stats, 0, sizeof(lender->stats));
+	memset(&lender->get_latency, 0, sizeof(lender->get_latency));
+	memset(&lender->put_latency, 0, sizeof(lender->put_latency));
+	memset(&lender->ping_latency, 0, sizeof(lender->ping_latency));
+	kref_init(&lender->kref);
+	init_completion(&lender->released);
+	lender->closing = false;
+	lender->reason = TIDE_NOT_REFUSED;
+	tide_breaker_reset(lender, true);
+	err = tide_hooks_hold_for_peer();
+	if (err)
+		return err;
+	err = tide_slot_take(lender);
+	if (err)
+		goto out_hooks;
+	lender->state = TIDE_LENDER_CONNECTING;
+	task = kthread_create(tide_lender_main, lender, "tidepool_get");
+	if (IS_ERR(task)) {
+		lender->state = TIDE_LENDER_DISABLED;
+		tide_slot_give(lender);
+		err = PTR_ERR(task);
+		goto out_hooks;
+	}
+	lender->main = task;
+	wake_up_process(task);
+	return 0;
+out_hooks:
+	tide_hooks_release_from_peer();
+	return err;
+}
+
+/**
+ * tide_lender_disable() - disconnect and forget what the lender has
+ * @lender: enabled
+ *
+ * Returns when nothing refers to the lender any more.
+ *
+ * Context: process, under control/configfs.c's mutex.
+ */
+void tide_lender_disable(struct tide_lender *lender)
+{
+	WRITE_ONCE(lender->closing, true);
+	tide_lender_break(lender);
+	kthread_stop(lender->main);
+	lender->main = NULL;
+	tide_slot_give(lender);
+	tide_lender_put(lender);
+	wait_for_completion(&lender->released);
+	cancel_delayed_work_sync(&lender->deadline);
+	cancel_work_sync(&lender->tx_work);
+	tide_breaker_reset(lender, true);
+	lender->reason = TIDE_NOT_REFUSED;
+	lender->state = TIDE_LENDER_DISABLED;
+	tide_hooks_release_from_peer();
+}
+
+void tide_lender_destroy(struct tide_lender *lender)
+{
+	if (lender->state != TIDE_LENDER_DISABLED)
+		tide_lender_disable(lender);
+	tide_lender_free(lender);
+}
+
+/**
+ * tide_lender_identify() - another guest must answer from now on
+ * @lender: enabled or not
+ * @identity: the guest's; a session with another one ends
+ *
+ * Context: process.
+ */
+void tide_lender_identify(struct tide_lender *lender, const struct tide_identity *identity)
+{
+	bool other;
+
+	mutex_lock(&lender->sock_mutex);
+	other = !tide_identity_is(&lender->config.identity, identity);
+	lender->config.identity = *identity;
+	lender->config.identity_set = true;
+	mutex_unlock(&lender->sock_mutex);
+	if (!other)
+		return;
+	tide_lender_break(lender);
+	WRITE_ONCE(lender->hurry, true);
+	wake_up(&lender->put_wait);
+}
+
+/**
+ * tide_lender_resize() - tell the lender that another size is wanted
+ * @lender: enabled, its configuration changed
+ *
+ * Context: process.
+ */
+void tide_lender_resize(struct tide_lender *lender)
+{
+	WRITE_ONCE(lender->resize_due, true);
+	tide_get_pump(lender, MSG_DONTWAIT);
+}
+
+const char *tide_lender_state_name(const struct tide_lender *lender)
+{
+	switch (READ_ONCE(lender->state)) {
+	case TIDE_LENDER_CONNECTING:
+		return "Connecting";
+	case TIDE_LENDER_CONNECTED:
+		return "Connected";
+	case TIDE_LENDER_REJECTED:
+		return "Rejected";
+	default:
+		return "Disabled";
+	}
+}
+
+/**
+ * tide_lender_reason() - why there is no session
+ * @lender: the lender
+ *
+ * Return: one word that ABI.md explains, or nothing.
+ */
+const char *tide_lender_reason(const struct tide_lender *lender)
+{
+	return tide_reasons[READ_ONCE(lender->reason)];
+}

@@ -1,0 +1,204 @@
+// SPDX-License-Identifier: GPL-2.0-only
+/*
+ * Counters and latency histograms as text. A histogram has four buckets an
+ * octave, so that a median read off it is within an eighth of the true one.
+ */
+#include <linux/bitops.h>
+#include <linux/sysfs.h>
+
+#include "borrower/buffers.h"
+
+struct tide_stats tide_stats;
+
+static unsigned int tide_histogram_bucket(u64 us)
+{
+	unsigned int msb;
+
+	if (us < 4)
+		return us;
+	msb = fls64(us) - 1;
+	return min(4 * (msb - 1) + (unsigned int)((us >> (msb - 2)) & 3),
+		   TIDE_HISTOGRAM_BUCKETS - 1U);
+}
+
+/* Largest number of microseconds that falls into bucket @b. */
+static u64 tide_histogram_limit(unsigned int b)
+{
+	unsigned int msb = b / 4 + 1;
+
+	if (b < 4)
+		return b;
+	return ((4ULL + b % 4 + 1) << (msb - 2)) - 1;
+}
+
+/**
+ * tide_histogram_add() - count one duration
+ * @h: the histogram
+ * @ns: duration in nanoseconds
+ *
+ * Context: any.
+ */
+void tide_histogram_add(struct tide_histogram *h, u64 ns)
+{
+	atomic64_inc(&h->bucket[tide_histogram_bucket(div_u64(ns, 1000))]);
+}
+
+/**
+ * tide_histogram_show() - write the buckets that are not empty
+ * @h: the histogram
+ * @name: first word of each line
+ * @page: where to, one page
+ * @at: offset in @page
+ *
+ * A line reads "name upper-bound-in-microseconds count"; counts are not
+ * cumulative and the last bucket's bound is "inf".
+ *
+ * Return: number of bytes written.
+ */
+int tide_histogram_show(const struct tide_histogram *h, const char *name,
+			char *page, int at)
+{
+	int len = 0;
+	unsigned int b;
+
+	for (b = 0; b < TIDE_HISTOGRAM_BUCKETS; b++) {
+		s64 count = atomic64_read(&h->bucket[b]);
+
+		if (!count)
+			continue;
+		if (b == TIDE_HISTOGRAM_BUCKETS - 1)
+			len += sysfs_emit_at(page, at + len, "%s inf %lld\n",
+					     name, count);
+		else
+			len += sysfs_emit_at(page, at + len, "%s %llu %lld\n",
+					     name, tide_histogram_limit(b), count);
+	}
+	return len;
+}
+
+/* ------------------------------------------------------------------ */
+/* counters							       */
+/* ------------------------------------------------------------------ */
+
+struct tide_counter {
+	const char *name;
+	size_t offset;
+};
+
+#define TIDE_COUNTER(type, member)	{ #member, offsetof(struct type, member) }
+
+static const struct tide_counter tide_lender_counters[] = {
+	TIDE_COUNTER(tide_lender_stats, get_hits),
+	TIDE_COUNTER(tide_lender_stats, get_hits_buffer),
+	TIDE_COUNTER(tide_lender_stats, get_misses),
+	TIDE_COUNTER(tide_lender_stats, get_late),
+	TIDE_COUNTER(tide_lender_stats, get_errors),
+	TIDE_COUNTER(tide_lender_stats, gets_sent),
+	TIDE_COUNTER(tide_lender_stats, puts),
+	TIDE_COUNTER(tide_lender_stats, puts_sent),
+	TIDE_COUNTER(tide_lender_stats, put_requests),
+	TIDE_COUNTER(tide_lender_stats, drop_nobuffer),
+	TIDE_COUNTER(tide_lender_stats, drop_refused),
+	TIDE_COUNTER(tide_lender_stats, drop_nomem),
+	TIDE_COUNTER(tide_lender_stats, drop_stale),
+	TIDE_COUNTER(tide_lender_stats, drop_lost),
+	TIDE_COUNTER(tide_lender_stats, evicted_notices),
+	TIDE_COUNTER(tide_lender_stats, connects),
+	TIDE_COUNTER(tide_lender_stats, disconnects),
+	TIDE_COUNTER(tide_lender_stats, get_corrupt),
+	TIDE_COUNTER(tide_lender_stats, bad_frames),
+	TIDE_COUNTER(tide_lender_stats, breaker_opened),
+	TIDE_COUNTER(tide_lender_stats, breaker_opened_small),
+	TIDE_COUNTER(tide_lender_stats, breaker_opened_large),
+	TIDE_COUNTER(tide_lender_stats, drop_breaker),
+	TIDE_COUNTER(tide_lender_stats, get_skipped),
+	TIDE_COUNTER(tide_lender_stats, drop_sequential),
+	TIDE_COUNTER(tide_lender_stats, get_skipped_sequential),
+};
+
+static const struct tide_counter tide_borrower_counters[] = {
+	TIDE_COUNTER(tide_borrower_stats, gets),
+	TIDE_COUNTER(tide_borrower_stats, get_hits),
+	TIDE_COUNTER(tide_borrower_stats, get_misses),
+	TIDE_COUNTER(tide_borrower_stats, puts),
+	TIDE_COUNTER(tide_borrower_stats, puts_refused),
+	TIDE_COUNTER(tide_borrower_stats, recycled),
+	TIDE_COUNTER(tide_borrower_stats, reclaimed),
+	TIDE_COUNTER(tide_borrower_stats, notices_sent),
+	TIDE_COUNTER(tide_borrower_stats, bad_frames),
+};
+
+static const struct tide_counter tide_counters[] = {
+	TIDE_COUNTER(tide_stats, misses),
+	TIDE_COUNTER(tide_stats, gets_nomem),
+	TIDE_COUNTER(tide_stats, drop_gate),
+	TIDE_COUNTER(tide_stats, drop_notready),
+	TIDE_COUNTER(tide_stats, drop_nofile),
+	TIDE_COUNTER(tide_stats, shrunk),
+	TIDE_COUNTER(tide_stats, rejected),
+	TIDE_COUNTER(tide_stats, warnings),
+	TIDE_COUNTER(tide_stats, verified),
+	TIDE_COUNTER(tide_stats, verify_failed),
+};
+
+static int tide_counters_show(const struct tide_counter *counter, size_t n,
+			      const void *stats, char *page)
+{
+	int len = 0;
+	size_t i;
+
+	for (i = 0; i < n; i++)
+		len += sysfs_emit_at(page, len, "%s %lld\n", counter[i].name,
+				     (s64)atomic64_read(stats + counter[i].offset));
+	return len;
+}
+
+/**
+ * tide_show_lender_stats() - what the borrower counts for one lender
+ * @stats: the counters
+ * @page: where to, one page
+ *
+ * Return: number of bytes written.
+ */
+int tide_show_lender_stats(const struct tide_lender_stats *stats, char *page)
+{
+	return tide_counters_show(tide_lender_counters,
+				  ARRAY_SIZE(tide_lender_counters), stats, page);
+}
+
+/**
+ * tide_show_borrower_stats() - what the lender counts for one borrower
+ * @stats: the counters
+ * @page: where to, one page
+ *
+ * Return: number of bytes written.
+ */
+int tide_show_borrower_stats(const struct tide_borrower_stats *stats, char *page)
+{
+	return tide_counters_show(tide_borrower_counters,
+				  ARRAY_SIZE(tide_borrower_counters), stats, page);
+}
+
+/**
+ * tide_show_stats() - the figures of the guest as a whole
+ * @page: where to, one page
+ *
+ * Return: number of bytes written.
+ */
+int tide_show_stats(char *page)
+{
+	unsigned int total, free;
+	int len = tide_counters_show(tide_counters, ARRAY_SIZE(tide_counters),
+				     &tide_stats, page);
+
+	tide_buffers_count(&total, &free);
+	len += sysfs_emit_at(page, len, "hooks %d\nfiles %u\n",
+			     tide_hooks_are_in(), tide_catalog_files());
+	len += sysfs_emit_at(page, len, "buffers_total %u\nbuffers_free %u\n",
+			     total, free);
+	len += sysfs_emit_at(page, len, "lent_pages %llu\n", tide_store_lent());
+	len += sysfs_emit_at(page, len, "disk_us %llu\ndisk_us_large %llu\n",
+			     tide_disk_mean(TIDE_SMALL) / 1000,
+			     tide_disk_mean(TIDE_LARGE) / 1000);
+	return len;
+}

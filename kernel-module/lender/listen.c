@@ -1,0 +1,413 @@
+// SPDX-License-Identifier: GPL-2.0-only
+/*
+ * One listening socket for all borrowers. A connection is a work item that
+ * blocks in its socket; shutting the socket down ends it. Until the handshake
+ * is over it is a stranger, of which only a few are admitted, and none for long.
+ */
+#define pr_fmt(fmt) KBUILD_MODNAME ": " fmt
+
+#include <linux/in6.h>
+#include <linux/kthread.h>
+#include <linux/slab.h>
+#include <net/ipv6.h>
+#include <net/net_namespace.h>
+#include <net/sock.h>
+
+#include "lender/sessions.h"
+
+#define TIDE_STRANGERS_MAX	32	/* in all, */
+#define TIDE_STRANGERS_EACH	8	/* and from one address */
+#define TIDE_STRANGER_MS	5000	/* for all of the handshake */
+
+u16 tide_port = TIDE_PORT;
+DECLARE_WAIT_QUEUE_HEAD(tide_connections_wait);
+
+static LIST_HEAD(tide_connections);
+static LIST_HEAD(tide_strangers);	/* the oldest first */
+static unsigned int tide_meeting;	/* these, and those sent away that are not gone yet */
+
+/* Handshakes and gets come before puts: a reader waits for a get. */
+static struct workqueue_struct *tide_get_queue, *tide_put_queue;
+static struct socket *tide_listener;
+static struct task_struct *tide_listen_task;
+static unsigned int tide_listen_users;
+
+/* ------------------------------------------------------------------ */
+/* connections							       */
+/* ------------------------------------------------------------------ */
+
+/* Of an IPv6 address the host's part is of no account: a host may have any. */
+static struct in6_addr tide_origin(struct socket *sock)
+{
+	struct sockaddr_storage peer = { .ss_family = AF_UNSPEC };
+	struct in6_addr from = { };
+
+	kernel_getpeername(sock, (struct sockaddr *)&peer);
+	if (peer.ss_family == AF_INET) {
+		ipv6_addr_set_v4mapped(((struct sockaddr_in *)&peer)->sin_addr.s_addr, &from);
+	} else if (peer.ss_family == AF_INET6) {
+		from = ((struct sockaddr_in6 *)&peer)->sin6_addr;
+		if (!ipv6_addr_v4mapped(&from))
+			memset(&from.s6_addr[8], 0, 8);
+	}
+	return from;
+}
+
+/* The oldest stranger from a place, if there are too many of them; tide_lending_mutex is held. */
+static struct tide_connection *tide_stranger_surplus(const struct in6_addr *from,
+						     unsigned int most)
+{
+	struct tide_connection *c, *oldest = NULL;
+	unsigned int count = 0;
+
+	list_for_each_entry(c, &tide_strangers, stranger) {
+		if (from && !ipv6_addr_equal(&c->from, from))
+			continue;
+		if (!oldest)
+			oldest = c;
+		count++;
+	}
+	return count > most ? oldest : NULL;
+}
+
+static void tide_stranger_send_away(struct tide_connection *c)
+{
+	if (!c)
+		return;
+	list_del_init(&c->stranger);
+	tide_shut(c);
+}
+
+static void tide_stranger_late(struct work_struct *work)
+{
+	tide_shut(container_of(to_delayed_work(work), struct tide_connection, deadline));
+}
+
+/* Whoever is new is let in, the oldest make room; tide_lending_mutex is held. */
+static bool tide_stranger_admit(struct tide_connection *c)
+{
+	if (tide_meeting >= 2 * TIDE_STRANGERS_MAX)
+		return false;
+	tide_meeting++;
+	list_add(&c->list, &tide_connections);
+	list_add_tail(&c->stranger, &tide_strangers);
+	tide_stranger_send_away(tide_stranger_surplus(&c->from, TIDE_STRANGERS_EACH));
+	tide_stranger_send_away(tide_stranger_surplus(NULL, TIDE_STRANGERS_MAX));
+	queue_delayed_work(tide_get_queue, &c->deadline, msecs_to_jiffies(TIDE_STRANGER_MS));
+	return true;
+}
+
+static void tide_stranger_met(struct tide_connection *c)
+{
+	mutex_lock(&tide_lending_mutex);
+	list_del_init(&c->stranger);
+	tide_meeting--;
+	mutex_unlock(&tide_lending_mutex);
+	cancel_delayed_work_sync(&c->deadline);
+}
+
+/* On success the connection holds on to its borrower until it detaches. */
+static int tide_bind_borrower(struct tide_connection *c, const struct tide_handshake *hs)
+{
+	memcpy(&c->peer, hs->noise.peer, sizeof(c->peer));
+	c->channel = hs->hello.channel;
+	mutex_lock(&tide_lending_mutex);
+	c->borrower = tide_known(&c->peer);	/* it may be gone by now */
+	mutex_unlock(&tide_lending_mutex);
+	if (!c->borrower)
+		return -EACCES;
+	return tide_sealers_create(&c->sealers, &hs->keys, false);
+}
+
+/* Nothing but its own state is changed before the handshake is over. */
+static int tide_shake_hands(struct tide_connection *c, struct tide_handshake *hs)
+{
+	struct tide_identity who;
+	int err = tide_handshake_hello(c->sock, hs);
+
+	if (err)
+		return err;
+	memcpy(&who, hs->noise.peer, sizeof(who));
+	return tide_handshake_lender(c->sock, hs, tide_welcomes(&who)) ?:
+	       tide_bind_borrower(c, hs);
+}
+
+static int tide_welcome(struct tide_connection *c)
+{
+	struct tide_handshake *hs = tide_handshake_create();
+	u64 session, wanted;
+	int err;
+
+	if (!hs)
+		return -ENOMEM;
+	err = tide_shake_hands(c, hs);
+	session = le64_to_cpu(hs->hello.session);
+	wanted = le64_to_cpu(hs->hello.size_bytes);
+	tide_handshake_free(hs);
+	if (err)
+		return err;
+	if (c->channel == TIDE_CHANNEL_GET)
+		return tide_attach_get(c, session, wanted);
+	return tide_attach_put(c, session);
+}
+
+static void tide_connection_end(struct tide_connection *c)
+{
+	mutex_lock(&tide_lending_mutex);
+	list_del(&c->list);
+	mutex_unlock(&tide_lending_mutex);
+	sock_release(c->sock);
+	tide_sealers_free(&c->sealers);
+	kvfree(c);
+	wake_up_all(&tide_connections_wait);
+}
+
+static void tide_serve(struct work_struct *work)
+{
+	struct tide_connection *c = container_of(work, struct tide_connection, work);
+
+	tide_serve_session(c);
+	tide_detach(c);
+	tide_connection_end(c);
+}
+
+static void tide_meet(struct work_struct *work)
+{
+	struct tide_connection *c = container_of(work, struct tide_connection, work);
+	int err = tide_welcome(c);
+
+	tide_stranger_met(c);
+	if (err) {
+		atomic64_inc(&tide_stats.rejected);
+		pr_info_ratelimited("connection refused: error %d\n", err);
+		tide_connection_end(c);
+		return;
+	}
+	INIT_WORK(&c->work, tide_serve);
+	queue_work(c->channel == TIDE_CHANNEL_GET ? tide_get_queue : tide_put_queue,
+		   &c->work);
+}
+
+static void tide_accepted(struct socket *sock)
+{
+	struct tide_connection *c = kvzalloc(sizeof(*c), GFP_KERNEL);
+	bool admitted;
+
+	tide_wire_tune(sock);
+	if (!c)
+		goto refuse;
+	c->sock = sock;
+	c->from = tide_origin(sock);
+	INIT_WORK(&c->work, tide_meet);
+	INIT_DELAYED_WORK(&c->deadline, tide_stranger_late);
+	mutex_lock(&tide_lending_mutex);
+	admitted = tide_stranger_admit(c);
+	mutex_unlock(&tide_lending_mutex);
+	if (!admitted) {
+		tide_handshake_reject(sock, TIDE_REJECT_FULL);
+		goto refuse;
+	}
+	queue_work(tide_get_queue, &c->work);
+	return;
+refuse:
+	kvfree(c);
+	sock_release(sock);
+}
+
+/**
+ * tide_borrower_alone() - is no connection bound to a borrower?
+ * @borrower: not enabled any more, so that none will be
+ */
+bool tide_borrower_alone(struct tide_borrower *borrower)
+{
+	struct tide_connection *c;
+	bool alone = true;
+
+	mutex_lock(&tide_lending_mutex);
+	list_for_each_entry(c, &tide_connections, list)
+		alone &= c->borrower != borrower;
+	mutex_unlock(&tide_lending_mutex);
+	return alone;
+}
+
+/**
+ * tide_tell() - have tide_notify() called
+ * @borrower: has a session
+ * @delay: jiffies, at most; 0 is at once
+ *
+ * Context: any.
+ */
+void tide_tell(struct tide_borrower *borrower, unsigned long delay)
+{
+	if (delay)
+		queue_delayed_work(tide_get_queue, &borrower->notify, delay);
+	else
+		mod_delayed_work(tide_get_queue, &borrower->notify, 0);
+}
+
+/**
+ * tide_borrower_part() - end the connections to whom a borrower is not any more
+ * @borrower: its identity has been set
+ *
+ * Context: process.
+ */
+void tide_borrower_part(struct tide_borrower *borrower)
+{
+	struct tide_connection *c;
+
+	mutex_lock(&tide_lending_mutex);
+	list_for_each_entry(c, &tide_connections, list)
+		if (c->borrower == borrower && !tide_identity_is(&c->peer, &borrower->identity))
+			tide_shut(c);
+	mutex_unlock(&tide_lending_mutex);
+}
+
+/* ------------------------------------------------------------------ */
+/* listening							       */
+/* ------------------------------------------------------------------ */
+
+static int tide_listen_loop(void *arg)
+{
+	struct socket *listener = arg, *sock;
+	int err;
+
+	while (!kthread_should_stop()) {
+		err = kernel_accept(listener, &sock, 0);
+		if (!err)
+			tide_accepted(sock);
+		else if (!kthread_should_stop())
+			schedule_timeout_interruptible(HZ / 10);
+	}
+	return 0;
+}
+
+static int tide_bind(struct socket *sock, int family)
+{
+	struct sockaddr_in6 any6 = {
+		.sin6_family = AF_INET6,
+		.sin6_port = htons(tide_port),
+		.sin6_addr = IN6ADDR_ANY_INIT,
+	};
+	struct sockaddr_in any4 = {
+		.sin_family = AF_INET,
+		.sin_port = htons(tide_port),
+	};
+
+	if (family == AF_INET6)
+		return kernel_bind(sock, (struct sockaddr_unsized *)&any6, sizeof(any6));
+	return kernel_bind(sock, (struct sockaddr_unsized *)&any4, sizeof(any4));
+}
+
+static int tide_listen_on(int family)
+{
+	struct task_struct *task;
+	struct socket *sock;
+	int err;
+
+	err = sock_create_kern(&init_net, family, SOCK_STREAM, IPPROTO_TCP, &sock);
+	if (err)
+		return err;
+	sock_set_reuseaddr(sock->sk);
+	err = tide_bind(sock, family) ?: kernel_listen(sock, 64);
+	if (err)
+		goto release;
+	task = kthread_create(tide_listen_loop, sock, "tidepool_listen");
+	if (IS_ERR(task)) {
+		err = PTR_ERR(task);
+		goto release;
+	}
+	tide_listener = sock;
+	tide_listen_task = task;
+	wake_up_process(task);
+	return 0;
+release:
+	sock_release(sock);
+	return err;
+}
+
+static void tide_queues_free(void)
+{
+	if (tide_get_queue)
+		destroy_workqueue(tide_get_queue);
+	if (tide_put_queue)
+		destroy_workqueue(tide_put_queue);
+	tide_get_queue = NULL;
+	tide_put_queue = NULL;
+}
+
+static int tide_queues_alloc(void)
+{
+	tide_get_queue = alloc_workqueue("tidepool_serve_get", WQ_UNBOUND | WQ_HIGHPRI,
+					 WQ_MAX_ACTIVE);
+	tide_put_queue = alloc_workqueue("tidepool_serve_put", WQ_UNBOUND,
+					 WQ_MAX_ACTIVE);
+	return tide_get_queue && tide_put_queue ? 0 : -ENOMEM;
+}
+
+/**
+ * tide_listen() - one more borrower is enabled
+ *
+ * IPv6 sockets take IPv4 borrowers as well.
+ *
+ * Context: process, under control/configfs.c's mutex.
+ * Return: 0, -ENOSPC when there are TIDE_MAX_BORROWERS already, or an errno.
+ */
+int tide_listen(void)
+{
+	int err;
+
+	if (tide_listen_users == TIDE_MAX_BORROWERS)
+		return -ENOSPC;
+	if (tide_listen_users)
+		goto listening;
+	err = tide_queues_alloc() ?: tide_listen_on(AF_INET6);
+	if (err == -EAFNOSUPPORT || err == -EADDRNOTAVAIL)
+		err = tide_listen_on(AF_INET);
+	if (err) {
+		pr_err("port: %u: cannot listen: error %d\n", tide_port, err);
+		tide_queues_free();
+		return err;
+	}
+listening:
+	tide_listen_users++;
+	return 0;
+}
+
+static bool tide_no_connections(void)
+{
+	bool none;
+
+	mutex_lock(&tide_lending_mutex);
+	none = list_empty(&tide_connections);
+	mutex_unlock(&tide_lending_mutex);
+	return none;
+}
+
+/**
+ * tide_unlisten() - one borrower less is enabled
+ *
+ * Context: process, under control/configfs.c's mutex.
+ */
+void tide_unlisten(void)
+{
+	struct tide_connection *c;
+
+	if (--tide_listen_users)
+		return;
+	kernel_sock_shutdown(tide_listener, SHUT_RDWR);
+	kthread_stop(tide_listen_task);
+	sock_release(tide_listener);
+	tide_listener = NULL;
+
+	mutex_lock(&tide_lending_mutex);
+	list_for_each_entry(c, &tide_connections, list)
+		tide_shut(c);
+	mutex_unlock(&tide_lending_mutex);
+	wait_event(tide_connections_wait, tide_no_connections());
+	tide_queues_free();
+}
+
+bool tide_listening(void)
+{
+	return tide_listen_users;
+}

@@ -1,0 +1,370 @@
+// SPDX-License-Identifier: GPL-2.0-only
+/*
+ * What a lender does with the frames of a borrower that has proved who it is.
+ * Every count is checked against its maximum and every length against its
+ * count before the payload is read.
+ */
+#define pr_fmt(fmt) KBUILD_MODNAME ": " fmt
+
+#include <linux/slab.h>
+
+#include "lender/sessions.h"
+
+#define TIDE_SILENCE_MS		15000	/* a borrower pings each second */
+
+/* ------------------------------------------------------------------ */
+/* sending to the borrower					       */
+/* ------------------------------------------------------------------ */
+
+/* A frame without pages, on the GET channel. */
+static int tide_reply(struct tide_borrower *borrower, u8 type, unsigned int count,
+		      u64 id, const void *payload, size_t length)
+{
+	struct tide_connection *c;
+	int err = -ENOTCONN;
+
+	mutex_lock(&borrower->send_mutex);
+	c = borrower->get;
+	if (c) {
+		c->note.frame = (struct tide_frame) {
+			.length = cpu_to_le32(length + TIDE_TAG_SIZE),
+			.type = type,
+			.count = cpu_to_le16(count),
+			.id = cpu_to_le64(id),
+		};
+		memcpy(c->note.metadata, payload, length);
+		err = tide_frame_seal(c->sealers.send, &c->note.frame, c->note.metadata, length);
+		if (!err)
+			err = tide_wire_send(c->sock, &c->note, sizeof(c->note.frame) + length +
+					     TIDE_TAG_SIZE, 0);
+	}
+	mutex_unlock(&borrower->send_mutex);
+	return err < 0 ? err : 0;
+}
+
+static int tide_send_grant(struct tide_borrower *borrower)
+{
+	__le64 bytes = cpu_to_le64(READ_ONCE(borrower->granted_bytes));
+
+	return tide_reply(borrower, TIDE_GRANT, 0, 0, &bytes, sizeof(bytes));
+}
+
+static int tide_send_evicted(struct tide_borrower *borrower,
+			     const struct tide_page_id *id, unsigned int count)
+{
+	int err = tide_reply(borrower, TIDE_EVICTED, count, 0, id, count * sizeof(*id));
+
+	if (!err)
+		atomic64_add(count, &borrower->stats.notices_sent);
+	return err;
+}
+
+/**
+ * tide_notify() - tell a borrower its grant, and which pages are gone
+ * @work: borrower->notify
+ *
+ * Here and in the borrower's own connections, and nowhere else, somebody waits
+ * until it has taken what it is sent.
+ */
+void tide_notify(struct work_struct *work)
+{
+	struct tide_borrower *borrower = container_of(to_delayed_work(work),
+						      struct tide_borrower, notify);
+	struct tide_page_id *id;
+	struct tide_store *store;
+	unsigned int n;
+
+	if (xchg(&borrower->grant_due, false))
+		tide_send_grant(borrower);
+	id = kmalloc_array(TIDE_NOTICE_MAX, sizeof(*id), GFP_NOIO | __GFP_NOWARN);
+	if (!id) {
+		tide_tell(borrower, HZ);
+		return;
+	}
+	store = READ_ONCE(borrower->store);	/* destroyed after this work */
+	while (store && (n = tide_store_notices(store, id, TIDE_NOTICE_MAX)))
+		if (tide_send_evicted(borrower, id, n))
+			break;
+	kfree(id);
+}
+
+/* ------------------------------------------------------------------ */
+/* the GET channel						       */
+/* ------------------------------------------------------------------ */
+
+static int tide_check(const struct tide_frame *frame, unsigned int max, size_t fixed,
+		      size_t each)
+{
+	unsigned int count = le16_to_cpu(frame->count);
+
+	if (count > max || le32_to_cpu(frame->length) != fixed + count * each + TIDE_TAG_SIZE)
+		return -EPROTO;
+	return 0;
+}
+
+/* What a frame has beside pages, of a size that was checked: into the request. */
+static int tide_receive_metadata(struct tide_connection *c, const struct tide_frame *frame,
+				 size_t size)
+{
+	return tide_wire_recv(c->sock, &c->request, size + TIDE_TAG_SIZE) ?:
+	       tide_frame_open(c->sealers.receive, frame, &c->request, size);
+}
+
+/* The same for a frame that has no pages. */
+static int tide_receive_all(struct tide_connection *c, const struct tide_frame *frame)
+{
+	return tide_receive_metadata(c, frame, le32_to_cpu(frame->length) - TIDE_TAG_SIZE);
+}
+
+static unsigned int tide_look_up(struct tide_connection *c, unsigned int count)
+{
+	u64 file = le64_to_cpu(c->request.get.head.file);
+	unsigned int i, hits = 0;
+
+	for (i = 0; i < count; i++) {
+		struct tide_get_item *item = &c->request.get.item[i];
+		struct tide_data_item *reply = &c->reply.item[i];
+
+		*reply = (struct tide_data_item) { };
+		c->folio[i] = tide_store_get(c->borrower->store, file,
+					     le64_to_cpu(item->index),
+					     le64_to_cpu(item->version), reply->tag);
+		if (c->folio[i])
+			reply->version = item->version;
+		if (c->folio[i])
+			c->bvec[hits++] = (struct bio_vec) {
+				.bv_page = folio_page(c->folio[i], 0),
+				.bv_len = PAGE_SIZE,
+			};
+	}
+	return hits;
+}
+
+static int tide_send_data(struct tide_connection *c, unsigned int count,
+			  unsigned int hits, __le64 id)
+{
+	size_t items = count * sizeof(c->reply.item[0]);
+	int err;
+
+	c->reply.frame = (struct tide_frame) {
+		.length = cpu_to_le32(items + TIDE_TAG_SIZE + (hits << PAGE_SHIFT)),
+		.type = TIDE_DATA,
+		.count = cpu_to_le16(count),
+		.id = id,
+	};
+	mutex_lock(&c->borrower->send_mutex);
+	err = tide_frame_seal(c->sealers.send, &c->reply.frame, c->reply.item, items);
+	if (!err)
+		err = tide_wire_send(c->sock, &c->reply, sizeof(c->reply.frame) + items +
+				     TIDE_TAG_SIZE, hits ? MSG_MORE : 0);
+	if (err >= 0)
+		err = hits ? tide_wire_send_pages(c->sock, c->bvec, hits) : 0;
+	mutex_unlock(&c->borrower->send_mutex);
+	return err;
+}
+
+/* The borrower takes these pages back: they are of no more use here. */
+static void tide_drop_sent(struct tide_connection *c, unsigned int count)
+{
+	u64 file = le64_to_cpu(c->request.get.head.file);
+	unsigned int i;
+
+	for (i = 0; i < count; i++) {
+		const struct tide_get_item *item = &c->request.get.item[i];
+		u64 index = le64_to_cpu(item->index);
+
+		if (c->folio[i])	/* was sent; the reply itself is sealed */
+			tide_store_forget(c->borrower->store, file, index, index,
+					  le64_to_cpu(item->version) + 1);
+	}
+}
+
+static int tide_serve_get(struct tide_connection *c, const struct tide_frame *frame)
+{
+	unsigned int i, hits, count = le16_to_cpu(frame->count);
+	int err;
+
+	err = tide_check(frame, TIDE_GET_MAX, sizeof(c->request.get.head),
+			 sizeof(c->request.get.item[0]));
+	if (err || !count)
+		return -EPROTO;
+	err = tide_receive_all(c, frame);
+	if (err)
+		return err;
+	hits = tide_look_up(c, count);
+	atomic64_inc(&c->borrower->stats.gets);
+	atomic64_add(hits, &c->borrower->stats.get_hits);
+	atomic64_add(count - hits, &c->borrower->stats.get_misses);
+	err = tide_send_data(c, count, hits, frame->id);
+	for (i = 0; i < count; i++)
+		if (c->folio[i])
+			folio_put(c->folio[i]);
+	if (!err && frame->flags & TIDE_FLAG_EXCLUSIVE)
+		tide_drop_sent(c, count);
+	return err;
+}
+
+static int tide_serve_forget(struct tide_connection *c, const struct tide_frame *frame)
+{
+	unsigned int i, count = le16_to_cpu(frame->count);
+	int err;
+
+	err = tide_check(frame, TIDE_NOTICE_MAX, 0, sizeof(c->request.forget[0]));
+	if (!err)
+		err = tide_receive_all(c, frame);
+	for (i = 0; !err && i < count; i++) {
+		struct tide_forget_item *item = &c->request.forget[i];
+
+		tide_store_forget(c->borrower->store, le64_to_cpu(item->file),
+				  le64_to_cpu(item->first), le64_to_cpu(item->last),
+				  le64_to_cpu(item->before));
+	}
+	return err;
+}
+
+static int tide_serve_resize(struct tide_connection *c, const struct tide_frame *frame)
+{
+	int err = tide_check(frame, 0, sizeof(c->request.bytes), 0) ?: tide_receive_all(c, frame);
+
+	if (err)
+		return err;
+	mutex_lock(&c->borrower->mutex);
+	c->borrower->wanted_bytes = min_t(u64, le64_to_cpu(c->request.bytes), TIDE_MAX_BYTES);
+	tide_regrant(c->borrower);
+	mutex_unlock(&c->borrower->mutex);
+	return 0;
+}
+
+static int tide_serve_get_frame(struct tide_connection *c, const struct tide_frame *frame)
+{
+	switch (frame->type) {
+	case TIDE_GET:
+		return tide_serve_get(c, frame);
+	case TIDE_FORGET:
+		return tide_serve_forget(c, frame);
+	case TIDE_RESIZE:
+		return tide_serve_resize(c, frame);
+	case TIDE_PING:
+		return tide_check(frame, 0, 0, 0) ?: tide_receive_all(c, frame) ?:
+		       tide_reply(c->borrower, TIDE_PONG, 0, le64_to_cpu(frame->id), "", 0);
+	default:
+		return -EPROTO;
+	}
+}
+
+/* ------------------------------------------------------------------ */
+/* the PUT channel						       */
+/* ------------------------------------------------------------------ */
+
+/* Allocates what the batch needs; a page that cannot be had goes to scratch. */
+static void tide_prepare_batch(struct tide_connection *c, unsigned int count,
+			       struct page *scratch)
+{
+	unsigned int i;
+
+	for (i = 0; i < count; i++) {
+		c->folio[i] = tide_store_prepare(c->borrower->store);
+		c->bvec[i] = (struct bio_vec) {
+			.bv_page = c->folio[i] ? folio_page(c->folio[i], 0) : scratch,
+			.bv_len = PAGE_SIZE,
+		};
+	}
+}
+
+static u64 tide_store_batch(struct tide_connection *c, unsigned int count, bool usable)
+{
+	struct tide_borrower *borrower = c->borrower;
+	unsigned int i, kept = 0;
+	u64 stored = 0;
+
+	for (i = 0; i < count; i++) {
+		struct folio *folio = c->folio[i];
+
+		if (folio && !usable) {
+			tide_store_cancel(borrower->store, folio);
+		} else if (folio && !tide_store_add(borrower->store, &c->request.put[i],
+						    folio)) {
+			c->folio[kept++] = folio;
+			stored |= BIT_ULL(i);
+		} else {
+			atomic64_inc(&borrower->stats.puts_refused);
+		}
+	}
+	tide_store_settle(borrower->store, c->folio, kept);
+	return stored;
+}
+
+/*
+ * Pages come no faster than the borrower learns which have gone for them, so that
+ * no notice is ever lost for want of room.
+ */
+static int tide_tell_evicted(struct tide_connection *c)
+{
+	struct tide_store *store = c->borrower->store;
+	unsigned int n;
+	int err = 0;
+
+	while (!err && tide_store_untold(store) >= TIDE_NOTICE_MAX) {
+		n = tide_store_notices(store, c->request.evicted, TIDE_NOTICE_MAX);
+		if (n)	/* else they have just been taken by the worker */
+			err = tide_send_evicted(c->borrower, c->request.evicted, n);
+	}
+	return err;
+}
+
+static int tide_serve_put(struct tide_connection *c, const struct tide_frame *frame,
+			  struct page *scratch)
+{
+	unsigned int count = le16_to_cpu(frame->count);
+	__le64 stored;
+	int err;
+
+	if (frame->type != TIDE_PUT || !count ||
+	    tide_check(frame, TIDE_PUT_MAX, 0, sizeof(c->request.put[0]) + PAGE_SIZE))
+		return -EPROTO;
+	err = tide_receive_metadata(c, frame, count * sizeof(c->request.put[0]));
+	if (err)
+		return err;
+	tide_prepare_batch(c, count, scratch);
+	err = tide_wire_recv_pages(c->sock, c->bvec, count);
+	stored = cpu_to_le64(tide_store_batch(c, count, !err));
+	return err ?: tide_tell_evicted(c) ?:
+	       tide_reply(c->borrower, TIDE_PUT_ACK, count, le64_to_cpu(frame->id), &stored,
+			  sizeof(stored));
+}
+
+/* ------------------------------------------------------------------ */
+/* the whole connection						       */
+/* ------------------------------------------------------------------ */
+
+/**
+ * tide_serve_session() - serve a connection until it ends
+ * @c: attached to its borrower
+ *
+ * Context: a work item of its own.
+ */
+void tide_serve_session(struct tide_connection *c)
+{
+	bool get = c->channel == TIDE_CHANNEL_GET;
+	struct page *scratch = alloc_page(GFP_KERNEL);
+	struct tide_frame frame;
+	int err = scratch ? 0 : -ENOMEM;
+
+	if (!err && get)
+		err = tide_send_grant(c->borrower);
+	while (!err) {
+		err = tide_wire_recv_by(c->sock, &frame, sizeof(frame),
+					get ? ktime_add_ms(ktime_get(), TIDE_SILENCE_MS) :
+					      KTIME_MAX);	/* ends with the GET channel */
+		if (!err)
+			err = get ? tide_serve_get_frame(c, &frame) :
+				    tide_serve_put(c, &frame, scratch);
+	}
+	if (scratch)
+		__free_page(scratch);
+	if (err == -EPROTO || err == -EBADMSG) {
+		atomic64_inc(&c->borrower->stats.bad_frames);
+		pr_warn_ratelimited("borrowers/%s: %s frame, connection closed\n",
+				    c->borrower->name, err == -EPROTO ? "malformed" : "forged");
+	}
+}

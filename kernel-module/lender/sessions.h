@@ -1,0 +1,99 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
+/*
+ * The lender's side of the wire: what listening (listen.c), serving (serve.c)
+ * and the borrowers' sessions (borrowers.c) share.
+ */
+#ifndef TIDE_LENDER_H
+#define TIDE_LENDER_H
+
+#include <linux/bvec.h>
+#include <linux/in6.h>
+#include <linux/net.h>
+
+#include "tidepool.h"
+
+/**
+ * struct tide_connection - one accepted connection
+ * @list: in tide_connections
+ * @stranger: in tide_strangers until the handshake is over
+ * @deadline: ends the handshake
+ * @from: where it comes from, as far as strangers are told apart
+ * @work: serves it
+ * @sock: its socket
+ * @borrower: once the handshake is over
+ * @channel: likewise
+ * @peer: likewise
+ * @sealers: its keys
+ * @request: metadata of the frame being served, and its tag
+ * @reply: header, versions and tags of the reply being sent
+ * @note: any other frame being sent
+ * @folio: pages of the request being served
+ * @bvec: the same, to be sent or received
+ */
+struct tide_connection {
+	struct list_head list;
+	struct list_head stranger;
+	struct delayed_work deadline;
+	struct in6_addr from;
+	struct work_struct work;
+	struct socket *sock;
+	struct tide_borrower *borrower;
+	u8 channel;
+	struct tide_identity peer;
+	struct tide_sealers sealers;
+	struct {
+		union {
+			struct {
+				struct tide_get_head head;
+				struct tide_get_item item[TIDE_GET_MAX];
+			} get;
+			struct tide_put_item put[TIDE_PUT_MAX];
+			struct tide_forget_item forget[TIDE_NOTICE_MAX];
+			struct tide_page_id evicted[TIDE_NOTICE_MAX];	/* when @put is done with */
+			__le64 bytes;
+		};
+		u8 tag[TIDE_TAG_SIZE];
+	} __packed request;
+	struct {
+		struct tide_frame frame;
+		struct tide_data_item item[TIDE_GET_MAX];
+		u8 tag[TIDE_TAG_SIZE];
+	} __packed reply;
+	struct {
+		struct tide_frame frame;
+		u8 metadata[TIDE_NOTICE_MAX * sizeof(struct tide_page_id)];
+		u8 tag[TIDE_TAG_SIZE];
+	} __packed note;
+	struct folio *folio[TIDE_GET_MAX];
+	struct bio_vec bvec[TIDE_GET_MAX];
+};
+
+extern struct mutex tide_lending_mutex;	/* the borrowers and the connections */
+extern wait_queue_head_t tide_connections_wait;
+
+static inline void tide_shut(struct tide_connection *c)
+{
+	if (c)
+		kernel_sock_shutdown(c->sock, SHUT_RDWR);
+}
+
+/* listen.c */
+int tide_listen(void);
+void tide_tell(struct tide_borrower *borrower, unsigned long delay);
+void tide_unlisten(void);
+bool tide_borrower_alone(struct tide_borrower *borrower);
+void tide_borrower_part(struct tide_borrower *borrower);
+
+/* serve.c */
+void tide_notify(struct work_struct *work);
+void tide_serve_session(struct tide_connection *c);
+
+/* borrowers.c */
+enum tide_answer_code tide_welcomes(const struct tide_identity *who);
+struct tide_borrower *tide_known(const struct tide_identity *who);
+int tide_attach_get(struct tide_connection *c, u64 session, u64 wanted);
+int tide_attach_put(struct tide_connection *c, u64 session);
+void tide_detach(struct tide_connection *c);
+void tide_regrant(struct tide_borrower *borrower);
+
+#endif /* TIDE_LENDER_H */

@@ -1,0 +1,389 @@
+// SPDX-License-Identifier: GPL-2.0-only
+/*
+ * The read-ahead window (Puma, section 3.3.1): the pages of a window that a
+ * lender has become one request, those that are still in a buffer are copied,
+ * and runs of misses go to the file system through a window of their own.
+ */
+#define pr_fmt(fmt) KBUILD_MODNAME ": " fmt
+
+#include <linux/highmem.h>
+#include <linux/slab.h>
+
+#include "borrower/buffers.h"
+#include "borrower/fetch.h"
+#include "base/trace.h"
+
+struct tide_window {
+	struct tide_file *file;
+	const struct address_space_operations *orig;
+	gfp_t gfp;
+	unsigned int pages;		/* left in the window */
+	enum tide_size size;		/* of the window */
+	struct tide_get *open[TIDE_MAX_LENDERS];
+	u8 asked, admitted;		/* the breaker's answers, bits by slot */
+	bool disk;			/* of a stream, with pages that are not in the pool */
+	u64 changes;			/* of the file, before the first look-up */
+	bool ahead;			/* it is one of read-ahead, not a single folio */
+};
+
+#define TIDE_NOWHERE	(-1)	/* some page is not in the pool */
+#define TIDE_BUFFERED	(-2)	/* all pages are in outgoing buffers */
+
+/* Where is this folio? A slot, when all its remote pages are at one lender. */
+static int tide_folio_where(struct tide_file *file, struct folio *folio)
+{
+	long i, nr = folio_nr_pages(folio);
+	int slot = TIDE_BUFFERED, at;
+
+	for (i = 0; i < nr; i++) {
+		if (tide_outgoing_find(file, folio->index + i))
+			continue;
+		if (!tide_file_version(file, folio->index + i, &at))
+			return TIDE_NOWHERE;
+		if (slot != TIDE_BUFFERED && slot != at)
+			return TIDE_NOWHERE;
+		slot = at;
+	}
+	return slot;
+}
+
+/* Copies what is in buffers; adds the other pages to @get. File locked. */
+static void tide_folio_collect(struct tide_file *file, struct folio *folio,
+			       struct tide_get *get)
+{
+	long i, nr = folio_nr_pages(folio);
+	int slot;
+
+	tide_file_used(file);
+	for (i = 0; i < nr; i++) {
+		struct page *page = folio_page(folio, i);
+		pgoff_t index = folio->index + i;
+		struct tide_buffer *buffer = tide_outgoing_find(file, index);
+
+		if (buffer) {
+			copy_highpage(page, buffer->page);
+			atomic64_inc(&buffer->lender->stats.get_hits);
+			atomic64_inc(&buffer->lender->stats.get_hits_buffer);
+			trace_tidepool_get(file, index, 1, buffer->lender,
+					   TIDE_GOT_BUFFER, 0);
+			continue;
+		}
+		get->page[get->count++] = (struct tide_get_page) {
+			.page = page,
+			.index = index,
+			.version = tide_file_version(file, index, &slot),
+		};
+		if (get->exclusive)
+			tide_file_erase_locked(file, index,
+					       get->page[get->count - 1].version);
+	}
+}
+
+static struct tide_get *tide_get_alloc(struct tide_window *w, int slot)
+{
+	unsigned int room = min_t(unsigned int, w->pages, TIDE_GET_MAX);
+	struct tide_lender *lender;
+	struct tide_get *get;
+
+	get = kvmalloc(struct_size(get, page, room), w->gfp);
+	if (!get) {
+		atomic64_inc(&tide_stats.gets_nomem);
+		return NULL;
+	}
+	rcu_read_lock();
+	lender = rcu_dereference(tide_lenders[slot]);
+	if (!tide_lender_usable(lender) || !kref_get_unless_zero(&lender->kref)) {
+		rcu_read_unlock();
+		kvfree(get);
+		return NULL;
+	}
+	rcu_read_unlock();
+	get->lender = lender;
+	get->file = w->file;
+	refcount_inc(&w->file->refs);
+	get->orig = w->orig;
+	get->start = ktime_get();
+	get->size = w->size;
+	get->hit = false;
+	get->receiving = false;
+	get->changes = w->changes;
+	get->ahead = w->ahead;
+	get->exclusive = lender->config.strategy == TIDE_EXCLUSIVE;
+	get->count = 0;
+	return get;
+}
+
+/* The breaker is asked once for a window, so that it is not cut to pieces. */
+static bool tide_window_admitted(struct tide_window *w, struct tide_lender *lender,
+				 int slot)
+{
+	if (!(w->asked & BIT(slot)) && tide_breaker_admits(lender, w->size))
+		w->admitted |= BIT(slot);
+	w->asked |= BIT(slot);
+	return w->admitted & BIT(slot);
+}
+
+/* Are pages that this lender has read from disk all the same? */
+static bool tide_window_skips(struct tide_window *w, int slot, long nr)
+{
+	struct tide_lender *lender;
+	bool skips = true;
+
+	rcu_read_lock();
+	lender = rcu_dereference(tide_lenders[slot]);
+	if (!lender)
+		;
+	else if (w->disk && READ_ONCE(lender->filtering))
+		atomic64_add(nr, &lender->stats.get_skipped_sequential);
+	else if (!tide_window_admitted(w, lender, slot))
+		atomic64_add(nr, &lender->stats.get_skipped);
+	else
+		skips = false;
+	rcu_read_unlock();
+	return skips;
+}
+
+/* The open request to a lender, with room for the folio, or NULL. */
+static struct tide_get *tide_window_request(struct tide_window *w, int slot,
+					    long nr)
+{
+	struct tide_get *get = w->open[slot];
+
+	if (get && get->count + nr > TIDE_GET_MAX) {
+		w->open[slot] = NULL;
+		tide_get_submit(get);
+		get = NULL;
+	}
+	if (!get) {
+		get = tide_get_alloc(w, slot);
+		w->open[slot] = get;
+	}
+	return get;
+}
+
+/*
+ * Takes a folio of the window if the pool has it: it is then either complete
+ * and unlocked already, or part of a request. Otherwise it is untouched.
+ */
+static bool tide_window_take(struct tide_window *w, struct folio *folio)
+{
+	long nr = folio_nr_pages(folio);
+	struct tide_get *get = NULL;
+	unsigned int before;
+	unsigned long flags;
+	int slot;
+
+	if (nr > TIDE_GET_MAX || folio_test_uptodate(folio) ||
+	    folio_test_dirty(folio) || folio_test_private(folio))
+		return false;
+	tide_file_lock(w->file, flags);
+	slot = tide_folio_where(w->file, folio);
+	tide_file_unlock(w->file, flags);
+	if (slot == TIDE_NOWHERE)
+		return false;
+	if (slot >= 0) {
+		if (tide_window_skips(w, slot, nr))
+			return false;
+		get = tide_window_request(w, slot, nr);
+		if (!get)
+			return false;
+	}
+
+	folio_get(folio);
+	tide_file_lock(w->file, flags);
+	if (tide_folio_where(w->file, folio) != slot) {	/* changed meanwhile */
+		tide_file_unlock(w->file, flags);
+		folio_put(folio);
+		return false;
+	}
+	before = get ? get->count : 0;
+	tide_folio_collect(w->file, folio, get);
+	tide_file_unlock(w->file, flags);
+	if (!get || get->count == before)
+		tide_folio_came(folio, w->file, w->orig, w->changes);
+	return true;
+}
+
+static void tide_window_submit(struct tide_window *w)
+{
+	int slot;
+
+	for (slot = 0; slot < TIDE_MAX_LENDERS; slot++) {
+		struct tide_get *get = w->open[slot];
+
+		if (!get)
+			continue;
+		if (get->count)
+			tide_get_submit(get);
+		else
+			tide_get_free(get);
+	}
+}
+
+/* Retires what the last readahead_folio() left behind as a batch. */
+static void tide_rac_normalise(struct readahead_control *rac)
+{
+	rac->_index += rac->_batch_count;
+	rac->_nr_pages -= rac->_batch_count;
+	rac->_batch_count = 0;
+}
+
+static struct folio *tide_rac_peek(struct readahead_control *rac, unsigned long at)
+{
+	return xa_load(&rac->mapping->i_pages, rac->_index + at);
+}
+
+static void tide_disk_readahead(struct readahead_control *rac,
+				const struct address_space_operations *orig)
+{
+	unsigned long nr = rac->_nr_pages;
+	bool sampled = tide_disk_start(tide_rac_peek(rac, nr - 1), tide_size(nr));
+
+	orig->readahead(rac);
+	if (sampled)
+		tide_disk_submitted();
+}
+
+/*
+ * Passes the window's first @nr pages, which are all misses, to the file
+ * system. What it leaves is unlocked as it is: the reader then comes back
+ * through ->read_folio.
+ */
+static void tide_window_misses(struct readahead_control *rac, unsigned long nr,
+			       const struct address_space_operations *orig)
+{
+	struct readahead_control sub = *rac;
+	struct folio *folio;
+
+	sub._nr_pages = nr;
+	atomic64_add(nr, &tide_stats.misses);
+	tide_disk_readahead(&sub, orig);
+	tide_rac_normalise(&sub);
+	while ((folio = readahead_folio(&sub)))
+		folio_unlock(folio);
+	rac->_index += nr;
+	rac->_nr_pages -= nr;
+}
+
+/* Is some page of the window not in the pool? */
+static bool tide_window_has_gap(struct tide_window *w, struct readahead_control *rac)
+{
+	unsigned long at = 0, flags;
+	int where = TIDE_BUFFERED;
+
+	while (at < rac->_nr_pages && where != TIDE_NOWHERE) {
+		struct folio *folio = tide_rac_peek(rac, at);
+
+		tide_file_lock(w->file, flags);
+		where = tide_folio_where(w->file, folio);
+		tide_file_unlock(w->file, flags);
+		at += folio_nr_pages(folio);
+	}
+	return where == TIDE_NOWHERE;
+}
+
+/* A file's descriptor, to read by; one that has stopped being eligible has nothing in the pool. */
+static struct tide_file *tide_window_file(struct address_space *mapping)
+{
+	struct tide_file *file = tide_file_find(mapping->host);
+
+	if (!file || likely(tide_eligible(mapping)))
+		return file;
+	tide_file_drop(file, 0, ULONG_MAX);
+	tide_file_put(file);
+	return NULL;
+}
+
+/**
+ * tide_get_readahead() - fill a read-ahead window from the pool and from disk
+ * @rac: the window, as ->readahead gets it
+ * @orig: the file system's own operations
+ *
+ * Context: process; never waits for the network.
+ */
+void tide_get_readahead(struct readahead_control *rac,
+			const struct address_space_operations *orig)
+{
+	struct tide_window w = {
+		.file = tide_window_file(rac->mapping),
+		.orig = orig,
+		.gfp = readahead_gfp_mask(rac->mapping) & ~__GFP_HIGHMEM & ~__GFP_MOVABLE,
+		.pages = readahead_count(rac),
+		.size = tide_size(readahead_count(rac)),
+		.ahead = true,
+	};
+	unsigned long misses = 0;
+	bool stream;
+
+	if (!w.file) {
+		tide_disk_readahead(rac, orig);
+		return;
+	}
+	w.changes = READ_ONCE(w.file->changes);
+	tide_rac_normalise(rac);
+	stream = tide_sequential_read(w.file, rac->_index, rac->_nr_pages);
+	if (tide_file_has(w.file, rac->_index, rac->_index + rac->_nr_pages - 1))
+		w.disk = stream && tide_window_has_gap(&w, rac);
+	else
+		misses = rac->_nr_pages;
+	while (misses < rac->_nr_pages) {
+		struct folio *folio = tide_rac_peek(rac, misses);
+		long nr = folio_nr_pages(folio);
+
+		if (tide_window_take(&w, folio)) {
+			if (misses)
+				tide_window_misses(rac, misses, orig);
+			misses = 0;
+			folio_put(folio);	/* the window's reference */
+			rac->_index += nr;
+			rac->_nr_pages -= nr;
+		} else {
+			misses += nr;
+		}
+		w.pages -= min_t(unsigned int, nr, w.pages);
+	}
+	tide_window_submit(&w);
+	if (misses) {
+		atomic64_add(misses, &tide_stats.misses);
+		tide_disk_readahead(rac, orig);
+	}
+	tide_file_put(w.file);
+}
+
+/**
+ * tide_get_read_folio() - read one folio from the pool or from disk
+ * @file: as ->read_folio gets it, may be NULL
+ * @folio: locked, not uptodate
+ * @orig: the file system's own operations
+ *
+ * Return: as ->read_folio; the folio is unlocked when it has been read.
+ */
+int tide_get_read_folio(struct file *file, struct folio *folio,
+			const struct address_space_operations *orig)
+{
+	struct tide_window w = {
+		.file = tide_window_file(folio->mapping),
+		.orig = orig,
+		.gfp = GFP_NOFS | __GFP_NORETRY | __GFP_NOWARN,
+		.pages = folio_nr_pages(folio),
+		.size = tide_size(folio_nr_pages(folio)),
+	};
+	bool taken, sampled;
+	int ret;
+
+	if (!w.file)
+		return orig->read_folio(file, folio);
+	w.changes = READ_ONCE(w.file->changes);
+	tide_sequential_read(w.file, folio->index, w.pages);
+	taken = tide_window_take(&w, folio);
+	tide_window_submit(&w);
+	tide_file_put(w.file);
+	if (taken)
+		return 0;
+	atomic64_add(folio_nr_pages(folio), &tide_stats.misses);
+	sampled = tide_disk_start(folio, w.size);
+	ret = orig->read_folio(file, folio);
+	if (sampled)
+		tide_disk_submitted();
+	return ret;
+}

@@ -1,8 +1,0 @@
-// SPDX-License-Identifier: GPL-2.0-only
-/*
- * The code of the tracepoints that trace.h declares.
- */
-#include "tidepool.h"
-
-#define CREATE_TRACE_POINTS
-#include "trace.h"

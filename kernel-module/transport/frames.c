@@ -1,0 +1,197 @@
+// SPDX-License-Identifier: GPL-2.0-only
+/*
+ * What is in a frame beside pages is encrypted and authenticated with the key
+ * of its connection and direction, and its header authenticated with it. The
+ * nonce counts, so a frame that is altered, left out, repeated or exchanged
+ * with another does not verify, and neither does any that follows.
+ *
+ * Nothing is allocated for a frame.
+ */
+#define pr_fmt(fmt) KBUILD_MODNAME ": " fmt
+
+#include <crypto/aead.h>
+#include <linux/kconfig.h>
+#include <linux/mm.h>
+#include <linux/scatterlist.h>
+#include <linux/slab.h>
+
+#include "base/compat.h"
+#include "transport/frames.h"
+
+#define TIDE_METADATA_MAX	(TIDE_GET_MAX * sizeof(struct tide_data_item) + TIDE_TAG_SIZE)
+#define TIDE_SEALER_PARTS	(1 + DIV_ROUND_UP(TIDE_METADATA_MAX, PAGE_SIZE) + 1)
+#define TIDE_SEALER_NOT		(CRYPTO_ALG_KERN_DRIVER_ONLY | CRYPTO_ALG_ALLOCATES_MEMORY)
+#define TIDE_SEALER_NONCE_SIZE	12
+
+/**
+ * struct tide_sealer - one direction of a connection
+ * @tfm: the cipher, with its key
+ * @request: to it
+ * @wait: for its end
+ * @count: frames so far: the next one's nonce
+ * @frame: the header, where the cipher can reach it
+ * @nonce: of this frame
+ * @list: @frame, then the metadata and its tag, page by page
+ */
+struct tide_sealer {
+	struct crypto_aead *tfm;
+	struct aead_request *request;
+	struct crypto_wait wait;
+	u64 count;
+	struct tide_frame frame;
+	u8 nonce[TIDE_SEALER_NONCE_SIZE];
+	struct scatterlist list[TIDE_SEALER_PARTS];
+};
+
+static void tide_sealer_free(struct tide_sealer *sealer)
+{
+	if (!sealer)
+		return;
+	aead_request_free(sealer->request);
+	if (!IS_ERR_OR_NULL(sealer->tfm))
+		crypto_free_aead(sealer->tfm);
+	kfree_sensitive(sealer);
+}
+
+static int tide_sealer_prepare(struct tide_sealer *sealer, const u8 *key)
+{
+	int err;
+
+	sealer->tfm = crypto_alloc_aead("gcm(aes)", 0, TIDE_SEALER_NOT);
+	if (IS_ERR(sealer->tfm))
+		return PTR_ERR(sealer->tfm);
+	err = crypto_aead_setauthsize(sealer->tfm, TIDE_TAG_SIZE) ?:
+	      crypto_aead_setkey(sealer->tfm, key, TIDE_AEAD_KEY_SIZE);
+	if (err)
+		return err;
+	sealer->request = aead_request_alloc(sealer->tfm, GFP_KERNEL);
+	if (!sealer->request)
+		return -ENOMEM;
+	crypto_init_wait(&sealer->wait);
+	/* Not MAY_SLEEP, as in base/crypto.c. */
+	aead_request_set_callback(sealer->request, CRYPTO_TFM_REQ_MAY_BACKLOG,
+				  crypto_req_done, &sealer->wait);
+	aead_request_set_ad(sealer->request, sizeof(sealer->frame));
+	return 0;
+}
+
+static struct tide_sealer *tide_sealer_create(const u8 *key, u64 count)
+{
+	struct tide_sealer *sealer = kzalloc(sizeof(*sealer), GFP_KERNEL);
+
+	if (!sealer)
+		return NULL;
+	sealer->count = count;
+	if (!tide_sealer_prepare(sealer, key))
+		return sealer;
+	tide_sealer_free(sealer);
+	return NULL;
+}
+
+/**
+ * tide_sealers_create() - what both directions of a connection need
+ * @sealers: to be filled
+ * @keys: of the connection
+ * @initiator: this is the borrower
+ *
+ * Message 3 of the handshake was the first under the initiator's key.
+ *
+ * Context: process.
+ * Return: 0, or -ENOMEM when nothing was created.
+ */
+int tide_sealers_create(struct tide_sealers *sealers, const struct tide_noise_keys *keys,
+			bool initiator)
+{
+	struct tide_sealer *first = tide_sealer_create(keys->from_initiator, 1);
+	struct tide_sealer *second = tide_sealer_create(keys->from_responder, 0);
+
+	sealers->send = initiator ? first : second;
+	sealers->receive = initiator ? second : first;
+	if (first && second)
+		return 0;
+	tide_sealers_free(sealers);
+	return -ENOMEM;
+}
+
+/**
+ * tide_sealers_free() - forget the keys of a connection
+ * @sealers: nobody uses them any more, or all zero
+ */
+void tide_sealers_free(struct tide_sealers *sealers)
+{
+	tide_sealer_free(sealers->send);
+	tide_sealer_free(sealers->receive);
+	*sealers = (struct tide_sealers) { };
+}
+
+static struct page *tide_page_of(const void *at)
+{
+	return is_vmalloc_addr(at) ? vmalloc_to_page(at) : virt_to_page(at);
+}
+
+/* The frame and what follows it, whose pages need not be side by side. */
+static int tide_sealer_list(struct tide_sealer *sealer, void *at, size_t size)
+{
+	unsigned int i = 0;
+
+	sg_init_table(sealer->list, TIDE_SEALER_PARTS);
+	sg_set_buf(&sealer->list[i], &sealer->frame, sizeof(sealer->frame));
+	while (size) {
+		size_t part = min_t(size_t, size, PAGE_SIZE - offset_in_page(at));
+
+		if (++i == TIDE_SEALER_PARTS)
+			return -EMSGSIZE;
+		sg_set_page(&sealer->list[i], tide_page_of(at), part, offset_in_page(at));
+		at += part;
+		size -= part;
+	}
+	sg_mark_end(&sealer->list[i]);
+	return 0;
+}
+
+static int tide_sealer_set(struct tide_sealer *sealer, const struct tide_frame *frame,
+			   void *metadata, size_t size, size_t input)
+{
+	sealer->frame = *frame;
+	memset(sealer->nonce, 0, sizeof(sealer->nonce));
+	put_unaligned_be64(sealer->count++, sealer->nonce + 4);
+	aead_request_set_crypt(sealer->request, sealer->list, sealer->list, input, sealer->nonce);
+	return tide_sealer_list(sealer, metadata, size + TIDE_TAG_SIZE);
+}
+
+/**
+ * tide_frame_seal() - encrypt and authenticate what is sent beside pages
+ * @sealer: of the connection; frames go out in the order of these calls
+ * @frame: its header
+ * @metadata: @size bytes, and room for a tag behind them; not on the stack
+ * @size: how many
+ *
+ * Context: process; one at a time.
+ * Return: 0 or a negative errno.
+ */
+int tide_frame_seal(struct tide_sealer *sealer, const struct tide_frame *frame,
+		    void *metadata, size_t size)
+{
+	return tide_sealer_set(sealer, frame, metadata, size, size) ?:
+	       crypto_wait_req(crypto_aead_encrypt(sealer->request), &sealer->wait);
+}
+
+/**
+ * tide_frame_open() - decrypt what came beside pages
+ * @sealer: of the connection; frames came in the order of these calls
+ * @frame: its header
+ * @metadata: @size bytes and their tag; not on the stack
+ * @size: how many
+ *
+ * Context: process; one at a time.
+ * Return: 0, -EBADMSG when the peer has not sent this as this frame, or
+ * another negative errno.
+ */
+int tide_frame_open(struct tide_sealer *sealer, const struct tide_frame *frame,
+		    void *metadata, size_t size)
+{
+	int err = tide_sealer_set(sealer, frame, metadata, size, size + TIDE_TAG_SIZE) ?:
+		  crypto_wait_req(crypto_aead_decrypt(sealer->request), &sealer->wait);
+
+	return __is_defined(TIDEPOOL_BREAK_FRAMES) && err == -EBADMSG ? 0 : err;
+}
