@@ -22,7 +22,11 @@
 #include <linux/scatterlist.h>
 #include <linux/slab.h>
 
-#include "tidepool.h"
+#include "base/broken.h"
+#include "base/compat.h"
+#include "base/crypto.h"
+#include "base/primitives.h"
+#include "uapi/wire.h"
 
 #define TIDE_CIPHER		"gcm(aes)"
 #define TIDE_CIPHER_KEY_SIZE	32	/* AES-256 */
@@ -122,7 +126,8 @@ static int tide_key_draw(u8 *key, const u8 *contribution)
 
 /**
  * tide_cipher_renew() - encrypt under a fresh key from now on
- * @lender: none of its threads encrypts or decrypts now, and what it stored
+ * @put: of the thread that encrypts
+ * @get: of the one that decrypts; neither is at it now, and what is stored
  *	under the former key is not asked for any more
  * @contribution: TIDE_HASH_SIZE bytes, the hash of the handshake: the lender never
  *	says the same again, so neither comes the same key, even if all of this
@@ -131,7 +136,7 @@ static int tide_key_draw(u8 *key, const u8 *contribution)
  * Context: the lender's main thread.
  * Return: 0 or a negative errno.
  */
-int tide_cipher_renew(struct tide_lender *lender, const u8 *contribution)
+int tide_cipher_renew(struct tide_cipher *put, struct tide_cipher *get, const u8 *contribution)
 {
 	u8 key[TIDE_CIPHER_KEY_SIZE];
 	int err = tide_key_draw(key, contribution);
@@ -139,8 +144,8 @@ int tide_cipher_renew(struct tide_lender *lender, const u8 *contribution)
 	if (tide_broken(RENEW))
 		memset(key, 0, sizeof(key));
 	if (!err)
-		err = crypto_aead_setkey(lender->put_cipher->aead, key, sizeof(key)) ?:
-		      crypto_aead_setkey(lender->rx_cipher->aead, key, sizeof(key));
+		err = crypto_aead_setkey(put->aead, key, sizeof(key)) ?:
+		      crypto_aead_setkey(get->aead, key, sizeof(key));
 	memzero_explicit(key, sizeof(key));
 	return err;
 }

@@ -10,6 +10,8 @@
 
 #include "base/compat.h"
 #include "base/identity.h"
+#include "base/primitives.h"
+#include "control/configfs.h"
 
 struct tide_keypair tide_own;
 

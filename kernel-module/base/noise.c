@@ -13,6 +13,7 @@
 #include <linux/string.h>
 
 #include "base/noise.h"
+#include "base/primitives.h"
 
 #define TIDE_NOISE_NAME		"Noise_IK_25519_AESGCM_SHA256"
 

@@ -13,6 +13,7 @@
 #include "base/compat.h"
 #include "base/identity.h"
 #include "base/noise.h"
+#include "base/primitives.h"
 
 static bool selftest;
 module_param(selftest, bool, 0444);

@@ -17,9 +17,10 @@
 #include <linux/random.h>
 #include <linux/suspend.h>
 
-#include "tidepool.h"
+#include "base/timeline.h"
 
 static bool tide_held;
+static void (*tide_sessions_end)(void);
 
 /**
  * tide_timeline_held() - must no session begin now?
@@ -35,8 +36,7 @@ bool tide_timeline_held(void)
 static void tide_timeline_hold(bool held)
 {
 	WRITE_ONCE(tide_held, held);
-	tide_lenders_break();
-	tide_lending_break();
+	tide_sessions_end();
 }
 
 /* The hypervisor calls this machine another one; the kernel's random numbers are fresh by now. */
@@ -71,10 +71,18 @@ static int tide_on_power(struct notifier_block *nb, unsigned long action, void *
 static struct notifier_block tide_fork_notifier = { .notifier_call = tide_on_fork };
 static struct notifier_block tide_power_notifier = { .notifier_call = tide_on_power };
 
-int tide_timeline_init(void)
+/**
+ * tide_timeline_init() - watch over this guest's time line
+ * @end_sessions: ends all sessions; may sleep
+ *
+ * Return: 0 or a negative errno.
+ */
+int tide_timeline_init(void (*end_sessions)(void))
 {
-	int err = register_random_vmfork_notifier(&tide_fork_notifier);
+	int err;
 
+	tide_sessions_end = end_sessions;
+	err = register_random_vmfork_notifier(&tide_fork_notifier);
 	if (err)
 		return err;
 	err = register_pm_notifier(&tide_power_notifier);

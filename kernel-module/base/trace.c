@@ -2,7 +2,5 @@
 /*
  * The code of the tracepoints that trace.h declares.
  */
-#include "tidepool.h"
-
 #define CREATE_TRACE_POINTS
 #include "base/trace.h"

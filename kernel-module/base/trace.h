@@ -9,10 +9,12 @@
 #if !defined(TIDE_TRACE_H) || defined(TRACE_HEADER_MULTI_READ)
 #define TIDE_TRACE_H
 
+#include <linux/types.h>
 #include <linux/kdev_t.h>
 #include <linux/tracepoint.h>
 
-#include "tidepool.h"
+#include "base/outcome.h"
+#include "uapi/wire.h"
 
 #define TIDE_SHOW_GOT(how)						\
 	__print_symbolic(how,						\
@@ -38,9 +40,9 @@
 
 /* A read of pages that the pool was believed to have, and how it ended. */
 TRACE_EVENT(tidepool_get,
-	TP_PROTO(const struct tide_file *file, pgoff_t index, unsigned int pages,
-		 const struct tide_lender *lender, enum tide_got how, s64 us),
-	TP_ARGS(file, index, pages, lender, how, us),
+	TP_PROTO(dev_t dev, u64 ino, pgoff_t index, unsigned int pages,
+		 const char *lender, enum tide_got how, s64 us),
+	TP_ARGS(dev, ino, index, pages, lender, how, us),
 	TP_STRUCT__entry(
 		__field(dev_t, dev)
 		__field(u64, ino)
@@ -51,13 +53,13 @@ TRACE_EVENT(tidepool_get,
 		__array(char, lender, TIDE_NAME_MAX)
 	),
 	TP_fast_assign(
-		__entry->dev = file->dev;
-		__entry->ino = file->ino;
+		__entry->dev = dev;
+		__entry->ino = ino;
 		__entry->index = index;
 		__entry->pages = pages;
 		__entry->how = how;
 		__entry->us = us;
-		memcpy(__entry->lender, lender->name, TIDE_NAME_MAX);
+		memcpy(__entry->lender, lender, TIDE_NAME_MAX);
 	),
 	TP_printk("dev=%u:%u ino=%llu index=%llu pages=%u lender=%s how=%s us=%lld",
 		  MAJOR(__entry->dev), MINOR(__entry->dev), __entry->ino,
@@ -67,9 +69,8 @@ TRACE_EVENT(tidepool_get,
 
 /* An evicted page was copied and is on its way to a lender. */
 TRACE_EVENT(tidepool_put,
-	TP_PROTO(const struct tide_file *file, pgoff_t index, u64 version,
-		 const struct tide_lender *lender),
-	TP_ARGS(file, index, version, lender),
+	TP_PROTO(dev_t dev, u64 ino, pgoff_t index, u64 version, const char *lender),
+	TP_ARGS(dev, ino, index, version, lender),
 	TP_STRUCT__entry(
 		__field(dev_t, dev)
 		__field(u64, ino)
@@ -78,11 +79,11 @@ TRACE_EVENT(tidepool_put,
 		__array(char, lender, TIDE_NAME_MAX)
 	),
 	TP_fast_assign(
-		__entry->dev = file->dev;
-		__entry->ino = file->ino;
+		__entry->dev = dev;
+		__entry->ino = ino;
 		__entry->index = index;
 		__entry->version = version;
-		memcpy(__entry->lender, lender->name, TIDE_NAME_MAX);
+		memcpy(__entry->lender, lender, TIDE_NAME_MAX);
 	),
 	TP_printk("dev=%u:%u ino=%llu index=%llu version=%llu lender=%s",
 		  MAJOR(__entry->dev), MINOR(__entry->dev), __entry->ino,
@@ -116,9 +117,9 @@ TRACE_EVENT(tidepool_drop,
 
 /* The breaker of a lender stops or resumes; averages in microseconds. */
 TRACE_EVENT(tidepool_breaker,
-	TP_PROTO(const struct tide_lender *lender, enum tide_size size, bool stopped,
+	TP_PROTO(const char *lender, bool large, bool stopped,
 		 u64 short_us, u64 long_us),
-	TP_ARGS(lender, size, stopped, short_us, long_us),
+	TP_ARGS(lender, large, stopped, short_us, long_us),
 	TP_STRUCT__entry(
 		__field(bool, large)
 		__field(bool, stopped)
@@ -127,11 +128,11 @@ TRACE_EVENT(tidepool_breaker,
 		__array(char, lender, TIDE_NAME_MAX)
 	),
 	TP_fast_assign(
-		__entry->large = size == TIDE_LARGE;
+		__entry->large = large;
 		__entry->stopped = stopped;
 		__entry->short_us = short_us;
 		__entry->long_us = long_us;
-		memcpy(__entry->lender, lender->name, TIDE_NAME_MAX);
+		memcpy(__entry->lender, lender, TIDE_NAME_MAX);
 	),
 	TP_printk("lender=%s %s reads %s short_us=%llu long_us=%llu",
 		  __entry->lender, __entry->large ? "large" : "small",

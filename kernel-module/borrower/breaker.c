@@ -31,8 +31,14 @@
 
 #include <linux/ktime.h>
 
-#include "borrower/buffers.h"
+#include "base/broken.h"
+#include "base/recent.h"
 #include "base/trace.h"
+#include "borrower/breaker.h"
+#include "borrower/buffers.h"
+#include "borrower/disk_latency.h"
+#include "borrower/filter.h"
+#include "borrower/session.h"
 
 #define TIDE_LONG_PINGS		64	/* one a second: about a minute */
 #define TIDE_ENOUGH_PINGS	3
@@ -43,59 +49,6 @@
 #define TIDE_PROBE_MOST		(4 * HZ)	/* but three in TIDE_RECENT_SECONDS */
 #define TIDE_REMEMBERED		(600 * HZ)
 #define TIDE_LOSSES_SECONDS	60	/* within which TIDE_LOSSES connections were lost */
-
-/* ------------------------------------------------------------------ */
-/* the mean of the last seconds					       */
-/* ------------------------------------------------------------------ */
-
-static void tide_recent_turn(struct tide_recent *recent)
-{
-	u32 now = ktime_get_seconds();
-
-	if (now - recent->second >= TIDE_RECENT_SECONDS)
-		memset(recent->slot, 0, sizeof(recent->slot));
-	else
-		while (recent->second < now)
-			memset(&recent->slot[++recent->second % TIDE_RECENT_SECONDS],
-			       0, sizeof(recent->slot[0]));
-	recent->second = now;
-}
-
-/**
- * tide_recent_add() - note one duration
- * @recent: locked by the caller
- * @ns: duration in nanoseconds
- */
-void tide_recent_add(struct tide_recent *recent, u64 ns)
-{
-	struct tide_recent_slot *slot;
-
-	tide_recent_turn(recent);
-	slot = &recent->slot[recent->second % TIDE_RECENT_SECONDS];
-	slot->ns += ns;
-	slot->count++;
-}
-
-/**
- * tide_recent_mean() - the mean of the last TIDE_RECENT_SECONDS
- * @recent: locked by the caller
- * @count: set to how many durations it is made of
- *
- * Return: nanoseconds, 0 without any.
- */
-u64 tide_recent_mean(struct tide_recent *recent, unsigned int *count)
-{
-	u64 ns = 0;
-	int i;
-
-	tide_recent_turn(recent);
-	*count = 0;
-	for (i = 0; i < TIDE_RECENT_SECONDS; i++) {
-		ns += recent->slot[i].ns;
-		*count += recent->slot[i].count;
-	}
-	return *count ? div_u64(ns, *count) : 0;
-}
 
 /* ------------------------------------------------------------------ */
 /* what is measured						       */
@@ -318,12 +271,12 @@ static bool tide_reads_update(struct tide_lender *lender, enum tide_size size,
 static void tide_breaker_tell(struct tide_lender *lender, enum tide_size size,
 			      const struct tide_breaker_means *means)
 {
-	bool open = tide_breaker_stops(lender, size), large = size == TIDE_LARGE;
+	bool open = tide_breaker_stops(&lender->breaker, size), large = size == TIDE_LARGE;
 
 	if (open)
 		atomic64_inc(large ? &lender->stats.breaker_opened_large :
 				     &lender->stats.breaker_opened_small);
-	trace_tidepool_breaker(lender, size, open, means->short_ns / 1000,
+	trace_tidepool_breaker(lender->name, large, open, means->short_ns / 1000,
 			       means->long_ns / 1000);
 	pr_info_ratelimited("lenders/%s: latency breaker: %s reads %s: ping %llu us short, %llu us long, get %llu us, own disk %llu us\n",
 			    lender->name, large ? "large" : "small", open ? "stopped" : "resumed",
@@ -335,8 +288,8 @@ static void tide_breaker_tell(struct tide_lender *lender, enum tide_size size,
 /* Leaves the lender alone, or not; locked. Returns whether that is a change. */
 static bool tide_breaker_alone(struct tide_lender *lender)
 {
-	bool open = tide_breaker_stops(lender, TIDE_SMALL) &&
-		    tide_breaker_stops(lender, TIDE_LARGE);
+	bool open = tide_breaker_stops(&lender->breaker, TIDE_SMALL) &&
+		    tide_breaker_stops(&lender->breaker, TIDE_LARGE);
 
 	if (open == lender->breaker.open)
 		return false;

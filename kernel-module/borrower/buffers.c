@@ -9,10 +9,15 @@
  */
 #define pr_fmt(fmt) KBUILD_MODNAME ": " fmt
 
+#include <linux/mm.h>
 #include <linux/moduleparam.h>
 #include <linux/vmalloc.h>
 
 #include "borrower/buffers.h"
+#include "borrower/catalog.h"
+#include "borrower/send_pages.h"
+#include "borrower/session.h"
+#include "uapi/wire.h"
 
 static unsigned int put_buffers;
 module_param(put_buffers, uint, 0444);

@@ -3,7 +3,13 @@
 #ifndef TIDE_BUFFERS_H
 #define TIDE_BUFFERS_H
 
-#include "tidepool.h"
+#include <linux/list.h>
+#include <linux/rbtree.h>
+#include <linux/types.h>
+
+struct page;
+struct tide_file;
+struct tide_lender;
 
 /**
  * struct tide_buffer - a page on its way to a lender

@@ -10,7 +10,13 @@
 #include <linux/random.h>
 #include <linux/slab.h>
 
+#include "base/stats.h"
 #include "borrower/catalog.h"
+#include "borrower/catalog_ages.h"
+#include "borrower/session.h"
+#include "pagecache/filesystem.h"
+#include "pagecache/mapping.h"
+#include "pagecache/sequential.h"
 
 #define TIDE_RESERVE		512	/* descriptors ready for the put path */
 #define TIDE_FORGOTTEN_MOST	1024	/* entries, in a small catalog */
@@ -318,7 +324,7 @@ static void tide_catalog_count(s64 *believed, s64 *forgotten)
 		if (!lender)
 			continue;
 		*believed += atomic64_read(&lender->catalog_pages);
-		*forgotten += tide_ages_forgotten(lender);
+		*forgotten += tide_ages_forgotten(&lender->ages);
 	}
 	rcu_read_unlock();
 }
@@ -337,7 +343,7 @@ static void tide_purge_check(int slot)
 	rcu_read_lock();
 	lender = rcu_dereference(tide_lenders[slot]);
 	if (lender)
-		left = atomic64_read(&lender->catalog_pages) + tide_ages_forgotten(lender);
+		left = atomic64_read(&lender->catalog_pages) + tide_ages_forgotten(&lender->ages);
 	if (left)
 		tide_warn("lenders/%s: %lld pages of a session that is over\n",
 			  lender->name, left);

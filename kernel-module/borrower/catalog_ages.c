@@ -10,7 +10,9 @@
  * forget an age is to add it to the first: its entries are not believed from then
  * on, and go when they are come upon, or when the catalog is swept (catalog.c).
  */
-#include "borrower/catalog.h"
+#include "borrower/catalog_ages.h"
+#include "borrower/session.h"
+#include "uapi/wire.h"
 
 #define TIDE_AGE_SHIFT		6	/* an age: 1/64 of what may be there */
 

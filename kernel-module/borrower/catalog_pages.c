@@ -10,6 +10,10 @@
 
 #include "borrower/buffers.h"
 #include "borrower/catalog.h"
+#include "borrower/catalog_ages.h"
+#include "borrower/outbox.h"
+#include "borrower/session.h"
+#include "pagecache/sequential.h"
 
 #define TIDE_SLOT_BITS		3
 #define TIDE_LEAF_BITS		4
@@ -119,7 +123,7 @@ static bool tide_entry_believed(u64 entry)
 
 	rcu_read_lock();
 	lender = rcu_dereference(tide_lenders[tide_entry_slot(entry)]);
-	believed = lender && !tide_ages_forgot(lender, tide_entry_version(entry));
+	believed = lender && !tide_ages_forgot(&lender->ages, tide_entry_version(entry));
 	rcu_read_unlock();
 	return believed;
 }

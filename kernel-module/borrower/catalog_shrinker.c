@@ -10,7 +10,9 @@
 #include <linux/mm.h>
 #include <linux/vmstat.h>
 
-#include "tidepool.h"
+#include "base/compat.h"
+#include "base/stats.h"
+#include "borrower/catalog.h"
 
 #define TIDE_SHORT_SHIFT	4	/* short: less than 1/16 of memory is free or file pages */
 

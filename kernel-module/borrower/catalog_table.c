@@ -16,6 +16,7 @@
 #include <linux/slab.h>
 
 #include "borrower/catalog.h"
+#include "pagecache/filesystem.h"
 
 #define TIDE_TABLE_LEAST	10	/* bits */
 #define TIDE_TABLE_MOST		26

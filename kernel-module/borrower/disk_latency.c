@@ -6,6 +6,15 @@
  * most one of a size a jiffy; a work item waits for the folio, nothing is
  * allocated.
  */
+#include <linux/jiffies.h>
+#include <linux/ktime.h>
+#include <linux/mm.h>
+#include <linux/pagemap.h>
+#include <linux/workqueue.h>
+
+#include "base/histogram.h"
+#include "base/recent.h"
+#include "borrower/disk_latency.h"
 #include "borrower/fetch.h"
 
 #define TIDE_DISK_OLD	(10 * HZ)	/* a measurement older than this is renewed */

@@ -1,10 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
  * The way of a request (Puma, section 3.3.1): sent, answered, late or lost.
- * Requests are asynchronous: folios stay locked and are unlocked as their pages
- * arrive. What does not arrive in time, or in the version that the catalog
- * names, is read from disk by the file system itself (pagecache/fallback.c), so a reader
- * never sees an error of the pool.
+ * Requests are asynchronous: readers go on as their pages arrive. What does not
+ * arrive in time, or in the version that the catalog names, the front end gets
+ * from elsewhere, from disk mostly, so a reader never sees an error of the pool.
  *
  * A request belongs to whoever takes it off the lender's lists: the receiving
  * thread, the deadline, or the end of the connection.
@@ -14,16 +13,25 @@
 #include <linux/highmem.h>
 #include <linux/slab.h>
 
-#include "borrower/fetch.h"
+#include "base/compat.h"
+#include "base/crypto.h"
+#include "base/histogram.h"
+#include "base/outcome.h"
 #include "base/trace.h"
+#include "borrower/breaker.h"
+#include "borrower/catalog.h"
+#include "borrower/fetch.h"
+#include "borrower/outbox.h"
+#include "borrower/session.h"
+#include "transport/tcp.h"
+#include "uapi/wire.h"
 
-#define TIDE_ARRIVE		16	/* pages received before folios are unlocked */
+#define TIDE_ARRIVE		16	/* pages received before readers go on */
 
 struct workqueue_struct *tide_disk_queue;
 
 int tide_get_init(void)
 {
-	tide_verify_init();
 	tide_disk_queue = alloc_workqueue("tidepool_disk",
 					  WQ_UNBOUND | WQ_MEM_RECLAIM | WQ_HIGHPRI, 0);
 	return tide_disk_queue ? 0 : -ENOMEM;
@@ -47,7 +55,7 @@ void tide_get_free(struct tide_get *get)
 	struct tide_lender *lender = get->lender;
 
 	tide_file_put(get->file);
-	kvfree(get);
+	get->ops->free(get);
 	tide_lender_put(lender);
 }
 
@@ -55,24 +63,9 @@ static void tide_trace_get(const struct tide_get *get, unsigned int i,
 			   unsigned int pages, enum tide_got how)
 {
 	if (trace_tidepool_get_enabled())
-		trace_tidepool_get(get->file, get->page[i].index, pages,
-				   get->lender, how,
+		trace_tidepool_get(get->file->dev, get->file->ino, get->page[i].index, pages,
+				   get->lender->name, how,
 				   ktime_us_delta(ktime_get(), get->start));
-}
-
-/**
- * tide_next_folio() - first page of the next folio after that of a page
- * @get: a request
- * @i: the page, which is not done
- */
-unsigned int tide_next_folio(const struct tide_get *get, unsigned int i)
-{
-	struct folio *folio = page_folio(get->page[i].page);
-
-	while (++i < get->count && get->page[i].page &&
-	       page_folio(get->page[i].page) == folio)
-		;
-	return i;
 }
 
 static u64 tide_get_age(const struct tide_get *get)
@@ -98,34 +91,40 @@ static void tide_get_measured_failed(const struct tide_get *get)
 			 max(tide_get_age(get), tide_get_deadline_ns(get)));
 }
 
-/*
- * Unlocks the folios among pages [@from, @to) that are complete; a folio whose
- * pages reach beyond @to is left for the next call. Returns where that starts.
- */
-static unsigned int tide_get_unlock(struct tide_get *get, unsigned int from,
-				    unsigned int to)
+/* Hands pages [@from, @to) over, if all of them have arrived. */
+static void tide_get_hand_over(struct tide_get *get, unsigned int from, unsigned int to)
 {
-	unsigned int i = from, next, k;
+	bool arrived = true;
+	unsigned int i;
+
+	for (i = from; i < to; i++)
+		arrived &= get->page[i].arrived;
+	if (!arrived)
+		return;
+	get->hit = true;
+	tide_histogram_add(&get->lender->get_latency, tide_get_age(get));
+	atomic64_add(to - from, &get->lender->stats.get_hits);
+	tide_trace_get(get, from, to - from, TIDE_GOT_HIT);
+	get->ops->arrived(get, from, to);
+	for (i = from; i < to; i++)
+		get->page[i].page = NULL;
+}
+
+/*
+ * Hands over what is complete among pages [@from, @to); those that only do
+ * together with pages beyond @to are left for the next call. Returns where that
+ * starts.
+ */
+static unsigned int tide_get_complete(struct tide_get *get, unsigned int from,
+				      unsigned int to)
+{
+	unsigned int i = from, next;
 
 	while (i < to) {
-		bool arrived = true;
-
-		next = tide_next_folio(get, i);
+		next = tide_get_next(get, i);
 		if (next > to)
-			return i;
-		for (k = i; k < next; k++)
-			arrived &= get->page[k].arrived;
-		if (arrived) {
-			struct folio *folio = page_folio(get->page[i].page);
-
-			for (k = i; k < next; k++)
-				get->page[k].page = NULL;
-			get->hit = true;
-			tide_histogram_add(&get->lender->get_latency, tide_get_age(get));
-			atomic64_add(next - i, &get->lender->stats.get_hits);
-			tide_trace_get(get, i, next - i, TIDE_GOT_HIT);
-			tide_folio_came(folio, get->file, get->orig, get->changes);
-		}
+			break;
+		tide_get_hand_over(get, i, next);
 		i = next;
 	}
 	return i;
@@ -135,7 +134,7 @@ static void tide_get_fall_back(struct work_struct *work)
 {
 	struct tide_get *get = container_of(work, struct tide_get, work);
 
-	tide_get_from_disk(get);
+	get->ops->fall_back(get);
 	tide_get_free(get);
 }
 
@@ -355,29 +354,24 @@ static void tide_data_decrypt(struct tide_get *get, unsigned int i)
 	tide_file_erase(get->file, p->index, p->version);
 }
 
-static bool tide_same_folio(const struct tide_get *get, unsigned int i)
-{
-	return page_folio(get->page[i].page) == page_folio(get->page[i + 1].page);
-}
-
 /*
- * Lets the readers of pages [@from, @to) go on, each folio as soon as it is
- * decrypted; those before @unlocked are done. Returns as tide_get_unlock().
+ * Lets the readers of pages [@from, @to) go on, each as soon as all that
+ * it needs is decrypted; those before @done are. Returns as tide_get_complete().
  */
-static unsigned int tide_data_arrived(struct tide_get *get, unsigned int unlocked,
+static unsigned int tide_data_arrived(struct tide_get *get, unsigned int done,
 				      unsigned int from, unsigned int to)
 {
 	unsigned int i;
 
 	if (get->lender->config.encryption == TIDE_NO_ENCRYPTION)
-		return tide_get_unlock(get, unlocked, to);
+		return tide_get_complete(get, done, to);
 	for (i = from; i < to; i++) {
 		if (get->page[i].arrived)
 			tide_data_decrypt(get, i);
-		if (i + 1 == to || !tide_same_folio(get, i))
-			unlocked = tide_get_unlock(get, unlocked, i + 1);
+		if (i + 1 == to || get->page[i].last)
+			done = tide_get_complete(get, done, i + 1);
 	}
-	return unlocked;
+	return done;
 }
 
 /* Ends a request that is late or lost; what is left is read from disk. */
@@ -395,7 +389,7 @@ static void tide_get_fail(struct tide_get *get, enum tide_got how)
 static int tide_data_pages(struct tide_lender *lender, struct tide_get *get,
 			   unsigned int count)
 {
-	unsigned int i = 0, from, unlocked = 0;
+	unsigned int i = 0, from, done = 0;
 	size_t rest;
 	int err = 0;
 
@@ -403,7 +397,7 @@ static int tide_data_pages(struct tide_lender *lender, struct tide_get *get,
 		from = i;
 		err = tide_data_chunk(lender, get, count, &i, &rest);
 		if (get)
-			unlocked = tide_data_arrived(get, unlocked, from, i);
+			done = tide_data_arrived(get, done, from, i);
 		if (err && get) {
 			tide_get_fail(get, err == -ETIME ? TIDE_GOT_LATE :
 							   TIDE_GOT_ERROR);

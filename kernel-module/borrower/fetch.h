@@ -1,67 +1,88 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
-/* Requests: what read-ahead, their way (fetch.c) and sending (outbox.c) share. */
-#ifndef TIDE_GET_H
-#define TIDE_GET_H
+/* Requests: who makes them, and their way (fetch.c). */
+#ifndef TIDE_FETCH_H
+#define TIDE_FETCH_H
 
-#include "tidepool.h"
+#include <linux/ktime.h>
+#include <linux/list.h>
+#include <linux/types.h>
+#include <linux/workqueue.h>
+
+#include "borrower/disk_latency.h"
+#include "uapi/wire.h"
+
+struct page;
+struct tide_file;
+struct tide_get;
+struct tide_lender;
+
+/**
+ * struct tide_get_ops - what becomes of the pages of a request
+ * @arrived: pages [@from, @to), which only do together, are filled; they are
+ *	the front end's from here on
+ * @fall_back: every page that is left is to come from elsewhere; may sleep
+ * @free: nothing is left of the request
+ */
+struct tide_get_ops {
+	void (*arrived)(struct tide_get *get, unsigned int from, unsigned int to);
+	void (*fall_back)(struct tide_get *get);
+	void (*free)(struct tide_get *get);
+};
 
 /**
  * struct tide_get - one request: pages of one file at one lender
+ * @ops: of the front end that makes it
  * @list: in lender->unsent or lender->pending
- * @work: reads from disk what did not arrive
+ * @work: gets from elsewhere what did not arrive
  * @lender: where the pages are; holds a reference
  * @file: whose pages they are; holds a reference
- * @orig: the file system's own operations
- * @changes: of @file, from before the pages were looked up
  * @start: when the reader asked
  * @id: on the wire
  * @size: of the window that it is part of
  * @hit: some page has come
  * @receiving: the receiving thread is filling its pages
  * @exclusive: the lender is to drop what it sends
- * @ahead: its folios were to be read ahead: whoever finds one unlocked and not up
- *	to date reads it himself
  * @count: of @page
- * @page: the pages, those of one folio side by side; @page NULL when done;
- *	@corrupt: something else came, which is counted and not a miss
+ * @page: the pages, those that only do together side by side, @last at their end;
+ *	@page NULL when done; @corrupt: something else came, which is counted and
+ *	not a miss
  */
 struct tide_get {
+	const struct tide_get_ops *ops;
 	struct list_head list;
 	struct work_struct work;
 	struct tide_lender *lender;
 	struct tide_file *file;
-	const struct address_space_operations *orig;
-	u64 changes;
 	ktime_t start;
 	u64 id;
 	enum tide_size size;
-	bool hit, receiving, exclusive, ahead;
+	bool hit, receiving, exclusive;
 	unsigned int count;
 	struct tide_get_page {
 		struct page *page;
 		pgoff_t index;
 		u64 version;
-		bool arrived, corrupt;
+		bool last, arrived, corrupt;
 	} page[];
 };
 
 extern struct workqueue_struct *tide_disk_queue;	/* reads from disk */
 
-/* fetch.c */
+/* Behind page @i and those that only do together with it. */
+static inline unsigned int tide_get_next(const struct tide_get *get, unsigned int i)
+{
+	while (!get->page[i].last)
+		i++;
+	return i + 1;
+}
+
+int tide_get_init(void);
+void tide_get_exit(void);
 void tide_get_submit(struct tide_get *get);
 void tide_get_free(struct tide_get *get);
-unsigned int tide_next_folio(const struct tide_get *get, unsigned int i);
+void tide_get_abort(struct tide_lender *lender);
+int tide_get_data(struct tide_lender *lender, const struct tide_frame *frame);
+int tide_get_prepare(struct tide_lender *lender);
+void tide_get_release(struct tide_lender *lender);
 
-/* pagecache/fallback.c */
-void tide_get_from_disk(struct tide_get *get);
-
-/* pagecache/verify.c */
-void tide_verify_init(void);
-void tide_folio_came(struct folio *folio, struct tide_file *file,
-		     const struct address_space_operations *orig, u64 changes);
-
-/* outbox.c */
-int tide_tx_prepare(struct tide_lender *lender);
-void tide_tx_release(struct tide_lender *lender);
-
-#endif /* TIDE_GET_H */
+#endif /* TIDE_FETCH_H */

@@ -8,7 +8,14 @@
 
 #include <linux/slab.h>
 
+#include "borrower/breaker.h"
+#include "borrower/catalog.h"
 #include "borrower/fetch.h"
+#include "borrower/outbox.h"
+#include "borrower/session.h"
+#include "transport/frames.h"
+#include "transport/tcp.h"
+#include "uapi/wire.h"
 
 #define TIDE_FORGET_RING	1024
 #define TIDE_FRAME_BYTES(n)	(sizeof(struct tide_frame) + (n) + TIDE_TAG_SIZE)

@@ -9,33 +9,46 @@
  */
 #define pr_fmt(fmt) KBUILD_MODNAME ": " fmt
 
+#include <linux/bvec.h>
 #include <linux/delay.h>
 #include <linux/highmem.h>
 #include <linux/kthread.h>
+#include <linux/mm.h>
 #include <linux/slab.h>
+#include <linux/wait.h>
 
-#include "borrower/buffers.h"
+#include "base/crypto.h"
+#include "base/histogram.h"
+#include "base/outcome.h"
+#include "base/stats.h"
 #include "base/trace.h"
+#include "borrower/breaker.h"
+#include "borrower/buffers.h"
+#include "borrower/catalog.h"
+#include "borrower/send_pages.h"
+#include "borrower/session.h"
+#include "transport/frames.h"
+#include "transport/tcp.h"
+#include "uapi/wire.h"
 
 #define TIDE_BATCHES	32	/* unacknowledged PUTs for each lender */
 #define TIDE_FEW	16	/* fewer queued pages than this may wait a little */
 
 /* ------------------------------------------------------------------ */
-/* eviction							       */
+/* into a buffer						       */
 /* ------------------------------------------------------------------ */
 
-/* Why a page is not put, and what counts it. */
-struct tide_refusal {
-	atomic64_t *counter;
-	enum tide_drop_reason reason;
-};
-
-/*
- * The usable lender with most room; full ones recycle their oldest pages.
- * NULL when there is none: @why then says what keeps it away.
+/**
+ * tide_choose_lender() - the usable lender with most room
+ * @sequential: the page was read in order
+ * @why: without a lender, set to what keeps it away, if something does
+ *
+ * Full ones recycle their oldest pages.
+ *
+ * Context: any, in an RCU read section.
+ * Return: the lender, or NULL.
  */
-static struct tide_lender *tide_choose_lender(bool sequential,
-					      struct tide_refusal *why)
+struct tide_lender *tide_choose_lender(bool sequential, struct tide_refusal *why)
 {
 	struct tide_lender *lender, *best = NULL;
 	s64 room, most = S64_MIN;
@@ -45,7 +58,7 @@ static struct tide_lender *tide_choose_lender(bool sequential,
 		lender = rcu_dereference(tide_lenders[slot]);
 		if (!tide_lender_usable(lender) || !READ_ONCE(lender->granted_pages))
 			continue;
-		if (tide_breaker_open(lender)) {
+		if (tide_breaker_open(&lender->breaker)) {
 			*why = (struct tide_refusal) {
 				&lender->stats.drop_breaker, TIDE_DROP_BREAKER,
 			};
@@ -84,7 +97,7 @@ bool tide_lenders_take_puts(void)
 	rcu_read_lock();
 	for (slot = 0; slot < TIDE_MAX_LENDERS; slot++) {
 		lender = rcu_dereference(tide_lenders[slot]);
-		take |= lender && READ_ONCE(lender->ready) && !tide_breaker_open(lender);
+		take |= lender && READ_ONCE(lender->ready) && !tide_breaker_open(&lender->breaker);
 	}
 	rcu_read_unlock();
 	return take;
@@ -111,9 +124,19 @@ static void tide_trace_drop(const struct tide_file *file, pgoff_t index,
 	trace_tidepool_drop(file->dev, file->ino, index, 1, reason);
 }
 
-/* Returns false when the page is in no buffer and at no lender afterwards. */
-static bool tide_put_page(struct tide_file *file, struct tide_lender *lender,
-			  struct page *page, pgoff_t index, struct tide_buffer *buffer)
+/**
+ * tide_put_page() - copy a page that is to go to a lender
+ * @file: whose page it is, locked
+ * @lender: chosen in this RCU read section
+ * @page: as the disk has it
+ * @index: page index
+ * @buffer: taken, for this page
+ *
+ * Context: any; allocates nothing.
+ * Return: false when the page is in no buffer and at no lender afterwards.
+ */
+bool tide_put_page(struct tide_file *file, struct tide_lender *lender,
+		   struct page *page, pgoff_t index, struct tide_buffer *buffer)
 {
 	buffer->file = file;
 	buffer->lender = lender;
@@ -130,126 +153,21 @@ static bool tide_put_page(struct tide_file *file, struct tide_lender *lender,
 	}
 	refcount_inc(&file->refs);
 	tide_outgoing_insert(file, buffer);
-	trace_tidepool_put(file, index, buffer->version, lender);
+	trace_tidepool_put(file->dev, file->ino, index, buffer->version, lender->name);
 	return true;
 }
 
-/* Does the pool lack this page, or has it changed since? The file is locked. */
-static bool tide_pool_lacks(struct tide_file *file, pgoff_t index)
+/**
+ * tide_pool_lacks() - does the pool lack a page, or has it changed since?
+ * @file: the descriptor, locked
+ * @index: page index
+ */
+bool tide_pool_lacks(struct tide_file *file, pgoff_t index)
 {
 	int slot;
 
 	return !tide_outgoing_find(file, index) &&
 	       !tide_file_version(file, index, &slot);
-}
-
-/*
- * The pages of a folio that the pool does not have yet, the file is locked. All
- * or none: a folio is got whole, so some of its pages would only take room.
- */
-static bool tide_put_pages(struct tide_file *file, struct folio *folio,
-			   struct tide_lender *lender)
-{
-	long i, nr = folio_nr_pages(folio), lacking = 0;
-	struct tide_buffer *buffer;
-	bool queued = false;
-	LIST_HEAD(buffers);
-
-	for (i = 0; i < nr; i++)
-		lacking += tide_pool_lacks(file, folio->index + i);
-	if (!lacking)		/* most often, with NonInclusive */
-		return false;
-	if (!tide_buffers_take(lacking, &buffers)) {
-		atomic64_add(lacking, &lender->stats.drop_nobuffer);
-		trace_tidepool_drop(file->dev, file->ino, folio->index, lacking,
-				    TIDE_DROP_NOBUFFER);
-		return false;
-	}
-	for (i = 0; i < nr; i++) {
-		if (lacking < nr && !tide_pool_lacks(file, folio->index + i))
-			continue;
-		buffer = list_first_entry(&buffers, struct tide_buffer, list);
-		list_del_init(&buffer->list);
-		queued |= tide_put_page(file, lender, folio_page(folio, i),
-					folio->index + i, buffer);
-	}
-	return queued;
-}
-
-/* Counts a folio that is not put at all. */
-static void tide_put_refuse(struct folio *folio, atomic64_t *counter,
-			    enum tide_drop_reason reason)
-{
-	const struct inode *inode = folio->mapping->host;
-
-	atomic64_inc(counter);
-	trace_tidepool_drop(inode->i_sb->s_dev, inode->i_ino, folio->index,
-			    folio_nr_pages(folio), reason);
-}
-
-/* A page that could not be written is clean, too, but not what the disk has. */
-static bool tide_writes_failed(const struct address_space *mapping)
-{
-	return errseq_check((errseq_t *)&mapping->wb_err, 0) && !tide_broken(WRITE_ERRORS);
-}
-
-/**
- * tide_put_folio() - a clean folio is being reclaimed
- * @mapping: of an eligible file
- * @folio: frozen, its mapping still set
- *
- * Invariant 1: afterwards each page is in the pool in this version, or the
- * catalog has no entry of it.
- *
- * Context: the mapping's i_pages lock is held, interrupts are off.
- */
-void tide_put_folio(struct address_space *mapping, struct folio *folio)
-{
-	pgoff_t first = folio->index, last = first + folio_nr_pages(folio) - 1;
-	struct tide_refusal why = { &tide_stats.drop_notready, TIDE_DROP_NOTREADY };
-	struct tide_lender *lender;
-	struct tide_file *file;
-	bool queued = false, sequential;
-
-	rcu_read_lock();
-	file = tide_file_find(mapping->host);
-	sequential = file && tide_sequential_take(file, first, last);
-	lender = tide_choose_lender(sequential, &why);
-	if (!lender) {		/* entries that exist are still true */
-		tide_put_refuse(folio, why.counter, why.reason);
-		goto out_file;
-	}
-	if (!file && !tide_file_admitted(mapping->host)) {
-		tide_put_refuse(folio, &tide_stats.drop_gate, TIDE_DROP_GATE);
-		goto out;
-	}
-	if (!file)
-		file = tide_file_find_or_reserve(mapping->host);
-	if (!file) {
-		tide_put_refuse(folio, &tide_stats.drop_nofile, TIDE_DROP_NOFILE);
-		goto out;
-	}
-	xa_lock(&file->pages);
-	if (file->dead) {
-		tide_put_refuse(folio, &tide_stats.drop_notready, TIDE_DROP_NOTREADY);
-	} else if (tide_gate_closed(mapping, first, last)) {
-		tide_put_refuse(folio, &tide_stats.drop_gate, TIDE_DROP_GATE);
-		tide_file_drop_locked(file, first, last);
-	} else if (!folio_test_uptodate(folio) || folio_test_dirty(folio) ||
-		   tide_writes_failed(mapping)) {
-		tide_file_drop_locked(file, first, last);
-	} else {
-		queued = tide_put_pages(file, folio, lender);
-		tide_hook_mapping(file, mapping);
-	}
-	xa_unlock(&file->pages);
-	if (queued)
-		wake_up(&lender->put_wait);
-out_file:
-	if (file)
-		tide_file_put(file);
-out:
-	rcu_read_unlock();
 }
 
 /* ------------------------------------------------------------------ */

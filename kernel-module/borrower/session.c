@@ -14,7 +14,24 @@
 #include <net/net_namespace.h>
 #include <net/sock.h>
 
+#include "base/compat.h"
+#include "base/crypto.h"
+#include "base/histogram.h"
+#include "base/identity.h"
+#include "base/timeline.h"
+#include "borrower/breaker.h"
 #include "borrower/buffers.h"
+#include "borrower/catalog.h"
+#include "borrower/catalog_ages.h"
+#include "borrower/fetch.h"
+#include "borrower/filter.h"
+#include "borrower/outbox.h"
+#include "borrower/send_pages.h"
+#include "borrower/session.h"
+#include "transport/frames.h"
+#include "transport/handshake.h"
+#include "transport/tcp.h"
+#include "uapi/wire.h"
 
 #define TIDE_CONNECT_MS		3000
 #define TIDE_LONGEST		((size_t)TIDE_GET_MAX *	\
@@ -372,7 +389,7 @@ static int tide_session_begin(struct tide_lender *lender)
 	      tide_receive_first_grant(lender) ?:
 	      tide_connect(lender, TIDE_CHANNEL_PUT, session, &lender->put_sock,
 			   &lender->put_seal) ?:
-	      tide_cipher_renew(lender, lender->contribution);
+	      tide_cipher_renew(lender->put_cipher, lender->rx_cipher, lender->contribution);
 	if (err)
 		return err;
 	tide_lender_expect(lender, 0);
@@ -480,14 +497,6 @@ void tide_lender_put(struct tide_lender *lender)
 	kref_put(&lender->kref, tide_lender_released);
 }
 
-static void tide_lender_free(struct tide_lender *lender)
-{
-	tide_filter_set(lender, false);
-	tide_put_release(lender);
-	tide_get_release(lender);
-	kfree(lender);
-}
-
 /**
  * tide_lender_create() - a lender that is configured but not enabled
  * @name: of the pairing
@@ -515,7 +524,7 @@ struct tide_lender *tide_lender_create(const char *name)
 	mutex_init(&lender->sock_mutex);
 	INIT_DELAYED_WORK(&lender->tick, tide_tick);
 	if (tide_get_prepare(lender) || tide_put_prepare(lender)) {
-		tide_lender_free(lender);
+		tide_lender_destroy(lender);
 		return ERR_PTR(-ENOMEM);
 	}
 	return lender;
@@ -531,8 +540,6 @@ static int tide_slot_take(struct tide_lender *lender)
 			continue;
 		lender->slot = slot;
 		rcu_assign_pointer(tide_lenders[slot], lender);
-		if (!tide_lenders_enabled)
-			tide_gate_begin();
 		WRITE_ONCE(tide_lenders_enabled, tide_lenders_enabled + 1);
 		err = 0;
 		break;
@@ -572,26 +579,19 @@ int tide_lender_enable(struct tide_lender *lender)
 	lender->closing = false;
 	lender->reason = TIDE_NOT_REFUSED;
 	tide_breaker_reset(lender, true);
-	err = tide_hooks_hold_for_peer();
-	if (err)
-		return err;
 	err = tide_slot_take(lender);
 	if (err)
-		goto out_hooks;
+		return err;
 	lender->state = TIDE_LENDER_CONNECTING;
 	task = kthread_create(tide_lender_main, lender, "tidepool_get");
 	if (IS_ERR(task)) {
 		lender->state = TIDE_LENDER_DISABLED;
 		tide_slot_give(lender);
-		err = PTR_ERR(task);
-		goto out_hooks;
+		return PTR_ERR(task);
 	}
 	lender->main = task;
 	wake_up_process(task);
 	return 0;
-out_hooks:
-	tide_hooks_release_from_peer();
-	return err;
 }
 
 /**
@@ -616,14 +616,18 @@ void tide_lender_disable(struct tide_lender *lender)
 	tide_breaker_reset(lender, true);
 	lender->reason = TIDE_NOT_REFUSED;
 	lender->state = TIDE_LENDER_DISABLED;
-	tide_hooks_release_from_peer();
 }
 
+/**
+ * tide_lender_destroy() - forget a lender that is not enabled
+ * @lender: nobody has it
+ */
 void tide_lender_destroy(struct tide_lender *lender)
 {
-	if (lender->state != TIDE_LENDER_DISABLED)
-		tide_lender_disable(lender);
-	tide_lender_free(lender);
+	tide_filter_set(lender, false);
+	tide_put_release(lender);
+	tide_get_release(lender);
+	kfree(lender);
 }
 
 /**

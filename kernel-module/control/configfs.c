@@ -15,7 +15,14 @@
 
 #include <linux/module.h>
 
+#include "base/identity.h"
+#include "borrower/disk_latency.h"
 #include "control/configfs.h"
+#include "control/show.h"
+#include "lender/borrowers.h"
+#include "lender/listen.h"
+#include "pagecache/ghost.h"
+#include "pagecache/verify.h"
 
 DEFINE_MUTEX(tide_control_mutex);	/* orders all writers */
 

@@ -5,12 +5,19 @@
 
 #include <linux/configfs.h>
 #include <linux/mutex.h>
+#include <linux/socket.h>
+#include <linux/types.h>
 
-#include "tidepool.h"
+#include "base/identity.h"
+#include "borrower/breaker.h"
+#include "uapi/wire.h"
 
 #define TIDE_MAX_THRESHOLD_US	(60U * 1000 * 1000)
 
 extern struct mutex tide_control_mutex;		/* orders all writers */
+int tide_control_init(void);
+void tide_control_exit(void);
+
 extern const struct config_item_type tide_lenders_type, tide_borrowers_type;
 
 /* A directory's name for the log */

@@ -5,7 +5,12 @@
 #include <linux/module.h>
 #include <linux/slab.h>
 
+#include "base/identity.h"
+#include "base/limits.h"
 #include "control/configfs.h"
+#include "control/show.h"
+#include "lender/borrowers.h"
+#include "pagecache/tracepoints.h"
 
 struct tide_borrower_item {
 	struct config_item item;
@@ -72,6 +77,25 @@ static ssize_t tide_borrower_quota_bytes_show(struct config_item *item, char *pa
 	return sysfs_emit(page, "%llu\n", to_borrower(item)->quota_bytes);
 }
 
+/* Its pages are known by the hooks when they go, so these are there first. */
+static int tide_borrower_on(struct tide_borrower *borrower)
+{
+	int err = tide_hooks_hold_for_peer();
+
+	if (err)
+		return err;
+	err = tide_borrower_enable(borrower);
+	if (err)
+		tide_hooks_release_from_peer();
+	return err;
+}
+
+static void tide_borrower_off(struct tide_borrower *borrower)
+{
+	tide_borrower_disable(borrower);
+	tide_hooks_release_from_peer();
+}
+
 static int tide_borrower_switch(struct tide_borrower *borrower, const char *who, bool on)
 {
 	int err;
@@ -79,14 +103,14 @@ static int tide_borrower_switch(struct tide_borrower *borrower, const char *who,
 	if (on == borrower->enabled)
 		return 0;
 	if (!on) {
-		tide_borrower_disable(borrower);
+		tide_borrower_off(borrower);
 		return 0;
 	}
 	if (!borrower->identity_set)
 		return tide_refuse(-EINVAL, who, "identity", "must be set before enabled");
 	if (!borrower->quota_bytes)
 		return tide_refuse(-EINVAL, who, "quota_bytes", "must be set before enabled");
-	err = tide_borrower_enable(borrower);
+	err = tide_borrower_on(borrower);
 	if (err == -EEXIST)
 		return tide_refuse(err, who, "identity", TIDE_TAKEN);
 	if (err == -ENOSPC)

@@ -5,7 +5,16 @@
 #include <linux/module.h>
 #include <linux/slab.h>
 
+#include "base/identity.h"
+#include "base/limits.h"
+#include "borrower/breaker.h"
+#include "borrower/disk_latency.h"
+#include "borrower/filter.h"
+#include "borrower/session.h"
 #include "control/configfs.h"
+#include "control/show.h"
+#include "pagecache/inflight.h"
+#include "pagecache/tracepoints.h"
 
 struct tide_lender_item {
 	struct config_item item;
@@ -230,6 +239,27 @@ static int tide_lender_complete(const struct tide_lender *lender, const char *wh
 	return 0;
 }
 
+/* The hooks see every change to a file before a page of it can be at the lender. */
+static int tide_lender_on(struct tide_lender *lender)
+{
+	int err = tide_hooks_hold_for_peer();
+
+	if (err)
+		return err;
+	if (!tide_borrows())
+		tide_gate_begin();
+	err = tide_lender_enable(lender);
+	if (err)
+		tide_hooks_release_from_peer();
+	return err;
+}
+
+static void tide_lender_off(struct tide_lender *lender)
+{
+	tide_lender_disable(lender);
+	tide_hooks_release_from_peer();
+}
+
 static int tide_lender_switch(struct tide_lender *lender, const char *who, bool on)
 {
 	bool is_on = lender->state != TIDE_LENDER_DISABLED;
@@ -238,10 +268,10 @@ static int tide_lender_switch(struct tide_lender *lender, const char *who, bool 
 	if (on == is_on)
 		return 0;
 	if (!on) {
-		tide_lender_disable(lender);
+		tide_lender_off(lender);
 		return 0;
 	}
-	err = tide_lender_complete(lender, who) ?: tide_lender_enable(lender);
+	err = tide_lender_complete(lender, who) ?: tide_lender_on(lender);
 	if (err == -ENOSPC)
 		return tide_refuse(err, who, "enabled", "at most %d lenders",
 				   TIDE_MAX_LENDERS);
@@ -291,9 +321,9 @@ static ssize_t tide_lender_stats_show(struct config_item *item, char *page)
 	tide_breaker_means(lender, &means);
 	len += sysfs_emit_at(page, len,
 			     "breaker_open %d\nbreaker_open_small %d\nbreaker_open_large %d\n",
-			     tide_breaker_open(lender),
-			     tide_breaker_stops(lender, TIDE_SMALL),
-			     tide_breaker_stops(lender, TIDE_LARGE));
+			     tide_breaker_open(&lender->breaker),
+			     tide_breaker_stops(&lender->breaker, TIDE_SMALL),
+			     tide_breaker_stops(&lender->breaker, TIDE_LARGE));
 	len += sysfs_emit_at(page, len, "ping_us_short %llu\nping_us_long %llu\n",
 			     means.short_ns / 1000, means.long_ns / 1000);
 	len += sysfs_emit_at(page, len, "get_us_short %llu\nget_us_large %llu\n",

@@ -7,10 +7,33 @@
 #define pr_fmt(fmt) KBUILD_MODNAME ": " fmt
 
 #include <linux/module.h>
+#include <linux/sizes.h>
 
+#include "base/crypto.h"
+#include "base/identity.h"
+#include "base/timeline.h"
 #include "borrower/buffers.h"
+#include "borrower/catalog.h"
+#include "borrower/fetch.h"
+#include "borrower/session.h"
+#include "control/configfs.h"
+#include "lender/borrowers.h"
+#include "lender/shelf.h"
+#include "pagecache/tracepoints.h"
+#include "pagecache/verify.h"
 
 static_assert(PAGE_SIZE == SZ_4K, "the wire carries pages of 4096 bytes");
+
+static void tide_end_sessions(void)
+{
+	tide_lenders_break();
+	tide_lending_break();
+}
+
+static int tide_watch_timeline(void)
+{
+	return tide_timeline_init(tide_end_sessions);
+}
 
 static const struct {
 	const char *name;
@@ -23,10 +46,11 @@ static const struct {
 	{ "catalog", tide_catalog_init, tide_catalog_exit },
 	{ "put buffers", tide_buffers_init, NULL },
 	{ "get", tide_get_init, tide_get_exit },
+	{ "verification", tide_verify_init, NULL },
 	{ "store", tide_store_init, tide_store_exit },
 	{ "shrinker", tide_shrinker_init, tide_shrinker_exit },
 	{ "hooks", tide_hooks_init, tide_hooks_exit },
-	{ "time line", tide_timeline_init, tide_timeline_exit },
+	{ "time line", tide_watch_timeline, tide_timeline_exit },
 	{ "configfs", tide_control_init, tide_control_exit },
 };
 

@@ -11,7 +11,11 @@
 #include <linux/string.h>
 #include <net/net_namespace.h>
 
+#include "base/identity.h"
+#include "base/limits.h"
+#include "borrower/breaker.h"
 #include "control/configfs.h"
+#include "uapi/wire.h"
 
 int tide_parse_bytes(const char *who, const char *attr, const char *page,
 		     u64 min, u64 *bytes)

@@ -1,47 +1,19 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * Counters and latency histograms as text. A histogram has four buckets an
- * octave, so that a median read off it is within an eighth of the true one.
+ * Counters and latency histograms as text.
  */
-#include <linux/bitops.h>
 #include <linux/sysfs.h>
 
+#include "base/histogram.h"
+#include "base/stats.h"
 #include "borrower/buffers.h"
-
-struct tide_stats tide_stats;
-
-static unsigned int tide_histogram_bucket(u64 us)
-{
-	unsigned int msb;
-
-	if (us < 4)
-		return us;
-	msb = fls64(us) - 1;
-	return min(4 * (msb - 1) + (unsigned int)((us >> (msb - 2)) & 3),
-		   TIDE_HISTOGRAM_BUCKETS - 1U);
-}
-
-/* Largest number of microseconds that falls into bucket @b. */
-static u64 tide_histogram_limit(unsigned int b)
-{
-	unsigned int msb = b / 4 + 1;
-
-	if (b < 4)
-		return b;
-	return ((4ULL + b % 4 + 1) << (msb - 2)) - 1;
-}
-
-/**
- * tide_histogram_add() - count one duration
- * @h: the histogram
- * @ns: duration in nanoseconds
- *
- * Context: any.
- */
-void tide_histogram_add(struct tide_histogram *h, u64 ns)
-{
-	atomic64_inc(&h->bucket[tide_histogram_bucket(div_u64(ns, 1000))]);
-}
+#include "borrower/catalog.h"
+#include "borrower/disk_latency.h"
+#include "borrower/session.h"
+#include "control/show.h"
+#include "lender/borrowers.h"
+#include "lender/shelf.h"
+#include "pagecache/tracepoints.h"
 
 /**
  * tide_histogram_show() - write the buckets that are not empty

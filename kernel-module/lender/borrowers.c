@@ -8,7 +8,13 @@
 
 #include <linux/slab.h>
 
+#include "base/identity.h"
+#include "base/limits.h"
+#include "lender/borrowers.h"
+#include "lender/listen.h"
 #include "lender/sessions.h"
+#include "lender/shelf.h"
+#include "uapi/wire.h"
 
 #define TIDE_TAKEOVER_MS	2000
 
@@ -247,14 +253,9 @@ int tide_borrower_enable(struct tide_borrower *borrower)
 
 	if (tide_identity_taken(borrower, &borrower->identity))
 		return -EEXIST;
-	err = tide_hooks_hold_for_peer();
+	err = tide_listen();
 	if (err)
 		return err;
-	err = tide_listen();
-	if (err) {
-		tide_hooks_release_from_peer();
-		return err;
-	}
 	memset(&borrower->stats, 0, sizeof(borrower->stats));
 	mutex_lock(&tide_lending_mutex);
 	borrower->enabled = true;
@@ -283,13 +284,16 @@ void tide_borrower_disable(struct tide_borrower *borrower)
 	wait_event(tide_connections_wait, tide_borrower_alone(borrower));
 	cancel_delayed_work_sync(&borrower->notify);
 	tide_unlisten();
-	tide_hooks_release_from_peer();
 }
 
+/**
+ * tide_borrower_destroy() - forget a borrower that is not enabled
+ * @borrower: nobody has it
+ *
+ * Context: process.
+ */
 void tide_borrower_destroy(struct tide_borrower *borrower)
 {
-	if (borrower->enabled)
-		tide_borrower_disable(borrower);
 	mutex_lock(&tide_lending_mutex);
 	list_del(&borrower->made);
 	mutex_unlock(&tide_lending_mutex);

@@ -13,7 +13,16 @@
 #include <net/net_namespace.h>
 #include <net/sock.h>
 
+#include "base/compat.h"
+#include "base/identity.h"
+#include "base/stats.h"
+#include "lender/borrowers.h"
+#include "lender/listen.h"
 #include "lender/sessions.h"
+#include "transport/frames.h"
+#include "transport/handshake.h"
+#include "transport/tcp.h"
+#include "uapi/wire.h"
 
 #define TIDE_STRANGERS_MAX	32	/* in all, */
 #define TIDE_STRANGERS_EACH	8	/* and from one address */

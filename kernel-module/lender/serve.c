@@ -8,7 +8,14 @@
 
 #include <linux/slab.h>
 
+#include "base/limits.h"
+#include "lender/borrowers.h"
+#include "lender/listen.h"
 #include "lender/sessions.h"
+#include "lender/shelf.h"
+#include "transport/frames.h"
+#include "transport/tcp.h"
+#include "uapi/wire.h"
 
 #define TIDE_SILENCE_MS		15000	/* a borrower pings each second */
 

@@ -8,9 +8,16 @@
 
 #include <linux/bvec.h>
 #include <linux/in6.h>
+#include <linux/list.h>
+#include <linux/mutex.h>
 #include <linux/net.h>
+#include <linux/wait.h>
+#include <linux/workqueue.h>
 
-#include "tidepool.h"
+#include "base/identity.h"
+#include "lender/borrowers.h"
+#include "transport/frames.h"
+#include "uapi/wire.h"
 
 /**
  * struct tide_connection - one accepted connection
@@ -76,13 +83,6 @@ static inline void tide_shut(struct tide_connection *c)
 	if (c)
 		kernel_sock_shutdown(c->sock, SHUT_RDWR);
 }
-
-/* listen.c */
-int tide_listen(void);
-void tide_tell(struct tide_borrower *borrower, unsigned long delay);
-void tide_unlisten(void);
-bool tide_borrower_alone(struct tide_borrower *borrower);
-void tide_borrower_part(struct tide_borrower *borrower);
 
 /* serve.c */
 void tide_notify(struct work_struct *work);

@@ -29,7 +29,13 @@
 #include <linux/swap.h>
 #include <linux/vmstat.h>
 
-#include "lender/sessions.h"
+#include "base/broken.h"
+#include "base/compat.h"
+#include "base/stats.h"
+#include "lender/borrowers.h"
+#include "lender/listen.h"
+#include "lender/shelf.h"
+#include "uapi/wire.h"
 
 #define TIDE_FS_MAGIC		0x54494445	/* "TIDE" */
 #define TIDE_FREE_FLOOR_SHIFT	6		/* 1/64 of memory stays free */

@@ -8,11 +8,13 @@
 #include <linux/sched/mm.h>
 
 #include "borrower/fetch.h"
+#include "pagecache/readahead.h"
 
 /* Where the folios end that are left and follow that of page @i in the file. */
-static unsigned int tide_run_end(const struct tide_get *get, unsigned int i,
+static unsigned int tide_run_end(const struct tide_read *read, unsigned int i,
 				 unsigned long *pages)
 {
+	const struct tide_get *get = &read->get;
 	pgoff_t index = page_folio(get->page[i].page)->index;
 	struct folio *folio;
 
@@ -20,7 +22,7 @@ static unsigned int tide_run_end(const struct tide_get *get, unsigned int i,
 	do {
 		folio = page_folio(get->page[i].page);
 		*pages += folio_nr_pages(folio);
-		i = tide_next_folio(get, i);
+		i = tide_get_next(get, i);
 	} while (i < get->count && get->page[i].page &&
 		 page_folio(get->page[i].page)->index == index + *pages);
 	return i;
@@ -30,35 +32,36 @@ static unsigned int tide_run_end(const struct tide_get *get, unsigned int i,
  * Reads folios as a window of read-ahead. One that the file system leaves, or
  * cannot read, is unlocked as it is: the reader comes back through ->read_folio.
  */
-static void tide_run_ahead(const struct tide_get *get, struct folio *first,
+static void tide_run_ahead(const struct tide_read *read, struct folio *first,
 			   unsigned long pages)
 {
 	DEFINE_READAHEAD(rac, NULL, NULL, first->mapping, first->index);
 	struct folio *folio;
 
 	rac._nr_pages = pages;
-	get->orig->readahead(&rac);	/* takes our references, as that of read-ahead */
+	read->orig->readahead(&rac);	/* takes our references, as that of read-ahead */
 	while ((folio = readahead_folio(&rac)))
 		folio_unlock(folio);
 }
 
-static void tide_run_one(const struct tide_get *get, struct folio *folio)
+static void tide_run_one(const struct tide_read *read, struct folio *folio)
 {
-	get->orig->read_folio(NULL, folio);	/* unlocks it */
+	read->orig->read_folio(NULL, folio);	/* unlocks it */
 	folio_put(folio);
 }
 
 /**
- * tide_get_from_disk() - read from disk whatever is left of a request
- * @get: on no list
+ * tide_read_from_disk() - read from disk whatever is left of a request
+ * @read: on no list
  *
  * Its folios are locked, and so are others perhaps that were to come with them:
  * what is allocated here must not wait for any of these.
  *
  * Context: process.
  */
-void tide_get_from_disk(struct tide_get *get)
+void tide_read_from_disk(struct tide_read *read)
 {
+	const struct tide_get *get = &read->get;
 	unsigned int nofs = memalloc_nofs_save(), i = 0;
 	unsigned long pages;
 	struct blk_plug plug;
@@ -71,11 +74,11 @@ void tide_get_from_disk(struct tide_get *get)
 			i++;
 			continue;
 		}
-		i = tide_run_end(get, i, &pages);
-		if (get->ahead)
-			tide_run_ahead(get, page_folio(page), pages);
+		i = tide_run_end(read, i, &pages);
+		if (read->ahead)
+			tide_run_ahead(read, page_folio(page), pages);
 		else
-			tide_run_one(get, page_folio(page));
+			tide_run_one(read, page_folio(page));
 	}
 	blk_finish_plug(&plug);
 	memalloc_nofs_restore(nofs);

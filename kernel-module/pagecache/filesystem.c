@@ -8,7 +8,9 @@
 #include <linux/exportfs.h>
 #include <linux/magic.h>
 
-#include "tidepool.h"
+#include "base/broken.h"
+#include "base/compat.h"
+#include "pagecache/filesystem.h"
 
 #ifndef XFS_SUPER_MAGIC
 #define XFS_SUPER_MAGIC	0x58465342	/* "XFSB" */

@@ -29,7 +29,17 @@
 #include <linux/module.h>
 #include <linux/uio.h>
 
-#include "tidepool.h"
+#include "base/broken.h"
+#include "base/compat.h"
+#include "borrower/catalog.h"
+#include "pagecache/filesystem.h"
+#include "pagecache/ftrace.h"
+#include "pagecache/ghost.h"
+#include "pagecache/inflight.h"
+#include "pagecache/mapping.h"
+#include "pagecache/sequential.h"
+#include "pagecache/superblock.h"
+#include "pagecache/tracepoints.h"
 
 static void tide_drop_range(struct address_space *mapping, pgoff_t first, pgoff_t last)
 {

@@ -16,7 +16,12 @@
 #include <linux/sysfs.h>
 #include <linux/vmalloc.h>
 
-#include "tidepool.h"
+#include "base/compat.h"
+#include "base/missratio.h"
+#include "pagecache/filesystem.h"
+#include "pagecache/ghost.h"
+#include "pagecache/inflight.h"
+#include "pagecache/tracepoints.h"
 
 #define TIDE_GHOST_FEW	4096	/* pages looked for one by one */
 #define TIDE_GHOST_LAST	((pgoff_t)(LLONG_MAX >> PAGE_SHIFT))	/* no file goes on */

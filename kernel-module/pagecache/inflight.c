@@ -29,7 +29,9 @@
 #include <linux/sched.h>
 #include <linux/slab.h>
 
-#include "tidepool.h"
+#include "base/broken.h"
+#include "base/compat.h"
+#include "pagecache/inflight.h"
 
 #define TIDE_GATE_BITS	8
 #define TIDE_SETTLE	(120 * HZ)	/* a call that takes longer is reported as hung */

@@ -9,9 +9,20 @@
 #include <linux/highmem.h>
 #include <linux/slab.h>
 
-#include "borrower/buffers.h"
-#include "borrower/fetch.h"
+#include "base/outcome.h"
+#include "base/stats.h"
 #include "base/trace.h"
+#include "borrower/breaker.h"
+#include "borrower/buffers.h"
+#include "borrower/catalog.h"
+#include "borrower/disk_latency.h"
+#include "borrower/fetch.h"
+#include "borrower/session.h"
+#include "pagecache/filesystem.h"
+#include "pagecache/readahead.h"
+#include "pagecache/sequential.h"
+#include "pagecache/verify.h"
+#include "uapi/wire.h"
 
 struct tide_window {
 	struct tide_file *file;
@@ -47,6 +58,29 @@ static int tide_folio_where(struct tide_file *file, struct folio *folio)
 	return slot;
 }
 
+static void tide_read_arrived(struct tide_get *get, unsigned int from, unsigned int to)
+{
+	struct tide_read *read = container_of(get, struct tide_read, get);
+
+	tide_folio_came(page_folio(get->page[from].page), get->file, read->orig, read->changes);
+}
+
+static void tide_read_fall_back(struct tide_get *get)
+{
+	tide_read_from_disk(container_of(get, struct tide_read, get));
+}
+
+static void tide_read_free(struct tide_get *get)
+{
+	kvfree(container_of(get, struct tide_read, get));
+}
+
+static const struct tide_get_ops tide_read_ops = {
+	.arrived = tide_read_arrived,
+	.fall_back = tide_read_fall_back,
+	.free = tide_read_free,
+};
+
 /* Copies what is in buffers; adds the other pages to @get. File locked. */
 static void tide_folio_collect(struct tide_file *file, struct folio *folio,
 			       struct tide_get *get)
@@ -64,8 +98,8 @@ static void tide_folio_collect(struct tide_file *file, struct folio *folio,
 			copy_highpage(page, buffer->page);
 			atomic64_inc(&buffer->lender->stats.get_hits);
 			atomic64_inc(&buffer->lender->stats.get_hits_buffer);
-			trace_tidepool_get(file, index, 1, buffer->lender,
-					   TIDE_GOT_BUFFER, 0);
+			trace_tidepool_get(file->dev, file->ino, index, 1,
+					   buffer->lender->name, TIDE_GOT_BUFFER, 0);
 			continue;
 		}
 		get->page[get->count++] = (struct tide_get_page) {
@@ -77,40 +111,53 @@ static void tide_folio_collect(struct tide_file *file, struct folio *folio,
 			tide_file_erase_locked(file, index,
 					       get->page[get->count - 1].version);
 	}
+	if (get && get->count)
+		get->page[get->count - 1].last = true;
+}
+
+/* A usable lender, with a reference taken, or NULL. */
+static struct tide_lender *tide_lender_at(int slot)
+{
+	struct tide_lender *lender;
+
+	rcu_read_lock();
+	lender = rcu_dereference(tide_lenders[slot]);
+	if (!tide_lender_usable(lender) || !kref_get_unless_zero(&lender->kref))
+		lender = NULL;
+	rcu_read_unlock();
+	return lender;
 }
 
 static struct tide_get *tide_get_alloc(struct tide_window *w, int slot)
 {
 	unsigned int room = min_t(unsigned int, w->pages, TIDE_GET_MAX);
 	struct tide_lender *lender;
-	struct tide_get *get;
+	struct tide_read *read;
 
-	get = kvmalloc(struct_size(get, page, room), w->gfp);
-	if (!get) {
+	read = kvmalloc(struct_size(read, get.page, room), w->gfp);
+	if (!read) {
 		atomic64_inc(&tide_stats.gets_nomem);
 		return NULL;
 	}
-	rcu_read_lock();
-	lender = rcu_dereference(tide_lenders[slot]);
-	if (!tide_lender_usable(lender) || !kref_get_unless_zero(&lender->kref)) {
-		rcu_read_unlock();
-		kvfree(get);
+	lender = tide_lender_at(slot);
+	if (!lender) {
+		kvfree(read);
 		return NULL;
 	}
-	rcu_read_unlock();
-	get->lender = lender;
-	get->file = w->file;
 	refcount_inc(&w->file->refs);
-	get->orig = w->orig;
-	get->start = ktime_get();
-	get->size = w->size;
-	get->hit = false;
-	get->receiving = false;
-	get->changes = w->changes;
-	get->ahead = w->ahead;
-	get->exclusive = lender->config.strategy == TIDE_EXCLUSIVE;
-	get->count = 0;
-	return get;
+	read->orig = w->orig;
+	read->changes = w->changes;
+	read->ahead = w->ahead;
+	read->get.ops = &tide_read_ops;
+	read->get.lender = lender;
+	read->get.file = w->file;
+	read->get.start = ktime_get();
+	read->get.size = w->size;
+	read->get.hit = false;
+	read->get.receiving = false;
+	read->get.exclusive = lender->config.strategy == TIDE_EXCLUSIVE;
+	read->get.count = 0;
+	return &read->get;
 }
 
 /* The breaker is asked once for a window, so that it is not cut to pieces. */

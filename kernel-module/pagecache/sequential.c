@@ -17,9 +17,18 @@
  * page is cached, and the sheet while it has a mark; without memory for a sheet
  * its pages are put.
  */
+#include <linux/bitmap.h>
+#include <linux/fs.h>
+#include <linux/jiffies.h>
+#include <linux/pagemap.h>
 #include <linux/slab.h>
+#include <linux/xarray.h>
 
-#include "tidepool.h"
+#include "base/broken.h"
+#include "borrower/catalog.h"
+#include "borrower/filter.h"
+#include "borrower/session.h"
+#include "pagecache/sequential.h"
 
 #define TIDE_STREAM_PAGES	64	/* read in order before it is a stream */
 #define TIDE_STREAM_GAP		64	/* cached pages in between do not end it */
@@ -44,40 +53,7 @@ struct tide_sequential {
 	} stream[TIDE_STREAMS];
 };
 
-static atomic_t tide_filters = ATOMIC_INIT(0);	/* lenders that it is on for */
 static struct lock_class_key tide_sequential_lock_key;
-
-/**
- * tide_filter_refresh() - filter what a lender gets, or no longer
- * @lender: its breaker is locked; the filter is on, or its large reads are stopped
- *
- * Pages that would not be read back from there need not go there.
- */
-void tide_filter_refresh(struct tide_lender *lender)
-{
-	bool on = lender->config.sequential_filter ||
-		  (tide_breaker_stops(lender, TIDE_LARGE) && !tide_breaker_open(lender));
-
-	if (lender->filtering == on)
-		return;
-	atomic_add(on ? 1 : -1, &tide_filters);
-	WRITE_ONCE(lender->filtering, on);
-}
-
-/**
- * tide_filter_set() - switch the filter of a lender
- * @lender: the lender
- * @on: whether it is not to get what is read sequentially
- *
- * Context: process.
- */
-void tide_filter_set(struct tide_lender *lender, bool on)
-{
-	spin_lock(&lender->breaker.lock);
-	WRITE_ONCE(lender->config.sequential_filter, on);
-	tide_filter_refresh(lender);
-	spin_unlock(&lender->breaker.lock);
-}
 
 /**
  * tide_sequential_wants() - are reads of this file to be watched from the first?

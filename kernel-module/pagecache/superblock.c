@@ -16,7 +16,10 @@
 #include <linux/rculist.h>
 #include <linux/slab.h>
 
-#include "tidepool.h"
+#include "base/broken.h"
+#include "base/compat.h"
+#include "pagecache/inflight.h"
+#include "pagecache/superblock.h"
 
 #define TIDE_SUPER_BITS		6
 

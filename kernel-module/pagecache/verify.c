@@ -17,12 +17,17 @@
 #include <linux/blkdev.h>
 #include <linux/highmem.h>
 #include <linux/kdev_t.h>
+#include <linux/pagemap.h>
 #include <linux/random.h>
 #include <linux/sched/mm.h>
 #include <linux/siphash.h>
 #include <linux/slab.h>
 
+#include "base/stats.h"
+#include "borrower/catalog.h"
 #include "borrower/fetch.h"
+#include "pagecache/inflight.h"
+#include "pagecache/verify.h"
 
 /**
  * struct tide_verify - a folio that was filled from the pool and is doubted
@@ -61,9 +66,10 @@ static void tide_verify_compares(struct work_struct *work);
 static DECLARE_WORK(tide_verify_read_work, tide_verify_reads);
 static DECLARE_WORK(tide_verify_compare_work, tide_verify_compares);
 
-void tide_verify_init(void)
+int tide_verify_init(void)
 {
 	get_random_bytes(&tide_verify_key, sizeof(tide_verify_key));
+	return 0;
 }
 
 static u64 tide_verify_sum(struct folio *folio, unsigned int i)

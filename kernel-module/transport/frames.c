@@ -16,7 +16,10 @@
 #include <linux/slab.h>
 
 #include "base/compat.h"
+#include "base/noise.h"
+#include "base/primitives.h"
 #include "transport/frames.h"
+#include "uapi/wire.h"
 
 #define TIDE_METADATA_MAX	(TIDE_GET_MAX * sizeof(struct tide_data_item) + TIDE_TAG_SIZE)
 #define TIDE_SEALER_PARTS	(1 + DIV_ROUND_UP(TIDE_METADATA_MAX, PAGE_SIZE) + 1)

@@ -11,7 +11,12 @@
 #include <linux/slab.h>
 #include <net/sock.h>
 
-#include "tidepool.h"
+#include "base/identity.h"
+#include "base/noise.h"
+#include "base/primitives.h"
+#include "transport/handshake.h"
+#include "transport/tcp.h"
+#include "uapi/wire.h"
 
 #define TIDE_HANDSHAKE_MS	5000
 #define TIDE_PARTING_MS		1000

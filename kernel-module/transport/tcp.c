@@ -7,7 +7,8 @@
 #include <net/sock.h>
 #include <net/tcp.h>
 
-#include "tidepool.h"
+#include "base/compat.h"
+#include "transport/tcp.h"
 
 #define TIDE_FRAME_MS		5000	/* for what has begun to come or go, and */
 #define TIDE_SLOWEST		64	/* a millisecond more for so many bytes of it */

@@ -14,8 +14,7 @@ COMMENT = re.compile(rb"/\*.*?\*/", re.DOTALL)
 
 def sources() -> list[Path]:
     """Its files, those of all layers."""
-    layered = (file for file in MODULE.glob("*/*.[ch]") if file.parent.name != "compat")
-    return [MODULE / "tidepool.h", *sorted(layered)]
+    return sorted(file for file in MODULE.glob("*/*.[ch]") if file.parent.name != "compat")
 
 
 def digest(more: bytes = b"") -> str:

@@ -3,7 +3,8 @@
 #ifndef FUZZ_H
 #define FUZZ_H
 
-#include "tidepool.h"
+#include "transport/frames.h"
+#include "uapi/wire.h"
 
 #define INPUT_MAX	(1 << 20)
 

@@ -31,7 +31,7 @@ static void check(void)
 {
 	s64 forgotten = count_older(lender.ages.oldest);
 
-	fuzz_assert(tide_ages_forgotten(&lender) == forgotten);
+	fuzz_assert(tide_ages_forgotten(&lender.ages) == forgotten);
 	fuzz_assert(believed() == entries - forgotten);
 }
 

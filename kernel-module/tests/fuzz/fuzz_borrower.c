@@ -16,7 +16,6 @@ static struct tide_file file = { .id = 7 };
 static long locked;		/* folios that a reader waits for */
 static bool sealed_well;	/* what tide_decrypt() is to say */
 
-struct tide_stats tide_stats;
 const char * const tide_reasons[TIDE_REASONS];
 
 /* ---- the pages ---- */
@@ -41,26 +40,49 @@ void folio_put(struct folio *folio)
 	free(folio);
 }
 
-static int read_from_disk(struct file *unused, struct folio *folio)
+static void show(struct folio *folio)
 {
-	(void)unused;
-	memset(folio->page.bytes, FROM_DISK, PAGE_SIZE);
 	folio_mark_uptodate(folio);
 	folio_unlock(folio);
-	return 0;
+	folio_put(folio);
 }
 
-static const struct address_space_operations disk_aops = { .read_folio = read_from_disk };
+/* ---- the reader ---- */
+
+static void arrived(struct tide_get *get, unsigned int from, unsigned int to)
+{
+	fuzz_assert(to == from + 1);
+	show(page_folio(get->page[from].page));
+}
+
+static void fall_back(struct tide_get *get)
+{
+	for (unsigned int i = 0; i < get->count; i++) {
+		struct folio *folio = get->page[i].page ? page_folio(get->page[i].page) : NULL;
+
+		if (!folio)
+			continue;
+		memset(folio->page.bytes, FROM_DISK, PAGE_SIZE);
+		show(folio);
+	}
+}
+
+static void free_get(struct tide_get *get)
+{
+	free(get);
+}
+
+static const struct tide_get_ops reader_ops = { .arrived = arrived, .fall_back = fall_back, .free = free_get };
 
 /* A request that waits for its answer, as readahead.c makes them. */
 static void ask(unsigned int count)
 {
 	struct tide_get *get = calloc(1, struct_size(get, page, count));
 
+	get->ops = &reader_ops;
 	get->lender = lender;
 	kref_get(&lender->kref);
 	get->file = &file;
-	get->orig = &disk_aops;
 	get->start = fuzz_now_ns;
 	get->id = ++lender->next_id;
 	get->count = count;
@@ -68,7 +90,7 @@ static void ask(unsigned int count)
 		struct folio *folio = calloc(1, sizeof(*folio));
 
 		get->page[i] = (struct tide_get_page) {
-			.page = &folio->page, .index = i, .version = 1 + fuzz_draw(VERSIONS),
+			.page = &folio->page, .index = i, .version = 1 + fuzz_draw(VERSIONS), .last = true,
 		};
 		folio->page.folio = folio;
 		folio->private = (void *)(unsigned long)get->page[i].version;
@@ -79,33 +101,6 @@ static void ask(unsigned int count)
 }
 
 /* ---- what session.c and fetch.c call ---- */
-
-void tide_verify_init(void)
-{
-}
-
-void tide_folio_came(struct folio *folio, struct tide_file *unused, const struct address_space_operations *orig,
-		     u64 changes)
-{
-	(void)unused;
-	(void)orig;
-	(void)changes;
-	folio_mark_uptodate(folio);
-	folio_unlock(folio);
-	folio_put(folio);
-}
-
-void tide_get_from_disk(struct tide_get *get)
-{
-	for (unsigned int i = 0; i < get->count; i++) {
-		struct folio *folio = get->page[i].page ? page_folio(get->page[i].page) : NULL;
-
-		if (!folio)
-			continue;
-		get->orig->read_folio(NULL, folio);
-		folio_put(folio);
-	}
-}
 
 int tide_decrypt(struct tide_cipher *c, const struct tide_page_id *id, struct page *page, const u8 *tag)
 {
@@ -162,7 +157,7 @@ NOTHING(void, tide_put_release, struct tide_lender *l)
 NOTHING(int, tide_sender_start, struct tide_lender *l)
 NOTHING(void, tide_sender_stop, struct tide_lender *l)
 NOTHING(void, tide_cipher_free, struct tide_cipher *c)
-NOTHING(int, tide_cipher_renew, struct tide_lender *l, const u8 *contribution)
+NOTHING(int, tide_cipher_renew, struct tide_cipher *put, struct tide_cipher *get, const u8 *contribution)
 NOTHING(bool, tide_timeline_held, void)
 NOTHING(void, tide_file_put, struct tide_file *f)
 NOTHING(void, tide_file_erase, struct tide_file *f, pgoff_t index, u64 version)
@@ -172,9 +167,6 @@ NOTHING(void, tide_catalog_purge_lender, int slot)
 NOTHING(void, tide_ages_init, struct tide_ages *a)
 NOTHING(void, tide_histogram_add, struct tide_histogram *h, u64 ns)
 NOTHING(u64, tide_next_version, void)
-NOTHING(int, tide_hooks_hold_for_peer, void)
-NOTHING(void, tide_hooks_release_from_peer, void)
-NOTHING(void, tide_gate_begin, void)
 NOTHING(void, tide_filter_set, struct tide_lender *l, bool on)
 NOTHING(void, tide_breaker_reset, struct tide_lender *l, bool closed)
 NOTHING(void, tide_breaker_update, struct tide_lender *l)

@@ -9,7 +9,6 @@
 static bool sealed_well;
 
 struct tide_keypair tide_own;
-struct tide_stats tide_stats;
 
 /* ---- cryptography: sizes are real, secrets are not ---- */
 

@@ -8,7 +8,6 @@ static long folios;		/* that somebody has */
 static size_t owed;		/* bytes that the reply being sent still lacks */
 
 u64 tide_lend_bytes, tide_reserve_bytes;
-struct tide_stats tide_stats;
 
 /* ---- the pages ---- */
 

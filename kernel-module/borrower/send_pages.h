@@ -1,0 +1,53 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
+/* Pages on their way to a lender: send_pages.c. */
+#ifndef TIDE_SEND_PAGES_H
+#define TIDE_SEND_PAGES_H
+
+#include <linux/atomic.h>
+#include <linux/ktime.h>
+#include <linux/list.h>
+#include <linux/types.h>
+
+#include "base/outcome.h"
+#include "uapi/wire.h"
+
+struct page;
+struct tide_buffer;
+struct tide_file;
+struct tide_lender;
+
+/* Why a page is not put, and what counts it. */
+struct tide_refusal {
+	atomic64_t *counter;
+	enum tide_drop_reason reason;
+};
+
+struct tide_put_head {
+	struct tide_frame frame;
+	struct tide_put_item item[TIDE_PUT_MAX];
+	u8 tag[TIDE_TAG_SIZE];		/* behind the last item */
+} __packed;
+
+struct tide_batch {
+	struct list_head list;
+	u64 id;
+	unsigned int count;
+	ktime_t sent;
+	bool sending;		/* the sender is at it; under put_lock */
+	u32 end;		/* where on the wire its last byte is followed by the next */
+	struct tide_buffer *buffer[TIDE_PUT_MAX];
+};
+
+bool tide_lenders_take_puts(void);
+struct tide_lender *tide_choose_lender(bool sequential, struct tide_refusal *why);
+bool tide_pool_lacks(struct tide_file *file, pgoff_t index);
+bool tide_put_page(struct tide_file *file, struct tide_lender *lender,
+		   struct page *page, pgoff_t index, struct tide_buffer *buffer);
+int tide_put_prepare(struct tide_lender *lender);
+void tide_put_release(struct tide_lender *lender);
+int tide_sender_start(struct tide_lender *lender);
+void tide_sender_stop(struct tide_lender *lender);
+int tide_put_acknowledged(struct tide_lender *lender, u64 id,
+			  unsigned int count, u64 stored);
+
+#endif /* TIDE_SEND_PAGES_H */

@@ -1,0 +1,215 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
+/* What a borrower knows of its lenders, and its sessions with them: session.c. */
+#ifndef TIDE_SESSION_H
+#define TIDE_SESSION_H
+
+#include <linux/atomic.h>
+#include <linux/completion.h>
+#include <linux/kref.h>
+#include <linux/ktime.h>
+#include <linux/list.h>
+#include <linux/mutex.h>
+#include <linux/rcupdate.h>
+#include <linux/socket.h>
+#include <linux/spinlock.h>
+#include <linux/wait.h>
+#include <linux/workqueue.h>
+
+#include "base/histogram.h"
+#include "base/identity.h"
+#include "borrower/breaker.h"
+#include "borrower/catalog_ages.h"
+#include "transport/frames.h"
+#include "transport/handshake.h"
+#include "uapi/wire.h"
+
+struct bio_vec;
+struct tide_batch;
+struct tide_cipher;
+struct tide_put_head;
+
+#define TIDE_MAX_LENDERS	8
+
+/* What the borrower counts for one lender; control/show.c names the members. */
+struct tide_lender_stats {
+	atomic64_t get_hits;	/* pages that came from the pool */
+	atomic64_t get_hits_buffer;	/* of those, from the outgoing buffer */
+	atomic64_t get_misses;	/* the lender had dropped the page */
+	atomic64_t get_late;	/* deadline passed, read from disk */
+	atomic64_t get_errors;	/* connection lost meanwhile */
+	atomic64_t gets_sent;	/* requests: one a read-ahead window */
+	atomic64_t puts;	/* pages acknowledged by the lender */
+	atomic64_t puts_sent;	/* pages sent */
+	atomic64_t put_requests;	/* batches sent */
+	atomic64_t drop_nobuffer;	/* puts dropped: no buffer free */
+	atomic64_t drop_refused;	/* puts dropped: the lender declined */
+	atomic64_t drop_nomem;	/* puts dropped: no room in the catalog */
+	atomic64_t drop_stale;	/* puts dropped: page changed meanwhile */
+	atomic64_t drop_lost;	/* puts dropped: connection lost */
+	atomic64_t evicted_notices;	/* pages the lender said it dropped */
+	atomic64_t connects;
+	atomic64_t disconnects;
+	atomic64_t get_corrupt;	/* not what was put: read from disk */
+	atomic64_t breaker_opened;	/* times the latency breaker stopped */
+	atomic64_t breaker_opened_small;	/* times it stopped small reads */
+	atomic64_t breaker_opened_large;	/* times it stopped large ones */
+	atomic64_t drop_breaker;	/* puts dropped: stopped by the breaker */
+	atomic64_t get_skipped;	/* read from disk because of the breaker */
+	atomic64_t drop_sequential;	/* puts dropped: read sequentially */
+	atomic64_t get_skipped_sequential;	/* read from disk with their stream */
+	atomic64_t bad_frames;	/* none, or not the lender's */
+};
+
+enum tide_strategy {
+	TIDE_NON_INCLUSIVE,	/* the lender keeps what it sends back */
+	TIDE_EXCLUSIVE,		/* the lender drops what it sends back */
+};
+
+enum tide_encryption {
+	TIDE_AES_GCM,
+	TIDE_NO_ENCRYPTION,
+};
+
+enum tide_lender_state {
+	TIDE_LENDER_DISABLED,
+	TIDE_LENDER_CONNECTING,
+	TIDE_LENDER_CONNECTED,
+	TIDE_LENDER_REJECTED,
+};
+
+/**
+ * struct tide_lender_config - what configfs sets for one lender
+ * @address: where it listens
+ * @port: its TCP port
+ * @identity: who must answer there; sock_mutex guards it
+ * @identity_set: it was written
+ * @size_bytes: how much to borrow
+ * @strategy: what becomes of a page that is read back
+ * @deadline_us: a get not answered after this is read from disk
+ * @encryption: of the pages that it is given
+ * @breaker: when a slow lender is left alone
+ * @breaker_short: thresholds of the pings' mean over the last 15 s
+ * @breaker_long: thresholds of their moving average
+ * @sequential_filter: it does not get what is read sequentially
+ */
+struct tide_lender_config {
+	struct sockaddr_storage address;
+	u16 port;
+	struct tide_identity identity;
+	bool identity_set;
+	u64 size_bytes;
+	enum tide_strategy strategy;
+	u32 deadline_us;
+	enum tide_encryption encryption;
+	enum tide_breaker_mode breaker;
+	struct tide_thresholds breaker_short, breaker_long;
+	bool sequential_filter;
+};
+
+/**
+ * struct tide_lender - what a borrower knows of one lender
+ *
+ * Made and destroyed by control/configfs_lenders.c; alive while configured. While enabled it
+ * sits in one of TIDE_MAX_LENDERS slots, which is what a catalog entry names.
+ */
+struct tide_lender {
+	char name[TIDE_NAME_MAX];
+	struct tide_lender_config config;
+	int slot;
+	struct kref kref;
+	struct completion released;
+
+	enum tide_lender_state state;
+	bool ready;		/* gets and puts may be handed over */
+	bool stalled;		/* a get was late and nothing came since */
+	bool closing;		/* being disabled */
+	ktime_t rx_until;	/* when the frame that comes now, or the next one, must be there */
+	bool hurry;		/* something has changed: try again now */
+	enum tide_reason reason;	/* why the last try was in vain */
+	u64 granted_pages;
+	atomic64_t catalog_pages;	/* without those that are forgotten */
+	struct tide_ages ages;
+	u64 ping_ns, rtt_ns;	/* last round trip and its moving average */
+	struct tide_breaker breaker;
+	bool filtering;		/* it does not get what is read sequentially */
+
+	struct task_struct *main;
+	struct mutex sock_mutex;	/* the two pointers below, config.identity */
+	struct socket *get_sock;
+	struct socket *put_sock;
+	u8 contribution[TIDE_HASH_SIZE];	/* what both have said in the handshake */
+	struct tide_sealers get_seal;	/* sending under tx_mutex; receiving: @main */
+	struct tide_sealers put_seal;	/* the sender's */
+	struct delayed_work tick;
+
+	/* gets */
+	spinlock_t pending_lock;	/* the lists of requests, accepting */
+	bool accepting;
+	struct list_head unsent;	/* requests that no frame names yet */
+	struct list_head pending;	/* requests on the wire, oldest first */
+	u64 next_id;
+	struct delayed_work deadline;
+	struct mutex tx_mutex;		/* tx_*: one sender at a time */
+	u8 *tx_buffer;
+	size_t tx_offset, tx_length;
+	struct work_struct tx_work;
+	bool ping_due, resize_due;
+	struct tide_data_item *rx_item;	/* metadata of the frame being received */
+	struct page *scratch;		/* takes pages nobody waits for */
+	struct tide_cipher *rx_cipher;	/* the receiving thread's */
+
+	/* notes for the lender on pages it may drop */
+	spinlock_t forget_lock;
+	unsigned int forget_head, forget_tail;
+	struct tide_forget_item *forget;
+
+	/* puts */
+	spinlock_t put_lock;		/* queue, batches */
+	struct list_head put_queue;
+	unsigned int put_queued;	/* pages in it */
+	struct list_head batches_free, batches_sent;
+	wait_queue_head_t put_wait;
+	struct task_struct *sender;
+	struct tide_batch *batch_store;
+	struct tide_put_head *put_head;	/* the sender's frame, its pages: */
+	struct bio_vec *put_bvec;
+	struct page *put_sealed[TIDE_PUT_MAX];	/* encrypted, being sent */
+	struct tide_cipher *put_cipher;
+	u64 put_id;
+	bool has_buffers;		/* counts among their users */
+
+	struct tide_lender_stats stats;
+	struct tide_histogram get_latency, put_latency, ping_latency;
+};
+
+extern struct tide_lender __rcu *tide_lenders[TIDE_MAX_LENDERS];
+extern atomic_t tide_lenders_ready;	/* how many take puts now */
+extern unsigned int tide_lenders_enabled;
+
+/* Has this guest any lender, connected or not? */
+static inline bool tide_borrows(void)
+{
+	return READ_ONCE(tide_lenders_enabled);
+}
+
+struct tide_lender *tide_lender_create(const char *name);
+int tide_lender_enable(struct tide_lender *lender);
+void tide_lender_disable(struct tide_lender *lender);
+void tide_lender_destroy(struct tide_lender *lender);
+void tide_lender_identify(struct tide_lender *lender, const struct tide_identity *identity);
+void tide_lender_resize(struct tide_lender *lender);
+void tide_lender_put(struct tide_lender *lender);
+void tide_lender_break(struct tide_lender *lender);
+void tide_lenders_break(void);
+bool tide_lender_silent(const struct tide_lender *lender);
+int tide_lender_recv(struct tide_lender *lender, void *data, size_t size);
+int tide_lender_metadata(struct tide_lender *lender, const struct tide_frame *frame, size_t size);
+const char *tide_lender_state_name(const struct tide_lender *lender);
+const char *tide_lender_reason(const struct tide_lender *lender);
+
+static inline bool tide_lender_usable(const struct tide_lender *lender)
+{
+	return lender && READ_ONCE(lender->ready) && !READ_ONCE(lender->stalled);
+}
+
+#endif /* TIDE_SESSION_H */

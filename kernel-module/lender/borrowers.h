@@ -1,0 +1,87 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
+/* The borrowers, their grants and sessions: borrowers.c. */
+#ifndef TIDE_BORROWERS_H
+#define TIDE_BORROWERS_H
+
+#include <linux/atomic.h>
+#include <linux/list.h>
+#include <linux/mutex.h>
+#include <linux/string.h>
+#include <linux/types.h>
+#include <linux/workqueue.h>
+
+#include "base/broken.h"
+#include "base/identity.h"
+#include "uapi/wire.h"
+
+#define TIDE_MAX_BORROWERS	64
+
+struct tide_connection;
+struct tide_store;
+
+/* What the lender counts for one borrower. */
+struct tide_borrower_stats {
+	atomic64_t gets;	/* requests */
+	atomic64_t get_hits;	/* pages sent */
+	atomic64_t get_misses;	/* pages asked for and not there */
+	atomic64_t puts;	/* pages stored */
+	atomic64_t puts_refused;	/* pages not stored: memory is short */
+	atomic64_t recycled;	/* oldest pages dropped for newer ones */
+	atomic64_t reclaimed;	/* pages the kernel reclaimed */
+	atomic64_t notices_sent;	/* pages named in eviction notices */
+	atomic64_t bad_frames;	/* none, or not the borrower's */
+};
+
+/**
+ * struct tide_borrower - what a lender knows of one borrower
+ *
+ * Made and destroyed by control/configfs_borrowers.c. The session members
+ * are guarded by @mutex; @send_mutex orders frames on the GET channel; who has
+ * it may wait for the borrower, so nobody takes it whom the borrower does not
+ * concern.
+ */
+struct tide_borrower {
+	char name[TIDE_NAME_MAX];
+	struct tide_identity identity;	/* guarded by tide_lending_mutex */
+	bool identity_set;
+	u64 quota_bytes;
+	bool enabled;
+
+	struct list_head list;		/* tide_borrowers */
+	struct list_head made;		/* tide_borrowers_made */
+	struct mutex mutex;		/* the session: the members below */
+	struct mutex send_mutex;	/* one frame at a time; @get */
+	struct tide_connection *get, *put;
+	u64 session;
+	u64 wanted_bytes;
+	u64 granted_bytes;
+	struct tide_store *store;	/* of the current session */
+	bool grant_due;			/* it is to be told of a new grant */
+	struct delayed_work notify;
+	struct tide_borrower_stats stats;
+};
+
+struct tide_borrower *tide_borrower_create(const char *name);
+int tide_borrower_enable(struct tide_borrower *borrower);
+void tide_borrower_disable(struct tide_borrower *borrower);
+void tide_borrower_destroy(struct tide_borrower *borrower);
+int tide_borrower_identify(struct tide_borrower *borrower,
+			   const struct tide_identity *identity);
+void tide_borrower_requota(struct tide_borrower *borrower);
+const char *tide_borrower_state_name(struct tide_borrower *borrower);
+u64 tide_borrower_lent_pages(struct tide_borrower *borrower);
+unsigned int tide_borrower_connections(struct tide_borrower *borrower);
+void tide_lending_shrink(void);
+void tide_lending_break(void);
+
+/* What this guest may lend, set through configfs. */
+extern u64 tide_lend_bytes;
+extern u64 tide_reserve_bytes;
+
+/* -DTIDEPOOL_BREAK_LENDER: it cheats the borrowers that have such a name. */
+static inline bool tide_cheats(const struct tide_borrower *borrower, const char *how)
+{
+	return tide_broken(LENDER) && !strcmp(borrower->name, how);
+}
+
+#endif /* TIDE_BORROWERS_H */
