@@ -11,7 +11,6 @@
 #include "base/compat.h"
 #include "base/identity.h"
 #include "base/primitives.h"
-#include "control/configfs.h"
 
 struct tide_keypair tide_own;
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
  * Buffers for pages on their way out. They are preallocated, for nothing is
- * allocated at eviction, and those of a file that hold a page of its present
+ * allocated at eviction, and those of an object that hold a page of its present
  * contents are found by index: gets are served from them.
  *
  * Their memory is the guest's again while no lender takes pages: none is
@@ -14,7 +14,7 @@
 #include <linux/vmalloc.h>
 
 #include "borrower/buffers.h"
-#include "borrower/catalog.h"
+#include "borrower/object.h"
 #include "borrower/send_pages.h"
 #include "borrower/session.h"
 #include "uapi/wire.h"
@@ -242,21 +242,21 @@ void tide_buffer_release(struct tide_buffer *buffer)
 {
 	struct tide_lender *lender = buffer->lender;
 
-	tide_file_put(buffer->file);
-	buffer->file = NULL;
+	tide_object_put(buffer->object);
+	buffer->object = NULL;
 	buffer->lender = NULL;
 	tide_buffer_free(buffer);
 	tide_lender_put(lender);
 }
 
 /* ------------------------------------------------------------------ */
-/* the outgoing pages of a file, by index; the file is locked	       */
+/* the outgoing pages of an object, by index; the object is locked	       */
 /* ------------------------------------------------------------------ */
 
-static struct tide_buffer *tide_outgoing_at_or_after(struct tide_file *file,
+static struct tide_buffer *tide_outgoing_at_or_after(struct tide_object *object,
 						     pgoff_t index)
 {
-	struct rb_node *node = file->outgoing.rb_node;
+	struct rb_node *node = object->outgoing.rb_node;
 	struct tide_buffer *best = NULL;
 
 	while (node) {
@@ -274,37 +274,37 @@ static struct tide_buffer *tide_outgoing_at_or_after(struct tide_file *file,
 
 /**
  * tide_outgoing_find() - the buffer that holds a page, if one does
- * @file: the descriptor, locked
+ * @object: the descriptor, locked
  * @index: page index
  */
-struct tide_buffer *tide_outgoing_find(struct tide_file *file, pgoff_t index)
+struct tide_buffer *tide_outgoing_find(struct tide_object *object, pgoff_t index)
 {
-	struct tide_buffer *buffer = tide_outgoing_at_or_after(file, index);
+	struct tide_buffer *buffer = tide_outgoing_at_or_after(object, index);
 
 	return buffer && buffer->index == index ? buffer : NULL;
 }
 
 /**
  * tide_outgoing_has() - does any buffer hold one of these pages?
- * @file: the descriptor, locked
+ * @object: the descriptor, locked
  * @first: first page index
  * @last: last page index, inclusive
  */
-bool tide_outgoing_has(struct tide_file *file, pgoff_t first, pgoff_t last)
+bool tide_outgoing_has(struct tide_object *object, pgoff_t first, pgoff_t last)
 {
-	struct tide_buffer *buffer = tide_outgoing_at_or_after(file, first);
+	struct tide_buffer *buffer = tide_outgoing_at_or_after(object, first);
 
 	return buffer && buffer->index <= last;
 }
 
 /**
  * tide_outgoing_insert() - gets of a page are served from a buffer from here on
- * @file: the descriptor, locked
+ * @object: the descriptor, locked
  * @buffer: filled; no other one holds that page
  */
-void tide_outgoing_insert(struct tide_file *file, struct tide_buffer *buffer)
+void tide_outgoing_insert(struct tide_object *object, struct tide_buffer *buffer)
 {
-	struct rb_node **link = &file->outgoing.rb_node, *parent = NULL;
+	struct rb_node **link = &object->outgoing.rb_node, *parent = NULL;
 
 	while (*link) {
 		parent = *link;
@@ -314,35 +314,35 @@ void tide_outgoing_insert(struct tide_file *file, struct tide_buffer *buffer)
 			link = &parent->rb_right;
 	}
 	rb_link_node(&buffer->node, parent, link);
-	rb_insert_color(&buffer->node, &file->outgoing);
+	rb_insert_color(&buffer->node, &object->outgoing);
 	buffer->live = true;
 }
 
 /**
  * tide_outgoing_remove() - gets are served from a buffer no longer
- * @buffer: its file is locked
+ * @buffer: its object is locked
  */
 void tide_outgoing_remove(struct tide_buffer *buffer)
 {
 	if (!buffer->live)
 		return;
-	rb_erase(&buffer->node, &buffer->file->outgoing);
+	rb_erase(&buffer->node, &buffer->object->outgoing);
 	buffer->live = false;
 }
 
 /**
  * tide_outgoing_drop_locked() - pages of this range have changed
- * @file: the descriptor, locked
+ * @object: the descriptor, locked
  * @first: first page index
  * @last: last page index, inclusive
  *
  * The buffers themselves are freed by whoever has them on a list.
  */
-void tide_outgoing_drop_locked(struct tide_file *file, pgoff_t first, pgoff_t last)
+void tide_outgoing_drop_locked(struct tide_object *object, pgoff_t first, pgoff_t last)
 {
 	struct tide_buffer *buffer;
 
-	while ((buffer = tide_outgoing_at_or_after(file, first)) &&
+	while ((buffer = tide_outgoing_at_or_after(object, first)) &&
 	       buffer->index <= last)
 		tide_outgoing_remove(buffer);
 }

@@ -8,14 +8,14 @@
 #include <linux/types.h>
 
 struct page;
-struct tide_file;
+struct tide_object;
 struct tide_lender;
 
 /**
  * struct tide_buffer - a page on its way to a lender
- * @node: in @file->outgoing while @live
+ * @node: in @object->outgoing while @live
  * @list: free list, put_queue or none
- * @file: whose page it is; holds a reference while used
+ * @object: whose page it is; holds a reference while used
  * @lender: where it goes; likewise
  * @index: page index
  * @version: of the page
@@ -25,7 +25,7 @@ struct tide_lender;
 struct tide_buffer {
 	struct rb_node node;
 	struct list_head list;
-	struct tide_file *file;
+	struct tide_object *object;
 	struct tide_lender *lender;
 	pgoff_t index;
 	u64 version;
@@ -42,11 +42,11 @@ bool tide_buffers_take(unsigned int count, struct list_head *taken);
 void tide_buffer_free(struct tide_buffer *buffer);
 void tide_buffer_release(struct tide_buffer *buffer);
 
-/* the outgoing pages of a file, by index; the file is locked */
-struct tide_buffer *tide_outgoing_find(struct tide_file *file, pgoff_t index);
-bool tide_outgoing_has(struct tide_file *file, pgoff_t first, pgoff_t last);
-void tide_outgoing_insert(struct tide_file *file, struct tide_buffer *buffer);
+/* the outgoing pages of an object, by index; the object is locked */
+struct tide_buffer *tide_outgoing_find(struct tide_object *object, pgoff_t index);
+bool tide_outgoing_has(struct tide_object *object, pgoff_t first, pgoff_t last);
+void tide_outgoing_insert(struct tide_object *object, struct tide_buffer *buffer);
 void tide_outgoing_remove(struct tide_buffer *buffer);
-void tide_outgoing_drop_locked(struct tide_file *file, pgoff_t first, pgoff_t last);
+void tide_outgoing_drop_locked(struct tide_object *object, pgoff_t first, pgoff_t last);
 
 #endif /* TIDE_BUFFERS_H */

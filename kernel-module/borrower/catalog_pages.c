@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * The pages of a file in the catalog. A page costs an entry of 8 bytes: version
- * and slot of the lender. Sixteen entries make a leaf, and the file's xarray
+ * The pages of an object in the catalog. A page costs an entry of 8 bytes: version
+ * and slot of the lender. Sixteen entries make a leaf, and the object's xarray
  * holds its leaves: with the tree that is 2.15 MiB to a GiB of pages.
  */
 #define pr_fmt(fmt) KBUILD_MODNAME ": " fmt
@@ -11,9 +11,9 @@
 #include "borrower/buffers.h"
 #include "borrower/catalog.h"
 #include "borrower/catalog_ages.h"
+#include "borrower/object.h"
 #include "borrower/outbox.h"
 #include "borrower/session.h"
-#include "pagecache/sequential.h"
 
 #define TIDE_SLOT_BITS		3
 #define TIDE_LEAF_BITS		4
@@ -40,7 +40,7 @@ void tide_leaves_exit(void)
 }
 
 /* ------------------------------------------------------------------ */
-/* entries and leaves; the file is locked			       */
+/* entries and leaves; the object is locked			       */
 /* ------------------------------------------------------------------ */
 
 static_assert(TIDE_LEAF_ENTRIES == 1 << TIDE_LEAF_BITS);
@@ -139,19 +139,19 @@ struct tide_run {
 	long count;
 };
 
-static void tide_run_end(struct tide_file *file, struct tide_run *run)
+static void tide_run_end(struct tide_object *object, struct tide_run *run)
 {
 	if (!run->count)
 		return;
-	tide_forget(run->slot, file->id, run->first, run->last);
+	tide_forget(run->slot, object->id, run->first, run->last);
 	run->count = 0;
 }
 
-static void tide_run_add(struct tide_file *file, struct tide_run *run,
+static void tide_run_add(struct tide_object *object, struct tide_run *run,
 			 int slot, pgoff_t index)
 {
 	if (run->count && (run->slot != slot || run->last + 1 != index))
-		tide_run_end(file, run);
+		tide_run_end(object, run);
 	if (!run->count) {
 		run->slot = slot;
 		run->first = index;
@@ -161,7 +161,7 @@ static void tide_run_add(struct tide_file *file, struct tide_run *run,
 }
 
 /* Clears the entries of a range in the leaf at the state's index. */
-static unsigned int tide_leaf_drop(struct tide_file *file, struct tide_run *run,
+static unsigned int tide_leaf_drop(struct tide_object *object, struct tide_run *run,
 				   struct xa_state *xas, struct tide_leaf *leaf,
 				   pgoff_t first, pgoff_t last)
 {
@@ -171,7 +171,7 @@ static unsigned int tide_leaf_drop(struct tide_file *file, struct tide_run *run,
 	for (i = 0; i < TIDE_LEAF_ENTRIES; i++) {
 		if (!leaf->entry[i] || base + i < first || base + i > last)
 			continue;
-		tide_run_add(file, run, tide_entry_slot(leaf->entry[i]), base + i);
+		tide_run_add(object, run, tide_entry_slot(leaf->entry[i]), base + i);
 		tide_entry_clear(&leaf->entry[i]);
 		n++;
 	}
@@ -183,105 +183,104 @@ static unsigned int tide_leaf_drop(struct tide_file *file, struct tide_run *run,
  * Drops the entries of a range, but not many more than @limit; @n is how many
  * it were. Returns where to go on, or 0 when done.
  */
-static pgoff_t tide_drop_some(struct tide_file *file, pgoff_t first, pgoff_t last,
+static pgoff_t tide_drop_some(struct tide_object *object, pgoff_t first, pgoff_t last,
 			      unsigned int limit, unsigned int *n)
 {
-	XA_STATE(xas, &file->pages, first >> TIDE_LEAF_BITS);
+	XA_STATE(xas, &object->pages, first >> TIDE_LEAF_BITS);
 	struct tide_run run = { };
 	struct tide_leaf *leaf;
 	pgoff_t next = 0;
 
 	*n = 0;
 	xas_for_each(&xas, leaf, last >> TIDE_LEAF_BITS) {
-		*n += tide_leaf_drop(file, &run, &xas, leaf, first, last);
+		*n += tide_leaf_drop(object, &run, &xas, leaf, first, last);
 		if (*n >= limit && xas.xa_index < last >> TIDE_LEAF_BITS) {
 			next = (xas.xa_index + 1) << TIDE_LEAF_BITS;
 			break;
 		}
 	}
-	tide_run_end(file, &run);
+	tide_run_end(object, &run);
 	return next;
 }
 
-static pgoff_t tide_drop_chunk(struct tide_file *file, pgoff_t first, pgoff_t last)
+static pgoff_t tide_drop_chunk(struct tide_object *object, pgoff_t first, pgoff_t last)
 {
 	unsigned int n;
 
-	WRITE_ONCE(file->changes, file->changes + 1);
-	tide_outgoing_drop_locked(file, first, last);
-	return tide_drop_some(file, first, last, TIDE_DROP_CHUNK, &n);
+	WRITE_ONCE(object->changes, object->changes + 1);
+	tide_outgoing_drop_locked(object, first, last);
+	return tide_drop_some(object, first, last, TIDE_DROP_CHUNK, &n);
 }
 
 /**
- * tide_file_drop_locked() - forget a few pages
- * @file: the descriptor, locked
+ * tide_object_drop_locked() - forget a few pages
+ * @object: the descriptor, locked
  * @first: first page index
  * @last: last page index, inclusive; a folio's worth of pages at most
  *
  * Context: any.
  */
-void tide_file_drop_locked(struct tide_file *file, pgoff_t first, pgoff_t last)
+void tide_object_drop_locked(struct tide_object *object, pgoff_t first, pgoff_t last)
 {
-	while ((first = tide_drop_chunk(file, first, last)))
+	while ((first = tide_drop_chunk(object, first, last)))
 		;
 }
 
 /**
- * tide_file_drop() - forget a range of pages
- * @file: the descriptor, not locked
+ * tide_object_drop() - forget a range of pages
+ * @object: the descriptor, not locked
  * @first: first page index
  * @last: last page index, inclusive
  *
  * Context: any; interrupts are off for one chunk at a time.
  */
-void tide_file_drop(struct tide_file *file, pgoff_t first, pgoff_t last)
+void tide_object_drop(struct tide_object *object, pgoff_t first, pgoff_t last)
 {
 	unsigned long flags;
 
-	tide_sequential_drop(file, first, last);
 	do {
-		tide_file_lock(file, flags);
-		first = tide_drop_chunk(file, first, last);
-		tide_file_unlock(file, flags);
+		tide_object_lock(object, flags);
+		first = tide_drop_chunk(object, first, last);
+		tide_object_unlock(object, flags);
 	} while (first);
 }
 
 /**
- * tide_file_unlearn() - forget a page that the pool has wrong
- * @file: the descriptor, not locked
+ * tide_object_unlearn() - forget a page that the pool has wrong
+ * @object: the descriptor, not locked
  * @index: page index
  *
- * The file has not changed: other pages of it may be compared all the same.
+ * The object has not changed: other pages of it may be compared all the same.
  *
  * Context: any.
  */
-void tide_file_unlearn(struct tide_file *file, pgoff_t index)
+void tide_object_unlearn(struct tide_object *object, pgoff_t index)
 {
 	unsigned long flags;
 	unsigned int n;
 
-	tide_file_lock(file, flags);
-	tide_outgoing_drop_locked(file, index, index);
-	tide_drop_some(file, index, index, 1, &n);
-	tide_file_unlock(file, flags);
+	tide_object_lock(object, flags);
+	tide_outgoing_drop_locked(object, index, index);
+	tide_drop_some(object, index, index, 1, &n);
+	tide_object_unlock(object, flags);
 }
 
 /**
- * tide_file_shrink() - forget some pages, the first ones
- * @file: the descriptor, not locked
+ * tide_object_shrink() - forget some pages, the first ones
+ * @object: the descriptor, not locked
  * @limit: how many, or a few more
  *
  * Context: any.
  * Return: how many it were.
  */
-unsigned int tide_file_shrink(struct tide_file *file, unsigned int limit)
+unsigned int tide_object_shrink(struct tide_object *object, unsigned int limit)
 {
 	unsigned long flags;
 	unsigned int n;
 
-	tide_file_lock(file, flags);
-	tide_drop_some(file, 0, ULONG_MAX, limit, &n);
-	tide_file_unlock(file, flags);
+	tide_object_lock(object, flags);
+	tide_drop_some(object, 0, ULONG_MAX, limit, &n);
+	tide_object_unlock(object, flags);
 	return n;
 }
 
@@ -304,10 +303,10 @@ static void tide_leaf_purge(struct xa_state *xas, struct tide_leaf *leaf, const 
  * not go on with the same state (xas_pause()): where the last leaf of a node has gone
  * that stands on the node above, and would pass over all leaves of the next one.
  */
-static unsigned long tide_purge_some(struct tide_file *file, unsigned long at,
+static unsigned long tide_purge_some(struct tide_object *object, unsigned long at,
 				     const u64 *before)
 {
-	XA_STATE(xas, &file->pages, at);
+	XA_STATE(xas, &object->pages, at);
 	struct tide_leaf *leaf;
 	unsigned int n = 0;
 
@@ -320,20 +319,20 @@ static unsigned long tide_purge_some(struct tide_file *file, unsigned long at,
 }
 
 /**
- * tide_file_purge() - forget the old pages of each lender
- * @file: the descriptor, not locked
+ * tide_object_purge() - forget the old pages of each lender
+ * @object: the descriptor, not locked
  * @before: by slot: entries of older versions go
  *
  * Context: process; interrupts are off for one chunk at a time.
  */
-void tide_file_purge(struct tide_file *file, const u64 *before)
+void tide_object_purge(struct tide_object *object, const u64 *before)
 {
 	unsigned long at = 0, flags;
 
 	do {
-		tide_file_lock(file, flags);
-		at = tide_purge_some(file, at, before);
-		tide_file_unlock(file, flags);
+		tide_object_lock(object, flags);
+		at = tide_purge_some(object, at, before);
+		tide_object_unlock(object, flags);
 		cond_resched();
 	} while (at);
 }
@@ -343,16 +342,16 @@ void tide_file_purge(struct tide_file *file, const u64 *before)
 /* ------------------------------------------------------------------ */
 
 /**
- * tide_file_version() - which version of a page does a lender have?
- * @file: the descriptor, locked
+ * tide_object_version() - which version of a page does a lender have?
+ * @object: the descriptor, locked
  * @index: page index
  * @slot: set to the lender's slot
  *
  * Return: the version, or 0 when no lender is believed to have the page.
  */
-u64 tide_file_version(struct tide_file *file, pgoff_t index, int *slot)
+u64 tide_object_version(struct tide_object *object, pgoff_t index, int *slot)
 {
-	struct tide_leaf *leaf = xa_load(&file->pages, index >> TIDE_LEAF_BITS);
+	struct tide_leaf *leaf = xa_load(&object->pages, index >> TIDE_LEAF_BITS);
 	u64 entry = leaf ? *tide_leaf_entry(leaf, index) : 0;
 
 	if (!entry || !tide_entry_believed(entry))
@@ -362,30 +361,30 @@ u64 tide_file_version(struct tide_file *file, pgoff_t index, int *slot)
 }
 
 /**
- * tide_file_has() - may the pool have any of these pages?
- * @file: the descriptor, not locked
+ * tide_object_has() - may the pool have any of these pages?
+ * @object: the descriptor, not locked
  * @first: first page index
  * @last: last page index, inclusive
  *
  * Context: any.
  * Return: false if it has none.
  */
-bool tide_file_has(struct tide_file *file, pgoff_t first, pgoff_t last)
+bool tide_object_has(struct tide_object *object, pgoff_t first, pgoff_t last)
 {
 	unsigned long at = first >> TIDE_LEAF_BITS, flags;
 	bool has;
 
-	tide_file_lock(file, flags);
-	has = xa_find(&file->pages, &at, last >> TIDE_LEAF_BITS, XA_PRESENT) ||
-	      tide_outgoing_has(file, first, last);
-	tide_file_unlock(file, flags);
+	tide_object_lock(object, flags);
+	has = xa_find(&object->pages, &at, last >> TIDE_LEAF_BITS, XA_PRESENT) ||
+	      tide_outgoing_has(object, first, last);
+	tide_object_unlock(object, flags);
 	return has;
 }
 
 /* Forgets the entry of a page if it is of this version, and of this lender unless that is -1. */
-static void tide_entry_erase(struct tide_file *file, pgoff_t index, u64 version, int slot)
+static void tide_entry_erase(struct tide_object *object, pgoff_t index, u64 version, int slot)
 {
-	XA_STATE(xas, &file->pages, index >> TIDE_LEAF_BITS);
+	XA_STATE(xas, &object->pages, index >> TIDE_LEAF_BITS);
 	struct tide_leaf *leaf = xas_load(&xas);
 	u64 *entry;
 
@@ -400,46 +399,46 @@ static void tide_entry_erase(struct tide_file *file, pgoff_t index, u64 version,
 }
 
 /**
- * tide_file_erase_locked() - forget one version of a page
- * @file: the descriptor, locked
+ * tide_object_erase_locked() - forget one version of a page
+ * @object: the descriptor, locked
  * @index: page index
  * @version: the version; another one stays
  */
-void tide_file_erase_locked(struct tide_file *file, pgoff_t index, u64 version)
+void tide_object_erase_locked(struct tide_object *object, pgoff_t index, u64 version)
 {
-	tide_entry_erase(file, index, version, -1);
+	tide_entry_erase(object, index, version, -1);
 }
 
-void tide_file_erase(struct tide_file *file, pgoff_t index, u64 version)
+void tide_object_erase(struct tide_object *object, pgoff_t index, u64 version)
 {
 	unsigned long flags;
 
-	tide_file_lock(file, flags);
-	tide_file_erase_locked(file, index, version);
-	tide_file_unlock(file, flags);
+	tide_object_lock(object, flags);
+	tide_object_erase_locked(object, index, version);
+	tide_object_unlock(object, flags);
 }
 
 /**
- * tide_file_evicted() - forget one version of a page, if this lender has it
- * @file: the descriptor, not locked
+ * tide_object_evicted() - forget one version of a page, if this lender has it
+ * @object: the descriptor, not locked
  * @index: page index
  * @version: the version
  * @slot: of the lender
  *
  * Context: any.
  */
-void tide_file_evicted(struct tide_file *file, pgoff_t index, u64 version, int slot)
+void tide_object_evicted(struct tide_object *object, pgoff_t index, u64 version, int slot)
 {
 	unsigned long flags;
 
-	tide_file_lock(file, flags);
-	tide_entry_erase(file, index, version, slot);
-	tide_file_unlock(file, flags);
+	tide_object_lock(object, flags);
+	tide_entry_erase(object, index, version, slot);
+	tide_object_unlock(object, flags);
 }
 
 /**
- * tide_file_record() - note that a lender is about to have a page
- * @file: the descriptor, not locked
+ * tide_object_record() - note that a lender is about to have a page
+ * @object: the descriptor, not locked
  * @index: page index
  * @version: of the page
  * @slot: of the lender
@@ -449,10 +448,10 @@ void tide_file_evicted(struct tide_file *file, pgoff_t index, u64 version, int s
  * Context: process; allocates without waiting.
  * Return: 0, -ESTALE when @still said no, or -ENOMEM.
  */
-int tide_file_record(struct tide_file *file, pgoff_t index, u64 version,
-		     int slot, bool (*still)(void *arg), void *arg)
+int tide_object_record(struct tide_object *object, pgoff_t index, u64 version,
+		       int slot, bool (*still)(void *arg), void *arg)
 {
-	XA_STATE(xas, &file->pages, index >> TIDE_LEAF_BITS);
+	XA_STATE(xas, &object->pages, index >> TIDE_LEAF_BITS);
 	struct tide_leaf *leaf;
 	unsigned long flags;
 	int err = 0;
@@ -473,7 +472,7 @@ int tide_file_record(struct tide_file *file, pgoff_t index, u64 version,
 	if (*entry)
 		tide_entry_clear(entry);
 	tide_entry_make(entry, version, slot);
-	tide_file_used(file);
+	tide_object_used(object);
 out:
 	xas_unlock_irqrestore(&xas, flags);
 	return err;

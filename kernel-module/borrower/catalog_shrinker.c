@@ -13,6 +13,7 @@
 #include "base/compat.h"
 #include "base/stats.h"
 #include "borrower/catalog.h"
+#include "borrower/catalog_table.h"
 
 #define TIDE_SHORT_SHIFT	4	/* short: less than 1/16 of memory is free or file pages */
 
@@ -29,7 +30,7 @@ static bool tide_memory_short(void)
 static unsigned long tide_shrink_count(struct shrinker *shrinker,
 				       struct shrink_control *sc)
 {
-	return tide_memory_short() ? tide_catalog_pages() + tide_catalog_files() : 0;
+	return tide_memory_short() ? tide_catalog_pages() + tide_catalog_objects() : 0;
 }
 
 static unsigned long tide_shrink_scan(struct shrinker *shrinker,

@@ -21,6 +21,7 @@
 #include "borrower/breaker.h"
 #include "borrower/catalog.h"
 #include "borrower/fetch.h"
+#include "borrower/object.h"
 #include "borrower/outbox.h"
 #include "borrower/session.h"
 #include "transport/tcp.h"
@@ -54,7 +55,7 @@ void tide_get_free(struct tide_get *get)
 {
 	struct tide_lender *lender = get->lender;
 
-	tide_file_put(get->file);
+	tide_object_put(get->object);
 	get->ops->free(get);
 	tide_lender_put(lender);
 }
@@ -63,7 +64,7 @@ static void tide_trace_get(const struct tide_get *get, unsigned int i,
 			   unsigned int pages, enum tide_got how)
 {
 	if (trace_tidepool_get_enabled())
-		trace_tidepool_get(get->file->dev, get->file->ino, get->page[i].index, pages,
+		trace_tidepool_get(get->object->dev, get->object->number, get->page[i].index, pages,
 				   get->lender->name, how,
 				   ktime_us_delta(ktime_get(), get->start));
 }
@@ -328,7 +329,7 @@ static void tide_data_missed(struct tide_get *get)
 			continue;
 		atomic64_inc(&get->lender->stats.get_misses);
 		tide_trace_get(get, i, 1, TIDE_GOT_MISS);
-		tide_file_erase(get->file, p->index, p->version);
+		tide_object_erase(get->object, p->index, p->version);
 	}
 }
 
@@ -338,7 +339,7 @@ static void tide_data_decrypt(struct tide_get *get, unsigned int i)
 	struct tide_lender *lender = get->lender;
 	struct tide_get_page *p = &get->page[i];
 	struct tide_page_id id = {
-		.file = cpu_to_le64(get->file->id),
+		.file = cpu_to_le64(get->object->id),
 		.index = cpu_to_le64(p->index),
 		.version = cpu_to_le64(p->version),
 	};
@@ -351,7 +352,7 @@ static void tide_data_decrypt(struct tide_get *get, unsigned int i)
 	tide_trace_get(get, i, 1, TIDE_GOT_CORRUPT);
 	pr_warn_ratelimited("lenders/%s: a page came back that is not what was put there\n",
 			    lender->name);
-	tide_file_erase(get->file, p->index, p->version);
+	tide_object_erase(get->object, p->index, p->version);
 }
 
 /*

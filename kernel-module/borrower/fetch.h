@@ -12,7 +12,7 @@
 #include "uapi/wire.h"
 
 struct page;
-struct tide_file;
+struct tide_object;
 struct tide_get;
 struct tide_lender;
 
@@ -30,12 +30,12 @@ struct tide_get_ops {
 };
 
 /**
- * struct tide_get - one request: pages of one file at one lender
+ * struct tide_get - one request: pages of one object at one lender
  * @ops: of the front end that makes it
  * @list: in lender->unsent or lender->pending
  * @work: gets from elsewhere what did not arrive
  * @lender: where the pages are; holds a reference
- * @file: whose pages they are; holds a reference
+ * @object: whose pages they are; holds a reference
  * @start: when the reader asked
  * @id: on the wire
  * @size: of the window that it is part of
@@ -52,7 +52,7 @@ struct tide_get {
 	struct list_head list;
 	struct work_struct work;
 	struct tide_lender *lender;
-	struct tide_file *file;
+	struct tide_object *object;
 	ktime_t start;
 	u64 id;
 	enum tide_size size;

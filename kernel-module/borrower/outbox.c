@@ -11,6 +11,7 @@
 #include "borrower/breaker.h"
 #include "borrower/catalog.h"
 #include "borrower/fetch.h"
+#include "borrower/object.h"
 #include "borrower/outbox.h"
 #include "borrower/session.h"
 #include "transport/frames.h"
@@ -115,7 +116,7 @@ static void tide_tx_get(struct tide_lender *lender, const struct tide_get *get)
 	head = tide_tx_frame(lender, TIDE_GET,
 			     get->exclusive ? TIDE_FLAG_EXCLUSIVE : 0,
 			     get->count, get->id, TIDE_GET_BYTES(get->count));
-	head->file = cpu_to_le64(get->file->id);
+	head->file = cpu_to_le64(get->object->id);
 	item = (void *)(head + 1);
 	for (i = 0; i < get->count; i++) {
 		item[i].index = cpu_to_le64(get->page[i].index);

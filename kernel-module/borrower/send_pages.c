@@ -25,6 +25,7 @@
 #include "borrower/breaker.h"
 #include "borrower/buffers.h"
 #include "borrower/catalog.h"
+#include "borrower/object.h"
 #include "borrower/send_pages.h"
 #include "borrower/session.h"
 #include "transport/frames.h"
@@ -118,15 +119,15 @@ static bool tide_queue(struct tide_lender *lender, struct tide_buffer *buffer)
 	return queued;
 }
 
-static void tide_trace_drop(const struct tide_file *file, pgoff_t index,
+static void tide_trace_drop(const struct tide_object *object, pgoff_t index,
 			    enum tide_drop_reason reason)
 {
-	trace_tidepool_drop(file->dev, file->ino, index, 1, reason);
+	trace_tidepool_drop(object->dev, object->number, index, 1, reason);
 }
 
 /**
  * tide_put_page() - copy a page that is to go to a lender
- * @file: whose page it is, locked
+ * @object: whose page it is, locked
  * @lender: chosen in this RCU read section
  * @page: as the disk has it
  * @index: page index
@@ -135,39 +136,39 @@ static void tide_trace_drop(const struct tide_file *file, pgoff_t index,
  * Context: any; allocates nothing.
  * Return: false when the page is in no buffer and at no lender afterwards.
  */
-bool tide_put_page(struct tide_file *file, struct tide_lender *lender,
+bool tide_put_page(struct tide_object *object, struct tide_lender *lender,
 		   struct page *page, pgoff_t index, struct tide_buffer *buffer)
 {
-	buffer->file = file;
+	buffer->object = object;
 	buffer->lender = lender;
 	buffer->index = index;
 	buffer->version = tide_next_version();
 	copy_highpage(buffer->page, page);
 	if (!tide_queue(lender, buffer)) {
 		atomic64_inc(&tide_stats.drop_notready);
-		tide_trace_drop(file, index, TIDE_DROP_NOTREADY);
-		buffer->file = NULL;
+		tide_trace_drop(object, index, TIDE_DROP_NOTREADY);
+		buffer->object = NULL;
 		buffer->lender = NULL;
 		tide_buffer_free(buffer);
 		return false;
 	}
-	refcount_inc(&file->refs);
-	tide_outgoing_insert(file, buffer);
-	trace_tidepool_put(file->dev, file->ino, index, buffer->version, lender->name);
+	tide_object_hold(object);
+	tide_outgoing_insert(object, buffer);
+	trace_tidepool_put(object->dev, object->number, index, buffer->version, lender->name);
 	return true;
 }
 
 /**
  * tide_pool_lacks() - does the pool lack a page, or has it changed since?
- * @file: the descriptor, locked
+ * @object: the descriptor, locked
  * @index: page index
  */
-bool tide_pool_lacks(struct tide_file *file, pgoff_t index)
+bool tide_pool_lacks(struct tide_object *object, pgoff_t index)
 {
 	int slot;
 
-	return !tide_outgoing_find(file, index) &&
-	       !tide_file_version(file, index, &slot);
+	return !tide_outgoing_find(object, index) &&
+	       !tide_object_version(object, index, &slot);
 }
 
 /* ------------------------------------------------------------------ */
@@ -178,24 +179,24 @@ static bool tide_buffer_live(void *arg)
 {
 	struct tide_buffer *buffer = arg;
 
-	return buffer->live && !buffer->file->dead;
+	return buffer->live && !buffer->object->dead;
 }
 
 static void tide_buffer_discard(struct tide_buffer *buffer)
 {
 	unsigned long flags;
 
-	tide_file_lock(buffer->file, flags);
+	tide_object_lock(buffer->object, flags);
 	tide_outgoing_remove(buffer);
-	tide_file_erase_locked(buffer->file, buffer->index, buffer->version);
-	tide_file_unlock(buffer->file, flags);
+	tide_object_erase_locked(buffer->object, buffer->index, buffer->version);
+	tide_object_unlock(buffer->object, flags);
 	tide_buffer_release(buffer);
 }
 
 /* Records a page in the catalog before it leaves; false: it is not sent. */
 static bool tide_buffer_record(struct tide_lender *lender, struct tide_buffer *buffer)
 {
-	int err = tide_file_record(buffer->file, buffer->index, buffer->version,
+	int err = tide_object_record(buffer->object, buffer->index, buffer->version,
 				   lender->slot, tide_buffer_live, buffer);
 
 	if (!err)
@@ -204,7 +205,7 @@ static bool tide_buffer_record(struct tide_lender *lender, struct tide_buffer *b
 		atomic64_inc(&lender->stats.drop_stale);
 	else
 		atomic64_inc(&lender->stats.drop_nomem);
-	tide_trace_drop(buffer->file, buffer->index,
+	tide_trace_drop(buffer->object, buffer->index,
 			err == -ESTALE ? TIDE_DROP_STALE : TIDE_DROP_NOMEM);
 	tide_buffer_discard(buffer);
 	return false;
@@ -247,7 +248,7 @@ static int tide_batch_page(struct tide_lender *lender, struct tide_buffer *buffe
 	int err = 0;
 
 	*item = (struct tide_put_item) {
-		.id.file = cpu_to_le64(buffer->file->id),
+		.id.file = cpu_to_le64(buffer->object->id),
 		.id.index = cpu_to_le64(buffer->index),
 		.id.version = cpu_to_le64(buffer->version),
 	};
@@ -438,14 +439,14 @@ int tide_put_acknowledged(struct tide_lender *lender, u64 id,
 
 		if (!(stored & BIT_ULL(i))) {
 			atomic64_inc(&lender->stats.drop_refused);
-			tide_trace_drop(buffer->file, buffer->index, TIDE_DROP_REFUSED);
+			tide_trace_drop(buffer->object, buffer->index, TIDE_DROP_REFUSED);
 			tide_buffer_discard(buffer);
 			continue;
 		}
 		atomic64_inc(&lender->stats.puts);
-		tide_file_lock(buffer->file, flags);
+		tide_object_lock(buffer->object, flags);
 		tide_outgoing_remove(buffer);
-		tide_file_unlock(buffer->file, flags);
+		tide_object_unlock(buffer->object, flags);
 		tide_buffer_release(buffer);
 	}
 	tide_batch_move(lender, batch, &lender->batches_free);
@@ -473,7 +474,7 @@ int tide_sender_start(struct tide_lender *lender)
 static void tide_buffer_lost(struct tide_buffer *buffer)
 {
 	atomic64_inc(&buffer->lender->stats.drop_lost);
-	tide_trace_drop(buffer->file, buffer->index, TIDE_DROP_LOST);
+	tide_trace_drop(buffer->object, buffer->index, TIDE_DROP_LOST);
 	tide_buffer_discard(buffer);
 }
 

@@ -13,7 +13,7 @@
 
 struct page;
 struct tide_buffer;
-struct tide_file;
+struct tide_object;
 struct tide_lender;
 
 /* Why a page is not put, and what counts it. */
@@ -40,8 +40,8 @@ struct tide_batch {
 
 bool tide_lenders_take_puts(void);
 struct tide_lender *tide_choose_lender(bool sequential, struct tide_refusal *why);
-bool tide_pool_lacks(struct tide_file *file, pgoff_t index);
-bool tide_put_page(struct tide_file *file, struct tide_lender *lender,
+bool tide_pool_lacks(struct tide_object *object, pgoff_t index);
+bool tide_put_page(struct tide_object *object, struct tide_lender *lender,
 		   struct page *page, pgoff_t index, struct tide_buffer *buffer);
 int tide_put_prepare(struct tide_lender *lender);
 void tide_put_release(struct tide_lender *lender);

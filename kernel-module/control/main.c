@@ -19,6 +19,7 @@
 #include "control/configfs.h"
 #include "lender/borrowers.h"
 #include "lender/shelf.h"
+#include "pagecache/file.h"
 #include "pagecache/tracepoints.h"
 #include "pagecache/verify.h"
 
@@ -44,6 +45,7 @@ static const struct {
 	{ "identity", tide_identity_init, tide_identity_exit },
 	{ "encryption", tide_crypto_init, NULL },
 	{ "catalog", tide_catalog_init, tide_catalog_exit },
+	{ "files", tide_files_init, tide_files_exit },
 	{ "put buffers", tide_buffers_init, NULL },
 	{ "get", tide_get_init, tide_get_exit },
 	{ "verification", tide_verify_init, NULL },

@@ -7,7 +7,7 @@
 #include "base/histogram.h"
 #include "base/stats.h"
 #include "borrower/buffers.h"
-#include "borrower/catalog.h"
+#include "borrower/catalog_table.h"
 #include "borrower/disk_latency.h"
 #include "borrower/session.h"
 #include "control/show.h"
@@ -165,7 +165,7 @@ int tide_show_stats(char *page)
 
 	tide_buffers_count(&total, &free);
 	len += sysfs_emit_at(page, len, "hooks %d\nfiles %u\n",
-			     tide_hooks_are_in(), tide_catalog_files());
+			     tide_hooks_are_in(), tide_catalog_objects());
 	len += sysfs_emit_at(page, len, "buffers_total %u\nbuffers_free %u\n",
 			     total, free);
 	len += sysfs_emit_at(page, len, "lent_pages %llu\n", tide_store_lent());

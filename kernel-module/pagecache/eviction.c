@@ -13,9 +13,11 @@
 #include "base/trace.h"
 #include "borrower/buffers.h"
 #include "borrower/catalog.h"
+#include "borrower/object.h"
 #include "borrower/send_pages.h"
 #include "borrower/session.h"
 #include "pagecache/eviction.h"
+#include "pagecache/file.h"
 #include "pagecache/inflight.h"
 #include "pagecache/mapping.h"
 #include "pagecache/sequential.h"
@@ -34,21 +36,21 @@ static bool tide_put_pages(struct tide_file *file, struct folio *folio,
 	LIST_HEAD(buffers);
 
 	for (i = 0; i < nr; i++)
-		lacking += tide_pool_lacks(file, folio->index + i);
+		lacking += tide_pool_lacks(&file->object, folio->index + i);
 	if (!lacking)		/* most often, with NonInclusive */
 		return false;
 	if (!tide_buffers_take(lacking, &buffers)) {
 		atomic64_add(lacking, &lender->stats.drop_nobuffer);
-		trace_tidepool_drop(file->dev, file->ino, folio->index, lacking,
+		trace_tidepool_drop(file->object.dev, file->object.number, folio->index, lacking,
 				    TIDE_DROP_NOBUFFER);
 		return false;
 	}
 	for (i = 0; i < nr; i++) {
-		if (lacking < nr && !tide_pool_lacks(file, folio->index + i))
+		if (lacking < nr && !tide_pool_lacks(&file->object, folio->index + i))
 			continue;
 		buffer = list_first_entry(&buffers, struct tide_buffer, list);
 		list_del_init(&buffer->list);
-		queued |= tide_put_page(file, lender, folio_page(folio, i),
+		queued |= tide_put_page(&file->object, lender, folio_page(folio, i),
 					folio->index + i, buffer);
 	}
 	return queued;
@@ -107,20 +109,20 @@ void tide_put_folio(struct address_space *mapping, struct folio *folio)
 		tide_put_refuse(folio, &tide_stats.drop_nofile, TIDE_DROP_NOFILE);
 		goto out;
 	}
-	xa_lock(&file->pages);
-	if (file->dead) {
+	xa_lock(&file->object.pages);
+	if (file->object.dead) {
 		tide_put_refuse(folio, &tide_stats.drop_notready, TIDE_DROP_NOTREADY);
 	} else if (tide_gate_closed(mapping, first, last)) {
 		tide_put_refuse(folio, &tide_stats.drop_gate, TIDE_DROP_GATE);
-		tide_file_drop_locked(file, first, last);
+		tide_object_drop_locked(&file->object, first, last);
 	} else if (!folio_test_uptodate(folio) || folio_test_dirty(folio) ||
 		   tide_writes_failed(mapping)) {
-		tide_file_drop_locked(file, first, last);
+		tide_object_drop_locked(&file->object, first, last);
 	} else {
 		queued = tide_put_pages(file, folio, lender);
 		tide_hook_mapping(file, mapping);
 	}
-	xa_unlock(&file->pages);
+	xa_unlock(&file->object.pages);
 	if (queued)
 		wake_up(&lender->put_wait);
 out_file:

@@ -31,7 +31,9 @@
 
 #include "base/broken.h"
 #include "base/compat.h"
-#include "borrower/catalog.h"
+#include "borrower/catalog_table.h"
+#include "borrower/object.h"
+#include "pagecache/file.h"
 #include "pagecache/filesystem.h"
 #include "pagecache/ftrace.h"
 #include "pagecache/ghost.h"
@@ -81,14 +83,14 @@ static void tide_inode_evicted(struct address_space *mapping)
 		tide_ghost_drop(inode, 0, ULONG_MAX);
 	if (!file)
 		return;
-	tide_file_lock(file, flags);
+	tide_object_lock(&file->object, flags);
 	if (file->mapping == mapping)
 		tide_unhook_mapping(file);
-	tide_file_unlock(file, flags);
+	tide_object_unlock(&file->object, flags);
 	tide_sequential_drop(file, 0, ULONG_MAX);
 	if (!inode->i_nlink || !(inode->i_sb->s_flags & SB_ACTIVE) ||
 	    file->generation != inode->i_generation || !tide_eligible(mapping) ||
-	    tide_file_empty(file))
+	    tide_object_empty(&file->object))
 		tide_file_kill(file);
 	tide_file_put(file);
 }
@@ -261,7 +263,7 @@ static void tide_generic_shutdown_super(struct super_block *sb)
 	tide_section_enter(&section, TIDE_SECTION_UNMOUNT, sb, sb, 0, ULONG_MAX);
 	generic_shutdown_super(sb);
 	if (!tide_broken(UNMOUNT))
-		tide_catalog_purge_super(sb);
+		tide_files_kill(sb);
 	tide_super_left(sb);
 	if (tide_ghost_is_on())
 		tide_ghost_unmounted(sb);
@@ -367,7 +369,7 @@ static struct tide_wrapper tide_wrappers[] = {
 static bool tide_goes_unguarded(enum tide_section_kind kind, const void *key,
 				struct ftrace_regs *fregs)
 {
-	if (kind != TIDE_SECTION_TRUNCATE || tide_serves_peers() || tide_catalog_files())
+	if (kind != TIDE_SECTION_TRUNCATE || tide_serves_peers() || tide_catalog_objects())
 		return false;
 	tide_truncation_begins((struct address_space *)key,
 			       (loff_t)tide_ftrace_argument(fregs, 1) >> PAGE_SHIFT,

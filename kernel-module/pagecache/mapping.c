@@ -12,7 +12,8 @@
 #include <linux/srcu.h>
 
 #include "base/broken.h"
-#include "borrower/catalog.h"
+#include "borrower/object.h"
+#include "pagecache/file.h"
 #include "pagecache/ftrace.h"
 #include "pagecache/mapping.h"
 #include "pagecache/readahead.h"
@@ -153,6 +154,13 @@ static struct notifier_block tide_module_notifier = {
 	.notifier_call = tide_module_changed,
 };
 
+/* While a mapping is hooked its file is known, whatever of it is in the pool. */
+static void tide_file_hook(struct tide_file *file, struct address_space *mapping)
+{
+	WRITE_ONCE(file->mapping, mapping);
+	WRITE_ONCE(file->object.kept, mapping);
+}
+
 /**
  * tide_hook_mapping() - have misses of a file come to us
  * @file: the descriptor, locked
@@ -169,7 +177,7 @@ void tide_hook_mapping(struct tide_file *file, struct address_space *mapping)
 	const struct address_space_operations *ops = READ_ONCE(mapping->a_ops);
 	struct tide_wrapped *wrapped;
 
-	if (file->dead)
+	if (file->object.dead)
 		return;
 	if (ops->readahead != tide_readahead) {
 		wrapped = tide_wrap(ops, mapping->host->i_sb->s_type->owner);
@@ -177,7 +185,7 @@ void tide_hook_mapping(struct tide_file *file, struct address_space *mapping)
 			return;
 	}
 	if (file->mapping != mapping)
-		WRITE_ONCE(file->mapping, mapping);
+		tide_file_hook(file, mapping);
 }
 
 /**
@@ -195,7 +203,7 @@ void tide_unhook_mapping(struct tide_file *file)
 	orig = tide_original(ops);
 	if (ops != orig)	/* another one has come in its place, if this fails */
 		cmpxchg(&mapping->a_ops, ops, orig);
-	WRITE_ONCE(file->mapping, NULL);
+	tide_file_hook(file, NULL);
 }
 
 static int tide_wrapped_alloc(void)

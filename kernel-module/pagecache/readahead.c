@@ -17,7 +17,9 @@
 #include "borrower/catalog.h"
 #include "borrower/disk_latency.h"
 #include "borrower/fetch.h"
+#include "borrower/object.h"
 #include "borrower/session.h"
+#include "pagecache/file.h"
 #include "pagecache/filesystem.h"
 #include "pagecache/readahead.h"
 #include "pagecache/sequential.h"
@@ -47,9 +49,9 @@ static int tide_folio_where(struct tide_file *file, struct folio *folio)
 	int slot = TIDE_BUFFERED, at;
 
 	for (i = 0; i < nr; i++) {
-		if (tide_outgoing_find(file, folio->index + i))
+		if (tide_outgoing_find(&file->object, folio->index + i))
 			continue;
-		if (!tide_file_version(file, folio->index + i, &at))
+		if (!tide_object_version(&file->object, folio->index + i, &at))
 			return TIDE_NOWHERE;
 		if (slot != TIDE_BUFFERED && slot != at)
 			return TIDE_NOWHERE;
@@ -62,7 +64,8 @@ static void tide_read_arrived(struct tide_get *get, unsigned int from, unsigned 
 {
 	struct tide_read *read = container_of(get, struct tide_read, get);
 
-	tide_folio_came(page_folio(get->page[from].page), get->file, read->orig, read->changes);
+	tide_folio_came(page_folio(get->page[from].page), tide_file_of(get->object),
+			read->orig, read->changes);
 }
 
 static void tide_read_fall_back(struct tide_get *get)
@@ -88,28 +91,28 @@ static void tide_folio_collect(struct tide_file *file, struct folio *folio,
 	long i, nr = folio_nr_pages(folio);
 	int slot;
 
-	tide_file_used(file);
+	tide_object_used(&file->object);
 	for (i = 0; i < nr; i++) {
 		struct page *page = folio_page(folio, i);
 		pgoff_t index = folio->index + i;
-		struct tide_buffer *buffer = tide_outgoing_find(file, index);
+		struct tide_buffer *buffer = tide_outgoing_find(&file->object, index);
 
 		if (buffer) {
 			copy_highpage(page, buffer->page);
 			atomic64_inc(&buffer->lender->stats.get_hits);
 			atomic64_inc(&buffer->lender->stats.get_hits_buffer);
-			trace_tidepool_get(file->dev, file->ino, index, 1,
+			trace_tidepool_get(file->object.dev, file->object.number, index, 1,
 					   buffer->lender->name, TIDE_GOT_BUFFER, 0);
 			continue;
 		}
 		get->page[get->count++] = (struct tide_get_page) {
 			.page = page,
 			.index = index,
-			.version = tide_file_version(file, index, &slot),
+			.version = tide_object_version(&file->object, index, &slot),
 		};
 		if (get->exclusive)
-			tide_file_erase_locked(file, index,
-					       get->page[get->count - 1].version);
+			tide_object_erase_locked(&file->object, index,
+						 get->page[get->count - 1].version);
 	}
 	if (get && get->count)
 		get->page[get->count - 1].last = true;
@@ -144,13 +147,13 @@ static struct tide_get *tide_get_alloc(struct tide_window *w, int slot)
 		kvfree(read);
 		return NULL;
 	}
-	refcount_inc(&w->file->refs);
+	tide_object_hold(&w->file->object);
 	read->orig = w->orig;
 	read->changes = w->changes;
 	read->ahead = w->ahead;
 	read->get.ops = &tide_read_ops;
 	read->get.lender = lender;
-	read->get.file = w->file;
+	read->get.object = &w->file->object;
 	read->get.start = ktime_get();
 	read->get.size = w->size;
 	read->get.hit = false;
@@ -223,9 +226,9 @@ static bool tide_window_take(struct tide_window *w, struct folio *folio)
 	if (nr > TIDE_GET_MAX || folio_test_uptodate(folio) ||
 	    folio_test_dirty(folio) || folio_test_private(folio))
 		return false;
-	tide_file_lock(w->file, flags);
+	tide_object_lock(&w->file->object, flags);
 	slot = tide_folio_where(w->file, folio);
-	tide_file_unlock(w->file, flags);
+	tide_object_unlock(&w->file->object, flags);
 	if (slot == TIDE_NOWHERE)
 		return false;
 	if (slot >= 0) {
@@ -237,15 +240,15 @@ static bool tide_window_take(struct tide_window *w, struct folio *folio)
 	}
 
 	folio_get(folio);
-	tide_file_lock(w->file, flags);
+	tide_object_lock(&w->file->object, flags);
 	if (tide_folio_where(w->file, folio) != slot) {	/* changed meanwhile */
-		tide_file_unlock(w->file, flags);
+		tide_object_unlock(&w->file->object, flags);
 		folio_put(folio);
 		return false;
 	}
 	before = get ? get->count : 0;
 	tide_folio_collect(w->file, folio, get);
-	tide_file_unlock(w->file, flags);
+	tide_object_unlock(&w->file->object, flags);
 	if (!get || get->count == before)
 		tide_folio_came(folio, w->file, w->orig, w->changes);
 	return true;
@@ -321,9 +324,9 @@ static bool tide_window_has_gap(struct tide_window *w, struct readahead_control 
 	while (at < rac->_nr_pages && where != TIDE_NOWHERE) {
 		struct folio *folio = tide_rac_peek(rac, at);
 
-		tide_file_lock(w->file, flags);
+		tide_object_lock(&w->file->object, flags);
 		where = tide_folio_where(w->file, folio);
-		tide_file_unlock(w->file, flags);
+		tide_object_unlock(&w->file->object, flags);
 		at += folio_nr_pages(folio);
 	}
 	return where == TIDE_NOWHERE;
@@ -366,10 +369,10 @@ void tide_get_readahead(struct readahead_control *rac,
 		tide_disk_readahead(rac, orig);
 		return;
 	}
-	w.changes = READ_ONCE(w.file->changes);
+	w.changes = READ_ONCE(w.file->object.changes);
 	tide_rac_normalise(rac);
 	stream = tide_sequential_read(w.file, rac->_index, rac->_nr_pages);
-	if (tide_file_has(w.file, rac->_index, rac->_index + rac->_nr_pages - 1))
+	if (tide_object_has(&w.file->object, rac->_index, rac->_index + rac->_nr_pages - 1))
 		w.disk = stream && tide_window_has_gap(&w, rac);
 	else
 		misses = rac->_nr_pages;
@@ -420,7 +423,7 @@ int tide_get_read_folio(struct file *file, struct folio *folio,
 
 	if (!w.file)
 		return orig->read_folio(file, folio);
-	w.changes = READ_ONCE(w.file->changes);
+	w.changes = READ_ONCE(w.file->object.changes);
 	tide_sequential_read(w.file, folio->index, w.pages);
 	taken = tide_window_take(&w, folio);
 	tide_window_submit(&w);

@@ -25,9 +25,9 @@
 #include <linux/xarray.h>
 
 #include "base/broken.h"
-#include "borrower/catalog.h"
 #include "borrower/filter.h"
 #include "borrower/session.h"
+#include "pagecache/file.h"
 #include "pagecache/sequential.h"
 
 #define TIDE_STREAM_PAGES	64	/* read in order before it is a stream */

@@ -23,9 +23,12 @@
 
 #include "base/broken.h"
 #include "borrower/catalog.h"
+#include "borrower/catalog_table.h"
+#include "borrower/object.h"
 #include "borrower/session.h"
 #include "lender/shelf.h"
 #include "pagecache/eviction.h"
+#include "pagecache/file.h"
 #include "pagecache/filesystem.h"
 #include "pagecache/ftrace.h"
 #include "pagecache/ghost.h"
@@ -98,15 +101,15 @@ static void tide_reads_again(struct address_space *mapping)
 	if (tide_mapping_hooked(mapping) ||
 	    mapping_exiting(mapping) || !tide_watched(mapping))
 		return;
-	file = tide_catalog_files() ? tide_file_find(mapping->host) : NULL;
+	file = tide_catalog_objects() ? tide_file_find(mapping->host) : NULL;
 	if (!file && tide_file_admitted(mapping->host) &&
 	    tide_sequential_wants(mapping->host) && tide_eligible(mapping))
 		file = tide_file_find_or_reserve(mapping->host);
 	if (!file)
 		return;
-	tide_file_lock(file, flags);
+	tide_object_lock(&file->object, flags);
 	tide_hook_mapping(file, mapping);
-	tide_file_unlock(file, flags);
+	tide_object_unlock(&file->object, flags);
 	tide_file_put(file);
 }
 
@@ -134,10 +137,10 @@ static void tide_drop_folio(struct address_space *mapping, struct folio *folio)
 	file = tide_file_find(mapping->host);
 	if (!file)
 		return;
-	tide_file_lock(file, flags);
-	tide_file_drop_locked(file, folio->index,
-			      folio->index + folio_nr_pages(folio) - 1);
-	tide_file_unlock(file, flags);
+	tide_object_lock(&file->object, flags);
+	tide_object_drop_locked(&file->object, folio->index,
+				folio->index + folio_nr_pages(folio) - 1);
+	tide_object_unlock(&file->object, flags);
 	tide_file_put(file);
 }
 
@@ -145,7 +148,7 @@ static noinline void tide_dirtied(struct address_space *mapping, struct folio *f
 {
 	if (tide_ghost_is_on())
 		tide_ghost_dirtied(mapping, folio);
-	if (tide_catalog_files())
+	if (tide_catalog_objects())
 		tide_drop_folio(mapping, folio);
 }
 
@@ -212,11 +215,6 @@ static void tide_probes_remove(void)
 /* ------------------------------------------------------------------ */
 /* install and remove						       */
 /* ------------------------------------------------------------------ */
-
-static void tide_kill_file(struct tide_file *file, void *unused)
-{
-	tide_file_kill(file);
-}
 
 static void tide_hooks_take_out(void)
 {
@@ -287,7 +285,7 @@ void tide_hooks_release_from_peer(void)
 	static_branch_dec(&tide_has_peers);
 	if (!static_key_enabled(&tide_has_peers)) {
 		tracepoint_synchronize_unregister();
-		tide_catalog_for_each(tide_kill_file, NULL);
+		tide_files_kill(NULL);
 	}
 	tide_hooks_release();
 }

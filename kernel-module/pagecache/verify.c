@@ -26,6 +26,8 @@
 #include "base/stats.h"
 #include "borrower/catalog.h"
 #include "borrower/fetch.h"
+#include "borrower/object.h"
+#include "pagecache/file.h"
 #include "pagecache/inflight.h"
 #include "pagecache/verify.h"
 
@@ -124,7 +126,7 @@ void tide_folio_came(struct folio *folio, struct tide_file *file,
 	v->folio = folio;
 	v->mapping = folio->mapping;
 	v->file = file;
-	refcount_inc(&file->refs);
+	tide_object_hold(&file->object);
 	v->orig = orig;
 	v->changes = changes;
 	v->pages = pages;
@@ -170,21 +172,21 @@ static bool tide_verify_comparable(const struct tide_verify *v)
 	if (folio->mapping != v->mapping || !folio_test_uptodate(folio) ||
 	    folio_test_dirty(folio) || folio_test_writeback(folio))
 		return false;
-	tide_file_lock(v->file, flags);
-	same = !v->file->dead && v->file->changes == v->changes &&
+	tide_object_lock(&v->file->object, flags);
+	same = !v->file->object.dead && v->file->object.changes == v->changes &&
 	       !tide_gate_closed(v->mapping, folio->index, folio->index + v->pages - 1);
-	tide_file_unlock(v->file, flags);
+	tide_object_unlock(&v->file->object, flags);
 	return same;
 }
 
 static void tide_verify_failed(const struct tide_verify *v, pgoff_t index)
 {
-	const struct tide_file *file = v->file;
+	const struct tide_object *object = &v->file->object;
 
 	atomic64_inc(&tide_stats.verify_failed);
-	pr_warn_ratelimited("verify: device %u:%u inode %lu page %lu: what came from the pool is not what the disk has\n",
-			    MAJOR(file->dev), MINOR(file->dev), file->ino, index);
-	tide_file_unlearn(v->file, index);
+	pr_warn_ratelimited("verify: device %u:%u inode %llu page %lu: what came from the pool is not what the disk has\n",
+			    MAJOR(object->dev), MINOR(object->dev), object->number, index);
+	tide_object_unlearn(&v->file->object, index);
 }
 
 static void tide_verify_compare(const struct tide_verify *v)

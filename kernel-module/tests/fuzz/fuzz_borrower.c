@@ -12,7 +12,7 @@
 #define OUTSTANDING	8
 
 static struct tide_lender *lender;
-static struct tide_file file = { .id = 7 };
+static struct tide_object object = { .id = 7 };
 static long locked;		/* folios that a reader waits for */
 static bool sealed_well;	/* what tide_decrypt() is to say */
 
@@ -82,7 +82,7 @@ static void ask(unsigned int count)
 	get->ops = &reader_ops;
 	get->lender = lender;
 	kref_get(&lender->kref);
-	get->file = &file;
+	get->object = &object;
 	get->start = fuzz_now_ns;
 	get->id = ++lender->next_id;
 	get->count = count;
@@ -159,8 +159,8 @@ NOTHING(void, tide_sender_stop, struct tide_lender *l)
 NOTHING(void, tide_cipher_free, struct tide_cipher *c)
 NOTHING(int, tide_cipher_renew, struct tide_cipher *put, struct tide_cipher *get, const u8 *contribution)
 NOTHING(bool, tide_timeline_held, void)
-NOTHING(void, tide_file_put, struct tide_file *f)
-NOTHING(void, tide_file_erase, struct tide_file *f, pgoff_t index, u64 version)
+NOTHING(void, tide_object_put, struct tide_object *o)
+NOTHING(void, tide_object_erase, struct tide_object *o, pgoff_t index, u64 version)
 NOTHING(void, tide_catalog_evicted, int slot, u64 id, pgoff_t index, u64 version)
 NOTHING(void, tide_catalog_granted, struct tide_lender *l)
 NOTHING(void, tide_catalog_purge_lender, int slot)
@@ -178,7 +178,7 @@ NOTHING(void, tide_breaker_lost, struct tide_lender *l)
 
 struct tide_cipher *tide_cipher_create(void)
 {
-	return (struct tide_cipher *)&file;	/* nobody looks inside */
+	return (struct tide_cipher *)&object;	/* nobody looks inside */
 }
 
 int tide_put_acknowledged(struct tide_lender *l, u64 id, unsigned int count, u64 stored)
