@@ -3,6 +3,9 @@
 #ifndef TIDE_IDENTITY_H
 #define TIDE_IDENTITY_H
 
+#include <linux/string.h>
+#include <linux/types.h>
+
 #include "base/primitives.h"
 
 #define TIDE_IDENTITY_KIND	"x25519:"	/* other curves will have another name */

@@ -274,7 +274,7 @@ static struct tide_buffer *tide_outgoing_at_or_after(struct tide_object *object,
 
 /**
  * tide_outgoing_find() - the buffer that holds a page, if one does
- * @object: the descriptor, locked
+ * @object: the object, locked
  * @index: page index
  */
 struct tide_buffer *tide_outgoing_find(struct tide_object *object, pgoff_t index)
@@ -286,7 +286,7 @@ struct tide_buffer *tide_outgoing_find(struct tide_object *object, pgoff_t index
 
 /**
  * tide_outgoing_has() - does any buffer hold one of these pages?
- * @object: the descriptor, locked
+ * @object: the object, locked
  * @first: first page index
  * @last: last page index, inclusive
  */
@@ -299,7 +299,7 @@ bool tide_outgoing_has(struct tide_object *object, pgoff_t first, pgoff_t last)
 
 /**
  * tide_outgoing_insert() - gets of a page are served from a buffer from here on
- * @object: the descriptor, locked
+ * @object: the object, locked
  * @buffer: filled; no other one holds that page
  */
 void tide_outgoing_insert(struct tide_object *object, struct tide_buffer *buffer)
@@ -332,7 +332,7 @@ void tide_outgoing_remove(struct tide_buffer *buffer)
 
 /**
  * tide_outgoing_drop_locked() - pages of this range have changed
- * @object: the descriptor, locked
+ * @object: the object, locked
  * @first: first page index
  * @last: last page index, inclusive
  *

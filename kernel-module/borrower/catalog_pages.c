@@ -214,7 +214,7 @@ static pgoff_t tide_drop_chunk(struct tide_object *object, pgoff_t first, pgoff_
 
 /**
  * tide_object_drop_locked() - forget a few pages
- * @object: the descriptor, locked
+ * @object: the object, locked
  * @first: first page index
  * @last: last page index, inclusive; a folio's worth of pages at most
  *
@@ -228,7 +228,7 @@ void tide_object_drop_locked(struct tide_object *object, pgoff_t first, pgoff_t 
 
 /**
  * tide_object_drop() - forget a range of pages
- * @object: the descriptor, not locked
+ * @object: the object, not locked
  * @first: first page index
  * @last: last page index, inclusive
  *
@@ -247,7 +247,7 @@ void tide_object_drop(struct tide_object *object, pgoff_t first, pgoff_t last)
 
 /**
  * tide_object_unlearn() - forget a page that the pool has wrong
- * @object: the descriptor, not locked
+ * @object: the object, not locked
  * @index: page index
  *
  * The object has not changed: other pages of it may be compared all the same.
@@ -267,7 +267,7 @@ void tide_object_unlearn(struct tide_object *object, pgoff_t index)
 
 /**
  * tide_object_shrink() - forget some pages, the first ones
- * @object: the descriptor, not locked
+ * @object: the object, not locked
  * @limit: how many, or a few more
  *
  * Context: any.
@@ -320,7 +320,7 @@ static unsigned long tide_purge_some(struct tide_object *object, unsigned long a
 
 /**
  * tide_object_purge() - forget the old pages of each lender
- * @object: the descriptor, not locked
+ * @object: the object, not locked
  * @before: by slot: entries of older versions go
  *
  * Context: process; interrupts are off for one chunk at a time.
@@ -343,7 +343,7 @@ void tide_object_purge(struct tide_object *object, const u64 *before)
 
 /**
  * tide_object_version() - which version of a page does a lender have?
- * @object: the descriptor, locked
+ * @object: the object, locked
  * @index: page index
  * @slot: set to the lender's slot
  *
@@ -362,7 +362,7 @@ u64 tide_object_version(struct tide_object *object, pgoff_t index, int *slot)
 
 /**
  * tide_object_has() - may the pool have any of these pages?
- * @object: the descriptor, not locked
+ * @object: the object, not locked
  * @first: first page index
  * @last: last page index, inclusive
  *
@@ -400,7 +400,7 @@ static void tide_entry_erase(struct tide_object *object, pgoff_t index, u64 vers
 
 /**
  * tide_object_erase_locked() - forget one version of a page
- * @object: the descriptor, locked
+ * @object: the object, locked
  * @index: page index
  * @version: the version; another one stays
  */
@@ -420,7 +420,7 @@ void tide_object_erase(struct tide_object *object, pgoff_t index, u64 version)
 
 /**
  * tide_object_evicted() - forget one version of a page, if this lender has it
- * @object: the descriptor, not locked
+ * @object: the object, not locked
  * @index: page index
  * @version: the version
  * @slot: of the lender
@@ -438,7 +438,7 @@ void tide_object_evicted(struct tide_object *object, pgoff_t index, u64 version,
 
 /**
  * tide_object_record() - note that a lender is about to have a page
- * @object: the descriptor, not locked
+ * @object: the object, not locked
  * @index: page index
  * @version: of the page
  * @slot: of the lender

@@ -102,11 +102,11 @@ static struct tide_object *tide_table_search_id(struct tide_table *table, u64 id
 }
 
 /**
- * tide_table_find_id() - the descriptor that has a number
+ * tide_table_find_id() - the object that has a number
  * @id: the object's name on the wire
  *
  * Context: any.
- * Return: the descriptor with a reference taken, or NULL.
+ * Return: the object with a reference taken, or NULL.
  */
 struct tide_object *tide_table_find_id(u64 id)
 {
@@ -377,7 +377,7 @@ static struct tide_object *tide_table_turn(unsigned long *left)
  * Goes on where it stopped, twice round at most.
  *
  * Context: any.
- * Return: the descriptor with a reference taken, or NULL.
+ * Return: the object with a reference taken, or NULL.
  */
 struct tide_object *tide_table_cold(void)
 {

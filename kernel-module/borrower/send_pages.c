@@ -160,7 +160,7 @@ bool tide_put_page(struct tide_object *object, struct tide_lender *lender,
 
 /**
  * tide_pool_lacks() - does the pool lack a page, or has it changed since?
- * @object: the descriptor, locked
+ * @object: the object, locked
  * @index: page index
  */
 bool tide_pool_lacks(struct tide_object *object, pgoff_t index)

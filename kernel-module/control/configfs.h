@@ -4,8 +4,12 @@
 #define TIDE_CONTROL_H
 
 #include <linux/configfs.h>
+#include <linux/kernel.h>
 #include <linux/mutex.h>
+#include <linux/printk.h>
+#include <linux/ratelimit.h>
 #include <linux/socket.h>
+#include <linux/sysfs.h>
 #include <linux/types.h>
 
 #include "base/identity.h"
@@ -15,6 +19,7 @@
 #define TIDE_MAX_THRESHOLD_US	(60U * 1000 * 1000)
 
 extern struct mutex tide_control_mutex;		/* orders all writers */
+
 int tide_control_init(void);
 void tide_control_exit(void);
 

@@ -6,8 +6,7 @@
  *	eviction	tracepoint mm_filemap_delete_from_page_cache
  *	instantiation	tracepoint mm_filemap_add_to_page_cache
  *	dirtying	tracepoint writeback_dirty_folio
- *	miss		a copy of the inode's a_ops with ->readahead and
- *			->read_folio replaced
+ *	miss		->readahead and ->read_folio of the inode: mapping.c
  *	changes that go round these	ftrace.c
  *
  * All of them are in while there is a peer or ghost mode is on, and none
