@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
  * Pages are encrypted and authenticated by the borrower (invariant 8), with
- * AES-256 in GCM and a key that is drawn for each session and leaves the
+ * AES-256 in GCM and a key that is drawn for each epoch (epochs.c) and leaves the
  * kernel's crypto API in no direction: the lender holds ciphertext and tag.
  *
  * The nonce is the version of the put, which no other put under this key has,
@@ -42,7 +42,7 @@
 
 /**
  * struct tide_cipher - what one thread needs to encrypt or decrypt
- * @aead: with the session's key
+ * @aead: with an epoch's key
  * @request: to the crypto API
  * @wait: for its end
  * @id: authenticated with the page
@@ -126,14 +126,13 @@ static int tide_key_draw(u8 *key, const u8 *contribution)
 
 /**
  * tide_cipher_renew() - encrypt under a fresh key from now on
- * @put: of the thread that encrypts
- * @get: of the one that decrypts; neither is at it now, and what is stored
- *	under the former key is not asked for any more
+ * @put: of the thread that encrypts; idle now
+ * @get: decrypts what the other has encrypted; likewise
  * @contribution: TIDE_HASH_SIZE bytes, the hash of the handshake: the lender never
  *	says the same again, so neither comes the same key, even if all of this
  *	guest's memory, its random generator included, is as it was once before
  *
- * Context: the lender's main thread.
+ * Context: process.
  * Return: 0 or a negative errno.
  */
 int tide_cipher_renew(struct tide_cipher *put, struct tide_cipher *get, const u8 *contribution)

@@ -1,22 +1,59 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * This guest's key pair, drawn when the module is loaded and forgotten when it
- * is unloaded, and the text by which guests are known to those who pair them.
+ * This guest's key pair, drawn when the module is loaded, and anew when this guest is
+ * found to be another one than it was; and the text by which guests are known to those
+ * who pair them. The secret half leaves this kernel in no way.
  */
 #define pr_fmt(fmt) KBUILD_MODNAME ": " fmt
 
 #include <linux/ctype.h>
+#include <linux/spinlock.h>
 #include <linux/string.h>
 
 #include "base/compat.h"
 #include "base/identity.h"
 #include "base/primitives.h"
 
-struct tide_keypair tide_own;
+static struct tide_keypair tide_own;
+static DEFINE_SPINLOCK(tide_own_lock);	/* a leaf */
+
+/**
+ * tide_identity_renew() - be somebody else from now on
+ *
+ * Sessions that there are go on: they are for the caller to end.
+ *
+ * Context: process.
+ * Return: 0, or a negative errno, and the identity is what it was.
+ */
+int tide_identity_renew(void)
+{
+	struct tide_keypair drawn;
+	int err = tide_keypair_draw(&drawn);
+
+	spin_lock(&tide_own_lock);
+	if (!err)
+		tide_own = drawn;
+	spin_unlock(&tide_own_lock);
+	memzero_explicit(&drawn, sizeof(drawn));
+	return err;
+}
 
 int tide_identity_init(void)
 {
-	return tide_keypair_draw(&tide_own);
+	return tide_identity_renew();
+}
+
+/**
+ * tide_identity_keys() - this guest's key pair, as it is now
+ * @own: filled; it is for the caller to wipe
+ *
+ * Context: process.
+ */
+void tide_identity_keys(struct tide_keypair *own)
+{
+	spin_lock(&tide_own_lock);
+	*own = tide_own;
+	spin_unlock(&tide_own_lock);
 }
 
 void tide_identity_exit(void)
@@ -26,7 +63,11 @@ void tide_identity_exit(void)
 
 void tide_identity_own(struct tide_identity *identity)
 {
-	memcpy(identity->point, tide_own.point, sizeof(identity->point));
+	struct tide_keypair own;
+
+	tide_identity_keys(&own);
+	memcpy(identity->point, own.point, sizeof(identity->point));
+	memzero_explicit(&own, sizeof(own));
 }
 
 /**
@@ -64,7 +105,7 @@ static bool tide_point_is_canonical(const u8 *point)
 }
 
 /* Why a point is nobody's identity; NULL when it may be another guest's. */
-static const char *tide_point_refused(const u8 *point)
+static const char *tide_point_refused(const struct tide_keypair *own, const u8 *point)
 {
 	u8 shared[TIDE_POINT_SIZE];
 	int err;
@@ -73,9 +114,9 @@ static const char *tide_point_refused(const u8 *point)
 		return "is zero, which is nobody's";
 	if (!tide_point_is_canonical(point))
 		return "is no point of the curve";
-	if (!memcmp(point, tide_own.point, TIDE_POINT_SIZE))
+	if (!memcmp(point, own->point, TIDE_POINT_SIZE))
 		return "is this guest's own";
-	err = tide_agree(shared, tide_own.secret, point);
+	err = tide_agree(shared, own->secret, point);
 	memzero_explicit(shared, sizeof(shared));
 	return err ? "is a point of low order, which proves nothing" : NULL;
 }
@@ -93,6 +134,7 @@ const char *tide_identity_parse(const char *text, size_t size, struct tide_ident
 	static const char malformed[] = "must be x25519: and 64 lowercase hexadecimal digits";
 	const size_t kind = strlen(TIDE_IDENTITY_KIND);
 	char copy[TIDE_IDENTITY_TEXT];
+	struct tide_keypair own;
 	u8 point[TIDE_POINT_SIZE];
 	const char *refused;
 
@@ -105,7 +147,9 @@ const char *tide_identity_parse(const char *text, size_t size, struct tide_ident
 	if (strncmp(copy, TIDE_IDENTITY_KIND, kind) || !tide_digits_are_lower(copy + kind) ||
 	    hex2bin(point, copy + kind, sizeof(point)))
 		return malformed;
-	refused = tide_point_refused(point);
+	tide_identity_keys(&own);
+	refused = tide_point_refused(&own, point);
+	memzero_explicit(&own, sizeof(own));
 	if (!refused)
 		memcpy(identity->point, point, sizeof(point));
 	return refused;

@@ -15,14 +15,14 @@ struct tide_identity {
 	u8 point[TIDE_POINT_SIZE];
 };
 
-extern struct tide_keypair tide_own;	/* the secret half leaves this kernel in no way */
-
 static inline bool tide_identity_is(const struct tide_identity *a, const struct tide_identity *b)
 {
 	return !memcmp(a, b, sizeof(*a));
 }
 
 int tide_identity_init(void);
+int tide_identity_renew(void);
+void tide_identity_keys(struct tide_keypair *own);
 void tide_identity_exit(void);
 void tide_identity_print(const struct tide_identity *identity, char *text);
 void tide_identity_own(struct tide_identity *identity);

@@ -5,11 +5,13 @@
  * second time, and the lender's pages are those of another time line.
  *
  * Nothing here is needed for that to be safe. No connection outlives such a
- * leap, for its other end has gone on: what comes after has another session, of
- * which the catalog is empty and the key another one (crypto.c). But until the
- * old one is found to be dead it is asked in vain; and what can be known before
- * the leap is done before: an image of this memory has no session in it. Where
- * the kernel hears of a leap, that ends the sessions at once.
+ * leap, for its other end has gone on; and what comes after is under another key
+ * (epochs.c). The session goes on only with a lender that has seen no version newer
+ * than those that this memory knows of. But until the old connection is found to be
+ * dead it is asked in vain; and what can be known before the leap is done before:
+ * an image of this memory has no session in it. Where the kernel hears of a leap,
+ * that ends the sessions at once, and the guest is somebody else: of a machine and
+ * its clone at most one is the other's peer.
  */
 #define pr_fmt(fmt) KBUILD_MODNAME ": " fmt
 
@@ -17,6 +19,7 @@
 #include <linux/random.h>
 #include <linux/suspend.h>
 
+#include "base/identity.h"
 #include "base/timeline.h"
 
 static bool tide_held;
@@ -25,7 +28,7 @@ static void (*tide_sessions_end)(void);
 /**
  * tide_timeline_held() - must no session begin now?
  *
- * Whoever has made its socket known to tide_lender_break() before it asks is
+ * Whoever has made its socket known to tide_lenders_renounce() before it asks is
  * refused here or broken there.
  */
 bool tide_timeline_held(void)
@@ -42,7 +45,9 @@ static void tide_timeline_hold(bool held)
 /* The hypervisor calls this machine another one; the kernel's random numbers are fresh by now. */
 static int tide_on_fork(struct notifier_block *nb, unsigned long action, void *data)
 {
-	pr_info("this machine was reverted or cloned: all sessions end\n");
+	pr_info("this machine was reverted or cloned: all sessions end, its identity is another one\n");
+	if (tide_identity_renew())
+		pr_err("no identity could be drawn, it is the former one\n");
 	tide_timeline_hold(READ_ONCE(tide_held));
 	return NOTIFY_DONE;
 }

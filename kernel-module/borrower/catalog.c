@@ -31,6 +31,14 @@ u64 tide_next_version(void)
 	return atomic64_inc_return(&tide_version);
 }
 
+/**
+ * tide_newest_version() - no newer one has been given
+ */
+u64 tide_newest_version(void)
+{
+	return atomic64_read(&tide_version);
+}
+
 int tide_catalog_init(void)
 {
 	tide_catalog_queue = alloc_workqueue("tidepool_catalog",

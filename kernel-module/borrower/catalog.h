@@ -16,6 +16,7 @@ extern struct workqueue_struct *tide_catalog_queue;
 int tide_catalog_init(void);
 void tide_catalog_exit(void);
 u64 tide_next_version(void);
+u64 tide_newest_version(void);
 void tide_catalog_evicted(int slot, u64 id, pgoff_t index, u64 version);
 void tide_catalog_granted(struct tide_lender *lender);
 void tide_catalog_purge_lender(int slot);

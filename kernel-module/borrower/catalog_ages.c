@@ -143,6 +143,74 @@ void tide_ages_granted(struct tide_lender *lender)
 	spin_unlock_irq(&lender->ages.lock);
 }
 
+/* Forgets all entries of older versions, and with them those of the same age. */
+static void tide_ages_cut(struct tide_lender *lender, u64 version)
+{
+	struct tide_ages *ages = &lender->ages;
+
+	ages->newest = max(ages->newest, version - 1);
+	while (ages->age[1].first < version) {
+		if (ages->used == 2)
+			tide_ages_turn(ages);
+		tide_ages_forget_oldest(lender);
+	}
+}
+
+/**
+ * tide_ages_begin() - an age begins with a version
+ * @lender: the lender
+ * @version: newer than all that it has
+ *
+ * Context: process.
+ */
+void tide_ages_begin(struct tide_lender *lender, u64 version)
+{
+	struct tide_ages *ages = &lender->ages;
+
+	spin_lock_irq(&ages->lock);
+	ages->newest = max(ages->newest, version - 1);
+	if (ages->age[ages->used - 1].count)
+		tide_ages_turn(ages);
+	else
+		ages->age[ages->used - 1].first = version;
+	spin_unlock_irq(&ages->lock);
+}
+
+/**
+ * tide_ages_before() - may a lender have pages of versions older than this one?
+ * @lender: the lender
+ * @version: the version
+ *
+ * Context: process.
+ * Return: false if it has none that are believed.
+ */
+bool tide_ages_before(struct tide_lender *lender, u64 version)
+{
+	struct tide_ages *ages = &lender->ages;
+	s64 count = 0;
+	unsigned int i;
+
+	spin_lock_irq(&ages->lock);
+	for (i = 1; i < ages->used && ages->age[i].first < version; i++)
+		count += ages->age[i].count;
+	spin_unlock_irq(&ages->lock);
+	return count;
+}
+
+/**
+ * tide_ages_forget_before() - forget the pages of older versions
+ * @lender: the lender
+ * @version: the oldest that is believed from now on
+ *
+ * Context: process.
+ */
+void tide_ages_forget_before(struct tide_lender *lender, u64 version)
+{
+	spin_lock_irq(&lender->ages.lock);
+	tide_ages_cut(lender, version);
+	spin_unlock_irq(&lender->ages.lock);
+}
+
 /**
  * tide_ages_leave() - an entry is cleared
  * @lender: whose page it was

@@ -343,8 +343,10 @@ static void tide_data_decrypt(struct tide_get *get, unsigned int i)
 		.index = cpu_to_le64(p->index),
 		.version = cpu_to_le64(p->version),
 	};
+	struct tide_cipher *cipher;
 
-	if (!tide_decrypt(lender->rx_cipher, &id, p->page, lender->rx_item[i].tag))
+	cipher = tide_epoch_cipher(&lender->epochs, p->version);
+	if (cipher && !tide_decrypt(cipher, &id, p->page, lender->rx_item[i].tag))
 		return;
 	p->arrived = false;
 	p->corrupt = true;
@@ -547,16 +549,15 @@ int tide_get_prepare(struct tide_lender *lender)
 	INIT_LIST_HEAD(&lender->pending);
 	INIT_DELAYED_WORK(&lender->deadline, tide_get_deadline);
 	lender->rx_item = kvcalloc(TIDE_GET_MAX + 1, sizeof(*lender->rx_item), GFP_KERNEL);
-	lender->rx_cipher = tide_cipher_create();
 	lender->scratch = alloc_page(GFP_KERNEL);
-	return lender->rx_item && lender->rx_cipher && lender->scratch ? err : -ENOMEM;
+	return lender->rx_item && lender->scratch ? err : -ENOMEM;
 }
 
 void tide_get_release(struct tide_lender *lender)
 {
 	tide_tx_release(lender);
 	kvfree(lender->rx_item);
-	tide_cipher_free(lender->rx_cipher);
+	tide_epochs_end(lender);
 	if (lender->scratch)
 		__free_page(lender->scratch);
 }

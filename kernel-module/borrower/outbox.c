@@ -48,7 +48,7 @@ void tide_forget(int slot, u64 file, pgoff_t first, pgoff_t last)
 
 	rcu_read_lock();
 	lender = rcu_dereference(tide_lenders[slot]);
-	if (!tide_lender_usable(lender))
+	if (!lender || !READ_ONCE(lender->session))
 		goto out;
 	spin_lock_irqsave(&lender->forget_lock, flags);
 	if (lender->forget_head - lender->forget_tail < TIDE_FORGET_RING) {
@@ -63,6 +63,19 @@ void tide_forget(int slot, u64 file, pgoff_t first, pgoff_t last)
 	spin_unlock_irqrestore(&lender->forget_lock, flags);
 out:
 	rcu_read_unlock();	/* the tick sends them */
+}
+
+/**
+ * tide_forget_nothing() - there is nothing any more that a lender could drop
+ * @lender: its session is over
+ *
+ * Context: process.
+ */
+void tide_forget_nothing(struct tide_lender *lender)
+{
+	spin_lock_irq(&lender->forget_lock);
+	lender->forget_tail = lender->forget_head;
+	spin_unlock_irq(&lender->forget_lock);
 }
 
 /* ------------------------------------------------------------------ */

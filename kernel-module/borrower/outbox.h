@@ -8,6 +8,7 @@
 struct tide_lender;
 
 void tide_forget(int slot, u64 file, pgoff_t first, pgoff_t last);
+void tide_forget_nothing(struct tide_lender *lender);
 void tide_get_pump(struct tide_lender *lender, int flags);
 int tide_tx_prepare(struct tide_lender *lender);
 void tide_tx_release(struct tide_lender *lender);

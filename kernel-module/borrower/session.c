@@ -1,9 +1,12 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
  * The borrower's connection to one lender: two TCP connections of one session,
- * made again by themselves when they are lost. A session begins with an empty
- * catalog for that lender and ends with everything that was asked of it being
- * read from disk.
+ * made again by themselves when they are lost. When they are, all that was asked
+ * is read from disk, and what was not acknowledged is not in the catalog; the rest
+ * stays there, and is asked for when lender and session are found again
+ * (invariant 14). A session begins with an empty catalog for that lender, and ends
+ * when the lender refuses to go on with it, has lingered long enough for it, or is
+ * another one.
  */
 #define pr_fmt(fmt) KBUILD_MODNAME ": " fmt
 
@@ -38,6 +41,7 @@
 				 (sizeof(struct tide_data_item) + PAGE_SIZE))
 #define TIDE_BACKOFF_MIN_MS	250
 #define TIDE_BACKOFF_MAX_MS	5000
+#define TIDE_BACKOFF_SESSION_MS	1000	/* while there is something to lose */
 #define TIDE_EWMA_SHIFT		3
 
 struct tide_lender __rcu *tide_lenders[TIDE_MAX_LENDERS];
@@ -67,12 +71,19 @@ void tide_lender_break(struct tide_lender *lender)
 	mutex_unlock(&lender->sock_mutex);
 }
 
+/* The session ends, and does not go on. */
+static void tide_lender_renounce(struct tide_lender *lender)
+{
+	WRITE_ONCE(lender->renounced, true);
+	tide_lender_break(lender);
+}
+
 /**
- * tide_lenders_break() - end the sessions with all lenders
+ * tide_lenders_renounce() - end the sessions with all lenders, for good
  *
  * Context: process.
  */
-void tide_lenders_break(void)
+void tide_lenders_renounce(void)
 {
 	struct tide_lender *lender;
 	int slot;
@@ -82,17 +93,21 @@ void tide_lenders_break(void)
 		lender = rcu_dereference_protected(tide_lenders[slot],
 						   lockdep_is_held(&tide_slots_mutex));
 		if (lender)
-			tide_lender_break(lender);
+			tide_lender_renounce(lender);
 	}
 	mutex_unlock(&tide_slots_mutex);
 }
 
 static int tide_reach(struct tide_lender *lender, struct socket *sock)
 {
-	struct sockaddr_storage address = lender->config.address;
-	__be16 port = htons(lender->config.port);
+	struct sockaddr_storage address;
 	size_t size = sizeof(struct sockaddr_in);
+	__be16 port;
 
+	mutex_lock(&lender->sock_mutex);
+	address = lender->config.address;
+	port = htons(lender->config.port);
+	mutex_unlock(&lender->sock_mutex);
 	if (address.ss_family == AF_INET6) {
 		((struct sockaddr_in6 *)&address)->sin6_port = port;
 		size = sizeof(struct sockaddr_in6);
@@ -118,7 +133,8 @@ static int tide_socket(struct tide_lender *lender, struct socket **sockp,
 	*sockp = sock;		/* from here on tide_lender_break() ends it */
 	*identity = lender->config.identity;
 	mutex_unlock(&lender->sock_mutex);
-	return READ_ONCE(lender->closing) || tide_timeline_held() ? -ESHUTDOWN : 0;
+	return READ_ONCE(lender->closing) || READ_ONCE(lender->renounced) ||
+	       tide_timeline_held() ? -ESHUTDOWN : 0;
 }
 
 /* Nothing is sent but the handshake before there are these. */
@@ -133,7 +149,7 @@ static int tide_seal(struct tide_lender *lender, const struct tide_handshake *hs
 	return err;
 }
 
-static int tide_connect(struct tide_lender *lender, u8 channel, u64 session,
+static int tide_connect(struct tide_lender *lender, const struct tide_hello *hello,
 			struct socket **sockp, struct tide_sealers *sealers)
 {
 	struct tide_handshake *hs = tide_handshake_create();
@@ -142,10 +158,10 @@ static int tide_connect(struct tide_lender *lender, u8 channel, u64 session,
 
 	if (!hs)
 		return -ENOMEM;
+	hs->hello = *hello;
 	err = tide_socket(lender, sockp, &identity) ?:
 	      tide_reach(lender, *sockp) ?:
-	      tide_handshake_borrower(*sockp, hs, &identity, channel, session,
-				      lender->config.size_bytes) ?:
+	      tide_handshake_borrower(*sockp, hs, &identity) ?:
 	      tide_seal(lender, hs, sealers);
 	WRITE_ONCE(lender->reason, hs->reason);
 	memcpy(lender->contribution, hs->noise.hash, sizeof(lender->contribution));
@@ -281,11 +297,24 @@ static int tide_receive_evicted(struct tide_lender *lender,
 	return 0;
 }
 
+static int tide_receive_grant(struct tide_lender *lender, const struct tide_frame *frame)
+{
+	const struct tide_grant *grant = (void *)lender->rx_item;
+	int err = tide_receive_all(lender, frame, sizeof(*grant));
+
+	if (err)
+		return err;
+	WRITE_ONCE(lender->granted_pages, le64_to_cpu(grant->bytes) >> PAGE_SHIFT);
+	lender->linger_ms = min_t(u64, le64_to_cpu(grant->linger_ms),
+				  TIDE_LINGER_MAX_S * MSEC_PER_SEC);
+	tide_catalog_granted(lender);
+	return 0;
+}
+
 static int tide_receive_frame(struct tide_lender *lender,
 			      const struct tide_frame *frame)
 {
 	u64 value;
-	int err;
 
 	switch (frame->type) {
 	case TIDE_DATA:
@@ -297,12 +326,7 @@ static int tide_receive_frame(struct tide_lender *lender,
 	case TIDE_EVICTED:
 		return tide_receive_evicted(lender, frame);
 	case TIDE_GRANT:
-		err = tide_receive_u64(lender, frame, &value);
-		if (err)
-			return err;
-		WRITE_ONCE(lender->granted_pages, value >> PAGE_SHIFT);
-		tide_catalog_granted(lender);
-		return 0;
+		return tide_receive_grant(lender, frame);
 	case TIDE_PONG:
 		if (frame->count)
 			return -EPROTO;
@@ -364,6 +388,25 @@ static void tide_set_ready(struct tide_lender *lender, bool ready)
 	tide_buffers_refit();
 }
 
+/* What the lender has is not asked for any more. */
+static void tide_session_forget(struct tide_lender *lender)
+{
+	if (!lender->session)
+		return;
+	WRITE_ONCE(lender->session, 0);
+	tide_catalog_purge_lender(lender->slot);
+	tide_epochs_end(lender);
+	tide_forget_nothing(lender);
+}
+
+/* Before a try: is there a session that may go on? */
+static void tide_session_check(struct tide_lender *lender)
+{
+	if (xchg(&lender->renounced, false) ||
+	    ktime_after(ktime_get_boottime(), lender->resume_until))
+		tide_session_forget(lender);
+}
+
 /* The lender's first word on the GET channel; only then may PUT connect. */
 static int tide_receive_first_grant(struct tide_lender *lender)
 {
@@ -374,22 +417,50 @@ static int tide_receive_first_grant(struct tide_lender *lender)
 	err = tide_lender_recv(lender, &frame, sizeof(frame));
 	if (err)
 		return err;
-	return frame.type == TIDE_GRANT ? tide_receive_frame(lender, &frame) : -EPROTO;
+	if (frame.type != TIDE_GRANT)
+		return -EPROTO;
+	lender->resumed = frame.flags & TIDE_FLAG_RESUMED;
+	return tide_receive_frame(lender, &frame);
+}
+
+/* The lender's word on whether the former session goes on. */
+static int tide_session_settle(struct tide_lender *lender, u64 offered)
+{
+	int err = tide_receive_first_grant(lender);
+
+	if (err)
+		return err;
+	if (lender->resumed && !lender->session)
+		return -EPROTO;
+	if (!lender->resumed) {
+		tide_session_forget(lender);
+		WRITE_ONCE(lender->session, offered);
+	}
+	lender->resume_until = KTIME_MAX;
+	return 0;
 }
 
 static int tide_session_begin(struct tide_lender *lender)
 {
-	u64 session = get_random_u64();
+	struct tide_hello hello = {
+		.session = cpu_to_le64(get_random_u64() ?: 1),
+		.resume = cpu_to_le64(lender->session),
+		.version = cpu_to_le64(tide_newest_version()),
+		.size_bytes = cpu_to_le64(lender->config.size_bytes),
+		.channel = TIDE_CHANNEL_GET,
+	};
 	int err;
 
 	lender->stalled = false;
 	tide_breaker_reset(lender, false);
-	err = tide_connect(lender, TIDE_CHANNEL_GET, session, &lender->get_sock,
-			   &lender->get_seal) ?:
-	      tide_receive_first_grant(lender) ?:
-	      tide_connect(lender, TIDE_CHANNEL_PUT, session, &lender->put_sock,
-			   &lender->put_seal) ?:
-	      tide_cipher_renew(lender->put_cipher, lender->rx_cipher, lender->contribution);
+	err = tide_connect(lender, &hello, &lender->get_sock, &lender->get_seal) ?:
+	      tide_session_settle(lender, le64_to_cpu(hello.session));
+	if (err)
+		return err;
+	hello.session = cpu_to_le64(lender->session);
+	hello.channel = TIDE_CHANNEL_PUT;
+	err = tide_connect(lender, &hello, &lender->put_sock, &lender->put_seal) ?:
+	      tide_epoch_begin(lender);
 	if (err)
 		return err;
 	tide_lender_expect(lender, 0);
@@ -404,7 +475,8 @@ static void tide_session_end(struct tide_lender *lender)
 	tide_sender_stop(lender);
 	tide_disconnect(lender, &lender->get_sock, &lender->get_seal);
 	tide_disconnect(lender, &lender->put_sock, &lender->put_seal);
-	tide_catalog_purge_lender(lender->slot);
+	lender->resume_until = min(lender->resume_until,
+				   ktime_add_ms(ktime_get_boottime(), lender->linger_ms));
 }
 
 static int tide_session(struct tide_lender *lender)
@@ -421,7 +493,9 @@ static int tide_session(struct tide_lender *lender)
 	tide_set_ready(lender, true);
 	WRITE_ONCE(lender->state, TIDE_LENDER_CONNECTED);
 	atomic64_inc(&lender->stats.connects);
-	pr_info("lenders/%s: connected\n", lender->name);
+	if (lender->resumed)
+		atomic64_inc(&lender->stats.resumes);
+	pr_info("lenders/%s: %s\n", lender->name, lender->resumed ? "resumed" : "connected");
 	schedule_delayed_work(&lender->tick, HZ / 10);
 
 	err = tide_receive(lender);
@@ -444,11 +518,19 @@ static void tide_wait(struct tide_lender *lender, unsigned int ms)
 					 msecs_to_jiffies(ms));
 }
 
+/* Has the lender itself said that it has nothing for this guest? Others may say what they like. */
+static bool tide_lender_declines(const struct tide_lender *lender)
+{
+	return lender->reason == TIDE_UNKNOWN_IDENTITY || lender->reason == TIDE_SWITCHED_OFF;
+}
+
 /* Why there is no session, for those who look and for the log. */
 static void tide_not_connected(struct tide_lender *lender, int err)
 {
 	bool refused = err == -EACCES;
 
+	if (refused && tide_lender_declines(lender))
+		tide_session_forget(lender);
 	if (!refused)
 		WRITE_ONCE(lender->reason, TIDE_UNREACHABLE);
 	WRITE_ONCE(lender->state, refused ? TIDE_LENDER_REJECTED : TIDE_LENDER_CONNECTING);
@@ -461,6 +543,11 @@ static void tide_not_connected(struct tide_lender *lender, int err)
 		pr_info_ratelimited("lenders/%s: cannot connect: error %d\n", lender->name, err);
 }
 
+static unsigned int tide_backoff_max(const struct tide_lender *lender)
+{
+	return lender->session ? TIDE_BACKOFF_SESSION_MS : TIDE_BACKOFF_MAX_MS;
+}
+
 static int tide_lender_main(void *arg)
 {
 	struct tide_lender *lender = arg;
@@ -469,17 +556,19 @@ static int tide_lender_main(void *arg)
 
 	set_user_nice(current, -10);
 	while (!kthread_should_stop()) {
+		tide_session_check(lender);
 		err = tide_session(lender);
 		if (!err) {
 			backoff = TIDE_BACKOFF_MIN_MS;
 		} else {
-			backoff = min(2 * backoff, TIDE_BACKOFF_MAX_MS);
+			backoff = min(2 * backoff, tide_backoff_max(lender));
 			tide_not_connected(lender, err);
 		}
 		tide_wait(lender, backoff);
 		if (xchg(&lender->hurry, false))
 			backoff = TIDE_BACKOFF_MIN_MS;
 	}
+	tide_session_forget(lender);
 	return 0;
 }
 
@@ -577,6 +666,8 @@ int tide_lender_enable(struct tide_lender *lender)
 	kref_init(&lender->kref);
 	init_completion(&lender->released);
 	lender->closing = false;
+	lender->renounced = false;
+	lender->resume_until = KTIME_MAX;
 	lender->reason = TIDE_NOT_REFUSED;
 	tide_breaker_reset(lender, true);
 	err = tide_slot_take(lender);
@@ -630,6 +721,13 @@ void tide_lender_destroy(struct tide_lender *lender)
 	kfree(lender);
 }
 
+/* Tries again now. */
+static void tide_lender_hurry(struct tide_lender *lender)
+{
+	WRITE_ONCE(lender->hurry, true);
+	wake_up(&lender->put_wait);
+}
+
 /**
  * tide_lender_identify() - another guest must answer from now on
  * @lender: enabled or not
@@ -648,9 +746,40 @@ void tide_lender_identify(struct tide_lender *lender, const struct tide_identity
 	mutex_unlock(&lender->sock_mutex);
 	if (!other)
 		return;
+	tide_lender_renounce(lender);
+	tide_lender_hurry(lender);
+}
+
+static bool tide_is_at(const struct tide_lender_config *config,
+		       const struct sockaddr_storage *address, u16 port)
+{
+	return config->port == port && !memcmp(&config->address, address, sizeof(*address));
+}
+
+/**
+ * tide_lender_move() - it is to be reached elsewhere from now on
+ * @lender: enabled or not
+ * @address: where it listens
+ * @port: its TCP port
+ *
+ * The session goes on there, for who answers must be the same guest.
+ *
+ * Context: process.
+ */
+void tide_lender_move(struct tide_lender *lender, const struct sockaddr_storage *address,
+		      u16 port)
+{
+	bool other;
+
+	mutex_lock(&lender->sock_mutex);
+	other = !tide_is_at(&lender->config, address, port);
+	lender->config.address = *address;
+	lender->config.port = port;
+	mutex_unlock(&lender->sock_mutex);
+	if (!other)
+		return;
 	tide_lender_break(lender);
-	WRITE_ONCE(lender->hurry, true);
-	wake_up(&lender->put_wait);
+	tide_lender_hurry(lender);
 }
 
 /**

@@ -19,6 +19,7 @@
 #include "base/identity.h"
 #include "borrower/breaker.h"
 #include "borrower/catalog_ages.h"
+#include "borrower/epochs.h"
 #include "transport/frames.h"
 #include "transport/handshake.h"
 #include "uapi/wire.h"
@@ -49,6 +50,7 @@ struct tide_lender_stats {
 	atomic64_t evicted_notices;	/* pages the lender said it dropped */
 	atomic64_t connects;
 	atomic64_t disconnects;
+	atomic64_t resumes;	/* connects that found the former session */
 	atomic64_t get_corrupt;	/* not what was put: read from disk */
 	atomic64_t breaker_opened;	/* times the latency breaker stopped */
 	atomic64_t breaker_opened_small;	/* times it stopped small reads */
@@ -123,6 +125,12 @@ struct tide_lender {
 	bool ready;		/* gets and puts may be handed over */
 	bool stalled;		/* a get was late and nothing came since */
 	bool closing;		/* being disabled */
+	u64 session;		/* whose pages the catalog has; 0: none */
+	bool resumed;		/* it was there before this connection */
+	bool renounced;		/* it is not to go on, whatever the lender says */
+	ktime_t resume_until;	/* by boottime: while it is not connected */
+	unsigned int linger_ms;	/* how long the lender keeps it then */
+	struct tide_epochs epochs;
 	ktime_t rx_until;	/* when the frame that comes now, or the next one, must be there */
 	bool hurry;		/* something has changed: try again now */
 	enum tide_reason reason;	/* why the last try was in vain */
@@ -156,7 +164,6 @@ struct tide_lender {
 	bool ping_due, resize_due;
 	struct tide_data_item *rx_item;	/* metadata of the frame being received */
 	struct page *scratch;		/* takes pages nobody waits for */
-	struct tide_cipher *rx_cipher;	/* the receiving thread's */
 
 	/* notes for the lender on pages it may drop */
 	spinlock_t forget_lock;
@@ -197,10 +204,12 @@ int tide_lender_enable(struct tide_lender *lender);
 void tide_lender_disable(struct tide_lender *lender);
 void tide_lender_destroy(struct tide_lender *lender);
 void tide_lender_identify(struct tide_lender *lender, const struct tide_identity *identity);
+void tide_lender_move(struct tide_lender *lender, const struct sockaddr_storage *address,
+		      u16 port);
 void tide_lender_resize(struct tide_lender *lender);
 void tide_lender_put(struct tide_lender *lender);
 void tide_lender_break(struct tide_lender *lender);
-void tide_lenders_break(void);
+void tide_lenders_renounce(void);
 bool tide_lender_silent(const struct tide_lender *lender);
 int tide_lender_recv(struct tide_lender *lender, void *data, size_t size);
 int tide_lender_metadata(struct tide_lender *lender, const struct tide_frame *frame, size_t size);

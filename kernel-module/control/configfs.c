@@ -3,7 +3,7 @@
  * Control through configfs, as ABI.md describes it:
  *
  *	tidepool/{version,identity,stats,latency,port,lend_bytes,reserve_bytes,
- *		  ghost,ghost_curve,verify_one_in}
+ *		  linger_s,ghost,ghost_curve,verify_one_in}
  *	tidepool/lenders/NAME/		configfs_lenders.c
  *	tidepool/borrowers/NAME/	configfs_borrowers.c
  *
@@ -106,6 +106,26 @@ static ssize_t tide_root_reserve_bytes_store(struct config_item *item,
 	return count;
 }
 
+static ssize_t tide_root_linger_s_show(struct config_item *item, char *page)
+{
+	return sysfs_emit(page, "%u\n", READ_ONCE(tide_linger_s));
+}
+
+static ssize_t tide_root_linger_s_store(struct config_item *item, const char *page,
+					size_t count)
+{
+	unsigned int seconds;
+
+	if (kstrtouint(page, 0, &seconds) || seconds > TIDE_LINGER_MAX_S)
+		return tide_refuse(-EINVAL, "tidepool", "linger_s",
+				   "must be a number of seconds from 0 to %d",
+				   TIDE_LINGER_MAX_S);
+	mutex_lock(&tide_control_mutex);
+	tide_linger_set(seconds);
+	mutex_unlock(&tide_control_mutex);
+	return count;
+}
+
 static const char * const tide_ghost_modes[] = {
 	[TIDE_GHOST_OFF] = "Off",
 	[TIDE_GHOST_NON_INCLUSIVE] = "NonInclusive",
@@ -161,6 +181,7 @@ CONFIGFS_ATTR_RO(tide_root_, latency);
 CONFIGFS_ATTR(tide_root_, port);
 CONFIGFS_ATTR(tide_root_, lend_bytes);
 CONFIGFS_ATTR(tide_root_, reserve_bytes);
+CONFIGFS_ATTR(tide_root_, linger_s);
 CONFIGFS_ATTR(tide_root_, ghost);
 CONFIGFS_ATTR_RO(tide_root_, ghost_curve);
 CONFIGFS_ATTR(tide_root_, verify_one_in);
@@ -173,6 +194,7 @@ static struct configfs_attribute *tide_root_attrs[] = {
 	&tide_root_attr_port,
 	&tide_root_attr_lend_bytes,
 	&tide_root_attr_reserve_bytes,
+	&tide_root_attr_linger_s,
 	&tide_root_attr_ghost,
 	&tide_root_attr_ghost_curve,
 	&tide_root_attr_verify_one_in,

@@ -45,8 +45,18 @@ static ssize_t tide_lender_##attr##_store(struct config_item *item,	\
 	return err ?: count;						\
 }
 
-TIDE_LENDER_STORE(address, false,
-		  tide_parse_address(who, page, count, &lender->config.address))
+static int tide_lender_set_address(struct tide_lender *lender, const char *who,
+				   const char *page, size_t count)
+{
+	struct sockaddr_storage address;
+	int err = tide_parse_address(who, page, count, &address);
+
+	if (!err)
+		tide_lender_move(lender, &address, lender->config.port);
+	return err;
+}
+
+TIDE_LENDER_STORE(address, true, tide_lender_set_address(lender, who, page, count))
 
 static ssize_t tide_lender_address_show(struct config_item *item, char *page)
 {
@@ -57,7 +67,18 @@ static ssize_t tide_lender_address_show(struct config_item *item, char *page)
 	return sysfs_emit(page, "%pISc\n", &lender->config.address);
 }
 
-TIDE_LENDER_STORE(port, false, tide_parse_port(who, page, &lender->config.port))
+static int tide_lender_set_port(struct tide_lender *lender, const char *who,
+				const char *page)
+{
+	u16 port;
+	int err = tide_parse_port(who, page, &port);
+
+	if (!err)
+		tide_lender_move(lender, &lender->config.address, port);
+	return err;
+}
+
+TIDE_LENDER_STORE(port, true, tide_lender_set_port(lender, who, page))
 
 static ssize_t tide_lender_port_show(struct config_item *item, char *page)
 {

@@ -27,8 +27,8 @@ static_assert(PAGE_SIZE == SZ_4K, "the wire carries pages of 4096 bytes");
 
 static void tide_end_sessions(void)
 {
-	tide_lenders_break();
-	tide_lending_break();
+	tide_lenders_renounce();
+	tide_lending_renounce();
 }
 
 static int tide_watch_timeline(void)

@@ -77,6 +77,7 @@ static const struct tide_counter tide_lender_counters[] = {
 	TIDE_COUNTER(tide_lender_stats, evicted_notices),
 	TIDE_COUNTER(tide_lender_stats, connects),
 	TIDE_COUNTER(tide_lender_stats, disconnects),
+	TIDE_COUNTER(tide_lender_stats, resumes),
 	TIDE_COUNTER(tide_lender_stats, get_corrupt),
 	TIDE_COUNTER(tide_lender_stats, bad_frames),
 	TIDE_COUNTER(tide_lender_stats, breaker_opened),

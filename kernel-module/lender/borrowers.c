@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
  * The borrowers of this guest: what each is granted, and its session of two
- * connections. What a session stored is dropped with it, for the borrower's
- * catalog is gone, too.
+ * connections. A session that has lost these lingers: its pages stay for a while,
+ * and a borrower that comes back in time finds them (invariant 14). They are
+ * dropped when it does not, or comes back without what it knew of them.
  */
 #define pr_fmt(fmt) KBUILD_MODNAME ": " fmt
 
@@ -18,6 +19,7 @@
 
 #define TIDE_TAKEOVER_MS	2000
 
+unsigned int tide_linger_s = 60;
 DEFINE_MUTEX(tide_lending_mutex);	/* the borrowers and the connections */
 static LIST_HEAD(tide_borrowers);	/* the enabled ones */
 static LIST_HEAD(tide_borrowers_made);	/* all */
@@ -52,58 +54,151 @@ void tide_regrant(struct tide_borrower *borrower)
 /* sessions							       */
 /* ------------------------------------------------------------------ */
 
+/* Is nobody connected? The mutex is held. */
+static bool tide_session_idle(const struct tide_borrower *borrower)
+{
+	return !borrower->get && !borrower->put;
+}
+
 static bool tide_session_over(struct tide_borrower *borrower)
 {
 	bool over;
 
 	mutex_lock(&borrower->mutex);
-	over = !borrower->get && !borrower->put;
+	over = tide_session_idle(borrower);
 	mutex_unlock(&borrower->mutex);
 	return over;
 }
 
-/**
- * tide_attach_get() - begin a session
- * @c: its GET channel, the handshake over
- * @session: its name
- * @wanted: bytes that the borrower would like to have
- *
- * Takes over from an older one, of which the borrower knows nothing any more.
- *
- * Return: 0 or a negative errno.
- */
-int tide_attach_get(struct tide_connection *c, u64 session, u64 wanted)
+/* Nobody is connected, the mutex is held. */
+static void tide_session_drop(struct tide_borrower *borrower)
 {
-	struct tide_borrower *borrower = c->borrower;
-	int err = 0;
+	struct tide_store *store = borrower->store;
 
+	borrower->session = 0;
+	borrower->granted_bytes = 0;
+	WRITE_ONCE(borrower->store, NULL);
+	if (store)
+		tide_store_destroy(store);
+}
+
+/* It ends, and does not go on when the borrower comes back; the mutex is held. */
+static void tide_session_renounce(struct tide_borrower *borrower)
+{
+	borrower->session = 0;
+	tide_shut(borrower->get);
+	tide_shut(borrower->put);
+	if (tide_session_idle(borrower))
+		tide_session_drop(borrower);
+}
+
+static void tide_expire(struct work_struct *work)
+{
+	struct tide_borrower *borrower = container_of(to_delayed_work(work),
+						      struct tide_borrower, expire);
+	s64 left;
+
+	mutex_lock(&borrower->mutex);
+	left = ktime_ms_delta(borrower->linger_until, ktime_get_boottime());
+	if (borrower->store && tide_session_idle(borrower)) {
+		if (left > 0)
+			tide_expire_in(borrower, left);
+		else
+			tide_session_drop(borrower);
+	}
+	mutex_unlock(&borrower->mutex);
+}
+
+/* The last connection is gone: the borrower may come back. The mutex is held. */
+static void tide_session_linger(struct tide_borrower *borrower)
+{
+	unsigned int ms = READ_ONCE(tide_linger_s) * MSEC_PER_SEC;
+
+	if (!borrower->session || !borrower->enabled || !ms) {
+		tide_session_drop(borrower);
+		return;
+	}
+	borrower->linger_until = ktime_add_ms(ktime_get_boottime(), ms);
+	tide_expire_in(borrower, ms);
+}
+
+/*
+ * May a session go on? Not if its borrower is one that has gone back in time: what
+ * it knows is of before, and its next versions have been given already.
+ */
+static bool tide_session_resumes(const struct tide_borrower *borrower,
+				 const struct tide_hello *hello)
+{
+	return borrower->store && borrower->session &&
+	       le64_to_cpu(hello->resume) == borrower->session &&
+	       le64_to_cpu(hello->version) >= borrower->newest;
+}
+
+/* Nobody is connected, the mutex is held. */
+static int tide_session_create(struct tide_borrower *borrower, u64 session)
+{
+	tide_session_drop(borrower);
+	borrower->store = tide_store_create(borrower, 0);
+	if (!borrower->store)
+		return -ENOMEM;
+	borrower->session = session;
+	borrower->newest = 0;
+	return 0;
+}
+
+/* Ends the connections that there are, and waits for it. */
+static int tide_session_take_over(struct tide_borrower *borrower)
+{
 	mutex_lock(&borrower->mutex);
 	tide_shut(borrower->get);
 	tide_shut(borrower->put);
 	mutex_unlock(&borrower->mutex);
-	if (!wait_event_timeout(tide_connections_wait, tide_session_over(borrower),
-				msecs_to_jiffies(TIDE_TAKEOVER_MS)))
-		return -EBUSY;
+	return wait_event_timeout(tide_connections_wait, tide_session_over(borrower),
+				  msecs_to_jiffies(TIDE_TAKEOVER_MS)) ? 0 : -EBUSY;
+}
 
-	mutex_lock(&borrower->mutex);
-	if (borrower->get || borrower->put || !borrower->enabled) {
-		err = -EBUSY;
-		goto out;
+static int tide_session_attach(struct tide_connection *c, const struct tide_hello *hello)
+{
+	struct tide_borrower *borrower = c->borrower;
+	int err;
+
+	if (!tide_session_idle(borrower) || !borrower->enabled)
+		return -EBUSY;
+	c->resumed = tide_session_resumes(borrower, hello);
+	if (!c->resumed) {
+		err = tide_session_create(borrower, le64_to_cpu(hello->session));
+		if (err)
+			return err;
 	}
-	borrower->wanted_bytes = min_t(u64, wanted, TIDE_MAX_BYTES);
+	borrower->wanted_bytes = min_t(u64, le64_to_cpu(hello->size_bytes), TIDE_MAX_BYTES);
 	borrower->granted_bytes = tide_grant(borrower);
-	borrower->store = tide_store_create(borrower, borrower->granted_bytes);
-	if (!borrower->store) {
-		err = -ENOMEM;
-		goto out;
-	}
-	borrower->session = session;
+	tide_store_resize(borrower->store, borrower->granted_bytes);
 	mutex_lock(&borrower->send_mutex);
 	borrower->get = c;
 	mutex_unlock(&borrower->send_mutex);
-	pr_info("borrowers/%s: connected, %llu MiB granted\n", borrower->name,
-		borrower->granted_bytes >> 20);
-out:
+	pr_info("borrowers/%s: %s, %llu MiB granted\n", borrower->name,
+		c->resumed ? "resumed" : "connected", borrower->granted_bytes >> 20);
+	return 0;
+}
+
+/**
+ * tide_attach_get() - begin a session, or go on with one
+ * @c: its GET channel, the handshake over
+ * @hello: what the borrower has said
+ *
+ * Takes over from connections that there are: the borrower has given them up.
+ *
+ * Return: 0 or a negative errno.
+ */
+int tide_attach_get(struct tide_connection *c, const struct tide_hello *hello)
+{
+	struct tide_borrower *borrower = c->borrower;
+	int err = tide_session_take_over(borrower);
+
+	if (err)
+		return err;
+	mutex_lock(&borrower->mutex);
+	err = tide_session_attach(c, hello);
 	mutex_unlock(&borrower->mutex);
 	return err;
 }
@@ -133,13 +228,12 @@ int tide_attach_put(struct tide_connection *c, u64 session)
  * tide_detach() - a connection of a session has ended
  * @c: attached
  *
- * The other one ends, too; the last to go takes the store with it. Whoever still
+ * The other one ends, too; after the last the session lingers. Whoever still
  * sends on the connection does not wait any longer.
  */
 void tide_detach(struct tide_connection *c)
 {
 	struct tide_borrower *borrower = c->borrower;
-	struct tide_store *store = NULL;
 
 	tide_shut(c);
 	mutex_lock(&borrower->mutex);
@@ -152,13 +246,8 @@ void tide_detach(struct tide_connection *c)
 		borrower->put = NULL;
 		tide_shut(borrower->get);
 	}
-	if (!borrower->get && !borrower->put) {
-		store = borrower->store;
-		WRITE_ONCE(borrower->store, NULL);
-		borrower->granted_bytes = 0;
-		if (store)
-			tide_store_destroy(store);
-	}
+	if (tide_session_idle(borrower) && borrower->store)
+		tide_session_linger(borrower);
 	mutex_unlock(&borrower->mutex);
 	wake_up_all(&tide_connections_wait);
 }
@@ -221,6 +310,7 @@ struct tide_borrower *tide_borrower_create(const char *name)
 	mutex_init(&borrower->mutex);
 	mutex_init(&borrower->send_mutex);
 	INIT_DELAYED_WORK(&borrower->notify, tide_notify);
+	INIT_DELAYED_WORK(&borrower->expire, tide_expire);
 	mutex_lock(&tide_lending_mutex);
 	list_add(&borrower->made, &tide_borrowers_made);
 	mutex_unlock(&tide_lending_mutex);
@@ -278,10 +368,10 @@ void tide_borrower_disable(struct tide_borrower *borrower)
 
 	mutex_lock(&borrower->mutex);
 	borrower->enabled = false;
-	tide_shut(borrower->get);
-	tide_shut(borrower->put);
+	tide_session_renounce(borrower);
 	mutex_unlock(&borrower->mutex);
 	wait_event(tide_connections_wait, tide_borrower_alone(borrower));
+	cancel_delayed_work_sync(&borrower->expire);
 	cancel_delayed_work_sync(&borrower->notify);
 	tide_unlisten();
 }
@@ -311,13 +401,21 @@ void tide_borrower_destroy(struct tide_borrower *borrower)
 int tide_borrower_identify(struct tide_borrower *borrower,
 			   const struct tide_identity *identity)
 {
+	bool other;
+
 	if (borrower->enabled && tide_identity_taken(borrower, identity))
 		return -EEXIST;
 	mutex_lock(&tide_lending_mutex);
+	other = !tide_identity_is(&borrower->identity, identity);
 	borrower->identity = *identity;
 	borrower->identity_set = true;
 	mutex_unlock(&tide_lending_mutex);
+	if (!other)
+		return 0;
 	tide_borrower_part(borrower);
+	mutex_lock(&borrower->mutex);
+	tide_session_renounce(borrower);
+	mutex_unlock(&borrower->mutex);
 	return 0;
 }
 
@@ -335,22 +433,47 @@ void tide_borrower_requota(struct tide_borrower *borrower)
 }
 
 /**
- * tide_lending_break() - end the sessions with all borrowers
+ * tide_lending_renounce() - end the sessions with all borrowers, for good
  *
  * Context: process.
  */
-void tide_lending_break(void)
+void tide_lending_renounce(void)
 {
 	struct tide_borrower *borrower;
 
 	mutex_lock(&tide_lending_mutex);
 	list_for_each_entry(borrower, &tide_borrowers, list) {
 		mutex_lock(&borrower->mutex);
-		tide_shut(borrower->get);
-		tide_shut(borrower->put);
+		tide_session_renounce(borrower);
 		mutex_unlock(&borrower->mutex);
 	}
 	mutex_unlock(&tide_lending_mutex);
+}
+
+/* It is told how long its pages stay, and those of who is gone stay no longer than that. */
+static void tide_session_relinger(struct tide_borrower *borrower)
+{
+	mutex_lock(&borrower->mutex);
+	if (borrower->store && tide_session_idle(borrower))
+		tide_session_linger(borrower);
+	else
+		tide_regrant(borrower);
+	mutex_unlock(&borrower->mutex);
+}
+
+/**
+ * tide_linger_set() - how long a session lives without a connection
+ * @seconds: from now on, or from when it was lost; 0: not at all
+ *
+ * Context: process, under control.c's mutex, so borrowers do not come or go.
+ */
+void tide_linger_set(unsigned int seconds)
+{
+	struct tide_borrower *borrower;
+
+	WRITE_ONCE(tide_linger_s, seconds);
+	list_for_each_entry(borrower, &tide_borrowers, list)
+		tide_session_relinger(borrower);
 }
 
 /* Each borrower keeps its share of what may be lent in all. */

@@ -4,6 +4,7 @@
 #define TIDE_BORROWERS_H
 
 #include <linux/atomic.h>
+#include <linux/ktime.h>
 #include <linux/list.h>
 #include <linux/mutex.h>
 #include <linux/string.h>
@@ -52,10 +53,13 @@ struct tide_borrower {
 	struct mutex mutex;		/* the session: the members below */
 	struct mutex send_mutex;	/* one frame at a time; @get */
 	struct tide_connection *get, *put;
-	u64 session;
+	u64 session;			/* 0: none that could go on */
+	u64 newest;			/* version that it has put; the PUT channel's */
 	u64 wanted_bytes;
 	u64 granted_bytes;
-	struct tide_store *store;	/* of the current session */
+	struct tide_store *store;	/* of the session, connected or not */
+	ktime_t linger_until;		/* by boottime, while it is not */
+	struct delayed_work expire;	/* ends it then */
 	bool grant_due;			/* it is to be told of a new grant */
 	struct delayed_work notify;
 	struct tide_borrower_stats stats;
@@ -72,11 +76,13 @@ const char *tide_borrower_state_name(struct tide_borrower *borrower);
 u64 tide_borrower_lent_pages(struct tide_borrower *borrower);
 unsigned int tide_borrower_connections(struct tide_borrower *borrower);
 void tide_lending_shrink(void);
-void tide_lending_break(void);
+void tide_lending_renounce(void);
+void tide_linger_set(unsigned int seconds);
 
 /* What this guest may lend, set through configfs. */
 extern u64 tide_lend_bytes;
 extern u64 tide_reserve_bytes;
+extern unsigned int tide_linger_s;
 
 /* -DTIDEPOOL_BREAK_LENDER: it cheats the borrowers that have such a name. */
 static inline bool tide_cheats(const struct tide_borrower *borrower, const char *how)

@@ -144,20 +144,19 @@ static int tide_shake_hands(struct tide_connection *c, struct tide_handshake *hs
 static int tide_welcome(struct tide_connection *c)
 {
 	struct tide_handshake *hs = tide_handshake_create();
-	u64 session, wanted;
+	struct tide_hello hello;
 	int err;
 
 	if (!hs)
 		return -ENOMEM;
 	err = tide_shake_hands(c, hs);
-	session = le64_to_cpu(hs->hello.session);
-	wanted = le64_to_cpu(hs->hello.size_bytes);
+	hello = hs->hello;
 	tide_handshake_free(hs);
 	if (err)
 		return err;
 	if (c->channel == TIDE_CHANNEL_GET)
-		return tide_attach_get(c, session, wanted);
-	return tide_attach_put(c, session);
+		return tide_attach_get(c, &hello);
+	return tide_attach_put(c, le64_to_cpu(hello.session));
 }
 
 static void tide_connection_end(struct tide_connection *c)
@@ -252,6 +251,18 @@ void tide_tell(struct tide_borrower *borrower, unsigned long delay)
 		queue_delayed_work(tide_get_queue, &borrower->notify, delay);
 	else
 		mod_delayed_work(tide_get_queue, &borrower->notify, 0);
+}
+
+/**
+ * tide_expire_in() - have a session looked at that lingers
+ * @borrower: enabled
+ * @ms: when
+ *
+ * Context: any.
+ */
+void tide_expire_in(struct tide_borrower *borrower, unsigned int ms)
+{
+	mod_delayed_work(tide_put_queue, &borrower->expire, msecs_to_jiffies(ms));
 }
 
 /**

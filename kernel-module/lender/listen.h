@@ -13,6 +13,7 @@ int tide_listen(void);
 void tide_unlisten(void);
 bool tide_listening(void);
 void tide_tell(struct tide_borrower *borrower, unsigned long delay);
+void tide_expire_in(struct tide_borrower *borrower, unsigned int ms);
 bool tide_borrower_alone(struct tide_borrower *borrower);
 void tide_borrower_part(struct tide_borrower *borrower);
 

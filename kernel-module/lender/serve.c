@@ -24,7 +24,7 @@
 /* ------------------------------------------------------------------ */
 
 /* A frame without pages, on the GET channel. */
-static int tide_reply(struct tide_borrower *borrower, u8 type, unsigned int count,
+static int tide_reply(struct tide_borrower *borrower, u8 type, u8 flags, unsigned int count,
 		      u64 id, const void *payload, size_t length)
 {
 	struct tide_connection *c;
@@ -36,6 +36,7 @@ static int tide_reply(struct tide_borrower *borrower, u8 type, unsigned int coun
 		c->note.frame = (struct tide_frame) {
 			.length = cpu_to_le32(length + TIDE_TAG_SIZE),
 			.type = type,
+			.flags = flags,
 			.count = cpu_to_le16(count),
 			.id = cpu_to_le64(id),
 		};
@@ -49,17 +50,20 @@ static int tide_reply(struct tide_borrower *borrower, u8 type, unsigned int coun
 	return err < 0 ? err : 0;
 }
 
-static int tide_send_grant(struct tide_borrower *borrower)
+static int tide_send_grant(struct tide_borrower *borrower, u8 flags)
 {
-	__le64 bytes = cpu_to_le64(READ_ONCE(borrower->granted_bytes));
+	struct tide_grant grant = {
+		.bytes = cpu_to_le64(READ_ONCE(borrower->granted_bytes)),
+		.linger_ms = cpu_to_le64((u64)READ_ONCE(tide_linger_s) * MSEC_PER_SEC),
+	};
 
-	return tide_reply(borrower, TIDE_GRANT, 0, 0, &bytes, sizeof(bytes));
+	return tide_reply(borrower, TIDE_GRANT, flags, 0, 0, &grant, sizeof(grant));
 }
 
 static int tide_send_evicted(struct tide_borrower *borrower,
 			     const struct tide_page_id *id, unsigned int count)
 {
-	int err = tide_reply(borrower, TIDE_EVICTED, count, 0, id, count * sizeof(*id));
+	int err = tide_reply(borrower, TIDE_EVICTED, 0, count, 0, id, count * sizeof(*id));
 
 	if (!err)
 		atomic64_add(count, &borrower->stats.notices_sent);
@@ -82,16 +86,18 @@ void tide_notify(struct work_struct *work)
 	unsigned int n;
 
 	if (xchg(&borrower->grant_due, false))
-		tide_send_grant(borrower);
+		tide_send_grant(borrower, 0);
 	id = kmalloc_array(TIDE_NOTICE_MAX, sizeof(*id), GFP_NOIO | __GFP_NOWARN);
 	if (!id) {
 		tide_tell(borrower, HZ);
 		return;
 	}
 	store = READ_ONCE(borrower->store);	/* destroyed after this work */
-	while (store && (n = tide_store_notices(store, id, TIDE_NOTICE_MAX)))
-		if (tide_send_evicted(borrower, id, n))
+	while (store && READ_ONCE(borrower->get)) {	/* else later, to who resumes */
+		n = tide_store_notices(store, id, TIDE_NOTICE_MAX);
+		if (!n || tide_send_evicted(borrower, id, n))
 			break;
+	}
 	kfree(id);
 }
 
@@ -253,7 +259,7 @@ static int tide_serve_get_frame(struct tide_connection *c, const struct tide_fra
 		return tide_serve_resize(c, frame);
 	case TIDE_PING:
 		return tide_check(frame, 0, 0, 0) ?: tide_receive_all(c, frame) ?:
-		       tide_reply(c->borrower, TIDE_PONG, 0, le64_to_cpu(frame->id), "", 0);
+		       tide_reply(c->borrower, TIDE_PONG, 0, 0, le64_to_cpu(frame->id), "", 0);
 	default:
 		return -EPROTO;
 	}
@@ -276,6 +282,17 @@ static void tide_prepare_batch(struct tide_connection *c, unsigned int count,
 			.bv_len = PAGE_SIZE,
 		};
 	}
+}
+
+/* All that it has ever put, kept or not: see tide_session_resumes(). */
+static void tide_note_versions(struct tide_connection *c, unsigned int count)
+{
+	u64 newest = c->borrower->newest;
+	unsigned int i;
+
+	for (i = 0; i < count; i++)
+		newest = max(newest, le64_to_cpu(c->request.put[i].id.version));
+	c->borrower->newest = newest;
 }
 
 static u64 tide_store_batch(struct tide_connection *c, unsigned int count, bool usable)
@@ -332,11 +349,12 @@ static int tide_serve_put(struct tide_connection *c, const struct tide_frame *fr
 	err = tide_receive_metadata(c, frame, count * sizeof(c->request.put[0]));
 	if (err)
 		return err;
+	tide_note_versions(c, count);
 	tide_prepare_batch(c, count, scratch);
 	err = tide_wire_recv_pages(c->sock, c->bvec, count);
 	stored = cpu_to_le64(tide_store_batch(c, count, !err));
 	return err ?: tide_tell_evicted(c) ?:
-	       tide_reply(c->borrower, TIDE_PUT_ACK, count, le64_to_cpu(frame->id), &stored,
+	       tide_reply(c->borrower, TIDE_PUT_ACK, 0, count, le64_to_cpu(frame->id), &stored,
 			  sizeof(stored));
 }
 
@@ -358,7 +376,9 @@ void tide_serve_session(struct tide_connection *c)
 	int err = scratch ? 0 : -ENOMEM;
 
 	if (!err && get)
-		err = tide_send_grant(c->borrower);
+		err = tide_send_grant(c->borrower, c->resumed ? TIDE_FLAG_RESUMED : 0);
+	if (!err && get)
+		tide_tell(c->borrower, 0);	/* what has gone meanwhile */
 	while (!err) {
 		err = tide_wire_recv_by(c->sock, &frame, sizeof(frame),
 					get ? ktime_add_ms(ktime_get(), TIDE_SILENCE_MS) :

@@ -29,6 +29,7 @@
  * @sock: its socket
  * @borrower: once the handshake is over
  * @channel: likewise
+ * @resumed: it goes on with the former session's pages
  * @peer: likewise
  * @sealers: its keys
  * @request: metadata of the frame being served, and its tag
@@ -46,6 +47,7 @@ struct tide_connection {
 	struct socket *sock;
 	struct tide_borrower *borrower;
 	u8 channel;
+	bool resumed;
 	struct tide_identity peer;
 	struct tide_sealers sealers;
 	struct {
@@ -91,7 +93,7 @@ void tide_serve_session(struct tide_connection *c);
 /* borrowers.c */
 enum tide_answer_code tide_welcomes(const struct tide_identity *who);
 struct tide_borrower *tide_known(const struct tide_identity *who);
-int tide_attach_get(struct tide_connection *c, u64 session, u64 wanted);
+int tide_attach_get(struct tide_connection *c, const struct tide_hello *hello);
 int tide_attach_put(struct tide_connection *c, u64 session);
 void tide_detach(struct tide_connection *c);
 void tide_regrant(struct tide_borrower *borrower);

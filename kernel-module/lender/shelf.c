@@ -489,21 +489,44 @@ static unsigned long tide_give_count(struct shrinker *shrinker,
 	return min_t(u64, tide_store_lent(), 2 * most);
 }
 
+/* Those of borrowers that are gone, and may come back, go first. */
+static unsigned long tide_give_lingering(unsigned long wanted)
+{
+	struct tide_store *store;
+	unsigned long gone = 0;
+
+	list_for_each_entry(store, &tide_stores, list)
+		if (gone < wanted && !READ_ONCE(store->borrower->get))
+			gone += tide_store_give(store, min_t(u64, wanted - gone,
+							     tide_store_pages(store)));
+	return gone;
+}
+
 /* Each borrower loses its share. */
-static unsigned long tide_give_scan(struct shrinker *shrinker, struct shrink_control *sc)
+static unsigned long tide_give_shares(unsigned long wanted)
 {
 	u64 lent = tide_store_lent();
 	struct tide_store *store;
 	unsigned long gone = 0;
 
-	if (!lent || !mutex_trylock(&tide_stores_mutex))
-		return SHRINK_STOP;
 	list_for_each_entry(store, &tide_stores, list) {
 		u64 pages = tide_store_pages(store);
-		u64 share = mul_u64_u64_div_u64(pages, sc->nr_to_scan, lent) + 1;
+		u64 share = lent ? mul_u64_u64_div_u64(pages, wanted, lent) + 1 : 0;
 
 		gone += tide_store_give(store, min(share, pages));
 	}
+	return gone;
+}
+
+static unsigned long tide_give_scan(struct shrinker *shrinker, struct shrink_control *sc)
+{
+	unsigned long gone;
+
+	if (!tide_store_lent() || !mutex_trylock(&tide_stores_mutex))
+		return SHRINK_STOP;
+	gone = tide_give_lingering(sc->nr_to_scan);
+	if (gone < sc->nr_to_scan)
+		gone += tide_give_shares(sc->nr_to_scan - gone);
 	mutex_unlock(&tide_stores_mutex);
 	tide_account_reclaimed(gone);
 	return gone ?: SHRINK_STOP;

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Callable, Iterator
 
 import pytest
@@ -9,11 +10,28 @@ import pytest
 from bed.between import Between, Change, flip, leave_out, repeat
 from bed.guest import HOST_ADDRESS
 from bed.pair import NAME, PATIENT, Pair
-from bed.protocol import DATA, EVICTED, FORGET, GET, GRANT, PING, PONG, PUT, PUT_ACK, RESIZE
+from bed.protocol import (
+    DATA,
+    EVICTED,
+    FORGET,
+    GET,
+    GRANT,
+    PAGE,
+    PING,
+    PONG,
+    PUT,
+    PUT_ACK,
+    REKEY_FRAMES,
+    RESIZE,
+    Borrower,
+    KeyPair,
+    point_of,
+)
 from bed.tidepool import MIB, wait_until
 from bed.workload import stress
 
 LENGTH, TYPE, FLAGS, COUNT, ID, METADATA, TAG = 0, 4, 5, 6, 8, 16, -1  # places in a frame
+BURST = 512  # frames at once
 LENDER = f"lenders/{NAME}"
 FILE_MIB = 4
 
@@ -117,6 +135,20 @@ def test_altered_frame_ends_the_session(pair: Pair, encryption: str) -> None:
 
 def _noticed(pair: Pair) -> int:
     return pair.borrowed()["bad_frames"] + pair.lent()["bad_frames"]
+
+
+def test_keys_are_renewed(pair: Pair) -> None:
+    """A session goes on when the keys of both directions have become others, as the model's do."""
+    own = KeyPair()
+    pair.l.lend(NAME, quota=16 * MIB, identity=own.identity)
+    lender, address = point_of(pair.l.identity), ("127.0.0.1", pair.lender_port)
+    with contextlib.closing(Borrower(address, own, lender, 8 * MIB)) as borrower:
+        assert borrower.store(1, 1, 1, bytes(PAGE))
+        for _ in range(2 * REKEY_FRAMES // BURST + 1):
+            borrower.pings(BURST)
+        assert borrower.load(1, 1, 1) == bytes(PAGE)
+    pair.l.rmdir(f"borrowers/{NAME}")
+    pair.assert_clean()
 
 
 @pytest.mark.long

@@ -3,7 +3,8 @@
  * What is in a frame beside pages is encrypted and authenticated with the key
  * of its connection and direction, and its header authenticated with it. The
  * nonce counts, so a frame that is altered, left out, repeated or exchanged
- * with another does not verify, and neither does any that follows.
+ * with another does not verify, and neither does any that follows. After so many
+ * frames the key is renewed (Noise, section 11.3): both ends count, so nothing is said.
  *
  * Nothing is allocated for a frame.
  */
@@ -13,6 +14,7 @@
 #include <linux/kconfig.h>
 #include <linux/mm.h>
 #include <linux/scatterlist.h>
+#include <linux/sched/mm.h>
 #include <linux/slab.h>
 
 #include "base/compat.h"
@@ -34,6 +36,7 @@
  * @count: frames so far: the next one's nonce
  * @frame: the header, where the cipher can reach it
  * @nonce: of this frame
+ * @renewed: the next key, and a tag, while it is made
  * @list: @frame, then the metadata and its tag, page by page
  */
 struct tide_sealer {
@@ -43,6 +46,7 @@ struct tide_sealer {
 	u64 count;
 	struct tide_frame frame;
 	u8 nonce[TIDE_SEALER_NONCE_SIZE];
+	u8 renewed[TIDE_AEAD_KEY_SIZE + TIDE_TAG_SIZE];
 	struct scatterlist list[TIDE_SEALER_PARTS];
 };
 
@@ -152,6 +156,42 @@ static int tide_sealer_list(struct tide_sealer *sealer, void *at, size_t size)
 	return 0;
 }
 
+/* Some ciphers allocate for a key, and whoever sends here may not wait for a disk. */
+static int tide_sealer_key(struct tide_sealer *sealer, const u8 *key)
+{
+	unsigned int flags = memalloc_noio_save();
+	int err = crypto_aead_setkey(sealer->tfm, key, TIDE_AEAD_KEY_SIZE);
+
+	memalloc_noio_restore(flags);
+	return err;
+}
+
+/* Noise's REKEY(k): what k makes of zeros under the last of all nonces. */
+static int tide_sealer_renew(struct tide_sealer *sealer)
+{
+	int err;
+
+	memset(sealer->renewed, 0, sizeof(sealer->renewed));
+	memset(sealer->nonce, 0, sizeof(sealer->nonce));
+	put_unaligned_be64(U64_MAX, sealer->nonce + 4);
+	sg_init_one(sealer->list, sealer->renewed, sizeof(sealer->renewed));
+	aead_request_set_ad(sealer->request, 0);
+	aead_request_set_crypt(sealer->request, sealer->list, sealer->list,
+			       TIDE_AEAD_KEY_SIZE, sealer->nonce);
+	err = crypto_wait_req(crypto_aead_encrypt(sealer->request), &sealer->wait) ?:
+	      tide_sealer_key(sealer, sealer->renewed);
+	aead_request_set_ad(sealer->request, sizeof(sealer->frame));
+	memzero_explicit(sealer->renewed, sizeof(sealer->renewed));
+	return err;
+}
+
+static int tide_sealer_renew_if_due(struct tide_sealer *sealer)
+{
+	bool due = sealer->count && !(sealer->count % TIDE_REKEY_FRAMES);
+
+	return due ? tide_sealer_renew(sealer) : 0;
+}
+
 static int tide_sealer_set(struct tide_sealer *sealer, const struct tide_frame *frame,
 			   void *metadata, size_t size, size_t input)
 {
@@ -175,7 +215,8 @@ static int tide_sealer_set(struct tide_sealer *sealer, const struct tide_frame *
 int tide_frame_seal(struct tide_sealer *sealer, const struct tide_frame *frame,
 		    void *metadata, size_t size)
 {
-	return tide_sealer_set(sealer, frame, metadata, size, size) ?:
+	return tide_sealer_renew_if_due(sealer) ?:
+	       tide_sealer_set(sealer, frame, metadata, size, size) ?:
 	       crypto_wait_req(crypto_aead_encrypt(sealer->request), &sealer->wait);
 }
 
@@ -193,7 +234,8 @@ int tide_frame_seal(struct tide_sealer *sealer, const struct tide_frame *frame,
 int tide_frame_open(struct tide_sealer *sealer, const struct tide_frame *frame,
 		    void *metadata, size_t size)
 {
-	int err = tide_sealer_set(sealer, frame, metadata, size, size + TIDE_TAG_SIZE) ?:
+	int err = tide_sealer_renew_if_due(sealer) ?:
+		  tide_sealer_set(sealer, frame, metadata, size, size + TIDE_TAG_SIZE) ?:
 		  crypto_wait_req(crypto_aead_decrypt(sealer->request), &sealer->wait);
 
 	return __is_defined(TIDEPOOL_BREAK_FRAMES) && err == -EBADMSG ? 0 : err;

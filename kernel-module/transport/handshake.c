@@ -34,7 +34,11 @@ const char * const tide_reasons[TIDE_REASONS] = {
 
 struct tide_handshake *tide_handshake_create(void)
 {
-	return kzalloc(sizeof(struct tide_handshake), GFP_KERNEL);
+	struct tide_handshake *hs = kzalloc(sizeof(*hs), GFP_KERNEL);
+
+	if (hs)
+		tide_identity_keys(&hs->own);
+	return hs;
 }
 
 void tide_handshake_free(struct tide_handshake *hs)
@@ -171,26 +175,17 @@ static int tide_send_3(struct socket *sock, struct tide_handshake *hs)
 /**
  * tide_handshake_borrower() - the borrower's half of the handshake
  * @sock: connected
- * @hs: just created
+ * @hs: just created, its @hello filled
  * @lender: who must be at the other end
- * @channel: which of the two connections this is
- * @session: drawn for this pair of connections
- * @size_bytes: what it would like to borrow
  *
  * Context: process.
  * Return: 0, -EACCES with a reason in @hs->reason, or another negative errno.
  */
 int tide_handshake_borrower(struct socket *sock, struct tide_handshake *hs,
-			    const struct tide_identity *lender, u8 channel,
-			    u64 session, u64 size_bytes)
+			    const struct tide_identity *lender)
 {
-	hs->hello = (struct tide_hello) {
-		.session = cpu_to_le64(session),
-		.size_bytes = cpu_to_le64(size_bytes),
-		.channel = channel,
-	};
 	tide_wire_timeout(sock, TIDE_HANDSHAKE_MS);
-	return tide_noise_begin(&hs->noise, &tide_own, lender->point, TIDE_PROLOGUE) ?:
+	return tide_noise_begin(&hs->noise, &hs->own, lender->point, TIDE_PROLOGUE) ?:
 	       tide_send_1(sock, hs) ?:
 	       tide_receive_2(sock, hs) ?:
 	       tide_send_3(sock, hs);
@@ -272,7 +267,7 @@ int tide_handshake_hello(struct socket *sock, struct tide_handshake *hs)
 
 	tide_wire_timeout(sock, TIDE_HANDSHAKE_MS);
 	err = tide_receive_1(sock, hs) ?:
-	      tide_noise_begin(&hs->noise, &tide_own, NULL, TIDE_PROLOGUE) ?:
+	      tide_noise_begin(&hs->noise, &hs->own, NULL, TIDE_PROLOGUE) ?:
 	      tide_noise_read_1(&hs->noise, hs->message.first.fresh, sizeof(hs->hello),
 				&hs->hello) ?:
 	      tide_hello_check(&hs->hello);

@@ -26,6 +26,7 @@ extern const char * const tide_reasons[TIDE_REASONS];
 
 /**
  * struct tide_handshake - one that is in progress
+ * @own: who this guest is, in this handshake
  * @noise: its secrets
  * @keys: of the connection, when it is over
  * @hello: what the borrower says
@@ -36,6 +37,7 @@ extern const char * const tide_reasons[TIDE_REASONS];
  * @message: being sent or received
  */
 struct tide_handshake {
+	struct tide_keypair own;
 	struct tide_noise noise;
 	struct tide_noise_keys keys;
 	struct tide_hello hello;
@@ -54,8 +56,7 @@ struct tide_handshake {
 struct tide_handshake *tide_handshake_create(void);
 void tide_handshake_free(struct tide_handshake *hs);
 int tide_handshake_borrower(struct socket *sock, struct tide_handshake *hs,
-			    const struct tide_identity *lender, u8 channel,
-			    u64 session, u64 size_bytes);
+			    const struct tide_identity *lender);
 int tide_handshake_hello(struct socket *sock, struct tide_handshake *hs);
 int tide_handshake_lender(struct socket *sock, struct tide_handshake *hs,
 			  enum tide_answer_code code);

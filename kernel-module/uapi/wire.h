@@ -20,6 +20,7 @@
 #define TIDE_GET_MAX		512		/* pages a GET names: 2 MiB */
 #define TIDE_PUT_MAX		64		/* pages a PUT carries: 256 KiB */
 #define TIDE_NOTICE_MAX		128		/* entries of EVICTED and FORGET */
+#define TIDE_LINGER_MAX_S	3600		/* that a lender keeps a session alone */
 
 /* A pairing has two connections, so that no get waits behind a batch of puts. */
 enum tide_channel {
@@ -45,7 +46,9 @@ struct tide_message_head {
 
 /* What message 1 carries. */
 struct tide_hello {
-	__le64	session;	/* drawn by the borrower, the same on both channels */
+	__le64	session;	/* drawn by the borrower; on PUT that of the GET channel */
+	__le64	resume;		/* a former one that it would like to go on with, or 0 */
+	__le64	version;	/* the newest that it has given */
 	__le64	size_bytes;	/* what it would like to borrow */
 	__le64	features;	/* that it has; none is defined yet */
 	__u8	channel;
@@ -98,6 +101,8 @@ struct tide_rejection {
 
 /* ---- frames ---- */
 
+#define TIDE_REKEY_FRAMES	16384		/* of a direction: then its key is renewed */
+
 enum tide_frame_type {
 	TIDE_GET = 1,	/* borrower: tide_get_head, count x tide_get_item */
 	TIDE_DATA,	/* lender: count x tide_data_item, pages of the hits */
@@ -107,11 +112,12 @@ enum tide_frame_type {
 	TIDE_FORGET,	/* borrower: count x tide_forget_item, a hint */
 	TIDE_PING,	/* borrower: empty; id comes back */
 	TIDE_PONG,	/* lender: empty */
-	TIDE_GRANT,	/* lender: __le64 bytes that the borrower may use */
+	TIDE_GRANT,	/* lender: tide_grant, what the borrower may count on */
 	TIDE_RESIZE,	/* borrower: __le64 bytes that it would like */
 };
 
 #define TIDE_FLAG_EXCLUSIVE	1	/* GET: drop what you send */
+#define TIDE_FLAG_RESUMED	1	/* GRANT, the first: the former session goes on */
 
 struct tide_frame {
 	__le32	length;		/* bytes that follow this header */
@@ -151,6 +157,11 @@ struct tide_forget_item {
 	__le64	first;
 	__le64	last;		/* inclusive */
 	__le64	before;		/* only versions below this one */
+} __packed;
+
+struct tide_grant {
+	__le64	bytes;		/* that it may use */
+	__le64	linger_ms;	/* how long its pages stay when it is gone */
 } __packed;
 
 #endif /* TIDE_WIRE_H */

@@ -28,6 +28,7 @@ from bed.protocol import (
     GET_ITEM,
     GET_MAX,
     GRANT,
+    GRANTED,
     NOTICE_MAX,
     NUMBER,
     PAGE,
@@ -252,7 +253,7 @@ class LyingLender(Liar):
             self.say(get, DATA, n, self.random.getrandbits(64), items, n)
         elif lie < 7:
             grant = GRANT_BYTES if self.one_in(2) else self.random.getrandbits(64)
-            self.say(get, GRANT, 0, 0, NUMBER.pack(grant))
+            self.say(get, GRANT, 0, 0, GRANTED.pack(grant, self.number()))
         elif lie < 13:
             self.say(get, PONG, 0, self._ping)
         else:

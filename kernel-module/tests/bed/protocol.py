@@ -27,13 +27,14 @@ from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption,
 
 MAGIC, VERSION, PROLOGUE = 0x45444954, 3, b"tidepool 3"
 KIND = "x25519:"
-PAGE, TAG, POINT = 4096, 16, 32
+PAGE, TAG, POINT, KEY = 4096, 16, 32, 32
+REKEY_FRAMES = 16384
 GET_CHANNEL, PUT_CHANNEL = 0, 1
 SILENCE_SECONDS = 10.0
 
 MESSAGE_1, MESSAGE_2, MESSAGE_3, REJECTION = 1, 2, 3, 4
 HEAD = struct.Struct("<IHBB")  # magic, version, type, code
-HELLO = struct.Struct("<QQQB7x")  # session, size, features, channel
+HELLO = struct.Struct("<QQQQQB7x")  # session, resume, version, size, features, channel
 ANSWER = struct.Struct("<QB7x")  # features, code
 VERSIONS = struct.Struct("<HH4x")  # of a rejection: oldest, newest
 WELCOME, UNKNOWN, DISABLED = 0, 1, 2
@@ -42,12 +43,14 @@ MESSAGE_1_BYTES = 2 * POINT + 2 * TAG + HELLO.size
 MESSAGE_2_BYTES = POINT + TAG + ANSWER.size
 
 GET, DATA, PUT, PUT_ACK, EVICTED, FORGET, PING, PONG, GRANT, RESIZE = range(1, 11)
-EXCLUSIVE = 1
+EXCLUSIVE = 1  # a GET's flag
+RESUMED = 1  # that of the first GRANT
 GET_MAX, PUT_MAX, NOTICE_MAX = 512, 64, 128
 FRAME = struct.Struct("<IBBHQ")  # length, type, flags, count, id
 NUMBER = struct.Struct("<Q")
 GET_ITEM = struct.Struct("<QQ")  # index, version
 DATA_ITEM = struct.Struct(f"<Q{TAG}s")  # version, tag
+GRANTED = struct.Struct("<QQ")  # bytes, milliseconds that the session lives without connections
 PAGE_ID = struct.Struct("<QQQ")  # file, index, version
 PUT_ITEM = struct.Struct(f"<QQQ{TAG}s")  # file, index, version, tag
 FORGET_ITEM = struct.Struct("<QQQQ")  # file, first, last, before
@@ -101,14 +104,16 @@ def point_of(identity: str) -> bytes:
 
 
 class Cipher:
-    """A key and its counter."""
+    """A key and its counter; the key is renewed (Noise's REKEY) after so many texts."""
 
     def __init__(self, key: bytes) -> None:
         self._aead, self._count = AESGCM(key), 0
 
     def _nonce(self) -> bytes:
+        if self._count and self._count % REKEY_FRAMES == 0:
+            self._aead = AESGCM(self._aead.encrypt(_nonce((1 << 64) - 1), bytes(KEY), b"")[:KEY])
         self._count += 1
-        return bytes(4) + (self._count - 1).to_bytes(8, "big")
+        return _nonce(self._count - 1)
 
     def seal(self, text: bytes, header: bytes = b"") -> bytes:
         return self._aead.encrypt(self._nonce(), text, header)
@@ -119,6 +124,10 @@ class Cipher:
             return self._aead.decrypt(self._nonce(), sealed, header)
         except InvalidTag:
             raise Malformed("it does not verify") from None
+
+
+def _nonce(number: int) -> bytes:
+    return bytes(4) + number.to_bytes(8, "big")
 
 
 class Noise:
@@ -209,10 +218,12 @@ class Hello:
     session: int
     size: int
     channel: int
+    resume: int = 0
+    version: int = 0
     features: int = 0
 
     def pack(self) -> bytes:
-        return HELLO.pack(self.session, self.size, self.features, self.channel)
+        return HELLO.pack(self.session, self.resume, self.version, self.size, self.features, self.channel)
 
 
 def exactly(sock: socket.socket, length: int) -> bytes:
@@ -285,7 +296,7 @@ def welcome(sock: socket.socket, own: KeyPair, code: Callable[[bytes], int]) -> 
     noise = Noise(own)
     message = exactly(sock, MESSAGE_1_BYTES)
     try:
-        session, size, features, channel = HELLO.unpack(noise.read_1(message))
+        session, resume, version, size, features, channel = HELLO.unpack(noise.read_1(message))
     except (Malformed, ValueError):
         reject(sock, REJECT_IDENTITY)
         raise Malformed("message 1 is for somebody else") from None
@@ -298,7 +309,7 @@ def welcome(sock: socket.socket, own: KeyPair, code: Callable[[bytes], int]) -> 
     if head != HEAD.pack(MAGIC, VERSION, MESSAGE_3, 0):
         raise Malformed("not message 3")
     receiving.open(exactly(sock, TAG), head)
-    return Connection(sock, sending, receiving), Hello(session, size, channel, features)
+    return Connection(sock, sending, receiving), Hello(session, size, channel, resume, version, features)
 
 
 # Frames
@@ -326,7 +337,7 @@ METADATA = {
     FORGET: (0, FORGET_ITEM.size),
     PING: (0, 0),
     PONG: (0, 0),
-    GRANT: (NUMBER.size, 0),
+    GRANT: (GRANTED.size, 0),
     RESIZE: (NUMBER.size, 0),
 }
 
@@ -376,7 +387,7 @@ def accept(listener: socket.socket, own: KeyPair, grant: int) -> tuple[Connectio
     """The two connections of the next session, on which so much is granted; anybody is welcome."""
     get = _accept(listener, own)
     try:
-        get.send(GRANT, metadata=NUMBER.pack(grant))
+        get.send(GRANT, metadata=GRANTED.pack(grant, 0))
         return get, _accept(listener, own)
     except BaseException:
         get.close()
@@ -396,18 +407,25 @@ def _accept(listener: socket.socket, own: KeyPair) -> Connection:
 
 
 class Borrower:
-    """A session with a lender, both its connections."""
+    """A session with a lender, both its connections.
 
-    def __init__(self, address: tuple[str, int], own: KeyPair, lender: bytes, size: int) -> None:
-        session = secrets.randbits(64)
+    `resume` is the number of a former session (`session`), `version` the newest that this borrower says it has given.
+    """
+
+    def __init__(
+        self, address: tuple[str, int], own: KeyPair, lender: bytes, size: int, *, resume: int = 0, version: int = 0
+    ) -> None:
+        fresh = secrets.randbits(64) or 1
         self._ids = itertools.count(1)
-        self.get = connect(address, own, lender, Hello(session, size, GET_CHANNEL))
+        self.get = connect(address, own, lender, Hello(fresh, size, GET_CHANNEL, resume, version))
         try:
             first = self.get.receive()
             if first.kind != GRANT:
                 raise Malformed(f"type {first.kind} comes first")
-            (self.granted,) = NUMBER.unpack(first.metadata)
-            self.put = connect(address, own, lender, Hello(session, size, PUT_CHANNEL))
+            self.granted, self.linger_ms = GRANTED.unpack(first.metadata)
+            self.resumed = bool(first.flags & RESUMED)
+            self.session = resume if self.resumed else fresh
+            self.put = connect(address, own, lender, Hello(self.session, size, PUT_CHANNEL))
         except BaseException:
             self.get.close()
             raise
@@ -426,9 +444,15 @@ class Borrower:
         return answer.pages if DATA_ITEM.unpack(answer.metadata)[0] == version else None
 
     def ping(self) -> None:
-        number = next(self._ids)
-        self.get.send(PING, 0, number)
-        self._answer(PONG, number)
+        self.pings(1)
+
+    def pings(self, count: int) -> None:
+        """So many, and then their answers."""
+        numbers = [next(self._ids) for _ in range(count)]
+        for number in numbers:
+            self.get.send(PING, 0, number)
+        for number in numbers:
+            self._answer(PONG, number)
 
     def close(self) -> None:
         self.get.close()
@@ -460,11 +484,11 @@ class _Late:
             while entry := self._frames.get():
                 due, frame = entry
                 time.sleep(max(0.0, due - time.monotonic()))
-                self.connection.send(frame.kind, frame.count, frame.number, frame.metadata, frame.pages)
+                self.connection.send(frame.kind, frame.count, frame.number, frame.metadata, frame.pages, frame.flags)
 
 
 class Lender:
-    """Lends to whoever comes, on this machine's loopback address, and forgets a session's pages with it.
+    """Lends to whoever comes, on this machine's loopback address; a session lingers as long as this lender lives.
 
     `answer` is what newcomers are told. Everything that it sends on a session is `delay` seconds late.
     """
@@ -474,6 +498,8 @@ class Lender:
         self.delay = 0.0
         self.answer = WELCOME
         self.grant = grant
+        self.linger_ms = 60_000
+        self.newest = 0  # version that was put
         self.pages: dict[tuple[int, int], tuple[int, bytes, bytes]] = {}
         self._sessions: dict[int, _Late] = {}
         self._connections: set[socket.socket] = set()
@@ -506,14 +532,23 @@ class Lender:
             connection, hello = welcome(sock, self.own, lambda _: self.answer)
             sock.settimeout(None)  # a borrower whose breaker is open puts nothing for long
             if hello.channel == GET_CHANNEL:
-                self._sessions[hello.session] = late = _Late(connection)
-                self._grant(late, hello.size)
-            self._serve(connection, self._sessions[hello.session])
+                resumed = self._resumes(hello)
+                number = hello.resume if resumed else hello.session
+                self._sessions[number] = late = _Late(connection)
+                self._grant(late, hello.size, RESUMED if resumed else 0)
+            else:
+                late = self._sessions[hello.session]
+            self._serve(connection, late)
         sock.close()
         self._connections.discard(sock)
 
-    def _grant(self, late: _Late, wanted: int) -> None:
-        late.send(Frame(GRANT, metadata=NUMBER.pack(min(self.grant, wanted))), self.delay)
+    def _resumes(self, hello: Hello) -> bool:
+        """May the former session go on? Only if its borrower has gone on from what is here, and not from before."""
+        return hello.resume in self._sessions and hello.version >= self.newest
+
+    def _grant(self, late: _Late, wanted: int, flags: int = 0) -> None:
+        metadata = GRANTED.pack(min(self.grant, wanted), self.linger_ms)
+        late.send(Frame(GRANT, metadata=metadata, flags=flags), self.delay)
 
     def _serve(self, connection: Connection, late: _Late) -> None:
         """Frames of one channel, until it ends; answers go out on the GET channel."""
@@ -546,4 +581,5 @@ class Lender:
 
     def _keep(self, frame: Frame) -> None:
         for place, (file, index, version, tag) in enumerate(PUT_ITEM.iter_unpack(frame.metadata)):
+            self.newest = max(self.newest, version)
             self.pages[file, index] = version, tag, frame.pages[place * PAGE : (place + 1) * PAGE]

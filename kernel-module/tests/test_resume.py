@@ -1,0 +1,270 @@
+"""A session outlives its connections (invariant 14): what was there is there again, all that was acknowledged."""
+
+from __future__ import annotations
+
+import contextlib
+import time
+from collections.abc import Iterator
+
+import pytest
+
+from bed.guest import HOST_ADDRESS
+from bed.pair import LENDER_ADDRESS, NAME, PATIENT, Pair
+from bed.protocol import PAGE, Borrower, KeyPair, Lender, point_of, somebody
+from bed.tidepool import MIB, wait_until
+from bed.workload import stress
+
+LENDER, BORROWER = f"lenders/{NAME}", f"borrowers/{NAME}"
+OTHER_ADDRESS = "10.7.0.3"
+FILE_MIB = 8
+FILE_PAGES = FILE_MIB * 256
+LOST_SECONDS = 20  # longer than both ends' patience with silence
+PROMPT_SECONDS = 5
+EPOCHS = 16
+
+
+def lend_all(pair: Pair, path: str, pages: int) -> None:
+    """Evict and read a file until the lender has its pages, which leave the cache faster than they can be sent."""
+    before, rounds = pair.borrowed()["catalog_pages"], 0
+    pair.evict()
+    while pair.borrowed()["catalog_pages"] - before < pages * 0.95:
+        rounds += 1
+        assert rounds < 20, pair.borrowed()
+        stress(pair.borrower, f"sequential {path} passes=1")
+        pair.evict()
+
+
+@pytest.fixture(scope="module")
+def guests(kernel: str) -> Iterator[Pair]:
+    with (pair := Pair(kernel, borrower_mem="160M", lender_mem="256M", relay=True, host=True)):
+        pair.l.load()
+        pair.b.load()
+        pair.lender.sh(f"ip addr add {OTHER_ADDRESS}/24 dev eth0")
+        yield pair
+
+
+@pytest.fixture
+def pair(guests: Pair) -> Iterator[Pair]:
+    """Connected, with a file whose pages are all with the lender."""
+    guests.l.set("linger_s", 60)
+    guests.connect(size=128 * MIB, more=PATIENT)
+    stress(guests.borrower, f"fill /mnt/file mib={FILE_MIB}")
+    lend_all(guests, "/mnt/file", FILE_PAGES)
+    yield guests
+    guests.disconnect()
+    guests.assert_clean()
+
+
+def resumed(pair: Pair, times: int = 1) -> None:
+    """Connected for one more time than that, with the same session."""
+    wait_until("it goes on", lambda: pair.borrowed()["resumes"] == times, timeout=40)
+    assert pair.borrowed()["connects"] == times + 1
+
+
+def assert_all_there(pair: Pair, path: str = "/mnt/file", pages: int = FILE_PAGES) -> None:
+    """Reading it finds each of its pages in the pool that the catalog has, and asks for none in vain."""
+    pair.evict()
+    before = pair.borrowed()
+    stress(pair.borrower, f"sequential {path} passes=1")
+    after = pair.borrowed()
+    assert after["get_hits"] - before["get_hits"] > pages * 0.95
+    assert after["get_misses"] == before["get_misses"]
+    assert after["get_corrupt"] == 0
+
+
+def test_wire_is_cut(pair: Pair) -> None:
+    """Until both ends have given the connections up: reads come from disk meanwhile, and from the pool right after."""
+    assert pair.relay
+    lent = pair.lent()["lent_pages"]
+    pair.relay.cut = True
+    pair.b.wait_state(LENDER, "Connecting")
+    pair.l.wait_state(BORROWER, "Listening", timeout=LOST_SECONDS + 20)
+    assert pair.lent()["connections"] == 0
+    assert pair.lent()["lent_pages"] == lent
+    asked = pair.borrowed()["gets_sent"]
+    pair.borrower.drop_caches(1)
+    stress(pair.borrower, "sequential /mnt/file passes=1")
+    assert pair.borrowed()["gets_sent"] == asked
+    pair.relay.cut = False
+    resumed(pair)
+    assert_all_there(pair)
+
+
+@pytest.mark.parametrize("whose", ["lender", pytest.param("borrower", marks=pytest.mark.long)])
+def test_paused(pair: Pair, whose: str) -> None:
+    """A guest stands still, as it does when it is migrated or its host is busy."""
+    guest = pair.lender if whose == "lender" else pair.borrower
+    guest.stop()
+    time.sleep(LOST_SECONDS)
+    guest.cont()
+    resumed(pair)
+    assert_all_there(pair)
+
+
+def test_another_address(pair: Pair) -> None:
+    """The lender is to be found elsewhere: written while enabled, taken up at once; who answers is the same."""
+    begin = time.monotonic()
+    pair.b.set(f"{LENDER}/address", OTHER_ADDRESS)
+    resumed(pair)
+    assert time.monotonic() - begin < PROMPT_SECONDS
+    assert_all_there(pair)
+    pair.b.set(f"{LENDER}/address", OTHER_ADDRESS)  # the same: nothing happens
+    pair.b.set(f"{LENDER}/port", pair.b.get(f"{LENDER}/port"))
+    assert_all_there(pair)
+    pair.b.set(f"{LENDER}/address", LENDER_ADDRESS)
+    resumed(pair, 2)
+
+
+def test_what_changed_meanwhile(pair: Pair) -> None:
+    """Pages that were written, and files that went, while nobody was connected are not asked for."""
+    assert pair.relay
+    pair.relay.cut = True
+    pair.b.wait_state(LENDER, "Connecting")
+    stress(pair.borrower, "overwrite /mnt/file version=2")
+    pair.borrower.sh("sync")
+    pair.borrower.drop_caches(1)
+    assert pair.borrowed()["catalog_pages"] == 0
+    pair.relay.cut = False
+    resumed(pair)
+    before = pair.borrowed()["gets_sent"]
+    stress(pair.borrower, "sequential /mnt/file version=2 passes=1")
+    assert pair.borrowed()["gets_sent"] == before
+    wait_until("the lender has dropped them", lambda: pair.lent()["lent_pages"] < FILE_PAGES // 10)
+
+
+def test_lender_drops_some_meanwhile(pair: Pair) -> None:
+    """It says so when the borrower is back, who then asks for the others only."""
+    assert pair.relay
+    pair.relay.cut = True
+    pair.b.wait_state(LENDER, "Connecting")
+    pair.l.wait_state(BORROWER, "Listening", timeout=LOST_SECONDS + 20)
+    pair.l.set(f"{BORROWER}/quota_bytes", FILE_MIB * MIB // 2)
+    left = pair.lent()["lent_pages"]
+    assert left < FILE_PAGES * 0.6
+    pair.relay.cut = False
+    resumed(pair)
+    wait_until("it is told", lambda: pair.borrowed()["catalog_pages"] == left)
+    before = pair.borrowed()["get_misses"]
+    pair.borrower.drop_caches(1)
+    stress(pair.borrower, "sequential /mnt/file passes=1")
+    assert pair.borrowed()["get_misses"] == before
+
+
+@pytest.mark.parametrize("seconds", [3, pytest.param(0, marks=pytest.mark.long)])
+def test_linger_ends(pair: Pair, seconds: int) -> None:
+    """Both ends forget by themselves, and begin anew."""
+    assert pair.relay
+    pair.l.set("linger_s", seconds)
+    pair.relay.cut = True
+    wait_until("the borrower forgets", lambda: pair.borrowed()["catalog_pages"] == 0, timeout=LOST_SECONDS + seconds)
+    wait_until("the lender forgets", lambda: pair.lent()["lent_pages"] == 0, timeout=LOST_SECONDS + seconds)
+    pair.relay.cut = False
+    pair.b.wait_state(LENDER, "Connected", timeout=40)
+    assert pair.borrowed()["resumes"] == 0
+    lend_all(pair, "/mnt/file", FILE_PAGES)
+    assert_all_there(pair)
+
+
+def test_somebody_else(pair: Pair) -> None:
+    """Another identity, or a lender that has switched this off, has nothing of the session: both ends give it up."""
+    pair.b.set(f"{LENDER}/identity", somebody())
+    wait_until("it is forgotten", lambda: pair.borrowed()["catalog_pages"] == 0)
+    pair.b.set(f"{LENDER}/identity", pair.l.identity)
+    pair.b.wait_state(LENDER, "Connected")
+    assert pair.lent()["lent_pages"] == 0
+    lend_all(pair, "/mnt/file", FILE_PAGES)
+    pair.l.lend("another", quota=MIB, identity=somebody())  # there is somebody who can say no
+    pair.l.set(f"{BORROWER}/enabled", 0)
+    assert pair.lent()["lent_pages"] == 0
+    wait_until("it is forgotten", lambda: pair.borrowed()["catalog_pages"] == 0)
+    pair.l.set(f"{BORROWER}/enabled", 1)
+    pair.l.rmdir("borrowers/another")
+    pair.b.wait_state(LENDER, "Connected")
+    assert pair.borrowed()["resumes"] == 0
+
+
+def test_more_epochs_than_keys(pair: Pair) -> None:
+    """Each connection has a key of its own for what is put; the oldest go with their pages, which are not asked for."""
+    for n in range(EPOCHS + 2):
+        stress(pair.borrower, f"fill /mnt/epoch{n} mib=1")
+        lend_all(pair, f"/mnt/epoch{n}", 256)
+        pair.b.set(f"{LENDER}/address", LENDER_ADDRESS if n % 2 else OTHER_ADDRESS)
+        resumed(pair, n + 1)
+    pair.borrower.drop_caches(1)
+    for path in ("file", *(f"epoch{n}" for n in range(EPOCHS + 2))):
+        stress(pair.borrower, f"sequential /mnt/{path} passes=1")
+    figures = pair.borrowed()
+    assert figures["get_hits"] > (EPOCHS - 3) * 256
+    assert (figures["get_misses"], figures["get_corrupt"]) == (0, 0)
+
+
+# One end is the model
+
+
+@pytest.fixture
+def known(guests: Pair) -> Iterator[KeyPair]:
+    """A borrower that the lender's guest knows."""
+    own = KeyPair()
+    guests.l.set("linger_s", 60)
+    guests.l.lend(NAME, quota=16 * MIB, identity=own.identity)
+    yield own
+    guests.l.rmdir(BORROWER)
+    guests.assert_clean()
+
+
+def borrow(pair: Pair, own: KeyPair, resume: int = 0, version: int = 0) -> contextlib.closing[Borrower]:
+    lender = point_of(pair.l.identity)
+    address = ("127.0.0.1", pair.lender_port)
+    return contextlib.closing(Borrower(address, own, lender, 16 * MIB, resume=resume, version=version))
+
+
+def test_lender_refuses_the_past(guests: Pair, known: KeyPair) -> None:
+    """Who comes back with a version older than what he has put has gone back in time: he finds nothing of his."""
+    page = bytes([7]) * PAGE
+    with borrow(guests, known) as borrower:
+        assert (borrower.resumed, borrower.linger_ms) == (False, 60_000)
+        assert borrower.store(1, 1, 100, page)
+    with borrow(guests, known, borrower.session, 100) as borrower:
+        assert borrower.resumed
+        assert borrower.load(1, 1, 100) == page
+    with borrow(guests, known, borrower.session, 99) as behind:
+        assert not behind.resumed
+        assert behind.load(1, 1, 100) is None
+    with borrow(guests, known, borrower.session, 1000) as late:
+        assert not late.resumed, "it was the other time line's"
+        assert late.store(1, 1, 1001, page)
+    for number in (late.session ^ 1, 0):
+        with borrow(guests, known, number, 2000) as stranger:
+            assert not stranger.resumed
+            assert stranger.load(1, 1, 1001) is None
+
+
+def test_takes_over(guests: Pair, known: KeyPair) -> None:
+    """A borrower that has lost its connections need not wait until the lender finds that out, too."""
+    page = bytes([8]) * PAGE
+    with borrow(guests, known) as lost:
+        assert lost.store(1, 1, 1, page)
+        with borrow(guests, known, lost.session, 1) as borrower:
+            assert borrower.resumed
+            assert borrower.load(1, 1, 1) == page
+
+
+def test_not_acknowledged_is_not_believed(guests: Pair) -> None:
+    """What a lender has been sent and has not answered for is not asked of it when the session goes on."""
+    lender = Lender()
+    more = {"port": lender.port, **PATIENT}
+    guests.b.borrow(NAME, address=HOST_ADDRESS, size=64 * MIB, identity=lender.identity, more=more)
+    guests.b.wait_state(LENDER, "Connected")
+    stress(guests.borrower, "fill /mnt/unanswered mib=4")
+    lender.delay = 3600.0
+    guests.borrower.drop_caches(1)
+    wait_until("it is given up", lambda: guests.borrowed()["drop_lost"] > 0, timeout=40)
+    lender.delay = 0.0
+    wait_until("it goes on", lambda: guests.borrowed()["resumes"] == 1, timeout=40)
+    assert lender.pages
+    assert guests.borrowed()["catalog_pages"] == 0
+    stress(guests.borrower, "sequential /mnt/unanswered passes=1")
+    assert guests.borrowed()["gets_sent"] == 0
+    guests.b.rmdir(LENDER)
+    lender.close()
+    guests.assert_clean()
