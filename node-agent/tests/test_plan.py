@@ -183,7 +183,7 @@ def test_a_guest_gets_its_module_before_anybody_knows_its_peer() -> None:
 
 
 def test_another_identity_comes_without_stopping_the_peer() -> None:
-    """It has loaded its module anew; with another address it is somewhere else, too."""
+    """It has loaded its module anew, and may be somewhere else, too."""
     rebooted = pairing(identities=(OTHER, OTHER))
     for guest, side in (("lender", Side.BORROWERS), ("borrower", Side.LENDERS)):
         seen = settle(guest, [pairing()], observation())
@@ -191,7 +191,7 @@ def test_another_identity_comes_without_stopping_the_peer() -> None:
         assert steps == [Change(want(side, rebooted), {"identity": OTHER})]
     moved = pairing(identities=(OTHER, OTHER), address="10.0.0.9")
     steps = plan.steps(plan.desired("borrower", [moved]), settle("borrower", [pairing()], observation()), Source.STORE)
-    assert steps == [Configure(want(Side.LENDERS, moved))]
+    assert steps == [Change(want(Side.LENDERS, moved), {"identity": OTHER, "address": "10.0.0.9"})]
 
 
 def test_an_identity_that_is_not_known_for_a_moment_changes_nothing() -> None:
@@ -200,11 +200,20 @@ def test_an_identity_that_is_not_known_for_a_moment_changes_nothing() -> None:
         assert plan.steps(plan.desired(guest, [pairing(identities=(None, None))]), seen, Source.STORE) == []
 
 
-def test_an_address_cannot_change_without_stopping_the_peer() -> None:
+@pytest.mark.parametrize(
+    ("change", "written"),
+    [
+        ({"address": "10.0.0.9"}, {"address": "10.0.0.9"}),
+        ({"strategy": "Exclusive"}, {"strategy": "Exclusive"}),
+        ({"deadline": "1s"}, {"deadline_us": "1000000"}),
+    ],
+)
+def test_what_may_change_stops_no_peer(change: dict[str, str], written: dict[str, str]) -> None:
+    """The session goes on, wherever the lender is now."""
     seen = settle("borrower", [pairing()], observation())
-    moved = pairing(address="10.0.0.9")
-    steps = plan.steps(plan.desired("borrower", [moved]), seen, Source.STORE)
-    assert steps == [Configure(want(Side.LENDERS, moved))]
+    other = pairing(**change)
+    steps = plan.steps(plan.desired("borrower", [other]), seen, Source.STORE)
+    assert steps == [Change(want(Side.LENDERS, other), written)]
 
 
 def test_encryption_changes_at_the_borrower_alone() -> None:

@@ -20,7 +20,18 @@ Key = tuple[Side, str]  # what tells a peer directory from others of the guest
 CHANGEABLE: Mapping[Side, frozenset[str]] = {
     Side.BORROWERS: frozenset({"identity", "quota_bytes"}),
     Side.LENDERS: frozenset(
-        {"identity", "size_bytes", "breaker", "breaker_short", "breaker_long", "sequential_filter"}
+        {
+            "address",
+            "port",
+            "identity",
+            "size_bytes",
+            "strategy",
+            "deadline_us",
+            "breaker",
+            "breaker_short",
+            "breaker_long",
+            "sequential_filter",
+        }
     ),
 }
 
