@@ -179,7 +179,7 @@ static unsigned long borrows(struct socket *sock, struct tide_handshake *hs)
 
 	add_answer();
 	sock->left = fuzz_one_in(4) ? fuzz_draw(fuzz_length + 1) : fuzz_length;
-	err = tide_handshake_borrower(sock, hs, &lender, fuzz_draw(2), fuzz_draw(UINT64_MAX), SZ_1M);
+	err = tide_handshake_borrower(sock, hs, &lender);
 	fuzz_assert((err == -EACCES) == (hs->reason != TIDE_NOT_REFUSED));
 	fuzz_assert(hs->reason < TIDE_REASONS && tide_reasons[hs->reason]);
 	fuzz_assert(err || hs->answer.code == TIDE_WELCOME);

@@ -8,6 +8,7 @@ static long folios;		/* that somebody has */
 static size_t owed;		/* bytes that the reply being sent still lacks */
 
 u64 tide_lend_bytes, tide_reserve_bytes;
+unsigned int tide_linger_s = 60;
 
 /* ---- the pages ---- */
 

@@ -48,6 +48,7 @@ typedef s64 ktime_t;
 #define S64_MIN			INT64_MIN
 #define S64_MAX			INT64_MAX
 #define NSEC_PER_USEC		1000L
+#define MSEC_PER_SEC		1000L
 #define USEC_PER_MSEC		1000L
 #define SZ_1M			(1UL << 20)
 #define SZ_1T			(1ULL << 40)
@@ -247,6 +248,7 @@ extern u64 fuzz_now_ns;
 #define usecs_to_jiffies(us)	((unsigned long)(us) * HZ / 1000000)
 #define time_after(a, b)	((long)((b) - (a)) < 0)
 #define ktime_get()		((ktime_t)fuzz_now_ns)
+#define ktime_get_boottime()	((ktime_t)fuzz_now_ns)
 #define ktime_get_ns()		fuzz_now_ns
 #define ktime_sub(a, b)		((a) - (b))
 #define ktime_add_ns(t, n)	((ktime_t)((t) + (n)))
