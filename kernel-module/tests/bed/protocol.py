@@ -109,19 +109,21 @@ class Cipher:
     def __init__(self, key: bytes) -> None:
         self._aead, self._count = AESGCM(key), 0
 
-    def _nonce(self) -> bytes:
+    def _next(self) -> tuple[AESGCM, bytes]:
         if self._count and self._count % REKEY_FRAMES == 0:
             self._aead = AESGCM(self._aead.encrypt(_nonce((1 << 64) - 1), bytes(KEY), b"")[:KEY])
         self._count += 1
-        return _nonce(self._count - 1)
+        return self._aead, _nonce(self._count - 1)
 
     def seal(self, text: bytes, header: bytes = b"") -> bytes:
-        return self._aead.encrypt(self._nonce(), text, header)
+        aead, nonce = self._next()
+        return aead.encrypt(nonce, text, header)
 
     def open(self, sealed: bytes, header: bytes = b"") -> bytes:
         """What was sealed; Malformed when it is something else."""
+        aead, nonce = self._next()
         try:
-            return self._aead.decrypt(self._nonce(), sealed, header)
+            return aead.decrypt(nonce, sealed, header)
         except InvalidTag:
             raise Malformed("it does not verify") from None
 
