@@ -25,6 +25,7 @@ enum tide_drop_reason {
 	TIDE_DROP_LOST,
 	TIDE_DROP_BREAKER,
 	TIDE_DROP_SEQUENTIAL,
+	TIDE_DROP_HELD,
 };
 
 #endif /* TIDE_OUTCOME_H */

@@ -36,7 +36,8 @@
 			 { TIDE_DROP_STALE,	"stale" },		\
 			 { TIDE_DROP_LOST,	"lost" },		\
 			 { TIDE_DROP_BREAKER,	"breaker" },		\
-			 { TIDE_DROP_SEQUENTIAL, "sequential" })
+			 { TIDE_DROP_SEQUENTIAL, "sequential" },	\
+			 { TIDE_DROP_HELD,	"held" })
 
 /* A read of pages that the pool was believed to have, and how it ended. */
 TRACE_EVENT(tidepool_get,

@@ -65,6 +65,12 @@ struct tide_lender *tide_choose_lender(bool sequential, struct tide_refusal *why
 			};
 			continue;
 		}
+		if (READ_ONCE(lender->held)) {
+			*why = (struct tide_refusal) {
+				&lender->stats.drop_held, TIDE_DROP_HELD,
+			};
+			continue;
+		}
 		if (sequential && READ_ONCE(lender->filtering)) {
 			*why = (struct tide_refusal) {
 				&lender->stats.drop_sequential, TIDE_DROP_SEQUENTIAL,

@@ -307,6 +307,7 @@ static int tide_receive_grant(struct tide_lender *lender, const struct tide_fram
 	WRITE_ONCE(lender->granted_pages, le64_to_cpu(grant->bytes) >> PAGE_SHIFT);
 	lender->linger_ms = min_t(u64, le64_to_cpu(grant->linger_ms),
 				  TIDE_LINGER_MAX_S * MSEC_PER_SEC);
+	WRITE_ONCE(lender->held, frame->flags & TIDE_FLAG_HOLD);
 	tide_catalog_granted(lender);
 	return 0;
 }

@@ -56,6 +56,7 @@ struct tide_lender_stats {
 	atomic64_t breaker_opened_small;	/* times it stopped small reads */
 	atomic64_t breaker_opened_large;	/* times it stopped large ones */
 	atomic64_t drop_breaker;	/* puts dropped: stopped by the breaker */
+	atomic64_t drop_held;	/* puts dropped: the lender wants none now */
 	atomic64_t get_skipped;	/* read from disk because of the breaker */
 	atomic64_t drop_sequential;	/* puts dropped: read sequentially */
 	atomic64_t get_skipped_sequential;	/* read from disk with their stream */
@@ -123,6 +124,7 @@ struct tide_lender {
 
 	enum tide_lender_state state;
 	bool ready;		/* gets and puts may be handed over */
+	bool held;		/* the lender wants no puts now */
 	bool stalled;		/* a get was late and nothing came since */
 	bool closing;		/* being disabled */
 	u64 session;		/* whose pages the catalog has; 0: none */

@@ -3,7 +3,7 @@
  * Control through configfs, as ABI.md describes it:
  *
  *	tidepool/{version,identity,stats,latency,port,lend_bytes,reserve_bytes,
- *		  linger_s,ghost,ghost_curve,verify_one_in}
+ *		  linger_s,hold,ghost,ghost_curve,verify_one_in}
  *	tidepool/lenders/NAME/		configfs_lenders.c
  *	tidepool/borrowers/NAME/	configfs_borrowers.c
  *
@@ -126,6 +126,25 @@ static ssize_t tide_root_linger_s_store(struct config_item *item, const char *pa
 	return count;
 }
 
+static ssize_t tide_root_hold_show(struct config_item *item, char *page)
+{
+	return sysfs_emit(page, "%d\n", READ_ONCE(tide_lending_held));
+}
+
+static ssize_t tide_root_hold_store(struct config_item *item, const char *page,
+				    size_t count)
+{
+	bool held;
+	int err = tide_parse_bool("tidepool", "hold", page, &held);
+
+	if (err)
+		return err;
+	mutex_lock(&tide_control_mutex);
+	tide_lending_hold(held);
+	mutex_unlock(&tide_control_mutex);
+	return count;
+}
+
 static const char * const tide_ghost_modes[] = {
 	[TIDE_GHOST_OFF] = "Off",
 	[TIDE_GHOST_NON_INCLUSIVE] = "NonInclusive",
@@ -182,6 +201,7 @@ CONFIGFS_ATTR(tide_root_, port);
 CONFIGFS_ATTR(tide_root_, lend_bytes);
 CONFIGFS_ATTR(tide_root_, reserve_bytes);
 CONFIGFS_ATTR(tide_root_, linger_s);
+CONFIGFS_ATTR(tide_root_, hold);
 CONFIGFS_ATTR(tide_root_, ghost);
 CONFIGFS_ATTR_RO(tide_root_, ghost_curve);
 CONFIGFS_ATTR(tide_root_, verify_one_in);
@@ -195,6 +215,7 @@ static struct configfs_attribute *tide_root_attrs[] = {
 	&tide_root_attr_lend_bytes,
 	&tide_root_attr_reserve_bytes,
 	&tide_root_attr_linger_s,
+	&tide_root_attr_hold,
 	&tide_root_attr_ghost,
 	&tide_root_attr_ghost_curve,
 	&tide_root_attr_verify_one_in,

@@ -84,6 +84,7 @@ static const struct tide_counter tide_lender_counters[] = {
 	TIDE_COUNTER(tide_lender_stats, breaker_opened_small),
 	TIDE_COUNTER(tide_lender_stats, breaker_opened_large),
 	TIDE_COUNTER(tide_lender_stats, drop_breaker),
+	TIDE_COUNTER(tide_lender_stats, drop_held),
 	TIDE_COUNTER(tide_lender_stats, get_skipped),
 	TIDE_COUNTER(tide_lender_stats, drop_sequential),
 	TIDE_COUNTER(tide_lender_stats, get_skipped_sequential),

@@ -20,6 +20,7 @@
 #define TIDE_TAKEOVER_MS	2000
 
 unsigned int tide_linger_s = 60;
+bool tide_lending_held;
 DEFINE_MUTEX(tide_lending_mutex);	/* the borrowers and the connections */
 static LIST_HEAD(tide_borrowers);	/* the enabled ones */
 static LIST_HEAD(tide_borrowers_made);	/* all */
@@ -474,6 +475,24 @@ void tide_linger_set(unsigned int seconds)
 	WRITE_ONCE(tide_linger_s, seconds);
 	list_for_each_entry(borrower, &tide_borrowers, list)
 		tide_session_relinger(borrower);
+}
+
+/**
+ * tide_lending_hold() - have borrowers put nothing for a while, or go on
+ * @held: is it so from now on?
+ *
+ * What they have here they can get. For a guest that is about to move: pages that
+ * come now would only have to be copied again.
+ *
+ * Context: process, under control's mutex, so borrowers do not come or go.
+ */
+void tide_lending_hold(bool held)
+{
+	struct tide_borrower *borrower;
+
+	WRITE_ONCE(tide_lending_held, held);
+	list_for_each_entry(borrower, &tide_borrowers, list)
+		tide_borrower_requota(borrower);
 }
 
 /* Each borrower keeps its share of what may be lent in all. */

@@ -78,11 +78,13 @@ unsigned int tide_borrower_connections(struct tide_borrower *borrower);
 void tide_lending_shrink(void);
 void tide_lending_renounce(void);
 void tide_linger_set(unsigned int seconds);
+void tide_lending_hold(bool held);
 
 /* What this guest may lend, set through configfs. */
 extern u64 tide_lend_bytes;
 extern u64 tide_reserve_bytes;
 extern unsigned int tide_linger_s;
+extern bool tide_lending_held;
 
 /* -DTIDEPOOL_BREAK_LENDER: it cheats the borrowers that have such a name. */
 static inline bool tide_cheats(const struct tide_borrower *borrower, const char *how)

@@ -50,8 +50,11 @@ static int tide_reply(struct tide_borrower *borrower, u8 type, u8 flags, unsigne
 	return err < 0 ? err : 0;
 }
 
-static int tide_send_grant(struct tide_borrower *borrower, u8 flags)
+/* The first of a connection says whether its session goes on. */
+static int tide_send_grant(struct tide_borrower *borrower, bool resumed)
 {
+	u8 flags = (resumed ? TIDE_FLAG_RESUMED : 0) |
+		   (READ_ONCE(tide_lending_held) ? TIDE_FLAG_HOLD : 0);
 	struct tide_grant grant = {
 		.bytes = cpu_to_le64(READ_ONCE(borrower->granted_bytes)),
 		.linger_ms = cpu_to_le64((u64)READ_ONCE(tide_linger_s) * MSEC_PER_SEC),
@@ -86,7 +89,7 @@ void tide_notify(struct work_struct *work)
 	unsigned int n;
 
 	if (xchg(&borrower->grant_due, false))
-		tide_send_grant(borrower, 0);
+		tide_send_grant(borrower, false);
 	id = kmalloc_array(TIDE_NOTICE_MAX, sizeof(*id), GFP_NOIO | __GFP_NOWARN);
 	if (!id) {
 		tide_tell(borrower, HZ);
@@ -376,7 +379,7 @@ void tide_serve_session(struct tide_connection *c)
 	int err = scratch ? 0 : -ENOMEM;
 
 	if (!err && get)
-		err = tide_send_grant(c->borrower, c->resumed ? TIDE_FLAG_RESUMED : 0);
+		err = tide_send_grant(c->borrower, c->resumed);
 	if (!err && get)
 		tide_tell(c->borrower, 0);	/* what has gone meanwhile */
 	while (!err) {

@@ -198,6 +198,19 @@ def test_more_epochs_than_keys(pair: Pair) -> None:
     assert (figures["get_misses"], figures["get_corrupt"]) == (0, 0)
 
 
+def test_lender_wants_no_puts(pair: Pair) -> None:
+    """Before it moves, say: nothing is put until it takes pages again, and all that it has can be read meanwhile."""
+    pair.l.set("hold", 1)
+    stress(pair.borrower, "fill /mnt/held mib=2")
+    before = pair.borrowed()
+    pair.borrower.drop_caches(1)
+    assert pair.borrowed()["drop_held"] > 400
+    assert pair.borrowed()["puts_sent"] == before["puts_sent"]
+    assert_all_there(pair)
+    pair.l.set("hold", 0)
+    lend_all(pair, "/mnt/held", 512)
+
+
 # One end is the model
 
 

@@ -118,6 +118,7 @@ enum tide_frame_type {
 
 #define TIDE_FLAG_EXCLUSIVE	1	/* GET: drop what you send */
 #define TIDE_FLAG_RESUMED	1	/* GRANT, the first: the former session goes on */
+#define TIDE_FLAG_HOLD		2	/* GRANT: put nothing until another one comes */
 
 struct tide_frame {
 	__le32	length;		/* bytes that follow this header */

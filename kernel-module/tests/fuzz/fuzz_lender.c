@@ -9,6 +9,7 @@ static size_t owed;		/* bytes that the reply being sent still lacks */
 
 u64 tide_lend_bytes, tide_reserve_bytes;
 unsigned int tide_linger_s = 60;
+bool tide_lending_held;
 
 /* ---- the pages ---- */
 
