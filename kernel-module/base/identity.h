@@ -29,6 +29,8 @@ void tide_identity_own(struct tide_identity *identity);
 const char *tide_identity_parse(const char *text, size_t size, struct tide_identity *identity);
 
 /* selftest.c */
+extern bool tide_selftest_wanted;
+
 int tide_selftest_init(void);
 
 #endif /* TIDE_IDENTITY_H */

@@ -15,9 +15,9 @@
 #include "base/noise.h"
 #include "base/primitives.h"
 
-static bool selftest;
-module_param(selftest, bool, 0444);
-MODULE_PARM_DESC(selftest, "test the handshake when the module is loaded");
+bool tide_selftest_wanted;
+module_param_named(selftest, tide_selftest_wanted, bool, 0444);
+MODULE_PARM_DESC(selftest, "test what the module computes when it is loaded");
 
 #define TIDE_TEST_PROLOGUE	"John Galt"
 
@@ -224,7 +224,7 @@ int __init tide_selftest_init(void)
 	unsigned int i;
 	int err = 0;
 
-	if (!selftest)
+	if (!tide_selftest_wanted)
 		return 0;
 	t = kzalloc(sizeof(*t), GFP_KERNEL);
 	if (!t)
@@ -238,6 +238,6 @@ int __init tide_selftest_init(void)
 		tide_noise_end(&t->side[i]);
 	kfree_sensitive(t);
 	if (!err)
-		pr_info("self-test: passed\n");
+		pr_info("self-test: handshake passed\n");
 	return err;
 }

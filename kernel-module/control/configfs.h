@@ -50,6 +50,9 @@ static inline ssize_t tide_show_identity(const struct tide_identity *identity, b
 	return sysfs_emit(page, "%s\n", text);
 }
 
+/* selftest.c */
+int tide_parts_test_init(void);
+
 /* parse.c: 0, or -EINVAL with a log line that says what would be right */
 int tide_parse_bytes(const char *who, const char *attr, const char *page,
 		     u64 min, u64 *bytes);

@@ -45,6 +45,7 @@ static const struct {
 	{ "identity", tide_identity_init, tide_identity_exit },
 	{ "encryption", tide_crypto_init, NULL },
 	{ "catalog", tide_catalog_init, tide_catalog_exit },
+	{ "self-test of the parts", tide_parts_test_init, NULL },
 	{ "files", tide_files_init, tide_files_exit },
 	{ "put buffers", tide_buffers_init, NULL },
 	{ "get", tide_get_init, tide_get_exit },

@@ -1,0 +1,288 @@
+// SPDX-License-Identifier: GPL-2.0-only
+/*
+ * With selftest=1: parsing, versions, ages and pages of the catalog, and the curve of
+ * ghost mode compute on this kernel what they should. Before anything is hooked, and
+ * with a lender that nobody can reach. (What the handshake computes is told in
+ * base/selftest.c.)
+ */
+#define pr_fmt(fmt) KBUILD_MODNAME ": " fmt
+
+#include <linux/rcupdate.h>
+#include <linux/slab.h>
+#include <linux/vmalloc.h>
+
+#include "base/identity.h"
+#include "base/missratio.h"
+#include "borrower/catalog.h"
+#include "borrower/catalog_ages.h"
+#include "borrower/object.h"
+#include "borrower/session.h"
+#include "control/configfs.h"
+
+#define TIDE_TEST_PAGES		1024
+#define TIDE_TEST_FAR		((pgoff_t)1 << 40)
+
+#define tide_expect(what)						\
+	do {								\
+		if (!(what)) {						\
+			pr_err("self-test: line %d: not " #what "\n", __LINE__); \
+			return -EBADMSG;				\
+		}							\
+	} while (0)
+
+/* ------------------------------------------------------------------ */
+/* parsing							       */
+/* ------------------------------------------------------------------ */
+
+static int __init tide_test_numbers(struct tide_lender *lender)
+{
+	struct tide_thresholds pair;
+	u32 deadline;
+	u64 bytes;
+	u16 port;
+
+	tide_expect(!tide_parse_bytes("test", "test", "4097\n", 0, &bytes) && bytes == PAGE_SIZE);
+	tide_expect(!tide_parse_bytes("test", "test", "0x2000", 1, &bytes) && bytes == 8192);
+	tide_expect(tide_parse_bytes("test", "test", "4095", 4096, &bytes) && bytes == 8192);
+	tide_expect(tide_parse_bytes("test", "test", "-1", 0, &bytes));
+	tide_expect(tide_parse_bytes("test", "test", "1 2", 0, &bytes));
+	tide_expect(tide_parse_bytes("test", "test", "18446744073709551615", 0, &bytes));
+	tide_expect(!tide_parse_port("test", "65535", &port) && port == 65535);
+	tide_expect(tide_parse_port("test", "65536", &port) && tide_parse_port("test", "0", &port));
+	tide_expect(!tide_parse_deadline("test", "1000", &deadline) && deadline == 1000);
+	tide_expect(tide_parse_deadline("test", "999", &deadline));
+	tide_expect(!tide_parse_thresholds("test", "test", "1 2\n", &pair) && pair.stop_us == 2);
+	tide_expect(tide_parse_thresholds("test", "test", "2 2", &pair));
+	tide_expect(tide_parse_thresholds("test", "test", "1 2 3", &pair));
+	return 0;
+}
+
+static int __init tide_test_names(struct tide_lender *lender)
+{
+	tide_expect(tide_name_ok("a-Z.0_9"));
+	tide_expect(!tide_name_ok("") && !tide_name_ok("a/b") && !tide_name_ok("a b"));
+	return 0;
+}
+
+static int __init tide_test_identities(struct tide_lender *lender)
+{
+	char text[TIDE_IDENTITY_TEXT];
+	struct tide_identity one, other;
+	struct tide_keypair pair;
+
+	if (tide_keypair_draw(&pair))
+		return -ENOMEM;
+	memcpy(one.point, pair.point, sizeof(one.point));
+	tide_identity_print(&one, text);
+	tide_expect(!tide_identity_parse(text, strlen(text), &other));
+	tide_expect(tide_identity_is(&one, &other));
+	tide_expect(tide_identity_parse(text, strlen(text) - 1, &other));
+	text[strlen(text) - 1] = 'g';
+	tide_expect(tide_identity_parse(text, strlen(text), &other));
+	tide_identity_own(&one);
+	tide_identity_print(&one, text);
+	tide_expect(tide_identity_parse(text, strlen(text), &other));
+	return 0;
+}
+
+/* ------------------------------------------------------------------ */
+/* the catalog							       */
+/* ------------------------------------------------------------------ */
+
+static int __init tide_test_versions(struct tide_lender *lender)
+{
+	u64 before = tide_next_version();
+	unsigned int i;
+
+	for (i = 0; i < TIDE_TEST_PAGES; i++) {
+		u64 version = tide_next_version();
+
+		tide_expect(version > before && tide_newest_version() == version);
+		before = version;
+	}
+	return 0;
+}
+
+/* A lender is believed what it granted and a little more, the newest; see catalog_ages.c. */
+static int __init tide_test_ages(struct tide_lender *lender)
+{
+	u64 version, border = TIDE_TEST_PAGES * 3 / 4;
+
+	lender->granted_pages = TIDE_TEST_PAGES / 2;
+	for (version = 1; version <= TIDE_TEST_PAGES; version++)
+		tide_ages_enter(lender, version);
+	tide_expect(atomic64_read(&lender->catalog_pages) >= TIDE_TEST_PAGES / 2);
+	tide_expect(atomic64_read(&lender->catalog_pages) <= TIDE_TEST_PAGES * 3 / 4);
+	tide_expect(tide_ages_forgot(&lender->ages, 1));
+	tide_expect(!tide_ages_forgot(&lender->ages, TIDE_TEST_PAGES));
+	tide_expect(tide_ages_before(lender, border));
+	tide_ages_forget_before(lender, border);
+	tide_expect(tide_ages_forgot(&lender->ages, border - 1));
+	tide_expect(!tide_ages_forgot(&lender->ages, TIDE_TEST_PAGES));
+	tide_expect(!tide_ages_before(lender, border));
+	for (version = 1; version <= TIDE_TEST_PAGES; version++)
+		tide_ages_leave(lender, version);
+	tide_expect(!atomic64_read(&lender->catalog_pages) &&
+		    !tide_ages_forgotten(&lender->ages));
+	return 0;
+}
+
+static bool __init tide_test_still(void *still)
+{
+	return *(bool *)still;
+}
+
+static u64 __init tide_test_version_of(struct tide_object *object, pgoff_t index)
+{
+	unsigned long flags;
+	u64 version;
+	int slot;
+
+	tide_object_lock(object, flags);
+	version = tide_object_version(object, index, &slot);
+	tide_object_unlock(object, flags);
+	return version;
+}
+
+static int __init tide_test_record(struct tide_object *object, pgoff_t index, u64 version)
+{
+	bool still = true;
+
+	return tide_object_record(object, index, version, 0, tide_test_still, &still);
+}
+
+/* Pages side by side, at the border of a leaf, and far away; each of its own version. */
+static int __init tide_test_object(struct tide_object *object)
+{
+	u64 first = tide_next_version();
+	bool still = false;
+	pgoff_t i;
+
+	tide_expect(tide_object_record(object, 1, first, 0, tide_test_still, &still) == -ESTALE);
+	tide_expect(!tide_object_has(object, 0, ULONG_MAX));
+	for (i = 0; i < TIDE_TEST_PAGES; i++)
+		tide_expect(!tide_test_record(object, i, tide_next_version()));
+	tide_expect(!tide_test_record(object, TIDE_TEST_FAR, tide_next_version()));
+	tide_expect(tide_test_version_of(object, 0) == first + 1);
+	tide_expect(tide_test_version_of(object, TIDE_TEST_PAGES - 1) == first + TIDE_TEST_PAGES);
+	tide_expect(!tide_test_version_of(object, TIDE_TEST_PAGES));
+	tide_expect(tide_object_has(object, TIDE_TEST_FAR, TIDE_TEST_FAR));
+
+	tide_object_erase(object, 5, first);	/* another version: nothing happens */
+	tide_expect(tide_test_version_of(object, 5) == first + 6);
+	tide_object_erase(object, 5, first + 6);
+	tide_expect(!tide_test_version_of(object, 5));
+	tide_object_evicted(object, 6, first + 7, 1);	/* another lender: likewise */
+	tide_expect(tide_test_version_of(object, 6) == first + 7);
+
+	tide_object_drop(object, 100, 299);
+	tide_expect(tide_test_version_of(object, 99) && tide_test_version_of(object, 300));
+	tide_expect(!tide_test_version_of(object, 100) && !tide_test_version_of(object, 299));
+	return 0;
+}
+
+static void __init tide_test_keep(struct tide_object *object)
+{
+}
+
+static int __init tide_test_pages(struct tide_lender *lender)
+{
+	u64 all[TIDE_MAX_LENDERS] = { U64_MAX };
+	struct tide_object object = { };
+	int err;
+
+	tide_object_init(&object, tide_test_keep);
+	object.kept = true;
+	lender->granted_pages = 2 * TIDE_TEST_PAGES;
+	rcu_assign_pointer(tide_lenders[0], lender);
+	err = tide_test_object(&object);
+	tide_object_purge(&object, all);
+	RCU_INIT_POINTER(tide_lenders[0], NULL);
+	synchronize_rcu();
+	if (err)
+		return err;
+	tide_expect(xa_empty(&object.pages) && !atomic64_read(&lender->catalog_pages));
+	return 0;
+}
+
+/* ------------------------------------------------------------------ */
+/* ghost mode's curve						       */
+/* ------------------------------------------------------------------ */
+
+/* Twice a range of half the memory: what a pool of that size and larger ones would have. */
+static int __init tide_test_curve_of(struct tide_curve *curve)
+{
+	unsigned int size, round;
+	u64 i;
+
+	tide_curve_init(curve, 2 * TIDE_TEST_PAGES, false);
+	for (round = 0; round < 2; round++) {
+		for (i = 0; i < TIDE_TEST_PAGES; i++) {
+			if (!tide_curve_follows(curve->threshold, 1, i))
+				continue;
+			tide_curve_get(curve, 1, i);
+			tide_curve_put(curve, 1, 1, i);
+		}
+	}
+	for (size = 1; size < TIDE_CURVE_SIZES; size++)
+		tide_expect(tide_curve_ratio(curve, size) >= tide_curve_ratio(curve, size - 1));
+	tide_expect(tide_curve_ratio(curve, TIDE_CURVE_SIZES - 1) > 0);
+	tide_curve_drop_range(curve, 1, 0, U64_MAX);
+	tide_expect(!curve->count);
+	return 0;
+}
+
+static int __init tide_test_curve(struct tide_lender *lender)
+{
+	struct tide_curve *curve = vmalloc(sizeof(*curve));
+	int err = curve ? tide_test_curve_of(curve) : -ENOMEM;
+
+	vfree(curve);
+	return err;
+}
+
+static const struct {
+	const char *name;
+	int (*run)(struct tide_lender *lender);
+} tide_part_tests[] __initconst = {
+	{ "numbers", tide_test_numbers },
+	{ "names", tide_test_names },
+	{ "identities", tide_test_identities },
+	{ "versions", tide_test_versions },
+	{ "ages of the catalog", tide_test_ages },
+	{ "pages of the catalog", tide_test_pages },
+	{ "curve", tide_test_curve },
+};
+
+static int __init tide_test_part(unsigned int i)
+{
+	struct tide_lender *lender = kzalloc(sizeof(*lender), GFP_KERNEL);
+	int err;
+
+	if (!lender)
+		return -ENOMEM;
+	lender->config.size_bytes = U64_MAX;
+	tide_ages_init(&lender->ages);
+	err = tide_part_tests[i].run(lender);
+	if (err)
+		pr_err("self-test: %s: failed\n", tide_part_tests[i].name);
+	kfree(lender);
+	return err;
+}
+
+/**
+ * tide_parts_test_init() - run the tests, if they are asked for
+ *
+ * Return: 0, -EBADMSG when something else came out, or another negative errno.
+ */
+int __init tide_parts_test_init(void)
+{
+	unsigned int i;
+	int err = 0;
+
+	for (i = 0; tide_selftest_wanted && i < ARRAY_SIZE(tide_part_tests) && !err; i++)
+		err = tide_test_part(i);
+	if (tide_selftest_wanted && !err)
+		pr_info("self-test: all parts passed\n");
+	return err;
+}
