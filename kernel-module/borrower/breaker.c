@@ -24,8 +24,8 @@
  * better one.
  *
  * Both: a lender whose connection is lost again and again is left alone until the
- * third last loss is a minute old. Its pages are gone each time, and each reader
- * that waits for one has waited for nothing.
+ * third last loss is a minute old: each reader that waits for one of its pages has
+ * waited for nothing.
  */
 #define pr_fmt(fmt) KBUILD_MODNAME ": " fmt
 

@@ -8,6 +8,7 @@
 #define pr_fmt(fmt) KBUILD_MODNAME ": " fmt
 
 #include <linux/slab.h>
+#include <linux/timex.h>
 
 #include "base/stats.h"
 #include "borrower/catalog.h"
@@ -17,6 +18,7 @@
 #include "borrower/session.h"
 
 #define TIDE_FORGOTTEN_MOST	1024	/* entries, in a small catalog */
+#define TIDE_STRIDE_MASK	0xfff	/* between versions */
 
 static atomic64_t tide_version = ATOMIC64_INIT(0);
 
@@ -25,10 +27,15 @@ struct workqueue_struct *tide_catalog_queue;
 
 /**
  * tide_next_version() - a version that no page has had since the module loaded
+ *
+ * They grow by strides that the clock decides: of two time lines that began alike, the
+ * one soon gives versions that the other never gave.
+ *
+ * Context: any.
  */
 u64 tide_next_version(void)
 {
-	return atomic64_inc_return(&tide_version);
+	return atomic64_add_return(1 + (random_get_entropy() & TIDE_STRIDE_MASK), &tide_version);
 }
 
 /**

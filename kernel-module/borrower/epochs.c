@@ -37,17 +37,20 @@ static void tide_epochs_thin(struct tide_lender *lender)
 static struct tide_epoch *tide_epoch_make(struct tide_lender *lender)
 {
 	struct tide_epochs *epochs = &lender->epochs;
-	struct tide_epoch *last = &epochs->epoch[epochs->used - 1];
+	struct tide_epoch *epoch;
 
-	if (epochs->used && last->puts == lender->put_id)
-		return last;
+	if (epochs->used) {
+		epoch = &epochs->epoch[epochs->used - 1];
+		if (epoch->puts == lender->put_id)
+			return epoch;
+	}
 	tide_epochs_thin(lender);
-	last = &epochs->epoch[epochs->used];
-	last->cipher = tide_cipher_create();
-	if (!last->cipher)
+	epoch = &epochs->epoch[epochs->used];
+	epoch->cipher = tide_cipher_create();
+	if (!epoch->cipher)
 		return NULL;
 	epochs->used++;
-	return last;
+	return epoch;
 }
 
 /**

@@ -349,6 +349,8 @@ static void tide_data_decrypt(struct tide_get *get, unsigned int i)
 	if (cipher && !tide_decrypt(cipher, &id, p->page, lender->rx_item[i].tag))
 		return;
 	p->arrived = false;
+	if (!cipher)		/* of an epoch that is over: as good as a miss */
+		return;
 	p->corrupt = true;
 	atomic64_inc(&lender->stats.get_corrupt);
 	tide_trace_get(get, i, 1, TIDE_GOT_CORRUPT);

@@ -204,8 +204,10 @@ static int tide_tx_drain(struct tide_lender *lender, int flags)
 			if (!lender->tx_length)
 				return 0;
 			n = tide_tx_seal(lender);
-			if (n)
+			if (n) {
+				lender->tx_length = 0;	/* it must not go in the clear */
 				return n;
+			}
 		}
 		n = tide_wire_send(lender->get_sock,
 				   lender->tx_buffer + lender->tx_offset,

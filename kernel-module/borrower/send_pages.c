@@ -117,6 +117,7 @@ static bool tide_queue(struct tide_lender *lender, struct tide_buffer *buffer)
 
 	spin_lock_irqsave(&lender->put_lock, flags);
 	if (lender->ready && kref_get_unless_zero(&lender->kref)) {
+		buffer->version = tide_next_version();	/* of this connection's epoch */
 		list_add_tail(&buffer->list, &lender->put_queue);
 		WRITE_ONCE(lender->put_queued, lender->put_queued + 1);
 		queued = true;
@@ -148,7 +149,6 @@ bool tide_put_page(struct tide_object *object, struct tide_lender *lender,
 	buffer->object = object;
 	buffer->lender = lender;
 	buffer->index = index;
-	buffer->version = tide_next_version();
 	copy_highpage(buffer->page, page);
 	if (!tide_queue(lender, buffer)) {
 		atomic64_inc(&tide_stats.drop_notready);

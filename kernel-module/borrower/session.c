@@ -124,7 +124,7 @@ static int tide_socket(struct tide_lender *lender, struct socket **sockp,
 	struct socket *sock;
 	int err;
 
-	err = sock_create_kern(&init_net, lender->config.address.ss_family, SOCK_STREAM,
+	err = sock_create_kern(&init_net, READ_ONCE(lender->config.address.ss_family), SOCK_STREAM,
 			       IPPROTO_TCP, &sock);
 	if (err)
 		return err;
@@ -458,7 +458,6 @@ static int tide_session_begin(struct tide_lender *lender)
 	      tide_session_settle(lender, le64_to_cpu(hello.session));
 	if (err)
 		return err;
-	hello.session = cpu_to_le64(lender->session);
 	hello.channel = TIDE_CHANNEL_PUT;
 	err = tide_connect(lender, &hello, &lender->put_sock, &lender->put_seal) ?:
 	      tide_epoch_begin(lender);
@@ -496,7 +495,7 @@ static int tide_session(struct tide_lender *lender)
 	atomic64_inc(&lender->stats.connects);
 	if (lender->resumed)
 		atomic64_inc(&lender->stats.resumes);
-	pr_info("lenders/%s: %s\n", lender->name, lender->resumed ? "resumed" : "connected");
+	pr_info_ratelimited("lenders/%s: %s\n", lender->name, lender->resumed ? "resumed" : "connected");
 	schedule_delayed_work(&lender->tick, HZ / 10);
 
 	err = tide_receive(lender);
@@ -506,7 +505,8 @@ static int tide_session(struct tide_lender *lender)
 	atomic64_inc(&lender->stats.disconnects);
 	if (!READ_ONCE(lender->closing)) {
 		pr_info("lenders/%s: connection lost: error %d\n", lender->name, err);
-		tide_breaker_lost(lender);
+		if (!READ_ONCE(lender->hurry))	/* else it was this guest who wanted it */
+			tide_breaker_lost(lender);
 	}
 	tide_session_end(lender);
 	return 0;
@@ -747,8 +747,8 @@ void tide_lender_identify(struct tide_lender *lender, const struct tide_identity
 	mutex_unlock(&lender->sock_mutex);
 	if (!other)
 		return;
-	tide_lender_renounce(lender);
 	tide_lender_hurry(lender);
+	tide_lender_renounce(lender);
 }
 
 static bool tide_is_at(const struct tide_lender_config *config,
@@ -779,8 +779,8 @@ void tide_lender_move(struct tide_lender *lender, const struct sockaddr_storage 
 	mutex_unlock(&lender->sock_mutex);
 	if (!other)
 		return;
-	tide_lender_break(lender);
 	tide_lender_hurry(lender);
+	tide_lender_break(lender);
 }
 
 /**

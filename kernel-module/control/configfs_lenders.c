@@ -60,11 +60,16 @@ TIDE_LENDER_STORE(address, true, tide_lender_set_address(lender, who, page, coun
 
 static ssize_t tide_lender_address_show(struct config_item *item, char *page)
 {
-	struct tide_lender *lender = to_lender(item);
+	const struct tide_lender_config *config = &to_lender(item)->config;
+	ssize_t size;
 
-	if (!lender->config.address.ss_family)
-		return sysfs_emit(page, "\n");
-	return sysfs_emit(page, "%pISc\n", &lender->config.address);
+	mutex_lock(&tide_control_mutex);
+	if (config->address.ss_family)
+		size = sysfs_emit(page, "%pISc\n", &config->address);
+	else
+		size = sysfs_emit(page, "\n");
+	mutex_unlock(&tide_control_mutex);
+	return size;
 }
 
 static int tide_lender_set_port(struct tide_lender *lender, const char *who,

@@ -11,6 +11,7 @@
 
 #include "base/identity.h"
 #include "base/limits.h"
+#include "base/timeline.h"
 #include "lender/borrowers.h"
 #include "lender/listen.h"
 #include "lender/sessions.h"
@@ -77,7 +78,7 @@ static void tide_session_drop(struct tide_borrower *borrower)
 	struct tide_store *store = borrower->store;
 
 	borrower->session = 0;
-	borrower->granted_bytes = 0;
+	WRITE_ONCE(borrower->granted_bytes, 0);
 	WRITE_ONCE(borrower->store, NULL);
 	if (store)
 		tide_store_destroy(store);
@@ -93,34 +94,37 @@ static void tide_session_renounce(struct tide_borrower *borrower)
 		tide_session_drop(borrower);
 }
 
+static s64 tide_linger_left(const struct tide_borrower *borrower)
+{
+	return (s64)READ_ONCE(tide_linger_s) * MSEC_PER_SEC -
+	       ktime_ms_delta(ktime_get_boottime(), borrower->lost_at);
+}
+
+/* Nobody is connected: the borrower may come back, if not for ever. The mutex is held. */
+static void tide_session_linger(struct tide_borrower *borrower)
+{
+	s64 left = tide_linger_left(borrower);
+
+	if (borrower->session && borrower->enabled && left > 0)
+		tide_expire_in(borrower, left);
+	else
+		tide_session_drop(borrower);
+}
+
+static void tide_session_look(struct tide_borrower *borrower)
+{
+	if (borrower->store && tide_session_idle(borrower))
+		tide_session_linger(borrower);
+}
+
 static void tide_expire(struct work_struct *work)
 {
 	struct tide_borrower *borrower = container_of(to_delayed_work(work),
 						      struct tide_borrower, expire);
-	s64 left;
 
 	mutex_lock(&borrower->mutex);
-	left = ktime_ms_delta(borrower->linger_until, ktime_get_boottime());
-	if (borrower->store && tide_session_idle(borrower)) {
-		if (left > 0)
-			tide_expire_in(borrower, left);
-		else
-			tide_session_drop(borrower);
-	}
+	tide_session_look(borrower);
 	mutex_unlock(&borrower->mutex);
-}
-
-/* The last connection is gone: the borrower may come back. The mutex is held. */
-static void tide_session_linger(struct tide_borrower *borrower)
-{
-	unsigned int ms = READ_ONCE(tide_linger_s) * MSEC_PER_SEC;
-
-	if (!borrower->session || !borrower->enabled || !ms) {
-		tide_session_drop(borrower);
-		return;
-	}
-	borrower->linger_until = ktime_add_ms(ktime_get_boottime(), ms);
-	tide_expire_in(borrower, ms);
 }
 
 /*
@@ -147,15 +151,25 @@ static int tide_session_create(struct tide_borrower *borrower, u64 session)
 	return 0;
 }
 
-/* Ends the connections that there are, and waits for it. */
-static int tide_session_take_over(struct tide_borrower *borrower)
+/*
+ * Whoever comes is the newest, and the only one who waits. One whose last message
+ * was held up until another had come is as good as gone.
+ */
+static int tide_session_claim(struct tide_borrower *borrower, const struct tide_connection *c)
 {
+	int err = 0;
+
 	mutex_lock(&borrower->mutex);
-	tide_shut(borrower->get);
-	tide_shut(borrower->put);
+	if (borrower->taking || !borrower->enabled || c->ordinal < borrower->ordinal ||
+	    tide_timeline_held()) {
+		err = -EBUSY;
+	} else {
+		WRITE_ONCE(borrower->taking, true);
+		tide_shut(borrower->get);
+		tide_shut(borrower->put);
+	}
 	mutex_unlock(&borrower->mutex);
-	return wait_event_timeout(tide_connections_wait, tide_session_over(borrower),
-				  msecs_to_jiffies(TIDE_TAKEOVER_MS)) ? 0 : -EBUSY;
+	return err;
 }
 
 static int tide_session_attach(struct tide_connection *c, const struct tide_hello *hello)
@@ -171,14 +185,17 @@ static int tide_session_attach(struct tide_connection *c, const struct tide_hell
 		if (err)
 			return err;
 	}
+	borrower->offered = le64_to_cpu(hello->session);
+	borrower->ordinal = c->ordinal;
 	borrower->wanted_bytes = min_t(u64, le64_to_cpu(hello->size_bytes), TIDE_MAX_BYTES);
-	borrower->granted_bytes = tide_grant(borrower);
+	WRITE_ONCE(borrower->granted_bytes, tide_grant(borrower));
 	tide_store_resize(borrower->store, borrower->granted_bytes);
 	mutex_lock(&borrower->send_mutex);
-	borrower->get = c;
+	WRITE_ONCE(borrower->get, c);
 	mutex_unlock(&borrower->send_mutex);
-	pr_info("borrowers/%s: %s, %llu MiB granted\n", borrower->name,
-		c->resumed ? "resumed" : "connected", borrower->granted_bytes >> 20);
+	pr_info_ratelimited("borrowers/%s: %s, %llu MiB granted\n", borrower->name,
+			    c->resumed ? "resumed" : "connected",
+			    borrower->granted_bytes >> 20);
 	return 0;
 }
 
@@ -194,12 +211,15 @@ static int tide_session_attach(struct tide_connection *c, const struct tide_hell
 int tide_attach_get(struct tide_connection *c, const struct tide_hello *hello)
 {
 	struct tide_borrower *borrower = c->borrower;
-	int err = tide_session_take_over(borrower);
+	int err = tide_session_claim(borrower, c);
 
 	if (err)
 		return err;
+	wait_event_timeout(tide_connections_wait, tide_session_over(borrower),
+			   msecs_to_jiffies(TIDE_TAKEOVER_MS));
 	mutex_lock(&borrower->mutex);
 	err = tide_session_attach(c, hello);
+	WRITE_ONCE(borrower->taking, false);
 	mutex_unlock(&borrower->mutex);
 	return err;
 }
@@ -207,17 +227,18 @@ int tide_attach_get(struct tide_connection *c, const struct tide_hello *hello)
 /**
  * tide_attach_put() - complete a session
  * @c: its PUT channel, the handshake over
- * @session: its name
+ * @hello: what the borrower has said: the number that it offered with the GET channel
  *
- * Return: 0, or -EBUSY when there is no such session.
+ * Return: 0, or -EBUSY when there is no such GET channel.
  */
-int tide_attach_put(struct tide_connection *c, u64 session)
+int tide_attach_put(struct tide_connection *c, const struct tide_hello *hello)
 {
 	struct tide_borrower *borrower = c->borrower;
 	int err = 0;
 
 	mutex_lock(&borrower->mutex);
-	if (!borrower->get || borrower->put || borrower->session != session)
+	if (!borrower->get || borrower->put ||
+	    le64_to_cpu(hello->session) != borrower->offered)
 		err = -EBUSY;
 	else
 		borrower->put = c;
@@ -240,15 +261,17 @@ void tide_detach(struct tide_connection *c)
 	mutex_lock(&borrower->mutex);
 	if (borrower->get == c) {
 		mutex_lock(&borrower->send_mutex);
-		borrower->get = NULL;
+		WRITE_ONCE(borrower->get, NULL);
 		mutex_unlock(&borrower->send_mutex);
 		tide_shut(borrower->put);
 	} else if (borrower->put == c) {
 		borrower->put = NULL;
 		tide_shut(borrower->get);
 	}
-	if (tide_session_idle(borrower) && borrower->store)
-		tide_session_linger(borrower);
+	if (tide_session_idle(borrower)) {
+		borrower->lost_at = ktime_get_boottime();
+		tide_session_look(borrower);
+	}
 	mutex_unlock(&borrower->mutex);
 	wake_up_all(&tide_connections_wait);
 }
@@ -442,6 +465,7 @@ void tide_lending_renounce(void)
 {
 	struct tide_borrower *borrower;
 
+	tide_connections_break();
 	mutex_lock(&tide_lending_mutex);
 	list_for_each_entry(borrower, &tide_borrowers, list) {
 		mutex_lock(&borrower->mutex);
@@ -455,10 +479,8 @@ void tide_lending_renounce(void)
 static void tide_session_relinger(struct tide_borrower *borrower)
 {
 	mutex_lock(&borrower->mutex);
-	if (borrower->store && tide_session_idle(borrower))
-		tide_session_linger(borrower);
-	else
-		tide_regrant(borrower);
+	tide_session_look(borrower);
+	tide_regrant(borrower);
 	mutex_unlock(&borrower->mutex);
 }
 

@@ -54,11 +54,14 @@ struct tide_borrower {
 	struct mutex send_mutex;	/* one frame at a time; @get */
 	struct tide_connection *get, *put;
 	u64 session;			/* 0: none that could go on */
+	u64 offered;			/* in the hello of @get, which PUT names */
+	u64 ordinal;			/* of @get, or the last that there was */
+	bool taking;			/* somebody waits to be @get */
 	u64 newest;			/* version that it has put; the PUT channel's */
 	u64 wanted_bytes;
 	u64 granted_bytes;
 	struct tide_store *store;	/* of the session, connected or not */
-	ktime_t linger_until;		/* by boottime, while it is not */
+	ktime_t lost_at;		/* by boottime, while it is not */
 	struct delayed_work expire;	/* ends it then */
 	bool grant_due;			/* it is to be told of a new grant */
 	struct delayed_work notify;

@@ -34,6 +34,7 @@ DECLARE_WAIT_QUEUE_HEAD(tide_connections_wait);
 static LIST_HEAD(tide_connections);
 static LIST_HEAD(tide_strangers);	/* the oldest first */
 static unsigned int tide_meeting;	/* these, and those sent away that are not gone yet */
+static u64 tide_accepted_ever;
 
 /* Handshakes and gets come before puts: a reader waits for a get. */
 static struct workqueue_struct *tide_get_queue, *tide_put_queue;
@@ -98,6 +99,7 @@ static bool tide_stranger_admit(struct tide_connection *c)
 	if (tide_meeting >= 2 * TIDE_STRANGERS_MAX)
 		return false;
 	tide_meeting++;
+	c->ordinal = ++tide_accepted_ever;
 	list_add(&c->list, &tide_connections);
 	list_add_tail(&c->stranger, &tide_strangers);
 	tide_stranger_send_away(tide_stranger_surplus(&c->from, TIDE_STRANGERS_EACH));
@@ -141,22 +143,17 @@ static int tide_shake_hands(struct tide_connection *c, struct tide_handshake *hs
 	       tide_bind_borrower(c, hs);
 }
 
-static int tide_welcome(struct tide_connection *c)
+static int tide_welcome(struct tide_connection *c, struct tide_hello *hello)
 {
 	struct tide_handshake *hs = tide_handshake_create();
-	struct tide_hello hello;
 	int err;
 
 	if (!hs)
 		return -ENOMEM;
 	err = tide_shake_hands(c, hs);
-	hello = hs->hello;
+	*hello = hs->hello;
 	tide_handshake_free(hs);
-	if (err)
-		return err;
-	if (c->channel == TIDE_CHANNEL_GET)
-		return tide_attach_get(c, &hello);
-	return tide_attach_put(c, le64_to_cpu(hello.session));
+	return err;
 }
 
 static void tide_connection_end(struct tide_connection *c)
@@ -182,9 +179,13 @@ static void tide_serve(struct work_struct *work)
 static void tide_meet(struct work_struct *work)
 {
 	struct tide_connection *c = container_of(work, struct tide_connection, work);
-	int err = tide_welcome(c);
+	struct tide_hello hello;
+	int err = tide_welcome(c, &hello);
 
 	tide_stranger_met(c);
+	if (!err)
+		err = c->channel == TIDE_CHANNEL_GET ? tide_attach_get(c, &hello) :
+						       tide_attach_put(c, &hello);
 	if (err) {
 		atomic64_inc(&tide_stats.rejected);
 		pr_info_ratelimited("connection refused: error %d\n", err);
@@ -263,6 +264,21 @@ void tide_tell(struct tide_borrower *borrower, unsigned long delay)
 void tide_expire_in(struct tide_borrower *borrower, unsigned int ms)
 {
 	mod_delayed_work(tide_put_queue, &borrower->expire, msecs_to_jiffies(ms));
+}
+
+/**
+ * tide_connections_break() - end all connections, those of strangers, too
+ *
+ * Context: process.
+ */
+void tide_connections_break(void)
+{
+	struct tide_connection *c;
+
+	mutex_lock(&tide_lending_mutex);
+	list_for_each_entry(c, &tide_connections, list)
+		tide_shut(c);
+	mutex_unlock(&tide_lending_mutex);
 }
 
 /**
@@ -410,8 +426,6 @@ static bool tide_no_connections(void)
  */
 void tide_unlisten(void)
 {
-	struct tide_connection *c;
-
 	if (--tide_listen_users)
 		return;
 	kernel_sock_shutdown(tide_listener, SHUT_RDWR);
@@ -419,10 +433,7 @@ void tide_unlisten(void)
 	sock_release(tide_listener);
 	tide_listener = NULL;
 
-	mutex_lock(&tide_lending_mutex);
-	list_for_each_entry(c, &tide_connections, list)
-		tide_shut(c);
-	mutex_unlock(&tide_lending_mutex);
+	tide_connections_break();
 	wait_event(tide_connections_wait, tide_no_connections());
 	tide_queues_free();
 }

@@ -23,50 +23,78 @@
 /* sending to the borrower					       */
 /* ------------------------------------------------------------------ */
 
-/* A frame without pages, on the GET channel. */
-static int tide_reply(struct tide_borrower *borrower, u8 type, u8 flags, unsigned int count,
-		      u64 id, const void *payload, size_t length)
+/* Of a GRANT; the first of a connection says whether its session goes on. */
+static u8 tide_grant_flags(struct tide_connection *c)
 {
-	struct tide_connection *c;
-	int err = -ENOTCONN;
+	bool first = !c->greeted;
 
-	mutex_lock(&borrower->send_mutex);
-	c = borrower->get;
-	if (c) {
-		c->note.frame = (struct tide_frame) {
-			.length = cpu_to_le32(length + TIDE_TAG_SIZE),
-			.type = type,
-			.flags = flags,
-			.count = cpu_to_le16(count),
-			.id = cpu_to_le64(id),
-		};
-		memcpy(c->note.metadata, payload, length);
-		err = tide_frame_seal(c->sealers.send, &c->note.frame, c->note.metadata, length);
-		if (!err)
-			err = tide_wire_send(c->sock, &c->note, sizeof(c->note.frame) + length +
-					     TIDE_TAG_SIZE, 0);
-	}
-	mutex_unlock(&borrower->send_mutex);
+	c->greeted = true;
+	return (first && c->resumed ? TIDE_FLAG_RESUMED : 0) |
+	       (READ_ONCE(tide_lending_held) ? TIDE_FLAG_HOLD : 0);
+}
+
+static int tide_reply_on(struct tide_connection *c, u8 type, unsigned int count, u64 id,
+			 const void *payload, size_t length)
+{
+	int err;
+
+	if (type != TIDE_GRANT && !c->greeted)
+		return -ENOTCONN;
+	c->note.frame = (struct tide_frame) {
+		.length = cpu_to_le32(length + TIDE_TAG_SIZE),
+		.type = type,
+		.flags = type == TIDE_GRANT ? tide_grant_flags(c) : 0,
+		.count = cpu_to_le16(count),
+		.id = cpu_to_le64(id),
+	};
+	memcpy(c->note.metadata, payload, length);
+	err = tide_frame_seal(c->sealers.send, &c->note.frame, c->note.metadata, length);
+	if (!err)
+		err = tide_wire_send(c->sock, &c->note,
+				     sizeof(c->note.frame) + length + TIDE_TAG_SIZE, 0);
+	if (err < 0)
+		tide_shut(c);	/* half of it may have gone */
 	return err < 0 ? err : 0;
 }
 
-/* The first of a connection says whether its session goes on. */
-static int tide_send_grant(struct tide_borrower *borrower, bool resumed)
+/* A frame without pages, on the GET channel; a GRANT comes before any other. */
+static int tide_reply(struct tide_borrower *borrower, u8 type, unsigned int count,
+		      u64 id, const void *payload, size_t length)
 {
-	u8 flags = (resumed ? TIDE_FLAG_RESUMED : 0) |
-		   (READ_ONCE(tide_lending_held) ? TIDE_FLAG_HOLD : 0);
+	int err = -ENOTCONN;
+
+	mutex_lock(&borrower->send_mutex);
+	if (borrower->get)
+		err = tide_reply_on(borrower->get, type, count, id, payload, length);
+	mutex_unlock(&borrower->send_mutex);
+	return err;
+}
+
+static int tide_send_grant(struct tide_borrower *borrower)
+{
 	struct tide_grant grant = {
 		.bytes = cpu_to_le64(READ_ONCE(borrower->granted_bytes)),
 		.linger_ms = cpu_to_le64((u64)READ_ONCE(tide_linger_s) * MSEC_PER_SEC),
 	};
 
-	return tide_reply(borrower, TIDE_GRANT, flags, 0, 0, &grant, sizeof(grant));
+	return tide_reply(borrower, TIDE_GRANT, 0, 0, &grant, sizeof(grant));
+}
+
+/* Is there somebody who could be told what has gone? */
+static bool tide_borrower_hears(struct tide_borrower *borrower)
+{
+	bool hears;
+
+	mutex_lock(&borrower->send_mutex);
+	hears = borrower->get && borrower->get->greeted;
+	mutex_unlock(&borrower->send_mutex);
+	return hears;
 }
 
 static int tide_send_evicted(struct tide_borrower *borrower,
 			     const struct tide_page_id *id, unsigned int count)
 {
-	int err = tide_reply(borrower, TIDE_EVICTED, 0, count, 0, id, count * sizeof(*id));
+	int err = tide_reply(borrower, TIDE_EVICTED, count, 0, id, count * sizeof(*id));
 
 	if (!err)
 		atomic64_add(count, &borrower->stats.notices_sent);
@@ -89,14 +117,14 @@ void tide_notify(struct work_struct *work)
 	unsigned int n;
 
 	if (xchg(&borrower->grant_due, false))
-		tide_send_grant(borrower, false);
+		tide_send_grant(borrower);
 	id = kmalloc_array(TIDE_NOTICE_MAX, sizeof(*id), GFP_NOIO | __GFP_NOWARN);
 	if (!id) {
 		tide_tell(borrower, HZ);
 		return;
 	}
 	store = READ_ONCE(borrower->store);	/* destroyed after this work */
-	while (store && READ_ONCE(borrower->get)) {	/* else later, to who resumes */
+	while (store && tide_borrower_hears(borrower)) {	/* else later, to who resumes */
 		n = tide_store_notices(store, id, TIDE_NOTICE_MAX);
 		if (!n || tide_send_evicted(borrower, id, n))
 			break;
@@ -262,7 +290,7 @@ static int tide_serve_get_frame(struct tide_connection *c, const struct tide_fra
 		return tide_serve_resize(c, frame);
 	case TIDE_PING:
 		return tide_check(frame, 0, 0, 0) ?: tide_receive_all(c, frame) ?:
-		       tide_reply(c->borrower, TIDE_PONG, 0, 0, le64_to_cpu(frame->id), "", 0);
+		       tide_reply(c->borrower, TIDE_PONG, 0, le64_to_cpu(frame->id), "", 0);
 	default:
 		return -EPROTO;
 	}
@@ -357,7 +385,7 @@ static int tide_serve_put(struct tide_connection *c, const struct tide_frame *fr
 	err = tide_wire_recv_pages(c->sock, c->bvec, count);
 	stored = cpu_to_le64(tide_store_batch(c, count, !err));
 	return err ?: tide_tell_evicted(c) ?:
-	       tide_reply(c->borrower, TIDE_PUT_ACK, 0, count, le64_to_cpu(frame->id), &stored,
+	       tide_reply(c->borrower, TIDE_PUT_ACK, count, le64_to_cpu(frame->id), &stored,
 			  sizeof(stored));
 }
 
@@ -379,7 +407,7 @@ void tide_serve_session(struct tide_connection *c)
 	int err = scratch ? 0 : -ENOMEM;
 
 	if (!err && get)
-		err = tide_send_grant(c->borrower, c->resumed);
+		err = tide_send_grant(c->borrower);
 	if (!err && get)
 		tide_tell(c->borrower, 0);	/* what has gone meanwhile */
 	while (!err) {

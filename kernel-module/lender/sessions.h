@@ -29,7 +29,9 @@
  * @sock: its socket
  * @borrower: once the handshake is over
  * @channel: likewise
+ * @ordinal: of the connections that were accepted
  * @resumed: it goes on with the former session's pages
+ * @greeted: it has been sent a GRANT; under send_mutex
  * @peer: likewise
  * @sealers: its keys
  * @request: metadata of the frame being served, and its tag
@@ -47,7 +49,8 @@ struct tide_connection {
 	struct socket *sock;
 	struct tide_borrower *borrower;
 	u8 channel;
-	bool resumed;
+	u64 ordinal;
+	bool resumed, greeted;
 	struct tide_identity peer;
 	struct tide_sealers sealers;
 	struct {
@@ -94,7 +97,7 @@ void tide_serve_session(struct tide_connection *c);
 enum tide_answer_code tide_welcomes(const struct tide_identity *who);
 struct tide_borrower *tide_known(const struct tide_identity *who);
 int tide_attach_get(struct tide_connection *c, const struct tide_hello *hello);
-int tide_attach_put(struct tide_connection *c, u64 session);
+int tide_attach_put(struct tide_connection *c, const struct tide_hello *hello);
 void tide_detach(struct tide_connection *c);
 void tide_regrant(struct tide_borrower *borrower);
 

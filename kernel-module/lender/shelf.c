@@ -560,6 +560,19 @@ static bool tide_store_may_grow(void)
 			totalram_pages() >> TIDE_FREE_FLOOR_SHIFT;
 }
 
+/* All that may be lent is: those who are gone make room, before those who are here do. */
+static bool tide_store_displace(void)
+{
+	unsigned long gone;
+
+	if (tide_store_lent() < tide_store_fits(READ_ONCE(tide_lend_bytes)) ||
+	    !mutex_trylock(&tide_stores_mutex))
+		return false;
+	gone = tide_give_lingering(TIDE_GIVE_BATCH);
+	mutex_unlock(&tide_stores_mutex);
+	return gone;
+}
+
 static struct tide_note *tide_note_alloc(struct tide_store *store)
 {
 	struct tide_note *note = kmem_cache_zalloc(tide_notes, TIDE_NOTE_GFP);
@@ -607,6 +620,8 @@ struct folio *tide_store_prepare(struct tide_store *store)
 	struct folio *folio = tide_store_may_grow() ? tide_store_alloc(store) : NULL;
 	bool recycled;
 
+	if (!folio && tide_store_displace())
+		folio = tide_store_alloc(store);
 	if (folio)
 		return folio;
 	mutex_lock(&store->mutex);
@@ -812,7 +827,7 @@ struct folio *tide_store_get(struct tide_store *store, u64 id, pgoff_t index,
  * @before: only versions below this one
  *
  * Takes as long as there are pages in that range, but no longer than the
- * borrower is enabled.
+ * borrower is enabled and this connection its latest.
  *
  * Context: process.
  */
@@ -822,7 +837,8 @@ void tide_store_forget(struct tide_store *store, u64 id, pgoff_t first,
 	struct tide_key at = { .file = id, .index = first };
 	bool more = first <= last && !tide_cheats(store->borrower, "replay");
 
-	while (more && READ_ONCE(store->borrower->enabled)) {
+	while (more && READ_ONCE(store->borrower->enabled) &&
+	       !READ_ONCE(store->borrower->taking)) {
 		mutex_lock(&store->mutex);
 		more = tide_store_drop(store, &at, last, before);
 		mutex_unlock(&store->mutex);

@@ -427,7 +427,7 @@ class Borrower:
             self.granted, self.linger_ms = GRANTED.unpack(first.metadata)
             self.resumed = bool(first.flags & RESUMED)
             self.session = resume if self.resumed else fresh
-            self.put = connect(address, own, lender, Hello(self.session, size, PUT_CHANNEL))
+            self.put = connect(address, own, lender, Hello(fresh, size, PUT_CHANNEL))
         except BaseException:
             self.get.close()
             raise
@@ -504,6 +504,7 @@ class Lender:
         self.newest = 0  # version that was put
         self.pages: dict[tuple[int, int], tuple[int, bytes, bytes]] = {}
         self._sessions: dict[int, _Late] = {}
+        self._offered: dict[int, _Late] = {}  # by the number in the hello of the GET channel
         self._connections: set[socket.socket] = set()
         self._listener = socket.create_server(("127.0.0.1", port))
         self.port = int(self._listener.getsockname()[1])
@@ -536,10 +537,10 @@ class Lender:
             if hello.channel == GET_CHANNEL:
                 resumed = self._resumes(hello)
                 number = hello.resume if resumed else hello.session
-                self._sessions[number] = late = _Late(connection)
+                self._sessions[number] = self._offered[hello.session] = late = _Late(connection)
                 self._grant(late, hello.size, RESUMED if resumed else 0)
             else:
-                late = self._sessions[hello.session]
+                late = self._offered[hello.session]
             self._serve(connection, late)
         sock.close()
         self._connections.discard(sock)
