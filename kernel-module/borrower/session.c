@@ -495,7 +495,8 @@ static int tide_session(struct tide_lender *lender)
 	atomic64_inc(&lender->stats.connects);
 	if (lender->resumed)
 		atomic64_inc(&lender->stats.resumes);
-	pr_info_ratelimited("lenders/%s: %s\n", lender->name, lender->resumed ? "resumed" : "connected");
+	pr_info_ratelimited("lenders/%s: %s\n", lender->name,
+			    lender->resumed ? "resumed" : "connected");
 	schedule_delayed_work(&lender->tick, HZ / 10);
 
 	err = tide_receive(lender);
