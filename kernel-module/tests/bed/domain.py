@@ -16,7 +16,7 @@ from bed.image import fetch_qemu
 XML = """<domain type={type} xmlns:qemu='http://libvirt.org/schemas/domain/qemu/1.0'>
   <name>{name}</name>
   <memory unit='MiB'>{mib}</memory>
-  <vcpu>{processors}</vcpu>
+  <vcpu current='{processors}'>{most}</vcpu>
   <os><type arch='x86_64' machine='pc'>hvm</type></os>
   <features><acpi/></features>
   <devices>
@@ -47,6 +47,7 @@ class Domain:
             name=escape(name),
             mib=mib,
             processors=processors,
+            most=processors + 1,  # see _processors() in guest.py
             emulator=escape(command[0]),
             arguments=arguments,
         )
