@@ -7,7 +7,7 @@ import time
 import pytest
 
 from bed.guest import Guest
-from bed.pair import NAME, Pair
+from bed.pair import ETHERNET, NAME, Pair
 from bed.tidepool import MIB, wait_until
 from bed.workload import finish_stress, start_stress, stress
 
@@ -27,7 +27,7 @@ IN_TIME_US = DEADLINE_US + 800_000
 )
 def test_bad_wire(kernel: str, fault: str, value: object) -> None:
     """Random reads while the wire is bad and after it is good again."""
-    with (pair := Pair(kernel, borrower_mem="160M", relay=True)) as (borrower, _):
+    with (pair := Pair(kernel, borrower_mem="160M", relay=True, mtu=ETHERNET)) as (borrower, _):
         pair.connect(size=200 * MIB, more={"deadline_us": DEADLINE_US})
         stress(borrower, "fill /mnt/file mib=110")
         stress(borrower, "sequential /mnt/file")
@@ -47,7 +47,7 @@ def test_bad_wire(kernel: str, fault: str, value: object) -> None:
 
 def test_nothing_in_flight_is_kept(kernel: str) -> None:
     """What was on its way when the wire was cut is freed with the session, and does not wait for who is gone."""
-    with (pair := Pair(kernel, borrower_mem="160M", relay=True)) as (borrower, lender):
+    with (pair := Pair(kernel, borrower_mem="160M", relay=True, mtu=ETHERNET)) as (borrower, lender):
         pair.connect(size=200 * MIB)
         stress(borrower, "fill /mnt/file mib=110")
         reads = start_stress(borrower, "random /mnt/file seconds=12 threads=4")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from bed.guest import Disk, Guest
-from bed.pair import Pair
+from bed.pair import ETHERNET, Pair
 from bed.tidepool import MIB
 from bed.workload import stress
 
@@ -23,7 +23,7 @@ def keep_pages_for_the_card(borrower: Guest) -> None:
 @pytest.mark.parametrize("filesystem", ["ext4", "xfs", pytest.param("btrfs", marks=pytest.mark.long)])
 def test_mix(kernel: str, filesystem: str) -> None:
     """The whole mixture, larger than the borrower's memory, with a lender that holds most of it."""
-    with (pair := Pair(kernel, borrower_mem="160M", lender_mem="320M", disk=filesystem)) as (borrower, _):
+    with (pair := Pair(kernel, borrower_mem="160M", lender_mem="320M", disk=filesystem, mtu=ETHERNET)) as (borrower, _):
         keep_pages_for_the_card(borrower)
         pair.connect(size=160 * MIB)
         pair.b.set("verify_one_in", 1)
