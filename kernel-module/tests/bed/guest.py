@@ -18,6 +18,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from bed import booted
 from bed.accelerator import KVM, accelerator
 from bed.channel import Channel, ChannelClosed, Result
 from bed.domain import Domain
@@ -38,6 +39,7 @@ EMULATED = "max,-erms,-fsrm"
 MEMORY_PIECE = 64 << 20
 COUNTED_SHIFT = 1  # an instruction of a counted guest takes two to the power of this nanoseconds
 MONITOR_SECONDS = 10.0
+SEED_BYTES = 64
 IMAGE_SECONDS = 60.0
 SLEEP_ON_EACH = "for c in /sys/devices/system/cpu/cpu[0-9]*; do taskset -c ${c##*/cpu} sleep 0.01 || exit 1; done"
 HOST_ADDRESS, ADDRESS_FOR_HOST, PORT_FOR_HOST = "10.0.2.2", "10.0.2.15", 7470
@@ -160,16 +162,26 @@ class Guest:
         self.folder = folder
         self.process = process
         self.domain = domain
+        self.module: Path | None = None  # that it is given when it is up
+        self.image: Path | None = None  # of a guest of its kind that has just booted, if one is kept
+        self.boots = True  # and does not go on from that image
         self.channel = Channel(folder / "channel")
 
     @classmethod
     def boot(cls, spec: Spec, kernel: Kernel, module: Path | None, folder: Path, *, detached: bool = False) -> Guest:
         """Start QEMU, which ends with this process unless detached; the guest is up after `wait_ready`."""
         folder.mkdir(parents=True, exist_ok=True)
-        filesystem = spec.disk.filesystem if spec.disk else None
-        (folder / "initramfs").write_bytes(initramfs(kernel, module, filesystem, spec.modules))
+        archive = initramfs(kernel, module, spec.disk.filesystem if spec.disk else None, spec.modules)
+        (folder / "initramfs").write_bytes(archive)
         if spec.disk and not spec.disk.image:
             make_disk(folder / "disk", spec.disk)
+        guest = cls._launch(spec, kernel, booted.image_of(spec, kernel, archive), folder, detached=detached)
+        guest.module = module
+        return guest
+
+    @classmethod
+    def _launch(cls, spec: Spec, kernel: Kernel, image: Path | None, folder: Path, *, detached: bool) -> Guest:
+        """Its process: one that goes on from the image if that is there, one that boots otherwise."""
         command = _qemu_command(spec, kernel, folder)
         if spec.balloon:
             kvm = accelerator(kernel) == KVM
@@ -177,7 +189,10 @@ class Guest:
             domain = Domain(spec.name, size, spec.processors, kvm=kvm, command=command, folder=folder)
             (folder / "pid").write_text(str(domain.process.pid))
             return cls(spec.name, folder, domain.process, domain)
-        return cls._start(spec, command, folder, detached=detached)
+        goes_on = image is not None and booted.use(image)
+        guest = cls._start(spec, command + (_incoming(image) if image and goes_on else []), folder, detached=detached)
+        guest.image, guest.boots = image, not goes_on
+        return guest
 
     @classmethod
     def _start(cls, spec: Spec, command: list[str], folder: Path, *, detached: bool = False) -> Guest:
@@ -197,14 +212,18 @@ class Guest:
 
     def save(self) -> None:
         """Write the image of this moment; the guest goes on."""
-        self._monitor("migrate", {"uri": f"file:{self.folder / 'image'}"})
+        self._write_image(self.folder / "image")
+        copy_sparse(self.folder / "disk", self.folder / "image.disk")
+        self._monitor("cont", {})
+
+    def _write_image(self, image: Path) -> None:
+        """All of its memory; the guest stands still afterwards."""
+        self._monitor("migrate", {"uri": f"file:{image}"})
         deadline = time.monotonic() + IMAGE_SECONDS
         while (status := self._monitor("query-migrate", {})["status"]) != "completed":
             if status == "failed" or time.monotonic() > deadline:
                 raise GuestError(f"{self.name}: its image is {status}")
             time.sleep(0.05)
-        copy_sparse(self.folder / "disk", self.folder / "image.disk")
-        self._monitor("cont", {})
 
     @classmethod
     def revert(cls, spec: Spec, kernel: Kernel, folder: Path) -> Guest:
@@ -214,17 +233,38 @@ class Guest:
         for name in ("channel", "qmp"):
             (folder / name).unlink(missing_ok=True)
         copy_sparse(folder / "image.disk", folder / "disk")
-        return cls._start(spec, [*_qemu_command(spec, kernel, folder), "-incoming", f"file:{folder / 'image'}"], folder)
+        return cls._start(spec, [*_qemu_command(spec, kernel, folder), *_incoming(folder / "image")], folder)
 
     def wait_ready(self, timeout: float = 60.0) -> None:
-        """Until the command server says hello and each processor's timer has been seen to work."""
+        """Until it takes commands and each processor's timer has been seen to work; then it has the module."""
         try:
-            self.channel.hello.result(timeout)
-        except (ChannelClosed, FutureTimeout):
-            raise GuestError(f"{self.name} did not come up\n{self.console_tail()}") from None
-        slept = self.run(SLEEP_ON_EACH, timeout)
+            if self.boots:
+                self.channel.hello.result(timeout)
+            slept = self.run(SLEEP_ON_EACH, timeout)
+        except (ChannelClosed, FutureTimeout, GuestError) as error:
+            if self.image:
+                self.image.unlink(missing_ok=True)
+            raise GuestError(f"{self.name} did not come up: {error}\n{self.console_tail()}") from None
         if slept.code != 0:
             raise GuestError(f"{self.name} did not come up: a processor is not there: {slept.output}")
+        if self.image and self.boots:
+            self._keep(self.image)
+        if not self.boots:
+            self._set_apart()
+        if self.module:
+            self.start("cat > /lib/tidepool.ko", self.module.read_bytes()).wait()
+
+    def _keep(self, image: Path) -> None:
+        """Write the image for others of its kind, whose disks hold something else."""
+        self.sh("for disk in /dev/vd?; do [ ! -b $disk ] || blockdev --flushbufs $disk; done")
+        place = booted.place_for(image)
+        self._write_image(place)
+        self._monitor("cont", {})
+        place.rename(image)
+
+    def _set_apart(self) -> None:
+        """From others that go on from the same image: in what it draws at random, and in its time."""
+        self.start(f"date -s @{int(time.time())} && reseed", os.urandom(SEED_BYTES)).wait()
 
     # Commands
 
@@ -431,6 +471,11 @@ def _processor(spec: Spec, kernel: Kernel) -> list[str]:
     if accelerator(kernel) == KVM:
         return ["-accel", "kvm", "-cpu", "host"]
     return ["-accel", "tcg,thread=multi", "-cpu", EMULATED]
+
+
+def _incoming(image: Path) -> list[str]:
+    """QEMU's arguments to go on from an image."""
+    return ["-incoming", f"file:{image}"]
 
 
 def _processors(spec: Spec) -> str:

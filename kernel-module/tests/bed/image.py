@@ -1,7 +1,7 @@
 """What a guest boots: a stock kernel and an initramfs of busybox, kernel modules and our own small programs.
 
-The large part of the initramfs depends on the kernel only and is cached by content; module under test and programs
-are appended as a second archive, which the kernel unpacks on top.
+The large part of the initramfs depends on the kernel only and is cached by content; our programs are appended as a
+second archive, which the kernel unpacks on top. The module under test is given to the guest once it is up.
 """
 
 from __future__ import annotations
@@ -86,8 +86,8 @@ def build_module(kernel: Kernel, flags: str = "") -> Path:
 def build_program(name: str, sources: Iterable[Path], flags: Sequence[str] = CFLAGS) -> Path:
     """A program (static unless `flags` say otherwise), compiled now unless its sources are those of the last time."""
     sources = sorted(sources)
-    digest = _digest([*flags, *(source.read_bytes() for source in sources)])
-    program = BUILD / "programs" / f"{name}-{digest}"
+    version = digest([*flags, *(source.read_bytes() for source in sources)])
+    program = BUILD / "programs" / f"{name}-{version}"
     if not program.exists():
         program.parent.mkdir(parents=True, exist_ok=True)
         partial = program.with_name(f".{program.name}.{os.getpid()}")
@@ -98,7 +98,7 @@ def build_program(name: str, sources: Iterable[Path], flags: Sequence[str] = CFL
 
 
 def initramfs(kernel: Kernel, module: Path | None, filesystem: str | None = None, more: tuple[str, ...] = ()) -> bytes:
-    """The whole initramfs: cached base for the disk's file system, our programs, the module as /lib/tidepool.ko.
+    """The whole initramfs: cached base for the disk's file system and for what the module needs, our programs.
 
     `more` are kernel modules that the guest loads as well.
     """
@@ -106,10 +106,9 @@ def initramfs(kernel: Kernel, module: Path | None, filesystem: str | None = None
     overlay: dict[str, Path | bytes] = {
         "init": guest / "init",
         "bin/guestd": build_program("guestd", [guest / "guestd.c"]),
+        "bin/reseed": build_program("reseed", [guest / "reseed.c"]),
         "bin/stress": build_program("stress", [*stress.glob("*.c"), *stress.glob("*.h")]),
     }
-    if module:
-        overlay["lib/tidepool.ko"] = module
     return _base(kernel, FILESYSTEM_MODULES.get(filesystem or "", ()) + _needed(module) + more) + _cpio(overlay)
 
 
@@ -124,8 +123,8 @@ def _base(kernel: Kernel, more: tuple[str, ...]) -> bytes:
     busybox = Path("/usr/bin/busybox") if Path("/usr/bin/busybox").exists() else Path("/bin/busybox")
     there = tuple(name for name in GUEST_MODULES_IF_THERE if _has_module(kernel, name))
     modules = _module_files(kernel, GUEST_MODULES + there + more)
-    digest = _digest([busybox.read_bytes(), kernel.release, *map(str, modules), _own_source()])
-    cached = CACHE / "initramfs" / f"{digest}.cpio"
+    version = digest([busybox.read_bytes(), kernel.release, *map(str, modules), _own_source()])
+    cached = CACHE / "initramfs" / f"{version}.cpio"
     if not cached.exists():
         names = [module.name.removesuffix(".xz") for module in modules]
         files: dict[str, Path | bytes] = {
@@ -183,12 +182,13 @@ def _own_source() -> bytes:
     return Path(__file__).read_bytes()
 
 
-def _digest(parts: Iterable[str | bytes]) -> str:
-    digest = hashlib.sha256()
+def digest(parts: Iterable[str | bytes]) -> str:
+    """A name for all of them together."""
+    found = hashlib.sha256()
     for part in parts:
         data = part.encode() if isinstance(part, str) else part
-        digest.update(len(data).to_bytes(8, "little") + data)
-    return digest.hexdigest()[:16]
+        found.update(len(data).to_bytes(8, "little") + data)
+    return found.hexdigest()[:16]
 
 
 def _output(command: list[str], env: Mapping[str, str] | None = None) -> str:
