@@ -187,7 +187,8 @@ def domain_name(name: str) -> str:
 def domain_xml(spec: GuestSpec, uid: str) -> str:
     """The domain, emulated by QEMU's TCG so that it runs on machines without nested virtualisation too."""
     command_line = (
-        f"root=/dev/vda rw console=ttyS0 quiet loglevel=5 mitigations=off no_timer_check net.ifnames=0 "
+        # with room for a second processor a kernel trusts no time stamp counter, and asks the emulated HPET instead
+        f"root=/dev/vda rw console=ttyS0 quiet loglevel=5 mitigations=off no_timer_check tsc=reliable net.ifnames=0 "
         f"systemd.hostname={spec.name} systemd.machine_id={uid.replace('-', '')}"
     )
     return f"""<domain type='qemu'>
