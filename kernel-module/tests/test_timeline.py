@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 
@@ -112,9 +113,10 @@ def test_hibernation(pair: Pair) -> None:
     stress(pair.borrower, "sequential /mnt/old")
     log = pair.borrower.log()
     assert "hibernation: no session until it is over" in log
-    ended, made = log.index(f"lenders/{pair.name}: connection lost"), log.index("Creating image")
+    made = re.search("Creating image|Normal pages needed", log)  # older kernels say the one, newer ones the other
+    ended = log.index(f"lenders/{pair.name}: connection lost")
     begun = log.rindex(f"lenders/{pair.name}: connected")
-    assert ended < made < begun
+    assert made and ended < made.start() < begun
     pair.assert_clean()
     pair.disconnect()
 
