@@ -669,6 +669,7 @@ int tide_lender_enable(struct tide_lender *lender)
 	init_completion(&lender->released);
 	lender->closing = false;
 	lender->renounced = false;
+	lender->hurry = false;
 	lender->resume_until = KTIME_MAX;
 	lender->reason = TIDE_NOT_REFUSED;
 	tide_breaker_reset(lender, true);

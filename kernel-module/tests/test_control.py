@@ -51,6 +51,9 @@ BAD_VALUES = [
     ("lend_bytes", "-1"),
     ("lend_bytes", "much"),
     ("lend_bytes", "99999999999999999999999"),
+    ("linger_s", "3601"),
+    ("linger_s", "-1"),
+    ("hold", "2"),
     ("reserve_bytes", "-1"),
     ("reserve_bytes", "1G of it"),
     ("ghost", "1"),
@@ -216,9 +219,10 @@ def test_busy_while_enabled(loaded: Guest) -> None:
     tidepool.lend("x", quota=32 * MIB)
     tidepool.borrow("x", address=BORROWER_ADDRESS, size=32 * MIB)
     _assert_refused(tidepool, "port", 7480, "busy")
-    for path, value in {"lenders/x/address": "10.7.0.9", "lenders/x/port": 7471}.items():
-        _assert_refused(tidepool, path, value, "busy")
-    for path, value in {"lenders/x/strategy": "Exclusive", "lenders/x/deadline_us": 5000}.items():
+    _assert_refused(tidepool, "lenders/x/encryption", "None", "busy")
+    lender = {"address": "10.7.0.9", "port": 7471, "strategy": "Exclusive", "deadline_us": 5000}
+    live = {**{f"lenders/x/{name}": value for name, value in lender.items()}, "linger_s": 5, "hold": 1}
+    for path, value in live.items():
         tidepool.set(path, value)
         assert tidepool.get(path) == str(value)
     tidepool.set("lend_bytes", 16 * MIB)
