@@ -37,7 +37,7 @@ def test_pages_are_spread_and_one_loss_costs_only_its_own(kernel: str) -> None:
         assert held[0] > held[1] > 0
         reads = start_stress(borrower, "random /mnt/file seconds=8 threads=4")
         small.close()
-        wait_until("the loss is noticed", lambda: pair.b.stats("lenders/small")["catalog_pages"] == 0)
+        pair.b.wait_state("lenders/small", "Connecting")
         finish_stress(reads)
         before = pair.borrowed()
         stress(borrower, "sequential /mnt/file")
