@@ -38,11 +38,6 @@ int tide_identity_renew(void)
 	return err;
 }
 
-int tide_identity_init(void)
-{
-	return tide_identity_renew();
-}
-
 /**
  * tide_identity_keys() - this guest's key pair, as it is now
  * @own: filled; it is for the caller to wipe

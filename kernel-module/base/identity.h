@@ -20,7 +20,6 @@ static inline bool tide_identity_is(const struct tide_identity *a, const struct 
 	return !memcmp(a, b, sizeof(*a));
 }
 
-int tide_identity_init(void);
 int tide_identity_renew(void);
 void tide_identity_keys(struct tide_keypair *own);
 void tide_identity_exit(void);

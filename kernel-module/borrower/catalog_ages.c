@@ -82,10 +82,13 @@ static void tide_ages_turn(struct tide_ages *ages)
 	ages->age[ages->used++] = (struct tide_age) { .first = ages->newest + 1 };
 }
 
+/* If it is the only one, a new one begins. */
 static void tide_ages_forget_oldest(struct tide_lender *lender)
 {
 	struct tide_ages *ages = &lender->ages;
 
+	if (ages->used == 2)
+		tide_ages_turn(ages);
 	atomic64_sub(ages->age[1].count, &lender->catalog_pages);
 	ages->age[0].count += ages->age[1].count;
 	tide_ages_remove(ages, 1);
@@ -95,11 +98,8 @@ static void tide_ages_forget_oldest(struct tide_lender *lender)
 /* Forgets the oldest while there are more than so many. */
 static void tide_ages_keep(struct tide_lender *lender, s64 most)
 {
-	while (atomic64_read(&lender->catalog_pages) > most) {
-		if (lender->ages.used == 2)
-			tide_ages_turn(&lender->ages);
+	while (atomic64_read(&lender->catalog_pages) > most)
 		tide_ages_forget_oldest(lender);
-	}
 }
 
 /**
@@ -141,19 +141,6 @@ void tide_ages_granted(struct tide_lender *lender)
 	spin_lock_irq(&lender->ages.lock);
 	tide_ages_keep(lender, limit + tide_ages_slack(limit));
 	spin_unlock_irq(&lender->ages.lock);
-}
-
-/* Forgets all entries of older versions, and with them those of the same age. */
-static void tide_ages_cut(struct tide_lender *lender, u64 version)
-{
-	struct tide_ages *ages = &lender->ages;
-
-	ages->newest = max(ages->newest, version - 1);
-	while (ages->age[1].first < version) {
-		if (ages->used == 2)
-			tide_ages_turn(ages);
-		tide_ages_forget_oldest(lender);
-	}
 }
 
 /**
@@ -200,15 +187,19 @@ bool tide_ages_before(struct tide_lender *lender, u64 version)
 /**
  * tide_ages_forget_before() - forget the pages of older versions
  * @lender: the lender
- * @version: the oldest that is believed from now on
+ * @version: the oldest that is believed from now on, if an age begins with it
  *
  * Context: process.
  */
 void tide_ages_forget_before(struct tide_lender *lender, u64 version)
 {
-	spin_lock_irq(&lender->ages.lock);
-	tide_ages_cut(lender, version);
-	spin_unlock_irq(&lender->ages.lock);
+	struct tide_ages *ages = &lender->ages;
+
+	spin_lock_irq(&ages->lock);
+	ages->newest = max(ages->newest, version - 1);
+	while (ages->age[1].first < version)
+		tide_ages_forget_oldest(lender);
+	spin_unlock_irq(&ages->lock);
 }
 
 /**

@@ -42,7 +42,7 @@ static const struct {
 	void (*exit)(void);
 } parts[] = {
 	{ "self-test", tide_selftest_init, NULL },
-	{ "identity", tide_identity_init, tide_identity_exit },
+	{ "identity", tide_identity_renew, tide_identity_exit },
 	{ "encryption", tide_crypto_init, NULL },
 	{ "catalog", tide_catalog_init, tide_catalog_exit },
 	{ "self-test of the parts", tide_parts_test_init, NULL },
