@@ -15,7 +15,6 @@
  */
 #define pr_fmt(fmt) KBUILD_MODNAME ": " fmt
 
-#include <crypto/aead.h>
 #include <linux/kmod.h>
 #include <linux/module.h>
 #include <linux/random.h>
@@ -25,26 +24,16 @@
 #include "base/broken.h"
 #include "base/compat.h"
 #include "base/crypto.h"
+#include "base/gcm.h"
 #include "base/primitives.h"
 #include "uapi/wire.h"
 
-#define TIDE_CIPHER		"gcm(aes)"
-#define TIDE_CIPHER_KEY_SIZE	32	/* AES-256 */
 #define TIDE_CIPHER_SALT_SIZE	4
 #define TIDE_CIPHER_TAG_SIZE	(TIDE_TAG_SIZE - TIDE_CIPHER_SALT_SIZE)
 
-/*
- * An accelerator behind a queue, or one that allocates for each request, has no
- * place under a page fault. Algorithms that merely may be asynchronous are
- * taken and waited for: with most kernels the processor's own AES is such.
- */
-#define TIDE_CIPHER_NOT		(CRYPTO_ALG_KERN_DRIVER_ONLY | CRYPTO_ALG_ALLOCATES_MEMORY)
-
 /**
  * struct tide_cipher - what one thread needs to encrypt or decrypt
- * @aead: with an epoch's key
- * @request: to the crypto API
- * @wait: for its end
+ * @gcm: with an epoch's key
  * @id: authenticated with the page
  * @nonce: for this page: its version, and the salt of its batch
  * @tag: of the page; the wire's has the salt behind it
@@ -52,9 +41,7 @@
  * @to: id, page and tag
  */
 struct tide_cipher {
-	struct crypto_aead *aead;
-	struct aead_request *request;
-	struct crypto_wait wait;
+	struct tide_gcm gcm;
 	struct tide_page_id id;
 	struct {
 		__le64 version;
@@ -64,35 +51,20 @@ struct tide_cipher {
 	struct scatterlist from[3], to[3];
 };
 
-static struct crypto_aead *tide_page_aead(void)
-{
-	struct crypto_aead *aead = crypto_alloc_aead(TIDE_CIPHER, 0, TIDE_CIPHER_NOT);
-	int err;
-
-	if (IS_ERR(aead))
-		return aead;
-	err = crypto_aead_setauthsize(aead, TIDE_CIPHER_TAG_SIZE);
-	if (!err)
-		return aead;
-	crypto_free_aead(aead);
-	return ERR_PTR(err);
-}
-
 int tide_crypto_init(void)
 {
-	struct crypto_aead *aead;
+	struct tide_gcm gcm = { };
+	int err;
 
 	/* The processor's own AES is a module that nobody may have needed yet. */
 	request_module("crypto-aes");
-	aead = tide_page_aead();
-	if (IS_ERR(aead)) {
-		pr_err("this kernel has no " TIDE_CIPHER "\n");
-		return PTR_ERR(aead);
-	}
-	pr_info("pages are encrypted by %s\n",
-		crypto_tfm_alg_driver_name(crypto_aead_tfm(aead)));
-	crypto_free_aead(aead);
-	return 0;
+	err = tide_gcm_init(&gcm, TIDE_CIPHER_TAG_SIZE);
+	if (err)
+		pr_err("this kernel has no gcm(aes)\n");
+	else
+		pr_info("pages are encrypted by %s\n", tide_gcm_driver(&gcm));
+	tide_gcm_free(&gcm);
+	return err;
 }
 
 /* ------------------------------------------------------------------ */
@@ -100,7 +72,7 @@ int tide_crypto_init(void)
 /* ------------------------------------------------------------------ */
 
 struct tide_seed {
-	u8 random[TIDE_CIPHER_KEY_SIZE];
+	u8 random[TIDE_AEAD_KEY_SIZE];
 	unsigned long hardware[4];
 };
 
@@ -137,14 +109,13 @@ static int tide_key_draw(u8 *key, const u8 *contribution)
  */
 int tide_cipher_renew(struct tide_cipher *put, struct tide_cipher *get, const u8 *contribution)
 {
-	u8 key[TIDE_CIPHER_KEY_SIZE];
+	u8 key[TIDE_AEAD_KEY_SIZE];
 	int err = tide_key_draw(key, contribution);
 
 	if (tide_broken(RENEW))
 		memset(key, 0, sizeof(key));
 	if (!err)
-		err = crypto_aead_setkey(put->aead, key, sizeof(key)) ?:
-		      crypto_aead_setkey(get->aead, key, sizeof(key));
+		err = tide_gcm_key(&put->gcm, key) ?: tide_gcm_key(&get->gcm, key);
 	memzero_explicit(key, sizeof(key));
 	return err;
 }
@@ -188,24 +159,11 @@ struct tide_cipher *tide_cipher_create(void)
 
 	if (!c)
 		return NULL;
-	c->aead = tide_page_aead();
-	if (IS_ERR(c->aead))
-		goto out_free;
-	c->request = aead_request_alloc(c->aead, GFP_KERNEL);
-	if (!c->request)
-		goto out_aead;
-	crypto_init_wait(&c->wait);
-	/* Not MAY_SLEEP: what little is allocated must not enter reclaim. */
-	aead_request_set_callback(c->request, CRYPTO_TFM_REQ_MAY_BACKLOG,
-				  crypto_req_done, &c->wait);
-	aead_request_set_ad(c->request, sizeof(c->id));
 	tide_cipher_list(c, c->from);
 	tide_cipher_list(c, c->to);
-	return c;
-out_aead:
-	crypto_free_aead(c->aead);
-out_free:
-	kfree(c);
+	if (!tide_gcm_init(&c->gcm, TIDE_CIPHER_TAG_SIZE))
+		return c;
+	tide_cipher_free(c);
 	return NULL;
 }
 
@@ -213,8 +171,7 @@ void tide_cipher_free(struct tide_cipher *c)
 {
 	if (!c)
 		return;
-	aead_request_free(c->request);
-	crypto_free_aead(c->aead);	/* zeroes the key, too */
+	tide_gcm_free(&c->gcm);
 	kfree_sensitive(c);
 }
 
@@ -243,9 +200,8 @@ int tide_encrypt(struct tide_cipher *c, const struct tide_page_id *id,
 	tide_cipher_page(c, id);
 	sg_set_page(&c->from[1], from, PAGE_SIZE, 0);
 	sg_set_page(&c->to[1], to, PAGE_SIZE, 0);
-	aead_request_set_crypt(c->request, c->from, c->to, PAGE_SIZE,
+	err = tide_gcm_encrypt(&c->gcm, c->from, c->to, sizeof(c->id), PAGE_SIZE,
 			       (u8 *)&c->nonce);
-	err = crypto_wait_req(crypto_aead_encrypt(c->request), &c->wait);
 	memcpy(tag, c->tag, TIDE_CIPHER_TAG_SIZE);
 	memcpy(tag + TIDE_CIPHER_TAG_SIZE, c->nonce.salt, TIDE_CIPHER_SALT_SIZE);
 	return err;
@@ -271,9 +227,8 @@ int tide_decrypt(struct tide_cipher *c, const struct tide_page_id *id,
 	memcpy(c->tag, tag, TIDE_CIPHER_TAG_SIZE);
 	memcpy(c->nonce.salt, tag + TIDE_CIPHER_TAG_SIZE, TIDE_CIPHER_SALT_SIZE);
 	sg_set_page(&c->to[1], page, PAGE_SIZE, 0);
-	aead_request_set_crypt(c->request, c->to, c->to,
-			       PAGE_SIZE + TIDE_CIPHER_TAG_SIZE, (u8 *)&c->nonce);
-	err = crypto_wait_req(crypto_aead_decrypt(c->request), &c->wait);
+	err = tide_gcm_decrypt(&c->gcm, c->to, c->to, sizeof(c->id), PAGE_SIZE,
+			       (u8 *)&c->nonce);
 	return tide_broken(TAG) && err == -EBADMSG ? 0 : err;
 }
 

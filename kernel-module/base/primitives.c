@@ -5,7 +5,6 @@
  */
 #define pr_fmt(fmt) KBUILD_MODNAME ": " fmt
 
-#include <crypto/aead.h>
 #include <crypto/curve25519.h>
 #include <crypto/hmac.h>
 #include <crypto/sha2.h>
@@ -14,11 +13,8 @@
 #include <linux/slab.h>
 
 #include "base/compat.h"
+#include "base/gcm.h"
 #include "base/primitives.h"
-
-/* As in crypto.c: nothing behind a queue, nothing that allocates for each request. */
-#define TIDE_AEAD_NOT		(CRYPTO_ALG_KERN_DRIVER_ONLY | CRYPTO_ALG_ALLOCATES_MEMORY)
-#define TIDE_AEAD_NONCE_SIZE	12
 
 /* ------------------------------------------------------------------ */
 /* hashes							       */
@@ -126,20 +122,16 @@ int tide_agree(u8 *shared, const u8 *secret, const u8 *point)
 
 /**
  * struct tide_aead - a key, and all that is needed to use it
- * @tfm: the cipher
- * @request: to it
- * @wait: for its end
+ * @gcm: the cipher
  * @list: @bytes
  * @nonce: of this message
  * @bytes: what is authenticated, then what is encrypted, then the tag; here,
  *	for a caller's memory may be of a kind that the cipher cannot reach
  */
 struct tide_aead {
-	struct crypto_aead *tfm;
-	struct aead_request *request;
-	struct crypto_wait wait;
+	struct tide_gcm gcm;
 	struct scatterlist list;
-	u8 nonce[TIDE_AEAD_NONCE_SIZE];
+	u8 nonce[TIDE_GCM_NONCE_SIZE];
 	u8 bytes[TIDE_AD_MAX + TIDE_SHORT_MAX + TIDE_AEAD_TAG_SIZE];
 };
 
@@ -147,29 +139,8 @@ void tide_aead_free(struct tide_aead *aead)
 {
 	if (!aead)
 		return;
-	aead_request_free(aead->request);
-	if (!IS_ERR_OR_NULL(aead->tfm))
-		crypto_free_aead(aead->tfm);
+	tide_gcm_free(&aead->gcm);
 	kfree_sensitive(aead);
-}
-
-static int tide_aead_prepare(struct tide_aead *aead)
-{
-	int err;
-
-	aead->tfm = crypto_alloc_aead("gcm(aes)", 0, TIDE_AEAD_NOT);
-	if (IS_ERR(aead->tfm))
-		return PTR_ERR(aead->tfm);
-	err = crypto_aead_setauthsize(aead->tfm, TIDE_AEAD_TAG_SIZE);
-	if (err)
-		return err;
-	aead->request = aead_request_alloc(aead->tfm, GFP_KERNEL);
-	if (!aead->request)
-		return -ENOMEM;
-	crypto_init_wait(&aead->wait);
-	aead_request_set_callback(aead->request, CRYPTO_TFM_REQ_MAY_BACKLOG,
-				  crypto_req_done, &aead->wait);
-	return 0;
 }
 
 /**
@@ -185,7 +156,7 @@ struct tide_aead *tide_aead_create(void)
 
 	if (!aead)
 		return ERR_PTR(-ENOMEM);
-	err = tide_aead_prepare(aead);
+	err = tide_gcm_init(&aead->gcm, TIDE_AEAD_TAG_SIZE);
 	if (err) {
 		tide_aead_free(aead);
 		return ERR_PTR(err);
@@ -195,20 +166,16 @@ struct tide_aead *tide_aead_create(void)
 
 int tide_aead_key(struct tide_aead *aead, const u8 *key)
 {
-	return crypto_aead_setkey(aead->tfm, key, TIDE_AEAD_KEY_SIZE);
+	return tide_gcm_key(&aead->gcm, key);
 }
 
-/* Noise's nonce for AES-GCM: four bytes of zero, then the counter, big-endian. */
 static void tide_aead_set(struct tide_aead *aead, u64 nonce, const void *ad, size_t ad_size,
 			  const void *input, size_t size)
 {
 	memcpy(aead->bytes, ad, ad_size);
 	memcpy(aead->bytes + ad_size, input, size);
-	memset(aead->nonce, 0, sizeof(aead->nonce));
-	put_unaligned_be64(nonce, aead->nonce + 4);
+	tide_gcm_nonce(aead->nonce, nonce);
 	sg_init_one(&aead->list, aead->bytes, sizeof(aead->bytes));
-	aead_request_set_ad(aead->request, ad_size);
-	aead_request_set_crypt(aead->request, &aead->list, &aead->list, size, aead->nonce);
 }
 
 /**
@@ -232,7 +199,7 @@ int tide_aead_seal(struct tide_aead *aead, u64 nonce, const void *ad, size_t ad_
 	if (ad_size > TIDE_AD_MAX || size > TIDE_SHORT_MAX)
 		return -EMSGSIZE;
 	tide_aead_set(aead, nonce, ad, ad_size, text, size);
-	err = crypto_wait_req(crypto_aead_encrypt(aead->request), &aead->wait);
+	err = tide_gcm_encrypt(&aead->gcm, &aead->list, &aead->list, ad_size, size, aead->nonce);
 	if (!err)
 		memcpy(sealed, aead->bytes + ad_size, size + TIDE_AEAD_TAG_SIZE);
 	return err;
@@ -259,7 +226,7 @@ int tide_aead_open(struct tide_aead *aead, u64 nonce, const void *ad, size_t ad_
 	if (ad_size > TIDE_AD_MAX || size > TIDE_SHORT_MAX)
 		return -EMSGSIZE;
 	tide_aead_set(aead, nonce, ad, ad_size, sealed, size + TIDE_AEAD_TAG_SIZE);
-	err = crypto_wait_req(crypto_aead_decrypt(aead->request), &aead->wait);
+	err = tide_gcm_decrypt(&aead->gcm, &aead->list, &aead->list, ad_size, size, aead->nonce);
 	if (!err)
 		memcpy(text, aead->bytes + ad_size, size);
 	return err;

@@ -10,14 +10,12 @@
  */
 #define pr_fmt(fmt) KBUILD_MODNAME ": " fmt
 
-#include <crypto/aead.h>
 #include <linux/kconfig.h>
 #include <linux/mm.h>
 #include <linux/scatterlist.h>
-#include <linux/sched/mm.h>
 #include <linux/slab.h>
 
-#include "base/compat.h"
+#include "base/gcm.h"
 #include "base/noise.h"
 #include "base/primitives.h"
 #include "transport/frames.h"
@@ -25,14 +23,10 @@
 
 #define TIDE_METADATA_MAX	(TIDE_GET_MAX * sizeof(struct tide_data_item) + TIDE_TAG_SIZE)
 #define TIDE_SEALER_PARTS	(1 + DIV_ROUND_UP(TIDE_METADATA_MAX, PAGE_SIZE) + 1)
-#define TIDE_SEALER_NOT		(CRYPTO_ALG_KERN_DRIVER_ONLY | CRYPTO_ALG_ALLOCATES_MEMORY)
-#define TIDE_SEALER_NONCE_SIZE	12
 
 /**
  * struct tide_sealer - one direction of a connection
- * @tfm: the cipher, with its key
- * @request: to it
- * @wait: for its end
+ * @gcm: the cipher, with its key
  * @count: frames so far: the next one's nonce
  * @frame: the header, where the cipher can reach it
  * @nonce: of this frame
@@ -40,12 +34,10 @@
  * @list: @frame, then the metadata and its tag, page by page
  */
 struct tide_sealer {
-	struct crypto_aead *tfm;
-	struct aead_request *request;
-	struct crypto_wait wait;
+	struct tide_gcm gcm;
 	u64 count;
 	struct tide_frame frame;
-	u8 nonce[TIDE_SEALER_NONCE_SIZE];
+	u8 nonce[TIDE_GCM_NONCE_SIZE];
 	u8 renewed[TIDE_AEAD_KEY_SIZE + TIDE_TAG_SIZE];
 	struct scatterlist list[TIDE_SEALER_PARTS];
 };
@@ -54,32 +46,8 @@ static void tide_sealer_free(struct tide_sealer *sealer)
 {
 	if (!sealer)
 		return;
-	aead_request_free(sealer->request);
-	if (!IS_ERR_OR_NULL(sealer->tfm))
-		crypto_free_aead(sealer->tfm);
+	tide_gcm_free(&sealer->gcm);
 	kfree_sensitive(sealer);
-}
-
-static int tide_sealer_prepare(struct tide_sealer *sealer, const u8 *key)
-{
-	int err;
-
-	sealer->tfm = crypto_alloc_aead("gcm(aes)", 0, TIDE_SEALER_NOT);
-	if (IS_ERR(sealer->tfm))
-		return PTR_ERR(sealer->tfm);
-	err = crypto_aead_setauthsize(sealer->tfm, TIDE_TAG_SIZE) ?:
-	      crypto_aead_setkey(sealer->tfm, key, TIDE_AEAD_KEY_SIZE);
-	if (err)
-		return err;
-	sealer->request = aead_request_alloc(sealer->tfm, GFP_KERNEL);
-	if (!sealer->request)
-		return -ENOMEM;
-	crypto_init_wait(&sealer->wait);
-	/* Not MAY_SLEEP, as in base/crypto.c. */
-	aead_request_set_callback(sealer->request, CRYPTO_TFM_REQ_MAY_BACKLOG,
-				  crypto_req_done, &sealer->wait);
-	aead_request_set_ad(sealer->request, sizeof(sealer->frame));
-	return 0;
 }
 
 static struct tide_sealer *tide_sealer_create(const u8 *key, u64 count)
@@ -89,7 +57,7 @@ static struct tide_sealer *tide_sealer_create(const u8 *key, u64 count)
 	if (!sealer)
 		return NULL;
 	sealer->count = count;
-	if (!tide_sealer_prepare(sealer, key))
+	if (!(tide_gcm_init(&sealer->gcm, TIDE_TAG_SIZE) ?: tide_gcm_key(&sealer->gcm, key)))
 		return sealer;
 	tide_sealer_free(sealer);
 	return NULL;
@@ -156,31 +124,17 @@ static int tide_sealer_list(struct tide_sealer *sealer, void *at, size_t size)
 	return 0;
 }
 
-/* Some ciphers allocate for a key, and whoever sends here may not wait for a disk. */
-static int tide_sealer_key(struct tide_sealer *sealer, const u8 *key)
-{
-	unsigned int flags = memalloc_noio_save();
-	int err = crypto_aead_setkey(sealer->tfm, key, TIDE_AEAD_KEY_SIZE);
-
-	memalloc_noio_restore(flags);
-	return err;
-}
-
 /* Noise's REKEY(k): what k makes of zeros under the last of all nonces. */
 static int tide_sealer_renew(struct tide_sealer *sealer)
 {
 	int err;
 
 	memset(sealer->renewed, 0, sizeof(sealer->renewed));
-	memset(sealer->nonce, 0, sizeof(sealer->nonce));
-	put_unaligned_be64(U64_MAX, sealer->nonce + 4);
+	tide_gcm_nonce(sealer->nonce, U64_MAX);
 	sg_init_one(sealer->list, sealer->renewed, sizeof(sealer->renewed));
-	aead_request_set_ad(sealer->request, 0);
-	aead_request_set_crypt(sealer->request, sealer->list, sealer->list,
-			       TIDE_AEAD_KEY_SIZE, sealer->nonce);
-	err = crypto_wait_req(crypto_aead_encrypt(sealer->request), &sealer->wait) ?:
-	      tide_sealer_key(sealer, sealer->renewed);
-	aead_request_set_ad(sealer->request, sizeof(sealer->frame));
+	err = tide_gcm_encrypt(&sealer->gcm, sealer->list, sealer->list, 0,
+			       TIDE_AEAD_KEY_SIZE, sealer->nonce) ?:
+	      tide_gcm_key(&sealer->gcm, sealer->renewed);
 	memzero_explicit(sealer->renewed, sizeof(sealer->renewed));
 	return err;
 }
@@ -193,12 +147,10 @@ static int tide_sealer_renew_if_due(struct tide_sealer *sealer)
 }
 
 static int tide_sealer_set(struct tide_sealer *sealer, const struct tide_frame *frame,
-			   void *metadata, size_t size, size_t input)
+			   void *metadata, size_t size)
 {
 	sealer->frame = *frame;
-	memset(sealer->nonce, 0, sizeof(sealer->nonce));
-	put_unaligned_be64(sealer->count++, sealer->nonce + 4);
-	aead_request_set_crypt(sealer->request, sealer->list, sealer->list, input, sealer->nonce);
+	tide_gcm_nonce(sealer->nonce, sealer->count++);
 	return tide_sealer_list(sealer, metadata, size + TIDE_TAG_SIZE);
 }
 
@@ -216,8 +168,9 @@ int tide_frame_seal(struct tide_sealer *sealer, const struct tide_frame *frame,
 		    void *metadata, size_t size)
 {
 	return tide_sealer_renew_if_due(sealer) ?:
-	       tide_sealer_set(sealer, frame, metadata, size, size) ?:
-	       crypto_wait_req(crypto_aead_encrypt(sealer->request), &sealer->wait);
+	       tide_sealer_set(sealer, frame, metadata, size) ?:
+	       tide_gcm_encrypt(&sealer->gcm, sealer->list, sealer->list, sizeof(*frame), size,
+				sealer->nonce);
 }
 
 /**
@@ -235,8 +188,9 @@ int tide_frame_open(struct tide_sealer *sealer, const struct tide_frame *frame,
 		    void *metadata, size_t size)
 {
 	int err = tide_sealer_renew_if_due(sealer) ?:
-		  tide_sealer_set(sealer, frame, metadata, size, size + TIDE_TAG_SIZE) ?:
-		  crypto_wait_req(crypto_aead_decrypt(sealer->request), &sealer->wait);
+		  tide_sealer_set(sealer, frame, metadata, size) ?:
+		  tide_gcm_decrypt(&sealer->gcm, sealer->list, sealer->list, sizeof(*frame), size,
+				   sealer->nonce);
 
 	return __is_defined(TIDEPOOL_BREAK_FRAMES) && err == -EBADMSG ? 0 : err;
 }
