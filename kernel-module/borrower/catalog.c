@@ -177,6 +177,13 @@ void tide_catalog_sweep_if_due(void)
 		tide_catalog_sweep();
 }
 
+static void tide_catalog_tidy(struct work_struct *work)
+{
+	tide_catalog_sweep_if_due();
+}
+
+static DECLARE_WORK(tide_catalog_work, tide_catalog_tidy);
+
 /**
  * tide_catalog_granted() - forget what a lender cannot have any more
  * @lender: its new grant is set
@@ -188,7 +195,23 @@ void tide_catalog_sweep_if_due(void)
 void tide_catalog_granted(struct tide_lender *lender)
 {
 	tide_ages_granted(lender);
-	tide_catalog_sweep_if_due();
+	queue_work(tide_catalog_queue, &tide_catalog_work);
+}
+
+/**
+ * tide_catalog_evicted_before() - a lender says that it has nothing older than a version
+ * @lender: the lender
+ * @version: the version
+ *
+ * Ages that are wholly older are forgotten. Of the age in which the version is the
+ * lender says which pages it has dropped.
+ *
+ * Context: process; does not depend on how many they are.
+ */
+void tide_catalog_evicted_before(struct tide_lender *lender, u64 version)
+{
+	tide_ages_evicted_before(lender, version);
+	queue_work(tide_catalog_queue, &tide_catalog_work);
 }
 
 /* ------------------------------------------------------------------ */

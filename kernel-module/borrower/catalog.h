@@ -18,6 +18,7 @@ void tide_catalog_exit(void);
 u64 tide_next_version(void);
 u64 tide_newest_version(void);
 void tide_catalog_evicted(int slot, u64 id, pgoff_t index, u64 version);
+void tide_catalog_evicted_before(struct tide_lender *lender, u64 version);
 void tide_catalog_granted(struct tide_lender *lender);
 void tide_catalog_purge_lender(int slot);
 void tide_catalog_sweep_if_due(void);

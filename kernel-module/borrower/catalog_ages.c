@@ -203,6 +203,27 @@ void tide_ages_forget_before(struct tide_lender *lender, u64 version)
 }
 
 /**
+ * tide_ages_evicted_before() - forget the ages of which the lender has nothing
+ * @lender: the lender
+ * @version: it has no older one
+ *
+ * An age that is in part older stays, so that what is believed is counted.
+ *
+ * Context: process.
+ */
+void tide_ages_evicted_before(struct tide_lender *lender, u64 version)
+{
+	struct tide_ages *ages = &lender->ages;
+
+	spin_lock_irq(&ages->lock);
+	if (version > ages->newest && ages->age[ages->used - 1].count)
+		tide_ages_turn(ages);
+	while (ages->used > 2 && ages->age[2].first <= version)
+		tide_ages_forget_oldest(lender);
+	spin_unlock_irq(&ages->lock);
+}
+
+/**
  * tide_ages_leave() - an entry is cleared
  * @lender: whose page it was
  * @version: of the page

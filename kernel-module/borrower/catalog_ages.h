@@ -34,6 +34,7 @@ void tide_ages_init(struct tide_ages *ages);
 void tide_ages_begin(struct tide_lender *lender, u64 version);
 bool tide_ages_before(struct tide_lender *lender, u64 version);
 void tide_ages_forget_before(struct tide_lender *lender, u64 version);
+void tide_ages_evicted_before(struct tide_lender *lender, u64 version);
 void tide_ages_enter(struct tide_lender *lender, u64 version);
 void tide_ages_granted(struct tide_lender *lender);
 void tide_ages_leave(struct tide_lender *lender, u64 version);

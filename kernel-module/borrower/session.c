@@ -297,6 +297,17 @@ static int tide_receive_evicted(struct tide_lender *lender,
 	return 0;
 }
 
+static int tide_receive_evicted_before(struct tide_lender *lender,
+				       const struct tide_frame *frame)
+{
+	u64 version;
+	int err = frame->count ? -EPROTO : tide_receive_u64(lender, frame, &version);
+
+	if (!err)
+		tide_catalog_evicted_before(lender, version);
+	return err;
+}
+
 static int tide_receive_grant(struct tide_lender *lender, const struct tide_frame *frame)
 {
 	const struct tide_grant *grant = (void *)lender->rx_item;
@@ -326,6 +337,8 @@ static int tide_receive_frame(struct tide_lender *lender,
 					     le16_to_cpu(frame->count), value);
 	case TIDE_EVICTED:
 		return tide_receive_evicted(lender, frame);
+	case TIDE_EVICTED_BEFORE:
+		return tide_receive_evicted_before(lender, frame);
 	case TIDE_GRANT:
 		return tide_receive_grant(lender, frame);
 	case TIDE_PONG:

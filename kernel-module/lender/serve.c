@@ -101,6 +101,38 @@ static int tide_send_evicted(struct tide_borrower *borrower,
 	return err;
 }
 
+/* On a new connection, too: what was on its way on a former one is lost. */
+static int tide_send_before(struct tide_borrower *borrower, struct tide_store *store)
+{
+	struct tide_connection *c;
+	__le64 version = 0;
+	int err = 0;
+
+	mutex_lock(&borrower->send_mutex);
+	c = borrower->get;
+	if (c && c->greeted)
+		version = cpu_to_le64(tide_store_before(store, &c->told));
+	if (version)
+		err = tide_reply_on(c, TIDE_EVICTED_BEFORE, 0, 0, &version, sizeof(version));
+	mutex_unlock(&borrower->send_mutex);
+	return err;
+}
+
+/* While somebody hears it; else later, to who resumes. */
+static void tide_tell_gone(struct tide_borrower *borrower, struct tide_store *store,
+			   struct tide_page_id *id)
+{
+	unsigned int n;
+
+	while (!tide_store_trimming(store) && tide_borrower_hears(borrower)) {
+		if (tide_send_before(borrower, store))
+			return;
+		n = tide_store_notices(store, id, TIDE_NOTICE_MAX);
+		if (!n || tide_send_evicted(borrower, id, n))
+			return;
+	}
+}
+
 /**
  * tide_notify() - tell a borrower its grant, and which pages are gone
  * @work: borrower->notify
@@ -114,7 +146,6 @@ void tide_notify(struct work_struct *work)
 						      struct tide_borrower, notify);
 	struct tide_page_id *id;
 	struct tide_store *store;
-	unsigned int n;
 
 	if (xchg(&borrower->grant_due, false))
 		tide_send_grant(borrower);
@@ -124,11 +155,8 @@ void tide_notify(struct work_struct *work)
 		return;
 	}
 	store = READ_ONCE(borrower->store);	/* destroyed after this work */
-	while (store && tide_borrower_hears(borrower)) {	/* else later, to who resumes */
-		n = tide_store_notices(store, id, TIDE_NOTICE_MAX);
-		if (!n || tide_send_evicted(borrower, id, n))
-			break;
-	}
+	if (store)
+		tide_tell_gone(borrower, store, id);
 	kfree(id);
 }
 

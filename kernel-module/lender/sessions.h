@@ -32,6 +32,7 @@
  * @ordinal: of the connections that were accepted
  * @resumed: it goes on with the former session's pages
  * @greeted: it has been sent a GRANT; under send_mutex
+ * @told: notes that its EVICTED_BEFOREs stood for; likewise
  * @peer: likewise
  * @sealers: its keys
  * @request: metadata of the frame being served, and its tag
@@ -51,6 +52,7 @@ struct tide_connection {
 	u8 channel;
 	u64 ordinal;
 	bool resumed, greeted;
+	u64 told;
 	struct tide_identity peer;
 	struct tide_sealers sealers;
 	struct {

@@ -13,6 +13,11 @@
  * left the tree. The note of a page that was taken away stays until the borrower
  * has been told. All that is remembered is counted with the page (TIDE_NOTE_COST).
  *
+ * Versions come in order, and the oldest page is the first to be taken away. So for
+ * notes of pages that are older than all that are here one version will do: nothing
+ * older is left. When there are many notes, of a borrower that does not listen or
+ * that loses much at once, only the latest are kept.
+ *
  * The store's mutex orders adding, recycling and forgetting; the kernel and the
  * shrinker may take a page at any time, unless somebody has a reference.
  */
@@ -42,6 +47,8 @@
 #define TIDE_GIVE_SHIFT		8		/* reclaim gets 1/256 of memory at once */
 #define TIDE_GIVE_BATCH		32
 #define TIDE_TELL_DELAY		(HZ / 20)
+#define TIDE_NOTES_SHIFT	6		/* notes kept: an age of the borrower's, */
+#define TIDE_NOTES_LEAST	1024		/* and no less than this */
 #define TIDE_NOTE_GFP		(__GFP_NOWARN | __GFP_NOMEMALLOC)
 #define TIDE_STORE_GFP		(__GFP_HIGHMEM | __GFP_MOVABLE | __GFP_HARDWALL | \
 				 TIDE_NOTE_GFP)
@@ -91,9 +98,14 @@ struct tide_note {
  * @limit: most that it may have
  * @lock: guards what follows, taken with interrupts off
  * @tree: notes of all pages by their keys
- * @order: the same, the oldest first
+ * @order: the same, the oldest first, but for those in
+ * @late: older still: they could not go when it was their turn; likewise in order
+ * @newest: version that was ever here
  * @gone: notes of which the borrower is to be told
  * @gone_count: how many
+ * @gone_most: so many, and in their place it is told a version
+ * @thinned: how many such notes there have been
+ * @trimming: many pages go: the borrower is told afterwards
  */
 struct tide_store {
 	struct list_head list;
@@ -105,8 +117,11 @@ struct tide_store {
 	u64 limit;
 	spinlock_t lock;	/* a leaf, inside i_pages */
 	struct rb_root tree;
-	struct list_head order, gone;
+	struct list_head order, late, gone;
+	u64 newest;
 	unsigned int gone_count;
+	u64 gone_most, thinned;
+	bool trimming;
 };
 
 /* ------------------------------------------------------------------ */
@@ -156,6 +171,7 @@ static void tide_note_keep(struct tide_store *store, struct tide_note *note,
 	spin_lock_irq(&store->lock);
 	rb_add(&note->node, &store->tree, tide_note_less);
 	list_add_tail(&note->order, &store->order);
+	store->newest = max(store->newest, note->key.version);
 	spin_unlock_irq(&store->lock);
 }
 
@@ -253,6 +269,42 @@ static void tide_store_uncharge(struct tide_store *store)
 	atomic64_dec(&tide_lent_pages);
 }
 
+static struct tide_note *tide_note_first(struct list_head *list)
+{
+	return list_first_entry_or_null(list, struct tide_note, order);
+}
+
+/* No page that is here, or comes, is older. The lock is held. */
+static u64 tide_store_lowest(struct tide_store *store)
+{
+	struct tide_note *note = tide_note_first(&store->late) ?: tide_note_first(&store->order);
+
+	return note ? note->key.version : store->newest + 1;
+}
+
+/*
+ * There is a note more. If these are too many, of the two that wait longest those go
+ * that are older than all that is here; others wait once more. The lock is held.
+ */
+static void tide_notes_thin(struct tide_store *store)
+{
+	u64 lowest = tide_store_lowest(store);
+	unsigned int i;
+
+	for (i = 0; i < 2 && store->gone_count > store->gone_most; i++) {
+		struct tide_note *note = tide_note_first(&store->gone);
+
+		if (note->key.version >= lowest) {
+			list_move_tail(&note->order, &store->gone);
+			continue;
+		}
+		list_del(&note->order);
+		kmem_cache_free(tide_notes, note);
+		store->gone_count--;
+		store->thinned++;
+	}
+}
+
 /* Its page is gone; true when the borrower is to be told, and the note stays. */
 static bool tide_note_drop(struct tide_store *store, struct tide_note *note,
 			   bool reclaimed)
@@ -265,6 +317,7 @@ static bool tide_note_drop(struct tide_store *store, struct tide_note *note,
 	if (reclaimed || note->recycled) {
 		list_move_tail(&note->order, &store->gone);
 		gone = ++store->gone_count;
+		tide_notes_thin(store);
 	} else {
 		list_del(&note->order);
 	}
@@ -332,12 +385,44 @@ unsigned int tide_store_notices(struct tide_store *store,
 }
 
 /**
+ * tide_store_before() - a version that the borrower is to be told
+ * @store: the store
+ * @told: how many notes the last one stood for; set to what this one does
+ *
+ * It is true of a borrower that puts pages in the order of their versions.
+ *
+ * Return: nothing older is here; 0 when every page that has gone since has a note.
+ */
+u64 tide_store_before(struct tide_store *store, u64 *told)
+{
+	u64 before = 0;
+
+	spin_lock_irq(&store->lock);
+	if (*told != store->thinned)
+		before = tide_store_lowest(store);
+	*told = store->thinned;
+	spin_unlock_irq(&store->lock);
+	return before;
+}
+
+/**
  * tide_store_untold() - how many pages are gone without the borrower's knowledge
  * @store: the store
  */
 unsigned int tide_store_untold(struct tide_store *store)
 {
 	return READ_ONCE(store->gone_count);
+}
+
+/**
+ * tide_store_trimming() - do many pages go just now?
+ * @store: the store
+ *
+ * When they have gone tide_notify() is called.
+ */
+bool tide_store_trimming(struct tide_store *store)
+{
+	return READ_ONCE(store->trimming);
 }
 
 /* Takes a page away that the caller holds. The mutex is held: the slot stays its own. */
@@ -349,20 +434,28 @@ static void tide_store_remove(struct tide_store *store, struct folio *folio)
 	folio_put(folio);
 }
 
-/* The oldest page, held, whose loss the borrower is to be told of. */
-static struct folio *tide_store_oldest(struct tide_store *store)
+/* The first page of a list, held, whose loss the borrower is to be told of. */
+static struct folio *tide_notes_recycle(struct list_head *list)
 {
 	struct folio *folio = NULL;
 	struct tide_note *note;
 
-	spin_lock_irq(&store->lock);
-	list_for_each_entry(note, &store->order, order) {
+	list_for_each_entry(note, list, order) {
 		folio = tide_note_hold(note);
 		if (!folio)
 			continue;	/* the kernel is just taking it */
 		note->recycled = true;
 		break;
 	}
+	return folio;
+}
+
+static struct folio *tide_store_oldest(struct tide_store *store)
+{
+	struct folio *folio;
+
+	spin_lock_irq(&store->lock);
+	folio = tide_notes_recycle(&store->late) ?: tide_notes_recycle(&store->order);
 	spin_unlock_irq(&store->lock);
 	return folio;
 }
@@ -439,7 +532,7 @@ static unsigned long tide_store_cool(struct tide_store *store, const pgoff_t *sl
 	return gone;
 }
 
-/* Indices of the oldest pages. What cannot go now, being sent, goes behind all others. */
+/* Indices of the oldest pages. What cannot go now, being sent, is late then. */
 static unsigned int tide_store_eldest(struct tide_store *store, pgoff_t *slot,
 				      unsigned int max)
 {
@@ -447,9 +540,27 @@ static unsigned int tide_store_eldest(struct tide_store *store, pgoff_t *slot,
 	unsigned int n = 0;
 
 	spin_lock_irq(&store->lock);
-	while (n < max && !list_empty(&store->order)) {
-		note = list_first_entry(&store->order, struct tide_note, order);
-		list_move_tail(&note->order, &store->order);
+	if (list_empty(&store->order))
+		list_splice_init(&store->late, &store->order);
+	while (n < max && (note = tide_note_first(&store->order))) {
+		list_move_tail(&note->order, &store->late);
+		slot[n++] = note->slot;
+	}
+	spin_unlock_irq(&store->lock);
+	return n;
+}
+
+/* Indices of pages that are late. They keep their places, so that all are in order. */
+static unsigned int tide_store_overdue(struct tide_store *store, pgoff_t *slot,
+				       unsigned int max)
+{
+	struct tide_note *note;
+	unsigned int n = 0;
+
+	spin_lock_irq(&store->lock);
+	list_for_each_entry(note, &store->late, order) {
+		if (n == max)
+			break;
 		slot[n++] = note->slot;
 	}
 	spin_unlock_irq(&store->lock);
@@ -458,9 +569,10 @@ static unsigned int tide_store_eldest(struct tide_store *store, pgoff_t *slot,
 
 static unsigned long tide_store_give(struct tide_store *store, unsigned long pages)
 {
-	unsigned long tried = 0, gone = 0;
+	unsigned long tried = 0, gone;
 	pgoff_t slot[TIDE_GIVE_BATCH];
 
+	gone = tide_store_cool(store, slot, tide_store_overdue(store, slot, TIDE_GIVE_BATCH));
 	while (tried < pages) {
 		unsigned int n = tide_store_eldest(store, slot,
 						   min(pages - tried, TIDE_GIVE_BATCH));
@@ -857,12 +969,16 @@ void tide_store_trim(struct tide_store *store, u64 pages)
 {
 	bool more = true;
 
+	WRITE_ONCE(store->trimming, true);
 	while (more && tide_store_pages(store) > pages) {
 		mutex_lock(&store->mutex);
 		more = tide_store_recycle(store);
 		mutex_unlock(&store->mutex);
 		cond_resched();
 	}
+	WRITE_ONCE(store->trimming, false);
+	if (tide_store_untold(store))
+		tide_tell(store->borrower, 0);
 }
 
 /* ------------------------------------------------------------------ */
@@ -893,6 +1009,7 @@ struct tide_store *tide_store_create(struct tide_borrower *borrower, u64 bytes)
 	spin_lock_init(&store->lock);
 	store->tree = RB_ROOT;
 	INIT_LIST_HEAD(&store->order);
+	INIT_LIST_HEAD(&store->late);
 	INIT_LIST_HEAD(&store->gone);
 	store->limit = tide_store_fits(bytes);
 	mutex_lock(&tide_stores_mutex);
@@ -911,6 +1028,8 @@ struct tide_store *tide_store_create(struct tide_borrower *borrower, u64 bytes)
 void tide_store_resize(struct tide_store *store, u64 bytes)
 {
 	WRITE_ONCE(store->limit, tide_store_fits(bytes));
+	WRITE_ONCE(store->gone_most, max3(store->gone_most, store->limit >> TIDE_NOTES_SHIFT,
+					  (u64)TIDE_NOTES_LEAST));
 	tide_store_trim(store, store->limit);
 }
 

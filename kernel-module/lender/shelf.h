@@ -31,7 +31,9 @@ void tide_store_forget(struct tide_store *store, u64 file, pgoff_t first,
 		       pgoff_t last, u64 before);
 unsigned int tide_store_notices(struct tide_store *store,
 				struct tide_page_id *id, unsigned int max);
+u64 tide_store_before(struct tide_store *store, u64 *told);
 unsigned int tide_store_untold(struct tide_store *store);
+bool tide_store_trimming(struct tide_store *store);
 void tide_store_trim(struct tide_store *store, u64 pages);
 u64 tide_store_pages(struct tide_store *store);
 u64 tide_store_lent(void);

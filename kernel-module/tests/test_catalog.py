@@ -12,6 +12,7 @@ from bed.guest import HOST_ADDRESS
 from bed.hostile import Slanderer, YesLender
 from bed.measure import catalog_bytes
 from bed.pair import NAME, PATIENT, Pair
+from bed.protocol import Lender
 from bed.tidepool import MIB, wait_until
 from bed.workload import finish_stress, running, start_stress, stress
 
@@ -196,6 +197,32 @@ def test_no_more_than_was_granted(pair: Pair) -> None:
         assert pair.b.stats(f"lenders/{YES}")["gets_sent"] == asked
         pair.borrower.sh("dd if=/mnt/file of=/dev/null bs=1M skip=23")
         assert pair.b.stats(f"lenders/{YES}")["gets_sent"] > asked
+
+
+def test_one_number_for_many_pages(pair: Pair) -> None:
+    """A lender has nothing older than a version: what is newer is believed, and of what is older one age at most."""
+    pair.b.set(f"lenders/{NAME}/enabled", 0)
+    lender, path = Lender(GRANT), f"lenders/{YES}"
+    more = {"port": lender.port, **PATIENT}
+    pair.b.borrow(YES, address=HOST_ADDRESS, size=GRANT, identity=lender.identity, more=more)
+    pair.b.wait_state(path, "Connected")
+    stress(pair.borrower, "fill /mnt/file mib=24")
+    pair.borrower.drop_caches(1)
+    believed = yes_figures(pair)["catalog_pages"]
+    versions = sorted(version for version, _, _ in lender.pages.values())
+    assert believed == len(versions) > 4000
+    newer = believed // 2
+    lender.evict_before(versions[-newer])
+    wait_until("it is told", lambda: pair.b.stats(path)["catalog_pages"] <= newer + GRANT // 4096 // 64)
+    assert pair.b.stats(path)["catalog_pages"] >= newer
+    stress(pair.borrower, "sequential /mnt/file passes=1")
+    figures = pair.b.stats(path)
+    assert newer * 0.8 < figures["get_hits"] <= newer  # a folio that lacks a page is read from disk
+    assert figures["get_misses"] <= GRANT // 4096 // 64
+    lender.evict_before(versions[-1] + 1)
+    wait_until("it is told", lambda: pair.b.stats(path)["catalog_pages"] == 0)
+    pair.b.rmdir(path)
+    lender.close()
 
 
 def test_a_notice_is_about_the_senders_pages(pair: Pair) -> None:

@@ -20,6 +20,7 @@ FILE_MIB = 8
 FILE_PAGES = FILE_MIB * 256
 LOST_SECONDS = 20  # longer than both ends' patience with silence
 PROMPT_SECONDS = 5
+NOTES = 1024  # that the lender keeps of pages that are gone
 
 
 def hits(pair: Pair, path: str) -> int:
@@ -153,6 +154,27 @@ def test_lender_drops_some_meanwhile(pair: Pair) -> None:
     pair.borrower.drop_caches(1)
     stress(pair.borrower, "sequential /mnt/file passes=1")
     assert pair.borrowed()["get_misses"] == before
+
+
+def test_lender_drops_most_meanwhile(pair: Pair) -> None:
+    """More than it keeps notes of: the borrower learns of all, and asks for what is left and nothing else."""
+    assert pair.relay
+    pair.relay.cut = True
+    pair.b.wait_state(LENDER, "Connecting")
+    pair.l.wait_state(BORROWER, "Listening", timeout=LOST_SECONDS + 20)
+    quota = pair.l.get(f"{BORROWER}/quota_bytes")
+    pair.l.set(f"{BORROWER}/quota_bytes", MIB)
+    pair.l.set(f"{BORROWER}/quota_bytes", quota)
+    left = pair.lent()["lent_pages"]
+    assert left < FILE_PAGES - NOTES - 500
+    before = pair.borrowed()
+    pair.relay.cut = False
+    resumed(pair)
+    wait_until("it is told", lambda: pair.borrowed()["catalog_pages"] == left)
+    assert pair.borrowed()["evicted_notices"] - before["evicted_notices"] <= NOTES
+    pair.borrower.drop_caches(1)
+    stress(pair.borrower, "sequential /mnt/file passes=1")
+    assert pair.borrowed()["get_misses"] == before["get_misses"]
 
 
 @pytest.mark.parametrize("seconds", [3, pytest.param(0, marks=pytest.mark.long)])

@@ -114,6 +114,7 @@ enum tide_frame_type {
 	TIDE_PONG,	/* lender: empty */
 	TIDE_GRANT,	/* lender: tide_grant, what the borrower may count on */
 	TIDE_RESIZE,	/* borrower: __le64 bytes that it would like */
+	TIDE_EVICTED_BEFORE,	/* lender: __le64 version, it has nothing older */
 };
 
 #define TIDE_FLAG_EXCLUSIVE	1	/* GET: drop what you send */

@@ -12,6 +12,7 @@ from bed.protocol import (
     DATA,
     DATA_ITEM,
     EVICTED,
+    EVICTED_BEFORE,
     FORGET,
     FORGET_ITEM,
     FRAME,
@@ -246,8 +247,14 @@ class PlainBorrower(Borrower):
     SIP, SIP_SECONDS, PING_SECONDS = 4096, 0.1, 0.1
 
     def __init__(self, address: tuple[str, int], own: KeyPair, lender: bytes) -> None:
-        self.stored = self.hits = self.evicted = 0
+        self.stored = self.hits = 0
+        self.evicted: set[int] = set()  # versions that were named,
+        self.evicted_before = 0  # and that all are older than of which there is none
         super().__init__(address, own, lender, self.SIZE)
+
+    def told(self, pages: int) -> set[int]:
+        """The versions of which it knows that they are gone."""
+        return self.evicted | set(range(1, min(self.evicted_before, pages + 1)))
 
     def put_all(self, pages: int) -> None:
         for first in range(0, pages, PUT_MAX):
@@ -297,7 +304,9 @@ class PlainBorrower(Borrower):
 
     def _count(self, frame: Frame) -> None:
         if frame.kind == EVICTED:
-            self.evicted += frame.count
+            self.evicted |= {version for _, _, version in PAGE_ID.iter_unpack(frame.metadata)}
+        elif frame.kind == EVICTED_BEFORE:
+            self.evicted_before = max(self.evicted_before, *NUMBER.unpack(frame.metadata))
         elif frame.kind == PUT_ACK:
             self.stored += NUMBER.unpack(frame.metadata)[0].bit_count()
         elif frame.kind == DATA:

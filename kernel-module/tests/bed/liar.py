@@ -19,6 +19,7 @@ from bed.protocol import (
     DATA,
     DATA_ITEM,
     EVICTED,
+    EVICTED_BEFORE,
     EXCLUSIVE,
     FORGET,
     FORGET_ITEM,
@@ -256,6 +257,8 @@ class LyingLender(Liar):
             self.say(get, GRANT, 0, 0, GRANTED.pack(grant, self.number()))
         elif lie < 13:
             self.say(get, PONG, 0, self._ping)
+        elif lie == 13 and self.one_in(50):  # most of its pages are gone then, and nobody asks for them
+            self.say(get, EVICTED_BEFORE, 0, 0, NUMBER.pack(self._some_page()[2]))
         else:
             n = self.some(NOTICE_MAX)
             self.say(get, EVICTED, n, 0, b"".join(PAGE_ID.pack(*self._some_page()) for _ in range(n)))

@@ -42,7 +42,7 @@ REJECT_VERSION, REJECT_IDENTITY, REJECT_FULL = 1, 2, 3
 MESSAGE_1_BYTES = 2 * POINT + 2 * TAG + HELLO.size
 MESSAGE_2_BYTES = POINT + TAG + ANSWER.size
 
-GET, DATA, PUT, PUT_ACK, EVICTED, FORGET, PING, PONG, GRANT, RESIZE = range(1, 11)
+GET, DATA, PUT, PUT_ACK, EVICTED, FORGET, PING, PONG, GRANT, RESIZE, EVICTED_BEFORE = range(1, 12)
 EXCLUSIVE = 1  # a GET's flag
 RESUMED = 1  # that of the first GRANT
 GET_MAX, PUT_MAX, NOTICE_MAX = 512, 64, 128
@@ -341,6 +341,7 @@ METADATA = {
     PONG: (0, 0),
     GRANT: (GRANTED.size, 0),
     RESIZE: (NUMBER.size, 0),
+    EVICTED_BEFORE: (NUMBER.size, 0),
 }
 
 
@@ -522,6 +523,12 @@ class Lender:
         for sock in list(self._connections):
             with contextlib.suppress(OSError):
                 sock.shutdown(socket.SHUT_RDWR)
+
+    def evict_before(self, version: int) -> None:
+        """Drop what is older, and say so in a frame."""
+        self.pages = {page: kept for page, kept in self.pages.items() if kept[0] >= version}
+        for late in self._sessions.values():
+            late.send(Frame(EVICTED_BEFORE, metadata=NUMBER.pack(version)), self.delay)
 
     def _listen(self) -> None:
         with contextlib.suppress(OSError):

@@ -60,6 +60,18 @@ static void grant(u64 pages)
 	fuzz_assert(believed() <= (s64)pages + tide_ages_slack(pages));
 }
 
+/* It has nothing older than some version: of what is older one age is believed in at most, of what is not all. */
+static void evicted_before(void)
+{
+	u64 version = fuzz_one_in(4) ? last + 1 : last - min(last, fuzz_draw(ENTRIES * 16)), oldest = lender.ages.oldest;
+	s64 limit = tide_ages_limit(&lender);
+
+	tide_ages_evicted_before(&lender, version);
+	fuzz_assert(lender.ages.oldest >= oldest && lender.ages.oldest <= max(oldest, version));
+	fuzz_assert(!steady || believed() - (entries - count_older(version)) <= 2 * tide_ages_slack(limit));
+	fuzz_assert(version <= last || !believed());
+}
+
 static void leave(void)
 {
 	unsigned int i = fuzz_one_in(2) ? fuzz_draw(entries) : fuzz_draw(1 + entries / 16);
@@ -83,6 +95,8 @@ unsigned long fuzz_connection(void)
 	for (int i = 0; i < OPERATIONS; i++) {
 		if (!steady && fuzz_one_in(500))
 			grant(fuzz_draw(5000));
+		if (fuzz_one_in(1000))
+			evicted_before();
 		if (entries == ENTRIES || (entries && fuzz_one_in(enters)))
 			leave();
 		else

@@ -162,6 +162,7 @@ NOTHING(bool, tide_timeline_held, void)
 NOTHING(void, tide_object_put, struct tide_object *o)
 NOTHING(void, tide_object_erase, struct tide_object *o, pgoff_t index, u64 version)
 NOTHING(void, tide_catalog_evicted, int slot, u64 id, pgoff_t index, u64 version)
+NOTHING(void, tide_catalog_evicted_before, struct tide_lender *l, u64 version)
 NOTHING(void, tide_catalog_granted, struct tide_lender *l)
 NOTHING(void, tide_catalog_purge_lender, int slot)
 NOTHING(void, tide_ages_init, struct tide_ages *a)
@@ -224,7 +225,7 @@ static void add_message(void)
 {
 	unsigned int count = fuzz_count(TIDE_NOTICE_MAX);
 
-	switch (fuzz_draw(6)) {
+	switch (fuzz_draw(7)) {
 	case 0:
 		fuzz_frame(TIDE_PUT_ACK, fuzz_count(TIDE_PUT_MAX), fuzz_draw(100), sizeof(__le64));
 		fuzz_append_random(sizeof(__le64) + TIDE_TAG_SIZE);
@@ -240,6 +241,10 @@ static void add_message(void)
 	case 3:
 		fuzz_frame(TIDE_PONG, 0, fuzz_now_ns, 0);
 		fuzz_append_random(TIDE_TAG_SIZE);
+		break;
+	case 4:
+		fuzz_frame(TIDE_EVICTED_BEFORE, fuzz_one_in(20), 0, sizeof(__le64));
+		fuzz_append_random(sizeof(__le64) + TIDE_TAG_SIZE);
 		break;
 	default:
 		add_data();

@@ -89,6 +89,19 @@ unsigned int tide_store_notices(struct tide_store *store, struct tide_page_id *i
 	return max;
 }
 
+u64 tide_store_before(struct tide_store *store, u64 *told)
+{
+	(void)store;
+	(void)told;
+	return fuzz_one_in(3) ? 7 : 0;
+}
+
+bool tide_store_trimming(struct tide_store *store)
+{
+	(void)store;
+	return fuzz_one_in(4);	/* before long */
+}
+
 unsigned int tide_store_untold(struct tide_store *store)
 {
 	(void)store;
@@ -230,7 +243,9 @@ unsigned long fuzz_connection(void)
 	c->sock = &sock;
 	c->borrower = &borrower;
 	c->channel = fuzz_draw(2);
+	c->greeted = c->channel == TIDE_CHANNEL_PUT;
 	borrower.get = c;
+	borrower.store = (struct tide_store *)&borrower;	/* nobody looks inside */
 	owed = 0;
 	for (unsigned long i = 0; i < messages; i++)
 		add_message(c->channel);
