@@ -189,7 +189,7 @@ void tide_get_submit(struct tide_get *get)
 
 	kref_get(&lender->kref);
 	spin_lock_irq(&lender->pending_lock);
-	accepted = lender->accepting;
+	accepted = lender->accepting && get->count <= lender->agreed.get;
 	if (accepted) {
 		get->id = ++lender->next_id;
 		list_add_tail(&get->list, &lender->unsent);

@@ -42,6 +42,7 @@ struct tide_get_ops {
  * @hit: some page has come
  * @receiving: the receiving thread is filling its pages
  * @exclusive: the lender is to drop what it sends
+ * @most: pages that the lender takes in one
  * @count: of @page
  * @page: the pages, those that only do together side by side, @last at their end;
  *	@page NULL when done; @corrupt: something else came, which is counted and
@@ -57,7 +58,7 @@ struct tide_get {
 	u64 id;
 	enum tide_size size;
 	bool hit, receiving, exclusive;
-	unsigned int count;
+	unsigned int most, count;
 	struct tide_get_page {
 		struct page *page;
 		pgoff_t index;

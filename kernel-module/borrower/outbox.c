@@ -111,7 +111,7 @@ static void tide_tx_forgets(struct tide_lender *lender)
 
 	spin_lock_irq(&lender->forget_lock);
 	n = min_t(unsigned int, lender->forget_head - lender->forget_tail,
-		  TIDE_NOTICE_MAX);
+		  lender->agreed.notices);
 	if (n && tide_tx_room(lender) >= TIDE_FRAME_BYTES(TIDE_FORGET_BYTES)) {
 		item = tide_tx_frame(lender, TIDE_FORGET, 0, n, 0, n * sizeof(*item));
 		for (i = 0; i < n; i++)

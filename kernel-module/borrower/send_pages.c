@@ -236,7 +236,7 @@ static void tide_batch_fill(struct tide_lender *lender, struct tide_batch *batch
 	struct tide_buffer *buffer;
 
 	batch->count = 0;
-	while (batch->count < TIDE_PUT_MAX && (buffer = tide_dequeue(lender)))
+	while (batch->count < lender->agreed.put && (buffer = tide_dequeue(lender)))
 		if (tide_buffer_record(lender, buffer))
 			batch->buffer[batch->count++] = buffer;
 }

@@ -149,6 +149,20 @@ static int tide_seal(struct tide_lender *lender, const struct tide_handshake *hs
 	return err;
 }
 
+/* What the reason alone does not say. */
+static void tide_log_refusal(const struct tide_lender *lender, const struct tide_handshake *hs)
+{
+	const struct tide_limits *limits = &hs->answer.limits;
+
+	if (hs->reason == TIDE_OTHER_VERSION)
+		pr_info_ratelimited("lenders/%s: it speaks versions %u to %u, not %u\n",
+				    lender->name, hs->oldest, hs->newest, TIDE_PROTOCOL);
+	if (hs->reason == TIDE_BAD_LIMITS)
+		pr_info_ratelimited("lenders/%s: limits: it allows %u lanes, %u pages a get, %u a put, %u notices\n",
+				    lender->name, limits->lanes, le16_to_cpu(limits->get),
+				    le16_to_cpu(limits->put), le16_to_cpu(limits->notices));
+}
+
 static int tide_connect(struct tide_lender *lender, const struct tide_hello *hello,
 			struct socket **sockp, struct tide_sealers *sealers)
 {
@@ -165,9 +179,9 @@ static int tide_connect(struct tide_lender *lender, const struct tide_hello *hel
 	      tide_seal(lender, hs, sealers);
 	WRITE_ONCE(lender->reason, hs->reason);
 	memcpy(lender->contribution, hs->noise.hash, sizeof(lender->contribution));
-	if (hs->reason == TIDE_OTHER_VERSION)
-		pr_info_ratelimited("lenders/%s: it speaks versions %u to %u, not %u\n",
-				    lender->name, hs->oldest, hs->newest, TIDE_PROTOCOL);
+	if (!err && hello->channel == TIDE_CHANNEL_GET)
+		lender->agreed = tide_limits_agree(&hs->answer.limits);
+	tide_log_refusal(lender, hs);
 	tide_handshake_free(hs);
 	return err;
 }
@@ -285,7 +299,7 @@ static int tide_receive_evicted(struct tide_lender *lender,
 	const struct tide_page_id *id = (void *)lender->rx_item;
 	int err;
 
-	if (!count || count > TIDE_NOTICE_MAX)
+	if (!count || count > lender->agreed.notices)
 		return -EPROTO;
 	err = tide_receive_all(lender, frame, count * sizeof(*id));
 	if (err)

@@ -20,6 +20,7 @@
 #include "borrower/breaker.h"
 #include "borrower/catalog_ages.h"
 #include "borrower/epochs.h"
+#include "transport/agreed.h"
 #include "transport/frames.h"
 #include "transport/handshake.h"
 #include "uapi/wire.h"
@@ -136,6 +137,7 @@ struct tide_lender {
 	ktime_t rx_until;	/* when the frame that comes now, or the next one, must be there */
 	bool hurry;		/* something has changed: try again now */
 	enum tide_reason reason;	/* why the last try was in vain */
+	struct tide_agreed agreed;	/* limits, in the handshake of the GET channel */
 	u64 granted_pages;
 	atomic64_t catalog_pages;	/* without those that are forgotten */
 	struct tide_ages ages;

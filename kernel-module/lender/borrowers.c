@@ -238,10 +238,12 @@ int tide_attach_put(struct tide_connection *c, const struct tide_hello *hello)
 
 	mutex_lock(&borrower->mutex);
 	if (!borrower->get || borrower->put ||
-	    le64_to_cpu(hello->session) != borrower->offered)
+	    le64_to_cpu(hello->session) != borrower->offered) {
 		err = -EBUSY;
-	else
+	} else {
+		c->agreed = borrower->get->agreed;
 		borrower->put = c;
+	}
 	mutex_unlock(&borrower->mutex);
 	return err;
 }

@@ -19,6 +19,7 @@
 #include "lender/borrowers.h"
 #include "lender/listen.h"
 #include "lender/sessions.h"
+#include "transport/agreed.h"
 #include "transport/frames.h"
 #include "transport/handshake.h"
 #include "transport/tcp.h"
@@ -122,6 +123,7 @@ static int tide_bind_borrower(struct tide_connection *c, const struct tide_hands
 {
 	memcpy(&c->peer, hs->noise.peer, sizeof(c->peer));
 	c->channel = hs->hello.channel;
+	c->agreed = tide_limits_agree(&hs->hello.limits);
 	mutex_lock(&tide_lending_mutex);
 	c->borrower = tide_known(&c->peer);	/* it may be gone by now */
 	mutex_unlock(&tide_lending_mutex);

@@ -6,7 +6,7 @@
  */
 #define pr_fmt(fmt) KBUILD_MODNAME ": " fmt
 
-#include <linux/slab.h>
+#include <linux/gfp.h>
 
 #include "base/limits.h"
 #include "lender/borrowers.h"
@@ -33,8 +33,9 @@ static u8 tide_grant_flags(struct tide_connection *c)
 	       (READ_ONCE(tide_lending_held) ? TIDE_FLAG_HOLD : 0);
 }
 
-static int tide_reply_on(struct tide_connection *c, u8 type, unsigned int count, u64 id,
-			 const void *payload, size_t length)
+/* A frame whose metadata are in the note. */
+static int tide_send_note(struct tide_connection *c, u8 type, unsigned int count, u64 id,
+			  size_t length)
 {
 	int err;
 
@@ -47,7 +48,6 @@ static int tide_reply_on(struct tide_connection *c, u8 type, unsigned int count,
 		.count = cpu_to_le16(count),
 		.id = cpu_to_le64(id),
 	};
-	memcpy(c->note.metadata, payload, length);
 	err = tide_frame_seal(c->sealers.send, &c->note.frame, c->note.metadata, length);
 	if (!err)
 		err = tide_wire_send(c->sock, &c->note,
@@ -55,6 +55,13 @@ static int tide_reply_on(struct tide_connection *c, u8 type, unsigned int count,
 	if (err < 0)
 		tide_shut(c);	/* half of it may have gone */
 	return err < 0 ? err : 0;
+}
+
+static int tide_reply_on(struct tide_connection *c, u8 type, unsigned int count, u64 id,
+			 const void *payload, size_t length)
+{
+	memcpy(c->note.metadata, payload, length);
+	return tide_send_note(c, type, count, id, length);
 }
 
 /* A frame without pages, on the GET channel; a GRANT comes before any other. */
@@ -80,57 +87,39 @@ static int tide_send_grant(struct tide_borrower *borrower)
 	return tide_reply(borrower, TIDE_GRANT, 0, 0, &grant, sizeof(grant));
 }
 
-/* Is there somebody who could be told what has gone? */
-static bool tide_borrower_hears(struct tide_borrower *borrower)
+/* On a new connection, too: what was on its way on a former one is lost. */
+static int tide_send_before(struct tide_connection *c, struct tide_store *store)
 {
-	bool hears;
+	__le64 version = cpu_to_le64(tide_store_before(store, &c->told));
 
-	mutex_lock(&borrower->send_mutex);
-	hears = borrower->get && borrower->get->greeted;
-	mutex_unlock(&borrower->send_mutex);
-	return hears;
+	return version ? tide_reply_on(c, TIDE_EVICTED_BEFORE, 0, 0, &version, sizeof(version)) : 0;
 }
 
-static int tide_send_evicted(struct tide_borrower *borrower,
-			     const struct tide_page_id *id, unsigned int count)
+static int tide_send_notices(struct tide_connection *c, struct tide_store *store)
 {
-	int err = tide_reply(borrower, TIDE_EVICTED, count, 0, id, count * sizeof(*id));
+	unsigned int n = tide_store_notices(store, (void *)c->note.metadata, c->agreed.notices);
+	int err = n ? tide_send_note(c, TIDE_EVICTED, n, 0, n * sizeof(struct tide_page_id)) : 0;
 
 	if (!err)
-		atomic64_add(count, &borrower->stats.notices_sent);
-	return err;
+		atomic64_add(n, &c->borrower->stats.notices_sent);
+	return err ?: n;
 }
 
-/* On a new connection, too: what was on its way on a former one is lost. */
-static int tide_send_before(struct tide_borrower *borrower, struct tide_store *store)
+/*
+ * Tells the borrower some of what has gone, if it hears: else later, when it resumes.
+ * Returns how many pages were named, or an error.
+ */
+static int tide_send_evicted(struct tide_borrower *borrower, struct tide_store *store)
 {
 	struct tide_connection *c;
-	__le64 version = 0;
-	int err = 0;
+	int ret = -ENOTCONN;
 
 	mutex_lock(&borrower->send_mutex);
 	c = borrower->get;
 	if (c && c->greeted)
-		version = cpu_to_le64(tide_store_before(store, &c->told));
-	if (version)
-		err = tide_reply_on(c, TIDE_EVICTED_BEFORE, 0, 0, &version, sizeof(version));
+		ret = tide_send_before(c, store) ?: tide_send_notices(c, store);
 	mutex_unlock(&borrower->send_mutex);
-	return err;
-}
-
-/* While somebody hears it; else later, to who resumes. */
-static void tide_tell_gone(struct tide_borrower *borrower, struct tide_store *store,
-			   struct tide_page_id *id)
-{
-	unsigned int n;
-
-	while (!tide_store_trimming(store) && tide_borrower_hears(borrower)) {
-		if (tide_send_before(borrower, store))
-			return;
-		n = tide_store_notices(store, id, TIDE_NOTICE_MAX);
-		if (!n || tide_send_evicted(borrower, id, n))
-			return;
-	}
+	return ret;
 }
 
 /**
@@ -144,20 +133,13 @@ void tide_notify(struct work_struct *work)
 {
 	struct tide_borrower *borrower = container_of(to_delayed_work(work),
 						      struct tide_borrower, notify);
-	struct tide_page_id *id;
 	struct tide_store *store;
 
 	if (xchg(&borrower->grant_due, false))
 		tide_send_grant(borrower);
-	id = kmalloc_array(TIDE_NOTICE_MAX, sizeof(*id), GFP_NOIO | __GFP_NOWARN);
-	if (!id) {
-		tide_tell(borrower, HZ);
-		return;
-	}
 	store = READ_ONCE(borrower->store);	/* destroyed after this work */
-	if (store)
-		tide_tell_gone(borrower, store, id);
-	kfree(id);
+	while (store && !tide_store_trimming(store) && tide_send_evicted(borrower, store) > 0)
+		;
 }
 
 /* ------------------------------------------------------------------ */
@@ -256,7 +238,7 @@ static int tide_serve_get(struct tide_connection *c, const struct tide_frame *fr
 	unsigned int i, hits, count = le16_to_cpu(frame->count);
 	int err;
 
-	err = tide_check(frame, TIDE_GET_MAX, sizeof(c->request.get.head),
+	err = tide_check(frame, c->agreed.get, sizeof(c->request.get.head),
 			 sizeof(c->request.get.item[0]));
 	if (err || !count)
 		return -EPROTO;
@@ -281,7 +263,7 @@ static int tide_serve_forget(struct tide_connection *c, const struct tide_frame 
 	unsigned int i, count = le16_to_cpu(frame->count);
 	int err;
 
-	err = tide_check(frame, TIDE_NOTICE_MAX, 0, sizeof(c->request.forget[0]));
+	err = tide_check(frame, c->agreed.notices, 0, sizeof(c->request.forget[0]));
 	if (!err)
 		err = tide_receive_all(c, frame);
 	for (i = 0; !err && i < count; i++) {
@@ -384,15 +366,11 @@ static u64 tide_store_batch(struct tide_connection *c, unsigned int count, bool 
 static int tide_tell_evicted(struct tide_connection *c)
 {
 	struct tide_store *store = c->borrower->store;
-	unsigned int n;
-	int err = 0;
+	int ret = 0;
 
-	while (!err && tide_store_untold(store) >= TIDE_NOTICE_MAX) {
-		n = tide_store_notices(store, c->request.evicted, TIDE_NOTICE_MAX);
-		if (n)	/* else they have just been taken by the worker */
-			err = tide_send_evicted(c->borrower, c->request.evicted, n);
-	}
-	return err;
+	while (ret >= 0 && tide_store_untold(store) >= TIDE_NOTICE_MAX)
+		ret = tide_send_evicted(c->borrower, store);
+	return min(ret, 0);
 }
 
 static int tide_serve_put(struct tide_connection *c, const struct tide_frame *frame,
@@ -403,7 +381,7 @@ static int tide_serve_put(struct tide_connection *c, const struct tide_frame *fr
 	int err;
 
 	if (frame->type != TIDE_PUT || !count ||
-	    tide_check(frame, TIDE_PUT_MAX, 0, sizeof(c->request.put[0]) + PAGE_SIZE))
+	    tide_check(frame, c->agreed.put, 0, sizeof(c->request.put[0]) + PAGE_SIZE))
 		return -EPROTO;
 	err = tide_receive_metadata(c, frame, count * sizeof(c->request.put[0]));
 	if (err)

@@ -16,6 +16,7 @@
 
 #include "base/identity.h"
 #include "lender/borrowers.h"
+#include "transport/agreed.h"
 #include "transport/frames.h"
 #include "uapi/wire.h"
 
@@ -29,6 +30,7 @@
  * @sock: its socket
  * @borrower: once the handshake is over
  * @channel: likewise
+ * @agreed: limits, those of the GET channel's handshake
  * @ordinal: of the connections that were accepted
  * @resumed: it goes on with the former session's pages
  * @greeted: it has been sent a GRANT; under send_mutex
@@ -50,6 +52,7 @@ struct tide_connection {
 	struct socket *sock;
 	struct tide_borrower *borrower;
 	u8 channel;
+	struct tide_agreed agreed;
 	u64 ordinal;
 	bool resumed, greeted;
 	u64 told;
@@ -63,7 +66,6 @@ struct tide_connection {
 			} get;
 			struct tide_put_item put[TIDE_PUT_MAX];
 			struct tide_forget_item forget[TIDE_NOTICE_MAX];
-			struct tide_page_id evicted[TIDE_NOTICE_MAX];	/* when @put is done with */
 			__le64 bytes;
 		};
 		u8 tag[TIDE_TAG_SIZE];

@@ -159,6 +159,7 @@ static struct tide_get *tide_get_alloc(struct tide_window *w, int slot)
 	read->get.hit = false;
 	read->get.receiving = false;
 	read->get.exclusive = lender->config.strategy == TIDE_EXCLUSIVE;
+	read->get.most = READ_ONCE(lender->agreed.get);
 	read->get.count = 0;
 	return &read->get;
 }
@@ -199,7 +200,7 @@ static struct tide_get *tide_window_request(struct tide_window *w, int slot,
 {
 	struct tide_get *get = w->open[slot];
 
-	if (get && get->count + nr > TIDE_GET_MAX) {
+	if (get && get->count + nr > get->most) {
 		w->open[slot] = NULL;
 		tide_get_submit(get);
 		get = NULL;
@@ -208,7 +209,7 @@ static struct tide_get *tide_window_request(struct tide_window *w, int slot,
 		get = tide_get_alloc(w, slot);
 		w->open[slot] = get;
 	}
-	return get;
+	return get && nr <= get->most ? get : NULL;
 }
 
 /*

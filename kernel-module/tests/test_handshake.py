@@ -12,26 +12,34 @@ import pytest
 from bed.guest import HOST_ADDRESS, GuestError
 from bed.pair import NAME, Pair
 from bed.protocol import (
+    BAD_LIMITS,
     DISABLED,
+    GET,
     GET_CHANNEL,
+    GET_ITEM,
     HEAD,
     MAGIC,
     MESSAGE_1,
     MESSAGE_2,
     MESSAGE_2_BYTES,
     MESSAGE_3,
+    NUMBER,
     PAGE,
+    PUT,
+    PUT_ITEM,
     REJECT_FULL,
     REJECT_IDENTITY,
     REJECT_VERSION,
     TAG,
     UNKNOWN,
     VERSION,
+    WELCOME,
     Borrower,
     Cipher,
     Hello,
     KeyPair,
     Lender,
+    Limits,
     Noise,
     Refused,
     connect,
@@ -76,6 +84,7 @@ MESSAGES = [
 ]
 OLD_HELLO = HEAD.pack(MAGIC, 2, 0, 0) + bytes(104)  # of protocol 2
 PATIENCE = 15.0
+NO_LIMITS = [Limits(lanes=0), Limits(get=0), Limits(get=513), Limits(put=0), Limits(put=65), Limits(notices=0)]
 
 
 def test_model_computes_what_others_do() -> None:
@@ -214,6 +223,43 @@ def test_lender_drops_what_is_no_handshake(pair: Pair, known: KeyPair) -> None:
     assert pair.l.get(f"borrowers/{NAME}/state") == "Listening"
 
 
+def test_lender_refuses_limits_that_are_none(pair: Pair, known: KeyPair) -> None:
+    """Nothing at once, or more than the protocol has: the borrower is told so, and has no session."""
+    before = pair.l.stats()["rejected"]
+    for limits in NO_LIMITS:
+        with pytest.raises(Refused) as refused:
+            connect(_at(pair), known, _lender(pair), Hello(1, MIB, GET_CHANNEL, limits=limits))
+        assert (refused.value.code, refused.value.sealed) == (BAD_LIMITS, True), limits
+    wait_until("they are counted", lambda: pair.l.stats()["rejected"] == before + len(NO_LIMITS))
+    assert pair.l.get(f"borrowers/{NAME}/state") == "Listening"
+
+
+def _ask(borrower: Borrower, pages: int) -> None:
+    items = b"".join(GET_ITEM.pack(index, 1) for index in range(pages))
+    borrower.get.send(GET, pages, 1, NUMBER.pack(7) + items)
+
+
+def _put(borrower: Borrower, pages: int) -> None:
+    items = b"".join(PUT_ITEM.pack(7, index, index + 1, bytes(TAG)) for index in range(pages))
+    borrower.put.send(PUT, pages, 1, items, bytes(pages * PAGE))
+
+
+@pytest.mark.parametrize(("send", "most"), [(_ask, 5), (_put, 3)])
+def test_lender_holds_a_borrower_to_its_limits(
+    pair: Pair, known: KeyPair, send: Callable[[Borrower, int], None], most: int
+) -> None:
+    """Five pages a GET, and three a PUT: so many are served, and one more ends the session."""
+    limits = Limits(get=5, put=3)
+    with contextlib.closing(Borrower(_at(pair), known, _lender(pair), 8 * MIB, limits=limits)) as borrower:
+        assert borrower.get.limits == borrower.put.limits == limits
+        send(borrower, most)
+        assert borrower.get.receive().count == most
+        before = pair.lent()["bad_frames"]
+        send(borrower, most + 1)
+        assert _hangs_up(borrower.get.sock)
+        wait_until("it is counted", lambda: pair.lent()["bad_frames"] == before + 1)
+
+
 def test_repeated_message_changes_nothing(pair: Pair, known: KeyPair) -> None:
     """Who repeats a borrower's message 1 is answered, and does not end that borrower's session, nor begin one."""
     hello = Hello(session=99, size=8 * MIB, channel=GET_CHANNEL)
@@ -326,6 +372,12 @@ def test_borrower_says_why_not(pair: Pair) -> None:
     for answer, reason in ((UNKNOWN, "UnknownIdentity"), (DISABLED, "Disabled")):
         lender.answer = answer
         _reason(pair.b, lender.port, lender.identity, reason)
+    lender.answer = WELCOME
+    for limits in NO_LIMITS:
+        lender.limits = limits
+        _reason(pair.b, lender.port, lender.identity, "BadLimits")
+    assert "limits: it allows 1 lanes, 0 pages a get, 64 a put, 128 notices" in pair.borrower.log()
+    assert not lender.largest, "it has a session"
     lender.close()
     _reason(pair.b, lender.port, lender.identity, "Unreachable", "Connecting")
 

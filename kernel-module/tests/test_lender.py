@@ -13,7 +13,7 @@ import pytest
 from bed.hostile import OVER, PlainBorrower
 from bed.measure import kept_bytes
 from bed.pair import LENDER_ADDRESS, NAME, Pair
-from bed.protocol import KeyPair, point_of
+from bed.protocol import EVICTED, EVICTED_BEFORE, MOST, KeyPair, Limits, point_of
 from bed.tidepool import MIB, wait_until
 from bed.workload import running, stress
 
@@ -38,13 +38,13 @@ def pair(kernel: str) -> Iterator[Pair]:
 
 
 @contextmanager
-def borrowing(pair: Pair, quota: int) -> Iterator[PlainBorrower]:
+def borrowing(pair: Pair, quota: int, limits: Limits = MOST) -> Iterator[PlainBorrower]:
     """A borrower to whom the guest lends, and to nobody else afterwards."""
     own = KeyPair()
     pair.l.lend(NAME, quota=quota, identity=own.identity)
     lender = point_of(pair.l.identity)
     try:
-        with contextlib.closing(PlainBorrower(("127.0.0.1", pair.lender_port), own, lender)) as borrower:
+        with contextlib.closing(PlainBorrower(("127.0.0.1", pair.lender_port), own, lender, limits)) as borrower:
             yield borrower
     finally:
         pair.l.remove_peers()
@@ -137,6 +137,19 @@ def test_every_page_that_goes_is_told(pair: Pair) -> None:
         assert borrower.told(pages) == set(range(1, pages - left + 1))
         assert borrower.evicted_before == pages - left + 1
         assert 500 < len(borrower.evicted) <= NOTES
+
+
+def test_pages_that_go_one_after_the_other_are_named(pair: Pair) -> None:
+    """A full pool, into which 3000 more are put: the borrower, who may be told of five at once, is told of each."""
+    pages = 4000
+    with borrowing(pair, 4 * MIB, Limits(notices=5)) as borrower:
+        borrower.put_all(pages)
+        left = pair.lent()["lent_pages"]
+        borrower.listen(2)
+        assert borrower.evicted == set(range(1, pages - left + 1))
+        assert borrower.evicted_before == 0
+        assert borrower.get.largest[EVICTED] == 5
+        assert EVICTED_BEFORE not in borrower.get.largest
 
 
 def test_trickling_strangers_lock_nobody_out(pair: Pair) -> None:

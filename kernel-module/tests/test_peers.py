@@ -6,7 +6,7 @@ import pytest
 
 from bed.guest import HOST_ADDRESS, Guest, GuestError
 from bed.pair import NAME, PATIENT, Pair
-from bed.protocol import Lender, somebody
+from bed.protocol import FORGET, GET, PUT, Lender, Limits, somebody
 from bed.tidepool import MIB, Tidepool, wait_until
 from bed.workload import finish_stress, start_stress, stress
 
@@ -68,6 +68,32 @@ def test_a_borrower_has_at_most_8_lenders(kernel: str) -> None:
         pair.b.set("lenders/lender-8/enabled", 1)
         pair.b.wait_state("lenders/lender-8", "Connected")
         stress(borrower, "sequential /mnt/file")
+        pair.assert_clean()
+
+
+def test_a_lender_that_takes_little_at_once(kernel: str) -> None:
+    """Sixteen pages a GET, five a PUT, three ranges a FORGET: no frame has more, and each page read is right."""
+    with (pair := Pair(kernel, borrower_mem="192M", host=True)) as (borrower, _):
+        lender = Lender(limits=Limits(get=16, put=5, notices=3))
+        borrower.sh("insmod /lib/tidepool.ko put_buffers=4096")
+        borrow_from(pair, NAME, lender, 64)
+        pair.b.wait_state(f"lenders/{NAME}", "Connected")
+        stress(borrower, "fill /mnt/file mib=8")
+        stress(borrower, "many /mnt/tree files=64 write=1")
+        for _ in range(2):
+            pair.evict()
+            stress(borrower, "sequential /mnt/file passes=1")
+            stress(borrower, "many /mnt/tree files=64")
+        figures = pair.borrowed()
+        assert figures["get_hits"] - figures["get_hits_buffer"] > 128
+        assert figures["get_misses"] == figures["get_errors"] == figures["bad_frames"] == 0
+        pair.evict()
+        borrower.sh("rm -r /mnt/file /mnt/tree; sync")
+        wait_until("the lender may forget", lambda: lender.largest.get(FORGET), timeout=15)
+        assert 1 < lender.largest[GET] <= 16
+        assert (lender.largest[PUT], lender.largest[FORGET]) == (5, 3)
+        pair.b.rmdir(f"lenders/{NAME}")
+        lender.close()
         pair.assert_clean()
 
 

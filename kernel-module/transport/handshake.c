@@ -14,6 +14,7 @@
 #include "base/identity.h"
 #include "base/noise.h"
 #include "base/primitives.h"
+#include "transport/agreed.h"
 #include "transport/handshake.h"
 #include "transport/tcp.h"
 #include "uapi/wire.h"
@@ -30,6 +31,7 @@ const char * const tide_reasons[TIDE_REASONS] = {
 	[TIDE_UNKNOWN_IDENTITY] = "UnknownIdentity",
 	[TIDE_SWITCHED_OFF] = "Disabled",
 	[TIDE_FULL] = "Full",
+	[TIDE_BAD_LIMITS] = "BadLimits",
 };
 
 struct tide_handshake *tide_handshake_create(void)
@@ -125,11 +127,14 @@ static int tide_answered(struct tide_handshake *hs)
 {
 	switch (hs->answer.code) {
 	case TIDE_WELCOME:
-		return 0;
+		return tide_limits_valid(&hs->answer.limits) ? 0 :
+		       tide_refused(hs, TIDE_BAD_LIMITS);
 	case TIDE_ANSWER_UNKNOWN:
 		return tide_refused(hs, TIDE_UNKNOWN_IDENTITY);
 	case TIDE_ANSWER_DISABLED:
 		return tide_refused(hs, TIDE_SWITCHED_OFF);
+	case TIDE_ANSWER_LIMITS:
+		return tide_refused(hs, TIDE_BAD_LIMITS);
 	default:
 		return tide_refused(hs, TIDE_NOT_A_LENDER);
 	}
@@ -175,7 +180,7 @@ static int tide_send_3(struct socket *sock, struct tide_handshake *hs)
 /**
  * tide_handshake_borrower() - the borrower's half of the handshake
  * @sock: connected
- * @hs: just created, its @hello filled
+ * @hs: just created, its @hello filled but for the limits
  * @lender: who must be at the other end
  *
  * Context: process.
@@ -184,6 +189,7 @@ static int tide_send_3(struct socket *sock, struct tide_handshake *hs)
 int tide_handshake_borrower(struct socket *sock, struct tide_handshake *hs,
 			    const struct tide_identity *lender)
 {
+	hs->hello.limits = tide_limits_own();
 	tide_wire_timeout(sock, TIDE_HANDSHAKE_MS);
 	return tide_noise_begin(&hs->noise, &hs->own, lender->point, TIDE_PROLOGUE) ?:
 	       tide_send_1(sock, hs) ?:
@@ -227,10 +233,7 @@ void tide_handshake_reject(struct socket *sock, enum tide_reject_code code)
 
 static int tide_hello_check(const struct tide_hello *hello)
 {
-	if (hello->channel > TIDE_CHANNEL_PUT ||
-	    memchr_inv(hello->reserved, 0, sizeof(hello->reserved)))
-		return -EPROTO;
-	return 0;
+	return hello->channel > TIDE_CHANNEL_PUT ? -EPROTO : 0;
 }
 
 static int tide_receive_1(struct socket *sock, struct tide_handshake *hs)
@@ -313,7 +316,7 @@ static int tide_receive_3(struct socket *sock, struct tide_handshake *hs)
  * tide_handshake_lender() - the lender's half, after the first message
  * @sock: the connection
  * @hs: with the hello received
- * @code: whether the borrower is welcome
+ * @code: whether the borrower is welcome, if its limits are any
  *
  * Context: process.
  * Return: 0 when the borrower is welcome and has shown that it is there now,
@@ -325,7 +328,9 @@ int tide_handshake_lender(struct socket *sock, struct tide_handshake *hs,
 {
 	int err;
 
-	hs->answer = (struct tide_answer) { .code = code };
+	if (code == TIDE_WELCOME && !tide_limits_valid(&hs->hello.limits))
+		code = TIDE_ANSWER_LIMITS;
+	hs->answer = (struct tide_answer) { .code = code, .limits = tide_limits_own() };
 	err = tide_send_2(sock, hs);
 	if (err)
 		return err;

@@ -19,6 +19,7 @@ enum tide_reason {
 	TIDE_UNKNOWN_IDENTITY,	/* the lender does not know this guest, */
 	TIDE_SWITCHED_OFF,	/* or does not lend to it now, */
 	TIDE_FULL,		/* or has no room for more peers */
+	TIDE_BAD_LIMITS,	/* one of the two takes nothing at once, or too much */
 	TIDE_REASONS,
 };
 

@@ -44,6 +44,14 @@ struct tide_message_head {
 	__u8	code;		/* of a rejection, else 0 */
 } __packed;
 
+/* What a peer takes at once, of each at least one. The lesser of two is what both keep to. */
+struct tide_limits {
+	__u8	lanes;		/* connections of a session that carry requests */
+	__le16	get;		/* pages that a GET names */
+	__le16	put;		/* pages that a PUT carries */
+	__le16	notices;	/* entries of EVICTED and FORGET */
+} __packed;
+
 /* What message 1 carries. */
 struct tide_hello {
 	__le64	session;	/* drawn by the borrower; on PUT that of the GET channel */
@@ -52,20 +60,21 @@ struct tide_hello {
 	__le64	size_bytes;	/* what it would like to borrow */
 	__le64	features;	/* that it has; none is defined yet */
 	__u8	channel;
-	__u8	reserved[7];
+	struct tide_limits limits;
 } __packed;
 
 enum tide_answer_code {
 	TIDE_WELCOME,
 	TIDE_ANSWER_UNKNOWN,	/* no borrower has this identity */
 	TIDE_ANSWER_DISABLED,	/* one has, and may not connect now */
+	TIDE_ANSWER_LIMITS,	/* its limits are none */
 };
 
 /* What message 2 carries. */
 struct tide_answer {
 	__le64	features;	/* that both have */
 	__u8	code;
-	__u8	reserved[7];
+	struct tide_limits limits;
 } __packed;
 
 struct tide_message_1 {

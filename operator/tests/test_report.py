@@ -76,6 +76,7 @@ def test_a_refusal_is_a_failure_only_when_nothing_explains_it() -> None:
     ("word", "message"),
     [
         ("VersionMismatch", "lender l refuses borrower b: it speaks another version of the protocol"),
+        ("BadLimits", "lender l refuses borrower b: one of the two allows nothing, or too much, at once"),
         ("OtherIdentity", "10.0.0.1 port 7470 is a lender with another identity"),
         ("Unheard", "the borrower's kernel log says why"),
     ],

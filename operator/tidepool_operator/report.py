@@ -45,6 +45,7 @@ _REFUSALS = {
     "UnknownIdentity": "it does not know the borrower's identity; see status.lender, and whether its agent runs",
     "Disabled": "it does not lend to the borrower now; see status.lender",
     "Full": "it has no room for another connection; fewer borrowers of one lender may help",
+    "BadLimits": "one of the two allows nothing, or too much, at once: both guests need the module of one version",
 }
 REJECTED = "HandshakeRejected"  # where the module has no word for it
 

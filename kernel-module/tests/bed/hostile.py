@@ -19,6 +19,7 @@ from bed.protocol import (
     GET,
     GET_ITEM,
     GET_MAX,
+    MOST,
     NUMBER,
     PAGE,
     PAGE_ID,
@@ -33,6 +34,7 @@ from bed.protocol import (
     Connection,
     Frame,
     KeyPair,
+    Limits,
     Malformed,
     Refused,
     accept,
@@ -246,19 +248,20 @@ class PlainBorrower(Borrower):
     FILE, SIZE = 7, 1 << 30
     SIP, SIP_SECONDS, PING_SECONDS = 4096, 0.1, 0.1
 
-    def __init__(self, address: tuple[str, int], own: KeyPair, lender: bytes) -> None:
+    def __init__(self, address: tuple[str, int], own: KeyPair, lender: bytes, limits: Limits = MOST) -> None:
         self.stored = self.hits = 0
         self.evicted: set[int] = set()  # versions that were named,
         self.evicted_before = 0  # and that all are older than of which there is none
-        super().__init__(address, own, lender, self.SIZE)
+        super().__init__(address, own, lender, self.SIZE, limits=limits)
 
     def told(self, pages: int) -> set[int]:
         """The versions of which it knows that they are gone."""
         return self.evicted | set(range(1, min(self.evicted_before, pages + 1)))
 
     def put_all(self, pages: int) -> None:
-        for first in range(0, pages, PUT_MAX):
-            batch = range(first, min(pages, first + PUT_MAX))
+        most = self.put.limits.put
+        for first in range(0, pages, most):
+            batch = range(first, min(pages, first + most))
             items = b"".join(PUT_ITEM.pack(self.FILE, index, index + 1, bytes(TAG)) for index in batch)
             self.put.send(PUT, len(batch), first, items, bytes(len(batch) * PAGE))
             self._answer(PUT_ACK, first)
@@ -267,8 +270,9 @@ class PlainBorrower(Borrower):
         self.get.send(FORGET, 1, 0, FORGET_ITEM.pack(self.FILE, 0, 1 << 60, version))
 
     def ask_all(self, pages: int) -> None:
-        for first in range(0, pages, GET_MAX):
-            self._ask(range(first, min(pages, first + GET_MAX)))
+        most = self.get.limits.get
+        for first in range(0, pages, most):
+            self._ask(range(first, min(pages, first + most)))
             self._answer(DATA, first)
 
     def sip(self, seconds: float) -> None:

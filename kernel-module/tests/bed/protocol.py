@@ -34,10 +34,11 @@ SILENCE_SECONDS = 10.0
 
 MESSAGE_1, MESSAGE_2, MESSAGE_3, REJECTION = 1, 2, 3, 4
 HEAD = struct.Struct("<IHBB")  # magic, version, type, code
-HELLO = struct.Struct("<QQQQQB7x")  # session, resume, version, size, features, channel
-ANSWER = struct.Struct("<QB7x")  # features, code
+HELLO = struct.Struct("<QQQQQB7s")  # session, resume, version, size, features, channel, limits
+ANSWER = struct.Struct("<QB7s")  # features, code, limits
+LIMITS = struct.Struct("<BHHH")  # lanes, and what a GET, a PUT and a notice name at most
 VERSIONS = struct.Struct("<HH4x")  # of a rejection: oldest, newest
-WELCOME, UNKNOWN, DISABLED = 0, 1, 2
+WELCOME, UNKNOWN, DISABLED, BAD_LIMITS = 0, 1, 2, 3
 REJECT_VERSION, REJECT_IDENTITY, REJECT_FULL = 1, 2, 3
 MESSAGE_1_BYTES = 2 * POINT + 2 * TAG + HELLO.size
 MESSAGE_2_BYTES = POINT + TAG + ANSWER.size
@@ -214,6 +215,40 @@ def _derive(chain: bytes, material: bytes) -> tuple[bytes, bytes]:
 
 
 @dataclass(frozen=True)
+class Limits:
+    """What a peer takes at once: connections that carry requests, and what each frame names."""
+
+    lanes: int = 1
+    get: int = GET_MAX
+    put: int = PUT_MAX
+    notices: int = NOTICE_MAX
+
+    @classmethod
+    def unpack(cls, packed: bytes) -> Limits:
+        return cls(*LIMITS.unpack(packed))
+
+    def pack(self) -> bytes:
+        return LIMITS.pack(self.lanes, self.get, self.put, self.notices)
+
+    @property
+    def valid(self) -> bool:
+        most = ((self.lanes, 255), (self.get, GET_MAX), (self.put, PUT_MAX), (self.notices, NOTICE_MAX))
+        return all(1 <= limit <= bound for limit, bound in most)
+
+    def agree(self, peer: Limits) -> Limits:
+        """What both keep to."""
+        return Limits(
+            min(self.lanes, peer.lanes),
+            min(self.get, peer.get),
+            min(self.put, peer.put),
+            min(self.notices, peer.notices),
+        )
+
+
+MOST = Limits()
+
+
+@dataclass(frozen=True)
 class Hello:
     """What message 1 carries."""
 
@@ -223,9 +258,16 @@ class Hello:
     resume: int = 0
     version: int = 0
     features: int = 0
+    limits: Limits = MOST
+
+    @classmethod
+    def unpack(cls, packed: bytes) -> Hello:
+        session, resume, version, size, features, channel, limits = HELLO.unpack(packed)
+        return cls(session, size, channel, resume, version, features, Limits.unpack(limits))
 
     def pack(self) -> bytes:
-        return HELLO.pack(self.session, self.resume, self.version, self.size, self.features, self.channel)
+        limits = self.limits.pack()
+        return HELLO.pack(self.session, self.resume, self.version, self.size, self.features, self.channel, limits)
 
 
 def exactly(sock: socket.socket, length: int) -> bytes:
@@ -249,8 +291,8 @@ def message_3(sending: Cipher) -> bytes:
     return head + sending.seal(b"", head)
 
 
-def read_answer(sock: socket.socket, noise: Noise) -> None:
-    """Message 2; Refused when it, or what comes in its place, says no."""
+def read_answer(sock: socket.socket, noise: Noise) -> Limits:
+    """The limits in message 2; Refused when it, or what comes in its place, says no."""
     magic, version, kind, code = HEAD.unpack(exactly(sock, HEAD.size))
     if magic != MAGIC:
         raise Malformed("no magic")
@@ -258,9 +300,12 @@ def read_answer(sock: socket.socket, noise: Noise) -> None:
         raise Refused(code, sealed=False, versions=VERSIONS.unpack(exactly(sock, VERSIONS.size)))
     if (version, kind) != (VERSION, MESSAGE_2):
         raise Malformed(f"version {version}, type {kind}")
-    _features, code = ANSWER.unpack(noise.read_2(exactly(sock, MESSAGE_2_BYTES)))
+    _features, code, packed = ANSWER.unpack(noise.read_2(exactly(sock, MESSAGE_2_BYTES)))
     if code != WELCOME:
         raise Refused(code, sealed=True)
+    if not (limits := Limits.unpack(packed)).valid:
+        raise Malformed(f"{limits}")
+    return limits
 
 
 def connect(address: tuple[str, int], own: KeyPair, lender: bytes, hello: Hello) -> Connection:
@@ -269,13 +314,13 @@ def connect(address: tuple[str, int], own: KeyPair, lender: bytes, hello: Hello)
     try:
         noise, message = message_1(own, lender, hello)
         sock.sendall(message)
-        read_answer(sock, noise)
+        limits = read_answer(sock, noise)
         sending, receiving = noise.split()
         sock.sendall(message_3(sending))
     except BaseException:
         sock.close()
         raise
-    return Connection(sock, sending, receiving)
+    return Connection(sock, sending, receiving, hello.limits.agree(limits))
 
 
 def dial(address: tuple[str, int]) -> socket.socket:
@@ -288,7 +333,9 @@ def reject(sock: socket.socket, code: int, oldest: int = VERSION, newest: int = 
     sock.sendall(HEAD.pack(MAGIC, newest, REJECTION, code) + VERSIONS.pack(oldest, newest))
 
 
-def welcome(sock: socket.socket, own: KeyPair, code: Callable[[bytes], int]) -> tuple[Connection, Hello]:
+def welcome(
+    sock: socket.socket, own: KeyPair, code: Callable[[bytes], int], limits: Limits = MOST
+) -> tuple[Connection, Hello]:
     """The lender's half; `code` says whether a borrower of that point is welcome."""
     sock.settimeout(SILENCE_SECONDS)
     sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
@@ -298,12 +345,14 @@ def welcome(sock: socket.socket, own: KeyPair, code: Callable[[bytes], int]) -> 
     noise = Noise(own)
     message = exactly(sock, MESSAGE_1_BYTES)
     try:
-        session, resume, version, size, features, channel = HELLO.unpack(noise.read_1(message))
+        hello = Hello.unpack(noise.read_1(message))
     except (Malformed, ValueError):
         reject(sock, REJECT_IDENTITY)
         raise Malformed("message 1 is for somebody else") from None
     verdict = code(noise.peer)
-    sock.sendall(HEAD.pack(MAGIC, VERSION, MESSAGE_2, 0) + noise.write_2(ANSWER.pack(0, verdict)))
+    if verdict == WELCOME and not hello.limits.valid:
+        verdict = BAD_LIMITS
+    sock.sendall(HEAD.pack(MAGIC, VERSION, MESSAGE_2, 0) + noise.write_2(ANSWER.pack(0, verdict, limits.pack())))
     if verdict != WELCOME:
         raise Refused(verdict, sealed=True)
     receiving, sending = noise.split()
@@ -311,7 +360,7 @@ def welcome(sock: socket.socket, own: KeyPair, code: Callable[[bytes], int]) -> 
     if head != HEAD.pack(MAGIC, VERSION, MESSAGE_3, 0):
         raise Malformed("not message 3")
     receiving.open(exactly(sock, TAG), head)
-    return Connection(sock, sending, receiving), Hello(session, size, channel, resume, version, features)
+    return Connection(sock, sending, receiving, limits.agree(hello.limits)), hello
 
 
 # Frames
@@ -348,11 +397,13 @@ METADATA = {
 class Connection:
     """After the handshake: frames in both directions. Any thread may send; one receives.
 
-    What is beside pages is sealed, the header authenticated with it.
+    What is beside pages is sealed, the header authenticated with it. `limits` are what both ends keep to, `largest` is
+    what the frames of each kind that came have counted at most.
     """
 
-    def __init__(self, sock: socket.socket, sending: Cipher, receiving: Cipher) -> None:
-        self.sock = sock
+    def __init__(self, sock: socket.socket, sending: Cipher, receiving: Cipher, limits: Limits) -> None:
+        self.sock, self.limits = sock, limits
+        self.largest: dict[int, int] = {}
         self.lock = threading.Lock()  # of what is sent
         self._sending, self._receiving = sending, receiving
 
@@ -376,6 +427,7 @@ class Connection:
         length, kind, flags, count, number = FRAME.unpack(head)
         if kind not in METADATA:
             raise Malformed(f"type {kind}")
+        self.largest[kind] = max(count, self.largest.get(kind, 0))
         fixed, each = METADATA[kind]
         metadata = self._receiving.open(exactly(self.sock, fixed + count * each + TAG), head)
         return Frame(kind, count, number, flags, metadata, exactly(self.sock, length - len(metadata) - TAG))
@@ -416,11 +468,20 @@ class Borrower:
     """
 
     def __init__(
-        self, address: tuple[str, int], own: KeyPair, lender: bytes, size: int, *, resume: int = 0, version: int = 0
+        self,
+        address: tuple[str, int],
+        own: KeyPair,
+        lender: bytes,
+        size: int,
+        *,
+        resume: int = 0,
+        version: int = 0,
+        limits: Limits = MOST,
     ) -> None:
         fresh = secrets.randbits(64) or 1
         self._ids = itertools.count(1)
-        self.get = connect(address, own, lender, Hello(fresh, size, GET_CHANNEL, resume, version))
+        hello = Hello(fresh, size, GET_CHANNEL, resume, version, limits=limits)
+        self.get = connect(address, own, lender, hello)
         try:
             first = self.get.receive()
             if first.kind != GRANT:
@@ -428,7 +489,7 @@ class Borrower:
             self.granted, self.linger_ms = GRANTED.unpack(first.metadata)
             self.resumed = bool(first.flags & RESUMED)
             self.session = resume if self.resumed else fresh
-            self.put = connect(address, own, lender, Hello(fresh, size, PUT_CHANNEL))
+            self.put = connect(address, own, lender, Hello(fresh, size, PUT_CHANNEL, limits=limits))
         except BaseException:
             self.get.close()
             raise
@@ -493,11 +554,13 @@ class _Late:
 class Lender:
     """Lends to whoever comes, on this machine's loopback address; a session lingers as long as this lender lives.
 
-    `answer` is what newcomers are told. Everything that it sends on a session is `delay` seconds late.
+    `answer` is what newcomers are told, and `limits`. Everything that it sends on a session is `delay` seconds late.
     """
 
-    def __init__(self, grant: int = 64 << 20, own: KeyPair | None = None, port: int = 0) -> None:
+    def __init__(self, grant: int = 64 << 20, own: KeyPair | None = None, port: int = 0, limits: Limits = MOST) -> None:
         self.own = own or KeyPair()
+        self.limits = limits
+        self.largest: dict[int, int] = {}  # what frames of each kind counted at most
         self.delay = 0.0
         self.answer = WELCOME
         self.grant = grant
@@ -539,7 +602,8 @@ class Lender:
 
     def _meet(self, sock: socket.socket) -> None:
         with contextlib.suppress(OSError, EOFError, Malformed, Refused):
-            connection, hello = welcome(sock, self.own, lambda _: self.answer)
+            connection, hello = welcome(sock, self.own, lambda _: self.answer, self.limits)
+            connection.largest = self.largest
             sock.settimeout(None)  # a borrower whose breaker is open puts nothing for long
             if hello.channel == GET_CHANNEL:
                 resumed = self._resumes(hello)

@@ -260,6 +260,7 @@ unsigned long fuzz_connection(void)
 	if (tide_get_prepare(lender))
 		fuzz_fail("memory");
 	kref_init(&lender->kref);
+	lender->agreed = (struct tide_agreed) { 1, TIDE_GET_MAX, TIDE_PUT_MAX, TIDE_NOTICE_MAX };
 	lender->config.deadline_us = 1000000;
 	lender->config.encryption = fuzz_one_in(2) ? TIDE_AES_GCM : TIDE_NO_ENCRYPTION;
 	sealed_well = !fuzz_one_in(4);

@@ -131,11 +131,34 @@ static void add_head(u8 type, u8 code)
 	fuzz_append(&head, sizeof(head));
 }
 
+/* Mostly such as there are. */
+static struct tide_limits draw_limits(void)
+{
+	return (struct tide_limits) {
+		.lanes = fuzz_one_in(20) ? 0 : 1 + fuzz_draw(255),
+		.get = fuzz_one_in(20) ? fuzz_draw(65536) : 1 + fuzz_draw(TIDE_GET_MAX),
+		.put = fuzz_one_in(20) ? fuzz_draw(65536) : 1 + fuzz_draw(TIDE_PUT_MAX),
+		.notices = fuzz_one_in(20) ? fuzz_draw(65536) : 1 + fuzz_draw(TIDE_NOTICE_MAX),
+	};
+}
+
+/* None is 0, and none more than there is room for. */
+static void check_agreed(const struct tide_limits *peer)
+{
+	struct tide_agreed agreed = tide_limits_agree(peer);
+
+	fuzz_assert(agreed.lanes == 1);
+	fuzz_assert(agreed.get && agreed.get <= TIDE_GET_MAX && agreed.get <= peer->get);
+	fuzz_assert(agreed.put && agreed.put <= TIDE_PUT_MAX && agreed.put <= peer->put);
+	fuzz_assert(agreed.notices && agreed.notices <= TIDE_NOTICE_MAX && agreed.notices <= peer->notices);
+}
+
 static void add_hello(void)
 {
-	struct tide_hello hello = { .session = fuzz_draw(UINT64_MAX), .channel = fuzz_draw(fuzz_one_in(10) ? 256 : 2) };
+	struct tide_hello hello = {
+		.session = fuzz_draw(UINT64_MAX), .channel = fuzz_draw(fuzz_one_in(10) ? 256 : 2), .limits = draw_limits(),
+	};
 
-	hello.reserved[fuzz_draw(sizeof(hello.reserved))] = fuzz_one_in(20);
 	add_head(TIDE_MESSAGE_1, fuzz_one_in(50));
 	fuzz_append_random(TIDE_POINT_SIZE + TIDE_POINT_SIZE + TIDE_AEAD_TAG_SIZE);
 	fuzz_append(&hello, sizeof(hello));
@@ -144,7 +167,9 @@ static void add_hello(void)
 
 static void add_answer(void)
 {
-	struct tide_answer answer = { .code = fuzz_one_in(3) ? fuzz_draw(256) : TIDE_WELCOME };
+	struct tide_answer answer = {
+		.code = fuzz_one_in(3) ? fuzz_draw(256) : TIDE_WELCOME, .limits = draw_limits(),
+	};
 
 	if (fuzz_one_in(3)) {
 		add_head(TIDE_REJECTION, fuzz_draw(fuzz_one_in(2) ? 256 : 8));
@@ -160,6 +185,7 @@ static void add_answer(void)
 static unsigned long lends(struct socket *sock, struct tide_handshake *hs)
 {
 	enum tide_answer_code code = fuzz_draw(3);
+	int err;
 
 	add_hello();
 	add_head(TIDE_MESSAGE_3, 0);
@@ -168,7 +194,10 @@ static unsigned long lends(struct socket *sock, struct tide_handshake *hs)
 	if (tide_handshake_hello(sock, hs))
 		return 1;
 	fuzz_assert(hs->hello.channel <= TIDE_CHANNEL_PUT);
-	fuzz_assert(tide_handshake_lender(sock, hs, code) || code == TIDE_WELCOME);
+	err = tide_handshake_lender(sock, hs, code);
+	fuzz_assert(err || code == TIDE_WELCOME);
+	if (!err)
+		check_agreed(&hs->hello.limits);
 	return 2;
 }
 
@@ -183,6 +212,8 @@ static unsigned long borrows(struct socket *sock, struct tide_handshake *hs)
 	fuzz_assert((err == -EACCES) == (hs->reason != TIDE_NOT_REFUSED));
 	fuzz_assert(hs->reason < TIDE_REASONS && tide_reasons[hs->reason]);
 	fuzz_assert(err || hs->answer.code == TIDE_WELCOME);
+	if (!err)
+		check_agreed(&hs->answer.limits);
 	return 1;
 }
 

@@ -243,6 +243,7 @@ unsigned long fuzz_connection(void)
 	c->sock = &sock;
 	c->borrower = &borrower;
 	c->channel = fuzz_draw(2);
+	c->agreed = (struct tide_agreed) { 1, TIDE_GET_MAX, TIDE_PUT_MAX, TIDE_NOTICE_MAX };
 	c->greeted = c->channel == TIDE_CHANNEL_PUT;
 	borrower.get = c;
 	borrower.store = (struct tide_store *)&borrower;	/* nobody looks inside */
