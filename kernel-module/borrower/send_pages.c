@@ -263,7 +263,7 @@ static int tide_batch_page(struct tide_lender *lender, struct tide_buffer *buffe
 		err = tide_encrypt(lender->put_cipher, &item->id, buffer->page,
 				   page, item->tag);
 	}
-	lender->put_bvec[i] = (struct bio_vec) {
+	lender->put_bvec[TIDE_HEAD_PARTS + i] = (struct bio_vec) {
 		.bv_page = page,
 		.bv_len = PAGE_SIZE,
 	};
@@ -294,12 +294,9 @@ static int tide_batch_send(struct tide_lender *lender, struct tide_batch *batch)
 		ret = tide_batch_page(lender, batch->buffer[i], i);
 	if (!ret)
 		ret = tide_frame_seal(lender->put_seal.send, &head->frame, head->item, items);
-	if (!ret)
-		ret = tide_wire_send(lender->put_sock, head,
-				     sizeof(head->frame) + items + TIDE_TAG_SIZE, MSG_MORE);
-	if (ret < 0)
-		return ret;
-	return tide_wire_send_pages(lender->put_sock, lender->put_bvec, batch->count);
+	return ret ?: tide_wire_send_frame(lender->put_sock, head,
+					   sizeof(head->frame) + items + TIDE_TAG_SIZE,
+					   lender->put_bvec, batch->count);
 }
 
 static struct tide_batch *tide_batch_take(struct tide_lender *lender)
@@ -525,7 +522,7 @@ int tide_put_prepare(struct tide_lender *lender)
 	INIT_LIST_HEAD(&lender->batches_sent);
 	init_waitqueue_head(&lender->put_wait);
 	lender->put_head = kmalloc(sizeof(*lender->put_head), GFP_KERNEL);
-	lender->put_bvec = kmalloc_array(TIDE_PUT_MAX, sizeof(struct bio_vec),
+	lender->put_bvec = kmalloc_array(TIDE_HEAD_PARTS + TIDE_PUT_MAX, sizeof(struct bio_vec),
 					 GFP_KERNEL);
 	lender->batch_store = kvcalloc(TIDE_BATCHES, sizeof(*lender->batch_store),
 				       GFP_KERNEL);

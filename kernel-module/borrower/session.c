@@ -144,7 +144,7 @@ static int tide_seal(struct tide_lender *lender, const struct tide_handshake *hs
 	int err;
 
 	mutex_lock(&lender->tx_mutex);
-	err = tide_sealers_create(sealers, &hs->keys, true);
+	err = tide_sealers_create(sealers, &hs->keys, true, tide_handshake_clear(hs));
 	mutex_unlock(&lender->tx_mutex);
 	return err;
 }
@@ -270,7 +270,8 @@ int tide_lender_recv(struct tide_lender *lender, void *data, size_t size)
  */
 int tide_lender_metadata(struct tide_lender *lender, const struct tide_frame *frame, size_t size)
 {
-	return tide_lender_recv(lender, lender->rx_item, size + TIDE_TAG_SIZE) ?:
+	return tide_wire_recv_metadata(lender->get_sock, &lender->rx_ahead, lender->rx_item,
+				       size + TIDE_TAG_SIZE, lender->rx_until) ?:
 	       tide_frame_open(lender->get_seal.receive, frame, lender->rx_item, size);
 }
 
@@ -365,14 +366,21 @@ static int tide_receive_frame(struct tide_lender *lender,
 	}
 }
 
+/* The header of the next frame, or of one that is not there in time. */
+static int tide_receive_head(struct tide_lender *lender, struct tide_frame *frame)
+{
+	tide_lender_expect(lender, 0);
+	return tide_wire_recv_head(lender->get_sock, &lender->rx_ahead, frame,
+				   lender->rx_until);
+}
+
 static int tide_receive(struct tide_lender *lender)
 {
 	struct tide_frame frame;
 	int err;
 
 	do {
-		tide_lender_expect(lender, 0);
-		err = tide_lender_recv(lender, &frame, sizeof(frame));
+		err = tide_receive_head(lender, &frame);
 		if (err)
 			break;
 		tide_lender_expect(lender, le32_to_cpu(frame.length));
@@ -439,10 +447,8 @@ static void tide_session_check(struct tide_lender *lender)
 static int tide_receive_first_grant(struct tide_lender *lender)
 {
 	struct tide_frame frame;
-	int err;
+	int err = tide_receive_head(lender, &frame);
 
-	tide_lender_expect(lender, 0);
-	err = tide_lender_recv(lender, &frame, sizeof(frame));
 	if (err)
 		return err;
 	if (frame.type != TIDE_GRANT)
@@ -468,6 +474,12 @@ static int tide_session_settle(struct tide_lender *lender, u64 offered)
 	return 0;
 }
 
+/* Who gives his pages in the clear does not hide their names either. */
+static u64 tide_features(const struct tide_lender *lender)
+{
+	return lender->config.encryption == TIDE_NO_ENCRYPTION ? TIDE_FEATURE_CLEAR : 0;
+}
+
 static int tide_session_begin(struct tide_lender *lender)
 {
 	struct tide_hello hello = {
@@ -475,11 +487,13 @@ static int tide_session_begin(struct tide_lender *lender)
 		.resume = cpu_to_le64(lender->session),
 		.version = cpu_to_le64(tide_newest_version()),
 		.size_bytes = cpu_to_le64(lender->config.size_bytes),
+		.features = cpu_to_le64(tide_features(lender)),
 		.channel = TIDE_CHANNEL_GET,
 	};
 	int err;
 
 	lender->stalled = false;
+	lender->rx_ahead = (struct tide_ahead) { };
 	tide_breaker_reset(lender, false);
 	err = tide_connect(lender, &hello, &lender->get_sock, &lender->get_seal) ?:
 	      tide_session_settle(lender, le64_to_cpu(hello.session));

@@ -23,6 +23,7 @@
 #include "transport/agreed.h"
 #include "transport/frames.h"
 #include "transport/handshake.h"
+#include "transport/tcp.h"
 #include "uapi/wire.h"
 
 struct bio_vec;
@@ -167,6 +168,7 @@ struct tide_lender {
 	struct work_struct tx_work;
 	bool ping_due, resize_due;
 	struct tide_data_item *rx_item;	/* metadata of the frame being received */
+	struct tide_ahead rx_ahead;	/* what came with its header */
 	struct page *scratch;		/* takes pages nobody waits for */
 
 	/* notes for the lender on pages it may drop */

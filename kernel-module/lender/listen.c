@@ -129,7 +129,7 @@ static int tide_bind_borrower(struct tide_connection *c, const struct tide_hands
 	mutex_unlock(&tide_lending_mutex);
 	if (!c->borrower)
 		return -EACCES;
-	return tide_sealers_create(&c->sealers, &hs->keys, false);
+	return tide_sealers_create(&c->sealers, &hs->keys, false, tide_handshake_clear(hs));
 }
 
 /* Nothing but its own state is changed before the handshake is over. */

@@ -160,7 +160,8 @@ static int tide_check(const struct tide_frame *frame, unsigned int max, size_t f
 static int tide_receive_metadata(struct tide_connection *c, const struct tide_frame *frame,
 				 size_t size)
 {
-	return tide_wire_recv(c->sock, &c->request, size + TIDE_TAG_SIZE) ?:
+	return tide_wire_recv_metadata(c->sock, &c->ahead, &c->request, size + TIDE_TAG_SIZE,
+				       tide_wire_until(size)) ?:
 	       tide_frame_open(c->sealers.receive, frame, &c->request, size);
 }
 
@@ -186,7 +187,7 @@ static unsigned int tide_look_up(struct tide_connection *c, unsigned int count)
 		if (c->folio[i])
 			reply->version = item->version;
 		if (c->folio[i])
-			c->bvec[hits++] = (struct bio_vec) {
+			c->bvec[TIDE_HEAD_PARTS + hits++] = (struct bio_vec) {
 				.bv_page = folio_page(c->folio[i], 0),
 				.bv_len = PAGE_SIZE,
 			};
@@ -209,10 +210,8 @@ static int tide_send_data(struct tide_connection *c, unsigned int count,
 	mutex_lock(&c->borrower->send_mutex);
 	err = tide_frame_seal(c->sealers.send, &c->reply.frame, c->reply.item, items);
 	if (!err)
-		err = tide_wire_send(c->sock, &c->reply, sizeof(c->reply.frame) + items +
-				     TIDE_TAG_SIZE, hits ? MSG_MORE : 0);
-	if (err >= 0)
-		err = hits ? tide_wire_send_pages(c->sock, c->bvec, hits) : 0;
+		err = tide_wire_send_frame(c->sock, &c->reply, sizeof(c->reply.frame) + items +
+					   TIDE_TAG_SIZE, c->bvec, hits);
 	mutex_unlock(&c->borrower->send_mutex);
 	return err;
 }
@@ -417,9 +416,9 @@ void tide_serve_session(struct tide_connection *c)
 	if (!err && get)
 		tide_tell(c->borrower, 0);	/* what has gone meanwhile */
 	while (!err) {
-		err = tide_wire_recv_by(c->sock, &frame, sizeof(frame),
-					get ? ktime_add_ms(ktime_get(), TIDE_SILENCE_MS) :
-					      KTIME_MAX);	/* ends with the GET channel */
+		err = tide_wire_recv_head(c->sock, &c->ahead, &frame,
+					  get ? ktime_add_ms(ktime_get(), TIDE_SILENCE_MS) :
+						KTIME_MAX);	/* ends with the GET channel */
 		if (!err)
 			err = get ? tide_serve_get_frame(c, &frame) :
 				    tide_serve_put(c, &frame, scratch);

@@ -18,6 +18,7 @@
 #include "lender/borrowers.h"
 #include "transport/agreed.h"
 #include "transport/frames.h"
+#include "transport/tcp.h"
 #include "uapi/wire.h"
 
 /**
@@ -37,11 +38,12 @@
  * @told: notes that its EVICTED_BEFOREs stood for; likewise
  * @peer: likewise
  * @sealers: its keys
- * @request: metadata of the frame being served, and its tag
+ * @ahead: what came with the header of the frame being served
+ * @request: its metadata, and its tag
  * @reply: header, versions and tags of the reply being sent
  * @note: any other frame being sent
  * @folio: pages of the request being served
- * @bvec: the same, to be sent or received
+ * @bvec: the same, to be sent or received; room for what goes before them
  */
 struct tide_connection {
 	struct list_head list;
@@ -58,6 +60,7 @@ struct tide_connection {
 	u64 told;
 	struct tide_identity peer;
 	struct tide_sealers sealers;
+	struct tide_ahead ahead;
 	struct {
 		union {
 			struct {
@@ -81,7 +84,7 @@ struct tide_connection {
 		u8 tag[TIDE_TAG_SIZE];
 	} __packed note;
 	struct folio *folio[TIDE_GET_MAX];
-	struct bio_vec bvec[TIDE_GET_MAX];
+	struct bio_vec bvec[TIDE_HEAD_PARTS + TIDE_GET_MAX];
 };
 
 extern struct mutex tide_lending_mutex;	/* the borrowers and the connections */

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import contextlib
+import subprocess
 from collections.abc import Callable, Iterator
+from pathlib import Path
 
 import pytest
 
@@ -11,6 +13,7 @@ from bed.between import Between, Change, flip, leave_out, repeat
 from bed.guest import HOST_ADDRESS
 from bed.pair import NAME, PATIENT, Pair
 from bed.protocol import (
+    CLEAR,
     DATA,
     EVICTED,
     FORGET,
@@ -26,6 +29,7 @@ from bed.protocol import (
     Borrower,
     KeyPair,
     point_of,
+    siphash,
 )
 from bed.tidepool import MIB, wait_until
 from bed.workload import stress
@@ -99,6 +103,16 @@ ALTERED: list[tuple[int, Change, Callable[[Pair], None]]] = [
 ]
 
 
+def test_model_has_the_tags_of_others(tmp_path: Path) -> None:
+    """SipHash with 128 bits is what OpenSSL takes for it."""
+    key, text = bytes(range(16)), tmp_path / "text"
+    for size in (0, 7, 8, 63):
+        text.write_bytes(bytes(range(size)))
+        options = ["-macopt", f"hexkey:{key.hex()}", "-macopt", "size:16", "-in", str(text)]
+        said = subprocess.run(["openssl", "mac", *options, "SIPHASH"], check=True, capture_output=True, text=True)
+        assert said.stdout.strip().lower() == siphash(key, text.read_bytes()).hex()
+
+
 @pytest.fixture(scope="module")
 def pair(kernel: str) -> Iterator[Pair]:
     with (pair := Pair(kernel, borrower_mem="192M", lender_mem="256M", host=True)):
@@ -137,12 +151,13 @@ def _noticed(pair: Pair) -> int:
     return pair.borrowed()["bad_frames"] + pair.lent()["bad_frames"]
 
 
-def test_keys_are_renewed(pair: Pair) -> None:
+@pytest.mark.parametrize("features", [0, CLEAR])
+def test_keys_are_renewed(pair: Pair, features: int) -> None:
     """A session goes on when the keys of both directions have become others, as the model's do."""
     own = KeyPair()
     pair.l.lend(NAME, quota=16 * MIB, identity=own.identity)
     lender, address = point_of(pair.l.identity), ("127.0.0.1", pair.lender_port)
-    with contextlib.closing(Borrower(address, own, lender, 8 * MIB)) as borrower:
+    with contextlib.closing(Borrower(address, own, lender, 8 * MIB, features=features)) as borrower:
         assert borrower.store(1, 1, 1, bytes(PAGE))
         for _ in range(2 * REKEY_FRAMES // BURST + 1):
             borrower.pings(BURST)

@@ -14,7 +14,7 @@ struct tide_sealers {
 };
 
 int tide_sealers_create(struct tide_sealers *sealers, const struct tide_noise_keys *keys,
-			bool initiator);
+			bool initiator, bool clear);
 void tide_sealers_free(struct tide_sealers *sealers);
 int tide_frame_seal(struct tide_sealer *sealer, const struct tide_frame *frame,
 		    void *metadata, size_t size);

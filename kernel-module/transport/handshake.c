@@ -125,6 +125,8 @@ static int tide_rejected(struct socket *sock, struct tide_handshake *hs)
 
 static int tide_answered(struct tide_handshake *hs)
 {
+	if (hs->answer.features & ~hs->hello.features)
+		return tide_refused(hs, TIDE_NOT_A_LENDER);
 	switch (hs->answer.code) {
 	case TIDE_WELCOME:
 		return tide_limits_valid(&hs->answer.limits) ? 0 :
@@ -253,6 +255,15 @@ static int tide_receive_1(struct socket *sock, struct tide_handshake *hs)
 }
 
 /**
+ * tide_handshake_clear() - are the frames of the connection authenticated only?
+ * @hs: over
+ */
+bool tide_handshake_clear(const struct tide_handshake *hs)
+{
+	return hs->answer.features & cpu_to_le64(TIDE_FEATURE_CLEAR);
+}
+
+/**
  * tide_handshake_hello() - receive and check the first message
  * @sock: just accepted
  * @hs: just created; its @hello is filled, and @noise.peer is who says so
@@ -330,7 +341,11 @@ int tide_handshake_lender(struct socket *sock, struct tide_handshake *hs,
 
 	if (code == TIDE_WELCOME && !tide_limits_valid(&hs->hello.limits))
 		code = TIDE_ANSWER_LIMITS;
-	hs->answer = (struct tide_answer) { .code = code, .limits = tide_limits_own() };
+	hs->answer = (struct tide_answer) {
+		.features = hs->hello.features & cpu_to_le64(TIDE_FEATURES),
+		.code = code,
+		.limits = tide_limits_own(),
+	};
 	err = tide_send_2(sock, hs);
 	if (err)
 		return err;

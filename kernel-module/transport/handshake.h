@@ -61,6 +61,7 @@ int tide_handshake_borrower(struct socket *sock, struct tide_handshake *hs,
 int tide_handshake_hello(struct socket *sock, struct tide_handshake *hs);
 int tide_handshake_lender(struct socket *sock, struct tide_handshake *hs,
 			  enum tide_answer_code code);
+bool tide_handshake_clear(const struct tide_handshake *hs);
 void tide_handshake_reject(struct socket *sock, enum tide_reject_code code);
 
 #endif /* TIDE_HANDSHAKE_H */

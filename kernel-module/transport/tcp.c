@@ -2,6 +2,7 @@
 /* Sockets: exact sends and receives. */
 #define pr_fmt(fmt) KBUILD_MODNAME ": " fmt
 
+#include <linux/mm.h>
 #include <linux/net.h>
 #include <linux/tcp.h>
 #include <net/sock.h>
@@ -9,6 +10,7 @@
 
 #include "base/compat.h"
 #include "transport/tcp.h"
+#include "uapi/wire.h"
 
 #define TIDE_FRAME_MS		5000	/* for what has begun to come or go, and */
 #define TIDE_SLOWEST		64	/* a millisecond more for so many bytes of it */
@@ -126,23 +128,48 @@ int tide_wire_send(struct socket *sock, void *data, size_t size, int flags)
 	return sent;
 }
 
+/* Bytes that may be anywhere, page by page; into the room before @bvec, and returns where they begin. */
+static struct bio_vec *tide_wire_parts(struct bio_vec *bvec, const void *data, size_t size)
+{
+	const u8 *at = data + size;
+
+	while (size) {
+		size_t part = min_t(size_t, size, offset_in_page(at - 1) + 1);
+
+		at -= part;
+		size -= part;
+		*--bvec = (struct bio_vec) {
+			.bv_page = is_vmalloc_addr(at) ? vmalloc_to_page(at) : virt_to_page(at),
+			.bv_offset = offset_in_page(at),
+			.bv_len = part,
+		};
+	}
+	return bvec;
+}
+
 /**
- * tide_wire_send_pages() - send whole pages
+ * tide_wire_send_frame() - send bytes and whole pages behind them
  * @sock: the socket
- * @bvec: one element a page; used up
+ * @head: the bytes
+ * @size: how many, at most TIDE_HEAD_MAX
+ * @bvec: room for TIDE_HEAD_PARTS, then an element for each page; used up
  * @n: number of pages
+ *
+ * All of it at once: each call of the socket costs as much as some hundred bytes.
  *
  * Context: as tide_wire_send().
  * Return: 0 or a negative errno; -EAGAIN when the peer takes too long.
  */
-int tide_wire_send_pages(struct socket *sock, struct bio_vec *bvec, size_t n)
+int tide_wire_send_frame(struct socket *sock, const void *head, size_t size,
+			 struct bio_vec *bvec, size_t n)
 {
+	struct bio_vec *pages = bvec + TIDE_HEAD_PARTS, *all = tide_wire_parts(pages, head, size);
 	struct msghdr msg = { .msg_flags = MSG_NOSIGNAL };
-	ktime_t until = tide_wire_until(n << PAGE_SHIFT);
+	ktime_t until = tide_wire_until(size + (n << PAGE_SHIFT));
 	long left;
 	int ret;
 
-	iov_iter_bvec(&msg.msg_iter, ITER_SOURCE, bvec, n, n << PAGE_SHIFT);
+	iov_iter_bvec(&msg.msg_iter, ITER_SOURCE, all, pages - all + n, size + (n << PAGE_SHIFT));
 	while (msg_data_left(&msg)) {
 		left = tide_wire_left(until);
 		if (!left)
@@ -188,6 +215,26 @@ bool tide_wire_passed(const struct socket *sock, u32 position)
 	return passed;
 }
 
+/* Until no more than @slack bytes are missing; if there may be some, what is there will do. */
+static int tide_wire_fill(struct socket *sock, struct iov_iter *iter, size_t slack, ktime_t until)
+{
+	int flags = slack ? 0 : MSG_WAITALL, ret;
+	long left = 1;
+
+	while (left && iov_iter_count(iter) > slack) {
+		struct msghdr msg = { .msg_iter = *iter };
+
+		left = tide_wire_left(until);
+		if (left)
+			WRITE_ONCE(sock->sk->sk_rcvtimeo, left);
+		ret = sock_recvmsg(sock, &msg, left ? flags : MSG_DONTWAIT);
+		if (ret <= 0)
+			return ret ?: -ECONNRESET;
+		iov_iter_advance(iter, ret);
+	}
+	return iov_iter_count(iter) > slack ? -EAGAIN : 0;
+}
+
 /**
  * tide_wire_recv_iter() - receive until an iterator is full
  * @sock: the socket
@@ -202,21 +249,71 @@ bool tide_wire_passed(const struct socket *sock, u32 position)
  */
 int tide_wire_recv_iter(struct socket *sock, struct iov_iter *iter, ktime_t until)
 {
-	long left = 1;
-	int ret;
+	return tide_wire_fill(sock, iter, 0, until);
+}
 
-	while (left && iov_iter_count(iter)) {
-		struct msghdr msg = { .msg_iter = *iter };
+static size_t tide_ahead_take(struct tide_ahead *ahead, void *data, size_t size)
+{
+	size_t n = min_t(size_t, size, ahead->to - ahead->from);
 
-		left = tide_wire_left(until);
-		if (left)
-			WRITE_ONCE(sock->sk->sk_rcvtimeo, left);
-		ret = sock_recvmsg(sock, &msg, left ? MSG_WAITALL : MSG_DONTWAIT);
-		if (ret <= 0)
-			return ret ?: -ECONNRESET;
-		iov_iter_advance(iter, ret);
-	}
-	return iov_iter_count(iter) ? -EAGAIN : 0;
+	memcpy(data, ahead->bytes + ahead->from, n);
+	ahead->from += n;
+	return n;
+}
+
+/**
+ * tide_wire_recv_head() - receive the header of a frame, and what is right behind it
+ * @sock: the socket
+ * @ahead: what came with the former header; gets what comes with this one
+ * @frame: where to
+ * @until: when it must be there
+ *
+ * Context: the only thread that receives from @sock.
+ * Return: as tide_wire_recv_iter().
+ */
+int tide_wire_recv_head(struct socket *sock, struct tide_ahead *ahead, struct tide_frame *frame,
+			ktime_t until)
+{
+	size_t n = tide_ahead_take(ahead, frame, sizeof(*frame));
+	struct kvec vec[] = {
+		{ .iov_base = (u8 *)frame + n, .iov_len = sizeof(*frame) - n },
+		{ .iov_base = ahead->bytes, .iov_len = sizeof(ahead->bytes) },
+	};
+	struct iov_iter iter;
+	int err;
+
+	if (n == sizeof(*frame))
+		return 0;
+	iov_iter_kvec(&iter, ITER_DEST, vec, ARRAY_SIZE(vec),
+		      vec[0].iov_len + vec[1].iov_len);
+	err = tide_wire_fill(sock, &iter, sizeof(ahead->bytes), until);
+	ahead->from = 0;
+	ahead->to = err ? 0 : sizeof(ahead->bytes) - iov_iter_count(&iter);
+	return err;
+}
+
+/**
+ * tide_wire_recv_metadata() - receive what a frame has behind its header
+ * @sock: the socket
+ * @ahead: what came with the header
+ * @data: where to
+ * @size: how many bytes
+ * @until: when they must be there
+ *
+ * Pages follow only when nothing is left in @ahead.
+ *
+ * Context: the only thread that receives from @sock.
+ * Return: as tide_wire_recv_iter().
+ */
+int tide_wire_recv_metadata(struct socket *sock, struct tide_ahead *ahead, void *data,
+			    size_t size, ktime_t until)
+{
+	size_t n = tide_ahead_take(ahead, data, size);
+	struct kvec vec = { .iov_base = data + n, .iov_len = size - n };
+	struct iov_iter iter;
+
+	iov_iter_kvec(&iter, ITER_DEST, &vec, 1, vec.iov_len);
+	return tide_wire_fill(sock, &iter, 0, until);
 }
 
 /**

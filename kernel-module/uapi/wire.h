@@ -52,13 +52,16 @@ struct tide_limits {
 	__le16	notices;	/* entries of EVICTED and FORGET */
 } __packed;
 
+#define TIDE_FEATURE_CLEAR	1	/* metadata are authenticated, not encrypted */
+#define TIDE_FEATURES		TIDE_FEATURE_CLEAR
+
 /* What message 1 carries. */
 struct tide_hello {
 	__le64	session;	/* drawn by the borrower; on PUT that of the GET channel */
 	__le64	resume;		/* a former one that it would like to go on with, or 0 */
 	__le64	version;	/* the newest that it has given */
 	__le64	size_bytes;	/* what it would like to borrow */
-	__le64	features;	/* that it has; none is defined yet */
+	__le64	features;	/* that it would like */
 	__u8	channel;
 	struct tide_limits limits;
 } __packed;

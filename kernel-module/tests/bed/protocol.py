@@ -17,7 +17,7 @@ import socket
 import struct
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 from cryptography.exceptions import InvalidTag
@@ -27,6 +27,8 @@ from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption,
 
 MAGIC, VERSION, PROLOGUE = 0x45444954, 3, b"tidepool 3"
 KIND = "x25519:"
+CLEAR = 1  # a feature: what is beside pages is authenticated, not encrypted
+FEATURES = CLEAR
 PAGE, TAG, POINT, KEY = 4096, 16, 32, 32
 REKEY_FRAMES = 16384
 GET_CHANNEL, PUT_CHANNEL = 0, 1
@@ -110,9 +112,15 @@ class Cipher:
     def __init__(self, key: bytes) -> None:
         self._aead, self._count = AESGCM(key), 0
 
+    def _renew(self) -> bytes:
+        """What follows the next key where that comes from."""
+        fresh = self._aead.encrypt(_nonce((1 << 64) - 1), bytes(KEY + TAG), b"")
+        self._aead = AESGCM(fresh[:KEY])
+        return fresh[KEY : KEY + TAG]
+
     def _next(self) -> tuple[AESGCM, bytes]:
         if self._count and self._count % REKEY_FRAMES == 0:
-            self._aead = AESGCM(self._aead.encrypt(_nonce((1 << 64) - 1), bytes(KEY), b"")[:KEY])
+            self._renew()
         self._count += 1
         return self._aead, _nonce(self._count - 1)
 
@@ -127,6 +135,62 @@ class Cipher:
             return aead.decrypt(nonce, sealed, header)
         except InvalidTag:
             raise Malformed("it does not verify") from None
+
+
+class Clear(Cipher):
+    """What goes on with a cipher's key and counter, but authenticates only."""
+
+    def __init__(self, cipher: Cipher) -> None:
+        self._aead, self._count = cipher._aead, cipher._count
+        self._key = self._renew()
+
+    def _tag(self, text: bytes, header: bytes) -> bytes:
+        if self._count and self._count % REKEY_FRAMES == 0:
+            self._key = self._renew()
+        self._count += 1
+        return siphash(self._key, (self._count - 1).to_bytes(8, "little") + header + text)
+
+    def seal(self, text: bytes, header: bytes = b"") -> bytes:
+        return text + self._tag(text, header)
+
+    def open(self, sealed: bytes, header: bytes = b"") -> bytes:
+        if self._tag(sealed[:-TAG], header) != sealed[-TAG:]:
+            raise Malformed("it does not verify")
+        return sealed[:-TAG]
+
+
+def siphash(key: bytes, text: bytes) -> bytes:
+    """SipHash-2-4 with a tag of 128 bits."""
+    low, high = struct.unpack("<QQ", key)
+    v = [0x736F6D6570736575 ^ low, 0x646F72616E646F6D ^ high ^ 0xEE, 0x6C7967656E657261 ^ low, 0x7465646279746573 ^ high]
+    last = text[len(text) // 8 * 8 :].ljust(7, b"\0") + bytes([len(text) % 256])
+    for (word,) in struct.iter_unpack("<Q", text[: len(text) // 8 * 8] + last):
+        v[3] ^= word
+        _sip_rounds(v, 2)
+        v[0] ^= word
+    tag = b""
+    for which, mark in ((2, 0xEE), (1, 0xDD)):
+        v[which] ^= mark
+        _sip_rounds(v, 4)
+        tag += (v[0] ^ v[1] ^ v[2] ^ v[3]).to_bytes(8, "little")
+    return tag
+
+
+def _sip_rounds(v: list[int], rounds: int) -> None:
+    for _ in range(rounds):
+        for a, b, turn, whole in ((0, 1, 13, True), (2, 3, 16, False), (0, 3, 21, False), (2, 1, 17, True)):
+            v[a] = (v[a] + v[b]) % (1 << 64)
+            v[b] = _turned(v[b], turn) ^ v[a]
+            v[a] = _turned(v[a], 32) if whole else v[a]
+
+
+def _turned(word: int, bits: int) -> int:
+    return (word << bits | word >> (64 - bits)) % (1 << 64)
+
+
+def _as_agreed(features: int, *ciphers: Cipher) -> Iterator[Cipher]:
+    """After the handshake: what seals, or what only authenticates."""
+    return (Clear(cipher) if features & CLEAR else cipher for cipher in ciphers)
 
 
 def _nonce(number: int) -> bytes:
@@ -291,8 +355,8 @@ def message_3(sending: Cipher) -> bytes:
     return head + sending.seal(b"", head)
 
 
-def read_answer(sock: socket.socket, noise: Noise) -> Limits:
-    """The limits in message 2; Refused when it, or what comes in its place, says no."""
+def read_answer(sock: socket.socket, noise: Noise) -> tuple[int, Limits]:
+    """The features and limits in message 2; Refused when it, or what comes in its place, says no."""
     magic, version, kind, code = HEAD.unpack(exactly(sock, HEAD.size))
     if magic != MAGIC:
         raise Malformed("no magic")
@@ -300,12 +364,12 @@ def read_answer(sock: socket.socket, noise: Noise) -> Limits:
         raise Refused(code, sealed=False, versions=VERSIONS.unpack(exactly(sock, VERSIONS.size)))
     if (version, kind) != (VERSION, MESSAGE_2):
         raise Malformed(f"version {version}, type {kind}")
-    _features, code, packed = ANSWER.unpack(noise.read_2(exactly(sock, MESSAGE_2_BYTES)))
+    features, code, packed = ANSWER.unpack(noise.read_2(exactly(sock, MESSAGE_2_BYTES)))
     if code != WELCOME:
         raise Refused(code, sealed=True)
     if not (limits := Limits.unpack(packed)).valid:
         raise Malformed(f"{limits}")
-    return limits
+    return features, limits
 
 
 def connect(address: tuple[str, int], own: KeyPair, lender: bytes, hello: Hello) -> Connection:
@@ -314,13 +378,13 @@ def connect(address: tuple[str, int], own: KeyPair, lender: bytes, hello: Hello)
     try:
         noise, message = message_1(own, lender, hello)
         sock.sendall(message)
-        limits = read_answer(sock, noise)
+        features, limits = read_answer(sock, noise)
         sending, receiving = noise.split()
         sock.sendall(message_3(sending))
     except BaseException:
         sock.close()
         raise
-    return Connection(sock, sending, receiving, hello.limits.agree(limits))
+    return Connection(sock, *_as_agreed(features, sending, receiving), hello.limits.agree(limits))
 
 
 def dial(address: tuple[str, int]) -> socket.socket:
@@ -352,7 +416,9 @@ def welcome(
     verdict = code(noise.peer)
     if verdict == WELCOME and not hello.limits.valid:
         verdict = BAD_LIMITS
-    sock.sendall(HEAD.pack(MAGIC, VERSION, MESSAGE_2, 0) + noise.write_2(ANSWER.pack(0, verdict, limits.pack())))
+    features = hello.features & FEATURES
+    answer = ANSWER.pack(features, verdict, limits.pack())
+    sock.sendall(HEAD.pack(MAGIC, VERSION, MESSAGE_2, 0) + noise.write_2(answer))
     if verdict != WELCOME:
         raise Refused(verdict, sealed=True)
     receiving, sending = noise.split()
@@ -360,7 +426,7 @@ def welcome(
     if head != HEAD.pack(MAGIC, VERSION, MESSAGE_3, 0):
         raise Malformed("not message 3")
     receiving.open(exactly(sock, TAG), head)
-    return Connection(sock, sending, receiving, limits.agree(hello.limits)), hello
+    return Connection(sock, *_as_agreed(features, sending, receiving), limits.agree(hello.limits)), hello
 
 
 # Frames
@@ -476,11 +542,12 @@ class Borrower:
         *,
         resume: int = 0,
         version: int = 0,
+        features: int = 0,
         limits: Limits = MOST,
     ) -> None:
         fresh = secrets.randbits(64) or 1
         self._ids = itertools.count(1)
-        hello = Hello(fresh, size, GET_CHANNEL, resume, version, limits=limits)
+        hello = Hello(fresh, size, GET_CHANNEL, resume, version, features, limits)
         self.get = connect(address, own, lender, hello)
         try:
             first = self.get.receive()
@@ -489,7 +556,7 @@ class Borrower:
             self.granted, self.linger_ms = GRANTED.unpack(first.metadata)
             self.resumed = bool(first.flags & RESUMED)
             self.session = resume if self.resumed else fresh
-            self.put = connect(address, own, lender, Hello(fresh, size, PUT_CHANNEL, limits=limits))
+            self.put = connect(address, own, lender, Hello(fresh, size, PUT_CHANNEL, features=features, limits=limits))
         except BaseException:
             self.get.close()
             raise

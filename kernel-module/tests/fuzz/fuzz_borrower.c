@@ -117,6 +117,20 @@ ktime_t tide_wire_until(size_t bytes)
 	return fuzz_now_ns + 5000000000 + bytes;
 }
 
+int tide_wire_recv_head(struct socket *sock, struct tide_ahead *ahead, struct tide_frame *frame, ktime_t until)
+{
+	(void)ahead;
+	(void)until;
+	return fuzz_take(sock, frame, sizeof(*frame));
+}
+
+int tide_wire_recv_metadata(struct socket *sock, struct tide_ahead *ahead, void *data, size_t size, ktime_t until)
+{
+	(void)ahead;
+	(void)until;
+	return fuzz_take(sock, data, size);
+}
+
 int tide_wire_recv_iter(struct socket *sock, struct iov_iter *iter, ktime_t until)
 {
 	if (iter->kvec) {
@@ -146,7 +160,8 @@ int tide_wire_recv_iter(struct socket *sock, struct iov_iter *iter, ktime_t unti
 NOTHING(void, tide_wire_timeout, struct socket *sock, unsigned int ms)
 NOTHING(void, tide_wire_tune, struct socket *sock)
 NOTHING(int, tide_wire_send, struct socket *sock, void *data, size_t size, int flags)
-NOTHING(int, tide_sealers_create, struct tide_sealers *sealers, const struct tide_noise_keys *keys, bool initiator)
+NOTHING(int, tide_sealers_create, struct tide_sealers *sealers, const struct tide_noise_keys *keys, bool initiator, bool clear)
+NOTHING(bool, tide_handshake_clear, const struct tide_handshake *hs)
 NOTHING(void, tide_sealers_free, struct tide_sealers *sealers)
 NOTHING(struct tide_handshake *, tide_handshake_create, void)
 NOTHING(void, tide_handshake_free, struct tide_handshake *hs)

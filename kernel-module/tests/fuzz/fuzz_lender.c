@@ -124,13 +124,21 @@ void tide_regrant(struct tide_borrower *borrower)
 
 /* ---- the wire ---- */
 
-int tide_wire_recv(struct socket *sock, void *data, size_t size)
+ktime_t tide_wire_until(size_t bytes)
 {
-	return fuzz_take(sock, data, size);
+	return bytes;
 }
 
-int tide_wire_recv_by(struct socket *sock, void *data, size_t size, ktime_t until)
+int tide_wire_recv_head(struct socket *sock, struct tide_ahead *ahead, struct tide_frame *frame, ktime_t until)
 {
+	(void)ahead;
+	(void)until;
+	return fuzz_take(sock, frame, sizeof(*frame));
+}
+
+int tide_wire_recv_metadata(struct socket *sock, struct tide_ahead *ahead, void *data, size_t size, ktime_t until)
+{
+	(void)ahead;
 	(void)until;
 	return fuzz_take(sock, data, size);
 }
@@ -166,11 +174,13 @@ int tide_wire_send(struct socket *sock, void *data, size_t size, int flags)
 	return size;
 }
 
-int tide_wire_send_pages(struct socket *sock, struct bio_vec *bvec, size_t n)
+int tide_wire_send_frame(struct socket *sock, const void *head, size_t size, struct bio_vec *bvec, size_t n)
 {
 	(void)sock;
+	fuzz_assert(size <= TIDE_HEAD_MAX);
+	account(head, size);
 	for (size_t i = 0; i < n; i++)
-		account(bvec[i].bv_page->bytes, PAGE_SIZE);
+		account(bvec[TIDE_HEAD_PARTS + i].bv_page->bytes, PAGE_SIZE);
 	return 0;
 }
 

@@ -40,6 +40,7 @@ typedef s64 ktime_t;
 #define xchg(p, v)		({ typeof(*(p)) old = *(p); *(p) = (v); old; })
 #define min(a, b)		((a) < (b) ? (a) : (b))
 #define max(a, b)		((a) > (b) ? (a) : (b))
+#define DIV_ROUND_UP(n, d)	(((n) + (d) - 1) / (d))
 #define min_t(type, a, b)	min((type)(a), (type)(b))
 #define max_t(type, a, b)	max((type)(a), (type)(b))
 #define min3(a, b, c)		min(min(a, b), c)
