@@ -45,7 +45,8 @@ def test_the_module_says_its_licence() -> None:
     sources = list((TOP / "kernel-module").glob("*/*.[ch]"))
     assert len(sources) > 60
     spoken = {file.relative_to(TOP / "kernel-module"): file.read_text().partition("\n")[0] for file in sources}
-    others = {str(file): first for file, first in spoken.items() if "SPDX-License-Identifier: GPL-2.0-only" not in first}
+    kernel = "SPDX-License-Identifier: GPL-2.0-only"
+    others = {str(file): first for file, first in spoken.items() if kernel not in first}
     both = "/* SPDX-License-Identifier: ((GPL-2.0-only WITH Linux-syscall-note) OR Apache-2.0) */"
     assert others == {"uapi/wire.h": both}
     assert "Version 2, June 1991" in (TOP / "kernel-module/LICENSE").read_text()

@@ -32,7 +32,7 @@
 #define TIDE_CIPHER_TAG_SIZE	(TIDE_TAG_SIZE - TIDE_CIPHER_SALT_SIZE)
 
 /**
- * struct tide_cipher - what one thread needs to encrypt or decrypt
+ * struct tide_cipher_thread - what one thread needs to encrypt or decrypt
  * @gcm: with an epoch's key
  * @id: authenticated with the page
  * @nonce: for this page: its version, and the salt of its batch
@@ -40,7 +40,7 @@
  * @from: id, page and, when decrypting, tag
  * @to: id, page and tag
  */
-struct tide_cipher {
+struct tide_cipher_thread {
 	struct tide_gcm gcm;
 	struct tide_page_id id;
 	struct {
@@ -49,6 +49,16 @@ struct tide_cipher {
 	} __packed nonce;
 	u8 tag[TIDE_CIPHER_TAG_SIZE];
 	struct scatterlist from[3], to[3];
+};
+
+/**
+ * struct tide_cipher - a key, and the threads that work with it at the same time
+ * @threads: how many
+ * @thread: each of them
+ */
+struct tide_cipher {
+	unsigned int threads;
+	struct tide_cipher_thread thread[];
 };
 
 int tide_crypto_init(void)
@@ -96,10 +106,20 @@ static int tide_key_draw(u8 *key, const u8 *contribution)
 	return err;
 }
 
+static int tide_cipher_key(struct tide_cipher *c, const u8 *key)
+{
+	unsigned int i;
+	int err = 0;
+
+	for (i = 0; i < c->threads && !err; i++)
+		err = tide_gcm_key(&c->thread[i].gcm, key);
+	return err;
+}
+
 /**
  * tide_cipher_renew() - encrypt under a fresh key from now on
  * @put: of the thread that encrypts; idle now
- * @get: decrypts what the other has encrypted; likewise
+ * @get: decrypts what the other has encrypted, in any thread; likewise
  * @contribution: TIDE_HASH_SIZE bytes, the hash of the handshake: the lender never
  *	says the same again, so neither comes the same key, even if all of this
  *	guest's memory, its random generator included, is as it was once before
@@ -115,7 +135,7 @@ int tide_cipher_renew(struct tide_cipher *put, struct tide_cipher *get, const u8
 	if (tide_broken(RENEW))
 		memset(key, 0, sizeof(key));
 	if (!err)
-		err = tide_gcm_key(&put->gcm, key) ?: tide_gcm_key(&get->gcm, key);
+		err = tide_cipher_key(put, key) ?: tide_cipher_key(get, key);
 	memzero_explicit(key, sizeof(key));
 	return err;
 }
@@ -134,34 +154,45 @@ void tide_cipher_salt(struct tide_cipher *c)
 	static_assert(sizeof(salt) == TIDE_CIPHER_SALT_SIZE);
 	if (tide_broken(SALT))
 		salt = 0;
-	memcpy(c->nonce.salt, &salt, sizeof(salt));
+	memcpy(c->thread[0].nonce.salt, &salt, sizeof(salt));
 }
 
 /* ------------------------------------------------------------------ */
 /* pages							       */
 /* ------------------------------------------------------------------ */
 
-static void tide_cipher_list(struct tide_cipher *c, struct scatterlist *list)
+static void tide_cipher_list(struct tide_cipher_thread *t, struct scatterlist *list)
 {
 	sg_init_table(list, 3);
-	sg_set_buf(&list[0], &c->id, sizeof(c->id));
-	sg_set_buf(&list[2], c->tag, sizeof(c->tag));
+	sg_set_buf(&list[0], &t->id, sizeof(t->id));
+	sg_set_buf(&list[2], t->tag, sizeof(t->tag));
+}
+
+static int tide_cipher_thread_init(struct tide_cipher_thread *t)
+{
+	tide_cipher_list(t, t->from);
+	tide_cipher_list(t, t->to);
+	return tide_gcm_init(&t->gcm, TIDE_CIPHER_TAG_SIZE);
 }
 
 /**
- * tide_cipher_create() - allocate what a thread needs
+ * tide_cipher_create() - allocate what threads need that share a key
+ * @threads: how many
  *
  * Return: for tide_encrypt() and tide_decrypt(), or NULL.
  */
-struct tide_cipher *tide_cipher_create(void)
+struct tide_cipher *tide_cipher_create(unsigned int threads)
 {
-	struct tide_cipher *c = kzalloc(sizeof(*c), GFP_KERNEL);
+	struct tide_cipher *c = kzalloc(struct_size(c, thread, threads), GFP_KERNEL);
+	unsigned int i;
+	int err = 0;
 
 	if (!c)
 		return NULL;
-	tide_cipher_list(c, c->from);
-	tide_cipher_list(c, c->to);
-	if (!tide_gcm_init(&c->gcm, TIDE_CIPHER_TAG_SIZE))
+	c->threads = threads;
+	for (i = 0; i < threads && !err; i++)
+		err = tide_cipher_thread_init(&c->thread[i]);
+	if (!err)
 		return c;
 	tide_cipher_free(c);
 	return NULL;
@@ -169,21 +200,24 @@ struct tide_cipher *tide_cipher_create(void)
 
 void tide_cipher_free(struct tide_cipher *c)
 {
+	unsigned int i;
+
 	if (!c)
 		return;
-	tide_gcm_free(&c->gcm);
+	for (i = 0; i < c->threads; i++)
+		tide_gcm_free(&c->thread[i].gcm);
 	kfree_sensitive(c);
 }
 
-static void tide_cipher_page(struct tide_cipher *c, const struct tide_page_id *id)
+static void tide_cipher_page(struct tide_cipher_thread *t, const struct tide_page_id *id)
 {
-	c->id = *id;
-	c->nonce.version = id->version;
+	t->id = *id;
+	t->nonce.version = id->version;
 }
 
 /**
  * tide_encrypt() - encrypt a page
- * @c: of this thread
+ * @c: of this thread alone
  * @id: which page this is; no other page has this version
  * @from: the page
  * @to: where the ciphertext goes
@@ -195,21 +229,23 @@ static void tide_cipher_page(struct tide_cipher *c, const struct tide_page_id *i
 int tide_encrypt(struct tide_cipher *c, const struct tide_page_id *id,
 		 struct page *from, struct page *to, u8 *tag)
 {
+	struct tide_cipher_thread *t = &c->thread[0];
 	int err;
 
-	tide_cipher_page(c, id);
-	sg_set_page(&c->from[1], from, PAGE_SIZE, 0);
-	sg_set_page(&c->to[1], to, PAGE_SIZE, 0);
-	err = tide_gcm_encrypt(&c->gcm, c->from, c->to, sizeof(c->id), PAGE_SIZE,
-			       (u8 *)&c->nonce);
-	memcpy(tag, c->tag, TIDE_CIPHER_TAG_SIZE);
-	memcpy(tag + TIDE_CIPHER_TAG_SIZE, c->nonce.salt, TIDE_CIPHER_SALT_SIZE);
+	tide_cipher_page(t, id);
+	sg_set_page(&t->from[1], from, PAGE_SIZE, 0);
+	sg_set_page(&t->to[1], to, PAGE_SIZE, 0);
+	err = tide_gcm_encrypt(&t->gcm, t->from, t->to, sizeof(t->id), PAGE_SIZE,
+			       (u8 *)&t->nonce);
+	memcpy(tag, t->tag, TIDE_CIPHER_TAG_SIZE);
+	memcpy(tag + TIDE_CIPHER_TAG_SIZE, t->nonce.salt, TIDE_CIPHER_SALT_SIZE);
 	return err;
 }
 
 /**
  * tide_decrypt() - decrypt a page in place
- * @c: of this thread
+ * @c: with the page's key
+ * @thread: which of those this is that the cipher was made for
  * @id: which page this must be
  * @page: the ciphertext; unspecified after an error
  * @tag: its tag
@@ -218,17 +254,18 @@ int tide_encrypt(struct tide_cipher *c, const struct tide_page_id *id,
  * Return: 0, -EBADMSG when it is not what was encrypted as this page, or
  * another negative errno.
  */
-int tide_decrypt(struct tide_cipher *c, const struct tide_page_id *id,
+int tide_decrypt(struct tide_cipher *c, unsigned int thread, const struct tide_page_id *id,
 		 struct page *page, const u8 *tag)
 {
+	struct tide_cipher_thread *t = &c->thread[thread];
 	int err;
 
-	tide_cipher_page(c, id);
-	memcpy(c->tag, tag, TIDE_CIPHER_TAG_SIZE);
-	memcpy(c->nonce.salt, tag + TIDE_CIPHER_TAG_SIZE, TIDE_CIPHER_SALT_SIZE);
-	sg_set_page(&c->to[1], page, PAGE_SIZE, 0);
-	err = tide_gcm_decrypt(&c->gcm, c->to, c->to, sizeof(c->id), PAGE_SIZE,
-			       (u8 *)&c->nonce);
+	tide_cipher_page(t, id);
+	memcpy(t->tag, tag, TIDE_CIPHER_TAG_SIZE);
+	memcpy(t->nonce.salt, tag + TIDE_CIPHER_TAG_SIZE, TIDE_CIPHER_SALT_SIZE);
+	sg_set_page(&t->to[1], page, PAGE_SIZE, 0);
+	err = tide_gcm_decrypt(&t->gcm, t->to, t->to, sizeof(t->id), PAGE_SIZE,
+			       (u8 *)&t->nonce);
 	return tide_broken(TAG) && err == -EBADMSG ? 0 : err;
 }
 

@@ -193,10 +193,12 @@ static int __init tide_test_low_order(struct tide_test *t)
 }
 
 /* Keys and texts are 0, 1, 2 and so on, as in the reference implementation's vectors. */
-static const struct {
+struct tide_mac_vector {
 	size_t size;
 	const char *tag;
-} tide_mac_vectors[] __initconst = {
+};
+
+static const struct tide_mac_vector tide_mac_vectors[] __initconst = {
 	{ 24, "2db479ae78bd50d8882a8a178a6132ad" },
 	{ 31, "2939b0183223fafc1723de4f52c43d35" },
 	{ 63, "5150d1772f50834a503e069a973fbd7c" },

@@ -46,7 +46,7 @@ static struct tide_epoch *tide_epoch_make(struct tide_lender *lender)
 	}
 	tide_epochs_thin(lender);
 	epoch = &epochs->epoch[epochs->used];
-	epoch->cipher = tide_cipher_create();
+	epoch->cipher = tide_cipher_create(lender->lanes);
 	if (!epoch->cipher)
 		return NULL;
 	epochs->used++;
@@ -57,7 +57,7 @@ static struct tide_epoch *tide_epoch_make(struct tide_lender *lender)
  * tide_epoch_begin() - what is put from now on is under a fresh key
  * @lender: just connected; nothing is being put
  *
- * Context: the receiving thread.
+ * Context: the lender's main thread, and there is no other lane.
  * Return: 0 or a negative errno.
  */
 int tide_epoch_begin(struct tide_lender *lender)
@@ -80,7 +80,7 @@ int tide_epoch_begin(struct tide_lender *lender)
  * tide_epochs_end() - the lender has nothing any more
  * @lender: the lender
  *
- * Context: the receiving thread, or when there is none.
+ * Context: the lender's main thread while there is no other lane, or when there is none.
  */
 void tide_epochs_end(struct tide_lender *lender)
 {
@@ -93,7 +93,7 @@ void tide_epochs_end(struct tide_lender *lender)
  * @epochs: of the lender from whom it came
  * @version: of the page
  *
- * Context: the receiving thread.
+ * Context: a lane's receiving thread.
  * Return: the cipher, or NULL when no page of this version can be of that lender.
  */
 struct tide_cipher *tide_epoch_cipher(const struct tide_epochs *epochs, u64 version)

@@ -19,7 +19,7 @@ struct tide_lender;
  * @epoch: @first and all versions up to the next one's are under the key of @cipher;
  *	@puts is how many batches there had been before
  *
- * The receiving thread's.
+ * They change only between connections; then each lane's receiving thread reads them.
  */
 struct tide_epochs {
 	unsigned int used;

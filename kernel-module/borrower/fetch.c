@@ -5,7 +5,7 @@
  * arrive in time, or in the version that the catalog names, the front end gets
  * from elsewhere, from disk mostly, so a reader never sees an error of the pool.
  *
- * A request belongs to whoever takes it off the lender's lists: the receiving
+ * A request belongs to whoever takes it off its lane's lists: the receiving
  * thread, the deadline, or the end of the connection.
  */
 #define pr_fmt(fmt) KBUILD_MODNAME ": " fmt
@@ -21,6 +21,7 @@
 #include "borrower/breaker.h"
 #include "borrower/catalog.h"
 #include "borrower/fetch.h"
+#include "borrower/lane.h"
 #include "borrower/object.h"
 #include "borrower/outbox.h"
 #include "borrower/session.h"
@@ -185,25 +186,28 @@ static void tide_get_end(struct tide_get *get)
 void tide_get_submit(struct tide_get *get)
 {
 	struct tide_lender *lender = get->lender;
+	struct tide_lane *lane = tide_lane_choose(lender);
 	bool accepted;
 
 	kref_get(&lender->kref);
-	spin_lock_irq(&lender->pending_lock);
-	accepted = lender->accepting && get->count <= lender->agreed.get;
+	get->lane = lane;
+	spin_lock_irq(&lane->pending_lock);
+	accepted = lane->accepting && get->count <= lender->agreed.get;
 	if (accepted) {
-		get->id = ++lender->next_id;
-		list_add_tail(&get->list, &lender->unsent);
-		queue_delayed_work(tide_disk_queue, &lender->deadline,
+		get->id = ++lane->next_id;
+		list_add_tail(&get->list, &lane->unsent);
+		WRITE_ONCE(lane->load, lane->load + get->count);
+		queue_delayed_work(tide_disk_queue, &lane->deadline,
 				   usecs_to_jiffies(lender->config.deadline_us) + 1);
 	}
-	spin_unlock_irq(&lender->pending_lock);
+	spin_unlock_irq(&lane->pending_lock);
 	if (!accepted) {
 		tide_get_count_left(get, TIDE_GOT_ERROR);
 		tide_get_end(get);
 	} else if (current->flags & (PF_MEMALLOC | PF_MEMALLOC_NOIO)) {
-		queue_work(tide_disk_queue, &lender->tx_work);	/* must not wait */
+		queue_work(tide_disk_queue, &lane->tx_work);	/* must not wait */
 	} else {
-		tide_get_pump(lender, MSG_DONTWAIT);
+		tide_get_pump(lane, MSG_DONTWAIT);
 	}
 	tide_lender_put(lender);
 }
@@ -212,50 +216,52 @@ void tide_get_submit(struct tide_get *get)
 /* receiving							       */
 /* ------------------------------------------------------------------ */
 
-static struct tide_get *tide_get_claim(struct tide_lender *lender, u64 id)
+static struct tide_get *tide_get_claim(struct tide_lane *lane, u64 id)
 {
 	struct tide_get *get, *found = NULL;
 
-	spin_lock_irq(&lender->pending_lock);
-	list_for_each_entry(get, &lender->pending, list) {
+	spin_lock_irq(&lane->pending_lock);
+	list_for_each_entry(get, &lane->pending, list) {
 		if (get->id == id) {
 			get->receiving = true;
 			found = get;
 			break;
 		}
 	}
-	spin_unlock_irq(&lender->pending_lock);
+	spin_unlock_irq(&lane->pending_lock);
 	return found;
 }
 
 static void tide_get_unlist(struct tide_get *get)
 {
-	spin_lock_irq(&get->lender->pending_lock);
+	struct tide_lane *lane = get->lane;
+
+	spin_lock_irq(&lane->pending_lock);
 	list_del(&get->list);
-	spin_unlock_irq(&get->lender->pending_lock);
+	WRITE_ONCE(lane->load, lane->load - get->count);
+	spin_unlock_irq(&lane->pending_lock);
 }
 
 /* Where page @i of a reply goes: to the reader, if it is what he asked for. */
-static struct page *tide_data_target(struct tide_lender *lender,
+static struct page *tide_data_target(struct tide_lane *lane,
 				     struct tide_get *get, unsigned int i)
 {
-	if (get && le64_to_cpu(lender->rx_item[i].version) == get->page[i].version) {
+	if (get && le64_to_cpu(lane->rx_item[i].version) == get->page[i].version) {
 		get->page[i].arrived = true;
 		return get->page[i].page;
 	}
-	return lender->scratch;
+	return lane->scratch;
 }
 
 /* When the reader goes to the disk, or the connection ends, whichever is first. */
-static ktime_t tide_data_until(const struct tide_lender *lender,
-			       const struct tide_get *get)
+static ktime_t tide_data_until(const struct tide_lane *lane, const struct tide_get *get)
 {
 	ktime_t deadline;
 
 	if (!get)
-		return lender->rx_until;
+		return lane->rx_until;
 	deadline = ktime_add_ns(get->start, tide_get_deadline_ns(get));
-	return ktime_before(deadline, lender->rx_until) ? deadline : lender->rx_until;
+	return ktime_before(deadline, lane->rx_until) ? deadline : lane->rx_until;
 }
 
 /* Of the pages [@from, @to) of a reply only the first @whole came. */
@@ -265,7 +271,7 @@ static void tide_data_cut(struct tide_get *get, unsigned int from, unsigned int 
 	unsigned int i;
 
 	for (i = from; i < to; i++) {
-		if (!get->lender->rx_item[i].version)
+		if (!get->lane->rx_item[i].version)
 			continue;
 		if (whole)
 			whole--;
@@ -279,7 +285,7 @@ static void tide_data_cut(struct tide_get *get, unsigned int from, unsigned int 
  * -ETIME: the rest is too late for the reader; *@rest bytes of this chunk are
  * still to come. What has come by then is his.
  */
-static int tide_data_chunk(struct tide_lender *lender, struct tide_get *get,
+static int tide_data_chunk(struct tide_lane *lane, struct tide_get *get,
 			   unsigned int count, unsigned int *i, size_t *rest)
 {
 	struct bio_vec bvec[TIDE_ARRIVE];
@@ -288,30 +294,30 @@ static int tide_data_chunk(struct tide_lender *lender, struct tide_get *get,
 	int err;
 
 	for (; *i < count && n < TIDE_ARRIVE; (*i)++) {
-		if (!lender->rx_item[*i].version)
+		if (!lane->rx_item[*i].version)
 			continue;
 		bvec[n++] = (struct bio_vec) {
-			.bv_page = tide_data_target(lender, get, *i),
+			.bv_page = tide_data_target(lane, get, *i),
 			.bv_len = PAGE_SIZE,
 		};
 	}
 	iov_iter_bvec(&iter, ITER_DEST, bvec, n, n << PAGE_SHIFT);
-	err = tide_wire_recv_iter(lender->get_sock, &iter, tide_data_until(lender, get));
+	err = tide_wire_recv_iter(lane->link.sock, &iter, tide_data_until(lane, get));
 	*rest = iov_iter_count(&iter);
 	if (err && get)
 		tide_data_cut(get, from, *i, ((n << PAGE_SHIFT) - *rest) >> PAGE_SHIFT);
-	return err == -EAGAIN && !tide_lender_silent(lender) ? -ETIME : err;
+	return err == -EAGAIN && !tide_lane_silent(lane) ? -ETIME : err;
 }
 
 /* Receives bytes that nobody waits for. */
-static int tide_data_discard(struct tide_lender *lender, size_t bytes)
+static int tide_data_discard(struct tide_lane *lane, size_t bytes)
 {
 	int err = 0;
 
 	while (bytes && !err) {
 		size_t n = min_t(size_t, bytes, PAGE_SIZE);
 
-		err = tide_lender_recv(lender, page_address(lender->scratch), n);
+		err = tide_lane_recv(lane, page_address(lane->scratch), n);
 		bytes -= n;
 	}
 	return err;
@@ -346,7 +352,8 @@ static void tide_data_decrypt(struct tide_get *get, unsigned int i)
 	struct tide_cipher *cipher;
 
 	cipher = tide_epoch_cipher(&lender->epochs, p->version);
-	if (cipher && !tide_decrypt(cipher, &id, p->page, lender->rx_item[i].tag))
+	if (cipher && !tide_decrypt(cipher, get->lane->number, &id, p->page,
+				    get->lane->rx_item[i].tag))
 		return;
 	p->arrived = false;
 	if (!cipher)		/* of an epoch that is over: as good as a miss */
@@ -391,8 +398,7 @@ static void tide_get_fail(struct tide_get *get, enum tide_got how)
  * Receives the pages of a reply into their folios, or into nothing. The
  * request is over when this returns.
  */
-static int tide_data_pages(struct tide_lender *lender, struct tide_get *get,
-			   unsigned int count)
+static int tide_data_pages(struct tide_lane *lane, struct tide_get *get, unsigned int count)
 {
 	unsigned int i = 0, from, done = 0;
 	size_t rest;
@@ -400,7 +406,7 @@ static int tide_data_pages(struct tide_lender *lender, struct tide_get *get,
 
 	while (i < count && !err) {
 		from = i;
-		err = tide_data_chunk(lender, get, count, &i, &rest);
+		err = tide_data_chunk(lane, get, count, &i, &rest);
 		if (get)
 			done = tide_data_arrived(get, done, from, i);
 		if (err && get) {
@@ -409,8 +415,8 @@ static int tide_data_pages(struct tide_lender *lender, struct tide_get *get,
 			get = NULL;
 		}
 		if (err == -ETIME) {
-			WRITE_ONCE(lender->stalled, true);
-			err = tide_data_discard(lender, rest);
+			tide_lane_late(lane);
+			err = tide_data_discard(lane, rest);
 		}
 	}
 	if (get) {
@@ -425,38 +431,38 @@ static int tide_data_pages(struct tide_lender *lender, struct tide_get *get,
 
 /**
  * tide_get_data() - receive the reply to a request
- * @lender: the lender
+ * @lane: on which it comes
  * @frame: its header
  *
  * A reply that nobody waits for any more is received and thrown away.
  *
- * Context: the receiving thread.
+ * Context: its receiving thread.
  * Return: 0, or a negative errno that ends the connection.
  */
-int tide_get_data(struct tide_lender *lender, const struct tide_frame *frame)
+int tide_get_data(struct tide_lane *lane, const struct tide_frame *frame)
 {
 	unsigned int i, hits = 0, count = le16_to_cpu(frame->count);
-	size_t items = count * sizeof(lender->rx_item[0]);
+	size_t items = count * sizeof(lane->rx_item[0]);
 	struct tide_get *get;
 	int err;
 
 	if (!count || count > TIDE_GET_MAX ||
 	    le32_to_cpu(frame->length) < items + TIDE_TAG_SIZE)
 		return -EPROTO;
-	err = tide_lender_metadata(lender, frame, items);
+	err = tide_lane_metadata(lane, frame, items);
 	if (err)
 		return err;
 	for (i = 0; i < count; i++)
-		hits += !!lender->rx_item[i].version;
+		hits += !!lane->rx_item[i].version;
 	if (le32_to_cpu(frame->length) != items + TIDE_TAG_SIZE + (hits << PAGE_SHIFT))
 		return -EPROTO;
 
-	get = tide_get_claim(lender, le64_to_cpu(frame->id));
+	get = tide_get_claim(lane, le64_to_cpu(frame->id));
 	if (get && get->count != count) {
 		tide_get_fail(get, TIDE_GOT_ERROR);
 		return -EPROTO;
 	}
-	return tide_data_pages(lender, get, count);
+	return tide_data_pages(lane, get, count);
 }
 
 /* ------------------------------------------------------------------ */
@@ -467,17 +473,19 @@ int tide_get_data(struct tide_lender *lender, const struct tide_frame *frame)
  * Takes the requests that are due off a list. One whose pages are arriving is
  * the receiving thread's, which watches the time itself.
  */
-static void tide_take_late(struct tide_lender *lender, struct list_head *from,
+static void tide_take_late(struct tide_lane *lane, struct list_head *from,
 			   struct list_head *late)
 {
 	ktime_t now = ktime_get();
 	struct tide_get *get, *next;
 
 	list_for_each_entry_safe(get, next, from, list) {
-		if (ktime_us_delta(now, get->start) < lender->config.deadline_us)
+		if (ktime_us_delta(now, get->start) < lane->lender->config.deadline_us)
 			break;
-		if (!get->receiving)
-			list_move_tail(&get->list, late);
+		if (get->receiving)
+			continue;
+		list_move_tail(&get->list, late);
+		WRITE_ONCE(lane->load, lane->load - get->count);
 	}
 }
 
@@ -494,72 +502,71 @@ static void tide_end_all(struct list_head *gets, enum tide_got how)
 
 /**
  * tide_get_deadline() - read from disk what the lender did not send in time
- * @work: lender->deadline
+ * @work: lane->deadline
  *
  * Until something comes from the lender again nothing more is asked of it.
  */
 static void tide_get_deadline(struct work_struct *work)
 {
-	struct tide_lender *lender = container_of(to_delayed_work(work),
-						  struct tide_lender, deadline);
+	struct tide_lane *lane = container_of(to_delayed_work(work), struct tide_lane, deadline);
 	LIST_HEAD(late);
 	bool more;
 
-	spin_lock_irq(&lender->pending_lock);
-	tide_take_late(lender, &lender->pending, &late);
-	tide_take_late(lender, &lender->unsent, &late);
-	more = !list_empty(&lender->pending) || !list_empty(&lender->unsent);
+	spin_lock_irq(&lane->pending_lock);
+	tide_take_late(lane, &lane->pending, &late);
+	tide_take_late(lane, &lane->unsent, &late);
+	more = !list_empty(&lane->pending) || !list_empty(&lane->unsent);
 	if (more)
-		queue_delayed_work(tide_disk_queue, &lender->deadline,
-				   usecs_to_jiffies(lender->config.deadline_us) / 4 + 1);
-	spin_unlock_irq(&lender->pending_lock);
+		queue_delayed_work(tide_disk_queue, &lane->deadline,
+				   usecs_to_jiffies(lane->lender->config.deadline_us) / 4 + 1);
+	spin_unlock_irq(&lane->pending_lock);
 	if (!list_empty(&late))
-		WRITE_ONCE(lender->stalled, true);
+		tide_lane_late(lane);
 	tide_end_all(&late, TIDE_GOT_LATE);
 }
 
 /**
  * tide_get_abort() - the connection is over: read everything from disk
- * @lender: the lender; its receiving thread is the caller
+ * @lane: nobody receives on it
  *
  * Context: process. Afterwards no request is accepted.
  */
-void tide_get_abort(struct tide_lender *lender)
+void tide_get_abort(struct tide_lane *lane)
 {
 	LIST_HEAD(lost);
 
-	spin_lock_irq(&lender->pending_lock);
-	lender->accepting = false;
-	list_splice_init(&lender->pending, &lost);
-	list_splice_tail_init(&lender->unsent, &lost);
-	spin_unlock_irq(&lender->pending_lock);
+	spin_lock_irq(&lane->pending_lock);
+	WRITE_ONCE(lane->accepting, false);
+	WRITE_ONCE(lane->load, 0);
+	list_splice_init(&lane->pending, &lost);
+	list_splice_tail_init(&lane->unsent, &lost);
+	spin_unlock_irq(&lane->pending_lock);
 	tide_end_all(&lost, TIDE_GOT_ERROR);
 }
 
 /**
- * tide_get_prepare() - allocate what requests to a lender need
- * @lender: being created
+ * tide_get_prepare() - allocate what requests on a lane need
+ * @lane: being created
  *
  * Return: 0 or -ENOMEM; what was allocated is freed by tide_get_release().
  */
-int tide_get_prepare(struct tide_lender *lender)
+int tide_get_prepare(struct tide_lane *lane)
 {
-	int err = tide_tx_prepare(lender);
+	int err = tide_tx_prepare(lane);
 
-	spin_lock_init(&lender->pending_lock);
-	INIT_LIST_HEAD(&lender->unsent);
-	INIT_LIST_HEAD(&lender->pending);
-	INIT_DELAYED_WORK(&lender->deadline, tide_get_deadline);
-	lender->rx_item = kvcalloc(TIDE_GET_MAX + 1, sizeof(*lender->rx_item), GFP_KERNEL);
-	lender->scratch = alloc_page(GFP_KERNEL);
-	return lender->rx_item && lender->scratch ? err : -ENOMEM;
+	spin_lock_init(&lane->pending_lock);
+	INIT_LIST_HEAD(&lane->unsent);
+	INIT_LIST_HEAD(&lane->pending);
+	INIT_DELAYED_WORK(&lane->deadline, tide_get_deadline);
+	lane->rx_item = kvcalloc(TIDE_GET_MAX + 1, sizeof(*lane->rx_item), GFP_KERNEL);
+	lane->scratch = alloc_page(GFP_KERNEL);
+	return lane->rx_item && lane->scratch ? err : -ENOMEM;
 }
 
-void tide_get_release(struct tide_lender *lender)
+void tide_get_release(struct tide_lane *lane)
 {
-	tide_tx_release(lender);
-	kvfree(lender->rx_item);
-	tide_epochs_end(lender);
-	if (lender->scratch)
-		__free_page(lender->scratch);
+	tide_tx_release(lane);
+	kvfree(lane->rx_item);
+	if (lane->scratch)
+		__free_page(lane->scratch);
 }

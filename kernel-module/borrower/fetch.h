@@ -14,6 +14,7 @@
 struct page;
 struct tide_object;
 struct tide_get;
+struct tide_lane;
 struct tide_lender;
 
 /**
@@ -32,15 +33,16 @@ struct tide_get_ops {
 /**
  * struct tide_get - one request: pages of one object at one lender
  * @ops: of the front end that makes it
- * @list: in lender->unsent or lender->pending
+ * @list: in lane->unsent or lane->pending
  * @work: gets from elsewhere what did not arrive
  * @lender: where the pages are; holds a reference
+ * @lane: on which they are asked for
  * @object: whose pages they are; holds a reference
  * @start: when the reader asked
  * @id: on the wire
  * @size: of the window that it is part of
  * @hit: some page has come
- * @receiving: the receiving thread is filling its pages
+ * @receiving: the lane's receiving thread is filling its pages
  * @exclusive: the lender is to drop what it sends
  * @most: pages that the lender takes in one
  * @count: of @page
@@ -53,6 +55,7 @@ struct tide_get {
 	struct list_head list;
 	struct work_struct work;
 	struct tide_lender *lender;
+	struct tide_lane *lane;
 	struct tide_object *object;
 	ktime_t start;
 	u64 id;
@@ -81,9 +84,9 @@ int tide_get_init(void);
 void tide_get_exit(void);
 void tide_get_submit(struct tide_get *get);
 void tide_get_free(struct tide_get *get);
-void tide_get_abort(struct tide_lender *lender);
-int tide_get_data(struct tide_lender *lender, const struct tide_frame *frame);
-int tide_get_prepare(struct tide_lender *lender);
-void tide_get_release(struct tide_lender *lender);
+void tide_get_abort(struct tide_lane *lane);
+int tide_get_data(struct tide_lane *lane, const struct tide_frame *frame);
+int tide_get_prepare(struct tide_lane *lane);
+void tide_get_release(struct tide_lane *lane);
 
 #endif /* TIDE_FETCH_H */

@@ -293,8 +293,8 @@ static int tide_batch_send(struct tide_lender *lender, struct tide_batch *batch)
 	for (i = 0; i < batch->count && !ret; i++)
 		ret = tide_batch_page(lender, batch->buffer[i], i);
 	if (!ret)
-		ret = tide_frame_seal(lender->put_seal.send, &head->frame, head->item, items);
-	return ret ?: tide_wire_send_frame(lender->put_sock, head,
+		ret = tide_frame_seal(lender->put.seal.send, &head->frame, head->item, items);
+	return ret ?: tide_wire_send_frame(lender->put.sock, head,
 					   sizeof(head->frame) + items + TIDE_TAG_SIZE,
 					   lender->put_bvec, batch->count);
 }
@@ -365,7 +365,7 @@ static int tide_sender(void *arg)
 		atomic64_inc(&lender->stats.put_requests);
 		atomic64_add(batch->count, &lender->stats.puts_sent);
 		batch->sent = ktime_get();
-		batch->end = tide_wire_position(lender->put_sock) + tide_batch_bytes(batch);
+		batch->end = tide_wire_position(lender->put.sock) + tide_batch_bytes(batch);
 		batch->sending = true;
 		tide_batch_move(lender, batch, &lender->batches_sent);
 		err = tide_batch_send(lender, batch);
@@ -404,7 +404,7 @@ static struct tide_batch *tide_batch_take_sent(struct tide_lender *lender, u64 i
 	struct tide_batch *batch = tide_batch_find_sent(lender, id);
 
 	if (!batch || batch->count != count ||
-	    !tide_wire_passed(lender->put_sock, batch->end))
+	    !tide_wire_passed(lender->put.sock, batch->end))
 		return NULL;
 	wait_event(lender->put_wait, !READ_ONCE(batch->sending));
 	spin_lock_irq(&lender->put_lock);
@@ -526,7 +526,7 @@ int tide_put_prepare(struct tide_lender *lender)
 					 GFP_KERNEL);
 	lender->batch_store = kvcalloc(TIDE_BATCHES, sizeof(*lender->batch_store),
 				       GFP_KERNEL);
-	lender->put_cipher = tide_cipher_create();
+	lender->put_cipher = tide_cipher_create(1);
 	if (!lender->put_head || !lender->put_bvec || !lender->batch_store ||
 	    !lender->put_cipher)
 		return -ENOMEM;

@@ -1,18 +1,20 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * The borrower's connection to one lender: two TCP connections of one session,
- * made again by themselves when they are lost. When they are, all that was asked
- * is read from disk, and what was not acknowledged is not in the catalog; the rest
- * stays there, and is asked for when lender and session are found again
- * (invariant 14). A session begins with an empty catalog for that lender, and ends
- * when the lender refuses to go on with it, has lingered long enough for it, or is
- * another one.
+ * The borrower's connection to one lender: two TCP connections of one session, and
+ * more lanes (lane.c) if both have use for them, made again by themselves when they
+ * are lost, all together. When they are, all that was asked is read from disk, and
+ * what was not acknowledged is not in the catalog; the rest stays there, and is asked
+ * for when lender and session are found again (invariant 14). A session begins with
+ * an empty catalog for that lender, and ends when the lender refuses to go on with
+ * it, has lingered long enough for it, or is another one.
  */
 #define pr_fmt(fmt) KBUILD_MODNAME ": " fmt
 
+#include <linux/cpumask.h>
 #include <linux/kthread.h>
 #include <linux/net.h>
 #include <linux/random.h>
+#include <linux/sched/task.h>
 #include <linux/slab.h>
 #include <net/net_namespace.h>
 #include <net/sock.h>
@@ -28,6 +30,7 @@
 #include "borrower/catalog_ages.h"
 #include "borrower/fetch.h"
 #include "borrower/filter.h"
+#include "borrower/lane.h"
 #include "borrower/outbox.h"
 #include "borrower/send_pages.h"
 #include "borrower/session.h"
@@ -37,8 +40,6 @@
 #include "uapi/wire.h"
 
 #define TIDE_CONNECT_MS		3000
-#define TIDE_LONGEST		((size_t)TIDE_GET_MAX *	\
-				 (sizeof(struct tide_data_item) + PAGE_SIZE))
 #define TIDE_BACKOFF_MIN_MS	250
 #define TIDE_BACKOFF_MAX_MS	5000
 #define TIDE_BACKOFF_SESSION_MS	1000	/* while there is something to lose */
@@ -53,21 +54,28 @@ static DEFINE_MUTEX(tide_slots_mutex);
 /* sockets							       */
 /* ------------------------------------------------------------------ */
 
+static void tide_link_shut(struct tide_link *link)
+{
+	if (link->sock)
+		kernel_sock_shutdown(link->sock, SHUT_RDWR);
+}
+
 /**
  * tide_lender_break() - end the current session
  * @lender: the lender
  *
- * The receiving thread notices and does the rest.
+ * The receiving threads notice, and the main one does the rest.
  *
  * Context: process.
  */
 void tide_lender_break(struct tide_lender *lender)
 {
+	unsigned int i;
+
 	mutex_lock(&lender->sock_mutex);
-	if (lender->get_sock)
-		kernel_sock_shutdown(lender->get_sock, SHUT_RDWR);
-	if (lender->put_sock)
-		kernel_sock_shutdown(lender->put_sock, SHUT_RDWR);
+	for (i = 0; i < lender->lanes; i++)
+		tide_link_shut(&lender->lane[i].link);
+	tide_link_shut(&lender->put);
 	mutex_unlock(&lender->sock_mutex);
 }
 
@@ -118,7 +126,7 @@ static int tide_reach(struct tide_lender *lender, struct socket *sock)
 	return kernel_connect(sock, (struct sockaddr_unsized *)&address, size, 0);
 }
 
-static int tide_socket(struct tide_lender *lender, struct socket **sockp,
+static int tide_socket(struct tide_lender *lender, struct tide_link *link,
 		       struct tide_identity *identity)
 {
 	struct socket *sock;
@@ -130,22 +138,21 @@ static int tide_socket(struct tide_lender *lender, struct socket **sockp,
 		return err;
 	tide_wire_tune(sock);
 	mutex_lock(&lender->sock_mutex);
-	*sockp = sock;		/* from here on tide_lender_break() ends it */
+	link->sock = sock;	/* from here on tide_lender_break() ends it */
 	*identity = lender->config.identity;
 	mutex_unlock(&lender->sock_mutex);
 	return READ_ONCE(lender->closing) || READ_ONCE(lender->renounced) ||
-	       tide_timeline_held() ? -ESHUTDOWN : 0;
+	       READ_ONCE(lender->ending) || tide_timeline_held() ? -ESHUTDOWN : 0;
 }
 
 /* Nothing is sent but the handshake before there are these. */
-static int tide_seal(struct tide_lender *lender, const struct tide_handshake *hs,
-		     struct tide_sealers *sealers)
+static int tide_seal(struct tide_link *link, const struct tide_handshake *hs)
 {
 	int err;
 
-	mutex_lock(&lender->tx_mutex);
-	err = tide_sealers_create(sealers, &hs->keys, true, tide_handshake_clear(hs));
-	mutex_unlock(&lender->tx_mutex);
+	mutex_lock(&link->tx_mutex);
+	err = tide_sealers_create(&link->seal, &hs->keys, true, tide_handshake_clear(hs));
+	mutex_unlock(&link->tx_mutex);
 	return err;
 }
 
@@ -163,20 +170,34 @@ static void tide_log_refusal(const struct tide_lender *lender, const struct tide
 				    le16_to_cpu(limits->put), le16_to_cpu(limits->notices));
 }
 
+/* Who gives his pages in the clear does not hide their names either. */
+static u64 tide_features(const struct tide_lender *lender)
+{
+	return lender->config.encryption == TIDE_NO_ENCRYPTION ? TIDE_FEATURE_CLEAR : 0;
+}
+
+static int tide_shake_hands(struct tide_lender *lender, struct tide_link *link,
+			    struct tide_handshake *hs)
+{
+	struct tide_identity identity;
+
+	hs->hello.features = cpu_to_le64(tide_features(lender));
+	return tide_socket(lender, link, &identity) ?:
+	       tide_reach(lender, link->sock) ?:
+	       tide_handshake_borrower(link->sock, hs, &identity) ?:
+	       tide_seal(link, hs);
+}
+
 static int tide_connect(struct tide_lender *lender, const struct tide_hello *hello,
-			struct socket **sockp, struct tide_sealers *sealers)
+			struct tide_link *link)
 {
 	struct tide_handshake *hs = tide_handshake_create();
-	struct tide_identity identity;
 	int err;
 
 	if (!hs)
 		return -ENOMEM;
 	hs->hello = *hello;
-	err = tide_socket(lender, sockp, &identity) ?:
-	      tide_reach(lender, *sockp) ?:
-	      tide_handshake_borrower(*sockp, hs, &identity) ?:
-	      tide_seal(lender, hs, sealers);
+	err = tide_shake_hands(lender, link, hs);
 	WRITE_ONCE(lender->reason, hs->reason);
 	memcpy(lender->contribution, hs->noise.hash, sizeof(lender->contribution));
 	if (!err && hello->channel == TIDE_CHANNEL_GET)
@@ -186,34 +207,35 @@ static int tide_connect(struct tide_lender *lender, const struct tide_hello *hel
 	return err;
 }
 
-static void tide_disconnect(struct tide_lender *lender, struct socket **sockp,
-			    struct tide_sealers *sealers)
+static void tide_disconnect(struct tide_lender *lender, struct tide_link *link)
 {
 	struct socket *sock;
 
-	mutex_lock(&lender->tx_mutex);
+	mutex_lock(&link->tx_mutex);
 	mutex_lock(&lender->sock_mutex);
-	sock = *sockp;
-	*sockp = NULL;
-	lender->tx_offset = 0;
-	lender->tx_length = 0;
+	sock = link->sock;
+	link->sock = NULL;
 	mutex_unlock(&lender->sock_mutex);
-	tide_sealers_free(sealers);
-	mutex_unlock(&lender->tx_mutex);
+	tide_sealers_free(&link->seal);
+	mutex_unlock(&link->tx_mutex);
 	if (sock)
 		sock_release(sock);
+}
+
+/* Of what was to be sent on it nothing is left. */
+static void tide_lane_disconnect(struct tide_lane *lane)
+{
+	tide_disconnect(lane->lender, &lane->link);
+	lane->tx_offset = 0;
+	lane->tx_length = 0;
 }
 
 /* ------------------------------------------------------------------ */
 /* receiving							       */
 /* ------------------------------------------------------------------ */
 
-static int tide_pong(struct tide_lender *lender, u64 sent_ns)
+static void tide_ponged(struct tide_lender *lender, u64 sent_ns, u64 rtt)
 {
-	u64 now = ktime_get_ns(), rtt = now - sent_ns;
-
-	if (sent_ns > now)
-		return -EPROTO;
 	tide_breaker_ponged(lender, sent_ns, rtt);
 	tide_histogram_add(&lender->ping_latency, rtt);
 	WRITE_ONCE(lender->ping_ns, rtt);
@@ -222,87 +244,50 @@ static int tide_pong(struct tide_lender *lender, u64 sent_ns)
 	else
 		WRITE_ONCE(lender->rtt_ns, lender->rtt_ns +
 			   ((s64)(rtt - lender->rtt_ns) >> TIDE_EWMA_SHIFT));
-	return 0;
 }
 
-/* From now on the rest of a frame is waited for; 0: all of the next one, a pong at least. */
-static void tide_lender_expect(struct tide_lender *lender, size_t bytes)
-{
-	WRITE_ONCE(lender->rx_until, tide_wire_until(min(bytes, TIDE_LONGEST)));
-}
-
-/**
- * tide_lender_silent() - is a frame so late that the lender is as good as gone?
- * @lender: connected
- */
-bool tide_lender_silent(const struct tide_lender *lender)
-{
-	return ktime_after(ktime_get(), READ_ONCE(lender->rx_until));
-}
-
-/**
- * tide_lender_recv() - receive on the GET channel
- * @lender: connected
- * @data: where to
- * @size: how many bytes
- *
- * Context: the receiving thread.
- * Return: 0, -EAGAIN when the frame was not there in time, or an errno.
- */
-int tide_lender_recv(struct tide_lender *lender, void *data, size_t size)
-{
-	struct kvec vec = { .iov_base = data, .iov_len = size };
-	struct iov_iter iter;
-
-	iov_iter_kvec(&iter, ITER_DEST, &vec, 1, size);
-	return tide_wire_recv_iter(lender->get_sock, &iter, lender->rx_until);
-}
-
-/**
- * tide_lender_metadata() - receive what a frame has beside pages
- * @lender: connected
- * @frame: its header
- * @size: bytes of the metadata, as type and count imply
- *
- * Context: the receiving thread.
- * Return: 0, it is in @lender->rx_item then, -EBADMSG when the lender has not
- * sent this, or another negative errno.
- */
-int tide_lender_metadata(struct tide_lender *lender, const struct tide_frame *frame, size_t size)
-{
-	return tide_wire_recv_metadata(lender->get_sock, &lender->rx_ahead, lender->rx_item,
-				       size + TIDE_TAG_SIZE, lender->rx_until) ?:
-	       tide_frame_open(lender->get_seal.receive, frame, lender->rx_item, size);
-}
-
-/* The same for a frame that has nothing else. */
-static int tide_receive_all(struct tide_lender *lender, const struct tide_frame *frame,
-			    size_t size)
+/* What a frame has that carries nothing but metadata. */
+static int tide_receive_all(struct tide_lane *lane, const struct tide_frame *frame, size_t size)
 {
 	if (le32_to_cpu(frame->length) != size + TIDE_TAG_SIZE)
 		return -EPROTO;
-	return tide_lender_metadata(lender, frame, size);
+	return tide_lane_metadata(lane, frame, size);
 }
 
-static int tide_receive_u64(struct tide_lender *lender,
-			    const struct tide_frame *frame, u64 *value)
+static int tide_receive_u64(struct tide_lane *lane, const struct tide_frame *frame, u64 *value)
 {
-	int err = tide_receive_all(lender, frame, sizeof(*value));
+	int err = tide_receive_all(lane, frame, sizeof(*value));
 
-	*value = get_unaligned_le64(lender->rx_item);
+	*value = get_unaligned_le64(lane->rx_item);
 	return err;
 }
 
-static int tide_receive_evicted(struct tide_lender *lender,
-				const struct tide_frame *frame)
+/* The breaker and the figures go by the pings of the first lane. */
+static int tide_receive_pong(struct tide_lane *lane, const struct tide_frame *frame)
+{
+	u64 now, sent_ns = le64_to_cpu(frame->id);
+	int err = frame->count ? -EPROTO : tide_receive_all(lane, frame, 0);
+
+	if (err)
+		return err;
+	now = ktime_get_ns();
+	if (sent_ns > now)
+		return -EPROTO;
+	if (tide_lane_is_first(lane))
+		tide_ponged(lane->lender, sent_ns, now - sent_ns);
+	return 0;
+}
+
+static int tide_receive_evicted(struct tide_lane *lane, const struct tide_frame *frame)
 {
 	unsigned int i, count = le16_to_cpu(frame->count);
-	const struct tide_page_id *id = (void *)lender->rx_item;
+	const struct tide_page_id *id = (void *)lane->rx_item;
+	struct tide_lender *lender = lane->lender;
 	int err;
 
 	if (!count || count > lender->agreed.notices)
 		return -EPROTO;
-	err = tide_receive_all(lender, frame, count * sizeof(*id));
+	err = tide_receive_all(lane, frame, count * sizeof(*id));
 	if (err)
 		return err;
 	for (i = 0; i < count; i++)
@@ -312,21 +297,21 @@ static int tide_receive_evicted(struct tide_lender *lender,
 	return 0;
 }
 
-static int tide_receive_evicted_before(struct tide_lender *lender,
-				       const struct tide_frame *frame)
+static int tide_receive_evicted_before(struct tide_lane *lane, const struct tide_frame *frame)
 {
 	u64 version;
-	int err = frame->count ? -EPROTO : tide_receive_u64(lender, frame, &version);
+	int err = frame->count ? -EPROTO : tide_receive_u64(lane, frame, &version);
 
 	if (!err)
-		tide_catalog_evicted_before(lender, version);
+		tide_catalog_evicted_before(lane->lender, version);
 	return err;
 }
 
-static int tide_receive_grant(struct tide_lender *lender, const struct tide_frame *frame)
+static int tide_receive_grant(struct tide_lane *lane, const struct tide_frame *frame)
 {
-	const struct tide_grant *grant = (void *)lender->rx_item;
-	int err = tide_receive_all(lender, frame, sizeof(*grant));
+	const struct tide_grant *grant = (void *)lane->rx_item;
+	struct tide_lender *lender = lane->lender;
+	int err = tide_receive_all(lane, frame, sizeof(*grant));
 
 	if (err)
 		return err;
@@ -338,81 +323,217 @@ static int tide_receive_grant(struct tide_lender *lender, const struct tide_fram
 	return 0;
 }
 
-static int tide_receive_frame(struct tide_lender *lender,
-			      const struct tide_frame *frame)
+/* What only the first lane carries. */
+static int tide_receive_first(struct tide_lane *lane, const struct tide_frame *frame)
 {
 	u64 value;
 
 	switch (frame->type) {
-	case TIDE_DATA:
-		return tide_get_data(lender, frame);
 	case TIDE_PUT_ACK:
-		return tide_receive_u64(lender, frame, &value) ?:
-		       tide_put_acknowledged(lender, le64_to_cpu(frame->id),
+		return tide_receive_u64(lane, frame, &value) ?:
+		       tide_put_acknowledged(lane->lender, le64_to_cpu(frame->id),
 					     le16_to_cpu(frame->count), value);
 	case TIDE_EVICTED:
-		return tide_receive_evicted(lender, frame);
+		return tide_receive_evicted(lane, frame);
 	case TIDE_EVICTED_BEFORE:
-		return tide_receive_evicted_before(lender, frame);
+		return tide_receive_evicted_before(lane, frame);
 	case TIDE_GRANT:
-		return tide_receive_grant(lender, frame);
-	case TIDE_PONG:
-		if (frame->count)
-			return -EPROTO;
-		return tide_receive_all(lender, frame, 0) ?:
-		       tide_pong(lender, le64_to_cpu(frame->id));
+		return tide_receive_grant(lane, frame);
 	default:
 		return -EPROTO;
 	}
 }
 
-/* The header of the next frame, or of one that is not there in time. */
-static int tide_receive_head(struct tide_lender *lender, struct tide_frame *frame)
+static int tide_receive_frame(struct tide_lane *lane, const struct tide_frame *frame)
 {
-	tide_lender_expect(lender, 0);
-	return tide_wire_recv_head(lender->get_sock, &lender->rx_ahead, frame,
-				   lender->rx_until);
+	switch (frame->type) {
+	case TIDE_DATA:
+		return tide_get_data(lane, frame);
+	case TIDE_PONG:
+		return tide_receive_pong(lane, frame);
+	default:
+		return tide_lane_is_first(lane) ? tide_receive_first(lane, frame) : -EPROTO;
+	}
 }
 
-static int tide_receive(struct tide_lender *lender)
+static int tide_receive_next(struct tide_lane *lane)
 {
 	struct tide_frame frame;
 	int err;
 
-	do {
-		err = tide_receive_head(lender, &frame);
-		if (err)
-			break;
-		tide_lender_expect(lender, le32_to_cpu(frame.length));
-		WRITE_ONCE(lender->stalled, false);
-		err = tide_receive_frame(lender, &frame);
-	} while (!err);
-	if (err == -EPROTO || err == -EBADMSG) {
-		atomic64_inc(&lender->stats.bad_frames);
-		pr_warn_ratelimited("lenders/%s: %s frame, connection closed\n", lender->name,
-				    err == -EPROTO ? "malformed" : "forged");
-	}
+	err = tide_lane_head(lane, &frame);
+	if (err)
+		return err;
+	tide_lane_expect(lane, le32_to_cpu(frame.length));
+	tide_lane_heard(lane);
+	return tide_receive_frame(lane, &frame);
+}
+
+/* Was it a frame that no lender sends? */
+static bool tide_receive_bad(struct tide_lender *lender, int err)
+{
+	if (err != -EPROTO && err != -EBADMSG)
+		return false;
+	atomic64_inc(&lender->stats.bad_frames);
+	pr_warn_ratelimited("lenders/%s: %s frame, connection closed\n", lender->name,
+			    err == -EPROTO ? "malformed" : "forged");
+	return true;
+}
+
+static int tide_receive(struct tide_lane *lane)
+{
+	int err;
+
+	do
+		err = tide_receive_next(lane);
+	while (!err);
+	tide_receive_bad(lane->lender, err);
 	return err;
+}
+
+/* ------------------------------------------------------------------ */
+/* lanes							       */
+/* ------------------------------------------------------------------ */
+
+/* Is a frame so late on any lane that the lender is as good as gone? */
+static bool tide_lanes_silent(const struct tide_lender *lender)
+{
+	unsigned int i;
+
+	for (i = 0; i < lender->lanes; i++)
+		if (READ_ONCE(lender->lane[i].accepting) && tide_lane_silent(&lender->lane[i]))
+			return true;
+	return false;
+}
+
+static void tide_lane_ping(struct tide_lane *lane)
+{
+	WRITE_ONCE(lane->ping_due, true);
+	tide_get_pump(lane, MSG_DONTWAIT);
+}
+
+static void tide_lanes_ping(struct tide_lender *lender)
+{
+	unsigned int i;
+
+	for (i = 0; i < lender->lanes; i++)
+		if (READ_ONCE(lender->lane[i].accepting))
+			tide_lane_ping(&lender->lane[i]);
+}
+
+static int tide_lane_connect(struct tide_lane *lane)
+{
+	struct tide_handshake *hs = tide_handshake_create();
+	int err;
+
+	if (!hs)
+		return -ENOMEM;
+	hs->hello = (struct tide_hello) {
+		.session = cpu_to_le64(lane->lender->offered),
+		.channel = TIDE_CHANNEL_LANE,
+	};
+	err = tide_shake_hands(lane->lender, &lane->link, hs);
+	tide_handshake_free(hs);
+	return err;
+}
+
+/* Nothing is asked on it before the lender has answered there once. */
+static int tide_lane_begin(struct tide_lane *lane)
+{
+	int err = tide_lane_connect(lane);
+
+	if (err)
+		return err;
+	tide_lane_ping(lane);
+	err = tide_receive_next(lane);
+	if (!err)
+		tide_lane_accept(lane);
+	return err;
+}
+
+/* What cannot be had is done without, unless somebody has meddled with it. */
+static void tide_lane_missing(struct tide_lane *lane, int err)
+{
+	struct tide_lender *lender = lane->lender;
+
+	if (tide_receive_bad(lender, err))
+		tide_lender_break(lender);
+	else if (!READ_ONCE(lender->ending))
+		pr_info_ratelimited("lenders/%s: without lane %u: error %d\n",
+				    lender->name, lane->number, err);
+	tide_lane_disconnect(lane);
+}
+
+/* The end of a lane that was there is the end of the session. */
+static int tide_lane_main(void *arg)
+{
+	struct tide_lane *lane = arg;
+	int err;
+
+	set_user_nice(current, -10);
+	err = tide_lane_begin(lane);
+	if (err) {
+		tide_lane_missing(lane, err);
+		return 0;
+	}
+	tide_receive(lane);
+	tide_lender_break(lane->lender);
+	return 0;
+}
+
+static void tide_lane_start(struct tide_lane *lane)
+{
+	struct task_struct *task = kthread_create(tide_lane_main, lane, "tidepool_get/%u",
+						  lane->number);
+
+	if (IS_ERR(task))
+		return;
+	lane->task = get_task_struct(task);
+	wake_up_process(task);
+}
+
+/* With the first as many as this guest has processors and the lender allows. */
+static void tide_lanes_start(struct tide_lender *lender)
+{
+	unsigned int i, lanes = min3(lender->lanes, lender->agreed.lanes, num_online_cpus());
+
+	for (i = 1; i < lanes; i++)
+		tide_lane_start(&lender->lane[i]);
+}
+
+/* The session is ending, and its sockets are shut down. */
+static void tide_lanes_stop(struct tide_lender *lender)
+{
+	struct tide_lane *lane;
+	unsigned int i;
+
+	for (i = 1; i < lender->lanes; i++) {
+		lane = &lender->lane[i];
+		if (!lane->task)
+			continue;
+		kthread_stop(lane->task);
+		put_task_struct(lane->task);
+		lane->task = NULL;
+	}
 }
 
 /* ------------------------------------------------------------------ */
 /* a session							       */
 /* ------------------------------------------------------------------ */
 
-/* Each second: the breaker, a ping, and whatever else waits to be sent. */
+/* Each second: the breaker, pings, and whatever else waits to be sent. */
 static void tide_tick(struct work_struct *work)
 {
 	struct tide_lender *lender = container_of(to_delayed_work(work),
 						  struct tide_lender, tick);
 
-	if (tide_lender_silent(lender)) {
+	if (tide_lanes_silent(lender)) {
 		tide_lender_break(lender);
 		return;
 	}
 	tide_breaker_update(lender);
-	WRITE_ONCE(lender->ping_due, true);
 	schedule_delayed_work(&lender->tick, HZ);
-	tide_get_pump(lender, MSG_DONTWAIT);
+	tide_lanes_ping(lender);
 }
 
 static void tide_set_ready(struct tide_lender *lender, bool ready)
@@ -446,15 +567,16 @@ static void tide_session_check(struct tide_lender *lender)
 /* The lender's first word on the GET channel; only then may PUT connect. */
 static int tide_receive_first_grant(struct tide_lender *lender)
 {
+	struct tide_lane *lane = &lender->lane[0];
 	struct tide_frame frame;
-	int err = tide_receive_head(lender, &frame);
+	int err = tide_lane_head(lane, &frame);
 
 	if (err)
 		return err;
 	if (frame.type != TIDE_GRANT)
 		return -EPROTO;
 	lender->resumed = frame.flags & TIDE_FLAG_RESUMED;
-	return tide_receive_frame(lender, &frame);
+	return tide_receive_frame(lane, &frame);
 }
 
 /* The lender's word on whether the former session goes on. */
@@ -474,12 +596,6 @@ static int tide_session_settle(struct tide_lender *lender, u64 offered)
 	return 0;
 }
 
-/* Who gives his pages in the clear does not hide their names either. */
-static u64 tide_features(const struct tide_lender *lender)
-{
-	return lender->config.encryption == TIDE_NO_ENCRYPTION ? TIDE_FEATURE_CLEAR : 0;
-}
-
 static int tide_session_begin(struct tide_lender *lender)
 {
 	struct tide_hello hello = {
@@ -487,35 +603,41 @@ static int tide_session_begin(struct tide_lender *lender)
 		.resume = cpu_to_le64(lender->session),
 		.version = cpu_to_le64(tide_newest_version()),
 		.size_bytes = cpu_to_le64(lender->config.size_bytes),
-		.features = cpu_to_le64(tide_features(lender)),
 		.channel = TIDE_CHANNEL_GET,
 	};
 	int err;
 
+	WRITE_ONCE(lender->ending, false);
 	lender->stalled = false;
-	lender->rx_ahead = (struct tide_ahead) { };
+	lender->offered = le64_to_cpu(hello.session);
+	tide_lanes_reset(lender);
 	tide_breaker_reset(lender, false);
-	err = tide_connect(lender, &hello, &lender->get_sock, &lender->get_seal) ?:
-	      tide_session_settle(lender, le64_to_cpu(hello.session));
+	err = tide_connect(lender, &hello, &lender->lane[0].link) ?:
+	      tide_session_settle(lender, lender->offered);
 	if (err)
 		return err;
 	hello.channel = TIDE_CHANNEL_PUT;
-	err = tide_connect(lender, &hello, &lender->put_sock, &lender->put_seal) ?:
-	      tide_epoch_begin(lender);
+	err = tide_connect(lender, &hello, &lender->put) ?: tide_epoch_begin(lender);
 	if (err)
 		return err;
-	tide_lender_expect(lender, 0);
+	tide_lane_expect(&lender->lane[0], 0);
 	return tide_sender_start(lender);
 }
 
 static void tide_session_end(struct tide_lender *lender)
 {
+	unsigned int i;
+
+	WRITE_ONCE(lender->ending, true);
 	tide_lender_break(lender);
 	cancel_delayed_work_sync(&lender->tick);
-	tide_get_abort(lender);
+	tide_lanes_stop(lender);
+	for (i = 0; i < lender->lanes; i++)
+		tide_get_abort(&lender->lane[i]);
 	tide_sender_stop(lender);
-	tide_disconnect(lender, &lender->get_sock, &lender->get_seal);
-	tide_disconnect(lender, &lender->put_sock, &lender->put_seal);
+	for (i = 0; i < lender->lanes; i++)
+		tide_lane_disconnect(&lender->lane[i]);
+	tide_disconnect(lender, &lender->put);
 	lender->resume_until = min(lender->resume_until,
 				   ktime_add_ms(ktime_get_boottime(), lender->linger_ms));
 }
@@ -528,9 +650,8 @@ static int tide_session(struct tide_lender *lender)
 		tide_session_end(lender);
 		return err;
 	}
-	spin_lock_irq(&lender->pending_lock);
-	lender->accepting = true;
-	spin_unlock_irq(&lender->pending_lock);
+	tide_lanes_start(lender);
+	tide_lane_accept(&lender->lane[0]);
 	tide_set_ready(lender, true);
 	WRITE_ONCE(lender->state, TIDE_LENDER_CONNECTED);
 	atomic64_inc(&lender->stats.connects);
@@ -540,7 +661,7 @@ static int tide_session(struct tide_lender *lender)
 			    lender->resumed ? "resumed" : "connected");
 	schedule_delayed_work(&lender->tick, HZ / 10);
 
-	err = tide_receive(lender);
+	err = tide_receive(&lender->lane[0]);
 
 	WRITE_ONCE(lender->state, TIDE_LENDER_CONNECTING);
 	tide_set_ready(lender, false);
@@ -655,7 +776,9 @@ struct tide_lender *tide_lender_create(const char *name)
 	tide_ages_init(&lender->ages);
 	mutex_init(&lender->sock_mutex);
 	INIT_DELAYED_WORK(&lender->tick, tide_tick);
-	if (tide_get_prepare(lender) || tide_put_prepare(lender)) {
+	mutex_init(&lender->put.tx_mutex);
+	if (tide_lanes_prepare(lender) || tide_forget_prepare(lender) ||
+	    tide_put_prepare(lender)) {
 		tide_lender_destroy(lender);
 		return ERR_PTR(-ENOMEM);
 	}
@@ -739,6 +862,8 @@ int tide_lender_enable(struct tide_lender *lender)
  */
 void tide_lender_disable(struct tide_lender *lender)
 {
+	unsigned int i;
+
 	WRITE_ONCE(lender->closing, true);
 	tide_lender_break(lender);
 	kthread_stop(lender->main);
@@ -746,8 +871,8 @@ void tide_lender_disable(struct tide_lender *lender)
 	tide_slot_give(lender);
 	tide_lender_put(lender);
 	wait_for_completion(&lender->released);
-	cancel_delayed_work_sync(&lender->deadline);
-	cancel_work_sync(&lender->tx_work);
+	for (i = 0; i < lender->lanes; i++)
+		tide_lane_quiesce(&lender->lane[i]);
 	tide_breaker_reset(lender, true);
 	lender->reason = TIDE_NOT_REFUSED;
 	lender->state = TIDE_LENDER_DISABLED;
@@ -761,7 +886,9 @@ void tide_lender_destroy(struct tide_lender *lender)
 {
 	tide_filter_set(lender, false);
 	tide_put_release(lender);
-	tide_get_release(lender);
+	tide_forget_release(lender);
+	tide_lanes_release(lender);
+	tide_epochs_end(lender);
 	kfree(lender);
 }
 
@@ -835,7 +962,7 @@ void tide_lender_move(struct tide_lender *lender, const struct sockaddr_storage 
 void tide_lender_resize(struct tide_lender *lender)
 {
 	WRITE_ONCE(lender->resize_due, true);
-	tide_get_pump(lender, MSG_DONTWAIT);
+	tide_get_pump(&lender->lane[0], MSG_DONTWAIT);
 }
 
 const char *tide_lender_state_name(const struct tide_lender *lender)

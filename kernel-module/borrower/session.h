@@ -20,10 +20,9 @@
 #include "borrower/breaker.h"
 #include "borrower/catalog_ages.h"
 #include "borrower/epochs.h"
+#include "borrower/lane.h"
 #include "transport/agreed.h"
-#include "transport/frames.h"
 #include "transport/handshake.h"
-#include "transport/tcp.h"
 #include "uapi/wire.h"
 
 struct bio_vec;
@@ -127,15 +126,16 @@ struct tide_lender {
 	enum tide_lender_state state;
 	bool ready;		/* gets and puts may be handed over */
 	bool held;		/* the lender wants no puts now */
-	bool stalled;		/* a get was late and nothing came since */
+	bool stalled;		/* a get was late and nothing came since, on any lane */
 	bool closing;		/* being disabled */
+	bool ending;		/* the session is: no further lane */
 	u64 session;		/* whose pages the catalog has; 0: none */
+	u64 offered;		/* in the hello of the GET channel, which the others name */
 	bool resumed;		/* it was there before this connection */
 	bool renounced;		/* it is not to go on, whatever the lender says */
 	ktime_t resume_until;	/* by boottime: while it is not connected */
 	unsigned int linger_ms;	/* how long the lender keeps it then */
 	struct tide_epochs epochs;
-	ktime_t rx_until;	/* when the frame that comes now, or the next one, must be there */
 	bool hurry;		/* something has changed: try again now */
 	enum tide_reason reason;	/* why the last try was in vain */
 	struct tide_agreed agreed;	/* limits, in the handshake of the GET channel */
@@ -147,29 +147,14 @@ struct tide_lender {
 	bool filtering;		/* it does not get what is read sequentially */
 
 	struct task_struct *main;
-	struct mutex sock_mutex;	/* the two pointers below, config.identity */
-	struct socket *get_sock;
-	struct socket *put_sock;
+	struct mutex sock_mutex;	/* all sockets, config.identity */
 	u8 contribution[TIDE_HASH_SIZE];	/* what both have said in the handshake */
-	struct tide_sealers get_seal;	/* sending under tx_mutex; receiving: @main */
-	struct tide_sealers put_seal;	/* the sender's */
 	struct delayed_work tick;
 
 	/* gets */
-	spinlock_t pending_lock;	/* the lists of requests, accepting */
-	bool accepting;
-	struct list_head unsent;	/* requests that no frame names yet */
-	struct list_head pending;	/* requests on the wire, oldest first */
-	u64 next_id;
-	struct delayed_work deadline;
-	struct mutex tx_mutex;		/* tx_*: one sender at a time */
-	u8 *tx_buffer;
-	size_t tx_offset, tx_length;
-	struct work_struct tx_work;
-	bool ping_due, resize_due;
-	struct tide_data_item *rx_item;	/* metadata of the frame being received */
-	struct tide_ahead rx_ahead;	/* what came with its header */
-	struct page *scratch;		/* takes pages nobody waits for */
+	unsigned int lanes;		/* that this guest has use for */
+	struct tide_lane lane[TIDE_MAX_LANES];
+	bool resize_due;
 
 	/* notes for the lender on pages it may drop */
 	spinlock_t forget_lock;
@@ -177,6 +162,7 @@ struct tide_lender {
 	struct tide_forget_item *forget;
 
 	/* puts */
+	struct tide_link put;
 	spinlock_t put_lock;		/* queue, batches */
 	struct list_head put_queue;
 	unsigned int put_queued;	/* pages in it */
@@ -216,9 +202,6 @@ void tide_lender_resize(struct tide_lender *lender);
 void tide_lender_put(struct tide_lender *lender);
 void tide_lender_break(struct tide_lender *lender);
 void tide_lenders_renounce(void);
-bool tide_lender_silent(const struct tide_lender *lender);
-int tide_lender_recv(struct tide_lender *lender, void *data, size_t size);
-int tide_lender_metadata(struct tide_lender *lender, const struct tide_frame *frame, size_t size);
 const char *tide_lender_state_name(const struct tide_lender *lender);
 const char *tide_lender_reason(const struct tide_lender *lender);
 

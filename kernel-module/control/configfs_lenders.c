@@ -10,6 +10,7 @@
 #include "borrower/breaker.h"
 #include "borrower/disk_latency.h"
 #include "borrower/filter.h"
+#include "borrower/lane.h"
 #include "borrower/session.h"
 #include "control/configfs.h"
 #include "control/show.h"
@@ -339,8 +340,9 @@ static ssize_t tide_lender_stats_show(struct config_item *item, char *page)
 
 	len += sysfs_emit_at(page, len, "catalog_pages %lld\n",
 			     (s64)atomic64_read(&lender->catalog_pages));
-	len += sysfs_emit_at(page, len, "granted_bytes %llu\n",
-			     READ_ONCE(lender->granted_pages) << PAGE_SHIFT);
+	len += sysfs_emit_at(page, len, "granted_bytes %llu\nlanes %u\n",
+			     READ_ONCE(lender->granted_pages) << PAGE_SHIFT,
+			     tide_lanes_open(lender));
 	len += sysfs_emit_at(page, len, "ping_us %llu\nrtt_us_ewma %llu\n",
 			     READ_ONCE(lender->ping_ns) / 1000,
 			     READ_ONCE(lender->rtt_ns) / 1000);

@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
  * The borrowers of this guest: what each is granted, and its session of two
- * connections. A session that has lost these lingers: its pages stay for a while,
- * and a borrower that comes back in time finds them (invariant 14). They are
- * dropped when it does not, or comes back without what it knew of them.
+ * connections or, with lanes, more. A session that has lost these lingers: its
+ * pages stay for a while, and a borrower that comes back in time finds them
+ * (invariant 14). They are dropped when it does not, or comes back without what it
+ * knew of them.
  */
 #define pr_fmt(fmt) KBUILD_MODNAME ": " fmt
 
@@ -56,10 +57,30 @@ void tide_regrant(struct tide_borrower *borrower)
 /* sessions							       */
 /* ------------------------------------------------------------------ */
 
+static unsigned int tide_session_lanes(const struct tide_borrower *borrower)
+{
+	unsigned int i, lanes = 0;
+
+	for (i = 0; i < ARRAY_SIZE(borrower->lane); i++)
+		lanes += !!READ_ONCE(borrower->lane[i]);
+	return lanes;
+}
+
 /* Is nobody connected? The mutex is held. */
 static bool tide_session_idle(const struct tide_borrower *borrower)
 {
-	return !borrower->get && !borrower->put;
+	return !borrower->get && !borrower->put && !tide_session_lanes(borrower);
+}
+
+/* The mutex is held. */
+static void tide_session_shut(struct tide_borrower *borrower)
+{
+	unsigned int i;
+
+	tide_shut(borrower->get);
+	tide_shut(borrower->put);
+	for (i = 0; i < ARRAY_SIZE(borrower->lane); i++)
+		tide_shut(borrower->lane[i]);
 }
 
 static bool tide_session_over(struct tide_borrower *borrower)
@@ -88,8 +109,7 @@ static void tide_session_drop(struct tide_borrower *borrower)
 static void tide_session_renounce(struct tide_borrower *borrower)
 {
 	borrower->session = 0;
-	tide_shut(borrower->get);
-	tide_shut(borrower->put);
+	tide_session_shut(borrower);
 	if (tide_session_idle(borrower))
 		tide_session_drop(borrower);
 }
@@ -165,8 +185,7 @@ static int tide_session_claim(struct tide_borrower *borrower, const struct tide_
 		err = -EBUSY;
 	} else {
 		WRITE_ONCE(borrower->taking, true);
-		tide_shut(borrower->get);
-		tide_shut(borrower->put);
+		tide_session_shut(borrower);
 	}
 	mutex_unlock(&borrower->mutex);
 	return err;
@@ -224,36 +243,62 @@ int tide_attach_get(struct tide_connection *c, const struct tide_hello *hello)
 	return err;
 }
 
+/* Where @c is noted or, if it is NULL, one could be; NULL: nowhere. The mutex is held. */
+static struct tide_connection **tide_session_find(struct tide_borrower *borrower, u8 channel,
+						  const struct tide_connection *c)
+{
+	unsigned int i;
+
+	if (channel == TIDE_CHANNEL_PUT)
+		return borrower->put == c ? &borrower->put : NULL;
+	for (i = 0; i < ARRAY_SIZE(borrower->lane); i++)
+		if (borrower->lane[i] == c)
+			return &borrower->lane[i];
+	return NULL;
+}
+
 /**
- * tide_attach_put() - complete a session
- * @c: its PUT channel, the handshake over
+ * tide_attach_more() - complete a session, or add a lane to it
+ * @c: its PUT channel, or a lane, the handshake over
  * @hello: what the borrower has said: the number that it offered with the GET channel
  *
- * Return: 0, or -EBUSY when there is no such GET channel.
+ * Return: 0, or -EBUSY when there is no such GET channel, or no room beside it.
  */
-int tide_attach_put(struct tide_connection *c, const struct tide_hello *hello)
+int tide_attach_more(struct tide_connection *c, const struct tide_hello *hello)
 {
 	struct tide_borrower *borrower = c->borrower;
-	int err = 0;
+	struct tide_connection **place;
 
 	mutex_lock(&borrower->mutex);
-	if (!borrower->get || borrower->put ||
-	    le64_to_cpu(hello->session) != borrower->offered) {
-		err = -EBUSY;
-	} else {
+	place = tide_session_find(borrower, c->channel, NULL);
+	if (!borrower->get || le64_to_cpu(hello->session) != borrower->offered)
+		place = NULL;
+	if (place) {
 		c->agreed = borrower->get->agreed;
-		borrower->put = c;
+		WRITE_ONCE(*place, c);
 	}
 	mutex_unlock(&borrower->mutex);
-	return err;
+	return place ? 0 : -EBUSY;
+}
+
+/* The mutex is held. */
+static void tide_session_leave(struct tide_borrower *borrower, const struct tide_connection *c)
+{
+	if (c->channel != TIDE_CHANNEL_GET) {
+		WRITE_ONCE(*tide_session_find(borrower, c->channel, c), NULL);
+		return;
+	}
+	mutex_lock(&borrower->send_mutex);
+	WRITE_ONCE(borrower->get, NULL);
+	mutex_unlock(&borrower->send_mutex);
 }
 
 /**
  * tide_detach() - a connection of a session has ended
  * @c: attached
  *
- * The other one ends, too; after the last the session lingers. Whoever still
- * sends on the connection does not wait any longer.
+ * The others end, too; after the last the session lingers. Whoever still sends on
+ * the connection does not wait any longer.
  */
 void tide_detach(struct tide_connection *c)
 {
@@ -261,15 +306,8 @@ void tide_detach(struct tide_connection *c)
 
 	tide_shut(c);
 	mutex_lock(&borrower->mutex);
-	if (borrower->get == c) {
-		mutex_lock(&borrower->send_mutex);
-		WRITE_ONCE(borrower->get, NULL);
-		mutex_unlock(&borrower->send_mutex);
-		tide_shut(borrower->put);
-	} else if (borrower->put == c) {
-		borrower->put = NULL;
-		tide_shut(borrower->get);
-	}
+	tide_session_leave(borrower, c);
+	tide_session_shut(borrower);
 	if (tide_session_idle(borrower)) {
 		borrower->lost_at = ktime_get_boottime();
 		tide_session_look(borrower);
@@ -569,5 +607,6 @@ u64 tide_borrower_lent_pages(struct tide_borrower *borrower)
 
 unsigned int tide_borrower_connections(struct tide_borrower *borrower)
 {
-	return !!READ_ONCE(borrower->get) + !!READ_ONCE(borrower->put);
+	return !!READ_ONCE(borrower->get) + !!READ_ONCE(borrower->put) +
+	       tide_session_lanes(borrower);
 }

@@ -53,8 +53,9 @@ struct tide_borrower {
 	struct mutex mutex;		/* the session: the members below */
 	struct mutex send_mutex;	/* one frame at a time; @get */
 	struct tide_connection *get, *put;
+	struct tide_connection *lane[TIDE_MAX_LANES - 1];	/* beyond @get */
 	u64 session;			/* 0: none that could go on */
-	u64 offered;			/* in the hello of @get, which PUT names */
+	u64 offered;			/* in the hello of @get, which the others name */
 	u64 ordinal;			/* of @get, or the last that there was */
 	bool taking;			/* somebody waits to be @get */
 	u64 newest;			/* version that it has put; the PUT channel's */

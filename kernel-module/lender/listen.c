@@ -187,7 +187,7 @@ static void tide_meet(struct work_struct *work)
 	tide_stranger_met(c);
 	if (!err)
 		err = c->channel == TIDE_CHANNEL_GET ? tide_attach_get(c, &hello) :
-						       tide_attach_put(c, &hello);
+						       tide_attach_more(c, &hello);
 	if (err) {
 		atomic64_inc(&tide_stats.rejected);
 		pr_info_ratelimited("connection refused: error %d\n", err);
@@ -195,7 +195,7 @@ static void tide_meet(struct work_struct *work)
 		return;
 	}
 	INIT_WORK(&c->work, tide_serve);
-	queue_work(c->channel == TIDE_CHANNEL_GET ? tide_get_queue : tide_put_queue,
+	queue_work(c->channel == TIDE_CHANNEL_PUT ? tide_put_queue : tide_get_queue,
 		   &c->work);
 }
 

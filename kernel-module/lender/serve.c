@@ -143,7 +143,7 @@ void tide_notify(struct work_struct *work)
 }
 
 /* ------------------------------------------------------------------ */
-/* the GET channel						       */
+/* the GET channel, and lanes					       */
 /* ------------------------------------------------------------------ */
 
 static int tide_check(const struct tide_frame *frame, unsigned int max, size_t fixed,
@@ -195,8 +195,8 @@ static unsigned int tide_look_up(struct tide_connection *c, unsigned int count)
 	return hits;
 }
 
-static int tide_send_data(struct tide_connection *c, unsigned int count,
-			  unsigned int hits, __le64 id)
+static int tide_send_data_on(struct tide_connection *c, unsigned int count,
+			     unsigned int hits, __le64 id)
 {
 	size_t items = count * sizeof(c->reply.item[0]);
 	int err;
@@ -207,11 +207,23 @@ static int tide_send_data(struct tide_connection *c, unsigned int count,
 		.count = cpu_to_le16(count),
 		.id = id,
 	};
-	mutex_lock(&c->borrower->send_mutex);
 	err = tide_frame_seal(c->sealers.send, &c->reply.frame, c->reply.item, items);
 	if (!err)
 		err = tide_wire_send_frame(c->sock, &c->reply, sizeof(c->reply.frame) + items +
 					   TIDE_TAG_SIZE, c->bvec, hits);
+	return err;
+}
+
+/* On a lane beyond the GET channel nobody else sends. */
+static int tide_send_data(struct tide_connection *c, unsigned int count,
+			  unsigned int hits, __le64 id)
+{
+	int err;
+
+	if (c->channel == TIDE_CHANNEL_LANE)
+		return tide_send_data_on(c, count, hits, id);
+	mutex_lock(&c->borrower->send_mutex);
+	err = tide_send_data_on(c, count, hits, id);
 	mutex_unlock(&c->borrower->send_mutex);
 	return err;
 }
@@ -288,20 +300,38 @@ static int tide_serve_resize(struct tide_connection *c, const struct tide_frame 
 	return 0;
 }
 
-static int tide_serve_get_frame(struct tide_connection *c, const struct tide_frame *frame)
+static int tide_serve_ping(struct tide_connection *c, const struct tide_frame *frame)
+{
+	u64 id = le64_to_cpu(frame->id);
+	int err = tide_check(frame, 0, 0, 0) ?: tide_receive_all(c, frame);
+
+	if (err)
+		return err;
+	return c->channel == TIDE_CHANNEL_LANE ? tide_reply_on(c, TIDE_PONG, 0, id, "", 0) :
+						 tide_reply(c->borrower, TIDE_PONG, 0, id, "", 0);
+}
+
+static int tide_serve_lane_frame(struct tide_connection *c, const struct tide_frame *frame)
 {
 	switch (frame->type) {
 	case TIDE_GET:
 		return tide_serve_get(c, frame);
+	case TIDE_PING:
+		return tide_serve_ping(c, frame);
+	default:
+		return -EPROTO;
+	}
+}
+
+static int tide_serve_get_frame(struct tide_connection *c, const struct tide_frame *frame)
+{
+	switch (frame->type) {
 	case TIDE_FORGET:
 		return tide_serve_forget(c, frame);
 	case TIDE_RESIZE:
 		return tide_serve_resize(c, frame);
-	case TIDE_PING:
-		return tide_check(frame, 0, 0, 0) ?: tide_receive_all(c, frame) ?:
-		       tide_reply(c->borrower, TIDE_PONG, 0, le64_to_cpu(frame->id), "", 0);
 	default:
-		return -EPROTO;
+		return tide_serve_lane_frame(c, frame);
 	}
 }
 
@@ -398,6 +428,26 @@ static int tide_serve_put(struct tide_connection *c, const struct tide_frame *fr
 /* the whole connection						       */
 /* ------------------------------------------------------------------ */
 
+static int tide_serve_frame(struct tide_connection *c, const struct tide_frame *frame,
+			    struct page *scratch)
+{
+	switch (c->channel) {
+	case TIDE_CHANNEL_GET:
+		return tide_serve_get_frame(c, frame);
+	case TIDE_CHANNEL_LANE:
+		return tide_serve_lane_frame(c, frame);
+	default:
+		return tide_serve_put(c, frame, scratch);
+	}
+}
+
+/* A borrower pings on each but the PUT channel, which ends with the others. */
+static ktime_t tide_silence(const struct tide_connection *c)
+{
+	return c->channel == TIDE_CHANNEL_PUT ? KTIME_MAX :
+						ktime_add_ms(ktime_get(), TIDE_SILENCE_MS);
+}
+
 /**
  * tide_serve_session() - serve a connection until it ends
  * @c: attached to its borrower
@@ -411,17 +461,16 @@ void tide_serve_session(struct tide_connection *c)
 	struct tide_frame frame;
 	int err = scratch ? 0 : -ENOMEM;
 
+	if (!get)
+		c->greeted = true;
 	if (!err && get)
 		err = tide_send_grant(c->borrower);
 	if (!err && get)
 		tide_tell(c->borrower, 0);	/* what has gone meanwhile */
 	while (!err) {
-		err = tide_wire_recv_head(c->sock, &c->ahead, &frame,
-					  get ? ktime_add_ms(ktime_get(), TIDE_SILENCE_MS) :
-						KTIME_MAX);	/* ends with the GET channel */
+		err = tide_wire_recv_head(c->sock, &c->ahead, &frame, tide_silence(c));
 		if (!err)
-			err = get ? tide_serve_get_frame(c, &frame) :
-				    tide_serve_put(c, &frame, scratch);
+			err = tide_serve_frame(c, &frame, scratch);
 	}
 	if (scratch)
 		__free_page(scratch);

@@ -34,7 +34,7 @@
  * @agreed: limits, those of the GET channel's handshake
  * @ordinal: of the connections that were accepted
  * @resumed: it goes on with the former session's pages
- * @greeted: it has been sent a GRANT; under send_mutex
+ * @greeted: it has been sent a GRANT, or needs none; under send_mutex, if it has one
  * @told: notes that its EVICTED_BEFOREs stood for; likewise
  * @peer: likewise
  * @sealers: its keys
@@ -104,7 +104,7 @@ void tide_serve_session(struct tide_connection *c);
 enum tide_answer_code tide_welcomes(const struct tide_identity *who);
 struct tide_borrower *tide_known(const struct tide_identity *who);
 int tide_attach_get(struct tide_connection *c, const struct tide_hello *hello);
-int tide_attach_put(struct tide_connection *c, const struct tide_hello *hello);
+int tide_attach_more(struct tide_connection *c, const struct tide_hello *hello);
 void tide_detach(struct tide_connection *c);
 void tide_regrant(struct tide_borrower *borrower);
 

@@ -208,7 +208,7 @@ def test_lender_says_why_not(pair: Pair, known: KeyPair) -> None:
 def test_lender_drops_what_is_no_handshake(pair: Pair, known: KeyPair) -> None:
     """Garbage, a message of the wrong type, half a message, points of low order, an unknown channel."""
     _, message = message_1(known, _lender(pair), Hello(1, MIB, GET_CHANNEL))
-    _, channel = message_1(known, _lender(pair), Hello(1, MIB, channel=2))
+    _, channel = message_1(known, _lender(pair), Hello(1, MIB, channel=3))
     garbage = [b"GET / HTTP/1.1\r\n\r\n", HEAD.pack(MAGIC, VERSION, MESSAGE_2, 0) + message[HEAD.size :], channel]
     for what in garbage:
         with contextlib.closing(dial(_at(pair))) as sock:
@@ -376,7 +376,7 @@ def test_borrower_says_why_not(pair: Pair) -> None:
     for limits in NO_LIMITS:
         lender.limits = limits
         _reason(pair.b, lender.port, lender.identity, "BadLimits")
-    assert "limits: it allows 1 lanes, 0 pages a get, 64 a put, 128 notices" in pair.borrower.log()
+    assert "limits: it allows 4 lanes, 0 pages a get, 64 a put, 128 notices" in pair.borrower.log()
     assert not lender.largest, "it has a session"
     lender.close()
     _reason(pair.b, lender.port, lender.identity, "Unreachable", "Connecting")

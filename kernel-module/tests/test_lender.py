@@ -161,8 +161,8 @@ def test_trickling_strangers_lock_nobody_out(pair: Pair) -> None:
         pair.b.load()
         pair.b.borrow(NAME, address=LENDER_ADDRESS, size=64 * MIB)
         pair.b.wait_state(f"lenders/{NAME}", "Connected", timeout=8)
-        assert int(pair.lender.sh(PORT_LINE)) <= 8 + 2
-        wait_until("the strangers are gone", lambda: int(pair.lender.sh(PORT_LINE)) == 2, timeout=10)
+        assert int(pair.lender.sh(PORT_LINE)) <= 8 + 3
+        wait_until("the strangers are gone", lambda: int(pair.lender.sh(PORT_LINE)) == 3, timeout=10)
         pair.b.unload()
     pair.l.remove_peers()
 

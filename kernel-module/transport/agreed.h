@@ -8,8 +8,6 @@
 
 #include "uapi/wire.h"
 
-#define TIDE_LANES	1	/* that this guest makes, or lets others make */
-
 /* As in struct tide_limits, and agreed on. */
 struct tide_agreed {
 	unsigned int lanes, get, put, notices;
@@ -18,7 +16,7 @@ struct tide_agreed {
 static inline struct tide_limits tide_limits_own(void)
 {
 	return (struct tide_limits) {
-		.lanes = TIDE_LANES,
+		.lanes = TIDE_MAX_LANES,
 		.get = cpu_to_le16(TIDE_GET_MAX),
 		.put = cpu_to_le16(TIDE_PUT_MAX),
 		.notices = cpu_to_le16(TIDE_NOTICE_MAX),

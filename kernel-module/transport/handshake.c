@@ -235,7 +235,7 @@ void tide_handshake_reject(struct socket *sock, enum tide_reject_code code)
 
 static int tide_hello_check(const struct tide_hello *hello)
 {
-	return hello->channel > TIDE_CHANNEL_PUT ? -EPROTO : 0;
+	return hello->channel > TIDE_CHANNEL_LANE ? -EPROTO : 0;
 }
 
 static int tide_receive_1(struct socket *sock, struct tide_handshake *hs)

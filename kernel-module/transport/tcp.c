@@ -128,7 +128,7 @@ int tide_wire_send(struct socket *sock, void *data, size_t size, int flags)
 	return sent;
 }
 
-/* Bytes that may be anywhere, page by page; into the room before @bvec, and returns where they begin. */
+/* Bytes from anywhere, page by page: into the room before @bvec; returns where they begin. */
 static struct bio_vec *tide_wire_parts(struct bio_vec *bvec, const void *data, size_t size)
 {
 	const u8 *at = data + size;

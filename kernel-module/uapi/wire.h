@@ -21,11 +21,16 @@
 #define TIDE_PUT_MAX		64		/* pages a PUT carries: 256 KiB */
 #define TIDE_NOTICE_MAX		128		/* entries of EVICTED and FORGET */
 #define TIDE_LINGER_MAX_S	3600		/* that a lender keeps a session alone */
+#define TIDE_MAX_LANES		4		/* of a session, its GET channel included */
 
-/* A pairing has two connections, so that no get waits behind a batch of puts. */
+/*
+ * A session has two connections, so that no get waits behind a batch of puts, and
+ * more lanes if both ends like, so that many processors fetch at the same time.
+ */
 enum tide_channel {
 	TIDE_CHANNEL_GET = 0,	/* requests, replies, acknowledgements, notices */
 	TIDE_CHANNEL_PUT = 1,	/* PUT frames only, borrower to lender */
+	TIDE_CHANNEL_LANE = 2,	/* requests and replies; pings and pongs */
 };
 
 /* ---- handshake: Noise_IK_25519_AESGCM_SHA256, the borrower begins ---- */
@@ -57,7 +62,7 @@ struct tide_limits {
 
 /* What message 1 carries. */
 struct tide_hello {
-	__le64	session;	/* drawn by the borrower; on PUT that of the GET channel */
+	__le64	session;	/* drawn by the borrower; on PUT and LANE that of the GET channel */
 	__le64	resume;		/* a former one that it would like to go on with, or 0 */
 	__le64	version;	/* the newest that it has given */
 	__le64	size_bytes;	/* what it would like to borrow */

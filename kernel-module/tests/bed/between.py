@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import collections
 import contextlib
 import socket
 import threading
@@ -36,13 +37,18 @@ def repeat(head: bytes, sealed: bytes) -> bytes:
 
 
 class Between:
-    """Passes connections on to a port of this machine. The next frame of type `kind` goes on as `change` makes it."""
+    """Passes connections on to a port of this machine. The next frame of type `kind` goes on as `change` makes it.
+
+    `passed` has for each connection, in the order in which they came, how many frames of which type went on.
+    """
 
     def __init__(self, target: int) -> None:
         self._target = target
         self._lock = threading.Lock()
         self._kind = 0
         self._change: Change = repeat
+        self.passed: list[collections.Counter[int]] = []
+        self._near: list[socket.socket] = []
         self._listener = socket.create_server(("127.0.0.1", 0))
         self.port = int(self._listener.getsockname()[1])
         threading.Thread(target=self._listen, daemon=True).start()
@@ -56,6 +62,10 @@ class Between:
         """Whether there was such a frame."""
         return not self._kind
 
+    def cut(self, number: int) -> None:
+        """End one connection: the others live."""
+        self._near[number].shutdown(socket.SHUT_RDWR)
+
     def close(self) -> None:
         self._listener.shutdown(socket.SHUT_RDWR)
         self._listener.close()
@@ -65,10 +75,15 @@ class Between:
             while True:
                 near, _ = self._listener.accept()
                 far = socket.create_connection(("127.0.0.1", self._target))
+                passed: collections.Counter[int] = collections.Counter()
+                self.passed.append(passed)
+                self._near.append(near)
                 for ends in ((near, far, "borrower"), (far, near, "lender")):
-                    threading.Thread(target=self._pass, args=ends, daemon=True).start()
+                    threading.Thread(target=self._pass, args=(*ends, passed), daemon=True).start()
 
-    def _pass(self, source: socket.socket, target: socket.socket, sender: str) -> None:
+    def _pass(
+        self, source: socket.socket, target: socket.socket, sender: str, passed: collections.Counter[int]
+    ) -> None:
         """One direction, until either end is gone; then both are."""
         for each in (source, target):
             each.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
@@ -76,12 +91,13 @@ class Between:
             for length in HANDSHAKE[sender]:
                 target.sendall(exactly(source, length))
             while True:
-                self._pass_frame(source, target)
+                passed[self._pass_frame(source, target)] += 1
         for each in (source, target):
             with contextlib.suppress(OSError):
                 each.shutdown(socket.SHUT_RDWR)
 
-    def _pass_frame(self, source: socket.socket, target: socket.socket) -> None:
+    def _pass_frame(self, source: socket.socket, target: socket.socket) -> int:
+        """Its type."""
         head = exactly(source, FRAME.size)
         length, kind, _, count, _ = FRAME.unpack(head)
         fixed, each = METADATA[kind]
@@ -99,3 +115,4 @@ class Between:
                 raise EOFError
             target.sendall(chunk)
             left -= len(chunk)
+        return int(kind)

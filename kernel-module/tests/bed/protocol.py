@@ -7,7 +7,9 @@ take their time, bed/liar.py those that send what they like.
 
 from __future__ import annotations
 
+import collections
 import contextlib
+import functools
 import hashlib
 import hmac
 import itertools
@@ -18,7 +20,7 @@ import struct
 import threading
 import time
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from cryptography.exceptions import InvalidTag
 from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey, X25519PublicKey
@@ -31,7 +33,8 @@ CLEAR = 1  # a feature: what is beside pages is authenticated, not encrypted
 FEATURES = CLEAR
 PAGE, TAG, POINT, KEY = 4096, 16, 32, 32
 REKEY_FRAMES = 16384
-GET_CHANNEL, PUT_CHANNEL = 0, 1
+GET_CHANNEL, PUT_CHANNEL, LANE_CHANNEL = 0, 1, 2
+MAX_LANES = 4  # of a session, its GET channel included
 SILENCE_SECONDS = 10.0
 
 MESSAGE_1, MESSAGE_2, MESSAGE_3, REJECTION = 1, 2, 3, 4
@@ -136,12 +139,16 @@ class Cipher:
         except InvalidTag:
             raise Malformed("it does not verify") from None
 
+    def clear(self) -> Clear:
+        """What goes on with this key and counter, but authenticates only."""
+        return Clear(self._aead, self._count)
+
 
 class Clear(Cipher):
-    """What goes on with a cipher's key and counter, but authenticates only."""
+    """Seals nothing, but for a tag."""
 
-    def __init__(self, cipher: Cipher) -> None:
-        self._aead, self._count = cipher._aead, cipher._count
+    def __init__(self, aead: AESGCM, count: int) -> None:
+        self._aead, self._count = aead, count
         self._key = self._renew()
 
     def _tag(self, text: bytes, header: bytes) -> bytes:
@@ -159,10 +166,14 @@ class Clear(Cipher):
         return sealed[:-TAG]
 
 
+SIP_CONSTANTS = (0x736F6D6570736575, 0x646F72616E646F6D, 0x6C7967656E657261, 0x7465646279746573)
+
+
 def siphash(key: bytes, text: bytes) -> bytes:
     """SipHash-2-4 with a tag of 128 bits."""
     low, high = struct.unpack("<QQ", key)
-    v = [0x736F6D6570736575 ^ low, 0x646F72616E646F6D ^ high ^ 0xEE, 0x6C7967656E657261 ^ low, 0x7465646279746573 ^ high]
+    key_words = (low, high ^ 0xEE, low, high)
+    v = [constant ^ word for constant, word in zip(SIP_CONSTANTS, key_words, strict=True)]
     last = text[len(text) // 8 * 8 :].ljust(7, b"\0") + bytes([len(text) % 256])
     for (word,) in struct.iter_unpack("<Q", text[: len(text) // 8 * 8] + last):
         v[3] ^= word
@@ -190,7 +201,7 @@ def _turned(word: int, bits: int) -> int:
 
 def _as_agreed(features: int, *ciphers: Cipher) -> Iterator[Cipher]:
     """After the handshake: what seals, or what only authenticates."""
-    return (Clear(cipher) if features & CLEAR else cipher for cipher in ciphers)
+    return (cipher.clear() if features & CLEAR else cipher for cipher in ciphers)
 
 
 def _nonce(number: int) -> bytes:
@@ -282,7 +293,7 @@ def _derive(chain: bytes, material: bytes) -> tuple[bytes, bytes]:
 class Limits:
     """What a peer takes at once: connections that carry requests, and what each frame names."""
 
-    lanes: int = 1
+    lanes: int = MAX_LANES
     get: int = GET_MAX
     put: int = PUT_MAX
     notices: int = NOTICE_MAX
@@ -527,45 +538,12 @@ def _accept(listener: socket.socket, own: KeyPair) -> Connection:
 # Peers that keep to the protocol
 
 
-class Borrower:
-    """A session with a lender, both its connections.
+class Lane:
+    """A connection on which pages are asked for."""
 
-    `resume` is the number of a former session (`session`), `version` the newest that this borrower says it has given.
-    """
-
-    def __init__(
-        self,
-        address: tuple[str, int],
-        own: KeyPair,
-        lender: bytes,
-        size: int,
-        *,
-        resume: int = 0,
-        version: int = 0,
-        features: int = 0,
-        limits: Limits = MOST,
-    ) -> None:
-        fresh = secrets.randbits(64) or 1
+    def __init__(self, connection: Connection) -> None:
+        self.get = connection
         self._ids = itertools.count(1)
-        hello = Hello(fresh, size, GET_CHANNEL, resume, version, features, limits)
-        self.get = connect(address, own, lender, hello)
-        try:
-            first = self.get.receive()
-            if first.kind != GRANT:
-                raise Malformed(f"type {first.kind} comes first")
-            self.granted, self.linger_ms = GRANTED.unpack(first.metadata)
-            self.resumed = bool(first.flags & RESUMED)
-            self.session = resume if self.resumed else fresh
-            self.put = connect(address, own, lender, Hello(fresh, size, PUT_CHANNEL, features=features, limits=limits))
-        except BaseException:
-            self.get.close()
-            raise
-
-    def store(self, file: int, index: int, version: int, page: bytes, tag: bytes = bytes(TAG)) -> bool:
-        """Put a page; whether the lender keeps it."""
-        number = next(self._ids)
-        self.put.send(PUT, 1, number, PUT_ITEM.pack(file, index, version, tag), page)
-        return NUMBER.unpack(self._answer(PUT_ACK, number).metadata) == (1,)
 
     def load(self, file: int, index: int, version: int) -> bytes | None:
         """Get a page; None when the lender has not got it."""
@@ -587,12 +565,60 @@ class Borrower:
 
     def close(self) -> None:
         self.get.close()
-        self.put.close()
 
     def _answer(self, kind: int, number: int) -> Frame:
         while (frame := self.get.receive()).kind != kind or frame.number != number:
             pass
         return frame
+
+
+class Borrower(Lane):
+    """A session with a lender, both its connections; the first lane is its GET channel, `lane` adds others.
+
+    `resume` is the number of a former session (`session`), `version` the newest that this borrower says it has given.
+    """
+
+    def __init__(
+        self,
+        address: tuple[str, int],
+        own: KeyPair,
+        lender: bytes,
+        size: int,
+        *,
+        resume: int = 0,
+        version: int = 0,
+        features: int = 0,
+        limits: Limits = MOST,
+    ) -> None:
+        self.offered = fresh = secrets.randbits(64) or 1
+        self._hello = Hello(fresh, size, GET_CHANNEL, resume, version, features, limits)
+        self._connect = functools.partial(connect, address, own, lender)
+        super().__init__(self._connect(self._hello))
+        try:
+            first = self.get.receive()
+            if first.kind != GRANT:
+                raise Malformed(f"type {first.kind} comes first")
+            self.granted, self.linger_ms = GRANTED.unpack(first.metadata)
+            self.resumed = bool(first.flags & RESUMED)
+            self.session = resume if self.resumed else fresh
+            self.put = self._connect(replace(self._hello, channel=PUT_CHANNEL))
+        except BaseException:
+            self.get.close()
+            raise
+
+    def lane(self, offered: int | None = None) -> Lane:
+        """One more lane, of the session with that number, or this one; whether it is one, its first answer says."""
+        return Lane(self._connect(replace(self._hello, session=offered or self.offered, channel=LANE_CHANNEL)))
+
+    def store(self, file: int, index: int, version: int, page: bytes, tag: bytes = bytes(TAG)) -> bool:
+        """Put a page; whether the lender keeps it."""
+        number = next(self._ids)
+        self.put.send(PUT, 1, number, PUT_ITEM.pack(file, index, version, tag), page)
+        return NUMBER.unpack(self._answer(PUT_ACK, number).metadata) == (1,)
+
+    def close(self) -> None:
+        super().close()
+        self.put.close()
 
 
 class _Late:
@@ -621,7 +647,9 @@ class _Late:
 class Lender:
     """Lends to whoever comes, on this machine's loopback address; a session lingers as long as this lender lives.
 
-    `answer` is what newcomers are told, and `limits`. Everything that it sends on a session is `delay` seconds late.
+    `answer` is what newcomers are told, and `limits`; on lanes beyond its `room` it hangs up. Everything that it sends
+    on a session is `delay` seconds late; while it is `mute` it answers on the first lane only. `asked` counts requests
+    by the lane that they came on: the session's first is 0.
     """
 
     def __init__(self, grant: int = 64 << 20, own: KeyPair | None = None, port: int = 0, limits: Limits = MOST) -> None:
@@ -630,12 +658,15 @@ class Lender:
         self.largest: dict[int, int] = {}  # what frames of each kind counted at most
         self.delay = 0.0
         self.answer = WELCOME
+        self.room = MAX_LANES
+        self.mute = False
+        self.asked: collections.Counter[int] = collections.Counter()
         self.grant = grant
         self.linger_ms = 60_000
         self.newest = 0  # version that was put
         self.pages: dict[tuple[int, int], tuple[int, bytes, bytes]] = {}
-        self._sessions: dict[int, _Late] = {}
-        self._offered: dict[int, _Late] = {}  # by the number in the hello of the GET channel
+        self._sessions: set[int] = set()
+        self._offered: dict[int, list[_Late]] = {}  # the lanes, by the number in the hello of the GET channel
         self._connections: set[socket.socket] = set()
         self._listener = socket.create_server(("127.0.0.1", port))
         self.port = int(self._listener.getsockname()[1])
@@ -657,8 +688,8 @@ class Lender:
     def evict_before(self, version: int) -> None:
         """Drop what is older, and say so in a frame."""
         self.pages = {page: kept for page, kept in self.pages.items() if kept[0] >= version}
-        for late in self._sessions.values():
-            late.send(Frame(EVICTED_BEFORE, metadata=NUMBER.pack(version)), self.delay)
+        for lanes in self._offered.values():
+            lanes[0].send(Frame(EVICTED_BEFORE, metadata=NUMBER.pack(version)), self.delay)
 
     def _listen(self) -> None:
         with contextlib.suppress(OSError):
@@ -675,11 +706,17 @@ class Lender:
             if hello.channel == GET_CHANNEL:
                 resumed = self._resumes(hello)
                 number = hello.resume if resumed else hello.session
-                self._sessions[number] = self._offered[hello.session] = late = _Late(connection)
-                self._grant(late, hello.size, RESUMED if resumed else 0)
+                self._sessions.add(number)
+                self._offered[hello.session] = lanes = [_Late(connection)]
+                self._grant(lanes[0], hello.size, RESUMED if resumed else 0)
             else:
-                late = self._offered[hello.session]
-            self._serve(connection, late)
+                lanes = self._offered[hello.session]
+            late = lanes[0]
+            if hello.channel == LANE_CHANNEL:
+                if len(lanes) >= self.room:
+                    raise EOFError
+                lanes.append(late := _Late(connection))
+            self._serve(connection, lanes, lanes.index(late))
         sock.close()
         self._connections.discard(sock)
 
@@ -691,12 +728,16 @@ class Lender:
         metadata = GRANTED.pack(min(self.grant, wanted), self.linger_ms)
         late.send(Frame(GRANT, metadata=metadata, flags=flags), self.delay)
 
-    def _serve(self, connection: Connection, late: _Late) -> None:
-        """Frames of one channel, until it ends; answers go out on the GET channel."""
+    def _serve(self, connection: Connection, lanes: list[_Late], number: int) -> None:
+        """Frames of one connection, until it ends; answers go out on a lane, which for PUT is the first."""
+        late = lanes[number]
         try:
             while True:
                 frame = connection.receive()
+                if number and self.mute:
+                    continue
                 if frame.kind == GET:
+                    self.asked[number] += 1
                     late.send(self._look_up(frame), self.delay)
                 elif frame.kind == PUT:
                     self._keep(frame)
@@ -707,7 +748,8 @@ class Lender:
                 elif frame.kind == RESIZE:
                     self._grant(late, NUMBER.unpack(frame.metadata)[0])
         finally:
-            late.close()
+            for each in lanes:
+                each.close()
             connection.close()
 
     def _look_up(self, frame: Frame) -> Frame:

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0
-/* The borrower's side of the wire (session.c, fetch.c) against a lender that sends what it likes. */
+/* The borrower's side of the wire (session.c, fetch.c, lane.c) against a lender that sends what it likes. */
 #include "borrower/session.c"
 #include "borrower/fetch.c"
+#include "borrower/lane.c"
 #include "borrower/outbox.c"
 
 #include "fuzz.h"
@@ -12,6 +13,7 @@
 #define OUTSTANDING	8
 
 static struct tide_lender *lender;
+static struct tide_lane *lane;	/* the one of the lender's that is listened to */
 static struct tide_object object = { .id = 7 };
 static long locked;		/* folios that a reader waits for */
 static bool sealed_well;	/* what tide_decrypt() is to say */
@@ -81,10 +83,11 @@ static void ask(unsigned int count)
 
 	get->ops = &reader_ops;
 	get->lender = lender;
+	get->lane = lane;
 	kref_get(&lender->kref);
 	get->object = &object;
 	get->start = fuzz_now_ns;
-	get->id = ++lender->next_id;
+	get->id = ++lane->next_id;
 	get->count = count;
 	for (unsigned int i = 0; i < count; i++) {
 		struct folio *folio = calloc(1, sizeof(*folio));
@@ -97,13 +100,27 @@ static void ask(unsigned int count)
 		folio->locked = true;
 		locked++;
 	}
-	list_add_tail(&get->list, &lender->pending);
+	list_add_tail(&get->list, &lane->pending);
+	lane->load += count;
+}
+
+/* Pages in the requests that are left. */
+static unsigned int outstanding(void)
+{
+	unsigned int pages = 0;
+	struct tide_get *get;
+
+	list_for_each_entry(get, &lane->pending, list)
+		pages += get->count;
+	return pages;
 }
 
 /* ---- what session.c and fetch.c call ---- */
 
-int tide_decrypt(struct tide_cipher *c, const struct tide_page_id *id, struct page *page, const u8 *tag)
+int tide_decrypt(struct tide_cipher *c, unsigned int thread, const struct tide_page_id *id, struct page *page,
+		 const u8 *tag)
 {
+	fuzz_assert(thread < lender->lanes);
 	(void)c;
 	(void)tag;
 	if (sealed_well && page->bytes[0] == VERSION(id->version))
@@ -215,11 +232,11 @@ static void add_data(void)
 {
 	static struct tide_data_item item[65536];
 	unsigned int count = fuzz_count(TIDE_GET_MAX), hits = 0;
-	u64 id = fuzz_draw(lender->next_id + 2);
+	u64 id = fuzz_draw(lane->next_id + 2);
 	u8 page[PAGE_SIZE];
 	struct tide_get *get;
 
-	list_for_each_entry(get, &lender->pending, list)
+	list_for_each_entry(get, &lane->pending, list)
 		if (get->id == id && !fuzz_one_in(20))
 			count = get->count;
 	for (unsigned int i = 0; i < count; i++) {
@@ -240,7 +257,7 @@ static void add_message(void)
 {
 	unsigned int count = fuzz_count(TIDE_NOTICE_MAX);
 
-	switch (fuzz_draw(7)) {
+	switch (tide_lane_is_first(lane) || fuzz_one_in(50) ? fuzz_draw(7) : 4 + fuzz_draw(3)) {
 	case 0:
 		fuzz_frame(TIDE_PUT_ACK, fuzz_count(TIDE_PUT_MAX), fuzz_draw(100), sizeof(__le64));
 		fuzz_append_random(sizeof(__le64) + TIDE_TAG_SIZE);
@@ -254,12 +271,12 @@ static void add_message(void)
 		fuzz_append_random(sizeof(struct tide_grant) + TIDE_TAG_SIZE);
 		break;
 	case 3:
-		fuzz_frame(TIDE_PONG, 0, fuzz_now_ns, 0);
-		fuzz_append_random(TIDE_TAG_SIZE);
-		break;
-	case 4:
 		fuzz_frame(TIDE_EVICTED_BEFORE, fuzz_one_in(20), 0, sizeof(__le64));
 		fuzz_append_random(sizeof(__le64) + TIDE_TAG_SIZE);
+		break;
+	case 4:
+		fuzz_frame(TIDE_PONG, 0, fuzz_now_ns, 0);
+		fuzz_append_random(TIDE_TAG_SIZE);
 		break;
 	default:
 		add_data();
@@ -272,25 +289,28 @@ unsigned long fuzz_connection(void)
 	unsigned long messages = 1 + fuzz_draw(20);
 
 	lender = calloc(1, sizeof(*lender));
-	if (tide_get_prepare(lender))
+	if (tide_lanes_prepare(lender) || tide_forget_prepare(lender))
 		fuzz_fail("memory");
+	lane = &lender->lane[fuzz_draw(lender->lanes)];
 	kref_init(&lender->kref);
-	lender->agreed = (struct tide_agreed) { 1, TIDE_GET_MAX, TIDE_PUT_MAX, TIDE_NOTICE_MAX };
+	lender->agreed = (struct tide_agreed) { TIDE_MAX_LANES, TIDE_GET_MAX, TIDE_PUT_MAX, TIDE_NOTICE_MAX };
 	lender->config.deadline_us = 1000000;
 	lender->config.encryption = fuzz_one_in(2) ? TIDE_AES_GCM : TIDE_NO_ENCRYPTION;
 	sealed_well = !fuzz_one_in(4);
-	lender->get_sock = &sock;
-	lender->accepting = true;
+	lane->link.sock = &sock;
+	lane->accepting = true;
 	for (int i = fuzz_draw(OUTSTANDING); i >= 0; i--)
 		ask(1 + fuzz_draw(40));
 	for (unsigned long i = 0; i < messages; i++)
 		add_message();
 	sock.left = fuzz_one_in(3) ? fuzz_draw(fuzz_length + 1) : fuzz_length;
-	fuzz_assert(tide_receive(lender) < 0);
-	tide_get_abort(lender);
+	fuzz_assert(tide_receive(lane) < 0);
+	fuzz_assert(lane->load == outstanding());
+	tide_get_abort(lane);
 	fuzz_assert(locked == 0);
 	fuzz_assert(lender->kref.count == 1);
-	tide_get_release(lender);
+	tide_lanes_release(lender);
+	tide_forget_release(lender);
 	free(lender);
 	return messages;
 }

@@ -147,7 +147,7 @@ static void check_agreed(const struct tide_limits *peer)
 {
 	struct tide_agreed agreed = tide_limits_agree(peer);
 
-	fuzz_assert(agreed.lanes == 1);
+	fuzz_assert(agreed.lanes && agreed.lanes <= TIDE_MAX_LANES && agreed.lanes <= peer->lanes);
 	fuzz_assert(agreed.get && agreed.get <= TIDE_GET_MAX && agreed.get <= peer->get);
 	fuzz_assert(agreed.put && agreed.put <= TIDE_PUT_MAX && agreed.put <= peer->put);
 	fuzz_assert(agreed.notices && agreed.notices <= TIDE_NOTICE_MAX && agreed.notices <= peer->notices);
@@ -156,7 +156,7 @@ static void check_agreed(const struct tide_limits *peer)
 static void add_hello(void)
 {
 	struct tide_hello hello = {
-		.session = fuzz_draw(UINT64_MAX), .channel = fuzz_draw(fuzz_one_in(10) ? 256 : 2), .limits = draw_limits(),
+		.session = fuzz_draw(UINT64_MAX), .channel = fuzz_draw(fuzz_one_in(10) ? 256 : 3), .limits = draw_limits(),
 	};
 
 	add_head(TIDE_MESSAGE_1, fuzz_one_in(50));
@@ -193,7 +193,7 @@ static unsigned long lends(struct socket *sock, struct tide_handshake *hs)
 	sock->left = fuzz_one_in(4) ? fuzz_draw(fuzz_length + 1) : fuzz_length;
 	if (tide_handshake_hello(sock, hs))
 		return 1;
-	fuzz_assert(hs->hello.channel <= TIDE_CHANNEL_PUT);
+	fuzz_assert(hs->hello.channel <= TIDE_CHANNEL_LANE);
 	err = tide_handshake_lender(sock, hs, code);
 	fuzz_assert(err || code == TIDE_WELCOME);
 	if (!err)

@@ -220,20 +220,22 @@ static void add_put(void)
 
 static void add_message(u8 channel)
 {
-	switch (channel == TIDE_CHANNEL_PUT && !fuzz_one_in(50) ? 4 : fuzz_draw(5)) {
+	static const u8 first[] = { [TIDE_CHANNEL_GET] = 0, [TIDE_CHANNEL_PUT] = 4, [TIDE_CHANNEL_LANE] = 3 };
+
+	switch (first[channel] && !fuzz_one_in(50) ? first[channel] + fuzz_draw(5 - first[channel]) : fuzz_draw(5)) {
 	case 0:
 		add_forget();
 		break;
 	case 1:
-		fuzz_frame(TIDE_PING, 0, fuzz_draw(UINT64_MAX), 0);
-		fuzz_append_random(TIDE_TAG_SIZE);
+		add_get();
 		break;
 	case 2:
 		fuzz_frame(TIDE_RESIZE, 0, 0, sizeof(__le64));
 		fuzz_append_random(sizeof(__le64) + TIDE_TAG_SIZE);
 		break;
 	case 3:
-		add_get();
+		fuzz_frame(TIDE_PING, 0, fuzz_draw(UINT64_MAX), 0);
+		fuzz_append_random(TIDE_TAG_SIZE);
 		break;
 	default:
 		if (channel == TIDE_CHANNEL_PUT)
@@ -252,10 +254,11 @@ unsigned long fuzz_connection(void)
 
 	c->sock = &sock;
 	c->borrower = &borrower;
-	c->channel = fuzz_draw(2);
-	c->agreed = (struct tide_agreed) { 1, TIDE_GET_MAX, TIDE_PUT_MAX, TIDE_NOTICE_MAX };
-	c->greeted = c->channel == TIDE_CHANNEL_PUT;
-	borrower.get = c;
+	c->channel = fuzz_draw(3);
+	c->agreed = (struct tide_agreed) { TIDE_MAX_LANES, TIDE_GET_MAX, TIDE_PUT_MAX, TIDE_NOTICE_MAX };
+	c->greeted = c->channel != TIDE_CHANNEL_GET;
+	if (c->channel != TIDE_CHANNEL_LANE)
+		borrower.get = c;
 	borrower.store = (struct tide_store *)&borrower;	/* nobody looks inside */
 	owed = 0;
 	for (unsigned long i = 0; i < messages; i++)

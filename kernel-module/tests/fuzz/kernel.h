@@ -7,6 +7,7 @@
 #define FUZZ_KERNEL_H
 
 #include <errno.h>
+#include <limits.h>
 #include <linux/types.h>
 #include <netinet/in.h>
 #include <stdbool.h>
@@ -403,7 +404,12 @@ struct socket {
 #define sock_create_kern(net, f, t, p, s)	((void)(s), -ENOTCONN)
 #define sock_release(s)				((void)(s))
 #define kernel_connect(s, a, n, f)		((void)(a), (void)(n), -ENOTCONN)
-#define kthread_create(f, a, n)			((void)(f), (struct task_struct *)NULL)
+#define kthread_create(f, a, ...)		((void)(f), (struct task_struct *)NULL)
+#define get_task_struct(t)			(t)
+#define put_task_struct(t)			((void)(t))
+#define num_possible_cpus()			3U
+#define num_online_cpus()			3U
+#define raw_smp_processor_id()			0U
 #define kthread_stop(t)				((void)(t))
 #define kthread_should_stop()			true
 #define wake_up_process(t)			((void)(t))
