@@ -200,7 +200,7 @@ static struct tide_get *tide_window_request(struct tide_window *w, int slot,
 {
 	struct tide_get *get = w->open[slot];
 
-	if (get && get->count + nr > get->most) {
+	if (get && get->count && get->count + nr > get->most) {
 		w->open[slot] = NULL;
 		tide_get_submit(get);
 		get = NULL;
@@ -209,7 +209,7 @@ static struct tide_get *tide_window_request(struct tide_window *w, int slot,
 		get = tide_get_alloc(w, slot);
 		w->open[slot] = get;
 	}
-	return get && nr <= get->most ? get : NULL;
+	return get && get->count + nr <= get->most ? get : NULL;
 }
 
 /*

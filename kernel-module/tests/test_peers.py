@@ -86,7 +86,7 @@ def test_a_lender_that_takes_little_at_once(kernel: str) -> None:
             stress(borrower, "many /mnt/tree files=64")
         figures = pair.borrowed()
         assert figures["get_hits"] - figures["get_hits_buffer"] > 128
-        assert figures["get_misses"] == figures["get_errors"] == figures["bad_frames"] == 0
+        assert (figures["get_misses"], figures["get_errors"], figures["bad_frames"]) == (0, 0, 0)
         pair.evict()
         borrower.sh("rm -r /mnt/file /mnt/tree; sync")
         wait_until("the lender may forget", lambda: lender.largest.get(FORGET), timeout=15)

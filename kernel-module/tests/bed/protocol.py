@@ -19,7 +19,7 @@ import socket
 import struct
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 from cryptography.exceptions import InvalidTag
@@ -199,9 +199,9 @@ def _turned(word: int, bits: int) -> int:
     return (word << bits | word >> (64 - bits)) % (1 << 64)
 
 
-def _as_agreed(features: int, *ciphers: Cipher) -> Iterator[Cipher]:
+def _as_agreed(features: int, sending: Cipher, receiving: Cipher) -> tuple[Cipher, Cipher]:
     """After the handshake: what seals, or what only authenticates."""
-    return (cipher.clear() if features & CLEAR else cipher for cipher in ciphers)
+    return (sending.clear(), receiving.clear()) if features & CLEAR else (sending, receiving)
 
 
 def _nonce(number: int) -> bytes:
