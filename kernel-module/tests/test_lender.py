@@ -13,7 +13,7 @@ import pytest
 from bed.hostile import OVER, PlainBorrower
 from bed.measure import kept_bytes
 from bed.pair import LENDER_ADDRESS, NAME, Pair
-from bed.protocol import EVICTED, EVICTED_BEFORE, MOST, KeyPair, Limits, point_of
+from bed.protocol import EVICTED, EVICTED_BEFORE, GET_MAX, MOST, KeyPair, Limits, point_of
 from bed.tidepool import MIB, wait_until
 from bed.workload import running, stress
 
@@ -150,6 +150,28 @@ def test_pages_that_go_one_after_the_other_are_named(pair: Pair) -> None:
         assert borrower.evicted_before == 0
         assert borrower.get.largest[EVICTED] == 5
         assert EVICTED_BEFORE not in borrower.get.largest
+
+
+def test_what_is_told_is_true(pair: Pair) -> None:
+    """The kernel takes half of the pages, the oldest but those on their way to a borrower who does not listen.
+
+    Later it is told which pages are gone: these and no others.
+    """
+    pages = LENT_MIB * 256
+    with borrowing(pair, (LENT_MIB + 10) * MIB) as borrower:
+        borrower.put_all(pages)
+        gone = borrower.told(pages)
+        borrower.deafen()
+        for _ in range(8):  # more than finds room on the way
+            borrower.ask(range(GET_MAX))
+        wait_until("they are on their way", lambda: pair.lent()["gets"] >= 1)
+        stress(pair.lender, f"anon {pair.lender.meminfo('MemFree') // MIB + MORE_MIB}")
+        assert pair.lent()["reclaimed"] > len(gone) + 2 * NOTES
+        borrower.listen(4)
+        borrower.hits = 0
+        borrower.ask_all(pages)
+        assert borrower.told(pages) > gone
+        assert borrower.hits == pages - len(borrower.told(pages))
 
 
 def test_trickling_strangers_lock_nobody_out(pair: Pair) -> None:

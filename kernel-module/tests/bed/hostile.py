@@ -272,14 +272,14 @@ class PlainBorrower(Borrower):
     def ask_all(self, pages: int) -> None:
         most = self.get.limits.get
         for first in range(0, pages, most):
-            self._ask(range(first, min(pages, first + most)))
+            self.ask(range(first, min(pages, first + most)))
             self._answer(DATA, first)
 
     def sip(self, seconds: float) -> None:
         """Ask for much and take it in sips."""
         until = time.monotonic() + seconds
         for _ in range(8):
-            self._ask(range(GET_MAX))
+            self.ask(range(GET_MAX))
         while time.monotonic() < until and self.get.sock.recv(self.SIP):
             time.sleep(self.SIP_SECONDS)
 
@@ -295,7 +295,7 @@ class PlainBorrower(Borrower):
             self.ping()
             time.sleep(self.PING_SECONDS)
 
-    def _ask(self, pages: range) -> None:
+    def ask(self, pages: range) -> None:
         items = b"".join(GET_ITEM.pack(index, index + 1) for index in pages)
         self.get.send(GET, len(pages), pages.start, NUMBER.pack(self.FILE) + items)
 
