@@ -4,4 +4,4 @@
  */
 #include "base/stats.h"
 
-struct tide_stats tide_stats;
+DEFINE_PER_CPU(struct tide_stats, tide_stats);

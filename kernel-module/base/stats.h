@@ -3,29 +3,34 @@
 #ifndef TIDE_STATS_H
 #define TIDE_STATS_H
 
-#include <linux/atomic.h>
+#include <linux/percpu.h>
 #include <linux/printk.h>
 #include <linux/ratelimit.h>
+#include <linux/types.h>
 
+/* Each processor counts its own: some are counted for every page that is evicted. */
 struct tide_stats {
-	atomic64_t misses;	/* pages of known files read from disk */
-	atomic64_t gets_nomem;	/* windows read from disk: no request */
-	atomic64_t drop_gate;	/* puts refused: truncation or direct write */
-	atomic64_t drop_notready;	/* puts refused: no lender connected */
-	atomic64_t drop_nofile;	/* puts refused: no file descriptor free */
-	atomic64_t shrunk;	/* catalog entries given back: memory is short */
-	atomic64_t rejected;	/* handshakes refused on this guest's port */
-	atomic64_t warnings;	/* broken invariants: must be 0 */
-	atomic64_t verified;	/* hits that were compared with the disk */
-	atomic64_t verify_failed;	/* of those, not the same: must be 0 */
+	s64 misses;	/* pages of known files read from disk */
+	s64 gets_nomem;	/* windows read from disk: no request */
+	s64 drop_gate;	/* puts refused: truncation or direct write */
+	s64 drop_notready;	/* puts refused: no lender connected */
+	s64 drop_nofile;	/* puts refused: no file descriptor to be had */
+	s64 shrunk;	/* catalog entries given back: memory is short */
+	s64 rejected;	/* handshakes refused on this guest's port */
+	s64 warnings;	/* broken invariants: must be 0 */
+	s64 verified;	/* hits that were compared with the disk */
+	s64 verify_failed;	/* of those, not the same: must be 0 */
 };
 
-extern struct tide_stats tide_stats;
+DECLARE_PER_CPU(struct tide_stats, tide_stats);
+
+#define tide_count_pages(member, n)	this_cpu_add(tide_stats.member, n)
+#define tide_count(member)		tide_count_pages(member, 1)
 
 /* Says once a second at most that what must never happen has happened. */
 #define tide_warn(fmt, ...)						\
 	do {								\
-		atomic64_inc(&tide_stats.warnings);			\
+		tide_count(warnings);					\
 		pr_warn_ratelimited("warning: " fmt, ##__VA_ARGS__);	\
 	} while (0)
 

@@ -38,7 +38,7 @@ static unsigned long tide_shrink_scan(struct shrinker *shrinker,
 {
 	unsigned long pages, freed = tide_catalog_shrink(sc->nr_to_scan, &pages);
 
-	atomic64_add(pages, &tide_stats.shrunk);
+	tide_count_pages(shrunk, pages);
 	return freed ?: SHRINK_STOP;
 }
 

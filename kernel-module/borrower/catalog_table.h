@@ -37,17 +37,42 @@ tide_table_search(const struct tide_table *table, u64 key, tide_object_is *is, c
 	if (!table)
 		return NULL;
 	hlist_for_each_entry_rcu(object, &table->by_key[hash_64(key, table->bits)], by_key)
-		if (object->key == key && is(object, what) && tide_object_get(object))
+		if (object->key == key && is(object, what) && tide_object_lives(object))
 			return object;
 	return NULL;
 }
 
 /**
- * tide_table_find() - the object that a front end looks for
+ * tide_table_peek() - the object that a front end looks for, without a reference
  * @key: the object's
  * @is: which of the objects with this key it is; known when this is compiled, so
  *	that no page that comes or goes costs a call through a pointer
  * @what: its second argument
+ *
+ * Writes to no line that another processor may have.
+ *
+ * Context: any, in an RCU read section, which keeps what is returned.
+ * Return: the object, or NULL.
+ */
+static __always_inline struct tide_object *
+tide_table_peek(u64 key, tide_object_is *is, const void *what)
+{
+	struct tide_object *object;
+	unsigned int seq;
+
+	do {
+		seq = read_seqcount_begin(&tide_moves);
+		object = tide_table_search(rcu_dereference(tide_table), key, is, what) ?:
+			 tide_table_search(rcu_dereference(tide_table_next), key, is, what);
+	} while (!object && read_seqcount_retry(&tide_moves, seq));
+	return object;
+}
+
+/**
+ * tide_table_find() - the object that a front end looks for
+ * @key: as in tide_table_peek()
+ * @is: likewise
+ * @what: likewise
  *
  * Context: any.
  * Return: the object with a reference taken, or NULL.
@@ -56,14 +81,11 @@ static __always_inline struct tide_object *
 tide_table_find(u64 key, tide_object_is *is, const void *what)
 {
 	struct tide_object *object;
-	unsigned int seq;
 
 	rcu_read_lock();
-	do {
-		seq = read_seqcount_begin(&tide_moves);
-		object = tide_table_search(rcu_dereference(tide_table), key, is, what) ?:
-			 tide_table_search(rcu_dereference(tide_table_next), key, is, what);
-	} while (!object && read_seqcount_retry(&tide_moves, seq));
+	object = tide_table_peek(key, is, what);
+	if (object && !tide_object_get(object))
+		object = NULL;
 	rcu_read_unlock();
 	return object;
 }

@@ -63,7 +63,7 @@ bool tide_object_end(struct tide_object *object)
 {
 	bool alive = !object->dead;
 
-	/* pairs with tide_object_get() */
+	/* pairs with tide_object_lives() */
 	smp_store_release(&object->dead, true);
 	return alive;
 }

@@ -67,11 +67,17 @@ static inline void tide_object_hold(struct tide_object *object)
 	refcount_inc(&object->refs);
 }
 
+/* Is it not dead? */
+static inline bool tide_object_lives(const struct tide_object *object)
+{
+	/* A dead one has let go of all that it had: pairs with tide_object_end(). */
+	return !smp_load_acquire(&object->dead);
+}
+
 /* Takes a reference, unless it is dead; in an RCU read section. */
 static inline bool tide_object_get(struct tide_object *object)
 {
-	/* A dead one has let go of all that it had: pairs with tide_object_end(). */
-	return !smp_load_acquire(&object->dead) && refcount_inc_not_zero(&object->refs);
+	return tide_object_lives(object) && refcount_inc_not_zero(&object->refs);
 }
 
 void tide_object_init(struct tide_object *object, void (*free)(struct tide_object *object));

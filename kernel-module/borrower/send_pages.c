@@ -14,6 +14,7 @@
 #include <linux/highmem.h>
 #include <linux/kthread.h>
 #include <linux/mm.h>
+#include <linux/percpu.h>
 #include <linux/slab.h>
 #include <linux/wait.h>
 
@@ -61,19 +62,19 @@ struct tide_lender *tide_choose_lender(bool sequential, struct tide_refusal *why
 			continue;
 		if (tide_breaker_open(&lender->breaker)) {
 			*why = (struct tide_refusal) {
-				&lender->stats.drop_breaker, TIDE_DROP_BREAKER,
+				&lender->refused->drop_breaker, TIDE_DROP_BREAKER,
 			};
 			continue;
 		}
 		if (READ_ONCE(lender->held)) {
 			*why = (struct tide_refusal) {
-				&lender->stats.drop_held, TIDE_DROP_HELD,
+				&lender->refused->drop_held, TIDE_DROP_HELD,
 			};
 			continue;
 		}
 		if (sequential && READ_ONCE(lender->filtering)) {
 			*why = (struct tide_refusal) {
-				&lender->stats.drop_sequential, TIDE_DROP_SEQUENTIAL,
+				&lender->refused->drop_sequential, TIDE_DROP_SEQUENTIAL,
 			};
 			continue;
 		}
@@ -151,7 +152,7 @@ bool tide_put_page(struct tide_object *object, struct tide_lender *lender,
 	buffer->index = index;
 	copy_highpage(buffer->page, page);
 	if (!tide_queue(lender, buffer)) {
-		atomic64_inc(&tide_stats.drop_notready);
+		tide_count(drop_notready);
 		tide_trace_drop(object, index, TIDE_DROP_NOTREADY);
 		buffer->object = NULL;
 		buffer->lender = NULL;
@@ -527,8 +528,9 @@ int tide_put_prepare(struct tide_lender *lender)
 	lender->batch_store = kvcalloc(TIDE_BATCHES, sizeof(*lender->batch_store),
 				       GFP_KERNEL);
 	lender->put_cipher = tide_cipher_create(1);
+	lender->refused = alloc_percpu(struct tide_lender_refusals);
 	if (!lender->put_head || !lender->put_bvec || !lender->batch_store ||
-	    !lender->put_cipher)
+	    !lender->put_cipher || !lender->refused)
 		return -ENOMEM;
 	for (i = 0; i < TIDE_PUT_MAX; i++) {
 		lender->put_sealed[i] = alloc_page(GFP_KERNEL);
@@ -550,6 +552,7 @@ void tide_put_release(struct tide_lender *lender)
 	for (i = 0; i < TIDE_PUT_MAX; i++)
 		if (lender->put_sealed[i])
 			__free_page(lender->put_sealed[i]);
+	free_percpu(lender->refused);
 	tide_cipher_free(lender->put_cipher);
 	kfree(lender->put_head);
 	kfree(lender->put_bvec);

@@ -3,7 +3,7 @@
 #ifndef TIDE_SEND_PAGES_H
 #define TIDE_SEND_PAGES_H
 
-#include <linux/atomic.h>
+#include <linux/compiler.h>
 #include <linux/ktime.h>
 #include <linux/list.h>
 #include <linux/types.h>
@@ -18,7 +18,7 @@ struct tide_lender;
 
 /* Why a page is not put, and what counts it. */
 struct tide_refusal {
-	atomic64_t *counter;
+	s64 __percpu *counter;
 	enum tide_drop_reason reason;
 };
 

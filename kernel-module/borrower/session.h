@@ -56,12 +56,16 @@ struct tide_lender_stats {
 	atomic64_t breaker_opened;	/* times the latency breaker stopped */
 	atomic64_t breaker_opened_small;	/* times it stopped small reads */
 	atomic64_t breaker_opened_large;	/* times it stopped large ones */
-	atomic64_t drop_breaker;	/* puts dropped: stopped by the breaker */
-	atomic64_t drop_held;	/* puts dropped: the lender wants none now */
 	atomic64_t get_skipped;	/* read from disk because of the breaker */
-	atomic64_t drop_sequential;	/* puts dropped: read sequentially */
 	atomic64_t get_skipped_sequential;	/* read from disk with their stream */
 	atomic64_t bad_frames;	/* none, or not the lender's */
+};
+
+/* Likewise, of what is evicted while it takes none of it: each processor counts its own. */
+struct tide_lender_refusals {
+	s64 drop_breaker;	/* puts dropped: stopped by the breaker */
+	s64 drop_held;		/* puts dropped: the lender wants none now */
+	s64 drop_sequential;	/* puts dropped: read sequentially */
 };
 
 enum tide_strategy {
@@ -178,6 +182,7 @@ struct tide_lender {
 	bool has_buffers;		/* counts among their users */
 
 	struct tide_lender_stats stats;
+	struct tide_lender_refusals __percpu *refused;
 	struct tide_histogram get_latency, put_latency, ping_latency;
 };
 

@@ -335,7 +335,7 @@ static ssize_t tide_lender_reason_show(struct config_item *item, char *page)
 static ssize_t tide_lender_stats_show(struct config_item *item, char *page)
 {
 	struct tide_lender *lender = to_lender(item);
-	int len = tide_show_lender_stats(&lender->stats, page);
+	int len = tide_show_lender_stats(lender, page);
 	struct tide_breaker_means means;
 
 	len += sysfs_emit_at(page, len, "catalog_pages %lld\n",

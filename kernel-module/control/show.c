@@ -2,6 +2,7 @@
 /*
  * Counters and latency histograms as text.
  */
+#include <linux/percpu.h>
 #include <linux/sysfs.h>
 
 #include "base/histogram.h"
@@ -83,11 +84,14 @@ static const struct tide_counter tide_lender_counters[] = {
 	TIDE_COUNTER(tide_lender_stats, breaker_opened),
 	TIDE_COUNTER(tide_lender_stats, breaker_opened_small),
 	TIDE_COUNTER(tide_lender_stats, breaker_opened_large),
-	TIDE_COUNTER(tide_lender_stats, drop_breaker),
-	TIDE_COUNTER(tide_lender_stats, drop_held),
 	TIDE_COUNTER(tide_lender_stats, get_skipped),
-	TIDE_COUNTER(tide_lender_stats, drop_sequential),
 	TIDE_COUNTER(tide_lender_stats, get_skipped_sequential),
+};
+
+static const struct tide_counter tide_lender_refusal_counters[] = {
+	TIDE_COUNTER(tide_lender_refusals, drop_breaker),
+	TIDE_COUNTER(tide_lender_refusals, drop_held),
+	TIDE_COUNTER(tide_lender_refusals, drop_sequential),
 };
 
 static const struct tide_counter tide_borrower_counters[] = {
@@ -127,17 +131,44 @@ static int tide_counters_show(const struct tide_counter *counter, size_t n,
 	return len;
 }
 
+static s64 tide_counter_sum(const s64 __percpu *counter)
+{
+	s64 sum = 0;
+	int cpu;
+
+	for_each_possible_cpu(cpu)
+		sum += READ_ONCE(*per_cpu_ptr(counter, cpu));
+	return sum;
+}
+
+/* Of counters that each processor has for itself. */
+static int tide_sums_show(const struct tide_counter *counter, size_t n,
+			  const void __percpu *stats, char *page, int at)
+{
+	int len = 0;
+	size_t i;
+
+	for (i = 0; i < n; i++)
+		len += sysfs_emit_at(page, at + len, "%s %lld\n", counter[i].name,
+				     tide_counter_sum(stats + counter[i].offset));
+	return len;
+}
+
 /**
  * tide_show_lender_stats() - what the borrower counts for one lender
- * @stats: the counters
+ * @lender: the lender
  * @page: where to, one page
  *
  * Return: number of bytes written.
  */
-int tide_show_lender_stats(const struct tide_lender_stats *stats, char *page)
+int tide_show_lender_stats(const struct tide_lender *lender, char *page)
 {
-	return tide_counters_show(tide_lender_counters,
-				  ARRAY_SIZE(tide_lender_counters), stats, page);
+	int len = tide_counters_show(tide_lender_counters, ARRAY_SIZE(tide_lender_counters),
+				     &lender->stats, page);
+
+	return len + tide_sums_show(tide_lender_refusal_counters,
+				    ARRAY_SIZE(tide_lender_refusal_counters),
+				    lender->refused, page, len);
 }
 
 /**
@@ -162,8 +193,7 @@ int tide_show_borrower_stats(const struct tide_borrower_stats *stats, char *page
 int tide_show_stats(char *page)
 {
 	unsigned int total, free;
-	int len = tide_counters_show(tide_counters, ARRAY_SIZE(tide_counters),
-				     &tide_stats, page);
+	int len = tide_sums_show(tide_counters, ARRAY_SIZE(tide_counters), &tide_stats, page, 0);
 
 	tide_buffers_count(&total, &free);
 	len += sysfs_emit_at(page, len, "hooks %d\nfiles %u\n",

@@ -189,7 +189,7 @@ static void tide_meet(struct work_struct *work)
 		err = c->channel == TIDE_CHANNEL_GET ? tide_attach_get(c, &hello) :
 						       tide_attach_more(c, &hello);
 	if (err) {
-		atomic64_inc(&tide_stats.rejected);
+		tide_count(rejected);
 		pr_info_ratelimited("connection refused: error %d\n", err);
 		tide_connection_end(c);
 		return;

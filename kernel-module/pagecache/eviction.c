@@ -6,6 +6,7 @@
  */
 #include <linux/fs.h>
 #include <linux/pagemap.h>
+#include <linux/percpu.h>
 
 #include "base/broken.h"
 #include "base/outcome.h"
@@ -57,12 +58,12 @@ static bool tide_put_pages(struct tide_file *file, struct folio *folio,
 }
 
 /* Counts a folio that is not put at all. */
-static void tide_put_refuse(struct folio *folio, atomic64_t *counter,
+static void tide_put_refuse(struct folio *folio, s64 __percpu *counter,
 			    enum tide_drop_reason reason)
 {
 	const struct inode *inode = folio->mapping->host;
 
-	atomic64_inc(counter);
+	this_cpu_inc(*counter);
 	trace_tidepool_drop(inode->i_sb->s_dev, inode->i_ino, folio->index,
 			    folio_nr_pages(folio), reason);
 }
@@ -73,41 +74,29 @@ static bool tide_writes_failed(const struct address_space *mapping)
 	return errseq_check((errseq_t *)&mapping->wb_err, 0) && !tide_broken(WRITE_ERRORS);
 }
 
-/**
- * tide_put_folio() - a clean folio is being reclaimed
- * @mapping: of an eligible file
- * @folio: frozen, its mapping still set
- *
- * Invariant 1: afterwards each page is in the pool in this version, or the
- * catalog has no entry of it.
- *
- * Context: the mapping's i_pages lock is held, interrupts are off.
+/* The descriptor of a file, @known or to be known from now on, with a reference taken. */
+static struct tide_file *tide_put_file(struct tide_file *known, struct inode *inode)
+{
+	if (!known)
+		return tide_file_find_or_reserve(inode);
+	return tide_object_get(&known->object) ? known : NULL;
+}
+
+/*
+ * There is a lender for the folio. Kept apart, for what is decided before is decided
+ * for every page that is evicted, and without an instruction that locks the bus.
  */
-void tide_put_folio(struct address_space *mapping, struct folio *folio)
+static noinline void tide_put_folio_to(struct tide_lender *lender, struct tide_file *known,
+				       struct folio *folio)
 {
 	pgoff_t first = folio->index, last = first + folio_nr_pages(folio) - 1;
-	struct tide_refusal why = { &tide_stats.drop_notready, TIDE_DROP_NOTREADY };
-	struct tide_lender *lender;
-	struct tide_file *file;
-	bool queued = false, sequential;
+	struct address_space *mapping = folio->mapping;
+	struct tide_file *file = tide_put_file(known, mapping->host);
+	bool queued = false;
 
-	rcu_read_lock();
-	file = tide_file_find(mapping->host);
-	sequential = file && tide_sequential_take(file, first, last);
-	lender = tide_choose_lender(sequential, &why);
-	if (!lender) {		/* entries that exist are still true */
-		tide_put_refuse(folio, why.counter, why.reason);
-		goto out_file;
-	}
-	if (!file && !tide_file_admitted(mapping->host)) {
-		tide_put_refuse(folio, &tide_stats.drop_gate, TIDE_DROP_GATE);
-		goto out;
-	}
-	if (!file)
-		file = tide_file_find_or_reserve(mapping->host);
 	if (!file) {
 		tide_put_refuse(folio, &tide_stats.drop_nofile, TIDE_DROP_NOFILE);
-		goto out;
+		return;
 	}
 	xa_lock(&file->object.pages);
 	if (file->object.dead) {
@@ -125,9 +114,36 @@ void tide_put_folio(struct address_space *mapping, struct folio *folio)
 	xa_unlock(&file->object.pages);
 	if (queued)
 		wake_up(&lender->put_wait);
-out_file:
-	if (file)
-		tide_file_put(file);
-out:
+	tide_file_put(file);
+}
+
+/**
+ * tide_put_folio() - a clean folio is being reclaimed
+ * @mapping: of an eligible file
+ * @folio: frozen, its mapping still set
+ *
+ * Invariant 1: afterwards each page is in the pool in this version, or the
+ * catalog has no entry of it.
+ *
+ * Context: the mapping's i_pages lock is held, interrupts are off.
+ */
+void tide_put_folio(struct address_space *mapping, struct folio *folio)
+{
+	struct tide_refusal why = { &tide_stats.drop_notready, TIDE_DROP_NOTREADY };
+	pgoff_t first = folio->index, last = first + folio_nr_pages(folio) - 1;
+	struct tide_lender *lender;
+	struct tide_file *file;
+	bool sequential;
+
+	rcu_read_lock();
+	file = tide_file_peek(mapping->host);
+	sequential = file && tide_sequential_take(file, first, last);
+	lender = tide_choose_lender(sequential, &why);
+	if (!lender)		/* entries that exist are still true */
+		tide_put_refuse(folio, why.counter, why.reason);
+	else if (!file && !tide_file_admitted(mapping->host))
+		tide_put_refuse(folio, &tide_stats.drop_gate, TIDE_DROP_GATE);
+	else
+		tide_put_folio_to(lender, file, folio);
 	rcu_read_unlock();
 }

@@ -153,6 +153,21 @@ static u64 tide_file_key(const struct tide_file_name *name)
 }
 
 /**
+ * tide_file_peek() - the descriptor of an inode, without a reference
+ * @inode: a regular file
+ *
+ * Context: any, in an RCU read section, which keeps what is returned.
+ * Return: the descriptor, or NULL.
+ */
+struct tide_file *tide_file_peek(struct inode *inode)
+{
+	const struct tide_file_name name = { inode, tide_volume(inode) };
+	struct tide_object *object = tide_table_peek(tide_file_key(&name), tide_file_is, &name);
+
+	return object ? tide_file_of(object) : NULL;
+}
+
+/**
  * tide_file_find() - the descriptor of an inode
  * @inode: a regular file
  *

@@ -43,6 +43,7 @@ static inline void tide_file_put(struct tide_file *file)
 
 int tide_files_init(void);
 void tide_files_exit(void);
+struct tide_file *tide_file_peek(struct inode *inode);
 struct tide_file *tide_file_find(struct inode *inode);
 struct tide_file *tide_file_find_or_reserve(struct inode *inode);
 void tide_file_drop(struct tide_file *file, pgoff_t first, pgoff_t last);

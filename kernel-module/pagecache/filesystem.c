@@ -143,31 +143,52 @@ bool tide_eligible(struct address_space *mapping)
 		 IS_SWAPFILE(inode) || IS_NOQUOTA(inode)) || tide_broken(FLAGS);
 }
 
+static unsigned long tide_refused[TIDE_NAMED_MAX];	/* types, by their magic numbers */
+
+/* Has a type of file system its place among those that are named, or is none left? */
+static bool tide_is_named(unsigned long magic)
+{
+	int i;
+
+	for (i = 0; i < TIDE_NAMED_MAX; i++) {
+		unsigned long named = READ_ONCE(tide_refused[i]);
+
+		if (!named || named == magic)
+			return named;
+	}
+	return true;
+}
+
+/* Once for each type, whoever comes first. */
+static noinline void tide_name(const struct super_block *sb)
+{
+	unsigned long old = sb->s_magic;
+	int i;
+
+	for (i = 0; i < TIDE_NAMED_MAX; i++) {
+		old = cmpxchg(&tide_refused[i], 0, sb->s_magic);
+		if (!old || old == sb->s_magic)
+			break;
+	}
+	if (!old)
+		pr_info("pages of %s stay here: only those of ext4, xfs and btrfs are lent\n",
+			sb->s_type->name);
+}
+
 /**
  * tide_name_refused() - a page is evicted that might be lent on another file system
  * @mapping: not eligible
  *
- * Says so, once for each type of file system.
+ * Says so, once for each type of file system. Every page of such a one comes here: once
+ * its type is named nothing is written.
  *
  * Context: any.
  */
 void tide_name_refused(const struct address_space *mapping)
 {
-	static unsigned long named[TIDE_NAMED_MAX];
 	const struct inode *inode = mapping->host;
-	int i;
 
-	if (!inode || !S_ISREG(inode->i_mode) || tide_eligible_super(inode->i_sb))
-		return;
-	for (i = 0; i < TIDE_NAMED_MAX; i++) {
-		unsigned long old = cmpxchg(&named[i], 0, inode->i_sb->s_magic);
-
-		if (old == inode->i_sb->s_magic)
-			return;
-		if (!old) {
-			pr_info("pages of %s stay here: only those of ext4, xfs and btrfs are lent\n",
-				inode->i_sb->s_type->name);
-			return;
-		}
-	}
+	if (inode && S_ISREG(inode->i_mode) && !tide_eligible_super(inode->i_sb) &&
+	    !tide_is_named(inode->i_sb->s_magic))
+		tide_name(inode->i_sb);
 }

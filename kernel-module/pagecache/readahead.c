@@ -139,7 +139,7 @@ static struct tide_get *tide_get_alloc(struct tide_window *w, int slot)
 
 	read = kvmalloc(struct_size(read, get.page, room), w->gfp);
 	if (!read) {
-		atomic64_inc(&tide_stats.gets_nomem);
+		tide_count(gets_nomem);
 		return NULL;
 	}
 	lender = tide_lender_at(slot);
@@ -307,7 +307,7 @@ static void tide_window_misses(struct readahead_control *rac, unsigned long nr,
 	struct folio *folio;
 
 	sub._nr_pages = nr;
-	atomic64_add(nr, &tide_stats.misses);
+	tide_count_pages(misses, nr);
 	tide_disk_readahead(&sub, orig);
 	tide_rac_normalise(&sub);
 	while ((folio = readahead_folio(&sub)))
@@ -395,7 +395,7 @@ void tide_get_readahead(struct readahead_control *rac,
 	}
 	tide_window_submit(&w);
 	if (misses) {
-		atomic64_add(misses, &tide_stats.misses);
+		tide_count_pages(misses, misses);
 		tide_disk_readahead(rac, orig);
 	}
 	tide_file_put(w.file);
@@ -431,7 +431,7 @@ int tide_get_read_folio(struct file *file, struct folio *folio,
 	tide_file_put(w.file);
 	if (taken)
 		return 0;
-	atomic64_add(folio_nr_pages(folio), &tide_stats.misses);
+	tide_count_pages(misses, folio_nr_pages(folio));
 	sampled = tide_disk_start(folio, w.size);
 	ret = orig->read_folio(file, folio);
 	if (sampled)

@@ -183,7 +183,7 @@ static void tide_verify_failed(const struct tide_verify *v, pgoff_t index)
 {
 	const struct tide_object *object = &v->file->object;
 
-	atomic64_inc(&tide_stats.verify_failed);
+	tide_count(verify_failed);
 	pr_warn_ratelimited("verify: device %u:%u inode %llu page %lu: what came from the pool is not what the disk has\n",
 			    MAJOR(object->dev), MINOR(object->dev), object->number, index);
 	tide_object_unlearn(&v->file->object, index);
@@ -195,7 +195,7 @@ static void tide_verify_compare(const struct tide_verify *v)
 
 	folio_lock(v->folio);	/* when it has been read */
 	if (tide_verify_comparable(v)) {
-		atomic64_add(v->pages, &tide_stats.verified);
+		tide_count_pages(verified, v->pages);
 		for (i = 0; i < v->pages; i++)
 			if (tide_verify_sum(v->folio, i) != v->sum[i])
 				tide_verify_failed(v, v->folio->index + i);

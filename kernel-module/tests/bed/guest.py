@@ -43,6 +43,7 @@ SEED_BYTES = 64
 IMAGE_SECONDS = 60.0
 SLEEP_ON_EACH = "for c in /sys/devices/system/cpu/cpu[0-9]*; do taskset -c ${c##*/cpu} sleep 0.01 || exit 1; done"
 HOST_ADDRESS, ADDRESS_FOR_HOST, PORT_FOR_HOST = "10.0.2.2", "10.0.2.15", 7470
+MODULE_AREA = "0xffffffffc0000000..0xffffffffff5fffff"  # where a kernel has the code of its modules
 THROTTLED = "throttled"  # the group of drives that share their limits
 
 
@@ -88,7 +89,8 @@ class Spec:
     kernel modules that it loads beside the usual. With a `balloon` it is a domain of a libvirt of its own. `tools` is
     the image of one more disk, which is only read. `generation` is what its host calls this machine, a UUID: another
     one says that it was reverted or cloned. With `host` it reaches this machine's loopback address as HOST_ADDRESS,
-    and its port for borrowers is this machine's `host`.
+    and its port for borrowers is this machine's `host`. If `traced` it is emulated, and the emulator can tell which
+    instructions of its kernel modules it executes (bed/executed.py).
     """
 
     name: str
@@ -104,6 +106,7 @@ class Spec:
     tools: Path | None = None
     generation: str = ""
     host: int | None = None
+    traced: bool = False
 
 
 @dataclass
@@ -214,13 +217,13 @@ class Guest:
         """Write the image of this moment; the guest goes on."""
         self._write_image(self.folder / "image")
         copy_sparse(self.folder / "disk", self.folder / "image.disk")
-        self._monitor("cont", {})
+        self.monitor("cont", {})
 
     def _write_image(self, image: Path) -> None:
         """All of its memory; the guest stands still afterwards."""
-        self._monitor("migrate", {"uri": f"file:{image}"})
+        self.monitor("migrate", {"uri": f"file:{image}"})
         deadline = time.monotonic() + IMAGE_SECONDS
-        while (status := self._monitor("query-migrate", {})["status"]) != "completed":
+        while (status := self.monitor("query-migrate", {})["status"]) != "completed":
             if status == "failed" or time.monotonic() > deadline:
                 raise GuestError(f"{self.name}: its image is {status}")
             time.sleep(0.05)
@@ -259,7 +262,7 @@ class Guest:
         self.sh("for disk in /dev/vd?; do [ ! -b $disk ] || blockdev --flushbufs $disk; done")
         place = booted.place_for(image)
         self._write_image(place)
-        self._monitor("cont", {})
+        self.monitor("cont", {})
         place.rename(image)
 
     def _set_apart(self) -> None:
@@ -397,9 +400,9 @@ class Guest:
         limits = {f"{kind}{way}": 0 for kind in ("iops", "bps") for way in ("", "_rd", "_wr")}
         limits |= {"iops": iops, "bps": bytes_per_second}
         for device in drives:
-            self._monitor("block_set_io_throttle", {"device": device, "group": THROTTLED, **limits})
+            self.monitor("block_set_io_throttle", {"device": device, "group": THROTTLED, **limits})
 
-    def _monitor(self, command: str, arguments: dict[str, object]) -> dict[str, Any]:
+    def monitor(self, command: str, arguments: dict[str, object]) -> dict[str, Any]:
         """What QEMU answers to a command of its machine protocol; the connection is for it alone."""
         with socket.socket(socket.AF_UNIX) as monitor:
             monitor.settimeout(MONITOR_SECONDS)
@@ -468,7 +471,7 @@ def _processor(spec: Spec, kernel: Kernel) -> list[str]:
         # Alone it need not wait at all; with a card it must not run ahead of who is to answer.
         idle = "on" if spec.links else "off"
         return ["-accel", "tcg,thread=single", "-icount", f"shift={COUNTED_SHIFT},sleep={idle}", "-cpu", EMULATED]
-    if accelerator(kernel) == KVM:
+    if accelerator(kernel) == KVM and not spec.traced:
         return ["-accel", "kvm", "-cpu", "host"]
     return ["-accel", "tcg,thread=multi", "-cpu", EMULATED]
 
@@ -516,6 +519,8 @@ def _qemu_command(spec: Spec, kernel: Kernel, folder: Path) -> list[str]:
     command += ["-chardev", f"socket,id=channel,path={folder / 'channel'},server=on,wait=off"]
     command += ["-device", "virtio-serial-pci", "-device", "virtserialport,chardev=channel,name=tidepool"]
     command += ["-qmp", f"unix:{folder / 'qmp'},server=on,wait=off"]
+    if spec.traced:
+        command += ["-dfilter", MODULE_AREA, "-D", str(folder / "executed")]
     if spec.generation:
         command += ["-device", f"vmgenid,guid={spec.generation}"]
     if spec.disk:

@@ -41,9 +41,21 @@ def kept_bytes(guest: Guest) -> int:
 
 def processor_seconds(guest: Guest) -> float:
     """Time that its only processor has not been idle, interrupts included; a difference is what something took."""
-    timers = guest.read("/proc/timer_list")
+    return _busy(guest.read("/proc/timer_list"))
+
+
+def _busy(timers: str) -> float:
     now, idle, waiting = (int(re.search(name, timers)[1]) for name in (NOW, IDLE, WAITING))  # type: ignore[index]
     return (now - idle - waiting) / 1e9
+
+
+def eviction_seconds(guest: Guest, path: str) -> float:
+    """Processor time that the guest takes to evict a file's pages, which it has just read."""
+    guest.drop_caches(1)
+    clock = "cat /proc/timer_list >"
+    guest.sh(f"cat {path} > /dev/null; {clock} /tmp/before; echo 1 > /proc/sys/vm/drop_caches; {clock} /tmp/after", 120)
+    before, after = (_busy(guest.read(f"/tmp/{name}")) for name in ("before", "after"))
+    return after - before
 
 
 @contextmanager

@@ -39,7 +39,8 @@ class Pair:
     `modules` are kernel modules that both load beside the usual, `tools` the image of a disk that both can read.
     With `relay` the wire runs through one that can delay, lose, reorder and cut (`pair.relay`).
     `mtu` is the wire's. If `counted` both guests' clocks go by instructions.
-    `generation` is what the host calls the borrower's machine (see Spec).
+    `generation` is what the host calls the borrower's machine, and `traced` that its emulator can tell what it executes
+    (see Spec).
     With `host` both reach this machine as HOST_ADDRESS, and it reaches the lender at `lender_port`.
     `append` goes on both kernels' command lines. A debug kernel gets more memory than asked for, which it needs itself.
     """
@@ -67,6 +68,7 @@ class Pair:
         mtu: int = JUMBO,
         generation: str = "",
         host: bool = False,
+        traced: bool = False,
     ) -> None:
         self.kernel = fetch_kernel(kernel)
         self._detached = detached
@@ -110,6 +112,7 @@ class Pair:
             tools=tools,
             generation=generation,
             host=ports[1],
+            traced=traced,
         )
         self._guests: list[Guest] = []
 

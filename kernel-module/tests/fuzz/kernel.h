@@ -30,6 +30,7 @@ typedef s64 ktime_t;
 #define __packed		__attribute__((packed))
 
 #define __rcu
+#define __percpu
 #define __is_defined(x)		0
 #define __printf(a, b)		__attribute__((format(printf, a, b)))
 #define container_of(p, type, member)	((type *)((char *)(p) - offsetof(type, member)))
@@ -195,6 +196,9 @@ struct kref {
 #define kref_init(k)			((k)->count = 1)
 #define kref_get(k)			((k)->count++)
 #define kref_put(k, release)		((void)(--(k)->count ? (void)0 : release(k)))
+
+#define DECLARE_PER_CPU(type, name)	extern type name
+#define this_cpu_add(counter, n)	((void)((counter) += (n)))
 
 typedef struct { int unused; } spinlock_t, wait_queue_head_t;
 
