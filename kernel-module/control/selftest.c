@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * With selftest=1: parsing, versions, ages and pages of the catalog, and the curve of
- * ghost mode compute on this kernel what they should. Before anything is hooked, and
- * with a lender that nobody can reach. (What the handshake computes is told in
- * base/selftest.c.)
+ * With selftest=1: parsing, versions, ages and pages of the catalog, the splitting of
+ * windows, and the curve of ghost mode compute on this kernel what they should. Before
+ * anything is hooked, and with a lender that nobody can reach. (What the handshake
+ * computes is told in base/selftest.c.)
  */
 #define pr_fmt(fmt) KBUILD_MODNAME ": " fmt
 
@@ -18,6 +18,8 @@
 #include "borrower/object.h"
 #include "borrower/session.h"
 #include "control/configfs.h"
+#include "pagecache/split.h"
+#include "uapi/wire.h"
 
 #define TIDE_TEST_PAGES		1024
 #define TIDE_TEST_FAR		((pgoff_t)1 << 40)
@@ -212,6 +214,81 @@ static int __init tide_test_pages(struct tide_lender *lender)
 }
 
 /* ------------------------------------------------------------------ */
+/* windows							       */
+/* ------------------------------------------------------------------ */
+
+static void __init tide_test_wheres(void)
+{
+	tide_expect(tide_split_where(TIDE_BUFFERED, TIDE_BUFFERED) == TIDE_BUFFERED);
+	tide_expect(tide_split_where(TIDE_BUFFERED, 1) == 1 && tide_split_where(1, 1) == 1);
+	tide_expect(tide_split_where(1, TIDE_BUFFERED) == 1);
+	tide_expect(tide_split_where(1, 2) == TIDE_NOWHERE);
+	tide_expect(tide_split_where(1, TIDE_NOWHERE) == TIDE_NOWHERE);
+	tide_expect(tide_split_where(TIDE_BUFFERED, TIDE_NOWHERE) == TIDE_NOWHERE);
+	tide_expect(tide_split_where(TIDE_NOWHERE, TIDE_BUFFERED) == TIDE_NOWHERE);
+}
+
+/* A folio of a window, and what is to become of it. */
+struct tide_test_folio {
+	int where;
+	unsigned int nr;
+	enum tide_part part;
+	unsigned long misses;	/* before it, if it is taken */
+};
+
+#define TIDE_TEST_HALF	(TIDE_GET_MAX / 2)
+
+/* Two lenders by turns, a gap, more of one lender than a request takes, a gap at the end. */
+static const struct tide_test_folio tide_test_window[] __initconst = {
+	{ TIDE_NOWHERE, 3, TIDE_PART_DISK },
+	{ 0, TIDE_TEST_HALF, TIDE_PART_JOIN, 3 },
+	{ 1, 1, TIDE_PART_JOIN },
+	{ TIDE_NOWHERE, 1, TIDE_PART_DISK },
+	{ TIDE_NOWHERE, 4, TIDE_PART_DISK },
+	{ 0, TIDE_TEST_HALF, TIDE_PART_JOIN, 5 },
+	{ TIDE_BUFFERED, TIDE_GET_MAX, TIDE_PART_COPY },
+	{ 1, TIDE_GET_MAX - 1, TIDE_PART_JOIN },
+	{ 0, 1, TIDE_PART_NEXT },
+	{ 0, TIDE_GET_MAX - 1, TIDE_PART_JOIN },
+	{ 1, 2, TIDE_PART_NEXT },
+	{ TIDE_NOWHERE, 2, TIDE_PART_DISK },
+	{ TIDE_BUFFERED, 1, TIDE_PART_COPY, 2 },
+	{ TIDE_NOWHERE, 7, TIDE_PART_DISK },
+};
+
+/* As pagecache/readahead.c goes by it. */
+static unsigned long __init tide_test_split(struct tide_split *split,
+					    const struct tide_test_folio *folio)
+{
+	enum tide_part part = tide_split_part(split, folio->where, folio->nr,
+					      TIDE_GET_MAX);
+
+	tide_expect(part == folio->part);
+	if (part == TIDE_PART_NEXT)
+		tide_split_sent(split, folio->where);
+	if (part != TIDE_PART_DISK)
+		return tide_split_taken(split, folio->where, folio->nr);
+	tide_split_missed(split, folio->nr);
+	return 0;
+}
+
+static int __init tide_test_windows(struct tide_lender *lender)
+{
+	struct tide_split split = { };
+	unsigned int i;
+
+	tide_test_wheres();
+	for (i = 0; i < ARRAY_SIZE(tide_test_window); i++)
+		tide_expect(tide_test_split(&split, &tide_test_window[i]) ==
+			    tide_test_window[i].misses);
+	tide_expect(split.misses == 7);
+	tide_expect(tide_split_part(&split, 1, 4, 3) == TIDE_PART_DISK);
+	tide_expect(tide_split_part(&split, 1, 3, 3) == TIDE_PART_NEXT);
+	tide_expect(split.open[0] == TIDE_GET_MAX && split.open[1] == 2);
+	return 0;
+}
+
+/* ------------------------------------------------------------------ */
 /* ghost mode's curve						       */
 /* ------------------------------------------------------------------ */
 
@@ -259,6 +336,7 @@ static const struct tide_part_test tide_part_tests[] __initconst = {
 	{ "versions", tide_test_versions },
 	{ "ages of the catalog", tide_test_ages },
 	{ "pages of the catalog", tide_test_pages },
+	{ "windows", tide_test_windows },
 	{ "curve", tide_test_curve },
 };
 

@@ -23,6 +23,7 @@
 #include "pagecache/filesystem.h"
 #include "pagecache/readahead.h"
 #include "pagecache/sequential.h"
+#include "pagecache/split.h"
 #include "pagecache/verify.h"
 #include "uapi/wire.h"
 
@@ -32,6 +33,7 @@ struct tide_window {
 	gfp_t gfp;
 	unsigned int pages;		/* left in the window */
 	enum tide_size size;		/* of the window */
+	struct tide_split split;
 	struct tide_get *open[TIDE_MAX_LENDERS];
 	u8 asked, admitted;		/* the breaker's answers, bits by slot */
 	bool disk;			/* of a stream, with pages that are not in the pool */
@@ -39,25 +41,24 @@ struct tide_window {
 	bool ahead;			/* it is one of read-ahead, not a single folio */
 };
 
-#define TIDE_NOWHERE	(-1)	/* some page is not in the pool */
-#define TIDE_BUFFERED	(-2)	/* all pages are in outgoing buffers */
+static int tide_page_where(struct tide_file *file, pgoff_t index)
+{
+	int slot;
 
-/* Where is this folio? A slot, when all its remote pages are at one lender. */
+	if (tide_outgoing_find(&file->object, index))
+		return TIDE_BUFFERED;
+	return tide_object_version(&file->object, index, &slot) ? slot : TIDE_NOWHERE;
+}
+
+/* Where is this folio? File locked. */
 static int tide_folio_where(struct tide_file *file, struct folio *folio)
 {
 	long i, nr = folio_nr_pages(folio);
-	int slot = TIDE_BUFFERED, at;
+	int where = TIDE_BUFFERED;
 
-	for (i = 0; i < nr; i++) {
-		if (tide_outgoing_find(&file->object, folio->index + i))
-			continue;
-		if (!tide_object_version(&file->object, folio->index + i, &at))
-			return TIDE_NOWHERE;
-		if (slot != TIDE_BUFFERED && slot != at)
-			return TIDE_NOWHERE;
-		slot = at;
-	}
-	return slot;
+	for (i = 0; i < nr && where != TIDE_NOWHERE; i++)
+		where = tide_split_where(where, tide_page_where(file, folio->index + i));
+	return where;
 }
 
 static void tide_read_arrived(struct tide_get *get, unsigned int from, unsigned int to)
@@ -194,63 +195,91 @@ static bool tide_window_skips(struct tide_window *w, int slot, long nr)
 	return skips;
 }
 
-/* The open request to a lender, with room for the folio, or NULL. */
+/* The request to a lender that a folio is to be part of, or NULL. */
 static struct tide_get *tide_window_request(struct tide_window *w, int slot,
-					    long nr)
+					    enum tide_part part, long nr)
 {
-	struct tide_get *get = w->open[slot];
+	struct tide_get *get;
 
-	if (get && get->count && get->count + nr > get->most) {
+	if (part == TIDE_PART_NEXT && w->open[slot]) {
+		tide_get_submit(w->open[slot]);
+		tide_split_sent(&w->split, slot);
 		w->open[slot] = NULL;
-		tide_get_submit(get);
-		get = NULL;
 	}
-	if (!get) {
-		get = tide_get_alloc(w, slot);
-		w->open[slot] = get;
-	}
+	if (!w->open[slot])
+		w->open[slot] = tide_get_alloc(w, slot);
+	get = w->open[slot];
 	return get && get->count + nr <= get->most ? get : NULL;
+}
+
+/* How many pages the lender takes in a request; 0: it is gone. */
+static unsigned int tide_window_most(int slot)
+{
+	struct tide_lender *lender;
+	unsigned int most;
+
+	if (slot < 0)
+		return 0;
+	rcu_read_lock();
+	lender = rcu_dereference(tide_lenders[slot]);
+	most = lender ? READ_ONCE(lender->agreed.get) : 0;
+	rcu_read_unlock();
+	return most;
+}
+
+/* Is it empty, so that its pages may be filled? */
+static bool tide_folio_wants(struct folio *folio)
+{
+	return !folio_test_uptodate(folio) && !folio_test_dirty(folio) &&
+	       !folio_test_private(folio);
 }
 
 /*
  * Takes a folio of the window if the pool has it: it is then either complete
  * and unlocked already, or part of a request. Otherwise it is untouched.
+ * Returns whether it was, and in @misses how many pages before it were not.
  */
-static bool tide_window_take(struct tide_window *w, struct folio *folio)
+static bool tide_window_take(struct tide_window *w, struct folio *folio,
+			     unsigned long *misses)
 {
 	long nr = folio_nr_pages(folio);
 	struct tide_get *get = NULL;
-	unsigned int before;
+	unsigned int asked = 0;
+	enum tide_part part;
 	unsigned long flags;
-	int slot;
+	int where;
 
-	if (nr > TIDE_GET_MAX || folio_test_uptodate(folio) ||
-	    folio_test_dirty(folio) || folio_test_private(folio))
+	if (!tide_folio_wants(folio))
 		return false;
 	tide_object_lock(&w->file->object, flags);
-	slot = tide_folio_where(w->file, folio);
+	where = tide_folio_where(w->file, folio);
 	tide_object_unlock(&w->file->object, flags);
-	if (slot == TIDE_NOWHERE)
+	part = tide_split_part(&w->split, where, nr, tide_window_most(where));
+	if (part == TIDE_PART_DISK)
 		return false;
-	if (slot >= 0) {
-		if (tide_window_skips(w, slot, nr))
+	if (part != TIDE_PART_COPY) {
+		if (tide_window_skips(w, where, nr))
 			return false;
-		get = tide_window_request(w, slot, nr);
+		get = tide_window_request(w, where, part, nr);
 		if (!get)
 			return false;
 	}
 
 	folio_get(folio);
 	tide_object_lock(&w->file->object, flags);
-	if (tide_folio_where(w->file, folio) != slot) {	/* changed meanwhile */
+	if (tide_folio_where(w->file, folio) != where) {	/* changed meanwhile */
 		tide_object_unlock(&w->file->object, flags);
 		folio_put(folio);
 		return false;
 	}
-	before = get ? get->count : 0;
+	if (get)
+		asked = get->count;
 	tide_folio_collect(w->file, folio, get);
 	tide_object_unlock(&w->file->object, flags);
-	if (!get || get->count == before)
+	if (get)
+		asked = get->count - asked;
+	*misses = tide_split_taken(&w->split, where, asked);
+	if (!asked)
 		tide_folio_came(folio, w->file, w->orig, w->changes);
 	return true;
 }
@@ -363,7 +392,7 @@ void tide_get_readahead(struct readahead_control *rac,
 		.size = tide_size(readahead_count(rac)),
 		.ahead = true,
 	};
-	unsigned long misses = 0;
+	unsigned long misses;
 	bool stream;
 
 	if (!w.file) {
@@ -376,26 +405,25 @@ void tide_get_readahead(struct readahead_control *rac,
 	if (tide_object_has(&w.file->object, rac->_index, rac->_index + rac->_nr_pages - 1))
 		w.disk = stream && tide_window_has_gap(&w, rac);
 	else
-		misses = rac->_nr_pages;
-	while (misses < rac->_nr_pages) {
-		struct folio *folio = tide_rac_peek(rac, misses);
+		tide_split_missed(&w.split, rac->_nr_pages);
+	while (w.split.misses < rac->_nr_pages) {
+		struct folio *folio = tide_rac_peek(rac, w.split.misses);
 		long nr = folio_nr_pages(folio);
 
-		if (tide_window_take(&w, folio)) {
+		if (tide_window_take(&w, folio, &misses)) {
 			if (misses)
 				tide_window_misses(rac, misses, orig);
-			misses = 0;
 			folio_put(folio);	/* the window's reference */
 			rac->_index += nr;
 			rac->_nr_pages -= nr;
 		} else {
-			misses += nr;
+			tide_split_missed(&w.split, nr);
 		}
 		w.pages -= min_t(unsigned int, nr, w.pages);
 	}
 	tide_window_submit(&w);
-	if (misses) {
-		tide_count_pages(misses, misses);
+	if (w.split.misses) {
+		tide_count_pages(misses, w.split.misses);
 		tide_disk_readahead(rac, orig);
 	}
 	tide_file_put(w.file);
@@ -419,6 +447,7 @@ int tide_get_read_folio(struct file *file, struct folio *folio,
 		.pages = folio_nr_pages(folio),
 		.size = tide_size(folio_nr_pages(folio)),
 	};
+	unsigned long misses;
 	bool taken, sampled;
 	int ret;
 
@@ -426,7 +455,7 @@ int tide_get_read_folio(struct file *file, struct folio *folio,
 		return orig->read_folio(file, folio);
 	w.changes = READ_ONCE(w.file->object.changes);
 	tide_sequential_read(w.file, folio->index, w.pages);
-	taken = tide_window_take(&w, folio);
+	taken = tide_window_take(&w, folio, &misses);
 	tide_window_submit(&w);
 	tide_file_put(w.file);
 	if (taken)

@@ -112,11 +112,12 @@ def test_kernel_computes_what_others_do(kernel: str) -> None:
 
 
 @pytest.mark.long
-def test_kernel_that_computes_something_else(kernel: str) -> None:
-    """A module that derives keys in another way is not loaded, and says which part failed."""
-    with Pair(kernel, disk=None, flags="-DTIDEPOOL_BREAK_NOISE") as (borrower, _):
+@pytest.mark.parametrize(("what", "part"), [("NOISE", "message 1"), ("SPLIT", "windows")])
+def test_kernel_that_computes_something_else(kernel: str, what: str, part: str) -> None:
+    """A module that derives keys or splits windows in another way is not loaded, and says which part failed."""
+    with Pair(kernel, disk=None, flags=f"-DTIDEPOOL_BREAK_{what}") as (borrower, _):
         assert borrower.run("insmod /lib/tidepool.ko selftest=1").code != 0
-        assert "tidepool: self-test: message 1: failed" in borrower.log()
+        assert f"tidepool: self-test: {part}: failed" in borrower.log()
         assert "not loaded: self-test" in borrower.log()
 
 
