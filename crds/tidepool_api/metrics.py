@@ -101,7 +101,7 @@ AGENT: Mapping[Metric, Description] = {
     Metric.GUEST_RECYCLED: _counter("pages", PAIRING, "Oldest pages dropped for newer ones"),
     # the borrower's end
     Metric.GUEST_USED_BYTES: _gauge("bytes", PAIRING, "Memory in use at the lender"),
-    Metric.GUEST_CONNECTS: _counter("sessions", PAIRING, "Sessions begun: more than a few are a flapping connection"),
+    Metric.GUEST_CONNECTS: _counter("connections", PAIRING, "Connections: more than a few are a flapping one"),
     Metric.GUEST_GETS_HIT: _counter(
         "pages", PAIRING, "Pages read back from the lender: reads that the disk was spared"
     ),

@@ -147,7 +147,7 @@ class PoolSpec(ApiModel):
     """NonInclusive: a page that was read back stays with the lender too. Exclusive: it does not."""
 
     encryption: Encryption = Encryption.AES_GCM
-    """AES-GCM: lenders see ciphertext only. None: pages travel and rest in the clear, where that is no risk."""
+    """AES-GCM: lenders see ciphertext only. None: lender and network can read pages and change them."""
 
     filter: Filter = Filter.NONE
     """Sequential: pages read in order are not sent to the lender, for a disk reads such as well. None: all are sent."""

@@ -302,7 +302,7 @@ static int tide_data_chunk(struct tide_lane *lane, struct tide_get *get,
 		};
 	}
 	iov_iter_bvec(&iter, ITER_DEST, bvec, n, n << PAGE_SHIFT);
-	err = tide_wire_recv_iter(lane->link.sock, &iter, tide_data_until(lane, get));
+	err = tide_wire_recv_iter(lane->link.wire, &iter, tide_data_until(lane, get));
 	*rest = iov_iter_count(&iter);
 	if (err && get)
 		tide_data_cut(get, from, *i, ((n << PAGE_SHIFT) - *rest) >> PAGE_SHIFT);

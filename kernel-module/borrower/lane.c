@@ -149,7 +149,7 @@ void tide_lane_heard(struct tide_lane *lane)
 int tide_lane_head(struct tide_lane *lane, struct tide_frame *frame)
 {
 	tide_lane_expect(lane, 0);
-	return tide_wire_recv_head(lane->link.sock, &lane->rx_ahead, frame, lane->rx_until);
+	return tide_wire_recv_head(lane->link.wire, frame, lane->rx_until);
 }
 
 /**
@@ -167,7 +167,7 @@ int tide_lane_recv(struct tide_lane *lane, void *data, size_t size)
 	struct iov_iter iter;
 
 	iov_iter_kvec(&iter, ITER_DEST, &vec, 1, size);
-	return tide_wire_recv_iter(lane->link.sock, &iter, lane->rx_until);
+	return tide_wire_recv_iter(lane->link.wire, &iter, lane->rx_until);
 }
 
 /**
@@ -182,8 +182,8 @@ int tide_lane_recv(struct tide_lane *lane, void *data, size_t size)
  */
 int tide_lane_metadata(struct tide_lane *lane, const struct tide_frame *frame, size_t size)
 {
-	return tide_wire_recv_metadata(lane->link.sock, &lane->rx_ahead, lane->rx_item,
-				       size + TIDE_TAG_SIZE, lane->rx_until) ?:
+	return tide_wire_recv_metadata(lane->link.wire, lane->rx_item, size + TIDE_TAG_SIZE,
+				       lane->rx_until) ?:
 	       tide_frame_open(lane->link.seal.receive, frame, lane->rx_item, size);
 }
 
@@ -225,18 +225,6 @@ int tide_lanes_prepare(struct tide_lender *lender)
 		err = tide_get_prepare(&lender->lane[i]);
 	}
 	return err;
-}
-
-/**
- * tide_lanes_reset() - what came on former connections is gone
- * @lender: about to connect
- */
-void tide_lanes_reset(struct tide_lender *lender)
-{
-	unsigned int i;
-
-	for (i = 0; i < lender->lanes; i++)
-		lender->lane[i].rx_ahead = (struct tide_ahead) { };
 }
 
 /**

@@ -11,23 +11,22 @@
 #include <linux/workqueue.h>
 
 #include "transport/frames.h"
-#include "transport/tcp.h"
 #include "uapi/wire.h"
 
 struct page;
-struct socket;
 struct task_struct;
 struct tide_lender;
+struct tide_wire;
 
 /**
  * struct tide_link - a connection to a lender
- * @sock: it comes and goes under tx_mutex and lender->sock_mutex
+ * @wire: it comes and goes under tx_mutex and lender->wire_mutex
  * @seal: keys, there when the handshake is over: sending under @tx_mutex (PUT: the
  *	sender's), receiving by its one thread
  * @tx_mutex: one sender at a time
  */
 struct tide_link {
-	struct socket *sock;
+	struct tide_wire *wire;
 	struct tide_sealers seal;
 	struct mutex tx_mutex;	/* one sender at a time */
 };
@@ -41,7 +40,6 @@ struct tide_link {
  * @task: receives, on lanes beyond the first, where lender->main does; holds a reference
  * @rx_until: when the frame that comes now, or the next one, must be there
  * @rx_item: metadata of the frame being received
- * @rx_ahead: what came with its header
  * @scratch: takes pages nobody waits for
  * @accepting: requests may be queued
  * @stalled: a get was late here and nothing came since
@@ -64,7 +62,6 @@ struct tide_lane {
 	struct task_struct *task;
 	ktime_t rx_until;
 	struct tide_data_item *rx_item;
-	struct tide_ahead rx_ahead;
 	struct page *scratch;
 
 	bool accepting, stalled;
@@ -96,7 +93,6 @@ int tide_lane_head(struct tide_lane *lane, struct tide_frame *frame);
 int tide_lane_recv(struct tide_lane *lane, void *data, size_t size);
 int tide_lane_metadata(struct tide_lane *lane, const struct tide_frame *frame, size_t size);
 unsigned int tide_lanes_open(const struct tide_lender *lender);
-void tide_lanes_reset(struct tide_lender *lender);
 void tide_lane_quiesce(struct tide_lane *lane);
 int tide_lanes_prepare(struct tide_lender *lender);
 void tide_lanes_release(struct tide_lender *lender);

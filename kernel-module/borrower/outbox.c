@@ -230,7 +230,7 @@ static int tide_tx_drain(struct tide_lane *lane, int flags)
 	int n;
 
 	for (;;) {
-		if (!lane->link.sock || !lane->link.seal.send)
+		if (!lane->link.wire || !lane->link.seal.send)
 			return 0;	/* not before the handshake is over */
 		if (lane->tx_offset == lane->tx_length) {
 			tide_tx_fill(lane);
@@ -242,7 +242,7 @@ static int tide_tx_drain(struct tide_lane *lane, int flags)
 				return n;
 			}
 		}
-		n = tide_wire_send(lane->link.sock,
+		n = tide_wire_send(lane->link.wire,
 				   lane->tx_buffer + lane->tx_offset,
 				   lane->tx_length - lane->tx_offset, flags);
 		if (n < 0)

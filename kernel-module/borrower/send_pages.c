@@ -273,7 +273,7 @@ static int tide_batch_page(struct tide_lender *lender, struct tide_buffer *buffe
 
 static size_t tide_batch_bytes(const struct tide_batch *batch)
 {
-	return sizeof(struct tide_frame) +
+	return sizeof(struct tide_frame) + TIDE_TAG_SIZE +
 	       batch->count * (sizeof(struct tide_put_item) + PAGE_SIZE);
 }
 
@@ -295,7 +295,7 @@ static int tide_batch_send(struct tide_lender *lender, struct tide_batch *batch)
 		ret = tide_batch_page(lender, batch->buffer[i], i);
 	if (!ret)
 		ret = tide_frame_seal(lender->put.seal.send, &head->frame, head->item, items);
-	return ret ?: tide_wire_send_frame(lender->put.sock, head,
+	return ret ?: tide_wire_send_frame(lender->put.wire, head,
 					   sizeof(head->frame) + items + TIDE_TAG_SIZE,
 					   lender->put_bvec, batch->count);
 }
@@ -366,7 +366,7 @@ static int tide_sender(void *arg)
 		atomic64_inc(&lender->stats.put_requests);
 		atomic64_add(batch->count, &lender->stats.puts_sent);
 		batch->sent = ktime_get();
-		batch->end = tide_wire_position(lender->put.sock) + tide_batch_bytes(batch);
+		batch->end = tide_wire_position(lender->put.wire) + tide_batch_bytes(batch);
 		batch->sending = true;
 		tide_batch_move(lender, batch, &lender->batches_sent);
 		err = tide_batch_send(lender, batch);
@@ -405,7 +405,7 @@ static struct tide_batch *tide_batch_take_sent(struct tide_lender *lender, u64 i
 	struct tide_batch *batch = tide_batch_find_sent(lender, id);
 
 	if (!batch || batch->count != count ||
-	    !tide_wire_passed(lender->put.sock, batch->end))
+	    !tide_wire_passed(lender->put.wire, batch->end))
 		return NULL;
 	wait_event(lender->put_wait, !READ_ONCE(batch->sending));
 	spin_lock_irq(&lender->put_lock);

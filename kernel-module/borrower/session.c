@@ -12,12 +12,10 @@
 
 #include <linux/cpumask.h>
 #include <linux/kthread.h>
-#include <linux/net.h>
+#include <linux/percpu.h>
 #include <linux/random.h>
 #include <linux/sched/task.h>
 #include <linux/slab.h>
-#include <net/net_namespace.h>
-#include <net/sock.h>
 
 #include "base/compat.h"
 #include "base/crypto.h"
@@ -51,13 +49,12 @@ unsigned int tide_lenders_enabled;		/* slots that are taken */
 static DEFINE_MUTEX(tide_slots_mutex);
 
 /* ------------------------------------------------------------------ */
-/* sockets							       */
+/* connections							       */
 /* ------------------------------------------------------------------ */
 
 static void tide_link_shut(struct tide_link *link)
 {
-	if (link->sock)
-		kernel_sock_shutdown(link->sock, SHUT_RDWR);
+	tide_wire_shut(link->wire);
 }
 
 /**
@@ -72,11 +69,11 @@ void tide_lender_break(struct tide_lender *lender)
 {
 	unsigned int i;
 
-	mutex_lock(&lender->sock_mutex);
+	mutex_lock(&lender->wire_mutex);
 	for (i = 0; i < lender->lanes; i++)
 		tide_link_shut(&lender->lane[i].link);
 	tide_link_shut(&lender->put);
-	mutex_unlock(&lender->sock_mutex);
+	mutex_unlock(&lender->wire_mutex);
 }
 
 /* The session ends, and does not go on. */
@@ -106,51 +103,42 @@ void tide_lenders_renounce(void)
 	mutex_unlock(&tide_slots_mutex);
 }
 
-static int tide_reach(struct tide_lender *lender, struct socket *sock)
+static int tide_reach(struct tide_lender *lender, struct tide_wire *wire)
 {
 	struct sockaddr_storage address;
-	size_t size = sizeof(struct sockaddr_in);
-	__be16 port;
+	u16 port;
 
-	mutex_lock(&lender->sock_mutex);
+	mutex_lock(&lender->wire_mutex);
 	address = lender->config.address;
-	port = htons(lender->config.port);
-	mutex_unlock(&lender->sock_mutex);
-	if (address.ss_family == AF_INET6) {
-		((struct sockaddr_in6 *)&address)->sin6_port = port;
-		size = sizeof(struct sockaddr_in6);
-	} else {
-		((struct sockaddr_in *)&address)->sin_port = port;
-	}
-	tide_wire_timeout(sock, TIDE_CONNECT_MS);
-	return kernel_connect(sock, (struct sockaddr_unsized *)&address, size, 0);
+	port = lender->config.port;
+	mutex_unlock(&lender->wire_mutex);
+	return tide_wire_connect(wire, &address, port, TIDE_CONNECT_MS);
 }
 
-static int tide_socket(struct tide_lender *lender, struct tide_link *link,
-		       struct tide_identity *identity)
+static int tide_wire_begin(struct tide_lender *lender, struct tide_link *link,
+			   struct tide_identity *identity)
 {
-	struct socket *sock;
-	int err;
+	struct tide_wire *wire = tide_wire_create(READ_ONCE(lender->config.address.ss_family));
 
-	err = sock_create_kern(&init_net, READ_ONCE(lender->config.address.ss_family), SOCK_STREAM,
-			       IPPROTO_TCP, &sock);
-	if (err)
-		return err;
-	tide_wire_tune(sock);
-	mutex_lock(&lender->sock_mutex);
-	link->sock = sock;	/* from here on tide_lender_break() ends it */
+	if (IS_ERR(wire))
+		return PTR_ERR(wire);
+	mutex_lock(&lender->wire_mutex);
+	link->wire = wire;	/* from here on tide_lender_break() ends it */
 	*identity = lender->config.identity;
-	mutex_unlock(&lender->sock_mutex);
+	mutex_unlock(&lender->wire_mutex);
 	return READ_ONCE(lender->closing) || READ_ONCE(lender->renounced) ||
 	       READ_ONCE(lender->ending) || tide_timeline_held() ? -ESHUTDOWN : 0;
 }
 
-/* Nothing is sent but the handshake before there are these. */
-static int tide_seal(struct tide_link *link, const struct tide_handshake *hs)
+/* Nothing is sent but the handshake before there are these, nor before limits are agreed on. */
+static int tide_seal(struct tide_lender *lender, struct tide_link *link,
+		     const struct tide_handshake *hs)
 {
 	int err;
 
 	mutex_lock(&link->tx_mutex);
+	if (hs->hello.channel == TIDE_CHANNEL_GET)
+		lender->agreed = tide_limits_agree(&hs->answer.limits);
 	err = tide_sealers_create(&link->seal, &hs->keys, true, tide_handshake_clear(hs));
 	mutex_unlock(&link->tx_mutex);
 	return err;
@@ -182,10 +170,10 @@ static int tide_shake_hands(struct tide_lender *lender, struct tide_link *link,
 	struct tide_identity identity;
 
 	hs->hello.features = cpu_to_le64(tide_features(lender));
-	return tide_socket(lender, link, &identity) ?:
-	       tide_reach(lender, link->sock) ?:
-	       tide_handshake_borrower(link->sock, hs, &identity) ?:
-	       tide_seal(link, hs);
+	return tide_wire_begin(lender, link, &identity) ?:
+	       tide_reach(lender, link->wire) ?:
+	       tide_handshake_borrower(link->wire, hs, &identity) ?:
+	       tide_seal(lender, link, hs);
 }
 
 static int tide_connect(struct tide_lender *lender, const struct tide_hello *hello,
@@ -200,8 +188,6 @@ static int tide_connect(struct tide_lender *lender, const struct tide_hello *hel
 	err = tide_shake_hands(lender, link, hs);
 	WRITE_ONCE(lender->reason, hs->reason);
 	memcpy(lender->contribution, hs->noise.hash, sizeof(lender->contribution));
-	if (!err && hello->channel == TIDE_CHANNEL_GET)
-		lender->agreed = tide_limits_agree(&hs->answer.limits);
 	tide_log_refusal(lender, hs);
 	tide_handshake_free(hs);
 	return err;
@@ -209,17 +195,16 @@ static int tide_connect(struct tide_lender *lender, const struct tide_hello *hel
 
 static void tide_disconnect(struct tide_lender *lender, struct tide_link *link)
 {
-	struct socket *sock;
+	struct tide_wire *wire;
 
 	mutex_lock(&link->tx_mutex);
-	mutex_lock(&lender->sock_mutex);
-	sock = link->sock;
-	link->sock = NULL;
-	mutex_unlock(&lender->sock_mutex);
+	mutex_lock(&lender->wire_mutex);
+	wire = link->wire;
+	link->wire = NULL;
+	mutex_unlock(&lender->wire_mutex);
 	tide_sealers_free(&link->seal);
 	mutex_unlock(&link->tx_mutex);
-	if (sock)
-		sock_release(sock);
+	tide_wire_free(wire);
 }
 
 /* Of what was to be sent on it nothing is left. */
@@ -437,11 +422,17 @@ static int tide_lane_connect(struct tide_lane *lane)
 	return err;
 }
 
-/* Nothing is asked on it before the lender has answered there once. */
+/*
+ * One after the other, for a lender takes few strangers of an address at a time. Nothing
+ * is asked on a lane before the lender has answered there once.
+ */
 static int tide_lane_begin(struct tide_lane *lane)
 {
-	int err = tide_lane_connect(lane);
+	int err;
 
+	mutex_lock(&lane->lender->lane_mutex);
+	err = tide_lane_connect(lane);
+	mutex_unlock(&lane->lender->lane_mutex);
 	if (err)
 		return err;
 	tide_lane_ping(lane);
@@ -501,7 +492,7 @@ static void tide_lanes_start(struct tide_lender *lender)
 		tide_lane_start(&lender->lane[i]);
 }
 
-/* The session is ending, and its sockets are shut down. */
+/* The session is ending, and its connections are shut down. */
 static void tide_lanes_stop(struct tide_lender *lender)
 {
 	struct tide_lane *lane;
@@ -610,7 +601,6 @@ static int tide_session_begin(struct tide_lender *lender)
 	WRITE_ONCE(lender->ending, false);
 	lender->stalled = false;
 	lender->offered = le64_to_cpu(hello.session);
-	tide_lanes_reset(lender);
 	tide_breaker_reset(lender, false);
 	err = tide_connect(lender, &hello, &lender->lane[0].link) ?:
 	      tide_session_settle(lender, lender->offered);
@@ -774,7 +764,8 @@ struct tide_lender *tide_lender_create(const char *name)
 	};
 	spin_lock_init(&lender->breaker.lock);
 	tide_ages_init(&lender->ages);
-	mutex_init(&lender->sock_mutex);
+	mutex_init(&lender->wire_mutex);
+	mutex_init(&lender->lane_mutex);
 	INIT_DELAYED_WORK(&lender->tick, tide_tick);
 	mutex_init(&lender->put.tx_mutex);
 	if (tide_lanes_prepare(lender) || tide_forget_prepare(lender) ||
@@ -813,6 +804,19 @@ static void tide_slot_give(struct tide_lender *lender)
 	lender->slot = -1;
 }
 
+/* What was counted while it was enabled before. */
+static void tide_lender_count_anew(struct tide_lender *lender)
+{
+	int cpu;
+
+	memset(&lender->stats, 0, sizeof(lender->stats));
+	memset(&lender->get_latency, 0, sizeof(lender->get_latency));
+	memset(&lender->put_latency, 0, sizeof(lender->put_latency));
+	memset(&lender->ping_latency, 0, sizeof(lender->ping_latency));
+	for_each_possible_cpu(cpu)
+		memset(per_cpu_ptr(lender->refused, cpu), 0, sizeof(*lender->refused));
+}
+
 /**
  * tide_lender_enable() - connect in the background and stay connected
  * @lender: configured completely
@@ -825,10 +829,7 @@ int tide_lender_enable(struct tide_lender *lender)
 	struct task_struct *task;
 	int err;
 
-	memset(&lender->stats, 0, sizeof(lender->stats));
-	memset(&lender->get_latency, 0, sizeof(lender->get_latency));
-	memset(&lender->put_latency, 0, sizeof(lender->put_latency));
-	memset(&lender->ping_latency, 0, sizeof(lender->ping_latency));
+	tide_lender_count_anew(lender);
 	kref_init(&lender->kref);
 	init_completion(&lender->released);
 	lender->closing = false;
@@ -910,11 +911,11 @@ void tide_lender_identify(struct tide_lender *lender, const struct tide_identity
 {
 	bool other;
 
-	mutex_lock(&lender->sock_mutex);
+	mutex_lock(&lender->wire_mutex);
 	other = !tide_identity_is(&lender->config.identity, identity);
 	lender->config.identity = *identity;
 	lender->config.identity_set = true;
-	mutex_unlock(&lender->sock_mutex);
+	mutex_unlock(&lender->wire_mutex);
 	if (!other)
 		return;
 	tide_lender_hurry(lender);
@@ -942,11 +943,11 @@ void tide_lender_move(struct tide_lender *lender, const struct sockaddr_storage 
 {
 	bool other;
 
-	mutex_lock(&lender->sock_mutex);
+	mutex_lock(&lender->wire_mutex);
 	other = !tide_is_at(&lender->config, address, port);
 	lender->config.address = *address;
 	lender->config.port = port;
-	mutex_unlock(&lender->sock_mutex);
+	mutex_unlock(&lender->wire_mutex);
 	if (!other)
 		return;
 	tide_lender_hurry(lender);

@@ -89,7 +89,7 @@ enum tide_lender_state {
  * struct tide_lender_config - what configfs sets for one lender
  * @address: where it listens
  * @port: its TCP port
- * @identity: who must answer there; sock_mutex guards it
+ * @identity: who must answer there; wire_mutex guards it
  * @identity_set: it was written
  * @size_bytes: how much to borrow
  * @strategy: what becomes of a page that is read back
@@ -151,7 +151,8 @@ struct tide_lender {
 	bool filtering;		/* it does not get what is read sequentially */
 
 	struct task_struct *main;
-	struct mutex sock_mutex;	/* all sockets, config.identity */
+	struct mutex lane_mutex;	/* one lane connects at a time */
+	struct mutex wire_mutex;	/* all connections, config.identity */
 	u8 contribution[TIDE_HASH_SIZE];	/* what both have said in the handshake */
 	struct delayed_work tick;
 

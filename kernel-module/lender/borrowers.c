@@ -297,8 +297,8 @@ static void tide_session_leave(struct tide_borrower *borrower, const struct tide
  * tide_detach() - a connection of a session has ended
  * @c: attached
  *
- * The others end, too; after the last the session lingers. Whoever still sends on
- * the connection does not wait any longer.
+ * The others end, too, but for a lane that was not used; after the last the session
+ * lingers. Whoever still sends on the connection does not wait any longer.
  */
 void tide_detach(struct tide_connection *c)
 {
@@ -307,7 +307,8 @@ void tide_detach(struct tide_connection *c)
 	tide_shut(c);
 	mutex_lock(&borrower->mutex);
 	tide_session_leave(borrower, c);
-	tide_session_shut(borrower);
+	if (c->vital)
+		tide_session_shut(borrower);
 	if (tide_session_idle(borrower)) {
 		borrower->lost_at = ktime_get_boottime();
 		tide_session_look(borrower);

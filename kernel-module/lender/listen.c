@@ -1,17 +1,14 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * One listening socket for all borrowers. A connection is a work item that
- * blocks in its socket; shutting the socket down ends it. Until the handshake
+ * One listener for all borrowers. A connection is a work item that blocks in it;
+ * shutting the connection down ends it. Until the handshake
  * is over it is a stranger, of which only a few are admitted, and none for long.
  */
 #define pr_fmt(fmt) KBUILD_MODNAME ": " fmt
 
 #include <linux/in6.h>
-#include <linux/kthread.h>
 #include <linux/slab.h>
 #include <net/ipv6.h>
-#include <net/net_namespace.h>
-#include <net/sock.h>
 
 #include "base/compat.h"
 #include "base/identity.h"
@@ -39,30 +36,11 @@ static u64 tide_accepted_ever;
 
 /* Handshakes and gets come before puts: a reader waits for a get. */
 static struct workqueue_struct *tide_get_queue, *tide_put_queue;
-static struct socket *tide_listener;
-static struct task_struct *tide_listen_task;
 static unsigned int tide_listen_users;
 
 /* ------------------------------------------------------------------ */
 /* connections							       */
 /* ------------------------------------------------------------------ */
-
-/* Of an IPv6 address the host's part is of no account: a host may have any. */
-static struct in6_addr tide_origin(struct socket *sock)
-{
-	struct sockaddr_storage peer = { .ss_family = AF_UNSPEC };
-	struct in6_addr from = { };
-
-	kernel_getpeername(sock, (struct sockaddr *)&peer);
-	if (peer.ss_family == AF_INET) {
-		ipv6_addr_set_v4mapped(((struct sockaddr_in *)&peer)->sin_addr.s_addr, &from);
-	} else if (peer.ss_family == AF_INET6) {
-		from = ((struct sockaddr_in6 *)&peer)->sin6_addr;
-		if (!ipv6_addr_v4mapped(&from))
-			memset(&from.s6_addr[8], 0, 8);
-	}
-	return from;
-}
 
 /* The oldest stranger from a place, if there are too many of them; tide_lending_mutex is held. */
 static struct tide_connection *tide_stranger_surplus(const struct in6_addr *from,
@@ -136,12 +114,12 @@ static int tide_bind_borrower(struct tide_connection *c, const struct tide_hands
 static int tide_shake_hands(struct tide_connection *c, struct tide_handshake *hs)
 {
 	struct tide_identity who;
-	int err = tide_handshake_hello(c->sock, hs);
+	int err = tide_handshake_hello(c->wire, hs);
 
 	if (err)
 		return err;
 	memcpy(&who, hs->noise.peer, sizeof(who));
-	return tide_handshake_lender(c->sock, hs, tide_welcomes(&who)) ?:
+	return tide_handshake_lender(c->wire, hs, tide_welcomes(&who)) ?:
 	       tide_bind_borrower(c, hs);
 }
 
@@ -163,7 +141,7 @@ static void tide_connection_end(struct tide_connection *c)
 	mutex_lock(&tide_lending_mutex);
 	list_del(&c->list);
 	mutex_unlock(&tide_lending_mutex);
-	sock_release(c->sock);
+	tide_wire_free(c->wire);
 	tide_sealers_free(&c->sealers);
 	kvfree(c);
 	wake_up_all(&tide_connections_wait);
@@ -199,30 +177,29 @@ static void tide_meet(struct work_struct *work)
 		   &c->work);
 }
 
-static void tide_accepted(struct socket *sock)
+static void tide_accepted(struct tide_wire *wire)
 {
 	struct tide_connection *c = kvzalloc(sizeof(*c), GFP_KERNEL);
 	bool admitted;
 
-	tide_wire_tune(sock);
 	if (!c)
 		goto refuse;
-	c->sock = sock;
-	c->from = tide_origin(sock);
+	c->wire = wire;
+	tide_wire_origin(wire, &c->from);
 	INIT_WORK(&c->work, tide_meet);
 	INIT_DELAYED_WORK(&c->deadline, tide_stranger_late);
 	mutex_lock(&tide_lending_mutex);
 	admitted = tide_stranger_admit(c);
 	mutex_unlock(&tide_lending_mutex);
 	if (!admitted) {
-		tide_handshake_reject(sock, TIDE_REJECT_FULL);
+		tide_handshake_reject(wire, TIDE_REJECT_FULL);
 		goto refuse;
 	}
 	queue_work(tide_get_queue, &c->work);
 	return;
 refuse:
 	kvfree(c);
-	sock_release(sock);
+	tide_wire_free(wire);
 }
 
 /**
@@ -304,65 +281,6 @@ void tide_borrower_part(struct tide_borrower *borrower)
 /* listening							       */
 /* ------------------------------------------------------------------ */
 
-static int tide_listen_loop(void *arg)
-{
-	struct socket *listener = arg, *sock;
-	int err;
-
-	while (!kthread_should_stop()) {
-		err = kernel_accept(listener, &sock, 0);
-		if (!err)
-			tide_accepted(sock);
-		else if (!kthread_should_stop())
-			schedule_timeout_interruptible(HZ / 10);
-	}
-	return 0;
-}
-
-static int tide_bind(struct socket *sock, int family)
-{
-	struct sockaddr_in6 any6 = {
-		.sin6_family = AF_INET6,
-		.sin6_port = htons(tide_port),
-		.sin6_addr = IN6ADDR_ANY_INIT,
-	};
-	struct sockaddr_in any4 = {
-		.sin_family = AF_INET,
-		.sin_port = htons(tide_port),
-	};
-
-	if (family == AF_INET6)
-		return kernel_bind(sock, (struct sockaddr_unsized *)&any6, sizeof(any6));
-	return kernel_bind(sock, (struct sockaddr_unsized *)&any4, sizeof(any4));
-}
-
-static int tide_listen_on(int family)
-{
-	struct task_struct *task;
-	struct socket *sock;
-	int err;
-
-	err = sock_create_kern(&init_net, family, SOCK_STREAM, IPPROTO_TCP, &sock);
-	if (err)
-		return err;
-	sock_set_reuseaddr(sock->sk);
-	err = tide_bind(sock, family) ?: kernel_listen(sock, 64);
-	if (err)
-		goto release;
-	task = kthread_create(tide_listen_loop, sock, "tidepool_listen");
-	if (IS_ERR(task)) {
-		err = PTR_ERR(task);
-		goto release;
-	}
-	tide_listener = sock;
-	tide_listen_task = task;
-	wake_up_process(task);
-	return 0;
-release:
-	sock_release(sock);
-	return err;
-}
-
 static void tide_queues_free(void)
 {
 	if (tide_get_queue)
@@ -385,8 +303,6 @@ static int tide_queues_alloc(void)
 /**
  * tide_listen() - one more borrower is enabled
  *
- * IPv6 sockets take IPv4 borrowers as well.
- *
  * Context: process, under control/configfs.c's mutex.
  * Return: 0, -ENOSPC when there are TIDE_MAX_BORROWERS already, or an errno.
  */
@@ -398,9 +314,7 @@ int tide_listen(void)
 		return -ENOSPC;
 	if (tide_listen_users)
 		goto listening;
-	err = tide_queues_alloc() ?: tide_listen_on(AF_INET6);
-	if (err == -EAFNOSUPPORT || err == -EADDRNOTAVAIL)
-		err = tide_listen_on(AF_INET);
+	err = tide_queues_alloc() ?: tide_wire_listen(tide_port, tide_accepted);
 	if (err) {
 		pr_err("port: %u: cannot listen: error %d\n", tide_port, err);
 		tide_queues_free();
@@ -430,11 +344,7 @@ void tide_unlisten(void)
 {
 	if (--tide_listen_users)
 		return;
-	kernel_sock_shutdown(tide_listener, SHUT_RDWR);
-	kthread_stop(tide_listen_task);
-	sock_release(tide_listener);
-	tide_listener = NULL;
-
+	tide_wire_unlisten();
 	tide_connections_break();
 	wait_event(tide_connections_wait, tide_no_connections());
 	tide_queues_free();

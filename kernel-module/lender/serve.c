@@ -50,7 +50,7 @@ static int tide_send_note(struct tide_connection *c, u8 type, unsigned int count
 	};
 	err = tide_frame_seal(c->sealers.send, &c->note.frame, c->note.metadata, length);
 	if (!err)
-		err = tide_wire_send(c->sock, &c->note,
+		err = tide_wire_send(c->wire, &c->note,
 				     sizeof(c->note.frame) + length + TIDE_TAG_SIZE, 0);
 	if (err < 0)
 		tide_shut(c);	/* half of it may have gone */
@@ -160,7 +160,7 @@ static int tide_check(const struct tide_frame *frame, unsigned int max, size_t f
 static int tide_receive_metadata(struct tide_connection *c, const struct tide_frame *frame,
 				 size_t size)
 {
-	return tide_wire_recv_metadata(c->sock, &c->ahead, &c->request, size + TIDE_TAG_SIZE,
+	return tide_wire_recv_metadata(c->wire, &c->request, size + TIDE_TAG_SIZE,
 				       tide_wire_until(size)) ?:
 	       tide_frame_open(c->sealers.receive, frame, &c->request, size);
 }
@@ -209,8 +209,10 @@ static int tide_send_data_on(struct tide_connection *c, unsigned int count,
 	};
 	err = tide_frame_seal(c->sealers.send, &c->reply.frame, c->reply.item, items);
 	if (!err)
-		err = tide_wire_send_frame(c->sock, &c->reply, sizeof(c->reply.frame) + items +
+		err = tide_wire_send_frame(c->wire, &c->reply, sizeof(c->reply.frame) + items +
 					   TIDE_TAG_SIZE, c->bvec, hits);
+	if (err)
+		tide_shut(c);	/* half of it may have gone */
 	return err;
 }
 
@@ -315,6 +317,7 @@ static int tide_serve_lane_frame(struct tide_connection *c, const struct tide_fr
 {
 	switch (frame->type) {
 	case TIDE_GET:
+		c->vital = true;
 		return tide_serve_get(c, frame);
 	case TIDE_PING:
 		return tide_serve_ping(c, frame);
@@ -412,14 +415,15 @@ static int tide_serve_put(struct tide_connection *c, const struct tide_frame *fr
 	if (frame->type != TIDE_PUT || !count ||
 	    tide_check(frame, c->agreed.put, 0, sizeof(c->request.put[0]) + PAGE_SIZE))
 		return -EPROTO;
-	err = tide_receive_metadata(c, frame, count * sizeof(c->request.put[0]));
+	err = tide_receive_metadata(c, frame, count * sizeof(c->request.put[0])) ?:
+	      tide_tell_evicted(c);
 	if (err)
 		return err;
 	tide_note_versions(c, count);
 	tide_prepare_batch(c, count, scratch);
-	err = tide_wire_recv_pages(c->sock, c->bvec, count);
+	err = tide_wire_recv_pages(c->wire, c->bvec, count);
 	stored = cpu_to_le64(tide_store_batch(c, count, !err));
-	return err ?: tide_tell_evicted(c) ?:
+	return err ?:
 	       tide_reply(c->borrower, TIDE_PUT_ACK, count, le64_to_cpu(frame->id), &stored,
 			  sizeof(stored));
 }
@@ -461,20 +465,21 @@ void tide_serve_session(struct tide_connection *c)
 	struct tide_frame frame;
 	int err = scratch ? 0 : -ENOMEM;
 
-	if (!get)
-		c->greeted = true;
+	c->greeted = !get;
+	c->vital = c->channel != TIDE_CHANNEL_LANE;
 	if (!err && get)
 		err = tide_send_grant(c->borrower);
 	if (!err && get)
 		tide_tell(c->borrower, 0);	/* what has gone meanwhile */
 	while (!err) {
-		err = tide_wire_recv_head(c->sock, &c->ahead, &frame, tide_silence(c));
+		err = tide_wire_recv_head(c->wire, &frame, tide_silence(c));
 		if (!err)
 			err = tide_serve_frame(c, &frame, scratch);
 	}
 	if (scratch)
 		__free_page(scratch);
 	if (err == -EPROTO || err == -EBADMSG) {
+		c->vital = true;
 		atomic64_inc(&c->borrower->stats.bad_frames);
 		pr_warn_ratelimited("borrowers/%s: %s frame, connection closed\n",
 				    c->borrower->name, err == -EPROTO ? "malformed" : "forged");

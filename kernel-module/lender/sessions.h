@@ -10,7 +10,6 @@
 #include <linux/in6.h>
 #include <linux/list.h>
 #include <linux/mutex.h>
-#include <linux/net.h>
 #include <linux/wait.h>
 #include <linux/workqueue.h>
 
@@ -28,18 +27,18 @@
  * @deadline: ends the handshake
  * @from: where it comes from, as far as strangers are told apart
  * @work: serves it
- * @sock: its socket
+ * @wire: the connection itself
  * @borrower: once the handshake is over
  * @channel: likewise
  * @agreed: limits, those of the GET channel's handshake
  * @ordinal: of the connections that were accepted
  * @resumed: it goes on with the former session's pages
  * @greeted: it has been sent a GRANT, or needs none; under send_mutex, if it has one
+ * @vital: its end is that of the session: a lane's only once it was used
  * @told: notes that its EVICTED_BEFOREs stood for; likewise
  * @peer: likewise
  * @sealers: its keys
- * @ahead: what came with the header of the frame being served
- * @request: its metadata, and its tag
+ * @request: metadata of the frame being served, and its tag
  * @reply: header, versions and tags of the reply being sent
  * @note: any other frame being sent
  * @folio: pages of the request being served
@@ -51,16 +50,15 @@ struct tide_connection {
 	struct delayed_work deadline;
 	struct in6_addr from;
 	struct work_struct work;
-	struct socket *sock;
+	struct tide_wire *wire;
 	struct tide_borrower *borrower;
 	u8 channel;
 	struct tide_agreed agreed;
 	u64 ordinal;
-	bool resumed, greeted;
+	bool resumed, greeted, vital;
 	u64 told;
 	struct tide_identity peer;
 	struct tide_sealers sealers;
-	struct tide_ahead ahead;
 	struct {
 		union {
 			struct {
@@ -93,7 +91,7 @@ extern wait_queue_head_t tide_connections_wait;
 static inline void tide_shut(struct tide_connection *c)
 {
 	if (c)
-		kernel_sock_shutdown(c->sock, SHUT_RDWR);
+		tide_wire_shut(c->wire);
 }
 
 /* serve.c */

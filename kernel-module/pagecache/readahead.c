@@ -134,18 +134,17 @@ static struct tide_lender *tide_lender_at(int slot)
 
 static struct tide_get *tide_get_alloc(struct tide_window *w, int slot)
 {
-	unsigned int room = min_t(unsigned int, w->pages, TIDE_GET_MAX);
-	struct tide_lender *lender;
+	struct tide_lender *lender = tide_lender_at(slot);
 	struct tide_read *read;
+	unsigned int most;
 
-	read = kvmalloc(struct_size(read, get.page, room), w->gfp);
+	if (!lender)
+		return NULL;
+	most = min_t(unsigned int, w->pages, READ_ONCE(lender->agreed.get));
+	read = kvmalloc(struct_size(read, get.page, most), w->gfp);
 	if (!read) {
 		tide_count(gets_nomem);
-		return NULL;
-	}
-	lender = tide_lender_at(slot);
-	if (!lender) {
-		kvfree(read);
+		tide_lender_put(lender);
 		return NULL;
 	}
 	tide_object_hold(&w->file->object);
@@ -160,7 +159,7 @@ static struct tide_get *tide_get_alloc(struct tide_window *w, int slot)
 	read->get.hit = false;
 	read->get.receiving = false;
 	read->get.exclusive = lender->config.strategy == TIDE_EXCLUSIVE;
-	read->get.most = READ_ONCE(lender->agreed.get);
+	read->get.most = most;
 	read->get.count = 0;
 	return &read->get;
 }

@@ -229,6 +229,19 @@ def test_as_many_as_allowed(guests: Pair, known: KeyPair) -> None:
     wait_until("all have ended", lambda: guests.lent()["connections"] == 0)
 
 
+def test_lane_that_is_given_up(guests: Pair, known: KeyPair) -> None:
+    """One that ends before anything was asked on it was none: the session goes on without."""
+    with session(guests, known) as borrower:
+        assert borrower.store(1, 1, 1, bytes(PAGE))
+        lane = borrower.lane()
+        lane.ping()
+        assert guests.lent()["connections"] == 3
+        lane.close()
+        wait_until("it is gone", lambda: guests.lent()["connections"] == 2)
+        assert borrower.load(1, 1, 1) == bytes(PAGE)
+        assert borrower.lane().load(1, 1, 1) == bytes(PAGE)
+
+
 def test_other_number(guests: Pair, known: KeyPair) -> None:
     """A lane is one of the session whose number was offered with the GET channel that is there, or none."""
     with session(guests, known) as former:

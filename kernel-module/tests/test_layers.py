@@ -60,6 +60,15 @@ def test_one_that_does_not_is_named(module: Path, file: str, name: str, fault: s
     assert fault in line
 
 
+def test_a_socket_outside_the_transport_is_named(module: Path) -> None:
+    """Whoever has a connection has no socket."""
+    file = module / "lender/serve.c"
+    file.write_text(file.read_text() + "\nstatic struct socket *one;\n")
+    code, said = check(module)
+    assert code == 1
+    assert said.splitlines() == ["layers: lender/serve.c knows of sockets, which are transport/tcp.c's"]
+
+
 def test_a_file_outside_the_layers_is_named(module: Path) -> None:
     """One beside the folders, and one in a folder that is no layer."""
     (module / "tidepool.h").write_text("")

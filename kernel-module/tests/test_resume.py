@@ -251,6 +251,19 @@ def test_lender_wants_no_puts(pair: Pair) -> None:
     lend_all(pair, "/mnt/held", 512)
 
 
+def test_counters_begin_anew(pair: Pair) -> None:
+    """With each time that a lender is enabled, those that each processor counts for itself, too."""
+    pair.l.set("hold", 1)
+    stress(pair.borrower, "fill /mnt/held mib=1")
+    pair.borrower.drop_caches(1)
+    assert pair.borrowed()["drop_held"]
+    pair.l.set("hold", 0)
+    pair.b.set(f"{LENDER}/enabled", 0)
+    pair.b.set(f"{LENDER}/enabled", 1)
+    pair.b.wait_state(LENDER, "Connected")
+    assert {name: count for name, count in pair.borrowed().items() if name.startswith("drop_") and count} == {}
+
+
 # One end is the model
 
 

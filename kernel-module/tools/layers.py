@@ -1,4 +1,7 @@
-"""layers.py [FOLDER]: says which includes of the module's sources run up from one layer to another, or in a circle."""
+"""layers.py [FOLDER]: says which includes of the module's sources run up from one layer to another, or in a circle.
+
+And which sources know of sockets, beside the one that is there for them.
+"""
 
 from __future__ import annotations
 
@@ -20,6 +23,8 @@ RANK = {folder: rank for rank, folders in enumerate(LAYERS) for folder in folder
 INCLUDE = re.compile(r'^\s*#\s*include\s+"([^"]+)"', re.MULTILINE)
 GENERATED = "compat-generated.h"
 NO_LAYER = {"compat", "tests", "tools"}
+SOCKET = re.compile(r"\bstruct socket\b|\bsock_create|->sk\b")
+TRANSPORT = "transport/tcp.c"
 
 Includes = dict[str, list[str]]
 
@@ -71,10 +76,17 @@ def circles(includes: Includes) -> Iterator[str]:
         yield from walk(path, [])
 
 
+def sockets(folder: Path, includes: Includes) -> Iterator[str]:
+    """Sources that could not be used with another transport."""
+    for path in includes:
+        if path != TRANSPORT and SOCKET.search((folder / path).read_text()):
+            yield f"{path} knows of sockets, which are {TRANSPORT}'s"
+
+
 def faults(folder: Path) -> list[str]:
-    """All that is wrong with the includes of the sources there."""
+    """All that is wrong with the sources there."""
     includes = read(folder)
-    return [*strays(includes), *upward(includes), *circles(includes)]
+    return [*strays(includes), *upward(includes), *circles(includes), *sockets(folder, includes)]
 
 
 def main() -> None:

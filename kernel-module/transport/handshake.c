@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * The handshake on a socket (PROTOCOL.md): messages of fixed size, and on the
+ * The handshake (PROTOCOL.md): messages of fixed size, and on the
  * lender's side no more work for a stranger than reading one takes. Message 1
  * may be a repetition of an old one; so nothing comes of it until message 3,
  * which only a borrower can send that has just now read message 2.
@@ -9,7 +9,6 @@
 
 #include <linux/net.h>
 #include <linux/slab.h>
-#include <net/sock.h>
 
 #include "base/identity.h"
 #include "base/noise.h"
@@ -60,20 +59,20 @@ static void tide_message_head(struct tide_message_head *head, enum tide_message_
 	};
 }
 
-static int tide_message_send(struct socket *sock, struct tide_handshake *hs,
+static int tide_message_send(struct tide_wire *wire, struct tide_handshake *hs,
 			     enum tide_message_type type, size_t size)
 {
 	int err;
 
 	tide_message_head(&hs->message.head, type, 0);
-	err = tide_wire_send(sock, &hs->message, size, 0);
+	err = tide_wire_send(wire, &hs->message, size, 0);
 	return err < 0 ? err : 0;
 }
 
 /* What follows the head of a message. */
-static int tide_message_rest(struct socket *sock, struct tide_handshake *hs, size_t size)
+static int tide_message_rest(struct tide_wire *wire, struct tide_handshake *hs, size_t size)
 {
-	return tide_wire_recv(sock, &hs->message.head + 1, size - sizeof(hs->message.head));
+	return tide_wire_recv(wire, &hs->message.head + 1, size - sizeof(hs->message.head));
 }
 
 /* Which of the peers sends with which of the keys is the same on both sides. */
@@ -87,7 +86,7 @@ static int tide_message_3_key(struct tide_handshake *hs)
 /* the borrower's half						       */
 /* ------------------------------------------------------------------ */
 
-static int tide_send_1(struct socket *sock, struct tide_handshake *hs)
+static int tide_send_1(struct tide_wire *wire, struct tide_handshake *hs)
 {
 	struct tide_keypair fresh;
 	int err;
@@ -95,7 +94,7 @@ static int tide_send_1(struct socket *sock, struct tide_handshake *hs)
 	err = tide_keypair_draw(&fresh) ?:
 	      tide_noise_write_1(&hs->noise, &fresh, &hs->hello, sizeof(hs->hello),
 				 hs->message.first.fresh) ?:
-	      tide_message_send(sock, hs, TIDE_MESSAGE_1, sizeof(hs->message.first));
+	      tide_message_send(wire, hs, TIDE_MESSAGE_1, sizeof(hs->message.first));
 	memzero_explicit(&fresh, sizeof(fresh));
 	return err;
 }
@@ -106,7 +105,7 @@ static int tide_refused(struct tide_handshake *hs, enum tide_reason reason)
 	return -EACCES;
 }
 
-static int tide_rejected(struct socket *sock, struct tide_handshake *hs)
+static int tide_rejected(struct tide_wire *wire, struct tide_handshake *hs)
 {
 	static const enum tide_reason reasons[] = {
 		[TIDE_REJECT_VERSION] = TIDE_OTHER_VERSION,
@@ -115,7 +114,7 @@ static int tide_rejected(struct socket *sock, struct tide_handshake *hs)
 	};
 	u8 code = hs->message.head.code;
 
-	if (tide_message_rest(sock, hs, sizeof(hs->message.rejection)) ||
+	if (tide_message_rest(wire, hs, sizeof(hs->message.rejection)) ||
 	    code >= ARRAY_SIZE(reasons) || !reasons[code])
 		return tide_refused(hs, TIDE_NOT_A_LENDER);
 	hs->oldest = le16_to_cpu(hs->message.rejection.oldest);
@@ -143,22 +142,22 @@ static int tide_answered(struct tide_handshake *hs)
 }
 
 /* Message 2, or a word why there is none. */
-static int tide_receive_2(struct socket *sock, struct tide_handshake *hs)
+static int tide_receive_2(struct tide_wire *wire, struct tide_handshake *hs)
 {
 	const struct tide_message_head *head = &hs->message.head;
-	int err = tide_wire_recv(sock, &hs->message.head, sizeof(*head));
+	int err = tide_wire_recv(wire, &hs->message.head, sizeof(*head));
 
 	if (err)	/* one that is no lender hangs up */
 		return err == -ECONNRESET ? tide_refused(hs, TIDE_NOT_A_LENDER) : err;
 	if (le32_to_cpu(head->magic) != TIDE_MAGIC)
 		return tide_refused(hs, TIDE_NOT_A_LENDER);
 	if (head->type == TIDE_REJECTION)
-		return tide_rejected(sock, hs);
+		return tide_rejected(wire, hs);
 	if (le16_to_cpu(head->protocol) != TIDE_PROTOCOL)
 		return tide_refused(hs, TIDE_OTHER_VERSION);
 	if (head->type != TIDE_MESSAGE_2)
 		return tide_refused(hs, TIDE_NOT_A_LENDER);
-	err = tide_message_rest(sock, hs, sizeof(hs->message.second));
+	err = tide_message_rest(wire, hs, sizeof(hs->message.second));
 	if (err)
 		return err;
 	err = tide_noise_read_2(&hs->noise, hs->message.second.fresh, sizeof(hs->answer),
@@ -168,7 +167,7 @@ static int tide_receive_2(struct socket *sock, struct tide_handshake *hs)
 	return tide_answered(hs);
 }
 
-static int tide_send_3(struct socket *sock, struct tide_handshake *hs)
+static int tide_send_3(struct tide_wire *wire, struct tide_handshake *hs)
 {
 	struct tide_message_3 *third = &hs->message.third;
 
@@ -176,27 +175,27 @@ static int tide_send_3(struct socket *sock, struct tide_handshake *hs)
 	return tide_message_3_key(hs) ?:
 	       tide_aead_seal(hs->noise.aead, 0, &third->head, sizeof(third->head), "", 0,
 			      third->tag) ?:
-	       tide_message_send(sock, hs, TIDE_MESSAGE_3, sizeof(*third));
+	       tide_message_send(wire, hs, TIDE_MESSAGE_3, sizeof(*third));
 }
 
 /**
  * tide_handshake_borrower() - the borrower's half of the handshake
- * @sock: connected
+ * @wire: connected
  * @hs: just created, its @hello filled but for the limits
  * @lender: who must be at the other end
  *
  * Context: process.
  * Return: 0, -EACCES with a reason in @hs->reason, or another negative errno.
  */
-int tide_handshake_borrower(struct socket *sock, struct tide_handshake *hs,
+int tide_handshake_borrower(struct tide_wire *wire, struct tide_handshake *hs,
 			    const struct tide_identity *lender)
 {
 	hs->hello.limits = tide_limits_own();
-	tide_wire_timeout(sock, TIDE_HANDSHAKE_MS);
+	tide_wire_timeout(wire, TIDE_HANDSHAKE_MS);
 	return tide_noise_begin(&hs->noise, &hs->own, lender->point, TIDE_PROLOGUE) ?:
-	       tide_send_1(sock, hs) ?:
-	       tide_receive_2(sock, hs) ?:
-	       tide_send_3(sock, hs);
+	       tide_send_1(wire, hs) ?:
+	       tide_receive_2(wire, hs) ?:
+	       tide_send_3(wire, hs);
 }
 
 /* ------------------------------------------------------------------ */
@@ -204,25 +203,25 @@ int tide_handshake_borrower(struct socket *sock, struct tide_handshake *hs,
 /* ------------------------------------------------------------------ */
 
 /* Lets a peer read the last word before the connection is reset. */
-static void tide_part(struct socket *sock)
+static void tide_part(struct tide_wire *wire)
 {
 	u8 byte;
 
-	tide_wire_timeout(sock, TIDE_PARTING_MS);
-	kernel_sock_shutdown(sock, SHUT_WR);
-	tide_wire_recv(sock, &byte, sizeof(byte));
+	tide_wire_timeout(wire, TIDE_PARTING_MS);
+	tide_wire_finish(wire);
+	tide_wire_recv(wire, &byte, sizeof(byte));
 }
 
 /**
  * tide_handshake_reject() - tell a stranger why there is no handshake
- * @sock: the connection, about to be closed
+ * @wire: the connection, about to be closed
  * @code: the reason
  *
- * Does not wait: what the socket does not take is not said.
+ * Does not wait: what is not taken at once is not said.
  *
  * Context: process.
  */
-void tide_handshake_reject(struct socket *sock, enum tide_reject_code code)
+void tide_handshake_reject(struct tide_wire *wire, enum tide_reject_code code)
 {
 	struct tide_rejection rejection = {
 		.oldest = cpu_to_le16(TIDE_PROTOCOL_OLDEST),
@@ -230,7 +229,7 @@ void tide_handshake_reject(struct socket *sock, enum tide_reject_code code)
 	};
 
 	tide_message_head(&rejection.head, TIDE_REJECTION, code);
-	tide_wire_send(sock, &rejection, sizeof(rejection), MSG_DONTWAIT);
+	tide_wire_send(wire, &rejection, sizeof(rejection), MSG_DONTWAIT);
 }
 
 static int tide_hello_check(const struct tide_hello *hello)
@@ -238,10 +237,10 @@ static int tide_hello_check(const struct tide_hello *hello)
 	return hello->channel > TIDE_CHANNEL_LANE ? -EPROTO : 0;
 }
 
-static int tide_receive_1(struct socket *sock, struct tide_handshake *hs)
+static int tide_receive_1(struct tide_wire *wire, struct tide_handshake *hs)
 {
 	const struct tide_message_head *head = &hs->message.head;
-	int err = tide_wire_recv(sock, &hs->message.head, sizeof(*head));
+	int err = tide_wire_recv(wire, &hs->message.head, sizeof(*head));
 
 	if (err)
 		return err;
@@ -251,7 +250,7 @@ static int tide_receive_1(struct socket *sock, struct tide_handshake *hs)
 		return -EPROTONOSUPPORT;
 	if (head->type != TIDE_MESSAGE_1 || head->code)
 		return -EPROTO;
-	return tide_message_rest(sock, hs, sizeof(hs->message.first));
+	return tide_message_rest(wire, hs, sizeof(hs->message.first));
 }
 
 /**
@@ -265,7 +264,7 @@ bool tide_handshake_clear(const struct tide_handshake *hs)
 
 /**
  * tide_handshake_hello() - receive and check the first message
- * @sock: just accepted
+ * @wire: just accepted
  * @hs: just created; its @hello is filled, and @noise.peer is who says so
  *
  * Whoever sent the message may be repeating what another has said.
@@ -275,25 +274,25 @@ bool tide_handshake_clear(const struct tide_handshake *hs)
  * one of another version, -EBADMSG when it is not for this lender, or another
  * negative errno.
  */
-int tide_handshake_hello(struct socket *sock, struct tide_handshake *hs)
+int tide_handshake_hello(struct tide_wire *wire, struct tide_handshake *hs)
 {
 	int err;
 
-	tide_wire_timeout(sock, TIDE_HANDSHAKE_MS);
-	err = tide_receive_1(sock, hs) ?:
+	tide_wire_timeout(wire, TIDE_HANDSHAKE_MS);
+	err = tide_receive_1(wire, hs) ?:
 	      tide_noise_begin(&hs->noise, &hs->own, NULL, TIDE_PROLOGUE) ?:
 	      tide_noise_read_1(&hs->noise, hs->message.first.fresh, sizeof(hs->hello),
 				&hs->hello) ?:
 	      tide_hello_check(&hs->hello);
 	if (err == -EPROTONOSUPPORT || err == -EBADMSG) {
-		tide_handshake_reject(sock, err == -EBADMSG ? TIDE_REJECT_IDENTITY :
+		tide_handshake_reject(wire, err == -EBADMSG ? TIDE_REJECT_IDENTITY :
 							      TIDE_REJECT_VERSION);
-		tide_part(sock);
+		tide_part(wire);
 	}
 	return err;
 }
 
-static int tide_send_2(struct socket *sock, struct tide_handshake *hs)
+static int tide_send_2(struct tide_wire *wire, struct tide_handshake *hs)
 {
 	struct tide_keypair fresh;
 	int err;
@@ -301,17 +300,17 @@ static int tide_send_2(struct socket *sock, struct tide_handshake *hs)
 	err = tide_keypair_draw(&fresh) ?:
 	      tide_noise_write_2(&hs->noise, &fresh, &hs->answer, sizeof(hs->answer),
 				 hs->message.second.fresh) ?:
-	      tide_message_send(sock, hs, TIDE_MESSAGE_2, sizeof(hs->message.second));
+	      tide_message_send(wire, hs, TIDE_MESSAGE_2, sizeof(hs->message.second));
 	memzero_explicit(&fresh, sizeof(fresh));
 	return err;
 }
 
-static int tide_receive_3(struct socket *sock, struct tide_handshake *hs)
+static int tide_receive_3(struct tide_wire *wire, struct tide_handshake *hs)
 {
 	struct tide_message_3 *third = &hs->message.third;
 	struct tide_message_head expected;
 	u8 nothing;
-	int err = tide_wire_recv(sock, third, sizeof(*third));
+	int err = tide_wire_recv(wire, third, sizeof(*third));
 
 	if (err)
 		return err;
@@ -325,7 +324,7 @@ static int tide_receive_3(struct socket *sock, struct tide_handshake *hs)
 
 /**
  * tide_handshake_lender() - the lender's half, after the first message
- * @sock: the connection
+ * @wire: the connection
  * @hs: with the hello received
  * @code: whether the borrower is welcome, if its limits are any
  *
@@ -334,7 +333,7 @@ static int tide_receive_3(struct socket *sock, struct tide_handshake *hs)
  * -EACCES when it is not welcome, -EBADMSG when somebody repeated an old
  * message, or another negative errno.
  */
-int tide_handshake_lender(struct socket *sock, struct tide_handshake *hs,
+int tide_handshake_lender(struct tide_wire *wire, struct tide_handshake *hs,
 			  enum tide_answer_code code)
 {
 	int err;
@@ -346,12 +345,12 @@ int tide_handshake_lender(struct socket *sock, struct tide_handshake *hs,
 		.code = code,
 		.limits = tide_limits_own(),
 	};
-	err = tide_send_2(sock, hs);
+	err = tide_send_2(wire, hs);
 	if (err)
 		return err;
 	if (code != TIDE_WELCOME) {
-		tide_part(sock);
+		tide_part(wire);
 		return -EACCES;
 	}
-	return tide_receive_3(sock, hs);
+	return tide_receive_3(wire, hs);
 }

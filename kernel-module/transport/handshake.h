@@ -7,7 +7,7 @@
 #include "base/noise.h"
 #include "uapi/wire.h"
 
-struct socket;
+struct tide_wire;
 
 /* Why there is no session; handshake.c has the names, ABI.md what they mean. */
 enum tide_reason {
@@ -56,12 +56,12 @@ struct tide_handshake {
 
 struct tide_handshake *tide_handshake_create(void);
 void tide_handshake_free(struct tide_handshake *hs);
-int tide_handshake_borrower(struct socket *sock, struct tide_handshake *hs,
+int tide_handshake_borrower(struct tide_wire *wire, struct tide_handshake *hs,
 			    const struct tide_identity *lender);
-int tide_handshake_hello(struct socket *sock, struct tide_handshake *hs);
-int tide_handshake_lender(struct socket *sock, struct tide_handshake *hs,
+int tide_handshake_hello(struct tide_wire *wire, struct tide_handshake *hs);
+int tide_handshake_lender(struct tide_wire *wire, struct tide_handshake *hs,
 			  enum tide_answer_code code);
 bool tide_handshake_clear(const struct tide_handshake *hs);
-void tide_handshake_reject(struct socket *sock, enum tide_reject_code code);
+void tide_handshake_reject(struct tide_wire *wire, enum tide_reject_code code);
 
 #endif /* TIDE_HANDSHAKE_H */

@@ -1,10 +1,18 @@
 // SPDX-License-Identifier: GPL-2.0-only
-/* Sockets: exact sends and receives. */
+/*
+ * Connections over TCP: exact sends and receives, by absolute deadlines, and the
+ * listening socket. Nobody else knows that there are sockets.
+ */
 #define pr_fmt(fmt) KBUILD_MODNAME ": " fmt
 
+#include <linux/in6.h>
+#include <linux/kthread.h>
 #include <linux/mm.h>
 #include <linux/net.h>
+#include <linux/slab.h>
 #include <linux/tcp.h>
+#include <net/ipv6.h>
+#include <net/net_namespace.h>
 #include <net/sock.h>
 #include <net/tcp.h>
 
@@ -15,6 +23,38 @@
 #define TIDE_FRAME_MS		5000	/* for what has begun to come or go, and */
 #define TIDE_SLOWEST		64	/* a millisecond more for so many bytes of it */
 #define TIDE_USER_TIMEOUT_MS	8000
+#define TIDE_BACKLOG		64
+
+/**
+ * struct tide_ahead - what came behind the header of a frame
+ * @bytes: no more than any frame has between its header and its pages, so no page
+ *	is ever among them
+ * @from: the first of them that nobody has taken
+ * @to: behind the last one
+ */
+struct tide_ahead {
+	u8 bytes[sizeof(struct tide_data_item) + TIDE_TAG_SIZE];
+	unsigned int from, to;
+};
+
+/**
+ * struct tide_wire - a connection
+ * @sock: its socket
+ * @ahead: the receiving thread's
+ */
+struct tide_wire {
+	struct socket *sock;
+	struct tide_ahead ahead;
+};
+
+static_assert(sizeof(struct tide_data_item) <= sizeof(struct tide_put_item));
+
+static struct socket *tide_listener;
+static struct task_struct *tide_listen_task;
+
+/* ------------------------------------------------------------------ */
+/* life of a connection						       */
+/* ------------------------------------------------------------------ */
 
 /* A lock class of our own: we send while a reader may hold another socket. */
 static struct lock_class_key tide_slock_key[2], tide_lock_key[2];
@@ -35,15 +75,11 @@ static void tide_reclassify(struct sock *sk)
 					      &tide_lock_key[0]);
 }
 
-/**
- * tide_wire_tune() - set up a fresh socket for small frames
- * @sock: not connected yet, or just accepted and not used by anybody else
- *
- * A release of it resets the connection and frees what was not sent.
- *
- * Context: process.
+/*
+ * For small frames. A release of the socket, which nobody else has, resets the
+ * connection and frees what was not sent.
  */
-void tide_wire_tune(struct socket *sock)
+static void tide_wire_tune(struct socket *sock)
 {
 	tide_reclassify(sock->sk);
 	tide_sk_own_frag(sock->sk);
@@ -57,19 +93,132 @@ void tide_wire_tune(struct socket *sock)
 	sock_set_keepalive(sock->sk);
 }
 
+/* The socket is the connection's, or released. */
+static struct tide_wire *tide_wire_of(struct socket *sock)
+{
+	struct tide_wire *wire = kzalloc(sizeof(*wire), GFP_KERNEL);
+
+	if (!wire) {
+		sock_release(sock);
+		return NULL;
+	}
+	tide_wire_tune(sock);
+	wire->sock = sock;
+	return wire;
+}
+
+/**
+ * tide_wire_create() - a connection that is not there yet
+ * @family: of the peer's address
+ *
+ * Context: process.
+ * Return: the connection, or an error pointer.
+ */
+struct tide_wire *tide_wire_create(int family)
+{
+	struct socket *sock;
+	int err = sock_create_kern(&init_net, family, SOCK_STREAM, IPPROTO_TCP, &sock);
+
+	if (err)
+		return ERR_PTR(err);
+	return tide_wire_of(sock) ?: ERR_PTR(-ENOMEM);
+}
+
+/**
+ * tide_wire_connect() - reach a peer
+ * @wire: just created
+ * @address: the peer's, of the family that @wire was created for
+ * @port: where it listens
+ * @ms: how long this may take, in milliseconds
+ *
+ * Context: process.
+ * Return: 0 or a negative errno.
+ */
+int tide_wire_connect(struct tide_wire *wire, const struct sockaddr_storage *address, u16 port,
+		      unsigned int ms)
+{
+	struct sockaddr_storage to = *address;
+	size_t size = sizeof(struct sockaddr_in);
+
+	if (to.ss_family == AF_INET6) {
+		((struct sockaddr_in6 *)&to)->sin6_port = htons(port);
+		size = sizeof(struct sockaddr_in6);
+	} else {
+		((struct sockaddr_in *)&to)->sin_port = htons(port);
+	}
+	tide_wire_timeout(wire, ms);
+	return kernel_connect(wire->sock, (struct sockaddr_unsized *)&to, size, 0);
+}
+
+/**
+ * tide_wire_shut() - end a connection
+ * @wire: the connection, or NULL; whoever sends or receives on it returns
+ *
+ * Context: process.
+ */
+void tide_wire_shut(struct tide_wire *wire)
+{
+	if (wire)
+		kernel_sock_shutdown(wire->sock, SHUT_RDWR);
+}
+
+/**
+ * tide_wire_finish() - say that nothing more comes
+ * @wire: connected
+ */
+void tide_wire_finish(struct tide_wire *wire)
+{
+	kernel_sock_shutdown(wire->sock, SHUT_WR);
+}
+
+/**
+ * tide_wire_free() - close a connection
+ * @wire: nobody uses it any more, or NULL
+ *
+ * Context: process.
+ */
+void tide_wire_free(struct tide_wire *wire)
+{
+	if (!wire)
+		return;
+	sock_release(wire->sock);
+	kfree(wire);
+}
+
+/**
+ * tide_wire_origin() - where a connection comes from
+ * @wire: accepted
+ * @from: to be filled; of an IPv6 address the host's part is of no account, for a
+ *	host may have any
+ */
+void tide_wire_origin(struct tide_wire *wire, struct in6_addr *from)
+{
+	struct sockaddr_storage peer = { .ss_family = AF_UNSPEC };
+
+	*from = (struct in6_addr) { };
+	kernel_getpeername(wire->sock, (struct sockaddr *)&peer);
+	if (peer.ss_family == AF_INET) {
+		ipv6_addr_set_v4mapped(((struct sockaddr_in *)&peer)->sin_addr.s_addr, from);
+	} else if (peer.ss_family == AF_INET6) {
+		*from = ((struct sockaddr_in6 *)&peer)->sin6_addr;
+		if (!ipv6_addr_v4mapped(from))
+			memset(&from->s6_addr[8], 0, 8);
+	}
+}
+
 /**
  * tide_wire_timeout() - bound how long a send or receive may block
- * @sock: the socket
+ * @wire: the connection
  * @ms: milliseconds, 0 for no bound
  */
-void tide_wire_timeout(struct socket *sock, unsigned int ms)
+void tide_wire_timeout(struct tide_wire *wire, unsigned int ms)
 {
 	long timeout = ms ? msecs_to_jiffies(ms) : MAX_SCHEDULE_TIMEOUT;
 
-	lock_sock(sock->sk);
-	sock->sk->sk_rcvtimeo = timeout;
-	sock->sk->sk_sndtimeo = timeout;
-	release_sock(sock->sk);
+	lock_sock(wire->sock->sk);
+	wire->sock->sk->sk_rcvtimeo = timeout;
+	wire->sock->sk->sk_sndtimeo = timeout;
+	release_sock(wire->sock->sk);
 }
 
 /**
@@ -91,18 +240,22 @@ static long tide_wire_left(ktime_t until)
 	return ns > 0 ? nsecs_to_jiffies(ns) + 1 : 0;
 }
 
+/* ------------------------------------------------------------------ */
+/* sending							       */
+/* ------------------------------------------------------------------ */
+
 /**
  * tide_wire_send() - send bytes
- * @sock: the socket
+ * @wire: the connection
  * @data: the bytes
  * @size: how many
  * @flags: MSG_DONTWAIT: send what fits and return; MSG_MORE: more follows
  *
- * Context: the only thread that sends on @sock at a time.
+ * Context: the only thread that sends on @wire at a time.
  * Return: number of bytes sent (all of them without MSG_DONTWAIT), or a
  * negative errno; -EAGAIN without MSG_DONTWAIT when the peer takes too long.
  */
-int tide_wire_send(struct socket *sock, void *data, size_t size, int flags)
+int tide_wire_send(struct tide_wire *wire, void *data, size_t size, int flags)
 {
 	ktime_t until = tide_wire_until(size);
 	size_t sent = 0;
@@ -117,8 +270,8 @@ int tide_wire_send(struct socket *sock, void *data, size_t size, int flags)
 		left = tide_wire_left(until);
 		if (!left)
 			return -EAGAIN;
-		WRITE_ONCE(sock->sk->sk_sndtimeo, left);
-		n = kernel_sendmsg(sock, &msg, &vec, 1, vec.iov_len);
+		WRITE_ONCE(wire->sock->sk->sk_sndtimeo, left);
+		n = kernel_sendmsg(wire->sock, &msg, &vec, 1, vec.iov_len);
 		if (n <= 0)
 			return sent && (flags & MSG_DONTWAIT) ? sent : n ?: -EPIPE;
 		sent += n;
@@ -149,7 +302,7 @@ static struct bio_vec *tide_wire_parts(struct bio_vec *bvec, const void *data, s
 
 /**
  * tide_wire_send_frame() - send bytes and whole pages behind them
- * @sock: the socket
+ * @wire: the connection
  * @head: the bytes
  * @size: how many, at most TIDE_HEAD_MAX
  * @bvec: room for TIDE_HEAD_PARTS, then an element for each page; used up
@@ -160,7 +313,7 @@ static struct bio_vec *tide_wire_parts(struct bio_vec *bvec, const void *data, s
  * Context: as tide_wire_send().
  * Return: 0 or a negative errno; -EAGAIN when the peer takes too long.
  */
-int tide_wire_send_frame(struct socket *sock, const void *head, size_t size,
+int tide_wire_send_frame(struct tide_wire *wire, const void *head, size_t size,
 			 struct bio_vec *bvec, size_t n)
 {
 	struct bio_vec *pages = bvec + TIDE_HEAD_PARTS, *all = tide_wire_parts(pages, head, size);
@@ -174,8 +327,8 @@ int tide_wire_send_frame(struct socket *sock, const void *head, size_t size,
 		left = tide_wire_left(until);
 		if (!left)
 			return -EAGAIN;
-		WRITE_ONCE(sock->sk->sk_sndtimeo, left);
-		ret = sock_sendmsg(sock, &msg);
+		WRITE_ONCE(wire->sock->sk->sk_sndtimeo, left);
+		ret = sock_sendmsg(wire->sock, &msg);
 		if (ret <= 0)
 			return ret ?: -EPIPE;
 	}
@@ -184,39 +337,44 @@ int tide_wire_send_frame(struct socket *sock, const void *head, size_t size,
 
 /**
  * tide_wire_position() - where the next byte to be sent goes
- * @sock: connected
+ * @wire: connected
  *
- * Context: the only thread that sends on @sock.
+ * Context: the only thread that sends on @wire.
  * Return: a place in the stream of bytes, for tide_wire_passed().
  */
-u32 tide_wire_position(const struct socket *sock)
+u32 tide_wire_position(const struct tide_wire *wire)
 {
-	return READ_ONCE(tcp_sk(sock->sk)->write_seq);
+	return READ_ONCE(tcp_sk(wire->sock->sk)->write_seq);
 }
 
 /**
  * tide_wire_passed() - is all on the wire that comes before a place in the stream?
- * @sock: connected
+ * @wire: connected
  * @position: of tide_wire_position(), less than 2 GiB away
  *
  * Context: process.
  */
-bool tide_wire_passed(const struct socket *sock, u32 position)
+bool tide_wire_passed(const struct tide_wire *wire, u32 position)
 {
-	const struct tcp_sock *tp = tcp_sk(sock->sk);
+	const struct tcp_sock *tp = tcp_sk(wire->sock->sk);
 	bool passed = !before(READ_ONCE(tp->snd_nxt), position);
 
 	if (passed)
 		return true;
 	/* A packet leaves before it is noted, and the answer may be here between the two. */
-	lock_sock(sock->sk);
+	lock_sock(wire->sock->sk);
 	passed = !before(tp->snd_nxt, position);
-	release_sock(sock->sk);
+	release_sock(wire->sock->sk);
 	return passed;
 }
 
+/* ------------------------------------------------------------------ */
+/* receiving							       */
+/* ------------------------------------------------------------------ */
+
 /* Until no more than @slack bytes are missing; if there may be some, what is there will do. */
-static int tide_wire_fill(struct socket *sock, struct iov_iter *iter, size_t slack, ktime_t until)
+static int tide_wire_fill(struct tide_wire *wire, struct iov_iter *iter, size_t slack,
+			  ktime_t until)
 {
 	int flags = slack ? 0 : MSG_WAITALL, ret;
 	long left = 1;
@@ -226,8 +384,8 @@ static int tide_wire_fill(struct socket *sock, struct iov_iter *iter, size_t sla
 
 		left = tide_wire_left(until);
 		if (left)
-			WRITE_ONCE(sock->sk->sk_rcvtimeo, left);
-		ret = sock_recvmsg(sock, &msg, left ? flags : MSG_DONTWAIT);
+			WRITE_ONCE(wire->sock->sk->sk_rcvtimeo, left);
+		ret = sock_recvmsg(wire->sock, &msg, left ? flags : MSG_DONTWAIT);
 		if (ret <= 0)
 			return ret ?: -ECONNRESET;
 		iov_iter_advance(iter, ret);
@@ -237,19 +395,19 @@ static int tide_wire_fill(struct socket *sock, struct iov_iter *iter, size_t sla
 
 /**
  * tide_wire_recv_iter() - receive until an iterator is full
- * @sock: the socket
+ * @wire: the connection
  * @iter: where to; left where the next byte goes
  * @until: when it must be full, however the bytes come
  *
  * What is there is taken also when the time is up, but no more is waited for.
  *
- * Context: the only thread that receives from @sock.
+ * Context: the only thread that receives from @wire.
  * Return: 0 when it is full, -EAGAIN when it was not in time, -ECONNRESET when
  * the peer has closed, or another errno.
  */
-int tide_wire_recv_iter(struct socket *sock, struct iov_iter *iter, ktime_t until)
+int tide_wire_recv_iter(struct tide_wire *wire, struct iov_iter *iter, ktime_t until)
 {
-	return tide_wire_fill(sock, iter, 0, until);
+	return tide_wire_fill(wire, iter, 0, until);
 }
 
 static size_t tide_ahead_take(struct tide_ahead *ahead, void *data, size_t size)
@@ -263,17 +421,16 @@ static size_t tide_ahead_take(struct tide_ahead *ahead, void *data, size_t size)
 
 /**
  * tide_wire_recv_head() - receive the header of a frame, and what is right behind it
- * @sock: the socket
- * @ahead: what came with the former header; gets what comes with this one
+ * @wire: connected
  * @frame: where to
  * @until: when it must be there
  *
- * Context: the only thread that receives from @sock.
+ * Context: the only thread that receives from @wire.
  * Return: as tide_wire_recv_iter().
  */
-int tide_wire_recv_head(struct socket *sock, struct tide_ahead *ahead, struct tide_frame *frame,
-			ktime_t until)
+int tide_wire_recv_head(struct tide_wire *wire, struct tide_frame *frame, ktime_t until)
 {
+	struct tide_ahead *ahead = &wire->ahead;
 	size_t n = tide_ahead_take(ahead, frame, sizeof(*frame));
 	struct kvec vec[] = {
 		{ .iov_base = (u8 *)frame + n, .iov_len = sizeof(*frame) - n },
@@ -286,7 +443,7 @@ int tide_wire_recv_head(struct socket *sock, struct tide_ahead *ahead, struct ti
 		return 0;
 	iov_iter_kvec(&iter, ITER_DEST, vec, ARRAY_SIZE(vec),
 		      vec[0].iov_len + vec[1].iov_len);
-	err = tide_wire_fill(sock, &iter, sizeof(ahead->bytes), until);
+	err = tide_wire_fill(wire, &iter, sizeof(ahead->bytes), until);
 	ahead->from = 0;
 	ahead->to = err ? 0 : sizeof(ahead->bytes) - iov_iter_count(&iter);
 	return err;
@@ -294,74 +451,160 @@ int tide_wire_recv_head(struct socket *sock, struct tide_ahead *ahead, struct ti
 
 /**
  * tide_wire_recv_metadata() - receive what a frame has behind its header
- * @sock: the socket
- * @ahead: what came with the header
+ * @wire: connected
  * @data: where to
  * @size: how many bytes
  * @until: when they must be there
  *
- * Pages follow only when nothing is left in @ahead.
- *
- * Context: the only thread that receives from @sock.
+ * Context: the only thread that receives from @wire.
  * Return: as tide_wire_recv_iter().
  */
-int tide_wire_recv_metadata(struct socket *sock, struct tide_ahead *ahead, void *data,
-			    size_t size, ktime_t until)
+int tide_wire_recv_metadata(struct tide_wire *wire, void *data, size_t size, ktime_t until)
 {
-	size_t n = tide_ahead_take(ahead, data, size);
+	size_t n = tide_ahead_take(&wire->ahead, data, size);
 	struct kvec vec = { .iov_base = data + n, .iov_len = size - n };
 	struct iov_iter iter;
 
 	iov_iter_kvec(&iter, ITER_DEST, &vec, 1, vec.iov_len);
-	return tide_wire_fill(sock, &iter, 0, until);
+	return tide_wire_fill(wire, &iter, 0, until);
 }
 
-/**
- * tide_wire_recv_by() - receive exactly @size bytes by a certain time
- * @sock: the socket
- * @data: where to
- * @size: how many
- * @until: when the last one must be there
- *
- * Return: 0, -ETIMEDOUT when they were not in time, -ECONNRESET when the peer has
- * closed, or another errno.
- */
-int tide_wire_recv_by(struct socket *sock, void *data, size_t size, ktime_t until)
+/* Exactly @size bytes; -ETIMEDOUT when they were not in time. */
+static int tide_wire_recv_by(struct tide_wire *wire, void *data, size_t size, ktime_t until)
 {
 	struct kvec vec = { .iov_base = data, .iov_len = size };
 	struct iov_iter iter;
 	int err;
 
 	iov_iter_kvec(&iter, ITER_DEST, &vec, 1, size);
-	err = tide_wire_recv_iter(sock, &iter, until);
+	err = tide_wire_recv_iter(wire, &iter, until);
 	return err == -EAGAIN ? -ETIMEDOUT : err;
 }
 
 /**
  * tide_wire_recv() - receive exactly @size bytes of a frame that has begun
- * @sock: the socket
+ * @wire: the connection
  * @data: where to
  * @size: how many
  *
- * Return: as tide_wire_recv_by().
+ * Return: 0, -ETIMEDOUT when they were not in time, -ECONNRESET when the peer has
+ * closed, or another errno.
  */
-int tide_wire_recv(struct socket *sock, void *data, size_t size)
+int tide_wire_recv(struct tide_wire *wire, void *data, size_t size)
 {
-	return tide_wire_recv_by(sock, data, size, tide_wire_until(size));
+	return tide_wire_recv_by(wire, data, size, tide_wire_until(size));
 }
 
 /**
  * tide_wire_recv_pages() - receive the pages of a frame that has begun
- * @sock: the socket
+ * @wire: the connection
  * @bvec: one element a page
  * @n: number of pages
  *
  * Return: as tide_wire_recv_iter().
  */
-int tide_wire_recv_pages(struct socket *sock, struct bio_vec *bvec, size_t n)
+int tide_wire_recv_pages(struct tide_wire *wire, struct bio_vec *bvec, size_t n)
 {
 	struct iov_iter iter;
 
 	iov_iter_bvec(&iter, ITER_DEST, bvec, n, n << PAGE_SHIFT);
-	return tide_wire_recv_iter(sock, &iter, tide_wire_until(n << PAGE_SHIFT));
+	return tide_wire_recv_iter(wire, &iter, tide_wire_until(n << PAGE_SHIFT));
+}
+
+/* ------------------------------------------------------------------ */
+/* listening							       */
+/* ------------------------------------------------------------------ */
+
+static int tide_listen_loop(void *arg)
+{
+	void (*accepted)(struct tide_wire *wire) = arg;
+	struct tide_wire *wire;
+	struct socket *sock;
+	int err;
+
+	while (!kthread_should_stop()) {
+		err = kernel_accept(tide_listener, &sock, 0);
+		if (err && !kthread_should_stop())
+			schedule_timeout_interruptible(HZ / 10);
+		wire = err ? NULL : tide_wire_of(sock);
+		if (wire)
+			accepted(wire);
+	}
+	return 0;
+}
+
+static int tide_bind(struct socket *sock, int family, u16 port)
+{
+	struct sockaddr_in6 any6 = {
+		.sin6_family = AF_INET6,
+		.sin6_port = htons(port),
+		.sin6_addr = IN6ADDR_ANY_INIT,
+	};
+	struct sockaddr_in any4 = {
+		.sin_family = AF_INET,
+		.sin_port = htons(port),
+	};
+
+	if (family == AF_INET6)
+		return kernel_bind(sock, (struct sockaddr_unsized *)&any6, sizeof(any6));
+	return kernel_bind(sock, (struct sockaddr_unsized *)&any4, sizeof(any4));
+}
+
+static int tide_listen_on(int family, u16 port, void (*accepted)(struct tide_wire *wire))
+{
+	struct task_struct *task;
+	struct socket *sock;
+	int err;
+
+	err = sock_create_kern(&init_net, family, SOCK_STREAM, IPPROTO_TCP, &sock);
+	if (err)
+		return err;
+	sock_set_reuseaddr(sock->sk);
+	err = tide_bind(sock, family, port) ?: kernel_listen(sock, TIDE_BACKLOG);
+	if (err)
+		goto release;
+	task = kthread_create(tide_listen_loop, accepted, "tidepool_listen");
+	if (IS_ERR(task)) {
+		err = PTR_ERR(task);
+		goto release;
+	}
+	tide_listener = sock;
+	tide_listen_task = task;
+	wake_up_process(task);
+	return 0;
+release:
+	sock_release(sock);
+	return err;
+}
+
+/**
+ * tide_wire_listen() - accept connections
+ * @port: where
+ * @accepted: is given each, which is its own from then on; in a thread that may sleep
+ *
+ * IPv6 sockets take IPv4 peers as well.
+ *
+ * Context: process; nobody listens.
+ * Return: 0 or a negative errno.
+ */
+int tide_wire_listen(u16 port, void (*accepted)(struct tide_wire *wire))
+{
+	int err = tide_listen_on(AF_INET6, port, accepted);
+
+	if (err == -EAFNOSUPPORT || err == -EADDRNOTAVAIL)
+		err = tide_listen_on(AF_INET, port, accepted);
+	return err;
+}
+
+/**
+ * tide_wire_unlisten() - accept none any more
+ *
+ * Context: process; somebody listens.
+ */
+void tide_wire_unlisten(void)
+{
+	kernel_sock_shutdown(tide_listener, SHUT_RDWR);
+	kthread_stop(tide_listen_task);
+	sock_release(tide_listener);
+	tide_listener = NULL;
 }

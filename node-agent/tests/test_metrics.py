@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import itertools
+import re
 import threading
 import time
 import urllib.request
@@ -19,7 +20,7 @@ from prometheus_client.parser import text_string_to_metric_families
 from tidepool_agent import server
 from tidepool_agent.errors import Unreachable
 from tidepool_agent.guestfs import Histogram, Module, Observation, Peer, Side
-from tidepool_agent.metrics import Figures, Sample
+from tidepool_agent.metrics import REASONS, Figures, Sample
 from tidepool_agent.provider import Machine
 from tidepool_agent.session import Session
 from tidepool_agent.store import Store
@@ -107,6 +108,12 @@ def test_what_the_breaker_and_the_filter_did() -> None:
     assert value(samples, "tidepool_guest_get_skipped_total", pairing=pairing, reason="breaker") == 8
     assert value(samples, "tidepool_guest_get_skipped_total", pairing=pairing, reason="sequential") == 9
     assert value(samples, "tidepool_guest_puts_dropped_total", pairing=pairing, reason="breaker") == 11
+
+
+def test_each_reason_that_the_module_counts_is_exported() -> None:
+    """One that it has come to count would be missing from every sum."""
+    shown = Path(__file__, "../../../kernel-module/control/show.c").resolve().read_text()
+    assert set(REASONS) == set(re.findall(r"TIDE_COUNTER\(\w+, drop_(\w+)\)", shown))
 
 
 def test_the_disk_is_measured_beside_the_pool() -> None:

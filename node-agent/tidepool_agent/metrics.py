@@ -234,8 +234,8 @@ REASONS = (
     "notready",
     "nofile",
     "breaker",
+    "held",
     "sequential",
-    "other",
 )
 
 

@@ -92,15 +92,15 @@ int tide_frame_seal(struct tide_sealer *sealer, const struct tide_frame *frame, 
 	return 0;
 }
 
-int fuzz_take(struct socket *sock, void *data, size_t size)
+int fuzz_take(struct tide_wire *wire, void *data, size_t size)
 {
-	if (sock->left < size) {
-		sock->left = 0;
+	if (wire->left < size) {
+		wire->left = 0;
 		return -ECONNRESET;
 	}
-	memcpy(data, sock->input, size);
-	sock->input += size;
-	sock->left -= size;
+	memcpy(data, wire->input, size);
+	wire->input += size;
+	wire->left -= size;
 	return 0;
 }
 

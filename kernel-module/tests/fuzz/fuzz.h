@@ -26,7 +26,7 @@ unsigned int fuzz_count(unsigned int max);
 void fuzz_frame(u8 type, unsigned int count, u64 id, size_t length);
 
 /* Fills from the input; -ECONNRESET at its end. */
-int fuzz_take(struct socket *sock, void *data, size_t size);
+int fuzz_take(struct tide_wire *wire, void *data, size_t size);
 
 void fuzz_fail(const char *what) __attribute__((noreturn));
 

@@ -134,24 +134,22 @@ ktime_t tide_wire_until(size_t bytes)
 	return fuzz_now_ns + 5000000000 + bytes;
 }
 
-int tide_wire_recv_head(struct socket *sock, struct tide_ahead *ahead, struct tide_frame *frame, ktime_t until)
+int tide_wire_recv_head(struct tide_wire *wire, struct tide_frame *frame, ktime_t until)
 {
-	(void)ahead;
 	(void)until;
-	return fuzz_take(sock, frame, sizeof(*frame));
+	return fuzz_take(wire, frame, sizeof(*frame));
 }
 
-int tide_wire_recv_metadata(struct socket *sock, struct tide_ahead *ahead, void *data, size_t size, ktime_t until)
+int tide_wire_recv_metadata(struct tide_wire *wire, void *data, size_t size, ktime_t until)
 {
-	(void)ahead;
 	(void)until;
-	return fuzz_take(sock, data, size);
+	return fuzz_take(wire, data, size);
 }
 
-int tide_wire_recv_iter(struct socket *sock, struct iov_iter *iter, ktime_t until)
+int tide_wire_recv_iter(struct tide_wire *wire, struct iov_iter *iter, ktime_t until)
 {
 	if (iter->kvec) {
-		int err = fuzz_take(sock, iter->kvec->iov_base, iter->count);
+		int err = fuzz_take(wire, iter->kvec->iov_base, iter->count);
 
 		iter->count = err ? iter->count : 0;
 		return err;
@@ -163,7 +161,7 @@ int tide_wire_recv_iter(struct socket *sock, struct iov_iter *iter, ktime_t unti
 			if (fuzz_now_ns >= (u64)until)
 				return -EAGAIN;
 		}
-		if (fuzz_take(sock, bvec->bv_page->bytes, PAGE_SIZE))
+		if (fuzz_take(wire, bvec->bv_page->bytes, PAGE_SIZE))
 			return -ECONNRESET;
 	}
 	return 0;
@@ -174,15 +172,19 @@ int tide_wire_recv_iter(struct socket *sock, struct iov_iter *iter, ktime_t unti
 
 #pragma GCC diagnostic push
 #pragma GCC diagnostic ignored "-Wunused-parameter"
-NOTHING(void, tide_wire_timeout, struct socket *sock, unsigned int ms)
-NOTHING(void, tide_wire_tune, struct socket *sock)
-NOTHING(int, tide_wire_send, struct socket *sock, void *data, size_t size, int flags)
+NOTHING(void, tide_wire_timeout, struct tide_wire *wire, unsigned int ms)
+NOTHING(struct tide_wire *, tide_wire_create, int family)
+NOTHING(int, tide_wire_connect, struct tide_wire *wire, const struct sockaddr_storage *address, u16 port,
+	unsigned int ms)
+NOTHING(void, tide_wire_shut, struct tide_wire *wire)
+NOTHING(void, tide_wire_free, struct tide_wire *wire)
+NOTHING(int, tide_wire_send, struct tide_wire *wire, void *data, size_t size, int flags)
 NOTHING(int, tide_sealers_create, struct tide_sealers *sealers, const struct tide_noise_keys *keys, bool initiator, bool clear)
 NOTHING(bool, tide_handshake_clear, const struct tide_handshake *hs)
 NOTHING(void, tide_sealers_free, struct tide_sealers *sealers)
 NOTHING(struct tide_handshake *, tide_handshake_create, void)
 NOTHING(void, tide_handshake_free, struct tide_handshake *hs)
-NOTHING(int, tide_handshake_borrower, struct socket *sock, struct tide_handshake *hs,
+NOTHING(int, tide_handshake_borrower, struct tide_wire *wire, struct tide_handshake *hs,
 	const struct tide_identity *identity)
 NOTHING(int, tide_put_prepare, struct tide_lender *l)
 NOTHING(void, tide_put_release, struct tide_lender *l)
@@ -285,7 +287,7 @@ static void add_message(void)
 
 unsigned long fuzz_connection(void)
 {
-	struct socket sock = { .input = fuzz_input };
+	struct tide_wire wire = { .input = fuzz_input };
 	unsigned long messages = 1 + fuzz_draw(20);
 
 	lender = calloc(1, sizeof(*lender));
@@ -297,13 +299,13 @@ unsigned long fuzz_connection(void)
 	lender->config.deadline_us = 1000000;
 	lender->config.encryption = fuzz_one_in(2) ? TIDE_AES_GCM : TIDE_NO_ENCRYPTION;
 	sealed_well = !fuzz_one_in(4);
-	lane->link.sock = &sock;
+	lane->link.wire = &wire;
 	lane->accepting = true;
 	for (int i = fuzz_draw(OUTSTANDING); i >= 0; i--)
 		ask(1 + fuzz_draw(40));
 	for (unsigned long i = 0; i < messages; i++)
 		add_message();
-	sock.left = fuzz_one_in(3) ? fuzz_draw(fuzz_length + 1) : fuzz_length;
+	wire.left = fuzz_one_in(3) ? fuzz_draw(fuzz_length + 1) : fuzz_length;
 	fuzz_assert(tide_receive(lane) < 0);
 	fuzz_assert(lane->load == outstanding());
 	tide_get_abort(lane);

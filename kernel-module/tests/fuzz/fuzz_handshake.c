@@ -94,26 +94,31 @@ int tide_aead_open(struct tide_aead *aead, u64 nonce, const void *ad, size_t ad_
 
 /* ---- the wire ---- */
 
-int tide_wire_recv(struct socket *sock, void *data, size_t size)
+int tide_wire_recv(struct tide_wire *wire, void *data, size_t size)
 {
-	return fuzz_take(sock, data, size);
+	return fuzz_take(wire, data, size);
 }
 
 /* What is sent must be there to the last byte. */
-int tide_wire_send(struct socket *sock, void *data, size_t size, int flags)
+int tide_wire_send(struct tide_wire *wire, void *data, size_t size, int flags)
 {
 	u8 copy[sizeof(struct tide_handshake)];
 
-	(void)sock;
+	(void)wire;
 	(void)flags;
 	memcpy(copy, data, size);
 	fuzz_assert(((struct tide_message_head *)copy)->magic == TIDE_MAGIC);
 	return size;
 }
 
-void tide_wire_timeout(struct socket *sock, unsigned int ms)
+void tide_wire_finish(struct tide_wire *wire)
 {
-	(void)sock;
+	(void)wire;
+}
+
+void tide_wire_timeout(struct tide_wire *wire, unsigned int ms)
+{
+	(void)wire;
 	(void)ms;
 }
 
@@ -182,7 +187,7 @@ static void add_answer(void)
 	fuzz_append_random(TIDE_AEAD_TAG_SIZE);
 }
 
-static unsigned long lends(struct socket *sock, struct tide_handshake *hs)
+static unsigned long lends(struct tide_wire *wire, struct tide_handshake *hs)
 {
 	enum tide_answer_code code = fuzz_draw(3);
 	int err;
@@ -190,25 +195,25 @@ static unsigned long lends(struct socket *sock, struct tide_handshake *hs)
 	add_hello();
 	add_head(TIDE_MESSAGE_3, 0);
 	fuzz_append_random(TIDE_AEAD_TAG_SIZE);
-	sock->left = fuzz_one_in(4) ? fuzz_draw(fuzz_length + 1) : fuzz_length;
-	if (tide_handshake_hello(sock, hs))
+	wire->left = fuzz_one_in(4) ? fuzz_draw(fuzz_length + 1) : fuzz_length;
+	if (tide_handshake_hello(wire, hs))
 		return 1;
 	fuzz_assert(hs->hello.channel <= TIDE_CHANNEL_LANE);
-	err = tide_handshake_lender(sock, hs, code);
+	err = tide_handshake_lender(wire, hs, code);
 	fuzz_assert(err || code == TIDE_WELCOME);
 	if (!err)
 		check_agreed(&hs->hello.limits);
 	return 2;
 }
 
-static unsigned long borrows(struct socket *sock, struct tide_handshake *hs)
+static unsigned long borrows(struct tide_wire *wire, struct tide_handshake *hs)
 {
 	const struct tide_identity lender = { { 9 } };
 	int err;
 
 	add_answer();
-	sock->left = fuzz_one_in(4) ? fuzz_draw(fuzz_length + 1) : fuzz_length;
-	err = tide_handshake_borrower(sock, hs, &lender);
+	wire->left = fuzz_one_in(4) ? fuzz_draw(fuzz_length + 1) : fuzz_length;
+	err = tide_handshake_borrower(wire, hs, &lender);
 	fuzz_assert((err == -EACCES) == (hs->reason != TIDE_NOT_REFUSED));
 	fuzz_assert(hs->reason < TIDE_REASONS && tide_reasons[hs->reason]);
 	fuzz_assert(err || hs->answer.code == TIDE_WELCOME);
@@ -220,11 +225,11 @@ static unsigned long borrows(struct socket *sock, struct tide_handshake *hs)
 unsigned long fuzz_connection(void)
 {
 	struct tide_handshake *hs = tide_handshake_create();
-	struct socket sock = { .input = fuzz_input };
+	struct tide_wire wire = { .input = fuzz_input };
 	unsigned long messages;
 
 	sealed_well = !fuzz_one_in(4);
-	messages = fuzz_one_in(2) ? lends(&sock, hs) : borrows(&sock, hs);
+	messages = fuzz_one_in(2) ? lends(&wire, hs) : borrows(&wire, hs);
 	tide_handshake_free(hs);
 	return messages;
 }

@@ -129,26 +129,24 @@ ktime_t tide_wire_until(size_t bytes)
 	return bytes;
 }
 
-int tide_wire_recv_head(struct socket *sock, struct tide_ahead *ahead, struct tide_frame *frame, ktime_t until)
+int tide_wire_recv_head(struct tide_wire *wire, struct tide_frame *frame, ktime_t until)
 {
-	(void)ahead;
 	(void)until;
-	return fuzz_take(sock, frame, sizeof(*frame));
+	return fuzz_take(wire, frame, sizeof(*frame));
 }
 
-int tide_wire_recv_metadata(struct socket *sock, struct tide_ahead *ahead, void *data, size_t size, ktime_t until)
+int tide_wire_recv_metadata(struct tide_wire *wire, void *data, size_t size, ktime_t until)
 {
-	(void)ahead;
 	(void)until;
-	return fuzz_take(sock, data, size);
+	return fuzz_take(wire, data, size);
 }
 
-int tide_wire_recv_pages(struct socket *sock, struct bio_vec *bvec, size_t n)
+int tide_wire_recv_pages(struct tide_wire *wire, struct bio_vec *bvec, size_t n)
 {
 	int err = 0;
 
 	for (size_t i = 0; i < n && !err; i++)
-		err = fuzz_take(sock, bvec[i].bv_page->bytes, PAGE_SIZE);
+		err = fuzz_take(wire, bvec[i].bv_page->bytes, PAGE_SIZE);
 	return err;
 }
 
@@ -166,17 +164,17 @@ static void account(const void *data, size_t size)
 	owed -= size;
 }
 
-int tide_wire_send(struct socket *sock, void *data, size_t size, int flags)
+int tide_wire_send(struct tide_wire *wire, void *data, size_t size, int flags)
 {
-	(void)sock;
+	(void)wire;
 	(void)flags;
 	account(data, size);
 	return size;
 }
 
-int tide_wire_send_frame(struct socket *sock, const void *head, size_t size, struct bio_vec *bvec, size_t n)
+int tide_wire_send_frame(struct tide_wire *wire, const void *head, size_t size, struct bio_vec *bvec, size_t n)
 {
-	(void)sock;
+	(void)wire;
 	fuzz_assert(size <= TIDE_HEAD_MAX);
 	account(head, size);
 	for (size_t i = 0; i < n; i++)
@@ -184,9 +182,14 @@ int tide_wire_send_frame(struct socket *sock, const void *head, size_t size, str
 	return 0;
 }
 
-void tide_wire_timeout(struct socket *sock, unsigned int ms)
+void tide_wire_shut(struct tide_wire *wire)
 {
-	(void)sock;
+	(void)wire;
+}
+
+void tide_wire_timeout(struct tide_wire *wire, unsigned int ms)
+{
+	(void)wire;
 	(void)ms;
 }
 
@@ -249,10 +252,10 @@ unsigned long fuzz_connection(void)
 {
 	struct tide_borrower borrower = { .name = "fuzz" };
 	struct tide_connection *c = calloc(1, sizeof(*c));
-	struct socket sock = { .input = fuzz_input };
+	struct tide_wire wire = { .input = fuzz_input };
 	unsigned long messages = 1 + fuzz_draw(20);
 
-	c->sock = &sock;
+	c->wire = &wire;
 	c->borrower = &borrower;
 	c->channel = fuzz_draw(3);
 	c->agreed = (struct tide_agreed) { TIDE_MAX_LANES, TIDE_GET_MAX, TIDE_PUT_MAX, TIDE_NOTICE_MAX };
@@ -263,7 +266,7 @@ unsigned long fuzz_connection(void)
 	owed = 0;
 	for (unsigned long i = 0; i < messages; i++)
 		add_message(c->channel);
-	sock.left = fuzz_one_in(3) ? fuzz_draw(fuzz_length + 1) : fuzz_length;
+	wire.left = fuzz_one_in(3) ? fuzz_draw(fuzz_length + 1) : fuzz_length;
 	tide_serve_session(c);
 	fuzz_assert(folios == 0);
 	fuzz_assert(owed == 0);

@@ -179,6 +179,8 @@ static inline void list_splice_tail_init(struct list_head *from, struct list_hea
 typedef struct { s64 counter; } atomic64_t;
 typedef struct { int counter; } atomic_t;
 typedef struct { int counter; } refcount_t;
+#define refcount_inc_not_zero(r)	(++(r)->counter > 1)
+#define smp_load_acquire(p)		(*(p))
 
 struct kref {
 	int count;
@@ -390,13 +392,12 @@ static inline size_t iov_iter_count(const struct iov_iter *iter)
 	return iter->count;
 }
 
-struct socket {
+struct tide_wire {
 	const u8 *input;
 	size_t left;
 };
 
 
-#define kernel_sock_shutdown(s, how)	((void)(s))
 
 /* what the fuzzed code never gets to: connections and threads are the fuzzers' own */
 
