@@ -236,6 +236,7 @@ static struct inode *tide_store_inode(struct tide_store *store)
 	inode->i_private = store;
 	inode->i_mapping->a_ops = &tide_store_aops;
 	mapping_set_gfp_mask(inode->i_mapping, GFP_HIGHUSER_MOVABLE);
+	mapping_set_no_writeback_tags(inode->i_mapping);	/* see tide_folio_rotate() */
 	i_size_write(inode, MAX_LFS_FILESIZE);
 	return inode;
 }
@@ -876,6 +877,22 @@ int tide_store_add(struct tide_store *store, const struct tide_put_item *item,
 	return err;
 }
 
+/*
+ * To the cold end of its list, as the kernel moves a page there when its reclaim has
+ * waited until it was written. To deactivate it is not enough on 7.2: there a
+ * multi-generational LRU leaves a page of its oldest generation where it is, behind all
+ * that the guest has read itself.
+ */
+static void tide_folio_rotate(struct folio *folio)
+{
+	if (!folio_trylock(folio))
+		return;
+	folio_start_writeback(folio);
+	folio_unlock(folio);
+	folio_set_reclaim(folio);
+	folio_end_writeback(folio);
+}
+
 /**
  * tide_store_settle() - leave pages that were added to themselves
  * @store: the store
@@ -890,15 +907,14 @@ int tide_store_add(struct tide_store *store, const struct tide_put_item *item,
  */
 void tide_store_settle(struct tide_store *store, struct folio **folio, unsigned int count)
 {
-	pgoff_t slot[TIDE_PUT_MAX];
 	unsigned int i;
 
-	for (i = 0; i < count; i++)
-		slot[i] = folio[i]->index;
-	tide_store_cool(store, slot, min(count, 1U));	/* flushes what is on its way to the list */
-	tide_store_cool(store, slot, count);
-	for (i = 0; i < count; i++)
+	if (count)		/* flushes what is on its way to the list */
+		tide_store_cool(store, &folio[0]->index, 1);
+	for (i = 0; i < count; i++) {
+		tide_folio_rotate(folio[i]);
 		folio_put(folio[i]);
+	}
 }
 
 /**
