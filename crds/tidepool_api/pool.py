@@ -150,7 +150,7 @@ class PoolSpec(ApiModel):
     """AES-GCM: lenders see ciphertext only. None: lender and network can read pages and change them."""
 
     filter: Filter = Filter.NONE
-    """Sequential: pages that are read in order stay out of the pool, for a disk reads those well by itself. None: all go to the pool."""
+    """Sequential: pages that are read in order stay out of the pool; a disk reads those well. None: all go there."""
 
     port: Port = DEFAULT_PORT
     """The TCP port on which lenders listen."""

@@ -38,7 +38,7 @@
 #include "borrower/buffers.h"
 #include "borrower/disk_latency.h"
 #include "borrower/filter.h"
-#include "borrower/session.h"
+#include "borrower/peer.h"
 
 #define TIDE_LONG_PINGS		64	/* one a second: about a minute */
 #define TIDE_ENOUGH_PINGS	3

@@ -16,7 +16,7 @@
 #include "borrower/buffers.h"
 #include "borrower/object.h"
 #include "borrower/send_pages.h"
-#include "borrower/session.h"
+#include "borrower/peer.h"
 #include "uapi/wire.h"
 
 static unsigned int put_buffers;

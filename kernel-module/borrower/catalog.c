@@ -15,7 +15,7 @@
 #include "borrower/catalog_ages.h"
 #include "borrower/catalog_table.h"
 #include "borrower/object.h"
-#include "borrower/session.h"
+#include "borrower/peer.h"
 
 #define TIDE_FORGOTTEN_MOST	1024	/* entries, in a small catalog */
 #define TIDE_STRIDE_MASK	0xfff	/* between versions */

@@ -11,7 +11,7 @@
  * on, and go when they are come upon, or when the catalog is swept (catalog.c).
  */
 #include "borrower/catalog_ages.h"
-#include "borrower/session.h"
+#include "borrower/peer.h"
 #include "uapi/wire.h"
 
 #define TIDE_AGE_SHIFT		6	/* an age: 1/64 of what may be there */

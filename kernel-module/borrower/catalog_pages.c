@@ -13,7 +13,7 @@
 #include "borrower/catalog_ages.h"
 #include "borrower/object.h"
 #include "borrower/outbox.h"
-#include "borrower/session.h"
+#include "borrower/peer.h"
 
 #define TIDE_SLOT_BITS		3
 #define TIDE_LEAF_BITS		4

@@ -10,7 +10,7 @@
 
 #include "base/crypto.h"
 #include "borrower/catalog.h"
-#include "borrower/session.h"
+#include "borrower/peer.h"
 
 static void tide_epoch_drop_oldest(struct tide_epochs *epochs)
 {

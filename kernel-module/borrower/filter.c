@@ -9,7 +9,7 @@
 #include "borrower/breaker.h"
 #include "borrower/disk_latency.h"
 #include "borrower/filter.h"
-#include "borrower/session.h"
+#include "borrower/peer.h"
 
 atomic_t tide_filters = ATOMIC_INIT(0);
 

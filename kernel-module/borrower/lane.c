@@ -13,6 +13,7 @@
 
 #include "borrower/fetch.h"
 #include "borrower/lane.h"
+#include "borrower/peer.h"
 #include "borrower/session.h"
 #include "transport/frames.h"
 #include "transport/tcp.h"

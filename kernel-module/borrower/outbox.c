@@ -14,7 +14,7 @@
 #include "borrower/lane.h"
 #include "borrower/object.h"
 #include "borrower/outbox.h"
-#include "borrower/session.h"
+#include "borrower/peer.h"
 #include "transport/frames.h"
 #include "transport/tcp.h"
 #include "uapi/wire.h"

@@ -28,6 +28,7 @@
 #include "borrower/catalog.h"
 #include "borrower/object.h"
 #include "borrower/send_pages.h"
+#include "borrower/peer.h"
 #include "borrower/session.h"
 #include "transport/frames.h"
 #include "transport/tcp.h"

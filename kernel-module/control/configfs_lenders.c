@@ -11,7 +11,7 @@
 #include "borrower/disk_latency.h"
 #include "borrower/filter.h"
 #include "borrower/lane.h"
-#include "borrower/session.h"
+#include "borrower/peer.h"
 #include "control/configfs.h"
 #include "control/show.h"
 #include "pagecache/inflight.h"

@@ -15,7 +15,7 @@
 #include "borrower/buffers.h"
 #include "borrower/catalog.h"
 #include "borrower/fetch.h"
-#include "borrower/session.h"
+#include "borrower/peer.h"
 #include "control/configfs.h"
 #include "lender/borrowers.h"
 #include "lender/shelf.h"

@@ -16,7 +16,7 @@
 #include "borrower/catalog.h"
 #include "borrower/catalog_ages.h"
 #include "borrower/object.h"
-#include "borrower/session.h"
+#include "borrower/peer.h"
 #include "control/configfs.h"
 #include "pagecache/split.h"
 #include "uapi/wire.h"

@@ -10,7 +10,7 @@
 #include "borrower/buffers.h"
 #include "borrower/catalog_table.h"
 #include "borrower/disk_latency.h"
-#include "borrower/session.h"
+#include "borrower/peer.h"
 #include "control/show.h"
 #include "lender/borrowers.h"
 #include "lender/shelf.h"

@@ -16,7 +16,7 @@
 #include "borrower/catalog.h"
 #include "borrower/object.h"
 #include "borrower/send_pages.h"
-#include "borrower/session.h"
+#include "borrower/peer.h"
 #include "pagecache/eviction.h"
 #include "pagecache/file.h"
 #include "pagecache/inflight.h"

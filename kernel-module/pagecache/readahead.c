@@ -18,7 +18,7 @@
 #include "borrower/disk_latency.h"
 #include "borrower/fetch.h"
 #include "borrower/object.h"
-#include "borrower/session.h"
+#include "borrower/peer.h"
 #include "pagecache/file.h"
 #include "pagecache/filesystem.h"
 #include "pagecache/readahead.h"

@@ -26,7 +26,7 @@
 
 #include "base/broken.h"
 #include "borrower/filter.h"
-#include "borrower/session.h"
+#include "borrower/peer.h"
 #include "pagecache/file.h"
 #include "pagecache/sequential.h"
 

@@ -3,7 +3,7 @@
 #ifndef TIDE_SPLIT_H
 #define TIDE_SPLIT_H
 
-#include "borrower/session.h"
+#include "borrower/peer.h"
 
 /* Where a page is, or all pages of a folio: the slot of a lender, or */
 #define TIDE_NOWHERE	(-1)	/* some page is not in the pool */

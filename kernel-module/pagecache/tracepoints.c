@@ -24,7 +24,7 @@
 #include "borrower/catalog.h"
 #include "borrower/catalog_table.h"
 #include "borrower/object.h"
-#include "borrower/session.h"
+#include "borrower/peer.h"
 #include "lender/shelf.h"
 #include "pagecache/eviction.h"
 #include "pagecache/file.h"

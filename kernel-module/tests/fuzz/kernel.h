@@ -179,6 +179,9 @@ static inline void list_splice_tail_init(struct list_head *from, struct list_hea
 typedef struct { s64 counter; } atomic64_t;
 typedef struct { int counter; } atomic_t;
 typedef struct { int counter; } refcount_t;
+#define for_each_possible_cpu(cpu)	for ((cpu) = 0; (cpu) < 1; (cpu)++)
+#define per_cpu_ptr(p, cpu)		((void)(cpu), (p))
+#define refcount_inc(r)		((void)++(r)->counter)
 #define refcount_inc_not_zero(r)	(++(r)->counter > 1)
 #define smp_load_acquire(p)		(*(p))
 
