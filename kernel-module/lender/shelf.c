@@ -285,8 +285,9 @@ static u64 tide_store_lowest(struct tide_store *store)
 
 /*
  * There is a note more. If these are too many, of the two that wait longest those go
- * that are older than all that is here; others wait once more, unless there are twice
- * as many: whoever gives versions as he likes may ask in vain. The lock is held.
+ * that are older than all that is here; others wait once more, unless there are as many
+ * as there were ever pages: whoever gives versions as he likes may ask in vain. The
+ * lock is held.
  */
 static void tide_notes_thin(struct tide_store *store)
 {
@@ -296,7 +297,8 @@ static void tide_notes_thin(struct tide_store *store)
 	for (i = 0; i < 2 && store->gone_count > store->gone_most; i++) {
 		struct tide_note *note = tide_note_first(&store->gone);
 
-		if (note->key.version >= lowest && store->gone_count <= 2 * store->gone_most) {
+		if (note->key.version >= lowest &&
+		    store->gone_count <= store->gone_most << TIDE_NOTES_SHIFT) {
 			list_move_tail(&note->order, &store->gone);
 			continue;
 		}

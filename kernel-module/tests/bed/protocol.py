@@ -529,7 +529,7 @@ def accept(listener: socket.socket, own: KeyPair, grant: int) -> tuple[Connectio
 def _accept(listener: socket.socket, own: KeyPair) -> Connection:
     sock, _ = listener.accept()
     try:
-        return welcome(sock, own, lambda _: WELCOME)[0]
+        return welcome(sock, own, lambda _: WELCOME, Limits(lanes=1))[0]
     except BaseException:
         sock.close()
         raise
