@@ -461,9 +461,10 @@ static ktime_t tide_silence(const struct tide_connection *c)
 void tide_serve_session(struct tide_connection *c)
 {
 	bool get = c->channel == TIDE_CHANNEL_GET;
-	struct page *scratch = alloc_page(GFP_KERNEL);
+	bool put = c->channel == TIDE_CHANNEL_PUT;
+	struct page *scratch = put ? alloc_page(GFP_KERNEL) : NULL;
 	struct tide_frame frame;
-	int err = scratch ? 0 : -ENOMEM;
+	int err = put && !scratch ? -ENOMEM : 0;
 
 	c->greeted = !get;
 	c->vital = c->channel != TIDE_CHANNEL_LANE;

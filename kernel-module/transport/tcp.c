@@ -410,6 +410,16 @@ int tide_wire_recv_iter(struct tide_wire *wire, struct iov_iter *iter, ktime_t u
 	return tide_wire_fill(wire, iter, 0, until);
 }
 
+/* Exactly @size bytes. */
+static int tide_wire_fill_bytes(struct tide_wire *wire, void *data, size_t size, ktime_t until)
+{
+	struct kvec vec = { .iov_base = data, .iov_len = size };
+	struct iov_iter iter;
+
+	iov_iter_kvec(&iter, ITER_DEST, &vec, 1, size);
+	return tide_wire_fill(wire, &iter, 0, until);
+}
+
 static size_t tide_ahead_take(struct tide_ahead *ahead, void *data, size_t size)
 {
 	size_t n = min_t(size_t, size, ahead->to - ahead->from);
@@ -462,23 +472,8 @@ int tide_wire_recv_head(struct tide_wire *wire, struct tide_frame *frame, ktime_
 int tide_wire_recv_metadata(struct tide_wire *wire, void *data, size_t size, ktime_t until)
 {
 	size_t n = tide_ahead_take(&wire->ahead, data, size);
-	struct kvec vec = { .iov_base = data + n, .iov_len = size - n };
-	struct iov_iter iter;
 
-	iov_iter_kvec(&iter, ITER_DEST, &vec, 1, vec.iov_len);
-	return tide_wire_fill(wire, &iter, 0, until);
-}
-
-/* Exactly @size bytes; -ETIMEDOUT when they were not in time. */
-static int tide_wire_recv_by(struct tide_wire *wire, void *data, size_t size, ktime_t until)
-{
-	struct kvec vec = { .iov_base = data, .iov_len = size };
-	struct iov_iter iter;
-	int err;
-
-	iov_iter_kvec(&iter, ITER_DEST, &vec, 1, size);
-	err = tide_wire_recv_iter(wire, &iter, until);
-	return err == -EAGAIN ? -ETIMEDOUT : err;
+	return tide_wire_fill_bytes(wire, data + n, size - n, until);
 }
 
 /**
@@ -492,7 +487,9 @@ static int tide_wire_recv_by(struct tide_wire *wire, void *data, size_t size, kt
  */
 int tide_wire_recv(struct tide_wire *wire, void *data, size_t size)
 {
-	return tide_wire_recv_by(wire, data, size, tide_wire_until(size));
+	int err = tide_wire_fill_bytes(wire, data, size, tide_wire_until(size));
+
+	return err == -EAGAIN ? -ETIMEDOUT : err;
 }
 
 /**

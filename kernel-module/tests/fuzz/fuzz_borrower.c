@@ -135,18 +135,6 @@ ktime_t tide_wire_until(size_t bytes)
 	return fuzz_now_ns + 5000000000 + bytes;
 }
 
-int tide_wire_recv_head(struct tide_wire *wire, struct tide_frame *frame, ktime_t until)
-{
-	(void)until;
-	return fuzz_take(wire, frame, sizeof(*frame));
-}
-
-int tide_wire_recv_metadata(struct tide_wire *wire, void *data, size_t size, ktime_t until)
-{
-	(void)until;
-	return fuzz_take(wire, data, size);
-}
-
 int tide_wire_recv_iter(struct tide_wire *wire, struct iov_iter *iter, ktime_t until)
 {
 	if (iter->kvec) {

@@ -129,18 +129,6 @@ ktime_t tide_wire_until(size_t bytes)
 	return bytes;
 }
 
-int tide_wire_recv_head(struct tide_wire *wire, struct tide_frame *frame, ktime_t until)
-{
-	(void)until;
-	return fuzz_take(wire, frame, sizeof(*frame));
-}
-
-int tide_wire_recv_metadata(struct tide_wire *wire, void *data, size_t size, ktime_t until)
-{
-	(void)until;
-	return fuzz_take(wire, data, size);
-}
-
 int tide_wire_recv_pages(struct tide_wire *wire, struct bio_vec *bvec, size_t n)
 {
 	int err = 0;
