@@ -106,7 +106,11 @@ def test_slow_lenders_are_left_alone(kernel: str) -> None:
         delay(lenders, 0)
         pair.b.set(f"lenders/{BY_LONG}/breaker_long", NEVER)  # its memory is long; thresholds change at any time
         wait_until("they are closed", lambda: total(read(pair, 20), "get_skipped") == 0, timeout=40, every=0.5)
-        assert all(one["get_hits"] > 10 for one in read(pair, 100).values())
+
+        def used_again() -> bool:  # a busy host may make one slow for a while; then it is left alone once more
+            return all(one["get_hits"] > 10 for one in read(pair, 100).values())
+
+        wait_until("they are used again", used_again, timeout=40, every=0.5)
         assert [one["breaker_opened"] for one in figures(pair).values()][:2] == [1, 1]
 
         disk = parse_histogram(pair.b.get("latency"), "disk")
