@@ -50,7 +50,7 @@ static const struct {
 	{ "put buffers", tide_buffers_init, NULL },
 	{ "get", tide_get_init, tide_get_exit },
 	{ "verification", tide_verify_init, NULL },
-	{ "store", tide_store_init, tide_store_exit },
+	{ "store", tide_shelf_init, tide_shelf_exit },
 	{ "shrinker", tide_shrinker_init, tide_shrinker_exit },
 	{ "hooks", tide_hooks_init, tide_hooks_exit },
 	{ "time line", tide_watch_timeline, tide_timeline_exit },

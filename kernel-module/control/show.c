@@ -200,7 +200,7 @@ int tide_show_stats(char *page)
 			     tide_hooks_are_in(), tide_catalog_objects());
 	len += sysfs_emit_at(page, len, "buffers_total %u\nbuffers_free %u\n",
 			     total, free);
-	len += sysfs_emit_at(page, len, "lent_pages %llu\n", tide_store_lent());
+	len += sysfs_emit_at(page, len, "lent_pages %llu\n", tide_shelf_lent());
 	len += sysfs_emit_at(page, len, "disk_us %llu\ndisk_us_large %llu\n",
 			     tide_disk_mean(TIDE_SMALL) / 1000,
 			     tide_disk_mean(TIDE_LARGE) / 1000);

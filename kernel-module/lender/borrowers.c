@@ -16,7 +16,7 @@
 #include "lender/borrowers.h"
 #include "lender/listen.h"
 #include "lender/sessions.h"
-#include "lender/shelf.h"
+#include "lender/shelf_pages.h"
 #include "uapi/wire.h"
 
 #define TIDE_TAKEOVER_MS	2000
@@ -45,10 +45,10 @@ static u64 tide_grant(const struct tide_borrower *borrower)
  */
 void tide_regrant(struct tide_borrower *borrower)
 {
-	if (!borrower->store)
+	if (!borrower->shelf)
 		return;
 	WRITE_ONCE(borrower->granted_bytes, tide_grant(borrower));
-	tide_store_resize(borrower->store, borrower->granted_bytes);
+	tide_shelf_resize(borrower->shelf, borrower->granted_bytes);
 	WRITE_ONCE(borrower->grant_due, true);
 	tide_tell(borrower, 0);
 }
@@ -96,13 +96,13 @@ static bool tide_session_over(struct tide_borrower *borrower)
 /* Nobody is connected, the mutex is held. */
 static void tide_session_drop(struct tide_borrower *borrower)
 {
-	struct tide_store *store = borrower->store;
+	struct tide_shelf *shelf = borrower->shelf;
 
 	borrower->session = 0;
 	WRITE_ONCE(borrower->granted_bytes, 0);
-	WRITE_ONCE(borrower->store, NULL);
-	if (store)
-		tide_store_destroy(store);
+	WRITE_ONCE(borrower->shelf, NULL);
+	if (shelf)
+		tide_shelf_destroy(shelf);
 }
 
 /* It ends, and does not go on when the borrower comes back; the mutex is held. */
@@ -133,7 +133,7 @@ static void tide_session_linger(struct tide_borrower *borrower)
 
 static void tide_session_look(struct tide_borrower *borrower)
 {
-	if (borrower->store && tide_session_idle(borrower))
+	if (borrower->shelf && tide_session_idle(borrower))
 		tide_session_linger(borrower);
 }
 
@@ -154,7 +154,7 @@ static void tide_expire(struct work_struct *work)
 static bool tide_session_resumes(const struct tide_borrower *borrower,
 				 const struct tide_hello *hello)
 {
-	return borrower->store && borrower->session &&
+	return borrower->shelf && borrower->session &&
 	       le64_to_cpu(hello->resume) == borrower->session &&
 	       le64_to_cpu(hello->version) >= borrower->newest;
 }
@@ -163,8 +163,8 @@ static bool tide_session_resumes(const struct tide_borrower *borrower,
 static int tide_session_create(struct tide_borrower *borrower, u64 session)
 {
 	tide_session_drop(borrower);
-	borrower->store = tide_store_create(borrower, 0);
-	if (!borrower->store)
+	borrower->shelf = tide_shelf_create(borrower, 0);
+	if (!borrower->shelf)
 		return -ENOMEM;
 	borrower->session = session;
 	borrower->newest = 0;
@@ -208,7 +208,7 @@ static int tide_session_attach(struct tide_connection *c, const struct tide_hell
 	borrower->ordinal = c->ordinal;
 	borrower->wanted_bytes = min_t(u64, le64_to_cpu(hello->size_bytes), TIDE_MAX_BYTES);
 	WRITE_ONCE(borrower->granted_bytes, tide_grant(borrower));
-	tide_store_resize(borrower->store, borrower->granted_bytes);
+	tide_shelf_resize(borrower->shelf, borrower->granted_bytes);
 	mutex_lock(&borrower->send_mutex);
 	WRITE_ONCE(borrower->get, c);
 	mutex_unlock(&borrower->send_mutex);
@@ -562,9 +562,9 @@ void tide_lending_hold(bool held)
 static void tide_trim_share(struct tide_borrower *borrower, u64 may, u64 lent)
 {
 	mutex_lock(&borrower->mutex);
-	if (borrower->store)
-		tide_store_trim(borrower->store,
-				mul_u64_u64_div_u64(tide_store_pages(borrower->store),
+	if (borrower->shelf)
+		tide_shelf_trim(borrower->shelf,
+				mul_u64_u64_div_u64(tide_shelf_pages(borrower->shelf),
 						    may, lent));
 	mutex_unlock(&borrower->mutex);
 }
@@ -576,12 +576,12 @@ static void tide_trim_share(struct tide_borrower *borrower, u64 may, u64 lent)
  */
 void tide_lending_shrink(void)
 {
-	u64 may = tide_store_fits(READ_ONCE(tide_lend_bytes)), lent;
+	u64 may = tide_shelf_fits(READ_ONCE(tide_lend_bytes)), lent;
 	struct tide_borrower *borrower;
 
 	list_for_each_entry(borrower, &tide_borrowers, list)
 		tide_borrower_requota(borrower);
-	lent = tide_store_lent();
+	lent = tide_shelf_lent();
 	if (lent <= may)
 		return;
 	list_for_each_entry(borrower, &tide_borrowers, list)
@@ -601,7 +601,7 @@ u64 tide_borrower_lent_pages(struct tide_borrower *borrower)
 	u64 pages;
 
 	mutex_lock(&borrower->mutex);
-	pages = borrower->store ? tide_store_pages(borrower->store) : 0;
+	pages = borrower->shelf ? tide_shelf_pages(borrower->shelf) : 0;
 	mutex_unlock(&borrower->mutex);
 	return pages;
 }

@@ -18,7 +18,7 @@
 #define TIDE_MAX_BORROWERS	64
 
 struct tide_connection;
-struct tide_store;
+struct tide_shelf;
 
 /* What the lender counts for one borrower. */
 struct tide_borrower_stats {
@@ -61,7 +61,7 @@ struct tide_borrower {
 	u64 newest;			/* version that it has put; the PUT channel's */
 	u64 wanted_bytes;
 	u64 granted_bytes;
-	struct tide_store *store;	/* of the session, connected or not */
+	struct tide_shelf *shelf;	/* of the session, connected or not */
 	ktime_t lost_at;		/* by boottime, while it is not */
 	struct delayed_work expire;	/* ends it then */
 	bool grant_due;			/* it is to be told of a new grant */

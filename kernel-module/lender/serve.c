@@ -11,6 +11,7 @@
 #include "base/limits.h"
 #include "lender/borrowers.h"
 #include "lender/listen.h"
+#include "lender/notes.h"
 #include "lender/sessions.h"
 #include "lender/shelf.h"
 #include "transport/frames.h"
@@ -88,16 +89,16 @@ static int tide_send_grant(struct tide_borrower *borrower)
 }
 
 /* On a new connection, too: what was on its way on a former one is lost. */
-static int tide_send_before(struct tide_connection *c, struct tide_store *store)
+static int tide_send_before(struct tide_connection *c, struct tide_notes *notes)
 {
-	__le64 version = cpu_to_le64(tide_store_before(store, &c->told));
+	__le64 version = cpu_to_le64(tide_notes_before(notes, &c->told));
 
 	return version ? tide_reply_on(c, TIDE_EVICTED_BEFORE, 0, 0, &version, sizeof(version)) : 0;
 }
 
-static int tide_send_notices(struct tide_connection *c, struct tide_store *store)
+static int tide_send_notices(struct tide_connection *c, struct tide_notes *notes)
 {
-	unsigned int n = tide_store_notices(store, (void *)c->note.metadata, c->agreed.notices);
+	unsigned int n = tide_notes_take(notes, (void *)c->note.metadata, c->agreed.notices);
 	int err = n ? tide_send_note(c, TIDE_EVICTED, n, 0, n * sizeof(struct tide_page_id)) : 0;
 
 	if (!err)
@@ -109,7 +110,7 @@ static int tide_send_notices(struct tide_connection *c, struct tide_store *store
  * Tells the borrower some of what has gone, if it hears: else later, when it resumes.
  * Returns how many pages were named, or an error.
  */
-static int tide_send_evicted(struct tide_borrower *borrower, struct tide_store *store)
+static int tide_send_evicted(struct tide_borrower *borrower, struct tide_notes *notes)
 {
 	struct tide_connection *c;
 	int ret = -ENOTCONN;
@@ -117,7 +118,7 @@ static int tide_send_evicted(struct tide_borrower *borrower, struct tide_store *
 	mutex_lock(&borrower->send_mutex);
 	c = borrower->get;
 	if (c && c->greeted)
-		ret = tide_send_before(c, store) ?: tide_send_notices(c, store);
+		ret = tide_send_before(c, notes) ?: tide_send_notices(c, notes);
 	mutex_unlock(&borrower->send_mutex);
 	return ret;
 }
@@ -133,12 +134,13 @@ void tide_notify(struct work_struct *work)
 {
 	struct tide_borrower *borrower = container_of(to_delayed_work(work),
 						      struct tide_borrower, notify);
-	struct tide_store *store;
+	struct tide_shelf *shelf;
 
 	if (xchg(&borrower->grant_due, false))
 		tide_send_grant(borrower);
-	store = READ_ONCE(borrower->store);	/* destroyed after this work */
-	while (store && !tide_store_trimming(store) && tide_send_evicted(borrower, store) > 0)
+	shelf = READ_ONCE(borrower->shelf);	/* destroyed after this work */
+	while (shelf && !tide_shelf_trimming(shelf) &&
+	       tide_send_evicted(borrower, tide_shelf_notes(shelf)) > 0)
 		;
 }
 
@@ -181,7 +183,7 @@ static unsigned int tide_look_up(struct tide_connection *c, unsigned int count)
 		struct tide_data_item *reply = &c->reply.item[i];
 
 		*reply = (struct tide_data_item) { };
-		c->folio[i] = tide_store_get(c->borrower->store, file,
+		c->folio[i] = tide_shelf_get(c->borrower->shelf, file,
 					     le64_to_cpu(item->index),
 					     le64_to_cpu(item->version), reply->tag);
 		if (c->folio[i])
@@ -241,7 +243,7 @@ static void tide_drop_sent(struct tide_connection *c, unsigned int count)
 		u64 index = le64_to_cpu(item->index);
 
 		if (c->folio[i])	/* was sent; the reply itself is sealed */
-			tide_store_forget(c->borrower->store, file, index, index,
+			tide_shelf_forget(c->borrower->shelf, file, index, index,
 					  le64_to_cpu(item->version) + 1);
 	}
 }
@@ -282,7 +284,7 @@ static int tide_serve_forget(struct tide_connection *c, const struct tide_frame 
 	for (i = 0; !err && i < count; i++) {
 		struct tide_forget_item *item = &c->request.forget[i];
 
-		tide_store_forget(c->borrower->store, le64_to_cpu(item->file),
+		tide_shelf_forget(c->borrower->shelf, le64_to_cpu(item->file),
 				  le64_to_cpu(item->first), le64_to_cpu(item->last),
 				  le64_to_cpu(item->before));
 	}
@@ -349,7 +351,7 @@ static void tide_prepare_batch(struct tide_connection *c, unsigned int count,
 	unsigned int i;
 
 	for (i = 0; i < count; i++) {
-		c->folio[i] = tide_store_prepare(c->borrower->store);
+		c->folio[i] = tide_shelf_prepare(c->borrower->shelf);
 		c->bvec[i] = (struct bio_vec) {
 			.bv_page = c->folio[i] ? folio_page(c->folio[i], 0) : scratch,
 			.bv_len = PAGE_SIZE,
@@ -368,7 +370,7 @@ static void tide_note_versions(struct tide_connection *c, unsigned int count)
 	c->borrower->newest = newest;
 }
 
-static u64 tide_store_batch(struct tide_connection *c, unsigned int count, bool usable)
+static u64 tide_shelf_batch(struct tide_connection *c, unsigned int count, bool usable)
 {
 	struct tide_borrower *borrower = c->borrower;
 	unsigned int i, kept = 0;
@@ -378,8 +380,8 @@ static u64 tide_store_batch(struct tide_connection *c, unsigned int count, bool 
 		struct folio *folio = c->folio[i];
 
 		if (folio && !usable) {
-			tide_store_cancel(borrower->store, folio);
-		} else if (folio && !tide_store_add(borrower->store, &c->request.put[i],
+			tide_shelf_cancel(borrower->shelf, folio);
+		} else if (folio && !tide_shelf_add(borrower->shelf, &c->request.put[i],
 						    folio)) {
 			c->folio[kept++] = folio;
 			stored |= BIT_ULL(i);
@@ -387,7 +389,7 @@ static u64 tide_store_batch(struct tide_connection *c, unsigned int count, bool 
 			atomic64_inc(&borrower->stats.puts_refused);
 		}
 	}
-	tide_store_settle(borrower->store, c->folio, kept);
+	tide_shelf_settle(borrower->shelf, c->folio, kept);
 	return stored;
 }
 
@@ -397,11 +399,11 @@ static u64 tide_store_batch(struct tide_connection *c, unsigned int count, bool 
  */
 static int tide_tell_evicted(struct tide_connection *c)
 {
-	struct tide_store *store = c->borrower->store;
+	struct tide_notes *notes = tide_shelf_notes(c->borrower->shelf);
 	int ret = 0;
 
-	while (ret >= 0 && tide_store_untold(store) >= TIDE_NOTICE_MAX)
-		ret = tide_send_evicted(c->borrower, store);
+	while (ret >= 0 && tide_notes_untold(notes) >= TIDE_NOTICE_MAX)
+		ret = tide_send_evicted(c->borrower, notes);
 	return min(ret, 0);
 }
 
@@ -422,7 +424,7 @@ static int tide_serve_put(struct tide_connection *c, const struct tide_frame *fr
 	tide_note_versions(c, count);
 	tide_prepare_batch(c, count, scratch);
 	err = tide_wire_recv_pages(c->wire, c->bvec, count);
-	stored = cpu_to_le64(tide_store_batch(c, count, !err));
+	stored = cpu_to_le64(tide_shelf_batch(c, count, !err));
 	return err ?:
 	       tide_reply(c->borrower, TIDE_PUT_ACK, count, le64_to_cpu(frame->id), &stored,
 			  sizeof(stored));

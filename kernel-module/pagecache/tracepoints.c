@@ -69,8 +69,8 @@ static void tide_reclaimed(struct address_space *mapping, struct folio *folio)
 
 static noinline void tide_deleted(struct address_space *mapping, struct folio *folio)
 {
-	if (tide_store_owns(mapping)) {
-		tide_store_deleted(mapping, folio);
+	if (tide_shelf_owns(mapping)) {
+		tide_shelf_deleted(mapping, folio);
 		return;
 	}
 	if (folio_ref_count(folio) || mapping_exiting(mapping))

@@ -32,21 +32,21 @@ void folio_put(struct folio *folio)
 	free(folio);
 }
 
-struct folio *tide_store_prepare(struct tide_store *store)
+struct folio *tide_shelf_prepare(struct tide_shelf *shelf)
 {
-	(void)store;
+	(void)shelf;
 	return fuzz_one_in(5) ? NULL : folio_new();
 }
 
-void tide_store_cancel(struct tide_store *store, struct folio *folio)
+void tide_shelf_cancel(struct tide_shelf *shelf, struct folio *folio)
 {
-	(void)store;
+	(void)shelf;
 	folio_put(folio);
 }
 
-int tide_store_add(struct tide_store *store, const struct tide_put_item *item, struct folio *folio)
+int tide_shelf_add(struct tide_shelf *shelf, const struct tide_put_item *item, struct folio *folio)
 {
-	(void)store;
+	(void)shelf;
 	(void)item;
 	if (!fuzz_one_in(5))
 		return 0;
@@ -54,16 +54,16 @@ int tide_store_add(struct tide_store *store, const struct tide_put_item *item, s
 	return -ENOMEM;
 }
 
-void tide_store_settle(struct tide_store *store, struct folio **folio, unsigned int count)
+void tide_shelf_settle(struct tide_shelf *shelf, struct folio **folio, unsigned int count)
 {
-	(void)store;
+	(void)shelf;
 	for (unsigned int i = 0; i < count; i++)
 		folio_put(folio[i]);
 }
 
-struct folio *tide_store_get(struct tide_store *store, u64 file, pgoff_t index, u64 version, u8 *tag)
+struct folio *tide_shelf_get(struct tide_shelf *shelf, u64 file, pgoff_t index, u64 version, u8 *tag)
 {
-	(void)store;
+	(void)shelf;
 	(void)file;
 	(void)index;
 	(void)version;
@@ -73,38 +73,43 @@ struct folio *tide_store_get(struct tide_store *store, u64 file, pgoff_t index, 
 	return folio_new();
 }
 
-void tide_store_forget(struct tide_store *store, u64 file, pgoff_t first, pgoff_t last, u64 before)
+void tide_shelf_forget(struct tide_shelf *shelf, u64 file, pgoff_t first, pgoff_t last, u64 before)
 {
-	(void)store;
+	(void)shelf;
 	(void)file;
 	(void)first;
 	(void)last;
 	(void)before;
 }
 
-unsigned int tide_store_notices(struct tide_store *store, struct tide_page_id *id, unsigned int max)
+unsigned int tide_notes_take(struct tide_notes *notes, struct tide_page_id *id, unsigned int max)
 {
-	(void)store;
+	(void)notes;
 	memset(id, 7, max * sizeof(*id));
 	return max;
 }
 
-u64 tide_store_before(struct tide_store *store, u64 *told)
+u64 tide_notes_before(struct tide_notes *notes, u64 *told)
 {
-	(void)store;
+	(void)notes;
 	(void)told;
 	return fuzz_one_in(3) ? 7 : 0;
 }
 
-bool tide_store_trimming(struct tide_store *store)
+struct tide_notes *tide_shelf_notes(struct tide_shelf *shelf)
 {
-	(void)store;
+	return (struct tide_notes *)shelf;	/* nobody looks inside */
+}
+
+bool tide_shelf_trimming(struct tide_shelf *shelf)
+{
+	(void)shelf;
 	return fuzz_one_in(4);	/* before long */
 }
 
-unsigned int tide_store_untold(struct tide_store *store)
+unsigned int tide_notes_untold(struct tide_notes *notes)
 {
-	(void)store;
+	(void)notes;
 	return fuzz_one_in(2) ? TIDE_NOTICE_MAX : 0;
 }
 
@@ -250,7 +255,7 @@ unsigned long fuzz_connection(void)
 	c->greeted = c->channel != TIDE_CHANNEL_GET;
 	if (c->channel != TIDE_CHANNEL_LANE)
 		borrower.get = c;
-	borrower.store = (struct tide_store *)&borrower;	/* nobody looks inside */
+	borrower.shelf = (struct tide_shelf *)&borrower;	/* nobody looks inside */
 	owed = 0;
 	for (unsigned long i = 0; i < messages; i++)
 		add_message(c->channel);
