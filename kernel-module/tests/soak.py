@@ -27,6 +27,9 @@ STREAM = "/mnt/stream"
 OOM_REPORT = r"oom-kill|Out of memory|Call Trace|RIP:"  # of the program that was to be killed
 REPORT_SECONDS = 1200  # a debug kernel verifies slowly,
 EVICT_SECONDS = 600  # and takes a minute to empty a cache that programs fill meanwhile, with or without the module
+CONNECT_SECONDS = 120
+PAUSE_SECONDS = 30  # shorter than a lender lingers
+OTHER_ADDRESS = "10.7.0.3"
 # A memory cgroup that leaves the mixture about half of what it would have.
 GROUP = """
 mount -t cgroup2 cgroup2 /sys/fs/cgroup
@@ -35,6 +38,8 @@ mkdir /sys/fs/cgroup/part
 echo 96M > /sys/fs/cgroup/part/memory.max
 """
 JOIN = "echo $$ > /sys/fs/cgroup/part/cgroup.procs"
+
+Fault = Callable[[Pair], None]
 
 
 @dataclass
@@ -61,11 +66,28 @@ def drop_caches(pair: Pair) -> None:
         pair.borrower.drop_caches(what, EVICT_SECONDS)
 
 
-def freeze_lender(pair: Pair) -> None:
+def _pause(guest: Guest) -> None:
+    guest.stop()
+    time.sleep(PAUSE_SECONDS)
+    guest.cont()
+
+
+def pause_lender(pair: Pair) -> None:
     """It stands still for longer than a borrower waits for it."""
-    pair.lender.stop()
-    time.sleep(12)
-    pair.lender.cont()
+    _pause(pair.lender)
+
+
+def pause_borrower(pair: Pair) -> None:
+    """It stands still for longer than a lender waits for it."""
+    _pause(pair.borrower)
+
+
+def move_lender(pair: Pair) -> None:
+    """It is to be found at another address, and then at its own again."""
+    pair.lender.sh(f"ip addr add {OTHER_ADDRESS}/24 dev eth0 2> /dev/null || true")
+    for address in (OTHER_ADDRESS, LENDER_ADDRESS):
+        pair.b.set(f"lenders/{NAME}/address", address)
+        time.sleep(2)
 
 
 def cut_network(pair: Pair) -> None:
@@ -137,20 +159,24 @@ def stream(pair: Pair) -> None:
         pair.borrower.drop_caches(1, EVICT_SECONDS)
 
 
-FAULTS: tuple[Callable[[Pair], None], ...] = (
+FAULTS: tuple[Fault, ...] = (
     drop_caches,
     stream,
     resize,
-    freeze_lender,
+    pause_lender,
     press_lender,
     cut_network,
+    pause_borrower,
     exhaust_lender,
     spoil_network,
     reload_borrower,
     press_borrower,
+    move_lender,
     kill_lender,
     reload_lender,
 )
+# After these the session goes on: all that was with the lender is still there.
+HARMLESS = (pause_lender, cut_network, pause_borrower, spoil_network, move_lender)
 
 
 def lend(pair: Pair) -> None:
@@ -165,6 +191,21 @@ def borrow(pair: Pair) -> None:
     pair.b.borrow(NAME, address=LENDER_ADDRESS, size=POOL)
 
 
+def goes_on(fault: Fault, pair: Pair) -> None:
+    """When it is over the same session goes on."""
+    pair.b.wait_state(f"lenders/{NAME}", "Connected", timeout=CONNECT_SECONDS)
+    begun = sessions_begun(pair)
+    fault(pair)
+    pair.b.wait_state(f"lenders/{NAME}", "Connected", timeout=CONNECT_SECONDS)
+    assert sessions_begun(pair) == begun, f"{fault.__name__} cost the borrower its pages"
+
+
+def sessions_begun(pair: Pair) -> int:
+    """How often the borrower has connected and found nothing of its own."""
+    figures = pair.borrowed()
+    return figures["connects"] - figures["resumes"]
+
+
 def inject(pair: Pair, mixture: Job, run: Run, seconds: float) -> None:
     """One fault after the other until the mixture's time is up."""
     end = time.monotonic() + seconds
@@ -173,7 +214,10 @@ def inject(pair: Pair, mixture: Job, run: Run, seconds: float) -> None:
             return
         time.sleep(3)
         say(f"  {fault.__name__}")
-        fault(pair)
+        if fault in HARMLESS:
+            goes_on(fault, pair)
+        else:
+            fault(pair)
         run.faults_injected += 1
 
 
