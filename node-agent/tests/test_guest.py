@@ -125,7 +125,7 @@ def test_another_build_replaces_the_module_unless_it_does_not_work(bench: Bench,
 
 
 def test_a_lender_is_set_up_and_taken_down(bench: Bench) -> None:
-    settings = {"port": "7471", "reserve_bytes": str(32 << 20), "lend_bytes": str(64 << 20)}
+    settings = {"port": "7471", "reserve_bytes": str(32 << 20), "lend_bytes": str(64 << 20), "hold": "1"}
     seen = bench.do(Load(Source.STORE), Set(settings), Configure(LENDING))
     assert seen.module is not None
     assert dict(seen.module.settings) == settings

@@ -54,6 +54,22 @@ def test_a_running_instance_is_a_machine() -> None:
 
 
 @pytest.mark.parametrize(
+    ("state", "migrating"),
+    [
+        (None, False),
+        ({"migrationUid": "m1"}, False),
+        ({"startTimestamp": "2026-11-27T07:00:00Z", "targetNode": "node2"}, True),
+        ({"startTimestamp": "2026-11-27T07:00:00Z", "endTimestamp": "2026-11-27T07:01:00Z", "completed": True}, False),
+        ({"startTimestamp": "2026-11-27T07:00:00Z", "failed": True}, False),
+    ],
+)
+def test_a_live_migration_is_known_while_it_goes_on(state: dict[str, Any] | None, *, migrating: bool) -> None:
+    machine = kubevirt.machine(without(VMI, lambda d: d["status"].update(migrationState=state)), [POD])
+    assert machine is not None
+    assert machine.migrating == migrating
+
+
+@pytest.mark.parametrize(
     ("vmi", "pods"),
     [
         (VMI, []),

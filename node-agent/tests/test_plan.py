@@ -128,9 +128,20 @@ def test_the_order_of_pairings_does_not_matter(data: st.DataObject) -> None:
 def test_a_lender_is_set_up_from_nothing() -> None:
     one = pairing()
     steps = plan.steps(plan.desired("lender", [one]), observation(), Source.STORE)
-    settings = {"port": "7470", "reserve_bytes": str(64 << 20), "lend_bytes": str(512 << 20)}
+    settings = {"port": "7470", "reserve_bytes": str(64 << 20), "lend_bytes": str(512 << 20), "hold": "0"}
     lend = Configure(want(Side.BORROWERS, one))
     assert steps == [Load(Source.STORE), Set(settings), lend, Measure("NonInclusive")]
+
+
+def test_a_lender_that_migrates_takes_nothing_meanwhile() -> None:
+    """One attribute changes, and changes back: nobody's pages are lost by it."""
+    seen = settle("lender", [pairing()], observation())
+    for migrating, hold in ((True, "1"), (False, "0")):
+        wanted = plan.desired("lender", [pairing()], migrating=migrating)
+        (step,) = plan.steps(wanted, seen, Source.STORE)
+        assert step == Set({"hold": hold})
+        seen = after(seen, step)
+    assert plan.desired("borrower", [pairing()], migrating=True) == plan.desired("borrower", [pairing()])
 
 
 def test_ghost_mode_is_on_where_nothing_is_borrowed() -> None:

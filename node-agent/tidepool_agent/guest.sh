@@ -17,7 +17,7 @@ probe() {
         /proc/pressure/memory /proc/pressure/io \
         /proc/sys/kernel/modules_disabled /sys/kernel/security/lockdown /sys/module/module/parameters/sig_enforce \
         /sys/module/tidepool/version /sys/module/tidepool/srcversion \
-        "$tree"/identity "$tree"/stats "$tree"/latency "$tree"/port "$tree"/lend_bytes "$tree"/reserve_bytes \
+        "$tree"/identity "$tree"/stats "$tree"/latency "$tree"/port "$tree"/lend_bytes "$tree"/reserve_bytes "$tree"/hold \
         "$tree"/ghost "$tree"/ghost_curve \
         "$tree"/borrowers/*/* "$tree"/lenders/*/* || :
 }

@@ -217,7 +217,7 @@ def _memory(lines: Iterable[str]) -> dict[str, int]:
 def _module(files: Mapping[str, list[str]]) -> Module | None:
     if "/sys/module/tidepool/version" not in files:
         return None
-    settings = {name: _word(files, f"{TREE}/{name}") for name in ("port", "lend_bytes", "reserve_bytes")}
+    settings = {name: _word(files, f"{TREE}/{name}") for name in ("port", "lend_bytes", "reserve_bytes", "hold")}
     found = files.get(f"{TREE}/ghost_curve", [])
     counts = _stats(found)
     return Module(

@@ -93,6 +93,7 @@ def machine(vmi: dict[str, Any], pods: Iterable[dict[str, Any]]) -> Machine | No
         domain=f"{metadata['namespace']}_{metadata['name']}",
         place=container,
         addresses=_addresses(vmi),
+        migrating=_migrates(vmi),
         labels={k: v for k, v in metadata.get("labels", {}).items() if not k.startswith(INTERNAL_LABELS)},
         owner={
             "apiVersion": vmi.get("apiVersion", "kubevirt.io/v1"),
@@ -101,6 +102,13 @@ def machine(vmi: dict[str, Any], pods: Iterable[dict[str, Any]]) -> Machine | No
             "uid": metadata["uid"],
         },
     )
+
+
+def _migrates(vmi: dict[str, Any]) -> bool:
+    """Whether a live migration has begun, and not ended in one way or the other."""
+    state = vmi.get("status", {}).get("migrationState") or {}
+    ended = state.get("endTimestamp") or state.get("completed") or state.get("failed")
+    return bool(state.get("startTimestamp")) and not ended
 
 
 def _container(pods: Iterable[dict[str, Any]]) -> str:

@@ -158,17 +158,20 @@ def subject(step: Step) -> tuple[str, ...]:
             return ("module",)
 
 
-def desired(guest: str, pairings: Iterable[MemoryPairing]) -> Desired:
-    """How the guest of that name should be set up for these pairings; those being deleted are wanted no more."""
+def desired(guest: str, pairings: Iterable[MemoryPairing], *, migrating: bool = False) -> Desired:
+    """How the guest of that name should be set up for these pairings; those being deleted are wanted no more.
+
+    A lender that is `migrating` takes nothing more meanwhile: what changes has to be copied again and again.
+    """
     live = sorted((p for p in pairings if not p.terminating), key=lambda p: p.metadata.uid)
     lent = [p for p in live if p.spec.lender.guest == guest]
     borrowed = [p for p in live if p.spec.borrower.guest == guest]
     peers = [Want(p, Side.BORROWERS, _borrower(p)) for p in lent]
     peers += [Want(p, Side.LENDERS, _lender(p)) for p in borrowed]
-    return Desired(_settings(lent), tuple(peers))
+    return Desired(_settings(lent, migrating=migrating), tuple(peers))
 
 
-def _settings(lent: list[MemoryPairing]) -> dict[str, str]:
+def _settings(lent: list[MemoryPairing], *, migrating: bool) -> dict[str, str]:
     """Attributes of a lender as a whole. Pairings of one pool agree on them; if not, the guest's own safety wins."""
     if not lent:
         return {}
@@ -176,6 +179,7 @@ def _settings(lent: list[MemoryPairing]) -> dict[str, str]:
         "port": str(lent[0].spec.lender.port),
         "reserve_bytes": _bytes(max(p.spec.reserve_bytes for p in lent)),
         "lend_bytes": _bytes(min(p.spec.max_lend_bytes for p in lent)),
+        "hold": "1" if migrating else "0",
     }
 
 

@@ -124,7 +124,7 @@ class Worker:
             self._session.close()
             self._begin(machine)
         pairings = self._tools.cluster.pairings(key)
-        wanted = plan.desired(machine.name, pairings)
+        wanted = plan.desired(machine.name, pairings, migrating=machine.migrating)
         if self._tools.cluster.guest(key) is None:
             await self._announce(machine, wanted)
         self._found = await self._find(machine, wanted)
