@@ -120,7 +120,7 @@ def test_a_large_folio_is_put_whole_or_not(kernel: str) -> None:
         pair.evict()
         figures = pair.borrowed()
         assert figures["puts"] >= 64
-        assert figures["drop_nobuffer"] > figures["puts"]
+        assert figures["drop_nobuffer"] >= 64
         assert figures["puts"] + figures["drop_nobuffer"] == FILE_MIB * 256
         assert _large_gets(borrower, "sequential /mnt/file") > 0
         assert pair.borrowed()["get_hits"] == figures["puts"]

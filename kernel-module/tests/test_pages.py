@@ -10,7 +10,7 @@ from bed.tidepool import MIB
 from bed.workload import stress
 
 FILE_MIB = 160
-MOST_PASSES = 6
+MOST_PASSES = 16
 POOL = 256 * MIB
 
 
