@@ -50,7 +50,7 @@ def _has_flowed(pair: Pair) -> bool:
 def test_races(kernel: str, filesystem: str) -> None:
     """Eviction against direct writes, punched holes and truncation of the very same pages."""
     with (pair := Pair(kernel, disk=Disk("1G", filesystem, write_iops=150))) as (borrower, _):
-        pair.connect(size=64 * MIB)
+        pair.connect(size=64 * MIB, more=PATIENT)
         pair.b.set("verify_one_in", 1)
         for change in ("direct", "punch", "truncate"):
             stress(borrower, f"race /mnt/race.{change} change={change} seconds=5")
@@ -64,7 +64,7 @@ def test_mix_for_long(kernel: str, filesystem: str) -> None:
     """Minutes of the mixture, with files that come and go and the caches dropped in between."""
     with (pair := Pair(kernel, borrower_mem="256M", lender_mem="512M", disk=filesystem)) as (borrower, _):
         keep_pages_for_the_card(borrower)
-        pair.connect(size=256 * MIB)
+        pair.connect(size=256 * MIB, more=PATIENT)
         pair.b.set("verify_one_in", 1)
         for round_number in range(4):
             stress(borrower, f"mix /mnt/mix mib=260 seconds=50 threads=8 files={1 + round_number % 4}", timeout=400)
