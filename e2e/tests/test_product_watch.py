@@ -104,7 +104,7 @@ def _assert_flapping_is_reported(product: Product) -> None:
     for _ in range(RECONNECTIONS):
         before = product.connects()
         lab.guest(LENDER, f"echo 0 > {enabled}; echo 1 > {enabled}")
-        until("the borrower comes back", lambda: product.connects() > before, 30, 0.5)  # noqa: B023
+        until("the borrower comes back", lambda: product.connects() > before, every=0.5)  # noqa: B023
     alert = 'ALERTS{alertname="TidepoolPairingFlapping", alertstate="firing"}'
     (firing,) = until("the alert fires", lambda: ask(alert), 60, 3)
     assert (firing["metric"]["guest"], firing["metric"]["pool"]) == (BORROWER, POOL)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
@@ -11,10 +12,12 @@ import long
 import pytest
 
 from bed.accelerator import TCG, accelerator
-from bed.guest import Disk, Guest, GuestError, Spec
+from bed.guest import BOOT_SECONDS, Disk, Guest, GuestError, Spec
 from bed.image import fetch_kernel
 from bed.pair import LENDER_ADDRESS, Pair
 from bed.workload import running, stress, wrong_pages
+
+GENERATION = "0d5e1b5e-6f1c-4f7b-9d61-000000000003"  # with one a guest does not go on from an image
 
 
 def test_stress_tells_old_and_strange_pages(kernel: str) -> None:
@@ -27,9 +30,9 @@ def test_stress_tells_old_and_strange_pages(kernel: str) -> None:
         assert wrong_pages(borrower, "random /mnt/other reads=100") == 100
 
 
-def _ping(pair: Pair, count: int = 10) -> list[float]:
-    """Round trips in milliseconds of those of so many pings that came back."""
-    output = pair.borrower.run(f"ping -i 0.1 -c {count} -w {3 + count // 10} {LENDER_ADDRESS}").output
+def _ping(pair: Pair, count: int = 10, seconds: int = 30) -> list[float]:
+    """Round trips in milliseconds of those of so many pings that came back, within that time."""
+    output = pair.borrower.run(f"ping -i 0.1 -c {count} -w {seconds} {LENDER_ADDRESS}").output
     return [float(found) for found in re.findall(r"time=([0-9.]+) ms", output)]
 
 
@@ -42,10 +45,10 @@ def test_relay_delays_loses_and_cuts(kernel: str) -> None:
         assert min(_ping(pair)) > 95
         pair.relay.delay = 0
         pair.relay.loss = 0.2  # each way: that all of fifty or none come back is one run in billions
-        assert 0 < len(_ping(pair, 50)) < 50
+        assert 0 < len(_ping(pair, 50, seconds=15)) < 50
         pair.relay.loss = 0
         pair.relay.cut = True
-        assert _ping(pair) == []
+        assert _ping(pair, seconds=4) == []
         pair.relay.cut = False
         assert len(_ping(pair)) == 10
 
@@ -72,29 +75,47 @@ def test_code_changes_under_load(kernel: str) -> None:
     """Switching a tracepoint of the page cache goes on while it is used: an older emulator hangs the guest there."""
     switch = "/sys/kernel/tracing/events/filemap/mm_filemap_add_to_page_cache/enable"
     with Pair(kernel, borrower_mem="176M", module=False) as (borrower, _):
-        borrower.sh("dd if=/dev/zero of=/mnt/file bs=1M count=200 2> /dev/null", timeout=120)
+        borrower.sh("dd if=/dev/zero of=/mnt/file bs=1M count=200 2> /dev/null")
         with running(borrower, "while true; do cat /mnt/file > /dev/null; done", times=2):
-            borrower.sh(f"for i in $(seq 100); do echo 1 > {switch}; echo 0 > {switch}; done", timeout=240)
+            borrower.sh(f"for i in $(seq 100); do echo 1 > {switch}; echo 0 > {switch}; done", timeout=600)
         borrower.assert_clean()
 
 
+def is_killed(guest: Guest) -> None:
+    """Its emulator, while its kernel begins."""
+    guest.kill()
+
+
+def complains(guest: Guest) -> None:
+    """Its kernel, before it is up."""
+    guest.channel.hello.result(BOOT_SECONDS)
+    guest.write("/dev/kmsg", "<2>BUG: made up\n")
+
+
 class FirstBootFails(Pair):
-    """The emulator of the guest that is booted first is killed while its kernel begins."""
+    """The guest that is booted first is spoilt."""
 
     boots = 0
+    spoil: Callable[[Guest], None]
 
     def _boot(self, spec: Spec, module: Path | None) -> Guest:
         guest = super()._boot(spec, module)
         self.boots += 1
         if self.boots == 1:
-            guest.kill()
+            self.spoil(guest)
         return guest
 
 
-def test_a_guest_that_does_not_come_up_is_booted_again(kernel: str, capsys: pytest.CaptureFixture[str]) -> None:
+@pytest.mark.parametrize("spoil", [is_killed, complains])
+def test_a_guest_that_does_not_come_up_is_booted_again(
+    kernel: str, spoil: Callable[[Guest], None], capsys: pytest.CaptureFixture[str]
+) -> None:
     """A boot that the emulator spoils costs a test time, not its result; and it is said."""
-    with (pair := FirstBootFails(kernel, module=False)) as (borrower, _):
+    pair = FirstBootFails(kernel, module=False, generation=GENERATION)
+    pair.spoil = spoil
+    with pair as (borrower, _):
         assert " /mnt " in borrower.read("/proc/mounts")
+        borrower.assert_clean()
     said = re.findall(r"booted again \((\d) of 2\): (borrower|lender) did not come up", capsys.readouterr().err)
     assert said[0] == ("1", "borrower")
     assert pair.boots == 2 + len(said)  # the emulator may have spoilt one more by itself
@@ -112,12 +133,12 @@ def test_disk_is_throttled_while_it_is_in_use(kernel: str) -> None:
     read = "dd if=/dev/vda of=/dev/null bs=4k count=60 iflag=direct 2> /dev/null; cut -d ' ' -f 1 /proc/uptime"
     with Pair(kernel, disk=Disk(filesystem=None, iops=20), module=False) as (borrower, _):
         times = []
-        for iops in (20, 0):
+        for iops in (20, 0, 0, 0):  # the machine may be busy with something else for a while
             borrower.throttle(iops)
             start = float(borrower.sh("cut -d ' ' -f 1 /proc/uptime"))
             times.append(float(borrower.sh(read)) - start)
         assert times[0] > 1.5
-        assert times[1] < times[0] / 2
+        assert min(times[1:]) < times[0] / 2
 
 
 def test_an_interrupted_long_run_goes_on(tmp_path: Path) -> None:

@@ -14,13 +14,14 @@ from bed.tidepool import MIB, parse_histogram, wait_until
 from bed.workload import stress
 
 SLOW_SECONDS = 0.25  # one way
+LATE_SECONDS = 2.5  # so late is each answer of a slow lender,
+PINGS_US = "700000 800000"  # and this is too slow: far from what a busy test machine makes of one that is not
 STREAM_MIB = 24
 BUFFERS, ONE_BATCH = 8192, 64
 LARGEST_WINDOW, PROBES_APART = 256, 4  # 1 MiB is read ahead, and a slow one goes to the lender every 4 s
 SLOW_IOPS = 15  # of a disk that any pool is faster than, also on a busy test machine
 SLOWER_IOPS = 5  # the same where 1 MiB is read at a time,
 NARROW = 2e6  # and bytes a second of a wire that takes longer for these, and no time for a page
-PINGS_US = "150000 160000"
 NEVER = "59000000 60000000"
 BY_SHORT, BY_LONG, BY_DISK = "by-short", "by-long", "by-disk"
 MODES: dict[str, dict[str, object]] = {
@@ -54,6 +55,11 @@ def total(growth: Figures, name: str) -> int:
     return sum(one[name] for one in growth.values())
 
 
+def used(pair: Pair) -> bool:
+    """Each lender gives pages: one that was slow for a while, as on a busy test machine, is left alone at first."""
+    return all(one["get_hits"] > 30 for one in read(pair, 300).values())
+
+
 def are_open(pair: Pair) -> list[int]:
     return [one["breaker_open"] for one in figures(pair).values()]
 
@@ -83,35 +89,30 @@ def test_slow_lenders_are_left_alone(kernel: str) -> None:
     """By each of the averages, and by comparison with the disk: no gets, no puts, and nothing is lost by it."""
     with (pair := Pair(kernel, lender_mem="256M", host=True, disk=Disk(iops=SLOW_IOPS))):
         lenders = connect(pair)
-        warm = read(pair, 300)
-        assert all(one["get_hits"] > 30 for one in warm.values()), warm
-        assert are_open(pair)[:2] == [0, 0]
+        wait_until("all lenders are used", lambda: used(pair) and are_open(pair)[:2] == [0, 0])
 
-        delay(lenders, 2 * SLOW_SECONDS)
+        delay(lenders, LATE_SECONDS)
 
         def opened() -> bool:
             read(pair, 6)  # once in ten seconds a read goes to the disk all the same, to know how long it takes
             return are_open(pair) == [1, 1, 1]
 
-        wait_until("all breakers are open", opened, timeout=40, every=0.5)
-        held = figures(pair)
+        wait_until("all breakers are open", opened, timeout=120, every=0.5)
+        held, start = figures(pair), time.monotonic()
         stopped = read(pair, 60)
+        probes = (time.monotonic() - start) / PROBES_APART + 8  # at most
         assert total(stopped, "puts_sent") == 0
         assert total(stopped, "drop_breaker") > 0
         assert all(one["get_skipped"] > 5 for one in stopped.values())
         assert stopped[BY_SHORT]["gets_sent"] == stopped[BY_LONG]["gets_sent"] == 0
-        assert stopped[BY_DISK]["gets_sent"] <= 8  # the probes
+        assert stopped[BY_DISK]["gets_sent"] <= probes
+        assert stopped[BY_SHORT]["breaker_opened"] == stopped[BY_LONG]["breaker_opened"] == 0, "they stay open"
         assert all(one["catalog_pages"] == held[name]["catalog_pages"] for name, one in figures(pair).items())
 
         delay(lenders, 0)
         pair.b.set(f"lenders/{BY_LONG}/breaker_long", NEVER)  # its memory is long; thresholds change at any time
-        wait_until("they are closed", lambda: total(read(pair, 20), "get_skipped") == 0, timeout=40, every=0.5)
-
-        def used_again() -> bool:  # a busy host may make one slow for a while; then it is left alone once more
-            return all(one["get_hits"] > 10 for one in read(pair, 100).values())
-
-        wait_until("they are used again", used_again, timeout=40, every=0.5)
-        assert [one["breaker_opened"] for one in figures(pair).values()][:2] == [1, 1]
+        wait_until("they are closed", lambda: total(read(pair, 20), "get_skipped") == 0, timeout=120, every=0.5)
+        wait_until("they are used again", lambda: used(pair), timeout=120, every=0.5)
 
         disk = parse_histogram(pair.b.get("latency"), "disk")
         assert sum(count for _, count in disk) > 5
@@ -146,7 +147,7 @@ def test_a_lender_left_alone_costs_little(kernel: str) -> None:
         pair.connect(size=64 * MIB, more={**PATIENT, "breaker": "Automatic"})
         stress(borrower, f"fill /mnt/file mib={STREAM_MIB}")
         pair.evict()
-        assert _buffers(pair) == BUFFERS
+        wait_until("there are buffers", lambda: _buffers(pair) == BUFFERS)
         relay_of(pair).delay = SLOW_SECONDS
 
         def opened() -> int:
@@ -154,20 +155,28 @@ def test_a_lender_left_alone_costs_little(kernel: str) -> None:
             stress(borrower, "random /mnt/file reads=6")
             return pair.borrowed()["breaker_open"]
 
-        wait_until("the breaker is open", opened, timeout=40, every=0.5)
-        wait_until("the buffers are given back", lambda: _buffers(pair) == ONE_BATCH, timeout=30)
+        wait_until("the breaker is open", opened, timeout=120, every=0.5)
+        wait_until("the buffers are given back", lambda: _buffers(pair) == ONE_BATCH, timeout=60)
         pair.read_ahead(1024)
+        there = _there(pair)
         growth, seconds = _stream(pair)
         probed = LARGEST_WINDOW * (seconds / PROBES_APART + 2)  # at most
         assert growth["get_hits"] <= probed
-        assert growth["get_skipped"] >= STREAM_MIB * 256 - probed
+        assert growth["get_skipped"] >= there - probed
 
         relay_of(pair).delay = 0
-        wait_until("the breaker is closed", lambda: not opened(), timeout=40, every=0.5)
-        wait_until("there are buffers again", lambda: _buffers(pair) == BUFFERS, timeout=10)
+        wait_until("the breaker is closed", lambda: not opened(), timeout=120, every=0.5)
+        wait_until("there are buffers again", lambda: _buffers(pair) == BUFFERS)
         pair.disconnect()  # one that goes while it has them all leaves nothing behind
         pair.b.unload()
         pair.assert_clean()
+
+
+def _there(pair: Pair) -> int:
+    """How many pages the lender has, most of the file."""
+    pages = pair.borrowed()["catalog_pages"]
+    assert pages > STREAM_MIB * 256 * 0.8
+    return pages
 
 
 def _stream(pair: Pair, path: str = "/mnt/file") -> tuple[dict[str, int], float]:
@@ -197,13 +206,14 @@ def test_large_reads_alone_are_stopped(kernel: str) -> None:
             _stream(pair)
             return pair.borrowed()["breaker_open_large"]
 
-        wait_until("large reads are stopped", opened, timeout=90)
+        wait_until("large reads are stopped", opened, timeout=180)
         assert pair.b.stats()["disk_us_large"] > 1000
 
+        there = _there(pair)
         growth, seconds = _stream(pair)
         probed = LARGEST_WINDOW * (seconds / PROBES_APART + 2)
         assert growth["get_hits"] <= probed
-        assert growth["get_skipped"] >= STREAM_MIB * 256 - probed
+        assert growth["get_skipped"] >= there - probed
         growth, _ = _stream(pair, "/mnt/other")  # what would not be read back from there does not go there
         assert growth["drop_sequential"] > 0
         assert growth["puts_sent"] <= LARGEST_WINDOW
@@ -212,15 +222,18 @@ def test_large_reads_alone_are_stopped(kernel: str) -> None:
             pair.evict()
             before = pair.borrowed()["get_hits"]
             stress(borrower, "random /mnt/file reads=60 threads=2")
-            return pair.borrowed()["get_hits"] - before > 30
+            now = pair.borrowed()
+            stopped = [now[f"breaker_open{of}"] for of in ("", "_small", "_large")]
+            return now["get_hits"] - before > 30 and stopped == [0, 0, 1]
 
-        wait_until("small reads come from there", small_reads_hit, timeout=60)
-        now = pair.borrowed()
-        assert [now[f"breaker_open{of}"] for of in ("", "_small", "_large")] == [0, 0, 1]
+        wait_until("small reads come from there, and no others", small_reads_hit, timeout=120)
 
         relay_of(pair).rate = 0
-        wait_until("they go there again", lambda: _stream(pair)[0]["get_hits"] > STREAM_MIB * 128, timeout=90)
-        assert pair.borrowed()["breaker_open_large"] == 0
+
+        def large_reads_hit() -> bool:
+            return _stream(pair)[0]["get_hits"] > STREAM_MIB * 128 and not pair.borrowed()["breaker_open_large"]
+
+        wait_until("they go there again", large_reads_hit, timeout=180)
         pair.assert_clean()
 
 
@@ -229,16 +242,16 @@ def test_a_lender_that_is_gone_takes_no_buffers(kernel: str) -> None:
     with (pair := Pair(kernel, lender_mem="256M")) as (borrower, _):
         borrower.sh(f"insmod /lib/tidepool.ko put_buffers={BUFFERS}")
         pair.connect(size=64 * MIB)
-        wait_until("the buffers are there", lambda: _buffers(pair) == BUFFERS, timeout=10)
+        wait_until("the buffers are there", lambda: _buffers(pair) == BUFFERS)
         full = borrower.meminfo("MemAvailable")
         pair.l.rmdir(f"borrowers/{pair.name}")
-        wait_until("they are given back", lambda: _buffers(pair) == ONE_BATCH, timeout=30)
+        wait_until("they are given back", lambda: _buffers(pair) == ONE_BATCH)
         assert borrower.meminfo("MemAvailable") > full + (BUFFERS - ONE_BATCH) * 4096 // 2
         pair.l.lend(pair.name, quota=64 * MIB)
-        wait_until("there are buffers again", lambda: _buffers(pair) == BUFFERS, timeout=30)
+        wait_until("there are buffers again", lambda: _buffers(pair) == BUFFERS)
         stress(borrower, "fill /mnt/file mib=16")
         pair.evict()
-        assert pair.borrowed()["puts"] == 16 * MIB // 4096
+        assert pair.borrowed()["puts"] > 16 * 256 * 0.95
         pair.assert_clean()
 
 
@@ -246,6 +259,6 @@ def test_a_lender_that_is_gone_takes_no_buffers(kernel: str) -> None:
 def test_without_the_breaker(kernel: str) -> None:
     """The same with the mechanism taken out: slow gets go on."""
     with (pair := Pair(kernel, lender_mem="256M", host=True, flags="-DTIDEPOOL_BREAK_BREAKER")):
-        delay(connect(pair), 2 * SLOW_SECONDS)
-        wait_until("pings are slow", lambda: figures(pair)[BY_SHORT]["ping_us_short"] > 200_000, timeout=30)
+        delay(connect(pair), LATE_SECONDS)
+        wait_until("pings are slow", lambda: figures(pair)[BY_SHORT]["ping_us_short"] > 900_000)
         assert total(read(pair, 20), "gets_sent") > 5

@@ -118,7 +118,7 @@ def _assert_refused(tidepool: Tidepool, path: str, value: object, error: str, na
         return expected in _log_since(tidepool.guest, mark)
 
     # The log is rate-limited, so it may take another try.
-    wait_until(f"the log says {expected}", refused_and_logged, timeout=12, every=1)
+    wait_until(f"the log says {expected}", refused_and_logged, every=1)
 
 
 def test_loads_and_says_its_version(bare_pair: Pair) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 
@@ -17,10 +18,12 @@ from bed.workload import stress
 
 LENDER = f"lenders/{NAME}"
 DEADLINE_US = 200_000
-# The deadline, a tick, the read from an unthrottled disk, and what emulation of both guests may add.
-IN_TIME_US = DEADLINE_US + 800_000
+# Without the deadline a read takes as long as the answer may, 7 s of a small window that trickles. Between is what
+# emulation of both guests on a busy machine may add.
+IN_TIME_US = 4_500_000
 WINDOW_KIB = 2048
-SLOW = 90_000  # bytes a second: the first window, of 128 pages, takes six
+SLOW = 90_000  # bytes a second: the first window, of 128 pages, takes six seconds, and the file
+FILE_SECONDS = 60  # four times as long as this
 HANG_UPS = 3
 NEVER = "59000000 60000000"  # no ping takes so long
 
@@ -39,6 +42,13 @@ def read_once(borrower: Guest) -> float:
     return float(stress(borrower, "sequential /mnt/file passes=1")["max_us"])
 
 
+def read_in_time(borrower: Guest) -> None:
+    """The same, and neither a read nor the file takes as long as the lender does."""
+    start = time.monotonic()
+    assert read_once(borrower) < IN_TIME_US
+    assert time.monotonic() - start < FILE_SECONDS
+
+
 def test_early_acknowledgements_end_the_session(kernel: str) -> None:
     """What was not sent whole cannot have arrived: no buffer is given back for such a word, the last of its session."""
     with (pair := Pair(kernel, borrower_mem="160M", host=True)) as (borrower, _):
@@ -54,8 +64,9 @@ def test_early_acknowledgements_end_the_session(kernel: str) -> None:
                     stress(borrower, "sequential /mnt/file passes=1")
             assert lender.ended == lender.sessions == 2
             assert pair.borrowed()["drop_lost"] >= 2 * 32
-            assert "connection lost: error -71" in borrower.log()
+            assert pair.borrowed()["bad_frames"] == 2, "it hung up for another reason"
             pair.b.rmdir(LENDER)
+        assert "connection lost: error -71" in borrower.log()
         pair.assert_clean()
 
 
@@ -71,13 +82,13 @@ def test_the_deadline_holds_on_a_slow_wire(kernel: str) -> None:
         pair.evict()
         assert pair.borrowed()["catalog_pages"] > 23 * 256
         pair.relay.rate = SLOW
-        assert read_once(borrower) < IN_TIME_US
+        read_in_time(borrower)
         figures = pair.borrowed()
         assert figures["get_late"] > 64, figures
         assert figures["get_hits"] > 0, "what came in time was not served"
         assert figures["disconnects"] == 0
         pair.relay.rate = 0
-        wait_until("the lender answers again", lambda: reads_from_pool(pair), timeout=40)
+        wait_until("the lender answers again", lambda: reads_from_pool(pair), timeout=120)
         assert pair.borrowed()["disconnects"] == 0
         pair.assert_clean()
 
@@ -93,9 +104,9 @@ def test_a_trickle_is_late_like_silence(kernel: str, how: str) -> None:
             stress(borrower, "fill /mnt/file mib=4")
             pair.evict()
             assert pair.borrowed()["catalog_pages"] > 512
-            assert read_once(borrower) < IN_TIME_US
+            read_in_time(borrower)
             assert pair.borrowed()["get_late"] > 0
-            wait_until("it is cut off", lambda: pair.borrowed()["disconnects"] > 0, timeout=30)
+            wait_until("it is cut off", lambda: pair.borrowed()["disconnects"] > 0)
             wait_until("the lender notices", lambda: not lender.running)
         assert lender.seconds > 2
         pair.assert_clean()
@@ -136,7 +147,7 @@ def test_a_lender_that_is_lost_again_and_again_is_left_alone(kernel: str) -> Non
                 assert pair.borrowed()["breaker_open"] == 1
                 assert pair.borrowed()["drop_breaker"] > 0
                 pair.b.set(f"{LENDER}/breaker", "Off")
-                wait_until("it is used again", lambda: reads_from_pool(pair))
+                wait_until("it is used again", lambda: reads_from_pool(pair), timeout=120)
             pair.b.rmdir(LENDER)
         pair.assert_clean()
 
@@ -149,8 +160,8 @@ def test_a_lender_that_was_lost_is_taken_up_again(kernel: str) -> None:
         stress(borrower, "fill /mnt/file mib=8")
         with lost_again_and_again(pair, "Thresholds"):
             assert pair.borrowed()["breaker_open"] == 1
-            wait_until("the breaker closes", lambda: pair.borrowed()["breaker_open"] == 0, timeout=75, every=1)
-            assert reads_from_pool(pair) or reads_from_pool(pair)
+            wait_until("the breaker closes", lambda: pair.borrowed()["breaker_open"] == 0, timeout=120, every=1)
+            wait_until("it is used again", lambda: reads_from_pool(pair), timeout=120)
         pair.assert_clean()
 
 

@@ -12,7 +12,7 @@ import pytest
 
 from bed.guest import Guest
 from bed.image import TOOLS, TOP, Kernel, fetch_kernel
-from bed.pair import Pair
+from bed.pair import PATIENT, Pair
 from bed.tidepool import MIB
 from bed.workload import stress
 
@@ -62,7 +62,7 @@ def test_built_by_hand(kernel: str, way: Callable[[Kernel, Path], Path], tmp_pat
     module = way(fetch_kernel(kernel), tmp_path)
     with (pair := Pair(kernel)) as (borrower, _):
         _replace_module(borrower, module)
-        pair.connect(size=64 * MIB)
+        pair.connect(size=64 * MIB, more=PATIENT)
         assert borrower.read("/sys/module/tidepool/version") == VERSION
         stress(borrower, "fill /mnt/file mib=30")
         for _ in range(2):

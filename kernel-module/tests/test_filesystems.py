@@ -30,7 +30,7 @@ def _read_through_pool(borrower: Guest, path: str, version: int) -> int:
 def _snapshot_and_count_wrong(pair: Pair) -> int:
     """A file, and the same file as it was before in a snapshot: same superblock, number and generation."""
     borrower = pair.borrower
-    pair.connect(size=128 * MIB)
+    pair.connect(size=128 * MIB, more=PATIENT)
     stress(borrower, "subvolume /mnt/now")
     # A page carries its file's path, so the two are read by the same one.
     borrower.sh("mkdir /tmp/at && mount --bind /mnt/now /tmp/at")
@@ -68,7 +68,7 @@ def test_snapshot_without_volume(kernel: str) -> None:
 def test_clone(kernel: str, filesystem: str) -> None:
     """A file becomes a clone of another one while its old pages are in the pool and none in its page cache."""
     with (pair := Pair(kernel, disk=filesystem)) as (borrower, _):
-        pair.connect(size=64 * MIB)
+        pair.connect(size=64 * MIB, more=PATIENT)
         stress(borrower, RACE.format(8, "clone"))
         assert pair.borrowed()["puts"] > 100
         pair.assert_clean()
@@ -78,7 +78,7 @@ def test_clone(kernel: str, filesystem: str) -> None:
 def test_clone_unseen(kernel: str) -> None:
     """From 7.2 on btrfs says nothing of a clone when nothing of the file is cached; before it always truncates."""
     with (pair := Pair(kernel, disk="btrfs", flags="-DTIDEPOOL_BREAK_CLONE")) as (borrower, _):
-        pair.connect(size=64 * MIB)
+        pair.connect(size=64 * MIB, more=PATIENT)
         wrong = wrong_pages(borrower, RACE.format(20, "clone"))
         assert (wrong > 0) == (kernel == "7.2")
 
@@ -88,7 +88,7 @@ def test_punch_without_extents(kernel: str) -> None:
     """A page read and evicted between the truncation of the page cache and btrfs' lock would come back."""
     disk = Disk("1G", "btrfs", write_iops=150)
     with (pair := Pair(kernel, disk=disk, flags="-DTIDEPOOL_BREAK_EXTENTS")) as (borrower, _):
-        pair.connect(size=64 * MIB)
+        pair.connect(size=64 * MIB, more=PATIENT)
         assert any(wrong_pages(borrower, RACE.format(60, "punch"), timeout=400) for _ in range(3))
 
 
@@ -120,7 +120,7 @@ def test_a_large_folio_is_put_whole_or_not(kernel: str) -> None:
         pair.evict()
         figures = pair.borrowed()
         assert figures["puts"] >= 64
-        assert figures["drop_nobuffer"] > figures["puts"]
+        assert figures["drop_nobuffer"] >= 64
         assert figures["puts"] + figures["drop_nobuffer"] == FILE_MIB * 256
         assert _large_gets(borrower, "sequential /mnt/file") > 0
         assert pair.borrowed()["get_hits"] == figures["puts"]
@@ -139,7 +139,7 @@ def _large_gets(borrower: Guest, arguments: str) -> int:
 def test_refused(kernel: str) -> None:
     """A file system that is not known to be safe keeps its pages, and the log says so once."""
     with (pair := Pair(kernel, disk="vfat")) as (borrower, _):
-        pair.connect(size=64 * MIB)
+        pair.connect(size=64 * MIB, more=PATIENT)
         stress(borrower, f"fill /mnt/file mib={FILE_MIB}")
         assert _read_through_pool(borrower, "/mnt/file", 1) == 0
         assert pair.borrowed()["puts_sent"] == 0

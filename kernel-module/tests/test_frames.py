@@ -137,7 +137,7 @@ def test_altered_frame_ends_the_session(pair: Pair, encryption: str) -> None:
         what = f"{kind} altered by {change.__qualname__}"
         wait_until(f"{what}: passed", lambda: between.done)
         wait_until(f"{what}: ended", lambda: pair.borrowed()["disconnects"] > before[0])  # noqa: B023
-        assert _noticed(pair) == before[1] + 1, what
+        wait_until(f"{what}: noticed", lambda: _noticed(pair) == before[1] + 1)  # noqa: B023
         pair.b.wait_state(LENDER, "Connected")
     _read(pair)
     assert pair.borrowed()["get_hits"] > pair.borrowed()["get_hits_buffer"]

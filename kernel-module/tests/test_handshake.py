@@ -52,7 +52,7 @@ from bed.protocol import (
     reject,
     somebody,
 )
-from bed.tidepool import MIB, Tidepool, wait_until
+from bed.tidepool import MIB, PATIENCE, Tidepool, wait_until
 
 # What another implementation computes: cacophony's vector, which the kernel's self-test has, too.
 SECRETS = {
@@ -83,7 +83,6 @@ MESSAGES = [
     (b"Carl Menger", "71f89aa6533a6de70b0826864dd75f60806ee40170c16290189eb3"),
 ]
 OLD_HELLO = HEAD.pack(MAGIC, 2, 0, 0) + bytes(104)  # of protocol 2
-PATIENCE = 15.0
 NO_LIMITS = [Limits(lanes=0), Limits(get=0), Limits(get=513), Limits(put=0), Limits(put=65), Limits(notices=0)]
 
 
@@ -330,7 +329,7 @@ def _reason(tidepool: Tidepool, port: int, identity: str, reason: str, state: st
     """A lender there is refused for that reason, which the log has, too."""
     tidepool.borrow(NAME, address=HOST_ADDRESS, size=16 * MIB, identity=identity, more={"port": port})
     try:
-        wait_until(reason, lambda: tidepool.get(f"lenders/{NAME}/reason") == reason, timeout=PATIENCE)
+        wait_until(reason, lambda: tidepool.get(f"lenders/{NAME}/reason") == reason)
         tidepool.wait_state(f"lenders/{NAME}", state)
         tidepool.set(f"lenders/{NAME}/enabled", 0)
         assert tidepool.get(f"lenders/{NAME}/reason") == ""
@@ -391,9 +390,9 @@ def test_guest_borrows_from_a_model(pair: Pair) -> None:
     pair.b.wait_state(path, "Connected")
     pair.b.set(f"{path}/identity", lender.identity)  # the same: nothing happens
     pair.b.set(f"{path}/identity", somebody())
-    wait_until("it is refused", lambda: pair.b.get(f"{path}/reason") == "OtherIdentity", timeout=PATIENCE)
+    wait_until("it is refused", lambda: pair.b.get(f"{path}/reason") == "OtherIdentity")
     assert pair.b.stats(path)["disconnects"] == 1
     pair.b.set(f"{path}/identity", lender.identity)
-    pair.b.wait_state(path, "Connected", timeout=3)
+    pair.b.wait_state(path, "Connected")
     pair.b.rmdir(path)
     lender.close()

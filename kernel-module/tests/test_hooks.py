@@ -2,19 +2,19 @@
 
 from __future__ import annotations
 
-import time
+import re
 from collections.abc import Callable
 
 import pytest
 from test_unmount import known_after_unmount
 
 from bed.guest import Disk
-from bed.pair import Pair
-from bed.tidepool import MIB
+from bed.pair import PATIENT, Pair
+from bed.tidepool import MIB, wait_until
 from bed.workload import finish_stress, start_stress, stress, wrong_pages
 
 RACE_SECONDS = 20
-ROUNDS = 3
+ROUNDS = 6
 
 
 def _mixture(pair: Pair) -> int:
@@ -43,39 +43,42 @@ def test_without(kernel: str, hook: str) -> None:
     disk = Disk("1G", "ext4", write_iops=150 if "DIRECT_IO" in hook else None)
     flags = " ".join(f"-DTIDEPOOL_BREAK_{name}" for name in hook.split())
     with (pair := Pair(kernel, borrower_mem="160M", disk=disk, flags=flags)):
-        pair.connect(size=128 * MIB)
+        pair.connect(size=128 * MIB, more=PATIENT)
         assert any(workload(pair) > 0 for _ in range(ROUNDS) for workload in BREAKS[hook])
 
 
 def test_without_unmount(kernel: str) -> None:
     """Files outlive their mount: another file system at the same address would be served their pages."""
     with (pair := Pair(kernel, disk="ext4", flags="-DTIDEPOOL_BREAK_UNMOUNT")):
-        pair.connect(size=100 * MIB)
+        pair.connect(size=100 * MIB, more=PATIENT)
         assert known_after_unmount(pair) > 0
 
 
-# What a process writes takes its time: 4 MiB a second.
-SLOW = """
+# What a process writes takes its time: half a MiB a second, until nobody need wait for it any more.
+GROUP = "/sys/fs/cgroup/slow"
+SLOW = f"""
 mount -t cgroup2 cgroup2 /sys/fs/cgroup
 echo +io > /sys/fs/cgroup/cgroup.subtree_control
-mkdir /sys/fs/cgroup/slow
-echo "$(cat /sys/block/vda/dev) wbps=4194304" > /sys/fs/cgroup/slow/io.max
+mkdir {GROUP}
+echo "$(cat /sys/block/vda/dev) wbps=524288" > {GROUP}/io.max
 """
+FAST = f'echo "$(cat /sys/block/vda/dev) wbps=max" > {GROUP}/io.max'
 
 
 def _overwritten_while_borrowing_begins(pair: Pair) -> int:
-    """A direct write of ten seconds begins before the first lender is enabled; the old pages are evicted under it."""
+    """A direct write of more than a minute begins before a lender is enabled; the old pages are evicted under it."""
     borrower, size = pair.borrower, 40
     borrower.sh(SLOW)
     stress(borrower, f"fill /mnt/file mib={size}")
     for side in (pair.l, pair.b):
         side.load()
-    write = start_stress(borrower, "overwrite /mnt/file version=2", "echo $$ > /sys/fs/cgroup/slow/cgroup.procs")
-    time.sleep(1)
-    pair.connect(size=64 * MIB)
+    write = start_stress(borrower, "overwrite /mnt/file version=2", f"echo $$ > {GROUP}/cgroup.procs")
+    wait_until("it writes", lambda: re.search("wbytes=[1-9]", borrower.read(f"{GROUP}/io.stat")) is not None)
+    pair.connect(size=64 * MIB, more=PATIENT)
     last = f"dd if=/mnt/file of=/dev/null bs=1M skip={size - 2}"  # what will be written last
     borrower.sh(f"{last} && echo 1 > /proc/sys/vm/drop_caches")
-    assert not write.future.done(), "the write was over too soon to show anything"
+    assert write.running, "the write was over too soon to show anything"
+    borrower.sh(FAST)
     finish_stress(write)
     return wrong_pages(borrower, "sequential /mnt/file version=2")
 

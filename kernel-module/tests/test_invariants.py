@@ -117,7 +117,7 @@ def test_lent_pages_are_nobodys(pair: Pair) -> None:
     pair.lender.sh("mount -t cgroup2 cgroup2 /sys/fs/cgroup && echo +memory > /sys/fs/cgroup/cgroup.subtree_control")
     group = "/sys/fs/cgroup/own"
     pair.lender.sh(f"mkdir {group} && echo 24M > {group}/memory.max")
-    busy = pair.lender.start(f"echo $$ > {group}/cgroup.procs; exec stress anon 8 hold=30")
+    busy = pair.lender.start(f"echo $$ > {group}/cgroup.procs; exec stress anon 8 hold=3600")
     try:
         stress(pair.borrower, "fill /mnt/file mib=48")
         pair.evict()

@@ -39,6 +39,7 @@ PROCESSORS = 2
 OTHER_PROCESSOR = "/sys/devices/system/cpu/cpu1/online"
 READERS = "random /mnt/file reads=1500 threads=4"
 OVER = (EOFError, ConnectionError)
+HUNG_UP_SECONDS = 12  # less than a lender's patience with lanes on which nothing is said
 
 
 @pytest.fixture(scope="module")
@@ -172,7 +173,7 @@ def test_silent_lane(guests: Pair) -> None:
         assert_serves(guests)
         assert set(lender.asked) == set(range(PROCESSORS))
         lender.mute = True
-        wait_until("it is noticed", lambda: guests.borrowed()["disconnects"] == 1, timeout=15)
+        wait_until("it is noticed", lambda: guests.borrowed()["disconnects"] > 0)
         lender.mute = False
         resumed(guests)
         wait_until("it has both again", lambda: guests.borrowed()["lanes"] == PROCESSORS)
@@ -200,7 +201,7 @@ def session(pair: Pair, own: KeyPair) -> contextlib.closing[Borrower]:
 def assert_hangs_up(lane: Lane) -> None:
     """It is no lane, or none any more."""
     with contextlib.closing(lane):
-        wait_until("the lender hangs up", lambda: not lives(lane), timeout=5)
+        wait_until("the lender hangs up", lambda: not lives(lane), timeout=HUNG_UP_SECONDS)
 
 
 def lives(lane: Lane) -> bool:
@@ -222,7 +223,7 @@ def test_as_many_as_allowed(guests: Pair, known: KeyPair) -> None:
         assert_hangs_up(borrower.lane())
         for lane in (*lanes, borrower):
             assert lane.load(1, 1, 1) == bytes(PAGE)
-        assert guests.lent()["connections"] == MAX_LANES + 1
+        wait_until("that one is gone", lambda: guests.lent()["connections"] == MAX_LANES + 1)
         lanes[1].close()
         for lane in (lanes[0], lanes[2], borrower):
             assert_hangs_up(lane)
@@ -288,7 +289,7 @@ def test_only_gets(guests: Pair, known: KeyPair, kind: int, count: int, metadata
         lane.get.send(kind, count, 7, metadata, pages)
         assert_hangs_up(lane)
         assert_hangs_up(borrower)
-    assert guests.lent()["bad_frames"] == 1
+    wait_until("it is counted", lambda: guests.lent()["bad_frames"] == 1)
 
 
 @pytest.mark.long
@@ -296,4 +297,4 @@ def test_silent_borrower(guests: Pair, known: KeyPair) -> None:
     """A lane on which a borrower says nothing ends its session, however lively it is on others."""
     with session(guests, known) as borrower:
         borrower.lane().ping()
-        wait_until("it is ended", lambda: not lives(borrower), timeout=25, every=1)
+        wait_until("it is ended", lambda: not lives(borrower), every=1)

@@ -10,7 +10,7 @@ from bed.tidepool import MIB
 from bed.workload import stress
 
 FILE_MIB = 160
-MOST_PASSES = 6
+MOST_PASSES = 16
 POOL = 256 * MIB
 
 
@@ -63,7 +63,7 @@ def _assert_memory_counts(lender: Guest, pair: Pair) -> None:
 def test_small_files(kernel: str) -> None:
     """Thousands of small files, read again after the caches were dropped in every way."""
     with (pair := Pair(kernel, lender_mem="384M")) as (borrower, _):
-        pair.connect(size=128 * MIB)
+        pair.connect(size=128 * MIB, more=PATIENT)
         stress(borrower, "many /mnt/tree files=1500 write=1")
         for what in (1, 1, 2, 3, 1):
             borrower.drop_caches(what)
@@ -78,7 +78,7 @@ def test_small_files(kernel: str) -> None:
 def test_file_written_anew(kernel: str) -> None:
     """A file that was lent and is then overwritten, replaced or removed never reads as it was."""
     with (pair := Pair(kernel)) as (borrower, _):
-        pair.connect(size=200 * MIB)
+        pair.connect(size=200 * MIB, more=PATIENT)
         for version in range(1, 5):
             stress(borrower, f"fill /mnt/file mib=60 version={version}")
             for _ in range(2):

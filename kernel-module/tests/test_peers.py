@@ -17,7 +17,7 @@ LARGE_MIB, SMALL_MIB = 96, 48
 
 def borrow_from(pair: Pair, name: str, lender: Lender, mib: int) -> None:
     """A lender beside the lending guest, on this machine."""
-    more = {"port": lender.port}
+    more = {"port": lender.port, **PATIENT}
     pair.b.borrow(name, address=HOST_ADDRESS, size=mib * MIB, identity=lender.identity, more=more)
 
 
@@ -25,7 +25,7 @@ def test_pages_are_spread_and_one_loss_costs_only_its_own(kernel: str) -> None:
     """Pages go where most room is; when one lender leaves, what the other has still comes from there."""
     with (pair := Pair(kernel, borrower_mem="176M", lender_mem="384M", host=True)) as (borrower, _):
         small, large = Lender(), f"lenders/{NAME}"
-        pair.connect(size=LARGE_MIB * MIB)
+        pair.connect(size=LARGE_MIB * MIB, more=PATIENT)
         borrow_from(pair, "small", small, SMALL_MIB)
         pair.b.wait_state("lenders/small", "Connected")
         stress(borrower, f"fill /mnt/file mib={FILE_MIB}")
@@ -56,11 +56,13 @@ def test_a_borrower_has_at_most_8_lenders(kernel: str) -> None:
             borrow_from(pair, name, lenders[name], 16)
             pair.b.wait_state(f"lenders/{name}", "Connected")
         stress(borrower, "fill /mnt/file mib=130")
-        for _ in range(2):  # verified; what found no buffer goes the next time
+        for _ in range(MOST_PASSES):  # verified
             stress(borrower, "sequential /mnt/file")
-        figures = [pair.b.stats(f"lenders/{name}") for name in list(lenders)[:8]]
-        assert min(one["puts"] for one in figures) > 100, figures
-        assert min(one["get_hits"] for one in figures) > 10, figures
+            figures = [pair.b.stats(f"lenders/{name}") for name in list(lenders)[:8]]
+            if min(one["puts"] for one in figures) > 100 and min(one["get_hits"] for one in figures) > 10:
+                break
+        else:
+            raise AssertionError(figures)
         with pytest.raises(GuestError, match="No space"):
             borrow_from(pair, "lender-8", lenders["lender-8"], 16)
         assert "at most 8 lenders" in borrower.log()
@@ -89,7 +91,7 @@ def test_a_lender_that_takes_little_at_once(kernel: str) -> None:
         assert (figures["get_misses"], figures["get_errors"], figures["bad_frames"]) == (0, 0, 0)
         pair.evict()
         borrower.sh("rm -r /mnt/file /mnt/tree; sync")
-        wait_until("the lender may forget", lambda: lender.largest.get(FORGET), timeout=15)
+        wait_until("the lender may forget", lambda: lender.largest.get(FORGET, 0) > 2)
         assert 1 < lender.largest[GET] <= 16
         assert (lender.largest[PUT], lender.largest[FORGET]) == (5, 3)
         pair.b.rmdir(f"lenders/{NAME}")

@@ -19,7 +19,8 @@ OTHER_ADDRESS = "10.7.0.3"
 FILE_MIB = 8
 FILE_PAGES = FILE_MIB * 256
 LOST_SECONDS = 20  # longer than both ends' patience with silence
-PROMPT_SECONDS = 5
+PROMPT_SECONDS = 20  # a connection that stands is not given up by itself
+LINGER_SECONDS = 600  # longer than any test takes
 NOTES = 1024  # that the lender keeps of pages that are gone
 
 
@@ -51,7 +52,7 @@ def guests(kernel: str) -> Iterator[Pair]:
 @pytest.fixture
 def pair(guests: Pair) -> Iterator[Pair]:
     """Connected, with a file whose pages are all with the lender."""
-    guests.l.set("linger_s", 60)
+    guests.l.set("linger_s", LINGER_SECONDS)
     guests.connect(size=128 * MIB, more=PATIENT)
     stress(guests.borrower, f"fill /mnt/file mib={FILE_MIB}")
     lend_all(guests, "/mnt/file", FILE_PAGES)
@@ -61,9 +62,10 @@ def pair(guests: Pair) -> Iterator[Pair]:
 
 
 def resumed(pair: Pair, times: int = 1) -> None:
-    """Connected for one more time than that, with the same session."""
-    wait_until("it goes on", lambda: pair.borrowed()["resumes"] == times, timeout=40)
-    assert pair.borrowed()["connects"] == times + 1
+    """Connected again so many times, each time with the same session; a busy machine may add to these."""
+    wait_until("it goes on", lambda: pair.borrowed()["resumes"] >= times)
+    figures = pair.borrowed()
+    assert figures["connects"] == figures["resumes"] + 1
 
 
 def assert_all_there(pair: Pair, path: str = "/mnt/file", pages: int = FILE_PAGES) -> None:
@@ -84,7 +86,7 @@ def test_wire_is_cut(pair: Pair) -> None:
     lent = pair.lent()["lent_pages"]
     pair.relay.cut = True
     pair.b.wait_state(LENDER, "Connecting")
-    pair.l.wait_state(BORROWER, "Listening", timeout=LOST_SECONDS + 20)
+    pair.l.wait_state(BORROWER, "Listening", timeout=LOST_SECONDS + 40)
     assert pair.lent()["connections"] == 0
     assert pair.lent()["lent_pages"] == lent
     asked = pair.borrowed()["gets_sent"]
@@ -143,7 +145,7 @@ def test_lender_drops_some_meanwhile(pair: Pair) -> None:
     assert pair.relay
     pair.relay.cut = True
     pair.b.wait_state(LENDER, "Connecting")
-    pair.l.wait_state(BORROWER, "Listening", timeout=LOST_SECONDS + 20)
+    pair.l.wait_state(BORROWER, "Listening", timeout=LOST_SECONDS + 40)
     pair.l.set(f"{BORROWER}/quota_bytes", FILE_MIB * MIB // 2)
     left = pair.lent()["lent_pages"]
     assert left < FILE_PAGES * 0.6
@@ -161,7 +163,7 @@ def test_lender_drops_most_meanwhile(pair: Pair) -> None:
     assert pair.relay
     pair.relay.cut = True
     pair.b.wait_state(LENDER, "Connecting")
-    pair.l.wait_state(BORROWER, "Listening", timeout=LOST_SECONDS + 20)
+    pair.l.wait_state(BORROWER, "Listening", timeout=LOST_SECONDS + 40)
     quota = pair.l.get(f"{BORROWER}/quota_bytes")
     pair.l.set(f"{BORROWER}/quota_bytes", MIB)
     pair.l.set(f"{BORROWER}/quota_bytes", quota)
@@ -183,10 +185,10 @@ def test_linger_ends(pair: Pair, seconds: int) -> None:
     assert pair.relay
     pair.l.set("linger_s", seconds)
     pair.relay.cut = True
-    wait_until("the borrower forgets", lambda: pair.borrowed()["catalog_pages"] == 0, timeout=LOST_SECONDS + seconds)
-    wait_until("the lender forgets", lambda: pair.lent()["lent_pages"] == 0, timeout=LOST_SECONDS + seconds)
+    wait_until("the borrower forgets", lambda: pair.borrowed()["catalog_pages"] == 0, timeout=LOST_SECONDS + 40)
+    wait_until("the lender forgets", lambda: pair.lent()["lent_pages"] == 0, timeout=LOST_SECONDS + 40)
     pair.relay.cut = False
-    pair.b.wait_state(LENDER, "Connected", timeout=40)
+    pair.b.wait_state(LENDER, "Connected")
     assert pair.borrowed()["resumes"] == 0
     lend_all(pair, "/mnt/file", FILE_PAGES)
     assert_all_there(pair)
@@ -240,24 +242,24 @@ def test_lost_more_often_than_there_are_keys(kernel: str) -> None:
 
 def test_lender_wants_no_puts(pair: Pair) -> None:
     """Before it moves, say: nothing is put until it takes pages again, and all that it has can be read meanwhile."""
-    pair.l.set("hold", 1)
+    pair.hold(1)
     stress(pair.borrower, "fill /mnt/held mib=2")
     before = pair.borrowed()
     pair.borrower.drop_caches(1)
     assert pair.borrowed()["drop_held"] > 400
     assert pair.borrowed()["puts_sent"] == before["puts_sent"]
     assert_all_there(pair)
-    pair.l.set("hold", 0)
+    pair.hold(0)
     lend_all(pair, "/mnt/held", 512)
 
 
 def test_counters_begin_anew(pair: Pair) -> None:
     """With each time that a lender is enabled, those that each processor counts for itself, too."""
-    pair.l.set("hold", 1)
+    pair.hold(1)
     stress(pair.borrower, "fill /mnt/held mib=1")
     pair.borrower.drop_caches(1)
     assert pair.borrowed()["drop_held"]
-    pair.l.set("hold", 0)
+    pair.hold(0)
     pair.b.set(f"{LENDER}/enabled", 0)
     pair.b.set(f"{LENDER}/enabled", 1)
     pair.b.wait_state(LENDER, "Connected")
@@ -324,9 +326,9 @@ def test_not_acknowledged_is_not_believed(guests: Pair) -> None:
     stress(guests.borrower, "fill /mnt/unanswered mib=4")
     lender.delay = 3600.0
     guests.borrower.drop_caches(1)
-    wait_until("it is given up", lambda: guests.borrowed()["drop_lost"] > 0, timeout=40)
+    wait_until("it is given up", lambda: guests.borrowed()["drop_lost"] > 0)
     lender.delay = 0.0
-    wait_until("it goes on", lambda: guests.borrowed()["resumes"] == 1, timeout=40)
+    wait_until("it goes on", lambda: guests.borrowed()["resumes"] > 0)
     assert lender.pages
     assert guests.borrowed()["catalog_pages"] == 0
     stress(guests.borrower, "sequential /mnt/unanswered passes=1")

@@ -13,6 +13,7 @@ from bed.workload import stress
 FILE_MIB = 24
 PAGES = FILE_MIB * 256
 BEFORE_A_STREAM = 128  # pages that a stream has read before it is one
+PAUSES = 8  # a window that was cut off is missed within a second, and a busy machine may take longer now and then
 READ_AHEAD_KIB = 128  # also on 7.2, which by itself takes 8 MiB: its first window is more than BEFORE_A_STREAM
 # In pieces of one window each, as it looks when windows are cut off for want of memory: 0 1 3 2 5 4 7 6 …
 WINDOW_KIB = 512
@@ -73,8 +74,8 @@ def test_filter(pair: Pair, kernel: str, request: pytest.FixtureRequest) -> None
     pair.read_ahead(WINDOW_KIB)
     cut_off = growth_of(pair, lambda: pair.borrower.sh(CUT_OFF))
     pair.read_ahead(READ_AHEAD_KIB)
-    assert cut_off["puts"] <= BEFORE_A_STREAM
-    assert cut_off["drop_sequential"] * FOLIO_PAGES.get(kernel, 1) > PAGES - 2 * BEFORE_A_STREAM
+    assert cut_off["puts"] <= PAUSES * BEFORE_A_STREAM
+    assert cut_off["drop_sequential"] * FOLIO_PAGES.get(kernel, 1) > PAGES - 2 * PAUSES * BEFORE_A_STREAM
 
     sampled = growth(pair, "random /mnt/sampled reads=1500")
     assert sampled["puts"] > 1000

@@ -5,11 +5,12 @@ from __future__ import annotations
 import pytest
 
 from bed.guest import Disk, Guest
-from bed.pair import ETHERNET, Pair
+from bed.pair import ETHERNET, PATIENT, Pair
 from bed.tidepool import MIB
 from bed.workload import stress
 
 SECONDS = 30
+MOST_ROUNDS = 4  # a slow machine needs more than one
 KEPT_FREE_KIB = 4096  # so small a guest keeps 1 MiB free, and its network card may find no page to receive into
 PER_CPU_FRACTION = 2000  # since 6.7 a processor keeps 2 MiB and more of free pages to itself, where the card has none
 
@@ -25,15 +26,21 @@ def test_mix(kernel: str, filesystem: str) -> None:
     """The whole mixture, larger than the borrower's memory, with a lender that holds most of it."""
     with (pair := Pair(kernel, borrower_mem="160M", lender_mem="320M", disk=filesystem, mtu=ETHERNET)) as (borrower, _):
         keep_pages_for_the_card(borrower)
-        pair.connect(size=160 * MIB)
+        pair.connect(size=160 * MIB, more=PATIENT)
         pair.b.set("verify_one_in", 1)
-        report = stress(borrower, f"mix /mnt/mix mib=120 seconds={SECONDS} threads=6", timeout=400)
-        figures = pair.borrowed()
-        assert report["total"] > 300
-        assert figures["puts"] > 1000
-        assert figures["get_hits"] > 500
-        assert pair.b.stats()["verified"] > 100
+        total = 0
+        for _ in range(MOST_ROUNDS):
+            total += stress(borrower, f"mix /mnt/mix mib=120 seconds={SECONDS} threads=6", timeout=400)["total"]
+            if total > 300 and _has_flowed(pair):
+                break
+        assert total > 300
+        assert _has_flowed(pair), pair.borrowed()
         pair.assert_clean()
+
+
+def _has_flowed(pair: Pair) -> bool:
+    figures = pair.borrowed()
+    return figures["puts"] > 1000 and figures["get_hits"] > 500 and pair.b.stats()["verified"] > 100
 
 
 @pytest.mark.parametrize(
@@ -43,7 +50,7 @@ def test_mix(kernel: str, filesystem: str) -> None:
 def test_races(kernel: str, filesystem: str) -> None:
     """Eviction against direct writes, punched holes and truncation of the very same pages."""
     with (pair := Pair(kernel, disk=Disk("1G", filesystem, write_iops=150))) as (borrower, _):
-        pair.connect(size=64 * MIB)
+        pair.connect(size=64 * MIB, more=PATIENT)
         pair.b.set("verify_one_in", 1)
         for change in ("direct", "punch", "truncate"):
             stress(borrower, f"race /mnt/race.{change} change={change} seconds=5")
@@ -57,7 +64,7 @@ def test_mix_for_long(kernel: str, filesystem: str) -> None:
     """Minutes of the mixture, with files that come and go and the caches dropped in between."""
     with (pair := Pair(kernel, borrower_mem="256M", lender_mem="512M", disk=filesystem)) as (borrower, _):
         keep_pages_for_the_card(borrower)
-        pair.connect(size=256 * MIB)
+        pair.connect(size=256 * MIB, more=PATIENT)
         pair.b.set("verify_one_in", 1)
         for round_number in range(4):
             stress(borrower, f"mix /mnt/mix mib=260 seconds=50 threads=8 files={1 + round_number % 4}", timeout=400)

@@ -95,7 +95,7 @@ def go_back(pair: Pair, generation: str) -> tuple[bytes, bytes]:
     assert_reads(pair, "B")
     stress(pair.borrower, "sequential /mnt/old version=1")
     pair.l.set(f"borrowers/{pair.name}/identity", pair.b.identity)  # who hears of the leap is somebody else
-    wait_until("another session", lambda: pair.borrowed()["connects"] > 1, timeout=40)
+    wait_until("another session", lambda: pair.borrowed()["connects"] > 1)
     pair.b.wait_state(f"lenders/{pair.name}", "Connected")
     return first, captured(pair)
 
@@ -108,8 +108,8 @@ def test_hibernation(pair: Pair) -> None:
     stress(pair.borrower, f"fill /mnt/old mib={OLD_MIB}")
     pair.connect(size=128 * MIB, more=PATIENT)
     pair.evict()
-    assert pair.borrower.run("echo disk > /sys/power/state", timeout=120).code != 0
-    wait_until("another session", lambda: pair.borrowed()["connects"] == 2, timeout=40)
+    assert pair.borrower.run("echo disk > /sys/power/state").code != 0
+    wait_until("another session", lambda: pair.borrowed()["connects"] > 1)
     stress(pair.borrower, "sequential /mnt/old")
     log = pair.borrower.log()
     assert "hibernation: no session until it is over" in log

@@ -7,7 +7,7 @@ import shutil
 import pytest
 
 from bed.guest import Guest
-from bed.pair import Pair
+from bed.pair import PATIENT, Pair
 from bed.tidepool import MIB
 from bed.workload import stress
 
@@ -23,7 +23,7 @@ from bed.workload import stress
 def test_made_anew(kernel: str, filesystem: str) -> None:
     """Unmount, a new file system with the same file of other contents, mount: only the new contents are read."""
     with (pair := Pair(kernel, disk=filesystem)) as (borrower, _):
-        pair.connect(size=200 * MIB)
+        pair.connect(size=200 * MIB, more=PATIENT)
         for version in (1, 2, 3):
             stress(borrower, f"fill /mnt/file mib=30 version={version}")
             for _ in range(3):
@@ -58,7 +58,7 @@ def known_after_unmount(pair: Pair) -> int:
 def test_nothing_is_known(kernel: str) -> None:
     """The catalog is empty, also of files whose inodes were not in memory when the file system went."""
     with (pair := Pair(kernel, disk="ext4")):
-        pair.connect(size=100 * MIB)
+        pair.connect(size=100 * MIB, more=PATIENT)
         assert known_after_unmount(pair) == 0
         assert pair.borrowed()["catalog_pages"] == 0
         pair.assert_clean()
@@ -83,7 +83,7 @@ def _roll_back_and_count_hits(pair: Pair, filesystem: str) -> int:
     borrower.umount()
     shutil.copyfile(image, pair.folder / "snapshot")
     borrower.mount(filesystem)
-    pair.connect(size=200 * MIB)
+    pair.connect(size=200 * MIB, more=PATIENT)
     stress(borrower, "fill /mnt/file mib=30 version=2")
     for _ in range(3):
         borrower.drop_caches(1)

@@ -13,7 +13,7 @@ import time
 import urllib.request
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any, Self
+from typing import Any, Self, TypeVar
 
 import libvirt
 from daemon import Daemon, end
@@ -25,6 +25,8 @@ from tidepool_api_testing.server import Refused, Server, free_ports
 TOP = Path(__file__).resolve().parents[2]
 NAMESPACE = "tidepool-system"
 ACCOUNT = "tidepool-agent"
+
+T = TypeVar("T")
 
 _KUBEVIRT = """
 import json
@@ -45,6 +47,20 @@ def eventually(check: Callable[[], object], seconds: float = 90) -> None:
             time.sleep(0.3)
         else:
             return
+
+
+def at_rest(look: Callable[[], T], seconds: float = 6) -> T:
+    """What there is when it has not changed for so long; waits until it is so."""
+    found = look()
+
+    def is_unchanged() -> bool:
+        nonlocal found
+        time.sleep(seconds)
+        before, found = found, look()
+        return found == before
+
+    eventually(is_unchanged)
+    return found
 
 
 def lab(*arguments: str) -> str:

@@ -86,7 +86,7 @@ def agents(cluster: Server, tmp_path_factory: pytest.TempPathFactory) -> Callabl
 
     cluster.kubectl("create", "namespace", "policies")
     stranger = agent("nowhere", "policies")
-    eventually(lambda: refused(lambda: stranger.apply(within("policies", GUEST)), "of its own node"), 30)
+    eventually(lambda: refused(lambda: stranger.apply(within("policies", GUEST)), "of its own node"))
     return agent
 
 

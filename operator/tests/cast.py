@@ -29,11 +29,12 @@ NARROW_TOKEN = "operator-of-some-namespaces"
 OWN_NAMESPACE = "tidepool-system"
 GIB = 1 << 30
 MIB = 1 << 20
+PATIENCE_SECONDS = 40.0  # less than the operator's with an agent
 
 T = TypeVar("T")
 
 
-def wait_for(what: str, look: Callable[[], T], seconds: float = 20) -> T:
+def wait_for(what: str, look: Callable[[], T], seconds: float = PATIENCE_SECONDS) -> T:
     """Looks again and again until there is something."""
     deadline = time.monotonic() + seconds
     while True:
@@ -135,7 +136,7 @@ class OperatorProcess:
         """Tells it to end, and waits for that."""
         assert self._process is not None
         self._process.terminate()
-        self._process.wait(20)
+        self._process.wait(60)
 
     def kill(self) -> None:
         """Ends it without notice."""
@@ -331,7 +332,9 @@ class Agent:
         found = [one for one in self.status(name).get("conditions", []) if one["type"] == type_]
         return found[0] if found else {}
 
-    def wait_for_reason(self, type_: str, reason: str, name: str = "pool", seconds: float = 20) -> dict[str, Any]:
+    def wait_for_reason(
+        self, type_: str, reason: str, name: str = "pool", seconds: float = PATIENCE_SECONDS
+    ) -> dict[str, Any]:
         """Waits until a condition of a pool has that reason."""
 
         def look() -> dict[str, Any]:

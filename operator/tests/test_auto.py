@@ -34,7 +34,7 @@ def test_one_selector_for_both_and_relief_at_once(agent: Agent) -> None:
     assert (agent.status()["lenders"], agent.status()["borrowers"]) == (2, 1)
     assert {"pool"} == {name for name, reason in agent.events() if reason in ("BeginToLend", "BeginToBorrow")}
     agent.guest("rich", TEAM, pressure=PRESSED)
-    wait_for("another lender", lambda: "pool.short.rich-too" in agent.pairings(), 5)
+    wait_for("another lender", lambda: "pool.short.rich-too" in agent.pairings())
     assert agent.pairing("pool.short.rich")["metadata"]["deletionTimestamp"]
     wait_for("Event", lambda: ("pool", "EndToLend") in agent.events())
     (entry,) = [one for one in agent.status()["roles"] if one["guest"] == "rich"]

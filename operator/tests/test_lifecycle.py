@@ -55,7 +55,7 @@ def test_killed_in_the_middle_of_many_pairings(agent: Agent, own_operator: Opera
     before = {name: one["metadata"]["uid"] for name, one in agent.pairings().items()}
     assert _named(agent) < 24
     with own_operator:
-        wait_for("all pairings", lambda: len(agent.pairings()) == 24, 30)
+        wait_for("all pairings", lambda: len(agent.pairings()) == 24)
         wait_for("all identities", lambda: _named(agent) == 24)
         after = {name: one["metadata"]["uid"] for name, one in agent.pairings().items()}
         assert before.items() <= after.items()
@@ -166,6 +166,6 @@ def test_it_waits_for_the_crds(tmp_path: Path) -> None:
         with OperatorProcess(server, tmp_path / "log", is_ready_at_once=False) as operator:
             wait_for("advice", lambda: "are the CRDs installed" in operator.log())
             server.install_crds()
-            wait_for("ready", lambda: '"ready: ' in operator.log(), 40)
+            wait_for("ready", lambda: '"ready: ' in operator.log())
             with Agent(server, "default", "n") as agent:
                 connected_pool(agent)

@@ -130,7 +130,7 @@ def test_deleting_the_pool_waits_for_the_agents(agent: Agent, operator: Operator
     time.sleep(1)
     assert not agent.is_gone("mp", "pool")
     agent.release(PAIRING, "lender")
-    wait_for("pool gone", lambda: agent.is_gone("mp", "pool") and agent.is_gone("mpair", PAIRING), 5)
+    wait_for("pool gone", lambda: agent.is_gone("mp", "pool") and agent.is_gone("mpair", PAIRING))
     wait_for("metrics gone", lambda: f'namespace="{agent.namespace}"' not in operator.get("/metrics"))
 
 

@@ -33,7 +33,7 @@ class Result:
 class Channel:
     """A connection to one guest's command server; any number of commands can be under way."""
 
-    def __init__(self, path: Path, timeout: float = 10.0) -> None:
+    def __init__(self, path: Path, timeout: float = 30.0) -> None:
         self._socket = _connect(path, time.monotonic() + timeout)
         self._lock = threading.Lock()
         self._ids = itertools.count((os.getpid() << 12) & 0x7FFFFFFF | 1)

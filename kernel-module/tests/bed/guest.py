@@ -38,9 +38,11 @@ SECTOR = 512  # bytes of those that the kernel counts, whatever the disk's are
 EMULATED = "max,-erms,-fsrm"
 MEMORY_PIECE = 64 << 20
 COUNTED_SHIFT = 1  # an instruction of a counted guest takes two to the power of this nanoseconds
-MONITOR_SECONDS = 10.0
+MONITOR_SECONDS = 60.0
 SEED_BYTES = 64
-IMAGE_SECONDS = 60.0
+BOOT_SECONDS = 90.0
+COMMAND_SECONDS = 180.0  # what a command may take that says nothing else, on a busy machine, too
+IMAGE_SECONDS = 180.0
 SLEEP_ON_EACH = "for c in /sys/devices/system/cpu/cpu[0-9]*; do taskset -c ${c##*/cpu} sleep 0.01 || exit 1; done"
 HOST_ADDRESS, ADDRESS_FOR_HOST, PORT_FOR_HOST = "10.0.2.2", "10.0.2.15", 7470
 MODULE_AREA = "0xffffffffc0000000..0xffffffffff5fffff"  # where a kernel has the code of its modules
@@ -119,7 +121,7 @@ class Job:
     future: Future[Result]
     started: float = field(default_factory=time.monotonic)
 
-    def result(self, timeout: float = 60.0) -> Result:
+    def result(self, timeout: float = COMMAND_SECONDS) -> Result:
         """How it ended. When it does not end in time it is killed, and what it printed is in the error."""
         try:
             return self.future.result(timeout)
@@ -130,7 +132,7 @@ class Job:
                 f"{self.guest.name}: `{self.command}` took over {timeout} s\n{self._post_mortem()}"
             ) from None
 
-    def wait(self, timeout: float = 60.0) -> str:
+    def wait(self, timeout: float = COMMAND_SECONDS) -> str:
         """Its output; a failure raises."""
         result = self.result(timeout)
         if result.code != 0:
@@ -238,8 +240,12 @@ class Guest:
         copy_sparse(folder / "image.disk", folder / "disk")
         return cls._start(spec, [*_qemu_command(spec, kernel, folder), *_incoming(folder / "image")], folder)
 
-    def wait_ready(self, timeout: float = 60.0) -> None:
-        """Until it takes commands and each processor's timer has been seen to work; then it has the module."""
+    def wait_ready(self, timeout: float = BOOT_SECONDS) -> None:
+        """Until it takes commands and each processor's timer has been seen to work; then it has the module.
+
+        One whose kernel complains of its boot, as of a processor that a busy machine took away for long, is not up:
+        whoever goes on from its image would have the complaint in its log.
+        """
         try:
             if self.boots:
                 self.channel.hello.result(timeout)
@@ -250,12 +256,18 @@ class Guest:
             raise GuestError(f"{self.name} did not come up: {error}\n{self.console_tail()}") from None
         if slept.code != 0:
             raise GuestError(f"{self.name} did not come up: a processor is not there: {slept.output}")
-        if self.image and self.boots:
-            self._keep(self.image)
-        if not self.boots:
+        if self.boots:
+            self._booted()
+        else:
             self._set_apart()
         if self.module:
             self.start("cat > /lib/tidepool.ko", self.module.read_bytes()).wait()
+
+    def _booted(self) -> None:
+        if trouble := self.trouble():
+            raise GuestError(f"{self.name} did not come up: its kernel complains: {trouble[0]}")
+        if self.image:
+            self._keep(self.image)
 
     def _keep(self, image: Path) -> None:
         """Write the image for others of its kind, whose disks hold something else."""
@@ -279,18 +291,18 @@ class Guest:
             raise GuestError(f"{self.name} is not running\n{self.console_tail()}") from None
         return Job(self, command, number, future)
 
-    def run(self, command: str, timeout: float = 60.0) -> Result:
+    def run(self, command: str, timeout: float = COMMAND_SECONDS) -> Result:
         """Run a shell command; its exit code and output."""
         return self.start(command).result(timeout)
 
-    def sh(self, command: str, timeout: float = 60.0) -> str:
+    def sh(self, command: str, timeout: float = COMMAND_SECONDS) -> str:
         """Run a shell command that must succeed; its output without the last line's end."""
         return self.start(command).wait(timeout).rstrip("\n")
 
     def read(self, path: str) -> str:
         return self.sh(f"cat {shlex.quote(path)}")
 
-    def write(self, path: str, text: str, timeout: float = 60.0) -> None:
+    def write(self, path: str, text: str, timeout: float = COMMAND_SECONDS) -> None:
         """Write a file, also one of /proc, /sys or configfs (one write of the whole text)."""
         self.start(f"cat > {shlex.quote(path)}", text.encode()).wait(timeout)
 
@@ -323,7 +335,7 @@ class Guest:
         """A field of the data disk's line of /proc/diskstats."""
         return int(self.sh(f"awk '$3 == \"vda\" {{ print ${field} }}' /proc/diskstats"))
 
-    def drop_caches(self, what: int = 1, timeout: float = 60.0) -> None:
+    def drop_caches(self, what: int = 1, timeout: float = COMMAND_SECONDS) -> None:
         self.write("/proc/sys/vm/drop_caches", f"{what}\n", timeout)
 
     def mount(self, filesystem: str, options: str = "") -> None:
@@ -390,7 +402,7 @@ class Guest:
     def pid(self) -> int:
         return int((self.folder / "pid").read_text())
 
-    def balloon(self, size: int, timeout: float = 60.0) -> None:
+    def balloon(self, size: int, timeout: float = COMMAND_SECONDS) -> None:
         """Let it have `size` bytes of memory, the balloon the rest, and wait until it is so."""
         assert self.domain, "a guest whose Spec asks for a balloon"
         self.domain.balloon(size, timeout)
@@ -509,6 +521,8 @@ def _qemu_command(spec: Spec, kernel: Kernel, folder: Path) -> list[str]:
     # emulator's time stamp counter, the same for all: otherwise it asks the emulated HPET, which takes a microsecond.
     append = "console=ttyS0 loglevel=5 panic=-1 no_timer_check cryptomgr.notests mitigations=off log_buf_len=4M"
     append += " tsc=reliable"
+    # A processor that stands still is one that a busy machine has taken away, unless it does so for minutes.
+    append += " watchdog_thresh=60"
     append += f" rdinit=/init tidepool.ip={addresses} {spec.append}"
     qemu = fetch_qemu()
     command = [str(qemu / "usr/bin/qemu-system-x86_64"), *_processor(spec, kernel)]

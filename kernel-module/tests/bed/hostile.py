@@ -193,7 +193,7 @@ class EarlyLender(YesLender):
     Between a guest and this machine some 200 KiB find room that nobody has read, a full batch is larger.
     """
 
-    HANGS_UP_SECONDS = 2.0
+    HANGS_UP_SECONDS = 30.0
 
     def __init__(self, sessions: int) -> None:
         super().__init__()

@@ -53,7 +53,7 @@ def eviction_seconds(guest: Guest, path: str) -> float:
     """Processor time that the guest takes to evict a file's pages, which it has just read."""
     guest.drop_caches(1)
     clock = "cat /proc/timer_list >"
-    guest.sh(f"cat {path} > /dev/null; {clock} /tmp/before; echo 1 > /proc/sys/vm/drop_caches; {clock} /tmp/after", 120)
+    guest.sh(f"cat {path} > /dev/null; {clock} /tmp/before; echo 1 > /proc/sys/vm/drop_caches; {clock} /tmp/after")
     before, after = (_busy(guest.read(f"/tmp/{name}")) for name in ("before", "after"))
     return after - before
 
@@ -66,7 +66,7 @@ def counted_guest(kernel: str) -> Iterator[Guest]:
     spec = Spec("lone", "1024M", 1, Disk("1G", "ext4"), append="nokaslr", counted=True)
     guest = Guest.boot(spec, files, build_module(files), folder)
     try:
-        guest.wait_ready(120)
+        guest.wait_ready()
         guest.mount("ext4")
         yield guest
     finally:

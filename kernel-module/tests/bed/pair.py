@@ -13,7 +13,7 @@ from dataclasses import replace
 from pathlib import Path
 from types import TracebackType
 
-from bed.guest import Disk, Guest, GuestError, Link, Spec, make_disk
+from bed.guest import PAGE, Disk, Guest, GuestError, Link, Spec, make_disk
 from bed.image import BUILD, build_module, fetch_kernel
 from bed.relay import Relay
 from bed.tidepool import MIB, ROOT, Tidepool, wait_until
@@ -21,6 +21,9 @@ from bed.tidepool import MIB, ROOT, Tidepool, wait_until
 BORROWER_ADDRESS, LENDER_ADDRESS = "10.7.0.1", "10.7.0.2"
 NAME = "pairing"
 PATIENT = {"deadline_us": 3_000_000}  # a busy test machine is no reason to read from disk
+# A reader waits for a lender that is gone until the deadline, 0.2 s by default; without one until the connection is
+# given up, 4 s at least. Between is what a busy machine adds, a guest that stands still for a while included.
+IN_TIME_US = 3_500_000
 PACED = 24 * MIB  # a second: what is read from disk faster leaves the page cache faster than it can be sent on
 DEBUG_MIB = 144  # what KASAN, lockdep and the others take of a guest's memory
 BOOTS = 3
@@ -160,16 +163,22 @@ class Pair:
         """The lender's figures of the pairing."""
         return self.l.stats(f"borrowers/{self.name}")
 
+    def hold(self, held: int) -> None:
+        """The lender wants no puts for now (1), or wants them again (0), and the borrower has heard of it."""
+        quota, granted = f"borrowers/{self.name}/quota_bytes", self.borrowed()["granted_bytes"]
+        self.l.set("hold", held)
+        self.l.set(quota, granted - PAGE)  # a grant that can be seen, and says so, too
+        wait_until("the borrower knows", lambda: self.borrowed()["granted_bytes"] < granted)
+        self.l.set(quota, granted)
+
     def settle(self) -> None:
-        """Until what is on its way to the lender has arrived."""
-        last = -1
+        """Until what is on its way to a lender has arrived: no buffer has a page."""
 
         def quiet() -> bool:
-            nonlocal last
-            puts, last = last, self.borrowed()["puts"]
-            return puts == last
+            figures = self.b.stats()
+            return figures["buffers_free"] == figures["buffers_total"]
 
-        wait_until("puts settle", quiet, timeout=30, every=0.5)
+        wait_until("puts settle", quiet)
 
     def evict(self) -> None:
         """All that the borrower has cached of files, and wait until the lender has it."""

@@ -35,7 +35,7 @@ PAGE, TAG, POINT, KEY = 4096, 16, 32, 32
 REKEY_FRAMES = 16384
 GET_CHANNEL, PUT_CHANNEL, LANE_CHANNEL = 0, 1, 2
 MAX_LANES = 4  # of a session, its GET channel included
-SILENCE_SECONDS = 10.0
+SILENCE_SECONDS = 60.0  # of a peer that may be a guest on a busy machine
 
 MESSAGE_1, MESSAGE_2, MESSAGE_3, REJECTION = 1, 2, 3, 4
 HEAD = struct.Struct("<IHBB")  # magic, version, type, code

@@ -19,7 +19,7 @@ FRAME_BYTES = 70_000
 BUFFER_BYTES = 4 << 20
 IDLE_SECONDS = 0.1
 QUEUED_FRAMES = 20_000
-PATIENCE_SECONDS = 0.05  # for a receiver whose queue is full; then the frame is lost, as on a real wire
+PATIENCE_SECONDS = 0.5  # for a receiver whose queue is full; then the frame is lost, as on a real wire
 
 
 class Relay:
