@@ -3,7 +3,7 @@
 from tidepool_api.base import ApiModel, ApiObject, ObjectMeta, OwnerReference, Time, now
 from tidepool_api.conditions import Condition, Status, condition, find, is_true, merge, without
 from tidepool_api.fields import Requirement, Selector, format_ratio, is_identity
-from tidepool_api.grant import Grantee, GrantSpec, MemoryGrant
+from tidepool_api.grant import Grantee, GrantSpec, GrantStatus, GrantUse, MemoryGrant
 from tidepool_api.guest import (
     CurvePoint,
     GuestMemory,
@@ -57,6 +57,8 @@ __all__ = [
     "Encryption",
     "Filter",
     "GrantSpec",
+    "GrantStatus",
+    "GrantUse",
     "Grantee",
     "GuestMemory",
     "GuestPressure",

@@ -114,7 +114,17 @@ KINDS = (
         ),
         (".spec.nodeName",),
     ),
-    Kind(MemoryGrant, names.GRANTS, "mgrant", (Column("To", ".spec.to[*].namespace"), _AGE)),
+    Kind(
+        MemoryGrant,
+        names.GRANTS,
+        "mgrant",
+        (
+            Column("To", ".spec.to[*].namespace"),
+            Column("Pairings", ".status.pairings", "integer"),
+            Column("Lent", ".status.lent"),
+            _AGE,
+        ),
+    ),
 )
 
 

@@ -5,7 +5,9 @@ from __future__ import annotations
 from pydantic import Field
 
 from tidepool_api.base import ApiModel, ApiObject
-from tidepool_api.fields import ObjectName, Selector
+from tidepool_api.fields import Bytes, Count, ObjectName, Selector
+
+MOST_USES = 64
 
 
 class Grantee(ApiModel):
@@ -28,6 +30,38 @@ class GrantSpec(ApiModel):
     """From which guests of this namespace, by their labels; absent for all of them."""
 
 
+class GrantUse(ApiModel):
+    """What the guests of this namespace lend to one pool."""
+
+    namespace: ObjectName
+    """The namespace of the pool, and of those that borrow."""
+
+    pool: ObjectName
+    """The pool."""
+
+    pairings: Count
+    """How many pairings borrow for it here."""
+
+    size_bytes: Bytes
+    """What these pairings may take."""
+
+    lent_bytes: Bytes
+    """What the guests of this namespace hold for them, to a sixteenth of that."""
+
+
+class GrantStatus(ApiModel):
+    """Who makes use of it."""
+
+    pairings: Count | None = None
+    """How many pairings borrow under it."""
+
+    lent: str | None = Field(default=None, max_length=20)
+    """What guests of this namespace hold for others under it, for people to read."""
+
+    uses: tuple[GrantUse, ...] = Field(default=(), max_length=MOST_USES)
+    """By pool, those that may take most first."""
+
+
 class MemoryGrant(ApiObject):
     """The permission for pools of other namespaces to borrow memory from guests of this one.
 
@@ -37,6 +71,7 @@ class MemoryGrant(ApiObject):
 
     kind: str = "MemoryGrant"
     spec: GrantSpec
+    status: GrantStatus = Field(default_factory=GrantStatus)
 
     def allows(self, namespace: str, pool: str, labels: dict[str, str]) -> bool:
         """Whether that pool may borrow from a guest with these labels."""

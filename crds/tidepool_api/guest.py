@@ -20,7 +20,7 @@ from tidepool_api.fields import (
     readable,
     rules,
 )
-from tidepool_api.names import ConditionType, Provider, Role
+from tidepool_api.names import ConditionType, Provider, Reason, Role
 
 
 class VirtualMachine(ApiModel):
@@ -145,7 +145,10 @@ class GuestStatus(ApiModel):
     """What it does now."""
 
     conditions: tuple[Condition, ...] = Field(default=(), max_length=16)
-    """GuestAgentReady, ModuleAvailable, ModuleLoaded, and Ready: whether it can lend or borrow, and if not why."""
+    """GuestAgentReady, ModuleAvailable, ModuleLoaded, and Ready: whether it can lend or borrow, and if not why.
+
+    LendingPaired: whether every borrower for which its module holds memory is named by a pairing.
+    """
 
     observed_at: Time | None = None
     """When the agent last looked."""
@@ -166,3 +169,8 @@ class MemoryGuest(ApiObject):
     def ready(self) -> Condition | None:
         """The condition that says whether it can lend or borrow."""
         return find(self.status.conditions, ConditionType.READY)
+
+    @property
+    def is_excluded(self) -> bool:
+        """Whether its owner, or that of its namespace, keeps Tidepool out of it."""
+        return self.ready is not None and self.ready.reason == Reason.EXCLUDED

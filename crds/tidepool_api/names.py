@@ -19,6 +19,7 @@ LENDER_FINALIZER = f"{GROUP}/lender"
 BORROWER_FINALIZER = f"{GROUP}/borrower"
 POOL_FINALIZER = f"{GROUP}/pairings"
 
+EXCLUDE_LABEL = f"{GROUP}/exclude"  # on a virtual machine or a namespace: anything but "false" keeps Tidepool out
 LEAVING_ANNOTATION = f"{GROUP}/leaving"  # on a MemoryGuest: since when its agent no longer finds the machine
 
 OPERATOR_FIELD_MANAGER = "tidepool-operator"
@@ -144,6 +145,7 @@ class ConditionType(StrEnum):
     GUEST_AGENT_READY = "GuestAgentReady"
     MODULE_AVAILABLE = "ModuleAvailable"
     MODULE_LOADED = "ModuleLoaded"
+    LENDING_PAIRED = "LendingPaired"
 
     # a pool
     LENDERS_FOUND = "LendersFound"
@@ -165,6 +167,8 @@ class Reason(StrEnum):
 
     AGENT_NOT_RESPONDING = "AgentNotResponding"
     OVERDUE = "Overdue"
+    EXCLUDED = "Excluded"
+    SYSTEM_UNSUPPORTED = "SystemUnsupported"
 
 
 class Metric(StrEnum):

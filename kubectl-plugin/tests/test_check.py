@@ -88,3 +88,12 @@ NOT_READY = condition("Ready", "False", "NoAddress", "give it a network interfac
 def test_what_is_not_well_is_said(changes: dict[str, Any], text: str, advice: str) -> None:
     found = worse(**changes)
     assert [step for step in found if text in step.text and advice in step.advice], found
+
+
+@pytest.mark.parametrize("reason", ["Excluded", "SystemUnsupported"])
+def test_a_guest_that_is_left_alone_is_no_trouble(reason: str) -> None:
+    shy = parsed(guest("b", "short"), guest("shy", "", condition("Ready", "False", reason, "because")))["guests"]
+    assert worse(guests=shy) == []
+    assert [step.text for step in steps(guests=shy) if "left alone" in step.text] == [
+        "left alone, as their owners or their systems want it: 1"
+    ]

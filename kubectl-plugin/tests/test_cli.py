@@ -5,7 +5,9 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+import tarfile
 from datetime import UTC, datetime
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -37,6 +39,23 @@ def workload(kind: str, component: str) -> dict[str, Any]:
     metadata = {"name": f"tidepool-{component}", "namespace": SYSTEM, "labels": labels}
     spec = {"selector": {"matchLabels": labels}, "template": template}
     return {"apiVersion": "apps/v1", "kind": kind, "metadata": metadata, "spec": spec}
+
+
+def may_look(server: Server, user: str, namespace: str) -> None:
+    """Gives somebody the right to see Tidepool's objects of one namespace, if he has not got it."""
+    rule = {"apiGroups": [names.GROUP], "resources": ["*"], "verbs": ["get", "list"]}
+    api = "rbac.authorization.k8s.io"
+    metadata = {"name": "look", "namespace": namespace}
+    server.apply(
+        {"apiVersion": f"{api}/v1", "kind": "Role", "metadata": metadata, "rules": [rule]},
+        {
+            "apiVersion": f"{api}/v1",
+            "kind": "RoleBinding",
+            "metadata": metadata,
+            "roleRef": {"apiGroup": api, "kind": "Role", "name": "look"},
+            "subjects": [{"apiGroup": api, "kind": "User", "name": user}],
+        },
+    )
 
 
 @pytest.fixture(scope="session")
@@ -98,19 +117,7 @@ def test_top_shows_a_row_for_each_pairing(cluster: Server) -> None:
 
 def test_somebody_with_one_namespace_gets_what_he_may_see(cluster: Server) -> None:
     """Without rights in Tidepool's own namespace, and without any elsewhere."""
-    rule = {"apiGroups": [names.GROUP], "resources": ["*"], "verbs": ["get", "list"]}
-    api = "rbac.authorization.k8s.io"
-    metadata = {"name": "look", "namespace": "ns"}
-    cluster.create(
-        {"apiVersion": f"{api}/v1", "kind": "Role", "metadata": metadata, "rules": [rule]},
-        {
-            "apiVersion": f"{api}/v1",
-            "kind": "RoleBinding",
-            "metadata": metadata,
-            "roleRef": {"apiGroup": api, "kind": "Role", "name": "look"},
-            "subjects": [{"apiGroup": api, "kind": "User", "name": "tenant"}],
-        },
-    )
+    may_look(cluster, "tenant", "ns")
     answer = run(cluster, "explain", "b", "-n", "ns", token="token-of-a-tenant")
     assert answer.returncode == 0, answer.stderr
     assert "heard" not in answer.stdout
@@ -122,11 +129,72 @@ def test_somebody_with_one_namespace_gets_what_he_may_see(cluster: Server) -> No
     )
 
 
+def test_who_shows_both_directions(cluster: Server) -> None:
+    answer = run(cluster, "who", "l", "-n", "ns")
+    assert answer.returncode == 0, answer.stderr
+    assert answer.stdout.splitlines()[0] == "ns/l lends 0Mi to 1 guest, borrows nothing"
+    header, row = run(cluster, "who", "-A").stdout.splitlines()
+    assert header.split() == ["LENDER", "NODE", "BORROWER", "NODE", "POOL", "STATE", "SIZE", "LENT", "USED"]
+    assert row.split()[:6] == ["ns/l", "n1", "ns/b", "n1", "pool", "Connected"]
+    nobody = run(cluster, "who", "nobody", "-n", "ns")
+    assert (nobody.returncode, nobody.stdout) == (1, "no MemoryGuest ns/nobody\n")
+
+
+def test_who_shows_across_namespaces_what_its_user_may_see(cluster: Server) -> None:
+    """The owner of a lender sees who borrows elsewhere, where he may look; where not, that there is something."""
+    body = pairing()
+    body["metadata"] = {"name": "abroad", "namespace": "poor"}
+    body["spec"]["lender"]["namespace"] = "rich"
+    cluster.kubectl("create", "namespace", "rich")
+    cluster.kubectl("create", "namespace", "poor")
+    lender = guest("l", "spare")
+    lender["metadata"]["namespace"] = "rich"
+    head = {"apiVersion": names.API_VERSION, "kind": "MemoryGrant"}
+    grant = {**head, "metadata": {"name": "g", "namespace": "rich"}, "spec": {"to": [{"namespace": "poor"}]}}
+    use = {"namespace": "poor", "pool": "pool", "pairings": 1, "sizeBytes": 512 << 20, "lentBytes": 100 << 20}
+    cluster.create(body, lender, grant)
+    cluster.apply_status({**grant, "status": {"pairings": 1, "lent": "100Mi", "uses": [use]}})
+    cluster.apply_status(body)
+    may_look(cluster, "tenant", "rich")
+    seen = run(cluster, "who", "l", "-n", "rich", token="token-of-a-tenant").stdout.splitlines()
+    assert seen[-2:] == [
+        "rich lends 100Mi of 512Mi in 1 pairings to pool poor/pool, by grant g",
+        "not shown: pairings of poor, which you may not list",
+    ]
+    may_look(cluster, "tenant", "poor")
+    assert run(cluster, "who", "l", "-n", "rich", token="token-of-a-tenant").stdout.splitlines()[0] == (
+        "rich/l lends 0Mi to 1 guest, borrows nothing"
+    )
+    for namespace in ("rich", "poor"):
+        cluster.kubectl("delete", "-n", namespace, "--all", "memorypairings,memoryguests,memorygrants")
+
+
+def test_collect_makes_an_archive_of_what_one_may_read(cluster: Server, tmp_path: Path) -> None:
+    """A Secret that lies beside it is not in it; what is there already is not written over."""
+    secret = {"apiVersion": "v1", "kind": "Secret", "metadata": {"name": "s", "namespace": SYSTEM}}
+    cluster.create({**secret, "stringData": {"password": "hunter2"}})
+    path = tmp_path / "bug.tar.gz"
+    answer = run(cluster, "collect", "-o", str(path))
+    assert answer.returncode == 0, answer.stderr
+    assert path.stat().st_mode & 0o777 == 0o600
+    with tarfile.open(path) as archive:
+        files = {one.name.partition("/")[2]: archive.extractfile(one) for one in archive}
+        texts = {name: one.read().decode() for name, one in files.items() if one}
+    assert {"index.txt", "version.json", "objects/memorypairings.json", "system/daemonsets.json"} <= set(texts)
+    assert PAIRING in texts["objects/memorypairings.json"]
+    assert "hunter2" not in "".join(texts.values())
+    assert run(cluster, "collect", "-o", str(path)).returncode == 2
+    mine = run(cluster, "collect", "-n", "ns", "-o", str(tmp_path / "mine"), token="token-of-a-tenant")
+    assert mine.returncode == 0
+    assert f"not read: /api/v1/namespaces/{SYSTEM}/pods: Forbidden" in mine.stdout.splitlines()
+
+
 def test_completion_knows_commands_and_guests(cluster: Server) -> None:
     answer = run(cluster, "explain", "-n", "ns", "", module=".completion")
     assert answer.stdout.splitlines() == ["b", "l", "x", ":4"]
     assert candidates(["e"], lambda _: []) == ["explain"]
     assert candidates(["explain", "b"], lambda _: ["a", "b1", "b2"]) == ["b1", "b2"]
+    assert candidates(["who", "b"], lambda _: ["a", "b1"]) == ["b1"]
     assert candidates(["top", ""], lambda _: ["a"]) == []
 
 

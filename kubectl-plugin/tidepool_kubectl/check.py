@@ -5,12 +5,14 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator
 
-from tidepool_api import ConditionType, MemoryPairing, PairingPhase, Status, find
+from tidepool_api import ConditionType, MemoryPairing, PairingPhase, Reason, Status, find
 from tidepool_kubectl.explain import strangers
 from tidepool_kubectl.figures import Figures, between, quantile
 from tidepool_kubectl.snapshot import Snapshot, Workload
 from tidepool_kubectl.top import duration
 from tidepool_kubectl.verdict import Step, bad, good, unknown
+
+LEFT_ALONE = (Reason.EXCLUDED, Reason.SYSTEM_UNSUPPORTED)
 
 
 def check(now: Snapshot, before: Figures) -> list[Step]:
@@ -77,7 +79,12 @@ def _guests(now: Snapshot) -> Iterator[Step]:
     ready = [one for one in now.guests if one.ready and one.ready.status is Status.TRUE]
     if ready:
         yield good(f"{len(ready)} of {len(now.guests)} guests can lend or borrow")
+    alone = [one for one in now.guests if one.ready and one.ready.reason in LEFT_ALONE]
+    if alone:
+        yield good(f"left alone, as their owners or their systems want it: {len(alone)}")
     for guest in now.guests:
+        if guest in alone:
+            continue
         if guest.ready and guest.ready.status is not Status.TRUE and guest.ready.reason != "NoModuleForKernel":
             advice = f"{guest.ready.reason}: {guest.ready.message}"
             yield bad(f"guest {guest.namespace}/{guest.name} cannot lend or borrow", advice)

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import os
 import time
+from datetime import UTC, datetime
+from pathlib import Path
 from typing import Annotated, NoReturn
 
 import typer
@@ -10,9 +13,11 @@ from rich.console import Console
 from rich.live import Live
 
 from tidepool_kubectl import check as checking
+from tidepool_kubectl import collect as collecting
 from tidepool_kubectl import explain as explaining
 from tidepool_kubectl import top as showing
 from tidepool_kubectl import verdict
+from tidepool_kubectl import who as lending
 from tidepool_kubectl.cluster import Cluster, Unusable
 
 app = typer.Typer(
@@ -26,6 +31,9 @@ console = Console()
 Namespace = Annotated[str | None, typer.Option("--namespace", "-n", help="The context's own if not given.")]
 Everywhere = Annotated[bool, typer.Option("--all-namespaces", "-A", help="All namespaces.")]
 Context = Annotated[str | None, typer.Option(help="The kubeconfig's context.")]
+Output = Annotated[
+    Path | None, typer.Option("--output", "-o", help="The archive; the time gives it a name if not given.")
+]
 System = Annotated[str, typer.Option(help="Where Tidepool is installed.")]
 SYSTEM = "tidepool-system"
 
@@ -82,6 +90,57 @@ def check(
     except Unusable as error:
         _give_up(error)
     raise typer.Exit(0 if verdict.show(console, steps) else 1)
+
+
+@app.command()
+def who(
+    guest: Annotated[str | None, typer.Argument(help="The name of a MemoryGuest; all of them if not given.")] = None,
+    namespace: Namespace = None,
+    everywhere: Everywhere = False,
+    context: Context = None,
+) -> None:
+    """Who holds memory for whom, in both directions and across namespaces; exit code 1 if there is no such guest."""
+    cluster = _cluster(context, namespace, everywhere and guest is None, "")
+    try:
+        now = cluster.lendings()
+    except Unusable as error:
+        _give_up(error)
+    one = (cluster.namespace, guest) if guest else None
+    if one and one not in {(each.namespace, each.name) for each in now.guests}:
+        console.print(f"no MemoryGuest {'/'.join(one)}", soft_wrap=True, highlight=False)
+        raise typer.Exit(1)
+    rows = lending.rows(now.pairings, one)
+    if one:
+        console.print(lending.summary(one, rows), soft_wrap=True, highlight=False)
+    console.print(lending.table(rows) if rows else "nobody lends to anybody", crop=False)
+    for remark in lending.remarks(now, one):
+        console.print(remark, style="yellow", soft_wrap=True, highlight=False, markup=False)
+
+
+@app.command()
+def collect(
+    output: Output = None,
+    namespace: Annotated[str | None, typer.Option("--namespace", "-n", help="Of one namespace only.")] = None,
+    context: Context = None,
+    system: System = SYSTEM,
+) -> None:
+    """One archive for a bug report, of what you may read: objects, events, logs, versions and metrics; no secrets."""
+    cluster = _cluster(context, namespace, namespace is None, system)
+    at = datetime.now(UTC)
+    folder = f"tidepool-{at:%Y%m%d-%H%M%S}"
+    path = output or Path(f"{folder}.tar.gz")
+    collector = collecting.Collector(cluster.read, namespace=namespace or "", system=system)
+    try:
+        with os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as file:
+            found = collecting.write(file, folder, collector, at)
+    except Unusable as error:
+        path.unlink()
+        _give_up(error)
+    except OSError as error:
+        _give_up(Unusable(f"cannot write {path}: {error.strerror}"))
+    console.print(f"{path}: {len(found)} files", soft_wrap=True, highlight=False, markup=False)
+    for one in collector.unread:
+        console.print(f"not read: {one}", style="yellow", soft_wrap=True, highlight=False, markup=False)
 
 
 def _once(cluster: Cluster, interval: float) -> None:

@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from datetime import UTC, datetime
 from typing import Any, TypeVar
 
 from kubernetes import config
 from urllib3.exceptions import HTTPError
 
-from tidepool_api import ApiObject, MemoryGuest, MemoryPairing, MemoryPool, names
+from tidepool_api import ApiObject, MemoryGrant, MemoryGuest, MemoryPairing, MemoryPool, names
 from tidepool_kubectl import figures
-from tidepool_kubectl.snapshot import Snapshot, Workload
+from tidepool_kubectl.snapshot import Lendings, Snapshot, Workload
 
 T = TypeVar("T", bound=ApiObject)
 R = TypeVar("R")
@@ -47,6 +47,7 @@ class Cluster:
             raise Unusable(f"no cluster: {error}") from error
         chosen = next((one for one in contexts if one["name"] == context), active)
         self.namespace: str = namespace or chosen["context"].get("namespace", "default")
+        self._everywhere = everywhere
         self._where = "" if everywhere else f"/namespaces/{self.namespace}"
         self._system = system
 
@@ -64,6 +65,41 @@ class Cluster:
             figures=figures.parse(text),
             unread=unread,
         )
+
+    def lendings(self) -> Lendings:
+        """Who lends to whom; raises `Unusable`.
+
+        A pairing is in the namespace of its borrower: who may not list all of them is shown those of the namespaces
+        that a grant of his own names.
+        """
+        grants = _if_allowed(lambda: self._parsed(MemoryGrant, names.GRANTS, self._where)) or ()
+        guests = self._all(MemoryGuest, names.GUESTS)
+        found = _if_allowed(lambda: self._parsed(MemoryPairing, names.PAIRINGS, ""))
+        if found is not None:
+            return Lendings(tuple(one for one in found if self._concerns(one)), guests, grants)
+        found, hidden = self._all(MemoryPairing, names.PAIRINGS), []
+        for other in sorted({to.namespace for grant in grants for to in grant.spec.to} - {self.namespace}):
+            path = f"/namespaces/{other}"
+            there = _if_allowed(lambda: self._parsed(MemoryPairing, names.PAIRINGS, path))  # noqa: B023 - called at once
+            if there is None:
+                hidden.append(other)
+            found += tuple(one for one in there or () if self._concerns(one))
+        return Lendings(found, guests, grants, tuple(hidden))
+
+    def _concerns(self, one: MemoryPairing) -> bool:
+        return self._everywhere or self.namespace in (one.namespace, one.lender_namespace)
+
+    def read(self, path: str, query: Sequence[tuple[str, str]] = ()) -> bytes:
+        """The body of an answer; raises `Refused`, and `Unusable` when there is none."""
+        request = self._api.param_serialize("GET", path, query_params=list(query), auth_settings=["BearerToken"])
+        try:
+            answer = self._api.call_api(*request, _request_timeout=PATIENCE_SECONDS)
+            body: bytes = answer.read()
+        except (HTTPError, OSError) as error:
+            raise Unusable(f"the API server does not answer: {error}") from error
+        if answer.status >= 400:
+            raise Refused(answer.status, answer.reason)
+        return body
 
     def figures(self) -> figures.Figures:
         """The agents' metrics alone; raises `Unusable`."""
@@ -83,10 +119,12 @@ class Cluster:
 
     def _all(self, model: type[T], plural: str) -> tuple[T, ...]:
         try:
-            found = self._list(f"/apis/{names.API_VERSION}{self._where}/{plural}")
+            return self._parsed(model, plural, self._where)
         except Refused as error:
             raise Unusable(_why(error, f"{plural}.{names.GROUP}")) from error
-        return tuple(model.parse(one) for one in found)
+
+    def _parsed(self, model: type[T], plural: str, where: str) -> tuple[T, ...]:
+        return tuple(model.parse(one) for one in self._list(f"/apis/{names.API_VERSION}{where}/{plural}"))
 
     def _workloads(self) -> dict[str, Workload]:
         place = f"/apis/apps/v1/namespaces/{self._system}"
@@ -136,17 +174,7 @@ class Cluster:
         return found
 
     def _get(self, path: str, selector: str = "") -> bytes:
-        """The body of an answer; raises `Refused`, and `Unusable` when there is none."""
-        query = [("labelSelector", selector)] if selector else []
-        request = self._api.param_serialize("GET", path, query_params=query, auth_settings=["BearerToken"])
-        try:
-            answer = self._api.call_api(*request, _request_timeout=PATIENCE_SECONDS)
-            body: bytes = answer.read()
-        except (HTTPError, OSError) as error:
-            raise Unusable(f"the API server does not answer: {error}") from error
-        if answer.status >= 400:
-            raise Refused(answer.status, answer.reason)
-        return body
+        return self.read(path, [("labelSelector", selector)] if selector else ())
 
 
 def _of(pods: Iterable[Any], component: str) -> list[Any]:

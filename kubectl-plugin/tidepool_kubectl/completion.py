@@ -12,7 +12,8 @@ from collections.abc import Callable, Sequence
 
 from tidepool_kubectl.cluster import Cluster, Unusable
 
-COMMANDS = ("check", "explain", "top")
+COMMANDS = ("check", "collect", "explain", "top", "who")
+WITH_A_GUEST = ("explain", "who")
 NO_FILES = ":4"
 
 
@@ -21,7 +22,7 @@ def candidates(words: Sequence[str], guests: Callable[[str | None], list[str]]) 
     *before, last = words or [""]
     if not before:
         return [one for one in COMMANDS if one.startswith(last)]
-    if before[0] == "explain" and not last.startswith("-") and before[-1] not in ("-n", "--namespace"):
+    if before[0] in WITH_A_GUEST and not last.startswith("-") and before[-1] not in ("-n", "--namespace"):
         return [one for one in guests(_namespace(before)) if one.startswith(last)]
     return []
 

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
 
-from tidepool_api import MemoryGuest, MemoryPairing, MemoryPool, names
+from tidepool_api import MemoryGrant, MemoryGuest, MemoryPairing, MemoryPool, names
 from tidepool_kubectl.figures import Figures
 
 
@@ -19,6 +19,18 @@ class Workload:
     ready: int
     advice: str = ""
     """What its pods that are not ready say of themselves."""
+
+
+@dataclass(frozen=True)
+class Lendings:
+    """Who lends to whom, as far as one may look."""
+
+    pairings: tuple[MemoryPairing, ...] = ()
+    """Those that begin or end in the namespaces asked for."""
+    guests: tuple[MemoryGuest, ...] = ()
+    grants: tuple[MemoryGrant, ...] = ()
+    hidden: tuple[str, ...] = ()
+    """Namespaces that may borrow from these, and whose pairings one may not list."""
 
 
 @dataclass(frozen=True)

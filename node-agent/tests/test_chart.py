@@ -57,6 +57,18 @@ def test_the_agent_has_two_capabilities_and_nothing_else() -> None:
     assert not [volume for volume in pod["volumes"] if "hostPath" in volume]
 
 
+def test_the_agents_are_told_what_they_may_not_touch() -> None:
+    """By default they look everywhere and build nowhere."""
+
+    def told(*settings: str) -> set[str]:
+        (agent,) = [one for one in rendered("agent", *settings) if one["kind"] == "DaemonSet"]
+        arguments: list[str] = agent["spec"]["template"]["spec"]["containers"][0]["args"]
+        return {one for one in arguments if one.startswith(("--namespaces", "--build"))}
+
+    assert told() == set()
+    assert told("agent.namespaces={a,b}", "agent.buildInGuests=true") == {"--namespaces=a,b", "--build-in-guests"}
+
+
 @pytest.mark.parametrize("user", [0, 162])
 def test_a_hosts_libvirt_sees_whom_the_values_say(user: int) -> None:
     """Nova's user, or root; the capabilities stay two, and nothing confines the look at the host's first process."""
@@ -116,6 +128,8 @@ def test_no_role_has_wildcards_or_anything_to_do_with_secrets() -> None:
         "agent.typo=1",
         "agent.providers={VMware}",
         "agent.providers={}",
+        "agent.namespaces={Shop}",
+        "agent.buildInGuests=maybe",
     ],
 )
 def test_values_that_make_no_sense_are_refused(setting: str) -> None:

@@ -272,7 +272,8 @@ def test_the_first_source_that_fits_is_taken() -> None:
     assert plan.source(observation(installed=True), in_store=True) is Source.INSTALLED
     assert plan.source(observation(), in_store=True) is Source.STORE
     assert plan.source(observation(buildable=True), in_store=True) is Source.STORE
-    assert plan.source(observation(buildable=True), in_store=False) is Source.DKMS
+    assert plan.source(observation(buildable=True), in_store=False, may_build=True) is Source.DKMS
+    assert plan.source(observation(buildable=True), in_store=False) is None
     assert plan.source(observation(), in_store=False) is None
 
 

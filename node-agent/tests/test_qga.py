@@ -19,7 +19,19 @@ JSON = st.recursive(
     lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(), inner, max_size=3),
     max_leaves=8,
 )
-WORDS = ("return", "pid", "exited", "exitcode", "signal", "out-data", "err-data", "supported_commands", "name", "count")
+WORDS = (
+    "return",
+    "pid",
+    "exited",
+    "exitcode",
+    "signal",
+    "out-data",
+    "err-data",
+    "supported_commands",
+    "name",
+    "count",
+    "kernel-version",
+)
 LIKELY = st.recursive(JSON, lambda inner: st.dictionaries(st.sampled_from(WORDS), inner, max_size=5), max_leaves=8)
 
 
@@ -67,7 +79,8 @@ def test_more_output_than_is_sensible_is_refused(agent: GuestAgent) -> None:
 @given(answer=JSON | LIKELY)
 def test_no_answer_whatever_breaks_more_than_the_call(answer: object) -> None:
     hostile = GuestAgent(lambda _text, _seconds: json.dumps(answer))
-    for call in (hostile.blocked, lambda: hostile.run(["/bin/true"], seconds=0), lambda: hostile.write("/x", b"y")):
+    run, write = (lambda: hostile.run(["/bin/true"], seconds=0)), (lambda: hostile.write("/x", b"y"))
+    for call in (hostile.blocked, hostile.system, run, write):
         with contextlib.suppress(GuestError):
             call()
 

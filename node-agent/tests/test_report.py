@@ -11,6 +11,7 @@ from tidepool_agent import report
 from tidepool_agent.errors import (
     CommandsBlocked,
     ConfigureFailed,
+    Excluded,
     GuestError,
     LoadFailed,
     ModulesRefused,
@@ -68,6 +69,35 @@ def test_what_keeps_a_guest_from_taking_part_is_said_by_ready(found: Finding, re
     state, why, message = said(found, "Ready")
     assert (state, why) == ("False", reason)
     assert message
+
+
+def test_of_a_guest_that_is_left_alone_nothing_is_said_but_why() -> None:
+    """Also of one that was known before; its end of a pairing that is still there is no more."""
+    found = Finding(unreachable=Excluded("its label says so"), left_alone=True)
+    before = status(Finding(seen=connected(lent_pages=256)), (LENT,))
+    fresh = status(found, (), before)
+    bare = GuestStatus(addresses=fresh.addresses, conditions=fresh.conditions)
+    assert fresh == bare
+    assert said(found, "Ready") == ("False", "Excluded", "its label says so")
+    assert said(found, "GuestAgentReady")[:2] == said(found, "ModuleAvailable")[:2] == ("Unknown", "Excluded")
+    end = report.end(LENT, found)
+    assert (end.state, getattr(end, "lent_bytes", None), end.conditions[0].reason) == ("Failed", None, "Excluded")
+
+
+def test_memory_that_is_lent_without_a_pairing_is_named() -> None:
+    seen = connected(lent_pages=12 * 256)
+    paired = Finding(seen=seen, paired=frozenset({LENT.name}))
+    assert said(paired, "LendingPaired")[:2] == ("True", "Paired")
+    state, reason, message = said(Finding(seen=seen), "LendingPaired")
+    assert (state, reason) == ("False", "WithoutPairing")
+    assert message == f"it holds 12Mi for borrowers that no MemoryPairing names: tidepool/borrowers/ has {LENT.name}"
+
+
+def test_nothing_is_said_of_memory_that_nobody_has_seen() -> None:
+    before = status(Finding(seen=connected()))
+    found = Finding(unreachable=Unreachable("x"))
+    assert find(status(found).conditions, "LendingPaired") is None
+    assert find(status(found, (), before).conditions, "LendingPaired") == find(before.conditions, "LendingPaired")
 
 
 def test_a_guest_without_address_cannot_be_reached_by_others() -> None:

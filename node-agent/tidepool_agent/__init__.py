@@ -7,6 +7,7 @@ Which module does what, each importing only those above it:
     guestfs     parses what the probe prints: the state of one guest
     plan        pure: pairings and state in, steps out
     provider    what a source of guests has to know: kubevirt and host, below, are two
+    consent     pure: which guests Tidepool is kept out of
     needs       pure: memory, pressure and curve of a guest, as steadily as a planner wants them
     report      pure: state in, MemoryGuest and pairing status out
     metrics     the last collected figures as Prometheus metrics; server serves them

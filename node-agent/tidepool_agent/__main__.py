@@ -71,8 +71,9 @@ def _assemble(chosen: Settings) -> tuple[Controller, Figures]:
         return Instances(api, chosen.node, chosen.proc, touched)
 
     sources = {provider: source(provider) for provider in chosen.providers}
-    cluster = Cluster(api, chosen.node, list(sources.values()), touched)
-    tools = Tools(cluster, store, figures, asyncio.Semaphore(chosen.max_parallel), connect)
+    cluster = Cluster(api, chosen.node, list(sources.values()), touched, namespaces=chosen.namespaces)
+    turns = asyncio.Semaphore(chosen.max_parallel)
+    tools = Tools(cluster, store, figures, turns, connect, may_build=chosen.build_in_guests)
     controller = Controller(tools, chosen.namespace)
     return controller, figures
 

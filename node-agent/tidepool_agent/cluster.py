@@ -8,12 +8,14 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from datetime import UTC, datetime, timedelta
 from typing import Any, TypeVar
 
 from pydantic import ValidationError
 
+from tidepool_agent import consent
+from tidepool_agent.errors import Excluded
 from tidepool_agent.kubeapi import Api, ApiError, Object
 from tidepool_agent.provider import Key, Machine, Source
 from tidepool_agent.watch import Copy, key_of
@@ -30,13 +32,25 @@ LEAVING_SECONDS = 10
 class Cluster:
     """The API server as one node's agent sees it. `touched` is told which guest a change is about."""
 
-    def __init__(self, api: Api, node: str, sources: Sequence[Source], touched: Callable[[Key], None]) -> None:
+    def __init__(
+        self,
+        api: Api,
+        node: str,
+        sources: Sequence[Source],
+        touched: Callable[[Key], None],
+        *,
+        namespaces: Collection[str] = (),
+    ) -> None:
+        """`namespaces` are those whose guests are looked at; all if there are none."""
         self._api, self.node, self._sources, self._touched = api, node, sources, touched
+        self._namespaces = namespaces
         pairings = f"{OURS}/{names.PAIRINGS}"
         self._guests = Copy(api, f"{OURS}/{names.GUESTS}", self._guest, fieldSelector=f"spec.nodeName={node}")
         self._lending = Copy(api, pairings, self._pairing, fieldSelector=f"spec.lender.nodeName={node}")
         self._borrowing = Copy(api, pairings, self._pairing, fieldSelector=f"spec.borrower.nodeName={node}")
-        self._followed: tuple[Copy | Source, ...] = (self._guests, self._lending, self._borrowing, *sources)
+        self._unwilling = Copy(api, "/api/v1/namespaces", self._namespace, labelSelector=consent.SELECTOR)
+        copies = (self._guests, self._lending, self._borrowing, self._unwilling)
+        self._followed: tuple[Copy | Source, ...] = (*copies, *sources)
 
     # -------------------------------------------------------------------------------------------------------- reading
 
@@ -48,12 +62,23 @@ class Cluster:
             await one.synced.wait()
 
     def machines(self) -> dict[Key, Machine]:
-        """The machines that run on this node."""
-        return {key: machine for source in self._sources for key, machine in source.machines().items()}
+        """The machines that run on this node, and are to be looked at."""
+        found = {key: machine for source in self._sources for key, machine in source.machines().items()}
+        return {key: machine for key, machine in found.items() if self._concerns(key)}
 
     def machine(self, key: Key) -> Machine | None:
-        """The machine of that name, if it runs on this node."""
-        return next((machine for source in self._sources if (machine := source.machine(key))), None)
+        """The machine of that name, if it is one of these."""
+        found = (machine for source in self._sources if (machine := source.machine(key)))
+        return next(found, None) if self._concerns(key) else None
+
+    def excluded(self, machine: Machine) -> Excluded | None:
+        """Why no command may be run in a machine, if none may."""
+        return consent.excluded(machine, self._namespaces, {name for _, name in self._unwilling.objects})
+
+    def _concerns(self, key: Key) -> bool:
+        """Whether a machine's namespace is served, or was: then what is ours is taken out of it first."""
+        status = self._guests.objects.get(key, {}).get("status", {})
+        return consent.serves(self._namespaces, key[0]) or "identity" in status
 
     def guests(self) -> dict[Key, Object]:
         """The MemoryGuests of this node as the API server has them."""
@@ -194,6 +219,13 @@ class Cluster:
     def _guest(self, old: Object | None, new: Object | None) -> None:
         if old is None or new is None:
             self._touched(_key(old, new))
+
+    def _namespace(self, old: Object | None, new: Object | None) -> None:
+        """A namespace wants Tidepool no more, or again."""
+        name = _key(old, new)[1]
+        for key in self.machines():
+            if key[0] == name and (old is None or new is None):
+                self._touched(key)
 
     def _pairing(self, old: Object | None, new: Object | None) -> None:
         if _wanted(old) == _wanted(new):

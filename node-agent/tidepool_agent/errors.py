@@ -5,6 +5,8 @@ A guest is not trusted and not reliable: everything here is an ordinary event th
 
 from __future__ import annotations
 
+from tidepool_api import Reason
+
 _REFUSALS = {
     "ModulesDisabled": "the guest's kernel takes no more modules until it is booted again: "
     "kernel.modules_disabled is 1; remove that from its sysctl settings and reboot it",
@@ -44,6 +46,18 @@ class CommandsBlocked(GuestError):
             "or add them to allow-rpcs, in the guest's /etc/qemu/qemu-ga.conf or /etc/sysconfig/qemu-ga, and restart "
             "qemu-guest-agent"
         )
+
+
+class Excluded(GuestError):
+    """Somebody who may has said that nothing is to be run in the guest."""
+
+    reason = Reason.EXCLUDED.value
+
+
+class Unsupported(GuestError):
+    """The guest's system is none that the module is for; nothing is run in it."""
+
+    reason = Reason.SYSTEM_UNSUPPORTED.value
 
 
 class Nonsense(GuestError):

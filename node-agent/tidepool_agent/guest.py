@@ -7,6 +7,7 @@ the module is written as a file. The functions block and are run in the guest's 
 from __future__ import annotations
 
 import contextlib
+import re
 from collections.abc import Mapping
 from importlib.resources import files
 
@@ -19,6 +20,7 @@ from tidepool_agent.errors import (
     GuestError,
     LoadFailed,
     UnloadFailed,
+    Unsupported,
     UpgradeFailed,
 )
 from tidepool_agent.guestfs import Observation, parse
@@ -38,6 +40,8 @@ from tidepool_agent.qga import Completed, GuestAgent
 from tidepool_agent.store import Store
 
 SCRIPT = (files("tidepool_agent") / "guest.sh").read_text()
+SYSTEM = "guest-get-osinfo"
+NO_SHELL = re.compile(r"Failed to execute child process .*No such file or directory")
 MODULE = "/run/tidepool/tidepool.ko"
 SOURCES = "/run/tidepool/source.tar.gz"
 LOAD_SECONDS, BUILD_SECONDS = 60, 600
@@ -50,11 +54,21 @@ class Guest:
         self._agent = agent
         self._store = store
 
-    def check_commands(self) -> None:
-        """Raises CommandsBlocked if the guest agent forbids what we need."""
+    def check(self) -> None:
+        """Raises Unsupported if the guest is no Linux, CommandsBlocked if its agent forbids what we need.
+
+        Runs nothing in the guest: only its guest agent is asked.
+        """
         blocked = self._agent.blocked()
+        if SYSTEM not in blocked:
+            self._check_system()
         if blocked:
             raise CommandsBlocked(blocked)
+
+    def _check_system(self) -> None:
+        name, is_linux = self._agent.system()
+        if not is_linux:
+            raise Unsupported(f"its system is {name}, and the module is for Linux; nothing is run in it")
 
     def probe(self, *, installed: bool = False) -> Observation:
         """The guest's state; `installed` also asks whether the guest brings the module itself."""
@@ -122,7 +136,12 @@ class Guest:
             raise kind(f"{error}{'; kernel log: ' + said if said else ''}") from error
 
     def _script(self, verb: str, *arguments: str, seconds: float = 30) -> str:
-        done = self._agent.run(["/bin/sh", "-c", SCRIPT, "tidepool", verb, *arguments], seconds=seconds)
+        try:
+            done = self._agent.run(["/bin/sh", "-c", SCRIPT, "tidepool", verb, *arguments], seconds=seconds)
+        except CommandFailed as error:
+            if NO_SHELL.search(str(error)):
+                raise Unsupported("it has no /bin/sh, which everything in it would go through") from error
+            raise
         if done.code != 0:
             raise CommandFailed(_complaint(verb, done))
         return done.out

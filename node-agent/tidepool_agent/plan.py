@@ -217,13 +217,16 @@ def _bytes(size: int) -> str:
     return str(size - size % PAGE)
 
 
-def source(seen: Observation, *, in_store: bool) -> Source | None:
-    """Where the module for this guest would come from; None when nothing fits its kernel."""
+def source(seen: Observation, *, in_store: bool, may_build: bool = False) -> Source | None:
+    """Where the module for this guest would come from; None when nothing fits its kernel.
+
+    `may_build` says that one may be built in the guest.
+    """
     if seen.installed:
         return Source.INSTALLED
     if in_store:
         return Source.STORE
-    return Source.DKMS if seen.buildable else None
+    return Source.DKMS if may_build and seen.buildable else None
 
 
 def steps(wanted: Desired, seen: Observation, where: Source | None, *, replace: bool = False) -> list[Step]:

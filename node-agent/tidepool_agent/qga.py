@@ -19,11 +19,13 @@ from tidepool_agent.errors import CommandFailed, Nonsense, Unreachable
 CHUNK = 64 * 1024
 MAX_ANSWER = 4 * 1024 * 1024
 MAX_OUTPUT = 1024 * 1024
+MAX_NAME = 128
 COMMAND_SECONDS = 10
 FIRST_POLL, LAST_POLL = 0.01, 0.25
 
 NEEDED = frozenset(
     {
+        "guest-get-osinfo",
         "guest-exec",
         "guest-exec-status",
         "guest-file-open",
@@ -60,6 +62,13 @@ class GuestAgent:
             raise Nonsense("guest-info names no commands")
         enabled = {c["name"] for c in commands if isinstance(c, dict) and c.get("enabled") is True and _is_name(c)}
         return sorted(NEEDED - enabled)
+
+    def system(self) -> tuple[str, bool]:
+        """What the guest's system calls itself, and whether it is Linux: only there `uname -v` begins with `#`."""
+        info = _mapping(self._call("guest-get-osinfo"), "guest-get-osinfo")
+        words = [info.get(name) for name in ("pretty-name", "name", "kernel-version")]
+        name = next((word for word in words if isinstance(word, str) and word), "one without a name")
+        return name[:MAX_NAME], str(info.get("kernel-version", "")).startswith("#")
 
     def run(self, argv: Sequence[str], *, seconds: float = 30) -> Completed:
         """Runs a program in the guest and waits for its end."""

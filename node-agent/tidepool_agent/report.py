@@ -37,7 +37,9 @@ from tidepool_api import (
     names,
 )
 from tidepool_api.base import ObjectMeta, OwnerReference
+from tidepool_api.fields import readable
 
+NAMED_AT_MOST = 5  # directories in one message
 FIGURES_EVERY = timedelta(seconds=30)
 FIGURES = frozenset(
     {"memory", "pressure", "curve", "curveReferences", "missesPerSecond", "lentBytes", "usedBytes", "hitRatio"}
@@ -67,6 +69,10 @@ class Finding:
     """Whether it has rebooted and is not set up again yet."""
     failed: Mapping[tuple[Side, str], GuestError] = field(default_factory=dict)
     """Why a peer could not be set up."""
+    left_alone: bool = False
+    """Whether nothing of ours is in it, and no command is given to it; `unreachable` says why."""
+    paired: frozenset[str] = frozenset()
+    """The directories of peers that its pairings account for."""
 
 
 # ---------------------------------------------------------------------------------------------------------- MemoryGuest
@@ -98,6 +104,9 @@ def head(guest: MemoryGuest) -> tuple[object, ...]:
 
 def _status(machine: Machine, found: Finding, wants: tuple[Want, ...], before: GuestStatus) -> GuestStatus:
     seen = found.seen
+    if found.left_alone:
+        conditions = merge(before.conditions, *_conditions(machine, found))
+        return GuestStatus(addresses=machine.addresses, conditions=conditions, observed_at=before.observed_at)
     if seen is None:  # an agent that has just started and a guest that is silent: what is known still is
         changes = {"addresses": machine.addresses, "role": _role(wants)}
         return before.model_copy(
@@ -134,12 +143,13 @@ def _memory(seen: Observation, before: GuestStatus) -> GuestMemory:
 
 def _conditions(machine: Machine, found: Finding) -> list[Condition]:
     parts = [_agent_ready(found), _module_available(found), _module_loaded(found)]
-    return [*parts, _ready(machine, found, parts)]
+    return [*parts, _ready(machine, found, parts), *_lending_paired(found)]
 
 
 def _agent_ready(found: Finding) -> Condition:
     if found.unreachable:
-        return condition(ConditionType.GUEST_AGENT_READY, False, found.unreachable.reason, str(found.unreachable))
+        status = None if found.left_alone else False
+        return condition(ConditionType.GUEST_AGENT_READY, status, found.unreachable.reason, str(found.unreachable))
     return condition(ConditionType.GUEST_AGENT_READY, True, "Answering")
 
 
@@ -148,6 +158,8 @@ _AVAILABLE = {Source.INSTALLED: "InstalledInGuest", Source.STORE: "InStore", Sou
 
 def _module_available(found: Finding) -> Condition:
     kind = ConditionType.MODULE_AVAILABLE
+    if found.left_alone and found.unreachable:
+        return condition(kind, None, found.unreachable.reason, str(found.unreachable))
     if found.seen is None:
         return condition(kind, None, "KernelUnknown", "the guest has not answered yet, so its kernel is not known")
     if found.unavailable:
@@ -165,6 +177,21 @@ def _module_loaded(found: Finding) -> Condition:
     if found.seen and found.seen.module:
         return condition(kind, True, "Loaded", f"version {found.seen.module.version}, {found.seen.module.srcversion}")
     return condition(kind, False, "NotNeeded", "it is loaded while a pairing wants it")
+
+
+def _lending_paired(found: Finding) -> list[Condition]:
+    """Whether every borrower in the module has its pairing; nothing while that is not known."""
+    kind = ConditionType.LENDING_PAIRED
+    if found.seen is None and not found.left_alone:
+        return []
+    borrowers = found.seen.side(Side.BORROWERS) if found.seen else {}
+    strays = {name: lent(peer) for name, peer in borrowers.items() if name not in found.paired}
+    if not strays:
+        return [condition(kind, True, "Paired")]
+    shown = ", ".join(sorted(strays)[:NAMED_AT_MOST]) + (", …" if len(strays) > NAMED_AT_MOST else "")
+    size = readable(sum(strays.values()))
+    message = f"it holds {size} for borrowers that no MemoryPairing names: tidepool/borrowers/ has {shown}"
+    return [condition(kind, False, "WithoutPairing", message)]
 
 
 def _ready(machine: Machine, found: Finding, parts: list[Condition]) -> Condition:
@@ -190,6 +217,8 @@ def end(want: Want, found: Finding) -> LenderStatus | BorrowerStatus:
     status = want.pairing.status
     lends = want.side is Side.BORROWERS
     before = (status.lender or LenderStatus()) if lends else (status.borrower or BorrowerStatus())
+    if found.left_alone:
+        before = type(before).model_validate({"state": "Failed", "conditions": before.conditions})
     if found.seen is None:
         return before.model_copy(update={"conditions": merge(before.conditions, _end_condition(want, found, None))})
     return _lender_end(want, found, before) if isinstance(before, LenderStatus) else _borrower_end(want, found, before)

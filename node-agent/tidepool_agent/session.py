@@ -68,7 +68,7 @@ class Session:
     def _probe(self) -> Observation:
         """A probe; once per boot it also asks what does not change until the next."""
         if self._known is None:
-            self._guest.check_commands()
+            self._guest.check()
             return self._guest.probe(installed=True)
         seen = self._guest.probe()
         if seen.boot_id != self._known.boot_id:

@@ -24,6 +24,8 @@ class Settings:
     proc: Path
     providers: tuple[Provider, ...]
     libvirt_namespace: str
+    namespaces: frozenset[str]
+    build_in_guests: bool
     account: Path
     concurrency: int
     max_parallel: int
@@ -49,6 +51,10 @@ def parse(argv: Sequence[str], environment: dict[str, str] | None = None) -> Set
     parser.add_argument(
         "--libvirt-namespace", default="libvirt", help="where domains of the host's libvirt go that are not Nova's"
     )
+    parser.add_argument(
+        "--namespaces", type=_names, default=frozenset(), help="whose guests are looked at, with commas; all by default"
+    )
+    parser.add_argument("--build-in-guests", action="store_true", help="let DKMS build the module in guests that can")
     parser.add_argument("--account", type=Path, default=ACCOUNT, help="token and ca.crt for the API server")
     parser.add_argument("--concurrency", type=int, default=8, help="guests that are talked to at the same time")
     parser.add_argument(
@@ -60,6 +66,10 @@ def parse(argv: Sequence[str], environment: dict[str, str] | None = None) -> Set
         if not getattr(found, option):
             parser.error(f"--{option} is needed")
     return Settings(**vars(found))
+
+
+def _names(text: str) -> frozenset[str]:
+    return frozenset(filter(None, text.split(",")))
 
 
 def _providers(text: str) -> tuple[Provider, ...]:

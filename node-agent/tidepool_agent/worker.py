@@ -16,7 +16,7 @@ from datetime import datetime, timedelta
 
 from tidepool_agent import plan, report
 from tidepool_agent.cluster import Cluster
-from tidepool_agent.errors import GuestError, ModulesRefused, ModuleUnavailable, Unreachable
+from tidepool_agent.errors import Excluded, GuestError, ModulesRefused, ModuleUnavailable, Unreachable, Unsupported
 from tidepool_agent.guestfs import Observation, Side
 from tidepool_agent.kubeapi import ApiError
 from tidepool_agent.metrics import Figures, Sample
@@ -32,6 +32,8 @@ from tidepool_api import ApiModel, MemoryGuest, MemoryPairing, names, now
 log = logging.getLogger(__name__)
 
 SOON, COLLECT_EVERY, IDLE_EVERY, SILENT_EVERY = 2.0, 10.0, 30.0, 60.0
+# A guest that is left alone: whoever lets it take part wakes the worker, but not a new system in an old disk.
+LEFT_ALONE_EVERY = 600.0
 # So long after a change the guest is looked at often, so that its new state is reported soon.
 SETTLING_SECONDS = 60
 # A guest boots in about a minute, more when it is emulated: so long it is asked often whether its agent is there.
@@ -52,6 +54,8 @@ class Tools:
     replacing: asyncio.Semaphore
     """How many guests get another build of the module at a time."""
     connect: Callable[[Machine], Session]
+    may_build: bool = False
+    """Whether DKMS may build the module in guests."""
 
 
 class Worker:
@@ -127,7 +131,8 @@ class Worker:
         wanted = plan.desired(machine.name, pairings, migrating=machine.migrating)
         if self._tools.cluster.guest(key) is None:
             await self._announce(machine, wanted)
-        self._found = await self._find(machine, wanted)
+        found = await self._look(machine, wanted)
+        self._found = replace(found, paired=frozenset(one.metadata.uid for one in pairings))
         self._collect(machine, pairings)
         await self._report(machine, self._found, wanted)
         released = await self._release(machine, pairings, wanted)
@@ -138,7 +143,9 @@ class Worker:
 
         What the agent of another node has said of it stays until there is news.
         """
-        unasked = Unreachable("the agent has found the machine and is about to ask its guest", "NotAskedYet")
+        unasked = self._tools.cluster.excluded(machine) or Unreachable(
+            "the agent has found the machine and is about to ask its guest", "NotAskedYet"
+        )
         fresh = report.guest(machine, self._tools.cluster.node, Finding(unreachable=unasked), wanted.peers, None)
         self._claimed = await self._tools.cluster.claim(fresh)
         if self._claimed is None or self._claimed.status.observed_at is None:
@@ -150,15 +157,47 @@ class Worker:
 
     # ---------------------------------------------------------------------------------------------- look, compare, act
 
+    async def _look(self, machine: Machine, wanted: Desired) -> Finding:
+        """Looks at the guest, unless it is one to be left alone."""
+        excluded = self._tools.cluster.excluded(machine)
+        return await (self._keep_out(machine, excluded) if excluded else self._find(machine, wanted))
+
+    async def _keep_out(self, machine: Machine, why: Excluded) -> Finding:
+        """Takes the module out of a guest that it is in; beside that no command is given to the guest."""
+        self.behind = False
+        if not self._is_inside(machine):
+            self._silent_since = None
+            return Finding(unreachable=why, left_alone=True)
+        try:
+            seen = await self._session.look()
+            if await self._follow(plan.steps(Desired(), seen, None), seen):
+                seen = await self._session.look()
+        except GuestError as error:
+            why.add_note(f"the module is still in it: {error}")
+            return replace(self._silent(error), unreachable=why)
+        self._silent_since = None
+        return Finding(seen=seen, unreachable=why) if seen.module else Finding(unreachable=why, left_alone=True)
+
+    def _is_inside(self, machine: Machine) -> bool:
+        """Whether the guest has the module, by what is known; nobody but an agent reports an identity."""
+        if self._found.seen:
+            return self._found.seen.module is not None
+        present = self._tools.cluster.guest(machine.key)
+        return present is not None and _same(machine, present) and present.status.identity is not None
+
     async def _find(self, machine: Machine, wanted: Desired) -> Finding:
         """Looks at the guest, does what is due, and says how it is now."""
         try:
             seen = await self._session.look()
             await self._note_reboot(machine, wanted, seen)
-            where = plan.source(seen, in_store=self._tools.store.has(seen.release))
+            in_store = self._tools.store.has(seen.release)
+            where = plan.source(seen, in_store=in_store, may_build=self._tools.may_build)
             barred = None if seen.module else self._refusal_of(seen, where)
             if await self._act(wanted, seen, None if barred else where):
                 seen = await self._session.look()
+        except Unsupported as error:
+            self._silent_since = None
+            return Finding(unreachable=error, left_alone=True)
         except GuestError as error:
             return self._silent(error)
         self._silent_since = None
@@ -166,11 +205,17 @@ class Worker:
             seen=seen,
             rates=self._trend.add(seen),
             source=where or plan.Source.STORE,
-            unavailable=barred or (None if where else ModuleUnavailable(self._tools.store.advice(seen.release))),
+            unavailable=barred or (None if where else self._no_module(seen)),
             refused=self._failures.error("module"),
             rejected=self._rejected[1],
             failed=self._failed(wanted),
         )
+
+    def _no_module(self, seen: Observation) -> ModuleUnavailable:
+        error = ModuleUnavailable(self._tools.store.advice(seen.release))
+        if seen.buildable:
+            error.add_note("it has what building one takes, which agent.buildInGuests, the chart's value, would allow")
+        return error
 
     async def _act(self, wanted: Desired, seen: Observation, where: plan.Source | None) -> bool:
         """Does what is due; whether the guest may have changed. So many guests at a time get another module."""
@@ -300,6 +345,8 @@ class Worker:
             by_uid = {one.metadata.uid: (one.spec.pool, one.name) for one in pairings}
             stale = self._silent_since is not None
             self._tools.figures.put(machine.key, Sample(self._found.seen, machine.provider.value, by_uid, stale))
+        elif self._found.left_alone:
+            self._tools.figures.drop(machine.key)
 
     async def _report(self, machine: Machine, found: Finding, wanted: Desired) -> None:
         cluster = self._tools.cluster
@@ -351,6 +398,8 @@ class Worker:
 
     def _torn_down(self, pairing: MemoryPairing, wanted: Desired) -> bool:
         seen = self._found.seen
+        if self._found.left_alone:
+            return True
         if seen is None or self._silent_since is not None:
             return False
         gone = all(name != pairing.metadata.uid for _, name in seen.peers)
@@ -359,6 +408,8 @@ class Worker:
     def _pause(self, wanted: Desired) -> float:
         """How long until the next round, if nothing happens before."""
         moment = time.monotonic()
+        if self._found.left_alone:
+            return LEFT_ALONE_EVERY
         if self._silent_since is not None:
             silent = moment - self._silent_since
             return SOON if silent < BOOT_SECONDS else min(silent / 20, SILENT_EVERY)

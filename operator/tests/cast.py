@@ -63,7 +63,7 @@ def role(user: str) -> list[dict[str, Any]]:
     rules = [
         rule(names.GROUP, "memorypools", "get list watch patch"),
         rule(names.GROUP, "memorypairings", "get list watch create patch delete"),
-        rule(names.GROUP, "memorypools/status memorypairings/status", "patch"),
+        rule(names.GROUP, "memorypools/status memorypairings/status memorygrants/status", "patch"),
         rule(names.GROUP, "memoryguests memorygrants", "get list watch"),
         rule("", "nodes", "list watch"),
         rule("", "events", "create"),

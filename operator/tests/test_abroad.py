@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import asyncio
 from typing import Any
 
-from world import BORROWER, LENDER, LONG_AGO, guest, mib
+from world import BORROWER, LENDER, LONG_AGO, MIB, guest, mib
 
-from tidepool_api import names
-from tidepool_operator import build
+from tidepool_api import GrantStatus, MemoryGrant, names
+from tidepool_operator import build, grants
 from tidepool_operator.abroad import look_abroad, pairings_elsewhere, readers
+from tidepool_operator.handlers import Operator
 from tidepool_operator.inventory import Inventory
 from tidepool_operator.planner import Plan, plan
 from tidepool_operator.state import State
@@ -28,8 +30,8 @@ class Cluster:
         metadata |= {"resourceVersion": str(self.version), "creationTimestamp": f"2026-01-01T00:00:{self.version:02}Z"}
         objects.put({"apiVersion": names.API_VERSION, "metadata": metadata, "spec": spec, **more})
 
-    def guest(self, namespace: str, name: str, labels: dict[str, str]) -> None:
-        one = guest(name, labels).to_dict()
+    def guest(self, namespace: str, name: str, labels: dict[str, str], **more: Any) -> None:
+        one = guest(name, labels, **more).to_dict()
         self.put(names.GUESTS, namespace, name, one["spec"], status=one["status"], labels=labels)
 
     def pool(self, namespace: str, *abroad: str, name: str = "pool") -> None:
@@ -135,3 +137,73 @@ def test_namesakes_are_not_paired() -> None:
     cluster.grant("rich", {"namespace": "poor"})
     cluster.guest("poor", "l", BORROWER)
     assert mib(cluster.plan("poor")) == {("b", "rich/l"): 512}
+
+
+def test_a_guest_that_is_excluded_lends_nothing_abroad() -> None:
+    """Its agent says so; the pool looks elsewhere."""
+    cluster = rich_and_poor()
+    cluster.grant("rich", {"namespace": "poor"})
+    found = cluster.state.pools.get("poor", "pool")
+    assert found is not None
+    assert list(look_abroad(found, cluster.state).guests) == ["rich/l"]
+    cluster.guest("rich", "l", LENDER, ready=False, reason="Excluded")
+    assert look_abroad(found, cluster.state).guests == {}
+
+
+def used(cluster: Cluster) -> GrantStatus:
+    """What is said on the only grant."""
+    (grant,) = cluster.state.grants.in_namespace("rich")
+    assert isinstance(grant, MemoryGrant)
+    every = [one for name in ("poor", "rich") for one in cluster.state.pairings.in_namespace(name)]
+    return grants.status(grant, grants.borrowed(every).get("rich", {}), cluster.state)
+
+
+def test_what_is_lent_under_a_grant_is_added_up() -> None:
+    """By pool; what stays in the namespace is none of it, nor what another grant allows."""
+    cluster = rich_and_poor()
+    cluster.grant("rich", {"namespace": "poor"})
+    assert used(cluster).uses == ()
+    cluster.carry_out("poor", cluster.plan("poor"))
+    (use,) = used(cluster).uses
+    assert (use.namespace, use.pool, use.pairings, use.size_bytes, use.lent_bytes) == ("poor", "pool", 1, 512 * MIB, 0)
+    cluster.grant("rich", {"namespace": "others"})
+    assert used(cluster).uses == ()
+
+
+def test_figures_of_a_grant_are_written_when_they_have_clearly_moved() -> None:
+    def status(lent: int, pairings: int = 1) -> GrantStatus:
+        use = {"namespace": "poor", "pool": "p", "pairings": pairings, "sizeBytes": 512 * MIB, "lentBytes": lent * MIB}
+        return GrantStatus.model_validate({"pairings": pairings, "uses": [use]})
+
+    assert not grants.worth_writing(status(132), status(100))
+    assert grants.worth_writing(status(133), status(100))
+    assert grants.worth_writing(status(100, 2), status(100))
+    assert grants.worth_writing(status(100), GrantStatus())
+    assert grants.worth_writing(GrantStatus(pairings=0), GrantStatus())
+
+
+class Woken(list[str]):
+    """The namespaces that were to be gone over."""
+
+    async def add(self, namespace: str) -> None:
+        self.append(namespace)
+
+
+def test_what_is_said_on_a_grant_wakes_nobody() -> None:
+    """But what it grants does, and another grant of its name."""
+    work, nothing = Woken(), dict.fromkeys(("settings", "cluster", "heartbeats", "reconciler", "election", "metrics"))
+    operator: Any = Operator(**nothing, state=State(), work=work)  # type: ignore[arg-type]
+
+    def seen(version: int, generation: int, uid: str = "u", kind: str = "MODIFIED") -> list[str]:
+        metadata = {"name": "g", "namespace": "rich", "uid": uid, "generation": generation}
+        body = {"metadata": metadata | {"resourceVersion": str(version)}, "spec": {"to": [{"namespace": "poor"}]}}
+        work.clear()
+        asyncio.run(operator.take_in(operator.state.grants, kind, body))
+        return list(work)
+
+    assert seen(1, 1) == ["rich"]
+    assert seen(2, 1) == []
+    assert operator.state.grants.get("rich", "g").metadata.resource_version == "2"
+    assert seen(3, 2) == ["rich"]
+    assert seen(4, 2, uid="v") == ["rich"]
+    assert seen(5, 2, uid="v", kind="DELETED") == ["rich"]

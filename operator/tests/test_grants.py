@@ -53,6 +53,30 @@ def only(agent: Agent) -> dict[str, Any]:
     return found[0] if len(found) == 1 else {}
 
 
+def test_a_grant_says_who_makes_use_of_it(agent: Agent, owner: Agent) -> None:
+    """Its owners see it on the grant itself, without a right in the namespace that borrows."""
+    borrowing(agent, owner)
+    grant(owner, agent.namespace)
+    made = wait_for("pairing", lambda: only(agent))["metadata"]["name"]
+    agent.wait_for_names(made)
+    agent.report(made, "lender", state="Connected", bootID="1", lentBytes=300 << 20)
+
+    def used() -> dict[str, Any]:
+        status: dict[str, Any] = owner.server.get("memorygrants", "grant", "-n", owner.namespace).get("status", {})
+        return status if status.get("lent") == "300Mi" else {}
+
+    found = wait_for("the grant says it", used, 60)
+    (use,) = found["uses"]
+    assert use == {
+        "namespace": agent.namespace,
+        "pool": "pool",
+        "pairings": 1,
+        "sizeBytes": 512 << 20,
+        "lentBytes": 300 << 20,
+    }
+    owner.server.kubectl("delete", "memorygrants", "-n", owner.namespace, "grant")
+
+
 def test_a_grant_lets_memory_out_and_its_end_takes_it_back(agent: Agent, owner: Agent) -> None:
     """Nothing without one, nor with one for guests with other labels."""
     borrowing(agent, owner)

@@ -137,6 +137,16 @@ def test_a_lender_that_is_gone_is_replaced() -> None:
     assert mib(made) == {("b", "new"): 512}
 
 
+def test_a_lender_that_is_excluded_gives_back() -> None:
+    """Whoever keeps Tidepool out of a guest wants it out, and not only nothing new."""
+    one = pool()
+    guests = [guest("b", BORROWER), guest("l", LENDER)]
+    present = carried_out(plan(one, guests, []))
+    assert mib(plan(one, guests, present)) == {("b", "l"): 512}
+    guests[1] = guest("l", LENDER, ready=False, reason="Excluded")
+    assert mib(plan(one, guests, present)) == {}
+
+
 def test_a_cordoned_node_keeps_what_it_has_and_gets_nothing_new() -> None:
     """Its guests are about to leave: nothing is moved before they do, and nothing new is begun there."""
     nodes = {"n1": Node(cordoned=True)}

@@ -86,6 +86,7 @@ def guest(
     available: int | None = None,
     node: str = "n1",
     ready: bool = True,
+    reason: str = "NotConnected",
     address: str = "10.0.0.1",
     working_set: int | None = None,
     stalled: int = 0,
@@ -99,7 +100,7 @@ def guest(
     condition = {
         "type": "Ready",
         "status": str(ready),
-        "reason": "Reachable" if ready else "NotConnected",
+        "reason": "Reachable" if ready else reason,
         "message": "" if ready else "install qemu-guest-agent",
         "lastTransitionTime": LONG_AGO,
     }

@@ -42,6 +42,8 @@ def _granted(pool: MemoryPool, namespace: str, state: State) -> Iterator[tuple[s
     selector, grants = pool.spec.lenders.selector, state.grants.in_namespace(namespace)
     for one in state.guests.in_namespace(namespace) if selector and grants else ():
         labels = one.metadata.labels
+        if one.is_excluded:
+            continue
         if selector and selector.matches(labels) and any(g.allows(pool.namespace, pool.name, labels) for g in grants):
             yield one.name, one
 

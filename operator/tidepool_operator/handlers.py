@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 import kopf
 
 from tidepool_api import names
+from tidepool_operator import grants
 from tidepool_operator.abroad import readers
 from tidepool_operator.cluster import Cluster, Refused, load_config
 from tidepool_operator.election import Election, lease_name
@@ -30,6 +31,7 @@ log = logging.getLogger(__name__)
 
 HEARTBEAT_SECONDS = 5.0
 RELIST_SECONDS = 600.0
+GRANTS_SECONDS = 15.0
 # Right after a CRD is created the API server answers 429, and it may be away for minutes when it is upgraded.
 ERROR_BACKOFFS = (1, 1, 2, 3, 5, 8, *[10] * 60)
 
@@ -80,11 +82,15 @@ class Operator:
                 await self.work.add(namespace)
             self.metrics.leading.set(1)
             log.info("ready: %d namespaces with pools or pairings", len(self.state.namespaces()))
-            await asyncio.Event().wait()
+            await _for_ever("cannot say on the grants who uses them", GRANTS_SECONDS, self.tell_on_grants)
         finally:
             self.metrics.leading.set(0)
             await self.work.stop()
             self.reconciler.step_down()
+
+    async def tell_on_grants(self) -> None:
+        """Says on each grant who makes use of it."""
+        await grants.tell(self.cluster, self.state)
 
     async def stop(self) -> None:
         """Ends what runs."""
@@ -102,6 +108,9 @@ class Operator:
     async def take_in(self, objects: Objects[Any], kind: str | None, body: dict[str, Any]) -> None:
         """Takes in one watch event."""
         namespace = body["metadata"]["namespace"]
+        if objects is self.state.grants and kind != "DELETED" and self._is_told(body):
+            objects.put(body)
+            return
         if kind == "DELETED":
             objects.remove(namespace, body["metadata"]["name"], body["metadata"]["uid"])
         else:
@@ -111,6 +120,14 @@ class Operator:
         lender = body.get("spec", {}).get("lender", {}).get("namespace")  # of a pairing
         for one in {namespace, lender or namespace, *self.readers.get(namespace, ())}:
             await self.work.add(one)
+
+    def _is_told(self, grant: dict[str, Any]) -> bool:
+        """Whether a grant is what it was, but for what is said on it: nobody plans with that."""
+        metadata = grant["metadata"]
+        known = self.state.grants.get(metadata["namespace"], metadata["name"])
+        if known is None or "deletionTimestamp" in metadata:
+            return False
+        return (known.metadata.uid, known.metadata.generation) == (metadata["uid"], metadata.get("generation"))
 
     async def take_in_node(self, kind: str | None, body: dict[str, Any]) -> None:
         """Takes in one watch event about a node, and wakes the namespaces that have guests there."""

@@ -62,7 +62,8 @@ class Inventory:
 
         `elsewhere` are pairings of other namespaces; guests of these go by `namespace/name`.
         """
-        self.guests = {one.name: one for one in sorted(guests, key=lambda one: one.name) if not one.terminating}
+        known = sorted(guests, key=lambda one: one.name)
+        self.guests = {one.name: one for one in known if not (one.terminating or one.is_excluded)}
         self.silent = frozenset(silent)
         self.nodes = nodes or {}
         self.cordoned = {name for name, one in self.nodes.items() if one.cordoned}

@@ -1,0 +1,81 @@
+"""Who holds memory for whom: both directions, other namespaces, and what one may not see."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from objects import HEAD, condition, guest, pairing
+from rich.console import Console
+
+from tidepool_api import MemoryGrant, MemoryGuest, MemoryPairing
+from tidepool_kubectl.snapshot import Lendings
+from tidepool_kubectl.who import remarks, rows, summary, table
+
+MIB = 1 << 20
+
+
+def lending(name: str, lender: str, borrower: str, *, lent: int, abroad: str = "", node: str = "n1") -> MemoryPairing:
+    """`lender` of the namespace `abroad`, if that is given, holds so many MiB for `borrower`."""
+    body = pairing()
+    body["metadata"]["name"] = name
+    body["spec"]["lender"] |= {"guest": lender, "nodeName": node} | ({"namespace": abroad} if abroad else {})
+    body["spec"]["borrower"]["guest"] = borrower
+    body["status"] |= {"lender": {"state": "Connected", "lentBytes": lent * MIB}}
+    body["status"]["borrower"] |= {"usedBytes": (lent - 1) * MIB}
+    return MemoryPairing.parse(body)
+
+
+EACH = (
+    lending("1", "l", "b", lent=100),
+    lending("2", "l", "c", lent=300, abroad="far", node="n2"),
+    lending("3", "l", "c", lent=200),
+)
+
+
+def test_most_memory_comes_first_and_both_ends_have_their_places() -> None:
+    found = rows(EACH)
+    assert [(row.lender, row.borrower, row.lent_bytes) for row in found] == [
+        (("far", "l"), ("ns", "c"), 300 * MIB),
+        (("ns", "l"), ("ns", "c"), 200 * MIB),
+        (("ns", "l"), ("ns", "b"), 100 * MIB),
+    ]
+    console = Console(width=80, record=True)
+    console.print(table(found), crop=False)
+    first = console.export_text().splitlines()[1].split()
+    assert first == ["far/l", "n2", "ns/c", "n1", "pool", "Connected", "512Mi", "300Mi", "299Mi"]
+
+
+def test_of_one_guest_it_is_both_directions_and_not_its_namesakes() -> None:
+    said = {key: summary(key, rows(EACH, key)) for key in (("ns", "l"), ("ns", "c"), ("far", "l"))}
+    assert [row.borrower[1] for row in rows(EACH, ("ns", "l"))] == ["c", "b"]
+    assert list(said.values()) == [
+        "ns/l lends 300Mi to 2 guests, borrows nothing",
+        "ns/c lends nothing, borrows 498Mi from 2 guests",
+        "far/l lends 300Mi to 1 guest, borrows nothing",
+    ]
+
+
+def grant() -> MemoryGrant:
+    use = {"namespace": "poor", "pool": "p", "pairings": 2, "sizeBytes": 512 * MIB, "lentBytes": 300 * MIB}
+    body: dict[str, Any] = {
+        **HEAD,
+        "metadata": {"name": "g", "namespace": "ns"},
+        "spec": {"to": [{"namespace": "poor"}]},
+    }
+    return MemoryGrant.parse(body | {"status": {"uses": [use]}})
+
+
+def test_what_one_may_not_list_is_known_from_the_grant() -> None:
+    assert list(remarks(Lendings(grants=(grant(),)))) == []
+    assert list(remarks(Lendings(grants=(grant(),), hidden=("poor",)))) == [
+        "ns lends 300Mi of 512Mi in 2 pairings to pool poor/p, by grant g",
+        "not shown: pairings of poor, which you may not list",
+    ]
+
+
+def test_memory_without_a_pairing_is_not_left_out() -> None:
+    said = "it holds 12Mi for borrowers that no MemoryPairing names: tidepool/borrowers/ has u1"
+    stray = MemoryGuest.parse(guest("l", "", condition("LendingPaired", "False", "WithoutPairing", said)))
+    sound = MemoryGuest.parse(guest("m", "", condition("LendingPaired", "True", "Paired")))
+    assert list(remarks(Lendings(guests=(stray, sound)))) == [f"ns/l: {said}"]
+    assert list(remarks(Lendings(guests=(stray, sound)), ("ns", "m"))) == []

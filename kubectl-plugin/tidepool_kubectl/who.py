@@ -1,0 +1,105 @@
+"""`kubectl tidepool who`: who holds memory for whom, both ways and across namespaces. Pure, up to the table."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+
+from rich.console import Console
+from rich.measure import Measurement
+from rich.table import Table
+
+from tidepool_api import ConditionType, MemoryGuest, MemoryPairing, PairingPhase, Status, find
+from tidepool_kubectl.snapshot import Lendings
+from tidepool_kubectl.top import WIDEST, size
+
+COLUMNS = ("LENDER", "NODE", "BORROWER", "NODE", "POOL", "STATE", "SIZE", "LENT", "USED")
+WORDS = 6  # columns of text; those after them are figures
+
+Key = tuple[str, str]  # namespace and name
+
+
+@dataclass(frozen=True)
+class Row:
+    """One lender and one borrower; None is not known."""
+
+    lender: Key
+    lender_node: str
+    borrower: Key
+    borrower_node: str
+    pool: str
+    state: str
+    size_bytes: int
+    lent_bytes: int | None
+    """What the lender holds, as its agent says."""
+    used_bytes: int | None
+    """What the borrower has there, as its own agent says."""
+
+
+def rows(pairings: Iterable[MemoryPairing], guest: Key | None = None) -> list[Row]:
+    """Who lends to whom, most memory first; of one guest, what it lends and what it borrows."""
+    found = [_row(one) for one in pairings]
+    chosen = [one for one in found if guest in (None, one.lender, one.borrower)]
+    return sorted(chosen, key=lambda one: (-(one.lent_bytes or 0), one.lender, one.borrower))
+
+
+def _row(one: MemoryPairing) -> Row:
+    spec, status = one.spec, one.status
+    return Row(
+        lender=(one.lender_namespace, spec.lender.guest),
+        lender_node=spec.lender.node_name,
+        borrower=(one.namespace, spec.borrower.guest),
+        borrower_node=spec.borrower.node_name,
+        pool=spec.pool,
+        state=status.phase or PairingPhase.PENDING,
+        size_bytes=spec.size_bytes,
+        lent_bytes=status.lender.lent_bytes if status.lender else None,
+        used_bytes=status.borrower.used_bytes if status.borrower else None,
+    )
+
+
+def summary(guest: Key, found: Iterable[Row]) -> str:
+    """What one guest lends and borrows, in a sentence."""
+    each = list(found)
+    lends = [row for row in each if row.lender == guest]
+    borrows = [row for row in each if row.borrower == guest]
+    gives = f"lends {size(sum(row.lent_bytes or 0 for row in lends))} to {_count(len(lends))}"
+    takes = f"borrows {size(sum(row.used_bytes or 0 for row in borrows))} from {_count(len(borrows))}"
+    return f"{'/'.join(guest)} {gives if lends else 'lends nothing'}, {takes if borrows else 'borrows nothing'}"
+
+
+def _count(number: int) -> str:
+    return f"{number} guest{'' if number == 1 else 's'}"
+
+
+def remarks(now: Lendings, guest: Key | None = None) -> Iterator[str]:
+    """What the rows do not show: memory without a pairing, and what is lent where one may not look."""
+    for one in now.guests:
+        if guest in (None, (one.namespace, one.name)) and (stray := _stray(one)):
+            yield f"{one.namespace}/{one.name}: {stray}"
+    for grant in now.grants:
+        for use in grant.status.uses:
+            if use.namespace in now.hidden:
+                lent = f"{size(use.lent_bytes)} of {size(use.size_bytes)} in {use.pairings} pairings"
+                yield f"{grant.namespace} lends {lent} to pool {use.namespace}/{use.pool}, by grant {grant.name}"
+    if now.hidden:
+        yield f"not shown: pairings of {', '.join(now.hidden)}, which you may not list"
+
+
+def _stray(guest: MemoryGuest) -> str:
+    paired = find(guest.status.conditions, ConditionType.LENDING_PAIRED)
+    return paired.message if paired and paired.status is Status.FALSE else ""
+
+
+def table(each: Iterable[Row]) -> Table:
+    """As it is shown, and as wide as it needs to be."""
+    shown = Table(box=None, pad_edge=False, header_style="bold")
+    for number, column in enumerate(COLUMNS):
+        shown.add_column(column, justify="left" if number < WORDS else "right", no_wrap=True)
+    for row in each:
+        ends = ("/".join(row.lender), row.lender_node, "/".join(row.borrower), row.borrower_node)
+        figures = (size(one) for one in (row.size_bytes, row.lent_bytes, row.used_bytes))
+        shown.add_row(*ends, row.pool, row.state, *figures)
+    anywhere = Console(width=WIDEST)
+    shown.width = Measurement.get(anywhere, anywhere.options, shown).maximum
+    return shown

@@ -1,0 +1,94 @@
+"""Says on each MemoryGrant who makes use of it: those who wrote it may not look where the pairings are.
+
+Added up for all grants at a time, from the pairings that are known, and written where it has clearly changed.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections import defaultdict
+from typing import TYPE_CHECKING
+
+from tidepool_api import GrantStatus, GrantUse
+from tidepool_api.fields import readable
+from tidepool_api.grant import MOST_USES
+from tidepool_operator import build
+from tidepool_operator.cluster import Refused
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Mapping
+
+    from tidepool_api import MemoryGrant, MemoryPairing
+    from tidepool_operator.cluster import Cluster
+    from tidepool_operator.state import State
+
+log = logging.getLogger(__name__)
+
+PART = 16  # of what may be taken: a change of what is lent that is less is not written
+
+Pool = tuple[str, str]  # namespace and name
+
+
+async def tell(cluster: Cluster, state: State) -> None:
+    """Writes on all grants what is new; one that is refused does not hold up the others."""
+    found = borrowed(one for namespace in state.pairings.namespaces() for one in state.pairings.in_namespace(namespace))
+    for namespace in state.grants.namespaces():
+        for grant in state.grants.in_namespace(namespace):
+            fresh = status(grant, found.get(namespace, {}), state)
+            if not worth_writing(fresh, grant.status):
+                continue
+            patch = build.replacement(grant.status.to_dict(), fresh.to_dict())
+            try:
+                answer = await cluster.patch(state.grants.plural, namespace, grant.name, {"status": patch}, status=True)
+            except Refused as refusal:
+                log.warning("cannot say on grant %s/%s who uses it: %s", namespace, grant.name, refusal)
+            else:
+                state.grants.put(answer)
+
+
+def borrowed(pairings: Iterable[MemoryPairing]) -> Mapping[str, Mapping[Pool, list[MemoryPairing]]]:
+    """The pairings that borrow from other namespaces, by the lender's namespace and then by their pool."""
+    found: dict[str, dict[Pool, list[MemoryPairing]]] = defaultdict(lambda: defaultdict(list))
+    for one in pairings:
+        if one.lender_namespace != one.namespace:
+            found[one.lender_namespace][one.namespace, one.spec.pool].append(one)
+    return found
+
+
+def status(grant: MemoryGrant, found: Mapping[Pool, Iterable[MemoryPairing]], state: State) -> GrantStatus:
+    """What is lent under a grant; `found` are the pairings that borrow from its namespace."""
+    uses = [use for pool, pairings in found.items() if (use := _use(pool, _allowed(grant, pairings, state))).pairings]
+    uses.sort(key=lambda one: (-one.size_bytes, one.namespace, one.pool))
+    return GrantStatus(
+        pairings=sum(one.pairings for one in uses),
+        lent=readable(sum(one.lent_bytes for one in uses)),
+        uses=tuple(uses[:MOST_USES]),
+    )
+
+
+def _allowed(grant: MemoryGrant, pairings: Iterable[MemoryPairing], state: State) -> Iterator[MemoryPairing]:
+    for one in pairings:
+        lender = state.guests.get(grant.namespace, one.spec.lender.guest)
+        if grant.allows(one.namespace, one.spec.pool, lender.metadata.labels if lender else {}):
+            yield one
+
+
+def _use(pool: Pool, pairings: Iterator[MemoryPairing]) -> GrantUse:
+    each = list(pairings)
+    lent = sum(one.status.lender.lent_bytes or 0 for one in each if one.status.lender)
+    size = sum(one.spec.size_bytes for one in each)
+    return GrantUse(namespace=pool[0], pool=pool[1], pairings=len(each), size_bytes=size, lent_bytes=lent)
+
+
+def worth_writing(fresh: GrantStatus, present: GrantStatus) -> bool:
+    """Whether another use, or a figure that has clearly moved, is to be told."""
+    if fresh.pairings != present.pairings or [_but_lent(one) for one in fresh.uses] != [
+        _but_lent(one) for one in present.uses
+    ]:
+        return True
+    moved = zip(fresh.uses, present.uses, strict=True)
+    return any(abs(new.lent_bytes - old.lent_bytes) > new.size_bytes // PART for new, old in moved)
+
+
+def _but_lent(use: GrantUse) -> GrantUse:
+    return use.model_copy(update={"lent_bytes": 0})
