@@ -6,8 +6,10 @@ from collections.abc import Iterator
 
 import pytest
 
-from bed.guest import Guest
+from bed.guest import HOST_ADDRESS, Guest
+from bed.hostile import YesLender
 from bed.pair import NAME, PATIENT, Pair
+from bed.protocol import PUT, Connection, Frame
 from bed.tidepool import MIB, wait_until
 from bed.workload import stress
 
@@ -16,10 +18,18 @@ ALLOCATIONS = ("kmalloc", "kmem_cache_alloc", "mm_page_alloc")
 TOGETHER = 8  # pages in a batch or a window, in the mean; their most is 64 and 32
 
 
+class Taker(YesLender):
+    """Takes every page, and does not say so."""
+
+    def _heard(self, frame: Frame, get: Connection) -> None:
+        if frame.kind != PUT:
+            super()._heard(frame, get)
+
+
 @pytest.fixture(scope="module")
 def guests(kernel: str) -> Iterator[Pair]:
     """One pair for all of them, with buffers for all that is evicted at once."""
-    with (pair := Pair(kernel, lender_mem="320M")):
+    with (pair := Pair(kernel, lender_mem="320M", host=True)):
         pair.borrower.sh("insmod /lib/tidepool.ko put_buffers=16384")
         yield pair
 
@@ -44,17 +54,20 @@ def test_pages_travel_together(pair: Pair) -> None:
 
 
 def test_a_page_on_its_way_out_comes_from_its_buffer(pair: Pair) -> None:
-    """A lender that stands still has acknowledged nothing: what was just evicted is read back all the same."""
-    stress(pair.borrower, "fill /mnt/file mib=1")
-    pair.lender.stop()
-    try:
+    """A lender that acknowledges nothing: what was just evicted is read back all the same."""
+    pair.b.set(f"lenders/{NAME}/enabled", 0)
+    taker = Taker()
+    with taker.lending():
+        more = {"port": taker.port, **PATIENT}
+        pair.b.borrow("taker", address=HOST_ADDRESS, size=64 * MIB, identity=taker.identity, more=more)
+        pair.b.wait_state("lenders/taker", "Connected")
+        stress(pair.borrower, "fill /mnt/file mib=1")
         pair.borrower.drop_caches(1)
         before = pair.borrower.disk_reads()
         stress(pair.borrower, "random /mnt/file reads=1000")
-        assert pair.borrowed()["get_hits_buffer"] >= 200
+        assert pair.b.stats("lenders/taker")["get_hits_buffer"] >= 200
         assert pair.borrower.disk_reads() - before < 56
-    finally:
-        pair.lender.cont()
+        pair.b.rmdir("lenders/taker")
 
 
 def _stacks(guest: Guest) -> list[str]:
