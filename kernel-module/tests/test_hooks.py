@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import re
+import time
 from collections.abc import Callable
 
 import pytest
 from test_unmount import known_after_unmount
 
-from bed.guest import Disk
+from bed.guest import Disk, Guest
 from bed.pair import PATIENT, Pair
 from bed.tidepool import MIB, wait_until
 from bed.workload import finish_stress, start_stress, stress, wrong_pages
@@ -62,7 +63,15 @@ echo +io > /sys/fs/cgroup/cgroup.subtree_control
 mkdir {GROUP}
 echo "$(cat /sys/block/vda/dev) wbps=524288" > {GROUP}/io.max
 """
+STATES = f"for pid in $(cat {GROUP}/cgroup.procs); do cat /proc/$pid/stat; done"  # D is who waits for the disk
 FAST = f'echo "$(cat /sys/block/vda/dev) wbps=max" > {GROUP}/io.max'
+
+
+def _waits(guest: Guest) -> bool:
+    """Whether the writer has been waiting for the disk for a while: not to open the file, but to write."""
+    before = guest.sh(STATES)
+    time.sleep(2)
+    return re.search(r"\) D ", before) is not None and guest.sh(STATES) == before
 
 
 def _overwritten_while_borrowing_begins(pair: Pair) -> int:
@@ -73,7 +82,7 @@ def _overwritten_while_borrowing_begins(pair: Pair) -> int:
     for side in (pair.l, pair.b):
         side.load()
     write = start_stress(borrower, "overwrite /mnt/file version=2", f"echo $$ > {GROUP}/cgroup.procs")
-    wait_until("it writes", lambda: re.search("wbytes=[1-9]", borrower.read(f"{GROUP}/io.stat")) is not None)
+    wait_until("it writes", lambda: _waits(borrower))
     pair.connect(size=64 * MIB, more=PATIENT)
     last = f"dd if=/mnt/file of=/dev/null bs=1M skip={size - 2}"  # what will be written last
     borrower.sh(f"{last} && echo 1 > /proc/sys/vm/drop_caches")
