@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 from tidepool_api import Role, format_quantity
 from tidepool_api.units import MIB
 from tidepool_operator.placement import Assignment, Ledger, Placing, keep, open_ledger
-from tidepool_operator.roles import Turn, remembered, until_due
+from tidepool_operator.roles import Turn, remembered, settle, until_due
 from tidepool_operator.selection import Problem, ProblemReason, Selection, listed, on_cordoned_nodes, select
 from tidepool_operator.sizing import is_sized, size
 from tidepool_operator.steps import Steps
@@ -81,6 +81,7 @@ def plan(
     is_room_coming = bool(steps.deferred) or _is_room_coming(ledger, inventory, selection)
     short = [] if is_room_coming else [name for name in wanting if name not in turning]
     paired = {name for by in (ledger.lent, ledger.sizes) for name, amount in by.items() if amount}
+    settle(selection.roles, paired)
     kept = remembered(pool, selection.roles, paired, at)
     return Plan(
         assignments=ledger.assignments(),
@@ -96,7 +97,7 @@ def plan(
         ),
         roles=kept,
         turns=tuple(selection.roles.turns),
-        again=until_due(pool, kept, at),
+        again=until_due(pool, [*(one.since for one in kept), *selection.roles.held], at),
     )
 
 
