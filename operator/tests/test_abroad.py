@@ -8,7 +8,7 @@ from world import BORROWER, LENDER, LONG_AGO, guest, mib
 
 from tidepool_api import names
 from tidepool_operator import build
-from tidepool_operator.abroad import look_abroad, pairings_elsewhere, readers
+from tidepool_operator.abroad import Grants, pairings_elsewhere
 from tidepool_operator.inventory import Inventory
 from tidepool_operator.planner import Plan, plan
 from tidepool_operator.state import State
@@ -19,6 +19,7 @@ class Cluster:
 
     def __init__(self) -> None:
         self.state, self.version = State(), 0
+        self.grants = Grants(self.state)
 
     def put(self, kind: str, namespace: str, name: str, spec: dict[str, Any], **more: Any) -> None:
         self.version += 1
@@ -46,13 +47,13 @@ class Cluster:
         guests, pairings = self.state.guests.in_namespace(namespace), self.state.pairings.in_namespace(namespace)
         elsewhere = pairings_elsewhere(namespace, self.state)
         inventory = Inventory(guests, pairings, namespace=namespace, elsewhere=elsewhere)
-        there = look_abroad(found, self.state)
+        there = self.grants.look_abroad(found)
         return plan(found, inventory, claimed=there.claimed, abroad=there.guests, at=LONG_AGO)
 
     def carry_out(self, namespace: str, made: Plan) -> None:
         found = self.state.pools.get(namespace, "pool")
         assert found is not None
-        known = look_abroad(found, self.state).guests
+        known = self.grants.look_abroad(found).guests
         for one in made.assignments:
             lender = known.get(one.lender) or self.state.guests.get(namespace, one.lender)
             borrower = self.state.guests.get(namespace, one.borrower)
@@ -103,7 +104,8 @@ def test_the_pairing_names_the_namespace_and_stays() -> None:
     (pairing,) = cluster.state.pairings.in_namespace("poor")
     assert (pairing.lender_namespace, pairing.lender_ref, pairing.spec.lender.guest) == ("rich", "rich/l", "l")
     assert cluster.plan("poor").assignments == made.assignments
-    assert readers(cluster.state) == {"rich": {"poor"}}
+    assert cluster.grants.readers("rich") == {"poor"}
+    assert cluster.grants.readers("poor") == set()
 
 
 def test_a_pool_at_home_has_it_first_and_waits_until_it_is_back() -> None:
@@ -135,3 +137,27 @@ def test_namesakes_are_not_paired() -> None:
     cluster.grant("rich", {"namespace": "poor"})
     cluster.guest("poor", "l", BORROWER)
     assert mib(cluster.plan("poor")) == {("b", "rich/l"): 512}
+
+
+def test_who_has_a_guest_hears_of_its_figures() -> None:
+    """Its own namespace, and that of the pool which has it; nobody else of those who would have liked it."""
+    cluster = rich_and_poor()
+    cluster.pool("late", "rich")
+    assert cluster.grants.concerned("rich", "l") == {"rich"}
+    cluster.grant("rich", {"namespace": "poor"}, {"namespace": "late"})
+    assert cluster.grants.concerned("rich", "l") == {"rich", "poor"}
+    cluster.pool("rich")
+    assert cluster.grants.concerned("rich", "l") == {"rich"}
+
+
+def test_a_guest_that_is_relabelled_or_goes_is_no_longer_granted() -> None:
+    """What was looked up before is not believed after a change."""
+    cluster = rich_and_poor()
+    cluster.grant("rich", {"namespace": "poor"})
+    assert mib(cluster.plan("poor")) == {("b", "rich/l"): 512}
+    cluster.guest("rich", "l", {})
+    assert cluster.plan("poor").assignments == ()
+    cluster.guest("rich", "l", LENDER)
+    assert mib(cluster.plan("poor")) == {("b", "rich/l"): 512}
+    cluster.state.guests.remove("rich", "l", "rich-l")
+    assert cluster.plan("poor").assignments == ()

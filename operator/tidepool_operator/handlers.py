@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING, Any
 import kopf
 
 from tidepool_api import names
-from tidepool_operator.abroad import readers
 from tidepool_operator.cluster import Cluster, Refused, load_config
 from tidepool_operator.election import Election, lease_name
 from tidepool_operator.heartbeats import Heartbeats
@@ -24,6 +23,7 @@ from tidepool_operator.state import Objects, State
 from tidepool_operator.work import Work
 
 if TYPE_CHECKING:
+    from tidepool_api import MemoryPairing
     from tidepool_operator.settings import Settings
 
 log = logging.getLogger(__name__)
@@ -46,7 +46,6 @@ class Operator:
     work: Work
     election: Election
     metrics: Metrics
-    readers: dict[str, set[str]] = field(default_factory=dict)  # namespace -> those that may borrow from its guests
     silent: frozenset[str] = frozenset()  # nodes whose agent was dead when last looked
     background: list[asyncio.Task[None]] = field(default_factory=list)
 
@@ -101,16 +100,32 @@ class Operator:
 
     async def take_in(self, objects: Objects[Any], kind: str | None, body: dict[str, Any]) -> None:
         """Takes in one watch event."""
-        namespace = body["metadata"]["namespace"]
+        namespace, name = body["metadata"]["namespace"], body["metadata"]["name"]
+        before, changes = objects.get(namespace, name), objects.changes()
         if kind == "DELETED":
-            objects.remove(namespace, body["metadata"]["name"], body["metadata"]["uid"])
+            objects.remove(namespace, name, body["metadata"]["uid"])
         else:
             objects.put(body)
-        if objects is self.state.pools:
-            self.readers = readers(self.state)
-        lender = body.get("spec", {}).get("lender", {}).get("namespace")  # of a pairing
-        for one in {namespace, lender or namespace, *self.readers.get(namespace, ())}:
+        is_news = kind == "DELETED" or objects.changes() != changes  # more than its status
+        present = objects.get(namespace, name)
+        known = [one for one in (before, present) if one is not None]
+        for one in {namespace, *self._concerned(objects, namespace, name, known, is_news=is_news)}:
             await self.work.add(one)
+
+    def _concerned(
+        self, objects: Objects[Any], namespace: str, name: str, known: list[Any], *, is_news: bool
+    ) -> set[str]:
+        """The namespaces that plan with an object, as far as it is known."""
+        grants = self.reconciler.grants
+        if objects is self.state.pairings:
+            ends = {end for one in known for end in _ends(one)}
+            return {namespace for end in ends for namespace in grants.concerned(*end)}
+        if objects is self.state.guests and not is_news:
+            return grants.concerned(namespace, name)
+        if not is_news:
+            return set()
+        shared = {one for pool in known if objects is self.state.pools for one in pool.spec.lenders.namespaces}
+        return {reader for lender in (namespace, *shared) for reader in grants.readers(lender)}
 
     async def take_in_node(self, kind: str | None, body: dict[str, Any]) -> None:
         """Takes in one watch event about a node, and wakes the namespaces that have guests there."""
@@ -128,7 +143,6 @@ class Operator:
         for objects in self.state.kinds:
             for body in (await self.cluster.list_all(objects.plural))[0]:
                 objects.put(body)
-        self.readers = readers(self.state)
         await self.look_at_heartbeats()
 
     async def relist(self) -> None:
@@ -139,7 +153,6 @@ class Operator:
                 objects.put(body)
             for namespace in objects.forget_missing(bodies, at):
                 await self.work.add(namespace)
-        self.readers = readers(self.state)
         self.reconciler.forget_gone()
 
     async def look_at_heartbeats(self) -> None:
@@ -162,8 +175,15 @@ class Operator:
         nodes: dict[str, set[str]] = {}
         for namespace in self.state.guests.namespaces():
             for one in self.state.guests.in_namespace(namespace):
-                nodes.setdefault(one.spec.node_name, set()).update((namespace, *self.readers.get(namespace, ())))
+                concerned = self.reconciler.grants.concerned(namespace, one.name)
+                nodes.setdefault(one.spec.node_name, set()).update(concerned)
         return nodes
+
+
+def _ends(pairing: MemoryPairing) -> tuple[tuple[str, str], tuple[str, str]]:
+    """The lender and the borrower of a pairing, each by namespace and name."""
+    spec = pairing.spec
+    return (pairing.lender_namespace, spec.lender.guest), (pairing.namespace, spec.borrower.guest)
 
 
 async def _for_ever(what: str, seconds: float, step: Any) -> None:

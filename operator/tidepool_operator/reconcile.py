@@ -29,7 +29,7 @@ from tidepool_api import (
     now,
 )
 from tidepool_operator import build, changes, identities, report
-from tidepool_operator.abroad import age, look_abroad, pairings_elsewhere
+from tidepool_operator.abroad import Grants, age, pairings_elsewhere
 from tidepool_operator.changes import TOLD_AT_MOST, Create, Delete, Update, described
 from tidepool_operator.cluster import Refused, at_once
 from tidepool_operator.identities import Claims
@@ -97,6 +97,7 @@ class Reconciler:
         self._heartbeats = heartbeats
         self._metrics = metrics
         self._writer = Writer(cluster)
+        self.grants = Grants(state)
         self._written: dict[str, float] = {}  # UID of a pool -> when its status was written last
         self._shown: set[tuple[str, str]] = set()  # pools in the metrics
 
@@ -183,7 +184,7 @@ class Reconciler:
 
     def _plan(self, scene: _Round, pool: MemoryPool) -> Plan:
         begin = time.thread_time()
-        abroad = look_abroad(pool, self._state)
+        abroad = self.grants.look_abroad(pool)
         scene.guests |= abroad.guests
         claimed = scene.claimed | abroad.claimed if abroad.claimed else scene.claimed
         made = plan(pool, scene.inventory, claimed=claimed, abroad=abroad.guests, at=now())
