@@ -81,7 +81,12 @@ async def story() -> None:
     ends |= {"borrower": {"guest": "b", "nodeName": "n"}}
     spec = {"pool": "pool", **ends, "size": "512Mi", "reserve": "256Mi", "maxLend": "1Gi"}
     assert await world.after(state.pairings, "ADDED", body("team-1", "p", 23, spec=spec)) == {BANK, "team-1"}
-    assert await world.after(state.guests, "DELETED", lender(24, 700, LENDER)) == {BANK, *TEAMS} - {"team-0"}
+    state.pairings.remove("team-1", "p", "team-1-p")  # by the operator, before it hears of it
+    assert await world.after(state.pairings, "DELETED", body("team-1", "p", 23, spec=spec)) == {BANK, "team-1"}
+    state.pools.remove("team-1", "pool", "team-1-pool")
+    gone = body("team-1", "pool", 24, spec=world.pool(BANK))
+    assert await world.after(state.pools, "DELETED", gone) == set(TEAMS) - {"team-0"}
+    assert await world.after(state.guests, "DELETED", lender(25, 700, LENDER)) == {BANK, *TEAMS[2:]}
     await world.work.stop()
 
 

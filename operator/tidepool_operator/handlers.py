@@ -23,7 +23,6 @@ from tidepool_operator.state import Objects, State
 from tidepool_operator.work import Work
 
 if TYPE_CHECKING:
-    from tidepool_api import MemoryPairing
     from tidepool_operator.settings import Settings
 
 log = logging.getLogger(__name__)
@@ -107,25 +106,21 @@ class Operator:
         else:
             objects.put(body)
         is_news = kind == "DELETED" or objects.changes() != changes  # more than its status
-        present = objects.get(namespace, name)
-        known = [one for one in (before, present) if one is not None]
-        for one in {namespace, *self._concerned(objects, namespace, name, known, is_news=is_news)}:
+        lending = _lending(body) if objects is self.state.pools else set()
+        if objects is self.state.pools and before is not None:
+            lending |= set(before.spec.lenders.namespaces)
+        for one in {namespace, *self._concerned(objects, body, lending, is_news=is_news)}:
             await self.work.add(one)
 
-    def _concerned(
-        self, objects: Objects[Any], namespace: str, name: str, known: list[Any], *, is_news: bool
-    ) -> set[str]:
-        """The namespaces that plan with an object, as far as it is known."""
-        grants = self.reconciler.grants
+    def _concerned(self, objects: Objects[Any], body: dict[str, Any], lending: set[str], *, is_news: bool) -> set[str]:
+        """The namespaces that plan with an object; from `lending` a pool borrows now, or did before."""
+        grants, meta = self.reconciler.grants, body["metadata"]
         if objects is self.state.pairings:
-            ends = {end for one in known for end in _ends(one)}
-            return {namespace for end in ends for namespace in grants.concerned(*end)}
+            return {namespace for end in _ends(body) for namespace in grants.concerned(*end)}
         if objects is self.state.guests and not is_news:
-            return grants.concerned(namespace, name)
-        if not is_news:
-            return set()
-        shared = {one for pool in known if objects is self.state.pools for one in pool.spec.lenders.namespaces}
-        return {reader for lender in (namespace, *shared) for reader in grants.readers(lender)}
+            return grants.concerned(meta["namespace"], meta["name"])
+        shared = {meta["namespace"], *lending} if is_news else ()
+        return {reader for namespace in shared for reader in grants.readers(namespace)}
 
     async def take_in_node(self, kind: str | None, body: dict[str, Any]) -> None:
         """Takes in one watch event about a node, and wakes the namespaces that have guests there."""
@@ -180,10 +175,15 @@ class Operator:
         return nodes
 
 
-def _ends(pairing: MemoryPairing) -> tuple[tuple[str, str], tuple[str, str]]:
+def _ends(pairing: dict[str, Any]) -> tuple[tuple[str, str], tuple[str, str]]:
     """The lender and the borrower of a pairing, each by namespace and name."""
-    spec = pairing.spec
-    return (pairing.lender_namespace, spec.lender.guest), (pairing.namespace, spec.borrower.guest)
+    home, lender = pairing["metadata"]["namespace"], pairing["spec"]["lender"]
+    return (lender.get("namespace") or home, lender["guest"]), (home, pairing["spec"]["borrower"]["guest"])
+
+
+def _lending(pool: dict[str, Any]) -> set[str]:
+    """The other namespaces from which a pool would borrow."""
+    return set(pool.get("spec", {}).get("lenders", {}).get("namespaces") or ())
 
 
 async def _for_ever(what: str, seconds: float, step: Any) -> None:
