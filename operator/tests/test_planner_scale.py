@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import random
 import time
 from typing import TYPE_CHECKING, Any
 
@@ -10,10 +11,11 @@ import pytest
 from world import LONG_AGO, carried_out, guest
 
 from tidepool_api import MemoryPool, names
-from tidepool_operator.abroad import Grants
+from tidepool_operator.abroad import Grants, pairings_elsewhere
 from tidepool_operator.inventory import Inventory, Node
 from tidepool_operator.planner import plan
 from tidepool_operator.state import Objects, State
+from tidepool_scale import world as cluster
 
 if TYPE_CHECKING:
     from tidepool_api import MemoryGuest, MemoryPairing
@@ -100,3 +102,37 @@ def test_sixty_namespaces_look_at_two_thousand_lenders() -> None:
     assert time.process_time() - start < 0.5
     assert claimed == [0] + [2000] * 59
     assert grants.concerned("bank", "g0") == {"bank", "team-00"}
+
+
+def full_cluster() -> State:
+    """What `make scale` has at its largest."""
+    state, chance = State(), random.Random(4)
+    for one in cluster.guests(GUESTS):
+        body = one.body()
+        labels = body["metadata"]["labels"]
+        put(state.guests, one.namespace, one.name, 1, labels=labels, spec=body["spec"], status=one.report(chance))
+    for objects, bodies in ((state.grants, cluster.grants(GUESTS)), (state.pools, cluster.pools(GUESTS))):
+        for body in bodies:
+            put(objects, body["metadata"]["namespace"], body["metadata"]["name"], 1, spec=body["spec"])
+    return state
+
+
+def test_two_hundred_namespaces_with_grants_are_planned_in_a_second() -> None:
+    """All guests in namespaces of 50, every fifth of which borrows from its neighbour."""
+    state = full_cluster()
+    grants, served = Grants(state), 0
+    start = time.process_time()
+    for namespace in map(cluster.namespace, range(cluster.teams_of(GUESTS))):
+        inventory = Inventory(
+            state.guests.in_namespace(namespace),
+            state.pairings.in_namespace(namespace),
+            namespace=namespace,
+            elsewhere=pairings_elsewhere(namespace, state),
+            nodes=WHERE,
+        )
+        for pool in state.pools.in_namespace(namespace):
+            abroad = grants.look_abroad(pool)
+            made = plan(pool, inventory, claimed=abroad.claimed, abroad=abroad.guests, at=LONG_AGO)
+            served += len({one.borrower for one in made.assignments})
+    assert time.process_time() - start < 1
+    assert served == sum(one.borrows for one in cluster.guests(GUESTS)) == 4000
