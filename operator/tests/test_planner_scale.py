@@ -11,7 +11,7 @@ import pytest
 from world import LONG_AGO, carried_out, guest
 
 from tidepool_api import MemoryPool, names
-from tidepool_operator.abroad import Grants, pairings_elsewhere
+from tidepool_operator.cross_namespace import Grants, pairings_elsewhere
 from tidepool_operator.inventory import Inventory, Node
 from tidepool_operator.planner import plan
 from tidepool_operator.state import Objects, State

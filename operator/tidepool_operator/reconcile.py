@@ -30,9 +30,9 @@ from tidepool_api import (
     now,
 )
 from tidepool_operator import build, changes, identities, report
-from tidepool_operator.abroad import Grants, age, pairings_elsewhere
 from tidepool_operator.changes import TOLD_AT_MOST, Create, Delete, Update, described
 from tidepool_operator.cluster import Refused, at_once
+from tidepool_operator.cross_namespace import Grants, age, pairings_elsewhere
 from tidepool_operator.identities import Claims
 from tidepool_operator.inventory import Inventory
 from tidepool_operator.planner import Plan, plan

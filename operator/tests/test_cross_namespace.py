@@ -8,7 +8,7 @@ from world import BORROWER, LENDER, LONG_AGO, guest, mib
 
 from tidepool_api import names
 from tidepool_operator import build
-from tidepool_operator.abroad import Grants, pairings_elsewhere
+from tidepool_operator.cross_namespace import Grants, pairings_elsewhere
 from tidepool_operator.inventory import Inventory
 from tidepool_operator.planner import Plan, plan
 from tidepool_operator.state import State
