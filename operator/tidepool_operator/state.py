@@ -160,7 +160,7 @@ class Objects(Generic[T]):
 
 def _gist(one: Any) -> tuple[object, ...]:
     """What an object is beside its status."""
-    return one.spec, one.metadata.labels, one.terminating
+    return one.spec, one.metadata.labels, one.metadata.annotations, one.terminating
 
 
 def _groups_of(one: MemoryPairing) -> Iterable[Group]:
