@@ -6,6 +6,7 @@ import asyncio
 import random
 from datetime import UTC, datetime
 from functools import partial
+from itertools import cycle, islice
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from tidepool_api import cadence, names
@@ -96,7 +97,7 @@ class Agents:
         moving += [partial(self._report_end, one, side) for one in pairings for side in ("lender", "borrower")]
         self._chance.shuffle(moving)
         due = round(seconds * len(moving) / cadence.figures_seconds(len(moving) - 2 * len(pairings), len(pairings)))
-        async for one in spread(moving[:due], seconds):
+        async for one in spread(list(islice(cycle(moving), due)), seconds):
             self.writes += 1
             self.spawn(one())
 
