@@ -22,6 +22,8 @@ from tidepool_api.fields import (
 )
 from tidepool_api.names import ConditionType, Provider, Reason, Role
 
+SEVERE_SOME, SEVERE_FULL = 20, 5  # percent of the time waiting for memory
+
 
 class VirtualMachine(ApiModel):
     """Which virtual machine, in the words of its provider."""
@@ -96,6 +98,11 @@ class GuestPressure(ApiModel):
 
     refaults_per_second: Count | None = None
     """Pages of the page cache that were read again soon after they had been evicted."""
+
+    @property
+    def is_severe(self) -> bool:
+        """Whether the guest needs all of its memory itself: a lender is relieved."""
+        return (self.memory_some or 0) >= SEVERE_SOME or (self.memory_full or 0) >= SEVERE_FULL
 
 
 class CurvePoint(ApiModel):

@@ -38,7 +38,7 @@ from tidepool_api.names import (
 from tidepool_api.units import SECOND, parse_duration, parse_quantity
 
 MOST_LENDERS = 8  # of one borrower
-MOST_ROLES = 2048  # that a status remembers
+MOST_ROLES = 256  # that a status remembers
 
 
 class Lenders(ApiModel):
@@ -124,7 +124,8 @@ class PoolSpec(ApiModel):
 
     Auto: of the guests that spec.selector matches, those that read back what they had to evict, that a pool would spare
     many reads according to their ghost mode's curve, or that wait for memory, borrow; those with memory to spare lend;
-    the others do neither. Nobody does both. A guest that has changed its role keeps it for the cool-down.
+    the others do neither. Nobody does both. For the cool-down a guest that has begun to lend or borrow goes on, and one
+    that has ended begins neither.
     """
 
     selector: Selector | None = None
@@ -304,7 +305,7 @@ class PoolStatus(ApiModel):
     """Reads of evicted pages that lenders answered, among all such reads."""
 
     roles: tuple[GuestRole, ...] | None = Field(default=None, max_length=MOST_ROLES)
-    """Guests that the pool has given a role which they keep for the cool-down, or which no pairing shows."""
+    """Guests whose role the pool has changed within the cool-down, the latest ones, or has relieved."""
 
     conditions: tuple[Condition, ...] = Field(default=(), max_length=16)
     """Ready, Progressing, Degraded, and those that explain them."""

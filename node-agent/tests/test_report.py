@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from datetime import UTC, datetime, timedelta
+from datetime import timedelta
 
 import pytest
 from objects import BOOT, BORROWER, LENDER, machine, observation, pairing, want
@@ -21,9 +21,10 @@ from tidepool_agent.errors import (
 from tidepool_agent.guestfs import Observation, Peer, Side
 from tidepool_agent.plan import Want
 from tidepool_agent.report import Finding
-from tidepool_api import BorrowerStatus, GuestStatus, LenderStatus, Role, Status, find
+from tidepool_api import BorrowerStatus, GuestStatus, LenderStatus, Role, Status, cadence, find
 
 MIB = 1 << 20
+WAIT, LONG = timedelta(seconds=30), timedelta(days=1)
 LENT = want(Side.BORROWERS, pairing())
 BORROWED = want(Side.LENDERS, pairing())
 
@@ -213,22 +214,43 @@ def test_nothing_is_written_when_nothing_has_changed() -> None:
     first = status(Finding(seen=observation()))
     again = status(Finding(seen=observation()), before=first)
     assert first == again
-    assert not report.worth_writing(again, first, None, datetime.now(UTC))
+    assert not report.worth_writing(again, first, LONG, WAIT)
 
 
 def test_figures_alone_wait_and_everything_else_does_not() -> None:
-    now = datetime.now(UTC)
     before = status(Finding(seen=observation()))
     moved = status(Finding(seen=observation(available_bytes=64 * MIB)), before=before)
-    assert not report.worth_writing(moved, before, now - timedelta(seconds=10), now)
-    assert report.worth_writing(moved, before, now - timedelta(seconds=31), now)
+    assert not report.worth_writing(moved, before, timedelta(seconds=29), WAIT)
+    assert report.worth_writing(moved, before, timedelta(seconds=30), WAIT)
+    assert not report.worth_writing(moved, before, timedelta(seconds=30), 4 * WAIT)
     silent = status(Finding(seen=observation(), unreachable=Unreachable("x")), before=before)
-    assert report.worth_writing(silent, before, now, now)
+    assert report.worth_writing(silent, before, timedelta(0), WAIT)
+
+
+def test_a_guest_that_needs_its_memory_does_not_wait() -> None:
+    """Its lending ends at once, however large the cluster is (issue 28, fault 10)."""
+    before = status(Finding(seen=observation(stalls={"memory some": 3, "memory full": 0})))
+    uneasy = status(Finding(seen=observation(stalls={"memory some": 19, "memory full": 0})), before=before)
+    assert not report.worth_writing(uneasy, before, timedelta(0), WAIT)
+    pressed = status(Finding(seen=observation(stalls={"memory some": 25, "memory full": 0})), before=before)
+    assert report.worth_writing(pressed, before, timedelta(0), WAIT)
+
+
+def test_a_guest_in_no_pairing_reports_figures_seldom() -> None:
+    assert report.guest_wait((LENT,), WAIT) == WAIT
+    assert report.guest_wait((), WAIT) == 4 * WAIT
+    assert report.guest_wait((), 5 * WAIT) == 5 * WAIT
+
+
+def test_all_figures_of_a_large_cluster_are_a_bounded_number_of_writes() -> None:
+    """10,000 guests and 5,000 pairings with two ends each, all of which move all the time."""
+    assert 20_000 / cadence.figures_seconds(10_000, 5_000) <= cadence.AGENTS_WRITES
+    assert cadence.figures_seconds(100, 50) == cadence.LEAST_SECONDS
 
 
 def test_hits_and_misses_are_never_written_for_their_own_sake() -> None:
     one, later = report.end(BORROWED, borrower(get_hits=97)), report.end(BORROWED, borrower(get_hits=99))
-    assert not report.worth_writing(later, one, None, datetime.now(UTC))
+    assert not report.worth_writing(later, one, LONG, WAIT)
 
 
 def test_errors_name_a_reason_that_a_condition_can_have() -> None:

@@ -19,7 +19,7 @@ from tidepool_agent.errors import Excluded
 from tidepool_agent.kubeapi import Api, ApiError, Object
 from tidepool_agent.provider import Key, Machine, Source
 from tidepool_agent.watch import Copy, key_of
-from tidepool_api import ApiObject, BorrowerStatus, LenderStatus, MemoryGuest, MemoryPairing, names
+from tidepool_api import ApiObject, BorrowerStatus, LenderStatus, MemoryGuest, MemoryPairing, cadence, names
 
 log = logging.getLogger(__name__)
 
@@ -51,6 +51,8 @@ class Cluster:
         self._unwilling = Copy(api, "/api/v1/namespaces", self._namespace, labelSelector=consent.SELECTOR)
         copies = (self._guests, self._lending, self._borrowing, self._unwilling)
         self._followed: tuple[Copy | Source, ...] = (*copies, *sources)
+        self.figures_wait = timedelta(seconds=cadence.LEAST_SECONDS)
+        """How long figures wait here until they are written."""
 
     # -------------------------------------------------------------------------------------------------------- reading
 
@@ -87,7 +89,7 @@ class Cluster:
     def guest(self, key: Key) -> MemoryGuest | None:
         """A MemoryGuest of this node."""
         present = self._guests.objects.get(key)
-        return _parsed(MemoryGuest, present) if present else None
+        return _parsed(MemoryGuest, _own(present)) if present else None
 
     def pairings(self, key: Key) -> list[MemoryPairing]:
         """The pairings in which a guest lends or borrows on this node."""
@@ -103,15 +105,24 @@ class Cluster:
             if pairing:
                 yield pairing
 
+    async def measure(self) -> None:
+        """Finds out how large the cluster is, and so how long figures wait."""
+        guests, pairings = [await self._count(kind) for kind in (names.GUESTS, names.PAIRINGS)]
+        self.figures_wait = timedelta(seconds=cadence.figures_seconds(guests, pairings))
+
+    async def _count(self, kind: str) -> int:
+        """How many objects there are, in all namespaces."""
+        answer = await asyncio.to_thread(self._api.get, f"{OURS}/{kind}", limit="1")
+        return len(answer["items"]) + int(answer["metadata"].get("remainingItemCount", 0))
+
     # -------------------------------------------------------------------------------------------------------- writing
 
     async def claim(self, guest: MemoryGuest) -> MemoryGuest | None:
         """Applies what a MemoryGuest is, beside its status; returns it with the status that it has now."""
         body, meta = _body(guest), guest.metadata
         body["metadata"] |= {"labels": meta.labels, "ownerReferences": [one.to_dict() for one in meta.owner_references]}
-        return _parsed(
-            MemoryGuest, await self._apply(_path(guest), body | {"spec": guest.spec.to_dict()}, self._guests)
-        )
+        answer = await self._apply(_path(guest), body | {"spec": guest.spec.to_dict()}, self._guests)
+        return _parsed(MemoryGuest, _own(answer))
 
     async def write_guest(self, guest: MemoryGuest) -> None:
         """Applies the status of a MemoryGuest."""
@@ -243,10 +254,20 @@ def _body(guest: MemoryGuest) -> Object:
     return {"apiVersion": names.API_VERSION, "kind": guest.kind, "metadata": meta}
 
 
+def _own(guest: Object) -> Object:
+    """A MemoryGuest with those labels only that agents have given it: others' are neither compared nor applied."""
+    meta = guest["metadata"]
+    fields = [one["fieldsV1"] for one in meta["managedFields"] if one["manager"] == names.AGENT_FIELD_MANAGER]
+    ours = {name for one in fields for name in one.get("f:metadata", {}).get("f:labels", {})}
+    labels = {name: value for name, value in meta.get("labels", {}).items() if f"f:{name}" in ours}
+    return {**guest, "metadata": meta | {"labels": labels}}
+
+
 def _leaving(guest: Object) -> Object:
     """A MemoryGuest as it is, with the mark that lets other agents take it; they apply it without, which removes it."""
     kept = ("name", "namespace", "uid", "resourceVersion", "labels", "ownerReferences")
-    meta = {name: guest["metadata"][name] for name in kept if name in guest["metadata"]}
+    ours = _own(guest)["metadata"]
+    meta = {name: ours[name] for name in kept if name in ours}
     meta["annotations"] = {names.LEAVING_ANNOTATION: _seconds()}
     return {"apiVersion": names.API_VERSION, "kind": guest["kind"], "metadata": meta, "spec": guest["spec"]}
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
+import random
 import time
 
 from tidepool_agent.cluster import Cluster
@@ -15,7 +16,7 @@ from tidepool_api import MemoryPairing, names
 
 log = logging.getLogger(__name__)
 
-SETTLE_EVERY, LEAVE_EVERY = 15.0, 3.0
+SETTLE_EVERY, LEAVE_EVERY, MEASURE_EVERY = 15.0, 3.0, 300.0
 BEAT_STALE_SECONDS = 60.0
 
 
@@ -54,6 +55,7 @@ class Controller:
         async with asyncio.TaskGroup() as group:
             group.create_task(self._heartbeat())
             await self._cluster.start()
+            group.create_task(self._measure())
             log.info("watching node %s", self._cluster.node)
             while True:
                 self._changed.clear()
@@ -76,6 +78,14 @@ class Controller:
             except ApiError as error:
                 log.warning("cannot renew the Lease: %s", error)
             await asyncio.sleep(names.LEASE_RENEW_SECONDS)
+
+    async def _measure(self) -> None:
+        while True:
+            try:
+                await self._cluster.measure()
+            except ApiError as error:
+                log.warning("cannot see how large the cluster is: %s", error)
+            await asyncio.sleep(MEASURE_EVERY * random.uniform(0.8, 1.2))
 
     async def _settle(self) -> None:
         """One worker per machine, and nothing left of machines that are gone."""

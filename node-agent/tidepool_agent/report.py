@@ -1,14 +1,15 @@
 """What the agent says about a guest and about its ends of pairings: pure, from what was found to API objects.
 
 A status is written when something changes that a person or the planner acts on. Amounts of memory are rounded, and
-when nothing but figures has moved the last status stands until it is old enough (see `worth_writing`).
+when nothing but figures has moved the last status stands until it is old enough (see `worth_writing`), which takes
+longer in a large cluster and for a guest without a pairing.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from datetime import datetime, timedelta
+from datetime import timedelta
 from typing import Any
 
 from tidepool_agent import needs
@@ -31,6 +32,7 @@ from tidepool_api import (
     MemoryGuest,
     Role,
     VirtualMachine,
+    cadence,
     condition,
     format_ratio,
     merge,
@@ -40,7 +42,6 @@ from tidepool_api.base import ObjectMeta, OwnerReference
 from tidepool_api.fields import readable
 
 NAMED_AT_MOST = 5  # directories in one message
-FIGURES_EVERY = timedelta(seconds=30)
 FIGURES = frozenset(
     {"memory", "pressure", "curve", "curveReferences", "missesPerSecond", "lentBytes", "usedBytes", "hitRatio"}
 )
@@ -320,15 +321,28 @@ def missed(stats: Mapping[str, int]) -> int:
     return sum(stats.get(name, 0) for name in ("get_misses", "get_late", "get_errors", "get_corrupt"))
 
 
-def worth_writing(fresh: ApiModel, present: ApiModel | None, written: datetime | None, now: datetime) -> bool:
-    """Whether a status should be written: at once for what matters, for mere figures only now and then."""
+def guest_wait(wants: tuple[Want, ...], wait: timedelta) -> timedelta:
+    """How long the figures of a guest wait where those of a pairing wait so long."""
+    return wait if wants else max(wait, timedelta(seconds=cadence.IDLE_SECONDS))
+
+
+def worth_writing(fresh: ApiModel, present: ApiModel | None, since: timedelta, wait: timedelta) -> bool:
+    """Whether a status should be written: at once for what matters, for mere figures only after a wait.
+
+    `since` is the time since it was written last.
+    """
     if present is None:
         return True
     new, old = fresh.to_dict(), present.to_dict()
     if _without(FIGURES | RESTLESS, new) != _without(FIGURES | RESTLESS, old):
         return True
-    old_enough = written is None or now - written >= FIGURES_EVERY
-    return old_enough and _without(RESTLESS, new) != _without(RESTLESS, old)
+    if isinstance(fresh, GuestStatus) and isinstance(present, GuestStatus) and _severe(fresh) != _severe(present):
+        return True
+    return since >= wait and _without(RESTLESS, new) != _without(RESTLESS, old)
+
+
+def _severe(status: GuestStatus) -> bool:
+    return status.pressure is not None and status.pressure.is_severe
 
 
 def _without(names: frozenset[str], status: dict[str, Any]) -> dict[str, Any]:

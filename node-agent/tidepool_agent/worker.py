@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
+import random
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, replace
@@ -356,7 +357,7 @@ class Worker:
         self._tools.figures.judge(machine.key, fresh.status.conditions)
         if present is None or report.head(fresh) != report.head(present):
             await cluster.claim(fresh)
-        if self._worth_writing("guest", fresh.status, before):
+        if self._worth_writing("guest", fresh.status, before, report.guest_wait(wanted.peers, cluster.figures_wait)):
             await cluster.write_guest(fresh)
         for want in wanted.peers:
             await self._report_end(want, found)
@@ -365,12 +366,17 @@ class Worker:
         status = want.pairing.status
         present = status.lender if want.side is Side.BORROWERS else status.borrower
         fresh = report.end(want, found)
-        if self._worth_writing(want.name, fresh, present):
+        if self._worth_writing(want.name, fresh, present, self._tools.cluster.figures_wait):
             await self._tools.cluster.write_end(want.pairing, fresh)
 
-    def _worth_writing(self, what: str, fresh: ApiModel, present: ApiModel | None) -> bool:
-        """Whether to write a status now; remembers that it was."""
-        worth = report.worth_writing(fresh, present, self._written.get(what), now())
+    def _worth_writing(self, what: str, fresh: ApiModel, present: ApiModel | None, wait: timedelta) -> bool:
+        """Whether to write a status now; remembers that it was.
+
+        When it was written by an agent before this one is not known: agents that start together each suppose another
+        time, and have their turns one after the other.
+        """
+        written = self._written.setdefault(what, now() - random.random() * wait)
+        worth = report.worth_writing(fresh, present, now() - written, wait)
         if worth:
             self._written[what] = now()
         return worth

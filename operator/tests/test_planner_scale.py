@@ -1,17 +1,21 @@
-"""How long planning takes when there is much to plan (issue 4, item 6: Scale)."""
+"""How long planning takes when there is much to plan (issue 4, item 6: Scale; issue 28, fault 10)."""
 
 from __future__ import annotations
 
 import functools
+import random
 import time
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 from world import LONG_AGO, carried_out, guest
 
-from tidepool_api import MemoryPool
+from tidepool_api import MemoryPool, names
+from tidepool_operator.cross_namespace import Grants, pairings_elsewhere
 from tidepool_operator.inventory import Inventory, Node
 from tidepool_operator.planner import plan
+from tidepool_operator.state import Objects, State
+from tidepool_scale import world as cluster
 
 if TYPE_CHECKING:
     from tidepool_api import MemoryGuest, MemoryPairing
@@ -65,3 +69,70 @@ def test_ten_thousand_guests_are_planned_in_a_second(pools: int, kind: str) -> N
         assert time.process_time() - start < 1
         pairings = [one for of, made in plans for one in carried_out(made, of.name)]
         assert len({one.spec.borrower.guest for one in pairings}) == GUESTS // 2
+
+
+def put(objects: Objects[Any], namespace: str, name: str, version: int, **fields: Any) -> None:
+    """Takes in an object as a watch would."""
+    metadata = {"name": name, "namespace": namespace, "uid": f"{namespace}-{name}", "resourceVersion": str(version)}
+    metadata |= {"labels": fields.pop("labels", {}), "creationTimestamp": "2026-01-01T00:00:00Z"}
+    objects.put({"apiVersion": names.API_VERSION, "metadata": metadata, **fields})
+
+
+def test_sixty_namespaces_look_at_two_thousand_lenders() -> None:
+    """While figures move all pools look in half a second together, and each report concerns one of them."""
+    state, lends = State(), {"lends": "yes"}
+    borrowing = [f"team-{at:02d}" for at in range(60)]
+    for at in range(2000):
+        one = guest(f"g{at}", lends).to_dict()
+        put(state.guests, "bank", f"g{at}", 1, labels=lends, spec=one["spec"], status=one["status"])
+    for at in range(0, 60, 15):
+        to = [{"namespace": name} for name in borrowing[at : at + 15]]
+        put(state.grants, "bank", f"grant-{at}", 1, spec={"to": to})
+    lenders = {"selector": {"matchLabels": lends}, "maxLend": "1Gi", "namespaces": ["bank"]}
+    for name in borrowing:
+        borrowers = {"selector": {"matchLabels": {"lends": "no"}}, "size": "512Mi"}
+        put(state.pools, name, "pool", 1, spec={"lenders": lenders, "borrowers": borrowers})
+    pools = [one for name in borrowing for one in state.pools.in_namespace(name)]
+    grants = Grants(state)
+    assert [len(grants.look_abroad(one).guests) for one in pools] == [2000] * 60
+    one = guest("g0", lends, available=1000).to_dict()
+    put(state.guests, "bank", "g0", 2, labels=lends, spec=one["spec"], status=one["status"])
+    start = time.process_time()
+    claimed = [len(grants.look_abroad(one).claimed) for one in pools]
+    assert time.process_time() - start < 0.5
+    assert claimed == [0] + [2000] * 59
+    assert grants.concerned("bank", "g0") == {"bank", "team-00"}
+
+
+def full_cluster() -> State:
+    """What `make scale` has at its largest."""
+    state, chance = State(), random.Random(4)
+    for one in cluster.guests(GUESTS):
+        body = one.body()
+        labels = body["metadata"]["labels"]
+        put(state.guests, one.namespace, one.name, 1, labels=labels, spec=body["spec"], status=one.report(chance))
+    for objects, bodies in ((state.grants, cluster.grants(GUESTS)), (state.pools, cluster.pools(GUESTS))):
+        for body in bodies:
+            put(objects, body["metadata"]["namespace"], body["metadata"]["name"], 1, spec=body["spec"])
+    return state
+
+
+def test_two_hundred_namespaces_with_grants_are_planned_in_a_second() -> None:
+    """All guests in namespaces of 50, every fifth of which borrows from its neighbour."""
+    state = full_cluster()
+    grants, served = Grants(state), 0
+    start = time.process_time()
+    for namespace in map(cluster.namespace, range(cluster.teams_of(GUESTS))):
+        inventory = Inventory(
+            state.guests.in_namespace(namespace),
+            state.pairings.in_namespace(namespace),
+            namespace=namespace,
+            elsewhere=pairings_elsewhere(namespace, state),
+            nodes=WHERE,
+        )
+        for pool in state.pools.in_namespace(namespace):
+            abroad = grants.look_abroad(pool)
+            made = plan(pool, inventory, claimed=abroad.claimed, abroad=abroad.guests, at=LONG_AGO)
+            served += len({one.borrower for one in made.assignments})
+    assert time.process_time() - start < 1
+    assert served == sum(one.borrows for one in cluster.guests(GUESTS)) == 4000

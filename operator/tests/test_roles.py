@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from world import BORROWER, LENDER, LONG_AGO, TEAM, auto_pool, carried_out, guest, mib, plan, pool
 
 from tidepool_api import MemoryPool, Role
+from tidepool_api.pool import MOST_ROLES
 
 if TYPE_CHECKING:
     from tidepool_api import MemoryGuest, MemoryPairing
@@ -193,8 +194,34 @@ def test_a_role_changes_once_in_a_cool_down(day: list[tuple[int, list[dict[str, 
                 assert at.timestamp() - turned.get(turn.guest, 0) >= 600
             turned[turn.guest] = at.timestamp()
         assert set(made.lenders).isdisjoint(made.borrowers)
-        assert plan(after(made), guests, carried_out(made), at=at).turns == ()
+        again = plan(after(made), guests, carried_out(made), at=at)
+        assert {turn.before for turn in again.turns} <= {Role.NONE}  # of those that waited for former pairings to go
+        assert plan(after(again), guests, carried_out(again), at=at).turns == ()
         world, pairings = after(made), carried_out(made)
+
+
+def test_a_large_pool_of_idle_guests_settles_and_its_status_stays_small() -> None:
+    """Whatever could be had of the pairings or of the reports is not written down (issue 28, fault 10)."""
+    guests = [guest(f"g{number:04d}", TEAM, **RICH) for number in range(3000)]
+    made = plan(auto_pool(), guests, [])
+    assert (len(made.lenders), made.roles, made.turns, made.again) == (3000, (), (), None)
+    guests += [guest(f"s{number:04d}", TEAM, **READS_AGAIN) for number in range(1000)]
+    made = plan(auto_pool(), guests, [])
+    assert (len(made.borrowers), len(made.roles)) == (1000, MOST_ROLES)
+    again = plan(after(made), guests, carried_out(made), at=LONG_AGO + timedelta(seconds=1))
+    assert (again.assignments, again.roles, again.turns) == (made.assignments, made.roles, ())
+
+
+def test_a_pairing_remembers_how_long_it_has_been() -> None:
+    """For who has one the cool-down holds, also when the status has no room for it."""
+    made = plan(auto_pool(), [guest("b", TEAM, **READS_AGAIN), guest("l", TEAM, **RICH)], [])
+    (one,) = carried_out(made)
+    young = one.model_copy(update={"metadata": one.metadata.model_copy(update={"creation_timestamp": LONG_AGO})})
+    calm = [guest("b", TEAM, **RICH), guest("l", TEAM, **RICH)]
+    soon = plan(auto_pool(), calm, [young], at=LONG_AGO + timedelta(minutes=9))
+    assert (soon.borrowers, soon.turns, soon.again) == (("b",), (), 60)
+    late = plan(auto_pool(), calm, [young], at=LONG_AGO + timedelta(minutes=10))
+    assert [turn.guest for turn in late.turns] == ["b"]
 
 
 def _read_again(names: list[str]) -> list[MemoryGuest]:

@@ -15,7 +15,6 @@ import kopf
 
 from tidepool_api import names
 from tidepool_operator import grants
-from tidepool_operator.abroad import readers
 from tidepool_operator.cluster import Cluster, Refused, load_config
 from tidepool_operator.election import Election, lease_name
 from tidepool_operator.heartbeats import Heartbeats
@@ -48,7 +47,6 @@ class Operator:
     work: Work
     election: Election
     metrics: Metrics
-    readers: dict[str, set[str]] = field(default_factory=dict)  # namespace -> those that may borrow from its guests
     silent: frozenset[str] = frozenset()  # nodes whose agent was dead when last looked
     background: list[asyncio.Task[None]] = field(default_factory=list)
 
@@ -107,27 +105,30 @@ class Operator:
 
     async def take_in(self, objects: Objects[Any], kind: str | None, body: dict[str, Any]) -> None:
         """Takes in one watch event."""
-        namespace = body["metadata"]["namespace"]
-        if objects is self.state.grants and kind != "DELETED" and self._is_told(body):
-            objects.put(body)
-            return
+        namespace, name = body["metadata"]["namespace"], body["metadata"]["name"]
+        before, changes = objects.get(namespace, name), objects.changes()
         if kind == "DELETED":
-            objects.remove(namespace, body["metadata"]["name"], body["metadata"]["uid"])
+            objects.remove(namespace, name, body["metadata"]["uid"])
         else:
             objects.put(body)
-        if objects is self.state.pools:
-            self.readers = readers(self.state)
-        lender = body.get("spec", {}).get("lender", {}).get("namespace")  # of a pairing
-        for one in {namespace, lender or namespace, *self.readers.get(namespace, ())}:
+        is_news = kind == "DELETED" or objects.changes() != changes  # more than its status
+        if objects is self.state.grants and not is_news:
+            return  # what is said on it nobody plans with
+        lending = _lending(body) if objects is self.state.pools else set()
+        if objects is self.state.pools and before is not None:
+            lending |= set(before.spec.lenders.namespaces)
+        for one in {namespace, *self._concerned(objects, body, lending, is_news=is_news)}:
             await self.work.add(one)
 
-    def _is_told(self, grant: dict[str, Any]) -> bool:
-        """Whether a grant is what it was, but for what is said on it: nobody plans with that."""
-        metadata = grant["metadata"]
-        known = self.state.grants.get(metadata["namespace"], metadata["name"])
-        if known is None or "deletionTimestamp" in metadata:
-            return False
-        return (known.metadata.uid, known.metadata.generation) == (metadata["uid"], metadata.get("generation"))
+    def _concerned(self, objects: Objects[Any], body: dict[str, Any], lending: set[str], *, is_news: bool) -> set[str]:
+        """The namespaces that plan with an object; from `lending` a pool borrows now, or did before."""
+        grants, meta = self.reconciler.grants, body["metadata"]
+        if objects is self.state.pairings:
+            return {namespace for end in _ends(body) for namespace in grants.concerned(*end)}
+        if objects is self.state.guests and not is_news:
+            return grants.concerned(meta["namespace"], meta["name"])
+        shared = {meta["namespace"], *lending} if is_news else ()
+        return {reader for namespace in shared for reader in grants.readers(namespace)}
 
     async def take_in_node(self, kind: str | None, body: dict[str, Any]) -> None:
         """Takes in one watch event about a node, and wakes the namespaces that have guests there."""
@@ -145,7 +146,6 @@ class Operator:
         for objects in self.state.kinds:
             for body in (await self.cluster.list_all(objects.plural))[0]:
                 objects.put(body)
-        self.readers = readers(self.state)
         await self.look_at_heartbeats()
 
     async def relist(self) -> None:
@@ -156,7 +156,6 @@ class Operator:
                 objects.put(body)
             for namespace in objects.forget_missing(bodies, at):
                 await self.work.add(namespace)
-        self.readers = readers(self.state)
         self.reconciler.forget_gone()
 
     async def look_at_heartbeats(self) -> None:
@@ -179,8 +178,20 @@ class Operator:
         nodes: dict[str, set[str]] = {}
         for namespace in self.state.guests.namespaces():
             for one in self.state.guests.in_namespace(namespace):
-                nodes.setdefault(one.spec.node_name, set()).update((namespace, *self.readers.get(namespace, ())))
+                concerned = self.reconciler.grants.concerned(namespace, one.name)
+                nodes.setdefault(one.spec.node_name, set()).update(concerned)
         return nodes
+
+
+def _ends(pairing: dict[str, Any]) -> tuple[tuple[str, str], tuple[str, str]]:
+    """The lender and the borrower of a pairing, each by namespace and name."""
+    home, lender = pairing["metadata"]["namespace"], pairing["spec"]["lender"]
+    return (lender.get("namespace") or home, lender["guest"]), (home, pairing["spec"]["borrower"]["guest"])
+
+
+def _lending(pool: dict[str, Any]) -> set[str]:
+    """The other namespaces from which a pool would borrow."""
+    return set(pool.get("spec", {}).get("lenders", {}).get("namespaces") or ())
 
 
 async def _for_ever(what: str, seconds: float, step: Any) -> None:

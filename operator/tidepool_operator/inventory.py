@@ -10,10 +10,11 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from tidepool_api import Role
-from tidepool_operator.market import EVERYWHERE
+from tidepool_operator.ranking import EVERYWHERE
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+    from datetime import datetime
 
     from tidepool_api import MemoryGuest, MemoryPairing, MemoryPool, Requirement, Selector
 
@@ -124,6 +125,17 @@ class Inventory:
             if not one.terminating:
                 yield one.lender_ref, Role.LENDER
                 yield one.spec.borrower.guest, Role.BORROWER
+
+    def begun_in(self, pool: str) -> dict[str, datetime]:
+        """Since when the guests of a pool's pairings have had their roles there: when the oldest was made."""
+        begun: dict[str, datetime] = {}
+        for one in self.of_pool(pool):
+            made = one.metadata.creation_timestamp
+            if made is None or one.terminating:
+                continue
+            for guest in (one.lender_ref, one.spec.borrower.guest):
+                begun[guest] = min(made, begun.get(guest, made))
+        return begun
 
 
 def _pool_of(pairing: MemoryPairing) -> tuple[str, str]:

@@ -16,7 +16,7 @@ from tidepool_api import Role, parse_quantity
 from tidepool_api.fields import LEAST_MEMORY
 from tidepool_api.pool import MOST_LENDERS
 from tidepool_api.units import MIB
-from tidepool_operator.market import Market
+from tidepool_operator.ranking import Ranking
 from tidepool_operator.roles import own_spare
 
 if TYPE_CHECKING:
@@ -160,7 +160,7 @@ class Placing:
         self._ledger = ledger
         self._in_part = in_part
         groups = {lender: ledger.places[lender].groups for lender in ledger.spare}
-        self._market = Market({lender: ledger.free(lender) for lender in ledger.spare}, groups)
+        self._ranking = Ranking({lender: ledger.free(lender) for lender in ledger.spare}, groups)
 
     def serve(self, borrower: str) -> None:
         """Places what a borrower lacks."""
@@ -171,7 +171,7 @@ class Placing:
         taken = _whole(missing, self._offers(borrower, 1)) or self._parts(borrower, missing, present)
         for lender, size in taken:
             self._ledger.add(borrower, lender, size)
-            self._market.set(lender, self._ledger.free(lender))
+            self._ranking.set(lender, self._ledger.free(lender))
 
     def _parts(self, borrower: str, missing: int, present: int) -> list[tuple[str, int]]:
         taken, left = _split(missing, self._offers(borrower, MOST_LENDERS), present)
@@ -185,7 +185,7 @@ class Placing:
         if len(present) < MOST_LENDERS:
             without = blocked | present.keys()
             groups = ledger.places[borrower].groups
-            best = {lender for group in groups for lender in self._market.best(group, count, without)}
+            best = {lender for group in groups for lender in self._ranking.best(group, count, without)}
             new = {lender for lender in best if not is_namesake(lender, borrower)}
             found += [one for one in (self._offer(borrower, lender) for lender in new) if one.most >= LEAST]
         return [one for one in found if one.most > 0]

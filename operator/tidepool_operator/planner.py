@@ -5,8 +5,8 @@
 The same facts in any order give the same plan, and a plan that was carried out is planned again unchanged. First each
 guest has a role (`roles`, `selection`) and each borrower a size (`sizing`, `shares`). A pairing that exists stays while
 both guests are selected and the lender can hold it, and is cut down in its turn (`steps`); only what is missing is
-placed anew (`placement`, `market`). What cannot be had is data (`Problem`), for the user to read on the pool, and never
-in the way of the rest.
+placed anew (`placement`, `ranking`). What cannot be had is data (`Problem`), for the user to read on the pool, and
+never in the way of the rest.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 from tidepool_api import Role, format_quantity
 from tidepool_api.units import MIB
 from tidepool_operator.placement import Assignment, Ledger, Placing, keep, open_ledger
-from tidepool_operator.roles import Turn, remembered, until_due
+from tidepool_operator.roles import Turn, remembered, settle, until_due
 from tidepool_operator.selection import Problem, ProblemReason, Selection, listed, on_cordoned_nodes, select
 from tidepool_operator.sizing import is_sized, size
 from tidepool_operator.steps import Steps
@@ -81,6 +81,7 @@ def plan(
     is_room_coming = bool(steps.deferred) or _is_room_coming(ledger, inventory, selection)
     short = [] if is_room_coming else [name for name in wanting if name not in turning]
     paired = {name for by in (ledger.lent, ledger.sizes) for name, amount in by.items() if amount}
+    settle(selection.roles, paired)
     kept = remembered(pool, selection.roles, paired, at)
     return Plan(
         assignments=ledger.assignments(),
@@ -96,7 +97,7 @@ def plan(
         ),
         roles=kept,
         turns=tuple(selection.roles.turns),
-        again=until_due(pool, kept, at),
+        again=until_due(pool, [*(one.since for one in kept), *selection.roles.held], at),
     )
 
 

@@ -22,6 +22,7 @@ from tidepool_api import (
     PoolStatus,
     Reason,
     Role,
+    cadence,
     condition,
     find,
     merge,
@@ -29,15 +30,15 @@ from tidepool_api import (
     now,
 )
 from tidepool_operator import build, changes, identities, report
-from tidepool_operator.abroad import age, look_abroad, pairings_elsewhere
 from tidepool_operator.changes import TOLD_AT_MOST, Create, Delete, Update, described
 from tidepool_operator.cluster import Refused, at_once
+from tidepool_operator.cross_namespace import Grants, age, pairings_elsewhere
 from tidepool_operator.identities import Claims
 from tidepool_operator.inventory import Inventory
 from tidepool_operator.planner import Plan, plan
 from tidepool_operator.roles import Why
 from tidepool_operator.selection import listed
-from tidepool_operator.writing import Writer
+from tidepool_operator.writing import Turns, Writer, gist
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -97,7 +98,9 @@ class Reconciler:
         self._heartbeats = heartbeats
         self._metrics = metrics
         self._writer = Writer(cluster)
+        self.grants = Grants(state)
         self._written: dict[str, float] = {}  # UID of a pool -> when its status was written last
+        self._turns = Turns(cadence.OPERATOR_WRITES)
         self._shown: set[tuple[str, str]] = set()  # pools in the metrics
 
     async def namespace(self, namespace: str) -> float | None:
@@ -127,6 +130,7 @@ class Reconciler:
         """Drops what is remembered of objects that no longer exist."""
         alive = self._state.uids()
         self._writer.keep(alive)
+        self._turns.keep(alive)
         self._written = {uid: at for uid, at in self._written.items() if uid in alive}
 
     def step_down(self) -> None:
@@ -183,7 +187,7 @@ class Reconciler:
 
     def _plan(self, scene: _Round, pool: MemoryPool) -> Plan:
         begin = time.thread_time()
-        abroad = look_abroad(pool, self._state)
+        abroad = self.grants.look_abroad(pool)
         scene.guests |= abroad.guests
         claimed = scene.claimed | abroad.claimed if abroad.claimed else scene.claimed
         made = plan(pool, scene.inventory, claimed=claimed, abroad=abroad.guests, at=now())
@@ -311,13 +315,17 @@ class Reconciler:
         patch = build.replacement(pool.status.to_dict(), status.to_dict())
         if not patch:
             return
-        since = time.monotonic() - self._written.get(pool.metadata.uid, -FIGURES_SECONDS)
-        if _only_figures(pool.status, status) and since < FIGURES_SECONDS:
-            scene.look_again(FIGURES_SECONDS - since)
+        if _only_figures(pool.status, status) and (wait := self._wait_with_figures(pool)):
+            scene.look_again(wait)
             return
         self._written[pool.metadata.uid] = time.monotonic()
         await self._writer.patch(self._state.pools, pool, {"status": patch}, status=True)
         await self._announce(pool, status)
+
+    def _wait_with_figures(self, pool: MemoryPool) -> float:
+        """The seconds until a status may be written whose figures alone have changed; 0 for now."""
+        left = self._written.get(pool.metadata.uid, -FIGURES_SECONDS) + FIGURES_SECONDS - time.monotonic()
+        return left if left > 0 else self._turns.wait(pool.metadata.uid)
 
     async def _announce(self, pool: MemoryPool, status: PoolStatus) -> None:
         if status.phase is PoolPhase.DEGRADED:
@@ -449,8 +457,13 @@ def _is_overdue(pairing: MemoryPairing) -> bool:
 
 
 def _only_figures(before: PoolStatus, after: PoolStatus) -> bool:
-    """Whether a person would hardly care: nothing is new but how much is used and how well."""
+    """Whether a person would hardly care: nothing is new but how much is used and how well, or numbers in messages."""
     if before.hit_ratio is None and after.hit_ratio is not None:
         return False
     same = {name: getattr(before, name) for name in _FIGURES}
-    return after.model_copy(update=same) == before
+    return _without_numbers(after.model_copy(update=same)) == _without_numbers(before)
+
+
+def _without_numbers(status: PoolStatus) -> PoolStatus:
+    conditions = tuple(one.model_copy(update={"message": gist(one.message)}) for one in status.conditions)
+    return status.model_copy(update={"conditions": conditions})

@@ -1,8 +1,11 @@
 """Which guests of a pool lend, which borrow, and which are left in peace. Pure; the time is an argument.
 
 Each figure has two thresholds: one for taking a role up, and an easier one for keeping it. A role that was changed is
-kept for the pool's cool-down, but for a lender that needs its memory itself: that one is relieved at once. What has to
-be remembered for this is in the status of the pool, so that a restart of the operator forgets nothing.
+kept for the pool's cool-down, but for a lender that needs its memory itself: that one is relieved at once.
+
+A guest of an Auto pool has a role from its first pairing on; one that could lend, or would like to borrow, and has
+nobody to do it with may become something else at any time. So most of what there is to know is in the pairings. The
+changes of the last cool-down are in the status of the pool besides, so that a restart of the operator forgets nothing.
 """
 
 from __future__ import annotations
@@ -36,7 +39,6 @@ GAIN = Bounds(50, 10)  # reads from disk that a pool would spare a borrower, a s
 STALLED = Bounds(10, 2)  # percent of the time that some task of a borrower waits for memory
 SPARE = Bounds(128 * MIB, 0)  # what a lender has beyond reserve and margin
 IO_WAIT = 5  # percent; with less nothing is gained by sparing a guest its refaults
-SEVERE_SOME, SEVERE_FULL = 20, 5  # percent of the time waiting for memory, from which on a lender is relieved
 CALM_SOME = 5  # percent, below which a guest may begin to lend
 ENOUGH_REFERENCES = 1000  # for a curve to be believed
 
@@ -50,7 +52,6 @@ class Why(StrEnum):
     SPARE = "HasMemoryToSpare"
     NEITHER = "NeitherShortNorRich"
     RELIEVED = "UnderMemoryPressure"
-    AS_BEFORE = "AsBefore"
 
 
 class Turn(NamedTuple):
@@ -71,6 +72,7 @@ class Roles:
     resting: set[str] = field(default_factory=set)  # lenders that take nobody new
     entries: dict[str, GuestRole] = field(default_factory=dict)
     turns: list[Turn] = field(default_factory=list)
+    held: list[datetime] = field(default_factory=list)  # when roles began that are kept for the cool-down alone
 
     def turn(self, guest: str, before: Role, after: Role, why: Why, at: datetime) -> None:
         """Changes a role."""
@@ -100,34 +102,30 @@ def matched(pool: MemoryPool, inventory: Inventory) -> set[str]:
     return {name for one in selectors if one is not None for name in inventory.matching(one)}
 
 
+def settle(roles: Roles, paired: Collection[str]) -> None:
+    """Takes back the beginnings to lend or to borrow that have come to nothing; `paired` are those with a pairing."""
+    idle = {turn.guest for turn in roles.turns if turn.before is Role.NONE and turn.guest not in paired}
+    roles.turns = [turn for turn in roles.turns if turn.guest not in idle]
+    for name in idle:
+        del roles.entries[name]
+
+
 def remembered(pool: MemoryPool, roles: Roles, paired: Collection[str], at: datetime) -> tuple[GuestRole, ...]:
-    """The roles that the pairings alone would not show, or not for how long; the latest if they are too many."""
-    kept = [
-        one
-        for name, one in roles.entries.items()
-        if is_cooling(pool, one, at) or name in roles.relieved or (one.role is not Role.NONE and name not in paired)
-    ]
-    if pool.spec.role is RoleChoice.AUTO:
-        known = roles.entries.keys() | paired
-        long_ago = at - timedelta(seconds=pool.spec.cool_down_seconds)
-        kept += [
-            GuestRole(guest=name, role=role, since=long_ago, reason=Why.AS_BEFORE)
-            for role, names in ((Role.LENDER, roles.lenders), (Role.BORROWER, roles.borrowers))
-            for name in names - known
-        ]
-    latest = sorted(kept, key=lambda one: (-one.since.timestamp(), one.guest))[:MOST_ROLES]
-    return tuple(sorted(latest, key=lambda one: one.guest))
+    """The roles that cool down; if they are too many, those that no pairing shows, and the latest."""
+    kept = [one for name, one in roles.entries.items() if is_cooling(pool, one.since, at) or name in roles.relieved]
+    kept.sort(key=lambda one: (one.guest in paired, -one.since.timestamp(), one.guest))
+    return tuple(sorted(kept[:MOST_ROLES], key=lambda one: one.guest))
 
 
-def until_due(pool: MemoryPool, entries: Iterable[GuestRole], at: datetime) -> float | None:
-    """The seconds until the next cool-down is over; None when none runs."""
-    left = [pool.spec.cool_down_seconds - (at - one.since).total_seconds() for one in entries]
+def until_due(pool: MemoryPool, begun: Iterable[datetime], at: datetime) -> float | None:
+    """The seconds until the next cool-down is over, of roles begun then; None when none runs."""
+    left = [pool.spec.cool_down_seconds - (at - since).total_seconds() for since in begun]
     return min((seconds for seconds in left if seconds > 0), default=None)
 
 
-def is_cooling(pool: MemoryPool, entry: GuestRole, at: datetime) -> bool:
-    """Whether a role is too new to be changed."""
-    return at < entry.since + timedelta(seconds=pool.spec.cool_down_seconds)
+def is_cooling(pool: MemoryPool, since: datetime | None, at: datetime) -> bool:
+    """Whether a role that began then is too new to be changed."""
+    return since is not None and at < since + timedelta(seconds=pool.spec.cool_down_seconds)
 
 
 # --- lenders that were selected ---------------------------------------------------------------------------------------
@@ -141,7 +139,7 @@ def _relieve(
     lending = {name for name, role in inventory.roles_in(pool.name) if role is Role.LENDER}
     for name in sorted(roles.lenders):
         status, entry = (abroad.get(name) or inventory.guests[name]).status, before.get(name)
-        if entry is not None and (is_cooling(pool, entry, at) or not is_calm(status)):
+        if entry is not None and (is_cooling(pool, entry.since, at) or not is_calm(status)):
             roles.entries[name] = entry
             roles.relieved.add(name)
         elif name in lending and is_pressed(status):
@@ -154,10 +152,7 @@ def _relieve(
 
 def is_pressed(status: GuestStatus) -> bool:
     """Whether a guest needs all of its memory now."""
-    pressure = status.pressure
-    if pressure is None:
-        return False
-    return (pressure.memory_some or 0) >= SEVERE_SOME or (pressure.memory_full or 0) >= SEVERE_FULL
+    return status.pressure is not None and status.pressure.is_severe
 
 
 def is_calm(status: GuestStatus) -> bool:
@@ -173,9 +168,12 @@ def _choose(pool: MemoryPool, inventory: Inventory, names: Iterable[str], at: da
     """Gives each guest the role that it needs, or leaves it the one that it has."""
     entries = {one.guest: one for one in pool.status.roles or ()}
     present = dict(inventory.roles_in(pool.name)) | {name: one.role for name, one in entries.items()}
+    begun = inventory.begun_in(pool.name) | {name: one.since for name, one in entries.items()}
     roles = Roles()
     for name in names:
-        role = _turn(pool, inventory, inventory.guests[name], present.get(name, Role.NONE), entries, roles, at)
+        if name in entries:
+            roles.entries[name] = entries[name]
+        role = _turn(pool, inventory, inventory.guests[name], present.get(name, Role.NONE), begun.get(name), roles, at)
         if role is Role.LENDER:
             roles.lenders.add(name)
         elif role is Role.BORROWER:
@@ -188,18 +186,18 @@ def _turn(
     inventory: Inventory,
     guest: MemoryGuest,
     role: Role,
-    entries: Mapping[str, GuestRole],
+    since: datetime | None,
     roles: Roles,
     at: datetime,
 ) -> Role:
-    """What a guest is from now on."""
-    entry = entries.get(guest.name)
+    """What a guest is from now on; `since` is when it became what it is, where that is known."""
     wish, why = _wish(pool, guest.status, role)
     unknown = guest.spec.node_name in inventory.silent or guest.status.memory is None
     urgent = why is Why.RELIEVED
-    if unknown or wish is role or (entry is not None and is_cooling(pool, entry, at) and not urgent):
-        if entry is not None:
-            roles.entries[guest.name] = entry
+    if unknown or wish is role:
+        return role
+    if since is not None and is_cooling(pool, since, at) and not urgent:
+        roles.held.append(since)
         return role
     if urgent:
         roles.relieved.add(guest.name)

@@ -8,7 +8,7 @@ object that is deleted while a watch has to be restarted would stay in them for 
 from __future__ import annotations
 
 import logging
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, Generic, TypeVar
@@ -23,6 +23,9 @@ T = TypeVar("T", bound=ApiObject)
 log = logging.getLogger(__name__)
 
 ZONE_LABEL = "topology.kubernetes.io/zone"
+ABROAD = "lent abroad by"  # with a namespace, the group of the pairings in which its guests lend to other namespaces
+
+Group = tuple[str, str]
 
 
 def version(metadata: Mapping[str, Any]) -> int:
@@ -53,15 +56,17 @@ class Objects(Generic[T]):
         plural: str,
         *,
         keeps_readable: bool = True,
-        group: Callable[[T], str] = lambda _: "",
+        groups: Callable[[T], Iterable[Group]] = lambda _: (),
     ) -> None:
         """`keeps_readable`: whether the last version that could be read stands in for one that cannot.
 
-        `group` gives what `in_group` finds objects by; it never changes for an object.
+        `groups` gives what `in_group` finds objects by; they never change for an object.
         """
         self._keeps_readable = keeps_readable
-        self._group = group
-        self._groups: dict[tuple[str, str], dict[str, T]] = defaultdict(dict)
+        self._groups_of = groups
+        self._groups: dict[Group, dict[tuple[str, str], T]] = defaultdict(dict)
+        self._changes: Counter[str] = Counter()
+        self._all_changes = 0
         self.model = model
         self.plural = plural
         self._objects: dict[str, dict[str, T]] = defaultdict(dict)
@@ -71,9 +76,13 @@ class Objects(Generic[T]):
         """Those of a namespace."""
         return list(self._objects.get(namespace, {}).values())
 
-    def in_group(self, namespace: str, group: str) -> list[T]:
-        """Those of a namespace that belong together."""
-        return list(self._groups.get((namespace, group), {}).values())
+    def in_group(self, kind: str, name: str) -> list[T]:
+        """Those that belong together."""
+        return list(self._groups.get((kind, name), {}).values())
+
+    def changes(self, namespace: str = "") -> int:
+        """How often something of a namespace, or of all, has come, gone, or become another but for its status."""
+        return self._changes[namespace] if namespace else self._all_changes
 
     def unreadable(self, namespace: str) -> list[Unreadable]:
         """Those that could not be read."""
@@ -105,25 +114,35 @@ class Objects(Generic[T]):
             self._unreadable[namespace][name] = Unreadable(ApiObject.parse(body), status, explain(error))
             log.warning("cannot read %s %s/%s: %s", self.plural, namespace, name, explain(error))
             if known is not None and not self._keeps_readable:
+                self._count(namespace)
                 self._drop(known)
             return known
+        if known is None or _gist(fresh) != _gist(known):
+            self._count(namespace)
         if known is not None:
             self._drop(known)
-        self._objects[namespace][name] = self._groups[namespace, self._group(fresh)][name] = fresh
+        self._objects[namespace][name] = fresh
+        for group in self._groups_of(fresh):
+            self._groups[group][namespace, name] = fresh
         self._unreadable[namespace].pop(name, None)
         return fresh
 
+    def _count(self, namespace: str) -> None:
+        self._changes[namespace] += 1
+        self._all_changes += 1
+
     def _drop(self, known: T) -> None:
         del self._objects[known.namespace][known.name]
-        key = known.namespace, self._group(known)
-        self._groups[key].pop(known.name, None)
-        if not self._groups[key]:
-            del self._groups[key]
+        for group in self._groups_of(known):
+            self._groups[group].pop((known.namespace, known.name), None)
+            if not self._groups[group]:
+                del self._groups[group]
 
     def remove(self, namespace: str, name: str, uid: str) -> None:
         """Forgets an object, but not another one that has its name by now."""
         known, broken = self.get(namespace, name), self._unreadable.get(namespace, {}).get(name)
         if known is not None and known.metadata.uid == uid:
+            self._count(namespace)
             self._drop(known)
         if broken is not None and broken.head.metadata.uid == uid:
             del self._unreadable[namespace][name]
@@ -137,6 +156,17 @@ class Objects(Generic[T]):
         for one in gone:
             self.remove(one.namespace, one.name, one.metadata.uid)
         return {one.namespace for one in gone}
+
+
+def _gist(one: Any) -> tuple[object, ...]:
+    """What an object is beside its status."""
+    return one.spec, one.metadata.labels, one.metadata.annotations, one.terminating
+
+
+def _groups_of(one: MemoryPairing) -> Iterable[Group]:
+    yield one.namespace, one.spec.pool
+    if one.lender_namespace != one.namespace:
+        yield ABROAD, one.lender_namespace
 
 
 class Nodes:
@@ -170,7 +200,7 @@ class State:
 
     def __init__(self) -> None:
         self.pools = Objects(MemoryPool, names.POOLS, keeps_readable=False)
-        self.pairings = Objects(MemoryPairing, names.PAIRINGS, group=lambda one: one.spec.pool)
+        self.pairings = Objects(MemoryPairing, names.PAIRINGS, groups=_groups_of)
         self.guests = Objects(MemoryGuest, names.GUESTS)
         self.grants = Objects(MemoryGrant, names.GRANTS, keeps_readable=False)
         self.nodes = Nodes()

@@ -1,16 +1,17 @@
-"""Writes to objects, keeps what the answers say, and tells users by Events."""
+"""Writes to objects, keeps what the answers say, tells users by Events, and has turns for what can wait."""
 
 from __future__ import annotations
 
 import logging
 import re
+import time
 from typing import TYPE_CHECKING, Any
 
 from tidepool_operator import build
 from tidepool_operator.cluster import Refused
 
 if TYPE_CHECKING:
-    from collections.abc import Collection
+    from collections.abc import Callable, Collection
 
     from tidepool_api import ApiObject, MemoryPairing, MemoryPool
     from tidepool_operator.cluster import Cluster
@@ -19,6 +20,35 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 _NUMBERS = re.compile(r"(?<![\w.-])[0-9]+([KMGT]i)?\b")  # but not those in names
+
+
+def gist(message: str) -> str:
+    """A message without its numbers, which move all the time."""
+    return _NUMBERS.sub("", message)
+
+
+class Turns:
+    """Turns to write what can wait, so many a second for all together."""
+
+    def __init__(self, per_second: float, *, clock: Callable[[], float] = time.monotonic) -> None:
+        self._every, self._clock = 1 / per_second, clock
+        self._next = 0.0
+        self._turns: dict[str, float] = {}
+
+    def keep(self, alive: Collection[str]) -> None:
+        """Forgets the turns of all objects but these, by UID."""
+        self._turns = {uid: at for uid, at in self._turns.items() if uid in alive}
+
+    def wait(self, uid: str) -> float:
+        """The seconds until it is an object's turn; 0 when it is now, for which it is over then."""
+        moment = self._clock()
+        if uid not in self._turns:
+            self._turns[uid] = max(self._next, moment)
+            self._next = self._turns[uid] + self._every
+        left = self._turns[uid] - moment
+        if left <= 0:
+            del self._turns[uid]
+        return max(0.0, left)
 
 
 class Writer:
@@ -65,10 +95,10 @@ class Writer:
 
     async def say(self, about: MemoryPool | MemoryPairing, kind: str, reason: str, message: str) -> None:
         """Posts an Event, unless the last one said the same but for some number. Nothing depends on it."""
-        uid, gist = about.metadata.uid, _NUMBERS.sub("", message)
-        if self._said.get(uid) == (reason, gist):
+        uid, said = about.metadata.uid, (reason, gist(message))
+        if self._said.get(uid) == said:
             return
-        self._said[uid] = (reason, gist)
+        self._said[uid] = said
         try:
             await self._cluster.create_event(build.event(about, kind, reason, message))
         except Refused as refusal:

@@ -5,23 +5,30 @@ from __future__ import annotations
 import asyncio
 import random
 from datetime import UTC, datetime
+from functools import partial
+from itertools import cycle, islice
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from tidepool_api import names
+from tidepool_api import cadence, names
 from tidepool_scale.api import all_of
-from tidepool_scale.world import NAMESPACE
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Coroutine, Iterable, Sequence
+    from collections.abc import AsyncIterator, Callable, Coroutine, Iterable, Sequence
 
     from tidepool_scale.api import Api, Body
     from tidepool_scale.world import Guest
 
-OURS = f"/apis/{names.API_VERSION}/namespaces/{NAMESPACE}"
+OURS = f"/apis/{names.API_VERSION}"
 LEASES = "/apis/coordination.k8s.io/v1/namespaces/{}/leases"
 RENEW_SECONDS = 20  # half of what would be too late
 
 T = TypeVar("T")
+Key = tuple[str, str]  # namespace and name
+
+
+def path_of(namespace: str, kind: str, name: str = "") -> str:
+    """The path of an object, or of all of a namespace."""
+    return f"{OURS}/namespaces/{namespace}/{kind}" + (f"/{name}" if name else "")
 
 
 async def spread(items: Sequence[T], seconds: float) -> AsyncIterator[T]:
@@ -35,13 +42,14 @@ async def spread(items: Sequence[T], seconds: float) -> AsyncIterator[T]:
 
 
 class Agents:
-    """All agents; `connected` are the pairings that they have set up, by name, with borrower and lender."""
+    """All agents; `connected` are the pairings that they have set up, with borrower and lender."""
 
     def __init__(self, api: Api, own_namespace: str) -> None:
         self._api, self._leases = api, LEASES.format(own_namespace)
         self._chance = random.Random(4)
         self._tasks: set[asyncio.Task[Any]] = set()
-        self.connected: dict[str, tuple[str, str]] = {}
+        self.connected: dict[Key, tuple[Key, Key]] = {}
+        self.writes = 0  # of figures
 
     def spawn(self, job: Coroutine[Any, Any, Any]) -> None:
         """Keeps a coroutine running."""
@@ -67,22 +75,41 @@ class Agents:
         await all_of(self._publish(one) for one in guests)
 
     async def _publish(self, one: Guest) -> None:
-        await self._api.call("POST", f"{OURS}/{names.GUESTS}", one.body())
-        await self.report(one)
+        await self._api.call("POST", path_of(one.namespace, names.GUESTS), one.body())
+        await self._report(one)
 
-    async def report(self, one: Guest) -> None:
+    async def _report(self, one: Guest) -> None:
         """A report of a guest that may have gone meanwhile."""
-        path = f"{OURS}/{names.GUESTS}/{one.name}/status"
-        await self._api.call("PATCH", path, {"status": one.report(self._chance)}, missing_is_fine=True)
+        status = {"status": one.report(self._chance)}
+        path = path_of(one.namespace, names.GUESTS, one.name)
+        await self._api.call("PATCH", f"{path}/status", status, missing_is_fine=True)
 
     async def remove(self, guests: Iterable[Guest]) -> None:
         """Guests that are no more."""
-        await all_of(self._api.call("DELETE", f"{OURS}/{names.GUESTS}/{one.name}") for one in guests)
+        await all_of(self._api.call("DELETE", path_of(one.namespace, names.GUESTS, one.name)) for one in guests)
 
-    async def report_for(self, guests: list[Guest], seconds: float) -> None:
-        """Every guest reports once in this time, spread over it."""
-        async for one in spread(guests, seconds):
-            self.spawn(self.report(one))
+    # --- figures ------------------------------------------------------------------------------------------------------
+
+    async def move_all(self, guests: Iterable[Guest], seconds: float) -> None:
+        """So long all figures move all the time: everybody reports as soon as the cadence of agents lets it."""
+        pairings = list(self.connected)
+        moving: list[Callable[[], Coroutine[Any, Any, None]]] = [partial(self._report, one) for one in guests]
+        moving += [partial(self._report_end, one, side) for one in pairings for side in ("lender", "borrower")]
+        self._chance.shuffle(moving)
+        due = round(seconds * len(moving) / cadence.figures_seconds(len(moving) - 2 * len(pairings), len(pairings)))
+        async for one in spread(list(islice(cycle(moving), due)), seconds):
+            self.writes += 1
+            self.spawn(one())
+
+    async def _report_end(self, pairing: Key, side: str) -> None:
+        used, hits = self._chance.randint(1, 32) << 24, self._chance.randint(5000, 10_000)
+        figures: dict[str, Body] = {
+            "lender": {"lentBytes": used},
+            "borrower": {"usedBytes": used, "hits": hits, "misses": 10_000 - hits, "hitRatio": f"{hits / 10_000:.2f}"},
+        }
+        path = path_of(pairing[0], names.PAIRINGS, pairing[1])
+        body = {"status": {side: figures[side]}}
+        await self._api.call("PATCH", f"{path}/status", body, missing_is_fine=True)
 
     # --- signs of life ------------------------------------------------------------------------------------------------
 
@@ -110,22 +137,24 @@ class Agents:
         """Sets up every pairing that appears or changes, and lets those go that are being deleted."""
         async for event in self._api.watch(f"{OURS}/{names.PAIRINGS}"):
             pairing = event["object"]
-            if event["type"] == "DELETED" or "deletionTimestamp" in pairing["metadata"]:
-                self.connected.pop(pairing["metadata"]["name"], None)
+            meta = pairing["metadata"]
+            if event["type"] == "DELETED" or "deletionTimestamp" in meta:
+                self.connected.pop((meta["namespace"], meta["name"]), None)
             if event["type"] in ("ADDED", "MODIFIED"):
                 self._serve(pairing)
 
     def _serve(self, pairing: Body) -> None:
-        meta, borrower = pairing["metadata"], pairing.get("status", {}).get("borrower", {})
-        path = f"{OURS}/{names.PAIRINGS}/{meta['name']}"
+        meta, spec, borrower = pairing["metadata"], pairing["spec"], pairing.get("status", {}).get("borrower", {})
+        path = path_of(meta["namespace"], names.PAIRINGS, meta["name"])
         if "deletionTimestamp" in meta:
             if meta.get("finalizers"):
                 self.spawn(self._api.call("PATCH", path, {"metadata": {"finalizers": None}}, missing_is_fine=True))
         elif borrower.get("observedGeneration") != meta["generation"]:
             end = {"state": "Connected", "bootID": "1", "observedGeneration": meta["generation"]}
-            lender, borrower = (pairing["spec"][side].get("identity") for side in ("lender", "borrower"))
+            lender, borrower = (spec[side].get("identity") for side in ("lender", "borrower"))
             status = {"lender": end | {"peerIdentity": borrower}, "borrower": end | {"peerIdentity": lender}}
             self.spawn(self._api.call("PATCH", f"{path}/status", {"status": status}, missing_is_fine=True))
         else:
-            spec = pairing["spec"]
-            self.connected[meta["name"]] = (spec["borrower"]["guest"], spec["lender"]["guest"])
+            home = meta["namespace"]
+            lender = (spec["lender"].get("namespace", home), spec["lender"]["guest"])
+            self.connected[home, meta["name"]] = (home, spec["borrower"]["guest"]), lender

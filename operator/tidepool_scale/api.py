@@ -56,12 +56,21 @@ class Api:
     async def watch(self, path: str) -> AsyncIterator[Body]:
         """Every object of a listing, and every event from then on; begins anew when the server ends a watch."""
         while True:
-            listing = await self.call("GET", path)
+            listing = await self._list(path)
             for item in listing["items"]:
                 yield {"type": "ADDED", "object": item}
             async for event in self._since(path, listing["metadata"]["resourceVersion"]):
                 yield event
             await asyncio.sleep(AGAIN_SECONDS)
+
+    async def _list(self, path: str) -> Body:
+        """A listing; a server that is too busy for it is asked again."""
+        while True:
+            try:
+                return await self.call("GET", path)
+            except RuntimeError as refusal:
+                print(f"again: {refusal}")
+                await asyncio.sleep(AGAIN_SECONDS)
 
     async def _since(self, path: str, version: str) -> AsyncIterator[Body]:
         """Events until the server has had enough: it is busy, the version is too old, or it is simply time."""

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 EVERYWHERE = "everywhere"
 
 
-class Market:
+class Ranking:
     """Lenders by what they have, in groups: a node, a zone, everywhere.
 
     Each group is a heap with entries that may be out of date: they are told by their amount, and dropped on the way.

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+from types import SimpleNamespace
 from typing import Any
 
 from world import BORROWER, LENDER, LONG_AGO, MIB, guest, mib
 
 from tidepool_api import GrantStatus, MemoryGrant, names
 from tidepool_operator import build, grants
-from tidepool_operator.abroad import look_abroad, pairings_elsewhere, readers
+from tidepool_operator.cross_namespace import Grants, pairings_elsewhere
 from tidepool_operator.handlers import Operator
 from tidepool_operator.inventory import Inventory
 from tidepool_operator.planner import Plan, plan
@@ -21,6 +22,7 @@ class Cluster:
 
     def __init__(self) -> None:
         self.state, self.version = State(), 0
+        self.grants = Grants(self.state)
 
     def put(self, kind: str, namespace: str, name: str, spec: dict[str, Any], **more: Any) -> None:
         self.version += 1
@@ -48,13 +50,13 @@ class Cluster:
         guests, pairings = self.state.guests.in_namespace(namespace), self.state.pairings.in_namespace(namespace)
         elsewhere = pairings_elsewhere(namespace, self.state)
         inventory = Inventory(guests, pairings, namespace=namespace, elsewhere=elsewhere)
-        there = look_abroad(found, self.state)
+        there = self.grants.look_abroad(found)
         return plan(found, inventory, claimed=there.claimed, abroad=there.guests, at=LONG_AGO)
 
     def carry_out(self, namespace: str, made: Plan) -> None:
         found = self.state.pools.get(namespace, "pool")
         assert found is not None
-        known = look_abroad(found, self.state).guests
+        known = self.grants.look_abroad(found).guests
         for one in made.assignments:
             lender = known.get(one.lender) or self.state.guests.get(namespace, one.lender)
             borrower = self.state.guests.get(namespace, one.borrower)
@@ -105,7 +107,8 @@ def test_the_pairing_names_the_namespace_and_stays() -> None:
     (pairing,) = cluster.state.pairings.in_namespace("poor")
     assert (pairing.lender_namespace, pairing.lender_ref, pairing.spec.lender.guest) == ("rich", "rich/l", "l")
     assert cluster.plan("poor").assignments == made.assignments
-    assert readers(cluster.state) == {"rich": {"poor"}}
+    assert cluster.grants.readers("rich") == {"poor"}
+    assert cluster.grants.readers("poor") == set()
 
 
 def test_a_pool_at_home_has_it_first_and_waits_until_it_is_back() -> None:
@@ -145,9 +148,9 @@ def test_a_guest_that_is_excluded_lends_nothing_abroad() -> None:
     cluster.grant("rich", {"namespace": "poor"})
     found = cluster.state.pools.get("poor", "pool")
     assert found is not None
-    assert list(look_abroad(found, cluster.state).guests) == ["rich/l"]
+    assert list(cluster.grants.look_abroad(found).guests) == ["rich/l"]
     cluster.guest("rich", "l", LENDER, ready=False, reason="Excluded")
-    assert look_abroad(found, cluster.state).guests == {}
+    assert cluster.grants.look_abroad(found).guests == {}
 
 
 def used(cluster: Cluster) -> GrantStatus:
@@ -190,13 +193,15 @@ class Woken(list[str]):
 
 
 def test_what_is_said_on_a_grant_wakes_nobody() -> None:
-    """But what it grants does, and another grant of its name."""
-    work, nothing = Woken(), dict.fromkeys(("settings", "cluster", "heartbeats", "reconciler", "election", "metrics"))
-    operator: Any = Operator(**nothing, state=State(), work=work)  # type: ignore[arg-type]
+    """But what it grants does, and its end."""
+    work, nothing = Woken(), dict.fromkeys(("settings", "cluster", "heartbeats", "election", "metrics"))
+    state = State()
+    reconciler = SimpleNamespace(grants=Grants(state))
+    operator: Any = Operator(**nothing, reconciler=reconciler, state=state, work=work)  # type: ignore[arg-type]
 
-    def seen(version: int, generation: int, uid: str = "u", kind: str = "MODIFIED") -> list[str]:
-        metadata = {"name": "g", "namespace": "rich", "uid": uid, "generation": generation}
-        body = {"metadata": metadata | {"resourceVersion": str(version)}, "spec": {"to": [{"namespace": "poor"}]}}
+    def seen(version: int, generation: int, kind: str = "MODIFIED") -> list[str]:
+        metadata = {"name": "g", "namespace": "rich", "uid": "u", "generation": generation}
+        body = {"metadata": metadata | {"resourceVersion": str(version)}, "spec": {"to": [{"namespace": f"poor-{generation}"}]}}
         work.clear()
         asyncio.run(operator.take_in(operator.state.grants, kind, body))
         return list(work)
@@ -205,5 +210,28 @@ def test_what_is_said_on_a_grant_wakes_nobody() -> None:
     assert seen(2, 1) == []
     assert operator.state.grants.get("rich", "g").metadata.resource_version == "2"
     assert seen(3, 2) == ["rich"]
-    assert seen(4, 2, uid="v") == ["rich"]
-    assert seen(5, 2, uid="v", kind="DELETED") == ["rich"]
+    assert seen(4, 2, kind="DELETED") == ["rich"]
+
+
+def test_who_has_a_guest_hears_of_its_figures() -> None:
+    """Its own namespace, and that of the pool which has it; nobody else of those who would have liked it."""
+    cluster = rich_and_poor()
+    cluster.pool("late", "rich")
+    assert cluster.grants.concerned("rich", "l") == {"rich"}
+    cluster.grant("rich", {"namespace": "poor"}, {"namespace": "late"})
+    assert cluster.grants.concerned("rich", "l") == {"rich", "poor"}
+    cluster.pool("rich")
+    assert cluster.grants.concerned("rich", "l") == {"rich"}
+
+
+def test_a_guest_that_is_relabelled_or_goes_is_no_longer_granted() -> None:
+    """What was looked up before is not believed after a change."""
+    cluster = rich_and_poor()
+    cluster.grant("rich", {"namespace": "poor"})
+    assert mib(cluster.plan("poor")) == {("b", "rich/l"): 512}
+    cluster.guest("rich", "l", {})
+    assert cluster.plan("poor").assignments == ()
+    cluster.guest("rich", "l", LENDER)
+    assert mib(cluster.plan("poor")) == {("b", "rich/l"): 512}
+    cluster.state.guests.remove("rich", "l", "rich-l")
+    assert cluster.plan("poor").assignments == ()

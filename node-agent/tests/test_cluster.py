@@ -1,0 +1,94 @@
+"""What the agent makes of its MemoryGuests on a real API server (issue 28, fault 10)."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+
+import pytest
+from cast import eventually
+from objects import machine
+
+from tidepool_agent import report
+from tidepool_agent.cluster import Cluster
+from tidepool_agent.kubeapi import Api
+from tidepool_agent.report import Finding
+from tidepool_api import MemoryGuest, cadence
+from tidepool_api_testing.server import ADMIN_TOKEN, Server
+
+WAIT_SECONDS = 20
+
+
+def guest(namespace: str, name: str = "g", **labels: str) -> MemoryGuest:
+    """What an agent says of a machine with these labels."""
+    return report.guest(machine(name, namespace=namespace, labels=labels), "here", Finding(), (), None)
+
+
+def with_cluster(server: Server, folder: Path, job: Callable[[Cluster], Awaitable[None]]) -> None:
+    """Does something as the agent of the node `here`."""
+    known = json.loads(server.kubeconfig().read_text())["clusters"][0]["cluster"]
+    token = folder / "token"
+    token.write_text(ADMIN_TOKEN)
+    api = Api(known["server"], ca=Path(known["certificate-authority"]), token=token)
+
+    async def run() -> None:
+        cluster = Cluster(api, "here", (), lambda _: None)
+        await cluster.start()
+        await job(cluster)
+
+    asyncio.run(run())
+
+
+async def seen(check: Callable[[], bool]) -> None:
+    """Waits for what a watch brings."""
+    await asyncio.to_thread(eventually, check, WAIT_SECONDS)
+
+
+def test_a_foreign_label_is_neither_compared_nor_taken_away(api_server: Server, namespace: str, tmp_path: Path) -> None:
+    """Whoever labels a MemoryGuest causes no writes; what the machine is labelled no longer goes."""
+    key = (namespace, "g")
+
+    def labels() -> dict[str, str]:
+        found: dict[str, str] = api_server.get("mg", "g", "-n", namespace)["metadata"].get("labels", {})
+        return found
+
+    async def job(cluster: Cluster) -> None:
+        fresh, less = guest(namespace, team="a", tier="x"), guest(namespace, team="a")
+        await cluster.claim(fresh)
+        await seen(lambda: key in cluster.guests())
+        api_server.kubectl("label", "mg", "g", "-n", namespace, "backup=daily")
+        await seen(lambda: "backup" in cluster.guests()[key]["metadata"]["labels"])
+        present = cluster.guest(key)
+        assert present is not None
+        assert report.head(present) == report.head(fresh)
+        assert report.head(present) != report.head(less)
+        await cluster.let_go(cluster.guests()[key])
+        claimed = await cluster.claim(less)
+        assert claimed is not None
+        assert report.head(claimed) == report.head(less)
+        assert labels() == {"team": "a", "backup": "daily"}
+        api_server.kubectl("label", "mg", "g", "-n", namespace, "team=b", "--overwrite")
+        await seen(lambda: cluster.guests()[key]["metadata"]["labels"]["team"] == "b")
+        stolen = cluster.guest(key)
+        assert stolen is not None
+        assert report.head(stolen) != report.head(less)
+
+    with_cluster(api_server, tmp_path, job)
+
+
+def test_figures_wait_longer_where_there_is_more(
+    api_server: Server, namespace: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """An agent counts the guests and pairings of all nodes, also those that it does not follow."""
+    monkeypatch.setattr(cadence, "AGENTS_WRITES", 0.01)
+
+    async def job(cluster: Cluster) -> None:
+        assert cluster.figures_wait.total_seconds() == cadence.LEAST_SECONDS
+        for name in ("one", "two", "three"):
+            await cluster.claim(guest(namespace, name))
+        await cluster.measure()
+        assert cluster.figures_wait.total_seconds() >= 300
+
+    with_cluster(api_server, tmp_path, job)

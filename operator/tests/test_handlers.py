@@ -1,0 +1,95 @@
+"""Whom a watch event wakes (issue 28, fault 10: one event woke all)."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+from prometheus_client import CollectorRegistry
+from world import BORROWER, LENDER, guest
+
+from tidepool_api import names
+from tidepool_operator.handlers import Operator
+from tidepool_operator.heartbeats import Heartbeats
+from tidepool_operator.metrics import Metrics
+from tidepool_operator.reconcile import Reconciler
+from tidepool_operator.settings import Settings
+from tidepool_operator.state import State
+from tidepool_operator.work import SETTLE_SECONDS, Work
+
+BANK = "bank"
+TEAMS = [f"team-{at}" for at in range(10)]
+
+
+def body(namespace: str, name: str, version: int, **fields: Any) -> dict[str, Any]:
+    """An object as a watch brings it."""
+    metadata = {"name": name, "namespace": namespace, "uid": f"{namespace}-{name}", "resourceVersion": str(version)}
+    metadata |= {"labels": fields.pop("labels", {}), "creationTimestamp": f"2026-01-01T00:00:{version:02}Z"}
+    return {"apiVersion": names.API_VERSION, "metadata": metadata, **fields}
+
+
+def lender(version: int, available: int, labels: dict[str, str]) -> dict[str, Any]:
+    """The lender of the bank."""
+    one = guest("l", labels, available=available).to_dict()
+    return body(BANK, "l", version, labels=labels, spec=one["spec"], status=one["status"])
+
+
+class Watched:
+    """An operator that is told of events, and whom it wakes. All teams may borrow from the bank; the oldest has it."""
+
+    def __init__(self) -> None:
+        self.woken: set[str] = set()
+        self.state, heartbeats, metrics = State(), Heartbeats(), Metrics(CollectorRegistry())
+        nowhere: Any = None
+        reconciler = Reconciler(nowhere, self.state, heartbeats, metrics)
+        self.work = Work(self._note)
+        self.operator = Operator(Settings(), nowhere, self.state, heartbeats, reconciler, self.work, nowhere, metrics)
+        self.state.guests.put(lender(1, 1500, LENDER))
+        self.state.grants.put(body(BANK, "grant", 1, spec={"to": [{"namespace": team} for team in TEAMS]}))
+        for at, team in enumerate(TEAMS):
+            self.state.pools.put(body(team, "pool", at, spec=self.pool(BANK)))
+
+    async def _note(self, namespace: str) -> None:
+        self.woken.add(namespace)
+
+    @staticmethod
+    def pool(*lending: str) -> dict[str, Any]:
+        """What a team asks for."""
+        lenders = {"selector": {"matchLabels": LENDER}, "maxLend": "1Gi", "namespaces": list(lending)}
+        return {"lenders": lenders, "borrowers": {"selector": {"matchLabels": BORROWER}, "size": "512Mi"}}
+
+    async def after(self, objects: Any, kind: str, one: dict[str, Any]) -> set[str]:
+        """Who is woken by an event."""
+        self.woken.clear()
+        await self.operator.take_in(objects, kind, one)
+        await asyncio.sleep(2 * SETTLE_SECONDS)
+        return set(self.woken)
+
+
+async def story() -> None:
+    """What happens to the lender, to the pools, and to a pairing."""
+    world = Watched()
+    world.work.start()
+    state = world.state
+    assert await world.after(state.guests, "MODIFIED", lender(2, 900, LENDER)) == {BANK, "team-0"}
+    assert await world.after(state.guests, "MODIFIED", lender(3, 900, LENDER | {"new": "x"})) == {BANK, *TEAMS}
+    idle = body("team-5", "pool", 20, spec=world.pool(BANK), status={"lenders": 0})
+    assert await world.after(state.pools, "MODIFIED", idle) == {"team-5"}
+    assert await world.after(state.pools, "MODIFIED", body("team-0", "pool", 21, spec=world.pool())) == set(TEAMS)
+    assert await world.after(state.guests, "MODIFIED", lender(22, 700, LENDER | {"new": "x"})) == {BANK, "team-1"}
+    ends = {"lender": {"guest": "l", "namespace": BANK, "nodeName": "n", "address": "10.0.0.1"}}
+    ends |= {"borrower": {"guest": "b", "nodeName": "n"}}
+    spec = {"pool": "pool", **ends, "size": "512Mi", "reserve": "256Mi", "maxLend": "1Gi"}
+    assert await world.after(state.pairings, "ADDED", body("team-1", "p", 23, spec=spec)) == {BANK, "team-1"}
+    state.pairings.remove("team-1", "p", "team-1-p")  # by the operator, before it hears of it
+    assert await world.after(state.pairings, "DELETED", body("team-1", "p", 23, spec=spec)) == {BANK, "team-1"}
+    state.pools.remove("team-1", "pool", "team-1-pool")
+    gone = body("team-1", "pool", 24, spec=world.pool(BANK))
+    assert await world.after(state.pools, "DELETED", gone) == set(TEAMS) - {"team-0"}
+    assert await world.after(state.guests, "DELETED", lender(25, 700, LENDER)) == {BANK, *TEAMS[2:]}
+    await world.work.stop()
+
+
+def test_an_event_wakes_those_whom_it_concerns() -> None:
+    """Figures wake who has the guest; labels, grants and edits wake all who might, and nobody else."""
+    asyncio.run(story())

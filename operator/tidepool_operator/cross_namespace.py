@@ -1,0 +1,133 @@
+"""Guests of other namespaces that a pool may borrow from, because a MemoryGrant there says so.
+
+Such a guest is known by `namespace/name`. It is lent only while no pool of its own namespace selects it, and of pools
+elsewhere that may have it, the oldest has it. Who may have whom follows from labels, grants and pools, which change
+seldom: it is kept until one of them does, and whose figures alone have changed concerns the one pool that has it.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, NamedTuple
+
+from tidepool_operator.inventory import Inventory
+from tidepool_operator.roles import matched
+from tidepool_operator.state import ABROAD
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
+    from tidepool_api import MemoryGrant, MemoryGuest, MemoryPairing, MemoryPool
+    from tidepool_operator.state import State
+
+PoolKey = tuple[str, str]  # namespace and name
+
+
+class Abroad(NamedTuple):
+    """What a pool finds in other namespaces."""
+
+    guests: dict[str, MemoryGuest]
+    claimed: dict[str, str]  # those that another pool has, with that pool
+
+
+@dataclass(frozen=True)
+class _Offers:
+    """What the guests of one namespace are for pools of others."""
+
+    granted: Mapping[PoolKey, frozenset[str]] = field(default_factory=dict)  # the guests that each may have
+    owners: Mapping[str, PoolKey] = field(default_factory=dict)  # which pool has a guest, be it one at home
+
+
+class Grants:
+    """Who may borrow from whom across namespaces."""
+
+    def __init__(self, state: State) -> None:
+        self._state = state
+        self._known: dict[str, tuple[tuple[int, ...], _Offers]] = {}  # by namespace, with the changes they rest on
+        self._readers: tuple[int, dict[str, set[str]]] = (-1, {})
+
+    def look_abroad(self, pool: MemoryPool) -> Abroad:
+        """The guests that are granted to a pool and that its lenders' selector matches."""
+        guests: dict[str, MemoryGuest] = {}
+        claimed: dict[str, str] = {}
+        key = (pool.namespace, pool.name)
+        for namespace in set(pool.spec.lenders.namespaces) - {pool.namespace}:
+            offers = self._offers(namespace)
+            for name in offers.granted.get(key, ()):
+                one, owner = self._state.guests.get(namespace, name), offers.owners[name]
+                if one is not None and not one.is_excluded:
+                    guests[f"{namespace}/{name}"] = one
+                if owner != key:
+                    claimed[f"{namespace}/{name}"] = "/".join(owner)
+        return Abroad(guests, claimed)
+
+    def readers(self, namespace: str) -> set[str]:
+        """The other namespaces whose pools may borrow from its guests."""
+        changes, known = self._readers
+        if changes != self._state.pools.changes():
+            known = {}
+            for home in self._state.pools.namespaces():
+                for one in self._state.pools.in_namespace(home):
+                    for lender in one.spec.lenders.namespaces:
+                        known.setdefault(lender, set()).add(home)
+            self._readers = self._state.pools.changes(), known
+        return known.get(namespace, set())
+
+    def concerned(self, namespace: str, guest: str) -> set[str]:
+        """The namespaces that plan with a guest: its own, and that of the pool which has it."""
+        has_readers = bool(self.readers(namespace) - {namespace})
+        owner = self._offers(namespace).owners.get(guest) if has_readers else None
+        return {namespace, owner[0]} if owner else {namespace}
+
+    def _offers(self, namespace: str) -> _Offers:
+        state = self._state
+        changes = (state.pools.changes(), state.guests.changes(namespace), state.grants.changes(namespace))
+        known = self._known.get(namespace)
+        if known is None or known[0] != changes:
+            known = self._known[namespace] = changes, self._looked_up(namespace)
+        return known[1]
+
+    def _looked_up(self, namespace: str) -> _Offers:
+        inventory = Inventory(self._state.guests.in_namespace(namespace))
+        owners: dict[str, PoolKey] = {}
+        granted: dict[PoolKey, frozenset[str]] = {}
+        for one in self._state.pools.in_namespace(namespace):
+            owners |= dict.fromkeys(matched(one, inventory), (one.namespace, one.name))
+        grants = self._state.grants.in_namespace(namespace)
+        for one in sorted(self._asking(namespace), key=age) if grants else ():
+            key = (one.namespace, one.name)
+            granted[key] = _granted(one, grants, inventory)
+            for name in granted[key]:
+                owners.setdefault(name, key)
+        return _Offers(granted, owners)
+
+    def _asking(self, namespace: str) -> Iterable[MemoryPool]:
+        """The pools of other namespaces that name this one."""
+        for home in self.readers(namespace) - {namespace}:
+            for one in self._state.pools.in_namespace(home):
+                if namespace in one.spec.lenders.namespaces and not one.terminating:
+                    yield one
+
+
+def _granted(pool: MemoryPool, grants: Iterable[MemoryGrant], inventory: Inventory) -> frozenset[str]:
+    """The guests that a pool asks for and that some grant gives it."""
+    given: set[str] = set()
+    for one in grants:
+        if one.is_for(pool.namespace, pool.name):
+            given |= inventory.matching(one.spec.selector) if one.spec.selector else inventory.guests.keys()
+    selector = pool.spec.lenders.selector
+    return frozenset(given & inventory.matching(selector)) if given and selector else frozenset()
+
+
+def pairings_elsewhere(namespace: str, state: State) -> Iterable[MemoryPairing]:
+    """The pairings of other namespaces in which guests take part that this one may know."""
+    used = {name for one in state.pools.in_namespace(namespace) for name in one.spec.lenders.namespaces} - {namespace}
+    found = [one for other in used for one in state.pairings.in_namespace(other)]
+    found += [one for lender in (namespace, *used) for one in state.pairings.in_group(ABROAD, lender)]
+    return {(one.namespace, one.name): one for one in found if one.namespace != namespace}.values()
+
+
+def age(pool: MemoryPool) -> tuple[str, str, str]:
+    """The older pool first: it has the guests that both want."""
+    created = pool.metadata.creation_timestamp
+    return (created.isoformat() if created else "", pool.name, pool.namespace)
