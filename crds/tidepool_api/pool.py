@@ -162,11 +162,12 @@ class PoolSpec(ApiModel):
     """When a borrower leaves a lender alone because it is slow; what the lender holds stays there meanwhile."""
 
     max_unavailable: NumberOrPercent = "25%"
-    """Of how many borrowers at a time memory is taken that they have, a number or a percentage of those that have some.
+    """Of how many borrowers at a time pages are given up, a number or a percentage of those that have some.
 
     When the pool is edited, its sizes are planned anew, or guests are relabelled, the next ones follow when these are
-    connected again. It holds back nothing for the sake of a lender: one that is gone, under pressure, or over its
-    reserve or maxLend gets its memory back at once.
+    connected again. Another encryption or port gives up all pages of a borrower; the borrowers of one lender change its
+    port together, be they more. Other fields change while in use, for all at once. It holds back nothing for the sake
+    of a lender: one that is gone, under pressure, or over its reserve or maxLend gets its memory back at once.
     """
 
     paused: bool = False

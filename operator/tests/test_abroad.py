@@ -58,7 +58,7 @@ class Cluster:
             borrower = self.state.guests.get(namespace, one.borrower)
             assert lender is not None
             assert borrower is not None
-            body = build.pairing(found, one, build.pairing_spec(found, one, lender, borrower))
+            body = build.pairing(found, one, build.pairing_spec(found, one, lender, borrower, found.spec.port))
             self.put(names.PAIRINGS, namespace, body["metadata"]["name"], body["spec"])
 
 

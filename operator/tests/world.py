@@ -48,8 +48,12 @@ def pool(
     between: tuple[int, int] | None = None,
     weights: Mapping[str, int] | None = None,
     max_unavailable: int | str = "25%",
+    **more: object,
 ) -> MemoryPool:
-    """A pool; sizes in MiB. `between` is for minimum and maximum instead of size, `weights` are by the label `app`."""
+    """A pool; sizes in MiB. `between` is for minimum and maximum instead of size, `weights` are by the label `app`.
+
+    `more` are further fields of the spec, by their names there.
+    """
     by_app = [{"selector": {"matchLabels": {"app": app}}, "weight": one} for app, one in (weights or {}).items()]
     planned = {"minimum": f"{between[0]}Mi", "maximum": f"{between[1]}Mi", "weights": by_app} if between else {}
     lenders = {"maxLend": f"{max_lend}Mi", "reserve": f"{reserve}Mi", "spread": spread}
@@ -59,7 +63,7 @@ def pool(
         "encryption": "None",
         "maxUnavailable": max_unavailable,
     }
-    return MemoryPool.parse({"metadata": {"name": name, "namespace": "ns", "uid": name}, "spec": spec})
+    return MemoryPool.parse({"metadata": {"name": name, "namespace": "ns", "uid": name}, "spec": spec | more})
 
 
 def auto_pool(

@@ -56,6 +56,7 @@ class Ledger:
     blocked: dict[str, set[str]] = field(
         default_factory=lambda: defaultdict(set)
     )  # borrower -> pairing has to go first
+    surplus: set[str] = field(default_factory=set)  # borrowers that have to give something up later
 
     def add(self, borrower: str, lender: str, size: int) -> None:
         """Assigns so much more."""
@@ -110,8 +111,10 @@ def keep(ledger: Ledger, inventory: Inventory, pool: str, selection: Selection, 
     for one in inventory.of_pool(pool):
         borrower, lender = one.spec.borrower.guest, one.lender_ref
         size = _kept(ledger, selection, one)
-        if size < one.spec.size_bytes and not steps.permit(one):
+        is_cut = size < one.spec.size_bytes
+        if (is_cut or steps.renews(one)) and not steps.permit(one) and is_cut:
             size = _room(ledger, one)
+            ledger.surplus.add(borrower)
         if size >= LEAST:
             ledger.add(borrower, lender, size)
         else:

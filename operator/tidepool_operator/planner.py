@@ -11,7 +11,7 @@ in the way of the rest.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from tidepool_api import Role, format_quantity
@@ -45,6 +45,7 @@ class Plan:
     problems: tuple[Problem, ...] = ()
     roles: tuple[GuestRole, ...] = ()  # what is to be remembered of them
     turns: tuple[Turn, ...] = ()  # roles that change now
+    ports: Mapping[str, int] = field(default_factory=dict)  # of lenders that keep another than the pool's for now
     again: float | None = None  # seconds after which a cool-down is over
 
     @property
@@ -78,7 +79,7 @@ def plan(
     unserved = [name for name in selection.borrowers if sum(ledger.sizes[name].values()) < pool.spec.least_bytes]
     absent = selection.absent
     wanting = [name for name in unserved if name not in absent]
-    is_room_coming = bool(steps.deferred) or _is_room_coming(ledger, inventory, selection)
+    is_room_coming = bool(ledger.surplus) or _is_room_coming(ledger, inventory, selection)
     short = [] if is_room_coming else [name for name in wanting if name not in turning]
     paired = {name for by in (ledger.lent, ledger.sizes) for name, amount in by.items() if amount}
     kept = remembered(pool, selection.roles, paired, at)
@@ -96,6 +97,7 @@ def plan(
         ),
         roles=kept,
         turns=tuple(selection.roles.turns),
+        ports=steps.ports,
         again=until_due(pool, kept, at),
     )
 
