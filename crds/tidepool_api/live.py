@@ -19,9 +19,9 @@ if TYPE_CHECKING:
 FIXED = frozenset({"lenders/encryption", "port"})
 
 _WHO = (
-    *("role", "selector", "cool_down"),
+    *("role", "selector", "cool_down", "placement.require", "placement.apart"),
     *("lenders.selector", "lenders.namespaces", "lenders.margin", "lenders.spread"),
-    "borrowers.selector",
+    *("borrowers.selector", "borrowers.priorities"),
 )
 _SIZE = ("borrowers.size", "borrowers.minimum", "borrowers.maximum", "borrowers.weights")
 
