@@ -15,6 +15,7 @@ from tidepool_api.guest import (
 )
 from tidepool_api.latency import Latency, Thresholds
 from tidepool_api.names import (
+    Apart,
     BorrowerState,
     ConditionType,
     Encryption,
@@ -22,6 +23,7 @@ from tidepool_api.names import (
     LatencyMode,
     LenderState,
     Metric,
+    Near,
     PairingPhase,
     PoolPhase,
     Provider,
@@ -39,12 +41,23 @@ from tidepool_api.pairing import (
     PairingSpec,
     PairingStatus,
 )
-from tidepool_api.pool import Borrowers, GuestRole, Lenders, MemoryPool, PoolSpec, PoolStatus, Weight
+from tidepool_api.pool import (
+    Borrowers,
+    GuestRole,
+    Lenders,
+    MemoryPool,
+    Placement,
+    PoolSpec,
+    PoolStatus,
+    Priority,
+    Weight,
+)
 from tidepool_api.units import format_quantity, parse_duration, parse_quantity, to_mib
 
 __version__ = "0.1.0"
 
 __all__ = [
+    "Apart",
     "ApiModel",
     "ApiObject",
     "BorrowerEnd",
@@ -76,14 +89,17 @@ __all__ = [
     "MemoryPairing",
     "MemoryPool",
     "Metric",
+    "Near",
     "ObjectMeta",
     "OwnerReference",
     "PairingPhase",
     "PairingSpec",
     "PairingStatus",
+    "Placement",
     "PoolPhase",
     "PoolSpec",
     "PoolStatus",
+    "Priority",
     "Provider",
     "Reason",
     "Requirement",

@@ -86,6 +86,20 @@ class Filter(StrEnum):
     SEQUENTIAL = "Sequential"
 
 
+class Near(StrEnum):
+    """How near to a borrower its lenders have to be."""
+
+    SAME_NODE = "SameNode"
+    SAME_ZONE = "SameZone"
+
+
+class Apart(StrEnum):
+    """What no two lenders of a borrower share."""
+
+    NODE = "Node"
+    ZONE = "Zone"
+
+
 class LatencyMode(StrEnum):
     """By what a borrower judges that a lender is too slow: the module's words."""
 
@@ -152,6 +166,7 @@ class ConditionType(StrEnum):
     BORROWERS_FOUND = "BorrowersFound"
     ROLES_CONSISTENT = "RolesConsistent"
     CAPACITY_SUFFICIENT = "CapacitySufficient"
+    PLACEMENT_SATISFIED = "PlacementSatisfied"
     GUESTS_READY = "GuestsReady"
     CHANGES_PENDING = "ChangesPending"
 

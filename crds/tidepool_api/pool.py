@@ -28,8 +28,10 @@ from tidepool_api.latency import Latency
 from tidepool_api.names import (
     DEFAULT_PORT,
     DRY_RUN_ANNOTATION,
+    Apart,
     Encryption,
     Filter,
+    Near,
     PoolPhase,
     Role,
     RoleChoice,
@@ -73,6 +75,16 @@ class Weight(ApiModel):
     """How much: twice the weight is twice the share, or as much for half the reads."""
 
 
+class Priority(ApiModel):
+    """Who comes before others when memory is short."""
+
+    selector: Selector
+    """Which borrowers, by their labels."""
+
+    priority: int = Field(ge=-1000, le=1000)
+    """Whoever has the higher one comes first."""
+
+
 class Borrowers(ApiModel):
     """Who borrows, and how much."""
 
@@ -96,6 +108,13 @@ class Borrowers(ApiModel):
     weights: tuple[Weight, ...] = Field(default=(), max_length=8)
     """With maximum: who counts for more than others. The first that matches a guest holds; the others weigh 1."""
 
+    priorities: tuple[Priority, ...] = Field(default=(), max_length=8)
+    """Who is served first, and keeps what it has longest, when memory is short.
+
+    The first that matches a guest holds; the others have 0. With size, nobody is given up for somebody who comes later.
+    With maximum, the minimum of those that come first is planned before that of others, who give up theirs for it.
+    """
+
     model_config = {
         "json_schema_extra": rules(
             rule(
@@ -112,6 +131,29 @@ class Borrowers(ApiModel):
                 says="'minimum (' + self.minimum + ') is more than maximum (' + self.maximum + ')'",
                 path=".minimum",
             ),
+        )
+    }
+
+
+class Placement(ApiModel):
+    """Where the lenders of a borrower may be; without it anywhere, the nearest first."""
+
+    require: Near | None = None
+    """SameNode: only on the borrower's own node. SameZone: only in its zone, by topology.kubernetes.io/zone of nodes.
+
+    Who has moved elsewhere, or was served before this was asked for, changes over as maxUnavailable lets it.
+    """
+
+    apart: Apart | None = None
+    """Node: no two on one node. Zone: no two in one zone. So a failure takes one; lenders.spread says of how many."""
+
+    model_config = {
+        "json_schema_extra": rules(
+            rule(
+                "!has(self.require) || !has(self.apart) || (self.require == 'SameZone' && self.apart == 'Node')",
+                says="'require: ' + self.require + ' leaves a borrower one place, and apart: ' + self.apart + "
+                "' asks for several; remove one of them'",
+            )
         )
     }
 
@@ -144,6 +186,9 @@ class PoolSpec(ApiModel):
     borrowers: Borrowers
     """The guests whose page cache is too small."""
 
+    placement: Placement = Placement()
+    """Which lenders are near enough to a borrower, and far enough from each other."""
+
     strategy: Strategy = Strategy.NON_INCLUSIVE
     """NonInclusive: a page that was read back stays with the lender too. Exclusive: it does not."""
 
@@ -163,11 +208,12 @@ class PoolSpec(ApiModel):
     """When a borrower leaves a lender alone because it is slow; what the lender holds stays there meanwhile."""
 
     max_unavailable: NumberOrPercent = "25%"
-    """Of how many borrowers at a time memory is taken that they have, a number or a percentage of those that have some.
+    """Of how many borrowers at a time pages are given up, a number or a percentage of those that have some.
 
     When the pool is edited, its sizes are planned anew, or guests are relabelled, the next ones follow when these are
-    connected again. It holds back nothing for the sake of a lender: one that is gone, under pressure, or over its
-    reserve or maxLend gets its memory back at once.
+    connected again. Another encryption or port gives up all pages of a borrower; the borrowers of one lender change its
+    port together, be they more. Other fields change while in use, for all at once. It holds back nothing for the sake
+    of a lender: one that is gone, under pressure, or over its reserve or maxLend gets its memory back at once.
     """
 
     paused: bool = False

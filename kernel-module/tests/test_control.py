@@ -11,6 +11,7 @@ from bed.image import TESTS, TOP
 from bed.pair import BORROWER_ADDRESS, LENDER_ADDRESS, Pair
 from bed.protocol import KIND, somebody
 from bed.tidepool import MIB, ROOT, Tidepool, wait_until
+from tidepool_api.live import FIXED, WAYS
 
 SOMEBODY = somebody()
 LENDER_ATTRIBUTES: dict[str, object] = {"address": LENDER_ADDRESS, "identity": SOMEBODY, "size_bytes": 64 * MIB}
@@ -42,6 +43,26 @@ BAD_IDENTITIES = [
     *((_point(number), "is a point of low order") for number in LOW_ORDER),
     *((_point(number), "is no point of the curve") for number in NO_POINTS),
 ]
+
+# One for each attribute that a pairing sets, other than the default and what the tests begin with.
+OTHER_VALUES = {
+    "port": "7480",
+    "lend_bytes": str(64 * MIB),
+    "reserve_bytes": str(32 * MIB),
+    "lenders/address": "10.7.0.9",
+    "lenders/port": "7471",
+    "lenders/identity": somebody(),
+    "lenders/size_bytes": str(16 * MIB),
+    "lenders/strategy": "Exclusive",
+    "lenders/sequential_filter": "1",
+    "lenders/encryption": "None",
+    "lenders/deadline_us": "5000",
+    "lenders/breaker": "Thresholds",
+    "lenders/breaker_short": "2000 50000",
+    "lenders/breaker_long": "900 1800",
+    "borrowers/identity": somebody(),
+    "borrowers/quota_bytes": str(16 * MIB),
+}
 
 BAD_VALUES = [
     ("port", "0"),
@@ -228,6 +249,26 @@ def test_busy_while_enabled(loaded: Guest) -> None:
     tidepool.set("lend_bytes", 16 * MIB)
     tidepool.set("reserve_bytes", 32 * MIB)
     assert tidepool.get("lend_bytes") == str(16 * MIB)
+
+
+def test_takes_live_what_pools_count_on(loaded: Guest) -> None:
+    """Each attribute that a pairing sets, written while its peers are enabled: taken, or refused, as the API says.
+
+    Passes when the two agree for every one, and when the folders of the peers have no other that could be written.
+    """
+    tidepool = Tidepool(loaded)
+    tidepool.lend("x", quota=32 * MIB, identity=SOMEBODY)
+    tidepool.borrow("x", address=BORROWER_ADDRESS, size=32 * MIB, identity=SOMEBODY)
+    attributes = {name.replace("/", "/x/"): name for one in WAYS for name in one.attributes}
+    refused = set()
+    for path, name in attributes.items():
+        value, answer = OTHER_VALUES[name], tidepool.try_set(path, OTHER_VALUES[name])
+        assert (answer.code == 0) == (tidepool.get(path) == value), path
+        assert answer.code == 0 or "busy" in answer.output, path
+        refused |= {name} if answer.code else set()
+    assert refused == FIXED
+    found = loaded.sh(f"cd {ROOT} && find lenders/x borrowers/x -type f -perm -200").split()
+    assert set(found) == {path for path in attributes if "/" in path} | {"lenders/x/enabled", "borrowers/x/enabled"}
 
 
 @pytest.mark.parametrize("side", ["lenders", "borrowers"])

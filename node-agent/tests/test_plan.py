@@ -25,6 +25,7 @@ from tidepool_agent.plan import (
     Unload,
 )
 from tidepool_api import MemoryPairing
+from tidepool_api.live import WAYS
 
 UIDS = ("a", "b", "c", "d")
 SIZES = ("16Mi", "100M", "1Gi")
@@ -225,6 +226,15 @@ def test_what_may_change_stops_no_peer(change: dict[str, str], written: dict[str
     other = pairing(**change)
     steps = plan.steps(plan.desired("borrower", [other]), seen, Source.STORE)
     assert steps == [Change(want(Side.LENDERS, other), written)]
+
+
+def test_a_pairing_sets_what_the_table_of_edits_says() -> None:
+    """Every attribute that the agent writes is in it, and none that it does not write."""
+    one = pairing()
+    lender = plan.desired("lender", [one])
+    peers = (*lender.peers, *plan.desired("borrower", [one]).peers)
+    written = {*lender.settings, *(f"{want.side}/{name}" for want in peers for name in want.attributes)}
+    assert written == {name for way in WAYS for name in way.attributes}
 
 
 def test_encryption_changes_at_the_borrower_alone() -> None:

@@ -13,28 +13,12 @@ from enum import Enum
 
 from tidepool_agent.guestfs import GHOST_OFF, PAGE, Module, Observation, Peer, Side
 from tidepool_api import Filter, MemoryPairing, Strategy, Thresholds
+from tidepool_api.live import changeable
 
 Key = tuple[Side, str]  # what tells a peer directory from others of the guest
 
 # What the module lets change while a peer is in use; anything else stops the peer first.
-CHANGEABLE: Mapping[Side, frozenset[str]] = {
-    Side.BORROWERS: frozenset({"identity", "quota_bytes"}),
-    Side.LENDERS: frozenset(
-        {
-            "address",
-            "port",
-            "identity",
-            "size_bytes",
-            "strategy",
-            "deadline_us",
-            "breaker",
-            "breaker_short",
-            "breaker_long",
-            "sequential_filter",
-        }
-    ),
-}
-
+CHANGEABLE: Mapping[Side, frozenset[str]] = {side: changeable(side) for side in Side}
 
 # What a guest that borrows nothing is asked to find out: what borrowing with the default strategy would bring.
 GHOST = Strategy.NON_INCLUSIVE.value

@@ -62,7 +62,7 @@ class Cluster:
             borrower = self.state.guests.get(namespace, one.borrower)
             assert lender is not None
             assert borrower is not None
-            body = build.pairing(found, one, build.pairing_spec(found, one, lender, borrower))
+            body = build.pairing(found, one, build.pairing_spec(found, one, lender, borrower, found.spec.port))
             self.put(names.PAIRINGS, namespace, body["metadata"]["name"], body["spec"])
 
 
@@ -201,7 +201,10 @@ def test_what_is_said_on_a_grant_wakes_nobody() -> None:
 
     def seen(version: int, generation: int, kind: str = "MODIFIED") -> list[str]:
         metadata = {"name": "g", "namespace": "rich", "uid": "u", "generation": generation}
-        body = {"metadata": metadata | {"resourceVersion": str(version)}, "spec": {"to": [{"namespace": f"poor-{generation}"}]}}
+        body = {
+            "metadata": metadata | {"resourceVersion": str(version)},
+            "spec": {"to": [{"namespace": f"poor-{generation}"}]},
+        }
         work.clear()
         asyncio.run(operator.take_in(operator.state.grants, kind, body))
         return list(work)

@@ -11,11 +11,13 @@ from hypothesis import strategies as st
 from world import BORROWER, LENDER, LONG_AGO, MIB, TEAM, auto_pool, carried_out, guest, lent, pairing, plan, pool
 
 from tidepool_api import GuestRole, MemoryGuest, MemoryPairing, MemoryPool, Role
-from tidepool_operator.placement import LEAST
+from tidepool_operator.inventory import Node
+from tidepool_operator.placement import LEAST, priority
 from tidepool_operator.planner import Plan
 
 LENDERS = ["l1", "l2", "l3"]
 BORROWERS = ["b1", "b2", "b3", "b4"]
+ZONES = {"n1": Node(zone="a"), "n2": Node(zone="a"), "n3": Node(zone="b")}
 LABELS: list[dict[str, str]] = [{}, LENDER, BORROWER, LENDER | BORROWER]
 
 
@@ -31,7 +33,7 @@ class World:
 
     def plan(self) -> Plan:
         """The plan for it."""
-        return plan(self.pool, self.guests, self.pairings, claimed=self.claimed, silent=self.silent)
+        return plan(self.pool, self.guests, self.pairings, claimed=self.claimed, silent=self.silent, nodes=ZONES)
 
     def after(self, done: Plan) -> World:
         """The world in which the plan is carried out; other pools' pairings are as before, what was going is gone."""
@@ -48,10 +50,14 @@ def guest_named(name: str) -> st.SearchStrategy[MemoryGuest]:
     return st.builds(
         guest,
         st.just(name),
-        (st.just(usual) | st.just(usual) | st.just(usual) | st.sampled_from(LABELS)).map(lambda one: one | TEAM),
+        st.builds(
+            lambda role, app: role | TEAM | app,
+            st.just(usual) | st.just(usual) | st.just(usual) | st.sampled_from(LABELS),
+            st.sampled_from([{}, {"app": "db"}]),
+        ),
         total=st.integers(128, 4096),
         available=st.integers(0, 4096),
-        node=st.sampled_from(["n1", "n2"]),
+        node=st.sampled_from([*ZONES, "n0"]),
         ready=st.just(value=True) | st.just(value=True) | st.booleans(),
         stalled=st.sampled_from([0, 0, 3, 15, 50]),
         io_wait=st.sampled_from([0, 30]),
@@ -75,12 +81,17 @@ pairings = st.lists(
     max_size=10,
 )
 limits = {"max_lend": st.integers(16, 2048), "reserve": st.integers(16, 1024)}
-fixed = st.builds(pool, size=st.integers(16, 3000), spread=st.sampled_from([1, 1, 2, 3]), **limits)
+wishes = {
+    "placement": st.sampled_from([{}, {}, {"require": "SameNode"}, {"require": "SameZone"}, {"apart": "Node"}]),
+    "priorities": st.sampled_from([{}, {"db": 5}]),
+}
+fixed = st.builds(pool, size=st.integers(16, 3000), spread=st.sampled_from([1, 1, 2, 3]), **limits, **wishes)
 planned = st.builds(
     pool,
     between=st.tuples(st.integers(16, 1024), st.integers(0, 2048)).map(lambda two: (two[0], sum(two))),
     margin=st.sampled_from([0, 0, 64]),
     **limits,
+    **wishes,
 )
 
 
@@ -158,6 +169,38 @@ def test_no_guest_has_two_roles(world: World) -> None:
     assert {one.lender for one in made.assignments}.isdisjoint(one.borrower for one in made.assignments)
     assert set(made.lenders).isdisjoint(made.borrowers)
     assert not {name for name in made.claims if world.claimed.get(name, world.pool.name) != world.pool.name}
+
+
+@thorough
+@given(any_worlds)
+def test_lenders_are_where_the_pool_wants_them(world: World) -> None:
+    """Near enough to their borrowers and apart from each other, whatever there was before."""
+    nodes = {one.name: one.spec.node_name for one in world.guests}
+    zones = {name: ZONES[node].zone if node in ZONES else node for name, node in nodes.items()}
+    placement, made = world.pool.spec.placement, world.plan().assignments
+    if placement.require is not None:
+        where = nodes if placement.require == "SameNode" else zones
+        assert all(where[one.borrower] == where[one.lender] for one in made)
+    if placement.apart is not None:
+        assert len({(one.borrower, nodes[one.lender]) for one in made}) == len(made)
+
+
+@thorough
+@given(worlds)
+def test_nobody_who_comes_first_goes_short_of_what_is_new_to_others(world: World) -> None:
+    """Of two new borrowers on one node the one that is served is not the one of lower priority alone."""
+    made = replace(world, pairings=[]).plan()
+    known = {one.name: one for one in world.guests}
+    served = [name for name in made.borrowers if name not in made.unserved]
+    for name in set(made.unserved) & {name for problem in made.problems for name in problem.guests}:
+        for other in served:
+            if known[name].spec.node_name == known[other].spec.node_name:
+                ranks = [priority(world.pool, known[one]) for one in (name, other)]
+                assert ranks[0] <= ranks[1] or name in _not_ready(made)
+
+
+def _not_ready(made: Plan) -> set[str]:
+    return {name for one in made.problems if one.reason.value == "GuestNotReady" for name in one.guests}
 
 
 @thorough

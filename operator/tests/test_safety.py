@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from typing import Any
 
 import pytest
 from cast import BORROWS, LENDS, PAIRING, Agent, connected_pool, wait_for
@@ -49,24 +50,48 @@ def test_a_paused_pool_stays_as_it_is_and_can_be_deleted(agent: Agent) -> None:
 
 def test_an_edit_is_carried_out_in_steps(agent: Agent) -> None:
     """Of three borrowers one at a time becomes smaller, the next when that one has what it should have."""
+    lenders = _three_borrowers(agent)
+    agent.pool(lenders=lenders, size="256Mi", maxUnavailable=1)
+    _assert_steps(agent, "size", "256Mi")
+
+
+def test_what_is_not_live_is_carried_out_in_steps_and_the_rest_at_once(agent: Agent) -> None:
+    """Issue 28, fault 2: encryption empties a cache, one of three at a time; the deadline is everybody's at once."""
+    lenders = _three_borrowers(agent)
+    agent.pool(lenders=lenders, encryption="AES-GCM", deadline="300ms", maxUnavailable=1)
+    wait_for("deadline", lambda: _values(agent, "deadline") == ["300ms"] * 3)
+    assert _values(agent, "encryption") == ["AES-GCM", "None", "None"]
+    for name in THREE[1:]:
+        _settle(agent, name)
+    _assert_steps(agent, "encryption", "AES-GCM")
+
+
+THREE = [f"pool.{name}.l" for name in "abc"]
+
+
+def _three_borrowers(agent: Agent) -> dict[str, Any]:
+    """Three borrowers of one lender, all connected; returns what the pool says of lenders."""
     agent.guest("l", LENDS, total=4 << 30)
     for at, name in enumerate("abc"):
         agent.guest(name, BORROWS, address=f"10.0.0.{at + 2}")
     lenders = {"selector": {"matchLabels": LENDS}, "maxLend": "3Gi"}
     agent.pool(lenders=lenders)
-    pairings = [f"pool.{name}.l" for name in "abc"]
-    wait_for("pairings", lambda: sorted(agent.pairings()) == pairings)
-    for name in pairings:
+    wait_for("pairings", lambda: sorted(agent.pairings()) == THREE)
+    for name in THREE:
         _settle(agent, name)
     wait_for("Ready", lambda: agent.status()["phase"] == "Ready")
-    agent.pool(lenders=lenders, size="256Mi", maxUnavailable=1)
+    return lenders
+
+
+def _assert_steps(agent: Agent, field: str, value: str) -> None:
+    """One pairing after the other gets a new value, the next when the former is connected again."""
     for done in range(1, 4):
-        wait_for("step", lambda done=done: _sizes(agent).count("256Mi") == done)  # type: ignore[misc]
+        wait_for("step", lambda done=done: _values(agent, field).count(value) == done)  # type: ignore[misc]
         time.sleep(1)
-        assert _sizes(agent).count("256Mi") == done
+        assert _values(agent, field).count(value) == done
         if done < 3:
             assert "spec.maxUnavailable: 1" in agent.condition("Progressing")["message"]
-        _settle(agent, pairings[done - 1])
+        _settle(agent, THREE[done - 1])
 
 
 def _settle(agent: Agent, name: str) -> None:
@@ -75,5 +100,5 @@ def _settle(agent: Agent, name: str) -> None:
     agent.connect(name, observedGeneration=agent.pairing(name)["metadata"]["generation"])
 
 
-def _sizes(agent: Agent) -> list[str]:
-    return [one["spec"]["size"] for one in agent.pairings().values()]
+def _values(agent: Agent, field: str) -> list[str]:
+    return [agent.pairing(name)["spec"][field] for name in THREE]

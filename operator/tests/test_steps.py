@@ -1,15 +1,24 @@
-"""Edits that would take memory from many borrowers take it from a few at a time (issue 4, item 5: Safety)."""
+"""Edits that would disturb many borrowers disturb a few at a time (issue 4, item 5: Safety; issue 28, fault 2)."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from world import BORROWER, LENDER, MIB, carried_out, guest, mib, pairing, plan, pool, reasons
 
+from tidepool_api import MemoryPairing
+from tidepool_api.live import live_part
+from tidepool_operator import changes
+from tidepool_operator.changes import Create, Update
+from tidepool_operator.placement import Assignment
+from tidepool_operator.steps import is_settled
+
 if TYPE_CHECKING:
-    from tidepool_api import MemoryPairing
+    from tidepool_api import MemoryPool
+    from tidepool_operator.changes import Change
     from tidepool_operator.planner import Plan
 
 LENDERS = [guest(f"l{at}", LENDER, total=8192) for at in range(2)]
@@ -98,3 +107,148 @@ def test_churn_is_bounded(size: int, allowed: int, gone: set[int], relabelled: s
         pairings = carried_out(made, connected=True)
     assert plan(edited, guests, pairings).deferred == ()
     assert mib(plan(edited, guests, pairings)) == after
+
+
+# --- fields that the module changes while it is in use, and those that it does not ------------------------------------
+
+BY_NAME = {one.name: one for one in EVERYBODY}
+LIVE = {
+    "deadline": "300ms",
+    "strategy": "Exclusive",
+    "filter": "Sequential",
+    "latency": {"mode": "Thresholds", "short": {"resume": "2ms", "stop": "9ms"}},
+}
+Patches = dict[str, dict[str, Any]]  # by the pairing's borrower
+
+
+def todo(edit: MemoryPool, pairings: list[MemoryPairing]) -> list[Change]:
+    """What is written at once."""
+    return changes.between(edit, plan(edit, EVERYBODY, pairings), pairings, BY_NAME)
+
+
+def patches(edit: MemoryPool, pairings: list[MemoryPairing]) -> Patches:
+    """That part of it which changes pairings."""
+    updates = [one for one in todo(edit, pairings) if isinstance(one, Update) and one.patch]
+    return {one.pairing.spec.borrower.guest: one.patch for one in updates}
+
+
+def disturbed(made: Patches) -> list[str]:
+    """The borrowers whose cache that empties."""
+    return sorted(name for name, patch in made.items() if live_part(patch) != patch)
+
+
+def written(pairings: list[MemoryPairing], made: Patches) -> list[MemoryPairing]:
+    """The pairings with these patches: agents have not followed, and those that are disturbed are not connected."""
+    bodies = {one.spec.borrower.guest: one.to_dict() for one in pairings}
+    for name, patch in made.items():
+        spec = bodies[name]["spec"]
+        bodies[name]["spec"] = spec | patch | {"lender": spec["lender"] | patch.get("lender", {})}
+        bodies[name]["metadata"]["generation"] += 1
+    for name in disturbed(made):
+        bodies[name]["status"]["phase"] = "Connecting"
+    return [MemoryPairing.parse(body) for body in bodies.values()]
+
+
+def followed(pairings: list[MemoryPairing]) -> list[MemoryPairing]:
+    """The same when both agents of each have done what it says."""
+    return [MemoryPairing.parse(one.to_dict() | {"status": _followed(one.metadata.generation)}) for one in pairings]
+
+
+def _followed(generation: int, lender: int | None = None) -> dict[str, Any]:
+    seen = {"lender": generation if lender is None else lender, "borrower": generation}
+    ends = {side: {"state": "Connected", "observedGeneration": number} for side, number in seen.items()}
+    return {"phase": "Connected", **ends}
+
+
+def as_before(edit: MemoryPool) -> list[MemoryPairing]:
+    """Eight borrowers that work with what they have, which an edit of sizes leaves to them."""
+    spec = {"reserve": edit.spec.lenders.reserve, "max_lend": edit.spec.lenders.max_lend}
+    changed = [one.model_copy(update={"spec": one.spec.model_copy(update=spec)}) for one in running()]
+    return followed(changed)
+
+
+@pytest.mark.parametrize("field", LIVE)
+def test_what_is_live_reaches_all_at_once(field: str) -> None:
+    edit = pool(max_lend=8192, max_unavailable=1, **{field: LIVE[field]})
+    assert len(patches(edit, as_before(edit))) == 8
+    assert plan(edit, EVERYBODY, as_before(edit)).deferred == ()
+
+
+def test_another_encryption_reaches_two_at_a_time_and_what_is_live_all() -> None:
+    edit = pool(max_lend=8192, encryption="AES-GCM", deadline="300ms")
+    before = as_before(edit)
+    first = patches(edit, before)
+    assert disturbed(first) == ["b0", "b1"]
+    assert [patch["deadline"] for patch in first.values()] == ["300ms"] * 8
+    under_way = written(before, first)
+    assert patches(edit, under_way) == {}
+    assert disturbed(patches(edit, followed(under_way))) == ["b2", "b3"]
+    assert plan(edit, EVERYBODY, followed(under_way)).deferred == ("b4", "b5", "b6", "b7")
+
+
+def test_agents_that_have_not_followed_yet_hold_up_the_next_edit() -> None:
+    """A live edit touches all; the cut that comes right after it does not find everybody with nothing to lose."""
+    live = pool(max_lend=8192, deadline="300ms")
+    under_way = written(as_before(live), patches(live, as_before(live)))
+    less = pool(size=256, max_lend=8192, deadline="300ms")
+    assert sizes(plan(less, EVERYBODY, under_way)) == [512] * 8
+    assert sizes(plan(less, EVERYBODY, followed(under_way))) == [256] * 2 + [512] * 6
+
+
+def test_a_borrower_is_settled_when_both_its_agents_have_followed() -> None:
+    """Another port is the lender's to take: the borrower's side alone says nothing."""
+    body = running()[0].to_dict()
+    body["metadata"]["generation"] = 2
+    for lender, settled in ((2, True), (1, False)):
+        assert is_settled(MemoryPairing.parse(body | {"status": _followed(2, lender)})) is settled
+
+
+def test_the_borrowers_of_a_lender_change_its_port_together() -> None:
+    """It listens on one; a borrower that is new to it meanwhile is told of that one."""
+    edit = pool(max_lend=2048, port=7471, max_unavailable=4)
+    before = as_before(edit)[:-1]
+    first = todo(edit, before)
+    assert patches(edit, before) == {name: {"lender": {"port": 7471}} for name in ("b0", "b2", "b4", "b6")}
+    assert [(one.assignment, one.spec["lender"]["port"]) for one in first if isinstance(one, Create)] == [
+        (Assignment("b7", "l1", 512 * MIB), 7470)
+    ]
+    under_way = written(before, patches(edit, before))
+    assert patches(edit, under_way) == {}
+    assert disturbed(patches(edit, followed(under_way))) == ["b1", "b3", "b5"]
+
+
+def test_a_lender_with_more_borrowers_than_may_be_disturbed_changes_its_port_alone() -> None:
+    edit = pool(max_lend=8192, port=7471, max_unavailable=2)
+    before = as_before(edit)
+    assert disturbed(patches(edit, before)) == ["b0", "b2", "b4", "b6"]
+    assert disturbed(patches(edit, _down(before, 1))) == ["b0", "b2", "b4", "b6"]
+    assert patches(edit, _down(before, 2)) == {}
+
+
+def _down(pairings: list[MemoryPairing], count: int) -> list[MemoryPairing]:
+    """So many of those of the second lender are not connected."""
+    gone = {one.name for one in pairings[1::2][:count]}
+    status = {"phase": "Connecting"}
+    return [MemoryPairing.parse(one.to_dict() | {"status": status}) if one.name in gone else one for one in pairings]
+
+
+@settings(max_examples=60, deadline=None)
+@given(
+    st.fixed_dictionaries(
+        {"encryption": st.sampled_from(["None", "AES-GCM"]), "port": st.sampled_from([7470, 7471])},
+        optional={name: st.just(value) for name, value in LIVE.items()},
+    ),
+    st.sampled_from([384, 512]),
+    st.integers(1, 8),
+)
+def test_whatever_is_edited_disturbs_no_more_than_may_be(edit: dict[str, Any], size: int, allowed: int) -> None:
+    """All fields that reach pairings: bounded at each step, but for one lender's port, and done in the end."""
+    wanted = pool(size=size, max_lend=8192, max_unavailable=allowed, **edit)
+    pairings = as_before(wanted)
+    while made := patches(wanted, pairings):
+        losing = {*disturbed(made), *(name for name, patch in made.items() if "size" in patch)}
+        assert len(losing) <= max(allowed, 4 if edit["port"] != 7470 else 0)
+        pairings = followed(written(pairings, made))
+    assert {(one.spec.encryption, one.spec.lender.port, one.spec.size) for one in pairings} == {
+        (edit["encryption"], edit["port"], f"{size}Mi")
+    }

@@ -47,19 +47,27 @@ def pool(
     spread: int = 1,
     between: tuple[int, int] | None = None,
     weights: Mapping[str, int] | None = None,
+    priorities: Mapping[str, int] | None = None,
     max_unavailable: int | str = "25%",
+    **more: object,
 ) -> MemoryPool:
-    """A pool; sizes in MiB. `between` is for minimum and maximum instead of size, `weights` are by the label `app`."""
-    by_app = [{"selector": {"matchLabels": {"app": app}}, "weight": one} for app, one in (weights or {}).items()]
-    planned = {"minimum": f"{between[0]}Mi", "maximum": f"{between[1]}Mi", "weights": by_app} if between else {}
+    """A pool; sizes in MiB. `between` is for minimum and maximum instead of size.
+
+    `weights` and `priorities` are by the label `app`, `more` are further fields of the spec, by their names there.
+    """
+    weighed, ranked = (
+        [{"selector": {"matchLabels": {"app": app}}, what: one} for app, one in (by_app or {}).items()]
+        for what, by_app in (("weight", weights), ("priority", priorities))
+    )
+    planned = {"minimum": f"{between[0]}Mi", "maximum": f"{between[1]}Mi", "weights": weighed} if between else {}
     lenders = {"maxLend": f"{max_lend}Mi", "reserve": f"{reserve}Mi", "spread": spread}
     spec = {
         "lenders": {"selector": {"matchLabels": LENDER}} | lenders | ({"margin": f"{margin}Mi"} if margin else {}),
-        "borrowers": {"selector": {"matchLabels": BORROWER}} | (planned or {"size": f"{size}Mi"}),
+        "borrowers": {"selector": {"matchLabels": BORROWER}, "priorities": ranked} | (planned or {"size": f"{size}Mi"}),
         "encryption": "None",
         "maxUnavailable": max_unavailable,
     }
-    return MemoryPool.parse({"metadata": {"name": name, "namespace": "ns", "uid": name}, "spec": spec})
+    return MemoryPool.parse({"metadata": {"name": name, "namespace": "ns", "uid": name}, "spec": spec | more})
 
 
 def auto_pool(

@@ -28,13 +28,13 @@ def pairing_name(pool: str, borrower: str, lender: str) -> str:
     return f"{name[: LONGEST_NAME - 11].rstrip('.-')}-{digest}"
 
 
-def pairing_spec(pool: MemoryPool, one: Assignment, lender: MemoryGuest, borrower: MemoryGuest) -> Body:
+def pairing_spec(pool: MemoryPool, one: Assignment, lender: MemoryGuest, borrower: MemoryGuest, port: int) -> Body:
     """The spec of the pairing that carries out an assignment; an address that is not known now is left out.
 
     Identities are not planned but follow from what guests report (see `identities`).
     """
     spec = pool.spec
-    place: Body = {"guest": lender.name, "nodeName": lender.spec.node_name, "port": spec.port}
+    place: Body = {"guest": lender.name, "nodeName": lender.spec.node_name, "port": port}
     if lender.namespace != pool.namespace:
         place["namespace"] = lender.namespace
     if lender.status.addresses:

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from tidepool_api.live import live_part
 from tidepool_operator import build
 
 if TYPE_CHECKING:
     from tidepool_api import MemoryGuest, MemoryPairing, MemoryPool
     from tidepool_operator.placement import Assignment
+    from tidepool_operator.planner import Plan
 
 TOLD_AT_MOST = 20  # of the changes in a message
 
@@ -54,23 +56,26 @@ Change = Create | Update | Delete
 
 
 def between(
-    pool: MemoryPool,
-    assignments: Iterable[Assignment],
-    pairings: Sequence[MemoryPairing],
-    guests: Mapping[str, MemoryGuest],
+    pool: MemoryPool, wanted: Plan, pairings: Sequence[MemoryPairing], guests: Mapping[str, MemoryGuest]
 ) -> list[Change]:
-    """What leads from the pairings of a pool to its assignments: deletions first, then one entry per assignment."""
+    """What leads from the pairings of a pool to what is planned: deletions first, then one entry per assignment."""
     present = {_ends(one): one for one in reversed(pairings) if not one.terminating}
-    assigned = {(one.borrower, one.lender): one for one in assignments}
+    assigned = {(one.borrower, one.lender): one for one in wanted.assignments}
     kept = {one.metadata.uid for key, one in present.items() if key in assigned}
+    deferred = frozenset(wanted.deferred)
     found: list[Change] = [Delete(one) for one in pairings if not one.terminating and one.metadata.uid not in kept]
     for key, one in assigned.items():
-        spec = build.pairing_spec(pool, one, guests[one.lender], guests[one.borrower])
+        port = wanted.ports.get(one.lender, pool.spec.port)
+        spec = build.pairing_spec(pool, one, guests[one.lender], guests[one.borrower], port)
         pairing = present.get(key)
-        found.append(
-            Create(one, spec) if pairing is None else Update(pairing, build.difference(pairing.spec.to_dict(), spec))
-        )
+        found.append(Create(one, spec) if pairing is None else _update(pairing, spec, deferred))
     return found
+
+
+def _update(pairing: MemoryPairing, spec: build.Body, deferred: Collection[str]) -> Update:
+    """Brings a pairing to its spec; of a borrower that is not to be disturbed yet, only what is live."""
+    patch = build.difference(pairing.spec.to_dict(), spec)
+    return Update(pairing, live_part(patch) if pairing.spec.borrower.guest in deferred else patch)
 
 
 def told(changes: Iterable[Change]) -> str:

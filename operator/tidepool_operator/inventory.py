@@ -9,7 +9,7 @@ from collections import defaultdict
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from tidepool_api import Role
+from tidepool_api import Near, Role
 from tidepool_operator.ranking import EVERYWHERE
 
 if TYPE_CHECKING:
@@ -38,6 +38,20 @@ class Place:
     def groups(self) -> tuple[str, ...]:
         """The groups of lenders that are near to it, the nearest first."""
         return (f"node {self.node}", *((f"zone {self.zone}",) if self.zone else ()), EVERYWHERE)
+
+    def groups_within(self, near: Near | None) -> tuple[str, ...]:
+        """Those of the groups that are near enough; the last of them is all that is."""
+        match near:
+            case Near.SAME_NODE:
+                return self.groups[:1]
+            case Near.SAME_ZONE:
+                return self.groups[:-1]
+            case None:
+                return self.groups
+
+    def area(self, near: Near | None) -> str:
+        """All that is near enough; a node whose zone is not known is one of its own."""
+        return self.groups_within(near)[-1]
 
     def distance(self, other: Place) -> int:
         """0 on the same node, 1 in the same zone, 2 elsewhere."""

@@ -8,11 +8,12 @@ alone.
 
 from __future__ import annotations
 
+import heapq
 from collections import defaultdict
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, NamedTuple
 
-from tidepool_api import Role, parse_quantity
+from tidepool_api import Apart, Near, Placement, Role, parse_quantity
 from tidepool_api.fields import LEAST_MEMORY
 from tidepool_api.pool import MOST_LENDERS
 from tidepool_api.units import MIB
@@ -20,12 +21,15 @@ from tidepool_operator.ranking import Ranking
 from tidepool_operator.roles import own_spare
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from tidepool_api import MemoryGuest, MemoryPairing, MemoryPool
     from tidepool_operator.inventory import Inventory, Place
     from tidepool_operator.selection import Selection
     from tidepool_operator.steps import Steps
 
 LEAST = parse_quantity(LEAST_MEMORY)
+_SITES = {Apart.NODE: Near.SAME_NODE, Apart.ZONE: Near.SAME_ZONE}
 
 
 def _sums() -> dict[str, int]:
@@ -50,12 +54,15 @@ class Ledger:
     bound: dict[str, int]  # lender -> what its pairings may fill in all
     spare: dict[str, int]  # lender that takes more -> what is left for pairings beside its own use
     places: dict[str, Place]  # of lenders and borrowers
+    placement: Placement = field(default_factory=Placement)
+    ranks: dict[str, int] = field(default_factory=dict)  # borrower -> its priority, where it is not 0
     sizes: dict[str, dict[str, int]] = field(default_factory=lambda: defaultdict(dict))  # borrower -> lender -> size
     lent: dict[str, int] = field(default_factory=_sums)  # lender -> sum of these
     leaving: dict[str, int] = field(default_factory=_sums)  # lender -> what it gets back soon
     blocked: dict[str, set[str]] = field(
         default_factory=lambda: defaultdict(set)
     )  # borrower -> pairing has to go first
+    surplus: set[str] = field(default_factory=set)  # borrowers that have to give something up later
 
     def add(self, borrower: str, lender: str, size: int) -> None:
         """Assigns so much more."""
@@ -66,6 +73,23 @@ class Ledger:
         """What a borrower lacks."""
         return self.wanted.get(borrower, 0) - sum(self.sizes[borrower].values())
 
+    def area(self, guest: str) -> str:
+        """Where the lenders are that are near enough to a guest, itself included."""
+        return self.places[guest].area(self.placement.require)
+
+    def site(self, lender: str) -> str:
+        """What no other lender of its borrower may share with it: a node, a zone, or nothing but itself."""
+        place = self.places.get(lender)
+        return lender if place is None or self.placement.apart is None else place.area(_SITES[self.placement.apart])
+
+    def sites(self, borrower: str) -> set[str]:
+        """Those of a borrower's lenders."""
+        return {self.site(lender) for lender in self.sizes[borrower]}
+
+    def first(self, borrowers: Iterable[str]) -> list[str]:
+        """Borrowers, those of higher priority first and else as they come."""
+        return sorted(borrowers, key=lambda name: -self.ranks.get(name, 0))
+
     def most(self, borrower: str) -> int:
         """What a borrower may have of one lender."""
         return max(LEAST, -(-self.wanted[borrower] // self.spread // MIB) * MIB)
@@ -74,6 +98,10 @@ class Ledger:
         """What a lender has for more, in whole MiB; nothing if it takes no more."""
         spare = self.spare.get(lender, 0)
         return max(0, spare - self.lent[lender] - self.leaving[lender]) // MIB * MIB
+
+    def reach(self) -> int:
+        """What a borrower that lacks all could still have, wherever that is."""
+        return sum(heapq.nlargest(MOST_LENDERS, (self.free(lender) for lender in self.spare)))
 
     def assignments(self) -> tuple[Assignment, ...]:
         """All of it, in order."""
@@ -91,10 +119,17 @@ def open_ledger(pool: MemoryPool, inventory: Inventory, selection: Selection) ->
         if not inventory.has_role(name, Role.BORROWER)
     }
     places = {name: inventory.place(one) for by in (selection.lenders, selection.borrowers) for name, one in by.items()}
-    ledger = Ledger({}, pool.spec.lenders.spread, bound, spare, places)
+    ranks = {name: rank for name, one in selection.borrowers.items() if (rank := priority(pool, one))}
+    ledger = Ledger({}, pool.spec.lenders.spread, bound, spare, places, pool.spec.placement, ranks)
     for lender in selection.lenders:
         ledger.leaving[lender] += inventory.lent_to_others(lender, pool)
     return ledger
+
+
+def priority(pool: MemoryPool, guest: MemoryGuest) -> int:
+    """Who comes first: what the pool says of a borrower."""
+    labels = guest.metadata.labels
+    return next((one.priority for one in pool.spec.borrowers.priorities if one.selector.matches(labels)), 0)
 
 
 def _bound(lender: MemoryGuest, cap: int, reserve: int) -> int:
@@ -107,11 +142,13 @@ def _bound(lender: MemoryGuest, cap: int, reserve: int) -> int:
 
 def keep(ledger: Ledger, inventory: Inventory, pool: str, selection: Selection, steps: Steps) -> None:
     """Enters every existing pairing that is still right, cut down where it no longer fits and may be cut down now."""
-    for one in inventory.of_pool(pool):
+    for one in sorted(inventory.of_pool(pool), key=lambda one: -ledger.ranks.get(one.spec.borrower.guest, 0)):
         borrower, lender = one.spec.borrower.guest, one.lender_ref
         size = _kept(ledger, selection, one)
-        if size < one.spec.size_bytes and not steps.permit(one):
+        is_cut = size < one.spec.size_bytes
+        if (is_cut or steps.renews(one)) and not steps.permit(one) and is_cut:
             size = _room(ledger, one)
+            ledger.surplus.add(borrower)
         if size >= LEAST:
             ledger.add(borrower, lender, size)
         else:
@@ -125,6 +162,8 @@ def _kept(ledger: Ledger, selection: Selection, one: MemoryPairing) -> int:
     if one.terminating or lender in selection.roles.relieved:
         return 0
     if borrower not in selection.borrowers or lender not in selection.lenders:
+        return 0
+    if ledger.area(borrower) != ledger.area(lender) or ledger.site(lender) in ledger.sites(borrower):
         return 0
     return min(_room(ledger, one), ledger.missing(borrower), ledger.most(borrower))
 
@@ -150,6 +189,7 @@ class Offer(NamedTuple):
     minus_free: int
     lender: str
     most: int  # that may be taken
+    site: str  # see Ledger.site
 
 
 class Placing:
@@ -160,31 +200,32 @@ class Placing:
         self._ledger = ledger
         self._in_part = in_part
         groups = {lender: ledger.places[lender].groups for lender in ledger.spare}
-        self._ranking = Ranking({lender: ledger.free(lender) for lender in ledger.spare}, groups)
+        sites = {lender: ledger.site(lender) for lender in ledger.spare}
+        self._ranking = Ranking({lender: ledger.free(lender) for lender in ledger.spare}, groups, sites)
 
     def serve(self, borrower: str) -> None:
         """Places what a borrower lacks."""
         missing = self._ledger.missing(borrower)
         if missing <= 0:
             return
-        present = len(self._ledger.sizes[borrower])
-        taken = _whole(missing, self._offers(borrower, 1)) or self._parts(borrower, missing, present)
+        taken = _whole(missing, self._offers(borrower, 1)) or self._parts(borrower, missing)
         for lender, size in taken:
             self._ledger.add(borrower, lender, size)
             self._ranking.set(lender, self._ledger.free(lender))
 
-    def _parts(self, borrower: str, missing: int, present: int) -> list[tuple[str, int]]:
-        taken, left = _split(missing, self._offers(borrower, MOST_LENDERS), present)
+    def _parts(self, borrower: str, missing: int) -> list[tuple[str, int]]:
+        taken, left = _split(missing, self._offers(borrower, MOST_LENDERS), self._ledger.sites(borrower))
         return taken if self._in_part or not left else []
 
     def _offers(self, borrower: str, count: int) -> list[Offer]:
         """What the lenders have for this borrower: all that it has now, and so many of the best of each group."""
         ledger = self._ledger
         present, blocked = ledger.sizes[borrower], ledger.blocked[borrower]
-        found = [self._offer(borrower, lender) for lender in present if lender not in blocked]
+        staying = ledger.spare.keys() & present.keys() - blocked
+        found = [self._offer(borrower, one) for one in staying if ledger.area(one) == ledger.area(borrower)]
         if len(present) < MOST_LENDERS:
-            without = blocked | present.keys()
-            groups = ledger.places[borrower].groups
+            without = blocked | ledger.sites(borrower)
+            groups = ledger.places[borrower].groups_within(ledger.placement.require)
             best = {lender for group in groups for lender in self._ranking.best(group, count, without)}
             new = {lender for lender in best if not is_namesake(lender, borrower)}
             found += [one for one in (self._offer(borrower, lender) for lender in new) if one.most >= LEAST]
@@ -195,7 +236,7 @@ class Placing:
         present, free = ledger.sizes[borrower].get(lender), ledger.free(lender)
         distance = ledger.places[borrower].distance(ledger.places[lender])
         most = min(free, ledger.most(borrower) - (present or 0))
-        return Offer(present is None, distance, -free, lender, most)
+        return Offer(present is None, distance, -free, lender, most, ledger.site(lender))
 
 
 def is_namesake(lender: str, borrower: str) -> bool:
@@ -210,16 +251,16 @@ def _whole(missing: int, offers: list[Offer]) -> list[tuple[str, int]]:
     return [(best.lender, missing)] if best else []
 
 
-def _split(missing: int, offers: list[Offer], present: int) -> tuple[list[tuple[str, int]], int]:
-    """From as few lenders as it takes beside the present ones, the largest first; and what is still missing then."""
+def _split(missing: int, offers: list[Offer], sites: set[str]) -> tuple[list[tuple[str, int]], int]:
+    """From as few lenders as it takes beside those at `sites`, the largest first; and what is still missing then."""
     taken: list[tuple[str, int]] = []
     for one in sorted(offers, key=lambda one: (-one.most, one)):
         size = _share(missing, one.most)
-        if size < (LEAST if one.is_new else 1) or (one.is_new and present == MOST_LENDERS):
+        if size < (LEAST if one.is_new else 1) or (one.is_new and (len(sites) == MOST_LENDERS or one.site in sites)):
             continue
         taken.append((one.lender, size))
         missing -= size
-        present += one.is_new
+        sites.add(one.site)
     return taken, missing
 
 

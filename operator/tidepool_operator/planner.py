@@ -11,7 +11,7 @@ never in the way of the rest.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from tidepool_api import Role, format_quantity
@@ -23,7 +23,7 @@ from tidepool_operator.sizing import is_sized, size
 from tidepool_operator.steps import Steps
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Mapping
+    from collections.abc import Collection, Iterable, Mapping
     from datetime import datetime
 
     from tidepool_api import GuestRole, MemoryGuest, MemoryPool
@@ -45,6 +45,7 @@ class Plan:
     problems: tuple[Problem, ...] = ()
     roles: tuple[GuestRole, ...] = ()  # what is to be remembered of them
     turns: tuple[Turn, ...] = ()  # roles that change now
+    ports: Mapping[str, int] = field(default_factory=dict)  # of lenders that keep another than the pool's for now
     again: float | None = None  # seconds after which a cool-down is over
 
     @property
@@ -78,7 +79,7 @@ def plan(
     unserved = [name for name in selection.borrowers if sum(ledger.sizes[name].values()) < pool.spec.least_bytes]
     absent = selection.absent
     wanting = [name for name in unserved if name not in absent]
-    is_room_coming = bool(steps.deferred) or _is_room_coming(ledger, inventory, selection)
+    is_room_coming = bool(ledger.surplus) or _is_room_coming(ledger, inventory, selection)
     short = [] if is_room_coming else [name for name in wanting if name not in turning]
     paired = {name for by in (ledger.lent, ledger.sizes) for name, amount in by.items() if amount}
     settle(selection.roles, paired)
@@ -93,10 +94,11 @@ def plan(
         problems=(
             *selection.problems,
             *(on_cordoned_nodes(selection.cordoned) if unserved else ()),
-            *_shortage(pool, selection, ledger, short),
+            *_shortages(pool, selection, ledger, short),
         ),
         roles=kept,
         turns=tuple(selection.roles.turns),
+        ports=steps.ports,
         again=until_due(pool, [*(one.since for one in kept), *selection.roles.held], at),
     )
 
@@ -110,7 +112,7 @@ def _placed(
     keep(ledger, inventory, pool.name, selection, steps)
     placing = Placing(ledger, in_part=is_sized(pool))
     absent = selection.absent | set(turning)
-    for borrower in selection.borrowers:
+    for borrower in ledger.first(selection.borrowers):
         if borrower not in absent:
             placing.serve(borrower)
     return ledger
@@ -121,9 +123,27 @@ def _is_room_coming(ledger: Ledger, inventory: Inventory, selection: Selection) 
     return any(ledger.leaving[name] or inventory.has_role(name, Role.BORROWER) for name in selection.lenders)
 
 
-def _shortage(pool: MemoryPool, selection: Selection, ledger: Ledger, short: list[str]) -> tuple[Problem, ...]:
-    if not short or not selection.lenders:
-        return ()
+def _shortages(pool: MemoryPool, selection: Selection, ledger: Ledger, short: list[str]) -> Iterable[Problem]:
+    """Why somebody is not served: for want of memory, or of memory where the pool wants it."""
+    reach = ledger.reach() if pool.spec.placement.to_dict() else 0
+    kept_away = [name for name in short if pool.spec.least_bytes - sum(ledger.sizes[name].values()) <= reach]
+    rest = sorted(set(short) - set(kept_away))
+    if kept_away:
+        yield _misplaced(pool, ledger, kept_away)
+    if rest and selection.lenders:
+        yield _shortage(pool, selection, ledger, rest)
+
+
+def _misplaced(pool: MemoryPool, ledger: Ledger, short: list[str]) -> Problem:
+    asked = ", ".join(f"{name}: {value}" for name, value in pool.spec.placement.to_dict().items())
+    message = (
+        f"not enough for {listed(short)}: spec.placement ({asked}) keeps them from lenders that have {_left(ledger)} "
+        f"left; label guests as lenders where they are allowed, or ask for less there"
+    )
+    return Problem(ProblemReason.NOBODY_WHERE_REQUIRED, message, tuple(short))
+
+
+def _shortage(pool: MemoryPool, selection: Selection, ledger: Ledger, short: list[str]) -> Problem:
     lenders = pool.spec.lenders
     field, least = ("minimum", "at least ") if is_sized(pool) else ("size", "")
     message = (
@@ -132,7 +152,7 @@ def _shortage(pool: MemoryPool, selection: Selection, ledger: Ledger, short: lis
         f"lower spec.borrowers.{field}, raise spec.lenders.maxLend "
         f"({lenders.max_lend}), lower spec.lenders.reserve ({lenders.reserve}), or label more guests as lenders"
     )
-    return (Problem(ProblemReason.INSUFFICIENT_CAPACITY, message, tuple(short)),)
+    return Problem(ProblemReason.INSUFFICIENT_CAPACITY, message, tuple(short))
 
 
 def _left(ledger: Ledger) -> str:

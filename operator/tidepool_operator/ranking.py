@@ -18,9 +18,15 @@ class Ranking:
     Each group is a heap with entries that may be out of date: they are told by their amount, and dropped on the way.
     """
 
-    def __init__(self, free: Mapping[str, int], groups: Mapping[str, Iterable[str]]) -> None:
-        """`free` gives what each lender has, in bytes, and `groups` those that each belongs to."""
+    def __init__(
+        self, free: Mapping[str, int], groups: Mapping[str, Iterable[str]], sites: Mapping[str, str] | None = None
+    ) -> None:
+        """`free` gives what each lender has, in bytes, and `groups` those that each belongs to.
+
+        Of those with the same site, by default each its own, one at most is found at a time.
+        """
         self._free = dict(free)
+        self._sites = sites or {}
         self._groups = {lender: tuple(groups[lender]) for lender in free}
         self._heaps: dict[str, list[tuple[int, str]]] = defaultdict(list)
         for lender, amount in self._free.items():
@@ -38,9 +44,13 @@ class Ranking:
             heapq.heappush(self._heaps[group], (-amount, lender))
 
     def best(self, group: str, count: int, without: Collection[str]) -> list[str]:
-        """The lenders of a group that have most, at most so many and none that has nothing; by name where equal."""
+        """The lenders of a group that have most, at most so many and none that has nothing; by name where equal.
+
+        `without` are lenders and sites that are not wanted.
+        """
         heap = self._heaps.get(group, [])
         seen: dict[str, tuple[int, str]] = {}
+        used = set(without)
         found: list[str] = []
         while heap and len(found) < count and heap[0][0] < 0:
             entry = heapq.heappop(heap)
@@ -48,7 +58,9 @@ class Ranking:
             if lender in seen or -amount != self._free[lender]:
                 continue
             seen[lender] = entry
-            if lender not in without:
+            site = self._sites.get(lender, lender)
+            if used.isdisjoint((lender, site)):
+                used.add(site)
                 found.append(lender)
         for entry in seen.values():
             heapq.heappush(heap, entry)

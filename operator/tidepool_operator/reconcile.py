@@ -173,7 +173,7 @@ class Reconciler:
             await self._set_finalizers(
                 scene, self._state.pools, pool, (*pool.metadata.finalizers, names.POOL_FINALIZER)
             )
-        todo = changes.between(pool, wanted.assignments, self._of(pool), scene.guests)
+        todo = changes.between(pool, wanted, self._of(pool), scene.guests)
         held = _held(pool)
         if not held:
             await self._tell_turns(pool, wanted)

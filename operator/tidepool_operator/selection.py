@@ -30,6 +30,7 @@ class ProblemReason(StrEnum):
     GUEST_NOT_READY = "GuestNotReady"
     NODE_CORDONED = "NodeCordoned"
     INSUFFICIENT_CAPACITY = "InsufficientCapacity"
+    NOBODY_WHERE_REQUIRED = "NobodyWhereRequired"
 
     @property
     def condition(self) -> ConditionType:
@@ -45,6 +46,7 @@ _CONDITIONS = {
     ProblemReason.GUEST_NOT_READY: ConditionType.GUESTS_READY,
     ProblemReason.NODE_CORDONED: ConditionType.GUESTS_READY,
     ProblemReason.INSUFFICIENT_CAPACITY: ConditionType.CAPACITY_SUFFICIENT,
+    ProblemReason.NOBODY_WHERE_REQUIRED: ConditionType.PLACEMENT_SATISFIED,
 }
 
 

@@ -35,6 +35,7 @@ class Claim:
     most: int
     weight: int = 1
     curve: tuple[Point, ...] = ()  # by size; empty when nothing is known
+    rank: int = 0  # who has more gets its minimum first
 
 
 class _Piece(NamedTuple):
@@ -61,9 +62,9 @@ def share(capacity: int, claims: Sequence[Claim]) -> dict[str, int]:
 
 
 def _least(capacity: int, claims: Iterable[Claim]) -> dict[str, int]:
-    """The minimum for as many as it lasts, the weightiest first."""
+    """The minimum for as many as it lasts, those of the highest rank first, and of these the weightiest."""
     sizes: dict[str, int] = {}
-    for one in sorted(claims, key=lambda one: (-one.weight, one.borrower)):
+    for one in sorted(claims, key=lambda one: (-one.rank, -one.weight, one.borrower)):
         sizes[one.borrower] = one.least if one.least <= capacity else 0
         capacity -= sizes[one.borrower]
     return sizes

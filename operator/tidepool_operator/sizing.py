@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
+from itertools import chain
 from typing import TYPE_CHECKING
 
 from tidepool_operator.roles import ENOUGH_REFERENCES
@@ -25,9 +26,14 @@ def size(pool: MemoryPool, inventory: Inventory, selection: Selection, ledger: L
     if not is_sized(pool):
         return dict.fromkeys(selection.borrowers, pool.spec.most_bytes)
     lent, present = _present(pool, inventory, selection)
-    capacity = sum(_capacity(ledger, name, lent.get(name, 0)) for name in selection.lenders)
-    claims = [claim(pool, one) for one in selection.borrowers.values()]
-    return steady(share(capacity, claims), present, claims)
+    capacity: dict[str, int] = defaultdict(int)
+    for name in selection.lenders:
+        capacity[ledger.area(name)] += _capacity(ledger, name, lent.get(name, 0))
+    claims: dict[str, list[Claim]] = defaultdict(list)
+    for one in selection.borrowers.values():
+        claims[ledger.area(one.name)].append(claim(pool, one, ledger.ranks.get(one.name, 0)))
+    shares = {name: size for area, some in claims.items() for name, size in share(capacity[area], some).items()}
+    return steady(shares, present, chain.from_iterable(claims.values()))
 
 
 def _present(pool: MemoryPool, inventory: Inventory, selection: Selection) -> tuple[dict[str, int], dict[str, int]]:
@@ -48,11 +54,11 @@ def _capacity(ledger: Ledger, lender: str, lent: int) -> int:
     return max(0, ledger.free(lender), min(lent, ledger.bound[lender]))
 
 
-def claim(pool: MemoryPool, guest: MemoryGuest) -> Claim:
+def claim(pool: MemoryPool, guest: MemoryGuest, rank: int) -> Claim:
     """What a borrower asks for."""
     weights = (one.weight for one in pool.spec.borrowers.weights if one.selector.matches(guest.metadata.labels))
     least = pool.spec.least_bytes
-    return Claim(guest.name, least, max(least, pool.spec.most_bytes), next(weights, 1), _curve(guest))
+    return Claim(guest.name, least, max(least, pool.spec.most_bytes), next(weights, 1), _curve(guest), rank)
 
 
 def _curve(guest: MemoryGuest) -> tuple[Point, ...]:

@@ -1,13 +1,20 @@
-"""Taking memory from borrowers that work with it in steps: who is next, and who keeps what it has for now. Pure."""
+"""Disturbing borrowers in steps: who is next to lose what it has, and who keeps it for now. Pure.
+
+What the module changes while it is in use (`tidepool_api.live`) disturbs nobody, and is not asked for here.
+"""
 
 from __future__ import annotations
 
+from collections import defaultdict
 from typing import TYPE_CHECKING
 
 from tidepool_api import PairingPhase
 from tidepool_api.fields import part_of
+from tidepool_api.live import renews, renews_lender
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from tidepool_api import MemoryPairing, MemoryPool
     from tidepool_operator.inventory import Inventory
     from tidepool_operator.selection import Selection
@@ -16,43 +23,75 @@ if TYPE_CHECKING:
 class Steps:
     """Who may lose something in this plan.
 
-    A borrower that is not settled, because something of it is being set up or taken down, counts as unavailable
-    already, and takes its changes as they come.
+    A borrower counts as unavailable while something of it is set up or taken down. While it is not connected it takes
+    its changes as they come; while only its agents have not followed yet it still has something to lose.
     """
 
     def __init__(self, pool: MemoryPool, inventory: Inventory, selection: Selection) -> None:
+        self._pool, self._inventory, self._selection = pool, inventory, selection
         pairings = inventory.of_pool(pool.name)
         having = {one.spec.borrower.guest for one in pairings if not one.terminating}
-        self._inventory, self._selection = inventory, selection
-        self._open = {one.spec.borrower.guest for one in pairings if not is_settled(one)} & inventory.guests.keys()
-        self._left = part_of(pool.spec.max_unavailable, len(having)) - len(self._open)
-        self.deferred: set[str] = set()
+        unsettled = {one.spec.borrower.guest for one in pairings if not is_settled(one)} & inventory.guests.keys()
+        self._loose = {one.spec.borrower.guest for one in pairings if not is_connected(one)} & inventory.guests.keys()
+        self._most = part_of(pool.spec.max_unavailable, len(having))
+        self._left = self._most - len(unsettled)
+        self._asked: set[str] = set()
+        self._granted: set[str] = set()
+        self.ports = self._ports(pairings)
+
+    @property
+    def deferred(self) -> frozenset[str]:
+        """The borrowers that keep what they have until others are settled."""
+        return frozenset(self._asked - self._granted)
+
+    def renews(self, one: MemoryPairing) -> bool:
+        """Whether a pairing is to be set up anew, which empties it, for its size alone does not say so."""
+        return renews(self._pool.spec, one.spec)
 
     def permit(self, one: MemoryPairing) -> bool:
-        """Whether a pairing may be cut down or deleted now; if not, its borrower is noted."""
-        borrower = one.spec.borrower.guest
-        if borrower in self._open or self._is_due(one):
-            return True
-        if self._left > 0:
-            self._left -= 1
-            self._open.add(borrower)
-            return True
-        self.deferred.add(borrower)
-        return False
+        """Whether a pairing may be cut down, set up anew or deleted now; if not, its borrower is noted."""
+        return self._is_due(one) or self._admit({one.spec.borrower.guest})
+
+    def _admit(self, borrowers: set[str]) -> bool:
+        """Whether these may all lose something now; more than may ever do so at a time go alone."""
+        self._asked |= borrowers
+        fresh = borrowers - self._loose - self._granted
+        fits = len(fresh) <= self._left or (self._left > 0 and len(fresh) > self._most)
+        if fresh and not fits:
+            return False
+        self._left -= len(fresh)
+        self._granted |= borrowers
+        return True
+
+    def _ports(self, pairings: Iterable[MemoryPairing]) -> dict[str, int]:
+        """The lenders that keep their port for now: a lender has one port, so all its borrowers change over at once."""
+        ports = {one.lender_ref: one.spec.lender.port for one in pairings if renews_lender(self._pool.spec, one.spec)}
+        borrowers: dict[str, set[str]] = defaultdict(set)
+        for one in pairings if ports else ():
+            if not self._is_due(one):
+                borrowers[one.lender_ref].add(one.spec.borrower.guest)
+        return {lender: port for lender, port in sorted(ports.items()) if not self._admit(borrowers[lender])}
 
     def _is_due(self, one: MemoryPairing) -> bool:
         """Whether the change cannot wait: a guest is gone, or does something else."""
-        roles, known = self._selection.roles, self._inventory.guests.keys() | self._selection.lenders.keys()
-        lender, borrower = one.lender_ref, one.spec.borrower.guest
-        if one.terminating or lender in roles.relieved or lender not in known or borrower not in known:
+        roles, lender, borrower = self._selection.roles, one.lender_ref, one.spec.borrower.guest
+        if one.terminating or lender in roles.relieved or not (self._is_there(lender) and self._is_there(borrower)):
             return True
         elsewhere = self._selection.taken
-        return lender in roles.borrowers | elsewhere or borrower in roles.lenders | elsewhere
+        return not elsewhere.isdisjoint((lender, borrower)) or lender in roles.borrowers or borrower in roles.lenders
+
+    def _is_there(self, guest: str) -> bool:
+        return guest in self._inventory.guests or guest in self._selection.lenders
+
+
+def is_connected(one: MemoryPairing) -> bool:
+    """Whether the borrower works with a pairing that is to stay."""
+    return not one.terminating and one.status.phase is PairingPhase.CONNECTED
 
 
 def is_settled(one: MemoryPairing) -> bool:
-    """Whether the borrower works with a pairing as it is meant to be now."""
-    borrower = one.status.borrower
-    if one.terminating or one.status.phase is not PairingPhase.CONNECTED or borrower is None:
-        return False
-    return borrower.observed_generation in (None, one.metadata.generation)
+    """Whether it does so as the pairing is meant to be now: both agents have followed."""
+    ends = (one.status.lender, one.status.borrower)
+    return is_connected(one) and all(
+        end is None or end.observed_generation in (None, one.metadata.generation) for end in ends
+    )
