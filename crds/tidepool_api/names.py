@@ -153,6 +153,9 @@ class ConditionType(StrEnum):
     GUESTS_READY = "GuestsReady"
     CHANGES_PENDING = "ChangesPending"
 
+    # a pool or a pairing
+    WRITE_REFUSED = "WriteRefused"
+
     # a pairing
     IDENTITIES_EXCHANGED = "IdentitiesExchanged"
 
@@ -179,6 +182,7 @@ class Metric(StrEnum):
     POOL_DEGRADED = "tidepool_pool_degraded"
     POOL_UNATTENDED = "tidepool_pool_unattended_pairings"
     POOL_OVERDUE_IDENTITIES = "tidepool_pool_overdue_identities"
+    POOL_REFUSED_WRITES = "tidepool_pool_refused_writes"
     PLAN_SECONDS = "tidepool_operator_plan_duration_seconds"
     PASS_PLAN_SECONDS = "tidepool_operator_namespace_plan_duration_seconds"
     RECONCILES = "tidepool_operator_reconciles_total"

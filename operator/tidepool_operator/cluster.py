@@ -30,6 +30,7 @@ class Refused(Exception):
     def __init__(self, status: int, what: str, why: str) -> None:
         super().__init__(f"could not {what}: {why} ({status})")
         self.status = status
+        self.why = why
 
     @property
     def is_gone(self) -> bool:
@@ -40,6 +41,11 @@ class Refused(Exception):
     def is_conflict(self) -> bool:
         """Whether it exists already, or is not what we thought."""
         return self.status == 409
+
+    @property
+    def is_about_object(self) -> bool:
+        """Whether other objects may fare better: it is not for who we are or how busy the API server is."""
+        return self.status not in (0, 401, 429, 503, 504)
 
 
 async def at_once(jobs: Iterable[Coroutine[Any, Any, None]]) -> None:

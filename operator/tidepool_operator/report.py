@@ -30,11 +30,13 @@ from tidepool_operator import identities
 from tidepool_operator.selection import Problem, ProblemReason
 
 if TYPE_CHECKING:
-    from tidepool_api import MemoryPool
+    from tidepool_api import ApiObject, MemoryPool
     from tidepool_operator.planner import Plan
 
 AS_EXPECTED = "AsExpected"
 NAMED_AT_MOST = 5  # pairings in one message
+REFUSALS_AT_MOST = 3  # in one message
+REFUSED = "RefusedByApiServer"
 # A lender refuses a borrower also while one of the two has just been loaded anew or been given the other's identity.
 REJECTED_AFTER = timedelta(seconds=15)
 # What is wrong where the borrower's module says one of these words (kernel-module/ABI.md), as said of the lender.
@@ -156,13 +158,19 @@ def _phase(pairing: MemoryPairing) -> PairingPhase:
     return PairingPhase.PENDING
 
 
-def pairing_status(pairing: MemoryPairing, verdict: Verdict, exchange: Condition) -> PairingStatus:
-    """The operator's part of a pairing's status; `exchange` is what there is to say of the guests' identities."""
+def pairing_status(
+    pairing: MemoryPairing, verdict: Verdict, exchange: Condition, refused: Sequence[str] = ()
+) -> PairingStatus:
+    """The operator's part of a pairing's status.
+
+    `exchange` is what there is to say of the guests' identities, `refused` what could not be written.
+    """
     generation = pairing.metadata.generation
     ready = condition(
         ConditionType.READY, verdict.ready, verdict.reason, verdict.message, observed_generation=generation
     )
-    conditions = merge(pairing.status.conditions, ready, exchange)
+    others = without(pairing.status.conditions, ConditionType.WRITE_REFUSED)
+    conditions = merge(others, ready, exchange, *_write_refused(pairing, refused))
     return PairingStatus(phase=verdict.phase, observed_generation=generation, conditions=conditions)
 
 
@@ -185,14 +193,20 @@ class Pending:
     changes: str
 
 
-def pool_status(pool: MemoryPool, plan: Plan, pairings: Sequence[Judged], pending: Pending | None = None) -> PoolStatus:
-    """The status of a pool that is planned and whose pairings are judged."""
+def pool_status(
+    pool: MemoryPool,
+    plan: Plan,
+    pairings: Sequence[Judged],
+    pending: Pending | None = None,
+    *,
+    refused: Sequence[str] = (),
+) -> PoolStatus:
+    """The status of a pool that is planned and whose pairings are judged; `refused` is what could not be written."""
     live = [one for one in pairings if not one.pairing.terminating]
     connected = [one for one in live if one.verdict.phase is PairingPhase.CONNECTED]
     figures = [one.pairing.status.borrower for one in connected if one.pairing.status.borrower]
     hits = sum(one.hits or 0 for one in figures)
-    conditions = _summary(pool, plan, live, pending)
-    others = pool.status.conditions if pending else without(pool.status.conditions, ConditionType.CHANGES_PENDING)
+    conditions = _summary(pool, plan, live, pending, refused)
     return PoolStatus(
         observed_generation=pool.metadata.generation,
         phase=_pool_phase(conditions),
@@ -204,12 +218,12 @@ def pool_status(pool: MemoryPool, plan: Plan, pairings: Sequence[Judged], pendin
         used_bytes=to_mib(sum(one.used_bytes or 0 for one in figures)),
         hit_ratio=format_ratio(hits, hits + sum(one.misses or 0 for one in figures)),
         roles=pool.status.roles if pending else plan.roles or None,
-        conditions=merge(others, *conditions),
+        conditions=_renewed(pool, *conditions),
     )
 
 
-def terminating_status(pool: MemoryPool, left: Sequence[MemoryPairing]) -> PoolStatus:
-    """The status of a pool that is being deleted."""
+def terminating_status(pool: MemoryPool, left: Sequence[MemoryPairing], refused: Sequence[str] = ()) -> PoolStatus:
+    """The status of a pool that is being deleted; `refused` is what could not be written."""
     names = _named(one.name for one in left)
     message = f"waiting for {count(len(left), 'pairing')} to be taken down: {names}"
     ready = _condition(pool, ConditionType.READY, Status.FALSE, "Terminating", message)
@@ -219,13 +233,33 @@ def terminating_status(pool: MemoryPool, left: Sequence[MemoryPairing]) -> PoolS
         "phase": PoolPhase.TERMINATING,
         "pairings": len(left),
         "ready_pairings": 0,
-        "conditions": merge(pool.status.conditions, ready, progressing),
+        "conditions": _renewed(pool, ready, progressing, *_write_refused(pool, refused)),
     }
     return pool.status.model_copy(update=update)
 
 
-def _summary(pool: MemoryPool, plan: Plan, live: Sequence[Judged], pending: Pending | None) -> tuple[Condition, ...]:
+def _renewed(pool: MemoryPool, *conditions: Condition) -> tuple[Condition, ...]:
+    """The conditions of a pool with these in their places, and none of those that are there for a while only."""
+    passing = ConditionType.CHANGES_PENDING, ConditionType.WRITE_REFUSED
+    return merge(without(pool.status.conditions, *passing), *conditions)
+
+
+def _write_refused(one: ApiObject, refused: Sequence[str]) -> Iterable[Condition]:
+    if refused:
+        generation, message = one.metadata.generation, _refusals(refused)
+        yield condition(ConditionType.WRITE_REFUSED, True, REFUSED, message, observed_generation=generation)
+
+
+def _refusals(refused: Sequence[str]) -> str:
+    more = f"; and {len(refused) - REFUSALS_AT_MOST} more" if len(refused) > REFUSALS_AT_MOST else ""
+    return f"{'; '.join(refused[:REFUSALS_AT_MOST])}{more}"
+
+
+def _summary(
+    pool: MemoryPool, plan: Plan, live: Sequence[Judged], pending: Pending | None, refused: Sequence[str]
+) -> tuple[Condition, ...]:
     troubles = [(one.reason.value, one.message) for one in plan.problems] + list(_pairing_troubles(live))
+    troubles += [(ConditionType.WRITE_REFUSED.value, _refusals(refused))] if refused else []
     steps = [*([] if pending else _planned_steps(pool, plan, live)), *_steps(live)]
     return (
         _ready(pool, troubles, steps, live),
@@ -233,6 +267,7 @@ def _summary(pool: MemoryPool, plan: Plan, live: Sequence[Judged], pending: Pend
         _degraded(pool, troubles),
         *(_explaining(pool, type_, plan.problems) for type_ in _EXPLAINING),
         *([_changes_pending(pool, pending)] if pending else []),
+        *_write_refused(pool, refused),
     )
 
 
