@@ -13,7 +13,7 @@ PAIRINGS = "memorypairings"
 GUESTS = "memoryguests"
 GRANTS = "memorygrants"
 
-DRY_RUN_ANNOTATION = f"{GROUP}/dry-run"  # on a pool, "true": say what would change, and change nothing
+DRY_RUN_ANNOTATION = f"{GROUP}/dry-run"  # on a pool, not "false": say what would change, and change nothing
 POOL_LABEL = f"{GROUP}/pool"
 LENDER_FINALIZER = f"{GROUP}/lender"
 BORROWER_FINALIZER = f"{GROUP}/borrower"
@@ -99,6 +99,7 @@ class PoolPhase(StrEnum):
     PENDING = "Pending"
     READY = "Ready"
     DEGRADED = "Degraded"
+    PAUSED = "Paused"
     TERMINATING = "Terminating"
 
 

@@ -305,9 +305,8 @@ def test_the_older_of_two_pools_has_the_guests(agent: Agent) -> None:
     pair(agent)
     time.sleep(1.1)  # creation times are whole seconds
     agent.pool("another")
-    assert (
-        "the older pool pool has them" in agent.wait_for_reason("RolesConsistent", "GuestClaimed", "another")["message"]
-    )
+    said = agent.wait_for_reason("RolesConsistent", "GuestClaimed", "another")
+    assert "pool pool, which is older or paused, has them" in said["message"]
     assert list(agent.pairings()) == [PAIRING]
     _delete_pool(agent)
     wait_for("deletion", lambda: agent.pairing(PAIRING)["metadata"].get("deletionTimestamp"))

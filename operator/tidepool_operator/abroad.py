@@ -49,11 +49,24 @@ def _granted(pool: MemoryPool, namespace: str, state: State) -> Iterator[tuple[s
 def _claims(pool: MemoryPool, namespace: str, found: dict[str, MemoryGuest], state: State) -> dict[str, str]:
     """Which of these guests another pool has: one at home, or an older one elsewhere."""
     inventory = Inventory(found.values())
-    older = [one for one in _elsewhere(pool, namespace, state) if age(one) < age(pool)]
-    claims = {name: f"{one.namespace}/{one.name}" for one in older for name, _ in _granted(one, namespace, state)}
+    claims = {}
+    for one in _elsewhere(pool, namespace, state):
+        if one.is_held:
+            claims |= dict.fromkeys(_held(one, namespace, state), f"{one.namespace}/{one.name}")
+        elif age(one) < age(pool):
+            claims |= {name: f"{one.namespace}/{one.name}" for name, _ in _granted(one, namespace, state)}
     for one in state.pools.in_namespace(namespace):
-        claims |= dict.fromkeys(matched(one, inventory), f"{namespace}/{one.name}")
+        claims |= dict.fromkeys(
+            _held(one, namespace, state) if one.is_held else matched(one, inventory), f"{namespace}/{one.name}"
+        )
     return {name: owner for name, owner in claims.items() if name in found}
+
+
+def _held(pool: MemoryPool, namespace: str, state: State) -> set[str]:
+    """The guests of a namespace that take part in a pool which stays as it is."""
+    pairings = [one for one in state.pairings.in_group(pool.namespace, pool.name) if not one.terminating]
+    found = {one.spec.lender.guest for one in pairings if one.lender_namespace == namespace}
+    return found | {one.spec.borrower.guest for one in pairings if one.namespace == namespace}
 
 
 def _elsewhere(pool: MemoryPool, namespace: str, state: State) -> Iterator[MemoryPool]:

@@ -179,7 +179,9 @@ class Reconciler:
         )
         guests |= {one.lender_ref: lender for one in pairings if (lender := self._lender(one))}
         outcome = Outcome(self._outcomes.get(namespace))
-        return _Round(namespace, guests, silent, inventory, outcome, planning=time.thread_time() - begin)
+        held = [one.name for one in self._state.pools.in_namespace(namespace) if one.is_held]
+        claimed = {guest: pool for pool in held for guest, _ in inventory.roles_in(pool)}
+        return _Round(namespace, guests, silent, inventory, outcome, claimed, planning=time.thread_time() - begin)
 
     def _lender(self, pairing: MemoryPairing) -> MemoryGuest | None:
         """The guest of another namespace that lends, if it does and is still there."""
@@ -193,7 +195,7 @@ class Reconciler:
             await self._set_finalizers(
                 scene, self._state.pools, pool, (*pool.metadata.finalizers, names.POOL_FINALIZER)
             )
-        if not _held(pool):
+        if not pool.is_held:
             await self._tell_turns(pool, wanted)
             await self._carry_out(scene, pool, self._todo(scene, pool, wanted))
 
@@ -203,8 +205,7 @@ class Reconciler:
     async def _tell(self, scene: _Round, pool: MemoryPool, wanted: Plan) -> None:
         """Says on a pool and its pairings how they are."""
         pairings = await self._judge(scene, self._of(pool))
-        held = _held(pool)
-        pending = report.Pending(held, changes.told(self._todo(scene, pool, wanted))) if held else None
+        pending = changes.told(self._todo(scene, pool, wanted)) if pool.is_held else None
         status = report.pool_status(pool, wanted, pairings, pending, refused=scene.outcome.of_pool(pool.name))
         self._metrics.show(pool, status, pairings)
         self._shown.add((pool.namespace, pool.name))
@@ -219,7 +220,7 @@ class Reconciler:
         seconds = time.thread_time() - begin
         scene.planning += seconds
         self._metrics.plan_seconds.observe(seconds)
-        scene.claimed |= dict.fromkeys(made.assigned if pool.is_dry_run else made.claims, pool.name)
+        scene.claimed |= {} if pool.is_held else dict.fromkeys(made.claims, pool.name)
         if made.again is not None:
             scene.look_again(made.again)
         return made
@@ -468,11 +469,6 @@ def _wait_for(scene: _Round, pairing: MemoryPairing, verdict: report.Verdict) ->
 
 def _ends(pairing: MemoryPairing) -> tuple[Any, Any]:
     return pairing.spec.lender, pairing.spec.borrower
-
-
-def _held(pool: MemoryPool) -> str:
-    """Why nothing is changed; empty when it may be."""
-    return "Paused" if pool.spec.paused else "DryRun" if pool.is_dry_run else ""
 
 
 def _abandoned(pairing: MemoryPairing, scene: _Round) -> Iterable[tuple[str, str]]:

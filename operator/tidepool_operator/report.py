@@ -26,6 +26,7 @@ from tidepool_api import (
     to_mib,
     without,
 )
+from tidepool_api.names import DRY_RUN_ANNOTATION
 from tidepool_operator import identities
 from tidepool_operator.selection import Problem, ProblemReason
 
@@ -185,23 +186,18 @@ class Judged:
     verdict: Verdict
 
 
-@dataclass(frozen=True)
-class Pending:
-    """Why a plan is not carried out, and what it would change."""
-
-    reason: str
-    changes: str
-
-
 def pool_status(
     pool: MemoryPool,
     plan: Plan,
     pairings: Sequence[Judged],
-    pending: Pending | None = None,
+    pending: str | None = None,
     *,
     refused: Sequence[str] = (),
 ) -> PoolStatus:
-    """The status of a pool that is planned and whose pairings are judged; `refused` is what could not be written."""
+    """The status of a pool that is planned and whose pairings are judged.
+
+    `pending` is what would change if the pool were not held, `refused` what could not be written.
+    """
     live = [one for one in pairings if not one.pairing.terminating]
     connected = [one for one in live if one.verdict.phase is PairingPhase.CONNECTED]
     figures = [one.pairing.status.borrower for one in connected if one.pairing.status.borrower]
@@ -209,7 +205,7 @@ def pool_status(
     conditions = _summary(pool, plan, live, pending, refused)
     return PoolStatus(
         observed_generation=pool.metadata.generation,
-        phase=_pool_phase(conditions),
+        phase=_pool_phase(conditions, pending),
         lenders=len(plan.lenders),
         borrowers=len(plan.borrowers),
         pairings=len(live),
@@ -217,7 +213,7 @@ def pool_status(
         lent_bytes=to_mib(sum(one.pairing.spec.size_bytes for one in connected)),
         used_bytes=to_mib(sum(one.used_bytes or 0 for one in figures)),
         hit_ratio=format_ratio(hits, hits + sum(one.misses or 0 for one in figures)),
-        roles=pool.status.roles if pending else plan.roles or None,
+        roles=pool.status.roles if pool.is_held else plan.roles or None,
         conditions=_renewed(pool, *conditions),
     )
 
@@ -256,24 +252,29 @@ def _refusals(refused: Sequence[str]) -> str:
 
 
 def _summary(
-    pool: MemoryPool, plan: Plan, live: Sequence[Judged], pending: Pending | None, refused: Sequence[str]
+    pool: MemoryPool, plan: Plan, live: Sequence[Judged], pending: str | None, refused: Sequence[str]
 ) -> tuple[Condition, ...]:
     troubles = [(one.reason.value, one.message) for one in plan.problems] + list(_pairing_troubles(live))
     troubles += [(ConditionType.WRITE_REFUSED.value, _refusals(refused))] if refused else []
-    steps = [*([] if pending else _planned_steps(pool, plan, live)), *_steps(live)]
+    steps = [*([] if pool.is_held else _planned_steps(pool, plan, live)), *_steps(live)]
     return (
-        _ready(pool, troubles, steps, live),
+        _ready(pool, troubles, steps, live, pending),
         _progressing(pool, steps),
         _degraded(pool, troubles),
         *(_explaining(pool, type_, plan.problems) for type_ in _EXPLAINING),
-        *([_changes_pending(pool, pending)] if pending else []),
+        *([_changes_pending(pool, pending)] if pending is not None else []),
         *_write_refused(pool, refused),
     )
 
 
-def _ready(pool: MemoryPool, troubles: list[tuple[str, str]], steps: list[str], live: Sequence[Judged]) -> Condition:
+def _ready(
+    pool: MemoryPool, troubles: list[tuple[str, str]], steps: list[str], live: Sequence[Judged], pending: str | None
+) -> Condition:
     if troubles:
         return _condition(pool, ConditionType.READY, Status.FALSE, troubles[0][0], _joined(troubles))
+    if pending:
+        message = "it stays as it is, and is not what its spec asks for; the condition ChangesPending says what is not"
+        return _condition(pool, ConditionType.READY, Status.FALSE, _holding(pool), message)
     if steps:
         return _condition(pool, ConditionType.READY, Status.FALSE, "Progressing", "; ".join(steps))
     unknown = [one for one in live if one.verdict.ready is Status.UNKNOWN]
@@ -310,9 +311,16 @@ def _pairing_troubles(live: Sequence[Judged]) -> Iterable[tuple[str, str]]:
         yield "PairingFailed", f"failed: {names}; the first because: {first.verdict.message}"
 
 
-def _changes_pending(pool: MemoryPool, pending: Pending) -> Condition:
-    message = pending.changes or "nothing would change"
-    return _condition(pool, ConditionType.CHANGES_PENDING, Status.of(bool(pending.changes)), pending.reason, message)
+def _changes_pending(pool: MemoryPool, pending: str) -> Condition:
+    message = pending or "nothing would change"
+    if pool.dry_run not in (None, "true"):
+        message = f'{message}; {DRY_RUN_ANNOTATION} is "{pool.dry_run[:40]}", which is taken for "true"'
+    return _condition(pool, ConditionType.CHANGES_PENDING, Status.of(bool(pending)), _holding(pool), message)
+
+
+def _holding(pool: MemoryPool) -> str:
+    """Why a pool is held."""
+    return "Paused" if pool.spec.paused else "DryRun"
 
 
 def _planned_steps(pool: MemoryPool, plan: Plan, live: Sequence[Judged]) -> Iterable[str]:
@@ -338,10 +346,12 @@ def _steps(live: Sequence[Judged]) -> Iterable[str]:
         yield f"{_named(one.pairing.name for one in under_way)} not connected yet; {first.verdict.message}"
 
 
-def _pool_phase(conditions: Iterable[Condition]) -> PoolPhase:
+def _pool_phase(conditions: Iterable[Condition], pending: str | None) -> PoolPhase:
     by_type = {one.type: one.status for one in conditions}
     if by_type[ConditionType.DEGRADED] is Status.TRUE:
         return PoolPhase.DEGRADED
+    if pending:
+        return PoolPhase.PAUSED
     if by_type[ConditionType.PROGRESSING] is Status.TRUE:
         return PoolPhase.PENDING
     return PoolPhase.READY

@@ -181,7 +181,7 @@ def _claims(taken: list[str], claimed: Mapping[str, str]) -> Iterable[Problem]:
         pools = sorted({claimed[name] for name in taken})
         yield Problem(
             ProblemReason.GUEST_CLAIMED,
-            f"{listed(taken)} left out: the older pool {', '.join(pools)} has them already; "
+            f"{listed(taken)} left out: pool {', '.join(pools)}, which is older or paused, has them already; "
             f"change the selectors so that a guest belongs to one pool",
             tuple(taken),
         )
