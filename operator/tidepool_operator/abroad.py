@@ -49,7 +49,7 @@ def _granted(pool: MemoryPool, namespace: str, state: State) -> Iterator[tuple[s
 def _claims(pool: MemoryPool, namespace: str, found: dict[str, MemoryGuest], state: State) -> dict[str, str]:
     """Which of these guests another pool has: one at home, or an older one elsewhere."""
     inventory = Inventory(found.values())
-    claims = {}
+    claims: dict[str, str] = {}
     for one in _elsewhere(pool, namespace, state):
         if one.is_held:
             claims |= dict.fromkeys(_held(one, namespace, state), f"{one.namespace}/{one.name}")
