@@ -38,7 +38,11 @@ class MemoryGrant(ApiObject):
     kind: str = "MemoryGrant"
     spec: GrantSpec
 
+    def is_for(self, namespace: str, pool: str) -> bool:
+        """Whether that pool may borrow from the guests that the selector matches."""
+        is_meant = any(one.namespace == namespace and one.pool in (None, pool) for one in self.spec.to)
+        return is_meant and not self.terminating
+
     def allows(self, namespace: str, pool: str, labels: dict[str, str]) -> bool:
         """Whether that pool may borrow from a guest with these labels."""
-        is_meant = any(one.namespace == namespace and one.pool in (None, pool) for one in self.spec.to)
-        return is_meant and not self.terminating and (self.spec.selector is None or self.spec.selector.matches(labels))
+        return self.is_for(namespace, pool) and (self.spec.selector is None or self.spec.selector.matches(labels))

@@ -109,6 +109,7 @@ class PairingPhase(StrEnum):
     PENDING = "Pending"
     CONNECTING = "Connecting"
     CONNECTED = "Connected"
+    PAUSED = "Paused"
     FAILED = "Failed"
     TERMINATING = "Terminating"
 
@@ -148,6 +149,7 @@ class ConditionType(StrEnum):
 
     # a pool
     LENDERS_FOUND = "LendersFound"
+    LENDERS_GRANTED = "LendersGranted"
     BORROWERS_FOUND = "BorrowersFound"
     ROLES_CONSISTENT = "RolesConsistent"
     CAPACITY_SUFFICIENT = "CapacitySufficient"
@@ -169,6 +171,7 @@ class Reason(StrEnum):
 
     AGENT_NOT_RESPONDING = "AgentNotResponding"
     OVERDUE = "Overdue"
+    PAUSED = "Paused"  # of a MemoryGuest: its virtual machine is, and answers when it runs again
 
 
 class Metric(StrEnum):

@@ -8,7 +8,7 @@ from world import BORROWER, LENDER, LONG_AGO, guest, mib
 
 from tidepool_api import names
 from tidepool_operator import build
-from tidepool_operator.abroad import look_abroad, pairings_elsewhere, readers
+from tidepool_operator.abroad import look_abroad, pairings_elsewhere, readers, ungranted
 from tidepool_operator.inventory import Inventory
 from tidepool_operator.planner import Plan, plan
 from tidepool_operator.state import State
@@ -142,6 +142,24 @@ def test_a_pool_that_is_held_has_what_it_has_and_no_more() -> None:
     assert mib(cluster.plan("late")) == {("b", "rich/l"): 512}
     cluster.carry_out("poor", cluster.plan("poor"))
     assert cluster.plan("late").assignments == ()
+
+
+def test_a_namespace_that_grants_nothing_is_named() -> None:
+    """Issue 28, fault 9: one that is misspelt, or whose grant is for another pool."""
+    cluster = rich_and_poor()
+    cluster.pool("poor", "rich", "nowhere", "poor")
+    found = cluster.state.pools.get("poor", "pool")
+    assert found is not None
+    cluster.grant("rich", {"namespace": "poor", "pool": "another"})
+    assert ungranted(found, cluster.state) == ["rich", "nowhere"]
+    cluster.grant("rich", {"namespace": "poor"})
+    assert ungranted(found, cluster.state) == ["nowhere"]
+    there = look_abroad(found, cluster.state)
+    inventory = Inventory(cluster.state.guests.in_namespace("poor"), namespace="poor")
+    (problem,) = plan(found, inventory, abroad=there.guests, at=LONG_AGO, ungranted=["nowhere"]).problems
+    assert problem.reason.condition == "LendersGranted"
+    assert "nowhere, and no MemoryGrant there is for pool poor/pool" in problem.message
+    assert not problem.leaves_out(["b"])
 
 
 def test_namesakes_are_not_paired() -> None:

@@ -69,6 +69,15 @@ def _held(pool: MemoryPool, namespace: str, state: State) -> set[str]:
     return found | {one.spec.borrower.guest for one in pairings if one.namespace == namespace}
 
 
+def ungranted(pool: MemoryPool, state: State) -> list[str]:
+    """The namespaces whose guests a pool asks for, and where no grant is for it."""
+
+    def is_granted(namespace: str) -> bool:
+        return any(one.is_for(pool.namespace, pool.name) for one in state.grants.in_namespace(namespace))
+
+    return [one for one in pool.spec.lenders.namespaces if one != pool.namespace and not is_granted(one)]
+
+
 def _elsewhere(pool: MemoryPool, namespace: str, state: State) -> Iterator[MemoryPool]:
     for other in state.pools.namespaces() - {pool.namespace, namespace}:
         for one in state.pools.in_namespace(other):

@@ -57,13 +57,15 @@ class Inventory:
         elsewhere: Iterable[MemoryPairing] = (),
         nodes: Mapping[str, Node] | None = None,
         silent: Collection[str] = (),
+        gone: Mapping[str, Mapping[str, str]] | None = None,
     ) -> None:
-        """`silent` are the nodes whose agent does not answer.
+        """`silent` are the nodes whose agent does not answer, `gone` guests that were there lately, with their labels.
 
         `elsewhere` are pairings of other namespaces; guests of these go by `namespace/name`.
         """
         self.guests = {one.name: one for one in sorted(guests, key=lambda one: one.name) if not one.terminating}
         self.silent = frozenset(silent)
+        self.gone = gone or {}
         self.nodes = nodes or {}
         self.cordoned = {name for name, one in self.nodes.items() if one.cordoned}
         self._labelled: dict[tuple[str, str], set[str]] = defaultdict(set)

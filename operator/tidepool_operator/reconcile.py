@@ -29,7 +29,7 @@ from tidepool_api import (
     now,
 )
 from tidepool_operator import build, changes, identities, report
-from tidepool_operator.abroad import age, look_abroad, pairings_elsewhere
+from tidepool_operator.abroad import age, look_abroad, pairings_elsewhere, ungranted
 from tidepool_operator.changes import TOLD_AT_MOST, Create, Delete, Update, described
 from tidepool_operator.cluster import Refused, at_once
 from tidepool_operator.identities import Claims
@@ -41,7 +41,7 @@ from tidepool_operator.selection import listed
 from tidepool_operator.writing import Writer
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Iterable
+    from collections.abc import Awaitable, Callable, Iterable, Mapping
 
     from tidepool_api import ApiObject, Condition, MemoryGuest
     from tidepool_operator.changes import Change
@@ -57,6 +57,7 @@ T = TypeVar("T")
 
 SOON_SECONDS = 0.5  # when somebody else was faster
 PATIENCE_SECONDS = 120  # with a live agent that does not manage to take its side down
+LOST_AT_MOST = 100  # guests that are gone and remembered, of a namespace
 LOOK_AGAIN_SECONDS = 5.0  # while something is being taken down
 FIGURES_SECONDS = 15.0  # a status whose figures alone have changed is written at most this often
 
@@ -87,6 +88,12 @@ class _Round:
     again: float | None = None
     planning: float = 0.0  # seconds of this thread's processor: it waits for nothing, and others' work does not count
 
+    @property
+    def paused(self) -> set[str]:
+        """The guests whose virtual machines are paused, as far as is known."""
+        known = ((name, one.ready) for name, one in self.guests.items() if one.spec.node_name not in self.silent)
+        return {name for name, ready in known if ready is not None and ready.reason == Reason.PAUSED}
+
     def look_again(self, seconds: float) -> None:
         """Asks for another pass, at the latest after so long."""
         self.again = seconds if self.again is None else min(self.again, seconds)
@@ -104,6 +111,7 @@ class Reconciler:
         self._written: dict[str, float] = {}  # UID of a pool -> when its status was written last
         self._shown: set[tuple[str, str]] = set()  # pools in the metrics
         self._outcomes: dict[str, Outcome] = {}  # namespace -> what became of its last pass
+        self._met: dict[str, dict[str, Mapping[str, str]]] = {}  # namespace -> guests, some of them gone -> labels
 
     async def namespace(self, namespace: str) -> float | None:
         """Goes over a namespace; returns after how many seconds it should be looked at again, if at all.
@@ -148,6 +156,7 @@ class Reconciler:
         self._written = {uid: at for uid, at in self._written.items() if uid in alive}
         served = self._state.namespaces()
         self._outcomes = {name: one for name, one in self._outcomes.items() if name in served}
+        self._met = {name: one for name, one in self._met.items() if name in served}
 
     def step_down(self) -> None:
         """Forgets what only the one that acts knows and shows."""
@@ -157,6 +166,7 @@ class Reconciler:
             self._metrics.show_refused(namespace, {})
         self._shown.clear()
         self._outcomes.clear()
+        self._met.clear()
         self._written.clear()
         self._writer.keep(())
 
@@ -176,12 +186,21 @@ class Reconciler:
             elsewhere=pairings_elsewhere(namespace, self._state),
             nodes=self._state.nodes.known,
             silent=silent,
+            gone=self._missing(namespace, guests),
         )
         guests |= {one.lender_ref: lender for one in pairings if (lender := self._lender(one))}
         outcome = Outcome(self._outcomes.get(namespace))
         held = [one.name for one in self._state.pools.in_namespace(namespace) if one.is_held]
         claimed = {guest: pool for pool in held for guest, _ in inventory.roles_in(pool)}
         return _Round(namespace, guests, silent, inventory, outcome, claimed, planning=time.thread_time() - begin)
+
+    def _missing(self, namespace: str, guests: Mapping[str, MemoryGuest]) -> dict[str, Mapping[str, str]]:
+        """The guests that were there in some earlier pass, with their labels."""
+        met = self._met.get(namespace, {}) | {name: one.metadata.labels for name, one in guests.items()}
+        lost = {name: labels for name, labels in met.items() if name not in guests}
+        forgotten = set(list(lost)[:-LOST_AT_MOST])
+        self._met[namespace] = {name: labels for name, labels in met.items() if name not in forgotten}
+        return {name: labels for name, labels in lost.items() if name not in forgotten}
 
     def _lender(self, pairing: MemoryPairing) -> MemoryGuest | None:
         """The guest of another namespace that lends, if it does and is still there."""
@@ -216,7 +235,8 @@ class Reconciler:
         abroad = look_abroad(pool, self._state)
         scene.guests |= abroad.guests
         claimed = scene.claimed | abroad.claimed if abroad.claimed else scene.claimed
-        made = plan(pool, scene.inventory, claimed=claimed, abroad=abroad.guests, at=now())
+        without = ungranted(pool, self._state)
+        made = plan(pool, scene.inventory, claimed=claimed, abroad=abroad.guests, at=now(), ungranted=without)
         seconds = time.thread_time() - begin
         scene.planning += seconds
         self._metrics.plan_seconds.observe(seconds)
@@ -334,7 +354,7 @@ class Reconciler:
 
     async def _judge(self, scene: _Round, pairings: Iterable[MemoryPairing]) -> list[report.Judged]:
         at = now()
-        judged = [report.Judged(one, report.judge(one, at, scene.silent)) for one in pairings]
+        judged = [report.Judged(one, report.judge(one, at, scene.silent, scene.paused)) for one in pairings]
         await at_once(self._tell_pairing(scene, one) for one in judged)
         return judged
 

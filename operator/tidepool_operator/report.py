@@ -68,12 +68,24 @@ class Verdict:
     message: str
 
 
-def judge(pairing: MemoryPairing, at: datetime, silent: Collection[str] = ()) -> Verdict:
-    """What the two ends together mean at a moment; `silent` are the nodes whose agent does not answer."""
+def judge(pairing: MemoryPairing, at: datetime, silent: Collection[str] = (), paused: Collection[str] = ()) -> Verdict:
+    """What the two ends together mean at a moment.
+
+    `silent` are the nodes whose agent does not answer, `paused` the guests whose virtual machine is paused.
+    """
     if pairing.terminating:
         left = ", ".join(name.rsplit("/", 1)[1] for name in pairing.metadata.finalizers)
         return Verdict(PairingPhase.TERMINATING, Status.FALSE, "Terminating", f"waiting for the agent of: {left}")
-    return _failure(pairing, at) or _progress(pairing, silent)
+    return _pause(pairing, paused) or _failure(pairing, at) or _progress(pairing, silent)
+
+
+def _pause(pairing: MemoryPairing, paused: Collection[str]) -> Verdict | None:
+    ends = (("lender", pairing.lender_ref), ("borrower", pairing.spec.borrower.guest))
+    found = [f"{side} {guest}" for side, guest in ends if guest in paused]
+    if not found:
+        return None
+    message = f"paused: {' and '.join(found)}; what is lent stays for about a minute, later it begins anew"
+    return Verdict(PairingPhase.PAUSED, Status.FALSE, Reason.PAUSED, message)
 
 
 def _failure(pairing: MemoryPairing, at: datetime) -> Verdict | None:
@@ -254,7 +266,8 @@ def _refusals(refused: Sequence[str]) -> str:
 def _summary(
     pool: MemoryPool, plan: Plan, live: Sequence[Judged], pending: str | None, refused: Sequence[str]
 ) -> tuple[Condition, ...]:
-    troubles = [(one.reason.value, one.message) for one in plan.problems] + list(_pairing_troubles(live))
+    problems = [one for one in plan.problems if one.leaves_out(plan.unserved)]
+    troubles = [(one.reason.value, one.message) for one in problems] + list(_pairing_troubles(live))
     troubles += [(ConditionType.WRITE_REFUSED.value, _refusals(refused))] if refused else []
     steps = [*([] if pool.is_held else _planned_steps(pool, plan, live)), *_steps(live)]
     return (
@@ -281,7 +294,13 @@ def _ready(
     if unknown:
         verdict = unknown[0].verdict
         return _condition(pool, ConditionType.READY, Status.UNKNOWN, verdict.reason, verdict.message)
-    return _condition(pool, ConditionType.READY, Status.TRUE, "Connected", f"{count(len(live), 'pairing')} connected")
+    return _condition(pool, ConditionType.READY, Status.TRUE, "Connected", _connected(live))
+
+
+def _connected(live: Sequence[Judged]) -> str:
+    paused = [one.pairing.name for one in live if one.verdict.phase is PairingPhase.PAUSED]
+    said = f"{count(len(live) - len(paused), 'pairing')} connected"
+    return f"{said}; paused: {_named(paused)}" if paused else said
 
 
 def _progressing(pool: MemoryPool, steps: list[str]) -> Condition:
@@ -352,17 +371,16 @@ def _pool_phase(conditions: Iterable[Condition], pending: str | None) -> PoolPha
         return PoolPhase.DEGRADED
     if pending:
         return PoolPhase.PAUSED
-    if by_type[ConditionType.PROGRESSING] is Status.TRUE:
-        return PoolPhase.PENDING
-    return PoolPhase.READY
+    return PoolPhase.READY if by_type[ConditionType.READY] is Status.TRUE else PoolPhase.PENDING
 
 
 def _condition(pool: MemoryPool, type_: ConditionType, status: Status, reason: str, message: str = "") -> Condition:
     return condition(type_, status, reason, message, observed_generation=pool.metadata.generation)
 
 
-def _joined(troubles: Iterable[tuple[str, str]]) -> str:
-    return " | ".join(f"{reason}: {message}" for reason, message in troubles)
+def _joined(troubles: Sequence[tuple[str, str]]) -> str:
+    """The messages of all; the condition's reason is that of the first."""
+    return " | ".join([troubles[0][1], *(f"{reason}: {message}" for reason, message in troubles[1:])])
 
 
 def count(number: int, thing: str) -> str:
