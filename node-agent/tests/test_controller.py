@@ -1,14 +1,26 @@
-"""Whom a pairing that is being deleted need not wait for: an end whose guest is no longer on its node."""
+"""What goes when a guest or a node has gone."""
 
 from __future__ import annotations
 
 import pytest
-from objects import pairing
+from objects import machine, pairing
 
+from tidepool_agent.cluster import owned
 from tidepool_agent.controller import orphaned
 from tidepool_api import names
 
 BOTH = [names.LENDER_FINALIZER, names.BORROWER_FINALIZER]
+
+
+HOME = {"apiVersion": "v1", "kind": "Node", "name": "n1", "uid": "u1"}
+
+
+def test_a_guest_of_the_nodes_own_libvirt_goes_with_the_node() -> None:
+    """Issue 28, fault 4: nobody else would delete its MemoryGuest; KubeVirt's go with their instances."""
+    instance = {"apiVersion": "kubevirt.io/v1", "kind": "VirtualMachineInstance", "name": "a", "uid": "u"}
+    assert owned(machine(), HOME).owner == HOME
+    assert owned(machine(), None).owner == {}
+    assert owned(machine(owner=instance), HOME).owner == instance
 
 
 def test_a_granted_lender_is_looked_for_in_its_own_namespace() -> None:

@@ -31,7 +31,7 @@ class Server:
 
     def outcome(self, before: Outcome | None = None) -> Outcome:
         """Of a new pass."""
-        return Outcome(before, clock=lambda: self.time)
+        return Outcome("ns", before, clock=lambda: self.time)
 
 
 def test_a_refusal_is_told_of_its_pool_and_its_object_alone() -> None:
@@ -82,6 +82,11 @@ def test_what_succeeds_is_forgotten() -> None:
     assert (second.of_pool("pool"), second.again, second.failures) == ([], None, 0)
 
 
+@pytest.mark.parametrize("status", [400, 403, 409, 422, 500, 503])
+def test_a_webhook_refuses_with_any_status(status: int) -> None:
+    assert Refused(status, "POST /somewhere", 'admission webhook "x" denied the request: no').is_about_object
+
+
 @pytest.mark.parametrize("status", [0, 401, 429, 503])
 def test_a_server_that_cannot_be_asked_is_no_objects_trouble(status: int) -> None:
     """Then nothing else could be written either: the whole namespace waits."""
@@ -90,4 +95,4 @@ def test_a_server_that_cannot_be_asked_is_no_objects_trouble(status: int) -> Non
         raise Refused(status, "POST /somewhere", "not now")
 
     with pytest.raises(Refused):
-        asyncio.run(Outcome().attempt("pool", "uid", "make pairing a", None, write))
+        asyncio.run(Outcome("ns").attempt("pool", "uid", "make pairing a", None, write))

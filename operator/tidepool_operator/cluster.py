@@ -21,7 +21,7 @@ Body = dict[str, Any]
 
 TIMEOUT_SECONDS = 20
 AT_ONCE = 8  # calls
-MERGE = "application/merge-patch+json"
+MERGE, APPLY = "application/merge-patch+json", "application/apply-patch+yaml"
 
 
 class Refused(Exception):
@@ -44,8 +44,11 @@ class Refused(Exception):
 
     @property
     def is_about_object(self) -> bool:
-        """Whether other objects may fare better: it is not for who we are or how busy the API server is."""
-        return self.status not in (0, 401, 429, 503, 504)
+        """Whether other objects may fare better: it is not for who we are or how busy the API server is.
+
+        A webhook gives its refusals whatever status it likes.
+        """
+        return self.status not in (0, 401, 429, 503, 504) or "admission webhook" in self.why
 
 
 async def at_once(jobs: Iterable[Coroutine[Any, Any, None]]) -> None:
@@ -133,6 +136,17 @@ class Cluster:
         body = {"preconditions": {"uid": uid}, "propagationPolicy": "Background"}
         return await self._write("DELETE", _path(plural, namespace, name), plural, body)
 
+    async def offer(self, body: Body) -> None:
+        """Applies a MemoryGuest in its agent's name, unless somebody has changed it, so that the agent can undo it."""
+        metadata = body["metadata"]
+        query = {"fieldManager": names.AGENT_FIELD_MANAGER, "force": "true"}
+        try:
+            await self._call("PATCH", _path(names.GUESTS, metadata["namespace"], metadata["name"]), body, query, APPLY)
+        except Refused as refusal:
+            if not (refusal.is_gone or refusal.is_conflict):
+                raise
+        self._on_write(names.GUESTS)
+
     async def create_event(self, body: Body) -> None:
         """Posts an Event."""
         await self._write("POST", f"/api/v1/namespaces/{body['metadata']['namespace']}/events", "events", body)
@@ -146,12 +160,15 @@ class Cluster:
         self._on_write(what)
         return answer
 
-    async def _call(self, method: str, path: str, body: Body | None, query: Mapping[str, str]) -> Body:
-        call = partial(self._call_now, method, path, body, list(query.items()))
+    async def _call(
+        self, method: str, path: str, body: Body | None, query: Mapping[str, str], content: str = ""
+    ) -> Body:
+        call = partial(self._call_now, method, path, body, list(query.items()), content)
         return await asyncio.get_running_loop().run_in_executor(self._pool, call)
 
-    def _call_now(self, method: str, path: str, body: Body | None, query: list[tuple[str, str]]) -> Body:
-        headers = {"Accept": "application/json", "Content-Type": MERGE if method == "PATCH" else "application/json"}
+    def _call_now(self, method: str, path: str, body: Body | None, query: list[tuple[str, str]], content: str) -> Body:
+        usual = MERGE if method == "PATCH" else "application/json"
+        headers = {"Accept": "application/json", "Content-Type": content or usual}
         self._api.update_params_for_auth(headers, query, ["BearerToken"], path, method, body)
         url = f"{self._api.configuration.host}{path}?{urlencode(query)}"
         try:

@@ -57,7 +57,7 @@ class Inventory:
         elsewhere: Iterable[MemoryPairing] = (),
         nodes: Mapping[str, Node] | None = None,
         silent: Collection[str] = (),
-        gone: Mapping[str, Mapping[str, str]] | None = None,
+        gone: Mapping[str, dict[str, str]] | None = None,
     ) -> None:
         """`silent` are the nodes whose agent does not answer, `gone` guests that were there lately, with their labels.
 

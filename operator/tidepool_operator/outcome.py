@@ -6,6 +6,7 @@ refused. A refused write is tried again by itself, ever more slowly; one that sa
 
 from __future__ import annotations
 
+import logging
 import time
 from collections import defaultdict
 from dataclasses import dataclass
@@ -15,6 +16,8 @@ from tidepool_operator.cluster import Refused
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Iterable
+
+log = logging.getLogger(__name__)
 
 T = TypeVar("T")
 
@@ -40,9 +43,11 @@ class Refusal:
 class Outcome:
     """What was refused in one pass."""
 
-    def __init__(self, before: Outcome | None = None, *, clock: Callable[[], float] = time.monotonic) -> None:
+    def __init__(
+        self, namespace: str, before: Outcome | None = None, *, clock: Callable[[], float] = time.monotonic
+    ) -> None:
         """`before` is what became of the last pass."""
-        self._clock = clock
+        self._namespace, self._clock = namespace, clock
         self._before = {(one.uid, one.what): one for one in before.refusals} if before else {}
         self._refused: dict[str, list[Refusal]] = defaultdict(list)
         self.failures = 0
@@ -55,8 +60,8 @@ class Outcome:
 
     @property
     def pools(self) -> dict[str, int]:
-        """How many there are of each pool that has some."""
-        return {pool: len(found) for pool, found in self._refused.items()}
+        """How many there are of each pool that has some; a guest's are no pool's."""
+        return {pool: len(found) for pool, found in self._refused.items() if pool}
 
     @property
     def again(self) -> float | None:
@@ -87,7 +92,9 @@ class Outcome:
             if not refusal.is_about_object:
                 raise
             tries = before.tries + 1 if before else 1
-            due = self._clock() + min(SLOWEST_RETRY_SECONDS, FIRST_RETRY_SECONDS * 2.0 ** min(tries - 1, 10))
-            self._refused[pool].append(Refusal(uid, what, refusal.why, wish, tries, due))
+            pause = min(SLOWEST_RETRY_SECONDS, FIRST_RETRY_SECONDS * 2.0 ** min(tries - 1, 10))
+            found = Refusal(uid, what, refusal.why, wish, tries, self._clock() + pause)
+            log.warning("%s: %s; tried again in %.0f s", self._namespace, found, pause)
+            self._refused[pool].append(found)
             self.failures += 1
             return None

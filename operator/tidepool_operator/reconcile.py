@@ -8,7 +8,7 @@ from __future__ import annotations
 import logging
 import time
 from dataclasses import dataclass, field
-from functools import partial
+from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from pydantic import ValidationError
@@ -28,7 +28,7 @@ from tidepool_api import (
     names,
     now,
 )
-from tidepool_operator import build, changes, identities, report
+from tidepool_operator import adoption, build, changes, identities, report
 from tidepool_operator.abroad import age, look_abroad, pairings_elsewhere, ungranted
 from tidepool_operator.changes import TOLD_AT_MOST, Create, Delete, Update, described
 from tidepool_operator.cluster import Refused, at_once
@@ -88,7 +88,7 @@ class _Round:
     again: float | None = None
     planning: float = 0.0  # seconds of this thread's processor: it waits for nothing, and others' work does not count
 
-    @property
+    @cached_property
     def paused(self) -> set[str]:
         """The guests whose virtual machines are paused, as far as is known."""
         known = ((name, one.ready) for name, one in self.guests.items() if one.spec.node_name not in self.silent)
@@ -111,7 +111,7 @@ class Reconciler:
         self._written: dict[str, float] = {}  # UID of a pool -> when its status was written last
         self._shown: set[tuple[str, str]] = set()  # pools in the metrics
         self._outcomes: dict[str, Outcome] = {}  # namespace -> what became of its last pass
-        self._met: dict[str, dict[str, Mapping[str, str]]] = {}  # namespace -> guests, some of them gone -> labels
+        self._met: dict[str, dict[str, dict[str, str]]] = {}  # namespace -> guests, some of them gone -> labels
 
     async def namespace(self, namespace: str) -> float | None:
         """Goes over a namespace; returns after how many seconds it should be looked at again, if at all.
@@ -126,6 +126,8 @@ class Reconciler:
         plans = [(pool, self._plan(scene, pool)) for pool in pools if not pool.terminating]
         going = [one for one in (*pools, *(unread.head for unread in broken)) if one.terminating]
         await self._name_guests(scene)
+        guests = self._state.guests.in_namespace(namespace)
+        await at_once(self._offer(scene, guest) for guest in adoption.abandoned(guests, scene.silent))
         await at_once(self._act(scene, pool, wanted) for pool, wanted in plans)
         await at_once(self._delete(scene, one, None) for pool in going for one in self._of(pool))
         await at_once(self._delete(scene, one, None) for one in self._orphans(namespace))
@@ -189,12 +191,12 @@ class Reconciler:
             gone=self._missing(namespace, guests),
         )
         guests |= {one.lender_ref: lender for one in pairings if (lender := self._lender(one))}
-        outcome = Outcome(self._outcomes.get(namespace))
+        outcome = Outcome(namespace, self._outcomes.get(namespace))
         held = [one.name for one in self._state.pools.in_namespace(namespace) if one.is_held]
         claimed = {guest: pool for pool in held for guest, _ in inventory.roles_in(pool)}
         return _Round(namespace, guests, silent, inventory, outcome, claimed, planning=time.thread_time() - begin)
 
-    def _missing(self, namespace: str, guests: Mapping[str, MemoryGuest]) -> dict[str, Mapping[str, str]]:
+    def _missing(self, namespace: str, guests: Mapping[str, MemoryGuest]) -> dict[str, dict[str, str]]:
         """The guests that were there in some earlier pass, with their labels."""
         met = self._met.get(namespace, {}) | {name: one.metadata.labels for name, one in guests.items()}
         lost = {name: labels for name, labels in met.items() if name not in guests}
@@ -219,7 +221,9 @@ class Reconciler:
             await self._carry_out(scene, pool, self._todo(scene, pool, wanted))
 
     def _todo(self, scene: _Round, pool: MemoryPool, wanted: Plan) -> list[Change]:
-        return changes.between(pool, wanted.assignments, self._of(pool), scene.guests)
+        pairings = self._of(pool)
+        strays = adoption.strays(pairings, scene.guests, self._heartbeats.nodes)
+        return changes.between(pool, wanted.assignments, pairings, scene.guests | strays if strays else scene.guests)
 
     async def _tell(self, scene: _Round, pool: MemoryPool, wanted: Plan) -> None:
         """Says on a pool and its pairings how they are."""
@@ -349,6 +353,11 @@ class Reconciler:
         for side in (one for one in patch if getattr(pairing.spec, one).identity):
             text = f"the {side}'s module was loaded anew, and {patch[side]['identity']} is its identity now"
             await self._writer.say(pairing, "Normal", "IdentityChanged", text)
+
+    async def _offer(self, scene: _Round, guest: MemoryGuest) -> None:
+        """Lets a guest go in place of its agent, which is dead."""
+        what, write = f"let guest {guest.name} go", partial(self._cluster.offer, adoption.leaving(guest))
+        await scene.outcome.attempt("", guest.metadata.uid, what, None, write)
 
     # --- what became of it --------------------------------------------------------------------------------------------
 
