@@ -29,7 +29,8 @@ class Refused(Exception):
 
     def __init__(self, status: int, what: str, why: str) -> None:
         super().__init__(f"could not {what}: {why} ({status})")
-        self.status = status
+        # A webhook gives its refusals whatever status it likes.
+        self.status = 403 if "admission webhook" in why else status
         self.why = why
 
     @property
@@ -44,11 +45,8 @@ class Refused(Exception):
 
     @property
     def is_about_object(self) -> bool:
-        """Whether other objects may fare better: it is not for who we are or how busy the API server is.
-
-        A webhook gives its refusals whatever status it likes.
-        """
-        return self.status not in (0, 401, 429, 503, 504) or "admission webhook" in self.why
+        """Whether other objects may fare better: it is not for who we are or how busy the API server is."""
+        return self.status not in (0, 401, 429, 503, 504)
 
 
 async def at_once(jobs: Iterable[Coroutine[Any, Any, None]]) -> None:
