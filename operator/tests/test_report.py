@@ -170,6 +170,21 @@ def test_a_message_does_not_repeat_its_reason() -> None:
     assert degraded.message.startswith("no MemoryGuest of namespace ns")
 
 
+def test_what_lasts_is_said_once_and_what_is_over_no_longer() -> None:
+    """A refusal and pending changes keep their times: else each pass would write, and be woken by it for the next."""
+    held = pool()
+    held = held.model_copy(update={"spec": held.spec.model_copy(update={"paused": True})})
+    made = plan(held, [guest("l", LENDER), guest("b", BORROWER)], [])
+    first = report.pool_status(held, made, [], "l would lend to b", refused=["could not x: no"])
+    aged = tuple(one.model_copy(update={"last_transition_time": LONG_AGO}) for one in first.conditions)
+    present = held.model_copy(update={"status": first.model_copy(update={"conditions": aged})})
+    again = report.pool_status(present, made, [], "l would lend to b", refused=["could not x: no"])
+    assert again == present.status
+    over = report.pool_status(present, made, [], "")
+    assert find(over.conditions, "WriteRefused") is None
+    assert find(over.conditions, "ChangesPending") is not None
+
+
 @pytest.mark.parametrize(("unready", "phase"), [("lender", "Ready"), ("served", "Ready"), ("unserved", "Degraded")])
 def test_degraded_is_a_pool_that_does_not_serve_somebody(unready: str, phase: str) -> None:
     """Issue 28, fault 9: of many guests one is always being restarted, and nobody lacks anything for it."""

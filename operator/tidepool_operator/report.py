@@ -182,8 +182,7 @@ def pairing_status(
     ready = condition(
         ConditionType.READY, verdict.ready, verdict.reason, verdict.message, observed_generation=generation
     )
-    others = without(pairing.status.conditions, ConditionType.WRITE_REFUSED)
-    conditions = merge(others, ready, exchange, *_write_refused(pairing, refused))
+    conditions = _renewed(pairing.status.conditions, ready, exchange, *_write_refused(pairing, refused))
     return PairingStatus(phase=verdict.phase, observed_generation=generation, conditions=conditions)
 
 
@@ -226,7 +225,7 @@ def pool_status(
         used_bytes=to_mib(sum(one.used_bytes or 0 for one in figures)),
         hit_ratio=format_ratio(hits, hits + sum(one.misses or 0 for one in figures)),
         roles=pool.status.roles if pool.is_held else plan.roles or None,
-        conditions=_renewed(pool, *conditions),
+        conditions=_renewed(pool.status.conditions, *conditions),
     )
 
 
@@ -241,15 +240,15 @@ def terminating_status(pool: MemoryPool, left: Sequence[MemoryPairing], refused:
         "phase": PoolPhase.TERMINATING,
         "pairings": len(left),
         "ready_pairings": 0,
-        "conditions": _renewed(pool, ready, progressing, *_write_refused(pool, refused)),
+        "conditions": _renewed(pool.status.conditions, ready, progressing, *_write_refused(pool, refused)),
     }
     return pool.status.model_copy(update=update)
 
 
-def _renewed(pool: MemoryPool, *conditions: Condition) -> tuple[Condition, ...]:
-    """The conditions of a pool with these in their places, and none of those that are there for a while only."""
-    passing = ConditionType.CHANGES_PENDING, ConditionType.WRITE_REFUSED
-    return merge(without(pool.status.conditions, *passing), *conditions)
+def _renewed(present: Iterable[Condition], *fresh: Condition) -> tuple[Condition, ...]:
+    """The present conditions with fresh ones in their places, and of those for a while only the fresh ones."""
+    over = {ConditionType.CHANGES_PENDING, ConditionType.WRITE_REFUSED} - {one.type for one in fresh}
+    return merge(without(present, *over), *fresh)
 
 
 def _write_refused(one: ApiObject, refused: Sequence[str]) -> Iterable[Condition]:
