@@ -58,7 +58,7 @@ T = TypeVar("T")
 SOON_SECONDS = 0.5  # when somebody else was faster
 PATIENCE_SECONDS = 120  # with a live agent that does not manage to take its side down
 LOST_AT_MOST = 100  # guests that are gone and remembered, of a namespace
-LOOK_AGAIN_SECONDS = 5.0  # while something is being taken down
+LOOK_AGAIN_SECONDS = 5.0  # while something is being taken down, or a guest is where no agent is known
 FIGURES_SECONDS = 15.0  # a status whose figures alone have changed is written at most this often
 
 _FIGURES = ("used_bytes", "used", "hit_ratio")
@@ -223,7 +223,10 @@ class Reconciler:
     def _todo(self, scene: _Round, pool: MemoryPool, wanted: Plan) -> list[Change]:
         pairings = self._of(pool)
         strays = adoption.strays(pairings, scene.guests, self._heartbeats.nodes)
-        return changes.between(pool, wanted.assignments, pairings, scene.guests | strays if strays else scene.guests)
+        if not strays:
+            return changes.between(pool, wanted.assignments, pairings, scene.guests)
+        scene.look_again(LOOK_AGAIN_SECONDS)  # an agent that has just started may not have been noticed yet
+        return changes.between(pool, wanted.assignments, pairings, scene.guests | strays)
 
     async def _tell(self, scene: _Round, pool: MemoryPool, wanted: Plan) -> None:
         """Says on a pool and its pairings how they are."""
