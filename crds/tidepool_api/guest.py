@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import cached_property
 from typing import Any
 
 from pydantic import Field, model_validator
@@ -177,7 +178,7 @@ class MemoryGuest(ApiObject):
         """The condition that says whether it can lend or borrow."""
         return find(self.status.conditions, ConditionType.READY)
 
-    @property
+    @cached_property
     def is_excluded(self) -> bool:
         """Whether its owner, or that of its namespace, keeps Tidepool out of it."""
         return self.ready is not None and self.ready.reason == Reason.EXCLUDED

@@ -63,11 +63,14 @@ OPERATOR: Mapping[Metric, Description] = {
     Metric.POOL_OVERDUE_IDENTITIES: _gauge(
         "pairings", POOL, "Pairings whose guests have not been given each other's identity for minutes"
     ),
+    Metric.POOL_REFUSED_WRITES: _gauge(
+        "writes", POOL, "Writes to the pool and its pairings that the API server refuses; none where all succeed"
+    ),
     Metric.PLAN_SECONDS: _seconds((), "Processor time to plan one pool"),
     Metric.PASS_PLAN_SECONDS: _seconds((), "Processor time to plan all pools of a namespace"),
     Metric.LEADING: _gauge("0 or 1", (), "1 if this operator acts, 0 if it waits for another"),
     Metric.RECONCILES: _counter("namespaces", (), "Namespaces gone over"),
-    Metric.RECONCILE_ERRORS: _counter("namespaces", (), "Namespaces given up until the next try"),
+    Metric.RECONCILE_ERRORS: _counter("namespaces", (), "Namespaces where something failed or was refused"),
     Metric.API_WRITES: _counter("objects", ("kind",), "Objects written"),
 }
 

@@ -13,7 +13,7 @@ PAIRINGS = "memorypairings"
 GUESTS = "memoryguests"
 GRANTS = "memorygrants"
 
-DRY_RUN_ANNOTATION = f"{GROUP}/dry-run"  # on a pool, "true": say what would change, and change nothing
+DRY_RUN_ANNOTATION = f"{GROUP}/dry-run"  # on a pool, not "false": say what would change, and change nothing
 POOL_LABEL = f"{GROUP}/pool"
 LENDER_FINALIZER = f"{GROUP}/lender"
 BORROWER_FINALIZER = f"{GROUP}/borrower"
@@ -114,6 +114,7 @@ class PoolPhase(StrEnum):
     PENDING = "Pending"
     READY = "Ready"
     DEGRADED = "Degraded"
+    PAUSED = "Paused"
     TERMINATING = "Terminating"
 
 
@@ -123,6 +124,7 @@ class PairingPhase(StrEnum):
     PENDING = "Pending"
     CONNECTING = "Connecting"
     CONNECTED = "Connected"
+    PAUSED = "Paused"
     FAILED = "Failed"
     TERMINATING = "Terminating"
 
@@ -163,12 +165,16 @@ class ConditionType(StrEnum):
 
     # a pool
     LENDERS_FOUND = "LendersFound"
+    LENDERS_GRANTED = "LendersGranted"
     BORROWERS_FOUND = "BorrowersFound"
     ROLES_CONSISTENT = "RolesConsistent"
     CAPACITY_SUFFICIENT = "CapacitySufficient"
     PLACEMENT_SATISFIED = "PlacementSatisfied"
     GUESTS_READY = "GuestsReady"
     CHANGES_PENDING = "ChangesPending"
+
+    # a pool or a pairing
+    WRITE_REFUSED = "WriteRefused"
 
     # a pairing
     IDENTITIES_EXCHANGED = "IdentitiesExchanged"
@@ -184,6 +190,7 @@ class Reason(StrEnum):
     OVERDUE = "Overdue"
     EXCLUDED = "Excluded"
     SYSTEM_UNSUPPORTED = "SystemUnsupported"
+    PAUSED = "Paused"  # of a MemoryGuest: its virtual machine is, and answers when it runs again
 
 
 class Metric(StrEnum):
@@ -198,6 +205,7 @@ class Metric(StrEnum):
     POOL_DEGRADED = "tidepool_pool_degraded"
     POOL_UNATTENDED = "tidepool_pool_unattended_pairings"
     POOL_OVERDUE_IDENTITIES = "tidepool_pool_overdue_identities"
+    POOL_REFUSED_WRITES = "tidepool_pool_refused_writes"
     PLAN_SECONDS = "tidepool_operator_plan_duration_seconds"
     PASS_PLAN_SECONDS = "tidepool_operator_namespace_plan_duration_seconds"
     RECONCILES = "tidepool_operator_reconciles_total"

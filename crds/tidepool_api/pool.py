@@ -219,8 +219,9 @@ class PoolSpec(ApiModel):
     paused: bool = False
     """Whether everything stays as it is.
 
-    What would change otherwise is said by the condition ChangesPending, as it is with the annotation
-    tidepool.dev/dry-run: "true", which is for trying out an edit.
+    The pool keeps the guests that it has, and takes no others. What would change otherwise is said by the condition
+    ChangesPending, as it is with the annotation tidepool.dev/dry-run: "true", which is for trying out an edit; any
+    value but "false" counts as that.
     """
 
     model_config = {
@@ -373,9 +374,15 @@ class MemoryPool(ApiObject):
     status: PoolStatus = Field(default_factory=PoolStatus)
 
     @property
-    def is_dry_run(self) -> bool:
-        """Whether its annotation asks for nothing but what would change."""
-        return self.metadata.annotations.get(DRY_RUN_ANNOTATION) == "true"
+    def dry_run(self) -> str | None:
+        """The value of its annotation, if that asks for nothing but what would change: all but `false` do."""
+        value = self.metadata.annotations.get(DRY_RUN_ANNOTATION)
+        return None if value == "false" else value
+
+    @property
+    def is_held(self) -> bool:
+        """Whether it stays as it is: it has the guests that it has, and takes no others."""
+        return not self.terminating and (self.spec.paused or self.dry_run is not None)
 
     model_config = {
         "json_schema_extra": rules(

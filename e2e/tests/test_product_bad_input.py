@@ -112,6 +112,7 @@ def test_a_guest_that_rebooted(product: Product) -> None:
     lab.guest(OTHER, "nohup sh -c 'sleep 1; systemctl reboot' > /dev/null 2>&1 &")
     until("the agent sees another boot", lambda: lab.get("memoryguest", OTHER)["status"].get("bootID") != boot, 180)
     until("the reboot is reported", lambda: "GuestRebooted" in _events(OTHER))
+    until("it is set up anew", lambda: product.pairing_of(OTHER)["spec"]["borrower"].get("identity") != identity, 120)
     product.wait_condition("memorypool", POOL, "Ready", "True", patience=120)
     assert product.loaded(OTHER)
     assert product.pairing_of(OTHER)["status"]["phase"] == "Connected"

@@ -49,6 +49,9 @@ def test_the_round_trip_is_that_of_the_interval() -> None:
 
 NO_MODULE = condition("ModuleAvailable", "False", "NoModuleForKernel", "build one")
 OVERDUE = condition("IdentitiesExchanged", "False", "Overdue", "takes longer than 5 minutes")
+HELD = pool() | {
+    "status": {"phase": "Paused", "conditions": [condition("ChangesPending", "True", "Paused", "l would lend to b")]}
+}
 NOT_READY = condition("Ready", "False", "NoAddress", "give it a network interface")
 
 
@@ -74,6 +77,11 @@ NOT_READY = condition("Ready", "False", "NoAddress", "give it a network interfac
             {"pools": parsed(pool(condition("Degraded", "True", "NoLenders", "label one")))["pools"]},
             "pool ns/pool: Degraded",
             "label one",
+        ),
+        (
+            {"pools": parsed(HELD)["pools"]},
+            "pool ns/pool: Paused",
+            "l would lend to b",
         ),
         ({"pairings": parsed(pairing("Failed", "NoSpace", "free 2 MiB"))["pairings"]}, "Failed", "NoSpace: free 2 MiB"),
         (

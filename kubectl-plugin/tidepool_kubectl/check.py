@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator
 
-from tidepool_api import ConditionType, MemoryPairing, PairingPhase, Reason, Status, find
+from tidepool_api import ConditionType, MemoryPairing, PairingPhase, PoolPhase, Reason, Status, find
 from tidepool_kubectl.explain import strangers
 from tidepool_kubectl.figures import Figures, between, quantile
 from tidepool_kubectl.snapshot import Snapshot, Workload
@@ -96,6 +96,9 @@ def _pools(now: Snapshot) -> Iterator[Step]:
         text = f"pool {pool.namespace}/{pool.name}: {pool.status.phase or 'not gone over yet'}"
         if degraded and degraded.status is Status.TRUE:
             yield bad(text, degraded.message)
+        elif pool.status.phase is PoolPhase.PAUSED:
+            pending = find(pool.status.conditions, ConditionType.CHANGES_PENDING)
+            yield unknown(text, pending.message if pending else "")
         else:
             yield good(text) if pool.status.phase else unknown(text, "is the operator running?")
 

@@ -409,12 +409,27 @@ def test_the_lease_shows_that_the_agent_lives(cluster: Server, node_agent: Agent
     eventually(lambda: renewed() > first, names.LEASE_RENEW_SECONDS + 60)
 
 
+def test_the_lease_goes_with_the_node(cluster: Server, node_agent: AgentProcess) -> None:
+    """Issue 28, fault 4: it belongs to the node, so that the cluster's garbage collector takes it."""
+    node = {"apiVersion": "v1", "kind": "Node", "metadata": {"name": node_agent.node}}
+    cluster.create(node)
+    uid = cluster.get("node", node_agent.node)["metadata"]["uid"]
+
+    def owners() -> list[str]:
+        lease = cluster.get("lease", names.agent_lease(node_agent.node), "-n", NAMESPACE)
+        return [one["uid"] for one in lease["metadata"].get("ownerReferences", [])]
+
+    eventually(lambda: owners() == [uid], names.LEASE_RENEW_SECONDS + 5)
+
+
 def test_the_agent_has_no_rights_beyond_the_charts(cluster: Server, namespace: str) -> None:
-    """A few of those that would be worst, and one that it has."""
+    """A few of those that would be worst, and two that it has."""
     token = token_of(cluster, "some-node")
     watched = ("watch", "memorypairings.tidepool.dev")
     assert cluster.kubectl("auth", "can-i", *watched, "-n", namespace, token=token).strip() == "yes"
+    assert cluster.kubectl("auth", "can-i", "get", "nodes", token=token).strip() == "yes"
     verbs = ("get", "list", "watch", "create")
-    for verb, what in itertools.product(verbs, ("secrets", "nodes", "memorypools.tidepool.dev")):
+    worst = {*itertools.product(verbs, ("secrets", "nodes", "memorypools.tidepool.dev"))}
+    for verb, what in worst - {("get", "nodes")}:
         with pytest.raises(Refused):
             cluster.kubectl("auth", "can-i", verb, what, "-n", namespace, token=token)

@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable, Collection, Iterator, Sequence
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from typing import Any, TypeVar
 
@@ -44,6 +45,7 @@ class Cluster:
         """`namespaces` are those whose guests are looked at; all if there are none."""
         self._api, self.node, self._sources, self._touched = api, node, sources, touched
         self._namespaces = namespaces
+        self._home: Object | None = None  # an ownerReference to the node, once that is known
         pairings = f"{OURS}/{names.PAIRINGS}"
         self._guests = Copy(api, f"{OURS}/{names.GUESTS}", self._guest, fieldSelector=f"spec.nodeName={node}")
         self._lending = Copy(api, pairings, self._pairing, fieldSelector=f"spec.lender.nodeName={node}")
@@ -65,13 +67,13 @@ class Cluster:
 
     def machines(self) -> dict[Key, Machine]:
         """The machines that run on this node, and are to be looked at."""
-        found = {key: machine for source in self._sources for key, machine in source.machines().items()}
+        found = {key: owned(one, self._home) for source in self._sources for key, one in source.machines().items()}
         return {key: machine for key, machine in found.items() if self._concerns(key)}
 
     def machine(self, key: Key) -> Machine | None:
         """The machine of that name, if it is one of these."""
-        found = (machine for source in self._sources if (machine := source.machine(key)))
-        return next(found, None) if self._concerns(key) else None
+        found = next((machine for source in self._sources if (machine := source.machine(key))), None)
+        return owned(found, self._home) if found and self._concerns(key) else None
 
     def excluded(self, machine: Machine) -> Excluded | None:
         """Why no command may be run in a machine, if none may."""
@@ -205,12 +207,14 @@ class Cluster:
         await asyncio.to_thread(self._api.create, f"/api/v1/namespaces/{guest.namespace}/events", body)
 
     async def renew_lease(self, namespace: str) -> None:
-        """Shows that this agent is alive."""
+        """Shows that this agent is alive. The Lease goes with the node."""
+        self._home = self._home or await asyncio.to_thread(self._look_up_node)
+        owners = {"ownerReferences": [self._home]} if self._home else {}
         name = names.agent_lease(self.node)
         body = {
             "apiVersion": "coordination.k8s.io/v1",
             "kind": "Lease",
-            "metadata": {"name": name, "namespace": namespace, "labels": names.LEASE_LABELS},
+            "metadata": {"name": name, "namespace": namespace, "labels": names.LEASE_LABELS, **owners},
             "spec": {
                 "holderIdentity": self.node,
                 "leaseDurationSeconds": names.LEASE_STALE_SECONDS,
@@ -219,6 +223,14 @@ class Cluster:
         }
         path = f"/apis/coordination.k8s.io/v1/namespaces/{namespace}/leases/{name}"
         await asyncio.to_thread(self._api.apply, path, body, manager=names.AGENT_FIELD_MANAGER)
+
+    def _look_up_node(self) -> Object | None:
+        try:
+            uid = self._api.get(f"/api/v1/nodes/{self.node}")["metadata"]["uid"]
+        except ApiError as error:
+            log.debug("the node is not known: %s", error)
+            return None
+        return {"apiVersion": "v1", "kind": "Node", "name": self.node, "uid": uid}
 
     async def _apply(self, path: str, body: Object, copy: Copy, *, manager: str = names.AGENT_FIELD_MANAGER) -> Object:
         answer = await asyncio.to_thread(self._api.apply, path, body, manager=manager)
@@ -243,6 +255,11 @@ class Cluster:
             return
         for key in ends(new or old or {}):
             self._touched(key)
+
+
+def owned(machine: Machine, home: Object | None) -> Machine:
+    """A machine with what it belongs to: its node, where it is of no other object."""
+    return machine if machine.owner or home is None else replace(machine, owner=home)
 
 
 def _path(guest: MemoryGuest) -> str:

@@ -7,6 +7,7 @@ import contextlib
 import logging
 import random
 import time
+from collections.abc import Collection
 
 from tidepool_agent.cluster import Cluster
 from tidepool_agent.kubeapi import ApiError
@@ -116,10 +117,15 @@ class Controller:
             if key not in machines:
                 await self._cluster.let_go(guest)
         for pairing in self._cluster.terminating():
-            await self._release_orphan(pairing, machines)
-
-    async def _release_orphan(self, pairing: MemoryPairing, machines: dict[Key, Machine]) -> None:
-        ends = ((pairing.spec.lender, names.LENDER_FINALIZER), (pairing.spec.borrower, names.BORROWER_FINALIZER))
-        for end, finalizer in ends:
-            if end.node_name == self._cluster.node and (pairing.namespace, end.guest) not in machines:
+            for finalizer in orphaned(pairing, self._cluster.node, machines):
                 await self._cluster.release(pairing, finalizer)
+
+
+def orphaned(pairing: MemoryPairing, node: str, machines: Collection[Key]) -> list[str]:
+    """The finalizers of a pairing that stand for guests which were to be on this node, and are not."""
+    spec = pairing.spec
+    ends = (
+        (spec.lender.node_name, (pairing.lender_namespace, spec.lender.guest), names.LENDER_FINALIZER),
+        (spec.borrower.node_name, (pairing.namespace, spec.borrower.guest), names.BORROWER_FINALIZER),
+    )
+    return [finalizer for place, guest, finalizer in ends if place == node and guest not in machines]

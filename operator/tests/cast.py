@@ -65,6 +65,7 @@ def role(user: str) -> list[dict[str, Any]]:
         rule(names.GROUP, "memorypairings", "get list watch create patch delete"),
         rule(names.GROUP, "memorypools/status memorypairings/status memorygrants/status", "patch"),
         rule(names.GROUP, "memoryguests memorygrants", "get list watch"),
+        rule(names.GROUP, "memoryguests", "patch"),
         rule("", "nodes", "list watch"),
         rule("", "events", "create"),
         rule("coordination.k8s.io", "leases", "get list create update"),

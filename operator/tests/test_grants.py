@@ -103,7 +103,7 @@ def test_a_pool_at_home_comes_first(agent: Agent, owner: Agent) -> None:
     name = only(agent)["metadata"]["name"]
     owner.guest("home", BORROWS, address="10.0.0.3")
     owner.pool(lenders={"selector": {"matchLabels": LENDS}, "maxLend": "512Mi"})
-    assert f"{owner.namespace}/pool has" in agent.wait_for_reason("RolesConsistent", "GuestClaimed")["message"]
+    assert f"{owner.namespace}/pool, which is" in agent.wait_for_reason("RolesConsistent", "GuestClaimed")["message"]
     wait_for("deletion", lambda: agent.pairing(name)["metadata"].get("deletionTimestamp"))
     assert owner.pairings() == {}
     agent.release(name, "lender")

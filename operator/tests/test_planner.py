@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
-import pytest
-from world import BORROWER, LENDER, MIB, carried_out, guest, mib, pairing, plan, pool, reasons
+from datetime import timedelta
 
-from tidepool_operator.inventory import Node
+import pytest
+from world import BORROWER, LENDER, LONG_AGO, MIB, carried_out, guest, mib, pairing, plan, pool, reasons
+
+from tidepool_api import PoolStatus
+from tidepool_operator import planner
+from tidepool_operator.inventory import Inventory, Node
 
 LENDS, BORROWS = LENDER, BORROWER
 
@@ -100,6 +104,35 @@ def test_nobody_to_lend_or_borrow() -> None:
     assert "start a virtual machine on a node where the Tidepool agent runs" in nobody.problems[0].message
     strangers = plan(pool(), [guest("x", {"app": "db"})], [])
     assert "matches spec.lenders.selector (lends=yes); label a virtual machine so" in strangers.problems[0].message
+
+
+def test_a_lender_that_was_there_lately_is_named() -> None:
+    """Issue 28, fault 9: who is told to label a virtual machine looks at the labels and finds them right."""
+    known = Inventory([guest("b", BORROWS)], gone={"l": LENDS, "other": {"app": "db"}})
+    (problem,) = planner.plan(pool(), known, at=LONG_AGO).problems
+    assert problem.message.endswith(
+        "guest l did, until the virtual machine failed, was stopped or was deleted: start it again"
+    )
+
+
+def test_a_lender_under_pressure_is_named_and_until_when() -> None:
+    """Issue 28, fault 9: another size would not help, and nobody is told to lower it; where it might, it is said."""
+    guests = [guest("l", LENDS, stalled=40), guest("b", BORROWS)]
+    made = plan(pool(), guests, [pairing("b", "l", 512 * MIB)])
+    assert (made.assignments, made.waiting) == ((), ("b",))
+    remembering = pool().model_copy(update={"status": PoolStatus(roles=made.roles)})
+    (problem,) = plan(remembering, guests, []).problems
+    assert "none of them takes more now" in problem.message
+    assert "guest l is under memory pressure itself and does not lend until 2026-01-01 00:10:00 UTC" in problem.message
+    assert problem.message.endswith("wait for that, or label more guests as lenders")
+    (later,) = plan(remembering, guests, [], at=LONG_AGO + timedelta(hours=1)).problems
+    assert "does not lend until that ends; wait" in later.message
+    (resting,) = plan(pool(), [guest("l", LENDS, stalled=10), guest("b", BORROWS)], []).problems
+    assert "guest l under memory pressure: nobody new is given any of it until that ends" in resting.message
+    small = guest("k", LENDS, available=300)
+    (both,) = plan(remembering, [*guests, small], []).problems
+    assert "does not lend until" in both.message
+    assert "lower spec.borrowers.size" in both.message
 
 
 def test_guests_that_are_not_ready_are_named_with_their_reasons() -> None:

@@ -162,6 +162,61 @@ def test_problems_are_conditions_with_what_to_do() -> None:
     assert status.phase == "Degraded"
 
 
+def test_a_message_does_not_repeat_its_reason() -> None:
+    """Issue 28, fault 9: who reads both has it twice."""
+    degraded = find(status_of(plan(pool(), [], [])).conditions, "Degraded")
+    assert degraded is not None
+    assert degraded.reason == "NoLenders"
+    assert degraded.message.startswith("no MemoryGuest of namespace ns")
+
+
+def test_what_lasts_is_said_once_and_what_is_over_no_longer() -> None:
+    """A refusal and pending changes keep their times: else each pass would write, and be woken by it for the next."""
+    held = pool()
+    held = held.model_copy(update={"spec": held.spec.model_copy(update={"paused": True})})
+    made = plan(held, [guest("l", LENDER), guest("b", BORROWER)], [])
+    first = report.pool_status(held, made, [], "l would lend to b", refused=["could not x: no"])
+    aged = tuple(one.model_copy(update={"last_transition_time": LONG_AGO}) for one in first.conditions)
+    present = held.model_copy(update={"status": first.model_copy(update={"conditions": aged})})
+    again = report.pool_status(present, made, [], "l would lend to b", refused=["could not x: no"])
+    assert again == present.status
+    over = report.pool_status(present, made, [], "")
+    assert find(over.conditions, "WriteRefused") is None
+    assert find(over.conditions, "ChangesPending") is not None
+
+
+@pytest.mark.parametrize(("unready", "phase"), [("lender", "Ready"), ("served", "Ready"), ("unserved", "Degraded")])
+def test_degraded_is_a_pool_that_does_not_serve_somebody(unready: str, phase: str) -> None:
+    """Issue 28, fault 9: of many guests one is always being restarted, and nobody lacks anything for it."""
+    extra = {
+        "lender": guest("k", LENDER, ready=False),
+        "served": guest("b", BORROWER, ready=False),
+        "unserved": guest("c", BORROWER, ready=False),
+    }[unready]
+    guests = {one.name: one for one in (guest("l", LENDER), guest("b", BORROWER), extra)}
+    present = reported("Connected", "Connected")
+    status = status_of(plan(pool(), guests.values(), [present]), present)
+    ready, guests_ready = (find(status.conditions, type_) for type_ in ("Ready", "GuestsReady"))
+    assert ready is not None
+    assert guests_ready is not None
+    assert (status.phase, ready.status, guests_ready.reason) == (phase, str(phase == "Ready"), "GuestNotReady")
+
+
+@pytest.mark.parametrize("paused", ["l", "b"])
+def test_a_pairing_whose_guest_is_paused_says_so(paused: str) -> None:
+    """Issue 28, fault 9: neither Connected nor waiting for an agent; nothing is wrong with its pool."""
+    one = reported("Listening" if paused == "l" else "Connected", "Connected")
+    verdict = report.judge(one, NOW, paused={paused})
+    assert (verdict.phase, verdict.ready, verdict.reason) == ("Paused", "False", "Paused")
+    assert f"{'lender l' if paused == 'l' else 'borrower b'};" in verdict.message
+    made = plan(pool(), [guest("l", LENDER), guest("b", BORROWER)], [one])
+    status = report.pool_status(pool(), made, [report.Judged(one, verdict)])
+    ready = find(status.conditions, "Ready")
+    assert ready is not None
+    assert (status.phase, status.ready_pairings) == ("Ready", 0)
+    assert ready.message == "0 pairings connected; paused: pool.b.l"
+
+
 def test_the_same_facts_change_nothing() -> None:
     """The status of a pool that is as before is as before, times included."""
     made = plan(pool(), [guest("l", LENDER), guest("b", BORROWER)], [])

@@ -18,21 +18,29 @@ def annotate(agent: Agent, value: str) -> None:
 
 
 def test_a_dry_run_says_what_would_change(agent: Agent) -> None:
-    """An edit under the annotation changes nothing but what is said; without it, it is carried out."""
+    """An edit under the annotation changes nothing but what is said; without it, it is carried out.
+
+    Issue 28, fault 5: whatever the annotation's value is, but for `false`.
+    """
     connected_pool(agent)
-    annotate(agent, "=true")
+    annotate(agent, "=yes")
     wait_for("condition", lambda: agent.condition("ChangesPending").get("reason") == "DryRun")
     assert agent.condition("ChangesPending")["status"] == "False"
+    assert 'dry-run is "yes", which is taken for "true"' in agent.condition("ChangesPending")["message"]
+    assert agent.status()["phase"] == "Ready"
     agent.pool(size="256Mi", deadline="1s")
     agent.guest("c", BORROWS, address="10.0.0.3")
     wait_for("changes", lambda: "l would lend 256Mi to c" in agent.condition("ChangesPending")["message"])
     assert agent.condition("ChangesPending")["message"] == (
-        "pairing pool.b.l (l lends to b): 512Mi would become 256Mi, deadline would change; l would lend 256Mi to c"
+        "pairing pool.b.l (l lends to b): 512Mi would become 256Mi, deadline would change; l would lend 256Mi to c; "
+        'tidepool.dev/dry-run is "yes", which is taken for "true"'
     )
     time.sleep(1)
     assert agent.pairing(PAIRING)["spec"]["size"] == "512Mi"
     assert list(agent.pairings()) == [PAIRING]
-    annotate(agent, "-")
+    assert agent.condition("Ready")["reason"] == "DryRun"
+    assert agent.status()["phase"] == "Paused"
+    agent.server.kubectl("annotate", "--overwrite", "mp", "-n", agent.namespace, "pool", "tidepool.dev/dry-run=false")
     wait_for("change", lambda: agent.pairing(PAIRING)["spec"]["size"] == "256Mi" and "pool.c.l" in agent.pairings())
     wait_for("condition gone", lambda: not agent.condition("ChangesPending"))
 
@@ -43,9 +51,28 @@ def test_a_paused_pool_stays_as_it_is_and_can_be_deleted(agent: Agent) -> None:
     agent.guest("b", {}, address="10.0.0.2")
     wait_for("changes", lambda: "would be deleted" in agent.condition("ChangesPending").get("message", ""))
     assert agent.condition("ChangesPending")["reason"] == "Paused"
+    assert agent.condition("Ready")["status"] == "False"
     assert "deletionTimestamp" not in agent.pairing(PAIRING)["metadata"]
     agent.server.kubectl("delete", "mp", "-n", agent.namespace, "pool", "--wait=false")
     wait_for("deletion", lambda: agent.pairing(PAIRING)["metadata"].get("deletionTimestamp"))
+
+
+def test_a_held_pool_takes_nobody_and_loses_nobody(agent: Agent) -> None:
+    """Issue 28, fault 5: guests are a running pool's until it is paused, whichever of the two is older."""
+    agent.guest("l", LENDS)
+    agent.guest("b", BORROWS, address="10.0.0.2")
+    agent.pool("older", paused=True)
+    wait_for("changes", lambda: "would lend" in agent.condition("ChangesPending", "older").get("message", ""))
+    assert agent.status("older")["phase"] == "Paused"
+    time.sleep(1.1)  # creation times are whole seconds
+    uid = connected_pool(agent)
+    agent.pool(paused=True)
+    wait_for("paused", lambda: agent.condition("ChangesPending"))
+    agent.pool("older")
+    said = agent.wait_for_reason("RolesConsistent", "GuestClaimed", "older")
+    assert "pool pool, which is older or paused, has them" in said["message"]
+    assert {name: one["metadata"]["uid"] for name, one in agent.pairings().items()} == {PAIRING: uid}
+    assert "deletionTimestamp" not in agent.pairing(PAIRING)["metadata"]
 
 
 def test_an_edit_is_carried_out_in_steps(agent: Agent) -> None:

@@ -21,7 +21,7 @@ Body = dict[str, Any]
 
 TIMEOUT_SECONDS = 20
 AT_ONCE = 8  # calls
-MERGE = "application/merge-patch+json"
+MERGE, APPLY = "application/merge-patch+json", "application/apply-patch+yaml"
 
 
 class Refused(Exception):
@@ -29,7 +29,9 @@ class Refused(Exception):
 
     def __init__(self, status: int, what: str, why: str) -> None:
         super().__init__(f"could not {what}: {why} ({status})")
-        self.status = status
+        # A webhook gives its refusals whatever status it likes.
+        self.status = 403 if "admission webhook" in why else status
+        self.why = why
 
     @property
     def is_gone(self) -> bool:
@@ -40,6 +42,11 @@ class Refused(Exception):
     def is_conflict(self) -> bool:
         """Whether it exists already, or is not what we thought."""
         return self.status == 409
+
+    @property
+    def is_about_object(self) -> bool:
+        """Whether other objects may fare better: it is not for who we are or how busy the API server is."""
+        return self.status not in (0, 401, 429, 503, 504)
 
 
 async def at_once(jobs: Iterable[Coroutine[Any, Any, None]]) -> None:
@@ -127,6 +134,17 @@ class Cluster:
         body = {"preconditions": {"uid": uid}, "propagationPolicy": "Background"}
         return await self._write("DELETE", _path(plural, namespace, name), plural, body)
 
+    async def offer(self, body: Body) -> None:
+        """Applies a MemoryGuest in its agent's name, unless somebody has changed it, so that the agent can undo it."""
+        metadata = body["metadata"]
+        query = {"fieldManager": names.AGENT_FIELD_MANAGER, "force": "true"}
+        try:
+            await self._call("PATCH", _path(names.GUESTS, metadata["namespace"], metadata["name"]), body, query, APPLY)
+        except Refused as refusal:
+            if not (refusal.is_gone or refusal.is_conflict):
+                raise
+        self._on_write(names.GUESTS)
+
     async def create_event(self, body: Body) -> None:
         """Posts an Event."""
         await self._write("POST", f"/api/v1/namespaces/{body['metadata']['namespace']}/events", "events", body)
@@ -140,12 +158,15 @@ class Cluster:
         self._on_write(what)
         return answer
 
-    async def _call(self, method: str, path: str, body: Body | None, query: Mapping[str, str]) -> Body:
-        call = partial(self._call_now, method, path, body, list(query.items()))
+    async def _call(
+        self, method: str, path: str, body: Body | None, query: Mapping[str, str], content: str = ""
+    ) -> Body:
+        call = partial(self._call_now, method, path, body, list(query.items()), content)
         return await asyncio.get_running_loop().run_in_executor(self._pool, call)
 
-    def _call_now(self, method: str, path: str, body: Body | None, query: list[tuple[str, str]]) -> Body:
-        headers = {"Accept": "application/json", "Content-Type": MERGE if method == "PATCH" else "application/json"}
+    def _call_now(self, method: str, path: str, body: Body | None, query: list[tuple[str, str]], content: str) -> Body:
+        usual = MERGE if method == "PATCH" else "application/json"
+        headers = {"Accept": "application/json", "Content-Type": content or usual}
         self._api.update_params_for_auth(headers, query, ["BearerToken"], path, method, body)
         url = f"{self._api.configuration.host}{path}?{urlencode(query)}"
         try:

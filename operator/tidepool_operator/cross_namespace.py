@@ -36,6 +36,8 @@ class _Offers:
 
     granted: Mapping[PoolKey, frozenset[str]] = field(default_factory=dict)  # the guests that each may have
     owners: Mapping[str, PoolKey] = field(default_factory=dict)  # which pool has a guest, be it one at home
+    held: tuple[MemoryPool, ...] = ()  # pools that stay as they are: each has the guests of its pairings
+    namespace: str = ""
 
 
 class Grants:
@@ -53,12 +55,14 @@ class Grants:
         key = (pool.namespace, pool.name)
         for namespace in set(pool.spec.lenders.namespaces) - {pool.namespace}:
             offers = self._offers(namespace)
+            owners = {**offers.owners, **self._held(offers)}
+            theirs = {owner: self._is_before(owner, pool, namespace) for owner in {*owners.values()} - {key}}
             for name in offers.granted.get(key, ()):
-                one, owner = self._state.guests.get(namespace, name), offers.owners[name]
+                one, owner = self._state.guests.get(namespace, name), owners.get(name)
                 if one is not None and not one.is_excluded:
                     guests[f"{namespace}/{name}"] = one
-                if owner != key:
-                    claimed[f"{namespace}/{name}"] = "/".join(owner)
+                    if owner and theirs.get(owner):
+                        claimed[f"{namespace}/{name}"] = "/".join(owner)
         return Abroad(guests, claimed)
 
     def readers(self, namespace: str) -> set[str]:
@@ -76,8 +80,32 @@ class Grants:
     def concerned(self, namespace: str, guest: str) -> set[str]:
         """The namespaces that plan with a guest: its own, and that of the pool which has it."""
         has_readers = bool(self.readers(namespace) - {namespace})
-        owner = self._offers(namespace).owners.get(guest) if has_readers else None
+        offers = self._offers(namespace) if has_readers else _Offers()
+        owner = self._held(offers).get(guest) or offers.owners.get(guest)
         return {namespace, owner[0]} if owner else {namespace}
+
+    def ungranted(self, pool: MemoryPool) -> list[str]:
+        """The namespaces whose guests a pool asks for, and where no grant is for it."""
+
+        def is_granted(namespace: str) -> bool:
+            return any(one.is_for(pool.namespace, pool.name) for one in self._state.grants.in_namespace(namespace))
+
+        return [one for one in pool.spec.lenders.namespaces if one != pool.namespace and not is_granted(one)]
+
+    def _held(self, offers: _Offers) -> dict[str, PoolKey]:
+        """The guests of a namespace that pools use which are held, each with its pool."""
+        found: dict[str, PoolKey] = {}
+        for pool in reversed(offers.held):
+            for one in self._state.pairings.in_group(pool.namespace, pool.name):
+                ends = (one.lender_namespace, one.spec.lender.guest), (one.namespace, one.spec.borrower.guest)
+                here = [guest for namespace, guest in ends if namespace == offers.namespace and not one.terminating]
+                found |= dict.fromkeys(here, (pool.namespace, pool.name))
+        return found
+
+    def _is_before(self, owner: PoolKey, pool: MemoryPool, namespace: str) -> bool:
+        """Whether the pool that has a guest of a namespace keeps another from it: at home there, held, or older."""
+        other = self._state.pools.get(*owner)
+        return other is None or owner[0] == namespace or other.is_held or age(other) < age(pool)
 
     def _offers(self, namespace: str) -> _Offers:
         state = self._state
@@ -91,15 +119,17 @@ class Grants:
         inventory = Inventory(self._state.guests.in_namespace(namespace))
         owners: dict[str, PoolKey] = {}
         granted: dict[PoolKey, frozenset[str]] = {}
-        for one in self._state.pools.in_namespace(namespace):
-            owners |= dict.fromkeys(matched(one, inventory), (one.namespace, one.name))
+        at_home, asking = self._state.pools.in_namespace(namespace), sorted(self._asking(namespace), key=age)
+        for one in at_home:
+            if not one.is_held:
+                owners |= dict.fromkeys(matched(one, inventory), (one.namespace, one.name))
         grants = self._state.grants.in_namespace(namespace)
-        for one in sorted(self._asking(namespace), key=age) if grants else ():
+        for one in asking if grants else ():
             key = (one.namespace, one.name)
             granted[key] = _granted(one, grants, inventory)
-            for name in granted[key]:
+            for name in granted[key] if not one.is_held else ():
                 owners.setdefault(name, key)
-        return _Offers(granted, owners)
+        return _Offers(granted, owners, tuple(one for one in (*at_home, *asking) if one.is_held), namespace)
 
     def _asking(self, namespace: str) -> Iterable[MemoryPool]:
         """The pools of other namespaces that name this one."""

@@ -7,7 +7,7 @@ leases themselves could not be read for a while, nobody is declared dead for it:
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
@@ -38,6 +38,11 @@ class Heartbeats:
         self._seen = {node: self._next(node, time, now) for node, time in renewed.items()}
         self._missed = {node: since for node, since in self._missed.items() if node not in self._seen}
         self._is_blind = False
+
+    @property
+    def nodes(self) -> Collection[str]:
+        """The nodes that have an agent, be it dead."""
+        return self._seen.keys()
 
     def failed(self) -> None:
         """The leases could not be listed."""

@@ -72,14 +72,16 @@ class Inventory:
         elsewhere: Iterable[MemoryPairing] = (),
         nodes: Mapping[str, Node] | None = None,
         silent: Collection[str] = (),
+        gone: Mapping[str, dict[str, str]] | None = None,
     ) -> None:
-        """`silent` are the nodes whose agent does not answer.
+        """`silent` are the nodes whose agent does not answer, `gone` guests that were there lately, with their labels.
 
         `elsewhere` are pairings of other namespaces; guests of these go by `namespace/name`.
         """
         known = sorted(guests, key=lambda one: one.name)
         self.guests = {one.name: one for one in known if not (one.terminating or one.is_excluded)}
         self.silent = frozenset(silent)
+        self.gone = gone or {}
         self.nodes = nodes or {}
         self.cordoned = {name for name, one in self.nodes.items() if one.cordoned}
         self._labelled: dict[tuple[str, str], set[str]] = defaultdict(set)

@@ -11,7 +11,7 @@ from tidepool_api.metrics import OPERATOR
 from tidepool_operator.identities import is_overdue
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
     from tidepool_api import MemoryPool, PoolStatus
     from tidepool_operator.report import Judged
@@ -42,6 +42,8 @@ class Metrics:
         self.pairings = gauge(Metric.POOL_PAIRINGS)
         self.unattended = gauge(Metric.POOL_UNATTENDED)
         self.overdue_identities = gauge(Metric.POOL_OVERDUE_IDENTITIES)
+        self.refused = gauge(Metric.POOL_REFUSED_WRITES)
+        self._refused: dict[str, set[str]] = {}  # namespace -> pools that show some
         self.plan_seconds = plan_histogram(Metric.PLAN_SECONDS)
         self.pass_seconds = plan_histogram(Metric.PASS_PLAN_SECONDS)
         self.reconciles = counter(Metric.RECONCILES)
@@ -66,6 +68,15 @@ class Metrics:
             self.pairings.labels(*key, phase).set(phases.count(phase))
         if status.hit_ratio is not None:
             self.hit_ratio.labels(*key).set(float(status.hit_ratio))
+
+    def show_refused(self, namespace: str, pools: Mapping[str, int]) -> None:
+        """Shows how many writes of each pool of a namespace are refused, be it gone itself; the others have none."""
+        for pool in self._refused.pop(namespace, set()) - pools.keys():
+            self.refused.remove(namespace, pool)
+        for pool, number in pools.items():
+            self.refused.labels(namespace, pool).set(number)
+        if pools:
+            self._refused[namespace] = set(pools)
 
     def forget(self, namespace: str, pool: str) -> None:
         """Removes a pool that is gone."""

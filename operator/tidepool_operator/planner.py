@@ -18,7 +18,15 @@ from tidepool_api import Role, format_quantity
 from tidepool_api.units import MIB
 from tidepool_operator.placement import Assignment, Ledger, Placing, keep, open_ledger
 from tidepool_operator.roles import Turn, remembered, settle, until_due
-from tidepool_operator.selection import Problem, ProblemReason, Selection, listed, on_cordoned_nodes, select
+from tidepool_operator.selection import (
+    Problem,
+    ProblemReason,
+    Selection,
+    listed,
+    on_cordoned_nodes,
+    select,
+    under_pressure,
+)
 from tidepool_operator.sizing import is_sized, size
 from tidepool_operator.steps import Steps
 
@@ -66,13 +74,15 @@ def plan(
     at: datetime,
     claimed: Mapping[str, str] | None = None,
     abroad: Mapping[str, MemoryGuest] | None = None,
+    ungranted: Collection[str] = (),
 ) -> Plan:
     """What should be for this pool.
 
     `inventory` has the guests and pairings of its namespace, `claimed` the guests that another pool has (guest ->
-    pool), `abroad` the guests of other namespaces that lend to this pool, and `at` is the time.
+    pool), `abroad` the guests of other namespaces that lend to this pool, `ungranted` those namespaces that give it
+    nothing, and `at` is the time.
     """
-    selection = select(pool, inventory, abroad or {}, claimed or {}, at)
+    selection = select(pool, inventory, abroad or {}, claimed or {}, at, ungranted)
     steps = Steps(pool, inventory, selection)
     turning = {name for name in selection.borrowers if inventory.has_role(name, Role.LENDER)}
     ledger = _placed(pool, inventory, selection, steps, turning)
@@ -94,7 +104,7 @@ def plan(
         problems=(
             *selection.problems,
             *(on_cordoned_nodes(selection.cordoned) if unserved else ()),
-            *_shortages(pool, selection, ledger, short),
+            *_shortages(pool, selection, ledger, short, at),
         ),
         roles=kept,
         turns=tuple(selection.roles.turns),
@@ -123,7 +133,9 @@ def _is_room_coming(ledger: Ledger, inventory: Inventory, selection: Selection) 
     return any(ledger.leaving[name] or inventory.has_role(name, Role.BORROWER) for name in selection.lenders)
 
 
-def _shortages(pool: MemoryPool, selection: Selection, ledger: Ledger, short: list[str]) -> Iterable[Problem]:
+def _shortages(
+    pool: MemoryPool, selection: Selection, ledger: Ledger, short: list[str], at: datetime
+) -> Iterable[Problem]:
     """Why somebody is not served: for want of memory, or of memory where the pool wants it."""
     reach = ledger.reach() if pool.spec.placement.to_dict() else 0
     kept_away = [name for name in short if pool.spec.least_bytes - sum(ledger.sizes[name].values()) <= reach]
@@ -131,7 +143,7 @@ def _shortages(pool: MemoryPool, selection: Selection, ledger: Ledger, short: li
     if kept_away:
         yield _misplaced(pool, ledger, kept_away)
     if rest and selection.lenders:
-        yield _shortage(pool, selection, ledger, rest)
+        yield _shortage(pool, selection, ledger, rest, at)
 
 
 def _misplaced(pool: MemoryPool, ledger: Ledger, short: list[str]) -> Problem:
@@ -143,21 +155,31 @@ def _misplaced(pool: MemoryPool, ledger: Ledger, short: list[str]) -> Problem:
     return Problem(ProblemReason.NOBODY_WHERE_REQUIRED, message, tuple(short))
 
 
-def _shortage(pool: MemoryPool, selection: Selection, ledger: Ledger, short: list[str]) -> Problem:
-    lenders = pool.spec.lenders
+def _shortage(pool: MemoryPool, selection: Selection, ledger: Ledger, short: list[str], at: datetime) -> Problem:
     field, least = ("minimum", "at least ") if is_sized(pool) else ("size", "")
-    message = (
+    said = (
         f"not enough for {listed(short)}: each should get {least}{format_quantity(pool.spec.least_bytes)}, and the "
-        f"lenders selected ({len(selection.lenders)}) have {_left(ledger)} left; "
+        f"lenders selected ({len(selection.lenders)}) have {_left(ledger)} left"
+    )
+    pressed = under_pressure(pool, selection.roles, at)
+    message = "; ".join([said, *pressed, _advice(pool, field, is_passing=bool(pressed) and not ledger.spare)])
+    return Problem(ProblemReason.INSUFFICIENT_CAPACITY, message, tuple(short))
+
+
+def _advice(pool: MemoryPool, field: str, *, is_passing: bool) -> str:
+    """What to do about a shortage; other figures are of no help where nobody lends for the moment."""
+    if is_passing:
+        return "wait for that, or label more guests as lenders"
+    lenders = pool.spec.lenders
+    return (
         f"lower spec.borrowers.{field}, raise spec.lenders.maxLend "
         f"({lenders.max_lend}), lower spec.lenders.reserve ({lenders.reserve}), or label more guests as lenders"
     )
-    return Problem(ProblemReason.INSUFFICIENT_CAPACITY, message, tuple(short))
 
 
 def _left(ledger: Ledger) -> str:
     """What is left to lend, roughly: free memory moves all the time, and the message should not."""
     free = [ledger.free(name) // ROUGHLY * ROUGHLY for name in ledger.spare]
     if not free:
-        return "nothing, as none of them is ready,"
+        return "nothing, as none of them takes more now,"
     return f"about {format_quantity(max(free))} in one and {format_quantity(sum(free))} in all"

@@ -8,8 +8,8 @@ from __future__ import annotations
 import logging
 import time
 from dataclasses import dataclass, field
-from itertools import chain
-from typing import TYPE_CHECKING, Any
+from functools import cached_property, partial
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from pydantic import ValidationError
 
@@ -29,21 +29,22 @@ from tidepool_api import (
     names,
     now,
 )
-from tidepool_operator import build, changes, identities, report
+from tidepool_operator import adoption, build, changes, identities, report
 from tidepool_operator.changes import TOLD_AT_MOST, Create, Delete, Update, described
 from tidepool_operator.cluster import Refused, at_once
 from tidepool_operator.cross_namespace import Grants, age, pairings_elsewhere
 from tidepool_operator.identities import Claims
 from tidepool_operator.inventory import Inventory
+from tidepool_operator.outcome import Outcome
 from tidepool_operator.planner import Plan, plan
 from tidepool_operator.roles import Why
 from tidepool_operator.selection import listed
 from tidepool_operator.writing import Turns, Writer, gist
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Awaitable, Callable, Iterable, Mapping
 
-    from tidepool_api import ApiObject, MemoryGuest
+    from tidepool_api import ApiObject, Condition, MemoryGuest
     from tidepool_operator.changes import Change
     from tidepool_operator.cluster import Cluster
     from tidepool_operator.heartbeats import Heartbeats
@@ -53,9 +54,12 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
+T = TypeVar("T")
+
 SOON_SECONDS = 0.5  # when somebody else was faster
 PATIENCE_SECONDS = 120  # with a live agent that does not manage to take its side down
-LOOK_AGAIN_SECONDS = 5.0  # while something is being taken down
+LOST_AT_MOST = 100  # guests that are gone and remembered, of a namespace
+LOOK_AGAIN_SECONDS = 5.0  # while something is being taken down, or a guest is where no agent is known
 FIGURES_SECONDS = 15.0  # a status whose figures alone have changed is written at most this often
 
 _FIGURES = ("used_bytes", "used", "hit_ratio")
@@ -79,10 +83,17 @@ class _Round:
     guests: dict[str, MemoryGuest]
     silent: frozenset[str]
     inventory: Inventory
+    outcome: Outcome
     claimed: dict[str, str] = field(default_factory=dict)
     claims: Claims = field(default_factory=Claims)
     again: float | None = None
     planning: float = 0.0  # seconds of this thread's processor: it waits for nothing, and others' work does not count
+
+    @cached_property
+    def paused(self) -> set[str]:
+        """The guests whose virtual machines are paused, as far as is known."""
+        known = ((name, one.ready) for name, one in self.guests.items() if one.spec.node_name not in self.silent)
+        return {name for name, ready in known if ready is not None and ready.reason == Reason.PAUSED}
 
     def look_again(self, seconds: float) -> None:
         """Asks for another pass, at the latest after so long."""
@@ -102,29 +113,46 @@ class Reconciler:
         self._written: dict[str, float] = {}  # UID of a pool -> when its status was written last
         self._turns = Turns(cadence.OPERATOR_WRITES)
         self._shown: set[tuple[str, str]] = set()  # pools in the metrics
+        self._outcomes: dict[str, Outcome] = {}  # namespace -> what became of its last pass
+        self._met: dict[str, dict[str, dict[str, str]]] = {}  # namespace -> guests, some of them gone -> labels
 
     async def namespace(self, namespace: str) -> float | None:
         """Goes over a namespace; returns after how many seconds it should be looked at again, if at all.
 
         Pools are planned one after the other, the oldest first, for each leaves the guests that it claims to no other;
-        what that takes to be written is written for many of them at a time.
+        what that takes to be written is written for many of them at a time. What the API server refuses holds up
+        nothing else: at the end each pool says how it is, and what was refused.
         """
         scene = self._round(namespace)
         pools = sorted(self._state.pools.in_namespace(namespace), key=age)
+        broken = self._state.pools.unreadable(namespace)
         plans = [(pool, self._plan(scene, pool)) for pool in pools if not pool.terminating]
+        going = [one for one in (*pools, *(unread.head for unread in broken)) if one.terminating]
         await self._name_guests(scene)
-        going = (self._take_down(scene, pool) for pool in pools if pool.terminating)
-        await at_once(chain(going, (self._tend(scene, pool, wanted) for pool, wanted in plans)))
-        for broken in self._state.pools.unreadable(namespace):
-            await (
-                self._delete_all(scene, broken.head) if broken.head.terminating else self._complain(namespace, broken)
-            )
-        await self._drop_orphans(scene)
+        guests = self._state.guests.in_namespace(namespace)
+        await at_once(self._offer(scene, guest) for guest in adoption.abandoned(guests, scene.silent))
+        await at_once(self._act(scene, pool, wanted) for pool, wanted in plans)
+        await at_once(self._delete(scene, one, None) for pool in going for one in self._of(pool))
+        await at_once(self._delete(scene, one, None) for one in self._orphans(namespace))
         await self._release_abandoned(scene)
-        self._forget_gone_pools(namespace)
+        await at_once(self._tell(scene, pool, wanted) for pool, wanted in plans)
+        await at_once(self._let_go(scene, pool) for pool in going)
+        await at_once(self._complain(scene, unread) for unread in broken if not unread.head.terminating)
+        await self._judge(scene, self._orphans(namespace))
+        self._conclude(scene)
+        return scene.again
+
+    def _conclude(self, scene: _Round) -> None:
+        """Remembers and shows what became of a pass."""
+        self._forget_gone_pools(scene.namespace)
+        self._outcomes[scene.namespace] = scene.outcome
+        self._metrics.show_refused(scene.namespace, scene.outcome.pools)
+        if scene.outcome.failures:
+            self._metrics.errors.inc()
+        if scene.outcome.again is not None:
+            scene.look_again(scene.outcome.again)
         self._metrics.reconciles.inc()
         self._metrics.pass_seconds.observe(scene.planning)
-        return scene.again
 
     def forget_gone(self) -> None:
         """Drops what is remembered of objects that no longer exist."""
@@ -132,12 +160,19 @@ class Reconciler:
         self._writer.keep(alive)
         self._turns.keep(alive)
         self._written = {uid: at for uid, at in self._written.items() if uid in alive}
+        served = self._state.namespaces()
+        self._outcomes = {name: one for name, one in self._outcomes.items() if name in served}
+        self._met = {name: one for name, one in self._met.items() if name in served}
 
     def step_down(self) -> None:
         """Forgets what only the one that acts knows and shows."""
         for key in self._shown:
             self._metrics.forget(*key)
+        for namespace in self._outcomes:
+            self._metrics.show_refused(namespace, {})
         self._shown.clear()
+        self._outcomes.clear()
+        self._met.clear()
         self._written.clear()
         self._writer.keep(())
 
@@ -157,9 +192,21 @@ class Reconciler:
             elsewhere=pairings_elsewhere(namespace, self._state),
             nodes=self._state.nodes.known,
             silent=silent,
+            gone=self._missing(namespace, guests),
         )
         guests |= {one.lender_ref: lender for one in pairings if (lender := self._lender(one))}
-        return _Round(namespace, guests, silent, inventory, planning=time.thread_time() - begin)
+        outcome = Outcome(namespace, self._outcomes.get(namespace))
+        held = [one.name for one in self._state.pools.in_namespace(namespace) if one.is_held]
+        claimed = {guest: pool for pool in held for guest, _ in inventory.roles_in(pool)}
+        return _Round(namespace, guests, silent, inventory, outcome, claimed, planning=time.thread_time() - begin)
+
+    def _missing(self, namespace: str, guests: Mapping[str, MemoryGuest]) -> dict[str, dict[str, str]]:
+        """The guests that were there in some earlier pass, with their labels."""
+        met = self._met.get(namespace, {}) | {name: one.metadata.labels for name, one in guests.items()}
+        lost = {name: labels for name, labels in met.items() if name not in guests}
+        forgotten = set(list(lost)[:-LOST_AT_MOST])
+        self._met[namespace] = {name: labels for name, labels in met.items() if name not in forgotten}
+        return {name: labels for name, labels in lost.items() if name not in forgotten}
 
     def _lender(self, pairing: MemoryPairing) -> MemoryGuest | None:
         """The guest of another namespace that lends, if it does and is still there."""
@@ -168,19 +215,28 @@ class Reconciler:
 
     # --- a pool that is wanted ----------------------------------------------------------------------------------------
 
-    async def _tend(self, scene: _Round, pool: MemoryPool, wanted: Plan) -> None:
+    async def _act(self, scene: _Round, pool: MemoryPool, wanted: Plan) -> None:
         if names.POOL_FINALIZER not in pool.metadata.finalizers:
             await self._set_finalizers(
                 scene, self._state.pools, pool, (*pool.metadata.finalizers, names.POOL_FINALIZER)
             )
-        todo = changes.between(pool, wanted, self._of(pool), scene.guests)
-        held = _held(pool)
-        if not held:
+        if not pool.is_held:
             await self._tell_turns(pool, wanted)
-            await self._carry_out(scene, pool, todo)
-        pairings = await self._judge(scene, pool)
-        pending = report.Pending(held, changes.told(todo)) if held else None
-        status = report.pool_status(pool, wanted, pairings, pending)
+            await self._carry_out(scene, pool, self._todo(scene, pool, wanted))
+
+    def _todo(self, scene: _Round, pool: MemoryPool, wanted: Plan) -> list[Change]:
+        pairings = self._of(pool)
+        strays = adoption.strays(pairings, scene.guests, self._heartbeats.nodes)
+        if not strays:
+            return changes.between(pool, wanted, pairings, scene.guests)
+        scene.look_again(LOOK_AGAIN_SECONDS)  # an agent that has just started may not have been noticed yet
+        return changes.between(pool, wanted, pairings, scene.guests | strays)
+
+    async def _tell(self, scene: _Round, pool: MemoryPool, wanted: Plan) -> None:
+        """Says on a pool and its pairings how they are."""
+        pairings = await self._judge(scene, self._of(pool))
+        pending = changes.told(self._todo(scene, pool, wanted)) if pool.is_held else None
+        status = report.pool_status(pool, wanted, pairings, pending, refused=scene.outcome.of_pool(pool.name))
         self._metrics.show(pool, status, pairings)
         self._shown.add((pool.namespace, pool.name))
         await self._write_pool_status(scene, pool, status)
@@ -190,11 +246,12 @@ class Reconciler:
         abroad = self.grants.look_abroad(pool)
         scene.guests |= abroad.guests
         claimed = scene.claimed | abroad.claimed if abroad.claimed else scene.claimed
-        made = plan(pool, scene.inventory, claimed=claimed, abroad=abroad.guests, at=now())
+        without = self.grants.ungranted(pool)
+        made = plan(pool, scene.inventory, claimed=claimed, abroad=abroad.guests, at=now(), ungranted=without)
         seconds = time.thread_time() - begin
         scene.planning += seconds
         self._metrics.plan_seconds.observe(seconds)
-        scene.claimed |= dict.fromkeys(made.assigned if pool.is_dry_run else made.claims, pool.name)
+        scene.claimed |= {} if pool.is_held else dict.fromkeys(made.claims, pool.name)
         if made.again is not None:
             scene.look_again(made.again)
         return made
@@ -218,28 +275,39 @@ class Reconciler:
     async def _bring_about(self, scene: _Round, pool: MemoryPool, one: Change, created: list[str]) -> None:
         match one:
             case Delete(pairing):
-                await self._delete(pairing, pool)
+                await self._delete(scene, pairing, pool)
             case Create(assignment, spec):
                 spec = identities.introduced(spec, assignment.lender, assignment.borrower, scene.claims)
-                if await self._create(pool, assignment, spec):
+                if await self._create(scene, pool, assignment, spec):
                     created.append(f"{assignment.lender} lends {spec['size']} to {assignment.borrower}")
-            case Update(pairing, patch):
-                await self._update(pool, pairing, patch)
+            case Update(pairing, patch) if patch:
+                write = partial(self._update, pool, pairing, patch)
+                await self._attempt(scene, pairing, f"change pairing {pairing.name}", patch, write)
 
-    async def _create(self, pool: MemoryPool, assignment: Assignment, spec: build.Body) -> bool:
+    async def _attempt(
+        self, scene: _Round, pairing: MemoryPairing, what: str, wish: object, write: Callable[[], Awaitable[T]]
+    ) -> T | None:
+        """Writes something of a pairing."""
+        return await scene.outcome.attempt(pairing.spec.pool, pairing.metadata.uid, what, wish, write)
+
+    async def _create(self, scene: _Round, pool: MemoryPool, assignment: Assignment, spec: build.Body) -> bool:
         body = build.pairing(pool, assignment, spec)
+        what, write = f"make pairing {body['metadata']['name']}", partial(self._create_now, scene, body)
+        return bool(await scene.outcome.attempt(pool.name, pool.metadata.uid, what, body, write))
+
+    async def _create_now(self, scene: _Round, body: build.Body) -> bool:
         try:
             self._state.pairings.put(await self._cluster.create(names.PAIRINGS, body))
         except Refused as refusal:
-            if refusal.is_conflict:  # made already: its event is on the way
+            if refusal.is_conflict:  # made already: its event is on the way; or a quota was counted anew meanwhile
+                scene.look_again(LOOK_AGAIN_SECONDS)
                 return False
             raise
-        log.info("pairing %s/%s created", pool.namespace, body["metadata"]["name"])
+        log.info("pairing %s/%s created", scene.namespace, body["metadata"]["name"])
         return True
 
     async def _update(self, pool: MemoryPool, present: MemoryPairing, patch: build.Body) -> None:
-        if not patch:
-            return
+        await self._writer.patch(self._state.pairings, present, {"spec": patch})
         log.info("pairing %s/%s changes: %s", present.namespace, present.name, patch)
         if "size" in patch:
             text = f"{described(present)}: {present.spec.size} becomes {patch['size']}"
@@ -250,9 +318,13 @@ class Reconciler:
                 await self._writer.say(
                     pool, "Normal", "GuestMoved", f"{described(present)}: the {side} has now {place}"
                 )
-        await self._writer.patch(self._state.pairings, present, {"spec": patch})
 
-    async def _delete(self, one: MemoryPairing, pool: MemoryPool | None) -> None:
+    async def _delete(self, scene: _Round, one: MemoryPairing, pool: MemoryPool | None) -> None:
+        if not one.terminating:
+            write = partial(self._delete_now, one, pool)
+            await self._attempt(scene, one, f"delete pairing {one.name}", None, write)
+
+    async def _delete_now(self, one: MemoryPairing, pool: MemoryPool | None) -> None:
         try:
             answer = await self._cluster.delete(names.PAIRINGS, one.namespace, one.name, one.metadata.uid)
         except Refused as refusal:
@@ -275,34 +347,46 @@ class Reconciler:
         """
         pairings = self._state.pairings.in_namespace(scene.namespace)
         scene.claims = identities.claims(scene.guests, pairings)
-        await at_once(self._name(one, scene.claims) for one in pairings if not one.terminating)
+        await at_once(self._name(scene, one) for one in pairings if not one.terminating)
 
-    async def _name(self, pairing: MemoryPairing, known: Claims) -> None:
-        patch = identities.news(pairing, known)
-        if not patch:
-            return
-        log.info("pairing %s/%s: the identity of its %s is new", pairing.namespace, pairing.name, " and ".join(patch))
+    async def _name(self, scene: _Round, pairing: MemoryPairing) -> None:
+        if patch := identities.news(pairing, scene.claims):
+            what, write = f"write identities into pairing {pairing.name}", partial(self._name_now, pairing, patch)
+            await self._attempt(scene, pairing, what, patch, write)
+
+    async def _name_now(self, pairing: MemoryPairing, patch: build.Body) -> None:
         await self._writer.patch(self._state.pairings, pairing, {"spec": patch})
+        log.info("pairing %s/%s: the identity of its %s is new", pairing.namespace, pairing.name, " and ".join(patch))
         for side in (one for one in patch if getattr(pairing.spec, one).identity):
             text = f"the {side}'s module was loaded anew, and {patch[side]['identity']} is its identity now"
             await self._writer.say(pairing, "Normal", "IdentityChanged", text)
 
+    async def _offer(self, scene: _Round, guest: MemoryGuest) -> None:
+        """Lets a guest go in place of its agent, which is dead."""
+        what, write = f"let guest {guest.name} go", partial(self._cluster.offer, adoption.leaving(guest))
+        await scene.outcome.attempt("", guest.metadata.uid, what, None, write)
+
     # --- what became of it --------------------------------------------------------------------------------------------
 
-    async def _judge(self, scene: _Round, pool: ApiObject) -> list[report.Judged]:
+    async def _judge(self, scene: _Round, pairings: Iterable[MemoryPairing]) -> list[report.Judged]:
         at = now()
-        judged = [report.Judged(one, report.judge(one, at, scene.silent)) for one in self._of(pool)]
-        await at_once(self._write_pairing_status(scene, one) for one in judged)
+        judged = [report.Judged(one, report.judge(one, at, scene.silent, scene.paused)) for one in pairings]
+        await at_once(self._tell_pairing(scene, one) for one in judged)
         return judged
 
-    async def _write_pairing_status(self, scene: _Round, one: report.Judged) -> None:
-        pairing, verdict = one.pairing, one.verdict
+    async def _tell_pairing(self, scene: _Round, one: report.Judged) -> None:
+        """Says on a pairing how it is."""
+        pairing = one.pairing
         exchange = identities.judge(pairing, scene.claims, now())
-        _wait_for(scene, pairing, verdict)
-        status = report.pairing_status(pairing, verdict, exchange)
-        patch = build.difference(pairing.status.to_dict(), status.to_dict())
-        if not patch:
-            return
+        _wait_for(scene, pairing, one.verdict)
+        refused = scene.outcome.of_object(pairing.metadata.uid)
+        status = report.pairing_status(pairing, one.verdict, exchange, refused)
+        if patch := build.difference(pairing.status.to_dict(), status.to_dict()):
+            what, write = f"write the status of pairing {pairing.name}", partial(self._tell_now, one, patch, exchange)
+            await self._attempt(scene, pairing, what, None, write)
+
+    async def _tell_now(self, one: report.Judged, patch: build.Body, exchange: Condition) -> None:
+        pairing, verdict = one.pairing, one.verdict
         await self._writer.patch(self._state.pairings, pairing, {"status": patch}, status=True)
         if verdict.phase is PairingPhase.CONNECTED and pairing.status.phase is not PairingPhase.CONNECTED:
             await self._writer.say(pairing, "Normal", "Connected", verdict.message)
@@ -318,8 +402,13 @@ class Reconciler:
         if _only_figures(pool.status, status) and (wait := self._wait_with_figures(pool)):
             scene.look_again(wait)
             return
-        self._written[pool.metadata.uid] = time.monotonic()
+        write = partial(self._write_pool_status_now, pool, status, patch)
+        what = f"write the status of pool {pool.name}"
+        await scene.outcome.attempt(pool.name, pool.metadata.uid, what, None, write)
+
+    async def _write_pool_status_now(self, pool: MemoryPool, status: PoolStatus, patch: build.Body) -> None:
         await self._writer.patch(self._state.pools, pool, {"status": patch}, status=True)
+        self._written[pool.metadata.uid] = time.monotonic()
         await self._announce(pool, status)
 
     def _wait_with_figures(self, pool: MemoryPool) -> float:
@@ -336,7 +425,7 @@ class Reconciler:
             text = f"{report.count(status.pairings or 0, 'pairing')} connected"
             await self._writer.say(pool, "Normal", "Ready", text)
 
-    async def _complain(self, namespace: str, broken: Unreadable) -> None:
+    async def _complain(self, scene: _Round, broken: Unreadable) -> None:
         """Says on a pool that cannot be read what is wrong with it; its pairings stay as they are."""
         text = f"{broken.why}; correct the pool, what was there before stays as it is until then"
         try:
@@ -350,39 +439,31 @@ class Reconciler:
         conditions = merge(present.conditions, ready, degraded)
         status = present.model_copy(update={"phase": PoolPhase.DEGRADED, "conditions": conditions})
         if patch := build.difference(present.to_dict(), status.to_dict()):
-            await self._cluster.patch(names.POOLS, namespace, broken.name, {"status": patch}, status=True)
+            body, what = {"status": patch}, f"write the status of pool {broken.name}"
+            write = partial(self._cluster.patch, names.POOLS, scene.namespace, broken.name, body, status=True)
+            await scene.outcome.attempt(broken.name, broken.head.metadata.uid, what, None, write)
 
     # --- taking down --------------------------------------------------------------------------------------------------
 
-    async def _take_down(self, scene: _Round, pool: MemoryPool) -> None:
-        """Deletes the pairings of a pool that is being deleted, and lets it go when they are gone."""
-        left = await self._delete_all(scene, pool)
-        if left:
-            status = report.terminating_status(pool, [one.pairing for one in left])
-            self._metrics.show(pool, status, left)
-            await self._write_pool_status(scene, pool, status)
-
-    async def _delete_all(self, scene: _Round, pool: ApiObject) -> list[report.Judged]:
-        """Deletes all pairings of a pool, and its finalizer when none is left; returns those that are left."""
-        for one in self._of(pool):
-            if not one.terminating:
-                await self._delete(one, None)
-        left = await self._judge(scene, pool)
+    async def _let_go(self, scene: _Round, pool: ApiObject) -> None:
+        """Says whom a pool that is being deleted waits for, and lets it go when there is nobody."""
+        left = await self._judge(scene, self._of(pool))
         if left:
             scene.look_again(LOOK_AGAIN_SECONDS)
         elif names.POOL_FINALIZER in pool.metadata.finalizers:
             rest = tuple(name for name in pool.metadata.finalizers if name != names.POOL_FINALIZER)
             await self._set_finalizers(scene, self._state.pools, pool, rest)
-            log.info("pool %s/%s is gone", pool.namespace, pool.name)
-        return left
+        refused = scene.outcome.of_pool(pool.name)
+        if isinstance(pool, MemoryPool) and (left or refused):
+            status = report.terminating_status(pool, [one.pairing for one in left], refused)
+            self._metrics.show(pool, status, left)
+            await self._write_pool_status(scene, pool, status)
 
-    async def _drop_orphans(self, scene: _Round) -> None:
-        """Deletes pairings whose pool is gone without having waited for them."""
-        pools = {one.name for one in self._state.pools.in_namespace(scene.namespace)}
-        pools |= {one.name for one in self._state.pools.unreadable(scene.namespace)}
-        for one in self._state.pairings.in_namespace(scene.namespace):
-            if one.spec.pool not in pools and not one.terminating:
-                await self._delete(one, None)
+    def _orphans(self, namespace: str) -> list[MemoryPairing]:
+        """The pairings whose pool is gone without having waited for them."""
+        pools = {one.name for one in self._state.pools.in_namespace(namespace)}
+        pools |= {one.name for one in self._state.pools.unreadable(namespace)}
+        return [one for one in self._state.pairings.in_namespace(namespace) if one.spec.pool not in pools]
 
     async def _release_abandoned(self, scene: _Round) -> None:
         """Takes over for agents that can no longer tear their side down: guest gone, or agent dead."""
@@ -392,17 +473,18 @@ class Reconciler:
             scene.look_again(LOOK_AGAIN_SECONDS)
             abandoned = dict(_abandoned(one, scene))
             rest = tuple(name for name in one.metadata.finalizers if name not in abandoned)
-            if len(rest) == len(one.metadata.finalizers):
-                continue
-            text = "; ".join(abandoned[name] for name in one.metadata.finalizers if name in abandoned)
-            log.warning("pairing %s/%s is let go: %s", one.namespace, one.name, text)
-            await self._writer.say(one, "Warning", "SideAbandoned", text)
-            await self._set_finalizers(scene, self._state.pairings, one, rest)
+            if len(rest) < len(one.metadata.finalizers):
+                text = "; ".join(abandoned[name] for name in one.metadata.finalizers if name in abandoned)
+                await self._writer.say(one, "Warning", "SideAbandoned", text)
+                await self._set_finalizers(scene, self._state.pairings, one, rest)
 
     async def _set_finalizers(
         self, scene: _Round, objects: Objects[Any], one: ApiObject, finalizers: tuple[str, ...]
     ) -> None:
-        if not await self._writer.set_finalizers(objects, one, finalizers):
+        pool = one.spec.pool if isinstance(one, MemoryPairing) else one.name
+        what = f"set the finalizers of {'pairing' if isinstance(one, MemoryPairing) else 'pool'} {one.name}"
+        write = partial(self._writer.set_finalizers, objects, one, finalizers)
+        if await scene.outcome.attempt(pool, one.metadata.uid, what, finalizers, write) is False:
             scene.look_again(SOON_SECONDS)
 
     def _of(self, pool: ApiObject) -> list[MemoryPairing]:
@@ -427,11 +509,6 @@ def _wait_for(scene: _Round, pairing: MemoryPairing, verdict: report.Verdict) ->
 
 def _ends(pairing: MemoryPairing) -> tuple[Any, Any]:
     return pairing.spec.lender, pairing.spec.borrower
-
-
-def _held(pool: MemoryPool) -> str:
-    """Why nothing is changed; empty when it may be."""
-    return "Paused" if pool.spec.paused else "DryRun" if pool.is_dry_run else ""
 
 
 def _abandoned(pairing: MemoryPairing, scene: _Round) -> Iterable[tuple[str, str]]:

@@ -26,15 +26,18 @@ from tidepool_api import (
     to_mib,
     without,
 )
+from tidepool_api.names import DRY_RUN_ANNOTATION
 from tidepool_operator import identities
 from tidepool_operator.selection import Problem, ProblemReason
 
 if TYPE_CHECKING:
-    from tidepool_api import MemoryPool
+    from tidepool_api import ApiObject, MemoryPool
     from tidepool_operator.planner import Plan
 
 AS_EXPECTED = "AsExpected"
 NAMED_AT_MOST = 5  # pairings in one message
+REFUSALS_AT_MOST = 3  # in one message
+REFUSED = "RefusedByApiServer"
 # A lender refuses a borrower also while one of the two has just been loaded anew or been given the other's identity.
 REJECTED_AFTER = timedelta(seconds=15)
 # What is wrong where the borrower's module says one of these words (kernel-module/ABI.md), as said of the lender.
@@ -65,12 +68,24 @@ class Verdict:
     message: str
 
 
-def judge(pairing: MemoryPairing, at: datetime, silent: Collection[str] = ()) -> Verdict:
-    """What the two ends together mean at a moment; `silent` are the nodes whose agent does not answer."""
+def judge(pairing: MemoryPairing, at: datetime, silent: Collection[str] = (), paused: Collection[str] = ()) -> Verdict:
+    """What the two ends together mean at a moment.
+
+    `silent` are the nodes whose agent does not answer, `paused` the guests whose virtual machine is paused.
+    """
     if pairing.terminating:
         left = ", ".join(name.rsplit("/", 1)[1] for name in pairing.metadata.finalizers)
         return Verdict(PairingPhase.TERMINATING, Status.FALSE, "Terminating", f"waiting for the agent of: {left}")
-    return _failure(pairing, at) or _progress(pairing, silent)
+    return _pause(pairing, paused) or _failure(pairing, at) or _progress(pairing, silent)
+
+
+def _pause(pairing: MemoryPairing, paused: Collection[str]) -> Verdict | None:
+    ends = (("lender", pairing.lender_ref), ("borrower", pairing.spec.borrower.guest))
+    found = [f"{side} {guest}" for side, guest in ends if guest in paused]
+    if not found:
+        return None
+    message = f"paused: {' and '.join(found)}; what is lent stays for about a minute, later it begins anew"
+    return Verdict(PairingPhase.PAUSED, Status.FALSE, Reason.PAUSED, message)
 
 
 def _failure(pairing: MemoryPairing, at: datetime) -> Verdict | None:
@@ -156,13 +171,18 @@ def _phase(pairing: MemoryPairing) -> PairingPhase:
     return PairingPhase.PENDING
 
 
-def pairing_status(pairing: MemoryPairing, verdict: Verdict, exchange: Condition) -> PairingStatus:
-    """The operator's part of a pairing's status; `exchange` is what there is to say of the guests' identities."""
+def pairing_status(
+    pairing: MemoryPairing, verdict: Verdict, exchange: Condition, refused: Sequence[str] = ()
+) -> PairingStatus:
+    """The operator's part of a pairing's status.
+
+    `exchange` is what there is to say of the guests' identities, `refused` what could not be written.
+    """
     generation = pairing.metadata.generation
     ready = condition(
         ConditionType.READY, verdict.ready, verdict.reason, verdict.message, observed_generation=generation
     )
-    conditions = merge(pairing.status.conditions, ready, exchange)
+    conditions = _renewed(pairing.status.conditions, ready, exchange, *_write_refused(pairing, refused))
     return PairingStatus(phase=verdict.phase, observed_generation=generation, conditions=conditions)
 
 
@@ -177,25 +197,26 @@ class Judged:
     verdict: Verdict
 
 
-@dataclass(frozen=True)
-class Pending:
-    """Why a plan is not carried out, and what it would change."""
+def pool_status(
+    pool: MemoryPool,
+    plan: Plan,
+    pairings: Sequence[Judged],
+    pending: str | None = None,
+    *,
+    refused: Sequence[str] = (),
+) -> PoolStatus:
+    """The status of a pool that is planned and whose pairings are judged.
 
-    reason: str
-    changes: str
-
-
-def pool_status(pool: MemoryPool, plan: Plan, pairings: Sequence[Judged], pending: Pending | None = None) -> PoolStatus:
-    """The status of a pool that is planned and whose pairings are judged."""
+    `pending` is what would change if the pool were not held, `refused` what could not be written.
+    """
     live = [one for one in pairings if not one.pairing.terminating]
     connected = [one for one in live if one.verdict.phase is PairingPhase.CONNECTED]
     figures = [one.pairing.status.borrower for one in connected if one.pairing.status.borrower]
     hits = sum(one.hits or 0 for one in figures)
-    conditions = _summary(pool, plan, live, pending)
-    others = pool.status.conditions if pending else without(pool.status.conditions, ConditionType.CHANGES_PENDING)
+    conditions = _summary(pool, plan, live, pending, refused)
     return PoolStatus(
         observed_generation=pool.metadata.generation,
-        phase=_pool_phase(conditions),
+        phase=_pool_phase(conditions, pending),
         lenders=len(plan.lenders),
         borrowers=len(plan.borrowers),
         pairings=len(live),
@@ -203,13 +224,13 @@ def pool_status(pool: MemoryPool, plan: Plan, pairings: Sequence[Judged], pendin
         lent_bytes=to_mib(sum(one.pairing.spec.size_bytes for one in connected)),
         used_bytes=to_mib(sum(one.used_bytes or 0 for one in figures)),
         hit_ratio=format_ratio(hits, hits + sum(one.misses or 0 for one in figures)),
-        roles=pool.status.roles if pending else plan.roles or None,
-        conditions=merge(others, *conditions),
+        roles=pool.status.roles if pool.is_held else plan.roles or None,
+        conditions=_renewed(pool.status.conditions, *conditions),
     )
 
 
-def terminating_status(pool: MemoryPool, left: Sequence[MemoryPairing]) -> PoolStatus:
-    """The status of a pool that is being deleted."""
+def terminating_status(pool: MemoryPool, left: Sequence[MemoryPairing], refused: Sequence[str] = ()) -> PoolStatus:
+    """The status of a pool that is being deleted; `refused` is what could not be written."""
     names = _named(one.name for one in left)
     message = f"waiting for {count(len(left), 'pairing')} to be taken down: {names}"
     ready = _condition(pool, ConditionType.READY, Status.FALSE, "Terminating", message)
@@ -219,33 +240,66 @@ def terminating_status(pool: MemoryPool, left: Sequence[MemoryPairing]) -> PoolS
         "phase": PoolPhase.TERMINATING,
         "pairings": len(left),
         "ready_pairings": 0,
-        "conditions": merge(pool.status.conditions, ready, progressing),
+        "conditions": _renewed(pool.status.conditions, ready, progressing, *_write_refused(pool, refused)),
     }
     return pool.status.model_copy(update=update)
 
 
-def _summary(pool: MemoryPool, plan: Plan, live: Sequence[Judged], pending: Pending | None) -> tuple[Condition, ...]:
-    troubles = [(one.reason.value, one.message) for one in plan.problems] + list(_pairing_troubles(live))
-    steps = [*([] if pending else _planned_steps(pool, plan, live)), *_steps(live)]
+def _renewed(present: Iterable[Condition], *fresh: Condition) -> tuple[Condition, ...]:
+    """The present conditions with fresh ones in their places, and of those for a while only the fresh ones."""
+    over = {ConditionType.CHANGES_PENDING, ConditionType.WRITE_REFUSED} - {one.type for one in fresh}
+    return merge(without(present, *over), *fresh)
+
+
+def _write_refused(one: ApiObject, refused: Sequence[str]) -> Iterable[Condition]:
+    if refused:
+        generation, message = one.metadata.generation, _refusals(refused)
+        yield condition(ConditionType.WRITE_REFUSED, True, REFUSED, message, observed_generation=generation)
+
+
+def _refusals(refused: Sequence[str]) -> str:
+    more = f"; and {len(refused) - REFUSALS_AT_MOST} more" if len(refused) > REFUSALS_AT_MOST else ""
+    return f"{'; '.join(refused[:REFUSALS_AT_MOST])}{more}"
+
+
+def _summary(
+    pool: MemoryPool, plan: Plan, live: Sequence[Judged], pending: str | None, refused: Sequence[str]
+) -> tuple[Condition, ...]:
+    problems = [one for one in plan.problems if one.leaves_out(plan.unserved)]
+    troubles = [(one.reason.value, one.message) for one in problems] + list(_pairing_troubles(live))
+    troubles += [(ConditionType.WRITE_REFUSED.value, _refusals(refused))] if refused else []
+    steps = [*([] if pool.is_held else _planned_steps(pool, plan, live)), *_steps(live)]
     return (
-        _ready(pool, troubles, steps, live),
+        _ready(pool, troubles, steps, live, pending),
         _progressing(pool, steps),
         _degraded(pool, troubles),
         *(_explaining(pool, type_, plan.problems) for type_ in _EXPLAINING),
-        *([_changes_pending(pool, pending)] if pending else []),
+        *([_changes_pending(pool, pending)] if pending is not None else []),
+        *_write_refused(pool, refused),
     )
 
 
-def _ready(pool: MemoryPool, troubles: list[tuple[str, str]], steps: list[str], live: Sequence[Judged]) -> Condition:
+def _ready(
+    pool: MemoryPool, troubles: list[tuple[str, str]], steps: list[str], live: Sequence[Judged], pending: str | None
+) -> Condition:
     if troubles:
         return _condition(pool, ConditionType.READY, Status.FALSE, troubles[0][0], _joined(troubles))
+    if pending:
+        message = "it stays as it is, and is not what its spec asks for; the condition ChangesPending says what is not"
+        return _condition(pool, ConditionType.READY, Status.FALSE, _holding(pool), message)
     if steps:
         return _condition(pool, ConditionType.READY, Status.FALSE, "Progressing", "; ".join(steps))
     unknown = [one for one in live if one.verdict.ready is Status.UNKNOWN]
     if unknown:
         verdict = unknown[0].verdict
         return _condition(pool, ConditionType.READY, Status.UNKNOWN, verdict.reason, verdict.message)
-    return _condition(pool, ConditionType.READY, Status.TRUE, "Connected", f"{count(len(live), 'pairing')} connected")
+    return _condition(pool, ConditionType.READY, Status.TRUE, "Connected", _connected(live))
+
+
+def _connected(live: Sequence[Judged]) -> str:
+    paused = [one.pairing.name for one in live if one.verdict.phase is PairingPhase.PAUSED]
+    said = f"{count(len(live) - len(paused), 'pairing')} connected"
+    return f"{said}; paused: {_named(paused)}" if paused else said
 
 
 def _progressing(pool: MemoryPool, steps: list[str]) -> Condition:
@@ -275,9 +329,16 @@ def _pairing_troubles(live: Sequence[Judged]) -> Iterable[tuple[str, str]]:
         yield "PairingFailed", f"failed: {names}; the first because: {first.verdict.message}"
 
 
-def _changes_pending(pool: MemoryPool, pending: Pending) -> Condition:
-    message = pending.changes or "nothing would change"
-    return _condition(pool, ConditionType.CHANGES_PENDING, Status.of(bool(pending.changes)), pending.reason, message)
+def _changes_pending(pool: MemoryPool, pending: str) -> Condition:
+    message = pending or "nothing would change"
+    if pool.dry_run not in (None, "true"):
+        message = f'{message}; {DRY_RUN_ANNOTATION} is "{pool.dry_run[:40]}", which is taken for "true"'
+    return _condition(pool, ConditionType.CHANGES_PENDING, Status.of(bool(pending)), _holding(pool), message)
+
+
+def _holding(pool: MemoryPool) -> str:
+    """Why a pool is held."""
+    return "Paused" if pool.spec.paused else "DryRun"
 
 
 def _planned_steps(pool: MemoryPool, plan: Plan, live: Sequence[Judged]) -> Iterable[str]:
@@ -303,21 +364,22 @@ def _steps(live: Sequence[Judged]) -> Iterable[str]:
         yield f"{_named(one.pairing.name for one in under_way)} not connected yet; {first.verdict.message}"
 
 
-def _pool_phase(conditions: Iterable[Condition]) -> PoolPhase:
+def _pool_phase(conditions: Iterable[Condition], pending: str | None) -> PoolPhase:
     by_type = {one.type: one.status for one in conditions}
     if by_type[ConditionType.DEGRADED] is Status.TRUE:
         return PoolPhase.DEGRADED
-    if by_type[ConditionType.PROGRESSING] is Status.TRUE:
-        return PoolPhase.PENDING
-    return PoolPhase.READY
+    if pending:
+        return PoolPhase.PAUSED
+    return PoolPhase.READY if by_type[ConditionType.READY] is Status.TRUE else PoolPhase.PENDING
 
 
 def _condition(pool: MemoryPool, type_: ConditionType, status: Status, reason: str, message: str = "") -> Condition:
     return condition(type_, status, reason, message, observed_generation=pool.metadata.generation)
 
 
-def _joined(troubles: Iterable[tuple[str, str]]) -> str:
-    return " | ".join(f"{reason}: {message}" for reason, message in troubles)
+def _joined(troubles: Sequence[tuple[str, str]]) -> str:
+    """The messages of all; the condition's reason is that of the first."""
+    return " | ".join([troubles[0][1], *(f"{reason}: {message}" for reason, message in troubles[1:])])
 
 
 def count(number: int, thing: str) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from datetime import timedelta
 from enum import StrEnum
 from typing import TYPE_CHECKING
 
@@ -10,7 +11,7 @@ from tidepool_api import ConditionType, Reason, Role, RoleChoice, Status
 from tidepool_operator import roles
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Collection, Iterable, Mapping
     from datetime import datetime
 
     from tidepool_api import MemoryGuest, MemoryPool, Selector
@@ -25,6 +26,7 @@ class ProblemReason(StrEnum):
 
     NO_LENDERS = "NoLenders"
     NO_BORROWERS = "NoBorrowers"
+    NOT_GRANTED = "NotGranted"
     ROLE_CONFLICT = "RoleConflict"
     GUEST_CLAIMED = "GuestClaimed"
     GUEST_NOT_READY = "GuestNotReady"
@@ -41,6 +43,7 @@ class ProblemReason(StrEnum):
 _CONDITIONS = {
     ProblemReason.NO_LENDERS: ConditionType.LENDERS_FOUND,
     ProblemReason.NO_BORROWERS: ConditionType.BORROWERS_FOUND,
+    ProblemReason.NOT_GRANTED: ConditionType.LENDERS_GRANTED,
     ProblemReason.ROLE_CONFLICT: ConditionType.ROLES_CONSISTENT,
     ProblemReason.GUEST_CLAIMED: ConditionType.ROLES_CONSISTENT,
     ProblemReason.GUEST_NOT_READY: ConditionType.GUESTS_READY,
@@ -57,6 +60,14 @@ class Problem:
     reason: ProblemReason
     message: str
     guests: tuple[str, ...] = ()
+
+    def leaves_out(self, unserved: Collection[str]) -> bool:
+        """Whether somebody is not served for it; a guest that only could take part does without."""
+        return self.reason not in _PASSING or not set(unserved).isdisjoint(self.guests)
+
+
+# What is worth a word, and no harm to a pool as such: some guest of many is always being restarted.
+_PASSING = frozenset({ProblemReason.NOT_GRANTED, ProblemReason.GUEST_NOT_READY, ProblemReason.NODE_CORDONED})
 
 
 @dataclass(frozen=True)
@@ -89,8 +100,12 @@ def select(
     abroad: Mapping[str, MemoryGuest],
     claimed: Mapping[str, str],
     at: datetime,
+    ungranted: Collection[str] = (),
 ) -> Selection:
-    """Sorts the guests into roles; those that are wanted twice are left out and named."""
+    """Sorts the guests into roles; those that are wanted twice are left out and named.
+
+    `ungranted` are the namespaces that the pool would borrow from and that give it nothing.
+    """
     known = {**inventory.guests, **abroad} if abroad else inventory.guests
     matched = roles.matched(pool, inventory) | abroad.keys()
     taken = {name for name in matched if claimed.get(name, pool.name) != pool.name}
@@ -109,7 +124,8 @@ def select(
         name for name, one in (lenders | borrowers).items() if one.spec.node_name in inventory.cordoned
     )
     problems = (
-        *_not_found(pool, inventory, given, matched),
+        *_not_found(pool, inventory, given, matched, at),
+        *_not_granted(pool, ungranted),
         *_conflicts(sorted(conflicting)),
         *_claims(sorted(taken), claimed),
         *_unready_guests(unready),
@@ -136,9 +152,11 @@ def _unready(guest: MemoryGuest, role: Role, inventory: Inventory) -> str:
     return ""
 
 
-def _not_found(pool: MemoryPool, inventory: Inventory, given: Roles, matched: set[str]) -> Iterable[Problem]:
+def _not_found(
+    pool: MemoryPool, inventory: Inventory, given: Roles, matched: set[str], at: datetime
+) -> Iterable[Problem]:
     if pool.spec.role is RoleChoice.AUTO:
-        return _nobody_of_one_kind(pool, inventory, given, matched)
+        return _nobody_of_one_kind(pool, inventory, given, matched, at)
     wanted = (
         (given.lenders, ProblemReason.NO_LENDERS, "lenders.selector", pool.spec.lenders.selector),
         (given.borrowers, ProblemReason.NO_BORROWERS, "borrowers.selector", pool.spec.borrowers.selector),
@@ -146,26 +164,54 @@ def _not_found(pool: MemoryPool, inventory: Inventory, given: Roles, matched: se
     return [_nobody(pool, inventory, reason, path, one) for found, reason, path, one in wanted if not found]
 
 
-def _nobody_of_one_kind(pool: MemoryPool, inventory: Inventory, given: Roles, matched: set[str]) -> Iterable[Problem]:
+def _nobody_of_one_kind(
+    pool: MemoryPool, inventory: Inventory, given: Roles, matched: set[str], at: datetime
+) -> Iterable[Problem]:
     """With role Auto it is well if nobody is short, but not if nobody can help those who are."""
     if not matched:
         yield _nobody(pool, inventory, ProblemReason.NO_LENDERS, "selector", pool.spec.selector)
     elif given.borrowers and not given.lenders:
         short = listed(sorted(given.borrowers))
         message = f"nobody has memory to spare for {short}; lower spec.lenders.reserve, or select more guests"
+        message = "; ".join([message, *under_pressure(pool, given, at)])
         yield Problem(ProblemReason.NO_LENDERS, message, tuple(sorted(given.borrowers)))
 
 
 def _nobody(
     pool: MemoryPool, inventory: Inventory, reason: ProblemReason, path: str, selector: Selector | None
 ) -> Problem:
-    advice = (
-        f"label a virtual machine so, or correct spec.{path}"
-        if inventory.guests
-        else "there is no MemoryGuest at all: start a virtual machine on a node where the Tidepool agent runs"
-    )
     where = f"namespace {pool.namespace} matches spec.{path} ({selector})"
+    gone = sorted(name for name, labels in inventory.gone.items() if selector is None or selector.matches(labels))
+    if gone:
+        advice = f"{listed(gone)} did, until the virtual machine failed, was stopped or was deleted: start it again"
+    elif inventory.guests:
+        advice = f"label a virtual machine so, or correct spec.{path}"
+    else:
+        advice = "there is no MemoryGuest at all: start a virtual machine on a node where the Tidepool agent runs"
     return Problem(reason, f"no MemoryGuest of {where}; {advice}")
+
+
+def _not_granted(pool: MemoryPool, ungranted: Collection[str]) -> Iterable[Problem]:
+    if ungranted:
+        names = ", ".join(sorted(ungranted))
+        message = (
+            f"spec.lenders.namespaces has {names}, and no MemoryGrant there is for pool {pool.namespace}/{pool.name}: "
+            f"have one written, if there is such a namespace, or remove it from the list"
+        )
+        yield Problem(ProblemReason.NOT_GRANTED, message)
+
+
+def under_pressure(pool: MemoryPool, given: Roles, at: datetime) -> list[str]:
+    """Which guests need their memory themselves, and until when at least."""
+    relieved = {name: one for name, one in given.entries.items() if one.reason == roles.Why.RELIEVED}
+    said = []
+    for name, one in sorted(relieved.items())[:NAMED_AT_MOST]:
+        until = one.since + timedelta(seconds=pool.spec.cool_down_seconds)
+        when = f"until {until:%Y-%m-%d %H:%M:%S} UTC at least" if at < until else "until that ends"
+        said.append(f"guest {name} is under memory pressure itself and does not lend {when}")
+    if resting := sorted(given.resting - relieved.keys()):
+        said.append(f"{listed(resting)} under memory pressure: nobody new is given any of it until that ends")
+    return said
 
 
 def _conflicts(conflicting: list[str]) -> Iterable[Problem]:
@@ -183,7 +229,7 @@ def _claims(taken: list[str], claimed: Mapping[str, str]) -> Iterable[Problem]:
         pools = sorted({claimed[name] for name in taken})
         yield Problem(
             ProblemReason.GUEST_CLAIMED,
-            f"{listed(taken)} left out: the older pool {', '.join(pools)} has them already; "
+            f"{listed(taken)} left out: pool {', '.join(pools)}, which is older or paused, has them already; "
             f"change the selectors so that a guest belongs to one pool",
             tuple(taken),
         )

@@ -1,0 +1,101 @@
+"""A write that the API server refuses: one object's trouble, tried again by itself, told in the server's words."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from tidepool_operator.cluster import Refused
+from tidepool_operator.outcome import Outcome
+
+
+class Server:
+    """An API server that refuses everything with one status, and counts; its clock stands still unless told."""
+
+    def __init__(self, status: int = 403) -> None:
+        self.status, self.asked, self.time = status, 0, 0.0
+
+    async def write(self) -> str:
+        """A write of some object."""
+        self.asked += 1
+        if self.status:
+            raise Refused(self.status, "POST /somewhere", "exceeded quota")
+        return "written"
+
+    def attempt(
+        self, outcome: Outcome, what: str = "make pairing a", wish: object = 1, pool: str = "pool"
+    ) -> str | None:
+        """One try."""
+        return asyncio.run(outcome.attempt(pool, what, what, wish, self.write))
+
+    def outcome(self, before: Outcome | None = None) -> Outcome:
+        """Of a new pass."""
+        return Outcome("ns", before, clock=lambda: self.time)
+
+
+def test_a_refusal_is_told_of_its_pool_and_its_object_alone() -> None:
+    server = Server()
+    outcome = server.outcome()
+    assert server.attempt(outcome) is None
+    server.status = 0
+    assert server.attempt(outcome, "make pairing b", pool="another") == "written"
+    said = ["could not make pairing a: exceeded quota"]
+    assert outcome.of_pool("pool") == outcome.of_object("make pairing a") == said
+    assert outcome.of_pool("another") == outcome.of_object("make pairing b") == []
+    assert (outcome.pools, outcome.failures) == ({"pool": 1}, 1)
+
+
+def test_it_is_tried_again_ever_more_slowly_and_told_all_the_time() -> None:
+    """Passes come as often as anything happens; it is asked for after 1, 3, 7 s, and then each minute."""
+    server, outcome = Server(), None
+    asked = []
+    for second in range(300):
+        server.time = second
+        before = server.asked
+        outcome = server.outcome(outcome)
+        server.attempt(outcome)
+        assert outcome.of_pool("pool")
+        asked += [second] * (server.asked - before)
+    assert asked == [0, 1, 3, 7, 15, 31, 63, 123, 183, 243]
+    assert outcome is not None
+    assert outcome.again == 4
+
+
+def test_something_else_is_tried_at_once_and_what_is_no_longer_wanted_is_forgotten() -> None:
+    server = Server()
+    first = server.outcome()
+    server.attempt(first)
+    second = server.outcome(first)
+    server.attempt(second, wish=2)
+    assert server.asked == 2
+    assert server.outcome(second).of_pool("pool") == []
+
+
+def test_what_succeeds_is_forgotten() -> None:
+    server = Server()
+    first = server.outcome()
+    server.attempt(first)
+    server.time, server.status = 2, 0
+    second = server.outcome(first)
+    assert server.attempt(second) == "written"
+    assert (second.of_pool("pool"), second.again, second.failures) == ([], None, 0)
+
+
+@pytest.mark.parametrize("status", [403, 404, 409, 503])
+def test_a_webhook_refuses_with_any_status(status: int) -> None:
+    """What it says is neither that the object is gone, or is there already, nor that the API server is busy."""
+    refusal = Refused(status, "POST /somewhere", 'admission webhook "x" denied the request: no')
+    assert refusal.is_about_object
+    assert (refusal.is_gone, refusal.is_conflict) == (False, False)
+
+
+@pytest.mark.parametrize("status", [0, 401, 429, 503])
+def test_a_server_that_cannot_be_asked_is_no_objects_trouble(status: int) -> None:
+    """Then nothing else could be written either: the whole namespace waits."""
+
+    async def write() -> None:
+        raise Refused(status, "POST /somewhere", "not now")
+
+    with pytest.raises(Refused):
+        asyncio.run(Outcome("ns").attempt("pool", "uid", "make pairing a", None, write))

@@ -1,0 +1,120 @@
+"""Somebody's policy refuses a write: everything else goes on, and the user reads where and why."""
+
+from __future__ import annotations
+
+import json
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
+
+from cast import BORROWS, LENDS, PAIRING, Agent, OperatorProcess, connected_pool, wait_for
+
+from tidepool_api import names
+from tidepool_api_testing.server import Refused, Server
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+REFUSED = "not on my watch"
+
+
+@contextmanager
+def policy(server: Server, namespace: str, operation: str, is_fine: str, *, resource: str = "") -> Iterator[None]:
+    """A policy on a namespace's pairings, in force; `is_fine` is its expression."""
+    rule = {"apiGroups": [names.GROUP], "apiVersions": ["*"], "operations": [operation]}
+    rule |= {"resources": [resource or names.PAIRINGS]}
+    api = "admissionregistration.k8s.io/v1"
+    name = f"of-{namespace}"
+    spec = {
+        "matchConstraints": {"resourceRules": [rule]},
+        "matchConditions": [{"name": "there", "expression": f"request.namespace == '{namespace}'"}],
+        "validations": [{"expression": is_fine, "message": REFUSED}],
+    }
+    binding = {"policyName": name, "validationActions": ["Deny"]}
+    head = {"apiVersion": api, "metadata": {"name": name}}
+    server.create(
+        {**head, "kind": "ValidatingAdmissionPolicy", "spec": spec},
+        {**head, "kind": "ValidatingAdmissionPolicyBinding", "spec": binding},
+    )
+    try:
+        yield
+    finally:
+        server.kubectl("delete", "validatingadmissionpolicy,validatingadmissionpolicybinding", name)
+
+
+def is_refused(server: Server, *arguments: str, body: Any = None) -> bool:
+    """Whether the policy already refuses that."""
+    try:
+        server.kubectl(*arguments, "--dry-run=server", body=body)
+    except Refused as refusal:
+        return REFUSED in str(refusal)
+    return False
+
+
+def pairing_of(agent: Agent, borrower: str) -> dict[str, Any]:
+    """What the operator would make."""
+    spec = {
+        "pool": "pool",
+        "lender": {"guest": "l", "nodeName": agent.node, "address": "10.0.0.1"},
+        "borrower": {"guest": borrower, "nodeName": agent.node},
+        "size": "16Mi",
+        "reserve": "16Mi",
+        "maxLend": "16Mi",
+    }
+    metadata = {"name": "tried", "namespace": agent.namespace}
+    return {"apiVersion": names.API_VERSION, "kind": "MemoryPairing", "metadata": metadata, "spec": spec}
+
+
+def test_one_refused_pairing_holds_up_no_other(agent: Agent, operator: OperatorProcess) -> None:
+    """Issue 28, fault 3: of two borrowers one may not be paired; the other is, and so is another pool's.
+
+    The pool says so in the policy's words and is Degraded, a metric counts it, and when the policy goes it is made.
+    """
+    server = agent.server
+    agent.guest("l", LENDS, total=4 << 30)
+    with policy(server, agent.namespace, "CREATE", "object.spec.borrower.guest != 'a'"):
+        wait_for(
+            "the policy holds",
+            lambda: is_refused(server, "create", "--validate=false", "-f", "-", body=pairing_of(agent, "a")),
+        )
+        for at, (name, labels) in enumerate({"a": BORROWS, "b": BORROWS, "c": {"memory": "none"}}.items()):
+            agent.guest(name, labels, address=f"10.0.0.{at + 2}")
+        agent.guest("k", {"memory": "much"})
+        agent.pool()
+        agent.pool("second", lends="much", borrows="none")
+        wait_for("the others", lambda: sorted(agent.pairings()) == [PAIRING, "second.c.k"])
+        for type_ in ("WriteRefused", "Degraded"):
+            wait_for(type_, lambda type_=type_: agent.condition(type_).get("status") == "True")  # type: ignore[misc]
+            assert "could not make pairing pool.a.l" in agent.condition(type_)["message"]
+            assert REFUSED in agent.condition(type_)["message"]
+        assert not agent.condition("WriteRefused", "second")
+        assert agent.status("second")["phase"] == "Pending"
+        series = f'tidepool_pool_refused_writes{{namespace="{agent.namespace}",pool="pool"}} 1.0'
+        wait_for("the metric", lambda: series in operator.get("/metrics"))
+        assert operator.figure("tidepool_operator_reconcile_errors_total") >= 1
+        assert ("pool", "WriteRefused") in agent.events()
+    wait_for("the pairing", lambda: "pool.a.l" in agent.pairings(), 90)
+    wait_for("no refusal", lambda: not agent.condition("WriteRefused"))
+    wait_for("no metric", lambda: series not in operator.get("/metrics"))
+
+
+def test_a_pairing_that_may_not_go_says_so_when_its_pool_is_gone(agent: Agent, operator: OperatorProcess) -> None:
+    """Issue 28, fault 3: nobody else is left to say it."""
+    server = agent.server
+    connected_pool(agent)
+    with policy(server, agent.namespace, "DELETE", "false"):
+        wait_for("the policy holds", lambda: is_refused(server, "delete", "mpair", "-n", agent.namespace, PAIRING))
+        none = json.dumps({"metadata": {"finalizers": None}})
+        server.kubectl("patch", "mp", "-n", agent.namespace, "pool", "--type=merge", "-p", none)
+        server.kubectl("delete", "mp", "-n", agent.namespace, "pool", "--wait=false", "--cascade=orphan")
+        said = wait_for("it is said", lambda: _refusal(agent))
+        assert said["status"] == "True"
+        assert f"could not delete pairing {PAIRING}: " in said["message"]
+        assert REFUSED in said["message"]
+        series = f'tidepool_pool_refused_writes{{namespace="{agent.namespace}",pool="pool"}} 1.0'
+        wait_for("the metric", lambda: series in operator.get("/metrics"))
+    wait_for("deletion", lambda: agent.pairing(PAIRING)["metadata"].get("deletionTimestamp"), 90)
+
+
+def _refusal(agent: Agent) -> dict[str, Any]:
+    conditions = agent.pairing(PAIRING)["status"]["conditions"]
+    return next((one for one in conditions if one["type"] == "WriteRefused"), {})
