@@ -28,7 +28,20 @@ VMI: dict[str, Any] = {
     },
 }
 POD: dict[str, Any] = {
-    "metadata": {"name": "virt-launcher-vm1-x", "namespace": "ns", "labels": {"kubevirt.io/created-by": "u1"}},
+    "metadata": {
+        "name": "virt-launcher-vm1-x",
+        "namespace": "ns",
+        "labels": {"kubevirt.io": "virt-launcher", "kubevirt.io/created-by": "u1"},
+        "ownerReferences": [
+            {
+                "apiVersion": "kubevirt.io/v1",
+                "kind": "VirtualMachineInstance",
+                "name": "vm1",
+                "uid": "u1",
+                "controller": True,
+            }
+        ],
+    },
     "status": {
         "containerStatuses": [
             {"name": "guest-console-log", "containerID": "containerd://no", "state": {"running": {}}},
@@ -42,6 +55,11 @@ def without(document: dict[str, Any], change: Callable[[dict[str, Any]], object]
     changed = copy.deepcopy(document)
     change(changed)
     return changed
+
+
+def owned(**changes: Any) -> dict[str, Any]:
+    """A launcher pod with another owner."""
+    return without(POD, lambda d: d["metadata"]["ownerReferences"][0].update(changes))
 
 
 def test_a_running_instance_is_a_machine() -> None:
@@ -59,7 +77,7 @@ def test_a_running_instance_is_a_machine() -> None:
         (VMI, []),
         (without(VMI, lambda d: d["status"].update(phase="Failed")), [POD]),
         (without(VMI, lambda d: d.pop("status")), [POD]),
-        (VMI, [without(POD, lambda d: d["metadata"]["labels"].update({"kubevirt.io/created-by": "u2"}))]),
+        (VMI, [owned(uid="u2")]),
         (VMI, [without(POD, lambda d: d["status"]["containerStatuses"][1].update(state={"terminated": {}}))]),
         (VMI, [without(POD, lambda d: d.pop("status"))]),
     ],
@@ -67,6 +85,24 @@ def test_a_running_instance_is_a_machine() -> None:
 )
 def test_what_does_not_run_here_is_none(vmi: dict[str, Any], pods: list[dict[str, Any]]) -> None:
     assert kubevirt.machine(vmi, pods) is None
+
+
+@pytest.mark.parametrize(
+    "pod",
+    [
+        without(POD, lambda d: d["metadata"].pop("ownerReferences")),
+        without(POD, lambda d: d["metadata"].update(namespace="theirs")),
+        owned(controller=False),
+        owned(kind="Pod"),
+        owned(apiVersion="example.org/v1"),
+    ],
+    ids=["label only", "another namespace", "no controller", "another kind", "another group"],
+)
+def test_a_pod_that_only_says_that_it_is_the_launcher_is_not_believed(pod: dict[str, Any]) -> None:
+    assert kubevirt.machine(VMI, [pod]) is None
+    machine = kubevirt.machine(VMI, [pod, POD])
+    assert machine is not None
+    assert machine.place == "c0ffee"
 
 
 @pytest.fixture

@@ -17,7 +17,7 @@ from tidepool_api import Provider
 INSTANCES = "/apis/kubevirt.io/v1/virtualmachineinstances"
 NODE_LABEL = "kubevirt.io/nodeName"
 LAUNCHER_LABEL = "kubevirt.io=virt-launcher"
-OWNER_LABEL = "kubevirt.io/created-by"
+GROUP, KIND = "kubevirt.io", "VirtualMachineInstance"
 INTERNAL_LABELS = "kubevirt.io/"  # where it runs and how it migrates: not the user's
 COMPUTE = "compute"
 
@@ -67,22 +67,28 @@ class Instances:
             self._touched(key_of(new or old or {}))
 
     def _pod(self, old: Object | None, new: Object | None) -> None:
-        owner = instance_of(new or old or {})
+        pod = new or old or {}
         for key, vmi in self._instances.objects.items():
-            if vmi["metadata"]["uid"] == owner:
+            if launches(pod, vmi):
                 self._touched(key)
 
 
-def instance_of(pod: dict[str, Any]) -> str:
-    """The UID of the VirtualMachineInstance that a virt-launcher pod belongs to, or nothing."""
-    uid: str = pod["metadata"].get("labels", {}).get(OWNER_LABEL, "")
-    return uid
+def launches(pod: dict[str, Any], vmi: dict[str, Any]) -> bool:
+    """Whether a pod is an instance's virt-launcher: the instance controls it, and both are of one namespace.
+
+    A label proves nothing: whoever may create a pod anywhere may give it any.
+    """
+    return pod["metadata"].get("namespace") == vmi["metadata"]["namespace"] and any(
+        one.get("controller") is True
+        and (one["apiVersion"].partition("/")[0], one["kind"], one["uid"]) == (GROUP, KIND, vmi["metadata"]["uid"])
+        for one in pod["metadata"].get("ownerReferences", [])
+    )
 
 
 def machine(vmi: dict[str, Any], pods: Iterable[dict[str, Any]]) -> Machine | None:
     """The machine of an instance, if it runs and its virt-launcher is on this node."""
     metadata = vmi["metadata"]
-    container = _container(pod for pod in pods if instance_of(pod) == metadata["uid"])
+    container = _container(pod for pod in pods if launches(pod, vmi))
     if vmi.get("status", {}).get("phase") != "Running" or not container:
         return None
     return Machine(
@@ -96,7 +102,7 @@ def machine(vmi: dict[str, Any], pods: Iterable[dict[str, Any]]) -> Machine | No
         labels={k: v for k, v in metadata.get("labels", {}).items() if not k.startswith(INTERNAL_LABELS)},
         owner={
             "apiVersion": vmi.get("apiVersion", "kubevirt.io/v1"),
-            "kind": "VirtualMachineInstance",
+            "kind": KIND,
             "name": metadata["name"],
             "uid": metadata["uid"],
         },
