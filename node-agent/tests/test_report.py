@@ -11,10 +11,12 @@ from tidepool_agent import report
 from tidepool_agent.errors import (
     CommandsBlocked,
     ConfigureFailed,
+    Frozen,
     GuestError,
     LoadFailed,
     ModulesRefused,
     ModuleUnavailable,
+    Paused,
     Unreachable,
 )
 from tidepool_agent.guestfs import Observation, Peer, Side
@@ -68,6 +70,34 @@ def test_what_keeps_a_guest_from_taking_part_is_said_by_ready(found: Finding, re
     state, why, message = said(found, "Ready")
     assert (state, why) == ("False", reason)
     assert message
+
+
+def test_a_guest_that_a_backup_has_frozen_takes_part_as_before() -> None:
+    """No alert and no other role: its condition stays True, and says what is waited for."""
+    frozen = Finding(seen=connected(), unreachable=Frozen())
+    assert said(frozen, "GuestAgentReady")[:2] == ("True", "Frozen")
+    assert "waiting" in said(frozen, "GuestAgentReady")[2]
+    assert said(frozen, "Ready")[0] == "True"
+    end = report.end(LENT, frozen)
+    assert (end.conditions[0].status, end.conditions[0].reason) == (Status.UNKNOWN, "Frozen")
+
+
+def test_an_agent_that_starts_while_a_guest_is_frozen_says_what_the_one_before_said() -> None:
+    before = status(Finding(seen=connected()), (LENT,))
+    after = status(Finding(unreachable=Frozen()), (LENT,), before)
+    assert (find(after.conditions, "Ready"), after.role) == (find(before.conditions, "Ready"), Role.LENDER)
+
+
+def test_a_guest_that_is_paused_says_so() -> None:
+    paused = Finding(seen=connected(), unreachable=Paused(" while it is saved"))
+    for kind in ("GuestAgentReady", "Ready"):
+        assert said(paused, kind) == (
+            "False",
+            "Paused",
+            "the virtual machine is paused while it is saved; what it had goes on when it is resumed",
+        )
+    end = report.end(LENT, paused)
+    assert (end.conditions[0].status, end.conditions[0].reason) == (Status.UNKNOWN, "Paused")
 
 
 def test_a_guest_without_address_cannot_be_reached_by_others() -> None:

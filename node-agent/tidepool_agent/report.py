@@ -12,7 +12,7 @@ from datetime import datetime, timedelta
 from typing import Any
 
 from tidepool_agent import needs
-from tidepool_agent.errors import GuestError
+from tidepool_agent.errors import Frozen, GuestError
 from tidepool_agent.guestfs import PAGE, Observation, Peer, Side
 from tidepool_agent.needs import Rates, rounded
 from tidepool_agent.plan import Source, Want
@@ -133,11 +133,16 @@ def _memory(seen: Observation, before: GuestStatus) -> GuestMemory:
 
 
 def _conditions(machine: Machine, found: Finding) -> list[Condition]:
+    if found.seen is None and isinstance(found.unreachable, Frozen):
+        return [_agent_ready(found)]  # an agent that has just started: what the one before it said still holds
     parts = [_agent_ready(found), _module_available(found), _module_loaded(found)]
     return [*parts, _ready(machine, found, parts)]
 
 
 def _agent_ready(found: Finding) -> Condition:
+    """A guest agent that a backup has frozen is there, and the guest lends and borrows as before."""
+    if isinstance(found.unreachable, Frozen):
+        return condition(ConditionType.GUEST_AGENT_READY, True, found.unreachable.reason, str(found.unreachable))
     if found.unreachable:
         return condition(ConditionType.GUEST_AGENT_READY, False, found.unreachable.reason, str(found.unreachable))
     return condition(ConditionType.GUEST_AGENT_READY, True, "Answering")

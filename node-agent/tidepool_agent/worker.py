@@ -16,7 +16,7 @@ from datetime import datetime, timedelta
 
 from tidepool_agent import plan, report
 from tidepool_agent.cluster import Cluster
-from tidepool_agent.errors import GuestError, ModulesRefused, ModuleUnavailable, Unreachable
+from tidepool_agent.errors import Frozen, GuestError, ModulesRefused, ModuleUnavailable, Paused, Unreachable
 from tidepool_agent.guestfs import Observation, Side
 from tidepool_agent.kubeapi import ApiError
 from tidepool_agent.metrics import Figures, Sample
@@ -240,7 +240,8 @@ class Worker:
         """What to say of a guest that gives no usable answer."""
         since = self._silent_since = self._silent_since or time.monotonic()
         self.behind = False  # nobody waits for a guest that does not answer
-        passing = isinstance(error, Unreachable) and self._found.seen is not None
+        late = isinstance(error, Unreachable) and not isinstance(error, Paused | Frozen)
+        passing = late and self._found.seen is not None
         if passing and time.monotonic() - since < PATIENCE_SECONDS:
             return self._found
         if time.monotonic() - since >= BOOT_SECONDS:
