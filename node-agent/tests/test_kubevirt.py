@@ -71,6 +71,21 @@ def test_a_running_instance_is_a_machine() -> None:
     assert machine.owner["uid"] == "u1"
 
 
+def test_the_addresses_of_its_pod_are_of_use_too() -> None:
+    """KubeVirt may report what the guest calls itself behind its pod, or nothing yet."""
+    pod = without(POD, lambda d: d["status"].update(podIPs=[{"ip": "10.1.0.5"}, {"ip": "fd00::5"}]))
+    for said, known in (
+        (["10.0.2.2"], ("10.0.2.2", "10.1.0.5", "fd00::5")),
+        (["fd00::5"], ("fd00::5", "10.1.0.5")),
+        ([], ("10.1.0.5", "fd00::5")),
+    ):
+        interfaces = [{"name": "default", "ipAddresses": said}]
+        vmi = without(VMI, lambda d, found=interfaces: d["status"].update(interfaces=found))
+        machine = kubevirt.machine(vmi, [pod])
+        assert machine is not None
+        assert machine.addresses == known
+
+
 @pytest.mark.parametrize(
     ("vmi", "pods"),
     [

@@ -105,6 +105,10 @@ def test_a_guest_without_address_cannot_be_reached_by_others() -> None:
     ready = fresh.ready
     assert ready is not None
     assert ready.reason == "NoAddress"
+    local = report.guest(machine(addresses=("fe80::1%eth0",)), "node1", Finding(seen=observation()), (), None)
+    assert local.status.addresses == ()
+    assert local.ready is not None
+    assert local.ready.message.endswith("; of no use to them: fe80::1%eth0")
 
 
 def test_a_guest_is_silent_but_still_what_it_was() -> None:

@@ -12,6 +12,7 @@ from datetime import datetime, timedelta
 from typing import Any
 
 from tidepool_agent import needs
+from tidepool_agent.addresses import reachable
 from tidepool_agent.errors import Frozen, GuestError
 from tidepool_agent.guestfs import PAGE, Observation, Peer, Side
 from tidepool_agent.needs import Rates, rounded
@@ -99,13 +100,13 @@ def head(guest: MemoryGuest) -> tuple[object, ...]:
 def _status(machine: Machine, found: Finding, wants: tuple[Want, ...], before: GuestStatus) -> GuestStatus:
     seen = found.seen
     if seen is None:  # an agent that has just started and a guest that is silent: what is known still is
-        changes = {"addresses": machine.addresses, "role": _role(wants)}
+        changes = {"addresses": reachable(machine.addresses), "role": _role(wants)}
         return before.model_copy(
             update=changes | {"conditions": merge(before.conditions, *_conditions(machine, found))}
         )
     curve, references = needs.curve(seen, before)
     return GuestStatus(
-        addresses=machine.addresses,
+        addresses=reachable(machine.addresses),
         kernel_release=seen.release,
         boot_id=seen.boot_id,
         module_version=seen.module.version if seen.module else None,
@@ -182,9 +183,15 @@ def _ready(machine: Machine, found: Finding, parts: list[Condition]) -> Conditio
     for part in parts[:2]:
         if part.status != "True":
             return condition(kind, False, part.reason, part.message)
-    if not machine.addresses:
-        return condition(kind, False, "NoAddress", "the virtual machine has no IP address that others could reach yet")
+    if not reachable(machine.addresses):
+        return condition(kind, False, "NoAddress", _no_address(machine))
     return condition(kind, True, "Ready")
+
+
+def _no_address(machine: Machine) -> str:
+    useless = ", ".join(machine.addresses)[:256]
+    left_out = f"; of no use to them: {useless}" if useless else ""
+    return f"the virtual machine has no IP address that others could reach yet{left_out}"
 
 
 # ------------------------------------------------------------------------------------------------------------- pairings

@@ -21,7 +21,7 @@ from tidepool_agent.guestfs import Observation, Side
 from tidepool_agent.kubeapi import ApiError
 from tidepool_agent.metrics import Figures, Sample
 from tidepool_agent.needs import Trend
-from tidepool_agent.plan import Configure, Desired, Load, Replace, Step, Unload, Want
+from tidepool_agent.plan import Configure, Desired, Load, Replace, Step, Turn, Unload, Want
 from tidepool_agent.provider import Machine
 from tidepool_agent.report import Finding
 from tidepool_agent.retry import Failures
@@ -194,12 +194,12 @@ class Worker:
             if self._failures.due(subject, time.monotonic()):
                 tried = True
                 await self._try(step, seen)
+                if not isinstance(step, Turn):  # which is repeated for as long as a lender is nowhere
+                    self._acted = time.monotonic()
             if subject == ("module",) and self._failures.error("module"):
                 break  # without the module there is nothing to set up
             if subject == ("removal",) and self._failures.error("removal"):
                 break  # what is still in use is neither replaced nor unloaded
-        if tried:
-            self._acted = time.monotonic()
         return tried
 
     async def _try(self, step: Step, seen: Observation) -> None:
@@ -210,7 +210,7 @@ class Worker:
             if isinstance(error, Unreachable):
                 raise
         else:
-            log.info("%s: %s", self._name, step_name(step))
+            log.log(logging.DEBUG if isinstance(step, Turn) else logging.INFO, "%s: %s", self._name, step_name(step))
             self._failures.succeeded(plan.subject(step))
             if isinstance(step, Load | Replace | Unload):
                 await self._event(*_news(step, seen.release))
@@ -364,6 +364,8 @@ class Worker:
             silent = moment - self._silent_since
             return SOON if silent < BOOT_SECONDS else min(silent / 20, SILENT_EVERY)
         seen = self._found.seen
+        if seen and any(plan.is_adrift(want, seen.peers.get(want.key)) for want in wanted.peers):
+            return SOON  # a connection to where the lender was before is about to end, and the next one is elsewhere
         connected = seen and all(peer.state == "Connected" for peer in seen.peers.values())
         if moment - self._acted < SETTLING_SECONDS and not connected:
             return SOON
@@ -416,10 +418,12 @@ def step_name(step: Step) -> str:
             return _peer_step_name(step)
 
 
-def _peer_step_name(step: Configure | plan.Change) -> str:
+def _peer_step_name(step: Configure | plan.Change | Turn) -> str:
     peer = f"{step.want.side}/{step.want.name} (pairing {step.want.pairing.name})"
     match step:
         case Configure():
             return f"configure {peer}"
         case plan.Change(_, attributes):
             return f"change {', '.join(attributes)} of {peer}"
+        case Turn(_, address):
+            return f"try {address} for {peer}"

@@ -34,7 +34,8 @@ def pair(agent: Agent) -> Any:
 def test_a_pool_becomes_a_pairing(agent: Agent) -> None:
     """Passes when the pairing says all that the agents need, the guests' identities too, and belongs to the pool."""
     pairing = pair(agent)
-    lender = {"guest": "l", "nodeName": agent.node, "address": "10.0.0.1", "port": 7470, "identity": identity_of("l")}
+    lender = {"guest": "l", "nodeName": agent.node, "address": "10.0.0.1", "otherAddresses": [], "port": 7470}
+    lender["identity"] = identity_of("l")
     assert pairing["spec"] == {
         "pool": "pool",
         "lender": lender,
