@@ -68,6 +68,8 @@ class Finding:
     """Whether it has rebooted and is not set up again yet."""
     failed: Mapping[tuple[Side, str], GuestError] = field(default_factory=dict)
     """Why a peer could not be set up."""
+    losing: frozenset[tuple[Side, str]] = frozenset()
+    """The lenders that are lost again and again."""
 
 
 # ---------------------------------------------------------------------------------------------------------- MemoryGuest
@@ -273,10 +275,16 @@ def _end_condition(want: Want, found: Finding, peer: Peer | None) -> Condition:
     elif not want.is_known:
         status, reason, message = False, "PeerUnknown", _stranger(want)
     elif _configured(want, found, peer):
-        status, reason, message = True, "Configured", ""
+        status, reason, message = True, *(_UNSTABLE if want.key in found.losing else ("Configured", ""))
     else:
         status, reason, message = False, "Configuring", "the guest is being set up"
     return condition(kind, status, reason, message, observed_generation=generation)
+
+
+_UNSTABLE = (
+    "ConnectionUnstable",
+    "the connection to the lender is lost again and again, as where large packets are dropped on the way (MTU)",
+)
 
 
 def _stranger(want: Want) -> str:

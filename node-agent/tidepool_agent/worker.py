@@ -19,6 +19,7 @@ from tidepool_agent.cluster import Cluster
 from tidepool_agent.errors import Frozen, GuestError, ModulesRefused, ModuleUnavailable, Paused, Unreachable
 from tidepool_agent.guestfs import Observation, Side
 from tidepool_agent.kubeapi import ApiError
+from tidepool_agent.losses import Losses
 from tidepool_agent.metrics import Figures, Sample
 from tidepool_agent.needs import Trend
 from tidepool_agent.plan import Configure, Desired, Load, Replace, Step, Turn, Unload, Want
@@ -75,6 +76,7 @@ class Worker:
         self._claimed: MemoryGuest | None = None
         self._failures = Failures()
         self._trend = Trend()
+        self._losses = Losses()
         self._rejected: tuple[str, GuestError | None] = "", None
         self._silent_since: float | None = None
         self._acted = 0.0
@@ -170,6 +172,7 @@ class Worker:
             refused=self._failures.error("module"),
             rejected=self._rejected[1],
             failed=self._failed(wanted),
+            losing=self._losses.add(seen, time.monotonic()),
         )
 
     async def _act(self, wanted: Desired, seen: Observation, where: plan.Source | None) -> bool:
