@@ -348,8 +348,8 @@ def _is_watch(line: str, resource: str) -> bool:
 
 
 def test_it_is_healthy_and_says_so(operator: OperatorProcess) -> None:
-    """/healthz answers, metrics are those that the API package names, every log line is JSON."""
-    assert json.loads(operator.get("/healthz")) == {"workers": "alive"}
+    """The kubelet is answered, metrics are those that the API package names, every log line is JSON."""
+    assert (operator.get("/healthz"), operator.get("/readyz")) == ("ok\n", "ok\n")
     text = operator.get("/metrics")
     for metric in ("tidepool_operator_plan_duration_seconds_bucket", "tidepool_operator_reconciles_total"):
         assert metric in text
