@@ -16,7 +16,7 @@ from datetime import datetime, timedelta
 
 from tidepool_agent import plan, report
 from tidepool_agent.cluster import Cluster
-from tidepool_agent.errors import Frozen, GuestError, ModulesRefused, ModuleUnavailable, Paused, Unreachable
+from tidepool_agent.errors import GuestError, ModulesRefused, ModuleUnavailable, Unreachable
 from tidepool_agent.guestfs import Observation, Side
 from tidepool_agent.kubeapi import ApiError
 from tidepool_agent.losses import Losses
@@ -243,8 +243,7 @@ class Worker:
         """What to say of a guest that gives no usable answer."""
         since = self._silent_since = self._silent_since or time.monotonic()
         self.behind = False  # nobody waits for a guest that does not answer
-        late = isinstance(error, Unreachable) and not isinstance(error, Paused | Frozen)
-        passing = late and self._found.seen is not None
+        passing = isinstance(error, Unreachable) and self._found.seen is not None
         if passing and time.monotonic() - since < PATIENCE_SECONDS:
             return self._found
         if time.monotonic() - since >= BOOT_SECONDS:
@@ -366,13 +365,17 @@ class Worker:
         if self._silent_since is not None:
             silent = moment - self._silent_since
             return SOON if silent < BOOT_SECONDS else min(silent / 20, SILENT_EVERY)
-        seen = self._found.seen
-        if seen and any(plan.is_adrift(want, seen.peers.get(want.key)) for want in wanted.peers):
-            return SOON  # a connection to where the lender was before is about to end, and the next one is elsewhere
-        connected = seen and all(peer.state == "Connected" for peer in seen.peers.values())
-        if moment - self._acted < SETTLING_SECONDS and not connected:
-            return SOON
-        return COLLECT_EVERY if wanted.peers or (seen and seen.module) else IDLE_EVERY
+        return next_look(wanted, self._found.seen, moment - self._acted)
+
+
+def next_look(wanted: Desired, seen: Observation | None, idle: float) -> float:
+    """How long until a guest that answers is looked at again, so many seconds after something was done in it."""
+    if seen and any(plan.is_adrift(want, seen.peers.get(want.key)) for want in wanted.peers):
+        return SOON  # a connection to where the lender was before is about to end, and the next one is elsewhere
+    connected = seen and all(peer.state == "Connected" for peer in seen.peers.values())
+    if idle < SETTLING_SECONDS and not connected:
+        return SOON
+    return COLLECT_EVERY if wanted.peers or (seen and seen.module) else IDLE_EVERY
 
 
 def _last_boot(machine: Machine, present: MemoryGuest | None) -> str | None:
