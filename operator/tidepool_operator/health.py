@@ -18,7 +18,7 @@ async def serve(address: str, port: int, checks: Mapping[str, Callable[[], bool]
     """Serves; `checks` says by path what is well. Without an address all of the host's are listened on."""
 
     async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        with contextlib.suppress(OSError, TimeoutError, ValueError, asyncio.IncompleteReadError):
+        with contextlib.suppress(OSError, TimeoutError, EOFError, asyncio.LimitOverrunError):
             async with asyncio.timeout(SECONDS):
                 head = await reader.readuntil(b"\r\n\r\n")
                 writer.write(_response(head, checks))
@@ -30,7 +30,7 @@ async def serve(address: str, port: int, checks: Mapping[str, Callable[[], bool]
 
 def _response(head: bytes, checks: Mapping[str, Callable[[], bool]]) -> bytes:
     """The answer to a request by its path, whatever else it says."""
-    path = head.split(b" ", 2)[1].decode("ascii", "replace")
+    path = head.partition(b" ")[2].partition(b" ")[0].decode("ascii", "replace")
     status, reason, text = ANSWERS[checks[path]() if path in checks else None]
     lines = (f"HTTP/1.1 {status} {reason}", "Content-Type: text/plain", f"Content-Length: {len(text)}")
     return "\r\n".join([*lines, "Connection: close", "", text]).encode()
