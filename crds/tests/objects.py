@@ -24,7 +24,7 @@ PAIRING: dict[str, Any] = {
     "metadata": {"name": "pool.b.l"},
     "spec": {
         "pool": "pool",
-        "lender": {"guest": "l", "nodeName": "n1", "address": "10.0.0.1", "port": 7470},
+        "lender": {"guest": "l", "nodeName": "n1", "address": "10.0.0.1", "otherAddresses": ["fd00::1"], "port": 7470},
         "borrower": {"guest": "b", "nodeName": "n2"},
         "size": "512Mi",
         "reserve": "256Mi",

@@ -186,6 +186,7 @@ RIGHT: list[tuple[dict[str, Any], str, Any]] = [
     ),
     (POOL, "spec.borrowers.selector", SHORT),
     (PAIRING, "spec.lender.address", "fd00::1"),
+    (PAIRING, "spec.lender.otherAddresses", ["fd00::1", "10.0.0.2"]),
     (PAIRING, "spec.lender.identity", ONE),
     (PAIRING, "spec.borrower.identity", OTHER),
     (GUEST, "status", {"addresses": ["10.0.0.1"]}),

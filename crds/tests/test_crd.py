@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import pytest
 import yaml
 
-from tidepool_api.crd import KINDS, Kind, dump, file_name
+from tidepool_api.crd import KINDS, Kind, dump, file_name, schema
 
 YAML = Path(__file__).parents[1] / "yaml"
 
@@ -26,9 +27,9 @@ def test_there_is_no_other_yaml() -> None:
 @pytest.mark.parametrize("kind", KINDS, ids=lambda kind: kind.plural)
 def test_every_field_is_explained(kind: Kind) -> None:
     """`kubectl explain` has a sentence for every field of spec and status."""
-    schema = yaml.safe_load(dump(kind))["spec"]["versions"][0]["schema"]["openAPIV3Schema"]
-    assert list(_silent(schema["properties"]["spec"], "spec")) == []
-    assert list(_silent(schema["properties"].get("status", {}), "status")) == []
+    fields = yaml.safe_load(dump(kind))["spec"]["versions"][0]["schema"]["openAPIV3Schema"]["properties"]
+    assert list(_silent(fields["spec"], "spec")) == []
+    assert list(_silent(fields.get("status", {}), "status")) == []
 
 
 def _silent(schema: dict[str, object], path: str) -> list[str]:
@@ -37,3 +38,13 @@ def _silent(schema: dict[str, object], path: str) -> list[str]:
         return []
     silent = [f"{path}.{name}" for name, one in properties.items() if not one.get("description")]
     return silent + [deeper for name, one in properties.items() for deeper in _silent(one, f"{path}.{name}")]
+
+
+@pytest.mark.parametrize("kind", KINDS, ids=lambda kind: kind.plural)
+def test_no_column_shows_a_list(kind: Kind) -> None:
+    """kubectl prints a list as JSON; a column names one of its elements."""
+    for column in kind.columns:
+        node = schema(kind.model)
+        for part in re.findall(r"\w+|\[[^]]+\]", column.path):
+            node = node["items"] if part.startswith("[") else node.get("properties", {}).get(part, {})
+        assert node.get("type") != "array", column.path

@@ -108,7 +108,7 @@ KINDS = (
             Column("Memory", ".status.memory.total"),
             Column("Ready", '.status.conditions[?(@.type=="Ready")].status'),
             Column("VM", ".spec.vm.name", wide=True),
-            Column("Addresses", ".status.addresses", wide=True),
+            Column("Address", ".status.addresses[0]", wide=True),
             _reason(),
             _AGE,
         ),

@@ -42,13 +42,26 @@ class LenderEnd(ApiModel):
     """The node on which it runs."""
 
     address: Address
-    """The IP address at which the borrower reaches it."""
+    """The IP address at which the borrower looks for it first."""
+
+    other_addresses: tuple[Address, ...] = Field(default=(), max_length=15)
+    """Its further IP addresses: the borrower goes on to the next where it is not found, and stays where it is."""
 
     port: Port = 7470
     """The TCP port on which it listens."""
 
     identity: Identity | None = None
     """Its module's public key, as its MemoryGuest reports it; absent until that is known."""
+
+    @property
+    def addresses(self) -> tuple[str, ...]:
+        """All its addresses, the first one first."""
+        return (self.address, *self.other_addresses)
+
+    @property
+    def place(self) -> str:
+        """Where it is looked for, for people to read."""
+        return f"{' or '.join(self.addresses)} port {self.port}"
 
 
 class BorrowerEnd(ApiModel):

@@ -257,6 +257,15 @@ class Machine:
                 "name": name,
                 "namespace": self.namespace,
                 "labels": {"kubevirt.io": "virt-launcher", "kubevirt.io/created-by": uid},
+                "ownerReferences": [
+                    {
+                        "apiVersion": "kubevirt.io/v1",
+                        "kind": "VirtualMachineInstance",
+                        "name": self.name,
+                        "uid": uid,
+                        "controller": True,
+                    }
+                ],
             },
             "spec": {"nodeName": self._agent.node, "containers": [{"name": "compute", "image": "x"}]},
         }

@@ -23,8 +23,9 @@ def identity_of(guest: str) -> str:
 
 
 def pairing(uid: str = "p1", *, lender: str = "lender", borrower: str = "borrower", **spec: Any) -> MemoryPairing:
-    """A pairing between two guests; address and port are the lender's, `identities` those of lender and borrower."""
-    address, port = spec.pop("address", "10.0.0.2"), spec.pop("port", 7470)
+    """A pairing between two guests; addresses and port are the lender's, `identities` those of lender and borrower."""
+    place = {"address": spec.pop("address", "10.0.0.2"), "port": spec.pop("port", 7470)}
+    place["otherAddresses"] = spec.pop("others", ())
     named = [{"identity": one} if one else {} for one in spec.pop("identities", (LENDER, BORROWER))]
     terminating = {"deletionTimestamp": "2026-01-01T00:00:00Z"} if spec.pop("terminating", False) else {}
     return MemoryPairing.parse(
@@ -33,7 +34,7 @@ def pairing(uid: str = "p1", *, lender: str = "lender", borrower: str = "borrowe
             "metadata": {"name": f"pool.{uid}", "namespace": "default", "uid": uid, "generation": 1, **terminating},
             "spec": {
                 "pool": "pool",
-                "lender": {"guest": lender, "nodeName": "node1", "address": address, "port": port} | named[0],
+                "lender": {"guest": lender, "nodeName": "node1"} | place | named[0],
                 "borrower": {"guest": borrower, "nodeName": "node1"} | named[1],
                 "size": "256Mi",
                 "reserve": "64Mi",

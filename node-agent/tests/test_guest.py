@@ -26,7 +26,7 @@ from tidepool_agent.errors import (
 from tidepool_agent.guest import SCRIPT, Guest
 from tidepool_agent.guestfs import Observation, Side
 from tidepool_agent.hypervisor import Domain
-from tidepool_agent.plan import Change, Configure, Load, Measure, Remove, Replace, Set, Source, Step, Unload, Want
+from tidepool_agent.plan import Change, Configure, Load, Measure, Remove, Replace, Set, Source, Step, Turn, Unload, Want
 from tidepool_agent.qga import GuestAgent
 from tidepool_agent.store import Store
 
@@ -154,6 +154,8 @@ def test_a_borrower_is_set_up_and_changed_while_in_use(bench: Bench) -> None:
     assert {name: peer.attributes[name] for name in BORROWING.attributes} == dict(BORROWING.attributes)
     seen = bench.do(Change(BORROWING, {"size_bytes": str(128 << 20)}))
     assert seen.peers[BORROWING.key].attributes["size_bytes"] == str(128 << 20)
+    seen = bench.do(Turn(BORROWING, "2001:db8::9"))
+    assert seen.peers[BORROWING.key].attributes["address"] == "2001:db8::9"
     latency = {"breaker": "Off", "breaker_short": "2000 50000", "breaker_long": "10 20", "sequential_filter": "1"}
     seen = bench.do(Change(BORROWING, latency))
     assert latency.items() <= seen.peers[BORROWING.key].attributes.items()

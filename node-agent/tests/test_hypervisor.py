@@ -8,13 +8,14 @@ import signal
 import threading
 import time
 from collections.abc import Callable
+from pathlib import Path
 
 import libvirt
 import pytest
 from conftest import wait_for
 from daemon import Daemon
 
-from tidepool_agent.errors import CommandsBlocked, Unreachable
+from tidepool_agent.errors import CommandsBlocked, Paused, Unreachable
 from tidepool_agent.hypervisor import Domain, Lane
 from tidepool_agent.qga import GuestAgent
 
@@ -40,7 +41,18 @@ def test_a_guest_without_the_channel_is_told_from_one_that_is_late(daemon: Daemo
 
 
 def test_a_guest_that_does_not_exist_is_not_running(daemon: Daemon) -> None:
-    assert reason_of(Domain(daemon.uri, "default_nobody")) == "NotRunning"
+    """And what is said of it is for people: libvirt's own words are not."""
+    nobody = Domain(daemon.uri, "default_nobody")
+    assert reason_of(nobody) == "NotRunning"
+    with pytest.raises(Unreachable, match=r"^the virtual machine does not run: "):
+        nobody.check_running()
+
+
+def test_a_daemon_that_is_not_there_yet_is_said_in_words(tmp_path: Path) -> None:
+    domain = Domain(lambda: f"qemu+unix:///session?socket={tmp_path}/none", "default_nobody")
+    with pytest.raises(Unreachable, match=r"^the virtual machine's libvirt does not answer: ") as caught:
+        domain.command("{}", 1)
+    assert caught.value.reason == "HypervisorUnreachable"
 
 
 def test_blocked_commands_are_named(daemon: Daemon, started: Start) -> None:
@@ -58,10 +70,13 @@ def test_a_guest_that_hangs_costs_a_limited_time(daemon: Daemon, started: Start)
     wait_for(lambda: GuestAgent(domain.command).blocked() == [])
     guest.suspend()
     begin = time.monotonic()
-    with pytest.raises(Unreachable):
+    with pytest.raises(Unreachable, match="does not answer"):
         GuestAgent(domain.command).blocked()
     assert time.monotonic() - begin < 60
+    with pytest.raises(Paused, match="the virtual machine is paused;"):
+        domain.check_running()
     guest.resume()
+    domain.check_running()
     wait_for(lambda: GuestAgent(domain.command).blocked() == [])
 
 

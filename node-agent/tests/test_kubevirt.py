@@ -28,7 +28,20 @@ VMI: dict[str, Any] = {
     },
 }
 POD: dict[str, Any] = {
-    "metadata": {"name": "virt-launcher-vm1-x", "namespace": "ns", "labels": {"kubevirt.io/created-by": "u1"}},
+    "metadata": {
+        "name": "virt-launcher-vm1-x",
+        "namespace": "ns",
+        "labels": {"kubevirt.io": "virt-launcher", "kubevirt.io/created-by": "u1"},
+        "ownerReferences": [
+            {
+                "apiVersion": "kubevirt.io/v1",
+                "kind": "VirtualMachineInstance",
+                "name": "vm1",
+                "uid": "u1",
+                "controller": True,
+            }
+        ],
+    },
     "status": {
         "containerStatuses": [
             {"name": "guest-console-log", "containerID": "containerd://no", "state": {"running": {}}},
@@ -44,6 +57,11 @@ def without(document: dict[str, Any], change: Callable[[dict[str, Any]], object]
     return changed
 
 
+def owned(**changes: Any) -> dict[str, Any]:
+    """A launcher pod with another owner."""
+    return without(POD, lambda d: d["metadata"]["ownerReferences"][0].update(changes))
+
+
 def test_a_running_instance_is_a_machine() -> None:
     machine = kubevirt.machine(VMI, [POD])
     assert machine is not None
@@ -51,6 +69,21 @@ def test_a_running_instance_is_a_machine() -> None:
     assert machine.addresses == ("10.1.0.5", "fd00::5")
     assert dict(machine.labels) == {"app": "db", "vm.kubevirt.io/name": "vm1"}
     assert machine.owner["uid"] == "u1"
+
+
+def test_the_addresses_of_its_pod_are_of_use_too() -> None:
+    """KubeVirt may report what the guest calls itself behind its pod, or nothing yet."""
+    pod = without(POD, lambda d: d["status"].update(podIPs=[{"ip": "10.1.0.5"}, {"ip": "fd00::5"}]))
+    for said, known in (
+        (["10.0.2.2"], ("10.0.2.2", "10.1.0.5", "fd00::5")),
+        (["fd00::5"], ("fd00::5", "10.1.0.5")),
+        ([], ("10.1.0.5", "fd00::5")),
+    ):
+        interfaces = [{"name": "default", "ipAddresses": said}]
+        vmi = without(VMI, lambda d, found=interfaces: d["status"].update(interfaces=found))
+        machine = kubevirt.machine(vmi, [pod])
+        assert machine is not None
+        assert machine.addresses == known
 
 
 @pytest.mark.parametrize(
@@ -75,7 +108,7 @@ def test_a_live_migration_is_known_while_it_goes_on(state: dict[str, Any] | None
         (VMI, []),
         (without(VMI, lambda d: d["status"].update(phase="Failed")), [POD]),
         (without(VMI, lambda d: d.pop("status")), [POD]),
-        (VMI, [without(POD, lambda d: d["metadata"]["labels"].update({"kubevirt.io/created-by": "u2"}))]),
+        (VMI, [owned(uid="u2")]),
         (VMI, [without(POD, lambda d: d["status"]["containerStatuses"][1].update(state={"terminated": {}}))]),
         (VMI, [without(POD, lambda d: d.pop("status"))]),
     ],
@@ -83,6 +116,24 @@ def test_a_live_migration_is_known_while_it_goes_on(state: dict[str, Any] | None
 )
 def test_what_does_not_run_here_is_none(vmi: dict[str, Any], pods: list[dict[str, Any]]) -> None:
     assert kubevirt.machine(vmi, pods) is None
+
+
+@pytest.mark.parametrize(
+    "pod",
+    [
+        without(POD, lambda d: d["metadata"].pop("ownerReferences")),
+        without(POD, lambda d: d["metadata"].update(namespace="theirs")),
+        owned(controller=False),
+        owned(kind="Pod"),
+        owned(apiVersion="example.org/v1"),
+    ],
+    ids=["label only", "another namespace", "no controller", "another kind", "another group"],
+)
+def test_a_pod_that_only_says_that_it_is_the_launcher_is_not_believed(pod: dict[str, Any]) -> None:
+    assert kubevirt.machine(VMI, [pod]) is None
+    machine = kubevirt.machine(VMI, [pod, POD])
+    assert machine is not None
+    assert machine.place == "c0ffee"
 
 
 @pytest.fixture

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import itertools
 import re
+import socket
 import threading
 import time
 import urllib.request
@@ -180,6 +181,14 @@ def test_a_hundred_guests_are_scraped_in_less_than_a_second() -> None:
         return time.process_time() - begin
 
     assert min(scrape() for _ in range(3)) < 1
+
+
+def test_probes_and_prometheus_come_by_either_protocol() -> None:
+    """In a cluster of IPv6 alone the pod has no other address."""
+    port = server.start("", 0, CollectorRegistry(), {"/healthz": lambda: True})
+    for host in ("127.0.0.1", "[::1]" if socket.has_dualstack_ipv6() else "localhost"):
+        with urllib.request.urlopen(f"http://{host}:{port}/healthz", timeout=30) as answer:
+            assert answer.read() == b"ok\n"
 
 
 def test_at_most_so_many_guests_are_talked_to_at_a_time(tmp_path: Path) -> None:

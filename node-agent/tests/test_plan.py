@@ -22,6 +22,7 @@ from tidepool_agent.plan import (
     Set,
     Source,
     Step,
+    Turn,
     Unload,
 )
 from tidepool_api import MemoryPairing
@@ -229,12 +230,42 @@ def test_what_may_change_stops_no_peer(change: dict[str, str], written: dict[str
 
 
 def test_a_pairing_sets_what_the_table_of_edits_says() -> None:
-    """Every attribute that the agent writes is in it, and none that it does not write."""
+    """Every attribute that the agent writes is in it, but for what no pool says, and none that it does not write."""
     one = pairing()
     lender = plan.desired("lender", [one])
     peers = (*lender.peers, *plan.desired("borrower", [one]).peers)
-    written = {*lender.settings, *(f"{want.side}/{name}" for want in peers for name in want.attributes)}
+    written = {*lender.settings.keys() - {"hold"}, *(f"{want.side}/{name}" for want in peers for name in want.attributes)}
     assert written == {name for way in WAYS for name in way.attributes}
+
+
+def borrowing(one: MemoryPairing, address: str, **said: str) -> list[Step]:
+    """What is done where the module has a lender at an address and says this of it."""
+    peer = Peer({**want(Side.LENDERS, one).attributes, "enabled": "1", "address": address, **said})
+    seen = observation(loaded=True, peers={(Side.LENDERS, one.metadata.uid): peer})
+    return plan.steps(plan.desired("borrower", [one]), seen, Source.STORE)
+
+
+def test_a_lender_that_is_not_found_is_looked_for_at_its_next_address() -> None:
+    one = pairing(address="2001:db8::2", others=("10.0.0.2",))
+    lost = {"state": "Connecting", "reason": "Unreachable"}
+    (turn,) = borrowing(one, "2001:db8::2", **lost)
+    assert isinstance(turn, Turn)
+    assert turn.address == "10.0.0.2"
+    assert borrowing(one, "10.0.0.2", state="Connected") == []
+
+
+def test_a_session_stays_where_it_is_while_another_address_is_named() -> None:
+    """Until it ends; what was changed beside the address is carried out meanwhile, without stopping the peer."""
+    flipped = pairing(address="10.0.2.2")
+    assert borrowing(flipped, "10.0.0.2", state="Connected") == []
+    moved = Change(want(Side.LENDERS, flipped), {"address": "10.0.2.2"})
+    assert borrowing(flipped, "10.0.0.2", state="Connecting") == [moved]
+    (change,) = borrowing(pairing(address="10.0.2.2", deadline="1s"), "10.0.0.2", state="Connected", deadline_us="1")
+    assert isinstance(change, Change)
+    assert change.attributes == {"deadline_us": "1000000"}
+    (anew,) = borrowing(pairing(address="10.0.2.2"), "10.0.0.2", state="Connected", encryption="AES-GCM")
+    assert isinstance(anew, Configure)
+    assert anew.want.attributes["address"] == "10.0.0.2"
 
 
 def test_encryption_changes_at_the_borrower_alone() -> None:

@@ -8,11 +8,12 @@ import json
 import os
 
 import pytest
+from conftest import wait_for
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tidepool_agent.errors import CommandFailed, GuestError, Nonsense, Unreachable
-from tidepool_agent.qga import CHUNK, GuestAgent
+from tidepool_agent.errors import CommandFailed, CommandsBlocked, Frozen, GuestError, Nonsense, Unreachable
+from tidepool_agent.qga import CHUNK, NEEDED, GuestAgent
 
 JSON = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats() | st.text(),
@@ -40,9 +41,67 @@ def test_a_command_runs_and_its_output_and_code_come_back(agent: GuestAgent) -> 
     assert (done.code, done.out, done.err) == (3, "a 'b' $c\n", "err\n")
 
 
-def test_a_command_that_does_not_end_is_given_up(agent: GuestAgent) -> None:
+def test_a_command_that_does_not_end_is_killed_with_what_it_has_started(agent: GuestAgent) -> None:
     with pytest.raises(Unreachable, match="did not end within 1 s"):
-        agent.run(["/bin/sleep", "60"], seconds=1)
+        agent.run(["/bin/sh", "-c", "/bin/sleep 4321; echo done"], seconds=1)
+    wait_for(lambda: agent.run(["/bin/true"]).code == 0, 10)
+    assert "4321" not in agent.run(["/bin/ps"]).out
+
+
+class Hung:
+    """A guest in which nothing ends, not even what is killed, until `ends` is set or it is booted again."""
+
+    def __init__(self) -> None:
+        self.started, self.ends, self.rebooted = 0, False, False
+
+    def __call__(self, text: str, _seconds: int) -> str:
+        if json.loads(text)["execute"] == "guest-exec":
+            self.started += 1
+            return json.dumps({"return": {"pid": self.started}})
+        if self.rebooted:
+            raise CommandFailed("Invalid parameter 'pid'")
+        return json.dumps({"return": {"exited": self.ends, "exitcode": 0}})
+
+
+@pytest.mark.parametrize("how", ["ends", "rebooted"])
+def test_what_hangs_does_not_pile_up(how: str) -> None:
+    """The command and what should kill it are all that there ever is; once they have ended it goes on."""
+    guest = Hung()
+    agent = GuestAgent(guest)
+    with pytest.raises(Unreachable, match="did not end"):
+        agent.run(["/bin/sh"], seconds=0)
+    for _ in range(5):
+        with pytest.raises(Unreachable, match="hangs in the guest"):
+            agent.run(["/bin/sh"], seconds=0)
+    assert guest.started == 2
+    setattr(guest, how, True)
+    with contextlib.suppress(CommandFailed):
+        agent.run(["/bin/sh"], seconds=0)
+    assert guest.started == 3
+
+
+def limited(text: str, _seconds: int, *, status: str) -> str:
+    """A guest agent that forbids all that we need, because it is frozen or for good."""
+    match json.loads(text)["execute"]:
+        case "guest-info":
+            return json.dumps({"return": {"supported_commands": [{"name": one, "enabled": False} for one in NEEDED]}})
+        case "guest-fsfreeze-status" if status:
+            return json.dumps({"return": status})
+        case command:
+            raise CommandsBlocked([command])
+
+
+@pytest.mark.parametrize("status", ["thawed", ""])
+def test_a_guest_agent_that_is_frozen_is_not_one_that_forbids_commands(status: str) -> None:
+    """A backup has frozen the guest: that passes. What is forbidden otherwise stays so until somebody allows it."""
+    frozen = GuestAgent(lambda text, seconds: limited(text, seconds, status="frozen"))
+    for call in (frozen.blocked, lambda: frozen.run(["/bin/true"])):
+        with pytest.raises(Frozen, match="waiting until its file systems are thawed"):
+            call()
+    forbids = GuestAgent(lambda text, seconds: limited(text, seconds, status=status))
+    assert forbids.blocked() == sorted(NEEDED)
+    with pytest.raises(CommandsBlocked):
+        forbids.run(["/bin/true"])
 
 
 def test_a_program_that_is_not_there_is_an_error(agent: GuestAgent) -> None:

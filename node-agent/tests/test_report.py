@@ -12,10 +12,12 @@ from tidepool_agent.errors import (
     CommandsBlocked,
     ConfigureFailed,
     Excluded,
+    Frozen,
     GuestError,
     LoadFailed,
     ModulesRefused,
     ModuleUnavailable,
+    Paused,
     Unreachable,
 )
 from tidepool_agent.guestfs import Observation, Peer, Side
@@ -101,11 +103,43 @@ def test_nothing_is_said_of_memory_that_nobody_has_seen() -> None:
     assert find(status(found, (), before).conditions, "LendingPaired") == find(before.conditions, "LendingPaired")
 
 
+def test_a_guest_that_a_backup_has_frozen_takes_part_as_before() -> None:
+    """No alert and no other role: its condition stays True, and says what is waited for."""
+    frozen = Finding(seen=connected(), unreachable=Frozen())
+    assert said(frozen, "GuestAgentReady")[:2] == ("True", "Frozen")
+    assert "waiting" in said(frozen, "GuestAgentReady")[2]
+    assert said(frozen, "Ready")[0] == "True"
+    end = report.end(LENT, frozen)
+    assert (end.conditions[0].status, end.conditions[0].reason) == (Status.UNKNOWN, "Frozen")
+
+
+def test_an_agent_that_starts_while_a_guest_is_frozen_says_what_the_one_before_said() -> None:
+    before = status(Finding(seen=connected()), (LENT,))
+    after = status(Finding(unreachable=Frozen()), (LENT,), before)
+    assert (find(after.conditions, "Ready"), after.role) == (find(before.conditions, "Ready"), Role.LENDER)
+
+
+def test_a_guest_that_is_paused_says_so() -> None:
+    paused = Finding(seen=connected(), unreachable=Paused(" while it is saved"))
+    for kind in ("GuestAgentReady", "Ready"):
+        assert said(paused, kind) == (
+            "False",
+            "Paused",
+            "the virtual machine is paused while it is saved; what it had goes on when it is resumed",
+        )
+    end = report.end(LENT, paused)
+    assert (end.conditions[0].status, end.conditions[0].reason) == (Status.UNKNOWN, "Paused")
+
+
 def test_a_guest_without_address_cannot_be_reached_by_others() -> None:
     fresh = report.guest(machine(addresses=()), "node1", Finding(seen=observation()), (), None)
     ready = fresh.ready
     assert ready is not None
     assert ready.reason == "NoAddress"
+    local = report.guest(machine(addresses=("fe80::1%eth0",)), "node1", Finding(seen=observation()), (), None)
+    assert local.status.addresses == ()
+    assert local.ready is not None
+    assert local.ready.message.endswith("; of no use to them: fe80::1%eth0")
 
 
 def test_a_guest_is_silent_but_still_what_it_was() -> None:

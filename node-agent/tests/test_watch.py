@@ -1,19 +1,30 @@
-"""A copy of the API server's objects goes forward only, however late an answer to a write comes."""
+"""A copy of the API server's objects goes forward only, and only the API server itself can empty it."""
 
 from __future__ import annotations
 
+import asyncio
+import json
+import threading
+from collections.abc import Iterator
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 
 import pytest
+from cast import eventually
 
-from tidepool_agent.kubeapi import Api
+from tidepool_agent import watch
+from tidepool_agent.kubeapi import Api, ApiError
 from tidepool_agent.watch import Copy
+from tidepool_api_testing.server import ADMIN_TOKEN, Server
+
+AUTHORITIES = Path("/etc/ssl/certs/ca-certificates.crt")
+PATH = "/apis/tidepool.dev/v1alpha1/memorypairings"
 
 
 def followed() -> Copy:
     """A copy that nobody fills: no API server is asked for anything."""
-    api = Api("https://127.0.0.1:1", ca=Path("/etc/ssl/certs/ca-certificates.crt"), token=Path("/dev/null"))
+    api = Api("https://127.0.0.1:1", ca=AUTHORITIES, token=Path("/dev/null"))
     return Copy(api, "/pairings", lambda *_: None)
 
 
@@ -37,3 +48,91 @@ def test_an_answer_does_not_bring_back_what_is_gone() -> None:
     copy = followed()
     copy.absorb(item(11))
     assert not copy.objects
+
+
+class Front:
+    """Whatever answers where the API server should: by path, text or an object; anything else is not found."""
+
+    def __init__(self) -> None:
+        self.answers: dict[str, Any] = {}
+        self.asked: list[str] = []
+        front = self
+
+        class Handler(BaseHTTPRequestHandler):
+            def do_GET(self) -> None:
+                path = self.path.partition("?")[0] + ("?watch" if "watch=true" in self.path else "")
+                found = front.answers.get(path, "<h1>Not Found</h1>")
+                body = (found if isinstance(found, str) else json.dumps(found)).encode()
+                self.send_response(404 if isinstance(found, str) else 200)
+                self.send_header("Content-Length", str(len(body)))
+                self.end_headers()
+                self.wfile.write(body)
+                front.asked.append(path)
+
+            def log_message(self, *_: object) -> None:
+                """Says nothing."""
+
+        self.server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+        threading.Thread(target=self.server.serve_forever, daemon=True).start()
+        self.api = Api(f"http://127.0.0.1:{self.server.server_port}", ca=AUTHORITIES, token=Path("/dev/null"))
+
+
+@pytest.fixture
+def front(monkeypatch: pytest.MonkeyPatch) -> Iterator[Front]:
+    monkeypatch.setattr(watch, "FIRST_PAUSE", 0.05)
+    one = Front()
+    yield one
+    one.server.shutdown()
+
+
+def follow(front: Front, times: int) -> Copy:
+    """A copy after its list was asked for so many times; it lost nothing meanwhile."""
+    lost: list[object] = []
+    copy = Copy(front.api, PATH, lambda old, new: None if new else lost.append(old))
+
+    async def scenario() -> None:
+        copy.start(asyncio.get_running_loop())
+        await asyncio.to_thread(eventually, lambda: front.asked.count(PATH) >= times, 20)
+        await asyncio.sleep(0.2)
+
+    asyncio.run(scenario())
+    assert lost == []
+    return copy
+
+
+STATUS = json.dumps({"kind": "Status", "status": "Failure", "message": "no", "reason": "NotFound", "code": 404})
+
+
+@pytest.mark.parametrize("said", ["<h1>Not Found</h1>", "404 page not found", STATUS])
+def test_what_was_there_stays_whatever_an_error_says(front: Front, said: str) -> None:
+    """Neither a proxy's page nor a Status empties a copy that was complete; the right answer comes back some time."""
+    front.answers[PATH] = {"items": [item(10)], "metadata": {"resourceVersion": "10"}}
+    front.answers[f"{PATH}?watch"] = said
+    assert follow(front, 3).objects == {("n", "x"): item(10)}
+
+
+def test_what_is_no_api_server_does_not_say_that_there_is_nothing(front: Front) -> None:
+    copy = follow(front, 3)
+    assert not copy.synced.is_set()
+
+
+def test_a_kind_that_is_not_installed_has_no_objects(front: Front) -> None:
+    """An API server says so in its list of kinds; to the list of objects it answers as a web server would."""
+    front.answers["/apis"] = {"kind": "APIGroupList", "groups": [{"versions": [{"groupVersion": "apps/v1"}]}]}
+    copy = follow(front, 2)
+    assert (copy.synced.is_set(), copy.objects) == (True, {})
+
+
+def test_a_real_api_server_says_what_it_has(api_server: Server, tmp_path: Path) -> None:
+    """And of what it does not have, that it is not found; only of an object that is a Status."""
+    token = tmp_path / "token"
+    token.write_text(ADMIN_TOKEN)
+    api = Api(f"https://127.0.0.1:{api_server.port}", ca=api_server.certificate, token=token)
+    assert api.offers(PATH)
+    assert api.offers("/api/v1/pods")
+    assert not api.offers("/apis/tidepool.dev/v1alpha1/memorypuddles")
+    assert not api.offers("/apis/nobody.example/v1/things")
+    for path, known in (("/apis/nobody.example/v1/things", False), ("/api/v1/namespaces/default/pods/none", True)):
+        with pytest.raises(ApiError) as refused:
+            api.get(path)
+        assert (refused.value.status, refused.value.not_found) == (404, known)

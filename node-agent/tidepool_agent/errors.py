@@ -35,6 +35,24 @@ class Unreachable(GuestError):
         self.reason = reason
 
 
+class Paused(Unreachable):
+    """The virtual machine does not run now, and nobody can do anything in it until it does."""
+
+    def __init__(self, why: str) -> None:
+        super().__init__(f"the virtual machine is paused{why}; what it had goes on when it is resumed", "Paused")
+
+
+class Frozen(Unreachable):
+    """A backup has frozen the guest's file systems: its agent carries out nothing else, and the guest goes on."""
+
+    def __init__(self) -> None:
+        super().__init__(
+            "the guest agent is frozen, as during a backup: waiting until its file systems are thawed; if that lasts, "
+            "`virsh domfsthaw` thaws them",
+            "Frozen",
+        )
+
+
 class CommandsBlocked(GuestError):
     """The guest agent is there, but its configuration forbids what we need."""
 

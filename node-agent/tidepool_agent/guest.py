@@ -34,6 +34,7 @@ from tidepool_agent.plan import (
     Set,
     Source,
     Step,
+    Turn,
     Unload,
 )
 from tidepool_agent.qga import Completed, GuestAgent
@@ -92,6 +93,8 @@ class Guest:
                 self._try(ConfigureFailed, "peer", f"{want.side}/{want.name}", *_pairs(attributes))
             case Change(want, attributes):
                 self._try(ConfigureFailed, "change", f"{want.side}/{want.name}", *_pairs(attributes))
+            case Turn(want, address):
+                self._try(ConfigureFailed, "change", f"{want.side}/{want.name}", f"address={address}")
             case Measure(mode):
                 self._try(ConfigureFailed, "settings", f"ghost={mode}")
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import logging
 import re
 import threading
 from collections.abc import Callable
@@ -19,19 +20,40 @@ from typing import Any, TypeVar
 import libvirt
 import libvirt_qemu  # type: ignore[import-untyped]
 
-from tidepool_agent.errors import CommandFailed, CommandsBlocked, GuestError, Unreachable
+from tidepool_agent.errors import CommandFailed, CommandsBlocked, GuestError, Paused, Unreachable
+
+log = logging.getLogger(__name__)
 
 T = TypeVar("T")
 # A daemon that does not answer these many seconds times these many tries is given up.
 KEEPALIVE_SECONDS, KEEPALIVE_TRIES = 5, 3
 
 _COMMAND = re.compile(r"guest-[a-z-]+")
+_SILENT = (
+    "NotResponding",
+    "the guest agent does not answer: the guest hangs, is very busy, or is just booting or going down",
+)
+_STOPPED = (
+    "NotRunning",
+    "the virtual machine does not run: libvirt is about to start it, or has just ended it",
+)
 _REASONS = {
-    libvirt.VIR_ERR_AGENT_UNRESPONSIVE: "NotResponding",
-    libvirt.VIR_ERR_AGENT_UNSYNCED: "NotResponding",
-    libvirt.VIR_ERR_OPERATION_INVALID: "NotRunning",
-    libvirt.VIR_ERR_NO_DOMAIN: "NotRunning",
-    libvirt.VIR_ERR_ARGUMENT_UNSUPPORTED: "NotConfigured",
+    libvirt.VIR_ERR_AGENT_UNRESPONSIVE: _SILENT,
+    libvirt.VIR_ERR_AGENT_UNSYNCED: _SILENT,
+    libvirt.VIR_ERR_OPERATION_INVALID: _STOPPED,
+    libvirt.VIR_ERR_NO_DOMAIN: _STOPPED,
+    libvirt.VIR_ERR_ARGUMENT_UNSUPPORTED: (
+        "NotConfigured",
+        "the virtual machine has no channel for a guest agent: add org.qemu.guest_agent.0 to it and start it again",
+    ),
+}
+# What the guest's owner may not know, by libvirt's reason for a pause.
+_PAUSES = {
+    libvirt.VIR_DOMAIN_PAUSED_IOERROR: ": its disk has failed, or there is no room left for it",
+    libvirt.VIR_DOMAIN_PAUSED_MIGRATION: " while it migrates",
+    libvirt.VIR_DOMAIN_PAUSED_POSTCOPY: " while it migrates",
+    libvirt.VIR_DOMAIN_PAUSED_SAVE: " while it is saved",
+    libvirt.VIR_DOMAIN_PAUSED_SNAPSHOT: " while a snapshot is taken of it",
 }
 
 
@@ -64,6 +86,17 @@ class Domain:
             raise self._translated(error) from None
         return answer
 
+    def check_running(self) -> None:
+        """Raises Paused if the machine is: its guest agent would only be waited for."""
+        try:
+            state, reason = self._connected().state()
+        except libvirt.libvirtError as error:
+            raise self._translated(error) from None
+        if state == libvirt.VIR_DOMAIN_PAUSED:
+            raise Paused(_PAUSES.get(reason, ""))
+        if state == libvirt.VIR_DOMAIN_PMSUSPENDED:
+            raise Paused(": its own kernel has suspended it")
+
     def close(self) -> None:
         """Drops the connection, if there is one."""
         connection, self._connection, self._domain = self._connection, None, None
@@ -80,7 +113,9 @@ class Domain:
         return self._domain
 
     def _translated(self, error: libvirt.libvirtError) -> GuestError:
+        """What a person is told; libvirt's own words, which are for its developers, go to the log."""
         code, text = error.get_error_code(), error.get_error_message() or str(error)
+        log.debug("%s: %s", self._name, text)
         if "has been disabled" in text or "has been blocked" in text:
             return CommandsBlocked(_COMMAND.findall(text) or [text])
         if "is not connected" in text:
@@ -90,13 +125,17 @@ class Domain:
                 "NotConnected",
             )
         if code in _REASONS:
-            return Unreachable(text, _REASONS[code])
+            reason, words = _REASONS[code]
+            return Unreachable(words, reason)
         if error.get_error_domain() == libvirt.VIR_FROM_RPC or code in (
             libvirt.VIR_ERR_NO_CONNECT,
             libvirt.VIR_ERR_SYSTEM_ERROR,
         ):
             self.close()
-            return Unreachable(f"no connection to the guest's libvirt: {text}", "HypervisorUnreachable")
+            return Unreachable(
+                "the virtual machine's libvirt does not answer: it is just starting, has ended, or hangs",
+                "HypervisorUnreachable",
+            )
         return CommandFailed(text)
 
 

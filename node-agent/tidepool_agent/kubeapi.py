@@ -37,16 +37,19 @@ Object = dict[str, Any]
 
 
 class ApiError(Exception):
-    """The API server refused a request or could not be reached (status 0)."""
+    """The API server refused a request or could not be reached (status 0).
 
-    def __init__(self, status: int, message: str) -> None:
+    `reason` is the API server's own word; a proxy or whatever else answers in its place has none.
+    """
+
+    def __init__(self, status: int, message: str, reason: str = "") -> None:
         super().__init__(message)
-        self.status = status
+        self.status, self.reason = status, reason
 
     @property
     def not_found(self) -> bool:
-        """Whether the object, or its kind, is not there."""
-        return self.status == 404
+        """Whether the API server itself says that the object is not there."""
+        return self.status == 404 and self.reason == "NotFound"
 
     @property
     def conflict(self) -> bool:
@@ -76,6 +79,23 @@ class Api:
     def get(self, path: str, **query: str) -> Object:
         """One object, or a list."""
         return self._request("GET", path, query)
+
+    def offers(self, path: str) -> bool:
+        """Whether the API server has the kind at that path, by its own lists of what it has."""
+        version, _, kind = path.removeprefix("/apis/").rpartition("/")
+        if version.startswith("/api/"):
+            return True  # the core's kinds are everywhere
+        groups = self._listed("/apis", "APIGroupList", "groups")
+        if not any(one["groupVersion"] == version for group in groups for one in group["versions"]):
+            return False
+        return any(one["name"] == kind for one in self._listed(f"/apis/{version}", "APIResourceList", "resources"))
+
+    def _listed(self, path: str, kind: str, what: str) -> list[Object]:
+        answer = self.get(path)
+        if answer.get("kind") != kind:
+            raise ApiError(0, f"GET {path}: the answer is no {kind}: that is no API server")
+        found: list[Object] = answer[what]
+        return found
 
     def create(self, path: str, body: Object) -> Object:
         """Creates an object in the collection."""
@@ -144,8 +164,11 @@ def _lines(response: urllib3.BaseHTTPResponse) -> Iterator[bytes]:
 
 
 def _refused(status: int, body: bytes) -> ApiError:
+    """What the API server says in a Status; of anything else only the beginning is quoted."""
     try:
-        message = str(json.loads(body)["message"])
+        document = json.loads(body)
+        if document["kind"] == "Status":
+            return ApiError(status, str(document["message"]), str(document["reason"]))
     except (ValueError, KeyError, TypeError):
-        message = body[:200].decode("utf-8", "replace")
-    return ApiError(status, message)
+        pass
+    return ApiError(status, body[:200].decode("utf-8", "replace"))

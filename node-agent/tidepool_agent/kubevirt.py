@@ -17,7 +17,7 @@ from tidepool_api import Provider
 INSTANCES = "/apis/kubevirt.io/v1/virtualmachineinstances"
 NODE_LABEL = "kubevirt.io/nodeName"
 LAUNCHER_LABEL = "kubevirt.io=virt-launcher"
-OWNER_LABEL = "kubevirt.io/created-by"
+GROUP, KIND = "kubevirt.io", "VirtualMachineInstance"
 INTERNAL_LABELS = "kubevirt.io/"  # where it runs and how it migrates: not the user's
 COMPUTE = "compute"
 
@@ -67,23 +67,29 @@ class Instances:
             self._touched(key_of(new or old or {}))
 
     def _pod(self, old: Object | None, new: Object | None) -> None:
-        owner = instance_of(new or old or {})
+        pod = new or old or {}
         for key, vmi in self._instances.objects.items():
-            if vmi["metadata"]["uid"] == owner:
+            if launches(pod, vmi):
                 self._touched(key)
 
 
-def instance_of(pod: dict[str, Any]) -> str:
-    """The UID of the VirtualMachineInstance that a virt-launcher pod belongs to, or nothing."""
-    uid: str = pod["metadata"].get("labels", {}).get(OWNER_LABEL, "")
-    return uid
+def launches(pod: dict[str, Any], vmi: dict[str, Any]) -> bool:
+    """Whether a pod is an instance's virt-launcher: the instance controls it, and both are of one namespace.
+
+    A label proves nothing: whoever may create a pod anywhere may give it any.
+    """
+    return pod["metadata"].get("namespace") == vmi["metadata"]["namespace"] and any(
+        one.get("controller") is True
+        and (one["apiVersion"].partition("/")[0], one["kind"], one["uid"]) == (GROUP, KIND, vmi["metadata"]["uid"])
+        for one in pod["metadata"].get("ownerReferences", [])
+    )
 
 
 def machine(vmi: dict[str, Any], pods: Iterable[dict[str, Any]]) -> Machine | None:
     """The machine of an instance, if it runs and its virt-launcher is on this node."""
     metadata = vmi["metadata"]
-    container = _container(pod for pod in pods if instance_of(pod) == metadata["uid"])
-    if vmi.get("status", {}).get("phase") != "Running" or not container:
+    launcher = next((pod for pod in pods if launches(pod, vmi) and _container(pod)), None)
+    if vmi.get("status", {}).get("phase") != "Running" or launcher is None:
         return None
     return Machine(
         provider=Provider.KUBEVIRT,
@@ -91,13 +97,13 @@ def machine(vmi: dict[str, Any], pods: Iterable[dict[str, Any]]) -> Machine | No
         name=metadata["name"],
         uid=metadata["uid"],
         domain=f"{metadata['namespace']}_{metadata['name']}",
-        place=container,
-        addresses=_addresses(vmi),
+        place=_container(launcher),
+        addresses=_addresses(vmi, launcher),
         migrating=_migrates(vmi),
         labels={k: v for k, v in metadata.get("labels", {}).items() if not k.startswith(INTERNAL_LABELS)},
         owner={
             "apiVersion": vmi.get("apiVersion", "kubevirt.io/v1"),
-            "kind": "VirtualMachineInstance",
+            "kind": KIND,
             "name": metadata["name"],
             "uid": metadata["uid"],
         },
@@ -111,23 +117,26 @@ def _migrates(vmi: dict[str, Any]) -> bool:
     return bool(state.get("startTimestamp")) and not ended
 
 
-def _container(pods: Iterable[dict[str, Any]]) -> str:
-    """The id of the running compute container."""
-    for pod in pods:
-        for container in pod.get("status", {}).get("containerStatuses", []):
-            if container["name"] == COMPUTE and "running" in container.get("state", {}):
-                return str(container.get("containerID", "")).rpartition("/")[2]
+def _container(pod: dict[str, Any]) -> str:
+    """The id of the compute container, if it runs."""
+    for container in pod.get("status", {}).get("containerStatuses", []):
+        if container["name"] == COMPUTE and "running" in container.get("state", {}):
+            return str(container.get("containerID", "")).rpartition("/")[2]
     return ""
 
 
-def _addresses(vmi: dict[str, Any]) -> tuple[str, ...]:
-    """The addresses of the first interface: the pod's, which other guests reach."""
-    for interface in vmi.get("status", {}).get("interfaces", []):
-        first = interface.get("ipAddress", "")
-        found = tuple(dict.fromkeys(a for a in (first, *interface.get("ipAddresses", [])) if a))
-        if found:
-            return found[:16]
-    return ()
+def _addresses(vmi: dict[str, Any], launcher: dict[str, Any]) -> tuple[str, ...]:
+    """Those of the first interface that has any, and those of the pod.
+
+    They are the same most of the time. For a while KubeVirt may report what the guest calls itself behind its pod.
+    """
+    interfaces = (_of_interface(one) for one in vmi.get("status", {}).get("interfaces", []))
+    pod = [one["ip"] for one in launcher.get("status", {}).get("podIPs", [])]
+    return tuple(dict.fromkeys([*next(filter(None, interfaces), []), *pod]))
+
+
+def _of_interface(interface: dict[str, Any]) -> list[str]:
+    return [one for one in (interface.get("ipAddress"), *interface.get("ipAddresses", [])) if one]
 
 
 def uri(proc: Path, container: str) -> str:

@@ -6,11 +6,11 @@ no code of its own: whatever differs from what is wanted is done.
 
 from __future__ import annotations
 
-import ipaddress
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import Enum
 
+from tidepool_agent.addresses import chosen, spelled
 from tidepool_agent.guestfs import GHOST_OFF, PAGE, Module, Observation, Peer, Side
 from tidepool_api import Filter, MemoryPairing, Strategy, Thresholds
 from tidepool_api.live import changeable
@@ -49,6 +49,19 @@ class Want:
     def key(self) -> Key:
         """What tells it from other directories of the guest."""
         return self.side, self.name
+
+    @property
+    def addresses(self) -> tuple[str, ...]:
+        """Where a lender may be found, the preferred address first; none of a borrower, which comes by itself."""
+        if self.side is Side.BORROWERS:
+            return ()
+        return tuple(spelled(one) for one in self.pairing.spec.lender.addresses)
+
+    def aimed(self, peer: Peer | None) -> Want:
+        """With the address that is to be used now."""
+        if not self.addresses:
+            return self
+        return replace(self, attributes={**self.attributes, "address": chosen(self.addresses, peer)})
 
     @property
     def is_known(self) -> bool:
@@ -111,6 +124,14 @@ class Change:
 
 
 @dataclass(frozen=True)
+class Turn:
+    """Look for a lender at the next of its addresses."""
+
+    want: Want
+    address: str
+
+
+@dataclass(frozen=True)
 class Measure:
     """Switch the module's ghost mode."""
 
@@ -122,13 +143,13 @@ class Unload:
     """Take the module out of the guest."""
 
 
-Step = Load | Replace | Remove | Set | Configure | Change | Measure | Unload
+Step = Load | Replace | Remove | Set | Configure | Change | Turn | Measure | Unload
 
 
 def subject(step: Step) -> tuple[str, ...]:
     """What a step is about: after a failure, steps about the same thing wait."""
     match step:
-        case Configure(want) | Change(want, _):
+        case Configure(want) | Change(want, _) | Turn(want, _):
             return ("peer", want.side, want.name, str(want.pairing.metadata.generation))
         case Set():
             return ("settings",)
@@ -175,7 +196,7 @@ def _lender(pairing: MemoryPairing) -> dict[str, str]:
     spec = pairing.spec
     return {
         **_identity(spec.lender.identity),
-        "address": str(ipaddress.ip_address(spec.lender.address)),
+        "address": spelled(spec.lender.address),
         "port": str(spec.lender.port),
         "size_bytes": _bytes(spec.size_bytes),
         "strategy": spec.strategy.value,
@@ -265,19 +286,24 @@ def _set_up(wanted: Desired, settings: Mapping[str, str], peers: Mapping[Key, Pe
 
 def _peer(want: Want, peer: Peer | None) -> list[Step]:
     """A peer whose identity is not known yet waits; one in use stays, and another identity of it is a change."""
+    want = want.aimed(peer)
     if peer is None or not peer.enabled:
         return [Configure(want)] if want.is_known else []
     changed = {name: value for name, value in want.attributes.items() if not _same(peer.attributes.get(name), value)}
     if not changed.keys() <= CHANGEABLE[want.side]:
         return [Configure(want)]
+    if changed.keys() == {"address"} and not is_adrift(want, peer):
+        return [Turn(want, changed["address"])]
     return [Change(want, changed)] if changed else []
+
+
+def is_adrift(want: Want, peer: Peer | None) -> bool:
+    """Whether a borrower looks for its lender, or has it, where the lender is not said to be (any more)."""
+    if peer is None or not want.addresses:
+        return False
+    return spelled(peer.attributes.get("address", "")) not in want.addresses
 
 
 def _same(present: str | None, value: str) -> bool:
     """Equal as text, or two spellings of one IP address."""
-    if present == value:
-        return True
-    try:
-        return ipaddress.ip_address(present or "") == ipaddress.ip_address(value)
-    except ValueError:
-        return False
+    return present == value or (spelled(value) != "" and spelled(present or "") == spelled(value))

@@ -8,12 +8,13 @@ from __future__ import annotations
 
 import base64
 import binascii
+import contextlib
 import json
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from tidepool_agent.errors import CommandFailed, Nonsense, Unreachable
+from tidepool_agent.errors import CommandFailed, CommandsBlocked, Frozen, GuestError, Nonsense, Unreachable
 
 # libvirt and qemu-ga fail on larger writes; see guest-file-write's own limit.
 CHUNK = 64 * 1024
@@ -35,6 +36,9 @@ NEEDED = frozenset(
     }
 )
 
+# A shell and what it has started; all of them hold the output that the guest agent waits for.
+KILL = 'kill -9 "$1" $(cat "/proc/$1/task/$1/children")'
+
 # Gives one command to the guest agent: (JSON text, seconds to wait) -> JSON text.
 Transport = Callable[[str, int], str]
 
@@ -53,6 +57,8 @@ class GuestAgent:
 
     def __init__(self, transport: Transport) -> None:
         self._transport = transport
+        self._left: list[int] = []
+        """Processes that did not end in time and may still be there."""
 
     def blocked(self) -> list[str]:
         """The commands that we need and that the guest agent's configuration forbids, sorted."""
@@ -61,6 +67,8 @@ class GuestAgent:
         if not isinstance(commands, list):
             raise Nonsense("guest-info names no commands")
         enabled = {c["name"] for c in commands if isinstance(c, dict) and c.get("enabled") is True and _is_name(c)}
+        if NEEDED - enabled and self._is_frozen():
+            raise Frozen
         return sorted(NEEDED - enabled)
 
     def system(self) -> tuple[str, bool]:
@@ -71,19 +79,51 @@ class GuestAgent:
         return name[:MAX_NAME], str(info.get("kernel-version", "")).startswith("#")
 
     def run(self, argv: Sequence[str], *, seconds: float = 30) -> Completed:
-        """Runs a program in the guest and waits for its end."""
-        arguments = {"path": argv[0], "arg": list(argv[1:]), "capture-output": True}
-        pid = _integer(_mapping(self._call("guest-exec", arguments), "guest-exec").get("pid"), "guest-exec: pid")
+        """Runs a program in the guest and waits for its end; one that does not end in time is killed.
+
+        Nothing is started while such a one is still there: in a guest that hangs nothing piles up.
+        """
+        self._reap()
+        pid = self._start(argv)
         deadline = time.monotonic() + seconds
         pause = FIRST_POLL
         while True:
-            status = _mapping(self._call("guest-exec-status", {"pid": pid}), "guest-exec-status")
+            status = self._status(pid)
             if status.get("exited") is True:
                 return _completed(status)
             if time.monotonic() > deadline:
+                self._kill(pid)
                 raise Unreachable(f"{argv[0]} did not end within {seconds:.0f} s in the guest", "CommandTimeout")
             time.sleep(pause)
             pause = min(2 * pause, LAST_POLL)
+
+    def _start(self, argv: Sequence[str]) -> int:
+        arguments = {"path": argv[0], "arg": list(argv[1:]), "capture-output": True}
+        return _integer(_mapping(self._call("guest-exec", arguments), "guest-exec").get("pid"), "guest-exec: pid")
+
+    def _status(self, pid: int) -> dict[str, object]:
+        return _mapping(self._call("guest-exec-status", {"pid": pid}), "guest-exec-status")
+
+    def _kill(self, pid: int) -> None:
+        self._left = [pid]
+        with contextlib.suppress(GuestError):
+            self._left.append(self._start(["/bin/sh", "-c", KILL, "tidepool", str(pid)]))
+
+    def _reap(self) -> None:
+        """Forgets what has ended meanwhile; raises Unreachable if something has not."""
+        self._left = [pid for pid in self._left if not self._has_ended(pid)]
+        if self._left:
+            raise Unreachable(
+                f"process {self._left[0]} of the agent hangs in the guest, also when it is killed: nothing else is "
+                "started there until it ends; the guest's log says what it waits for, and a reboot ends it",
+                "CommandTimeout",
+            )
+
+    def _has_ended(self, pid: int) -> bool:
+        try:
+            return self._status(pid).get("exited") is True
+        except CommandFailed:  # the guest agent knows no such process: it, or the guest, has been started again
+            return True
 
     def write(self, path: str, data: bytes) -> None:
         """Writes a file in the guest. What the file's kernel side refuses is an error here, too."""
@@ -102,7 +142,22 @@ class GuestAgent:
         if _integer(answer.get("count"), "guest-file-write: count") != len(chunk):
             raise CommandFailed("the guest took only part of a file: is its file system full?")
 
+    def _is_frozen(self) -> bool:
+        """Whether a backup has frozen the guest: until it is thawed its agent forbids nearly everything."""
+        try:
+            return self._ask("guest-fsfreeze-status") == "frozen"
+        except (CommandsBlocked, CommandFailed):  # forbidden, too, or a guest agent that cannot freeze
+            return False
+
     def _call(self, command: str, arguments: dict[str, object] | None = None) -> object:
+        try:
+            return self._ask(command, arguments)
+        except CommandsBlocked:
+            if self._is_frozen():
+                raise Frozen from None
+            raise
+
+    def _ask(self, command: str, arguments: dict[str, object] | None = None) -> object:
         request: dict[str, object] = {"execute": command}
         if arguments is not None:
             request["arguments"] = arguments

@@ -13,7 +13,8 @@ from datetime import timedelta
 from typing import Any
 
 from tidepool_agent import needs
-from tidepool_agent.errors import GuestError
+from tidepool_agent.addresses import reachable
+from tidepool_agent.errors import Frozen, GuestError
 from tidepool_agent.guestfs import PAGE, Observation, Peer, Side
 from tidepool_agent.needs import Rates, rounded
 from tidepool_agent.plan import Source, Want
@@ -74,6 +75,8 @@ class Finding:
     """Whether nothing of ours is in it, and no command is given to it; `unreachable` says why."""
     paired: frozenset[str] = frozenset()
     """The directories of peers that its pairings account for."""
+    losing: frozenset[tuple[Side, str]] = frozenset()
+    """The lenders that are lost again and again."""
 
 
 # ---------------------------------------------------------------------------------------------------------- MemoryGuest
@@ -107,15 +110,17 @@ def _status(machine: Machine, found: Finding, wants: tuple[Want, ...], before: G
     seen = found.seen
     if found.left_alone:
         conditions = merge(before.conditions, *_conditions(machine, found))
-        return GuestStatus(addresses=machine.addresses, conditions=conditions, observed_at=before.observed_at)
+        return GuestStatus(
+            addresses=reachable(machine.addresses), conditions=conditions, observed_at=before.observed_at
+        )
     if seen is None:  # an agent that has just started and a guest that is silent: what is known still is
-        changes = {"addresses": machine.addresses, "role": _role(wants)}
+        changes = {"addresses": reachable(machine.addresses), "role": _role(wants)}
         return before.model_copy(
             update=changes | {"conditions": merge(before.conditions, *_conditions(machine, found))}
         )
     curve, references = needs.curve(seen, before)
     return GuestStatus(
-        addresses=machine.addresses,
+        addresses=reachable(machine.addresses),
         kernel_release=seen.release,
         boot_id=seen.boot_id,
         module_version=seen.module.version if seen.module else None,
@@ -143,11 +148,16 @@ def _memory(seen: Observation, before: GuestStatus) -> GuestMemory:
 
 
 def _conditions(machine: Machine, found: Finding) -> list[Condition]:
+    if found.seen is None and isinstance(found.unreachable, Frozen):
+        return [_agent_ready(found)]  # an agent that has just started: what the one before it said still holds
     parts = [_agent_ready(found), _module_available(found), _module_loaded(found)]
     return [*parts, _ready(machine, found, parts), *_lending_paired(found)]
 
 
 def _agent_ready(found: Finding) -> Condition:
+    """A guest agent that a backup has frozen is there, and the guest lends and borrows as before."""
+    if isinstance(found.unreachable, Frozen):
+        return condition(ConditionType.GUEST_AGENT_READY, True, found.unreachable.reason, str(found.unreachable))
     if found.unreachable:
         status = None if found.left_alone else False
         return condition(ConditionType.GUEST_AGENT_READY, status, found.unreachable.reason, str(found.unreachable))
@@ -205,9 +215,15 @@ def _ready(machine: Machine, found: Finding, parts: list[Condition]) -> Conditio
     for part in parts[:2]:
         if part.status != "True":
             return condition(kind, False, part.reason, part.message)
-    if not machine.addresses:
-        return condition(kind, False, "NoAddress", "the virtual machine has no IP address that others could reach yet")
+    if not reachable(machine.addresses):
+        return condition(kind, False, "NoAddress", _no_address(machine))
     return condition(kind, True, "Ready")
+
+
+def _no_address(machine: Machine) -> str:
+    useless = ", ".join(machine.addresses)[:256]
+    left_out = f"; of no use to them: {useless}" if useless else ""
+    return f"the virtual machine has no IP address that others could reach yet{left_out}"
 
 
 # ------------------------------------------------------------------------------------------------------------- pairings
@@ -291,10 +307,16 @@ def _end_condition(want: Want, found: Finding, peer: Peer | None) -> Condition:
     elif not want.is_known:
         status, reason, message = False, "PeerUnknown", _stranger(want)
     elif _configured(want, found, peer):
-        status, reason, message = True, "Configured", ""
+        status, reason, message = True, *(_UNSTABLE if want.key in found.losing else ("Configured", ""))
     else:
         status, reason, message = False, "Configuring", "the guest is being set up"
     return condition(kind, status, reason, message, observed_generation=generation)
+
+
+_UNSTABLE = (
+    "ConnectionUnstable",
+    "the connection to the lender is lost again and again, as where large packets are dropped on the way (MTU)",
+)
 
 
 def _stranger(want: Want) -> str:

@@ -58,6 +58,7 @@ class Session:
         self._lane.close(self._domain.close)
 
     def _look(self) -> Observation:
+        self._domain.check_running()
         try:
             self._known = self._probe()
         except CommandsBlocked:

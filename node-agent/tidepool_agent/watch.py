@@ -2,6 +2,7 @@
 
 Each copy has a thread, because reading a watch blocks; what it learns is handed to the event loop, which alone
 touches the copy. A watch that ends goes on from its last resource version; one whose version has expired lists anew.
+A copy that was complete once is emptied by a list or by events only: whatever an error says, what is there still is.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ from tidepool_agent.provider import Key
 
 log = logging.getLogger(__name__)
 
-GONE = 410
+NOT_FOUND, GONE = 404, 410
 FIRST_PAUSE, LAST_PAUSE = 1.0, 30.0
 
 # Called in the event loop with the old and the new object; one of them is None when it appears or disappears.
@@ -89,8 +90,8 @@ class Copy:
             except ApiError as error:
                 version = "" if error.status else version
                 log.log(logging.DEBUG if error.status == GONE else logging.WARNING, "%s: %s", self._path, error)
-                if error.not_found:  # the kind is not installed, so there are none
-                    loop.call_soon_threadsafe(self._replace, [])
+                if error.status == NOT_FOUND:
+                    self._doubt(loop)
             except Exception:
                 if loop.is_closed():
                     return
@@ -98,6 +99,16 @@ class Copy:
                 log.exception("watch of %s", self._path)
             time.sleep(pause * random.uniform(0.7, 1.3))
             pause = min(2 * pause, LAST_PAUSE)
+
+    def _doubt(self, loop: asyncio.AbstractEventLoop) -> None:
+        """There are none if the kind is not installed; the API server says so in its lists of kinds alone."""
+        if self.synced.is_set():
+            return
+        try:
+            if not self._api.offers(self._path):
+                loop.call_soon_threadsafe(self._replace, [])
+        except ApiError as error:
+            log.warning("%s: %s", self._path, error)
 
     def _list(self, loop: asyncio.AbstractEventLoop) -> str:
         answer = self._api.get(self._path, **self._query)

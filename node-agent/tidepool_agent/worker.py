@@ -20,9 +20,10 @@ from tidepool_agent.cluster import Cluster
 from tidepool_agent.errors import Excluded, GuestError, ModulesRefused, ModuleUnavailable, Unreachable, Unsupported
 from tidepool_agent.guestfs import Observation, Side
 from tidepool_agent.kubeapi import ApiError
+from tidepool_agent.losses import Losses
 from tidepool_agent.metrics import Figures, Sample
 from tidepool_agent.needs import Trend
-from tidepool_agent.plan import Configure, Desired, Load, Replace, Step, Unload, Want
+from tidepool_agent.plan import Configure, Desired, Load, Replace, Step, Turn, Unload, Want
 from tidepool_agent.provider import Machine
 from tidepool_agent.report import Finding
 from tidepool_agent.retry import Failures
@@ -80,6 +81,7 @@ class Worker:
         self._claimed: MemoryGuest | None = None
         self._failures = Failures()
         self._trend = Trend()
+        self._losses = Losses()
         self._rejected: tuple[str, GuestError | None] = "", None
         self._silent_since: float | None = None
         self._acted = 0.0
@@ -210,6 +212,7 @@ class Worker:
             refused=self._failures.error("module"),
             rejected=self._rejected[1],
             failed=self._failed(wanted),
+            losing=self._losses.add(seen, time.monotonic()),
         )
 
     def _no_module(self, seen: Observation) -> ModuleUnavailable:
@@ -240,12 +243,12 @@ class Worker:
             if self._failures.due(subject, time.monotonic()):
                 tried = True
                 await self._try(step, seen)
+                if not isinstance(step, Turn):  # which is repeated for as long as a lender is nowhere
+                    self._acted = time.monotonic()
             if subject == ("module",) and self._failures.error("module"):
                 break  # without the module there is nothing to set up
             if subject == ("removal",) and self._failures.error("removal"):
                 break  # what is still in use is neither replaced nor unloaded
-        if tried:
-            self._acted = time.monotonic()
         return tried
 
     async def _try(self, step: Step, seen: Observation) -> None:
@@ -256,7 +259,7 @@ class Worker:
             if isinstance(error, Unreachable):
                 raise
         else:
-            log.info("%s: %s", self._name, step_name(step))
+            log.log(logging.DEBUG if isinstance(step, Turn) else logging.INFO, "%s: %s", self._name, step_name(step))
             self._failures.succeeded(plan.subject(step))
             if isinstance(step, Load | Replace | Unload):
                 await self._event(*_news(step, seen.release))
@@ -419,11 +422,17 @@ class Worker:
         if self._silent_since is not None:
             silent = moment - self._silent_since
             return SOON if silent < BOOT_SECONDS else min(silent / 20, SILENT_EVERY)
-        seen = self._found.seen
-        connected = seen and all(peer.state == "Connected" for peer in seen.peers.values())
-        if moment - self._acted < SETTLING_SECONDS and not connected:
-            return SOON
-        return COLLECT_EVERY if wanted.peers or (seen and seen.module) else IDLE_EVERY
+        return next_look(wanted, self._found.seen, moment - self._acted)
+
+
+def next_look(wanted: Desired, seen: Observation | None, idle: float) -> float:
+    """How long until a guest that answers is looked at again, so many seconds after something was done in it."""
+    if seen and any(plan.is_adrift(want, seen.peers.get(want.key)) for want in wanted.peers):
+        return SOON  # a connection to where the lender was before is about to end, and the next one is elsewhere
+    connected = seen and all(peer.state == "Connected" for peer in seen.peers.values())
+    if idle < SETTLING_SECONDS and not connected:
+        return SOON
+    return COLLECT_EVERY if wanted.peers or (seen and seen.module) else IDLE_EVERY
 
 
 def _last_boot(machine: Machine, present: MemoryGuest | None) -> str | None:
@@ -472,10 +481,12 @@ def step_name(step: Step) -> str:
             return _peer_step_name(step)
 
 
-def _peer_step_name(step: Configure | plan.Change) -> str:
+def _peer_step_name(step: Configure | plan.Change | Turn) -> str:
     peer = f"{step.want.side}/{step.want.name} (pairing {step.want.pairing.name})"
     match step:
         case Configure():
             return f"configure {peer}"
         case plan.Change(_, attributes):
             return f"change {', '.join(attributes)} of {peer}"
+        case Turn(_, address):
+            return f"try {address} for {peer}"

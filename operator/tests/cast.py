@@ -21,7 +21,7 @@ from tidepool_api import names
 from tidepool_api_testing.server import Refused, Server, free_ports
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
     from pathlib import Path
 
 OPERATOR_TOKEN = "operator-of-a-test-server"
@@ -97,9 +97,11 @@ class OperatorProcess:
         namespaces: str = "",
         is_ready_at_once: bool = True,
         token: str = OPERATOR_TOKEN,
+        kubeconfig: Path | None = None,
+        program: Sequence[str] = ("-m", "tidepool_operator"),
     ) -> None:
-        self._server = server
-        self._token = token
+        self._kubeconfig = kubeconfig or server.kubeconfig(token)
+        self._program = program
         self._log = log
         self._namespaces = namespaces
         self._is_ready_at_once = is_ready_at_once
@@ -108,7 +110,7 @@ class OperatorProcess:
 
     def __enter__(self) -> Self:
         variables = {
-            "KUBECONFIG": str(self._server.kubeconfig(self._token)),
+            "KUBECONFIG": str(self._kubeconfig),
             "TIDEPOOL_NAMESPACES": self._namespaces,
             "TIDEPOOL_LOG_FORMAT": "json",
         }
@@ -120,7 +122,7 @@ class OperatorProcess:
         starts = self.log().count('"ready: ')
         with self._log.open("ab") as log:
             self._process = subprocess.Popen(
-                [sys.executable, "-m", "tidepool_operator", *flags], env=os.environ | variables, stderr=log
+                [sys.executable, *self._program, *flags], env=os.environ | variables, stderr=log
             )
         if self._is_ready_at_once:
             wait_for("operator ready", lambda: self.log().count('"ready: ') > starts, 40)
@@ -161,7 +163,7 @@ class OperatorProcess:
 
     def get(self, path: str) -> str:
         """An HTTP answer of the metrics or health port."""
-        port = self.health_port if path == "/healthz" else self.metrics_port
+        port = self.metrics_port if path == "/metrics" else self.health_port
         with urllib.request.urlopen(f"http://127.0.0.1:{port}{path}", timeout=15) as answer:
             text: str = answer.read().decode()
         return text

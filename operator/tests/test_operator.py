@@ -34,7 +34,8 @@ def pair(agent: Agent) -> Any:
 def test_a_pool_becomes_a_pairing(agent: Agent) -> None:
     """Passes when the pairing says all that the agents need, the guests' identities too, and belongs to the pool."""
     pairing = pair(agent)
-    lender = {"guest": "l", "nodeName": agent.node, "address": "10.0.0.1", "port": 7470, "identity": identity_of("l")}
+    lender = {"guest": "l", "nodeName": agent.node, "address": "10.0.0.1", "otherAddresses": [], "port": 7470}
+    lender["identity"] = identity_of("l")
     assert pairing["spec"] == {
         "pool": "pool",
         "lender": lender,
@@ -348,8 +349,8 @@ def _is_watch(line: str, resource: str) -> bool:
 
 
 def test_it_is_healthy_and_says_so(operator: OperatorProcess) -> None:
-    """/healthz answers, metrics are those that the API package names, every log line is JSON."""
-    assert json.loads(operator.get("/healthz")) == {"workers": "alive"}
+    """The kubelet is answered, metrics are those that the API package names, every log line is JSON."""
+    assert (operator.get("/healthz"), operator.get("/readyz")) == ("ok\n", "ok\n")
     text = operator.get("/metrics")
     for metric in ("tidepool_operator_plan_duration_seconds_bucket", "tidepool_operator_reconciles_total"):
         assert metric in text

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import socket
 import sys
 
 # asyncio and aiohttp look the user up for their defaults, and a container's UID has no passwd entry.
@@ -15,6 +16,9 @@ from prometheus_client import start_http_server
 from tidepool_operator import handlers, logs, settings
 from tidepool_operator.metrics import Metrics
 
+# Of IPv6 this is IPv4 as well.
+ANY = "::" if socket.has_dualstack_ipv6() else "0.0.0.0"
+
 
 def main(arguments: list[str]) -> None:
     """Runs until it is told to stop."""
@@ -22,14 +26,12 @@ def main(arguments: list[str]) -> None:
     logs.set_up(chosen.log_format, chosen.log_level)
     metrics = Metrics()
     if chosen.metrics_port:
-        start_http_server(chosen.metrics_port, addr=chosen.metrics_address)
-    health = f"http://{chosen.health_address}:{chosen.health_port}/healthz" if chosen.health_port else None
+        start_http_server(chosen.metrics_port, addr=chosen.metrics_address or ANY)
     kopf.run(
         registry=handlers.build_registry(chosen, metrics),
         standalone=True,
         clusterwide=not chosen.namespaces,
         namespaces=chosen.namespaces,
-        liveness_endpoint=health,
     )
 
 

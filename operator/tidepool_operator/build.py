@@ -38,7 +38,7 @@ def pairing_spec(pool: MemoryPool, one: Assignment, lender: MemoryGuest, borrowe
     if lender.namespace != pool.namespace:
         place["namespace"] = lender.namespace
     if lender.status.addresses:
-        place["address"] = lender.status.addresses[0]
+        place["address"], *place["otherAddresses"] = lender.status.addresses
     return {
         "pool": pool.name,
         "lender": place,

@@ -177,7 +177,10 @@ class Cluster:
             raise Refused(0, f"{method} {path}", str(error)) from None
         if answer.status >= 400:
             raise Refused(answer.status, f"{method} {path}", _why(text) or str(answer.reason))
-        data: Body = json.loads(text)
+        try:
+            data: Body = json.loads(text)
+        except ValueError:
+            raise Refused(0, f"{method} {path}", "the answer is not JSON: that is no API server") from None
         return data
 
 

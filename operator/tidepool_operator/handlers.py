@@ -7,6 +7,7 @@ to survive a restart is in the objects themselves.
 from __future__ import annotations
 
 import asyncio
+import itertools
 import logging
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
@@ -17,6 +18,7 @@ from tidepool_api import names
 from tidepool_operator import grants
 from tidepool_operator.cluster import Cluster, Refused, load_config
 from tidepool_operator.election import Election, lease_name
+from tidepool_operator.health import serve
 from tidepool_operator.heartbeats import Heartbeats
 from tidepool_operator.metrics import Metrics
 from tidepool_operator.reconcile import Reconciler
@@ -33,6 +35,9 @@ RELIST_SECONDS = 600.0
 GRANTS_SECONDS = 15.0
 # Right after a CRD is created the API server answers 429, and it may be away for minutes when it is upgraded.
 ERROR_BACKOFFS = (1, 1, 2, 3, 5, 8, *[10] * 60)
+# A watch that is this long without a word, not even a bookmark, is taken for dead: on a connection that somebody in
+# between has forgotten, nothing ever comes, and no error either. The API server sends a bookmark each minute.
+WATCH_SILENCE_SECONDS = 70.0
 
 
 @dataclass
@@ -48,6 +53,8 @@ class Operator:
     election: Election
     metrics: Metrics
     silent: frozenset[str] = frozenset()  # nodes whose agent was dead when last looked
+    knows: bool = False  # what is there, so that it can plan
+    health: asyncio.Server | None = None
     background: list[asyncio.Task[None]] = field(default_factory=list)
 
     @classmethod
@@ -63,7 +70,11 @@ class Operator:
 
     async def start(self) -> None:
         """Learns what is there, and begins to work on it as soon as no other operator does."""
+        if self.settings.health_port:
+            checks = {"/healthz": lambda: self.alive, "/readyz": lambda: self.knows}
+            self.health = await serve(self.settings.health_address, self.settings.health_port, checks)
         await _insist("cannot read the objects of the API", self.list_everything)
+        self.knows = True
         steps = (
             self.election.run(self.act),
             _for_ever("cannot read the agents' leases", HEARTBEAT_SECONDS, self.look_at_heartbeats),
@@ -97,6 +108,8 @@ class Operator:
         await asyncio.gather(*self.background, return_exceptions=True)
         await self.election.resign()
         self.cluster.close()
+        if self.health:
+            self.health.close()
 
     @property
     def alive(self) -> bool:
@@ -205,8 +218,8 @@ async def _for_ever(what: str, seconds: float, step: Any) -> None:
 
 
 async def _insist(what: str, step: Any) -> None:
-    """Repeats a step until it succeeds."""
-    for delay in ERROR_BACKOFFS:
+    """Repeats a step until it succeeds, however long the API server is away."""
+    for delay in itertools.chain(ERROR_BACKOFFS, itertools.repeat(ERROR_BACKOFFS[-1])):
         try:
             await step()
         except Refused as refusal:
@@ -215,7 +228,6 @@ async def _insist(what: str, step: Any) -> None:
             await asyncio.sleep(delay)
         else:
             return
-    raise kopf.PermanentError(f"{what}: given up")
 
 
 def build_registry(settings: Settings, metrics: Metrics) -> kopf.OperatorRegistry:
@@ -235,12 +247,6 @@ def build_registry(settings: Settings, metrics: Metrics) -> kopf.OperatorRegistr
     @kopf.on.cleanup(registry=registry)
     async def stop(**_: Any) -> None:
         await operator.stop()
-
-    @kopf.on.probe(registry=registry, id="workers")
-    async def workers(**_: Any) -> str:
-        if not operator.alive:
-            raise kopf.PermanentError("a worker has ended")
-        return "alive"
 
     for objects in operator.state.kinds:
         _watch(registry, operator, objects)
@@ -266,6 +272,7 @@ def configure(settings: kopf.OperatorSettings, *, clusterwide: bool) -> None:
     settings.watching.server_timeout = 300
     settings.watching.client_timeout = 330
     settings.watching.connect_timeout = 10
+    settings.watching.inactivity_timeout = WATCH_SILENCE_SECONDS
     settings.networking.request_timeout = 30
     settings.networking.connect_timeout = 10
     settings.networking.error_backoffs = ERROR_BACKOFFS

@@ -108,7 +108,7 @@ def is_rejected(pairing: MemoryPairing) -> bool:
 def _rejection(pairing: MemoryPairing) -> tuple[str, str]:
     """Why the lender refuses: reason and message."""
     reason = (pairing.status.borrower and pairing.status.borrower.reason) or REJECTED
-    place = f"{pairing.spec.lender.address} port {pairing.spec.lender.port}"
+    place = pairing.spec.lender.place
     why = _REFUSALS.get(reason, "the borrower's kernel log says why").format(place=place)
     who = f"lender {pairing.spec.lender.guest} refuses borrower {pairing.spec.borrower.guest}"
     return reason, f"{who}: {why}; the borrower tries again by itself"
@@ -144,7 +144,7 @@ def _progress(pairing: MemoryPairing, silent: Collection[str]) -> Verdict:
     if is_rejected(pairing):
         return Verdict(PairingPhase.CONNECTING, Status.FALSE, *_rejection(pairing))
     if phase is PairingPhase.CONNECTING:
-        place = f"{pairing.spec.lender.address} port {pairing.spec.lender.port}"
+        place = pairing.spec.lender.place
         message = f"{pairing.spec.borrower.guest} connects to {place}; if this lasts, see whether the network lets it"
         return Verdict(phase, Status.FALSE, (borrower and borrower.reason) or "Connecting", message)
     slow = [

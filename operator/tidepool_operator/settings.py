@@ -21,9 +21,9 @@ class Settings:
 
     own_namespace: str = DEFAULT_NAMESPACE
     namespaces: tuple[str, ...] = ()  # none: all of the cluster
-    metrics_address: str = "0.0.0.0"
+    metrics_address: str = ""  # none: all of the host's
     metrics_port: int = OPERATOR_METRICS_PORT
-    health_address: str = "0.0.0.0"
+    health_address: str = ""
     health_port: int = 8080
     log_format: str = "text"
     log_level: str = "INFO"
@@ -60,10 +60,10 @@ def _parser(environment: Mapping[str, str]) -> argparse.ArgumentParser:
     own = environment.get("POD_NAMESPACE", DEFAULT_NAMESPACE)
     flag("own-namespace", own, "the namespace in which the agents have their leases; POD_NAMESPACE is heeded too")
     flag("namespaces", "", "namespaces to serve, separated by commas; empty for all of the cluster")
-    flag("metrics-address", "0.0.0.0", "where to serve /metrics")
+    flag("metrics-address", "", "where to serve /metrics; empty for all addresses")
     flag("metrics-port", str(OPERATOR_METRICS_PORT), "the port of /metrics; 0 for none", int)
-    flag("health-address", "0.0.0.0", "where to serve /healthz")
-    flag("health-port", "8080", "the port of /healthz; 0 for none", int)
+    flag("health-address", "", "where to serve /healthz and /readyz; empty for all addresses")
+    flag("health-port", "8080", "the port of these; 0 for none", int)
     flag("log-format", "text", "how to log", choices=("text", "json"))
     flag("log-level", "INFO", "how much to log: DEBUG, INFO, WARNING or ERROR")
     return parser
