@@ -154,7 +154,7 @@ def test_who_a_guest_is_says_its_own_nodes_agent_alone(
     here.apply(within(namespace, GUEST, status={"identity": LENDER}), status=True)
     claimed = within(namespace, GUEST, status={"identity": OTHER})
     assert refused(lambda: there.apply(claimed, status=True), "of its own node (there) only")
-    patch = ("patch", "mg", "g", "-n", namespace, "--type=merge")
+    patch = ("patch", "tguest", "g", "-n", namespace, "--type=merge")
     for change, why in (
         ({"status": {"identity": OTHER}}, "status.identity is reported by the agent of the guest's node"),
         ({"status": {"identity": None}}, "status.identity is reported by the agent of the guest's node"),

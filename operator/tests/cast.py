@@ -241,7 +241,7 @@ class Agent:
 
     def delete_guest(self, name: str) -> None:
         """The virtual machine is gone."""
-        self.server.kubectl("delete", "mg", "-n", self.namespace, name)
+        self.server.kubectl("delete", "tguest", "-n", self.namespace, name)
 
     def report(self, pairing: str, side: str, **block: Any) -> None:
         """Applies one side's block of a pairing's status.
@@ -272,7 +272,7 @@ class Agent:
             present = self.pairing(pairing)["metadata"]
             left = [name for name in present["finalizers"] if name != f"{names.GROUP}/{side}"]
             patch = json.dumps({"metadata": {"finalizers": left, "resourceVersion": present["resourceVersion"]}})
-            self.server.kubectl("patch", "mpair", "-n", self.namespace, pairing, "--type=merge", "-p", patch)
+            self.server.kubectl("patch", "tpair", "-n", self.namespace, pairing, "--type=merge", "-p", patch)
             return True
 
         wait_for(f"{side} released", remove)
@@ -314,16 +314,16 @@ class Agent:
 
     def pairing(self, name: str) -> Any:
         """A pairing as it is now."""
-        return self.server.get("-n", self.namespace, "mpair", name)
+        return self.server.get("-n", self.namespace, "tpair", name)
 
     def pairings(self) -> dict[str, Any]:
         """All pairings by name."""
-        items = self.server.get("-n", self.namespace, "mpair")["items"]
+        items = self.server.get("-n", self.namespace, "tpair")["items"]
         return {one["metadata"]["name"]: one for one in items}
 
     def status(self, name: str = "pool") -> dict[str, Any]:
         """The status of a pool."""
-        found: dict[str, Any] = self.server.get("-n", self.namespace, "mp", name).get("status", {})
+        found: dict[str, Any] = self.server.get("-n", self.namespace, "tpool", name).get("status", {})
         return found
 
     def condition(self, type_: str, name: str = "pool") -> dict[str, Any]:

@@ -67,7 +67,7 @@ def test_a_grant_lets_memory_out_and_its_end_takes_it_back(agent: Agent, owner: 
     assert (lender["namespace"], lender["guest"], lender["nodeName"]) == (owner.namespace, "l", owner.node)
     agent.connect(only(agent)["metadata"]["name"])
     wait_for("Ready", lambda: agent.status()["phase"] == "Ready")
-    owner.server.kubectl("delete", "mgrant", "-n", owner.namespace, "grant")
+    owner.server.kubectl("delete", "tgrant", "-n", owner.namespace, "grant")
     wait_for("deletion", lambda: only(agent)["metadata"].get("deletionTimestamp"))
 
 

@@ -13,7 +13,7 @@ pytestmark = pytest.mark.usefixtures("operator")
 
 
 def annotate(agent: Agent, value: str) -> None:
-    agent.server.kubectl("annotate", "mp", "-n", agent.namespace, "pool", f"{names.DRY_RUN_ANNOTATION}{value}")
+    agent.server.kubectl("annotate", "tpool", "-n", agent.namespace, "pool", f"{names.DRY_RUN_ANNOTATION}{value}")
 
 
 def test_a_dry_run_says_what_would_change(agent: Agent) -> None:
@@ -43,7 +43,7 @@ def test_a_paused_pool_stays_as_it_is_and_can_be_deleted(agent: Agent) -> None:
     wait_for("changes", lambda: "would be deleted" in agent.condition("ChangesPending").get("message", ""))
     assert agent.condition("ChangesPending")["reason"] == "Paused"
     assert "deletionTimestamp" not in agent.pairing(PAIRING)["metadata"]
-    agent.server.kubectl("delete", "mp", "-n", agent.namespace, "pool", "--wait=false")
+    agent.server.kubectl("delete", "tpool", "-n", agent.namespace, "pool", "--wait=false")
     wait_for("deletion", lambda: agent.pairing(PAIRING)["metadata"].get("deletionTimestamp"))
 
 
