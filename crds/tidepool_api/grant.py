@@ -38,7 +38,8 @@ class MemoryGrant(ApiObject):
     kind: str = "MemoryGrant"
     spec: GrantSpec
 
-    def allows(self, namespace: str, pool: str, labels: dict[str, str]) -> bool:
-        """Whether that pool may borrow from a guest with these labels."""
+    def allows(self, namespace: str, pool: str, labels: dict[str, str] | None) -> bool:
+        """Whether that pool may borrow from a guest with these labels; where they are not known, from any guest."""
         is_meant = any(one.namespace == namespace and one.pool in (None, pool) for one in self.spec.to)
-        return is_meant and not self.terminating and (self.spec.selector is None or self.spec.selector.matches(labels))
+        selector = self.spec.selector
+        return is_meant and not self.terminating and (selector is None or labels is None or selector.matches(labels))

@@ -53,6 +53,11 @@ def identity_of(name: str, load: int = 0) -> str:
     return f"x25519:{hashlib.sha256(f'{name} {load}'.encode()).hexdigest()}"
 
 
+def instance(name: str, uid: str) -> dict[str, Any]:
+    """The reference from the guest to the instance that it is."""
+    return {"apiVersion": "kubevirt.io/v1", "kind": "VirtualMachineInstance", "name": name, "uid": uid}
+
+
 def role(user: str) -> list[dict[str, Any]]:
     """The rights that the operator needs, and no more."""
 
@@ -174,6 +179,7 @@ class Agent:
         self._thread = threading.Thread(target=self._renew_for_ever)
 
     def __enter__(self) -> Self:
+        self._join(self.node)
         self.renew()
         self._thread.start()
         return self
@@ -186,6 +192,10 @@ class Agent:
         self._dead.set()
         if self._thread.ident is not None:
             self._thread.join()
+
+    def _join(self, node: str) -> None:
+        """Has a node in the cluster."""
+        self.server.apply({"apiVersion": "v1", "kind": "Node", "metadata": {"name": node}}, manager="kubelet")
 
     def renew(self, at: str = "") -> None:
         """Renews the lease."""
@@ -219,13 +229,14 @@ class Agent:
         **report: Any,
     ) -> None:
         """Publishes a guest, or what is new about it; `report` are further fields of its status, None takes one out."""
+        if node:
+            self._join(node)
         head = {"apiVersion": names.API_VERSION, "kind": "MemoryGuest"}
         metadata = {"name": name, "namespace": self.namespace}
         vm = {"name": name, "uid": f"uid-{name}"}
         spec = {"provider": "KubeVirt", "vm": vm, "nodeName": node or self.node}
-        self.server.apply(
-            {**head, "metadata": metadata | {"labels": labels}, "spec": spec}, manager=names.AGENT_FIELD_MANAGER
-        )
+        whole = metadata | {"labels": labels, "ownerReferences": [instance(**vm)]}
+        self.server.apply({**head, "metadata": whole, "spec": spec}, manager=names.AGENT_FIELD_MANAGER)
         condition = {
             "type": "Ready",
             "status": str(ready),

@@ -196,7 +196,7 @@ def test_a_drained_node_keeps_its_pairings_until_its_guests_leave(agent: Agent) 
     elsewhere = f"elsewhere-of-{agent.namespace}"  # where no test's agent has ever been
     node = {"apiVersion": "v1", "kind": "Node", "metadata": {"name": agent.node}, "spec": {"unschedulable": True}}
     uid = pair(agent)["metadata"]["uid"]
-    agent.server.create(node)
+    agent.server.apply(node)
     agent.guest("c", BORROWS, address="10.0.0.3", node=elsewhere)
     assert "guests b, l on cordoned nodes" in agent.wait_for_reason("GuestsReady", "NodeCordoned")["message"]
     assert [one["metadata"]["uid"] for one in agent.pairings().values()] == [uid]

@@ -94,6 +94,10 @@ def test_pairings_are_written_by_the_operator_alone(policies: Server, namespace:
     identity = json.dumps({"spec": {"borrower": {"identity": identity_of("somebody else")}}})
     assert only in attempt(*change, identity)
     assert attempt(*change, identity, user=ACCOUNT) == ""
+    report = ("apply", "--server-side", "--validate=false", "--subresource=status", "-f", "-")
+    seen = {key: body[key] for key in ("apiVersion", "kind", "metadata")} | {"status": {"phase": "Connected"}}
+    assert "the status of a pairing is what Tidepool's operator and agents see" in attempt(*report, body=seen)
+    assert attempt(*report, user=ACCOUNT, body=seen) == ""
     assert attempt(*change, json.dumps({"metadata": {"labels": {"team": "a"}}})) == ""
     assert attempt("delete", "tpair", "made") == ""
 

@@ -46,6 +46,17 @@ def _granted(pool: MemoryPool, namespace: str, state: State) -> Iterator[tuple[s
             yield one.name, one
 
 
+def is_granted(pairing: MemoryPairing, state: State) -> bool:
+    """Whether the lender is of the pairing's own namespace, or a MemoryGrant in its namespace lets the pool have it."""
+    namespace = pairing.lender_namespace
+    guest = state.guests.get(namespace, pairing.spec.lender.guest)
+    labels = guest.metadata.labels if guest else None
+    grants = state.grants.in_namespace(namespace)
+    return namespace == pairing.namespace or any(
+        one.allows(pairing.namespace, pairing.spec.pool, labels) for one in grants
+    )
+
+
 def _claims(pool: MemoryPool, namespace: str, found: dict[str, MemoryGuest], state: State) -> dict[str, str]:
     """Which of these guests another pool has: one at home, or an older one elsewhere."""
     inventory = Inventory(found.values())
@@ -80,6 +91,12 @@ def readers(state: State) -> dict[str, set[str]]:
             for lender in one.spec.lenders.namespaces:
                 found.setdefault(lender, set()).add(namespace)
     return found
+
+
+def borrowing_from(namespace: str, state: State) -> set[str]:
+    """The other namespaces in whose pairings guests of this one lend."""
+    others = state.pairings.namespaces() - {namespace}
+    return {one for one in others for each in state.pairings.in_namespace(one) if each.lender_namespace == namespace}
 
 
 def age(pool: MemoryPool) -> tuple[str, str, str]:

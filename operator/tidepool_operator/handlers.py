@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 import kopf
 
 from tidepool_api import names
-from tidepool_operator.abroad import readers
+from tidepool_operator.abroad import borrowing_from, readers
 from tidepool_operator.cluster import Cluster, Refused, load_config
 from tidepool_operator.election import Election, lease_name
 from tidepool_operator.heartbeats import Heartbeats
@@ -109,7 +109,8 @@ class Operator:
         if objects is self.state.pools:
             self.readers = readers(self.state)
         lender = body.get("spec", {}).get("lender", {}).get("namespace")  # of a pairing
-        for one in {namespace, lender or namespace, *self.readers.get(namespace, ())}:
+        borrowing = borrowing_from(namespace, self.state) if objects is self.state.grants else ()
+        for one in {namespace, lender or namespace, *self.readers.get(namespace, ()), *borrowing}:
             await self.work.add(one)
 
     async def take_in_node(self, kind: str | None, body: dict[str, Any]) -> None:

@@ -58,13 +58,14 @@ class Inventory:
         nodes: Mapping[str, Node] | None = None,
         silent: Collection[str] = (),
     ) -> None:
-        """`silent` are the nodes whose agent does not answer.
+        """`nodes` are those of the cluster, where they are known, `silent` those whose agent does not answer.
 
         `elsewhere` are pairings of other namespaces; guests of these go by `namespace/name`.
         """
         self.guests = {one.name: one for one in sorted(guests, key=lambda one: one.name) if not one.terminating}
         self.silent = frozenset(silent)
         self.nodes = nodes or {}
+        self._are_nodes_known = nodes is not None
         self.cordoned = {name for name, one in self.nodes.items() if one.cordoned}
         self._labelled: dict[tuple[str, str], set[str]] = defaultdict(set)
         self._with_key: dict[str, set[str]] = defaultdict(set)
@@ -98,6 +99,10 @@ class Inventory:
             case _:
                 found = self._with_key.get(one.key, set())
         return found if one.operator in ("In", "Exists") else self.guests.keys() - found
+
+    def is_on_a_node(self, guest: MemoryGuest) -> bool:
+        """Whether the node that a guest is said to run on is one of the cluster, as far as these are known."""
+        return not self._are_nodes_known or guest.spec.node_name in self.nodes
 
     def place(self, guest: MemoryGuest) -> Place:
         """Where a guest runs."""

@@ -29,7 +29,7 @@ from tidepool_api import (
     now,
 )
 from tidepool_operator import build, changes, identities, report
-from tidepool_operator.abroad import age, look_abroad, pairings_elsewhere
+from tidepool_operator.abroad import age, is_granted, look_abroad, pairings_elsewhere
 from tidepool_operator.changes import TOLD_AT_MOST, Create, Delete, Update, described
 from tidepool_operator.cluster import Refused, at_once
 from tidepool_operator.identities import Claims
@@ -106,6 +106,7 @@ class Reconciler:
         Pools are planned one after the other, the oldest first, for each leaves the guests that it claims to no other;
         what that takes to be written is written for many of them at a time.
         """
+        await self._revoke(namespace)
         scene = self._round(namespace)
         pools = sorted(self._state.pools.in_namespace(namespace), key=age)
         plans = [(pool, self._plan(scene, pool)) for pool in pools if not pool.terminating]
@@ -367,6 +368,14 @@ class Reconciler:
             await self._set_finalizers(scene, self._state.pools, pool, rest)
             log.info("pool %s/%s is gone", pool.namespace, pool.name)
         return left
+
+    async def _revoke(self, namespace: str) -> None:
+        """Deletes pairings whose lender no MemoryGrant allows, also while their pool is paused or on a dry run."""
+        for one in self._state.pairings.in_namespace(namespace):
+            if not one.terminating and not is_granted(one, self._state):
+                what = f"no MemoryGrant of namespace {one.lender_namespace} lets pool {one.spec.pool} borrow from"
+                await self._writer.say(one, "Warning", "NotGranted", f"{what} {one.spec.lender.guest}")
+                await self._delete(one, None)
 
     async def _drop_orphans(self, scene: _Round) -> None:
         """Deletes pairings whose pool is gone without having waited for them."""
