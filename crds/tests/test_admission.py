@@ -15,9 +15,11 @@ if TYPE_CHECKING:
     from tidepool_api_testing.server import Server
 
 SPARE = {"matchLabels": {"memory": "spare"}}
+LABELS, TERMS = "spec.borrowers.selector.matchLabels", "spec.borrowers.selector.matchExpressions"
 LATE = {"resume": "40ms", "stop": "1500us"}
 SAME = {"resume": "1ms", "stop": "1000us"}
 ODD = {"resume": "fast", "stop": "slow"}
+FOREVER = {"resume": "1ms", "stop": "9999999h"}
 LONG = {"resume": "1s", "stop": "61s"}
 SHORT = {"matchLabels": {"memory": "short"}}
 PLANNED = {"selector": SHORT, "minimum": "64Mi", "maximum": "1Gi"}
@@ -35,33 +37,38 @@ WRONG: list[tuple[dict[str, Any], str, Any, str, str]] = [
     (POOL, "spec.lenders.reserve", "1Mi", "spec.lenders.reserve", "1Mi is too little; the least is 16Mi"),
     (POOL, "spec.lenders.reserve", "32Ti", "spec.lenders.reserve", "32Ti is too much; the most is 16Ti"),
     (POOL, "spec.borrowers.size", "15.9Mi", "spec.borrowers.size", "15.9Mi is too little; the least is 16Mi"),
+    (POOL, "spec.borrowers.size", "five", "spec.borrowers.size", '"five" is not an amount of memory; write a number'),
+    (POOL, "spec.borrowers", PLANNED | {"minimum": "few"}, "spec.borrowers.minimum", '"few" is not an amount of memor'),
     (POOL, "spec.borrowers.size", 512, "spec.borrowers.size", "must be of type string"),
     (POOL, "spec.borrowers.size", "9Gi", "spec.borrowers.size", "8 times maxLend (1Gi) is less than size (9Gi)"),
     (POOL, "spec.borrowers.size", "a" * 30, "spec.borrowers.size", "may not be more than 20"),
     (POOL, "spec.lenders.selector", {}, "spec.lenders.selector", "is empty and would select every guest"),
     (POOL, "spec.borrowers.selector", {"matchLabels": {}}, "spec.borrowers.selector", "is empty"),
     (POOL, "spec.borrowers.selector", SPARE, "spec.borrowers.selector", "is the same as spec.lenders.selector"),
-    (POOL, "spec.borrowers.selector.matchLabels", {"a b": "c"}, "spec.borrowers.selector", "no label can have"),
-    (POOL, "spec.borrowers.selector.matchLabels", {"a": "c d"}, "spec.borrowers.selector", "no label can have"),
+    (POOL, LABELS, {"a b": "c"}, LABELS, '"a b" cannot be the key of a label; write up to 63 letters, digits'),
+    (POOL, LABELS, {"a": "c d"}, f"{LABELS}[a]", '"c d" cannot be the value of a label; write up to 63 letters'),
+    (POOL, TERMS, [{"key": "a b", "operator": "Exists"}], f"{TERMS}[0].key", '"a b" cannot be the key of a label'),
+    (POOL, TERMS, [{"key": "Über/a", "operator": "Exists"}], f"{TERMS}[0].key", "behind a DNS name and a slash"),
+    (POOL, TERMS, [{"key": "a", "operator": "In", "values": ["b", "-c"]}], f"{TERMS}[0].values[1]", '"-c" cannot be'),
     (
         POOL,
-        "spec.borrowers.selector.matchExpressions",
+        TERMS,
         [{"key": "a", "operator": "In"}],
-        "spec.borrowers.selector.matchExpressions[0]",
+        f"{TERMS}[0]",
         "operator In needs values (label a)",
     ),
     (
         POOL,
-        "spec.borrowers.selector.matchExpressions",
+        TERMS,
         [{"key": "a", "operator": "Exists", "values": ["x"]}],
-        "spec.borrowers.selector.matchExpressions[0]",
+        f"{TERMS}[0]",
         "operator Exists takes no values (label a)",
     ),
     (
         POOL,
-        "spec.borrowers.selector.matchExpressions",
+        TERMS,
         [{"key": "a", "operator": "Like", "values": ["x"]}],
-        "spec.borrowers.selector.matchExpressions[0].operator",
+        f"{TERMS}[0].operator",
         '"In", "NotIn", "Exists", "DoesNotExist"',
     ),
     (POOL, "spec.encryption", "ROT13", "spec.encryption", 'supported values: "AES-GCM", "None"'),
@@ -101,8 +108,8 @@ WRONG: list[tuple[dict[str, Any], str, Any, str, str]] = [
         "spec.borrowers.priorities[0].priority",
         "should be less than or equal to 1000",
     ),
-    (POOL, "spec.maxUnavailable", 0, "spec.maxUnavailable", "is neither a number of at least 1 nor a percentage"),
-    (POOL, "spec.maxUnavailable", "101%", "spec.maxUnavailable", "is neither a number of at least 1 nor a percentage"),
+    (POOL, "spec.maxUnavailable", 0, "spec.maxUnavailable", "0 is neither a number of at least 1 nor a percentage"),
+    (POOL, "spec.maxUnavailable", "101%", "spec.maxUnavailable", "101% is neither a number of at least 1 nor"),
     (POOL, "spec", AUTO | {"lenders": {"maxLend": "1Gi", "namespaces": ["a"]}}, "spec.lenders.namespaces", "no place"),
     (GRANT, "spec.to", [], "spec.to", "should have at least 1 items"),
     (GRANT, "spec.selector", {}, "spec.selector", "is empty and would select every guest"),
@@ -112,6 +119,9 @@ WRONG: list[tuple[dict[str, Any], str, Any, str, str]] = [
     (POOL, "spec.deadline", "soon", "spec.deadline", '"soon" is not a duration; write a number with us, ms, s, m or h'),
     (POOL, "spec.deadline", "500us", "spec.deadline", "500us is out of range; the deadline lies between 1ms and 60s"),
     (POOL, "spec.deadline", "2m", "spec.deadline", "2m is out of range"),
+    (POOL, "spec.deadline", "9999999h", "spec.deadline", "9999999h is out of range; the deadline lies between 1ms and"),
+    (POOL, "spec.coolDown", "99999999999999s", "spec.coolDown", "99999999999999s is out of range; the cool-down lies"),
+    (POOL, "spec.latency.long", FOREVER, "spec.latency.long.stop", "9999999h is out of range; a threshold lies"),
     (POOL, "spec.filter", "Random", "spec.filter", 'supported values: "None", "Sequential"'),
     (POOL, "spec.latency.mode", "On", "spec.latency.mode", 'supported values: "Off", "Thresholds", "Automatic"'),
     (POOL, "spec.latency.short", {"stop": "1s"}, "spec.latency.short.resume", "Required value"),
@@ -150,6 +160,7 @@ def test_wrong_object_is_refused(
         api_server.create(*within(namespace, changed(base, path, value)))
     assert f"{field}:" in str(refusal.value)
     assert message in str(refusal.value)
+    assert "rule:" not in str(refusal.value), "says which expression failed, too"
 
 
 RIGHT: list[tuple[dict[str, Any], str, Any]] = [
@@ -161,6 +172,9 @@ RIGHT: list[tuple[dict[str, Any], str, Any]] = [
     (POOL, "spec.encryption", "AES-GCM"),
     (POOL, "spec.deadline", "1m"),
     (POOL, "spec.deadline", "1.5ms"),
+    (POOL, "spec.deadline", "60000000us"),
+    (POOL, "spec.coolDown", "0086400s"),
+    (POOL, TERMS, [{"key": "kubevirt.io/domain", "operator": "In", "values": ["", "a.b_c-D"]}]),
     (POOL, "spec.filter", "Sequential"),
     (POOL, "spec.latency", {"mode": "Off"}),
     (POOL, "spec.latency", {"mode": "Thresholds", "short": {"resume": "0.5ms", "stop": "1ms"}}),
@@ -203,7 +217,7 @@ def test_defaults_are_filled_in(api_server: Server, namespace: str) -> None:
     """The shortest pool gets the defaults of the models."""
     shortest = changed(changed(POOL, "spec.lenders.reserve", MISSING), "spec.encryption", MISSING)
     api_server.create(*within(namespace, shortest))
-    spec = api_server.get("-n", namespace, "mp", "pool")["spec"]
+    spec = api_server.get("-n", namespace, "tpool", "pool")["spec"]
     assert spec["lenders"]["reserve"] == "256Mi"
     assert (spec["strategy"], spec["port"], spec["deadline"]) == ("NonInclusive", 7470, "200ms")
     assert spec["encryption"] == "AES-GCM"
@@ -221,7 +235,7 @@ def test_pairing_keeps_its_identity(api_server: Server, namespace: str, path: st
     """Who lends to whom, and for which pool, is settled at creation."""
     api_server.create(*within(namespace, PAIRING))
     with pytest.raises(Refused, match="cannot change; delete the pairing and let the pool make another"):
-        _patch(api_server, namespace, "mpair", "pool.b.l", changed({}, f"spec.{path}", "other"))
+        _patch(api_server, namespace, "tpair", "pool.b.l", changed({}, f"spec.{path}", "other"))
 
 
 def test_pairing_follows_its_guests(api_server: Server, namespace: str) -> None:
@@ -231,17 +245,17 @@ def test_pairing_follows_its_guests(api_server: Server, namespace: str) -> None:
     change = {"lender": lender, "size": "256Mi", "deadline": "1s", "strategy": "Exclusive"}
     for one, other in ((ONE, OTHER), (OTHER, ONE)):
         ends = {"lender": lender | {"identity": one}, "borrower": {"identity": other}}
-        _patch(api_server, namespace, "mpair", "pool.b.l", {"spec": change | ends})
-    assert api_server.get("-n", namespace, "mpair", "pool.b.l")["spec"]["lender"]["address"] == "10.0.0.9"
+        _patch(api_server, namespace, "tpair", "pool.b.l", {"spec": change | ends})
+    assert api_server.get("-n", namespace, "tpair", "pool.b.l")["spec"]["lender"]["address"] == "10.0.0.9"
 
 
 def test_agents_watch_only_their_own(api_server: Server, namespace: str) -> None:
     """Guests are selected by node, pairings by the node of either end."""
     api_server.create(*within(namespace, PAIRING, GUEST))
     for kind, field, node in (
-        ("mg", "spec.nodeName", "n1"),
-        ("mpair", "spec.lender.nodeName", "n1"),
-        ("mpair", "spec.borrower.nodeName", "n2"),
+        ("tguest", "spec.nodeName", "n1"),
+        ("tpair", "spec.lender.nodeName", "n1"),
+        ("tpair", "spec.borrower.nodeName", "n2"),
     ):
         assert len(api_server.get("-n", namespace, kind, f"--field-selector={field}={node}")["items"]) == 1
         assert api_server.get("-n", namespace, kind, f"--field-selector={field}=other")["items"] == []
@@ -258,7 +272,7 @@ def test_both_ends_apply_their_own_status(api_server: Server, namespace: str) ->
         (names.LENDER_FIELD_MANAGER, {"lender": {"state": "Connected"}}),
     ):
         api_server.apply_status({**head, "metadata": meta, "status": status}, manager)
-    status = api_server.get("-n", namespace, "mpair", "pool.b.l")["status"]
+    status = api_server.get("-n", namespace, "tpair", "pool.b.l")["status"]
     assert status == {"lender": {"state": "Connected"}, "borrower": {"state": "Connected", "hitRatio": "0.97"}}
 
 
@@ -283,16 +297,17 @@ def test_an_identity_in_a_status_is_one(api_server: Server, namespace: str) -> N
 
 
 COLUMNS = {
-    "mp": ["NAME", "PHASE", "LENDERS", "BORROWERS", "LENT", "USED", "HIT RATIO", "AGE"],
-    "mpair": ["NAME", "LENDER", "BORROWER", "SIZE", "PHASE", "HIT RATIO", "AGE"],
-    "mg": ["NAME", "NODE", "ROLE", "KERNEL", "MODULE", "MEMORY", "READY", "AGE"],
+    "tpool": ["NAME", "PHASE", "LENDERS", "BORROWERS", "LENT", "USED", "HIT RATIO", "AGE"],
+    "tpair": ["NAME", "LENDER", "BORROWER", "SIZE", "PHASE", "HIT RATIO", "AGE"],
+    "tguest": ["NAME", "NODE", "ROLE", "KERNEL", "MODULE", "MEMORY", "READY", "AGE"],
+    "tgrant": ["NAME", "TO", "AGE"],
 }
 
 
 @pytest.mark.parametrize("kind", COLUMNS)
 def test_columns(api_server: Server, namespace: str, kind: str) -> None:
     """`kubectl get` with a short name shows the columns worth reading."""
-    api_server.create(*within(namespace, POOL, PAIRING, GUEST))
+    api_server.create(*within(namespace, POOL, PAIRING, GUEST, GRANT))
     header = api_server.kubectl("get", "-n", namespace, kind).splitlines()[0]
     assert [column.strip() for column in header.split("  ") if column.strip()] == COLUMNS[kind]
 

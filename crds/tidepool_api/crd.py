@@ -65,7 +65,7 @@ KINDS = (
     Kind(
         MemoryPool,
         names.POOLS,
-        "mp",
+        "tpool",
         (
             Column("Phase", ".status.phase"),
             Column("Lenders", ".status.lenders", "integer"),
@@ -82,7 +82,7 @@ KINDS = (
     Kind(
         MemoryPairing,
         names.PAIRINGS,
-        "mpair",
+        "tpair",
         (
             Column("Lender", ".spec.lender.guest"),
             Column("Borrower", ".spec.borrower.guest"),
@@ -99,7 +99,7 @@ KINDS = (
     Kind(
         MemoryGuest,
         names.GUESTS,
-        "mg",
+        "tguest",
         (
             Column("Node", ".spec.nodeName"),
             Column("Role", ".status.role"),
@@ -117,7 +117,7 @@ KINDS = (
     Kind(
         MemoryGrant,
         names.GRANTS,
-        "mgrant",
+        "tgrant",
         (
             Column("To", ".spec.to[*].namespace"),
             Column("Pairings", ".status.pairings", "integer"),

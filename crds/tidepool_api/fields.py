@@ -26,6 +26,8 @@ MOST_PAUSE = "1440m"
 
 _QUANTITY_PATTERN = r"^[0-9]+(\\.[0-9]+)?([KMGT]i|[kMGT])?$"
 _DURATION_PATTERN = r"^([0-9]+(\\.[0-9]+)?(us|ms|s|m|h))+$"
+# Those that CEL can count: `duration()` fails on what is longer than 292 years.
+_COUNTABLE_PATTERN = r"^(0*[0-9]{1,6}(\\.[0-9]+)?(s|m|h)|0*[0-9]{1,12}(\\.[0-9]+)?(us|ms))+$"
 
 
 def rule(expression: str, message: str = "", *, says: str = "", path: str = "") -> dict[str, str]:
@@ -64,18 +66,27 @@ def _between(what: str, least: str, most: str) -> AfterValidator:
 
 def are_durations(*values: str) -> str:
     """The CEL expression that all of these are durations: what `duration()` does not fail on."""
-    return " && ".join(f"{value}.matches('{_DURATION_PATTERN}')" for value in values)
+    return _all_match(_COUNTABLE_PATTERN, values)
+
+
+def are_amounts(*values: str) -> str:
+    """The CEL expression that all of these are amounts of memory: what `quantity()` does not fail on."""
+    return _all_match(_QUANTITY_PATTERN, values)
+
+
+def _all_match(pattern: str, values: tuple[str, ...]) -> str:
+    return " && ".join(f"{value}.matches('{pattern}')" for value in values)
 
 
 def _duration_rules(what: str, least: str, most: str) -> dict[str, Any]:
     return rules(
         rule(
-            are_durations("self"),
+            f"self.matches('{_DURATION_PATTERN}')",
             says="'\"' + self + '\" is not a duration; write a number with us, ms, s, m or h, such as 200ms'",
         ),
         rule(
-            f"!{are_durations('self')} || "
-            f"(duration(self) >= duration('{least}') && duration(self) <= duration('{most}'))",
+            f"!self.matches('{_DURATION_PATTERN}') || ({are_durations('self')} && "
+            f"duration(self) >= duration('{least}') && duration(self) <= duration('{most}'))",
             says=f"self + ' is out of range; {what} lies between {least} and {most}'",
         ),
     )
@@ -83,15 +94,15 @@ def _duration_rules(what: str, least: str, most: str) -> dict[str, Any]:
 
 _MEMORY_RULES = rules(
     rule(
-        f"self.matches('{_QUANTITY_PATTERN}')",
+        are_amounts("self"),
         says="'\"' + self + '\" is not an amount of memory; write a number with Ki, Mi, Gi or Ti, such as 512Mi'",
     ),
     rule(
-        f"!self.matches('{_QUANTITY_PATTERN}') || quantity(self).compareTo(quantity('{LEAST_MEMORY}')) >= 0",
+        f"!{are_amounts('self')} || quantity(self).compareTo(quantity('{LEAST_MEMORY}')) >= 0",
         says=f"self + ' is too little; the least is {LEAST_MEMORY}'",
     ),
     rule(
-        f"!self.matches('{_QUANTITY_PATTERN}') || quantity(self).compareTo(quantity('{MOST_MEMORY}')) <= 0",
+        f"!{are_amounts('self')} || quantity(self).compareTo(quantity('{MOST_MEMORY}')) <= 0",
         says=f"self + ' is too much; the most is {MOST_MEMORY}'",
     ),
 )
@@ -159,7 +170,7 @@ _SHARE_RULES = {
     **rules(
         rule(
             f"type(self) == int ? self > 0 : type(self) == string && self.matches('^{_SHARE.pattern}$')",
-            "is neither a number of at least 1 nor a percentage from 1% to 100%",
+            says="string(self) + ' is neither a number of at least 1 nor a percentage from 1% to 100%'",
         )
     ),
 }
@@ -181,17 +192,36 @@ def part_of(part: int | str, whole: int) -> int:
 
 _OPERATORS_WITH_VALUES = ("In", "NotIn")
 
+_VALUE_FORM = "up to 63 letters, digits, -, _ and ., with a letter or digit at each end"
+_KEY_FORM = f"{_VALUE_FORM}, if need be behind a DNS name and a slash"
+_IS_NO_KEY = "key, format.qualifiedName().validate(key).hasValue()"
+_KEY_RULES = rules(
+    rule(
+        "!format.qualifiedName().validate(self).hasValue()",
+        says=f"'\"' + self + '\" cannot be the key of a label; write {_KEY_FORM}'",
+    )
+)
+_VALUE_RULES = rules(
+    rule(
+        "!format.labelValue().validate(self).hasValue()",
+        says=f"'\"' + self + '\" cannot be the value of a label; write {_VALUE_FORM}'",
+    )
+)
+
+LabelKey = Annotated[str, Field(min_length=1, max_length=317, json_schema_extra=_KEY_RULES)]
+LabelValue = Annotated[str, Field(max_length=63, json_schema_extra=_VALUE_RULES)]
+
 
 class Requirement(ApiModel):
     """One condition on the labels of a guest."""
 
-    key: str = Field(min_length=1, max_length=317)
+    key: LabelKey
     """The label."""
 
     operator: Annotated[str, Field(json_schema_extra={"enum": ["In", "NotIn", "Exists", "DoesNotExist"]})]
     """In or NotIn the values, or whether the label exists."""
 
-    values: tuple[Annotated[str, Field(max_length=63)], ...] = Field(default=(), max_length=16)
+    values: tuple[LabelValue, ...] = Field(default=(), max_length=16)
     """The values for In and NotIn."""
 
     model_config = {
@@ -222,7 +252,7 @@ class Requirement(ApiModel):
 class Selector(ApiModel):
     """Which guests: those whose labels meet all of these (a Kubernetes label selector)."""
 
-    match_labels: dict[str, Annotated[str, Field(max_length=63)]] = Field(default_factory=dict, max_length=16)
+    match_labels: dict[str, LabelValue] = Field(default_factory=dict, max_length=16)
     """Labels that a guest must have, with these values."""
 
     match_expressions: tuple[Requirement, ...] = Field(default=(), max_length=8)
@@ -238,10 +268,10 @@ class Selector(ApiModel):
                     "is empty and would select every guest of the namespace; give at least one label",
                 ),
                 rule(
-                    "!has(self.matchLabels) || self.matchLabels.all(key, "
-                    "!format.qualifiedName().validate(key).hasValue() && "
-                    "!format.labelValue().validate(self.matchLabels[key]).hasValue())",
-                    "matchLabels has a key or value that no label can have; use letters, digits, '-', '_' and '.'",
+                    f"!has(self.matchLabels) || !self.matchLabels.exists({_IS_NO_KEY})",
+                    says=f"'\"' + self.matchLabels.filter({_IS_NO_KEY})[0] + "
+                    f"'\" cannot be the key of a label; write {_KEY_FORM}'",
+                    path=".matchLabels",
                 ),
             ),
         }

@@ -78,6 +78,7 @@ class MemoryGrant(ApiObject):
         is_meant = any(one.namespace == namespace and one.pool in (None, pool) for one in self.spec.to)
         return is_meant and not self.terminating
 
-    def allows(self, namespace: str, pool: str, labels: dict[str, str]) -> bool:
-        """Whether that pool may borrow from a guest with these labels."""
-        return self.is_for(namespace, pool) and (self.spec.selector is None or self.spec.selector.matches(labels))
+    def allows(self, namespace: str, pool: str, labels: dict[str, str] | None) -> bool:
+        """Whether that pool may borrow from a guest with these labels; where they are not known, from any guest."""
+        selector = self.spec.selector
+        return self.is_for(namespace, pool) and (selector is None or labels is None or selector.matches(labels))

@@ -165,8 +165,9 @@ class GuestStatus(ApiModel):
 class MemoryGuest(ApiObject):
     """A virtual machine that can lend memory to others or borrow it from them.
 
-    Its agent writes it. A KubeVirt instance gives it its name, namespace and labels; a domain of a host's own libvirt
-    its UUID as a name, a label `tidepool.dev/vm` with what people call it, and those of Nova as `tidepool.dev/nova-…`.
+    Its agent writes it, and nobody else. A KubeVirt instance gives it its name, namespace and labels, but for those in
+    which KubeVirt notes where it runs. A domain of a host's own libvirt gives it its UUID as a name, a label
+    `tidepool.dev/vm` with what people call it, and those of Nova as `tidepool.dev/nova-…`.
     """
 
     kind: str = "MemoryGuest"

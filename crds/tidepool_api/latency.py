@@ -52,7 +52,10 @@ class Latency(ApiModel):
     """When a borrower leaves a slow lender alone and reads from its own disk."""
 
     mode: LatencyMode = LatencyMode.AUTOMATIC
-    """Automatic: while the lender is slower than the borrower's own disk, as measured. Thresholds: by these two."""
+    """Automatic: while the lender is slower than the borrower's own disk, as measured.
+
+    Thresholds: by short and long, each with its default where it is not given. Off: never.
+    """
 
     short: Thresholds = Thresholds(resume="1500us", stop="40ms")
     """Thresholds for the mean round trip of the last 15 s, which sees a peak."""

@@ -20,6 +20,7 @@ from tidepool_api.fields import (
     Port,
     Ratio,
     Selector,
+    are_amounts,
     readable,
     rule,
     rules,
@@ -127,6 +128,7 @@ class Borrowers(ApiModel):
             ),
             rule(
                 "!has(self.minimum) || !has(self.maximum) || "
+                f"!({are_amounts('self.minimum', 'self.maximum')}) || "
                 "quantity(self.minimum).compareTo(quantity(self.maximum)) <= 0",
                 says="'minimum (' + self.minimum + ') is more than maximum (' + self.maximum + ')'",
                 path=".minimum",
@@ -257,7 +259,8 @@ class PoolSpec(ApiModel):
                 path=".borrowers.selector",
             ),
             rule(
-                f"!has(self.borrowers.size) || quantity(self.borrowers.size).asApproximateFloat() <= "
+                f"!has(self.borrowers.size) || !({are_amounts('self.borrowers.size', 'self.lenders.maxLend')}) || "
+                f"quantity(self.borrowers.size).asApproximateFloat() <= "
                 f"{MOST_LENDERS}.0 * quantity(self.lenders.maxLend).asApproximateFloat()",
                 says=f"'a borrower has at most {MOST_LENDERS} lenders, and {MOST_LENDERS} times maxLend (' + "
                 "self.lenders.maxLend + ') is less than size (' + self.borrowers.size + "

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from inspect import getdoc
+from typing import Any
 
 from tidepool_api import names
 from tidepool_api.conditions import Condition
@@ -69,10 +70,16 @@ def _type(node: Schema) -> str:
 
 def _text(node: Schema) -> str:
     parts = [" ".join(str(node.get("description", "")).split())]
-    if "default" in node and not isinstance(node["default"], dict):
-        parts.append(f"Default `{node['default']}`.")
-    parts += [_limits(node), *_messages(node)]
+    parts += [_default(node.get("default")), _limits(node), *_messages(node)]
     return " ".join(part for part in parts if part).replace("|", "\\|")
+
+
+def _default(value: Any) -> str:
+    """What the API server fills in; that of an object where no field of it says so itself."""
+    if isinstance(value, dict):
+        is_flat = not any(isinstance(one, dict) for one in value.values())
+        value = ", ".join(f"{key}: {one}" for key, one in value.items()) if is_flat else None
+    return "" if value is None else f"Default `{value}`."
 
 
 def _limits(node: Schema) -> str:

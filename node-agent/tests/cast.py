@@ -217,7 +217,7 @@ class Machine:
 
     def guest(self) -> dict[str, Any]:
         """Its MemoryGuest."""
-        found: dict[str, Any] = self._server.get("mg", self.name, "-n", self.namespace)
+        found: dict[str, Any] = self._server.get("tguest", self.name, "-n", self.namespace)
         return found
 
     def condition(self, kind: str) -> tuple[str, str, str]:

@@ -65,21 +65,21 @@ class Pairing:
     def name(self, borrower: str) -> Pairing:
         """Says which identity the borrower has, as the operator does."""
         change = json.dumps({"spec": {"borrower": {"identity": borrower}}})
-        self._server.kubectl("patch", "-n", self._namespace, "mpair", self._name, "--type=merge", "-p", change)
+        self._server.kubectl("patch", "-n", self._namespace, "tpair", self._name, "--type=merge", "-p", change)
         return self
 
     def delete(self) -> None:
-        self._server.kubectl("delete", "-n", self._namespace, "mpair", self._name, "--wait=false")
+        self._server.kubectl("delete", "-n", self._namespace, "tpair", self._name, "--wait=false")
 
     def gone(self) -> bool:
         try:
-            self._server.get("mpair", self._name, "-n", self._namespace)
+            self._server.get("tpair", self._name, "-n", self._namespace)
         except Refused:
             return True
         return False
 
     def lender(self) -> dict[str, Any]:
-        status: dict[str, Any] = self._server.get("mpair", self._name, "-n", self._namespace)["status"]["lender"]
+        status: dict[str, Any] = self._server.get("tpair", self._name, "-n", self._namespace)["status"]["lender"]
         return status
 
     def configured(self) -> tuple[str, str, str]:

@@ -63,6 +63,15 @@ def test_pages_ask_for_metrics_that_are_there() -> None:
 
 
 @pytest.mark.parametrize("name", ALERTS)
+def test_an_alert_outlives_the_pod_that_reports(name: str) -> None:
+    """Whose pod a figure comes from is no label of it, or a restart would begin its time anew."""
+    figures = asked(ALERTS[name]["expr"]) - RECORDED
+    if not ALERTS[name]["expr"].startswith("absent("):
+        assert ALERTS[name]["expr"].count(" without (pod, instance) (") == len(figures)
+    assert all(" by (" in rule["expr"] for rule in RULES if "record" in rule)
+
+
+@pytest.mark.parametrize("name", ALERTS)
 def test_an_alert_is_tested_firing_and_not_firing(name: str) -> None:
     tests = yaml.safe_load((FOLDER / "tests.yaml").read_text())["tests"]
     cases = [case for test in tests for case in test.get("alert_rule_test", []) if case["alertname"] == name]

@@ -138,6 +138,43 @@ def test_values_that_make_no_sense_are_refused(setting: str) -> None:
     assert setting.partition("=")[0].rpartition(".")[2] in answer.stderr
 
 
+WRONG = {
+    "agent.resources.limits.memory": "lots",
+    "agent.resources.requests.memory": "268435456",
+    "operator.resources.limits.memory": "1m",
+    "operator.resources.limits.cpu": "half",
+    "operator.resources.requests.cpu": "0",
+    "agent.upgrade.maxUnavailable": "0%",
+    "operator.namespaces[0]": "Bad_Name",
+    "agent.libvirtNamespace": "Bad_Name",
+}
+UNUSUAL = {
+    "agent.resources.limits.memory": "0.5Gi",
+    "agent.resources.limits.cpu": "2",
+    "operator.resources.requests.cpu": "0.5",
+    "operator.resources.limits.ephemeral-storage": "1G",
+    "agent.upgrade.maxUnavailable": "100%",
+    "operator.namespaces[0]": "team-2",
+}
+
+
+def test_amounts_and_names_are_held_to_their_form() -> None:
+    """Each wrong one is named with its place, and what looks unusual and is right is taken."""
+    answer = helm("template", "t", str(CHART), *(f"--set={key}={value}" for key, value in WRONG.items()))
+    assert answer.returncode != 0
+    for key in WRONG:
+        assert f"at '/{key.replace('[0]', '.0').replace('.', '/')}'" in answer.stderr
+    assert rendered("", *(f"{key}={value}" for key, value in UNUSUAL.items()))
+
+
+def test_a_release_has_a_name_that_leaves_room() -> None:
+    """The name of a hook's Job is a label of its pod, which takes 63 characters, and so are others made of it."""
+    assert helm("template", "t" * 43, str(CHART)).returncode == 0
+    answer = helm("template", "t" * 44, str(CHART))
+    assert answer.returncode != 0
+    assert f"the release name {'t' * 44} has 44 characters; choose one of at most 43" in answer.stderr
+
+
 def test_placement_and_registry_reach_every_pod() -> None:
     """Both workloads, and the Jobs of the hooks."""
     settings = ["image.repository=images.local/team", "image.tag=9", "image.pullSecrets[0].name=s"]

@@ -51,14 +51,14 @@ def test_a_foreign_label_is_neither_compared_nor_taken_away(api_server: Server, 
     key = (namespace, "g")
 
     def labels() -> dict[str, str]:
-        found: dict[str, str] = api_server.get("mg", "g", "-n", namespace)["metadata"].get("labels", {})
+        found: dict[str, str] = api_server.get("tguest", "g", "-n", namespace)["metadata"].get("labels", {})
         return found
 
     async def job(cluster: Cluster) -> None:
         fresh, less = guest(namespace, team="a", tier="x"), guest(namespace, team="a")
         await cluster.claim(fresh)
         await seen(lambda: key in cluster.guests())
-        api_server.kubectl("label", "mg", "g", "-n", namespace, "backup=daily")
+        api_server.kubectl("label", "tguest", "g", "-n", namespace, "backup=daily")
         await seen(lambda: "backup" in cluster.guests()[key]["metadata"]["labels"])
         present = cluster.guest(key)
         assert present is not None
@@ -69,7 +69,7 @@ def test_a_foreign_label_is_neither_compared_nor_taken_away(api_server: Server, 
         assert claimed is not None
         assert report.head(claimed) == report.head(less)
         assert labels() == {"team": "a", "backup": "daily"}
-        api_server.kubectl("label", "mg", "g", "-n", namespace, "team=b", "--overwrite")
+        api_server.kubectl("label", "tguest", "g", "-n", namespace, "team=b", "--overwrite")
         await seen(lambda: cluster.guests()[key]["metadata"]["labels"]["team"] == "b")
         stolen = cluster.guest(key)
         assert stolen is not None

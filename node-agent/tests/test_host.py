@@ -44,7 +44,7 @@ def on_host(agent: AgentProcess, host: SystemDaemon) -> AgentProcess:
 
 def gone(server: Server, name: str, namespace: str) -> bool:
     try:
-        server.get("mg", name, "-n", namespace)
+        server.get("tguest", name, "-n", namespace)
     except Refused:
         return True
     return False
@@ -61,11 +61,11 @@ def test_the_life_of_a_nova_instance(cluster: Server, compute: AgentProcess, hos
     cluster.create({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": NAMESPACE}})
 
     def is_ready() -> None:
-        assert condition(cluster.get("mg", identity, "-n", NAMESPACE)["status"], "Ready")[0] == "True"
+        assert condition(cluster.get("tguest", identity, "-n", NAMESPACE)["status"], "Ready")[0] == "True"
 
     eventually(lambda: not gone(cluster, identity, NAMESPACE))
     eventually(is_ready)
-    guest = cluster.get("mg", identity, "-n", NAMESPACE)
+    guest = cluster.get("tguest", identity, "-n", NAMESPACE)
     expected = {"provider": "Libvirt", "nodeName": "compute1", "vm": {"name": "web 1", "uid": identity}}
     assert guest["spec"] == expected
     assert guest["status"]["addresses"] == ["10.0.0.5", "2001:db8::5"]
@@ -74,13 +74,13 @@ def test_the_life_of_a_nova_instance(cluster: Server, compute: AgentProcess, hos
     _lend(cluster, identity)
 
     def is_set_up() -> None:
-        lender = cluster.get("mpair", "p", "-n", NAMESPACE)["status"]["lender"]
+        lender = cluster.get("tpair", "p", "-n", NAMESPACE)["status"]["lender"]
         assert (lender["state"], condition(lender, "Configured")[0]) == ("Listening", "True")
 
     eventually(is_set_up)
     assert 'provider="Libvirt"' in compute.fetch("/metrics")
     end(domain)
-    cluster.kubectl("delete", "-n", NAMESPACE, "mpair", "p", "--timeout=60s")
+    cluster.kubectl("delete", "-n", NAMESPACE, "tpair", "p", "--timeout=60s")
     eventually(lambda: gone(cluster, identity, NAMESPACE))
     assert not gone(cluster, plain.UUIDString(), "libvirt")
     end(plain)

@@ -156,17 +156,24 @@ def test_each_end_of_a_pairing_is_its_nodes(cluster: Server, agents: Callable[..
 def test_who_a_guest_is_says_its_own_nodes_agent_alone(
     cluster: Server, agents: Callable[..., Agent], namespace: str
 ) -> None:
-    """No other agent, and not even who may do everything: pairings are made of that word."""
+    """No other agent, and not even who may do everything: pairings are made of that word. Nobody else makes one up."""
     here, there = agents("here", namespace), agents("there", namespace)
     here.apply(within(namespace, GUEST))
     here.apply(within(namespace, GUEST, status={"identity": LENDER}), status=True)
     claimed = within(namespace, GUEST, status={"identity": OTHER})
     assert refused(lambda: there.apply(claimed, status=True), "of its own node (there) only")
-    patch = ("patch", "mg", "g", "-n", namespace, "--type=merge")
-    for change, why in (
-        ({"status": {"identity": OTHER}}, "status.identity is reported by the agent of the guest's node"),
-        ({"status": {"identity": None}}, "status.identity is reported by the agent of the guest's node"),
-        ({"spec": {"nodeName": "there"}}, "spec.nodeName is reported by the agent of the guest's node"),
+    patch = ("patch", "tguest", "g", "-n", namespace, "--type=merge")
+    why = "a MemoryGuest is reported by the agent of the guest's node, and by nobody else"
+    made_up = within(namespace, GUEST)
+    made_up["metadata"]["name"] = "made-up"
+    with pytest.raises(Refused, match=why):
+        cluster.create(made_up)
+    for change in (
+        {"status": {"identity": OTHER}},
+        {"status": {"identity": None}},
+        {"status": {"addresses": ["10.0.0.66"]}},
+        {"spec": {"nodeName": "there"}},
+        {"spec": {"vm": {"uid": "another"}}},
     ):
         part = ("--subresource=status",) if "status" in change else ()
         with pytest.raises(Refused, match=why):

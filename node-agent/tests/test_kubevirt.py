@@ -102,6 +102,16 @@ def test_a_live_migration_is_known_while_it_goes_on(state: dict[str, Any] | None
     assert machine.migrating == migrating
 
 
+def test_its_labels_are_the_users() -> None:
+    """Those under KubeVirt's own name, too, as its examples have them; but not what KubeVirt notes of the instance."""
+    users = {"kubevirt.io/domain": "db", "kubevirt.io/vm": "db", "kubevirt.io/size": "small"}
+    noted = ("nodeName", "migrationTargetNodeName", "outdatedLauncherImage", "vmi-pod-memory-resource-requests")
+    labels = users | {f"kubevirt.io/{one}": "x" for one in noted}
+    machine = kubevirt.machine(without(VMI, lambda d: d["metadata"].update(labels=labels)), [POD])
+    assert machine is not None
+    assert dict(machine.labels) == users
+
+
 @pytest.mark.parametrize(
     ("vmi", "pods"),
     [

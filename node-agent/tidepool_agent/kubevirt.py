@@ -18,7 +18,18 @@ INSTANCES = "/apis/kubevirt.io/v1/virtualmachineinstances"
 NODE_LABEL = "kubevirt.io/nodeName"
 LAUNCHER_LABEL = "kubevirt.io=virt-launcher"
 GROUP, KIND = "kubevirt.io", "VirtualMachineInstance"
-INTERNAL_LABELS = "kubevirt.io/"  # where it runs and how it migrates: not the user's
+# What KubeVirt itself writes on an instance: where it runs, how it migrates, what its pod was given.
+INTERNAL_LABELS = frozenset(
+    f"kubevirt.io/{name}"
+    for name in (
+        "nodeName",
+        "migrationTargetNodeName",
+        "outdatedLauncherImage",
+        "memory-hotplug-overhead-ratio",
+        "vmi-pod-cpu-resource-limits",
+        "vmi-pod-memory-resource-requests",
+    )
+)
 COMPUTE = "compute"
 
 DAEMONS = frozenset({"virtqemud", "libvirtd"})
@@ -100,7 +111,7 @@ def machine(vmi: dict[str, Any], pods: Iterable[dict[str, Any]]) -> Machine | No
         place=_container(launcher),
         addresses=_addresses(vmi, launcher),
         migrating=_migrates(vmi),
-        labels={k: v for k, v in metadata.get("labels", {}).items() if not k.startswith(INTERNAL_LABELS)},
+        labels={k: v for k, v in metadata.get("labels", {}).items() if k not in INTERNAL_LABELS},
         owner={
             "apiVersion": vmi.get("apiVersion", "kubevirt.io/v1"),
             "kind": KIND,

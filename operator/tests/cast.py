@@ -54,6 +54,11 @@ def identity_of(name: str, load: int = 0) -> str:
     return f"x25519:{hashlib.sha256(f'{name} {load}'.encode()).hexdigest()}"
 
 
+def instance(name: str, uid: str) -> dict[str, Any]:
+    """The reference from the guest to the instance that it is."""
+    return {"apiVersion": "kubevirt.io/v1", "kind": "VirtualMachineInstance", "name": name, "uid": uid}
+
+
 def role(user: str) -> list[dict[str, Any]]:
     """The rights that the operator needs, and no more."""
 
@@ -178,6 +183,7 @@ class Agent:
         self._thread = threading.Thread(target=self._renew_for_ever)
 
     def __enter__(self) -> Self:
+        self._join(self.node)
         self.renew()
         self._thread.start()
         return self
@@ -190,6 +196,10 @@ class Agent:
         self._dead.set()
         if self._thread.ident is not None:
             self._thread.join()
+
+    def _join(self, node: str) -> None:
+        """Has a node in the cluster."""
+        self.server.apply({"apiVersion": "v1", "kind": "Node", "metadata": {"name": node}}, manager="kubelet")
 
     def renew(self, at: str = "") -> None:
         """Renews the lease."""
@@ -223,13 +233,14 @@ class Agent:
         **report: Any,
     ) -> None:
         """Publishes a guest, or what is new about it; `report` are further fields of its status, None takes one out."""
+        if node:
+            self._join(node)
         head = {"apiVersion": names.API_VERSION, "kind": "MemoryGuest"}
         metadata = {"name": name, "namespace": self.namespace}
         vm = {"name": name, "uid": f"uid-{name}"}
         spec = {"provider": "KubeVirt", "vm": vm, "nodeName": node or self.node}
-        self.server.apply(
-            {**head, "metadata": metadata | {"labels": labels}, "spec": spec}, manager=names.AGENT_FIELD_MANAGER
-        )
+        whole = metadata | {"labels": labels, "ownerReferences": [instance(**vm)]}
+        self.server.apply({**head, "metadata": whole, "spec": spec}, manager=names.AGENT_FIELD_MANAGER)
         condition = {
             "type": "Ready",
             "status": str(ready),
@@ -245,7 +256,7 @@ class Agent:
 
     def delete_guest(self, name: str) -> None:
         """The virtual machine is gone."""
-        self.server.kubectl("delete", "mg", "-n", self.namespace, name)
+        self.server.kubectl("delete", "tguest", "-n", self.namespace, name)
 
     def report(self, pairing: str, side: str, **block: Any) -> None:
         """Applies one side's block of a pairing's status.
@@ -276,7 +287,7 @@ class Agent:
             present = self.pairing(pairing)["metadata"]
             left = [name for name in present["finalizers"] if name != f"{names.GROUP}/{side}"]
             patch = json.dumps({"metadata": {"finalizers": left, "resourceVersion": present["resourceVersion"]}})
-            self.server.kubectl("patch", "mpair", "-n", self.namespace, pairing, "--type=merge", "-p", patch)
+            self.server.kubectl("patch", "tpair", "-n", self.namespace, pairing, "--type=merge", "-p", patch)
             return True
 
         wait_for(f"{side} released", remove)
@@ -318,16 +329,16 @@ class Agent:
 
     def pairing(self, name: str) -> Any:
         """A pairing as it is now."""
-        return self.server.get("-n", self.namespace, "mpair", name)
+        return self.server.get("-n", self.namespace, "tpair", name)
 
     def pairings(self) -> dict[str, Any]:
         """All pairings by name."""
-        items = self.server.get("-n", self.namespace, "mpair")["items"]
+        items = self.server.get("-n", self.namespace, "tpair")["items"]
         return {one["metadata"]["name"]: one for one in items}
 
     def status(self, name: str = "pool") -> dict[str, Any]:
         """The status of a pool."""
-        found: dict[str, Any] = self.server.get("-n", self.namespace, "mp", name).get("status", {})
+        found: dict[str, Any] = self.server.get("-n", self.namespace, "tpool", name).get("status", {})
         return found
 
     def condition(self, type_: str, name: str = "pool") -> dict[str, Any]:

@@ -50,7 +50,7 @@ def test_a_node_that_somebody_writes_costs_no_pairing(agent: Agent, own_operator
     with own_operator:
         uid = connected_pool(agent)
         wrong = json.dumps({"spec": {"nodeName": "nowhere"}})
-        agent.server.kubectl("patch", "mg", "-n", agent.namespace, "b", "--type=merge", "-p", wrong)
+        agent.server.kubectl("patch", "tguest", "-n", agent.namespace, "b", "--type=merge", "-p", wrong)
         agent.guest("c", BORROWS, address="10.0.0.3")
         wait_for("a later pairing", lambda: "pool.c.l" in agent.pairings())
         found = agent.pairing(PAIRING)
@@ -58,4 +58,4 @@ def test_a_node_that_somebody_writes_costs_no_pairing(agent: Agent, own_operator
 
 
 def _guest(agent: Agent) -> Any:
-    return agent.server.get("-n", agent.namespace, "mg", "l")
+    return agent.server.get("-n", agent.namespace, "tguest", "l")

@@ -10,7 +10,7 @@ from world import BORROWER, LENDER, LONG_AGO, MIB, guest, mib
 
 from tidepool_api import GrantStatus, MemoryGrant, names
 from tidepool_operator import build, grants
-from tidepool_operator.cross_namespace import Grants, pairings_elsewhere
+from tidepool_operator.cross_namespace import Grants, borrowing_from, is_granted, pairings_elsewhere
 from tidepool_operator.handlers import Operator
 from tidepool_operator.inventory import Inventory
 from tidepool_operator.planner import Plan, plan
@@ -29,12 +29,14 @@ class Cluster:
         objects = {one.plural: one for one in self.state.kinds}[kind]
         labels = more.pop("labels", {})
         metadata = {"name": name, "namespace": namespace, "uid": f"{namespace}-{name}", "labels": labels}
+        metadata |= {"ownerReferences": more.pop("owners", [])}
         metadata |= {"resourceVersion": str(self.version), "creationTimestamp": f"2026-01-01T00:00:{self.version:02}Z"}
         objects.put({"apiVersion": names.API_VERSION, "metadata": metadata, "spec": spec, **more})
 
     def guest(self, namespace: str, name: str, labels: dict[str, str], **more: Any) -> None:
         one = guest(name, labels, **more).to_dict()
-        self.put(names.GUESTS, namespace, name, one["spec"], status=one["status"], labels=labels)
+        owners = one["metadata"]["ownerReferences"]
+        self.put(names.GUESTS, namespace, name, one["spec"], status=one["status"], labels=labels, owners=owners)
 
     def pool(self, namespace: str, *abroad: str, name: str = "pool", paused: bool = False) -> None:
         lenders = {"selector": {"matchLabels": LENDER}, "maxLend": "1Gi", "namespaces": list(abroad)}
@@ -110,6 +112,27 @@ def test_the_pairing_names_the_namespace_and_stays() -> None:
     assert cluster.plan("poor").assignments == made.assignments
     assert cluster.grants.readers("rich") == {"poor"}
     assert cluster.grants.readers("poor") == set()
+
+
+def test_a_pairing_stands_while_a_grant_does() -> None:
+    """Whatever its pool says: who is named there, and which guests. A lender that is just away is not refused."""
+    cluster = rich_and_poor()
+    cluster.grant("rich", {"namespace": "poor"})
+    cluster.carry_out("poor", cluster.plan("poor"))
+    (pairing,) = cluster.state.pairings.in_namespace("poor")
+    assert borrowing_from("rich", cluster.state) == {"poor"}
+    for to, labels, stands in (
+        ("poor", LENDER, True),
+        ("poor", BORROWER, False),
+        ("other", LENDER, False),
+    ):
+        cluster.grant("rich", {"namespace": to}, selector={"matchLabels": labels})
+        assert is_granted(pairing, cluster.state) == stands
+    cluster.grant("rich", {"namespace": "poor", "pool": "pool"}, selector={"matchLabels": BORROWER})
+    cluster.state.guests.remove("rich", "l", "rich-l")
+    assert is_granted(pairing, cluster.state)
+    cluster.state.grants.remove("rich", "grant", "rich-grant")
+    assert not is_granted(pairing, cluster.state)
 
 
 def test_a_pool_at_home_has_it_first_and_waits_until_it_is_back() -> None:

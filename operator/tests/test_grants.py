@@ -91,7 +91,38 @@ def test_a_grant_lets_memory_out_and_its_end_takes_it_back(agent: Agent, owner: 
     assert (lender["namespace"], lender["guest"], lender["nodeName"]) == (owner.namespace, "l", owner.node)
     agent.connect(only(agent)["metadata"]["name"])
     wait_for("Ready", lambda: agent.status()["phase"] == "Ready")
-    owner.server.kubectl("delete", "mgrant", "-n", owner.namespace, "grant")
+    owner.server.kubectl("delete", "tgrant", "-n", owner.namespace, "grant")
+    wait_for("deletion", lambda: only(agent)["metadata"].get("deletionTimestamp"))
+
+
+def test_a_pool_that_is_held_has_nothing_without_a_grant(agent: Agent, owner: Agent) -> None:
+    """Issue 28, 1: a pairing written by hand goes at once, and an honest one when its grant does, paused or not."""
+    borrowing(agent, owner)
+    agent.pool(paused=True)
+    end = {"guest": "l", "namespace": owner.namespace, "nodeName": owner.node, "address": "10.0.0.9"}
+    by_hand = {
+        "apiVersion": names.API_VERSION,
+        "kind": "MemoryPairing",
+        "metadata": {"name": "by-hand", "namespace": agent.namespace, "finalizers": [names.LENDER_FINALIZER]},
+        "spec": {
+            "pool": "pool",
+            "lender": end,
+            "borrower": {"guest": "b", "nodeName": agent.node},
+            "size": "512Mi",
+            "reserve": "256Mi",
+            "maxLend": "1Gi",
+        },
+    }
+    agent.server.create(by_hand)
+    wait_for("deletion", lambda: only(agent)["metadata"].get("deletionTimestamp"))
+    assert "identity" not in only(agent)["spec"]["lender"]
+    assert ("by-hand", "NotGranted") in agent.events()
+    agent.release("by-hand", "lender")
+    wait_for("gone", lambda: not agent.pairings())
+    grant(owner, agent.namespace)
+    agent.server.create(by_hand)
+    wait_for("identity", lambda: "identity" in only(agent)["spec"]["lender"])
+    owner.server.kubectl("delete", "tgrant", "-n", owner.namespace, "grant")
     wait_for("deletion", lambda: only(agent)["metadata"].get("deletionTimestamp"))
 
 

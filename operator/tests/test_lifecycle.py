@@ -68,12 +68,12 @@ def _named(agent: Agent) -> int:
 def test_a_pool_deleted_while_the_operator_was_down(agent: Agent, own_operator: OperatorProcess) -> None:
     with own_operator:
         connected_pool(agent)
-    agent.server.kubectl("delete", "mp", "-n", agent.namespace, "pool", "--wait=false")
+    agent.server.kubectl("delete", "tpool", "-n", agent.namespace, "pool", "--wait=false")
     with own_operator:
         wait_for("deletion", lambda: agent.pairing(PAIRING)["metadata"].get("deletionTimestamp"))
         agent.release(PAIRING, "lender")
         agent.release(PAIRING, "borrower")
-        wait_for("pool gone", lambda: agent.is_gone("mp", "pool"))
+        wait_for("pool gone", lambda: agent.is_gone("tpool", "pool"))
 
 
 def test_a_dead_agent_changes_nothing_but_what_is_said(agent: Agent, own_operator: OperatorProcess) -> None:
@@ -136,11 +136,11 @@ def test_a_pool_that_cannot_be_read_says_so_and_keeps_its_pairings(lax_server: S
         time.sleep(2)
         assert agent.pairing(PAIRING)["metadata"]["uid"] == uid
         assert "deletionTimestamp" not in agent.pairing(PAIRING)["metadata"]
-        lax_server.kubectl("delete", "mp", "pool", "--wait=false")
+        lax_server.kubectl("delete", "tpool", "pool", "--wait=false")
         wait_for("deletion", lambda: agent.pairing(PAIRING)["metadata"].get("deletionTimestamp"))
         agent.release(PAIRING, "lender")
         agent.release(PAIRING, "borrower")
-        wait_for("pool gone", lambda: agent.is_gone("mp", "pool"))
+        wait_for("pool gone", lambda: agent.is_gone("tpool", "pool"))
 
 
 def test_the_api_server_is_away_for_a_while(tmp_path: Path) -> None:

@@ -83,7 +83,7 @@ def test_a_connected_pairing_makes_the_pool_ready(agent: Agent, operator: Operat
         "hitRatio": "0.97",
     }
     assert agent.pairing(PAIRING)["status"]["phase"] == "Connected"
-    row = agent.server.kubectl("get", "mp", "-n", agent.namespace).splitlines()[1].split()
+    row = agent.server.kubectl("get", "tpool", "-n", agent.namespace).splitlines()[1].split()
     assert row[:7] == ["pool", "Ready", "1", "1", "512Mi", "300Mi", "0.97"]
     wait_for(
         "Events", lambda: {("pool", "PairingCreated"), ("pool", "Ready"), (PAIRING, "Connected")} <= {*agent.events()}
@@ -96,11 +96,11 @@ def test_a_connected_pairing_makes_the_pool_ready(agent: Agent, operator: Operat
 def test_users_objects_are_left_clean(agent: Agent) -> None:
     """No annotation, no label, one finalizer."""
     pair(agent)
-    metadata = agent.server.get("-n", agent.namespace, "mp", "pool")["metadata"]
+    metadata = agent.server.get("-n", agent.namespace, "tpool", "pool")["metadata"]
     assert metadata["finalizers"] == [names.POOL_FINALIZER]
     assert "annotations" not in metadata
     assert "labels" not in metadata
-    assert "annotations" not in agent.server.get("-n", agent.namespace, "mg", "l")["metadata"]
+    assert "annotations" not in agent.server.get("-n", agent.namespace, "tguest", "l")["metadata"]
 
 
 def test_nothing_is_written_when_nothing_happens(agent: Agent) -> None:
@@ -117,7 +117,7 @@ def test_nothing_is_written_when_nothing_happens(agent: Agent) -> None:
 
 
 def _versions(agent: Agent) -> list[str]:
-    objects = agent.server.get("-n", agent.namespace, "mp,mpair")["items"]
+    objects = agent.server.get("-n", agent.namespace, "tpool,tpair")["items"]
     return [one["metadata"]["resourceVersion"] for one in objects]
 
 
@@ -129,9 +129,9 @@ def test_deleting_the_pool_waits_for_the_agents(agent: Agent, operator: Operator
     wait_for("pairing deleted", lambda: agent.pairing(PAIRING)["metadata"].get("deletionTimestamp"))
     agent.release(PAIRING, "borrower")
     time.sleep(1)
-    assert not agent.is_gone("mp", "pool")
+    assert not agent.is_gone("tpool", "pool")
     agent.release(PAIRING, "lender")
-    wait_for("pool gone", lambda: agent.is_gone("mp", "pool") and agent.is_gone("mpair", PAIRING))
+    wait_for("pool gone", lambda: agent.is_gone("tpool", "pool") and agent.is_gone("tpair", PAIRING))
     wait_for("metrics gone", lambda: f'namespace="{agent.namespace}"' not in operator.get("/metrics"))
 
 
@@ -148,7 +148,7 @@ def test_deleting_the_pool_takes_a_minute_at_most_when_an_agent_is_dead(agent: A
         _delete_pool(agent)
         wait_for("pairing deleted", lambda: agent.pairing(PAIRING)["metadata"].get("deletionTimestamp"))
         agent.release(PAIRING, "lender")
-        wait_for("pool gone", lambda: agent.is_gone("mp", "pool"), 60)
+        wait_for("pool gone", lambda: agent.is_gone("tpool", "pool"), 60)
         assert time.monotonic() - start > 20, "a slow renewal must not be taken for death"
         assert (PAIRING, "SideAbandoned") in agent.events()
 
@@ -165,7 +165,7 @@ def test_a_lender_that_is_gone_is_replaced(agent: Agent) -> None:
         "lender's side let go", lambda: agent.pairing(PAIRING)["metadata"]["finalizers"] == [names.BORROWER_FINALIZER]
     )
     agent.release(PAIRING, "borrower")
-    wait_for("old pairing gone", lambda: agent.is_gone("mpair", PAIRING))
+    wait_for("old pairing gone", lambda: agent.is_gone("tpair", PAIRING))
 
 
 def test_a_renamed_guest_is_another_one(agent: Agent) -> None:
@@ -199,7 +199,7 @@ def test_a_drained_node_keeps_its_pairings_until_its_guests_leave(agent: Agent) 
     elsewhere = f"elsewhere-of-{agent.namespace}"  # where no test's agent has ever been
     node = {"apiVersion": "v1", "kind": "Node", "metadata": {"name": agent.node}, "spec": {"unschedulable": True}}
     uid = pair(agent)["metadata"]["uid"]
-    agent.server.create(node)
+    agent.server.apply(node)
     agent.guest("c", BORROWS, address="10.0.0.3", node=elsewhere)
     assert "guests b, l on cordoned nodes" in agent.wait_for_reason("GuestsReady", "NodeCordoned")["message"]
     assert [one["metadata"]["uid"] for one in agent.pairings().values()] == [uid]
@@ -228,7 +228,7 @@ def test_an_edited_pool_changes_its_pairings_in_place(agent: Agent) -> None:
 
 def test_a_pairing_deleted_by_hand_comes_back(agent: Agent) -> None:
     uid = pair(agent)["metadata"]["uid"]
-    agent.server.kubectl("delete", "mpair", "-n", agent.namespace, PAIRING, "--wait=false")
+    agent.server.kubectl("delete", "tpair", "-n", agent.namespace, PAIRING, "--wait=false")
     agent.release(PAIRING, "lender")
     agent.release(PAIRING, "borrower")
     wait_for(
@@ -322,7 +322,7 @@ def test_pairings_of_a_pool_that_was_forced_away_go_too(agent: Agent) -> None:
     """Somebody removed the pool's finalizer: its pairings are no longer wanted."""
     pair(agent)
     agent.server.kubectl(
-        "patch", "mp", "-n", agent.namespace, "pool", "--type=merge", "-p", '{"metadata":{"finalizers":null}}'
+        "patch", "tpool", "-n", agent.namespace, "pool", "--type=merge", "-p", '{"metadata":{"finalizers":null}}'
     )
     _delete_pool(agent)
     wait_for("deletion", lambda: agent.pairing(PAIRING)["metadata"].get("deletionTimestamp"))
@@ -360,4 +360,4 @@ def test_it_is_healthy_and_says_so(operator: OperatorProcess) -> None:
 
 
 def _delete_pool(agent: Agent) -> None:
-    agent.server.kubectl("delete", "mp", "-n", agent.namespace, "pool", "--wait=false")
+    agent.server.kubectl("delete", "tpool", "-n", agent.namespace, "pool", "--wait=false")

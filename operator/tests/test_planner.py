@@ -182,7 +182,7 @@ def test_a_lender_that_is_excluded_gives_back() -> None:
 
 def test_a_cordoned_node_keeps_what_it_has_and_gets_nothing_new() -> None:
     """Its guests are about to leave: nothing is moved before they do, and nothing new is begun there."""
-    nodes = {"n1": Node(cordoned=True)}
+    nodes = {"n1": Node(cordoned=True), "n2": Node(), "n3": Node()}
     guests = [guest("l", LENDS), guest("b", BORROWS), guest("new", BORROWS, node="n2")]
     made = plan(pool(), guests, [pairing("b", "l", 512 * MIB)], nodes=nodes)
     assert mib(made) == {("b", "l"): 512}
@@ -190,6 +190,18 @@ def test_a_cordoned_node_keeps_what_it_has_and_gets_nothing_new() -> None:
     settled = plan(pool(), guests[:2], [pairing("b", "l", 512 * MIB)], nodes=nodes)
     assert (mib(settled), settled.problems) == ({("b", "l"): 512}, ())
     assert mib(plan(pool(), [*guests, guest("z", LENDS, node="n3")], [], nodes=nodes)) == {("new", "z"): 512}
+
+
+def test_who_is_no_virtual_machine_of_the_cluster_takes_no_part() -> None:
+    """A MemoryGuest on a node that is none, or without the instance that it says it is; it keeps what it has."""
+    nodes = {"n1": Node()}
+    made_up = guest("l", LENDS).model_copy(update={"metadata": guest("other", LENDS).metadata})
+    for lender, why in ((guest("l", LENDS, node="n9"), "NodeUnknown"), (made_up, "InstanceUnknown")):
+        made = plan(pool(), [lender, guest("b", BORROWS)], [], nodes=nodes)
+        assert mib(made) == {}
+        assert f"not ready: {lender.name} ({why}: " in made.problems[0].message
+        kept = plan(pool(), [lender, guest("b", BORROWS)], [pairing("b", lender.name, 512 * MIB)], nodes=nodes)
+        assert mib(kept) == {("b", lender.name): 512}
 
 
 def test_a_renamed_guest_is_another_one() -> None:

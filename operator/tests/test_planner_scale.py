@@ -114,6 +114,8 @@ def full_cluster() -> State:
     for objects, bodies in ((state.grants, cluster.grants(GUESTS)), (state.pools, cluster.pools(GUESTS))):
         for body in bodies:
             put(objects, body["metadata"]["namespace"], body["metadata"]["name"], 1, spec=body["spec"])
+    for body in cluster.nodes(GUESTS):
+        state.nodes.put(body)
     return state
 
 
@@ -128,7 +130,7 @@ def test_two_hundred_namespaces_with_grants_are_planned_in_a_second() -> None:
             state.pairings.in_namespace(namespace),
             namespace=namespace,
             elsewhere=pairings_elsewhere(namespace, state),
-            nodes=WHERE,
+            nodes=state.nodes.known,
         )
         for pool in state.pools.in_namespace(namespace):
             abroad = grants.look_abroad(pool)

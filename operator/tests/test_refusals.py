@@ -102,10 +102,10 @@ def test_a_pairing_that_may_not_go_says_so_when_its_pool_is_gone(agent: Agent, o
     server = agent.server
     connected_pool(agent)
     with policy(server, agent.namespace, "DELETE", "false"):
-        wait_for("the policy holds", lambda: is_refused(server, "delete", "mpair", "-n", agent.namespace, PAIRING))
+        wait_for("the policy holds", lambda: is_refused(server, "delete", "tpair", "-n", agent.namespace, PAIRING))
         none = json.dumps({"metadata": {"finalizers": None}})
-        server.kubectl("patch", "mp", "-n", agent.namespace, "pool", "--type=merge", "-p", none)
-        server.kubectl("delete", "mp", "-n", agent.namespace, "pool", "--wait=false", "--cascade=orphan")
+        server.kubectl("patch", "tpool", "-n", agent.namespace, "pool", "--type=merge", "-p", none)
+        server.kubectl("delete", "tpool", "-n", agent.namespace, "pool", "--wait=false", "--cascade=orphan")
         said = wait_for("it is said", lambda: _refusal(agent))
         assert said["status"] == "True"
         assert f"could not delete pairing {PAIRING}: " in said["message"]

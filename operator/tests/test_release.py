@@ -124,10 +124,10 @@ def test_withdrawing_waits_for_the_agents(server: Server, tmp_path: Path) -> Non
             assert process.poll() is None
             agent.release(PAIRING, side)
         wait_for("only the guest is waited for", lambda: "waiting for a/l\n" in said.read_text())
-        assert agent.is_gone("mp", "pool")
+        assert agent.is_gone("tpool", "pool")
         agent.guest("l", LENDS)
         assert process.wait(30) == 0, said.read_text()
-    assert agent.is_gone("mpair", PAIRING)
+    assert agent.is_gone("tpair", PAIRING)
 
 
 def test_what_cannot_be_withdrawn_is_named(server: Server, run: Callable[..., tuple[int, str]], tmp_path: Path) -> None:
@@ -148,7 +148,7 @@ def test_what_was_written_is_forgotten(server: Server, run: Callable[..., tuple[
         agent.guest("forgotten", {})
         wait_for("Leases", lambda: len(server.get("-n", OWN_NAMESPACE, "lease")["items"]) == 2)
     assert done(run("forget"))
-    assert not server.get("mg", "-A")["items"]
+    assert not server.get("tguest", "-A")["items"]
     assert not server.get("-n", OWN_NAMESPACE, "lease")["items"]
 
 

@@ -90,12 +90,16 @@ def test_pairings_are_written_by_the_operator_alone(policies: Server, namespace:
     only = "pairings are made and changed by Tidepool's operator only; change the MemoryPool"
     wait_for("the policy holds", lambda: only in attempt(*make, "--dry-run=server", body=other))
     assert attempt(*make, user=ACCOUNT, body=body) == ""
-    change = ("patch", "mpair", "made", "--type=merge", "-p")
+    change = ("patch", "tpair", "made", "--type=merge", "-p")
     identity = json.dumps({"spec": {"borrower": {"identity": identity_of("somebody else")}}})
     assert only in attempt(*change, identity)
     assert attempt(*change, identity, user=ACCOUNT) == ""
+    report = ("apply", "--server-side", "--validate=false", "--subresource=status", "-f", "-")
+    seen = {key: body[key] for key in ("apiVersion", "kind", "metadata")} | {"status": {"phase": "Connected"}}
+    assert "the status of a pairing is what Tidepool's operator and agents see" in attempt(*report, body=seen)
+    assert attempt(*report, user=ACCOUNT, body=seen) == ""
     assert attempt(*change, json.dumps({"metadata": {"labels": {"team": "a"}}})) == ""
-    assert attempt("delete", "mpair", "made") == ""
+    assert attempt("delete", "tpair", "made") == ""
 
 
 @pytest.mark.parametrize(
@@ -107,7 +111,7 @@ def test_pairings_are_written_by_the_operator_alone(policies: Server, namespace:
         ("-n", OWN_NAMESPACE, "delete", "lease", names.OPERATOR_LEASE),
         ("-n", OWN_NAMESPACE, "get", "lease", "tidepool-agent-n1"),
         ("patch", "node", "n1", "-p", "{}"),
-        ("-n", "default", "delete", "mg", "g"),
+        ("-n", "default", "delete", "tguest", "g"),
     ],
 )
 def test_what_it_may_not_do(server: Server, arguments: tuple[str, ...]) -> None:
@@ -128,4 +132,4 @@ def test_of_namespaces_that_it_serves_it_has_the_rights_and_of_no_other(server: 
         connected_pool(inside)
         assert not outside.status()
     with pytest.raises(Refused, match="forbidden"):
-        server.kubectl("get", "mp", "-n", "unserved", token=NARROW_TOKEN)
+        server.kubectl("get", "tpool", "-n", "unserved", token=NARROW_TOKEN)

@@ -14,7 +14,7 @@ pytestmark = pytest.mark.usefixtures("operator")
 
 
 def annotate(agent: Agent, value: str) -> None:
-    agent.server.kubectl("annotate", "mp", "-n", agent.namespace, "pool", f"{names.DRY_RUN_ANNOTATION}{value}")
+    agent.server.kubectl("annotate", "tpool", "-n", agent.namespace, "pool", f"{names.DRY_RUN_ANNOTATION}{value}")
 
 
 def test_a_dry_run_says_what_would_change(agent: Agent) -> None:
@@ -40,7 +40,9 @@ def test_a_dry_run_says_what_would_change(agent: Agent) -> None:
     assert list(agent.pairings()) == [PAIRING]
     assert agent.condition("Ready")["reason"] == "DryRun"
     assert agent.status()["phase"] == "Paused"
-    agent.server.kubectl("annotate", "--overwrite", "mp", "-n", agent.namespace, "pool", "tidepool.dev/dry-run=false")
+    agent.server.kubectl(
+        "annotate", "--overwrite", "tpool", "-n", agent.namespace, "pool", "tidepool.dev/dry-run=false"
+    )
     wait_for("change", lambda: agent.pairing(PAIRING)["spec"]["size"] == "256Mi" and "pool.c.l" in agent.pairings())
     wait_for("condition gone", lambda: not agent.condition("ChangesPending"))
 
@@ -53,7 +55,7 @@ def test_a_paused_pool_stays_as_it_is_and_can_be_deleted(agent: Agent) -> None:
     assert agent.condition("ChangesPending")["reason"] == "Paused"
     assert agent.condition("Ready")["status"] == "False"
     assert "deletionTimestamp" not in agent.pairing(PAIRING)["metadata"]
-    agent.server.kubectl("delete", "mp", "-n", agent.namespace, "pool", "--wait=false")
+    agent.server.kubectl("delete", "tpool", "-n", agent.namespace, "pool", "--wait=false")
     wait_for("deletion", lambda: agent.pairing(PAIRING)["metadata"].get("deletionTimestamp"))
 
 

@@ -39,7 +39,7 @@ def zones(cluster: Server, agent: Agent) -> Iterator[dict[str, str]]:
     named = {role: role if role == agent.node else f"{role}-of-{agent.namespace}" for role in nodes}
     for role, zone in nodes.items():
         labels = {"topology.kubernetes.io/zone": zone}
-        cluster.create({"apiVersion": "v1", "kind": "Node", "metadata": {"name": named[role], "labels": labels}})
+        cluster.apply({"apiVersion": "v1", "kind": "Node", "metadata": {"name": named[role], "labels": labels}})
     yield named
     cluster.kubectl("delete", "node", *named.values())
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
-from cast import identity_of
+from cast import identity_of, instance
 
 from tidepool_api import GuestRole, MemoryGuest, MemoryPairing, MemoryPool, format_quantity
 from tidepool_operator import build, planner
@@ -126,7 +126,12 @@ def guest(
     }
     return MemoryGuest.parse(
         {
-            "metadata": {"name": name, "namespace": "ns", "labels": labels},
+            "metadata": {
+                "name": name,
+                "namespace": "ns",
+                "labels": labels,
+                "ownerReferences": [instance(name, uid=name)],
+            },
             "spec": {"provider": "KubeVirt", "vm": {"name": name, "uid": name}, "nodeName": node},
             "status": report,
         }

@@ -149,6 +149,22 @@ def _granted(pool: MemoryPool, grants: Iterable[MemoryGrant], inventory: Invento
     return frozenset(given & inventory.matching(selector)) if given and selector else frozenset()
 
 
+def is_granted(pairing: MemoryPairing, state: State) -> bool:
+    """Whether the lender is of the pairing's own namespace, or a MemoryGrant in its namespace lets the pool have it."""
+    namespace = pairing.lender_namespace
+    guest = state.guests.get(namespace, pairing.spec.lender.guest)
+    labels = guest.metadata.labels if guest else None
+    grants = state.grants.in_namespace(namespace)
+    return namespace == pairing.namespace or any(
+        one.allows(pairing.namespace, pairing.spec.pool, labels) for one in grants
+    )
+
+
+def borrowing_from(namespace: str, state: State) -> set[str]:
+    """The other namespaces in whose pairings guests of this one lend."""
+    return {one.namespace for one in state.pairings.in_group(ABROAD, namespace)} - {namespace}
+
+
 def pairings_elsewhere(namespace: str, state: State) -> Iterable[MemoryPairing]:
     """The pairings of other namespaces in which guests take part that this one may know."""
     used = {name for one in state.pools.in_namespace(namespace) for name in one.spec.lenders.namespaces} - {namespace}

@@ -17,6 +17,7 @@ import kopf
 from tidepool_api import names
 from tidepool_operator import grants
 from tidepool_operator.cluster import Cluster, Refused, load_config
+from tidepool_operator.cross_namespace import borrowing_from
 from tidepool_operator.election import Election, lease_name
 from tidepool_operator.health import serve
 from tidepool_operator.heartbeats import Heartbeats
@@ -141,7 +142,8 @@ class Operator:
         if objects is self.state.guests and not is_news:
             return grants.concerned(meta["namespace"], meta["name"])
         shared = {meta["namespace"], *lending} if is_news else ()
-        return {reader for namespace in shared for reader in grants.readers(namespace)}
+        borrowing = borrowing_from(meta["namespace"], self.state) if objects is self.state.grants else set()
+        return borrowing | {reader for namespace in shared for reader in grants.readers(namespace)}
 
     async def take_in_node(self, kind: str | None, body: dict[str, Any]) -> None:
         """Takes in one watch event about a node, and wakes the namespaces that have guests there."""

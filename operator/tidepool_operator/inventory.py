@@ -74,8 +74,9 @@ class Inventory:
         silent: Collection[str] = (),
         gone: Mapping[str, dict[str, str]] | None = None,
     ) -> None:
-        """`silent` are the nodes whose agent does not answer, `gone` guests that were there lately, with their labels.
+        """`nodes` are those of the cluster, where they are known, `silent` those whose agent does not answer.
 
+        `gone` are guests that were there lately, with their labels.
         `elsewhere` are pairings of other namespaces; guests of these go by `namespace/name`.
         """
         known = sorted(guests, key=lambda one: one.name)
@@ -83,6 +84,7 @@ class Inventory:
         self.silent = frozenset(silent)
         self.gone = gone or {}
         self.nodes = nodes or {}
+        self._are_nodes_known = nodes is not None
         self.cordoned = {name for name, one in self.nodes.items() if one.cordoned}
         self._labelled: dict[tuple[str, str], set[str]] = defaultdict(set)
         self._with_key: dict[str, set[str]] = defaultdict(set)
@@ -116,6 +118,10 @@ class Inventory:
             case _:
                 found = self._with_key.get(one.key, set())
         return found if one.operator in ("In", "Exists") else self.guests.keys() - found
+
+    def is_on_a_node(self, guest: MemoryGuest) -> bool:
+        """Whether the node that a guest is said to run on is one of the cluster, as far as these are known."""
+        return not self._are_nodes_known or guest.spec.node_name in self.nodes
 
     def place(self, guest: MemoryGuest) -> Place:
         """Where a guest runs."""

@@ -32,7 +32,7 @@ from tidepool_api import (
 from tidepool_operator import adoption, build, changes, identities, report
 from tidepool_operator.changes import TOLD_AT_MOST, Create, Delete, Update, described
 from tidepool_operator.cluster import Refused, at_once
-from tidepool_operator.cross_namespace import Grants, age, pairings_elsewhere
+from tidepool_operator.cross_namespace import Grants, age, is_granted, pairings_elsewhere
 from tidepool_operator.identities import Claims
 from tidepool_operator.inventory import Inventory
 from tidepool_operator.outcome import Outcome
@@ -123,7 +123,9 @@ class Reconciler:
         what that takes to be written is written for many of them at a time. What the API server refuses holds up
         nothing else: at the end each pool says how it is, and what was refused.
         """
-        scene = self._round(namespace)
+        outcome = Outcome(namespace, self._outcomes.get(namespace))
+        await self._revoke(namespace, outcome)
+        scene = self._round(namespace, outcome)
         pools = sorted(self._state.pools.in_namespace(namespace), key=age)
         broken = self._state.pools.unreadable(namespace)
         plans = [(pool, self._plan(scene, pool)) for pool in pools if not pool.terminating]
@@ -176,7 +178,7 @@ class Reconciler:
         self._written.clear()
         self._writer.keep(())
 
-    def _round(self, namespace: str) -> _Round:
+    def _round(self, namespace: str, outcome: Outcome) -> _Round:
         begin = time.thread_time()
         guests = {one.name: one for one in self._state.guests.in_namespace(namespace)}
         ends = [end.node_name for one in self._state.pairings.in_namespace(namespace) for end in _ends(one)]
@@ -195,7 +197,6 @@ class Reconciler:
             gone=self._missing(namespace, guests),
         )
         guests |= {one.lender_ref: lender for one in pairings if (lender := self._lender(one))}
-        outcome = Outcome(namespace, self._outcomes.get(namespace))
         held = [one.name for one in self._state.pools.in_namespace(namespace) if one.is_held]
         claimed = {guest: pool for pool in held for guest, _ in inventory.roles_in(pool)}
         return _Round(namespace, guests, silent, inventory, outcome, claimed, planning=time.thread_time() - begin)
@@ -464,6 +465,15 @@ class Reconciler:
         pools = {one.name for one in self._state.pools.in_namespace(namespace)}
         pools |= {one.name for one in self._state.pools.unreadable(namespace)}
         return [one for one in self._state.pairings.in_namespace(namespace) if one.spec.pool not in pools]
+
+    async def _revoke(self, namespace: str, outcome: Outcome) -> None:
+        """Deletes pairings whose lender no MemoryGrant allows, also while their pool is paused or on a dry run."""
+        for one in self._state.pairings.in_namespace(namespace):
+            if not one.terminating and not is_granted(one, self._state):
+                why = f"no MemoryGrant of namespace {one.lender_namespace} lets pool {one.spec.pool} borrow from"
+                await self._writer.say(one, "Warning", "NotGranted", f"{why} {one.spec.lender.guest}")
+                what, write = f"delete pairing {one.name}", partial(self._delete_now, one, None)
+                await outcome.attempt(one.spec.pool, one.metadata.uid, what, None, write)
 
     async def _release_abandoned(self, scene: _Round) -> None:
         """Takes over for agents that can no longer tear their side down: guest gone, or agent dead."""

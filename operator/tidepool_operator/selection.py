@@ -7,7 +7,7 @@ from datetime import timedelta
 from enum import StrEnum
 from typing import TYPE_CHECKING
 
-from tidepool_api import ConditionType, Reason, Role, RoleChoice, Status
+from tidepool_api import ConditionType, Provider, Reason, Role, RoleChoice, Status
 from tidepool_operator import roles
 
 if TYPE_CHECKING:
@@ -133,8 +133,29 @@ def select(
     return Selection(lenders, borrowers, unready, cordoned, given, frozenset(taken), problems)
 
 
+def _unbelieved(guest: MemoryGuest, inventory: Inventory) -> str:
+    """Why this is not what an agent reports of a virtual machine; empty if it may be.
+
+    Kubernetes itself deletes an object whose owner is gone or never was, so that an instance that owns one is real.
+    """
+    if not inventory.is_on_a_node(guest):
+        return f"NodeUnknown: the cluster has no node {guest.spec.node_name}"
+    if guest.spec.provider is Provider.KUBEVIRT and not any(
+        (one.uid, one.name, one.kind) == (guest.spec.vm.uid, guest.name, "VirtualMachineInstance")
+        and one.api_version.startswith("kubevirt.io/")
+        for one in guest.metadata.owner_references
+    ):
+        return (
+            "InstanceUnknown: it does not belong to the VirtualMachineInstance of its name; "
+            "delete the MemoryGuest, and the agent makes it anew if there is such an instance"
+        )
+    return ""
+
+
 def _unready(guest: MemoryGuest, role: Role, inventory: Inventory) -> str:
     """Why this guest cannot take part now; empty if it can."""
+    if why := _unbelieved(guest, inventory):
+        return why
     if guest.spec.node_name in inventory.silent:
         return (
             f"{Reason.AGENT_NOT_RESPONDING}: no heartbeat of the Tidepool agent on node {guest.spec.node_name}; "

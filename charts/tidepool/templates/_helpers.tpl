@@ -15,10 +15,14 @@ app.kubernetes.io/managed-by: {{ $root.Release.Service }}
 helm.sh/chart: {{ printf "%s-%s" $root.Chart.Name $root.Chart.Version }}
 {{- end -}}
 
-{{/* The name of a component's objects; cluster-wide ones carry the release's namespace too. */}}
+{{/* The name of a component's objects; what is made of it, such as a Job's pods, still has room for 63 characters. */}}
 {{- define "tidepool.name" -}}
 {{- $root := index . 0 -}}
-{{ printf "%s-%s" $root.Release.Name (index . 1) | trunc 63 }}
+{{- $release := $root.Release.Name -}}
+{{- if gt (len $release) 43 }}
+{{- printf "the release name %s has %d characters; choose one of at most 43" $release (len $release) | fail }}
+{{- end -}}
+{{ printf "%s-%s" $release (index . 1) }}
 {{- end -}}
 
 {{- define "tidepool.image" -}}
