@@ -276,7 +276,7 @@ class Helm:
 
     def run(self, name: str) -> tuple[int, str]:
         """Runs what a Job's pod runs, with the pod's rights, and reports the end of the Job."""
-        job = wait_for(name, lambda: self.server.get("-n", NAMESPACE, "job", name))
+        job = wait_for(name, lambda: self._begun(name))
         pod = job["spec"]["template"]["spec"]
         (container,) = pod["containers"]
         token = self.server.kubectl("create", "token", "-n", NAMESPACE, pod["serviceAccountName"]).strip()
@@ -286,6 +286,11 @@ class Helm:
         code = start(self.server, log, *task, token=token, variables=variables).wait(60)
         self._report(name, ["SuccessCriteriaMet", "Complete"] if code == 0 else ["FailureTarget", "Failed"])
         return code, log.read_text()
+
+    def _begun(self, name: str) -> Any:
+        """A Job that has not come to its end, as one of a former time has."""
+        job = self.server.get("-n", NAMESPACE, "job", name)
+        return None if job.get("status", {}).get("conditions") else job
 
     def _report(self, name: str, conditions: list[str]) -> None:
         now = datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
