@@ -19,6 +19,7 @@ from demo import lab
 from tidepool_lab import paths
 
 TUTORIAL = "docs/tutorial/first-pool.md"
+PLAIN = "docs/how-to/plain-manifests.md"
 PAGES = ("README.md", "CONTRIBUTING.md", "docs/*.md")  # in the order in which they are read
 NAMES = {
     "NAMESPACE": "default",
@@ -44,9 +45,12 @@ class Kind:
 # The first that fits.
 KINDS = {
     "tutorial": Kind("kubectl ", "e2e/tests/test_product_tutorial.py", TUTORIAL),
+    "plain": Kind("helm template |kubectl delete (memorypools|namespace) ", "e2e/tests/test_product_release.py", PLAIN),
     "install": Kind("helm install ", "e2e/tests/test_product_release.py"),
     "upgrade": Kind("helm upgrade tidepool .*reuse-values$", "e2e/tests/test_product_release.py"),
     "crds": Kind("kubectl apply .*charts/tidepool/crds/", "e2e/tests/test_product_release.py"),
+    "keep": Kind("helm rollback tidepool REVISION ", "e2e/tests/test_product_release.py"),
+    "give-up": Kind("helm uninstall .*--no-hooks", "e2e/tests/test_product_release.py"),
     "rollback": Kind("helm rollback ", "e2e/tests/test_product_release.py"),
     "monitoring": Kind("helm upgrade .*monitoring", "e2e/tests/test_product_release.py"),
     "uninstall": Kind("helm uninstall ", "e2e/tests/test_product_release.py"),

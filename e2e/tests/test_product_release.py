@@ -141,9 +141,20 @@ def test_uninstall_leaves_nothing(installed_again: Product) -> None:
     _assert_it_can_be_installed_again()
 
 
+def _assert_it_can_be_applied_and_removed() -> None:
+    """As plain manifests, without Helm."""
+    docs.run(docs.command("crds"))
+    install, *removal = docs.commands("plain")
+    docs.run(install.replace("MY/PREFIX", images.PREFIX))
+    rolled_out()
+    for line in [*removal, docs.command("delete-crds")]:
+        docs.run(line)
+
+
 def _assert_it_can_be_installed_again() -> None:
     """On a cluster without even its CRDs: where there is KubeVirt; then for hosts with their own libvirt, and back."""
     docs.run(docs.command("delete-crds"))
+    _assert_it_can_be_applied_and_removed()
     docs.run(docs.command("install").replace("MY/PREFIX", images.PREFIX))
     rolled_out()
     until("every guest is found", lambda: len(lab.items("memoryguests")) == len(GUESTS), 60)
@@ -153,3 +164,12 @@ def _assert_it_can_be_installed_again() -> None:
     docs.run(namespace)
     lab.kubectl("delete", "namespace", namespace.split()[-1])
     docs.run(docs.command("rollback"))
+    _assert_there_are_ways_out()
+
+
+def _assert_there_are_ways_out() -> None:
+    """The last revision once more, and away without hooks; operator/tests/test_release.py tries it in need."""
+    docs.run(docs.command("keep").replace("REVISION", "3"))
+    rolled_out()
+    docs.run(docs.command("give-up"))
+    assert lab.kubectl("get", "deployments,daemonsets", "-n", lab.SYSTEM, "-o", "name") == ""

@@ -6,42 +6,69 @@
 
 Helm installs CRDs and never changes them; and it is the agents that take the module out of the guests, so that they
 must not go before that is done.
+
+A hook that is applied as a plain manifest is an ordinary Job, and runs at once. So each makes sure that its time has
+come: pools go only for a Job that Helm has created, what agents have written only when they are gone, and nothing at
+all while another release is the one at work.
 """
 
 from __future__ import annotations
 
 import argparse
 import logging
+import os
 import sys
 import time
+from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from kubernetes import client, dynamic
-from kubernetes.dynamic.exceptions import ConflictError, DynamicApiError, NotFoundError
+from kubernetes.dynamic.exceptions import ConflictError, DynamicApiError, NotFoundError, UnauthorizedError
+from urllib3.exceptions import HTTPError
 
 from tidepool_api import crd, names
 from tidepool_operator import logs, settings
 from tidepool_operator.cluster import load_config
+from tidepool_operator.heartbeats import Heartbeats
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
+T = TypeVar("T")
 log = logging.getLogger(__name__)
 
 MANAGER = "tidepool-release"
+RELEASE_ANNOTATION = f"{names.GROUP}/release"  # on the policy with which the chart keeps a second release out
 CRD_API = "apiextensions.k8s.io/v1"
 LEASE_API = "coordination.k8s.io/v1"
+POLICY_API = "admissionregistration.k8s.io/v1"
 LOOK_EVERY = 2.0
 ESTABLISHED_SECONDS = 60.0
-# A pairing waits a minute for a guest that does not answer, and is let go then.
+# The operator lets a pairing go after two minutes, whatever its agents do, and a module goes in its agent's next round.
+# All that ends, with a word of what is left, before Helm's five minutes do.
 PATIENCE_SECONDS = 240.0
-# After its last pairing the module goes in the agent's next round.
-UNLOADED_SECONDS = 60.0
 # Answers of an API server that is busy, or that somebody else has just written to.
 PASSING = frozenset({409, 429, 500, 502, 503, 504})
+# Exit codes: there is something to be done first, and trying again may help. The chart's Jobs go by them.
+NOT_YET, AGAIN = 1, 2
 
 Found = dict[str, Any]
+
+
+class NotYet(Exception):
+    """Something is in the way; the text says what, and what to do about it."""
+
+
+@dataclass(frozen=True)
+class Release:
+    """One installation of the chart."""
+
+    namespace: str
+    name: str
+
+    def __str__(self) -> str:
+        return f"release {self.name} in namespace {self.namespace}"
 
 
 class Api:
@@ -53,6 +80,10 @@ class Api:
 
     def _resource(self, kind: str, api_version: str = names.API_VERSION) -> Any:
         return self._client.resources.get(api_version=api_version, kind=kind)
+
+    def _list(self, kind: str, api_version: str, **query: str) -> list[Found]:
+        items: list[Found] = self._resource(kind, api_version).get(**query).to_dict()["items"]
+        return items
 
     def apply_crd(self, body: Found) -> None:
         """Makes a CRD what it is to be, whoever has written it before."""
@@ -68,15 +99,32 @@ class Api:
     def all(self, kind: str) -> list[Found]:
         """All objects of one of our kinds; none where its CRD is gone."""
         try:
-            items: list[Found] = self._resource(kind).get().to_dict()["items"]
+            return self._list(kind, names.API_VERSION)
         except (NotFoundError, dynamic.exceptions.ResourceNotFoundError):
             return []
-        return items
 
     def leases(self, namespace: str) -> list[Found]:
         """The Leases of operator and agents."""
-        items: list[Found] = self._resource("Lease", LEASE_API).get(namespace=namespace).to_dict()["items"]
+        items = self._list("Lease", LEASE_API, namespace=namespace)
         return [one for one in items if one["metadata"]["name"].startswith((names.LEASE_PREFIX, names.OPERATOR_LEASE))]
+
+    def releases(self) -> list[Release]:
+        """The releases in the cluster, by the policies with which each keeps others out."""
+        found = self._list("ValidatingAdmissionPolicy", POLICY_API)
+        said = (one["metadata"].get("annotations", {}).get(RELEASE_ANNOTATION) for one in found)
+        return [Release(*one.split("/", 1)) for one in said if one]
+
+    def has_workloads(self, release: Release) -> bool:
+        """Whether a release has an operator or agents that are to stay."""
+        kinds = ("Deployment", "DaemonSet")
+        found = (one for kind in kinds for one in self._list(kind, "apps/v1", namespace=release.namespace))
+        return any(is_of(one, release) and "deletionTimestamp" not in one["metadata"] for one in found)
+
+    def creator(self, namespace: str, job: str) -> str:
+        """By which program a Job was created, as the API server has noted it: no manifest can say that."""
+        found: Found = self._resource("Job", "batch/v1").get(namespace=namespace, name=job).to_dict()
+        writers = [one for one in found["metadata"]["managedFields"] if "subresource" not in one]
+        return str(min(writers, key=lambda one: str(one["time"]))["manager"])
 
     def delete(self, found: Found) -> None:
         """Deletes an object, if it is still the same."""
@@ -89,16 +137,32 @@ class Api:
             log.info("%s %s is gone already", found["kind"], title(found))
 
 
+@dataclass(frozen=True)
+class Task:
+    """What a Job works with."""
+
+    api: Api
+    release: Release
+    job: str
+    patience: float
+
+
 def title(found: Found) -> str:
     """An object as people call it."""
     return f"{found['metadata']['namespace']}/{found['metadata']['name']}"
 
 
-def left(seconds: float, look: Callable[[], list[str]]) -> list[str]:
-    """Waits until nothing is found; what still is after so long. Says what it waits for."""
-    deadline = time.monotonic() + seconds
+def is_of(workload: Found, release: Release) -> bool:
+    """Whether a Deployment or DaemonSet is a release's, by what cannot be changed: others may label it as they like."""
+    selected: dict[str, str] = workload["spec"]["selector"].get("matchLabels", {})
+    wanted = {"app.kubernetes.io/name": "tidepool", "app.kubernetes.io/instance": release.name}
+    return selected | wanted == selected
+
+
+def left(until: float, look: Callable[[], list[str]]) -> list[str]:
+    """Waits until nothing is found; what still is at that time. Says what it waits for."""
     said: list[str] = []
-    while (found := look()) and time.monotonic() < deadline:
+    while (found := patiently(look)) and time.monotonic() < until:
         if found != said:
             log.info("waiting for %s", ", ".join(found))
             said = found
@@ -106,7 +170,7 @@ def left(seconds: float, look: Callable[[], list[str]]) -> list[str]:
     return found
 
 
-def patiently(do: Callable[[], None]) -> None:
+def patiently(do: Callable[[], T]) -> T:
     """Does something again while the API server has no time for it."""
     deadline = time.monotonic() + ESTABLISHED_SECONDS
     while True:
@@ -116,65 +180,141 @@ def patiently(do: Callable[[], None]) -> None:
             if error.status not in PASSING or time.monotonic() > deadline:
                 raise
             log.warning("trying again: %s %s", error.status, error.reason)
+        except HTTPError as error:
+            if time.monotonic() > deadline:
+                raise
+            log.warning("trying again: %s", error)
         time.sleep(LOOK_EVERY)
 
 
-def bring_crds(api: Api, _: float) -> int:
+def are_ours(task: Task) -> bool:
+    """Whether pools and guests are this release's, and not another one's, which is named. Of two at work neither's."""
+    others = [str(one) for one in patiently(task.api.releases) if one != task.release]
+    if not others:
+        return True
+    if patiently(lambda: task.api.has_workloads(task.release)):
+        raise NotYet(f"there is {', '.join(others)}, too: take that away first, its operator may serve these pools")
+    log.warning("pools and guests are those of %s: nothing of them is touched", ", ".join(others))
+    return False
+
+
+def bring_crds(task: Task) -> None:
     """The CRDs of this version."""
+    if not are_ours(task):
+        return
     bodies = [crd.build(kind) for kind in crd.KINDS]
     for body in bodies:
-        patiently(partial(api.apply_crd, body))
+        patiently(partial(task.api.apply_crd, body))
         log.info("applied %s", body["metadata"]["name"])
     ours = [body["metadata"]["name"] for body in bodies]
-    waiting = left(ESTABLISHED_SECONDS, lambda: [name for name in ours if not api.is_established(name)])
-    for name in waiting:
-        log.error("the API server does not serve %s: `kubectl describe crd %s` says why", name, name)
-    return 1 if waiting else 0
+    until = time.monotonic() + ESTABLISHED_SECONDS
+    if waiting := left(until, lambda: [name for name in ours if not task.api.is_established(name)]):
+        raise NotYet(f"the API server does not serve {', '.join(waiting)}: `kubectl describe crd` says why")
 
 
-def withdraw(api: Api, patience: float) -> int:
-    """All pools deleted, with their pairings, and the module out of every guest that answers."""
-    for pool in api.all("MemoryPool"):
-        api.delete(pool)
+def withdraw(task: Task) -> None:
+    """All pools deleted, with their pairings, and the module out of every guest."""
+    api = task.api
+    if not are_ours(task):
+        return
+    pools = patiently(lambda: api.all("MemoryPool"))
+    if pools:
+        require_helm(patiently(lambda: api.creator(task.release.namespace, task.job)))
+    until = time.monotonic() + task.patience
+    for pool in pools:
+        patiently(partial(api.delete, pool))
         log.info("deleted MemoryPool %s", title(pool))
     kinds = ("MemoryPool", "MemoryPairing")
-    waiting = left(patience, lambda: [f"{kind} {title(one)}" for kind in kinds for one in api.all(kind)])
-    for one in waiting:
-        log.error("%s is still there: is the operator up, and the agents of both its guests?", one)
-    if waiting:
-        return 1
-    for guest in left(UNLOADED_SECONDS, lambda: [title(one) for one in api.all("MemoryGuest") if has_module(one)]):
-        log.warning("guest %s has not said that the module is out of it; it is, once that guest reboots", guest)
+    if waiting := left(until, lambda: [f"{kind} {title(one)}" for kind in kinds for one in api.all(kind)]):
+        raise NotYet(f"still there: {', '.join(waiting)}. Is the operator up? {advice(task.release)}")
+    if waiting := left(until, partial(with_module, task, Heartbeats())):
+        raise NotYet(f"memory may still be lent: {', '.join(waiting)}. {advice(task.release)}")
     log.info("no guest lends or borrows any more")
-    return 0
 
 
-def has_module(guest: Found) -> bool:
-    """Whether a guest has last been seen with the module."""
-    return bool(guest.get("status", {}).get("moduleVersion"))
+def require_helm(creator: str) -> None:
+    """Helm creates this Job when it uninstalls, and at no other time. What uses it as a library is named after it."""
+    if "helm" not in creator:
+        raise NotYet(
+            f"this Job was created by {creator} and not by Helm, so that all pools stay. "
+            "To remove Tidepool, delete the MemoryPools first: docs/how-to/plain-manifests.md"
+        )
 
 
-def forget(api: Api, _: float) -> int:
+def with_module(task: Task, heartbeats: Heartbeats) -> list[str]:
+    """The guests that have last been seen with the module, and whether there is an agent that could take it out."""
+    heartbeats.update(task.api.leases(task.release.namespace))
+    guests = [one for one in task.api.all("MemoryGuest") if one.get("status", {}).get("moduleVersion")]
+    return [f"guest {title(one)} has the module" + unattended(one["spec"]["nodeName"], heartbeats) for one in guests]
+
+
+def unattended(node: str, heartbeats: Heartbeats) -> str:
+    """That the agent of a node does not answer, where that is so."""
+    return f" and the agent on node {node} does not answer" if heartbeats.is_silent(node) else ""
+
+
+def advice(release: Release) -> str:
+    """The ways on from an uninstallation that has not come to its end."""
+    name, where = release.name, f"-n {release.namespace}"
+    return (
+        "Nothing else was taken away, so that agents that come back do the rest. "
+        f"Then `helm uninstall {name} {where}` once more. "
+        f"Or keep Tidepool: `helm rollback {name} REVISION {where}`; `helm history {name} {where}` has the last one. "
+        f"Or give these guests up: `helm uninstall {name} {where} --no-hooks`; the module leaves them when they reboot"
+    )
+
+
+def forget(task: Task) -> None:
     """No MemoryGuest and no Lease is left, now that nobody writes them any more."""
-    for lease in api.leases(settings.parse([]).own_namespace):
-        api.delete(lease)
-    for guest in api.all("MemoryGuest"):
-        api.delete(guest)
-    return 1 if left(ESTABLISHED_SECONDS, lambda: [title(one) for one in api.all("MemoryGuest")]) else 0
+    api = task.api
+    if not are_ours(task):
+        return
+    if patiently(lambda: api.has_workloads(task.release)):
+        raise NotYet(f"operator and agents of {task.release} are still there: nothing is forgotten")
+    for lease in patiently(lambda: api.leases(task.release.namespace)):
+        patiently(partial(api.delete, lease))
+    for guest in patiently(lambda: api.all("MemoryGuest")):
+        patiently(partial(api.delete, guest))
+    until = time.monotonic() + ESTABLISHED_SECONDS
+    if waiting := left(until, lambda: [title(one) for one in api.all("MemoryGuest")]):
+        raise NotYet(f"MemoryGuests are still there: {', '.join(waiting)}")
 
 
 TASKS = {"crds": bring_crds, "withdraw": withdraw, "forget": forget}
+
+
+def carry_out(name: str, task: Callable[[], Task]) -> int:
+    """Does one task; its exit code. What went wrong is said in words, for Helm shows them."""
+    try:
+        TASKS[name](task())
+    except NotYet as reason:
+        log.error("%s", reason)
+        return NOT_YET
+    except UnauthorizedError:
+        log.error(
+            "the API server no longer knows this Job: Helm has given up waiting for it; start again, with --timeout 10m"
+        )
+        return NOT_YET
+    except DynamicApiError as error:
+        log.error("the API server said %s", error.reason)
+        return AGAIN
+    except HTTPError as error:
+        log.error("the API server cannot be reached: %s", error)
+        return AGAIN
+    return 0
 
 
 def main(arguments: Sequence[str]) -> int:
     """Does one task; 0 if it is done."""
     parser = argparse.ArgumentParser(prog="python3 -m tidepool_operator.release", description="A step of Helm's hooks.")
     parser.add_argument("task", choices=TASKS)
-    text = "seconds that pools and pairings have to go (default: %(default)s)"
+    text = "seconds that pools, pairings and modules have to go (default: %(default)s)"
     parser.add_argument("--patience", type=float, default=PATIENCE_SECONDS, help=text)
     chosen = parser.parse_args(arguments)
     logs.set_up("text", "INFO")
-    return TASKS[chosen.task](Api(), chosen.patience)
+    release = Release(settings.parse([]).own_namespace, os.environ["TIDEPOOL_RELEASE"])
+    job = os.environ["TIDEPOOL_JOB"]
+    return carry_out(chosen.task, lambda: Task(Api(), release, job, chosen.patience))
 
 
 if __name__ == "__main__":
