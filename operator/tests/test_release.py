@@ -376,7 +376,7 @@ def test_hooks_that_are_applied_do_no_harm(installed: Helm, how: tuple[str, ...]
 def test_a_release_that_could_not_go_stays_a_release(installed: Helm) -> None:
     """With no agent to take the module out: it can be kept and upgraded, and goes when the agent has been there."""
     server, agent = installed.server, Agent(installed.server, "a", "n1")
-    server.kubectl("delete", "-n", "a", "mp", "kept")
+    server.kubectl("delete", "-n", "a", "tpool", "kept")
     agent.guest("b", BORROWS, identity=None, moduleVersion="0.1.0")
     refused, said = installed.with_jobs(UNINSTALL, WITHDRAW)
     assert refused.returncode != 0
@@ -389,4 +389,4 @@ def test_a_release_that_could_not_go_stays_a_release(installed: Helm) -> None:
     answer, said = installed.with_jobs(UNINSTALL, WITHDRAW, "tidepool-release-forget")
     assert answer.returncode == 0, answer.stderr + "".join(said)
     assert json.loads(installed.done("list", "-A", "--all", "-o", "json")) == []
-    assert not server.get("mg", "-A")["items"]
+    assert not server.get("tguest", "-A")["items"]
