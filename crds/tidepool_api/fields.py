@@ -6,6 +6,7 @@ A message names the value and what would be right; the API server puts the path 
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
 from typing import Annotated, Any
 
 from pydantic import AfterValidator, Field, WithJsonSchema
@@ -17,6 +18,8 @@ VALIDATIONS = "x-kubernetes-validations"
 
 LEAST_MEMORY = "16Mi"
 MOST_MEMORY = "16Ti"
+MOST_BYTES = 1 << 60  # of a figure
+MOST_COUNT = (1 << 63) - 1
 LEAST_DEADLINE = "1ms"
 MOST_DEADLINE = "60s"
 LEAST_THRESHOLD = "1us"
@@ -143,7 +146,7 @@ Deadline = Annotated[str, Field(max_length=16, json_schema_extra=_duration_rules
 Threshold = Annotated[str, Field(max_length=16, json_schema_extra=_duration_rules(*_THRESHOLD)), _between(*_THRESHOLD)]
 Pause = Annotated[str, Field(max_length=16, json_schema_extra=_duration_rules(*_PAUSE)), _between(*_PAUSE)]
 Port = Annotated[int, Field(ge=1, le=65535)]
-Bytes = Annotated[int, Field(ge=0, le=1 << 60, json_schema_extra={"format": "int64"})]
+Bytes = Annotated[int, Field(ge=0, le=MOST_BYTES, json_schema_extra={"format": "int64"})]
 Count = Annotated[int, Field(ge=0, json_schema_extra={"format": "int64"})]
 Percent = Annotated[int, Field(ge=0, le=100)]
 Address = Annotated[str, Field(min_length=2, max_length=45, json_schema_extra=_ADDRESS_RULES)]
@@ -157,6 +160,11 @@ Ratio = Annotated[str, Field(pattern=r"^(0\.[0-9]{2}|1\.00)$", max_length=4)]
 def format_ratio(hits: int, total: int) -> str | None:
     """A ratio with two digits, which is as much as anyone looks at; None of nothing."""
     return f"{hits / total:.2f}" if total else None
+
+
+def total(sizes: Iterable[int]) -> int:
+    """A sum of sizes that a field of bytes takes, whatever guests say theirs are."""
+    return min(sum(sizes), MOST_BYTES)
 
 
 def readable(size: int | None) -> str | None:

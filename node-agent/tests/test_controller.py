@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+import asyncio
+from typing import Any
+
 import pytest
 from objects import machine, pairing
 
-from tidepool_agent.cluster import owned
-from tidepool_agent.controller import orphaned
+from tidepool_agent.cluster import Cluster, owned
+from tidepool_agent.controller import Controller, orphaned
+from tidepool_agent.kubeapi import ApiError
+from tidepool_agent.watch import key_of
 from tidepool_api import names
 
 BOTH = [names.LENDER_FINALIZER, names.BORROWER_FINALIZER]
@@ -44,3 +49,78 @@ def test_a_granted_lender_is_looked_for_in_its_own_namespace() -> None:
 )
 def test_ends_of_guests_that_are_gone(node: str, machines: set[tuple[str, str]], gone: list[str]) -> None:
     assert orphaned(pairing(), node, machines) == gone
+
+
+class Remains:
+    """What guests that are gone have left, and an API server that answers in some way to what is done about it."""
+
+    node = "node1"
+
+    def __init__(self, refusal: ApiError) -> None:
+        self.refusal, self.tried = refusal, list[str]()
+
+    def machines(self) -> dict[Any, Any]:
+        return {}
+
+    def guests(self) -> dict[Any, Any]:
+        return {("default", name): {"metadata": {"namespace": "default", "name": name}} for name in "ab"}
+
+    def terminating(self) -> list[Any]:
+        return [pairing(terminating=True)]
+
+    async def let_go(self, guest: Any) -> None:
+        self.tried.append(key_of(guest)[1])
+        raise self.refusal
+
+    async def release(self, _: Any, finalizer: str) -> bool:
+        self.tried.append(finalizer)
+        raise self.refusal
+
+
+@pytest.mark.parametrize(("status", "tried"), [(422, ["a", "b", *BOTH]), (0, ["a"])])
+def test_one_object_that_cannot_be_tidied_up_holds_up_no_other(status: int, tried: list[str]) -> None:
+    """As one whose owner has filled its annotations up; who cannot be asked at all is not asked for each of them."""
+    remains = Remains(ApiError(status, "no"))
+    tools: Any = type("Tools", (), {"cluster": remains})
+    asyncio.run(Controller(tools, "tidepool-system")._settle())  # noqa: SLF001 - `run` goes on for ever
+    assert remains.tried == tried
+
+
+class Recorder:
+    """An API server that notes what it is asked to do."""
+
+    def __init__(self) -> None:
+        self.asked = list[str]()
+
+    def apply(self, _: str, body: dict[str, Any], **_more: Any) -> dict[str, Any]:
+        self.asked.append("apply")
+        return body | {"metadata": body["metadata"] | {"resourceVersion": "2"}}
+
+    def delete(self, _: str, **_more: Any) -> None:
+        self.asked.append("delete")
+
+
+LONG_LEFT = {names.LEAVING_ANNOTATION: "2026-01-01T00:00:00Z"}
+
+
+@pytest.mark.parametrize(
+    ("meta", "asked"),
+    [
+        ({}, ["apply"]),
+        ({"annotations": LONG_LEFT}, ["delete"]),
+        ({"annotations": LONG_LEFT, "deletionTimestamp": "2026-01-01T00:00:00Z"}, []),
+    ],
+)
+def test_a_guest_is_let_go_whatever_others_have_done_to_it(meta: dict[str, Any], asked: list[str]) -> None:
+    """Who may change it may have it forget who wrote what, or keep it with a finalizer: no crash, no calls for ever."""
+    guest = {
+        "kind": "MemoryGuest",
+        "metadata": {"name": "g", "namespace": "default", "uid": "u", "resourceVersion": "1"} | meta,
+        "spec": {"provider": "KubeVirt", "vm": {"name": "g", "uid": "u"}, "nodeName": "node1"},
+    }
+    api: Any = Recorder()
+    cluster = Cluster(api, "node1", (), lambda _: None)
+    cluster.guests()["default", "g"] = guest
+    assert cluster.guest(("default", "g")) is not None
+    asyncio.run(cluster.let_go(guest))
+    assert api.asked == asked

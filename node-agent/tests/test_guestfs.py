@@ -9,6 +9,7 @@ from objects import BOOT, LENDER, OTHER, RELEASE
 
 from tidepool_agent.errors import Nonsense
 from tidepool_agent.guestfs import Histogram, Observation, Side, parse
+from tidepool_api.fields import MOST_BYTES
 
 BASE = f"""\
 /proc/sys/kernel/random/boot_id:{BOOT}
@@ -87,6 +88,15 @@ def test_what_a_planner_decides_on() -> None:
     assert seen.module.ghost == "NonInclusive"
     assert seen.module.curve == ((512 << 20, 0.5), (1 << 30, 0.8125))
     assert (seen.module.references, seen.module.sampled_references) == (9000, 1200)
+
+
+def test_memory_that_no_machine_has_is_not_believed() -> None:
+    """The four parts of the working set together have to fit into a field of the API."""
+    parts = ("Active(anon)", "Inactive(anon)", "Active(file)", "Unevictable")
+    for digits, fits in ((13, True), (14, False)):
+        seen = parse(BASE + "".join(f"/proc/meminfo:{part}: {'9' * digits} kB\n" for part in parts))
+        assert (seen.working_set_bytes is not None) == fits
+        assert (seen.working_set_bytes or 0) <= MOST_BYTES
 
 
 @pytest.mark.parametrize(

@@ -7,7 +7,7 @@ from datetime import timedelta
 import pytest
 from objects import BOOT, BORROWER, LENDER, machine, observation, pairing, want
 
-from tidepool_agent import report
+from tidepool_agent import guestfs, report
 from tidepool_agent.errors import (
     CommandsBlocked,
     ConfigureFailed,
@@ -24,6 +24,7 @@ from tidepool_agent.guestfs import Observation, Peer, Side
 from tidepool_agent.plan import Want
 from tidepool_agent.report import Finding
 from tidepool_api import BorrowerStatus, GuestStatus, LenderStatus, Role, Status, cadence, find
+from tidepool_api.fields import MOST_BYTES, MOST_COUNT
 
 MIB = 1 << 20
 WAIT, LONG = timedelta(seconds=30), timedelta(days=1)
@@ -280,6 +281,21 @@ def test_all_figures_of_a_large_cluster_are_a_bounded_number_of_writes() -> None
     """10,000 guests and 5,000 pairings with two ends each, all of which move all the time."""
     assert 20_000 / cadence.figures_seconds(10_000, 5_000) <= cadence.AGENTS_WRITES
     assert cadence.figures_seconds(100, 50) == cadence.LEAST_SECONDS
+
+
+def test_figures_that_no_guest_can_have_are_cut_down_to_what_the_api_takes() -> None:
+    """Else whoever is root in a guest has each of its agent's rounds fail, and its pairings never let go."""
+    most = guestfs.MAX_NUMBER
+    lends = report.end(LENT, Finding(seen=connected(lent_pages=most)))
+    assert lends.to_dict()["lentBytes"] == MOST_BYTES
+    told = report.end(BORROWED, borrower(catalog_pages=most, get_hits=most, get_misses=most, get_late=most)).to_dict()
+    assert (told["usedBytes"], told["hits"], told["misses"]) == (MOST_BYTES, MOST_COUNT, MOST_COUNT)
+    twice = {(Side.BORROWERS, name): Peer({"enabled": "1"}, {"lent_pages": most}) for name in "ab"}
+    found = Finding(seen=observation(loaded=True, peers=twice))
+    memory = status(found, (LENT,)).memory
+    assert memory is not None
+    assert memory.lent_bytes == MOST_BYTES
+    assert said(found, "LendingPaired")[1] == "WithoutPairing"
 
 
 def test_hits_and_misses_are_never_written_for_their_own_sake() -> None:

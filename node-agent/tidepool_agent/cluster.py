@@ -176,7 +176,7 @@ class Cluster:
         try:
             if not since:
                 await self._apply(path, _leaving(guest), self._guests)
-            elif since <= _seconds(-LEAVING_SECONDS):
+            elif since <= _seconds(-LEAVING_SECONDS) and "deletionTimestamp" not in meta:
                 await asyncio.to_thread(self._api.delete, path, uid=meta["uid"], version=meta["resourceVersion"])
         except ApiError as error:
             if not (error.conflict or error.not_found):
@@ -272,12 +272,20 @@ def _body(guest: MemoryGuest) -> Object:
 
 
 def _own(guest: Object) -> Object:
-    """A MemoryGuest with those labels only that agents have given it: others' are neither compared nor applied."""
+    """A MemoryGuest with what agents have given it: others' labels and annotations are neither compared nor applied.
+
+    Who may change an object may also have it forget who wrote what: then nothing is ours until it is applied again.
+    """
     meta = guest["metadata"]
-    fields = [one["fieldsV1"] for one in meta["managedFields"] if one["manager"] == names.AGENT_FIELD_MANAGER]
-    ours = {name for one in fields for name in one.get("f:metadata", {}).get("f:labels", {})}
-    labels = {name: value for name, value in meta.get("labels", {}).items() if f"f:{name}" in ours}
-    return {**guest, "metadata": meta | {"labels": labels}}
+    managed = [one for one in meta.get("managedFields", ()) if one.get("manager") == names.AGENT_FIELD_MANAGER]
+    fields = [one.get("fieldsV1", {}).get("f:metadata", {}) for one in managed]
+    return {**guest, "metadata": meta | {what: _of(meta, what, fields) for what in ("labels", "annotations")}}
+
+
+def _of(meta: Object, what: str, fields: Sequence[Object]) -> dict[str, str]:
+    """Those labels or annotations that are among some managed fields."""
+    ours = {name for one in fields for name in one.get(f"f:{what}", {})}
+    return {name: value for name, value in meta.get(what, {}).items() if f"f:{name}" in ours}
 
 
 def _leaving(guest: Object) -> Object:

@@ -7,7 +7,7 @@ import contextlib
 import logging
 import random
 import time
-from collections.abc import Collection
+from collections.abc import Awaitable, Collection
 
 from tidepool_agent.cluster import Cluster
 from tidepool_agent.kubeapi import ApiError
@@ -115,10 +115,21 @@ class Controller:
         """Removes what a guest that is gone leaves behind: its MemoryGuest, and the finalizers of its pairings."""
         for key, guest in list(self._cluster.guests().items()):
             if key not in machines:
-                await self._cluster.let_go(guest)
+                await _attempt("let go guest", key, self._cluster.let_go(guest))
         for pairing in self._cluster.terminating():
             for finalizer in orphaned(pairing, self._cluster.node, machines):
-                await self._cluster.release(pairing, finalizer)
+                key = (pairing.namespace, pairing.name)
+                await _attempt("release pairing", key, self._cluster.release(pairing, finalizer))
+
+
+async def _attempt(what: str, key: Key, step: Awaitable[object]) -> None:
+    """Does something about one object: that it is refused holds up no other, that nobody answers does."""
+    try:
+        await step
+    except ApiError as error:
+        if not error.status:
+            raise
+        log.warning("cannot %s %s/%s: %s", what, *key, error)
 
 
 def orphaned(pairing: MemoryPairing, node: str, machines: Collection[Key]) -> list[str]:

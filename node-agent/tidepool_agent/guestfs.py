@@ -14,10 +14,11 @@ from enum import StrEnum
 
 from tidepool_agent.errors import Nonsense
 from tidepool_api import is_identity
+from tidepool_api.fields import MOST_COUNT
 
 TREE = "/sys/kernel/config/tidepool"
 PAGE = 4096
-MAX_NUMBER = 1 << 63
+MAX_NUMBER = MOST_COUNT
 MAX_BUCKETS = 256
 MAX_POINTS = 16
 GHOST_OFF = "Off"
@@ -30,7 +31,7 @@ _PEER = re.compile(rf"{TREE}/(borrowers|lenders)/(?!\.\.?/)([A-Za-z0-9._-]{{1,63
 _STAT = re.compile(r"([a-z][a-z0-9_]{0,47}) ([0-9]{1,20})")
 _BUCKET = re.compile(r"([a-z]{1,16}) ([0-9]{1,20}|inf) ([0-9]{1,20})")
 _REASON = re.compile(r"[A-Z][A-Za-z]{0,31}")
-_MEMORY = re.compile(r"\s*([0-9]{1,15}) kB")
+_MEMORY = re.compile(r"\s*([0-9]{1,13}) kB")
 _UPTIME = re.compile(r"([0-9]{1,12}\.[0-9]{2}) .*")
 _STALL = re.compile(r"(some|full) avg10=[0-9.]+ avg60=([0-9]{1,3})\..*")
 _REFAULTS = re.compile(r"workingset_refault(?:_file)? ([0-9]{1,18})")

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 
 from tidepool_agent.guestfs import GHOST_OFF, Observation, Side
 from tidepool_api import CurvePoint, GuestMemory, GuestPressure, GuestStatus
+from tidepool_api.fields import MOST_COUNT
 
 GRAIN = 16 << 20
 PART_OF_MEMORY = 32
@@ -76,7 +77,8 @@ def _missed(seen: Observation) -> tuple[str, int | None]:
     if module and module.ghost not in ("", GHOST_OFF):
         return "ghost", module.references
     if module and lenders:
-        return "pool", module.stats.get("misses", 0) + sum(peer.stats.get("get_hits", 0) for peer in lenders.values())
+        hits = sum(peer.stats.get("get_hits", 0) for peer in lenders.values())
+        return "pool", min(module.stats.get("misses", 0) + hits, MOST_COUNT)
     return "unknown", None
 
 

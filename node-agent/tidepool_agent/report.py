@@ -40,7 +40,7 @@ from tidepool_api import (
     names,
 )
 from tidepool_api.base import ObjectMeta, OwnerReference
-from tidepool_api.fields import readable
+from tidepool_api.fields import MOST_COUNT, readable, total
 
 NAMED_AT_MOST = 5  # directories in one message
 FIGURES = frozenset(
@@ -144,7 +144,7 @@ def _role(wants: tuple[Want, ...]) -> Role:
 
 def _memory(seen: Observation, before: GuestStatus) -> GuestMemory:
     borrowers, lenders = seen.side(Side.BORROWERS).values(), seen.side(Side.LENDERS).values()
-    return needs.memory(seen, before.memory, lent=sum(map(lent, borrowers)), borrowed=sum(map(used, lenders)))
+    return needs.memory(seen, before.memory, lent=total(map(lent, borrowers)), borrowed=total(map(used, lenders)))
 
 
 def _conditions(machine: Machine, found: Finding) -> list[Condition]:
@@ -200,7 +200,7 @@ def _lending_paired(found: Finding) -> list[Condition]:
     if not strays:
         return [condition(kind, True, "Paired")]
     shown = ", ".join(sorted(strays)[:NAMED_AT_MOST]) + (", …" if len(strays) > NAMED_AT_MOST else "")
-    size = readable(sum(strays.values()))
+    size = readable(total(strays.values()))
     message = f"it holds {size} for borrowers that no MemoryPairing names: tidepool/borrowers/ has {shown}"
     return [condition(kind, False, "WithoutPairing", message)]
 
@@ -330,17 +330,17 @@ def _stranger(want: Want) -> str:
 
 def lent(peer: Peer) -> int:
     """Bytes that a lender holds for this borrower."""
-    return peer.stats.get("lent_pages", 0) * PAGE
+    return total((peer.stats.get("lent_pages", 0) * PAGE,))
 
 
 def used(peer: Peer) -> int:
     """Bytes that a borrower believes this lender to hold."""
-    return peer.stats.get("catalog_pages", 0) * PAGE
+    return total((peer.stats.get("catalog_pages", 0) * PAGE,))
 
 
 def missed(stats: Mapping[str, int]) -> int:
     """Reads of evicted pages that went to the disk after all."""
-    return sum(stats.get(name, 0) for name in ("get_misses", "get_late", "get_errors", "get_corrupt"))
+    return min(sum(stats.get(name, 0) for name in ("get_misses", "get_late", "get_errors", "get_corrupt")), MOST_COUNT)
 
 
 def guest_wait(wants: tuple[Want, ...], wait: timedelta) -> timedelta:
