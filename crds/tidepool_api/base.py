@@ -5,7 +5,7 @@ from __future__ import annotations
 from datetime import UTC, datetime
 from typing import Annotated, Any, Self
 
-from pydantic import AwareDatetime, BaseModel, ConfigDict, Field, PlainSerializer
+from pydantic import AwareDatetime, BaseModel, ConfigDict, Field, PlainSerializer, field_validator
 from pydantic.alias_generators import to_camel
 
 from tidepool_api import names
@@ -65,6 +65,12 @@ class ObjectMeta(ApiModel):
     owner_references: tuple[OwnerReference, ...] = ()
     creation_timestamp: Time | None = None
     deletion_timestamp: Time | None = None
+
+    @field_validator("annotations")
+    @classmethod
+    def _of_tidepool(cls, annotations: dict[str, str]) -> dict[str, str]:
+        """Others may note down what and as often as they like: it is neither kept nor a change."""
+        return {key: text for key, text in annotations.items() if key.startswith(f"{names.GROUP}/")}
 
 
 class ApiObject(ApiModel):

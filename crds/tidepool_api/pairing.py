@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pydantic import Field
 
+from tidepool_api import names
 from tidepool_api.base import ApiModel, ApiObject
 from tidepool_api.conditions import Condition
 from tidepool_api.fields import (
@@ -243,6 +244,12 @@ class MemoryPairing(ApiObject):
     def lender_namespace(self) -> str:
         """The namespace of the lender; the borrower's is the pairing's own."""
         return self.spec.lender.namespace or self.namespace
+
+    @property
+    def is_taken_down(self) -> bool:
+        """Whether it is there only because of somebody else's finalizer: both ends are taken down."""
+        ours = {names.LENDER_FINALIZER, names.BORROWER_FINALIZER}
+        return self.terminating and bool(self.metadata.finalizers) and ours.isdisjoint(self.metadata.finalizers)
 
     @property
     def lender_ref(self) -> str:

@@ -6,9 +6,11 @@ import asyncio
 from types import SimpleNamespace
 from typing import Any
 
+import pytest
 from world import BORROWER, LENDER, LONG_AGO, MIB, guest, mib
 
-from tidepool_api import GrantStatus, MemoryGrant, names
+from tidepool_api import GrantStatus, MemoryGrant, cadence, names
+from tidepool_api.fields import MOST_BYTES
 from tidepool_operator import build, grants
 from tidepool_operator.cross_namespace import Grants, borrowing_from, is_granted, pairings_elsewhere
 from tidepool_operator.handlers import Operator
@@ -227,6 +229,65 @@ def test_what_is_lent_under_a_grant_is_added_up() -> None:
     assert (use.namespace, use.pool, use.pairings, use.size_bytes, use.lent_bytes) == ("poor", "pool", 1, 512 * MIB, 0)
     cluster.grant("rich", {"namespace": "others"})
     assert used(cluster).uses == ()
+
+
+def held_by_another(cluster: Cluster, *finalizers: str) -> None:
+    """The only pairing is deleted, and these are the finalizers that are left."""
+    (one,) = cluster.state.pairings.in_namespace("poor")
+    cluster.version += 1
+    going = {"deletionTimestamp": "2026-01-01T00:00:00Z", "finalizers": list(finalizers)}
+    body = one.to_dict()
+    cluster.state.pairings.put(
+        body | {"metadata": body["metadata"] | going | {"resourceVersion": str(cluster.version)}}
+    )
+
+
+def test_a_pairing_that_somebody_else_keeps_holds_none_of_the_lenders_memory() -> None:
+    """Else who borrows once could keep a lender of another namespace from its owners, whatever they grant."""
+    cluster = rich_and_poor()
+    cluster.grant("rich", {"namespace": "poor"})
+    cluster.carry_out("poor", cluster.plan("poor"))
+    for name in ("one", "two"):
+        cluster.guest("rich", name, BORROWER)
+    cluster.pool("rich")
+    held_by_another(cluster, names.LENDER_FINALIZER, "example.com/mine")
+    assert [one.borrower for one in cluster.plan("rich").assignments] == ["one"]
+    assert used(cluster).pairings == 1
+    held_by_another(cluster, "example.com/mine")
+    assert [one.borrower for one in cluster.plan("rich").assignments] == ["one", "two"]
+    assert used(cluster).pairings == 0
+
+
+def test_figures_that_no_guest_can_have_hold_up_no_grant() -> None:
+    """Root in two lenders says what they hold, and all grants of the cluster are told one after the other."""
+    cluster = rich_and_poor()
+    cluster.grant("rich", {"namespace": "poor"})
+    cluster.carry_out("poor", cluster.plan("poor"))
+    (one,) = cluster.state.pairings.in_namespace("poor")
+    status = one.status.model_validate({"lender": {"state": "Connected", "lentBytes": MOST_BYTES}})
+    found = {("poor", "pool"): [one.model_copy(update={"status": status})] * 2}
+    (grant,) = cluster.state.grants.in_namespace("rich")
+    assert grants.status(grant, found, cluster.state).uses[0].lent_bytes == MOST_BYTES
+
+
+def test_so_many_grants_are_written_a_second(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whoever writes many has no more written for that."""
+    cluster, slept, written = rich_and_poor(), list[float](), list[str]()
+    for name in "abc":
+        cluster.put(names.GRANTS, "rich", name, {"to": [{"namespace": "poor"}]})
+
+    async def sleep(seconds: float) -> None:
+        slept.append(seconds)
+
+    async def patch(_plural: str, namespace: str, name: str, body: Any, **_more: Any) -> Any:
+        written.append(name)
+        return {"metadata": {"name": name, "namespace": namespace}, **body}
+
+    monkeypatch.setattr(grants.asyncio, "sleep", sleep)
+    api: Any = SimpleNamespace(patch=patch)
+    asyncio.run(grants.tell(api, cluster.state))
+    assert written == ["a", "b", "c"]
+    assert sum(slept) == pytest.approx(3 / cadence.GRANT_WRITES)
 
 
 def test_figures_of_a_grant_are_written_when_they_have_clearly_moved() -> None:

@@ -68,6 +68,19 @@ def test_what_is_not_known_now_stays(known: dict[str, str | None]) -> None:
     assert identities.news(PAIR, claims(reporting(**known), [PAIR])) == {}
 
 
+def test_an_identity_of_a_guest_elsewhere_is_its_own() -> None:
+    """A lender takes an identity from one borrower only: a copy in another namespace would keep that one out."""
+    theirs = PAIR.model_copy(update={"metadata": PAIR.metadata.model_copy(update={"namespace": "theirs"})})
+    lender = theirs.spec.lender.model_copy(update={"namespace": "ns"})
+    theirs = theirs.model_copy(update={"spec": theirs.spec.model_copy(update={"lender": lender})})
+    others = identities.elsewhere("ns", [theirs])
+    assert others == {L: "l", B: "theirs/b"}
+    fresh = nameless(pairing("c", "l", 512 * MIB))
+    posing = claims(reporting(l=L, c=B), [fresh], others)
+    assert (posing.believed, posing.disputed) == ({"l": L}, {"c": B})
+    assert identities.news(fresh, posing) == {"lender": {"identity": L}}
+
+
 def test_a_module_that_was_loaded_anew_has_its_pairings_follow() -> None:
     second = pairing("c", "l", 512 * MIB)
     anew = claims(reporting(l=identity_of("l", 1), b=B, c=identity_of("c")), [PAIR, second])

@@ -9,6 +9,7 @@ from cast import identity_of
 from world import BORROWER, LENDER, LONG_AGO, MIB, guest, pairing, plan, pool
 
 from tidepool_api import MemoryPairing, PairingStatus, PoolStatus, Status, condition, find
+from tidepool_api.fields import MOST_BYTES
 from tidepool_operator import report
 from tidepool_operator.planner import Plan
 
@@ -55,6 +56,13 @@ def test_a_pairing_is_what_its_two_ends_are(
     verdict = report.judge(reported(lender, borrower), NOW)
     assert (verdict.phase, verdict.ready, verdict.reason) == (phase, ready, reason)
     assert verdict.message
+
+
+def test_figures_that_no_guest_can_have_hold_up_no_status() -> None:
+    """Root in two borrowers says what they use; one pass writes what is to be said of all pools of a namespace."""
+    each = reported("Connected", "Connected", usedBytes=MOST_BYTES)
+    judged = [report.Judged(each, report.judge(each, NOW))] * 2
+    assert report.pool_status(pool(), Plan(), judged).used_bytes == MOST_BYTES
 
 
 def test_a_refusal_is_a_failure_only_when_nothing_explains_it() -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING
 
 import pytest
@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from world import BORROWER, LENDER, LONG_AGO, TEAM, auto_pool, carried_out, guest, mib, plan, pool
 
-from tidepool_api import MemoryPool, Role
+from tidepool_api import GuestRole, MemoryPool, Role
 from tidepool_api.pool import MOST_ROLES
 
 if TYPE_CHECKING:
@@ -151,6 +151,16 @@ def test_a_selected_lender_is_relieved_too() -> None:
     assert mib(plan(remembered, well, [], at=LONG_AGO + timedelta(minutes=10))) == {("b", "l"): 512}
     uneasy = [b, guest("l", LENDER, stalled=10)]
     assert plan(remembered, uneasy, [], at=LONG_AGO + timedelta(minutes=10)).assignments == ()
+
+
+@pytest.mark.parametrize("of", [pool(), auto_pool()])
+def test_a_role_that_begins_in_a_thousand_years_is_one_that_begins_now(of: MemoryPool) -> None:
+    """Who may write the status of a pool can say so; one such word would stop the work on its whole namespace."""
+    future = datetime(9999, 12, 31, 23, 59, 59, tzinfo=UTC)
+    one = GuestRole(guest="l", role=Role.NONE, since=future, reason="UnderMemoryPressure")
+    said = of.model_copy(update={"status": of.status.model_copy(update={"roles": (one,)})})
+    made = plan(said, [guest("l", LENDER | TEAM), guest("b", BORROWER | TEAM, stalled=50)], [])
+    assert all(role.since <= LONG_AGO for role in made.roles)
 
 
 def test_a_guest_of_which_nothing_is_known_stays_what_it_is() -> None:

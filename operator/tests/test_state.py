@@ -27,6 +27,17 @@ def test_an_older_version_changes_nothing() -> None:
     assert [one.spec.port for one in pools.in_namespace("ns")] == [10]
 
 
+def test_what_others_note_down_on_an_object_is_no_change() -> None:
+    """Nor is it kept: an annotation has room for a quarter of a MiB, and may be written all the time."""
+    pools = State().pools
+    noted = body("pool", 1)
+    for version, notes in ((1, {}), (2, {"example.com/note": "x"}), (3, {names.DRY_RUN_ANNOTATION: "true"})):
+        metadata = noted["metadata"] | {"resourceVersion": str(version), "annotations": notes}
+        pools.put(noted | {"metadata": metadata})
+        assert pools.changes() == (1 if version < 3 else 2)
+    assert pools.in_namespace("ns")[0].metadata.annotations == {names.DRY_RUN_ANNOTATION: "true"}
+
+
 def test_a_late_deletion_does_not_take_the_successor() -> None:
     pools = State().pools
     pools.put(body("pool", 5, uid="first"))

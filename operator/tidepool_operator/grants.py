@@ -1,16 +1,18 @@
 """Says on each MemoryGrant who makes use of it: those who wrote it may not look where the pairings are.
 
-Added up for all grants at a time, from the pairings that are known, and written where it has clearly changed.
+Added up for all grants at a time, from the pairings that are known, and written where it has clearly changed, one after
+the other: whoever writes many grants has no more written for that, and others wait a little longer.
 """
 
 from __future__ import annotations
 
+import asyncio
 import logging
 from collections import defaultdict
 from typing import TYPE_CHECKING
 
-from tidepool_api import GrantStatus, GrantUse
-from tidepool_api.fields import readable
+from tidepool_api import GrantStatus, GrantUse, cadence
+from tidepool_api.fields import readable, total
 from tidepool_api.grant import MOST_USES
 from tidepool_operator import build
 from tidepool_operator.cluster import Refused
@@ -34,9 +36,11 @@ async def tell(cluster: Cluster, state: State) -> None:
     found = borrowed(one for namespace in state.pairings.namespaces() for one in state.pairings.in_namespace(namespace))
     for namespace in state.grants.namespaces():
         for grant in state.grants.in_namespace(namespace):
+            await asyncio.sleep(0)  # others' work goes on between two of many grants
             fresh = status(grant, found.get(namespace, {}), state)
             if not worth_writing(fresh, grant.status):
                 continue
+            await asyncio.sleep(1 / cadence.GRANT_WRITES)
             patch = build.replacement(grant.status.to_dict(), fresh.to_dict())
             try:
                 answer = await cluster.patch(state.grants.plural, namespace, grant.name, {"status": patch}, status=True)
@@ -50,7 +54,7 @@ def borrowed(pairings: Iterable[MemoryPairing]) -> Mapping[str, Mapping[Pool, li
     """The pairings that borrow from other namespaces, by the lender's namespace and then by their pool."""
     found: dict[str, dict[Pool, list[MemoryPairing]]] = defaultdict(lambda: defaultdict(list))
     for one in pairings:
-        if one.lender_namespace != one.namespace:
+        if one.lender_namespace != one.namespace and not one.is_taken_down:
             found[one.lender_namespace][one.namespace, one.spec.pool].append(one)
     return found
 
@@ -61,7 +65,7 @@ def status(grant: MemoryGrant, found: Mapping[Pool, Iterable[MemoryPairing]], st
     uses.sort(key=lambda one: (-one.size_bytes, one.namespace, one.pool))
     return GrantStatus(
         pairings=sum(one.pairings for one in uses),
-        lent=readable(sum(one.lent_bytes for one in uses)),
+        lent=readable(total(one.lent_bytes for one in uses)),
         uses=tuple(uses[:MOST_USES]),
     )
 
@@ -75,8 +79,8 @@ def _allowed(grant: MemoryGrant, pairings: Iterable[MemoryPairing], state: State
 
 def _use(pool: Pool, pairings: Iterator[MemoryPairing]) -> GrantUse:
     each = list(pairings)
-    lent = sum(one.status.lender.lent_bytes or 0 for one in each if one.status.lender)
-    size = sum(one.spec.size_bytes for one in each)
+    lent = total(one.status.lender.lent_bytes or 0 for one in each if one.status.lender)
+    size = total(one.spec.size_bytes for one in each)
     return GrantUse(namespace=pool[0], pool=pool[1], pairings=len(each), size_bytes=size, lent_bytes=lent)
 
 

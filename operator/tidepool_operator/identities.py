@@ -51,17 +51,30 @@ class _End(NamedTuple):
     given: str | None  # what its guest has been told of the other
 
 
-def claims(guests: Mapping[str, MemoryGuest], pairings: Iterable[MemoryPairing]) -> Claims:
-    """Which of the reported identities are believed."""
+def claims(
+    guests: Mapping[str, MemoryGuest], pairings: Iterable[MemoryPairing], others: Mapping[str, str] | None = None
+) -> Claims:
+    """Which of the reported identities are believed; `others` are those of pairings elsewhere, each with its guest."""
     reported = {name: one.status.identity for name, one in guests.items() if one.status.identity}
     count = Counter(reported.values())
-    owners = {end.identity: end.guest for one in pairings for end in _ends(one) if end.identity}
+    owners = {**(others or {}), **{end.identity: end.guest for one in pairings for end in _ends(one) if end.identity}}
     believed = {
         name: identity
         for name, identity in reported.items()
         if owners.get(identity) == name or (identity not in owners and count[identity] == 1)
     }
     return Claims(believed, {name: identity for name, identity in reported.items() if name not in believed})
+
+
+def elsewhere(namespace: str, pairings: Iterable[MemoryPairing]) -> dict[str, str]:
+    """The guests that pairings of other namespaces name, by their identities, as this namespace knows them."""
+    found = {}
+    for one in pairings:
+        ends = ((one.lender_namespace, one.spec.lender), (one.namespace, one.spec.borrower))
+        for place, end in ends:
+            if end.identity:
+                found[end.identity] = end.guest if place == namespace else f"{place}/{end.guest}"
+    return found
 
 
 def introduced(spec: Body, lender: str, borrower: str, known: Claims) -> Body:

@@ -97,9 +97,12 @@ class Inventory:
         self._borrowed_by: dict[str, list[MemoryPairing]] = defaultdict(list)
         for pairing in sorted(pairings, key=lambda one: one.name):
             self._of_pool[pairing.spec.pool].append(pairing)
-            self._lent_by[pairing.lender_ref].append(pairing)
-            self._borrowed_by[pairing.spec.borrower.guest].append(pairing)
+            if not pairing.is_taken_down:
+                self._lent_by[pairing.lender_ref].append(pairing)
+                self._borrowed_by[pairing.spec.borrower.guest].append(pairing)
         for pairing in elsewhere:
+            if pairing.is_taken_down:
+                continue
             lender, borrower = pairing.spec.lender.guest, pairing.spec.borrower.guest
             is_ours = pairing.lender_namespace == namespace
             self._lent_by[lender if is_ours else f"{pairing.lender_namespace}/{lender}"].append(pairing)

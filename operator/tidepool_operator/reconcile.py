@@ -347,7 +347,8 @@ class Reconciler:
         A guest that has rebooted has another one; that its pairings go on is no change of what was planned.
         """
         pairings = self._state.pairings.in_namespace(scene.namespace)
-        scene.claims = identities.claims(scene.guests, pairings)
+        others = identities.elsewhere(scene.namespace, pairings_elsewhere(scene.namespace, self._state))
+        scene.claims = identities.claims(scene.guests, pairings, others)
         await at_once(self._name(scene, one) for one in pairings if not one.terminating)
 
     async def _name(self, scene: _Round, pairing: MemoryPairing) -> None:

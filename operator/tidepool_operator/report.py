@@ -26,6 +26,7 @@ from tidepool_api import (
     to_mib,
     without,
 )
+from tidepool_api.fields import total
 from tidepool_api.names import DRY_RUN_ANNOTATION
 from tidepool_operator import identities
 from tidepool_operator.selection import Problem, ProblemReason
@@ -221,8 +222,8 @@ def pool_status(
         borrowers=len(plan.borrowers),
         pairings=len(live),
         ready_pairings=len(connected),
-        lent_bytes=to_mib(sum(one.pairing.spec.size_bytes for one in connected)),
-        used_bytes=to_mib(sum(one.used_bytes or 0 for one in figures)),
+        lent_bytes=to_mib(total(one.pairing.spec.size_bytes for one in connected)),
+        used_bytes=to_mib(total(one.used_bytes or 0 for one in figures)),
         hit_ratio=format_ratio(hits, hits + sum(one.misses or 0 for one in figures)),
         roles=pool.status.roles if pool.is_held else plan.roles or None,
         conditions=_renewed(pool.status.conditions, *conditions),

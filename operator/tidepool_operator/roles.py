@@ -11,7 +11,6 @@ changes of the last cool-down are in the status of the pool besides, so that a r
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from datetime import timedelta
 from enum import StrEnum
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -117,6 +116,12 @@ def remembered(pool: MemoryPool, roles: Roles, paired: Collection[str], at: date
     return tuple(sorted(kept[:MOST_ROLES], key=lambda one: one.guest))
 
 
+def _remembered(pool: MemoryPool, at: datetime) -> dict[str, GuestRole]:
+    """What the status of a pool remembers, by guest; nothing in it begins only later, whoever has written it."""
+    each = (one if one.since <= at else one.model_copy(update={"since": at}) for one in pool.status.roles or ())
+    return {one.guest: one for one in each}
+
+
 def until_due(pool: MemoryPool, begun: Iterable[datetime], at: datetime) -> float | None:
     """The seconds until the next cool-down is over, of roles begun then; None when none runs."""
     left = [pool.spec.cool_down_seconds - (at - since).total_seconds() for since in begun]
@@ -125,7 +130,7 @@ def until_due(pool: MemoryPool, begun: Iterable[datetime], at: datetime) -> floa
 
 def is_cooling(pool: MemoryPool, since: datetime | None, at: datetime) -> bool:
     """Whether a role that began then is too new to be changed."""
-    return since is not None and at < since + timedelta(seconds=pool.spec.cool_down_seconds)
+    return since is not None and (at - since).total_seconds() < pool.spec.cool_down_seconds
 
 
 # --- lenders that were selected ---------------------------------------------------------------------------------------
@@ -135,7 +140,7 @@ def _relieve(
     pool: MemoryPool, inventory: Inventory, abroad: Mapping[str, MemoryGuest], roles: Roles, at: datetime
 ) -> None:
     """Finds the lenders that need their memory themselves, and those that did lately."""
-    before = {one.guest: one for one in pool.status.roles or () if one.role is Role.NONE}
+    before = {name: one for name, one in _remembered(pool, at).items() if one.role is Role.NONE}
     lending = {name for name, role in inventory.roles_in(pool.name) if role is Role.LENDER}
     for name in sorted(roles.lenders):
         status, entry = (abroad.get(name) or inventory.guests[name]).status, before.get(name)
@@ -166,7 +171,7 @@ def is_calm(status: GuestStatus) -> bool:
 
 def _choose(pool: MemoryPool, inventory: Inventory, names: Iterable[str], at: datetime) -> Roles:
     """Gives each guest the role that it needs, or leaves it the one that it has."""
-    entries = {one.guest: one for one in pool.status.roles or ()}
+    entries = _remembered(pool, at)
     present = dict(inventory.roles_in(pool.name)) | {name: one.role for name, one in entries.items()}
     begun = inventory.begun_in(pool.name) | {name: one.since for name, one in entries.items()}
     roles = Roles()
