@@ -79,7 +79,8 @@ def kubevirt_crds() -> list[dict[str, Any]]:
 def agent_rights() -> list[dict[str, Any]]:
     """What the chart lets the agents do: their account, their roles, and the policies that bind each to its node."""
     kinds = ("ServiceAccount", "Role", "ValidatingAdmissionPolicy")
-    return [document for document in rendered("agent") if any(kind in document["kind"] for kind in kinds)]
+    found = rendered("agent", "agent.providers={KubeVirt,Libvirt}")
+    return [document for document in found if any(kind in document["kind"] for kind in kinds)]
 
 
 def token_of(server: Server, node: str) -> str:

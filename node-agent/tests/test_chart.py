@@ -57,6 +57,23 @@ def test_the_agent_has_two_capabilities_and_nothing_else() -> None:
     assert not [volume for volume in pod["volumes"] if "hostPath" in volume]
 
 
+def made_where(*settings: str) -> str:
+    """What the policy says of guests that are made, with these settings."""
+    policies = [one for one in rendered("agent", *settings) if one["kind"] == "ValidatingAdmissionPolicy"]
+    (guests,) = [one for one in policies if one["metadata"]["name"] == "tidepool-agent-guests"]
+    rules = [one["expression"] for one in guests["spec"]["validations"]]
+    return " && ".join(" ".join(rule.split()) for rule in rules if rule.startswith("request.operation != 'CREATE'"))
+
+
+def test_an_agent_reports_machines_only_where_there_may_be_some() -> None:
+    """A namespace's pools take whatever is reported in it, and need no grant for that."""
+    assert """object.spec.provider in ["KubeVirt"]""" in made_where()
+    both = made_where("agent.providers={KubeVirt,Libvirt}", "agent.libvirtNamespace=hosts", "agent.namespaces={a,b}")
+    assert """object.spec.provider in ["KubeVirt","Libvirt"]""" in both
+    assert "request.namespace == 'hosts' || request.namespace.startsWith('nova-')" in both
+    assert """request.namespace in ["a","b"]""" in both
+
+
 def test_the_agents_are_told_what_they_may_not_touch() -> None:
     """By default they look everywhere and build nowhere."""
 

@@ -132,6 +132,12 @@ def test_a_guest_is_its_own_nodes_until_that_lets_it_go(
     here.delete(guest)
 
 
+def test_a_domain_is_made_up_in_no_namespace_but_those_of_domains(agents: Callable[..., Agent], namespace: str) -> None:
+    """A guest made up where an agent has none would lend to others there, or borrow from them, without a grant."""
+    domain = within(namespace, GUEST, provider="Libvirt")
+    assert refused(lambda: agents("here", namespace).apply(domain), "in the namespace of its project")
+
+
 def test_each_end_of_a_pairing_is_its_nodes(cluster: Server, agents: Callable[..., Agent], namespace: str) -> None:
     """Item 10: status blocks and finalizers; the spec, and what follows from both ends, are the operator's."""
     here, there = agents("here", namespace), agents("there", namespace)
