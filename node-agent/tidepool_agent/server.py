@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import logging
-import socket
-import threading
 from collections.abc import Callable
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from http.server import BaseHTTPRequestHandler
 
 from prometheus_client import CONTENT_TYPE_LATEST, CollectorRegistry, generate_latest
+
+from tidepool_api import serving
 
 log = logging.getLogger(__name__)
 
@@ -36,14 +36,4 @@ def start(address: str, port: int, registry: CollectorRegistry, checks: dict[str
         def log_message(self, template: str, *args: object) -> None:
             log.debug(template, *args)
 
-    class Server(ThreadingHTTPServer):
-        # Of IPv4 as well, unless an address of that is asked for, or the kernel has no IPv6.
-        address_family = socket.AF_INET6 if _is_for_all(address) else socket.AF_INET
-
-    server = Server((address, port), Handler)
-    threading.Thread(target=server.serve_forever, name="http", daemon=True).start()
-    return int(server.server_address[1])
-
-
-def _is_for_all(address: str) -> bool:
-    return ":" in address or (not address and socket.has_dualstack_ipv6())
+    return serving.start(address, port, Handler)

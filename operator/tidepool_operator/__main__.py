@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import socket
 import sys
 
 # asyncio and aiohttp look the user up for their defaults, and a container's UID has no passwd entry.
@@ -11,13 +10,11 @@ os.environ.setdefault("USER", "tidepool")
 os.environ.setdefault("HOME", "/tmp")
 
 import kopf
-from prometheus_client import start_http_server
+from prometheus_client import MetricsHandler
 
+from tidepool_api import serving
 from tidepool_operator import handlers, logs, settings
 from tidepool_operator.metrics import Metrics
-
-# Of IPv6 this is IPv4 as well.
-ANY = "::" if socket.has_dualstack_ipv6() else "0.0.0.0"
 
 
 def main(arguments: list[str]) -> None:
@@ -26,7 +23,7 @@ def main(arguments: list[str]) -> None:
     logs.set_up(chosen.log_format, chosen.log_level)
     metrics = Metrics()
     if chosen.metrics_port:
-        start_http_server(chosen.metrics_port, addr=chosen.metrics_address or ANY)
+        serving.start(chosen.metrics_address, chosen.metrics_port, MetricsHandler)
     kopf.run(
         registry=handlers.build_registry(chosen, metrics),
         standalone=True,
