@@ -1,7 +1,7 @@
 """The API of Tidepool: its Kubernetes objects as typed models, and every name that the parts share."""
 
 from tidepool_api.base import ApiModel, ApiObject, ObjectMeta, OwnerReference, Time, now
-from tidepool_api.conditions import Condition, Status, condition, find, is_true, merge, without
+from tidepool_api.conditions import Condition, Status, condition, find, is_true, merge, printable, without
 from tidepool_api.fields import Requirement, Selector, format_ratio, is_identity
 from tidepool_api.grant import Grantee, GrantSpec, GrantStatus, GrantUse, MemoryGrant
 from tidepool_api.guest import (
@@ -122,6 +122,7 @@ __all__ = [
     "now",
     "parse_duration",
     "parse_quantity",
+    "printable",
     "to_mib",
     "without",
 ]

@@ -13,6 +13,11 @@ from tidepool_api.base import ApiModel, Time, now
 MESSAGE_LIMIT = 4096
 
 
+def printable(text: str) -> str:
+    """A text without what a terminal would take for a command, or a log for another line."""
+    return "".join(one if one.isprintable() else "\N{REPLACEMENT CHARACTER}" for one in text)
+
+
 class Status(StrEnum):
     """What a condition says of itself."""
 

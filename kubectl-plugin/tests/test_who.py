@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import io
+import json
 from typing import Any
 
 from objects import HEAD, condition, guest, pairing
 from rich.console import Console
 
 from tidepool_api import MemoryGrant, MemoryGuest, MemoryPairing
+from tidepool_kubectl import verdict
+from tidepool_kubectl.cluster import Cluster, Refused
 from tidepool_kubectl.snapshot import Lendings
 from tidepool_kubectl.who import remarks, rows, summary, table
 
@@ -79,3 +83,31 @@ def test_memory_without_a_pairing_is_not_left_out() -> None:
     sound = MemoryGuest.parse(guest("m", "", condition("LendingPaired", "True", "Paired")))
     assert list(remarks(Lendings(guests=(stray, sound)))) == [f"ns/l: {said}"]
     assert list(remarks(Lendings(guests=(stray, sound)), ("ns", "m"))) == []
+
+
+class Asked(Cluster):
+    """A cluster that notes for what it is asked; whoever asks may list pairings of single namespaces only."""
+
+    def __init__(self, grant: MemoryGrant) -> None:
+        self.namespace, self._everywhere, self._where = "ns", False, "/namespaces/ns"
+        self._grant, self.paths = grant, list[str]()
+
+    def read(self, path: str, _query: object = ()) -> bytes:
+        self.paths.append(path)
+        if path.endswith("v1alpha1/memorypairings"):
+            raise Refused(403, "Forbidden")
+        return json.dumps({"items": [self._grant.to_dict()] if path.endswith("/memorygrants") else []}).encode()
+
+
+def test_a_grant_for_what_is_no_namespace_leads_nowhere_else() -> None:
+    """Whoever writes grants does not say what is read with the rights of whoever looks at them."""
+    spec = {"to": [{"namespace": "../../../../api/v1/namespaces/kube-system/secrets?"}]}
+    cluster = Asked(MemoryGrant.parse(grant().to_dict() | {"spec": spec}))
+    cluster.lendings()
+    assert "/namespaces/..%2F..%2F..%2F..%2Fapi%2Fv1%2Fnamespaces%2Fkube-system%2Fsecrets%3F/" in cluster.paths[-1]
+
+
+def test_what_others_have_written_is_no_command_to_the_terminal() -> None:
+    shown = io.StringIO()
+    verdict.show(Console(file=shown), [verdict.bad("\x1b[2Jgone", "\x9bmore")])
+    assert shown.getvalue() == "✗ �[2Jgone\n  → �more\n"

@@ -12,6 +12,7 @@ import typer
 from rich.console import Console
 from rich.live import Live
 
+from tidepool_api import printable
 from tidepool_kubectl import check as checking
 from tidepool_kubectl import collect as collecting
 from tidepool_kubectl import explain as explaining
@@ -114,7 +115,7 @@ def who(
         console.print(lending.summary(one, rows), soft_wrap=True, highlight=False)
     console.print(lending.table(rows) if rows else "nobody lends to anybody", crop=False)
     for remark in lending.remarks(now, one):
-        console.print(remark, style="yellow", soft_wrap=True, highlight=False, markup=False)
+        console.print(printable(remark), style="yellow", soft_wrap=True, highlight=False, markup=False)
 
 
 @app.command()
@@ -170,5 +171,6 @@ def _cluster(context: str | None, namespace: str | None, everywhere: bool, syste
 
 
 def _give_up(error: Unusable) -> NoReturn:
-    Console(stderr=True).print(f"tidepool: {error}", style="red", soft_wrap=True, highlight=False)
+    said = printable(f"tidepool: {error}")
+    Console(stderr=True).print(said, style="red", soft_wrap=True, highlight=False, markup=False)
     raise typer.Exit(2)

@@ -6,6 +6,7 @@ import json
 from collections.abc import Callable, Iterable, Sequence
 from datetime import UTC, datetime
 from typing import Any, TypeVar
+from urllib.parse import quote
 
 from kubernetes import config
 from urllib3.exceptions import HTTPError
@@ -79,7 +80,7 @@ class Cluster:
             return Lendings(tuple(one for one in found if self._concerns(one)), guests, grants)
         found, hidden = self._all(MemoryPairing, names.PAIRINGS), []
         for other in sorted({to.namespace for grant in grants for to in grant.spec.to} - {self.namespace}):
-            path = f"/namespaces/{other}"
+            path = f"/namespaces/{quote(other, safe='')}"
             there = _if_allowed(lambda: self._parsed(MemoryPairing, names.PAIRINGS, path))  # noqa: B023 - called at once
             if there is None:
                 hidden.append(other)

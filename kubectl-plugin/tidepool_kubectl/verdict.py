@@ -9,6 +9,8 @@ from enum import StrEnum
 from rich.console import Console
 from rich.markup import escape
 
+from tidepool_api import printable
+
 
 class Mark(StrEnum):
     """How a step came out."""
@@ -49,8 +51,10 @@ def show(console: Console, steps: Iterable[Step]) -> bool:
     """Prints the steps; whether none of them is bad."""
     is_well = True
     for step in steps:
-        console.print(f"[{_COLOURS[step.mark]}]{step.mark}[/] {escape(step.text)}", soft_wrap=True, highlight=False)
+        console.print(
+            f"[{_COLOURS[step.mark]}]{step.mark}[/] {escape(printable(step.text))}", soft_wrap=True, highlight=False
+        )
         if step.advice:
-            console.print(f"  → {escape(step.advice)}", soft_wrap=True, highlight=False)
+            console.print(f"  → {escape(printable(step.advice))}", soft_wrap=True, highlight=False)
         is_well = is_well and step.mark is not Mark.BAD
     return is_well

@@ -19,6 +19,7 @@ from tidepool_agent.errors import (
     ModuleUnavailable,
     Paused,
     Unreachable,
+    Unsupported,
 )
 from tidepool_agent.guestfs import Observation, Peer, Side
 from tidepool_agent.plan import Want
@@ -281,6 +282,14 @@ def test_all_figures_of_a_large_cluster_are_a_bounded_number_of_writes() -> None
     """10,000 guests and 5,000 pairings with two ends each, all of which move all the time."""
     assert 20_000 / cadence.figures_seconds(10_000, 5_000) <= cadence.AGENTS_WRITES
     assert cadence.figures_seconds(100, 50) == cadence.LEAST_SECONDS
+
+
+def test_what_a_guest_says_is_no_command_to_a_terminal_and_no_line_of_a_log() -> None:
+    """A condition may quote the guest, and people look at it with tools that print what they are given."""
+    error = Unsupported("its system is \x1b[2Jnice\nERROR all is lost\u202e\x9b")
+    error.add_note("\x07")
+    assert str(error) == "its system is �[2Jnice�ERROR all is lost��; �"
+    assert said(Finding(unreachable=error), "GuestAgentReady")[2] == str(error)
 
 
 def test_figures_that_no_guest_can_have_are_cut_down_to_what_the_api_takes() -> None:

@@ -5,7 +5,7 @@ A guest is not trusted and not reliable: everything here is an ordinary event th
 
 from __future__ import annotations
 
-from tidepool_api import Reason
+from tidepool_api import Reason, printable
 
 _REFUSALS = {
     "ModulesDisabled": "the guest's kernel takes no more modules until it is booted again: "
@@ -22,7 +22,8 @@ class GuestError(Exception):
     reason = "GuestFailed"
 
     def __str__(self) -> str:
-        return "; ".join([super().__str__(), *getattr(self, "__notes__", ())])
+        """In words, some of them perhaps the guest's own, which go to logs, conditions and terminals."""
+        return printable("; ".join([super().__str__(), *getattr(self, "__notes__", ())]))
 
 
 class Unreachable(GuestError):
