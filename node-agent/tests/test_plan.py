@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from objects import BORROWER, LENDER, OTHER, observation, pairing, want
 
-from tidepool_agent import plan
+from tidepool_agent import plan, report
 from tidepool_agent.guestfs import Module, Observation, Peer, Side
 from tidepool_agent.plan import (
     Change,
@@ -25,6 +25,7 @@ from tidepool_agent.plan import (
     Turn,
     Unload,
 )
+from tidepool_agent.report import Finding
 from tidepool_api import MemoryPairing
 from tidepool_api.live import WAYS
 
@@ -282,6 +283,19 @@ def test_the_port_changes_while_nobody_is_served() -> None:
     moved = pairing(port=7471)
     steps = plan.steps(plan.desired("lender", [moved]), seen, Source.STORE)
     assert steps == [Remove(((Side.BORROWERS, "p1"),)), Set({"port": "7471"}), Configure(want(Side.BORROWERS, moved))]
+
+
+@pytest.mark.parametrize("useless", ["127.0.0.1", "169.254.169.254", "::1", "fe80::1", "0.0.0.0", "224.0.0.1"])
+def test_a_guest_looks_for_no_lender_in_itself_or_on_its_own_link(useless: str) -> None:
+    """Whoever has another node's agent names the addresses: a cloud's metadata service is not asked for a lender."""
+    lost = want(Side.LENDERS, pairing(address=useless))
+    assert (lost.addresses, lost.is_known, "address" in lost.attributes) == ((), False, False)
+    made = plan.steps(plan.Desired({}, (lost,)), observation(loaded=True), None)
+    assert not [step for step in made if isinstance(step, Configure)]
+    (found,) = want(Side.LENDERS, pairing(address=useless, others=("10.0.0.2",))).addresses
+    assert found == "10.0.0.2"
+    (why,) = report.end(lost, Finding(seen=observation(loaded=True))).conditions
+    assert (why.reason, "mean" in why.message) == ("PeerUnknown", True)
 
 
 def test_two_spellings_of_an_address_are_one() -> None:

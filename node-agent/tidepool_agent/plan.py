@@ -10,9 +10,9 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from enum import Enum
 
-from tidepool_agent.addresses import chosen, spelled
+from tidepool_agent.addresses import chosen, reachable, spelled
 from tidepool_agent.guestfs import GHOST_OFF, PAGE, Module, Observation, Peer, Side
-from tidepool_api import Filter, MemoryPairing, Strategy, Thresholds
+from tidepool_api import Filter, LenderEnd, MemoryPairing, Strategy, Thresholds
 from tidepool_api.live import changeable
 
 Key = tuple[Side, str]  # what tells a peer directory from others of the guest
@@ -52,10 +52,11 @@ class Want:
 
     @property
     def addresses(self) -> tuple[str, ...]:
-        """Where a lender may be found, the preferred address first; none of a borrower, which comes by itself."""
-        if self.side is Side.BORROWERS:
-            return ()
-        return tuple(spelled(one) for one in self.pairing.spec.lender.addresses)
+        """Where a lender may be found, the preferred address first; none of a borrower, which comes by itself.
+
+        What names them may be anybody's agent: a guest does not look for a lender in itself, or on its own link.
+        """
+        return () if self.side is Side.BORROWERS else reachable(self.pairing.spec.lender.addresses)
 
     def aimed(self, peer: Peer | None) -> Want:
         """With the address that is to be used now."""
@@ -65,8 +66,8 @@ class Want:
 
     @property
     def is_known(self) -> bool:
-        """Whether the peer has an identity; without one the module has nothing to do with it."""
-        return "identity" in self.attributes
+        """Whether the peer has an identity, and a lender an address; else the module has nothing to do with it."""
+        return "identity" in self.attributes and (self.side is Side.BORROWERS or bool(self.addresses))
 
 
 @dataclass(frozen=True)
@@ -196,7 +197,7 @@ def _lender(pairing: MemoryPairing) -> dict[str, str]:
     spec = pairing.spec
     return {
         **_identity(spec.lender.identity),
-        "address": spelled(spec.lender.address),
+        **_address(spec.lender),
         "port": str(spec.lender.port),
         "size_bytes": _bytes(spec.size_bytes),
         "strategy": spec.strategy.value,
@@ -211,6 +212,12 @@ def _lender(pairing: MemoryPairing) -> dict[str, str]:
 
 def _identity(known: str | None) -> dict[str, str]:
     return {"identity": known} if known else {}
+
+
+def _address(lender: LenderEnd) -> dict[str, str]:
+    """Where a lender is looked for first."""
+    found = reachable(lender.addresses)
+    return {"address": found[0]} if found else {}
 
 
 def _thresholds(pair: Thresholds) -> str:

@@ -322,6 +322,8 @@ _UNSTABLE = (
 def _stranger(want: Want) -> str:
     spec = want.pairing.spec
     peer = spec.borrower if want.side is Side.BORROWERS else spec.lender
+    if peer.identity:
+        return f"none of the addresses of {peer.guest} means anything to others: {spec.lender.place}"
     return f"the identity of {peer.guest} is not known yet: the agent of node {peer.node_name} reports it"
 
 
