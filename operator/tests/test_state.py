@@ -48,6 +48,24 @@ def test_a_late_deletion_does_not_take_the_successor() -> None:
     assert pools.namespaces() == set()
 
 
+def test_a_pairing_that_is_to_go_is_known_whatever_its_ends_say() -> None:
+    """A time that Kubernetes takes and Python does not kept the last version, whose finalizers cannot be changed."""
+    pairings, one = State().pairings, pairing("b", "l", 1 << 30)
+    said = {"type": "Configured", "status": "True", "reason": "Fine", "lastTransitionTime": "0000-01-01T00:00:00Z"}
+    for version, going in ((1, {}), (2, {"deletionTimestamp": "2026-01-01T00:00:00Z"})):
+        metadata = {"name": "p", "namespace": "ns", "uid": "p", "resourceVersion": str(version), **going}
+        pairings.put(
+            {
+                "metadata": metadata | {"finalizers": [names.LENDER_FINALIZER]},
+                "spec": one.to_dict()["spec"],
+                "status": {"phase": "Connected", "lender": {"conditions": [said]}},
+            }
+        )
+        assert bool(pairings.unreadable("ns")) != bool(going)
+    (left,) = pairings.in_namespace("ns")
+    assert (left.terminating, left.metadata.resource_version, left.status.phase) == (True, "2", "Connected")
+
+
 def test_pairings_are_found_by_their_pool() -> None:
     pairings, spec = State().pairings, pairing("b", "l", 1 << 30).to_dict()["spec"]
     for name, version, of in (("one", 1, "a"), ("two", 2, "a"), ("three", 3, "b"), ("one", 4, "a")):

@@ -25,6 +25,8 @@ log = logging.getLogger(__name__)
 ZONE_LABEL = "topology.kubernetes.io/zone"
 ABROAD = "lent abroad by"  # with a namespace, the group of the pairings in which its guests lend to other namespaces
 
+_OWN = ("phase", "observedGeneration", "conditions")  # what the operator itself says of pools and pairings
+
 Group = tuple[str, str]
 
 
@@ -108,7 +110,7 @@ class Objects(Generic[T]):
         if known is not None and version(metadata) <= int(known.metadata.resource_version or 0):
             return known
         try:
-            fresh = self.model.parse(body)
+            fresh = self._read(body)
         except ValidationError as error:
             status = body.get("status", {})
             self._unreadable[namespace][name] = Unreadable(ApiObject.parse(body), status, explain(error))
@@ -126,6 +128,16 @@ class Objects(Generic[T]):
             self._groups[group][namespace, name] = fresh
         self._unreadable[namespace].pop(name, None)
         return fresh
+
+    def _read(self, body: Mapping[str, Any]) -> T:
+        """One that is to go is read without what agents say of it, if that is nonsense: it must not stay for that."""
+        try:
+            return self.model.parse(body)
+        except ValidationError:
+            if "deletionTimestamp" not in body["metadata"]:
+                raise
+            status = {name: value for name, value in body.get("status", {}).items() if name in _OWN}
+            return self.model.parse({**body, "status": status})
 
     def _count(self, namespace: str) -> None:
         self._changes[namespace] += 1
