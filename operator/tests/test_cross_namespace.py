@@ -7,6 +7,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from cast import identity_of
 from world import BORROWER, LENDER, LONG_AGO, MIB, guest, mib
 
 from tidepool_api import GrantStatus, MemoryGrant, cadence, names
@@ -14,8 +15,11 @@ from tidepool_api.fields import MOST_BYTES
 from tidepool_operator import build, grants
 from tidepool_operator.cross_namespace import Grants, borrowing_from, is_granted, pairings_elsewhere
 from tidepool_operator.handlers import Operator
+from tidepool_operator.heartbeats import Heartbeats
 from tidepool_operator.inventory import Inventory
+from tidepool_operator.outcome import Outcome
 from tidepool_operator.planner import Plan, plan
+from tidepool_operator.reconcile import Reconciler
 from tidepool_operator.state import State
 
 
@@ -256,6 +260,24 @@ def test_a_pairing_that_somebody_else_keeps_holds_none_of_the_lenders_memory() -
     held_by_another(cluster, "example.com/mine")
     assert [one.borrower for one in cluster.plan("rich").assignments] == ["one", "two"]
     assert used(cluster).pairings == 0
+
+
+def test_a_pass_knows_the_identities_that_its_lenders_have_met_elsewhere() -> None:
+    """So that nobody borrows from them under a name that another namespace's guest has there."""
+    cluster = rich_and_poor()
+    cluster.grant("rich", {"namespace": "poor"}, {"namespace": "copy"})
+    cluster.carry_out("poor", cluster.plan("poor"))
+    (one,) = cluster.state.pairings.in_namespace("poor")
+    cluster.version += 1
+    body = one.to_dict()
+    body["metadata"] |= {"resourceVersion": str(cluster.version)}
+    body["spec"]["borrower"]["identity"] = identity_of("b")
+    cluster.state.pairings.put(body)
+    cluster.pool("copy", "rich")
+    nothing: Any = None
+    reconciler = Reconciler(nothing, cluster.state, Heartbeats(), nothing)
+    scene = reconciler._round("copy", Outcome("copy"))  # noqa: SLF001 - what a pass begins with
+    assert scene.others == {identity_of("b"): f"poor/{one.spec.borrower.guest}"}
 
 
 def test_figures_that_no_guest_can_have_hold_up_no_grant() -> None:

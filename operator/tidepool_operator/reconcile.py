@@ -85,6 +85,7 @@ class _Round:
     inventory: Inventory
     outcome: Outcome
     claimed: dict[str, str] = field(default_factory=dict)
+    others: Mapping[str, str] = field(default_factory=dict)  # identities of guests in pairings elsewhere -> guest
     claims: Claims = field(default_factory=Claims)
     again: float | None = None
     planning: float = 0.0  # seconds of this thread's processor: it waits for nothing, and others' work does not count
@@ -187,11 +188,12 @@ class Reconciler:
         nodes |= {one.spec.node_name for other in lending for one in self._state.guests.in_namespace(other)}
         silent = self._heartbeats.silent(nodes)
         pairings = self._state.pairings.in_namespace(namespace)
+        elsewhere = pairings_elsewhere(namespace, self._state)
         inventory = Inventory(
             guests.values(),
             pairings,
             namespace=namespace,
-            elsewhere=pairings_elsewhere(namespace, self._state),
+            elsewhere=elsewhere,
             nodes=self._state.nodes.known,
             silent=silent,
             gone=self._missing(namespace, guests),
@@ -199,7 +201,9 @@ class Reconciler:
         guests |= {one.lender_ref: lender for one in pairings if (lender := self._lender(one))}
         held = [one.name for one in self._state.pools.in_namespace(namespace) if one.is_held]
         claimed = {guest: pool for pool in held for guest, _ in inventory.roles_in(pool)}
-        return _Round(namespace, guests, silent, inventory, outcome, claimed, planning=time.thread_time() - begin)
+        others = identities.elsewhere(namespace, elsewhere)
+        planning = time.thread_time() - begin
+        return _Round(namespace, guests, silent, inventory, outcome, claimed, others=others, planning=planning)
 
     def _missing(self, namespace: str, guests: Mapping[str, MemoryGuest]) -> dict[str, dict[str, str]]:
         """The guests that were there in some earlier pass, with their labels."""
@@ -347,8 +351,7 @@ class Reconciler:
         A guest that has rebooted has another one; that its pairings go on is no change of what was planned.
         """
         pairings = self._state.pairings.in_namespace(scene.namespace)
-        others = identities.elsewhere(scene.namespace, pairings_elsewhere(scene.namespace, self._state))
-        scene.claims = identities.claims(scene.guests, pairings, others)
+        scene.claims = identities.claims(scene.guests, pairings, scene.others)
         await at_once(self._name(scene, one) for one in pairings if not one.terminating)
 
     async def _name(self, scene: _Round, pairing: MemoryPairing) -> None:
