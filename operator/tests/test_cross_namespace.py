@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 from cast import identity_of
+from prometheus_client import CollectorRegistry
 from world import BORROWER, LENDER, LONG_AGO, MIB, guest, mib
 
 from tidepool_api import GrantStatus, MemoryGrant, cadence, names
@@ -17,6 +18,7 @@ from tidepool_operator.cross_namespace import Grants, borrowing_from, is_granted
 from tidepool_operator.handlers import Operator
 from tidepool_operator.heartbeats import Heartbeats
 from tidepool_operator.inventory import Inventory
+from tidepool_operator.metrics import Metrics
 from tidepool_operator.outcome import Outcome
 from tidepool_operator.planner import Plan, plan
 from tidepool_operator.reconcile import Reconciler
@@ -260,6 +262,27 @@ def test_a_pairing_that_somebody_else_keeps_holds_none_of_the_lenders_memory() -
     held_by_another(cluster, "example.com/mine")
     assert [one.borrower for one in cluster.plan("rich").assignments] == ["one", "two"]
     assert used(cluster).pairings == 0
+
+
+def test_a_pool_waits_for_no_pairing_that_somebody_else_keeps() -> None:
+    cluster, patches = rich_and_poor(), list[dict[str, Any]]()
+    cluster.grant("rich", {"namespace": "poor"})
+    cluster.carry_out("poor", cluster.plan("poor"))
+    held_by_another(cluster, "example.com/mine")
+    pool = cluster.state.pools.get("poor", "pool")
+    assert pool is not None
+    meta = pool.metadata.to_dict() | {"deletionTimestamp": "2026-01-01T00:00:00Z", "finalizers": [names.POOL_FINALIZER]}
+    cluster.version += 1
+    cluster.state.pools.put({"metadata": meta | {"resourceVersion": str(cluster.version)}, "spec": pool.spec.to_dict()})
+
+    async def patch(plural: str, _namespace: str, _name: str, body: dict[str, Any], **_more: Any) -> dict[str, Any]:
+        patches.append({plural: body})
+        return pool.to_dict()
+
+    api: Any = SimpleNamespace(patch=patch, namespaces=())
+    reconciler = Reconciler(api, cluster.state, Heartbeats(), Metrics(CollectorRegistry()))
+    asyncio.run(reconciler.namespace("poor"))
+    assert [one["memorypools"]["metadata"]["finalizers"] for one in patches if "memorypools" in one] == [[]]
 
 
 def test_a_pass_knows_the_identities_that_its_lenders_have_met_elsewhere() -> None:

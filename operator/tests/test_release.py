@@ -32,6 +32,7 @@ from cast import (
 from kubernetes.client.exceptions import ApiException
 from kubernetes.dynamic.exceptions import ForbiddenError, api_exception
 
+from tidepool_api import names
 from tidepool_api.crd import KINDS
 from tidepool_api_testing.chart import CHART, NAMESPACE, RELEASE, for_user, helm, rendered
 from tidepool_api_testing.server import Refused, Server
@@ -224,6 +225,15 @@ def test_of_two_releases_none_takes_what_the_other_may_serve(others: list[str], 
     api: Any = SimpleNamespace(releases=lambda: releases, has_workloads=lambda _: is_there)
     with nullcontext() if ours is not None else pytest.raises(release.NotYet, match="second in namespace b"):
         assert release.are_ours(release.Task(api, me, "", 0)) == ours
+
+
+def test_a_finalizer_of_somebody_else_keeps_no_release() -> None:
+    """Whoever may change an object of his namespace would keep the cluster's administrator from uninstalling."""
+    going = {"deletionTimestamp": "2026-01-01T00:00:00Z"}
+    ours, theirs = [names.LENDER_FINALIZER, "example.com/mine"], ["example.com/mine"]
+    each = [{}, going, {"finalizers": theirs}, going | {"finalizers": ours}, going | {"finalizers": theirs}]
+    objects = [{"metadata": metadata} for metadata in each]
+    assert release.kept(objects) == objects[:-1]
 
 
 def test_rights_that_are_taken_away_are_said_in_words(server: Server, tmp_path: Path) -> None:

@@ -452,7 +452,7 @@ class Reconciler:
 
     async def _let_go(self, scene: _Round, pool: ApiObject) -> None:
         """Says whom a pool that is being deleted waits for, and lets it go when there is nobody."""
-        left = await self._judge(scene, self._of(pool))
+        left = await self._judge(scene, (one for one in self._of(pool) if not one.is_taken_down))
         if left:
             scene.look_again(LOOK_AGAIN_SECONDS)
         elif names.POOL_FINALIZER in pool.metadata.finalizers:
@@ -482,7 +482,7 @@ class Reconciler:
     async def _release_abandoned(self, scene: _Round) -> None:
         """Takes over for agents that can no longer tear their side down: guest gone, or agent dead."""
         for one in self._state.pairings.in_namespace(scene.namespace):
-            if not one.terminating:
+            if not one.terminating or one.is_taken_down:
                 continue
             scene.look_again(LOOK_AGAIN_SECONDS)
             abandoned = dict(_abandoned(one, scene))

@@ -33,7 +33,7 @@ from tidepool_operator.cluster import load_config
 from tidepool_operator.heartbeats import Heartbeats
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Iterable, Sequence
 
 T = TypeVar("T")
 log = logging.getLogger(__name__)
@@ -152,6 +152,17 @@ def title(found: Found) -> str:
     return f"{found['metadata']['namespace']}/{found['metadata']['name']}"
 
 
+def kept(objects: Iterable[Found]) -> list[Found]:
+    """Those that are not there for somebody else's finalizer alone: that keeps an object, and no memory."""
+    return [one for one in objects if not _is_kept_by_others(one["metadata"])]
+
+
+def _is_kept_by_others(metadata: Found) -> bool:
+    finalizers = metadata.get("finalizers") or ()
+    ours = any(one.startswith(f"{names.GROUP}/") for one in finalizers)
+    return "deletionTimestamp" in metadata and bool(finalizers) and not ours
+
+
 def is_of(workload: Found, release: Release) -> bool:
     """Whether a Deployment or DaemonSet is a release's, by what cannot be changed: others may label it as they like."""
     selected: dict[str, str] = workload["spec"]["selector"].get("matchLabels", {})
@@ -225,7 +236,7 @@ def withdraw(task: Task) -> None:
         patiently(partial(api.delete, pool))
         log.info("deleted MemoryPool %s", title(pool))
     kinds = ("MemoryPool", "MemoryPairing")
-    if waiting := left(until, lambda: [f"{kind} {title(one)}" for kind in kinds for one in api.all(kind)]):
+    if waiting := left(until, lambda: [f"{kind} {title(one)}" for kind in kinds for one in kept(api.all(kind))]):
         raise NotYet(f"still there: {', '.join(waiting)}. Is the operator up? {advice(task.release)}")
     if waiting := left(until, partial(with_module, task, Heartbeats())):
         raise NotYet(f"memory may still be lent: {', '.join(waiting)}. {advice(task.release)}")
@@ -276,7 +287,7 @@ def forget(task: Task) -> None:
     for guest in patiently(lambda: api.all("MemoryGuest")):
         patiently(partial(api.delete, guest))
     until = time.monotonic() + ESTABLISHED_SECONDS
-    if waiting := left(until, lambda: [title(one) for one in api.all("MemoryGuest")]):
+    if waiting := left(until, lambda: [title(one) for one in kept(api.all("MemoryGuest"))]):
         raise NotYet(f"MemoryGuests are still there: {', '.join(waiting)}")
 
 
