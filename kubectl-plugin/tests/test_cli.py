@@ -169,6 +169,22 @@ def test_who_shows_across_namespaces_what_its_user_may_see(cluster: Server) -> N
         cluster.kubectl("delete", "-n", namespace, "--all", "memorypairings,memoryguests,memorygrants")
 
 
+def test_plan_shows_what_memory_is_worth(cluster: Server) -> None:
+    """Of a guest that has just begun to borrow nothing is known yet, and that is said."""
+    answer = run(cluster, "plan", "pool", "-n", "ns", "--size", "1Gi", "--seconds", "0")
+    assert answer.returncode == 0, answer.stderr
+    title, header, row, *rest = answer.stdout.splitlines()
+    assert title == "pool ns/pool: 1 guest borrows, 0 could"
+    assert header.split()[-4:] == ["AT", "1Gi", "/GiB", "INSTEAD"]
+    assert row.split() == ["b", "-", "-", "512Mi", "-", "-", "-", "-", "-", "-"]
+    assert "b: how much it reads is not known yet" in rest
+    nobody = run(cluster, "plan", "none", "-n", "ns", "--seconds", "0")
+    assert (nobody.returncode, nobody.stdout) == (1, "no MemoryPool ns/none\n")
+    wrong = run(cluster, "plan", "--size", "five")
+    assert wrong.returncode == 2
+    assert "'five' is not an amount of memory" in wrong.stderr
+
+
 def test_collect_makes_an_archive_of_what_one_may_read(cluster: Server, tmp_path: Path) -> None:
     """A Secret that lies beside it is not in it; what is there already is not written over."""
     secret = {"apiVersion": "v1", "kind": "Secret", "metadata": {"name": "s", "namespace": SYSTEM}}
@@ -193,6 +209,7 @@ def test_completion_knows_commands_and_guests(cluster: Server) -> None:
     answer = run(cluster, "explain", "-n", "ns", "", module=".completion")
     assert answer.stdout.splitlines() == ["b", "l", "x", ":4"]
     assert candidates(["e"], lambda _: []) == ["explain"]
+    assert candidates(["p"], lambda _: []) == ["plan"]
     assert candidates(["explain", "b"], lambda _: ["a", "b1", "b2"]) == ["b1", "b2"]
     assert candidates(["who", "b"], lambda _: ["a", "b1"]) == ["b1"]
     assert candidates(["top", ""], lambda _: ["a"]) == []

@@ -12,7 +12,7 @@ from collections.abc import Callable, Sequence
 
 from tidepool_kubectl.cluster import Cluster, Unusable
 
-COMMANDS = ("check", "collect", "explain", "top", "who")
+COMMANDS = ("check", "collect", "explain", "plan", "top", "who")
 WITH_A_GUEST = ("explain", "who")
 NO_FILES = ":4"
 
