@@ -185,6 +185,38 @@ def test_plan_shows_what_memory_is_worth(cluster: Server) -> None:
     assert "'five' is not an amount of memory" in wrong.stderr
 
 
+def test_plan_counts_lenders_of_other_namespaces(cluster: Server) -> None:
+    """As far as a grant allows and its user may look; where he may not, that is said."""
+    wide = pool()
+    wide["metadata"]["namespace"] = "wide"
+    wide["spec"]["lenders"]["namespaces"] = ["donor"]
+    lender = guest("l", "spare")
+    lender["metadata"]["namespace"] = "donor"
+    lender["status"]["memory"] = {"totalBytes": 4 << 30, "availableBytes": 2 << 30}
+    head = {"apiVersion": names.API_VERSION, "kind": "MemoryGrant"}
+    grant = {**head, "metadata": {"name": "g", "namespace": "donor"}, "spec": {"to": [{"namespace": "wide"}]}}
+    for namespace in ("wide", "donor"):
+        cluster.kubectl("create", "namespace", namespace)
+    cluster.create(wide, lender, grant)
+    cluster.apply_status(lender)
+    may_look(cluster, "tenant", "wide")
+    for token, said in (
+        (ADMIN_TOKEN, ["lenders: 1 guest, 0Mi promised to this pool, 1.0Gi to spare beyond"]),
+        (
+            "token-of-a-tenant",
+            [
+                "lenders: 0 guests, 0Mi promised to this pool, 0Mi to spare beyond",
+                "not among the lenders: those of donor, which you may not list",
+            ],
+        ),
+    ):
+        seen = run(cluster, "plan", "-n", "wide", "--seconds", "0", token=token)
+        assert seen.returncode == 0, seen.stderr
+        assert seen.stdout.splitlines()[1 : 1 + len(said)] == said
+    for namespace in ("wide", "donor"):
+        cluster.kubectl("delete", "-n", namespace, "--all", "memorypools,memoryguests,memorygrants")
+
+
 def test_collect_makes_an_archive_of_what_one_may_read(cluster: Server, tmp_path: Path) -> None:
     """A Secret that lies beside it is not in it; what is there already is not written over."""
     secret = {"apiVersion": "v1", "kind": "Secret", "metadata": {"name": "s", "namespace": SYSTEM}}
