@@ -237,14 +237,17 @@ def test_collect_makes_an_archive_of_what_one_may_read(cluster: Server, tmp_path
     assert f"not read: /api/v1/namespaces/{SYSTEM}/pods: Forbidden" in mine.stdout.splitlines()
 
 
-def test_completion_knows_commands_and_guests(cluster: Server) -> None:
+def test_completion_knows_commands_guests_and_pools(cluster: Server) -> None:
     answer = run(cluster, "explain", "-n", "ns", "", module=".completion")
     assert answer.stdout.splitlines() == ["b", "l", "x", ":4"]
-    assert candidates(["e"], lambda _: []) == ["explain"]
-    assert candidates(["p"], lambda _: []) == ["plan"]
-    assert candidates(["explain", "b"], lambda _: ["a", "b1", "b2"]) == ["b1", "b2"]
-    assert candidates(["who", "b"], lambda _: ["a", "b1"]) == ["b1"]
-    assert candidates(["top", ""], lambda _: ["a"]) == []
+    assert candidates(["e"], lambda *_: []) == ["explain"]
+    assert candidates(["p"], lambda *_: []) == ["plan"]
+    assert candidates(["plan", "p"], lambda command, _: ["pool"] if command == "plan" else ["guest"]) == ["pool"]
+    assert candidates(["plan", "--size", ""], lambda *_: ["pool"]) == []
+    assert run(cluster, "plan", "-n", "ns", "", module=".completion").stdout.splitlines() == ["pool", ":4"]
+    assert candidates(["explain", "b"], lambda *_: ["a", "b1", "b2"]) == ["b1", "b2"]
+    assert candidates(["who", "b"], lambda *_: ["a", "b1"]) == ["b1"]
+    assert candidates(["top", ""], lambda *_: ["a"]) == []
 
 
 def test_a_cluster_that_is_not_there_is_said_so(cluster: Server, tmp_path_factory: pytest.TempPathFactory) -> None:

@@ -145,20 +145,23 @@ def plan(
         _give_up(error)
     pools = [one for one in fleet.pools if pool in (None, one.name)]
     for one in pools:
-        made = planning.plan(one, fleet, spared, chosen)
-        console.print(plan_text.title(made), soft_wrap=True, highlight=False)
-        if made.rows:
-            console.print(plan_text.table(made), crop=False)
-        for line in plan_text.summary(made):
-            console.print(line, soft_wrap=True, highlight=False)
-        for remark in plan_text.remarks(made):
-            console.print(remark, style="yellow", soft_wrap=True, highlight=False, markup=False)
-        console.print()
+        _show(planning.plan(one, fleet, spared, chosen))
     for unread in fleet.unread:
         console.print(f"no figures of {unread}", style="yellow", soft_wrap=True, markup=False)
     if not pools:
         console.print(f"no MemoryPool {cluster.namespace}/{pool}" if pool else "no MemoryPool", highlight=False)
     raise typer.Exit(1 if pool and not pools else 0)
+
+
+def _show(made: planning.Plan) -> None:
+    console.print(plan_text.title(made), soft_wrap=True, highlight=False)
+    if made.rows:
+        console.print(plan_text.table(made), crop=False)
+    for line in plan_text.summary(made):
+        console.print(line, soft_wrap=True, highlight=False)
+    for remark in plan_text.remarks(made):
+        console.print(remark, style="yellow", soft_wrap=True, highlight=False, markup=False)
+    console.print()
 
 
 def _memory(text: str) -> int:

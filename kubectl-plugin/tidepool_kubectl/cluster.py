@@ -128,6 +128,10 @@ class Cluster:
         """The guests of the namespace, for completion; raises `Unusable`."""
         return [one.name for one in self._all(MemoryGuest, names.GUESTS)]
 
+    def pool_names(self) -> list[str]:
+        """The pools of the namespace, for completion; raises `Unusable`."""
+        return [one.name for one in self._all(MemoryPool, names.POOLS)]
+
     def _machines(self) -> dict[tuple[str, str], str]:
         try:
             found = self._list(f"/apis/kubevirt.io/v1{self._where}/virtualmachineinstances")
