@@ -300,7 +300,7 @@ COLUMNS = {
     "tpool": ["NAME", "PHASE", "LENDERS", "BORROWERS", "LENT", "USED", "HIT RATIO", "AGE"],
     "tpair": ["NAME", "LENDER", "BORROWER", "SIZE", "PHASE", "HIT RATIO", "AGE"],
     "tguest": ["NAME", "NODE", "ROLE", "KERNEL", "MODULE", "MEMORY", "READY", "AGE"],
-    "tgrant": ["NAME", "TO", "AGE"],
+    "tgrant": ["NAME", "TO", "PAIRINGS", "LENT", "AGE"],
 }
 
 

@@ -6,9 +6,10 @@ import re
 from pathlib import Path
 
 import pytest
+import yaml
 
 from tidepool_api import Metric
-from tidepool_api.metrics import DESCRIPTIONS, MetricType, page
+from tidepool_api.metrics import DESCRIPTIONS, RULES, MetricType, page
 
 PAGE = Path(__file__).parents[2] / "docs/reference/metrics.md"
 
@@ -20,6 +21,11 @@ def test_the_page_has_not_drifted() -> None:
 
 def test_every_metric_is_described() -> None:
     assert set(DESCRIPTIONS) == set(Metric)
+
+
+def test_every_recording_rule_is_described() -> None:
+    groups = yaml.safe_load((PAGE.parents[2] / "charts/tidepool/rules/tidepool.yaml").read_text())["groups"]
+    assert set(RULES) == {rule["record"] for group in groups for rule in group["rules"] if "record" in rule}
 
 
 @pytest.mark.parametrize("metric", Metric)

@@ -24,6 +24,7 @@ from tidepool_api.fields import (
 from tidepool_api.names import ConditionType, Provider, Reason, Role
 
 SEVERE_SOME, SEVERE_FULL = 20, 5  # percent of the time waiting for memory
+CALM_SOME = 5  # the same, below which a guest may begin to lend
 
 
 class VirtualMachine(ApiModel):
@@ -70,6 +71,13 @@ class GuestMemory(ApiModel):
     total: str | None = Field(default=None, max_length=20)
     """totalBytes for people to read."""
 
+    @property
+    def spare_bytes(self) -> int:
+        """What the guest does not use itself: available, and no part of its working set; what it lends is among it."""
+        if self.working_set_bytes is None:
+            return self.available_bytes
+        return min(self.available_bytes, self.total_bytes - self.working_set_bytes)
+
     @model_validator(mode="before")
     @classmethod
     def _say_it_readably(cls, values: Any) -> Any:
@@ -104,6 +112,11 @@ class GuestPressure(ApiModel):
     def is_severe(self) -> bool:
         """Whether the guest needs all of its memory itself: a lender is relieved."""
         return (self.memory_some or 0) >= SEVERE_SOME or (self.memory_full or 0) >= SEVERE_FULL
+
+    @property
+    def is_calm(self) -> bool:
+        """Whether the guest waits so little for memory that it may begin to lend."""
+        return (self.memory_some or 0) < CALM_SOME and not self.is_severe
 
 
 class CurvePoint(ApiModel):

@@ -55,6 +55,7 @@ WAYS = (
     Way("lender.namespace", _WHO),
     Way("lender.node_name"),
     Way("lender.address", (), ("lenders/address",)),
+    Way("lender.other_addresses", (), ("lenders/address",)),
     Way("lender.port", ("port",), ("port", "lenders/port")),
     Way("lender.identity", (), ("lenders/identity",)),
     Way("borrower.guest", _WHO),

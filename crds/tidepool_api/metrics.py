@@ -6,7 +6,7 @@ unit for it (bytes, seconds, ratio), and with `total` if it only grows; what cou
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 
@@ -90,6 +90,14 @@ AGENT: Mapping[Metric, Description] = {
         (*GUEST, "resource", "kind"),
         "Part of the last minute in which some or all (full) tasks waited for memory or I/O",
     ),
+    Metric.GUEST_GHOST_READS: _counter(
+        "pages", GUEST, "Pages of files that the page cache lacked while the guest borrowed nothing, by its ghost mode"
+    ),
+    Metric.GUEST_FORECAST: _gauge(
+        "ratio",
+        (*GUEST, "size"),
+        "Part of these that a pool of so many bytes would have answered; absent while that rests on too few",
+    ),
     Metric.GUEST_DISK_READS: _counter("pages", GUEST, "Pages of known files that were read from disk"),
     Metric.GUEST_DISK_READ_SECONDS: _seconds(GUEST, f"Time of the guest's own reads from disk, sampled; {_INEXACT}"),
     Metric.GUEST_WARNINGS: _counter("broken invariants", GUEST, "Broken invariants in the module: must stay 0"),
@@ -131,6 +139,34 @@ AGENT: Mapping[Metric, Description] = {
     Metric.GUEST_BREAKER_OPENED: _counter("times", PAIRING, "Times that the breaker opened"),
 }
 
+_EACH = ("namespace", "pool", "pairing")
+_HITS = "Reads of evicted pages that lenders answered, among all such"
+_SPARED = "Reads that disks were spared"
+
+# What Prometheus makes of these, by the chart's recording rules.
+RULES: Mapping[str, Description] = {
+    "pairing:tidepool_hit_ratio:rate5m": _gauge("ratio", _EACH, _HITS),
+    "pool:tidepool_hit_ratio:rate5m": _gauge("ratio", POOL, _HITS),
+    "pairing:tidepool_saved_disk_reads:rate5m": _gauge("pages a second", _EACH, _SPARED),
+    "pool:tidepool_saved_disk_reads:rate5m": _gauge("pages a second", POOL, _SPARED),
+    "pool:tidepool_lent_bytes:sum": _gauge("bytes", POOL, "Memory that lenders hold, by their own namespace"),
+    "pool:tidepool_used_bytes:sum": _gauge(
+        "bytes", POOL, "Memory that borrowers have at lenders: what they would need more of themselves, at most"
+    ),
+    "pairing:tidepool_saved_disk_reads_per_gib:rate5m": _gauge(
+        "pages a second", _EACH, f"{_SPARED}, for each GiB that is lent; absent while none is in use"
+    ),
+    "pool:tidepool_saved_disk_reads_per_gib:rate5m": _gauge(
+        "pages a second", POOL, f"{_SPARED}, for each GiB that is lent; absent while none is in use"
+    ),
+    "guest:tidepool_forecast_disk_reads:rate5m": _gauge(
+        "pages a second", (*GUEST, "size"), "Reads that a pool of `size` bytes would spare a guest that borrows nothing"
+    ),
+    "lender:tidepool_own_available:ratio": _gauge(
+        "ratio", GUEST, "Memory that a lender has available beside what it lends"
+    ),
+}
+
 DESCRIPTIONS: Mapping[Metric, Description] = {**OPERATOR, **AGENT}
 
 _HEAD = """\
@@ -141,26 +177,26 @@ which the operator and the agents export by; a test fails when this page has dri
 
 `namespace` is that of the guest or pool, not of Tidepool's pods: scrape with `honor_labels: true`. Pages are of 4 KiB.
 A pairing's counters begin at 0 when the agent sets it up anew in the guest, as after a reboot; `rate` and `increase`
-take that into account. The recording rules that the dashboard and the alerts use are in
-[charts/tidepool/rules](../../charts/tidepool/rules/tidepool.yaml).
+take that into account.
 """
+_RULES_HEAD = """\
+Of the chart, in [charts/tidepool/rules](../../charts/tidepool/rules/tidepool.yaml): what dashboard and alerts go by,
+and what the memory is worth ([Size a pool](../how-to/size-a-pool.md#what-it-is-worth-now-and-at-another-size))."""
 
 
 def page() -> str:
     """docs/reference/metrics.md."""
-    operator = _section("The operator", "port 9478, container port `metrics`", OPERATOR)
-    agent = _section("An agent, for the guests of its node", "port 9477, container port `metrics`", AGENT)
-    return f"{_HEAD}\n{operator}\n{agent}"
+    operator = _section("The operator", "On port 9478, container port `metrics`.", OPERATOR.items())
+    agent = _section("An agent, for the guests of its node", "On port 9477, container port `metrics`.", AGENT.items())
+    return f"{_HEAD}\n{operator}\n{agent}\n{_section('Recording rules', _RULES_HEAD, RULES.items())}"
 
 
-def _section(title: str, where: str, metrics: Mapping[Metric, Description]) -> str:
+def _section(title: str, where: str, metrics: Iterable[tuple[str, Description]]) -> str:
     rows = [
         f"| `{name}` | {one.type} | {one.unit} | {', '.join(f'`{label}`' for label in one.labels)} | {one.help} |"
-        for name, one in metrics.items()
+        for name, one in metrics
     ]
-    return "\n".join(
-        [f"## {title}", "", f"On {where}.", "", "| name | type | unit | labels | |", "|" + "---|" * 5, *rows, ""]
-    )
+    return "\n".join([f"## {title}", "", where, "", "| name | type | unit | labels | |", "|" + "---|" * 5, *rows, ""])
 
 
 if __name__ == "__main__":

@@ -227,6 +227,8 @@ class Metric(StrEnum):
     GUEST_WORKING_SET_BYTES = "tidepool_guest_working_set_bytes"
     GUEST_REFAULTS = "tidepool_guest_refaults_total"
     GUEST_PRESSURE = "tidepool_guest_pressure_ratio"
+    GUEST_GHOST_READS = "tidepool_guest_ghost_reads_total"
+    GUEST_FORECAST = "tidepool_guest_forecast_hit_ratio"
     GUEST_INFO = "tidepool_guest_info"
     GUEST_CONDITION = "tidepool_guest_condition"
     GUEST_STALE = "tidepool_guest_stale"

@@ -212,7 +212,11 @@ class PairingStatus(ApiModel):
     """The two ends as their agents see them, and what follows from both."""
 
     phase: PairingPhase | None = None
-    """The pairing in one word."""
+    """The pairing in one word.
+
+    Pending: the guests are being set up. Connecting: the borrower looks for its lender. Connected: pages flow. Paused:
+    the virtual machine of one is paused. Failed: Ready says why, and what to do. Terminating: it is being taken down.
+    """
 
     observed_generation: Count | None = None
     """The generation that the phase and conditions are about."""
@@ -221,6 +225,7 @@ class PairingStatus(ApiModel):
     """Ready: whether pages can go from the borrower to the lender and back, and if not why.
 
     IdentitiesExchanged: whether each guest has been given the other's identity, and if not whose is missing where.
+    WriteRefused: what the API server refuses, while it does.
     """
 
     lender: LenderStatus | None = None

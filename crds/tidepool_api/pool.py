@@ -143,11 +143,14 @@ class Placement(ApiModel):
     require: Near | None = None
     """SameNode: only on the borrower's own node. SameZone: only in its zone, by topology.kubernetes.io/zone of nodes.
 
-    Who has moved elsewhere, or was served before this was asked for, changes over as maxUnavailable lets it.
+    A borrower that has moved elsewhere, or was served before this was asked for, changes over as maxUnavailable says.
     """
 
     apart: Apart | None = None
-    """Node: no two on one node. Zone: no two in one zone. So a failure takes one; lenders.spread says of how many."""
+    """Node: no two lenders of a borrower on one node. Zone: no two in one zone.
+
+    So a failure takes one of them; lenders.spread says how many there are at least.
+    """
 
     model_config = {
         "json_schema_extra": rules(
@@ -166,10 +169,10 @@ class PoolSpec(ApiModel):
     role: RoleChoice = RoleChoice.SELECTED
     """Selected: lenders and borrowers are told apart by their two selectors.
 
-    Auto: of the guests that spec.selector matches, those that read back what they had to evict, that a pool would spare
-    many reads according to their ghost mode's curve, or that wait for memory, borrow; those with memory to spare lend;
-    the others do neither. Nobody does both. For the cool-down a guest that has begun to lend or borrow goes on, and one
-    that has ended begins neither.
+    Auto: the guests that spec.selector matches are told apart by their need. Those borrow that read back what they had
+    to evict, that a pool would spare many reads by their ghost mode's curve, or that wait for memory. Those with memory
+    to spare lend. The others do neither, and nobody does both. For the cool-down a guest that has begun to lend or
+    borrow goes on, and one that has ended begins neither.
     """
 
     selector: Selector | None = None
@@ -179,7 +182,7 @@ class PoolSpec(ApiModel):
     """How long a guest keeps a role at least that it was given.
 
     A lender that comes under memory pressure, by its kernel's pressure stall information, is relieved at once, whatever
-    the role says, and lends again after this time at the earliest.
+    the role says. It lends again after this time at the earliest.
     """
 
     lenders: Lenders
@@ -210,20 +213,20 @@ class PoolSpec(ApiModel):
     """When a borrower leaves a lender alone because it is slow; what the lender holds stays there meanwhile."""
 
     max_unavailable: NumberOrPercent = "25%"
-    """Of how many borrowers at a time pages are given up, a number or a percentage of those that have some.
+    """How many borrowers may lose pages at a time: a number, or a percentage of those that have some.
 
-    When the pool is edited, its sizes are planned anew, or guests are relabelled, the next ones follow when these are
-    connected again. Another encryption or port gives up all pages of a borrower; the borrowers of one lender change its
-    port together, be they more. Other fields change while in use, for all at once. It holds back nothing for the sake
-    of a lender: one that is gone, under pressure, or over its reserve or maxLend gets its memory back at once.
+    It holds when the pool is edited, its sizes are planned anew, or guests are relabelled. The next ones follow when
+    these are connected again. Another encryption or port takes all pages of a borrower, a smaller size a part. The
+    borrowers of one lender change its port together, even if they are more. Other fields change while in use, for all
+    at once. A lender never waits for it: one that is gone, under pressure, or over its reserve or maxLend gets its
+    memory back at once.
     """
 
     paused: bool = False
     """Whether everything stays as it is.
 
-    The pool keeps the guests that it has, and takes no others. What would change otherwise is said by the condition
-    ChangesPending, as it is with the annotation tidepool.dev/dry-run: "true", which is for trying out an edit; any
-    value but "false" counts as that.
+    The pool keeps the guests that it has, and takes no others. The condition ChangesPending says what would change. The
+    annotation tidepool.dev/dry-run: "true" does the same, to try out an edit; any value but "false" counts as that.
     """
 
     model_config = {
@@ -325,7 +328,12 @@ class PoolStatus(ApiModel):
     """The generation of the spec that this is about."""
 
     phase: PoolPhase | None = None
-    """The pool in one word."""
+    """The pool in one word.
+
+    Ready: everybody has what it promises. Pending: something is under way, or an agent does not answer. Degraded:
+    somebody has less, and waiting does not help. Paused: it is held, and something would change. Terminating: it is
+    being deleted.
+    """
 
     lenders: Count | None = None
     """Guests that the lenders' selector matches."""
@@ -340,7 +348,7 @@ class PoolStatus(ApiModel):
     """Pairings whose borrower is connected."""
 
     lent_bytes: Bytes | None = None
-    """What lenders have promised to borrowers."""
+    """What lenders have promised to borrowers that are connected."""
 
     used_bytes: Bytes | None = None
     """What borrowers keep with lenders at the moment."""
@@ -358,7 +366,12 @@ class PoolStatus(ApiModel):
     """Guests whose role the pool has changed within the cool-down, the latest ones, or has relieved."""
 
     conditions: tuple[Condition, ...] = Field(default=(), max_length=16)
-    """Ready, Progressing, Degraded, and those that explain them."""
+    """Ready, Progressing and Degraded sum up: all is as the spec asks, something is under way, somebody has too little.
+
+    These say why, where they are False: LendersFound, LendersGranted, BorrowersFound, RolesConsistent,
+    CapacitySufficient, PlacementSatisfied, GuestsReady. ChangesPending is there while the pool is held, WriteRefused
+    while the API server refuses something.
+    """
 
     @model_validator(mode="before")
     @classmethod

@@ -169,6 +169,54 @@ def test_who_shows_across_namespaces_what_its_user_may_see(cluster: Server) -> N
         cluster.kubectl("delete", "-n", namespace, "--all", "memorypairings,memoryguests,memorygrants")
 
 
+def test_plan_shows_what_memory_is_worth(cluster: Server) -> None:
+    """Of a guest that has just begun to borrow nothing is known yet, and that is said."""
+    answer = run(cluster, "plan", "pool", "-n", "ns", "--size", "1Gi", "--seconds", "0")
+    assert answer.returncode == 0, answer.stderr
+    title, header, row, *rest = answer.stdout.splitlines()
+    assert title == "pool ns/pool: 1 guest borrows, 0 could"
+    assert header.split()[-4:] == ["AT", "1Gi", "/GiB", "INSTEAD"]
+    assert row.split() == ["b", "-", "-", "512Mi", "-", "-", "-", "-", "-", "-"]
+    assert "b: how much it reads is not known yet" in rest
+    nobody = run(cluster, "plan", "none", "-n", "ns", "--seconds", "0")
+    assert (nobody.returncode, nobody.stdout) == (1, "no MemoryPool ns/none\n")
+    wrong = run(cluster, "plan", "--size", "five")
+    assert wrong.returncode == 2
+    assert "'five' is not an amount of memory" in wrong.stderr
+
+
+def test_plan_counts_lenders_of_other_namespaces(cluster: Server) -> None:
+    """As far as a grant allows and its user may look; where he may not, that is said."""
+    wide = pool()
+    wide["metadata"]["namespace"] = "wide"
+    wide["spec"]["lenders"]["namespaces"] = ["donor"]
+    lender = guest("l", "spare")
+    lender["metadata"]["namespace"] = "donor"
+    lender["status"]["memory"] = {"totalBytes": 4 << 30, "availableBytes": 2 << 30}
+    head = {"apiVersion": names.API_VERSION, "kind": "MemoryGrant"}
+    grant = {**head, "metadata": {"name": "g", "namespace": "donor"}, "spec": {"to": [{"namespace": "wide"}]}}
+    for namespace in ("wide", "donor"):
+        cluster.kubectl("create", "namespace", namespace)
+    cluster.create(wide, lender, grant)
+    cluster.apply_status(lender)
+    may_look(cluster, "tenant", "wide")
+    for token, said in (
+        (ADMIN_TOKEN, ["lenders: 1 guest, 0Mi promised to this pool, 1.0Gi to spare beyond"]),
+        (
+            "token-of-a-tenant",
+            [
+                "lenders: 0 guests, 0Mi promised to this pool, 0Mi to spare beyond",
+                "not among the lenders: those of donor, which you may not list",
+            ],
+        ),
+    ):
+        seen = run(cluster, "plan", "-n", "wide", "--seconds", "0", token=token)
+        assert seen.returncode == 0, seen.stderr
+        assert seen.stdout.splitlines()[1 : 1 + len(said)] == said
+    for namespace in ("wide", "donor"):
+        cluster.kubectl("delete", "-n", namespace, "--all", "memorypools,memoryguests,memorygrants")
+
+
 def test_collect_makes_an_archive_of_what_one_may_read(cluster: Server, tmp_path: Path) -> None:
     """A Secret that lies beside it is not in it; what is there already is not written over."""
     secret = {"apiVersion": "v1", "kind": "Secret", "metadata": {"name": "s", "namespace": SYSTEM}}
@@ -189,13 +237,17 @@ def test_collect_makes_an_archive_of_what_one_may_read(cluster: Server, tmp_path
     assert f"not read: /api/v1/namespaces/{SYSTEM}/pods: Forbidden" in mine.stdout.splitlines()
 
 
-def test_completion_knows_commands_and_guests(cluster: Server) -> None:
+def test_completion_knows_commands_guests_and_pools(cluster: Server) -> None:
     answer = run(cluster, "explain", "-n", "ns", "", module=".completion")
     assert answer.stdout.splitlines() == ["b", "l", "x", ":4"]
-    assert candidates(["e"], lambda _: []) == ["explain"]
-    assert candidates(["explain", "b"], lambda _: ["a", "b1", "b2"]) == ["b1", "b2"]
-    assert candidates(["who", "b"], lambda _: ["a", "b1"]) == ["b1"]
-    assert candidates(["top", ""], lambda _: ["a"]) == []
+    assert candidates(["e"], lambda *_: []) == ["explain"]
+    assert candidates(["p"], lambda *_: []) == ["plan"]
+    assert candidates(["plan", "p"], lambda command, _: ["pool"] if command == "plan" else ["guest"]) == ["pool"]
+    assert candidates(["plan", "--size", ""], lambda *_: ["pool"]) == []
+    assert run(cluster, "plan", "-n", "ns", "", module=".completion").stdout.splitlines() == ["pool", ":4"]
+    assert candidates(["explain", "b"], lambda *_: ["a", "b1", "b2"]) == ["b1", "b2"]
+    assert candidates(["who", "b"], lambda *_: ["a", "b1"]) == ["b1"]
+    assert candidates(["top", ""], lambda *_: ["a"]) == []
 
 
 def test_a_cluster_that_is_not_there_is_said_so(cluster: Server, tmp_path_factory: pytest.TempPathFactory) -> None:

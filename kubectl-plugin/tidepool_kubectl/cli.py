@@ -12,14 +12,18 @@ import typer
 from rich.console import Console
 from rich.live import Live
 
-from tidepool_api import printable
+from tidepool_api import parse_quantity, printable
+from tidepool_api.fields import LEAST_MEMORY
 from tidepool_kubectl import check as checking
 from tidepool_kubectl import collect as collecting
 from tidepool_kubectl import explain as explaining
+from tidepool_kubectl import plan as planning
+from tidepool_kubectl import plan_text, verdict
 from tidepool_kubectl import top as showing
-from tidepool_kubectl import verdict
 from tidepool_kubectl import who as lending
 from tidepool_kubectl.cluster import Cluster, Unusable
+from tidepool_kubectl.figures import Figures, hits_per_second
+from tidepool_kubectl.snapshot import Fleet
 
 app = typer.Typer(
     help="What Tidepool's pools are worth, what is in a guest's way, and whether all is well. Nothing is changed.",
@@ -34,6 +38,10 @@ Everywhere = Annotated[bool, typer.Option("--all-namespaces", "-A", help="All na
 Context = Annotated[str | None, typer.Option(help="The kubeconfig's context.")]
 Output = Annotated[
     Path | None, typer.Option("--output", "-o", help="The archive; the time gives it a name if not given.")
+]
+Sizes = Annotated[
+    list[str] | None,
+    typer.Option("--size", help="What if each borrower had so much; several times for several sizes."),
 ]
 System = Annotated[str, typer.Option(help="Where Tidepool is installed.")]
 SYSTEM = "tidepool-system"
@@ -116,6 +124,62 @@ def who(
     console.print(lending.table(rows) if rows else "nobody lends to anybody", crop=False)
     for remark in lending.remarks(now, one):
         console.print(printable(remark), style="yellow", soft_wrap=True, highlight=False, markup=False)
+
+
+@app.command()
+def plan(
+    pool: Annotated[str | None, typer.Argument(help="The name of a MemoryPool; all of them if not given.")] = None,
+    sizes: Sizes = None,
+    namespace: Namespace = None,
+    everywhere: Everywhere = False,
+    context: Context = None,
+    system: System = SYSTEM,
+    seconds: Annotated[float, typer.Option(min=0, help="How long reads are counted; 0 to go by the curves.")] = 5,
+) -> None:
+    """What memory is worth to each guest of a pool, now and at other sizes; exit code 1 if there is no such pool."""
+    chosen = [_memory(one) for one in sizes or ()]
+    cluster = _cluster(context, namespace, everywhere and pool is None, system)
+    try:
+        fleet, spared = _counted(cluster, seconds)
+    except Unusable as error:
+        _give_up(error)
+    pools = [one for one in fleet.pools if pool in (None, one.name)]
+    for one in pools:
+        _show(planning.plan(one, fleet, spared, chosen))
+    for unread in fleet.unread:
+        console.print(f"no figures of {unread}", style="yellow", soft_wrap=True, markup=False)
+    if not pools:
+        console.print(f"no MemoryPool {cluster.namespace}/{pool}" if pool else "no MemoryPool", highlight=False)
+    raise typer.Exit(1 if pool and not pools else 0)
+
+
+def _show(made: planning.Plan) -> None:
+    console.print(plan_text.title(made), soft_wrap=True, highlight=False)
+    if made.rows:
+        console.print(plan_text.table(made), crop=False)
+    for line in plan_text.summary(made):
+        console.print(line, soft_wrap=True, highlight=False)
+    for remark in plan_text.remarks(made):
+        console.print(remark, style="yellow", soft_wrap=True, highlight=False, markup=False)
+    console.print()
+
+
+def _memory(text: str) -> int:
+    try:
+        size = parse_quantity(text)
+    except ValueError as error:
+        raise typer.BadParameter(str(error)) from error
+    if size < parse_quantity(LEAST_MEMORY):
+        raise typer.BadParameter(f"{text} is too little; the least is {LEAST_MEMORY}")
+    return size
+
+
+def _counted(cluster: Cluster, seconds: float) -> tuple[Fleet, dict[tuple[str, str], float]]:
+    """What there is, and the reads a second that each pairing answers."""
+    before, begun = cluster.figures() if seconds else Figures(), time.monotonic()
+    time.sleep(seconds if before.pairings else 0)
+    fleet = cluster.fleet()
+    return fleet, hits_per_second(before, fleet.figures, time.monotonic() - begun)
 
 
 @app.command()

@@ -13,7 +13,7 @@ from urllib3.exceptions import HTTPError
 
 from tidepool_api import ApiObject, MemoryGrant, MemoryGuest, MemoryPairing, MemoryPool, names
 from tidepool_kubectl import figures
-from tidepool_kubectl.snapshot import Lendings, Snapshot, Workload
+from tidepool_kubectl.snapshot import Fleet, Lendings, Snapshot, Workload
 
 T = TypeVar("T", bound=ApiObject)
 R = TypeVar("R")
@@ -73,19 +73,38 @@ class Cluster:
         A pairing is in the namespace of its borrower: who may not list all of them is shown those of the namespaces
         that a grant of his own names.
         """
-        grants = _if_allowed(lambda: self._parsed(MemoryGrant, names.GRANTS, self._where)) or ()
+        grants = self._allowed(MemoryGrant, names.GRANTS, self._where) or ()
         guests = self._all(MemoryGuest, names.GUESTS)
-        found = _if_allowed(lambda: self._parsed(MemoryPairing, names.PAIRINGS, ""))
+        found = self._allowed(MemoryPairing, names.PAIRINGS, "")
         if found is not None:
             return Lendings(tuple(one for one in found if self._concerns(one)), guests, grants)
         found, hidden = self._all(MemoryPairing, names.PAIRINGS), []
         for other in sorted({to.namespace for grant in grants for to in grant.spec.to} - {self.namespace}):
-            path = f"/namespaces/{quote(other, safe='')}"
-            there = _if_allowed(lambda: self._parsed(MemoryPairing, names.PAIRINGS, path))  # noqa: B023 - called at once
+            there = self._allowed(MemoryPairing, names.PAIRINGS, _namespace(other))
             if there is None:
                 hidden.append(other)
             found += tuple(one for one in there or () if self._concerns(one))
         return Lendings(found, guests, grants, tuple(hidden))
+
+    def fleet(self) -> Fleet:
+        """What memory may go where, and the agents' metrics; raises `Unusable`."""
+        text, unread = self._metrics()
+        pools, guests = self._all(MemoryPool, names.POOLS), self._all(MemoryGuest, names.GUESTS)
+        grants = self._allowed(MemoryGrant, names.GRANTS, self._where) or ()
+        named = {name for pool in pools for name in pool.spec.lenders.namespaces}
+        hidden = []
+        for other in sorted(named - {self.namespace}) if not self._everywhere else ():
+            there = self._allowed(MemoryGuest, names.GUESTS, _namespace(other))
+            given = self._allowed(MemoryGrant, names.GRANTS, _namespace(other))
+            if there is None or given is None:
+                hidden.append(other)
+            guests, grants = guests + (there or ()), grants + (given or ())
+        pairings = self._all(MemoryPairing, names.PAIRINGS)
+        return Fleet(pools, pairings, guests, grants, tuple(hidden), figures.parse(text), unread)
+
+    def _allowed(self, model: type[T], plural: str, where: str) -> tuple[T, ...] | None:
+        """All objects of a kind there; None where one may not look."""
+        return _if_allowed(lambda: self._parsed(model, plural, where))
 
     def _concerns(self, one: MemoryPairing) -> bool:
         return self._everywhere or self.namespace in (one.namespace, one.lender_namespace)
@@ -109,6 +128,10 @@ class Cluster:
     def guest_names(self) -> list[str]:
         """The guests of the namespace, for completion; raises `Unusable`."""
         return [one.name for one in self._all(MemoryGuest, names.GUESTS)]
+
+    def pool_names(self) -> list[str]:
+        """The pools of the namespace, for completion; raises `Unusable`."""
+        return [one.name for one in self._all(MemoryPool, names.POOLS)]
 
     def _machines(self) -> dict[tuple[str, str], str]:
         try:
@@ -176,6 +199,11 @@ class Cluster:
 
     def _get(self, path: str, selector: str = "") -> bytes:
         return self.read(path, [("labelSelector", selector)] if selector else ())
+
+
+def _namespace(name: str) -> str:
+    """The path to a namespace; what an object of somebody's names as one leads nowhere else."""
+    return f"/namespaces/{quote(name, safe='')}"
 
 
 def _of(pods: Iterable[Any], component: str) -> list[Any]:

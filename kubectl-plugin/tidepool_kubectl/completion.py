@@ -8,22 +8,30 @@ from __future__ import annotations
 
 import itertools
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 from tidepool_kubectl.cluster import Cluster, Unusable
 
-COMMANDS = ("check", "collect", "explain", "top", "who")
-WITH_A_GUEST = ("explain", "who")
+COMMANDS = ("check", "collect", "explain", "plan", "top", "who")
+NAMED: Mapping[str, Callable[[Cluster], list[str]]] = {
+    "explain": Cluster.guest_names,
+    "plan": Cluster.pool_names,
+    "who": Cluster.guest_names,
+}
+WITH_A_VALUE = ("-n", "--namespace", "--context", "--system", "--size", "--seconds")
 NO_FILES = ":4"
 
 
-def candidates(words: Sequence[str], guests: Callable[[str | None], list[str]]) -> list[str]:
-    """What the last word may become; `guests` lists those of a namespace, None for the context's own."""
+def candidates(words: Sequence[str], listed: Callable[[str, str | None], list[str]]) -> list[str]:
+    """What the last word may become.
+
+    `listed` gives the names that a command takes, of a namespace; None is the context's own.
+    """
     *before, last = words or [""]
     if not before:
         return [one for one in COMMANDS if one.startswith(last)]
-    if before[0] in WITH_A_GUEST and not last.startswith("-") and before[-1] not in ("-n", "--namespace"):
-        return [one for one in guests(_namespace(before)) if one.startswith(last)]
+    if before[0] in NAMED and not last.startswith("-") and before[-1] not in WITH_A_VALUE:
+        return [one for one in listed(before[0], _namespace(before)) if one.startswith(last)]
     return []
 
 
@@ -32,16 +40,16 @@ def _namespace(words: Sequence[str]) -> str | None:
     return next((value for option, value in pairs if option in ("-n", "--namespace")), None)
 
 
-def _guests(namespace: str | None) -> list[str]:
+def _listed(command: str, namespace: str | None) -> list[str]:
     try:
-        return Cluster(context=None, namespace=namespace, everywhere=False, system="").guest_names()
+        return NAMED[command](Cluster(context=None, namespace=namespace, everywhere=False, system=""))
     except Unusable:
         return []  # a prompt is no place for errors
 
 
 def main() -> None:
     """Prints the candidates for the words of the command line."""
-    print("\n".join([*candidates(sys.argv[1:], _guests), NO_FILES]))
+    print("\n".join([*candidates(sys.argv[1:], _listed), NO_FILES]))
 
 
 if __name__ == "__main__":

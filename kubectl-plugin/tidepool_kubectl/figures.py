@@ -91,6 +91,12 @@ def between(before: Pairing | None, after: Pairing) -> Pairing:
     )
 
 
+def hits_per_second(before: Figures, after: Figures, seconds: float) -> dict[Key, float]:
+    """The reads that each pairing answered between two readings, for those that are in both."""
+    both = after.pairings.keys() & before.pairings.keys() if seconds > 0 else set[Key]()
+    return {key: between(before.pairings[key], after.pairings[key]).hits / seconds for key in both}
+
+
 def _difference(before: Buckets, after: Buckets) -> Buckets:
     known = dict(before)
     return tuple((bound, max(0.0, count - known.get(bound, 0))) for bound, count in after)

@@ -34,6 +34,23 @@ class Lendings:
 
 
 @dataclass(frozen=True)
+class Fleet:
+    """The pools of the namespaces asked for, who borrows and lends there, and who else may lend to them."""
+
+    pools: tuple[MemoryPool, ...] = ()
+    pairings: tuple[MemoryPairing, ...] = ()
+    guests: tuple[MemoryGuest, ...] = ()
+    """Also those of other namespaces that the pools name."""
+    grants: tuple[MemoryGrant, ...] = ()
+    """Those of these namespaces."""
+    hidden: tuple[str, ...] = ()
+    """Namespaces that the pools name, and whose guests one may not list."""
+    figures: Figures = field(default_factory=Figures)
+    unread: tuple[str, ...] = ()
+    """Agents whose metrics could not be read, and why."""
+
+
+@dataclass(frozen=True)
 class Snapshot:
     """The objects of the namespaces asked for, and Tidepool's own workloads; None where one may not look."""
 

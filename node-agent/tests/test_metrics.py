@@ -163,6 +163,21 @@ def test_what_a_guest_needs() -> None:
     assert value(samples, "tidepool_guest_pressure_ratio", resource="io", kind="full") == 0.03
 
 
+def test_what_a_pool_would_be_worth() -> None:
+    """While the ghost mode is on, and only as far as it rests on enough reads."""
+    measured = Module("0.1.0", "A", ghost="NonInclusive", curve=((1 << 28, 0.25), (1 << 29, 0.75)), references=9000)
+    samples = exported(replace(observation(), module=replace(measured, sampled_references=1000)))
+    assert value(samples, "tidepool_guest_ghost_reads_total") == 9000
+    assert value(samples, "tidepool_guest_forecast_hit_ratio", size="268435456") == 0.25
+    assert value(samples, "tidepool_guest_forecast_hit_ratio", size="536870912") == 0.75
+    few = exported(replace(observation(), module=replace(measured, sampled_references=999)))
+    assert value(few, "tidepool_guest_ghost_reads_total") == 9000
+    off = exported(replace(observation(), module=replace(measured, ghost="Off", sampled_references=1000)))
+    for found in (few.keys(), off.keys()):
+        assert "tidepool_guest_forecast_hit_ratio" not in {name for name, _ in found}
+    assert "tidepool_guest_ghost_reads_total" not in {name for name, _ in off}
+
+
 def test_a_hundred_guests_are_scraped_in_less_than_a_second() -> None:
     """Item 11: over HTTP, from what was collected before; every guest borrows from two lenders."""
     figures, registry = Figures(), CollectorRegistry()

@@ -8,11 +8,12 @@ from dataclasses import dataclass, field
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily, Metric
 from prometheus_client.registry import Collector
 
-from tidepool_agent.guestfs import Histogram, Observation, Peer, Side
+from tidepool_agent.guestfs import GHOST_OFF, Histogram, Observation, Peer, Side
 from tidepool_agent.provider import Key
 from tidepool_agent.report import lent, used
 from tidepool_api import Condition, Status
 from tidepool_api import Metric as Name
+from tidepool_api.curve import ENOUGH_REFERENCES
 from tidepool_api.metrics import AGENT
 
 BOUNDS_US = tuple(1 << power for power in range(4, 25))
@@ -63,6 +64,7 @@ class Figures(Collector):
         yield _judged(list(self._conditions.items()))
         yield from _guests(samples)
         yield from _needs(samples)
+        yield from _forecast(samples)
         yield from _both_ends(samples)
         yield from _lending(samples)
         yield from _borrowing(samples)
@@ -121,6 +123,19 @@ def _needs(samples: Samples) -> Iterator[Metric]:
         for what, percent in sample.seen.stalls.items():
             pressure.add_metric((*key, *what.split()), percent / 100)
     yield from (working_set, refaults, pressure)
+
+
+def _forecast(samples: Samples) -> Iterator[Metric]:
+    """What ghost mode has found out, as long as it is on."""
+    reads, ratio = _counters(Name.GUEST_GHOST_READS), _gauges(Name.GUEST_FORECAST)
+    for key, sample in samples:
+        module = sample.seen.module
+        if module is None or module.ghost in ("", GHOST_OFF):
+            continue
+        reads.add_metric(key, module.references)
+        for size, part in module.curve if module.sampled_references >= ENOUGH_REFERENCES else ():
+            ratio.add_metric((*key, str(size)), part)
+    yield from (reads, ratio)
 
 
 def _both_ends(samples: Samples) -> Iterator[Metric]:

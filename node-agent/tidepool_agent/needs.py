@@ -11,6 +11,7 @@ from dataclasses import dataclass
 
 from tidepool_agent.guestfs import GHOST_OFF, Observation, Side
 from tidepool_api import CurvePoint, GuestMemory, GuestPressure, GuestStatus
+from tidepool_api.curve import ENOUGH_REFERENCES
 from tidepool_api.fields import MOST_COUNT
 
 GRAIN = 16 << 20
@@ -19,8 +20,6 @@ PERCENT_STEP = 3
 LEAST_RATE_STEP = 16
 RATIO_STEP = 0.05
 WINDOW_SECONDS, LEAST_SECONDS = 60.0, 5.0
-# With fewer references the curve says little (see the module's ABI).
-SOUND_REFERENCES = 1000
 
 
 @dataclass(frozen=True)
@@ -116,7 +115,7 @@ def curve(seen: Observation, before: GuestStatus) -> tuple[tuple[CurvePoint, ...
     module = seen.module
     known = before.curve_references or 0
     references = module.sampled_references if module else 0
-    if not module or not references or references < min(known, SOUND_REFERENCES):
+    if not module or not references or references < min(known, ENOUGH_REFERENCES):
         return before.curve, before.curve_references
     fresh = tuple(CurvePoint(size_bytes=size, hit_ratio=f"{ratio:.2f}") for size, ratio in module.curve)
     return (before.curve if _alike(fresh, before.curve) else fresh), _magnitude(references)

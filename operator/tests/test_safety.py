@@ -48,8 +48,11 @@ def test_a_dry_run_says_what_would_change(agent: Agent) -> None:
 
 
 def test_a_paused_pool_stays_as_it_is_and_can_be_deleted(agent: Agent) -> None:
+    """But for where its guests are: who is migrated keeps what it has."""
     connected_pool(agent)
     agent.pool(paused=True)
+    agent.guest("l", LENDS, address="10.9.9.9")
+    wait_for("the pairing follows", lambda: agent.pairing(PAIRING)["spec"]["lender"]["address"] == "10.9.9.9")
     agent.guest("b", {}, address="10.0.0.2")
     wait_for("changes", lambda: "would be deleted" in agent.condition("ChangesPending").get("message", ""))
     assert agent.condition("ChangesPending")["reason"] == "Paused"

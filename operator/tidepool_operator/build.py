@@ -33,16 +33,12 @@ def pairing_spec(pool: MemoryPool, one: Assignment, lender: MemoryGuest, borrowe
 
     Identities are not planned but follow from what guests report (see `identities`).
     """
-    spec = pool.spec
-    place: Body = {"guest": lender.name, "nodeName": lender.spec.node_name, "port": port}
-    if lender.namespace != pool.namespace:
-        place["namespace"] = lender.namespace
-    if lender.status.addresses:
-        place["address"], *place["otherAddresses"] = lender.status.addresses
+    spec, place = pool.spec, whereabouts(lender, borrower)
+    home = {"namespace": lender.namespace} if lender.namespace != pool.namespace else {}
     return {
         "pool": pool.name,
-        "lender": place,
-        "borrower": {"guest": one.borrower, "nodeName": borrower.spec.node_name},
+        "lender": {"guest": lender.name, "port": port, **home, **place["lender"]},
+        "borrower": {"guest": one.borrower, **place["borrower"]},
         "size": format_quantity(one.size),
         "reserve": spec.lenders.reserve,
         "maxLend": spec.lenders.max_lend,
@@ -52,6 +48,14 @@ def pairing_spec(pool: MemoryPool, one: Assignment, lender: MemoryGuest, borrowe
         "deadline": spec.deadline,
         "latency": spec.latency.to_dict(),
     }
+
+
+def whereabouts(lender: MemoryGuest, borrower: MemoryGuest) -> Body:
+    """The part of a pairing's spec that says where its guests are; an address that is not known now is left out."""
+    place: Body = {"nodeName": lender.spec.node_name}
+    if lender.status.addresses:
+        place["address"], *place["otherAddresses"] = lender.status.addresses
+    return {"lender": place, "borrower": {"nodeName": borrower.spec.node_name}}
 
 
 def pairing(pool: MemoryPool, one: Assignment, spec: Body) -> Body:

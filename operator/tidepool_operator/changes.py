@@ -78,6 +78,17 @@ def _update(pairing: MemoryPairing, spec: build.Body, deferred: Collection[str])
     return Update(pairing, live_part(patch) if pairing.spec.borrower.guest in deferred else patch)
 
 
+def following(pairings: Iterable[MemoryPairing], guests: Mapping[str, MemoryGuest]) -> list[Update]:
+    """What leads pairings to where their guests are now: that is no decision, so a pool that is held follows, too."""
+    found = []
+    for one in pairings:
+        lender, borrower = guests.get(one.lender_ref), guests.get(one.spec.borrower.guest)
+        if lender and borrower and not one.terminating:
+            place = build.whereabouts(lender, borrower)
+            found.append(Update(one, build.difference(one.spec.to_dict(), place)))
+    return found
+
+
 def told(changes: Iterable[Change]) -> str:
     """The changes for people to read; empty when there is none."""
     each = [str(one) for one in changes if not isinstance(one, Update) or one.patch]

@@ -225,17 +225,23 @@ class Reconciler:
             await self._set_finalizers(
                 scene, self._state.pools, pool, (*pool.metadata.finalizers, names.POOL_FINALIZER)
             )
-        if not pool.is_held:
+        if pool.is_held:
+            pairings = self._of(pool)
+            await self._carry_out(scene, pool, changes.following(pairings, self._whereabouts(scene, pairings)))
+        else:
             await self._tell_turns(pool, wanted)
             await self._carry_out(scene, pool, self._todo(scene, pool, wanted))
 
     def _todo(self, scene: _Round, pool: MemoryPool, wanted: Plan) -> list[Change]:
         pairings = self._of(pool)
+        return changes.between(pool, wanted, pairings, self._whereabouts(scene, pairings))
+
+    def _whereabouts(self, scene: _Round, pairings: list[MemoryPairing]) -> Mapping[str, MemoryGuest]:
+        """The guests where they are believed to be."""
         strays = adoption.strays(pairings, scene.guests, self._heartbeats.nodes)
-        if not strays:
-            return changes.between(pool, wanted, pairings, scene.guests)
-        scene.look_again(LOOK_AGAIN_SECONDS)  # an agent that has just started may not have been noticed yet
-        return changes.between(pool, wanted, pairings, scene.guests | strays)
+        if strays:
+            scene.look_again(LOOK_AGAIN_SECONDS)  # an agent that has just started may not have been noticed yet
+        return scene.guests | strays if strays else scene.guests
 
     async def _tell(self, scene: _Round, pool: MemoryPool, wanted: Plan) -> None:
         """Says on a pool and its pairings how they are."""

@@ -15,6 +15,7 @@ from enum import StrEnum
 from typing import TYPE_CHECKING, NamedTuple
 
 from tidepool_api import GuestRole, Role, RoleChoice
+from tidepool_api.curve import curve_of
 from tidepool_api.pool import MOST_ROLES
 from tidepool_api.units import MIB
 
@@ -38,8 +39,6 @@ GAIN = Bounds(50, 10)  # reads from disk that a pool would spare a borrower, a s
 STALLED = Bounds(10, 2)  # percent of the time that some task of a borrower waits for memory
 SPARE = Bounds(128 * MIB, 0)  # what a lender has beyond reserve and margin
 IO_WAIT = 5  # percent; with less nothing is gained by sparing a guest its refaults
-CALM_SOME = 5  # percent, below which a guest may begin to lend
-ENOUGH_REFERENCES = 1000  # for a curve to be believed
 
 
 class Why(StrEnum):
@@ -162,8 +161,7 @@ def is_pressed(status: GuestStatus) -> bool:
 
 def is_calm(status: GuestStatus) -> bool:
     """Whether a guest may begin to lend, as far as is known."""
-    pressure = status.pressure
-    return pressure is None or ((pressure.memory_some or 0) < CALM_SOME and not is_pressed(status))
+    return status.pressure is None or status.pressure.is_calm
 
 
 # --- roles by need ----------------------------------------------------------------------------------------------------
@@ -241,9 +239,8 @@ def _shortage(status: GuestStatus, *, is_borrower: bool) -> Why | None:
 
 def gain(status: GuestStatus) -> float:
     """Reads from disk that the largest pool would spare a guest, a second, as far as its curve can be believed."""
-    if not status.curve or (status.curve_references or 0) < ENOUGH_REFERENCES:
-        return 0.0
-    return max(float(point.hit_ratio) for point in status.curve) * (status.misses_per_second or 0)
+    curve = curve_of(status)
+    return curve[-1].reads if curve else 0.0
 
 
 def spare(pool: MemoryPool, status: GuestStatus) -> int:
@@ -252,11 +249,5 @@ def spare(pool: MemoryPool, status: GuestStatus) -> int:
 
 
 def own_spare(status: GuestStatus) -> int:
-    """What a guest does not use itself: available, and no part of its working set."""
-    memory = status.memory
-    if memory is None:
-        return 0
-    working_set = memory.working_set_bytes
-    return (
-        memory.available_bytes if working_set is None else min(memory.available_bytes, memory.total_bytes - working_set)
-    )
+    """What a guest does not use itself, as far as is known."""
+    return status.memory.spare_bytes if status.memory else 0

@@ -11,19 +11,13 @@ from dataclasses import dataclass
 from itertools import pairwise
 from typing import TYPE_CHECKING, NamedTuple
 
+from tidepool_api.curve import Point, value_at
 from tidepool_api.units import MIB
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
 GRAIN = 16 * MIB  # sizes are multiples of it, but for the bounds
-
-
-class Point(NamedTuple):
-    """What a size would bring."""
-
-    size: int
-    reads: float  # a second that need not go to the disk
 
 
 @dataclass(frozen=True)
@@ -107,17 +101,6 @@ def _pieces(one: Claim) -> Iterable[_Piece]:
         slope = (end.reads - begin.reads) / max(1, end.size - begin.size)
         if slope > 0:
             yield _Piece(-slope * one.weight, one.borrower, begin.size, end.size - begin.size)
-
-
-def value_at(curve: Sequence[Point], size: int) -> float:
-    """What a size brings, between the points of a curve in a straight line and beyond the last one no more."""
-    before = Point(0, 0.0)
-    for point in curve:
-        if point.size >= size:
-            part = (size - before.size) / (point.size - before.size)
-            return before.reads + part * (point.reads - before.reads)
-        before = point
-    return before.reads
 
 
 def _hull(points: Iterable[Point]) -> list[Point]:

@@ -6,8 +6,8 @@ from collections import defaultdict
 from itertools import chain
 from typing import TYPE_CHECKING
 
-from tidepool_operator.roles import ENOUGH_REFERENCES
-from tidepool_operator.shares import Claim, Point, share, steady
+from tidepool_api.curve import curve_of
+from tidepool_operator.shares import Claim, share, steady
 
 if TYPE_CHECKING:
     from tidepool_api import MemoryGuest, MemoryPool
@@ -58,13 +58,4 @@ def claim(pool: MemoryPool, guest: MemoryGuest, rank: int) -> Claim:
     """What a borrower asks for."""
     weights = (one.weight for one in pool.spec.borrowers.weights if one.selector.matches(guest.metadata.labels))
     least = pool.spec.least_bytes
-    return Claim(guest.name, least, max(least, pool.spec.most_bytes), next(weights, 1), _curve(guest), rank)
-
-
-def _curve(guest: MemoryGuest) -> tuple[Point, ...]:
-    """The reads a second that pools of several sizes would answer; nothing where that is not known."""
-    status = guest.status
-    if not status.misses_per_second or (status.curve_references or 0) < ENOUGH_REFERENCES:
-        return ()
-    points = sorted((point.size_bytes, float(point.hit_ratio)) for point in status.curve if point.size_bytes)
-    return tuple(Point(size, ratio * status.misses_per_second) for size, ratio in points)
+    return Claim(guest.name, least, max(least, pool.spec.most_bytes), next(weights, 1), curve_of(guest.status), rank)

@@ -1,0 +1,224 @@
+"""`kubectl tidepool plan`: what memory is worth to the guests of a pool, now and at other sizes. Pure.
+
+What is spared now is measured, or else read off the guest's curve. What another size would spare is always read off it.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import chain
+
+from tidepool_api import GuestStatus, MemoryGuest, MemoryPairing, MemoryPool, PairingPhase, Role, RoleChoice, Status
+from tidepool_api.curve import ENOUGH_REFERENCES, Point, curve_of, size_for, value_at
+from tidepool_kubectl.snapshot import Fleet
+
+Key = tuple[str, str]  # namespace and name
+
+FACTORS = (0.5, 1, 2)  # of the pool's own size, where no other is asked for
+APART, LEAST_APART = 2, 50  # so many times and so many reads a second: what is spared is not what the curve says
+
+
+@dataclass(frozen=True)
+class Row:
+    """A guest that borrows or could; None is not known."""
+
+    name: str
+    reads: int | None
+    """Reads a second that its page cache cannot answer."""
+    io_wait: int | None = None
+    """Percent of the time in which some task of it waits for I/O."""
+    size_bytes: int | None = None
+    """What it may have with its lenders; None where it does not borrow."""
+    used_bytes: int | None = None
+    """What it has there."""
+    spared: float | None = None
+    """Reads a second that its lenders answer."""
+    is_measured: bool = False
+    """Whether that was counted; else it is what its curve says."""
+    forecast: tuple[float | None, ...] = ()
+    """What each of the plan's sizes would spare."""
+    instead_bytes: int | None = None
+    """What it would need to have itself for as few reads, without a pool."""
+    doubt: str = ""
+    """Why there is no forecast, or how little it is to be trusted."""
+
+
+@dataclass(frozen=True)
+class Lenders:
+    """What those that lend to a pool, or could, have to spare."""
+
+    guests: int = 0
+    reluctant: int = 0
+    """Those of them that take nobody new: not ready, or waiting for memory themselves."""
+    promised_bytes: int = 0
+    """What the pool's borrowers may have."""
+    free_bytes: int = 0
+    """What is left for more."""
+
+
+@dataclass(frozen=True)
+class Plan:
+    """A pool: who gains what, and who gives it."""
+
+    pool: Key
+    sizes: tuple[int, ...]
+    rows: tuple[Row, ...]
+    lenders: Lenders
+    hidden: tuple[str, ...] = ()
+    """Namespaces whose guests may lend, and may not be listed."""
+
+
+def plan(pool: MemoryPool, fleet: Fleet, spared: Mapping[Key, float], sizes: Iterable[int] = ()) -> Plan:
+    """What a pool is worth and would be at these sizes; `spared` are the reads a second that each pairing answers."""
+    chosen = tuple(sorted(set(sizes))) or tuple(int(pool.spec.most_bytes * factor) for factor in FACTORS)
+    guests = {_key(one): one for one in fleet.guests}
+    borrowed: dict[Key, list[MemoryPairing]] = defaultdict(list)
+    for one in _pairings(pool, fleet):
+        borrowed[one.namespace, one.spec.borrower.guest].append(one)
+    each = borrowed.keys() | {key for key, one in guests.items() if _may_borrow(pool, one)}
+    rows = [_row(key[1], guests.get(key), borrowed.get(key, ()), spared, chosen) for key in each]
+    rows.sort(key=lambda row: (-(row.spared or 0), -max((one or 0 for one in row.forecast), default=0), row.name))
+    hidden = set(fleet.hidden) & set(pool.spec.lenders.namespaces)
+    return Plan(_key(pool), chosen, tuple(rows), _lenders(pool, fleet, each), tuple(sorted(hidden)))
+
+
+def _key(one: MemoryGuest | MemoryPool) -> Key:
+    return one.namespace, one.name
+
+
+def _pairings(pool: MemoryPool, fleet: Fleet) -> list[MemoryPairing]:
+    return [one for one in fleet.pairings if (one.namespace, one.spec.pool) == _key(pool) and not one.terminating]
+
+
+# --- borrowers --------------------------------------------------------------------------------------------------------
+
+
+def _may_borrow(pool: MemoryPool, guest: MemoryGuest) -> bool:
+    """Whether a guest that does nothing now would borrow: it is selected to, or an Auto pool would see a gain."""
+    selector = pool.spec.borrowers.selector or pool.spec.selector
+    is_idle = guest.namespace == pool.namespace and guest.status.role is Role.NONE and not guest.is_excluded
+    if not is_idle or selector is None or not selector.matches(guest.metadata.labels):
+        return False
+    curve = curve_of(guest.status)
+    return pool.spec.role is RoleChoice.SELECTED or (bool(curve) and curve[-1].reads > 0)
+
+
+def _row(
+    name: str,
+    guest: MemoryGuest | None,
+    pairings: Sequence[MemoryPairing],
+    spared: Mapping[Key, float],
+    sizes: Iterable[int],
+) -> Row:
+    status = guest.status if guest else GuestStatus()
+    curve, size = curve_of(status), sum(one.spec.size_bytes for one in pairings)
+    counted = [spared[key] for one in pairings if (key := (one.namespace, one.name)) in spared]
+    promised = _promised(status, curve, pairings)
+    now = sum(counted) if counted else promised
+    return Row(
+        name=name,
+        reads=status.misses_per_second,
+        io_wait=status.pressure.io_some if status.pressure else None,
+        size_bytes=size if pairings else None,
+        used_bytes=_used(pairings),
+        spared=now if pairings else None,
+        is_measured=bool(counted),
+        forecast=tuple(forecast(status, curve, one) for one in sizes),
+        instead_bytes=min(size, size_for(curve, now)) if pairings and curve and now is not None else None,
+        doubt=_doubt(status, bool(pairings)) or _difference(sum(counted) if counted else None, promised),
+    )
+
+
+def forecast(status: GuestStatus, curve: Sequence[Point], size: int) -> float | None:
+    """The reads a second that a pool of one size would spare a guest; None where its curve says nothing."""
+    if curve:
+        return value_at(curve, size)
+    return 0.0 if status.misses_per_second == 0 or size == 0 else None
+
+
+def _promised(status: GuestStatus, curve: Sequence[Point], pairings: Iterable[MemoryPairing]) -> float | None:
+    """What the curve says of the memory that a guest has with its lenders now."""
+    connected = [one for one in pairings if one.status.phase is PairingPhase.CONNECTED]
+    used = _used(connected) if connected else 0
+    return None if used is None else forecast(status, curve, used)
+
+
+def _used(pairings: Iterable[MemoryPairing]) -> int | None:
+    reported = [one.status.borrower.used_bytes for one in pairings if one.status.borrower]
+    known = [used for used in reported if used is not None]
+    return sum(known) if known else None
+
+
+def _doubt(status: GuestStatus, borrows: bool) -> str:
+    """Why the curve of a guest says nothing."""
+    references = status.curve_references or 0
+    if status.misses_per_second is None:
+        return "how much it reads is not known yet"
+    if status.misses_per_second and not status.curve:
+        wait = "one is measured only while a guest borrows nothing" if borrows else "its module has measured none yet"
+        return f"no curve: {wait}"
+    if status.misses_per_second and references < ENOUGH_REFERENCES:
+        return f"its curve rests on {references} reads, and says nothing below {ENOUGH_REFERENCES}"
+    return ""
+
+
+def _difference(counted: float | None, promised: float | None) -> str:
+    """Whether what is spared is far from what the curve says, which is older than the pairing."""
+    if counted is None or promised is None or abs(counted - promised) < LEAST_APART:
+        return ""
+    if max(counted, promised) < APART * min(counted, promised):
+        return ""
+    expected = f"by that {promised:,.0f} would be spared"
+    return f"it reads in another way now than its curve, of before it borrowed, has it: {expected}"
+
+
+# --- lenders ----------------------------------------------------------------------------------------------------------
+
+
+def _lenders(pool: MemoryPool, fleet: Fleet, borrowers: Iterable[Key]) -> Lenders:
+    pairings = _pairings(pool, fleet)
+    promised: dict[Key, int] = defaultdict(int)
+    for one in fleet.pairings:
+        promised[one.lender_namespace, one.spec.lender.guest] += one.spec.size_bytes
+    lending = {(one.lender_namespace, one.spec.lender.guest) for one in pairings}
+    busy = set(chain(promised, borrowers)) - lending
+    guests = [
+        one for one in fleet.guests if _key(one) in lending or (_key(one) not in busy and _may_lend(pool, one, fleet))
+    ]
+    willing = [one for one in guests if _takes_more(one)]
+    return Lenders(
+        guests=len(lending | {_key(one) for one in guests}),
+        reluctant=len(guests) - len(willing),
+        promised_bytes=sum(one.spec.size_bytes for one in pairings),
+        free_bytes=sum(_free(pool, one, promised[_key(one)]) for one in willing),
+    )
+
+
+def _may_lend(pool: MemoryPool, guest: MemoryGuest, fleet: Fleet) -> bool:
+    """Whether a guest that lends nothing could lend to a pool."""
+    selector, labels = pool.spec.lenders.selector or pool.spec.selector, guest.metadata.labels
+    if selector is None or not selector.matches(labels) or guest.is_excluded or guest.status.role is not Role.NONE:
+        return False
+    if guest.namespace == pool.namespace:
+        return True
+    granted = (one for one in fleet.grants if one.namespace == guest.namespace)
+    is_named = guest.namespace in pool.spec.lenders.namespaces
+    return is_named and any(one.allows(pool.namespace, pool.name, labels) for one in granted)
+
+
+def _takes_more(guest: MemoryGuest) -> bool:
+    pressure = guest.status.pressure
+    is_ready = guest.ready is not None and guest.ready.status is Status.TRUE
+    return is_ready and (pressure is None or pressure.is_calm)
+
+
+def _free(pool: MemoryPool, guest: MemoryGuest, promised: int) -> int:
+    """What a lender has for more, beside its own use and what it lends already."""
+    memory, spec = guest.status.memory, pool.spec
+    if memory is None:
+        return 0
+    bound = min(spec.max_lend_bytes, memory.total_bytes - spec.reserve_bytes)
+    able = min(bound, memory.spare_bytes - spec.reserve_bytes - spec.margin_bytes)
+    return max(0, able - max(promised, memory.lent_bytes))
