@@ -8,7 +8,7 @@ from collections.abc import Awaitable, Callable
 from pathlib import Path
 
 import pytest
-from cast import eventually
+from cast import eventually, token_of
 from objects import machine
 
 from tidepool_agent import report
@@ -16,7 +16,7 @@ from tidepool_agent.cluster import Cluster
 from tidepool_agent.kubeapi import Api
 from tidepool_agent.report import Finding
 from tidepool_api import MemoryGuest, cadence
-from tidepool_api_testing.server import ADMIN_TOKEN, Server
+from tidepool_api_testing.server import Server
 
 WAIT_SECONDS = 20
 
@@ -30,7 +30,7 @@ def with_cluster(server: Server, folder: Path, job: Callable[[Cluster], Awaitabl
     """Does something as the agent of the node `here`."""
     known = json.loads(server.kubeconfig().read_text())["clusters"][0]["cluster"]
     token = folder / "token"
-    token.write_text(ADMIN_TOKEN)
+    token.write_text(token_of(server, "here"))
     api = Api(known["server"], ca=Path(known["certificate-authority"]), token=token)
 
     async def run() -> None:
@@ -46,49 +46,49 @@ async def seen(check: Callable[[], bool]) -> None:
     await asyncio.to_thread(eventually, check, WAIT_SECONDS)
 
 
-def test_a_foreign_label_is_neither_compared_nor_taken_away(api_server: Server, namespace: str, tmp_path: Path) -> None:
+def test_a_foreign_label_is_neither_compared_nor_taken_away(cluster: Server, namespace: str, tmp_path: Path) -> None:
     """Whoever labels a MemoryGuest causes no writes; what the machine is labelled no longer goes."""
     key = (namespace, "g")
 
     def labels() -> dict[str, str]:
-        found: dict[str, str] = api_server.get("tguest", "g", "-n", namespace)["metadata"].get("labels", {})
+        found: dict[str, str] = cluster.get("tguest", "g", "-n", namespace)["metadata"].get("labels", {})
         return found
 
-    async def job(cluster: Cluster) -> None:
+    async def job(own: Cluster) -> None:
         fresh, less = guest(namespace, team="a", tier="x"), guest(namespace, team="a")
-        await cluster.claim(fresh)
-        await seen(lambda: key in cluster.guests())
-        api_server.kubectl("label", "tguest", "g", "-n", namespace, "backup=daily")
-        await seen(lambda: "backup" in cluster.guests()[key]["metadata"]["labels"])
-        present = cluster.guest(key)
+        await own.claim(fresh)
+        await seen(lambda: key in own.guests())
+        cluster.kubectl("label", "tguest", "g", "-n", namespace, "backup=daily")
+        await seen(lambda: "backup" in own.guests()[key]["metadata"]["labels"])
+        present = own.guest(key)
         assert present is not None
         assert report.head(present) == report.head(fresh)
         assert report.head(present) != report.head(less)
-        await cluster.let_go(cluster.guests()[key])
-        claimed = await cluster.claim(less)
+        await own.let_go(own.guests()[key])
+        claimed = await own.claim(less)
         assert claimed is not None
         assert report.head(claimed) == report.head(less)
         assert labels() == {"team": "a", "backup": "daily"}
-        api_server.kubectl("label", "tguest", "g", "-n", namespace, "team=b", "--overwrite")
-        await seen(lambda: cluster.guests()[key]["metadata"]["labels"]["team"] == "b")
-        stolen = cluster.guest(key)
+        cluster.kubectl("label", "tguest", "g", "-n", namespace, "team=b", "--overwrite")
+        await seen(lambda: own.guests()[key]["metadata"]["labels"]["team"] == "b")
+        stolen = own.guest(key)
         assert stolen is not None
         assert report.head(stolen) != report.head(less)
 
-    with_cluster(api_server, tmp_path, job)
+    with_cluster(cluster, tmp_path, job)
 
 
 def test_figures_wait_longer_where_there_is_more(
-    api_server: Server, namespace: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    cluster: Server, namespace: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """An agent counts the guests and pairings of all nodes, also those that it does not follow."""
     monkeypatch.setattr(cadence, "AGENTS_WRITES", 0.01)
 
-    async def job(cluster: Cluster) -> None:
-        assert cluster.figures_wait.total_seconds() == cadence.LEAST_SECONDS
+    async def job(own: Cluster) -> None:
+        assert own.figures_wait.total_seconds() == cadence.LEAST_SECONDS
         for name in ("one", "two", "three"):
-            await cluster.claim(guest(namespace, name))
-        await cluster.measure()
-        assert cluster.figures_wait.total_seconds() >= 300
+            await own.claim(guest(namespace, name))
+        await own.measure()
+        assert own.figures_wait.total_seconds() >= 300
 
-    with_cluster(api_server, tmp_path, job)
+    with_cluster(cluster, tmp_path, job)
