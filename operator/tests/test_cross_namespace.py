@@ -207,7 +207,7 @@ def test_namesakes_are_not_paired() -> None:
 
 
 def test_a_guest_that_is_excluded_lends_nothing_abroad() -> None:
-    """Its agent says so; the pool looks elsewhere."""
+    """Its agent says so; the pool looks elsewhere, until the guest is let take part again."""
     cluster = rich_and_poor()
     cluster.grant("rich", {"namespace": "poor"})
     found = cluster.state.pools.get("poor", "pool")
@@ -215,6 +215,10 @@ def test_a_guest_that_is_excluded_lends_nothing_abroad() -> None:
     assert list(cluster.grants.look_abroad(found).guests) == ["rich/l"]
     cluster.guest("rich", "l", LENDER, ready=False, reason="Excluded")
     assert cluster.grants.look_abroad(found).guests == {}
+    cluster.grant("rich", {"namespace": "poor"}, selector={"matchLabels": LENDER})
+    assert cluster.grants.look_abroad(found).guests == {}
+    cluster.guest("rich", "l", LENDER)
+    assert list(cluster.grants.look_abroad(found).guests) == ["rich/l"]
 
 
 def used(cluster: Cluster) -> GrantStatus:

@@ -83,7 +83,7 @@ class Objects(Generic[T]):
         return list(self._groups.get((kind, name), {}).values())
 
     def changes(self, namespace: str = "") -> int:
-        """How often something of a namespace, or of all, has come, gone, or become another but for its status."""
+        """How often something of a namespace, or of all, has come, gone, or become another (see `_gist`)."""
         return self._changes[namespace] if namespace else self._all_changes
 
     def unreadable(self, namespace: str) -> list[Unreadable]:
@@ -171,8 +171,9 @@ class Objects(Generic[T]):
 
 
 def _gist(one: Any) -> tuple[object, ...]:
-    """What an object is beside its status."""
-    return one.spec, one.metadata.labels, one.metadata.annotations, one.terminating
+    """What an object is beside its status; but that a guest is excluded nothing else says."""
+    is_excluded = isinstance(one, MemoryGuest) and one.is_excluded
+    return one.spec, one.metadata.labels, one.metadata.annotations, one.terminating, is_excluded
 
 
 def _groups_of(one: MemoryPairing) -> Iterable[Group]:
