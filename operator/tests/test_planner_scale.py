@@ -104,6 +104,27 @@ def test_sixty_namespaces_look_at_two_thousand_lenders() -> None:
     assert grants.concerned("bank", "g0") == {"bank", "team-00"}
 
 
+def test_two_thousand_reports_of_guests_that_a_paused_pool_has() -> None:
+    """Whom each concerns is looked up for every guest each time that heartbeats are read, in half a second for all."""
+    state, lends = State(), {"lends": "yes"}
+    lenders = {"selector": {"matchLabels": lends}, "maxLend": "1Gi", "namespaces": ["bank"]}
+    borrowers = {"selector": {"matchLabels": {"lends": "no"}}, "size": "512Mi"}
+    put(state.pools, "team", "pool", 1, spec={"lenders": lenders, "borrowers": borrowers, "paused": True})
+    sizes = {"size": "512Mi", "reserve": "256Mi", "maxLend": "1Gi"}
+    for at in range(2000):
+        put(state.guests, "bank", f"g{at}", 1, labels=lends, spec=guest(f"g{at}", lends).spec.to_dict())
+        lender = {"guest": f"g{at}", "namespace": "bank", "nodeName": "n", "address": "10.0.0.1"}
+        borrower = {"guest": f"b{at}", "nodeName": "n"}
+        put(state.pairings, "team", f"p{at}", 1, spec={"pool": "pool", "lender": lender, "borrower": borrower, **sizes})
+    grants = Grants(state)
+    start = time.process_time()
+    concerned = [grants.concerned("bank", f"g{at}") for at in range(2000)]
+    assert time.process_time() - start < 0.5
+    assert concerned == [{"bank", "team"}] * 2000
+    state.pairings.remove("team", "p7", "team-p7")
+    assert grants.concerned("bank", "g7") == {"bank"}
+
+
 def full_cluster() -> State:
     """What `make scale` has at its largest."""
     state, chance = State(), random.Random(4)

@@ -46,6 +46,7 @@ class Grants:
     def __init__(self, state: State) -> None:
         self._state = state
         self._known: dict[str, tuple[tuple[int, ...], _Offers]] = {}  # by namespace, with the changes they rest on
+        self._in_use: dict[str, tuple[_Offers, tuple[int, ...], dict[str, PoolKey]]] = {}  # likewise, by held pools
         self._readers: tuple[int, dict[str, set[str]]] = (-1, {})
 
     def look_abroad(self, pool: MemoryPool) -> Abroad:
@@ -94,6 +95,15 @@ class Grants:
 
     def _held(self, offers: _Offers) -> dict[str, PoolKey]:
         """The guests of a namespace that pools use which are held, each with its pool."""
+        if not offers.held:
+            return {}
+        changes = tuple(self._state.pairings.changes(one.namespace) for one in offers.held)
+        known = self._in_use.get(offers.namespace)
+        if known is None or known[0] is not offers or known[1] != changes:
+            known = self._in_use[offers.namespace] = offers, changes, self._used(offers)
+        return known[2]
+
+    def _used(self, offers: _Offers) -> dict[str, PoolKey]:
         found: dict[str, PoolKey] = {}
         for pool in reversed(offers.held):
             for one in self._state.pairings.in_group(pool.namespace, pool.name):
