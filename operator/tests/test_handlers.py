@@ -34,6 +34,21 @@ def lender(version: int, available: int, labels: dict[str, str]) -> dict[str, An
     return body(BANK, "l", version, labels=labels, spec=one["spec"], status=one["status"])
 
 
+class Server:
+    """An API server that lists what it is given, and no nodes."""
+
+    def __init__(self) -> None:
+        self.objects: dict[str, list[dict[str, Any]]] = {}
+
+    async def list_nodes(self) -> list[dict[str, Any]]:
+        """None."""
+        return []
+
+    async def list_all(self, plural: str) -> tuple[list[dict[str, Any]], int]:
+        """What it is given; nothing is known to be missing."""
+        return self.objects.get(plural, []), 0
+
+
 class Watched:
     """An operator that is told of events, and whom it wakes. All teams may borrow from the bank; the oldest has it."""
 
@@ -43,7 +58,9 @@ class Watched:
         nowhere: Any = None
         reconciler = Reconciler(nowhere, self.state, heartbeats, metrics)
         self.work = Work(self._note)
-        self.operator = Operator(Settings(), nowhere, self.state, heartbeats, reconciler, self.work, nowhere, metrics)
+        server: Any = Server()
+        self.server: Server = server
+        self.operator = Operator(Settings(), server, self.state, heartbeats, reconciler, self.work, nowhere, metrics)
         self.state.guests.put(lender(1, 1500, LENDER))
         self.state.grants.put(body(BANK, "grant", 1, spec={"to": [{"namespace": team} for team in TEAMS]}))
         for at, team in enumerate(TEAMS):
@@ -88,6 +105,61 @@ async def story() -> None:
     assert await world.after(state.pools, "DELETED", gone) == set(TEAMS) - {"team-0"}
     assert await world.after(state.guests, "DELETED", lender(25, 700, LENDER)) == {BANK, *TEAMS[2:]}
     await world.work.stop()
+
+
+async def told_before() -> None:
+    """The operator knows of a new grant by the answer to its own write, and finds what its watches missed."""
+    world = Watched()
+    world.work.start()
+    state = world.state
+
+    def grant(version: int, *teams: str) -> dict[str, Any]:
+        return body(BANK, "grant", version, spec={"to": [{"namespace": team} for team in teams]})
+
+    assert await world.after(state.grants, "ADDED", grant(1, *TEAMS)) == set()
+    state.grants.put(grant(3, "team-0"))
+    assert await world.after(state.grants, "MODIFIED", grant(2, "team-0")) == {BANK, *TEAMS}
+    assert await world.after(state.grants, "MODIFIED", grant(3, "team-0")) == set()
+    world.server.objects = {names.GUESTS: [lender(1, 1500, LENDER)], names.GRANTS: [grant(9, "team-1")]}
+    world.server.objects[names.POOLS] = [body(team, "pool", at, spec=world.pool(BANK)) for at, team in enumerate(TEAMS)]
+    world.woken.clear()
+    await world.operator.relist()
+    await asyncio.sleep(2 * SETTLE_SECONDS)
+    assert world.woken == {BANK, *TEAMS}
+    world.woken.clear()
+    await world.operator.relist()
+    await asyncio.sleep(2 * SETTLE_SECONDS)
+    assert world.woken == set()
+    await world.work.stop()
+
+
+def test_who_is_concerned_hears_of_what_is_known_before_its_event() -> None:
+    """By the answer to a write, and by a listing; that a grant has ended is nothing to learn by chance."""
+    asyncio.run(told_before())
+
+
+async def node_goes() -> None:
+    """A node is deleted, once as a watch says it, once while nobody watched."""
+    world = Watched()
+    world.work.start()
+    lent = lender(2, 1500, LENDER)
+    world.state.guests.put(lent)
+    node = {"metadata": {"name": lent["spec"]["nodeName"]}}
+    for gone in (lambda: world.operator.take_in_node("DELETED", node), world.operator.relist):
+        await world.operator.take_in_node("ADDED", node)
+        await asyncio.sleep(2 * SETTLE_SECONDS)
+        world.server.objects[names.GUESTS] = [lent]
+        world.woken.clear()
+        await gone()
+        await asyncio.sleep(2 * SETTLE_SECONDS)
+        assert BANK in world.woken
+        assert not world.state.nodes.known
+    await world.work.stop()
+
+
+def test_a_node_that_is_gone_is_known_to_be() -> None:
+    """Also when that was missed: guests that say to be there are not believed any more."""
+    asyncio.run(node_goes())
 
 
 def test_an_event_wakes_those_whom_it_concerns() -> None:

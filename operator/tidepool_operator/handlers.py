@@ -55,6 +55,7 @@ class Operator:
     metrics: Metrics
     silent: frozenset[str] = frozenset()  # nodes whose agent was dead when last looked
     knows: bool = False  # what is there, so that it can plan
+    told: dict[tuple[str, str], int] = field(default_factory=dict)  # kind and namespace -> changes that woke somebody
     health: asyncio.Server | None = None
     background: list[asyncio.Task[None]] = field(default_factory=list)
 
@@ -120,12 +121,15 @@ class Operator:
     async def take_in(self, objects: Objects[Any], kind: str | None, body: dict[str, Any]) -> None:
         """Takes in one watch event."""
         namespace, name = body["metadata"]["namespace"], body["metadata"]["name"]
-        before, changes = objects.get(namespace, name), objects.changes()
+        before = objects.get(namespace, name)
+        # What another event will tell may be known by now, by the answer to a write.
+        told = self.told.setdefault((objects.plural, namespace), objects.changes(namespace))
         if kind == "DELETED":
             objects.remove(namespace, name, body["metadata"]["uid"])
         else:
             objects.put(body)
-        is_news = kind == "DELETED" or objects.changes() != changes  # more than its status
+        changes = self.told[objects.plural, namespace] = objects.changes(namespace)
+        is_news = kind == "DELETED" or changes != told  # more than its status
         if objects is self.state.grants and not is_news:
             return  # what is said on it nobody plans with
         lending = _lending(body) if objects is self.state.pools else set()
@@ -148,9 +152,8 @@ class Operator:
     async def take_in_node(self, kind: str | None, body: dict[str, Any]) -> None:
         """Takes in one watch event about a node, and wakes the namespaces that have guests there."""
         name = body["metadata"]["name"]
-        if kind == "DELETED":
-            self.state.nodes.remove(name)
-        elif self.state.nodes.put(body):
+        is_news = self.state.nodes.remove(name) if kind == "DELETED" else self.state.nodes.put(body)
+        if is_news:
             for namespace in self._nodes().get(name, ()):
                 await self.work.add(namespace)
 
@@ -165,10 +168,16 @@ class Operator:
 
     async def relist(self) -> None:
         """Finds what was missed, or deleted while nobody watched."""
+        known = list(self.state.nodes.known)
+        nodes = {body["metadata"]["name"] for body in await self.cluster.list_nodes()}
+        for name in known:
+            if name not in nodes:
+                await self.take_in_node("DELETED", {"metadata": {"name": name}})
         for objects in self.state.kinds:
             bodies, at = await self.cluster.list_all(objects.plural)
             for body in bodies:
-                objects.put(body)
+                if objects.lacks(body):
+                    await self.take_in(objects, "MODIFIED", body)
             for namespace in objects.forget_missing(bodies, at):
                 await self.work.add(namespace)
         self.reconciler.forget_gone()

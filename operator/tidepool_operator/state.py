@@ -102,12 +102,17 @@ class Objects(Generic[T]):
         """One of them."""
         return self._objects.get(namespace, {}).get(name)
 
+    def lacks(self, body: Mapping[str, Any]) -> bool:
+        """Whether a version is newer than what is known."""
+        metadata = body["metadata"]
+        known = self.get(metadata["namespace"], metadata["name"])
+        return known is None or version(metadata) > int(known.metadata.resource_version or 0)
+
     def put(self, body: Mapping[str, Any]) -> T | None:
         """Takes in a version unless a newer one is known; returns the newest that can be read."""
-        metadata = body["metadata"]
-        namespace, name = metadata["namespace"], metadata["name"]
+        namespace, name = body["metadata"]["namespace"], body["metadata"]["name"]
         known = self.get(namespace, name)
-        if known is not None and version(metadata) <= int(known.metadata.resource_version or 0):
+        if not self.lacks(body):
             return known
         try:
             fresh = self._read(body)
@@ -198,9 +203,9 @@ class Nodes:
         self.known[name] = node
         return is_new
 
-    def remove(self, name: str) -> None:
-        """Forgets a node."""
-        self.known.pop(name, None)
+    def remove(self, name: str) -> bool:
+        """Forgets a node; returns whether it was known."""
+        return self.known.pop(name, None) is not None
 
 
 def explain(error: ValidationError) -> str:
