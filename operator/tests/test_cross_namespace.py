@@ -230,13 +230,16 @@ def used(cluster: Cluster) -> GrantStatus:
 
 
 def test_what_is_lent_under_a_grant_is_added_up() -> None:
-    """By pool; what stays in the namespace is none of it, nor what another grant allows."""
+    """By pool; what stays in the namespace is none of it, nor what another grant allows; whose lender is away is."""
     cluster = rich_and_poor()
     cluster.grant("rich", {"namespace": "poor"})
     assert used(cluster).uses == ()
     cluster.carry_out("poor", cluster.plan("poor"))
     (use,) = used(cluster).uses
     assert (use.namespace, use.pool, use.pairings, use.size_bytes, use.lent_bytes) == ("poor", "pool", 1, 512 * MIB, 0)
+    cluster.grant("rich", {"namespace": "poor"}, selector={"matchLabels": LENDER})
+    cluster.state.guests.remove("rich", "l", "rich-l")  # a moment before its pairing
+    assert used(cluster).pairings == 1
     cluster.grant("rich", {"namespace": "others"})
     assert used(cluster).uses == ()
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import time
 
 import pytest
 
@@ -44,6 +45,22 @@ def test_a_refusal_is_told_of_its_pool_and_its_object_alone() -> None:
     assert outcome.of_pool("pool") == outcome.of_object("make pairing a") == said
     assert outcome.of_pool("another") == outcome.of_object("make pairing b") == []
     assert (outcome.pools, outcome.failures) == ({"pool": 1}, 1)
+
+
+def test_five_thousand_refusals_are_told_in_half_a_second() -> None:
+    """Each pairing of a large namespace asks for its own."""
+    server = Server()
+    outcome = server.outcome()
+
+    async def everybody() -> None:
+        for at in range(5000):
+            await outcome.attempt("pool", f"{at}", "change", 1, server.write)
+
+    asyncio.run(everybody())
+    start = time.process_time()
+    told = [outcome.of_object(f"{at}") for at in range(5000)]
+    assert time.process_time() - start < 0.5
+    assert told == [["could not change: exceeded quota"]] * 5000
 
 
 def test_it_is_tried_again_ever_more_slowly_and_told_all_the_time() -> None:

@@ -61,7 +61,8 @@ def borrowed(pairings: Iterable[MemoryPairing]) -> Mapping[str, Mapping[Pool, li
 
 def status(grant: MemoryGrant, found: Mapping[Pool, Iterable[MemoryPairing]], state: State) -> GrantStatus:
     """What is lent under a grant; `found` are the pairings that borrow from its namespace."""
-    uses = [use for pool, pairings in found.items() if (use := _use(pool, _allowed(grant, pairings, state))).pairings]
+    meant = [(pool, pairings) for pool, pairings in found.items() if grant.is_for(*pool)]
+    uses = [use for pool, pairings in meant if (use := _use(pool, _allowed(grant, pairings, state))).pairings]
     uses.sort(key=lambda one: (-one.size_bytes, one.namespace, one.pool))
     return GrantStatus(
         pairings=sum(one.pairings for one in uses),
@@ -73,7 +74,7 @@ def status(grant: MemoryGrant, found: Mapping[Pool, Iterable[MemoryPairing]], st
 def _allowed(grant: MemoryGrant, pairings: Iterable[MemoryPairing], state: State) -> Iterator[MemoryPairing]:
     for one in pairings:
         lender = state.guests.get(grant.namespace, one.spec.lender.guest)
-        if grant.allows(one.namespace, one.spec.pool, lender.metadata.labels if lender else {}):
+        if grant.allows(one.namespace, one.spec.pool, lender.metadata.labels if lender else None):
             yield one
 
 

@@ -50,6 +50,7 @@ class Outcome:
         self._namespace, self._clock = namespace, clock
         self._before = {(one.uid, one.what): one for one in before.refusals} if before else {}
         self._refused: dict[str, list[Refusal]] = defaultdict(list)
+        self._by_object: dict[str, list[Refusal]] = defaultdict(list)
         self.failures = 0
         """The refusals of this pass, without those of earlier ones that were not tried again."""
 
@@ -74,7 +75,7 @@ class Outcome:
 
     def of_object(self, uid: str) -> list[str]:
         """What was refused of one object, in words."""
-        return sorted(str(one) for one in self.refusals if one.uid == uid)
+        return sorted(map(str, self._by_object.get(uid, ())))
 
     async def attempt(
         self, pool: str, uid: str, what: str, wish: object, write: Callable[[], Awaitable[T]]
@@ -84,7 +85,7 @@ class Outcome:
         if before is not None and before.wish != wish:
             before = None
         if before is not None and before.due > self._clock():
-            self._refused[pool].append(before)
+            self._note(pool, before)
             return None
         try:
             return await write()
@@ -95,6 +96,10 @@ class Outcome:
             pause = min(SLOWEST_RETRY_SECONDS, FIRST_RETRY_SECONDS * 2.0 ** min(tries - 1, 10))
             found = Refusal(uid, what, refusal.why, wish, tries, self._clock() + pause)
             log.warning("%s: %s; tried again in %.0f s", self._namespace, found, pause)
-            self._refused[pool].append(found)
+            self._note(pool, found)
             self.failures += 1
             return None
+
+    def _note(self, pool: str, found: Refusal) -> None:
+        self._refused[pool].append(found)
+        self._by_object[found.uid].append(found)
