@@ -14,6 +14,7 @@ from world import BORROWER, LENDER, LONG_AGO, MIB, guest, mib
 from tidepool_api import GrantStatus, MemoryGrant, cadence, names
 from tidepool_api.fields import MOST_BYTES
 from tidepool_operator import build, grants
+from tidepool_operator.cluster import AT_ONCE, Refused
 from tidepool_operator.cross_namespace import Grants, borrowing_from, is_granted, pairings_elsewhere
 from tidepool_operator.handlers import Operator
 from tidepool_operator.heartbeats import Heartbeats
@@ -141,6 +142,41 @@ def test_a_pairing_stands_while_a_grant_does() -> None:
     assert is_granted(pairing, cluster.state)
     cluster.state.grants.remove("rich", "grant", "rich-grant")
     assert not is_granted(pairing, cluster.state)
+
+
+class Slow:
+    """An API server that takes its time, and knows how much it was asked at once; what is to be deleted has gone."""
+
+    def __init__(self) -> None:
+        self.busy, self.most, self.deleted = 0, 0, 0
+
+    async def create_event(self, _body: object) -> None:
+        """Nobody reads it."""
+
+    async def delete(self, *_: object) -> None:
+        self.busy += 1
+        self.most = max(self.most, self.busy)
+        await asyncio.sleep(0)
+        self.busy -= 1
+        self.deleted += 1
+        raise Refused(404, "DELETE", "not found")
+
+
+def test_pairings_whose_grant_has_ended_go_several_at_a_time() -> None:
+    """They may be thousands, and their namespace waits for it."""
+    cluster, server = rich_and_poor(), Slow()
+    cluster.grant("rich", {"namespace": "poor"})
+    cluster.carry_out("poor", cluster.plan("poor"))
+    (pairing,) = cluster.state.pairings.in_namespace("poor")
+    for at in range(20):
+        cluster.put(names.PAIRINGS, "poor", f"p{at}", pairing.spec.to_dict())
+    cluster.state.grants.remove("rich", "grant", "rich-grant")
+    cluster.state.pools.remove("poor", "pool", "poor-pool")
+    api: Any = server
+    reconciler = Reconciler(api, cluster.state, Heartbeats(), Metrics(CollectorRegistry()))
+    asyncio.run(reconciler.namespace("poor"))
+    assert (server.deleted, server.most) == (21, AT_ONCE)
+    assert cluster.state.pairings.in_namespace("poor") == []
 
 
 def test_a_pool_at_home_has_it_first_and_waits_until_it_is_back() -> None:

@@ -1,8 +1,27 @@
-"""When a status is written of which only figures have changed (issue 28, fault 10)."""
+"""What is asked of the API server, and when figures are written to it (issue 28, faults 10 and 11)."""
 
 from __future__ import annotations
 
+import asyncio
+
+import pytest
+
+from tidepool_operator.cluster import Body, Cluster, Refused
 from tidepool_operator.writing import Turns, gist
+
+
+class Proxy(Cluster):
+    """What answers in the place of an API server."""
+
+    async def _call(self, *_: object) -> Body:
+        return {"kind": "Welcome", "items": None}
+
+
+def test_a_list_that_is_none_is_a_refusal_like_another() -> None:
+    """So an operator that begins goes on asking; any other error would end its beginning in the middle."""
+    with pytest.raises(Refused, match="that is no API server") as found:
+        asyncio.run(Proxy().list_nodes())
+    assert not found.value.is_about_object
 
 
 class Clock:

@@ -151,7 +151,10 @@ class Cluster:
 
     async def _list(self, path: str, **query: str) -> tuple[list[Body], int]:
         answer = await self._call("GET", path, None, query)
-        return list(answer["items"]), int(answer["metadata"]["resourceVersion"])
+        try:
+            return list(answer["items"]), int(answer["metadata"]["resourceVersion"])
+        except (KeyError, TypeError, ValueError):
+            raise Refused(0, f"GET {path}", "the answer is no list: that is no API server") from None
 
     async def _write(self, method: str, path: str, what: str, body: Body | None) -> Body:
         answer = await self._call(method, path, body, {"fieldManager": names.OPERATOR_FIELD_MANAGER})

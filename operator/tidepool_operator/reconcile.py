@@ -478,12 +478,14 @@ class Reconciler:
 
     async def _revoke(self, namespace: str, outcome: Outcome) -> None:
         """Deletes pairings whose lender no MemoryGrant allows, also while their pool is paused or on a dry run."""
-        for one in self._state.pairings.in_namespace(namespace):
-            if not one.terminating and not is_granted(one, self._state):
-                why = f"no MemoryGrant of namespace {one.lender_namespace} lets pool {one.spec.pool} borrow from"
-                await self._writer.say(one, "Warning", "NotGranted", f"{why} {one.spec.lender.guest}")
-                what, write = f"delete pairing {one.name}", partial(self._delete_now, one, None)
-                await outcome.attempt(one.spec.pool, one.metadata.uid, what, None, write)
+        live = [one for one in self._state.pairings.in_namespace(namespace) if not one.terminating]
+        await at_once(self._revoke_one(one, outcome) for one in live if not is_granted(one, self._state))
+
+    async def _revoke_one(self, one: MemoryPairing, outcome: Outcome) -> None:
+        why = f"no MemoryGrant of namespace {one.lender_namespace} lets pool {one.spec.pool} borrow from"
+        await self._writer.say(one, "Warning", "NotGranted", f"{why} {one.spec.lender.guest}")
+        what, write = f"delete pairing {one.name}", partial(self._delete_now, one, None)
+        await outcome.attempt(one.spec.pool, one.metadata.uid, what, None, write)
 
     async def _release_abandoned(self, scene: _Round) -> None:
         """Takes over for agents that can no longer tear their side down: guest gone, or agent dead."""
