@@ -177,6 +177,8 @@ def test_a_lender_that_is_excluded_gives_back() -> None:
     present = carried_out(plan(one, guests, []))
     assert mib(plan(one, guests, present)) == {("b", "l"): 512}
     guests[1] = guest("l", LENDER, ready=False, reason="Excluded")
+    (problem,) = plan(pool(), guests, ()).problems
+    assert "guest l would, and Tidepool is kept out" in problem.message
     assert mib(plan(one, guests, present)) == {}
 
 

@@ -81,6 +81,7 @@ class Inventory:
         """
         known = sorted(guests, key=lambda one: one.name)
         self.guests = {one.name: one for one in known if not (one.terminating or one.is_excluded)}
+        self.excluded = {one.name: one.metadata.labels for one in known if one.is_excluded and not one.terminating}
         self.silent = frozenset(silent)
         self.gone = gone or {}
         self.nodes = nodes or {}

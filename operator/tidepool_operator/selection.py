@@ -202,9 +202,14 @@ def _nobody(
     pool: MemoryPool, inventory: Inventory, reason: ProblemReason, path: str, selector: Selector | None
 ) -> Problem:
     where = f"namespace {pool.namespace} matches spec.{path} ({selector})"
-    gone = sorted(name for name, labels in inventory.gone.items() if selector is None or selector.matches(labels))
+    gone, excluded = (
+        sorted(name for name, labels in those.items() if selector is None or selector.matches(labels))
+        for those in (inventory.gone, inventory.excluded)
+    )
     if gone:
         advice = f"{listed(gone)} did, until the virtual machine failed, was stopped or was deleted: start it again"
+    elif excluded:
+        advice = f"{listed(excluded)} would, and Tidepool is kept out: condition Ready of the MemoryGuest says by what"
     elif inventory.guests:
         advice = f"label a virtual machine so, or correct spec.{path}"
     else:
