@@ -138,6 +138,23 @@ def test_who_is_concerned_hears_of_what_is_known_before_its_event() -> None:
     asyncio.run(told_before())
 
 
+async def gone_for_good() -> None:
+    """A guest is deleted while a listing is on its way that still has it."""
+    world = Watched()
+    world.work.start()
+    state = world.state
+    await world.after(state.guests, "DELETED", lender(5, 1500, LENDER))
+    world.server.objects[names.GUESTS] = [lender(3, 1500, LENDER)]
+    await world.operator.relist()
+    assert state.guests.get(BANK, "l") is None
+    await world.work.stop()
+
+
+def test_what_was_deleted_does_not_come_back_with_a_late_answer() -> None:
+    """It would be planned with until the next listing."""
+    asyncio.run(gone_for_good())
+
+
 async def node_goes() -> None:
     """A node is deleted, once as a watch says it, once while nobody watched."""
     world = Watched()
@@ -160,6 +177,24 @@ async def node_goes() -> None:
 def test_a_node_that_is_gone_is_known_to_be() -> None:
     """Also when that was missed: guests that say to be there are not believed any more."""
     asyncio.run(node_goes())
+
+
+async def held() -> None:
+    """A pool was paused, and then no longer asks for the bank whose guest it has; that guest gets another label."""
+    world = Watched()
+    world.work.start()
+    lent = {"guest": "l", "namespace": BANK, "nodeName": "n", "address": "10.0.0.1"}
+    spec = {"pool": "pool", "lender": lent, "borrower": {"guest": "b", "nodeName": "n"}}
+    spec |= {"size": "512Mi", "reserve": "256Mi", "maxLend": "1Gi"}
+    world.state.pairings.put(body("team-3", "p", 20, spec=spec))
+    world.state.pools.put(body("team-3", "pool", 21, spec=world.pool() | {"paused": True}))
+    assert "team-3" in await world.after(world.state.guests, "MODIFIED", lender(22, 1500, {}))
+    await world.work.stop()
+
+
+def test_who_has_a_guest_hears_of_its_labels_whatever_his_pool_asks_for_now() -> None:
+    """His grant may be for guests with the label that it had."""
+    asyncio.run(held())
 
 
 def test_an_event_wakes_those_whom_it_concerns() -> None:

@@ -125,7 +125,7 @@ class Operator:
         # What another event will tell may be known by now, by the answer to a write.
         told = self.told.setdefault((objects.plural, namespace), objects.changes(namespace))
         if kind == "DELETED":
-            objects.remove(namespace, name, body["metadata"]["uid"])
+            objects.bury(namespace, name, body["metadata"]["uid"])
         else:
             objects.put(body)
         changes = self.told[objects.plural, namespace] = objects.changes(namespace)
@@ -146,7 +146,8 @@ class Operator:
         if objects is self.state.guests and not is_news:
             return grants.concerned(meta["namespace"], meta["name"])
         shared = {meta["namespace"], *lending} if is_news else ()
-        borrowing = borrowing_from(meta["namespace"], self.state) if objects is self.state.grants else set()
+        is_granting = objects in (self.state.grants, self.state.guests)
+        borrowing = borrowing_from(meta["namespace"], self.state) if is_granting else set()
         return borrowing | {reader for namespace in shared for reader in grants.readers(namespace)}
 
     async def take_in_node(self, kind: str | None, body: dict[str, Any]) -> None:

@@ -73,6 +73,7 @@ class Objects(Generic[T]):
         self.plural = plural
         self._objects: dict[str, dict[str, T]] = defaultdict(dict)
         self._unreadable: dict[str, dict[str, Unreadable]] = defaultdict(dict)
+        self._deleted: set[str] = set()  # UIDs, since the last listing
 
     def in_namespace(self, namespace: str) -> list[T]:
         """Those of a namespace."""
@@ -103,10 +104,11 @@ class Objects(Generic[T]):
         return self._objects.get(namespace, {}).get(name)
 
     def lacks(self, body: Mapping[str, Any]) -> bool:
-        """Whether a version is newer than what is known."""
+        """Whether a version is newer than what is known, which may be that the object has been deleted."""
         metadata = body["metadata"]
         known = self.get(metadata["namespace"], metadata["name"])
-        return known is None or version(metadata) > int(known.metadata.resource_version or 0)
+        is_newer = known is None or version(metadata) > int(known.metadata.resource_version or 0)
+        return is_newer and metadata.get("uid") not in self._deleted
 
     def put(self, body: Mapping[str, Any]) -> T | None:
         """Takes in a version unless a newer one is known; returns the newest that can be read."""
@@ -155,6 +157,11 @@ class Objects(Generic[T]):
             if not self._groups[group]:
                 del self._groups[group]
 
+    def bury(self, namespace: str, name: str, uid: str) -> None:
+        """Forgets an object that has been deleted; versions that were asked for before are not believed any more."""
+        self._deleted.add(uid)
+        self.remove(namespace, name, uid)
+
     def remove(self, namespace: str, name: str, uid: str) -> None:
         """Forgets an object, but not another one that has its name by now."""
         known, broken = self.get(namespace, name), self._unreadable.get(namespace, {}).get(name)
@@ -172,6 +179,7 @@ class Objects(Generic[T]):
         gone = [one for one in every if one.metadata.uid not in there and int(one.metadata.resource_version or 0) <= at]
         for one in gone:
             self.remove(one.namespace, one.name, one.metadata.uid)
+        self._deleted.clear()
         return {one.namespace for one in gone}
 
 
