@@ -7,7 +7,7 @@ from datetime import timedelta
 import pytest
 from world import BORROWER, LENDER, LONG_AGO, MIB, carried_out, guest, mib, pairing, plan, pool, reasons
 
-from tidepool_api import PoolStatus
+from tidepool_api import MemoryPairing, PoolStatus
 from tidepool_operator import planner
 from tidepool_operator.inventory import Inventory, Node
 
@@ -168,6 +168,23 @@ def test_a_guest_without_report_keeps_its_pairing() -> None:
 def test_a_lender_that_is_gone_is_replaced() -> None:
     made = plan(pool(), [guest("new", LENDS), guest("b", BORROWS)], [pairing("b", "gone", 512 * MIB)])
     assert mib(made) == {("b", "new"): 512}
+
+
+@pytest.mark.parametrize(
+    ("available", "spread", "borrowers", "maximum"),
+    [((600, 600, 400), 3, 2, 256), ((2048, 400, 400), 2, 4, 512), ((1500, 600, 400), 2, 4, 256)],
+)
+def test_sizes_that_are_spread_come_to_rest(
+    available: tuple[int, ...], spread: int, borrowers: int, maximum: int
+) -> None:
+    """What one lender may give goes by a borrower's share, not by what it has got so far of that."""
+    one = pool(between=(64, maximum), spread=spread, max_unavailable="100%")
+    guests = [guest(f"l{at}", LENDER, available=free) for at, free in enumerate(available)]
+    guests += [guest(f"b{at}", BORROWER) for at in range(borrowers)]
+    pairings: list[MemoryPairing] = []
+    for _ in range(4):
+        pairings = carried_out(plan(one, guests, pairings))
+    assert carried_out(plan(one, guests, pairings)) == pairings
 
 
 def test_a_lender_that_is_excluded_gives_back() -> None:

@@ -56,6 +56,7 @@ class Ledger:
     places: dict[str, Place]  # of lenders and borrowers
     placement: Placement = field(default_factory=Placement)
     ranks: dict[str, int] = field(default_factory=dict)  # borrower -> its priority, where it is not 0
+    due: dict[str, int] = field(default_factory=dict)  # borrower -> its share, to which what is wanted is near enough
     sizes: dict[str, dict[str, int]] = field(default_factory=lambda: defaultdict(dict))  # borrower -> lender -> size
     lent: dict[str, int] = field(default_factory=_sums)  # lender -> sum of these
     leaving: dict[str, int] = field(default_factory=_sums)  # lender -> what it gets back soon
@@ -91,8 +92,9 @@ class Ledger:
         return sorted(borrowers, key=lambda name: -self.ranks.get(name, 0))
 
     def most(self, borrower: str) -> int:
-        """What a borrower may have of one lender."""
-        return max(LEAST, -(-self.wanted[borrower] // self.spread // MIB) * MIB)
+        """What a borrower may have of one lender: by its share, or each step towards that would ask for another."""
+        size = max(self.wanted[borrower], self.due.get(borrower, 0))
+        return max(LEAST, -(-size // self.spread // MIB) * MIB)
 
     def free(self, lender: str) -> int:
         """What a lender has for more, in whole MiB; nothing if it takes no more."""

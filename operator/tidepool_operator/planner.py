@@ -118,7 +118,7 @@ def _placed(
 ) -> Ledger:
     """Who has what: first what is kept of the present, then what the borrowers lack, but for those `turning`."""
     ledger = open_ledger(pool, inventory, selection)
-    ledger.wanted = size(pool, inventory, selection, ledger)
+    size(pool, inventory, selection, ledger)
     keep(ledger, inventory, pool.name, selection, steps)
     placing = Placing(ledger, in_part=is_sized(pool))
     absent = selection.absent | set(turning)

@@ -21,10 +21,11 @@ def is_sized(pool: MemoryPool) -> bool:
     return pool.spec.borrowers.size is None
 
 
-def size(pool: MemoryPool, inventory: Inventory, selection: Selection, ledger: Ledger) -> dict[str, int]:
-    """The size of each borrower in bytes; those that can take part only later have their part of the whole already."""
+def size(pool: MemoryPool, inventory: Inventory, selection: Selection, ledger: Ledger) -> None:
+    """Enters the size of each borrower; those that can take part only later have their part of the whole already."""
     if not is_sized(pool):
-        return dict.fromkeys(selection.borrowers, pool.spec.most_bytes)
+        ledger.wanted = dict.fromkeys(selection.borrowers, pool.spec.most_bytes)
+        return
     lent, present = _present(pool, inventory, selection)
     capacity: dict[str, int] = defaultdict(int)
     for name in selection.lenders:
@@ -32,8 +33,8 @@ def size(pool: MemoryPool, inventory: Inventory, selection: Selection, ledger: L
     claims: dict[str, list[Claim]] = defaultdict(list)
     for one in selection.borrowers.values():
         claims[ledger.area(one.name)].append(claim(pool, one, ledger.ranks.get(one.name, 0)))
-    shares = {name: size for area, some in claims.items() for name, size in share(capacity[area], some).items()}
-    return steady(shares, present, chain.from_iterable(claims.values()))
+    ledger.due = {name: size for area, some in claims.items() for name, size in share(capacity[area], some).items()}
+    ledger.wanted = steady(ledger.due, present, chain.from_iterable(claims.values()))
 
 
 def _present(pool: MemoryPool, inventory: Inventory, selection: Selection) -> tuple[dict[str, int], dict[str, int]]:
