@@ -265,7 +265,7 @@ def test_a_guest_that_disappears_during_a_delivery_costs_one_error(daemon: Daemo
         return domain.command(text, seconds)
 
     guest = Guest(GuestAgent(command), Store(store))
-    wait_for(lambda: guest.check_commands() is None)
+    wait_for(lambda: guest.check() is None)
     with pytest.raises(Unreachable) as caught:
         guest.carry_out(Load(Source.STORE), guest.probe().release)
     assert caught.value.reason == "NotRunning"

@@ -70,7 +70,7 @@ def test_a_guest_that_hangs_costs_a_limited_time(daemon: Daemon, started: Start)
     wait_for(lambda: GuestAgent(domain.command).blocked() == [])
     guest.suspend()
     begin = time.monotonic()
-    with pytest.raises(Unreachable, match="does not answer"):
+    with pytest.raises(Unreachable, match=r"does not (run|answer)"):
         GuestAgent(domain.command).blocked()
     assert time.monotonic() - begin < 60
     with pytest.raises(Paused, match="the virtual machine is paused;"):
