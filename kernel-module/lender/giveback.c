@@ -46,12 +46,13 @@ unsigned long tide_give_cool(struct tide_shelf *shelf, const pgoff_t *slot, unsi
 
 static unsigned long tide_give_pages(struct tide_shelf *shelf, unsigned long pages)
 {
+	struct tide_notes *notes = &shelf->notes;
 	unsigned long tried = 0, gone;
 	pgoff_t slot[TIDE_GIVE_BATCH];
 
-	gone = tide_give_cool(shelf, slot, tide_notes_overdue(&shelf->notes, slot, TIDE_GIVE_BATCH));
+	gone = tide_give_cool(shelf, slot, tide_notes_overdue(notes, slot, TIDE_GIVE_BATCH));
 	while (tried < pages) {
-		unsigned int n = tide_notes_eldest(&shelf->notes, slot,
+		unsigned int n = tide_notes_eldest(notes, slot,
 						   min(pages - tried, TIDE_GIVE_BATCH));
 
 		if (!n)

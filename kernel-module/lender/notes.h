@@ -39,7 +39,7 @@ struct tide_note {
 
 /**
  * struct tide_notes - the notes of one borrower's pages
- * @lock: guards the rest, taken with interrupts off; a leaf, inside i_pages
+ * @lock: guards the rest, taken with interrupts off
  * @tree: notes of all pages by their keys
  * @order: the same, the oldest first, but for those in
  * @late: older still: they could not go when it was their turn; likewise in order
@@ -50,7 +50,7 @@ struct tide_note {
  * @thinned: how many such notes there have been
  */
 struct tide_notes {
-	spinlock_t lock;
+	spinlock_t lock;	/* a leaf, inside i_pages */
 	struct rb_root tree;
 	struct list_head order, late, gone;
 	u64 newest;
