@@ -16,11 +16,12 @@ def now() -> datetime:
     return datetime.now(UTC).replace(microsecond=0)
 
 
-def _rfc3339(value: datetime) -> str:
+def rfc3339(value: datetime) -> str:
+    """A time as the API has it."""
     return value.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
-Time = Annotated[AwareDatetime, PlainSerializer(_rfc3339, return_type=str)]
+Time = Annotated[AwareDatetime, PlainSerializer(rfc3339, return_type=str)]
 
 
 class ApiModel(BaseModel):

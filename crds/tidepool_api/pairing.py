@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from typing import Any
+
 from pydantic import Field
 
 from tidepool_api import names
@@ -235,6 +238,13 @@ class PairingStatus(ApiModel):
     """The borrowing end."""
 
 
+def ends(pairing: Mapping[str, Any]) -> tuple[tuple[str, str], tuple[str, str]]:
+    """The lender and the borrower of a pairing as the API server has it, each by namespace and name."""
+    home, lender = pairing["metadata"]["namespace"], pairing["spec"]["lender"]
+    abroad = lender.get("namespace")  # of a lender that a MemoryGrant lets lend to another namespace
+    return (abroad or home, lender["guest"]), (home, pairing["spec"]["borrower"]["guest"])
+
+
 class MemoryPairing(ApiObject):
     """One guest that lends memory to another.
 
@@ -249,6 +259,11 @@ class MemoryPairing(ApiObject):
     def lender_namespace(self) -> str:
         """The namespace of the lender; the borrower's is the pairing's own."""
         return self.spec.lender.namespace or self.namespace
+
+    @property
+    def ends(self) -> tuple[tuple[str, str], tuple[str, str]]:
+        """The lender and the borrower, each by namespace and name."""
+        return (self.lender_namespace, self.spec.lender.guest), (self.namespace, self.spec.borrower.guest)
 
     @property
     def is_taken_down(self) -> bool:

@@ -93,8 +93,7 @@ def check(
     """Whether the installation is well, all namespaces unless one is given; exit code 1 if not."""
     cluster = _cluster(context, namespace, namespace is None, system)
     try:
-        before = cluster.figures()
-        time.sleep(seconds if before.pairings else 0)
+        before, _ = _watched(cluster, seconds)
         steps = checking.check(cluster.snapshot(metrics=True), before)
     except Unusable as error:
         _give_up(error)
@@ -176,10 +175,16 @@ def _memory(text: str) -> int:
 
 def _counted(cluster: Cluster, seconds: float) -> tuple[Fleet, dict[tuple[str, str], float]]:
     """What there is, and the reads a second that each pairing answers."""
-    before, begun = cluster.figures() if seconds else Figures(), time.monotonic()
-    time.sleep(seconds if before.pairings else 0)
+    before, begun = _watched(cluster, seconds) if seconds else (Figures(), time.monotonic())
     fleet = cluster.fleet()
     return fleet, hits_per_second(before, fleet.figures, time.monotonic() - begun)
+
+
+def _watched(cluster: Cluster, seconds: float) -> tuple[Figures, float]:
+    """The agents' metrics of so long ago, and when that was; there is nothing to wait for where nobody lends."""
+    before, begun = cluster.figures(), time.monotonic()
+    time.sleep(seconds if before.pairings else 0)
+    return before, begun
 
 
 @app.command()
@@ -209,8 +214,7 @@ def collect(
 
 
 def _once(cluster: Cluster, interval: float) -> None:
-    before, begun = cluster.figures(), time.monotonic()
-    time.sleep(interval if before.pairings else 0)
+    before, begun = _watched(cluster, interval)
     now = cluster.snapshot(metrics=True)
     console.print(showing.table(showing.rows(now, before, time.monotonic() - begun)), crop=False)
     for one in now.unread:

@@ -80,9 +80,4 @@ class Snapshot:
 
     def pairings_of(self, guest: MemoryGuest) -> tuple[MemoryPairing, ...]:
         """The pairings in which a guest lends or borrows."""
-        return tuple(
-            one
-            for one in self.pairings
-            if (guest.namespace, guest.name)
-            in ((one.lender_namespace, one.spec.lender.guest), (one.namespace, one.spec.borrower.guest))
-        )
+        return tuple(one for one in self.pairings if (guest.namespace, guest.name) in one.ends)

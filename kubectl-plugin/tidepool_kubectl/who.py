@@ -45,10 +45,11 @@ def rows(pairings: Iterable[MemoryPairing], guest: Key | None = None) -> list[Ro
 
 def _row(one: MemoryPairing) -> Row:
     spec, status = one.spec, one.status
+    lender, borrower = one.ends
     return Row(
-        lender=(one.lender_namespace, spec.lender.guest),
+        lender=lender,
         lender_node=spec.lender.node_name,
-        borrower=(one.namespace, spec.borrower.guest),
+        borrower=borrower,
         borrower_node=spec.borrower.node_name,
         pool=spec.pool,
         state=status.phase or PairingPhase.PENDING,

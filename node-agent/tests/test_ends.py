@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from tidepool_agent.cluster import ends
+from tidepool_api.pairing import ends
 
 
 def pairing(**lender: str) -> dict[str, Any]:

@@ -21,6 +21,8 @@ from tidepool_agent.kubeapi import Api, ApiError, Object
 from tidepool_agent.provider import Key, Machine, Source
 from tidepool_agent.watch import Copy, key_of
 from tidepool_api import ApiObject, BorrowerStatus, LenderStatus, MemoryGuest, MemoryPairing, cadence, names
+from tidepool_api.base import rfc3339
+from tidepool_api.pairing import ends
 
 log = logging.getLogger(__name__)
 
@@ -298,7 +300,7 @@ def _leaving(guest: Object) -> Object:
 
 
 def _seconds(later: float = 0) -> str:
-    return (datetime.now(UTC) + timedelta(seconds=later)).strftime("%Y-%m-%dT%H:%M:%SZ")
+    return rfc3339(datetime.now(UTC) + timedelta(seconds=later))
 
 
 def _key(old: Object | None, new: Object | None) -> Key:
@@ -311,13 +313,6 @@ def _wanted(pairing: Object | None) -> tuple[Any, ...] | None:
         return None
     meta = pairing["metadata"]
     return meta["uid"], meta.get("generation"), meta.get("deletionTimestamp"), meta.get("finalizers")
-
-
-def ends(pairing: Object) -> tuple[Key, Key]:
-    """The lender and the borrower of a pairing."""
-    namespace, spec = pairing["metadata"]["namespace"], pairing["spec"]
-    abroad = spec["lender"].get("namespace")  # of a lender that a MemoryGrant lets lend to another namespace
-    return (abroad or namespace, spec["lender"]["guest"]), (namespace, spec["borrower"]["guest"])
 
 
 def _parsed(kind: type[T], item: Object) -> T | None:

@@ -134,9 +134,6 @@ async def _attempt(what: str, key: Key, step: Awaitable[object]) -> None:
 
 def orphaned(pairing: MemoryPairing, node: str, machines: Collection[Key]) -> list[str]:
     """The finalizers of a pairing that stand for guests which were to be on this node, and are not."""
-    spec = pairing.spec
-    ends = (
-        (spec.lender.node_name, (pairing.lender_namespace, spec.lender.guest), names.LENDER_FINALIZER),
-        (spec.borrower.node_name, (pairing.namespace, spec.borrower.guest), names.BORROWER_FINALIZER),
-    )
-    return [finalizer for place, guest, finalizer in ends if place == node and guest not in machines]
+    nodes = pairing.spec.lender.node_name, pairing.spec.borrower.node_name
+    sides = zip(nodes, pairing.ends, (names.LENDER_FINALIZER, names.BORROWER_FINALIZER), strict=True)
+    return [finalizer for place, guest, finalizer in sides if place == node and guest not in machines]

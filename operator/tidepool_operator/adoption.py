@@ -10,6 +10,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from tidepool_api import names, now
+from tidepool_api.base import rfc3339
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Mapping
@@ -37,7 +38,7 @@ def leaving(guest: MemoryGuest) -> Body:
             "resourceVersion": meta.resource_version,
             "labels": meta.labels,
             "ownerReferences": [one.to_dict() for one in meta.owner_references],
-            "annotations": {names.LEAVING_ANNOTATION: now().strftime("%Y-%m-%dT%H:%M:%SZ")},
+            "annotations": {names.LEAVING_ANNOTATION: rfc3339(now())},
         },
         "spec": guest.spec.to_dict(),
     }

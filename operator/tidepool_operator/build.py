@@ -7,6 +7,7 @@ import secrets
 from typing import TYPE_CHECKING, Any
 
 from tidepool_api import ApiObject, OwnerReference, format_quantity, names, now
+from tidepool_api.base import rfc3339
 
 if TYPE_CHECKING:
     from tidepool_api import MemoryGuest, MemoryPool
@@ -90,7 +91,7 @@ def owner(one: ApiObject) -> Body:
 
 def event(one: ApiObject, kind: str, reason: str, message: str) -> Body:
     """An Event about an object; `kind` is Normal or Warning."""
-    time = now().strftime("%Y-%m-%dT%H:%M:%SZ")
+    time = rfc3339(now())
     return {
         "apiVersion": "v1",
         "kind": "Event",

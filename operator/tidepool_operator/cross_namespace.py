@@ -107,8 +107,7 @@ class Grants:
         found: dict[str, PoolKey] = {}
         for pool in reversed(offers.held):
             for one in self._state.pairings.in_group(pool.namespace, pool.name):
-                ends = (one.lender_namespace, one.spec.lender.guest), (one.namespace, one.spec.borrower.guest)
-                here = [guest for namespace, guest in ends if namespace == offers.namespace and not one.terminating]
+                here = [guest for namespace, guest in one.ends if namespace == offers.namespace and not one.terminating]
                 found |= dict.fromkeys(here, (pool.namespace, pool.name))
         return found
 

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 import kopf
 
 from tidepool_api import names
+from tidepool_api.pairing import ends
 from tidepool_operator import grants
 from tidepool_operator.cluster import Cluster, Refused, load_config
 from tidepool_operator.cross_namespace import borrowing_from
@@ -142,7 +143,7 @@ class Operator:
         """The namespaces that plan with an object; from `lending` a pool borrows now, or did before."""
         grants, meta = self.reconciler.grants, body["metadata"]
         if objects is self.state.pairings:
-            return {namespace for end in _ends(body) for namespace in grants.concerned(*end)}
+            return {namespace for end in ends(body) for namespace in grants.concerned(*end)}
         if objects is self.state.guests and not is_news:
             return grants.concerned(meta["namespace"], meta["name"])
         shared = {meta["namespace"], *lending} if is_news else ()
@@ -206,12 +207,6 @@ class Operator:
                 concerned = self.reconciler.grants.concerned(namespace, one.name)
                 nodes.setdefault(one.spec.node_name, set()).update(concerned)
         return nodes
-
-
-def _ends(pairing: dict[str, Any]) -> tuple[tuple[str, str], tuple[str, str]]:
-    """The lender and the borrower of a pairing, each by namespace and name."""
-    home, lender = pairing["metadata"]["namespace"], pairing["spec"]["lender"]
-    return (lender.get("namespace") or home, lender["guest"]), (home, pairing["spec"]["borrower"]["guest"])
 
 
 def _lending(pool: dict[str, Any]) -> set[str]:

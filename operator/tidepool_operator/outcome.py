@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, TypeVar
 
 from tidepool_operator.cluster import Refused
+from tidepool_operator.work import pause
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Iterable
@@ -20,9 +21,6 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 T = TypeVar("T")
-
-FIRST_RETRY_SECONDS = 1.0
-SLOWEST_RETRY_SECONDS = 60.0
 
 
 @dataclass(frozen=True)
@@ -93,9 +91,9 @@ class Outcome:
             if not refusal.is_about_object:
                 raise
             tries = before.tries + 1 if before else 1
-            pause = min(SLOWEST_RETRY_SECONDS, FIRST_RETRY_SECONDS * 2.0 ** min(tries - 1, 10))
-            found = Refusal(uid, what, refusal.why, wish, tries, self._clock() + pause)
-            log.warning("%s: %s; tried again in %.0f s", self._namespace, found, pause)
+            wait = pause(tries)
+            found = Refusal(uid, what, refusal.why, wish, tries, self._clock() + wait)
+            log.warning("%s: %s; tried again in %.0f s", self._namespace, found, wait)
             self._note(pool, found)
             self.failures += 1
             return None

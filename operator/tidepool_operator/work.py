@@ -19,12 +19,17 @@ from tidepool_operator.cluster import Refused
 log = logging.getLogger(__name__)
 
 SETTLE_SECONDS = 0.3
-FIRST_RETRY_SECONDS = 0.5
+FIRST_RETRY_SECONDS = 1.0
 SLOWEST_RETRY_SECONDS = 60.0
 REST = 3  # times as long as the work took
 LONGEST_REST_SECONDS = 5.0
 
 Job = Callable[[str], Awaitable[float | None]]
+
+
+def pause(tries: int) -> float:
+    """The seconds until what has failed so often in a row is tried again."""
+    return min(SLOWEST_RETRY_SECONDS, FIRST_RETRY_SECONDS * 2.0 ** min(tries - 1, 10))
 
 
 class Work:
@@ -132,7 +137,7 @@ class Work:
         except Exception as error:
             # Whatever it was: the next try may do better, and the other keys go on.
             self._failures[key] += 1
-            delay = min(SLOWEST_RETRY_SECONDS, FIRST_RETRY_SECONDS * 2.0 ** min(self._failures[key], 10))
+            delay = pause(self._failures[key])
             log.warning("%s: %s; tried again in %.0f s", key, error, delay, exc_info=not isinstance(error, Refused))
             self._on_failure(error)
             return delay
