@@ -241,8 +241,8 @@ class PairingStatus(ApiModel):
 def ends(pairing: Mapping[str, Any]) -> tuple[tuple[str, str], tuple[str, str]]:
     """The lender and the borrower of a pairing as the API server has it, each by namespace and name."""
     home, lender = pairing["metadata"]["namespace"], pairing["spec"]["lender"]
-    abroad = lender.get("namespace")  # of a lender that a MemoryGrant lets lend to another namespace
-    return (abroad or home, lender["guest"]), (home, pairing["spec"]["borrower"]["guest"])
+    elsewhere = lender.get("namespace")  # of a lender that a MemoryGrant lets lend to another namespace
+    return (elsewhere or home, lender["guest"]), (home, pairing["spec"]["borrower"]["guest"])
 
 
 class MemoryPairing(ApiObject):

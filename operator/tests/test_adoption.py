@@ -11,7 +11,7 @@ from cast import BORROWS, LENDS, PAIRING, Agent, OperatorProcess, connected_pool
 from world import LENDER, MIB, guest, pairing
 
 from tidepool_api import names
-from tidepool_operator import adoption
+from tidepool_operator.planning import adoption
 
 
 def test_guests_of_dead_agents_are_let_go_once() -> None:

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tidepool_operator import build
+from tidepool_operator.planning import build
 
 name = st.from_regex(r"[a-z]([a-z.-]{0,8}[a-z])?", fullmatch=True)
 json_values = st.recursive(

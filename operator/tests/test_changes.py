@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from world import BORROWER, LENDER, MIB, guest, pairing
 
-from tidepool_operator import changes
+from tidepool_operator.planning import changes
 
 
 def test_pairings_of_a_held_pool_follow_their_guests() -> None:

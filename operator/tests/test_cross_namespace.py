@@ -13,17 +13,18 @@ from world import BORROWER, LENDER, LONG_AGO, MIB, guest, mib
 
 from tidepool_api import GrantStatus, MemoryGrant, cadence, names
 from tidepool_api.fields import MOST_BYTES
-from tidepool_operator import build, grants
-from tidepool_operator.cluster import AT_ONCE, Refused
-from tidepool_operator.cross_namespace import Grants, borrowing_from, is_granted, pairings_elsewhere
+from tidepool_operator.cluster.api import AT_ONCE, Refused
+from tidepool_operator.cluster.cross_namespace import Grants, borrowing_from, is_granted, pairings_elsewhere
+from tidepool_operator.cluster.heartbeats import Heartbeats
+from tidepool_operator.cluster.state import State
 from tidepool_operator.handlers import Operator
-from tidepool_operator.heartbeats import Heartbeats
-from tidepool_operator.inventory import Inventory
 from tidepool_operator.metrics import Metrics
-from tidepool_operator.outcome import Outcome
-from tidepool_operator.planner import Plan, plan
+from tidepool_operator.planning import build
+from tidepool_operator.planning.inventory import Inventory
+from tidepool_operator.planning.planner import Plan, plan
 from tidepool_operator.reconcile import Reconciler
-from tidepool_operator.state import State
+from tidepool_operator.status import grants
+from tidepool_operator.status.outcome import Outcome
 
 
 class Cluster:
@@ -47,8 +48,8 @@ class Cluster:
         owners = one["metadata"]["ownerReferences"]
         self.put(names.GUESTS, namespace, name, one["spec"], status=one["status"], labels=labels, owners=owners)
 
-    def pool(self, namespace: str, *abroad: str, name: str = "pool", paused: bool = False) -> None:
-        lenders = {"selector": {"matchLabels": LENDER}, "maxLend": "1Gi", "namespaces": list(abroad)}
+    def pool(self, namespace: str, *lending_namespaces: str, name: str = "pool", paused: bool = False) -> None:
+        lenders = {"selector": {"matchLabels": LENDER}, "maxLend": "1Gi", "namespaces": list(lending_namespaces)}
         borrowers = {"selector": {"matchLabels": BORROWER}, "size": "512Mi"}
         spec = {"lenders": lenders, "borrowers": borrowers, "paused": paused}
         self.put(names.POOLS, namespace, name, spec)
@@ -62,13 +63,13 @@ class Cluster:
         guests, pairings = self.state.guests.in_namespace(namespace), self.state.pairings.in_namespace(namespace)
         elsewhere = pairings_elsewhere(namespace, self.state)
         inventory = Inventory(guests, pairings, namespace=namespace, elsewhere=elsewhere)
-        there = self.grants.look_abroad(found)
-        return plan(found, inventory, claimed=there.claimed, abroad=there.guests, at=LONG_AGO)
+        there = self.grants.granted(found)
+        return plan(found, inventory, claimed=there.claimed, granted=there.guests, at=LONG_AGO)
 
     def carry_out(self, namespace: str, made: Plan) -> None:
         found = self.state.pools.get(namespace, "pool")
         assert found is not None
-        known = self.grants.look_abroad(found).guests
+        known = self.grants.granted(found).guests
         for one in made.assignments:
             lender = known.get(one.lender) or self.state.guests.get(namespace, one.lender)
             borrower = self.state.guests.get(namespace, one.borrower)
@@ -226,9 +227,9 @@ def test_a_namespace_that_grants_nothing_is_named() -> None:
     assert cluster.grants.ungranted(found) == ["rich", "nowhere"]
     cluster.grant("rich", {"namespace": "poor"})
     assert cluster.grants.ungranted(found) == ["nowhere"]
-    there = cluster.grants.look_abroad(found)
+    there = cluster.grants.granted(found)
     inventory = Inventory(cluster.state.guests.in_namespace("poor"), namespace="poor")
-    (problem,) = plan(found, inventory, abroad=there.guests, at=LONG_AGO, ungranted=["nowhere"]).problems
+    (problem,) = plan(found, inventory, granted=there.guests, at=LONG_AGO, ungranted=["nowhere"]).problems
     assert problem.reason.condition == "LendersGranted"
     assert "nowhere, and no MemoryGrant there is for pool poor/pool" in problem.message
     assert not problem.leaves_out(["b"])
@@ -242,19 +243,19 @@ def test_namesakes_are_not_paired() -> None:
     assert mib(cluster.plan("poor")) == {("b", "rich/l"): 512}
 
 
-def test_a_guest_that_is_excluded_lends_nothing_abroad() -> None:
+def test_a_guest_that_is_excluded_lends_nothing_elsewhere() -> None:
     """Its agent says so; the pool looks elsewhere, until the guest is let take part again."""
     cluster = rich_and_poor()
     cluster.grant("rich", {"namespace": "poor"})
     found = cluster.state.pools.get("poor", "pool")
     assert found is not None
-    assert list(cluster.grants.look_abroad(found).guests) == ["rich/l"]
+    assert list(cluster.grants.granted(found).guests) == ["rich/l"]
     cluster.guest("rich", "l", LENDER, ready=False, reason="Excluded")
-    assert cluster.grants.look_abroad(found).guests == {}
+    assert cluster.grants.granted(found).guests == {}
     cluster.grant("rich", {"namespace": "poor"}, selector={"matchLabels": LENDER})
-    assert cluster.grants.look_abroad(found).guests == {}
+    assert cluster.grants.granted(found).guests == {}
     cluster.guest("rich", "l", LENDER)
-    assert list(cluster.grants.look_abroad(found).guests) == ["rich/l"]
+    assert list(cluster.grants.granted(found).guests) == ["rich/l"]
 
 
 def used(cluster: Cluster) -> GrantStatus:
@@ -399,10 +400,10 @@ class Woken(list[str]):
 
 def test_what_is_said_on_a_grant_wakes_nobody() -> None:
     """But what it grants does, and its end."""
-    work, nothing = Woken(), dict.fromkeys(("settings", "cluster", "heartbeats", "election", "metrics"))
+    queue, nothing = Woken(), dict.fromkeys(("settings", "cluster", "heartbeats", "election", "metrics"))
     state = State()
     reconciler = SimpleNamespace(grants=Grants(state))
-    operator: Any = Operator(**nothing, reconciler=reconciler, state=state, work=work)  # type: ignore[arg-type]
+    operator: Any = Operator(**nothing, reconciler=reconciler, state=state, queue=queue)  # type: ignore[arg-type]
 
     def seen(version: int, generation: int, kind: str = "MODIFIED") -> list[str]:
         metadata = {"name": "g", "namespace": "rich", "uid": "u", "generation": generation}
@@ -410,9 +411,9 @@ def test_what_is_said_on_a_grant_wakes_nobody() -> None:
             "metadata": metadata | {"resourceVersion": str(version)},
             "spec": {"to": [{"namespace": f"poor-{generation}"}]},
         }
-        work.clear()
+        queue.clear()
         asyncio.run(operator.take_in(operator.state.grants, kind, body))
-        return list(work)
+        return list(queue)
 
     assert seen(1, 1) == ["rich"]
     assert seen(2, 1) == []

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from cast import OWN_NAMESPACE, Agent, OperatorProcess, wait_for
 
 from tidepool_api import names
-from tidepool_operator.election import GIVE_UP_SECONDS, LEASE_SECONDS, RENEW_SECONDS, Rival
+from tidepool_operator.cluster.election import GIVE_UP_SECONDS, LEASE_SECONDS, RENEW_SECONDS, Rival
 
 if TYPE_CHECKING:
     from pathlib import Path

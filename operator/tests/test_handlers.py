@@ -9,13 +9,13 @@ from prometheus_client import CollectorRegistry
 from world import BORROWER, LENDER, guest
 
 from tidepool_api import names
+from tidepool_operator.cluster.heartbeats import Heartbeats
+from tidepool_operator.cluster.queue import SETTLE_SECONDS, WorkQueue
+from tidepool_operator.cluster.state import State
 from tidepool_operator.handlers import Operator
-from tidepool_operator.heartbeats import Heartbeats
 from tidepool_operator.metrics import Metrics
 from tidepool_operator.reconcile import Reconciler
 from tidepool_operator.settings import Settings
-from tidepool_operator.state import State
-from tidepool_operator.work import SETTLE_SECONDS, Work
 
 BANK = "bank"
 TEAMS = [f"team-{at}" for at in range(10)]
@@ -57,10 +57,10 @@ class Watched:
         self.state, heartbeats, metrics = State(), Heartbeats(), Metrics(CollectorRegistry())
         nowhere: Any = None
         reconciler = Reconciler(nowhere, self.state, heartbeats, metrics)
-        self.work = Work(self._note)
+        self.queue = WorkQueue(self._note)
         server: Any = Server()
         self.server: Server = server
-        self.operator = Operator(Settings(), server, self.state, heartbeats, reconciler, self.work, nowhere, metrics)
+        self.operator = Operator(Settings(), server, self.state, heartbeats, reconciler, self.queue, nowhere, metrics)
         self.state.guests.put(lender(1, 1500, LENDER))
         self.state.grants.put(body(BANK, "grant", 1, spec={"to": [{"namespace": team} for team in TEAMS]}))
         for at, team in enumerate(TEAMS):
@@ -86,7 +86,7 @@ class Watched:
 async def story() -> None:
     """What happens to the lender, to the pools, and to a pairing."""
     world = Watched()
-    world.work.start()
+    world.queue.start()
     state = world.state
     assert await world.after(state.guests, "MODIFIED", lender(2, 900, LENDER)) == {BANK, "team-0"}
     assert await world.after(state.guests, "MODIFIED", lender(3, 900, LENDER | {"new": "x"})) == {BANK, *TEAMS}
@@ -104,13 +104,13 @@ async def story() -> None:
     gone = body("team-1", "pool", 24, spec=world.pool(BANK))
     assert await world.after(state.pools, "DELETED", gone) == set(TEAMS) - {"team-0"}
     assert await world.after(state.guests, "DELETED", lender(25, 700, LENDER)) == {BANK, *TEAMS[2:]}
-    await world.work.stop()
+    await world.queue.stop()
 
 
 async def told_before() -> None:
     """The operator knows of a new grant by the answer to its own write, and finds what its watches missed."""
     world = Watched()
-    world.work.start()
+    world.queue.start()
     state = world.state
 
     def grant(version: int, *teams: str) -> dict[str, Any]:
@@ -130,7 +130,7 @@ async def told_before() -> None:
     await world.operator.relist()
     await asyncio.sleep(2 * SETTLE_SECONDS)
     assert world.woken == set()
-    await world.work.stop()
+    await world.queue.stop()
 
 
 def test_who_is_concerned_hears_of_what_is_known_before_its_event() -> None:
@@ -141,13 +141,13 @@ def test_who_is_concerned_hears_of_what_is_known_before_its_event() -> None:
 async def gone_for_good() -> None:
     """A guest is deleted while a listing is on its way that still has it."""
     world = Watched()
-    world.work.start()
+    world.queue.start()
     state = world.state
     await world.after(state.guests, "DELETED", lender(5, 1500, LENDER))
     world.server.objects[names.GUESTS] = [lender(3, 1500, LENDER)]
     await world.operator.relist()
     assert state.guests.get(BANK, "l") is None
-    await world.work.stop()
+    await world.queue.stop()
 
 
 def test_what_was_deleted_does_not_come_back_with_a_late_answer() -> None:
@@ -158,7 +158,7 @@ def test_what_was_deleted_does_not_come_back_with_a_late_answer() -> None:
 async def node_goes() -> None:
     """A node is deleted, once as a watch says it, once while nobody watched."""
     world = Watched()
-    world.work.start()
+    world.queue.start()
     lent = lender(2, 1500, LENDER)
     world.state.guests.put(lent)
     node = {"metadata": {"name": lent["spec"]["nodeName"]}}
@@ -171,7 +171,7 @@ async def node_goes() -> None:
         await asyncio.sleep(2 * SETTLE_SECONDS)
         assert BANK in world.woken
         assert not world.state.nodes.known
-    await world.work.stop()
+    await world.queue.stop()
 
 
 def test_a_node_that_is_gone_is_known_to_be() -> None:
@@ -182,14 +182,14 @@ def test_a_node_that_is_gone_is_known_to_be() -> None:
 async def held() -> None:
     """A pool was paused, and then no longer asks for the bank whose guest it has; that guest gets another label."""
     world = Watched()
-    world.work.start()
+    world.queue.start()
     lent = {"guest": "l", "namespace": BANK, "nodeName": "n", "address": "10.0.0.1"}
     spec = {"pool": "pool", "lender": lent, "borrower": {"guest": "b", "nodeName": "n"}}
     spec |= {"size": "512Mi", "reserve": "256Mi", "maxLend": "1Gi"}
     world.state.pairings.put(body("team-3", "p", 20, spec=spec))
     world.state.pools.put(body("team-3", "pool", 21, spec=world.pool() | {"paused": True}))
     assert "team-3" in await world.after(world.state.guests, "MODIFIED", lender(22, 1500, {}))
-    await world.work.stop()
+    await world.queue.stop()
 
 
 def test_who_has_a_guest_hears_of_its_labels_whatever_his_pool_asks_for_now() -> None:

@@ -6,7 +6,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from tidepool_api import names
-from tidepool_operator.heartbeats import Heartbeats
+from tidepool_operator.cluster.heartbeats import Heartbeats
 
 
 class Clock:

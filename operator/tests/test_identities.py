@@ -10,8 +10,8 @@ from cast import BORROWS, LENDS, PAIRING, Agent, connected_pool, identity_of, wa
 from world import BORROWER, LENDER, LONG_AGO, MIB, guest, pairing
 
 from tidepool_api import MemoryGuest, MemoryPairing, PairingStatus, Status
-from tidepool_operator import identities
-from tidepool_operator.identities import Claims, claims
+from tidepool_operator.planning import identities
+from tidepool_operator.planning.identities import Claims, claims
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -7,8 +7,8 @@ from world import LONG_AGO, MIB, pairing, pool
 
 from tidepool_api import ConditionType, PoolStatus, condition
 from tidepool_api.metrics import OPERATOR
-from tidepool_operator import report
 from tidepool_operator.metrics import Metrics
+from tidepool_operator.status import report
 
 KEY = {"namespace": "ns", "pool": "pool"}
 

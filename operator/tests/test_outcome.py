@@ -7,8 +7,8 @@ import time
 
 import pytest
 
-from tidepool_operator.cluster import Refused
-from tidepool_operator.outcome import Outcome
+from tidepool_operator.cluster.api import Refused
+from tidepool_operator.status.outcome import Outcome
 
 
 class Server:

@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING
 import pytest
 from world import BORROWER, LENDER, MIB, carried_out, guest, mib, pairing, plan, pool, reasons
 
-from tidepool_operator.inventory import Node
+from tidepool_operator.planning.inventory import Node
 
 if TYPE_CHECKING:
     from tidepool_api import MemoryGuest, MemoryPairing, MemoryPool
-    from tidepool_operator.planner import Plan
+    from tidepool_operator.planning.planner import Plan
 
 ZONES = {"n1": Node(zone="a"), "n2": Node(zone="a"), "n3": Node(zone="b"), "n4": Node(), "n5": Node()}
 

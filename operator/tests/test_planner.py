@@ -8,8 +8,8 @@ import pytest
 from world import BORROWER, LENDER, LONG_AGO, MIB, carried_out, guest, mib, pairing, plan, pool, reasons
 
 from tidepool_api import MemoryPairing, PoolStatus
-from tidepool_operator import planner
-from tidepool_operator.inventory import Inventory, Node
+from tidepool_operator.planning import planner
+from tidepool_operator.planning.inventory import Inventory, Node
 
 LENDS, BORROWS = LENDER, BORROWER
 

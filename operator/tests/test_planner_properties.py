@@ -11,9 +11,9 @@ from hypothesis import strategies as st
 from world import BORROWER, LENDER, LONG_AGO, MIB, TEAM, auto_pool, carried_out, guest, lent, pairing, plan, pool
 
 from tidepool_api import GuestRole, MemoryGuest, MemoryPairing, MemoryPool, Role
-from tidepool_operator.inventory import Node
-from tidepool_operator.placement import LEAST, priority
-from tidepool_operator.planner import Plan
+from tidepool_operator.planning.inventory import Node
+from tidepool_operator.planning.placement import LEAST, priority
+from tidepool_operator.planning.planner import Plan
 
 LENDERS = ["l1", "l2", "l3"]
 BORROWERS = ["b1", "b2", "b3", "b4"]

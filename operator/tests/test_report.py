@@ -10,8 +10,8 @@ from world import BORROWER, LENDER, LONG_AGO, MIB, guest, pairing, plan, pool
 
 from tidepool_api import MemoryPairing, PairingStatus, PoolStatus, Status, condition, find
 from tidepool_api.fields import MOST_BYTES
-from tidepool_operator import report
-from tidepool_operator.planner import Plan
+from tidepool_operator.planning.planner import Plan
+from tidepool_operator.status import report
 
 NOW = LONG_AGO + timedelta(minutes=1)
 FAILED = {

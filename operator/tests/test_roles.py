@@ -15,7 +15,7 @@ from tidepool_api.pool import MOST_ROLES
 
 if TYPE_CHECKING:
     from tidepool_api import MemoryGuest, MemoryPairing
-    from tidepool_operator.planner import Plan
+    from tidepool_operator.planning.planner import Plan
 
 RICH = {"total": 2048, "available": 1500}
 READS_AGAIN = {"available": 300, "refaults": 200, "io_wait": 30}

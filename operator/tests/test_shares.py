@@ -7,8 +7,8 @@ from hypothesis import strategies as st
 from world import BORROWER, LENDER, MIB, carried_out, guest, mib, pairing, plan, pool, reasons
 
 from tidepool_api.curve import Point
-from tidepool_operator.inventory import Node
-from tidepool_operator.shares import GRAIN, Claim, share
+from tidepool_operator.planning.inventory import Node
+from tidepool_operator.planning.shares import GRAIN, Claim, share
 
 LEAST, MOST = 64, 2048
 

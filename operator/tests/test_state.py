@@ -7,7 +7,7 @@ from typing import Any
 from world import BORROWER, LENDER, pairing
 
 from tidepool_api import names
-from tidepool_operator.state import State
+from tidepool_operator.cluster.state import State
 
 
 def body(name: str, version: int, *, uid: str = "", **spec: Any) -> dict[str, Any]:

@@ -6,8 +6,8 @@ import asyncio
 
 import pytest
 
-from tidepool_operator.cluster import Body, Cluster, Refused
-from tidepool_operator.writing import Turns, gist
+from tidepool_operator.cluster.api import Body, Cluster, Refused
+from tidepool_operator.cluster.writing import Turns, gist
 
 
 class Proxy(Cluster):

@@ -8,13 +8,13 @@ from typing import TYPE_CHECKING
 from cast import identity_of, instance
 
 from tidepool_api import GuestRole, MemoryGuest, MemoryPairing, MemoryPool, format_quantity
-from tidepool_operator import build, planner
-from tidepool_operator.inventory import Inventory, Node
+from tidepool_operator.planning import build, planner
+from tidepool_operator.planning.inventory import Inventory, Node
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Mapping
 
-    from tidepool_operator.planner import Plan
+    from tidepool_operator.planning.planner import Plan
 
 MIB = 1 << 20
 LENDER = {"lends": "yes"}

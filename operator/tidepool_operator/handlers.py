@@ -16,16 +16,16 @@ import kopf
 
 from tidepool_api import names
 from tidepool_api.pairing import ends
-from tidepool_operator import grants
-from tidepool_operator.cluster import Cluster, Refused, load_config
-from tidepool_operator.cross_namespace import borrowing_from
-from tidepool_operator.election import Election, lease_name
+from tidepool_operator.cluster.api import Cluster, Refused, load_config
+from tidepool_operator.cluster.cross_namespace import borrowing_from
+from tidepool_operator.cluster.election import Election, lease_name
+from tidepool_operator.cluster.heartbeats import Heartbeats
+from tidepool_operator.cluster.queue import WorkQueue
+from tidepool_operator.cluster.state import Objects, State
 from tidepool_operator.health import serve
-from tidepool_operator.heartbeats import Heartbeats
 from tidepool_operator.metrics import Metrics
 from tidepool_operator.reconcile import Reconciler
-from tidepool_operator.state import Objects, State
-from tidepool_operator.work import Work
+from tidepool_operator.status import grants
 
 if TYPE_CHECKING:
     from tidepool_operator.settings import Settings
@@ -51,7 +51,7 @@ class Operator:
     state: State
     heartbeats: Heartbeats
     reconciler: Reconciler
-    work: Work
+    queue: WorkQueue
     election: Election
     metrics: Metrics
     silent: frozenset[str] = frozenset()  # nodes whose agent was dead when last looked
@@ -67,9 +67,9 @@ class Operator:
         cluster = Cluster(namespaces=settings.namespaces, on_write=lambda kind: metrics.writes.labels(kind).inc())
         state, heartbeats = State(), Heartbeats()
         reconciler = Reconciler(cluster, state, heartbeats, metrics)
-        work = Work(reconciler.namespace, on_failure=lambda _: metrics.errors.inc())
+        queue = WorkQueue(reconciler.namespace, on_failure=lambda _: metrics.errors.inc())
         election = Election(cluster, settings.own_namespace, lease_name(settings.namespaces))
-        return cls(settings, cluster, state, heartbeats, reconciler, work, election, metrics)
+        return cls(settings, cluster, state, heartbeats, reconciler, queue, election, metrics)
 
     async def start(self) -> None:
         """Learns what is there, and begins to work on it as soon as no other operator does."""
@@ -89,15 +89,15 @@ class Operator:
         """Works on what is there now, for the watches may be behind, until it is cancelled."""
         try:
             await _insist("cannot read the objects of the API", self.relist)
-            self.work.start()
+            self.queue.start()
             for namespace in self.state.namespaces():
-                await self.work.add(namespace)
+                await self.queue.add(namespace)
             self.metrics.leading.set(1)
             log.info("ready: %d namespaces with pools or pairings", len(self.state.namespaces()))
             await _for_ever("cannot say on the grants who uses them", GRANTS_SECONDS, self.tell_on_grants)
         finally:
             self.metrics.leading.set(0)
-            await self.work.stop()
+            await self.queue.stop()
             self.reconciler.step_down()
 
     async def tell_on_grants(self) -> None:
@@ -117,7 +117,7 @@ class Operator:
     @property
     def alive(self) -> bool:
         """Whether everything runs that should."""
-        return self.election.alive and not self.work.is_broken and not any(task.done() for task in self.background)
+        return self.election.alive and not self.queue.is_broken and not any(task.done() for task in self.background)
 
     async def take_in(self, objects: Objects[Any], kind: str | None, body: dict[str, Any]) -> None:
         """Takes in one watch event."""
@@ -137,7 +137,7 @@ class Operator:
         if objects is self.state.pools and before is not None:
             lending |= set(before.spec.lenders.namespaces)
         for one in {namespace, *self._concerned(objects, body, lending, is_news=is_news)}:
-            await self.work.add(one)
+            await self.queue.add(one)
 
     def _concerned(self, objects: Objects[Any], body: dict[str, Any], lending: set[str], *, is_news: bool) -> set[str]:
         """The namespaces that plan with an object; from `lending` a pool borrows now, or did before."""
@@ -157,7 +157,7 @@ class Operator:
         is_news = self.state.nodes.remove(name) if kind == "DELETED" else self.state.nodes.put(body)
         if is_news:
             for namespace in self._nodes().get(name, ()):
-                await self.work.add(namespace)
+                await self.queue.add(namespace)
 
     async def list_everything(self) -> None:
         """Knows everything before anything is planned: a pairing must not be deleted for a guest not yet seen."""
@@ -181,7 +181,7 @@ class Operator:
                 if objects.lacks(body):
                     await self.take_in(objects, "MODIFIED", body)
             for namespace in objects.forget_missing(bodies, at):
-                await self.work.add(namespace)
+                await self.queue.add(namespace)
         self.reconciler.forget_gone()
 
     async def look_at_heartbeats(self) -> None:
@@ -195,7 +195,7 @@ class Operator:
         silent = self.heartbeats.silent(nodes)
         changed, self.silent = (silent ^ self.silent) & nodes.keys(), silent
         for namespace in {name for node in changed for name in nodes[node]}:
-            await self.work.add(namespace)
+            await self.queue.add(namespace)
         if changed:
             log.info("agents silent now: %s; back: %s", sorted(changed & silent), sorted(changed - silent))
 

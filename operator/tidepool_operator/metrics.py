@@ -8,13 +8,13 @@ from prometheus_client import REGISTRY, CollectorRegistry, Counter, Gauge, Histo
 
 from tidepool_api import ConditionType, Metric, PairingPhase, Reason, is_true, now
 from tidepool_api.metrics import OPERATOR
-from tidepool_operator.identities import is_overdue
+from tidepool_operator.planning.identities import is_overdue
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from tidepool_api import MemoryPool, PoolStatus
-    from tidepool_operator.report import Judged
+    from tidepool_operator.status.report import Judged
 
 disable_created_metrics()  # type: ignore[no-untyped-call]
 

@@ -29,28 +29,29 @@ from tidepool_api import (
     names,
     now,
 )
-from tidepool_operator import adoption, build, changes, identities, report
-from tidepool_operator.changes import TOLD_AT_MOST, Create, Delete, Update, described
-from tidepool_operator.cluster import Refused, at_once
-from tidepool_operator.cross_namespace import Grants, age, is_granted, pairings_elsewhere
-from tidepool_operator.identities import Claims
-from tidepool_operator.inventory import Inventory
-from tidepool_operator.outcome import Outcome
-from tidepool_operator.planner import Plan, plan
-from tidepool_operator.roles import Why
-from tidepool_operator.selection import listed
-from tidepool_operator.writing import Turns, Writer, gist
+from tidepool_operator.cluster.api import Refused, at_once
+from tidepool_operator.cluster.cross_namespace import Grants, age, is_granted, pairings_elsewhere
+from tidepool_operator.cluster.writing import Turns, Writer, gist
+from tidepool_operator.planning import adoption, build, changes, identities
+from tidepool_operator.planning.changes import TOLD_AT_MOST, Create, Delete, Update, described
+from tidepool_operator.planning.identities import Claims
+from tidepool_operator.planning.inventory import Inventory
+from tidepool_operator.planning.planner import Plan, plan
+from tidepool_operator.planning.roles import Why
+from tidepool_operator.planning.selection import listed
+from tidepool_operator.status import report
+from tidepool_operator.status.outcome import Outcome
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Iterable, Mapping
 
     from tidepool_api import ApiObject, Condition, MemoryGuest
-    from tidepool_operator.changes import Change
-    from tidepool_operator.cluster import Cluster
-    from tidepool_operator.heartbeats import Heartbeats
+    from tidepool_operator.cluster.api import Cluster
+    from tidepool_operator.cluster.heartbeats import Heartbeats
+    from tidepool_operator.cluster.state import Objects, State, Unreadable
     from tidepool_operator.metrics import Metrics
-    from tidepool_operator.placement import Assignment
-    from tidepool_operator.state import Objects, State, Unreadable
+    from tidepool_operator.planning.changes import Change
+    from tidepool_operator.planning.placement import Assignment
 
 log = logging.getLogger(__name__)
 
@@ -254,11 +255,11 @@ class Reconciler:
 
     def _plan(self, scene: _Round, pool: MemoryPool) -> Plan:
         begin = time.thread_time()
-        abroad = self.grants.look_abroad(pool)
-        scene.guests |= abroad.guests
-        claimed = scene.claimed | abroad.claimed if abroad.claimed else scene.claimed
+        granted = self.grants.granted(pool)
+        scene.guests |= granted.guests
+        claimed = scene.claimed | granted.claimed if granted.claimed else scene.claimed
         without = self.grants.ungranted(pool)
-        made = plan(pool, scene.inventory, claimed=claimed, abroad=abroad.guests, at=now(), ungranted=without)
+        made = plan(pool, scene.inventory, claimed=claimed, granted=granted.guests, at=now(), ungranted=without)
         seconds = time.thread_time() - begin
         scene.planning += seconds
         self._metrics.plan_seconds.observe(seconds)

@@ -29,8 +29,8 @@ from urllib3.exceptions import HTTPError
 
 from tidepool_api import crd, names
 from tidepool_operator import logs, settings
-from tidepool_operator.cluster import load_config
-from tidepool_operator.heartbeats import Heartbeats
+from tidepool_operator.cluster.api import load_config
+from tidepool_operator.cluster.heartbeats import Heartbeats
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence

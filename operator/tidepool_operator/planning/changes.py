@@ -7,12 +7,12 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from tidepool_api.live import live_part
-from tidepool_operator import build
+from tidepool_operator.planning import build
 
 if TYPE_CHECKING:
     from tidepool_api import MemoryGuest, MemoryPairing, MemoryPool
-    from tidepool_operator.placement import Assignment
-    from tidepool_operator.planner import Plan
+    from tidepool_operator.planning.placement import Assignment
+    from tidepool_operator.planning.planner import Plan
 
 TOLD_AT_MOST = 20  # of the changes in a message
 

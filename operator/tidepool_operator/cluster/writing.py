@@ -7,15 +7,15 @@ import re
 import time
 from typing import TYPE_CHECKING, Any
 
-from tidepool_operator import build
-from tidepool_operator.cluster import Refused
+from tidepool_operator.cluster.api import Refused
+from tidepool_operator.planning import build
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection
 
     from tidepool_api import ApiObject, MemoryPairing, MemoryPool
-    from tidepool_operator.cluster import Cluster
-    from tidepool_operator.state import Objects
+    from tidepool_operator.cluster.api import Cluster
+    from tidepool_operator.cluster.state import Objects
 
 log = logging.getLogger(__name__)
 

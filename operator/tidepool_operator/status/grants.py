@@ -14,15 +14,15 @@ from typing import TYPE_CHECKING
 from tidepool_api import GrantStatus, GrantUse, cadence
 from tidepool_api.fields import readable, total
 from tidepool_api.grant import MOST_USES
-from tidepool_operator import build
-from tidepool_operator.cluster import Refused
+from tidepool_operator.cluster.api import Refused
+from tidepool_operator.planning import build
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
 
     from tidepool_api import MemoryGrant, MemoryPairing
-    from tidepool_operator.cluster import Cluster
-    from tidepool_operator.state import State
+    from tidepool_operator.cluster.api import Cluster
+    from tidepool_operator.cluster.state import State
 
 log = logging.getLogger(__name__)
 

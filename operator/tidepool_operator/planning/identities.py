@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
 
     from tidepool_api import MemoryGuest, MemoryPairing
-    from tidepool_operator.build import Body
+    from tidepool_operator.planning.build import Body
 
 # A guest that reboots, or whose module is brought to it, takes a minute or two and is no reason to call anybody.
 OVERDUE_AFTER = timedelta(minutes=5)

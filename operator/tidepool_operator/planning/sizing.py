@@ -7,13 +7,13 @@ from itertools import chain
 from typing import TYPE_CHECKING
 
 from tidepool_api.curve import curve_of
-from tidepool_operator.shares import Claim, share, steady
+from tidepool_operator.planning.shares import Claim, share, steady
 
 if TYPE_CHECKING:
     from tidepool_api import MemoryGuest, MemoryPool
-    from tidepool_operator.inventory import Inventory
-    from tidepool_operator.placement import Ledger
-    from tidepool_operator.selection import Selection
+    from tidepool_operator.planning.inventory import Inventory
+    from tidepool_operator.planning.placement import Ledger
+    from tidepool_operator.planning.selection import Selection
 
 
 def is_sized(pool: MemoryPool) -> bool:

@@ -1,6 +1,6 @@
 """Which guest lends how much to which: a pure function of what is known, without I/O, clock or chance.
 
-    plan(pool, inventory, claimed=…, abroad=…, at=…) -> Plan
+    plan(pool, inventory, claimed=…, granted=…, at=…) -> Plan
 
 The same facts in any order give the same plan, and a plan that was carried out is planned again unchanged. First each
 guest has a role (`roles`, `selection`) and each borrower a size (`sizing`, `shares`). A pairing that exists stays while
@@ -16,9 +16,10 @@ from typing import TYPE_CHECKING
 
 from tidepool_api import Role, format_quantity
 from tidepool_api.units import MIB
-from tidepool_operator.placement import Assignment, Ledger, Placing, keep, open_ledger
-from tidepool_operator.roles import Turn, remembered, settle, until_due
-from tidepool_operator.selection import (
+from tidepool_operator.planning.disruption import Disruption
+from tidepool_operator.planning.placement import Assignment, Ledger, Placing, keep, open_ledger
+from tidepool_operator.planning.roles import Turn, remembered, settle, until_due
+from tidepool_operator.planning.selection import (
     Problem,
     ProblemReason,
     Selection,
@@ -27,15 +28,14 @@ from tidepool_operator.selection import (
     select,
     under_pressure,
 )
-from tidepool_operator.sizing import is_sized, size
-from tidepool_operator.steps import Steps
+from tidepool_operator.planning.sizing import is_sized, size
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Mapping
     from datetime import datetime
 
     from tidepool_api import GuestRole, MemoryGuest, MemoryPool
-    from tidepool_operator.inventory import Inventory
+    from tidepool_operator.planning.inventory import Inventory
 
 ROUGHLY = 64 * MIB
 
@@ -73,19 +73,19 @@ def plan(
     *,
     at: datetime,
     claimed: Mapping[str, str] | None = None,
-    abroad: Mapping[str, MemoryGuest] | None = None,
+    granted: Mapping[str, MemoryGuest] | None = None,
     ungranted: Collection[str] = (),
 ) -> Plan:
     """What should be for this pool.
 
     `inventory` has the guests and pairings of its namespace, `claimed` the guests that another pool has (guest ->
-    pool), `abroad` the guests of other namespaces that lend to this pool, `ungranted` those namespaces that give it
+    pool), `granted` the guests of other namespaces that lend to this pool, `ungranted` those namespaces that give it
     nothing, and `at` is the time.
     """
-    selection = select(pool, inventory, abroad or {}, claimed or {}, at, ungranted)
-    steps = Steps(pool, inventory, selection)
+    selection = select(pool, inventory, granted or {}, claimed or {}, at, ungranted)
+    disruption = Disruption(pool, inventory, selection)
     turning = {name for name in selection.borrowers if inventory.has_role(name, Role.LENDER)}
-    ledger = _placed(pool, inventory, selection, steps, turning)
+    ledger = _placed(pool, inventory, selection, disruption, turning)
     unserved = [name for name in selection.borrowers if sum(ledger.sizes[name].values()) < pool.spec.least_bytes]
     absent = selection.absent
     wanting = [name for name in unserved if name not in absent]
@@ -100,7 +100,7 @@ def plan(
         borrowers=tuple(selection.borrowers),
         unserved=tuple(unserved),
         waiting=tuple(name for name in wanting if is_room_coming or name in turning),
-        deferred=tuple(sorted(steps.deferred)),
+        deferred=tuple(sorted(disruption.deferred)),
         problems=(
             *selection.problems,
             *(on_cordoned_nodes(selection.cordoned) if unserved else ()),
@@ -108,18 +108,18 @@ def plan(
         ),
         roles=kept,
         turns=tuple(selection.roles.turns),
-        ports=steps.ports,
+        ports=disruption.ports,
         again=until_due(pool, [*(one.since for one in kept), *selection.roles.held], at),
     )
 
 
 def _placed(
-    pool: MemoryPool, inventory: Inventory, selection: Selection, steps: Steps, turning: Collection[str]
+    pool: MemoryPool, inventory: Inventory, selection: Selection, disruption: Disruption, turning: Collection[str]
 ) -> Ledger:
     """Who has what: first what is kept of the present, then what the borrowers lack, but for those `turning`."""
     ledger = open_ledger(pool, inventory, selection)
     size(pool, inventory, selection, ledger)
-    keep(ledger, inventory, pool.name, selection, steps)
+    keep(ledger, inventory, pool.name, selection, disruption)
     placing = Placing(ledger, in_part=is_sized(pool))
     absent = selection.absent | set(turning)
     for borrower in ledger.first(selection.borrowers):

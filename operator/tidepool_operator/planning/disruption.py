@@ -16,11 +16,11 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from tidepool_api import MemoryPairing, MemoryPool
-    from tidepool_operator.inventory import Inventory
-    from tidepool_operator.selection import Selection
+    from tidepool_operator.planning.inventory import Inventory
+    from tidepool_operator.planning.selection import Selection
 
 
-class Steps:
+class Disruption:
     """Who may lose something in this plan.
 
     A borrower counts as unavailable while something of it is set up or taken down. While it is not connected it takes
@@ -36,13 +36,13 @@ class Steps:
         self._most = part_of(pool.spec.max_unavailable, len(having))
         self._left = self._most - len(unsettled)
         self._asked: set[str] = set()
-        self._granted: set[str] = set()
+        self._permitted: set[str] = set()
         self.ports = self._ports(pairings)
 
     @property
     def deferred(self) -> frozenset[str]:
         """The borrowers that keep what they have until others are settled."""
-        return frozenset(self._asked - self._granted)
+        return frozenset(self._asked - self._permitted)
 
     def renews(self, one: MemoryPairing) -> bool:
         """Whether a pairing is to be set up anew, which empties it, for its size alone does not say so."""
@@ -55,12 +55,12 @@ class Steps:
     def _admit(self, borrowers: set[str]) -> bool:
         """Whether these may all lose something now; more than may ever do so at a time go alone."""
         self._asked |= borrowers
-        fresh = borrowers - self._loose - self._granted
+        fresh = borrowers - self._loose - self._permitted
         fits = len(fresh) <= self._left or (self._left > 0 and len(fresh) > self._most)
         if fresh and not fits:
             return False
         self._left -= len(fresh)
-        self._granted |= borrowers
+        self._permitted |= borrowers
         return True
 
     def _ports(self, pairings: Iterable[MemoryPairing]) -> dict[str, int]:

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from datetime import datetime
 
     from tidepool_api import GuestStatus, MemoryGuest, MemoryPool
-    from tidepool_operator.inventory import Inventory
+    from tidepool_operator.planning.inventory import Inventory
 
 
 class Bounds(NamedTuple):
@@ -79,17 +79,17 @@ class Roles:
 
 
 def assign(
-    pool: MemoryPool, inventory: Inventory, abroad: Mapping[str, MemoryGuest], taken: Collection[str], at: datetime
+    pool: MemoryPool, inventory: Inventory, granted: Mapping[str, MemoryGuest], taken: Collection[str], at: datetime
 ) -> Roles:
-    """The roles of the guests that a pool matches, without those in `taken`; those `abroad` lend."""
+    """The roles of the guests that a pool matches, without those in `taken`; those `granted` lend."""
     if pool.spec.role is RoleChoice.AUTO and pool.spec.selector is not None:
         return _choose(pool, inventory, sorted(inventory.matching(pool.spec.selector) - set(taken)), at)
     lenders, borrowers = pool.spec.lenders.selector, pool.spec.borrowers.selector
     roles = Roles(
-        (inventory.matching(lenders) if lenders else set()) | abroad.keys(),
+        (inventory.matching(lenders) if lenders else set()) | granted.keys(),
         inventory.matching(borrowers) if borrowers else set(),
     )
-    _relieve(pool, inventory, abroad, roles, at)
+    _relieve(pool, inventory, granted, roles, at)
     return roles
 
 
@@ -136,13 +136,13 @@ def is_cooling(pool: MemoryPool, since: datetime | None, at: datetime) -> bool:
 
 
 def _relieve(
-    pool: MemoryPool, inventory: Inventory, abroad: Mapping[str, MemoryGuest], roles: Roles, at: datetime
+    pool: MemoryPool, inventory: Inventory, granted: Mapping[str, MemoryGuest], roles: Roles, at: datetime
 ) -> None:
     """Finds the lenders that need their memory themselves, and those that did lately."""
     before = {name: one for name, one in _remembered(pool, at).items() if one.role is Role.NONE}
     lending = {name for name, role in inventory.roles_in(pool.name) if role is Role.LENDER}
     for name in sorted(roles.lenders):
-        status, entry = (abroad.get(name) or inventory.guests[name]).status, before.get(name)
+        status, entry = (granted.get(name) or inventory.guests[name]).status, before.get(name)
         if entry is not None and (is_cooling(pool, entry.since, at) or not is_calm(status)):
             roles.entries[name] = entry
             roles.relieved.add(name)

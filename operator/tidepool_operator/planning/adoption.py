@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Mapping
 
     from tidepool_api import MemoryGuest, MemoryPairing
-    from tidepool_operator.build import Body
+    from tidepool_operator.planning.build import Body
 
 
 def abandoned(guests: Iterable[MemoryGuest], silent: Collection[str]) -> list[MemoryGuest]:

@@ -11,7 +11,7 @@ from tidepool_api.base import rfc3339
 
 if TYPE_CHECKING:
     from tidepool_api import MemoryGuest, MemoryPool
-    from tidepool_operator.placement import Assignment
+    from tidepool_operator.planning.placement import Assignment
 
 Body = dict[str, Any]
 

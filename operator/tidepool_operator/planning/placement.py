@@ -17,16 +17,16 @@ from tidepool_api import Apart, Near, Placement, Role, parse_quantity
 from tidepool_api.fields import LEAST_MEMORY
 from tidepool_api.pool import MOST_LENDERS
 from tidepool_api.units import MIB
-from tidepool_operator.ranking import Ranking
-from tidepool_operator.roles import own_spare
+from tidepool_operator.planning.ranking import Ranking
+from tidepool_operator.planning.roles import own_spare
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from tidepool_api import MemoryGuest, MemoryPairing, MemoryPool
-    from tidepool_operator.inventory import Inventory, Place
-    from tidepool_operator.selection import Selection
-    from tidepool_operator.steps import Steps
+    from tidepool_operator.planning.disruption import Disruption
+    from tidepool_operator.planning.inventory import Inventory, Place
+    from tidepool_operator.planning.selection import Selection
 
 LEAST = parse_quantity(LEAST_MEMORY)
 _SITES = {Apart.NODE: Near.SAME_NODE, Apart.ZONE: Near.SAME_ZONE}
@@ -142,13 +142,13 @@ def _bound(lender: MemoryGuest, cap: int, reserve: int) -> int:
 # --- what exists ------------------------------------------------------------------------------------------------------
 
 
-def keep(ledger: Ledger, inventory: Inventory, pool: str, selection: Selection, steps: Steps) -> None:
+def keep(ledger: Ledger, inventory: Inventory, pool: str, selection: Selection, disruption: Disruption) -> None:
     """Enters every existing pairing that is still right, cut down where it no longer fits and may be cut down now."""
     for one in sorted(inventory.of_pool(pool), key=lambda one: -ledger.ranks.get(one.spec.borrower.guest, 0)):
         borrower, lender = one.spec.borrower.guest, one.lender_ref
         size = _kept(ledger, selection, one)
         is_cut = size < one.spec.size_bytes
-        if (is_cut or steps.renews(one)) and not steps.permit(one) and is_cut:
+        if (is_cut or disruption.renews(one)) and not disruption.permit(one) and is_cut:
             size = _room(ledger, one)
             ledger.surplus.add(borrower)
         if size >= LEAST:

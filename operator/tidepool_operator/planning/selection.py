@@ -8,15 +8,15 @@ from enum import StrEnum
 from typing import TYPE_CHECKING
 
 from tidepool_api import ConditionType, Provider, Reason, Role, RoleChoice, Status
-from tidepool_operator import roles
+from tidepool_operator.planning import roles
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Mapping
     from datetime import datetime
 
     from tidepool_api import MemoryGuest, MemoryPool, Selector
-    from tidepool_operator.inventory import Inventory
-    from tidepool_operator.roles import Roles
+    from tidepool_operator.planning.inventory import Inventory
+    from tidepool_operator.planning.roles import Roles
 
 NAMED_AT_MOST = 10  # guests in one message
 
@@ -97,7 +97,7 @@ class Selection:
 def select(
     pool: MemoryPool,
     inventory: Inventory,
-    abroad: Mapping[str, MemoryGuest],
+    granted: Mapping[str, MemoryGuest],
     claimed: Mapping[str, str],
     at: datetime,
     ungranted: Collection[str] = (),
@@ -106,10 +106,10 @@ def select(
 
     `ungranted` are the namespaces that the pool would borrow from and that give it nothing.
     """
-    known = {**inventory.guests, **abroad} if abroad else inventory.guests
-    matched = roles.matched(pool, inventory) | abroad.keys()
+    known = {**inventory.guests, **granted} if granted else inventory.guests
+    matched = roles.matched(pool, inventory) | granted.keys()
     taken = {name for name in matched if claimed.get(name, pool.name) != pool.name}
-    given = roles.assign(pool, inventory, abroad, taken, at)
+    given = roles.assign(pool, inventory, granted, taken, at)
     conflicting = given.lenders & given.borrowers
     left_out = conflicting | taken
     lenders = {name: known[name] for name in sorted(given.lenders - left_out)}

@@ -11,15 +11,15 @@ from world import BORROWER, LENDER, MIB, carried_out, guest, mib, pairing, plan,
 
 from tidepool_api import MemoryPairing
 from tidepool_api.live import live_part
-from tidepool_operator import changes
-from tidepool_operator.changes import Create, Update
-from tidepool_operator.placement import Assignment
-from tidepool_operator.steps import is_settled
+from tidepool_operator.planning import changes
+from tidepool_operator.planning.changes import Create, Update
+from tidepool_operator.planning.disruption import is_settled
+from tidepool_operator.planning.placement import Assignment
 
 if TYPE_CHECKING:
     from tidepool_api import MemoryPool
-    from tidepool_operator.changes import Change
-    from tidepool_operator.planner import Plan
+    from tidepool_operator.planning.changes import Change
+    from tidepool_operator.planning.planner import Plan
 
 LENDERS = [guest(f"l{at}", LENDER, total=8192) for at in range(2)]
 BORROWERS = [guest(f"b{at}", BORROWER) for at in range(8)]

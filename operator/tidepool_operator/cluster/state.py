@@ -16,14 +16,15 @@ from typing import Any, Generic, TypeVar
 from pydantic import ValidationError
 
 from tidepool_api import ApiObject, MemoryGrant, MemoryGuest, MemoryPairing, MemoryPool, names
-from tidepool_operator.inventory import Node
+from tidepool_operator.planning.inventory import Node
 
 T = TypeVar("T", bound=ApiObject)
 
 log = logging.getLogger(__name__)
 
 ZONE_LABEL = "topology.kubernetes.io/zone"
-ABROAD = "lent abroad by"  # with a namespace, the group of the pairings in which its guests lend to other namespaces
+# With a namespace, the group of the pairings in which its guests lend to other namespaces.
+LENT_ELSEWHERE = "lent elsewhere by"
 
 _OWN = ("phase", "observedGeneration", "conditions")  # what the operator itself says of pools and pairings
 
@@ -192,7 +193,7 @@ def _gist(one: Any) -> tuple[object, ...]:
 def _groups_of(one: MemoryPairing) -> Iterable[Group]:
     yield one.namespace, one.spec.pool
     if one.lender_namespace != one.namespace:
-        yield ABROAD, one.lender_namespace
+        yield LENT_ELSEWHERE, one.lender_namespace
 
 
 class Nodes:

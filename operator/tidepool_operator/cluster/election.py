@@ -21,12 +21,12 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
 from tidepool_api import names
-from tidepool_operator.cluster import Refused
+from tidepool_operator.cluster.api import Refused
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine, Sequence
 
-    from tidepool_operator.cluster import Cluster
+    from tidepool_operator.cluster.api import Cluster
 
 log = logging.getLogger(__name__)
 

@@ -10,20 +10,20 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, NamedTuple
 
-from tidepool_operator.inventory import Inventory
-from tidepool_operator.roles import matched
-from tidepool_operator.state import ABROAD
+from tidepool_operator.cluster.state import LENT_ELSEWHERE
+from tidepool_operator.planning.inventory import Inventory
+from tidepool_operator.planning.roles import matched
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
     from tidepool_api import MemoryGrant, MemoryGuest, MemoryPairing, MemoryPool
-    from tidepool_operator.state import State
+    from tidepool_operator.cluster.state import State
 
 PoolKey = tuple[str, str]  # namespace and name
 
 
-class Abroad(NamedTuple):
+class Granted(NamedTuple):
     """What a pool finds in other namespaces."""
 
     guests: dict[str, MemoryGuest]
@@ -49,7 +49,7 @@ class Grants:
         self._in_use: dict[str, tuple[_Offers, tuple[int, ...], dict[str, PoolKey]]] = {}  # likewise, by held pools
         self._readers: tuple[int, dict[str, set[str]]] = (-1, {})
 
-    def look_abroad(self, pool: MemoryPool) -> Abroad:
+    def granted(self, pool: MemoryPool) -> Granted:
         """The guests that are granted to a pool and that its lenders' selector matches."""
         guests: dict[str, MemoryGuest] = {}
         claimed: dict[str, str] = {}
@@ -64,7 +64,7 @@ class Grants:
                     guests[f"{namespace}/{name}"] = one
                     if owner and theirs.get(owner):
                         claimed[f"{namespace}/{name}"] = "/".join(owner)
-        return Abroad(guests, claimed)
+        return Granted(guests, claimed)
 
     def readers(self, namespace: str) -> set[str]:
         """The other namespaces whose pools may borrow from its guests."""
@@ -171,14 +171,14 @@ def is_granted(pairing: MemoryPairing, state: State) -> bool:
 
 def borrowing_from(namespace: str, state: State) -> set[str]:
     """The other namespaces in whose pairings guests of this one lend."""
-    return {one.namespace for one in state.pairings.in_group(ABROAD, namespace)} - {namespace}
+    return {one.namespace for one in state.pairings.in_group(LENT_ELSEWHERE, namespace)} - {namespace}
 
 
 def pairings_elsewhere(namespace: str, state: State) -> Iterable[MemoryPairing]:
     """The pairings of other namespaces in which guests take part that this one may know."""
     used = {name for one in state.pools.in_namespace(namespace) for name in one.spec.lenders.namespaces} - {namespace}
     found = [one for other in used for one in state.pairings.in_namespace(other)]
-    found += [one for lender in (namespace, *used) for one in state.pairings.in_group(ABROAD, lender)]
+    found += [one for lender in (namespace, *used) for one in state.pairings.in_group(LENT_ELSEWHERE, lender)]
     return {(one.namespace, one.name): one for one in found if one.namespace != namespace}.values()
 
 

@@ -28,12 +28,12 @@ from tidepool_api import (
 )
 from tidepool_api.fields import total
 from tidepool_api.names import DRY_RUN_ANNOTATION
-from tidepool_operator import identities
-from tidepool_operator.selection import Problem, ProblemReason
+from tidepool_operator.planning import identities
+from tidepool_operator.planning.selection import Problem, ProblemReason
 
 if TYPE_CHECKING:
     from tidepool_api import ApiObject, MemoryPool
-    from tidepool_operator.planner import Plan
+    from tidepool_operator.planning.planner import Plan
 
 AS_EXPECTED = "AsExpected"
 NAMED_AT_MOST = 5  # pairings in one message

@@ -12,8 +12,8 @@ from collections import defaultdict
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, TypeVar
 
-from tidepool_operator.cluster import Refused
-from tidepool_operator.work import pause
+from tidepool_operator.cluster.api import Refused
+from tidepool_operator.cluster.queue import pause
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Iterable

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from tidepool_api import Near, Role
-from tidepool_operator.ranking import EVERYWHERE
+from tidepool_operator.planning.ranking import EVERYWHERE
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence

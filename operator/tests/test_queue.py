@@ -6,8 +6,8 @@ import asyncio
 from collections import Counter
 from typing import TYPE_CHECKING
 
-from tidepool_operator.cluster import Refused
-from tidepool_operator.work import Work
+from tidepool_operator.cluster.api import Refused
+from tidepool_operator.cluster.queue import WorkQueue
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
@@ -24,13 +24,13 @@ def test_a_burst_is_one_piece_of_work() -> None:
         done[key] += 1
 
     async def scenario() -> None:
-        work = Work(job)
-        work.start()
+        queue = WorkQueue(job)
+        queue.start()
         for _ in range(100):
-            await work.add("a", 0.1)
-            await work.add("b", 0.1)
+            await queue.add("a", 0.1)
+            await queue.add("b", 0.1)
         await asyncio.sleep(0.5)
-        await work.stop()
+        await queue.stop()
         assert done == {"a": 1, "b": 1}
 
     run(scenario)
@@ -45,14 +45,14 @@ def test_a_key_is_worked_on_once_at_a_time_and_again_for_what_came_meanwhile() -
         log.append(f"end {key}")
 
     async def scenario() -> None:
-        work = Work(job)
-        work.start()
-        await work.add("a", 0)
+        queue = WorkQueue(job)
+        queue.start()
+        await queue.add("a", 0)
         await asyncio.sleep(0.1)
-        await work.add("a", 0)
-        await work.add("a", 0)
+        await queue.add("a", 0)
+        await queue.add("a", 0)
         await asyncio.sleep(1)
-        await work.stop()
+        await queue.stop()
         assert log == ["begin a", "end a"] * 2
 
     run(scenario)
@@ -66,13 +66,13 @@ def test_a_slow_key_does_not_hold_up_others() -> None:
         done.append(key)
 
     async def scenario() -> None:
-        work = Work(job)
-        work.start()
-        await work.add("slow", 0)
+        queue = WorkQueue(job)
+        queue.start()
+        await queue.add("slow", 0)
         for number in range(20):
-            await work.add(str(number), 0)
+            await queue.add(str(number), 0)
         await asyncio.sleep(0.5)
-        await work.stop()
+        await queue.stop()
         assert len(done) == 20
 
     run(scenario)
@@ -88,12 +88,12 @@ def test_failures_are_tried_again_and_counted() -> None:
             raise Refused(500, "write", "the API server is not well")
 
     async def scenario() -> None:
-        work = Work(job, on_failure=failures.append)
-        work.start()
-        await work.add("a", 0)
+        queue = WorkQueue(job, on_failure=failures.append)
+        queue.start()
+        await queue.add("a", 0)
         await asyncio.sleep(2)
-        assert not work.is_broken
-        await work.stop()
+        assert not queue.is_broken
+        await queue.stop()
         assert tries == ["a", "a"]
         assert [str(one) for one in failures] == ["could not write: the API server is not well (500)"]
 
@@ -108,11 +108,11 @@ def test_a_job_can_ask_for_another_turn() -> None:
         return 0.1 if len(tries) < 3 else None
 
     async def scenario() -> None:
-        work = Work(job)
-        work.start()
-        await work.add("a", 0)
+        queue = WorkQueue(job)
+        queue.start()
+        await queue.add("a", 0)
         await asyncio.sleep(1)
-        await work.stop()
+        await queue.stop()
         assert len(tries) == 3
 
     run(scenario)
@@ -125,13 +125,13 @@ def test_the_sooner_of_two_times_counts() -> None:
         tries.append(key)
 
     async def scenario() -> None:
-        work = Work(job)
-        work.start()
-        await work.add("a", 60)
-        await work.add("a", 0.1)
-        await work.add("a", 60)
+        queue = WorkQueue(job)
+        queue.start()
+        await queue.add("a", 60)
+        await queue.add("a", 0.1)
+        await queue.add("a", 60)
         await asyncio.sleep(0.6)
-        await work.stop()
+        await queue.stop()
         assert tries == ["a"]
 
     run(scenario)

@@ -14,7 +14,7 @@ import logging
 from collections import defaultdict
 from collections.abc import Awaitable, Callable
 
-from tidepool_operator.cluster import Refused
+from tidepool_operator.cluster.api import Refused
 
 log = logging.getLogger(__name__)
 
@@ -32,7 +32,7 @@ def pause(tries: int) -> float:
     return min(SLOWEST_RETRY_SECONDS, FIRST_RETRY_SECONDS * 2.0 ** min(tries - 1, 10))
 
 
-class Work:
+class WorkQueue:
     """Runs a job for every key that was asked for.
 
     The job returns after how many seconds it wants to be called again, or None.

@@ -1,0 +1,1 @@
+"""What users are told: phases, conditions and figures, derived from what was decided and what came of it."""
