@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import json
+import re
 from dataclasses import replace
 
 import pytest
 
 from demo import fio, metrics, module, plot, readme, verdict
 from demo.figures import DEPTHS, Figures, Measured, RoundTrip, table
+from tidepool_lab import paths
 
 TREE = module.TREE
 READING = f"""
@@ -141,11 +143,22 @@ def test_the_json_has_what_others_look_for(figures: Figures, tmp_path_factory: p
     assert picture.stat().st_size > 10_000
 
 
-def test_the_readme_takes_the_figures_over(figures: Figures) -> None:
+def test_a_page_takes_the_figures_over(figures: Figures) -> None:
     text = f"before\n{readme.BEGIN}\nold\n{readme.END}\nafter\n"
-    fresh = readme.replaced(text, figures.as_json())
+    fresh = readme.replaced(text, readme.section(figures.as_json()))
     assert "old" not in fresh
     assert "**500 IO/s**" in fresh
     assert "98.0%" in fresh
-    assert readme.replaced(fresh, figures.as_json()) == fresh
-    assert readme.BEGIN in readme.README.read_text()
+    assert readme.replaced(fresh, readme.section(figures.as_json())) == fresh
+    assert "| 1 | 170 | **400** |" in readme.headline(figures.as_json())
+
+
+@pytest.mark.parametrize("name", readme.PARTS)
+def test_pages_have_a_place_for_figures_and_look_like_them(figures: Figures, name: str) -> None:
+    """But for the figures themselves, each page says what would be made of them today."""
+    page = (paths.ROOT / name).read_text()
+    fresh = readme.replaced(page, readme.PARTS[name](figures.as_json()))
+    words = re.compile(r"[A-Za-z]{3,}")
+    assert [set(words.findall(line)) for line in fresh.splitlines() if line.startswith("|")] == [
+        set(words.findall(line)) for line in page.splitlines() if line.startswith("|")
+    ]

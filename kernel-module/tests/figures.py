@@ -1,6 +1,6 @@
-"""Takes the figures of the last `make stress` over into README.md: python3 kernel-module/tests/figures.py.
+"""Takes the figures of the last `make stress` over into docs/testing.md: python3 kernel-module/tests/figures.py.
 
-Of what was not measured since, README.md keeps what it has.
+Of what was not measured since, the page keeps what it has.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ import long
 from bed.image import TESTS, TOP
 from bed.page import with_parts
 
-README = TOP / "README.md"
+PAGE = TOP / "docs/testing.md"
 GIB = 1 << 30
 KERNELS = {"debug": "6.1 with KASAN and lockdep"}
 
@@ -57,28 +57,28 @@ def _watched(run: dict[str, Any]) -> str:
 
 def cost(figures: dict[str, Any]) -> str:
     """What build/cost.json says."""
-    each = [
-        f"{run['cost']['loaded']:+.2%} and {run['cost']['ghost']:+.2%} on {kernel}"
+    head = ["| kernel | loaded, without a peer | with ghost mode |", "|---|---|---|"]
+    rows = [
+        f"| {kernel} | {run['cost']['loaded']:+.2%} | {run['cost']['ghost']:+.2%} |"
         for kernel, run in sorted(figures["kernels"].items(), key=lambda item: _version(item[0]))
     ]
-    return (
-        f"What its {figures['lines']['all']:,} lines change of the processor time of a workload that is nothing but "
-        f"the kernel's page cache, in a guest of 1 GiB, loaded without a peer and with ghost mode: {', '.join(each)}."
-    )
+    lines = f"The module has {figures['lines']['all']:,} lines. It changes the processor time by:"
+    return "\n".join([lines, "", *head, *rows])
 
 
 def lender_work(figures: dict[str, Any]) -> str:
     """What build/lender-work.json says."""
-    sides = figures["sides"]
-    median = {side: statistics.median(each["seconds"] for each in rounds) for side, rounds in sides.items()}
-    stalls = {side: statistics.median(each["stalls"] for each in rounds) for side, rounds in sides.items()}
-    return (
-        f"On {figures['kernel']}, a program that takes {figures['wanted_mib']} MiB has them after "
-        f"{median['unlent']:.2f} s on a lender that has lent nothing, after {median['lent']:.2f} s on one that has "
-        f"lent {figures['lent_mib']} MiB of its {figures['lender_mib']}, and after {median['balloon']:.2f} s where a "
-        f"balloon had taken as much; direct reclaim stalled it {stalls['unlent']:.0f}, {stalls['lent']:.0f} and "
-        f"{stalls['balloon']:.0f} times."
+    names = {"unlent": "not lent", "lent": "lent", "balloon": "in a balloon"}
+    rows = [
+        f"| {name} | {statistics.median(each['seconds'] for each in figures['sides'][side]):.2f} s "
+        f"| {statistics.median(each['stalls'] for each in figures['sides'][side]):.0f} |"
+        for side, name in names.items()
+    ]
+    where = (
+        f"A program takes {figures['wanted_mib']} MiB of a lender's {figures['lender_mib']}, on {figures['kernel']}:"
     )
+    head = [f"| {figures['lent_mib']} MiB of it are | time | stalls |", "|---|---|---|"]
+    return "\n".join([where, "", *head, *rows])
 
 
 def tested(outcomes: list[long.Outcome]) -> str:
@@ -86,18 +86,16 @@ def tested(outcomes: list[long.Outcome]) -> str:
     now = [one for one in outcomes if one.sources == long.sources(TESTS / one.tests)]
     kernels = sorted({one.kernel for one in now}, key=_kernel_order)
     files = len(list(TESTS.glob("test_*.py")))
-    shown = "; ".join(_tested_on(kernel, now) for kernel in kernels) or "none ran since they or the module changed last"
-    return f"Of the {files} files of tests, those of minutes too (`kernel-module/tests/long.py`), {shown}."
+    there = f"There are {files} files of tests, with those that take minutes (`kernel-module/tests/long.py`)."
+    head = ["| kernel | files that ran | tests passed | failed |", "|---|---|---|---|"]
+    shown = [*head, *(_tested_on(kernel, now) for kernel in kernels)]
+    return "\n".join([there, "", *(shown if kernels else ["None ran since they or the module changed last."])])
 
 
 def _tested_on(kernel: str, outcomes: list[long.Outcome]) -> str:
     of = [one for one in outcomes if one.kernel == kernel]
     passed, failed = sum(one.passed for one in of), sum(one.failed for one in of)
-    return f"{len(of)} ran on {KERNELS.get(kernel, kernel)}: {passed} {_tests(passed)} passed, {failed} failed"
-
-
-def _tests(count: int) -> str:
-    return "test" if count == 1 else "tests"
+    return f"| {KERNELS.get(kernel, kernel)} | {len(of)} | {passed} | {failed} |"
 
 
 BUILD = TOP / "build"
@@ -109,14 +107,14 @@ PARTS: dict[str, tuple[Path, Callable[[Any], str]]] = {
 
 
 def measured() -> dict[str, str]:
-    """What there is to show, by the name of its place in README.md."""
+    """What there is to show, by the name of its place on the page."""
     parts = {name: show(json.loads(file.read_text())) for name, (file, show) in PARTS.items() if file.exists()}
     return {**parts, "tests": tested(long.known(long.PUBLISHED))}
 
 
 def main() -> int:
-    """Rewrites README.md."""
-    README.write_text(with_parts(README.read_text(), measured()))
+    """Rewrites the page."""
+    PAGE.write_text(with_parts(PAGE.read_text(), measured()))
     return 0
 
 

@@ -14,6 +14,7 @@ import pytest
 from bed.accelerator import TCG, accelerator
 from bed.guest import BOOT_SECONDS, Disk, Guest, GuestError, Spec
 from bed.image import fetch_kernel
+from bed.page import with_parts
 from bed.pair import LENDER_ADDRESS, Pair
 from bed.workload import running, stress, wrong_pages
 
@@ -155,8 +156,24 @@ def test_an_interrupted_long_run_goes_on(tmp_path: Path) -> None:
 
 
 def test_only_what_passed_as_it_is_now_is_shown() -> None:
-    """In README's figures nothing of another module, and what failed beside what passed."""
+    """In the figures of docs/testing.md nothing of another module, and what failed beside what passed."""
     own = Path(__file__)
     good = long.Outcome("6.12", own.name, long.sources(own), passed=3, failed=0, seconds=9)
     shown = figures.tested([replace(good, failed=1), replace(good, kernel="6.1"), replace(good, sources="others")])
-    assert "1 ran on 6.1: 3 tests passed, 0 failed; 1 ran on 6.12: 3 tests passed, 1 failed" in shown
+    assert "| 6.1 | 1 | 3 | 0 |\n| 6.12 | 1 | 3 | 1 |" in shown
+
+
+def test_each_figure_has_its_place_and_form() -> None:
+    """In docs/testing.md; its tables have the heads that they would be given today."""
+    page = figures.PAGE.read_text()
+    with_parts(page, dict.fromkeys([*figures.PARTS, "tests"], ""))
+    sides = {side: [{"seconds": 1.0, "stalls": 0}] for side in ("unlent", "lent", "balloon")}
+    memory = {"kernel": "7.2", "wanted_mib": 300, "lender_mib": 512, "lent_mib": 320, "sides": sides}
+    made = [
+        figures.stressed([]),
+        figures.cost({"lines": {"all": 1}, "kernels": {"6.1": {"cost": {"loaded": 0.0, "ghost": 0.0}}}}),
+        figures.lender_work(memory),
+        figures.tested([]),
+    ]
+    heads = {line for part in made for line in part.splitlines() if line.startswith("| ") and ".0" not in line}
+    assert heads <= set(page.splitlines())
