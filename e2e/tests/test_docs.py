@@ -21,6 +21,8 @@ HEADING = re.compile(r"^#+ (.*)$", re.MULTILINE)
 VALUE = re.compile(r"--set(?:-string)? '?([A-Za-z]+(?:\.[A-Za-z]+)*)=")
 # A function's name at the beginning of its definition, as the kernel writes it.
 DEFINITION = re.compile(r"^(?:[a-z_][\w* ]*[ *])?(\w+)\([^;]*?\)\n\{", re.MULTILINE)
+FENCE = re.compile(r"^ *```(\w*)$", re.MULTILINE)
+TEMPLATES = paths.ROOT / ".github/ISSUE_TEMPLATE"
 PAGE = """
 # A page
 
@@ -119,6 +121,46 @@ def test_prometheus_takes_the_configuration_that_is_shown(tmp_path: Path) -> Non
     (tmp_path / "prometheus.yml").write_text(re.sub(r"^ *kubernetes_sd_configs:.*\n", "", shown, flags=re.MULTILINE))
     promtool = lab.call("path", "promtool").strip()
     subprocess.run([promtool, "check", "config", tmp_path / "prometheus.yml"], check=True, stdout=subprocess.DEVNULL)
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(paths.ROOT)))
+def test_fenced_blocks_name_their_language(page: Path) -> None:
+    """Every other fence begins a block."""
+    assert all(FENCE.findall(page.read_text())[::2])
+
+
+def test_the_readme_is_short() -> None:
+    assert len((paths.ROOT / "README.md").read_text().splitlines()) <= 70
+
+
+@pytest.mark.parametrize("template", sorted(TEMPLATES.glob("[!c]*.yml")), ids=lambda path: path.name)
+def test_an_issue_template_is_a_form(template: Path) -> None:
+    """With what a form must have, ids that differ, and files that are there."""
+    text = template.read_text()
+    form: Any = yaml.safe_load(text)
+    assert form["name"]
+    assert form["description"]
+    asked = [one for one in form["body"] if one["type"] != "markdown"]
+    assert all(one["attributes"]["label"] for one in asked if one["type"] != "checkboxes")
+    assert len({one["id"] for one in asked}) == len(asked)
+    assert all((paths.ROOT / name).exists() for name in re.findall(r"`([\w/-]+\.md)`", text))
+
+
+def test_columns_that_are_shown_exist() -> None:
+    """Of what `kubectl get` prints, as the CRDs have it, and of what the plugin prints."""
+    shown = set()
+    for page in docs.pages():
+        for block in re.findall(r"^```text\n(.*?)^```", (paths.ROOT / page).read_text(), re.MULTILINE | re.DOTALL):
+            shown |= {line for line in block.splitlines() if re.match(r"(NAMESPACE|NAME|GUEST|LENDER) {2,}[A-Z]", line)}
+    assert shown
+    known = {"NAMESPACE", "NAME"}
+    for path in (paths.ROOT / "kubectl-plugin/tidepool_kubectl").glob("*.py"):
+        known |= set(re.findall(r'"([A-Z/][A-Za-z0-9/ ]*)"', path.read_text()))
+    for path in (paths.ROOT / "crds/yaml").glob("*.yaml"):
+        version = yaml.safe_load(path.read_text())["spec"]["versions"][0]
+        known |= {column["name"].upper() for column in version["additionalPrinterColumns"]}
+    columns = {column for line in shown for column in re.split(r" {2,}", line.strip())}
+    assert {column for column in columns if not column.startswith("AT ")} <= known
 
 
 def test_functions_that_are_named_exist() -> None:
