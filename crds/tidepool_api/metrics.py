@@ -181,7 +181,7 @@ take that into account.
 """
 _RULES_HEAD = """\
 Of the chart, in [charts/tidepool/rules](../../charts/tidepool/rules/tidepool.yaml): what dashboard and alerts go by,
-and what the memory is worth ([Size a pool](../how-to/size-a-pool.md#what-it-is-worth-now-and-at-another-size))."""
+and what the memory is worth ([Size a pool](../how-to/size-a-pool.md#worth-of-a-pool-now-and-at-another-size))."""
 
 
 def page() -> str:
