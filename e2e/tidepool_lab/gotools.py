@@ -30,7 +30,7 @@ class Build:
     packages: tuple[str, ...]
     estimate: str
     ldflags: str = "-s -w"
-    c: bool = False  # with parts in C and C++
+    cgo: bool = False  # with parts in C and C++
 
     @property
     def name(self) -> str:
@@ -70,7 +70,7 @@ BUILDS = (
         ),
         "about 1 min",
     ),
-    Build("vale", ("github.com/vale-cli/vale/v3/cmd/vale",), "about 2 min", c=True),
+    Build("vale", ("github.com/vale-cli/vale/v3/cmd/vale",), "about 2 min", cgo=True),
 )
 
 
@@ -118,7 +118,7 @@ def _compile(build: Build, out: Path) -> None:
         subprocess.run(
             ["go", "build", "-trimpath", "-ldflags", build.ldflags, "-o", f"{out}/", *build.packages],
             cwd=MODULES / build.module,
-            env=environment() | {"CGO_ENABLED": str(int(build.c))},
+            env=environment() | {"CGO_ENABLED": str(int(build.cgo))},
             check=True,
         )
 
