@@ -122,10 +122,13 @@ def machine(vmi: dict[str, Any], pods: Iterable[dict[str, Any]]) -> Machine | No
 
 
 def _migrates(vmi: dict[str, Any]) -> bool:
-    """Whether a live migration has begun, and not ended in one way or the other."""
+    """Whether a live migration has been handed over to nodes, and not ended in one way or the other.
+
+    Its target is prepared then; the copying begins some seconds later.
+    """
     state = vmi.get("status", {}).get("migrationState") or {}
     ended = state.get("endTimestamp") or state.get("completed") or state.get("failed")
-    return bool(state.get("startTimestamp")) and not ended
+    return bool(state.get("targetPod")) and not ended
 
 
 def _container(pod: dict[str, Any]) -> str:
