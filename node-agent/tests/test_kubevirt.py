@@ -105,6 +105,16 @@ def test_a_live_migration_is_known_from_its_preparation_to_its_end(
     assert machine.migrating == migrating
 
 
+def test_the_pod_that_an_instance_left_is_not_where_it_is() -> None:
+    """It has come back before that is gone."""
+    left = without(POD, lambda d: d["metadata"].update(deletionTimestamp="2026-11-27T07:00:00Z"))
+    left["status"]["containerStatuses"][1]["containerID"] = "containerd://left"
+    for pods in ([left, POD], [POD, left]):
+        machine = kubevirt.machine(VMI, pods)
+        assert machine is not None
+        assert machine.place == "c0ffee"
+
+
 def test_its_labels_are_the_users() -> None:
     """Those under KubeVirt's own name, too, as its examples have them; but not what KubeVirt notes of the instance."""
     users = {"kubevirt.io/domain": "db", "kubevirt.io/vm": "db", "kubevirt.io/size": "small"}

@@ -97,9 +97,13 @@ def launches(pod: dict[str, Any], vmi: dict[str, Any]) -> bool:
 
 
 def machine(vmi: dict[str, Any], pods: Iterable[dict[str, Any]]) -> Machine | None:
-    """The machine of an instance, if it runs and its virt-launcher is on this node."""
+    """The machine of an instance, if it runs and its virt-launcher is on this node.
+
+    One that has come back may find the virt-launcher there that it left, which is being deleted.
+    """
     metadata = vmi["metadata"]
-    launcher = next((pod for pod in pods if launches(pod, vmi) and _container(pod)), None)
+    launchers = [pod for pod in pods if launches(pod, vmi) and _container(pod)]
+    launcher = min(launchers, key=lambda pod: "deletionTimestamp" in pod["metadata"], default=None)
     if vmi.get("status", {}).get("phase") != "Running" or launcher is None:
         return None
     return Machine(
