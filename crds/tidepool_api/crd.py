@@ -94,7 +94,7 @@ KINDS = (
             _reason(),
             _AGE,
         ),
-        (".spec.lender.nodeName", ".spec.borrower.nodeName"),
+        (".spec.lender.nodeName", ".spec.borrower.nodeName", ".spec.lender.guest", ".spec.borrower.guest"),
     ),
     Kind(
         MemoryGuest,

@@ -36,7 +36,11 @@ def main() -> None:
             for trial in one.trials(options.repetitions)
             if not records[one.name].has(trial)
         ]
-        _measure(missing, records)
+        try:
+            _measure(missing, records)
+        finally:
+            for one in {one for one, _ in missing}:
+                one.end()
     _write(chosen, records, page=options.page)
 
 

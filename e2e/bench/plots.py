@@ -233,3 +233,20 @@ def _by_second(found: Found, side: str, name: str) -> list[tuple[float, Estimate
         if cell.side == side and "second" in cell.parameters
     ]
     return sorted(points, key=lambda each: each[0])
+
+
+def migration(found: Mapping[str, Sequence[tuple[float, Estimate]]], target: Path) -> None:
+    """The hit ratio by the second, from the moment on at which the guest is on its new node."""
+    with picture(target, 2, 6.5) as panels:
+        for axes, sides in zip(panels, (list(found)[:2], list(found)[2:]), strict=True):
+            for side, colour in zip(sides, ("#0b7285", "#d9480f"), strict=True):
+                x = [second for second, _ in found[side]]
+                axes.plot(x, [one.median for _, one in found[side]], color=colour, label=side)
+                axes.fill_between(
+                    x, [one.low for _, one in found[side]], [one.high for _, one in found[side]],
+                    color=colour, alpha=0.2, linewidth=0,
+                )  # fmt: skip
+            axes.axvline(0, color=COLOURS["no pool"], linestyle=":")
+            axes.set(xlabel="seconds since the guest is on its new node", ylim=(0, 1))
+            axes.legend(fontsize=8)
+        panels[0].set(ylabel="hit ratio")

@@ -57,6 +57,8 @@ KINDS = {
     "delete-crds": Kind("kubectl delete crd ", "e2e/tests/test_product_release.py"),
     "openstack": Kind("helm upgrade --install |kubectl create namespace ", "e2e/tests/test_product_release.py"),
     "let-go": Kind("kubectl patch memorypairing ", "e2e/tests/test_product_faults.py"),
+    "nodes": Kind("e2e/lab up --nodes ", "e2e/tests/test_product_migration.py"),
+    "migrate": Kind("e2e/lab guest migrate ", "e2e/tests/test_product_migration.py"),
     "up": Kind("e2e/lab up ", "e2e/tests/test_product_watch.py"),
     "lab": Kind("e2e/lab (kubectl|exec|logs) ", "e2e/tests/test_product_watch.py"),
     "reload": Kind("e2e/lab reload", "e2e/tests/test_product_release.py"),

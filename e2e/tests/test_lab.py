@@ -210,8 +210,9 @@ def test_down_after_an_interrupted_up(before: dict[str, list[str]]) -> None:
 
 def test_down_after_kills(before: dict[str, list[str]]) -> None:
     """What `down` would ask to end is dead already: containerd and kubelet and the API server."""
-    succeed("up", "--no-chart")
-    for name in ("containerd", "kubelet", "kube-apiserver"):
+    succeed("up", "--no-chart", "--nodes", "2")
+    assert "node2" in succeed("kubectl", "get", "nodes").decode()
+    for name in ("containerd", "containerd-node2", "kubelet", "kubelet-node2", "kube-apiserver"):
         os.kill(int((RUN / f"{name}.pid").read_text()), signal.SIGKILL)
     assert lab("status").returncode == 1
     succeed("down")
@@ -237,5 +238,5 @@ def test_a_wrong_specification_says_what_is_right(text: str, words: str) -> None
 
 def test_a_specification() -> None:
     """Everything that can be said of a guest."""
-    found = spec.parse("a=512Mi,disk=1Gi:ext4,iops=166,kernel=6.12,cpus=2,label.memory=short")
-    assert found == spec.GuestSpec("a", 512 * MIB, 1024 * MIB, "ext4", 166, "6.12", 2, {"memory": "short"})
+    found = spec.parse("a=512Mi,disk=1Gi:ext4,iops=166,kernel=6.12,cpus=2,node=2,label.memory=short")
+    assert found == spec.GuestSpec("a", 512 * MIB, 1024 * MIB, "ext4", 166, "6.12", 2, 2, {"memory": "short"})

@@ -9,8 +9,15 @@ from pathlib import Path
 
 from tidepool_lab import guest_image, images
 
+MIGRATION_PORTS = range(49152, 49216)  # libvirt's; KubeVirt has sockets of its own for this
+# Of the gateways, the same in each pod as with KubeVirt: a guest that migrates goes on with the neighbours it knows.
+POD_SIDE_MAC, LAB_SIDE_MAC = "02:00:00:00:00:00", "02:00:00:00:00:01"
 RULES = f"""table ip nat {{
-  chain prerouting {{ type nat hook prerouting priority -100; iifname "eth0" counter dnat to {guest_image.INNER}; }}
+  chain prerouting {{
+    type nat hook prerouting priority -100;
+    iifname "eth0" tcp dport {MIGRATION_PORTS.start}-{MIGRATION_PORTS.stop - 1} accept;
+    iifname "eth0" counter dnat to {guest_image.INNER};
+  }}
   chain postrouting {{
     type nat hook postrouting priority 100;
     ip saddr {guest_image.INNER} oifname "eth0" counter masquerade;
@@ -24,14 +31,14 @@ def bind(pid: int) -> None:
     inside = ["nsenter", f"--net=/proc/{pid}/ns/net"]
     tap = ["mode", "tap", "user", str(images.QEMU_USER), "group", str(images.QEMU_USER)]
     for command in (
-        ["ip", "link", "add", "k6t-eth0", "type", "bridge"],
+        ["ip", "link", "add", "k6t-eth0", "address", POD_SIDE_MAC, "type", "bridge"],
         ["ip", "addr", "add", f"{guest_image.POD_SIDE}/24", "dev", "k6t-eth0"],
         ["ip", "tuntap", "add", "dev", "tap0", *tap],
         ["ip", "link", "set", "tap0", "master", "k6t-eth0", "up"],
         ["ip", "link", "set", "k6t-eth0", "up"],
         ["ip", "tuntap", "add", "dev", "taplab", *tap],
         ["ip", "addr", "add", f"{guest_image.LAB_SIDE}/24", "dev", "taplab"],
-        ["ip", "link", "set", "taplab", "up"],
+        ["ip", "link", "set", "taplab", "address", LAB_SIDE_MAC, "up"],
         ["sysctl", "-qw", "net.ipv4.ip_forward=1"],
     ):
         subprocess.run([*inside, *command], check=True)

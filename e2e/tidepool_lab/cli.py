@@ -11,7 +11,7 @@ import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from tidepool_lab import cluster, debian, gotools, guests, lifecycle, monitoring, schemas, shell, spec
+from tidepool_lab import cluster, debian, gotools, guests, lifecycle, migration, monitoring, nodes, schemas, shell, spec
 from tidepool_lab.progress import LabError
 
 CACHED: dict[str, Callable[[], Path]] = {
@@ -73,15 +73,19 @@ def _parser() -> argparse.ArgumentParser:
 def _add_up(verbs: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     up = _verb(verbs, "up", _up, "bring up the cluster, the guests and the chart")
     up.add_argument("--guest", action="append", default=[], metavar="SPEC", help=spec.FORM)
+    up.add_argument("--nodes", type=int, default=1, choices=range(1, nodes.MOST + 1), help="how many; default 1")
     up.add_argument("--no-chart", action="store_true", help="leave out the chart")
     up.add_argument("--prometheus", action="store_true", help="also run Prometheus")
 
 
 def _add_guest(verbs: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
-    actions = verbs.add_parser("guest", help="add, kill or delete a guest").add_subparsers(
+    actions = verbs.add_parser("guest", help="add, migrate, kill or delete a guest").add_subparsers(
         required=True, metavar="ACTION"
     )
     _verb(actions, "add", _guest_add, "start one more guest").add_argument("spec", help=spec.FORM)
+    migrate = _verb(actions, "migrate", _guest_migrate, "move it to another node while it runs")
+    migrate.add_argument("name")
+    migrate.add_argument("node")
     _verb(actions, "kill", _guest_kill, "SIGKILL its QEMU").add_argument("name")
     _verb(actions, "delete", _guest_delete, "delete it and all of it").add_argument("name")
 
@@ -107,7 +111,7 @@ def _verb(
 
 def _up(options: argparse.Namespace) -> int:
     specs = [spec.parse(text) for text in options.guest]
-    lifecycle.up(specs, chart=not options.no_chart, prometheus=options.prometheus)
+    lifecycle.up(specs, count=options.nodes, chart=not options.no_chart, prometheus=options.prometheus)
     return 0
 
 
@@ -143,6 +147,12 @@ def _reload(_: argparse.Namespace) -> int:
 def _guest_add(options: argparse.Namespace) -> int:
     lifecycle.require()
     guests.add_all([spec.parse(options.spec)])
+    return 0
+
+
+def _guest_migrate(options: argparse.Namespace) -> int:
+    lifecycle.require()
+    migration.migrate(options.name, nodes.named(options.node))
     return 0
 
 

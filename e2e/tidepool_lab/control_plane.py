@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from tidepool_lab import cluster, debian, gotools, host, paths, pki
+from tidepool_lab import cluster, debian, gotools, host, nodes, paths, pki
 from tidepool_lab.progress import step
 
 SERVICES = "10.96.0.0/16"
@@ -63,7 +63,7 @@ def _start_apiserver() -> None:
             gotools.path("kube-apiserver"),
             f"--etcd-servers={ETCD}",
             "--bind-address=0.0.0.0",
-            f"--advertise-address={host.NODE_IP}",
+            f"--advertise-address={nodes.FIRST.ip}",
             "--secure-port=6443",
             f"--tls-cert-file={paths.PKI}/apiserver.crt",
             f"--tls-private-key-file={paths.PKI}/apiserver.key",

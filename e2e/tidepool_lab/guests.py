@@ -14,7 +14,8 @@ from typing import Any
 
 import libvirt
 
-from tidepool_lab import binding, cluster, gotools, guest_image, host, images, kubevirt, node, paths, shell
+from tidepool_lab import binding, cluster, gotools, guest_image, host, images, kubevirt, nodes, paths, shell
+from tidepool_lab.nodes import Node
 from tidepool_lab.progress import LabError, say, step
 from tidepool_lab.spec import GuestSpec
 
@@ -30,6 +31,12 @@ class Launcher:
     pod_uid: str
     pod_ip: str
     uid: str  # of the VirtualMachineInstance
+    number: int  # of the node
+
+    @property
+    def node(self) -> Node:
+        """Where it is."""
+        return Node(self.number)
 
     @property
     def uri(self) -> str:
@@ -99,20 +106,28 @@ def connect(launcher: Launcher) -> libvirt.virConnect:
 
 
 def _add(spec: GuestSpec) -> None:
+    node = nodes.named(Node(spec.node).name)
     folder = paths.GUESTS / spec.name
     folder.mkdir(mode=0o755)
     spec.save(folder / "spec.json")
-    image = guest_image.build(spec.kernel)
-    _make_disks(spec, folder, image)
-    vmi = _create_instance(spec)
-    launcher = _start_launcher(vmi, spec, folder, image)
-    binding.bind(launcher.pid)
+    _make_disks(spec, folder, guest_image.build(spec.kernel))
+    vmi = _create_instance(spec, node)
+    launcher = start_launcher(vmi, spec, node)
+    prepare(launcher)
     _start_domain(spec, launcher)
-    (folder / "launcher.json").write_text(json.dumps(asdict(launcher)))
-    shell.connect(spec.name, Path(f"/proc/{launcher.pid}/ns/net"), image.key)
-    shell.wait_connected(spec.name, BOOT_PATIENCE)
+    take(spec, launcher, BOOT_PATIENCE)
     host.wait_until(f"VirtualMachineInstance {spec.name} Running", lambda: _is_running(spec.name), 60)
     say(f"guest {spec.name} is up at {launcher.pod_ip}")
+
+
+def take(spec: GuestSpec, launcher: Launcher, patience: float) -> None:
+    """From now on this is where a guest is: the lab's own way into it, too."""
+    file = paths.GUESTS / spec.name / "launcher.json"
+    fresh = file.with_suffix(".new")
+    fresh.write_text(json.dumps(asdict(launcher)))
+    fresh.rename(file)
+    shell.connect(spec.name, Path(f"/proc/{launcher.pid}/ns/net"), guest_image.build(spec.kernel).key)
+    shell.wait_connected(spec.name, patience)
 
 
 def _make_disks(spec: GuestSpec, folder: Path, image: guest_image.GuestImage) -> None:
@@ -138,36 +153,44 @@ def _format(disk: Path, file_system: str) -> None:
         subprocess.run(["mkfs.xfs", "-q", disk], check=True)
 
 
-def _create_instance(spec: GuestSpec) -> dict[str, Any]:
-    cluster.apply(kubevirt.instance(spec))
+def _create_instance(spec: GuestSpec, node: Node) -> dict[str, Any]:
+    cluster.apply(kubevirt.instance(spec, node))
     vmi: dict[str, Any] = cluster.get("vmi", "-n", kubevirt.NAMESPACE, spec.name)
     return vmi
 
 
-def _start_launcher(vmi: dict[str, Any], spec: GuestSpec, folder: Path, image: guest_image.GuestImage) -> Launcher:
-    cluster.apply(kubevirt.launcher_pod(vmi, spec, folder, image.folder))
-    name = kubevirt.pod_name(vmi)
+def start_launcher(vmi: dict[str, Any], spec: GuestSpec, node: Node) -> Launcher:
+    """Starts a virt-launcher pod on a node."""
+    manifest = kubevirt.launcher_pod(vmi, spec, paths.GUESTS / spec.name, guest_image.build(spec.kernel).folder, node)
+    cluster.apply(manifest)
+    name = manifest["metadata"]["name"]
     cluster.kubectl("wait", "-n", kubevirt.NAMESPACE, "--for=condition=Ready", f"pod/{name}", "--timeout=180s")
     pod = cluster.get("pod", "-n", kubevirt.NAMESPACE, name)
     container = pod["status"]["containerStatuses"][0]["containerID"].removeprefix("containerd://")
     return Launcher(
-        pid=_container_pid(container),
+        pid=_container_pid(container, node),
         pod=name,
         pod_uid=pod["metadata"]["uid"],
         pod_ip=pod["status"]["podIP"],
         uid=vmi["metadata"]["uid"],
+        number=node.number,
     )
 
 
-def _container_pid(container: str) -> int:
-    crictl = [str(gotools.path("crictl")), "--runtime-endpoint", f"unix://{node.SOCKET}"]
+def prepare(launcher: Launcher) -> None:
+    """Makes the network of a guest that is not there yet, and waits for libvirt."""
+    binding.bind(launcher.pid)
+    host.wait_until(f"libvirt of {launcher.pod}", lambda: _answers(launcher), 30)
+
+
+def _container_pid(container: str, node: Node) -> int:
+    crictl = [str(gotools.path("crictl")), "--runtime-endpoint", f"unix://{node.socket}"]
     inspect = [*crictl, "inspect", "-o", "json", container]
     answer = subprocess.run(inspect, check=True, capture_output=True, text=True)
     return int(json.loads(answer.stdout)["info"]["pid"])
 
 
 def _start_domain(spec: GuestSpec, launcher: Launcher) -> None:
-    host.wait_until(f"libvirt of {spec.name}", lambda: _answers(launcher), 30)
     connection = connect(launcher)
     try:
         connection.defineXML(kubevirt.domain_xml(spec, launcher.uid)).create()

@@ -16,16 +16,14 @@ from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from pathlib import Path
 
-from tidepool_lab import paths
+from tidepool_lab import nodes, paths
 from tidepool_lab.progress import LabError, say
 
-NETNS = f"tidepool-{paths.NAME}"
-NETNS_FILE = Path("/run/netns") / NETNS
-CGROUP = NETNS
+NETNSES = Path("/run/netns")
+CGROUP = nodes.CGROUP
 CGROUPS = Path("/sys/fs/cgroup")
 DAEMONS = "daemons"
 SHIM_SOCKETS = Path("/run/containerd/s")  # not configurable
-NODE_IP = "10.99.0.1"
 
 cancelled = threading.Event()  # set to end what other threads wait for
 
@@ -38,8 +36,9 @@ def prepare() -> None:
     (paths.RUN / "owner").write_text(str(paths.ROOT))
     for folder in (paths.STATE, paths.LOGS, paths.GUESTS):
         folder.mkdir(parents=True, exist_ok=True)
-    _make_cgroups()
-    _make_netns()
+    for node in nodes.every():
+        _make_cgroups(node)
+        _make_netns(node)
 
 
 def owner() -> Path | None:
@@ -48,9 +47,15 @@ def owner() -> Path | None:
     return Path(file.read_text()) if file.exists() else None
 
 
-def start(name: str, command: Sequence[str | Path], *, env: dict[str, str] | None = None, netns: bool = True) -> int:
-    """Starts a daemon in the lab's cgroup and network namespace; its output goes to the lab's logs."""
-    inside = [f"nsenter --net={NETNS_FILE}"] if netns else []
+def start(
+    name: str,
+    command: Sequence[str | Path],
+    *,
+    env: dict[str, str] | None = None,
+    node: nodes.Node | None = nodes.FIRST,
+) -> int:
+    """Starts a daemon in the lab's cgroup and a node's network namespace, if any; its output goes to the lab's logs."""
+    inside = [f"nsenter --net={node.netns_file}"] if node else []
     script = f'echo $$ > {_daemons()}/cgroup.procs && exec {" ".join(inside)} "$@"'
     with (paths.LOGS / f"{name}.log").open("ab") as log:
         process = subprocess.Popen(
@@ -113,8 +118,12 @@ def wait_until(what: str, ready: Callable[[], bool], patience: float, *, watch: 
 
 
 def in_netns(command: Sequence[str | Path]) -> list[str]:
-    """The command as it runs in the lab's network namespace (keeping the mounts, unlike `ip netns exec`)."""
-    return ["nsenter", f"--net={NETNS_FILE}", *map(str, command)]
+    """The command as it runs in the first node's network namespace (keeping the mounts, unlike `ip netns exec`)."""
+    return _inside(nodes.FIRST, *command)
+
+
+def _inside(node: nodes.Node, *command: str | Path) -> list[str]:
+    return ["nsenter", f"--net={node.netns_file}", *map(str, command)]
 
 
 def clean() -> None:
@@ -144,32 +153,52 @@ def _daemons() -> Path:
     return next((root for root in roots if root.parent.name == "pids"), roots[0]) / DAEMONS
 
 
-def _make_cgroups() -> None:
+def _make_cgroups(node: nodes.Node) -> None:
     if (CGROUPS / "cgroup.controllers").exists():
         controllers = (CGROUPS / "cgroup.controllers").read_text().split()
         (CGROUPS / "cgroup.subtree_control").write_text(" ".join(f"+{name}" for name in controllers))
-    for root in cgroup_roots():
+    for top in cgroup_roots():
+        root = top.parent / node.cgroup
         root.mkdir(exist_ok=True)
         for seed in ("cpuset.cpus", "cpuset.mems"):  # v1: a cpuset is unusable until both are set
-            if root.parent.name == "cpuset":
+            if top.parent.name == "cpuset":
                 (root / seed).write_text((root.parent / seed).read_text())
     _daemons().mkdir(exist_ok=True)
 
 
-def _make_netns() -> None:
-    if NETNS_FILE.exists():
+def _make_netns(node: nodes.Node) -> None:
+    if node.netns_file.exists():
         return
-    ip = ["ip", "-n", NETNS]
-    for command in (
-        ["ip", "netns", "add", NETNS],
-        [*ip, "link", "set", "lo", "up"],
+    ip = ["ip", "-n", node.netns]
+    commands = [["ip", "netns", "add", node.netns], [*ip, "link", "set", "lo", "up"]]
+    commands += _bridge(ip, node) if node.is_first else _cable(ip, node)
+    for command in (*commands, _inside(node, "sysctl", "-qw", "net.ipv4.ip_forward=1")):
+        subprocess.run(command, check=True)
+
+
+def _bridge(ip: list[str], node: nodes.Node) -> list[list[str]]:
+    """The wire between the nodes, which is the first node's way to itself."""
+    return [
         [*ip, "link", "add", "node0", "type", "bridge"],
-        [*ip, "addr", "add", f"{NODE_IP}/24", "dev", "node0"],
+        [*ip, "addr", "add", f"{node.ip}/24", "dev", "node0"],
         [*ip, "link", "set", "node0", "up"],
         [*ip, "route", "add", "default", "dev", "node0"],
-        in_netns(["sysctl", "-qw", "net.ipv4.ip_forward=1"]),
-    ):
-        subprocess.run(command, check=True)
+    ]
+
+
+def _cable(ip: list[str], node: nodes.Node) -> list[list[str]]:
+    """From a node to that bridge, and routes to each other's pods."""
+    first = nodes.FIRST
+    there = ["ip", "-n", first.netns]
+    return [
+        [*ip, "link", "add", "eth0", "type", "veth", "peer", "name", node.name, "netns", first.netns],
+        [*there, "link", "set", node.name, "master", "node0", "up"],
+        [*ip, "addr", "add", f"{node.ip}/24", "dev", "eth0"],
+        [*ip, "link", "set", "eth0", "up"],
+        [*ip, "route", "add", "default", "via", first.ip],
+        [*ip, "route", "add", first.pods, "via", first.ip],
+        [*there, "route", "add", node.pods, "via", node.ip],
+    ]
 
 
 def _pid(name: str) -> int | None:
@@ -242,8 +271,9 @@ def _is_below(path: str, folder: Path) -> bool:
 
 def _remove_netns() -> None:
     """Those of pods are mounts below our run-time folder and gone by now."""
-    if NETNS_FILE.exists():
-        subprocess.run(["ip", "netns", "del", NETNS], check=False)
+    for netns in (nodes.NETNS, *(file.name for file in NETNSES.glob(f"{nodes.NETNS}.*"))):
+        if (NETNSES / netns).exists():
+            subprocess.run(["ip", "netns", "del", netns], check=False)
 
 
 def _remove_empty(folder: Path) -> None:

@@ -5,6 +5,7 @@ The functions are pure; who calls them with what is in `guests` and `watcher`.
 
 from __future__ import annotations
 
+import secrets
 import time
 from functools import partial
 from pathlib import Path
@@ -13,7 +14,8 @@ from xml.sax.saxutils import quoteattr
 
 import yaml
 
-from tidepool_lab import cluster, gotools, guest_image, host, images, pki
+from tidepool_lab import cluster, gotools, guest_image, host, images
+from tidepool_lab.nodes import Node
 from tidepool_lab.spec import GuestSpec
 
 NAMESPACE = "default"
@@ -37,8 +39,10 @@ COLUMNS = {
     ],
 }
 # libvirtd in session mode is what Debian has in place of virtqemud; a shell stays first to reap what QEMU leaves.
+# Each has a host's UUID of its own: libvirt migrates to no other daemon of what it takes for the same host.
 LAUNCHER_SCRIPT = (
-    "mkdir -p /run/libvirt /run/vm && ln -sf libvirt-sock /run/libvirt/virtqemud-sock"
+    "mkdir -p /run/libvirt /run/vm/libvirt && ln -sf libvirt-sock /run/libvirt/virtqemud-sock"
+    " && echo host_uuid = '\"'$(cat /proc/sys/kernel/random/uuid)'\"' > /run/vm/libvirt/libvirtd.conf"
     " && virtlogd -d -p /run/libvirt/virtlogd.pid"
     " && { libvirtd --timeout 0 -p /run/libvirt/libvirtd.pid & }"
     " && trap 'kill $!' TERM && wait $!"
@@ -77,7 +81,7 @@ def _completed(crd: dict[str, Any]) -> dict[str, Any]:
     return crd
 
 
-def instance(spec: GuestSpec) -> dict[str, Any]:
+def instance(spec: GuestSpec, node: Node) -> dict[str, Any]:
     """The VirtualMachineInstance."""
     disks = [{"name": "root", "disk": {"bus": "virtio"}}]
     volumes: list[dict[str, Any]] = [
@@ -92,7 +96,7 @@ def instance(spec: GuestSpec) -> dict[str, Any]:
         "metadata": {
             "name": spec.name,
             "namespace": NAMESPACE,
-            "labels": {"vm.kubevirt.io/name": spec.name, "kubevirt.io/nodeName": pki.NODE, **spec.labels},
+            "labels": {"vm.kubevirt.io/name": spec.name, "kubevirt.io/nodeName": node.name, **spec.labels},
         },
         "spec": {
             "domain": {
@@ -107,12 +111,12 @@ def instance(spec: GuestSpec) -> dict[str, Any]:
 
 
 def pod_name(vmi: dict[str, Any]) -> str:
-    """The launcher pod's name: KubeVirt adds a random end, here it is the object's own."""
-    return f"virt-launcher-{vmi['metadata']['name']}-{vmi['metadata']['uid'][-5:]}"
+    """A launcher pod's name, another one each time."""
+    return f"virt-launcher-{vmi['metadata']['name']}-{secrets.token_hex(3)}"
 
 
-def launcher_pod(vmi: dict[str, Any], spec: GuestSpec, folder: Path, image: Path) -> dict[str, Any]:
-    """The virt-launcher pod, unprivileged as KubeVirt's is."""
+def launcher_pod(vmi: dict[str, Any], spec: GuestSpec, folder: Path, image: Path, node: Node) -> dict[str, Any]:
+    """The virt-launcher pod on a node, unprivileged as KubeVirt's is."""
     name, uid = vmi["metadata"]["name"], vmi["metadata"]["uid"]
     env = {"XDG_RUNTIME_DIR": "/run", "XDG_CACHE_HOME": "/run/vm", "XDG_CONFIG_HOME": "/run/vm", "HOME": "/run/vm"}
     return {
@@ -141,6 +145,7 @@ def launcher_pod(vmi: dict[str, Any], spec: GuestSpec, folder: Path, image: Path
         },
         "spec": {
             "restartPolicy": "Never",
+            "nodeSelector": {"kubernetes.io/hostname": node.name},
             "automountServiceAccountToken": False,
             "enableServiceLinks": False,
             "terminationGracePeriodSeconds": 10,
@@ -249,21 +254,23 @@ def _interface(device: str, mac: str) -> str:
     )
 
 
-def instance_status(phase: str, *, pod_ip: str, pod_uid: str, agent: bool, os_info: dict[str, str]) -> dict[str, Any]:
+def instance_status(
+    phase: str, *, node: Node, pod_ip: str, pod_uid: str, agent: bool, os_info: dict[str, str]
+) -> dict[str, Any]:
     """The status as virt-controller and virt-handler would fill it; `lastTransitionTime` is left to the caller."""
     running = phase == "Running"
     conditions = [_condition("Ready", running, "" if running else "GuestNotRunning")]
-    conditions.append(_condition("LiveMigratable", False, "DisksNotLiveMigratable"))
+    conditions.append(_condition("LiveMigratable", True, ""))
     if agent:
         conditions.append(_condition("AgentConnected", True, ""))
     status: dict[str, Any] = {
         "phase": phase,
-        "nodeName": pki.NODE,
+        "nodeName": node.name,
         "conditions": conditions,
         "runtimeUser": images.QEMU_USER,
     }
     if running:
-        status["activePods"] = {pod_uid: pki.NODE}
+        status["activePods"] = {pod_uid: node.name}
         status["interfaces"] = [
             {
                 "name": "default",

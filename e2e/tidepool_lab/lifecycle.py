@@ -20,6 +20,7 @@ from tidepool_lab import (
     kubevirt,
     monitoring,
     node,
+    nodes,
     paths,
     shell,
     watcher,
@@ -41,14 +42,15 @@ def prepare() -> None:
     images.build_all()
 
 
-def up(specs: list[GuestSpec], *, chart: bool, prometheus: bool) -> None:
+def up(specs: list[GuestSpec], *, count: int, chart: bool, prometheus: bool) -> None:
     """Brings up the cluster, the guests and the chart; what is up already stays."""
     with _only_one():
         _clear_the_way()
+        nodes.choose(max(count, len(nodes.every())))
         prepare()
         host.prepare()
         control_plane.start()
-        node.start()
+        node.start(nodes.every())
         kubevirt.install_crds()
         watcher.start()
         guests.add_all([spec for spec in specs if spec.name not in guests.names()])
@@ -63,7 +65,9 @@ def up(specs: list[GuestSpec], *, chart: bool, prometheus: bool) -> None:
 def reload() -> None:
     """Rebuilds the images from the present sources and restarts operator and agents with them."""
     require()
-    node.load(images.build_all())
+    archives = images.build_all()
+    for one in nodes.every():
+        node.load(one, archives)
     install_chart()
     for kind in ("deployment", "daemonset"):
         cluster.kubectl("rollout", "restart", kind, "-n", cluster.SYSTEM)
@@ -97,10 +101,12 @@ def down() -> None:
 def _take_down() -> None:
     for name in guests.names():
         shell.disconnect(name)
-    host.stop(["kubelet", watcher.NAME, monitoring.NAME, monitoring.DISCOVERY])
-    host.stop(["kube-proxy", "kube-controller-manager", "kube-scheduler"])
-    node.stop_pods()
-    host.stop(["containerd", "kube-apiserver"])
+    every = nodes.every()
+    host.stop([*(one.daemon("kubelet") for one in every), watcher.NAME, monitoring.NAME, monitoring.DISCOVERY])
+    host.stop([*(one.daemon("kube-proxy") for one in every), "kube-controller-manager", "kube-scheduler"])
+    for one in every:
+        node.stop_pods(one)
+    host.stop([*(one.daemon("containerd") for one in every), "kube-apiserver"])
     host.stop(["etcd"])
     host.clean()
     for entry in paths.STATE.glob("*"):

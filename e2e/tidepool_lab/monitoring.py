@@ -32,7 +32,7 @@ def start() -> None:
     """Starts it in the lab's network namespace, and what tells it whom to scrape, unless they run."""
     if not host.running(DISCOVERY):
         code = [sys.executable, "-m", "tidepool_lab.monitoring"]
-        host.start(DISCOVERY, code, env={"PYTHONPATH": str(paths.E2E)}, netns=False)
+        host.start(DISCOVERY, code, env={"PYTHONPATH": str(paths.E2E)}, node=None)
     if host.running(NAME):
         return
     config = paths.STATE / "prometheus.json"

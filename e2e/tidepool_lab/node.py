@@ -1,18 +1,19 @@
-"""The node: containerd with runc and the bridge CNI plugin, kubelet, kube-proxy."""
+"""What runs on a node: containerd with runc and the bridge CNI plugin, kubelet, kube-proxy."""
 
 from __future__ import annotations
 
 import json
 import subprocess
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
+from functools import partial
 from pathlib import Path
 
 from tidepool_lab import cluster, debian, gotools, host, images, paths, pki
+from tidepool_lab.nodes import PODS, Node
 from tidepool_lab.progress import step
 
-PODS = "10.88.0.0/16"
-SOCKET = paths.RUN / "containerd.sock"
 DAEMONS = ("containerd", "kubelet", "kube-proxy")
 
 CONTAINERD = """version = 2
@@ -37,6 +38,14 @@ state = "{run}/containerd"
       Root = "{run}/runc"
 """
 
+PROXIES = {
+    "apiVersion": "rbac.authorization.k8s.io/v1",
+    "kind": "ClusterRoleBinding",
+    "metadata": {"name": "lab-kube-proxy"},
+    "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": "system:node-proxier"},
+    "subjects": [{"apiGroup": "rbac.authorization.k8s.io", "kind": "User", "name": "system:kube-proxy"}],
+}
+
 
 def prepare() -> None:
     """Fetches what is not built here."""
@@ -44,34 +53,45 @@ def prepare() -> None:
     _cni_plugins()
 
 
-def start() -> None:
-    """Starts what is not running, loads the images and waits until the node is ready for pods."""
-    if not host.running("containerd"):
-        with step("starting containerd and loading the images"):
-            _start_containerd()
-            load(sorted(images.ARCHIVES.glob("*.tar")))
-    with step("starting the node"):
-        if not host.running("kubelet"):
-            _start_kubelet()
-        if not host.running("kube-proxy"):
-            _start_proxy()
-        host.wait_until("node Ready", _ready, 120, watch=DAEMONS)
+def start(nodes: Sequence[Node]) -> None:
+    """Starts what is not running, side by side, and waits until the nodes are ready for pods."""
+    cluster.apply(PROXIES)
+    with ThreadPoolExecutor(len(nodes)) as pool:
+        list(pool.map(_start, nodes))
 
 
-def load(archives: Iterable[Path]) -> None:
-    """Imports image archives where kubelet finds them."""
+def _start(node: Node) -> None:
+    if not host.running(node.daemon("containerd")):
+        with step(f"starting containerd of {node.name} and loading the images"):
+            _start_containerd(node)
+            load(node, sorted(images.ARCHIVES.glob("*.tar")))
+    with step(f"starting {node.name}"):
+        if not host.running(node.daemon("kubelet")):
+            _start_kubelet(node)
+        if not host.running(node.daemon("kube-proxy")):
+            _start_proxy(node)
+        host.wait_until(f"{node.name} Ready", partial(_ready, node), 120, watch=daemons(node))
+
+
+def daemons(node: Node) -> list[str]:
+    """The names of its daemons."""
+    return [node.daemon(kind) for kind in DAEMONS]
+
+
+def load(node: Node, archives: Iterable[Path]) -> None:
+    """Imports image archives where its kubelet finds them."""
     for archive in archives:
         subprocess.run(
-            [_containerd() / "bin/ctr", "-a", SOCKET, "-n", "k8s.io", "images", "import", archive],
+            [_containerd() / "bin/ctr", "-a", node.socket, "-n", "k8s.io", "images", "import", archive],
             check=True,
             stdout=subprocess.DEVNULL,
         )
 
 
-def stop_pods() -> None:
-    """Removes every pod from containerd, so that nothing has to be killed."""
-    if host.running("containerd"):
-        remove = [str(gotools.path("crictl")), "--runtime-endpoint", f"unix://{SOCKET}", "rmp", "-f", "-a"]
+def stop_pods(node: Node) -> None:
+    """Removes every pod from its containerd, so that nothing has to be killed."""
+    if host.running(node.daemon("containerd")):
+        remove = [str(gotools.path("crictl")), "--runtime-endpoint", f"unix://{node.socket}", "rmp", "-f", "-a"]
         with suppress(subprocess.TimeoutExpired):  # what it did not get done is killed later
             subprocess.run(remove, check=False, capture_output=True, timeout=60)
 
@@ -84,32 +104,35 @@ def _cni_plugins() -> Path:
     return debian.unpacked("bookworm", "containernetworking-plugins") / "usr/lib/cni"
 
 
-def _start_containerd() -> None:
+def _start_containerd(node: Node) -> None:
     usr = _containerd()
-    _write_cni()
-    config = paths.STATE / "containerd.toml"
+    for folder in (node.state, node.run):
+        folder.mkdir(exist_ok=True)
+    _write_cni(node)
+    config = node.state / "containerd.toml"
     config.write_text(
         CONTAINERD.format(
-            state=paths.STATE,
-            run=paths.RUN,
-            socket=SOCKET,
+            state=node.state,
+            run=node.run,
+            socket=node.socket,
             pause=images.PAUSE,
             cni=_cni_plugins(),
             runc=usr / "sbin/runc",
         )
     )
     search = f"{usr}/bin:{usr}/sbin:/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
-    host.start("containerd", [usr / "bin/containerd", "-c", config], env={"PATH": search})
-    version = [str(usr / "bin/ctr"), "-a", str(SOCKET), "version"]
+    name = node.daemon("containerd")
+    host.start(name, [usr / "bin/containerd", "-c", config], env={"PATH": search}, node=node)
+    version = [str(usr / "bin/ctr"), "-a", str(node.socket), "version"]
     host.wait_until(
-        "containerd",
+        name,
         lambda: subprocess.run(version, check=False, capture_output=True).returncode == 0,
         30,
-        watch=["containerd"],
+        watch=[name],
     )
 
 
-def _write_cni() -> None:
+def _write_cni(node: Node) -> None:
     plugin = {
         "type": "bridge",
         "bridge": "cni0",
@@ -117,26 +140,26 @@ def _write_cni() -> None:
         "hairpinMode": True,
         "ipam": {
             "type": "host-local",
-            "dataDir": str(paths.RUN / "cni"),
-            "ranges": [[{"subnet": PODS}]],
+            "dataDir": str(node.run / "cni"),
+            "ranges": [[{"subnet": node.pods}]],
             "routes": [{"dst": "0.0.0.0/0"}],
         },
     }
-    folder = paths.STATE / "cni"
+    folder = node.state / "cni"
     folder.mkdir(exist_ok=True)
     (folder / "10-pods.conflist").write_text(json.dumps({"cniVersion": "1.0.0", "name": "pods", "plugins": [plugin]}))
 
 
-def _start_kubelet() -> None:
+def _start_kubelet(node: Node) -> None:
     config = {
         "apiVersion": "kubelet.config.k8s.io/v1beta1",
         "kind": "KubeletConfiguration",
         "failCgroupV1": False,
         "failSwapOn": False,
         "cgroupDriver": "cgroupfs",
-        "cgroupRoot": f"/{host.CGROUP}",
-        "containerRuntimeEndpoint": f"unix://{SOCKET}",
-        "address": host.NODE_IP,
+        "cgroupRoot": f"/{node.cgroup}",
+        "containerRuntimeEndpoint": f"unix://{node.socket}",
+        "address": node.ip,
         "healthzBindAddress": "127.0.0.1",
         "authentication": {
             "anonymous": {"enabled": False},
@@ -144,49 +167,41 @@ def _start_kubelet() -> None:
             "x509": {"clientCAFile": str(paths.PKI / "ca.crt")},
         },
         "authorization": {"mode": "Webhook"},
-        "tlsCertFile": str(paths.PKI / "kubelet.crt"),
-        "tlsPrivateKeyFile": str(paths.PKI / "kubelet.key"),
+        "tlsCertFile": str(paths.PKI / f"{pki.kubelet(node)}.crt"),
+        "tlsPrivateKeyFile": str(paths.PKI / f"{pki.kubelet(node)}.key"),
         "resolvConf": "",
-        "podLogsDir": str(paths.STATE / "pod-logs"),
-        "volumePluginDir": str(paths.RUN / "kubelet/plugins"),
+        "podLogsDir": str(node.state / "pod-logs"),
+        "volumePluginDir": str(node.run / "kubelet/plugins"),
         "makeIPTablesUtilChains": False,
         "evictionHard": dict.fromkeys(
             ("memory.available", "nodefs.available", "imagefs.available", "nodefs.inodesFree"), "1%"
         ),
         "imageGCHighThresholdPercent": 100,  # imported images cannot be pulled again
     }
-    file = paths.STATE / "kubelet.json"
+    file = node.state / "kubelet.json"
     file.write_text(json.dumps(config, indent=1))
     host.start(
-        "kubelet",
+        node.daemon("kubelet"),
         [
             gotools.path("kubelet"),
             f"--config={file}",
-            f"--kubeconfig={pki.kubeconfig('kubelet')}",
-            f"--root-dir={paths.RUN}/kubelet",
-            f"--hostname-override={pki.NODE}",
-            f"--node-ip={host.NODE_IP}",
+            f"--kubeconfig={pki.kubeconfig(pki.kubelet(node))}",
+            f"--root-dir={node.run}/kubelet",
+            f"--hostname-override={node.name}",
+            f"--node-ip={node.ip}",
             "--v=1",
         ],
+        node=node,
     )
 
 
-def _start_proxy() -> None:
-    cluster.apply(
-        {
-            "apiVersion": "rbac.authorization.k8s.io/v1",
-            "kind": "ClusterRoleBinding",
-            "metadata": {"name": "lab-kube-proxy"},
-            "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": "system:node-proxier"},
-            "subjects": [{"apiGroup": "rbac.authorization.k8s.io", "kind": "User", "name": "system:kube-proxy"}],
-        }
-    )
+def _start_proxy(node: Node) -> None:
     host.start(
-        "kube-proxy",
+        node.daemon("kube-proxy"),
         [
             gotools.path("kube-proxy"),
             f"--kubeconfig={pki.kubeconfig('proxy')}",
-            f"--hostname-override={pki.NODE}",
+            f"--hostname-override={node.name}",
             f"--cluster-cidr={PODS}",
             "--proxy-mode=iptables",
             "--masquerade-all",
@@ -195,10 +210,11 @@ def _start_proxy() -> None:
             "--conntrack-max-per-core=0",
             "--nodeport-addresses=primary",
         ],
+        node=node,
     )
 
 
-def _ready() -> bool:
-    node = cluster.get("node", pki.NODE)
-    conditions = node["status"].get("conditions", []) if node else []
+def _ready(node: Node) -> bool:
+    found = cluster.get("node", node.name)
+    conditions = found["status"].get("conditions", []) if found else []
     return any(each["type"] == "Ready" and each["status"] == "True" for each in conditions)

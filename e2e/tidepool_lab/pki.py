@@ -6,25 +6,23 @@ import json
 import subprocess
 from pathlib import Path
 
-from tidepool_lab import host, paths
+from tidepool_lab import nodes, paths
 
-API = f"https://{host.NODE_IP}:6443"
-NODE = "node1"
+API = f"https://{nodes.FIRST.ip}:6443"
 SERVICE_IP = "10.96.0.1"
 
 IDENTITIES = {
     "apiserver": (
         "/CN=kube-apiserver",
-        f"IP:127.0.0.1,IP:{host.NODE_IP},IP:{SERVICE_IP},DNS:localhost,DNS:kubernetes,DNS:kubernetes.default,DNS:kubernetes.default.svc",
+        f"IP:127.0.0.1,IP:{nodes.FIRST.ip},IP:{SERVICE_IP},DNS:localhost,DNS:kubernetes,DNS:kubernetes.default,DNS:kubernetes.default.svc",
     ),
     "admin": ("/O=system:masters/CN=admin", ""),
     "controller-manager": ("/CN=system:kube-controller-manager", ""),
     "scheduler": ("/CN=system:kube-scheduler", ""),
     "proxy": ("/CN=system:kube-proxy", ""),
-    "kubelet": (f"/O=system:nodes/CN=system:node:{NODE}", f"IP:{host.NODE_IP},DNS:{NODE}"),
     "apiserver-kubelet": ("/O=system:masters/CN=kube-apiserver-kubelet-client", ""),
 }
-CLIENTS = ("admin", "controller-manager", "scheduler", "proxy", "kubelet")
+CLIENTS = ("admin", "controller-manager", "scheduler", "proxy")
 NEW_KEY = ("-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256", "-nodes")
 
 
@@ -36,8 +34,15 @@ def create() -> None:
     _authority()
     for name, (subject, names) in IDENTITIES.items():
         _certificate(name, subject, names)
-    for name in CLIENTS:
+    for node in nodes.possible():
+        _certificate(kubelet(node), f"/O=system:nodes/CN=system:node:{node.name}", f"IP:{node.ip},DNS:{node.name}")
+    for name in (*CLIENTS, *map(kubelet, nodes.possible())):
         kubeconfig(name).write_text(json.dumps(_kubeconfig(name), indent=1))
+
+
+def kubelet(node: nodes.Node) -> str:
+    """The name of a kubelet's certificate, and of its kubeconfig."""
+    return f"kubelet-{node.name}"
 
 
 def kubeconfig(name: str = "admin") -> Path:

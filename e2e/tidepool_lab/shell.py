@@ -37,7 +37,7 @@ def connect(guest: str, netns: Path, key: Path) -> None:
         "nsenter", f"--net={netns}", "ssh", *OPTIONS, *KEEPALIVE, "-i", str(key), "-M", "-S", str(_socket(guest)), "-N",
         f"root@{guest_image.LAB_INNER}",
     ]  # fmt: skip
-    host.start(daemon(guest), ["/bin/sh", "-c", RECONNECT, "sh", *ssh], netns=False)
+    host.start(daemon(guest), ["/bin/sh", "-c", RECONNECT, "sh", *ssh], node=None)
 
 
 def disconnect(guest: str) -> None:

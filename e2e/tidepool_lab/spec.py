@@ -12,7 +12,7 @@ from tidepool_lab.progress import LabError
 UNITS = {"": 1, "k": 10**3, "M": 10**6, "G": 10**9, "Ki": 2**10, "Mi": 2**20, "Gi": 2**30}
 FILE_SYSTEMS = ("ext4", "xfs")
 KERNELS = ("6.1", "6.12")
-FORM = "NAME=MEMORY[,disk=SIZE[:ext4|xfs]][,iops=N][,kernel=6.1|6.12][,cpus=N][,label.KEY=VALUE]"
+FORM = "NAME=MEMORY[,disk=SIZE[:ext4|xfs]][,iops=N][,kernel=6.1|6.12][,cpus=N][,node=N][,label.KEY=VALUE]"
 
 
 @dataclass(frozen=True)
@@ -26,6 +26,7 @@ class GuestSpec:
     iops: int = 0
     kernel: str = "6.1"
     cpus: int = 1
+    node: int = 1
     labels: dict[str, str] = field(default_factory=dict)
 
     def save(self, file: Path) -> None:
@@ -69,7 +70,7 @@ def _option(key: str, value: str, where: str) -> dict[str, object]:
         if colon and file_system not in FILE_SYSTEMS:
             raise LabError(f"guest {where!r}: file system {file_system!r} is none of {', '.join(FILE_SYSTEMS)}")
         return {"disk": quantity(size, where), "file_system": file_system}
-    if key in ("iops", "cpus") and value.isdigit() and int(value) > 0:
+    if key in ("iops", "cpus", "node") and value.isdigit() and int(value) > 0:
         return {key: int(value)}
     if key == "kernel" and value in KERNELS:
         return {key: value}

@@ -18,7 +18,7 @@ from typing import Any
 import libvirt
 import libvirt_qemu  # type: ignore[import-untyped]  # Debian ships no types with it
 
-from tidepool_lab import cluster, guests, host, kubevirt, paths, shell
+from tidepool_lab import cluster, guests, host, kubevirt, migration, paths, shell
 from tidepool_lab.progress import LabError
 
 NAME = "vmi-watcher"
@@ -35,9 +35,7 @@ OS_INFO = {
 def start() -> None:
     """Starts the daemon, unless it runs."""
     if not host.running(NAME):
-        host.start(
-            NAME, [sys.executable, "-m", "tidepool_lab.watcher"], env={"PYTHONPATH": str(paths.E2E)}, netns=False
-        )
+        host.start(NAME, [sys.executable, "-m", "tidepool_lab.watcher"], env={"PYTHONPATH": str(paths.E2E)}, node=None)
 
 
 class Watcher:
@@ -51,6 +49,8 @@ class Watcher:
     def look(self) -> None:
         """One round over all guests."""
         for name in guests.names():
+            if (paths.GUESTS / name / migration.MARK).exists():
+                continue  # whoever migrates it says how it is
             launcher = guests.launcher_of(name)
             if launcher and self.reported.get(launcher.uid, {}).get("phase") not in ("Failed", "Succeeded"):
                 self._look_at(name, launcher)
@@ -59,7 +59,12 @@ class Watcher:
         phase, agent = self._observe(name, launcher)
         os_info = self._os_info(name, launcher) if agent else {}
         status = kubevirt.instance_status(
-            phase, pod_ip=launcher.pod_ip, pod_uid=launcher.pod_uid, agent=agent, os_info=os_info
+            phase,
+            node=launcher.node,
+            pod_ip=launcher.pod_ip,
+            pod_uid=launcher.pod_uid,
+            agent=agent,
+            os_info=os_info,
         )
         if status != self.reported.get(launcher.uid):
             self._report(name, launcher, status)
@@ -75,14 +80,14 @@ class Watcher:
                 return "Running", _agent_connected(domain.XMLDesc())
             return ("Succeeded" if reason in ENDED_WELL else "Failed"), False
         except libvirt.libvirtError:
-            self.connections.pop(launcher.uid, None)
+            self.connections.pop(launcher.pod_uid, None)
             alive = guests.qemu_pid(name) is not None
             return ("Running" if alive else "Failed"), False
 
     def _domain(self, name: str, launcher: guests.Launcher) -> libvirt.virDomain:
-        if launcher.uid not in self.connections:
-            self.connections[launcher.uid] = guests.connect(launcher)
-        return self.connections[launcher.uid].lookupByName(kubevirt.domain_name(name))
+        if launcher.pod_uid not in self.connections:
+            self.connections[launcher.pod_uid] = guests.connect(launcher)
+        return self.connections[launcher.pod_uid].lookupByName(kubevirt.domain_name(name))
 
     def _os_info(self, name: str, launcher: guests.Launcher) -> dict[str, str]:
         """What the guest agent says of the system; asked once, and again until it answers."""
@@ -111,7 +116,7 @@ class Watcher:
         """The launcher ends with its guest: well, or killed."""
         print(f"{name} is {phase}", flush=True)
         shell.disconnect(name)
-        self.connections.pop(launcher.uid, None)
+        self.connections.pop(launcher.pod_uid, None)
         with suppress(ProcessLookupError):
             os.kill(launcher.pid, signal.SIGTERM if phase == "Succeeded" else signal.SIGKILL)
 

@@ -68,6 +68,12 @@ class Pairing:
         self._server.kubectl("patch", "-n", self._namespace, "tpair", self._name, "--type=merge", "-p", change)
         return self
 
+    def move(self, node: str) -> Pairing:
+        """Says that the lender is on another node, as the operator does."""
+        change = json.dumps({"spec": {"lender": {"nodeName": node}}})
+        self._server.kubectl("patch", "-n", self._namespace, "tpair", self._name, "--type=merge", "-p", change)
+        return self
+
     def delete(self) -> None:
         self._server.kubectl("delete", "-n", self._namespace, "tpair", self._name, "--wait=false")
 
@@ -257,13 +263,18 @@ def test_hostile_guests_cost_the_agent_nothing(make: MakeMachine, node_agent: Ag
 
 
 def test_a_guest_that_migrates_has_one_agent_at_a_time(
-    cluster: Server, make: MakeMachine, node_agent: AgentProcess, store: Path
+    cluster: Server, make: MakeMachine, node_agent: AgentProcess, namespace: str, store: Path
 ) -> None:
-    """Item 8: the MemoryGuest goes over to the agent of the other node; the same one, and neither writes again."""
+    """Item 8: the MemoryGuest goes over to the agent of the other node; the same one, and neither writes again.
+
+    What the guest lends stays as it is, until its pairing has followed it and is looked after there.
+    """
     with AgentProcess(cluster, "node2", store) as other:
         machine = make(node_agent, "traveller").start()
         eventually(lambda: not gone(machine))
         eventually(lambda: machine.condition("Ready")[0] == "True")
+        pairing = Pairing(cluster, namespace, node_agent.node, lender="traveller").create()
+        eventually(lambda: pairing.lender()["state"] == "Listening")
         before = machine.guest()
         machine.migrate(other)
 
@@ -281,6 +292,11 @@ def test_a_guest_that_migrates_has_one_agent_at_a_time(
         assert after["status"]["bootID"] == before["status"]["bootID"]
         assert machine.condition("Ready")[0] == "True"
         assert after["metadata"]["resourceVersion"] == version
+        pairing.move("node2")
+        eventually(lambda: 'pairing="p"' in other.fetch("/metrics"))
+        assert pairing.lender()["state"] == "Listening"
+        events = cluster.get("events", "-n", machine.namespace)["items"]
+        assert "ModuleUnloaded" not in {event["reason"] for event in events}
 
 
 def test_a_kernel_without_module_is_named_on_guest_and_pairing(

@@ -91,15 +91,28 @@ def test_the_addresses_of_its_pod_are_of_use_too() -> None:
     [
         (None, False),
         ({"migrationUid": "m1"}, False),
-        ({"startTimestamp": "2026-11-27T07:00:00Z", "targetNode": "node2"}, True),
-        ({"startTimestamp": "2026-11-27T07:00:00Z", "endTimestamp": "2026-11-27T07:01:00Z", "completed": True}, False),
-        ({"startTimestamp": "2026-11-27T07:00:00Z", "failed": True}, False),
+        ({"targetPod": "p2", "targetNode": "node2"}, True),
+        ({"targetPod": "p2", "startTimestamp": "2026-11-27T07:00:00Z"}, True),
+        ({"targetPod": "p2", "endTimestamp": "2026-11-27T07:01:00Z", "completed": True}, False),
+        ({"targetPod": "p2", "startTimestamp": "2026-11-27T07:00:00Z", "failed": True}, False),
     ],
 )
-def test_a_live_migration_is_known_while_it_goes_on(state: dict[str, Any] | None, *, migrating: bool) -> None:
+def test_a_live_migration_is_known_from_its_preparation_to_its_end(
+    state: dict[str, Any] | None, *, migrating: bool
+) -> None:
     machine = kubevirt.machine(without(VMI, lambda d: d["status"].update(migrationState=state)), [POD])
     assert machine is not None
     assert machine.migrating == migrating
+
+
+def test_the_pod_that_an_instance_left_is_not_where_it_is() -> None:
+    """It has come back before that is gone."""
+    left = without(POD, lambda d: d["metadata"].update(deletionTimestamp="2026-11-27T07:00:00Z"))
+    left["status"]["containerStatuses"][1]["containerID"] = "containerd://left"
+    for pods in ([left, POD], [POD, left]):
+        machine = kubevirt.machine(VMI, pods)
+        assert machine is not None
+        assert machine.place == "c0ffee"
 
 
 def test_its_labels_are_the_users() -> None:

@@ -136,6 +136,22 @@ def test_a_lender_is_set_up_from_nothing() -> None:
     assert steps == [Load(Source.STORE), Set(settings), lend, Measure("NonInclusive")]
 
 
+def test_peers_stay_until_their_pairings_have_followed_the_guest() -> None:
+    """A guest has come from another node; what is known here of its pairings takes nothing from the others."""
+    here, behind, gone = pairing("here"), pairing("behind"), pairing("gone")
+    seen = settle("lender", [here, behind, gone], observation())
+    follow = frozenset({"behind"})
+    for known in ([], [here]):
+        wanted = replace(plan.desired("lender", known), following=follow)
+        left = seen
+        for step in plan.steps(wanted, seen, Source.STORE):
+            left = after(left, step)
+        assert {name for _, name in left.peers} == {"behind", *(one.metadata.uid for one in known)}
+    assert plan.steps(replace(plan.desired("lender", []), following=follow), left, Source.STORE) == [
+        Remove(((Side.BORROWERS, "here"),))
+    ]
+
+
 def test_a_lender_that_migrates_takes_nothing_meanwhile() -> None:
     """One attribute changes, and changes back: nobody's pages are lost by it."""
     seen = settle("lender", [pairing()], observation())

@@ -1,12 +1,23 @@
-"""How soon a guest is looked at again."""
+"""How soon a guest is looked at again, and what is said of one that has come from another node."""
 
 from __future__ import annotations
 
-from objects import observation, pairing, want
+import asyncio
+import contextlib
+from pathlib import Path
+from typing import Any
 
-from tidepool_agent import plan
+from objects import RELEASE, machine, observation, pairing, want
+
+from tidepool_agent import plan, report
 from tidepool_agent.guestfs import Peer, Side
-from tidepool_agent.worker import COLLECT_EVERY, IDLE_EVERY, SETTLING_SECONDS, SOON, next_look
+from tidepool_agent.kubeapi import ApiError
+from tidepool_agent.metrics import Figures
+from tidepool_agent.provider import Machine
+from tidepool_agent.report import Finding
+from tidepool_agent.store import Store
+from tidepool_agent.worker import COLLECT_EVERY, IDLE_EVERY, SETTLING_SECONDS, SOON, Tools, Worker, next_look
+from tidepool_api import MemoryGuest, now
 
 BORROWED = want(Side.LENDERS, pairing(address="10.0.0.2"))
 WANTED = plan.desired("borrower", [BORROWED.pairing])
@@ -27,3 +38,73 @@ def test_a_session_at_an_address_that_is_no_longer_named_is_watched() -> None:
 def test_what_was_done_is_soon_seen() -> None:
     assert (pause("Connecting", idle=1), pause("Connected", idle=1)) == (SOON, COLLECT_EVERY)
     assert (pause("Connecting"), next_look(plan.desired("x", []), observation(), 99)) == (COLLECT_EVERY, IDLE_EVERY)
+
+
+ARRIVED = machine(addresses=("10.0.0.9",))
+
+
+class Silent:
+    """What a guest says that does not answer."""
+
+    machine = ARRIVED
+
+    def is_for(self, _: Any) -> bool:
+        return True
+
+    async def look(self) -> None:
+        await asyncio.Event().wait()
+
+    def close(self) -> None:
+        """Nothing is open."""
+
+
+class Elsewhere:
+    """An API server by which the guest is on another node, whose agent lets it go when it has been asked for once."""
+
+    node = "node2"
+
+    def __init__(self) -> None:
+        self.refusals = [ApiError(403, "the guest is reported by the agent of node node1, which has not let it go")]
+        self.written = asyncio.Queue[MemoryGuest]()
+
+    def machine(self, _: Any) -> Machine:
+        return ARRIVED
+
+    def guest(self, _: Any) -> None:
+        """There is none of this node."""
+
+    def excluded(self, _: Any) -> None:
+        """It takes part."""
+
+    def pairings(self, _: Any) -> list[Any]:
+        return []
+
+    async def claim(self, _: MemoryGuest) -> MemoryGuest:
+        if self.refusals:
+            raise self.refusals.pop()
+        before = report.guest(machine(addresses=("10.0.0.2",)), "node1", Finding(seen=observation()), (), None)
+        return before.model_copy(update={"status": before.status.model_copy(update={"observed_at": now()})})
+
+    async def write_guest(self, guest: MemoryGuest) -> None:
+        self.written.put_nowait(guest)
+
+
+def test_a_guest_that_has_come_is_soon_taken_over_and_says_at_once_where_it_is(tmp_path: Path) -> None:
+    """Its borrowers look for it there before it has answered; what is known of it stays."""
+
+    async def first_report() -> MemoryGuest:
+        cluster: Any = Elsewhere()
+        session: Any = Silent()
+        tools = Tools(cluster, Store(tmp_path), Figures(), asyncio.Semaphore(), lambda _: session)
+        task = asyncio.create_task(Worker(ARRIVED, tools).run())
+        try:
+            async with asyncio.timeout(COLLECT_EVERY / 2):
+                found: MemoryGuest = await cluster.written.get()
+                return found
+        finally:
+            task.cancel()
+            with contextlib.suppress(asyncio.CancelledError):
+                await task
+
+    status = asyncio.run(first_report()).status
+    assert (status.addresses, status.kernel_release) == (("10.0.0.9",), RELEASE)

@@ -7,6 +7,7 @@ the copy so that the next look already sees it.
 from __future__ import annotations
 
 import asyncio
+import itertools
 import logging
 from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import replace
@@ -98,6 +99,21 @@ class Cluster:
     def pairings(self, key: Key) -> list[MemoryPairing]:
         """The pairings in which a guest lends or borrows on this node."""
         return list(self._parsed_pairings(lambda item: key in ends(item)))
+
+    async def paired(self, key: Key) -> frozenset[str]:
+        """The UIDs of all pairings of a guest that are not being deleted, wherever they say that it is."""
+        lists = [await self._naming(end, key[1]) for end in ("lender", "borrower")]
+        return frozenset(
+            one["metadata"]["uid"]
+            for one in itertools.chain(*lists)
+            if key in ends(one) and "deletionTimestamp" not in one["metadata"]
+        )
+
+    async def _naming(self, end: str, name: str) -> list[Object]:
+        """The pairings of all namespaces of which one end has that name."""
+        query = {"fieldSelector": f"spec.{end}.guest={name}"}
+        found: list[Object] = (await asyncio.to_thread(self._api.get, f"{OURS}/{names.PAIRINGS}", **query))["items"]
+        return found
 
     def terminating(self) -> list[MemoryPairing]:
         """The pairings with an end on this node that are being deleted."""

@@ -97,9 +97,13 @@ def launches(pod: dict[str, Any], vmi: dict[str, Any]) -> bool:
 
 
 def machine(vmi: dict[str, Any], pods: Iterable[dict[str, Any]]) -> Machine | None:
-    """The machine of an instance, if it runs and its virt-launcher is on this node."""
+    """The machine of an instance, if it runs and its virt-launcher is on this node.
+
+    One that has come back may find the virt-launcher there that it left, which is being deleted.
+    """
     metadata = vmi["metadata"]
-    launcher = next((pod for pod in pods if launches(pod, vmi) and _container(pod)), None)
+    launchers = [pod for pod in pods if launches(pod, vmi) and _container(pod)]
+    launcher = min(launchers, key=lambda pod: "deletionTimestamp" in pod["metadata"], default=None)
     if vmi.get("status", {}).get("phase") != "Running" or launcher is None:
         return None
     return Machine(
@@ -122,10 +126,13 @@ def machine(vmi: dict[str, Any], pods: Iterable[dict[str, Any]]) -> Machine | No
 
 
 def _migrates(vmi: dict[str, Any]) -> bool:
-    """Whether a live migration has begun, and not ended in one way or the other."""
+    """Whether a live migration has been handed over to nodes, and not ended in one way or the other.
+
+    Its target is prepared then; the copying begins some seconds later.
+    """
     state = vmi.get("status", {}).get("migrationState") or {}
     ended = state.get("endTimestamp") or state.get("completed") or state.get("failed")
-    return bool(state.get("startTimestamp")) and not ended
+    return bool(state.get("targetPod")) and not ended
 
 
 def _container(pod: dict[str, Any]) -> str:

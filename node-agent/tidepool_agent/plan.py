@@ -76,6 +76,8 @@ class Desired:
 
     settings: Mapping[str, str] = field(default_factory=dict)
     peers: tuple[Want, ...] = ()
+    following: frozenset[str] = frozenset()
+    """Peers by name whose pairings say that the guest is on another node, until they have followed it: they stay."""
 
     @property
     def ghost(self) -> str:
@@ -248,16 +250,15 @@ def steps(wanted: Desired, seen: Observation, where: Source | None, *, replace: 
     get that: it is drained first, which costs it its remote cache.
     """
     if not wanted.peers:
-        return _nothing_wanted(seen)
+        return _nothing_wanted(wanted, seen)
     if seen.module is None:
         return [] if where is None else _from_nothing(wanted, where)
     if replace:
         drained: list[Step] = [Remove(tuple(sorted(seen.peers)))] if seen.peers else []
         return [*drained, Replace(), *_set_up(wanted, {}, {}), *_measure(wanted, GHOST_OFF)]
-    gone = tuple(sorted(_unwanted(wanted, seen.module, seen.peers)))
-    removal: list[Step] = [Remove(gone)] if gone else []
+    gone = _unwanted(wanted, seen.module, seen.peers)
     peers = {key: peer for key, peer in seen.peers.items() if key not in gone}
-    return removal + _set_up(wanted, seen.module.settings, peers) + _measure(wanted, seen.module.ghost)
+    return _removal(gone) + _set_up(wanted, seen.module.settings, peers) + _measure(wanted, seen.module.ghost)
 
 
 def _from_nothing(wanted: Desired, where: Source) -> list[Step]:
@@ -265,22 +266,28 @@ def _from_nothing(wanted: Desired, where: Source) -> list[Step]:
 
 
 def _measure(wanted: Desired, ghost: str) -> list[Step]:
-    """An older module has no ghost mode; it is left alone."""
-    return [] if ghost in ("", wanted.ghost) else [Measure(wanted.ghost)]
+    """An older module has no ghost mode; it is left alone, and so is one that may borrow what is to follow."""
+    return [] if wanted.following or ghost in ("", wanted.ghost) else [Measure(wanted.ghost)]
 
 
 def _unwanted(wanted: Desired, module: Module, peers: Mapping[Key, Peer]) -> set[Key]:
     """Peers that nobody wants, and those that hold the guest to a port which it should leave."""
-    unwanted = peers.keys() - {want.key for want in wanted.peers}
+    unwanted = {key for key in peers.keys() - {want.key for want in wanted.peers} if key[1] not in wanted.following}
     if wanted.settings.get("port") in (None, module.settings.get("port")):
         return unwanted
     return unwanted | {key for key, peer in peers.items() if key[0] is Side.BORROWERS and peer.enabled}
 
 
-def _nothing_wanted(seen: Observation) -> list[Step]:
+def _nothing_wanted(wanted: Desired, seen: Observation) -> list[Step]:
     if seen.module is None:
         return []
-    return [Remove(tuple(sorted(seen.peers))), Unload()] if seen.peers else [Unload()]
+    removal = _removal(key for key in seen.peers if key[1] not in wanted.following)
+    return removal if wanted.following else [*removal, Unload()]
+
+
+def _removal(gone: Iterable[Key]) -> list[Step]:
+    peers = tuple(sorted(gone))
+    return [Remove(peers)] if peers else []
 
 
 def _set_up(wanted: Desired, settings: Mapping[str, str], peers: Mapping[Key, Peer]) -> list[Step]:

@@ -36,6 +36,8 @@ log = logging.getLogger(__name__)
 SOON, COLLECT_EVERY, IDLE_EVERY, SILENT_EVERY = 2.0, 10.0, 30.0, 60.0
 # A guest that is left alone: whoever lets it take part wakes the worker, but not a new system in an old disk.
 LEFT_ALONE_EVERY = 600.0
+# So long a guest that comes from another node waits for the agent there to let it go, and so often that is tried.
+ARRIVING_SECONDS, ARRIVING_EVERY = 30, 1.0
 # So long after a change the guest is looked at often, so that its new state is reported soon.
 SETTLING_SECONDS = 60
 # A guest boots in about a minute, more when it is emulated: so long it is asked often whether its agent is there.
@@ -76,6 +78,7 @@ class Worker:
 
     def _begin(self, machine: Machine) -> None:
         """Everything about a machine that does not hold for another one of the same name."""
+        self._begun = time.monotonic()
         self._session = self._tools.connect(machine)
         self._found = Finding()
         self._claimed: MemoryGuest | None = None
@@ -114,13 +117,19 @@ class Worker:
             if str(error) != self._refusal:
                 log.warning("%s: the API server refused: %s", self._name, error)
             self._refusal = str(error)
-            # A namespace that is not there will hardly be there soon.
-            return IDLE_EVERY if error.not_found else COLLECT_EVERY
+            return self._patience(error)
         except Exception:
             log.exception("%s: the round failed", self._name)
         finally:
             self.looked = True
         return COLLECT_EVERY
+
+    def _patience(self, error: ApiError) -> float:
+        """How long until it is tried again after a refusal."""
+        if error.not_found:
+            return IDLE_EVERY  # a namespace that is not there will hardly be there soon
+        arriving = self._claimed is None and time.monotonic() - self._begun < ARRIVING_SECONDS
+        return ARRIVING_EVERY if arriving else COLLECT_EVERY
 
     async def _round(self) -> float:
         key = self._session.machine.key
@@ -144,15 +153,17 @@ class Worker:
     async def _announce(self, machine: Machine, wanted: Desired) -> None:
         """Reports the machine before its guest is asked anything: only who may report a guest may touch it.
 
-        What the agent of another node has said of it stays until there is news.
+        What the agent of another node has said of it stays until there is news, but for where it is reached.
         """
         unasked = self._tools.cluster.excluded(machine) or Unreachable(
             "the agent has found the machine and is about to ask its guest", "NotAskedYet"
         )
         fresh = report.guest(machine, self._tools.cluster.node, Finding(unreachable=unasked), wanted.peers, None)
         self._claimed = await self._tools.cluster.claim(fresh)
-        if self._claimed is None or self._claimed.status.observed_at is None:
-            await self._tools.cluster.write_guest(fresh)
+        if self._claimed is not None and self._claimed.status.observed_at is not None:
+            moved = self._claimed.status.model_copy(update={"addresses": fresh.status.addresses})
+            fresh = fresh.model_copy(update={"status": moved})
+        await self._tools.cluster.write_guest(fresh)
 
     @property
     def _name(self) -> str:
@@ -196,6 +207,7 @@ class Worker:
             in_store = self._tools.store.has(seen.release)
             where = plan.source(seen, in_store=in_store, may_build=self._tools.may_build)
             barred = None if seen.module else self._refusal_of(seen, where)
+            wanted = replace(wanted, following=await self._following(machine, wanted, seen))
             if await self._act(wanted, seen, None if barred else where):
                 seen = await self._session.look()
         except Unsupported as error:
@@ -221,9 +233,19 @@ class Worker:
             error.add_note("it has what building one takes, which agent.buildInGuests, the chart's value, would allow")
         return error
 
+    async def _following(self, machine: Machine, wanted: Desired, seen: Observation) -> frozenset[str]:
+        """Those of the guest's peers that nobody wants here yet: their pairings follow it from another node.
+
+        A pairing that is being deleted is seen here first, so most of the time there is nothing to ask.
+        """
+        cluster = self._tools.cluster
+        ending = {one.metadata.uid for one in cluster.pairings(machine.key) if one.terminating}
+        strange = {name for _, name in seen.peers} - {want.name for want in wanted.peers} - ending
+        return frozenset(strange & await cluster.paired(machine.key)) if strange else frozenset()
+
     async def _act(self, wanted: Desired, seen: Observation, where: plan.Source | None) -> bool:
         """Does what is due; whether the guest may have changed. So many guests at a time get another module."""
-        outdated = self._outdated(seen, where)
+        outdated = self._outdated(seen, where) and not wanted.following
         self.behind = outdated and bool(wanted.peers)
         turns = self._tools.replacing
         if not outdated or turns.locked():

@@ -10,6 +10,7 @@ from bench.experiments.ghost import Ghost
 from bench.experiments.latency import Latency
 from bench.experiments.latency_tpcc import LatencyTpcC
 from bench.experiments.mail import Mail
+from bench.experiments.migration import Migration
 from bench.experiments.postmark import Postmark
 from bench.experiments.random_reads import RandomReads
 from bench.experiments.sequential import Sequential
@@ -21,6 +22,6 @@ EXPERIMENTS: dict[str, Experiment] = {
     one.name: one
     for one in (
         RandomReads(), Sequential(), Blast(), Postmark(), TpcH(), TpcC(), Mail(), Source(), Latency(),
-        LatencyTpcC(), Balance(), Cost(), Ghost(),
+        LatencyTpcC(), Balance(), Cost(), Ghost(), Migration(),
     )
 }  # fmt: skip

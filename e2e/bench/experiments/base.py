@@ -25,6 +25,9 @@ class Experiment(ABC):
     def measure(self, trial: Trial) -> list[Result]:
         """Boots the guests, sets the side up, measures."""
 
+    def end(self) -> None:  # noqa: B027
+        """Gives back what stays from one trial to the next."""
+
     @abstractmethod
     def draw(self, rows: Rows, target: Path) -> None:
         """The picture."""
