@@ -191,7 +191,8 @@ class PoolSpec(ApiModel):
     """How long a guest keeps a role at least that it was given.
 
     A lender that comes under memory pressure, by its kernel's pressure stall information, is relieved at once, whatever
-    the role says. It lends again after this time at the earliest.
+    the role says. Those on a node with the condition MemoryPressure are relieved, too, as maxUnavailable says. Both
+    lend again after this time at the earliest.
     """
 
     lenders: Lenders
@@ -224,11 +225,11 @@ class PoolSpec(ApiModel):
     max_unavailable: NumberOrPercent = "25%"
     """How many borrowers may lose pages at a time: a number, or a percentage of those that have some.
 
-    It holds when the pool is edited, its sizes are planned anew, or guests are relabelled. The next ones follow when
-    these are connected again. Another encryption or port takes all pages of a borrower, a smaller size a part. The
-    borrowers of one lender change its port together, even if they are more. Other fields change while in use, for all
-    at once. A lender never waits for it: one that is gone, under pressure, or over its reserve or maxLend gets its
-    memory back at once.
+    It holds when the pool is edited, its sizes are planned anew, guests are relabelled, or a node comes under memory
+    pressure. The next ones follow when these are connected again. Another encryption or port takes all pages of a
+    borrower, a smaller size a part. The borrowers of one lender change its port together, even if they are more. Other
+    fields change while in use, for all at once. A lender never waits for it: one that is gone, under pressure itself,
+    or over its reserve or maxLend gets its memory back at once.
     """
 
     paused: bool = False
