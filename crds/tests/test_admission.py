@@ -84,6 +84,7 @@ WRONG: list[tuple[dict[str, Any], str, Any, str, str]] = [
     (POOL, "spec.borrowers.size", MISSING, "spec.borrowers", "give either size, or maximum to have the sizes planned"),
     (POOL, "spec.borrowers.minimum", "64Mi", "spec.borrowers", "minimum and weights go with maximum"),
     (POOL, "spec.borrowers", PLANNED | {"minimum": "2Gi"}, "spec.borrowers.minimum", "minimum (2Gi) is more than maxi"),
+    (POOL, "spec.lenders.overcommitted", "Maybe", "spec.lenders.overcommitted", 'supported values: "Exclude", "Lend"'),
     (POOL, "spec.lenders.spread", 9, "spec.lenders.spread", "should be less than or equal to 8"),
     (POOL, "spec.placement.require", "SameRack", "spec.placement.require", 'supported values: "SameNode", "SameZone"'),
     (POOL, "spec.placement.apart", "Rack", "spec.placement.apart", 'supported values: "Node", "Zone"'),

@@ -45,6 +45,14 @@ def test_report_of_a_guest() -> None:
         MemoryGuest.parse(changed(GUEST, "status.pressure.ioSome", 101))
 
 
+@pytest.mark.parametrize(("choice", "kept"), [("Exclude", 1280), ("Lend", 256)])
+def test_a_lender_keeps_what_its_host_has_not_promised_unless_the_pool_lends_it(choice: str, kept: int) -> None:
+    guest = MemoryGuest.parse(GUEST | {"status": {"backing": {"requestBytes": 1 << 30, "overcommittedBytes": 1 << 30}}})
+    spec = MemoryPool.parse(changed(POOL, "spec.lenders.overcommitted", choice)).spec
+    assert spec.reserve_of(guest.status) == kept << 20
+    assert spec.reserve_of(MemoryGuest.parse(GUEST).status) == 256 << 20
+
+
 def test_unknown_fields_are_ignored() -> None:
     """An older program reads what a newer one wrote."""
     assert MemoryPool.parse(changed(POOL, "spec.novelty", True)).spec == MemoryPool.parse(POOL).spec

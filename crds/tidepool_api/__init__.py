@@ -6,6 +6,7 @@ from tidepool_api.fields import Requirement, Selector, format_ratio, is_identity
 from tidepool_api.grant import Grantee, GrantSpec, GrantStatus, GrantUse, MemoryGrant
 from tidepool_api.guest import (
     CurvePoint,
+    GuestBacking,
     GuestMemory,
     GuestPressure,
     GuestSpec,
@@ -24,6 +25,7 @@ from tidepool_api.names import (
     LenderState,
     Metric,
     Near,
+    Overcommitted,
     PairingPhase,
     PoolPhase,
     Provider,
@@ -73,6 +75,7 @@ __all__ = [
     "GrantStatus",
     "GrantUse",
     "Grantee",
+    "GuestBacking",
     "GuestMemory",
     "GuestPressure",
     "GuestRole",
@@ -91,6 +94,7 @@ __all__ = [
     "Metric",
     "Near",
     "ObjectMeta",
+    "Overcommitted",
     "OwnerReference",
     "PairingPhase",
     "PairingSpec",

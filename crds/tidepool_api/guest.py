@@ -87,6 +87,25 @@ class GuestMemory(ApiModel):
         return {**values, "total": readable(size)} if isinstance(size, int) else values
 
 
+class GuestBacking(ApiModel):
+    """What is behind the guest's memory on its host."""
+
+    request_bytes: Bytes | None = None
+    """What its pod requests of the node, huge pages included; absent where no pod does, as with libvirt alone."""
+
+    overcommitted_bytes: Bytes = 0
+    """Memory of the virtual machine that this leaves out, once virt-launcher has its part: nobody has promised it."""
+
+    huge_pages: bool = False
+    """Whether it is huge pages, which the host has set apart for it."""
+
+    free_page_reporting: bool = False
+    """Whether the host gets pages back that the guest has freed. Without that it keeps all that it ever touched."""
+
+    swap: bool = False
+    """Whether the host may swap it out: there is swap space, and the memory is neither huge pages nor locked."""
+
+
 class GuestPressure(ApiModel):
     """How short of memory the guest is, by its kernel's pressure stall information and its refaults.
 
@@ -150,6 +169,9 @@ class GuestStatus(ApiModel):
     memory: GuestMemory | None = None
     """Its memory."""
 
+    backing: GuestBacking | None = None
+    """What is behind it on the host."""
+
     pressure: GuestPressure | None = None
     """How short of memory it is."""
 
@@ -168,11 +190,17 @@ class GuestStatus(ApiModel):
     conditions: tuple[Condition, ...] = Field(default=(), max_length=16)
     """GuestAgentReady, ModuleAvailable, ModuleLoaded, and Ready: whether it can lend or borrow, and if not why.
 
-    LendingPaired: whether every borrower for which its module holds memory is named by a pairing.
+    LendingPaired: whether every borrower for which its module holds memory is named by a pairing. MemoryBacked: whether
+    its pod requests all of its memory; Unknown where no pod does.
     """
 
     observed_at: Time | None = None
     """When the agent last looked."""
+
+    @property
+    def overcommitted_bytes(self) -> int:
+        """Memory that nobody has promised it, as far as is known."""
+        return self.backing.overcommitted_bytes if self.backing else 0
 
 
 class MemoryGuest(ApiObject):

@@ -62,7 +62,7 @@ WAYS = (
     Way("borrower.node_name"),
     Way("borrower.identity", (), ("borrowers/identity",)),
     Way("size", _SIZE, ("lenders/size_bytes", "borrowers/quota_bytes")),
-    Way("reserve", ("lenders.reserve",), ("reserve_bytes",)),
+    Way("reserve", ("lenders.reserve", "lenders.overcommitted"), ("reserve_bytes",)),
     Way("max_lend", ("lenders.max_lend",), ("lend_bytes",)),
     Way("strategy", ("strategy",), ("lenders/strategy",)),
     Way("filter", ("filter",), ("lenders/sequential_filter",)),

@@ -100,6 +100,13 @@ class Apart(StrEnum):
     ZONE = "Zone"
 
 
+class Overcommitted(StrEnum):
+    """Whether memory is lent that a lender's host has promised to nobody."""
+
+    EXCLUDE = "Exclude"
+    LEND = "Lend"
+
+
 class LatencyMode(StrEnum):
     """By what a borrower judges that a lender is too slow: the module's words."""
 
@@ -162,10 +169,12 @@ class ConditionType(StrEnum):
     MODULE_AVAILABLE = "ModuleAvailable"
     MODULE_LOADED = "ModuleLoaded"
     LENDING_PAIRED = "LendingPaired"
+    MEMORY_BACKED = "MemoryBacked"
 
     # a pool
     LENDERS_FOUND = "LendersFound"
     LENDERS_GRANTED = "LendersGranted"
+    LENDERS_BACKED = "LendersBacked"
     BORROWERS_FOUND = "BorrowersFound"
     ROLES_CONSISTENT = "RolesConsistent"
     CAPACITY_SUFFICIENT = "CapacitySufficient"

@@ -10,6 +10,7 @@ from tidepool_api.base import ApiModel, ApiObject, Time
 from tidepool_api.conditions import Condition
 from tidepool_api.fields import (
     LEAST_MEMORY,
+    MOST_MEMORY,
     Bytes,
     Count,
     Deadline,
@@ -25,6 +26,7 @@ from tidepool_api.fields import (
     rule,
     rules,
 )
+from tidepool_api.guest import GuestStatus
 from tidepool_api.latency import Latency
 from tidepool_api.names import (
     DEFAULT_PORT,
@@ -33,6 +35,7 @@ from tidepool_api.names import (
     Encryption,
     Filter,
     Near,
+    Overcommitted,
     PoolPhase,
     Role,
     RoleChoice,
@@ -61,6 +64,12 @@ class Lenders(ApiModel):
 
     margin: Memory | None = None
     """Memory beyond the reserve that nobody new is given, so that a lender can grow by it before it takes any back."""
+
+    overcommitted: Overcommitted = Overcommitted.EXCLUDE
+    """Exclude: a lender lends as if it had only the memory that its pod requests. Lend: as if it had been promised all.
+
+    Lent memory is memory in use on the host. With Lend the node may come under memory pressure, swap, and evict pods.
+    """
 
     spread: int = Field(default=1, ge=1, le=MOST_LENDERS)
     """Over how many lenders at least the memory of a borrower is spread, so that it never loses all of it at a time."""
@@ -182,7 +191,8 @@ class PoolSpec(ApiModel):
     """How long a guest keeps a role at least that it was given.
 
     A lender that comes under memory pressure, by its kernel's pressure stall information, is relieved at once, whatever
-    the role says. It lends again after this time at the earliest.
+    the role says. Those on a node with the condition MemoryPressure are relieved, too, as maxUnavailable says. Both
+    lend again after this time at the earliest.
     """
 
     lenders: Lenders
@@ -215,11 +225,11 @@ class PoolSpec(ApiModel):
     max_unavailable: NumberOrPercent = "25%"
     """How many borrowers may lose pages at a time: a number, or a percentage of those that have some.
 
-    It holds when the pool is edited, its sizes are planned anew, or guests are relabelled. The next ones follow when
-    these are connected again. Another encryption or port takes all pages of a borrower, a smaller size a part. The
-    borrowers of one lender change its port together, even if they are more. Other fields change while in use, for all
-    at once. A lender never waits for it: one that is gone, under pressure, or over its reserve or maxLend gets its
-    memory back at once.
+    It holds when the pool is edited, its sizes are planned anew, guests are relabelled, or a node comes under memory
+    pressure. The next ones follow when these are connected again. Another encryption or port takes all pages of a
+    borrower, a smaller size a part. The borrowers of one lender change its port together, even if they are more. Other
+    fields change while in use, for all at once. A lender never waits for it: one that is gone, under pressure itself,
+    or over its reserve or maxLend gets its memory back at once.
     """
 
     paused: bool = False
@@ -299,6 +309,14 @@ class PoolSpec(ApiModel):
         """What each lender keeps, as a number."""
         return parse_quantity(self.lenders.reserve)
 
+    def left_out(self, lender: GuestStatus) -> int:
+        """Memory of a lender that is not lent because its host has promised it to nobody, in bytes."""
+        return 0 if self.lenders.overcommitted is Overcommitted.LEND else lender.overcommitted_bytes
+
+    def reserve_of(self, lender: GuestStatus) -> int:
+        """What a lender keeps, in bytes: the reserve, and what is left out."""
+        return min(self.reserve_bytes + self.left_out(lender), parse_quantity(MOST_MEMORY))
+
     @property
     def margin_bytes(self) -> int:
         """What each lender is left to grow by, as a number."""
@@ -368,7 +386,7 @@ class PoolStatus(ApiModel):
     conditions: tuple[Condition, ...] = Field(default=(), max_length=16)
     """Ready, Progressing and Degraded sum up: all is as the spec asks, something is under way, somebody has too little.
 
-    These say why, where they are False: LendersFound, LendersGranted, BorrowersFound, RolesConsistent,
+    These say why, where they are False: LendersFound, LendersGranted, LendersBacked, BorrowersFound, RolesConsistent,
     CapacitySufficient, PlacementSatisfied, GuestsReady. ChangesPending is there while the pool is held, WriteRefused
     while the API server refuses something.
     """

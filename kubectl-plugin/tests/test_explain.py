@@ -117,5 +117,13 @@ def test_a_guest_with_the_module_says_who_it_is() -> None:
     assert said in [step.text for step in steps(body, pool(), pairing(), name="l")]
 
 
+@pytest.mark.parametrize(("name", "label", "said"), [("l", "spare", True), ("b", "short", False)])
+def test_a_lender_is_told_what_it_cannot_lend(name: str, label: str, *, said: bool) -> None:
+    body = guest(name, label)
+    body["status"]["backing"] = {"requestBytes": 2 << 30, "overcommittedBytes": 1 << 30}
+    text = "as a lender it counts 1Gi less than it has, for its pod does not request that much"
+    assert (text in [step.text for step in steps(body, pool(), pairing(), name=name)]) == said
+
+
 def test_a_lender_is_told_to_whom_it_lends() -> None:
     assert "in which it lends to b" in steps(guest("l", "spare"), pool(), pairing(), name="l")[-1].text

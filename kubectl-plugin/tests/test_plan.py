@@ -136,6 +136,32 @@ def test_lenders_have_what_their_own_use_leaves_and_is_not_promised() -> None:
     assert made(pool(), rich("l", lent=400)).lenders.free_bytes == 624 * MIB
 
 
+@pytest.mark.parametrize(("choice", "free", "left_out"), [("Exclude", 256, 1536), ("Lend", 1024, 0)])
+def test_lenders_have_no_more_than_their_pods_request_unless_the_pool_says_so(
+    choice: str, free: int, left_out: int
+) -> None:
+    """Of 4 GiB, 2 GiB of them available, half a GiB would be promised beside the use; and the reserve is kept."""
+    body, asking = rich("l"), pool()
+    body["status"]["backing"] = {"requestBytes": 2760 * MIB, "overcommittedBytes": 1536 * MIB}
+    asking["spec"]["lenders"]["overcommitted"] = choice
+    shown = made(asking, body)
+    assert shown.lenders == Lenders(guests=1, free_bytes=free * MIB, left_out_bytes=left_out * MIB)
+    said = "not lent, for no pod requests it: 1.5Gi of theirs (spec.lenders.overcommitted: Exclude)"
+    assert (said in list(summary(shown))) == (choice == "Exclude")
+
+
+@pytest.mark.parametrize("namespace", ["ns", "far"])
+def test_a_lender_that_its_pool_has_relieved_takes_nobody_new(namespace: str) -> None:
+    """Because its node is under memory pressure, say, which is not among what is looked at here."""
+    name = "l" if namespace == "ns" else f"{namespace}/l"
+    relieved = {"guest": name, "role": "None", "since": "2026-01-01T00:00:00Z", "reason": "NodeUnderMemoryPressure"}
+    wide = pool()
+    wide["spec"]["lenders"]["namespaces"] = ["far"]
+    wide["status"]["roles"] = [relieved]
+    shown = made(wide, rich("l", namespace=namespace), grants=(grant("far"),))
+    assert shown.lenders == Lenders(guests=1, reluctant=1)
+
+
 def test_who_lends_to_another_pool_has_nothing_for_this_one() -> None:
     other = borrowing()
     other["spec"]["pool"] = "other"

@@ -18,6 +18,7 @@ from tidepool_api import (
     find,
     names,
 )
+from tidepool_api.fields import readable
 from tidepool_kubectl.snapshot import Snapshot
 from tidepool_kubectl.verdict import Step, bad, good, unknown
 
@@ -104,6 +105,7 @@ def _pools(guest: MemoryGuest, snapshot: Snapshot) -> Iterator[Step]:
         yield from _chosen(pool, roles, guest)
 
 
+_BORROWER = "borrower"
 _AUTO = "lender, borrower or neither, by its need"
 _NO_POOL = "there is no MemoryPool in its namespace: write one"
 
@@ -114,6 +116,9 @@ def _chosen(pool: MemoryPool, roles: list[str], guest: MemoryGuest) -> Iterator[
         return
     yield good(f"pool {pool.name} selects it as {roles[0]}")
     yield from _given(pool, guest)
+    less = 0 if roles[0] == _BORROWER else pool.spec.left_out(guest.status)
+    if less:
+        yield good(f"as a lender it counts {readable(less)} less than it has, for its pod does not request that much")
     degraded = find(pool.status.conditions, ConditionType.DEGRADED)
     if degraded and degraded.status is Status.TRUE:
         yield bad(f"pool {pool.name} is degraded", degraded.message)
@@ -129,7 +134,7 @@ def _given(pool: MemoryPool, guest: MemoryGuest) -> Iterator[Step]:
 def _roles(pool: MemoryPool, guest: MemoryGuest) -> list[str]:
     """What a pool selects the guest as; one with role Auto sees for itself what it is to be."""
     spec = pool.spec
-    sides = (("lender", spec.lenders.selector), ("borrower", spec.borrowers.selector), (_AUTO, spec.selector))
+    sides = (("lender", spec.lenders.selector), (_BORROWER, spec.borrowers.selector), (_AUTO, spec.selector))
     return [role for role, selector in sides if _selects(selector, guest)]
 
 

@@ -51,11 +51,13 @@ class Lenders:
 
     guests: int = 0
     reluctant: int = 0
-    """Those of them that take nobody new: not ready, or waiting for memory themselves."""
+    """Those of them that take nobody new: not ready, waiting for memory themselves, or relieved lately."""
     promised_bytes: int = 0
     """What the pool's borrowers may have."""
     free_bytes: int = 0
     """What is left for more."""
+    left_out_bytes: int = 0
+    """What they do not lend because nobody has promised it to them."""
 
 
 @dataclass(frozen=True)
@@ -187,12 +189,13 @@ def _lenders(pool: MemoryPool, fleet: Fleet, borrowers: Iterable[Key]) -> Lender
     guests = [
         one for one in fleet.guests if _key(one) in lending or (_key(one) not in busy and _may_lend(pool, one, fleet))
     ]
-    willing = [one for one in guests if _takes_more(one)]
+    willing = [one for one in guests if _takes_more(pool, one)]
     return Lenders(
         guests=len(lending | {_key(one) for one in guests}),
         reluctant=len(guests) - len(willing),
         promised_bytes=sum(one.spec.size_bytes for one in pairings),
         free_bytes=sum(_free(pool, one, promised[_key(one)]) for one in willing),
+        left_out_bytes=sum(pool.spec.left_out(one.status) for one in guests),
     )
 
 
@@ -208,17 +211,19 @@ def _may_lend(pool: MemoryPool, guest: MemoryGuest, fleet: Fleet) -> bool:
     return is_named and any(one.allows(pool.namespace, pool.name, labels) for one in granted)
 
 
-def _takes_more(guest: MemoryGuest) -> bool:
+def _takes_more(pool: MemoryPool, guest: MemoryGuest) -> bool:
+    name = guest.name if guest.namespace == pool.namespace else f"{guest.namespace}/{guest.name}"
+    is_resting = any((one.guest, one.role) == (name, Role.NONE) for one in pool.status.roles or ())
     pressure = guest.status.pressure
     is_ready = guest.ready is not None and guest.ready.status is Status.TRUE
-    return is_ready and (pressure is None or pressure.is_calm)
+    return is_ready and not is_resting and (pressure is None or pressure.is_calm)
 
 
 def _free(pool: MemoryPool, guest: MemoryGuest, promised: int) -> int:
     """What a lender has for more, beside its own use and what it lends already."""
-    memory, spec = guest.status.memory, pool.spec
+    memory, spec, kept = guest.status.memory, pool.spec, pool.spec.reserve_of(guest.status)
     if memory is None:
         return 0
-    bound = min(spec.max_lend_bytes, memory.total_bytes - spec.reserve_bytes)
-    able = min(bound, memory.spare_bytes - spec.reserve_bytes - spec.margin_bytes)
+    bound = min(spec.max_lend_bytes, memory.total_bytes - kept)
+    able = min(bound, memory.spare_bytes - kept - spec.margin_bytes)
     return max(0, able - max(promised, memory.lent_bytes))

@@ -96,6 +96,8 @@ def reads(count: Figure) -> str:
 def summary(made: Plan) -> Iterator[str]:
     """What the pool comes to: memory that there is, that other sizes would take, and that is not needed."""
     yield _lenders(made.lenders)
+    if left_out := made.lenders.left_out_bytes:
+        yield f"not lent, for no pod requests it: {size(left_out)} of theirs (spec.lenders.overcommitted: Exclude)"
     if made.rows:
         yield from (_demand(made, one) for one in made.sizes)
     instead = _sum(row.instead_bytes for row in made.rows)

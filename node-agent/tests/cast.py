@@ -25,6 +25,7 @@ from tidepool_api_testing.server import Refused, Server, free_ports
 TOP = Path(__file__).resolve().parents[2]
 NAMESPACE = "tidepool-system"
 ACCOUNT = "tidepool-agent"
+REQUEST = "324Mi"  # of a launcher pod: 100 MiB less than its guest would need
 
 T = TypeVar("T")
 
@@ -251,6 +252,7 @@ class Machine:
         }
 
     def _pod(self, name: str, uid: str) -> dict[str, Any]:
+        compute = {"name": "compute", "image": "x", "resources": {"requests": {"memory": REQUEST}}}
         return {
             "apiVersion": "v1",
             "kind": "Pod",
@@ -268,7 +270,7 @@ class Machine:
                     }
                 ],
             },
-            "spec": {"nodeName": self._agent.node, "containers": [{"name": "compute", "image": "x"}]},
+            "spec": {"nodeName": self._agent.node, "containers": [compute]},
         }
 
 

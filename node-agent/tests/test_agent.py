@@ -128,6 +128,8 @@ def test_the_life_of_a_lender(cluster: Server, node_agent: AgentProcess, make: M
     }
     assert guest["status"]["addresses"] == ["10.9.8.7"]
     assert guest["status"]["role"] == "None"
+    assert guest["status"]["backing"]["overcommittedBytes"] == 100 << 20
+    assert machine.condition("MemoryBacked")[:2] == ("False", "Overcommitted")
 
     pairing.create()
 

@@ -115,6 +115,27 @@ def test_the_pod_that_an_instance_left_is_not_where_it_is() -> None:
         assert machine.place == "c0ffee"
 
 
+@pytest.mark.parametrize(
+    ("requests", "found"),
+    [
+        ({}, 0),
+        ({"cpu": "1", "memory": "1284Mi", "ephemeral-storage": "1Gi"}, 1284 << 20),
+        ({"memory": "300Mi", "hugepages-2Mi": "2Gi"}, 2348 << 20),
+        ({"memory": "1283457024"}, 1283457024),
+        ({"memory": "107374182400m"}, 107374182),  # what the API server makes of 0.1Gi
+        ({"memory": "129e6"}, 129_000_000),
+        ({"memory": "lots"}, 0),
+    ],
+)
+def test_what_its_pod_requests_of_the_node(requests: dict[str, str], found: int) -> None:
+    """In its compute container, in which QEMU runs; the others do not count."""
+    others = {"name": "guest-console-log", "resources": {"requests": {"memory": "8Gi"}}}
+    compute = {"name": "compute", "resources": {"requests": requests}}
+    machine = kubevirt.machine(VMI, [POD | {"spec": {"containers": [others, compute]}}])
+    assert machine is not None
+    assert machine.request_bytes == found
+
+
 def test_its_labels_are_the_users() -> None:
     """Those under KubeVirt's own name, too, as its examples have them; but not what KubeVirt notes of the instance."""
     users = {"kubevirt.io/domain": "db", "kubevirt.io/vm": "db", "kubevirt.io/size": "small"}

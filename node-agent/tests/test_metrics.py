@@ -224,7 +224,8 @@ def test_at_most_so_many_guests_are_talked_to_at_a_time(tmp_path: Path) -> None:
     async def ask_all() -> None:
         slots = asyncio.Semaphore(3)
         sessions = [
-            Session(machine(f"vm{n}"), endpoint=endpoint, store=Store(tmp_path), slots=slots) for n in range(12)
+            Session(machine(f"vm{n}"), endpoint=endpoint, store=Store(tmp_path), slots=slots, proc=tmp_path)
+            for n in range(12)
         ]
         answers = await asyncio.gather(*(one.look() for one in sessions), return_exceptions=True)
         assert all(isinstance(answer, Unreachable) for answer in answers)

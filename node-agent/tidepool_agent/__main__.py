@@ -63,7 +63,7 @@ def _assemble(chosen: Settings) -> tuple[Controller, Figures]:
         controller.touched(key)
 
     def connect(machine: Machine) -> Session:
-        return Session(machine, endpoint=sources[machine.provider].endpoint, store=store, slots=slots)
+        return Session(machine, endpoint=sources[machine.provider].endpoint, store=store, slots=slots, proc=chosen.proc)
 
     def source(provider: Provider) -> Source:
         if provider is Provider.LIBVIRT:

@@ -12,6 +12,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 
+from tidepool_agent.backing import HostSide
 from tidepool_agent.errors import Nonsense
 from tidepool_api import is_identity
 from tidepool_api.fields import MOST_COUNT
@@ -134,6 +135,8 @@ class Observation:
     """Whether the guest has a module of its own."""
     buildable: bool = False
     """Whether it has what it takes to build one: DKMS, a compiler, and the headers of its kernel."""
+    host: HostSide | None = None
+    """How the host holds its memory, which the guest does not know."""
 
     def side(self, side: Side) -> dict[str, Peer]:
         """The peers of one kind by name."""

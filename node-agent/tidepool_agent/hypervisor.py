@@ -97,6 +97,14 @@ class Domain:
         if state == libvirt.VIR_DOMAIN_PMSUSPENDED:
             raise Paused(": its own kernel has suspended it")
 
+    def description(self) -> str:
+        """Its XML, as it is now."""
+        try:
+            xml: str = self._connected().XMLDesc()
+        except libvirt.libvirtError as error:
+            raise self._translated(error) from None
+        return xml
+
     def close(self) -> None:
         """Drops the connection, if there is one."""
         connection, self._connection, self._domain = self._connection, None, None

@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
+import re
 import stat
 from collections.abc import Callable, Iterable, Mapping
+from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +15,7 @@ from tidepool_agent.errors import Unreachable
 from tidepool_agent.kubeapi import Api, Object
 from tidepool_agent.provider import Key, Machine
 from tidepool_agent.watch import Copy, key_of
-from tidepool_api import Provider
+from tidepool_api import Provider, parse_quantity
 
 INSTANCES = "/apis/kubevirt.io/v1/virtualmachineinstances"
 NODE_LABEL = "kubevirt.io/nodeName"
@@ -31,6 +34,7 @@ INTERNAL_LABELS = frozenset(
     )
 )
 COMPUTE = "compute"
+_ODD_AMOUNT = re.compile(r"([0-9]+(?:\.[0-9]+)?(?:[eE][+-]?[0-9]{1,2})?)(m)?")
 
 DAEMONS = frozenset({"virtqemud", "libvirtd"})
 SOCKETS = ("run/libvirt/virtqemud-sock", "var/run/libvirt/virtqemud-sock")
@@ -114,6 +118,7 @@ def machine(vmi: dict[str, Any], pods: Iterable[dict[str, Any]]) -> Machine | No
         domain=f"{metadata['namespace']}_{metadata['name']}",
         place=_container(launcher),
         addresses=_addresses(vmi, launcher),
+        request_bytes=_requested(launcher),
         migrating=_migrates(vmi),
         labels={k: v for k, v in metadata.get("labels", {}).items() if k not in INTERNAL_LABELS},
         owner={
@@ -141,6 +146,21 @@ def _container(pod: dict[str, Any]) -> str:
         if container["name"] == COMPUTE and "running" in container.get("state", {}):
             return str(container.get("containerID", "")).rpartition("/")[2]
     return ""
+
+
+def _requested(pod: dict[str, Any]) -> int:
+    """What the compute container requests of the node's memory, huge pages included."""
+    compute: Object = next((one for one in pod.get("spec", {}).get("containers", []) if one["name"] == COMPUTE), {})
+    requests = compute.get("resources", {}).get("requests", {})
+    return sum(_bytes(amount) for name, amount in requests.items() if name == "memory" or name.startswith("hugepages-"))
+
+
+def _bytes(amount: str) -> int:
+    """An amount of memory in any form that the API server takes: with a unit, in thousandths, or with an exponent."""
+    with contextlib.suppress(ValueError):
+        return parse_quantity(amount)
+    match = _ODD_AMOUNT.fullmatch(amount)
+    return int(Decimal(match[1]) / (1000 if match[2] else 1)) if match else 0
 
 
 def _addresses(vmi: dict[str, Any], launcher: dict[str, Any]) -> tuple[str, ...]:

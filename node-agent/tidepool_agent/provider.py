@@ -30,6 +30,8 @@ class Machine:
     """The object whose deletion takes the MemoryGuest with it, as an ownerReference."""
     title: str = ""
     """What people call it, where that is not its name."""
+    request_bytes: int | None = None
+    """What its pod requests of the node's memory; None where it has no pod."""
     migrating: bool = False
     """Whether its memory is being copied to another node."""
 

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from datetime import timedelta
 from typing import Any
 
-from tidepool_agent import needs
+from tidepool_agent import backing, needs
 from tidepool_agent.addresses import reachable
 from tidepool_agent.errors import Frozen, GuestError
 from tidepool_agent.guestfs import PAGE, Observation, Peer, Side
@@ -38,6 +38,7 @@ from tidepool_api import (
     format_ratio,
     merge,
     names,
+    without,
 )
 from tidepool_api.base import ObjectMeta, OwnerReference
 from tidepool_api.fields import MOST_COUNT, readable, total
@@ -109,7 +110,7 @@ def head(guest: MemoryGuest) -> tuple[object, ...]:
 def _status(machine: Machine, found: Finding, wants: tuple[Want, ...], before: GuestStatus) -> GuestStatus:
     seen = found.seen
     if found.left_alone:
-        conditions = merge(before.conditions, *_conditions(machine, found))
+        conditions = merge(without(before.conditions, ConditionType.MEMORY_BACKED), *_conditions(machine, found))
         return GuestStatus(
             addresses=reachable(machine.addresses), conditions=conditions, observed_at=before.observed_at
         )
@@ -126,6 +127,7 @@ def _status(machine: Machine, found: Finding, wants: tuple[Want, ...], before: G
         module_version=seen.module.version if seen.module else None,
         identity=seen.module.identity if seen.module else None,
         memory=_memory(seen, before),
+        backing=backing.described(machine.request_bytes, seen.host),
         pressure=needs.pressure(seen, found.rates, before.pressure),
         curve=curve,
         curve_references=references,
@@ -151,7 +153,7 @@ def _conditions(machine: Machine, found: Finding) -> list[Condition]:
     if found.seen is None and isinstance(found.unreachable, Frozen):
         return [_agent_ready(found)]  # an agent that has just started: what the one before it said still holds
     parts = [_agent_ready(found), _module_available(found), _module_loaded(found)]
-    return [*parts, _ready(machine, found, parts), *_lending_paired(found)]
+    return [*parts, _ready(machine, found, parts), *_lending_paired(found), *_memory_backed(machine, found)]
 
 
 def _agent_ready(found: Finding) -> Condition:
@@ -203,6 +205,27 @@ def _lending_paired(found: Finding) -> list[Condition]:
     size = readable(total(strays.values()))
     message = f"it holds {size} for borrowers that no MemoryPairing names: tidepool/borrowers/ has {shown}"
     return [condition(kind, False, "WithoutPairing", message)]
+
+
+def _memory_backed(machine: Machine, found: Finding) -> list[Condition]:
+    """Whether the host has promised all of the guest's memory to it; nothing while that is not known."""
+    kind, request = ConditionType.MEMORY_BACKED, machine.request_bytes
+    host = found.seen.host if found.seen else None
+    if host is None:
+        return []
+    if host.huge_pages:
+        return [condition(kind, True, "HugePages")]
+    if request is None:
+        message = "no pod requests memory for it: whether the host has it all is not known, and not looked at"
+        return [condition(kind, None, "NoRequest", message)]
+    if not (less := backing.overcommitted(request, host)):
+        return [condition(kind, True, "Requested")]
+    message = (
+        f"it has {readable(host.size_bytes)}, and its pod requests {readable(request)}, "
+        f"{readable(backing.LAUNCHER_BYTES)} of that for virt-launcher: {readable(less)} are not lent, "
+        f"unless a pool has spec.lenders.overcommitted: Lend"
+    )
+    return [condition(kind, False, "Overcommitted", message)]
 
 
 def _ready(machine: Machine, found: Finding, parts: list[Condition]) -> Condition:

@@ -5,7 +5,9 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 from dataclasses import replace
+from pathlib import Path
 
+from tidepool_agent.backing import has_swap, host_side
 from tidepool_agent.errors import CommandsBlocked
 from tidepool_agent.guest import Guest
 from tidepool_agent.guestfs import Observation
@@ -26,8 +28,11 @@ Endpoint = Callable[[Machine], str]
 class Session:
     """Talks to one machine for as long as it is that machine. `slots` limits how many are talked to at a time."""
 
-    def __init__(self, machine: Machine, *, endpoint: Endpoint, store: Store, slots: asyncio.Semaphore) -> None:
+    def __init__(
+        self, machine: Machine, *, endpoint: Endpoint, store: Store, slots: asyncio.Semaphore, proc: Path
+    ) -> None:
         self.machine = machine
+        self._proc = proc
         self._domain = Domain(lambda: endpoint(machine), machine.domain)
         self._guest = Guest(GuestAgent(self._domain.command), store)
         self._lane = Lane(f"guest {machine.namespace}/{machine.name}")
@@ -64,7 +69,7 @@ class Session:
         except CommandsBlocked:
             self._known = None  # somebody changed the guest agent: next time ask what it allows
             raise
-        return self._known
+        return replace(self._known, host=host_side(self._domain.description(), swap=has_swap(self._proc)))
 
     def _probe(self) -> Observation:
         """A probe; once per boot it also asks what does not change until the next."""

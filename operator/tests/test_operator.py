@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 LENDS = {"memory": "spare"}
 BORROWS = {"memory": "short"}
 PAIRING = "pool.b.l"
+PRESSED = "NodeUnderMemoryPressure"
 
 pytestmark = pytest.mark.usefixtures("operator")
 
@@ -207,6 +208,18 @@ def test_a_drained_node_keeps_its_pairings_until_its_guests_leave(agent: Agent) 
     wait_for("another pairing", lambda: sorted(agent.pairings()) == [PAIRING, "pool.c.l"])
     assert agent.pairing(PAIRING)["metadata"]["uid"] == uid
     agent.wait_for_reason("GuestsReady", "AsExpected")
+
+
+def test_a_node_under_memory_pressure_gets_back_what_its_guests_lend(agent: Agent) -> None:
+    """Issue 28, point 2: the kubelet's word alone ends it; the pool says so, and remembers whose turn it was."""
+    pair(agent)
+    condition = {"type": "MemoryPressure", "status": "True", "reason": "KubeletHasInsufficientMemory"}
+    head = {"apiVersion": "v1", "kind": "Node", "metadata": {"name": agent.node}}
+    agent.server.apply_status({**head, "status": {"conditions": [condition]}}, "kubelet")
+    wait_for("end of the pairing", lambda: "deletionTimestamp" in agent.pairing(PAIRING)["metadata"])
+    assert f"{agent.node} under memory pressure" in agent.wait_for_reason("LendersBacked", PRESSED)["message"]
+    wait_for("Event", lambda: ("pool", "EndToLend") in agent.events())
+    assert [(one["guest"], one["reason"]) for one in agent.status()["roles"]] == [("l", PRESSED)]
 
 
 def test_an_edited_pool_changes_its_pairings_in_place(agent: Agent) -> None:

@@ -57,6 +57,7 @@ def guest_named(name: str) -> st.SearchStrategy[MemoryGuest]:
         ),
         total=st.integers(128, 4096),
         available=st.integers(0, 4096),
+        overcommitted=st.sampled_from([0, 0, 128, 1024]),
         node=st.sampled_from([*ZONES, "n0"]),
         ready=st.just(value=True) | st.just(value=True) | st.booleans(),
         stalled=st.sampled_from([0, 0, 3, 15, 50]),
@@ -80,7 +81,11 @@ pairings = st.lists(
     unique_by=lambda one: one.name,
     max_size=10,
 )
-limits = {"max_lend": st.integers(16, 2048), "reserve": st.integers(16, 1024)}
+limits = {
+    "max_lend": st.integers(16, 2048),
+    "reserve": st.integers(16, 1024),
+    "overcommitted": st.sampled_from(["Exclude", "Exclude", "Lend"]),
+}
 wishes = {
     "placement": st.sampled_from([{}, {}, {"require": "SameNode"}, {"require": "SameZone"}, {"apart": "Node"}]),
     "priorities": st.sampled_from([{}, {"db": 5}]),
@@ -128,6 +133,36 @@ def worlds_with(pools: st.SearchStrategy[MemoryPool]) -> st.SearchStrategy[World
 worlds = worlds_with(fixed)  # where every borrower has its size
 any_worlds = worlds_with(fixed | planned | auto)
 
+
+def lender_named(name: str) -> st.SearchStrategy[MemoryGuest]:
+    """One that is ready, uses a part of its memory, and whose pod requests a part of it."""
+    sizes = st.tuples(st.integers(512, 4096), st.floats(0, 1), st.floats(0, 0.9))
+    return sizes.map(lambda all_of: _lender(name, *all_of))
+
+
+def _lender(name: str, total: int, unused: float, unbacked: float) -> MemoryGuest:
+    return guest(name, LENDER, total=total, available=int(total * unused), overcommitted=int(total * unbacked))
+
+
+busy_worlds = st.builds(  # in which most lenders lend already, be it too much
+    World,
+    fixed | planned,
+    st.tuples(*map(lender_named, LENDERS)).map(lambda some: [*some, *(guest(name, BORROWER) for name in BORROWERS)]),
+    st.lists(
+        st.builds(
+            pairing,
+            st.sampled_from(BORROWERS),
+            st.sampled_from(LENDERS),
+            st.integers(64, 2048).map(lambda size: size * MIB),
+            connected=st.booleans(),
+        ),
+        unique_by=lambda one: one.name,
+        max_size=6,
+    ),
+    st.just({}),
+    st.just(frozenset()),
+)
+
 thorough = settings(max_examples=200, deadline=None)
 
 
@@ -159,7 +194,22 @@ def test_what_is_new_fits_beside_what_the_lender_uses_itself(world: World) -> No
             assert memory is not None
             leaving = [old for old in world.pairings if old.terminating or old.spec.pool != world.pool.name]
             together = lent(made, one.spec.lender.guest) + lent(leaving, one.spec.lender.guest)
-            assert together <= memory.available_bytes - world.pool.spec.reserve_bytes
+            assert together <= memory.available_bytes - world.pool.spec.reserve_of(known[one.spec.lender.guest].status)
+
+
+@thorough
+@given(busy_worlds)
+def test_nobody_lends_what_its_host_has_not_promised(world: World) -> None:
+    """Issue 28, point 2: not even beside its own use, whatever it lent before; unless the pool says so."""
+    known = {one.name: one for one in world.guests}
+    made = carried_out(world.plan())
+    for lender in {one.spec.lender.guest for one in made}:
+        status = known[lender].status
+        assert status.memory is not None
+        assert status.backing is not None
+        if status.overcommitted_bytes and world.pool.spec.lenders.overcommitted == "Exclude":
+            own_use = status.memory.total_bytes - status.memory.spare_bytes
+            assert own_use + lent(made, lender) <= (status.backing.request_bytes or 0)
 
 
 @thorough

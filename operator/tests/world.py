@@ -49,6 +49,7 @@ def pool(
     weights: Mapping[str, int] | None = None,
     priorities: Mapping[str, int] | None = None,
     max_unavailable: int | str = "25%",
+    overcommitted: str = "Exclude",
     **more: object,
 ) -> MemoryPool:
     """A pool; sizes in MiB. `between` is for minimum and maximum instead of size.
@@ -61,6 +62,7 @@ def pool(
     )
     planned = {"minimum": f"{between[0]}Mi", "maximum": f"{between[1]}Mi", "weights": weighed} if between else {}
     lenders = {"maxLend": f"{max_lend}Mi", "reserve": f"{reserve}Mi", "spread": spread}
+    lenders["overcommitted"] = overcommitted
     spec = {
         "lenders": {"selector": {"matchLabels": LENDER}} | lenders | ({"margin": f"{margin}Mi"} if margin else {}),
         "borrowers": {"selector": {"matchLabels": BORROWER}, "priorities": ranked} | (planned or {"size": f"{size}Mi"}),
@@ -71,14 +73,20 @@ def pool(
 
 
 def auto_pool(
-    *, size: int = 512, max_lend: int = 1024, reserve: int = 256, roles: Iterable[GuestRole] = ()
+    *,
+    size: int = 512,
+    max_lend: int = 1024,
+    reserve: int = 256,
+    roles: Iterable[GuestRole] = (),
+    overcommitted: str = "Exclude",
 ) -> MemoryPool:
     """A pool that chooses among the guests of the team, with the roles that it remembers; sizes in MiB."""
     spec = {
         "role": "Auto",
         "selector": {"matchLabels": TEAM},
-        "lenders": {"maxLend": f"{max_lend}Mi", "reserve": f"{reserve}Mi"},
+        "lenders": {"maxLend": f"{max_lend}Mi", "reserve": f"{reserve}Mi", "overcommitted": overcommitted},
         "borrowers": {"size": f"{size}Mi"},
+        "encryption": "None",
     }
     status = {"roles": [one.to_dict() for one in roles]}
     return MemoryPool.parse(
@@ -103,8 +111,12 @@ def guest(
     misses: int = 0,
     curve: Mapping[int, float] | None = None,
     references: int = 5000,
+    overcommitted: int = 0,
 ) -> MemoryGuest:
-    """A guest; sizes in MiB, waiting in percent of the time, refaults and misses a second."""
+    """A guest; sizes in MiB, waiting in percent of the time, refaults and misses a second.
+
+    Its pod requests all of its memory but what is `overcommitted`.
+    """
     condition = {
         "type": "Ready",
         "status": str(ready),
@@ -112,6 +124,7 @@ def guest(
         "message": "" if ready else "install qemu-guest-agent",
         "lastTransitionTime": LONG_AGO,
     }
+    overcommitted = min(overcommitted, total)
     memory = {"totalBytes": total * MIB, "availableBytes": (total if available is None else available) * MIB}
     if working_set is not None:
         memory["workingSetBytes"] = working_set * MIB
@@ -123,6 +136,7 @@ def guest(
         "curve": [{"sizeBytes": size * MIB, "hitRatio": f"{ratio:.2f}"} for size, ratio in (curve or {}).items()],
         "curveReferences": references,
         "missesPerSecond": misses,
+        "backing": {"requestBytes": (total - overcommitted) * MIB, "overcommittedBytes": overcommitted * MIB},
     }
     return MemoryGuest.parse(
         {

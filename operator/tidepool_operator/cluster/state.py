@@ -23,6 +23,7 @@ T = TypeVar("T", bound=ApiObject)
 log = logging.getLogger(__name__)
 
 ZONE_LABEL = "topology.kubernetes.io/zone"
+MEMORY_PRESSURE = "MemoryPressure"  # the kubelet's word
 # With a namespace, the group of the pairings in which its guests lend to other namespaces.
 LENT_ELSEWHERE = "lent elsewhere by"
 
@@ -207,7 +208,12 @@ class Nodes:
     def put(self, body: Mapping[str, Any]) -> bool:
         """Takes in a node; returns whether something that matters has changed."""
         name, labels = body["metadata"]["name"], body["metadata"].get("labels") or {}
-        node = Node(labels.get(ZONE_LABEL, ""), bool(body.get("spec", {}).get("unschedulable")))
+        conditions = {one["type"]: one["status"] for one in body.get("status", {}).get("conditions") or ()}
+        node = Node(
+            zone=labels.get(ZONE_LABEL, ""),
+            cordoned=bool(body.get("spec", {}).get("unschedulable")),
+            pressed=conditions.get(MEMORY_PRESSURE) == "True",
+        )
         is_new = self.known.get(name) != node
         self.known[name] = node
         return is_new

@@ -41,7 +41,7 @@ def pairing_spec(pool: MemoryPool, one: Assignment, lender: MemoryGuest, borrowe
         "lender": {"guest": lender.name, "port": port, **home, **place["lender"]},
         "borrower": {"guest": one.borrower, **place["borrower"]},
         "size": format_quantity(one.size),
-        "reserve": spec.lenders.reserve,
+        "reserve": format_quantity(spec.reserve_of(lender.status)),
         "maxLend": spec.lenders.max_lend,
         "strategy": spec.strategy.value,
         "filter": spec.filter.value,

@@ -25,6 +25,7 @@ class Node:
 
     zone: str = ""
     cordoned: bool = False
+    pressed: bool = False  # it has the condition MemoryPressure
 
 
 @dataclass(frozen=True)
@@ -126,6 +127,11 @@ class Inventory:
     def is_on_a_node(self, guest: MemoryGuest) -> bool:
         """Whether the node that a guest is said to run on is one of the cluster, as far as these are known."""
         return not self._are_nodes_known or guest.spec.node_name in self.nodes
+
+    def is_on_pressed_node(self, guest: MemoryGuest) -> bool:
+        """Whether the node that a guest runs on is under memory pressure, as far as is known."""
+        node = self.nodes.get(guest.spec.node_name)
+        return node is not None and node.pressed
 
     def place(self, guest: MemoryGuest) -> Place:
         """Where a guest runs."""

@@ -4,6 +4,9 @@ Capacity has two bounds. What exists may fill `min(maxLend, MemTotal - reserve)`
 its pages back from its module at once, and tearing pairings down for it would lose more. What is new must fit into
 `min(maxLend, MemAvailable - reserve - margin)`, that is, what the lender's own use leaves, and leave its working set
 alone.
+
+What a lender's host has promised to nobody counts to the reserve, unless the pool lends that. Its kernel does not know
+of it and takes nothing back for it. So there what exists has to fit beside the lender's own use, too.
 """
 
 from __future__ import annotations
@@ -18,7 +21,7 @@ from tidepool_api.fields import LEAST_MEMORY
 from tidepool_api.pool import MOST_LENDERS
 from tidepool_api.units import MIB
 from tidepool_operator.planning.ranking import Ranking
-from tidepool_operator.planning.roles import own_spare
+from tidepool_operator.planning.roles import own_spare, spare
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -113,16 +116,15 @@ class Ledger:
 
 def open_ledger(pool: MemoryPool, inventory: Inventory, selection: Selection) -> Ledger:
     """An empty ledger for the selected guests."""
-    cap, reserve = pool.spec.max_lend_bytes, pool.spec.reserve_bytes
-    bound = {name: _bound(one, cap, reserve) for name, one in selection.lenders.items()}
-    spare = {
-        name: min(bound[name], own_spare(selection.lenders[name].status) - reserve - pool.spec.margin_bytes)
+    bound = {name: _bound(one, pool) for name, one in selection.lenders.items()}
+    left = {
+        name: min(bound[name], spare(pool, selection.lenders[name].status) - pool.spec.margin_bytes)
         for name in selection.offering
         if not inventory.has_role(name, Role.BORROWER)
     }
     places = {name: inventory.place(one) for by in (selection.lenders, selection.borrowers) for name, one in by.items()}
     ranks = {name: rank for name, one in selection.borrowers.items() if (rank := priority(pool, one))}
-    ledger = Ledger({}, pool.spec.lenders.spread, bound, spare, places, pool.spec.placement, ranks)
+    ledger = Ledger({}, pool.spec.lenders.spread, bound, left, places, pool.spec.placement, ranks)
     for lender in selection.lenders:
         ledger.leaving[lender] += inventory.lent_to_others(lender, pool)
     return ledger
@@ -134,9 +136,13 @@ def priority(pool: MemoryPool, guest: MemoryGuest) -> int:
     return next((one.priority for one in pool.spec.borrowers.priorities if one.selector.matches(labels)), 0)
 
 
-def _bound(lender: MemoryGuest, cap: int, reserve: int) -> int:
-    memory = lender.status.memory
-    return cap if memory is None else min(cap, memory.total_bytes - reserve)
+def _bound(lender: MemoryGuest, pool: MemoryPool) -> int:
+    cap, status = pool.spec.max_lend_bytes, lender.status
+    if status.memory is None:
+        return cap
+    left_out = pool.spec.left_out(status)
+    promised = own_spare(status) - left_out if left_out else cap
+    return min(cap, promised, status.memory.total_bytes - pool.spec.reserve_of(status))
 
 
 # --- what exists ------------------------------------------------------------------------------------------------------
@@ -161,7 +167,7 @@ def keep(ledger: Ledger, inventory: Inventory, pool: str, selection: Selection, 
 def _kept(ledger: Ledger, selection: Selection, one: MemoryPairing) -> int:
     """How much of an existing pairing is still wanted and possible; 0 for one that is on its way out."""
     borrower, lender = one.spec.borrower.guest, one.lender_ref
-    if one.terminating or lender in selection.roles.relieved:
+    if one.terminating or lender in selection.roles.ending:
         return 0
     if borrower not in selection.borrowers or lender not in selection.lenders:
         return 0

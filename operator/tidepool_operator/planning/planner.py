@@ -24,6 +24,7 @@ from tidepool_operator.planning.selection import (
     ProblemReason,
     Selection,
     listed,
+    not_promised,
     on_cordoned_nodes,
     select,
     under_pressure,
@@ -162,7 +163,8 @@ def _shortage(pool: MemoryPool, selection: Selection, ledger: Ledger, short: lis
         f"lenders selected ({len(selection.lenders)}) have {_left(ledger)} left"
     )
     pressed = under_pressure(pool, selection.roles, at)
-    message = "; ".join([said, *pressed, _advice(pool, field, is_passing=bool(pressed) and not ledger.spare)])
+    advice = _advice(pool, field, is_passing=bool(pressed) and not ledger.spare)
+    message = "; ".join([said, *pressed, *not_promised(pool, selection.lenders), advice])
     return Problem(ProblemReason.INSUFFICIENT_CAPACITY, message, tuple(short))
 
 

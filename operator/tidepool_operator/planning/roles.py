@@ -1,7 +1,8 @@
 """Which guests of a pool lend, which borrow, and which are left in peace. Pure; the time is an argument.
 
 Each figure has two thresholds: one for taking a role up, and an easier one for keeping it. A role that was changed is
-kept for the pool's cool-down, but for a lender that needs its memory itself: that one is relieved at once.
+kept for the pool's cool-down, but for a lender that needs its memory itself: that one is relieved at once. Lenders on a
+node under memory pressure are relieved, too, a few borrowers at a time (`disruption`).
 
 A guest of an Auto pool has a role from its first pairing on; one that could lend, or would like to borrow, and has
 nobody to do it with may become something else at any time. So most of what there is to know is in the pairings. The
@@ -50,6 +51,7 @@ class Why(StrEnum):
     SPARE = "HasMemoryToSpare"
     NEITHER = "NeitherShortNorRich"
     RELIEVED = "UnderMemoryPressure"
+    NODE_PRESSED = "NodeUnderMemoryPressure"
 
 
 class Turn(NamedTuple):
@@ -67,10 +69,25 @@ class Roles:
     lenders: set[str] = field(default_factory=set)
     borrowers: set[str] = field(default_factory=set)
     relieved: set[str] = field(default_factory=set)  # lenders whose pairings go because they need their memory
+    receding: set[str] = field(default_factory=set)  # lenders whose pairings go in turn because their nodes need it
     resting: set[str] = field(default_factory=set)  # lenders that take nobody new
     entries: dict[str, GuestRole] = field(default_factory=dict)
     turns: list[Turn] = field(default_factory=list)
     held: list[datetime] = field(default_factory=list)  # when roles began that are kept for the cool-down alone
+
+    @property
+    def ending(self) -> set[str]:
+        """The lenders that are to lend nothing for now."""
+        return self.relieved | self.receding
+
+    @property
+    def on_pressed_nodes(self) -> list[str]:
+        """The guests that lend nothing for now for the sake of their nodes, by name."""
+        return sorted(self.receding | {name for name, one in self.entries.items() if one.reason == Why.NODE_PRESSED})
+
+    def end(self, lender: str, why: str) -> None:
+        """Has a lender lend nothing for now."""
+        (self.receding if why == Why.NODE_PRESSED else self.relieved).add(lender)
 
     def turn(self, guest: str, before: Role, after: Role, why: Why, at: datetime) -> None:
         """Changes a role."""
@@ -110,15 +127,27 @@ def settle(roles: Roles, paired: Collection[str]) -> None:
 
 def remembered(pool: MemoryPool, roles: Roles, paired: Collection[str], at: datetime) -> tuple[GuestRole, ...]:
     """The roles that cool down; if they are too many, those that no pairing shows, and the latest."""
-    kept = [one for name, one in roles.entries.items() if is_cooling(pool, one.since, at) or name in roles.relieved]
+    kept = [one for name, one in roles.entries.items() if is_cooling(pool, one.since, at) or name in roles.ending]
     kept.sort(key=lambda one: (one.guest in paired, -one.since.timestamp(), one.guest))
     return tuple(sorted(kept[:MOST_ROLES], key=lambda one: one.guest))
 
 
-def _remembered(pool: MemoryPool, at: datetime) -> dict[str, GuestRole]:
-    """What the status of a pool remembers, by guest; nothing in it begins only later, whoever has written it."""
+def _remembered(
+    pool: MemoryPool, inventory: Inventory, known: Mapping[str, MemoryGuest], at: datetime
+) -> dict[str, GuestRole]:
+    """What the status of a pool remembers, by guest; nothing in it begins only later, whoever has written it.
+
+    Who gives back in turn, and has come to need what it still lends itself, is a lender once more, to be relieved.
+    """
     each = (one if one.since <= at else one.model_copy(update={"since": at}) for one in pool.status.roles or ())
-    return {one.guest: one for one in each}
+    lending = _lending(pool, inventory)
+    pressed = {name for name in lending if name in known and is_pressed(known[name].status)}
+    return {one.guest: one for one in each if one.reason != Why.NODE_PRESSED or one.guest not in pressed}
+
+
+def _lending(pool: MemoryPool, inventory: Inventory) -> set[str]:
+    """The guests that lend in pairings of a pool."""
+    return {name for name, role in inventory.roles_in(pool.name) if role is Role.LENDER}
 
 
 def until_due(pool: MemoryPool, begun: Iterable[datetime], at: datetime) -> float | None:
@@ -138,20 +167,31 @@ def is_cooling(pool: MemoryPool, since: datetime | None, at: datetime) -> bool:
 def _relieve(
     pool: MemoryPool, inventory: Inventory, granted: Mapping[str, MemoryGuest], roles: Roles, at: datetime
 ) -> None:
-    """Finds the lenders that need their memory themselves, and those that did lately."""
-    before = {name: one for name, one in _remembered(pool, at).items() if one.role is Role.NONE}
-    lending = {name for name, role in inventory.roles_in(pool.name) if role is Role.LENDER}
+    """Finds the lenders that need their memory themselves, or whose nodes do, and those of which that was so lately."""
+    known = {**inventory.guests, **granted} if granted else inventory.guests
+    before = {name: one for name, one in _remembered(pool, inventory, known, at).items() if one.role is Role.NONE}
+    lending = _lending(pool, inventory)
     for name in sorted(roles.lenders):
-        status, entry = (granted.get(name) or inventory.guests[name]).status, before.get(name)
-        if entry is not None and (is_cooling(pool, entry.since, at) or not is_calm(status)):
+        guest, entry = known[name], before.get(name)
+        why, is_calm_now = _needed_back(guest, inventory), is_calm(guest.status)
+        if entry is not None and (is_cooling(pool, entry.since, at) or why is not None or not is_calm_now):
             roles.entries[name] = entry
-            roles.relieved.add(name)
-        elif name in lending and is_pressed(status):
-            roles.turn(name, Role.LENDER, Role.NONE, Why.RELIEVED, at)
-            roles.relieved.add(name)
-        elif not is_calm(status):
+            roles.end(name, entry.reason)
+        elif why is not None and name in lending:
+            roles.turn(name, Role.LENDER, Role.NONE, why, at)
+            roles.end(name, why)
+        elif why is Why.NODE_PRESSED:
+            roles.end(name, why)
+        elif not is_calm_now:
             roles.resting.add(name)
-    roles.resting |= roles.relieved
+    roles.resting |= roles.ending
+
+
+def _needed_back(guest: MemoryGuest, inventory: Inventory) -> Why | None:
+    """Why what a guest lends is to go, if it is."""
+    if is_pressed(guest.status):
+        return Why.RELIEVED
+    return Why.NODE_PRESSED if inventory.is_on_pressed_node(guest) else None
 
 
 def is_pressed(status: GuestStatus) -> bool:
@@ -169,7 +209,7 @@ def is_calm(status: GuestStatus) -> bool:
 
 def _choose(pool: MemoryPool, inventory: Inventory, names: Iterable[str], at: datetime) -> Roles:
     """Gives each guest the role that it needs, or leaves it the one that it has."""
-    entries = _remembered(pool, at)
+    entries = _remembered(pool, inventory, inventory.guests, at)
     present = dict(inventory.roles_in(pool.name)) | {name: one.role for name, one in entries.items()}
     begun = inventory.begun_in(pool.name) | {name: one.since for name, one in entries.items()}
     roles = Roles()
@@ -194,27 +234,31 @@ def _turn(
     at: datetime,
 ) -> Role:
     """What a guest is from now on; `since` is when it became what it is, where that is known."""
-    wish, why = _wish(pool, guest.status, role)
+    wish, why = _wish(pool, inventory, guest, role)
     unknown = guest.spec.node_name in inventory.silent or guest.status.memory is None
-    urgent = why is Why.RELIEVED
+    urgent = why in (Why.RELIEVED, Why.NODE_PRESSED)
     if unknown or wish is role:
         return role
     if since is not None and is_cooling(pool, since, at) and not urgent:
         roles.held.append(since)
         return role
     if urgent:
-        roles.relieved.add(guest.name)
+        roles.end(guest.name, why)
     roles.turn(guest.name, role, wish, why, at)
     return wish
 
 
-def _wish(pool: MemoryPool, status: GuestStatus, role: Role) -> tuple[Role, Why]:
-    """What a guest would be, going by its report alone."""
-    if role is Role.LENDER and (is_pressed(status) or spare(pool, status) < SPARE.keep):
+def _wish(pool: MemoryPool, inventory: Inventory, guest: MemoryGuest, role: Role) -> tuple[Role, Why]:
+    """What a guest would be, going by its report and its node."""
+    status, why_not = guest.status, _needed_back(guest, inventory)
+    if role is Role.LENDER and spare(pool, status) < SPARE.keep:
         return Role.NONE, Why.RELIEVED
+    if role is Role.LENDER and why_not is not None:
+        return Role.NONE, why_not
     if why := _shortage(status, is_borrower=role is Role.BORROWER):
         return Role.BORROWER, why
-    if spare(pool, status) >= (SPARE.keep if role is Role.LENDER else SPARE.take) and is_calm(status):
+    may_lend = is_calm(status) and why_not is None
+    if may_lend and spare(pool, status) >= (SPARE.keep if role is Role.LENDER else SPARE.take):
         return Role.LENDER, Why.SPARE
     return (role, Why.SPARE) if role is Role.LENDER else (Role.NONE, Why.NEITHER)
 
@@ -245,7 +289,7 @@ def gain(status: GuestStatus) -> float:
 
 def spare(pool: MemoryPool, status: GuestStatus) -> int:
     """What a guest has beyond its own use and what the pool leaves it, in bytes; lent pages count as not used."""
-    return own_spare(status) - pool.spec.reserve_bytes
+    return own_spare(status) - pool.spec.reserve_of(status)
 
 
 def own_spare(status: GuestStatus) -> int:

@@ -8,6 +8,7 @@ from enum import StrEnum
 from typing import TYPE_CHECKING
 
 from tidepool_api import ConditionType, Provider, Reason, Role, RoleChoice, Status
+from tidepool_api.fields import readable, total
 from tidepool_operator.planning import roles
 
 if TYPE_CHECKING:
@@ -31,6 +32,8 @@ class ProblemReason(StrEnum):
     GUEST_CLAIMED = "GuestClaimed"
     GUEST_NOT_READY = "GuestNotReady"
     NODE_CORDONED = "NodeCordoned"
+    OVERCOMMITTED = "Overcommitted"
+    NODE_PRESSED = "NodeUnderMemoryPressure"
     INSUFFICIENT_CAPACITY = "InsufficientCapacity"
     NOBODY_WHERE_REQUIRED = "NobodyWhereRequired"
 
@@ -48,6 +51,8 @@ _CONDITIONS = {
     ProblemReason.GUEST_CLAIMED: ConditionType.ROLES_CONSISTENT,
     ProblemReason.GUEST_NOT_READY: ConditionType.GUESTS_READY,
     ProblemReason.NODE_CORDONED: ConditionType.GUESTS_READY,
+    ProblemReason.OVERCOMMITTED: ConditionType.LENDERS_BACKED,
+    ProblemReason.NODE_PRESSED: ConditionType.LENDERS_BACKED,
     ProblemReason.INSUFFICIENT_CAPACITY: ConditionType.CAPACITY_SUFFICIENT,
     ProblemReason.NOBODY_WHERE_REQUIRED: ConditionType.PLACEMENT_SATISFIED,
 }
@@ -67,7 +72,15 @@ class Problem:
 
 
 # What is worth a word, and no harm to a pool as such: some guest of many is always being restarted.
-_PASSING = frozenset({ProblemReason.NOT_GRANTED, ProblemReason.GUEST_NOT_READY, ProblemReason.NODE_CORDONED})
+_PASSING = frozenset(
+    {
+        ProblemReason.NOT_GRANTED,
+        ProblemReason.GUEST_NOT_READY,
+        ProblemReason.NODE_CORDONED,
+        ProblemReason.OVERCOMMITTED,
+        ProblemReason.NODE_PRESSED,
+    }
+)
 
 
 @dataclass(frozen=True)
@@ -129,6 +142,7 @@ def select(
         *_conflicts(sorted(conflicting)),
         *_claims(sorted(taken), claimed),
         *_unready_guests(unready),
+        *_unbacked(pool, lenders, given, known),
     )
     return Selection(lenders, borrowers, unready, cordoned, given, frozenset(taken), problems)
 
@@ -235,9 +249,34 @@ def under_pressure(pool: MemoryPool, given: Roles, at: datetime) -> list[str]:
         until = one.since + timedelta(seconds=pool.spec.cool_down_seconds)
         when = f"until {until:%Y-%m-%d %H:%M:%S} UTC at least" if at < until else "until that ends"
         said.append(f"guest {name} is under memory pressure itself and does not lend {when}")
-    if resting := sorted(given.resting - relieved.keys()):
+    if receding := given.on_pressed_nodes:
+        said.append(f"{listed(receding)} on nodes that are under memory pressure, or were within spec.coolDown")
+    if resting := sorted(given.resting - relieved.keys() - given.receding):
         said.append(f"{listed(resting)} under memory pressure: nobody new is given any of it until that ends")
     return said
+
+
+def not_promised(pool: MemoryPool, lenders: Mapping[str, MemoryGuest]) -> list[str]:
+    """Which lenders lend less because nobody has promised them all of their memory."""
+    found = {name: size for name, one in lenders.items() if (size := pool.spec.left_out(one.status))}
+    if not found:
+        return []
+    return [f"{readable(total(found.values()))} of {listed(sorted(found))} not lent, for no pod requests it"]
+
+
+def _unbacked(
+    pool: MemoryPool, lenders: Mapping[str, MemoryGuest], given: Roles, known: Mapping[str, MemoryGuest]
+) -> Iterable[Problem]:
+    """What keeps lenders from lending as much as their own use would let them: their hosts."""
+    if found := [name for name in given.on_pressed_nodes if name in known]:
+        nodes = ", ".join(sorted({known[name].spec.node_name for name in found})[:NAMED_AT_MOST])
+        message = (
+            f"nothing new is lent by {listed(found)}, and what is goes step by step: {nodes} under memory pressure, or "
+            f"within spec.coolDown ({pool.spec.cool_down}); if that lasts, move virtual machines elsewhere"
+        )
+        yield Problem(ProblemReason.NODE_PRESSED, message, tuple(found))
+    for said in not_promised(pool, lenders):
+        yield Problem(ProblemReason.OVERCOMMITTED, f"{said}; spec.lenders.overcommitted: Lend would lend it, too")
 
 
 def _conflicts(conflicting: list[str]) -> Iterable[Problem]:

@@ -43,7 +43,7 @@ def _present(pool: MemoryPool, inventory: Inventory, selection: Selection) -> tu
     borrowed: dict[str, int] = defaultdict(int)
     for one in inventory.of_pool(pool.name):
         lender, borrower = one.lender_ref, one.spec.borrower.guest
-        stays = lender in selection.lenders and lender not in selection.roles.relieved
+        stays = lender in selection.lenders and lender not in selection.roles.ending
         if stays and borrower in selection.borrowers and not one.terminating:
             lent[lender] += one.spec.size_bytes
             borrowed[borrower] += one.spec.size_bytes
