@@ -2,7 +2,7 @@
 
 from tidepool_api.base import ApiModel, ApiObject, ObjectMeta, OwnerReference, Time, now
 from tidepool_api.conditions import Condition, Status, condition, find, is_true, merge, printable, without
-from tidepool_api.fields import Requirement, Selector, format_ratio, is_identity
+from tidepool_api.fields import Requirement, Selector, format_ratio, is_identity, is_network_name
 from tidepool_api.grant import Grantee, GrantSpec, GrantStatus, GrantUse, MemoryGrant
 from tidepool_api.guest import (
     CurvePoint,
@@ -32,6 +32,7 @@ from tidepool_api.names import (
     RoleChoice,
     Strategy,
 )
+from tidepool_api.network import Interface, Network
 from tidepool_api.pairing import (
     BorrowerEnd,
     BorrowerStatus,
@@ -78,6 +79,7 @@ __all__ = [
     "GuestRole",
     "GuestSpec",
     "GuestStatus",
+    "Interface",
     "Latency",
     "LatencyMode",
     "LenderEnd",
@@ -90,6 +92,7 @@ __all__ = [
     "MemoryPool",
     "Metric",
     "Near",
+    "Network",
     "ObjectMeta",
     "OwnerReference",
     "PairingPhase",
@@ -117,6 +120,7 @@ __all__ = [
     "format_quantity",
     "format_ratio",
     "is_identity",
+    "is_network_name",
     "is_true",
     "merge",
     "now",
