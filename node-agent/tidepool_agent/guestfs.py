@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 
 from tidepool_agent.errors import Nonsense
-from tidepool_api import is_identity
+from tidepool_api import Interface, is_identity
 from tidepool_api.fields import MOST_COUNT
 
 TREE = "/sys/kernel/config/tidepool"
@@ -134,6 +134,8 @@ class Observation:
     """Whether the guest has a module of its own."""
     buildable: bool = False
     """Whether it has what it takes to build one: DKMS, a compiler, and the headers of its kernel."""
+    interfaces: tuple[Interface, ...] = ()
+    """Those that its guest agent knows, where it is asked."""
 
     def side(self, side: Side) -> dict[str, Peer]:
         """The peers of one kind by name."""

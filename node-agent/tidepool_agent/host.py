@@ -143,10 +143,10 @@ def _running(connection: libvirt.virConnect, namespace: str) -> Iterator[Machine
                 yield machine
 
 
-def _leases(domain: libvirt.virDomain) -> list[str]:
+def _leases(domain: libvirt.virDomain) -> dict[str, list[str]]:
     """The addresses that libvirt's own networks have given to the domain; none where it has no such networks."""
     try:
         interfaces = domain.interfaceAddresses(libvirt.VIR_DOMAIN_INTERFACE_ADDRESSES_SRC_LEASE)
     except libvirt.libvirtError:
-        return []
-    return [address["addr"] for one in interfaces.values() for address in one["addrs"] or ()]
+        return {}
+    return {name: [address["addr"] for address in one["addrs"] or ()] for name, one in interfaces.items()}

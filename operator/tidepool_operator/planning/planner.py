@@ -24,6 +24,7 @@ from tidepool_operator.planning.selection import (
     ProblemReason,
     Selection,
     listed,
+    off_the_network,
     on_cordoned_nodes,
     select,
     under_pressure,
@@ -104,6 +105,7 @@ def plan(
         problems=(
             *selection.problems,
             *(on_cordoned_nodes(selection.cordoned) if unserved else ()),
+            *off_the_network(selection, short),
             *_shortages(pool, selection, ledger, short, at),
         ),
         roles=kept,

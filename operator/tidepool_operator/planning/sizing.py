@@ -43,8 +43,8 @@ def _present(pool: MemoryPool, inventory: Inventory, selection: Selection) -> tu
     borrowed: dict[str, int] = defaultdict(int)
     for one in inventory.of_pool(pool.name):
         lender, borrower = one.lender_ref, one.spec.borrower.guest
-        stays = lender in selection.lenders and lender not in selection.roles.relieved
-        if stays and borrower in selection.borrowers and not one.terminating:
+        can_lend = lender in selection.lenders and lender not in selection.roles.relieved
+        if can_lend and not selection.is_off_network(one) and borrower in selection.borrowers and not one.terminating:
             lent[lender] += one.spec.size_bytes
             borrowed[borrower] += one.spec.size_bytes
     return lent, borrowed
