@@ -27,13 +27,16 @@ _NOT_IN_LABELS = re.compile(r"[^A-Za-z0-9._-]+")
 NAME_LABEL = f"{names.GROUP}/vm"
 
 
-def machine(xml: str, namespace: str, leases: Mapping[str, Sequence[str]] | None = None) -> Machine | None:
+def machine(
+    xml: str, namespace: str, leases: Mapping[str, Sequence[str]] | None = None, *, migrating: bool = False
+) -> Machine | None:
     """The machine that a domain's XML describes; None if it lacks what every domain of libvirt has.
 
     Args:
         xml: as libvirt gives it.
         namespace: where domains go that are no Nova instances.
         leases: the addresses that the host itself knows, by interface; those of Nova's ports come first.
+        migrating: whether its memory is being copied to another host.
     """
     root = _parsed(xml)
     uuid, domain = (root.findtext("uuid", ""), root.findtext("name", "")) if root is not None else ("", "")
@@ -53,6 +56,7 @@ def machine(xml: str, namespace: str, leases: Mapping[str, Sequence[str]] | None
         addresses=tuple(dict.fromkeys(address for each in interfaces.values() for address in each)),
         interfaces=tuple(interface(name, each) for name, each in interfaces.items()),
         labels=_labels(domain, nova),
+        migrating=migrating,
     )
 
 
