@@ -112,6 +112,11 @@ WRONG: list[tuple[dict[str, Any], str, Any, str, str]] = [
     (POOL, "spec.maxUnavailable", 0, "spec.maxUnavailable", "0 is neither a number of at least 1 nor a percentage"),
     (POOL, "spec.maxUnavailable", "101%", "spec.maxUnavailable", "101% is neither a number of at least 1 nor"),
     (POOL, "spec", AUTO | {"lenders": {"maxLend": "1Gi", "namespaces": ["a"]}}, "spec.lenders.namespaces", "no place"),
+    (POOL, "spec.network", {}, "spec.network", "give either multus, the name of a network, or cidrs"),
+    (POOL, "spec.network", {"multus": "a/b", "cidrs": ["fd00::/64"]}, "spec.network", "give either multus"),
+    (POOL, "spec.network.multus", "pages", "spec.network.multus", '"pages" is not the name of a Multus network; write'),
+    (POOL, "spec.network.cidrs", ["10.0.0.1"], "spec.network.cidrs[0]", '"10.0.0.1" is not a range of IP addresses; w'),
+    (POOL, "spec.network.cidrs", ["10.20.1.5/16"], "spec.network.cidrs[0]", "10.20.1.5/16 has bits beyond its prefi"),
     (GRANT, "spec.to", [], "spec.to", "should have at least 1 items"),
     (GRANT, "spec.selector", {}, "spec.selector", "is empty and would select every guest"),
     (POOL, "spec.strategy", "Both", "spec.strategy", 'supported values: "NonInclusive", "Exclusive"'),
@@ -191,6 +196,8 @@ RIGHT: list[tuple[dict[str, Any], str, Any]] = [
     (POOL, "spec.borrowers.priorities", [{"selector": SHORT, "priority": -1}]),
     (POOL, "spec.placement", {"require": "SameZone", "apart": "Node"}),
     (POOL, "spec.placement", {"require": "SameNode"}),
+    (POOL, "spec.network", {"multus": "storage/pages.v2"}),
+    (POOL, "spec.network", {"cidrs": ["10.20.0.0/16", "fd00::/64", "FD01::/64", "10.0.0.9/32", "0.0.0.0/0"]}),
     (POOL, "spec.lenders.margin", "128Mi"),
     (POOL, "spec.coolDown", "90s"),
     (POOL, "metadata.name", "a" * 63),
@@ -204,7 +211,8 @@ RIGHT: list[tuple[dict[str, Any], str, Any]] = [
     (PAIRING, "spec.lender.otherAddresses", ["fd00::1", "10.0.0.2"]),
     (PAIRING, "spec.lender.identity", ONE),
     (PAIRING, "spec.borrower.identity", OTHER),
-    (GUEST, "status", {"addresses": ["10.0.0.1"]}),
+    (PAIRING, "spec.lender.network", {"cidrs": ["10.0.0.0/8"]}),
+    (GUEST, "status", {"addresses": ["10.0.0.1"], "interfaces": [{"name": "default"}, {"multus": "a/b"}]}),
 ]
 
 

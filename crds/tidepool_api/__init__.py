@@ -2,7 +2,7 @@
 
 from tidepool_api.base import ApiModel, ApiObject, ObjectMeta, OwnerReference, Time, now
 from tidepool_api.conditions import Condition, Status, condition, find, is_true, merge, printable, without
-from tidepool_api.fields import Requirement, Selector, format_ratio, is_identity
+from tidepool_api.fields import Requirement, Selector, format_ratio, is_identity, is_network_name
 from tidepool_api.grant import Grantee, GrantSpec, GrantStatus, GrantUse, MemoryGrant
 from tidepool_api.guest import (
     CurvePoint,
@@ -34,6 +34,7 @@ from tidepool_api.names import (
     RoleChoice,
     Strategy,
 )
+from tidepool_api.network import Interface, Network
 from tidepool_api.pairing import (
     BorrowerEnd,
     BorrowerStatus,
@@ -81,6 +82,7 @@ __all__ = [
     "GuestRole",
     "GuestSpec",
     "GuestStatus",
+    "Interface",
     "Latency",
     "LatencyMode",
     "LenderEnd",
@@ -93,6 +95,7 @@ __all__ = [
     "MemoryPool",
     "Metric",
     "Near",
+    "Network",
     "ObjectMeta",
     "Overcommitted",
     "OwnerReference",
@@ -121,6 +124,7 @@ __all__ = [
     "format_quantity",
     "format_ratio",
     "is_identity",
+    "is_network_name",
     "is_true",
     "merge",
     "now",

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable
+from ipaddress import ip_network
 from typing import Annotated, Any
 
 from pydantic import AfterValidator, Field, WithJsonSchema
@@ -26,6 +27,7 @@ LEAST_THRESHOLD = "1us"
 MOST_THRESHOLD = "60s"
 LEAST_PAUSE = "1s"
 MOST_PAUSE = "1440m"
+MOST_NETWORK_NAME = 317  # a namespace, a slash, a name
 
 _QUANTITY_PATTERN = r"^[0-9]+(\\.[0-9]+)?([KMGT]i|[kMGT])?$"
 _DURATION_PATTERN = r"^([0-9]+(\\.[0-9]+)?(us|ms|s|m|h))+$"
@@ -141,6 +143,46 @@ def _identity(text: str) -> str:
 
 _ADDRESS_RULES = rules(rule("isIP(self)", says="'\"' + self + '\" is not an IP address'"))
 
+_CIDR_FORM = "write an address and the length of its prefix, such as 10.20.0.0/16 or fd00::/64"
+_CIDR_RULES = rules(
+    rule("isCIDR(self)", says=f"'\"' + self + '\" is not a range of IP addresses; {_CIDR_FORM}'"),
+    rule(
+        "!isCIDR(self) || cidr(self) == cidr(self).masked()",
+        says="self + ' has bits beyond its prefix; write the first address of the range'",
+    ),
+)
+
+
+def _cidr(text: str) -> str:
+    try:
+        ip_network(text)
+    except ValueError:
+        raise ValueError(f'"{text}" is not a range of IP addresses; {_CIDR_FORM}') from None
+    return text
+
+
+_DNS_LABEL = "[a-z0-9]([a-z0-9-]*[a-z0-9])?"
+_NETWORK_NAME = re.compile(rf"{_DNS_LABEL}/[a-z0-9]([a-z0-9.-]*[a-z0-9])?")
+_NETWORK_NAME_FORM = "NAMESPACE/NAME of its NetworkAttachmentDefinition"
+_NETWORK_NAME_RULES = rules(
+    rule(
+        f"self.matches('^{_NETWORK_NAME.pattern}$')",
+        says=f"'\"' + self + '\" is not the name of a Multus network; write {_NETWORK_NAME_FORM}'",
+    )
+)
+
+
+def is_network_name(text: str) -> bool:
+    """Whether this can be the name of a Multus network, with its namespace."""
+    return len(text) <= MOST_NETWORK_NAME and bool(_NETWORK_NAME.fullmatch(text))
+
+
+def _network_name(text: str) -> str:
+    if not is_network_name(text):
+        raise ValueError(f'"{text}" is not the name of a Multus network; write {_NETWORK_NAME_FORM}')
+    return text
+
+
 Memory = Annotated[str, Field(max_length=20, json_schema_extra=_MEMORY_RULES), AfterValidator(_memory)]
 Deadline = Annotated[str, Field(max_length=16, json_schema_extra=_duration_rules(*_DEADLINE)), _between(*_DEADLINE)]
 Threshold = Annotated[str, Field(max_length=16, json_schema_extra=_duration_rules(*_THRESHOLD)), _between(*_THRESHOLD)]
@@ -150,6 +192,12 @@ Bytes = Annotated[int, Field(ge=0, le=MOST_BYTES, json_schema_extra={"format": "
 Count = Annotated[int, Field(ge=0, json_schema_extra={"format": "int64"})]
 Percent = Annotated[int, Field(ge=0, le=100)]
 Address = Annotated[str, Field(min_length=2, max_length=45, json_schema_extra=_ADDRESS_RULES)]
+Cidr = Annotated[str, Field(min_length=4, max_length=43, json_schema_extra=_CIDR_RULES), AfterValidator(_cidr)]
+NetworkName = Annotated[
+    str,
+    Field(min_length=3, max_length=MOST_NETWORK_NAME, json_schema_extra=_NETWORK_NAME_RULES),
+    AfterValidator(_network_name),
+]
 Identity = Annotated[
     str, Field(min_length=1, max_length=71, json_schema_extra=_IDENTITY_RULES), AfterValidator(_identity)
 ]

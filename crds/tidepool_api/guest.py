@@ -22,6 +22,7 @@ from tidepool_api.fields import (
     rules,
 )
 from tidepool_api.names import ConditionType, Provider, Reason, Role
+from tidepool_api.network import MOST_ADDRESSES, MOST_INTERFACES, Interface, Network
 
 SEVERE_SOME, SEVERE_FULL = 20, 5  # percent of the time waiting for memory
 CALM_SOME = 5  # the same, below which a guest may begin to lend
@@ -151,8 +152,11 @@ class CurvePoint(ApiModel):
 class GuestStatus(ApiModel):
     """What the agent found out about the guest."""
 
-    addresses: tuple[Address, ...] = Field(default=(), max_length=16)
-    """IP addresses at which other guests reach it, the preferred one first."""
+    addresses: tuple[Address, ...] = Field(default=(), max_length=MOST_ADDRESSES)
+    """IP addresses at which other guests reach it where no pool names a network, the preferred one first."""
+
+    interfaces: tuple[Interface, ...] = Field(default=(), max_length=MOST_INTERFACES)
+    """All its network interfaces that are known, each with its addresses."""
 
     kernel_release: str | None = Field(default=None, max_length=128)
     """What `uname -r` says."""
@@ -201,6 +205,10 @@ class GuestStatus(ApiModel):
     def overcommitted_bytes(self) -> int:
         """Memory that nobody has promised it, as far as is known."""
         return self.backing.overcommitted_bytes if self.backing else 0
+
+    def addresses_on(self, network: Network | None) -> tuple[str, ...]:
+        """At which of its addresses it is reached on a network, or wherever it is where none is named."""
+        return self.addresses if network is None else network.addresses(self.addresses, self.interfaces)
 
 
 class MemoryGuest(ApiObject):

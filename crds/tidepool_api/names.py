@@ -177,6 +177,7 @@ class ConditionType(StrEnum):
     LENDERS_BACKED = "LendersBacked"
     BORROWERS_FOUND = "BorrowersFound"
     ROLES_CONSISTENT = "RolesConsistent"
+    LENDERS_ON_NETWORK = "LendersOnNetwork"
     CAPACITY_SUFFICIENT = "CapacitySufficient"
     PLACEMENT_SATISFIED = "PlacementSatisfied"
     GUESTS_READY = "GuestsReady"

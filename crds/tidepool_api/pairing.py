@@ -26,6 +26,7 @@ from tidepool_api.fields import (
 )
 from tidepool_api.latency import Latency
 from tidepool_api.names import BorrowerState, Encryption, Filter, LenderState, PairingPhase, Strategy
+from tidepool_api.network import MOST_ADDRESSES, Network
 from tidepool_api.units import parse_duration, parse_quantity
 
 _ANOTHER = "delete the pairing and let the pool make another"
@@ -48,8 +49,11 @@ class LenderEnd(ApiModel):
     address: Address
     """The IP address at which the borrower looks for it first."""
 
-    other_addresses: tuple[Address, ...] = Field(default=(), max_length=15)
+    other_addresses: tuple[Address, ...] = Field(default=(), max_length=MOST_ADDRESSES - 1)
     """Its further IP addresses: the borrower goes on to the next where it is not found, and stays where it is."""
+
+    network: Network | None = None
+    """The network that these addresses are on, where the pool names one: the borrower stays at no other."""
 
     port: Port = 7470
     """The TCP port on which it listens."""

@@ -41,6 +41,7 @@ from tidepool_api.names import (
     RoleChoice,
     Strategy,
 )
+from tidepool_api.network import Network
 from tidepool_api.units import SECOND, parse_duration, parse_quantity
 
 MOST_LENDERS = 8  # of one borrower
@@ -213,8 +214,14 @@ class PoolSpec(ApiModel):
     filter: Filter = Filter.NONE
     """Sequential: pages that are read in order stay out of the pool; a disk reads those well. None: all go there."""
 
+    network: Network | None = None
+    """The network that pages take, by one of its fields: lenders are looked for at their addresses there, at no others.
+
+    Without it at the addresses that their MemoryGuests have in `status.addresses`.
+    """
+
     port: Port = DEFAULT_PORT
-    """The TCP port on which lenders listen."""
+    """The TCP port on which lenders listen, on all their addresses."""
 
     deadline: Deadline = "200ms"
     """A read that the lender has not answered after this time goes to the disk."""
@@ -387,8 +394,8 @@ class PoolStatus(ApiModel):
     """Ready, Progressing and Degraded sum up: all is as the spec asks, something is under way, somebody has too little.
 
     These say why, where they are False: LendersFound, LendersGranted, LendersBacked, BorrowersFound, RolesConsistent,
-    CapacitySufficient, PlacementSatisfied, GuestsReady. ChangesPending is there while the pool is held, WriteRefused
-    while the API server refuses something.
+    LendersOnNetwork, CapacitySufficient, PlacementSatisfied, GuestsReady. ChangesPending is there while the pool is
+    held, WriteRefused while the API server refuses something.
     """
 
     @model_validator(mode="before")

@@ -125,5 +125,18 @@ def test_a_lender_is_told_what_it_cannot_lend(name: str, label: str, *, said: bo
     assert (text in [step.text for step in steps(body, pool(), pairing(), name=name)]) == said
 
 
+def test_a_lender_that_is_off_the_network_is_told() -> None:
+    """What stands in its way, though the pool is well without it."""
+    named = pool()
+    named["spec"]["network"] = {"multus": "storage/pages"}
+    body = guest("l", "spare")
+    last = steps(body, named, name="l")[-1]
+    assert last.text == "it has no address on the network of pool pool (Multus network storage/pages)"
+    assert last.mark is Mark.BAD
+    body["status"]["interfaces"] = [{"multus": "storage/pages", "addresses": ["10.20.0.1"]}]
+    assert "no address" not in steps(body, named, name="l")[-1].text
+    assert "needs no more" in steps(guest("b", "short"), named)[-1].advice
+
+
 def test_a_lender_is_told_to_whom_it_lends() -> None:
     assert "in which it lends to b" in steps(guest("l", "spare"), pool(), pairing(), name="l")[-1].text

@@ -115,6 +115,11 @@ def _chosen(pool: MemoryPool, roles: list[str], guest: MemoryGuest) -> Iterator[
         yield bad(f"pool {pool.name} selects it as lender and as borrower", "change the labels so that one matches")
         return
     yield good(f"pool {pool.name} selects it as {roles[0]}")
+    network = pool.spec.network
+    if network and roles == ["lender"] and not guest.status.addresses_on(network):
+        advice = "give it an interface there; `status.interfaces` of its MemoryGuest has those that are known"
+        yield bad(f"it has no address on the network of pool {pool.name} ({network})", advice)
+        return
     yield from _given(pool, guest)
     less = 0 if roles[0] == _BORROWER else pool.spec.left_out(guest.status)
     if less:

@@ -8,6 +8,7 @@ import pwd
 import shutil
 import subprocess
 import tempfile
+import threading
 import time
 import uuid
 from pathlib import Path
@@ -40,6 +41,8 @@ DOMAIN = """<domain type='qemu'>
 """
 HOST = Path(__file__).resolve().parents[2] / "kernel-module/tests/bed/libvirt-host"
 CHANNEL = "<channel type='unix'><target type='virtio' name='org.qemu.guest_agent.0'/></channel>"
+# Two hosts of one name do not migrate guests to each other.
+NAMED = ("sh", "-c", 'hostname "$0" && exec "$@"')
 START_SECONDS = 30
 
 
@@ -155,9 +158,24 @@ class SystemDaemon(Daemon):
         """The host's file system."""
         return Path(f"/proc/{self.process.pid}/root")
 
+    def migrate(self, name: str, there: SystemDaemon, mib_per_second: int) -> threading.Thread:
+        """Begins to migrate a guest, so fast that it comes to an end, or not. Returns what ends with it."""
+        domain = self.connection.lookupByName(name)
+        uri = f"unix://{there.folder}/migration"
+        settings = {libvirt.VIR_MIGRATE_PARAM_URI: uri, libvirt.VIR_MIGRATE_PARAM_BANDWIDTH: mib_per_second}
+
+        def run() -> None:
+            with contextlib.suppress(libvirt.libvirtError):  # it may be cancelled
+                domain.migrate3(there.connection, settings, libvirt.VIR_MIGRATE_LIVE)
+
+        thread = threading.Thread(target=run)
+        thread.start()
+        return thread
+
     def _start(self) -> None:
         log = (self.folder / "libvirtd.log").open("wb")
-        command = ["unshare", "--mount", "--propagation", "private", str(HOST), self._auth]
+        unshare = ("unshare", "--mount", "--uts", "--propagation", "private")
+        command = [*unshare, *NAMED, f"host-{uuid.uuid4().hex}", str(HOST), self._auth]
         environment = {**os.environ, "PATH": PATH}
         self.process = subprocess.Popen(command, env=environment, stdout=log, stderr=log)
         self.socket = self.root / "run/libvirt/libvirt-sock"

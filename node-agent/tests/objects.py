@@ -24,8 +24,8 @@ def identity_of(guest: str) -> str:
 
 def pairing(uid: str = "p1", *, lender: str = "lender", borrower: str = "borrower", **spec: Any) -> MemoryPairing:
     """A pairing between two guests; addresses and port are the lender's, `identities` those of lender and borrower."""
-    place = {"address": spec.pop("address", "10.0.0.2"), "port": spec.pop("port", 7470)}
-    place["otherAddresses"] = spec.pop("others", ())
+    place: dict[str, Any] = {"address": spec.pop("address", "10.0.0.2"), "port": spec.pop("port", 7470)}
+    place |= {"otherAddresses": spec.pop("others", ()), "network": spec.pop("network", None)}
     named = [{"identity": one} if one else {} for one in spec.pop("identities", (LENDER, BORROWER))]
     terminating = {"deletionTimestamp": "2026-01-01T00:00:00Z"} if spec.pop("terminating", False) else {}
     return MemoryPairing.parse(

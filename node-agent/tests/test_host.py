@@ -8,6 +8,7 @@ import uuid
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
+import libvirt
 import pytest
 from cast import AgentProcess, condition, eventually
 from daemon import SystemDaemon, end
@@ -16,6 +17,8 @@ from rights import NOBODY, ROOT, STRANGER
 from test_nova import PROJECT, metadata
 from tiny import Kernel
 
+from tidepool_agent.hypervisor import Domain
+from tidepool_agent.qga import GuestAgent
 from tidepool_api_testing.server import Refused, Server
 
 NAMESPACE = f"nova-{PROJECT}"
@@ -50,8 +53,13 @@ def gone(server: Server, name: str, namespace: str) -> bool:
     return False
 
 
-def test_the_life_of_a_nova_instance(cluster: Server, compute: AgentProcess, host: SystemDaemon) -> None:
-    """Item 7: reported once its project has a namespace; set up, migrating away and gone as any other guest."""
+def test_the_life_of_a_nova_instance(
+    cluster: Server, compute: AgentProcess, host: SystemDaemon, kernel: Kernel
+) -> None:
+    """Item 7: reported once its project has a namespace; set up, migrated live and gone as any other guest.
+
+    With the addresses that Nova knows, and beside them those that the guest has given itself.
+    """
     identity = str(uuid.uuid4())
     domain = host.start("instance-0000002a", metadata=metadata(), identity=identity)
     plain = host.start("plain", "test.late=500", identity=str(uuid.uuid4()))
@@ -79,11 +87,42 @@ def test_the_life_of_a_nova_instance(cluster: Server, compute: AgentProcess, hos
 
     eventually(is_set_up)
     assert 'provider="Libvirt"' in compute.fetch("/metrics")
+    within = GuestAgent(Domain(host.uri, domain.name()).command)
+    within.run(["/bin/sh", "-c", "ip link set lo up; ip address replace 10.20.0.5/16 dev lo"])
+    with SystemDaemon(kernel) as there:
+        _assert_held_while_migrated(host, there, domain, within)
+
+    def are_reported() -> None:
+        found = cluster.get("tguest", identity, "-n", NAMESPACE)["status"]
+        assert {one["name"]: one["addresses"] for one in found["interfaces"]} == {
+            "p1": ["10.0.0.5"],
+            "p2": ["2001:db8::5"],
+            "lo": ["10.20.0.5"],
+        }
+        assert found["addresses"] == ["10.0.0.5", "2001:db8::5"]
+
+    eventually(are_reported)
     end(domain)
     cluster.kubectl("delete", "-n", NAMESPACE, "tpair", "p", "--timeout=60s")
     eventually(lambda: gone(cluster, identity, NAMESPACE))
     assert not gone(cluster, plain.UUIDString(), "libvirt")
     end(plain)
+
+
+def _assert_held_while_migrated(
+    host: SystemDaemon, there: SystemDaemon, domain: libvirt.virDomain, guest: GuestAgent
+) -> None:
+    """Issue 28: a lender takes nothing more while its memory is copied, and does again when that was given up."""
+
+    def holds() -> str:
+        return guest.run(["/bin/cat", "/sys/kernel/config/tidepool/hold"]).out.strip()
+
+    assert holds() == "0"
+    migration = host.migrate(domain.name(), there, mib_per_second=1)
+    eventually(lambda: holds() == "1")
+    domain.abortJob()
+    migration.join()
+    eventually(lambda: holds() == "0")
 
 
 @pytest.mark.skipif(os.getuid() != 0, reason="only root can become another user")

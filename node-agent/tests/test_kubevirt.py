@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 
 from tidepool_agent import kubevirt
+from tidepool_agent.addresses import interface
 from tidepool_agent.errors import Unreachable
 
 VMI: dict[str, Any] = {
@@ -84,6 +85,45 @@ def test_the_addresses_of_its_pod_are_of_use_too() -> None:
         machine = kubevirt.machine(vmi, [pod])
         assert machine is not None
         assert machine.addresses == known
+
+
+def test_each_interface_is_known_with_its_network() -> None:
+    """By the instance, which says what is where; a network whose address is not known yet, and what the guest has made.
+
+    Only Multus networks have a name, and one without a namespace is of the instance's own. What the guest calls an
+    interface puts it on no network.
+    """
+    networks: list[dict[str, Any]] = [
+        {"name": "default", "pod": {}},
+        {"name": "pages", "multus": {"networkName": "storage/pages"}},
+        {"name": "backup", "multus": {"networkName": "backup"}},
+    ]
+    reported = [
+        {"name": "default", "ipAddress": "10.1.0.5", "ipAddresses": ["10.1.0.5"]},
+        {"name": "pages", "ipAddress": "10.20.0.5", "ipAddresses": ["10.20.0.5", "fe80::5"]},
+        {"interfaceName": "backup", "ipAddress": "172.17.0.1"},
+    ]
+    vmi = without(VMI, lambda d: d.update(spec={"networks": networks}))
+    vmi["status"]["interfaces"] = reported
+    pod = without(POD, lambda d: d["status"].update(podIPs=[{"ip": "10.1.0.5"}]))
+    machine = kubevirt.machine(vmi, [pod])
+    assert machine is not None
+    assert machine.addresses == ("10.1.0.5",)
+    assert machine.interfaces == (
+        interface("default", ["10.1.0.5"]),
+        interface("pages", ["10.20.0.5"], "storage/pages"),
+        interface("backup", ["172.17.0.1"]),
+        interface("backup", [], "ns/backup"),
+        interface("pod", ["10.1.0.5"]),
+    )
+
+
+def test_a_pod_whose_network_its_guest_has_not_is_no_way_to_it() -> None:
+    vmi = without(VMI, lambda d: d.update(spec={"networks": [{"name": "pages", "multus": {"networkName": "a/b"}}]}))
+    pod = without(POD, lambda d: d["status"].update(podIPs=[{"ip": "10.1.0.9"}]))
+    machine = kubevirt.machine(vmi, [pod])
+    assert machine is not None
+    assert "10.1.0.9" not in {address for one in machine.interfaces for address in one.addresses}
 
 
 @pytest.mark.parametrize(

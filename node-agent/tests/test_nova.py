@@ -42,11 +42,16 @@ def domain(inside: str = "") -> str:
 
 @pytest.mark.parametrize("version", ["1.0", "1.1", "1.2"])
 def test_an_instance_of_nova_belongs_to_its_project(version: str) -> None:
-    machine = nova.machine(domain(metadata(version)), "libvirt", ["10.0.0.5", "192.0.2.1"])
+    machine = nova.machine(domain(metadata(version)), "libvirt", {"vnet0": ["10.0.0.5", "192.0.2.1"]})
     assert machine is not None
     assert (machine.provider, machine.key) == (Provider.LIBVIRT, (f"nova-{PROJECT}", UUID))
     assert (machine.uid, machine.domain, machine.title) == (UUID, "instance-0000002a", "web 1")
     assert machine.addresses == ("10.0.0.5", "2001:db8::5", "192.0.2.1")
+    assert {one.name: one.addresses for one in machine.interfaces} == {
+        "p1": ("10.0.0.5",),
+        "p2": ("2001:db8::5",),
+        "vnet0": ("10.0.0.5", "192.0.2.1"),
+    }
     assert dict(machine.labels) == {
         "tidepool.dev/vm": "web-1",
         "tidepool.dev/nova-flavor": "m1.small",

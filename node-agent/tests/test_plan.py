@@ -285,6 +285,14 @@ def test_a_session_stays_where_it_is_while_another_address_is_named() -> None:
     assert anew.want.attributes["address"] == "10.0.0.2"
 
 
+def test_a_session_goes_to_the_network_that_the_pool_names_and_no_page_is_lost() -> None:
+    """Issue 28: the module takes the other address while enabled, though the old one works."""
+    there = pairing(address="10.20.0.2", network={"cidrs": ["10.20.0.0/16"]})
+    moved = Change(want(Side.LENDERS, there), {"address": "10.20.0.2"})
+    assert borrowing(there, "10.0.0.2", state="Connected") == [moved]
+    assert borrowing(there, "10.20.0.2", state="Connected") == []
+
+
 def test_encryption_changes_at_the_borrower_alone() -> None:
     """The lender holds what it is given; it is not touched."""
     one, other = pairing(), pairing(encryption="AES-GCM")

@@ -32,6 +32,8 @@ WORDS = (
     "name",
     "count",
     "kernel-version",
+    "ip-addresses",
+    "ip-address",
 )
 LIKELY = st.recursive(JSON, lambda inner: st.dictionaries(st.sampled_from(WORDS), inner, max_size=5), max_leaves=8)
 
@@ -126,6 +128,19 @@ def test_what_the_kernel_refuses_when_the_file_is_closed_is_an_error(agent: Gues
         agent.write("/proc/sys/vm/overcommit_memory", b"nonsense")
 
 
+def test_the_guest_says_which_addresses_its_interfaces_have(agent: GuestAgent) -> None:
+    agent.run(["/bin/sh", "-c", "ip link set lo up; ip address replace 10.20.0.5/16 dev lo"])
+    assert agent.interfaces()["lo"][:2] == ["127.0.0.1", "10.20.0.5"]
+
+
+@pytest.mark.parametrize("why", ["has been disabled", "has not been found"])
+def test_a_guest_agent_that_may_not_say_them_is_well_all_the_same(why: str) -> None:
+    def refuse(_text: str, _seconds: int) -> str:
+        raise CommandsBlocked(["guest-network-get-interfaces"]) if "disabled" in why else CommandFailed(why)
+
+    assert GuestAgent(refuse).interfaces() == {}
+
+
 def test_output_that_is_not_text_is_no_error(agent: GuestAgent) -> None:
     assert "\ufffd" in agent.run(["/bin/head", "-c", "64", "/dev/urandom"]).out
 
@@ -139,7 +154,7 @@ def test_more_output_than_is_sensible_is_refused(agent: GuestAgent) -> None:
 def test_no_answer_whatever_breaks_more_than_the_call(answer: object) -> None:
     hostile = GuestAgent(lambda _text, _seconds: json.dumps(answer))
     run, write = (lambda: hostile.run(["/bin/true"], seconds=0)), (lambda: hostile.write("/x", b"y"))
-    for call in (hostile.blocked, hostile.system, run, write):
+    for call in (hostile.blocked, hostile.system, hostile.interfaces, run, write):
         with contextlib.suppress(GuestError):
             call()
 

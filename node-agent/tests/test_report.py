@@ -8,6 +8,7 @@ import pytest
 from objects import BOOT, BORROWER, LENDER, machine, observation, pairing, want
 
 from tidepool_agent import guestfs, report
+from tidepool_agent.addresses import interface
 from tidepool_agent.errors import (
     CommandsBlocked,
     ConfigureFailed,
@@ -24,7 +25,7 @@ from tidepool_agent.errors import (
 from tidepool_agent.guestfs import Observation, Peer, Side
 from tidepool_agent.plan import Want
 from tidepool_agent.report import Finding
-from tidepool_api import BorrowerStatus, GuestStatus, LenderStatus, Role, Status, cadence, find
+from tidepool_api import BorrowerStatus, GuestStatus, LenderStatus, Provider, Role, Status, cadence, find
 from tidepool_api.fields import MOST_BYTES, MOST_COUNT
 
 MIB = 1 << 20
@@ -131,6 +132,28 @@ def test_a_guest_that_is_paused_says_so() -> None:
         )
     end = report.end(LENT, paused)
     assert (end.conditions[0].status, end.conditions[0].reason) == (Status.UNKNOWN, "Paused")
+
+
+PORT, OWN = interface("p1", ("10.0.0.5",)), interface("eth1", ("10.0.0.5", "10.20.0.5"))
+
+
+def test_a_guest_has_the_addresses_that_its_provider_knows_and_those_that_it_says_itself() -> None:
+    """The latter are preferred by nobody, unless there are no others; an agent that starts does not forget them."""
+    nova = machine(provider=Provider.LIBVIRT, addresses=("10.0.0.5",), interfaces=(PORT,))
+    plain = machine(provider=Provider.LIBVIRT, addresses=())
+    found = Finding(seen=observation(interfaces=(OWN,)))
+    for one, addresses, interfaces in (
+        (nova, ("10.0.0.5",), (PORT, interface("eth1", ("10.20.0.5",)))),
+        (plain, ("10.0.0.5", "10.20.0.5"), (OWN,)),
+    ):
+        fresh = report.guest(one, "node1", found, (), None).status
+        assert (fresh.addresses, fresh.interfaces) == (addresses, interfaces)
+        ready = find(fresh.conditions, "Ready")
+        assert ready is not None
+        assert ready.status is Status.TRUE
+        restarted = Finding(unreachable=Unreachable("about to ask", "NotAskedYet"))
+        again = report.guest(one, "node1", restarted, (), fresh).status
+        assert (again.addresses, again.interfaces) == (addresses, interfaces)
 
 
 def test_a_guest_without_address_cannot_be_reached_by_others() -> None:

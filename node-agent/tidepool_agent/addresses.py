@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import ipaddress
+import re
 from collections.abc import Iterable, Sequence
 
 from tidepool_agent.guestfs import Peer
+from tidepool_api import Interface, Network, is_network_name
+from tidepool_api.network import MOST_ADDRESSES, MOST_INTERFACES
 
-MOST = 16
+_NAME = re.compile(r"[A-Za-z0-9._:@-]{1,63}")  # of an interface; a guest may call it anything
 
 # What the module says of an address at which its lender is not.
 NOT_THERE = frozenset({"Unreachable", "NotALender", "OtherIdentity"})
@@ -19,7 +22,7 @@ def reachable(found: Iterable[str]) -> tuple[str, ...]:
     Some come from the guest itself, which may say anything. A link-local one holds on its own link only, and its zone
     (`fe80::1%eth0`) in the guest alone.
     """
-    return tuple(dict.fromkeys(one for text in found if (one := _for_others(text))))[:MOST]
+    return tuple(dict.fromkeys(one for text in found if (one := _for_others(text))))[:MOST_ADDRESSES]
 
 
 def _for_others(text: str) -> str:
@@ -39,14 +42,37 @@ def spelled(text: str) -> str:
         return ""
 
 
-def chosen(candidates: Sequence[str], peer: Peer | None) -> str:
+def interface(name: str, found: Iterable[str], multus: str = "") -> Interface:
+    """An interface as it is reported, whoever says what it is called and which addresses it has."""
+    return Interface(
+        name=name if _NAME.fullmatch(name) else "",
+        multus=multus if is_network_name(multus) else None,
+        addresses=reachable(found),
+    )
+
+
+def distinct(found: Iterable[Interface]) -> tuple[Interface, ...]:
+    """Interfaces without the addresses that an earlier one has; without any, only one whose network is known."""
+    told: set[str] = set()
+    kept = []
+    for one in found:
+        fresh = tuple(address for address in one.addresses if address not in told)
+        told.update(fresh)
+        if fresh or one.multus:
+            kept.append(one.model_copy(update={"addresses": fresh}))
+    return tuple(kept[:MOST_INTERFACES])
+
+
+def chosen(candidates: Sequence[str], peer: Peer | None, network: Network | None = None) -> str:
     """At which of these its borrower looks for a lender; the first one is preferred.
 
     One that works is kept for as long as it does, also when it is no longer named: what names it may be wrong for a
-    while, and the session would end. After one at which the lender is not comes the next.
+    while, and the session would end. Not so one that is off the network that the pool names. After one at which the
+    lender is not comes the next.
     """
     current = spelled(peer.attributes.get("address", "")) if peer else ""
-    if peer and current and peer.state == "Connected":
+    allowed = network is None or current in candidates or (bool(current) and network.covers(current))
+    if peer and current and peer.state == "Connected" and allowed:
         return current
     if peer is None or current not in candidates:
         return candidates[0]

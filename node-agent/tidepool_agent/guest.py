@@ -11,6 +11,7 @@ import re
 from collections.abc import Mapping
 from importlib.resources import files
 
+from tidepool_agent.addresses import interface
 from tidepool_agent.errors import (
     BuildFailed,
     CommandFailed,
@@ -39,6 +40,7 @@ from tidepool_agent.plan import (
 )
 from tidepool_agent.qga import Completed, GuestAgent
 from tidepool_agent.store import Store
+from tidepool_api import Interface
 
 SCRIPT = (files("tidepool_agent") / "guest.sh").read_text()
 SYSTEM = "guest-get-osinfo"
@@ -74,6 +76,10 @@ class Guest:
     def probe(self, *, installed: bool = False) -> Observation:
         """The guest's state; `installed` also asks whether the guest brings the module itself."""
         return parse(self._script("installed" if installed else "probe"))
+
+    def interfaces(self) -> tuple[Interface, ...]:
+        """The guest's own interfaces, as it calls them."""
+        return tuple(interface(name, found) for name, found in self._agent.interfaces().items())
 
     def log(self) -> str:
         """What the module said last in the kernel log, as one line."""

@@ -14,7 +14,7 @@ from enum import StrEnum
 
 from tidepool_agent.backing import HostSide
 from tidepool_agent.errors import Nonsense
-from tidepool_api import is_identity
+from tidepool_api import Interface, is_identity
 from tidepool_api.fields import MOST_COUNT
 
 TREE = "/sys/kernel/config/tidepool"
@@ -137,6 +137,8 @@ class Observation:
     """Whether it has what it takes to build one: DKMS, a compiler, and the headers of its kernel."""
     host: HostSide | None = None
     """How the host holds its memory, which the guest does not know."""
+    interfaces: tuple[Interface, ...] = ()
+    """Those that its guest agent knows, where it is asked."""
 
     def side(self, side: Side) -> dict[str, Peer]:
         """The peers of one kind by name."""

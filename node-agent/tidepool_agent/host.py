@@ -27,6 +27,7 @@ from tidepool_agent.provider import Key, Machine
 log = logging.getLogger(__name__)
 
 LIST_EVERY = 10.0
+LEAVING_EVERY = 2.0  # while one migrates: that it was given up is told by no event
 SOCKETS = ("run/libvirt/virtqemud-sock", "run/libvirt/libvirt-sock")
 EVENTS = (libvirt.VIR_DOMAIN_EVENT_ID_LIFECYCLE, libvirt.VIR_DOMAIN_EVENT_ID_METADATA_CHANGE)
 # A domain that waits for its memory to arrive, or whose memory has left, is not here: it is at the other end.
@@ -59,6 +60,8 @@ class Host:
         self._proc, self._namespace, self._touched = proc, namespace, touched
         self._machines: dict[Key, Machine] = {}
         self._wake = threading.Event()
+        self._leaving: set[str] = set()
+        """The domains, by UUID, that may be migrating: only these are asked, for one that hangs answers late."""
 
     def start(self, loop: asyncio.AbstractEventLoop) -> None:
         """Begins to follow."""
@@ -94,14 +97,45 @@ class Host:
     def _follow_one(self, loop: asyncio.AbstractEventLoop, connection: libvirt.virConnect) -> None:
         for event in EVENTS:
             connection.domainEventRegisterAny(None, event, self._changed, None)
+        connection.domainEventRegisterAny(None, libvirt.VIR_DOMAIN_EVENT_ID_MIGRATION_ITERATION, self._may_leave, None)
+        self._leaving = {domain.UUIDString() for domain in _active(connection)}
         while connection.isAlive():
             self._wake.clear()
-            found = {machine.key: machine for machine in _running(connection, self._namespace)}
+            found = {machine.key: machine for machine in self._running(connection)}
             loop.call_soon_threadsafe(self._replace, found)
-            self._wake.wait(LIST_EVERY)
+            self._wake.wait(LEAVING_EVERY if self._leaving else LIST_EVERY)
 
     def _changed(self, *_: Any) -> None:
         self._wake.set()
+
+    def _may_leave(self, _connection: libvirt.virConnect, domain: libvirt.virDomain, *_: Any) -> None:
+        self._leaving.add(domain.UUIDString())
+        self._wake.set()
+
+    def _running(self, connection: libvirt.virConnect) -> Iterator[Machine]:
+        present = _active(connection)
+        for gone in self._leaving - {domain.UUIDString() for domain in present}:
+            self._leaving.discard(gone)
+        for domain in present:
+            with contextlib.suppress(libvirt.libvirtError):  # one that has ended meanwhile
+                state = tuple(domain.state())
+                if state in ELSEWHERE or state[0] in OVER:
+                    continue
+                leases, migrating = _leases(domain), self._is_leaving(domain)
+                machine = nova.machine(domain.XMLDesc(), self._namespace, leases, migrating=migrating)
+                if machine:
+                    yield machine
+
+    def _is_leaving(self, domain: libvirt.virDomain) -> bool:
+        """Whether its memory is being copied to another host; once that is over it is not asked any more."""
+        uuid = domain.UUIDString()
+        if uuid not in self._leaving:
+            return False
+        self._leaving.discard(uuid)  # before it is asked: what begins meanwhile puts it there again
+        migrates = _migrates(domain)
+        if migrates:
+            self._leaving.add(uuid)
+        return migrates
 
     def _replace(self, found: dict[Key, Machine]) -> None:
         old, self._machines = self._machines, found
@@ -132,21 +166,24 @@ def _opened(address: str) -> libvirt.virConnect:
         raise Unreachable(advice, "HypervisorUnreachable") from None
 
 
-def _running(connection: libvirt.virConnect, namespace: str) -> Iterator[Machine]:
-    for domain in connection.listAllDomains(libvirt.VIR_CONNECT_LIST_DOMAINS_ACTIVE):
-        with contextlib.suppress(libvirt.libvirtError):  # one that has ended meanwhile
-            state = tuple(domain.state())
-            if state in ELSEWHERE or state[0] in OVER:
-                continue
-            machine = nova.machine(domain.XMLDesc(), namespace, _leases(domain))
-            if machine:
-                yield machine
+def _active(connection: libvirt.virConnect) -> list[libvirt.virDomain]:
+    found: list[libvirt.virDomain] = connection.listAllDomains(libvirt.VIR_CONNECT_LIST_DOMAINS_ACTIVE)
+    return found
 
 
-def _leases(domain: libvirt.virDomain) -> list[str]:
+def _migrates(domain: libvirt.virDomain) -> bool:
+    """Whether libvirt is migrating it away; of one that arrives libvirt does not say what becomes of it."""
+    try:
+        job: dict[str, Any] = domain.jobStats()
+    except libvirt.libvirtError:
+        return False
+    return bool(job.get(libvirt.VIR_DOMAIN_JOB_OPERATION) == libvirt.VIR_DOMAIN_JOB_OPERATION_MIGRATION_OUT)
+
+
+def _leases(domain: libvirt.virDomain) -> dict[str, list[str]]:
     """The addresses that libvirt's own networks have given to the domain; none where it has no such networks."""
     try:
         interfaces = domain.interfaceAddresses(libvirt.VIR_DOMAIN_INTERFACE_ADDRESSES_SRC_LEASE)
     except libvirt.libvirtError:
-        return []
-    return [address["addr"] for one in interfaces.values() for address in one["addrs"] or ()]
+        return {}
+    return {name: [address["addr"] for address in one["addrs"] or ()] for name, one in interfaces.items()}

@@ -6,16 +6,17 @@ import asyncio
 import contextlib
 import re
 import stat
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
+from tidepool_agent.addresses import interface
 from tidepool_agent.errors import Unreachable
 from tidepool_agent.kubeapi import Api, Object
 from tidepool_agent.provider import Key, Machine
 from tidepool_agent.watch import Copy, key_of
-from tidepool_api import Provider, parse_quantity
+from tidepool_api import Interface, Provider, parse_quantity
 
 INSTANCES = "/apis/kubevirt.io/v1/virtualmachineinstances"
 NODE_LABEL = "kubevirt.io/nodeName"
@@ -119,6 +120,7 @@ def machine(vmi: dict[str, Any], pods: Iterable[dict[str, Any]]) -> Machine | No
         place=_container(launcher),
         addresses=_addresses(vmi, launcher),
         request_bytes=_requested(launcher),
+        interfaces=tuple(_interfaces(vmi, launcher)),
         migrating=_migrates(vmi),
         labels={k: v for k, v in metadata.get("labels", {}).items() if k not in INTERNAL_LABELS},
         owner={
@@ -169,8 +171,35 @@ def _addresses(vmi: dict[str, Any], launcher: dict[str, Any]) -> tuple[str, ...]
     They are the same most of the time. For a while KubeVirt may report what the guest calls itself behind its pod.
     """
     interfaces = (_of_interface(one) for one in vmi.get("status", {}).get("interfaces", []))
-    pod = [one["ip"] for one in launcher.get("status", {}).get("podIPs", [])]
-    return tuple(dict.fromkeys([*next(filter(None, interfaces), []), *pod]))
+    return tuple(dict.fromkeys([*next(filter(None, interfaces), []), *_of_pod(launcher)]))
+
+
+def _interfaces(vmi: dict[str, Any], launcher: dict[str, Any]) -> Iterator[Interface]:
+    """All of them: those of the instance, whether they have an address yet or not, and others that the guest has made.
+
+    Only those of the instance have a network that the guest does not choose.
+    """
+    networks = {one["name"]: one for one in vmi.get("spec", {}).get("networks", [])}
+    multus = {name: _multus(one, vmi["metadata"]["namespace"]) for name, one in networks.items()}
+    reported = vmi.get("status", {}).get("interfaces", [])
+    for one in reported:
+        name = one.get("name", "")
+        yield interface(name or one.get("interfaceName", ""), _of_interface(one), multus.get(name, ""))
+    told = {one.get("name") for one in reported}
+    for name in (one for one in networks if one not in told):
+        yield interface(name, (), multus[name])
+    if not networks or any("pod" in one for one in networks.values()):
+        yield interface("pod", _of_pod(launcher))
+
+
+def _multus(network: dict[str, Any], namespace: str) -> str:
+    """The name of a network of an instance, with the namespace that it is in; nothing of one that is not Multus'."""
+    name = str(network.get("multus", {}).get("networkName", ""))
+    return name if "/" in name or not name else f"{namespace}/{name}"
+
+
+def _of_pod(launcher: dict[str, Any]) -> list[str]:
+    return [one["ip"] for one in launcher.get("status", {}).get("podIPs", [])]
 
 
 def _of_interface(interface: dict[str, Any]) -> list[str]:

@@ -9,10 +9,11 @@ told. The names that people gave are labels.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Mapping, Sequence
 from xml.etree import ElementTree
 from xml.etree.ElementTree import Element
 
+from tidepool_agent.addresses import interface
 from tidepool_agent.provider import Machine
 from tidepool_api import Provider, names
 
@@ -26,19 +27,23 @@ _NOT_IN_LABELS = re.compile(r"[^A-Za-z0-9._-]+")
 NAME_LABEL = f"{names.GROUP}/vm"
 
 
-def machine(xml: str, namespace: str, leases: Iterable[str] = ()) -> Machine | None:
+def machine(
+    xml: str, namespace: str, leases: Mapping[str, Sequence[str]] | None = None, *, migrating: bool = False
+) -> Machine | None:
     """The machine that a domain's XML describes; None if it lacks what every domain of libvirt has.
 
     Args:
         xml: as libvirt gives it.
         namespace: where domains go that are no Nova instances.
-        leases: the addresses that the host itself knows; Nova's own come first.
+        leases: the addresses that the host itself knows, by interface; those of Nova's ports come first.
+        migrating: whether its memory is being copied to another host.
     """
     root = _parsed(xml)
     uuid, domain = (root.findtext("uuid", ""), root.findtext("name", "")) if root is not None else ("", "")
     if root is None or not _UUID.fullmatch(uuid) or not domain:
         return None
     nova = _nova(root)
+    interfaces = {**_ports(nova), **(leases or {})}
     project = _attribute(nova, "nova:owner/nova:project", "uuid")
     return Machine(
         provider=Provider.LIBVIRT,
@@ -48,8 +53,10 @@ def machine(xml: str, namespace: str, leases: Iterable[str] = ()) -> Machine | N
         uid=uuid,
         domain=domain,
         place="host",
-        addresses=tuple(dict.fromkeys([*_addresses(nova), *leases]))[:16],
+        addresses=tuple(dict.fromkeys(address for each in interfaces.values() for address in each)),
+        interfaces=tuple(interface(name, each) for name, each in interfaces.items()),
         labels=_labels(domain, nova),
+        migrating=migrating,
     )
 
 
@@ -71,9 +78,14 @@ def _nova(root: Element) -> Element | None:
     return None
 
 
-def _addresses(nova: Element | None) -> list[str]:
-    ips = [] if nova is None else nova.findall("nova:ports/nova:port/nova:ip[@type='fixed']", NAMESPACES)
-    return [address for ip in ips if (address := ip.get("address"))]
+def _ports(nova: Element | None) -> dict[str, list[str]]:
+    """The addresses of each of its ports, by their UUIDs."""
+    ports = [] if nova is None else nova.findall("nova:ports/nova:port", NAMESPACES)
+    return {port.get("uuid", ""): _fixed(port) for port in ports}
+
+
+def _fixed(port: Element) -> list[str]:
+    return [address for ip in port.findall("nova:ip[@type='fixed']", NAMESPACES) if (address := ip.get("address"))]
 
 
 def _labels(domain: str, nova: Element | None) -> dict[str, str]:

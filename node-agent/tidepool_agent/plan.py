@@ -62,7 +62,8 @@ class Want:
         """With the address that is to be used now."""
         if not self.addresses:
             return self
-        return replace(self, attributes={**self.attributes, "address": chosen(self.addresses, peer)})
+        address = chosen(self.addresses, peer, self.pairing.spec.lender.network)
+        return replace(self, attributes={**self.attributes, "address": address})
 
     @property
     def is_known(self) -> bool:

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
-from tidepool_api import Provider
+from tidepool_api import Interface, Provider
 
 Key = tuple[str, str]  # namespace and name
 
@@ -25,6 +25,9 @@ class Machine:
     place: str
     """Where its libvirt daemon is, in the provider's words; another place means another daemon."""
     addresses: tuple[str, ...] = ()
+    """Those that are of use where nobody names a network, the preferred one first."""
+    interfaces: tuple[Interface, ...] = ()
+    """All that its provider knows."""
     labels: Mapping[str, str] = field(default_factory=dict)
     owner: Mapping[str, Any] = field(default_factory=dict)
     """The object whose deletion takes the MemoryGuest with it, as an ownerReference."""

@@ -21,6 +21,7 @@ CHUNK = 64 * 1024
 MAX_ANSWER = 4 * 1024 * 1024
 MAX_OUTPUT = 1024 * 1024
 MAX_NAME = 128
+MAX_INTERFACES = 256  # of a guest, and addresses of one
 COMMAND_SECONDS = 10
 FIRST_POLL, LAST_POLL = 0.01, 0.25
 
@@ -77,6 +78,15 @@ class GuestAgent:
         words = [info.get(name) for name in ("pretty-name", "name", "kernel-version")]
         name = next((word for word in words if isinstance(word, str) and word), "one without a name")
         return name[:MAX_NAME], str(info.get("kernel-version", "")).startswith("#")
+
+    def interfaces(self) -> dict[str, list[str]]:
+        """The addresses of each interface, by the guest's own name for it; none where the guest agent may not say."""
+        try:
+            found = self._ask("guest-network-get-interfaces")
+        except (CommandsBlocked, CommandFailed):
+            return {}
+        each = [one for one in found if isinstance(one, dict)] if isinstance(found, list) else []
+        return {str(one.get("name", "")): _addresses(one.get("ip-addresses")) for one in each[:MAX_INTERFACES]}
 
     def run(self, argv: Sequence[str], *, seconds: float = 30) -> Completed:
         """Runs a program in the guest and waits for its end; one that does not end in time is killed.
@@ -169,6 +179,11 @@ class GuestAgent:
         except (ValueError, RecursionError) as error:
             raise Nonsense(f"{command}: the answer is not JSON") from error
         return _mapping(document, command).get("return")
+
+
+def _addresses(found: object) -> list[str]:
+    each = found[:MAX_INTERFACES] if isinstance(found, list) else []
+    return [text for one in each if isinstance(one, dict) and isinstance(text := one.get("ip-address"), str)]
 
 
 def _completed(status: dict[str, object]) -> Completed:

@@ -7,13 +7,13 @@ longer in a large cluster and for a guest without a pairing.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from datetime import timedelta
 from typing import Any
 
 from tidepool_agent import backing, needs
-from tidepool_agent.addresses import reachable
+from tidepool_agent.addresses import distinct, reachable
 from tidepool_agent.errors import Frozen, GuestError
 from tidepool_agent.guestfs import PAGE, Observation, Peer, Side
 from tidepool_agent.needs import Rates, rounded
@@ -28,6 +28,7 @@ from tidepool_api import (
     GuestMemory,
     GuestSpec,
     GuestStatus,
+    Interface,
     LenderState,
     LenderStatus,
     MemoryGuest,
@@ -111,17 +112,15 @@ def _status(machine: Machine, found: Finding, wants: tuple[Want, ...], before: G
     seen = found.seen
     if found.left_alone:
         conditions = merge(without(before.conditions, ConditionType.MEMORY_BACKED), *_conditions(machine, found))
-        return GuestStatus(
-            addresses=reachable(machine.addresses), conditions=conditions, observed_at=before.observed_at
-        )
+        return GuestStatus(**_reached(machine), conditions=conditions, observed_at=before.observed_at)
     if seen is None:  # an agent that has just started and a guest that is silent: what is known still is
-        changes = {"addresses": reachable(machine.addresses), "role": _role(wants)}
+        changes = {**_reached(machine, before.interfaces), "role": _role(wants)}
         return before.model_copy(
             update=changes | {"conditions": merge(before.conditions, *_conditions(machine, found))}
         )
     curve, references = needs.curve(seen, before)
     return GuestStatus(
-        addresses=reachable(machine.addresses),
+        **_reached(machine, seen.interfaces),
         kernel_release=seen.release,
         boot_id=seen.boot_id,
         module_version=seen.module.version if seen.module else None,
@@ -136,6 +135,16 @@ def _status(machine: Machine, found: Finding, wants: tuple[Want, ...], before: G
         conditions=merge(before.conditions, *_conditions(machine, found)),
         observed_at=before.observed_at,
     )
+
+
+def _reached(machine: Machine, said: tuple[Interface, ...] = ()) -> dict[str, Any]:
+    """Where others reach it, by what its provider knows; else by what the guest itself has `said`."""
+    addresses = reachable(machine.addresses) or reachable(_all_of(said))
+    return {"addresses": addresses, "interfaces": distinct((*machine.interfaces, *said))}
+
+
+def _all_of(interfaces: tuple[Interface, ...]) -> Iterator[str]:
+    return (address for one in interfaces for address in one.addresses)
 
 
 def _role(wants: tuple[Want, ...]) -> Role:
@@ -238,7 +247,7 @@ def _ready(machine: Machine, found: Finding, parts: list[Condition]) -> Conditio
     for part in parts[:2]:
         if part.status != "True":
             return condition(kind, False, part.reason, part.message)
-    if not reachable(machine.addresses):
+    if not reachable((*machine.addresses, *_all_of(found.seen.interfaces if found.seen else ()))):
         return condition(kind, False, "NoAddress", _no_address(machine))
     return condition(kind, True, "Ready")
 

@@ -16,6 +16,7 @@ from tidepool_agent.plan import Load, Source, Step
 from tidepool_agent.provider import Machine
 from tidepool_agent.qga import GuestAgent
 from tidepool_agent.store import Store
+from tidepool_api import Interface, Provider
 
 LOOK_SECONDS = 45
 STEP_SECONDS = 180
@@ -65,11 +66,15 @@ class Session:
     def _look(self) -> Observation:
         self._domain.check_running()
         try:
-            self._known = self._probe()
+            self._known = replace(self._probe(), interfaces=self._interfaces())
         except CommandsBlocked:
             self._known = None  # somebody changed the guest agent: next time ask what it allows
             raise
         return replace(self._known, host=host_side(self._domain.description(), swap=has_swap(self._proc)))
+
+    def _interfaces(self) -> tuple[Interface, ...]:
+        """What the guest itself says; of KubeVirt's it is part of their instances."""
+        return self._guest.interfaces() if self.machine.provider is Provider.LIBVIRT else ()
 
     def _probe(self) -> Observation:
         """A probe; once per boot it also asks what does not change until the next."""

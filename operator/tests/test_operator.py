@@ -195,6 +195,29 @@ def test_a_guest_that_moves_keeps_its_pairing(agent: Agent) -> None:
     wait_for("Event", lambda: ("pool", "GuestMoved") in agent.events())
 
 
+def test_a_pool_that_names_a_network_keeps_its_pairings(agent: Agent) -> None:
+    """Issue 28: a Multus network, a range, and neither again; a lender that is not there is named with what it has."""
+    uid = pair(agent)["metadata"]["uid"]
+    interfaces = [{"name": "pages", "multus": "storage/pages", "addresses": ["10.20.0.1", "fd00::1"]}]
+    agent.guest("l", LENDS, interfaces=interfaces)
+    for network, address in (
+        ({"multus": "storage/pages"}, "10.20.0.1"),
+        ({"cidrs": ["fd00::/64"]}, "fd00::1"),
+        ({"multus": "storage/pages"}, "10.20.0.1"),
+        (None, "10.0.0.1"),
+    ):
+        agent.pool(**{"network": network} if network else {})
+        wait_for(address, lambda at=address: agent.pairing(PAIRING)["spec"]["lender"]["address"] == at)
+        given = agent.pairing(PAIRING)["spec"]["lender"].get("network")
+        assert given is None if network is None else given | network == given
+    agent.pool(network={"cidrs": ["10.30.0.0/16"]}, paused=True)
+    had = agent.wait_for_reason("LendersOnNetwork", "NotOnNetwork")["message"]
+    assert "(10.30.0.0/16): l has 10.20.0.1, fd00::1 (network storage/pages)" in had
+    pairing = agent.pairing(PAIRING)
+    assert (pairing["metadata"]["uid"], pairing["spec"]["lender"]["address"]) == (uid, "10.0.0.1")
+    assert "deletionTimestamp" not in pairing["metadata"]
+
+
 def test_a_drained_node_keeps_its_pairings_until_its_guests_leave(agent: Agent) -> None:
     """Issue 4, item 4: cordoned, its lender takes nobody new, and says so; moved elsewhere, it does again."""
     elsewhere = f"elsewhere-of-{agent.namespace}"  # where no test's agent has ever been

@@ -10,7 +10,7 @@ from tidepool_api import ApiObject, OwnerReference, format_quantity, names, now
 from tidepool_api.base import rfc3339
 
 if TYPE_CHECKING:
-    from tidepool_api import MemoryGuest, MemoryPool
+    from tidepool_api import MemoryGuest, MemoryPool, Network
     from tidepool_operator.planning.placement import Assignment
 
 Body = dict[str, Any]
@@ -34,7 +34,7 @@ def pairing_spec(pool: MemoryPool, one: Assignment, lender: MemoryGuest, borrowe
 
     Identities are not planned but follow from what guests report (see `identities`).
     """
-    spec, place = pool.spec, whereabouts(lender, borrower)
+    spec, place = pool.spec, whereabouts(lender, borrower, pool.spec.network)
     home = {"namespace": lender.namespace} if lender.namespace != pool.namespace else {}
     return {
         "pool": pool.name,
@@ -51,11 +51,15 @@ def pairing_spec(pool: MemoryPool, one: Assignment, lender: MemoryGuest, borrowe
     }
 
 
-def whereabouts(lender: MemoryGuest, borrower: MemoryGuest) -> Body:
-    """The part of a pairing's spec that says where its guests are; an address that is not known now is left out."""
+def whereabouts(lender: MemoryGuest, borrower: MemoryGuest, network: Network | None) -> Body:
+    """The part of a pairing's spec that says where its guests are, the lender on a network if one is named.
+
+    An address that is not known now is left out, and so is the network then: what is there goes with it.
+    """
     place: Body = {"nodeName": lender.spec.node_name}
-    if lender.status.addresses:
-        place["address"], *place["otherAddresses"] = lender.status.addresses
+    if addresses := lender.status.addresses_on(network):
+        place["address"], *place["otherAddresses"] = addresses
+        place["network"] = network and {"multus": None, **network.to_dict()}
     return {"lender": place, "borrower": {"nodeName": borrower.spec.node_name}}
 
 
@@ -72,8 +76,14 @@ def pairing(pool: MemoryPool, one: Assignment, spec: Body) -> Body:
             "finalizers": [names.LENDER_FINALIZER, names.BORROWER_FINALIZER],
             "ownerReferences": [owner(pool)],
         },
-        "spec": spec,
+        "spec": _without_nothing(spec),
     }
+
+
+def _without_nothing(body: Body) -> Body:
+    """What a patch takes out is not there to begin with."""
+    inner = {key: _without_nothing(value) if isinstance(value, dict) else value for key, value in body.items()}
+    return {key: value for key, value in inner.items() if value is not None}
 
 
 def owner(one: ApiObject) -> Body:

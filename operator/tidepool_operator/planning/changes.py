@@ -84,7 +84,7 @@ def following(pairings: Iterable[MemoryPairing], guests: Mapping[str, MemoryGues
     for one in pairings:
         lender, borrower = guests.get(one.lender_ref), guests.get(one.spec.borrower.guest)
         if lender and borrower and not one.terminating:
-            place = build.whereabouts(lender, borrower)
+            place = build.whereabouts(lender, borrower, one.spec.lender.network)
             found.append(Update(one, build.difference(one.spec.to_dict(), place)))
     return found
 

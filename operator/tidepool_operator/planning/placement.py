@@ -169,7 +169,7 @@ def _kept(ledger: Ledger, selection: Selection, one: MemoryPairing) -> int:
     borrower, lender = one.spec.borrower.guest, one.lender_ref
     if one.terminating or lender in selection.roles.ending:
         return 0
-    if borrower not in selection.borrowers or lender not in selection.lenders:
+    if borrower not in selection.borrowers or lender not in selection.lenders or selection.is_off_network(one):
         return 0
     if ledger.area(borrower) != ledger.area(lender) or ledger.site(lender) in ledger.sites(borrower):
         return 0

@@ -25,6 +25,7 @@ from tidepool_operator.planning.selection import (
     Selection,
     listed,
     not_promised,
+    off_the_network,
     on_cordoned_nodes,
     select,
     under_pressure,
@@ -105,6 +106,7 @@ def plan(
         problems=(
             *selection.problems,
             *(on_cordoned_nodes(selection.cordoned) if unserved else ()),
+            *off_the_network(selection, short),
             *_shortages(pool, selection, ledger, short, at),
         ),
         roles=kept,

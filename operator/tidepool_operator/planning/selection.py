@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Mapping
     from datetime import datetime
 
-    from tidepool_api import MemoryGuest, MemoryPool, Selector
+    from tidepool_api import MemoryGuest, MemoryPairing, MemoryPool, Network, Selector
     from tidepool_operator.planning.inventory import Inventory
     from tidepool_operator.planning.roles import Roles
 
@@ -34,6 +34,7 @@ class ProblemReason(StrEnum):
     NODE_CORDONED = "NodeCordoned"
     OVERCOMMITTED = "Overcommitted"
     NODE_PRESSED = "NodeUnderMemoryPressure"
+    NOT_ON_NETWORK = "NotOnNetwork"
     INSUFFICIENT_CAPACITY = "InsufficientCapacity"
     NOBODY_WHERE_REQUIRED = "NobodyWhereRequired"
 
@@ -53,6 +54,7 @@ _CONDITIONS = {
     ProblemReason.NODE_CORDONED: ConditionType.GUESTS_READY,
     ProblemReason.OVERCOMMITTED: ConditionType.LENDERS_BACKED,
     ProblemReason.NODE_PRESSED: ConditionType.LENDERS_BACKED,
+    ProblemReason.NOT_ON_NETWORK: ConditionType.LENDERS_ON_NETWORK,
     ProblemReason.INSUFFICIENT_CAPACITY: ConditionType.CAPACITY_SUFFICIENT,
     ProblemReason.NOBODY_WHERE_REQUIRED: ConditionType.PLACEMENT_SATISFIED,
 }
@@ -79,6 +81,7 @@ _PASSING = frozenset(
         ProblemReason.NODE_CORDONED,
         ProblemReason.OVERCOMMITTED,
         ProblemReason.NODE_PRESSED,
+        ProblemReason.NOT_ON_NETWORK,
     }
 )
 
@@ -94,6 +97,8 @@ class Selection:
     roles: Roles
     taken: frozenset[str]  # guests that other pools have
     problems: tuple[Problem, ...]
+    network: Network | None = None  # that pages take
+    off_network: frozenset[str] = frozenset()  # lenders that have no address there
 
     @property
     def absent(self) -> frozenset[str]:
@@ -103,8 +108,18 @@ class Selection:
     @property
     def offering(self) -> list[str]:
         """The lenders that can take more."""
-        absent = self.absent | self.roles.resting
+        absent = self.absent | self.roles.resting | self.off_network
         return [name for name in self.lenders if name not in absent]
+
+    def is_off_network(self, one: MemoryPairing) -> bool:
+        """Whether pages of a pairing take another network, and there is no address to go to on the right one.
+
+        A lender whose address there is not known for a while is still looked for where it was.
+        """
+        end = one.spec.lender
+        if self.network is None or one.lender_ref not in self.off_network or end.network == self.network:
+            return False
+        return not all(self.network.covers(address) for address in end.addresses)
 
 
 def select(
@@ -136,6 +151,8 @@ def select(
     cordoned = frozenset(
         name for name, one in (lenders | borrowers).items() if one.spec.node_name in inventory.cordoned
     )
+    reported = {name: one for name, one in lenders.items() if name not in unready}
+    off_network = frozenset(name for name, one in reported.items() if not one.status.addresses_on(pool.spec.network))
     problems = (
         *_not_found(pool, inventory, given, matched, at),
         *_not_granted(pool, ungranted),
@@ -144,7 +161,9 @@ def select(
         *_unready_guests(unready),
         *_unbacked(pool, lenders, given, known),
     )
-    return Selection(lenders, borrowers, unready, cordoned, given, frozenset(taken), problems)
+    return Selection(
+        lenders, borrowers, unready, cordoned, given, frozenset(taken), problems, pool.spec.network, off_network
+    )
 
 
 def _unbelieved(guest: MemoryGuest, inventory: Inventory) -> str:
@@ -305,6 +324,23 @@ def _unready_guests(unready: Mapping[str, str]) -> Iterable[Problem]:
         shown = [f"{name} ({why})" for name, why in sorted(unready.items())[:NAMED_AT_MOST]]
         more = f" and {len(unready) - len(shown)} more" if len(unready) > len(shown) else ""
         yield Problem(ProblemReason.GUEST_NOT_READY, f"not ready: {'; '.join(shown)}{more}", tuple(sorted(unready)))
+
+
+def off_the_network(selection: Selection, short: Iterable[str]) -> Iterable[Problem]:
+    """Which lenders have no address on the pool's network, and what they have; `short` are borrowers without enough."""
+    if found := sorted(selection.off_network):
+        shown = [f"{name} has {_interfaces(selection.lenders[name])}" for name in found[:NAMED_AT_MOST]]
+        more = f" and {len(found) - NAMED_AT_MOST} more" if len(found) > NAMED_AT_MOST else ""
+        message = (
+            f"no address on spec.network ({selection.network}): {'; '.join(shown)}{more}; give them an interface "
+            f"there, or correct spec.network"
+        )
+        yield Problem(ProblemReason.NOT_ON_NETWORK, message, tuple(short))
+
+
+def _interfaces(guest: MemoryGuest) -> str:
+    known = [str(one) for one in guest.status.interfaces] or list(guest.status.addresses)
+    return ", ".join(known[:NAMED_AT_MOST]) or "none at all"
 
 
 def on_cordoned_nodes(names: Iterable[str]) -> Iterable[Problem]:

@@ -44,7 +44,8 @@ def _present(pool: MemoryPool, inventory: Inventory, selection: Selection) -> tu
     for one in inventory.of_pool(pool.name):
         lender, borrower = one.lender_ref, one.spec.borrower.guest
         stays = lender in selection.lenders and lender not in selection.roles.ending
-        if stays and borrower in selection.borrowers and not one.terminating:
+        stays = stays and not selection.is_off_network(one) and not one.terminating
+        if stays and borrower in selection.borrowers:
             lent[lender] += one.spec.size_bytes
             borrowed[borrower] += one.spec.size_bytes
     return lent, borrowed
