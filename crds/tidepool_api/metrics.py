@@ -55,7 +55,7 @@ OPERATOR: Mapping[Metric, Description] = {
     Metric.POOL_LENT_BYTES: _gauge("bytes", POOL, "Memory that lenders hold ready for connected borrowers"),
     Metric.POOL_USED_BYTES: _gauge("bytes", POOL, "Memory that borrowers use at their lenders, rounded"),
     Metric.POOL_HIT_RATIO: _gauge(
-        "ratio", POOL, "Reads of evicted pages that lenders answered, among all such since the pairings connected"
+        "ratio", POOL, "Pages that came from lenders, among all that were asked for since the pairings connected"
     ),
     Metric.POOL_GUESTS: _gauge("guests", (*POOL, "role"), "Guests that the selectors match"),
     Metric.POOL_PAIRINGS: _gauge("pairings", (*POOL, "phase"), "Pairings by phase"),
@@ -140,7 +140,7 @@ AGENT: Mapping[Metric, Description] = {
 }
 
 _EACH = ("namespace", "pool", "pairing")
-_HITS = "Reads of evicted pages that lenders answered, among all such"
+_HITS = "Pages that came from lenders, among all that were asked for; what the pool never had is in neither"
 _SPARED = "Reads that disks were spared"
 
 # What Prometheus makes of these, by the chart's recording rules.
