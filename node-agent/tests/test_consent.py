@@ -121,7 +121,7 @@ class Scene:
     excluded_by: Excluded | None = None
     unsupported: Unsupported | None = None
     present: MemoryGuest | None = None
-    paired: list[Any] = field(default_factory=list)
+    known: list[Any] = field(default_factory=list)  # the pairings
     stuck: bool = False
     node: str = "node1"
     figures_wait: timedelta = timedelta(seconds=30)
@@ -155,7 +155,10 @@ class Scene:
         return self.present
 
     def pairings(self, _key: object) -> list[Any]:
-        return self.paired
+        return self.known
+
+    async def paired(self, _key: object) -> frozenset[str]:
+        return frozenset(one.metadata.uid for one in self.known)
 
     async def write_end(self, *_: Any) -> None:
         """Told to nobody."""
@@ -230,7 +233,7 @@ def test_what_is_in_a_guest_that_is_excluded_comes_out(tmp_path: Path) -> None:
 
 def test_a_borrower_that_does_not_go_is_named_by_no_pairing(tmp_path: Path) -> None:
     """While there is the pairing that is well; when it has gone and the directory has not, the guest says so."""
-    scene = Scene(LENDING, stuck=True, paired=[made()])
+    scene = Scene(LENDING, stuck=True, known=[made()])
     worker = scene.worker(tmp_path)
     for status in ("True", "False"):
         scene.round(worker)
@@ -238,7 +241,7 @@ def test_a_borrower_that_does_not_go_is_named_by_no_pairing(tmp_path: Path) -> N
         found = find(scene.present.status.conditions, "LendingPaired")
         assert found is not None
         assert found.status == status
-        scene.paired = []
+        scene.known = []
 
 
 def test_a_guest_of_another_system_is_asked_no_more(tmp_path: Path) -> None:
