@@ -59,6 +59,13 @@ GRANT: dict[str, Any] = {
     "spec": {"to": [{"namespace": "team", "pool": "pool"}], "selector": {"matchLabels": {"memory": "spare"}}},
 }
 
+QUOTA: dict[str, Any] = {
+    "apiVersion": names.API_VERSION,
+    "kind": "MemoryQuota",
+    "metadata": {"name": "quota"},
+    "spec": {"maxBorrowed": "4Gi", "maxLent": "0"},
+}
+
 MISSING = object()
 
 

@@ -6,7 +6,7 @@ import json
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from objects import GRANT, GUEST, MISSING, PAIRING, POOL, changed, within
+from objects import GRANT, GUEST, MISSING, PAIRING, POOL, QUOTA, changed, within
 
 from tidepool_api import names
 from tidepool_api_testing.server import Refused
@@ -118,6 +118,9 @@ WRONG: list[tuple[dict[str, Any], str, Any, str, str]] = [
     (POOL, "spec.network.cidrs", ["10.0.0.1"], "spec.network.cidrs[0]", '"10.0.0.1" is not a range of IP addresses; w'),
     (POOL, "spec.network.cidrs", ["10.20.1.5/16"], "spec.network.cidrs[0]", "10.20.1.5/16 has bits beyond its prefi"),
     (GRANT, "spec.to", [], "spec.to", "should have at least 1 items"),
+    (QUOTA, "spec", {}, "spec", "limits nothing; give maxBorrowed, maxLent or both"),
+    (QUOTA, "spec.maxLent", "lots", "spec.maxLent", '"lots" is not an amount of memory; write a number'),
+    (QUOTA, "spec.maxBorrowed", "32Ti", "spec.maxBorrowed", "32Ti is too much; the most is 16Ti"),
     (GRANT, "spec.selector", {}, "spec.selector", "is empty and would select every guest"),
     (POOL, "spec.strategy", "Both", "spec.strategy", 'supported values: "NonInclusive", "Exclusive"'),
     (POOL, "spec.port", 0, "spec.port", "should be greater than or equal to 1"),
@@ -188,6 +191,7 @@ RIGHT: list[tuple[dict[str, Any], str, Any]] = [
     (POOL, "spec.lenders.namespaces", ["a", "b"]),
     (PAIRING, "spec.lender", PAIRING["spec"]["lender"] | {"namespace": "other"}),
     (GRANT, "spec.to", [{"namespace": "a"}]),
+    (QUOTA, "spec", {"maxLent": "1Mi"}),
     (POOL, "spec.maxUnavailable", 3),
     (POOL, "spec.maxUnavailable", "100%"),
     (POOL, "spec.paused", True),
@@ -310,13 +314,14 @@ COLUMNS = {
     "tpair": ["NAME", "LENDER", "BORROWER", "SIZE", "PHASE", "HIT RATIO", "AGE"],
     "tguest": ["NAME", "NODE", "ROLE", "KERNEL", "MODULE", "MEMORY", "READY", "AGE"],
     "tgrant": ["NAME", "TO", "PAIRINGS", "LENT", "AGE"],
+    "tquota": ["NAME", "BORROWED", "MAX BORROWED", "LENT", "MAX LENT", "AGE"],
 }
 
 
 @pytest.mark.parametrize("kind", COLUMNS)
 def test_columns(api_server: Server, namespace: str, kind: str) -> None:
     """`kubectl get` with a short name shows the columns worth reading."""
-    api_server.create(*within(namespace, POOL, PAIRING, GUEST, GRANT))
+    api_server.create(*within(namespace, POOL, PAIRING, GUEST, GRANT, QUOTA))
     header = api_server.kubectl("get", "-n", namespace, kind).splitlines()[0]
     assert [column.strip() for column in header.split("  ") if column.strip()] == COLUMNS[kind]
 

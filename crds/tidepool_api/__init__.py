@@ -55,6 +55,7 @@ from tidepool_api.pool import (
     Priority,
     Weight,
 )
+from tidepool_api.quota import MemoryQuota, QuotaSpec, QuotaStatus
 from tidepool_api.units import format_quantity, parse_duration, parse_quantity, to_mib
 
 __version__ = "0.1.0"
@@ -93,6 +94,7 @@ __all__ = [
     "MemoryGuest",
     "MemoryPairing",
     "MemoryPool",
+    "MemoryQuota",
     "Metric",
     "Near",
     "Network",
@@ -108,6 +110,8 @@ __all__ = [
     "PoolStatus",
     "Priority",
     "Provider",
+    "QuotaSpec",
+    "QuotaStatus",
     "Reason",
     "Requirement",
     "Role",

@@ -21,6 +21,7 @@ from tidepool_api.grant import MemoryGrant
 from tidepool_api.guest import MemoryGuest
 from tidepool_api.pairing import MemoryPairing
 from tidepool_api.pool import MemoryPool
+from tidepool_api.quota import MemoryQuota
 
 Schema = dict[str, Any]
 
@@ -122,6 +123,18 @@ KINDS = (
             Column("To", ".spec.to[*].namespace"),
             Column("Pairings", ".status.pairings", "integer"),
             Column("Lent", ".status.lent"),
+            _AGE,
+        ),
+    ),
+    Kind(
+        MemoryQuota,
+        names.QUOTAS,
+        "tquota",
+        (
+            Column("Borrowed", ".status.borrowed"),
+            Column("Max Borrowed", ".spec.maxBorrowed"),
+            Column("Lent", ".status.lent"),
+            Column("Max Lent", ".spec.maxLent"),
             _AGE,
         ),
     ),

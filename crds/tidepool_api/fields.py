@@ -60,6 +60,12 @@ def _memory(text: str) -> str:
     return text
 
 
+def _bound(text: str) -> str:
+    if parse_quantity(text) > parse_quantity(MOST_MEMORY):
+        raise ValueError(f"{text} is too much; the most is {MOST_MEMORY}")
+    return text
+
+
 def _between(what: str, least: str, most: str) -> AfterValidator:
     def check(text: str) -> str:
         if not parse_duration(least) <= parse_duration(text) <= parse_duration(most):
@@ -111,6 +117,8 @@ _MEMORY_RULES = rules(
         says=f"self + ' is too much; the most is {MOST_MEMORY}'",
     ),
 )
+
+_BOUND_RULES = rules(_MEMORY_RULES[VALIDATIONS][0], _MEMORY_RULES[VALIDATIONS][2])
 
 _DEADLINE = ("the deadline", LEAST_DEADLINE, MOST_DEADLINE)
 _THRESHOLD = ("a threshold", LEAST_THRESHOLD, MOST_THRESHOLD)
@@ -184,6 +192,7 @@ def _network_name(text: str) -> str:
 
 
 Memory = Annotated[str, Field(max_length=20, json_schema_extra=_MEMORY_RULES), AfterValidator(_memory)]
+Bound = Annotated[str, Field(max_length=20, json_schema_extra=_BOUND_RULES), AfterValidator(_bound)]
 Deadline = Annotated[str, Field(max_length=16, json_schema_extra=_duration_rules(*_DEADLINE)), _between(*_DEADLINE)]
 Threshold = Annotated[str, Field(max_length=16, json_schema_extra=_duration_rules(*_THRESHOLD)), _between(*_THRESHOLD)]
 Pause = Annotated[str, Field(max_length=16, json_schema_extra=_duration_rules(*_PAUSE)), _between(*_PAUSE)]

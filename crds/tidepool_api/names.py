@@ -12,6 +12,7 @@ POOLS = "memorypools"
 PAIRINGS = "memorypairings"
 GUESTS = "memoryguests"
 GRANTS = "memorygrants"
+QUOTAS = "memoryquotas"
 
 DRY_RUN_ANNOTATION = f"{GROUP}/dry-run"  # on a pool, not "false": say what would change, and change nothing
 POOL_LABEL = f"{GROUP}/pool"
@@ -180,6 +181,7 @@ class ConditionType(StrEnum):
     LENDERS_ON_NETWORK = "LendersOnNetwork"
     CAPACITY_SUFFICIENT = "CapacitySufficient"
     PLACEMENT_SATISFIED = "PlacementSatisfied"
+    QUOTA_SUFFICIENT = "QuotaSufficient"
     GUESTS_READY = "GuestsReady"
     CHANGES_PENDING = "ChangesPending"
 

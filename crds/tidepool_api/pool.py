@@ -394,8 +394,8 @@ class PoolStatus(ApiModel):
     """Ready, Progressing and Degraded sum up: all is as the spec asks, something is under way, somebody has too little.
 
     These say why, where they are False: LendersFound, LendersGranted, LendersBacked, BorrowersFound, RolesConsistent,
-    LendersOnNetwork, CapacitySufficient, PlacementSatisfied, GuestsReady. ChangesPending is there while the pool is
-    held, WriteRefused while the API server refuses something.
+    LendersOnNetwork, CapacitySufficient, PlacementSatisfied, QuotaSufficient, GuestsReady. ChangesPending is there
+    while the pool is held, WriteRefused while the API server refuses something.
     """
 
     @model_validator(mode="before")
