@@ -68,8 +68,8 @@ def role(user: str) -> list[dict[str, Any]]:
     rules = [
         rule(names.GROUP, "memorypools", "get list watch patch"),
         rule(names.GROUP, "memorypairings", "get list watch create patch delete"),
-        rule(names.GROUP, "memorypools/status memorypairings/status memorygrants/status", "patch"),
-        rule(names.GROUP, "memoryguests memorygrants", "get list watch"),
+        rule(names.GROUP, "memorypools/status memorypairings/status memorygrants/status memoryquotas/status", "patch"),
+        rule(names.GROUP, "memoryguests memorygrants memoryquotas", "get list watch"),
         rule(names.GROUP, "memoryguests", "patch"),
         rule("", "nodes", "list watch"),
         rule("", "events", "create"),

@@ -54,7 +54,10 @@ def only(agent: Agent) -> dict[str, Any]:
 
 
 def test_a_grant_says_who_makes_use_of_it(agent: Agent, owner: Agent) -> None:
-    """Its owners see it on the grant itself, without a right in the namespace that borrows."""
+    """Its owners see it on the grant itself, and on their quota, without a right in the namespace that borrows."""
+    head = {"apiVersion": names.API_VERSION, "kind": "MemoryQuota"}
+    quota = {**head, "metadata": {"name": "quota", "namespace": owner.namespace}, "spec": {"maxLent": "600Mi"}}
+    owner.server.apply(quota)
     borrowing(agent, owner)
     grant(owner, agent.namespace)
     made = wait_for("pairing", lambda: only(agent))["metadata"]["name"]
@@ -74,6 +77,11 @@ def test_a_grant_says_who_makes_use_of_it(agent: Agent, owner: Agent) -> None:
         "sizeBytes": 512 << 20,
         "lentBytes": 300 << 20,
     }
+
+    def counted() -> Any:
+        return owner.server.get("memoryquotas", "quota", "-n", owner.namespace).get("status")
+
+    wait_for("the quota says it", lambda: counted() == {"borrowed": "0", "lent": "512Mi"})
     owner.server.kubectl("delete", "memorygrants", "-n", owner.namespace, "grant")
 
 

@@ -311,6 +311,36 @@ def test_bad_input_is_said_and_everything_else_goes_on(agent: Agent) -> None:
     assert agent.condition("Ready")["status"] == "False"
 
 
+def test_a_quota_is_kept_by_all_pools_of_a_namespace(agent: Agent) -> None:
+    """Two pools of a namespace share it; raised, the second one is served; lowered, it gives its memory back."""
+    _quota(agent, maxBorrowed="520Mi")
+    for name in ("one", "two"):
+        agent.guest(f"l-{name}", {"memory": f"spare-{name}"}, address="10.0.0.2")
+        agent.guest(f"b-{name}", {"memory": f"short-{name}"}, address="10.0.0.3")
+        agent.pool(name, lends=f"spare-{name}", borrows=f"short-{name}")
+    first, second = "one.b-one.l-one", "two.b-two.l-two"
+    wait_for("first pairing", lambda: first in agent.pairings())
+
+    def found() -> Any:
+        status = agent.server.get("memorypools", "two", "-n", agent.namespace).get("status", {})
+        return next((one for one in status.get("conditions", []) if one["type"] == "QuotaSufficient"), {})
+
+    wait_for("the pool says it", lambda: found().get("reason") == "QuotaReached")
+    assert "borrows 512Mi of at most 520Mi; guest b-two would have more" in found()["message"]
+    assert list(agent.pairings()) == [first]
+    _quota(agent, maxBorrowed="1Gi")
+    wait_for("second pairing", lambda: second in agent.pairings())
+    _quota(agent, maxBorrowed="520Mi")
+    wait_for("deletion", lambda: agent.pairing(second)["metadata"].get("deletionTimestamp"))
+    assert "deletionTimestamp" not in agent.pairing(first)["metadata"]
+
+
+def _quota(agent: Agent, **spec: str) -> None:
+    """What the administrator of the namespace writes."""
+    head = {"apiVersion": names.API_VERSION, "kind": "MemoryQuota"}
+    agent.server.apply({**head, "metadata": {"name": "quota", "namespace": agent.namespace}, "spec": spec})
+
+
 def _pool_by_tier(agent: Agent) -> dict[str, Any]:
     return {
         "apiVersion": names.API_VERSION,

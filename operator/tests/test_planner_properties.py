@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import random
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from datetime import timedelta
 
 from hypothesis import given, settings
@@ -14,6 +14,7 @@ from tidepool_api import GuestRole, MemoryGuest, MemoryPairing, MemoryPool, Role
 from tidepool_operator.planning.inventory import Node
 from tidepool_operator.planning.placement import LEAST, priority
 from tidepool_operator.planning.planner import Plan
+from tidepool_operator.planning.quotas import Bound, Limits, Side
 
 LENDERS = ["l1", "l2", "l3"]
 BORROWERS = ["b1", "b2", "b3", "b4"]
@@ -30,10 +31,12 @@ class World:
     pairings: list[MemoryPairing]
     claimed: dict[str, str]
     silent: frozenset[str]
+    limits: Limits = field(default_factory=Limits)
 
     def plan(self) -> Plan:
         """The plan for it."""
-        return plan(self.pool, self.guests, self.pairings, claimed=self.claimed, silent=self.silent, nodes=ZONES)
+        told = {"claimed": self.claimed, "silent": self.silent, "nodes": ZONES, "limits": self.limits}
+        return plan(self.pool, self.guests, self.pairings, **told)
 
     def after(self, done: Plan) -> World:
         """The world in which the plan is carried out; other pools' pairings are as before, what was going is gone."""
@@ -132,6 +135,20 @@ def worlds_with(pools: st.SearchStrategy[MemoryPool]) -> st.SearchStrategy[World
 
 worlds = worlds_with(fixed)  # where every borrower has its size
 any_worlds = worlds_with(fixed | planned | auto)
+
+
+def bound(side: Side) -> st.SearchStrategy[Bound | None]:
+    """What quotas leave to the pool, if there is one."""
+    some = st.integers(0, 4096).map(lambda size: Bound("quota", "ns", side, size * MIB, room=size * MIB))
+    return st.none() | some
+
+
+limited_worlds = st.builds(
+    lambda world, borrowed, lent: replace(world, limits=Limits(borrowed, {"": lent} if lent else {})),
+    any_worlds,
+    bound(Side.BORROWED),
+    bound(Side.LENT),
+)
 
 
 def lender_named(name: str) -> st.SearchStrategy[MemoryGuest]:
@@ -359,7 +376,21 @@ def test_pairings_are_of_a_useful_size_and_few(world: World) -> None:
 
 
 @thorough
-@given(any_worlds)
+@given(limited_worlds)
+def test_nothing_new_is_planned_beyond_a_quota(world: World) -> None:
+    """Issue 28, what an administrator misses, point 4: what is too much goes, now or later, and nothing comes to it."""
+    made = world.plan()
+    mine = [one for one in world.pairings if one.spec.pool == world.pool.name]
+    before = {(one.spec.borrower.guest, one.spec.lender.guest): one.spec.size_bytes for one in mine}
+    after = {(one.borrower, one.lender): one.size for one in made.assignments}
+    is_more = any(size > before.get(key, 0) for key, size in after.items())
+    leaving = sum(size for key, size in before.items() if key not in after) if is_more else 0
+    for one in filter(None, (world.limits.borrowed, world.limits.lent.get(""))):
+        assert sum(after.values()) + leaving <= one.room or (made.deferred and not is_more)
+
+
+@thorough
+@given(limited_worlds)
 def test_every_shortage_is_explained(world: World) -> None:
     """A borrower with less than it should have is waiting, or a problem says why."""
     made = world.plan()

@@ -15,6 +15,7 @@ from tidepool_operator.cluster.cross_namespace import Grants, pairings_elsewhere
 from tidepool_operator.cluster.state import Objects, State
 from tidepool_operator.planning.inventory import Inventory, Node
 from tidepool_operator.planning.planner import plan
+from tidepool_operator.planning.quotas import Bound, Limits, Side
 from tidepool_operator.status.grants import borrowed, status
 from tidepool_scale import world as cluster
 
@@ -73,6 +74,21 @@ def test_ten_thousand_guests_are_planned_in_a_second(pools: int, kind: str) -> N
         assert min(seconds) < 1
         pairings = [one for of, made in plans for one in carried_out(made, of.name)]
         assert len({one.spec.borrower.guest for one in pairings}) == GUESTS // 2
+
+
+@pytest.mark.parametrize("gib", [10_000, 500])
+def test_a_quota_does_not_make_planning_slow(gib: int) -> None:
+    """Be it wide or soon used up."""
+    guests, one = everybody(1), pool_of(0, "fixed")
+    bound = Bound("quota", "ns", Side.LENT, gib << 30, room=gib << 30)
+    inventory = Inventory(guests, [], nodes=WHERE)
+    seconds = []
+    while not seconds or (min(seconds) >= 1 and len(seconds) < 3):
+        start = time.process_time()
+        made = plan(one, inventory, at=LONG_AGO, limits=Limits(lent={"": bound}))
+        seconds.append(time.process_time() - start)
+    assert min(seconds) < 1
+    assert len(made.assignments) == min(GUESTS // 2, gib * 2)
 
 
 def put(objects: Objects[Any], namespace: str, name: str, version: int, **fields: Any) -> None:

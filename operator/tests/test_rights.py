@@ -10,6 +10,7 @@ from cast import NARROW_TOKEN, OWN_NAMESPACE, Agent, OperatorProcess, connected_
 from world import pairing
 
 from tidepool_api import names
+from tidepool_api.crd import KINDS
 from tidepool_api_testing.chart import RIGHTS, for_user, rendered
 from tidepool_api_testing.server import Refused
 
@@ -38,6 +39,19 @@ def rights(objects: list[dict[str, Any]]) -> set[tuple[str, str, str]]:
 def test_the_tests_have_the_rights_of_the_chart() -> None:
     """What the operator can do in these tests it can do in a cluster, and the other way round."""
     assert rights(role("operator")) == rights(rendered("operator"))
+
+
+def test_quotas_and_grants_are_for_who_administers_a_namespace() -> None:
+    """Whoever may edit there writes pools; nobody who may only look changes anything."""
+    roles = {one["metadata"]["name"].rpartition("-")[2]: one for one in rendered("users")}
+    labels = {name: {key for key in one["metadata"]["labels"] if "aggregate" in key} for name, one in roles.items()}
+    assert labels == {name: {f"rbac.authorization.k8s.io/aggregate-to-{name}"} for name in ("view", "edit", "admin")}
+    writing = {name: {(what, verb) for _, what, verb in rights([one])} for name, one in roles.items()}
+    assert {verb for _, verb in writing["view"]} == {"get", "list", "watch"}
+    assert {what for what, _ in writing["view"]} == {kind.plural for kind in KINDS}
+    assert {what for what, verb in writing["edit"] if verb == "create"} == {names.POOLS}
+    assert {what for what, verb in writing["admin"] if verb == "create"} == {names.GRANTS, names.QUOTAS}
+    assert not [what for what, _ in writing["edit"] | writing["admin"] if "/" in what]
 
 
 @pytest.fixture(scope="module")

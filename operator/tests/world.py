@@ -10,6 +10,7 @@ from cast import identity_of, instance
 from tidepool_api import GuestRole, MemoryGuest, MemoryPairing, MemoryPool, format_quantity
 from tidepool_operator.planning import build, planner
 from tidepool_operator.planning.inventory import Inventory, Node
+from tidepool_operator.planning.quotas import Limits
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Mapping
@@ -32,9 +33,11 @@ def plan(
     silent: Collection[str] = (),
     nodes: Mapping[str, Node] | None = None,
     at: datetime = LONG_AGO,
+    limits: Limits = planner.UNLIMITED,
 ) -> Plan:
     """The plan for a pool when there is nothing else."""
-    return planner.plan(pool, Inventory(guests, pairings, nodes=nodes, silent=silent), claimed=claimed, at=at)
+    inventory = Inventory(guests, pairings, nodes=nodes, silent=silent)
+    return planner.plan(pool, inventory, claimed=claimed, at=at, limits=limits)
 
 
 def pool(

@@ -25,7 +25,7 @@ from tidepool_operator.cluster.state import Objects, State
 from tidepool_operator.health import serve
 from tidepool_operator.metrics import Metrics
 from tidepool_operator.reconcile import Reconciler
-from tidepool_operator.status import grants
+from tidepool_operator.status import grants, quotas
 
 if TYPE_CHECKING:
     from tidepool_operator.settings import Settings
@@ -94,15 +94,16 @@ class Operator:
                 await self.queue.add(namespace)
             self.metrics.leading.set(1)
             log.info("ready: %d namespaces with pools or pairings", len(self.state.namespaces()))
-            await _for_ever("cannot say on the grants who uses them", GRANTS_SECONDS, self.tell_on_grants)
+            await _for_ever("cannot say on grants and quotas what is used", GRANTS_SECONDS, self.tell_on_others)
         finally:
             self.metrics.leading.set(0)
             await self.queue.stop()
             self.reconciler.step_down()
 
-    async def tell_on_grants(self) -> None:
-        """Says on each grant who makes use of it."""
+    async def tell_on_others(self) -> None:
+        """Says on each grant who makes use of it, and on each quota what counts against it."""
         await grants.tell(self.cluster, self.state)
+        await quotas.tell(self.cluster, self.state)
 
     async def stop(self) -> None:
         """Ends what runs."""
@@ -131,8 +132,8 @@ class Operator:
             objects.put(body)
         changes = self.told[objects.plural, namespace] = objects.changes(namespace)
         is_news = kind == "DELETED" or changes != told  # more than its status
-        if objects is self.state.grants and not is_news:
-            return  # what is said on it nobody plans with
+        if objects in (self.state.grants, self.state.quotas) and not is_news:
+            return  # what is said on them nobody plans with
         lending = _lending(body) if objects is self.state.pools else set()
         if objects is self.state.pools and before is not None:
             lending |= set(before.spec.lenders.namespaces)
@@ -143,13 +144,18 @@ class Operator:
         """The namespaces that plan with an object; from `lending` a pool borrows now, or did before."""
         grants, meta = self.reconciler.grants, body["metadata"]
         if objects is self.state.pairings:
-            return {namespace for end in ends(body) for namespace in grants.concerned(*end)}
+            found = {namespace for end in ends(body) for namespace in grants.concerned(*end)}
+            return found | (self._sharing_quota(ends(body)[0][0]) if is_news else set())
         if objects is self.state.guests and not is_news:
             return grants.concerned(meta["namespace"], meta["name"])
         shared = {meta["namespace"], *lending} if is_news else ()
-        is_granting = objects in (self.state.grants, self.state.guests)
+        is_granting = objects in (self.state.grants, self.state.guests, self.state.quotas)
         borrowing = borrowing_from(meta["namespace"], self.state) if is_granting else set()
         return borrowing | {reader for namespace in shared for reader in grants.readers(namespace)}
+
+    def _sharing_quota(self, lending: str) -> set[str]:
+        """The namespaces that may borrow what others leave of the quota of a lending one."""
+        return self.reconciler.grants.readers(lending) if self.state.quotas.in_namespace(lending) else set()
 
     async def take_in_node(self, kind: str | None, body: dict[str, Any]) -> None:
         """Takes in one watch event about a node, and wakes the namespaces that have guests there."""

@@ -31,6 +31,7 @@ from tidepool_api import (
 )
 from tidepool_operator.cluster.api import Refused, at_once
 from tidepool_operator.cluster.cross_namespace import Grants, age, is_granted, pairings_elsewhere
+from tidepool_operator.cluster.quotas import Quotas
 from tidepool_operator.cluster.writing import Turns, Writer, gist
 from tidepool_operator.planning import adoption, build, changes, identities
 from tidepool_operator.planning.changes import TOLD_AT_MOST, Create, Delete, Update, described
@@ -112,6 +113,7 @@ class Reconciler:
         self._metrics = metrics
         self._writer = Writer(cluster)
         self.grants = Grants(state)
+        self._quotas = Quotas(state)
         self._written: dict[str, float] = {}  # UID of a pool -> when its status was written last
         self._turns = Turns(cadence.OPERATOR_WRITES)
         self._shown: set[tuple[str, str]] = set()  # pools in the metrics
@@ -130,6 +132,7 @@ class Reconciler:
         scene = self._round(namespace, outcome)
         pools = sorted(self._state.pools.in_namespace(namespace), key=age)
         broken = self._state.pools.unreadable(namespace)
+        self._quotas.look()
         plans = [(pool, self._plan(scene, pool)) for pool in pools if not pool.terminating]
         going = [one for one in (*pools, *(unread.head for unread in broken)) if one.terminating]
         await self._name_guests(scene)
@@ -163,6 +166,7 @@ class Reconciler:
         alive = self._state.uids()
         self._writer.keep(alive)
         self._turns.keep(alive)
+        self._quotas.forget_gone()
         self._written = {uid: at for uid, at in self._written.items() if uid in alive}
         served = self._state.namespaces()
         self._outcomes = {name: one for name, one in self._outcomes.items() if name in served}
@@ -178,6 +182,7 @@ class Reconciler:
         self._outcomes.clear()
         self._met.clear()
         self._written.clear()
+        self._quotas = Quotas(self._state)
         self._writer.keep(())
 
     def _round(self, namespace: str, outcome: Outcome) -> _Round:
@@ -259,7 +264,16 @@ class Reconciler:
         scene.guests |= granted.guests
         claimed = scene.claimed | granted.claimed if granted.claimed else scene.claimed
         without = self.grants.ungranted(pool)
-        made = plan(pool, scene.inventory, claimed=claimed, granted=granted.guests, at=now(), ungranted=without)
+        made = plan(
+            pool,
+            scene.inventory,
+            claimed=claimed,
+            granted=granted.guests,
+            at=now(),
+            ungranted=without,
+            limits=self._quotas.limits(pool),
+        )
+        self._quotas.count(pool, made)
         seconds = time.thread_time() - begin
         scene.planning += seconds
         self._metrics.plan_seconds.observe(seconds)

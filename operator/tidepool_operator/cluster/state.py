@@ -15,7 +15,7 @@ from typing import Any, Generic, TypeVar
 
 from pydantic import ValidationError
 
-from tidepool_api import ApiObject, MemoryGrant, MemoryGuest, MemoryPairing, MemoryPool, names
+from tidepool_api import ApiObject, MemoryGrant, MemoryGuest, MemoryPairing, MemoryPool, MemoryQuota, names
 from tidepool_operator.planning.inventory import Node
 
 T = TypeVar("T", bound=ApiObject)
@@ -236,12 +236,13 @@ class State:
         self.pairings = Objects(MemoryPairing, names.PAIRINGS, groups=_groups_of)
         self.guests = Objects(MemoryGuest, names.GUESTS)
         self.grants = Objects(MemoryGrant, names.GRANTS, keeps_readable=False)
+        self.quotas = Objects(MemoryQuota, names.QUOTAS)
         self.nodes = Nodes()
 
     @property
     def kinds(self) -> tuple[Objects[Any], ...]:
-        """All four."""
-        return (self.pools, self.pairings, self.guests, self.grants)
+        """All five."""
+        return (self.pools, self.pairings, self.guests, self.grants, self.quotas)
 
     def uids(self) -> set[str]:
         """The UIDs of all pools and pairings."""

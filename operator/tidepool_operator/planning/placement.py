@@ -17,9 +17,10 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, NamedTuple
 
 from tidepool_api import Apart, Near, Placement, Role, parse_quantity
-from tidepool_api.fields import LEAST_MEMORY
+from tidepool_api.fields import LEAST_MEMORY, MOST_BYTES
 from tidepool_api.pool import MOST_LENDERS
 from tidepool_api.units import MIB
+from tidepool_operator.planning.quotas import Allowance, Limits, home
 from tidepool_operator.planning.ranking import Ranking
 from tidepool_operator.planning.roles import own_spare, spare
 
@@ -59,6 +60,7 @@ class Ledger:
     places: dict[str, Place]  # of lenders and borrowers
     placement: Placement = field(default_factory=Placement)
     ranks: dict[str, int] = field(default_factory=dict)  # borrower -> its priority, where it is not 0
+    allowance: Allowance = field(default_factory=lambda: Allowance(Limits()))  # of quotas
     due: dict[str, int] = field(default_factory=dict)  # borrower -> its share, to which what is wanted is near enough
     sizes: dict[str, dict[str, int]] = field(default_factory=lambda: defaultdict(dict))  # borrower -> lender -> size
     lent: dict[str, int] = field(default_factory=_sums)  # lender -> sum of these
@@ -72,6 +74,7 @@ class Ledger:
         """Assigns so much more."""
         self.sizes[borrower][lender] = self.sizes[borrower].get(lender, 0) + size
         self.lent[lender] += size
+        self.allowance.take(lender, size)
 
     def missing(self, borrower: str) -> int:
         """What a borrower lacks."""
@@ -114,8 +117,8 @@ class Ledger:
         return tuple(sorted(found))
 
 
-def open_ledger(pool: MemoryPool, inventory: Inventory, selection: Selection) -> Ledger:
-    """An empty ledger for the selected guests."""
+def open_ledger(pool: MemoryPool, inventory: Inventory, selection: Selection, limits: Limits) -> Ledger:
+    """An empty ledger for the selected guests, within the limits of quotas."""
     bound = {name: _bound(one, pool) for name, one in selection.lenders.items()}
     left = {
         name: min(bound[name], spare(pool, selection.lenders[name].status) - pool.spec.margin_bytes)
@@ -124,7 +127,8 @@ def open_ledger(pool: MemoryPool, inventory: Inventory, selection: Selection) ->
     }
     places = {name: inventory.place(one) for by in (selection.lenders, selection.borrowers) for name, one in by.items()}
     ranks = {name: rank for name, one in selection.borrowers.items() if (rank := priority(pool, one))}
-    ledger = Ledger({}, pool.spec.lenders.spread, bound, left, places, pool.spec.placement, ranks)
+    allowance = Allowance(limits)
+    ledger = Ledger({}, pool.spec.lenders.spread, bound, left, places, pool.spec.placement, ranks, allowance)
     for lender in selection.lenders:
         ledger.leaving[lender] += inventory.lent_to_others(lender, pool)
     return ledger
@@ -150,6 +154,7 @@ def _bound(lender: MemoryGuest, pool: MemoryPool) -> int:
 
 def keep(ledger: Ledger, inventory: Inventory, pool: str, selection: Selection, disruption: Disruption) -> None:
     """Enters every existing pairing that is still right, cut down where it no longer fits and may be cut down now."""
+    leaving: list[MemoryPairing] = []
     for one in sorted(inventory.of_pool(pool), key=lambda one: -ledger.ranks.get(one.spec.borrower.guest, 0)):
         borrower, lender = one.spec.borrower.guest, one.lender_ref
         size = _kept(ledger, selection, one)
@@ -162,6 +167,9 @@ def keep(ledger: Ledger, inventory: Inventory, pool: str, selection: Selection, 
         else:
             ledger.leaving[lender] += one.spec.size_bytes
             ledger.blocked[borrower].add(lender)
+            leaving.append(one)
+    for one in leaving:
+        ledger.allowance.leave(one.lender_ref, one.spec.size_bytes)
 
 
 def _kept(ledger: Ledger, selection: Selection, one: MemoryPairing) -> int:
@@ -173,7 +181,8 @@ def _kept(ledger: Ledger, selection: Selection, one: MemoryPairing) -> int:
         return 0
     if ledger.area(borrower) != ledger.area(lender) or ledger.site(lender) in ledger.sites(borrower):
         return 0
-    return min(_room(ledger, one), ledger.missing(borrower), ledger.most(borrower))
+    size = min(_room(ledger, one), ledger.missing(borrower), ledger.most(borrower))
+    return ledger.allowance.cut(lender, borrower, size)
 
 
 def _room(ledger: Ledger, one: MemoryPairing) -> int:
@@ -209,20 +218,75 @@ class Placing:
         self._in_part = in_part
         groups = {lender: ledger.places[lender].groups for lender in ledger.spare}
         sites = {lender: ledger.site(lender) for lender in ledger.spare}
-        self._ranking = Ranking({lender: ledger.free(lender) for lender in ledger.spare}, groups, sites)
+        self._ranking = Ranking({lender: self._free(lender) for lender in ledger.spare}, groups, sites)
+        self._limited = self._by_quota()
+        self._largest = max(ledger.wanted.values(), default=0)
+        limited = [lender for some in self._limited.values() for lender in some]
+        homes = {lender: (_home_area(home(lender), ledger.area(lender)),) for lender in limited}
+        self._without_quota = Ranking({lender: ledger.free(lender) for lender in limited}, homes)
 
     def serve(self, borrower: str) -> None:
         """Places what a borrower lacks."""
         missing = self._ledger.missing(borrower)
         if missing <= 0:
             return
-        taken = _whole(missing, self._offers(borrower, 1)) or self._parts(borrower, missing)
+        allowed = self._allowed(borrower, missing)
+        if allowed <= 0:
+            return
+        taken = _whole(allowed, self._offers(borrower, 1)) or self._parts(borrower, allowed)
         for lender, size in taken:
             self._ledger.add(borrower, lender, size)
-            self._ranking.set(lender, self._ledger.free(lender))
+            self._rank(lender)
+        if (left := allowed - sum(size for _, size in taken)) > 0:
+            self._lack(borrower, left)
+
+    def _by_quota(self) -> dict[str, list[str]]:
+        """The lenders of each namespace whose lending a quota bounds, by the namespace in their names."""
+        bounded = self._ledger.allowance.limits.lent
+        found: dict[str, list[str]] = {namespace: [] for namespace in bounded}
+        for lender in self._ledger.spare:
+            if home(lender) in bounded:
+                found[home(lender)].append(lender)
+        return found
+
+    def _free(self, lender: str) -> int:
+        """What a lender has for more that quotas allow."""
+        return min(self._ledger.free(lender), self._ledger.allowance.left(lender))
+
+    def _rank(self, lender: str) -> None:
+        """Enters what a lender has now, and those under its quota once that leaves less than some borrower wants."""
+        self._ranking.set(lender, self._free(lender))
+        bound = self._ledger.allowance.limits.lent.get(home(lender))
+        if bound is None:
+            return
+        self._without_quota.set(lender, self._ledger.free(lender))
+        if self._ledger.allowance.of(bound) < self._largest:
+            for one in self._limited[home(lender)]:
+                self._ranking.set(one, self._free(one))
+
+    def _allowed(self, borrower: str, missing: int) -> int:
+        """What a borrower may get of what it misses; all or nothing where it does not take a part."""
+        allowance = self._ledger.allowance
+        bound = allowance.limits.borrowed
+        left = allowance.of(bound)
+        if bound is None or left >= missing:
+            return missing
+        allowance.miss(borrower, bound, missing)
+        return left if self._in_part else 0
+
+    def _lack(self, borrower: str, missing: int) -> None:
+        """Notes the quotas that keep a borrower from lenders which have memory for it."""
+        ledger = self._ledger
+        for namespace, bound in ledger.allowance.limits.lent.items():
+            left = ledger.allowance.of(bound)
+            most = self._without_quota.best(_home_area(namespace, ledger.area(borrower)), 1, ())
+            if left < missing and any(ledger.free(one) > left for one in most):
+                ledger.allowance.miss(borrower, bound, missing)
 
     def _parts(self, borrower: str, missing: int) -> list[tuple[str, int]]:
-        taken, left = _split(missing, self._offers(borrower, MOST_LENDERS), self._ledger.sites(borrower))
+        allowance = self._ledger.allowance
+        lent = {namespace: allowance.of(bound) for namespace, bound in allowance.limits.lent.items()}
+        taken, left = _split(missing, self._offers(borrower, MOST_LENDERS), self._ledger.sites(borrower), lent)
         return taken if self._in_part or not left else []
 
     def _offers(self, borrower: str, count: int) -> list[Offer]:
@@ -241,7 +305,7 @@ class Placing:
 
     def _offer(self, borrower: str, lender: str) -> Offer:
         ledger = self._ledger
-        present, free = ledger.sizes[borrower].get(lender), ledger.free(lender)
+        present, free = ledger.sizes[borrower].get(lender), self._free(lender)
         distance = ledger.places[borrower].distance(ledger.places[lender])
         most = min(free, ledger.most(borrower) - (present or 0))
         return Offer(present is None, distance, -free, lender, most, ledger.site(lender))
@@ -252,6 +316,10 @@ def is_namesake(lender: str, borrower: str) -> bool:
     return lender.rpartition("/")[2] == borrower
 
 
+def _home_area(namespace: str, area: str) -> str:
+    return f"{namespace}/{area}"
+
+
 def _whole(missing: int, offers: list[Offer]) -> list[tuple[str, int]]:
     """All from one lender, if one has it."""
     enough = (one for one in offers if one.most >= missing and (missing >= LEAST or not one.is_new))
@@ -259,14 +327,21 @@ def _whole(missing: int, offers: list[Offer]) -> list[tuple[str, int]]:
     return [(best.lender, missing)] if best else []
 
 
-def _split(missing: int, offers: list[Offer], sites: set[str]) -> tuple[list[tuple[str, int]], int]:
-    """From as few lenders as it takes beside those at `sites`, the largest first; and what is still missing then."""
+def _split(
+    missing: int, offers: list[Offer], sites: set[str], lent: dict[str, int]
+) -> tuple[list[tuple[str, int]], int]:
+    """From as few lenders as it takes beside those at `sites`, the largest first; and what is still missing then.
+
+    `lent` is what quotas leave all lenders of a namespace together, where one does.
+    """
     taken: list[tuple[str, int]] = []
     for one in sorted(offers, key=lambda one: (-one.most, one)):
-        size = _share(missing, one.most)
+        namespace = home(one.lender)
+        size = _share(missing, min(one.most, lent.get(namespace, one.most)))
         if size < (LEAST if one.is_new else 1) or (one.is_new and (len(sites) == MOST_LENDERS or one.site in sites)):
             continue
         taken.append((one.lender, size))
+        lent[namespace] = lent.get(namespace, MOST_BYTES) - size
         missing -= size
         sites.add(one.site)
     return taken, missing

@@ -18,6 +18,7 @@ from tidepool_api import Role, format_quantity
 from tidepool_api.units import MIB
 from tidepool_operator.planning.disruption import Disruption
 from tidepool_operator.planning.placement import Assignment, Ledger, Placing, keep, open_ledger
+from tidepool_operator.planning.quotas import Limits
 from tidepool_operator.planning.roles import Turn, remembered, settle, until_due
 from tidepool_operator.planning.selection import (
     Problem,
@@ -40,6 +41,7 @@ if TYPE_CHECKING:
     from tidepool_operator.planning.inventory import Inventory
 
 ROUGHLY = 64 * MIB
+UNLIMITED = Limits()
 
 
 @dataclass(frozen=True)
@@ -77,22 +79,25 @@ def plan(
     claimed: Mapping[str, str] | None = None,
     granted: Mapping[str, MemoryGuest] | None = None,
     ungranted: Collection[str] = (),
+    limits: Limits = UNLIMITED,
 ) -> Plan:
     """What should be for this pool.
 
     `inventory` has the guests and pairings of its namespace, `claimed` the guests that another pool has (guest ->
     pool), `granted` the guests of other namespaces that lend to this pool, `ungranted` those namespaces that give it
-    nothing, and `at` is the time.
+    nothing, `limits` what quotas leave to it, and `at` is the time.
     """
     selection = select(pool, inventory, granted or {}, claimed or {}, at, ungranted)
     disruption = Disruption(pool, inventory, selection)
     turning = {name for name in selection.borrowers if inventory.has_role(name, Role.LENDER)}
-    ledger = _placed(pool, inventory, selection, disruption, turning)
+    ledger = _placed(pool, inventory, selection, disruption, limits, turning)
     unserved = [name for name in selection.borrowers if sum(ledger.sizes[name].values()) < pool.spec.least_bytes]
     absent = selection.absent
     wanting = [name for name in unserved if name not in absent]
     is_room_coming = bool(ledger.surplus) or _is_room_coming(ledger, inventory, selection)
-    short = [] if is_room_coming else [name for name in wanting if name not in turning]
+    waiting = turning | ledger.allowance.waiting
+    elsewhere = waiting | ledger.allowance.lacking
+    short = [] if is_room_coming else [name for name in wanting if name not in elsewhere]
     paired = {name for by in (ledger.lent, ledger.sizes) for name, amount in by.items() if amount}
     settle(selection.roles, paired)
     kept = remembered(pool, selection.roles, paired, at)
@@ -101,13 +106,14 @@ def plan(
         lenders=tuple(selection.lenders),
         borrowers=tuple(selection.borrowers),
         unserved=tuple(unserved),
-        waiting=tuple(name for name in wanting if is_room_coming or name in turning),
+        waiting=tuple(name for name in wanting if is_room_coming or name in waiting),
         deferred=tuple(sorted(disruption.deferred)),
         problems=(
             *selection.problems,
             *(on_cordoned_nodes(selection.cordoned) if unserved else ()),
             *off_the_network(selection, short),
             *_shortages(pool, selection, ledger, short, at),
+            *ledger.allowance.problems(),
         ),
         roles=kept,
         turns=tuple(selection.roles.turns),
@@ -117,10 +123,15 @@ def plan(
 
 
 def _placed(
-    pool: MemoryPool, inventory: Inventory, selection: Selection, disruption: Disruption, turning: Collection[str]
+    pool: MemoryPool,
+    inventory: Inventory,
+    selection: Selection,
+    disruption: Disruption,
+    limits: Limits,
+    turning: Collection[str],
 ) -> Ledger:
     """Who has what: first what is kept of the present, then what the borrowers lack, but for those `turning`."""
-    ledger = open_ledger(pool, inventory, selection)
+    ledger = open_ledger(pool, inventory, selection, limits)
     size(pool, inventory, selection, ledger)
     keep(ledger, inventory, pool.name, selection, disruption)
     placing = Placing(ledger, in_part=is_sized(pool))

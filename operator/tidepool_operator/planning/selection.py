@@ -37,6 +37,7 @@ class ProblemReason(StrEnum):
     NOT_ON_NETWORK = "NotOnNetwork"
     INSUFFICIENT_CAPACITY = "InsufficientCapacity"
     NOBODY_WHERE_REQUIRED = "NobodyWhereRequired"
+    QUOTA_REACHED = "QuotaReached"
 
     @property
     def condition(self) -> ConditionType:
@@ -57,6 +58,7 @@ _CONDITIONS = {
     ProblemReason.NOT_ON_NETWORK: ConditionType.LENDERS_ON_NETWORK,
     ProblemReason.INSUFFICIENT_CAPACITY: ConditionType.CAPACITY_SUFFICIENT,
     ProblemReason.NOBODY_WHERE_REQUIRED: ConditionType.PLACEMENT_SATISFIED,
+    ProblemReason.QUOTA_REACHED: ConditionType.QUOTA_SUFFICIENT,
 }
 
 
@@ -73,7 +75,8 @@ class Problem:
         return self.reason not in _PASSING or not set(unserved).isdisjoint(self.guests)
 
 
-# What is worth a word, and no harm to a pool as such: some guest of many is always being restarted.
+# What is worth a word, and no harm to a pool as such: some guest of many is always being restarted, and who has the
+# minimum could always have more.
 _PASSING = frozenset(
     {
         ProblemReason.NOT_GRANTED,
@@ -82,6 +85,7 @@ _PASSING = frozenset(
         ProblemReason.OVERCOMMITTED,
         ProblemReason.NODE_PRESSED,
         ProblemReason.NOT_ON_NETWORK,
+        ProblemReason.QUOTA_REACHED,
     }
 )
 

@@ -7,12 +7,14 @@ from itertools import chain
 from typing import TYPE_CHECKING
 
 from tidepool_api.curve import curve_of
+from tidepool_operator.planning.quotas import home
 from tidepool_operator.planning.shares import Claim, share, steady
 
 if TYPE_CHECKING:
     from tidepool_api import MemoryGuest, MemoryPool
     from tidepool_operator.planning.inventory import Inventory
     from tidepool_operator.planning.placement import Ledger
+    from tidepool_operator.planning.quotas import Bound, Limits
     from tidepool_operator.planning.selection import Selection
 
 
@@ -27,14 +29,33 @@ def size(pool: MemoryPool, inventory: Inventory, selection: Selection, ledger: L
         ledger.wanted = dict.fromkeys(selection.borrowers, pool.spec.most_bytes)
         return
     lent, present = _present(pool, inventory, selection)
-    capacity: dict[str, int] = defaultdict(int)
-    for name in selection.lenders:
-        capacity[ledger.area(name)] += _capacity(ledger, name, lent.get(name, 0))
     claims: dict[str, list[Claim]] = defaultdict(list)
     for one in selection.borrowers.values():
         claims[ledger.area(one.name)].append(claim(pool, one, ledger.ranks.get(one.name, 0)))
+    near = (name for name in selection.lenders if ledger.area(name) in claims)
+    given = {name: _capacity(ledger, name, lent.get(name, 0)) for name in near}
+    reached = _keep_within(ledger.allowance.limits, given)
+    capacity: dict[str, int] = defaultdict(int)
+    for name, amount in given.items():
+        capacity[ledger.area(name)] += amount
     ledger.due = {name: size for area, some in claims.items() for name, size in share(capacity[area], some).items()}
     ledger.wanted = steady(ledger.due, present, chain.from_iterable(claims.values()))
+    for asked in chain.from_iterable(claims.values()):
+        if ledger.due[asked.borrower] < asked.most:
+            ledger.allowance.lack(asked.borrower, reached)
+
+
+def _keep_within(limits: Limits, given: dict[str, int]) -> list[Bound]:
+    """Where lenders could give more than quotas allow, each gives its part; returns the bounds that are reached."""
+    parts = [(bound, [name for name in given if home(name) == namespace]) for namespace, bound in limits.lent.items()]
+    parts += [(limits.borrowed, list(given))] if limits.borrowed else []
+    reached = []
+    for bound, lenders in parts:
+        total = sum(given[name] for name in lenders)
+        if total > bound.room:
+            given |= {name: given[name] * bound.room // total for name in lenders}
+            reached.append(bound)
+    return reached
 
 
 def _present(pool: MemoryPool, inventory: Inventory, selection: Selection) -> tuple[dict[str, int], dict[str, int]]:
