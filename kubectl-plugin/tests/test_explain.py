@@ -140,3 +140,11 @@ def test_a_lender_that_is_off_the_network_is_told() -> None:
 
 def test_a_lender_is_told_to_whom_it_lends() -> None:
     assert "in which it lends to b" in steps(guest("l", "spare"), pool(), pairing(), name="l")[-1].text
+
+
+def test_a_guest_is_told_of_a_quota_that_bounds_its_pool() -> None:
+    """The pool is well, for everybody has the minimum; and yet each would have more."""
+    bounded = pool(condition("QuotaSufficient", "False", "QuotaReached", "MemoryQuota q limits: more is not allowed"))
+    said = "a quota bounds pool pool: MemoryQuota q limits: more is not allowed"
+    assert said in [step.text for step in steps(guest("b", "short"), bounded, pairing())]
+    assert said not in [step.text for step in steps(guest("b", "short"), pool(), pairing())]

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from objects import HEAD, PAIRING, condition, exposition, guest, pairing, parsed, pool
 from rich.console import Console
 
-from tidepool_api import MemoryGrant
+from tidepool_api import MemoryGrant, MemoryQuota
 from tidepool_api.curve import curve_of
 from tidepool_kubectl.figures import hits_per_second, parse
 from tidepool_kubectl.plan import Lenders, Plan, forecast, plan
@@ -127,6 +127,37 @@ def test_an_auto_pool_takes_those_whose_curve_promises_something() -> None:
     shown = made(auto, idle, useless, reader("gains", 1000, CURVE))
     assert [row.name for row in shown.rows] == ["gains"]
     assert shown.lenders == Lenders(guests=2, free_bytes=GIB)
+
+
+def quota(namespace: str = "ns", used: dict[str, str] | None = None, **spec: str) -> MemoryQuota:
+    """What bounds a namespace, and what counts there."""
+    body = {"metadata": {"name": "q", "namespace": namespace}, "spec": spec, "status": used or {}}
+    return MemoryQuota.parse(body)
+
+
+@pytest.mark.parametrize(
+    ("quotas", "free"),
+    [
+        ([quota(maxLent="768Mi", used={"lent": "512Mi"})], 256),
+        ([quota(maxBorrowed="512Mi", used={"borrowed": "1Gi"})], 0),
+        ([quota(maxBorrowed="640Mi"), quota(maxLent="1Gi", used={"lent": "900Mi"})], 124),
+        ([quota(maxLent="4Gi"), quota("other", maxLent="0")], 2048),
+    ],
+)
+def test_lenders_have_no_more_than_quotas_leave(quotas: list[MemoryQuota], free: int) -> None:
+    """Of what two guests would have to spare beyond."""
+    shown = made(pool(), rich("l"), rich("m"), quotas=tuple(quotas))
+    assert (shown.lenders.free_bytes, shown.lenders.forbidden_bytes) == (free * MIB, (2048 - free) * MIB)
+    said = [line for line in summary(shown) if line.startswith("not to spare, for a MemoryQuota forbids it")]
+    assert bool(said) == (free < 2048)
+
+
+def test_lenders_of_another_namespace_are_bound_by_its_quota() -> None:
+    wide = pool()
+    wide["spec"]["lenders"]["namespaces"] = ["far"]
+    some = (rich("l"), rich("m", namespace="far"))
+    shown = made(wide, *some, grants=(grant("far"),), quotas=(quota("far", maxLent="100Mi"),))
+    assert shown.lenders.free_bytes == (1024 + 100) * MIB
 
 
 def test_lenders_have_what_their_own_use_leaves_and_is_not_promised() -> None:

@@ -11,7 +11,7 @@ from urllib.parse import quote
 from kubernetes import config
 from urllib3.exceptions import HTTPError
 
-from tidepool_api import ApiObject, MemoryGrant, MemoryGuest, MemoryPairing, MemoryPool, names
+from tidepool_api import ApiObject, MemoryGrant, MemoryGuest, MemoryPairing, MemoryPool, MemoryQuota, names
 from tidepool_kubectl import figures
 from tidepool_kubectl.snapshot import Fleet, Lendings, Snapshot, Workload
 
@@ -91,6 +91,7 @@ class Cluster:
         text, unread = self._metrics()
         pools, guests = self._all(MemoryPool, names.POOLS), self._all(MemoryGuest, names.GUESTS)
         grants = self._allowed(MemoryGrant, names.GRANTS, self._where) or ()
+        quotas = self._allowed(MemoryQuota, names.QUOTAS, self._where) or ()
         named = {name for pool in pools for name in pool.spec.lenders.namespaces}
         hidden = []
         for other in sorted(named - {self.namespace}) if not self._everywhere else ():
@@ -99,8 +100,9 @@ class Cluster:
             if there is None or given is None:
                 hidden.append(other)
             guests, grants = guests + (there or ()), grants + (given or ())
+            quotas += self._allowed(MemoryQuota, names.QUOTAS, _namespace(other)) or ()
         pairings = self._all(MemoryPairing, names.PAIRINGS)
-        return Fleet(pools, pairings, guests, grants, tuple(hidden), figures.parse(text), unread)
+        return Fleet(pools, pairings, guests, grants, quotas, tuple(hidden), figures.parse(text), unread)
 
     def _allowed(self, model: type[T], plural: str, where: str) -> tuple[T, ...] | None:
         """All objects of a kind there; None where one may not look."""

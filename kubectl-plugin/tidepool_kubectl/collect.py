@@ -21,7 +21,7 @@ Query = Sequence[tuple[str, str]]
 Read = Callable[[str, Query], bytes]
 Part = tuple[str, bytes]  # the name of a file, and what is in it
 
-KINDS = (names.POOLS, names.PAIRINGS, names.GUESTS, names.GRANTS)
+KINDS = (names.POOLS, names.PAIRINGS, names.GUESTS, names.GRANTS, names.QUOTAS)
 PORTS = {"agent": names.AGENT_METRICS_PORT, "operator": names.OPERATOR_METRICS_PORT}
 LOG_LINES, LOG_BYTES = 10_000, 4 << 20
 NODE_INFO = ("architecture", "containerRuntimeVersion", "kernelVersion", "kubeletVersion", "osImage")

@@ -124,6 +124,9 @@ def _chosen(pool: MemoryPool, roles: list[str], guest: MemoryGuest) -> Iterator[
     less = 0 if roles[0] == _BORROWER else pool.spec.left_out(guest.status)
     if less:
         yield good(f"as a lender it counts {readable(less)} less than it has, for its pod does not request that much")
+    quota = find(pool.status.conditions, ConditionType.QUOTA_SUFFICIENT)
+    if quota and quota.status is Status.FALSE:
+        yield good(f"a quota bounds pool {pool.name}: {quota.message}")
     degraded = find(pool.status.conditions, ConditionType.DEGRADED)
     if degraded and degraded.status is Status.TRUE:
         yield bad(f"pool {pool.name} is degraded", degraded.message)

@@ -10,7 +10,17 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import chain
 
-from tidepool_api import GuestStatus, MemoryGuest, MemoryPairing, MemoryPool, PairingPhase, Role, RoleChoice, Status
+from tidepool_api import (
+    GuestStatus,
+    MemoryGuest,
+    MemoryPairing,
+    MemoryPool,
+    MemoryQuota,
+    PairingPhase,
+    Role,
+    RoleChoice,
+    Status,
+)
 from tidepool_api.curve import ENOUGH_REFERENCES, Point, curve_of, size_for, value_at
 from tidepool_kubectl.snapshot import Fleet
 
@@ -58,6 +68,8 @@ class Lenders:
     """What is left for more."""
     left_out_bytes: int = 0
     """What they do not lend because nobody has promised it to them."""
+    forbidden_bytes: int = 0
+    """What they would have for more, and quotas forbid."""
 
 
 @dataclass(frozen=True)
@@ -190,13 +202,30 @@ def _lenders(pool: MemoryPool, fleet: Fleet, borrowers: Iterable[Key]) -> Lender
         one for one in fleet.guests if _key(one) in lending or (_key(one) not in busy and _may_lend(pool, one, fleet))
     ]
     willing = [one for one in guests if _takes_more(pool, one)]
+    spare: dict[str, int] = defaultdict(int)
+    for guest in willing:
+        spare[guest.namespace] += _free(pool, guest, promised[_key(guest)])
+    free = _within_quotas(pool, spare, fleet.quotas)
     return Lenders(
         guests=len(lending | {_key(one) for one in guests}),
         reluctant=len(guests) - len(willing),
         promised_bytes=sum(one.spec.size_bytes for one in pairings),
-        free_bytes=sum(_free(pool, one, promised[_key(one)]) for one in willing),
+        free_bytes=free,
         left_out_bytes=sum(pool.spec.left_out(one.status) for one in guests),
+        forbidden_bytes=sum(spare.values()) - free,
     )
+
+
+def _within_quotas(pool: MemoryPool, spare: Mapping[str, int], quotas: Iterable[MemoryQuota]) -> int:
+    """What lenders have for more, by their namespaces, as far as quotas allow it."""
+    to_lend = dict(spare)
+    to_borrow = sum(spare.values())
+    for one in quotas:
+        if one.namespace in to_lend and (left := one.left_to_lend) is not None:
+            to_lend[one.namespace] = min(to_lend[one.namespace], left)
+        if one.namespace == pool.namespace and (left := one.left_to_borrow) is not None:
+            to_borrow = min(to_borrow, left)
+    return min(to_borrow, sum(to_lend.values()))
 
 
 def _may_lend(pool: MemoryPool, guest: MemoryGuest, fleet: Fleet) -> bool:

@@ -98,6 +98,8 @@ def summary(made: Plan) -> Iterator[str]:
     yield _lenders(made.lenders)
     if left_out := made.lenders.left_out_bytes:
         yield f"not lent, for no pod requests it: {size(left_out)} of theirs (spec.lenders.overcommitted: Exclude)"
+    if forbidden := made.lenders.forbidden_bytes:
+        yield f"not to spare, for a MemoryQuota forbids it: {size(forbidden)} of theirs"
     if made.rows:
         yield from (_demand(made, one) for one in made.sizes)
     instead = _sum(row.instead_bytes for row in made.rows)

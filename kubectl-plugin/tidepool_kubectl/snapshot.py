@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
 
-from tidepool_api import MemoryGrant, MemoryGuest, MemoryPairing, MemoryPool, names
+from tidepool_api import MemoryGrant, MemoryGuest, MemoryPairing, MemoryPool, MemoryQuota, names
 from tidepool_kubectl.figures import Figures
 
 
@@ -43,6 +43,8 @@ class Fleet:
     """Also those of other namespaces that the pools name."""
     grants: tuple[MemoryGrant, ...] = ()
     """Those of these namespaces."""
+    quotas: tuple[MemoryQuota, ...] = ()
+    """Likewise, as far as one may list them."""
     hidden: tuple[str, ...] = ()
     """Namespaces that the pools name, and whose guests one may not list."""
     figures: Figures = field(default_factory=Figures)
