@@ -29,6 +29,7 @@
  */
 #define pr_fmt(fmt) KBUILD_MODNAME ": " fmt
 
+#include <linux/export.h>
 #include <linux/ktime.h>
 
 #include "base/broken.h"
@@ -370,6 +371,7 @@ bool tide_breaker_admits(struct tide_lender *lender, enum tide_size size)
 		return !tide_disk_due(size);
 	return !READ_ONCE(lender->breaker.flaps) && tide_breaker_probes(reads);
 }
+EXPORT_SYMBOL_GPL(tide_breaker_admits);
 
 /**
  * tide_breaker_reset() - a session begins: what was measured is forgotten

@@ -9,10 +9,14 @@
  */
 #define pr_fmt(fmt) KBUILD_MODNAME ": " fmt
 
+#include <linux/export.h>
+#include <linux/highmem.h>
 #include <linux/mm.h>
 #include <linux/moduleparam.h>
 #include <linux/vmalloc.h>
 
+#include "base/outcome.h"
+#include "base/trace.h"
 #include "borrower/buffers.h"
 #include "borrower/object.h"
 #include "borrower/send_pages.h"
@@ -219,6 +223,7 @@ bool tide_buffers_take(unsigned int count, struct list_head *taken)
 	spin_unlock_irqrestore(&tide_buffers_lock, flags);
 	return enough;
 }
+EXPORT_SYMBOL_GPL(tide_buffers_take);
 
 /**
  * tide_buffer_free() - give a buffer back that holds no reference
@@ -233,6 +238,7 @@ void tide_buffer_free(struct tide_buffer *buffer)
 	tide_buffers_idle++;
 	spin_unlock_irqrestore(&tide_buffers_lock, flags);
 }
+EXPORT_SYMBOL_GPL(tide_buffer_free);
 
 /**
  * tide_buffer_release() - give a buffer back together with the references that it holds
@@ -283,6 +289,25 @@ struct tide_buffer *tide_outgoing_find(struct tide_object *object, pgoff_t index
 
 	return buffer && buffer->index == index ? buffer : NULL;
 }
+EXPORT_SYMBOL_GPL(tide_outgoing_find);
+
+/**
+ * tide_outgoing_copy() - a page is read from its buffer
+ * @buffer: its object is locked
+ * @page: where to
+ */
+void tide_outgoing_copy(struct tide_buffer *buffer, struct page *page)
+{
+	const struct tide_object *object = buffer->object;
+	struct tide_lender *lender = buffer->lender;
+
+	copy_highpage(page, buffer->page);
+	atomic64_inc(&lender->stats.get_hits);
+	atomic64_inc(&lender->stats.get_hits_buffer);
+	trace_tidepool_get(object->dev, object->number, buffer->index, 1, lender->name,
+			   TIDE_GOT_BUFFER, 0);
+}
+EXPORT_SYMBOL_GPL(tide_outgoing_copy);
 
 /**
  * tide_outgoing_has() - does any buffer hold one of these pages?

@@ -11,6 +11,10 @@ struct workqueue_struct;
 
 #define TIDE_DROP_CHUNK		256	/* entries dropped with interrupts off */
 
+/* Where a page is, or all of some pages: the slot of a lender, or */
+#define TIDE_NOWHERE	(-1)	/* some page is not in the pool */
+#define TIDE_BUFFERED	(-2)	/* all pages are in outgoing buffers */
+
 extern struct workqueue_struct *tide_catalog_queue;
 
 int tide_catalog_init(void);
@@ -32,6 +36,7 @@ void tide_object_drop(struct tide_object *object, pgoff_t first, pgoff_t last);
 void tide_object_drop_locked(struct tide_object *object, pgoff_t first, pgoff_t last);
 void tide_object_unlearn(struct tide_object *object, pgoff_t index);
 bool tide_object_has(struct tide_object *object, pgoff_t first, pgoff_t last);
+int tide_object_where(struct tide_object *object, pgoff_t index);
 u64 tide_object_version(struct tide_object *object, pgoff_t index, int *slot);
 void tide_object_erase(struct tide_object *object, pgoff_t index, u64 version);
 void tide_object_erase_locked(struct tide_object *object, pgoff_t index, u64 version);

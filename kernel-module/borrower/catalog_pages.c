@@ -6,6 +6,7 @@
  */
 #define pr_fmt(fmt) KBUILD_MODNAME ": " fmt
 
+#include <linux/export.h>
 #include <linux/slab.h>
 
 #include "borrower/buffers.h"
@@ -244,6 +245,7 @@ void tide_object_drop(struct tide_object *object, pgoff_t first, pgoff_t last)
 		tide_object_unlock(object, flags);
 	} while (first);
 }
+EXPORT_SYMBOL_GPL(tide_object_drop);
 
 /**
  * tide_object_unlearn() - forget a page that the pool has wrong
@@ -359,6 +361,24 @@ u64 tide_object_version(struct tide_object *object, pgoff_t index, int *slot)
 	*slot = tide_entry_slot(entry);
 	return tide_entry_version(entry);
 }
+EXPORT_SYMBOL_GPL(tide_object_version);
+
+/**
+ * tide_object_where() - where is a page?
+ * @object: the object, locked
+ * @index: page index
+ *
+ * Return: the slot of a lender, TIDE_BUFFERED or TIDE_NOWHERE.
+ */
+int tide_object_where(struct tide_object *object, pgoff_t index)
+{
+	int slot;
+
+	if (tide_outgoing_find(object, index))
+		return TIDE_BUFFERED;
+	return tide_object_version(object, index, &slot) ? slot : TIDE_NOWHERE;
+}
+EXPORT_SYMBOL_GPL(tide_object_where);
 
 /**
  * tide_object_has() - may the pool have any of these pages?
@@ -380,6 +400,7 @@ bool tide_object_has(struct tide_object *object, pgoff_t first, pgoff_t last)
 	tide_object_unlock(object, flags);
 	return has;
 }
+EXPORT_SYMBOL_GPL(tide_object_has);
 
 /* Forgets the entry of a page if it is of this version, and of this lender unless that is -1. */
 static void tide_entry_erase(struct tide_object *object, pgoff_t index, u64 version, int slot)

@@ -4,8 +4,9 @@
  * files of the pool, small ones and large ones, from just before they are handed
  * over until the last folio is unlocked. They are sampled, one at a time and at
  * most one of a size a jiffy; a work item waits for the folio, nothing is
- * allocated.
+ * allocated. Whoever is told when a read ends measures it himself.
  */
+#include <linux/export.h>
 #include <linux/jiffies.h>
 #include <linux/ktime.h>
 #include <linux/mm.h>
@@ -40,17 +41,47 @@ static struct {
 	.lock = __SPIN_LOCK_UNLOCKED(tide_disk.lock),
 };
 
+/**
+ * tide_disk_wanted() - is a read to be measured?
+ * @size: of the read
+ *
+ * Context: any.
+ * Return: true once a jiffy; tide_disk_took() may then follow.
+ */
+bool tide_disk_wanted(enum tide_size size)
+{
+	unsigned long last = READ_ONCE(tide_disk.last[size]);
+
+	return time_after(jiffies, last) &&
+	       cmpxchg(&tide_disk.last[size], last, jiffies) == last;
+}
+EXPORT_SYMBOL_GPL(tide_disk_wanted);
+
+/**
+ * tide_disk_took() - a read from disk has been measured
+ * @size: of the read
+ * @ns: how long it took
+ *
+ * Context: any.
+ */
+void tide_disk_took(enum tide_size size, u64 ns)
+{
+	unsigned long flags;
+
+	tide_histogram_add(&tide_disk_latency, ns);
+	spin_lock_irqsave(&tide_disk.lock, flags);
+	tide_recent_add(&tide_disk.recent[size], ns);
+	spin_unlock_irqrestore(&tide_disk.lock, flags);
+}
+EXPORT_SYMBOL_GPL(tide_disk_took);
+
 static void tide_disk_end(void)
 {
 	struct folio *folio = tide_disk.folio;
-	u64 ns = ktime_to_ns(ktime_sub(ktime_get(), tide_disk.start));
 
-	if (folio_test_uptodate(folio)) {
-		tide_histogram_add(&tide_disk_latency, ns);
-		spin_lock(&tide_disk.lock);
-		tide_recent_add(&tide_disk.recent[tide_disk.size], ns);
-		spin_unlock(&tide_disk.lock);
-	}
+	if (folio_test_uptodate(folio))
+		tide_disk_took(tide_disk.size,
+			       ktime_to_ns(ktime_sub(ktime_get(), tide_disk.start)));
 	folio_put(folio);
 	clear_bit_unlock(0, &tide_disk.busy);
 }
@@ -120,14 +151,15 @@ bool tide_disk_due(enum tide_size size)
  */
 u64 tide_disk_mean(enum tide_size size)
 {
+	unsigned long flags;
 	unsigned int count;
 	u64 ns;
 
-	spin_lock(&tide_disk.lock);
+	spin_lock_irqsave(&tide_disk.lock, flags);
 	ns = tide_recent_mean(&tide_disk.recent[size], &count);
 	if (count)
 		tide_disk.mean_ns[size] = ns;
 	ns = tide_disk.mean_ns[size];
-	spin_unlock(&tide_disk.lock);
+	spin_unlock_irqrestore(&tide_disk.lock, flags);
 	return ns;
 }

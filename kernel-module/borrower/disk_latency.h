@@ -30,6 +30,8 @@ static inline enum tide_size tide_size(unsigned long pages)
 extern struct tide_histogram tide_disk_latency;
 bool tide_disk_start(struct folio *folio, enum tide_size size);
 void tide_disk_submitted(void);
+bool tide_disk_wanted(enum tide_size size);
+void tide_disk_took(enum tide_size size, u64 ns);
 bool tide_disk_due(enum tide_size size);
 u64 tide_disk_mean(enum tide_size size);
 

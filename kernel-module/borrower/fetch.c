@@ -10,6 +10,7 @@
  */
 #define pr_fmt(fmt) KBUILD_MODNAME ": " fmt
 
+#include <linux/export.h>
 #include <linux/highmem.h>
 #include <linux/slab.h>
 
@@ -31,6 +32,7 @@
 #define TIDE_ARRIVE		16	/* pages received before readers go on */
 
 struct workqueue_struct *tide_disk_queue;
+EXPORT_SYMBOL_GPL(tide_disk_queue);
 
 int tide_get_init(void)
 {
@@ -60,6 +62,7 @@ void tide_get_free(struct tide_get *get)
 	get->ops->free(get);
 	tide_lender_put(lender);
 }
+EXPORT_SYMBOL_GPL(tide_get_free);
 
 static void tide_trace_get(const struct tide_get *get, unsigned int i,
 			   unsigned int pages, enum tide_got how)
@@ -176,6 +179,56 @@ static void tide_get_end(struct tide_get *get)
 /* ------------------------------------------------------------------ */
 
 /**
+ * tide_get_begin() - a request without a page
+ * @get: with room for @most
+ * @ops: what becomes of its pages
+ * @lender: that is asked; the reference is the request's from here on
+ * @object: whose pages they are
+ * @size: of the read that it is part of
+ * @most: pages that there may be
+ *
+ * Context: any.
+ */
+void tide_get_begin(struct tide_get *get, const struct tide_get_ops *ops,
+		    struct tide_lender *lender, struct tide_object *object,
+		    enum tide_size size, unsigned int most)
+{
+	tide_object_hold(object);
+	get->ops = ops;
+	get->lender = lender;
+	get->object = object;
+	get->start = ktime_get();
+	get->size = size;
+	get->hit = false;
+	get->receiving = false;
+	get->exclusive = lender->config.strategy == TIDE_EXCLUSIVE;
+	get->most = most;
+	get->count = 0;
+}
+EXPORT_SYMBOL_GPL(tide_get_begin);
+
+/**
+ * tide_get_add() - ask for one more page
+ * @get: with room for it; its object is locked
+ * @page: where it goes
+ * @index: which one it is
+ * @version: that the lender has
+ *
+ * Context: any.
+ */
+void tide_get_add(struct tide_get *get, struct page *page, pgoff_t index, u64 version)
+{
+	get->page[get->count++] = (struct tide_get_page) {
+		.page = page,
+		.index = index,
+		.version = version,
+	};
+	if (get->exclusive)
+		tide_object_erase_locked(get->object, index, version);
+}
+EXPORT_SYMBOL_GPL(tide_get_add);
+
+/**
  * tide_get_submit() - hand a request over
  * @get: with at least one page
  *
@@ -211,6 +264,7 @@ void tide_get_submit(struct tide_get *get)
 	}
 	tide_lender_put(lender);
 }
+EXPORT_SYMBOL_GPL(tide_get_submit);
 
 /* ------------------------------------------------------------------ */
 /* receiving							       */

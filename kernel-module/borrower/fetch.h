@@ -82,6 +82,10 @@ static inline unsigned int tide_get_next(const struct tide_get *get, unsigned in
 
 int tide_get_init(void);
 void tide_get_exit(void);
+void tide_get_begin(struct tide_get *get, const struct tide_get_ops *ops,
+		    struct tide_lender *lender, struct tide_object *object,
+		    enum tide_size size, unsigned int most);
+void tide_get_add(struct tide_get *get, struct page *page, pgoff_t index, u64 version);
 void tide_get_submit(struct tide_get *get);
 void tide_get_free(struct tide_get *get);
 void tide_get_abort(struct tide_lane *lane);

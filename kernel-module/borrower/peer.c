@@ -4,6 +4,7 @@
  * until it is gone, and the slots of those that are enabled. What goes on with one is
  * session.c's.
  */
+#include <linux/export.h>
 #include <linux/kthread.h>
 #include <linux/percpu.h>
 #include <linux/slab.h>
@@ -61,10 +62,31 @@ static void tide_lender_released(struct kref *kref)
 	complete(&container_of(kref, struct tide_lender, kref)->released);
 }
 
+/**
+ * tide_lender_at() - the lender of a slot, if it may be asked now
+ * @slot: as a catalog entry names it
+ *
+ * Context: any.
+ * Return: the lender with a reference taken, or NULL.
+ */
+struct tide_lender *tide_lender_at(int slot)
+{
+	struct tide_lender *lender;
+
+	rcu_read_lock();
+	lender = rcu_dereference(tide_lenders[slot]);
+	if (!tide_lender_usable(lender) || !kref_get_unless_zero(&lender->kref))
+		lender = NULL;
+	rcu_read_unlock();
+	return lender;
+}
+EXPORT_SYMBOL_GPL(tide_lender_at);
+
 void tide_lender_put(struct tide_lender *lender)
 {
 	kref_put(&lender->kref, tide_lender_released);
 }
+EXPORT_SYMBOL_GPL(tide_lender_put);
 
 /**
  * tide_lender_create() - a lender that is configured but not enabled

@@ -205,6 +205,7 @@ void tide_lender_identify(struct tide_lender *lender, const struct tide_identity
 void tide_lender_move(struct tide_lender *lender, const struct sockaddr_storage *address,
 		      u16 port);
 void tide_lender_resize(struct tide_lender *lender);
+struct tide_lender *tide_lender_at(int slot);
 void tide_lender_put(struct tide_lender *lender);
 void tide_lenders_renounce(void);
 const char *tide_lender_state_name(const struct tide_lender *lender);

@@ -11,6 +11,7 @@
 
 #include <linux/bvec.h>
 #include <linux/delay.h>
+#include <linux/export.h>
 #include <linux/highmem.h>
 #include <linux/kthread.h>
 #include <linux/mm.h>
@@ -43,6 +44,7 @@
 
 /**
  * tide_choose_lender() - the usable lender with most room
+ * @only: the name of the one that will do, or NULL
  * @sequential: the page was read in order
  * @why: without a lender, set to what keeps it away, if something does
  *
@@ -51,7 +53,8 @@
  * Context: any, in an RCU read section.
  * Return: the lender, or NULL.
  */
-struct tide_lender *tide_choose_lender(bool sequential, struct tide_refusal *why)
+struct tide_lender *tide_choose_lender(const char *only, bool sequential,
+				       struct tide_refusal *why)
 {
 	struct tide_lender *lender, *best = NULL;
 	s64 room, most = S64_MIN;
@@ -60,6 +63,8 @@ struct tide_lender *tide_choose_lender(bool sequential, struct tide_refusal *why
 	for (slot = 0; slot < TIDE_MAX_LENDERS; slot++) {
 		lender = rcu_dereference(tide_lenders[slot]);
 		if (!tide_lender_usable(lender) || !READ_ONCE(lender->granted_pages))
+			continue;
+		if (only && strcmp(only, lender->name))
 			continue;
 		if (tide_breaker_open(&lender->breaker)) {
 			*why = (struct tide_refusal) {
@@ -89,6 +94,7 @@ struct tide_lender *tide_choose_lender(bool sequential, struct tide_refusal *why
 	}
 	return best;
 }
+EXPORT_SYMBOL_GPL(tide_choose_lender);
 
 /**
  * tide_lenders_take_puts() - is there a lender that pages go to?
@@ -111,6 +117,7 @@ bool tide_lenders_take_puts(void)
 	rcu_read_unlock();
 	return take;
 }
+EXPORT_SYMBOL_GPL(tide_lenders_take_puts);
 
 static bool tide_queue(struct tide_lender *lender, struct tide_buffer *buffer)
 {
@@ -165,6 +172,7 @@ bool tide_put_page(struct tide_object *object, struct tide_lender *lender,
 	trace_tidepool_put(object->dev, object->number, index, buffer->version, lender->name);
 	return true;
 }
+EXPORT_SYMBOL_GPL(tide_put_page);
 
 /**
  * tide_pool_lacks() - does the pool lack a page, or has it changed since?
@@ -178,6 +186,7 @@ bool tide_pool_lacks(struct tide_object *object, pgoff_t index)
 	return !tide_outgoing_find(object, index) &&
 	       !tide_object_version(object, index, &slot);
 }
+EXPORT_SYMBOL_GPL(tide_pool_lacks);
 
 /* ------------------------------------------------------------------ */
 /* the sending thread						       */

@@ -268,9 +268,11 @@ void tide_file_kill(struct tide_file *file)
 		tide_object_forget(&file->object);
 }
 
+/* Devices have a front end of their own, and are no files. */
 static void tide_kill(struct tide_object *object, void *unused)
 {
-	tide_file_kill(tide_file_of(object));
+	if (object->free == tide_file_free)
+		tide_file_kill(tide_file_of(object));
 }
 
 /**

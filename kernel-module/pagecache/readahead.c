@@ -6,12 +6,9 @@
  */
 #define pr_fmt(fmt) KBUILD_MODNAME ": " fmt
 
-#include <linux/highmem.h>
 #include <linux/slab.h>
 
-#include "base/outcome.h"
 #include "base/stats.h"
-#include "base/trace.h"
 #include "borrower/breaker.h"
 #include "borrower/buffers.h"
 #include "borrower/catalog.h"
@@ -41,15 +38,6 @@ struct tide_window {
 	bool ahead;			/* it is one of read-ahead, not a single folio */
 };
 
-static int tide_page_where(struct tide_file *file, pgoff_t index)
-{
-	int slot;
-
-	if (tide_outgoing_find(&file->object, index))
-		return TIDE_BUFFERED;
-	return tide_object_version(&file->object, index, &slot) ? slot : TIDE_NOWHERE;
-}
-
 /* Where is this folio? File locked. */
 static int tide_folio_where(struct tide_file *file, struct folio *folio)
 {
@@ -57,7 +45,7 @@ static int tide_folio_where(struct tide_file *file, struct folio *folio)
 	int where = TIDE_BUFFERED;
 
 	for (i = 0; i < nr && where != TIDE_NOWHERE; i++)
-		where = tide_split_where(where, tide_page_where(file, folio->index + i));
+		where = tide_split_where(where, tide_object_where(&file->object, folio->index + i));
 	return where;
 }
 
@@ -99,37 +87,14 @@ static void tide_folio_collect(struct tide_file *file, struct folio *folio,
 		struct tide_buffer *buffer = tide_outgoing_find(&file->object, index);
 
 		if (buffer) {
-			copy_highpage(page, buffer->page);
-			atomic64_inc(&buffer->lender->stats.get_hits);
-			atomic64_inc(&buffer->lender->stats.get_hits_buffer);
-			trace_tidepool_get(file->object.dev, file->object.number, index, 1,
-					   buffer->lender->name, TIDE_GOT_BUFFER, 0);
+			tide_outgoing_copy(buffer, page);
 			continue;
 		}
-		get->page[get->count++] = (struct tide_get_page) {
-			.page = page,
-			.index = index,
-			.version = tide_object_version(&file->object, index, &slot),
-		};
-		if (get->exclusive)
-			tide_object_erase_locked(&file->object, index,
-						 get->page[get->count - 1].version);
+		tide_get_add(get, page, index,
+			     tide_object_version(&file->object, index, &slot));
 	}
 	if (get && get->count)
 		get->page[get->count - 1].last = true;
-}
-
-/* A usable lender, with a reference taken, or NULL. */
-static struct tide_lender *tide_lender_at(int slot)
-{
-	struct tide_lender *lender;
-
-	rcu_read_lock();
-	lender = rcu_dereference(tide_lenders[slot]);
-	if (!tide_lender_usable(lender) || !kref_get_unless_zero(&lender->kref))
-		lender = NULL;
-	rcu_read_unlock();
-	return lender;
 }
 
 static struct tide_get *tide_get_alloc(struct tide_window *w, int slot)
@@ -147,20 +112,10 @@ static struct tide_get *tide_get_alloc(struct tide_window *w, int slot)
 		tide_lender_put(lender);
 		return NULL;
 	}
-	tide_object_hold(&w->file->object);
+	tide_get_begin(&read->get, &tide_read_ops, lender, &w->file->object, w->size, most);
 	read->orig = w->orig;
 	read->changes = w->changes;
 	read->ahead = w->ahead;
-	read->get.ops = &tide_read_ops;
-	read->get.lender = lender;
-	read->get.object = &w->file->object;
-	read->get.start = ktime_get();
-	read->get.size = w->size;
-	read->get.hit = false;
-	read->get.receiving = false;
-	read->get.exclusive = lender->config.strategy == TIDE_EXCLUSIVE;
-	read->get.most = most;
-	read->get.count = 0;
 	return &read->get;
 }
 

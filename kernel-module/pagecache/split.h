@@ -3,11 +3,8 @@
 #ifndef TIDE_SPLIT_H
 #define TIDE_SPLIT_H
 
+#include "borrower/catalog.h"
 #include "borrower/peer.h"
-
-/* Where a page is, or all pages of a folio: the slot of a lender, or */
-#define TIDE_NOWHERE	(-1)	/* some page is not in the pool */
-#define TIDE_BUFFERED	(-2)	/* all pages are in outgoing buffers */
 
 /* What becomes of a folio of a window. */
 enum tide_part {

@@ -60,6 +60,7 @@ typedef s64 ktime_t;
 #define PAGE_MASK		(~(PAGE_SIZE - 1))
 
 #define KBUILD_MODNAME		"tidepool"
+#define EXPORT_SYMBOL_GPL(symbol)	struct symbol
 
 #define cpu_to_le16(x)		(x)
 #define cpu_to_le32(x)		(x)
@@ -200,6 +201,7 @@ struct kref {
 #define atomic_read(a)			((a)->counter)
 #define kref_init(k)			((k)->count = 1)
 #define kref_get(k)			((k)->count++)
+#define kref_get_unless_zero(k)		((k)->count ? ++(k)->count : 0)
 #define kref_put(k, release)		((void)(--(k)->count ? (void)0 : release(k)))
 
 #define DECLARE_PER_CPU(type, name)	extern type name
