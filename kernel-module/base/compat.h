@@ -9,6 +9,7 @@
 #ifndef TIDE_COMPAT_H
 #define TIDE_COMPAT_H
 
+#include <linux/blkdev.h>
 #include <linux/ftrace.h>
 #include <linux/pagemap.h>
 #include <linux/random.h>
@@ -180,6 +181,24 @@ static inline bool tide_rwsem_is_write_locked(struct rw_semaphore *sem)
 	return rwsem_is_locked(sem);
 #else
 	return atomic_long_read(&sem->count) & RWSEM_WRITER_LOCKED;
+#endif
+}
+
+/*
+ * 6.11: that pages must not change while they are written is among a queue's limits;
+ * before, it was a flag, which device-mapper takes away with each new table.
+ */
+static inline void tide_hint_stable_writes(struct queue_limits *limits)
+{
+#ifdef TIDE_HAVE_STABLE_WRITES
+	limits->features |= BLK_FEAT_STABLE_WRITES;
+#endif
+}
+
+static inline void tide_set_stable_writes(struct request_queue *queue)
+{
+#ifndef TIDE_HAVE_STABLE_WRITES
+	blk_queue_flag_set(QUEUE_FLAG_STABLE_WRITES, queue);
 #endif
 }
 

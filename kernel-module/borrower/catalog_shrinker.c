@@ -4,10 +4,13 @@
  * 8 bytes, or a file of some 150, stands for a page that would have to be read
  * from disk, and a guest that borrows is always reclaiming its page cache: so
  * nothing is given while free memory and page cache are there to be taken
- * instead, whatever asks for it (also /proc/sys/vm/drop_caches). What other
- * slabs might give does not count: much of it is in use.
+ * instead, whatever asks for it (also /proc/sys/vm/drop_caches). Nor while there is
+ * swap for what programs have: with a swap device in the pool an entry stands for one
+ * of their pages, and page cache there is next to none. What other slabs might give
+ * does not count: much of it is in use.
  */
 #include <linux/mm.h>
+#include <linux/swap.h>
 #include <linux/vmstat.h>
 
 #include "base/compat.h"
@@ -15,15 +18,24 @@
 #include "borrower/catalog.h"
 #include "borrower/catalog_table.h"
 
-#define TIDE_SHORT_SHIFT	4	/* short: less than 1/16 of memory is free or file pages */
+#define TIDE_SHORT_SHIFT	4	/* short: less than 1/16 of memory can be had otherwise */
 
 static struct shrinker *tide_shrinker;
+
+/* What could be swapped out, and there is room for. */
+static unsigned long tide_memory_to_swap(void)
+{
+	unsigned long pages = global_node_page_state(NR_ACTIVE_ANON) +
+			      global_node_page_state(NR_INACTIVE_ANON);
+
+	return min_t(unsigned long, pages, max(get_nr_swap_pages(), 0L));
+}
 
 static bool tide_memory_short(void)
 {
 	return global_zone_page_state(NR_FREE_PAGES) +
 	       global_node_page_state(NR_ACTIVE_FILE) +
-	       global_node_page_state(NR_INACTIVE_FILE) <
+	       global_node_page_state(NR_INACTIVE_FILE) + tide_memory_to_swap() <
 	       totalram_pages() >> TIDE_SHORT_SHIFT;
 }
 

@@ -39,7 +39,9 @@ def by_dkms(kernel: Kernel, folder: Path) -> Path:
     chosen = f"{places} -k {kernel.release} --kernelsourcedir {kernel.folder / 'build'} --no-depmod"
     dkms = f'dkms() {{ unshare --map-root-user {fetched.stdout.strip()} "$@" {chosen}; }}\n'
     subprocess.run(["sh", "-ec", dkms + install.replace("VERSION", VERSION)], check=True)
-    return trees["install"] / kernel.release / "updates/dkms/tidepool.ko"
+    installed = trees["install"] / kernel.release / "updates/dkms"
+    assert (installed / "tidepool-block.ko").exists()
+    return installed / "tidepool.ko"
 
 
 def by_make(kernel: Kernel, folder: Path) -> Path:

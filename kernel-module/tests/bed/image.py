@@ -10,9 +10,11 @@ import functools
 import hashlib
 import lzma
 import os
+import re
+import shutil
 import stat
 import subprocess
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -44,6 +46,8 @@ FILESYSTEM_MODULES = {
     "vfat": ("vfat", "nls_ascii", "nls_cp437", "nls_iso8859-1", "nls_utf8"),
     "xfs": ("xfs",),
 }
+# What guests with such a module can call, taken from this machine with its libraries.
+PROGRAMS = {"dm-mod": "dmsetup"}
 CFLAGS = ("-std=gnu11", "-O2", "-Wall", "-Wextra", "-Werror", "-static", "-pthread")
 
 
@@ -123,13 +127,16 @@ def _base(kernel: Kernel, more: tuple[str, ...]) -> bytes:
     busybox = Path("/usr/bin/busybox") if Path("/usr/bin/busybox").exists() else Path("/bin/busybox")
     there = tuple(name for name in GUEST_MODULES_IF_THERE if _has_module(kernel, name))
     modules = _module_files(kernel, GUEST_MODULES + there + more)
-    version = digest([busybox.read_bytes(), kernel.release, *map(str, modules), _own_source()])
+    programs = {name: file for module in more if module in PROGRAMS for name, file in _program(PROGRAMS[module])}
+    contents = [busybox.read_bytes(), *(file.read_bytes() for file in programs.values())]
+    version = digest([*contents, kernel.release, *map(str, modules), _own_source()])
     cached = CACHE / "initramfs" / f"{version}.cpio"
     if not cached.exists():
         names = [module.name.removesuffix(".xz") for module in modules]
         files: dict[str, Path | bytes] = {
             "bin/busybox": busybox,
             "lib/modules/order": "".join(f"{n}\n" for n in names).encode(),
+            **programs,
         }
         for name, module in zip(names, modules, strict=True):
             files[f"lib/modules/{name}"] = lzma.decompress(module.read_bytes()) if module.suffix == ".xz" else module
@@ -140,6 +147,16 @@ def _base(kernel: Kernel, more: tuple[str, ...]) -> bytes:
         partial.write_bytes(_cpio(files, links))
         partial.rename(cached)
     return cached.read_bytes()
+
+
+def _program(name: str) -> Iterator[tuple[str, Path]]:
+    """Where it and its shared libraries go in a guest, and where they are here."""
+    program = shutil.which(name, path=f"{os.environ['PATH']}:/usr/sbin:/sbin")
+    if not program:
+        raise FileNotFoundError(f"'{name}' is not installed here")
+    yield f"bin/{name}", Path(program)
+    for library in re.findall(r"(/\S+) \(0x", _output(["ldd", program])):
+        yield library.lstrip("/"), Path(library)
 
 
 def _has_module(kernel: Kernel, name: str) -> bool:

@@ -88,6 +88,41 @@ int mode_grow(const char *mib)
 	return verdict();
 }
 
+/* A page is as it was left; one of four is left otherwise. */
+static void visit(struct page *memory, uint32_t *version, long i, uint64_t *state)
+{
+	if (version[i])
+		page_check(&memory[i], 0, i, version[i], "swapped memory");
+	if (!version[i] || random_next(state) % 4 == 0)
+		page_make(&memory[i], 0, i, ++version[i]);
+}
+
+/* stress scan MIB [seconds=20] [seed=N]: fills that much memory and goes through it, over and over, for so long. */
+int mode_scan(const char *mib)
+{
+	long pages = strtol(mib, NULL, 0) * PAGES_PER_MIB, visits;
+	struct page *memory = memory_alloc(pages);
+	uint32_t *version = calloc(pages, sizeof(*version));
+	uint64_t state = random_seed(0);
+	struct latency latency = { .count = 0 };
+	double until;
+
+	if (!version)
+		die("versions");
+	for (visits = 0; visits < pages; visits++)
+		visit(memory, version, visits, &state);
+	for (until = now() + option("seconds", 20); !time_is_up(until); visits++) {
+		double before = now();
+
+		visit(memory, version, visits % pages, &state);
+		latency_add(&latency, now() - before);
+	}
+	printf("{\"mode\": \"scan\", \"visits\": %ld, ", visits);
+	latency_print(&latency);
+	printf(", \"wrong_pages\": %lu, \"errors\": 0}\n", wrong_pages());
+	return verdict();
+}
+
 /* stress resident FILE: how many of its pages are in the page cache. */
 int mode_resident(const char *path)
 {

@@ -79,6 +79,11 @@ static void describe(const struct page *page, char *text, size_t size)
 			 word[W_FILE], word[W_INDEX], word[W_VERSION]);
 }
 
+uint32_t page_version(const struct page *page)
+{
+	return page->word[W_MAGIC] == MAGIC ? page->word[W_VERSION] : 0;
+}
+
 void page_wrong(const struct page *page, uint32_t file, uint64_t index, uint32_t version, const char *how)
 {
 	char found[128];

@@ -30,6 +30,9 @@ struct page {
 void page_make(struct page *page, uint32_t file, uint64_t index, uint32_t version);
 bool page_is(const struct page *page, uint32_t file, uint64_t index, uint32_t version);
 
+/* The version that a page claims to be of; 0: it claims nothing. */
+uint32_t page_version(const struct page *page);
+
 /* Like page_is(), and a page that is wrong is reported and counted. */
 bool page_check(const struct page *page, uint32_t file, uint64_t index, uint32_t version, const char *how);
 
@@ -124,5 +127,9 @@ int mode_client(const char *address);
 int mode_garbage(const char *address);
 int mode_half_open(const char *address);
 int mode_resident(const char *path);
+int mode_scan(const char *mib);
+int mode_device(const char *path);
+int mode_compare(const char *path);
+int mode_overlap(const char *path);
 
 #endif

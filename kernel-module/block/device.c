@@ -1,0 +1,314 @@
+// SPDX-License-Identifier: GPL-2.0-only
+/*
+ * A device-mapper target over any block device, whose blocks of 4 KiB are in the pool
+ * as a file's pages are (REMOCA; TCC 2022):
+ *
+ *	0 SECTORS tidepool LENDER DEVICE [writethrough]
+ *
+ * What is no whole block, or does not lie in whole pages, goes to the disk alone. Where
+ * reclaim may wait, which is everywhere here, nothing is allocated and nothing waits
+ * for a lender longer than the deadline of its requests.
+ */
+#define pr_fmt(fmt) KBUILD_MODNAME ": " fmt
+
+#include <linux/blkdev.h>
+#include <linux/device-mapper.h>
+#include <linux/module.h>
+#include <linux/slab.h>
+
+#include "base/broken.h"
+#include "base/compat.h"
+#include "block/device.h"
+#include "borrower/disk_latency.h"
+#include "borrower/object.h"
+
+#define TIDE_ANY_LENDER		"-"
+#define TIDE_POLICY		"writethrough"
+
+/* ------------------------------------------------------------------ */
+/* reads and writes						       */
+/* ------------------------------------------------------------------ */
+
+/**
+ * tide_io_to_disk() - hand a bio to the disk
+ * @io: of that bio
+ * @changes: it is no read
+ *
+ * Context: process.
+ * Return: as a target's map.
+ */
+int tide_io_to_disk(struct tide_io *io, bool changes)
+{
+	u64 end = io->iter.bi_sector + (io->iter.bi_size >> SECTOR_SHIFT);
+	enum tide_size size = tide_size(tide_io_blocks(io));
+
+	io->span = (struct tide_span) {
+		.first = tide_io_first(io),
+		.last = (end - 1) >> TIDE_BLOCK_SHIFT,
+		.changes = changes,
+	};
+	tide_span_enter(io->device, &io->span);
+	io->at_disk = true;
+	io->sampled = !changes && tide_disk_wanted(size);
+	if (io->sampled)
+		io->start = ktime_get();
+	bio_set_dev(tide_io_bio(io), io->device->disk->bdev);
+	return DM_MAPIO_REMAPPED;
+}
+
+/* Whole blocks, each in a page of its own? */
+static bool tide_bio_whole(struct bio *bio)
+{
+	struct bvec_iter iter;
+	struct bio_vec bv;
+
+	if ((bio->bi_iter.bi_sector & (TIDE_BLOCK_SECTORS - 1)) ||
+	    (bio->bi_iter.bi_size & ~PAGE_MASK))
+		return false;
+	bio_for_each_bvec(bv, bio, iter)
+		if ((bv.bv_offset | bv.bv_len) & ~PAGE_MASK)
+			return false;
+	return true;
+}
+
+/* Of reads and writes; other changes, and a flush, have no data. */
+static bool tide_io_is_whole(struct tide_io *io, struct bio *bio)
+{
+	bool data = bio_has_data(bio);
+	bool whole = data && tide_bio_whole(bio);
+
+	if (data && !whole)
+		atomic64_inc(&io->device->stats.partial);
+	return whole;
+}
+
+static int tide_device_map(struct dm_target *ti, struct bio *bio)
+{
+	struct tide_io *io = tide_io_of(bio);
+
+	bio->bi_iter.bi_sector = dm_target_offset(ti, bio->bi_iter.bi_sector);
+	io->device = ti->private;
+	io->iter = bio->bi_iter;
+	io->at_disk = false;
+	io->lost = false;
+	io->copied = 0;
+	io->whole = tide_io_is_whole(io, bio);
+	if (bio_sectors(bio) && op_is_write(bio_op(bio)))
+		return tide_io_write(io);
+	if (io->whole)
+		return tide_io_read(io);
+	bio_set_dev(bio, io->device->disk->bdev);	/* part of a block, or a flush */
+	return DM_MAPIO_REMAPPED;
+}
+
+static int tide_device_end_io(struct dm_target *ti, struct bio *bio, blk_status_t *error)
+{
+	struct tide_io *io = tide_io_of(bio);
+	bool failed = *error && !tide_broken(BLOCK_ERROR);
+
+	if (!io->at_disk)
+		return DM_ENDIO_DONE;
+	if (io->sampled && !*error)
+		tide_disk_took(tide_size(tide_io_blocks(io)),
+			       ktime_to_ns(ktime_sub(ktime_get(), io->start)));
+	if (io->whole && !failed)
+		tide_io_put(io);
+	tide_span_leave(io->device, &io->span);
+	return DM_ENDIO_DONE;
+}
+
+/* ------------------------------------------------------------------ */
+/* coming and going						       */
+/* ------------------------------------------------------------------ */
+
+static void tide_device_free(struct dm_target *ti, struct tide_device *device)
+{
+	if (device->object)
+		tide_object_destroy(device->object);
+	if (device->disk)
+		dm_put_device(ti, device->disk);
+	kfree(device);
+}
+
+/* A lender's name, which need not be there yet; returns what is wrong, or NULL. */
+static char *tide_device_set_lender(struct tide_device *device, const char *name)
+{
+	if (!strcmp(name, TIDE_ANY_LENDER))
+		return NULL;
+	if (!*name || strchr(name, '/') || strscpy(device->lender, name, TIDE_NAME_MAX) < 0)
+		return "LENDER must be - (any), or the name of a folder in lenders/";
+	return NULL;
+}
+
+/* Returns what is wrong, or NULL. */
+static char *tide_device_fill(struct dm_target *ti, struct tide_device *device, char **argv,
+			      int *err)
+{
+	char *wrong = tide_device_set_lender(device, argv[0]);
+
+	if (wrong)
+		return wrong;
+	*err = dm_get_device(ti, argv[1], dm_table_get_mode(ti->table), &device->disk);
+	if (*err)
+		return "DEVICE cannot be opened, or something else has it";
+	*err = -EINVAL;
+	if (ti->len > bdev_nr_sectors(device->disk->bdev))
+		return "DEVICE is smaller than that";
+	*err = dm_set_target_max_io_len(ti, TIDE_BIO_BLOCKS << TIDE_BLOCK_SHIFT);
+	if (*err)
+		return "the length of requests cannot be limited";
+	*err = -ENOMEM;
+	device->object = tide_object_create(device->disk->bdev->bd_dev);
+	return device->object ? NULL : "there is no memory";
+}
+
+/* LENDER DEVICE [writethrough] */
+static int tide_device_ctr(struct dm_target *ti, unsigned int argc, char **argv)
+{
+	struct tide_device *device;
+	int err = -EINVAL;
+
+	if (argc < 2 || argc > 3 || (argc == 3 && strcmp(argv[2], TIDE_POLICY))) {
+		ti->error = "the arguments must be: LENDER DEVICE [writethrough]";
+		return -EINVAL;
+	}
+	device = kzalloc(sizeof(*device), GFP_KERNEL);
+	if (!device) {
+		ti->error = "there is no memory";
+		return -ENOMEM;
+	}
+	device->spans = RB_ROOT_CACHED;
+	ti->error = tide_device_fill(ti, device, argv, &err);
+	if (ti->error) {
+		tide_device_free(ti, device);
+		return err;
+	}
+	ti->private = device;
+	ti->per_io_data_size = TIDE_IO_SIZE;
+	ti->num_flush_bios = 1;
+	ti->num_discard_bios = 1;
+	ti->num_secure_erase_bios = 1;
+	ti->num_write_zeroes_bios = 1;
+	return 0;
+}
+
+static void tide_device_dtr(struct dm_target *ti)
+{
+	tide_device_free(ti, ti->private);
+}
+
+/* While it was suspended, somebody may have changed the disk below it. */
+static int tide_device_preresume(struct dm_target *ti)
+{
+	if (!tide_broken(BLOCK_RESUME))
+		tide_device_forget(ti->private);
+	tide_set_stable_writes(dm_disk(dm_table_get_md(ti->table))->queue);
+	return 0;
+}
+
+static int tide_device_iterate(struct dm_target *ti, iterate_devices_callout_fn fn, void *data)
+{
+	struct tide_device *device = ti->private;
+
+	return fn(ti, device->disk, 0, ti->len, data);
+}
+
+/* What is being written stays as it is meanwhile, so that disk and lender get the same. */
+static void tide_device_hints(struct dm_target *ti, struct queue_limits *limits)
+{
+	limits->io_opt = max_t(unsigned int, limits->io_opt, PAGE_SIZE);
+	tide_hint_stable_writes(limits);
+}
+
+/* ------------------------------------------------------------------ */
+/* what it says							       */
+/* ------------------------------------------------------------------ */
+
+static size_t tide_device_counters(const struct tide_device_stats *stats, char *result,
+				   unsigned int maxlen)
+{
+	const struct {
+		const char *name;
+		const atomic64_t *value;
+	} counter[] = {
+		{ "hits", &stats->hits },
+		{ "misses", &stats->misses },
+		{ "fallbacks", &stats->fallbacks },
+		{ "partial", &stats->partial },
+		{ "puts", &stats->puts },
+		{ "drops", &stats->drops },
+	};
+	size_t i, sz = 0;
+
+	for (i = 0; i < ARRAY_SIZE(counter); i++)
+		DMEMIT("%s%s %lld", i ? " " : "", counter[i].name,
+		       (s64)atomic64_read(counter[i].value));
+	return sz;
+}
+
+static void tide_device_status(struct dm_target *ti, status_type_t type, unsigned int flags,
+			       char *result, unsigned int maxlen)
+{
+	const struct tide_device *device = ti->private;
+	const char *lender = *device->lender ? device->lender : TIDE_ANY_LENDER;
+	size_t sz = 0;
+
+	switch (type) {
+	case STATUSTYPE_INFO:
+		tide_device_counters(&device->stats, result, maxlen);
+		break;
+	case STATUSTYPE_TABLE:
+		DMEMIT("%s %s " TIDE_POLICY, lender, device->disk->name);
+		break;
+	case STATUSTYPE_IMA:
+		DMEMIT_TARGET_NAME_VERSION(ti->type);
+		DMEMIT(",lender=%s,device=%s,policy=" TIDE_POLICY ";", lender,
+		       device->disk->name);
+		break;
+	}
+}
+
+static int tide_device_message(struct dm_target *ti, unsigned int argc, char **argv,
+			       char *result, unsigned int maxlen)
+{
+	if (argc != 1 || strcmp(argv[0], "forget")) {
+		pr_err("the only message there is: forget\n");
+		return -EINVAL;
+	}
+	tide_device_forget(ti->private);
+	return 0;
+}
+
+static struct target_type tide_target = {
+	.name = "tidepool",
+	.version = { 1, 0, 0 },
+	.module = THIS_MODULE,
+	.ctr = tide_device_ctr,
+	.dtr = tide_device_dtr,
+	.map = tide_device_map,
+	.end_io = tide_device_end_io,
+	.preresume = tide_device_preresume,
+	.status = tide_device_status,
+	.message = tide_device_message,
+	.iterate_devices = tide_device_iterate,
+	.io_hints = tide_device_hints,
+};
+
+static int __init tide_block_init(void)
+{
+	return dm_register_target(&tide_target);
+}
+
+static void __exit tide_block_exit(void)
+{
+	dm_unregister_target(&tide_target);
+	flush_workqueue(tide_disk_queue);	/* what ended the last read has come back from it */
+}
+
+module_init(tide_block_init);
+module_exit(tide_block_exit);
+MODULE_LICENSE("GPL");
+MODULE_VERSION(TIDEPOOL_VERSION);
+MODULE_AUTHOR("Tidepool");
+MODULE_DESCRIPTION("Block device whose blocks live in another machine's unused memory as well");
+MODULE_ALIAS("dm-tidepool");

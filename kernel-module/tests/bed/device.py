@@ -1,0 +1,61 @@
+"""A block device in front of the borrower's disk, made with dmsetup, as BLOCK.md describes."""
+
+from __future__ import annotations
+
+from types import TracebackType
+from typing import Self
+
+from bed.guest import GuestError
+from bed.pair import Pair
+
+MODULES = ("dm-mod", "loop")
+DISK, NAME = "/dev/vda", "fast"
+PATH = f"/dev/mapper/{NAME}"
+
+
+class Device:
+    """`with Device(pair):` there is /dev/mapper/fast over `disk`; both guests have the modules of MODULES.
+
+    It has all of the disk's sectors if not told how many.
+    """
+
+    def __init__(self, pair: Pair, disk: str = DISK, *, lender: str = "-", sectors: int = 0) -> None:
+        self.pair = pair
+        self.disk = disk
+        self.lender = lender
+        self.sectors = sectors
+        self._load()
+
+    def __enter__(self) -> Self:
+        sectors = self.sectors or int(self.pair.borrower.sh(f"blockdev --getsz {self.disk}"))
+        self.dmsetup(f'create {NAME} --table "0 {sectors} tidepool {self.lender} {self.disk}"')
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        try:
+            self.dmsetup(f"remove {NAME}")
+        except GuestError:
+            if not error:
+                raise
+
+    def _load(self) -> None:
+        """The modules, where they are not loaded yet."""
+        borrower = self.pair.borrower
+        if not self.pair.b.loaded:
+            self.pair.b.load()
+        if borrower.run("[ -d /sys/module/tidepool_block ]").code:
+            if not borrower.module:
+                raise GuestError("the borrower was given no module")
+            block = borrower.module.with_name("tidepool-block.ko").read_bytes()
+            borrower.start("cat > /lib/tidepool-block.ko && insmod /lib/tidepool-block.ko", block).wait()
+
+    def dmsetup(self, arguments: str) -> str:
+        """Its output; there is no udev that would make the nodes."""
+        return self.pair.borrower.sh(f"DM_DISABLE_UDEV=1 dmsetup {arguments}")
+
+    def status(self) -> dict[str, int]:
+        """What it counts."""
+        words = self.dmsetup(f"status {NAME}").split()[3:]
+        return {name: int(value) for name, value in zip(words[::2], words[1::2], strict=True)}
