@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import asyncio
-import time
 
 import pytest
 
+from tidepool_api_testing.pace import seconds
 from tidepool_operator.cluster.api import Refused
 from tidepool_operator.status.outcome import Outcome
 
@@ -57,9 +57,8 @@ def test_five_thousand_refusals_are_told_in_half_a_second() -> None:
             await outcome.attempt("pool", f"{at}", "change", 1, server.write)
 
     asyncio.run(everybody())
-    start = time.process_time()
-    told = [outcome.of_object(f"{at}") for at in range(5000)]
-    assert time.process_time() - start < 0.5
+    told: list[list[str]] = []
+    assert seconds(lambda: told.extend(outcome.of_object(f"{at}") for at in range(5000)), tries=1) < 0.5
     assert told == [["could not change: exceeded quota"]] * 5000
 
 
