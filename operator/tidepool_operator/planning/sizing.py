@@ -11,6 +11,8 @@ from tidepool_operator.planning.quotas import home
 from tidepool_operator.planning.shares import Claim, share, steady
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
     from tidepool_api import MemoryGuest, MemoryPool
     from tidepool_operator.planning.inventory import Inventory
     from tidepool_operator.planning.placement import Ledger
@@ -28,18 +30,22 @@ def size(pool: MemoryPool, inventory: Inventory, selection: Selection, ledger: L
     if not is_sized(pool):
         ledger.wanted = dict.fromkeys(selection.borrowers, pool.spec.most_bytes)
         return
-    lent, present = _present(pool, inventory, selection)
-    claims: dict[str, list[Claim]] = defaultdict(list)
-    for one in selection.borrowers.values():
-        claims[ledger.area(one.name)].append(claim(pool, one, ledger.ranks.get(one.name, 0)))
-    near = (name for name in selection.lenders if ledger.area(name) in claims)
+    present = _present(pool, inventory, selection)
+    lent = _summed((lender, size) for (lender, _), size in present.items())
+    areas = {ledger.area(name) for name in selection.borrowers}
+    near = (name for name in selection.lenders if ledger.area(name) in areas)
     given = {name: _capacity(ledger, name, lent.get(name, 0)) for name in near}
     reached = _keep_within(ledger.allowance.limits, given)
+    held = _held(ledger, given, lent, present)
+    claims: dict[str, list[Claim]] = defaultdict(list)
+    for name, one in selection.borrowers.items():
+        claims[ledger.area(name)].append(claim(pool, one, ledger.ranks.get(name, 0), held.get(name, 0)))
     capacity: dict[str, int] = defaultdict(int)
     for name, amount in given.items():
         capacity[ledger.area(name)] += amount
     ledger.due = {name: size for area, some in claims.items() for name, size in share(capacity[area], some).items()}
-    ledger.wanted = steady(ledger.due, present, chain.from_iterable(claims.values()))
+    borrowed = _summed((borrower, size) for (_, borrower), size in present.items())
+    ledger.wanted = steady(ledger.due, borrowed, chain.from_iterable(claims.values()))
     for asked in chain.from_iterable(claims.values()):
         if ledger.due[asked.borrower] < asked.most:
             ledger.allowance.lack(asked.borrower, reached)
@@ -58,18 +64,33 @@ def _keep_within(limits: Limits, given: dict[str, int]) -> list[Bound]:
     return reached
 
 
-def _present(pool: MemoryPool, inventory: Inventory, selection: Selection) -> tuple[dict[str, int], dict[str, int]]:
-    """What lenders lend and borrowers have now, in pairings that may stay."""
-    lent: dict[str, int] = defaultdict(int)
-    borrowed: dict[str, int] = defaultdict(int)
+def _present(pool: MemoryPool, inventory: Inventory, selection: Selection) -> dict[tuple[str, str], int]:
+    """The sizes of the pairings that may stay, by lender and borrower."""
+    found: dict[tuple[str, str], int] = {}
     for one in inventory.of_pool(pool.name):
         lender, borrower = one.lender_ref, one.spec.borrower.guest
         stays = lender in selection.lenders and lender not in selection.roles.ending
         stays = stays and not selection.is_off_network(one) and not one.terminating
         if stays and borrower in selection.borrowers:
-            lent[lender] += one.spec.size_bytes
-            borrowed[borrower] += one.spec.size_bytes
-    return lent, borrowed
+            found[lender, borrower] = found.get((lender, borrower), 0) + one.spec.size_bytes
+    return found
+
+
+def _summed(sizes: Iterable[tuple[str, int]]) -> dict[str, int]:
+    sums: dict[str, int] = defaultdict(int)
+    for name, size in sizes:
+        sums[name] += size
+    return sums
+
+
+def _held(
+    ledger: Ledger, given: Mapping[str, int], lent: Mapping[str, int], present: Mapping[tuple[str, str], int]
+) -> dict[str, int]:
+    """What borrowers have of lenders that could not lend it anew: each its part of what there is of a lender's."""
+    stuck = {name: max(0, amount - ledger.free(name)) for name, amount in given.items()}
+    return _summed(
+        (borrower, size * stuck.get(lender, 0) // lent[lender]) for (lender, borrower), size in present.items()
+    )
 
 
 def _capacity(ledger: Ledger, lender: str, lent: int) -> int:
@@ -77,8 +98,10 @@ def _capacity(ledger: Ledger, lender: str, lent: int) -> int:
     return max(0, ledger.free(lender), min(lent, ledger.bound[lender]))
 
 
-def claim(pool: MemoryPool, guest: MemoryGuest, rank: int) -> Claim:
-    """What a borrower asks for."""
+def claim(pool: MemoryPool, guest: MemoryGuest, rank: int, held: int = 0) -> Claim:
+    """What a borrower asks for; it holds so much that nobody else could get."""
     weights = (one.weight for one in pool.spec.borrowers.weights if one.selector.matches(guest.metadata.labels))
     least = pool.spec.least_bytes
-    return Claim(guest.name, least, max(least, pool.spec.most_bytes), next(weights, 1), curve_of(guest.status), rank)
+    return Claim(
+        guest.name, least, max(least, pool.spec.most_bytes), next(weights, 1), curve_of(guest.status), rank, held
+    )
