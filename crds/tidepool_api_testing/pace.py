@@ -11,12 +11,12 @@ if TYPE_CHECKING:
 YARDSTICK = 0.045  # CPU seconds of _yardstick() on a processor of which no one else has a part
 
 
-def seconds(work: Callable[[], object], tries: int = 3) -> float:
-    """The CPU time of the quickest of some tries, less what others on the machine add.
+def within(bound: float, work: Callable[[], object], tries: int = 3) -> bool:
+    """Whether it takes less CPU time than so many seconds, in one of some tries, less what others on the machine add.
 
     Who has the processor's other thread makes its seconds worth less. CPU time does not show that; a yardstick does.
     """
-    return min(_once(work) for _ in range(tries))
+    return any(_once(work) < bound for _ in range(tries))
 
 
 def _once(work: Callable[[], object]) -> float:

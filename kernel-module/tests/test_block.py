@@ -67,7 +67,8 @@ def test_mixture(connected: tuple[Pair, bool]) -> None:
         wrong = wrong_pages(pair.borrower, f"device {PATH} beside={DISK} mib=8 seconds=5 first=1")
         assert (wrong == 0) == proper
         figures = fast.status()
-        seen = ("hits", "misses", "partial", "puts") if proper else ("hits", "puts")  # what forgets nothing misses little
+        # What forgets nothing misses next to nothing.
+        seen = ("hits", "misses", "partial", "puts") if proper else ("hits", "puts")
         assert min(figures[name] for name in seen) > 10, figures
 
 

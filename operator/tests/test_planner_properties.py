@@ -15,6 +15,7 @@ from tidepool_operator.planning.inventory import Node
 from tidepool_operator.planning.placement import LEAST, priority
 from tidepool_operator.planning.planner import Plan
 from tidepool_operator.planning.quotas import Bound, Limits, Side
+from tidepool_operator.planning.shares import GRAIN
 
 LENDERS = ["l1", "l2", "l3"]
 BORROWERS = ["b1", "b2", "b3", "b4"]
@@ -184,7 +185,7 @@ def busy_with(pools: st.SearchStrategy[MemoryPool]) -> st.SearchStrategy[World]:
 
 busy_worlds = busy_with(fixed | planned)
 
-thorough = settings(max_examples=200, deadline=None)
+thorough = settings(max_examples=100, deadline=None)
 
 
 @thorough
@@ -317,12 +318,15 @@ def test_planned_sizes_come_to_rest(world: World) -> None:
 @thorough
 @given(busy_with(planned))
 def test_nobody_is_cut_for_nothing(world: World) -> None:
-    """A borrower of lenders that have nothing to spare keeps what it has, unless another one gets more by that."""
+    """A borrower of lenders that have nothing to spare keeps what it has, unless another one gets more by that.
+
+    Less than a grain is no one's.
+    """
     for _ in range(3):
         world = world.after(world.plan())
     before, after = borrowed(world), borrowed(world.after(world.plan()))
     gained = any(size > before.get(name, 0) for name, size in after.items())
-    assert gained or after == before
+    assert gained or all(after.get(name, 0) > size - GRAIN for name, size in before.items())
 
 
 def borrowed(world: World) -> dict[str, int]:

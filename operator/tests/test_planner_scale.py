@@ -10,7 +10,7 @@ import pytest
 from world import LONG_AGO, carried_out, guest
 
 from tidepool_api import MemoryPool, names
-from tidepool_api_testing.pace import seconds
+from tidepool_api_testing.pace import within
 from tidepool_operator.cluster.cross_namespace import Grants, pairings_elsewhere
 from tidepool_operator.cluster.state import Objects, State
 from tidepool_operator.planning.inventory import Inventory, Node
@@ -72,7 +72,7 @@ def test_ten_thousand_guests_are_planned_in_a_second(pools: int, kind: str) -> N
         plans[:] = [plan(one, inventory, at=LONG_AGO) for one in teams]
 
     for _ in range(2):
-        assert seconds(planned) < 1
+        assert within(1, planned)
         pairings = [one for of, made in zip(teams, plans, strict=True) for one in carried_out(made, of.name)]
         assert len({one.spec.borrower.guest for one in pairings}) == GUESTS // 2
 
@@ -84,7 +84,7 @@ def test_a_quota_does_not_make_planning_slow(gib: int) -> None:
     bound = Bound("quota", "ns", Side.LENT, gib << 30, room=gib << 30)
     inventory = Inventory(guests, [], nodes=WHERE)
     made: list[Plan] = []
-    assert seconds(lambda: made.append(plan(one, inventory, at=LONG_AGO, limits=Limits(lent={"": bound})))) < 1
+    assert within(1, lambda: made.append(plan(one, inventory, at=LONG_AGO, limits=Limits(lent={"": bound}))))
     assert len(made[0].assignments) == min(GUESTS // 2, gib * 2)
 
 
@@ -115,7 +115,7 @@ def test_sixty_namespaces_look_at_two_thousand_lenders() -> None:
     one = guest("g0", lends, available=1000).to_dict()
     put(state.guests, "bank", "g0", 2, labels=lends, spec=one["spec"], status=one["status"])
     claimed: list[int] = []
-    assert seconds(lambda: claimed.extend(len(grants.granted(one).claimed) for one in pools), tries=1) < 0.5
+    assert within(0.5, lambda: claimed.extend(len(grants.granted(one).claimed) for one in pools), tries=1)
     assert claimed == [0] + [2000] * 59
     assert grants.concerned("bank", "g0") == {"bank", "team-00"}
 
@@ -138,7 +138,7 @@ def test_who_uses_sixty_grants_is_added_up_in_a_quarter_of_a_second() -> None:
         found = borrowed(pairings)["bank"]
         return [status(one, found, state) for one in state.grants.in_namespace("bank")]
 
-    assert seconds(added_up) < 0.25
+    assert within(0.25, added_up)
     said = added_up()
     assert sum(one.pairings or 0 for one in said) == 2000
     assert {len(one.uses) for one in said} == {1}
@@ -158,7 +158,7 @@ def test_two_thousand_reports_of_guests_that_a_paused_pool_has() -> None:
         put(state.pairings, "team", f"p{at}", 1, spec={"pool": "pool", "lender": lender, "borrower": borrower, **sizes})
     grants = Grants(state)
     concerned: list[set[str]] = []
-    assert seconds(lambda: concerned.extend(grants.concerned("bank", f"g{at}") for at in range(2000)), tries=1) < 0.5
+    assert within(0.5, lambda: concerned.extend(grants.concerned("bank", f"g{at}") for at in range(2000)), tries=1)
     assert concerned == [{"bank", "team"}] * 2000
     state.pairings.remove("team", "p7", "team-p7")
     assert grants.concerned("bank", "g7") == {"bank"}
@@ -183,7 +183,7 @@ def test_two_hundred_namespaces_with_grants_are_planned_in_a_second() -> None:
     """All guests in namespaces of 50, every fifth of which borrows from its neighbour."""
     state = full_cluster()
     served: list[int] = []
-    assert seconds(lambda: served.append(_served(state))) < 1
+    assert within(1, lambda: served.append(_served(state)))
     assert set(served) == {sum(one.borrows for one in cluster.guests(GUESTS))} == {4000}
 
 

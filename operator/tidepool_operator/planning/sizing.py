@@ -86,10 +86,15 @@ def _summed(sizes: Iterable[tuple[str, int]]) -> dict[str, int]:
 def _held(
     ledger: Ledger, given: Mapping[str, int], lent: Mapping[str, int], present: Mapping[tuple[str, str], int]
 ) -> dict[str, int]:
-    """What borrowers have of lenders that could not lend it anew: each its part of what there is of a lender's."""
-    stuck = {name: max(0, amount - ledger.free(name)) for name, amount in given.items()}
+    """What borrowers have of lenders that lend more than they could lend anew: it stays with who has it.
+
+    Cut down, a part of it would be nobody's, and the less there is the more of the rest would seem to be for others.
+    """
+    parts = {name: amount for name, amount in given.items() if amount > ledger.free(name)}
     return _summed(
-        (borrower, size * stuck.get(lender, 0) // lent[lender]) for (lender, borrower), size in present.items()
+        (borrower, size * parts[lender] // lent[lender])
+        for (lender, borrower), size in present.items()
+        if lender in parts
     )
 
 
