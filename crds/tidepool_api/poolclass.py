@@ -34,7 +34,7 @@ class Unusable:
 
 @dataclass(frozen=True)
 class Classes:
-    """The classes of a cluster, by name."""
+    """The classes of a cluster, by name; each is in one of the two."""
 
     known: Mapping[str, MemoryPoolClass] = field(default_factory=dict)
     unusable: Mapping[str, Unusable] = field(default_factory=dict)
@@ -42,7 +42,7 @@ class Classes:
     @property
     def defaults(self) -> list[str]:
         """Those that are marked as the default, the one that holds first."""
-        heads = [*self.known.values(), *(one.head for one in self.unusable.values() if one.head.name not in self.known)]
+        heads = [*self.known.values(), *(one.head for one in self.unusable.values())]
         marked = [one for one in heads if one.metadata.annotations.get(DEFAULT_CLASS_ANNOTATION) == "true"]
         return [one.name for one in sorted(marked, key=lambda one: (-_created(one), one.name))]
 
