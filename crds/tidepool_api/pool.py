@@ -8,7 +8,7 @@ from pydantic import Field, PlainSerializer, PrivateAttr, WithJsonSchema, model_
 
 from tidepool_api.base import ApiModel, ApiObject, Time
 from tidepool_api.conditions import Condition
-from tidepool_api.defaults import MOST_LENDERS, BorrowerDefaults, LenderDefaults, PoolDefaults, together
+from tidepool_api.defaults import MOST_LENDERS, BorrowerDefaults, LenderDefaults, PoolDefaults, described, together
 from tidepool_api.fields import (
     LEAST_MEMORY,
     MOST_MEMORY,
@@ -333,8 +333,16 @@ class Source(NamedTuple):
     lack: Lack | None = None
     """Why there is no telling what the values are, if so."""
 
-    note: str = ""
-    """What there is to say about it."""
+    remark: str = ""
+    """What else there is to say about the class."""
+
+    @property
+    def note(self) -> str:
+        """What the class gives, for people to read; empty without one."""
+        if not self.class_name:
+            return ""
+        values = ", ".join(described(self.given.said())) or "nothing that the spec leaves out"
+        return f"MemoryPoolClass {self.class_name} gives {values}{self.remark and f'; {self.remark}'}"
 
 
 class MemoryPool(ApiObject):

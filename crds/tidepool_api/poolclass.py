@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from tidepool_api.base import ApiObject
-from tidepool_api.defaults import PoolDefaults, beyond, described
+from tidepool_api.defaults import PoolDefaults, beyond
 from tidepool_api.names import DEFAULT_CLASS_ANNOTATION
 from tidepool_api.pool import Lack, MemoryPool, Source
 
@@ -60,8 +60,7 @@ def complete(pool: MemoryPool, classes: Classes) -> MemoryPool:
     if lack := _no_class(name, classes):
         return pool.completed(Source(name, lack=lack))
     given = beyond(classes.known[name].spec.said(), written.said()) if name else {}
-    note = "; ".join([*_told(name, given), *([] if is_named else _rivals(defaults))])
-    source = Source(name, PoolDefaults.model_validate(given), note=note)
+    source = Source(name, PoolDefaults.model_validate(given), remark="" if is_named else _rivals(defaults))
     found = pool.completed(source)
     return found if found.spec.lenders.max_lend else pool.completed(source._replace(lack=_no_max_lend(name, is_named)))
 
@@ -91,15 +90,8 @@ def _no_max_lend(name: str, is_named: bool) -> Lack:
     return Lack("MaxLendMissing", f"{message}; {_KEPT}")
 
 
-def _told(name: str, given: dict[str, object]) -> list[str]:
-    """What a class gives."""
-    if not name:
-        return []
-    return [f"MemoryPoolClass {name} gives {', '.join(described(given)) or 'nothing that the spec leaves out'}"]
-
-
-def _rivals(defaults: list[str]) -> list[str]:
-    """That there is more than one default class."""
+def _rivals(defaults: list[str]) -> str:
+    """That there is more than one default class, if so."""
     if len(defaults) < 2:
-        return []
-    return [f"{', '.join(sorted(defaults))} are all marked as the default class: {defaults[0]}, the youngest, holds"]
+        return ""
+    return f"{', '.join(sorted(defaults))} are all marked as the default class: {defaults[0]}, the youngest, holds"
