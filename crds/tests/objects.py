@@ -66,6 +66,21 @@ QUOTA: dict[str, Any] = {
     "spec": {"maxBorrowed": "4Gi", "maxLent": "0"},
 }
 
+CLASS: dict[str, Any] = {
+    "apiVersion": names.API_VERSION,
+    "kind": "MemoryPoolClass",
+    "metadata": {"name": "class"},
+    "spec": {
+        "lenders": {"maxLend": "2Gi", "reserve": "512Mi", "overcommitted": "Lend"},
+        "borrowers": {"priorities": [{"selector": {"matchLabels": {"tier": "gold"}}, "priority": 100}]},
+        "strategy": "Exclusive",
+        "placement": {"require": "SameZone"},
+        "network": {"cidrs": ["10.20.0.0/16"]},
+        "latency": {"mode": "Off"},
+        "maxUnavailable": 1,
+    },
+}
+
 MISSING = object()
 
 
@@ -84,5 +99,6 @@ def changed(base: dict[str, Any], path: str, value: Any) -> dict[str, Any]:
 
 
 def within(namespace: str, *objects: dict[str, Any]) -> list[dict[str, Any]]:
-    """Copies of the objects in a namespace."""
-    return [changed(one, "metadata.namespace", namespace) for one in objects]
+    """Copies of the objects in a namespace; those of the cluster are called like it."""
+    where = {CLASS["kind"]: "metadata.name"}
+    return [changed(one, where.get(one["kind"], "metadata.namespace"), namespace) for one in objects]

@@ -6,7 +6,7 @@ import json
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from objects import GRANT, GUEST, MISSING, PAIRING, POOL, QUOTA, changed, within
+from objects import CLASS, GRANT, GUEST, MISSING, PAIRING, POOL, QUOTA, changed, within
 
 from tidepool_api import names
 from tidepool_api_testing.server import Refused
@@ -23,6 +23,7 @@ FOREVER = {"resume": "1ms", "stop": "9999999h"}
 LONG = {"resume": "1s", "stop": "61s"}
 SHORT = {"matchLabels": {"memory": "short"}}
 PLANNED = {"selector": SHORT, "minimum": "64Mi", "maximum": "1Gi"}
+NO_CLASS = {"className": "", "lenders": {"selector": SPARE}, "borrowers": {"selector": SHORT, "size": "512Mi"}}
 AUTO = {"role": "Auto", "selector": SPARE, "lenders": {"maxLend": "1Gi"}, "borrowers": {"size": "512Mi"}}
 
 ONE, OTHER, NOBODY = (f"x25519:{digit * 64}" for digit in "1f0")
@@ -33,7 +34,6 @@ WRONG: list[tuple[dict[str, Any], str, Any, str, str]] = [
     (POOL, "spec.lenders.maxLend", "-1Gi", "spec.lenders.maxLend", '"-1Gi" is not an amount of memory'),
     (POOL, "spec.lenders.maxLend", "100m", "spec.lenders.maxLend", '"100m" is not an amount of memory'),
     (POOL, "spec.lenders.maxLend", "0", "spec.lenders.maxLend", "0 is too little; the least is 16Mi"),
-    (POOL, "spec.lenders.maxLend", MISSING, "spec.lenders.maxLend", "Required value"),
     (POOL, "spec.lenders.reserve", "1Mi", "spec.lenders.reserve", "1Mi is too little; the least is 16Mi"),
     (POOL, "spec.lenders.reserve", "32Ti", "spec.lenders.reserve", "32Ti is too much; the most is 16Ti"),
     (POOL, "spec.borrowers.size", "15.9Mi", "spec.borrowers.size", "15.9Mi is too little; the least is 16Mi"),
@@ -118,6 +118,21 @@ WRONG: list[tuple[dict[str, Any], str, Any, str, str]] = [
     (POOL, "spec.network.cidrs", ["10.0.0.1"], "spec.network.cidrs[0]", '"10.0.0.1" is not a range of IP addresses; w'),
     (POOL, "spec.network.cidrs", ["10.20.1.5/16"], "spec.network.cidrs[0]", "10.20.1.5/16 has bits beyond its prefi"),
     (GRANT, "spec.to", [], "spec.to", "should have at least 1 items"),
+    (POOL, "spec", NO_CLASS, "spec.lenders.maxLend", 'is missing, and className is "", so that no class gives it'),
+    (POOL, "spec.className", "a" * 254, "spec.className", "may not be more than 253"),
+    (CLASS, "spec", MISSING, "spec", "Required value"),
+    (
+        CLASS,
+        "spec.lenders.maxLend",
+        "lots",
+        "spec.lenders.maxLend",
+        '"lots" is not an amount of memory; write a number',
+    ),
+    (CLASS, "spec.lenders.spread", 9, "spec.lenders.spread", "should be less than or equal to 8"),
+    (CLASS, "spec.placement.apart", "Zone", "spec.placement", "require: SameZone leaves a borrower one place, and apa"),
+    (CLASS, "spec.network.multus", "a/b", "spec.network", "give either multus, the name of a network, or cidrs"),
+    (CLASS, "spec.maxUnavailable", "0%", "spec.maxUnavailable", "0% is neither a number of at least 1 nor a percent"),
+    (CLASS, "spec.deadline", "2m", "spec.deadline", "2m is out of range; the deadline lies between 1ms and 60s"),
     (QUOTA, "spec", {}, "spec", "limits nothing; give maxBorrowed, maxLent or both"),
     (QUOTA, "spec.maxLent", "lots", "spec.maxLent", '"lots" is not an amount of memory; write a number'),
     (QUOTA, "spec.maxBorrowed", "32Ti", "spec.maxBorrowed", "32Ti is too much; the most is 16Ti"),
@@ -192,6 +207,12 @@ RIGHT: list[tuple[dict[str, Any], str, Any]] = [
     (PAIRING, "spec.lender", PAIRING["spec"]["lender"] | {"namespace": "other"}),
     (GRANT, "spec.to", [{"namespace": "a"}]),
     (QUOTA, "spec", {"maxLent": "1Mi"}),
+    (CLASS, "spec.encryption", "None"),
+    (CLASS, "spec", {}),
+    (POOL, "spec.className", "gold"),
+    (POOL, "spec.className", ""),
+    (POOL, "spec.lenders.maxLend", MISSING),
+    (POOL, "spec", NO_CLASS | {"className": "gold"}),
     (POOL, "spec.maxUnavailable", 3),
     (POOL, "spec.maxUnavailable", "100%"),
     (POOL, "spec.paused", True),
@@ -227,20 +248,27 @@ def test_right_object_is_taken(api_server: Server, namespace: str, base: dict[st
 
 
 def test_defaults_are_filled_in(api_server: Server, namespace: str) -> None:
-    """The shortest pool gets the defaults of the models."""
-    shortest = changed(changed(POOL, "spec.lenders.reserve", MISSING), "spec.encryption", MISSING)
-    api_server.create(*within(namespace, shortest))
+    """The shortest pool gets the defaults of what is its own, and nothing that its class might say otherwise."""
+    lenders, borrowers = {"selector": SPARE}, {"selector": SHORT, "size": "512Mi"}
+    shortest = changed(POOL, "spec", {"lenders": lenders, "borrowers": borrowers})
+    api_server.create(*within(namespace, shortest, changed(CLASS, "spec", {"latency": {"mode": "Thresholds"}})))
     spec = api_server.get("-n", namespace, "tpool", "pool")["spec"]
-    assert spec["lenders"]["reserve"] == "256Mi"
-    assert (spec["strategy"], spec["port"], spec["deadline"]) == ("NonInclusive", 7470, "200ms")
-    assert spec["encryption"] == "AES-GCM"
-    assert (spec["filter"], spec["role"], spec["coolDown"]) == ("None", "Selected", "10m")
-    assert (spec["maxUnavailable"], spec["paused"]) == ("25%", False)
-    assert spec["latency"] == {
-        "mode": "Automatic",
-        "short": {"resume": "1500us", "stop": "40ms"},
-        "long": {"resume": "1ms", "stop": "1500us"},
+    assert spec == {"lenders": lenders, "borrowers": borrowers, "role": "Selected", "paused": False}
+    assert api_server.get("tclass", namespace)["spec"] == {
+        "latency": {
+            "mode": "Thresholds",
+            "short": {"resume": "1500us", "stop": "40ms"},
+            "long": {"resume": "1ms", "stop": "1500us"},
+        }
     }
+
+
+@pytest.mark.parametrize("path", ["selector", "role", "paused", "className", "lenders.namespaces", "borrowers.size"])
+def test_who_takes_part_is_for_the_pool_to_say(api_server: Server, namespace: str, path: str) -> None:
+    """A class has no such field, and kubectl says so."""
+    body = within(namespace, changed(CLASS, f"spec.{path}", "x"))
+    with pytest.raises(Refused, match=f'unknown field "{path.rpartition(".")[2]}"'):
+        api_server.kubectl("create", "--dry-run=server", "--validate=strict", "-f", "-", body=body)
 
 
 @pytest.mark.parametrize("path", ["pool", "lender.guest", "borrower.guest"])
@@ -314,6 +342,7 @@ COLUMNS = {
     "tpair": ["NAME", "LENDER", "BORROWER", "SIZE", "PHASE", "HIT RATIO", "AGE"],
     "tguest": ["NAME", "NODE", "ROLE", "KERNEL", "MODULE", "MEMORY", "READY", "AGE"],
     "tgrant": ["NAME", "TO", "PAIRINGS", "LENT", "AGE"],
+    "tclass": ["NAME", "DEFAULT", "MAX LEND", "RESERVE", "ENCRYPTION", "AGE"],
     "tquota": ["NAME", "BORROWED", "MAX BORROWED", "LENT", "MAX LENT", "AGE"],
 }
 
@@ -321,7 +350,7 @@ COLUMNS = {
 @pytest.mark.parametrize("kind", COLUMNS)
 def test_columns(api_server: Server, namespace: str, kind: str) -> None:
     """`kubectl get` with a short name shows the columns worth reading."""
-    api_server.create(*within(namespace, POOL, PAIRING, GUEST, GRANT, QUOTA))
+    api_server.create(*within(namespace, POOL, PAIRING, GUEST, GRANT, QUOTA, CLASS))
     header = api_server.kubectl("get", "-n", namespace, kind).splitlines()[0]
     assert [column.strip() for column in header.split("  ") if column.strip()] == COLUMNS[kind]
 

@@ -46,5 +46,6 @@ def test_no_column_shows_a_list(kind: Kind) -> None:
     for column in kind.columns:
         node = schema(kind.model)
         for part in re.findall(r"\w+|\[[^]]+\]", column.path):
-            node = node["items"] if part.startswith("[") else node.get("properties", {}).get(part, {})
+            is_of_list = re.match(r"\[[^']", part)
+            node = node["items"] if is_of_list else node.get("properties", {}).get(part, {})
         assert node.get("type") != "array", column.path

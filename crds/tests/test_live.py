@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 ABI = Path(__file__).resolve().parents[2] / "kernel-module/ABI.md"
-HOW = {"paused", "max_unavailable"}  # whether and how an edit is carried out, not what it is
+HOW = {"paused", "max_unavailable", "class_name"}  # whether, how and from where an edit comes, not what it is
 WHOLE = (Selector, Thresholds)  # models that are one value
 
 

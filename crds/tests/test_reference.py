@@ -20,8 +20,8 @@ def test_it_has_the_fields_that_people_write() -> None:
     for kind in KINDS:
         assert f"## {kind.model.__name__}\n" in page()
     assert (
-        "| `lenders.reserve` | string | Memory that a lender always keeps available for itself. Default `256Mi`. |"
-        in page()
+        "| `lenders.reserve` | string | Memory that a lender always keeps available for itself. "
+        "Default where no class says otherwise: 256Mi. |" in page()
     )
-    assert "| `lenders.maxLend` | string, required |" in page()
+    assert "| `lenders` | object, required |" in page()
     assert "| `strategy` | `NonInclusive` or `Exclusive` |" in page()

@@ -2,6 +2,7 @@
 
 from tidepool_api.base import ApiModel, ApiObject, ObjectMeta, OwnerReference, Time, now
 from tidepool_api.conditions import Condition, Status, condition, find, is_true, merge, printable, without
+from tidepool_api.defaults import Placement, PoolDefaults, Priority
 from tidepool_api.fields import Requirement, Selector, format_ratio, is_identity, is_network_name
 from tidepool_api.grant import Grantee, GrantSpec, GrantStatus, GrantUse, MemoryGrant
 from tidepool_api.guest import (
@@ -44,17 +45,8 @@ from tidepool_api.pairing import (
     PairingSpec,
     PairingStatus,
 )
-from tidepool_api.pool import (
-    Borrowers,
-    GuestRole,
-    Lenders,
-    MemoryPool,
-    Placement,
-    PoolSpec,
-    PoolStatus,
-    Priority,
-    Weight,
-)
+from tidepool_api.pool import Borrowers, GuestRole, Lack, Lenders, MemoryPool, PoolSpec, PoolStatus, Source, Weight
+from tidepool_api.poolclass import Classes, MemoryPoolClass, Unusable, complete
 from tidepool_api.quota import MemoryQuota, QuotaSpec, QuotaStatus
 from tidepool_api.units import format_quantity, parse_duration, parse_quantity, to_mib
 
@@ -68,6 +60,7 @@ __all__ = [
     "BorrowerState",
     "BorrowerStatus",
     "Borrowers",
+    "Classes",
     "Condition",
     "ConditionType",
     "CurvePoint",
@@ -84,6 +77,7 @@ __all__ = [
     "GuestSpec",
     "GuestStatus",
     "Interface",
+    "Lack",
     "Latency",
     "LatencyMode",
     "LenderEnd",
@@ -94,6 +88,7 @@ __all__ = [
     "MemoryGuest",
     "MemoryPairing",
     "MemoryPool",
+    "MemoryPoolClass",
     "MemoryQuota",
     "Metric",
     "Near",
@@ -105,6 +100,7 @@ __all__ = [
     "PairingSpec",
     "PairingStatus",
     "Placement",
+    "PoolDefaults",
     "PoolPhase",
     "PoolSpec",
     "PoolStatus",
@@ -117,12 +113,15 @@ __all__ = [
     "Role",
     "RoleChoice",
     "Selector",
+    "Source",
     "Status",
     "Strategy",
     "Thresholds",
     "Time",
+    "Unusable",
     "VirtualMachine",
     "Weight",
+    "complete",
     "condition",
     "find",
     "format_quantity",

@@ -56,7 +56,7 @@ class ObjectMeta(ApiModel):
     """The part of Kubernetes' metadata that Tidepool reads and writes."""
 
     name: str
-    namespace: str = "default"
+    namespace: str = ""  # of what belongs to the cluster
     uid: str = ""
     resource_version: str | None = None
     generation: int = 0

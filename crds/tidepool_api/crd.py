@@ -16,11 +16,13 @@ import yaml
 from tidepool_api import names
 from tidepool_api.base import ApiObject
 from tidepool_api.conditions import Condition
+from tidepool_api.defaults import PARTS, BorrowerDefaults, LenderDefaults, PoolDefaults
 from tidepool_api.fields import VALIDATIONS
 from tidepool_api.grant import MemoryGrant
 from tidepool_api.guest import MemoryGuest
 from tidepool_api.pairing import MemoryPairing
 from tidepool_api.pool import MemoryPool
+from tidepool_api.poolclass import MemoryPoolClass
 from tidepool_api.quota import MemoryQuota
 
 Schema = dict[str, Any]
@@ -54,12 +56,14 @@ class Kind:
     short: str
     columns: tuple[Column, ...]
     selectable: tuple[str, ...] = ()
+    scope: str = "Namespaced"
 
 
 def _reason(of: str = ".status") -> Column:
     return Column("Message", f'{of}.conditions[?(@.type=="Ready")].message', wide=True)
 
 
+_DEFAULT_CLASS = ".metadata.annotations['" + names.DEFAULT_CLASS_ANNOTATION.replace(".", r"\.") + "']"
 _AGE = Column("Age", ".metadata.creationTimestamp", "date")
 
 KINDS = (
@@ -76,6 +80,7 @@ KINDS = (
             Column("Hit Ratio", ".status.hitRatio"),
             Column("Pairings", ".status.pairings", "integer", wide=True),
             Column("Connected", ".status.readyPairings", "integer", wide=True),
+            Column("Class", ".status.className", wide=True),
             _reason(),
             _AGE,
         ),
@@ -138,6 +143,19 @@ KINDS = (
             _AGE,
         ),
     ),
+    Kind(
+        MemoryPoolClass,
+        names.CLASSES,
+        "tclass",
+        (
+            Column("Default", _DEFAULT_CLASS),
+            Column("Max Lend", ".spec.lenders.maxLend"),
+            Column("Reserve", ".spec.lenders.reserve"),
+            Column("Encryption", ".spec.encryption"),
+            _AGE,
+        ),
+        scope="Cluster",
+    ),
 )
 
 
@@ -160,7 +178,7 @@ def build(kind: Kind) -> Schema:
         "metadata": {"name": f"{kind.plural}.{names.GROUP}", "labels": {"app.kubernetes.io/name": "tidepool"}},
         "spec": {
             "group": names.GROUP,
-            "scope": "Namespaced",
+            "scope": kind.scope,
             "names": {
                 "kind": name,
                 "listKind": f"{name}List",
@@ -183,8 +201,21 @@ def schema(model: type[ApiObject]) -> Schema:
     properties["kind"] = properties["apiVersion"] = {"type": "string"}
     if "status" in properties:
         properties["status"].pop("default", None)
+    if model in (MemoryPool, MemoryPoolClass):
+        _leave_to_class(properties["spec"])
     root["required"] = ["spec"]
     return root
+
+
+def _leave_to_class(spec: Schema) -> None:
+    """Has the API server fill in nothing that a pool's class may give; the defaults are in the descriptions instead."""
+    lenders, borrowers = (spec["properties"][part] for part in PARTS)
+    for part, model in ((spec, PoolDefaults), (lenders, LenderDefaults), (borrowers, BorrowerDefaults)):
+        part.pop("default", None)
+        for one in (part["properties"][_camel(name)] for name in model.model_fields):
+            default = one.pop("default", None)
+            if default is not None and not isinstance(default, dict):
+                one["description"] += f" Default where no class says otherwise: {default}."
 
 
 def _structural(node: Schema, defs: dict[str, Schema]) -> Schema:

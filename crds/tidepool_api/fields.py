@@ -211,6 +211,7 @@ Identity = Annotated[
     str, Field(min_length=1, max_length=71, json_schema_extra=_IDENTITY_RULES), AfterValidator(_identity)
 ]
 ObjectName = Annotated[str, Field(min_length=1, max_length=253)]
+ClassName = Annotated[str, Field(max_length=253)]  # empty for none
 Ratio = Annotated[str, Field(pattern=r"^(0\.[0-9]{2}|1\.00)$", max_length=4)]
 
 

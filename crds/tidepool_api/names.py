@@ -13,8 +13,10 @@ PAIRINGS = "memorypairings"
 GUESTS = "memoryguests"
 GRANTS = "memorygrants"
 QUOTAS = "memoryquotas"
+CLASSES = "memorypoolclasses"  # of the cluster, in no namespace
 
 DRY_RUN_ANNOTATION = f"{GROUP}/dry-run"  # on a pool, not "false": say what would change, and change nothing
+DEFAULT_CLASS_ANNOTATION = f"{GROUP}/is-default-class"  # on a class, "true": that of pools which name none
 POOL_LABEL = f"{GROUP}/pool"
 LENDER_FINALIZER = f"{GROUP}/lender"
 BORROWER_FINALIZER = f"{GROUP}/borrower"
@@ -173,6 +175,7 @@ class ConditionType(StrEnum):
     MEMORY_BACKED = "MemoryBacked"
 
     # a pool
+    SPEC_COMPLETE = "SpecComplete"
     LENDERS_FOUND = "LendersFound"
     LENDERS_GRANTED = "LendersGranted"
     LENDERS_BACKED = "LendersBacked"

@@ -2,23 +2,21 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Annotated, Any, NamedTuple, Self
 
-from pydantic import Field, model_validator
+from pydantic import Field, PlainSerializer, PrivateAttr, WithJsonSchema, model_validator
 
 from tidepool_api.base import ApiModel, ApiObject, Time
 from tidepool_api.conditions import Condition
+from tidepool_api.defaults import MOST_LENDERS, BorrowerDefaults, LenderDefaults, PoolDefaults, described, together
 from tidepool_api.fields import (
     LEAST_MEMORY,
     MOST_MEMORY,
     Bytes,
+    ClassName,
     Count,
-    Deadline,
     Memory,
-    NumberOrPercent,
     ObjectName,
-    Pause,
-    Port,
     Ratio,
     Selector,
     are_amounts,
@@ -27,28 +25,13 @@ from tidepool_api.fields import (
     rules,
 )
 from tidepool_api.guest import GuestStatus
-from tidepool_api.latency import Latency
-from tidepool_api.names import (
-    DEFAULT_PORT,
-    DRY_RUN_ANNOTATION,
-    Apart,
-    Encryption,
-    Filter,
-    Near,
-    Overcommitted,
-    PoolPhase,
-    Role,
-    RoleChoice,
-    Strategy,
-)
-from tidepool_api.network import Network
+from tidepool_api.names import DRY_RUN_ANNOTATION, Overcommitted, PoolPhase, Role, RoleChoice
 from tidepool_api.units import SECOND, parse_duration, parse_quantity
 
-MOST_LENDERS = 8  # of one borrower
 MOST_ROLES = 256  # that a status remembers
 
 
-class Lenders(ApiModel):
+class Lenders(LenderDefaults):
     """Who lends, and how much at most."""
 
     selector: Selector | None = None
@@ -56,24 +39,6 @@ class Lenders(ApiModel):
 
     namespaces: tuple[ObjectName, ...] = Field(default=(), max_length=16)
     """Further namespaces whose guests lend too, if the selector matches them and a MemoryGrant there allows it."""
-
-    max_lend: Memory
-    """The most that one lender lends to all its borrowers together."""
-
-    reserve: Memory = "256Mi"
-    """Memory that a lender always keeps available for itself."""
-
-    margin: Memory | None = None
-    """Memory beyond the reserve that nobody new is given, so that a lender can grow by it before it takes any back."""
-
-    overcommitted: Overcommitted = Overcommitted.EXCLUDE
-    """Exclude: a lender lends as if it had only the memory that its pod requests. Lend: as if it had been promised all.
-
-    Lent memory is memory in use on the host. With Lend the node may come under memory pressure, swap, and evict pods.
-    """
-
-    spread: int = Field(default=1, ge=1, le=MOST_LENDERS)
-    """Over how many lenders at least the memory of a borrower is spread, so that it never loses all of it at a time."""
 
 
 class Weight(ApiModel):
@@ -86,17 +51,7 @@ class Weight(ApiModel):
     """How much: twice the weight is twice the share, or as much for half the reads."""
 
 
-class Priority(ApiModel):
-    """Who comes before others when memory is short."""
-
-    selector: Selector
-    """Which borrowers, by their labels."""
-
-    priority: int = Field(ge=-1000, le=1000)
-    """Whoever has the higher one comes first."""
-
-
-class Borrowers(ApiModel):
+class Borrowers(BorrowerDefaults):
     """Who borrows, and how much."""
 
     selector: Selector | None = None
@@ -119,13 +74,6 @@ class Borrowers(ApiModel):
     weights: tuple[Weight, ...] = Field(default=(), max_length=8)
     """With maximum: who counts for more than others. The first that matches a guest holds; the others weigh 1."""
 
-    priorities: tuple[Priority, ...] = Field(default=(), max_length=8)
-    """Who is served first, and keeps what it has longest, when memory is short.
-
-    The first that matches a guest holds; the others have 0. With size, nobody is given up for somebody who comes later.
-    With maximum, the minimum of those that come first is planned before that of others, who give up theirs for it.
-    """
-
     model_config = {
         "json_schema_extra": rules(
             rule(
@@ -147,34 +95,14 @@ class Borrowers(ApiModel):
     }
 
 
-class Placement(ApiModel):
-    """Where the lenders of a borrower may be; without it anywhere, the nearest first."""
-
-    require: Near | None = None
-    """SameNode: only on the borrower's own node. SameZone: only in its zone, by topology.kubernetes.io/zone of nodes.
-
-    A borrower that has moved elsewhere, or was served before this was asked for, changes over as maxUnavailable says.
-    """
-
-    apart: Apart | None = None
-    """Node: no two lenders of a borrower on one node. Zone: no two in one zone.
-
-    So a failure takes one of them; lenders.spread says how many there are at least.
-    """
-
-    model_config = {
-        "json_schema_extra": rules(
-            rule(
-                "!has(self.require) || !has(self.apart) || (self.require == 'SameZone' && self.apart == 'Node')",
-                says="'require: ' + self.require + ' leaves a borrower one place, and apart: ' + self.apart + "
-                "' asks for several; remove one of them'",
-            )
-        )
-    }
-
-
-class PoolSpec(ApiModel):
+class PoolSpec(PoolDefaults):
     """Which guests share memory, and how."""
+
+    class_name: ClassName | None = None
+    """The MemoryPoolClass that gives what this spec leaves out, field by field; what is said here holds.
+
+    Without it that is the default class of the cluster, if there is one; "" is for none.
+    """
 
     role: RoleChoice = RoleChoice.SELECTED
     """Selected: lenders and borrowers are told apart by their two selectors.
@@ -188,56 +116,11 @@ class PoolSpec(ApiModel):
     selector: Selector | None = None
     """With role Auto: the guests that take part, by their labels."""
 
-    cool_down: Pause = "10m"
-    """How long a guest keeps a role at least that it was given.
-
-    A lender that comes under memory pressure, by its kernel's pressure stall information, is relieved at once, whatever
-    the role says. Those on a node with the condition MemoryPressure are relieved, too, as maxUnavailable says. Both
-    lend again after this time at the earliest.
-    """
-
     lenders: Lenders
     """The guests with memory to spare."""
 
     borrowers: Borrowers
     """The guests whose page cache is too small."""
-
-    placement: Placement = Placement()
-    """Which lenders are near enough to a borrower, and far enough from each other."""
-
-    strategy: Strategy = Strategy.NON_INCLUSIVE
-    """NonInclusive: a page that was read back stays with the lender too. Exclusive: it does not."""
-
-    encryption: Encryption = Encryption.AES_GCM
-    """AES-GCM: lenders see ciphertext only. None: lender and network can read pages and change them."""
-
-    filter: Filter = Filter.NONE
-    """Sequential: pages that are read in order stay out of the pool; a disk reads those well. None: all go there."""
-
-    network: Network | None = None
-    """The network that pages take, by one of its fields: lenders are looked for at their addresses there, at no others.
-
-    Without it at the addresses that their MemoryGuests have in `status.addresses`.
-    """
-
-    port: Port = DEFAULT_PORT
-    """The TCP port on which lenders listen, on all their addresses."""
-
-    deadline: Deadline = "200ms"
-    """A read that the lender has not answered after this time goes to the disk."""
-
-    latency: Latency = Latency()
-    """When a borrower leaves a lender alone because it is slow; what the lender holds stays there meanwhile."""
-
-    max_unavailable: NumberOrPercent = "25%"
-    """How many borrowers may lose pages at a time: a number, or a percentage of those that have some.
-
-    It holds when the pool is edited, its sizes are planned anew, guests are relabelled, or a node comes under memory
-    pressure. The next ones follow when these are connected again. Another encryption or port takes all pages of a
-    borrower, a smaller size a part. The borrowers of one lender change its port together, even if they are more. Other
-    fields change while in use, for all at once. A lender never waits for it: one that is gone, under pressure itself,
-    or over its reserve or maxLend gets its memory back at once.
-    """
 
     paused: bool = False
     """Whether everything stays as it is.
@@ -279,7 +162,13 @@ class PoolSpec(ApiModel):
                 path=".borrowers.selector",
             ),
             rule(
-                f"!has(self.borrowers.size) || !({are_amounts('self.borrowers.size', 'self.lenders.maxLend')}) || "
+                "has(self.lenders.maxLend) || !has(self.className) || self.className != ''",
+                'is missing, and className is "", so that no class gives it; say the most that one lender lends',
+                path=".lenders.maxLend",
+            ),
+            rule(
+                "!has(self.borrowers.size) || !has(self.lenders.maxLend) || "
+                f"!({are_amounts('self.borrowers.size', 'self.lenders.maxLend')}) || "
                 f"quantity(self.borrowers.size).asApproximateFloat() <= "
                 f"{MOST_LENDERS}.0 * quantity(self.lenders.maxLend).asApproximateFloat()",
                 says=f"'a borrower has at most {MOST_LENDERS} lenders, and {MOST_LENDERS} times maxLend (' + "
@@ -308,8 +197,8 @@ class PoolSpec(ApiModel):
 
     @property
     def max_lend_bytes(self) -> int:
-        """What each lender gives at most, as a number."""
-        return parse_quantity(self.lenders.max_lend)
+        """What each lender gives at most, as a number; of a spec that is complete."""
+        return parse_quantity(self.lenders.max_lend or LEAST_MEMORY)
 
     @property
     def reserve_bytes(self) -> int:
@@ -346,6 +235,15 @@ class GuestRole(ApiModel):
     """Why, in one word."""
 
 
+def _said(values: PoolDefaults) -> dict[str, Any]:
+    return values.said()
+
+
+_ANYTHING = {"type": "object", "x-kubernetes-preserve-unknown-fields": True}
+
+FromClass = Annotated[PoolDefaults, PlainSerializer(_said, return_type=dict), WithJsonSchema(_ANYTHING)]
+
+
 class PoolStatus(ApiModel):
     """What became of it."""
 
@@ -359,6 +257,12 @@ class PoolStatus(ApiModel):
     somebody has less, and waiting does not help. Paused: it is held, and something would change. Terminating: it is
     being deleted.
     """
+
+    class_name: ObjectName | None = None
+    """The MemoryPoolClass of the pool, be it the default one; absent without any."""
+
+    from_class: FromClass | None = None
+    """What its class gives: what the spec leaves out, with the fields of a MemoryPoolClass."""
 
     lenders: Count | None = None
     """Guests that the lenders' selector matches."""
@@ -393,9 +297,9 @@ class PoolStatus(ApiModel):
     conditions: tuple[Condition, ...] = Field(default=(), max_length=16)
     """Ready, Progressing and Degraded sum up: all is as the spec asks, something is under way, somebody has too little.
 
-    These say why, where they are False: LendersFound, LendersGranted, LendersBacked, BorrowersFound, RolesConsistent,
-    LendersOnNetwork, CapacitySufficient, PlacementSatisfied, QuotaSufficient, GuestsReady. ChangesPending is there
-    while the pool is held, WriteRefused while the API server refuses something.
+    These say why, where they are False: SpecComplete, LendersFound, LendersGranted, LendersBacked, BorrowersFound,
+    RolesConsistent, LendersOnNetwork, CapacitySufficient, PlacementSatisfied, QuotaSufficient, GuestsReady.
+    ChangesPending is there while the pool is held, WriteRefused while the API server refuses something.
     """
 
     @model_validator(mode="before")
@@ -407,12 +311,73 @@ class PoolStatus(ApiModel):
         return {**{name: readable(size) for name, size in sizes.items() if isinstance(size, int)}, **values}
 
 
+class Lack(NamedTuple):
+    """Why a spec is not complete."""
+
+    reason: str
+    """In one word."""
+
+    message: str
+    """What is missing, and what to do about it."""
+
+
+class Source(NamedTuple):
+    """Where the values of a spec come from that its author has left out."""
+
+    class_name: str = ""
+    """The class; empty for none."""
+
+    given: PoolDefaults = PoolDefaults()
+    """What the class gives beyond what the spec says."""
+
+    lack: Lack | None = None
+    """Why there is no telling what the values are, if so."""
+
+    remark: str = ""
+    """What else there is to say about the class."""
+
+    @property
+    def note(self) -> str:
+        """What the class gives, for people to read; empty without one."""
+        if not self.class_name:
+            return ""
+        values = ", ".join(described(self.given.said())) or "nothing that the spec leaves out"
+        return f"MemoryPoolClass {self.class_name} gives {values}{self.remark and f'; {self.remark}'}"
+
+
 class MemoryPool(ApiObject):
     """Guests of this namespace that share memory: what some have to spare becomes page cache of others."""
 
     kind: str = "MemoryPool"
     spec: PoolSpec
     status: PoolStatus = Field(default_factory=PoolStatus)
+
+    _written: PoolSpec | None = PrivateAttr(default=None)
+    _source: Source = PrivateAttr(default=Source())
+
+    @property
+    def written(self) -> PoolSpec:
+        """The spec as its author has written it."""
+        return self._written or self.spec
+
+    @property
+    def source(self) -> Source:
+        """Where the rest of the spec comes from."""
+        return self._source
+
+    def completed(self, source: Source) -> Self:
+        """The pool with the values of a source where its author has written none."""
+        written, given = self.written, source.given.said()
+        spec = PoolSpec.model_validate(together(given, written.said())) if given else written
+        pool = self.model_copy(update={"spec": spec})
+        pool._written, pool._source = written, source  # noqa: SLF001 - of the same class
+        return pool
+
+    @property
+    def in_effect(self) -> Self:
+        """The pool as its status says that it is in effect."""
+        name, given = self.status.class_name, self.status.from_class
+        return self.completed(Source(name or "", given or PoolDefaults()))
 
     @property
     def dry_run(self) -> str | None:
@@ -423,7 +388,7 @@ class MemoryPool(ApiObject):
     @property
     def is_held(self) -> bool:
         """Whether it stays as it is: it has the guests that it has, and takes no others."""
-        return not self.terminating and (self.spec.paused or self.dry_run is not None)
+        return not self.terminating and (self.spec.paused or self.dry_run is not None or self.source.lack is not None)
 
     model_config = {
         "json_schema_extra": rules(

@@ -49,6 +49,13 @@ def pool(*conditions: dict[str, str]) -> dict[str, Any]:
     }
 
 
+def of_class(body: dict[str, Any], **given: Any) -> dict[str, Any]:
+    """A pool that leaves maxLend out, and to which class gold gives something."""
+    lenders = {name: value for name, value in body["spec"]["lenders"].items() if name != "maxLend"}
+    told = {"className": "gold", "fromClass": given}
+    return {**body, "spec": {**body["spec"], "lenders": lenders}, "status": {**body["status"], **told}}
+
+
 def pairing(
     phase: str = "Connected", reason: str = "Connected", message: str = "", *conditions: dict[str, str]
 ) -> dict[str, Any]:
@@ -77,10 +84,11 @@ def pairing(
 def parsed(*bodies: dict[str, Any]) -> dict[str, tuple[Any, ...]]:
     """The fields of a snapshot that hold these objects."""
     models = {"MemoryPool": MemoryPool, "MemoryPairing": MemoryPairing, "MemoryGuest": MemoryGuest}
-    return {
+    fields: dict[str, tuple[Any, ...]] = {
         field: tuple(models[kind].parse(body) for body in bodies if body["kind"] == kind)
         for field, kind in (("pools", "MemoryPool"), ("pairings", "MemoryPairing"), ("guests", "MemoryGuest"))
     }
+    return fields | {"pools": tuple(one.in_effect for one in fields["pools"])}
 
 
 def exposition(hits: int, misses: int, *, ping_us: int = 400, breaker: int = 0) -> str:

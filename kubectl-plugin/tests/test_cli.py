@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from objects import PAIRING, condition, guest, pairing, pool
+from objects import PAIRING, condition, guest, of_class, pairing, pool
 
 from tidepool_api import names
 from tidepool_api_testing.server import ADMIN_TOKEN
@@ -217,6 +217,26 @@ def test_plan_counts_lenders_of_other_namespaces(cluster: Server) -> None:
         cluster.kubectl("delete", "-n", namespace, "--all", "memorypools,memoryguests,memorygrants")
 
 
+def test_what_a_class_gives_is_seen_without_a_right_to_classes(cluster: Server) -> None:
+    """It is in the status of the pool; the class itself is the cluster's."""
+    cluster.kubectl("create", "namespace", "classed")
+    classed, lender = of_class(pool(), lenders={"maxLend": "512Mi"}), guest("l", "spare")
+    lender["status"]["memory"] = {"totalBytes": 4 << 30, "availableBytes": 2 << 30}
+    for one in (classed, lender):
+        one["metadata"] = one["metadata"] | {"namespace": "classed"}
+        cluster.create(one)
+        cluster.apply_status(one)
+    may_look(cluster, "tenant", "classed")
+    given = "MemoryPoolClass gold gives lenders.maxLend: 512Mi"
+    seen = run(cluster, "plan", "-n", "classed", "--seconds", "0", token="token-of-a-tenant")
+    assert seen.returncode == 0, seen.stderr
+    lenders = "lenders: 1 guest, 0Mi promised to this pool, 512Mi to spare beyond"
+    assert seen.stdout.splitlines()[1:3] == [given, lenders]
+    told = run(cluster, "explain", "l", "-n", "classed", token="token-of-a-tenant")
+    assert f"what pool pool leaves out: {given}" in told.stdout
+    cluster.kubectl("delete", "-n", "classed", "--all", "memorypools,memoryguests")
+
+
 def test_collect_makes_an_archive_of_what_one_may_read(cluster: Server, tmp_path: Path) -> None:
     """A Secret that lies beside it is not in it; what is there already is not written over."""
     secret = {"apiVersion": "v1", "kind": "Secret", "metadata": {"name": "s", "namespace": SYSTEM}}
@@ -229,6 +249,7 @@ def test_collect_makes_an_archive_of_what_one_may_read(cluster: Server, tmp_path
         files = {one.name.partition("/")[2]: archive.extractfile(one) for one in archive}
         texts = {name: one.read().decode() for name, one in files.items() if one}
     assert {"index.txt", "version.json", "objects/memorypairings.json", "system/daemonsets.json"} <= set(texts)
+    assert "objects/memorypoolclasses.json" in texts
     assert PAIRING in texts["objects/memorypairings.json"]
     assert "hunter2" not in "".join(texts.values())
     assert run(cluster, "collect", "-o", str(path)).returncode == 2

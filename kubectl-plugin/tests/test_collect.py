@@ -111,6 +111,7 @@ def test_of_one_namespace_it_has_the_objects_of_that_one() -> None:
     collected(server, "ns")
     assert f"/apis/{names.API_VERSION}/namespaces/ns/memoryguests" in server.asked
     assert f"/apis/{names.API_VERSION}/memoryguests" not in server.asked
+    assert f"/apis/{names.API_VERSION}/memorypoolclasses" in server.asked, "they are of no namespace"
 
 
 def test_without_a_cluster_there_is_nothing_to_collect() -> None:

@@ -6,7 +6,7 @@ from datetime import timedelta
 from typing import Any
 
 import pytest
-from objects import NOW, condition, guest, pairing, parsed, pool
+from objects import NOW, condition, guest, of_class, pairing, parsed, pool
 
 from tidepool_kubectl.explain import explain
 from tidepool_kubectl.snapshot import Snapshot
@@ -148,3 +148,11 @@ def test_a_guest_is_told_of_a_quota_that_bounds_its_pool() -> None:
     said = "a quota bounds pool pool: MemoryQuota q limits: more is not allowed"
     assert said in [step.text for step in steps(guest("b", "short"), bounded, pairing())]
     assert said not in [step.text for step in steps(guest("b", "short"), pool(), pairing())]
+
+
+def test_a_guest_is_told_what_comes_from_the_class_of_its_pool() -> None:
+    given = {"lenders": {"maxLend": "2Gi"}, "network": {"cidrs": ["10.9.0.0/16"]}}
+    said = "what pool pool leaves out: MemoryPoolClass gold gives lenders.maxLend: 2Gi, network.cidrs: 10.9.0.0/16"
+    found = [step.text for step in steps(guest("l", "spare"), of_class(pool(), **given), name="l")]
+    assert found[-2:] == [said, "it has no address on the network of pool pool (10.9.0.0/16)"]
+    assert not [step.text for step in steps(guest("b", "short"), pool(), pairing()) if "Class" in step.text]

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from objects import HEAD, PAIRING, condition, exposition, guest, pairing, parsed, pool
+from objects import HEAD, PAIRING, condition, exposition, guest, of_class, pairing, parsed, pool
 from rich.console import Console
 
 from tidepool_api import MemoryGrant, MemoryQuota
@@ -158,6 +158,14 @@ def test_lenders_of_another_namespace_are_bound_by_its_quota() -> None:
     some = (rich("l"), rich("m", namespace="far"))
     shown = made(wide, *some, grants=(grant("far"),), quotas=(quota("far", maxLent="100Mi"),))
     assert shown.lenders.free_bytes == (1024 + 100) * MIB
+
+
+def test_a_pool_is_planned_with_what_its_class_gives() -> None:
+    """What one may lend, what it keeps, what counts of an overcommitted one; the summary says where that is from."""
+    shown = made(of_class(pool(), lenders={"maxLend": "512Mi", "reserve": "1Gi"}), rich("l"), rich("m"))
+    assert shown.lenders.free_bytes == 1024 * MIB
+    assert next(summary(shown)) == "MemoryPoolClass gold gives lenders.maxLend: 512Mi, lenders.reserve: 1Gi"
+    assert not [line for line in summary(made(pool(), rich("l"))) if "Class" in line]
 
 
 def test_lenders_have_what_their_own_use_leaves_and_is_not_promised() -> None:

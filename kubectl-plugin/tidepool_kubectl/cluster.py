@@ -57,7 +57,7 @@ class Cluster:
         text, unread = self._metrics() if metrics else ("", ())
         return Snapshot(
             at=datetime.now(UTC),
-            pools=self._all(MemoryPool, names.POOLS),
+            pools=self._pools(),
             pairings=self._all(MemoryPairing, names.PAIRINGS),
             guests=self._all(MemoryGuest, names.GUESTS),
             machines=self._machines(),
@@ -89,7 +89,7 @@ class Cluster:
     def fleet(self) -> Fleet:
         """What memory may go where, and the agents' metrics; raises `Unusable`."""
         text, unread = self._metrics()
-        pools, guests = self._all(MemoryPool, names.POOLS), self._all(MemoryGuest, names.GUESTS)
+        pools, guests = self._pools(), self._all(MemoryGuest, names.GUESTS)
         grants = self._allowed(MemoryGrant, names.GRANTS, self._where) or ()
         quotas = self._allowed(MemoryQuota, names.QUOTAS, self._where) or ()
         named = {name for pool in pools for name in pool.spec.lenders.namespaces}
@@ -142,6 +142,10 @@ class Cluster:
             return {}  # no KubeVirt, or one may not look
         named = [(one["metadata"], one.get("status", {})) for one in found]
         return {(meta["namespace"], meta["name"]): status.get("nodeName", "") for meta, status in named}
+
+    def _pools(self) -> tuple[MemoryPool, ...]:
+        """The pools with what their classes give, by their status: not everybody may look at what is the cluster's."""
+        return tuple(one.in_effect for one in self._all(MemoryPool, names.POOLS))
 
     def _all(self, model: type[T], plural: str) -> tuple[T, ...]:
         try:

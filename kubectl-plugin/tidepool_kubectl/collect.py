@@ -45,6 +45,7 @@ class Collector:
         yield "version.json", self._read("/version", ())
         for kind in KINDS:
             yield from self._list(f"objects/{kind}.json", f"/apis/{names.API_VERSION}{self._where}/{kind}", _cleaned)
+        yield from self._list(f"objects/{names.CLASSES}.json", f"/apis/{names.API_VERSION}/{names.CLASSES}", _cleaned)
         about = [("fieldSelector", f"involvedObject.apiVersion={names.API_VERSION}")]
         yield from self._list("events.json", f"/api/v1{self._where}/events", _cleaned, about)
         yield from self._list("system/events.json", f"/api/v1{self._system}/events", _cleaned)

@@ -115,6 +115,8 @@ def _chosen(pool: MemoryPool, roles: list[str], guest: MemoryGuest) -> Iterator[
         yield bad(f"pool {pool.name} selects it as lender and as borrower", "change the labels so that one matches")
         return
     yield good(f"pool {pool.name} selects it as {roles[0]}")
+    if pool.source.class_name:
+        yield good(f"what pool {pool.name} leaves out: {pool.source.note}")
     network = pool.spec.network
     if network and roles == ["lender"] and not guest.status.addresses_on(network):
         advice = "give it an interface there; `status.interfaces` of its MemoryGuest has those that are known"

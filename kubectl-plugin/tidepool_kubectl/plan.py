@@ -82,6 +82,8 @@ class Plan:
     lenders: Lenders
     hidden: tuple[str, ...] = ()
     """Namespaces whose guests may lend, and may not be listed."""
+    from_class: str = ""
+    """What the pool's class gives, in words."""
 
 
 def plan(pool: MemoryPool, fleet: Fleet, spared: Mapping[Key, float], sizes: Iterable[int] = ()) -> Plan:
@@ -95,7 +97,8 @@ def plan(pool: MemoryPool, fleet: Fleet, spared: Mapping[Key, float], sizes: Ite
     rows = [_row(key[1], guests.get(key), borrowed.get(key, ()), spared, chosen) for key in each]
     rows.sort(key=lambda row: (-(row.spared or 0), -max((one or 0 for one in row.forecast), default=0), row.name))
     hidden = set(fleet.hidden) & set(pool.spec.lenders.namespaces)
-    return Plan(_key(pool), chosen, tuple(rows), _lenders(pool, fleet, each), tuple(sorted(hidden)))
+    lenders = _lenders(pool, fleet, each)
+    return Plan(_key(pool), chosen, tuple(rows), lenders, tuple(sorted(hidden)), pool.source.note)
 
 
 def _key(one: MemoryGuest | MemoryPool) -> Key:

@@ -95,6 +95,8 @@ def reads(count: Figure) -> str:
 
 def summary(made: Plan) -> Iterator[str]:
     """What the pool comes to: memory that there is, that other sizes would take, and that is not needed."""
+    if made.from_class:
+        yield made.from_class
     yield _lenders(made.lenders)
     if left_out := made.lenders.left_out_bytes:
         yield f"not lent, for no pod requests it: {size(left_out)} of theirs (spec.lenders.overcommitted: Exclude)"

@@ -71,6 +71,7 @@ def role(user: str) -> list[dict[str, Any]]:
         rule(names.GROUP, "memorypools/status memorypairings/status memorygrants/status memoryquotas/status", "patch"),
         rule(names.GROUP, "memoryguests memorygrants memoryquotas", "get list watch"),
         rule(names.GROUP, "memoryguests", "patch"),
+        rule(names.GROUP, "memorypoolclasses", "list watch"),
         rule("", "nodes", "list watch"),
         rule("", "events", "create"),
         rule("coordination.k8s.io", "leases", "get list create update"),

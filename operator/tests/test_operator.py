@@ -12,6 +12,8 @@ from cast import MIB, Agent, OperatorProcess, identity_of, wait_for
 from tidepool_api import names
 
 if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
     from tidepool_api_testing.server import Server
 
 LENDS = {"memory": "spare"}
@@ -341,6 +343,76 @@ def _quota(agent: Agent, **spec: str) -> None:
     agent.server.apply({**head, "metadata": {"name": "quota", "namespace": agent.namespace}, "spec": spec})
 
 
+@pytest.fixture
+def pool_class(agent: Agent) -> Iterator[Callable[..., None]]:
+    """Writes a class, called like the test's namespace; it goes with the test, for it is the whole cluster's."""
+    head = {"apiVersion": names.API_VERSION, "kind": "MemoryPoolClass"}
+
+    def write(*, default: bool = False, **spec: Any) -> None:
+        annotations = {names.DEFAULT_CLASS_ANNOTATION: "true"} if default else {}
+        metadata = {"name": agent.namespace, "annotations": annotations}
+        agent.server.apply({**head, "metadata": metadata, "spec": spec})
+
+    yield write
+    agent.server.kubectl("delete", "tclass", agent.namespace, "--ignore-not-found")
+
+
+def _silent_pool(agent: Agent, **spec: Any) -> None:
+    """A pool that says who takes part and how much each gets."""
+    body = _pool_by_tier(agent)
+    ends = {side: dict(body["spec"][side]) for side in ("lenders", "borrowers")}
+    del ends["lenders"]["maxLend"]
+    agent.server.apply(body | {"spec": ends | spec})
+
+
+def test_a_pool_gets_what_its_class_gives_and_keeps_it_without(agent: Agent, pool_class: Callable[..., None]) -> None:
+    """It is held before its class is there, follows it, and loses nothing when it goes."""
+    agent.guest("l", LENDS)
+    agent.guest("b", {"tier": "short"})
+    _silent_pool(agent, className=agent.namespace, deadline="1s")
+    said = agent.wait_for_reason("SpecComplete", "ClassNotFound")["message"]
+    assert f"spec.className is {agent.namespace}, and there is no MemoryPoolClass of that name" in said
+    assert agent.condition("Degraded")["status"] == "True"
+    given = {"lenders": {"maxLend": "1Gi"}, "encryption": "None", "deadline": "2s"}
+    pool_class(**given, strategy="Exclusive")
+    wait_for("pairing", lambda: PAIRING in agent.pairings())
+    made = agent.pairing(PAIRING)
+    asked = ("maxLend", "encryption", "strategy", "deadline", "reserve")
+    assert [made["spec"][one] for one in asked] == ["1Gi", "None", "Exclusive", "1s", "256Mi"]
+    wait_for("status", lambda: agent.status().get("className") == agent.namespace)
+    from_class = {"lenders": {"maxLend": "1Gi"}, "encryption": "None", "strategy": "Exclusive"}
+    assert agent.status()["fromClass"] == from_class
+    pool_class(**given)
+    wait_for("the class is followed", lambda: agent.pairing(PAIRING)["spec"]["strategy"] == "NonInclusive")
+    wait_for("status", lambda: "strategy" not in agent.status()["fromClass"])
+    agent.server.kubectl("delete", "tclass", agent.namespace)
+    agent.wait_for_reason("SpecComplete", "ClassNotFound")
+    assert not agent.condition("ChangesPending"), "without the class nobody knows what would change"
+    kept = agent.pairing(PAIRING)
+    assert (kept["metadata"]["uid"], kept["spec"]["maxLend"]) == (made["metadata"]["uid"], "1Gi")
+    assert "deletionTimestamp" not in kept["metadata"]
+    assert agent.status()["className"] == agent.namespace
+    assert "className" not in made["spec"]
+
+
+def test_a_pool_without_class_name_has_the_default_one(agent: Agent, pool_class: Callable[..., None]) -> None:
+    """The author's own object stays as it was written; "" is for no class at all."""
+    agent.guest("l", LENDS)
+    agent.guest("b", {"tier": "short"})
+    _silent_pool(agent)
+    agent.wait_for_reason("SpecComplete", "MaxLendMissing")
+    pool_class(default=True, lenders={"maxLend": "1Gi"})
+    wait_for("pairing", lambda: PAIRING in agent.pairings())
+    assert agent.pairing(PAIRING)["spec"]["encryption"] == "AES-GCM"
+    wait_for("status", lambda: agent.status().get("className") == agent.namespace)
+    spec = agent.server.get("-n", agent.namespace, "tpool", "pool")["spec"]
+    assert {"className", "encryption", "strategy"}.isdisjoint(spec)
+    assert "maxLend" not in spec["lenders"]
+    _silent_pool(agent, className="", lenders=_pool_by_tier(agent)["spec"]["lenders"])
+    wait_for("no class", lambda: "className" not in agent.status())
+    assert "deletionTimestamp" not in agent.pairing(PAIRING)["metadata"]
+
+
 def _pool_by_tier(agent: Agent) -> dict[str, Any]:
     return {
         "apiVersion": names.API_VERSION,
@@ -402,7 +474,7 @@ def test_it_watches_each_kind_once(agent: Agent, cluster: Server) -> None:
     counted = cluster.kubectl("get", "--raw", "/metrics").splitlines()
     found = {
         resource: sum(float(line.rsplit(" ", 1)[1]) for line in counted if _is_watch(line, resource))
-        for resource in (names.POOLS, names.PAIRINGS, names.GUESTS, names.GRANTS)
+        for resource in (names.POOLS, names.PAIRINGS, names.GUESTS, names.GRANTS, names.CLASSES)
     }
     assert set(found.values()) == {1}, found
 

@@ -21,7 +21,7 @@ from tidepool_operator.cluster.cross_namespace import borrowing_from
 from tidepool_operator.cluster.election import Election, lease_name
 from tidepool_operator.cluster.heartbeats import Heartbeats
 from tidepool_operator.cluster.queue import WorkQueue
-from tidepool_operator.cluster.state import Objects, State
+from tidepool_operator.cluster.state import NOWHERE, Objects, State
 from tidepool_operator.health import serve
 from tidepool_operator.metrics import Metrics
 from tidepool_operator.reconcile import Reconciler
@@ -165,11 +165,29 @@ class Operator:
             for namespace in self._nodes().get(name, ()):
                 await self.queue.add(namespace)
 
+    async def take_in_class(self, kind: str | None, body: dict[str, Any]) -> None:
+        """Takes in one watch event about a class, and wakes the namespaces of pools that get something else for it."""
+        classes, metadata = self.state.classes, body["metadata"]
+        if kind == "DELETED":
+            classes.bury(NOWHERE, metadata["name"], metadata["uid"])
+        else:
+            classes.put(body)
+        await self._renew_pools()
+
+    async def _renew_pools(self) -> None:
+        """Wakes the namespaces of pools that are others now, and those that may borrow from the same guests."""
+        for namespace in self.state.pools.renew():
+            pools = self.state.pools.in_namespace(namespace)
+            shared = {namespace, *(name for pool in pools for name in pool.spec.lenders.namespaces)}
+            readers = (reader for lending in shared for reader in self.reconciler.grants.readers(lending))
+            for one in {namespace, *readers}:
+                await self.queue.add(one)
+
     async def list_everything(self) -> None:
         """Knows everything before anything is planned: a pairing must not be deleted for a guest not yet seen."""
         for body in await self.cluster.list_nodes():
             self.state.nodes.put(body)
-        for objects in self.state.kinds:
+        for objects in (self.state.classes, *self.state.kinds):
             for body in (await self.cluster.list_all(objects.plural))[0]:
                 objects.put(body)
         await self.look_at_heartbeats()
@@ -181,6 +199,11 @@ class Operator:
         for name in known:
             if name not in nodes:
                 await self.take_in_node("DELETED", {"metadata": {"name": name}})
+        bodies, at = await self.cluster.list_all(self.state.classes.plural)
+        for body in bodies:
+            self.state.classes.put(body)
+        self.state.classes.forget_missing(bodies, at)
+        await self._renew_pools()
         for objects in self.state.kinds:
             bodies, at = await self.cluster.list_all(objects.plural)
             for body in bodies:
@@ -264,6 +287,7 @@ def build_registry(settings: Settings, metrics: Metrics) -> kopf.OperatorRegistr
     for objects in operator.state.kinds:
         _watch(registry, operator, objects)
     _watch_nodes(registry, operator)
+    _watch_classes(registry, operator)
     return registry
 
 
@@ -277,6 +301,12 @@ def _watch_nodes(registry: kopf.OperatorRegistry, operator: Operator) -> None:
     @kopf.on.event("v1", "nodes", registry=registry, id="nodes")
     async def seen(event: kopf.RawEvent, **_: Any) -> None:
         await operator.take_in_node(event["type"], dict(event["object"]))
+
+
+def _watch_classes(registry: kopf.OperatorRegistry, operator: Operator) -> None:
+    @kopf.on.event(names.GROUP, names.VERSION, names.CLASSES, registry=registry, id=names.CLASSES)
+    async def seen(event: kopf.RawEvent, **_: Any) -> None:
+        await operator.take_in_class(event["type"], dict(event["object"]))
 
 
 def configure(settings: kopf.OperatorSettings, *, clusterwide: bool) -> None:

@@ -252,7 +252,8 @@ class Reconciler:
     async def _tell(self, scene: _Round, pool: MemoryPool, wanted: Plan) -> None:
         """Says on a pool and its pairings how they are."""
         pairings = await self._judge(scene, self._of(pool))
-        pending = changes.told(self._todo(scene, pool, wanted)) if pool.is_held else None
+        is_known = pool.is_held and pool.source.lack is None
+        pending = changes.told(self._todo(scene, pool, wanted)) if is_known else None
         status = report.pool_status(pool, wanted, pairings, pending, refused=scene.outcome.of_pool(pool.name))
         self._metrics.show(pool, status, pairings)
         self._shown.add((pool.namespace, pool.name))

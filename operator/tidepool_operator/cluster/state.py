@@ -15,7 +15,19 @@ from typing import Any, Generic, TypeVar
 
 from pydantic import ValidationError
 
-from tidepool_api import ApiObject, MemoryGrant, MemoryGuest, MemoryPairing, MemoryPool, MemoryQuota, names
+from tidepool_api import (
+    ApiObject,
+    Classes,
+    MemoryGrant,
+    MemoryGuest,
+    MemoryPairing,
+    MemoryPool,
+    MemoryPoolClass,
+    MemoryQuota,
+    Unusable,
+    complete,
+    names,
+)
 from tidepool_operator.planning.inventory import Node
 
 T = TypeVar("T", bound=ApiObject)
@@ -29,12 +41,20 @@ LENT_ELSEWHERE = "lent elsewhere by"
 
 _OWN = ("phase", "observedGeneration", "conditions")  # what the operator itself says of pools and pairings
 
+# Where the objects are that belong to the cluster.
+NOWHERE = ""
+
 Group = tuple[str, str]
 
 
 def version(metadata: Mapping[str, Any]) -> int:
     """The resource version as the number that it is for the objects of one kind."""
     return int(metadata.get("resourceVersion") or 0)
+
+
+def place(metadata: Mapping[str, Any]) -> tuple[str, str]:
+    """Namespace and name."""
+    return metadata.get("namespace", NOWHERE), metadata["name"]
 
 
 @dataclass(frozen=True)
@@ -108,13 +128,13 @@ class Objects(Generic[T]):
     def lacks(self, body: Mapping[str, Any]) -> bool:
         """Whether a version is newer than what is known, which may be that the object has been deleted."""
         metadata = body["metadata"]
-        known = self.get(metadata["namespace"], metadata["name"])
+        known = self.get(*place(metadata))
         is_newer = known is None or version(metadata) > int(known.metadata.resource_version or 0)
         return is_newer and metadata.get("uid") not in self._deleted
 
     def put(self, body: Mapping[str, Any]) -> T | None:
         """Takes in a version unless a newer one is known; returns the newest that can be read."""
-        namespace, name = body["metadata"]["namespace"], body["metadata"]["name"]
+        namespace, name = place(body["metadata"])
         known = self.get(namespace, name)
         if not self.lacks(body):
             return known
@@ -185,6 +205,33 @@ class Objects(Generic[T]):
         return {one.namespace for one in gone}
 
 
+class Pools(Objects[MemoryPool]):
+    """The pools, each with what its class gives."""
+
+    def __init__(self, classes: Objects[MemoryPoolClass]) -> None:
+        super().__init__(MemoryPool, names.POOLS, keeps_readable=False)
+        self._classes = classes
+
+    def renew(self) -> set[str]:
+        """Asks the classes anew, one of which has changed; returns the namespaces of pools that are others for it."""
+        classes, changed = self._known_classes(), set()
+        for one in [one for found in self._objects.values() for one in found.values()]:
+            fresh = complete(one, classes)
+            if fresh != one:
+                self._objects[one.namespace][one.name] = fresh
+                self._count(one.namespace)
+                changed.add(one.namespace)
+        return changed
+
+    def _read(self, body: Mapping[str, Any]) -> MemoryPool:
+        return complete(super()._read(body), self._known_classes())
+
+    def _known_classes(self) -> Classes:
+        known = {one.name: one for one in self._classes.in_namespace(NOWHERE)}
+        broken = (one for one in self._classes.unreadable(NOWHERE) if one.name not in known)
+        return Classes(known, {one.name: Unusable(one.head, one.why) for one in broken})
+
+
 def _gist(one: Any) -> tuple[object, ...]:
     """What an object is beside its status; but that a guest is excluded nothing else says."""
     is_excluded = isinstance(one, MemoryGuest) and one.is_excluded
@@ -232,7 +279,8 @@ class State:
     """Everything that is planned with."""
 
     def __init__(self) -> None:
-        self.pools = Objects(MemoryPool, names.POOLS, keeps_readable=False)
+        self.classes = Objects(MemoryPoolClass, names.CLASSES)
+        self.pools = Pools(self.classes)
         self.pairings = Objects(MemoryPairing, names.PAIRINGS, groups=_groups_of)
         self.guests = Objects(MemoryGuest, names.GUESTS)
         self.grants = Objects(MemoryGrant, names.GRANTS, keeps_readable=False)
@@ -241,7 +289,7 @@ class State:
 
     @property
     def kinds(self) -> tuple[Objects[Any], ...]:
-        """All five."""
+        """All five of those that are in namespaces."""
         return (self.pools, self.pairings, self.guests, self.grants, self.quotas)
 
     def uids(self) -> set[str]:

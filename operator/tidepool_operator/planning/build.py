@@ -138,6 +138,13 @@ def difference(present: Body, wanted: Body) -> Body:
 
 
 def replacement(present: Body, wanted: Body) -> Body:
-    """The merge patch that leaves exactly the wanted fields at the top level."""
-    gone = {key: None for key in present if key not in wanted}
-    return difference(present, wanted) | gone
+    """The merge patch that leaves exactly the wanted fields."""
+    patch: Body = {key: None for key in present if key not in wanted}
+    for key, value in wanted.items():
+        old = present.get(key)
+        if isinstance(value, dict) and isinstance(old, dict):
+            if inner := replacement(old, value):
+                patch[key] = inner
+        elif old != value:
+            patch[key] = value
+    return patch

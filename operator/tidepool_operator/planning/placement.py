@@ -17,8 +17,8 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, NamedTuple
 
 from tidepool_api import Apart, Near, Placement, Role, parse_quantity
+from tidepool_api.defaults import MOST_LENDERS
 from tidepool_api.fields import LEAST_MEMORY, MOST_BYTES
-from tidepool_api.pool import MOST_LENDERS
 from tidepool_api.units import MIB
 from tidepool_operator.planning.quotas import Allowance, Limits, home
 from tidepool_operator.planning.ranking import Ranking

@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Mapping
     from datetime import datetime
 
-    from tidepool_api import GuestRole, MemoryGuest, MemoryPool
+    from tidepool_api import GuestRole, Lack, MemoryGuest, MemoryPool
     from tidepool_operator.planning.inventory import Inventory
 
 ROUGHLY = 64 * MIB
@@ -87,6 +87,8 @@ def plan(
     pool), `granted` the guests of other namespaces that lend to this pool, `ungranted` those namespaces that give it
     nothing, `limits` what quotas leave to it, and `at` is the time.
     """
+    if pool.source.lack is not None:
+        return _as_it_is(pool, inventory, pool.source.lack)
     selection = select(pool, inventory, granted or {}, claimed or {}, at, ungranted)
     disruption = Disruption(pool, inventory, selection)
     turning = {name for name in selection.borrowers if inventory.has_role(name, Role.LENDER)}
@@ -120,6 +122,15 @@ def plan(
         ports=disruption.ports,
         again=until_due(pool, [*(one.since for one in kept), *selection.roles.held], at),
     )
+
+
+def _as_it_is(pool: MemoryPool, inventory: Inventory, lack: Lack) -> Plan:
+    """What there is to say of a pool whose spec is not complete: it is held, and nothing is planned for it."""
+    by_role: dict[Role, set[str]] = {Role.LENDER: set(), Role.BORROWER: set()}
+    for name, role in inventory.roles_in(pool.name):
+        by_role[role].add(name)
+    lenders, borrowers = (tuple(sorted(by_role[role])) for role in (Role.LENDER, Role.BORROWER))
+    return Plan(lenders=lenders, borrowers=borrowers, problems=(Problem(ProblemReason(lack.reason), lack.message),))
 
 
 def _placed(

@@ -25,6 +25,9 @@ NAMED_AT_MOST = 10  # guests in one message
 class ProblemReason(StrEnum):
     """What can be in the way of a pool."""
 
+    CLASS_NOT_FOUND = "ClassNotFound"
+    CLASS_UNREADABLE = "ClassUnreadable"
+    MAX_LEND_MISSING = "MaxLendMissing"
     NO_LENDERS = "NoLenders"
     NO_BORROWERS = "NoBorrowers"
     NOT_GRANTED = "NotGranted"
@@ -46,6 +49,9 @@ class ProblemReason(StrEnum):
 
 
 _CONDITIONS = {
+    ProblemReason.CLASS_NOT_FOUND: ConditionType.SPEC_COMPLETE,
+    ProblemReason.CLASS_UNREADABLE: ConditionType.SPEC_COMPLETE,
+    ProblemReason.MAX_LEND_MISSING: ConditionType.SPEC_COMPLETE,
     ProblemReason.NO_LENDERS: ConditionType.LENDERS_FOUND,
     ProblemReason.NO_BORROWERS: ConditionType.BORROWERS_FOUND,
     ProblemReason.NOT_GRANTED: ConditionType.LENDERS_GRANTED,

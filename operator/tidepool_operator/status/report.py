@@ -53,6 +53,7 @@ _REFUSALS = {
 }
 REJECTED = "HandshakeRejected"  # where the module has no word for it
 
+SPEC_COMPLETE = ConditionType.SPEC_COMPLETE
 _EXPLAINING = tuple(dict.fromkeys(reason.condition for reason in ProblemReason))
 
 
@@ -215,8 +216,13 @@ def pool_status(
     figures = [one.pairing.status.borrower for one in connected if one.pairing.status.borrower]
     hits = sum(one.hits or 0 for one in figures)
     conditions = _summary(pool, plan, live, pending, refused)
+    # What a pool has that is not complete was made of what its class gave it last.
+    given = (pool.source.class_name or None, pool.source.given if pool.source.class_name else None)
+    class_name, from_class = given if pool.source.lack is None else (pool.status.class_name, pool.status.from_class)
     return PoolStatus(
         observed_generation=pool.metadata.generation,
+        class_name=class_name,
+        from_class=from_class,
         phase=_pool_phase(conditions, pending),
         lenders=len(plan.lenders),
         borrowers=len(plan.borrowers),
@@ -319,7 +325,7 @@ def _explaining(pool: MemoryPool, type_: ConditionType, problems: Iterable[Probl
     found = [(one.reason.value, one.message) for one in problems if one.reason.condition is type_]
     if found:
         return _condition(pool, type_, Status.FALSE, found[0][0], _joined(found))
-    return _condition(pool, type_, Status.TRUE, AS_EXPECTED)
+    return _condition(pool, type_, Status.TRUE, AS_EXPECTED, pool.source.note if type_ is SPEC_COMPLETE else "")
 
 
 def _pairing_troubles(live: Sequence[Judged]) -> Iterable[tuple[str, str]]:

@@ -1,0 +1,97 @@
+"""MemoryPoolClass: what an administrator writes once for the pools of a cluster, and what a pool gets of it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from tidepool_api.base import ApiObject
+from tidepool_api.defaults import PoolDefaults, beyond
+from tidepool_api.names import DEFAULT_CLASS_ANNOTATION
+from tidepool_api.pool import Lack, MemoryPool, Source
+
+_KEPT = "the pool keeps what it has until then"
+
+
+class MemoryPoolClass(ApiObject):
+    """What the pools of this class get where they say nothing themselves: defaults, not limits.
+
+    A pool names its class in spec.className. The annotation tidepool.dev/is-default-class: "true" makes this the class
+    of all pools that name none; of several with it the youngest holds.
+    """
+
+    kind: str = "MemoryPoolClass"
+    spec: PoolDefaults
+
+
+@dataclass(frozen=True)
+class Unusable:
+    """A class that cannot be read."""
+
+    head: ApiObject
+    why: str
+
+
+@dataclass(frozen=True)
+class Classes:
+    """The classes of a cluster, by name; each is in one of the two."""
+
+    known: Mapping[str, MemoryPoolClass] = field(default_factory=dict)
+    unusable: Mapping[str, Unusable] = field(default_factory=dict)
+
+    @property
+    def defaults(self) -> list[str]:
+        """Those that are marked as the default, the one that holds first."""
+        heads = [*self.known.values(), *(one.head for one in self.unusable.values())]
+        marked = [one for one in heads if one.metadata.annotations.get(DEFAULT_CLASS_ANNOTATION) == "true"]
+        return [one.name for one in sorted(marked, key=lambda one: (-_created(one), one.name))]
+
+
+def _created(one: ApiObject) -> float:
+    at = one.metadata.creation_timestamp
+    return at.timestamp() if at else 0.0
+
+
+def complete(pool: MemoryPool, classes: Classes) -> MemoryPool:
+    """A pool with what its class gives; `source.lack` says so where its spec is not complete with that."""
+    written, defaults = pool.written, classes.defaults
+    is_named = written.class_name is not None
+    name = written.class_name if written.class_name is not None else next(iter(defaults), "")
+    if lack := _no_class(name, classes):
+        return pool.completed(Source(name, lack=lack))
+    given = beyond(classes.known[name].spec.said(), written.said()) if name else {}
+    source = Source(name, PoolDefaults.model_validate(given), remark="" if is_named else _rivals(defaults))
+    found = pool.completed(source)
+    return found if found.spec.lenders.max_lend else pool.completed(source._replace(lack=_no_max_lend(name, is_named)))
+
+
+def _no_class(name: str, classes: Classes) -> Lack | None:
+    """Why a class that a pool has cannot give anything."""
+    if not name or name in classes.known:
+        return None
+    if name in classes.unusable:
+        why = classes.unusable[name].why
+        return Lack("ClassUnreadable", f"MemoryPoolClass {name} cannot be read: {why}; have it corrected; {_KEPT}")
+    there = f"there are {', '.join(sorted(classes.known))}" if classes.known else "there is none at all"
+    message = (
+        f"spec.className is {name}, and there is no MemoryPoolClass of that name ({there}): have it written, name "
+        f'another one, or "" for none; {_KEPT}'
+    )
+    return Lack("ClassNotFound", message)
+
+
+def _no_max_lend(name: str, is_named: bool) -> Lack:
+    why = f"MemoryPoolClass {name} does not give it"
+    if not name:
+        why = 'className is ""' if is_named else "no MemoryPoolClass is marked as the default"
+    message = (
+        f"spec.lenders.maxLend is missing, and {why}: say the most that one lender lends, or name a class that does"
+    )
+    return Lack("MaxLendMissing", f"{message}; {_KEPT}")
+
+
+def _rivals(defaults: list[str]) -> str:
+    """That there is more than one default class, if so."""
+    if len(defaults) < 2:
+        return ""
+    return f"{', '.join(sorted(defaults))} are all marked as the default class: {defaults[0]}, the youngest, holds"
