@@ -250,7 +250,7 @@ def test_file_system(kernel: str) -> None:
         pair.connect(size=100 * MIB, more=PATIENT)
         with Device(pair) as fast:
             borrower.sh(f"mount -t ext4 {PATH} /mnt")
-            stress(borrower, "mix /mnt/mix mib=64 seconds=5 threads=4")
+            stress(borrower, "mix /mnt/mix mib=16 seconds=5 threads=4")
             borrower.umount()
             assert fast.status()["hits"] > 0
         _check(str(borrower.folder / "disk"))

@@ -19,7 +19,7 @@ from bed.workload import finish_stress, running, start_stress, stress
 GIB = 1024 * MIB
 MOST_PER_GIB = 2.25 * MIB
 FILES = 1500
-SMALL_FILES = 6_000
+SMALL_FILES = 4_000
 MOST_PER_SMALL_FILE = 320  # bytes
 FEW = 2048  # pages of a small pool, 8 MiB
 SLACK = 64  # pages that the catalog may name beyond the grant; of that size of a pool
