@@ -740,8 +740,7 @@ class Lender:
                     self.asked[number] += 1
                     late.send(self._look_up(frame), self.delay)
                 elif frame.kind == PUT:
-                    self._keep(frame)
-                    kept = NUMBER.pack((1 << frame.count) - 1)
+                    kept = NUMBER.pack(self._keep(frame))
                     late.send(Frame(PUT_ACK, frame.count, frame.number, metadata=kept), self.delay)
                 elif frame.kind == PING:
                     late.send(Frame(PONG, number=frame.number), self.delay)
@@ -762,7 +761,16 @@ class Lender:
             pages.append(page if hit else b"")
         return Frame(DATA, frame.count, frame.number, metadata=b"".join(items), pages=b"".join(pages))
 
-    def _keep(self, frame: Frame) -> None:
+    def _keep(self, frame: Frame) -> int:
+        """Which of a batch it keeps, a bit for each."""
+        kept = 0
         for place, (file, index, version, tag) in enumerate(PUT_ITEM.iter_unpack(frame.metadata)):
             self.newest = max(self.newest, version)
-            self.pages[file, index] = version, tag, frame.pages[place * PAGE : (place + 1) * PAGE]
+            if self._wants(index):
+                self.pages[file, index] = version, tag, frame.pages[place * PAGE : (place + 1) * PAGE]
+                kept |= 1 << place
+        return kept
+
+    def _wants(self, index: int) -> bool:
+        """Does it keep this page of a file?"""
+        return True
