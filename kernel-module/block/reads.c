@@ -107,7 +107,7 @@ static unsigned int tide_io_look(struct tide_io *io, int *where)
 	return n;
 }
 
-/* The lender to be asked for these @blocks, with a reference taken, or NULL: it had better not be. */
+/* The lender to be asked for @blocks, with a reference taken, or NULL: it had better not be. */
 static struct tide_lender *tide_io_lender(const struct tide_io *io, int slot, unsigned int blocks)
 {
 	struct tide_lender *lender = tide_lender_at(slot);
