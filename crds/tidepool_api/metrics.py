@@ -55,7 +55,9 @@ OPERATOR: Mapping[Metric, Description] = {
     Metric.POOL_LENT_BYTES: _gauge("bytes", POOL, "Memory that lenders hold ready for connected borrowers"),
     Metric.POOL_USED_BYTES: _gauge("bytes", POOL, "Memory that borrowers use at their lenders, rounded"),
     Metric.POOL_HIT_RATIO: _gauge(
-        "ratio", POOL, "Pages that came from lenders, among all read that they were believed to have, since the pairings were set up"
+        "ratio",
+        POOL,
+        "Pages that came from lenders, among all read that they were believed to have, since the pairings were set up",
     ),
     Metric.POOL_GUESTS: _gauge("guests", (*POOL, "role"), "Guests that the selectors match"),
     Metric.POOL_PAIRINGS: _gauge("pairings", (*POOL, "phase"), "Pairings by phase"),
@@ -101,8 +103,8 @@ AGENT: Mapping[Metric, Description] = {
     Metric.GUEST_DISK_READS: _counter(
         "pages",
         GUEST,
-        "Pages of files of which a page was evicted before that were read from disk, whatever the reason; all such reads are "
-        "these and `tidepool_guest_get_hits_total`",
+        "Pages of known files, and blocks of the module's devices, that were read from disk, for any reason; a file "
+        "is known once it has lost a page while a lender took pages",
     ),
     Metric.GUEST_DISK_READ_SECONDS: _seconds(GUEST, f"Time of the guest's own reads from disk, sampled; {_INEXACT}"),
     Metric.GUEST_WARNINGS: _counter("broken invariants", GUEST, "Broken invariants in the module: must stay 0"),
@@ -129,8 +131,8 @@ AGENT: Mapping[Metric, Description] = {
     Metric.GUEST_GETS_SKIPPED: _counter(
         "pages",
         (*PAIRING, "reason"),
-        "Pages that the lender has and that were read from disk all the same: it could not be asked, had better not be, or "
-        "did not have all that is read together"
+        "Pages that the lender has and that were read from disk all the same: it could not be asked, or had better not "
+        "be, or not all that is read together came",
     ),
     Metric.GUEST_PUTS: _counter("pages", PAIRING, "Pages handed over to the lender"),
     Metric.GUEST_PUTS_DROPPED: _counter(
@@ -148,7 +150,10 @@ AGENT: Mapping[Metric, Description] = {
 }
 
 _EACH = ("namespace", "pool", "pairing")
-_HITS = "Pages that came from lenders, among all read that they were believed to have; what the pool never had, or was told is gone, is in neither"
+_HITS = (
+    "Pages that came from lenders, among all read that they were believed to have; what they never had, or said is "
+    "gone, is in neither"
+)
 _SPARED = "Reads that disks were spared"
 
 # What Prometheus makes of these, by the chart's recording rules.

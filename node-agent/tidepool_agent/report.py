@@ -376,7 +376,7 @@ _MISSED = ("misses", "late", "errors", "corrupt", "incomplete", "unasked", "skip
 
 
 def missed(stats: Mapping[str, int]) -> int:
-    """Reads of pages that the lender was believed to have, and that went to the disk after all (kernel-module/ABI.md)."""
+    """Reads of pages that the lender was believed to have, and that went to the disk after all; see ABI.md."""
     return min(sum(stats.get(f"get_{reason}", 0) for reason in _MISSED), MOST_COUNT)
 
 
