@@ -55,7 +55,9 @@ OPERATOR: Mapping[Metric, Description] = {
     Metric.POOL_LENT_BYTES: _gauge("bytes", POOL, "Memory that lenders hold ready for connected borrowers"),
     Metric.POOL_USED_BYTES: _gauge("bytes", POOL, "Memory that borrowers use at their lenders, rounded"),
     Metric.POOL_HIT_RATIO: _gauge(
-        "ratio", POOL, "Pages that came from lenders, among all that were asked for since the pairings connected"
+        "ratio",
+        POOL,
+        "Pages that came from lenders, among all read that they were believed to have, since the pairings were set up",
     ),
     Metric.POOL_GUESTS: _gauge("guests", (*POOL, "role"), "Guests that the selectors match"),
     Metric.POOL_PAIRINGS: _gauge("pairings", (*POOL, "phase"), "Pairings by phase"),
@@ -98,7 +100,12 @@ AGENT: Mapping[Metric, Description] = {
         (*GUEST, "size"),
         "Part of these that a pool of so many bytes would have answered; absent while that rests on too few",
     ),
-    Metric.GUEST_DISK_READS: _counter("pages", GUEST, "Pages of known files that were read from disk"),
+    Metric.GUEST_DISK_READS: _counter(
+        "pages",
+        GUEST,
+        "Pages of known files, and blocks of the module's devices, that were read from disk, for any reason; a file "
+        "is known once it has lost a page while a lender took pages",
+    ),
     Metric.GUEST_DISK_READ_SECONDS: _seconds(GUEST, f"Time of the guest's own reads from disk, sampled; {_INEXACT}"),
     Metric.GUEST_WARNINGS: _counter("broken invariants", GUEST, "Broken invariants in the module: must stay 0"),
     Metric.GUEST_VERIFIED: _counter("pages", GUEST, "Pages from the pool that were compared with the disk"),
@@ -114,7 +121,7 @@ AGENT: Mapping[Metric, Description] = {
     Metric.GUEST_USED_BYTES: _gauge("bytes", PAIRING, "Memory in use at the lender"),
     Metric.GUEST_CONNECTS: _counter("connections", PAIRING, "Connections: more than a few are a flapping one"),
     Metric.GUEST_GETS_HIT: _counter(
-        "pages", PAIRING, "Pages read back from the lender: reads that the disk was spared"
+        "pages", PAIRING, "Pages read back from the lender, or on their way to it: reads that the disk was spared"
     ),
     Metric.GUEST_GETS_MISSED: _counter("pages", PAIRING, "Pages that the lender had dropped"),
     Metric.GUEST_GETS_LATE: _counter("pages", PAIRING, "Pages that came too late or not at all"),
@@ -122,7 +129,10 @@ AGENT: Mapping[Metric, Description] = {
         "pages", PAIRING, "Pages that came back and were not what was put: must stay 0"
     ),
     Metric.GUEST_GETS_SKIPPED: _counter(
-        "pages", (*PAIRING, "reason"), "Pages that the lender has and that were read from disk all the same"
+        "pages",
+        (*PAIRING, "reason"),
+        "Pages that the lender has and that were read from disk all the same: it could not be asked, or had better not "
+        "be, or not all that is read together came",
     ),
     Metric.GUEST_PUTS: _counter("pages", PAIRING, "Pages handed over to the lender"),
     Metric.GUEST_PUTS_DROPPED: _counter(
@@ -140,7 +150,10 @@ AGENT: Mapping[Metric, Description] = {
 }
 
 _EACH = ("namespace", "pool", "pairing")
-_HITS = "Pages that came from lenders, among all that were asked for; what the pool never had is in neither"
+_HITS = (
+    "Pages that came from lenders, among all read that they were believed to have; what they never had, or said is "
+    "gone, is in neither"
+)
 _SPARED = "Reads that disks were spared"
 
 # What Prometheus makes of these, by the chart's recording rules.

@@ -197,10 +197,10 @@ class BorrowerStatus(ApiModel):
     """What the borrower keeps with the lender."""
 
     hits: Count | None = None
-    """Reads of evicted pages that the lender answered."""
+    """Reads of pages that the lender was believed to have, and that it answered."""
 
     misses: Count | None = None
-    """Reads of evicted pages that had to go to the disk after all."""
+    """Reads of such pages that went to the disk after all."""
 
     hit_ratio: Ratio | None = None
     """Hits among both, with two digits."""

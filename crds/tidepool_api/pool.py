@@ -289,7 +289,7 @@ class PoolStatus(ApiModel):
     """usedBytes for people to read."""
 
     hit_ratio: Ratio | None = None
-    """Reads of evicted pages that lenders answered, among all such reads."""
+    """Reads of pages that lenders were believed to have and that they answered, among all such reads."""
 
     roles: tuple[GuestRole, ...] | None = Field(default=None, max_length=MOST_ROLES)
     """Guests whose role the pool has changed within the cool-down, the latest ones, or has relieved."""

@@ -80,9 +80,8 @@ def remote_hits(reading: Reading) -> int:
 
 
 def remote_misses(reading: Reading) -> int:
-    """Pages that a lender could have had and that were read from the disk after all, for whatever reason."""
-    failed = sum(reading.borrowing.get(name, 0) for name in ("get_misses", "get_late", "get_errors", "get_corrupt"))
-    return failed + reading.module.get("misses", 0)
+    """Pages of known files that were read from the disk, for whatever reason."""
+    return reading.module.get("misses", 0)
 
 
 def hit_ratio(reading: Reading) -> float:

@@ -11,6 +11,7 @@ enum tide_got {
 	TIDE_GOT_LATE,		/* not there by the deadline: read from disk */
 	TIDE_GOT_ERROR,		/* connection lost: read from disk */
 	TIDE_GOT_CORRUPT,	/* not what was put: read from disk */
+	TIDE_GOT_INCOMPLETE,	/* it came, but not its whole folio: read from disk */
 };
 
 /* and why a page did not get there, as the statistics name it. */

@@ -10,7 +10,7 @@
 
 /* Each processor counts its own: some are counted for every page that is evicted. */
 struct tide_stats {
-	s64 misses;	/* pages of known files read from disk */
+	s64 misses;	/* pages of known files, and blocks, read from disk */
 	s64 gets_nomem;	/* windows read from disk: no request */
 	s64 drop_gate;	/* puts refused: truncation or direct write */
 	s64 drop_notready;	/* puts refused: no lender connected */

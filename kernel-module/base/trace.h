@@ -23,7 +23,8 @@
 			 { TIDE_GOT_MISS,	"miss" },		\
 			 { TIDE_GOT_LATE,	"late" },		\
 			 { TIDE_GOT_ERROR,	"error" },		\
-			 { TIDE_GOT_CORRUPT,	"corrupt" })
+			 { TIDE_GOT_CORRUPT,	"corrupt" },		\
+			 { TIDE_GOT_INCOMPLETE,	"incomplete" })
 
 #define TIDE_SHOW_DROP(reason)						\
 	__print_symbolic(reason,					\

@@ -5,8 +5,10 @@
  * with what is left of it. Pages go straight into the memory of whoever reads.
  */
 #include <linux/bio.h>
+#include <linux/highmem.h>
 #include <linux/kref.h>
 
+#include "base/stats.h"
 #include "block/device.h"
 #include "borrower/breaker.h"
 #include "borrower/buffers.h"
@@ -19,14 +21,22 @@
 /* what becomes of a request					       */
 /* ------------------------------------------------------------------ */
 
-/* A page is in the reader's memory already; he goes on when all are. */
+/* All are in the reader's memory: they only do together, for he goes on when all are. */
 static void tide_io_arrived(struct tide_get *get, unsigned int from, unsigned int to)
 {
+	struct tide_io *io = container_of(get, struct tide_io, get);
+
+	if (io->copied)
+		tide_get_copied(get, tide_io_first(io), io->copied, TIDE_GOT_BUFFER);
 }
 
 static void tide_io_fall_back(struct tide_get *get)
 {
-	container_of(get, struct tide_io, get)->lost = true;
+	struct tide_io *io = container_of(get, struct tide_io, get);
+
+	if (io->copied)
+		tide_get_copied(get, tide_io_first(io), io->copied, TIDE_GOT_INCOMPLETE);
+	io->lost = true;
 }
 
 /* All of it is read again: that is one request to the disk, and it is rare. */
@@ -34,6 +44,7 @@ static void tide_io_read_lost(struct tide_io *io)
 {
 	struct bio *bio = tide_io_bio(io);
 
+	tide_count_pages(misses, tide_io_blocks(io));
 	atomic64_add(tide_io_blocks(io), &io->device->stats.fallbacks);
 	bio_set_dev(bio, io->device->disk->bdev);
 	submit_bio_noacct(bio);
@@ -96,14 +107,18 @@ static unsigned int tide_io_look(struct tide_io *io, int *where)
 	return n;
 }
 
-/* The lender to be asked, with a reference taken, or NULL: it had better not be. */
-static struct tide_lender *tide_io_lender(const struct tide_io *io, int slot)
+/* The lender to be asked for @blocks, with a reference taken, or NULL: it had better not be. */
+static struct tide_lender *tide_io_lender(const struct tide_io *io, int slot, unsigned int blocks)
 {
 	struct tide_lender *lender = tide_lender_at(slot);
 
-	if (!lender || tide_breaker_admits(lender, tide_size(tide_io_blocks(io))))
+	if (!lender) {
+		tide_lender_unasked(slot, blocks);
+		return NULL;
+	}
+	if (tide_breaker_admits(lender, tide_size(tide_io_blocks(io))))
 		return lender;
-	atomic64_add(tide_io_blocks(io), &lender->stats.get_skipped);
+	atomic64_add(blocks, &lender->stats.get_skipped);
 	tide_lender_put(lender);
 	return NULL;
 }
@@ -116,7 +131,9 @@ static bool tide_io_take(struct tide_io *io, struct page *page, u64 index, int w
 	int slot;
 
 	if (buffer) {
-		tide_outgoing_copy(buffer, page);
+		copy_highpage(page, buffer->page);
+		if (where == TIDE_BUFFERED)
+			tide_outgoing_hit(buffer);
 		io->copied++;
 		return true;
 	}
@@ -124,7 +141,6 @@ static bool tide_io_take(struct tide_io *io, struct page *page, u64 index, int w
 	if (!version || slot != where)
 		return false;
 	tide_get_add(&io->get, page, index, version);
-	io->get.page[io->get.count - 1].last = true;
 	return true;
 }
 
@@ -170,7 +186,7 @@ static int tide_io_copied(struct tide_io *io)
 /* Of one lender, and out of buffers; false: it goes to the disk. */
 static bool tide_io_ask(struct tide_io *io, int slot, unsigned int blocks)
 {
-	struct tide_lender *lender = tide_io_lender(io, slot);
+	struct tide_lender *lender = tide_io_lender(io, slot, blocks);
 	unsigned int taken;
 
 	if (!lender)
@@ -181,16 +197,20 @@ static bool tide_io_ask(struct tide_io *io, int slot, unsigned int blocks)
 	taken = tide_io_collect(io, slot, blocks);
 	io->lost = !taken;	/* it has changed meanwhile */
 	tide_io_cut(io, taken ?: blocks);
-	if (io->get.count)
+	if (io->get.count) {
+		io->get.page[io->get.count - 1].last = true;
 		tide_get_submit(&io->get);
-	else
+	} else {
+		tide_io_arrived(&io->get, 0, 0);
 		tide_get_free(&io->get);
+	}
 	return true;
 }
 
 static int tide_io_miss(struct tide_io *io, unsigned int blocks)
 {
 	tide_io_cut(io, blocks);
+	tide_count_pages(misses, blocks);
 	atomic64_add(blocks, &io->device->stats.misses);
 	return tide_io_to_disk(io, false);
 }

@@ -10,7 +10,6 @@
 #define pr_fmt(fmt) KBUILD_MODNAME ": " fmt
 
 #include <linux/export.h>
-#include <linux/highmem.h>
 #include <linux/mm.h>
 #include <linux/moduleparam.h>
 #include <linux/vmalloc.h>
@@ -292,22 +291,20 @@ struct tide_buffer *tide_outgoing_find(struct tide_object *object, pgoff_t index
 EXPORT_SYMBOL_GPL(tide_outgoing_find);
 
 /**
- * tide_outgoing_copy() - a page is read from its buffer
+ * tide_outgoing_hit() - a page was read from its buffer, and needs no other one
  * @buffer: its object is locked
- * @page: where to
  */
-void tide_outgoing_copy(struct tide_buffer *buffer, struct page *page)
+void tide_outgoing_hit(struct tide_buffer *buffer)
 {
 	const struct tide_object *object = buffer->object;
 	struct tide_lender *lender = buffer->lender;
 
-	copy_highpage(page, buffer->page);
 	atomic64_inc(&lender->stats.get_hits);
 	atomic64_inc(&lender->stats.get_hits_buffer);
 	trace_tidepool_get(object->dev, object->number, buffer->index, 1, lender->name,
 			   TIDE_GOT_BUFFER, 0);
 }
-EXPORT_SYMBOL_GPL(tide_outgoing_copy);
+EXPORT_SYMBOL_GPL(tide_outgoing_hit);
 
 /**
  * tide_outgoing_has() - does any buffer hold one of these pages?

@@ -44,7 +44,7 @@ void tide_buffer_release(struct tide_buffer *buffer);
 
 /* the outgoing pages of an object, by index; the object is locked */
 struct tide_buffer *tide_outgoing_find(struct tide_object *object, pgoff_t index);
-void tide_outgoing_copy(struct tide_buffer *buffer, struct page *page);
+void tide_outgoing_hit(struct tide_buffer *buffer);
 bool tide_outgoing_has(struct tide_object *object, pgoff_t first, pgoff_t last);
 void tide_outgoing_insert(struct tide_object *object, struct tide_buffer *buffer);
 void tide_outgoing_remove(struct tide_buffer *buffer);

@@ -64,11 +64,11 @@ void tide_get_free(struct tide_get *get)
 }
 EXPORT_SYMBOL_GPL(tide_get_free);
 
-static void tide_trace_get(const struct tide_get *get, unsigned int i,
-			   unsigned int pages, enum tide_got how)
+static void tide_trace_get(const struct tide_get *get, pgoff_t index, unsigned int pages,
+			   enum tide_got how)
 {
 	if (trace_tidepool_get_enabled())
-		trace_tidepool_get(get->object->dev, get->object->number, get->page[i].index, pages,
+		trace_tidepool_get(get->object->dev, get->object->number, index, pages,
 				   get->lender->name, how,
 				   ktime_us_delta(ktime_get(), get->start));
 }
@@ -109,7 +109,7 @@ static void tide_get_hand_over(struct tide_get *get, unsigned int from, unsigned
 	get->hit = true;
 	tide_histogram_add(&get->lender->get_latency, tide_get_age(get));
 	atomic64_add(to - from, &get->lender->stats.get_hits);
-	tide_trace_get(get, from, to - from, TIDE_GOT_HIT);
+	tide_trace_get(get, get->page[from].index, to - from, TIDE_GOT_HIT);
 	get->ops->arrived(get, from, to);
 	for (i = from; i < to; i++)
 		get->page[i].page = NULL;
@@ -152,15 +152,38 @@ static unsigned int tide_get_left(const struct tide_get *get)
 	return left;
 }
 
-static void tide_get_count_left(struct tide_get *get, enum tide_got how)
+/* Has a page not come? One that came and is not what was put is counted already. */
+static bool tide_page_lacks(const struct tide_get_page *p)
+{
+	return p->page && !p->arrived && !p->corrupt;
+}
+
+static void tide_get_count_lacking(struct tide_get *get, enum tide_got how)
 {
 	struct tide_lender_stats *stats = &get->lender->stats;
-	unsigned int left = tide_get_left(get);
+	unsigned int i, lacking = 0;
 
-	atomic64_add(left, how == TIDE_GOT_LATE ? &stats->get_late :
-						  &stats->get_errors);
+	for (i = 0; i < get->count; i++)
+		lacking += tide_page_lacks(&get->page[i]);
+	atomic64_add(lacking, how == TIDE_GOT_LATE ? &stats->get_late :
+						     &stats->get_errors);
 	tide_get_measured_failed(get);
-	tide_trace_get(get, 0, left, how);
+	tide_trace_get(get, get->page[0].index, lacking, how);
+}
+
+/* Pages that came, and are read from disk with others that only do together with them. */
+static void tide_get_count_incomplete(struct tide_get *get)
+{
+	unsigned int i;
+
+	for (i = 0; i < get->count; i++) {
+		const struct tide_get_page *p = &get->page[i];
+
+		if (!p->page || !p->arrived)
+			continue;
+		atomic64_inc(&get->lender->stats.get_incomplete);
+		tide_trace_get(get, p->index, 1, TIDE_GOT_INCOMPLETE);
+	}
 }
 
 /* Ends a request that its caller has taken off the lists. */
@@ -170,6 +193,7 @@ static void tide_get_end(struct tide_get *get)
 		tide_get_free(get);
 		return;
 	}
+	tide_get_count_incomplete(get);
 	INIT_WORK(&get->work, tide_get_fall_back);
 	queue_work(tide_disk_queue, &get->work);
 }
@@ -229,6 +253,30 @@ void tide_get_add(struct tide_get *get, struct page *page, pgoff_t index, u64 ve
 EXPORT_SYMBOL_GPL(tide_get_add);
 
 /**
+ * tide_get_copied() - count pages that only do together with some of a request
+ * @get: the request; its lender's they are, for all that is counted
+ * @index: of the first page of what they are part of
+ * @pages: how many were in buffers
+ * @how: TIDE_GOT_BUFFER: the others came; TIDE_GOT_INCOMPLETE: one did not
+ *
+ * Context: any.
+ */
+void tide_get_copied(struct tide_get *get, pgoff_t index, unsigned int pages,
+		     enum tide_got how)
+{
+	struct tide_lender_stats *stats = &get->lender->stats;
+
+	if (how == TIDE_GOT_BUFFER) {
+		atomic64_add(pages, &stats->get_hits);
+		atomic64_add(pages, &stats->get_hits_buffer);
+	} else {
+		atomic64_add(pages, &stats->get_incomplete);
+	}
+	tide_trace_get(get, index, pages, how);
+}
+EXPORT_SYMBOL_GPL(tide_get_copied);
+
+/**
  * tide_get_submit() - hand a request over
  * @get: with at least one page
  *
@@ -255,7 +303,7 @@ void tide_get_submit(struct tide_get *get)
 	}
 	spin_unlock_irq(&lane->pending_lock);
 	if (!accepted) {
-		tide_get_count_left(get, TIDE_GOT_ERROR);
+		tide_get_count_lacking(get, TIDE_GOT_ERROR);
 		tide_get_end(get);
 	} else if (current->flags & (PF_MEMALLOC | PF_MEMALLOC_NOIO)) {
 		queue_work(tide_disk_queue, &lane->tx_work);	/* must not wait */
@@ -385,10 +433,10 @@ static void tide_data_missed(struct tide_get *get)
 	for (i = 0; i < get->count; i++) {
 		struct tide_get_page *p = &get->page[i];
 
-		if (!p->page || p->arrived || p->corrupt)
+		if (!tide_page_lacks(p))
 			continue;
 		atomic64_inc(&get->lender->stats.get_misses);
-		tide_trace_get(get, i, 1, TIDE_GOT_MISS);
+		tide_trace_get(get, p->index, 1, TIDE_GOT_MISS);
 		tide_object_erase(get->object, p->index, p->version);
 	}
 }
@@ -414,7 +462,7 @@ static void tide_data_decrypt(struct tide_get *get, unsigned int i)
 		return;
 	p->corrupt = true;
 	atomic64_inc(&lender->stats.get_corrupt);
-	tide_trace_get(get, i, 1, TIDE_GOT_CORRUPT);
+	tide_trace_get(get, p->index, 1, TIDE_GOT_CORRUPT);
 	pr_warn_ratelimited("lenders/%s: a page came back that is not what was put there\n",
 			    lender->name);
 	tide_object_erase(get->object, p->index, p->version);
@@ -444,7 +492,7 @@ static unsigned int tide_data_arrived(struct tide_get *get, unsigned int done,
 static void tide_get_fail(struct tide_get *get, enum tide_got how)
 {
 	tide_get_unlist(get);
-	tide_get_count_left(get, how);
+	tide_get_count_lacking(get, how);
 	tide_get_end(get);
 }
 
@@ -549,7 +597,7 @@ static void tide_end_all(struct list_head *gets, enum tide_got how)
 
 	list_for_each_entry_safe(get, next, gets, list) {
 		list_del(&get->list);
-		tide_get_count_left(get, how);
+		tide_get_count_lacking(get, how);
 		tide_get_end(get);
 	}
 }

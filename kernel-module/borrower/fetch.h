@@ -8,6 +8,7 @@
 #include <linux/types.h>
 #include <linux/workqueue.h>
 
+#include "base/outcome.h"
 #include "borrower/disk_latency.h"
 #include "uapi/wire.h"
 
@@ -86,6 +87,8 @@ void tide_get_begin(struct tide_get *get, const struct tide_get_ops *ops,
 		    struct tide_lender *lender, struct tide_object *object,
 		    enum tide_size size, unsigned int most);
 void tide_get_add(struct tide_get *get, struct page *page, pgoff_t index, u64 version);
+void tide_get_copied(struct tide_get *get, pgoff_t index, unsigned int pages,
+		     enum tide_got how);
 void tide_get_submit(struct tide_get *get);
 void tide_get_free(struct tide_get *get);
 void tide_get_abort(struct tide_lane *lane);

@@ -82,6 +82,27 @@ struct tide_lender *tide_lender_at(int slot)
 }
 EXPORT_SYMBOL_GPL(tide_lender_at);
 
+/**
+ * tide_lender_unasked() - count pages that are read from disk, for their lender cannot be asked
+ * @slot: as a catalog entry names it; negative: there is no lender
+ * @pages: how many
+ *
+ * Context: any.
+ */
+void tide_lender_unasked(int slot, unsigned int pages)
+{
+	struct tide_lender *lender;
+
+	if (slot < 0)
+		return;
+	rcu_read_lock();
+	lender = rcu_dereference(tide_lenders[slot]);
+	if (lender)
+		atomic64_add(pages, &lender->stats.get_unasked);
+	rcu_read_unlock();
+}
+EXPORT_SYMBOL_GPL(tide_lender_unasked);
+
 void tide_lender_put(struct tide_lender *lender)
 {
 	kref_put(&lender->kref, tide_lender_released);

@@ -53,6 +53,8 @@ struct tide_lender_stats {
 	atomic64_t disconnects;
 	atomic64_t resumes;	/* connects that found the former session */
 	atomic64_t get_corrupt;	/* not what was put: read from disk */
+	atomic64_t get_incomplete;	/* came without their whole folio: read from disk */
+	atomic64_t get_unasked;	/* read from disk: the lender could not be asked */
 	atomic64_t breaker_opened;	/* times the latency breaker stopped */
 	atomic64_t breaker_opened_small;	/* times it stopped small reads */
 	atomic64_t breaker_opened_large;	/* times it stopped large ones */
@@ -206,6 +208,7 @@ void tide_lender_move(struct tide_lender *lender, const struct sockaddr_storage 
 		      u16 port);
 void tide_lender_resize(struct tide_lender *lender);
 struct tide_lender *tide_lender_at(int slot);
+void tide_lender_unasked(int slot, unsigned int pages);
 void tide_lender_put(struct tide_lender *lender);
 void tide_lenders_renounce(void);
 const char *tide_lender_state_name(const struct tide_lender *lender);

@@ -80,6 +80,8 @@ static const struct tide_counter tide_lender_counters[] = {
 	TIDE_COUNTER(tide_lender_stats, disconnects),
 	TIDE_COUNTER(tide_lender_stats, resumes),
 	TIDE_COUNTER(tide_lender_stats, get_corrupt),
+	TIDE_COUNTER(tide_lender_stats, get_incomplete),
+	TIDE_COUNTER(tide_lender_stats, get_unasked),
 	TIDE_COUNTER(tide_lender_stats, bad_frames),
 	TIDE_COUNTER(tide_lender_stats, breaker_opened),
 	TIDE_COUNTER(tide_lender_stats, breaker_opened_small),

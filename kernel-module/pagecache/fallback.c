@@ -7,10 +7,14 @@
 #include <linux/blkdev.h>
 #include <linux/sched/mm.h>
 
+#include "base/stats.h"
 #include "borrower/fetch.h"
 #include "pagecache/readahead.h"
 
-/* Where the folios end that are left and follow that of page @i in the file. */
+/*
+ * Where the folios end that are left and follow that of page @i in the file. Of these
+ * @pages the request names all that were not in buffers.
+ */
 static unsigned int tide_run_end(const struct tide_read *read, unsigned int i,
 				 unsigned long *pages)
 {
@@ -40,12 +44,16 @@ static void tide_run_ahead(const struct tide_read *read, struct folio *first,
 
 	rac._nr_pages = pages;
 	read->orig->readahead(&rac);	/* takes our references, as that of read-ahead */
-	while ((folio = readahead_folio(&rac)))
+	while ((folio = readahead_folio(&rac))) {
+		pages -= folio_nr_pages(folio);
 		folio_unlock(folio);
+	}
+	tide_count_pages(misses, pages);
 }
 
 static void tide_run_one(const struct tide_read *read, struct folio *folio)
 {
+	tide_count_pages(misses, folio_nr_pages(folio));
 	read->orig->read_folio(NULL, folio);	/* unlocks it */
 	folio_put(folio);
 }
@@ -61,8 +69,8 @@ static void tide_run_one(const struct tide_read *read, struct folio *folio)
  */
 void tide_read_from_disk(struct tide_read *read)
 {
-	const struct tide_get *get = &read->get;
-	unsigned int nofs = memalloc_nofs_save(), i = 0;
+	unsigned int nofs = memalloc_nofs_save(), i = 0, first;
+	struct tide_get *get = &read->get;
 	unsigned long pages;
 	struct blk_plug plug;
 
@@ -74,7 +82,11 @@ void tide_read_from_disk(struct tide_read *read)
 			i++;
 			continue;
 		}
+		first = i;
 		i = tide_run_end(read, i, &pages);
+		if (pages > i - first)
+			tide_get_copied(get, get->page[first].index, pages - (i - first),
+					TIDE_GOT_INCOMPLETE);
 		if (read->ahead)
 			tide_run_ahead(read, page_folio(page), pages);
 		else

@@ -6,6 +6,7 @@
  */
 #define pr_fmt(fmt) KBUILD_MODNAME ": " fmt
 
+#include <linux/highmem.h>
 #include <linux/slab.h>
 
 #include "base/stats.h"
@@ -52,9 +53,12 @@ static int tide_folio_where(struct tide_file *file, struct folio *folio)
 static void tide_read_arrived(struct tide_get *get, unsigned int from, unsigned int to)
 {
 	struct tide_read *read = container_of(get, struct tide_read, get);
+	struct folio *folio = page_folio(get->page[from].page);
+	unsigned int copied = folio_nr_pages(folio) - (to - from);
 
-	tide_folio_came(page_folio(get->page[from].page), tide_file_of(get->object),
-			read->orig, read->changes);
+	if (unlikely(copied))
+		tide_get_copied(get, folio->index, copied, TIDE_GOT_BUFFER);
+	tide_folio_came(folio, tide_file_of(get->object), read->orig, read->changes);
 }
 
 static void tide_read_fall_back(struct tide_get *get)
@@ -73,7 +77,10 @@ static const struct tide_get_ops tide_read_ops = {
 	.free = tide_read_free,
 };
 
-/* Copies what is in buffers; adds the other pages to @get. File locked. */
+/*
+ * Copies what is in buffers; adds the other pages to @get. What is copied is a hit at
+ * once if there are no others. File locked.
+ */
 static void tide_folio_collect(struct tide_file *file, struct folio *folio,
 			       struct tide_get *get)
 {
@@ -87,7 +94,9 @@ static void tide_folio_collect(struct tide_file *file, struct folio *folio,
 		struct tide_buffer *buffer = tide_outgoing_find(&file->object, index);
 
 		if (buffer) {
-			tide_outgoing_copy(buffer, page);
+			copy_highpage(page, buffer->page);
+			if (!get)
+				tide_outgoing_hit(buffer);
 			continue;
 		}
 		tide_get_add(get, page, index,
@@ -209,14 +218,18 @@ static bool tide_window_take(struct tide_window *w, struct folio *folio,
 	where = tide_folio_where(w->file, folio);
 	tide_object_unlock(&w->file->object, flags);
 	part = tide_split_part(&w->split, where, nr, tide_window_most(where));
-	if (part == TIDE_PART_DISK)
+	if (part == TIDE_PART_DISK) {
+		tide_lender_unasked(where, nr);
 		return false;
+	}
 	if (part != TIDE_PART_COPY) {
 		if (tide_window_skips(w, where, nr))
 			return false;
 		get = tide_window_request(w, where, part, nr);
-		if (!get)
+		if (!get) {
+			tide_lender_unasked(where, nr);
 			return false;
+		}
 	}
 
 	folio_get(folio);
@@ -279,6 +292,20 @@ static void tide_disk_readahead(struct readahead_control *rac,
 }
 
 /*
+ * Pages of a known file are read from disk. What the file system leaves has not been
+ * read: that is counted when the reader comes back.
+ */
+static void tide_missed_readahead(struct readahead_control *rac,
+				  const struct address_space_operations *orig)
+{
+	unsigned long nr = rac->_nr_pages;
+
+	tide_disk_readahead(rac, orig);
+	tide_rac_normalise(rac);
+	tide_count_pages(misses, nr - rac->_nr_pages);
+}
+
+/*
  * Passes the window's first @nr pages, which are all misses, to the file
  * system. What it leaves is unlocked as it is: the reader then comes back
  * through ->read_folio.
@@ -290,9 +317,7 @@ static void tide_window_misses(struct readahead_control *rac, unsigned long nr,
 	struct folio *folio;
 
 	sub._nr_pages = nr;
-	tide_count_pages(misses, nr);
-	tide_disk_readahead(&sub, orig);
-	tide_rac_normalise(&sub);
+	tide_missed_readahead(&sub, orig);
 	while ((folio = readahead_folio(&sub)))
 		folio_unlock(folio);
 	rac->_index += nr;
@@ -376,10 +401,8 @@ void tide_get_readahead(struct readahead_control *rac,
 		w.pages -= min_t(unsigned int, nr, w.pages);
 	}
 	tide_window_submit(&w);
-	if (w.split.misses) {
-		tide_count_pages(misses, w.split.misses);
-		tide_disk_readahead(rac, orig);
-	}
+	if (w.split.misses)
+		tide_missed_readahead(rac, orig);
 	tide_file_put(w.file);
 }
 

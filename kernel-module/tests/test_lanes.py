@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import time
 from collections.abc import Iterator
 
 import pytest
@@ -10,7 +11,7 @@ from test_resume import LENDER, assert_all_there, hits, lend_all, resumed
 
 from bed.between import Between
 from bed.guest import HOST_ADDRESS
-from bed.pair import NAME, PATIENT, Pair
+from bed.pair import IN_TIME_US, NAME, PATIENT, Pair
 from bed.protocol import (
     FORGET,
     GET,
@@ -30,7 +31,7 @@ from bed.protocol import (
     point_of,
 )
 from bed.tidepool import MIB, wait_until
-from bed.workload import stress
+from bed.workload import finish_stress, start_stress, stress
 
 BORROWER = f"borrowers/{NAME}"
 FILE_MIB = 8
@@ -39,6 +40,7 @@ PROCESSORS = 2
 OTHER_PROCESSOR = "/sys/devices/system/cpu/cpu1/online"
 READERS = "random /mnt/file reads=1500 threads=4"
 OVER = (EOFError, ConnectionError)
+LONGEST_US = 60_000_000  # a deadline
 HUNG_UP_SECONDS = 12  # less than a lender's patience with lanes on which nothing is said
 
 
@@ -178,6 +180,28 @@ def test_silent_lane(guests: Pair) -> None:
         resumed(guests)
         wait_until("it has both again", lambda: guests.borrowed()["lanes"] == PROCESSORS)
         assert_all_there(guests)
+
+
+def test_asked_on_a_lane_that_ends(guests: Pair) -> None:
+    """Its readers go on at once, long before the deadline, and the session ends though the lender clings to it."""
+    with lending(guests) as lender:
+        borrow(guests, lender)
+        guests.b.set(f"{LENDER}/deadline_us", LONGEST_US)
+        wait_until("it has both", lambda: guests.borrowed()["lanes"] == PROCESSORS)
+        assert_serves(guests)
+        guests.evict()
+        lender.clings = lender.mute = True
+        asked = lender.asked[1]
+        readers = start_stress(guests.borrower, "random /mnt/file reads=200 threads=4")
+        wait_until("a reader waits", lambda: lender.asked[1] > asked)
+        before = guests.borrowed()["get_errors"]
+        begin = time.monotonic()
+        lender.cut(1)
+        finish_stress(readers)
+        assert time.monotonic() - begin < IN_TIME_US / 1e6
+        assert guests.borrowed()["get_errors"] > before
+        lender.clings = lender.mute = False
+        resumed(guests)
 
 
 # A lender and the model of a borrower

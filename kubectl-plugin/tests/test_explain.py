@@ -82,7 +82,7 @@ def test_a_guest_that_borrows_says_how_well() -> None:
     found = steps(guest("b", "short"), pool(), pairing())
     assert {step.mark for step in found} == {Mark.GOOD}
     assert found[-1].text == (
-        "pairing pool.b.l, in which it borrows from l, is Connected; 97% of the reads of evicted pages came from there"
+        "pairing pool.b.l, in which it borrows from l, is Connected; 97% of the reads of its pages came from there"
     )
 
 

@@ -202,4 +202,4 @@ def _figures(one: MemoryPairing) -> str:
     borrower = one.status.borrower
     if borrower is None or borrower.hit_ratio is None:
         return f"; nothing was read back yet (port {one.spec.lender.port or names.DEFAULT_PORT})"
-    return f"; {float(borrower.hit_ratio):.0%} of the reads of evicted pages came from there"
+    return f"; {float(borrower.hit_ratio):.0%} of the reads of its pages came from there"

@@ -30,7 +30,7 @@ class Pairing:
 
     @property
     def hit_ratio(self) -> float | None:
-        """Hits among all reads of evicted pages; None without any."""
+        """Hits among all reads of pages that the lender was believed to have; None without any."""
         return self.hits / (self.hits + self.missed) if self.hits + self.missed else None
 
 
@@ -41,7 +41,7 @@ class Figures:
     pairings: Mapping[Key, Pairing] = field(default_factory=dict)
 
 
-_MISSED = (Metric.GUEST_GETS_MISSED, Metric.GUEST_GETS_LATE, Metric.GUEST_GETS_CORRUPT)
+_MISSED = (Metric.GUEST_GETS_MISSED, Metric.GUEST_GETS_LATE, Metric.GUEST_GETS_CORRUPT, Metric.GUEST_GETS_SKIPPED)
 
 
 def parse(text: str) -> Figures:

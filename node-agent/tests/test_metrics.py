@@ -42,7 +42,8 @@ BORROWER = Peer(
         "catalog_pages": 10,
     }
     | {"get_corrupt": 1}
-    | {"breaker_open": 1, "breaker_opened": 2, "get_skipped": 8, "get_skipped_sequential": 9, "drop_breaker": 11},
+    | {"breaker_open": 1, "breaker_opened": 2, "get_skipped": 8, "get_skipped_sequential": 9, "drop_breaker": 11}
+    | {"get_unasked": 5, "get_incomplete": 6},
     {"get": Histogram(((63, 10), (127, 20), (float("inf"), 1)))}
     | {"ping": Histogram(((63, 1),)), "put": Histogram(((127, 2),))},
 )
@@ -109,6 +110,8 @@ def test_what_the_breaker_and_the_filter_did() -> None:
     assert value(samples, "tidepool_guest_breaker_opened_total", pairing=pairing) == 2
     assert value(samples, "tidepool_guest_get_skipped_total", pairing=pairing, reason="breaker") == 8
     assert value(samples, "tidepool_guest_get_skipped_total", pairing=pairing, reason="sequential") == 9
+    assert value(samples, "tidepool_guest_get_skipped_total", pairing=pairing, reason="unasked") == 5
+    assert value(samples, "tidepool_guest_get_skipped_total", pairing=pairing, reason="incomplete") == 6
     assert value(samples, "tidepool_guest_puts_dropped_total", pairing=pairing, reason="breaker") == 11
 
 

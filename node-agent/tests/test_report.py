@@ -212,6 +212,13 @@ def test_memory_is_rounded_so_that_it_does_not_change_all_the_time() -> None:
     assert (memory.lent_bytes, memory.available_bytes) == (32 * MIB, 288 * MIB)
 
 
+def test_whatever_a_lender_had_and_the_disk_was_read_for_is_a_miss() -> None:
+    reasons = ("misses", "late", "errors", "corrupt", "incomplete", "unasked", "skipped", "skipped_sequential")
+    end = report.end(BORROWED, borrower(get_hits=8, **{f"get_{reason}": 1 for reason in reasons}))
+    assert isinstance(end, BorrowerStatus)
+    assert (end.hits, end.misses, end.hit_ratio) == (8, 8, "0.50")
+
+
 def test_ends_of_a_pairing() -> None:
     lender = report.end(LENT, Finding(seen=connected(lent_pages=8192)))
     assert isinstance(lender, LenderStatus)

@@ -173,6 +173,8 @@ def _breaker(samples: Samples) -> Iterator[Metric]:
     for key, peer in _peers(samples, side):
         skipped.add_metric((*key, "breaker"), peer.stats.get("get_skipped", 0))
         skipped.add_metric((*key, "sequential"), peer.stats.get("get_skipped_sequential", 0))
+        skipped.add_metric((*key, "unasked"), peer.stats.get("get_unasked", 0))
+        skipped.add_metric((*key, "incomplete"), peer.stats.get("get_incomplete", 0))
     yield skipped
 
 

@@ -372,9 +372,12 @@ def used(peer: Peer) -> int:
     return total((peer.stats.get("catalog_pages", 0) * PAGE,))
 
 
+_MISSED = ("misses", "late", "errors", "corrupt", "incomplete", "unasked", "skipped", "skipped_sequential")
+
+
 def missed(stats: Mapping[str, int]) -> int:
-    """Reads of evicted pages that went to the disk after all."""
-    return min(sum(stats.get(name, 0) for name in ("get_misses", "get_late", "get_errors", "get_corrupt")), MOST_COUNT)
+    """Reads of pages that the lender was believed to have, and that went to the disk after all; see ABI.md."""
+    return min(sum(stats.get(f"get_{reason}", 0) for reason in _MISSED), MOST_COUNT)
 
 
 def guest_wait(wants: tuple[Want, ...], wait: timedelta) -> timedelta:

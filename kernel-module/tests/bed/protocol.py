@@ -648,8 +648,9 @@ class Lender:
     """Lends to whoever comes, on this machine's loopback address; a session lingers as long as this lender lives.
 
     `answer` is what newcomers are told, and `limits`; on lanes beyond its `room` it hangs up. Everything that it sends
-    on a session is `delay` seconds late; while it is `mute` it answers on the first lane only. `asked` counts requests
-    by the lane that they came on: the session's first is 0.
+    on a session is `delay` seconds late; while it is `mute` it answers on the first lane only. If it `clings` a session
+    lives on without a connection that has ended. `asked` counts requests by the lane that they came on: the session's
+    first is 0.
     """
 
     def __init__(self, grant: int = 64 << 20, own: KeyPair | None = None, port: int = 0, limits: Limits = MOST) -> None:
@@ -660,6 +661,7 @@ class Lender:
         self.answer = WELCOME
         self.room = MAX_LANES
         self.mute = False
+        self.clings = False
         self.asked: collections.Counter[int] = collections.Counter()
         self.grant = grant
         self.linger_ms = 60_000
@@ -690,6 +692,11 @@ class Lender:
         self.pages = {page: kept for page, kept in self.pages.items() if kept[0] >= version}
         for lanes in self._offered.values():
             lanes[0].send(Frame(EVICTED_BEFORE, metadata=NUMBER.pack(version)), self.delay)
+
+    def cut(self, number: int) -> None:
+        """End that lane of each session."""
+        for lanes in self._offered.values():
+            lanes[number].connection.close()
 
     def _listen(self) -> None:
         with contextlib.suppress(OSError):
@@ -734,21 +741,20 @@ class Lender:
         try:
             while True:
                 frame = connection.receive()
+                self.asked[number] += frame.kind == GET
                 if number and self.mute:
                     continue
                 if frame.kind == GET:
-                    self.asked[number] += 1
                     late.send(self._look_up(frame), self.delay)
                 elif frame.kind == PUT:
-                    self._keep(frame)
-                    kept = NUMBER.pack((1 << frame.count) - 1)
+                    kept = NUMBER.pack(self._keep(frame))
                     late.send(Frame(PUT_ACK, frame.count, frame.number, metadata=kept), self.delay)
                 elif frame.kind == PING:
                     late.send(Frame(PONG, number=frame.number), self.delay)
                 elif frame.kind == RESIZE:
                     self._grant(late, NUMBER.unpack(frame.metadata)[0])
         finally:
-            for each in lanes:
+            for each in [] if self.clings else lanes:
                 each.close()
             connection.close()
 
@@ -762,7 +768,9 @@ class Lender:
             pages.append(page if hit else b"")
         return Frame(DATA, frame.count, frame.number, metadata=b"".join(items), pages=b"".join(pages))
 
-    def _keep(self, frame: Frame) -> None:
+    def _keep(self, frame: Frame) -> int:
+        """Which pages of a batch it keeps, a bit for each."""
         for place, (file, index, version, tag) in enumerate(PUT_ITEM.iter_unpack(frame.metadata)):
             self.newest = max(self.newest, version)
             self.pages[file, index] = version, tag, frame.pages[place * PAGE : (place + 1) * PAGE]
+        return (1 << frame.count) - 1
