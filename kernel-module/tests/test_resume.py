@@ -307,6 +307,19 @@ def test_lender_refuses_the_past(guests: Pair, known: KeyPair) -> None:
             assert stranger.load(1, 1, 1001) is None
 
 
+def test_another_in_its_place(guests: Pair, known: KeyPair) -> None:
+    """A lender is told of another guest: the session ends with its pages, whoever knows its number finds nothing."""
+    page, other = bytes([9]) * PAGE, KeyPair()
+    with borrow(guests, known) as borrower:
+        assert borrower.store(1, 1, 1, page)
+        guests.l.set(f"{BORROWER}/identity", other.identity)
+        wait_until("it is given up", lambda: guests.lent()["connections"] == 0)
+        assert guests.lent()["lent_pages"] == 0
+    with borrow(guests, other, borrower.session, 1) as stranger:
+        assert not stranger.resumed
+        assert stranger.load(1, 1, 1) is None
+
+
 def test_takes_over(guests: Pair, known: KeyPair) -> None:
     """A borrower that has lost its connections need not wait until the lender finds that out, too."""
     page = bytes([8]) * PAGE
