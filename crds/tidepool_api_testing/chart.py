@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import subprocess
+from functools import cache
 from typing import TYPE_CHECKING, Any
 
 import yaml
@@ -21,9 +22,14 @@ _RBAC = "rbac.authorization.k8s.io"
 
 def helm(*arguments: str) -> subprocess.CompletedProcess[str]:
     """Runs the lab's Helm; what became of it is for the caller to see."""
-    ask = [str(E2E / "lab"), "path", "helm"]
-    program = subprocess.run(ask, stdout=subprocess.PIPE, text=True, check=True).stdout.strip()
-    return subprocess.run([program, *arguments], capture_output=True, text=True, check=False)
+    return subprocess.run([program("helm"), *arguments], capture_output=True, text=True, check=False)
+
+
+@cache
+def program(name: str) -> str:
+    """Where one of the lab's programs is, which is built now if it never was."""
+    ask = [str(E2E / "lab"), "path", name]
+    return subprocess.run(ask, stdout=subprocess.PIPE, text=True, check=True).stdout.strip()
 
 
 def rendered(component: str = "", *settings: str) -> list[dict[str, Any]]:
