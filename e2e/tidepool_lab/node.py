@@ -189,6 +189,7 @@ def _start_kubelet(node: Node) -> None:
             f"--root-dir={node.run}/kubelet",
             f"--hostname-override={node.name}",
             f"--node-ip={node.ip}",
+            "--node-labels=kubevirt.io/schedulable=true",  # as KubeVirt's handler says that its node runs guests
             "--v=1",
         ],
         node=node,

@@ -1,4 +1,4 @@
-"""The chart's monitoring: each object by its own value, at its own interval, under the labels that somebody looks for."""
+"""The chart's monitoring: each object by its own value, and under the labels that somebody looks for."""
 
 from __future__ import annotations
 

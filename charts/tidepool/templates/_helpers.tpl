@@ -30,18 +30,44 @@ helm.sh/chart: {{ printf "%s-%s" $root.Chart.Name $root.Chart.Version }}
 {{ printf "%s/tidepool-%s:%s" $root.Values.image.repository (index . 1) ($root.Values.image.tag | default $root.Chart.AppVersion) }}
 {{- end -}}
 
-{{/* Where a component's pods may run. */}}
+{{/* Where a component's pods may run: (list . "agent"). */}}
 {{- define "tidepool.placement" -}}
-{{- with .nodeSelector }}
+{{- $values := get (index . 0).Values (index . 1) -}}
+affinity: {{- include "tidepool.affinity" . | nindent 2 }}
+{{- with $values.nodeSelector }}
 nodeSelector: {{- toYaml . | nindent 2 }}
 {{- end }}
-{{- with .tolerations }}
+{{- with $values.tolerations }}
 tolerations: {{- toYaml . | nindent 2 }}
 {{- end }}
-{{- with .affinity }}
-affinity: {{- toYaml . | nindent 2 }}
-{{- end }}
-{{- with .priorityClassName }}
+{{- with $values.priorityClassName }}
 priorityClassName: {{ . }}
+{{- end }}
+{{- end -}}
+
+{{/* The affinity of the values, and in each of its terms, for one of them is enough, what a component's nodes must be. */}}
+{{- define "tidepool.affinity" -}}
+{{- $must := include "tidepool.nodes" . | fromYamlArray -}}
+{{- $affinity := get (get (index . 0).Values (index . 1)) "affinity" | default dict | deepCopy -}}
+{{- $nodes := $affinity.nodeAffinity | default dict -}}
+{{- $required := $nodes.requiredDuringSchedulingIgnoredDuringExecution | default dict -}}
+{{- $terms := list -}}
+{{- range $required.nodeSelectorTerms | default (list dict) -}}
+{{- $expressions := concat (.matchExpressions | default list) $must -}}
+{{- $terms = append $terms (set . "matchExpressions" $expressions) -}}
+{{- end -}}
+{{- $nodes = set $nodes "requiredDuringSchedulingIgnoredDuringExecution" (dict "nodeSelectorTerms" $terms) -}}
+{{ set $affinity "nodeAffinity" $nodes | toYaml }}
+{{- end -}}
+
+{{/* What a node must be to run a component. */}}
+{{- define "tidepool.nodes" -}}
+{{- $values := (index . 0).Values -}}
+- {key: kubernetes.io/os, operator: In, values: [linux]}
+- {key: kubernetes.io/arch, operator: In, values: {{ toJson $values.image.architectures }}}
+{{- if and (eq (index . 1) "agent") (not (has "Libvirt" $values.agent.providers)) }}
+# Each node on which KubeVirt's handler has ever run. The value is not asked: it is false whenever the handler restarts, while
+# the guests run on, and a DaemonSet takes its pods away from nodes that do not fit any more.
+- {key: kubevirt.io/schedulable, operator: Exists}
 {{- end }}
 {{- end -}}
