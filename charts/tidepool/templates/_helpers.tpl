@@ -71,3 +71,21 @@ priorityClassName: {{ . }}
 - {key: kubevirt.io/schedulable, operator: Exists}
 {{- end }}
 {{- end -}}
+
+{{/* Not empty where pods are held to SecurityContextConstraints. */}}
+{{- define "tidepool.openshift" -}}
+{{- $wanted := .Values.openshift.securityContextConstraints -}}
+{{- if or (eq $wanted "Always") (and (eq $wanted "Auto") (.Capabilities.APIVersions.Has "security.openshift.io/v1")) -}}
+yes
+{{- end -}}
+{{- end -}}
+
+{{/* A rule of a Role that lets pods run under constraints: (list . "nonroot-v2"). */}}
+{{- define "tidepool.constraints" -}}
+{{- if include "tidepool.openshift" (index . 0) -}}
+- apiGroups: [security.openshift.io]
+  resources: [securitycontextconstraints]
+  resourceNames: [{{ index . 1 }}]
+  verbs: [use]
+{{- end }}
+{{- end -}}

@@ -1,0 +1,52 @@
+"""What the documentation shows of values and of Kubernetes' own objects is what chart and cluster take."""
+
+from __future__ import annotations
+
+import json
+import re
+import subprocess
+from typing import TYPE_CHECKING, Any
+
+import pytest
+import yaml
+from cast import TOP
+
+from tidepool_api_testing.chart import CHART, helm, program
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+FENCED = re.compile(r"^```yaml\n(.*?)^```", re.MULTILINE | re.DOTALL)
+PAGES = [TOP / "README.md", *sorted((TOP / "docs").rglob("*.md"))]
+SHOWN = [(page.name, yaml.safe_load(block)) for page in PAGES for block in FENCED.findall(page.read_text())]
+SECTIONS = set(yaml.safe_load((CHART / "values.yaml").read_text()))
+VALUES = [(page, one) for page, one in SHOWN if set(one) <= SECTIONS]
+OTHERS = re.compile(r"(tidepool\.dev|kubevirt\.io)/")
+OBJECTS = [(page, one) for page, one in SHOWN if "kind" in one and not OTHERS.match(one["apiVersion"])]
+
+
+def test_there_are_some() -> None:
+    assert {"monitor.md", "strict-clusters.md"} <= {page for page, _ in VALUES}
+    assert {"Namespace", "NetworkPolicy"} <= {one["kind"] for _, one in OBJECTS}
+
+
+@pytest.mark.parametrize("values", [one for _, one in VALUES], ids=[page for page, _ in VALUES])
+def test_the_chart_takes_values_that_are_shown(tmp_path: Path, values: dict[str, Any]) -> None:
+    file = tmp_path / "values.yaml"
+    file.write_text(yaml.safe_dump(values))
+    answer = helm("template", "t", str(CHART), "-f", str(file))
+    assert answer.returncode == 0, answer.stderr
+
+
+def test_kubernetes_takes_objects_that_are_shown() -> None:
+    """By the schemas of the lab's API server, which know each property."""
+    schemas = f"{program('schemas')}/{{{{.ResourceKind}}}}{{{{.KindSuffix}}}}.json"
+    answer = subprocess.run(
+        [program("kubeconform"), "-strict", "-verbose", "-schema-location", schemas],
+        input="\n---\n".join(json.dumps(one) for _, one in OBJECTS),
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert answer.returncode == 0, answer.stdout
+    assert answer.stdout.count(" is valid") == len(OBJECTS)
