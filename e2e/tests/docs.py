@@ -45,6 +45,7 @@ class Kind:
 # The first that fits.
 KINDS = {
     "tutorial": Kind("kubectl ", "e2e/tests/test_product_tutorial.py", TUTORIAL),
+    "kustomize": Kind("kubectl kustomize ", "e2e/tests/test_docs.py", PLAIN),
     "plain": Kind("helm template |kubectl delete (memorypools|namespace) ", "e2e/tests/test_product_release.py", PLAIN),
     "install": Kind("helm install ", "e2e/tests/test_product_release.py"),
     "upgrade": Kind("helm upgrade tidepool .*reuse-values$", "e2e/tests/test_product_release.py"),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 import subprocess
 from pathlib import Path
@@ -121,6 +122,35 @@ def test_prometheus_takes_the_configuration_that_is_shown(tmp_path: Path) -> Non
     (tmp_path / "prometheus.yml").write_text(re.sub(r"^ *kubernetes_sd_configs:.*\n", "", shown, flags=re.MULTILINE))
     promtool = lab.call("path", "promtool").strip()
     subprocess.run([promtool, "check", "config", tmp_path / "prometheus.yml"], check=True, stdout=subprocess.DEVNULL)
+
+
+def _rendered(command: str, folder: Path) -> list[dict[str, Any]]:
+    """What a command prints that calls Helm and kubectl, and asks no cluster."""
+    programs = folder / "programs"
+    programs.mkdir(exist_ok=True)
+    for name in ("helm", "kubectl"):
+        (programs / name).unlink(missing_ok=True)
+        (programs / name).symlink_to(lab.call("path", name).strip())
+    env = {"PATH": f"{programs}:/usr/bin:/bin", "HOME": str(folder)}
+    done = subprocess.run(["bash", "-c", command], cwd=paths.ROOT, env=env, stdout=subprocess.PIPE, check=True)
+    objects = [one for one in yaml.safe_load_all(done.stdout) if one]
+    return sorted(objects, key=lambda one: (one["kind"], one["metadata"]["name"], one["metadata"].get("namespace", "")))
+
+
+def test_kustomize_renders_what_helm_does(tmp_path: Path) -> None:
+    """Without hooks, with CRDs and the namespace; an overlay as it is shown changes the images and nothing else."""
+    build, _, _ = docs.command("kustomize").partition(" | ")
+    base = _rendered(build, tmp_path)
+    options = "-n tidepool-system --no-hooks --include-crds --set namespace.create=true"
+    assert base == _rendered(f"helm template tidepool charts/tidepool {options}", tmp_path)
+    (overlay,) = [one for one in docs.examples(docs.PLAIN) if one.startswith("resources:")]
+    (tmp_path / "tidepool").symlink_to(paths.ROOT)
+    (tmp_path / "overlay").mkdir()
+    (tmp_path / "overlay/kustomization.yaml").write_text(overlay)
+    changed = _rendered(build.replace(" charts", f" {tmp_path}/overlay"), tmp_path)
+    there = json.dumps(base)
+    assert "MY/PREFIX" not in there
+    assert json.loads(there.replace("tidepool.local/", "MY/PREFIX/")) == changed
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(paths.ROOT)))
