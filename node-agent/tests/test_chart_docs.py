@@ -11,7 +11,8 @@ import pytest
 import yaml
 from cast import TOP
 
-from tidepool_api_testing.chart import CHART, helm, program
+from tidepool_api import names
+from tidepool_api_testing.chart import CHART, helm, program, rendered
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -50,3 +51,16 @@ def test_kubernetes_takes_objects_that_are_shown() -> None:
     )
     assert answer.returncode == 0, answer.stdout
     assert answer.stdout.count(" is valid") == len(OBJECTS)
+
+
+def test_the_namespace_that_is_shown_is_the_charts() -> None:
+    (shown,) = [one["metadata"] for _, one in OBJECTS if one["kind"] == "Namespace"]
+    (own,) = [one["metadata"] for one in rendered("namespace", "namespace.create=true")]
+    assert shown["name"] == own["name"]
+    assert shown["labels"].items() <= own["labels"].items()
+
+
+def test_policies_that_are_shown_are_for_the_port_of_lenders() -> None:
+    policies = [one["spec"] for _, one in OBJECTS if one["kind"] == "NetworkPolicy"]
+    rules = [rule for one in policies for rule in one.get("ingress", one.get("egress"))]
+    assert [rule["ports"] for rule in rules] == [[{"port": names.DEFAULT_PORT, "protocol": "TCP"}]] * 2

@@ -413,3 +413,41 @@ def test_a_release_that_could_not_go_stays_a_release(installed: Helm) -> None:
     assert answer.returncode == 0, answer.stderr + "".join(said)
     assert json.loads(installed.done("list", "-A", "--all", "-o", "json")) == []
     assert not server.get("tguest", "-A")["items"]
+
+
+def test_openshift_is_recognised_when_helm_installs(server: Server, tmp_path: Path) -> None:
+    """By an API of that name: the constraints are in what Helm would create there, and nowhere else."""
+    run, would = Helm(server, tmp_path), (*INSTALL, "--dry-run=server")
+    assert "SecurityContextConstraints" not in run.done(*would)
+    kind = {"kind": "SecurityContextConstraints", "plural": "securitycontextconstraints"}
+    anything = {"openAPIV3Schema": {"type": "object", "x-kubernetes-preserve-unknown-fields": True}}
+    version = {"name": "v1", "served": True, "storage": True, "schema": anything}
+    crd = {
+        "apiVersion": "apiextensions.k8s.io/v1",
+        "kind": "CustomResourceDefinition",
+        "metadata": {"name": f"{kind['plural']}.security.openshift.io"},
+        "spec": {"group": "security.openshift.io", "names": kind, "scope": "Cluster", "versions": [version]},
+    }
+    server.create(crd)
+    server.kubectl("wait", "crd", crd["metadata"]["name"], "--for=condition=Established")
+    assert "kind: SecurityContextConstraints" in run.done(*would)
+    server.kubectl("delete", "crd", crd["metadata"]["name"])
+
+
+def test_helm_makes_no_namespace_that_it_needs(server: Server, tmp_path: Path) -> None:
+    """`namespace.create` is for other tools: Helm refuses, and has changed nothing."""
+    refused = Helm(server, tmp_path)(*INSTALL, "--set=namespace.create=true")
+    assert refused.returncode != 0
+    assert f'Namespace "{NAMESPACE}" in namespace "" exists and cannot be imported' in refused.stderr
+    assert Helm(server, tmp_path).done("list", "-n", NAMESPACE, "-q", "--all") == ""
+
+
+def test_the_api_server_takes_what_several_operators_add(server: Server) -> None:
+    """The budget, and the terms of the pods' nodes."""
+    added = [
+        one
+        for one in rendered("operator", "operator.replicas=2")
+        if one["kind"] in ("PodDisruptionBudget", "Deployment")
+    ]
+    assert len(added) == 2
+    server.kubectl("create", "--dry-run=server", "--validate=strict", "-f", "-", body=added)
