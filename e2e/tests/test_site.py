@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+import shutil
 import subprocess
 from collections import Counter
 from html.parser import HTMLParser
@@ -19,7 +20,7 @@ from tidepool_lab import paths
 from tidepool_site import pages, roff
 
 MODULE = paths.ROOT / "kernel-module"
-ATTRIBUTE = re.compile(r"^CONFIGFS_ATTR(?:_RO|_WO)?\(\w+, (\w+)\);", re.MULTILINE)
+ATTRIBUTE = re.compile(r"^CONFIGFS_ATTR(?:_RO|_WO)?\(tide_(\w+?)_, (\w+)\);", re.MULTILINE)
 PARAMETER = re.compile(r"^module_param(?:_named)?\((\w+),", re.MULTILINE)
 COUNTER = re.compile(r"^\tTIDE_COUNTER\(\w+, (\w+)\),", re.MULTILINE)
 BLOCKS = ("h1", "h2", "h3", "li", "pre", "tr", "td", "th", "code", "a", "em", "strong", "img")
@@ -53,6 +54,24 @@ def test_the_site_has_every_page_and_all_are_reached(built: Path) -> None:
     for page in pages.tracked_pages():
         assert (site / _html(page)).exists()
     assert set(site.rglob("*.html")) - crawl.walk(site).reached == {site / "404.html"}
+
+
+def test_a_dead_link_ends_the_build(tmp_path: Path) -> None:
+    """One to a page and one to an anchor, in a repository of two pages."""
+    shutil.copytree(paths.ROOT / "docs/site", tmp_path / "docs/site")
+    (tmp_path / "docs/README.md").write_text("# Contents\n")
+    (tmp_path / "README.md").write_text("# Start\n\n[a](docs/README.md), [b](docs/gone.md), [c](docs/README.md#gone)\n")
+    (tmp_path / "e2e").mkdir()
+    (tmp_path / "e2e/setup").symlink_to("/bin/true")
+    (tmp_path / "build").mkdir()
+    (tmp_path / "build/venv").symlink_to(paths.BUILD / "venv")
+    subprocess.run(["git", "init", "--quiet"], cwd=tmp_path, check=True)
+    subprocess.run(["git", "add", "README.md", "docs/README.md"], cwd=tmp_path, check=True)
+    done = subprocess.run([tmp_path / "docs/site/build"], capture_output=True, text=True, check=False)
+    assert done.returncode != 0
+    said = done.stdout + done.stderr
+    assert set(re.findall(r"contains a link '(.*?)'", said)) == {"docs/gone.md", "docs/README.md#gone"}
+    assert "Aborted with " in said
 
 
 def test_the_walk_finds_what_is_dead_and_what_is_fetched(tmp_path: Path) -> None:
@@ -126,25 +145,34 @@ def test_a_man_page_has_no_warnings(built: Path, name: str, linter: tuple[str, .
 
 
 def test_the_modules_man_page_has_each_parameter_attribute_and_counter(built: Path) -> None:
-    """Each in bold at the beginning of an entry or in the tree, by the names that the sources give it."""
+    """By the names that the sources give them, each where it belongs."""
     sources = "".join(path.read_text() for path in sorted(MODULE.glob("*/*.c")))
-    text = _plain(built / "man/tidepool.4")
-    for names in (PARAMETER, ATTRIBUTE, COUNTER):
-        found = set(names.findall(sources))
-        assert found
-        assert {name for name in found if not re.search(rf"\b{name}\b", text)} == set()
+    parts = _parts(built / "man/tidepool.4")
+    listed = {
+        "root": re.findall(r"^ {4}(\w+) +r[ow]  ", parts["THE TREE"], re.MULTILINE),
+        "lender": re.findall(r"^\.TP\n\\fB(\w+)\\fR \(r[ow]\)$", parts["lenders/NAME/"], re.MULTILINE),
+        "borrower": re.findall(r"^\.TP\n\\fB(\w+)\\fR \(r[ow]\)$", parts["borrowers/NAME/"], re.MULTILINE),
+    }
+    for directory, names in listed.items():
+        assert {name for where, name in ATTRIBUTE.findall(sources) if where == directory} == set(names)
+    counters = set(COUNTER.findall(sources))
+    assert counters
+    assert counters - _terms(parts["STATISTICS"]) == set()
+    parameters = set(PARAMETER.findall(sources))
+    assert parameters
+    assert {name for name in parameters if f"[{name}=" not in parts["SYNOPSIS"]} == set()
 
 
 def test_the_plugins_man_page_has_each_command_and_option(built: Path) -> None:
-    """Below a heading of its own, until the next one."""
-    text = _plain(built / "man/kubectl-tidepool.1")
+    """Each option below the heading of its command."""
+    parts = _parts(built / "man/kubectl-tidepool.1")
+    described = {heading.split(" [OPTIONS]")[0]: part for heading, part in parts.items() if " [OPTIONS]" in heading}
     group = typer.main.get_command(app)
     assert isinstance(group, typer.core.TyperGroup)
+    assert set(described) == set(group.commands)
     for name, command in group.commands.items():
-        part = re.search(rf"^   {name} \[OPTIONS\].*?(?=^ {{0,3}}\S)", text, re.MULTILINE | re.DOTALL)
-        assert part, f"there is no {name}"
-        options = {option for parameter in command.params for option in parameter.opts if option.startswith("-")}
-        assert {option for option in options if option not in part[0]} == set()
+        options = {option for parameter in command.params for option in parameter.opts}
+        assert options - _terms(described[name]) == set()
 
 
 def test_markdown_becomes_a_man_page() -> None:
@@ -176,7 +204,14 @@ def _html(page: str) -> Path:
     return path.with_name("index.html") if path.name == "README.md" else path.with_suffix(".html")
 
 
-def _plain(page: Path) -> str:
-    environment = {**os.environ, "LC_ALL": "C.UTF-8", "MANWIDTH": "80", "MAN_KEEP_FORMATTING": ""}
-    done = subprocess.run(["mandoc", "-Tutf8", page], env=environment, capture_output=True, text=True, check=True)
-    return re.sub(".\b", "", done.stdout)
+def _parts(page: Path) -> dict[str, str]:
+    """What is below each heading of a man page."""
+    text = page.read_text().replace(r"\-", "-")
+    _, *parts = re.split(r"^\.S[HS] (.*)$", text, flags=re.MULTILINE)
+    return dict(zip(parts[::2], parts[1::2], strict=True))
+
+
+def _terms(part: str) -> set[str]:
+    """The names that entries of a list are about, or some of the words that stand for them."""
+    tags = re.findall(r"^\.TP\n(.*)$", part, re.MULTILINE)
+    return {word for tag in tags for bold in re.findall(r"\\fB(.*?)\\fR", tag) for word in re.split(r",? ", bold)}
