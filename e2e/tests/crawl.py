@@ -40,7 +40,7 @@ class Walk:
 
     reached: set[Path] = field(default_factory=set)
     dead: list[str] = field(default_factory=list)
-    abroad: list[str] = field(default_factory=list)
+    external: list[str] = field(default_factory=list)
 
 
 def walk(folder: Path, start: str = "index.html") -> Walk:
@@ -54,7 +54,7 @@ def walk(folder: Path, start: str = "index.html") -> Walk:
         if path.suffix != ".html":
             continue
         page = _read(path, pages)
-        found.abroad += [f"{path.relative_to(folder)}: {url}" for url in page.loaded if _elsewhere(url)]
+        found.external += [f"{path.relative_to(folder)}: {url}" for url in page.loaded if _elsewhere(url)]
         for url in filter(lambda url: not _elsewhere(url), page.loaded | page.linked):
             target, anchor = _resolved(url, path, folder)
             if not target.is_file() or (anchor and anchor not in _read(target, pages).anchors):

@@ -43,7 +43,7 @@ def test_no_link_of_the_site_is_dead(built: Path) -> None:
 
 def test_the_site_asks_no_other_server(built: Path) -> None:
     """For fonts, scripts, pictures, neither from its pages nor from its style sheets."""
-    assert crawl.walk(built / "site").abroad == []
+    assert crawl.walk(built / "site").external == []
     sheets = list((built / "site").rglob("*.css"))
     assert sheets
     assert [sheet.name for sheet in sheets if re.search(r"(url\(|@import )[\"']?(https?:)?//", sheet.read_text())] == []
@@ -90,7 +90,7 @@ def test_the_walk_finds_what_is_dead_and_what_is_fetched(tmp_path: Path) -> None
         "index.html: picture.png",
         "a/b.html: /a/b.html#x",
     }
-    assert found.abroad == ["index.html: //example.org/script.js"]
+    assert found.external == ["index.html: //example.org/script.js"]
 
 
 class _Blocks(HTMLParser):
