@@ -1,5 +1,5 @@
 # Every target calls one script; what it does is said there.
-.PHONY: setup demo test stress scale bench lint clean
+.PHONY: setup demo test docs stress scale bench lint clean
 
 # Packages, build/venv, and what is built from source into the cache
 setup:
@@ -12,6 +12,10 @@ demo: setup
 # Everything that can fail: linters, unit tests, the module's tests, the lab
 test: setup
 	e2e/check all
+
+# The documentation as a site and as man pages, in build/site and build/man
+docs:
+	docs/site/build
 
 # The module for long, on every kernel and file system, with faults; results in build/stress.json
 stress: setup
