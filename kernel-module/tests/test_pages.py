@@ -61,17 +61,17 @@ def _assert_memory_counts(lender: Guest, pair: Pair) -> None:
 
 
 def test_small_files(kernel: str) -> None:
-    """Thousands of small files, read again after the caches were dropped in every way."""
+    """Hundreds of small files, read again after the caches were dropped in every way."""
     with (pair := Pair(kernel, lender_mem="384M")) as (borrower, _):
         pair.connect(size=128 * MIB, more=PATIENT)
-        stress(borrower, "many /mnt/tree files=1500 write=1")
+        stress(borrower, "many /mnt/tree files=900 write=1")
         for what in (1, 1, 2, 3, 1):
             borrower.drop_caches(what)
-            stress(borrower, "many /mnt/tree files=1500")
+            stress(borrower, "many /mnt/tree files=900")
         assert pair.borrowed()["get_hits"] > 500
-        stress(borrower, "many /mnt/tree files=1500 write=1 version=2")
+        stress(borrower, "many /mnt/tree files=900 write=1 version=2")
         borrower.drop_caches(1)
-        stress(borrower, "many /mnt/tree files=1500 version=2")
+        stress(borrower, "many /mnt/tree files=900 version=2")
         pair.assert_clean()
 
 

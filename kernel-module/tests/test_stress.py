@@ -21,7 +21,9 @@ def keep_pages_for_the_card(borrower: Guest) -> None:
     borrower.write("/proc/sys/vm/percpu_pagelist_high_fraction", f"{PER_CPU_FRACTION}")
 
 
-@pytest.mark.parametrize("filesystem", ["ext4", "xfs", pytest.param("btrfs", marks=pytest.mark.long)])
+@pytest.mark.parametrize(
+    "filesystem", ["ext4", pytest.param("xfs", marks=pytest.mark.long), pytest.param("btrfs", marks=pytest.mark.long)]
+)
 def test_mix(kernel: str, filesystem: str) -> None:
     """The whole mixture, larger than the borrower's memory, with a lender that holds most of it."""
     with (pair := Pair(kernel, borrower_mem="160M", lender_mem="320M", disk=filesystem, mtu=ETHERNET)) as (borrower, _):
