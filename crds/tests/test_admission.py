@@ -205,6 +205,11 @@ RIGHT: list[tuple[dict[str, Any], str, Any]] = [
     (POOL, "spec", AUTO),
     (POOL, "spec.lenders.namespaces", ["a", "b"]),
     (PAIRING, "spec.lender", PAIRING["spec"]["lender"] | {"namespace": "other"}),
+    (
+        PAIRING,
+        "spec.lender",
+        PAIRING["spec"]["lender"] | {"guest": PAIRING["spec"]["borrower"]["guest"], "namespace": "other"},
+    ),
     (GRANT, "spec.to", [{"namespace": "a"}]),
     (QUOTA, "spec", {"maxLent": "1Mi"}),
     (CLASS, "spec.encryption", "None"),

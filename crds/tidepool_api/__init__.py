@@ -15,6 +15,7 @@ from tidepool_api.guest import (
     MemoryGuest,
     VirtualMachine,
 )
+from tidepool_api.keys import GuestKey, ObjectKey, PoolKey, Ref
 from tidepool_api.latency import Latency, Thresholds
 from tidepool_api.names import (
     Apart,
@@ -71,6 +72,7 @@ __all__ = [
     "GrantUse",
     "Grantee",
     "GuestBacking",
+    "GuestKey",
     "GuestMemory",
     "GuestPressure",
     "GuestRole",
@@ -93,6 +95,7 @@ __all__ = [
     "Metric",
     "Near",
     "Network",
+    "ObjectKey",
     "ObjectMeta",
     "Overcommitted",
     "OwnerReference",
@@ -101,6 +104,7 @@ __all__ = [
     "PairingStatus",
     "Placement",
     "PoolDefaults",
+    "PoolKey",
     "PoolPhase",
     "PoolSpec",
     "PoolStatus",
@@ -109,6 +113,7 @@ __all__ = [
     "QuotaSpec",
     "QuotaStatus",
     "Reason",
+    "Ref",
     "Requirement",
     "Role",
     "RoleChoice",

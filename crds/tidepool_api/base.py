@@ -9,6 +9,7 @@ from pydantic import AwareDatetime, BaseModel, ConfigDict, Field, PlainSerialize
 from pydantic.alias_generators import to_camel
 
 from tidepool_api import names
+from tidepool_api.keys import ObjectKey
 
 
 def now() -> datetime:
@@ -95,6 +96,11 @@ class ApiObject(ApiModel):
     def namespace(self) -> str:
         """The namespace."""
         return self.metadata.namespace
+
+    @property
+    def key(self) -> ObjectKey:
+        """Namespace and name."""
+        return ObjectKey(self.namespace, self.name)
 
     @property
     def terminating(self) -> bool:

@@ -21,6 +21,7 @@ from tidepool_api.fields import (
     readable,
     rules,
 )
+from tidepool_api.keys import GuestKey
 from tidepool_api.names import ConditionType, Provider, Reason, Role
 from tidepool_api.network import MOST_ADDRESSES, MOST_INTERFACES, Interface, Network
 
@@ -222,6 +223,11 @@ class MemoryGuest(ApiObject):
     kind: str = "MemoryGuest"
     spec: GuestSpec
     status: GuestStatus = Field(default_factory=GuestStatus)
+
+    @property
+    def key(self) -> GuestKey:
+        """By which it is known everywhere."""
+        return GuestKey(self.namespace, self.name)
 
     @property
     def ready(self) -> Condition | None:

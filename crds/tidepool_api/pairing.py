@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import cached_property
 from typing import Any
 
 from pydantic import Field
@@ -24,6 +25,7 @@ from tidepool_api.fields import (
     rule,
     rules,
 )
+from tidepool_api.keys import GuestKey, PoolKey, Ref
 from tidepool_api.latency import Latency
 from tidepool_api.names import BorrowerState, Encryption, Filter, LenderState, PairingPhase, Strategy
 from tidepool_api.network import MOST_ADDRESSES, Network
@@ -126,7 +128,7 @@ class PairingSpec(ApiModel):
     model_config = {
         "json_schema_extra": rules(
             rule(
-                "self.lender.guest != self.borrower.guest",
+                "has(self.lender.__namespace__) || self.lender.guest != self.borrower.guest",
                 says="'the guest ' + self.lender.guest + ' cannot lend to itself; name two guests'",
             ),
             rule(
@@ -242,11 +244,11 @@ class PairingStatus(ApiModel):
     """The borrowing end."""
 
 
-def ends(pairing: Mapping[str, Any]) -> tuple[tuple[str, str], tuple[str, str]]:
-    """The lender and the borrower of a pairing as the API server has it, each by namespace and name."""
+def ends(pairing: Mapping[str, Any]) -> tuple[GuestKey, GuestKey]:
+    """The lender and the borrower of a pairing as the API server has it."""
     home, lender = pairing["metadata"]["namespace"], pairing["spec"]["lender"]
     elsewhere = lender.get("namespace")  # of a lender that a MemoryGrant lets lend to another namespace
-    return (elsewhere or home, lender["guest"]), (home, pairing["spec"]["borrower"]["guest"])
+    return GuestKey(elsewhere or home, lender["guest"]), GuestKey(home, pairing["spec"]["borrower"]["guest"])
 
 
 class MemoryPairing(ApiObject):
@@ -259,15 +261,25 @@ class MemoryPairing(ApiObject):
     spec: PairingSpec
     status: PairingStatus = Field(default_factory=PairingStatus)
 
-    @property
-    def lender_namespace(self) -> str:
-        """The namespace of the lender; the borrower's is the pairing's own."""
-        return self.spec.lender.namespace or self.namespace
+    @cached_property
+    def lender(self) -> GuestKey:
+        """Who lends."""
+        return GuestKey(self.spec.lender.namespace or self.namespace, self.spec.lender.guest)
+
+    @cached_property
+    def borrower(self) -> GuestKey:
+        """Who borrows: a guest of the pairing's own namespace."""
+        return GuestKey(self.namespace, self.spec.borrower.guest)
 
     @property
-    def ends(self) -> tuple[tuple[str, str], tuple[str, str]]:
-        """The lender and the borrower, each by namespace and name."""
-        return (self.lender_namespace, self.spec.lender.guest), (self.namespace, self.spec.borrower.guest)
+    def ends(self) -> tuple[GuestKey, GuestKey]:
+        """The lender and the borrower."""
+        return self.lender, self.borrower
+
+    @property
+    def pool(self) -> PoolKey:
+        """The pool that it belongs to."""
+        return PoolKey(self.namespace, self.spec.pool)
 
     @property
     def is_taken_down(self) -> bool:
@@ -275,8 +287,13 @@ class MemoryPairing(ApiObject):
         ours = {names.LENDER_FINALIZER, names.BORROWER_FINALIZER}
         return self.terminating and bool(self.metadata.finalizers) and ours.isdisjoint(self.metadata.finalizers)
 
-    @property
-    def lender_ref(self) -> str:
-        """The lender as the pairing's namespace knows it: its name, behind its namespace where that is another one."""
+    @cached_property
+    def lender_ref(self) -> Ref:
+        """The lender as the pairing's namespace calls it."""
         end = self.spec.lender
-        return end.guest if end.namespace in (None, self.namespace) else f"{end.namespace}/{end.guest}"
+        return Ref(end.guest if end.namespace in (None, self.namespace) else f"{end.namespace}/{end.guest}")
+
+    @cached_property
+    def borrower_ref(self) -> Ref:
+        """The borrower as the pairing's namespace calls it: its name."""
+        return Ref(self.spec.borrower.guest)

@@ -25,6 +25,7 @@ from tidepool_api.fields import (
     rules,
 )
 from tidepool_api.guest import GuestStatus
+from tidepool_api.keys import PoolKey
 from tidepool_api.names import DRY_RUN_ANNOTATION, Overcommitted, PoolPhase, Role, RoleChoice
 from tidepool_api.units import SECOND, parse_duration, parse_quantity
 
@@ -354,6 +355,11 @@ class MemoryPool(ApiObject):
 
     _written: PoolSpec | None = PrivateAttr(default=None)
     _source: Source = PrivateAttr(default=Source())
+
+    @property
+    def key(self) -> PoolKey:
+        """By which it is known everywhere."""
+        return PoolKey(self.namespace, self.name)
 
     @property
     def written(self) -> PoolSpec:

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 from objects import NOW, condition, guest, of_class, pairing, parsed, pool
 
+from tidepool_api import GuestKey
 from tidepool_kubectl.explain import explain
 from tidepool_kubectl.snapshot import Snapshot
 from tidepool_kubectl.verdict import Mark, Step
@@ -20,7 +21,7 @@ DEGRADED = condition("Degraded", "True", "InsufficientCapacity", "raise spec.len
 
 def steps(*bodies: dict[str, Any], name: str = "b", age: float = 5) -> list[Step]:
     heard = {"n1": NOW - timedelta(seconds=age)}
-    return explain("ns", name, Snapshot(NOW, **parsed(*bodies), heartbeats=heard))
+    return explain(GuestKey("ns", name), Snapshot(NOW, **parsed(*bodies), heartbeats=heard))
 
 
 @pytest.mark.parametrize(
@@ -67,7 +68,7 @@ def test_the_last_step_is_what_is_in_the_way(bodies: list[dict[str, Any]], text:
     ],
 )
 def test_a_machine_that_is_no_guest_yet(node: str, text: str, advice: str) -> None:
-    (step,) = explain("ns", "b", Snapshot(NOW, machines={("ns", "b"): node}, heartbeats={"n1": NOW}))
+    (step,) = explain(GuestKey("ns", "b"), Snapshot(NOW, machines={GuestKey("ns", "b"): node}, heartbeats={"n1": NOW}))
     assert text in step.text
     assert advice in step.advice
 
@@ -140,6 +141,25 @@ def test_a_lender_that_is_off_the_network_is_told() -> None:
 
 def test_a_lender_is_told_to_whom_it_lends() -> None:
     assert "in which it lends to b" in steps(guest("l", "spare"), pool(), pairing(), name="l")[-1].text
+
+
+def test_who_is_of_another_namespace_is_named_with_it() -> None:
+    """A lender elsewhere is not told of a twin beside it, and a role that the pool gave its own guest is not its."""
+    theirs, given = guest("l", "spare"), pool()
+    theirs["metadata"]["namespace"] = "far"
+    given["spec"]["lenders"]["namespaces"] = ["far"]
+    role = {"guest": "l", "role": "None", "since": "2026-01-01T00:00:00Z", "reason": "UnderMemoryPressure"}
+    given["status"]["roles"] = [role]
+    lent = pairing()
+    lent["spec"]["lender"]["namespace"] = "far"
+    snapshot = Snapshot(NOW, **parsed(theirs, guest("b", "short"), given, lent), heartbeats={"n1": NOW})
+    lender, borrower = ([step.text for step in explain(key, snapshot)] for key in snapshot.pairings[0].ends)
+    assert "in which it lends to ns/b" in lender[-1]
+    assert "in which it borrows from far/l" in borrower[-1]
+    assert not [text for text in lender if "UnderMemoryPressure" in text]
+    given["status"]["roles"] = [role | {"guest": "far/l"}]
+    snapshot = Snapshot(NOW, **parsed(theirs, given, lent), heartbeats={"n1": NOW})
+    assert [step for step in explain(GuestKey("far", "l"), snapshot) if "UnderMemoryPressure" in step.text]
 
 
 def test_a_guest_is_told_of_a_quota_that_bounds_its_pool() -> None:

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from objects import HEAD, PAIRING, condition, exposition, guest, of_class, pairing, parsed, pool
 from rich.console import Console
 
-from tidepool_api import MemoryGrant, MemoryQuota
+from tidepool_api import MemoryGrant, MemoryQuota, ObjectKey
 from tidepool_api.curve import curve_of
 from tidepool_kubectl.figures import hits_per_second, parse
 from tidepool_kubectl.plan import Lenders, Plan, forecast, plan
@@ -59,7 +59,7 @@ def borrowing(used: int = 256, **lender: Any) -> dict[str, Any]:
 def made(*bodies: dict[str, Any], spared: float | None = None, sizes: tuple[int, ...] = (), **fleet: Any) -> Plan:
     """The plan of the first pool among these objects; the pairing of b spares so much."""
     found = Fleet(**parsed(*bodies), **fleet)
-    counted = {} if spared is None else {("ns", PAIRING): spared}
+    counted = {} if spared is None else {ObjectKey("ns", PAIRING): spared}
     return plan(found.pools[0], found, counted, [size * MIB for size in sizes])
 
 

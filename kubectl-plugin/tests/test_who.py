@@ -9,7 +9,7 @@ from typing import Any
 from objects import HEAD, condition, guest, pairing
 from rich.console import Console
 
-from tidepool_api import MemoryGrant, MemoryGuest, MemoryPairing
+from tidepool_api import GuestKey, MemoryGrant, MemoryGuest, MemoryPairing
 from tidepool_kubectl import verdict
 from tidepool_kubectl.cluster import Cluster, Refused
 from tidepool_kubectl.snapshot import Lendings
@@ -50,8 +50,10 @@ def test_most_memory_comes_first_and_both_ends_have_their_places() -> None:
 
 
 def test_of_one_guest_it_is_both_directions_and_not_its_namesakes() -> None:
-    said = {key: summary(key, rows(EACH, key)) for key in (("ns", "l"), ("ns", "c"), ("far", "l"))}
-    assert [row.borrower[1] for row in rows(EACH, ("ns", "l"))] == ["c", "b"]
+    said = {
+        key: summary(key, rows(EACH, key)) for key in (GuestKey("ns", "l"), GuestKey("ns", "c"), GuestKey("far", "l"))
+    }
+    assert [row.borrower.name for row in rows(EACH, GuestKey("ns", "l"))] == ["c", "b"]
     assert list(said.values()) == [
         "ns/l lends 300Mi to 2 guests, borrows nothing",
         "ns/c lends nothing, borrows 498Mi from 2 guests",

@@ -87,13 +87,13 @@ def _guests(now: Snapshot) -> Iterator[Step]:
             continue
         if guest.ready and guest.ready.status is not Status.TRUE and guest.ready.reason != "NoModuleForKernel":
             advice = f"{guest.ready.reason}: {guest.ready.message}"
-            yield bad(f"guest {guest.namespace}/{guest.name} cannot lend or borrow", advice)
+            yield bad(f"guest {guest.key} cannot lend or borrow", advice)
 
 
 def _pools(now: Snapshot) -> Iterator[Step]:
     for pool in now.pools:
         degraded = find(pool.status.conditions, ConditionType.DEGRADED)
-        text = f"pool {pool.namespace}/{pool.name}: {pool.status.phase or 'not gone over yet'}"
+        text = f"pool {pool.key}: {pool.status.phase or 'not gone over yet'}"
         if degraded and degraded.status is Status.TRUE:
             yield bad(text, degraded.message)
         elif pool.status.phase is PoolPhase.PAUSED:
@@ -109,17 +109,17 @@ def _pairings(now: Snapshot, before: Figures) -> Iterator[Step]:
 
 
 def _pairing(one: MemoryPairing, now: Snapshot, before: Figures) -> Step:
-    text = f"pairing {one.namespace}/{one.name}"
+    text = f"pairing {one.key}"
     ready = find(one.status.conditions, ConditionType.READY)
     if one.status.phase is not PairingPhase.CONNECTED:
         said = f"{ready.reason}: {ready.message}" if ready else "the operator has not looked at it yet"
         if why := strangers(one):
             return bad(f"{text}: {one.status.phase}, for the two guests do not know each other", why)
         return (bad if one.status.phase is PairingPhase.FAILED else unknown)(f"{text}: {one.status.phase}", said)
-    figures = now.figures.pairings.get((one.namespace, one.name))
+    figures = now.figures.pairings.get(one.key)
     if figures is None:
         return unknown(f"{text}: connected; its round trip could not be read")
-    lately = between(before.pairings.get((one.namespace, one.name)), figures)
+    lately = between(before.pairings.get(one.key), figures)
     trip = quantile(lately.ping, 0.5) or quantile(figures.ping, 0.5)
     text = f"{text}: connected, round trip {duration(trip)}"
     if figures.is_stopped:

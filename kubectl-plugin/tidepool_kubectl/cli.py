@@ -12,7 +12,7 @@ import typer
 from rich.console import Console
 from rich.live import Live
 
-from tidepool_api import parse_quantity, printable
+from tidepool_api import GuestKey, ObjectKey, parse_quantity, printable
 from tidepool_api.fields import LEAST_MEMORY
 from tidepool_kubectl import check as checking
 from tidepool_kubectl import collect as collecting
@@ -77,7 +77,7 @@ def explain(
     """Why a guest lends, borrows or does neither, step by step; exit code 1 if something is in its way."""
     cluster = _cluster(context, namespace, False, system)
     try:
-        steps = explaining.explain(cluster.namespace, guest, cluster.snapshot())
+        steps = explaining.explain(GuestKey(cluster.namespace, guest), cluster.snapshot())
     except Unusable as error:
         _give_up(error)
     raise typer.Exit(0 if verdict.show(console, steps) else 1)
@@ -113,9 +113,9 @@ def who(
         now = cluster.lendings()
     except Unusable as error:
         _give_up(error)
-    one = (cluster.namespace, guest) if guest else None
-    if one and one not in {(each.namespace, each.name) for each in now.guests}:
-        console.print(f"no MemoryGuest {'/'.join(one)}", soft_wrap=True, highlight=False)
+    one = GuestKey(cluster.namespace, guest) if guest else None
+    if one and one not in {each.key for each in now.guests}:
+        console.print(f"no MemoryGuest {one}", soft_wrap=True, highlight=False)
         raise typer.Exit(1)
     rows = lending.rows(now.pairings, one)
     if one:
@@ -173,7 +173,7 @@ def _memory(text: str) -> int:
     return size
 
 
-def _counted(cluster: Cluster, seconds: float) -> tuple[Fleet, dict[tuple[str, str], float]]:
+def _counted(cluster: Cluster, seconds: float) -> tuple[Fleet, dict[ObjectKey, float]]:
     """What there is, and the reads a second that each pairing answers."""
     before, begun = _watched(cluster, seconds) if seconds else (Figures(), time.monotonic())
     fleet = cluster.fleet()

@@ -11,7 +11,7 @@ from urllib.parse import quote
 from kubernetes import config
 from urllib3.exceptions import HTTPError
 
-from tidepool_api import ApiObject, MemoryGrant, MemoryGuest, MemoryPairing, MemoryPool, MemoryQuota, names
+from tidepool_api import ApiObject, GuestKey, MemoryGrant, MemoryGuest, MemoryPairing, MemoryPool, MemoryQuota, names
 from tidepool_kubectl import figures
 from tidepool_kubectl.snapshot import Fleet, Lendings, Snapshot, Workload
 
@@ -109,7 +109,7 @@ class Cluster:
         return _if_allowed(lambda: self._parsed(model, plural, where))
 
     def _concerns(self, one: MemoryPairing) -> bool:
-        return self._everywhere or self.namespace in (one.namespace, one.lender_namespace)
+        return self._everywhere or self.namespace in (one.namespace, one.lender.namespace)
 
     def read(self, path: str, query: Sequence[tuple[str, str]] = ()) -> bytes:
         """The body of an answer; raises `Refused`, and `Unusable` when there is none."""
@@ -135,13 +135,12 @@ class Cluster:
         """The pools of the namespace, for completion; raises `Unusable`."""
         return [one.name for one in self._all(MemoryPool, names.POOLS)]
 
-    def _machines(self) -> dict[tuple[str, str], str]:
+    def _machines(self) -> dict[GuestKey, str]:
         try:
             found = self._list(f"/apis/kubevirt.io/v1{self._where}/virtualmachineinstances")
         except Refused:
             return {}  # no KubeVirt, or one may not look
-        named = [(one["metadata"], one.get("status", {})) for one in found]
-        return {(meta["namespace"], meta["name"]): status.get("nodeName", "") for meta, status in named}
+        return {GuestKey.of(one): one.get("status", {}).get("nodeName", "") for one in found}
 
     def _pools(self) -> tuple[MemoryPool, ...]:
         """The pools with what their classes give, by their status: not everybody may look at what is the cluster's."""

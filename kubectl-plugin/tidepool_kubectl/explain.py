@@ -7,6 +7,7 @@ from collections.abc import Iterable, Iterator
 from tidepool_api import (
     Condition,
     ConditionType,
+    GuestKey,
     MemoryGuest,
     MemoryPairing,
     MemoryPool,
@@ -23,12 +24,12 @@ from tidepool_kubectl.snapshot import Snapshot
 from tidepool_kubectl.verdict import Step, bad, good, unknown
 
 
-def explain(namespace: str, name: str, snapshot: Snapshot) -> list[Step]:
+def explain(key: GuestKey, snapshot: Snapshot) -> list[Step]:
     """The steps from a virtual machine to page traffic; those after one that is in the way are left out."""
-    guest = next((one for one in snapshot.guests if (one.namespace, one.name) == (namespace, name)), None)
+    guest = next((one for one in snapshot.guests if one.key == key), None)
     if guest is None:
-        return [_absent(namespace, name, snapshot)]
-    steps = [good(f"the agent of node {guest.spec.node_name} has found {namespace}/{name} ({guest.spec.provider})")]
+        return [_absent(key, snapshot)]
+    steps = [good(f"the agent of node {guest.spec.node_name} has found {key} ({guest.spec.provider})")]
     for part in (_agent(guest, snapshot), _guest(guest), _pools(guest, snapshot), _pairings(guest, snapshot)):
         found = list(part)
         steps += found
@@ -37,19 +38,19 @@ def explain(namespace: str, name: str, snapshot: Snapshot) -> list[Step]:
     return steps
 
 
-def _absent(namespace: str, name: str, snapshot: Snapshot) -> Step:
+def _absent(key: GuestKey, snapshot: Snapshot) -> Step:
     """Why there is no MemoryGuest."""
-    node = snapshot.machines.get((namespace, name))
+    node = snapshot.machines.get(key)
     if node is None:
-        others = sorted(one.name for one in snapshot.guests if one.namespace == namespace)
+        others = sorted(one.name for one in snapshot.guests if one.namespace == key.namespace)
         known = f"those known there are {', '.join(others[:10])}" if others else "none is known there"
-        return bad(f"no MemoryGuest {namespace}/{name}; {known}", "`kubectl get vmi` says whether it runs, and where")
+        return bad(f"no MemoryGuest {key}; {known}", "`kubectl get vmi` says whether it runs, and where")
     if not node:
-        return bad(f"{namespace}/{name} does not run yet: it has no node", "`kubectl describe vmi` says why")
+        return bad(f"{key} does not run yet: it has no node", "`kubectl describe vmi` says why")
     if snapshot.is_silent(node):
         advice = f"look at the agent's pod on node {node}; if there is none, a taint wants agent.tolerations"
-        return bad(f"{namespace}/{name} runs on node {node}, and no agent is alive there", advice)
-    return unknown(f"{namespace}/{name} runs on node {node}, whose agent has not listed it yet", "wait a minute")
+        return bad(f"{key} runs on node {node}, and no agent is alive there", advice)
+    return unknown(f"{key} runs on node {node}, whose agent has not listed it yet", "wait a minute")
 
 
 def _agent(guest: MemoryGuest, snapshot: Snapshot) -> Iterator[Step]:
@@ -137,7 +138,7 @@ def _chosen(pool: MemoryPool, roles: list[str], guest: MemoryGuest) -> Iterator[
 def _given(pool: MemoryPool, guest: MemoryGuest) -> Iterator[Step]:
     """The role that a pool has given to the guest for a time."""
     for one in pool.status.roles or ():
-        if one.guest == guest.name:
+        if one.guest == guest.key.seen_from(pool.namespace):
             yield good(f"since {one.since:%Y-%m-%d %H:%M} UTC its role there is {one.role} ({one.reason})")
 
 
@@ -176,9 +177,9 @@ def _pairings(guest: MemoryGuest, snapshot: Snapshot) -> Iterator[Step]:
 
 
 def _pairing(one: MemoryPairing, guest: MemoryGuest) -> Step:
-    does = f"lends to {one.spec.borrower.guest}"
-    if (one.namespace, one.spec.borrower.guest) == (guest.namespace, guest.name):
-        does = f"borrows from {one.lender_ref}"
+    borrows = guest.key == one.borrower
+    peer = (one.lender if borrows else one.borrower).seen_from(guest.namespace)
+    does = f"borrows from {peer}" if borrows else f"lends to {peer}"
     phase = one.status.phase or PairingPhase.PENDING
     ready = find(one.status.conditions, ConditionType.READY)
     said = f"{ready.reason}: {ready.message}" if ready else "the operator has not looked at it yet"

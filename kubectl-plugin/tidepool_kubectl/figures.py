@@ -9,10 +9,9 @@ from dataclasses import dataclass, field
 from prometheus_client.parser import text_string_to_metric_families
 from prometheus_client.samples import Sample
 
-from tidepool_api import Metric
+from tidepool_api import Metric, ObjectKey
 
 PAGE = 4096
-Key = tuple[str, str]  # namespace and pairing
 Buckets = tuple[tuple[float, float], ...]  # upper bound in seconds, how many are not above it
 
 
@@ -38,7 +37,7 @@ class Pairing:
 class Figures:
     """Those of all pairings that were read."""
 
-    pairings: Mapping[Key, Pairing] = field(default_factory=dict)
+    pairings: Mapping[ObjectKey, Pairing] = field(default_factory=dict)
 
 
 _MISSED = (Metric.GUEST_GETS_MISSED, Metric.GUEST_GETS_LATE, Metric.GUEST_GETS_CORRUPT, Metric.GUEST_GETS_SKIPPED)
@@ -46,10 +45,10 @@ _MISSED = (Metric.GUEST_GETS_MISSED, Metric.GUEST_GETS_LATE, Metric.GUEST_GETS_C
 
 def parse(text: str) -> Figures:
     """The figures in one or more expositions put together; raises ValueError for what is none."""
-    values: dict[Key, dict[str, float]] = defaultdict(lambda: defaultdict(float))
-    buckets: dict[Key, dict[str, dict[float, float]]] = defaultdict(lambda: defaultdict(dict))
+    values: dict[ObjectKey, dict[str, float]] = defaultdict(lambda: defaultdict(float))
+    buckets: dict[ObjectKey, dict[str, dict[float, float]]] = defaultdict(lambda: defaultdict(dict))
     for sample in _samples(text):
-        key = (sample.labels["namespace"], sample.labels["pairing"])
+        key = ObjectKey(sample.labels["namespace"], sample.labels["pairing"])
         if "le" in sample.labels:
             buckets[key][sample.name][float(sample.labels["le"])] = sample.value
         else:
@@ -91,9 +90,9 @@ def between(before: Pairing | None, after: Pairing) -> Pairing:
     )
 
 
-def hits_per_second(before: Figures, after: Figures, seconds: float) -> dict[Key, float]:
+def hits_per_second(before: Figures, after: Figures, seconds: float) -> dict[ObjectKey, float]:
     """The reads that each pairing answered between two readings, for those that are in both."""
-    both = after.pairings.keys() & before.pairings.keys() if seconds > 0 else set[Key]()
+    both = after.pairings.keys() & before.pairings.keys() if seconds > 0 else set[ObjectKey]()
     return {key: between(before.pairings[key], after.pairings[key]).hits / seconds for key in both}
 
 

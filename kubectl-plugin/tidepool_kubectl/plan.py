@@ -11,20 +11,21 @@ from dataclasses import dataclass
 from itertools import chain
 
 from tidepool_api import (
+    GuestKey,
     GuestStatus,
     MemoryGuest,
     MemoryPairing,
     MemoryPool,
     MemoryQuota,
+    ObjectKey,
     PairingPhase,
+    PoolKey,
     Role,
     RoleChoice,
     Status,
 )
 from tidepool_api.curve import ENOUGH_REFERENCES, Point, curve_of, size_for, value_at
 from tidepool_kubectl.snapshot import Fleet
-
-Key = tuple[str, str]  # namespace and name
 
 FACTORS = (0.5, 1, 2)  # of the pool's own size, where no other is asked for
 APART, LEAST_APART = 2, 50  # so many times and so many reads a second: what is spared is not what the curve says
@@ -76,7 +77,7 @@ class Lenders:
 class Plan:
     """A pool: who gains what, and who gives it."""
 
-    pool: Key
+    pool: PoolKey
     sizes: tuple[int, ...]
     rows: tuple[Row, ...]
     lenders: Lenders
@@ -86,27 +87,23 @@ class Plan:
     """What the pool's class gives, in words."""
 
 
-def plan(pool: MemoryPool, fleet: Fleet, spared: Mapping[Key, float], sizes: Iterable[int] = ()) -> Plan:
+def plan(pool: MemoryPool, fleet: Fleet, spared: Mapping[ObjectKey, float], sizes: Iterable[int] = ()) -> Plan:
     """What a pool is worth and would be at these sizes; `spared` are the reads a second that each pairing answers."""
     chosen = tuple(sorted(set(sizes))) or tuple(int(pool.spec.most_bytes * factor) for factor in FACTORS)
-    guests = {_key(one): one for one in fleet.guests}
-    borrowed: dict[Key, list[MemoryPairing]] = defaultdict(list)
+    guests = {one.key: one for one in fleet.guests}
+    borrowed: dict[GuestKey, list[MemoryPairing]] = defaultdict(list)
     for one in _pairings(pool, fleet):
-        borrowed[one.namespace, one.spec.borrower.guest].append(one)
+        borrowed[one.borrower].append(one)
     each = borrowed.keys() | {key for key, one in guests.items() if _may_borrow(pool, one)}
-    rows = [_row(key[1], guests.get(key), borrowed.get(key, ()), spared, chosen) for key in each]
+    rows = [_row(key.name, guests.get(key), borrowed.get(key, ()), spared, chosen) for key in each]
     rows.sort(key=lambda row: (-(row.spared or 0), -max((one or 0 for one in row.forecast), default=0), row.name))
     hidden = set(fleet.hidden) & set(pool.spec.lenders.namespaces)
     lenders = _lenders(pool, fleet, each)
-    return Plan(_key(pool), chosen, tuple(rows), lenders, tuple(sorted(hidden)), pool.source.note)
-
-
-def _key(one: MemoryGuest | MemoryPool) -> Key:
-    return one.namespace, one.name
+    return Plan(pool.key, chosen, tuple(rows), lenders, tuple(sorted(hidden)), pool.source.note)
 
 
 def _pairings(pool: MemoryPool, fleet: Fleet) -> list[MemoryPairing]:
-    return [one for one in fleet.pairings if (one.namespace, one.spec.pool) == _key(pool) and not one.terminating]
+    return [one for one in fleet.pairings if one.pool == pool.key and not one.terminating]
 
 
 # --- borrowers --------------------------------------------------------------------------------------------------------
@@ -126,12 +123,12 @@ def _row(
     name: str,
     guest: MemoryGuest | None,
     pairings: Sequence[MemoryPairing],
-    spared: Mapping[Key, float],
+    spared: Mapping[ObjectKey, float],
     sizes: Iterable[int],
 ) -> Row:
     status = guest.status if guest else GuestStatus()
     curve, size = curve_of(status), sum(one.spec.size_bytes for one in pairings)
-    counted = [spared[key] for one in pairings if (key := (one.namespace, one.name)) in spared]
+    counted = [spared[key] for one in pairings if (key := one.key) in spared]
     promised = _promised(status, curve, pairings)
     now = sum(counted) if counted else promised
     return Row(
@@ -194,23 +191,23 @@ def _difference(counted: float | None, promised: float | None) -> str:
 # --- lenders ----------------------------------------------------------------------------------------------------------
 
 
-def _lenders(pool: MemoryPool, fleet: Fleet, borrowers: Iterable[Key]) -> Lenders:
+def _lenders(pool: MemoryPool, fleet: Fleet, borrowers: Iterable[GuestKey]) -> Lenders:
     pairings = _pairings(pool, fleet)
-    promised: dict[Key, int] = defaultdict(int)
+    promised: dict[GuestKey, int] = defaultdict(int)
     for one in fleet.pairings:
-        promised[one.lender_namespace, one.spec.lender.guest] += one.spec.size_bytes
-    lending = {(one.lender_namespace, one.spec.lender.guest) for one in pairings}
+        promised[one.lender] += one.spec.size_bytes
+    lending = {one.lender for one in pairings}
     busy = set(chain(promised, borrowers)) - lending
     guests = [
-        one for one in fleet.guests if _key(one) in lending or (_key(one) not in busy and _may_lend(pool, one, fleet))
+        one for one in fleet.guests if one.key in lending or (one.key not in busy and _may_lend(pool, one, fleet))
     ]
     willing = [one for one in guests if _takes_more(pool, one)]
     spare: dict[str, int] = defaultdict(int)
     for guest in willing:
-        spare[guest.namespace] += _free(pool, guest, promised[_key(guest)])
+        spare[guest.namespace] += _free(pool, guest, promised[guest.key])
     free = _within_quotas(pool, spare, fleet.quotas)
     return Lenders(
-        guests=len(lending | {_key(one) for one in guests}),
+        guests=len(lending | {one.key for one in guests}),
         reluctant=len(guests) - len(willing),
         promised_bytes=sum(one.spec.size_bytes for one in pairings),
         free_bytes=free,
@@ -244,7 +241,7 @@ def _may_lend(pool: MemoryPool, guest: MemoryGuest, fleet: Fleet) -> bool:
 
 
 def _takes_more(pool: MemoryPool, guest: MemoryGuest) -> bool:
-    name = guest.name if guest.namespace == pool.namespace else f"{guest.namespace}/{guest.name}"
+    name = guest.key.seen_from(pool.namespace)
     is_resting = any((one.guest, one.role) == (name, Role.NONE) for one in pool.status.roles or ())
     pressure = guest.status.pressure
     is_ready = guest.ready is not None and guest.ready.status is Status.TRUE

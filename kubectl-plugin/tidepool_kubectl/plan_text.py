@@ -22,7 +22,7 @@ def title(made: Plan) -> str:
     """Which pool, and how many take part."""
     borrow = sum(row.size_bytes is not None for row in made.rows)
     idle = len(made.rows) - borrow
-    return f"pool {'/'.join(made.pool)}: {_guests(borrow)} borrow{'s' if borrow == 1 else ''}, {idle} could"
+    return f"pool {made.pool}: {_guests(borrow)} borrow{'s' if borrow == 1 else ''}, {idle} could"
 
 
 def _guests(number: int) -> str:

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
 
-from tidepool_api import MemoryGrant, MemoryGuest, MemoryPairing, MemoryPool, MemoryQuota, names
+from tidepool_api import GuestKey, MemoryGrant, MemoryGuest, MemoryPairing, MemoryPool, MemoryQuota, names
 from tidepool_kubectl.figures import Figures
 
 
@@ -60,8 +60,8 @@ class Snapshot:
     pools: tuple[MemoryPool, ...] = ()
     pairings: tuple[MemoryPairing, ...] = ()
     guests: tuple[MemoryGuest, ...] = ()
-    machines: Mapping[tuple[str, str], str] = field(default_factory=dict)
-    """KubeVirt's instances, by namespace and name: the node, empty while there is none; only those one may see."""
+    machines: Mapping[GuestKey, str] = field(default_factory=dict)
+    """KubeVirt's instances: the node of each, empty while there is none; only those one may see."""
     workloads: Mapping[str, Workload] | None = field(default_factory=dict)
     """By component: operator, agent."""
     heartbeats: Mapping[str, datetime] | None = field(default_factory=dict)
@@ -82,4 +82,4 @@ class Snapshot:
 
     def pairings_of(self, guest: MemoryGuest) -> tuple[MemoryPairing, ...]:
         """The pairings in which a guest lends or borrows."""
-        return tuple(one for one in self.pairings if (guest.namespace, guest.name) in one.ends)
+        return tuple(one for one in self.pairings if guest.key in one.ends)

@@ -51,7 +51,7 @@ def rows(now: Snapshot, before: Figures, seconds: float) -> list[Row]:
 
 
 def _row(one: MemoryPairing, now: Snapshot, before: Figures, seconds: float) -> Row:
-    key = (one.namespace, one.name)
+    key = one.key
     figures = now.figures.pairings.get(key)
     if figures is None:
         return Row(one, _state(one, is_stopped=False))
@@ -77,7 +77,7 @@ def table(each: list[Row]) -> Table:
         shown.add_column(column, justify="right" if number > 4 else "left", no_wrap=True)
     for row in each:
         spec = row.pairing.spec
-        names = (row.pairing.namespace, spec.pool, spec.borrower.guest, row.pairing.lender_ref)
+        names = (row.pairing.namespace, spec.pool, row.pairing.borrower_ref, row.pairing.lender_ref)
         figures = (size(row.used_bytes), _ratio(row.hit_ratio), duration(row.median), duration(row.slow))
         saved = "-" if row.saved is None else f"{row.saved:,.0f}"
         shown.add_row(*names, _coloured(row.state), spec.size, *figures, saved)

@@ -9,23 +9,21 @@ from rich.console import Console
 from rich.measure import Measurement
 from rich.table import Table
 
-from tidepool_api import ConditionType, MemoryGuest, MemoryPairing, PairingPhase, Status, find
+from tidepool_api import ConditionType, GuestKey, MemoryGuest, MemoryPairing, PairingPhase, Status, find
 from tidepool_kubectl.snapshot import Lendings
 from tidepool_kubectl.top import WIDEST, size
 
 COLUMNS = ("LENDER", "NODE", "BORROWER", "NODE", "POOL", "STATE", "SIZE", "LENT", "USED")
 WORDS = 6  # columns of text; those after them are figures
 
-Key = tuple[str, str]  # namespace and name
-
 
 @dataclass(frozen=True)
 class Row:
     """One lender and one borrower; None is not known."""
 
-    lender: Key
+    lender: GuestKey
     lender_node: str
-    borrower: Key
+    borrower: GuestKey
     borrower_node: str
     pool: str
     state: str
@@ -36,7 +34,7 @@ class Row:
     """What the borrower has there, as its own agent says."""
 
 
-def rows(pairings: Iterable[MemoryPairing], guest: Key | None = None) -> list[Row]:
+def rows(pairings: Iterable[MemoryPairing], guest: GuestKey | None = None) -> list[Row]:
     """Who lends to whom, most memory first; of one guest, what it lends and what it borrows."""
     found = [_row(one) for one in pairings]
     chosen = [one for one in found if guest in (None, one.lender, one.borrower)]
@@ -59,25 +57,25 @@ def _row(one: MemoryPairing) -> Row:
     )
 
 
-def summary(guest: Key, found: Iterable[Row]) -> str:
+def summary(guest: GuestKey, found: Iterable[Row]) -> str:
     """What one guest lends and borrows, in a sentence."""
     each = list(found)
     lends = [row for row in each if row.lender == guest]
     borrows = [row for row in each if row.borrower == guest]
     gives = f"lends {size(sum(row.lent_bytes or 0 for row in lends))} to {_count(len(lends))}"
     takes = f"borrows {size(sum(row.used_bytes or 0 for row in borrows))} from {_count(len(borrows))}"
-    return f"{'/'.join(guest)} {gives if lends else 'lends nothing'}, {takes if borrows else 'borrows nothing'}"
+    return f"{guest} {gives if lends else 'lends nothing'}, {takes if borrows else 'borrows nothing'}"
 
 
 def _count(number: int) -> str:
     return f"{number} guest{'' if number == 1 else 's'}"
 
 
-def remarks(now: Lendings, guest: Key | None = None) -> Iterator[str]:
+def remarks(now: Lendings, guest: GuestKey | None = None) -> Iterator[str]:
     """What the rows do not show: memory without a pairing, and what is lent where one may not look."""
     for one in now.guests:
-        if guest in (None, (one.namespace, one.name)) and (stray := _stray(one)):
-            yield f"{one.namespace}/{one.name}: {stray}"
+        if guest in (None, one.key) and (stray := _stray(one)):
+            yield f"{one.key}: {stray}"
     for grant in now.grants:
         for use in grant.status.uses:
             if use.namespace in now.hidden:
@@ -98,7 +96,7 @@ def table(each: Iterable[Row]) -> Table:
     for number, column in enumerate(COLUMNS):
         shown.add_column(column, justify="left" if number < WORDS else "right", no_wrap=True)
     for row in each:
-        ends = ("/".join(row.lender), row.lender_node, "/".join(row.borrower), row.borrower_node)
+        ends = (str(row.lender), row.lender_node, str(row.borrower), row.borrower_node)
         figures = (size(one) for one in (row.size_bytes, row.lent_bytes, row.used_bytes))
         shown.add_row(*ends, row.pool, row.state, *figures)
     anywhere = Console(width=WIDEST)

@@ -10,7 +10,7 @@ from typing import Any
 from tidepool_agent.guestfs import Module, Observation, Peer, Side
 from tidepool_agent.plan import Want, desired
 from tidepool_agent.provider import Machine
-from tidepool_api import MemoryPairing, Provider, names
+from tidepool_api import GuestKey, MemoryPairing, Provider, names
 
 LENDER, BORROWER, OTHER = (f"x25519:{digit * 64}" for digit in "123")  # identities
 BOOT = "11111111-2222-3333-4444-555555555555"
@@ -20,6 +20,11 @@ RELEASE = "6.1.0-56-cloud-amd64"
 def identity_of(guest: str) -> str:
     """The identity of a guest that is not really there; its last byte is such that it is a point of the curve."""
     return f"x25519:{hashlib.sha256(guest.encode()).hexdigest()[:62]}00"
+
+
+def key(name: str) -> GuestKey:
+    """A guest of the namespace that pairings are in."""
+    return GuestKey("default", name)
 
 
 def pairing(uid: str = "p1", *, lender: str = "lender", borrower: str = "borrower", **spec: Any) -> MemoryPairing:
@@ -80,8 +85,7 @@ def within(namespace: str, one: dict[str, Any], **fields: Any) -> dict[str, Any]
 
 def want(side: Side, one: MemoryPairing) -> Want:
     """What a pairing asks of one of its guests."""
-    guest = one.spec.lender.guest if side is Side.BORROWERS else one.spec.borrower.guest
-    return desired(guest, [one]).peers[0]
+    return desired(one.lender if side is Side.BORROWERS else one.borrower, [one]).peers[0]
 
 
 def observation(

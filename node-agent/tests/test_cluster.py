@@ -15,7 +15,7 @@ from tidepool_agent import report
 from tidepool_agent.cluster import Cluster
 from tidepool_agent.kubeapi import Api
 from tidepool_agent.report import Finding
-from tidepool_api import MemoryGuest, cadence
+from tidepool_api import GuestKey, MemoryGuest, cadence
 from tidepool_api_testing.server import Server
 
 WAIT_SECONDS = 20
@@ -48,7 +48,7 @@ async def seen(check: Callable[[], bool]) -> None:
 
 def test_a_foreign_label_is_neither_compared_nor_taken_away(cluster: Server, namespace: str, tmp_path: Path) -> None:
     """Whoever labels a MemoryGuest causes no writes; what the machine is labelled no longer goes."""
-    key = (namespace, "g")
+    key = GuestKey(namespace, "g")
 
     def labels() -> dict[str, str]:
         found: dict[str, str] = cluster.get("tguest", "g", "-n", namespace)["metadata"].get("labels", {})

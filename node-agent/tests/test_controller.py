@@ -6,13 +6,12 @@ import asyncio
 from typing import Any
 
 import pytest
-from objects import machine, pairing
+from objects import key, machine, pairing
 
 from tidepool_agent.cluster import Cluster, owned
 from tidepool_agent.controller import Controller, orphaned
 from tidepool_agent.kubeapi import ApiError
-from tidepool_agent.watch import key_of
-from tidepool_api import names
+from tidepool_api import GuestKey, names
 
 BOTH = [names.LENDER_FINALIZER, names.BORROWER_FINALIZER]
 
@@ -35,19 +34,19 @@ def test_a_granted_lender_is_looked_for_in_its_own_namespace() -> None:
     granted = granted.model_copy(update={"spec": spec})
     machines = {("rich", "lender"), ("default", "borrower")}
     assert orphaned(granted, "node1", machines) == []
-    assert orphaned(granted, "node1", {("default", "lender"), ("default", "borrower")}) == [names.LENDER_FINALIZER]
+    assert orphaned(granted, "node1", {key("lender"), key("borrower")}) == [names.LENDER_FINALIZER]
 
 
 @pytest.mark.parametrize(
     ("node", "machines", "gone"),
     [
-        ("node1", {("default", "lender"), ("default", "borrower")}, []),
-        ("node1", {("default", "lender")}, [names.BORROWER_FINALIZER]),
+        ("node1", {key("lender"), key("borrower")}, []),
+        ("node1", {key("lender")}, [names.BORROWER_FINALIZER]),
         ("node1", set(), BOTH),
         ("node2", set(), []),
     ],
 )
-def test_ends_of_guests_that_are_gone(node: str, machines: set[tuple[str, str]], gone: list[str]) -> None:
+def test_ends_of_guests_that_are_gone(node: str, machines: set[GuestKey], gone: list[str]) -> None:
     assert orphaned(pairing(), node, machines) == gone
 
 
@@ -69,7 +68,7 @@ class Remains:
         return [pairing(terminating=True)]
 
     async def let_go(self, guest: Any) -> None:
-        self.tried.append(key_of(guest)[1])
+        self.tried.append(GuestKey.of(guest).name)
         raise self.refusal
 
     async def release(self, _: Any, finalizer: str) -> bool:
@@ -120,7 +119,7 @@ def test_a_guest_is_let_go_whatever_others_have_done_to_it(meta: dict[str, Any],
     }
     api: Any = Recorder()
     cluster = Cluster(api, "node1", (), lambda _: None)
-    cluster.guests()["default", "g"] = guest
-    assert cluster.guest(("default", "g")) is not None
+    cluster.guests()[key("g")] = guest
+    assert cluster.guest(key("g")) is not None
     asyncio.run(cluster.let_go(guest))
     assert api.asked == asked

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from objects import BORROWER, LENDER, OTHER, observation, pairing, want
+from objects import BORROWER, LENDER, OTHER, key, observation, pairing, want
 
 from tidepool_agent import plan, report
 from tidepool_agent.guestfs import Module, Observation, Peer, Side
@@ -26,7 +26,7 @@ from tidepool_agent.plan import (
     Unload,
 )
 from tidepool_agent.report import Finding
-from tidepool_api import MemoryPairing
+from tidepool_api import GuestKey, LenderEnd, MemoryPairing
 from tidepool_api.live import WAYS
 
 UIDS = ("a", "b", "c", "d")
@@ -70,7 +70,7 @@ def after(seen: Observation, step: Step) -> Observation:
 
 
 def settle(guest: str, pairings: list[MemoryPairing], seen: Observation) -> Observation:
-    wanted = plan.desired(guest, pairings)
+    wanted = plan.desired(key(guest), pairings)
     for step in plan.steps(wanted, seen, Source.STORE):
         seen = after(seen, step)
     assert plan.steps(wanted, seen, Source.STORE) == [], "a second round has nothing to do"
@@ -113,7 +113,7 @@ def test_any_sequence_of_wishes_and_reboots_is_followed(data: st.DataObject) -> 
             seen = observation()  # rebooted
         seen = settle("g", wished, seen)
         live = {one.metadata.uid for one in wished if not one.terminating}
-        wants = {one.name: one for one in plan.desired("g", wished).peers}
+        wants = {one.name: one for one in plan.desired(key("g"), wished).peers}
         assert {name for _, name in seen.peers} <= live
         assert {name for _, name in seen.peers} >= {name for name in live if wants[name].is_known}
         for (_, name), peer in seen.peers.items():
@@ -125,12 +125,12 @@ def test_any_sequence_of_wishes_and_reboots_is_followed(data: st.DataObject) -> 
 def test_the_order_of_pairings_does_not_matter(data: st.DataObject) -> None:
     wished = data.draw(pairings("g"))
     shuffled = data.draw(st.permutations(wished))
-    assert plan.desired("g", wished) == plan.desired("g", shuffled)
+    assert plan.desired(key("g"), wished) == plan.desired(key("g"), shuffled)
 
 
 def test_a_lender_is_set_up_from_nothing() -> None:
     one = pairing()
-    steps = plan.steps(plan.desired("lender", [one]), observation(), Source.STORE)
+    steps = plan.steps(plan.desired(key("lender"), [one]), observation(), Source.STORE)
     settings = {"port": "7470", "reserve_bytes": str(64 << 20), "lend_bytes": str(512 << 20), "hold": "0"}
     lend = Configure(want(Side.BORROWERS, one))
     assert steps == [Load(Source.STORE), Set(settings), lend, Measure("NonInclusive")]
@@ -142,12 +142,12 @@ def test_peers_stay_until_their_pairings_have_followed_the_guest() -> None:
     seen = settle("lender", [here, behind, gone], observation())
     follow = frozenset({"behind"})
     for known in ([], [here]):
-        wanted = replace(plan.desired("lender", known), following=follow)
+        wanted = replace(plan.desired(key("lender"), known), following=follow)
         left = seen
         for step in plan.steps(wanted, seen, Source.STORE):
             left = after(left, step)
         assert {name for _, name in left.peers} == {"behind", *(one.metadata.uid for one in known)}
-    assert plan.steps(replace(plan.desired("lender", []), following=follow), left, Source.STORE) == [
+    assert plan.steps(replace(plan.desired(key("lender"), []), following=follow), left, Source.STORE) == [
         Remove(((Side.BORROWERS, "here"),))
     ]
 
@@ -156,11 +156,11 @@ def test_a_lender_that_migrates_takes_nothing_meanwhile() -> None:
     """One attribute changes, and changes back: nobody's pages are lost by it."""
     seen = settle("lender", [pairing()], observation())
     for migrating, hold in ((True, "1"), (False, "0")):
-        wanted = plan.desired("lender", [pairing()], migrating=migrating)
+        wanted = plan.desired(key("lender"), [pairing()], migrating=migrating)
         (step,) = plan.steps(wanted, seen, Source.STORE)
         assert step == Set({"hold": hold})
         seen = after(seen, step)
-    assert plan.desired("borrower", [pairing()], migrating=True) == plan.desired("borrower", [pairing()])
+    assert plan.desired(key("borrower"), [pairing()], migrating=True) == plan.desired(key("borrower"), [pairing()])
 
 
 def test_ghost_mode_is_on_where_nothing_is_borrowed() -> None:
@@ -169,24 +169,26 @@ def test_ghost_mode_is_on_where_nothing_is_borrowed() -> None:
     assert lender.module is not None
     assert borrower.module is not None
     assert (lender.module.ghost, borrower.module.ghost) == ("NonInclusive", "Off")
-    turned = plan.steps(plan.desired("lender", [pairing("p2", lender="x", borrower="lender")]), lender, Source.STORE)
+    turned = plan.steps(
+        plan.desired(key("lender"), [pairing("p2", lender="x", borrower="lender")]), lender, Source.STORE
+    )
     assert turned[-1] == Measure("Off")
     older = replace(lender, module=replace(lender.module, ghost=""))
-    assert plan.steps(plan.desired("lender", [pairing()]), older, Source.STORE) == []
+    assert plan.steps(plan.desired(key("lender"), [pairing()]), older, Source.STORE) == []
 
 
 def test_without_a_module_for_the_kernel_nothing_is_tried() -> None:
-    assert plan.steps(plan.desired("lender", [pairing()]), observation(), None) == []
+    assert plan.steps(plan.desired(key("lender"), [pairing()]), observation(), None) == []
 
 
 def test_nothing_is_loaded_for_a_pairing_that_is_being_deleted() -> None:
-    assert plan.steps(plan.desired("lender", [pairing(terminating=True)]), observation(), Source.STORE) == []
+    assert plan.steps(plan.desired(key("lender"), [pairing(terminating=True)]), observation(), Source.STORE) == []
 
 
 def test_a_size_changes_without_stopping_the_peer() -> None:
     seen = settle("borrower", [pairing()], observation())
     larger = pairing(size="300Mi")
-    steps = plan.steps(plan.desired("borrower", [larger]), seen, Source.STORE)
+    steps = plan.steps(plan.desired(key("borrower"), [larger]), seen, Source.STORE)
     assert steps == [Change(want(Side.LENDERS, larger), {"size_bytes": str(300 << 20)})]
 
 
@@ -195,7 +197,7 @@ def test_latency_and_filter_change_without_stopping_the_peer() -> None:
     seen = settle("borrower", [pairing()], observation())
     thresholds = {"mode": "Thresholds", "short": {"resume": "2ms", "stop": "50ms"}}
     other = pairing(latency=thresholds, filter="Sequential")
-    steps = plan.steps(plan.desired("borrower", [other]), seen, Source.STORE)
+    steps = plan.steps(plan.desired(key("borrower"), [other]), seen, Source.STORE)
     changed = {"breaker": "Thresholds", "breaker_short": "2000 50000", "sequential_filter": "1"}
     assert steps == [Change(want(Side.LENDERS, other), changed)]
 
@@ -204,12 +206,14 @@ def test_a_guest_gets_its_module_before_anybody_knows_its_peer() -> None:
     """It is what gives it an identity of its own; the peer follows when that one has one, too."""
     for guest, side in (("lender", Side.BORROWERS), ("borrower", Side.LENDERS)):
         waiting = pairing(identities=(None, None))
-        steps = plan.steps(plan.desired(guest, [waiting]), observation(), Source.STORE)
+        steps = plan.steps(plan.desired(key(guest), [waiting]), observation(), Source.STORE)
         assert steps[0] == Load(Source.STORE)
         assert not [step for step in steps if isinstance(step, Configure)]
         seen = settle(guest, [waiting], observation())
         assert seen.peers == {}
-        assert plan.steps(plan.desired(guest, [pairing()]), seen, Source.STORE) == [Configure(want(side, pairing()))]
+        assert plan.steps(plan.desired(key(guest), [pairing()]), seen, Source.STORE) == [
+            Configure(want(side, pairing()))
+        ]
 
 
 def test_another_identity_comes_without_stopping_the_peer() -> None:
@@ -217,17 +221,19 @@ def test_another_identity_comes_without_stopping_the_peer() -> None:
     rebooted = pairing(identities=(OTHER, OTHER))
     for guest, side in (("lender", Side.BORROWERS), ("borrower", Side.LENDERS)):
         seen = settle(guest, [pairing()], observation())
-        steps = plan.steps(plan.desired(guest, [rebooted]), seen, Source.STORE)
+        steps = plan.steps(plan.desired(key(guest), [rebooted]), seen, Source.STORE)
         assert steps == [Change(want(side, rebooted), {"identity": OTHER})]
     moved = pairing(identities=(OTHER, OTHER), address="10.0.0.9")
-    steps = plan.steps(plan.desired("borrower", [moved]), settle("borrower", [pairing()], observation()), Source.STORE)
+    steps = plan.steps(
+        plan.desired(key("borrower"), [moved]), settle("borrower", [pairing()], observation()), Source.STORE
+    )
     assert steps == [Change(want(Side.LENDERS, moved), {"identity": OTHER, "address": "10.0.0.9"})]
 
 
 def test_an_identity_that_is_not_known_for_a_moment_changes_nothing() -> None:
     for guest in ("lender", "borrower"):
         seen = settle(guest, [pairing()], observation())
-        assert plan.steps(plan.desired(guest, [pairing(identities=(None, None))]), seen, Source.STORE) == []
+        assert plan.steps(plan.desired(key(guest), [pairing(identities=(None, None))]), seen, Source.STORE) == []
 
 
 @pytest.mark.parametrize(
@@ -242,15 +248,15 @@ def test_what_may_change_stops_no_peer(change: dict[str, str], written: dict[str
     """The session goes on, wherever the lender is now."""
     seen = settle("borrower", [pairing()], observation())
     other = pairing(**change)
-    steps = plan.steps(plan.desired("borrower", [other]), seen, Source.STORE)
+    steps = plan.steps(plan.desired(key("borrower"), [other]), seen, Source.STORE)
     assert steps == [Change(want(Side.LENDERS, other), written)]
 
 
 def test_a_pairing_sets_what_the_table_of_edits_says() -> None:
     """Every attribute that the agent writes is in it, but for what no pool says, and none that it does not write."""
     one = pairing()
-    lender = plan.desired("lender", [one])
-    peers = (*lender.peers, *plan.desired("borrower", [one]).peers)
+    lender = plan.desired(key("lender"), [one])
+    peers = (*lender.peers, *plan.desired(key("borrower"), [one]).peers)
     written = {*lender.settings, *(f"{want.side}/{name}" for want in peers for name in want.attributes)}
     assert written - {"hold"} == {name for way in WAYS for name in way.attributes}
 
@@ -259,7 +265,7 @@ def borrowing(one: MemoryPairing, address: str, **said: str) -> list[Step]:
     """What is done where the module has a lender at an address and says this of it."""
     peer = Peer({**want(Side.LENDERS, one).attributes, "enabled": "1", "address": address, **said})
     seen = observation(loaded=True, peers={(Side.LENDERS, one.metadata.uid): peer})
-    return plan.steps(plan.desired("borrower", [one]), seen, Source.STORE)
+    return plan.steps(plan.desired(key("borrower"), [one]), seen, Source.STORE)
 
 
 def test_a_lender_that_is_not_found_is_looked_for_at_its_next_address() -> None:
@@ -298,14 +304,14 @@ def test_encryption_changes_at_the_borrower_alone() -> None:
     one, other = pairing(), pairing(encryption="AES-GCM")
     for guest, expected in (("borrower", [Configure(want(Side.LENDERS, other))]), ("lender", [])):
         seen = settle(guest, [one], observation())
-        assert plan.steps(plan.desired(guest, [other]), seen, Source.STORE) == expected
+        assert plan.steps(plan.desired(key(guest), [other]), seen, Source.STORE) == expected
 
 
 def test_the_port_changes_while_nobody_is_served() -> None:
     """The module refuses another port while a borrower is enabled."""
     seen = settle("lender", [pairing()], observation())
     moved = pairing(port=7471)
-    steps = plan.steps(plan.desired("lender", [moved]), seen, Source.STORE)
+    steps = plan.steps(plan.desired(key("lender"), [moved]), seen, Source.STORE)
     assert steps == [Remove(((Side.BORROWERS, "p1"),)), Set({"port": "7471"}), Configure(want(Side.BORROWERS, moved))]
 
 
@@ -326,14 +332,14 @@ def test_two_spellings_of_an_address_are_one() -> None:
     one = pairing(address="2001:DB8:0:0::1")
     spelled = Peer({**want(Side.LENDERS, one).attributes, "address": "2001:db8::1", "enabled": "1"})
     seen = observation(loaded=True, peers={(Side.LENDERS, "p1"): spelled})
-    assert plan.steps(plan.desired("borrower", [one]), seen, Source.STORE) == []
+    assert plan.steps(plan.desired(key("borrower"), [one]), seen, Source.STORE) == []
 
 
 def test_what_was_left_half_done_is_done_again() -> None:
     one = pairing()
     half = Peer({**want(Side.LENDERS, one).attributes, "enabled": "0"})
     seen = observation(loaded=True, peers={(Side.LENDERS, "p1"): half})
-    assert plan.steps(plan.desired("borrower", [one]), seen, Source.STORE) == [Configure(want(Side.LENDERS, one))]
+    assert plan.steps(plan.desired(key("borrower"), [one]), seen, Source.STORE) == [Configure(want(Side.LENDERS, one))]
 
 
 @pytest.mark.parametrize("busy", [False, True])
@@ -342,7 +348,7 @@ def test_another_build_of_the_module_comes_when_nobody_uses_the_former_one(*, bu
     one = pairing()
     peer = Peer({**want(Side.LENDERS, one).attributes, "enabled": "1"})
     seen = observation(loaded=True, peers={(Side.LENDERS, "p1"): peer} if busy else {})
-    steps = plan.steps(plan.desired("borrower", [one]), seen, Source.STORE, replace=True)
+    steps = plan.steps(plan.desired(key("borrower"), [one]), seen, Source.STORE, replace=True)
     drained = [Remove(((Side.LENDERS, "p1"),))] if busy else []
     assert steps == [*drained, Replace(), Configure(want(Side.LENDERS, one))]
 
@@ -358,3 +364,16 @@ def test_the_first_source_that_fits_is_taken() -> None:
 
 def test_sizes_are_whole_pages_as_the_module_shows_them() -> None:
     assert want(Side.LENDERS, pairing(size="100M")).attributes["size_bytes"] == str(100_000_000 // 4096 * 4096)
+
+
+def test_namesakes_are_told_apart_by_their_namespaces() -> None:
+    """A guest that borrows from one of its own name elsewhere is no lender for it, and that one is no borrower."""
+    one = pairing(lender="twin", borrower="twin")
+    one = one.model_copy(update={"spec": one.spec.model_copy(update={"lender": of("rich", one.spec.lender)})})
+    wanted = {guest: [peer.side for peer in plan.desired(guest, [one]).peers] for guest in one.ends}
+    assert wanted == {GuestKey("rich", "twin"): [Side.BORROWERS], key("twin"): [Side.LENDERS]}
+
+
+def of(namespace: str, end: LenderEnd) -> LenderEnd:
+    """A lender of another namespace."""
+    return end.model_copy(update={"namespace": namespace})

@@ -16,16 +16,17 @@ from cast import eventually
 from tidepool_agent import watch
 from tidepool_agent.kubeapi import Api, ApiError
 from tidepool_agent.watch import Copy
+from tidepool_api import GuestKey
 from tidepool_api_testing.server import ADMIN_TOKEN, Server
 
 AUTHORITIES = Path("/etc/ssl/certs/ca-certificates.crt")
 PATH = "/apis/tidepool.dev/v1alpha1/memorypairings"
 
 
-def followed() -> Copy:
+def followed() -> Copy[GuestKey]:
     """A copy that nobody fills: no API server is asked for anything."""
     api = Api("https://127.0.0.1:1", ca=AUTHORITIES, token=Path("/dev/null"))
-    return Copy(api, "/pairings", lambda *_: None)
+    return Copy(GuestKey, api, "/pairings", lambda *_: None)
 
 
 def item(version: int, uid: str = "u") -> dict[str, Any]:
@@ -39,9 +40,9 @@ def item(version: int, uid: str = "u") -> dict[str, Any]:
 )
 def test_an_answer_is_absorbed_if_it_is_newer(answer: dict[str, Any], kept: int) -> None:
     copy = followed()
-    copy.objects["n", "x"] = item(10)
+    copy.objects[GuestKey("n", "x")] = item(10)
     copy.absorb(answer)
-    assert copy.objects["n", "x"] == item(kept)
+    assert copy.objects[GuestKey("n", "x")] == item(kept)
 
 
 def test_an_answer_does_not_bring_back_what_is_gone() -> None:
@@ -85,10 +86,10 @@ def front(monkeypatch: pytest.MonkeyPatch) -> Iterator[Front]:
     one.server.shutdown()
 
 
-def follow(front: Front, times: int) -> Copy:
+def follow(front: Front, times: int) -> Copy[GuestKey]:
     """A copy after its list was asked for so many times; it lost nothing meanwhile."""
     lost: list[object] = []
-    copy = Copy(front.api, PATH, lambda old, new: None if new else lost.append(old))
+    copy = Copy(GuestKey, front.api, PATH, lambda old, new: None if new else lost.append(old))
 
     async def scenario() -> None:
         copy.start(asyncio.get_running_loop())

@@ -7,7 +7,7 @@ import contextlib
 from pathlib import Path
 from typing import Any
 
-from objects import RELEASE, machine, observation, pairing, want
+from objects import RELEASE, key, machine, observation, pairing, want
 
 from tidepool_agent import plan, report
 from tidepool_agent.guestfs import Peer, Side
@@ -20,7 +20,7 @@ from tidepool_agent.worker import COLLECT_EVERY, IDLE_EVERY, SETTLING_SECONDS, S
 from tidepool_api import MemoryGuest, now
 
 BORROWED = want(Side.LENDERS, pairing(address="10.0.0.2"))
-WANTED = plan.desired("borrower", [BORROWED.pairing])
+WANTED = plan.desired(key("borrower"), [BORROWED.pairing])
 
 
 def pause(state: str, address: str = "10.0.0.2", idle: float = SETTLING_SECONDS) -> float:
@@ -37,7 +37,10 @@ def test_a_session_at_an_address_that_is_no_longer_named_is_watched() -> None:
 
 def test_what_was_done_is_soon_seen() -> None:
     assert (pause("Connecting", idle=1), pause("Connected", idle=1)) == (SOON, COLLECT_EVERY)
-    assert (pause("Connecting"), next_look(plan.desired("x", []), observation(), 99)) == (COLLECT_EVERY, IDLE_EVERY)
+    assert (pause("Connecting"), next_look(plan.desired(key("x"), []), observation(), 99)) == (
+        COLLECT_EVERY,
+        IDLE_EVERY,
+    )
 
 
 ARRIVED = machine(addresses=("10.0.0.9",))

@@ -18,12 +18,12 @@ from tidepool_agent.host import Host
 from tidepool_agent.kubeapi import Api
 from tidepool_agent.kubevirt import Instances
 from tidepool_agent.metrics import Figures
-from tidepool_agent.provider import Key, Machine, Source
+from tidepool_agent.provider import Machine, Source
 from tidepool_agent.session import Session
 from tidepool_agent.settings import Settings
 from tidepool_agent.store import Store
 from tidepool_agent.worker import Tools
-from tidepool_api import Provider
+from tidepool_api import GuestKey, Provider
 
 
 def main() -> None:
@@ -59,7 +59,7 @@ def _assemble(chosen: Settings) -> tuple[Controller, Figures]:
     slots = asyncio.Semaphore(chosen.concurrency)
     api = Api.in_cluster(chosen.account)
 
-    def touched(key: Key) -> None:
+    def touched(key: GuestKey) -> None:
         controller.touched(key)
 
     def connect(machine: Machine) -> Session:

@@ -19,9 +19,19 @@ from pydantic import ValidationError
 from tidepool_agent import consent
 from tidepool_agent.errors import Excluded
 from tidepool_agent.kubeapi import Api, ApiError, Object
-from tidepool_agent.provider import Key, Machine, Source
-from tidepool_agent.watch import Copy, key_of
-from tidepool_api import ApiObject, BorrowerStatus, LenderStatus, MemoryGuest, MemoryPairing, cadence, names
+from tidepool_agent.provider import Machine, Source
+from tidepool_agent.watch import Copy
+from tidepool_api import (
+    ApiObject,
+    BorrowerStatus,
+    GuestKey,
+    LenderStatus,
+    MemoryGuest,
+    MemoryPairing,
+    ObjectKey,
+    cadence,
+    names,
+)
 from tidepool_api.base import rfc3339
 from tidepool_api.pairing import ends
 
@@ -41,7 +51,7 @@ class Cluster:
         api: Api,
         node: str,
         sources: Sequence[Source],
-        touched: Callable[[Key], None],
+        touched: Callable[[GuestKey], None],
         *,
         namespaces: Collection[str] = (),
     ) -> None:
@@ -50,12 +60,12 @@ class Cluster:
         self._namespaces = namespaces
         self._home: Object | None = None  # an ownerReference to the node, once that is known
         pairings = f"{OURS}/{names.PAIRINGS}"
-        self._guests = Copy(api, f"{OURS}/{names.GUESTS}", self._guest, fieldSelector=f"spec.nodeName={node}")
-        self._lending = Copy(api, pairings, self._pairing, fieldSelector=f"spec.lender.nodeName={node}")
-        self._borrowing = Copy(api, pairings, self._pairing, fieldSelector=f"spec.borrower.nodeName={node}")
-        self._unwilling = Copy(api, "/api/v1/namespaces", self._namespace, labelSelector=consent.SELECTOR)
+        self._guests = Copy(GuestKey, api, f"{OURS}/{names.GUESTS}", self._guest, fieldSelector=f"spec.nodeName={node}")
+        self._lending = Copy(ObjectKey, api, pairings, self._pairing, fieldSelector=f"spec.lender.nodeName={node}")
+        self._borrowing = Copy(ObjectKey, api, pairings, self._pairing, fieldSelector=f"spec.borrower.nodeName={node}")
+        self._unwilling = Copy(ObjectKey, api, "/api/v1/namespaces", self._namespace, labelSelector=consent.SELECTOR)
         copies = (self._guests, self._lending, self._borrowing, self._unwilling)
-        self._followed: tuple[Copy | Source, ...] = (*copies, *sources)
+        self._followed: tuple[Copy[Any] | Source, ...] = (*copies, *sources)
         self.figures_wait = timedelta(seconds=cadence.LEAST_SECONDS)
         """How long figures wait here until they are written."""
 
@@ -68,41 +78,41 @@ class Cluster:
         for one in self._followed:
             await one.synced.wait()
 
-    def machines(self) -> dict[Key, Machine]:
+    def machines(self) -> dict[GuestKey, Machine]:
         """The machines that run on this node, and are to be looked at."""
         found = {key: owned(one, self._home) for source in self._sources for key, one in source.machines().items()}
         return {key: machine for key, machine in found.items() if self._concerns(key)}
 
-    def machine(self, key: Key) -> Machine | None:
+    def machine(self, key: GuestKey) -> Machine | None:
         """The machine of that name, if it is one of these."""
         found = next((machine for source in self._sources if (machine := source.machine(key))), None)
         return owned(found, self._home) if found and self._concerns(key) else None
 
     def excluded(self, machine: Machine) -> Excluded | None:
         """Why no command may be run in a machine, if none may."""
-        return consent.excluded(machine, self._namespaces, {name for _, name in self._unwilling.objects})
+        return consent.excluded(machine, self._namespaces, {one.name for one in self._unwilling.objects})
 
-    def _concerns(self, key: Key) -> bool:
+    def _concerns(self, key: GuestKey) -> bool:
         """Whether a machine's namespace is served, or was: then what is ours is taken out of it first."""
         status = self._guests.objects.get(key, {}).get("status", {})
-        return consent.serves(self._namespaces, key[0]) or "identity" in status
+        return consent.serves(self._namespaces, key.namespace) or "identity" in status
 
-    def guests(self) -> dict[Key, Object]:
+    def guests(self) -> dict[GuestKey, Object]:
         """The MemoryGuests of this node as the API server has them."""
         return self._guests.objects
 
-    def guest(self, key: Key) -> MemoryGuest | None:
+    def guest(self, key: GuestKey) -> MemoryGuest | None:
         """A MemoryGuest of this node."""
         present = self._guests.objects.get(key)
         return _parsed(MemoryGuest, _own(present)) if present else None
 
-    def pairings(self, key: Key) -> list[MemoryPairing]:
+    def pairings(self, key: GuestKey) -> list[MemoryPairing]:
         """The pairings in which a guest lends or borrows on this node."""
         return list(self._parsed_pairings(lambda item: key in ends(item)))
 
-    async def paired(self, key: Key) -> frozenset[str]:
+    async def paired(self, key: GuestKey) -> frozenset[str]:
         """The UIDs of all pairings of a guest that are not being deleted, wherever they say that it is."""
-        lists = [await self._naming(end, key[1]) for end in ("lender", "borrower")]
+        lists = [await self._naming(end, key.name) for end in ("lender", "borrower")]
         return frozenset(
             one["metadata"]["uid"]
             for one in itertools.chain(*lists)
@@ -187,7 +197,7 @@ class Cluster:
 
         What another agent has taken meanwhile is left alone.
         """
-        namespace, name = key_of(guest)
+        namespace, name = GuestKey.of(guest)
         path = f"{OURS}/namespaces/{namespace}/{names.GUESTS}/{name}"
         meta = guest["metadata"]
         since = meta.get("annotations", {}).get(names.LEAVING_ANNOTATION, "")
@@ -250,7 +260,9 @@ class Cluster:
             return None
         return {"apiVersion": "v1", "kind": "Node", "name": self.node, "uid": uid}
 
-    async def _apply(self, path: str, body: Object, copy: Copy, *, manager: str = names.AGENT_FIELD_MANAGER) -> Object:
+    async def _apply(
+        self, path: str, body: Object, copy: Copy[Any], *, manager: str = names.AGENT_FIELD_MANAGER
+    ) -> Object:
         answer = await asyncio.to_thread(self._api.apply, path, body, manager=manager)
         copy.absorb(answer)
         return answer
@@ -259,13 +271,13 @@ class Cluster:
 
     def _guest(self, old: Object | None, new: Object | None) -> None:
         if old is None or new is None:
-            self._touched(_key(old, new))
+            self._touched(GuestKey.of(new or old or {}))
 
     def _namespace(self, old: Object | None, new: Object | None) -> None:
         """A namespace wants Tidepool no more, or again."""
-        name = _key(old, new)[1]
+        name = ObjectKey.of(new or old or {}).name
         for key in self.machines():
-            if key[0] == name and (old is None or new is None):
+            if key.namespace == name and (old is None or new is None):
                 self._touched(key)
 
     def _pairing(self, old: Object | None, new: Object | None) -> None:
@@ -319,10 +331,6 @@ def _seconds(later: float = 0) -> str:
     return rfc3339(datetime.now(UTC) + timedelta(seconds=later))
 
 
-def _key(old: Object | None, new: Object | None) -> Key:
-    return key_of(new or old or {})
-
-
 def _wanted(pairing: Object | None) -> tuple[Any, ...] | None:
     """What the agent acts on: not the status, which it writes itself."""
     if pairing is None:
@@ -335,5 +343,5 @@ def _parsed(kind: type[T], item: Object) -> T | None:
     try:
         return kind.parse(item)
     except ValidationError as error:
-        log.warning("%s %s is not understood: %s", item.get("kind"), key_of(item), error)
+        log.warning("%s %s is not understood: %s", item.get("kind"), ObjectKey.of(item), error)
         return None

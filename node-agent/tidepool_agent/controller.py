@@ -11,9 +11,9 @@ from collections.abc import Awaitable, Collection
 
 from tidepool_agent.cluster import Cluster
 from tidepool_agent.kubeapi import ApiError
-from tidepool_agent.provider import Key, Machine
+from tidepool_agent.provider import Machine
 from tidepool_agent.worker import Tools, Worker
-from tidepool_api import MemoryPairing, names
+from tidepool_api import GuestKey, MemoryPairing, ObjectKey, names
 
 log = logging.getLogger(__name__)
 
@@ -26,12 +26,12 @@ class Controller:
 
     def __init__(self, tools: Tools, namespace: str) -> None:
         self._tools, self._namespace = tools, namespace
-        self._workers: dict[Key, tuple[Worker, asyncio.Task[None]]] = {}
+        self._workers: dict[GuestKey, tuple[Worker, asyncio.Task[None]]] = {}
         self._changed = asyncio.Event()
         self._beat = time.monotonic()
         self._begun = self._ready = False
 
-    def touched(self, key: Key) -> None:
+    def touched(self, key: GuestKey) -> None:
         """Something has changed that concerns a guest."""
         if key in self._workers:
             self._workers[key][0].wake()
@@ -101,38 +101,37 @@ class Controller:
             log.warning("cannot tidy up: %s", error)
 
     def _begin(self, machine: Machine) -> None:
-        log.info("guest %s/%s appeared", *machine.key)
+        log.info("guest %s appeared", machine.key)
         worker = Worker(machine, self._tools)
         self._workers[machine.key] = worker, asyncio.create_task(worker.run())
 
-    async def _end(self, key: Key) -> None:
-        log.info("guest %s/%s is gone", *key)
+    async def _end(self, key: GuestKey) -> None:
+        log.info("guest %s is gone", key)
         _, task = self._workers.pop(key)
         task.cancel()
         await asyncio.wait({task})
 
-    async def _tidy(self, machines: dict[Key, Machine]) -> None:
+    async def _tidy(self, machines: dict[GuestKey, Machine]) -> None:
         """Removes what a guest that is gone leaves behind: its MemoryGuest, and the finalizers of its pairings."""
         for key, guest in list(self._cluster.guests().items()):
             if key not in machines:
                 await _attempt("let go guest", key, self._cluster.let_go(guest))
         for pairing in self._cluster.terminating():
             for finalizer in orphaned(pairing, self._cluster.node, machines):
-                key = (pairing.namespace, pairing.name)
-                await _attempt("release pairing", key, self._cluster.release(pairing, finalizer))
+                await _attempt("release pairing", pairing.key, self._cluster.release(pairing, finalizer))
 
 
-async def _attempt(what: str, key: Key, step: Awaitable[object]) -> None:
+async def _attempt(what: str, key: ObjectKey, step: Awaitable[object]) -> None:
     """Does something about one object: that it is refused holds up no other, that nobody answers does."""
     try:
         await step
     except ApiError as error:
         if not error.status:
             raise
-        log.warning("cannot %s %s/%s: %s", what, *key, error)
+        log.warning("cannot %s %s: %s", what, key, error)
 
 
-def orphaned(pairing: MemoryPairing, node: str, machines: Collection[Key]) -> list[str]:
+def orphaned(pairing: MemoryPairing, node: str, machines: Collection[GuestKey]) -> list[str]:
     """The finalizers of a pairing that stand for guests which were to be on this node, and are not."""
     nodes = pairing.spec.lender.node_name, pairing.spec.borrower.node_name
     sides = zip(nodes, pairing.ends, (names.LENDER_FINALIZER, names.BORROWER_FINALIZER), strict=True)

@@ -22,7 +22,8 @@ from tidepool_agent import nova
 from tidepool_agent.errors import Unreachable
 from tidepool_agent.hypervisor import KEEPALIVE_SECONDS, KEEPALIVE_TRIES
 from tidepool_agent.kubevirt import is_socket
-from tidepool_agent.provider import Key, Machine
+from tidepool_agent.provider import Machine
+from tidepool_api import GuestKey
 
 log = logging.getLogger(__name__)
 
@@ -55,10 +56,10 @@ def uri(proc: Path) -> str:
 class Host:
     """The domains of this host. `touched` is told which guest a change is about."""
 
-    def __init__(self, proc: Path, namespace: str, touched: Callable[[Key], None]) -> None:
+    def __init__(self, proc: Path, namespace: str, touched: Callable[[GuestKey], None]) -> None:
         self.synced = asyncio.Event()
         self._proc, self._namespace, self._touched = proc, namespace, touched
-        self._machines: dict[Key, Machine] = {}
+        self._machines: dict[GuestKey, Machine] = {}
         self._wake = threading.Event()
         self._leaving: set[str] = set()
         """The domains, by UUID, that may be migrating: only these are asked, for one that hangs answers late."""
@@ -67,11 +68,11 @@ class Host:
         """Begins to follow."""
         threading.Thread(target=self._follow, args=(loop,), name="libvirt of the host", daemon=True).start()
 
-    def machines(self) -> Mapping[Key, Machine]:
+    def machines(self) -> Mapping[GuestKey, Machine]:
         """The machines that run on this host."""
         return self._machines
 
-    def machine(self, key: Key) -> Machine | None:
+    def machine(self, key: GuestKey) -> Machine | None:
         """The machine of that name, if it runs on this host."""
         return self._machines.get(key)
 
@@ -137,7 +138,7 @@ class Host:
             self._leaving.add(uuid)
         return migrates
 
-    def _replace(self, found: dict[Key, Machine]) -> None:
+    def _replace(self, found: dict[GuestKey, Machine]) -> None:
         old, self._machines = self._machines, found
         self.synced.set()
         for key in old.keys() | found.keys():

@@ -14,9 +14,9 @@ from typing import Any
 from tidepool_agent.addresses import interface
 from tidepool_agent.errors import Unreachable
 from tidepool_agent.kubeapi import Api, Object
-from tidepool_agent.provider import Key, Machine
-from tidepool_agent.watch import Copy, key_of
-from tidepool_api import Interface, Provider, parse_quantity
+from tidepool_agent.provider import Machine
+from tidepool_agent.watch import Copy
+from tidepool_api import GuestKey, Interface, ObjectKey, Provider, parse_quantity
 
 INSTANCES = "/apis/kubevirt.io/v1/virtualmachineinstances"
 NODE_LABEL = "kubevirt.io/nodeName"
@@ -44,12 +44,17 @@ SOCKETS = ("run/libvirt/virtqemud-sock", "var/run/libvirt/virtqemud-sock")
 class Instances:
     """The instances of one node. `touched` is told which guest a change is about."""
 
-    def __init__(self, api: Api, node: str, proc: Path, touched: Callable[[Key], None]) -> None:
+    def __init__(self, api: Api, node: str, proc: Path, touched: Callable[[GuestKey], None]) -> None:
         self.synced = asyncio.Event()
         self._proc, self._touched = proc, touched
-        self._instances = Copy(api, INSTANCES, self._instance, labelSelector=f"{NODE_LABEL}={node}")
+        self._instances = Copy(GuestKey, api, INSTANCES, self._instance, labelSelector=f"{NODE_LABEL}={node}")
         self._pods = Copy(
-            api, "/api/v1/pods", self._pod, labelSelector=LAUNCHER_LABEL, fieldSelector=f"spec.nodeName={node}"
+            ObjectKey,
+            api,
+            "/api/v1/pods",
+            self._pod,
+            labelSelector=LAUNCHER_LABEL,
+            fieldSelector=f"spec.nodeName={node}",
         )
 
     def start(self, loop: asyncio.AbstractEventLoop) -> None:
@@ -63,12 +68,12 @@ class Instances:
             await copy.synced.wait()
         self.synced.set()
 
-    def machines(self) -> Mapping[Key, Machine]:
+    def machines(self) -> Mapping[GuestKey, Machine]:
         """The machines that run on this node."""
         found = map(self.machine, self._instances.objects)
         return {one.key: one for one in found if one}
 
-    def machine(self, key: Key) -> Machine | None:
+    def machine(self, key: GuestKey) -> Machine | None:
         """The machine of that name, if it runs on this node."""
         vmi = self._instances.objects.get(key)
         return machine(vmi, self._pods.objects.values()) if vmi else None
@@ -80,7 +85,7 @@ class Instances:
     def _instance(self, old: Object | None, new: Object | None) -> None:
         pods = self._pods.objects.values()
         if old is None or new is None or machine(old, pods) != machine(new, pods):
-            self._touched(key_of(new or old or {}))
+            self._touched(GuestKey.of(new or old or {}))
 
     def _pod(self, old: Object | None, new: Object | None) -> None:
         pod = new or old or {}

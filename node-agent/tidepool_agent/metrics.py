@@ -9,9 +9,8 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Histo
 from prometheus_client.registry import Collector
 
 from tidepool_agent.guestfs import GHOST_OFF, Histogram, Observation, Peer, Side
-from tidepool_agent.provider import Key
 from tidepool_agent.report import lent, used
-from tidepool_api import Condition, Status
+from tidepool_api import Condition, GuestKey, Status
 from tidepool_api import Metric as Name
 from tidepool_api.curve import ENOUGH_REFERENCES
 from tidepool_api.metrics import AGENT
@@ -35,25 +34,25 @@ class Sample:
     stale: bool = False
 
 
-Samples = list[tuple[Key, Sample]]
+Samples = list[tuple[GuestKey, Sample]]
 
 
 class Figures(Collector):
     """Holds one sample per guest and turns them into metrics."""
 
     def __init__(self) -> None:
-        self._samples: dict[Key, Sample] = {}
-        self._conditions: dict[Key, tuple[Condition, ...]] = {}
+        self._samples: dict[GuestKey, Sample] = {}
+        self._conditions: dict[GuestKey, tuple[Condition, ...]] = {}
 
-    def put(self, key: Key, sample: Sample) -> None:
+    def put(self, key: GuestKey, sample: Sample) -> None:
         """The newest figures of a guest."""
         self._samples[key] = sample
 
-    def judge(self, key: Key, conditions: tuple[Condition, ...]) -> None:
+    def judge(self, key: GuestKey, conditions: tuple[Condition, ...]) -> None:
         """What the agent says of a guest, which may be one that never answered and has no figures."""
         self._conditions[key] = conditions
 
-    def drop(self, key: Key) -> None:
+    def drop(self, key: GuestKey) -> None:
         """Forgets a guest that is gone."""
         self._samples.pop(key, None)
         self._conditions.pop(key, None)
@@ -85,7 +84,7 @@ def _histograms(name: Name) -> HistogramMetricFamily:
     return HistogramMetricFamily(name, AGENT[name].help, labels=AGENT[name].labels)
 
 
-def _judged(conditions: list[tuple[Key, tuple[Condition, ...]]]) -> Metric:
+def _judged(conditions: list[tuple[GuestKey, tuple[Condition, ...]]]) -> Metric:
     family = _gauges(Name.GUEST_CONDITION)
     for key, each in conditions:
         for one in each:

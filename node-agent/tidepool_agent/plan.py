@@ -12,7 +12,7 @@ from enum import Enum
 
 from tidepool_agent.addresses import chosen, reachable, spelled
 from tidepool_agent.guestfs import GHOST_OFF, PAGE, Module, Observation, Peer, Side
-from tidepool_api import Filter, LenderEnd, MemoryPairing, Strategy, Thresholds
+from tidepool_api import Filter, GuestKey, LenderEnd, MemoryPairing, Strategy, Thresholds
 from tidepool_api.live import changeable
 
 Key = tuple[Side, str]  # what tells a peer directory from others of the guest
@@ -167,14 +167,14 @@ def subject(step: Step) -> tuple[str, ...]:
             return ("module",)
 
 
-def desired(guest: str, pairings: Iterable[MemoryPairing], *, migrating: bool = False) -> Desired:
-    """How the guest of that name should be set up for these pairings; those being deleted are wanted no more.
+def desired(guest: GuestKey, pairings: Iterable[MemoryPairing], *, migrating: bool = False) -> Desired:
+    """How a guest should be set up for these pairings; those being deleted are wanted no more.
 
     A lender that is `migrating` takes nothing more meanwhile: what changes has to be copied again and again.
     """
     live = sorted((p for p in pairings if not p.terminating), key=lambda p: p.metadata.uid)
-    lent = [p for p in live if p.spec.lender.guest == guest]
-    borrowed = [p for p in live if p.spec.borrower.guest == guest]
+    lent = [p for p in live if p.lender == guest]
+    borrowed = [p for p in live if p.borrower == guest]
     peers = [Want(p, Side.BORROWERS, _borrower(p)) for p in lent]
     peers += [Want(p, Side.LENDERS, _lender(p)) for p in borrowed]
     return Desired(_settings(lent, migrating=migrating), tuple(peers))

@@ -7,9 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
-from tidepool_api import Interface, Provider
-
-Key = tuple[str, str]  # namespace and name
+from tidepool_api import GuestKey, Interface, Provider
 
 
 @dataclass(frozen=True)
@@ -39,9 +37,9 @@ class Machine:
     """Whether its memory is being copied to another node."""
 
     @property
-    def key(self) -> Key:
+    def key(self) -> GuestKey:
         """Namespace and name, which the MemoryGuest shares."""
-        return self.namespace, self.name
+        return GuestKey(self.namespace, self.name)
 
 
 class Source(Protocol):
@@ -54,10 +52,10 @@ class Source(Protocol):
     def start(self, loop: asyncio.AbstractEventLoop) -> None:
         """Begins to follow what comes and goes."""
 
-    def machines(self) -> Mapping[Key, Machine]:
+    def machines(self) -> Mapping[GuestKey, Machine]:
         """The machines that run on this node."""
 
-    def machine(self, key: Key) -> Machine | None:
+    def machine(self, key: GuestKey) -> Machine | None:
         """The machine of that name, if it runs on this node."""
 
     def endpoint(self, machine: Machine) -> str:

@@ -36,7 +36,7 @@ class Session:
         self._proc = proc
         self._domain = Domain(lambda: endpoint(machine), machine.domain)
         self._guest = Guest(GuestAgent(self._domain.command), store)
-        self._lane = Lane(f"guest {machine.namespace}/{machine.name}")
+        self._lane = Lane(f"guest {machine.key}")
         self._slots = slots
         self._known: Observation | None = None
 

@@ -13,22 +13,20 @@ import random
 import threading
 import time
 from collections.abc import Callable
+from typing import Generic, TypeVar
 
 from tidepool_agent.kubeapi import Api, ApiError, Object
-from tidepool_agent.provider import Key
+from tidepool_api import ObjectKey
 
 log = logging.getLogger(__name__)
 
 NOT_FOUND, GONE = 404, 410
 FIRST_PAUSE, LAST_PAUSE = 1.0, 30.0
 
+K = TypeVar("K", bound=ObjectKey)
+
 # Called in the event loop with the old and the new object; one of them is None when it appears or disappears.
 Changed = Callable[[Object | None, Object | None], None]
-
-
-def key_of(item: Object) -> Key:
-    """Namespace and name of an object."""
-    return item["metadata"].get("namespace", ""), item["metadata"]["name"]
 
 
 def _version(item: Object) -> int:
@@ -36,13 +34,13 @@ def _version(item: Object) -> int:
     return int(item["metadata"]["resourceVersion"])
 
 
-class Copy:
-    """The objects at one path of the API, narrowed by a selector."""
+class Copy(Generic[K]):
+    """The objects at one path of the API, narrowed by a selector, by the keys that their kind has."""
 
-    def __init__(self, api: Api, path: str, changed: Changed, **query: str) -> None:
-        self.objects: dict[Key, Object] = {}
+    def __init__(self, key: type[K], api: Api, path: str, changed: Changed, **query: str) -> None:
+        self.objects: dict[K, Object] = {}
         self.synced = asyncio.Event()
-        self._api, self._path, self._query, self._changed = api, path, query, changed
+        self._key, self._api, self._path, self._query, self._changed = key, api, path, query, changed
 
     def start(self, loop: asyncio.AbstractEventLoop) -> None:
         """Begins to follow."""
@@ -50,33 +48,33 @@ class Copy:
 
     def absorb(self, item: Object) -> None:
         """Takes in what the API server answered, unless the watch has removed the object, or was quicker, meanwhile."""
-        present = self.objects.get(key_of(item))
+        present = self.objects.get(self._key.of(item))
         if present is None or present["metadata"]["uid"] != item["metadata"]["uid"]:
             return
         if _version(item) > _version(present):
             self._put(item)
 
     def _put(self, item: Object) -> None:
-        old = self.objects.get(key_of(item))
-        self.objects[key_of(item)] = item
+        old = self.objects.get(self._key.of(item))
+        self.objects[self._key.of(item)] = item
         self._changed(old, item)
 
     def _replace(self, items: list[Object]) -> None:
-        fresh = {key_of(item): item for item in items}
+        fresh = {self._key.of(item): item for item in items}
         for key in self.objects.keys() - fresh.keys():
             self._remove(key)
         for item in fresh.values():
             self._put(item)
         self.synced.set()
 
-    def _remove(self, key: Key) -> None:
+    def _remove(self, key: K) -> None:
         old = self.objects.pop(key, None)
         if old is not None:
             self._changed(old, None)
 
     def _event(self, event: Object) -> None:
         if event["type"] == "DELETED":
-            self._remove(key_of(event["object"]))
+            self._remove(self._key.of(event["object"]))
         else:
             self._put(event["object"])
 

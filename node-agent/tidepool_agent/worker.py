@@ -140,7 +140,7 @@ class Worker:
             self._session.close()
             self._begin(machine)
         pairings = self._tools.cluster.pairings(key)
-        wanted = plan.desired(machine.name, pairings, migrating=machine.migrating)
+        wanted = plan.desired(key, pairings, migrating=machine.migrating)
         if self._tools.cluster.guest(key) is None:
             await self._announce(machine, wanted)
         found = await self._look(machine, wanted)
@@ -167,7 +167,7 @@ class Worker:
 
     @property
     def _name(self) -> str:
-        return f"{self._session.machine.namespace}/{self._session.machine.name}"
+        return str(self._session.machine.key)
 
     # ---------------------------------------------------------------------------------------------- look, compare, act
 
@@ -422,7 +422,7 @@ class Worker:
         released = True
         for pairing in pairings:
             if pairing.terminating and (self._torn_down(pairing, wanted) or overdue(pairing)):
-                lends = pairing.spec.lender.guest == machine.name
+                lends = pairing.lender == machine.key
                 finalizer = names.LENDER_FINALIZER if lends else names.BORROWER_FINALIZER
                 released &= await self._tools.cluster.release(pairing, finalizer)
         return released

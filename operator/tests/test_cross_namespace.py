@@ -11,7 +11,7 @@ from cast import identity_of
 from prometheus_client import CollectorRegistry
 from world import BORROWER, LENDER, LONG_AGO, MIB, guest, mib
 
-from tidepool_api import GrantStatus, MemoryGrant, cadence, names
+from tidepool_api import GrantStatus, GuestKey, MemoryGrant, PoolKey, cadence, names
 from tidepool_api.fields import MOST_BYTES
 from tidepool_operator.cluster.api import AT_ONCE, Refused
 from tidepool_operator.cluster.cross_namespace import Grants, borrowing_from, is_granted, pairings_elsewhere
@@ -118,7 +118,7 @@ def test_the_pairing_names_the_namespace_and_stays() -> None:
     made = cluster.plan("poor")
     cluster.carry_out("poor", made)
     (pairing,) = cluster.state.pairings.in_namespace("poor")
-    assert (pairing.lender_namespace, pairing.lender_ref, pairing.spec.lender.guest) == ("rich", "rich/l", "l")
+    assert (pairing.lender, pairing.lender_ref) == (GuestKey("rich", "l"), "rich/l")
     assert cluster.plan("poor").assignments == made.assignments
     assert cluster.grants.readers("rich") == {"poor"}
     assert cluster.grants.readers("poor") == set()
@@ -235,12 +235,12 @@ def test_a_namespace_that_grants_nothing_is_named() -> None:
     assert not problem.leaves_out(["b"])
 
 
-def test_namesakes_are_not_paired() -> None:
-    """Agents tell the ends of a pairing apart by their names."""
+def test_namesakes_are_paired() -> None:
+    """Each is known by its namespace as well: what two guests of two namespaces are called is their own affair."""
     cluster = rich_and_poor()
     cluster.grant("rich", {"namespace": "poor"})
     cluster.guest("poor", "l", BORROWER)
-    assert mib(cluster.plan("poor")) == {("b", "rich/l"): 512}
+    assert mib(cluster.plan("poor")) == {("b", "rich/l"): 512, ("l", "rich/l"): 512}
 
 
 def test_a_guest_that_is_excluded_lends_nothing_elsewhere() -> None:
@@ -354,7 +354,7 @@ def test_figures_that_no_guest_can_have_hold_up_no_grant() -> None:
     cluster.carry_out("poor", cluster.plan("poor"))
     (one,) = cluster.state.pairings.in_namespace("poor")
     status = one.status.model_validate({"lender": {"state": "Connected", "lentBytes": MOST_BYTES}})
-    found = {("poor", "pool"): [one.model_copy(update={"status": status})] * 2}
+    found = {PoolKey("poor", "pool"): [one.model_copy(update={"status": status})] * 2}
     (grant,) = cluster.state.grants.in_namespace("rich")
     assert grants.status(grant, found, cluster.state).uses[0].lent_bytes == MOST_BYTES
 
@@ -426,11 +426,11 @@ def test_who_has_a_guest_hears_of_its_figures() -> None:
     """Its own namespace, and that of the pool which has it; nobody else of those who would have liked it."""
     cluster = rich_and_poor()
     cluster.pool("late", "rich")
-    assert cluster.grants.concerned("rich", "l") == {"rich"}
+    assert cluster.grants.concerned(GuestKey("rich", "l")) == {"rich"}
     cluster.grant("rich", {"namespace": "poor"}, {"namespace": "late"})
-    assert cluster.grants.concerned("rich", "l") == {"rich", "poor"}
+    assert cluster.grants.concerned(GuestKey("rich", "l")) == {"rich", "poor"}
     cluster.pool("rich")
-    assert cluster.grants.concerned("rich", "l") == {"rich"}
+    assert cluster.grants.concerned(GuestKey("rich", "l")) == {"rich"}
 
 
 def test_a_guest_that_is_relabelled_or_goes_is_no_longer_granted() -> None:

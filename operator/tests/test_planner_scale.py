@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from world import LONG_AGO, carried_out, guest
 
-from tidepool_api import MemoryPool, names
+from tidepool_api import GuestKey, MemoryPool, names
 from tidepool_api_testing.pace import within
 from tidepool_operator.cluster.cross_namespace import Grants, pairings_elsewhere
 from tidepool_operator.cluster.state import Objects, State
@@ -117,7 +117,7 @@ def test_sixty_namespaces_look_at_two_thousand_lenders() -> None:
     claimed: list[int] = []
     assert within(0.5, lambda: claimed.extend(len(grants.granted(one).claimed) for one in pools), tries=1)
     assert claimed == [0] + [2000] * 59
-    assert grants.concerned("bank", "g0") == {"bank", "team-00"}
+    assert grants.concerned(GuestKey("bank", "g0")) == {"bank", "team-00"}
 
 
 def test_who_uses_sixty_grants_is_added_up_in_a_quarter_of_a_second() -> None:
@@ -158,10 +158,12 @@ def test_two_thousand_reports_of_guests_that_a_paused_pool_has() -> None:
         put(state.pairings, "team", f"p{at}", 1, spec={"pool": "pool", "lender": lender, "borrower": borrower, **sizes})
     grants = Grants(state)
     concerned: list[set[str]] = []
-    assert within(0.5, lambda: concerned.extend(grants.concerned("bank", f"g{at}") for at in range(2000)), tries=1)
+    assert within(
+        0.5, lambda: concerned.extend(grants.concerned(GuestKey("bank", f"g{at}")) for at in range(2000)), tries=1
+    )
     assert concerned == [{"bank", "team"}] * 2000
     state.pairings.remove("team", "p7", "team-p7")
-    assert grants.concerned("bank", "g7") == {"bank"}
+    assert grants.concerned(GuestKey("bank", "g7")) == {"bank"}
 
 
 def full_cluster() -> State:

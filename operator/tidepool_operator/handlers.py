@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 import kopf
 
-from tidepool_api import names
+from tidepool_api import GuestKey, names
 from tidepool_api.pairing import ends
 from tidepool_operator.cluster.api import Cluster, Refused, load_config
 from tidepool_operator.cluster.cross_namespace import borrowing_from
@@ -144,10 +144,10 @@ class Operator:
         """The namespaces that plan with an object; from `lending` a pool borrows now, or did before."""
         grants, meta = self.reconciler.grants, body["metadata"]
         if objects is self.state.pairings:
-            found = {namespace for end in ends(body) for namespace in grants.concerned(*end)}
-            return found | (self._sharing_quota(ends(body)[0][0]) if is_news else set())
+            found = {namespace for end in ends(body) for namespace in grants.concerned(end)}
+            return found | (self._sharing_quota(ends(body)[0].namespace) if is_news else set())
         if objects is self.state.guests and not is_news:
-            return grants.concerned(meta["namespace"], meta["name"])
+            return grants.concerned(GuestKey.of(body))
         shared = {meta["namespace"], *lending} if is_news else ()
         is_granting = objects in (self.state.grants, self.state.guests, self.state.quotas)
         borrowing = borrowing_from(meta["namespace"], self.state) if is_granting else set()
@@ -233,7 +233,7 @@ class Operator:
         nodes: dict[str, set[str]] = {}
         for namespace in self.state.guests.namespaces():
             for one in self.state.guests.in_namespace(namespace):
-                concerned = self.reconciler.grants.concerned(namespace, one.name)
+                concerned = self.reconciler.grants.concerned(one.key)
                 nodes.setdefault(one.spec.node_name, set()).update(concerned)
         return nodes
 

@@ -21,6 +21,7 @@ from tidepool_api import (
     PoolPhase,
     PoolStatus,
     Reason,
+    Ref,
     Role,
     cadence,
     condition,
@@ -82,18 +83,18 @@ class _Round:
     """One pass over a namespace."""
 
     namespace: str
-    guests: dict[str, MemoryGuest]
+    guests: dict[Ref, MemoryGuest]
     silent: frozenset[str]
     inventory: Inventory
     outcome: Outcome
-    claimed: dict[str, str] = field(default_factory=dict)
-    others: Mapping[str, str] = field(default_factory=dict)  # identities of guests in pairings elsewhere -> guest
+    claimed: dict[Ref, str] = field(default_factory=dict)
+    others: Mapping[str, Ref] = field(default_factory=dict)  # identities of guests in pairings elsewhere -> guest
     claims: Claims = field(default_factory=Claims)
     again: float | None = None
     planning: float = 0.0  # seconds of this thread's processor: it waits for nothing, and others' work does not count
 
     @cached_property
-    def paused(self) -> set[str]:
+    def paused(self) -> set[Ref]:
         """The guests whose virtual machines are paused, as far as is known."""
         known = ((name, one.ready) for name, one in self.guests.items() if one.spec.node_name not in self.silent)
         return {name for name, ready in known if ready is not None and ready.reason == Reason.PAUSED}
@@ -118,7 +119,7 @@ class Reconciler:
         self._turns = Turns(cadence.OPERATOR_WRITES)
         self._shown: set[tuple[str, str]] = set()  # pools in the metrics
         self._outcomes: dict[str, Outcome] = {}  # namespace -> what became of its last pass
-        self._met: dict[str, dict[str, dict[str, str]]] = {}  # namespace -> guests, some of them gone -> labels
+        self._met: dict[str, dict[Ref, dict[str, str]]] = {}  # namespace -> guests, some of them gone -> labels
 
     async def namespace(self, namespace: str) -> float | None:
         """Goes over a namespace; returns after how many seconds it should be looked at again, if at all.
@@ -187,7 +188,7 @@ class Reconciler:
 
     def _round(self, namespace: str, outcome: Outcome) -> _Round:
         begin = time.thread_time()
-        guests = {one.name: one for one in self._state.guests.in_namespace(namespace)}
+        guests = {Ref(one.name): one for one in self._state.guests.in_namespace(namespace)}
         ends = [end.node_name for one in self._state.pairings.in_namespace(namespace) for end in _ends(one)]
         nodes = {one.spec.node_name for one in guests.values()} | set(ends)
         lending = {one for pool in self._state.pools.in_namespace(namespace) for one in pool.spec.lenders.namespaces}
@@ -211,7 +212,7 @@ class Reconciler:
         planning = time.thread_time() - begin
         return _Round(namespace, guests, silent, inventory, outcome, claimed, others=others, planning=planning)
 
-    def _missing(self, namespace: str, guests: Mapping[str, MemoryGuest]) -> dict[str, dict[str, str]]:
+    def _missing(self, namespace: str, guests: Mapping[Ref, MemoryGuest]) -> dict[Ref, dict[str, str]]:
         """The guests that were there in some earlier pass, with their labels."""
         met = self._met.get(namespace, {}) | {name: one.metadata.labels for name, one in guests.items()}
         lost = {name: labels for name, labels in met.items() if name not in guests}
@@ -221,8 +222,7 @@ class Reconciler:
 
     def _lender(self, pairing: MemoryPairing) -> MemoryGuest | None:
         """The guest of another namespace that lends, if it does and is still there."""
-        namespace = pairing.lender_namespace
-        return None if namespace == pairing.namespace else self._state.guests.get(namespace, pairing.spec.lender.guest)
+        return None if pairing.lender.namespace == pairing.namespace else self._state.guests.get(*pairing.lender)
 
     # --- a pool that is wanted ----------------------------------------------------------------------------------------
 
@@ -242,7 +242,7 @@ class Reconciler:
         pairings = self._of(pool)
         return changes.between(pool, wanted, pairings, self._whereabouts(scene, pairings))
 
-    def _whereabouts(self, scene: _Round, pairings: list[MemoryPairing]) -> Mapping[str, MemoryGuest]:
+    def _whereabouts(self, scene: _Round, pairings: list[MemoryPairing]) -> Mapping[Ref, MemoryGuest]:
         """The guests where they are believed to be."""
         strays = adoption.strays(pairings, scene.guests, self._heartbeats.nodes)
         if strays:
@@ -285,7 +285,7 @@ class Reconciler:
 
     async def _tell_turns(self, pool: MemoryPool, wanted: Plan) -> None:
         """Says which guests change their roles."""
-        groups: dict[tuple[str, str], list[str]] = {}
+        groups: dict[tuple[str, str], list[Ref]] = {}
         for turn in wanted.turns:
             groups.setdefault((_TURNS[turn.before, turn.role.role], turn.role.reason), []).append(turn.guest)
         for (what, why), guests in groups.items():
@@ -335,7 +335,7 @@ class Reconciler:
 
     async def _update(self, pool: MemoryPool, present: MemoryPairing, patch: build.Body) -> None:
         await self._writer.patch(self._state.pairings, present, {"spec": patch})
-        log.info("pairing %s/%s changes: %s", present.namespace, present.name, patch)
+        log.info("pairing %s changes: %s", present.key, patch)
         if "size" in patch:
             text = f"{described(present)}: {present.spec.size} becomes {patch['size']}"
             await self._writer.say(pool, "Normal", "PairingResized", text)
@@ -361,7 +361,7 @@ class Reconciler:
             return
         if answer.get("kind") == "MemoryPairing":
             self._state.pairings.put(answer)
-        log.info("pairing %s/%s deleted", one.namespace, one.name)
+        log.info("pairing %s deleted", one.key)
         if pool is not None:
             await self._writer.say(pool, "Normal", "PairingDeleted", f"{described(one)} is no longer wanted")
 
@@ -383,7 +383,7 @@ class Reconciler:
 
     async def _name_now(self, pairing: MemoryPairing, patch: build.Body) -> None:
         await self._writer.patch(self._state.pairings, pairing, {"spec": patch})
-        log.info("pairing %s/%s: the identity of its %s is new", pairing.namespace, pairing.name, " and ".join(patch))
+        log.info("pairing %s: the identity of its %s is new", pairing.key, " and ".join(patch))
         for side in (one for one in patch if getattr(pairing.spec, one).identity):
             text = f"the {side}'s module was loaded anew, and {patch[side]['identity']} is its identity now"
             await self._writer.say(pairing, "Normal", "IdentityChanged", text)
@@ -498,7 +498,7 @@ class Reconciler:
         await at_once(self._revoke_one(one, outcome) for one in live if not is_granted(one, self._state))
 
     async def _revoke_one(self, one: MemoryPairing, outcome: Outcome) -> None:
-        why = f"no MemoryGrant of namespace {one.lender_namespace} lets pool {one.spec.pool} borrow from"
+        why = f"no MemoryGrant of namespace {one.lender.namespace} lets pool {one.spec.pool} borrow from"
         await self._writer.say(one, "Warning", "NotGranted", f"{why} {one.spec.lender.guest}")
         what, write = f"delete pairing {one.name}", partial(self._delete_now, one, None)
         await outcome.attempt(one.spec.pool, one.metadata.uid, what, None, write)
@@ -553,7 +553,7 @@ def _abandoned(pairing: MemoryPairing, scene: _Round) -> Iterable[tuple[str, str
     """The finalizers that nobody will remove, each with the reason."""
     for finalizer, role, name in (
         (names.LENDER_FINALIZER, "lender", pairing.lender_ref),
-        (names.BORROWER_FINALIZER, "borrower", pairing.spec.borrower.guest),
+        (names.BORROWER_FINALIZER, "borrower", pairing.borrower_ref),
     ):
         guest = scene.guests.get(name)
         if guest is None:

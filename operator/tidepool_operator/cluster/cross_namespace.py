@@ -17,22 +17,20 @@ from tidepool_operator.planning.roles import matched
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
-    from tidepool_api import MemoryGrant, MemoryGuest, MemoryPairing, MemoryPool
+    from tidepool_api import GuestKey, MemoryGrant, MemoryGuest, MemoryPairing, MemoryPool, PoolKey, Ref
     from tidepool_operator.cluster.state import State
-
-PoolKey = tuple[str, str]  # namespace and name
 
 
 class Granted(NamedTuple):
     """What a pool finds in other namespaces."""
 
-    guests: dict[str, MemoryGuest]
-    claimed: dict[str, str]  # those that another pool has, with that pool
+    guests: dict[Ref, MemoryGuest]
+    claimed: dict[Ref, str]  # those that another pool has, with that pool
 
 
 @dataclass(frozen=True)
 class _Offers:
-    """What the guests of one namespace are for pools of others."""
+    """What the guests of one namespace are for pools of others; each by its name, for they are all of that one."""
 
     granted: Mapping[PoolKey, frozenset[str]] = field(default_factory=dict)  # the guests that each may have
     owners: Mapping[str, PoolKey] = field(default_factory=dict)  # which pool has a guest, be it one at home
@@ -51,9 +49,9 @@ class Grants:
 
     def granted(self, pool: MemoryPool) -> Granted:
         """The guests that are granted to a pool and that its lenders' selector matches."""
-        guests: dict[str, MemoryGuest] = {}
-        claimed: dict[str, str] = {}
-        key = (pool.namespace, pool.name)
+        guests: dict[Ref, MemoryGuest] = {}
+        claimed: dict[Ref, str] = {}
+        key = pool.key
         for namespace in set(pool.spec.lenders.namespaces) - {pool.namespace}:
             offers = self._offers(namespace)
             owners = {**offers.owners, **self._held(offers)}
@@ -61,9 +59,10 @@ class Grants:
             for name in offers.granted.get(key, ()):
                 one, owner = self._state.guests.get(namespace, name), owners.get(name)
                 if one is not None and not one.is_excluded:
-                    guests[f"{namespace}/{name}"] = one
+                    ref = one.key.seen_from(pool.namespace)
+                    guests[ref] = one
                     if owner and theirs.get(owner):
-                        claimed[f"{namespace}/{name}"] = "/".join(owner)
+                        claimed[ref] = str(owner)
         return Granted(guests, claimed)
 
     def readers(self, namespace: str) -> set[str]:
@@ -78,12 +77,12 @@ class Grants:
             self._readers = self._state.pools.changes(), known
         return known.get(namespace, set())
 
-    def concerned(self, namespace: str, guest: str) -> set[str]:
+    def concerned(self, guest: GuestKey) -> set[str]:
         """The namespaces that plan with a guest: its own, and that of the pool which has it."""
-        has_readers = bool(self.readers(namespace) - {namespace})
-        offers = self._offers(namespace) if has_readers else _Offers()
-        owner = self._held(offers).get(guest) or offers.owners.get(guest)
-        return {namespace, owner[0]} if owner else {namespace}
+        has_readers = bool(self.readers(guest.namespace) - {guest.namespace})
+        offers = self._offers(guest.namespace) if has_readers else _Offers()
+        owner = self._held(offers).get(guest.name) or offers.owners.get(guest.name)
+        return {guest.namespace, owner.namespace} if owner else {guest.namespace}
 
     def ungranted(self, pool: MemoryPool) -> list[str]:
         """The namespaces whose guests a pool asks for, and where no grant is for it."""
@@ -107,14 +106,14 @@ class Grants:
         found: dict[str, PoolKey] = {}
         for pool in reversed(offers.held):
             for one in self._state.pairings.in_group(pool.namespace, pool.name):
-                here = [guest for namespace, guest in one.ends if namespace == offers.namespace and not one.terminating]
-                found |= dict.fromkeys(here, (pool.namespace, pool.name))
+                here = [end.name for end in one.ends if end.namespace == offers.namespace and not one.terminating]
+                found |= dict.fromkeys(here, pool.key)
         return found
 
     def _is_before(self, owner: PoolKey, pool: MemoryPool, namespace: str) -> bool:
         """Whether the pool that has a guest of a namespace keeps another from it: at home there, held, or older."""
         other = self._state.pools.get(*owner)
-        return other is None or owner[0] == namespace or other.is_held or age(other) < age(pool)
+        return other is None or owner.namespace == namespace or other.is_held or age(other) < age(pool)
 
     def _offers(self, namespace: str) -> _Offers:
         state = self._state
@@ -131,10 +130,10 @@ class Grants:
         at_home, asking = self._state.pools.in_namespace(namespace), sorted(self._asking(namespace), key=age)
         for one in at_home:
             if not one.is_held:
-                owners |= dict.fromkeys(matched(one, inventory), (one.namespace, one.name))
+                owners |= dict.fromkeys(matched(one, inventory), one.key)
         grants = self._state.grants.in_namespace(namespace)
         for one in asking if grants else ():
-            key = (one.namespace, one.name)
+            key = one.key
             granted[key] = _granted(one, grants, inventory)
             for name in granted[key] if not one.is_held else ():
                 owners.setdefault(name, key)
@@ -160,8 +159,8 @@ def _granted(pool: MemoryPool, grants: Iterable[MemoryGrant], inventory: Invento
 
 def is_granted(pairing: MemoryPairing, state: State) -> bool:
     """Whether the lender is of the pairing's own namespace, or a MemoryGrant in its namespace lets the pool have it."""
-    namespace = pairing.lender_namespace
-    guest = state.guests.get(namespace, pairing.spec.lender.guest)
+    namespace = pairing.lender.namespace
+    guest = state.guests.get(*pairing.lender)
     labels = guest.metadata.labels if guest else None
     grants = state.grants.in_namespace(namespace)
     return namespace == pairing.namespace or any(
@@ -179,7 +178,7 @@ def pairings_elsewhere(namespace: str, state: State) -> Iterable[MemoryPairing]:
     used = {name for one in state.pools.in_namespace(namespace) for name in one.spec.lenders.namespaces} - {namespace}
     found = [one for other in used for one in state.pairings.in_namespace(other)]
     found += [one for lender in (namespace, *used) for one in state.pairings.in_group(LENT_ELSEWHERE, lender)]
-    return {(one.namespace, one.name): one for one in found if one.namespace != namespace}.values()
+    return {one.key: one for one in found if one.namespace != namespace}.values()
 
 
 def age(pool: MemoryPool) -> tuple[str, str, str]:

@@ -9,18 +9,18 @@ from __future__ import annotations
 from collections import Counter, defaultdict
 from typing import TYPE_CHECKING
 
+from tidepool_api import GuestKey
 from tidepool_operator.cluster.cross_namespace import age
 from tidepool_operator.cluster.state import LENT_ELSEWHERE
-from tidepool_operator.planning.quotas import Bound, Limits, Side, home, room, smallest
+from tidepool_operator.planning.quotas import Bound, Limits, Side, room, smallest
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from tidepool_api import MemoryPairing, MemoryPool
+    from tidepool_api import MemoryPairing, MemoryPool, PoolKey
     from tidepool_operator.cluster.state import State
     from tidepool_operator.planning.planner import Plan
 
-PoolKey = tuple[str, str]  # namespace and name
 Account = tuple[Side, str]  # one side of a namespace
 
 
@@ -29,7 +29,7 @@ def counted(account: Account, state: State) -> Iterable[MemoryPairing]:
     side, namespace = account
     found = state.pairings.in_namespace(namespace)
     if side is Side.LENT:
-        found = [one for one in found if one.lender_namespace == namespace]
+        found = [one for one in found if one.lender.namespace == namespace]
         found += state.pairings.in_group(LENT_ELSEWHERE, namespace)
     return (one for one in found if not one.is_taken_down)
 
@@ -58,8 +58,8 @@ class Quotas:
         sums: Counter[Account] = Counter()
         for one in plan.assignments:
             sums[Side.BORROWED, pool.namespace] += one.size
-            sums[Side.LENT, home(one.lender) or pool.namespace] += one.size
-        key = (pool.namespace, pool.name)
+            sums[Side.LENT, GuestKey.meant(one.lender, pool.namespace).namespace] += one.size
+        key = pool.key
         for account in sums.keys() | {account for account, by in self._planned.items() if key in by}:
             self._planned[account][key] = sums[account]
 
@@ -75,7 +75,7 @@ class Quotas:
         if found is None:
             return None
         most, quota = found
-        present, key = self._present_of(account), (pool.namespace, pool.name)
+        present, key = self._present_of(account), pool.key
         planned = {other: size for other, size in self._planned[account].items() if self._is_acted_on(other)}
         each = {other: max(present[other], planned.get(other, 0)) for other in present | planned if other != key}
         older = sum(planned.get(other, size) for other, size in each.items() if self._comes_before(other, pool))
@@ -88,7 +88,7 @@ class Quotas:
         if account not in self._present:
             sums = self._present[account] = Counter()
             for one in counted(account, self._state):
-                sums[one.namespace, one.spec.pool] += one.spec.size_bytes
+                sums[one.pool] += one.spec.size_bytes
         return self._present[account]
 
     def _is_acted_on(self, pool: PoolKey) -> bool:

@@ -24,6 +24,7 @@ from tidepool_api import (
     MemoryPool,
     MemoryPoolClass,
     MemoryQuota,
+    ObjectKey,
     Unusable,
     complete,
     names,
@@ -50,11 +51,6 @@ Group = tuple[str, str]
 def version(metadata: Mapping[str, Any]) -> int:
     """The resource version as the number that it is for the objects of one kind."""
     return int(metadata.get("resourceVersion") or 0)
-
-
-def place(metadata: Mapping[str, Any]) -> tuple[str, str]:
-    """Namespace and name."""
-    return metadata.get("namespace", NOWHERE), metadata["name"]
 
 
 @dataclass(frozen=True)
@@ -88,7 +84,7 @@ class Objects(Generic[T]):
         """
         self._keeps_readable = keeps_readable
         self._groups_of = groups
-        self._groups: dict[Group, dict[tuple[str, str], T]] = defaultdict(dict)
+        self._groups: dict[Group, dict[ObjectKey, T]] = defaultdict(dict)
         self._changes: Counter[str] = Counter()
         self._all_changes = 0
         self.model = model
@@ -128,13 +124,13 @@ class Objects(Generic[T]):
     def lacks(self, body: Mapping[str, Any]) -> bool:
         """Whether a version is newer than what is known, which may be that the object has been deleted."""
         metadata = body["metadata"]
-        known = self.get(*place(metadata))
+        known = self.get(*ObjectKey.of(body))
         is_newer = known is None or version(metadata) > int(known.metadata.resource_version or 0)
         return is_newer and metadata.get("uid") not in self._deleted
 
     def put(self, body: Mapping[str, Any]) -> T | None:
         """Takes in a version unless a newer one is known; returns the newest that can be read."""
-        namespace, name = place(body["metadata"])
+        namespace, name = key = ObjectKey.of(body)
         known = self.get(namespace, name)
         if not self.lacks(body):
             return known
@@ -143,7 +139,7 @@ class Objects(Generic[T]):
         except ValidationError as error:
             status = body.get("status", {})
             self._unreadable[namespace][name] = Unreadable(ApiObject.parse(body), status, explain(error))
-            log.warning("cannot read %s %s/%s: %s", self.plural, namespace, name, explain(error))
+            log.warning("cannot read %s %s: %s", self.plural, key, explain(error))
             if known is not None and not self._keeps_readable:
                 self._count(namespace)
                 self._drop(known)
@@ -154,7 +150,7 @@ class Objects(Generic[T]):
             self._drop(known)
         self._objects[namespace][name] = fresh
         for group in self._groups_of(fresh):
-            self._groups[group][namespace, name] = fresh
+            self._groups[group][key] = fresh
         self._unreadable[namespace].pop(name, None)
         return fresh
 
@@ -175,7 +171,7 @@ class Objects(Generic[T]):
     def _drop(self, known: T) -> None:
         del self._objects[known.namespace][known.name]
         for group in self._groups_of(known):
-            self._groups[group].pop((known.namespace, known.name), None)
+            self._groups[group].pop(known.key, None)
             if not self._groups[group]:
                 del self._groups[group]
 
@@ -240,8 +236,8 @@ def _gist(one: Any) -> tuple[object, ...]:
 
 def _groups_of(one: MemoryPairing) -> Iterable[Group]:
     yield one.namespace, one.spec.pool
-    if one.lender_namespace != one.namespace:
-        yield LENT_ELSEWHERE, one.lender_namespace
+    if one.lender.namespace != one.namespace:
+        yield LENT_ELSEWHERE, one.lender.namespace
 
 
 class Nodes:

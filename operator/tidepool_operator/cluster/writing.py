@@ -102,4 +102,4 @@ class Writer:
         try:
             await self._cluster.create_event(build.event(about, kind, reason, message))
         except Refused as refusal:
-            log.warning("event %s about %s/%s is lost: %s", reason, about.namespace, about.name, refusal)
+            log.warning("event %s about %s is lost: %s", reason, about.key, refusal)

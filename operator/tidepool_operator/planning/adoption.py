@@ -15,7 +15,7 @@ from tidepool_api.base import rfc3339
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Mapping
 
-    from tidepool_api import MemoryGuest, MemoryPairing
+    from tidepool_api import MemoryGuest, MemoryPairing, Ref
     from tidepool_operator.planning.build import Body
 
 
@@ -45,12 +45,12 @@ def leaving(guest: MemoryGuest) -> Body:
 
 
 def strays(
-    pairings: Iterable[MemoryPairing], guests: Mapping[str, MemoryGuest], nodes: Collection[str]
-) -> dict[str, MemoryGuest]:
+    pairings: Iterable[MemoryPairing], guests: Mapping[Ref, MemoryGuest], nodes: Collection[str]
+) -> dict[Ref, MemoryGuest]:
     """The guests that say to be on a node without an agent, as none can have said: where their pairings have them."""
     found = {}
     for one in pairings:
-        for name, end in ((one.lender_ref, one.spec.lender), (one.spec.borrower.guest, one.spec.borrower)):
+        for name, end in ((one.lender_ref, one.spec.lender), (one.borrower_ref, one.spec.borrower)):
             guest = guests.get(name)
             if guest is not None and guest.spec.node_name != end.node_name and guest.spec.node_name not in nodes:
                 spec = guest.spec.model_copy(update={"node_name": end.node_name})

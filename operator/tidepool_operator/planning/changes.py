@@ -10,7 +10,7 @@ from tidepool_api.live import live_part
 from tidepool_operator.planning import build
 
 if TYPE_CHECKING:
-    from tidepool_api import MemoryGuest, MemoryPairing, MemoryPool
+    from tidepool_api import MemoryGuest, MemoryPairing, MemoryPool, Ref
     from tidepool_operator.planning.placement import Assignment
     from tidepool_operator.planning.planner import Plan
 
@@ -56,7 +56,7 @@ Change = Create | Update | Delete
 
 
 def between(
-    pool: MemoryPool, wanted: Plan, pairings: Sequence[MemoryPairing], guests: Mapping[str, MemoryGuest]
+    pool: MemoryPool, wanted: Plan, pairings: Sequence[MemoryPairing], guests: Mapping[Ref, MemoryGuest]
 ) -> list[Change]:
     """What leads from the pairings of a pool to what is planned: deletions first, then one entry per assignment."""
     present = {_ends(one): one for one in reversed(pairings) if not one.terminating}
@@ -72,17 +72,17 @@ def between(
     return found
 
 
-def _update(pairing: MemoryPairing, spec: build.Body, deferred: Collection[str]) -> Update:
+def _update(pairing: MemoryPairing, spec: build.Body, deferred: Collection[Ref]) -> Update:
     """Brings a pairing to its spec; of a borrower that is not to be disturbed yet, only what is live."""
     patch = build.difference(pairing.spec.to_dict(), spec)
-    return Update(pairing, live_part(patch) if pairing.spec.borrower.guest in deferred else patch)
+    return Update(pairing, live_part(patch) if pairing.borrower_ref in deferred else patch)
 
 
-def following(pairings: Iterable[MemoryPairing], guests: Mapping[str, MemoryGuest]) -> list[Update]:
+def following(pairings: Iterable[MemoryPairing], guests: Mapping[Ref, MemoryGuest]) -> list[Update]:
     """What leads pairings to where their guests are now: that is no decision, so a pool that is held follows, too."""
     found = []
     for one in pairings:
-        lender, borrower = guests.get(one.lender_ref), guests.get(one.spec.borrower.guest)
+        lender, borrower = guests.get(one.lender_ref), guests.get(one.borrower_ref)
         if lender and borrower and not one.terminating:
             place = build.whereabouts(lender, borrower, one.spec.lender.network)
             found.append(Update(one, build.difference(one.spec.to_dict(), place)))
@@ -96,10 +96,10 @@ def told(changes: Iterable[Change]) -> str:
     return "; ".join(each[:TOLD_AT_MOST]) + more
 
 
-def _ends(pairing: MemoryPairing) -> tuple[str, str]:
-    return pairing.spec.borrower.guest, pairing.lender_ref
+def _ends(pairing: MemoryPairing) -> tuple[Ref, Ref]:
+    return pairing.borrower_ref, pairing.lender_ref
 
 
 def described(pairing: MemoryPairing) -> str:
     """A pairing for people to recognise."""
-    return f"pairing {pairing.name} ({pairing.lender_ref} lends to {pairing.spec.borrower.guest})"
+    return f"pairing {pairing.name} ({pairing.lender_ref} lends to {pairing.borrower_ref})"

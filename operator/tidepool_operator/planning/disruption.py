@@ -15,7 +15,7 @@ from tidepool_api.live import renews, renews_lender
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from tidepool_api import MemoryPairing, MemoryPool
+    from tidepool_api import MemoryPairing, MemoryPool, Ref
     from tidepool_operator.planning.inventory import Inventory
     from tidepool_operator.planning.selection import Selection
 
@@ -30,17 +30,17 @@ class Disruption:
     def __init__(self, pool: MemoryPool, inventory: Inventory, selection: Selection) -> None:
         self._pool, self._inventory, self._selection = pool, inventory, selection
         pairings = inventory.of_pool(pool.name)
-        having = {one.spec.borrower.guest for one in pairings if not one.terminating}
-        unsettled = {one.spec.borrower.guest for one in pairings if not is_settled(one)} & inventory.guests.keys()
-        self._loose = {one.spec.borrower.guest for one in pairings if not is_connected(one)} & inventory.guests.keys()
+        having = {one.borrower_ref for one in pairings if not one.terminating}
+        unsettled = {one.borrower_ref for one in pairings if not is_settled(one)} & inventory.guests.keys()
+        self._loose = {one.borrower_ref for one in pairings if not is_connected(one)} & inventory.guests.keys()
         self._most = part_of(pool.spec.max_unavailable, len(having))
         self._left = self._most - len(unsettled)
-        self._asked: set[str] = set()
-        self._permitted: set[str] = set()
+        self._asked: set[Ref] = set()
+        self._permitted: set[Ref] = set()
         self.ports = self._ports(pairings)
 
     @property
-    def deferred(self) -> frozenset[str]:
+    def deferred(self) -> frozenset[Ref]:
         """The borrowers that keep what they have until others are settled."""
         return frozenset(self._asked - self._permitted)
 
@@ -50,9 +50,9 @@ class Disruption:
 
     def permit(self, one: MemoryPairing) -> bool:
         """Whether a pairing may be cut down, set up anew or deleted now; if not, its borrower is noted."""
-        return self._is_due(one) or self._admit({one.spec.borrower.guest})
+        return self._is_due(one) or self._admit({one.borrower_ref})
 
-    def _admit(self, borrowers: set[str]) -> bool:
+    def _admit(self, borrowers: set[Ref]) -> bool:
         """Whether these may all lose something now; more than may ever do so at a time go alone."""
         self._asked |= borrowers
         fresh = borrowers - self._loose - self._permitted
@@ -63,24 +63,24 @@ class Disruption:
         self._permitted |= borrowers
         return True
 
-    def _ports(self, pairings: Iterable[MemoryPairing]) -> dict[str, int]:
+    def _ports(self, pairings: Iterable[MemoryPairing]) -> dict[Ref, int]:
         """The lenders that keep their port for now: a lender has one port, so all its borrowers change over at once."""
         ports = {one.lender_ref: one.spec.lender.port for one in pairings if renews_lender(self._pool.spec, one.spec)}
-        borrowers: dict[str, set[str]] = defaultdict(set)
+        borrowers: dict[Ref, set[Ref]] = defaultdict(set)
         for one in pairings if ports else ():
             if not self._is_due(one):
-                borrowers[one.lender_ref].add(one.spec.borrower.guest)
+                borrowers[one.lender_ref].add(one.borrower_ref)
         return {lender: port for lender, port in sorted(ports.items()) if not self._admit(borrowers[lender])}
 
     def _is_due(self, one: MemoryPairing) -> bool:
         """Whether the change cannot wait: a guest is gone, or does something else."""
-        roles, lender, borrower = self._selection.roles, one.lender_ref, one.spec.borrower.guest
+        roles, lender, borrower = self._selection.roles, one.lender_ref, one.borrower_ref
         if one.terminating or lender in roles.relieved or not (self._is_there(lender) and self._is_there(borrower)):
             return True
         elsewhere = self._selection.taken
         return not elsewhere.isdisjoint((lender, borrower)) or lender in roles.borrowers or borrower in roles.lenders
 
-    def _is_there(self, guest: str) -> bool:
+    def _is_there(self, guest: Ref) -> bool:
         return guest in self._inventory.guests or guest in self._selection.lenders
 
 

@@ -21,7 +21,7 @@ from tidepool_api import Condition, ConditionType, Reason, Status, condition, fi
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
 
-    from tidepool_api import MemoryGuest, MemoryPairing
+    from tidepool_api import MemoryGuest, MemoryPairing, Ref
     from tidepool_operator.planning.build import Body
 
 # A guest that reboots, or whose module is brought to it, takes a minute or two and is no reason to call anybody.
@@ -39,20 +39,20 @@ class Gap(NamedTuple):
 class Claims:
     """What the guests report of their identities, by guest."""
 
-    believed: Mapping[str, str] = field(default_factory=dict)
-    disputed: Mapping[str, str] = field(default_factory=dict)
+    believed: Mapping[Ref, str] = field(default_factory=dict)
+    disputed: Mapping[Ref, str] = field(default_factory=dict)
     """Those that are not believed, because somebody else has them or claims them, too."""
 
 
 class _End(NamedTuple):
     side: str
-    guest: str
+    guest: Ref
     identity: str | None
     given: str | None  # what its guest has been told of the other
 
 
 def claims(
-    guests: Mapping[str, MemoryGuest], pairings: Iterable[MemoryPairing], others: Mapping[str, str] | None = None
+    guests: Mapping[Ref, MemoryGuest], pairings: Iterable[MemoryPairing], others: Mapping[str, Ref] | None = None
 ) -> Claims:
     """Which of the reported identities are believed; `others` are those of pairings elsewhere, each with its guest."""
     reported = {name: one.status.identity for name, one in guests.items() if one.status.identity}
@@ -66,18 +66,17 @@ def claims(
     return Claims(believed, {name: identity for name, identity in reported.items() if name not in believed})
 
 
-def elsewhere(namespace: str, pairings: Iterable[MemoryPairing]) -> dict[str, str]:
+def elsewhere(namespace: str, pairings: Iterable[MemoryPairing]) -> dict[str, Ref]:
     """The guests that pairings of other namespaces name, by their identities, as this namespace knows them."""
     found = {}
     for one in pairings:
-        ends = ((one.lender_namespace, one.spec.lender), (one.namespace, one.spec.borrower))
-        for place, end in ends:
+        for key, end in ((one.lender, one.spec.lender), (one.borrower, one.spec.borrower)):
             if end.identity:
-                found[end.identity] = end.guest if place == namespace else f"{place}/{end.guest}"
+                found[end.identity] = key.seen_from(namespace)
     return found
 
 
-def introduced(spec: Body, lender: str, borrower: str, known: Claims) -> Body:
+def introduced(spec: Body, lender: Ref, borrower: Ref, known: Claims) -> Body:
     """The spec of a new pairing with the identities of its guests, as far as they are known."""
     ends = {"lender": known.believed.get(lender), "borrower": known.believed.get(borrower)}
     return spec | {side: spec[side] | {"identity": one} for side, one in ends.items() if one}
@@ -149,7 +148,7 @@ def _ends(pairing: MemoryPairing) -> tuple[_End, _End]:
     to_borrower = status.borrower.peer_identity if status.borrower else None
     return (
         _End("lender", pairing.lender_ref, spec.lender.identity, to_lender),
-        _End("borrower", spec.borrower.guest, spec.borrower.identity, to_borrower),
+        _End("borrower", pairing.borrower_ref, spec.borrower.identity, to_borrower),
     )
 
 

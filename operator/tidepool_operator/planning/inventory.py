@@ -9,7 +9,7 @@ from collections import defaultdict
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from tidepool_api import Near, Role
+from tidepool_api import Near, Ref, Role
 from tidepool_operator.planning.ranking import EVERYWHERE
 
 if TYPE_CHECKING:
@@ -73,7 +73,7 @@ class Inventory:
         elsewhere: Iterable[MemoryPairing] = (),
         nodes: Mapping[str, Node] | None = None,
         silent: Collection[str] = (),
-        gone: Mapping[str, dict[str, str]] | None = None,
+        gone: Mapping[Ref, dict[str, str]] | None = None,
     ) -> None:
         """`nodes` are those of the cluster, where they are known, `silent` those whose agent does not answer.
 
@@ -81,42 +81,40 @@ class Inventory:
         `elsewhere` are pairings of other namespaces; guests of these go by `namespace/name`.
         """
         known = sorted(guests, key=lambda one: one.name)
-        self.guests = {one.name: one for one in known if not (one.terminating or one.is_excluded)}
-        self.excluded = {one.name: one.metadata.labels for one in known if one.is_excluded and not one.terminating}
+        self.guests = {Ref(one.name): one for one in known if not (one.terminating or one.is_excluded)}
+        self.excluded = {Ref(one.name): one.metadata.labels for one in known if one.is_excluded and not one.terminating}
         self.silent = frozenset(silent)
         self.gone = gone or {}
         self.nodes = nodes or {}
         self._are_nodes_known = nodes is not None
         self.cordoned = {name for name, one in self.nodes.items() if one.cordoned}
-        self._labelled: dict[tuple[str, str], set[str]] = defaultdict(set)
-        self._with_key: dict[str, set[str]] = defaultdict(set)
+        self._labelled: dict[tuple[str, str], set[Ref]] = defaultdict(set)
+        self._with_key: dict[str, set[Ref]] = defaultdict(set)
         for name, one in self.guests.items():
             for key, value in one.metadata.labels.items():
                 self._labelled[key, value].add(name)
                 self._with_key[key].add(name)
         self._of_pool: dict[str, list[MemoryPairing]] = defaultdict(list)
-        self._lent_by: dict[str, list[MemoryPairing]] = defaultdict(list)
-        self._borrowed_by: dict[str, list[MemoryPairing]] = defaultdict(list)
+        self._lent_by: dict[Ref, list[MemoryPairing]] = defaultdict(list)
+        self._borrowed_by: dict[Ref, list[MemoryPairing]] = defaultdict(list)
         for pairing in sorted(pairings, key=lambda one: one.name):
             self._of_pool[pairing.spec.pool].append(pairing)
             if not pairing.is_taken_down:
                 self._lent_by[pairing.lender_ref].append(pairing)
-                self._borrowed_by[pairing.spec.borrower.guest].append(pairing)
+                self._borrowed_by[pairing.borrower_ref].append(pairing)
         for pairing in elsewhere:
             if pairing.is_taken_down:
                 continue
-            lender, borrower = pairing.spec.lender.guest, pairing.spec.borrower.guest
-            is_ours = pairing.lender_namespace == namespace
-            self._lent_by[lender if is_ours else f"{pairing.lender_namespace}/{lender}"].append(pairing)
-            self._borrowed_by[f"{pairing.namespace}/{borrower}"].append(pairing)
+            self._lent_by[pairing.lender.seen_from(namespace)].append(pairing)
+            self._borrowed_by[pairing.borrower.seen_from(namespace)].append(pairing)
 
-    def matching(self, selector: Selector) -> set[str]:
+    def matching(self, selector: Selector) -> set[Ref]:
         """The guests that a selector matches."""
         parts = [self._labelled.get(label, set()) for label in selector.match_labels.items()]
         parts += [self._meeting(one) for one in selector.match_expressions]
         return set.intersection(*sorted(parts, key=len)) if parts else set(self.guests)
 
-    def _meeting(self, one: Requirement) -> set[str]:
+    def _meeting(self, one: Requirement) -> set[Ref]:
         match one.operator:
             case "In" | "NotIn":
                 found = {name for value in one.values for name in self._labelled.get((one.key, value), ())}
@@ -142,30 +140,30 @@ class Inventory:
         """The pairings of a pool, by name."""
         return self._of_pool.get(pool, ())
 
-    def lent_to_others(self, guest: str, pool: MemoryPool) -> int:
+    def lent_to_others(self, guest: Ref, pool: MemoryPool) -> int:
         """What a guest lends in pairings of other pools, in bytes."""
         others = (one for one in self._lent_by.get(guest, ()) if _pool_of(one) != (pool.namespace, pool.name))
         return sum(one.spec.size_bytes for one in others)
 
-    def has_role(self, guest: str, role: Role) -> bool:
+    def has_role(self, guest: Ref, role: Role) -> bool:
         """Whether a guest has that role in any pairing, be it on its way out."""
         return guest in (self._lent_by if role is Role.LENDER else self._borrowed_by)
 
-    def roles_in(self, pool: str) -> Iterator[tuple[str, Role]]:
+    def roles_in(self, pool: str) -> Iterator[tuple[Ref, Role]]:
         """The guests of a pool's pairings that are not on their way out, with what they do there."""
         for one in self.of_pool(pool):
             if not one.terminating:
                 yield one.lender_ref, Role.LENDER
-                yield one.spec.borrower.guest, Role.BORROWER
+                yield one.borrower_ref, Role.BORROWER
 
-    def begun_in(self, pool: str) -> dict[str, datetime]:
+    def begun_in(self, pool: str) -> dict[Ref, datetime]:
         """Since when the guests of a pool's pairings have had their roles there: when the oldest was made."""
-        begun: dict[str, datetime] = {}
+        begun: dict[Ref, datetime] = {}
         for one in self.of_pool(pool):
             made = one.metadata.creation_timestamp
             if made is None or one.terminating:
                 continue
-            for guest in (one.lender_ref, one.spec.borrower.guest):
+            for guest in (one.lender_ref, one.borrower_ref):
                 begun[guest] = min(made, begun.get(guest, made))
         return begun
 

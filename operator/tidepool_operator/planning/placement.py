@@ -27,7 +27,7 @@ from tidepool_operator.planning.roles import own_spare, spare
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from tidepool_api import MemoryGuest, MemoryPairing, MemoryPool
+    from tidepool_api import MemoryGuest, MemoryPairing, MemoryPool, Ref
     from tidepool_operator.planning.disruption import Disruption
     from tidepool_operator.planning.inventory import Inventory, Place
     from tidepool_operator.planning.selection import Selection
@@ -36,7 +36,7 @@ LEAST = parse_quantity(LEAST_MEMORY)
 _SITES = {Apart.NODE: Near.SAME_NODE, Apart.ZONE: Near.SAME_ZONE}
 
 
-def _sums() -> dict[str, int]:
+def _sums() -> dict[Ref, int]:
     return defaultdict(int)
 
 
@@ -44,8 +44,8 @@ def _sums() -> dict[str, int]:
 class Assignment:
     """So much memory of the lender for the borrower."""
 
-    borrower: str
-    lender: str
+    borrower: Ref
+    lender: Ref
     size: int
 
 
@@ -53,56 +53,56 @@ class Assignment:
 class Ledger:
     """Who has what, while a plan is being made; all sizes in bytes."""
 
-    wanted: dict[str, int]  # borrower -> what it should have
+    wanted: dict[Ref, int]  # borrower -> what it should have
     spread: int  # over how many lenders at least
-    bound: dict[str, int]  # lender -> what its pairings may fill in all
-    spare: dict[str, int]  # lender that takes more -> what is left for pairings beside its own use
-    places: dict[str, Place]  # of lenders and borrowers
+    bound: dict[Ref, int]  # lender -> what its pairings may fill in all
+    spare: dict[Ref, int]  # lender that takes more -> what is left for pairings beside its own use
+    places: dict[Ref, Place]  # of lenders and borrowers
     placement: Placement = field(default_factory=Placement)
-    ranks: dict[str, int] = field(default_factory=dict)  # borrower -> its priority, where it is not 0
+    ranks: dict[Ref, int] = field(default_factory=dict)  # borrower -> its priority, where it is not 0
     allowance: Allowance = field(default_factory=lambda: Allowance(Limits()))  # of quotas
-    due: dict[str, int] = field(default_factory=dict)  # borrower -> its share, to which what is wanted is near enough
-    sizes: dict[str, dict[str, int]] = field(default_factory=lambda: defaultdict(dict))  # borrower -> lender -> size
-    lent: dict[str, int] = field(default_factory=_sums)  # lender -> sum of these
-    leaving: dict[str, int] = field(default_factory=_sums)  # lender -> what it gets back soon
-    blocked: dict[str, set[str]] = field(
+    due: dict[Ref, int] = field(default_factory=dict)  # borrower -> its share, to which what is wanted is near enough
+    sizes: dict[Ref, dict[Ref, int]] = field(default_factory=lambda: defaultdict(dict))  # borrower -> lender -> size
+    lent: dict[Ref, int] = field(default_factory=_sums)  # lender -> sum of these
+    leaving: dict[Ref, int] = field(default_factory=_sums)  # lender -> what it gets back soon
+    blocked: dict[Ref, set[Ref]] = field(
         default_factory=lambda: defaultdict(set)
     )  # borrower -> pairing has to go first
-    surplus: set[str] = field(default_factory=set)  # borrowers that have to give something up later
+    surplus: set[Ref] = field(default_factory=set)  # borrowers that have to give something up later
 
-    def add(self, borrower: str, lender: str, size: int) -> None:
+    def add(self, borrower: Ref, lender: Ref, size: int) -> None:
         """Assigns so much more."""
         self.sizes[borrower][lender] = self.sizes[borrower].get(lender, 0) + size
         self.lent[lender] += size
         self.allowance.take(lender, size)
 
-    def missing(self, borrower: str) -> int:
+    def missing(self, borrower: Ref) -> int:
         """What a borrower lacks."""
         return self.wanted.get(borrower, 0) - sum(self.sizes[borrower].values())
 
-    def area(self, guest: str) -> str:
+    def area(self, guest: Ref) -> str:
         """Where the lenders are that are near enough to a guest, itself included."""
         return self.places[guest].area(self.placement.require)
 
-    def site(self, lender: str) -> str:
+    def site(self, lender: Ref) -> str:
         """What no other lender of its borrower may share with it: a node, a zone, or nothing but itself."""
         place = self.places.get(lender)
         return lender if place is None or self.placement.apart is None else place.area(_SITES[self.placement.apart])
 
-    def sites(self, borrower: str) -> set[str]:
+    def sites(self, borrower: Ref) -> set[str]:
         """Those of a borrower's lenders."""
         return {self.site(lender) for lender in self.sizes[borrower]}
 
-    def first(self, borrowers: Iterable[str]) -> list[str]:
+    def first(self, borrowers: Iterable[Ref]) -> list[Ref]:
         """Borrowers, those of higher priority first and else as they come."""
         return sorted(borrowers, key=lambda name: -self.ranks.get(name, 0))
 
-    def most(self, borrower: str) -> int:
+    def most(self, borrower: Ref) -> int:
         """What a borrower may have of one lender: by its share, or each step towards that would ask for another."""
         size = max(self.wanted[borrower], self.due.get(borrower, 0))
         return max(LEAST, -(-size // self.spread // MIB) * MIB)
 
-    def free(self, lender: str) -> int:
+    def free(self, lender: Ref) -> int:
         """What a lender has for more, in whole MiB; nothing if it takes no more."""
         spare = self.spare.get(lender, 0)
         return max(0, spare - self.lent[lender] - self.leaving[lender]) // MIB * MIB
@@ -160,8 +160,8 @@ def keep(ledger: Ledger, inventory: Inventory, pool: str, selection: Selection, 
     leaving: list[MemoryPairing] = []
     pairings = inventory.of_pool(pool)
     lost, ranks = _lost(ledger, pairings), ledger.ranks
-    for one in sorted(pairings, key=lambda one: (-ranks.get(one.spec.borrower.guest, 0), -lost[one.lender_ref])):
-        borrower, lender = one.spec.borrower.guest, one.lender_ref
+    for one in sorted(pairings, key=lambda one: (-ranks.get(one.borrower_ref, 0), -lost[one.lender_ref])):
+        borrower, lender = one.borrower_ref, one.lender_ref
         size = _kept(ledger, selection, one)
         is_cut = size < one.spec.size_bytes
         if (is_cut or disruption.renews(one)) and not disruption.permit(one) and is_cut:
@@ -177,9 +177,9 @@ def keep(ledger: Ledger, inventory: Inventory, pool: str, selection: Selection, 
         ledger.allowance.leave(one.lender_ref, one.spec.size_bytes)
 
 
-def _lost(ledger: Ledger, pairings: Iterable[MemoryPairing]) -> dict[str, int]:
+def _lost(ledger: Ledger, pairings: Iterable[MemoryPairing]) -> dict[Ref, int]:
     """By how much more all that a lender has lent is than what it could lend anew."""
-    lent: dict[str, int] = defaultdict(int)
+    lent: dict[Ref, int] = defaultdict(int)
     for one in pairings:
         lent[one.lender_ref] += one.spec.size_bytes
     return {lender: max(0, size - ledger.free(lender)) for lender, size in lent.items()}
@@ -187,7 +187,7 @@ def _lost(ledger: Ledger, pairings: Iterable[MemoryPairing]) -> dict[str, int]:
 
 def _kept(ledger: Ledger, selection: Selection, one: MemoryPairing) -> int:
     """How much of an existing pairing is still wanted and possible; 0 for one that is on its way out."""
-    borrower, lender = one.spec.borrower.guest, one.lender_ref
+    borrower, lender = one.borrower_ref, one.lender_ref
     if one.terminating or lender in selection.roles.ending:
         return 0
     if borrower not in selection.borrowers or lender not in selection.lenders or selection.is_off_network(one):
@@ -217,7 +217,7 @@ class Offer(NamedTuple):
     is_new: bool
     distance: int
     minus_free: int
-    lender: str
+    lender: Ref
     most: int  # that may be taken
     site: str  # see Ledger.site
 
@@ -238,7 +238,7 @@ class Placing:
         homes = {lender: (_home_area(home(lender), ledger.area(lender)),) for lender in limited}
         self._without_quota = Ranking({lender: ledger.free(lender) for lender in limited}, homes)
 
-    def serve(self, borrower: str) -> None:
+    def serve(self, borrower: Ref) -> None:
         """Places what a borrower lacks."""
         missing = self._ledger.missing(borrower)
         if missing <= 0:
@@ -253,20 +253,20 @@ class Placing:
         if (left := allowed - sum(size for _, size in taken)) > 0:
             self._lack(borrower, left)
 
-    def _by_quota(self) -> dict[str, list[str]]:
+    def _by_quota(self) -> dict[str, list[Ref]]:
         """The lenders of each namespace whose lending a quota bounds, by the namespace in their names."""
         bounded = self._ledger.allowance.limits.lent
-        found: dict[str, list[str]] = {namespace: [] for namespace in bounded}
+        found: dict[str, list[Ref]] = {namespace: [] for namespace in bounded}
         for lender in self._ledger.spare:
             if home(lender) in bounded:
                 found[home(lender)].append(lender)
         return found
 
-    def _free(self, lender: str) -> int:
+    def _free(self, lender: Ref) -> int:
         """What a lender has for more that quotas allow."""
         return min(self._ledger.free(lender), self._ledger.allowance.left(lender))
 
-    def _rank(self, lender: str) -> None:
+    def _rank(self, lender: Ref) -> None:
         """Enters what a lender has now, and those under its quota once that leaves less than some borrower wants."""
         self._ranking.set(lender, self._free(lender))
         bound = self._ledger.allowance.limits.lent.get(home(lender))
@@ -277,7 +277,7 @@ class Placing:
             for one in self._limited[home(lender)]:
                 self._ranking.set(one, self._free(one))
 
-    def _allowed(self, borrower: str, missing: int) -> int:
+    def _allowed(self, borrower: Ref, missing: int) -> int:
         """What a borrower may get of what it misses; all or nothing where it does not take a part."""
         allowance = self._ledger.allowance
         bound = allowance.limits.borrowed
@@ -287,7 +287,7 @@ class Placing:
         allowance.miss(borrower, bound, missing)
         return left if self._in_part else 0
 
-    def _lack(self, borrower: str, missing: int) -> None:
+    def _lack(self, borrower: Ref, missing: int) -> None:
         """Notes the quotas that keep a borrower from lenders which have memory for it."""
         ledger = self._ledger
         for namespace, bound in ledger.allowance.limits.lent.items():
@@ -296,13 +296,13 @@ class Placing:
             if left < missing and any(ledger.free(one) > left for one in most):
                 ledger.allowance.miss(borrower, bound, missing)
 
-    def _parts(self, borrower: str, missing: int) -> list[tuple[str, int]]:
+    def _parts(self, borrower: Ref, missing: int) -> list[tuple[Ref, int]]:
         allowance = self._ledger.allowance
         lent = {namespace: allowance.of(bound) for namespace, bound in allowance.limits.lent.items()}
         taken, left = _split(missing, self._offers(borrower, MOST_LENDERS), self._ledger.sites(borrower), lent)
         return taken if self._in_part or not left else []
 
-    def _offers(self, borrower: str, count: int) -> list[Offer]:
+    def _offers(self, borrower: Ref, count: int) -> list[Offer]:
         """What the lenders have for this borrower: all that it has now, and so many of the best of each group."""
         ledger = self._ledger
         present, blocked = ledger.sizes[borrower], ledger.blocked[borrower]
@@ -311,12 +311,11 @@ class Placing:
         if len(present) < MOST_LENDERS:
             without = blocked | ledger.sites(borrower)
             groups = ledger.places[borrower].groups_within(ledger.placement.require)
-            best = {lender for group in groups for lender in self._ranking.best(group, count, without)}
-            new = {lender for lender in best if not is_namesake(lender, borrower)}
+            new = {lender for group in groups for lender in self._ranking.best(group, count, without)}
             found += [one for one in (self._offer(borrower, lender) for lender in new) if one.most >= LEAST]
         return [one for one in found if one.most > 0]
 
-    def _offer(self, borrower: str, lender: str) -> Offer:
+    def _offer(self, borrower: Ref, lender: Ref) -> Offer:
         ledger = self._ledger
         present, free = ledger.sizes[borrower].get(lender), self._free(lender)
         distance = ledger.places[borrower].distance(ledger.places[lender])
@@ -324,16 +323,11 @@ class Placing:
         return Offer(present is None, distance, -free, lender, most, ledger.site(lender))
 
 
-def is_namesake(lender: str, borrower: str) -> bool:
-    """Whether a lender of another namespace has the borrower's name, by which agents tell the two ends apart."""
-    return lender.rpartition("/")[2] == borrower
-
-
 def _home_area(namespace: str, area: str) -> str:
     return f"{namespace}/{area}"
 
 
-def _whole(missing: int, offers: list[Offer]) -> list[tuple[str, int]]:
+def _whole(missing: int, offers: list[Offer]) -> list[tuple[Ref, int]]:
     """All from one lender, if one has it."""
     enough = (one for one in offers if one.most >= missing and (missing >= LEAST or not one.is_new))
     best = min(enough, default=None)
@@ -342,12 +336,12 @@ def _whole(missing: int, offers: list[Offer]) -> list[tuple[str, int]]:
 
 def _split(
     missing: int, offers: list[Offer], sites: set[str], lent: dict[str, int]
-) -> tuple[list[tuple[str, int]], int]:
+) -> tuple[list[tuple[Ref, int]], int]:
     """From as few lenders as it takes beside those at `sites`, the largest first; and what is still missing then.
 
     `lent` is what quotas leave all lenders of a namespace together, where one does.
     """
-    taken: list[tuple[str, int]] = []
+    taken: list[tuple[Ref, int]] = []
     for one in sorted(offers, key=lambda one: (-one.most, one)):
         namespace = home(one.lender)
         size = _share(missing, min(one.most, lent.get(namespace, one.most)))

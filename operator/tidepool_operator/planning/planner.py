@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Mapping
     from datetime import datetime
 
-    from tidepool_api import GuestRole, Lack, MemoryGuest, MemoryPool
+    from tidepool_api import GuestRole, Lack, MemoryGuest, MemoryPool, Ref
     from tidepool_operator.planning.inventory import Inventory
 
 ROUGHLY = 64 * MIB
@@ -49,24 +49,24 @@ class Plan:
     """What should be."""
 
     assignments: tuple[Assignment, ...] = ()
-    lenders: tuple[str, ...] = ()
-    borrowers: tuple[str, ...] = ()
-    unserved: tuple[str, ...] = ()  # borrowers that get less than they should
-    waiting: tuple[str, ...] = ()  # those of them for whom former pairings may make room, once they are gone
-    deferred: tuple[str, ...] = ()  # borrowers that keep what they have until others are settled
+    lenders: tuple[Ref, ...] = ()
+    borrowers: tuple[Ref, ...] = ()
+    unserved: tuple[Ref, ...] = ()  # borrowers that get less than they should
+    waiting: tuple[Ref, ...] = ()  # those of them for whom former pairings may make room, once they are gone
+    deferred: tuple[Ref, ...] = ()  # borrowers that keep what they have until others are settled
     problems: tuple[Problem, ...] = ()
     roles: tuple[GuestRole, ...] = ()  # what is to be remembered of them
     turns: tuple[Turn, ...] = ()  # roles that change now
-    ports: Mapping[str, int] = field(default_factory=dict)  # of lenders that keep another than the pool's for now
+    ports: Mapping[Ref, int] = field(default_factory=dict)  # of lenders that keep another than the pool's for now
     again: float | None = None  # seconds after which a cool-down is over
 
     @property
-    def claims(self) -> frozenset[str]:
+    def claims(self) -> frozenset[Ref]:
         """The guests that no other pool may use."""
         return frozenset(self.lenders) | frozenset(self.borrowers) | self.assigned
 
     @property
-    def assigned(self) -> frozenset[str]:
+    def assigned(self) -> frozenset[Ref]:
         """The guests that have a part in a pairing."""
         return frozenset(name for one in self.assignments for name in (one.lender, one.borrower))
 
@@ -76,8 +76,8 @@ def plan(
     inventory: Inventory,
     *,
     at: datetime,
-    claimed: Mapping[str, str] | None = None,
-    granted: Mapping[str, MemoryGuest] | None = None,
+    claimed: Mapping[Ref, str] | None = None,
+    granted: Mapping[Ref, MemoryGuest] | None = None,
     ungranted: Collection[str] = (),
     limits: Limits = UNLIMITED,
 ) -> Plan:
@@ -126,7 +126,7 @@ def plan(
 
 def _as_it_is(pool: MemoryPool, inventory: Inventory, lack: Lack) -> Plan:
     """What there is to say of a pool whose spec is not complete: it is held, and nothing is planned for it."""
-    by_role: dict[Role, set[str]] = {Role.LENDER: set(), Role.BORROWER: set()}
+    by_role: dict[Role, set[Ref]] = {Role.LENDER: set(), Role.BORROWER: set()}
     for name, role in inventory.roles_in(pool.name):
         by_role[role].add(name)
     lenders, borrowers = (tuple(sorted(by_role[role])) for role in (Role.LENDER, Role.BORROWER))
@@ -139,7 +139,7 @@ def _placed(
     selection: Selection,
     disruption: Disruption,
     limits: Limits,
-    turning: Collection[str],
+    turning: Collection[Ref],
 ) -> Ledger:
     """Who has what: first what is kept of the present, then what the borrowers lack, but for those `turning`."""
     ledger = open_ledger(pool, inventory, selection, limits)
@@ -159,7 +159,7 @@ def _is_room_coming(ledger: Ledger, inventory: Inventory, selection: Selection) 
 
 
 def _shortages(
-    pool: MemoryPool, selection: Selection, ledger: Ledger, short: list[str], at: datetime
+    pool: MemoryPool, selection: Selection, ledger: Ledger, short: list[Ref], at: datetime
 ) -> Iterable[Problem]:
     """Why somebody is not served: for want of memory, or of memory where the pool wants it."""
     reach = ledger.reach() if pool.spec.placement.to_dict() else 0
@@ -171,7 +171,7 @@ def _shortages(
         yield _shortage(pool, selection, ledger, rest, at)
 
 
-def _misplaced(pool: MemoryPool, ledger: Ledger, short: list[str]) -> Problem:
+def _misplaced(pool: MemoryPool, ledger: Ledger, short: list[Ref]) -> Problem:
     asked = ", ".join(f"{name}: {value}" for name, value in pool.spec.placement.to_dict().items())
     message = (
         f"not enough for {listed(short)}: spec.placement ({asked}) keeps them from lenders that have {_left(ledger)} "
@@ -180,7 +180,7 @@ def _misplaced(pool: MemoryPool, ledger: Ledger, short: list[str]) -> Problem:
     return Problem(ProblemReason.NOBODY_WHERE_REQUIRED, message, tuple(short))
 
 
-def _shortage(pool: MemoryPool, selection: Selection, ledger: Ledger, short: list[str], at: datetime) -> Problem:
+def _shortage(pool: MemoryPool, selection: Selection, ledger: Ledger, short: list[Ref], at: datetime) -> Problem:
     field, least = ("minimum", "at least ") if is_sized(pool) else ("size", "")
     said = (
         f"not enough for {listed(short)}: each should get {least}{format_quantity(pool.spec.least_bytes)}, and the "

@@ -18,7 +18,7 @@ from tidepool_operator.planning.selection import Problem, ProblemReason, listed
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
-    from tidepool_api import MemoryQuota
+    from tidepool_api import MemoryQuota, Ref
 
 
 class Side(StrEnum):
@@ -68,7 +68,7 @@ def room(most: int, present: int, *, older: int, others: int) -> int:
     return max(0, most - others, min(present, most - older))
 
 
-def home(lender: str) -> str:
+def home(lender: Ref) -> str:
     """The namespace in a lender's name; empty for one of the pool's own."""
     return lender.rpartition("/")[0]
 
@@ -78,25 +78,25 @@ class Allowance:
 
     def __init__(self, limits: Limits) -> None:
         self.limits = limits
-        self.waiting: set[str] = set()  # borrowers that get theirs when what is on its way out is gone
+        self.waiting: set[Ref] = set()  # borrowers that get theirs when what is on its way out is gone
         self._taken: Counter[Bound] = Counter()
         self._leaving: Counter[Bound] = Counter()
-        self._lacking: dict[Bound, set[str]] = defaultdict(set)
+        self._lacking: dict[Bound, set[Ref]] = defaultdict(set)
 
     @property
-    def lacking(self) -> set[str]:
+    def lacking(self) -> set[Ref]:
         """The borrowers that would have more without a quota."""
         return {name for some in self._lacking.values() for name in some}
 
-    def take(self, lender: str, size: int) -> None:
+    def take(self, lender: Ref, size: int) -> None:
         """Counts a pairing, or what it gets more."""
         self._taken.update(dict.fromkeys(self._bounds(lender), size))
 
-    def leave(self, lender: str, size: int) -> None:
+    def leave(self, lender: Ref, size: int) -> None:
         """Counts a pairing that is on its way out, once all that stay are counted."""
         self._leaving.update(dict.fromkeys(self._bounds(lender), size))
 
-    def left(self, lender: str) -> int:
+    def left(self, lender: Ref) -> int:
         """What a pairing with a lender may still get."""
         return min((self.of(one) for one in self._bounds(lender)), default=MOST_BYTES)
 
@@ -104,19 +104,19 @@ class Allowance:
         """What is left within one bound."""
         return MOST_BYTES if bound is None else max(0, bound.room - self._taken[bound] - self._leaving[bound])
 
-    def lack(self, borrower: str, bounds: Iterable[Bound]) -> None:
+    def lack(self, borrower: Ref, bounds: Iterable[Bound]) -> None:
         """Notes that a borrower would have more but for these."""
         for bound in bounds:
             self._lacking[bound].add(borrower)
 
-    def miss(self, borrower: str, bound: Bound, missing: int) -> None:
+    def miss(self, borrower: Ref, bound: Bound, missing: int) -> None:
         """Notes that a borrower does not get what it misses: it waits for what is leaving, or lacks it."""
         if self.of(bound) + self._leaving[bound] >= missing:
             self.waiting.add(borrower)
         else:
             self.lack(borrower, [bound])
 
-    def cut(self, lender: str, borrower: str, size: int) -> int:
+    def cut(self, lender: Ref, borrower: Ref, size: int) -> int:
         """So much of a pairing as may stay; whose pairing is cut down is noted."""
         for one in self._bounds(lender):
             if self.of(one) < size:
@@ -134,6 +134,6 @@ class Allowance:
             )
             yield Problem(ProblemReason.QUOTA_REACHED, message, tuple(sorted(borrowers)))
 
-    def _bounds(self, lender: str) -> list[Bound]:
+    def _bounds(self, lender: Ref) -> list[Bound]:
         both = (self.limits.borrowed, self.limits.lent.get(home(lender)))
         return [one for one in both if one is not None]

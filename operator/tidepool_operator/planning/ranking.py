@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Mapping
 
+    from tidepool_api import Ref
+
 EVERYWHERE = "everywhere"
 
 
@@ -19,7 +21,7 @@ class Ranking:
     """
 
     def __init__(
-        self, free: Mapping[str, int], groups: Mapping[str, Iterable[str]], sites: Mapping[str, str] | None = None
+        self, free: Mapping[Ref, int], groups: Mapping[Ref, Iterable[str]], sites: Mapping[Ref, str] | None = None
     ) -> None:
         """`free` gives what each lender has, in bytes, and `groups` those that each belongs to.
 
@@ -28,14 +30,14 @@ class Ranking:
         self._free = dict(free)
         self._sites = sites or {}
         self._groups = {lender: tuple(groups[lender]) for lender in free}
-        self._heaps: dict[str, list[tuple[int, str]]] = defaultdict(list)
+        self._heaps: dict[str, list[tuple[int, Ref]]] = defaultdict(list)
         for lender, amount in self._free.items():
             for group in self._groups[lender]:
                 self._heaps[group].append((-amount, lender))
         for heap in self._heaps.values():
             heapq.heapify(heap)
 
-    def set(self, lender: str, amount: int) -> None:
+    def set(self, lender: Ref, amount: int) -> None:
         """What a lender has now."""
         if self._free[lender] == amount:
             return
@@ -43,15 +45,15 @@ class Ranking:
         for group in self._groups[lender]:
             heapq.heappush(self._heaps[group], (-amount, lender))
 
-    def best(self, group: str, count: int, without: Collection[str]) -> list[str]:
+    def best(self, group: str, count: int, without: Collection[str]) -> list[Ref]:
         """The lenders of a group that have most, at most so many and none that has nothing; by name where equal.
 
         `without` are lenders and sites that are not wanted.
         """
         heap = self._heaps.get(group, [])
-        seen: dict[str, tuple[int, str]] = {}
+        seen: dict[Ref, tuple[int, Ref]] = {}
         used = set(without)
-        found: list[str] = []
+        found: list[Ref] = []
         while heap and len(found) < count and heap[0][0] < 0:
             entry = heapq.heappop(heap)
             amount, lender = entry

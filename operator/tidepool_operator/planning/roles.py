@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import TYPE_CHECKING, NamedTuple
 
-from tidepool_api import GuestRole, Role, RoleChoice
+from tidepool_api import GuestRole, Ref, Role, RoleChoice
 from tidepool_api.curve import curve_of
 from tidepool_api.pool import MOST_ROLES
 from tidepool_api.units import MIB
@@ -57,7 +57,7 @@ class Why(StrEnum):
 class Turn(NamedTuple):
     """A guest whose role changes now."""
 
-    guest: str
+    guest: Ref
     before: Role
     role: GuestRole
 
@@ -66,37 +66,37 @@ class Turn(NamedTuple):
 class Roles:
     """Who does what."""
 
-    lenders: set[str] = field(default_factory=set)
-    borrowers: set[str] = field(default_factory=set)
-    relieved: set[str] = field(default_factory=set)  # lenders whose pairings go because they need their memory
-    receding: set[str] = field(default_factory=set)  # lenders whose pairings go in turn because their nodes need it
-    resting: set[str] = field(default_factory=set)  # lenders that take nobody new
-    entries: dict[str, GuestRole] = field(default_factory=dict)
+    lenders: set[Ref] = field(default_factory=set)
+    borrowers: set[Ref] = field(default_factory=set)
+    relieved: set[Ref] = field(default_factory=set)  # lenders whose pairings go because they need their memory
+    receding: set[Ref] = field(default_factory=set)  # lenders whose pairings go in turn because their nodes need it
+    resting: set[Ref] = field(default_factory=set)  # lenders that take nobody new
+    entries: dict[Ref, GuestRole] = field(default_factory=dict)
     turns: list[Turn] = field(default_factory=list)
     held: list[datetime] = field(default_factory=list)  # when roles began that are kept for the cool-down alone
 
     @property
-    def ending(self) -> set[str]:
+    def ending(self) -> set[Ref]:
         """The lenders that are to lend nothing for now."""
         return self.relieved | self.receding
 
     @property
-    def on_pressed_nodes(self) -> list[str]:
+    def on_pressed_nodes(self) -> list[Ref]:
         """The guests that lend nothing for now for the sake of their nodes, by name."""
         return sorted(self.receding | {name for name, one in self.entries.items() if one.reason == Why.NODE_PRESSED})
 
-    def end(self, lender: str, why: str) -> None:
+    def end(self, lender: Ref, why: str) -> None:
         """Has a lender lend nothing for now."""
         (self.receding if why == Why.NODE_PRESSED else self.relieved).add(lender)
 
-    def turn(self, guest: str, before: Role, after: Role, why: Why, at: datetime) -> None:
+    def turn(self, guest: Ref, before: Role, after: Role, why: Why, at: datetime) -> None:
         """Changes a role."""
         self.entries[guest] = GuestRole(guest=guest, role=after, since=at, reason=why)
         self.turns.append(Turn(guest, before, self.entries[guest]))
 
 
 def assign(
-    pool: MemoryPool, inventory: Inventory, granted: Mapping[str, MemoryGuest], taken: Collection[str], at: datetime
+    pool: MemoryPool, inventory: Inventory, granted: Mapping[Ref, MemoryGuest], taken: Collection[Ref], at: datetime
 ) -> Roles:
     """The roles of the guests that a pool matches, without those in `taken`; those `granted` lend."""
     if pool.spec.role is RoleChoice.AUTO and pool.spec.selector is not None:
@@ -110,14 +110,14 @@ def assign(
     return roles
 
 
-def matched(pool: MemoryPool, inventory: Inventory) -> set[str]:
+def matched(pool: MemoryPool, inventory: Inventory) -> set[Ref]:
     """All guests that a pool's selectors match, whatever they do."""
     spec = pool.spec
     selectors = (spec.selector, spec.lenders.selector, spec.borrowers.selector)
     return {name for one in selectors if one is not None for name in inventory.matching(one)}
 
 
-def settle(roles: Roles, paired: Collection[str]) -> None:
+def settle(roles: Roles, paired: Collection[Ref]) -> None:
     """Takes back the beginnings to lend or to borrow that have come to nothing; `paired` are those with a pairing."""
     idle = {turn.guest for turn in roles.turns if turn.before is Role.NONE and turn.guest not in paired}
     roles.turns = [turn for turn in roles.turns if turn.guest not in idle]
@@ -125,7 +125,7 @@ def settle(roles: Roles, paired: Collection[str]) -> None:
         del roles.entries[name]
 
 
-def remembered(pool: MemoryPool, roles: Roles, paired: Collection[str], at: datetime) -> tuple[GuestRole, ...]:
+def remembered(pool: MemoryPool, roles: Roles, paired: Collection[Ref], at: datetime) -> tuple[GuestRole, ...]:
     """The roles that cool down; if they are too many, those that no pairing shows, and the latest."""
     kept = [one for name, one in roles.entries.items() if is_cooling(pool, one.since, at) or name in roles.ending]
     kept.sort(key=lambda one: (one.guest in paired, -one.since.timestamp(), one.guest))
@@ -133,8 +133,8 @@ def remembered(pool: MemoryPool, roles: Roles, paired: Collection[str], at: date
 
 
 def _remembered(
-    pool: MemoryPool, inventory: Inventory, known: Mapping[str, MemoryGuest], at: datetime
-) -> dict[str, GuestRole]:
+    pool: MemoryPool, inventory: Inventory, known: Mapping[Ref, MemoryGuest], at: datetime
+) -> dict[Ref, GuestRole]:
     """What the status of a pool remembers, by guest; nothing in it begins only later, whoever has written it.
 
     Who gives back in turn, and has come to need what it still lends itself, is a lender once more, to be relieved.
@@ -142,10 +142,10 @@ def _remembered(
     each = (one if one.since <= at else one.model_copy(update={"since": at}) for one in pool.status.roles or ())
     lending = _lending(pool, inventory)
     pressed = {name for name in lending if name in known and is_pressed(known[name].status)}
-    return {one.guest: one for one in each if one.reason != Why.NODE_PRESSED or one.guest not in pressed}
+    return {Ref(one.guest): one for one in each if one.reason != Why.NODE_PRESSED or one.guest not in pressed}
 
 
-def _lending(pool: MemoryPool, inventory: Inventory) -> set[str]:
+def _lending(pool: MemoryPool, inventory: Inventory) -> set[Ref]:
     """The guests that lend in pairings of a pool."""
     return {name for name, role in inventory.roles_in(pool.name) if role is Role.LENDER}
 
@@ -165,7 +165,7 @@ def is_cooling(pool: MemoryPool, since: datetime | None, at: datetime) -> bool:
 
 
 def _relieve(
-    pool: MemoryPool, inventory: Inventory, granted: Mapping[str, MemoryGuest], roles: Roles, at: datetime
+    pool: MemoryPool, inventory: Inventory, granted: Mapping[Ref, MemoryGuest], roles: Roles, at: datetime
 ) -> None:
     """Finds the lenders that need their memory themselves, or whose nodes do, and those of which that was so lately."""
     known = {**inventory.guests, **granted} if granted else inventory.guests
@@ -207,7 +207,7 @@ def is_calm(status: GuestStatus) -> bool:
 # --- roles by need ----------------------------------------------------------------------------------------------------
 
 
-def _choose(pool: MemoryPool, inventory: Inventory, names: Iterable[str], at: datetime) -> Roles:
+def _choose(pool: MemoryPool, inventory: Inventory, names: Iterable[Ref], at: datetime) -> Roles:
     """Gives each guest the role that it needs, or leaves it the one that it has."""
     entries = _remembered(pool, inventory, inventory.guests, at)
     present = dict(inventory.roles_in(pool.name)) | {name: one.role for name, one in entries.items()}
@@ -216,7 +216,7 @@ def _choose(pool: MemoryPool, inventory: Inventory, names: Iterable[str], at: da
     for name in names:
         if name in entries:
             roles.entries[name] = entries[name]
-        role = _turn(pool, inventory, inventory.guests[name], present.get(name, Role.NONE), begun.get(name), roles, at)
+        role = _turn(pool, inventory, name, present.get(name, Role.NONE), begun.get(name), roles, at)
         if role is Role.LENDER:
             roles.lenders.add(name)
         elif role is Role.BORROWER:
@@ -227,13 +227,14 @@ def _choose(pool: MemoryPool, inventory: Inventory, names: Iterable[str], at: da
 def _turn(
     pool: MemoryPool,
     inventory: Inventory,
-    guest: MemoryGuest,
+    name: Ref,
     role: Role,
     since: datetime | None,
     roles: Roles,
     at: datetime,
 ) -> Role:
     """What a guest is from now on; `since` is when it became what it is, where that is known."""
+    guest = inventory.guests[name]
     wish, why = _wish(pool, inventory, guest, role)
     unknown = guest.spec.node_name in inventory.silent or guest.status.memory is None
     urgent = why in (Why.RELIEVED, Why.NODE_PRESSED)
@@ -243,8 +244,8 @@ def _turn(
         roles.held.append(since)
         return role
     if urgent:
-        roles.end(guest.name, why)
-    roles.turn(guest.name, role, wish, why, at)
+        roles.end(name, why)
+    roles.turn(name, role, wish, why, at)
     return wish
 
 

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Mapping
     from datetime import datetime
 
-    from tidepool_api import MemoryGuest, MemoryPairing, MemoryPool, Network, Selector
+    from tidepool_api import MemoryGuest, MemoryPairing, MemoryPool, Network, Ref, Selector
     from tidepool_operator.planning.inventory import Inventory
     from tidepool_operator.planning.roles import Roles
 
@@ -74,9 +74,9 @@ class Problem:
 
     reason: ProblemReason
     message: str
-    guests: tuple[str, ...] = ()
+    guests: tuple[Ref, ...] = ()
 
-    def leaves_out(self, unserved: Collection[str]) -> bool:
+    def leaves_out(self, unserved: Collection[Ref]) -> bool:
         """Whether somebody is not served for it; a guest that only could take part does without."""
         return self.reason not in _PASSING or not set(unserved).isdisjoint(self.guests)
 
@@ -100,23 +100,23 @@ _PASSING = frozenset(
 class Selection:
     """The guests of a pool by role, and those that can take part now."""
 
-    lenders: Mapping[str, MemoryGuest]
-    borrowers: Mapping[str, MemoryGuest]
-    unready: Mapping[str, str]  # name -> why
-    cordoned: frozenset[str]  # guests whose nodes take nothing new, and neither do they
+    lenders: Mapping[Ref, MemoryGuest]
+    borrowers: Mapping[Ref, MemoryGuest]
+    unready: Mapping[Ref, str]  # name -> why
+    cordoned: frozenset[Ref]  # guests whose nodes take nothing new, and neither do they
     roles: Roles
-    taken: frozenset[str]  # guests that other pools have
+    taken: frozenset[Ref]  # guests that other pools have
     problems: tuple[Problem, ...]
     network: Network | None = None  # that pages take
-    off_network: frozenset[str] = frozenset()  # lenders that have no address there
+    off_network: frozenset[Ref] = frozenset()  # lenders that have no address there
 
     @property
-    def absent(self) -> frozenset[str]:
+    def absent(self) -> frozenset[Ref]:
         """The guests that keep what they have and get nothing new."""
         return self.cordoned | self.unready.keys()
 
     @property
-    def offering(self) -> list[str]:
+    def offering(self) -> list[Ref]:
         """The lenders that can take more."""
         absent = self.absent | self.roles.resting | self.off_network
         return [name for name in self.lenders if name not in absent]
@@ -135,8 +135,8 @@ class Selection:
 def select(
     pool: MemoryPool,
     inventory: Inventory,
-    granted: Mapping[str, MemoryGuest],
-    claimed: Mapping[str, str],
+    granted: Mapping[Ref, MemoryGuest],
+    claimed: Mapping[Ref, str],
     at: datetime,
     ungranted: Collection[str] = (),
 ) -> Selection:
@@ -217,7 +217,7 @@ def _unready(guest: MemoryGuest, role: Role, inventory: Inventory) -> str:
 
 
 def _not_found(
-    pool: MemoryPool, inventory: Inventory, given: Roles, matched: set[str], at: datetime
+    pool: MemoryPool, inventory: Inventory, given: Roles, matched: set[Ref], at: datetime
 ) -> Iterable[Problem]:
     if pool.spec.role is RoleChoice.AUTO:
         return _nobody_of_one_kind(pool, inventory, given, matched, at)
@@ -229,7 +229,7 @@ def _not_found(
 
 
 def _nobody_of_one_kind(
-    pool: MemoryPool, inventory: Inventory, given: Roles, matched: set[str], at: datetime
+    pool: MemoryPool, inventory: Inventory, given: Roles, matched: set[Ref], at: datetime
 ) -> Iterable[Problem]:
     """With role Auto it is well if nobody is short, but not if nobody can help those who are."""
     if not matched:
@@ -285,7 +285,7 @@ def under_pressure(pool: MemoryPool, given: Roles, at: datetime) -> list[str]:
     return said
 
 
-def not_promised(pool: MemoryPool, lenders: Mapping[str, MemoryGuest]) -> list[str]:
+def not_promised(pool: MemoryPool, lenders: Mapping[Ref, MemoryGuest]) -> list[str]:
     """Which lenders lend less because nobody has promised them all of their memory."""
     found = {name: size for name, one in lenders.items() if (size := pool.spec.left_out(one.status))}
     if not found:
@@ -294,7 +294,7 @@ def not_promised(pool: MemoryPool, lenders: Mapping[str, MemoryGuest]) -> list[s
 
 
 def _unbacked(
-    pool: MemoryPool, lenders: Mapping[str, MemoryGuest], given: Roles, known: Mapping[str, MemoryGuest]
+    pool: MemoryPool, lenders: Mapping[Ref, MemoryGuest], given: Roles, known: Mapping[Ref, MemoryGuest]
 ) -> Iterable[Problem]:
     """What keeps lenders from lending as much as their own use would let them: their hosts."""
     if found := [name for name in given.on_pressed_nodes if name in known]:
@@ -308,7 +308,7 @@ def _unbacked(
         yield Problem(ProblemReason.OVERCOMMITTED, f"{said}; spec.lenders.overcommitted: Lend would lend it, too")
 
 
-def _conflicts(conflicting: list[str]) -> Iterable[Problem]:
+def _conflicts(conflicting: list[Ref]) -> Iterable[Problem]:
     if conflicting:
         yield Problem(
             ProblemReason.ROLE_CONFLICT,
@@ -318,7 +318,7 @@ def _conflicts(conflicting: list[str]) -> Iterable[Problem]:
         )
 
 
-def _claims(taken: list[str], claimed: Mapping[str, str]) -> Iterable[Problem]:
+def _claims(taken: list[Ref], claimed: Mapping[Ref, str]) -> Iterable[Problem]:
     if taken:
         pools = sorted({claimed[name] for name in taken})
         yield Problem(
@@ -329,14 +329,14 @@ def _claims(taken: list[str], claimed: Mapping[str, str]) -> Iterable[Problem]:
         )
 
 
-def _unready_guests(unready: Mapping[str, str]) -> Iterable[Problem]:
+def _unready_guests(unready: Mapping[Ref, str]) -> Iterable[Problem]:
     if unready:
         shown = [f"{name} ({why})" for name, why in sorted(unready.items())[:NAMED_AT_MOST]]
         more = f" and {len(unready) - len(shown)} more" if len(unready) > len(shown) else ""
         yield Problem(ProblemReason.GUEST_NOT_READY, f"not ready: {'; '.join(shown)}{more}", tuple(sorted(unready)))
 
 
-def off_the_network(selection: Selection, short: Iterable[str]) -> Iterable[Problem]:
+def off_the_network(selection: Selection, short: Iterable[Ref]) -> Iterable[Problem]:
     """Which lenders have no address on the pool's network, and what they have; `short` are borrowers without enough."""
     if found := sorted(selection.off_network):
         shown = [f"{name} has {_interfaces(selection.lenders[name])}" for name in found[:NAMED_AT_MOST]]
@@ -353,14 +353,14 @@ def _interfaces(guest: MemoryGuest) -> str:
     return ", ".join(known[:NAMED_AT_MOST]) or "none at all"
 
 
-def on_cordoned_nodes(names: Iterable[str]) -> Iterable[Problem]:
+def on_cordoned_nodes(names: Iterable[Ref]) -> Iterable[Problem]:
     """What is said of these guests when some borrower lacks something."""
     if found := sorted(names):
         message = f"{listed(found)} on cordoned nodes: they keep what they have, and take part again elsewhere"
         yield Problem(ProblemReason.NODE_CORDONED, message, tuple(found))
 
 
-def listed(names: list[str]) -> str:
+def listed(names: list[Ref]) -> str:
     """`guest a`, `guests a, b`, and no more than anyone reads."""
     more = f" and {len(names) - NAMED_AT_MOST} more" if len(names) > NAMED_AT_MOST else ""
     return f"guest{'s' if len(names) > 1 else ''} {', '.join(names[:NAMED_AT_MOST])}{more}"

@@ -20,6 +20,8 @@ from tidepool_api.units import MIB
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
+    from tidepool_api import Ref
+
 GRAIN = 16 * MIB  # sizes are multiples of it, but for the bounds
 
 
@@ -27,7 +29,7 @@ GRAIN = 16 * MIB  # sizes are multiples of it, but for the bounds
 class Claim:
     """A borrower, and between which bounds it may have memory; sizes in bytes."""
 
-    borrower: str
+    borrower: Ref
     least: int
     most: int
     weight: int = 1
@@ -45,12 +47,12 @@ class _Piece(NamedTuple):
     """A stretch of a curve's hull; the steepest sorts first."""
 
     minus_slope: float
-    borrower: str
+    borrower: Ref
     begin: int
     length: int
 
 
-def share(capacity: int, claims: Sequence[Claim]) -> dict[str, int]:
+def share(capacity: int, claims: Sequence[Claim]) -> dict[Ref, int]:
     """The size of each borrower, in bytes; 0 for those whose minimum is not to be had.
 
     What is held is a part of `capacity`.
@@ -68,9 +70,9 @@ def share(capacity: int, claims: Sequence[Claim]) -> dict[str, int]:
     return {name: size + more.get(name, 0) for name, size in sizes.items()}
 
 
-def _least(free: int, claims: Iterable[Claim]) -> dict[str, int]:
+def _least(free: int, claims: Iterable[Claim]) -> dict[Ref, int]:
     """The minimum for as many as it lasts, those of the highest rank first, and of these the weightiest."""
-    sizes: dict[str, int] = {}
+    sizes: dict[Ref, int] = {}
     for one in sorted(claims, key=lambda one: (-one.rank, -one.weight, one.borrower)):
         missing = one.base - min(one.held, one.base)
         sizes[one.borrower] = one.base if missing <= free else 0
@@ -78,9 +80,9 @@ def _least(free: int, claims: Iterable[Claim]) -> dict[str, int]:
     return sizes
 
 
-def _fair(amount: int, claims: Iterable[Claim]) -> dict[str, int]:
+def _fair(amount: int, claims: Iterable[Claim]) -> dict[Ref, int]:
     """So much shared out by weight, beyond what each has already and up to its maximum."""
-    given: dict[str, int] = {}
+    given: dict[Ref, int] = {}
     weight = sum(one.weight for one in claims)
     for one in sorted(claims, key=lambda one: ((one.most - one.base) / one.weight, one.borrower)):
         part = _grained(min(one.most - one.base, amount * one.weight // weight), one)
@@ -90,7 +92,7 @@ def _fair(amount: int, claims: Iterable[Claim]) -> dict[str, int]:
     return given
 
 
-def _best(amount: int, claims: Iterable[Claim]) -> dict[str, int]:
+def _best(amount: int, claims: Iterable[Claim]) -> dict[Ref, int]:
     """So much given piece by piece to where it answers most reads, beyond what each has already."""
     by_name = {one.borrower: one for one in claims}
     given = dict.fromkeys(by_name, 0)
@@ -132,11 +134,11 @@ def _bulges_not(left: Point, middle: Point, right: Point) -> bool:
     return rise * (right.size - left.size) <= (right.reads - left.reads) * run
 
 
-def steady(wanted: Mapping[str, int], present: Mapping[str, int], claims: Iterable[Claim]) -> dict[str, int]:
+def steady(wanted: Mapping[Ref, int], present: Mapping[Ref, int], claims: Iterable[Claim]) -> dict[Ref, int]:
     """The sizes wanted, but those that are near enough to what is present as they are."""
     bounds = {one.borrower: one for one in claims}
 
-    def settled(name: str, size: int) -> int:
+    def settled(name: Ref, size: int) -> int:
         now, claim = present.get(name, 0), bounds[name]
         is_near = abs(size - now) * 8 <= now and size > 0
         return now if is_near and claim.least <= now <= claim.most else size

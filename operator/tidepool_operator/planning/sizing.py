@@ -13,7 +13,7 @@ from tidepool_operator.planning.shares import Claim, share, steady
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
-    from tidepool_api import MemoryGuest, MemoryPool
+    from tidepool_api import MemoryGuest, MemoryPool, Ref
     from tidepool_operator.planning.inventory import Inventory
     from tidepool_operator.planning.placement import Ledger
     from tidepool_operator.planning.quotas import Bound, Limits
@@ -39,7 +39,7 @@ def size(pool: MemoryPool, inventory: Inventory, selection: Selection, ledger: L
     held = _held(ledger, given, lent, present)
     claims: dict[str, list[Claim]] = defaultdict(list)
     for name, one in selection.borrowers.items():
-        claims[ledger.area(name)].append(claim(pool, one, ledger.ranks.get(name, 0), held.get(name, 0)))
+        claims[ledger.area(name)].append(claim(pool, name, one, ledger.ranks.get(name, 0), held.get(name, 0)))
     capacity: dict[str, int] = defaultdict(int)
     for name, amount in given.items():
         capacity[ledger.area(name)] += amount
@@ -51,7 +51,7 @@ def size(pool: MemoryPool, inventory: Inventory, selection: Selection, ledger: L
             ledger.allowance.lack(asked.borrower, reached)
 
 
-def _keep_within(limits: Limits, given: dict[str, int]) -> list[Bound]:
+def _keep_within(limits: Limits, given: dict[Ref, int]) -> list[Bound]:
     """Where lenders could give more than quotas allow, each gives its part; returns the bounds that are reached."""
     parts = [(bound, [name for name in given if home(name) == namespace]) for namespace, bound in limits.lent.items()]
     parts += [(limits.borrowed, list(given))] if limits.borrowed else []
@@ -64,11 +64,11 @@ def _keep_within(limits: Limits, given: dict[str, int]) -> list[Bound]:
     return reached
 
 
-def _present(pool: MemoryPool, inventory: Inventory, selection: Selection) -> dict[tuple[str, str], int]:
+def _present(pool: MemoryPool, inventory: Inventory, selection: Selection) -> dict[tuple[Ref, Ref], int]:
     """The sizes of the pairings that may stay, by lender and borrower."""
-    found: dict[tuple[str, str], int] = {}
+    found: dict[tuple[Ref, Ref], int] = {}
     for one in inventory.of_pool(pool.name):
-        lender, borrower = one.lender_ref, one.spec.borrower.guest
+        lender, borrower = one.lender_ref, one.borrower_ref
         stays = lender in selection.lenders and lender not in selection.roles.ending
         stays = stays and not selection.is_off_network(one) and not one.terminating
         if stays and borrower in selection.borrowers:
@@ -76,16 +76,16 @@ def _present(pool: MemoryPool, inventory: Inventory, selection: Selection) -> di
     return found
 
 
-def _summed(sizes: Iterable[tuple[str, int]]) -> dict[str, int]:
-    sums: dict[str, int] = defaultdict(int)
+def _summed(sizes: Iterable[tuple[Ref, int]]) -> dict[Ref, int]:
+    sums: dict[Ref, int] = defaultdict(int)
     for name, size in sizes:
         sums[name] += size
     return sums
 
 
 def _held(
-    ledger: Ledger, given: Mapping[str, int], lent: Mapping[str, int], present: Mapping[tuple[str, str], int]
-) -> dict[str, int]:
+    ledger: Ledger, given: Mapping[Ref, int], lent: Mapping[Ref, int], present: Mapping[tuple[Ref, Ref], int]
+) -> dict[Ref, int]:
     """What borrowers have of lenders that lend more than they could lend anew: it stays with who has it.
 
     Cut down, a part of it would be nobody's, and the less there is the more of the rest would seem to be for others.
@@ -98,15 +98,13 @@ def _held(
     )
 
 
-def _capacity(ledger: Ledger, lender: str, lent: int) -> int:
+def _capacity(ledger: Ledger, lender: Ref, lent: int) -> int:
     """What a lender can give in all: what is free beside its own use, and what it lends already."""
     return max(0, ledger.free(lender), min(lent, ledger.bound[lender]))
 
 
-def claim(pool: MemoryPool, guest: MemoryGuest, rank: int, held: int = 0) -> Claim:
+def claim(pool: MemoryPool, name: Ref, guest: MemoryGuest, rank: int, held: int = 0) -> Claim:
     """What a borrower asks for; it holds so much that nobody else could get."""
     weights = (one.weight for one in pool.spec.borrowers.weights if one.selector.matches(guest.metadata.labels))
     least = pool.spec.least_bytes
-    return Claim(
-        guest.name, least, max(least, pool.spec.most_bytes), next(weights, 1), curve_of(guest.status), rank, held
-    )
+    return Claim(name, least, max(least, pool.spec.most_bytes), next(weights, 1), curve_of(guest.status), rank, held)

@@ -20,15 +20,13 @@ from tidepool_operator.planning import build
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
 
-    from tidepool_api import MemoryGrant, MemoryPairing
+    from tidepool_api import MemoryGrant, MemoryPairing, PoolKey
     from tidepool_operator.cluster.api import Cluster
     from tidepool_operator.cluster.state import State
 
 log = logging.getLogger(__name__)
 
 PART = 16  # of what may be taken: a change of what is lent that is less is not written
-
-Pool = tuple[str, str]  # namespace and name
 
 
 async def tell(cluster: Cluster, state: State) -> None:
@@ -45,21 +43,21 @@ async def tell(cluster: Cluster, state: State) -> None:
             try:
                 answer = await cluster.patch(state.grants.plural, namespace, grant.name, {"status": patch}, status=True)
             except Refused as refusal:
-                log.warning("cannot say on grant %s/%s who uses it: %s", namespace, grant.name, refusal)
+                log.warning("cannot say on grant %s who uses it: %s", grant.key, refusal)
             else:
                 state.grants.put(answer)
 
 
-def borrowed(pairings: Iterable[MemoryPairing]) -> Mapping[str, Mapping[Pool, list[MemoryPairing]]]:
+def borrowed(pairings: Iterable[MemoryPairing]) -> Mapping[str, Mapping[PoolKey, list[MemoryPairing]]]:
     """The pairings that borrow from other namespaces, by the lender's namespace and then by their pool."""
-    found: dict[str, dict[Pool, list[MemoryPairing]]] = defaultdict(lambda: defaultdict(list))
+    found: dict[str, dict[PoolKey, list[MemoryPairing]]] = defaultdict(lambda: defaultdict(list))
     for one in pairings:
-        if one.lender_namespace != one.namespace and not one.is_taken_down:
-            found[one.lender_namespace][one.namespace, one.spec.pool].append(one)
+        if one.lender.namespace != one.namespace and not one.is_taken_down:
+            found[one.lender.namespace][one.pool].append(one)
     return found
 
 
-def status(grant: MemoryGrant, found: Mapping[Pool, Iterable[MemoryPairing]], state: State) -> GrantStatus:
+def status(grant: MemoryGrant, found: Mapping[PoolKey, Iterable[MemoryPairing]], state: State) -> GrantStatus:
     """What is lent under a grant; `found` are the pairings that borrow from its namespace."""
     meant = [(pool, pairings) for pool, pairings in found.items() if grant.is_for(*pool)]
     uses = [use for pool, pairings in meant if (use := _use(pool, _allowed(grant, pairings, state))).pairings]
@@ -78,11 +76,11 @@ def _allowed(grant: MemoryGrant, pairings: Iterable[MemoryPairing], state: State
             yield one
 
 
-def _use(pool: Pool, pairings: Iterator[MemoryPairing]) -> GrantUse:
+def _use(pool: PoolKey, pairings: Iterator[MemoryPairing]) -> GrantUse:
     each = list(pairings)
     lent = total(one.status.lender.lent_bytes or 0 for one in each if one.status.lender)
     size = total(one.spec.size_bytes for one in each)
-    return GrantUse(namespace=pool[0], pool=pool[1], pairings=len(each), size_bytes=size, lent_bytes=lent)
+    return GrantUse(namespace=pool.namespace, pool=pool.name, pairings=len(each), size_bytes=size, lent_bytes=lent)
 
 
 def worth_writing(fresh: GrantStatus, present: GrantStatus) -> bool:

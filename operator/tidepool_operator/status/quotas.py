@@ -32,7 +32,7 @@ async def tell(cluster: Cluster, state: State) -> None:
             try:
                 answer = await cluster.patch(state.quotas.plural, namespace, quota.name, {"status": patch}, status=True)
             except Refused as refusal:
-                log.warning("cannot say on quota %s/%s what counts: %s", namespace, quota.name, refusal)
+                log.warning("cannot say on quota %s what counts: %s", quota.key, refusal)
             else:
                 state.quotas.put(answer)
 

@@ -32,7 +32,7 @@ from tidepool_operator.planning import identities
 from tidepool_operator.planning.selection import Problem, ProblemReason
 
 if TYPE_CHECKING:
-    from tidepool_api import ApiObject, MemoryPool
+    from tidepool_api import ApiObject, MemoryPool, Ref
     from tidepool_operator.planning.planner import Plan
 
 AS_EXPECTED = "AsExpected"
@@ -70,7 +70,7 @@ class Verdict:
     message: str
 
 
-def judge(pairing: MemoryPairing, at: datetime, silent: Collection[str] = (), paused: Collection[str] = ()) -> Verdict:
+def judge(pairing: MemoryPairing, at: datetime, silent: Collection[str] = (), paused: Collection[Ref] = ()) -> Verdict:
     """What the two ends together mean at a moment.
 
     `silent` are the nodes whose agent does not answer, `paused` the guests whose virtual machine is paused.
@@ -81,8 +81,8 @@ def judge(pairing: MemoryPairing, at: datetime, silent: Collection[str] = (), pa
     return _pause(pairing, paused) or _failure(pairing, at) or _progress(pairing, silent)
 
 
-def _pause(pairing: MemoryPairing, paused: Collection[str]) -> Verdict | None:
-    ends = (("lender", pairing.lender_ref), ("borrower", pairing.spec.borrower.guest))
+def _pause(pairing: MemoryPairing, paused: Collection[Ref]) -> Verdict | None:
+    ends = (("lender", pairing.lender_ref), ("borrower", pairing.borrower_ref))
     found = [f"{side} {guest}" for side, guest in ends if guest in paused]
     if not found:
         return None
@@ -93,9 +93,9 @@ def _pause(pairing: MemoryPairing, paused: Collection[str]) -> Verdict | None:
 def _failure(pairing: MemoryPairing, at: datetime) -> Verdict | None:
     lender, borrower = pairing.status.lender, pairing.status.borrower
     if lender and lender.state is LenderState.FAILED:
-        return _failed("lender", pairing.spec.lender.guest, lender.conditions)
+        return _failed("lender", pairing.lender_ref, lender.conditions)
     if borrower and borrower.state is BorrowerState.FAILED:
-        return _failed("borrower", pairing.spec.borrower.guest, borrower.conditions)
+        return _failed("borrower", pairing.borrower_ref, borrower.conditions)
     if is_rejected(pairing) and at - _quiet_since(pairing, at) >= REJECTED_AFTER:
         return Verdict(PairingPhase.FAILED, Status.FALSE, *_rejection(pairing))
     return None
@@ -112,7 +112,7 @@ def _rejection(pairing: MemoryPairing) -> tuple[str, str]:
     reason = (pairing.status.borrower and pairing.status.borrower.reason) or REJECTED
     place = pairing.spec.lender.place
     why = _REFUSALS.get(reason, "the borrower's kernel log says why").format(place=place)
-    who = f"lender {pairing.spec.lender.guest} refuses borrower {pairing.spec.borrower.guest}"
+    who = f"lender {pairing.lender_ref} refuses borrower {pairing.borrower_ref}"
     return reason, f"{who}: {why}; the borrower tries again by itself"
 
 
@@ -123,7 +123,7 @@ def _quiet_since(pairing: MemoryPairing, at: datetime) -> datetime:
     return max((one.last_transition_time for one in found if one), default=at)
 
 
-def _failed(side: str, guest: str, conditions: Iterable[Condition]) -> Verdict:
+def _failed(side: str, guest: Ref, conditions: Iterable[Condition]) -> Verdict:
     why = find(conditions, ConditionType.CONFIGURED)
     reason, message = (why.reason, why.message) if why else ("Failed", "its agent gives no reason")
     return Verdict(PairingPhase.FAILED, Status.FALSE, reason, f"{side} {guest}: {message}")
@@ -140,24 +140,24 @@ def _progress(pairing: MemoryPairing, silent: Collection[str]) -> Verdict:
         )
         return Verdict(phase, Status.UNKNOWN, Reason.AGENT_NOT_RESPONDING, message)
     if phase is PairingPhase.CONNECTED:
-        return Verdict(phase, Status.TRUE, "Connected", f"{pairing.spec.borrower.guest} reaches its lender")
+        return Verdict(phase, Status.TRUE, "Connected", f"{pairing.borrower_ref} reaches its lender")
     if missing := identities.gap(pairing):
         return Verdict(PairingPhase.PENDING, Status.FALSE, missing.reason, missing.message)
     if is_rejected(pairing):
         return Verdict(PairingPhase.CONNECTING, Status.FALSE, *_rejection(pairing))
     if phase is PairingPhase.CONNECTING:
         place = pairing.spec.lender.place
-        message = f"{pairing.spec.borrower.guest} connects to {place}; if this lasts, see whether the network lets it"
+        message = f"{pairing.borrower_ref} connects to {place}; if this lasts, see whether the network lets it"
         return Verdict(phase, Status.FALSE, (borrower and borrower.reason) or "Connecting", message)
     slow = [
         f"{name} {guest}"
         for name, guest, ready in (
             (
                 "lender",
-                pairing.spec.lender.guest,
+                pairing.lender_ref,
                 lender and lender.state not in (LenderState.PENDING, LenderState.DISABLED),
             ),
-            ("borrower", pairing.spec.borrower.guest, borrower and borrower.state is not BorrowerState.PENDING),
+            ("borrower", pairing.borrower_ref, borrower and borrower.state is not BorrowerState.PENDING),
         )
         if not ready
     ]
@@ -350,7 +350,7 @@ def _holding(pool: MemoryPool) -> str:
 
 def _planned_steps(pool: MemoryPool, plan: Plan, live: Sequence[Judged]) -> Iterable[str]:
     """What is still to be begun."""
-    present = {(one.pairing.spec.borrower.guest, one.pairing.lender_ref) for one in live}
+    present = {(one.pairing.borrower_ref, one.pairing.lender_ref) for one in live}
     coming = [one for one in plan.assignments if (one.borrower, one.lender) not in present]
     if coming:
         yield f"{count(len(coming), 'pairing')} to be made"
