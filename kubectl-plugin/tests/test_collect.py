@@ -11,7 +11,8 @@ import pytest
 from objects import NOW, guest
 
 from tidepool_api import names
-from tidepool_kubectl.cluster import Refused, Unusable
+from tidepool_api.kube import Refused
+from tidepool_kubectl.cluster import Unusable
 from tidepool_kubectl.collect import Collector, Query, write
 
 SYSTEM = "/api/v1/namespaces/tidepool-system"
@@ -41,7 +42,7 @@ class Server:
         key = path + ("?previous" if ("previous", "true") in query else "")
         self.asked.append(key)
         if key not in self._answers:
-            raise Refused(403, "Forbidden")
+            raise Refused(403, f"GET {path}", "Forbidden")
         answer = self._answers[key]
         return answer if isinstance(answer, bytes) else json.dumps(answer).encode()
 

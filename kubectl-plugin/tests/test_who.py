@@ -10,8 +10,9 @@ from objects import HEAD, condition, guest, pairing
 from rich.console import Console
 
 from tidepool_api import GuestKey, MemoryGrant, MemoryGuest, MemoryPairing
+from tidepool_api.kube import Refused
 from tidepool_kubectl import verdict
-from tidepool_kubectl.cluster import Cluster, Refused
+from tidepool_kubectl.cluster import Cluster
 from tidepool_kubectl.snapshot import Lendings
 from tidepool_kubectl.who import remarks, rows, summary, table
 
@@ -97,7 +98,7 @@ class Asked(Cluster):
     def read(self, path: str, _query: object = ()) -> bytes:
         self.paths.append(path)
         if path.endswith("v1alpha1/memorypairings"):
-            raise Refused(403, "Forbidden")
+            raise Refused(403, f"GET {path}", "Forbidden")
         return json.dumps({"items": [self._grant.to_dict()] if path.endswith("/memorygrants") else []}).encode()
 
 

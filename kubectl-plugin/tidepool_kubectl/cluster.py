@@ -8,32 +8,22 @@ from datetime import UTC, datetime
 from typing import Any, TypeVar
 from urllib.parse import quote
 
-from kubernetes import config
-from urllib3.exceptions import HTTPError
-
 from tidepool_api import ApiObject, GuestKey, MemoryGrant, MemoryGuest, MemoryPairing, MemoryPool, MemoryQuota, names
+from tidepool_api.kube import Api, NoAccess, Refused, kubeconfig
 from tidepool_kubectl import figures
 from tidepool_kubectl.snapshot import Fleet, Lendings, Snapshot, Workload
 
 T = TypeVar("T", bound=ApiObject)
 R = TypeVar("R")
 
-FORBIDDEN, NOT_FOUND = 403, 404
+NO_ANSWER, FORBIDDEN, NOT_FOUND = 0, 403, 404
 SELECTOR = "app.kubernetes.io/name=tidepool"
 COMPONENT = "app.kubernetes.io/component"
-PATIENCE_SECONDS = 15
+PATIENCE_SECONDS = 15.0
 
 
 class Unusable(Exception):
     """There is no way to the cluster, or Tidepool is not in it; the text says what to do."""
-
-
-class Refused(Exception):
-    """The API server answered with an error."""
-
-    def __init__(self, status: int, message: str) -> None:
-        super().__init__(message)
-        self.status = status
 
 
 class Cluster:
@@ -42,12 +32,11 @@ class Cluster:
     def __init__(self, *, context: str | None, namespace: str | None, everywhere: bool, system: str) -> None:
         """`system` is the namespace in which Tidepool is installed; raises `Unusable`."""
         try:
-            self._api = config.new_client_from_config(context=context)  # type: ignore[no-untyped-call]
-            contexts, active = config.list_kube_config_contexts()  # type: ignore[no-untyped-call]
-        except config.ConfigException as error:
+            access = kubeconfig.access(context)
+            self._api = Api(access, patience=PATIENCE_SECONDS)
+        except NoAccess as error:
             raise Unusable(f"no cluster: {error}") from error
-        chosen = next((one for one in contexts if one["name"] == context), active)
-        self.namespace: str = namespace or chosen["context"].get("namespace", "default")
+        self.namespace = namespace or access.namespace
         self._everywhere = everywhere
         self._where = "" if everywhere else f"/namespaces/{self.namespace}"
         self._system = system
@@ -113,15 +102,12 @@ class Cluster:
 
     def read(self, path: str, query: Sequence[tuple[str, str]] = ()) -> bytes:
         """The body of an answer; raises `Refused`, and `Unusable` when there is none."""
-        request = self._api.param_serialize("GET", path, query_params=list(query), auth_settings=["BearerToken"])
         try:
-            answer = self._api.call_api(*request, _request_timeout=PATIENCE_SECONDS)
-            body: bytes = answer.read()
-        except (HTTPError, OSError) as error:
-            raise Unusable(f"the API server does not answer: {error}") from error
-        if answer.status >= 400:
-            raise Refused(answer.status, answer.reason)
-        return body
+            return self._api.read(path, **dict(query))
+        except Refused as refusal:
+            if refusal.status == NO_ANSWER:
+                raise Unusable(f"the API server does not answer: {refusal.why}") from refusal
+            raise
 
     def figures(self) -> figures.Figures:
         """The agents' metrics alone; raises `Unusable`."""
@@ -189,13 +175,13 @@ class Cluster:
         try:
             pods = _of(self._list(place, SELECTOR), "agent")
         except Refused as error:
-            return "", (f"the agents: {error}",)
+            return "", (f"the agents: {error.why}",)
         for pod in pods:
             name = pod["metadata"]["name"]
             try:
                 texts.append(self._get(f"{place}/{name}:{names.AGENT_METRICS_PORT}/proxy/metrics").decode())
             except Refused as error:
-                unread.append(f"{name}: {error}")
+                unread.append(f"{name}: {error.why}")
         return "".join(texts), tuple(unread)
 
     def _list(self, path: str, selector: str = "") -> list[Any]:
@@ -220,7 +206,7 @@ def _why(error: Refused, what: str) -> str:
         return f"the cluster does not know {what}: Tidepool is not installed there"
     if error.status == FORBIDDEN:
         return f"you may not list {what} there; choose a namespace with -n"
-    return f"cannot list {what}: {error}"
+    return f"cannot list {what}: {error.why}"
 
 
 def _if_allowed(look: Callable[[], R]) -> R | None:
@@ -230,7 +216,7 @@ def _if_allowed(look: Callable[[], R]) -> R | None:
     except Refused as error:
         if error.status == FORBIDDEN:
             return None
-        raise Unusable(f"the API server refused: {error}") from error
+        raise Unusable(f"the API server refused: {error.why}") from error
 
 
 def _troubles(pods: Iterable[Any]) -> str:

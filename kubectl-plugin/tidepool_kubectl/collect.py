@@ -15,7 +15,8 @@ from datetime import datetime
 from typing import IO, Any
 
 from tidepool_api import names
-from tidepool_kubectl.cluster import COMPONENT, SELECTOR, Refused, Unusable
+from tidepool_api.kube import Refused
+from tidepool_kubectl.cluster import COMPONENT, SELECTOR, Unusable
 
 Query = Sequence[tuple[str, str]]
 Read = Callable[[str, Query], bytes]
@@ -98,7 +99,9 @@ class Collector:
             return self._read(path, query)
         except (Refused, Unusable) as error:
             former = " (of the container before)" if ("previous", "true") in query else ""
-            self.unread.append(f"{path}{former}: {error}")
+            # The one word of a refusal: its sentence names who asks.
+            why = error.reason or error.why if isinstance(error, Refused) else error
+            self.unread.append(f"{path}{former}: {why}")
             return None
 
 

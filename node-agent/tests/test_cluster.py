@@ -13,9 +13,9 @@ from objects import machine
 
 from tidepool_agent import report
 from tidepool_agent.cluster import Cluster
-from tidepool_agent.kubeapi import Api
 from tidepool_agent.report import Finding
 from tidepool_api import GuestKey, MemoryGuest, cadence
+from tidepool_api.kube import Access, Api
 from tidepool_api_testing.server import Server
 
 WAIT_SECONDS = 20
@@ -31,7 +31,7 @@ def with_cluster(server: Server, folder: Path, job: Callable[[Cluster], Awaitabl
     known = json.loads(server.kubeconfig().read_text())["clusters"][0]["cluster"]
     token = folder / "token"
     token.write_text(token_of(server, "here"))
-    api = Api(known["server"], ca=Path(known["certificate-authority"]), token=token)
+    api = Api(Access.by_token(known["server"], authority=Path(known["certificate-authority"]), token=token))
 
     async def run() -> None:
         cluster = Cluster(api, "here", (), lambda _: None)

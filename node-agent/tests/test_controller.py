@@ -10,8 +10,8 @@ from objects import key, machine, pairing
 
 from tidepool_agent.cluster import Cluster, owned
 from tidepool_agent.controller import Controller, orphaned
-from tidepool_agent.kubeapi import ApiError
 from tidepool_api import GuestKey, names
+from tidepool_api.kube import Refused
 
 BOTH = [names.LENDER_FINALIZER, names.BORROWER_FINALIZER]
 
@@ -55,7 +55,7 @@ class Remains:
 
     node = "node1"
 
-    def __init__(self, refusal: ApiError) -> None:
+    def __init__(self, refusal: Refused) -> None:
         self.refusal, self.tried = refusal, list[str]()
 
     def machines(self) -> dict[Any, Any]:
@@ -79,7 +79,7 @@ class Remains:
 @pytest.mark.parametrize(("status", "tried"), [(422, ["a", "b", *BOTH]), (0, ["a"])])
 def test_one_object_that_cannot_be_tidied_up_holds_up_no_other(status: int, tried: list[str]) -> None:
     """As one whose owner has filled its annotations up; who cannot be asked at all is not asked for each of them."""
-    remains = Remains(ApiError(status, "no"))
+    remains = Remains(Refused(status, "apply", "no"))
     tools: Any = type("Tools", (), {"cluster": remains})
     asyncio.run(Controller(tools, "tidepool-system")._settle())  # noqa: SLF001 - `run` goes on for ever
     assert remains.tried == tried

@@ -12,8 +12,8 @@ import urllib3
 from cast import NAMESPACE, eventually, token_of
 from objects import LENDER, OTHER, pairing_body, within
 
-from tidepool_agent.kubeapi import APPLY, MERGE, Api, ApiError
-from tidepool_api import names
+from tidepool_api import kube, names
+from tidepool_api.kube import APPLY, MERGE, Access, Api
 from tidepool_api_testing.server import Refused, Server
 
 HEAD = {"apiVersion": names.API_VERSION}
@@ -29,13 +29,15 @@ Object = dict[str, Any]
 
 
 class Agent:
-    """What the agent of a node may do to objects of a namespace, with the agent's own client; raises ApiError."""
+    """What the agent of a node may do to objects of a namespace, with the agent's own client; raises kube.Refused."""
 
     def __init__(self, server: Server, token: str, namespace: str, folder: Path) -> None:
         cluster = json.loads(server.kubeconfig().read_text())["clusters"][0]["cluster"]
         file = folder / "token"
         file.write_text(token)
-        self._api = Api(cluster["server"], ca=Path(cluster["certificate-authority"]), token=file)
+        self._api = Api(
+            Access.by_token(cluster["server"], authority=Path(cluster["certificate-authority"]), token=file)
+        )
         self._namespace = namespace
         self._url, self._ca, self._token = cluster["server"], cluster["certificate-authority"], token
 
@@ -94,7 +96,7 @@ def refused(action: Callable[[], object], why: str) -> bool:
     """Whether it is, and for that reason."""
     try:
         action()
-    except ApiError as error:
+    except kube.Refused as error:
         return why in str(error)
     return False
 

@@ -11,13 +11,13 @@ from objects import RELEASE, key, machine, observation, pairing, want
 
 from tidepool_agent import plan, report
 from tidepool_agent.guestfs import Peer, Side
-from tidepool_agent.kubeapi import ApiError
 from tidepool_agent.metrics import Figures
 from tidepool_agent.provider import Machine
 from tidepool_agent.report import Finding
 from tidepool_agent.store import Store
 from tidepool_agent.worker import COLLECT_EVERY, IDLE_EVERY, SETTLING_SECONDS, SOON, Tools, Worker, next_look
 from tidepool_api import MemoryGuest, now
+from tidepool_api.kube import Refused
 
 BORROWED = want(Side.LENDERS, pairing(address="10.0.0.2"))
 WANTED = plan.desired(key("borrower"), [BORROWED.pairing])
@@ -67,7 +67,9 @@ class Elsewhere:
     node = "node2"
 
     def __init__(self) -> None:
-        self.refusals = [ApiError(403, "the guest is reported by the agent of node node1, which has not let it go")]
+        self.refusals = [
+            Refused(403, "apply", "the guest is reported by the agent of node node1, which has not let it go")
+        ]
         self.written = asyncio.Queue[MemoryGuest]()
 
     def machine(self, _: Any) -> Machine:

@@ -15,7 +15,6 @@ from tidepool_agent import hypervisor, server, settings
 from tidepool_agent.cluster import Cluster
 from tidepool_agent.controller import Controller
 from tidepool_agent.host import Host
-from tidepool_agent.kubeapi import Api
 from tidepool_agent.kubevirt import Instances
 from tidepool_agent.metrics import Figures
 from tidepool_agent.provider import Machine, Source
@@ -24,6 +23,7 @@ from tidepool_agent.settings import Settings
 from tidepool_agent.store import Store
 from tidepool_agent.worker import Tools
 from tidepool_api import GuestKey, Provider
+from tidepool_api.kube import Access, Api
 
 
 def main() -> None:
@@ -57,7 +57,7 @@ def _assemble(chosen: Settings) -> tuple[Controller, Figures]:
     """The parts of the agent, connected."""
     store, figures = Store(chosen.store), Figures()
     slots = asyncio.Semaphore(chosen.concurrency)
-    api = Api.in_cluster(chosen.account)
+    api = Api(Access.in_cluster(chosen.account))
 
     def touched(key: GuestKey) -> None:
         controller.touched(key)

@@ -18,9 +18,7 @@ from pydantic import ValidationError
 
 from tidepool_agent import consent
 from tidepool_agent.errors import Excluded
-from tidepool_agent.kubeapi import Api, ApiError, Object
 from tidepool_agent.provider import Machine, Source
-from tidepool_agent.watch import Copy
 from tidepool_api import (
     ApiObject,
     BorrowerStatus,
@@ -33,6 +31,7 @@ from tidepool_api import (
     names,
 )
 from tidepool_api.base import rfc3339
+from tidepool_api.kube import Api, Copy, Object, Refused
 from tidepool_api.pairing import ends
 
 log = logging.getLogger(__name__)
@@ -186,10 +185,10 @@ class Cluster:
         meta = {"finalizers": left, "resourceVersion": pairing.metadata.resource_version, "uid": pairing.metadata.uid}
         try:
             await asyncio.to_thread(self._api.merge, path, {"metadata": meta})
-        except ApiError as error:
-            if not (error.conflict or error.not_found):
+        except Refused as error:
+            if not (error.is_conflict or error.is_gone):
                 raise
-            return error.not_found
+            return error.is_gone
         return True
 
     async def let_go(self, guest: Object) -> None:
@@ -206,8 +205,8 @@ class Cluster:
                 await self._apply(path, _leaving(guest), self._guests)
             elif since <= _seconds(-LEAVING_SECONDS) and "deletionTimestamp" not in meta:
                 await asyncio.to_thread(self._api.delete, path, uid=meta["uid"], version=meta["resourceVersion"])
-        except ApiError as error:
-            if not (error.conflict or error.not_found):
+        except Refused as error:
+            if not (error.is_conflict or error.is_gone):
                 raise
 
     async def event(self, guest: MemoryGuest, reason: str, message: str, *, warning: bool = False) -> None:
@@ -255,7 +254,7 @@ class Cluster:
     def _look_up_node(self) -> Object | None:
         try:
             uid = self._api.get(f"/api/v1/nodes/{self.node}")["metadata"]["uid"]
-        except ApiError as error:
+        except Refused as error:
             log.debug("the node is not known: %s", error)
             return None
         return {"apiVersion": "v1", "kind": "Node", "name": self.node, "uid": uid}

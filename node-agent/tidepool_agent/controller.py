@@ -10,10 +10,10 @@ import time
 from collections.abc import Awaitable, Collection
 
 from tidepool_agent.cluster import Cluster
-from tidepool_agent.kubeapi import ApiError
 from tidepool_agent.provider import Machine
 from tidepool_agent.worker import Tools, Worker
 from tidepool_api import GuestKey, MemoryPairing, ObjectKey, names
+from tidepool_api.kube import Refused
 
 log = logging.getLogger(__name__)
 
@@ -76,7 +76,7 @@ class Controller:
             self._beat = time.monotonic()
             try:
                 await self._cluster.renew_lease(self._namespace)
-            except ApiError as error:
+            except Refused as error:
                 log.warning("cannot renew the Lease: %s", error)
             await asyncio.sleep(names.LEASE_RENEW_SECONDS)
 
@@ -84,7 +84,7 @@ class Controller:
         while True:
             try:
                 await self._cluster.measure()
-            except ApiError as error:
+            except Refused as error:
                 log.warning("cannot see how large the cluster is: %s", error)
             await asyncio.sleep(MEASURE_EVERY * random.uniform(0.8, 1.2))
 
@@ -97,7 +97,7 @@ class Controller:
             self._begin(machines[key])
         try:
             await self._tidy(machines)
-        except ApiError as error:
+        except Refused as error:
             log.warning("cannot tidy up: %s", error)
 
     def _begin(self, machine: Machine) -> None:
@@ -125,7 +125,7 @@ async def _attempt(what: str, key: ObjectKey, step: Awaitable[object]) -> None:
     """Does something about one object: that it is refused holds up no other, that nobody answers does."""
     try:
         await step
-    except ApiError as error:
+    except Refused as error:
         if not error.status:
             raise
         log.warning("cannot %s %s: %s", what, key, error)

@@ -13,10 +13,9 @@ from typing import Any
 
 from tidepool_agent.addresses import interface
 from tidepool_agent.errors import Unreachable
-from tidepool_agent.kubeapi import Api, Object
 from tidepool_agent.provider import Machine
-from tidepool_agent.watch import Copy
 from tidepool_api import GuestKey, Interface, ObjectKey, Provider, parse_quantity
+from tidepool_api.kube import Api, Copy, Object
 
 INSTANCES = "/apis/kubevirt.io/v1/virtualmachineinstances"
 NODE_LABEL = "kubevirt.io/nodeName"

@@ -8,8 +8,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from tidepool_agent.kubeapi import ACCOUNT
 from tidepool_api import Provider, names
+from tidepool_api.kube import ACCOUNT
 
 
 @dataclass(frozen=True)

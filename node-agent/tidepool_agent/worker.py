@@ -19,7 +19,6 @@ from tidepool_agent import plan, report
 from tidepool_agent.cluster import Cluster
 from tidepool_agent.errors import Excluded, GuestError, ModulesRefused, ModuleUnavailable, Unreachable, Unsupported
 from tidepool_agent.guestfs import Observation, Side
-from tidepool_agent.kubeapi import ApiError
 from tidepool_agent.losses import Losses
 from tidepool_agent.metrics import Figures, Sample
 from tidepool_agent.needs import Trend
@@ -30,6 +29,7 @@ from tidepool_agent.retry import Failures
 from tidepool_agent.session import Session
 from tidepool_agent.store import Store
 from tidepool_api import ApiModel, MemoryGuest, MemoryPairing, names, now
+from tidepool_api.kube import Refused
 
 log = logging.getLogger(__name__)
 
@@ -113,7 +113,7 @@ class Worker:
             pause = await self._round()
             self._refusal = ""
             return pause
-        except ApiError as error:
+        except Refused as error:
             if str(error) != self._refusal:
                 log.warning("%s: the API server refused: %s", self._name, error)
             self._refusal = str(error)
@@ -124,9 +124,9 @@ class Worker:
             self.looked = True
         return COLLECT_EVERY
 
-    def _patience(self, error: ApiError) -> float:
+    def _patience(self, error: Refused) -> float:
         """How long until it is tried again after a refusal."""
-        if error.not_found:
+        if error.is_gone:
             return IDLE_EVERY  # a namespace that is not there will hardly be there soon
         arriving = self._claimed is None and time.monotonic() - self._begun < ARRIVING_SECONDS
         return ARRIVING_EVERY if arriving else COLLECT_EVERY
@@ -409,7 +409,7 @@ class Worker:
     async def _event(self, reason: str, message: str, *, warning: bool = False) -> None:
         guest = self._tools.cluster.guest(self._session.machine.key)
         if guest:
-            with contextlib.suppress(ApiError):
+            with contextlib.suppress(Refused):
                 await self._tools.cluster.event(guest, reason, message, warning=warning)
 
     # --------------------------------------------------------------------------------------------------------- release

@@ -13,7 +13,8 @@ from world import BORROWER, LENDER, LONG_AGO, MIB, guest, mib
 
 from tidepool_api import GrantStatus, GuestKey, MemoryGrant, PoolKey, cadence, names
 from tidepool_api.fields import MOST_BYTES
-from tidepool_operator.cluster.api import AT_ONCE, Refused
+from tidepool_api.kube import Refused
+from tidepool_operator.cluster.api import AT_ONCE
 from tidepool_operator.cluster.cross_namespace import Grants, borrowing_from, is_granted, pairings_elsewhere
 from tidepool_operator.cluster.heartbeats import Heartbeats
 from tidepool_operator.cluster.state import State
@@ -160,7 +161,7 @@ class Slow:
         await asyncio.sleep(0)
         self.busy -= 1
         self.deleted += 1
-        raise Refused(404, "DELETE", "not found")
+        raise Refused(404, "DELETE", "not found", "NotFound")
 
 
 def test_pairings_whose_grant_has_ended_go_several_at_a_time() -> None:

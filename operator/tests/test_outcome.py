@@ -6,8 +6,8 @@ import asyncio
 
 import pytest
 
+from tidepool_api.kube import Refused
 from tidepool_api_testing.pace import within
-from tidepool_operator.cluster.api import Refused
 from tidepool_operator.status.outcome import Outcome
 
 

@@ -6,7 +6,7 @@ import asyncio
 from collections import Counter
 from typing import TYPE_CHECKING
 
-from tidepool_operator.cluster.api import Refused
+from tidepool_api.kube import Refused
 from tidepool_operator.cluster.queue import WorkQueue
 
 if TYPE_CHECKING:

@@ -29,10 +29,8 @@ from cast import (
     role,
     wait_for,
 )
-from kubernetes.client.exceptions import ApiException
-from kubernetes.dynamic.exceptions import ForbiddenError, api_exception
 
-from tidepool_api import names
+from tidepool_api import kube, names
 from tidepool_api.crd import KINDS
 from tidepool_api_testing.chart import CHART, NAMESPACE, RELEASE, for_user, helm, rendered
 from tidepool_api_testing.server import Refused, Server
@@ -129,9 +127,9 @@ def test_a_busy_api_server_is_asked_again(monkeypatch: pytest.MonkeyPatch, statu
     def refused_twice() -> None:
         calls.append(status)
         if len(calls) < 3:
-            raise api_exception(ApiException(status=status, reason="busy"))
+            raise kube.Refused(status, "do it", "busy")
 
-    with nullcontext() if tries == 3 else pytest.raises(ForbiddenError):
+    with nullcontext() if tries == 3 else pytest.raises(kube.Refused):
         release.patiently(refused_twice)
     assert len(calls) == tries
 

@@ -1,12 +1,15 @@
 """kopf's part: it watches, and what it sees goes into the state and wakes the work on that namespace.
 
 Plain event handlers only: kopf then writes nothing into anybody's objects, neither finalizers nor annotations. What has
-to survive a restart is in the objects themselves.
+to survive a restart is in the objects themselves. So kopf is a pump of events here, and no more. It stays for that: it
+follows many kinds in many namespaces in one event loop, each object's events in order, a kind that is installed later,
+too, and keeps none of them. The agent's `Copy` has a thread for each path, and all objects a second time.
 """
 
 from __future__ import annotations
 
 import asyncio
+import base64
 import itertools
 import logging
 from dataclasses import dataclass, field
@@ -15,8 +18,9 @@ from typing import TYPE_CHECKING, Any
 import kopf
 
 from tidepool_api import GuestKey, names
+from tidepool_api.kube import Access, Refused, kubeconfig
 from tidepool_api.pairing import ends
-from tidepool_operator.cluster.api import Cluster, Refused, load_config
+from tidepool_operator.cluster.api import Cluster
 from tidepool_operator.cluster.cross_namespace import borrowing_from
 from tidepool_operator.cluster.election import Election, lease_name
 from tidepool_operator.cluster.heartbeats import Heartbeats
@@ -32,6 +36,7 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
+NOT_FOUND = 404
 HEARTBEAT_SECONDS = 5.0
 RELIST_SECONDS = 600.0
 GRANTS_SECONDS = 15.0
@@ -63,8 +68,7 @@ class Operator:
     @classmethod
     def assemble(cls, settings: Settings, metrics: Metrics) -> Operator:
         """Puts the parts together; nothing runs yet."""
-        load_config()
-        cluster = Cluster(namespaces=settings.namespaces, on_write=lambda kind: metrics.writes.labels(kind).inc())
+        cluster = Cluster(kubeconfig.found(), namespaces=settings.namespaces, on_write=metrics.written)
         state, heartbeats = State(), Heartbeats()
         reconciler = Reconciler(cluster, state, heartbeats, metrics)
         queue = WorkQueue(reconciler.namespace, on_failure=lambda _: metrics.errors.inc())
@@ -259,7 +263,7 @@ async def _insist(what: str, step: Any) -> None:
         try:
             await step()
         except Refused as refusal:
-            hint = "; are the CRDs installed (crds/yaml, or the chart)?" if refusal.is_gone else ""
+            hint = "; are the CRDs installed (crds/yaml, or the chart)?" if refusal.status == NOT_FOUND else ""
             log.warning("%s: %s%s; tried again in %d s", what, refusal, hint, delay)
             await asyncio.sleep(delay)
         else:
@@ -272,8 +276,8 @@ def build_registry(settings: Settings, metrics: Metrics) -> kopf.OperatorRegistr
     operator = Operator.assemble(settings, metrics)
 
     @kopf.on.login(registry=registry)
-    def login(**context: Any) -> kopf.ConnectionInfo | None:
-        return kopf.login_via_client(**context)
+    def login(**_: Any) -> kopf.ConnectionInfo:
+        return connection(kubeconfig.found())
 
     @kopf.on.startup(registry=registry)
     async def start(settings: kopf.OperatorSettings, **_: Any) -> None:
@@ -289,6 +293,26 @@ def build_registry(settings: Settings, metrics: Metrics) -> kopf.OperatorRegistr
     _watch_nodes(registry, operator)
     _watch_classes(registry, operator)
     return registry
+
+
+def connection(access: Access) -> kopf.ConnectionInfo:
+    """The same access for kopf, which asks for it anew when it is refused."""
+    scheme, _, token = access.authorization().partition(" ")
+    certificate, key = access.certificate or ("", "")
+    return kopf.ConnectionInfo(
+        server=access.server,
+        ca_data=_encoded(access.authority),
+        insecure=access.is_insecure,
+        scheme=scheme or None,
+        token=token or None,
+        certificate_data=_encoded(certificate),
+        private_key_data=_encoded(key),
+        proxy_url=access.proxy or None,
+    )
+
+
+def _encoded(text: str) -> str | None:
+    return base64.b64encode(text.encode()).decode() if text else None
 
 
 def _watch(registry: kopf.OperatorRegistry, operator: Operator, objects: Objects[Any]) -> None:

@@ -69,6 +69,10 @@ class Metrics:
         if status.hit_ratio is not None:
             self.hit_ratio.labels(*key).set(float(status.hit_ratio))
 
+    def written(self, kind: str) -> None:
+        """Counts a write."""
+        self.writes.labels(kind).inc()
+
     def show_refused(self, namespace: str, pools: Mapping[str, int]) -> None:
         """Shows how many writes of each pool of a namespace are refused, be it gone itself; the others have none."""
         for pool in self._refused.pop(namespace, set()) - pools.keys():

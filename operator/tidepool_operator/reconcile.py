@@ -30,7 +30,8 @@ from tidepool_api import (
     names,
     now,
 )
-from tidepool_operator.cluster.api import Refused, at_once
+from tidepool_api.kube import Refused
+from tidepool_operator.cluster.api import at_once
 from tidepool_operator.cluster.cross_namespace import Grants, age, is_granted, pairings_elsewhere
 from tidepool_operator.cluster.quotas import Quotas
 from tidepool_operator.cluster.writing import Turns, Writer, gist

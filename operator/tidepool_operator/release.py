@@ -23,13 +23,9 @@ from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from kubernetes import client, dynamic
-from kubernetes.dynamic.exceptions import ConflictError, DynamicApiError, NotFoundError, UnauthorizedError
-from urllib3.exceptions import HTTPError
-
-from tidepool_api import crd, names
+from tidepool_api import ObjectKey, crd, kube, names
+from tidepool_api.kube import Access, NoAccess, Refused, kubeconfig
 from tidepool_operator import logs, settings
-from tidepool_operator.cluster.api import load_config
 from tidepool_operator.cluster.heartbeats import Heartbeats
 
 if TYPE_CHECKING:
@@ -40,16 +36,15 @@ log = logging.getLogger(__name__)
 
 MANAGER = "tidepool-release"
 RELEASE_ANNOTATION = f"{names.GROUP}/release"  # on the policy with which the chart keeps a second release out
-CRD_API = "apiextensions.k8s.io/v1"
-LEASE_API = "coordination.k8s.io/v1"
-POLICY_API = "admissionregistration.k8s.io/v1"
+CRDS = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
 LOOK_EVERY = 2.0
 ESTABLISHED_SECONDS = 60.0
 # The operator lets a pairing go after two minutes, whatever its agents do, and a module goes in its agent's next round.
 # All that ends, with a word of what is left, before Helm's five minutes do.
 PATIENCE_SECONDS = 240.0
-# Answers of an API server that is busy, or that somebody else has just written to.
-PASSING = frozenset({409, 429, 500, 502, 503, 504})
+# Answers of an API server that is busy or away, or that somebody else has just written to.
+PASSING = frozenset({0, 409, 429, 500, 502, 503, 504})
+UNAUTHORIZED, NOT_FOUND = 401, 404
 # Exit codes: there is something to be done first, and trying again may help. The chart's Jobs go by them.
 NOT_YET, AGAIN = 1, 2
 
@@ -74,67 +69,75 @@ class Release:
 class Api:
     """The API server, as far as these Jobs use it."""
 
-    def __init__(self) -> None:
-        load_config()
-        self._client: Any = dynamic.DynamicClient(client.ApiClient())  # type: ignore[no-untyped-call]
+    def __init__(self, access: Access) -> None:
+        self._api = kube.Api(access)
 
-    def _resource(self, kind: str, api_version: str = names.API_VERSION) -> Any:
-        return self._client.resources.get(api_version=api_version, kind=kind)
-
-    def _list(self, kind: str, api_version: str, **query: str) -> list[Found]:
-        items: list[Found] = self._resource(kind, api_version).get(**query).to_dict()["items"]
+    def _list(self, path: str) -> list[Found]:
+        items: list[Found] = self._api.get(path)["items"]
         return items
 
     def apply_crd(self, body: Found) -> None:
         """Makes a CRD what it is to be, whoever has written it before."""
-        crds = self._resource("CustomResourceDefinition", CRD_API)
-        crds.server_side_apply(body=body, field_manager=MANAGER, force_conflicts=True)
+        self._api.apply(f"{CRDS}/{body['metadata']['name']}", body, manager=MANAGER)
 
     def is_established(self, name: str) -> bool:
         """Whether the API server serves a CRD."""
-        found: Found = self._resource("CustomResourceDefinition", CRD_API).get(name=name).to_dict()
-        conditions = found.get("status", {}).get("conditions", [])
+        conditions = self._api.get(f"{CRDS}/{name}").get("status", {}).get("conditions", [])
         return any(one["type"] == "Established" and one["status"] == "True" for one in conditions)
 
-    def all(self, kind: str) -> list[Found]:
+    def all(self, plural: str) -> list[Found]:
         """All objects of one of our kinds; none where its CRD is gone."""
+        path = f"/apis/{names.API_VERSION}/{plural}"
         try:
-            return self._list(kind, names.API_VERSION)
-        except (NotFoundError, dynamic.exceptions.ResourceNotFoundError):
+            return self._list(path)
+        except Refused as refusal:
+            if refusal.status != NOT_FOUND or self._api.offers(path):
+                raise
             return []
 
     def leases(self, namespace: str) -> list[Found]:
         """The Leases of operator and agents."""
-        items = self._list("Lease", LEASE_API, namespace=namespace)
+        items = self._list(_leases(namespace))
         return [one for one in items if one["metadata"]["name"].startswith((names.LEASE_PREFIX, names.OPERATOR_LEASE))]
 
     def releases(self) -> list[Release]:
         """The releases in the cluster, by the policies with which each keeps others out."""
-        found = self._list("ValidatingAdmissionPolicy", POLICY_API)
+        found = self._list("/apis/admissionregistration.k8s.io/v1/validatingadmissionpolicies")
         said = (one["metadata"].get("annotations", {}).get(RELEASE_ANNOTATION) for one in found)
         return [Release(*one.split("/", 1)) for one in said if one]
 
     def has_workloads(self, release: Release) -> bool:
         """Whether a release has an operator or agents that are to stay."""
-        kinds = ("Deployment", "DaemonSet")
-        found = (one for kind in kinds for one in self._list(kind, "apps/v1", namespace=release.namespace))
+        place = f"/apis/apps/v1/namespaces/{release.namespace}"
+        found = (one for kind in ("deployments", "daemonsets") for one in self._list(f"{place}/{kind}"))
         return any(is_of(one, release) and "deletionTimestamp" not in one["metadata"] for one in found)
 
     def creator(self, namespace: str, job: str) -> str:
         """By which program a Job was created, as the API server has noted it: no manifest can say that."""
-        found: Found = self._resource("Job", "batch/v1").get(namespace=namespace, name=job).to_dict()
+        found = self._api.get(f"/apis/batch/v1/namespaces/{namespace}/jobs/{job}")
         writers = [one for one in found["metadata"]["managedFields"] if "subresource" not in one]
         return str(min(writers, key=lambda one: str(one["time"]))["manager"])
 
-    def delete(self, found: Found) -> None:
-        """Deletes an object, if it is still the same."""
+    def delete(self, plural: str, found: Found) -> None:
+        """Deletes one of our objects, if it is still the same."""
+        self._delete(f"/apis/{names.API_VERSION}/namespaces/{found['metadata']['namespace']}/{plural}", found)
+
+    def delete_lease(self, found: Found) -> None:
+        """Deletes a Lease, if it is still the same."""
+        self._delete(_leases(found["metadata"]["namespace"]), found)
+
+    def _delete(self, collection: str, found: Found) -> None:
         metadata = found["metadata"]
-        body = {"preconditions": {"uid": metadata["uid"]}, "propagationPolicy": "Background"}
         try:
-            resource = self._resource(found["kind"], found["apiVersion"])
-            resource.delete(name=metadata["name"], namespace=metadata["namespace"], body=body)
-        except (NotFoundError, ConflictError):
-            log.info("%s %s is gone already", found["kind"], title(found))
+            self._api.delete(f"{collection}/{metadata['name']}", uid=metadata["uid"])
+        except Refused as refusal:
+            if not (refusal.is_gone or refusal.is_conflict):
+                raise
+            log.info("%s is gone already", title(found))
+
+
+def _leases(namespace: str) -> str:
+    return f"/apis/coordination.k8s.io/v1/namespaces/{namespace}/leases"
 
 
 @dataclass(frozen=True)
@@ -149,7 +152,7 @@ class Task:
 
 def title(found: Found) -> str:
     """An object as people call it."""
-    return f"{found['metadata']['namespace']}/{found['metadata']['name']}"
+    return str(ObjectKey.of(found))
 
 
 def kept(objects: Iterable[Found]) -> list[Found]:
@@ -187,14 +190,10 @@ def patiently(do: Callable[[], T]) -> T:
     while True:
         try:
             return do()
-        except DynamicApiError as error:
-            if error.status not in PASSING or time.monotonic() > deadline:
+        except Refused as refusal:
+            if refusal.status not in PASSING or time.monotonic() > deadline:
                 raise
-            log.warning("trying again: %s %s", error.status, error.reason)
-        except HTTPError as error:
-            if time.monotonic() > deadline:
-                raise
-            log.warning("trying again: %s", error)
+            log.warning("trying again: %s", refusal)
         time.sleep(LOOK_EVERY)
 
 
@@ -228,15 +227,15 @@ def withdraw(task: Task) -> None:
     api = task.api
     if not are_ours(task):
         return
-    pools = patiently(lambda: api.all("MemoryPool"))
+    pools = patiently(lambda: api.all(names.POOLS))
     if pools:
         require_helm(patiently(lambda: api.creator(task.release.namespace, task.job)))
     until = time.monotonic() + task.patience
     for pool in pools:
-        patiently(partial(api.delete, pool))
+        patiently(partial(api.delete, names.POOLS, pool))
         log.info("deleted MemoryPool %s", title(pool))
-    kinds = ("MemoryPool", "MemoryPairing")
-    if waiting := left(until, lambda: [f"{kind} {title(one)}" for kind in kinds for one in kept(api.all(kind))]):
+    kinds = (names.POOLS, names.PAIRINGS)
+    if waiting := left(until, lambda: [f"{one['kind']} {title(one)}" for kind in kinds for one in kept(api.all(kind))]):
         raise NotYet(f"still there: {', '.join(waiting)}. Is the operator up? {advice(task.release)}")
     if waiting := left(until, partial(with_module, task, Heartbeats())):
         raise NotYet(f"memory may still be lent: {', '.join(waiting)}. {advice(task.release)}")
@@ -255,7 +254,7 @@ def require_helm(creator: str) -> None:
 def with_module(task: Task, heartbeats: Heartbeats) -> list[str]:
     """The guests that have last been seen with the module, and whether there is an agent that could take it out."""
     heartbeats.update(task.api.leases(task.release.namespace))
-    guests = [one for one in task.api.all("MemoryGuest") if one.get("status", {}).get("moduleVersion")]
+    guests = [one for one in task.api.all(names.GUESTS) if one.get("status", {}).get("moduleVersion")]
     return [f"guest {title(one)} has the module" + unattended(one["spec"]["nodeName"], heartbeats) for one in guests]
 
 
@@ -283,11 +282,11 @@ def forget(task: Task) -> None:
     if patiently(lambda: api.has_workloads(task.release)):
         raise NotYet(f"operator and agents of {task.release} are still there: nothing is forgotten")
     for lease in patiently(lambda: api.leases(task.release.namespace)):
-        patiently(partial(api.delete, lease))
-    for guest in patiently(lambda: api.all("MemoryGuest")):
-        patiently(partial(api.delete, guest))
+        patiently(partial(api.delete_lease, lease))
+    for guest in patiently(lambda: api.all(names.GUESTS)):
+        patiently(partial(api.delete, names.GUESTS, guest))
     until = time.monotonic() + ESTABLISHED_SECONDS
-    if waiting := left(until, lambda: [title(one) for one in kept(api.all("MemoryGuest"))]):
+    if waiting := left(until, lambda: [title(one) for one in kept(api.all(names.GUESTS))]):
         raise NotYet(f"MemoryGuests are still there: {', '.join(waiting)}")
 
 
@@ -301,16 +300,17 @@ def carry_out(name: str, task: Callable[[], Task]) -> int:
     except NotYet as reason:
         log.error("%s", reason)
         return NOT_YET
-    except UnauthorizedError:
-        log.error(
-            "the API server no longer knows this Job: Helm has given up waiting for it; start again, with --timeout 10m"
-        )
-        return NOT_YET
-    except DynamicApiError as error:
-        log.error("the API server said %s", error.reason)
+    except NoAccess as error:
+        log.error("%s", error)
         return AGAIN
-    except HTTPError as error:
-        log.error("the API server cannot be reached: %s", error)
+    except Refused as refusal:
+        if refusal.status == UNAUTHORIZED:
+            log.error(
+                "the API server no longer knows this Job: Helm has given up waiting for it; "
+                "start again, with --timeout 10m"
+            )
+            return NOT_YET
+        log.error("%s", refusal)
         return AGAIN
     return 0
 
@@ -325,7 +325,7 @@ def main(arguments: Sequence[str]) -> int:
     logs.set_up("text", "INFO")
     release = Release(settings.parse([]).own_namespace, os.environ["TIDEPOOL_RELEASE"])
     job = os.environ["TIDEPOOL_JOB"]
-    return carry_out(chosen.task, lambda: Task(Api(), release, job, chosen.patience))
+    return carry_out(chosen.task, lambda: Task(Api(kubeconfig.found()), release, job, chosen.patience))
 
 
 if __name__ == "__main__":

@@ -21,7 +21,7 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
 from tidepool_api import names
-from tidepool_operator.cluster.api import Refused
+from tidepool_api.kube import Refused
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine, Sequence

@@ -14,7 +14,7 @@ import logging
 from collections import defaultdict
 from collections.abc import Awaitable, Callable
 
-from tidepool_operator.cluster.api import Refused
+from tidepool_api.kube import Refused
 
 log = logging.getLogger(__name__)
 

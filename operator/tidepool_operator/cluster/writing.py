@@ -7,7 +7,7 @@ import re
 import time
 from typing import TYPE_CHECKING, Any
 
-from tidepool_operator.cluster.api import Refused
+from tidepool_api.kube import Refused
 from tidepool_operator.planning import build
 
 if TYPE_CHECKING:

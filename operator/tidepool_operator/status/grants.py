@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 from tidepool_api import GrantStatus, GrantUse, cadence
 from tidepool_api.fields import readable, total
 from tidepool_api.grant import MOST_USES
-from tidepool_operator.cluster.api import Refused
+from tidepool_api.kube import Refused
 from tidepool_operator.planning import build
 
 if TYPE_CHECKING:

@@ -12,7 +12,7 @@ from collections import defaultdict
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, TypeVar
 
-from tidepool_operator.cluster.api import Refused
+from tidepool_api.kube import Refused
 from tidepool_operator.cluster.queue import pause
 
 if TYPE_CHECKING:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from tidepool_api import QuotaStatus, cadence, format_quantity
 from tidepool_api.fields import total
-from tidepool_operator.cluster.api import Refused
+from tidepool_api.kube import Refused
 from tidepool_operator.cluster.quotas import counted
 from tidepool_operator.planning import build
 from tidepool_operator.planning.quotas import Side

@@ -5,27 +5,24 @@ from __future__ import annotations
 import asyncio
 import json
 import threading
-from collections.abc import Iterator
+import time
+from collections.abc import Callable, Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 
 import pytest
-from cast import eventually
 
-from tidepool_agent import watch
-from tidepool_agent.kubeapi import Api, ApiError
-from tidepool_agent.watch import Copy
 from tidepool_api import GuestKey
+from tidepool_api.kube import Access, Api, Copy, Refused, watch
 from tidepool_api_testing.server import ADMIN_TOKEN, Server
 
-AUTHORITIES = Path("/etc/ssl/certs/ca-certificates.crt")
 PATH = "/apis/tidepool.dev/v1alpha1/memorypairings"
 
 
 def followed() -> Copy[GuestKey]:
     """A copy that nobody fills: no API server is asked for anything."""
-    api = Api("https://127.0.0.1:1", ca=AUTHORITIES, token=Path("/dev/null"))
+    api = Api(Access("https://127.0.0.1:1"))
     return Copy(GuestKey, api, "/pairings", lambda *_: None)
 
 
@@ -75,7 +72,7 @@ class Front:
 
         self.server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
         threading.Thread(target=self.server.serve_forever, daemon=True).start()
-        self.api = Api(f"http://127.0.0.1:{self.server.server_port}", ca=AUTHORITIES, token=Path("/dev/null"))
+        self.api = Api(Access(f"http://127.0.0.1:{self.server.server_port}"))
 
 
 @pytest.fixture
@@ -86,6 +83,14 @@ def front(monkeypatch: pytest.MonkeyPatch) -> Iterator[Front]:
     one.server.shutdown()
 
 
+def wait_for(check: Callable[[], bool]) -> None:
+    """Waits until something holds."""
+    deadline = time.monotonic() + 20
+    while not check():
+        assert time.monotonic() < deadline
+        time.sleep(0.05)
+
+
 def follow(front: Front, times: int) -> Copy[GuestKey]:
     """A copy after its list was asked for so many times; it lost nothing meanwhile."""
     lost: list[object] = []
@@ -93,7 +98,7 @@ def follow(front: Front, times: int) -> Copy[GuestKey]:
 
     async def scenario() -> None:
         copy.start(asyncio.get_running_loop())
-        await asyncio.to_thread(eventually, lambda: front.asked.count(PATH) >= times, 20)
+        await asyncio.to_thread(wait_for, lambda: front.asked.count(PATH) >= times)
         await asyncio.sleep(0.2)
 
     asyncio.run(scenario())
@@ -128,12 +133,12 @@ def test_a_real_api_server_says_what_it_has(api_server: Server, tmp_path: Path) 
     """And of what it does not have, that it is not found; only of an object that is a Status."""
     token = tmp_path / "token"
     token.write_text(ADMIN_TOKEN)
-    api = Api(f"https://127.0.0.1:{api_server.port}", ca=api_server.certificate, token=token)
+    api = Api(Access.by_token(f"https://127.0.0.1:{api_server.port}", authority=api_server.certificate, token=token))
     assert api.offers(PATH)
     assert api.offers("/api/v1/pods")
     assert not api.offers("/apis/tidepool.dev/v1alpha1/memorypuddles")
     assert not api.offers("/apis/nobody.example/v1/things")
     for path, known in (("/apis/nobody.example/v1/things", False), ("/api/v1/namespaces/default/pods/none", True)):
-        with pytest.raises(ApiError) as refused:
+        with pytest.raises(Refused) as refused:
             api.get(path)
-        assert (refused.value.status, refused.value.not_found) == (404, known)
+        assert (refused.value.status, refused.value.is_gone) == (404, known)

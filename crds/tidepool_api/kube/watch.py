@@ -15,8 +15,8 @@ import time
 from collections.abc import Callable
 from typing import Generic, TypeVar
 
-from tidepool_agent.kubeapi import Api, ApiError, Object
-from tidepool_api import ObjectKey
+from tidepool_api.keys import ObjectKey
+from tidepool_api.kube.client import Api, Object, Refused
 
 log = logging.getLogger(__name__)
 
@@ -85,9 +85,9 @@ class Copy(Generic[K]):
                 version = self._watch(loop, version or self._list(loop))
                 pause = FIRST_PAUSE
                 continue
-            except ApiError as error:
+            except Refused as error:
                 version = "" if error.status else version
-                log.log(logging.DEBUG if error.status == GONE else logging.WARNING, "%s: %s", self._path, error)
+                log.log(logging.DEBUG if error.status == GONE else logging.WARNING, "%s", error)
                 if error.status == NOT_FOUND:
                     self._doubt(loop)
             except Exception:
@@ -105,8 +105,8 @@ class Copy(Generic[K]):
         try:
             if not self._api.offers(self._path):
                 loop.call_soon_threadsafe(self._replace, [])
-        except ApiError as error:
-            log.warning("%s: %s", self._path, error)
+        except Refused as error:
+            log.warning("%s", error)
 
     def _list(self, loop: asyncio.AbstractEventLoop) -> str:
         answer = self._api.get(self._path, **self._query)
@@ -117,8 +117,13 @@ class Copy(Generic[K]):
     def _watch(self, loop: asyncio.AbstractEventLoop, version: str) -> str:
         for event in self._api.watch(self._path, resourceVersion=version, **self._query):
             if event["type"] == "ERROR":
-                raise ApiError(int(event["object"].get("code", GONE)), event["object"].get("message", "watch failed"))
+                raise _ended(event["object"])
             version = event["object"]["metadata"]["resourceVersion"]
             if event["type"] != "BOOKMARK":
                 loop.call_soon_threadsafe(self._event, event)
         return version
+
+
+def _ended(status: Object) -> Refused:
+    """Why the API server ends a watch."""
+    return Refused(int(status.get("code", GONE)), "watch", str(status.get("message", "no reason given")))

@@ -1,0 +1,172 @@
+"""Ways to log in: what kubectl makes of a kubeconfig, and what it has programs do for it."""
+
+from __future__ import annotations
+
+import base64
+import json
+import ssl
+import subprocess
+from collections.abc import Callable
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tidepool_api.kube import Api, NoAccess, Refused, kubeconfig
+from tidepool_api_testing.server import ADMIN_TOKEN, Server
+
+Config = Callable[..., Path]
+
+
+@pytest.fixture
+def config(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Config:
+    """Writes a kubeconfig that has a user and a cluster, and makes it the one that holds."""
+
+    def write(user: dict[str, Any], name: str = "config", context: str = "here", **cluster: Any) -> Path:
+        path = tmp_path / name
+        content = {
+            "clusters": [{"name": context, "cluster": {"server": "https://127.0.0.1:1/", **cluster}}],
+            "users": [{"name": context, "user": user}],
+            "contexts": [
+                {"name": context, "context": {"cluster": context, "user": context, "namespace": f"ns-{context}"}}
+            ],
+            "current-context": context,
+        }
+        path.write_text(json.dumps(content))
+        monkeypatch.setenv("KUBECONFIG", str(path))
+        return path
+
+    return write
+
+
+def test_of_several_files_the_first_holds(config: Config, monkeypatch: pytest.MonkeyPatch) -> None:
+    """And any of their contexts may be chosen."""
+    files = [config({"token": "a"}), config({"token": "b"}, "other", "there"), config({"token": "c"}, "third")]
+    monkeypatch.setenv("KUBECONFIG", ":".join(map(str, [*files, "/nowhere"])))
+    here, there = kubeconfig.access(), kubeconfig.access("there")
+    assert (here.server, here.namespace, here.authorization()) == ("https://127.0.0.1:1", "ns-here", "Bearer a")
+    assert (there.namespace, there.authorization()) == ("ns-there", "Bearer b")
+
+
+@pytest.mark.parametrize(
+    ("text", "why"),
+    [
+        ("{", "no kubeconfig that can be read"),
+        ("[1]", "no kubeconfig that can be read"),
+        ("contexts: [{}]", "no kubeconfig that can be read"),
+        ("", "no current context"),
+        ("current-context: gone", "has no context 'gone'"),
+        ("{current-context: a, contexts: [{name: a, context: {cluster: b}}]}", "has no cluster 'b'"),
+    ],
+)
+def test_what_is_no_kubeconfig_is_said_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, text: str, why: str) -> None:
+    (tmp_path / "config").write_text(text)
+    monkeypatch.setenv("KUBECONFIG", str(tmp_path / "config"))
+    with pytest.raises(NoAccess, match=why):
+        kubeconfig.access()
+
+
+def test_without_a_kubeconfig_there_is_no_way(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("KUBECONFIG", raising=False)
+    monkeypatch.setenv("HOME", str(tmp_path))
+    with pytest.raises(NoAccess, match="there is no kubeconfig"):
+        kubeconfig.found()
+
+
+def test_a_login_of_former_times_is_refused(config: Config) -> None:
+    config({"auth-provider": {"name": "gcp"}})
+    with pytest.raises(NoAccess, match="credential plugin"):
+        kubeconfig.access()
+
+
+def test_files_are_found_beside_their_kubeconfig(config: Config) -> None:
+    """A token is read each time: somebody renews it."""
+    path = config({"tokenFile": "token"})
+    path.with_name("token").write_text("one\n")
+    access = kubeconfig.access()
+    assert access.authorization() == "Bearer one"
+    path.with_name("token").write_text("two\n")
+    assert access.authorization() == "Bearer two"
+
+
+def plugin(path: Path, **status: Any) -> dict[str, Any]:
+    """A credential plugin beside the kubeconfig, which counts how often it is run and notes what it was told."""
+    program = path / "plugin"
+    answer = json.dumps({"apiVersion": "client.authentication.k8s.io/v1", "kind": "ExecCredential", "status": status})
+    program.write_text(f"#!/bin/sh\necho \"$KUBERNETES_EXEC_INFO $GIVEN $1\" >> {path}/runs\nprintf %s '{answer}'\n")
+    program.chmod(0o755)
+    env = [{"name": "GIVEN", "value": "variable"}]
+    return {"apiVersion": "client.authentication.k8s.io/v1", "command": "./plugin", "args": ["word"], "env": env}
+
+
+@pytest.mark.parametrize(("hours", "runs"), [(None, 1), (1, 1), (-1, 3)])
+def test_a_plugin_is_asked_again_when_its_word_is_over(
+    config: Config, tmp_path: Path, hours: int | None, runs: int
+) -> None:
+    until = {} if hours is None else {"expirationTimestamp": f"{datetime.now(UTC) + timedelta(hours=hours):%FT%TZ}"}
+    config({"exec": plugin(tmp_path, token="given", **until) | {"provideClusterInfo": True}})
+    access = kubeconfig.access()
+    assert [access.authorization() for _ in range(2)] == ["Bearer given"] * 2
+    said = (tmp_path / "runs").read_text().splitlines()
+    assert len(said) == runs
+    info, words = said[0].rsplit("}", 1)[0] + "}", said[0].rsplit("}", 1)[1]
+    assert words == " variable word"
+    assert json.loads(info)["spec"]["cluster"] == {"server": "https://127.0.0.1:1/"}
+
+
+@pytest.mark.parametrize("command", ["false", "true", "/nowhere/plugin"])
+def test_a_plugin_that_fails_is_named(config: Config, command: str) -> None:
+    config({"exec": {"apiVersion": "v1", "command": command, "installHint": "install it"}})
+    with pytest.raises(NoAccess, match=r"credential plugin gives nothing: .*\. install it"):
+        kubeconfig.access()
+
+
+def self_signed(folder: Path) -> tuple[str, str]:
+    """A certificate and its key."""
+    new = ("req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256", "-nodes", "-subj", "/CN=me")
+    subprocess.run(["openssl", *new, "-keyout", "key", "-out", "cert"], cwd=folder, check=True, capture_output=True)
+    return (folder / "cert").read_text(), (folder / "key").read_text()
+
+
+def test_a_certificate_may_be_in_the_kubeconfig_a_file_or_a_plugins_word(config: Config, tmp_path: Path) -> None:
+    own = self_signed(tmp_path)
+    inside = dict(zip(("client-certificate-data", "client-key-data"), map(encoded, own), strict=True))
+    given = plugin(tmp_path, clientCertificateData=own[0], clientKeyData=own[1])
+    for user in (inside, {"client-certificate": "cert", "client-key": "key"}, {"exec": given}):
+        config(user)
+        access = kubeconfig.access()
+        assert access.certificate == own
+        assert isinstance(access.context(), ssl.SSLContext)
+
+
+def encoded(text: str) -> str:
+    return base64.b64encode(text.encode()).decode()
+
+
+def test_a_real_api_server_lets_nobody_else_in(api_server: Server, config: Config) -> None:
+    """By its certificate, whatever it is called; and by one's token."""
+    server = f"https://127.0.0.1:{api_server.port}"
+    authority = {"certificate-authority-data": encoded(api_server.certificate.read_text())}
+    for cluster in (authority, {"insecure-skip-tls-verify": True}, authority | {"tls-server-name": "kubernetes"}):
+        config({"token": ADMIN_TOKEN}, server=server, **cluster)
+        assert Api(kubeconfig.access()).get("/api/v1/namespaces/default")["metadata"]["name"] == "default"
+    for user, cluster, status in (
+        ({"token": "nobody"}, authority, 401),
+        ({"token": ADMIN_TOKEN}, {}, 0),
+        ({"token": ADMIN_TOKEN}, authority | {"tls-server-name": "somebody.example"}, 0),
+        ({"token": ADMIN_TOKEN}, authority | {"proxy-url": "http://127.0.0.1:1"}, 0),
+    ):
+        config(user, server=server, **cluster)
+        with pytest.raises(Refused) as refused:
+            Api(kubeconfig.access()).get("/api/v1/namespaces/default")
+        assert refused.value.status == status
+
+
+def test_a_proxy_of_the_environment_is_used(config: Config, monkeypatch: pytest.MonkeyPatch) -> None:
+    """But for those whom it says to reach without."""
+    config({}, server="https://api.example:6443")
+    monkeypatch.setenv("https_proxy", "http://proxy.example:3128")
+    assert kubeconfig.access().proxy == "http://proxy.example:3128"
+    monkeypatch.setenv("no_proxy", "api.example")
+    assert kubeconfig.access().proxy == ""

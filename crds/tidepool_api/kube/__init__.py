@@ -1,0 +1,10 @@
+"""The API server for agent, operator, its Jobs and the plugin: one client, one watch, and the ways to log in.
+
+The only part of `tidepool_api` that needs urllib3; the models do without it, and know nothing of it.
+"""
+
+from tidepool_api.kube.access import ACCOUNT, Access, NoAccess
+from tidepool_api.kube.client import APPLY, MERGE, Api, Object, Refused
+from tidepool_api.kube.watch import Copy
+
+__all__ = ["ACCOUNT", "APPLY", "MERGE", "Access", "Api", "Copy", "NoAccess", "Object", "Refused"]

@@ -1,0 +1,191 @@
+"""The API server: a handful of REST verbs and watches, on plain JSON.
+
+Written out rather than taken from the generated client, because an agent runs on every node: its thousand classes
+would be much of the agent's memory, and what is hard about the API (watches that end, versions that expire, server-
+side apply) is the same with it.
+"""
+
+from __future__ import annotations
+
+import json
+import socket
+from collections.abc import Iterator, Mapping
+from typing import Any
+from urllib.parse import urlencode
+
+import urllib3
+from urllib3.connection import HTTPConnection
+
+from tidepool_api.kube.access import Access, NoAccess
+
+APPLY = "application/apply-patch+yaml"
+MERGE = "application/merge-patch+json"
+JSON = "application/json"
+CONNECT_SECONDS, PATIENCE_SECONDS = 5.0, 30.0
+WATCH_SECONDS = 240
+# A server that has vanished without a word is noticed within a minute, also by a watch on which nothing happens.
+KEEPALIVE = [
+    *HTTPConnection.default_socket_options,
+    (socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1),
+    (socket.IPPROTO_TCP, socket.TCP_KEEPIDLE, 30),
+    (socket.IPPROTO_TCP, socket.TCP_KEEPINTVL, 10),
+    (socket.IPPROTO_TCP, socket.TCP_KEEPCNT, 3),
+]
+
+Object = dict[str, Any]
+
+
+class Refused(Exception):
+    """The API server did not do it, or could not be reached (status 0).
+
+    `why` are its words, and `reason` is its one word; a proxy or whatever else answers in its place has none.
+    """
+
+    def __init__(self, status: int, what: str, why: str, reason: str = "") -> None:
+        super().__init__(f"could not {what}: {why} ({status})")
+        # A webhook gives its refusals whatever status it likes.
+        self.status = 403 if "admission webhook" in why else status
+        self.why, self.reason = why, reason
+
+    @property
+    def is_gone(self) -> bool:
+        """Whether the API server itself says that the object is not there."""
+        return self.status == 404 and self.reason == "NotFound"
+
+    @property
+    def is_conflict(self) -> bool:
+        """Whether it exists already, or is not what we thought."""
+        return self.status == 409
+
+    @property
+    def is_about_object(self) -> bool:
+        """Whether other objects may fare better: it is not for who we are or how busy the API server is."""
+        return self.status not in (0, 401, 429, 503, 504)
+
+
+class Api:
+    """One API server and the identity with which to talk to it. Safe to use from several threads."""
+
+    def __init__(self, access: Access, *, patience: float = PATIENCE_SECONDS) -> None:
+        """`patience` is how many seconds an answer may take, but for the events of a watch."""
+        self._access = access
+        self._timeout = urllib3.Timeout(connect=CONNECT_SECONDS, read=patience)
+        options: dict[str, Any] = {"maxsize": 16, "ssl_context": access.context(), "socket_options": KEEPALIVE}
+        options |= {"retries": False, "timeout": self._timeout}
+        if access.server_name:
+            options |= {"server_hostname": access.server_name, "assert_hostname": access.server_name}
+        if access.is_insecure:
+            options["assert_hostname"] = False
+            urllib3.disable_warnings(urllib3.exceptions.InsecureRequestWarning)  # who asked for it knows
+        try:
+            self._http = _manager(access.proxy, options)
+        except urllib3.exceptions.ProxySchemeUnknown as error:
+            raise NoAccess(f"proxy {access.proxy}: {error}") from error
+
+    def get(self, path: str, **query: str) -> Object:
+        """One object, or a list."""
+        return self.call("GET", path, query)
+
+    def offers(self, path: str) -> bool:
+        """Whether the API server has the kind at that path, by its own lists of what it has."""
+        version, _, kind = path.removeprefix("/apis/").rpartition("/")
+        if version.startswith("/api/"):
+            return True  # the core's kinds are everywhere
+        groups = self._listed("/apis", "APIGroupList", "groups")
+        if not any(one["groupVersion"] == version for group in groups for one in group["versions"]):
+            return False
+        return any(one["name"] == kind for one in self._listed(f"/apis/{version}", "APIResourceList", "resources"))
+
+    def _listed(self, path: str, kind: str, what: str) -> list[Object]:
+        answer = self.get(path)
+        if answer.get("kind") != kind:
+            raise Refused(0, f"GET {path}", f"the answer is no {kind}: that is no API server")
+        found: list[Object] = answer[what]
+        return found
+
+    def create(self, path: str, body: Object, **query: str) -> Object:
+        """Creates an object in the collection."""
+        return self.call("POST", path, query, body)
+
+    def replace(self, path: str, body: Object) -> Object:
+        """Replaces an object, if it still has the resource version of the body."""
+        return self.call("PUT", path, {}, body)
+
+    def delete(self, path: str, *, uid: str, version: str = "", **query: str) -> Object:
+        """Deletes the object if it still is the one with that uid and, where one is given, that resource version."""
+        conditions = {"uid": uid} | ({"resourceVersion": version} if version else {})
+        return self.call("DELETE", path, query, {"preconditions": conditions, "propagationPolicy": "Background"})
+
+    def merge(self, path: str, body: Object, **query: str) -> Object:
+        """Changes fields of an object."""
+        return self.call("PATCH", path, query, body, MERGE)
+
+    def apply(self, path: str, body: Object, *, manager: str) -> Object:
+        """Server-side apply: the object's fields that `manager` cares for are these, and no others."""
+        return self.call("PATCH", path, {"fieldManager": manager, "force": "true"}, body, APPLY)
+
+    def watch(self, path: str, **query: str) -> Iterator[Object]:
+        """Events since a resource version, until the server ends the watch."""
+        seconds = str(WATCH_SECONDS)
+        timeout = urllib3.Timeout(connect=CONNECT_SECONDS, read=WATCH_SECONDS + 30)
+        query |= {"watch": "true", "allowWatchBookmarks": "true", "timeoutSeconds": seconds}
+        response = self._send("GET", path, query, timeout=timeout, preload_content=False)
+        try:
+            if response.status >= 400:
+                _checked(response, f"watch {path}")
+            yield from map(json.loads, _lines(response))
+        except (urllib3.exceptions.HTTPError, ValueError) as error:
+            raise Refused(0, f"watch {path}", str(error)) from error
+        finally:
+            response.close()
+
+    def call(
+        self, method: str, path: str, query: Mapping[str, str], body: Object | None = None, kind: str = JSON
+    ) -> Object:
+        """Any request, with a body of some kind, and an object as its answer."""
+        data = None if body is None else json.dumps(body).encode()
+        answer = self._send(method, path, query, body=data, headers={"Content-Type": kind})
+        try:
+            document: Object = json.loads(_checked(answer, f"{method} {path}"))
+        except ValueError:
+            raise Refused(0, f"{method} {path}", "the answer is not JSON: that is no API server") from None
+        return document
+
+    def read(self, path: str, **query: str) -> bytes:
+        """The body of an answer as it is, which may be a log or what a pod says."""
+        return _checked(self._send("GET", path, query), f"GET {path}")
+
+    def _send(self, method: str, path: str, query: Mapping[str, str], **options: Any) -> urllib3.BaseHTTPResponse:
+        headers = {"Accept": "application/json, */*", **options.pop("headers", {})}
+        url = f"{self._access.server}{path}?{urlencode(query)}"
+        try:
+            if authorization := self._access.authorization():
+                headers["Authorization"] = authorization
+            return self._http.request(method, url, headers=headers, **options)
+        except (urllib3.exceptions.HTTPError, OSError, NoAccess) as error:
+            raise Refused(0, f"{method} {path}", str(error)) from error
+
+
+def _manager(proxy: str, options: dict[str, Any]) -> urllib3.PoolManager:
+    return urllib3.ProxyManager(proxy, **options) if proxy else urllib3.PoolManager(**options)
+
+
+def _lines(response: urllib3.BaseHTTPResponse) -> Iterator[bytes]:
+    pending = b""
+    for chunk in response.stream(65536, decode_content=True):
+        *whole, pending = (pending + chunk).split(b"\n")
+        yield from filter(None, whole)
+
+
+def _checked(answer: urllib3.BaseHTTPResponse, what: str) -> bytes:
+    """The body of an answer that is no refusal; of what is not the API server's own only the beginning is quoted."""
+    body: bytes = answer.data
+    if answer.status < 400:
+        return body
+    try:
+        document = json.loads(body)
+        if document["kind"] == "Status":
+            raise Refused(answer.status, what, str(document["message"]), str(document["reason"]))
+    except (ValueError, KeyError, TypeError):
+        pass
+    raise Refused(answer.status, what, body[:200].decode("utf-8", "replace") or str(answer.reason))
