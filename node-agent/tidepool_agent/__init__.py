@@ -17,7 +17,6 @@ Which module does what, each importing only those above it:
     hypervisor  libvirt: a connection that can be lost, a call that can hang
     guest       one guest: probe it, carry out steps in it; guest.sh is what runs there
     session     the way to one machine: connection, guest agent, and the thread for both
-    kubeapi     the few REST verbs that are needed; watch keeps copies of what the API server has
     kubevirt    the instances of KubeVirt on this node, each with a libvirt daemon of its own
     nova        pure: a libvirt domain's XML in, a machine out; host lists the domains of the host's own libvirt
     cluster     what is read from the API server and what is written there

@@ -1,4 +1,7 @@
-"""A client that writes many objects at a time."""
+"""A client that writes many objects at a time: it plays a thousand agents beside what it measures.
+
+With the parts' own client each call in flight would have a thread; here all are in one event loop.
+"""
 
 from __future__ import annotations
 
