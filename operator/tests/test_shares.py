@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from world import BORROWER, LENDER, MIB, carried_out, guest, mib, pairing, plan, pool, reasons
@@ -54,13 +52,6 @@ def test_the_minimum_comes_first_and_the_weighty_before_the_others() -> None:
     claims = [claim("a", (2048, 9000)), claim("b"), claim("c", weight=2)]
     assert in_mib(share(130 * MIB, claims)) == {"a": 64, "b": 0, "c": 64}
     assert in_mib(share(192 * MIB, claims)) == {"a": 64, "b": 64, "c": 64}
-
-
-def test_what_nobody_else_could_get_is_kept() -> None:
-    """Of lenders that need the rest themselves: it is no one's share, and only what is free is shared out."""
-    rich, poor = replace(claim("rich"), held=1024 * MIB), claim("poor")
-    assert in_mib(share(1024 * MIB, [rich, poor])) == {"rich": 1024, "poor": 0}
-    assert in_mib(share(1280 * MIB, [rich, poor])) == {"rich": 1120, "poor": 160}
 
 
 curves = st.lists(st.tuples(st.integers(1, 4096), st.integers(0, 2000)), max_size=6).map(

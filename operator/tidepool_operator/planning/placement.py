@@ -153,14 +153,9 @@ def _bound(lender: MemoryGuest, pool: MemoryPool) -> int:
 
 
 def keep(ledger: Ledger, inventory: Inventory, pool: str, selection: Selection, disruption: Disruption) -> None:
-    """Enters every existing pairing that is still right, cut down where it no longer fits and may be cut down now.
-
-    What a borrower has too much of goes last from lenders that could lend the least of it to another.
-    """
+    """Enters every existing pairing that is still right, cut down where it no longer fits and may be cut down now."""
     leaving: list[MemoryPairing] = []
-    pairings = inventory.of_pool(pool)
-    lost, ranks = _lost(ledger, pairings), ledger.ranks
-    for one in sorted(pairings, key=lambda one: (-ranks.get(one.borrower_ref, 0), -lost[one.lender_ref])):
+    for one in sorted(inventory.of_pool(pool), key=lambda one: -ledger.ranks.get(one.borrower_ref, 0)):
         borrower, lender = one.borrower_ref, one.lender_ref
         size = _kept(ledger, selection, one)
         is_cut = size < one.spec.size_bytes
@@ -175,14 +170,6 @@ def keep(ledger: Ledger, inventory: Inventory, pool: str, selection: Selection, 
             leaving.append(one)
     for one in leaving:
         ledger.allowance.leave(one.lender_ref, one.spec.size_bytes)
-
-
-def _lost(ledger: Ledger, pairings: Iterable[MemoryPairing]) -> dict[Ref, int]:
-    """By how much more all that a lender has lent is than what it could lend anew."""
-    lent: dict[Ref, int] = defaultdict(int)
-    for one in pairings:
-        lent[one.lender_ref] += one.spec.size_bytes
-    return {lender: max(0, size - ledger.free(lender)) for lender, size in lent.items()}
 
 
 def _kept(ledger: Ledger, selection: Selection, one: MemoryPairing) -> int:

@@ -3,9 +3,6 @@
 Everybody gets the minimum first. The rest goes where a byte answers most reads a second, as far as curves are known:
 each curve is taken by its concave hull, so that the best next piece of any of them is the best next piece of all. Who
 has no curve gets its fair share, by weight, and what nobody with a curve would gain by.
-
-What a lender needs itself by now it could lend to nobody anew. So a borrower that has it keeps it: taken from one it
-would not be another's.
 """
 
 from __future__ import annotations
@@ -35,12 +32,6 @@ class Claim:
     weight: int = 1
     curve: tuple[Point, ...] = ()  # by size; empty when nothing is known
     rank: int = 0  # who has more gets its minimum first
-    held: int = 0  # of what it has, what nobody else could get
-
-    @property
-    def base(self) -> int:
-        """What it has before there is more to share."""
-        return max(self.least, min(self.held, self.most))
 
 
 class _Piece(NamedTuple):
@@ -53,14 +44,10 @@ class _Piece(NamedTuple):
 
 
 def share(capacity: int, claims: Sequence[Claim]) -> dict[Ref, int]:
-    """The size of each borrower, in bytes; 0 for those whose minimum is not to be had.
-
-    What is held is a part of `capacity`.
-    """
-    free = max(0, capacity - sum(one.held for one in claims))
-    sizes = _least(free, claims)
+    """The size of each borrower, in bytes; 0 for those whose minimum is not to be had."""
+    sizes = _least(capacity, claims)
     served = [one for one in claims if sizes[one.borrower]]
-    rest = free - sum(one.base - min(one.held, one.base) for one in served)
+    rest = capacity - sum(sizes.values())
     known = [one for one in served if one.curve]
     unknown = [one for one in served if not one.curve]
     total = sum(one.weight for one in served) or 1
@@ -70,22 +57,21 @@ def share(capacity: int, claims: Sequence[Claim]) -> dict[Ref, int]:
     return {name: size + more.get(name, 0) for name, size in sizes.items()}
 
 
-def _least(free: int, claims: Iterable[Claim]) -> dict[Ref, int]:
+def _least(capacity: int, claims: Iterable[Claim]) -> dict[Ref, int]:
     """The minimum for as many as it lasts, those of the highest rank first, and of these the weightiest."""
     sizes: dict[Ref, int] = {}
     for one in sorted(claims, key=lambda one: (-one.rank, -one.weight, one.borrower)):
-        missing = one.base - min(one.held, one.base)
-        sizes[one.borrower] = one.base if missing <= free else 0
-        free -= missing if sizes[one.borrower] else 0
+        sizes[one.borrower] = one.least if one.least <= capacity else 0
+        capacity -= sizes[one.borrower]
     return sizes
 
 
 def _fair(amount: int, claims: Iterable[Claim]) -> dict[Ref, int]:
-    """So much shared out by weight, beyond what each has already and up to its maximum."""
+    """So much shared out by weight, beyond the minimum and up to the maximum of each."""
     given: dict[Ref, int] = {}
     weight = sum(one.weight for one in claims)
-    for one in sorted(claims, key=lambda one: ((one.most - one.base) / one.weight, one.borrower)):
-        part = _grained(min(one.most - one.base, amount * one.weight // weight), one)
+    for one in sorted(claims, key=lambda one: ((one.most - one.least) / one.weight, one.borrower)):
+        part = _grained(min(one.most - one.least, amount * one.weight // weight), one)
         given[one.borrower] = part
         amount -= part
         weight -= one.weight
@@ -93,7 +79,7 @@ def _fair(amount: int, claims: Iterable[Claim]) -> dict[Ref, int]:
 
 
 def _best(amount: int, claims: Iterable[Claim]) -> dict[Ref, int]:
-    """So much given piece by piece to where it answers most reads, beyond what each has already."""
+    """So much given piece by piece to where it answers most reads, beyond the minimum of each."""
     by_name = {one.borrower: one for one in claims}
     given = dict.fromkeys(by_name, 0)
     for piece in sorted(piece for one in by_name.values() for piece in _pieces(one)):
@@ -104,14 +90,14 @@ def _best(amount: int, claims: Iterable[Claim]) -> dict[Ref, int]:
 
 
 def _grained(extra: int, one: Claim) -> int:
-    """What is given beyond what it has already, in whole grains unless it is all."""
-    return extra if extra == one.most - one.base else extra // GRAIN * GRAIN
+    """What is given beyond the minimum, in whole grains unless it is all."""
+    return extra if extra == one.most - one.least else extra // GRAIN * GRAIN
 
 
 def _pieces(one: Claim) -> Iterable[_Piece]:
-    """The stretches beyond what it has already in which more memory answers more reads."""
-    inner = [point for point in one.curve if one.base < point.size < one.most]
-    points = [Point(size, value_at(one.curve, size)) for size in (one.base, one.most)]
+    """The stretches beyond the minimum in which more memory answers more reads."""
+    inner = [point for point in one.curve if one.least < point.size < one.most]
+    points = [Point(size, value_at(one.curve, size)) for size in (one.least, one.most)]
     hull = _hull([points[0], *inner, points[1]])
     for begin, end in pairwise(hull):
         slope = (end.reads - begin.reads) / max(1, end.size - begin.size)

@@ -11,8 +11,6 @@ from tidepool_operator.planning.quotas import home
 from tidepool_operator.planning.shares import Claim, share, steady
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
-
     from tidepool_api import MemoryGuest, MemoryPool, Ref
     from tidepool_operator.planning.inventory import Inventory
     from tidepool_operator.planning.placement import Ledger
@@ -30,22 +28,18 @@ def size(pool: MemoryPool, inventory: Inventory, selection: Selection, ledger: L
     if not is_sized(pool):
         ledger.wanted = dict.fromkeys(selection.borrowers, pool.spec.most_bytes)
         return
-    present = _present(pool, inventory, selection)
-    lent = _summed((lender, size) for (lender, _), size in present.items())
-    areas = {ledger.area(name) for name in selection.borrowers}
-    near = (name for name in selection.lenders if ledger.area(name) in areas)
-    given = {name: _capacity(ledger, name, lent.get(name, 0)) for name in near}
-    reached = _keep_within(ledger.allowance.limits, given)
-    held = _held(ledger, given, lent, present)
+    lent, present = _present(pool, inventory, selection)
     claims: dict[str, list[Claim]] = defaultdict(list)
     for name, one in selection.borrowers.items():
-        claims[ledger.area(name)].append(claim(pool, name, one, ledger.ranks.get(name, 0), held.get(name, 0)))
+        claims[ledger.area(name)].append(claim(pool, name, one, ledger.ranks.get(name, 0)))
+    near = (name for name in selection.lenders if ledger.area(name) in claims)
+    given = {name: _capacity(ledger, name, lent.get(name, 0)) for name in near}
+    reached = _keep_within(ledger.allowance.limits, given)
     capacity: dict[str, int] = defaultdict(int)
     for name, amount in given.items():
         capacity[ledger.area(name)] += amount
     ledger.due = {name: size for area, some in claims.items() for name, size in share(capacity[area], some).items()}
-    borrowed = _summed((borrower, size) for (_, borrower), size in present.items())
-    ledger.wanted = steady(ledger.due, borrowed, chain.from_iterable(claims.values()))
+    ledger.wanted = steady(ledger.due, present, chain.from_iterable(claims.values()))
     for asked in chain.from_iterable(claims.values()):
         if ledger.due[asked.borrower] < asked.most:
             ledger.allowance.lack(asked.borrower, reached)
@@ -64,38 +58,18 @@ def _keep_within(limits: Limits, given: dict[Ref, int]) -> list[Bound]:
     return reached
 
 
-def _present(pool: MemoryPool, inventory: Inventory, selection: Selection) -> dict[tuple[Ref, Ref], int]:
-    """The sizes of the pairings that may stay, by lender and borrower."""
-    found: dict[tuple[Ref, Ref], int] = {}
+def _present(pool: MemoryPool, inventory: Inventory, selection: Selection) -> tuple[dict[Ref, int], dict[Ref, int]]:
+    """What lenders lend and borrowers have now, in pairings that may stay."""
+    lent: dict[Ref, int] = defaultdict(int)
+    borrowed: dict[Ref, int] = defaultdict(int)
     for one in inventory.of_pool(pool.name):
         lender, borrower = one.lender_ref, one.borrower_ref
         stays = lender in selection.lenders and lender not in selection.roles.ending
         stays = stays and not selection.is_off_network(one) and not one.terminating
         if stays and borrower in selection.borrowers:
-            found[lender, borrower] = found.get((lender, borrower), 0) + one.spec.size_bytes
-    return found
-
-
-def _summed(sizes: Iterable[tuple[Ref, int]]) -> dict[Ref, int]:
-    sums: dict[Ref, int] = defaultdict(int)
-    for name, size in sizes:
-        sums[name] += size
-    return sums
-
-
-def _held(
-    ledger: Ledger, given: Mapping[Ref, int], lent: Mapping[Ref, int], present: Mapping[tuple[Ref, Ref], int]
-) -> dict[Ref, int]:
-    """What borrowers have of lenders that lend more than they could lend anew: it stays with who has it.
-
-    Cut down, a part of it would be nobody's, and the less there is the more of the rest would seem to be for others.
-    """
-    parts = {name: amount for name, amount in given.items() if amount > ledger.free(name)}
-    return _summed(
-        (borrower, size * parts[lender] // lent[lender])
-        for (lender, borrower), size in present.items()
-        if lender in parts
-    )
+            lent[lender] += one.spec.size_bytes
+            borrowed[borrower] += one.spec.size_bytes
+    return lent, borrowed
 
 
 def _capacity(ledger: Ledger, lender: Ref, lent: int) -> int:
@@ -103,8 +77,8 @@ def _capacity(ledger: Ledger, lender: Ref, lent: int) -> int:
     return max(0, ledger.free(lender), min(lent, ledger.bound[lender]))
 
 
-def claim(pool: MemoryPool, name: Ref, guest: MemoryGuest, rank: int, held: int = 0) -> Claim:
-    """What a borrower asks for; it holds so much that nobody else could get."""
+def claim(pool: MemoryPool, name: Ref, guest: MemoryGuest, rank: int) -> Claim:
+    """What a borrower asks for."""
     weights = (one.weight for one in pool.spec.borrowers.weights if one.selector.matches(guest.metadata.labels))
     least = pool.spec.least_bytes
-    return Claim(name, least, max(least, pool.spec.most_bytes), next(weights, 1), curve_of(guest.status), rank, held)
+    return Claim(name, least, max(least, pool.spec.most_bytes), next(weights, 1), curve_of(guest.status), rank)
