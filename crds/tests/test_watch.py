@@ -13,17 +13,19 @@ from typing import Any
 
 import pytest
 
-from tidepool_api import GuestKey
-from tidepool_api.kube import Access, Api, Copy, Refused, watch
+from tidepool_api import GuestKey, names
+from tidepool_api.kube import Access, Api, Copy, Refused, Resource, ours, watch
+from tidepool_api.kube.resources import PODS
 from tidepool_api_testing.server import ADMIN_TOKEN, Server
 
-PATH = "/apis/tidepool.dev/v1alpha1/memorypairings"
+PAIRINGS = ours(names.PAIRINGS)
+PATH = PAIRINGS.path()
 
 
 def followed() -> Copy[GuestKey]:
     """A copy that nobody fills: no API server is asked for anything."""
     api = Api(Access("https://127.0.0.1:1"))
-    return Copy(GuestKey, api, "/pairings", lambda *_: None)
+    return Copy(GuestKey, api, PAIRINGS, lambda *_: None)
 
 
 def item(version: int, uid: str = "u") -> dict[str, Any]:
@@ -94,7 +96,7 @@ def wait_for(check: Callable[[], bool]) -> None:
 def follow(front: Front, times: int) -> Copy[GuestKey]:
     """A copy after its list was asked for so many times; it lost nothing meanwhile."""
     lost: list[object] = []
-    copy = Copy(GuestKey, front.api, PATH, lambda old, new: None if new else lost.append(old))
+    copy = Copy(GuestKey, front.api, PAIRINGS, lambda old, new: None if new else lost.append(old))
 
     async def scenario() -> None:
         copy.start(asyncio.get_running_loop())
@@ -122,6 +124,15 @@ def test_what_is_no_api_server_does_not_say_that_there_is_nothing(front: Front) 
     assert not copy.synced.is_set()
 
 
+@pytest.mark.parametrize("said", [{"kind": "Welcome", "items": None}, {"items": []}, [1]])
+def test_a_list_that_is_none_is_a_refusal_like_another(front: Front, said: Any) -> None:
+    """So an operator that begins goes on asking; any other error would end its beginning in the middle."""
+    front.answers[PATH] = said
+    with pytest.raises(Refused, match="that is no API server") as found:
+        front.api.list_all(PATH)
+    assert not found.value.is_about_object
+
+
 def test_a_kind_that_is_not_installed_has_no_objects(front: Front) -> None:
     """An API server says so in its list of kinds; to the list of objects it answers as a web server would."""
     front.answers["/apis"] = {"kind": "APIGroupList", "groups": [{"versions": [{"groupVersion": "apps/v1"}]}]}
@@ -134,11 +145,12 @@ def test_a_real_api_server_says_what_it_has(api_server: Server, tmp_path: Path) 
     token = tmp_path / "token"
     token.write_text(ADMIN_TOKEN)
     api = Api(Access.by_token(f"https://127.0.0.1:{api_server.port}", authority=api_server.certificate, token=token))
-    assert api.offers(PATH)
-    assert api.offers("/api/v1/pods")
-    assert not api.offers("/apis/tidepool.dev/v1alpha1/memorypuddles")
-    assert not api.offers("/apis/nobody.example/v1/things")
-    for path, known in (("/apis/nobody.example/v1/things", False), ("/api/v1/namespaces/default/pods/none", True)):
+    nobodys = Resource("nobody.example/v1", "things")
+    assert api.offers(PAIRINGS)
+    assert api.offers(PODS)
+    assert not api.offers(ours("memorypuddles"))
+    assert not api.offers(nobodys)
+    for path, known in ((nobodys.path(), False), (PODS.path("default", "none"), True)):
         with pytest.raises(Refused) as refused:
             api.get(path)
         assert (refused.value.status, refused.value.is_gone) == (404, known)

@@ -13,7 +13,7 @@ from objects import NOW, guest
 from tidepool_api import names
 from tidepool_api.kube import Refused
 from tidepool_kubectl.cluster import Unusable
-from tidepool_kubectl.collect import Collector, Query, write
+from tidepool_kubectl.collect import Collector, write
 
 SYSTEM = "/api/v1/namespaces/tidepool-system"
 TOKEN = "eyJhbGciOiJSUzI1NiJ9.eyJzdWIiOiJzZWNyZXQifQ.c2lnbmF0dXJl"
@@ -38,8 +38,8 @@ class Server:
         self._answers = answers
         self.asked: list[str] = []
 
-    def read(self, path: str, query: Query) -> bytes:
-        key = path + ("?previous" if ("previous", "true") in query else "")
+    def read(self, path: str, **query: str) -> bytes:
+        key = path + ("?previous" if "previous" in query else "")
         self.asked.append(key)
         if key not in self._answers:
             raise Refused(403, f"GET {path}", "Forbidden")
@@ -116,7 +116,7 @@ def test_of_one_namespace_it_has_the_objects_of_that_one() -> None:
 
 
 def test_without_a_cluster_there_is_nothing_to_collect() -> None:
-    def read(_path: str, _query: Query) -> bytes:
+    def read(_path: str, **_query: str) -> bytes:
         raise Unusable("the API server does not answer")
 
     with pytest.raises(Unusable):

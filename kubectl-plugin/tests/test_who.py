@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import io
-import json
 from typing import Any
 
 from objects import HEAD, condition, guest, pairing
 from rich.console import Console
 
-from tidepool_api import GuestKey, MemoryGrant, MemoryGuest, MemoryPairing
-from tidepool_api.kube import Refused
+from tidepool_api import GuestKey, MemoryGrant, MemoryGuest, MemoryPairing, names
+from tidepool_api.kube import Access, Api, Listing, Refused, ours
 from tidepool_kubectl import verdict
 from tidepool_kubectl.cluster import Cluster
 from tidepool_kubectl.snapshot import Lendings
@@ -88,26 +87,26 @@ def test_memory_without_a_pairing_is_not_left_out() -> None:
     assert list(remarks(Lendings(guests=(stray, sound)), ("ns", "m"))) == []
 
 
-class Asked(Cluster):
-    """A cluster that notes for what it is asked; whoever asks may list pairings of single namespaces only."""
+class Asked(Api):
+    """An API server that notes for what it is asked; whoever asks may list pairings of single namespaces only."""
 
     def __init__(self, grant: MemoryGrant) -> None:
-        self.namespace, self._everywhere, self._where = "ns", False, "/namespaces/ns"
+        super().__init__(Access("https://127.0.0.1:1"))
         self._grant, self.paths = grant, list[str]()
 
-    def read(self, path: str, _query: object = ()) -> bytes:
+    def list_all(self, path: str, **_: str) -> Listing:
         self.paths.append(path)
-        if path.endswith("v1alpha1/memorypairings"):
+        if path == ours(names.PAIRINGS).path():
             raise Refused(403, f"GET {path}", "Forbidden")
-        return json.dumps({"items": [self._grant.to_dict()] if path.endswith("/memorygrants") else []}).encode()
+        return Listing([self._grant.to_dict()] if path.endswith("/memorygrants") else [], "1", 0)
 
 
 def test_a_grant_for_what_is_no_namespace_leads_nowhere_else() -> None:
     """Whoever writes grants does not say what is read with the rights of whoever looks at them."""
     spec = {"to": [{"namespace": "../../../../api/v1/namespaces/kube-system/secrets?"}]}
-    cluster = Asked(MemoryGrant.parse(grant().to_dict() | {"spec": spec}))
-    cluster.lendings()
-    assert "/namespaces/..%2F..%2F..%2F..%2Fapi%2Fv1%2Fnamespaces%2Fkube-system%2Fsecrets%3F/" in cluster.paths[-1]
+    api = Asked(MemoryGrant.parse(grant().to_dict() | {"spec": spec}))
+    Cluster(api, "ns", everywhere=False, system="tidepool-system").lendings()
+    assert "/namespaces/..%2F..%2F..%2F..%2Fapi%2Fv1%2Fnamespaces%2Fkube-system%2Fsecrets%3F/" in api.paths[-1]
 
 
 def test_what_others_have_written_is_no_command_to_the_terminal() -> None:

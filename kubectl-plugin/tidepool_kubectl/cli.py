@@ -233,7 +233,7 @@ def _live(cluster: Cluster, interval: float) -> None:
 
 def _cluster(context: str | None, namespace: str | None, everywhere: bool, system: str) -> Cluster:
     try:
-        return Cluster(context=context, namespace=namespace, everywhere=everywhere, system=system)
+        return Cluster.reached(context=context, namespace=namespace, everywhere=everywhere, system=system)
     except Unusable as error:
         _give_up(error)
 

@@ -2,21 +2,20 @@
 
 from __future__ import annotations
 
-import json
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable
 from datetime import UTC, datetime
-from typing import Any, TypeVar
-from urllib.parse import quote
+from http import HTTPStatus
+from typing import Any, Self, TypeVar
 
 from tidepool_api import ApiObject, GuestKey, MemoryGrant, MemoryGuest, MemoryPairing, MemoryPool, MemoryQuota, names
-from tidepool_api.kube import Api, NoAccess, Refused, kubeconfig
+from tidepool_api.kube import Api, NoAccess, Object, Refused, Resource, kubeconfig, ours
+from tidepool_api.kube.resources import DAEMONSETS, DEPLOYMENTS, INSTANCES, LEASES, PODS
 from tidepool_kubectl import figures
 from tidepool_kubectl.snapshot import Fleet, Lendings, Snapshot, Workload
 
 T = TypeVar("T", bound=ApiObject)
 R = TypeVar("R")
 
-NO_ANSWER, FORBIDDEN, NOT_FOUND = 0, 403, 404
 SELECTOR = "app.kubernetes.io/name=tidepool"
 COMPONENT = "app.kubernetes.io/component"
 PATIENCE_SECONDS = 15.0
@@ -27,19 +26,23 @@ class Unusable(Exception):
 
 
 class Cluster:
-    """A cluster, as a context of the kubeconfig reaches it."""
+    """A cluster, as it looks from a namespace, or with `everywhere` from all."""
 
-    def __init__(self, *, context: str | None, namespace: str | None, everywhere: bool, system: str) -> None:
-        """`system` is the namespace in which Tidepool is installed; raises `Unusable`."""
+    def __init__(self, api: Api, namespace: str, *, everywhere: bool, system: str) -> None:
+        """`system` is the namespace in which Tidepool is installed."""
+        self._api, self.namespace, self._system = api, namespace, system
+        self._everywhere = everywhere
+        self._where = "" if everywhere else namespace
+
+    @classmethod
+    def reached(cls, *, context: str | None, namespace: str | None, everywhere: bool, system: str) -> Self:
+        """As a context of the kubeconfig reaches it, the current one unless another is named; raises `Unusable`."""
         try:
             access = kubeconfig.access(context)
-            self._api = Api(access, patience=PATIENCE_SECONDS)
+            api = Api(access, patience=PATIENCE_SECONDS)
         except NoAccess as error:
             raise Unusable(f"no cluster: {error}") from error
-        self.namespace = namespace or access.namespace
-        self._everywhere = everywhere
-        self._where = "" if everywhere else f"/namespaces/{self.namespace}"
-        self._system = system
+        return cls(api, namespace or access.namespace, everywhere=everywhere, system=system)
 
     def snapshot(self, *, metrics: bool = False) -> Snapshot:
         """How everything is now, with or without the agents' metrics; raises `Unusable`."""
@@ -69,7 +72,7 @@ class Cluster:
             return Lendings(tuple(one for one in found if self._concerns(one)), guests, grants)
         found, hidden = self._all(MemoryPairing, names.PAIRINGS), []
         for other in sorted({to.namespace for grant in grants for to in grant.spec.to} - {self.namespace}):
-            there = self._allowed(MemoryPairing, names.PAIRINGS, _namespace(other))
+            there = self._allowed(MemoryPairing, names.PAIRINGS, other)
             if there is None:
                 hidden.append(other)
             found += tuple(one for one in there or () if self._concerns(one))
@@ -84,30 +87,25 @@ class Cluster:
         named = {name for pool in pools for name in pool.spec.lenders.namespaces}
         hidden = []
         for other in sorted(named - {self.namespace}) if not self._everywhere else ():
-            there = self._allowed(MemoryGuest, names.GUESTS, _namespace(other))
-            given = self._allowed(MemoryGrant, names.GRANTS, _namespace(other))
+            there = self._allowed(MemoryGuest, names.GUESTS, other)
+            given = self._allowed(MemoryGrant, names.GRANTS, other)
             if there is None or given is None:
                 hidden.append(other)
             guests, grants = guests + (there or ()), grants + (given or ())
-            quotas += self._allowed(MemoryQuota, names.QUOTAS, _namespace(other)) or ()
+            quotas += self._allowed(MemoryQuota, names.QUOTAS, other) or ()
         pairings = self._all(MemoryPairing, names.PAIRINGS)
         return Fleet(pools, pairings, guests, grants, quotas, tuple(hidden), figures.parse(text), unread)
 
     def _allowed(self, model: type[T], plural: str, where: str) -> tuple[T, ...] | None:
-        """All objects of a kind there; None where one may not look."""
+        """All objects of a kind in a namespace, or in all; None where one may not look."""
         return _if_allowed(lambda: self._parsed(model, plural, where))
 
     def _concerns(self, one: MemoryPairing) -> bool:
         return self._everywhere or self.namespace in (one.namespace, one.lender.namespace)
 
-    def read(self, path: str, query: Sequence[tuple[str, str]] = ()) -> bytes:
+    def read(self, path: str, **query: str) -> bytes:
         """The body of an answer; raises `Refused`, and `Unusable` when there is none."""
-        try:
-            return self._api.read(path, **dict(query))
-        except Refused as refusal:
-            if refusal.status == NO_ANSWER:
-                raise Unusable(f"the API server does not answer: {refusal.why}") from refusal
-            raise
+        return _answered(lambda: self._api.read(path, **query))
 
     def figures(self) -> figures.Figures:
         """The agents' metrics alone; raises `Unusable`."""
@@ -123,7 +121,7 @@ class Cluster:
 
     def _machines(self) -> dict[GuestKey, str]:
         try:
-            found = self._list(f"/apis/kubevirt.io/v1{self._where}/virtualmachineinstances")
+            found = self._list(INSTANCES, self._where)
         except Refused:
             return {}  # no KubeVirt, or one may not look
         return {GuestKey.of(one): one.get("status", {}).get("nodeName", "") for one in found}
@@ -139,18 +137,17 @@ class Cluster:
             raise Unusable(_why(error, f"{plural}.{names.GROUP}")) from error
 
     def _parsed(self, model: type[T], plural: str, where: str) -> tuple[T, ...]:
-        return tuple(model.parse(one) for one in self._list(f"/apis/{names.API_VERSION}{where}/{plural}"))
+        return tuple(model.parse(one) for one in self._list(ours(plural), where))
 
     def _workloads(self) -> dict[str, Workload]:
-        place = f"/apis/apps/v1/namespaces/{self._system}"
-        pods = self._list(f"/api/v1/namespaces/{self._system}/pods", SELECTOR)
+        pods = self._list(PODS, self._system, labelSelector=SELECTOR)
         found = [
             (one, one["spec"]["replicas"], one["status"].get("readyReplicas", 0))
-            for one in self._list(f"{place}/deployments", SELECTOR)
+            for one in self._list(DEPLOYMENTS, self._system, labelSelector=SELECTOR)
         ]
         found += [
             (one, one["status"]["desiredNumberScheduled"], one["status"]["numberReady"])
-            for one in self._list(f"{place}/daemonsets", SELECTOR)
+            for one in self._list(DAEMONSETS, self._system, labelSelector=SELECTOR)
         ]
         return {
             (component := one["metadata"]["labels"][COMPONENT]): Workload(
@@ -160,7 +157,7 @@ class Cluster:
         }
 
     def _heartbeats(self) -> dict[str, datetime]:
-        leases = self._list(f"/apis/coordination.k8s.io/v1/namespaces/{self._system}/leases")
+        leases = self._list(LEASES, self._system)
         renewed = {one["metadata"]["name"]: one["spec"].get("renewTime") for one in leases}
         return {
             name.removeprefix(names.LEASE_PREFIX): datetime.fromisoformat(at)
@@ -170,31 +167,32 @@ class Cluster:
 
     def _metrics(self) -> tuple[str, tuple[str, ...]]:
         """What the agents export, read through the API server, and those of which it could not be."""
-        place = f"/api/v1/namespaces/{self._system}/pods"
         texts, unread = [], []
         try:
-            pods = _of(self._list(place, SELECTOR), "agent")
+            pods = _of(self._list(PODS, self._system, labelSelector=SELECTOR), "agent")
         except Refused as error:
             return "", (f"the agents: {error.why}",)
         for pod in pods:
             name = pod["metadata"]["name"]
             try:
-                texts.append(self._get(f"{place}/{name}:{names.AGENT_METRICS_PORT}/proxy/metrics").decode())
+                path = PODS.path(self._system, f"{name}:{names.AGENT_METRICS_PORT}", "proxy/metrics")
+                texts.append(self.read(path).decode())
             except Refused as error:
                 unread.append(f"{name}: {error.why}")
         return "".join(texts), tuple(unread)
 
-    def _list(self, path: str, selector: str = "") -> list[Any]:
-        found: list[Any] = json.loads(self._get(path, selector))["items"]
-        return found
-
-    def _get(self, path: str, selector: str = "") -> bytes:
-        return self.read(path, [("labelSelector", selector)] if selector else ())
+    def _list(self, resource: Resource, namespace: str, **query: str) -> list[Object]:
+        return _answered(lambda: self._api.list_all(resource.path(namespace), **query)).items
 
 
-def _namespace(name: str) -> str:
-    """The path to a namespace; what an object of somebody's names as one leads nowhere else."""
-    return f"/namespaces/{quote(name, safe='')}"
+def _answered(ask: Callable[[], R]) -> R:
+    """What the API server says; raises `Refused`, and `Unusable` when that is nothing."""
+    try:
+        return ask()
+    except Refused as refusal:
+        if not refusal.status:
+            raise Unusable(f"the API server does not answer: {refusal.why}") from refusal
+        raise
 
 
 def _of(pods: Iterable[Any], component: str) -> list[Any]:
@@ -202,9 +200,9 @@ def _of(pods: Iterable[Any], component: str) -> list[Any]:
 
 
 def _why(error: Refused, what: str) -> str:
-    if error.status == NOT_FOUND:
+    if error.status == HTTPStatus.NOT_FOUND:
         return f"the cluster does not know {what}: Tidepool is not installed there"
-    if error.status == FORBIDDEN:
+    if error.status == HTTPStatus.FORBIDDEN:
         return f"you may not list {what} there; choose a namespace with -n"
     return f"cannot list {what}: {error.why}"
 
@@ -214,7 +212,7 @@ def _if_allowed(look: Callable[[], R]) -> R | None:
     try:
         return look()
     except Refused as error:
-        if error.status == FORBIDDEN:
+        if error.status == HTTPStatus.FORBIDDEN:
             return None
         raise Unusable(f"the API server refused: {error.why}") from error
 

@@ -12,15 +12,21 @@ import re
 import tarfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import datetime
-from typing import IO, Any
+from typing import IO, Any, Protocol
 
 from tidepool_api import names
-from tidepool_api.kube import Refused
+from tidepool_api.kube import Refused, ours
+from tidepool_api.kube.resources import DAEMONSETS, DEPLOYMENTS, EVENTS, LEASES, NODES, PODS
 from tidepool_kubectl.cluster import COMPONENT, SELECTOR, Unusable
 
-Query = Sequence[tuple[str, str]]
-Read = Callable[[str, Query], bytes]
 Part = tuple[str, bytes]  # the name of a file, and what is in it
+
+
+class Read(Protocol):
+    """Reads the body of an answer; raises `Refused`, and `Unusable` when there is none."""
+
+    def __call__(self, path: str, **query: str) -> bytes: ...
+
 
 KINDS = (names.POOLS, names.PAIRINGS, names.GUESTS, names.GRANTS, names.QUOTAS)
 PORTS = {"agent": names.AGENT_METRICS_PORT, "operator": names.OPERATOR_METRICS_PORT}
@@ -37,68 +43,66 @@ class Collector:
     def __init__(self, read: Read, *, namespace: str, system: str) -> None:
         """`namespace` limits which of Tidepool's objects are collected; empty for all. Raises `Unusable` later."""
         self._read = read
-        self._where = f"/namespaces/{namespace}" if namespace else ""
-        self._system = f"/namespaces/{system}"
+        self._where, self._system = namespace, system
         self.unread: list[str] = []
 
     def parts(self) -> Iterator[Part]:
         """The files, one after the other; raises `Unusable` if there is no cluster."""
-        yield "version.json", self._read("/version", ())
+        yield "version.json", self._read("/version")
         for kind in KINDS:
-            yield from self._list(f"objects/{kind}.json", f"/apis/{names.API_VERSION}{self._where}/{kind}", _cleaned)
-        yield from self._list(f"objects/{names.CLASSES}.json", f"/apis/{names.API_VERSION}/{names.CLASSES}", _cleaned)
-        about = [("fieldSelector", f"involvedObject.apiVersion={names.API_VERSION}")]
-        yield from self._list("events.json", f"/api/v1{self._where}/events", _cleaned, about)
-        yield from self._list("system/events.json", f"/api/v1{self._system}/events", _cleaned)
-        yield from self._list("nodes.json", "/api/v1/nodes", _node)
+            yield from self._list(f"objects/{kind}.json", ours(kind).path(self._where), _cleaned)
+        yield from self._list(f"objects/{names.CLASSES}.json", ours(names.CLASSES).path(), _cleaned)
+        about = f"involvedObject.apiVersion={names.API_VERSION}"
+        yield from self._list("events.json", EVENTS.path(self._where), _cleaned, fieldSelector=about)
+        yield from self._list("system/events.json", EVENTS.path(self._system), _cleaned)
+        yield from self._list("nodes.json", NODES.path(), _node)
         yield from self._installation()
 
     def _installation(self) -> Iterator[Part]:
-        ours = [("labelSelector", SELECTOR)]
-        for kind in ("deployments", "daemonsets"):
-            yield from self._list(f"system/{kind}.json", f"/apis/apps/v1{self._system}/{kind}", _workload, ours)
-        leases = f"/apis/coordination.k8s.io/v1{self._system}/leases"
-        yield from self._list("system/leases.json", leases, _cleaned)
-        path = f"/api/v1{self._system}/pods"
-        pods = self._items(path, ours)
+        for kind in (DEPLOYMENTS, DAEMONSETS):
+            path = kind.path(self._system)
+            yield from self._list(f"system/{kind.plural}.json", path, _workload, labelSelector=SELECTOR)
+        yield from self._list("system/leases.json", LEASES.path(self._system), _cleaned)
+        pods = self._items(PODS.path(self._system), labelSelector=SELECTOR)
         if pods is None:
             return
         yield "system/pods.json", _json([_workload(pod) for pod in pods])
         for pod in pods:
-            yield from self._of(pod, path)
+            yield from self._of(pod)
 
-    def _of(self, pod: Mapping[str, Any], path: str) -> Iterator[Part]:
+    def _of(self, pod: Mapping[str, Any]) -> Iterator[Part]:
         """Logs, those of a container that has ended too, and metrics of a pod."""
         name, component = pod["metadata"]["name"], pod["metadata"]["labels"].get(COMPONENT)
+        log = PODS.path(self._system, name, "log")
         for status in pod.get("status", {}).get("containerStatuses", ()):
-            container = [("container", status["name"]), ("tailLines", f"{LOG_LINES}"), ("limitBytes", f"{LOG_BYTES}")]
-            yield from self._text(f"logs/{name}.{status['name']}.log", f"{path}/{name}/log", container)
+            asked = {"container": status["name"], "tailLines": f"{LOG_LINES}", "limitBytes": f"{LOG_BYTES}"}
+            yield from self._text(f"logs/{name}.{status['name']}.log", log, **asked)
             if status.get("restartCount"):
-                former = [*container, ("previous", "true")]
-                yield from self._text(f"logs/{name}.{status['name']}.previous.log", f"{path}/{name}/log", former)
+                yield from self._text(f"logs/{name}.{status['name']}.previous.log", log, **asked, previous="true")
         if component in PORTS:
-            yield from self._text(f"metrics/{name}.txt", f"{path}/{name}:{PORTS[component]}/proxy/metrics")
+            metrics = PODS.path(self._system, f"{name}:{PORTS[component]}", "proxy/metrics")
+            yield from self._text(f"metrics/{name}.txt", metrics)
 
-    def _list(self, file: str, path: str, keep: Callable[[Any], Any], query: Query = ()) -> Iterator[Part]:
-        items = self._items(path, query)
+    def _list(self, file: str, path: str, keep: Callable[[Any], Any], **query: str) -> Iterator[Part]:
+        items = self._items(path, **query)
         if items is not None:
             yield file, _json([keep(one) for one in items])
 
-    def _items(self, path: str, query: Query = ()) -> list[Any] | None:
-        body = self._try(path, query)
+    def _items(self, path: str, **query: str) -> list[Any] | None:
+        body = self._try(path, **query)
         found: list[Any] | None = None if body is None else json.loads(body)["items"]
         return found
 
-    def _text(self, file: str, path: str, query: Query = ()) -> Iterator[Part]:
-        body = self._try(path, query)
+    def _text(self, file: str, path: str, **query: str) -> Iterator[Part]:
+        body = self._try(path, **query)
         if body is not None:
             yield file, _TOKENS.sub(b"[removed]", body)
 
-    def _try(self, path: str, query: Query) -> bytes | None:
+    def _try(self, path: str, **query: str) -> bytes | None:
         try:
-            return self._read(path, query)
+            return self._read(path, **query)
         except (Refused, Unusable) as error:
-            former = " (of the container before)" if ("previous", "true") in query else ""
+            former = " (of the container before)" if "previous" in query else ""
             # The one word of a refusal: its sentence names who asks.
             why = error.reason or error.why if isinstance(error, Refused) else error
             self.unread.append(f"{path}{former}: {why}")

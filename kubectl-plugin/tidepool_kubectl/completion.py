@@ -42,7 +42,7 @@ def _namespace(words: Sequence[str]) -> str | None:
 
 def _listed(command: str, namespace: str | None) -> list[str]:
     try:
-        return NAMED[command](Cluster(context=None, namespace=namespace, everywhere=False, system=""))
+        return NAMED[command](Cluster.reached(context=None, namespace=namespace, everywhere=False, system=""))
     except Unusable:
         return []  # a prompt is no place for errors
 

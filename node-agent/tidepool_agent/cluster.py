@@ -31,13 +31,14 @@ from tidepool_api import (
     names,
 )
 from tidepool_api.base import rfc3339
-from tidepool_api.kube import Api, Copy, Object, Refused
+from tidepool_api.kube import Api, Copy, Object, Refused, Resource, ours
+from tidepool_api.kube.resources import EVENTS, LEASES, NAMESPACES, NODES
 from tidepool_api.pairing import ends
 
 log = logging.getLogger(__name__)
 
 T = TypeVar("T", bound=ApiObject)
-OURS = f"/apis/{names.API_VERSION}"
+GUESTS, PAIRINGS = ours(names.GUESTS), ours(names.PAIRINGS)
 # So long a guest that is nowhere may take to turn up on another node.
 LEAVING_SECONDS = 10
 
@@ -58,11 +59,10 @@ class Cluster:
         self._api, self.node, self._sources, self._touched = api, node, sources, touched
         self._namespaces = namespaces
         self._home: Object | None = None  # an ownerReference to the node, once that is known
-        pairings = f"{OURS}/{names.PAIRINGS}"
-        self._guests = Copy(GuestKey, api, f"{OURS}/{names.GUESTS}", self._guest, fieldSelector=f"spec.nodeName={node}")
-        self._lending = Copy(ObjectKey, api, pairings, self._pairing, fieldSelector=f"spec.lender.nodeName={node}")
-        self._borrowing = Copy(ObjectKey, api, pairings, self._pairing, fieldSelector=f"spec.borrower.nodeName={node}")
-        self._unwilling = Copy(ObjectKey, api, "/api/v1/namespaces", self._namespace, labelSelector=consent.SELECTOR)
+        self._guests = Copy(GuestKey, api, GUESTS, self._guest, fieldSelector=f"spec.nodeName={node}")
+        self._lending = Copy(ObjectKey, api, PAIRINGS, self._pairing, fieldSelector=f"spec.lender.nodeName={node}")
+        self._borrowing = Copy(ObjectKey, api, PAIRINGS, self._pairing, fieldSelector=f"spec.borrower.nodeName={node}")
+        self._unwilling = Copy(ObjectKey, api, NAMESPACES, self._namespace, labelSelector=consent.SELECTOR)
         copies = (self._guests, self._lending, self._borrowing, self._unwilling)
         self._followed: tuple[Copy[Any] | Source, ...] = (*copies, *sources)
         self.figures_wait = timedelta(seconds=cadence.LEAST_SECONDS)
@@ -121,8 +121,7 @@ class Cluster:
     async def _naming(self, end: str, name: str) -> list[Object]:
         """The pairings of all namespaces of which one end has that name."""
         query = {"fieldSelector": f"spec.{end}.guest={name}"}
-        found: list[Object] = (await asyncio.to_thread(self._api.get, f"{OURS}/{names.PAIRINGS}", **query))["items"]
-        return found
+        return (await asyncio.to_thread(self._api.list_all, PAIRINGS.path(), **query)).items
 
     def terminating(self) -> list[MemoryPairing]:
         """The pairings with an end on this node that are being deleted."""
@@ -136,13 +135,13 @@ class Cluster:
 
     async def measure(self) -> None:
         """Finds out how large the cluster is, and so how long figures wait."""
-        guests, pairings = [await self._count(kind) for kind in (names.GUESTS, names.PAIRINGS)]
+        guests, pairings = [await self._count(kind) for kind in (GUESTS, PAIRINGS)]
         self.figures_wait = timedelta(seconds=cadence.figures_seconds(guests, pairings))
 
-    async def _count(self, kind: str) -> int:
+    async def _count(self, kind: Resource) -> int:
         """How many objects there are, in all namespaces."""
-        answer = await asyncio.to_thread(self._api.get, f"{OURS}/{kind}", limit="1")
-        return len(answer["items"]) + int(answer["metadata"].get("remainingItemCount", 0))
+        found = await asyncio.to_thread(self._api.list_all, kind.path(), limit="1")
+        return len(found.items) + found.more
 
     # -------------------------------------------------------------------------------------------------------- writing
 
@@ -150,18 +149,18 @@ class Cluster:
         """Applies what a MemoryGuest is, beside its status; returns it with the status that it has now."""
         body, meta = _body(guest), guest.metadata
         body["metadata"] |= {"labels": meta.labels, "ownerReferences": [one.to_dict() for one in meta.owner_references]}
-        answer = await self._apply(_path(guest), body | {"spec": guest.spec.to_dict()}, self._guests)
+        answer = await self._apply(GUESTS.path(*guest.key), body | {"spec": guest.spec.to_dict()}, self._guests)
         return _parsed(MemoryGuest, _own(answer))
 
     async def write_guest(self, guest: MemoryGuest) -> None:
         """Applies the status of a MemoryGuest."""
         status = guest.status.to_dict() | {"observedAt": _seconds()}
-        await self._apply(f"{_path(guest)}/status", _body(guest) | {"status": status}, self._guests)
+        await self._apply(GUESTS.path(*guest.key, "status"), _body(guest) | {"status": status}, self._guests)
 
     async def write_end(self, pairing: MemoryPairing, end: LenderStatus | BorrowerStatus) -> None:
         """Applies one end of a pairing's status."""
         lender = isinstance(end, LenderStatus)
-        path = f"{OURS}/namespaces/{pairing.namespace}/{names.PAIRINGS}/{pairing.name}/status"
+        path = PAIRINGS.path(*pairing.key, "status")
         body = {
             "apiVersion": names.API_VERSION,
             "kind": pairing.kind,
@@ -181,10 +180,9 @@ class Cluster:
         left = [one for one in pairing.metadata.finalizers if one != finalizer]
         if len(left) == len(pairing.metadata.finalizers):
             return True
-        path = f"{OURS}/namespaces/{pairing.namespace}/{names.PAIRINGS}/{pairing.name}"
         meta = {"finalizers": left, "resourceVersion": pairing.metadata.resource_version, "uid": pairing.metadata.uid}
         try:
-            await asyncio.to_thread(self._api.merge, path, {"metadata": meta})
+            await asyncio.to_thread(self._api.merge, PAIRINGS.path(*pairing.key), {"metadata": meta})
         except Refused as error:
             if not (error.is_conflict or error.is_gone):
                 raise
@@ -196,8 +194,7 @@ class Cluster:
 
         What another agent has taken meanwhile is left alone.
         """
-        namespace, name = GuestKey.of(guest)
-        path = f"{OURS}/namespaces/{namespace}/{names.GUESTS}/{name}"
+        path = GUESTS.path(*GuestKey.of(guest))
         meta = guest["metadata"]
         since = meta.get("annotations", {}).get(names.LEAVING_ANNOTATION, "")
         try:
@@ -231,7 +228,7 @@ class Cluster:
             "lastTimestamp": now,
             "count": 1,
         }
-        await asyncio.to_thread(self._api.create, f"/api/v1/namespaces/{guest.namespace}/events", body)
+        await asyncio.to_thread(self._api.create, EVENTS.path(guest.namespace), body)
 
     async def renew_lease(self, namespace: str) -> None:
         """Shows that this agent is alive. The Lease goes with the node."""
@@ -239,7 +236,7 @@ class Cluster:
         owners = {"ownerReferences": [self._home]} if self._home else {}
         name = names.agent_lease(self.node)
         body = {
-            "apiVersion": "coordination.k8s.io/v1",
+            "apiVersion": LEASES.api,
             "kind": "Lease",
             "metadata": {"name": name, "namespace": namespace, "labels": names.LEASE_LABELS, **owners},
             "spec": {
@@ -248,12 +245,11 @@ class Cluster:
                 "renewTime": datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ"),
             },
         }
-        path = f"/apis/coordination.k8s.io/v1/namespaces/{namespace}/leases/{name}"
-        await asyncio.to_thread(self._api.apply, path, body, manager=names.AGENT_FIELD_MANAGER)
+        await asyncio.to_thread(self._api.apply, LEASES.path(namespace, name), body, manager=names.AGENT_FIELD_MANAGER)
 
     def _look_up_node(self) -> Object | None:
         try:
-            uid = self._api.get(f"/api/v1/nodes/{self.node}")["metadata"]["uid"]
+            uid = self._api.get(NODES.path(name=self.node))["metadata"]["uid"]
         except Refused as error:
             log.debug("the node is not known: %s", error)
             return None
@@ -289,10 +285,6 @@ class Cluster:
 def owned(machine: Machine, home: Object | None) -> Machine:
     """A machine with what it belongs to: its node, where it is of no other object."""
     return machine if machine.owner or home is None else replace(machine, owner=home)
-
-
-def _path(guest: MemoryGuest) -> str:
-    return f"{OURS}/namespaces/{guest.namespace}/{names.GUESTS}/{guest.name}"
 
 
 def _body(guest: MemoryGuest) -> Object:

@@ -16,8 +16,8 @@ from tidepool_agent.errors import Unreachable
 from tidepool_agent.provider import Machine
 from tidepool_api import GuestKey, Interface, ObjectKey, Provider, parse_quantity
 from tidepool_api.kube import Api, Copy, Object
+from tidepool_api.kube.resources import INSTANCES, PODS
 
-INSTANCES = "/apis/kubevirt.io/v1/virtualmachineinstances"
 NODE_LABEL = "kubevirt.io/nodeName"
 LAUNCHER_LABEL = "kubevirt.io=virt-launcher"
 GROUP, KIND = "kubevirt.io", "VirtualMachineInstance"
@@ -48,12 +48,7 @@ class Instances:
         self._proc, self._touched = proc, touched
         self._instances = Copy(GuestKey, api, INSTANCES, self._instance, labelSelector=f"{NODE_LABEL}={node}")
         self._pods = Copy(
-            ObjectKey,
-            api,
-            "/api/v1/pods",
-            self._pod,
-            labelSelector=LAUNCHER_LABEL,
-            fieldSelector=f"spec.nodeName={node}",
+            ObjectKey, api, PODS, self._pod, labelSelector=LAUNCHER_LABEL, fieldSelector=f"spec.nodeName={node}"
         )
 
     def start(self, loop: asyncio.AbstractEventLoop) -> None:

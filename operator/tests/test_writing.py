@@ -1,28 +1,8 @@
-"""What is asked of the API server, and when figures are written to it (issue 28, faults 10 and 11)."""
+"""When figures are written to the API server (issue 28, fault 11)."""
 
 from __future__ import annotations
 
-import asyncio
-
-import pytest
-
-from tidepool_api.kube import Access, Refused
-from tidepool_operator.cluster.api import Body, Cluster
 from tidepool_operator.cluster.writing import Turns, gist
-
-
-class Proxy(Cluster):
-    """What answers in the place of an API server."""
-
-    async def _do(self, *_: object, **_more: object) -> Body:
-        return {"kind": "Welcome", "items": None}
-
-
-def test_a_list_that_is_none_is_a_refusal_like_another() -> None:
-    """So an operator that begins goes on asking; any other error would end its beginning in the middle."""
-    with pytest.raises(Refused, match="that is no API server") as found:
-        asyncio.run(Proxy(Access("https://127.0.0.1:1")).list_nodes())
-    assert not found.value.is_about_object
 
 
 class Clock:

@@ -13,6 +13,7 @@ import base64
 import itertools
 import logging
 from dataclasses import dataclass, field
+from http import HTTPStatus
 from typing import TYPE_CHECKING, Any
 
 import kopf
@@ -36,7 +37,6 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
-NOT_FOUND = 404
 HEARTBEAT_SECONDS = 5.0
 RELIST_SECONDS = 600.0
 GRANTS_SECONDS = 15.0
@@ -263,7 +263,8 @@ async def _insist(what: str, step: Any) -> None:
         try:
             await step()
         except Refused as refusal:
-            hint = "; are the CRDs installed (crds/yaml, or the chart)?" if refusal.status == NOT_FOUND else ""
+            is_unknown = refusal.status == HTTPStatus.NOT_FOUND
+            hint = "; are the CRDs installed (crds/yaml, or the chart)?" if is_unknown else ""
             log.warning("%s: %s%s; tried again in %d s", what, refusal, hint, delay)
             await asyncio.sleep(delay)
         else:

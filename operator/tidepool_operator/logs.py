@@ -9,7 +9,6 @@ from datetime import UTC, datetime
 
 QUIET = {
     "kopf": logging.WARNING,
-    "kubernetes": logging.WARNING,
     "aiohttp.access": logging.WARNING,
     "asyncio": logging.WARNING,
     "urllib3": logging.ERROR,  # it warns of each of its own retries, and we say what became of them

@@ -21,10 +21,12 @@ import sys
 import time
 from dataclasses import dataclass
 from functools import partial
+from http import HTTPStatus
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from tidepool_api import ObjectKey, crd, kube, names
-from tidepool_api.kube import Access, NoAccess, Refused, kubeconfig
+from tidepool_api.kube import Access, NoAccess, Refused, Resource, kubeconfig, ours
+from tidepool_api.kube.resources import CRDS, DAEMONSETS, DEPLOYMENTS, JOBS, LEASES, POLICIES
 from tidepool_operator import logs, settings
 from tidepool_operator.cluster.heartbeats import Heartbeats
 
@@ -36,7 +38,6 @@ log = logging.getLogger(__name__)
 
 MANAGER = "tidepool-release"
 RELEASE_ANNOTATION = f"{names.GROUP}/release"  # on the policy with which the chart keeps a second release out
-CRDS = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
 LOOK_EVERY = 2.0
 ESTABLISHED_SECONDS = 60.0
 # The operator lets a pairing go after two minutes, whatever its agents do, and a module goes in its agent's next round.
@@ -44,7 +45,6 @@ ESTABLISHED_SECONDS = 60.0
 PATIENCE_SECONDS = 240.0
 # Answers of an API server that is busy or away, or that somebody else has just written to.
 PASSING = frozenset({0, 409, 429, 500, 502, 503, 504})
-UNAUTHORIZED, NOT_FOUND = 401, 404
 # Exit codes: there is something to be done first, and trying again may help. The chart's Jobs go by them.
 NOT_YET, AGAIN = 1, 2
 
@@ -72,72 +72,57 @@ class Api:
     def __init__(self, access: Access) -> None:
         self._api = kube.Api(access)
 
-    def _list(self, path: str) -> list[Found]:
-        items: list[Found] = self._api.get(path)["items"]
-        return items
+    def _list(self, resource: Resource, namespace: str = "") -> list[Found]:
+        return self._api.list_all(resource.path(namespace)).items
 
     def apply_crd(self, body: Found) -> None:
         """Makes a CRD what it is to be, whoever has written it before."""
-        self._api.apply(f"{CRDS}/{body['metadata']['name']}", body, manager=MANAGER)
+        self._api.apply(CRDS.path(*ObjectKey.of(body)), body, manager=MANAGER)
 
     def is_established(self, name: str) -> bool:
         """Whether the API server serves a CRD."""
-        conditions = self._api.get(f"{CRDS}/{name}").get("status", {}).get("conditions", [])
+        conditions = self._api.get(CRDS.path(name=name)).get("status", {}).get("conditions", [])
         return any(one["type"] == "Established" and one["status"] == "True" for one in conditions)
 
     def all(self, plural: str) -> list[Found]:
         """All objects of one of our kinds; none where its CRD is gone."""
-        path = f"/apis/{names.API_VERSION}/{plural}"
         try:
-            return self._list(path)
+            return self._list(ours(plural))
         except Refused as refusal:
-            if refusal.status != NOT_FOUND or self._api.offers(path):
+            if refusal.status != HTTPStatus.NOT_FOUND or self._api.offers(ours(plural)):
                 raise
             return []
 
     def leases(self, namespace: str) -> list[Found]:
         """The Leases of operator and agents."""
-        items = self._list(_leases(namespace))
+        items = self._list(LEASES, namespace)
         return [one for one in items if one["metadata"]["name"].startswith((names.LEASE_PREFIX, names.OPERATOR_LEASE))]
 
     def releases(self) -> list[Release]:
         """The releases in the cluster, by the policies with which each keeps others out."""
-        found = self._list("/apis/admissionregistration.k8s.io/v1/validatingadmissionpolicies")
+        found = self._list(POLICIES)
         said = (one["metadata"].get("annotations", {}).get(RELEASE_ANNOTATION) for one in found)
         return [Release(*one.split("/", 1)) for one in said if one]
 
     def has_workloads(self, release: Release) -> bool:
         """Whether a release has an operator or agents that are to stay."""
-        place = f"/apis/apps/v1/namespaces/{release.namespace}"
-        found = (one for kind in ("deployments", "daemonsets") for one in self._list(f"{place}/{kind}"))
+        found = (one for kind in (DEPLOYMENTS, DAEMONSETS) for one in self._list(kind, release.namespace))
         return any(is_of(one, release) and "deletionTimestamp" not in one["metadata"] for one in found)
 
     def creator(self, namespace: str, job: str) -> str:
         """By which program a Job was created, as the API server has noted it: no manifest can say that."""
-        found = self._api.get(f"/apis/batch/v1/namespaces/{namespace}/jobs/{job}")
+        found = self._api.get(JOBS.path(namespace, job))
         writers = [one for one in found["metadata"]["managedFields"] if "subresource" not in one]
         return str(min(writers, key=lambda one: str(one["time"]))["manager"])
 
-    def delete(self, plural: str, found: Found) -> None:
-        """Deletes one of our objects, if it is still the same."""
-        self._delete(f"/apis/{names.API_VERSION}/namespaces/{found['metadata']['namespace']}/{plural}", found)
-
-    def delete_lease(self, found: Found) -> None:
-        """Deletes a Lease, if it is still the same."""
-        self._delete(_leases(found["metadata"]["namespace"]), found)
-
-    def _delete(self, collection: str, found: Found) -> None:
-        metadata = found["metadata"]
+    def delete(self, resource: Resource, found: Found) -> None:
+        """Deletes an object, if it is still the same."""
         try:
-            self._api.delete(f"{collection}/{metadata['name']}", uid=metadata["uid"])
+            self._api.delete(resource.path(*ObjectKey.of(found)), uid=found["metadata"]["uid"])
         except Refused as refusal:
             if not (refusal.is_gone or refusal.is_conflict):
                 raise
             log.info("%s is gone already", title(found))
-
-
-def _leases(namespace: str) -> str:
-    return f"/apis/coordination.k8s.io/v1/namespaces/{namespace}/leases"
 
 
 @dataclass(frozen=True)
@@ -232,7 +217,7 @@ def withdraw(task: Task) -> None:
         require_helm(patiently(lambda: api.creator(task.release.namespace, task.job)))
     until = time.monotonic() + task.patience
     for pool in pools:
-        patiently(partial(api.delete, names.POOLS, pool))
+        patiently(partial(api.delete, ours(names.POOLS), pool))
         log.info("deleted MemoryPool %s", title(pool))
     kinds = (names.POOLS, names.PAIRINGS)
     if waiting := left(until, lambda: [f"{one['kind']} {title(one)}" for kind in kinds for one in kept(api.all(kind))]):
@@ -282,9 +267,9 @@ def forget(task: Task) -> None:
     if patiently(lambda: api.has_workloads(task.release)):
         raise NotYet(f"operator and agents of {task.release} are still there: nothing is forgotten")
     for lease in patiently(lambda: api.leases(task.release.namespace)):
-        patiently(partial(api.delete_lease, lease))
+        patiently(partial(api.delete, LEASES, lease))
     for guest in patiently(lambda: api.all(names.GUESTS)):
-        patiently(partial(api.delete, names.GUESTS, guest))
+        patiently(partial(api.delete, ours(names.GUESTS), guest))
     until = time.monotonic() + ESTABLISHED_SECONDS
     if waiting := left(until, lambda: [title(one) for one in kept(api.all(names.GUESTS))]):
         raise NotYet(f"MemoryGuests are still there: {', '.join(waiting)}")
@@ -304,7 +289,7 @@ def carry_out(name: str, task: Callable[[], Task]) -> int:
         log.error("%s", error)
         return AGAIN
     except Refused as refusal:
-        if refusal.status == UNAUTHORIZED:
+        if refusal.status == HTTPStatus.UNAUTHORIZED:
             log.error(
                 "the API server no longer knows this Job: Helm has given up waiting for it; "
                 "start again, with --timeout 10m"

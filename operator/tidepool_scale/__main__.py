@@ -22,10 +22,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from tidepool_api import names
+from tidepool_api.kube import ours
+from tidepool_api.kube.resources import NODES
 from tidepool_api_testing import chart
 from tidepool_api_testing.server import Server
 from tidepool_scale import world
-from tidepool_scale.agents import OURS, Agents, path_of
+from tidepool_scale.agents import Agents
 from tidepool_scale.api import Api, all_of
 from tidepool_scale.operator import TOKEN, Operator
 from tidepool_scale.plot import draw
@@ -74,12 +76,12 @@ def say(text: str) -> None:
 
 async def settled(api: Api, agents: Agents, guests: list[world.Guest]) -> None:
     """Waits until every borrower has a connected pairing, nobody else has one, and all pools are Ready."""
-    borrowers = {(one.namespace, one.name) for one in guests if one.borrows}
-    everybody = {(one.namespace, one.name) for one in guests}
+    borrowers = {one.key for one in guests if one.borrows}
+    everybody = {one.key for one in guests}
     deadline = time.monotonic() + PATIENCE_SECONDS
     while time.monotonic() < deadline:
         pairs = list(agents.connected.values())
-        served, known = {borrower for borrower, _ in pairs}, {end for pair in pairs for end in pair}
+        served, known = {borrower for _, borrower in pairs}, {end for pair in pairs for end in pair}
         if served == borrowers and known <= everybody and await _are_ready(api):
             return
         await asyncio.sleep(0.5)
@@ -87,7 +89,7 @@ async def settled(api: Api, agents: Agents, guests: list[world.Guest]) -> None:
 
 
 async def _are_ready(api: Api) -> bool:
-    pools = (await api.call("GET", f"{OURS}/{names.POOLS}"))["items"]
+    pools = (await api.call("GET", ours(names.POOLS).path()))["items"]
     return all(one.get("status", {}).get("phase") == "Ready" for one in pools)
 
 
@@ -110,7 +112,7 @@ async def measure(count: int, steady_seconds: float = STEADY_SECONDS) -> Figures
 
 async def _measured(count: int, steady_seconds: float, server: Server, api: Api, agents: Agents, log: Path) -> Figures:
     guests = list(world.guests(count))
-    await all_of(api.call("POST", "/api/v1/nodes", one) for one in world.nodes(count))
+    await all_of(api.call("POST", NODES.path(), one) for one in world.nodes(count))
     agents.spawn(agents.renew_for_ever(one["metadata"]["name"] for one in world.nodes(count)))
     agents.spawn(agents.serve_for_ever())
     await agents.publish(guests)
@@ -133,7 +135,7 @@ async def _measured(count: int, steady_seconds: float, server: Server, api: Api,
 
 
 async def _create(api: Api, kind: str, objects: Iterable[Body]) -> None:
-    await all_of(api.call("POST", path_of(one["metadata"]["namespace"], kind), one) for one in objects)
+    await all_of(api.call("POST", ours(kind).path(one["metadata"]["namespace"]), one) for one in objects)
 
 
 async def _writes(operator: Operator, agents: Agents, meanwhile: Coroutine[Any, Any, None]) -> float:

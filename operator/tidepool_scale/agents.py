@@ -9,7 +9,10 @@ from functools import partial
 from itertools import cycle, islice
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from tidepool_api import cadence, names
+from tidepool_api import GuestKey, ObjectKey, cadence, names
+from tidepool_api.kube import ours
+from tidepool_api.kube.resources import LEASES
+from tidepool_api.pairing import ends
 from tidepool_scale.api import all_of
 
 if TYPE_CHECKING:
@@ -18,17 +21,10 @@ if TYPE_CHECKING:
     from tidepool_scale.api import Api, Body
     from tidepool_scale.world import Guest
 
-OURS = f"/apis/{names.API_VERSION}"
-LEASES = "/apis/coordination.k8s.io/v1/namespaces/{}/leases"
+GUESTS, PAIRINGS = ours(names.GUESTS), ours(names.PAIRINGS)
 RENEW_SECONDS = 20  # half of what would be too late
 
 T = TypeVar("T")
-Key = tuple[str, str]  # namespace and name
-
-
-def path_of(namespace: str, kind: str, name: str = "") -> str:
-    """The path of an object, or of all of a namespace."""
-    return f"{OURS}/namespaces/{namespace}/{kind}" + (f"/{name}" if name else "")
 
 
 async def spread(items: Sequence[T], seconds: float) -> AsyncIterator[T]:
@@ -42,13 +38,13 @@ async def spread(items: Sequence[T], seconds: float) -> AsyncIterator[T]:
 
 
 class Agents:
-    """All agents; `connected` are the pairings that they have set up, with borrower and lender."""
+    """All agents; `connected` are the pairings that they have set up, with lender and borrower."""
 
     def __init__(self, api: Api, own_namespace: str) -> None:
-        self._api, self._leases = api, LEASES.format(own_namespace)
+        self._api, self._own_namespace = api, own_namespace
         self._chance = random.Random(4)
         self._tasks: set[asyncio.Task[Any]] = set()
-        self.connected: dict[Key, tuple[Key, Key]] = {}
+        self.connected: dict[ObjectKey, tuple[GuestKey, GuestKey]] = {}
         self.writes = 0  # of figures
 
     def spawn(self, job: Coroutine[Any, Any, Any]) -> None:
@@ -75,18 +71,18 @@ class Agents:
         await all_of(self._publish(one) for one in guests)
 
     async def _publish(self, one: Guest) -> None:
-        await self._api.call("POST", path_of(one.namespace, names.GUESTS), one.body())
+        await self._api.call("POST", GUESTS.path(one.namespace), one.body())
         await self._report(one)
 
     async def _report(self, one: Guest) -> None:
         """A report of a guest that may have gone meanwhile."""
         status = {"status": one.report(self._chance)}
-        path = path_of(one.namespace, names.GUESTS, one.name)
-        await self._api.call("PATCH", f"{path}/status", status, missing_is_fine=True)
+        path = GUESTS.path(*one.key, "status")
+        await self._api.call("PATCH", path, status, missing_is_fine=True)
 
     async def remove(self, guests: Iterable[Guest]) -> None:
         """Guests that are no more."""
-        await all_of(self._api.call("DELETE", path_of(one.namespace, names.GUESTS, one.name)) for one in guests)
+        await all_of(self._api.call("DELETE", GUESTS.path(*one.key)) for one in guests)
 
     # --- figures ------------------------------------------------------------------------------------------------------
 
@@ -101,15 +97,14 @@ class Agents:
             self.writes += 1
             self.spawn(one())
 
-    async def _report_end(self, pairing: Key, side: str) -> None:
+    async def _report_end(self, pairing: ObjectKey, side: str) -> None:
         used, hits = self._chance.randint(1, 32) << 24, self._chance.randint(5000, 10_000)
         figures: dict[str, Body] = {
             "lender": {"lentBytes": used},
             "borrower": {"usedBytes": used, "hits": hits, "misses": 10_000 - hits, "hitRatio": f"{hits / 10_000:.2f}"},
         }
-        path = path_of(pairing[0], names.PAIRINGS, pairing[1])
         body = {"status": {side: figures[side]}}
-        await self._api.call("PATCH", f"{path}/status", body, missing_is_fine=True)
+        await self._api.call("PATCH", PAIRINGS.path(*pairing, "status"), body, missing_is_fine=True)
 
     # --- signs of life ------------------------------------------------------------------------------------------------
 
@@ -124,37 +119,36 @@ class Agents:
     async def _renew(self, node: str, *, first: bool = False) -> None:
         name = names.agent_lease(node)
         spec = {"renewTime": datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ"), "holderIdentity": node}
-        body: Body = {"apiVersion": "coordination.k8s.io/v1", "kind": "Lease", "spec": spec}
+        body: Body = {"apiVersion": LEASES.api, "kind": "Lease", "spec": spec}
         if first:
             body["metadata"] = {"name": name, "labels": names.LEASE_LABELS}
-            await self._api.call("POST", self._leases, body)
+            await self._api.call("POST", LEASES.path(self._own_namespace), body)
         else:
-            await self._api.call("PATCH", f"{self._leases}/{name}", {"spec": spec})
+            await self._api.call("PATCH", LEASES.path(self._own_namespace, name), {"spec": spec})
 
     # --- pairings -----------------------------------------------------------------------------------------------------
 
     async def serve_for_ever(self) -> None:
         """Sets up every pairing that appears or changes, and lets those go that are being deleted."""
-        async for event in self._api.watch(f"{OURS}/{names.PAIRINGS}"):
+        async for event in self._api.watch(PAIRINGS.path()):
             pairing = event["object"]
-            meta = pairing["metadata"]
-            if event["type"] == "DELETED" or "deletionTimestamp" in meta:
-                self.connected.pop((meta["namespace"], meta["name"]), None)
+            if event["type"] == "DELETED" or "deletionTimestamp" in pairing["metadata"]:
+                self.connected.pop(ObjectKey.of(pairing), None)
             if event["type"] in ("ADDED", "MODIFIED"):
                 self._serve(pairing)
 
     def _serve(self, pairing: Body) -> None:
         meta, spec, borrower = pairing["metadata"], pairing["spec"], pairing.get("status", {}).get("borrower", {})
-        path = path_of(meta["namespace"], names.PAIRINGS, meta["name"])
+        key = ObjectKey.of(pairing)
         if "deletionTimestamp" in meta:
             if meta.get("finalizers"):
+                path = PAIRINGS.path(*key)
                 self.spawn(self._api.call("PATCH", path, {"metadata": {"finalizers": None}}, missing_is_fine=True))
         elif borrower.get("observedGeneration") != meta["generation"]:
             end = {"state": "Connected", "bootID": "1", "observedGeneration": meta["generation"]}
             lender, borrower = (spec[side].get("identity") for side in ("lender", "borrower"))
             status = {"lender": end | {"peerIdentity": borrower}, "borrower": end | {"peerIdentity": lender}}
-            self.spawn(self._api.call("PATCH", f"{path}/status", {"status": status}, missing_is_fine=True))
+            path = PAIRINGS.path(*key, "status")
+            self.spawn(self._api.call("PATCH", path, {"status": status}, missing_is_fine=True))
         else:
-            home = meta["namespace"]
-            lender = (spec["lender"].get("namespace", home), spec["lender"]["guest"])
-            self.connected[home, meta["name"]] = (home, spec["borrower"]["guest"]), lender
+            self.connected[key] = ends(pairing)

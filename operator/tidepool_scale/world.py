@@ -11,7 +11,7 @@ import random
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from tidepool_api import names
+from tidepool_api import GuestKey, names
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -47,6 +47,11 @@ class Guest:
     def name(self) -> str:
         """Its name."""
         return f"g{self.place:05d}-{self.number}"
+
+    @property
+    def key(self) -> GuestKey:
+        """By which it is known everywhere."""
+        return GuestKey(self.namespace, self.name)
 
     @property
     def lends(self) -> bool:

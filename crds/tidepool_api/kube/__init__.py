@@ -4,7 +4,21 @@ The only part of `tidepool_api` that needs urllib3; the models do without it, an
 """
 
 from tidepool_api.kube.access import ACCOUNT, Access, NoAccess
-from tidepool_api.kube.client import APPLY, MERGE, Api, Object, Refused
+from tidepool_api.kube.client import APPLY, MERGE, Api, Listing, Object, Refused
+from tidepool_api.kube.resources import Resource, ours
 from tidepool_api.kube.watch import Copy
 
-__all__ = ["ACCOUNT", "APPLY", "MERGE", "Access", "Api", "Copy", "NoAccess", "Object", "Refused"]
+__all__ = [
+    "ACCOUNT",
+    "APPLY",
+    "MERGE",
+    "Access",
+    "Api",
+    "Copy",
+    "Listing",
+    "NoAccess",
+    "Object",
+    "Refused",
+    "Resource",
+    "ours",
+]

@@ -10,13 +10,15 @@ from __future__ import annotations
 import json
 import socket
 from collections.abc import Iterator, Mapping
-from typing import Any
+from http import HTTPStatus
+from typing import Any, NamedTuple
 from urllib.parse import urlencode
 
 import urllib3
 from urllib3.connection import HTTPConnection
 
 from tidepool_api.kube.access import Access, NoAccess
+from tidepool_api.kube.resources import Resource
 
 APPLY = "application/apply-patch+yaml"
 MERGE = "application/merge-patch+json"
@@ -35,6 +37,15 @@ KEEPALIVE = [
 Object = dict[str, Any]
 
 
+class Listing(NamedTuple):
+    """All objects at a path, and the resource version at which they were all there."""
+
+    items: list[Object]
+    version: str
+    more: int
+    """How many were left out, as a limit asked."""
+
+
 class Refused(Exception):
     """The API server did not do it, or could not be reached (status 0).
 
@@ -50,12 +61,12 @@ class Refused(Exception):
     @property
     def is_gone(self) -> bool:
         """Whether the API server itself says that the object is not there."""
-        return self.status == 404 and self.reason == "NotFound"
+        return self.status == HTTPStatus.NOT_FOUND and self.reason == "NotFound"
 
     @property
     def is_conflict(self) -> bool:
         """Whether it exists already, or is not what we thought."""
-        return self.status == 409
+        return self.status == HTTPStatus.CONFLICT
 
     @property
     def is_about_object(self) -> bool:
@@ -83,18 +94,27 @@ class Api:
             raise NoAccess(f"proxy {access.proxy}: {error}") from error
 
     def get(self, path: str, **query: str) -> Object:
-        """One object, or a list."""
+        """One object."""
         return self.call("GET", path, query)
 
-    def offers(self, path: str) -> bool:
-        """Whether the API server has the kind at that path, by its own lists of what it has."""
-        version, _, kind = path.removeprefix("/apis/").rpartition("/")
-        if version.startswith("/api/"):
+    def list_all(self, path: str, **query: str) -> Listing:
+        """The objects of a collection; refused, too, where something else answers in the API server's place."""
+        answer = self.get(path, **query)
+        try:
+            found = answer["metadata"]
+            return Listing(list(answer["items"]), found["resourceVersion"], int(found.get("remainingItemCount", 0)))
+        except (KeyError, TypeError, ValueError):
+            raise Refused(0, f"GET {path}", "the answer is no list: that is no API server") from None
+
+    def offers(self, resource: Resource) -> bool:
+        """Whether the API server has such objects, by its own lists of what it has."""
+        if "/" not in resource.api:
             return True  # the core's kinds are everywhere
         groups = self._listed("/apis", "APIGroupList", "groups")
-        if not any(one["groupVersion"] == version for group in groups for one in group["versions"]):
+        if not any(one["groupVersion"] == resource.api for group in groups for one in group["versions"]):
             return False
-        return any(one["name"] == kind for one in self._listed(f"/apis/{version}", "APIResourceList", "resources"))
+        kinds = self._listed(f"/apis/{resource.api}", "APIResourceList", "resources")
+        return any(one["name"] == resource.plural for one in kinds)
 
     def _listed(self, path: str, kind: str, what: str) -> list[Object]:
         answer = self.get(path)

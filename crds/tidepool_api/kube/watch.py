@@ -13,14 +13,15 @@ import random
 import threading
 import time
 from collections.abc import Callable
+from http import HTTPStatus
 from typing import Generic, TypeVar
 
 from tidepool_api.keys import ObjectKey
 from tidepool_api.kube.client import Api, Object, Refused
+from tidepool_api.kube.resources import Resource
 
 log = logging.getLogger(__name__)
 
-NOT_FOUND, GONE = 404, 410
 FIRST_PAUSE, LAST_PAUSE = 1.0, 30.0
 
 K = TypeVar("K", bound=ObjectKey)
@@ -35,12 +36,13 @@ def _version(item: Object) -> int:
 
 
 class Copy(Generic[K]):
-    """The objects at one path of the API, narrowed by a selector, by the keys that their kind has."""
+    """The objects of one kind in all namespaces, narrowed by a selector, by the keys that the kind has."""
 
-    def __init__(self, key: type[K], api: Api, path: str, changed: Changed, **query: str) -> None:
+    def __init__(self, key: type[K], api: Api, resource: Resource, changed: Changed, **query: str) -> None:
         self.objects: dict[K, Object] = {}
         self.synced = asyncio.Event()
-        self._key, self._api, self._path, self._query, self._changed = key, api, path, query, changed
+        self._key, self._api, self._resource, self._query, self._changed = key, api, resource, query, changed
+        self._path = resource.path()
 
     def start(self, loop: asyncio.AbstractEventLoop) -> None:
         """Begins to follow."""
@@ -87,8 +89,8 @@ class Copy(Generic[K]):
                 continue
             except Refused as error:
                 version = "" if error.status else version
-                log.log(logging.DEBUG if error.status == GONE else logging.WARNING, "%s", error)
-                if error.status == NOT_FOUND:
+                log.log(logging.DEBUG if error.status == HTTPStatus.GONE else logging.WARNING, "%s", error)
+                if error.status == HTTPStatus.NOT_FOUND:
                     self._doubt(loop)
             except Exception:
                 if loop.is_closed():
@@ -103,16 +105,15 @@ class Copy(Generic[K]):
         if self.synced.is_set():
             return
         try:
-            if not self._api.offers(self._path):
+            if not self._api.offers(self._resource):
                 loop.call_soon_threadsafe(self._replace, [])
         except Refused as error:
             log.warning("%s", error)
 
     def _list(self, loop: asyncio.AbstractEventLoop) -> str:
-        answer = self._api.get(self._path, **self._query)
-        loop.call_soon_threadsafe(self._replace, answer["items"])
-        version: str = answer["metadata"]["resourceVersion"]
-        return version
+        found = self._api.list_all(self._path, **self._query)
+        loop.call_soon_threadsafe(self._replace, found.items)
+        return found.version
 
     def _watch(self, loop: asyncio.AbstractEventLoop, version: str) -> str:
         for event in self._api.watch(self._path, resourceVersion=version, **self._query):
@@ -126,4 +127,4 @@ class Copy(Generic[K]):
 
 def _ended(status: Object) -> Refused:
     """Why the API server ends a watch."""
-    return Refused(int(status.get("code", GONE)), "watch", str(status.get("message", "no reason given")))
+    return Refused(int(status.get("code", HTTPStatus.GONE)), "watch", str(status.get("message", "no reason given")))

@@ -5,15 +5,17 @@ from __future__ import annotations
 import asyncio
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
-from tidepool_api import names
-from tidepool_api.kube import Access, Api, Refused
+from tidepool_api import GuestKey, ObjectKey, names
+from tidepool_api.kube import Access, Api, Refused, ours
+from tidepool_api.kube.resources import EVENTS, LEASES, NODES
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine, Iterable, Sequence
 
 Body = dict[str, Any]
+T = TypeVar("T")
 
 PATIENCE_SECONDS = 20.0
 AT_ONCE = 8  # calls
@@ -57,51 +59,49 @@ class Cluster:
     async def list_all(self, plural: str) -> tuple[list[Body], int]:
         """All objects of a kind, and the resource version at which they were all there."""
         if not self._namespaces or plural == names.CLASSES:
-            return await self._list(f"/apis/{names.API_VERSION}/{plural}")
-        answers = [await self._list(_path(plural, namespace)) for namespace in self._namespaces]
+            return await self._list(ours(plural).path())
+        answers = [await self._list(ours(plural).path(namespace)) for namespace in self._namespaces]
         return [one for items, _ in answers for one in items], min(at for _, at in answers)
 
     async def list_nodes(self) -> list[Body]:
         """The nodes of the cluster."""
-        items, _ = await self._list("/api/v1/nodes")
+        items, _ = await self._list(NODES.path())
         return items
 
     async def list_leases(self, namespace: str) -> list[Body]:
         """The leases of the agents."""
         selector = ",".join(f"{key}={value}" for key, value in names.LEASE_LABELS.items())
-        items, _ = await self._list(_lease(namespace), labelSelector=selector)
+        items, _ = await self._list(LEASES.path(namespace), labelSelector=selector)
         return items
 
     async def get_lease(self, namespace: str, name: str) -> Body:
         """One Lease."""
-        return await self._do(self._api.get, _lease(namespace, name))
+        return await self._do(self._api.get, LEASES.path(namespace, name))
 
     async def create_lease(self, body: Body) -> None:
         """Creates a Lease."""
-        await self._do(self._api.create, _lease(body["metadata"]["namespace"]), body)
+        await self._do(self._api.create, LEASES.path(body["metadata"]["namespace"]), body)
 
     async def replace_lease(self, body: Body) -> None:
         """Replaces a Lease, unless somebody else has changed it meanwhile."""
-        metadata = body["metadata"]
-        await self._do(self._api.replace, _lease(metadata["namespace"], metadata["name"]), body)
+        await self._do(self._api.replace, LEASES.path(*ObjectKey.of(body)), body)
 
     async def create(self, plural: str, body: Body) -> Body:
         """Creates one of our objects."""
-        return await self._write(plural, self._api.create, _path(plural, body["metadata"]["namespace"]), body)
+        return await self._write(plural, self._api.create, ours(plural).path(body["metadata"]["namespace"]), body)
 
     async def patch(self, plural: str, namespace: str, name: str, body: Body, *, status: bool = False) -> Body:
         """Merges fields into one of our objects, or into its status."""
-        path = _path(plural, namespace, name) + ("/status" if status else "")
+        path = ours(plural).path(namespace, name, "status" if status else "")
         return await self._write(plural, self._api.merge, path, body)
 
     async def delete(self, plural: str, namespace: str, name: str, uid: str) -> Body:
         """Deletes an object if it is still the one that we know."""
-        return await self._write(plural, self._api.delete, _path(plural, namespace, name), uid=uid)
+        return await self._write(plural, self._api.delete, ours(plural).path(namespace, name), uid=uid)
 
     async def offer(self, body: Body) -> None:
         """Applies a MemoryGuest in its agent's name, unless somebody has changed it, so that the agent can undo it."""
-        metadata = body["metadata"]
-        path = _path(names.GUESTS, metadata["namespace"], metadata["name"])
+        path = ours(names.GUESTS).path(*GuestKey.of(body))
         try:
             await self._do(self._api.apply, path, body, manager=names.AGENT_FIELD_MANAGER)
         except Refused as refusal:
@@ -111,28 +111,16 @@ class Cluster:
 
     async def create_event(self, body: Body) -> None:
         """Posts an Event."""
-        path = f"/api/v1/namespaces/{body['metadata']['namespace']}/events"
-        await self._write("events", self._api.create, path, body)
+        await self._write("events", self._api.create, EVENTS.path(body["metadata"]["namespace"]), body)
 
     async def _list(self, path: str, **query: str) -> tuple[list[Body], int]:
-        answer = await self._do(self._api.get, path, **query)
-        try:
-            return list(answer["items"]), int(answer["metadata"]["resourceVersion"])
-        except (KeyError, TypeError, ValueError):
-            raise Refused(0, f"GET {path}", "the answer is no list: that is no API server") from None
+        found = await self._do(self._api.list_all, path, **query)
+        return found.items, int(found.version)
 
     async def _write(self, what: str, call: Callable[..., Body], path: str, *body: Body, **query: str) -> Body:
         answer = await self._do(call, path, *body, **query, **OURS)
         self._on_write(what)
         return answer
 
-    async def _do(self, call: Callable[..., Body], path: str, *body: Body, **options: str) -> Body:
+    async def _do(self, call: Callable[..., T], path: str, *body: Body, **options: str) -> T:
         return await asyncio.get_running_loop().run_in_executor(self._pool, partial(call, path, *body, **options))
-
-
-def _path(plural: str, namespace: str, name: str = "") -> str:
-    return f"/apis/{names.API_VERSION}/namespaces/{namespace}/{plural}" + (f"/{name}" if name else "")
-
-
-def _lease(namespace: str, name: str = "") -> str:
-    return f"/apis/coordination.k8s.io/v1/namespaces/{namespace}/leases" + (f"/{name}" if name else "")

@@ -4,7 +4,7 @@
 
 The same facts in any order give the same plan, and a plan that was carried out is planned again unchanged. First each
 guest has a role (`roles`, `selection`) and each borrower a size (`sizing`, `shares`). A pairing that exists stays while
-both guests are selected and the lender can hold it, and is cut down in its turn (`steps`); only what is missing is
+both guests are selected and the lender can hold it, and is cut down in its turn (`disruption`); only what is missing is
 placed anew (`placement`, `ranking`). What cannot be had is data (`Problem`), for the user to read on the pool, and
 never in the way of the rest.
 """
