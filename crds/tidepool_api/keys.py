@@ -55,4 +55,5 @@ class GuestKey(ObjectKey):
 
     def seen_from(self, home: str) -> Ref:
         """What a namespace calls it."""
-        return Ref(self.name if self.namespace == home else str(self))
+        namespace, name = self
+        return Ref(name if namespace == home else f"{namespace}/{name}")

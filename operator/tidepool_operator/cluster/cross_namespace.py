@@ -10,6 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, NamedTuple
 
+from tidepool_api import GuestKey
 from tidepool_operator.cluster.state import LENT_ELSEWHERE
 from tidepool_operator.planning.inventory import Inventory
 from tidepool_operator.planning.roles import matched
@@ -17,7 +18,7 @@ from tidepool_operator.planning.roles import matched
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
-    from tidepool_api import GuestKey, MemoryGrant, MemoryGuest, MemoryPairing, MemoryPool, PoolKey, Ref
+    from tidepool_api import MemoryGrant, MemoryGuest, MemoryPairing, MemoryPool, PoolKey, Ref
     from tidepool_operator.cluster.state import State
 
 
@@ -55,14 +56,15 @@ class Grants:
         for namespace in set(pool.spec.lenders.namespaces) - {pool.namespace}:
             offers = self._offers(namespace)
             owners = {**offers.owners, **self._held(offers)}
-            theirs = {owner: self._is_before(owner, pool, namespace) for owner in {*owners.values()} - {key}}
+            others = {*owners.values()} - {key}
+            theirs = {owner: str(owner) for owner in others if self._is_before(owner, pool, namespace)}
             for name in offers.granted.get(key, ()):
                 one, owner = self._state.guests.get(namespace, name), owners.get(name)
                 if one is not None and not one.is_excluded:
-                    ref = one.key.seen_from(pool.namespace)
+                    ref = GuestKey(namespace, name).seen_from(pool.namespace)
                     guests[ref] = one
-                    if owner and theirs.get(owner):
-                        claimed[ref] = str(owner)
+                    if owner in theirs:
+                        claimed[ref] = theirs[owner]
         return Granted(guests, claimed)
 
     def readers(self, namespace: str) -> set[str]:
