@@ -19,7 +19,7 @@ from tidepool_api.kube.resources import CRDS, LEASES, NODES, PODS
         (LEASES.path(*ObjectKey("ns", "x")), "/apis/coordination.k8s.io/v1/namespaces/ns/leases/x"),
         (CRDS.path(*ObjectKey("", "x")), "/apis/apiextensions.k8s.io/v1/customresourcedefinitions/x"),
         (ours(names.GUESTS).path(), "/apis/tidepool.dev/v1alpha1/memoryguests"),
-        (ours(names.GUESTS).path("ns", "g", "status"), "/apis/tidepool.dev/v1alpha1/namespaces/ns/memoryguests/g/status"),
+        (ours(names.QUOTAS).path("a", "q", "status"), "/apis/tidepool.dev/v1alpha1/namespaces/a/memoryquotas/q/status"),
     ],
 )
 def test_each_object_has_one_path(path: str, expected: str) -> None:
