@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from tidepool_api.kube import Api, NoAccess, Refused, kubeconfig
+from tidepool_api.kube import Access, Api, NoAccess, Refused, kubeconfig
 from tidepool_api_testing.server import ADMIN_TOKEN, Server
 
 Config = Callable[..., Path]
@@ -138,6 +138,12 @@ def test_a_certificate_may_be_in_the_kubeconfig_a_file_or_a_plugins_word(config:
         access = kubeconfig.access()
         assert access.certificate == own
         assert isinstance(access.context(), ssl.SSLContext)
+
+
+@pytest.mark.parametrize("data", [{"authority": "no certificate"}, {"certificate": ("no certificate", "no key")}])
+def test_what_is_no_certificate_is_said_so(data: dict[str, Any]) -> None:
+    with pytest.raises(NoAccess, match="cannot be read"):
+        Api(Access("https://127.0.0.1:1", **data))
 
 
 def encoded(text: str) -> str:

@@ -51,7 +51,7 @@ def test_an_answer_does_not_bring_back_what_is_gone() -> None:
 
 
 class Front:
-    """Whatever answers where the API server should: by path, text or an object; anything else is not found."""
+    """Whatever answers where the API server should: by path, an object or a status; text is not found, nor is anything else."""
 
     def __init__(self) -> None:
         self.answers: dict[str, Any] = {}
@@ -63,7 +63,7 @@ class Front:
                 path = self.path.partition("?")[0] + ("?watch" if "watch=true" in self.path else "")
                 found = front.answers.get(path, "<h1>Not Found</h1>")
                 body = (found if isinstance(found, str) else json.dumps(found)).encode()
-                self.send_response(404 if isinstance(found, str) else 200)
+                self.send_response(found if isinstance(found, int) else 404 if isinstance(found, str) else 200)
                 self.send_header("Content-Length", str(len(body)))
                 self.end_headers()
                 self.wfile.write(body)
@@ -131,6 +131,18 @@ def test_a_list_that_is_none_is_a_refusal_like_another(front: Front, said: Any) 
     with pytest.raises(Refused, match="that is no API server") as found:
         front.api.list_all(PATH)
     assert not found.value.is_about_object
+
+
+@pytest.mark.parametrize("status", [302, 307, 401, 500])
+def test_an_answer_that_leads_elsewhere_is_a_refusal_too(front: Front, status: int) -> None:
+    """It is what a proxy says to those who are to log in; nothing of it is a log, or a pod's metrics."""
+    front.answers["/metrics"] = front.answers["/metrics?watch"] = status
+    with pytest.raises(Refused) as found:
+        front.api.read("/metrics")
+    assert found.value.status == status
+    with pytest.raises(Refused) as found:
+        list(front.api.watch("/metrics"))
+    assert found.value.status == status
 
 
 def test_a_kind_that_is_not_installed_has_no_objects(front: Front) -> None:

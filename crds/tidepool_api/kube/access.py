@@ -52,13 +52,16 @@ class Access:
         return cls.by_token(f"https://{host}:{port}", authority=account / "ca.crt", token=account / "token")
 
     def context(self) -> ssl.SSLContext:
-        """What TLS goes by."""
-        made = ssl.create_default_context(cadata=self.authority or None)
+        """What TLS goes by; raises NoAccess."""
+        try:
+            made = ssl.create_default_context(cadata=self.authority or None)
+            if self.certificate:
+                with tempfile.NamedTemporaryFile("w", suffix=".pem") as file:  # OpenSSL takes them from files only
+                    file.write("\n".join(self.certificate))
+                    file.flush()
+                    made.load_cert_chain(file.name)
+        except ssl.SSLError as error:
+            raise NoAccess(f"a certificate, or its key, cannot be read: {error}") from error
         if self.is_insecure:
             made.check_hostname, made.verify_mode = False, ssl.CERT_NONE
-        if self.certificate:
-            with tempfile.NamedTemporaryFile("w", suffix=".pem") as file:  # OpenSSL takes them from files only
-                file.write("\n".join(self.certificate))
-                file.flush()
-                made.load_cert_chain(file.name)
         return made

@@ -151,7 +151,7 @@ class Api:
         query |= {"watch": "true", "allowWatchBookmarks": "true", "timeoutSeconds": seconds}
         response = self._send("GET", path, query, timeout=timeout, preload_content=False)
         try:
-            if response.status >= 400:
+            if response.status >= HTTPStatus.MULTIPLE_CHOICES:
                 _checked(response, f"watch {path}")
             yield from map(json.loads, _lines(response))
         except (urllib3.exceptions.HTTPError, ValueError) as error:
@@ -200,7 +200,7 @@ def _lines(response: urllib3.BaseHTTPResponse) -> Iterator[bytes]:
 def _checked(answer: urllib3.BaseHTTPResponse, what: str) -> bytes:
     """The body of an answer that is no refusal; of what is not the API server's own only the beginning is quoted."""
     body: bytes = answer.data
-    if answer.status < 400:
+    if answer.status < HTTPStatus.MULTIPLE_CHOICES:
         return body
     try:
         document = json.loads(body)
