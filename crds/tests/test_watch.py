@@ -51,7 +51,7 @@ def test_an_answer_does_not_bring_back_what_is_gone() -> None:
 
 
 class Front:
-    """Whatever answers where the API server should: by path, an object or a status; text is not found, nor is anything else."""
+    """Whatever answers where the API server should, by path: an object or a status; anything else is not found."""
 
     def __init__(self) -> None:
         self.answers: dict[str, Any] = {}
