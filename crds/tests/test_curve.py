@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from tidepool_api import CurvePoint, GuestMemory, GuestPressure, GuestStatus
@@ -40,7 +40,6 @@ ratios = st.dictionaries(st.integers(1, 1 << 20), st.integers(0, 100).map(lambda
 sizes = st.integers(0, 1 << 50)
 
 
-@settings(deadline=None)
 @given(ratios, st.integers(0, 10**6), sizes, sizes)
 def test_more_memory_never_spares_less_and_never_more_than_is_read(
     measured: dict[int, float], misses: int, one: int, other: int
@@ -51,7 +50,6 @@ def test_more_memory_never_spares_less_and_never_more_than_is_read(
     assert more <= misses * (1 + 1e-12)
 
 
-@settings(deadline=None)
 @given(ratios, st.integers(1, 10**6), sizes)
 def test_the_least_size_for_what_a_size_spares_is_no_larger_and_spares_as_much(
     measured: dict[int, float], misses: int, size: int
@@ -63,7 +61,6 @@ def test_the_least_size_for_what_a_size_spares_is_no_larger_and_spares_as_much(
     assert value_at(curve, least) >= spared * (1 - 1e-9)
 
 
-@settings(deadline=None)
 @given(ratios, st.integers(1, 10**6), st.floats(0, 2e6), st.floats(0, 2e6))
 def test_more_reads_never_take_less_memory(measured: dict[int, float], misses: int, one: float, other: float) -> None:
     curve = curve_of(status(measured, misses))

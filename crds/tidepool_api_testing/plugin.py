@@ -6,11 +6,16 @@ import itertools
 from typing import TYPE_CHECKING
 
 import pytest
+from hypothesis import settings
 
 from tidepool_api_testing.server import Server
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+
+# How long an example takes depends on who else has the machine; what is to be quick is held to `pace`.
+settings.register_profile("tidepool", deadline=None)
+settings.load_profile("tidepool")
 
 _NUMBERS = itertools.count(1)
 

@@ -6,7 +6,7 @@ from itertools import pairwise
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from objects import HEAD, PAIRING, condition, exposition, guest, of_class, pairing, parsed, pool
 from rich.console import Console
@@ -309,7 +309,6 @@ ratios = st.dictionaries(st.integers(1, 8192), st.integers(0, 100).map(lambda pa
 guests = st.lists(st.tuples(ratios, st.integers(0, 10**5)), min_size=1, max_size=4)
 
 
-@settings(deadline=None)
 @given(guests, st.sets(st.integers(16, 16384), min_size=1, max_size=4), st.floats(0, 10**5))
 def test_more_memory_spares_no_less_never_more_than_is_read_and_needs_no_more_instead(
     each: list[tuple[dict[int, float], int]], sizes: set[int], spared: float
@@ -323,7 +322,6 @@ def test_more_memory_spares_no_less_never_more_than_is_read_and_needs_no_more_in
         assert 0 <= (row.instead_bytes or 0) <= (row.size_bytes or 0)
 
 
-@settings(deadline=None)
 @given(ratios, st.integers(0, 10**5), st.integers(0, 1 << 45))
 def test_a_guest_without_a_curve_is_forecast_nothing_or_not_at_all(
     measured: dict[int, float], misses: int, size: int

@@ -12,7 +12,7 @@ import urllib.request
 from dataclasses import replace
 from pathlib import Path
 
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from objects import machine, observation
 from prometheus_client import CollectorRegistry, generate_latest
@@ -129,7 +129,6 @@ def test_the_disk_is_measured_beside_the_pool() -> None:
     assert value(samples, "tidepool_guest_ping_duration_seconds_count", pairing="pool.vm1.vm2") == 1
 
 
-@settings(deadline=None)
 @given(st.lists(st.tuples(st.integers(0, 1 << 30) | st.just(float("inf")), st.integers(0, 1 << 40)), max_size=20))
 def test_buckets_never_fall(buckets: list[tuple[float, int]]) -> None:
     samples = exported(borrowing(Peer({}, {}, {"get": Histogram(tuple(sorted(buckets)))})))

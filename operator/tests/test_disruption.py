@@ -86,7 +86,7 @@ def test_who_waits_for_what_is_not_given_up_yet_is_no_problem() -> None:
     assert reasons(made) == []
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 @given(
     st.integers(16, 512),
     st.integers(1, 8),
@@ -232,7 +232,7 @@ def _down(pairings: list[MemoryPairing], count: int) -> list[MemoryPairing]:
     return [MemoryPairing.parse(one.to_dict() | {"status": status}) if one.name in gone else one for one in pairings]
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(
     st.fixed_dictionaries(
         {"encryption": st.sampled_from(["None", "AES-GCM"]), "port": st.sampled_from([7470, 7471])},

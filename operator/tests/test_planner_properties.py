@@ -180,7 +180,7 @@ busy_worlds = st.builds(  # in which most lenders lend already, be it too much
     st.just(frozenset()),
 )
 
-thorough = settings(max_examples=100, deadline=None)
+thorough = settings(max_examples=100)
 
 
 @thorough

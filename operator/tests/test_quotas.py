@@ -234,7 +234,7 @@ NAMESPACES = ("older", "younger")
 rounds = st.tuples(st.integers(0, 1200), st.permutations(NAMESPACES), st.sets(st.sampled_from(NAMESPACES)))
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=100)
 @given(st.lists(rounds, min_size=1, max_size=6))
 def test_namespaces_together_are_never_given_more_than_a_quota_allows(
     some: list[tuple[int, tuple[str, ...], set[str]]],

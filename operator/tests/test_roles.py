@@ -188,7 +188,7 @@ reports = st.fixed_dictionaries(
 days = st.lists(st.tuples(st.integers(1, 900), st.lists(reports, min_size=4, max_size=4)), min_size=2, max_size=12)
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 @given(days)
 def test_a_role_changes_once_in_a_cool_down(day: list[tuple[int, list[dict[str, int]]]]) -> None:
     """Whatever is reported: a guest is given no two roles in ten minutes, relief excepted, and never both at a time."""

@@ -65,7 +65,7 @@ claims = st.lists(st.tuples(curves, st.integers(1, 9), st.integers(LEAST, MOST))
 )
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=300)
 @given(claims, st.integers(0, 16384), st.integers(0, 4096))
 def test_bounds_hold_and_more_capacity_gives_no_less(some: list[Claim], capacity: int, more: int) -> None:
     """Monotone in capacity, but for what is rounded: together, and in how many get their minimum."""
