@@ -276,7 +276,7 @@ class MemoryPairing(ApiObject):
         """The lender and the borrower."""
         return self.lender, self.borrower
 
-    @property
+    @cached_property
     def pool(self) -> PoolKey:
         """The pool that it belongs to."""
         return PoolKey(self.namespace, self.spec.pool)

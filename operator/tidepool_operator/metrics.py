@@ -53,7 +53,7 @@ class Metrics:
 
     def show(self, pool: MemoryPool, status: PoolStatus, pairings: Sequence[Judged]) -> None:
         """Shows one pool."""
-        key, at = (pool.namespace, pool.name), now()
+        key, at = pool.key, now()
         self.lent.labels(*key).set(status.lent_bytes or 0)
         self.used.labels(*key).set(status.used_bytes or 0)
         self.ready.labels(*key).set(is_true(status.conditions, ConditionType.READY))

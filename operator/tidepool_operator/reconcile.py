@@ -18,6 +18,7 @@ from tidepool_api import (
     MemoryPairing,
     MemoryPool,
     PairingPhase,
+    PoolKey,
     PoolPhase,
     PoolStatus,
     Reason,
@@ -118,7 +119,7 @@ class Reconciler:
         self._quotas = Quotas(state)
         self._written: dict[str, float] = {}  # UID of a pool -> when its status was written last
         self._turns = Turns(cadence.OPERATOR_WRITES)
-        self._shown: set[tuple[str, str]] = set()  # pools in the metrics
+        self._shown: set[PoolKey] = set()  # pools in the metrics
         self._outcomes: dict[str, Outcome] = {}  # namespace -> what became of its last pass
         self._met: dict[str, dict[Ref, dict[str, str]]] = {}  # namespace -> guests, some of them gone -> labels
 
@@ -257,7 +258,7 @@ class Reconciler:
         pending = changes.told(self._todo(scene, pool, wanted)) if is_known else None
         status = report.pool_status(pool, wanted, pairings, pending, refused=scene.outcome.of_pool(pool.name))
         self._metrics.show(pool, status, pairings)
-        self._shown.add((pool.namespace, pool.name))
+        self._shown.add(pool.key)
         await self._write_pool_status(scene, pool, status)
 
     def _plan(self, scene: _Round, pool: MemoryPool) -> Plan:
@@ -532,7 +533,7 @@ class Reconciler:
 
     def _forget_gone_pools(self, namespace: str) -> None:
         present = {one.name for one in self._state.pools.in_namespace(namespace)}
-        for key in [key for key in self._shown if key[0] == namespace and key[1] not in present]:
+        for key in [key for key in self._shown if key.namespace == namespace and key.name not in present]:
             self._metrics.forget(*key)
             self._shown.discard(key)
 

@@ -142,8 +142,8 @@ class Inventory:
 
     def lent_to_others(self, guest: Ref, pool: MemoryPool) -> int:
         """What a guest lends in pairings of other pools, in bytes."""
-        others = (one for one in self._lent_by.get(guest, ()) if _pool_of(one) != (pool.namespace, pool.name))
-        return sum(one.spec.size_bytes for one in others)
+        key = pool.key
+        return sum(one.spec.size_bytes for one in self._lent_by.get(guest, ()) if one.pool != key)
 
     def has_role(self, guest: Ref, role: Role) -> bool:
         """Whether a guest has that role in any pairing, be it on its way out."""
@@ -166,7 +166,3 @@ class Inventory:
             for guest in (one.lender_ref, one.borrower_ref):
                 begun[guest] = min(made, begun.get(guest, made))
         return begun
-
-
-def _pool_of(pairing: MemoryPairing) -> tuple[str, str]:
-    return pairing.namespace, pairing.spec.pool
