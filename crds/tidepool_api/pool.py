@@ -26,6 +26,7 @@ from tidepool_api.fields import (
 )
 from tidepool_api.guest import GuestStatus
 from tidepool_api.names import DRY_RUN_ANNOTATION, Overcommitted, PoolPhase, Role, RoleChoice
+from tidepool_api.reading import Understood
 from tidepool_api.units import SECOND, parse_duration, parse_quantity
 
 MOST_ROLES = 256  # that a status remembers
@@ -350,7 +351,7 @@ class MemoryPool(ApiObject):
 
     kind: str = "MemoryPool"
     spec: PoolSpec
-    status: PoolStatus = Field(default_factory=PoolStatus)
+    status: Understood[PoolStatus] = Field(default_factory=PoolStatus)
 
     _written: PoolSpec | None = PrivateAttr(default=None)
     _source: Source = PrivateAttr(default=Source())

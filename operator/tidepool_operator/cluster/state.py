@@ -39,8 +39,6 @@ MEMORY_PRESSURE = "MemoryPressure"  # the kubelet's word
 # With a namespace, the group of the pairings in which its guests lend to other namespaces.
 LENT_ELSEWHERE = "lent elsewhere by"
 
-_OWN = ("phase", "observedGeneration", "conditions")  # what the operator itself says of pools and pairings
-
 # Where the objects are that belong to the cluster.
 NOWHERE = ""
 
@@ -159,14 +157,7 @@ class Objects(Generic[T]):
         return fresh
 
     def _read(self, body: Mapping[str, Any]) -> T:
-        """One that is to go is read without what agents say of it, if that is nonsense: it must not stay for that."""
-        try:
-            return self.model.parse(body)
-        except ValidationError:
-            if "deletionTimestamp" not in body["metadata"]:
-                raise
-            status = {name: value for name, value in body.get("status", {}).items() if name in _OWN}
-            return self.model.parse({**body, "status": status})
+        return self.model.parse(body)
 
     def _count(self, namespace: str) -> None:
         self._changes[namespace] += 1
