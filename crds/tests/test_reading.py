@@ -12,10 +12,11 @@ from tidepool_api import ApiObject, MemoryGrant, MemoryGuest, MemoryPairing, Mem
 from tidepool_api.crd import KINDS
 from tidepool_api.reading import as_far_as_understood
 
-SAID = {"type": "Ready", "status": "True", "reason": "Fine", "message": "", "lastTransitionTime": "2026-01-01T00:00:00Z"}
-ROLE = {"guest": "g", "role": "Lender", "since": "2026-01-01T00:00:00Z", "reason": "Spare"}
+TIME = "2026-01-01T00:00:00Z"
+SAID = {"type": "Ready", "status": "True", "reason": "Fine", "message": "", "lastTransitionTime": TIME}
+ROLE = {"guest": "g", "role": "Lender", "since": TIME, "reason": "Spare"}
 LENT, MEMORY = {"lentBytes": 1 << 30}, {"totalBytes": 3, "availableBytes": 2}
-ODD_TIME = SAID | {"type": "Odd", "lastTransitionTime": "0000-01-01T00:00:00Z"}  # the API server takes it, Python does not
+ODD_TIME = SAID | {"type": "Odd", "lastTransitionTime": "0000-01-01T00:00:00Z"}  # Kubernetes takes it, Python does not
 
 # What is stored, and what is understood of it.
 STORED: list[tuple[type[ApiObject], dict[str, Any], dict[str, Any], dict[str, Any]]] = [

@@ -260,7 +260,7 @@ class PoolStatus(ApiModel):
     """
 
     class_name: ObjectName | None = None
-    """The MemoryPoolClass of the pool, be it the default one; absent without any."""
+    """The MemoryPoolClass of the pool, be it the default one; absent without any. While it is gone: that it had."""
 
     from_class: FromClass | None = None
     """What its class gives: what the spec leaves out, with the fields of a MemoryPoolClass."""
@@ -300,7 +300,7 @@ class PoolStatus(ApiModel):
 
     These say why, where they are False: SpecComplete, LendersFound, LendersGranted, LendersBacked, BorrowersFound,
     RolesConsistent, LendersOnNetwork, CapacitySufficient, PlacementSatisfied, QuotaSufficient, GuestsReady.
-    ChangesPending is there while the pool is held, WriteRefused while the API server refuses something.
+    ChangesPending is there while the pool is paused or tried out, WriteRefused while the API server refuses something.
     """
 
     @model_validator(mode="before")
@@ -373,6 +373,12 @@ class MemoryPool(ApiObject):
         pool = self.model_copy(update={"spec": spec})
         pool._written, pool._source = written, source  # noqa: SLF001 - of the same class
         return pool
+
+    def origin(self, field: str) -> str:
+        """Where the value of a field comes from, for people to read; not for those of `lenders` and `borrowers`."""
+        source = self.source
+        is_given = field in source.given.said()
+        return f"MemoryPoolClass {source.class_name}'s {field}" if is_given else f"spec.{field}"
 
     @property
     def in_effect(self) -> Self:

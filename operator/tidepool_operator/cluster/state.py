@@ -141,7 +141,7 @@ class Objects(Generic[T]):
         except ValidationError as error:
             status = body.get("status", {})
             self._unreadable[namespace][name] = Unreadable(ApiObject.parse(body), status, explain(error))
-            log.warning("cannot read %s %s/%s: %s", self.plural, namespace, name, explain(error))
+            log.warning("cannot read %s %s: %s", self.plural, "/".join(filter(None, (namespace, name))), explain(error))
             if known is not None and not self._keeps_readable:
                 self._count(namespace)
                 self._drop(known)
@@ -208,7 +208,7 @@ class Pools(Objects[MemoryPool]):
         classes, changed = self._known_classes(), set()
         for one in [one for found in self._objects.values() for one in found.values()]:
             fresh = complete(one, classes)
-            if fresh != one:
+            if fresh != one or fresh.source.given.said() != one.source.given.said():
                 self._objects[one.namespace][one.name] = fresh
                 self._count(one.namespace)
                 changed.add(one.namespace)
@@ -219,8 +219,8 @@ class Pools(Objects[MemoryPool]):
 
     def _known_classes(self) -> Classes:
         known = {one.name: one for one in self._classes.in_namespace(NOWHERE)}
-        broken = (one for one in self._classes.unreadable(NOWHERE) if one.name not in known)
-        return Classes(known, {one.name: Unusable(one.head, one.why) for one in broken})
+        broken = {one.name: Unusable(one.head, one.why) for one in self._classes.unreadable(NOWHERE)}
+        return Classes(known, broken)
 
 
 def _gist(one: Any) -> tuple[object, ...]:
