@@ -97,13 +97,14 @@ def test_a_pool_whose_class_is_gone_keeps_what_it_has() -> None:
 def test_a_pool_whose_default_class_is_gone_keeps_what_it_has() -> None:
     """Its pages do not leave the network that the class named."""
     gold = pool_class(1, default=True, **GOLD, network={"cidrs": ["10.0.0.0/24"]})
-    one = complete(silent_pool(className=None), Classes({"gold": MemoryPoolClass.parse(gold)}))
+    unnamed: dict[str, Any] = {"className": None, "lenders": LENDS | LEND}
+    one = complete(silent_pool(**unnamed), Classes({"gold": MemoryPoolClass.parse(gold)}))
     present = carried_out(plan(one, GUESTS, []), connected=True)
-    lost = without_class(silent_pool(status_of(one), className=None))
+    lost = without_class(silent_pool(status_of(one), **unnamed))
     assert (lost.is_held, plan(lost, GUESTS, present).assignments) == (True, ())
     assert not any(update.patch for update in changes.following(present, {guest.name: guest for guest in GUESTS}))
     status = status_of(lost)
-    assert status == status_of(without_class(silent_pool(status, className=None)))
+    assert status == status_of(without_class(silent_pool(status, **unnamed)))
     assert (status.class_name, status.from_class) == ("gold", one.source.given)
 
 
