@@ -268,6 +268,28 @@ def test_defaults_are_filled_in(api_server: Server, namespace: str) -> None:
     }
 
 
+def _tenant(namespace: str) -> list[dict[str, Any]]:
+    """Rights of a user `tenant` to all of Tidepool's objects in a namespace, and to none beyond it."""
+    api, kind = "rbac.authorization.k8s.io", "ClusterRole"
+    rule = {"apiGroups": [names.GROUP], "resources": ["*"], "verbs": ["*"]}
+    head = {"apiVersion": f"{api}/v1", "metadata": {"name": f"tenant-of-{namespace}", "namespace": namespace}}
+    reference = {"apiGroup": api, "kind": kind, "name": f"tenant-of-{namespace}"}
+    who = [{"apiGroup": api, "kind": "User", "name": "tenant"}]
+    role = {**head, "metadata": {"name": reference["name"]}, "kind": kind, "rules": [rule]}
+    return [role, {**head, "kind": "RoleBinding", "roleRef": reference, "subjects": who}]
+
+
+def test_all_of_a_namespace_is_nothing_of_the_cluster(api_server: Server, namespace: str) -> None:
+    """`kubectl get tidepool` is for who has rights in a namespace alone; `delete tidepool --all` spares the classes."""
+    api_server.create(*_tenant(namespace), *within(namespace, POOL, PAIRING, GUEST, GRANT, QUOTA, CLASS))
+    as_tenant = ("--as=tenant", "-n", namespace)
+    kinds = {one["kind"] for one in api_server.get(*as_tenant, "tidepool")["items"]}
+    assert kinds == {"MemoryPool", "MemoryPairing", "MemoryGuest", "MemoryGrant", "MemoryQuota"}
+    api_server.kubectl("delete", "tidepool", "--all", "-n", namespace)
+    assert api_server.get("-n", namespace, "tidepool")["items"] == []
+    assert api_server.get("tclass", namespace)["metadata"]["name"] == namespace
+
+
 @pytest.mark.parametrize("path", ["selector", "role", "paused", "className", "lenders.namespaces", "borrowers.size"])
 def test_who_takes_part_is_for_the_pool_to_say(api_server: Server, namespace: str, path: str) -> None:
     """A class has no such field, and kubectl says so."""

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from tidepool_api.crd import KINDS, Kind, dump, file_name, schema
+from tidepool_api.crd import KINDS, Kind, build, dump, file_name, schema
 
 YAML = Path(__file__).parents[1] / "yaml"
 
@@ -38,6 +38,13 @@ def _silent(schema: dict[str, object], path: str) -> list[str]:
         return []
     silent = [f"{path}.{name}" for name, one in properties.items() if not one.get("description")]
     return silent + [deeper for name, one in properties.items() for deeper in _silent(one, f"{path}.{name}")]
+
+
+@pytest.mark.parametrize("kind", KINDS, ids=lambda kind: kind.plural)
+def test_what_is_the_clusters_is_not_asked_for_with_the_rest(kind: Kind) -> None:
+    """`kubectl delete tidepool --all -n NAMESPACE` would delete all of it."""
+    spec = build(kind)["spec"]
+    assert ("categories" in spec["names"]) == (spec["scope"] == "Namespaced")
 
 
 @pytest.mark.parametrize("kind", KINDS, ids=lambda kind: kind.plural)

@@ -6,7 +6,16 @@ import pytest
 from objects import GUEST, PAIRING, POOL, changed
 from pydantic import ValidationError
 
-from tidepool_api import GuestMemory, MemoryGuest, MemoryPairing, MemoryPool, PoolStatus, Requirement, Selector
+from tidepool_api import (
+    GuestMemory,
+    GuestPressure,
+    MemoryGuest,
+    MemoryPairing,
+    MemoryPool,
+    PoolStatus,
+    Requirement,
+    Selector,
+)
 
 
 def test_pool_fills_in_defaults() -> None:
@@ -42,7 +51,7 @@ def test_report_of_a_guest() -> None:
     assert status | report | {"memory": status["memory"]} == status
     assert status["memory"] | report["memory"] == status["memory"]
     with pytest.raises(ValidationError, match="less than or equal to 100"):
-        MemoryGuest.parse(changed(GUEST, "status.pressure.ioSome", 101))
+        GuestPressure(io_some=101)
 
 
 @pytest.mark.parametrize(("choice", "kept"), [("Exclude", 1280), ("Lend", 256)])

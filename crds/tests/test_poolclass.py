@@ -112,10 +112,8 @@ def test_several_defaults_are_said() -> None:
             "gold",
             [SILVER],
             "ClassNotFound",
-            "spec.className is gold, and there is no MemoryPoolClass of that name (there",
+            "spec.className is gold, and there is no MemoryPoolClass of that name: have it written, name another one, ",
         ),
-        ("gold", [SILVER], "ClassNotFound", '(there are silver): have it written, name another one, or "" for none'),
-        ("gold", [], "ClassNotFound", "(there is none at all)"),
         (
             "thin",
             [pool_class("thin", deadline="1s")],
@@ -142,6 +140,37 @@ def test_a_pool_that_lacks_something_says_what_and_is_held(
     assert one.is_held
 
 
+def had(name: str, *known: MemoryPoolClass, **spec: Any) -> MemoryPool:
+    """A pool that had a class before."""
+    return completed({**SILENT, "spec": SILENT["spec"] | spec, "status": {"className": name}}, *known)
+
+
+@pytest.mark.parametrize("left", [[], [GOLD], [GOLD, pool_class("silver")]])
+def test_a_pool_does_not_lose_its_default_class_by_what_others_do(left: list[MemoryPoolClass]) -> None:
+    """Deleted or no longer marked: what it gave, such as a network, stays in force until somebody says otherwise."""
+    one = had("silver", *left)
+    assert one.is_held
+    assert one.source.lack is not None
+    assert one.source.lack.reason == "ClassNotFound"
+    assert one.source.lack.message == (
+        "spec.className is missing, no MemoryPoolClass is marked as the default any more, and what the pool has is of "
+        'MemoryPoolClass silver: have one marked, or write a name into spec.className, or "" for none; the pool keeps '
+        "what it has until then"
+    )
+
+
+def test_the_ways_out_for_a_pool_without_its_default_class() -> None:
+    """Another default, the class by its name, or none at all; who never had one does not ask for one."""
+    lenders = SILENT["spec"]["lenders"] | {"maxLend": "1Gi"}
+    bronze = pool_class("bronze", default=True)
+    assert had("silver", bronze).source.class_name == "bronze"
+    assert had("gold", GOLD, className="gold").source.class_name == "gold"
+    without = had("silver", GOLD, className="", lenders=lenders)
+    assert (without.source.class_name, without.source.lack, without.spec.strategy) == ("", None, "NonInclusive")
+    never = completed(changed(POOL, "status.phase", "Ready"), GOLD)
+    assert (never.source.class_name, never.source.lack) == ("", None)
+
+
 @pytest.mark.parametrize("named", ["gold", MISSING])
 def test_a_class_that_cannot_be_read_is_not_passed_over(named: object) -> None:
     """A pool must not do without it, nor take another one, because a newer version has written it."""
@@ -152,6 +181,25 @@ def test_a_class_that_cannot_be_read_is_not_passed_over(named: object) -> None:
     assert one.source.lack.message.startswith(
         "MemoryPoolClass gold cannot be read: spec.strategy: odd; have it corrected"
     )
+
+
+def test_a_class_that_cannot_be_read_any_more_counts_as_before_and_it_is_said() -> None:
+    """But whether it is the default is plain to see."""
+    named, unnamed = changed(SILENT, "spec.className", "gold"), SILENT
+    for is_default in (True, False):
+        head = ApiObject.parse({"metadata": pool_class("gold", default=is_default).metadata.to_dict()})
+        both = Classes({"gold": GOLD}, {"gold": Unusable(head, "spec.strategy: odd")})
+        one = complete(MemoryPool.parse(named), both)
+        assert (one.source.lack, one.spec.strategy) == (None, "Exclusive")
+        said = "; it has become one that cannot be read (spec.strategy: odd) and counts as before: correct it"
+        assert one.source.note.endswith(said)
+        assert complete(MemoryPool.parse(unnamed), both).source.class_name == ("gold" if is_default else "")
+
+
+def test_where_a_value_comes_from() -> None:
+    one = completed(changed(changed(SILENT, "spec.className", "gold"), "spec.strategy", "Exclusive"), GOLD)
+    assert one.origin("placement") == "MemoryPoolClass gold's placement"
+    assert [one.origin(field) for field in ("strategy", "port")] == ["spec.strategy", "spec.port"]
 
 
 def test_a_pool_is_asked_anew_from_what_its_author_wrote() -> None:

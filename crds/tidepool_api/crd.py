@@ -27,6 +27,8 @@ from tidepool_api.quota import MemoryQuota
 
 Schema = dict[str, Any]
 
+CATEGORY = "tidepool"  # `kubectl get tidepool`
+
 _DROPPED = {"title", "$defs", "additionalProperties"}
 _NULL = {"type": "null"}
 _NOTHING: tuple[Any, ...] = (None, "", [], {})  # defaults that the API server need not write into objects
@@ -57,6 +59,15 @@ class Kind:
     columns: tuple[Column, ...]
     selectable: tuple[str, ...] = ()
     scope: str = "Namespaced"
+
+    @property
+    def categories(self) -> list[str]:
+        """By which names kubectl asks for it together with others.
+
+        What is the whole cluster's is not among them: `kubectl delete tidepool --all -n NAMESPACE` would delete all of
+        it, and whoever has rights in that namespace alone would be refused everything.
+        """
+        return [CATEGORY] if self.scope == "Namespaced" else []
 
 
 def _reason(of: str = ".status") -> Column:
@@ -185,7 +196,7 @@ def build(kind: Kind) -> Schema:
                 "plural": kind.plural,
                 "singular": name.lower(),
                 "shortNames": [kind.short],
-                "categories": ["tidepool"],
+                **({"categories": kind.categories} if kind.categories else {}),
             },
             "versions": [version],
         },

@@ -6,6 +6,7 @@ from pydantic import Field
 
 from tidepool_api.base import ApiModel, ApiObject
 from tidepool_api.fields import Bytes, Count, ObjectName, Selector
+from tidepool_api.reading import Understood
 
 MOST_USES = 64
 
@@ -71,7 +72,7 @@ class MemoryGrant(ApiObject):
 
     kind: str = "MemoryGrant"
     spec: GrantSpec
-    status: GrantStatus = Field(default_factory=GrantStatus)
+    status: Understood[GrantStatus] = Field(default_factory=GrantStatus)
 
     def is_for(self, namespace: str, pool: str) -> bool:
         """Whether that pool may borrow from the guests that the selector matches."""

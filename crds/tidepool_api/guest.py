@@ -24,6 +24,7 @@ from tidepool_api.fields import (
 from tidepool_api.keys import GuestKey
 from tidepool_api.names import ConditionType, Provider, Reason, Role
 from tidepool_api.network import MOST_ADDRESSES, MOST_INTERFACES, Interface, Network
+from tidepool_api.reading import Understood
 
 SEVERE_SOME, SEVERE_FULL = 20, 5  # percent of the time waiting for memory
 CALM_SOME = 5  # the same, below which a guest may begin to lend
@@ -222,7 +223,7 @@ class MemoryGuest(ApiObject):
 
     kind: str = "MemoryGuest"
     spec: GuestSpec
-    status: GuestStatus = Field(default_factory=GuestStatus)
+    status: Understood[GuestStatus] = Field(default_factory=GuestStatus)
 
     @property
     def key(self) -> GuestKey:

@@ -14,7 +14,7 @@ Ref = NewType("Ref", str)
 
 
 class ObjectKey(NamedTuple):
-    """An object of one kind. Prints as `namespace/name`."""
+    """An object of one kind. Prints as `namespace/name`, or `name` where it belongs to the cluster."""
 
     namespace: str  # empty for what belongs to the cluster
     name: str
@@ -26,7 +26,7 @@ class ObjectKey(NamedTuple):
         return cls(metadata.get("namespace", ""), metadata["name"])
 
     def __str__(self) -> str:
-        return f"{self.namespace}/{self.name}"
+        return "/".join(filter(None, self))
 
 
 class PoolKey(ObjectKey):

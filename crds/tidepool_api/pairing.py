@@ -29,6 +29,7 @@ from tidepool_api.keys import GuestKey, PoolKey, Ref
 from tidepool_api.latency import Latency
 from tidepool_api.names import BorrowerState, Encryption, Filter, LenderState, PairingPhase, Strategy
 from tidepool_api.network import MOST_ADDRESSES, Network
+from tidepool_api.reading import Understood
 from tidepool_api.units import parse_duration, parse_quantity
 
 _ANOTHER = "delete the pairing and let the pool make another"
@@ -259,7 +260,7 @@ class MemoryPairing(ApiObject):
 
     kind: str = "MemoryPairing"
     spec: PairingSpec
-    status: PairingStatus = Field(default_factory=PairingStatus)
+    status: Understood[PairingStatus] = Field(default_factory=PairingStatus)
 
     @cached_property
     def lender(self) -> GuestKey:

@@ -27,6 +27,7 @@ from tidepool_api.fields import (
 from tidepool_api.guest import GuestStatus
 from tidepool_api.keys import PoolKey
 from tidepool_api.names import DRY_RUN_ANNOTATION, Overcommitted, PoolPhase, Role, RoleChoice
+from tidepool_api.reading import Understood
 from tidepool_api.units import SECOND, parse_duration, parse_quantity
 
 MOST_ROLES = 256  # that a status remembers
@@ -260,7 +261,7 @@ class PoolStatus(ApiModel):
     """
 
     class_name: ObjectName | None = None
-    """The MemoryPoolClass of the pool, be it the default one; absent without any."""
+    """The MemoryPoolClass of the pool, be it the default one; absent without any. While it is gone: that it had."""
 
     from_class: FromClass | None = None
     """What its class gives: what the spec leaves out, with the fields of a MemoryPoolClass."""
@@ -300,7 +301,7 @@ class PoolStatus(ApiModel):
 
     These say why, where they are False: SpecComplete, LendersFound, LendersGranted, LendersBacked, BorrowersFound,
     RolesConsistent, LendersOnNetwork, CapacitySufficient, PlacementSatisfied, QuotaSufficient, GuestsReady.
-    ChangesPending is there while the pool is held, WriteRefused while the API server refuses something.
+    ChangesPending is there while the pool is paused or tried out, WriteRefused while the API server refuses something.
     """
 
     @model_validator(mode="before")
@@ -351,7 +352,7 @@ class MemoryPool(ApiObject):
 
     kind: str = "MemoryPool"
     spec: PoolSpec
-    status: PoolStatus = Field(default_factory=PoolStatus)
+    status: Understood[PoolStatus] = Field(default_factory=PoolStatus)
 
     _written: PoolSpec | None = PrivateAttr(default=None)
     _source: Source = PrivateAttr(default=Source())
@@ -378,6 +379,12 @@ class MemoryPool(ApiObject):
         pool = self.model_copy(update={"spec": spec})
         pool._written, pool._source = written, source  # noqa: SLF001 - of the same class
         return pool
+
+    def origin(self, field: str) -> str:
+        """Where the value of a field comes from, for people to read; not for those of `lenders` and `borrowers`."""
+        source = self.source
+        is_given = field in source.given.said()
+        return f"MemoryPoolClass {source.class_name}'s {field}" if is_given else f"spec.{field}"
 
     @property
     def in_effect(self) -> Self:

@@ -26,7 +26,7 @@ class MemoryPoolClass(ApiObject):
 
 @dataclass(frozen=True)
 class Unusable:
-    """A class that cannot be read."""
+    """A class whose newest version cannot be read."""
 
     head: ApiObject
     why: str
@@ -34,7 +34,7 @@ class Unusable:
 
 @dataclass(frozen=True)
 class Classes:
-    """The classes of a cluster, by name; each is in one of the two."""
+    """The classes of a cluster, by name; one that is in both counts as it was when it could be read."""
 
     known: Mapping[str, MemoryPoolClass] = field(default_factory=dict)
     unusable: Mapping[str, Unusable] = field(default_factory=dict)
@@ -42,8 +42,8 @@ class Classes:
     @property
     def defaults(self) -> list[str]:
         """Those that are marked as the default, the one that holds first."""
-        heads = [*self.known.values(), *(one.head for one in self.unusable.values())]
-        marked = [one for one in heads if one.metadata.annotations.get(DEFAULT_CLASS_ANNOTATION) == "true"]
+        heads = {**self.known, **{name: one.head for name, one in self.unusable.items()}}
+        marked = [one for one in heads.values() if one.metadata.annotations.get(DEFAULT_CLASS_ANNOTATION) == "true"]
         return [one.name for one in sorted(marked, key=lambda one: (-_created(one), one.name))]
 
 
@@ -57,10 +57,11 @@ def complete(pool: MemoryPool, classes: Classes) -> MemoryPool:
     written, defaults = pool.written, classes.defaults
     is_named = written.class_name is not None
     name = written.class_name if written.class_name is not None else next(iter(defaults), "")
-    if lack := _no_class(name, classes):
+    if lack := _no_class(name, classes) if is_named or name else _no_default(pool.status.class_name):
         return pool.completed(Source(name, lack=lack))
     given = beyond(classes.known[name].spec.said(), written.said()) if name else {}
-    source = Source(name, PoolDefaults.model_validate(given), remark="" if is_named else _rivals(defaults))
+    remarks = (_outdated(name, classes), "" if is_named else _rivals(defaults))
+    source = Source(name, PoolDefaults.model_validate(given), remark="; ".join(one for one in remarks if one))
     found = pool.completed(source)
     return found if found.spec.lenders.max_lend else pool.completed(source._replace(lack=_no_max_lend(name, is_named)))
 
@@ -72,12 +73,29 @@ def _no_class(name: str, classes: Classes) -> Lack | None:
     if name in classes.unusable:
         why = classes.unusable[name].why
         return Lack("ClassUnreadable", f"MemoryPoolClass {name} cannot be read: {why}; have it corrected; {_KEPT}")
-    there = f"there are {', '.join(sorted(classes.known))}" if classes.known else "there is none at all"
     message = (
-        f"spec.className is {name}, and there is no MemoryPoolClass of that name ({there}): have it written, name "
-        f'another one, or "" for none; {_KEPT}'
+        f"spec.className is {name}, and there is no MemoryPoolClass of that name: have it written, name another one, "
+        f'or "" for none; {_KEPT}'
     )
     return Lack("ClassNotFound", message)
+
+
+def _no_default(former: str | None) -> Lack | None:
+    """Why a pool that names no class, while none is marked as the default, cannot do without: it has had one."""
+    if not former:
+        return None
+    message = (
+        f"spec.className is missing, no MemoryPoolClass is marked as the default any more, and what the pool has is of "
+        f'MemoryPoolClass {former}: have one marked, or write a name into spec.className, or "" for none; {_KEPT}'
+    )
+    return Lack("ClassNotFound", message)
+
+
+def _outdated(name: str, classes: Classes) -> str:
+    """That a class counts as it was, if so."""
+    if name not in classes.unusable:
+        return ""
+    return f"it has become one that cannot be read ({classes.unusable[name].why}) and counts as before: correct it"
 
 
 def _no_max_lend(name: str, is_named: bool) -> Lack:

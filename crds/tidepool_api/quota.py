@@ -6,6 +6,7 @@ from pydantic import Field
 
 from tidepool_api.base import ApiModel, ApiObject
 from tidepool_api.fields import Bound, rule, rules
+from tidepool_api.reading import Understood
 from tidepool_api.units import parse_quantity
 
 
@@ -54,7 +55,7 @@ class MemoryQuota(ApiObject):
 
     kind: str = "MemoryQuota"
     spec: QuotaSpec
-    status: QuotaStatus = Field(default_factory=QuotaStatus)
+    status: Understood[QuotaStatus] = Field(default_factory=QuotaStatus)
 
     @property
     def left_to_borrow(self) -> int | None:

@@ -20,6 +20,7 @@ from tidepool_lab import paths
 
 TUTORIAL = "docs/tutorial/first-pool.md"
 PLAIN = "docs/how-to/plain-manifests.md"
+CLASSES = "docs/how-to/set-defaults-for-pools.md"
 PAGES = ("README.md", "CONTRIBUTING.md", "docs/*.md")  # in the order in which they are read
 NAMES = {
     "NAMESPACE": "default",
@@ -58,6 +59,9 @@ KINDS = {
     "delete-crds": Kind("kubectl delete crd ", "e2e/tests/test_product_release.py"),
     "openstack": Kind("helm upgrade --install |kubectl create namespace ", "e2e/tests/test_product_release.py"),
     "let-go": Kind("kubectl patch memorypairing ", "e2e/tests/test_product_faults.py"),
+    "class-fields": Kind("kubectl patch memorypool .*null", "e2e/tests/test_docs_pools.py", CLASSES),
+    "class-values": Kind("kubectl patch memorypool .*fromClass", "e2e/tests/test_docs_pools.py", CLASSES),
+    "pause": Kind("kubectl patch memorypool .*paused", "e2e/tests/test_docs_pools.py", CLASSES),
     "nodes": Kind("e2e/lab up --nodes ", "e2e/tests/test_product_migration.py"),
     "migrate": Kind("e2e/lab guest migrate ", "e2e/tests/test_product_migration.py"),
     "up": Kind("e2e/lab up ", "e2e/tests/test_product_watch.py"),

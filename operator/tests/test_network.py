@@ -76,7 +76,7 @@ def test_a_lender_that_is_not_on_it_is_named_with_what_it_has(
         (FIRST, UNKNOWN): "10.0.0.1 (default), no address (network storage/pages)",
         (): "10.0.0.1",
     }[interfaces]
-    assert f": a has {had}; give them an interface there, or correct spec.network" in problem.message
+    assert f": a has {had}; give them an interface there, or name another one in spec.network" in problem.message
     assert not problem.leaves_out(made.unserved)
 
 

@@ -396,7 +396,7 @@ def test_a_pool_gets_what_its_class_gives_and_keeps_it_without(agent: Agent, poo
 
 
 def test_a_pool_without_class_name_has_the_default_one(agent: Agent, pool_class: Callable[..., None]) -> None:
-    """The author's own object stays as it was written; "" is for no class at all."""
+    """The author's own object stays as it was written; it keeps what it has without a default, "" is for no class."""
     agent.guest("l", LENDS)
     agent.guest("b", {"tier": "short"})
     _silent_pool(agent)
@@ -408,6 +408,10 @@ def test_a_pool_without_class_name_has_the_default_one(agent: Agent, pool_class:
     spec = agent.server.get("-n", agent.namespace, "tpool", "pool")["spec"]
     assert {"className", "encryption", "strategy"}.isdisjoint(spec)
     assert "maxLend" not in spec["lenders"]
+    pool_class(lenders={"maxLend": "1Gi"}, encryption="None")
+    said = agent.wait_for_reason("SpecComplete", "ClassNotFound")["message"]
+    assert f"what the pool has is of MemoryPoolClass {agent.namespace}: have one marked" in said
+    assert agent.pairing(PAIRING)["spec"]["encryption"] == "AES-GCM"
     _silent_pool(agent, className="", lenders=_pool_by_tier(agent)["spec"]["lenders"])
     wait_for("no class", lambda: "className" not in agent.status())
     assert "deletionTimestamp" not in agent.pairing(PAIRING)["metadata"]

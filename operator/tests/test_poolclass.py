@@ -59,6 +59,16 @@ def test_a_pool_is_planned_with_what_its_class_gives() -> None:
     assert plan(of_gold(silent_pool(), lenders={"maxLend": "512Mi"}), GUESTS, []).unserved == ("c", "d")
 
 
+def test_what_a_class_keeps_from_a_pool_is_said_to_be_the_classs() -> None:
+    """Nobody finds it in the pool's spec."""
+    one = of_gold(silent_pool(), **GOLD, placement={"require": "SameNode"}, network={"cidrs": ["10.9.0.0/16"]})
+    made = plan(one, [guest("l", LENDER), guest("b", BORROWER)], [])
+    assert "no address on MemoryPoolClass gold's network (10.9.0.0/16): l has 10.0.0.1" in made.problems[0].message
+    near = of_gold(silent_pool(), **GOLD, placement={"require": "SameNode"})
+    made = plan(near, [guest("l", LENDER, node="n2"), guest("b", BORROWER)], [])
+    assert "guest b: MemoryPoolClass gold's placement (require: SameNode) keeps them from" in made.problems[0].message
+
+
 def test_a_class_that_changes_disturbs_few_at_a_time() -> None:
     """As if each pool had been edited: by maxUnavailable, be that the class's own, where a change takes pages."""
     one = of_gold(silent_pool())
@@ -82,6 +92,20 @@ def test_a_pool_whose_class_is_gone_keeps_what_it_has() -> None:
     patches = [update.patch for update in changes.following(present, moved)]
     assert patches == [{"lender": {"nodeName": "n9"}}] * 3
     assert {name for name, _ in Inventory(GUESTS, present).roles_in("pool")} == {"l", "a", "b", "c"}
+
+
+def test_a_pool_whose_default_class_is_gone_keeps_what_it_has() -> None:
+    """Its pages do not leave the network that the class named."""
+    gold = pool_class(1, default=True, **GOLD, network={"cidrs": ["10.0.0.0/24"]})
+    unnamed: dict[str, Any] = {"className": None, "lenders": LENDS | LEND}
+    one = complete(silent_pool(**unnamed), Classes({"gold": MemoryPoolClass.parse(gold)}))
+    present = carried_out(plan(one, GUESTS, []), connected=True)
+    lost = without_class(silent_pool(status_of(one), **unnamed))
+    assert (lost.is_held, plan(lost, GUESTS, present).assignments) == (True, ())
+    assert not any(update.patch for update in changes.following(present, {guest.name: guest for guest in GUESTS}))
+    status = status_of(lost)
+    assert status == status_of(without_class(silent_pool(status, **unnamed)))
+    assert (status.class_name, status.from_class) == ("gold", one.source.given)
 
 
 # --- status -----------------------------------------------------------------------------------------------------------
@@ -138,7 +162,7 @@ def test_pools_have_what_classes_give_in_whatever_order_they_come() -> None:
     changes_before = state.pools.changes("ns")
     state.classes.put(pool_class(3))
     assert state.pools.renew() == {"ns"}
-    assert state.pools.changes("ns") == changes_before + 2, "the other one says which classes there are"
+    assert state.pools.changes("ns") == changes_before + 1, "the other one has no class as before"
     assert (found("pool").source.lack, found("pool").spec.lenders.max_lend) == (None, "1Gi")
     assert found("other").source.lack is not None
     assert state.pools.renew() == set()
@@ -151,7 +175,15 @@ def test_a_class_that_cannot_be_read_any_more_still_counts_as_it_was() -> None:
     state.classes.put(pool_class(1))
     state.pools.put(body("ns", "pool", 2, spec=silent_pool().written.said()))
     state.classes.put(pool_class(3, **GOLD, strategy="Odd"))
-    assert state.pools.renew() == set()
+    assert state.pools.renew() == {"ns"}
+    found = state.pools.get("ns", "pool")
+    assert found is not None
+    assert (found.source.lack, found.spec.encryption) == (None, "None")
+    complete_ = find(status_of(found).conditions, "SpecComplete")
+    assert complete_ is not None
+    assert "it has become one that cannot be read (spec.strategy: Input should be" in complete_.message
+    state.classes.put(pool_class(4))
+    assert state.pools.renew() == {"ns"}
     fresh = State()
     fresh.classes.put(pool_class(3, **GOLD, strategy="Odd"))
     fresh.pools.put(body("ns", "pool", 2, spec=silent_pool().written.said()))
@@ -159,6 +191,20 @@ def test_a_class_that_cannot_be_read_any_more_still_counts_as_it_was() -> None:
     assert one is not None
     assert one.source.lack is not None
     assert "MemoryPoolClass gold cannot be read: spec.strategy: Input should be" in one.source.lack.message
+
+
+def test_a_class_that_says_what_would_hold_anyway_is_heard() -> None:
+    """A value of its own that is the API's default: nothing else is planned, and the status says whose it is."""
+    state = State()
+    state.classes.put(pool_class(1))
+    state.pools.put(body("ns", "pool", 2, spec=silent_pool().written.said()))
+    for version, strategy in ((3, {"strategy": "NonInclusive"}), (4, {})):
+        state.classes.put(pool_class(version, **GOLD, **strategy))
+        assert state.pools.renew() == {"ns"}
+        found = state.pools.get("ns", "pool")
+        assert found is not None
+        assert status_of(found).to_dict()["fromClass"] == GOLD | strategy
+        assert state.pools.renew() == set()
 
 
 async def story() -> None:
@@ -186,8 +232,7 @@ async def story() -> None:
     far = ends | {"className": "far", "lenders": LENDS | {"namespaces": [BANK]}}
     world.state.pools.put(body("far", "pool", 23, spec=far))
     news = take_in("ADDED", pool_class(5, name="far"))
-    # The pools without a class of that name say which ones there are.
-    assert await after(news) == {"far", "named", *teams}, "it may want what others have of the same lenders"
+    assert await after(news) == {"far", *teams}, "it may want what others have of the same lenders"
     made_anew = pool_class(9)
     made_anew["metadata"]["uid"] = "another"
     world.server.objects = {names.CLASSES: [made_anew]}

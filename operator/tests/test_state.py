@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
+import pytest
 from world import BORROWER, LENDER, pairing
 
-from tidepool_api import names
+from tidepool_api import LenderState, LenderStatus, names
 from tidepool_operator.cluster.state import State
 
 
@@ -48,22 +49,31 @@ def test_a_late_deletion_does_not_take_the_successor() -> None:
     assert pools.namespaces() == set()
 
 
-def test_a_pairing_that_is_to_go_is_known_whatever_its_ends_say() -> None:
+def test_a_pairing_is_known_whatever_its_ends_say() -> None:
     """A time that Kubernetes takes and Python does not kept the last version, whose finalizers cannot be changed."""
     pairings, one = State().pairings, pairing("b", "l", 1 << 30)
     said = {"type": "Configured", "status": "True", "reason": "Fine", "lastTransitionTime": "0000-01-01T00:00:00Z"}
-    for version, going in ((1, {}), (2, {"deletionTimestamp": "2026-01-01T00:00:00Z"})):
-        metadata = {"name": "p", "namespace": "ns", "uid": "p", "resourceVersion": str(version), **going}
-        pairings.put(
-            {
-                "metadata": metadata | {"finalizers": [names.LENDER_FINALIZER]},
-                "spec": one.to_dict()["spec"],
-                "status": {"phase": "Connected", "lender": {"conditions": [said]}},
-            }
-        )
-        assert bool(pairings.unreadable("ns")) != bool(going)
-    (left,) = pairings.in_namespace("ns")
-    assert (left.terminating, left.metadata.resource_version, left.status.phase) == (True, "2", "Connected")
+    metadata = {"name": "p", "namespace": "ns", "uid": "p", "resourceVersion": "1"}
+    pairings.put(
+        {
+            "metadata": metadata | {"finalizers": [names.LENDER_FINALIZER]},
+            "spec": one.to_dict()["spec"],
+            "status": {"phase": "Connected", "lender": {"state": "Listening", "conditions": [said]}},
+        }
+    )
+    (found,) = pairings.in_namespace("ns")
+    assert pairings.unreadable("ns") == []
+    assert (found.status.phase, found.status.lender) == ("Connected", LenderStatus(state=LenderState.LISTENING))
+
+
+@pytest.mark.parametrize("status", [{"fromClass": {"strategy": "Novel"}}, {"phase": "Novel"}, {"roles": 7}])
+def test_a_pool_is_read_whatever_its_status_says(status: dict[str, Any]) -> None:
+    """A newer version has written it, say; the operator corrects what it does not understand."""
+    pools = State().pools
+    pools.put(body("pool", 1) | {"status": status})
+    assert pools.unreadable("ns") == []
+    (found,) = pools.in_namespace("ns")
+    assert found.status.phase is None
 
 
 def test_pairings_are_found_by_their_pool() -> None:

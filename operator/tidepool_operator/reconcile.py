@@ -11,8 +11,6 @@ from dataclasses import dataclass, field
 from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from pydantic import ValidationError
-
 from tidepool_api import (
     ConditionType,
     MemoryPairing,
@@ -32,6 +30,7 @@ from tidepool_api import (
     now,
 )
 from tidepool_api.kube import Refused
+from tidepool_api.reading import as_far_as_understood
 from tidepool_operator.cluster.api import at_once
 from tidepool_operator.cluster.cross_namespace import Grants, age, is_granted, pairings_elsewhere
 from tidepool_operator.cluster.quotas import Quotas
@@ -457,10 +456,7 @@ class Reconciler:
     async def _complain(self, scene: _Round, broken: Unreadable) -> None:
         """Says on a pool that cannot be read what is wrong with it; its pairings stay as they are."""
         text = f"{broken.why}; correct the pool, what was there before stays as it is until then"
-        try:
-            present = PoolStatus.model_validate(broken.status)
-        except ValidationError:
-            present = PoolStatus()
+        present = as_far_as_understood(broken.status, PoolStatus.model_validate)
         ready, degraded = (
             condition(type_, value, "InvalidSpec", text)
             for type_, value in ((ConditionType.READY, False), (ConditionType.DEGRADED, True))

@@ -40,8 +40,6 @@ MEMORY_PRESSURE = "MemoryPressure"  # the kubelet's word
 # With a namespace, the group of the pairings in which its guests lend to other namespaces.
 LENT_ELSEWHERE = "lent elsewhere by"
 
-_OWN = ("phase", "observedGeneration", "conditions")  # what the operator itself says of pools and pairings
-
 # Where the objects are that belong to the cluster.
 NOWHERE = ""
 
@@ -155,14 +153,7 @@ class Objects(Generic[T]):
         return fresh
 
     def _read(self, body: Mapping[str, Any]) -> T:
-        """One that is to go is read without what agents say of it, if that is nonsense: it must not stay for that."""
-        try:
-            return self.model.parse(body)
-        except ValidationError:
-            if "deletionTimestamp" not in body["metadata"]:
-                raise
-            status = {name: value for name, value in body.get("status", {}).items() if name in _OWN}
-            return self.model.parse({**body, "status": status})
+        return self.model.parse(body)
 
     def _count(self, namespace: str) -> None:
         self._changes[namespace] += 1
@@ -213,7 +204,7 @@ class Pools(Objects[MemoryPool]):
         classes, changed = self._known_classes(), set()
         for one in [one for found in self._objects.values() for one in found.values()]:
             fresh = complete(one, classes)
-            if fresh != one:
+            if fresh != one or fresh.source.given.said() != one.source.given.said():
                 self._objects[one.namespace][one.name] = fresh
                 self._count(one.namespace)
                 changed.add(one.namespace)
@@ -224,8 +215,8 @@ class Pools(Objects[MemoryPool]):
 
     def _known_classes(self) -> Classes:
         known = {one.name: one for one in self._classes.in_namespace(NOWHERE)}
-        broken = (one for one in self._classes.unreadable(NOWHERE) if one.name not in known)
-        return Classes(known, {one.name: Unusable(one.head, one.why) for one in broken})
+        broken = {one.name: Unusable(one.head, one.why) for one in self._classes.unreadable(NOWHERE)}
+        return Classes(known, broken)
 
 
 def _gist(one: Any) -> tuple[object, ...]:

@@ -113,7 +113,7 @@ def plan(
         problems=(
             *selection.problems,
             *(on_cordoned_nodes(selection.cordoned) if unserved else ()),
-            *off_the_network(selection, short),
+            *off_the_network(pool, selection, short),
             *_shortages(pool, selection, ledger, short, at),
             *ledger.allowance.problems(),
         ),
@@ -174,8 +174,8 @@ def _shortages(
 def _misplaced(pool: MemoryPool, ledger: Ledger, short: list[Ref]) -> Problem:
     asked = ", ".join(f"{name}: {value}" for name, value in pool.spec.placement.to_dict().items())
     message = (
-        f"not enough for {listed(short)}: spec.placement ({asked}) keeps them from lenders that have {_left(ledger)} "
-        f"left; label guests as lenders where they are allowed, or ask for less there"
+        f"not enough for {listed(short)}: {pool.origin('placement')} ({asked}) keeps them from lenders that have "
+        f"{_left(ledger)} left; label guests as lenders where they are allowed, or ask for less there"
     )
     return Problem(ProblemReason.NOBODY_WHERE_REQUIRED, message, tuple(short))
 

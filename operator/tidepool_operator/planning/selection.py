@@ -336,14 +336,14 @@ def _unready_guests(unready: Mapping[Ref, str]) -> Iterable[Problem]:
         yield Problem(ProblemReason.GUEST_NOT_READY, f"not ready: {'; '.join(shown)}{more}", tuple(sorted(unready)))
 
 
-def off_the_network(selection: Selection, short: Iterable[Ref]) -> Iterable[Problem]:
+def off_the_network(pool: MemoryPool, selection: Selection, short: Iterable[Ref]) -> Iterable[Problem]:
     """Which lenders have no address on the pool's network, and what they have; `short` are borrowers without enough."""
     if found := sorted(selection.off_network):
         shown = [f"{name} has {_interfaces(selection.lenders[name])}" for name in found[:NAMED_AT_MOST]]
         more = f" and {len(found) - NAMED_AT_MOST} more" if len(found) > NAMED_AT_MOST else ""
         message = (
-            f"no address on spec.network ({selection.network}): {'; '.join(shown)}{more}; give them an interface "
-            f"there, or correct spec.network"
+            f"no address on {pool.origin('network')} ({selection.network}): {'; '.join(shown)}{more}; give them an "
+            f"interface there, or name another one in spec.network"
         )
         yield Problem(ProblemReason.NOT_ON_NETWORK, message, tuple(short))
 
