@@ -9,9 +9,9 @@
  *	  <- e, ee, se
  */
 #include <linux/err.h>
-#include <linux/kconfig.h>
 #include <linux/string.h>
 
+#include "base/broken.h"
 #include "base/noise.h"
 #include "base/primitives.h"
 
@@ -32,7 +32,7 @@ static int tide_derive(const u8 *chain, const void *input, size_t size, u8 *firs
 	if (!err)
 		err = tide_hmac(first, key, "\x01", 1);
 	memcpy(more, first, TIDE_HASH_SIZE);
-	more[TIDE_HASH_SIZE] = __is_defined(TIDEPOOL_BREAK_NOISE) ? 3 : 2;
+	more[TIDE_HASH_SIZE] = tide_broken(NOISE) ? 3 : 2;
 	if (!err)
 		err = tide_hmac(second, key, more, sizeof(more));
 	memzero_explicit(key, sizeof(key));

@@ -183,6 +183,23 @@ static int tide_io_copied(struct tide_io *io)
 	return DM_MAPIO_SUBMITTED;
 }
 
+/*
+ * Blocks have changed since they were looked for, and are read from disk: what a
+ * lender has of them by now was not asked for.
+ */
+static void tide_io_moved(struct tide_io *io, unsigned int blocks)
+{
+	struct tide_object *object = io->device->object;
+	u64 first = tide_io_first(io);
+	unsigned long flags;
+	unsigned int n;
+
+	tide_object_lock(object, flags);
+	for (n = 0; n < blocks; n++)
+		tide_lender_unasked(tide_object_where(object, first + n), 1);
+	tide_object_unlock(object, flags);
+}
+
 /* Of one lender, and out of buffers; false: it goes to the disk. */
 static bool tide_io_ask(struct tide_io *io, int slot, unsigned int blocks)
 {
@@ -195,7 +212,9 @@ static bool tide_io_ask(struct tide_io *io, int slot, unsigned int blocks)
 	tide_get_begin(&io->get, &tide_io_ops, lender, io->device->object,
 		       tide_size(tide_io_blocks(io)), blocks);
 	taken = tide_io_collect(io, slot, blocks);
-	io->lost = !taken;	/* it has changed meanwhile */
+	io->lost = !taken;
+	if (io->lost)
+		tide_io_moved(io, blocks);
 	tide_io_cut(io, taken ?: blocks);
 	if (io->get.count) {
 		io->get.page[io->get.count - 1].last = true;
@@ -227,9 +246,11 @@ int tide_io_read(struct tide_io *io)
 	unsigned int blocks;
 	int where;
 
-	blocks = tide_io_look(io, &where);
-	if (where == TIDE_BUFFERED && tide_io_collect(io, where, blocks))
-		return tide_io_copied(io);
+	do {	/* until a block that has left its buffer meanwhile is seen to be with its lender */
+		blocks = tide_io_look(io, &where);
+		if (where == TIDE_BUFFERED && tide_io_collect(io, where, blocks))
+			return tide_io_copied(io);
+	} while (where == TIDE_BUFFERED);
 	if (where >= 0 && tide_io_ask(io, where, blocks))
 		return DM_MAPIO_SUBMITTED;
 	return tide_io_miss(io, blocks);

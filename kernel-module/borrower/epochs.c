@@ -8,9 +8,16 @@
  */
 #include <linux/string.h>
 
+#include "base/broken.h"
 #include "base/crypto.h"
 #include "borrower/catalog.h"
 #include "borrower/peer.h"
+
+/* With few the tests see that a page goes with its epoch. */
+static unsigned int tide_epochs_most(void)
+{
+	return tide_broken(EPOCHS) ? 4 : TIDE_EPOCHS;
+}
 
 static void tide_epoch_drop_oldest(struct tide_epochs *epochs)
 {
@@ -27,7 +34,7 @@ static void tide_epochs_thin(struct tide_lender *lender)
 
 	while (epochs->used > 1 && !tide_ages_before(lender, epochs->epoch[1].first))
 		tide_epoch_drop_oldest(epochs);
-	if (epochs->used < TIDE_EPOCHS)
+	if (epochs->used < tide_epochs_most())
 		return;
 	tide_ages_forget_before(lender, epochs->epoch[1].first);
 	tide_epoch_drop_oldest(epochs);

@@ -5,13 +5,11 @@
 
 #include <linux/types.h>
 
-#include "base/broken.h"
-
 struct tide_cipher;
 struct tide_lender;
 
-/* As many connections may be lost before a page is; with few the tests see that it then is. */
-#define TIDE_EPOCHS	(tide_broken(EPOCHS) ? 4 : 128)
+/* As many connections may be lost before a page is. */
+#define TIDE_EPOCHS	128
 
 /**
  * struct tide_epochs - the keys of the pages that a lender has, the oldest first

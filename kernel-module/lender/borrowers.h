@@ -90,7 +90,7 @@ extern u64 tide_reserve_bytes;
 extern unsigned int tide_linger_s;
 extern bool tide_lending_held;
 
-/* -DTIDEPOOL_BREAK_LENDER: it cheats the borrowers that have such a name. */
+/* With LENDER broken it cheats the borrowers that have such a name. */
 static inline bool tide_cheats(const struct tide_borrower *borrower, const char *how)
 {
 	return tide_broken(LENDER) && !strcmp(borrower->name, how);

@@ -197,6 +197,62 @@ static bool tide_folio_wants(struct folio *folio)
 	       !folio_test_private(folio);
 }
 
+/* Where a folio is. One that is in buffers is copied at once, before they are given back. */
+static int tide_folio_look(struct tide_file *file, struct folio *folio)
+{
+	unsigned long flags;
+	int where;
+
+	tide_object_lock(&file->object, flags);
+	where = tide_folio_where(file, folio);
+	if (where == TIDE_BUFFERED)
+		tide_folio_collect(file, folio, NULL);
+	tide_object_unlock(&file->object, flags);
+	return where;
+}
+
+/*
+ * Makes a folio part of a request if it is where it was; returns how many of its
+ * pages are to come.
+ */
+static unsigned int tide_folio_join(struct tide_file *file, struct folio *folio, int where,
+				    struct tide_get *get)
+{
+	unsigned int before = get->count;
+	unsigned long flags;
+	int now;
+
+	folio_get(folio);
+	tide_object_lock(&file->object, flags);
+	now = tide_folio_where(file, folio);
+	if (now == where)
+		tide_folio_collect(file, folio, get);
+	tide_object_unlock(&file->object, flags);
+	if (now == where)
+		return get->count - before;
+	folio_put(folio);
+	tide_lender_unasked(now, folio_nr_pages(folio));
+	return 0;
+}
+
+/* Asks a lender for a folio; returns for how many of its pages. 0: it is one for the disk. */
+static unsigned int tide_window_ask(struct tide_window *w, struct folio *folio, int where,
+				    enum tide_part part)
+{
+	long nr = folio_nr_pages(folio);
+	struct tide_get *get = NULL;
+
+	if (part != TIDE_PART_DISK) {
+		if (tide_window_skips(w, where, nr))
+			return 0;
+		get = tide_window_request(w, where, part, nr);
+	}
+	if (get)
+		return tide_folio_join(w->file, folio, where, get);
+	tide_lender_unasked(where, nr);
+	return 0;
+}
+
 /*
  * Takes a folio of the window if the pool has it: it is then either complete
  * and unlocked already, or part of a request. Otherwise it is untouched.
@@ -205,49 +261,24 @@ static bool tide_folio_wants(struct folio *folio)
 static bool tide_window_take(struct tide_window *w, struct folio *folio,
 			     unsigned long *misses)
 {
-	long nr = folio_nr_pages(folio);
-	struct tide_get *get = NULL;
 	unsigned int asked = 0;
 	enum tide_part part;
-	unsigned long flags;
 	int where;
 
 	if (!tide_folio_wants(folio))
 		return false;
-	tide_object_lock(&w->file->object, flags);
-	where = tide_folio_where(w->file, folio);
-	tide_object_unlock(&w->file->object, flags);
-	part = tide_split_part(&w->split, where, nr, tide_window_most(where));
-	if (part == TIDE_PART_DISK) {
-		tide_lender_unasked(where, nr);
-		return false;
-	}
+	where = tide_folio_look(w->file, folio);
+	part = tide_split_part(&w->split, where, folio_nr_pages(folio), tide_window_most(where));
 	if (part != TIDE_PART_COPY) {
-		if (tide_window_skips(w, where, nr))
+		asked = tide_window_ask(w, folio, where, part);
+		if (!asked)
 			return false;
-		get = tide_window_request(w, where, part, nr);
-		if (!get) {
-			tide_lender_unasked(where, nr);
-			return false;
-		}
 	}
-
-	folio_get(folio);
-	tide_object_lock(&w->file->object, flags);
-	if (tide_folio_where(w->file, folio) != where) {	/* changed meanwhile */
-		tide_object_unlock(&w->file->object, flags);
-		folio_put(folio);
-		return false;
-	}
-	if (get)
-		asked = get->count;
-	tide_folio_collect(w->file, folio, get);
-	tide_object_unlock(&w->file->object, flags);
-	if (get)
-		asked = get->count - asked;
 	*misses = tide_split_taken(&w->split, where, asked);
-	if (!asked)
+	if (part == TIDE_PART_COPY) {
+		folio_get(folio);
 		tide_folio_came(folio, w->file, w->orig, w->changes);
+	}
 	return true;
 }
 

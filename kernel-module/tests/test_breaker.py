@@ -67,7 +67,7 @@ def are_open(pair: Pair) -> list[int]:
 
 def connect(pair: Pair) -> list[Lender]:
     """Three lenders on this machine, each with a third of a file."""
-    pair.borrower.sh("insmod /lib/tidepool.ko put_buffers=8192")
+    pair.b.load("put_buffers=8192")
     lenders = [Lender() for _ in MODES]
     for lender, (name, mode) in zip(lenders, MODES.items(), strict=True):
         more = {"port": lender.port, **PATIENT, **mode}
@@ -144,7 +144,7 @@ def _buffers(pair: Pair) -> int:
 def test_a_lender_left_alone_costs_little(kernel: str) -> None:
     """While the breaker is open its probes are few, and the guest has the memory of the buffers."""
     with (pair := Pair(kernel, lender_mem="256M", relay=True, disk=Disk(iops=SLOW_IOPS))) as (borrower, _):
-        borrower.sh(f"insmod /lib/tidepool.ko put_buffers={BUFFERS}")
+        pair.b.load(f"put_buffers={BUFFERS}")
         pair.connect(size=64 * MIB, more={**PATIENT, "breaker": "Automatic"})
         stress(borrower, f"fill /mnt/file mib={STREAM_MIB}")
         pair.evict()
@@ -196,7 +196,7 @@ def test_large_reads_alone_are_stopped(kernel: str) -> None:
     with (pair := Pair(kernel, lender_mem="256M", relay=True)) as (borrower, _):
         stress(borrower, f"fill /mnt/other mib={STREAM_MIB}")
         borrower.drop_caches()
-        borrower.sh(f"insmod /lib/tidepool.ko put_buffers={BUFFERS}")
+        pair.b.load(f"put_buffers={BUFFERS}")
         pair.connect(size=64 * MIB, more={**VERY_PATIENT, "breaker": "Automatic"})
         pair.read_ahead(1024)
         stress(borrower, f"fill /mnt/file mib={STREAM_MIB}")
@@ -242,7 +242,7 @@ def test_large_reads_alone_are_stopped(kernel: str) -> None:
 def test_a_lender_that_is_gone_takes_no_buffers(kernel: str) -> None:
     """Nobody is connected: the buffers are the guest's until the lender is back."""
     with (pair := Pair(kernel, lender_mem="256M")) as (borrower, _):
-        borrower.sh(f"insmod /lib/tidepool.ko put_buffers={BUFFERS}")
+        pair.b.load(f"put_buffers={BUFFERS}")
         pair.connect(size=64 * MIB)
         wait_until("the buffers are there", lambda: _buffers(pair) == BUFFERS)
         full = borrower.meminfo("MemAvailable")
@@ -260,7 +260,7 @@ def test_a_lender_that_is_gone_takes_no_buffers(kernel: str) -> None:
 @pytest.mark.long
 def test_without_the_breaker(kernel: str) -> None:
     """The same with the mechanism taken out: slow gets go on."""
-    with (pair := Pair(kernel, lender_mem="256M", host=True, flags="-DTIDEPOOL_BREAK_BREAKER")):
+    with (pair := Pair(kernel, lender_mem="256M", host=True, broken="BREAKER")):
         delay(connect(pair), LATE_SECONDS)
         wait_until("pings are slow", lambda: figures(pair)[BY_SHORT]["ping_us_short"] > 900_000)
         assert total(read(pair, 20), "gets_sent") > 5

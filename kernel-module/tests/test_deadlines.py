@@ -74,7 +74,7 @@ def test_the_deadline_holds_on_a_slow_wire(kernel: str) -> None:
     """Windows that take seconds are late after the deadline; their rest is thrown away, and the session goes on."""
     with (pair := Pair(kernel, borrower_mem="192M", relay=True)) as (borrower, _):
         assert pair.relay
-        borrower.sh("insmod /lib/tidepool.ko put_buffers=8192")
+        pair.b.load("put_buffers=8192")
         pair.connect(size=64 * MIB, more={"deadline_us": DEADLINE_US})
         wait_until("there are buffers for the file", lambda: pair.b.stats()["buffers_total"] == 8192)
         pair.read_ahead(WINDOW_KIB)
@@ -97,7 +97,7 @@ def test_the_deadline_holds_on_a_slow_wire(kernel: str) -> None:
 def test_a_trickle_is_late_like_silence(kernel: str, how: str) -> None:
     """A byte each few milliseconds: readers go on after the deadline, and the connection ends though never silent."""
     with (pair := Pair(kernel, borrower_mem="192M", host=True)) as (borrower, _):
-        borrower.sh("insmod /lib/tidepool.ko put_buffers=4096")
+        pair.b.load("put_buffers=4096")
         lender = SlowLender(how)
         with lender.lending():
             borrow(pair, lender, deadline_us=DEADLINE_US)
@@ -174,7 +174,7 @@ def test_a_lost_window_is_a_window_on_disk(kernel: str, filesystem: str) -> None
         pair.read_ahead(WINDOW_KIB)
         stress(borrower, "fill /mnt/file mib=8")
         plain = requests(borrower)
-        borrower.sh("insmod /lib/tidepool.ko put_buffers=4096")
+        pair.b.load("put_buffers=4096")
         pair.connect(size=64 * MIB, more={"deadline_us": DEADLINE_US})
         pair.evict()
         lender.stop()

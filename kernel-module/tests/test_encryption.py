@@ -165,7 +165,7 @@ def test_says_what_is_missing(kernel: str, tmp_path: Path) -> None:
 @pytest.fixture(scope="module")
 def cheated(kernel: str) -> Iterator[Pair]:
     """A borrower with a lender that cheats it as the pairing's name says."""
-    with (pair := Pair(kernel, borrower_mem="192M", lender_flags="-DTIDEPOOL_BREAK_LENDER")):
+    with (pair := Pair(kernel, borrower_mem="192M", lender_broken="LENDER")):
         yield pair
 
 
@@ -199,7 +199,7 @@ def test_cheating_lender(cheated: Pair, cheat: str) -> None:
 @pytest.mark.long
 def test_without_the_check(kernel: str) -> None:
     """A borrower that does not look at the tag shows what a cheating lender sends."""
-    pair = Pair(kernel, flags="-DTIDEPOOL_BREAK_TAG", lender_flags="-DTIDEPOOL_BREAK_LENDER")
+    pair = Pair(kernel, broken="TAG", lender_broken="LENDER")
     with pair:
         pair.name = "alter"
         with _connected(pair, "AES-GCM"):

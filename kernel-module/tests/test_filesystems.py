@@ -59,7 +59,7 @@ def test_snapshot(kernel: str) -> None:
 
 def test_snapshot_without_volume(kernel: str) -> None:
     """Known without their subvolume, one is read for the other."""
-    with (pair := Pair(kernel, disk="btrfs", flags="-DTIDEPOOL_BREAK_VOLUME")):
+    with (pair := Pair(kernel, disk="btrfs", broken="VOLUME")):
         assert _snapshot_and_count_wrong(pair) > 0
 
 
@@ -77,7 +77,7 @@ def test_clone(kernel: str, filesystem: str) -> None:
 @pytest.mark.long
 def test_clone_unseen(kernel: str) -> None:
     """From 7.2 on btrfs says nothing of a clone when nothing of the file is cached; before it always truncates."""
-    with (pair := Pair(kernel, disk="btrfs", flags="-DTIDEPOOL_BREAK_CLONE")) as (borrower, _):
+    with (pair := Pair(kernel, disk="btrfs", broken="CLONE")) as (borrower, _):
         pair.connect(size=64 * MIB, more=PATIENT)
         wrong = wrong_pages(borrower, RACE.format(20, "clone"))
         assert (wrong > 0) == (kernel == "7.2")
@@ -87,7 +87,7 @@ def test_clone_unseen(kernel: str) -> None:
 def test_punch_without_extents(kernel: str) -> None:
     """A page read and evicted between the truncation of the page cache and btrfs' lock would come back."""
     disk = Disk("1G", "btrfs", write_iops=150)
-    with (pair := Pair(kernel, disk=disk, flags="-DTIDEPOOL_BREAK_EXTENTS")) as (borrower, _):
+    with (pair := Pair(kernel, disk=disk, broken="EXTENTS")) as (borrower, _):
         pair.connect(size=64 * MIB, more=PATIENT)
         assert any(wrong_pages(borrower, RACE.format(60, "punch"), timeout=400) for _ in range(3))
 
@@ -114,7 +114,7 @@ def test_a_large_folio_is_put_whole_or_not(kernel: str) -> None:
         stress(borrower, f"fill /mnt/file mib={FILE_MIB}")
         borrower.drop_caches(3)
         pair.read_ahead(READ_AHEAD_KIB)
-        borrower.sh("insmod /lib/tidepool.ko put_buffers=98")  # no multiple of the folios' pages
+        pair.b.load("put_buffers=98")  # no multiple of the folios' pages
         pair.connect(size=64 * MIB, more=PATIENT)
         stress(borrower, "sequential /mnt/file")
         pair.evict()

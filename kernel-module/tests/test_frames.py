@@ -169,7 +169,7 @@ def test_keys_are_renewed(pair: Pair, features: int) -> None:
 @pytest.mark.long
 def test_without_the_check(kernel: str) -> None:
     """A borrower that does not look at the tag believes what somebody in between has altered."""
-    with (pair := Pair(kernel, disk=None, host=True, flags="-DTIDEPOOL_BREAK_FRAMES")):
+    with (pair := Pair(kernel, disk=None, host=True, broken="FRAMES")):
         between = Between(pair.lender_port)
         pair.l.load()
         pair.b.load()

@@ -144,7 +144,7 @@ def test_predicts_what_a_lender_brings(pair: Pair, strategy: str) -> None:
     borrower = pair.borrower
     memory = borrower.meminfo("MemTotal")
     stress(borrower, f"fill /mnt/file mib={memory * 3 // 2 // MIB}")
-    borrower.sh("insmod /lib/tidepool.ko put_buffers=4096")  # every evicted page finds one
+    pair.b.load("put_buffers=4096")  # every evicted page finds one
     pair.b.set("ghost", strategy)
     size = sorted(_ratios(pair.b))[2]
     pair.connect(size=size, more={"strategy": strategy, **PATIENT})

@@ -104,7 +104,7 @@ def test_model_computes_what_others_do() -> None:
 def test_kernel_computes_what_others_do(kernel: str) -> None:
     """The module's own test with the same vector passes on this kernel, and that of its other parts."""
     with (pair := Pair(kernel, disk=None)) as (borrower, _):
-        borrower.sh("insmod /lib/tidepool.ko selftest=1")
+        pair.b.load("selftest=1")
         assert "tidepool: self-test: handshake passed" in borrower.log()
         assert "tidepool: self-test: all parts passed" in borrower.log()
         pair.assert_clean()
@@ -114,8 +114,8 @@ def test_kernel_computes_what_others_do(kernel: str) -> None:
 @pytest.mark.parametrize(("what", "part"), [("NOISE", "message 1"), ("SPLIT", "windows")])
 def test_kernel_that_computes_something_else(kernel: str, what: str, part: str) -> None:
     """A module that derives keys or splits windows in another way is not loaded, and says which part failed."""
-    with Pair(kernel, disk=None, flags=f"-DTIDEPOOL_BREAK_{what}") as (borrower, _):
-        assert borrower.run("insmod /lib/tidepool.ko selftest=1").code != 0
+    with (pair := Pair(kernel, disk=None, broken=what)) as (borrower, _):
+        assert borrower.run(pair.b.insmod("selftest=1")).code != 0
         assert f"tidepool: self-test: {part}: failed" in borrower.log()
         assert "not loaded: self-test" in borrower.log()
 

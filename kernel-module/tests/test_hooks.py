@@ -34,7 +34,7 @@ BREAKS: dict[str, list[Callable[[Pair], int]]] = {
     "TRUNCATE_RETURN": [_race("truncate"), _race("punch"), _mixture],
     "DIRECT_IO": [_race("direct"), _mixture],
     # A direct write's own gate covers its invalidations too, so these two go together.
-    "INVALIDATE DIRECT_IO": [_race("direct"), _mixture],
+    "INVALIDATE,DIRECT_IO": [_race("direct"), _mixture],
 }
 
 
@@ -42,15 +42,14 @@ BREAKS: dict[str, list[Callable[[Pair], int]]] = {
 def test_without(kernel: str, hook: str) -> None:
     """Wrong pages are seen, within a few rounds of the workloads that meet this hook."""
     disk = Disk("1G", "ext4", write_iops=150 if "DIRECT_IO" in hook else None)
-    flags = " ".join(f"-DTIDEPOOL_BREAK_{name}" for name in hook.split())
-    with (pair := Pair(kernel, borrower_mem="160M", disk=disk, flags=flags)):
+    with (pair := Pair(kernel, borrower_mem="160M", disk=disk, broken=hook)):
         pair.connect(size=128 * MIB, more=PATIENT)
         assert any(workload(pair) > 0 for _ in range(ROUNDS) for workload in BREAKS[hook])
 
 
 def test_without_unmount(kernel: str) -> None:
     """Files outlive their mount: another file system at the same address would be served their pages."""
-    with (pair := Pair(kernel, disk="ext4", flags="-DTIDEPOOL_BREAK_UNMOUNT")):
+    with (pair := Pair(kernel, disk="ext4", broken="UNMOUNT")):
         pair.connect(size=100 * MIB, more=PATIENT)
         assert known_after_unmount(pair) > 0
 
@@ -92,11 +91,11 @@ def _overwritten_while_borrowing_begins(pair: Pair) -> int:
     return wrong_pages(borrower, "sequential /mnt/file version=2")
 
 
-@pytest.mark.parametrize("flags", ["", "-DTIDEPOOL_BREAK_SETTLE"], ids=["proper", "broken"])
-def test_changes_that_began_before(kernel: str, flags: str) -> None:
+@pytest.mark.parametrize("broken", ["", "SETTLE"], ids=["proper", "broken"])
+def test_changes_that_began_before(kernel: str, broken: str) -> None:
     """What was changing a file when this guest began to borrow is in no section: the file is left alone for so long."""
-    with (pair := Pair(kernel, lender_mem="256M", flags=flags)):
+    with (pair := Pair(kernel, lender_mem="256M", broken=broken)):
         wrong = _overwritten_while_borrowing_begins(pair)
-        assert (wrong > 0) == bool(flags)
-        assert (pair.b.stats()["drop_gate"] > 0) == (not flags)
+        assert (wrong > 0) == bool(broken)
+        assert (pair.b.stats()["drop_gate"] > 0) == (not broken)
         pair.assert_clean()

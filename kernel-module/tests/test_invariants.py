@@ -30,7 +30,7 @@ class Taker(YesLender):
 def guests(kernel: str) -> Iterator[Pair]:
     """One pair for all of them, with buffers for all that is evicted at once."""
     with (pair := Pair(kernel, lender_mem="320M", host=True)):
-        pair.borrower.sh("insmod /lib/tidepool.ko put_buffers=16384")
+        pair.b.load("put_buffers=16384")
         yield pair
 
 

@@ -62,5 +62,5 @@ def test_refused(kernel: str) -> None:
 @pytest.mark.long
 def test_would_be_stale(kernel: str) -> None:
     """Pages that were put are read when their file has changed: the page cache was empty, and the client content."""
-    with (pair := Pair(kernel, disk=None, lender_disk="ext4", modules=MODULES, flags="-DTIDEPOOL_BREAK_NFS")):
+    with (pair := Pair(kernel, disk=None, lender_disk="ext4", modules=MODULES, broken="NFS")):
         assert changed_on_the_server(pair) > 0

@@ -31,28 +31,27 @@ umount /mnt; mount -t ext4 /dev/vda /mnt; right
 """
 
 
-@pytest.mark.parametrize("flags", ["", "-DTIDEPOOL_BREAK_FEATURES"], ids=["proper", "broken"])
-def test_inline_data(kernel: str, flags: str) -> None:
+@pytest.mark.parametrize("broken", ["", "FEATURES"], ids=["proper", "broken"])
+def test_inline_data(kernel: str, broken: str) -> None:
     """ext4 writes a file inside its inode without a word to the page cache: such a file system keeps its pages.
 
     Read after writing, after growing out of the inode, and what is on the disk in the end.
     """
-    with (pair := Pair(kernel, disk=INLINE, flags=flags)) as (borrower, _):
+    with (pair := Pair(kernel, disk=INLINE, broken=broken)) as (borrower, _):
         pair.connect(size=64 * MIB, more=PATIENT)
         right = [int(count) for count in borrower.sh(SMALL).split()]
-        assert (right == [FILES] * 3) == (not flags), right
-        assert (pair.borrowed()["puts"] == 0) == (not flags)
-        assert borrower.log().count("tidepool: pages of ext4 on vda stay here: inline_data") == (0 if flags else 2)
+        assert (right == [FILES] * 3) == (not broken), right
+        assert (pair.borrowed()["puts"] == 0) == (not broken)
+        assert borrower.log().count("tidepool: pages of ext4 on vda stay here: inline_data") == (0 if broken else 2)
         pair.assert_clean()
 
 
-@pytest.fixture(scope="module", params=["", "EXCHANGE WRITE_ERRORS FLAGS"], ids=["proper", "broken"])
+@pytest.fixture(scope="module", params=["", "EXCHANGE,WRITE_ERRORS,FLAGS"], ids=["proper", "broken"])
 def connected(kernel: str, request: pytest.FixtureRequest) -> Iterator[tuple[Pair, bool]]:
     """A pair with a lender connected, and whether its module does what it should."""
-    flags = " ".join(f"-DTIDEPOOL_BREAK_{name}" for name in request.param.split())
-    with (pair := Pair(kernel, disk=VERITY, flags=flags, modules=("loop",))):
+    with (pair := Pair(kernel, disk=VERITY, broken=request.param, modules=("loop",))):
         pair.connect(size=128 * MIB, more=PATIENT)
-        yield pair, not flags
+        yield pair, not request.param
         pair.assert_clean(LOST_WRITES)
 
 
@@ -145,8 +144,8 @@ def test_journal_switched(connected: tuple[Pair, bool]) -> None:
 
 def test_wrapper_that_stays(kernel: str) -> None:
     """What ftrace does not let go holds the module, which goes on to work; nobody jumps to where it was."""
-    with (pair := Pair(kernel, flags="-DTIDEPOOL_BREAK_UNWRAP")) as (borrower, _):
-        borrower.run("insmod /lib/tidepool.ko")
+    with (pair := Pair(kernel, broken="UNWRAP")) as (borrower, _):
+        borrower.run(pair.b.insmod())
         assert "cannot unwrap truncate_inode_pages_range()" in borrower.log()
         assert borrower.run("rmmod tidepool").code != 0
         pair.connect(size=64 * MIB, more=PATIENT)

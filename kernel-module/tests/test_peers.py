@@ -77,7 +77,7 @@ def test_a_lender_that_takes_little_at_once(kernel: str) -> None:
     """Sixteen pages a GET, five a PUT, three ranges a FORGET: no frame has more, and each page read is right."""
     with (pair := Pair(kernel, borrower_mem="192M", host=True)) as (borrower, _):
         lender = Lender(limits=Limits(get=16, put=5, notices=3))
-        borrower.sh("insmod /lib/tidepool.ko put_buffers=4096")
+        pair.b.load("put_buffers=4096")
         borrow_from(pair, NAME, lender, 64)
         pair.b.wait_state(f"lenders/{NAME}", "Connected")
         stress(borrower, "fill /mnt/file mib=8")
@@ -103,7 +103,7 @@ def test_strategy_changes_in_use(kernel: str) -> None:
     """Exclusive frees the lender's page at a get, NonInclusive keeps it; each from the moment it is set."""
     with (pair := Pair(kernel, borrower_mem="256M")) as (borrower, _):
         # Buffers for all of the file: a large folio of which a page is missing is not got.
-        borrower.sh("insmod /lib/tidepool.ko put_buffers=8192")
+        pair.b.load("put_buffers=8192")
         pair.connect(size=128 * MIB, more=PATIENT)
         stress(borrower, "fill /mnt/file mib=20")
         pair.evict()

@@ -233,7 +233,7 @@ def test_lost_again_and_again(pair: Pair) -> None:
 @pytest.mark.long
 def test_lost_more_often_than_there_are_keys(kernel: str) -> None:
     """The oldest pages are not asked for any more, and no others are; with a module that has four keys."""
-    with (pair := Pair(kernel, borrower_mem="160M", lender_mem="256M", flags="-DTIDEPOOL_BREAK_EPOCHS")):
+    with (pair := Pair(kernel, borrower_mem="160M", lender_mem="256M", broken="EPOCHS")):
         pair.lender.sh(f"ip addr add {OTHER_ADDRESS}/24 dev eth0")
         pair.connect(size=128 * MIB, more=PATIENT)
         assert 2 * 256 < lose_often(pair, 8) < 5 * 256

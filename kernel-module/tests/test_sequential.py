@@ -41,17 +41,15 @@ def growth_of(pair: Pair, work: Callable[[], object]) -> dict[str, int]:
     return {name: value - before[name] for name, value in figures(pair).items()}
 
 
-@pytest.fixture(
-    params=["", pytest.param("-DTIDEPOOL_BREAK_SEQUENTIAL", marks=pytest.mark.long)], ids=["proper", "broken"]
-)
+@pytest.fixture(params=["", pytest.param("SEQUENTIAL", marks=pytest.mark.long)], ids=["proper", "broken"])
 def pair(kernel: str, request: pytest.FixtureRequest) -> Iterator[Pair]:
     """Two files on the borrower's disk, none of their pages cached anywhere, never seen by the module."""
-    with (made := Pair(kernel, lender_mem="256M", flags=request.param)) as (borrower, _):
+    with (made := Pair(kernel, lender_mem="256M", broken=request.param)) as (borrower, _):
         for name in ("scanned", "sampled"):
             stress(borrower, f"fill /mnt/{name} mib={FILE_MIB}")
         borrower.drop_caches(3)
         made.read_ahead(READ_AHEAD_KIB)
-        borrower.sh("insmod /lib/tidepool.ko put_buffers=8192")
+        pair.b.load("put_buffers=8192")
         made.connect(size=128 * MIB, more={**PATIENT, "sequential_filter": 1})
         yield made
         made.assert_clean()

@@ -32,9 +32,9 @@ def _seen(guest: Guest) -> list[dict[str, str]]:
 
 def test_events(kernel: str) -> None:
     """Puts, drops with their reason and gets, as many as the statistics count; the module unloads with them on."""
-    with (pair := Pair(kernel)) as (borrower, lender):
-        lender.sh("insmod /lib/tidepool.ko")
-        borrower.sh("insmod /lib/tidepool.ko put_buffers=64")  # so that some pages find none
+    with (pair := Pair(kernel)) as (borrower, _):
+        pair.l.load()
+        pair.b.load("put_buffers=64")  # so that some pages find none
         borrower.write(f"{TRACING}/buffer_size_kb", "8192\n")
         assert borrower.sh(f"ls -d {EVENTS}/tidepool_*").split() == [
             f"{EVENTS}/tidepool_{name}" for name in ("breaker", "drop", "get", "put")

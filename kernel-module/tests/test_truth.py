@@ -57,9 +57,9 @@ class Half(Lender):
 @pytest.fixture(scope="module")
 def pair(kernel: str) -> Iterator[Pair]:
     """A borrower whose file system has large folios, and buffers for all that is evicted at once."""
-    with (pair := Pair(kernel, disk="xfs", borrower_mem="256M", lender_mem="192M", host=True)) as (borrower, _):
+    with (pair := Pair(kernel, disk="xfs", borrower_mem="256M", lender_mem="192M", host=True)):
         pair.read_ahead(READ_AHEAD_KIB)
-        borrower.sh("insmod /lib/tidepool.ko put_buffers=8192")
+        pair.b.load("put_buffers=8192")
         yield pair
         pair.assert_clean()
 
@@ -222,7 +222,7 @@ def raw(kernel: str) -> Iterator[Pair]:
     """A borrower with a disk for a device, and buffers for all that is written at once."""
     disk = Disk("64M", None)
     with (pair := Pair(kernel, disk=disk, borrower_mem="192M", lender_mem="192M", host=True, modules=MODULES)):
-        pair.borrower.sh("insmod /lib/tidepool.ko put_buffers=4096")
+        pair.b.load("put_buffers=4096")
         yield pair
         pair.assert_clean()
 

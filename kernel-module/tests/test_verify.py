@@ -49,7 +49,7 @@ def test_hits_are_what_the_disk_has(kernel: str) -> None:
 
 def test_a_defect_is_found_and_nobody_reads_it(kernel: str) -> None:
     """Without the hook that sees a page dirtied old contents are served: that is found, and the disk's are read."""
-    with (pair := Pair(kernel, flags="-DTIDEPOOL_BREAK_DIRTY")) as (borrower, _):
+    with (pair := Pair(kernel, broken="DIRTY")) as (borrower, _):
         doubt(pair)
         read_and_count(pair)
         borrower.sh("dd if=/dev/zero of=/mnt/file bs=1M count=8 conv=notrunc && sync")  # version 0

@@ -12,11 +12,11 @@
 #define pr_fmt(fmt) KBUILD_MODNAME ": " fmt
 
 #include <crypto/algapi.h>
-#include <linux/kconfig.h>
 #include <linux/mm.h>
 #include <linux/scatterlist.h>
 #include <linux/slab.h>
 
+#include "base/broken.h"
 #include "base/gcm.h"
 #include "base/mac.h"
 #include "base/noise.h"
@@ -233,5 +233,5 @@ int tide_frame_open(struct tide_sealer *sealer, const struct tide_frame *frame,
 		err = tide_sealer_set(sealer, frame, metadata, size) ?:
 		      tide_gcm_decrypt(&sealer->gcm, sealer->list, sealer->list,
 				       sizeof(*frame), size, sealer->nonce);
-	return __is_defined(TIDEPOOL_BREAK_FRAMES) && err == -EBADMSG ? 0 : err;
+	return tide_broken(FRAMES) && err == -EBADMSG ? 0 : err;
 }

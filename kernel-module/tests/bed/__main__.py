@@ -1,6 +1,6 @@
 """A pair of guests by hand, kept running in the background (`kernel-module/tests/guests`).
 
-guests up [6.1] [--disk ext4|xfs|btrfs|none] [--borrower 256M] [--lender 512M] [--iops N] [--flags=-D…]
+guests up [6.1] [--disk ext4|xfs|btrfs|none] [--borrower 256M] [--lender 512M] [--iops N] [--broken DIRTY,…]
 guests load             build the module if needed, (re)load it in both guests
 guests connect [MIB]    pair the two (256 MiB)
 guests disconnect
@@ -37,7 +37,7 @@ def up(arguments: list[str]) -> None:
     parser.add_argument("--iops", type=int)
     parser.add_argument("--borrower", default="256M")
     parser.add_argument("--lender", default="512M")
-    parser.add_argument("--flags", default="", help="compiler flags for the borrower's module")
+    parser.add_argument("--broken", default="", help="mechanisms that the borrower's module does without")
     options = parser.parse_args(arguments)
     down([])
     disk = None if options.disk == "none" else Disk(options.size, options.disk, options.iops)
@@ -48,7 +48,7 @@ def up(arguments: list[str]) -> None:
         os.setsid()
     pair.__enter__()
     STATE.parent.mkdir(parents=True, exist_ok=True)
-    STATE.write_text(json.dumps({"kernel": options.kernel, "folder": str(pair.folder), "flags": options.flags}))
+    STATE.write_text(json.dumps({"kernel": options.kernel, "folder": str(pair.folder), "broken": options.broken}))
     os._exit(0)  # leave the guests running
 
 
@@ -65,12 +65,13 @@ def down(_arguments: list[str]) -> None:
 
 def load(_arguments: list[str]) -> None:
     state = _state()
-    for name, flags in (("borrower", state["flags"]), ("lender", "")):
-        guest = _guest(name)
-        guest.start("cat > /lib/tidepool.ko", build_module(fetch_kernel(state["kernel"]), flags).read_bytes()).wait()
-        if Tidepool(guest).loaded:
-            Tidepool(guest).unload()
-        Tidepool(guest).load()
+    for name, broken in (("borrower", state["broken"]), ("lender", "")):
+        tidepool = Tidepool(_guest(name), broken)
+        module = build_module(fetch_kernel(state["kernel"]), breakable=bool(broken))
+        tidepool.guest.start("cat > /lib/tidepool.ko", module.read_bytes()).wait()
+        if tidepool.loaded:
+            tidepool.unload()
+        tidepool.load()
 
 
 def connect(arguments: list[str]) -> None:

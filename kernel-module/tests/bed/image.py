@@ -82,9 +82,13 @@ def fetch_qemu() -> Path:
     return Path(_output([str(TOOLS / "qemu"), "fetch"]))
 
 
-def build_module(kernel: Kernel, flags: str = "") -> Path:
-    """`tidepool.ko` for the kernel, built now unless sources and flags are those of the last time."""
-    return Path(_output([str(TOOLS / "build"), kernel.name], env={**os.environ, "KCFLAGS": flags}))
+def build_module(kernel: Kernel, *, breakable: bool = False) -> Path:
+    """`tidepool.ko` for the kernel, built now unless the sources are those of the last time.
+
+    Of a breakable one mechanisms can be broken when it is loaded (base/broken.h).
+    """
+    env = {**os.environ, "BREAKABLE": "y" if breakable else ""}
+    return Path(_output([str(TOOLS / "build"), kernel.name], env=env))
 
 
 def build_program(name: str, sources: Iterable[Path], flags: Sequence[str] = CFLAGS) -> Path:

@@ -37,8 +37,8 @@ class Pair:
 
     Both guests are up, the data disk is mounted on the borrower's /mnt, the module is not loaded (`connect` does that).
     They end with this process unless `detached`.
-    `flags` builds the borrower's module with extra compiler flags, `lender_flags` the lender's; without, it is the
-    proper one. `name` is the pairing's, and may be changed while the two are not connected.
+    `broken` are the mechanisms that the borrower's module does without, as "DIRTY,CLONE", `lender_broken` those of the
+    lender's (base/broken.h). `name` is the pairing's, and may be changed while the two are not connected.
     `modules` are kernel modules that both load beside the usual, `tools` the image of a disk that both can read.
     With `relay` the wire runs through one that can delay, lose, reorder and cut (`pair.relay`).
     `mtu` is the wire's. If `counted` both guests' clocks go by instructions.
@@ -58,8 +58,8 @@ class Pair:
         lender_disk: str | Disk | None = None,
         lender_balloon: bool = False,
         processors: int = 2,
-        flags: str = "",
-        lender_flags: str = "",
+        broken: str = "",
+        lender_broken: str = "",
         module: bool = True,
         detached: bool = False,
         capture: bool = False,
@@ -75,9 +75,10 @@ class Pair:
     ) -> None:
         self.kernel = fetch_kernel(kernel)
         self._detached = detached
-        self._module = build_module(self.kernel) if module else None
-        self._borrower_module = build_module(self.kernel, flags) if module and flags else self._module
-        self._lender_module = build_module(self.kernel, lender_flags) if module and lender_flags else self._module
+        self._broken = (broken, lender_broken)
+        self._borrower_module, self._lender_module = (
+            build_module(self.kernel, breakable=bool(names)) if module else None for names in self._broken
+        )
         self.name = NAME
         self.folder = Path(tempfile.mkdtemp(prefix="tidepool-bed-", dir="/var/tmp"))
         self.disk = _disk(disk)
@@ -130,7 +131,7 @@ class Pair:
         except BaseException:
             self._close()
             raise
-        self.b, self.l = Tidepool(self.borrower), Tidepool(self.lender)
+        self.b, self.l = map(Tidepool, (self.borrower, self.lender), self._broken)
         self.b.peer, self.l.peer = self.l, self.b
         return self.borrower, self.lender
 
@@ -203,7 +204,7 @@ class Pair:
         self._guests.remove(self.lender)
         self.lender = self._boot(self._lender_spec, self._lender_module)
         self.lender = self._up(self.lender, self._lender_spec, self._lender_module)
-        self.l = Tidepool(self.lender)
+        self.l = Tidepool(self.lender, self._broken[1])
         self.b.peer, self.l.peer = self.l, self.b
         return self.lender
 
@@ -214,7 +215,7 @@ class Pair:
         spec = replace(self._borrower_spec, generation=generation)
         self.borrower = Guest.revert(spec, self.kernel, self.folder / spec.name)
         self._guests.append(self.borrower)
-        self.b = Tidepool(self.borrower)
+        self.b = Tidepool(self.borrower, self._broken[0])
         self.b.peer, self.l.peer = self.l, self.b
         return self.borrower
 

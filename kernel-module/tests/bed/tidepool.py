@@ -46,16 +46,25 @@ def wait_until(what: str, condition: Callable[[], bool], timeout: float = PATIEN
 
 
 class Tidepool:
-    """The module in one guest; `peer` is the guest that it is paired with if nobody else is named."""
+    """The module in one guest; `peer` is the guest that it is paired with if nobody else is named.
 
-    def __init__(self, guest: Guest) -> None:
+    `broken` are the mechanisms, with commas between, that a breakable module does without.
+    """
+
+    def __init__(self, guest: Guest, broken: str = "") -> None:
         self.guest = guest
+        self.broken = broken
         self.peer: Tidepool | None = None
 
     # Loading
 
-    def load(self) -> None:
-        self.guest.sh("insmod /lib/tidepool.ko")
+    def load(self, parameters: str = "") -> None:
+        self.guest.sh(self.insmod(parameters))
+
+    def insmod(self, parameters: str = "") -> str:
+        """The command that loads the module, with further parameters."""
+        broken = f"broken={self.broken}" if self.broken else ""
+        return f"insmod /lib/tidepool.ko {broken} {parameters}".strip()
 
     def remove_peers(self) -> None:
         """Take away every peer's directory, whatever its state."""

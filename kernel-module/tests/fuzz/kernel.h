@@ -31,7 +31,6 @@ typedef s64 ktime_t;
 
 #define __rcu
 #define __percpu
-#define __is_defined(x)		0
 #define __printf(a, b)		__attribute__((format(printf, a, b)))
 #define container_of(p, type, member)	((type *)((char *)(p) - offsetof(type, member)))
 #define struct_size(p, member, n)	(sizeof(*(p)) + (n) * sizeof((p)->member[0]))

@@ -39,6 +39,7 @@ int main(int argc, char **argv)
 	size_t count = sizeof(modes) / sizeof(modes[0]);
 
 	setvbuf(stdout, NULL, _IOLBF, 0);
+	end_when_told();
 	if (argc >= 3) {
 		options_init(argv + 3);
 		for (size_t i = 0; i < count; i++)

@@ -54,6 +54,7 @@ const char *option_text(const char *name, const char *otherwise);
 void options_init(char **arguments);
 
 double now(void);
+void end_when_told(void);
 bool time_is_up(double until);
 uint64_t random_next(uint64_t *state);
 uint64_t random_seed(long thread);

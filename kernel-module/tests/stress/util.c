@@ -4,6 +4,7 @@
 #include <linux/magic.h>
 #include <math.h>
 #include <pthread.h>
+#include <signal.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/random.h>
@@ -18,6 +19,7 @@
 #define MAX_THREADS 256
 
 static char **options;
+static volatile sig_atomic_t ended;
 static unsigned long errors, collided;
 static pthread_mutex_t latency_lock = PTHREAD_MUTEX_INITIALIZER;
 
@@ -51,6 +53,18 @@ double now(void)
 	return time.tv_sec + time.tv_nsec / 1e9;
 }
 
+static void told_to_end(int signal)
+{
+	(void)signal;
+	ended = 1;
+}
+
+/* SIGTERM ends what goes on for some time as if its time were up; its report says how far it came. */
+void end_when_told(void)
+{
+	signal(SIGTERM, told_to_end);
+}
+
 /* With `first=1` one wrong page is enough: whoever only asks whether there is one need not wait. */
 bool time_is_up(double until)
 {
@@ -58,7 +72,7 @@ bool time_is_up(double until)
 
 	if (first < 0)
 		first = option("first", 0);
-	return (first && wrong_pages()) || now() >= until;
+	return ended || (first && wrong_pages()) || now() >= until;
 }
 
 uint64_t random_next(uint64_t *state)
