@@ -176,3 +176,35 @@ def test_a_proxy_of_the_environment_is_used(config: Config, monkeypatch: pytest.
     assert kubeconfig.access().proxy == "http://proxy.example:3128"
     monkeypatch.setenv("no_proxy", "api.example")
     assert kubeconfig.access().proxy == ""
+
+
+@pytest.mark.parametrize(
+    ("but", "proxy"), [("10.0.0.0/8, example.org", ""), ("10.2.0.0/16", "http://proxy:3128"), ("", "http://proxy:3128")]
+)
+def test_networks_without_a_proxy(config: Config, monkeypatch: pytest.MonkeyPatch, but: str, proxy: str) -> None:
+    """NO_PROXY may name networks, as kubectl has it."""
+    monkeypatch.setenv("https_proxy", "http://proxy:3128")
+    monkeypatch.setenv("no_proxy", but)
+    config({"token": "a"}, server="https://10.1.2.3:6443")
+    assert kubeconfig.access().proxy == proxy
+
+
+def test_a_plugin_without_a_version_is_named(config: Config) -> None:
+    """What a kubeconfig lacks is no traceback."""
+    config({"exec": {"command": "true"}})
+    with pytest.raises(NoAccess, match="credential plugin"):
+        kubeconfig.access().authorization()
+
+
+def test_authorities_may_have_comments_in_any_language(api_server: Server) -> None:
+    """OpenSSL takes letters that it knows, and reads what is between the lines of a certificate not at all."""
+    authority = f"# Főtanúsítvány\n{api_server.certificate.read_text()}"
+    access = Access(f"https://127.0.0.1:{api_server.port}", lambda: f"Bearer {ADMIN_TOKEN}", authority)
+    assert Api(access).list_all("/api/v1/namespaces").items
+
+
+def test_nobody_is_believed_by_an_empty_file(tmp_path: Path) -> None:
+    """It does not mean those that the system believes."""
+    (tmp_path / "ca.crt").write_text("\n")
+    with pytest.raises(NoAccess, match="empty"):
+        Access.by_token("https://127.0.0.1:1", authority=tmp_path / "ca.crt", token=tmp_path / "token")

@@ -153,7 +153,7 @@ def test_a_pool_does_not_lose_its_default_class_by_what_others_do(left: list[Mem
     assert one.source.lack is not None
     assert one.source.lack.reason == "ClassNotFound"
     assert one.source.lack.message == (
-        "spec.className is missing, no MemoryPoolClass is marked as the default any more, and what the pool has is of "
+        "spec.className is missing, no MemoryPoolClass is marked as the default, and what the pool has is of "
         'MemoryPoolClass silver: have one marked, or write a name into spec.className, or "" for none; the pool keeps '
         "what it has until then"
     )

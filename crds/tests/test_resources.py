@@ -28,4 +28,5 @@ def test_each_object_has_one_path(path: str, expected: str) -> None:
 
 def test_what_is_no_name_leads_nowhere_else() -> None:
     """Names are what others have written; they do not say what is read with the rights of whoever looks at them."""
+    assert PODS.path("..", ".") == "/api/v1/namespaces/%2E%2E/pods/%2E"
     assert PODS.path("../x?", "a/../b#") == "/api/v1/namespaces/..%2Fx%3F/pods/a%2F..%2Fb%23"

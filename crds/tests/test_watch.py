@@ -133,6 +133,15 @@ def test_a_list_that_is_none_is_a_refusal_like_another(front: Front, said: Any) 
     assert not found.value.is_about_object
 
 
+def test_a_refusal_without_a_reason_has_its_words(front: Front) -> None:
+    """As an API server passes on what a webhook says: the message alone."""
+    words = 'admission webhook "a.b" denied the request: ' + 250 * "x"
+    front.answers[PATH] = json.dumps({"kind": "Status", "message": words, "code": 403})
+    with pytest.raises(Refused) as found:
+        front.api.list_all(PATH)
+    assert (found.value.why, found.value.reason) == (words, "")
+
+
 @pytest.mark.parametrize("status", [302, 307, 401, 500])
 def test_an_answer_that_leads_elsewhere_is_a_refusal_too(front: Front, status: int) -> None:
     """It is what a proxy says to those who are to log in; nothing of it is a log, or a pod's metrics."""

@@ -85,7 +85,7 @@ def _no_default(former: str | None) -> Lack | None:
     if not former:
         return None
     message = (
-        f"spec.className is missing, no MemoryPoolClass is marked as the default any more, and what the pool has is of "
+        f"spec.className is missing, no MemoryPoolClass is marked as the default, and what the pool has is of "
         f'MemoryPoolClass {former}: have one marked, or write a name into spec.className, or "" for none; {_KEPT}'
     )
     return Lack("ClassNotFound", message)

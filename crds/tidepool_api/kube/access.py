@@ -41,8 +41,11 @@ class Access:
 
     @classmethod
     def by_token(cls, server: str, *, authority: Path, token: Path) -> Self:
-        """With a token in a file, which the kubelet replaces before it expires."""
-        return cls(server.rstrip("/"), lambda: f"Bearer {token.read_text().strip()}", authority.read_text())
+        """With a token in a file, which the kubelet replaces before it expires. Raises NoAccess."""
+        believed = authority.read_text()
+        if not believed.strip():
+            raise NoAccess(f"{authority} is empty: it must hold the certificate of the API server's authority")
+        return cls(server.rstrip("/"), lambda: f"Bearer {token.read_text().strip()}", believed)
 
     @classmethod
     def in_cluster(cls, account: Path = ACCOUNT) -> Self:
@@ -53,13 +56,14 @@ class Access:
 
     def context(self) -> ssl.SSLContext:
         """What TLS goes by; raises NoAccess."""
+        authority = self.authority.encode("ascii", "ignore").decode()  # comments between certificates may be anything
         try:
-            made = ssl.create_default_context(cadata=self.authority or None)
+            made = ssl.create_default_context(cadata=authority or None)
             if self.certificate:
-                with tempfile.NamedTemporaryFile("w", suffix=".pem") as file:  # OpenSSL takes them from files only
-                    file.write("\n".join(self.certificate))
-                    file.flush()
-                    made.load_cert_chain(file.name)
+                with tempfile.TemporaryDirectory() as folder:  # OpenSSL takes them from files only
+                    file = Path(folder, "pem")
+                    file.write_text("\n".join(self.certificate))
+                    made.load_cert_chain(file)
         except ssl.SSLError as error:
             raise NoAccess(f"a certificate, or its key, cannot be read: {error}") from error
         if self.is_insecure:

@@ -16,6 +16,7 @@ from urllib.parse import urlencode
 
 import urllib3
 from urllib3.connection import HTTPConnection
+from urllib3.util import make_headers, parse_url
 
 from tidepool_api.kube.access import Access, NoAccess
 from tidepool_api.kube.resources import Resource
@@ -25,13 +26,13 @@ MERGE = "application/merge-patch+json"
 JSON = "application/json"
 CONNECT_SECONDS, PATIENCE_SECONDS = 5.0, 30.0
 WATCH_SECONDS = 240
-# A server that has vanished without a word is noticed within a minute, also by a watch on which nothing happens.
+# A server that has vanished without a word is noticed within a minute, also by a watch on which nothing happens. Each
+# system has its own names for it: macOS says TCP_KEEPALIVE for TCP_KEEPIDLE.
+_IDLE = {"TCP_KEEPIDLE": 30, "TCP_KEEPALIVE": 30, "TCP_KEEPINTVL": 10, "TCP_KEEPCNT": 3}
 KEEPALIVE = [
     *HTTPConnection.default_socket_options,
     (socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1),
-    (socket.IPPROTO_TCP, socket.TCP_KEEPIDLE, 30),
-    (socket.IPPROTO_TCP, socket.TCP_KEEPINTVL, 10),
-    (socket.IPPROTO_TCP, socket.TCP_KEEPCNT, 3),
+    *((socket.IPPROTO_TCP, getattr(socket, name), value) for name, value in _IDLE.items() if hasattr(socket, name)),
 ]
 
 Object = dict[str, Any]
@@ -91,7 +92,7 @@ class Api:
         try:
             self._http = _manager(access.proxy, options)
         except urllib3.exceptions.ProxySchemeUnknown as error:
-            raise NoAccess(f"proxy {access.proxy}: {error}") from error
+            raise NoAccess(f"the proxy for the API server cannot be used: {error}") from error
 
     def get(self, path: str, **query: str) -> Object:
         """One object."""
@@ -187,7 +188,10 @@ class Api:
 
 
 def _manager(proxy: str, options: dict[str, Any]) -> urllib3.PoolManager:
-    return urllib3.ProxyManager(proxy, **options) if proxy else urllib3.PoolManager(**options)
+    if not proxy:
+        return urllib3.PoolManager(**options)
+    login = parse_url(proxy).auth
+    return urllib3.ProxyManager(proxy, proxy_headers=make_headers(proxy_basic_auth=login) if login else None, **options)
 
 
 def _lines(response: urllib3.BaseHTTPResponse) -> Iterator[bytes]:
@@ -204,8 +208,9 @@ def _checked(answer: urllib3.BaseHTTPResponse, what: str) -> bytes:
         return body
     try:
         document = json.loads(body)
-        if document["kind"] == "Status":
-            raise Refused(answer.status, what, str(document["message"]), str(document["reason"]))
-    except (ValueError, KeyError, TypeError):
-        pass
+    except ValueError:
+        document = None
+    if isinstance(document, dict) and document.get("kind") == "Status":  # a webhook's refusal has no reason
+        why = document.get("message") or answer.reason
+        raise Refused(answer.status, what, str(why), str(document.get("reason") or ""))
     raise Refused(answer.status, what, body[:200].decode("utf-8", "replace") or str(answer.reason))

@@ -7,9 +7,11 @@ Apart from the client, for agents have no kubeconfig and are to stay small.
 from __future__ import annotations
 
 import base64
+import ipaddress
 import json
 import os
 import subprocess
+import sys
 import threading
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -114,8 +116,18 @@ def _pem(entry: Entry, name: str) -> str:
 
 def _proxy(server: str) -> str:
     """The proxy of the environment, if it is for this server."""
-    parts = urlsplit(server)
-    return "" if proxy_bypass(parts.hostname or "") else getproxies().get(parts.scheme, "")
+    parts, proxies = urlsplit(server), getproxies()
+    host = parts.hostname or ""
+    is_direct = proxy_bypass(host) or any(_is_within(host, one.strip()) for one in proxies.get("no", "").split(","))
+    return "" if is_direct else proxies.get(parts.scheme, "")
+
+
+def _is_within(host: str, network: str) -> bool:
+    """Whether a host is an address of that network, as NO_PROXY names them to kubectl."""
+    try:
+        return ipaddress.ip_address(host) in ipaddress.ip_network(network, strict=False)
+    except ValueError:
+        return False
 
 
 # --- who asks ---------------------------------------------------------------------------------------------------------
@@ -164,20 +176,27 @@ class _Plugin:
             return self._given
 
     def _ask(self) -> Entry:
-        command = [self._spec["command"], *(self._spec.get("args") or ())]
-        variables = {one["name"]: one["value"] for one in self._spec.get("env") or ()}
-        variables["KUBERNETES_EXEC_INFO"] = json.dumps(self._info())
         try:
-            answer = subprocess.run(command, env=os.environ | variables, stdout=subprocess.PIPE, check=True)
+            command = [self._spec["command"], *(self._spec.get("args") or ())]
+            variables = {one["name"]: one["value"] for one in self._spec.get("env") or ()}
+            variables["KUBERNETES_EXEC_INFO"] = json.dumps(self._info())
+            heard = None if self._may_ask() else subprocess.DEVNULL
+            answer = subprocess.run(
+                command, env=os.environ | variables, stdin=heard, stdout=subprocess.PIPE, check=True
+            )
             given: Entry = json.loads(answer.stdout)["status"]
             _is_over(given)
-        except (OSError, subprocess.CalledProcessError, ValueError, KeyError, TypeError) as error:
+        except (OSError, subprocess.CalledProcessError, ValueError, KeyError, TypeError, AttributeError) as error:
             hint = self._spec.get("installHint", "")
             raise NoAccess(f"the kubeconfig's credential plugin gives nothing: {error}. {hint}".strip()) from error
         return given
 
+    def _may_ask(self) -> bool:
+        """Whether the program may ask somebody: there is a terminal."""
+        return self._spec.get("interactiveMode", "IfAvailable") != "Never" and sys.stdin.isatty()
+
     def _info(self) -> Entry:
-        spec: dict[str, Any] = {"interactive": self._spec.get("interactiveMode", "IfAvailable") != "Never"}
+        spec: dict[str, Any] = {"interactive": self._may_ask()}
         if self._spec.get("provideClusterInfo"):
             spec["cluster"] = {name: self._cluster[name] for name in _TOLD if name in self._cluster}
         return {"apiVersion": self._spec["apiVersion"], "kind": "ExecCredential", "spec": spec}

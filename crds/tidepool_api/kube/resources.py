@@ -20,8 +20,13 @@ class Resource(NamedTuple):
         Namespaces and names come from what others have written: whatever they hold, they lead nowhere else.
         """
         root = f"/apis/{self.api}" if "/" in self.api else f"/api/{self.api}"
-        place = f"/namespaces/{quote(namespace, safe='')}" if namespace else ""
-        return f"{root}{place}/{self.plural}" + (f"/{quote(name, safe=':')}" if name else "") + (part and f"/{part}")
+        place = f"/namespaces/{_segment(namespace)}" if namespace else ""
+        return f"{root}{place}/{self.plural}" + (f"/{_segment(name)}" if name else "") + (part and f"/{part}")
+
+
+def _segment(text: str) -> str:
+    """One segment of a path, whatever it is; `..` would be two fewer."""
+    return quote(text, safe=":") if text.strip(".") else text.replace(".", "%2E")
 
 
 def ours(plural: str) -> Resource:
