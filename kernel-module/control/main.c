@@ -79,6 +79,8 @@ static int __init tide_module_init(void)
 	pr_info("loaded, version %s\n", THIS_MODULE->version);
 	if (__is_defined(TIDEPOOL_UNTRIED))
 		pr_warn("nobody has looked at this kernel for what the module relies on; it was built by TIDEPOOL_ANY_KERNEL=1\n");
+	if (__is_defined(TIDEPOOL_BREAKABLE))
+		pr_warn("this is the build for tests, of which mechanisms can be broken\n");
 	return 0;
 }
 

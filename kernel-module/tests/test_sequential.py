@@ -49,7 +49,7 @@ def pair(kernel: str, request: pytest.FixtureRequest) -> Iterator[Pair]:
             stress(borrower, f"fill /mnt/{name} mib={FILE_MIB}")
         borrower.drop_caches(3)
         made.read_ahead(READ_AHEAD_KIB)
-        pair.b.load("put_buffers=8192")
+        made.b.load("put_buffers=8192")
         made.connect(size=128 * MIB, more={**PATIENT, "sequential_filter": 1})
         yield made
         made.assert_clean()
