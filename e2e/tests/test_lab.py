@@ -209,7 +209,12 @@ def test_down_after_an_interrupted_up(before: dict[str, list[str]]) -> None:
 
 
 def test_down_after_kills(before: dict[str, list[str]]) -> None:
-    """What `down` would ask to end is dead already: containerd and kubelet and the API server."""
+    """What `down` would ask to end is dead already: containerd and kubelet and the API server.
+
+    It was brought up where another clone's lab had ended with its clone.
+    """
+    RUN.mkdir()
+    (RUN / "owner").write_text("/nowhere")
     succeed("up", "--no-chart")
     for name in ("containerd", "kubelet", "kube-apiserver"):
         os.kill(int((RUN / f"{name}.pid").read_text()), signal.SIGKILL)

@@ -144,15 +144,20 @@ def log_files() -> dict[str, Path]:
 def _clear_the_way() -> None:
     """A lab that is up stays; what an interrupted `up` or a crash left is taken down first."""
     owner = host.owner()
-    if owner not in (None, paths.ROOT):
+    if owner and owner != paths.ROOT and not _is_abandoned(owner):
         raise LabError(f"a lab of {owner} is up on this machine; take it down first with {owner}/e2e/lab down")
     if owner == paths.ROOT and UP.exists() and all(map(host.running, host.daemons())):
         say("a lab is up already; adding what is new")
         return
-    if owner == paths.ROOT:
+    if owner:
         say("taking down what is left of an earlier lab")
     _take_down()
     shutil.rmtree(paths.LOGS, ignore_errors=True)
+
+
+def _is_abandoned(owner: Path) -> bool:
+    """Whether a lab has ended without being taken down, and nobody can take it down: its clone is gone."""
+    return not owner.exists() and not any(map(host.running, host.daemons()))
 
 
 @contextmanager

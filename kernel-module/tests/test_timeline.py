@@ -12,7 +12,7 @@ from bed.pair import PATIENT, Pair
 from bed.tidepool import MIB, wait_until
 from bed.workload import stress
 
-OLD_MIB, NEW_MIB = 8, 6
+OLD_MIB, NEW_MIB = 8, 3
 GENERATIONS = ("0d5e1b5e-6f1c-4f7b-9d61-000000000001", "0d5e1b5e-6f1c-4f7b-9d61-000000000002")
 WINDOW = 32  # bytes of a ciphertext: nothing else on the wire has the same
 SAMPLES = 1500
@@ -42,10 +42,15 @@ def pair(kernel: str) -> Iterator[Pair]:
         yield pair
 
 
+def prepare(pair: Pair) -> None:
+    """In memory, what files have of a letter: who has gone back writes it before he finds his connection dead."""
+    for letter in "AB":
+        pair.borrower.sh(f"head -c {NEW_MIB * MIB} /dev/zero | tr '\\0' {letter} > /tmp/{letter}")
+
+
 def write(pair: Pair, letter: str) -> None:
     """A file of one letter, which goes to the lender."""
-    pair.borrower.sh(f"head -c {NEW_MIB * MIB} /dev/zero | tr '\\0' {letter} > /mnt/new && sync && sync")
-    pair.borrower.drop_caches(1)
+    pair.borrower.sh(f"cp /tmp/{letter} /mnt/new && sync && echo 1 > /proc/sys/vm/drop_caches")
 
 
 def assert_reads(pair: Pair, letter: str) -> None:
@@ -76,6 +81,7 @@ def go_back(pair: Pair, generation: str) -> tuple[bytes, bytes]:
     for _ in range(2):
         pair.evict()
         stress(pair.borrower, "sequential /mnt/old")
+    prepare(pair)
     pair.borrower.save()
     before = len(captured(pair))
 
