@@ -10,6 +10,7 @@
 #include <linux/slab.h>
 #include <linux/timex.h>
 
+#include "base/broken.h"
 #include "base/stats.h"
 #include "borrower/catalog.h"
 #include "borrower/catalog_ages.h"
@@ -35,7 +36,9 @@ struct workqueue_struct *tide_catalog_queue;
  */
 u64 tide_next_version(void)
 {
-	return atomic64_add_return(1 + (random_get_entropy() & TIDE_STRIDE_MASK), &tide_version);
+	unsigned long stride = tide_broken(STRIDES) ? 0 : random_get_entropy() & TIDE_STRIDE_MASK;
+
+	return atomic64_add_return(1 + stride, &tide_version);
 }
 
 /**
