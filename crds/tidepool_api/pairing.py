@@ -291,8 +291,7 @@ class MemoryPairing(ApiObject):
     @cached_property
     def lender_ref(self) -> Ref:
         """The lender as the pairing's namespace calls it."""
-        end = self.spec.lender
-        return Ref(end.guest if end.namespace in (None, self.namespace) else f"{end.namespace}/{end.guest}")
+        return self.lender.seen_from(self.namespace)
 
     @cached_property
     def borrower_ref(self) -> Ref:

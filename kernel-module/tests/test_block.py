@@ -10,17 +10,16 @@ from collections.abc import Iterator
 import pytest
 
 from bed.device import DISK, MODULES, NAME, PATH, Device
-from bed.guest import Disk, Job
-from bed.pair import ETHERNET, IN_TIME_US, PATIENT, Pair
+from bed.guest import Disk
+from bed.pair import DEADLINE_US, ETHERNET, IN_TIME_US, PATIENT, Pair
 from bed.pair import NAME as PAIRING
 from bed.tidepool import MIB, wait_until
-from bed.workload import Report, finish_stress, start_stress, stress, wrong_pages
+from bed.workload import end_stress, start_stress, stress, wrong_pages
 
 RAW = Disk("128M", None)
 BROKEN = "BLOCK_WRITE,BLOCK_DISCARD,BLOCK_ERROR,BLOCK_RESUME,BLOCK_SPANS"
 BELOW = "/dev/mapper/below"
 LIMITS = ("logical_block_size", "physical_block_size", "optimal_io_size", "stable_writes")
-DEADLINE_US = 200_000  # of a pairing of which nothing else was said
 IO_ERRORS = "I/O error|Buffer I/O|device-mapper"
 SWAPPED = f"dmsetup status {NAME}; mkswap {PATH} > /dev/null && swapon {PATH}"
 SMALL = "DEVICE is smaller than that"
@@ -209,12 +208,6 @@ def _until_used(pair: Pair, fast: Device, hits: int) -> None:
     pair.b.set(f"lenders/{PAIRING}/deadline_us", DEADLINE_US)
 
 
-def _end(job: Job) -> Report:
-    """What it reports now; it would go on."""
-    job.guest.sh("kill -TERM $(pidof stress)")
-    return finish_stress(job)
-
-
 def test_lender_fails(kernel: str) -> None:
     """The lender is slow, cut off and killed under a mixture: all is right and in time."""
     with (pair := Pair(kernel, disk=RAW, modules=MODULES, relay=True, mtu=ETHERNET)) as (borrower, lender):
@@ -228,7 +221,7 @@ def test_lender_fails(kernel: str) -> None:
                 setattr(pair.relay, fault, value)
                 time.sleep(seconds)
             lender.kill()
-            _end(mixture)
+            end_stress(mixture)
             assert fast.status()["fallbacks"] > 0, fast.status()
         borrower.assert_clean()
 
@@ -244,7 +237,7 @@ def test_swap(kernel: str) -> None:
             for fault in (lender.stop, lender.cont, lender.kill):
                 fault()
                 time.sleep(4)
-            report = _end(scan)
+            report = end_stress(scan)
             borrower.sh(f"swapoff {PATH}")
             assert fast.status()["puts"] > 1000, fast.status()
         assert report["max_us"] < IN_TIME_US, report

@@ -11,13 +11,12 @@ import pytest
 
 from bed.guest import HOST_ADDRESS, Guest
 from bed.hostile import EarlyLender, SlowLender, YesLender
-from bed.pair import NAME, Pair
+from bed.pair import DEADLINE_US, NAME, Pair
 from bed.protocol import Lender
 from bed.tidepool import MIB, wait_until
 from bed.workload import stress
 
 LENDER = f"lenders/{NAME}"
-DEADLINE_US = 200_000
 # Without the deadline a read takes as long as the answer may, 7 s of a small window that trickles. Between is what
 # emulation of both guests on a busy machine may add.
 IN_TIME_US = 4_500_000

@@ -11,7 +11,7 @@ QUIET = {
     "kopf": logging.WARNING,
     "aiohttp.access": logging.WARNING,
     "asyncio": logging.WARNING,
-    "urllib3": logging.ERROR,  # it warns of each of its own retries, and we say what became of them
+    "urllib3": logging.ERROR,  # what becomes of a request, we say
 }
 
 

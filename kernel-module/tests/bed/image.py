@@ -82,8 +82,9 @@ def fetch_qemu() -> Path:
     return Path(_output([str(TOOLS / "qemu"), "fetch"]))
 
 
+@functools.cache
 def build_module(kernel: Kernel, *, breakable: bool = False) -> Path:
-    """`tidepool.ko` for the kernel, built now unless the sources are those of the last time.
+    """`tidepool.ko` for the kernel, built now unless the sources are those of the last time; once a run.
 
     Of a breakable one mechanisms can be broken when it is loaded (base/broken.h).
     """

@@ -20,6 +20,7 @@ from bed.tidepool import MIB, ROOT, Tidepool, wait_until
 
 BORROWER_ADDRESS, LENDER_ADDRESS = "10.7.0.1", "10.7.0.2"
 NAME = "pairing"
+DEADLINE_US = 200_000  # of a pairing of which nothing else was said
 PATIENT = {"deadline_us": 3_000_000}  # a busy test machine is no reason to read from disk
 # A reader waits for a lender that is gone until the deadline, 0.2 s by default; without one until the connection is
 # given up, 4 s at least. Between is what a busy machine adds, a guest that stands still for a while included.

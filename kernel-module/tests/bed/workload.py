@@ -38,6 +38,12 @@ def finish_stress(job: Job, timeout: float = 300.0) -> Report:
     return _report(result)
 
 
+def end_stress(job: Job) -> Report:
+    """The report of one that would go on."""
+    job.guest.sh("kill -TERM $(pidof stress)")
+    return finish_stress(job)
+
+
 def stress(guest: Guest, arguments: str, timeout: float = 300.0) -> Report:
     """Run it: no wrong page, no failed call."""
     return finish_stress(start_stress(guest, arguments), timeout)
