@@ -19,19 +19,17 @@
 
 #include "base/compat.h"
 #include "base/crypto.h"
-#include "base/histogram.h"
 #include "base/identity.h"
 #include "base/timeline.h"
 #include "borrower/breaker.h"
 #include "borrower/buffers.h"
 #include "borrower/catalog.h"
-#include "borrower/catalog_ages.h"
 #include "borrower/fetch.h"
-#include "borrower/filter.h"
 #include "borrower/lane.h"
 #include "borrower/outbox.h"
 #include "borrower/send_pages.h"
 #include "borrower/peer.h"
+#include "borrower/receive.h"
 #include "borrower/session.h"
 #include "transport/frames.h"
 #include "transport/handshake.h"
@@ -42,7 +40,6 @@
 #define TIDE_BACKOFF_MIN_MS	250
 #define TIDE_BACKOFF_MAX_MS	5000
 #define TIDE_BACKOFF_SESSION_MS	1000	/* while there is something to lose */
-#define TIDE_EWMA_SHIFT		3
 
 /* ------------------------------------------------------------------ */
 /* connections							       */
@@ -182,167 +179,6 @@ static void tide_lane_disconnect(struct tide_lane *lane)
 	tide_disconnect(lane->lender, &lane->link);
 	lane->tx_offset = 0;
 	lane->tx_length = 0;
-}
-
-/* ------------------------------------------------------------------ */
-/* receiving							       */
-/* ------------------------------------------------------------------ */
-
-static void tide_ponged(struct tide_lender *lender, u64 sent_ns, u64 rtt)
-{
-	tide_breaker_ponged(lender, sent_ns, rtt);
-	tide_histogram_add(&lender->ping_latency, rtt);
-	WRITE_ONCE(lender->ping_ns, rtt);
-	if (!lender->rtt_ns)
-		WRITE_ONCE(lender->rtt_ns, rtt);
-	else
-		WRITE_ONCE(lender->rtt_ns, lender->rtt_ns +
-			   ((s64)(rtt - lender->rtt_ns) >> TIDE_EWMA_SHIFT));
-}
-
-/* What a frame has that carries nothing but metadata. */
-static int tide_receive_all(struct tide_lane *lane, const struct tide_frame *frame, size_t size)
-{
-	if (le32_to_cpu(frame->length) != size + TIDE_TAG_SIZE)
-		return -EPROTO;
-	return tide_lane_metadata(lane, frame, size);
-}
-
-static int tide_receive_u64(struct tide_lane *lane, const struct tide_frame *frame, u64 *value)
-{
-	int err = tide_receive_all(lane, frame, sizeof(*value));
-
-	*value = get_unaligned_le64(lane->rx_item);
-	return err;
-}
-
-/* The breaker and the figures go by the pings of the first lane. */
-static int tide_receive_pong(struct tide_lane *lane, const struct tide_frame *frame)
-{
-	u64 now, sent_ns = le64_to_cpu(frame->id);
-	int err = frame->count ? -EPROTO : tide_receive_all(lane, frame, 0);
-
-	if (err)
-		return err;
-	now = ktime_get_ns();
-	if (sent_ns > now)
-		return -EPROTO;
-	if (tide_lane_is_first(lane))
-		tide_ponged(lane->lender, sent_ns, now - sent_ns);
-	return 0;
-}
-
-static int tide_receive_evicted(struct tide_lane *lane, const struct tide_frame *frame)
-{
-	unsigned int i, count = le16_to_cpu(frame->count);
-	const struct tide_page_id *id = (void *)lane->rx_item;
-	struct tide_lender *lender = lane->lender;
-	int err;
-
-	if (!count || count > lender->agreed.notices)
-		return -EPROTO;
-	err = tide_receive_all(lane, frame, count * sizeof(*id));
-	if (err)
-		return err;
-	for (i = 0; i < count; i++)
-		tide_catalog_evicted(lender->slot, le64_to_cpu(id[i].file),
-				     le64_to_cpu(id[i].index), le64_to_cpu(id[i].version));
-	atomic64_add(count, &lender->stats.evicted_notices);
-	return 0;
-}
-
-static int tide_receive_evicted_before(struct tide_lane *lane, const struct tide_frame *frame)
-{
-	u64 version;
-	int err = frame->count ? -EPROTO : tide_receive_u64(lane, frame, &version);
-
-	if (!err)
-		tide_catalog_evicted_before(lane->lender, version);
-	return err;
-}
-
-static int tide_receive_grant(struct tide_lane *lane, const struct tide_frame *frame)
-{
-	const struct tide_grant *grant = (void *)lane->rx_item;
-	struct tide_lender *lender = lane->lender;
-	int err = tide_receive_all(lane, frame, sizeof(*grant));
-
-	if (err)
-		return err;
-	WRITE_ONCE(lender->granted_pages, le64_to_cpu(grant->bytes) >> PAGE_SHIFT);
-	lender->linger_ms = min_t(u64, le64_to_cpu(grant->linger_ms),
-				  TIDE_LINGER_MAX_S * MSEC_PER_SEC);
-	WRITE_ONCE(lender->held, frame->flags & TIDE_FLAG_HOLD);
-	tide_catalog_granted(lender);
-	return 0;
-}
-
-/* What only the first lane carries. */
-static int tide_receive_first(struct tide_lane *lane, const struct tide_frame *frame)
-{
-	u64 value;
-
-	switch (frame->type) {
-	case TIDE_PUT_ACK:
-		return tide_receive_u64(lane, frame, &value) ?:
-		       tide_put_acknowledged(lane->lender, le64_to_cpu(frame->id),
-					     le16_to_cpu(frame->count), value);
-	case TIDE_EVICTED:
-		return tide_receive_evicted(lane, frame);
-	case TIDE_EVICTED_BEFORE:
-		return tide_receive_evicted_before(lane, frame);
-	case TIDE_GRANT:
-		return tide_receive_grant(lane, frame);
-	default:
-		return -EPROTO;
-	}
-}
-
-static int tide_receive_frame(struct tide_lane *lane, const struct tide_frame *frame)
-{
-	switch (frame->type) {
-	case TIDE_DATA:
-		return tide_get_data(lane, frame);
-	case TIDE_PONG:
-		return tide_receive_pong(lane, frame);
-	default:
-		return tide_lane_is_first(lane) ? tide_receive_first(lane, frame) : -EPROTO;
-	}
-}
-
-static int tide_receive_next(struct tide_lane *lane)
-{
-	struct tide_frame frame;
-	int err;
-
-	err = tide_lane_head(lane, &frame);
-	if (err)
-		return err;
-	tide_lane_expect(lane, le32_to_cpu(frame.length));
-	tide_lane_heard(lane);
-	return tide_receive_frame(lane, &frame);
-}
-
-/* Was it a frame that no lender sends? */
-static bool tide_receive_bad(struct tide_lender *lender, int err)
-{
-	if (err != -EPROTO && err != -EBADMSG)
-		return false;
-	atomic64_inc(&lender->stats.bad_frames);
-	pr_warn_ratelimited("lenders/%s: %s frame, connection closed\n", lender->name,
-			    err == -EPROTO ? "malformed" : "forged");
-	return true;
-}
-
-static int tide_receive(struct tide_lane *lane)
-{
-	int err;
-
-	do
-		err = tide_receive_next(lane);
-	while (!err);
-	tide_receive_bad(lane->lender, err);
-	return err;
 }
 
 /* ------------------------------------------------------------------ */
@@ -525,21 +361,6 @@ static void tide_session_check(struct tide_lender *lender)
 	if (xchg(&lender->renounced, false) ||
 	    ktime_after(ktime_get_boottime(), lender->resume_until))
 		tide_session_forget(lender);
-}
-
-/* The lender's first word on the GET channel; only then may PUT connect. */
-static int tide_receive_first_grant(struct tide_lender *lender)
-{
-	struct tide_lane *lane = &lender->lane[0];
-	struct tide_frame frame;
-	int err = tide_lane_head(lane, &frame);
-
-	if (err)
-		return err;
-	if (frame.type != TIDE_GRANT)
-		return -EPROTO;
-	lender->resumed = frame.flags & TIDE_FLAG_RESUMED;
-	return tide_receive_frame(lane, &frame);
 }
 
 /* The lender's word on whether the former session goes on. */
