@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0
-/* The borrower's side of the wire (peer.c, session.c, fetch.c, lane.c) against a lender that sends what it likes. */
+/* The borrower's side of the wire (peer.c, session.c, receive.c, fetch.c, lane.c) against a lender that sends what it likes. */
 #include "borrower/peer.c"
 #include "borrower/session.c"
+#include "borrower/receive.c"
 #include "borrower/fetch.c"
 #include "borrower/lane.c"
 #include "borrower/outbox.c"
@@ -116,7 +117,7 @@ static unsigned int outstanding(void)
 	return pages;
 }
 
-/* ---- what session.c and fetch.c call ---- */
+/* ---- what session.c, receive.c and fetch.c call ---- */
 
 int tide_decrypt(struct tide_cipher *c, unsigned int thread, const struct tide_page_id *id, struct page *page,
 		 const u8 *tag)
