@@ -15,10 +15,13 @@ from pathlib import Path
 from typing import Any, Self
 
 from tidepool_api_testing.binaries import Binaries, find
+from tidepool_api_testing.reader import Missing, Reader
 
 ADMIN_TOKEN = "admin-of-a-test-server"
 CRDS = Path(__file__).resolve().parents[1] / "yaml"
 START_SECONDS = 90
+# What is no kind.
+CATEGORIES = ("all", "tidepool")
 
 
 class Refused(Exception):
@@ -34,6 +37,22 @@ def free_ports(count: int) -> list[int]:
         return [one.getsockname()[1] for one in bound]
 
 
+def _plain(arguments: tuple[str, ...]) -> tuple[str, str | None, str | None] | None:
+    """Kind, name and namespace of what kubectl is asked for; None if it is asked for more than that."""
+    words, namespace = list(arguments), "default"
+    if "-n" in words:
+        at = words.index("-n")
+        namespace = words[at + 1]
+        del words[at : at + 2]
+    everywhere = "-A" in words
+    words = [word for word in words if word != "-A"]
+    if not 1 <= len(words) <= 2 or any(word.startswith("-") or "," in word or "/" in word for word in words):
+        return None
+    if words[0] in CATEGORIES:
+        return None
+    return words[0], words[1] if len(words) > 1 else None, None if everywhere else namespace
+
+
 class Server:
     """A running API server, and kubectl against it."""
 
@@ -44,6 +63,7 @@ class Server:
         self._folder = Path(tempfile.mkdtemp(prefix="tidepool-api-"))
         self._etcd_port, self._peer_port, self.port = free_ports(3)
         self._running: list[subprocess.Popen[bytes]] = []
+        self._reader = Reader(self.port, self.certificate, ADMIN_TOKEN)
 
     def __enter__(self) -> Self:
         try:
@@ -117,7 +137,13 @@ class Server:
 
     def get(self, *arguments: str) -> Any:
         """What `kubectl get -o json` gives."""
-        return json.loads(self.kubectl("get", "-o", "json", *arguments))
+        asked = _plain(arguments)
+        if asked is None:
+            return json.loads(self.kubectl("get", "-o", "json", *arguments))
+        try:
+            return self._reader.get(*asked)
+        except Missing as error:
+            raise Refused(str(error)) from None
 
     def create(self, *objects: dict[str, Any]) -> None:
         """Creates objects; it is the server that judges them, not kubectl."""
