@@ -1,5 +1,6 @@
 """`e2e/lab` from Python: its verbs as functions that raise when a command fails and can be interrupted at any time.
 
+What is asked again and again (kubectl, a command in a guest) is run as the lab would run it, without starting it first.
 Every command runs in a session of its own, so that an interrupt reaches it once, from here, whoever was signalled: a
 terminal signals all of us, `kill` only one.
 """
@@ -15,7 +16,8 @@ import sys
 from pathlib import Path
 from typing import IO, Any
 
-from tidepool_lab import cluster, paths
+from tidepool_lab import cluster, paths, shell
+from tidepool_lab.progress import LabError
 
 LAB = paths.ROOT / "e2e/lab"
 SYSTEM = cluster.SYSTEM
@@ -40,7 +42,7 @@ def call(*arguments: str | Path, stdin: str | None = None, patience: float = 600
 
 def guest(name: str, command: str, *, patience: float = 600) -> str:
     """Runs a shell command line in a guest."""
-    return call("exec", name, "--", command, patience=patience)
+    return _result(_in_guest(name, command), f"{name}: {command}", patience)
 
 
 class Job:
@@ -48,7 +50,7 @@ class Job:
 
     def __init__(self, name: str, command: str) -> None:
         self._command = f"{name}: {command}"
-        self._process = _popen([str(LAB), "exec", name, "--", command], show=False, stdin=False)
+        self._process = _in_guest(name, command)
 
     def running(self) -> bool:
         """Whether it has not ended yet."""
@@ -66,7 +68,9 @@ def start(name: str, command: str) -> Job:
 
 def kubectl(*arguments: str, stdin: str | None = None, patience: float = 300) -> str:
     """kubectl, as the cluster's administrator."""
-    return call("kubectl", *arguments, stdin=stdin, patience=patience)
+    command = cluster.command("kubectl", arguments)
+    process = _popen(command, show=False, stdin=stdin is not None, environment=cluster.environment())
+    return _result(process, shlex.join(("kubectl", *arguments)), patience, stdin)
 
 
 def get(*arguments: str) -> Any:
@@ -100,6 +104,14 @@ def is_up() -> bool:
     return True
 
 
+def _in_guest(name: str, command: str) -> subprocess.Popen[str]:
+    try:
+        words = shell.command(name, [command])
+    except LabError as error:
+        raise CommandError(f"{name}: {command}", 1, str(error)) from None
+    return _popen(words, show=False, stdin=False)
+
+
 def _result(process: subprocess.Popen[str], name: str, patience: float, stdin: str | None = None) -> str:
     """What a command prints, once it has ended well; whatever happens, it does not go on after this."""
     try:
@@ -115,7 +127,9 @@ def _result(process: subprocess.Popen[str], name: str, patience: float, stdin: s
     return output or ""
 
 
-def _popen(command: list[str], *, show: bool, stdin: bool) -> subprocess.Popen[str]:
+def _popen(
+    command: list[str], *, show: bool, stdin: bool, environment: dict[str, str] | None = None
+) -> subprocess.Popen[str]:
     output: IO[str] | int = sys.stderr if show else subprocess.PIPE
     return subprocess.Popen(
         command,
@@ -123,6 +137,7 @@ def _popen(command: list[str], *, show: bool, stdin: bool) -> subprocess.Popen[s
         stdout=output,
         stderr=output,
         text=True,
+        env=environment,
         start_new_session=True,
     )
 

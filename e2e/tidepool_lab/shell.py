@@ -67,17 +67,21 @@ def wait_connected(guest: str, patience: float) -> None:
     host.wait_until(f"guest {guest}", lambda: connected(guest), patience, watch=[daemon(guest)])
 
 
-def run(guest: str, command: Sequence[str]) -> int:
-    """Runs a command in a guest with this process's input and outputs, and returns its exit code.
+def command(guest: str, words: Sequence[str], *, terminal: bool = False) -> list[str]:
+    """What runs a command in a guest, with the input, the outputs and the exit code that the command has there.
 
     Several words are an argument vector; a single one is a shell command line.
     """
     _require(guest)
-    vector = ["bash", "-c", command[0]] if len(command) == 1 else command
+    vector = ["bash", "-c", words[0]] if len(words) == 1 else words
     # `exit $?` keeps a shell in between, so that death by a signal is 128 + its number here too.
-    remote = f"{shlex.join(vector)}\nexit $?"
-    terminal = ["-t"] if sys.stdin.isatty() and sys.stdout.isatty() else ["-T"]
-    return subprocess.run(["ssh", *_through(guest), *terminal, guest, remote], check=False).returncode
+    return ["ssh", *_through(guest), "-t" if terminal else "-T", guest, f"{shlex.join(vector)}\nexit $?"]
+
+
+def run(guest: str, words: Sequence[str]) -> int:
+    """Runs a command in a guest with this process's input and outputs, and returns its exit code."""
+    terminal = sys.stdin.isatty() and sys.stdout.isatty()
+    return subprocess.run(command(guest, words, terminal=terminal), check=False).returncode
 
 
 def copy(source: str, destination: str) -> int:
