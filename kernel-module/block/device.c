@@ -14,6 +14,7 @@
 #include <linux/blkdev.h>
 #include <linux/device-mapper.h>
 #include <linux/module.h>
+#include <linux/rcupdate.h>
 #include <linux/slab.h>
 
 #include "base/broken.h"
@@ -302,7 +303,9 @@ static int __init tide_block_init(void)
 static void __exit tide_block_exit(void)
 {
 	dm_unregister_target(&tide_target);
-	flush_workqueue(tide_disk_queue);	/* what ended the last read has come back from it */
+	/* What ended the last read has come back from it: a work item, or a thread that receives. */
+	flush_workqueue(tide_disk_queue);
+	synchronize_rcu_tasks();
 }
 
 module_init(tide_block_init);

@@ -11,6 +11,7 @@
  * hit stays, and what missed is put when it has been read.
  */
 #include <linux/bio.h>
+#include <linux/pagemap.h>
 #include <linux/percpu.h>
 #include <linux/rcupdate.h>
 
@@ -84,6 +85,19 @@ static struct tide_lender *tide_io_taker(const struct tide_io *io)
 	return lender;
 }
 
+/*
+ * May nobody but the kernel have written to a page since the disk did? A program's
+ * own page that it reads into may hold what the program likes, and all would get it.
+ */
+static bool tide_page_is_read_alone(struct page *page)
+{
+	struct folio *folio = page_folio(page);
+
+	return tide_broken(BLOCK_READS) ||
+	       (folio_test_locked(folio) && !folio_test_uptodate(folio) &&
+		!folio_mapped(folio) && (folio_test_swapcache(folio) || folio_mapping(folio)));
+}
+
 /**
  * tide_io_put() - the disk has what is in the bio's pages
  * @io: of whole blocks; its span has not been left
@@ -101,8 +115,11 @@ void tide_io_put(struct tide_io *io)
 	rcu_read_lock();
 	lender = tide_io_taker(io);
 	if (lender) {
-		__bio_for_each_segment(bv, tide_io_bio(io), iter, io->iter)
-			puts += tide_block_put(io, lender, bv.bv_page, index++);
+		__bio_for_each_segment(bv, tide_io_bio(io), iter, io->iter) {
+			puts += (io->span.changes || tide_page_is_read_alone(bv.bv_page)) &&
+				tide_block_put(io, lender, bv.bv_page, index);
+			index++;
+		}
 		if (puts)
 			wake_up(&lender->put_wait);
 	}

@@ -22,8 +22,15 @@ void tide_ages_init(struct tide_ages *ages)
 	ages->used = 2;		/* what is forgotten, and what is new */
 }
 
-/* What the lender granted, or less if less is wanted. */
-static s64 tide_ages_limit(const struct tide_lender *lender)
+/**
+ * tide_ages_limit() - how many pages the catalog may name
+ * @lender: whose
+ *
+ * What the lender granted, or less if less is wanted: a grant is only its word.
+ *
+ * Context: any.
+ */
+s64 tide_ages_limit(const struct tide_lender *lender)
 {
 	return min(READ_ONCE(lender->granted_pages),
 		   READ_ONCE(lender->config.size_bytes) >> PAGE_SHIFT);

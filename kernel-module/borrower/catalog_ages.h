@@ -31,6 +31,7 @@ struct tide_ages {
 };
 
 void tide_ages_init(struct tide_ages *ages);
+s64 tide_ages_limit(const struct tide_lender *lender);
 void tide_ages_begin(struct tide_lender *lender, u64 version);
 bool tide_ages_before(struct tide_lender *lender, u64 version);
 void tide_ages_forget_before(struct tide_lender *lender, u64 version);

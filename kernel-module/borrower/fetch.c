@@ -582,9 +582,8 @@ static void tide_take_late(struct tide_lane *lane, struct list_head *from,
 	struct tide_get *get, *next;
 
 	list_for_each_entry_safe(get, next, from, list) {
-		if (ktime_us_delta(now, get->start) < lane->lender->config.deadline_us)
-			break;
-		if (get->receiving)
+		if (get->receiving ||
+		    ktime_us_delta(now, get->start) < lane->lender->config.deadline_us)
 			continue;
 		list_move_tail(&get->list, late);
 		WRITE_ONCE(lane->load, lane->load - get->count);
@@ -625,6 +624,26 @@ static void tide_get_deadline(struct work_struct *work)
 	if (!list_empty(&late))
 		tide_lane_late(lane);
 	tide_end_all(&late, TIDE_GOT_LATE);
+}
+
+/**
+ * tide_get_hasten() - go by another deadline from now on
+ * @lender: its configuration has changed
+ *
+ * Context: process.
+ */
+void tide_get_hasten(struct tide_lender *lender)
+{
+	struct tide_lane *lane;
+	unsigned int i;
+
+	for (i = 0; i < lender->lanes; i++) {
+		lane = &lender->lane[i];
+		spin_lock_irq(&lane->pending_lock);
+		if (lane->accepting)
+			mod_delayed_work(tide_disk_queue, &lane->deadline, 0);
+		spin_unlock_irq(&lane->pending_lock);
+	}
 }
 
 /**

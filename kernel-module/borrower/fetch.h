@@ -91,6 +91,7 @@ void tide_get_copied(struct tide_get *get, pgoff_t index, unsigned int pages,
 		     enum tide_got how);
 void tide_get_submit(struct tide_get *get);
 void tide_get_free(struct tide_get *get);
+void tide_get_hasten(struct tide_lender *lender);
 void tide_get_abort(struct tide_lane *lane);
 int tide_get_data(struct tide_lane *lane, const struct tide_frame *frame);
 int tide_get_prepare(struct tide_lane *lane);

@@ -27,6 +27,7 @@
 #include "borrower/breaker.h"
 #include "borrower/buffers.h"
 #include "borrower/catalog.h"
+#include "borrower/catalog_ages.h"
 #include "borrower/object.h"
 #include "borrower/send_pages.h"
 #include "borrower/peer.h"
@@ -36,6 +37,7 @@
 #include "uapi/wire.h"
 
 #define TIDE_BATCHES	32	/* unacknowledged PUTs for each lender */
+#define TIDE_ACK_MS	20000	/* a lender that keeps its word on pages for longer is left */
 #define TIDE_FEW	16	/* fewer queued pages than this may wait a little */
 
 /* ------------------------------------------------------------------ */
@@ -84,8 +86,7 @@ struct tide_lender *tide_choose_lender(const char *only, bool sequential,
 			};
 			continue;
 		}
-		room = READ_ONCE(lender->granted_pages) -
-		       atomic64_read(&lender->catalog_pages) -
+		room = tide_ages_limit(lender) - atomic64_read(&lender->catalog_pages) -
 		       READ_ONCE(lender->put_queued);
 		if (room > most) {
 			most = room;
@@ -385,6 +386,24 @@ static int tide_sender(void *arg)
 			tide_lender_break(lender);
 	}
 	return 0;
+}
+
+/**
+ * tide_puts_overdue() - has a lender kept its word on pages for too long?
+ * @lender: which has what was sent, while its buffers are kept for it
+ *
+ * Context: process.
+ */
+bool tide_puts_overdue(struct tide_lender *lender)
+{
+	const struct tide_batch *oldest;
+	bool overdue;
+
+	spin_lock_irq(&lender->put_lock);
+	oldest = list_first_entry_or_null(&lender->batches_sent, struct tide_batch, list);
+	overdue = oldest && ktime_ms_delta(ktime_get(), oldest->sent) > TIDE_ACK_MS;
+	spin_unlock_irq(&lender->put_lock);
+	return overdue;
 }
 
 /* The batch of this id; it stays where it is. */

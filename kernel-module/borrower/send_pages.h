@@ -48,6 +48,7 @@ int tide_put_prepare(struct tide_lender *lender);
 void tide_put_release(struct tide_lender *lender);
 int tide_sender_start(struct tide_lender *lender);
 void tide_sender_stop(struct tide_lender *lender);
+bool tide_puts_overdue(struct tide_lender *lender);
 int tide_put_acknowledged(struct tide_lender *lender, u64 id,
 			  unsigned int count, u64 stored);
 

@@ -40,6 +40,7 @@
 #define TIDE_BACKOFF_MIN_MS	250
 #define TIDE_BACKOFF_MAX_MS	5000
 #define TIDE_BACKOFF_SESSION_MS	1000	/* while there is something to lose */
+#define TIDE_STEADY_MS		5000	/* a session that was shorter was of no use */
 
 /* ------------------------------------------------------------------ */
 /* connections							       */
@@ -326,7 +327,7 @@ void tide_session_tick(struct work_struct *work)
 	struct tide_lender *lender = container_of(to_delayed_work(work),
 						  struct tide_lender, tick);
 
-	if (tide_lanes_silent(lender)) {
+	if (tide_lanes_silent(lender) || tide_puts_overdue(lender)) {
 		tide_lender_break(lender);
 		return;
 	}
@@ -450,7 +451,8 @@ static int tide_session(struct tide_lender *lender)
 	tide_set_ready(lender, false);
 	atomic64_inc(&lender->stats.disconnects);
 	if (!READ_ONCE(lender->closing)) {
-		pr_info("lenders/%s: connection lost: error %d\n", lender->name, err);
+		pr_info_ratelimited("lenders/%s: connection lost: error %d\n",
+				    lender->name, err);
 		if (!READ_ONCE(lender->hurry))	/* else it was this guest who wanted it */
 			tide_breaker_lost(lender);
 	}
@@ -474,7 +476,7 @@ static bool tide_lender_declines(const struct tide_lender *lender)
 /* Why there is no session, for those who look and for the log. */
 static void tide_not_connected(struct tide_lender *lender, int err)
 {
-	bool refused = err == -EACCES;
+	bool refused = err == -EACCES && lender->reason;	/* by itself, not on the way */
 
 	if (refused && tide_lender_declines(lender))
 		tide_session_forget(lender);
@@ -505,18 +507,20 @@ int tide_session_main(void *arg)
 {
 	struct tide_lender *lender = arg;
 	unsigned int backoff = TIDE_BACKOFF_MIN_MS;
+	ktime_t begun;
 	int err;
 
 	set_user_nice(current, -10);
 	while (!kthread_should_stop()) {
 		tide_session_check(lender);
+		begun = ktime_get();
 		err = tide_session(lender);
-		if (!err) {
-			backoff = TIDE_BACKOFF_MIN_MS;
-		} else {
-			backoff = min(2 * backoff, tide_backoff_max(lender));
+		if (err)
 			tide_not_connected(lender, err);
-		}
+		if (!err && ktime_ms_delta(ktime_get(), begun) >= TIDE_STEADY_MS)
+			backoff = TIDE_BACKOFF_MIN_MS;
+		else
+			backoff = min(2 * backoff, tide_backoff_max(lender));
 		tide_wait(lender, backoff);
 		if (xchg(&lender->hurry, false))
 			backoff = TIDE_BACKOFF_MIN_MS;

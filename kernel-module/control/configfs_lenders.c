@@ -9,6 +9,7 @@
 #include "base/limits.h"
 #include "borrower/breaker.h"
 #include "borrower/disk_latency.h"
+#include "borrower/fetch.h"
 #include "borrower/filter.h"
 #include "borrower/lane.h"
 #include "borrower/peer.h"
@@ -145,8 +146,18 @@ static ssize_t tide_lender_encryption_show(struct config_item *item, char *page)
 			  tide_encryptions[to_lender(item)->config.encryption]);
 }
 
-TIDE_LENDER_STORE(deadline_us, true,
-		  tide_parse_deadline(who, page, &lender->config.deadline_us))
+/* It holds for what is under way, too. */
+static int tide_lender_set_deadline(struct tide_lender *lender, const char *who,
+				    const char *page)
+{
+	int err = tide_parse_deadline(who, page, &lender->config.deadline_us);
+
+	if (!err)
+		tide_get_hasten(lender);
+	return err;
+}
+
+TIDE_LENDER_STORE(deadline_us, true, tide_lender_set_deadline(lender, who, page))
 
 static ssize_t tide_lender_deadline_us_show(struct config_item *item, char *page)
 {

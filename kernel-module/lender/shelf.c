@@ -189,15 +189,17 @@ static bool tide_shelf_recycle(struct tide_shelf *shelf)
 	return true;
 }
 
-/* The first page of a file, from one on, that is older than a version: dropped. Mutex held. */
+/* The next page of a file: dropped if it is older than a version, else passed over. Mutex held. */
 static bool tide_shelf_drop(struct tide_shelf *shelf, struct tide_key *at, u64 last,
-			    u64 before)
+			    u64 before, unsigned int *patience)
 {
 	struct folio *folio;
 	bool found = tide_notes_step(&shelf->notes, at, last, before, &folio);
 
 	if (folio)
 		tide_shelf_remove(shelf, folio);
+	else if (found)
+		--*patience;
 	return found;
 }
 
@@ -351,8 +353,9 @@ static struct folio *tide_cheat_swap(struct tide_shelf *shelf, const struct tide
 static void tide_shelf_replace(struct tide_shelf *shelf, const struct tide_key *key)
 {
 	struct tide_key at = { .file = key->file, .index = key->index };
+	unsigned int patience = UINT_MAX;
 
-	while (tide_shelf_drop(shelf, &at, key->index, U64_MAX))
+	while (tide_shelf_drop(shelf, &at, key->index, U64_MAX, &patience))
 		;
 }
 
@@ -478,6 +481,8 @@ struct folio *tide_shelf_get(struct tide_shelf *shelf, u64 id, pgoff_t index,
  * @first: first page index
  * @last: last page index, inclusive
  * @before: only versions below this one
+ * @patience: how many pages that stay may be passed over, of this range and those to
+ *	come; what lies behind them stays, too, and is recycled in its turn
  *
  * Takes as long as there are pages in that range, but no longer than the
  * borrower is enabled and this connection its latest.
@@ -485,15 +490,15 @@ struct folio *tide_shelf_get(struct tide_shelf *shelf, u64 id, pgoff_t index,
  * Context: process.
  */
 void tide_shelf_forget(struct tide_shelf *shelf, u64 id, pgoff_t first,
-		       pgoff_t last, u64 before)
+		       pgoff_t last, u64 before, unsigned int *patience)
 {
 	struct tide_key at = { .file = id, .index = first };
 	bool more = first <= last && !tide_cheats(shelf->borrower, "replay");
 
-	while (more && READ_ONCE(shelf->borrower->enabled) &&
+	while (more && *patience && READ_ONCE(shelf->borrower->enabled) &&
 	       !READ_ONCE(shelf->borrower->taking)) {
 		mutex_lock(&shelf->mutex);
-		more = tide_shelf_drop(shelf, &at, last, before);
+		more = tide_shelf_drop(shelf, &at, last, before, patience);
 		mutex_unlock(&shelf->mutex);
 		cond_resched();
 	}

@@ -72,6 +72,7 @@ def test_commands_report_what_happened(kernel: str) -> None:
             lender.sh("true")
 
 
+@pytest.mark.long
 def test_code_changes_under_load(kernel: str) -> None:
     """Switching a tracepoint of the page cache goes on while it is used: an older emulator hangs the guest there."""
     switch = "/sys/kernel/tracing/events/filemap/mm_filemap_add_to_page_cache/enable"
@@ -122,6 +123,7 @@ def test_a_guest_that_does_not_come_up_is_booted_again(
     assert pair.boots == 2 + len(said)  # the emulator may have spoilt one more by itself
 
 
+@pytest.mark.long
 def test_a_guest_that_lacks_a_processor_is_not_up(kernel: str) -> None:
     """A guest that says hello on one of its processors and has no use of the other."""
     pair = Pair(kernel, processors=2, append="maxcpus=1", module=False)

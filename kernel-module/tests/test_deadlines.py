@@ -12,9 +12,9 @@ import pytest
 from bed.guest import HOST_ADDRESS, Guest
 from bed.hostile import EarlyLender, SlowLender, YesLender
 from bed.pair import DEADLINE_US, NAME, Pair
-from bed.protocol import Lender
+from bed.protocol import GET, Connection, Frame, Lender
 from bed.tidepool import MIB, wait_until
-from bed.workload import stress
+from bed.workload import finish_stress, start_stress, stress
 
 LENDER = f"lenders/{NAME}"
 # Without the deadline a read takes as long as the answer may, 7 s of a small window that trickles. Between is what
@@ -46,6 +46,32 @@ def read_in_time(borrower: Guest) -> None:
     start = time.monotonic()
     assert read_once(borrower) < IN_TIME_US
     assert time.monotonic() - start < FILE_SECONDS
+
+
+class MuteLender(YesLender):
+    """Answers pings, takes pages, and sends none."""
+
+    def _heard(self, frame: Frame, get: Connection) -> None:
+        if frame.kind != GET:
+            super()._heard(frame, get)
+
+
+def test_a_deadline_that_is_lowered_holds_at_once(kernel: str) -> None:
+    """Also for a read that waits by the old one."""
+    with (pair := Pair(kernel, host=True)) as (borrower, _):
+        pair.b.load()
+        lender = MuteLender()
+        with lender.lending():
+            borrow(pair, lender, deadline_us=60_000_000)
+            stress(borrower, "fill /mnt/file mib=4")
+            pair.evict()
+            read = start_stress(borrower, "random /mnt/file reads=1")
+            wait_until("a page is waited for", lambda: pair.borrowed()["gets_sent"] > 0)
+            pair.b.set(f"{LENDER}/deadline_us", 200_000)
+            finish_stress(read, timeout=30)
+            assert pair.borrowed()["get_late"] > 0
+            pair.b.rmdir(LENDER)
+        pair.assert_clean()
 
 
 def test_early_acknowledgements_end_the_session(kernel: str) -> None:

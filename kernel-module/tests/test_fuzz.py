@@ -43,7 +43,7 @@ def test_would_notice(side: str, source: str, check: str) -> None:
         fuzzer.run(side, MESSAGES, seed=1, without=(source, check))
 
 
-@pytest.mark.parametrize("messages", [2_000, pytest.param(MESSAGES, marks=pytest.mark.long)])
+@pytest.mark.parametrize("messages", [1_000, pytest.param(MESSAGES, marks=pytest.mark.long)])
 def test_borrower_that_lies(kernel: str, messages: int) -> None:
     """It is known, and sends a lot that means nothing, or nothing good; then a proper one is served."""
     with (pair := Pair(kernel, borrower_mem="160M", host=True)):

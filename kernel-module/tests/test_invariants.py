@@ -15,6 +15,7 @@ from bed.workload import stress
 
 TRACING = "/sys/kernel/tracing"
 ALLOCATIONS = ("kmalloc", "kmem_cache_alloc", "mm_page_alloc")
+ACKNOWLEDGED_S = 60  # thrice what the module waits for the lender's word
 TOGETHER = 8  # pages in a batch or a window, in the mean; their most is 64 and 32
 
 
@@ -68,6 +69,33 @@ def test_a_page_on_its_way_out_comes_from_its_buffer(pair: Pair) -> None:
         assert pair.b.stats("lenders/taker")["get_hits_buffer"] >= 200
         assert pair.borrower.disk_reads() - before < 56
         pair.b.rmdir("lenders/taker")
+
+
+def test_a_lender_that_keeps_its_word_on_pages_is_left(pair: Pair) -> None:
+    """Its buffers are everybody's: who answers pings and acknowledges nothing does not have them for ever."""
+    pair.b.set(f"lenders/{NAME}/enabled", 0)
+    taker = Taker()
+    with taker.lending():
+        more = {"port": taker.port, **PATIENT}
+        pair.b.borrow("taker", address=HOST_ADDRESS, size=64 * MIB, identity=taker.identity, more=more)
+        pair.b.wait_state("lenders/taker", "Connected")
+        stress(pair.borrower, "fill /mnt/file mib=1")
+        pair.borrower.drop_caches(1)
+        wait_until("it is left", lambda: pair.b.stats("lenders/taker")["disconnects"] > 0, timeout=ACKNOWLEDGED_S)
+        pair.b.rmdir("lenders/taker")
+
+
+def test_a_grant_beyond_what_was_asked_for_draws_no_pages(pair: Pair) -> None:
+    """A lender's word on its room counts as far as room was wanted: others get pages, too."""
+    greedy = YesLender(grant=1 << 62)
+    with greedy.lending():
+        more = {"port": greedy.port, **PATIENT}
+        pair.b.borrow("greedy", address=HOST_ADDRESS, size=8 * MIB, identity=greedy.identity, more=more)
+        pair.b.wait_state("lenders/greedy", "Connected")
+        stress(pair.borrower, "fill /mnt/file mib=8")
+        pair.evict()
+        assert pair.borrowed()["puts_sent"] > 1000
+        pair.b.rmdir("lenders/greedy")
 
 
 def _stacks(guest: Guest) -> list[str]:

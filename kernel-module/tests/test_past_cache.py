@@ -14,7 +14,7 @@ from bed.workload import start_stress, stress
 INLINE = Disk("400M", "ext4", options=("-O", "inline_data", "-I", "256"))
 VERITY = Disk("400M", "ext4", options=("-O", "verity", "-b", "4096"))
 FILES = 20
-RELOADS = 3
+RELOADS = 2
 LOST_WRITES = "I/O error|[Ww]rite error|EXT4-fs (error|warning)|Error while async write back"
 
 # Files that live in their inode, written again while their page is in the pool; then they grow out of it.

@@ -205,11 +205,11 @@ int tide_handshake_borrower(struct tide_wire *wire, struct tide_handshake *hs,
 /* Lets a peer read the last word before the connection is reset. */
 static void tide_part(struct tide_wire *wire)
 {
+	ktime_t until = ktime_add_ms(ktime_get(), TIDE_PARTING_MS);
 	u8 byte;
 
-	tide_wire_timeout(wire, TIDE_PARTING_MS);
 	tide_wire_finish(wire);
-	tide_wire_recv(wire, &byte, sizeof(byte));
+	tide_wire_recv_metadata(wire, &byte, sizeof(byte), until);
 }
 
 /**

@@ -557,6 +557,7 @@ static int tide_listen_on(int family, u16 port, void (*accepted)(struct tide_wir
 	if (err)
 		return err;
 	sock_set_reuseaddr(sock->sk);
+	sock->sk->sk_ipv6only = false;	/* whatever net.ipv6.bindv6only says */
 	err = tide_bind(sock, family, port) ?: kernel_listen(sock, TIDE_BACKLOG);
 	if (err)
 		goto release;

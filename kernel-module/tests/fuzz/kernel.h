@@ -293,6 +293,7 @@ struct workqueue_struct {
 #define INIT_DELAYED_WORK(w, f)		((w)->work.fn = (f))
 #define queue_work(q, w)		((w)->fn(w))
 #define queue_delayed_work(q, w, t)	((void)(w), (void)(t))
+#define mod_delayed_work(q, w, t)	((void)(w), (void)(t))
 #define schedule_delayed_work(w, t)	((void)(w), (void)(t))
 #define cancel_delayed_work_sync(w)	((void)(w))
 #define cancel_work_sync(w)		((void)(w))
