@@ -11,11 +11,13 @@ import tempfile
 import threading
 import time
 from contextlib import ExitStack
+from functools import cached_property
 from pathlib import Path
 from typing import Any, Self
 
+from tidepool_api import kube
 from tidepool_api_testing.binaries import Binaries, find
-from tidepool_api_testing.reader import Missing, Reader
+from tidepool_api_testing.reader import Reader
 
 ADMIN_TOKEN = "admin-of-a-test-server"
 CRDS = Path(__file__).resolve().parents[1] / "yaml"
@@ -37,7 +39,7 @@ def free_ports(count: int) -> list[int]:
         return [one.getsockname()[1] for one in bound]
 
 
-def _plain(arguments: tuple[str, ...]) -> tuple[str, str | None, str | None] | None:
+def _plain(arguments: tuple[str, ...]) -> tuple[str, str, str] | None:
     """Kind, name and namespace of what kubectl is asked for; None if it is asked for more than that."""
     words, namespace = list(arguments), "default"
     if "-n" in words:
@@ -50,7 +52,7 @@ def _plain(arguments: tuple[str, ...]) -> tuple[str, str | None, str | None] | N
         return None
     if words[0] in CATEGORIES:
         return None
-    return words[0], words[1] if len(words) > 1 else None, None if everywhere else namespace
+    return words[0], "".join(words[1:]), "" if everywhere else namespace
 
 
 class Server:
@@ -63,7 +65,6 @@ class Server:
         self._folder = Path(tempfile.mkdtemp(prefix="tidepool-api-"))
         self._etcd_port, self._peer_port, self.port = free_ports(3)
         self._running: list[subprocess.Popen[bytes]] = []
-        self._reader = Reader(self.port, self.certificate, ADMIN_TOKEN)
 
     def __enter__(self) -> Self:
         try:
@@ -142,8 +143,15 @@ class Server:
             return json.loads(self.kubectl("get", "-o", "json", *arguments))
         try:
             return self._reader.get(*asked)
-        except Missing as error:
-            raise Refused(str(error)) from None
+        except kube.Refused as error:
+            raise Refused(f"Error from server ({error.reason}): {error.why}") from None
+
+    @cached_property
+    def _reader(self) -> Reader:
+        access = kube.Access(
+            f"https://127.0.0.1:{self.port}", lambda: f"Bearer {ADMIN_TOKEN}", self.certificate.read_text()
+        )
+        return Reader(kube.Api(access))
 
     def create(self, *objects: dict[str, Any]) -> None:
         """Creates objects; it is the server that judges them, not kubectl."""

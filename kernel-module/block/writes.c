@@ -8,7 +8,7 @@
  * just read is in memory. Of what leaves memory a block device sees only what is
  * written, which for swap is all of it. So with Exclusive what was read is not put, and
  * a hit leaves the lender. With NonInclusive what is read is in the pool as well: a
- * hit stays, and what missed is put when it has been read.
+ * hit stays, and what missed is put when it has been read into the page cache.
  */
 #include <linux/bio.h>
 #include <linux/pagemap.h>

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import contextmanager
 
 import pytest
 
@@ -25,6 +26,17 @@ class Taker(YesLender):
     def _heard(self, frame: Frame, get: Connection) -> None:
         if frame.kind != PUT:
             super()._heard(frame, get)
+
+
+@contextmanager
+def borrowing(pair: Pair, name: str, lender: YesLender, size: int) -> Iterator[None]:
+    """The guest borrows from a lender on its host, too."""
+    with lender.lending():
+        more = {"port": lender.port, **PATIENT}
+        pair.b.borrow(name, address=HOST_ADDRESS, size=size, identity=lender.identity, more=more)
+        pair.b.wait_state(f"lenders/{name}", "Connected")
+        yield
+        pair.b.rmdir(f"lenders/{name}")
 
 
 @pytest.fixture(scope="module")
@@ -57,45 +69,30 @@ def test_pages_travel_together(pair: Pair) -> None:
 def test_a_page_on_its_way_out_comes_from_its_buffer(pair: Pair) -> None:
     """A lender that acknowledges nothing: what was just evicted is read back all the same."""
     pair.b.set(f"lenders/{NAME}/enabled", 0)
-    taker = Taker()
-    with taker.lending():
-        more = {"port": taker.port, **PATIENT}
-        pair.b.borrow("taker", address=HOST_ADDRESS, size=64 * MIB, identity=taker.identity, more=more)
-        pair.b.wait_state("lenders/taker", "Connected")
+    with borrowing(pair, "taker", Taker(), 64 * MIB):
         stress(pair.borrower, "fill /mnt/file mib=1")
         pair.borrower.drop_caches(1)
         before = pair.borrower.disk_reads()
         stress(pair.borrower, "random /mnt/file reads=1000")
         assert pair.b.stats("lenders/taker")["get_hits_buffer"] >= 200
         assert pair.borrower.disk_reads() - before < 56
-        pair.b.rmdir("lenders/taker")
 
 
 def test_a_lender_that_keeps_its_word_on_pages_is_left(pair: Pair) -> None:
     """Its buffers are everybody's: who answers pings and acknowledges nothing does not have them for ever."""
     pair.b.set(f"lenders/{NAME}/enabled", 0)
-    taker = Taker()
-    with taker.lending():
-        more = {"port": taker.port, **PATIENT}
-        pair.b.borrow("taker", address=HOST_ADDRESS, size=64 * MIB, identity=taker.identity, more=more)
-        pair.b.wait_state("lenders/taker", "Connected")
+    with borrowing(pair, "taker", Taker(), 64 * MIB):
         stress(pair.borrower, "fill /mnt/file mib=1")
         pair.borrower.drop_caches(1)
         wait_until("it is left", lambda: pair.b.stats("lenders/taker")["disconnects"] > 0, timeout=ACKNOWLEDGED_S)
-        pair.b.rmdir("lenders/taker")
 
 
 def test_a_grant_beyond_what_was_asked_for_draws_no_pages(pair: Pair) -> None:
     """A lender's word on its room counts as far as room was wanted: others get pages, too."""
-    greedy = YesLender(grant=1 << 62)
-    with greedy.lending():
-        more = {"port": greedy.port, **PATIENT}
-        pair.b.borrow("greedy", address=HOST_ADDRESS, size=8 * MIB, identity=greedy.identity, more=more)
-        pair.b.wait_state("lenders/greedy", "Connected")
+    with borrowing(pair, "greedy", YesLender(grant=1 << 62), 8 * MIB):
         stress(pair.borrower, "fill /mnt/file mib=8")
         pair.evict()
         assert pair.borrowed()["puts_sent"] > 1000
-        pair.b.rmdir("lenders/greedy")
 
 
 def _stacks(guest: Guest) -> list[str]:
