@@ -303,7 +303,7 @@ static int __init tide_block_init(void)
 static void __exit tide_block_exit(void)
 {
 	dm_unregister_target(&tide_target);
-	/* What ended the last read has come back from it: a work item, or a thread that receives. */
+	/* What ended the last read, work item or receiving thread, has come back from it. */
 	flush_workqueue(tide_disk_queue);
 	synchronize_rcu_tasks();
 }
