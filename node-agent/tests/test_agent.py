@@ -105,6 +105,11 @@ def gone(machine: Machine) -> bool:
     return False
 
 
+def reasons(cluster: Server, machine: Machine) -> list[str]:
+    """Of the Events in the machine's namespace."""
+    return [event["reason"] for event in cluster.get("events", "-n", machine.namespace)["items"]]
+
+
 def test_the_life_of_a_lender(cluster: Server, node_agent: AgentProcess, make: MakeMachine, pairing: Pairing) -> None:
     """Found while it boots, ready once its agent answers, set up for a pairing, given back, gone."""
     machine = make(node_agent, "lender").start("test.late=6", tier="gold")
@@ -151,8 +156,7 @@ def test_the_life_of_a_lender(cluster: Server, node_agent: AgentProcess, make: M
         assert machine.guest()["status"]["role"] == "None"
 
     eventually(is_given_back)
-    events = cluster.get("events", "-n", machine.namespace)["items"]
-    assert {"ModuleLoaded", "ModuleUnloaded"} <= {event["reason"] for event in events}
+    eventually(lambda: {"ModuleLoaded", "ModuleUnloaded"} <= set(reasons(cluster, machine)))
 
     machine.delete()
     eventually(lambda: gone(machine))
@@ -182,9 +186,8 @@ def test_a_reboot_is_noticed_and_everything_done_again(
         assert pairing.lender()["state"] == "Listening"
 
     eventually(is_set_up_again)
-    reasons = [event["reason"] for event in cluster.get("events", "-n", machine.namespace)["items"]]
-    assert "GuestRebooted" in reasons
-    assert reasons.count("ModuleLoaded") == 2
+    eventually(lambda: "GuestRebooted" in reasons(cluster, machine))
+    eventually(lambda: reasons(cluster, machine).count("ModuleLoaded") == 2)
 
 
 def test_a_guest_that_forbids_commands_says_how_to_allow_them(node_agent: AgentProcess, make: MakeMachine) -> None:
@@ -241,8 +244,7 @@ def test_a_guest_that_takes_no_modules_says_why_and_is_not_tried(
     shell = GuestAgent(Domain(daemon.uri, f"{machine.namespace}_lender").command)
     shell.run(["/bin/sh", "-c", "echo 1 >/proc/sys/kernel/modules_disabled"])
     eventually(lambda: says("ModulesDisabled", "reboot"))
-    events = cluster.get("events", "-n", machine.namespace)["items"]
-    assert "ModuleRefused" not in {event["reason"] for event in events}
+    assert "ModuleRefused" not in reasons(cluster, machine)
 
 
 def test_hostile_guests_cost_the_agent_nothing(make: MakeMachine, node_agent: AgentProcess) -> None:
@@ -297,8 +299,7 @@ def test_a_guest_that_migrates_has_one_agent_at_a_time(
         pairing.move("node2")
         eventually(lambda: 'pairing="p"' in other.fetch("/metrics"))
         assert pairing.lender()["state"] == "Listening"
-        events = cluster.get("events", "-n", machine.namespace)["items"]
-        assert "ModuleUnloaded" not in {event["reason"] for event in events}
+        assert "ModuleUnloaded" not in reasons(cluster, machine)
 
 
 def test_a_kernel_without_module_is_named_on_guest_and_pairing(

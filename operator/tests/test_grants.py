@@ -124,7 +124,7 @@ def test_a_pool_that_is_held_has_nothing_without_a_grant(agent: Agent, owner: Ag
     agent.server.create(by_hand)
     wait_for("deletion", lambda: only(agent)["metadata"].get("deletionTimestamp"))
     assert "identity" not in only(agent)["spec"]["lender"]
-    assert ("by-hand", "NotGranted") in agent.events()
+    wait_for("Event", lambda: ("by-hand", "NotGranted") in agent.events())
     agent.release("by-hand", "lender")
     wait_for("gone", lambda: not agent.pairings())
     grant(owner, agent.namespace)

@@ -153,7 +153,7 @@ def test_deleting_the_pool_takes_a_minute_at_most_when_an_agent_is_dead(agent: A
         agent.release(PAIRING, "lender")
         wait_for("pool gone", lambda: agent.is_gone("tpool", "pool"), 60)
         assert time.monotonic() - start > 20, "a slow renewal must not be taken for death"
-        assert (PAIRING, "SideAbandoned") in agent.events()
+        wait_for("Event", lambda: (PAIRING, "SideAbandoned") in agent.events())
 
 
 def test_a_lender_that_is_gone_is_replaced(agent: Agent) -> None:
@@ -244,7 +244,7 @@ def test_a_node_under_memory_pressure_gets_back_what_its_guests_lend(agent: Agen
     wait_for("end of the pairing", lambda: "deletionTimestamp" in agent.pairing(PAIRING)["metadata"])
     assert f"{agent.node} under memory pressure" in agent.wait_for_reason("LendersBacked", PRESSED)["message"]
     wait_for("Event", lambda: ("pool", "EndToLend") in agent.events())
-    assert [(one["guest"], one["reason"]) for one in agent.status()["roles"]] == [("l", PRESSED)]
+    wait_for("role", lambda: [(one["guest"], one["reason"]) for one in agent.status()["roles"]] == [("l", PRESSED)])
 
 
 def test_an_edited_pool_changes_its_pairings_in_place(agent: Agent) -> None:

@@ -91,7 +91,7 @@ def test_one_refused_pairing_holds_up_no_other(agent: Agent, operator: OperatorP
         series = f'tidepool_pool_refused_writes{{namespace="{agent.namespace}",pool="pool"}} 1.0'
         wait_for("the metric", lambda: series in operator.get("/metrics"))
         assert operator.figure("tidepool_operator_reconcile_errors_total") >= 1
-        assert ("pool", "WriteRefused") in agent.events()
+        wait_for("Event", lambda: ("pool", "WriteRefused") in agent.events())
     wait_for("the pairing", lambda: "pool.a.l" in agent.pairings(), 90)
     wait_for("no refusal", lambda: not agent.condition("WriteRefused"))
     wait_for("no metric", lambda: series not in operator.get("/metrics"))
