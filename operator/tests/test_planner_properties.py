@@ -15,6 +15,7 @@ from tidepool_operator.planning.inventory import Node
 from tidepool_operator.planning.placement import LEAST, priority
 from tidepool_operator.planning.planner import Plan
 from tidepool_operator.planning.quotas import Bound, Limits, Side
+from tidepool_operator.planning.shares import GRAIN
 
 LENDERS = ["l1", "l2", "l3"]
 BORROWERS = ["b1", "b2", "b3", "b4"]
@@ -143,14 +144,6 @@ def bound(side: Side) -> st.SearchStrategy[Bound | None]:
     return st.none() | some
 
 
-limited_worlds = st.builds(
-    lambda world, borrowed, lent: replace(world, limits=Limits(borrowed, {"": lent} if lent else {})),
-    any_worlds,
-    bound(Side.BORROWED),
-    bound(Side.LENT),
-)
-
-
 def lender_named(name: str) -> st.SearchStrategy[MemoryGuest]:
     """One that is ready, uses a part of its memory, and whose pod requests a part of it."""
     sizes = st.tuples(st.integers(512, 4096), st.floats(0, 1), st.floats(0, 0.9))
@@ -179,6 +172,72 @@ busy_worlds = st.builds(  # in which most lenders lend already, be it too much
     st.just({}),
     st.just(frozenset()),
 )
+
+
+def moving_world(
+    pool: MemoryPool, lenders: list[MemoryGuest], borrowers: list[MemoryGuest], pairings: list[MemoryPairing]
+) -> World:
+    """One of guests that are all well; pairings are of these, and of who is gone."""
+    return World(pool, [*lenders, *borrowers], pairings, {}, frozenset())
+
+
+def somewhere(name: str) -> st.SearchStrategy[MemoryGuest]:
+    """A borrower, who may have moved since it has got what it has."""
+    labels = st.sampled_from([BORROWER, BORROWER, BORROWER | {"app": "db"}])
+    return st.builds(guest, st.just(name), labels, node=st.sampled_from([*ZONES]))
+
+
+def overdrawn_with(**of_pool: st.SearchStrategy[object]) -> st.SearchStrategy[World]:
+    """Worlds of planned sizes in which lenders need more themselves by now, and borrowers come and go and move."""
+    lenders = st.tuples(
+        *(
+            st.builds(
+                guest,
+                st.just(name),
+                st.just(LENDER),
+                total=st.integers(1024, 4096),
+                available=st.integers(0, 2048),
+                node=st.sampled_from([*ZONES]),
+            )
+            for name in LENDERS
+        )
+    ).map(list)
+    borrowers = st.lists(st.sampled_from(BORROWERS), unique=True, min_size=1).flatmap(
+        lambda chosen: st.tuples(*map(somewhere, chosen)).map(list)
+    )
+    lending = st.builds(
+        pairing,
+        st.sampled_from(BORROWERS),
+        st.sampled_from(LENDERS),
+        st.integers(16, 1024).map(lambda size: size * MIB),
+    )
+    pools = st.builds(
+        pool,
+        between=st.tuples(st.integers(16, 256), st.integers(0, 2048)).map(lambda two: (two[0], sum(two))),
+        max_lend=st.integers(256, 2048),
+        margin=st.sampled_from([0, 64]),
+        priorities=st.sampled_from([{}, {"db": 5}]),
+        placement=st.sampled_from([{}, {"require": "SameNode"}, {"require": "SameZone"}]),
+        **of_pool,
+    )
+    return st.builds(
+        moving_world, pools, lenders, borrowers, st.lists(lending, unique_by=lambda one: one.name, max_size=8)
+    )
+
+
+def limited(worlds: st.SearchStrategy[World]) -> st.SearchStrategy[World]:
+    """The same under quotas, where there are some."""
+    return st.builds(
+        lambda world, borrowed, lent: replace(world, limits=Limits(borrowed, {"": lent} if lent else {})),
+        worlds,
+        bound(Side.BORROWED),
+        bound(Side.LENT),
+    )
+
+
+limited_worlds = limited(any_worlds)
+overdrawn_worlds = overdrawn_with()
+spread_worlds = overdrawn_with(spread=st.sampled_from([1, 1, 2, 3]))
 
 thorough = settings(max_examples=100)
 
@@ -308,6 +367,70 @@ def test_planned_sizes_come_to_rest(world: World) -> None:
     for _ in range(4):
         world = world.after(world.plan())
     assert world.after(world.plan()).plan().assignments == world.plan().assignments
+
+
+@thorough
+@given(limited(spread_worlds))
+def test_planned_sizes_rest_after_two_passes(world: World) -> None:
+    """Whatever lenders need themselves, quotas allow and borrowers have brought from where they were."""
+    for _ in range(2):
+        world = world.after(world.plan())
+    assert world.after(world.plan()).pairings == world.pairings
+
+
+@thorough
+@given(overdrawn_worlds)
+def test_nobody_gives_up_what_nobody_gets(world: World) -> None:
+    """Once all that has to go is gone, everybody loses something only to another. Less than a grain is no one's."""
+    world = world.after(world.plan())
+    for _ in range(3):
+        world, before = world.after(world.plan()), borrowed(world)
+        after = borrowed(world)
+        if any(size > before.get(name, 0) for name, size in after.items()):
+            continue
+        assert all(after.get(name, 0) > size - GRAIN for name, size in before.items())
+
+
+def borrowed(world: World) -> dict[str, int]:
+    """What each borrower has, in bytes."""
+    sizes: dict[str, int] = {}
+    for one in world.pairings:
+        sizes[one.spec.borrower.guest] = sizes.get(one.spec.borrower.guest, 0) + one.spec.size_bytes
+    return sizes
+
+
+@thorough
+@given(overdrawn_worlds)
+def test_nobody_lacks_the_minimum_that_another_could_give(world: World) -> None:
+    """Of the same rank or a lower one, and out of what it has beyond its own minimum; of one lender in reach."""
+    for _ in range(2):
+        world = world.after(world.plan())
+    sizes, least = borrowed(world), world.pool.spec.least_bytes
+    known = {one.name: one for one in world.guests}
+    for needy in (known[name] for name in BORROWERS if name in known and sizes.get(name, 0) < least):
+        lower = {one.name for one in world.guests if priority(world.pool, one) <= priority(world.pool, needy)}
+        for lender in (known[name] for name in LENDERS if is_near(world.pool, known[name], needy)):
+            stay = [
+                one.spec.size_bytes - min(one.spec.size_bytes, max(0, sizes[name] - least) if name in lower else 0)
+                for one in world.pairings
+                if one.spec.lender.guest == lender.name and (name := one.spec.borrower.guest) != needy.name
+            ]
+            assert lends_anew(world.pool, lender) - sum(stay) < least
+
+
+def is_near(pool: MemoryPool, lender: MemoryGuest, borrower: MemoryGuest) -> bool:
+    """Whether the one may lend to the other, by where they are."""
+    nodes = [one.spec.node_name or "" for one in (lender, borrower)]
+    where = {"SameNode": nodes, "SameZone": [ZONES[node].zone for node in nodes]}
+    return len(set(where.get(pool.spec.placement.require or "", ["", ""]))) == 1
+
+
+def lends_anew(pool: MemoryPool, lender: MemoryGuest) -> int:
+    """What a lender that has promised all its memory could lend in all, had it lent nothing."""
+    memory, spec = lender.status.memory, pool.spec
+    assert memory is not None
+    spare = min(memory.available_bytes, memory.total_bytes) - spec.reserve_bytes - spec.margin_bytes
+    return min(spec.max_lend_bytes, spare)
 
 
 @thorough

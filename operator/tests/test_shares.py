@@ -8,7 +8,7 @@ from world import BORROWER, LENDER, MIB, carried_out, guest, mib, pairing, plan,
 
 from tidepool_api.curve import Point
 from tidepool_operator.planning.inventory import Node
-from tidepool_operator.planning.shares import GRAIN, Claim, share
+from tidepool_operator.planning.shares import GRAIN, Claim, Stock, share
 
 LEAST, MOST = 64, 2048
 
@@ -22,36 +22,53 @@ def in_mib(sizes: dict[str, int]) -> dict[str, int]:
     return {name: size // MIB for name, size in sizes.items()}
 
 
+def shared(capacity: int, claims: list[Claim]) -> dict[str, int]:
+    """The shares of what one lender has that lends nothing yet."""
+    return share([Stock("l", capacity, {})], claims).sizes
+
+
 def test_memory_goes_where_it_answers_most_reads() -> None:
     """The steep part of each curve first; nothing for the flat parts."""
     steep, flat = claim("steep", (512, 1000), (1024, 1100)), claim("flat", (1024, 400), (2048, 500))
-    assert in_mib(share(576 * MIB, [steep, flat])) == {"steep": 512, "flat": 64}
-    assert in_mib(share(1536 * MIB, [steep, flat])) == {"steep": 512, "flat": 1024}
-    assert in_mib(share(8192 * MIB, [steep, flat])) == {"steep": 1024, "flat": 2048}
+    assert in_mib(shared(576 * MIB, [steep, flat])) == {"steep": 512, "flat": 64}
+    assert in_mib(shared(1536 * MIB, [steep, flat])) == {"steep": 512, "flat": 1024}
+    assert in_mib(shared(8192 * MIB, [steep, flat])) == {"steep": 1024, "flat": 2048}
 
 
 def test_a_loop_that_just_fits_is_seen_behind_the_flat_part() -> None:
     """Nothing up to 1 GiB, all of it there: the hull leads over the flat part, piece by piece it would not."""
     loop, slow = claim("loop", (512, 0), (1024, 900)), claim("slow", (1024, 300))
-    assert in_mib(share(1088 * MIB, [loop, slow])) == {"loop": 1024, "slow": 64}
+    assert in_mib(shared(1088 * MIB, [loop, slow])) == {"loop": 1024, "slow": 64}
 
 
 def test_who_has_no_curve_gets_a_fair_share() -> None:
     claims = [claim("a"), claim("b"), claim("c", most=128)]
-    assert in_mib(share(1152 * MIB, claims)) == {"a": 512, "b": 512, "c": 128}
+    assert in_mib(shared(1152 * MIB, claims)) == {"a": 512, "b": 512, "c": 128}
     heavy = [claim("a", weight=3), claim("b")]
-    assert in_mib(share(1152 * MIB, heavy)) == {"a": 832, "b": 320}
+    assert in_mib(shared(1152 * MIB, heavy)) == {"a": 832, "b": 320}
 
 
 def test_what_no_curve_gains_by_goes_to_those_without() -> None:
     known, unknown = claim("known", (128, 100)), claim("unknown")
-    assert in_mib(share(1152 * MIB, [known, unknown])) == {"known": 128, "unknown": 1024}
+    assert in_mib(shared(1152 * MIB, [known, unknown])) == {"known": 128, "unknown": 1024}
 
 
 def test_the_minimum_comes_first_and_the_weighty_before_the_others() -> None:
     claims = [claim("a", (2048, 9000)), claim("b"), claim("c", weight=2)]
-    assert in_mib(share(130 * MIB, claims)) == {"a": 64, "b": 0, "c": 64}
-    assert in_mib(share(192 * MIB, claims)) == {"a": 64, "b": 64, "c": 64}
+    assert in_mib(shared(130 * MIB, claims)) == {"a": 64, "b": 0, "c": 64}
+    assert in_mib(shared(192 * MIB, claims)) == {"a": 64, "b": 64, "c": 64}
+
+
+def test_what_nobody_else_could_get_stays_until_somebody_lacks_the_minimum() -> None:
+    """Of a lender that needs the rest itself; of two, that one is shared out of which least is lost."""
+    rich, poor, new = (Claim(name, 64 * MIB, 2048 * MIB) for name in ("rich", "poor", "new"))
+    tight = Stock("tight", 256 * MIB, {"rich": 512 * MIB})
+    near = Stock("near", 255 * MIB, {"rich": 256 * MIB})
+    free = Stock("free", 64 * MIB, {})
+    assert in_mib(share([tight, near, free], [rich, poor]).sizes) == {"rich": 768, "poor": 64}
+    made = share([tight, near, free], [rich, poor, new])
+    assert made.closed == {"tight"}
+    assert in_mib(made.sizes) == {"rich": 512, "poor": 160, "new": 144}
 
 
 curves = st.lists(st.tuples(st.integers(1, 4096), st.integers(0, 2000)), max_size=6).map(
@@ -69,13 +86,13 @@ claims = st.lists(st.tuples(curves, st.integers(1, 9), st.integers(LEAST, MOST))
 @given(claims, st.integers(0, 16384), st.integers(0, 4096))
 def test_bounds_hold_and_more_capacity_gives_no_less(some: list[Claim], capacity: int, more: int) -> None:
     """Monotone in capacity, but for what is rounded: together, and in how many get their minimum."""
-    sizes, larger = share(capacity * MIB, some), share((capacity + more) * MIB, some)
+    sizes, larger = shared(capacity * MIB, some), shared((capacity + more) * MIB, some)
     assert sum(sizes.values()) <= capacity * MIB
     for one in some:
         assert sizes[one.borrower] == 0 or one.least <= sizes[one.borrower] <= one.most
     assert sum(larger.values()) >= sum(sizes.values()) - GRAIN * len(some)
     assert sum(map(bool, larger.values())) >= sum(map(bool, sizes.values()))
-    assert share(capacity * MIB, list(reversed(some))) == sizes
+    assert shared(capacity * MIB, list(reversed(some))) == sizes
 
 
 # --- in a plan --------------------------------------------------------------------------------------------------------
@@ -103,6 +120,24 @@ def test_sizes_stay_unless_they_are_far_off() -> None:
     assert mib(made) == {("b", "l"): 896}
     for available, size in ((1100, 896), (1200, 896), (2048, 1024)):
         assert mib(plan(spread, [guest("l", LENDER, available=available), b], carried_out(made))) == {("b", "l"): size}
+
+
+def test_sizes_do_not_shrink_where_nobody_gains_by_it() -> None:
+    """The lender needs more itself by now, and what it has lent is more than it could lend anew."""
+    one, b = pool(between=(16, 512)), [guest("a", BORROWER), guest("b", BORROWER)]
+    before = [pairing("a", "l", 122 * MIB), pairing("b", "l", 100 * MIB)]
+    assert carried_out(plan(one, [guest("l", LENDER, available=356), *b], before)) == before
+    newcomer = guest("c", BORROWER)
+    made = plan(one, [guest("l", LENDER, available=356), *b, newcomer], before)
+    assert mib(made) == {("a", "l"): 32, ("b", "l"): 32, ("c", "l"): 32}
+
+
+def test_nobody_keeps_what_is_near_enough_while_another_lacks_the_minimum() -> None:
+    """What a little more would change is not worth a change, but for that."""
+    steep = guest("steep", BORROWER, misses=1000, curve={1024: 0.9})
+    flat = guest("b", BORROWER, misses=10, curve={1024: 0.1})
+    made = plan(pool(between=(64, 2048)), [guest("l", LENDER), steep, flat], [pairing("steep", "l", 1024 * MIB)])
+    assert mib(made) == {("steep", "l"): 960, ("b", "l"): 64}
 
 
 def test_who_cannot_have_the_minimum_is_named() -> None:

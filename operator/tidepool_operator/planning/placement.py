@@ -62,6 +62,7 @@ class Ledger:
     ranks: dict[Ref, int] = field(default_factory=dict)  # borrower -> its priority, where it is not 0
     allowance: Allowance = field(default_factory=lambda: Allowance(Limits()))  # of quotas
     due: dict[Ref, int] = field(default_factory=dict)  # borrower -> its share, to which what is wanted is near enough
+    closed: set[Ref] = field(default_factory=set)  # lenders whose memory stays with those that have it, see `shares`
     sizes: dict[Ref, dict[Ref, int]] = field(default_factory=lambda: defaultdict(dict))  # borrower -> lender -> size
     lent: dict[Ref, int] = field(default_factory=_sums)  # lender -> sum of these
     leaving: dict[Ref, int] = field(default_factory=_sums)  # lender -> what it gets back soon
@@ -96,6 +97,11 @@ class Ledger:
     def first(self, borrowers: Iterable[Ref]) -> list[Ref]:
         """Borrowers, those of higher priority first and else as they come."""
         return sorted(borrowers, key=lambda name: -self.ranks.get(name, 0))
+
+    def order(self, one: MemoryPairing) -> tuple[int, bool, int]:
+        """Which pairing is kept before another: by priority, and last that of which others can have most."""
+        lender = one.lender_ref
+        return -self.ranks.get(one.borrower_ref, 0), lender not in self.closed, self.spare.get(lender, 0)
 
     def most(self, borrower: Ref) -> int:
         """What a borrower may have of one lender: by its share, or each step towards that would ask for another."""
@@ -153,9 +159,12 @@ def _bound(lender: MemoryGuest, pool: MemoryPool) -> int:
 
 
 def keep(ledger: Ledger, inventory: Inventory, pool: str, selection: Selection, disruption: Disruption) -> None:
-    """Enters every existing pairing that is still right, cut down where it no longer fits and may be cut down now."""
+    """Enters every existing pairing that is still right, cut down where it no longer fits and may be cut down now.
+
+    A borrower that has too much gives up first what others can have.
+    """
     leaving: list[MemoryPairing] = []
-    for one in sorted(inventory.of_pool(pool), key=lambda one: -ledger.ranks.get(one.borrower_ref, 0)):
+    for one in sorted(inventory.of_pool(pool), key=ledger.order):
         borrower, lender = one.borrower_ref, one.lender_ref
         size = _kept(ledger, selection, one)
         is_cut = size < one.spec.size_bytes
@@ -181,7 +190,9 @@ def _kept(ledger: Ledger, selection: Selection, one: MemoryPairing) -> int:
         return 0
     if ledger.area(borrower) != ledger.area(lender) or ledger.site(lender) in ledger.sites(borrower):
         return 0
-    size = min(_room(ledger, one), ledger.missing(borrower), ledger.most(borrower))
+    size = min(_room(ledger, one), ledger.missing(borrower))
+    if lender not in ledger.closed:
+        size = min(size, ledger.most(borrower))
     return ledger.allowance.cut(lender, borrower, size)
 
 

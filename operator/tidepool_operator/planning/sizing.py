@@ -2,19 +2,21 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
+from collections import Counter, defaultdict
 from itertools import chain
 from typing import TYPE_CHECKING
 
 from tidepool_api.curve import curve_of
 from tidepool_operator.planning.quotas import home
-from tidepool_operator.planning.shares import Claim, share, steady
+from tidepool_operator.planning.shares import Claim, Stock, level_of, share, steady
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from tidepool_api import MemoryGuest, MemoryPool, Ref
     from tidepool_operator.planning.inventory import Inventory
     from tidepool_operator.planning.placement import Ledger
-    from tidepool_operator.planning.quotas import Bound, Limits
+    from tidepool_operator.planning.quotas import Bound
     from tidepool_operator.planning.selection import Selection
 
 
@@ -28,53 +30,72 @@ def size(pool: MemoryPool, inventory: Inventory, selection: Selection, ledger: L
     if not is_sized(pool):
         ledger.wanted = dict.fromkeys(selection.borrowers, pool.spec.most_bytes)
         return
-    lent, present = _present(pool, inventory, selection)
+    present = _present(pool, inventory, selection, ledger)
     claims: dict[str, list[Claim]] = defaultdict(list)
     for name, one in selection.borrowers.items():
         claims[ledger.area(name)].append(claim(pool, name, one, ledger.ranks.get(name, 0)))
     near = (name for name in selection.lenders if ledger.area(name) in claims)
-    given = {name: _capacity(ledger, name, lent.get(name, 0)) for name in near}
-    reached = _keep_within(ledger.allowance.limits, given)
-    capacity: dict[str, int] = defaultdict(int)
-    for name, amount in given.items():
-        capacity[ledger.area(name)] += amount
-    ledger.due = {name: size for area, some in claims.items() for name, size in share(capacity[area], some).items()}
-    ledger.wanted = steady(ledger.due, present, chain.from_iterable(claims.values()))
+    stocks = {name: Stock(name, ledger.free(name), present.get(name, {})) for name in near}
+    reached = _keep_within(ledger, stocks)
+    by_area: dict[str, list[Stock]] = defaultdict(list)
+    for name, stock in stocks.items():
+        by_area[ledger.area(name)].append(stock)
+    borrowed: Counter[Ref] = Counter()
+    for sizes in present.values():
+        borrowed.update(sizes)
+    for area, some in claims.items():
+        due = share(by_area[area], some)
+        ledger.due |= due.sizes
+        ledger.closed |= due.closed
+        ledger.wanted |= steady(due, borrowed, some)
     for asked in chain.from_iterable(claims.values()):
         if ledger.due[asked.borrower] < asked.most:
             ledger.allowance.lack(asked.borrower, reached)
 
 
-def _keep_within(limits: Limits, given: dict[Ref, int]) -> list[Bound]:
+def _keep_within(ledger: Ledger, stocks: dict[Ref, Stock]) -> list[Bound]:
     """Where lenders could give more than quotas allow, each gives its part; returns the bounds that are reached."""
-    parts = [(bound, [name for name in given if home(name) == namespace]) for namespace, bound in limits.lent.items()]
-    parts += [(limits.borrowed, list(given))] if limits.borrowed else []
+    limits = ledger.allowance.limits
+    parts = [(bound, [name for name in stocks if home(name) == namespace]) for namespace, bound in limits.lent.items()]
+    parts += [(limits.borrowed, list(stocks))] if limits.borrowed else []
     reached = []
     for bound, lenders in parts:
-        total = sum(given[name] for name in lenders)
-        if total > bound.room:
-            given |= {name: given[name] * bound.room // total for name in lenders}
+        if sum(stocks[name].most for name in lenders) > bound.room:
+            _cut_down(ledger, stocks, lenders, bound.room)
             reached.append(bound)
     return reached
 
 
-def _present(pool: MemoryPool, inventory: Inventory, selection: Selection) -> tuple[dict[Ref, int], dict[Ref, int]]:
-    """What lenders lend and borrowers have now, in pairings that may stay."""
-    lent: dict[Ref, int] = defaultdict(int)
-    borrowed: dict[Ref, int] = defaultdict(int)
-    for one in inventory.of_pool(pool.name):
+def _cut_down(ledger: Ledger, stocks: dict[Ref, Stock], lenders: Iterable[Ref], room: int) -> None:
+    """Leaves each lender its part of the room, by what it may lend at all.
+
+    What an overdrawn one gives up for that, others have for its area, as far as they are left more than their parts.
+    """
+    level = level_of(room, [(0, stocks[name].most, max(1, ledger.bound[name])) for name in lenders])
+    beyond: Counter[str] = Counter()
+    for name in lenders:
+        part = int(level * max(1, ledger.bound[name]))
+        beyond[ledger.area(name)] += max(0, stocks[name].anew - part)
+        stocks[name] = stocks[name].within(part)
+    for name in lenders:
+        extra = min(beyond[ledger.area(name)], stocks[name].overdrawn)
+        beyond[ledger.area(name)] -= extra
+        stocks[name] = Stock(name, stocks[name].anew + extra, stocks[name].lent)
+
+
+def _present(pool: MemoryPool, inventory: Inventory, selection: Selection, ledger: Ledger) -> dict[Ref, dict[Ref, int]]:
+    """What each lender lends to whom now, in pairings that may stay, and as far as both ends may have so much."""
+    found: dict[Ref, dict[Ref, int]] = defaultdict(dict)
+    left = ledger.bound | dict.fromkeys(selection.borrowers, pool.spec.most_bytes)
+    for one in sorted(inventory.of_pool(pool.name), key=ledger.order):
         lender, borrower = one.lender_ref, one.borrower_ref
         stays = lender in selection.lenders and lender not in selection.roles.ending
         stays = stays and not selection.is_off_network(one) and not one.terminating
-        if stays and borrower in selection.borrowers:
-            lent[lender] += one.spec.size_bytes
-            borrowed[borrower] += one.spec.size_bytes
-    return lent, borrowed
-
-
-def _capacity(ledger: Ledger, lender: Ref, lent: int) -> int:
-    """What a lender can give in all: what is free beside its own use, and what it lends already."""
-    return max(0, ledger.free(lender), min(lent, ledger.bound[lender]))
+        if stays and borrower in selection.borrowers and ledger.area(lender) == ledger.area(borrower):
+            found[lender][borrower] = size = max(0, min(one.spec.size_bytes, left[lender], left[borrower]))
+            left[lender] -= size
+            left[borrower] -= size
+    return found
 
 
 def claim(pool: MemoryPool, name: Ref, guest: MemoryGuest, rank: int) -> Claim:
