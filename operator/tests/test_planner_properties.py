@@ -402,12 +402,15 @@ def borrowed(world: World) -> dict[str, int]:
 @thorough
 @given(overdrawn_worlds)
 def test_nobody_lacks_the_minimum_that_another_could_give(world: World) -> None:
-    """Of the same rank or a lower one, and out of what it has beyond its own minimum; of one lender in reach."""
+    """Of the same rank or a lower one, and out of what it has beyond its own minimum; of one lender in reach.
+
+    Who lacks less than a grain keeps what it has: that is no pairing of its own.
+    """
     for _ in range(2):
         world = world.after(world.plan())
     sizes, least = borrowed(world), world.pool.spec.least_bytes
     known = {one.name: one for one in world.guests}
-    for needy in (known[name] for name in BORROWERS if name in known and sizes.get(name, 0) < least):
+    for needy in (known[name] for name in BORROWERS if name in known and lacks(sizes.get(name, 0), least)):
         lower = {one.name for one in world.guests if priority(world.pool, one) <= priority(world.pool, needy)}
         for lender in (known[name] for name in LENDERS if is_near(world.pool, known[name], needy)):
             stay = [
@@ -416,6 +419,11 @@ def test_nobody_lacks_the_minimum_that_another_could_give(world: World) -> None:
                 if one.spec.lender.guest == lender.name and (name := one.spec.borrower.guest) != needy.name
             ]
             assert lends_anew(world.pool, lender) - sum(stay) < least
+
+
+def lacks(size: int, least: int) -> bool:
+    """Whether a pairing could help."""
+    return least - size >= (GRAIN if size else 1)
 
 
 def is_near(pool: MemoryPool, lender: MemoryGuest, borrower: MemoryGuest) -> bool:

@@ -202,7 +202,7 @@ def _fair(amount: int, claims: Sequence[Claim]) -> dict[Ref, int]:
     return given
 
 
-def level_of(amount: int, vessels: Iterable[tuple[int, int, int]]) -> float:
+def level_of(amount: float, vessels: Iterable[tuple[int, int, int]]) -> float:
     """How high so much stands in vessels with these floors, brims and widths."""
     width, at = 0, 0.0
     edges = [edge for floor, brim, wide in vessels for edge in ((floor / wide, wide), (brim / wide, -wide))]
