@@ -206,6 +206,7 @@ class Reason(StrEnum):
     EXCLUDED = "Excluded"
     SYSTEM_UNSUPPORTED = "SystemUnsupported"
     PAUSED = "Paused"  # of a MemoryGuest: its virtual machine is, and answers when it runs again
+    CONNECTION_UNSTABLE = "ConnectionUnstable"  # of a borrower's end: it is set up, and its connection does not last
 
 
 class Metric(StrEnum):

@@ -49,6 +49,16 @@ def pool(*conditions: dict[str, str]) -> dict[str, Any]:
     }
 
 
+UNSTABLE = "the connection to the lender is lost again and again, as where large packets are dropped (MTU)"
+
+
+def losing(body: dict[str, Any]) -> dict[str, Any]:
+    """A pairing whose borrower's connection is lost between looks."""
+    end = body["status"]["borrower"]
+    told = condition("Configured", "True", "ConnectionUnstable", UNSTABLE)
+    return {**body, "status": {**body["status"], "borrower": {**end, "conditions": [told]}}}
+
+
 def of_class(body: dict[str, Any], **given: Any) -> dict[str, Any]:
     """A pool that leaves maxLend out, and to which class gold gives something."""
     lenders = {name: value for name, value in body["spec"]["lenders"].items() if name != "maxLend"}

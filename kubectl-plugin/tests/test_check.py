@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from objects import NOW, condition, exposition, guest, pairing, parsed, pool
+from objects import NOW, condition, exposition, guest, losing, pairing, parsed, pool
 
 from tidepool_kubectl.check import check
 from tidepool_kubectl.figures import Figures, parse
@@ -89,6 +89,16 @@ NOT_READY = condition("Ready", "False", "NoAddress", "give it a network interfac
             "do not know each other",
             "5 minutes",
         ),
+        (
+            {"pairings": parsed(losing(pairing()))["pairings"]},
+            "pairing ns/pool.b.l: Connected, but its connection does not last",
+            "(MTU); see TidepoolPairingFlapping",
+        ),
+        (
+            {"pairings": parsed(losing(pairing("Connecting", "Unreachable")))["pairings"]},
+            "Connecting, but its connection does not last",
+            "MTU",
+        ),
         ({"figures": parse(exposition(9, 1, breaker=1))}, "left alone", "TidepoolBreakerOpen"),
         ({"figures": Figures(), "unread": ("ag-x: Forbidden",)}, "metrics of ag-x: Forbidden", "missing"),
     ],
@@ -96,6 +106,12 @@ NOT_READY = condition("Ready", "False", "NoAddress", "give it a network interfac
 def test_what_is_not_well_is_said(changes: dict[str, Any], text: str, advice: str) -> None:
     found = worse(**changes)
     assert [step for step in found if text in step.text and advice in step.advice], found
+
+
+@pytest.mark.parametrize("phase", ["Failed", "Paused"])
+def test_a_connection_that_is_not_to_be_there_is_not_called_one_that_does_not_last(phase: str) -> None:
+    found = worse(pairings=parsed(losing(pairing(phase, "Why", "because")))["pairings"])
+    assert [(step.text, step.advice) for step in found] == [(f"pairing ns/pool.b.l: {phase}", "Why: because")]
 
 
 @pytest.mark.parametrize("reason", ["Excluded", "SystemUnsupported"])

@@ -6,7 +6,7 @@ from datetime import timedelta
 from typing import Any
 
 import pytest
-from objects import NOW, condition, guest, of_class, pairing, parsed, pool
+from objects import NOW, condition, guest, losing, of_class, pairing, parsed, pool
 
 from tidepool_api import GuestKey
 from tidepool_kubectl.explain import explain
@@ -48,6 +48,11 @@ def steps(*bodies: dict[str, Any], name: str = "b", age: float = 5) -> list[Step
             [guest("b", "short"), pool(), pairing("Pending", "IdentityNotGiven", "waiting", OVERDUE)],
             "is Pending, for the two do not know each other",
             "takes longer than 5 minutes",
+        ),
+        (
+            [guest("b", "short"), pool(), losing(pairing())],
+            "is Connected, but its connection does not last",
+            "(MTU); see TidepoolPairingFlapping",
         ),
     ],
 )

@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Iterator
 
 from tidepool_api import ConditionType, MemoryPairing, PairingPhase, PoolPhase, Reason, Status, find
-from tidepool_kubectl.explain import strangers
+from tidepool_kubectl.explain import strangers, unstable
 from tidepool_kubectl.figures import Figures, between, quantile
 from tidepool_kubectl.snapshot import Snapshot, Workload
 from tidepool_kubectl.top import duration
@@ -111,6 +111,8 @@ def _pairings(now: Snapshot, before: Figures) -> Iterator[Step]:
 def _pairing(one: MemoryPairing, now: Snapshot, before: Figures) -> Step:
     text = f"pairing {one.key}"
     ready = find(one.status.conditions, ConditionType.READY)
+    if why := unstable(one):
+        return bad(f"{text}: {one.status.phase}, but its connection does not last", why)
     if one.status.phase is not PairingPhase.CONNECTED:
         said = f"{ready.reason}: {ready.message}" if ready else "the operator has not looked at it yet"
         if why := strangers(one):

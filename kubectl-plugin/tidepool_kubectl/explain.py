@@ -188,6 +188,8 @@ def _pairing(one: MemoryPairing, guest: MemoryGuest) -> Step:
         return bad(text, said)
     if why := strangers(one):
         return bad(f"{text}, for the two do not know each other", why)
+    if why := unstable(one):
+        return bad(f"{text}, but its connection does not last", why)
     if phase is not PairingPhase.CONNECTED or ready is None or ready.status is not Status.TRUE:
         return unknown(text, said)
     return good(text + _figures(one))
@@ -197,6 +199,16 @@ def strangers(one: MemoryPairing) -> str:
     """Why two guests that should know each other by now do not; empty if they do, or may need a moment more."""
     exchange = find(one.status.conditions, ConditionType.IDENTITIES_EXCHANGED)
     return exchange.message if exchange and exchange.reason == Reason.OVERDUE else ""
+
+
+def unstable(one: MemoryPairing) -> str:
+    """Why a connection that is there at a look is lost between looks; empty if it lasts, or is not to be there."""
+    if one.status.phase not in (PairingPhase.CONNECTING, PairingPhase.CONNECTED) or one.status.borrower is None:
+        return ""
+    configured = find(one.status.borrower.conditions, ConditionType.CONFIGURED)
+    if configured is None or configured.reason != Reason.CONNECTION_UNSTABLE:
+        return ""
+    return f"{configured.message}; see TidepoolPairingFlapping"
 
 
 def _figures(one: MemoryPairing) -> str:

@@ -32,6 +32,7 @@ from tidepool_api import (
     LenderState,
     LenderStatus,
     MemoryGuest,
+    Reason,
     Role,
     VirtualMachine,
     cadence,
@@ -346,7 +347,7 @@ def _end_condition(want: Want, found: Finding, peer: Peer | None) -> Condition:
 
 
 _UNSTABLE = (
-    "ConnectionUnstable",
+    Reason.CONNECTION_UNSTABLE,
     "the connection to the lender is lost again and again, as where large packets are dropped on the way (MTU)",
 )
 
