@@ -17,7 +17,7 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, Self, TypeVar
 from urllib.error import URLError
 
-from tidepool_api import names
+from tidepool_api import Provider, names
 from tidepool_api_testing.server import Refused, Server, free_ports
 
 if TYPE_CHECKING:
@@ -231,6 +231,7 @@ class Agent:
         available: int | None = None,
         node: str = "",
         ready: bool = True,
+        provider: Provider = Provider.KUBEVIRT,
         **report: Any,
     ) -> None:
         """Publishes a guest, or what is new about it; `report` are further fields of its status, None takes one out."""
@@ -238,9 +239,10 @@ class Agent:
             self._join(node)
         head = {"apiVersion": names.API_VERSION, "kind": "MemoryGuest"}
         metadata = {"name": name, "namespace": self.namespace}
-        vm = {"name": name, "uid": f"uid-{name}"}
-        spec = {"provider": "KubeVirt", "vm": vm, "nodeName": node or self.node}
-        whole = metadata | {"labels": labels, "ownerReferences": [instance(**vm)]}
+        vm = {"name": name, "uid": name if provider is Provider.LIBVIRT else f"uid-{name}"}
+        spec = {"provider": provider, "vm": vm, "nodeName": node or self.node}
+        owner = self._home(node or self.node) if provider is Provider.LIBVIRT else instance(**vm)
+        whole = metadata | {"labels": labels, "ownerReferences": [owner]}
         self.server.apply({**head, "metadata": whole, "spec": spec}, manager=names.AGENT_FIELD_MANAGER)
         condition = {
             "type": "Ready",
@@ -254,6 +256,11 @@ class Agent:
         status |= {"identity": identity_of(name), **report}
         status = {field: value for field, value in status.items() if value is not None}
         self.server.apply_status({**head, "metadata": metadata, "status": status}, names.AGENT_FIELD_MANAGER)
+
+    def _home(self, node: str) -> dict[str, Any]:
+        """The reference from a guest without Kubernetes to the node that it is on."""
+        uid = self.server.get("node", node)["metadata"]["uid"]
+        return {"apiVersion": "v1", "kind": "Node", "name": node, "uid": uid}
 
     def delete_guest(self, name: str) -> None:
         """The virtual machine is gone."""
@@ -374,10 +381,10 @@ BORROWS = {"memory": "short"}
 PAIRING = "pool.b.l"
 
 
-def connected_pool(agent: Agent) -> str:
+def connected_pool(agent: Agent, provider: Provider = Provider.KUBEVIRT) -> str:
     """A pool with one connected pairing; returns the pairing's UID."""
-    agent.guest("l", LENDS)
-    agent.guest("b", BORROWS, address="10.0.0.2")
+    agent.guest("l", LENDS, provider=provider)
+    agent.guest("b", BORROWS, address="10.0.0.2", provider=provider)
     agent.pool()
     wait_for("pairing", lambda: agent.pairing(PAIRING).get("status"))
     agent.connect(PAIRING)
