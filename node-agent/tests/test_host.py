@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import uuid
 from collections.abc import Iterator, Sequence
 from pathlib import Path
+from typing import Any
 
 import libvirt
 import pytest
@@ -19,6 +21,7 @@ from tiny import Kernel
 
 from tidepool_agent.hypervisor import Domain
 from tidepool_agent.qga import GuestAgent
+from tidepool_api import names
 from tidepool_api_testing.server import Refused, Server
 
 NAMESPACE = f"nova-{PROJECT}"
@@ -68,29 +71,21 @@ def test_the_life_of_a_nova_instance(
     assert gone(cluster, identity, NAMESPACE)
     cluster.create({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": NAMESPACE}})
 
-    def is_ready() -> None:
-        assert condition(cluster.get("tguest", identity, "-n", NAMESPACE)["status"], "Ready")[0] == "True"
-
     eventually(lambda: not gone(cluster, identity, NAMESPACE))
-    eventually(is_ready)
+    eventually(lambda: is_ready(cluster, identity, NAMESPACE))
     guest = cluster.get("tguest", identity, "-n", NAMESPACE)
     expected = {"provider": "Libvirt", "nodeName": "compute1", "vm": {"name": "web 1", "uid": identity}}
     assert guest["spec"] == expected
     assert guest["status"]["addresses"] == ["10.0.0.5", "2001:db8::5"]
     assert guest["metadata"]["labels"]["tidepool.dev/nova-flavor"] == "m1.small"
 
-    _lend(cluster, identity)
-
-    def is_set_up() -> None:
-        lender = cluster.get("tpair", "p", "-n", NAMESPACE)["status"]["lender"]
-        assert (lender["state"], condition(lender, "Configured")[0]) == ("Listening", "True")
-
-    eventually(is_set_up)
+    cluster.create(within(NAMESPACE, pairing_body(lender=identity, node="compute1")))
+    eventually(lambda: is_set_up(cluster, NAMESPACE))
     assert 'provider="Libvirt"' in compute.fetch("/metrics")
-    within = GuestAgent(Domain(host.uri, domain.name()).command)
-    within.run(["/bin/sh", "-c", "ip link set lo up; ip address replace 10.20.0.5/16 dev lo"])
+    inside = GuestAgent(Domain(host.uri, domain.name()).command)
+    inside.run(["/bin/sh", "-c", "ip link set lo up; ip address replace 10.20.0.5/16 dev lo"])
     with SystemDaemon(kernel) as there:
-        _assert_held_while_migrated(host, there, domain, within)
+        _assert_held_while_migrated(host, there, domain, inside)
 
     def are_reported() -> None:
         found = cluster.get("tguest", identity, "-n", NAMESPACE)["status"]
@@ -113,16 +108,85 @@ def _assert_held_while_migrated(
     host: SystemDaemon, there: SystemDaemon, domain: libvirt.virDomain, guest: GuestAgent
 ) -> None:
     """Issue 28: a lender takes nothing more while its memory is copied, and does again when that was given up."""
-
-    def holds() -> str:
-        return guest.run(["/bin/cat", "/sys/kernel/config/tidepool/hold"]).out.strip()
-
-    assert holds() == "0"
+    assert not holds(guest)
     migration = host.migrate(domain.name(), there, mib_per_second=1)
-    eventually(lambda: holds() == "1")
+    eventually(lambda: holds(guest))
     domain.abortJob()
     migration.join()
-    eventually(lambda: holds() == "0")
+    eventually(lambda: not holds(guest))
+
+
+def test_an_instance_that_nova_migrates_stays_the_same_guest(
+    cluster: Server, compute: AgentProcess, host: SystemDaemon, kernel: Kernel, store: Path
+) -> None:
+    """Issue 28, live migration: the guest goes over to the agent of the other host, and its end of the pairing follows.
+
+    Libvirt really migrates it, while it runs, between two daemons that are hosts of their own on one machine. In place of
+    the operator the test says in the pairing where the lender is.
+    """
+    identity, project = str(uuid.uuid4()), uuid.uuid4().hex
+    namespace = f"nova-{project}"
+    cluster.create({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": namespace}})
+
+    def guest() -> dict[str, Any]:
+        found: dict[str, Any] = cluster.get("tguest", identity, "-n", namespace)
+        return found
+
+    with (
+        SystemDaemon(kernel) as there,
+        on_host(AgentProcess(cluster, "compute3", store, "--providers=Libvirt"), there) as other,
+    ):
+        leaves = host.start("traveller", metadata=metadata().replace(PROJECT, project), identity=identity)
+        eventually(lambda: is_ready(cluster, identity, namespace))
+        cluster.create(within(namespace, pairing_body(lender=identity, node=compute.node)))
+        eventually(lambda: is_set_up(cluster, namespace))
+        before = guest()
+        assert before["spec"]["nodeName"] == compute.node
+
+        here = GuestAgent(Domain(host.uri, "traveller").command)
+        migration = host.migrate("traveller", there, mib_per_second=1)
+        eventually(lambda: holds(here))
+        leaves.migrateSetMaxSpeed(1000)
+        migration.join()
+        arrived = there.connection.lookupByUUIDString(identity)
+
+        def is_there() -> None:
+            found = guest()
+            assert found["spec"]["nodeName"] == other.node
+            assert names.LEAVING_ANNOTATION not in found["metadata"].get("annotations", {})
+            assert f'guest="{identity}"' in other.fetch("/metrics")
+            assert f'guest="{identity}"' not in compute.fetch("/metrics")
+
+        eventually(is_there)
+        change = json.dumps({"spec": {"lender": {"nodeName": other.node}}})
+        cluster.kubectl("patch", "-n", namespace, "tpair", "p", "--type=merge", "-p", change)
+        eventually(lambda: is_set_up(cluster, namespace))
+        after = guest()
+        assert after["metadata"]["uid"] == before["metadata"]["uid"]
+        assert all(after["status"][what] == before["status"][what] for what in ("bootID", "identity"))
+        far = GuestAgent(Domain(there.uri, "traveller").command)
+        eventually(lambda: not holds(far))
+        end(arrived)
+        cluster.kubectl("delete", "-n", namespace, "tpair", "p", "--timeout=60s")
+        eventually(lambda: gone(cluster, identity, namespace))
+
+
+def holds(guest: GuestAgent) -> bool:
+    """Whether a lender takes nothing at present."""
+    return guest.run(["/bin/cat", "/sys/kernel/config/tidepool/hold"]).out.strip() == "1"
+
+
+def is_ready(cluster: Server, guest: str, namespace: str) -> bool:
+    """Whether a guest can lend or borrow."""
+    return condition(cluster.get("tguest", guest, "-n", namespace)["status"], "Ready")[0] == "True"
+
+
+def is_set_up(cluster: Server, namespace: str) -> bool:
+    """Whether the lender of a pairing is, as the pairing is now."""
+    found = cluster.get("tpair", "p", "-n", namespace)
+    lender = found["status"]["lender"]
+    asked = (lender["state"], condition(lender, "Configured")[0], lender["observedGeneration"])
+    return asked == ("Listening", "True", found["metadata"]["generation"])
 
 
 @pytest.mark.skipif(os.getuid() != 0, reason="only root can become another user")
@@ -143,8 +207,3 @@ def test_a_libvirt_serves_only_whom_it_knows(cluster: Server, host: SystemDaemon
         assert_refused(agent(strict, NOBODY))
         with agent(strict, ROOT):
             pass
-
-
-def _lend(cluster: Server, guest: str) -> None:
-    """A pairing in which it lends."""
-    cluster.create(within(NAMESPACE, pairing_body(lender=guest, node="compute1")))
