@@ -28,6 +28,7 @@ from tidepool_api.reading import Understood
 
 SEVERE_SOME, SEVERE_FULL = 20, 5  # percent of the time waiting for memory
 CALM_SOME = 5  # the same, below which a guest may begin to lend
+MOST_PEERS = 16
 
 
 class VirtualMachine(ApiModel):
@@ -151,6 +152,25 @@ class CurvePoint(ApiModel):
     """The part of its reads from disk that such a pool would have answered."""
 
 
+class GuestPeer(ApiModel):
+    """Who lends to this guest or borrows from it: one guest, or all those of one other namespace that borrow.
+
+    It names whom pairings of the guest's own namespace name, and nobody else: their readers learn no name from it.
+    """
+
+    namespace: ObjectName
+    """Its namespace."""
+
+    guest: ObjectName | None = None
+    """Its name. Absent for guests of another namespace that borrow: pairings there name them."""
+
+    role: Role
+    """What it is to this guest: Lender or Borrower."""
+
+    held_bytes: Bytes
+    """What the lender holds for the borrower, as the module of this guest counts it."""
+
+
 class GuestStatus(ApiModel):
     """What the agent found out about the guest."""
 
@@ -192,6 +212,12 @@ class GuestStatus(ApiModel):
 
     role: Role = Role.NONE
     """What it does now."""
+
+    peers: tuple[GuestPeer, ...] = Field(default=(), max_length=MOST_PEERS)
+    """With whom it shares memory, as its pairings say: those with the most first."""
+
+    more_peers: Count | None = None
+    """How many more there are, with less memory each; absent if there are no more."""
 
     conditions: tuple[Condition, ...] = Field(default=(), max_length=16)
     """GuestAgentReady, ModuleAvailable, ModuleLoaded, and Ready: whether it can lend or borrow, and if not why.

@@ -121,8 +121,8 @@ def test_an_instance_that_nova_migrates_stays_the_same_guest(
 ) -> None:
     """Issue 28, live migration: the guest goes over to the agent of the other host, and its end of the pairing follows.
 
-    Libvirt really migrates it, while it runs, between two daemons that are hosts of their own on one machine. In place of
-    the operator the test says in the pairing where the lender is.
+    Libvirt really migrates it, while it runs, between two daemons that are hosts of their own on one machine. In place
+    of the operator the test says in the pairing where the lender is.
     """
     identity, project = str(uuid.uuid4()), uuid.uuid4().hex
     namespace = f"nova-{project}"
@@ -140,6 +140,7 @@ def test_an_instance_that_nova_migrates_stays_the_same_guest(
         eventually(lambda: is_ready(cluster, identity, namespace))
         cluster.create(within(namespace, pairing_body(lender=identity, node=compute.node)))
         eventually(lambda: is_set_up(cluster, namespace))
+        eventually(lambda: [one["guest"] for one in guest()["status"]["peers"]] == ["elsewhere"])
         before = guest()
         assert before["spec"]["nodeName"] == compute.node
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from datetime import timedelta
 
 import pytest
@@ -25,7 +26,7 @@ from tidepool_agent.errors import (
 from tidepool_agent.guestfs import Observation, Peer, Side
 from tidepool_agent.plan import Want
 from tidepool_agent.report import Finding
-from tidepool_api import BorrowerStatus, GuestStatus, LenderStatus, Provider, Role, Status, cadence, find
+from tidepool_api import BorrowerStatus, GuestStatus, LenderStatus, MemoryPairing, Provider, Role, Status, cadence, find
 from tidepool_api.fields import MOST_BYTES, MOST_COUNT
 
 MIB = 1 << 20
@@ -281,6 +282,70 @@ def test_nothing_is_written_when_nothing_has_changed() -> None:
     again = status(Finding(seen=observation()), before=first)
     assert first == again
     assert not report.worth_writing(again, first, LONG, WAIT)
+
+
+def sharing(at: str, *each: tuple[Side, MemoryPairing, int]) -> GuestStatus:
+    """What a guest `x` of a namespace says that has these pairings, each with so many times 16 MiB."""
+    wants = [(want(side, one), size) for side, one, size in each]
+    peers = {
+        one.key: Peer({"enabled": "1"}, dict.fromkeys(("lent_pages", "catalog_pages"), size * 16 * 256))
+        for one, size in wants
+    }
+    seen, names = observation(loaded=True, peers=peers), frozenset(one.name for one, _ in wants)
+    found = Finding(seen=seen, paired=names)
+    return report.guest(machine("x", namespace=at), "node1", found, tuple(one for one, _ in wants), None).status
+
+
+def abroad(uid: str, lender: str, borrower: str) -> MemoryPairing:
+    """A pairing whose lender is of the namespace `far`."""
+    made = pairing(uid, lender=lender, borrower=borrower)
+    end = made.spec.lender.model_copy(update={"namespace": "far"})
+    return made.model_copy(update={"spec": made.spec.model_copy(update={"lender": end})})
+
+
+def test_a_guest_says_with_whom_it_shares_memory() -> None:
+    """Issue 28, who has whose memory: those with most come first; a lender of another namespace is named, too."""
+    found = sharing(
+        "default",
+        (Side.LENDERS, pairing("1", lender="l", borrower="x"), 8),
+        (Side.LENDERS, abroad("2", "l", "x"), 64),
+        (Side.BORROWERS, pairing("3", lender="x", borrower="b"), 16),
+    )
+    assert [(one.namespace, one.guest, one.role, one.held_bytes // (16 * MIB)) for one in found.peers] == [
+        ("far", "l", Role.LENDER, 64),
+        ("default", "b", Role.BORROWER, 16),
+        ("default", "l", Role.LENDER, 8),
+    ]
+    assert found.more_peers is None
+
+
+def test_a_lender_names_nobody_of_another_namespace_who_borrows() -> None:
+    """Who may read it there may not list them: the namespace is what a MemoryGrant says of them as well."""
+    found = sharing(
+        "far",
+        (Side.BORROWERS, abroad("1", "x", "secret-b"), 16),
+        (Side.BORROWERS, abroad("2", "x", "secret-c"), 32),
+    )
+    assert [one.to_dict() for one in found.peers] == [
+        {"namespace": "default", "role": "Borrower", "heldBytes": 48 * 16 * MIB}
+    ]
+    assert "secret" not in json.dumps(found.to_dict())
+
+
+def test_of_many_with_whom_a_guest_shares_the_rest_is_counted() -> None:
+    each = [(Side.BORROWERS, pairing(str(at), lender="x", borrower=f"b{at:02}"), at) for at in range(20)]
+    found = sharing("default", *each)
+    assert [one.guest for one in found.peers] == [f"b{at:02}" for at in range(19, 3, -1)]
+    assert found.more_peers == 4
+
+
+def test_with_whom_is_a_figure_and_nobody_writes_for_its_sake_alone() -> None:
+    one = (Side.BORROWERS, pairing("1", lender="x", borrower="b"), 8)
+    before = sharing("default", one)
+    after = sharing("default", one, (Side.BORROWERS, pairing("2", lender="x", borrower="c"), 0))
+    assert before.peers != after.peers
+    assert not report.worth_writing(after, before, timedelta(0), WAIT)
+    assert report.worth_writing(after, before, WAIT, WAIT)
 
 
 def test_figures_alone_wait_and_everything_else_does_not() -> None:

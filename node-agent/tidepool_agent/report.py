@@ -7,6 +7,7 @@ longer in a large cluster and for a guest without a pairing.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from datetime import timedelta
@@ -26,6 +27,7 @@ from tidepool_api import (
     Condition,
     ConditionType,
     GuestMemory,
+    GuestPeer,
     GuestSpec,
     GuestStatus,
     Interface,
@@ -44,10 +46,12 @@ from tidepool_api import (
 )
 from tidepool_api.base import ObjectMeta, OwnerReference
 from tidepool_api.fields import MOST_COUNT, readable, total
+from tidepool_api.guest import MOST_PEERS
 
 NAMED_AT_MOST = 5  # directories in one message
 FIGURES = frozenset(
     {"memory", "pressure", "curve", "curveReferences", "missesPerSecond", "lentBytes", "usedBytes", "hitRatio"}
+    | {"peers", "morePeers"}
 )
 RESTLESS = frozenset({"observedAt", "hits", "misses"})  # written along with others, never on their own
 
@@ -133,6 +137,7 @@ def _status(machine: Machine, found: Finding, wants: tuple[Want, ...], before: G
         curve_references=references,
         misses_per_second=needs.rate(found.rates.misses, before.misses_per_second),
         role=_role(wants),
+        **_shared(machine, seen, wants),
         conditions=merge(before.conditions, *_conditions(machine, found)),
         observed_at=before.observed_at,
     )
@@ -152,6 +157,28 @@ def _role(wants: tuple[Want, ...]) -> Role:
     if any(want.side is Side.BORROWERS for want in wants):
         return Role.LENDER
     return Role.BORROWER if wants else Role.NONE
+
+
+def _shared(machine: Machine, seen: Observation, wants: tuple[Want, ...]) -> dict[str, Any]:
+    """With whom it shares memory, as the status has it.
+
+    A pairing is in its borrower's namespace. Who may read it there knows both ends; who may read its lender in another
+    namespace does not, so that such borrowers are one entry without a name.
+    """
+    held = Counter[tuple[str, str | None, Role]]()
+    for want in wants:
+        lends = want.side is Side.BORROWERS
+        other = want.pairing.borrower if lends else want.pairing.lender
+        name = other.name if want.pairing.namespace == machine.namespace else None
+        peer = seen.peers.get(want.key)
+        size = 0 if peer is None else lent(peer) if lends else used(peer)
+        held[other.namespace, name, Role.BORROWER if lends else Role.LENDER] += size
+    peers = [
+        GuestPeer(namespace=namespace, guest=name, role=role, held_bytes=rounded(total((size,))))
+        for (namespace, name, role), size in held.items()
+    ]
+    peers.sort(key=lambda one: (-one.held_bytes, one.role, one.namespace, one.guest or ""))
+    return {"peers": tuple(peers[:MOST_PEERS]), "more_peers": len(peers[MOST_PEERS:]) or None}
 
 
 def _memory(seen: Observation, before: GuestStatus) -> GuestMemory:
