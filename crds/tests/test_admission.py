@@ -179,7 +179,7 @@ WRONG: list[tuple[dict[str, Any], str, Any, str, str]] = [
 def test_wrong_object_is_refused(
     api_server: Server, namespace: str, base: dict[str, Any], path: str, value: Any, field: str, message: str
 ) -> None:
-    """The refusal names the field and says what is wrong with its value."""
+    """Issue 28, fault 13: the refusal names the field and says what is wrong with its value, in words."""
     with pytest.raises(Refused) as refusal:
         api_server.create(*within(namespace, changed(base, path, value)))
     assert f"{field}:" in str(refusal.value)
@@ -253,7 +253,10 @@ def test_right_object_is_taken(api_server: Server, namespace: str, base: dict[st
 
 
 def test_defaults_are_filled_in(api_server: Server, namespace: str) -> None:
-    """The shortest pool gets the defaults of what is its own, and nothing that its class might say otherwise."""
+    """The shortest pool gets the defaults of what is its own, and nothing that its class might say otherwise.
+
+    Issue 28, fault 13: the thresholds that a mode brings are those that the documents show.
+    """
     lenders, borrowers = {"selector": SPARE}, {"selector": SHORT, "size": "512Mi"}
     shortest = changed(POOL, "spec", {"lenders": lenders, "borrowers": borrowers})
     api_server.create(*within(namespace, shortest, changed(CLASS, "spec", {"latency": {"mode": "Thresholds"}})))
@@ -376,7 +379,7 @@ COLUMNS = {
 
 @pytest.mark.parametrize("kind", COLUMNS)
 def test_columns(api_server: Server, namespace: str, kind: str) -> None:
-    """`kubectl get` with a short name shows the columns worth reading."""
+    """Issue 28, fault 14: `kubectl get` with a short name of our own shows the columns worth reading."""
     api_server.create(*within(namespace, POOL, PAIRING, GUEST, GRANT, QUOTA, CLASS))
     header = api_server.kubectl("get", "-n", namespace, kind).splitlines()[0]
     assert [column.strip() for column in header.split("  ") if column.strip()] == COLUMNS[kind]

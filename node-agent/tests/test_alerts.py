@@ -76,7 +76,7 @@ def beside_aggregations(query: str) -> str:
 
 @pytest.mark.parametrize("rule", RULES, ids=lambda rule: rule.get("alert") or rule["record"])
 def test_a_rule_outlives_the_pod_that_reports(rule: dict[str, Any]) -> None:
-    """Whose pod a figure comes from is no label of it, or a restart would begin its time anew."""
+    """Issue 28, fault 13: whose pod a figure comes from is no label of it, or a restart would begin its time anew."""
     if not rule["expr"].startswith("absent("):
         assert asked(beside_aggregations(rule["expr"])) <= RECORDED
 

@@ -176,7 +176,7 @@ UNUSUAL = {
 
 
 def test_amounts_and_names_are_held_to_their_form() -> None:
-    """Each wrong one is named with its place, and what looks unusual and is right is taken."""
+    """Issue 28, fault 13: each wrong one is named with its place, and what looks unusual and is right is taken."""
     answer = helm("template", "t", str(CHART), *(f"--set={key}={value}" for key, value in WRONG.items()))
     assert answer.returncode != 0
     for key in WRONG:
@@ -185,7 +185,7 @@ def test_amounts_and_names_are_held_to_their_form() -> None:
 
 
 def test_a_release_has_a_name_that_leaves_room() -> None:
-    """The name of a hook's Job is a label of its pod, which takes 63 characters, and so are others made of it."""
+    """Issue 28, fault 13: labels, as that of a hook's pod with its Job's name, take 63 characters."""
     assert helm("template", "t" * 43, str(CHART)).returncode == 0
     answer = helm("template", "t" * 44, str(CHART))
     assert answer.returncode != 0

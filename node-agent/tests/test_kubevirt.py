@@ -177,7 +177,10 @@ def test_what_its_pod_requests_of_the_node(requests: dict[str, str], found: int)
 
 
 def test_its_labels_are_the_users() -> None:
-    """Those under KubeVirt's own name, too, as its examples have them; but not what KubeVirt notes of the instance."""
+    """Issue 28, fault 14: those under KubeVirt's own name, too, as its examples have them.
+
+    But not what KubeVirt notes of the instance.
+    """
     users = {"kubevirt.io/domain": "db", "kubevirt.io/vm": "db", "kubevirt.io/size": "small"}
     noted = ("nodeName", "migrationTargetNodeName", "outdatedLauncherImage", "vmi-pod-memory-resource-requests")
     labels = users | {f"kubevirt.io/{one}": "x" for one in noted}

@@ -155,7 +155,7 @@ def test_withdrawing_waits_for_the_agents(server: Server, tmp_path: Path) -> Non
 
 @pytest.mark.usefixtures("uninstalling")
 def test_what_cannot_be_withdrawn_is_named(server: Server, run: Callable[..., tuple[int, str]], tmp_path: Path) -> None:
-    """Without agents the pairing stays, and so does the release."""
+    """Issue 28, fault 8: without agents the pairing stays, and so does the release."""
     with OperatorProcess(server, tmp_path / "log") as _, Agent(server, "a", "n1") as agent:
         connected_pool(agent)
         code, said = run("withdraw", "--patience", "5")
@@ -177,7 +177,7 @@ def test_what_was_written_is_forgotten(server: Server, run: Callable[..., tuple[
 
 
 def test_a_guest_whose_agent_is_away_keeps_the_release(server: Server, run: Callable[..., tuple[int, str]]) -> None:
-    """The module is in a guest that nobody reaches: that is said with its node, and what to do; the way on is open."""
+    """Issue 28, fault 8: a guest with the module that nobody reaches is named, with its node and what to do."""
     away = Agent(server, "a", "down")
     away.renew(at="2026-01-01T00:00:00.000000Z")
     away.guest("l", LENDS, moduleVersion="0.1.0")
@@ -217,7 +217,7 @@ def test_withdrawing_ends_before_helm_gives_up() -> None:
     ("others", "is_there", "ours"), [([], True, True), ([], False, True), (["b"], False, False), (["b"], True, None)]
 )
 def test_of_two_releases_none_takes_what_the_other_may_serve(others: list[str], is_there: bool, ours: bool) -> None:
-    """One that never came to work has no pools; where both did, somebody has to decide."""
+    """Issue 28, fault 6: one that never came to work has no pools; where both did, somebody has to decide."""
     me = release.Release("a", "first")
     releases = [me, *(release.Release(namespace, "second") for namespace in others)]
     api: Any = SimpleNamespace(releases=lambda: releases, has_workloads=lambda _: is_there)
@@ -235,7 +235,7 @@ def test_a_finalizer_of_somebody_else_keeps_no_release() -> None:
 
 
 def test_rights_that_are_taken_away_are_said_in_words(server: Server, tmp_path: Path) -> None:
-    """As by Helm, when it no longer waits."""
+    """Issue 28, fault 8: as by Helm, when it no longer waits; no traceback."""
     account = ("-n", NAMESPACE, "serviceaccount", "waiting")
     server.kubectl("create", *account)
     server.kubectl(
@@ -362,7 +362,7 @@ def second(request: pytest.FixtureRequest, installed: Helm) -> Iterator[dict[str
 def test_a_second_release_is_refused(
     installed: Helm, run: Callable[..., tuple[int, str]], second: dict[str, Any]
 ) -> None:
-    """By name of the first, by Helm and, applied as manifests, by the API server; taking it away takes nothing."""
+    """Issue 28, fault 6: by name of the first, by Helm and by the API server; taking it away takes nothing."""
     refused = installed("install", "second", str(CHART), "-n", second["namespace"])
     assert THERE in refused.stderr
     assert refused.returncode != 0
@@ -379,7 +379,7 @@ def test_a_second_release_is_refused(
 
 @pytest.mark.parametrize("how", [(), ("--server-side", "--force-conflicts", "--field-manager=argocd-controller")])
 def test_hooks_that_are_applied_do_no_harm(installed: Helm, how: tuple[str, ...]) -> None:
-    """Over a release at work, as in `helm template | kubectl apply`: they run at once, and leave everything there."""
+    """Issue 28, fault 7: over a release at work, as in `helm template | kubectl apply`, they leave everything there."""
     server = installed.server
     plain = installed.done("template", RELEASE, str(CHART), "-n", NAMESPACE)
     server.kubectl("apply", *how, "-f", "-", body=[one for one in yaml.safe_load_all(plain) if one])
@@ -395,7 +395,7 @@ def test_hooks_that_are_applied_do_no_harm(installed: Helm, how: tuple[str, ...]
 
 
 def test_a_release_that_could_not_go_stays_a_release(installed: Helm) -> None:
-    """With no agent to take the module out: it can be kept and upgraded, and goes when the agent has been there."""
+    """Issue 28, fault 8: with no agent it can be kept and upgraded, and goes when the agent has been there."""
     server = installed.server
     server.kubectl("delete", "-n", "a", "tpool", "kept")
     report(server, moduleVersion="0.1.0")
