@@ -24,7 +24,7 @@ def flowing(product: Product) -> Product:
     """A pool whose lender has most of a file."""
     product.apply_ready(ONE_TO_ONE)
     product.stress(FILL)
-    product.stress(f"sequential {FILE} passes=2")
+    product.stress(f"sequential {FILE} passes=1")
     return product
 
 

@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
-import pytest
 from product import BORROWER, LENDER, ONE_TO_ONE, Product, report
 
 MIX = "mix /mnt/mix mib=220 threads=6"
 LEAST_OPERATIONS = 1000
-MOST_ROUNDS = 3
+MOST_ROUNDS = 2
 
 
-@pytest.mark.parametrize("file_system", ["ext4", "xfs"])
-def test_mixture(product: Product, file_system: str) -> None:
-    """Buffered, mapped and direct reads and writes, punched holes, truncation, while pages come and go."""
-    product.format_disk(file_system)
+def test_mixture(product: Product) -> None:
+    """Buffered, mapped and direct reads and writes, punched holes, truncation, while pages come and go; on XFS.
+
+    The module's own tests have it on each file system.
+    """
+    product.format_disk("xfs")
     product.apply_ready(ONE_TO_ONE)
     seen = product.stress(f"{MIX} seconds=35")
     assert seen["wrong_pages"] == seen["errors"] == 0
@@ -27,7 +28,7 @@ def test_mixture(product: Product, file_system: str) -> None:
 def test_module_unloaded_and_loaded_under_load(product: Product) -> None:
     """The pool is deleted and applied again in the midst of the mixture (on XFS), as often as there is time."""
     product.apply_ready(ONE_TO_ONE)
-    mixture = product.start_stress(f"{MIX} seconds=90")
+    mixture = product.start_stress(f"{MIX} seconds=70")
     rounds = 0
     while mixture.running() and rounds < MOST_ROUNDS:
         product.delete(patience=90)

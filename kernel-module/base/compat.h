@@ -202,6 +202,11 @@ static inline void tide_set_stable_writes(struct request_queue *queue)
 #endif
 }
 
+/* 6.5: block devices have modes of their own. */
+#ifndef BLK_OPEN_WRITE
+#define BLK_OPEN_WRITE		FMODE_WRITE
+#endif
+
 /* 6.2 (backported to 6.1): directions of an iov_iter got names. */
 #ifndef ITER_SOURCE
 #define ITER_SOURCE	WRITE

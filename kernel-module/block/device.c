@@ -141,6 +141,13 @@ static char *tide_device_set_lender(struct tide_device *device, const char *name
 	return NULL;
 }
 
+/* Device-mapper itself does not look. */
+static bool tide_device_is_read_only(const struct dm_target *ti, const struct tide_device *device)
+{
+	return (dm_table_get_mode(ti->table) & BLK_OPEN_WRITE) &&
+	       bdev_read_only(device->disk->bdev);
+}
+
 /* Returns what is wrong, or NULL. */
 static char *tide_device_fill(struct dm_target *ti, struct tide_device *device, char **argv,
 			      int *err)
@@ -152,6 +159,9 @@ static char *tide_device_fill(struct dm_target *ti, struct tide_device *device, 
 	*err = dm_get_device(ti, argv[1], dm_table_get_mode(ti->table), &device->disk);
 	if (*err)
 		return "DEVICE cannot be opened, or something else has it";
+	*err = -EROFS;
+	if (tide_device_is_read_only(ti, device))
+		return "DEVICE is read-only; so must be what lies on it";
 	*err = -EINVAL;
 	if (ti->len > bdev_nr_sectors(device->disk->bdev))
 		return "DEVICE is smaller than that";

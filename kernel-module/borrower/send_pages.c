@@ -37,12 +37,22 @@
 #include "uapi/wire.h"
 
 #define TIDE_BATCHES	32	/* unacknowledged PUTs for each lender */
-#define TIDE_ACK_MS	20000	/* a lender that keeps its word on pages for longer is left */
+#define TIDE_ACK_MS	15000	/* a lender that keeps its word on pages for longer is left */
 #define TIDE_FEW	16	/* fewer queued pages than this may wait a little */
 
 /* ------------------------------------------------------------------ */
 /* into a buffer						       */
 /* ------------------------------------------------------------------ */
+
+/* Room for more pages; who has half of all buffers waiting comes after all others. */
+static s64 tide_put_room(const struct tide_lender *lender)
+{
+	unsigned int queued = READ_ONCE(lender->put_queued), buffers, unused;
+	s64 room = tide_ages_limit(lender) - atomic64_read(&lender->catalog_pages) - queued;
+
+	tide_buffers_count(&buffers, &unused);
+	return queued > buffers / 2 ? S64_MIN + U32_MAX - queued : room;
+}
 
 /**
  * tide_choose_lender() - the usable lender with most room
@@ -86,8 +96,7 @@ struct tide_lender *tide_choose_lender(const char *only, bool sequential,
 			};
 			continue;
 		}
-		room = tide_ages_limit(lender) - atomic64_read(&lender->catalog_pages) -
-		       READ_ONCE(lender->put_queued);
+		room = tide_put_room(lender);
 		if (room > most) {
 			most = room;
 			best = lender;
@@ -311,6 +320,18 @@ static int tide_batch_send(struct tide_lender *lender, struct tide_batch *batch)
 					   lender->put_bvec, batch->count);
 }
 
+/*
+ * Until then the lender's word on a batch may take: what is before it on the wire goes
+ * first, and what was asked for may be before the answer.
+ */
+static ktime_t tide_batch_due(const struct tide_lender *lender, const struct tide_batch *batch)
+{
+	size_t before = tide_wire_outstanding(lender->put.wire) + tide_batch_bytes(batch);
+	size_t data = (size_t)lender->agreed.get << PAGE_SHIFT;
+
+	return ktime_add_ms(tide_wire_until(before + data), TIDE_ACK_MS);
+}
+
 static struct tide_batch *tide_batch_take(struct tide_lender *lender)
 {
 	struct tide_batch *batch = NULL;
@@ -377,6 +398,7 @@ static int tide_sender(void *arg)
 		atomic64_inc(&lender->stats.put_requests);
 		atomic64_add(batch->count, &lender->stats.puts_sent);
 		batch->sent = ktime_get();
+		batch->due = tide_batch_due(lender, batch);
 		batch->end = tide_wire_position(lender->put.wire) + tide_batch_bytes(batch);
 		batch->sending = true;
 		tide_batch_move(lender, batch, &lender->batches_sent);
@@ -401,7 +423,7 @@ bool tide_puts_overdue(struct tide_lender *lender)
 
 	spin_lock_irq(&lender->put_lock);
 	oldest = list_first_entry_or_null(&lender->batches_sent, struct tide_batch, list);
-	overdue = oldest && ktime_ms_delta(ktime_get(), oldest->sent) > TIDE_ACK_MS;
+	overdue = oldest && ktime_after(ktime_get(), oldest->due);
 	spin_unlock_irq(&lender->put_lock);
 	return overdue;
 }

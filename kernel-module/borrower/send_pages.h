@@ -32,7 +32,7 @@ struct tide_batch {
 	struct list_head list;
 	u64 id;
 	unsigned int count;
-	ktime_t sent;
+	ktime_t sent, due;	/* when it was handed over, and by when it is to be acknowledged */
 	bool sending;		/* the sender is at it; under put_lock */
 	u32 end;		/* where on the wire its last byte is followed by the next */
 	struct tide_buffer *buffer[TIDE_PUT_MAX];

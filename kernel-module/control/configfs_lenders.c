@@ -146,7 +146,7 @@ static ssize_t tide_lender_encryption_show(struct config_item *item, char *page)
 			  tide_encryptions[to_lender(item)->config.encryption]);
 }
 
-/* It holds for what is under way, too. */
+/* It holds for what is under way, too, unless its pages are arriving already. */
 static int tide_lender_set_deadline(struct tide_lender *lender, const char *who,
 				    const char *page)
 {

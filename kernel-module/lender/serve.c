@@ -19,7 +19,6 @@
 #include "uapi/wire.h"
 
 #define TIDE_SILENCE_MS		15000	/* a borrower pings each second */
-#define TIDE_FORGET_PATIENCE	1024	/* pages that a frame names in vain */
 
 /* ------------------------------------------------------------------ */
 /* sending to the borrower					       */
@@ -236,8 +235,8 @@ static int tide_send_data(struct tide_connection *c, unsigned int count,
 /* The borrower takes these pages back: they are of no more use here. */
 static void tide_drop_sent(struct tide_connection *c, unsigned int count)
 {
-	unsigned int i, patience = TIDE_FORGET_PATIENCE;
 	u64 file = le64_to_cpu(c->request.get.head.file);
+	unsigned int i;
 
 	for (i = 0; i < count; i++) {
 		const struct tide_get_item *item = &c->request.get.item[i];
@@ -245,7 +244,7 @@ static void tide_drop_sent(struct tide_connection *c, unsigned int count)
 
 		if (c->folio[i])	/* was sent; the reply itself is sealed */
 			tide_shelf_forget(c->borrower->shelf, file, index, index,
-					  le64_to_cpu(item->version) + 1, &patience);
+					  le64_to_cpu(item->version) + 1);
 	}
 }
 
@@ -274,10 +273,9 @@ static int tide_serve_get(struct tide_connection *c, const struct tide_frame *fr
 	return err;
 }
 
-/* A hint, which costs no more than this: a walk that drops nothing is not gone on with. */
 static int tide_serve_forget(struct tide_connection *c, const struct tide_frame *frame)
 {
-	unsigned int i, count = le16_to_cpu(frame->count), patience = TIDE_FORGET_PATIENCE;
+	unsigned int i, count = le16_to_cpu(frame->count);
 	int err;
 
 	err = tide_check(frame, c->agreed.notices, 0, sizeof(c->request.forget[0]));
@@ -288,7 +286,7 @@ static int tide_serve_forget(struct tide_connection *c, const struct tide_frame 
 
 		tide_shelf_forget(c->borrower->shelf, le64_to_cpu(item->file),
 				  le64_to_cpu(item->first), le64_to_cpu(item->last),
-				  le64_to_cpu(item->before), &patience);
+				  le64_to_cpu(item->before));
 	}
 	return err;
 }

@@ -39,6 +39,7 @@
 #define TIDE_FS_MAGIC		0x54494445	/* "TIDE" */
 #define TIDE_FREE_FLOOR_SHIFT	6		/* 1/64 of memory stays free */
 #define TIDE_TELL_DELAY		(HZ / 20)
+#define TIDE_FORGET_PATIENCE	64		/* pages in a row that are named in vain */
 #define TIDE_NOTE_GFP		(__GFP_NOWARN | __GFP_NOMEMALLOC)
 #define TIDE_SHELF_GFP		(__GFP_HIGHMEM | __GFP_MOVABLE | __GFP_HARDWALL | \
 				 TIDE_NOTE_GFP)
@@ -196,10 +197,12 @@ static bool tide_shelf_drop(struct tide_shelf *shelf, struct tide_key *at, u64 l
 	struct folio *folio;
 	bool found = tide_notes_step(&shelf->notes, at, last, before, &folio);
 
-	if (folio)
+	if (folio) {
 		tide_shelf_remove(shelf, folio);
-	else if (found)
+		*patience = TIDE_FORGET_PATIENCE;
+	} else if (found) {
 		--*patience;
+	}
 	return found;
 }
 
@@ -481,24 +484,24 @@ struct folio *tide_shelf_get(struct tide_shelf *shelf, u64 id, pgoff_t index,
  * @first: first page index
  * @last: last page index, inclusive
  * @before: only versions below this one
- * @patience: how many pages that stay may be passed over, of this range and those to
- *	come; what lies behind them stays, too, and is recycled in its turn
  *
- * Takes as long as there are pages in that range, but no longer than the
- * borrower is enabled and this connection its latest.
+ * A hint: behind TIDE_FORGET_PATIENCE pages in a row that stay, all stay, and are
+ * recycled in their turn. Takes as long as there are others in that range, but no longer than
+ * the borrower is enabled and this connection its latest.
  *
  * Context: process.
  */
 void tide_shelf_forget(struct tide_shelf *shelf, u64 id, pgoff_t first,
-		       pgoff_t last, u64 before, unsigned int *patience)
+		       pgoff_t last, u64 before)
 {
 	struct tide_key at = { .file = id, .index = first };
 	bool more = first <= last && !tide_cheats(shelf->borrower, "replay");
+	unsigned int patience = TIDE_FORGET_PATIENCE;
 
-	while (more && *patience && READ_ONCE(shelf->borrower->enabled) &&
+	while (more && patience && READ_ONCE(shelf->borrower->enabled) &&
 	       !READ_ONCE(shelf->borrower->taking)) {
 		mutex_lock(&shelf->mutex);
-		more = tide_shelf_drop(shelf, &at, last, before, patience);
+		more = tide_shelf_drop(shelf, &at, last, before, &patience);
 		mutex_unlock(&shelf->mutex);
 		cond_resched();
 	}

@@ -29,7 +29,7 @@ int tide_shelf_add(struct tide_shelf *shelf, const struct tide_put_item *item,
 void tide_shelf_settle(struct tide_shelf *shelf, struct folio **folio,
 		       unsigned int count);
 void tide_shelf_forget(struct tide_shelf *shelf, u64 file, pgoff_t first,
-		       pgoff_t last, u64 before, unsigned int *patience);
+		       pgoff_t last, u64 before);
 struct tide_notes *tide_shelf_notes(struct tide_shelf *shelf);
 bool tide_shelf_trimming(struct tide_shelf *shelf);
 void tide_shelf_trim(struct tide_shelf *shelf, u64 pages);

@@ -10,6 +10,7 @@
  *	direct writes	__iomap_dio_rw()
  *	ext4's exchange of two files' extents
  *			lock_two_nondirectories()
+ *	swap files	inode_dio_wait()
  *	unmount		generic_shutdown_super()
  *	btrfs only: is the page cache empty where it is going to change extents?
  *			filemap_range_has_page(), filemap_get_folios() and,
@@ -55,15 +56,11 @@ static void tide_drop_range(struct address_space *mapping, pgoff_t first, pgoff_
 	tide_file_put(file);
 }
 
-/**
- * tide_bar_mapping() - a file changes, or may, without a word to the page cache
- * @mapping: of a regular file that is watched
- *
- * What the pool has of it is dropped, and what is cached now is not put.
- *
- * Context: process.
+/*
+ * A file changes, or may, without a word to the page cache: what the pool has of it
+ * is dropped, and what is cached now is not put.
  */
-void tide_bar_mapping(struct address_space *mapping)
+static void tide_bar_mapping(struct address_space *mapping)
 {
 	tide_gate_bar(mapping);
 	tide_drop_range(mapping, 0, ULONG_MAX);
@@ -256,6 +253,21 @@ static void tide_lock_two_nondirectories(struct inode *inode, struct inode *dono
 	tide_section_leave(&section);
 }
 
+/*
+ * swapon() marks a file, waits for direct writes, and swaps then. That goes past the
+ * file's page cache, which is kept. The mark lets nothing through meanwhile.
+ */
+static void tide_inode_dio_wait(struct inode *inode)
+{
+	struct tide_section section;
+
+	tide_section_enter(&section, TIDE_SECTION_SWAP, inode->i_mapping, inode,
+			   ULONG_MAX, 0);
+	tide_bar_mapping(inode->i_mapping);
+	inode_dio_wait(inode);
+	tide_section_leave(&section);
+}
+
 static void tide_generic_shutdown_super(struct super_block *sb)
 {
 	struct tide_section section;
@@ -323,6 +335,12 @@ static const void *tide_call_key(enum tide_section_kind kind,
 
 		return tide_may_exchange(argument, donor) ? donor->i_mapping : NULL;
 	}
+	case TIDE_SECTION_SWAP: {
+		struct inode *inode = argument;
+
+		return IS_SWAPFILE(inode) && !tide_broken(FLAGS) &&
+		       tide_watched(inode->i_mapping) ? inode->i_mapping : NULL;
+	}
 	default:
 		return argument && tide_watched(argument) ? argument : NULL;
 	}
@@ -352,6 +370,8 @@ static struct tide_wrapper tide_wrappers[] = {
 		TIDE_WRAPPER(filemap_range_has_page, tide_filemap_range_has_page),
 	[TIDE_SECTION_GET_FOLIOS] =
 		TIDE_WRAPPER(filemap_get_folios, tide_filemap_get_folios),
+	[TIDE_SECTION_SWAP] =
+		TIDE_WRAPPER(inode_dio_wait, tide_inode_dio_wait),
 #ifdef TIDE_HAVE_INVALIDATE_INODE
 	[TIDE_SECTION_INVALIDATE_INODE] =
 		TIDE_WRAPPER(filemap_invalidate_inode, tide_filemap_invalidate_inode),

@@ -3,9 +3,6 @@
 #ifndef TIDE_FTRACE_H
 #define TIDE_FTRACE_H
 
-struct address_space;
-
-void tide_bar_mapping(struct address_space *mapping);
 int tide_wrappers_install(void);
 void tide_wrappers_remove(void);
 

@@ -14,7 +14,6 @@
 #include "base/broken.h"
 #include "borrower/object.h"
 #include "pagecache/file.h"
-#include "pagecache/ftrace.h"
 #include "pagecache/mapping.h"
 #include "pagecache/readahead.h"
 
@@ -73,19 +72,6 @@ static int tide_read_folio(struct file *file, struct folio *folio)
 	return ret;
 }
 
-/* Swapping goes past the page cache, and what is in that may be put as it was before. */
-static int tide_swap_activate(struct swap_info_struct *sis, struct file *file,
-			      sector_t *span)
-{
-	struct address_space *mapping = file->f_mapping;
-	int idx = srcu_read_lock(&tide_srcu), ret;
-
-	tide_bar_mapping(mapping);
-	ret = tide_original(READ_ONCE(mapping->a_ops))->swap_activate(sis, file, span);
-	srcu_read_unlock(&tide_srcu, idx);
-	return ret;
-}
-
 /* The first copy of a table, or of nothing; NULL when there is none. Locked. */
 static struct tide_wrapped *tide_wrapped_find(const struct address_space_operations *orig)
 {
@@ -126,8 +112,6 @@ static struct tide_wrapped *tide_wrap(const struct address_space_operations *ori
 		wrapped->ops = *orig;
 		wrapped->ops.readahead = tide_readahead;
 		wrapped->ops.read_folio = tide_read_folio;
-		if (orig->swap_activate && !tide_broken(FLAGS))
-			wrapped->ops.swap_activate = tide_swap_activate;
 		wrapped->owner = owner;
 		wrapped->orig = orig;
 	}
@@ -236,7 +220,6 @@ void tide_mapping_retire(void)
 		if (w && w->orig) {
 			WRITE_ONCE(w->ops.readahead, w->orig->readahead);
 			WRITE_ONCE(w->ops.read_folio, w->orig->read_folio);
-			WRITE_ONCE(w->ops.swap_activate, w->orig->swap_activate);
 			kmemleak_not_leak(w);
 		} else {
 			kfree(w);

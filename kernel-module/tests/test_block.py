@@ -2,19 +2,22 @@
 
 from __future__ import annotations
 
+import functools
 import os
 import subprocess
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 
 import pytest
 
 from bed.device import DISK, MODULES, NAME, PATH, Device
 from bed.guest import Disk
+from bed.measure import catalog_bytes
 from bed.pair import DEADLINE_US, ETHERNET, IN_TIME_US, PATIENT, Pair
 from bed.pair import NAME as PAIRING
 from bed.tidepool import MIB, wait_until
-from bed.workload import end_stress, start_stress, stress, wrong_pages
+from bed.workload import end_stress, finish_stress, start_stress, stress, wrong_pages
 
 RAW = Disk("128M", None)
 BROKEN = "BLOCK_WRITE,BLOCK_DISCARD,BLOCK_ERROR,BLOCK_RESUME,BLOCK_SPANS,BLOCK_READS"
@@ -23,13 +26,18 @@ LIMITS = ("logical_block_size", "physical_block_size", "optimal_io_size", "stabl
 IO_ERRORS = "I/O error|Buffer I/O|device-mapper"
 SWAPPED = f"dmsetup status {NAME}; mkswap {PATH} > /dev/null && swapon {PATH}"
 SMALL = "DEVICE is smaller than that"
+READ_ONLY = "DEVICE is read-only; so must be what lies on it"
+TAKEN = "DEVICE cannot be opened, or something else has it"
+LOOP = "/dev/loop0"
+CHECKS = {"ext4": ("fsck.ext4", "-f", "-n"), "xfs": ("xfs_repair", "-n"), "btrfs": ("btrfs", "check")}
+MOST_PER_GIB = 2.25 * MIB  # of the catalog, as for files
 WRONG = {
     "tidepool": "the arguments must be: LENDER DEVICE [writethrough]",
     "tidepool - /dev/vda behind": "the arguments must be: LENDER DEVICE [writethrough]",
     "tidepool - /dev/vda writethrough more": "the arguments must be: LENDER DEVICE [writethrough]",
     "tidepool a/b /dev/vda": "LENDER must be - (any), or the name of a folder in lenders/",
     f"tidepool {'n' * 100} /dev/vda": "LENDER must be - (any), or the name of a folder in lenders/",
-    "tidepool - /dev/none": "DEVICE cannot be opened, or something else has it",
+    "tidepool - /dev/none": TAKEN,
 }
 
 
@@ -40,6 +48,19 @@ def connected(kernel: str, request: pytest.FixtureRequest) -> Iterator[tuple[Pai
         pair.connect(size=100 * MIB, more=PATIENT)
         yield pair, not request.param
         pair.assert_clean(IO_ERRORS)
+
+
+# For tests in which nothing that can be broken takes part.
+once = pytest.mark.parametrize("connected", [""], ids=["proper"], indirect=True)
+
+
+@contextmanager
+def _loop(pair: Pair, mib: int = 16) -> Iterator[None]:
+    """/dev/loop0, a disk in memory, which can discard."""
+    borrower = pair.borrower
+    borrower.sh(f"mount -t tmpfs -o size=24M t /mnt; truncate -s {mib}M /mnt/disk; losetup {LOOP} /mnt/disk")
+    yield
+    borrower.sh(f"losetup -d {LOOP}; umount /mnt")
 
 
 def _fill(pair: Pair, path: str, mib: int = 4) -> None:
@@ -74,12 +95,12 @@ def test_mixture(connected: tuple[Pair, bool]) -> None:
 def test_discarded(connected: tuple[Pair, bool]) -> None:
     """What is discarded is read as the disk has it from then on: zeros."""
     pair, proper = connected
-    pair.borrower.sh("mount -t tmpfs -o size=16M t /mnt; truncate -s 8M /mnt/disk; losetup /dev/loop0 /mnt/disk")
-    with Device(pair, "/dev/loop0"):
+    with _loop(pair), Device(pair, LOOP):
         _fill(pair, PATH)
         pair.borrower.sh(f"blkdiscard -o 1M -l 1M {PATH}")
-        assert _differs(pair, "/dev/loop0") == (not proper)
-    pair.borrower.sh("losetup -d /dev/loop0; umount /mnt")
+        assert _differs(pair, LOOP) == (not proper)
+        wrong = wrong_pages(pair.borrower, f"device {PATH} beside={LOOP} mib=8 seconds=3 discard=1")
+        assert (wrong == 0) == proper
 
 
 def test_overlapping_writes(connected: tuple[Pair, bool]) -> None:
@@ -97,6 +118,14 @@ def test_failed_writes(connected: tuple[Pair, bool]) -> None:
     sound = f"0 {sectors} linear {DISK} 0"
     pair.borrower.sh(f'DM_DISABLE_UDEV=1 dmsetup create below --table "{sound}"')
     with Device(pair, BELOW) as fast:
+        mixture = start_stress(pair.borrower, f"device {PATH} beside={BELOW} mib=8 seconds=60 errors=1")
+        wait_until("all is written once", lambda: fast.status()["hits"] > 0, timeout=60)
+        for table in (f"0 {sectors} error", sound) * 2:
+            time.sleep(1)
+            fast.dmsetup(f'suspend below; dmsetup load below --table "{table}"; dmsetup resume below')
+        report = end_stress(mixture, wrong=True)
+        assert report["refused"] > 0
+        assert (report["wrong_pages"] == 0) == proper
         _fill(pair, PATH)
         for table in (f"0 {sectors} error", sound):
             fast.dmsetup(f'suspend below; dmsetup load below --table "{table}"; dmsetup resume below')
@@ -121,6 +150,7 @@ def test_changed_while_suspended(connected: tuple[Pair, bool]) -> None:
         assert _differs(pair, DISK) == (not proper)
 
 
+@once
 def test_strategies(connected: tuple[Pair, bool]) -> None:
     """With Exclusive a hit leaves the lender, and what is read is not put; with NonInclusive both are there."""
     pair, _ = connected
@@ -155,6 +185,7 @@ def test_what_a_program_reads_into_its_own_memory_is_not_put(connected: tuple[Pa
         assert fast.status()["misses"] == 256
 
 
+@once
 def test_one_lender(connected: tuple[Pair, bool]) -> None:
     """A device whose lender is named goes to no other; which lender and disk it has is in its table."""
     pair, _ = connected
@@ -166,6 +197,7 @@ def test_one_lender(connected: tuple[Pair, bool]) -> None:
             assert fast.dmsetup(f"table {NAME}").endswith(f" tidepool {lender} {number} writethrough")
 
 
+@once
 def test_refuses(connected: tuple[Pair, bool]) -> None:
     """What cannot be is refused, and the log says why; the module stays while a device needs it."""
     pair, _ = connected
@@ -177,6 +209,79 @@ def test_refuses(connected: tuple[Pair, bool]) -> None:
         assert pair.borrower.run("rmmod tidepool_block").code != 0
 
 
+@once
+def test_refuses_a_disk_that_is_in_use_or_read_only(connected: tuple[Pair, bool]) -> None:
+    """Nobody writes to the disk past the device; one that only reads may lie on a disk that only can be read."""
+    pair, _ = connected
+    borrower = pair.borrower
+    with _loop(pair):
+        sectors = borrower.sh(f"blockdev --getsz {LOOP}")
+        create = f'DM_DISABLE_UDEV=1 dmsetup create %s {NAME} --table "0 {sectors} tidepool - {LOOP}"'
+        for take, leave, why in (
+            (f"mkswap {LOOP}; swapon {LOOP}", f"swapoff {LOOP}", TAKEN),
+            (f"blockdev --setro {LOOP}", "true", READ_ONLY),
+        ):
+            borrower.sh(take)
+            assert borrower.run(create % "").code != 0
+            assert f"tidepool: {why}" in borrower.sh("dmesg | grep 'device-mapper: table' | tail -n 1")
+            borrower.sh(leave)
+        borrower.sh(f"{create % '--readonly'}; dd if={PATH} of=/dev/null bs=64k count=16")
+        assert borrower.run(f"dd if=/dev/zero of={PATH} bs=4k count=1 oflag=direct").code != 0
+        borrower.sh(f"DM_DISABLE_UDEV=1 dmsetup remove {NAME}")
+
+
+@once
+def test_below_and_above_others(connected: tuple[Pair, bool]) -> None:
+    """Between two mappings, as between volumes of LVM: what is read at the top is what the bottom has."""
+    pair, proper = connected
+    sectors = int(pair.borrower.sh(f"blockdev --getsz {DISK}")) - 2048
+    made = 'DM_DISABLE_UDEV=1 dmsetup create %s --table "0 %d linear %s %d"'
+    pair.borrower.sh(made % ("below", sectors, DISK, 2048))
+    with Device(pair, BELOW) as fast:
+        pair.borrower.sh(made % ("above", sectors - 1000, PATH, 1000))  # no multiple of a block's sectors, 8
+        wrong = wrong_pages(pair.borrower, "device /dev/mapper/above beside=/dev/mapper/above mib=8 seconds=3")
+        assert wrong == 0 or not proper
+        assert fast.status()["hits"] > 0
+        fast.dmsetup("remove above")
+    fast.dmsetup("remove below")
+
+
+@once
+def test_dense_catalog_is_small(connected: tuple[Pair, bool]) -> None:
+    """A device that is wholly in the pool: it costs no more than a file of that size."""
+    pair, _ = connected
+    with Device(pair) as fast:
+        empty = catalog_bytes(pair.borrower)
+        for at in range(0, 64, 4):
+            pair.borrower.sh(f"dd if=/dev/urandom of={PATH} bs=64k count=64 seek={at * 16} oflag=direct")
+            pair.settle()
+        blocks = pair.borrowed()["catalog_pages"]
+        assert blocks > 64 * 256 * 0.9
+        cost = (catalog_bytes(pair.borrower) - empty) / (blocks * 4096) * 1024 * MIB
+        print(f"{cost / MIB:.3f} MiB to a GiB of {blocks} blocks")
+        assert cost <= MOST_PER_GIB
+        fast.dmsetup(f"message {NAME} 0 forget")
+        assert pair.borrowed()["catalog_pages"] == 0
+
+
+@once
+def test_pool_of_another_size(connected: tuple[Pair, bool]) -> None:
+    """A pool that shrinks and grows while the device is read and written: nothing is wrong, and it is used again."""
+    pair, proper = connected
+    size = f"lenders/{PAIRING}/size_bytes"
+    with Device(pair) as fast:
+        mixture = start_stress(pair.borrower, f"device {PATH} beside={DISK} mib=8 seconds=6")
+        for mib in (2, 100, 1, 100):
+            time.sleep(1)
+            pair.b.set(size, mib * MIB)
+        assert (finish_stress(mixture, wrong=True)["wrong_pages"] == 0) == proper
+        before = fast.status()["hits"]
+        _fill(pair, PATH)
+        pair.borrower.sh(f"dd if={PATH} of=/dev/null bs=64k count=64 iflag=direct")
+        assert fast.status()["hits"] - before > 512
+
+
+@once
 def test_limits(connected: tuple[Pair, bool]) -> None:
     """Its blocks are as large as the disk's, and what is being written stays as it is."""
     pair, _ = connected
@@ -187,6 +292,7 @@ def test_limits(connected: tuple[Pair, bool]) -> None:
         assert mine == [*disk[:2], "4096", "1"]
 
 
+@once
 def test_resized(connected: tuple[Pair, bool]) -> None:
     """Another table makes it larger, up to what its disk has; what is in it stays."""
     pair, _ = connected
@@ -201,6 +307,7 @@ def test_resized(connected: tuple[Pair, bool]) -> None:
         assert f"tidepool: {SMALL}" in pair.borrower.sh("dmesg | grep 'device-mapper: table' | tail -n 1")
 
 
+@once
 def test_removed_by_force(connected: tuple[Pair, bool]) -> None:
     """What is under way ends, with an error at worst, and all that was acknowledged is on the disk."""
     pair, _ = connected
@@ -226,31 +333,35 @@ def test_lender_fails(kernel: str) -> None:
     """The lender is slow, cut off and killed under a mixture: all is right and in time."""
     with (pair := Pair(kernel, disk=RAW, modules=MODULES, relay=True, mtu=ETHERNET)) as (borrower, lender):
         pair.connect(size=64 * MIB, more=PATIENT)
-        assert pair.relay
         with Device(pair) as fast:
             mixture = start_stress(borrower, f"device {PATH} beside={DISK} mib=8 seconds=300")
             _until_used(pair, fast, 0)
-            for fault, value, seconds in (("delay", 0.3, 2), ("delay", 0.0, 1), ("cut", True, 2), ("cut", False, 2)):
-                time.sleep(0.5)
-                setattr(pair.relay, fault, value)
-                time.sleep(seconds)
+            for fault in _wire(pair):
+                fault()
+                time.sleep(2)
             lender.kill()
             end_stress(mixture)
             assert fast.status()["fallbacks"] > 0, fast.status()
         borrower.assert_clean()
 
 
+def _wire(pair: Pair) -> Iterator[Callable[[], None]]:
+    """It is slow, fast, cut and whole."""
+    for what, value in (("delay", 0.3), ("delay", 0.0), ("cut", True), ("cut", False)):
+        yield functools.partial(setattr, pair.relay, what, value)
+
+
 def test_swap(kernel: str) -> None:
-    """A program has more memory than the guest, most of it from the lender, which freezes and is then killed."""
-    with (pair := Pair(kernel, borrower_mem="160M", disk=RAW, modules=MODULES)) as (borrower, lender):
+    """A program has more memory than the guest, most from a lender that is slow, cut off, frozen and then killed."""
+    with (pair := Pair(kernel, borrower_mem="160M", disk=RAW, modules=MODULES, relay=True)) as (borrower, lender):
         pair.connect(size=100 * MIB, more=PATIENT)
         with Device(pair) as fast:
             borrower.sh(SWAPPED)
             scan = start_stress(borrower, "scan 110 seconds=300")
             _until_used(pair, fast, 100)
-            for fault in (lender.stop, lender.cont, lender.kill):
+            for fault in (*_wire(pair), lender.stop, lender.cont, lender.kill):
                 fault()
-                time.sleep(4)
+                time.sleep(3)
             report = end_stress(scan)
             borrower.sh(f"swapoff {PATH}")
             assert fast.status()["puts"] > 1000, fast.status()
@@ -259,21 +370,22 @@ def test_swap(kernel: str) -> None:
         borrower.assert_clean()
 
 
-def test_file_system(kernel: str) -> None:
-    """ext4 on the device, which it shares with nobody; a check of the disk finds nothing afterwards."""
-    with (pair := Pair(kernel, disk="ext4", modules=MODULES)) as (borrower, _):
+@pytest.mark.parametrize("kind", ["ext4", *(pytest.param(kind, marks=pytest.mark.long) for kind in ("xfs", "btrfs"))])
+def test_file_system(kernel: str, kind: str) -> None:
+    """On the device, which it shares with nobody; a check of the disk finds nothing, the lender's death included."""
+    with (pair := Pair(kernel, disk=kind, modules=MODULES)) as (borrower, lender):
         borrower.umount()
         pair.connect(size=100 * MIB, more=PATIENT)
         with Device(pair) as fast:
-            borrower.sh(f"mount -t ext4 {PATH} /mnt")
+            borrower.sh(f"mount -t {kind} {PATH} /mnt")
             stress(borrower, "mix /mnt/mix mib=16 seconds=5 threads=4")
-            borrower.umount()
             assert fast.status()["hits"] > 0
-        _check(str(borrower.folder / "disk"))
-        pair.assert_clean()
-
-
-def _check(disk: str) -> None:
-    """The file system on it is as it should be."""
-    path = f"{os.environ['PATH']}:/usr/sbin:/sbin"
-    subprocess.run(["fsck.ext4", "-f", "-n", disk], check=True, env={**os.environ, "PATH": path})
+            mixture = start_stress(borrower, "mix /mnt/mix mib=16 seconds=4 threads=4")
+            time.sleep(1)
+            lender.kill()
+            finish_stress(mixture)
+            borrower.umount()
+        path = f"{os.environ['PATH']}:/usr/sbin:/sbin"
+        disk = borrower.folder / "disk"
+        subprocess.run([*CHECKS[kind], disk], check=True, env={**os.environ, "PATH": path})
+        borrower.assert_clean()

@@ -191,6 +191,7 @@ def _stream(pair: Pair, path: str = "/mnt/file") -> tuple[dict[str, int], float]
     return {name: after[name] - before[name] for name in after}, seconds
 
 
+@pytest.mark.long
 def test_large_reads_alone_are_stopped(kernel: str) -> None:
     """A wire that is slower than the disk for long reads in order, and faster than its seeks: each goes its own way."""
     with (pair := Pair(kernel, lender_mem="256M", relay=True)) as (borrower, _):

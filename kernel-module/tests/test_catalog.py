@@ -132,6 +132,7 @@ def test_files_outlive_their_inodes(pair: Pair) -> None:
         pair.evict()
 
 
+@pytest.mark.long
 def test_many_small_files(pair: Pair) -> None:
     """Files of one page, as of a mail spool: what each costs, that it goes with its page, and that none is mistaken."""
     borrower = pair.borrower

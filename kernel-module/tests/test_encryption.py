@@ -122,6 +122,7 @@ def test_pages_that_the_lender_moved(pair: Pair) -> None:
     pair.assert_clean()
 
 
+@pytest.mark.long
 def test_throughput(pair: Pair, capsys: pytest.CaptureFixture[str]) -> None:
     """What encryption costs: reading a file in order and at random from the pool, without it and with it."""
     stress(pair.borrower, f"fill /mnt/large mib={LARGE_MIB}")

@@ -57,6 +57,7 @@ def test_lender_killed(kernel: str) -> None:
         pair.assert_clean()
 
 
+@pytest.mark.long
 def test_lender_frozen(kernel: str) -> None:
     """A lender that stands still for half a minute (SIGSTOP) and goes on."""
     with (pair := Pair(kernel, borrower_mem="160M")) as (borrower, lender):

@@ -121,7 +121,7 @@ def pair(kernel: str) -> Iterator[Pair]:
         yield pair
 
 
-@pytest.mark.parametrize("encryption", ["AES-GCM", "None"])
+@pytest.mark.parametrize("encryption", ["AES-GCM", pytest.param("None", marks=pytest.mark.long)])
 def test_altered_frame_ends_the_session(pair: Pair, encryption: str) -> None:
     """One bit of header, metadata or tag, a frame less or one twice: it is counted, and no page is ever wrong."""
     between = Between(pair.lender_port)

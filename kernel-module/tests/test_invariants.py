@@ -2,34 +2,46 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 
 import pytest
 
 from bed.guest import HOST_ADDRESS, Guest
 from bed.hostile import YesLender
 from bed.pair import NAME, PATIENT, Pair
-from bed.protocol import PUT, Connection, Frame
+from bed.protocol import MOST, Frame, Lender
 from bed.tidepool import MIB, wait_until
 from bed.workload import stress
 
 TRACING = "/sys/kernel/tracing"
 ALLOCATIONS = ("kmalloc", "kmem_cache_alloc", "mm_page_alloc")
-ACKNOWLEDGED_S = 60  # thrice what the module waits for the lender's word
+ACKNOWLEDGED_S = 60  # more than twice what the module waits for the lender's word
 TOGETHER = 8  # pages in a batch or a window, in the mean; their most is 64 and 32
 
 
-class Taker(YesLender):
-    """Takes every page, and does not say so."""
+class Taker(Lender):
+    """Takes every page, and does not say so. No reply of its takes long, so it is not waited for long."""
 
-    def _heard(self, frame: Frame, get: Connection) -> None:
-        if frame.kind != PUT:
-            super()._heard(frame, get)
+    def __init__(self) -> None:
+        super().__init__(limits=replace(MOST, get=16))
+        self._closed = threading.Event()
+
+    def _keep(self, frame: Frame) -> int:
+        self._closed.wait()
+        return super()._keep(frame)
+
+    @contextmanager
+    def lending(self) -> Iterator[None]:
+        yield
+        self._closed.set()
+        self.close()
 
 
 @contextmanager
-def borrowing(pair: Pair, name: str, lender: YesLender, size: int) -> Iterator[None]:
+def borrowing(pair: Pair, name: str, lender: YesLender | Taker, size: int) -> Iterator[None]:
     """The guest borrows from a lender on its host, too."""
     with lender.lending():
         more = {"port": lender.port, **PATIENT}
@@ -85,6 +97,15 @@ def test_a_lender_that_keeps_its_word_on_pages_is_left(pair: Pair) -> None:
         stress(pair.borrower, "fill /mnt/file mib=1")
         pair.borrower.drop_caches(1)
         wait_until("it is left", lambda: pair.b.stats("lenders/taker")["disconnects"] > 0, timeout=ACKNOWLEDGED_S)
+
+
+def test_who_has_half_of_the_buffers_gets_no_more_while_others_have_room(pair: Pair) -> None:
+    """A larger lender that acknowledges nothing has pages waiting for it; the rest goes to the other."""
+    buffers = pair.b.stats()["buffers_total"]
+    with borrowing(pair, "taker", Taker(), 1024 * MIB):
+        stress(pair.borrower, "fill /mnt/file mib=64")
+        pair.borrower.drop_caches(1)
+        wait_until("the other one has its pages", lambda: pair.borrowed()["puts"] > buffers / 4)
 
 
 def test_a_grant_beyond_what_was_asked_for_draws_no_pages(pair: Pair) -> None:

@@ -8,18 +8,20 @@ import pytest
 from test_faults import assert_serves
 
 from bed.guest import Guest
-from bed.pair import ETHERNET, IN_TIME_US, NAME, Pair
+from bed.pair import ETHERNET, IN_TIME_US, JUMBO, NAME, Pair
 from bed.tidepool import MIB, wait_until
 from bed.workload import finish_stress, start_stress, stress
 
 BAD_SECONDS = 7  # longer than it takes to give a connection up
+SLOW = 120_000  # bytes a second; a frame may take as long as at 64,000
+MANY, WINDOW_SECONDS = 3, 120  # by which an agent tells a connection that is lost again and again
 
 
 @pytest.mark.parametrize(
     ("fault", "value"),
     [
         ("loss", 0.03),
-        ("cut", True),
+        pytest.param("cut", True, marks=pytest.mark.long),
         pytest.param("reorder", 0.3, marks=pytest.mark.long),
         pytest.param("delay", 0.02, marks=pytest.mark.long),
     ],
@@ -39,6 +41,44 @@ def test_bad_wire(kernel: str, fault: str, value: object) -> None:
         assert report["max_us"] < IN_TIME_US, report
         assert fault != "cut" or pair.borrowed()["get_late"] > 0
         pair.b.wait_state(f"lenders/{NAME}", "Connected")
+        assert_serves(pair)
+        pair.assert_clean()
+
+
+@pytest.mark.long
+def test_slow_but_honest(kernel: str) -> None:
+    """A lender whose wire takes a minute for what was evicted at once is not taken for one that keeps its word."""
+    with (pair := Pair(kernel, relay=True, mtu=ETHERNET)) as (borrower, _):
+        pair.b.load("put_buffers=8192")
+        pair.connect(size=64 * MIB)
+        stress(borrower, "fill /mnt/file mib=8")
+        assert pair.relay
+        pair.relay.rate = SLOW
+        borrower.drop_caches(1)
+        wait_until("all are there", lambda: pair.borrowed()["puts"] > 6 * MIB // 4096, timeout=300)
+        assert pair.borrowed()["disconnects"] == 0
+        pair.assert_clean()
+
+
+def test_frames_with_pages_are_lost(kernel: str) -> None:
+    """The wire takes less than both ends believe: connections come about, and are lost again and again by pages.
+
+    So an agent can tell, by `disconnects` (its losses.py), what no single look shows. All reads are right.
+    """
+    with (pair := Pair(kernel, borrower_mem="160M", relay=True)) as (borrower, _):
+        pair.connect(size=64 * MIB)
+        assert pair.relay
+        pair.relay.largest = ETHERNET
+        stress(borrower, "fill /mnt/file mib=16")
+
+        def lost() -> bool:
+            pair.borrower.drop_caches(1)
+            stress(borrower, "sequential /mnt/file")
+            return pair.borrowed()["disconnects"] >= MANY
+
+        wait_until("they are lost", lost, timeout=WINDOW_SECONDS)
+        pair.b.wait_state(f"lenders/{NAME}", "Connected")
+        pair.relay.largest = JUMBO + ETHERNET
         assert_serves(pair)
         pair.assert_clean()
 

@@ -121,6 +121,19 @@ def test_swap_file(connected: tuple[Pair, bool]) -> None:
     assert (hits == 0) == proper
 
 
+def test_swap_file_that_never_left_memory(connected: tuple[Pair, bool]) -> None:
+    """Its page cache outlives the swapping, and what is there then is as it was before."""
+    pair, proper = connected
+    borrower, path = pair.borrower, "/mnt/cached"
+    stress(borrower, f"fill {path} mib=2")
+    borrower.sh(f"mkswap {path}; sync; swapon {path}; swapoff {path}")
+    pair.evict()
+    before = pair.borrowed()["get_hits"]
+    borrower.sh(f"cat {path} > /dev/null")
+    assert (pair.borrowed()["get_hits"] == before) == proper
+
+
+@pytest.mark.parametrize("connected", [""], ids=["proper"], indirect=True)
 def test_journal_switched(connected: tuple[Pair, bool]) -> None:
     """ext4 exchanges a file's operations while we put ours in front of them; data in the journal are seen as well."""
     pair, _ = connected

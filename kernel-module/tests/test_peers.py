@@ -47,6 +47,7 @@ def test_pages_are_spread_and_one_loss_costs_only_its_own(kernel: str) -> None:
         pair.assert_clean()
 
 
+@pytest.mark.long
 def test_a_borrower_has_at_most_8_lenders(kernel: str) -> None:
     """Eight are used side by side; the ninth is refused with a word why, and is taken when another has gone."""
     with (pair := Pair(kernel, borrower_mem="160M", lender_mem="320M", host=True)) as (borrower, _):

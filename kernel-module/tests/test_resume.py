@@ -16,6 +16,7 @@ from bed.workload import stress
 
 LENDER, BORROWER = f"lenders/{NAME}", f"borrowers/{NAME}"
 OTHER_ADDRESS = "10.7.0.3"
+IPV6 = {"borrower": "fd07::1", "lender": "fd07::2"}
 FILE_MIB = 8
 FILE_PAGES = FILE_MIB * 256
 LOST_SECONDS = 20  # longer than both ends' patience with silence
@@ -121,6 +122,20 @@ def test_another_address(pair: Pair) -> None:
     assert_all_there(pair)
     pair.b.set(f"{LENDER}/address", LENDER_ADDRESS)
     resumed(pair, 2)
+
+
+def test_over_ipv6(pair: Pair) -> None:
+    """The same session goes on over IPv6, and comes back."""
+    for guest in (pair.borrower, pair.lender):
+        guest.sh(f"ip -6 addr add {IPV6[guest.name]}/64 dev eth0")
+    wait_until("the addresses may be used", lambda: "tentative" not in pair.lender.sh("ip -6 addr show dev eth0"))
+    pair.b.set(f"{LENDER}/address", IPV6["lender"])
+    resumed(pair)
+    assert int(pair.borrower.sh("grep -c '^TCP6: inuse [1-9]' /proc/net/sockstat6")) == 1
+    assert_all_there(pair)
+    pair.b.set(f"{LENDER}/address", LENDER_ADDRESS)
+    resumed(pair, 2)
+    assert_all_there(pair)
 
 
 def test_what_changed_meanwhile(pair: Pair) -> None:

@@ -368,6 +368,19 @@ bool tide_wire_passed(const struct tide_wire *wire, u32 position)
 	return passed;
 }
 
+/**
+ * tide_wire_outstanding() - how many bytes the peer's kernel has not got yet
+ * @wire: connected
+ *
+ * Context: any; what it says may be over a moment later.
+ */
+u32 tide_wire_outstanding(const struct tide_wire *wire)
+{
+	const struct tcp_sock *tp = tcp_sk(wire->sock->sk);
+
+	return READ_ONCE(tp->write_seq) - READ_ONCE(tp->snd_una);
+}
+
 /* ------------------------------------------------------------------ */
 /* receiving							       */
 /* ------------------------------------------------------------------ */

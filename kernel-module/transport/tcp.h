@@ -34,6 +34,7 @@ int tide_wire_send(struct tide_wire *wire, void *data, size_t size, int flags);
 int tide_wire_send_frame(struct tide_wire *wire, const void *head, size_t size,
 			 struct bio_vec *bvec, size_t n);
 u32 tide_wire_position(const struct tide_wire *wire);
+u32 tide_wire_outstanding(const struct tide_wire *wire);
 bool tide_wire_passed(const struct tide_wire *wire, u32 position);
 
 int tide_wire_recv_iter(struct tide_wire *wire, struct iov_iter *iter, ktime_t until);

@@ -266,8 +266,9 @@ class PlainBorrower(Borrower):
             self.put.send(PUT, len(batch), first, items, bytes(len(batch) * PAGE))
             self._answer(PUT_ACK, first)
 
-    def forget_below(self, version: int) -> None:
-        self.get.send(FORGET, 1, 0, FORGET_ITEM.pack(self.FILE, 0, 1 << 60, version))
+    def forget(self, *ranges: tuple[int, int, int]) -> None:
+        """What lies from first to last and is older than a version, of each range; in one frame."""
+        self.get.send(FORGET, len(ranges), 0, b"".join(FORGET_ITEM.pack(self.FILE, *one) for one in ranges))
 
     def ask_all(self, pages: int) -> None:
         most = self.get.limits.get

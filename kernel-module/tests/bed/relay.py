@@ -25,8 +25,8 @@ PATIENCE_SECONDS = 0.5  # for a receiver whose queue is full; then the frame is 
 class Relay:
     """What it does to frames.
 
-    `delay` in seconds, one way; `rate` in bytes a second, 0: no limit; `loss` and `reorder` as probabilities; `cut`
-    passes nothing.
+    `delay` in seconds, one way; `rate` in bytes a second, 0: no limit; `loss` and `reorder` as probabilities; `largest`
+    is the largest frame in bytes that gets through, and nobody is told of the others; `cut` passes nothing.
     """
 
     def __init__(self, end_a: Path, end_b: Path, folder: Path) -> None:
@@ -35,6 +35,7 @@ class Relay:
         self.rate = 0.0
         self.loss = 0.0
         self.reorder = 0.0
+        self.largest = FRAME_BYTES
         self.cut = False
         self._ended = False
         self._random = random.Random(1)  # the same losses every time
@@ -62,14 +63,14 @@ class Relay:
             readable, _, _ = select.select([source], [], [], min(patience, IDLE_SECONDS))
             if readable:
                 frame = source.recv(FRAME_BYTES)
-                if len(waiting) < QUEUED_FRAMES and not self._lost():
+                if len(waiting) < QUEUED_FRAMES and not self._lost(frame):
                     free = max(free, time.monotonic()) + (len(frame) / self.rate if self.rate else 0.0)
                     heapq.heappush(waiting, (free + self._time(), next(order), frame))
             while waiting and waiting[0][0] <= time.monotonic():
                 _send(sender, heapq.heappop(waiting)[2], target)
 
-    def _lost(self) -> bool:
-        return self.cut or self._random.random() < self.loss
+    def _lost(self, frame: bytes) -> bool:
+        return self.cut or len(frame) > self.largest or self._random.random() < self.loss
 
     def _time(self) -> float:
         """How long this frame travels; one that is to be overtaken travels longer."""

@@ -73,10 +73,8 @@ struct folio *tide_shelf_get(struct tide_shelf *shelf, u64 file, pgoff_t index, 
 	return folio_new();
 }
 
-void tide_shelf_forget(struct tide_shelf *shelf, u64 file, pgoff_t first, pgoff_t last, u64 before,
-		       unsigned int *patience)
+void tide_shelf_forget(struct tide_shelf *shelf, u64 file, pgoff_t first, pgoff_t last, u64 before)
 {
-	(void)patience;
 	(void)shelf;
 	(void)file;
 	(void)first;
