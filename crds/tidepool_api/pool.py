@@ -70,7 +70,7 @@ class Borrowers(BorrowerDefaults):
 
     What lenders have is shared out by what it brings. Where a guest's ghost mode has measured a curve, the memory goes
     where it answers most reads a second; where none has, each gets a fair share. A size changes only by an eighth or
-    more.
+    more, unless there is not enough otherwise.
     """
 
     weights: tuple[Weight, ...] = Field(default=(), max_length=8)

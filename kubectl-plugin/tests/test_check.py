@@ -108,6 +108,14 @@ def test_what_is_not_well_is_said(changes: dict[str, Any], text: str, advice: st
     assert [step for step in found if text in step.text and advice in step.advice], found
 
 
+def test_who_has_not_been_heard_of_lately_says_nothing_about_its_connection() -> None:
+    """What its agent said before it fell silent may be long over."""
+    found = worse(pairings=parsed(losing(pairing("Connecting", "AgentNotResponding", "silent")))["pairings"])
+    assert [(step.text, step.advice) for step in found] == [
+        ("pairing ns/pool.b.l: Connecting", "AgentNotResponding: silent")
+    ]
+
+
 @pytest.mark.parametrize("phase", ["Failed", "Paused"])
 def test_a_connection_that_is_not_to_be_there_is_not_called_one_that_does_not_last(phase: str) -> None:
     found = worse(pairings=parsed(losing(pairing(phase, "Why", "because")))["pairings"])

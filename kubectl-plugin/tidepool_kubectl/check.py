@@ -111,12 +111,12 @@ def _pairings(now: Snapshot, before: Figures) -> Iterator[Step]:
 def _pairing(one: MemoryPairing, now: Snapshot, before: Figures) -> Step:
     text = f"pairing {one.key}"
     ready = find(one.status.conditions, ConditionType.READY)
+    if one.status.phase is not PairingPhase.CONNECTED and (why := strangers(one)):
+        return bad(f"{text}: {one.status.phase}, for the two guests do not know each other", why)
     if why := unstable(one):
         return bad(f"{text}: {one.status.phase}, but its connection does not last", why)
     if one.status.phase is not PairingPhase.CONNECTED:
         said = f"{ready.reason}: {ready.message}" if ready else "the operator has not looked at it yet"
-        if why := strangers(one):
-            return bad(f"{text}: {one.status.phase}, for the two guests do not know each other", why)
         return (bad if one.status.phase is PairingPhase.FAILED else unknown)(f"{text}: {one.status.phase}", said)
     figures = now.figures.pairings.get(one.key)
     if figures is None:

@@ -202,7 +202,13 @@ def strangers(one: MemoryPairing) -> str:
 
 
 def unstable(one: MemoryPairing) -> str:
-    """Why a connection that is there at a look is lost between looks; empty if it lasts, or is not to be there."""
+    """Why a connection that is there at a look is lost between looks.
+
+    Empty if it lasts, is not to be there, or nobody has looked of late.
+    """
+    ready = find(one.status.conditions, ConditionType.READY)
+    if ready is not None and ready.reason == Reason.AGENT_NOT_RESPONDING:
+        return ""
     if one.status.phase not in (PairingPhase.CONNECTING, PairingPhase.CONNECTED) or one.status.borrower is None:
         return ""
     configured = find(one.status.borrower.conditions, ConditionType.CONFIGURED)

@@ -36,7 +36,7 @@ print(json.dumps(kubevirt.crds(gotools.kubevirt_crds())))
 """
 
 
-def eventually(check: Callable[[], object], seconds: float = 90) -> None:
+def eventually(check: Callable[[], object], seconds: float = 180) -> None:
     """Waits until an assertion holds."""
     deadline = time.monotonic() + seconds
     while True:

@@ -284,16 +284,18 @@ def test_nothing_is_written_when_nothing_has_changed() -> None:
     assert not report.worth_writing(again, first, LONG, WAIT)
 
 
-def sharing(at: str, *each: tuple[Side, MemoryPairing, int]) -> GuestStatus:
+def sharing(
+    at: str, *each: tuple[Side, MemoryPairing, float], before: GuestStatus | None = None, silent: bool = False
+) -> GuestStatus:
     """What a guest `x` of a namespace says that has these pairings, each with so many times 16 MiB."""
     wants = [(want(side, one), size) for side, one, size in each]
     peers = {
-        one.key: Peer({"enabled": "1"}, dict.fromkeys(("lent_pages", "catalog_pages"), size * 16 * 256))
+        one.key: Peer({"enabled": "1"}, dict.fromkeys(("lent_pages", "catalog_pages"), int(size * 16 * 256)))
         for one, size in wants
     }
     seen, names = observation(loaded=True, peers=peers), frozenset(one.name for one, _ in wants)
-    found = Finding(seen=seen, paired=names)
-    return report.guest(machine("x", namespace=at), "node1", found, tuple(one for one, _ in wants), None).status
+    found = Finding(seen=None if silent else seen, paired=names)
+    return report.guest(machine("x", namespace=at), "node1", found, tuple(one for one, _ in wants), before).status
 
 
 def abroad(uid: str, lender: str, borrower: str) -> MemoryPairing:
@@ -337,6 +339,20 @@ def test_of_many_with_whom_a_guest_shares_the_rest_is_counted() -> None:
     found = sharing("default", *each)
     assert [one.guest for one in found.peers] == [f"b{at:02}" for at in range(19, 3, -1)]
     assert found.more_peers == 4
+
+
+def test_what_hovers_at_an_edge_is_not_written_each_time() -> None:
+    lent = Side.BORROWERS, pairing("1", lender="x", borrower="b")
+    first = sharing("default", (*lent, 8.1))
+    assert sharing("default", (*lent, 7.9), before=first).peers == first.peers
+    assert sharing("default", (*lent, 6.9), before=first).peers != first.peers
+
+
+def test_a_silent_guest_shares_with_those_only_with_whom_it_has_a_pairing() -> None:
+    one, other = ((Side.BORROWERS, pairing(name, lender="x", borrower=name), 8) for name in "bc")
+    before = sharing("default", one, other)
+    assert [peer.guest for peer in sharing("default", one, before=before, silent=True).peers] == ["b"]
+    assert sharing("default", before=before, silent=True).peers == ()
 
 
 def test_with_whom_is_a_figure_and_nobody_writes_for_its_sake_alone() -> None:

@@ -87,10 +87,10 @@ def memory(seen: Observation, before: GuestMemory | None, *, lent: int, borrowed
     working_set, known = seen.working_set_bytes, before.working_set_bytes if before else None
     return GuestMemory(
         total_bytes=seen.total_bytes,
-        available_bytes=_memory(seen.available_bytes, before.available_bytes if before else None, step),
-        working_set_bytes=None if working_set is None else _memory(working_set, known, step),
-        lent_bytes=_memory(lent, before.lent_bytes if before else None, GRAIN),
-        borrowed_bytes=_memory(borrowed, before.borrowed_bytes if before else None, GRAIN),
+        available_bytes=settled(seen.available_bytes, before.available_bytes if before else None, step),
+        working_set_bytes=None if working_set is None else settled(working_set, known, step),
+        lent_bytes=settled(lent, before.lent_bytes if before else None),
+        borrowed_bytes=settled(borrowed, before.borrowed_bytes if before else None),
     )
 
 
@@ -135,7 +135,8 @@ def rounded(size: int) -> int:
     return size // GRAIN * GRAIN
 
 
-def _memory(new: int, old: int | None, step: int) -> int:
+def settled(new: int, old: int | None, step: int = GRAIN) -> int:
+    """Memory as a status shows it: what it showed before, unless it has changed by a step."""
     return old if old and new and abs(new - old) < step else rounded(new)
 
 

@@ -17,7 +17,7 @@ from tidepool_agent import backing, needs
 from tidepool_agent.addresses import distinct, reachable
 from tidepool_agent.errors import Frozen, GuestError
 from tidepool_agent.guestfs import PAGE, Observation, Peer, Side
-from tidepool_agent.needs import Rates, rounded
+from tidepool_agent.needs import Rates, rounded, settled
 from tidepool_agent.plan import Source, Want
 from tidepool_agent.provider import Machine
 from tidepool_api import (
@@ -119,7 +119,11 @@ def _status(machine: Machine, found: Finding, wants: tuple[Want, ...], before: G
         conditions = merge(without(before.conditions, ConditionType.MEMORY_BACKED), *_conditions(machine, found))
         return GuestStatus(**_reached(machine), conditions=conditions, observed_at=before.observed_at)
     if seen is None:  # an agent that has just started and a guest that is silent: what is known still is
-        changes = {**_reached(machine, before.interfaces), "role": _role(wants)}
+        changes = {
+            **_reached(machine, before.interfaces),
+            "role": _role(wants),
+            **_still_shared(machine, wants, before),
+        }
         return before.model_copy(
             update=changes | {"conditions": merge(before.conditions, *_conditions(machine, found))}
         )
@@ -137,7 +141,7 @@ def _status(machine: Machine, found: Finding, wants: tuple[Want, ...], before: G
         curve_references=references,
         misses_per_second=needs.rate(found.rates.misses, before.misses_per_second),
         role=_role(wants),
-        **_shared(machine, seen, wants),
+        **_shared(machine, seen, wants, before),
         conditions=merge(before.conditions, *_conditions(machine, found)),
         observed_at=before.observed_at,
     )
@@ -159,23 +163,39 @@ def _role(wants: tuple[Want, ...]) -> Role:
     return Role.BORROWER if wants else Role.NONE
 
 
-def _shared(machine: Machine, seen: Observation, wants: tuple[Want, ...]) -> dict[str, Any]:
-    """With whom it shares memory, as the status has it.
+PeerName = tuple[str, str | None, Role]
+
+
+def _named(machine: Machine, want: Want) -> PeerName:
+    """The other end of a pairing, as the status names it.
 
     A pairing is in its borrower's namespace. Who may read it there knows both ends; who may read its lender in another
     namespace does not, so that such borrowers are one entry without a name.
     """
-    held = Counter[tuple[str, str | None, Role]]()
+    lends = want.side is Side.BORROWERS
+    other = want.pairing.borrower if lends else want.pairing.lender
+    name = other.name if want.pairing.namespace == machine.namespace else None
+    return other.namespace, name, Role.BORROWER if lends else Role.LENDER
+
+
+def _still_shared(machine: Machine, wants: tuple[Want, ...], before: GuestStatus) -> dict[str, Any]:
+    """With whom it shared memory when it was last heard of, and is to share it."""
+    present = {_named(machine, want) for want in wants}
+    left = tuple(one for one in before.peers if (one.namespace, one.guest, one.role) in present)
+    return {"peers": left, "more_peers": before.more_peers if left else None}
+
+
+def _shared(machine: Machine, seen: Observation, wants: tuple[Want, ...], before: GuestStatus) -> dict[str, Any]:
+    """With whom it shares memory, as the status has it."""
+    held = Counter[PeerName]()
     for want in wants:
-        lends = want.side is Side.BORROWERS
-        other = want.pairing.borrower if lends else want.pairing.lender
-        name = other.name if want.pairing.namespace == machine.namespace else None
         peer = seen.peers.get(want.key)
-        size = 0 if peer is None else lent(peer) if lends else used(peer)
-        held[other.namespace, name, Role.BORROWER if lends else Role.LENDER] += size
+        lends = want.side is Side.BORROWERS
+        held[_named(machine, want)] += 0 if peer is None else lent(peer) if lends else used(peer)
+    old = {(one.namespace, one.guest, one.role): one.held_bytes for one in before.peers}
     peers = [
-        GuestPeer(namespace=namespace, guest=name, role=role, held_bytes=rounded(total((size,))))
-        for (namespace, name, role), size in held.items()
+        GuestPeer(namespace=name[0], guest=name[1], role=name[2], held_bytes=settled(total((size,)), old.get(name)))
+        for name, size in held.items()
     ]
     peers.sort(key=lambda one: (-one.held_bytes, one.role, one.namespace, one.guest or ""))
     return {"peers": tuple(peers[:MOST_PEERS]), "more_peers": len(peers[MOST_PEERS:]) or None}

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from world import BORROWER, LENDER, MIB, carried_out, guest, mib, pairing, plan, pool, reasons
@@ -69,6 +71,42 @@ def test_what_nobody_else_could_get_stays_until_somebody_lacks_the_minimum() -> 
     made = share([tight, near, free], [rich, poor, new])
     assert made.closed == {"tight"}
     assert in_mib(made.sizes) == {"rich": 512, "poor": 160, "new": 144}
+
+
+A, B, C = (Claim(name, 64 * MIB, 64 * MIB) for name in "abc")
+
+
+def test_a_newcomer_takes_the_minimum_from_nobody_who_has_it() -> None:
+    """Whatever its name: there would be one with the minimum before and after."""
+    for new, there in ((A, B), (B, A)):
+        made = share([Stock("l", 64 * MIB, {there.borrower: 256 * MIB})], [A, B])
+        assert in_mib(made.sizes) == {there.borrower: 64, new.borrower: 0}
+
+
+def test_nobody_gives_anything_up_for_who_cannot_take_it() -> None:
+    """Be it that it does not take part now, or that what it lacks is no pairing."""
+    full = Stock("l", 64 * MIB, {"a": 64 * MIB, "b": 64 * MIB})
+    assert share([full], [A, B, replace(C, waits=True)]).closed == {"l"}
+    made = share([full, Stock("m", 0, {"c": 60 * MIB})], [A, B, C])
+    assert made.closed == {"l", "m"}
+    assert in_mib(made.sizes) == {"a": 64, "b": 64, "c": 60}
+
+
+def test_one_lender_may_do_where_the_first_ones_do_not() -> None:
+    """What is taken of one lender makes that of another dearer."""
+    lent = Stock("l", 16 * MIB, {"a": 64 * MIB}), Stock("m", 0, {"b": 64 * MIB})
+    rich = Stock("n", 80 * MIB, {"a": 64 * MIB, "b": 128 * MIB})
+    made = share([*lent, rich], [A, B, C])
+    assert made.closed == {"l", "m"}
+    assert in_mib(made.sizes) == {"a": 64, "b": 64, "c": 64}
+
+
+@given(st.lists(st.tuples(st.integers(1, 100), st.integers(LEAST, 1 << 20)), min_size=1, max_size=8))
+def test_where_there_is_plenty_everybody_has_the_maximum(some: list[tuple[int, int]]) -> None:
+    """Not a byte less, by rounding."""
+    claims = [claim(f"b{at}", weight=weight, most=most) for at, (weight, most) in enumerate(some)]
+    sizes = shared(16 << 40, claims)
+    assert sizes == {one.borrower: one.most for one in claims}
 
 
 curves = st.lists(st.tuples(st.integers(1, 4096), st.integers(0, 2000)), max_size=6).map(

@@ -142,11 +142,11 @@ def _placed(
     turning: Collection[Ref],
 ) -> Ledger:
     """Who has what: first what is kept of the present, then what the borrowers lack, but for those `turning`."""
+    absent = selection.absent | set(turning)
     ledger = open_ledger(pool, inventory, selection, limits)
-    size(pool, inventory, selection, ledger)
+    size(pool, inventory, selection, ledger, absent)
     keep(ledger, inventory, pool.name, selection, disruption)
     placing = Placing(ledger, in_part=is_sized(pool))
-    absent = selection.absent | set(turning)
     for borrower in ledger.first(selection.borrowers):
         if borrower not in absent:
             placing.serve(borrower)

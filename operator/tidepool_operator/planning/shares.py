@@ -38,6 +38,7 @@ class Claim:
     weight: int = 1
     curve: tuple[Point, ...] = ()  # by size; empty when nothing is known
     rank: int = 0  # who has more gets its minimum first
+    waits: bool = False  # it cannot take part now, and nobody gives anything up for it
     held: int = 0  # of lenders that are not shared out
 
     @property
@@ -67,7 +68,8 @@ class Stock:
     def within(self, part: int) -> Stock:
         """The same of one that may lend no more than this."""
         lent = max(part, sum(self.lent.values())) or 1
-        return Stock(self.lender, min(self.anew, part), {name: size * part // lent for name, size in self.lent.items()})
+        left = {name: size * part // lent // MIB * MIB for name, size in self.lent.items()}
+        return Stock(self.lender, min(self.anew, part), left)
 
 
 class _Piece(NamedTuple):
@@ -88,9 +90,16 @@ class Shares(NamedTuple):
 
 
 def share(stocks: Iterable[Stock], claims: Sequence[Claim]) -> Shares:
-    """The shares of what these lenders have; those whose minimum is not to be had keep what is no one else's."""
+    """The shares of what these lenders have; those whose minimum is not to be had keep what is no one else's.
+
+    Of the same rank and weight, those that have their minimum already come before newcomers.
+    """
+    stocks = list(stocks)
+    has: Counter[Ref] = Counter()
+    for stock in stocks:
+        has.update(stock.lent)
     least = _Minimums(stocks)
-    for one in sorted(claims, key=lambda one: (-one.rank, -one.weight, one.borrower)):
+    for one in sorted(claims, key=lambda one: (-one.rank, -one.weight, has[one.borrower] < one.least, one.borrower)):
         least.serve(one)
     served = [replace(one, held=least.held[one.borrower]) for one in claims if one.borrower in least.served]
     more = _more(least.rest, served)
@@ -119,7 +128,7 @@ class _Minimums:
         """Gives a borrower its minimum if it is to be had."""
         self.served[claim.borrower] = claim.least
         missing = self._missing(claim.borrower)
-        opened = self._enough(missing - self.rest)
+        opened = self._opened(claim, missing)
         if opened is None:
             del self.served[claim.borrower]
             return
@@ -129,12 +138,25 @@ class _Minimums:
             self.held.subtract(one.lent)
             self.closed.remove(one)
 
-    def _enough(self, lacking: int) -> list[Stock] | None:
-        """Lenders that together have so much for others, if there are such; none too many."""
-        if lacking <= 0:
+    def _opened(self, claim: Claim, missing: int) -> list[Stock] | None:
+        """Lenders that are shared out so that it has what it is missing; None: it is not to be had."""
+        if missing <= self.rest:
             return []
-        if self._hopeless is not None and lacking >= self._hopeless:
+        lacking = missing - self.rest
+        is_less_than_a_pairing = missing < GRAIN and self.held[claim.borrower] > 0
+        if claim.waits or is_less_than_a_pairing or (self._hopeless is not None and lacking >= self._hopeless):
             return None
+        found = self._together(lacking) or self._alone(lacking)
+        if not found:
+            self._hopeless = lacking
+        return found or None
+
+    def _alone(self, lacking: int) -> list[Stock]:
+        """The lender that has so much for others by itself and gives up least for it, if there is one."""
+        return next(([one] for one in self.closed if self._gain(one, Counter()) >= lacking), [])
+
+    def _together(self, lacking: int) -> list[Stock]:
+        """Lenders that together have so much for others, none too many; empty if the first ones are not enough."""
         found: list[tuple[Stock, int]] = []
         taken: Counter[Ref] = Counter()
         for one in self.closed:
@@ -145,8 +167,7 @@ class _Minimums:
                 lacking -= gain
             if lacking <= 0:
                 return _needed(found, -lacking)
-        self._hopeless = lacking + sum(gain for _, gain in found)
-        return None
+        return []
 
     def _gain(self, stock: Stock, taken: Mapping[Ref, int]) -> int:
         """What a lender has for others beside the minimum of its borrowers, when so much more is taken of these."""
@@ -191,7 +212,7 @@ def _fair(amount: int, claims: Sequence[Claim]) -> dict[Ref, int]:
     given: dict[Ref, int] = {}
     carried = 0
     for one in sorted(claims, key=lambda one: ((one.most - one.least) / one.weight, one.borrower)):
-        exact = min(one.most, int(level * one.weight) + one.least) - one.base
+        exact = min(one.most, round(level * one.weight) + one.least) - one.base
         if exact <= 0:
             given[one.borrower] = 0
             continue

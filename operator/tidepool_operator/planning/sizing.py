@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 from collections import Counter, defaultdict
+from dataclasses import replace
 from itertools import chain
 from typing import TYPE_CHECKING
 
 from tidepool_api.curve import curve_of
+from tidepool_api.units import MIB
 from tidepool_operator.planning.quotas import home
 from tidepool_operator.planning.shares import Claim, Stock, level_of, share, steady
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Container, Iterable
 
     from tidepool_api import MemoryGuest, MemoryPool, Ref
     from tidepool_operator.planning.inventory import Inventory
@@ -25,15 +27,18 @@ def is_sized(pool: MemoryPool) -> bool:
     return pool.spec.borrowers.size is None
 
 
-def size(pool: MemoryPool, inventory: Inventory, selection: Selection, ledger: Ledger) -> None:
-    """Enters the size of each borrower; those that can take part only later have their part of the whole already."""
+def size(
+    pool: MemoryPool, inventory: Inventory, selection: Selection, ledger: Ledger, absent: Container[Ref] = ()
+) -> None:
+    """Enters the size of each borrower; those that are `absent` have their part of what is left of the whole."""
     if not is_sized(pool):
         ledger.wanted = dict.fromkeys(selection.borrowers, pool.spec.most_bytes)
         return
     present = _present(pool, inventory, selection, ledger)
     claims: dict[str, list[Claim]] = defaultdict(list)
     for name, one in selection.borrowers.items():
-        claims[ledger.area(name)].append(claim(pool, name, one, ledger.ranks.get(name, 0)))
+        asked = claim(pool, name, one, ledger.ranks.get(name, 0))
+        claims[ledger.area(name)].append(replace(asked, waits=name in absent))
     near = (name for name in selection.lenders if ledger.area(name) in claims)
     stocks = {name: Stock(name, ledger.free(name), present.get(name, {})) for name in near}
     reached = _keep_within(ledger, stocks)
@@ -74,7 +79,7 @@ def _cut_down(ledger: Ledger, stocks: dict[Ref, Stock], lenders: Iterable[Ref], 
     level = level_of(room, [(0, stocks[name].most, max(1, ledger.bound[name])) for name in lenders])
     beyond: Counter[str] = Counter()
     for name in lenders:
-        part = int(level * max(1, ledger.bound[name]))
+        part = int(level * max(1, ledger.bound[name])) // MIB * MIB
         beyond[ledger.area(name)] += max(0, stocks[name].anew - part)
         stocks[name] = stocks[name].within(part)
     for name in lenders:
