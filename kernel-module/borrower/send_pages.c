@@ -44,14 +44,18 @@
 /* into a buffer						       */
 /* ------------------------------------------------------------------ */
 
-/* Room for more pages; who has half of all buffers waiting comes after all others. */
+/*
+ * Room for more pages. Who has half of all buffers, waiting to be sent or for its word,
+ * comes after all others. Each of them holds a reference, and hardly anything else does.
+ */
 static s64 tide_put_room(const struct tide_lender *lender)
 {
-	unsigned int queued = READ_ONCE(lender->put_queued), buffers, unused;
-	s64 room = tide_ages_limit(lender) - atomic64_read(&lender->catalog_pages) - queued;
+	unsigned int held = kref_read(&lender->kref), buffers, unused;
+	s64 room = tide_ages_limit(lender) - atomic64_read(&lender->catalog_pages) -
+		   READ_ONCE(lender->put_queued);
 
 	tide_buffers_count(&buffers, &unused);
-	return queued > buffers / 2 ? S64_MIN + U32_MAX - queued : room;
+	return held > buffers / 2 ? S64_MIN + U32_MAX - held : room;
 }
 
 /**

@@ -12,10 +12,11 @@ import pytest
 from bed.guest import HOST_ADDRESS, Guest
 from bed.hostile import YesLender
 from bed.pair import NAME, PATIENT, Pair
-from bed.protocol import MOST, Frame, Lender
+from bed.protocol import MOST, PUT, Connection, Frame, Lender
 from bed.tidepool import MIB, wait_until
 from bed.workload import stress
 
+BUFFERS = 16_384
 TRACING = "/sys/kernel/tracing"
 ALLOCATIONS = ("kmalloc", "kmem_cache_alloc", "mm_page_alloc")
 ACKNOWLEDGED_S = 60  # more than twice what the module waits for the lender's word
@@ -40,6 +41,14 @@ class Taker(Lender):
         self.close()
 
 
+class Hoarder(YesLender):
+    """Takes every page, goes on to take, and does not say so."""
+
+    def _heard(self, frame: Frame, get: Connection) -> None:
+        if frame.kind != PUT:
+            super()._heard(frame, get)
+
+
 @contextmanager
 def borrowing(pair: Pair, name: str, lender: YesLender | Taker, size: int) -> Iterator[None]:
     """The guest borrows from a lender on its host, too."""
@@ -55,7 +64,7 @@ def borrowing(pair: Pair, name: str, lender: YesLender | Taker, size: int) -> It
 def guests(kernel: str) -> Iterator[Pair]:
     """One pair for all of them, with buffers for all that is evicted at once."""
     with (pair := Pair(kernel, lender_mem="320M", host=True)):
-        pair.b.load("put_buffers=16384")
+        pair.b.load(f"put_buffers={BUFFERS}")
         yield pair
 
 
@@ -101,11 +110,11 @@ def test_a_lender_that_keeps_its_word_on_pages_is_left(pair: Pair) -> None:
 
 def test_who_has_half_of_the_buffers_gets_no_more_while_others_have_room(pair: Pair) -> None:
     """A larger lender that acknowledges nothing has pages waiting for it; the rest goes to the other."""
-    buffers = pair.b.stats()["buffers_total"]
-    with borrowing(pair, "taker", Taker(), 1024 * MIB):
+    wait_until("the buffers are there", lambda: pair.b.stats()["buffers_total"] == BUFFERS)
+    with borrowing(pair, "hoarder", Hoarder(grant=1024 * MIB), 1024 * MIB):
         stress(pair.borrower, "fill /mnt/file mib=64")
         pair.borrower.drop_caches(1)
-        wait_until("the other one has its pages", lambda: pair.borrowed()["puts"] > buffers / 4)
+        wait_until("the other one has its pages", lambda: pair.borrowed()["puts"] > BUFFERS / 4)
 
 
 def test_a_grant_beyond_what_was_asked_for_draws_no_pages(pair: Pair) -> None:

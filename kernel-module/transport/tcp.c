@@ -372,13 +372,13 @@ bool tide_wire_passed(const struct tide_wire *wire, u32 position)
  * tide_wire_outstanding() - how many bytes the peer's kernel has not got yet
  * @wire: connected
  *
- * Context: any; what it says may be over a moment later.
+ * Context: the only thread that sends on @wire; what it says may be over a moment later.
  */
 u32 tide_wire_outstanding(const struct tide_wire *wire)
 {
 	const struct tcp_sock *tp = tcp_sk(wire->sock->sk);
 
-	return READ_ONCE(tp->write_seq) - READ_ONCE(tp->snd_una);
+	return max_t(s32, 0, READ_ONCE(tp->write_seq) - READ_ONCE(tp->snd_una));
 }
 
 /* ------------------------------------------------------------------ */
