@@ -51,7 +51,7 @@ def test_lender_killed_during_reads(flowing: Product) -> None:
 def test_operator_and_agent_killed(flowing: Product) -> None:
     """Neither is needed for page traffic; when they are back they find everything as it is."""
     connects = flowing.connects()
-    reads = flowing.start_stress(f"random {FILE} seconds=30 threads=2")
+    reads = flowing.start_stress(f"random {FILE} seconds=20 threads=2")
     lab.kubectl("delete", "pods", "-n", lab.SYSTEM, "--all", "--force", "--grace-period=0")
     before = flowing.hits()
     until("pages flow on", lambda: flowing.hits() > before + 100)

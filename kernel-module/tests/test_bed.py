@@ -108,7 +108,7 @@ class FirstBootFails(Pair):
         return guest
 
 
-@pytest.mark.parametrize("spoil", [is_killed, complains])
+@pytest.mark.parametrize("spoil", [is_killed, pytest.param(complains, marks=pytest.mark.long)])
 def test_a_guest_that_does_not_come_up_is_booted_again(
     kernel: str, spoil: Callable[[Guest], None], capsys: pytest.CaptureFixture[str]
 ) -> None:

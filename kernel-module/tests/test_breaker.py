@@ -141,6 +141,7 @@ def _buffers(pair: Pair) -> int:
     return pair.b.stats()["buffers_total"]
 
 
+@pytest.mark.long
 def test_a_lender_left_alone_costs_little(kernel: str) -> None:
     """While the breaker is open its probes are few, and the guest has the memory of the buffers."""
     with (pair := Pair(kernel, lender_mem="256M", relay=True, disk=Disk(iops=SLOW_IOPS))) as (borrower, _):

@@ -109,6 +109,7 @@ def test_gives_memory_back(pair: Pair) -> None:
         borrower.drop_caches(3)
 
 
+@pytest.mark.long
 def test_files_outlive_their_inodes(pair: Pair) -> None:
     """Thousands of small files, as of a mail spool: their inodes leave memory and their pages stay in the pool.
 

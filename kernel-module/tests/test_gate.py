@@ -15,7 +15,7 @@ READS = "while true; do dd if=/mnt/file of=/dev/null bs=64k iflag=direct 2> /dev
 WRITES = "while true; do dd if=/mnt/head of=/mnt/file bs=64k conv=notrunc oflag=direct 2> /dev/null; done"
 
 
-@pytest.mark.parametrize("stream", [READS, WRITES], ids=["reads", "writes"])
+@pytest.mark.parametrize("stream", [pytest.param(READS, marks=pytest.mark.long), WRITES], ids=["reads", "writes"])
 def test_puts_go_on_beside_direct_io(kernel: str, stream: str) -> None:
     """A stream of direct reads, or of direct writes elsewhere in the file, hardly stops a put."""
     disk = Disk("1G", "ext4", bytes_per_second=PACED)

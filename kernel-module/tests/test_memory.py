@@ -12,6 +12,7 @@ from bed.workload import finish_stress, start_stress, stress
 LEAK_MIB = 3
 
 
+@pytest.mark.long
 def test_lender_gets_its_memory_back(kernel: str) -> None:
     """A program on a fully lent lender takes more than its free memory: no OOM, and the borrower reads on."""
     disk = Disk("1G", "ext4", bytes_per_second=PACED)

@@ -60,6 +60,7 @@ def _assert_memory_counts(lender: Guest, pair: Pair) -> None:
     assert lender.meminfo("MemAvailable") > lent * 0.8
 
 
+@pytest.mark.long
 def test_small_files(kernel: str) -> None:
     """Hundreds of small files, read again after the caches were dropped in every way."""
     with (pair := Pair(kernel, lender_mem="384M")) as (borrower, _):
