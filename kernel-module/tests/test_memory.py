@@ -49,12 +49,12 @@ def test_reserve_is_kept(kernel: str) -> None:
 
 
 def test_nothing_leaks(kernel: str) -> None:
-    """Ten times loaded, connected, used and unloaded: both guests have their memory again."""
+    """Six times loaded, connected, used and unloaded: both guests have their memory again."""
     with (pair := Pair(kernel, lender_mem="384M")) as (borrower, lender):
         stress(borrower, "fill /mnt/file mib=16")
         _cycle(pair)
         before = [_free(guest) for guest in (borrower, lender)]
-        for _ in range(10):
+        for _ in range(6):
             _cycle(pair)
 
         def lost() -> float:  # what comes back a little later is no leak
