@@ -7,6 +7,7 @@ import json
 import os
 import signal
 import subprocess
+import tempfile
 import time
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -21,6 +22,7 @@ LAB = paths.ROOT / "e2e/lab"
 NAME = "lab-of-tests"  # beside the one that is kept for other tests
 STATE, RUN = paths.BUILD / NAME, Path(f"/run/tidepool-{NAME}")
 ENVIRONMENT = dict(os.environ, TIDEPOOL_LAB_NAME=NAME)
+BUILDS = tempfile.gettempdir(), str(paths.cache())  # where other tests mount something meanwhile
 GUEST = "solo"
 UP = ["up", "--no-chart", "--guest", f"{GUEST}=256Mi,disk=400Mi:xfs,iops=200,label.purpose=test"]
 MIB = 1 << 20
@@ -46,8 +48,9 @@ def get(*arguments: str) -> Any:
 
 
 def taken() -> dict[str, list[str]]:
-    """What a lab takes from a machine, as it is now; what labs of other names have is left out."""
+    """What a lab takes from a machine, as it is now; but for labs of other names and builds of images."""
     mounts = [line.split()[1] for line in Path("/proc/mounts").read_text().splitlines()]
+    mounts = [mount for mount in mounts if not mount.startswith(BUILDS)]
     commands = [_command_of(folder) for folder in Path("/proc").iterdir() if folder.name.isdigit()]
     namespaces = [path.name for path in Path("/run/netns").glob("*")]
     return {
