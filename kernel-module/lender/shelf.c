@@ -192,17 +192,14 @@ static bool tide_shelf_recycle(struct tide_shelf *shelf)
 
 /* The next page of a file: dropped if it is older than a version, else passed over. Mutex held. */
 static bool tide_shelf_drop(struct tide_shelf *shelf, struct tide_key *at, u64 last,
-			    u64 before, unsigned int *patience)
+			    u64 before, bool *dropped)
 {
 	struct folio *folio;
 	bool found = tide_notes_step(&shelf->notes, at, last, before, &folio);
 
-	if (folio) {
+	*dropped = folio;
+	if (folio)
 		tide_shelf_remove(shelf, folio);
-		*patience = TIDE_FORGET_PATIENCE;
-	} else if (found) {
-		--*patience;
-	}
 	return found;
 }
 
@@ -356,9 +353,9 @@ static struct folio *tide_cheat_swap(struct tide_shelf *shelf, const struct tide
 static void tide_shelf_replace(struct tide_shelf *shelf, const struct tide_key *key)
 {
 	struct tide_key at = { .file = key->file, .index = key->index };
-	unsigned int patience = UINT_MAX;
+	bool dropped;
 
-	while (tide_shelf_drop(shelf, &at, key->index, U64_MAX, &patience))
+	while (tide_shelf_drop(shelf, &at, key->index, U64_MAX, &dropped))
 		;
 }
 
@@ -486,8 +483,8 @@ struct folio *tide_shelf_get(struct tide_shelf *shelf, u64 id, pgoff_t index,
  * @before: only versions below this one
  *
  * A hint: behind TIDE_FORGET_PATIENCE pages in a row that stay, all stay, and are
- * recycled in their turn. Takes as long as there are others in that range, but no longer than
- * the borrower is enabled and this connection its latest.
+ * recycled in their turn. Takes as long as there are others in that range, but no
+ * longer than the borrower is enabled and this connection its latest.
  *
  * Context: process.
  */
@@ -497,12 +494,14 @@ void tide_shelf_forget(struct tide_shelf *shelf, u64 id, pgoff_t first,
 	struct tide_key at = { .file = id, .index = first };
 	bool more = first <= last && !tide_cheats(shelf->borrower, "replay");
 	unsigned int patience = TIDE_FORGET_PATIENCE;
+	bool dropped;
 
 	while (more && patience && READ_ONCE(shelf->borrower->enabled) &&
 	       !READ_ONCE(shelf->borrower->taking)) {
 		mutex_lock(&shelf->mutex);
-		more = tide_shelf_drop(shelf, &at, last, before, &patience);
+		more = tide_shelf_drop(shelf, &at, last, before, &dropped);
 		mutex_unlock(&shelf->mutex);
+		patience = dropped ? TIDE_FORGET_PATIENCE : patience - 1;
 		cond_resched();
 	}
 }

@@ -10,14 +10,12 @@ import pytest
 
 from bed.guest import HOST_ADDRESS
 from bed.hostile import Slanderer, YesLender
-from bed.measure import catalog_bytes
+from bed.measure import MOST_PER_GIB, catalog_bytes, catalog_cost
 from bed.pair import NAME, PATIENT, Pair
 from bed.protocol import Lender
 from bed.tidepool import MIB, wait_until
 from bed.workload import finish_stress, running, start_stress, stress
 
-GIB = 1024 * MIB
-MOST_PER_GIB = 2.25 * MIB
 FILES = 1500
 SMALL_FILES = 2_500
 MOST_PER_SMALL_FILE = 320  # bytes
@@ -61,9 +59,7 @@ def test_dense_catalog_is_small(pair: Pair) -> None:
     assert pages > 96 * 256 * 0.9
     pair.b.set(f"lenders/{NAME}/enabled", 0)
     empty = catalog_bytes(borrower)
-    cost = (full - empty) / (pages * 4096) * GIB
-    print(f"{cost / MIB:.3f} MiB to a GiB of {pages} pages; {full} {empty}")
-    assert 2 * MIB < cost <= MOST_PER_GIB
+    assert 2 * MIB < catalog_cost(full, empty, pages) <= MOST_PER_GIB
 
 
 def test_a_lost_session_leaves_nothing(pair: Pair) -> None:

@@ -13,6 +13,11 @@ DISK, NAME = "/dev/vda", "fast"
 PATH = f"/dev/mapper/{NAME}"
 
 
+def dmsetup(arguments: str) -> str:
+    """A command for a guest, in which there is no udev that would make the nodes."""
+    return f"DM_DISABLE_UDEV=1 dmsetup {arguments}"
+
+
 class Device:
     """`with Device(pair):` there is /dev/mapper/fast over `disk`; both guests have the modules of MODULES.
 
@@ -52,8 +57,12 @@ class Device:
             borrower.start("cat > /lib/tidepool-block.ko && insmod /lib/tidepool-block.ko", block).wait()
 
     def dmsetup(self, arguments: str) -> str:
-        """Its output; there is no udev that would make the nodes."""
-        return self.pair.borrower.sh(f"DM_DISABLE_UDEV=1 dmsetup {arguments}")
+        """Its output."""
+        return self.pair.borrower.sh(dmsetup(arguments))
+
+    def exchange(self, name: str, table: str) -> None:
+        """Gives a mapping another table, as one does with a device that is in use."""
+        self.dmsetup(f'suspend {name}; dmsetup load {name} --table "{table}"; dmsetup resume {name}')
 
     def status(self) -> dict[str, int]:
         """What it counts."""

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import os
 import subprocess
 import time
 from pathlib import Path
@@ -11,7 +10,7 @@ from xml.sax.saxutils import escape, quoteattr
 
 import libvirt
 
-from bed.image import fetch_qemu
+from bed.image import fetch_qemu, with_sbin
 
 XML = """<domain type={type} xmlns:qemu='http://libvirt.org/schemas/domain/qemu/1.0'>
   <name>{name}</name>
@@ -71,9 +70,8 @@ class Domain:
         alone = ["setpriv", "--pdeathsig", "KILL", "unshare", "--mount", "--propagation", "private"]
         alone += ["--pid", "--fork", "--kill-child", "--mount-proc"]
         alone += ["sh", "-c", INSIDE, "inside", str(fetch_qemu() / MODULES.relative_to("/")), str(MODULES), str(HOST)]
-        environment = {**os.environ, "PATH": f"{os.environ['PATH']}:/usr/sbin:/sbin"}
         with (self._folder / "libvirtd.log").open("wb") as log:
-            return subprocess.Popen(alone, env=environment, stdin=subprocess.DEVNULL, stdout=log, stderr=log)
+            return subprocess.Popen(alone, env=with_sbin(), stdin=subprocess.DEVNULL, stdout=log, stderr=log)
 
     def _connect(self) -> libvirt.virConnect:
         socket = Path(f"/proc/{self.process.pid}/root/run/libvirt/libvirt-sock")

@@ -22,7 +22,7 @@ from bed import booted
 from bed.accelerator import KVM, accelerator
 from bed.channel import Channel, ChannelClosed, Result
 from bed.domain import Domain
-from bed.image import Kernel, fetch_qemu, initramfs
+from bed.image import Kernel, fetch_qemu, initramfs, with_sbin
 
 TROUBLE = re.compile(
     r"\bBUG\b|WARNING:|Oops|Call Trace|RIP:|general protection|stall|blocked for more than|lockup|deadlock"
@@ -470,12 +470,7 @@ def make_disk(path: Path, disk: Disk) -> None:
         "vfat": ["mkfs.vfat"],
     }
     if disk.filesystem:
-        path_with_sbin = f"{os.environ['PATH']}:/usr/sbin:/sbin"
-        subprocess.run(
-            [*commands[disk.filesystem], *disk.options, str(path)],
-            check=True,
-            env={**os.environ, "PATH": path_with_sbin},
-        )
+        subprocess.run([*commands[disk.filesystem], *disk.options, str(path)], check=True, env=with_sbin())
 
 
 def _processor(spec: Spec, kernel: Kernel) -> list[str]:

@@ -156,7 +156,7 @@ def _base(kernel: Kernel, more: tuple[str, ...]) -> bytes:
 
 def _program(name: str) -> Iterator[tuple[str, Path]]:
     """Where it and its shared libraries go in a guest, and where they are here."""
-    program = shutil.which(name, path=f"{os.environ['PATH']}:/usr/sbin:/sbin")
+    program = shutil.which(name, path=with_sbin()["PATH"])
     if not program:
         raise FileNotFoundError(f"'{name}' is not installed here")
     yield f"bin/{name}", Path(program)
@@ -213,9 +213,11 @@ def digest(parts: Iterable[str | bytes]) -> str:
     return found.hexdigest()[:16]
 
 
-def _output(command: list[str], env: Mapping[str, str] | None = None) -> str:
-    path = f"{os.environ['PATH']}:/usr/sbin:/sbin"
-    run = subprocess.run(
-        command, env={**(env or os.environ), "PATH": path}, check=True, stdout=subprocess.PIPE, text=True
-    )
+def with_sbin(env: Mapping[str, str] = os.environ) -> dict[str, str]:
+    """An environment in which the programs that an administrator calls are found, too."""
+    return {**env, "PATH": f"{os.environ['PATH']}:/usr/sbin:/sbin"}
+
+
+def _output(command: list[str], env: Mapping[str, str] = os.environ) -> str:
+    run = subprocess.run(command, env=with_sbin(env), check=True, stdout=subprocess.PIPE, text=True)
     return run.stdout.strip()

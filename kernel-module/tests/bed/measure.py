@@ -10,11 +10,13 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from bed.guest import COUNTED_SHIFT, Disk, Guest, Spec
+from bed.guest import COUNTED_SHIFT, PAGE, Disk, Guest, Spec
 from bed.image import build_module, fetch_kernel
-from bed.tidepool import Tidepool
+from bed.tidepool import MIB, Tidepool
 from bed.workload import stress
 
+GIB = 1024 * MIB
+MOST_PER_GIB = 2.25 * MIB  # that a dense catalog may take for a GiB of pages
 CATALOG_CACHES = ("tidepool_file", "tidepool_leaf", "radix_tree_node")
 INSTRUCTIONS_PER_SECOND = 1e9 / 2**COUNTED_SHIFT  # of a counted guest
 NOW, IDLE, WAITING = r"now at (\d+)", r"idle_sleeptime\s*: (\d+)", r"iowait_sleeptime\s*: (\d+)"
@@ -30,6 +32,13 @@ def catalog_bytes(guest: Guest) -> int:
     count = "echo 1 > $c/shrink; read n rest < $c/objects; read s < $c/slab_size; echo $((n * s))"
     folders = " ".join(f"/sys/kernel/slab/{cache}" for cache in CATALOG_CACHES)
     return sum(map(int, guest.sh(f"for c in {folders}; do {count}; done").split()))
+
+
+def catalog_cost(full: int, empty: int, pages: int) -> float:
+    """What a catalog takes for a GiB of pages, by what it takes with so many and without, in bytes."""
+    cost = (full - empty) / (pages * PAGE) * GIB
+    print(f"{cost / MIB:.3f} MiB to a GiB of {pages} pages; {full} {empty}")
+    return cost
 
 
 def kept_bytes(guest: Guest) -> int:
