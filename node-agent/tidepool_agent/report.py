@@ -11,7 +11,7 @@ from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from datetime import timedelta
-from typing import Any
+from typing import Any, NamedTuple
 
 from tidepool_agent import backing, needs
 from tidepool_agent.addresses import distinct, reachable
@@ -163,7 +163,17 @@ def _role(wants: tuple[Want, ...]) -> Role:
     return Role.BORROWER if wants else Role.NONE
 
 
-PeerName = tuple[str, str | None, Role]
+class PeerName(NamedTuple):
+    """What tells an entry of a status' peers from others."""
+
+    namespace: str
+    guest: str | None
+    role: Role
+
+    @classmethod
+    def of(cls, one: GuestPeer) -> PeerName:
+        """The name of an entry that there is."""
+        return cls(one.namespace, one.guest, one.role)
 
 
 def _named(machine: Machine, want: Want) -> PeerName:
@@ -175,13 +185,13 @@ def _named(machine: Machine, want: Want) -> PeerName:
     lends = want.side is Side.BORROWERS
     other = want.pairing.borrower if lends else want.pairing.lender
     name = other.name if want.pairing.namespace == machine.namespace else None
-    return other.namespace, name, Role.BORROWER if lends else Role.LENDER
+    return PeerName(other.namespace, name, Role.BORROWER if lends else Role.LENDER)
 
 
 def _still_shared(machine: Machine, wants: tuple[Want, ...], before: GuestStatus) -> dict[str, Any]:
     """With whom it shared memory when it was last heard of, and is to share it."""
     present = {_named(machine, want) for want in wants}
-    left = tuple(one for one in before.peers if (one.namespace, one.guest, one.role) in present)
+    left = tuple(one for one in before.peers if PeerName.of(one) in present)
     return {"peers": left, "more_peers": before.more_peers if left else None}
 
 
@@ -192,10 +202,9 @@ def _shared(machine: Machine, seen: Observation, wants: tuple[Want, ...], before
         peer = seen.peers.get(want.key)
         lends = want.side is Side.BORROWERS
         held[_named(machine, want)] += 0 if peer is None else lent(peer) if lends else used(peer)
-    old = {(one.namespace, one.guest, one.role): one.held_bytes for one in before.peers}
+    old = {PeerName.of(one): one.held_bytes for one in before.peers}
     peers = [
-        GuestPeer(namespace=name[0], guest=name[1], role=name[2], held_bytes=settled(total((size,)), old.get(name)))
-        for name, size in held.items()
+        GuestPeer(**name._asdict(), held_bytes=settled(total((size,)), old.get(name))) for name, size in held.items()
     ]
     peers.sort(key=lambda one: (-one.held_bytes, one.role, one.namespace, one.guest or ""))
     return {"peers": tuple(peers[:MOST_PEERS]), "more_peers": len(peers[MOST_PEERS:]) or None}

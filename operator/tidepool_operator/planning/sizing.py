@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from dataclasses import replace
 from itertools import chain
 from typing import TYPE_CHECKING
 
@@ -27,9 +26,7 @@ def is_sized(pool: MemoryPool) -> bool:
     return pool.spec.borrowers.size is None
 
 
-def size(
-    pool: MemoryPool, inventory: Inventory, selection: Selection, ledger: Ledger, absent: Container[Ref] = ()
-) -> None:
+def size(pool: MemoryPool, inventory: Inventory, selection: Selection, ledger: Ledger, absent: Container[Ref]) -> None:
     """Enters the size of each borrower; those that are `absent` have their part of what is left of the whole."""
     if not is_sized(pool):
         ledger.wanted = dict.fromkeys(selection.borrowers, pool.spec.most_bytes)
@@ -37,8 +34,8 @@ def size(
     present = _present(pool, inventory, selection, ledger)
     claims: dict[str, list[Claim]] = defaultdict(list)
     for name, one in selection.borrowers.items():
-        asked = claim(pool, name, one, ledger.ranks.get(name, 0))
-        claims[ledger.area(name)].append(replace(asked, waits=name in absent))
+        asked = claim(pool, name, one, rank=ledger.ranks.get(name, 0), waits=name in absent)
+        claims[ledger.area(name)].append(asked)
     near = (name for name in selection.lenders if ledger.area(name) in claims)
     stocks = {name: Stock(name, ledger.free(name), present.get(name, {})) for name in near}
     reached = _keep_within(ledger, stocks)
@@ -103,8 +100,9 @@ def _present(pool: MemoryPool, inventory: Inventory, selection: Selection, ledge
     return found
 
 
-def claim(pool: MemoryPool, name: Ref, guest: MemoryGuest, rank: int) -> Claim:
+def claim(pool: MemoryPool, name: Ref, guest: MemoryGuest, *, rank: int, waits: bool) -> Claim:
     """What a borrower asks for."""
     weights = (one.weight for one in pool.spec.borrowers.weights if one.selector.matches(guest.metadata.labels))
     least = pool.spec.least_bytes
-    return Claim(name, least, max(least, pool.spec.most_bytes), next(weights, 1), curve_of(guest.status), rank)
+    most = max(least, pool.spec.most_bytes)
+    return Claim(name, least, most, next(weights, 1), curve_of(guest.status), rank, waits)
