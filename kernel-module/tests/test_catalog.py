@@ -41,10 +41,9 @@ def two(kernel: str) -> Iterator[Pair]:
 def pair(two: Pair) -> Iterator[Pair]:
     """The two connected, with an empty disk and an empty catalog."""
     two.borrower.sh("rm -rf /mnt/file /mnt/tree")
-    two.connect(size=128 * MIB, more=PATIENT)
-    yield two
-    two.assert_clean()
-    two.disconnect()
+    with two.pairing():
+        two.connect(size=128 * MIB, more=PATIENT)
+        yield two
 
 
 def test_dense_catalog_is_small(pair: Pair) -> None:

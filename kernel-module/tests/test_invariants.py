@@ -71,10 +71,9 @@ def guests(kernel: str) -> Iterator[Pair]:
 @pytest.fixture
 def pair(guests: Pair) -> Iterator[Pair]:
     """The two, connected anew for each test; nothing is known of any file."""
-    guests.connect(size=64 * MIB, more=PATIENT)
-    yield guests
-    guests.disconnect()
-    guests.assert_clean()
+    with guests.pairing():
+        guests.connect(size=64 * MIB, more=PATIENT)
+        yield guests
 
 
 def test_pages_travel_together(pair: Pair) -> None:

@@ -59,16 +59,13 @@ def guests(kernel: str) -> Iterator[Pair]:
 @pytest.fixture
 def between(guests: Pair) -> Iterator[Between]:
     """The two are connected, somebody between them counts, and the lender has the file's pages."""
-    between = Between(guests.lender_port)
-    guests.l.lend(NAME, quota=128 * MIB)
-    guests.b.borrow(NAME, address=HOST_ADDRESS, size=128 * MIB, more={"port": between.port, **PATIENT})
-    guests.b.wait_state(LENDER, "Connected")
-    has_lanes(guests, PROCESSORS)
-    lend_all(guests, "/mnt/file", FILE_PAGES)
-    yield between
-    guests.disconnect()
-    between.close()
-    guests.assert_clean()
+    with contextlib.closing(Between(guests.lender_port)) as between, guests.pairing():
+        guests.l.lend(NAME, quota=128 * MIB)
+        guests.b.borrow(NAME, address=HOST_ADDRESS, size=128 * MIB, more={"port": between.port, **PATIENT})
+        guests.b.wait_state(LENDER, "Connected")
+        has_lanes(guests, PROCESSORS)
+        lend_all(guests, "/mnt/file", FILE_PAGES)
+        yield between
 
 
 def has_lanes(pair: Pair, lanes: int) -> None:

@@ -54,12 +54,11 @@ def guests(kernel: str) -> Iterator[Pair]:
 def pair(guests: Pair) -> Iterator[Pair]:
     """Connected, with a file whose pages are all with the lender."""
     guests.l.set("linger_s", LINGER_SECONDS)
-    guests.connect(size=128 * MIB, more=PATIENT)
-    stress(guests.borrower, f"fill /mnt/file mib={FILE_MIB}")
-    lend_all(guests, "/mnt/file", FILE_PAGES)
-    yield guests
-    guests.disconnect()
-    guests.assert_clean()
+    with guests.pairing():
+        guests.connect(size=128 * MIB, more=PATIENT)
+        stress(guests.borrower, f"fill /mnt/file mib={FILE_MIB}")
+        lend_all(guests, "/mnt/file", FILE_PAGES)
+        yield guests
 
 
 def resumed(pair: Pair, times: int = 1) -> None:

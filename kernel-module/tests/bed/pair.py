@@ -8,7 +8,7 @@ import socket
 import sys
 import tempfile
 import time
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
 from types import TracebackType
@@ -156,6 +156,18 @@ class Pair:
         """Take the pairing away on both ends; the module stays."""
         self.b.rmdir(f"lenders/{self.name}")
         self.l.rmdir(f"borrowers/{self.name}")
+
+    @contextlib.contextmanager
+    def pairing(self) -> Iterator[None]:
+        """For a test: what becomes of the pairing is taken away, so that the next test begins without one."""
+        try:
+            yield
+        except BaseException:
+            for side, path in ((self.b, f"lenders/{self.name}"), (self.l, f"borrowers/{self.name}")):
+                side.guest.sh(f"! [ -d {ROOT}/{path} ] || rmdir {ROOT}/{path}")
+            raise
+        self.disconnect()
+        self.assert_clean()
 
     def borrowed(self) -> dict[str, int]:
         """The borrower's figures of the pairing."""
