@@ -24,10 +24,14 @@ def pytest_configure(config: pytest.Config) -> None:
     config.addinivalue_line("markers", "debug: needs what only the debug kernel has")
 
 
+SLOWEST = ("test_hooks", "test_memory", "test_pages", "test_stress", "test_verify")
+"""Files that go first: of two workers none is left alone with one of these at the end."""
+
+
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     others = [item for item in items if not _wanted(config, item)]
     config.hook.pytest_deselected(items=others)
-    items[:] = [item for item in items if item not in others]
+    items[:] = sorted((item for item in items if item not in others), key=lambda item: item.path.stem not in SLOWEST)
 
 
 def _wanted(config: pytest.Config, item: pytest.Item) -> bool:

@@ -73,8 +73,16 @@ def _waits(guest: Guest) -> bool:
     return re.search(r"\) D ", before) is not None and guest.sh(STATES) == before
 
 
+def _evicted(guest: Guest) -> bool:
+    guest.sh("echo 1 > /proc/sys/vm/drop_caches")
+    return stress(guest, "resident /mnt/file")["resident"] == 0
+
+
 def _overwritten_while_borrowing_begins(pair: Pair) -> int:
-    """A direct write of more than a minute begins before a lender is enabled; the old pages are evicted under it."""
+    """A direct write of more than a minute begins before a lender is enabled; the old pages are evicted under it.
+
+    All of them: while one is cached the writer invalidates what it has written, which is seen.
+    """
     borrower, size = pair.borrower, 40
     borrower.sh(SLOW)
     stress(borrower, f"fill /mnt/file mib={size}")
@@ -83,8 +91,8 @@ def _overwritten_while_borrowing_begins(pair: Pair) -> int:
     write = start_stress(borrower, "overwrite /mnt/file version=2", f"echo $$ > {GROUP}/cgroup.procs")
     wait_until("it writes", lambda: _waits(borrower))
     pair.connect(size=64 * MIB, more=PATIENT)
-    last = f"dd if=/mnt/file of=/dev/null bs=1M skip={size - 2}"  # what will be written last
-    borrower.sh(f"{last} && echo 1 > /proc/sys/vm/drop_caches")
+    borrower.sh(f"dd if=/mnt/file of=/dev/null bs=1M skip={size - 2}")  # what will be written last
+    wait_until("nothing of it is cached", lambda: _evicted(borrower))
     assert write.running, "the write was over too soon to show anything"
     borrower.sh(FAST)
     finish_stress(write)
