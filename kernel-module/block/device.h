@@ -6,9 +6,11 @@
 #include <linux/atomic.h>
 #include <linux/bio.h>
 #include <linux/device-mapper.h>
+#include <linux/pagemap.h>
 #include <linux/rbtree.h>
 #include <linux/types.h>
 
+#include "base/broken.h"
 #include "block/spans.h"
 #include "borrower/fetch.h"
 #include "uapi/wire.h"
@@ -91,6 +93,19 @@ static inline u64 tide_io_first(const struct tide_io *io)
 static inline unsigned int tide_io_blocks(const struct tide_io *io)
 {
 	return io->iter.bi_size >> PAGE_SHIFT;
+}
+
+/*
+ * May nobody but the kernel have written to a page since the disk did? A program's
+ * own page that it reads into may hold what the program likes, and all would get it.
+ */
+static inline bool tide_page_is_read_alone(struct page *page)
+{
+	struct folio *folio = page_folio(page);
+
+	return tide_broken(BLOCK_READS) ||
+	       (folio_test_locked(folio) && !folio_test_uptodate(folio) &&
+		!folio_mapped(folio) && (folio_test_swapcache(folio) || folio_mapping(folio)));
 }
 
 int tide_io_to_disk(struct tide_io *io, bool changes);
