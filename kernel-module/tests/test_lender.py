@@ -204,9 +204,9 @@ def test_trickling_strangers_lock_nobody_out(pair: Pair, addresses: int, most: i
     """Forty half-open handshakes that send a byte a second: a paired borrower connects; they are cut at their time."""
     strangers = " ".join(str(FIRST_HOST + number) for number in range(addresses))
     pair.borrower.sh(f"for host in {strangers}; do ip addr replace 10.7.0.$host/24 dev eth0; done")
-    trickle = f"stress half-open {LENDER_ADDRESS} connections=40 addresses={addresses} seconds={TRICKLE_SECONDS} every=1000"
+    half_open = f"stress half-open {LENDER_ADDRESS} connections=40 addresses={addresses}"
     pair.l.lend(NAME, quota=64 * MIB)
-    with running(pair.borrower, trickle, 1):
+    with running(pair.borrower, f"{half_open} seconds={TRICKLE_SECONDS} every=1000", 1):
         wait_until("strangers are there", lambda: int(pair.lender.sh(PORT_LINE)) > 0)
         pair.b.load()
         pair.b.borrow(NAME, address=LENDER_ADDRESS, size=64 * MIB)
