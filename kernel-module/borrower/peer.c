@@ -190,7 +190,7 @@ static void tide_lender_count_anew(struct tide_lender *lender)
  * tide_lender_enable() - connect in the background and stay connected
  * @lender: configured completely
  *
- * Context: process, under control/configfs.c's mutex.
+ * Context: process, under tide_control_mutex.
  * Return: 0, -ENOSPC when there are TIDE_MAX_LENDERS already, or an errno.
  */
 int tide_lender_enable(struct tide_lender *lender)
@@ -228,7 +228,7 @@ int tide_lender_enable(struct tide_lender *lender)
  *
  * Returns when nothing refers to the lender any more.
  *
- * Context: process, under control/configfs.c's mutex.
+ * Context: process, under tide_control_mutex.
  */
 void tide_lender_disable(struct tide_lender *lender)
 {

@@ -14,6 +14,7 @@
 #include "borrower/lane.h"
 #include "borrower/peer.h"
 #include "control/configfs.h"
+#include "control/parse.h"
 #include "control/show.h"
 #include "pagecache/inflight.h"
 #include "pagecache/tracepoints.h"

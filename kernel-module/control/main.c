@@ -17,6 +17,7 @@
 #include "borrower/fetch.h"
 #include "borrower/peer.h"
 #include "control/configfs.h"
+#include "control/selftest.h"
 #include "lender/borrowers.h"
 #include "lender/shelf.h"
 #include "pagecache/file.h"

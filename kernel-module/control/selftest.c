@@ -17,7 +17,8 @@
 #include "borrower/catalog_ages.h"
 #include "borrower/object.h"
 #include "borrower/peer.h"
-#include "control/configfs.h"
+#include "control/parse.h"
+#include "control/selftest.h"
 #include "pagecache/split.h"
 #include "uapi/wire.h"
 

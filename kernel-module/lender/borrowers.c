@@ -382,7 +382,7 @@ struct tide_borrower *tide_borrower_create(const char *name)
 	return borrower;
 }
 
-/* Under control/configfs.c's mutex, so that it stays like this. */
+/* Under tide_control_mutex, so that it stays like this. */
 static bool tide_identity_taken(struct tide_borrower *borrower,
 				const struct tide_identity *identity)
 {
@@ -398,7 +398,7 @@ static bool tide_identity_taken(struct tide_borrower *borrower,
  * tide_borrower_enable() - let it connect
  * @borrower: configured completely
  *
- * Context: process, under control/configfs.c's mutex.
+ * Context: process, under tide_control_mutex.
  * Return: 0, -ENOSPC when there are TIDE_MAX_BORROWERS already, -EEXIST when
  * one of them has this identity, or another negative errno.
  */
@@ -423,7 +423,7 @@ int tide_borrower_enable(struct tide_borrower *borrower)
  * tide_borrower_disable() - end its session and take its memory back
  * @borrower: enabled
  *
- * Context: process, under control/configfs.c's mutex.
+ * Context: process, under tide_control_mutex.
  */
 void tide_borrower_disable(struct tide_borrower *borrower)
 {
@@ -460,7 +460,7 @@ void tide_borrower_destroy(struct tide_borrower *borrower)
  * @borrower: enabled or not
  * @identity: the guest's; a session with another one ends
  *
- * Context: process, under control/configfs.c's mutex.
+ * Context: process, under tide_control_mutex.
  * Return: 0, or -EEXIST when it is enabled and so is another of this identity.
  */
 int tide_borrower_identify(struct tide_borrower *borrower,
@@ -529,7 +529,7 @@ static void tide_session_relinger(struct tide_borrower *borrower)
  * tide_linger_set() - how long a session lives without a connection
  * @seconds: from now on, or from when it was lost; 0: not at all
  *
- * Context: process, under control.c's mutex, so borrowers do not come or go.
+ * Context: process, under tide_control_mutex, so borrowers do not come or go.
  */
 void tide_linger_set(unsigned int seconds)
 {
@@ -547,7 +547,7 @@ void tide_linger_set(unsigned int seconds)
  * What they have here they can get. For a guest that is about to move: pages that
  * come now would only have to be copied again.
  *
- * Context: process, under control's mutex, so borrowers do not come or go.
+ * Context: process, under tide_control_mutex, so borrowers do not come or go.
  */
 void tide_lending_hold(bool held)
 {
@@ -572,7 +572,7 @@ static void tide_trim_share(struct tide_borrower *borrower, u64 may, u64 lent)
 /**
  * tide_lending_shrink() - tide_lend_bytes has changed
  *
- * Context: process, under control/configfs.c's mutex, so borrowers do not come or go.
+ * Context: process, under tide_control_mutex, so borrowers do not come or go.
  */
 void tide_lending_shrink(void)
 {

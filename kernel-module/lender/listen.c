@@ -303,7 +303,7 @@ static int tide_queues_alloc(void)
 /**
  * tide_listen() - one more borrower is enabled
  *
- * Context: process, under control/configfs.c's mutex.
+ * Context: process, under tide_control_mutex.
  * Return: 0, -ENOSPC when there are TIDE_MAX_BORROWERS already, or an errno.
  */
 int tide_listen(void)
@@ -338,7 +338,7 @@ static bool tide_no_connections(void)
 /**
  * tide_unlisten() - one borrower less is enabled
  *
- * Context: process, under control/configfs.c's mutex.
+ * Context: process, under tide_control_mutex.
  */
 void tide_unlisten(void)
 {
