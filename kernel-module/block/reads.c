@@ -10,6 +10,8 @@
 
 #include "base/stats.h"
 #include "block/device.h"
+#include "block/io.h"
+#include "block/reads.h"
 #include "borrower/breaker.h"
 #include "borrower/buffers.h"
 #include "borrower/catalog.h"

@@ -17,6 +17,9 @@
 
 #include "base/broken.h"
 #include "block/device.h"
+#include "block/io.h"
+#include "block/writes.h"
+#include "block/spans.h"
 #include "borrower/buffers.h"
 #include "borrower/catalog.h"
 #include "borrower/object.h"
