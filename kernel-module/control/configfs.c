@@ -20,8 +20,10 @@
 #include "control/configfs.h"
 #include "control/parse.h"
 #include "control/show.h"
-#include "lender/borrowers.h"
+#include "lender/lending.h"
 #include "lender/listen.h"
+#include "lender/sessions.h"
+#include "lender/shelf.h"
 #include "pagecache/ghost.h"
 #include "pagecache/verify.h"
 

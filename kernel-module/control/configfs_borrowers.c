@@ -11,6 +11,8 @@
 #include "control/parse.h"
 #include "control/show.h"
 #include "lender/borrowers.h"
+#include "lender/lending.h"
+#include "lender/listen.h"
 #include "pagecache/tracepoints.h"
 
 struct tide_borrower_item {

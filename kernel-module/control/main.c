@@ -18,7 +18,7 @@
 #include "borrower/peer.h"
 #include "control/configfs.h"
 #include "control/selftest.h"
-#include "lender/borrowers.h"
+#include "lender/lending.h"
 #include "lender/shelf.h"
 #include "pagecache/file.h"
 #include "pagecache/tracepoints.h"

@@ -13,7 +13,7 @@
 #include "borrower/peer.h"
 #include "control/show.h"
 #include "lender/borrowers.h"
-#include "lender/shelf.h"
+#include "lender/giveback.h"
 #include "pagecache/tracepoints.h"
 
 /**
