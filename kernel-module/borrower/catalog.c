@@ -8,9 +8,7 @@
 #define pr_fmt(fmt) KBUILD_MODNAME ": " fmt
 
 #include <linux/slab.h>
-#include <linux/timex.h>
 
-#include "base/broken.h"
 #include "base/stats.h"
 #include "borrower/catalog.h"
 #include "borrower/catalog_ages.h"
@@ -19,41 +17,10 @@
 #include "borrower/peer.h"
 
 #define TIDE_FORGOTTEN_MOST	1024	/* entries, in a small catalog */
-#define TIDE_STRIDE_MASK	0xfff	/* between versions */
-
-static atomic64_t tide_version = ATOMIC64_INIT(0);
-
-/* Small files are evicted by the hundred, and whoever evicts them has the processor. */
-struct workqueue_struct *tide_catalog_queue;
-
-/**
- * tide_next_version() - a version that no page has had since the module loaded
- *
- * They grow by strides that the clock decides: of two time lines that began alike, the
- * one soon gives versions that the other never gave.
- *
- * Context: any.
- */
-u64 tide_next_version(void)
-{
-	unsigned long stride = tide_broken(STRIDES) ? 0 : random_get_entropy() & TIDE_STRIDE_MASK;
-
-	return atomic64_add_return(1 + stride, &tide_version);
-}
-
-/**
- * tide_newest_version() - no newer one has been given
- */
-u64 tide_newest_version(void)
-{
-	return atomic64_read(&tide_version);
-}
 
 int tide_catalog_init(void)
 {
-	tide_catalog_queue = alloc_workqueue("tidepool_catalog",
-					     WQ_UNBOUND | WQ_MEM_RECLAIM | WQ_HIGHPRI, 2);
-	if (tide_catalog_queue && !tide_leaves_init() && !tide_table_init())
+	if (!tide_leaves_init() && !tide_table_init())
 		return 0;
 	tide_catalog_exit();
 	return -ENOMEM;
@@ -62,8 +29,6 @@ int tide_catalog_init(void)
 /* Every lender and every object is gone. */
 void tide_catalog_exit(void)
 {
-	if (tide_catalog_queue)
-		destroy_workqueue(tide_catalog_queue);	/* its work is done first */
 	tide_table_exit();
 	tide_leaves_exit();
 }

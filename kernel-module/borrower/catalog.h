@@ -7,7 +7,6 @@
 
 struct tide_lender;
 struct tide_object;
-struct workqueue_struct;
 
 #define TIDE_DROP_CHUNK		256	/* entries dropped with interrupts off */
 
@@ -15,12 +14,8 @@ struct workqueue_struct;
 #define TIDE_NOWHERE	(-1)	/* some page is not in the pool */
 #define TIDE_BUFFERED	(-2)	/* all pages are in outgoing buffers */
 
-extern struct workqueue_struct *tide_catalog_queue;
-
 int tide_catalog_init(void);
 void tide_catalog_exit(void);
-u64 tide_next_version(void);
-u64 tide_newest_version(void);
 void tide_catalog_evicted(int slot, u64 id, pgoff_t index, u64 version);
 void tide_catalog_evicted_before(struct tide_lender *lender, u64 version);
 void tide_catalog_granted(struct tide_lender *lender);

@@ -14,8 +14,8 @@
 #include <linux/rculist.h>
 #include <linux/seqlock.h>
 #include <linux/slab.h>
+#include <linux/workqueue.h>
 
-#include "borrower/catalog.h"
 #include "borrower/catalog_table.h"
 #include "borrower/object.h"
 
@@ -23,6 +23,9 @@
 #define TIDE_TABLE_MOST		26
 #define TIDE_MOVES		64	/* objects moved with interrupts off */
 #define TIDE_HAND_BUCKETS	64	/* looked at with interrupts off */
+
+/* Small files are evicted by the hundred, and whoever evicts them has the processor. */
+struct workqueue_struct *tide_catalog_queue;
 
 struct tide_table __rcu *tide_table;
 struct tide_table __rcu *tide_table_next;
@@ -52,12 +55,16 @@ int tide_table_init(void)
 	struct tide_table *table = tide_table_alloc(TIDE_TABLE_LEAST);
 
 	RCU_INIT_POINTER(tide_table, table);
-	return table ? 0 : -ENOMEM;
+	tide_catalog_queue = alloc_workqueue("tidepool_catalog",
+					     WQ_UNBOUND | WQ_MEM_RECLAIM | WQ_HIGHPRI, 2);
+	return table && tide_catalog_queue ? 0 : -ENOMEM;
 }
 
-/* No object is in it, and its worker is done. */
+/* No object is in it. */
 void tide_table_exit(void)
 {
+	if (tide_catalog_queue)
+		destroy_workqueue(tide_catalog_queue);	/* its work is done first */
 	kvfree(rcu_dereference_protected(tide_table, true));
 }
 

@@ -10,11 +10,15 @@
 
 #include "borrower/object.h"
 
+struct workqueue_struct;
+
 struct tide_table {
 	unsigned int bits;
 	struct hlist_head *by_id;
 	struct hlist_head by_key[];
 };
+
+extern struct workqueue_struct *tide_catalog_queue;
 
 extern struct tide_table __rcu *tide_table;
 extern struct tide_table __rcu *tide_table_next;	/* what it is moved to */

@@ -9,12 +9,13 @@
 #include <linux/slab.h>
 
 #include "borrower/breaker.h"
-#include "borrower/catalog.h"
+#include "borrower/disk_latency.h"
 #include "borrower/fetch.h"
 #include "borrower/lane.h"
 #include "borrower/object.h"
 #include "borrower/outbox.h"
 #include "borrower/peer.h"
+#include "borrower/versions.h"
 #include "transport/frames.h"
 #include "transport/tcp.h"
 #include "uapi/wire.h"

@@ -32,6 +32,7 @@
 #include "borrower/send_pages.h"
 #include "borrower/peer.h"
 #include "borrower/session.h"
+#include "borrower/versions.h"
 #include "transport/frames.h"
 #include "transport/tcp.h"
 #include "uapi/wire.h"

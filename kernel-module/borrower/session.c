@@ -31,6 +31,7 @@
 #include "borrower/peer.h"
 #include "borrower/receive.h"
 #include "borrower/session.h"
+#include "borrower/versions.h"
 #include "transport/frames.h"
 #include "transport/handshake.h"
 #include "transport/tcp.h"

@@ -14,7 +14,7 @@
 #include "base/timeline.h"
 #include "borrower/buffers.h"
 #include "borrower/catalog.h"
-#include "borrower/fetch.h"
+#include "borrower/disk_latency.h"
 #include "borrower/peer.h"
 #include "control/configfs.h"
 #include "control/selftest.h"
@@ -49,7 +49,7 @@ static const struct {
 	{ "self-test of the parts", tide_parts_test_init, NULL },
 	{ "files", tide_files_init, tide_files_exit },
 	{ "put buffers", tide_buffers_init, NULL },
-	{ "get", tide_get_init, tide_get_exit },
+	{ "disk", tide_disk_init, tide_disk_exit },
 	{ "verification", tide_verify_init, NULL },
 	{ "store", tide_shelf_init, tide_shelf_exit },
 	{ "shrinker", tide_shrinker_init, tide_shrinker_exit },

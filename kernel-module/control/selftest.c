@@ -17,6 +17,7 @@
 #include "borrower/catalog_ages.h"
 #include "borrower/object.h"
 #include "borrower/peer.h"
+#include "borrower/versions.h"
 #include "control/parse.h"
 #include "control/selftest.h"
 #include "pagecache/split.h"

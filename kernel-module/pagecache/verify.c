@@ -25,7 +25,7 @@
 
 #include "base/stats.h"
 #include "borrower/catalog.h"
-#include "borrower/fetch.h"
+#include "borrower/disk_latency.h"
 #include "borrower/object.h"
 #include "pagecache/file.h"
 #include "pagecache/inflight.h"

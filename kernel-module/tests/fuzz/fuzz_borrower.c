@@ -21,6 +21,7 @@ static long locked;		/* folios that a reader waits for */
 static bool sealed_well;	/* what tide_decrypt() is to say */
 
 const char * const tide_reasons[TIDE_REASONS];
+struct workqueue_struct *tide_disk_queue;
 
 /* ---- the pages ---- */
 
