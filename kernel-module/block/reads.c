@@ -13,10 +13,10 @@
 #include "block/io.h"
 #include "block/reads.h"
 #include "borrower/breaker.h"
-#include "borrower/buffers.h"
-#include "borrower/catalog.h"
+#include "borrower/catalog_pages.h"
 #include "borrower/fetch.h"
 #include "borrower/object.h"
+#include "borrower/outgoing.h"
 #include "borrower/peer.h"
 
 /* ------------------------------------------------------------------ */

@@ -24,6 +24,7 @@
 #include "block/reads.h"
 #include "block/spans.h"
 #include "block/writes.h"
+#include "borrower/catalog.h"
 #include "borrower/disk_latency.h"
 #include "borrower/object.h"
 

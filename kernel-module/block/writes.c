@@ -21,8 +21,9 @@
 #include "block/writes.h"
 #include "block/spans.h"
 #include "borrower/buffers.h"
-#include "borrower/catalog.h"
+#include "borrower/catalog_pages.h"
 #include "borrower/object.h"
+#include "borrower/outgoing.h"
 #include "borrower/peer.h"
 #include "borrower/send_pages.h"
 

@@ -7,11 +7,13 @@
  */
 #define pr_fmt(fmt) KBUILD_MODNAME ": " fmt
 
+#include <linux/export.h>
 #include <linux/slab.h>
 
 #include "base/stats.h"
 #include "borrower/catalog.h"
 #include "borrower/catalog_ages.h"
+#include "borrower/catalog_pages.h"
 #include "borrower/catalog_table.h"
 #include "borrower/object.h"
 #include "borrower/peer.h"
@@ -225,3 +227,65 @@ u64 tide_catalog_pages(void)
 	tide_catalog_count(&believed, &forgotten);
 	return believed + forgotten;
 }
+
+/* ------------------------------------------------------------------ */
+/* one that its front end begins and ends			       */
+/* ------------------------------------------------------------------ */
+
+static void tide_object_kfree(struct tide_object *object)
+{
+	kfree(object);
+}
+
+/* No two of them are the same, whatever they are called. */
+static bool tide_object_is_another(const struct tide_object *object, const void *what)
+{
+	return false;
+}
+
+/**
+ * tide_object_create() - an object that is there until tide_object_destroy()
+ * @dev: what it is, for those who trace
+ *
+ * Nobody finds it by a key. Its memory is this module's, so that its front end's may
+ * go while pages of it are on their way.
+ *
+ * Context: process.
+ * Return: the object, or NULL.
+ */
+struct tide_object *tide_object_create(dev_t dev)
+{
+	struct tide_object *object = kzalloc(sizeof(*object), GFP_KERNEL);
+
+	if (!object)
+		return NULL;
+	tide_object_init(object, tide_object_kfree);
+	object->key = (unsigned long)object;
+	object->group = object;
+	object->dev = dev;
+	object->kept = true;
+	refcount_set(&object->refs, 2);		/* the table's, the caller's */
+	tide_table_insert(object, tide_object_is_another, NULL);
+	return object;
+}
+EXPORT_SYMBOL_GPL(tide_object_create);
+
+/**
+ * tide_object_destroy() - the end of such an object, with all that the pool has of it
+ * @object: nothing is read, put or dropped of it any more
+ *
+ * Context: process.
+ */
+void tide_object_destroy(struct tide_object *object)
+{
+	unsigned long flags;
+
+	tide_object_lock(object, flags);
+	object->kept = false;
+	tide_object_end(object);
+	tide_object_unlock(object, flags);
+	tide_object_drop(object, 0, ULONG_MAX);
+	tide_object_forget(object);
+	tide_object_put(object);
+}
+EXPORT_SYMBOL_GPL(tide_object_destroy);

@@ -99,7 +99,8 @@ void tide_table_exit(void);
 struct tide_object *tide_table_find_id(u64 id);
 struct tide_object *tide_table_insert(struct tide_object *object, tide_object_is *is,
 				      const void *what);
-void tide_table_remove(struct tide_object *object);
+void tide_object_forget(struct tide_object *object);
+void tide_object_put(struct tide_object *object);
 void tide_table_for_each(const void *group,
 			 void (*fn)(struct tide_object *object, void *arg), void *arg);
 struct tide_object *tide_table_cold(void);

@@ -13,6 +13,7 @@
 #include "borrower/breaker.h"
 #include "borrower/catalog_ages.h"
 #include "borrower/filter.h"
+#include "borrower/forgets.h"
 #include "borrower/lane.h"
 #include "borrower/outbox.h"
 #include "borrower/peer.h"

@@ -28,7 +28,9 @@
 #include "borrower/buffers.h"
 #include "borrower/catalog.h"
 #include "borrower/catalog_ages.h"
+#include "borrower/catalog_pages.h"
 #include "borrower/object.h"
+#include "borrower/outgoing.h"
 #include "borrower/send_pages.h"
 #include "borrower/peer.h"
 #include "borrower/session.h"
@@ -228,9 +230,11 @@ static void tide_buffer_discard(struct tide_buffer *buffer)
 /* Records a page in the catalog before it leaves; false: it is not sent. */
 static bool tide_buffer_record(struct tide_lender *lender, struct tide_buffer *buffer)
 {
-	int err = tide_object_record(buffer->object, buffer->index, buffer->version,
-				   lender->slot, tide_buffer_live, buffer);
+	int err;
 
+	tide_catalog_sweep_if_due();
+	err = tide_object_record(buffer->object, buffer->index, buffer->version,
+				 lender->slot, tide_buffer_live, buffer);
 	if (!err)
 		return true;
 	if (err == -ESTALE)

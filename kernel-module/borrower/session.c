@@ -25,6 +25,7 @@
 #include "borrower/buffers.h"
 #include "borrower/catalog.h"
 #include "borrower/fetch.h"
+#include "borrower/forgets.h"
 #include "borrower/lane.h"
 #include "borrower/outbox.h"
 #include "borrower/send_pages.h"

@@ -14,6 +14,7 @@
 #include "base/timeline.h"
 #include "borrower/buffers.h"
 #include "borrower/catalog.h"
+#include "borrower/catalog_shrinker.h"
 #include "borrower/disk_latency.h"
 #include "borrower/peer.h"
 #include "control/configfs.h"

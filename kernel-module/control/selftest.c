@@ -13,8 +13,8 @@
 
 #include "base/identity.h"
 #include "base/missratio.h"
-#include "borrower/catalog.h"
 #include "borrower/catalog_ages.h"
+#include "borrower/catalog_pages.h"
 #include "borrower/object.h"
 #include "borrower/peer.h"
 #include "borrower/versions.h"

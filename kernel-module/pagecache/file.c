@@ -11,7 +11,7 @@
 #include <linux/spinlock.h>
 #include <linux/workqueue.h>
 
-#include "borrower/catalog.h"
+#include "borrower/catalog_pages.h"
 #include "borrower/catalog_table.h"
 #include "borrower/object.h"
 #include "pagecache/file.h"

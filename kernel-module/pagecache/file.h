@@ -6,6 +6,7 @@
 #include <linux/fs.h>
 #include <linux/types.h>
 
+#include "borrower/catalog_table.h"
 #include "borrower/object.h"
 
 struct tide_sequential;

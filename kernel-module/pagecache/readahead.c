@@ -11,11 +11,11 @@
 
 #include "base/stats.h"
 #include "borrower/breaker.h"
-#include "borrower/buffers.h"
-#include "borrower/catalog.h"
+#include "borrower/catalog_pages.h"
 #include "borrower/disk_latency.h"
 #include "borrower/fetch.h"
 #include "borrower/object.h"
+#include "borrower/outgoing.h"
 #include "borrower/peer.h"
 #include "pagecache/file.h"
 #include "pagecache/filesystem.h"

@@ -21,7 +21,7 @@
 #include <linux/tracepoint.h>
 
 #include "base/broken.h"
-#include "borrower/catalog.h"
+#include "borrower/catalog_pages.h"
 #include "borrower/catalog_table.h"
 #include "borrower/object.h"
 #include "borrower/peer.h"

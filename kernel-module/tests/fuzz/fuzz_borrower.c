@@ -6,6 +6,7 @@
 #include "borrower/fetch.c"
 #include "borrower/lane.c"
 #include "borrower/outbox.c"
+#include "borrower/forgets.c"
 
 #include "fuzz.h"
 
