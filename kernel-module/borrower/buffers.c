@@ -17,7 +17,6 @@
 #include "borrower/buffers.h"
 #include "borrower/catalog_table.h"
 #include "borrower/outgoing.h"
-#include "borrower/send_pages.h"
 #include "borrower/peer.h"
 #include "uapi/wire.h"
 

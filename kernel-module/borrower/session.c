@@ -48,30 +48,6 @@
 /* connections							       */
 /* ------------------------------------------------------------------ */
 
-static void tide_link_shut(struct tide_link *link)
-{
-	tide_wire_shut(link->wire);
-}
-
-/**
- * tide_lender_break() - end all connections to a lender
- * @lender: the lender
- *
- * The receiving threads notice, and the main one does the rest. The session can go on.
- *
- * Context: process.
- */
-void tide_lender_break(struct tide_lender *lender)
-{
-	unsigned int i;
-
-	mutex_lock(&lender->wire_mutex);
-	for (i = 0; i < lender->lanes; i++)
-		tide_link_shut(&lender->lane[i].link);
-	tide_link_shut(&lender->put);
-	mutex_unlock(&lender->wire_mutex);
-}
-
 static int tide_reach(struct tide_lender *lender, struct tide_wire *wire)
 {
 	struct sockaddr_storage address;

@@ -7,6 +7,7 @@
 
 #include "base/identity.h"
 #include "base/limits.h"
+#include "borrower/borrowing.h"
 #include "borrower/breaker.h"
 #include "borrower/disk_latency.h"
 #include "borrower/fetch.h"

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
-/* The borrower's side of the wire (peer.c, session.c, receive.c, fetch.c, lane.c) against a lender that sends what it likes. */
+/* The borrower's side of the wire (borrowing.c, session.c, receive.c, fetch.c, lane.c and so on) against a lender that sends what it likes. */
+#include "borrower/borrowing.c"
 #include "borrower/peer.c"
 #include "borrower/session.c"
 #include "borrower/receive.c"
