@@ -18,6 +18,8 @@
 #include "base/identity.h"
 #include "borrower/disk_latency.h"
 #include "control/configfs.h"
+#include "control/configfs_borrowers.h"
+#include "control/configfs_lenders.h"
 #include "control/parse.h"
 #include "control/show.h"
 #include "lender/lending.h"

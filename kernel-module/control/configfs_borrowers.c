@@ -7,7 +7,7 @@
 
 #include "base/identity.h"
 #include "base/limits.h"
-#include "control/configfs.h"
+#include "control/configfs_borrowers.h"
 #include "control/parse.h"
 #include "control/show.h"
 #include "lender/borrowers.h"

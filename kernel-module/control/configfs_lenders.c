@@ -14,7 +14,7 @@
 #include "borrower/filter.h"
 #include "borrower/lane.h"
 #include "borrower/peer.h"
-#include "control/configfs.h"
+#include "control/configfs_lenders.h"
 #include "control/parse.h"
 #include "control/show.h"
 #include "pagecache/inflight.h"

@@ -11,6 +11,7 @@
 
 #include "base/crypto.h"
 #include "base/identity.h"
+#include "base/selftest.h"
 #include "base/timeline.h"
 #include "borrower/borrowing.h"
 #include "borrower/buffers.h"

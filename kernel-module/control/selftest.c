@@ -13,6 +13,7 @@
 
 #include "base/identity.h"
 #include "base/missratio.h"
+#include "base/selftest.h"
 #include "borrower/catalog_ages.h"
 #include "borrower/catalog_pages.h"
 #include "borrower/object.h"

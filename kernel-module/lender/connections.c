@@ -12,7 +12,8 @@
 #include "transport/tcp.h"
 
 DECLARE_WAIT_QUEUE_HEAD(tide_connections_wait);
-struct workqueue_struct *tide_get_queue, *tide_put_queue;
+struct workqueue_struct *tide_get_queue;
+struct workqueue_struct *tide_put_queue;
 
 static LIST_HEAD(tide_connections);
 

@@ -85,7 +85,8 @@ struct tide_connection {
 extern wait_queue_head_t tide_connections_wait;
 
 /* Handshakes and gets come before puts: a reader waits for a get. */
-extern struct workqueue_struct *tide_get_queue, *tide_put_queue;
+extern struct workqueue_struct *tide_get_queue;
+extern struct workqueue_struct *tide_put_queue;
 
 static inline void tide_shut(struct tide_connection *c)
 {

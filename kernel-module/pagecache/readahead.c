@@ -17,6 +17,7 @@
 #include "borrower/object.h"
 #include "borrower/outgoing.h"
 #include "borrower/peer.h"
+#include "pagecache/fallback.h"
 #include "pagecache/file.h"
 #include "pagecache/filesystem.h"
 #include "pagecache/readahead.h"
