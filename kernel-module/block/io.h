@@ -6,8 +6,10 @@
 #include <linux/bio.h>
 #include <linux/device-mapper.h>
 #include <linux/ktime.h>
+#include <linux/pagemap.h>
 #include <linux/types.h>
 
+#include "base/broken.h"
 #include "block/spans.h"
 #include "borrower/fetch.h"
 
@@ -65,6 +67,19 @@ static inline u64 tide_io_first(const struct tide_io *io)
 static inline unsigned int tide_io_blocks(const struct tide_io *io)
 {
 	return io->iter.bi_size >> PAGE_SHIFT;
+}
+
+/*
+ * May nobody but the kernel have written to a page since the disk did? A program's
+ * own page that it reads into may hold what the program likes, and all would get it.
+ */
+static inline bool tide_page_is_read_alone(struct page *page)
+{
+	struct folio *folio = page_folio(page);
+
+	return tide_broken(BLOCK_READS) ||
+	       (folio_test_locked(folio) && !folio_test_uptodate(folio) &&
+		!folio_mapped(folio) && (folio_test_swapcache(folio) || folio_mapping(folio)));
 }
 
 void tide_io_begin(struct tide_io *io, struct tide_device *device, struct bio *bio);

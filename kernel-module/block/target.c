@@ -20,6 +20,7 @@
 #include "base/broken.h"
 #include "base/compat.h"
 #include "block/device.h"
+#include "block/ghost.h"
 #include "block/io.h"
 #include "block/reads.h"
 #include "block/spans.h"
@@ -71,6 +72,8 @@ static int tide_device_end_io(struct dm_target *ti, struct bio *bio, blk_status_
 
 static void tide_device_free(struct dm_target *ti, struct tide_device *device)
 {
+	if (tide_ghost_is_on())
+		tide_device_ghost_gone(device);
 	if (device->object)
 		tide_object_destroy(device->object);
 	if (device->disk)

@@ -22,7 +22,7 @@ struct tide_breaker_means {
 void tide_breaker_set(struct tide_lender *lender, enum tide_breaker_mode breaker,
 		      const struct tide_thresholds *peak,
 		      const struct tide_thresholds *mean);
-void tide_breaker_reset(struct tide_lender *lender, bool closed);
+void tide_breaker_reset(struct tide_lender *lender, bool losses);
 void tide_breaker_pinged(struct tide_lender *lender, u64 sent_ns);
 void tide_breaker_ponged(struct tide_lender *lender, u64 sent_ns, u64 rtt_ns);
 void tide_breaker_got(struct tide_lender *lender, enum tide_size size, u64 ns);
