@@ -17,6 +17,7 @@
 
 #include "base/identity.h"
 #include "borrower/disk_latency.h"
+#include "borrower/ghost.h"
 #include "control/configfs.h"
 #include "control/configfs_borrowers.h"
 #include "control/configfs_lenders.h"
@@ -26,7 +27,7 @@
 #include "lender/listen.h"
 #include "lender/sessions.h"
 #include "lender/shelf.h"
-#include "pagecache/ghost.h"
+#include "pagecache/hooks.h"
 #include "pagecache/verify.h"
 
 static ssize_t tide_root_version_show(struct config_item *item, char *page)

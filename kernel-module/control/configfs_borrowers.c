@@ -13,7 +13,7 @@
 #include "lender/borrowers.h"
 #include "lender/lending.h"
 #include "lender/listen.h"
-#include "pagecache/tracepoints.h"
+#include "pagecache/hooks.h"
 
 struct tide_borrower_item {
 	struct config_item item;

@@ -17,8 +17,8 @@
 #include "control/configfs_lenders.h"
 #include "control/parse.h"
 #include "control/show.h"
+#include "pagecache/hooks.h"
 #include "pagecache/inflight.h"
-#include "pagecache/tracepoints.h"
 
 struct tide_lender_item {
 	struct config_item item;

@@ -23,7 +23,7 @@
 #include "lender/lending.h"
 #include "lender/shelf.h"
 #include "pagecache/file.h"
-#include "pagecache/tracepoints.h"
+#include "pagecache/hooks.h"
 #include "pagecache/verify.h"
 
 static_assert(PAGE_SIZE == SZ_4K, "the wire carries pages of 4096 bytes");

@@ -14,7 +14,7 @@
 #include "control/show.h"
 #include "lender/borrowers.h"
 #include "lender/giveback.h"
-#include "pagecache/tracepoints.h"
+#include "pagecache/hooks.h"
 
 /**
  * tide_histogram_show() - write the buckets that are not empty
