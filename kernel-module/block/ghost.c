@@ -7,7 +7,10 @@
 #include <linux/bio.h>
 #include <linux/blkdev.h>
 
+#include "block/device.h"
 #include "block/ghost.h"
+#include "block/io.h"
+#include "block/spans.h"
 
 static struct tide_ghost_name tide_device_name(const struct tide_device *device)
 {

@@ -3,8 +3,10 @@
 #ifndef TIDE_BLOCK_GHOST_H
 #define TIDE_BLOCK_GHOST_H
 
-#include "block/device.h"
 #include "borrower/ghost.h"
+
+struct tide_device;
+struct tide_io;
 
 void tide_io_ghost_read(struct tide_io *io);
 void tide_io_ghost_changed(struct tide_io *io);

@@ -11,11 +11,13 @@
 #include "base/stats.h"
 #include "block/device.h"
 #include "block/ghost.h"
+#include "block/io.h"
+#include "block/reads.h"
 #include "borrower/breaker.h"
-#include "borrower/buffers.h"
-#include "borrower/catalog.h"
+#include "borrower/catalog_pages.h"
 #include "borrower/fetch.h"
 #include "borrower/object.h"
+#include "borrower/outgoing.h"
 #include "borrower/peer.h"
 
 /* ------------------------------------------------------------------ */

@@ -422,7 +422,7 @@ void tide_breaker_reset(struct tide_lender *lender, bool losses)
  * @peak: thresholds of the short mean
  * @mean: thresholds of the moving average
  *
- * Context: process, under control/configfs.c's mutex.
+ * Context: process, under tide_control_mutex.
  */
 void tide_breaker_set(struct tide_lender *lender, enum tide_breaker_mode breaker,
 		      const struct tide_thresholds *peak,

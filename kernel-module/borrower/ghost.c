@@ -90,7 +90,7 @@ void tide_ghost_read(const struct tide_ghost_name *name, u64 index)
 }
 EXPORT_SYMBOL_GPL(tide_ghost_read);
 
-static void tide_ghost_drop(const struct tide_ghost_name *name, u64 index)
+static void tide_ghost_drop_page(const struct tide_ghost_name *name, u64 index)
 {
 	unsigned long flags;
 
@@ -127,7 +127,7 @@ void tide_ghost_changed(const struct tide_ghost_name *name, u64 first, u64 last)
 		return;
 	}
 	for (; (first = tide_ghost_next(name->number, first, last + 1)) <= last; first++)
-		tide_ghost_drop(name, first);
+		tide_ghost_drop_page(name, first);
 }
 EXPORT_SYMBOL_GPL(tide_ghost_changed);
 

@@ -81,11 +81,9 @@ static inline bool tide_object_get(struct tide_object *object)
 }
 
 void tide_object_init(struct tide_object *object, void (*free)(struct tide_object *object));
-void tide_object_put(struct tide_object *object);
+void tide_object_unref(struct tide_object *object);
+bool tide_object_idle(struct tide_object *object);
 bool tide_object_end(struct tide_object *object);
-void tide_object_forget(struct tide_object *object);
 bool tide_object_empty(struct tide_object *object);
-struct tide_object *tide_object_create(dev_t dev);
-void tide_object_destroy(struct tide_object *object);
 
 #endif /* TIDE_OBJECT_H */

@@ -7,7 +7,6 @@
 #include "pagecache/filesystem.h"
 #include "pagecache/ghost.h"
 #include "pagecache/inflight.h"
-#include "pagecache/tracepoints.h"
 
 #define TIDE_GHOST_LAST	((pgoff_t)(LLONG_MAX >> PAGE_SHIFT))	/* no file goes on */
 
@@ -111,34 +110,4 @@ void tide_ghost_dirtied(struct address_space *mapping, struct folio *folio)
 void tide_ghost_unmounted(struct super_block *sb)
 {
 	tide_ghost_gone((unsigned long)sb);
-}
-
-/**
- * tide_ghost_switch() - switch the mode, or leave it as it is
- * @mode: the new one
- *
- * While it is on, the hooks are in.
- *
- * Context: process, callers take turns.
- * Return: 0, -ENOMEM, or what tide_hooks_hold() returns.
- */
-int tide_ghost_switch(enum tide_ghost_mode mode)
-{
-	bool was_on = tide_ghost_mode() != TIDE_GHOST_OFF;
-	int err;
-
-	if (mode == tide_ghost_mode())
-		return 0;
-	if (mode == TIDE_GHOST_OFF) {
-		tide_ghost_end();
-		tide_hooks_release();
-		return 0;
-	}
-	err = was_on ? 0 : tide_hooks_hold();
-	if (err)
-		return err;
-	err = tide_ghost_begin(mode);
-	if (err && !was_on)
-		tide_hooks_release();
-	return err;
 }

@@ -8,7 +8,6 @@
 
 #include "borrower/ghost.h"
 
-int tide_ghost_switch(enum tide_ghost_mode mode);
 void tide_ghost_evicted(struct address_space *mapping, struct folio *folio);
 void tide_ghost_added(struct address_space *mapping, struct folio *folio);
 void tide_ghost_dirtied(struct address_space *mapping, struct folio *folio);

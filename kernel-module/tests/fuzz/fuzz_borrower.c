@@ -1,11 +1,13 @@
 // SPDX-License-Identifier: GPL-2.0
-/* The borrower's side of the wire (peer.c, session.c, receive.c, fetch.c, lane.c) against a lender that sends what it likes. */
+/* The borrower's side of the wire (borrowing.c, session.c, receive.c, fetch.c, lane.c and so on) against a lender that sends what it likes. */
+#include "borrower/borrowing.c"
 #include "borrower/peer.c"
 #include "borrower/session.c"
 #include "borrower/receive.c"
 #include "borrower/fetch.c"
 #include "borrower/lane.c"
 #include "borrower/outbox.c"
+#include "borrower/forgets.c"
 
 #include "fuzz.h"
 
@@ -21,6 +23,7 @@ static long locked;		/* folios that a reader waits for */
 static bool sealed_well;	/* what tide_decrypt() is to say */
 
 const char * const tide_reasons[TIDE_REASONS];
+struct workqueue_struct *tide_disk_queue;
 
 /* ---- the pages ---- */
 
