@@ -17,7 +17,7 @@ from bed.protocol import EVICTED, EVICTED_BEFORE, GET_MAX, MOST, KeyPair, Limits
 from bed.tidepool import MIB, wait_until
 from bed.workload import running, stress
 
-FILES = 3_000
+FILES, MILLION = 3_000, 1_000_000
 GRANT = 8 * MIB
 SLACK = MIB  # two connections, and what the slab allocator has begun
 A_MINUTE = 60.0
@@ -100,6 +100,19 @@ def test_many_files_cost_no_more_than_the_grant(kernel: str) -> None:
         assert figures["lent_pages"] * 4096 > GRANT * 0.9
         assert lost < GRANT + SLACK
         pair.assert_clean()
+
+
+@pytest.mark.long
+def test_a_million_files_cost_no_more_than_the_grant(pair: Pair) -> None:
+    """Each of one page, and all of them put: what the lender remembers of those that went is within the grant, too."""
+    with borrowing(pair, GRANT) as borrower:
+        before = kept_bytes(pair.lender)
+        borrower.put_files(MILLION)
+        lost = kept_bytes(pair.lender) - before
+        print(f"\n{borrower.stored} puts, {pair.lent()['lent_pages']} pages lent, {lost / MIB:.1f} MiB lost")
+        assert borrower.stored == MILLION
+        assert lost < GRANT + SLACK
+        hear(borrower, lambda: len(borrower.told(MILLION)) >= MILLION - pair.lent()["lent_pages"])
 
 
 def test_forget_of_a_range_spares_what_was_put_later(pair: Pair) -> None:
