@@ -375,7 +375,7 @@ def test_so_many_grants_are_written_a_second(monkeypatch: pytest.MonkeyPatch) ->
 
     monkeypatch.setattr(grants.asyncio, "sleep", sleep)
     api: Any = SimpleNamespace(patch=patch)
-    asyncio.run(grants.tell(api, cluster.state))
+    asyncio.run(grants.tell(api, cluster.state, Outcome("grants")))
     assert written == ["a", "b", "c"]
     assert sum(slept) == pytest.approx(3 / cadence.GRANT_WRITES)
 

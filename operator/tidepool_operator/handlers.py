@@ -13,6 +13,7 @@ import base64
 import itertools
 import logging
 from dataclasses import dataclass, field
+from functools import partial
 from http import HTTPStatus
 from typing import TYPE_CHECKING, Any
 
@@ -31,6 +32,7 @@ from tidepool_operator.health import serve
 from tidepool_operator.metrics import Metrics
 from tidepool_operator.reconcile import Reconciler
 from tidepool_operator.status import grants, quotas
+from tidepool_operator.status.outcome import Outcome
 
 if TYPE_CHECKING:
     from tidepool_operator.settings import Settings
@@ -61,6 +63,7 @@ class Operator:
     metrics: Metrics
     silent: frozenset[str] = frozenset()  # nodes whose agent was dead when last looked
     knows: bool = False  # what is there, so that it can plan
+    saying: Outcome = field(default_factory=partial(Outcome, "grants and quotas"))
     told: dict[tuple[str, str], int] = field(default_factory=dict)  # kind and namespace -> changes that woke somebody
     health: asyncio.Server | None = None
     background: list[asyncio.Task[None]] = field(default_factory=list)
@@ -102,12 +105,15 @@ class Operator:
         finally:
             self.metrics.leading.set(0)
             await self.queue.stop()
+            self.saying.end()
             self.reconciler.step_down()
 
     async def tell_on_others(self) -> None:
         """Says on each grant who makes use of it, and on each quota what counts against it."""
-        await grants.tell(self.cluster, self.state)
-        await quotas.tell(self.cluster, self.state)
+        self.saying = Outcome("grants and quotas", self.saying)
+        await grants.tell(self.cluster, self.state, self.saying)
+        await quotas.tell(self.cluster, self.state, self.saying)
+        self.saying.forget_answered()
 
     async def stop(self) -> None:
         """Ends what runs."""

@@ -129,7 +129,7 @@ class Reconciler:
         what that takes to be written is written for many of them at a time. What the API server refuses holds up
         nothing else: at the end each pool says how it is, and what was refused.
         """
-        outcome = Outcome(namespace, self._outcomes.get(namespace))
+        outcome = Outcome(namespace, self._outcomes.setdefault(namespace, Outcome(namespace)))
         await self._revoke(namespace, outcome)
         scene = self._round(namespace, outcome)
         pools = sorted(self._state.pools.in_namespace(namespace), key=age)
@@ -154,6 +154,7 @@ class Reconciler:
     def _conclude(self, scene: _Round) -> None:
         """Remembers and shows what became of a pass."""
         self._forget_gone_pools(scene.namespace)
+        scene.outcome.forget_answered()
         self._outcomes[scene.namespace] = scene.outcome
         self._metrics.show_refused(scene.namespace, scene.outcome.pools)
         if scene.outcome.failures:
@@ -178,8 +179,9 @@ class Reconciler:
         """Forgets what only the one that acts knows and shows."""
         for key in self._shown:
             self._metrics.forget(*key)
-        for namespace in self._outcomes:
+        for namespace, outcome in self._outcomes.items():
             self._metrics.show_refused(namespace, {})
+            outcome.end()
         self._shown.clear()
         self._outcomes.clear()
         self._met.clear()
@@ -432,7 +434,7 @@ class Reconciler:
             return
         write = partial(self._write_pool_status_now, pool, status, patch)
         what = f"write the status of pool {pool.name}"
-        await scene.outcome.attempt(pool.name, pool.metadata.uid, what, None, write)
+        await scene.outcome.attempt(pool.name, pool.metadata.uid, what, None, write, anyway=True)
 
     async def _write_pool_status_now(self, pool: MemoryPool, status: PoolStatus, patch: build.Body) -> None:
         await self._writer.patch(self._state.pools, pool, {"status": patch}, status=True)
