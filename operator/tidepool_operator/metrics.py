@@ -13,7 +13,7 @@ from tidepool_operator.planning.identities import is_overdue
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from tidepool_api import MemoryPool, PoolStatus
+    from tidepool_api import MemoryPool, PoolKey, PoolStatus
     from tidepool_operator.status.report import Judged
 
 disable_created_metrics()  # type: ignore[no-untyped-call]
@@ -68,6 +68,11 @@ class Metrics:
             self.pairings.labels(*key, phase).set(phases.count(phase))
         if status.hit_ratio is not None:
             self.hit_ratio.labels(*key).set(float(status.hit_ratio))
+
+    def show_stuck(self, key: PoolKey) -> None:
+        """Shows a pool that cannot be gone over; its other figures stay as they were."""
+        self.ready.labels(*key).set(0)
+        self.degraded.labels(*key).set(1)
 
     def written(self, kind: str) -> None:
         """Counts a write."""
