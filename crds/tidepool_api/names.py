@@ -222,6 +222,7 @@ class Metric(StrEnum):
     POOL_UNATTENDED = "tidepool_pool_unattended_pairings"
     POOL_OVERDUE_IDENTITIES = "tidepool_pool_overdue_identities"
     POOL_REFUSED_WRITES = "tidepool_pool_refused_writes"
+    GUEST_UNPAIRED_BYTES = "tidepool_guest_unpaired_bytes"
     PLAN_SECONDS = "tidepool_operator_plan_duration_seconds"
     PASS_PLAN_SECONDS = "tidepool_operator_namespace_plan_duration_seconds"
     RECONCILES = "tidepool_operator_reconciles_total"
