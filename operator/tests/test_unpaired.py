@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import asyncio
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
 import pytest
 from cast import PAIRING, Agent, OperatorProcess, connected_pool, wait_for
+from test_cross_namespace import Cluster
 from world import LENDER, MIB, guest, pairing
 
-from tidepool_api import GuestKey, MemoryGuest, find
-from tidepool_operator.status.unpaired import conditions, lent_to, unpaired
+from tidepool_api import GuestKey, MemoryGuest, find, names
+from tidepool_operator.cluster.heartbeats import Heartbeats
+from tidepool_operator.status.outcome import Outcome
+from tidepool_operator.status.unpaired import conditions, lent_to, tell, unpaired
 
 if TYPE_CHECKING:
     from collections.abc import Collection
@@ -79,11 +83,50 @@ def test_it_is_said_and_taken_back_and_what_an_agent_says_stays() -> None:
     assert said is not None
     assert (said.status, said.reason) == ("False", "AgentNotResponding")
     assert said.message.startswith("it held 100Mi for ns/b when its agent last looked, and no MemoryPairing names that")
-    told = one.model_copy(update={"status": one.status.model_copy(update={"conditions": (said,)})})
-    assert conditions(told, None) == ()
+    known = one.model_copy(update={"status": one.status.model_copy(update={"conditions": (said,)})})
+    assert conditions(known, None) == ()
     own = said.model_copy(update={"reason": "WithoutPairing"})
-    told = one.model_copy(update={"status": one.status.model_copy(update={"conditions": (own,)})})
-    assert conditions(told, None) == (own,)
+    known = one.model_copy(update={"status": one.status.model_copy(update={"conditions": (own,)})})
+    assert conditions(known, None) == (own,)
+
+
+class Api:
+    """An API server that notes what guests are said to be."""
+
+    def __init__(self) -> None:
+        self.said: list[list[str]] = []
+
+    async def patch(self, _plural: str, namespace: str, name: str, body: dict[str, Any], **_more: Any) -> Any:
+        self.said.append([one["reason"] for one in body["status"]["conditions"]])
+        return {"metadata": {"name": name, "namespace": namespace}}
+
+
+def told(cluster: Cluster, heartbeats: Heartbeats) -> tuple[dict[GuestKey, int], list[list[str]]]:
+    api: Any = Api()
+    held = asyncio.run(tell(api, cluster.state, heartbeats, Outcome("guests")))
+    return dict(held), api.said
+
+
+def lease(node: str, age: float) -> dict[str, Any]:
+    renewed = datetime.now(UTC) - timedelta(seconds=age)
+    return {"metadata": {"name": names.agent_lease(node)}, "spec": {"renewTime": renewed.isoformat()}}
+
+
+def test_it_is_said_of_the_dead_taken_back_from_the_living_and_left_where_nobody_knows() -> None:
+    """An operator that has just started knows no agent dead that has no Lease, and none alive either."""
+    cluster, heartbeats = Cluster(), Heartbeats()
+    one = lender(peer("b")).to_dict()
+    cluster.put(names.GUESTS, "ns", "l", one["spec"], status=one["status"])
+    assert told(cluster, heartbeats) == ({}, [])
+    heartbeats.update([lease("n1", 600)])
+    assert told(cluster, heartbeats) == ({GuestKey("ns", "l"): 100 * MIB}, [["Reachable", "AgentNotResponding"]])
+    left = unpaired(lender(peer("b")), [])
+    said = [one.to_dict() for one in conditions(lender(peer("b")), left)]
+    cluster.put(names.GUESTS, "ns", "l", one["spec"], status=one["status"] | {"conditions": said})
+    assert told(cluster, heartbeats)[1] == []
+    assert told(cluster, Heartbeats()) == ({}, [])
+    heartbeats.update([lease("n1", 0)])
+    assert told(cluster, heartbeats) == ({}, [["Reachable"]])
 
 
 def test_a_pool_that_is_deleted_while_the_lenders_agent_is_dead(agent: Agent, own_operator: OperatorProcess) -> None:

@@ -114,7 +114,8 @@ class Operator:
         self.saying = Outcome("beside pools", self.saying)
         await grants.tell(self.cluster, self.state, self.saying)
         await quotas.tell(self.cluster, self.state, self.saying)
-        self.metrics.show_unpaired(await unpaired.tell(self.cluster, self.state, self.heartbeats, self.saying))
+        if not self.heartbeats.is_blind:
+            self.metrics.show_unpaired(await unpaired.tell(self.cluster, self.state, self.heartbeats, self.saying))
         self.saying.forget_answered()
 
     async def stop(self) -> None:

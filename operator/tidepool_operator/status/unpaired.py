@@ -50,11 +50,14 @@ class Unpaired:
 async def tell(cluster: Cluster, state: State, heartbeats: Heartbeats, outcome: Outcome) -> Mapping[GuestKey, int]:
     """Writes on guests what is new about that, and returns how many bytes it is of each."""
     found: dict[GuestKey, int] = {}
+    nodes = {node for node in heartbeats.nodes if not heartbeats.is_silent(node)}
     named = lent_to(one for namespace in state.pairings.namespaces() for one in state.pairings.in_namespace(namespace))
     for namespace in state.guests.namespaces():
         for guest in state.guests.in_namespace(namespace):
-            is_silent = heartbeats.is_silent(guest.spec.node_name)
-            left = unpaired(guest, named.get(guest.key, ())) if is_silent else None
+            node = guest.spec.node_name
+            left = None if node in nodes else unpaired(guest, named.get(guest.key, ()))
+            if left and not heartbeats.is_silent(node):
+                continue  # perhaps just starting: what was said of it before still holds
             if left:
                 found[guest.key] = left.held_bytes
             fresh = conditions(guest, left)
