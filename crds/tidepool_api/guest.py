@@ -266,3 +266,8 @@ class MemoryGuest(ApiObject):
     def is_excluded(self) -> bool:
         """Whether its owner, or that of its namespace, keeps Tidepool out of it."""
         return self.ready is not None and self.ready.reason == Reason.EXCLUDED
+
+    @cached_property
+    def has_ended(self) -> bool:
+        """Whether its virtual machine has come to its end, which the condition Ready tells in words."""
+        return self.ready is not None and self.ready.reason == Reason.ENDED

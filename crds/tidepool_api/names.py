@@ -205,6 +205,7 @@ class Reason(StrEnum):
     OVERDUE = "Overdue"
     EXCLUDED = "Excluded"
     SYSTEM_UNSUPPORTED = "SystemUnsupported"
+    ENDED = "Ended"  # of a MemoryGuest: its virtual machine has, and begins no more; another may have its name
     PAUSED = "Paused"  # of a MemoryGuest: its virtual machine is, and answers when it runs again
     CONNECTION_UNSTABLE = "ConnectionUnstable"  # of a borrower's end: it is set up, and its connection does not last
 

@@ -65,7 +65,7 @@ class Cluster:
         elsewhere = pairings_elsewhere(namespace, self.state)
         inventory = Inventory(guests, pairings, namespace=namespace, elsewhere=elsewhere)
         there = self.grants.granted(found)
-        return plan(found, inventory, claimed=there.claimed, granted=there.guests, at=LONG_AGO)
+        return plan(found, inventory, claimed=there.claimed, granted=there.guests, ended=there.ended, at=LONG_AGO)
 
     def carry_out(self, namespace: str, made: Plan) -> None:
         found = self.state.pools.get(namespace, "pool")
@@ -265,6 +265,20 @@ def used(cluster: Cluster) -> GrantStatus:
     assert isinstance(grant, MemoryGrant)
     every = [one for name in ("poor", "rich") for one in cluster.state.pairings.in_namespace(name)]
     return grants.status(grant, grants.borrowed(every).get("rich", {}), cluster.state)
+
+
+def test_a_lender_of_another_namespace_that_was_killed_is_said_to_have_failed() -> None:
+    """To whom it is granted, and while it is: else its name is nobody's business."""
+    cluster = rich_and_poor()
+    cluster.grant("rich", {"namespace": "poor"})
+    assert mib(cluster.plan("poor")) == {("b", "rich/l"): 512}
+    cluster.guest("rich", "l", LENDER, ready=False, reason="Ended", message="VMI l is Failed")
+    made = cluster.plan("poor")
+    assert made.assignments == ()
+    assert made.problems[0].message.endswith("; VMI l is Failed (namespace rich): start it again")
+    assert made.problems[1].message == "not ready: rich/l (VMI l is Failed (namespace rich))"
+    cluster.grant("rich", {"namespace": "others"})
+    assert "VMI l" not in str(cluster.plan("poor").problems)
 
 
 def test_what_is_lent_under_a_grant_is_added_up() -> None:

@@ -199,7 +199,8 @@ class Reconciler:
 
     def _round(self, namespace: str, outcome: Outcome) -> _Round:
         begin = time.thread_time()
-        guests = {Ref(one.name): one for one in self._state.guests.in_namespace(namespace)}
+        every = self._state.guests.in_namespace(namespace)
+        guests = {Ref(one.name): one for one in every if not one.has_ended}
         ends = [end.node_name for one in self._state.pairings.in_namespace(namespace) for end in _ends(one)]
         nodes = {one.spec.node_name for one in guests.values()} | set(ends)
         lending = {one for pool in self._state.pools.in_namespace(namespace) for one in pool.spec.lenders.namespaces}
@@ -208,7 +209,7 @@ class Reconciler:
         pairings = self._state.pairings.in_namespace(namespace)
         elsewhere = pairings_elsewhere(namespace, self._state)
         inventory = Inventory(
-            guests.values(),
+            every,
             pairings,
             namespace=namespace,
             elsewhere=elsewhere,
@@ -233,7 +234,8 @@ class Reconciler:
 
     def _lender(self, pairing: MemoryPairing) -> MemoryGuest | None:
         """The guest of another namespace that lends, if it does and is still there."""
-        return None if pairing.lender.namespace == pairing.namespace else self._state.guests.get(*pairing.lender)
+        one = None if pairing.lender.namespace == pairing.namespace else self._state.guests.get(*pairing.lender)
+        return None if one is not None and one.has_ended else one
 
     # --- a pool that an error of ours keeps as it is ------------------------------------------------------------------
 
@@ -320,6 +322,7 @@ class Reconciler:
             scene.inventory,
             claimed=claimed,
             granted=granted.guests,
+            ended=granted.ended,
             at=now(),
             ungranted=without,
             limits=self._quotas.limits(pool),
