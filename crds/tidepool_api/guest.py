@@ -222,8 +222,9 @@ class GuestStatus(ApiModel):
     conditions: tuple[Condition, ...] = Field(default=(), max_length=16)
     """GuestAgentReady, ModuleAvailable, ModuleLoaded, and Ready: whether it can lend or borrow, and if not why.
 
-    LendingPaired: whether every borrower for which its module holds memory is named by a pairing. MemoryBacked: whether
-    its pod requests all of its memory; Unknown where no pod does.
+    LendingPaired: whether every borrower for which its module holds memory is named by a pairing; while its agent is
+    dead, the operator says so in its place. MemoryBacked: whether its pod requests all of its memory; Unknown where no
+    pod does.
     """
 
     observed_at: Time | None = None
@@ -265,3 +266,8 @@ class MemoryGuest(ApiObject):
     def is_excluded(self) -> bool:
         """Whether its owner, or that of its namespace, keeps Tidepool out of it."""
         return self.ready is not None and self.ready.reason == Reason.EXCLUDED
+
+    @cached_property
+    def has_ended(self) -> bool:
+        """Whether its virtual machine has come to its end, which the condition Ready tells in words."""
+        return self.ready is not None and self.ready.reason == Reason.ENDED

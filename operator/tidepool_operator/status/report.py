@@ -236,6 +236,16 @@ def pool_status(
     )
 
 
+def stuck_status(present: PoolStatus, reason: str, text: str) -> PoolStatus:
+    """The status of a pool that cannot be gone over, and stays as it is."""
+    ready, degraded = (
+        condition(ConditionType.READY, False, reason, text),
+        condition(ConditionType.DEGRADED, True, reason, text),
+    )
+    conditions = merge(present.conditions, ready, degraded)
+    return present.model_copy(update={"phase": PoolPhase.DEGRADED, "conditions": conditions})
+
+
 def terminating_status(pool: MemoryPool, left: Sequence[MemoryPairing], refused: Sequence[str] = ()) -> PoolStatus:
     """The status of a pool that is being deleted; `refused` is what could not be written."""
     names = _named(one.name for one in left)
