@@ -3,11 +3,13 @@
 from tidepool_api.base import ApiModel, ApiObject, ObjectMeta, OwnerReference, Time, now
 from tidepool_api.conditions import Condition, Status, condition, find, is_true, merge, printable, without
 from tidepool_api.defaults import Placement, PoolDefaults, Priority
-from tidepool_api.fields import Requirement, Selector, format_ratio, is_identity, is_network_name
+from tidepool_api.devices import SWAP_NAME, Swap, mapped_name
+from tidepool_api.fields import Requirement, Selector, format_ratio, is_device, is_identity, is_network_name
 from tidepool_api.grant import Grantee, GrantSpec, GrantStatus, GrantUse, MemoryGrant
 from tidepool_api.guest import (
     CurvePoint,
     GuestBacking,
+    GuestDevice,
     GuestMemory,
     GuestPeer,
     GuestPressure,
@@ -36,6 +38,7 @@ from tidepool_api.names import (
     Role,
     RoleChoice,
     Strategy,
+    SwapBacking,
 )
 from tidepool_api.network import Interface, Network
 from tidepool_api.pairing import (
@@ -55,6 +58,7 @@ from tidepool_api.units import format_quantity, parse_duration, parse_quantity, 
 __version__ = "0.1.0"
 
 __all__ = [
+    "SWAP_NAME",
     "Apart",
     "ApiModel",
     "ApiObject",
@@ -73,6 +77,7 @@ __all__ = [
     "GrantUse",
     "Grantee",
     "GuestBacking",
+    "GuestDevice",
     "GuestKey",
     "GuestMemory",
     "GuestPeer",
@@ -123,6 +128,8 @@ __all__ = [
     "Source",
     "Status",
     "Strategy",
+    "Swap",
+    "SwapBacking",
     "Thresholds",
     "Time",
     "Unusable",
@@ -133,9 +140,11 @@ __all__ = [
     "find",
     "format_quantity",
     "format_ratio",
+    "is_device",
     "is_identity",
     "is_network_name",
     "is_true",
+    "mapped_name",
     "merge",
     "now",
     "parse_duration",

@@ -110,6 +110,14 @@ class Overcommitted(StrEnum):
     LEND = "Lend"
 
 
+class SwapBacking(StrEnum):
+    """What a borrower's swap area lies on; with None there is none."""
+
+    NONE = "None"
+    FILE = "File"
+    DEVICE = "Device"
+
+
 class LatencyMode(StrEnum):
     """By what a borrower judges that a lender is too slow: the module's words."""
 
@@ -174,6 +182,10 @@ class ConditionType(StrEnum):
     LENDING_PAIRED = "LendingPaired"
     MEMORY_BACKED = "MemoryBacked"
 
+    # a guest, and the pool that it borrows from
+    DEVICES_READY = "DevicesReady"
+    SWAP_READY = "SwapReady"
+
     # a pool
     SPEC_COMPLETE = "SpecComplete"
     LENDERS_FOUND = "LendersFound"
@@ -206,6 +218,7 @@ class Reason(StrEnum):
     EXCLUDED = "Excluded"
     SYSTEM_UNSUPPORTED = "SystemUnsupported"
     PAUSED = "Paused"  # of a MemoryGuest: its virtual machine is, and answers when it runs again
+    SETTING_UP = "SettingUp"  # of a guest's devices or swap: nothing is wrong yet
     CONNECTION_UNSTABLE = "ConnectionUnstable"  # of a borrower's end: it is set up, and its connection does not last
 
 

@@ -9,6 +9,7 @@ from pydantic import Field, PlainSerializer, PrivateAttr, WithJsonSchema, model_
 from tidepool_api.base import ApiModel, ApiObject, Time
 from tidepool_api.conditions import Condition
 from tidepool_api.defaults import MOST_LENDERS, BorrowerDefaults, LenderDefaults, PoolDefaults, described, together
+from tidepool_api.devices import Devices, Forced, Swap, device_rules
 from tidepool_api.fields import (
     LEAST_MEMORY,
     MOST_MEMORY,
@@ -76,8 +77,22 @@ class Borrowers(BorrowerDefaults):
     weights: tuple[Weight, ...] = Field(default=(), max_length=8)
     """With maximum: who counts for more than others. The first that matches a guest holds; the others weigh 1."""
 
+    devices: Devices = ()
+    """Disks and partitions of each borrower to put the lenders in front of, by their paths in the guest.
+
+    What lies on one stays there. It is used as /dev/mapper/tidepool-NAME from then on, which the MemoryGuest's status
+    names. One that is mounted, open, read-only or smaller than 16Mi is left alone.
+    """
+
+    swap: Swap | None = None
+    """A swap area of each borrower, with the lenders in front of it; without it swap is left alone."""
+
+    force: Forced = ()
+    """Those of devices and swap.device that are taken though something lies on them; swap overwrites it."""
+
     model_config = {
         "json_schema_extra": rules(
+            *device_rules(),
             rule(
                 "has(self.size) != has(self.maximum)",
                 "give either size, or maximum to have the sizes planned",
