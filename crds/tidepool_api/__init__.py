@@ -3,7 +3,7 @@
 from tidepool_api.base import ApiModel, ApiObject, ObjectMeta, OwnerReference, Time, now
 from tidepool_api.conditions import Condition, Status, condition, find, is_true, merge, printable, without
 from tidepool_api.defaults import Placement, PoolDefaults, Priority
-from tidepool_api.devices import SWAP_NAME, Swap, mapped_name
+from tidepool_api.devices import SWAP_NAME, Swap, mapped_name, path_of, swap_name
 from tidepool_api.fields import Requirement, Selector, format_ratio, is_device, is_identity, is_network_name
 from tidepool_api.grant import Grantee, GrantSpec, GrantStatus, GrantUse, MemoryGrant
 from tidepool_api.guest import (
@@ -149,7 +149,9 @@ __all__ = [
     "now",
     "parse_duration",
     "parse_quantity",
+    "path_of",
     "printable",
+    "swap_name",
     "to_mib",
     "without",
 ]

@@ -12,7 +12,8 @@ from tidepool_api.names import SwapBacking
 from tidepool_api.units import MIB, parse_quantity
 
 MOST_DEVICES = 8  # of one guest
-SWAP_NAME = "tidepool.swap"  # no path has this name: theirs begin with `tidepool-`
+SWAP_NAME = "tidepool.swap"  # that of a swap file, and what that of a swap device begins with
+_DEVICE_NAME = "tidepool"
 _DEV = "/dev/"
 
 
@@ -88,4 +89,20 @@ def device_rules() -> tuple[dict[str, str], ...]:
 
 def mapped_name(path: str) -> str:
     """The name under which device-mapper has a device: `/dev/a-b/c` is `tidepool-a--b-c`, and no other path is."""
-    return "tidepool-" + path.removeprefix(_DEV).replace("-", "--").replace("/", "-")
+    return f"{_DEVICE_NAME}-{_escaped(path)}"
+
+
+def swap_name(swap: Swap) -> str:
+    """The name under which device-mapper has a swap area: one for a file, and one for each device."""
+    return f"{SWAP_NAME}-{_escaped(swap.device)}" if swap.device else SWAP_NAME
+
+
+def path_of(name: str) -> str:
+    """The device that lies below one with such a name; empty for a swap file."""
+    _, dash, escaped = name.partition("-")
+    return _DEV + "-".join(part.replace("-", "/") for part in escaped.split("--")) if dash else ""
+
+
+def _escaped(path: str) -> str:
+    """As LVM names what it maps."""
+    return path.removeprefix(_DEV).replace("-", "--").replace("/", "-")

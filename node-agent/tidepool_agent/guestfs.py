@@ -14,6 +14,7 @@ from enum import StrEnum
 
 from tidepool_agent.backing import HostSide
 from tidepool_agent.errors import Nonsense
+from tidepool_agent.mapped import Mapped, mapped
 from tidepool_api import Interface, is_identity
 from tidepool_api.fields import MOST_COUNT
 
@@ -131,6 +132,10 @@ class Observation:
     """Which modules its kernel does not take: `ModulesDisabled` (none any more), `SignatureRequired`, or empty."""
     module: Module | None = None
     peers: Mapping[tuple[Side, str], Peer] = field(default_factory=dict)
+    mapped: Mapping[str, Mapped] = field(default_factory=dict)
+    """The block devices that the agent has made, by name."""
+    has_target: bool = False
+    """Whether device-mapper has the target that puts lenders in front of a disk."""
     installed: bool = False
     """Whether the guest has a module of its own."""
     buildable: bool = False
@@ -161,6 +166,8 @@ def parse(text: str) -> Observation:
         refusal=_refusal(files),
         module=_module(files),
         peers=_peers(files),
+        mapped=mapped(files),
+        has_target="/sys/module/tidepool_block/srcversion" in files,
         installed="yes" in files.get("installed", []),
         buildable="yes" in files.get("buildable", []),
     )

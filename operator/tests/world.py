@@ -58,7 +58,8 @@ def pool(
 ) -> MemoryPool:
     """A pool; sizes in MiB. `between` is for minimum and maximum instead of size.
 
-    `block` is what it says of its borrowers' devices and swap, `weights` and `priorities` are by the label `app`, `more` are further fields of the spec, by their names there.
+    `block` is what it says of its borrowers' devices and swap, `weights` and `priorities` are by the label `app`.
+    `more` are further fields of the spec, by their names there.
     """
     weighed, ranked = (
         [{"selector": {"matchLabels": {"app": app}}, what: one} for app, one in (by_app or {}).items()]
