@@ -50,7 +50,18 @@ from tidepool_api.pairing import (
     PairingSpec,
     PairingStatus,
 )
-from tidepool_api.pool import Borrowers, GuestRole, Lack, Lenders, MemoryPool, PoolSpec, PoolStatus, Source, Weight
+from tidepool_api.pool import (
+    Borrowers,
+    GuestRole,
+    HitShares,
+    Lack,
+    Lenders,
+    MemoryPool,
+    PoolSpec,
+    PoolStatus,
+    Source,
+    Weight,
+)
 from tidepool_api.poolclass import Classes, MemoryPoolClass, Unusable, complete
 from tidepool_api.quota import MemoryQuota, QuotaSpec, QuotaStatus
 from tidepool_api.units import format_quantity, parse_duration, parse_quantity, to_mib
@@ -85,6 +96,7 @@ __all__ = [
     "GuestRole",
     "GuestSpec",
     "GuestStatus",
+    "HitShares",
     "Interface",
     "Lack",
     "Latency",

@@ -34,7 +34,6 @@ from tidepool_agent.report import Finding
 from tidepool_api import Condition, GuestStatus, MemoryPairing, Swap, find, mapped_name
 
 GIB = 1 << 30
-PATH = "/dev/vdb"
 VDB, SWAP = "tidepool-vdb", "tidepool.swap"
 FILE = {"backing": "File", "size": "1Gi"}
 BOTH = {"devices": ["/dev/vdb"], "swap": FILE}
@@ -282,6 +281,7 @@ def test_counters_alone_are_not_written_and_what_is_over_is_said_no_more() -> No
     assert report.worth_writing(over[0], first, timedelta(), day)
 
 
+STAYS = "is in use in the guest, and goes on without a lender: unmount it, or end what uses it, to free /dev/vdb"
 TOO_MUCH = (
     "9Gi are swapped out to tidepool.swap, and 7Gi of memory are free for it, 2Gi too little: end something in the "
     "guest, or give it more memory; until then it"
@@ -301,7 +301,7 @@ TOO_MUCH = (
             {},
             1,
             "StillInUse",
-            f"{VDB} is in use in the guest, and goes on without a lender: unmount it, or end what uses it, to free {PATH}",
+            f"{VDB} {STAYS}",
         ),
         (guest(swapped(9 * GIB, is_lent=False)), {}, {}, 2, "SwapDoesNotFit", f"{TOO_MUCH} goes on without a lender"),
         (

@@ -383,7 +383,8 @@ class Worker:
         if self._found.seen:
             by_uid = {one.metadata.uid: (one.spec.pool, one.name) for one in pairings}
             stale = self._silent_since is not None
-            self._tools.figures.put(machine.key, Sample(self._found.seen, machine.provider.value, by_uid, stale))
+            named = self._found.block.wanted.names
+            self._tools.figures.put(machine.key, Sample(self._found.seen, machine.provider.value, by_uid, named, stale))
         elif self._found.left_alone:
             self._tools.figures.drop(machine.key)
 
