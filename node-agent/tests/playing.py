@@ -73,12 +73,14 @@ class Played:
             (folder / "bin" / name).write_text(text)
             (folder / "bin" / name).chmod(0o755)
         self.script = SCRIPT
-        for old, new in (
+        self._places = (
             ("PATH=/usr/sbin", f"PATH={folder}/bin:/usr/sbin"),
             ("/dev/mapper", f"{folder}/mapper"),
             ("/var/lib", f"{folder}/var"),
+            ("/run/tidepool", f"{folder}/run"),
             *((f"/proc/{name}", f"{folder}/{name}") for name in ("misc", "swaps", "mounts")),
-        ):
+        )
+        for old, new in self._places:
             assert old in self.script
             self.script = self.script.replace(old, new)
 
@@ -88,7 +90,12 @@ class Played:
         environment = {**os.environ, "PLAY": str(self.folder)}
         command = [*argv[:2], self.script, *argv[3:]]
         done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=seconds, check=False)
-        return Completed(done.returncode, done.stdout, done.stderr)
+        return Completed(done.returncode, self._as_in_a_guest(done.stdout), done.stderr)
+
+    def _as_in_a_guest(self, text: str) -> str:
+        for old, new in self._places:
+            text = text.replace(new, old)
+        return text
 
 
 class Bench:

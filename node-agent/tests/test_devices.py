@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from objects import BOOT, RELEASE, key, machine, observation, pairing
 
 from tidepool_agent import devices, plan, report
+from tidepool_agent.backing import HostSide, SharedDisk
 from tidepool_agent.devicereport import Standing
 from tidepool_agent.devices import (
     Attach,
@@ -163,6 +164,27 @@ def test_nothing_is_taken_from_a_guest_whose_pairings_have_not_followed_it() -> 
     some = replace(plan.desired(key("borrower"), [pairing(block={})]), following=frozenset({"p2"}))
     made = plan.steps(some, guest(disk(), swapped()), Source.STORE)
     assert not [step for step in made if plan.subject(step)[0] == "device"]
+
+
+def test_a_swap_file_that_a_reboot_has_left_is_taken_away() -> None:
+    """With the pool gone or without; a pool that wants one uses it again."""
+    left = replace(guest(has_target=False), has_swap_file=True)
+    assert steps(wanted(), left) == [SwapOff(SWAP)]
+    assert plan.steps(plan.Desired(), replace(left, module=None), None) == [SwapOff(SWAP)]
+    assert steps(wanted(swap=FILE), left)[1:] == [SwapOn(Swap.model_validate(FILE), forced=False)]
+
+
+def test_a_disk_that_other_guests_share_is_left_alone() -> None:
+    """By the name and the serial number that libvirt has of it."""
+    shared = HostSide(MEMORY, shared=(SharedDisk("vdb", "data-0001"),))
+    seen = replace(guest(), host=shared)
+    for path in ("/dev/vdb", "/dev/vdb1", "/dev/disk/by-id/virtio-data-0001"):
+        block = wanted(devices=[path, "/dev/vdc"], swap={"backing": "Device", "device": path}, force=[path])
+        assert steps(block, seen) == [Map("/dev/vdc", forced=False)]
+        for found in said(block, seen)[1:]:
+            assert found is not None
+            assert (found.status, found.reason) == ("False", "DeviceShared")
+            assert f"other guests share {path}, " in found.message
 
 
 def after(seen: Observation, step: plan.Step) -> Observation:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fcntl
 import os
 import struct
 from collections.abc import Iterator
@@ -243,12 +244,36 @@ def test_a_file_system_that_others_write_to_is_none_for_a_swap_file(bench: Bench
     assert (bench.folder / "precious").read_text() == "x"
 
 
+def test_a_swap_file_that_a_reboot_has_left_is_found(bench: Bench) -> None:
+    """The pool may have ended meanwhile: nothing is mapped, and the guest still says that there is one."""
+    file = bench.mount("ext4", 64) / ".tidepool/swap"
+    assert not bench.look().has_swap_file
+    bench.do(SwapOn(IN_FILE, forced=False))
+    _reboot(bench)
+    seen = bench.look()
+    assert (seen.has_swap_file, dict(seen.mapped), file.exists()) == (True, {}, True)
+    assert not bench.do(SwapOff("tidepool.swap")).has_swap_file
+    assert not file.exists()
+
+
+def test_two_agents_do_not_make_one_swap_area(bench: Bench) -> None:
+    """What the first has begun goes on in the guest without it."""
+    bench.mount("ext4", 64)
+    with (bench.folder / "run.lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        for step in (SwapOn(IN_FILE, forced=False), SwapOff("tidepool.swap")):
+            with pytest.raises(DeviceRefused, match="is still going on") as caught:
+                bench.do(step)
+            assert caught.value.reason == "SettingUp"
+    bench.do(SwapOn(IN_FILE, forced=False))
+
+
 @pytest.mark.parametrize("failure", ["refuse-create", "refuse-swapon"])
 def test_nothing_is_half_made(bench: Bench, failure: str) -> None:
     top = bench.mount("ext4", 64)
     bench.play(failure)
     assert refused(bench, SwapOn(IN_FILE, forced=False))[0] == "DeviceFailed"
-    assert (list(top.glob(".tidepool/*")), swaps(bench)) == ([], [])
+    assert (list(top.glob(".tidepool/*")), swaps(bench), bench.look().has_swap_file) == ([], [], False)
     assert ".tidepool" not in sh("losetup -a")
     (bench.folder / failure).unlink()
     bench.do(SwapOn(IN_FILE, forced=False))

@@ -6,7 +6,7 @@ from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from tidepool_agent.devices import NONE, Block, excess, room
+from tidepool_agent.devices import NONE, Block, excess, is_shared, room
 from tidepool_agent.errors import GuestError
 from tidepool_agent.guestfs import Observation
 from tidepool_agent.mapped import Mapped
@@ -94,6 +94,10 @@ def _troubles(
 
 def _unmet(seen: Observation, standing: Standing, name: str, one: Mapped | None) -> Trouble:
     """Why a device is not as it should be."""
+    path = standing.wanted.paths.get(name) or path_of(name)
+    if is_shared(path, seen):
+        message = f"other guests share {path}, and lenders would not hear of what those write; name another device"
+        return Trouble("DeviceShared", message)
     if error := standing.failed.get(name) or standing.target:
         return Trouble(error.reason, str(error))
     if one and one.is_swap and one.swapped_bytes and not standing.wanted.has_size(one) and excess(one, seen):

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from tidepool_api import MemoryPairing, Swap, SwapBacking, mapped_name, swap_name
+from tidepool_api import SWAP_NAME, MemoryPairing, Swap, SwapBacking, mapped_name, swap_name
 
 if TYPE_CHECKING:
     from tidepool_agent.guestfs import Observation
@@ -175,7 +175,7 @@ def steps(wanted: Block, seen: Observation, where: Source | None, *, is_settled:
 
     Nothing is taken away of a guest that is not `settled`: what it is to have is not known yet.
     """
-    away = [step for one in seen.mapped.values() if one.name not in wanted.names for step in _taken(one, seen)]
+    away = _away(wanted, seen)
     due = _due(wanted, seen)
     if due and not seen.has_target:
         due = [] if where is None else [LoadTarget(where), *due]
@@ -190,19 +190,34 @@ def released(seen: Observation) -> list[BlockStep]:
 
 def given_up(seen: Observation) -> list[BlockStep]:
     """The same of a guest that is to have no such devices: those that nobody uses are given up."""
-    away = [step for one in seen.mapped.values() for step in _taken(one, seen)]
-    return [*away, *([UnloadTarget()] if seen.has_target else ())]
+    return [*_away(NONE, seen), *([UnloadTarget()] if seen.has_target else ())]
+
+
+def _away(wanted: Block, seen: Observation) -> list[BlockStep]:
+    """What is there and not wanted; a swap file, too, that lies on a disk since before a reboot."""
+    found = [step for one in seen.mapped.values() if one.name not in wanted.names for step in _taken(one, seen)]
+    is_left = seen.has_swap_file and SWAP_NAME not in wanted.names | seen.mapped.keys()
+    return [*found, *([SwapOff(SWAP_NAME)] if is_left else ())]
+
+
+def is_shared(path: str, seen: Observation) -> bool:
+    """Whether other guests may write to a disk, which lenders would not hear of."""
+    return seen.host is not None and any(one.is_at(path) for one in seen.host.shared)
 
 
 def _due(wanted: Block, seen: Observation) -> list[BlockStep]:
     found: list[BlockStep] = []
     for name, path in wanted.paths.items():
         one = seen.mapped.get(name)
+        if is_shared(path, seen):
+            continue
         if one is None:
             found.append(Map(path, path in wanted.forced))
         elif not one.is_lent:
             found.append(Attach(name))
-    return found + (_swap_due(wanted.swap, wanted, seen) if wanted.swap else [])
+    if wanted.swap is None or is_shared(wanted.swap.device or "", seen):
+        return found
+    return found + _swap_due(wanted.swap, wanted, seen)
 
 
 def _swap_due(swap: Swap, wanted: Block, seen: Observation) -> list[BlockStep]:

@@ -218,11 +218,12 @@ check_empty() {
 swap_on() {
     needs_mapper
     [ -e /proc/swaps ] || refuse NoSwap "the guest's kernel has no swap; boot one that has it"
+    alone
     [ -z "$(swapped "$1")" ] || return 0
     name=$1
     made=
     unmap_swap "$name"
-    trap 'unmap_swap "$name"; [ -z "$made" ] || rm -f "$made"' EXIT
+    trap 'unmap_swap "$name"; [ -z "$made" ] || rm -f "$made" "$kept/file"' EXIT
     if [ $# = 2 ]; then swap_in_file "$2"; else swap_on_disk "$2" "$3" "$4"; fi
     mkswap -L "$label" "$mapper/$name" >/dev/null
     swapon -p "$(priority)" "$mapper/$name"
@@ -256,12 +257,21 @@ priority() {
 
 # swap_off NAME: takes a swap area away; what is in it comes back into memory
 swap_off() {
+    alone
     if [ -n "$(swapped "$1")" ]; then swapoff "$mapper/$1"; fi
     unmap_swap "$1"
     [ "$1" = "$in_file" ] || return 0
     rooms | while read -r _ folder; do
         if is_file "$folder/swap"; then rm -f "$folder/swap"; fi
     done
+    rm -f "$kept/file"
+}
+
+# alone: until this ends; what an agent has begun goes on when that agent is gone, and takes minutes
+alone() {
+    command -v flock >/dev/null || refuse NoFlock "the guest has no flock: install util-linux"
+    exec 9>"$place.lock"
+    flock -n 9 || refuse SettingUp "what an agent has begun before is still going on"
 }
 
 # unmap_swap NAME: what a swap area that is not in use lies on is free again; its file stays
@@ -286,6 +296,7 @@ swap_in_file() {
         if is_file "$folder/swap" "$1"; then echo "$folder/swap"; fi
     done | head -n 1)
     [ -n "$file" ] || make_file "$1"
+    if own_folder "$kept"; then echo "$file" >"$kept/file"; fi
     loop=$(losetup -f --show --direct-io=on --sector-size 4096 "$file") ||
         refuse NoLoopDevice "$file becomes no block device: the guest needs losetup of util-linux, and the module loop"
     create "$name" "$(($1 / 512))" "$loop"

@@ -15,7 +15,7 @@ probe() {
     grep -asH '' \
         /proc/sys/kernel/random/boot_id /proc/sys/kernel/osrelease /proc/uptime /proc/meminfo \
         /proc/pressure/memory /proc/pressure/io \
-        /sys/module/tidepool_block/srcversion \
+        /sys/module/tidepool_block/srcversion /var/lib/tidepool/file \
         /proc/sys/kernel/modules_disabled /sys/kernel/security/lockdown /sys/module/module/parameters/sig_enforce \
         /sys/module/tidepool/version /sys/module/tidepool/srcversion \
         "$tree"/identity "$tree"/stats "$tree"/latency "$tree"/port "$tree"/lend_bytes "$tree"/reserve_bytes "$tree"/hold \
