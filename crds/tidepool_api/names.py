@@ -110,6 +110,14 @@ class Overcommitted(StrEnum):
     LEND = "Lend"
 
 
+class SwapBacking(StrEnum):
+    """What a borrower's swap area lies on; with None there is none."""
+
+    NONE = "None"
+    FILE = "File"
+    DEVICE = "Device"
+
+
 class LatencyMode(StrEnum):
     """By what a borrower judges that a lender is too slow: the module's words."""
 
@@ -174,6 +182,10 @@ class ConditionType(StrEnum):
     LENDING_PAIRED = "LendingPaired"
     MEMORY_BACKED = "MemoryBacked"
 
+    # a guest, and the pool that it borrows from
+    DEVICES_READY = "DevicesReady"
+    SWAP_READY = "SwapReady"
+
     # a pool
     SPEC_COMPLETE = "SpecComplete"
     LENDERS_FOUND = "LendersFound"
@@ -207,6 +219,7 @@ class Reason(StrEnum):
     SYSTEM_UNSUPPORTED = "SystemUnsupported"
     ENDED = "Ended"  # of a MemoryGuest: its virtual machine has, and begins no more; another may have its name
     PAUSED = "Paused"  # of a MemoryGuest: its virtual machine is, and answers when it runs again
+    SETTING_UP = "SettingUp"  # of a guest's devices or swap: nothing is wrong yet
     CONNECTION_UNSTABLE = "ConnectionUnstable"  # of a borrower's end: it is set up, and its connection does not last
 
 
@@ -265,3 +278,9 @@ class Metric(StrEnum):
     GUEST_BREAKER_OPEN = "tidepool_guest_breaker_open"
     GUEST_BREAKER_OPENED = "tidepool_guest_breaker_opened_total"
     GUEST_GETS_SKIPPED = "tidepool_guest_get_skipped_total"
+    GUEST_DEVICE_BYTES = "tidepool_guest_device_bytes"
+    GUEST_DEVICE_LENT = "tidepool_guest_device_lent"
+    GUEST_DEVICE_HITS = "tidepool_guest_device_hits_total"
+    GUEST_DEVICE_DISK_READS = "tidepool_guest_device_disk_reads_total"
+    GUEST_DEVICE_PUTS = "tidepool_guest_device_puts_total"
+    GUEST_SWAPPED_BYTES = "tidepool_guest_swapped_bytes"

@@ -67,7 +67,7 @@ LOST_AT_MOST = 100  # guests that are gone and remembered, of a namespace
 LOOK_AGAIN_SECONDS = 5.0  # while something is being taken down, or a guest is where no agent is known
 FIGURES_SECONDS = 15.0  # a status whose figures alone have changed is written at most this often
 
-_FIGURES = ("used_bytes", "used", "hit_ratio")
+_FIGURES = ("used_bytes", "used", "hit_ratio", "hit_shares")
 
 # What an Event about a change of role is called.
 _TURNS = {
@@ -306,7 +306,10 @@ class Reconciler:
         pairings = await self._judge(scene, self._of(pool))
         is_known = pool.is_held and pool.source.lack is None
         pending = changes.told(self._todo(scene, pool, wanted)) if is_known else None
-        status = report.pool_status(pool, wanted, pairings, pending, refused=scene.outcome.of_pool(pool.name))
+        paired = {one.pairing.borrower_ref for one in pairings if not one.pairing.terminating}
+        borrowers = [scene.guests[name].status for name in sorted(paired & scene.guests.keys())]
+        refused = scene.outcome.of_pool(pool.name)
+        status = report.pool_status(pool, wanted, pairings, pending, borrowers=borrowers, refused=refused)
         self._metrics.show(pool, status, pairings)
         self._shown.add(pool.key)
         await self._write_pool_status(scene, pool, status)

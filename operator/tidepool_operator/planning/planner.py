@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING
 
 from tidepool_api import Role, format_quantity
 from tidepool_api.units import MIB
+from tidepool_operator.planning.blockdevices import not_as_asked
 from tidepool_operator.planning.disruption import Disruption
 from tidepool_operator.planning.placement import Assignment, Ledger, Placing, keep, open_ledger
 from tidepool_operator.planning.quotas import Limits
@@ -119,6 +120,7 @@ def plan(
             *off_the_network(pool, selection, short),
             *_shortages(pool, selection, ledger, short, at),
             *ledger.allowance.problems(),
+            *not_as_asked(selection.borrowers),
         ),
         roles=kept,
         turns=tuple(selection.roles.turns),

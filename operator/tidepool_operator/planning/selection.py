@@ -41,6 +41,8 @@ class ProblemReason(StrEnum):
     INSUFFICIENT_CAPACITY = "InsufficientCapacity"
     NOBODY_WHERE_REQUIRED = "NobodyWhereRequired"
     QUOTA_REACHED = "QuotaReached"
+    DEVICES_NOT_READY = "DevicesNotReady"
+    SWAP_NOT_READY = "SwapNotReady"
 
     @property
     def condition(self) -> ConditionType:
@@ -65,6 +67,8 @@ _CONDITIONS = {
     ProblemReason.INSUFFICIENT_CAPACITY: ConditionType.CAPACITY_SUFFICIENT,
     ProblemReason.NOBODY_WHERE_REQUIRED: ConditionType.PLACEMENT_SATISFIED,
     ProblemReason.QUOTA_REACHED: ConditionType.QUOTA_SUFFICIENT,
+    ProblemReason.DEVICES_NOT_READY: ConditionType.DEVICES_READY,
+    ProblemReason.SWAP_NOT_READY: ConditionType.SWAP_READY,
 }
 
 
