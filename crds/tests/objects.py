@@ -25,7 +25,13 @@ PAIRING: dict[str, Any] = {
     "spec": {
         "pool": "pool",
         "lender": {"guest": "l", "nodeName": "n1", "address": "10.0.0.1", "otherAddresses": ["fd00::1"], "port": 7470},
-        "borrower": {"guest": "b", "nodeName": "n2"},
+        "borrower": {
+            "guest": "b",
+            "nodeName": "n2",
+            "devices": ["/dev/vdb"],
+            "swap": {"backing": "File", "size": "1Gi"},
+            "force": ["/dev/vdb"],
+        },
         "size": "512Mi",
         "reserve": "256Mi",
         "maxLend": "1Gi",

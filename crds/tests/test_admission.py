@@ -26,6 +26,13 @@ PLANNED = {"selector": SHORT, "minimum": "64Mi", "maximum": "1Gi"}
 NO_CLASS = {"className": "", "lenders": {"selector": SPARE}, "borrowers": {"selector": SHORT, "size": "512Mi"}}
 AUTO = {"role": "Auto", "selector": SPARE, "lenders": {"maxLend": "1Gi"}, "borrowers": {"size": "512Mi"}}
 
+SWAP = {"backing": "File", "size": "1Gi"}
+BLOCK = {
+    "devices": ["/dev/vdb", "/dev/disk/by-id/virtio-data_1.0:x+y"],
+    "swap": {"backing": "Device", "device": "/dev/vdc", "size": "4Gi"},
+    "force": ["/dev/vdb", "/dev/vdc"],
+}
+
 ONE, OTHER, NOBODY = (f"x25519:{digit * 64}" for digit in "1f0")
 SELF = PAIRING["spec"] | {side: PAIRING["spec"][side] | {"identity": ONE} for side in ("lender", "borrower")}
 
@@ -76,6 +83,60 @@ WRONG: list[tuple[dict[str, Any], str, Any, str, str]] = [
     (POOL, "spec.borrowers.selector", MISSING, "spec.borrowers.selector", "is missing: say which guests"),
     (POOL, "spec.role", "Auto", "spec.selector", "is missing: role Auto chooses among the guests that it matches"),
     (POOL, "spec.role", "Auto", "spec.lenders.selector", "has no place with role Auto"),
+    *(
+        (POOL, "spec.borrowers.devices", [path], "spec.borrowers.devices[0]", f'"{shown}" is not the path of a device')
+        for path, shown in (
+            ("/etc/passwd", "/etc/passwd"),
+            ("/dev/../etc", "/dev/../etc"),
+            ("/dev//vdb", "/dev//vdb"),
+            ("/dev/vdb;reboot", "/dev/vdb;reboot"),
+            ("/dev/$(reboot)", "/dev/$(reboot)"),
+            ("/dev/v db", "/dev/v db"),
+            ("/dev/-rf", "/dev/-rf"),
+            ("/dev/vdb/", "/dev/vdb/"),
+        )
+    ),
+    (POOL, "spec.borrowers.devices", ["/dev/" + "a" * 56], "spec.borrowers.devices[0]", "may not be more than 60"),
+    (POOL, "spec.borrowers.devices", [f"/dev/vd{n}" for n in range(9)], "spec.borrowers.devices", "at most 8 items"),
+    (
+        POOL,
+        "spec.borrowers.devices",
+        ["/dev/mapper/tidepool-vdb"],
+        "spec.borrowers.devices[0]",
+        "Tidepool itself makes",
+    ),
+    (POOL, "spec.borrowers.devices", ["/dev/vdb"] * 2, "spec.borrowers.devices", "names /dev/vdb twice"),
+    (POOL, "spec.borrowers.force", ["/dev/vdb"], "spec.borrowers.force", "neither one of devices nor swap.device"),
+    (POOL, "spec.borrowers.swap", {"size": "1Gi"}, "spec.borrowers.swap.backing", "Required value"),
+    (POOL, "spec.borrowers.swap", {"backing": "File"}, "spec.borrowers.swap.size", "say how large the swap file"),
+    (POOL, "spec.borrowers.swap", {"backing": "Zram"}, "spec.borrowers.swap.backing", '"None", "File", "Device"'),
+    (POOL, "spec.borrowers.swap", SWAP | {"size": "8Mi"}, "spec.borrowers.swap.size", "8Mi is too little; the least"),
+    (
+        POOL,
+        "spec.borrowers.swap",
+        SWAP | {"size": "2Ti"},
+        "spec.borrowers.swap.size",
+        "2Ti is too much; the most is 1Ti",
+    ),
+    (POOL, "spec.borrowers.swap", SWAP | {"size": "much"}, "spec.borrowers.swap.size", '"much" is not an amount'),
+    (POOL, "spec.borrowers.swap", SWAP | {"backing": "None"}, "spec.borrowers.swap.size", "no place with backing None"),
+    (POOL, "spec.borrowers.swap", {"backing": "Device"}, "spec.borrowers.swap.device", "name the disk or partition"),
+    (
+        POOL,
+        "spec.borrowers.swap",
+        SWAP | {"device": "/dev/vdc"},
+        "spec.borrowers.swap.device",
+        "has no place with backing File",
+    ),
+    (
+        POOL,
+        "spec.borrowers",
+        POOL["spec"]["borrowers"] | {"devices": ["/dev/vdc"], "swap": {"backing": "Device", "device": "/dev/vdc"}},
+        "spec.borrowers.devices",
+        "names /dev/vdc, which swap.device names, too",
+    ),
+    (PAIRING, "spec.borrower.devices", ["/dev/vdb;id"], "spec.borrower.devices[0]", '"/dev/vdb;id" is not the path'),
+    (PAIRING, "spec.borrower.force", ["/dev/vdz"], "spec.borrower.force", "neither one of devices nor swap.device"),
     (POOL, "spec.role", "Random", "spec.role", 'supported values: "Selected", "Auto"'),
     (POOL, "spec.selector", SPARE, "spec.selector", "is for role Auto only; set spec.role to Auto"),
     (POOL, "spec", AUTO | {"selector": {}}, "spec.selector", "is empty and would select every guest"),
@@ -230,6 +291,10 @@ RIGHT: list[tuple[dict[str, Any], str, Any]] = [
     (POOL, "spec.network", {"cidrs": ["10.20.0.0/16", "fd00::/64", "FD01::/64", "10.0.0.9/32", "0.0.0.0/0"]}),
     (POOL, "spec.lenders.margin", "128Mi"),
     (POOL, "spec.coolDown", "90s"),
+    (POOL, "spec.borrowers", POOL["spec"]["borrowers"] | BLOCK),
+    (POOL, "spec.borrowers.swap", SWAP),
+    (POOL, "spec.borrowers.swap", {"backing": "None"}),
+    (POOL, "spec.borrowers.swap", {"backing": "Device", "device": "/dev/disk/by-partlabel/swap"}),
     (POOL, "metadata.name", "a" * 63),
     (
         POOL,

@@ -3,11 +3,13 @@
 from tidepool_api.base import ApiModel, ApiObject, ObjectMeta, OwnerReference, Time, now
 from tidepool_api.conditions import Condition, Status, condition, find, is_true, merge, printable, without
 from tidepool_api.defaults import Placement, PoolDefaults, Priority
-from tidepool_api.fields import Requirement, Selector, format_ratio, is_identity, is_network_name
+from tidepool_api.devices import SWAP_NAME, Swap, mapped_name, path_of, swap_name
+from tidepool_api.fields import Requirement, Selector, format_ratio, is_device, is_identity, is_network_name
 from tidepool_api.grant import Grantee, GrantSpec, GrantStatus, GrantUse, MemoryGrant
 from tidepool_api.guest import (
     CurvePoint,
     GuestBacking,
+    GuestDevice,
     GuestMemory,
     GuestPeer,
     GuestPressure,
@@ -36,6 +38,7 @@ from tidepool_api.names import (
     Role,
     RoleChoice,
     Strategy,
+    SwapBacking,
 )
 from tidepool_api.network import Interface, Network
 from tidepool_api.pairing import (
@@ -47,7 +50,18 @@ from tidepool_api.pairing import (
     PairingSpec,
     PairingStatus,
 )
-from tidepool_api.pool import Borrowers, GuestRole, Lack, Lenders, MemoryPool, PoolSpec, PoolStatus, Source, Weight
+from tidepool_api.pool import (
+    Borrowers,
+    GuestRole,
+    HitShares,
+    Lack,
+    Lenders,
+    MemoryPool,
+    PoolSpec,
+    PoolStatus,
+    Source,
+    Weight,
+)
 from tidepool_api.poolclass import Classes, MemoryPoolClass, Unusable, complete
 from tidepool_api.quota import MemoryQuota, QuotaSpec, QuotaStatus
 from tidepool_api.units import format_quantity, parse_duration, parse_quantity, to_mib
@@ -55,6 +69,7 @@ from tidepool_api.units import format_quantity, parse_duration, parse_quantity, 
 __version__ = "0.1.0"
 
 __all__ = [
+    "SWAP_NAME",
     "Apart",
     "ApiModel",
     "ApiObject",
@@ -73,6 +88,7 @@ __all__ = [
     "GrantUse",
     "Grantee",
     "GuestBacking",
+    "GuestDevice",
     "GuestKey",
     "GuestMemory",
     "GuestPeer",
@@ -80,6 +96,7 @@ __all__ = [
     "GuestRole",
     "GuestSpec",
     "GuestStatus",
+    "HitShares",
     "Interface",
     "Lack",
     "Latency",
@@ -123,6 +140,8 @@ __all__ = [
     "Source",
     "Status",
     "Strategy",
+    "Swap",
+    "SwapBacking",
     "Thresholds",
     "Time",
     "Unusable",
@@ -133,14 +152,18 @@ __all__ = [
     "find",
     "format_quantity",
     "format_ratio",
+    "is_device",
     "is_identity",
     "is_network_name",
     "is_true",
+    "mapped_name",
     "merge",
     "now",
     "parse_duration",
     "parse_quantity",
+    "path_of",
     "printable",
+    "swap_name",
     "to_mib",
     "without",
 ]

@@ -19,6 +19,8 @@ VALIDATIONS = "x-kubernetes-validations"
 
 LEAST_MEMORY = "16Mi"
 MOST_MEMORY = "16Ti"
+MOST_SWAP = "1Ti"
+MOST_DEVICE_PATH = 60  # so that its mapped name is one that device-mapper takes, escaped as it may be
 MOST_BYTES = 1 << 60  # of a figure
 MOST_COUNT = (1 << 63) - 1
 LEAST_DEADLINE = "1ms"
@@ -51,13 +53,16 @@ def immutable(what: str, instead: str) -> dict[str, str]:
     return rule("self == oldSelf", f"{what} cannot change; {instead}")
 
 
-def _memory(text: str) -> str:
-    size = parse_quantity(text)
-    if size < parse_quantity(LEAST_MEMORY):
-        raise ValueError(f"{text} is too little; the least is {LEAST_MEMORY}")
-    if size > parse_quantity(MOST_MEMORY):
-        raise ValueError(f"{text} is too much; the most is {MOST_MEMORY}")
-    return text
+def _amount(least: str, most: str) -> AfterValidator:
+    def check(text: str) -> str:
+        size = parse_quantity(text)
+        if size < parse_quantity(least):
+            raise ValueError(f"{text} is too little; the least is {least}")
+        if size > parse_quantity(most):
+            raise ValueError(f"{text} is too much; the most is {most}")
+        return text
+
+    return AfterValidator(check)
 
 
 def _bound(text: str) -> str:
@@ -103,21 +108,25 @@ def _duration_rules(what: str, least: str, most: str) -> dict[str, Any]:
     )
 
 
-_MEMORY_RULES = rules(
-    rule(
-        are_amounts("self"),
-        says="'\"' + self + '\" is not an amount of memory; write a number with Ki, Mi, Gi or Ti, such as 512Mi'",
-    ),
-    rule(
-        f"!{are_amounts('self')} || quantity(self).compareTo(quantity('{LEAST_MEMORY}')) >= 0",
-        says=f"self + ' is too little; the least is {LEAST_MEMORY}'",
-    ),
-    rule(
-        f"!{are_amounts('self')} || quantity(self).compareTo(quantity('{MOST_MEMORY}')) <= 0",
-        says=f"self + ' is too much; the most is {MOST_MEMORY}'",
-    ),
-)
+def _amount_rules(least: str, most: str) -> dict[str, Any]:
+    return rules(
+        rule(
+            are_amounts("self"),
+            says="'\"' + self + '\" is not an amount of memory; write a number with Ki, Mi, Gi or Ti, such as 512Mi'",
+        ),
+        rule(
+            f"!{are_amounts('self')} || quantity(self).compareTo(quantity('{least}')) >= 0",
+            says=f"self + ' is too little; the least is {least}'",
+        ),
+        rule(
+            f"!{are_amounts('self')} || quantity(self).compareTo(quantity('{most}')) <= 0",
+            says=f"self + ' is too much; the most is {most}'",
+        ),
+    )
 
+
+_MEMORY_RULES = _amount_rules(LEAST_MEMORY, MOST_MEMORY)
+_SWAP_RULES = _amount_rules(LEAST_MEMORY, MOST_SWAP)
 _BOUND_RULES = rules(_MEMORY_RULES[VALIDATIONS][0], _MEMORY_RULES[VALIDATIONS][2])
 
 _DEADLINE = ("the deadline", LEAST_DEADLINE, MOST_DEADLINE)
@@ -191,7 +200,38 @@ def _network_name(text: str) -> str:
     return text
 
 
-Memory = Annotated[str, Field(max_length=20, json_schema_extra=_MEMORY_RULES), AfterValidator(_memory)]
+# What goes to a shell of the guest: nothing that one would take for more than a path, and no way out of /dev.
+_DEVICE = re.compile(r"/dev(/[A-Za-z0-9_][A-Za-z0-9_.:+-]*)+")
+_OWN_DEVICES = "/dev/mapper/tidepool"
+_DEVICE_FORM = f"below /dev, at most {MOST_DEVICE_PATH} letters, digits, _ . : + - and /, such as /dev/vdb"
+_DEVICE_RULES = rules(
+    rule(
+        f"self.matches('^{_DEVICE.pattern}$')",
+        says=f"'\"' + self + '\" is not the path of a device; write one {_DEVICE_FORM}'",
+    ),
+    rule(
+        f"!self.startsWith('{_OWN_DEVICES}')",
+        says="self + ' is what Tidepool itself makes; name the device that lies below it'",
+    ),
+)
+
+
+def is_device(text: str) -> bool:
+    """Whether this can be the path of a device in a guest, as far as its form goes."""
+    return len(text) <= MOST_DEVICE_PATH and bool(_DEVICE.fullmatch(text)) and not text.startswith(_OWN_DEVICES)
+
+
+def _device(text: str) -> str:
+    if not is_device(text):
+        raise ValueError(f'"{text}" is not the path of a device that a pool can have; write one {_DEVICE_FORM}')
+    return text
+
+
+Memory = Annotated[str, Field(max_length=20, json_schema_extra=_MEMORY_RULES), _amount(LEAST_MEMORY, MOST_MEMORY)]
+SwapSize = Annotated[str, Field(max_length=20, json_schema_extra=_SWAP_RULES), _amount(LEAST_MEMORY, MOST_SWAP)]
+DevicePath = Annotated[
+    str, Field(min_length=1, max_length=MOST_DEVICE_PATH, json_schema_extra=_DEVICE_RULES), AfterValidator(_device)
+]
 Bound = Annotated[str, Field(max_length=20, json_schema_extra=_BOUND_RULES), AfterValidator(_bound)]
 Deadline = Annotated[str, Field(max_length=16, json_schema_extra=_duration_rules(*_DEADLINE)), _between(*_DEADLINE)]
 Threshold = Annotated[str, Field(max_length=16, json_schema_extra=_duration_rules(*_THRESHOLD)), _between(*_THRESHOLD)]

@@ -9,6 +9,7 @@ from pydantic import Field, model_validator
 
 from tidepool_api.base import ApiModel, ApiObject, Time
 from tidepool_api.conditions import Condition, find
+from tidepool_api.devices import MOST_DEVICES
 from tidepool_api.fields import (
     Address,
     Bytes,
@@ -171,6 +172,34 @@ class GuestPeer(ApiModel):
     """What the lender holds for the borrower, as the module of this guest counts it."""
 
 
+class GuestDevice(ApiModel):
+    """A block device of the guest that is behind a pool, or a swap area of its pool."""
+
+    name: str = Field(min_length=1, max_length=127)
+    """By which device-mapper has it: it is /dev/mapper/NAME in the guest."""
+
+    below: str = Field(default="", max_length=127)
+    """What it lies on: a device, or the file that a swap area is in."""
+
+    size_bytes: Bytes
+    """How large it is."""
+
+    lent: bool
+    """Whether lenders are in front of it; without them it is its disk alone."""
+
+    hits: Count = 0
+    """Blocks of 4 KiB that lenders have answered, since it was set up."""
+
+    misses: Count = 0
+    """Blocks that came from the disk."""
+
+    puts: Count = 0
+    """Blocks that went to lenders."""
+
+    swapped_bytes: Bytes | None = None
+    """Of a swap area: how much of it is in use; absent while it is not in use at all, and of other devices."""
+
+
 class GuestStatus(ApiModel):
     """What the agent found out about the guest."""
 
@@ -219,11 +248,19 @@ class GuestStatus(ApiModel):
     more_peers: Count | None = None
     """How many more there are, with less memory each; absent if there are no more."""
 
+    devices: tuple[GuestDevice, ...] = Field(default=(), max_length=MOST_DEVICES)
+    """Its block devices that are behind a pool, or were."""
+
+    swap: GuestDevice | None = None
+    """The swap area that a pool has it use, or had it use."""
+
     conditions: tuple[Condition, ...] = Field(default=(), max_length=16)
     """GuestAgentReady, ModuleAvailable, ModuleLoaded, and Ready: whether it can lend or borrow, and if not why.
 
-    LendingPaired: whether every borrower for which its module holds memory is named by a pairing. MemoryBacked: whether
-    its pod requests all of its memory; Unknown where no pod does.
+    LendingPaired: whether every borrower for which its module holds memory is named by a pairing; while its agent is
+    dead, the operator says so in its place. MemoryBacked: whether its pod requests all of its memory; Unknown where no
+    pod does. DevicesReady and SwapReady, while there are some: whether they are as the pool asks, and if not why and
+    what to do.
     """
 
     observed_at: Time | None = None
@@ -265,3 +302,8 @@ class MemoryGuest(ApiObject):
     def is_excluded(self) -> bool:
         """Whether its owner, or that of its namespace, keeps Tidepool out of it."""
         return self.ready is not None and self.ready.reason == Reason.EXCLUDED
+
+    @cached_property
+    def has_ended(self) -> bool:
+        """Whether its virtual machine has come to its end, which the condition Ready tells in words."""
+        return self.ready is not None and self.ready.reason == Reason.ENDED

@@ -38,6 +38,9 @@ class Way(NamedTuple):
     attributes: tuple[str, ...] = ()
     """The module's: `FOLDER/NAME` of a peer, `NAME` of the guest as a whole; none where it says who is concerned."""
 
+    is_costly: bool = False
+    """Whether it costs the borrower what it has, though no attribute is fixed."""
+
     @property
     def fixed(self) -> tuple[str, ...]:
         """Those of the attributes that do not change while in use."""
@@ -46,7 +49,7 @@ class Way(NamedTuple):
     @property
     def is_live(self) -> bool:
         """Whether all of it changes while in use, so that no page is lost by the change."""
-        return not self.fixed
+        return not self.fixed and not self.is_costly
 
 
 WAYS = (
@@ -62,6 +65,9 @@ WAYS = (
     Way("borrower.guest", _WHO),
     Way("borrower.node_name"),
     Way("borrower.identity", (), ("borrowers/identity",)),
+    Way("borrower.devices", ("borrowers.devices",)),
+    Way("borrower.force", ("borrowers.force",)),
+    Way("borrower.swap", ("borrowers.swap",), is_costly=True),  # what is swapped out comes back into memory for it
     Way("size", _SIZE, ("lenders/size_bytes", "borrowers/quota_bytes")),
     Way("reserve", ("lenders.reserve", "lenders.overcommitted"), ("reserve_bytes",)),
     Way("max_lend", ("lenders.max_lend",), ("lend_bytes",)),
@@ -75,7 +81,7 @@ WAYS = (
 )
 
 _DISRUPTIVE = tuple(one for one in WAYS if not one.is_live)
-_OF_PEERS = tuple(one for one in _DISRUPTIVE if any("/" in name for name in one.fixed))
+_OF_PEERS = tuple(one for one in _DISRUPTIVE if one.is_costly or any("/" in name for name in one.fixed))
 _OF_GUESTS = tuple(one for one in _DISRUPTIVE if one not in _OF_PEERS)
 
 

@@ -15,6 +15,7 @@ from tidepool_api.names import Metric
 POOL = ("namespace", "pool")
 GUEST = ("namespace", "guest")
 PAIRING = (*GUEST, "pool", "pairing")
+DEVICE = (*GUEST, "front_end", "device")
 
 
 class MetricType(StrEnum):
@@ -67,6 +68,12 @@ OPERATOR: Mapping[Metric, Description] = {
     ),
     Metric.POOL_REFUSED_WRITES: _gauge(
         "writes", POOL, "Writes to the pool and its pairings that the API server refuses; none where all succeed"
+    ),
+    Metric.GUEST_UNPAIRED_BYTES: _gauge(
+        "bytes",
+        GUEST,
+        "Memory that the guest held for borrowers whom no pairing names, when its agent, which is dead, last looked; "
+        "none where an agent lives to say it",
     ),
     Metric.PLAN_SECONDS: _seconds((), "Processor time to plan one pool"),
     Metric.PASS_PLAN_SECONDS: _seconds((), "Processor time to plan all pools of a namespace"),
@@ -147,6 +154,13 @@ AGENT: Mapping[Metric, Description] = {
         "0 or 1", PAIRING, "1 while the borrower leaves the lender alone for its slowness"
     ),
     Metric.GUEST_BREAKER_OPENED: _counter("times", PAIRING, "Times that the breaker opened"),
+    # its block devices: those that the pool names (front_end device), and its swap area (front_end swap)
+    Metric.GUEST_DEVICE_BYTES: _gauge("bytes", DEVICE, "Size of the device"),
+    Metric.GUEST_DEVICE_LENT: _gauge("0 or 1", DEVICE, "1 if lenders are in front of it, 0 if it goes on without"),
+    Metric.GUEST_DEVICE_HITS: _counter("pages", DEVICE, "Blocks that lenders have answered, among those of pairings"),
+    Metric.GUEST_DEVICE_DISK_READS: _counter("pages", DEVICE, "Blocks that were read from its disk"),
+    Metric.GUEST_DEVICE_PUTS: _counter("pages", DEVICE, "Blocks handed over to lenders, among those of pairings"),
+    Metric.GUEST_SWAPPED_BYTES: _gauge("bytes", DEVICE, "Memory that is swapped out to it"),
 }
 
 _EACH = ("namespace", "pool", "pairing")

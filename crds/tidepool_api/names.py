@@ -110,6 +110,14 @@ class Overcommitted(StrEnum):
     LEND = "Lend"
 
 
+class SwapBacking(StrEnum):
+    """What a borrower's swap area lies on; with None there is none."""
+
+    NONE = "None"
+    FILE = "File"
+    DEVICE = "Device"
+
+
 class LatencyMode(StrEnum):
     """By what a borrower judges that a lender is too slow: the module's words."""
 
@@ -174,6 +182,10 @@ class ConditionType(StrEnum):
     LENDING_PAIRED = "LendingPaired"
     MEMORY_BACKED = "MemoryBacked"
 
+    # a guest, and the pool that it borrows from
+    DEVICES_READY = "DevicesReady"
+    SWAP_READY = "SwapReady"
+
     # a pool
     SPEC_COMPLETE = "SpecComplete"
     LENDERS_FOUND = "LendersFound"
@@ -205,7 +217,9 @@ class Reason(StrEnum):
     OVERDUE = "Overdue"
     EXCLUDED = "Excluded"
     SYSTEM_UNSUPPORTED = "SystemUnsupported"
+    ENDED = "Ended"  # of a MemoryGuest: its virtual machine has, and begins no more; another may have its name
     PAUSED = "Paused"  # of a MemoryGuest: its virtual machine is, and answers when it runs again
+    SETTING_UP = "SettingUp"  # of a guest's devices or swap: nothing is wrong yet
     CONNECTION_UNSTABLE = "ConnectionUnstable"  # of a borrower's end: it is set up, and its connection does not last
 
 
@@ -222,6 +236,7 @@ class Metric(StrEnum):
     POOL_UNATTENDED = "tidepool_pool_unattended_pairings"
     POOL_OVERDUE_IDENTITIES = "tidepool_pool_overdue_identities"
     POOL_REFUSED_WRITES = "tidepool_pool_refused_writes"
+    GUEST_UNPAIRED_BYTES = "tidepool_guest_unpaired_bytes"
     PLAN_SECONDS = "tidepool_operator_plan_duration_seconds"
     PASS_PLAN_SECONDS = "tidepool_operator_namespace_plan_duration_seconds"
     RECONCILES = "tidepool_operator_reconciles_total"
@@ -263,3 +278,9 @@ class Metric(StrEnum):
     GUEST_BREAKER_OPEN = "tidepool_guest_breaker_open"
     GUEST_BREAKER_OPENED = "tidepool_guest_breaker_opened_total"
     GUEST_GETS_SKIPPED = "tidepool_guest_get_skipped_total"
+    GUEST_DEVICE_BYTES = "tidepool_guest_device_bytes"
+    GUEST_DEVICE_LENT = "tidepool_guest_device_lent"
+    GUEST_DEVICE_HITS = "tidepool_guest_device_hits_total"
+    GUEST_DEVICE_DISK_READS = "tidepool_guest_device_disk_reads_total"
+    GUEST_DEVICE_PUTS = "tidepool_guest_device_puts_total"
+    GUEST_SWAPPED_BYTES = "tidepool_guest_swapped_bytes"

@@ -11,6 +11,7 @@ from pydantic import Field
 from tidepool_api import names
 from tidepool_api.base import ApiModel, ApiObject
 from tidepool_api.conditions import Condition
+from tidepool_api.devices import Devices, Forced, Swap, device_rules
 from tidepool_api.fields import (
     Address,
     Bytes,
@@ -86,6 +87,17 @@ class BorrowerEnd(ApiModel):
 
     identity: Identity | None = None
     """Its module's public key, as its MemoryGuest reports it; absent until that is known."""
+
+    devices: Devices = ()
+    """Devices in its guest to put its lenders in front of, as its pool names them."""
+
+    swap: Swap | None = None
+    """The swap area that it is to have, with its lenders in front."""
+
+    force: Forced = ()
+    """Those of devices and swap.device that are taken though something lies on them."""
+
+    model_config = {"json_schema_extra": rules(*device_rules())}
 
 
 class PairingSpec(ApiModel):

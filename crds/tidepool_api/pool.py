@@ -9,6 +9,7 @@ from pydantic import Field, PlainSerializer, PrivateAttr, WithJsonSchema, model_
 from tidepool_api.base import ApiModel, ApiObject, Time
 from tidepool_api.conditions import Condition
 from tidepool_api.defaults import MOST_LENDERS, BorrowerDefaults, LenderDefaults, PoolDefaults, described, together
+from tidepool_api.devices import Devices, Forced, Swap, device_rules
 from tidepool_api.fields import (
     LEAST_MEMORY,
     MOST_MEMORY,
@@ -76,8 +77,22 @@ class Borrowers(BorrowerDefaults):
     weights: tuple[Weight, ...] = Field(default=(), max_length=8)
     """With maximum: who counts for more than others. The first that matches a guest holds; the others weigh 1."""
 
+    devices: Devices = ()
+    """Disks and partitions of each borrower to put the lenders in front of, by their paths in the guest.
+
+    What lies on one stays there. It is used as /dev/mapper/tidepool-NAME from then on, which the MemoryGuest's status
+    names. One that is mounted, open, read-only or smaller than 16Mi is left alone.
+    """
+
+    swap: Swap | None = None
+    """A swap area of each borrower, with the lenders in front of it; without it swap is left alone."""
+
+    force: Forced = ()
+    """Those of devices and swap.device that are taken though something lies on them; swap overwrites it."""
+
     model_config = {
         "json_schema_extra": rules(
+            *device_rules(),
             rule(
                 "has(self.size) != has(self.maximum)",
                 "give either size, or maximum to have the sizes planned",
@@ -246,6 +261,19 @@ _ANYTHING = {"type": "object", "x-kubernetes-preserve-unknown-fields": True}
 FromClass = Annotated[PoolDefaults, PlainSerializer(_said, return_type=dict), WithJsonSchema(_ANYTHING)]
 
 
+class HitShares(ApiModel):
+    """What the pages are of that lenders have answered: parts of all hits."""
+
+    files: Ratio
+    """Of files, in the page cache."""
+
+    devices: Ratio
+    """Of spec.borrowers.devices."""
+
+    swap: Ratio
+    """Of spec.borrowers.swap."""
+
+
 class PoolStatus(ApiModel):
     """What became of it."""
 
@@ -293,14 +321,27 @@ class PoolStatus(ApiModel):
     hit_ratio: Ratio | None = None
     """Reads of pages that lenders were believed to have and that they answered, among all such reads."""
 
+    devices: Count | None = None
+    """Devices of its borrowers that its lenders are in front of; absent while there are none."""
+
+    swap_bytes: Bytes | None = None
+    """Swap areas of its borrowers that its lenders are in front of; absent while there are none."""
+
+    swap: str | None = Field(default=None, max_length=20)
+    """swapBytes for people to read."""
+
+    hit_shares: HitShares | None = None
+    """What the hits are of, where there are devices or swap; they are of files otherwise."""
+
     roles: tuple[GuestRole, ...] | None = Field(default=None, max_length=MOST_ROLES)
     """Guests whose role the pool has changed within the cool-down, the latest ones, or has relieved."""
 
-    conditions: tuple[Condition, ...] = Field(default=(), max_length=16)
+    conditions: tuple[Condition, ...] = Field(default=(), max_length=24)
     """Ready, Progressing and Degraded sum up: all is as the spec asks, something is under way, somebody has too little.
 
     These say why, where they are False: SpecComplete, LendersFound, LendersGranted, LendersBacked, BorrowersFound,
-    RolesConsistent, LendersOnNetwork, CapacitySufficient, PlacementSatisfied, QuotaSufficient, GuestsReady.
+    RolesConsistent, LendersOnNetwork, CapacitySufficient, PlacementSatisfied, QuotaSufficient, GuestsReady,
+    DevicesReady, SwapReady.
     ChangesPending is there while the pool is paused or tried out, WriteRefused while the API server refuses something.
     """
 
@@ -309,7 +350,7 @@ class PoolStatus(ApiModel):
     def _say_it_readably(cls, values: Any) -> Any:
         if not isinstance(values, dict):
             return values
-        sizes = {name: values.get(f"{name}_bytes", values.get(f"{name}Bytes")) for name in ("lent", "used")}
+        sizes = {name: values.get(f"{name}_bytes", values.get(f"{name}Bytes")) for name in ("lent", "used", "swap")}
         return {**{name: readable(size) for name, size in sizes.items() if isinstance(size, int)}, **values}
 
 

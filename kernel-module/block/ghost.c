@@ -10,7 +10,6 @@
 #include "block/device.h"
 #include "block/ghost.h"
 #include "block/io.h"
-#include "block/spans.h"
 
 static struct tide_ghost_name tide_device_name(const struct tide_device *device)
 {

@@ -41,6 +41,8 @@ static bool tide_io_is_whole(struct tide_io *io, struct bio *bio)
  * @io: beside it, with what was left of another one
  * @device: that it is for
  * @bio: its sector is counted from the beginning of the device
+ *
+ * Context: process.
  */
 void tide_io_begin(struct tide_io *io, struct tide_device *device, struct bio *bio)
 {

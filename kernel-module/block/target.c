@@ -27,7 +27,6 @@
 #include "block/writes.h"
 #include "borrower/catalog.h"
 #include "borrower/disk_latency.h"
-#include "borrower/object.h"
 
 #define TIDE_ANY_LENDER		"-"
 #define TIDE_POLICY		"writethrough"

@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
  * Buffers for pages on their way out. They are preallocated, for nothing is
- * allocated at eviction, and those of an object that hold a page of its present
- * contents are found by index: gets are served from them.
+ * allocated at eviction. Those that gets are served from are in outgoing.c.
  *
  * Their memory is the guest's again while no lender takes pages: none is
  * connected, or the latency breakers of all are open. One batch is kept.

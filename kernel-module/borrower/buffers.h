@@ -6,7 +6,7 @@
 #include <linux/list.h>
 #include <linux/types.h>
 
-struct tide_buffer;
+struct tide_buffer;	/* outgoing.h */
 
 int tide_buffers_init(void);
 int tide_buffers_acquire(void);

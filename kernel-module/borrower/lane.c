@@ -6,8 +6,6 @@
  */
 #define pr_fmt(fmt) KBUILD_MODNAME ": " fmt
 
-#include <linux/cpumask.h>
-#include <linux/slab.h>
 #include <linux/smp.h>
 #include <linux/uio.h>
 

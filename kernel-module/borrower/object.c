@@ -37,8 +37,11 @@ static void tide_object_free_rcu(struct rcu_head *rcu)
 }
 
 /**
- * tide_object_unref() - drop a reference
- * @object: the object; with the last one it is freed
+ * tide_object_unref() - drop a reference, with the last one the object
+ * @object: the object
+ *
+ * For the table alone: everybody else calls tide_object_put() (catalog_table.c), which
+ * takes an object of which nothing is left out of the table.
  *
  * Context: any.
  */
@@ -46,16 +49,6 @@ void tide_object_unref(struct tide_object *object)
 {
 	if (refcount_dec_and_test(&object->refs))
 		call_rcu(&object->rcu, tide_object_free_rcu);
-}
-
-/**
- * tide_object_idle() - is there nothing of an object to be known, neither at a lender nor here?
- * @object: the object
- */
-bool tide_object_idle(struct tide_object *object)
-{
-	return !READ_ONCE(object->kept) && xa_empty(&object->pages) &&
-	       RB_EMPTY_ROOT(&object->outgoing);
 }
 
 /**

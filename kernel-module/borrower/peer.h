@@ -119,7 +119,7 @@ struct tide_lender_config {
 /**
  * struct tide_lender - what a borrower knows of one lender
  *
- * Made and destroyed for control/configfs_lenders.c; alive while configured. While enabled it
+ * Made and destroyed by borrowing.c; alive while configured. While enabled it
  * sits in one of TIDE_MAX_LENDERS slots, which is what a catalog entry names.
  */
 struct tide_lender {

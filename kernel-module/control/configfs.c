@@ -9,7 +9,7 @@
  *
  * Every value is checked here, and an error is explained in the kernel log
  * with the attribute's name (parse.c). What may not change while a peer is enabled gives
- * -EBUSY. One mutex orders all writers.
+ * -EBUSY. One mutex (parse.c) orders all writers.
  */
 #define pr_fmt(fmt) KBUILD_MODNAME ": " fmt
 

@@ -13,7 +13,7 @@
 
 #include "base/identity.h"
 #include "base/limits.h"
-#include "borrower/breaker.h"
+#include "borrower/breaker_state.h"
 #include "control/parse.h"
 #include "uapi/wire.h"
 

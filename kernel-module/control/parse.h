@@ -11,7 +11,7 @@
 #include <linux/types.h>
 
 #include "base/identity.h"
-#include "borrower/breaker.h"
+#include "borrower/breaker_state.h"
 #include "uapi/wire.h"
 
 #define TIDE_MAX_THRESHOLD_US	(60U * 1000 * 1000)

@@ -34,7 +34,7 @@ struct tide_borrower_stats {
 /**
  * struct tide_borrower - what a lender knows of one borrower
  *
- * Made and destroyed by control/configfs_borrowers.c. The session members
+ * Made and destroyed by lending.c. The session members
  * are guarded by @mutex; @send_mutex orders frames on the GET channel; who has
  * it may wait for the borrower, so nobody takes it whom the borrower does not
  * concern.

@@ -3,7 +3,7 @@
  * The connections that borrowers have to this guest, strangers' among them, and the
  * queues of those who work for a borrower: who serves it, tells it, ends its session.
  */
-#include <linux/mm.h>
+#include <linux/slab.h>
 
 #include "base/identity.h"
 #include "lender/borrowers.h"
@@ -35,6 +35,7 @@ void tide_queues_free(void)
 /**
  * tide_queues_alloc() - there may be connections from now on
  *
+ * Context: process.
  * Return: 0 or -ENOMEM, and then tide_queues_free() is to follow all the same.
  */
 int tide_queues_alloc(void)
@@ -151,6 +152,8 @@ void tide_borrower_part(struct tide_borrower *borrower)
 
 /**
  * tide_no_connections() - is there none at all?
+ *
+ * Context: process; takes tide_lending_mutex.
  */
 bool tide_no_connections(void)
 {

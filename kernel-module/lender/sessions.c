@@ -53,6 +53,8 @@ void tide_regrant(struct tide_borrower *borrower)
 /**
  * tide_session_lanes() - how many lanes beyond the first a session has
  * @borrower: whose
+ *
+ * Context: any.
  */
 unsigned int tide_session_lanes(const struct tide_borrower *borrower)
 {

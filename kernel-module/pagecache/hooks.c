@@ -1,5 +1,14 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
+ * Where the borrower's side looks into the kernel. Puma patched the kernel and
+ * used cleancache (gone since 5.17); this needs a stock one:
+ *
+ *	eviction	tracepoint mm_filemap_delete_from_page_cache
+ *	instantiation	tracepoint mm_filemap_add_to_page_cache
+ *	dirtying	tracepoint writeback_dirty_folio
+ *	miss		->readahead and ->read_folio of the inode: mapping.c
+ *	changes that go round these	ftrace.c
+ *
  * When the hooks are in: all of them while there is a peer or ghost mode is on, and
  * none otherwise, so that a module without either costs nothing. What was already
  * changing a file when they were put in is inflight.c's concern.

@@ -1,15 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * Where the borrower's side looks into the kernel. Puma patched the kernel and
- * used cleancache (gone since 5.17); this needs a stock one:
- *
- *	eviction	tracepoint mm_filemap_delete_from_page_cache
- *	instantiation	tracepoint mm_filemap_add_to_page_cache
- *	dirtying	tracepoint writeback_dirty_folio
- *	miss		->readahead and ->read_folio of the inode: mapping.c
- *	changes that go round these	ftrace.c
- *
- * Without a peer the tracepoints serve ghost mode only.
+ * Evictions, instantiations and dirtying, as the kernel's tracepoints tell of them.
+ * Without a peer they serve ghost mode only.
  */
 #define pr_fmt(fmt) KBUILD_MODNAME ": " fmt
 

@@ -40,9 +40,10 @@ DECLARED = (
     re.compile(r"^[a-z][^;{}()=]*?\b(\w+)\([^;{}]*\)[\w\s]*;", re.MULTILINE),
     re.compile(r"^static [^;{}()=]*?\b(\w+)\([^;{}]*\)\n\{", re.MULTILINE),
     re.compile(r"^#define (tide_\w+)\(", re.MULTILINE),
-    re.compile(r"^extern [^;]*?(\w+)(?:\[\w*\])?;", re.MULTILINE),
     re.compile(r"^DECLARE_\w+\((\w+)\)", re.MULTILINE),
 )
+VARIABLES = re.compile(r"^extern ([^;()]*);", re.MULTILINE)
+VARIABLE = re.compile(r"(\w+)(?:\[\w*\])?\s*$")
 
 Includes = dict[str, list[str]]
 Calls = dict[str, dict[str, str]]
@@ -105,15 +106,18 @@ def code(file: Path) -> str:
     return COMMENT.sub("", file.read_text())
 
 
+def names_in(header: str) -> Iterator[str]:
+    """The functions and variables that it declares, also several at once."""
+    for form in DECLARED:
+        yield from form.findall(header)
+    for variables in VARIABLES.findall(header):
+        for one in variables.split(","):
+            yield from VARIABLE.findall(one)
+
+
 def declared(sources: dict[str, str]) -> dict[str, str]:
     """Whose each function and variable is that a header declares."""
-    return {
-        name: unit(path)
-        for path, text in sources.items()
-        if path.endswith(".h")
-        for form in DECLARED
-        for name in form.findall(text)
-    }
+    return {name: unit(path) for path, text in sources.items() if path.endswith(".h") for name in names_in(text)}
 
 
 def elsewhere(sources: dict[str, str], owners: dict[str, str]) -> Iterator[str]:

@@ -54,6 +54,11 @@ def steps(*bodies: dict[str, Any], name: str = "b", age: float = 5) -> list[Step
             "is Connected, but its connection does not last",
             "(MTU); see TidepoolPairingFlapping",
         ),
+        (
+            [guest("b", "short", condition("SwapReady", "False", "NoRoom", "make room")), pool(), pairing()],
+            "not so: its swap is as the pool asks",
+            "NoRoom: make room",
+        ),
     ],
 )
 def test_the_last_step_is_what_is_in_the_way(bodies: list[dict[str, Any]], text: str, advice: str) -> None:
@@ -90,6 +95,12 @@ def test_a_guest_that_borrows_says_how_well() -> None:
     assert found[-1].text == (
         "pairing pool.b.l, in which it borrows from l, is Connected; 97% of the reads of its pages came from there"
     )
+
+
+def test_a_guest_says_where_its_devices_are() -> None:
+    mapped = condition("DevicesReady", "True", "Mapped", "/dev/mapper/tidepool-vdb")
+    last = steps(guest("b", "short", mapped), pool(), pairing())[-1]
+    assert (last.mark, last.text) == (Mark.GOOD, "its devices are as the pool asks: /dev/mapper/tidepool-vdb")
 
 
 def auto(*roles: dict[str, str]) -> dict[str, Any]:

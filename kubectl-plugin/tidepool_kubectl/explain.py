@@ -30,7 +30,8 @@ def explain(key: GuestKey, snapshot: Snapshot) -> list[Step]:
     if guest is None:
         return [_absent(key, snapshot)]
     steps = [good(f"the agent of node {guest.spec.node_name} has found {key} ({guest.spec.provider})")]
-    for part in (_agent(guest, snapshot), _guest(guest), _pools(guest, snapshot), _pairings(guest, snapshot)):
+    found_out = (_agent(guest, snapshot), _guest(guest), _pools(guest, snapshot), _pairings(guest, snapshot))
+    for part in (*found_out, _devices(guest)):
         found = list(part)
         steps += found
         if any(step.mark != "✓" for step in found):
@@ -193,6 +194,19 @@ def _pairing(one: MemoryPairing, guest: MemoryGuest) -> Step:
     if phase is not PairingPhase.CONNECTED or ready is None or ready.status is not Status.TRUE:
         return unknown(text, said)
     return good(text + _figures(one))
+
+
+_DEVICES = {
+    ConditionType.DEVICES_READY: "its devices are as the pool asks",
+    ConditionType.SWAP_READY: "its swap is as the pool asks",
+}
+
+
+def _devices(guest: MemoryGuest) -> Iterator[Step]:
+    """What there is beside files, if there is any."""
+    for type_, text in _DEVICES.items():
+        if one := find(guest.status.conditions, type_):
+            yield good(f"{text}: {one.message}") if one.status is Status.TRUE else _of(one, text)
 
 
 def strangers(one: MemoryPairing) -> str:

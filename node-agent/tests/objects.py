@@ -28,10 +28,14 @@ def key(name: str) -> GuestKey:
 
 
 def pairing(uid: str = "p1", *, lender: str = "lender", borrower: str = "borrower", **spec: Any) -> MemoryPairing:
-    """A pairing between two guests; addresses and port are the lender's, `identities` those of lender and borrower."""
+    """A pairing between two guests; addresses and port are the lender's, `identities` those of lender and borrower.
+
+    `block` is what the borrower's devices and swap are to be.
+    """
     place: dict[str, Any] = {"address": spec.pop("address", "10.0.0.2"), "port": spec.pop("port", 7470)}
     place |= {"otherAddresses": spec.pop("others", ()), "network": spec.pop("network", None)}
     named = [{"identity": one} if one else {} for one in spec.pop("identities", (LENDER, BORROWER))]
+    named[1] |= spec.pop("block", {})
     terminating = {"deletionTimestamp": "2026-01-01T00:00:00Z"} if spec.pop("terminating", False) else {}
     return MemoryPairing.parse(
         {

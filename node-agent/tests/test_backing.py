@@ -9,7 +9,7 @@ import pytest
 from objects import machine, observation
 
 from tidepool_agent import report
-from tidepool_agent.backing import HostSide, described, has_swap, host_side, overcommitted
+from tidepool_agent.backing import HostSide, SharedDisk, described, has_swap, host_side, overcommitted
 from tidepool_agent.errors import Excluded, Unreachable
 from tidepool_agent.provider import Machine
 from tidepool_agent.report import Finding
@@ -20,14 +20,16 @@ HUGE, LOCKED, NOTHING = (
     f"<memoryBacking>{one}</memoryBacking>" for one in ("<hugepages/>", "<locked/>", "<nosharepages/>")
 )
 REPORTING = "<memballoon model='virtio' freePageReporting='on'/>"
+DISK = "<disk type='block' device='disk'><source dev='/dev/null'/><target dev='vdb' bus='virtio'/></disk>"
+SHARED = DISK.replace("</disk>", "<shareable/><serial>data-1</serial></disk>")
 PLAIN = HostSide(1024 * MIB)
 
 
-def domain(*, backing: str = "", balloon: str = "", current: str = "") -> str:
+def domain(*, backing: str = "", balloon: str = "", current: str = "", disk: str = "") -> str:
     """The XML that libvirt itself makes of a domain that runs."""
     connection = libvirt.open("test:///default")
     memory = f"<memory unit='MiB'>2048</memory>{current}"
-    devices = f"<devices>{balloon}</devices>"
+    devices = f"<devices>{balloon}{disk}</devices>"
     xml = f"<domain type='test'><name>d</name>{memory}{backing}<os><type>hvm</type></os>{devices}</domain>"
     text: str = connection.createXML(xml).XMLDesc()
     connection.close()
@@ -41,6 +43,8 @@ def domain(*, backing: str = "", balloon: str = "", current: str = "") -> str:
         (domain(current="<currentMemory unit='GiB'>1</currentMemory>"), HostSide(1024 * MIB)),
         (domain(backing=HUGE), HostSide(2048 * MIB, huge_pages=True)),
         (domain(backing=LOCKED), HostSide(2048 * MIB, locked=True)),
+        (domain(disk=DISK), HostSide(2048 * MIB)),
+        (domain(disk=SHARED), HostSide(2048 * MIB, shared=(SharedDisk("vdb", "data-1"),))),
         (domain(backing=NOTHING, balloon=REPORTING), HostSide(2048 * MIB, free_page_reporting=True)),
     ],
 )

@@ -21,6 +21,7 @@ from prometheus_client.parser import text_string_to_metric_families
 from tidepool_agent import server
 from tidepool_agent.errors import Unreachable
 from tidepool_agent.guestfs import Histogram, Module, Observation, Peer, Side
+from tidepool_agent.mapped import Mapped
 from tidepool_agent.metrics import REASONS, Figures, Sample
 from tidepool_agent.provider import Machine
 from tidepool_agent.session import Session
@@ -48,12 +49,13 @@ BORROWER = Peer(
     | {"ping": Histogram(((63, 1),)), "put": Histogram(((127, 2),))},
 )
 PAIRING = "pool.vm1.vm2"
+NAMED = frozenset({"tidepool-vdb", "tidepool.swap"})
 Key = tuple[str, tuple[tuple[str, str], ...]]
 
 
 def exported(seen: Observation, *, stale: bool = False) -> dict[Key, float]:
     figures = Figures()
-    figures.put(("ns", "vm1"), Sample(seen, "KubeVirt", {"u1": ("pool", PAIRING)}, stale))
+    figures.put(("ns", "vm1"), Sample(seen, "KubeVirt", {"u1": ("pool", PAIRING)}, NAMED, stale))
     return samples_of(figures)
 
 
@@ -92,6 +94,30 @@ def test_a_borrowers_figures() -> None:
     assert value(samples, "tidepool_guest_used_bytes", pairing=pairing) == 40960
     assert value(samples, "tidepool_guest_connected", pairing=pairing, side="borrower") == 1
     assert value(samples, "tidepool_guest_disk_reads_total") == 7
+
+
+def test_devices_and_swap_are_shown_apart() -> None:
+    """Only those that a pairing names; without lenders they have no counters, and what is no swap has none swapped."""
+    stats = {"hits": 5, "misses": 3, "fallbacks": 1, "puts": 8}
+    each = [
+        Mapped("tidepool-vdb", 1 << 30, is_lent=True, stats=stats),
+        Mapped("tidepool.swap", 1 << 20, is_lent=False, swapped_bytes=4096),
+        Mapped("tidepool-invented", 1, is_lent=True),
+    ]
+    samples = exported(replace(borrowing(), mapped={one.name: one for one in each}))
+    device = {"front_end": "device", "device": "tidepool-vdb"}
+    swap = {"front_end": "swap", "device": "tidepool.swap"}
+    for name, of_device, of_swap in (
+        ("device_bytes", 1 << 30, 1 << 20),
+        ("device_lent", 1, 0),
+        ("device_hits_total", 5, 0),
+        ("device_disk_reads_total", 4, 0),
+        ("device_puts_total", 8, 0),
+    ):
+        assert value(samples, f"tidepool_guest_{name}", **device) == of_device
+        assert value(samples, f"tidepool_guest_{name}", **swap) == of_swap
+    assert value(samples, "tidepool_guest_swapped_bytes", **swap) == 4096
+    assert {dict(labels).get("device") for _, labels in samples} == {None, "tidepool-vdb", "tidepool.swap"}
 
 
 def test_latencies_are_seconds_in_buckets_that_are_the_same_for_every_guest() -> None:

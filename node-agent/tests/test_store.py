@@ -51,6 +51,20 @@ def test_a_missing_kernel_is_named_with_those_that_are_there(tmp_path: Path) -> 
         store.build("6.12.0-2")
 
 
+def test_the_target_lies_beside_the_module(tmp_path: Path) -> None:
+    """With a checksum of its own; a kernel without device-mapper has none."""
+    file = put(tmp_path, "r", b"module").with_name("tidepool-block.ko")
+    with pytest.raises(ModuleUnavailable, match=r"no tidepool-block\.ko for kernel r: .*CONFIG_BLK_DEV_DM"):
+        Store(tmp_path).target("r")
+    file.write_bytes(b"target")
+    digest = file.with_name("tidepool-block.ko.sha256")
+    digest.write_text(f"{hashlib.sha256(b'target').hexdigest()}  tidepool-block.ko\n")
+    assert Store(tmp_path).target("r").data == b"target"
+    digest.write_text("0" * 64)
+    with pytest.raises(ModuleUnavailable, match="checksum"):
+        Store(tmp_path).target("r")
+
+
 def test_one_command_fills_a_store_and_signs_what_is_in_it(tmp_path: Path) -> None:
     """Item 9: for a list of kernels; the kernel's own tools read the signature."""
     key, cert, folder = tmp_path / "key.pem", tmp_path / "cert.pem", tmp_path / "store"

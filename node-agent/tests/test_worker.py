@@ -4,19 +4,22 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
 from objects import RELEASE, key, machine, observation, pairing, want
 
 from tidepool_agent import plan, report
-from tidepool_agent.guestfs import Peer, Side
+from tidepool_agent.devices import LoadTarget
+from tidepool_agent.errors import DeviceRefused
+from tidepool_agent.guestfs import Observation, Peer, Side
 from tidepool_agent.metrics import Figures
 from tidepool_agent.provider import Machine
 from tidepool_agent.report import Finding
 from tidepool_agent.store import Store
 from tidepool_agent.worker import COLLECT_EVERY, IDLE_EVERY, SETTLING_SECONDS, SOON, Tools, Worker, next_look
-from tidepool_api import MemoryGuest, now
+from tidepool_api import MemoryGuest, MemoryPairing, find, now
 from tidepool_api.kube import Refused
 
 BORROWED = want(Side.LENDERS, pairing(address="10.0.0.2"))
@@ -113,3 +116,75 @@ def test_a_guest_that_has_come_is_soon_taken_over_and_says_at_once_where_it_is(t
 
     status = asyncio.run(first_report()).status
     assert (status.addresses, status.kernel_release) == (("10.0.0.9",), RELEASE)
+
+
+class Without:
+    """A guest without device-mapper, whose module is set up but for that."""
+
+    def __init__(self, one: Machine, seen: Observation) -> None:
+        self.machine, self._seen, self.done = one, seen, list[plan.Step]()
+
+    def is_for(self, _: Any) -> bool:
+        return True
+
+    async def look(self) -> Observation:
+        return self._seen
+
+    async def do(self, step: plan.Step, _: str) -> None:
+        self.done.append(step)
+        if isinstance(step, LoadTarget):
+            raise DeviceRefused("install its extra modules", "NoDeviceMapper")
+
+    def close(self) -> None:
+        """Nothing is open."""
+
+
+class Here(Elsewhere):
+    """An API server by which a guest of this node borrows."""
+
+    figures_wait = timedelta()
+
+    def __init__(self, one: MemoryPairing) -> None:
+        super().__init__()
+        self.refusals, self._pairing = [], one
+
+    def machine(self, _: Any) -> Machine:
+        return machine("borrower")
+
+    def pairings(self, _: Any) -> list[Any]:
+        return [self._pairing]
+
+    async def write_end(self, *_: Any) -> None:
+        """It is about the guest."""
+
+
+def test_a_guest_without_device_mapper_says_so_and_lends_no_file_less(tmp_path: Path) -> None:
+    """Its devices wait for the target, which is tried again ever more seldom; the rest is as ever."""
+    one = pairing(block={"devices": ["/dev/vdb"], "swap": {"backing": "File", "size": "1Gi"}})
+    peer = Peer({**want(Side.LENDERS, one).attributes, "enabled": "1", "state": "Connected"})
+    seen = observation(loaded=True, peers={(Side.LENDERS, one.metadata.uid): peer}, installed=True)
+
+    async def reports() -> tuple[MemoryGuest, list[plan.Step]]:
+        cluster: Any = Here(one)
+        session: Any = Without(machine("borrower"), seen)
+        tools = Tools(cluster, Store(tmp_path), Figures(), asyncio.Semaphore(), lambda _: session)
+        task = asyncio.create_task(Worker(machine("borrower"), tools).run())
+        try:
+            async with asyncio.timeout(COLLECT_EVERY / 2):
+                await cluster.written.get()
+                return await cluster.written.get(), session.done
+        finally:
+            task.cancel()
+            with contextlib.suppress(asyncio.CancelledError):
+                await task
+
+    guest, done = asyncio.run(reports())
+    assert done == [LoadTarget(plan.Source.INSTALLED)]
+    for kind in ("DevicesReady", "SwapReady"):
+        found = find(guest.status.conditions, kind)
+        assert found is not None
+        assert (found.status, found.reason) == ("False", "NoDeviceMapper")
+        assert found.message.startswith("install its extra modules; tried 1 time, again at ")
+    ready = find(guest.status.conditions, "Ready")
+    assert ready is not None
+    assert ready.status == "True"

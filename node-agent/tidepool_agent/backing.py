@@ -14,13 +14,31 @@ from tidepool_api.fields import MOST_BYTES
 # memory, so that a guest which is not overcommitted does not look so.
 LAUNCHER_BYTES = 200 << 20
 
+LEAST_SERIAL, MOST_SERIAL = 4, 20  # what names one disk, and as much of it as virtio passes on
+
 _KIB = re.compile(r"[0-9]{1,15}")
 _SWAP = re.compile(r"^SwapTotal:\s+([0-9]+) kB$", re.MULTILINE)
 
 
 @dataclass(frozen=True)
+class SharedDisk:
+    """A disk that other guests may write to as well."""
+
+    target: str
+    """The name that the guest most likely has for it."""
+    serial: str
+    """Its serial number; empty without one."""
+
+    def is_at(self, path: str) -> bool:
+        """Whether a path in the guest seems to be that of the disk, or of one of its partitions."""
+        name = path.rpartition("/")[2]
+        is_named = bool(self.target) and re.fullmatch(rf"{re.escape(self.target)}(p?[0-9]+)?", name) is not None
+        return is_named or (len(self.serial) >= LEAST_SERIAL and self.serial[:MOST_SERIAL] in name)
+
+
+@dataclass(frozen=True)
 class HostSide:
-    """How the host holds a guest's memory."""
+    """How the host holds a guest's memory and disks."""
 
     size_bytes: int
     """All that it may use now."""
@@ -29,6 +47,8 @@ class HostSide:
     free_page_reporting: bool = False
     swap: bool = False
     """Whether the host has swap space."""
+    shared: tuple[SharedDisk, ...] = ()
+    """The disks that are not the guest's alone."""
 
 
 def host_side(xml: str, *, swap: bool) -> HostSide | None:
@@ -47,7 +67,13 @@ def host_side(xml: str, *, swap: bool) -> HostSide | None:
         locked=root.find("memoryBacking/locked") is not None,
         free_page_reporting=balloon is not None and balloon.get("freePageReporting") == "on",
         swap=swap,
+        shared=tuple(_shared(disk) for disk in root.findall("devices/disk[shareable]")),
     )
+
+
+def _shared(disk: ElementTree.Element) -> SharedDisk:
+    target = disk.find("target")
+    return SharedDisk("" if target is None else target.get("dev", ""), (disk.findtext("serial") or "").strip())
 
 
 def has_swap(proc: Path) -> bool:

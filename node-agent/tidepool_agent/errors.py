@@ -139,3 +139,11 @@ class ConfigureFailed(GuestError):
     """The module refused its configuration."""
 
     reason = "ConfigureFailed"
+
+
+class DeviceRefused(GuestError):
+    """A block device could not be put behind the pool, or taken out of it."""
+
+    def __init__(self, message: str, reason: str = "DeviceFailed") -> None:
+        super().__init__(message)
+        self.reason = reason

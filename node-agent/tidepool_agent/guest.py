@@ -12,12 +12,24 @@ from collections.abc import Mapping
 from importlib.resources import files
 
 from tidepool_agent.addresses import interface
+from tidepool_agent.devices import (
+    Attach,
+    Detach,
+    LoadTarget,
+    Map,
+    OfDevice,
+    SwapOff,
+    SwapOn,
+    UnloadTarget,
+    Unmap,
+)
 from tidepool_agent.errors import (
     BuildFailed,
     CommandFailed,
     CommandsBlocked,
     ConfigureFailed,
     DeliveryFailed,
+    DeviceRefused,
     GuestError,
     LoadFailed,
     UnloadFailed,
@@ -25,6 +37,7 @@ from tidepool_agent.errors import (
     UpgradeFailed,
 )
 from tidepool_agent.guestfs import Observation, parse
+from tidepool_agent.mapped import SECTOR
 from tidepool_agent.plan import (
     Change,
     Configure,
@@ -40,14 +53,18 @@ from tidepool_agent.plan import (
 )
 from tidepool_agent.qga import Completed, GuestAgent
 from tidepool_agent.store import Store
-from tidepool_api import Interface
+from tidepool_api import Interface, parse_quantity
+from tidepool_api.fields import LEAST_MEMORY
 
-SCRIPT = (files("tidepool_agent") / "guest.sh").read_text()
+SCRIPT = "\n".join([*((files("tidepool_agent") / name).read_text() for name in ("guest.sh", "devices.sh")), '"$@"'])
 SYSTEM = "guest-get-osinfo"
 NO_SHELL = re.compile(r"Failed to execute child process .*No such file or directory")
 MODULE = "/run/tidepool/tidepool.ko"
+TARGET = "/run/tidepool/tidepool-block.ko"
 SOURCES = "/run/tidepool/source.tar.gz"
-LOAD_SECONDS, BUILD_SECONDS = 60, 600
+LOAD_SECONDS, BUILD_SECONDS, SWAP_SECONDS = 60, 600, 600
+LEAST_SECTORS = parse_quantity(LEAST_MEMORY) // SECTOR  # of a disk
+REFUSED = re.compile(r"refused: ([A-Z][A-Za-z]{1,39}): (.*)", re.DOTALL)
 
 
 class Guest:
@@ -90,6 +107,15 @@ class Guest:
         match step:
             case Load() | Replace() | Unload():
                 self._change_module(step, release)
+            case LoadTarget() | UnloadTarget():
+                self._change_target(step, release)
+            case Map() | Attach() | Detach() | Unmap() | SwapOn() | SwapOff():
+                self._change_device(step)
+            case _:
+                self._configure(step)
+
+    def _configure(self, step: Remove | Set | Configure | Change | Turn | Measure) -> None:
+        match step:
             case Remove(peers):
                 self._try(ConfigureFailed, "remove", *(f"{side}/{name}" for side, name in peers))
             case Set(settings):
@@ -119,6 +145,38 @@ class Guest:
                 self._deliver(MODULE, build.data)
                 self._try(kind, verb, build.sha256, seconds=LOAD_SECONDS)
 
+    def _change_target(self, step: LoadTarget | UnloadTarget, release: str) -> None:
+        match step:
+            case UnloadTarget():
+                self._try(UnloadFailed, "unload_block")
+            case LoadTarget(Source.STORE):
+                build = self._store.target(release)
+                self._deliver(TARGET, build.data)
+                self._try_device("load_block", build.sha256, seconds=LOAD_SECONDS)
+            case _:
+                self._try_device("load_block_installed", seconds=LOAD_SECONDS)
+
+    def _change_device(self, step: OfDevice) -> None:
+        match step:
+            case Map(path, forced):
+                self._try_device("map", step.name, path, str(LEAST_SECTORS), _force(forced=forced))
+            case SwapOn(swap, forced):
+                place = [swap.device, _force(forced=forced)] if swap.device else []
+                self._try_device("swap_on", step.name, str(swap.size_bytes), *place, seconds=SWAP_SECONDS)
+            case SwapOff(name):
+                self._try_device("swap_off", name, seconds=SWAP_SECONDS)
+            case Attach(name) | Detach(name) | Unmap(name):
+                self._try_device(type(step).__name__.lower(), name)
+
+    def _try_device(self, verb: str, *arguments: str, seconds: float = 30) -> None:
+        """Runs a verb about a block device; what the script refuses has its own reason, and says what to do."""
+        try:
+            self._script(verb, *arguments, seconds=seconds)
+        except CommandFailed as error:
+            if said := REFUSED.search(str(error)):
+                raise DeviceRefused(said[2], said[1]) from error
+            raise DeviceRefused(f"{error}{self._said()}") from error
+
     def _build(self) -> None:
         sources = self._store.sources()
         self._deliver(SOURCES, sources.data)
@@ -141,8 +199,12 @@ class Guest:
         try:
             self._script(verb, *arguments, seconds=seconds)
         except CommandFailed as error:
-            said = self.log()
-            raise kind(f"{error}{'; kernel log: ' + said if said else ''}") from error
+            raise kind(f"{error}{self._said()}") from error
+
+    def _said(self) -> str:
+        """What the module has said last, as the end of a message."""
+        said = self.log()
+        return f"; kernel log: {said}" if said else ""
 
     def _script(self, verb: str, *arguments: str, seconds: float = 30) -> str:
         try:
@@ -159,6 +221,10 @@ class Guest:
 def _complaint(verb: str, done: Completed) -> str:
     words = " ".join(done.err.split())[-512:] or f"exit code {done.code}"
     return f"{verb} failed in the guest: {words}"
+
+
+def _force(*, forced: bool) -> str:
+    return "force" if forced else "keep"
 
 
 def _pairs(attributes: Mapping[str, str]) -> list[str]:

@@ -1,4 +1,4 @@
-# Runs inside the guest, as root: sh -c "$(cat guest.sh)" tidepool VERB ARGUMENT...
+# Runs inside the guest, as root: sh -c "$(cat guest.sh devices.sh; echo '"$@"')" tidepool VERB ARGUMENT...
 # The text is fixed; whatever varies comes as an argument. POSIX shell, and busybox must do.
 set -eu
 PATH=/usr/sbin:/usr/bin:/sbin:/bin
@@ -9,17 +9,19 @@ config=/sys/kernel/config
 tree=$config/tidepool
 place=/run/tidepool
 
-# probe: what the agent knows about a guest, as PATH:LINE, in two processes
+# probe: what the agent knows about a guest, as PATH:LINE, in two processes where it has no devices
 probe() {
     grep -asHE '^workingset_refault(_file)? ' /proc/vmstat || :
     grep -asH '' \
         /proc/sys/kernel/random/boot_id /proc/sys/kernel/osrelease /proc/uptime /proc/meminfo \
         /proc/pressure/memory /proc/pressure/io \
+        /sys/module/tidepool_block/srcversion /var/lib/tidepool/file \
         /proc/sys/kernel/modules_disabled /sys/kernel/security/lockdown /sys/module/module/parameters/sig_enforce \
         /sys/module/tidepool/version /sys/module/tidepool/srcversion \
         "$tree"/identity "$tree"/stats "$tree"/latency "$tree"/port "$tree"/lend_bytes "$tree"/reserve_bytes "$tree"/hold \
         "$tree"/ghost "$tree"/ghost_curve \
         "$tree"/borrowers/*/* "$tree"/lenders/*/* || :
+    mapped
 }
 
 # installed: probe, whether the guest brings a module of its own, and whether it could build one
@@ -165,5 +167,3 @@ remove() {
 log() {
     dmesg | grep -a 'tidepool: ' | tail -n 5 || :
 }
-
-"$@"

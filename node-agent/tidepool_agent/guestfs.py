@@ -14,10 +14,12 @@ from enum import StrEnum
 
 from tidepool_agent.backing import HostSide
 from tidepool_agent.errors import Nonsense
+from tidepool_agent.mapped import Mapped, mapped
 from tidepool_api import Interface, is_identity
 from tidepool_api.fields import MOST_COUNT
 
 TREE = "/sys/kernel/config/tidepool"
+SWAP_FILE = "/var/lib/tidepool/file"  # in which the script notes where it is
 PAGE = 4096
 MAX_NUMBER = MOST_COUNT
 MAX_BUCKETS = 256
@@ -131,6 +133,12 @@ class Observation:
     """Which modules its kernel does not take: `ModulesDisabled` (none any more), `SignatureRequired`, or empty."""
     module: Module | None = None
     peers: Mapping[tuple[Side, str], Peer] = field(default_factory=dict)
+    mapped: Mapping[str, Mapped] = field(default_factory=dict)
+    """The block devices that the agent has made, by name."""
+    has_target: bool = False
+    """Whether device-mapper has the target that puts lenders in front of a disk."""
+    has_swap_file: bool = False
+    """Whether a file system of the guest has a swap file that the agent has made."""
     installed: bool = False
     """Whether the guest has a module of its own."""
     buildable: bool = False
@@ -161,6 +169,9 @@ def parse(text: str) -> Observation:
         refusal=_refusal(files),
         module=_module(files),
         peers=_peers(files),
+        mapped=mapped(files),
+        has_swap_file=SWAP_FILE in files,
+        has_target="/sys/module/tidepool_block/srcversion" in files,
         installed="yes" in files.get("installed", []),
         buildable="yes" in files.get("buildable", []),
     )

@@ -31,6 +31,8 @@ class Sample:
     provider: str
     pairings: Mapping[str, tuple[str, str]] = field(default_factory=dict)
     """Pool and name of the pairing by the name of its directory."""
+    devices: frozenset[str] = frozenset()
+    """Mapped names of the devices that its pairings name."""
     stale: bool = False
 
 
@@ -69,6 +71,7 @@ class Figures(Collector):
         yield from _borrowing(samples)
         yield from _breaker(samples)
         yield from _latency(samples)
+        yield from _devices(samples)
         yield _dropped(samples)
 
 
@@ -195,6 +198,25 @@ def _latency(samples: Samples) -> Iterator[Metric]:
 
 def _add(family: HistogramMetricFamily, key: tuple[str, ...], measured: Histogram) -> None:
     family.add_metric(key, _cumulative(measured), _sum_seconds(measured))
+
+
+def _devices(samples: Samples) -> Iterator[Metric]:
+    """Those that pairings name: a guest cannot invent labels."""
+    size, lent_to = _gauges(Name.GUEST_DEVICE_BYTES), _gauges(Name.GUEST_DEVICE_LENT)
+    hits, reads = _counters(Name.GUEST_DEVICE_HITS), _counters(Name.GUEST_DEVICE_DISK_READS)
+    puts, swapped = _counters(Name.GUEST_DEVICE_PUTS), _gauges(Name.GUEST_SWAPPED_BYTES)
+    for guest, sample in samples:
+        for name in sorted(sample.devices & sample.seen.mapped.keys()):
+            one = sample.seen.mapped[name]
+            key = (*guest, "swap" if one.is_swap else "device", name)
+            size.add_metric(key, one.size_bytes)
+            lent_to.add_metric(key, one.is_lent)
+            hits.add_metric(key, one.stats.get("hits", 0))
+            reads.add_metric(key, one.stats.get("misses", 0) + one.stats.get("fallbacks", 0))
+            puts.add_metric(key, one.stats.get("puts", 0))
+            if one.swapped_bytes is not None:
+                swapped.add_metric(key, one.swapped_bytes)
+    yield from (size, lent_to, hits, reads, puts, swapped)
 
 
 def _dropped(samples: Samples) -> Metric:

@@ -10,7 +10,9 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from enum import Enum
 
+from tidepool_agent import devices
 from tidepool_agent.addresses import chosen, reachable, spelled
+from tidepool_agent.devices import Block, BlockStep
 from tidepool_agent.guestfs import GHOST_OFF, PAGE, Module, Observation, Peer, Side
 from tidepool_api import Filter, GuestKey, LenderEnd, MemoryPairing, Strategy, Thresholds
 from tidepool_api.live import changeable
@@ -79,6 +81,8 @@ class Desired:
     peers: tuple[Want, ...] = ()
     following: frozenset[str] = frozenset()
     """Peers by name whose pairings say that the guest is on another node, until they have followed it: they stay."""
+    block: Block = devices.NONE
+    """Its block devices and swap."""
 
     @property
     def ghost(self) -> str:
@@ -147,7 +151,7 @@ class Unload:
     """Take the module out of the guest."""
 
 
-Step = Load | Replace | Remove | Set | Configure | Change | Turn | Measure | Unload
+Step = Load | Replace | Remove | Set | Configure | Change | Turn | Measure | Unload | BlockStep
 
 
 def subject(step: Step) -> tuple[str, ...]:
@@ -163,8 +167,10 @@ def subject(step: Step) -> tuple[str, ...]:
             return ("ghost",)
         case Replace():
             return ("replacement",)
-        case _:
+        case Load() | Unload():
             return ("module",)
+        case _:
+            return devices.subject(step)
 
 
 def desired(guest: GuestKey, pairings: Iterable[MemoryPairing], *, migrating: bool = False) -> Desired:
@@ -177,7 +183,7 @@ def desired(guest: GuestKey, pairings: Iterable[MemoryPairing], *, migrating: bo
     borrowed = [p for p in live if p.borrower == guest]
     peers = [Want(p, Side.BORROWERS, _borrower(p)) for p in lent]
     peers += [Want(p, Side.LENDERS, _lender(p)) for p in borrowed]
-    return Desired(_settings(lent, migrating=migrating), tuple(peers))
+    return Desired(_settings(lent, migrating=migrating), tuple(peers), block=devices.block(borrowed))
 
 
 def _settings(lent: list[MemoryPairing], *, migrating: bool) -> dict[str, str]:
@@ -253,17 +259,24 @@ def steps(wanted: Desired, seen: Observation, where: Source | None, *, replace: 
     if not wanted.peers:
         return _nothing_wanted(wanted, seen)
     if seen.module is None:
-        return [] if where is None else _from_nothing(wanted, where)
+        return [] if where is None else _from_nothing(wanted, seen, where)
     if replace:
         drained: list[Step] = [Remove(tuple(sorted(seen.peers)))] if seen.peers else []
-        return [*drained, Replace(), *_set_up(wanted, {}, {}), *_measure(wanted, GHOST_OFF)]
+        anew = [*_set_up(wanted, {}, {}), *_measure(wanted, GHOST_OFF)]
+        return [*devices.released(seen), *drained, Replace(), *anew]
     gone = _unwanted(wanted, seen.module, seen.peers)
     peers = {key: peer for key, peer in seen.peers.items() if key not in gone}
-    return _removal(gone) + _set_up(wanted, seen.module.settings, peers) + _measure(wanted, seen.module.ghost)
+    return [
+        *_removal(gone),
+        *_set_up(wanted, seen.module.settings, peers),
+        *_measure(wanted, seen.module.ghost),
+        *devices.steps(wanted.block, seen, where, is_settled=not wanted.following),
+    ]
 
 
-def _from_nothing(wanted: Desired, where: Source) -> list[Step]:
-    return [Load(where), *_set_up(wanted, {}, {}), *_measure(wanted, GHOST_OFF)]
+def _from_nothing(wanted: Desired, seen: Observation, where: Source) -> list[Step]:
+    up = [*_set_up(wanted, {}, {}), *_measure(wanted, GHOST_OFF)]
+    return [Load(where), *up, *devices.steps(wanted.block, seen, where, is_settled=not wanted.following)]
 
 
 def _measure(wanted: Desired, ghost: str) -> list[Step]:
@@ -281,9 +294,9 @@ def _unwanted(wanted: Desired, module: Module, peers: Mapping[Key, Peer]) -> set
 
 def _nothing_wanted(wanted: Desired, seen: Observation) -> list[Step]:
     if seen.module is None:
-        return []
+        return list(devices.given_up(seen))
     removal = _removal(key for key in seen.peers if key[1] not in wanted.following)
-    return removal if wanted.following else [*removal, Unload()]
+    return removal if wanted.following else [*devices.given_up(seen), *removal, Unload()]
 
 
 def _removal(gone: Iterable[Key]) -> list[Step]:

@@ -13,8 +13,9 @@ from dataclasses import dataclass, field
 from datetime import timedelta
 from typing import Any, NamedTuple
 
-from tidepool_agent import backing, needs
+from tidepool_agent import backing, devicereport, needs
 from tidepool_agent.addresses import distinct, reachable
+from tidepool_agent.devicereport import Standing
 from tidepool_agent.errors import Frozen, GuestError
 from tidepool_agent.guestfs import PAGE, Observation, Peer, Side
 from tidepool_agent.needs import Rates, rounded, settled
@@ -51,9 +52,9 @@ from tidepool_api.guest import MOST_PEERS
 NAMED_AT_MOST = 5  # directories in one message
 FIGURES = frozenset(
     {"memory", "pressure", "curve", "curveReferences", "missesPerSecond", "lentBytes", "usedBytes", "hitRatio"}
-    | {"peers", "morePeers"}
+    | {"peers", "morePeers", "devices", "swap"}
 )
-RESTLESS = frozenset({"observedAt", "hits", "misses"})  # written along with others, never on their own
+RESTLESS = frozenset({"observedAt", "hits", "misses", "puts"})  # written along with others, never on their own
 
 
 @dataclass(frozen=True)
@@ -84,6 +85,8 @@ class Finding:
     """The directories of peers that its pairings account for."""
     losing: frozenset[tuple[Side, str]] = frozenset()
     """The lenders that are lost again and again."""
+    block: Standing = field(default_factory=Standing)
+    """How far it is with its block devices."""
 
 
 # ---------------------------------------------------------------------------------------------------------- MemoryGuest
@@ -107,6 +110,13 @@ def guest(
     )
 
 
+def ended(present: MemoryGuest, words: str) -> MemoryGuest:
+    """A MemoryGuest whose machine has ended: nothing that was true of it is any more."""
+    ready = condition(ConditionType.READY, False, Reason.ENDED, words)
+    conditions = merge([one for one in present.status.conditions if one.type == ready.type], ready)
+    return present.model_copy(update={"status": GuestStatus(conditions=conditions)})
+
+
 def head(guest: MemoryGuest) -> tuple[object, ...]:
     """What a MemoryGuest says beside its status."""
     meta = guest.metadata
@@ -116,7 +126,8 @@ def head(guest: MemoryGuest) -> tuple[object, ...]:
 def _status(machine: Machine, found: Finding, wants: tuple[Want, ...], before: GuestStatus) -> GuestStatus:
     seen = found.seen
     if found.left_alone:
-        conditions = merge(without(before.conditions, ConditionType.MEMORY_BACKED), *_conditions(machine, found))
+        gone = (ConditionType.MEMORY_BACKED, *devicereport.KINDS)
+        conditions = merge(without(before.conditions, *gone), *_conditions(machine, found))
         return GuestStatus(**_reached(machine), conditions=conditions, observed_at=before.observed_at)
     if seen is None:  # an agent that has just started and a guest that is silent: what is known still is
         changes = {
@@ -142,9 +153,19 @@ def _status(machine: Machine, found: Finding, wants: tuple[Want, ...], before: G
         misses_per_second=needs.rate(found.rates.misses, before.misses_per_second),
         role=_role(wants),
         **_shared(machine, seen, wants, before),
-        conditions=merge(before.conditions, *_conditions(machine, found)),
+        **devicereport.described(seen, found.block.wanted, before),
+        conditions=_renewed(before.conditions, machine, found, seen),
         observed_at=before.observed_at,
     )
+
+
+def _renewed(
+    before: tuple[Condition, ...], machine: Machine, found: Finding, seen: Observation
+) -> tuple[Condition, ...]:
+    """The conditions, those of devices among them only while there are some."""
+    block = devicereport.conditions(seen, found.block)
+    over = set(devicereport.KINDS) - {one.type for one in block}
+    return merge(without(before, *over), *_conditions(machine, found), *block)
 
 
 def _reached(machine: Machine, said: tuple[Interface, ...] = ()) -> dict[str, Any]:
@@ -462,4 +483,11 @@ def _severe(status: GuestStatus) -> bool:
 
 
 def _without(names: frozenset[str], status: dict[str, Any]) -> dict[str, Any]:
-    return {name: value for name, value in status.items() if name not in names}
+    """What a status says beside some fields, which those of its devices have, too."""
+    return {name: _pruned(names, value) for name, value in status.items() if name not in names}
+
+
+def _pruned(names: frozenset[str], value: Any) -> Any:
+    if isinstance(value, dict):
+        return _without(names, value)
+    return [_pruned(names, one) for one in value] if isinstance(value, list) else value

@@ -15,8 +15,9 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 
-from tidepool_agent import plan, report
+from tidepool_agent import devices, plan, report
 from tidepool_agent.cluster import Cluster
+from tidepool_agent.devicereport import Standing
 from tidepool_agent.errors import Excluded, GuestError, ModulesRefused, ModuleUnavailable, Unreachable, Unsupported
 from tidepool_agent.guestfs import Observation, Side
 from tidepool_agent.losses import Losses
@@ -225,7 +226,17 @@ class Worker:
             rejected=self._rejected[1],
             failed=self._failed(wanted),
             losing=self._losses.add(seen, time.monotonic()),
+            block=self._standing(wanted, seen, where),
         )
+
+    def _standing(self, wanted: Desired, seen: Observation, where: plan.Source | None) -> Standing:
+        """How far the guest is with its block devices."""
+        names = wanted.block.names | seen.mapped.keys()
+        errors = {name: self._failures.error("device", name) for name in names}
+        target = self._failures.error("target") or self._failures.error("module")
+        if where is None and not seen.has_target:
+            target = target or self._no_module(seen)
+        return Standing(wanted.block, {name: error for name, error in errors.items() if error}, target)
 
     def _no_module(self, seen: Observation) -> ModuleUnavailable:
         error = ModuleUnavailable(self._tools.store.advice(seen.release))
@@ -267,6 +278,8 @@ class Worker:
                 await self._try(step, seen)
                 if not isinstance(step, Turn):  # which is repeated for as long as a lender is nowhere
                     self._acted = time.monotonic()
+            if subject == ("target",) and self._failures.error("target"):
+                break  # all that is left needs it
             if subject == ("module",) and self._failures.error("module"):
                 break  # without the module there is nothing to set up
             if subject == ("removal",) and self._failures.error("removal"):
@@ -303,7 +316,7 @@ class Worker:
             return
         log.info("%s: rebooted, kernel %s", self._name, seen.release)
         self._failures = Failures()
-        self._found = Finding(seen=seen, rebooted=bool(wanted.peers))
+        self._found = Finding(seen=seen, rebooted=bool(wanted.peers), block=Standing(wanted.block))
         await self._event("GuestRebooted", f"kernel {seen.release}")
         await self._report(machine, self._found, wanted)
 
@@ -370,7 +383,8 @@ class Worker:
         if self._found.seen:
             by_uid = {one.metadata.uid: (one.spec.pool, one.name) for one in pairings}
             stale = self._silent_since is not None
-            self._tools.figures.put(machine.key, Sample(self._found.seen, machine.provider.value, by_uid, stale))
+            named = self._found.block.wanted.names
+            self._tools.figures.put(machine.key, Sample(self._found.seen, machine.provider.value, by_uid, named, stale))
         elif self._found.left_alone:
             self._tools.figures.drop(machine.key)
 
@@ -499,8 +513,10 @@ def step_name(step: Step) -> str:
             return f"switch ghost mode to {mode}"
         case Unload():
             return "unload the module"
-        case _:
+        case Configure() | plan.Change() | Turn():
             return _peer_step_name(step)
+        case _:
+            return devices.step_name(step)
 
 
 def _peer_step_name(step: Configure | plan.Change | Turn) -> str:

@@ -118,6 +118,9 @@ LIVE = {
     "filter": "Sequential",
     "latency": {"mode": "Thresholds", "short": {"resume": "2ms", "stop": "9ms"}},
 }
+SWAP = {"backing": "File", "size": "1Gi"}
+ON_DISK = {"backing": "Device", "device": "/dev/vdc"}
+NO_DEVICE = {"device": None}
 Patches = dict[str, dict[str, Any]]  # by the pairing's borrower
 
 
@@ -142,7 +145,7 @@ def written(pairings: list[MemoryPairing], made: Patches) -> list[MemoryPairing]
     bodies = {one.spec.borrower.guest: one.to_dict() for one in pairings}
     for name, patch in made.items():
         spec = bodies[name]["spec"]
-        bodies[name]["spec"] = spec | patch | {"lender": spec["lender"] | patch.get("lender", {})}
+        bodies[name]["spec"] = spec | patch | {end: spec[end] | patch.get(end, {}) for end in ("lender", "borrower")}
         bodies[name]["metadata"]["generation"] += 1
     for name in disturbed(made):
         bodies[name]["status"]["phase"] = "Connecting"
@@ -184,6 +187,30 @@ def test_another_encryption_reaches_two_at_a_time_and_what_is_live_all() -> None
     assert patches(edit, under_way) == {}
     assert disturbed(patches(edit, followed(under_way))) == ["b2", "b3"]
     assert plan(edit, EVERYBODY, followed(under_way)).deferred == ("b4", "b5", "b6", "b7")
+
+
+def test_devices_reach_all_at_once_and_swap_two_at_a_time() -> None:
+    """A device is put behind the pool and taken out without a loss; swap comes back into memory on its way."""
+    edit = pool(max_lend=8192, block={"devices": ["/dev/vdb"], "swap": SWAP, "force": ["/dev/vdb"]})
+    before = as_before(edit)
+    first = patches(edit, before)
+    assert [patch["borrower"]["devices"] for patch in first.values()] == [["/dev/vdb"]] * 8
+    assert [name for name, patch in first.items() if "swap" in patch["borrower"]] == ["b0", "b1"] == disturbed(first)
+    under_way = written(before, first)
+    assert patches(edit, under_way) == {}
+    second = patches(edit, followed(under_way))
+    assert second == {name: {"borrower": {"swap": SWAP | NO_DEVICE}} for name in ("b2", "b3")}
+
+
+def test_what_a_pool_no_longer_asks_for_is_taken_out_of_its_pairings() -> None:
+    asked = pool(max_lend=8192, max_unavailable=8, block={"devices": ["/dev/vdb"], "swap": SWAP})
+    pairings = followed(written(as_before(asked), patches(asked, as_before(asked))))
+    for block, patch in (
+        ({}, {"devices": [], "swap": None}),
+        ({"devices": ["/dev/vdb"], "swap": ON_DISK}, {"swap": {"size": None} | ON_DISK}),
+    ):
+        made = patches(pool(max_lend=8192, max_unavailable=8, block=block), pairings)
+        assert made == {one.name: {"borrower": patch} for one in BORROWERS}
 
 
 def test_agents_that_have_not_followed_yet_hold_up_the_next_edit() -> None:

@@ -42,7 +42,7 @@ def test_a_pool_becomes_a_pairing(agent: Agent) -> None:
     assert pairing["spec"] == {
         "pool": "pool",
         "lender": lender,
-        "borrower": {"guest": "b", "nodeName": agent.node, "identity": identity_of("b")},
+        "borrower": {"guest": "b", "nodeName": agent.node, "identity": identity_of("b"), "devices": [], "force": []},
         "size": "512Mi",
         "reserve": "256Mi",
         "maxLend": "1Gi",

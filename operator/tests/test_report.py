@@ -8,7 +8,7 @@ import pytest
 from cast import identity_of
 from world import BORROWER, LENDER, LONG_AGO, MIB, guest, pairing, plan, pool
 
-from tidepool_api import MemoryPairing, PairingStatus, PoolStatus, Status, condition, find
+from tidepool_api import HitShares, MemoryGuest, MemoryPairing, PairingStatus, PoolStatus, Status, condition, find
 from tidepool_api.fields import MOST_BYTES
 from tidepool_operator.planning.planner import Plan
 from tidepool_operator.status import report
@@ -223,6 +223,58 @@ def test_a_pairing_whose_guest_is_paused_says_so(paused: str) -> None:
     assert ready is not None
     assert (status.phase, status.ready_pairings) == ("Ready", 0)
     assert ready.message == "0 pairings connected; paused: pool.b.l"
+
+
+def borrower(name: str = "b", *, lent: bool = True, **conditions: tuple[str, str]) -> MemoryGuest:
+    """A borrower with a device and a swap area, and what its agent says of them: reason and message by type."""
+    device = {"name": "tidepool-vdb", "sizeBytes": MIB, "lent": lent, "hits": 20}
+    swap = {"name": "tidepool.swap", "sizeBytes": 1 << 30, "lent": lent, "hits": 10}
+    body = guest(name, BORROWER).to_dict()
+    body["status"] |= {"devices": [device], "swap": swap}
+    at = LONG_AGO.isoformat()
+    for kind, (reason, message) in conditions.items():
+        one = {"type": kind, "status": "False", "reason": reason, "message": message, "lastTransitionTime": at}
+        body["status"]["conditions"].append(one)
+    return MemoryGuest.parse(body)
+
+
+def test_files_devices_and_swap_are_shown_apart() -> None:
+    """What of them goes on without a lender is not the pool's; a pool that has files alone says nothing of it."""
+    one = reported("Connected", "Connected", hits=100, misses=0)
+    connected = [report.Judged(one, report.judge(one, NOW))]
+    made = plan(pool(), [guest("l", LENDER), borrower()], [one])
+    status = report.pool_status(pool(), made, connected, borrowers=[borrower().status])
+    assert (status.devices, status.swap) == (1, "1Gi")
+    assert status.hit_shares == HitShares(files="0.70", devices="0.20", swap="0.10")
+    for none in ([], [guest("b", BORROWER).status], [borrower(lent=False).status]):
+        status = report.pool_status(pool(), made, connected, borrowers=none)
+        assert (status.devices, status.swap, status.hit_shares) == (None, None, None)
+
+
+def test_hits_that_were_counted_a_moment_later_are_no_more_than_all() -> None:
+    made = plan(pool(), [guest("l", LENDER), borrower()], [])
+    status = report.pool_status(pool(), made, [], borrowers=[borrower().status])
+    assert status.hit_shares == HitShares(files="0.00", devices="0.67", swap="0.33")
+
+
+def test_what_is_wrong_with_devices_and_swap_is_the_pools_trouble() -> None:
+    """Of the first borrower in full, and how many there are; what is only being set up is none."""
+    guests = [
+        guest("l", LENDER, total=8192),
+        borrower("a", SwapReady=("SettingUp", "tidepool.swap is being set up")),
+        borrower("b", DevicesReady=("DeviceInUse", "/dev/vdb is mounted; unmount it, or name another device")),
+        borrower("c", DevicesReady=("DeviceMissing", "the guest has no block device /dev/vdb")),
+    ]
+    status = status_of(plan(pool(max_lend=8192), guests, []))
+    devices, swap, degraded = (find(status.conditions, type_) for type_ in ("DevicesReady", "SwapReady", "Degraded"))
+    assert devices is not None
+    assert swap is not None
+    assert degraded is not None
+    assert (devices.status, devices.reason) == ("False", "DevicesNotReady")
+    assert devices.message == (
+        "guest b: /dev/vdb is mounted; unmount it, or name another device; not as asked in guest c either"
+    )
+    assert (swap.status, swap.reason, degraded.reason) == ("True", "AsExpected", "DevicesNotReady")
 
 
 def test_the_same_facts_change_nothing() -> None:

@@ -53,11 +53,13 @@ def pool(
     priorities: Mapping[str, int] | None = None,
     max_unavailable: int | str = "25%",
     overcommitted: str = "Exclude",
+    block: Mapping[str, object] | None = None,
     **more: object,
 ) -> MemoryPool:
     """A pool; sizes in MiB. `between` is for minimum and maximum instead of size.
 
-    `weights` and `priorities` are by the label `app`, `more` are further fields of the spec, by their names there.
+    `block` is what it says of its borrowers' devices and swap, `weights` and `priorities` are by the label `app`.
+    `more` are further fields of the spec, by their names there.
     """
     weighed, ranked = (
         [{"selector": {"matchLabels": {"app": app}}, what: one} for app, one in (by_app or {}).items()]
@@ -68,7 +70,12 @@ def pool(
     lenders["overcommitted"] = overcommitted
     spec = {
         "lenders": {"selector": {"matchLabels": LENDER}} | lenders | ({"margin": f"{margin}Mi"} if margin else {}),
-        "borrowers": {"selector": {"matchLabels": BORROWER}, "priorities": ranked} | (planned or {"size": f"{size}Mi"}),
+        "borrowers": {
+            "selector": {"matchLabels": BORROWER},
+            "priorities": ranked,
+            **(planned or {"size": f"{size}Mi"}),
+            **(block or {}),
+        },
         "encryption": "None",
         "maxUnavailable": max_unavailable,
     }
@@ -115,6 +122,7 @@ def guest(
     curve: Mapping[int, float] | None = None,
     references: int = 5000,
     overcommitted: int = 0,
+    message: str = "install qemu-guest-agent",
 ) -> MemoryGuest:
     """A guest; sizes in MiB, waiting in percent of the time, refaults and misses a second.
 
@@ -124,7 +132,7 @@ def guest(
         "type": "Ready",
         "status": str(ready),
         "reason": "Reachable" if ready else reason,
-        "message": "" if ready else "install qemu-guest-agent",
+        "message": "" if ready else message,
         "lastTransitionTime": LONG_AGO,
     }
     overcommitted = min(overcommitted, total)

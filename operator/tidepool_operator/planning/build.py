@@ -10,7 +10,7 @@ from tidepool_api import ApiObject, OwnerReference, format_quantity, names, now
 from tidepool_api.base import rfc3339
 
 if TYPE_CHECKING:
-    from tidepool_api import MemoryGuest, MemoryPool, Network
+    from tidepool_api import Borrowers, MemoryGuest, MemoryPool, Network
     from tidepool_operator.planning.placement import Assignment
 
 Body = dict[str, Any]
@@ -39,7 +39,7 @@ def pairing_spec(pool: MemoryPool, one: Assignment, lender: MemoryGuest, borrowe
     return {
         "pool": pool.name,
         "lender": {"guest": lender.name, "port": port, **home, **place["lender"]},
-        "borrower": {"guest": one.borrower, **place["borrower"]},
+        "borrower": {"guest": one.borrower, **place["borrower"], **_block_devices(spec.borrowers)},
         "size": format_quantity(one.size),
         "reserve": format_quantity(spec.reserve_of(lender.status)),
         "maxLend": spec.lenders.max_lend,
@@ -49,6 +49,12 @@ def pairing_spec(pool: MemoryPool, one: Assignment, lender: MemoryGuest, borrowe
         "deadline": spec.deadline,
         "latency": spec.latency.to_dict(),
     }
+
+
+def _block_devices(borrowers: Borrowers) -> Body:
+    """What a borrower's agent is to put lenders in front of; what the pool does not ask for is taken out."""
+    swap = borrowers.swap and {"size": None, "device": None, **borrowers.swap.to_dict()}
+    return {"devices": list(borrowers.devices), "force": list(borrowers.force), "swap": swap}
 
 
 def whereabouts(lender: MemoryGuest, borrower: MemoryGuest, network: Network | None) -> Body:

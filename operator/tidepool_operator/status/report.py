@@ -5,12 +5,13 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from tidepool_api import (
     BorrowerState,
     Condition,
     ConditionType,
+    HitShares,
     LenderState,
     MemoryPairing,
     PairingPhase,
@@ -32,7 +33,7 @@ from tidepool_operator.planning import identities
 from tidepool_operator.planning.selection import Problem, ProblemReason
 
 if TYPE_CHECKING:
-    from tidepool_api import ApiObject, MemoryPool, Ref
+    from tidepool_api import ApiObject, GuestStatus, MemoryPool, Ref
     from tidepool_operator.planning.planner import Plan
 
 AS_EXPECTED = "AsExpected"
@@ -205,11 +206,13 @@ def pool_status(
     pairings: Sequence[Judged],
     pending: str | None = None,
     *,
+    borrowers: Sequence[GuestStatus] = (),
     refused: Sequence[str] = (),
 ) -> PoolStatus:
     """The status of a pool that is planned and whose pairings are judged.
 
-    `pending` is what would change if the pool were not held, `refused` what could not be written.
+    `pending` is what would change if the pool were not held, `borrowers` how those are that borrow, `refused` what
+    could not be written.
     """
     live = [one for one in pairings if not one.pairing.terminating]
     connected = [one for one in live if one.verdict.phase is PairingPhase.CONNECTED]
@@ -231,9 +234,36 @@ def pool_status(
         lent_bytes=to_mib(total(one.pairing.spec.size_bytes for one in connected)),
         used_bytes=to_mib(total(one.used_bytes or 0 for one in figures)),
         hit_ratio=format_ratio(hits, hits + sum(one.misses or 0 for one in figures)),
+        **_block_devices(borrowers, hits),
         roles=pool.status.roles if pool.is_held else plan.roles or None,
         conditions=_renewed(pool.status.conditions, *conditions),
     )
+
+
+def stuck_status(present: PoolStatus, reason: str, text: str) -> PoolStatus:
+    """The status of a pool that cannot be gone over, and stays as it is."""
+    ready, degraded = (
+        condition(ConditionType.READY, False, reason, text),
+        condition(ConditionType.DEGRADED, True, reason, text),
+    )
+    conditions = merge(present.conditions, ready, degraded)
+    return present.model_copy(update={"phase": PoolPhase.DEGRADED, "conditions": conditions})
+
+
+def _block_devices(borrowers: Sequence[GuestStatus], hits: int) -> dict[str, Any]:
+    """What borrowers have beside files, and what the hits are of; nothing where they have files alone."""
+    devices = [device for one in borrowers for device in one.devices if device.lent]
+    swap = [one.swap for one in borrowers if one.swap and one.swap.lent]
+    if not devices and not swap:
+        return {}
+    of_devices, of_swap = sum(one.hits for one in devices), sum(one.hits for one in swap)
+    every = max(hits, of_devices + of_swap)  # agents count them one after the other
+    shares = [format_ratio(part, every) or "" for part in (every - of_devices - of_swap, of_devices, of_swap)]
+    return {
+        "devices": len(devices) or None,
+        "swap_bytes": total(one.size_bytes for one in swap) or None,
+        "hit_shares": HitShares(files=shares[0], devices=shares[1], swap=shares[2]) if every else None,
+    }
 
 
 def terminating_status(pool: MemoryPool, left: Sequence[MemoryPairing], refused: Sequence[str] = ()) -> PoolStatus:

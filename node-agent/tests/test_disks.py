@@ -1,0 +1,300 @@
+"""What the agent's script does to block devices and swap: on loop devices, with real file systems (see `playing`)."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import struct
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from playing import Bench, sh
+
+from tidepool_agent.devices import Attach, Detach, Map, SwapOff, SwapOn, Unmap
+from tidepool_agent.errors import DeviceRefused
+from tidepool_api import Swap, SwapBacking, mapped_name, swap_name
+
+IN_FILE = Swap(backing=SwapBacking.FILE, size="16Mi")
+
+
+@pytest.fixture
+def bench(tmp_path: Path) -> Iterator[Bench]:
+    one = Bench(tmp_path)
+    yield one
+    one.close()
+
+
+def on(device: str, size: str | None = None) -> Swap:
+    return Swap(backing=SwapBacking.DEVICE, device=device, size=size)
+
+
+def refused(bench: Bench, step: Map | SwapOn) -> tuple[str, str]:
+    """The reason and the message with which a step is refused; nothing is left of it."""
+    with pytest.raises(DeviceRefused) as caught:
+        bench.do(step)
+    assert dict(bench.look().mapped) == {}
+    assert list((bench.folder / "mapper").iterdir()) == []
+    return caught.value.reason, str(caught.value)
+
+
+def divide(disk: str) -> None:
+    """Writes a partition table with one partition of 32 MiB."""
+    entry = struct.pack("<B3sB3sII", 0, b"", 0x83, b"", 2048, 65536)
+    with Path(disk).open("r+b") as table:
+        table.seek(446)
+        table.write(entry.ljust(64, b"\0") + b"\x55\xaa")
+
+
+# --- disks ------------------------------------------------------------------------------------------------------------
+
+
+def test_a_disk_gets_lenders_loses_them_and_is_given_back(bench: Bench) -> None:
+    """What lies on it stays; each step may come again, as after an agent that ended in the middle."""
+    disk = bench.disk()
+    name = mapped_name(disk)
+    assert dict(bench.look().mapped) == {}
+    for _ in range(2):
+        one = bench.do(Map(disk, forced=False)).mapped[name]
+        assert (one.size_bytes, one.is_lent, one.is_open, one.swapped_bytes) == (32 << 20, True, False, None)
+        assert dict(one.stats) == {"hits": 5, "misses": 3, "fallbacks": 1, "puts": 8}
+    number = Path(f"/sys/class/block/{Path(disk).name}/dev").read_text().strip()
+    for step, lent, table in (
+        (Detach(name), False, f"0 65536 linear {number} 0"),
+        (Attach(name), True, f"0 65536 tidepool - {number}"),
+    ):
+        for _ in range(2):
+            assert bench.do(step).mapped[name].is_lent is lent
+            assert (bench.folder / "dm" / name / "table").read_text().strip() == table
+    assert dict(bench.do(Unmap(name), Unmap(name)).mapped) == {}
+
+
+def test_a_device_of_somebody_else_is_not_the_agents(bench: Bench) -> None:
+    """By its UUID, whatever its name is: it is neither reported nor taken away."""
+    disk = bench.disk()
+    bench.do(Map(disk, forced=False))
+    name = mapped_name(disk)
+    bench.play(f"dm/{name}/uuid", "CRYPT-LUKS2-x\n")
+    assert dict(bench.do(Unmap(name)).mapped) == {}
+    assert (bench.folder / "dm" / name).exists()
+
+
+def test_a_table_that_is_refused_leaves_the_one_that_there_is(bench: Bench) -> None:
+    disk = bench.disk()
+    name = mapped_name(disk)
+    bench.do(Map(disk, forced=False))
+    bench.play("refuse-resume")
+    with pytest.raises(DeviceRefused, match="detach failed"):
+        bench.do(Detach(name))
+    assert bench.look().mapped[name].is_lent
+    assert not (bench.folder / "dm" / name / "new").exists()
+
+
+def test_a_disk_that_is_used_is_left_alone(bench: Bench) -> None:
+    mounted = bench.mount("ext4", 32)
+    device = sh(f"findmnt -n -o SOURCE {mounted}")
+    assert refused(bench, Map(device, forced=True)) == (
+        "DeviceInUse",
+        f"{device} is mounted; unmount it, or name another device",
+    )
+    opened = bench.disk()
+    with Path(opened).open("rb"):
+        reason, message = refused(bench, Map(opened, forced=True))
+    assert reason == "DeviceInUse"
+    assert f"is open: process {os.getpid()} (" in message
+    swap = bench.disk()
+    bench.play("swaps", f"Filename Type Size Used Priority\n{swap} partition 1000 0 -2\n")
+    assert "it is a swap area" in refused(bench, Map(swap, forced=True))[1]
+
+
+def test_a_disk_of_which_a_partition_is_mounted_is_left_alone(bench: Bench) -> None:
+    disk = bench.disk(64, "--partscan")
+    divide(disk)
+    sh(f"partx -u {disk}; mkfs.ext4 {disk}p1")
+    top = bench.folder / "part"
+    top.mkdir()
+    sh(f"mount {disk}p1 {top}")
+    try:
+        assert refused(bench, Map(disk, forced=True))[0] == "DeviceInUse"
+    finally:
+        sh(f"umount {top}")
+
+
+def test_what_is_no_disk_or_none_to_write_to_is_refused(bench: Bench) -> None:
+    assert refused(bench, Map("/dev/nothing", forced=False))[0] == "DeviceMissing"
+    assert refused(bench, Map("/dev/null", forced=False))[0] == "DeviceMissing"
+    assert refused(bench, Map(bench.disk(32, "-r"), forced=False))[0] == "DeviceReadOnly"
+    reason, message = refused(bench, Map(bench.disk(15), forced=False))
+    assert reason == "DeviceTooSmall"
+    assert f"has {15 << 20} bytes, and {16 << 20} are needed" in message
+
+
+def test_a_disk_with_something_on_it_takes_force_and_keeps_it(bench: Bench) -> None:
+    disk = bench.disk()
+    sh(f"mkfs.ext4 {disk}")
+    reason, message = refused(bench, Map(disk, forced=False))
+    assert (reason, "lies ext4" in message, "spec.borrowers.force" in message) == ("DeviceNotEmpty", True, True)
+    bench.do(Map(disk, forced=True))
+    assert "ext4" in sh(f"blkid -p {disk}")
+
+
+def test_a_partition_table_is_something(bench: Bench) -> None:
+    disk = bench.disk()
+    divide(disk)
+    assert "lies dos" in refused(bench, Map(disk, forced=False))[1]
+
+
+def test_a_disk_that_was_taken_empty_is_taken_again_after_a_reboot(bench: Bench) -> None:
+    """What lies on it then has been written through the pool; another disk under its path is another matter."""
+    disk = bench.disk()
+    bench.do(Map(disk, forced=False))
+    sh(f"mkfs.ext4 {disk}")
+    bench.do(Unmap(mapped_name(disk)), Map(disk, forced=False), Unmap(mapped_name(disk)))
+    sh(f"truncate -s 48M {bench.folder}/disk0; losetup -c {disk}")
+    assert refused(bench, Map(disk, forced=False))[0] == "DeviceNotEmpty"
+
+
+def test_a_guest_without_device_mapper_says_what_to_install(bench: Bench) -> None:
+    bench.play("misc")
+    assert refused(bench, Map(bench.disk(), forced=False))[0] == "NoDeviceMapper"
+
+
+def test_what_device_mapper_refuses_is_told(bench: Bench) -> None:
+    bench.play("refuse-create")
+    reason, message = refused(bench, Map(bench.disk(), forced=False))
+    assert (reason, message) == ("DeviceFailed", "map failed in the guest: Device or resource busy")
+
+
+# --- swap -------------------------------------------------------------------------------------------------------------
+
+
+def swaps(bench: Bench) -> list[str]:
+    """The swap areas in use beside the one that there is, with their priorities."""
+    return [line.split()[-1] for line in (bench.folder / "swaps").read_text().splitlines()[2:]]
+
+
+def test_a_swap_file_lies_where_there_is_most_room_and_goes_without_a_trace(bench: Bench) -> None:
+    small, large = bench.mount("ext4", 40), bench.mount("ext4", 64)
+    step = SwapOn(IN_FILE, forced=False)
+    for _ in range(2):
+        one = bench.do(step).mapped["tidepool.swap"]
+        file = large / ".tidepool/swap"
+        assert (one.size_bytes, one.is_lent, one.file, one.swapped_bytes) == (16 << 20, True, str(file), 0)
+        assert swaps(bench) == ["101"]  # before the one of 100
+    state = file.stat()
+    assert (state.st_size, state.st_mode & 0o777, state.st_blocks * 512 >= 16 << 20) == (16 << 20, 0o600, True)
+    assert file.parent.stat().st_mode & 0o777 == 0o700
+    assert dict(bench.do(SwapOff("tidepool.swap"), SwapOff("tidepool.swap")).mapped) == {}
+    assert (swaps(bench), file.exists(), list(small.glob(".tid*"))) == ([], False, [])
+    assert str(file) not in sh("losetup -a")
+
+
+def test_a_swap_file_is_used_again_after_a_reboot_and_made_anew_if_it_is_not_whole(bench: Bench) -> None:
+    file = bench.mount("ext4", 64) / ".tidepool/swap"
+    bench.do(SwapOn(IN_FILE, forced=False))
+    first = file.stat().st_ino
+    for whole in (True, False):
+        _reboot(bench)
+        if not whole:
+            os.truncate(file, 8 << 20)
+            os.truncate(file, 16 << 20)
+        assert bench.do(SwapOn(IN_FILE, forced=False)).mapped["tidepool.swap"].swapped_bytes == 0
+        assert (file.stat().st_blocks * 512 >= 16 << 20, file.stat().st_ino == first or not whole) == (True, True)
+
+
+def _reboot(bench: Bench) -> None:
+    """What a reboot leaves: nothing but what is on disks."""
+    bench.play("swaps", "Filename Type Size Used Priority\n/dev/zram0 partition 1000 0 100\n")
+    sh(f"rm -rf {bench.folder}/dm/* {bench.folder}/mapper/*")
+
+
+def test_a_swap_file_lies_on_xfs_too(bench: Bench) -> None:
+    top = bench.mount("xfs", 320)
+    assert bench.do(SwapOn(IN_FILE, forced=False)).mapped["tidepool.swap"].file == f"{top}/.tidepool/swap"
+
+
+@pytest.mark.parametrize(("kind", "options"), [("ext4", "ro"), ("btrfs", "rw")])
+def test_a_swap_file_lies_on_no_file_system_that_is_none_for_it(bench: Bench, kind: str, options: str) -> None:
+    top = bench.mount(kind, 128, options)
+    reason, message = refused(bench, SwapOn(IN_FILE, forced=False))
+    assert (reason, "the most is 0Mi" in message) == ("NoRoom", True)
+    assert not (top / ".tidepool").exists()
+
+
+def test_a_swap_file_leaves_room_and_says_how_much_there_is(bench: Bench) -> None:
+    top = bench.mount("ext4", 64)
+    reason, message = refused(bench, SwapOn(Swap(backing=SwapBacking.FILE, size="1Gi"), forced=False))
+    assert reason == "NoRoom"
+    assert "room for a swap file of 1024Mi" in message
+    assert not (top / ".tidepool").exists()
+
+
+def test_a_file_system_that_others_write_to_is_none_for_a_swap_file(bench: Bench) -> None:
+    """Who may write there could have root write elsewhere, by a link."""
+    top = bench.mount("ext4", 64)
+    top.chmod(0o777)
+    assert refused(bench, SwapOn(IN_FILE, forced=False))[0] == "NoRoom"
+    top.chmod(0o755)
+    (top / ".tidepool").symlink_to(bench.folder)
+    assert refused(bench, SwapOn(IN_FILE, forced=False))[0] == "NoRoom"
+    (top / ".tidepool").unlink()
+    (top / ".tidepool").mkdir(0o700)
+    (top / ".tidepool/swap").symlink_to(bench.play("precious", "x"))
+    bench.do(SwapOn(IN_FILE, forced=False))
+    assert (bench.folder / "precious").read_text() == "x"
+
+
+def test_a_swap_file_that_a_reboot_has_left_is_found(bench: Bench) -> None:
+    """The pool may have ended meanwhile: nothing is mapped, and the guest still says that there is one."""
+    file = bench.mount("ext4", 64) / ".tidepool/swap"
+    assert not bench.look().has_swap_file
+    bench.do(SwapOn(IN_FILE, forced=False))
+    _reboot(bench)
+    seen = bench.look()
+    assert (seen.has_swap_file, dict(seen.mapped), file.exists()) == (True, {}, True)
+    assert not bench.do(SwapOff("tidepool.swap")).has_swap_file
+    assert not file.exists()
+
+
+def test_two_agents_do_not_make_one_swap_area(bench: Bench) -> None:
+    """What the first has begun goes on in the guest without it."""
+    bench.mount("ext4", 64)
+    with (bench.folder / "run.lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        for step in (SwapOn(IN_FILE, forced=False), SwapOff("tidepool.swap")):
+            with pytest.raises(DeviceRefused, match="is still going on") as caught:
+                bench.do(step)
+            assert caught.value.reason == "SettingUp"
+    bench.do(SwapOn(IN_FILE, forced=False))
+
+
+@pytest.mark.parametrize("failure", ["refuse-create", "refuse-swapon"])
+def test_nothing_is_half_made(bench: Bench, failure: str) -> None:
+    top = bench.mount("ext4", 64)
+    bench.play(failure)
+    assert refused(bench, SwapOn(IN_FILE, forced=False))[0] == "DeviceFailed"
+    assert (list(top.glob(".tidepool/*")), swaps(bench), bench.look().has_swap_file) == ([], [], False)
+    assert ".tidepool" not in sh("losetup -a")
+    (bench.folder / failure).unlink()
+    bench.do(SwapOn(IN_FILE, forced=False))
+    assert swaps(bench) == ["101"]
+
+
+def test_a_disk_becomes_swap_and_is_taken_again_as_that(bench: Bench) -> None:
+    """Without force, as it says itself whose it is; one with anything else on it takes force."""
+    disk = bench.disk(64)
+    swap = on(disk, "32Mi")
+    for _ in range(2):
+        one = bench.do(SwapOn(swap, forced=False)).mapped[swap_name(swap)]
+        assert (one.size_bytes, one.is_swap, one.file) == (32 << 20, True, "")
+        bench.do(SwapOff(one.name))
+    assert bench.do(SwapOn(on(disk), forced=False)).mapped[swap_name(swap)].size_bytes == 64 << 20
+    bench.do(SwapOff(swap_name(swap)))
+    sh(f"mkswap -L other {disk}")
+    assert refused(bench, SwapOn(swap, forced=False))[0] == "DeviceNotEmpty"
+    bench.do(SwapOn(swap, forced=True))
+    assert 'LABEL="tidepool"' in sh(f"blkid -p {disk}")
+
+
+def test_a_disk_that_is_smaller_than_the_swap_area_is_refused(bench: Bench) -> None:
+    assert refused(bench, SwapOn(on(bench.disk(16), "32Mi"), forced=False))[0] == "DeviceTooSmall"

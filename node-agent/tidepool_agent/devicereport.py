@@ -1,0 +1,128 @@
+"""What the agent says about a guest's block devices and swap: pure, from what was found to a status and conditions."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from tidepool_agent.devices import NONE, Block, excess, is_shared, room
+from tidepool_agent.errors import GuestError
+from tidepool_agent.guestfs import Observation
+from tidepool_agent.mapped import Mapped
+from tidepool_agent.needs import settled
+from tidepool_api import Condition, ConditionType, GuestDevice, GuestStatus, Reason, condition, path_of
+from tidepool_api.devices import MOST_DEVICES
+from tidepool_api.fields import readable
+
+KINDS = (ConditionType.DEVICES_READY, ConditionType.SWAP_READY)
+
+
+@dataclass(frozen=True)
+class Standing:
+    """How far a guest is with the block devices that it is to have."""
+
+    wanted: Block = NONE
+    failed: Mapping[str, GuestError] = field(default_factory=dict)
+    """Why one of them could not be set up or given up, by its mapped name."""
+    target: GuestError | None = None
+    """Why lenders cannot be put in front of any."""
+
+
+@dataclass(frozen=True)
+class Trouble:
+    """What is not as it should be, and what to do about it."""
+
+    reason: str
+    message: str
+
+
+def described(seen: Observation, wanted: Block, before: GuestStatus) -> dict[str, Any]:
+    """The devices that a guest has, as its status has them; of two swap areas the one that is wanted."""
+    old = {one.name: one for one in (*before.devices, *([before.swap] if before.swap else ()))}
+    found = [_device(one, old.get(one.name)) for one in seen.mapped.values() if not one.is_swap]
+    swaps = [one for one in seen.mapped.values() if one.is_swap]
+    swaps.sort(key=lambda one: one.name != wanted.swap_name)
+    swap = _device(swaps[0], old.get(swaps[0].name)) if swaps else None
+    return {"devices": tuple(found[:MOST_DEVICES]), "swap": swap}
+
+
+def _device(one: Mapped, before: GuestDevice | None) -> GuestDevice:
+    used = one.swapped_bytes
+    return GuestDevice(
+        name=one.name,
+        below=one.file or path_of(one.name),
+        size_bytes=one.size_bytes,
+        lent=one.is_lent,
+        hits=one.stats.get("hits", 0),
+        misses=one.stats.get("misses", 0) + one.stats.get("fallbacks", 0),
+        puts=one.stats.get("puts", 0),
+        swapped_bytes=None if used is None else settled(used, before.swapped_bytes if before else None),
+    )
+
+
+def conditions(seen: Observation, standing: Standing) -> list[Condition]:
+    """DevicesReady and SwapReady, each while there is something to say."""
+    found = []
+    for kind in KINDS:
+        is_swap = kind is ConditionType.SWAP_READY
+        names = standing.wanted.names - standing.wanted.paths.keys() if is_swap else standing.wanted.paths.keys()
+        present = {name: one for name, one in seen.mapped.items() if one.is_swap == is_swap}
+        if names or present:
+            found.append(_condition(kind, names, [*_troubles(seen, standing, names, present)]))
+    return found
+
+
+def _condition(kind: ConditionType, names: Collection[str], troubles: list[Trouble]) -> Condition:
+    if not troubles:
+        reason = "InUse" if kind is ConditionType.SWAP_READY else "Mapped"
+        return condition(kind, True, reason, ", ".join(f"/dev/mapper/{name}" for name in sorted(names)))
+    grave = [one for one in troubles if one.reason != Reason.SETTING_UP] or troubles
+    return condition(kind, False, grave[0].reason, "; ".join(dict.fromkeys(one.message for one in grave)))
+
+
+def _troubles(
+    seen: Observation, standing: Standing, names: Collection[str], present: Mapping[str, Mapped]
+) -> Iterator[Trouble]:
+    for name in sorted(names):
+        if not (name in present and standing.wanted.is_met(present[name])):
+            yield _unmet(seen, standing, name, present.get(name))
+    for name, one in sorted(present.items()):
+        if name not in names:
+            yield _leftover(seen, standing, one)
+
+
+def _unmet(seen: Observation, standing: Standing, name: str, one: Mapped | None) -> Trouble:
+    """Why a device is not as it should be."""
+    path = standing.wanted.paths.get(name) or path_of(name)
+    if is_shared(path, seen):
+        message = f"other guests share {path}, and lenders would not hear of what those write; name another device"
+        return Trouble("DeviceShared", message)
+    if error := standing.failed.get(name) or standing.target:
+        return Trouble(error.reason, str(error))
+    if one and one.is_swap and one.swapped_bytes and not standing.wanted.has_size(one) and excess(one, seen):
+        return Trouble("SwapDoesNotFit", f"{_too_much(one, seen)}; until then it keeps its former size")
+    return Trouble(Reason.SETTING_UP, f"{name} is being set up")
+
+
+def _leftover(seen: Observation, standing: Standing, one: Mapped) -> Trouble:
+    """Why a device is still there that nobody asks for."""
+    if one.is_swap and excess(one, seen):
+        return Trouble("SwapDoesNotFit", f"{_too_much(one, seen)}; until then it goes on without a lender")
+    if error := standing.failed.get(one.name):
+        return Trouble(error.reason, str(error))
+    if one.is_swap or not one.is_open:
+        return Trouble(Reason.SETTING_UP, f"{one.name} is being given up")
+    message = (
+        f"{one.name} is in use in the guest, and goes on without a lender: unmount it, or end what uses it, "
+        f"to free {path_of(one.name)}"
+    )
+    return Trouble("StillInUse", message)
+
+
+def _too_much(one: Mapped, seen: Observation) -> str:
+    """What is in a swap area, and that it does not fit into memory."""
+    return (
+        f"{readable(one.swapped_bytes or 0)} are swapped out to {one.name}, and {readable(room(seen))} of memory are "
+        f"free for it, {readable(excess(one, seen))} too little: end something in the guest, or give it more memory"
+    )

@@ -1,0 +1,80 @@
+"""Parses what the probe prints about the block devices that the agent has put lenders in front of.
+
+As everywhere, the text comes from the guest and is believed only as far as it fits.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import defaultdict
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from tidepool_api import SWAP_NAME
+from tidepool_api.fields import MOST_BYTES, MOST_COUNT
+
+SECTOR = 512
+LENT, PLAIN = "tidepool", "linear"
+MAX_MAPPED = 64
+
+_LINE = re.compile(r"mapped/(tidepool(?:[.]swap)?(?:-[A-Za-z0-9_.:+-]{1,113})?)/(table|status|open|file|swapped)")
+_TABLE = re.compile(r"0 ([0-9]{1,15}) (tidepool|linear) .*")
+_COUNT = re.compile(r"\b(hits|misses|fallbacks|puts) ([0-9]{1,20})\b")
+_NUMBER = re.compile(r"[0-9]{1,15}")
+_FILE = re.compile(r"/[A-Za-z0-9_./+-]{1,126}")
+
+
+@dataclass(frozen=True)
+class Mapped:
+    """One device of device-mapper's that the agent has made."""
+
+    name: str
+    size_bytes: int
+    is_lent: bool
+    """Whether lenders are in front of its disk, rather than nothing."""
+    is_open: bool = False
+    """Whether somebody uses it."""
+    file: str = ""
+    """The file that it lies on; empty if it lies on a device."""
+    swapped_bytes: int | None = None
+    """How much is swapped out to it; None while it is not in use as swap."""
+    stats: Mapping[str, int] = field(default_factory=dict)
+    """The target's counters, in blocks of 4 KiB; none without lenders."""
+
+    @property
+    def is_swap(self) -> bool:
+        """Whether it is a swap area."""
+        return self.name.startswith(SWAP_NAME)
+
+
+def mapped(files: Mapping[str, list[str]]) -> dict[str, Mapped]:
+    """The devices by name, of the lines of each file that the probe has named."""
+    found: dict[str, dict[str, str]] = defaultdict(dict)
+    for path, lines in files.items():
+        match = _LINE.fullmatch(path)
+        if match and lines:
+            found[match[1]][match[2]] = lines[0]
+    each = (_one(name, said) for name, said in sorted(found.items())[:MAX_MAPPED])
+    return {one.name: one for one in each if one}
+
+
+def _one(name: str, said: Mapping[str, str]) -> Mapped | None:
+    """One device, if it has a table of ours."""
+    table = _TABLE.fullmatch(said.get("table", ""))
+    if not table:
+        return None
+    file = said.get("file", "")
+    swapped = _number(said.get("swapped"))
+    return Mapped(
+        name,
+        min(int(table[1]) * SECTOR, MOST_BYTES),
+        table[2] == LENT,
+        is_open=said.get("open") != "0",
+        file=file if _FILE.fullmatch(file) else "",
+        swapped_bytes=None if swapped is None else min(swapped * 1024, MOST_BYTES),
+        stats={name: min(int(count), MOST_COUNT) for name, count in _COUNT.findall(said.get("status", ""))},
+    )
+
+
+def _number(text: str | None) -> int | None:
+    return int(text) if text is not None and _NUMBER.fullmatch(text) else None
