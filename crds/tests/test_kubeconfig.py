@@ -3,10 +3,15 @@
 from __future__ import annotations
 
 import base64
+import contextlib
 import json
+import socket
+import socketserver
 import ssl
 import subprocess
+import threading
 from collections.abc import Callable
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -208,3 +213,70 @@ def test_nobody_is_believed_by_an_empty_file(tmp_path: Path) -> None:
     (tmp_path / "ca.crt").write_text("\n")
     with pytest.raises(NoAccess, match="empty"):
         Access.by_token("https://127.0.0.1:1", authority=tmp_path / "ca.crt", token=tmp_path / "token")
+
+
+@pytest.mark.parametrize(
+    ("host", "server"),
+    [
+        ("fd00:10:96::1", "https://[fd00:10:96::1]:443"),
+        ("10.96.0.1", "https://10.96.0.1:443"),
+        ("kubernetes.default.svc", "https://kubernetes.default.svc:443"),
+    ],
+)
+def test_a_pod_finds_the_api_server_also_in_an_ipv6_cluster(
+    host: str, server: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The kubelet gives an address without brackets, which no URL takes."""
+    assert pod(tmp_path, monkeypatch, host, "443").server == server
+
+
+def test_a_pod_reaches_an_api_server_by_ipv6(
+    api_server: Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It answers at an IPv6 address, and in its own words: what it does not like is the token."""
+    with Relay(api_server.port) as relay:
+        access = pod(tmp_path, monkeypatch, "::1", str(relay.port), api_server.certificate.read_text())
+        with pytest.raises(Refused, match="Unauthorized"):
+            Api(replace(access, server_name="127.0.0.1")).get("/api/v1/nodes")
+
+
+def pod(
+    folder: Path, monkeypatch: pytest.MonkeyPatch, host: str, port: str, authority: str = "a certificate"
+) -> Access:
+    """The access of a pod that the kubelet tells so."""
+    (folder / "ca.crt").write_text(authority)
+    (folder / "token").write_text("of nobody")
+    monkeypatch.setenv("KUBERNETES_SERVICE_HOST", host)
+    monkeypatch.setenv("KUBERNETES_SERVICE_PORT", port)
+    return Access.in_cluster(folder)
+
+
+class Relay(socketserver.ThreadingTCPServer):
+    """Hands connections to a port of ::1 on to one of 127.0.0.1."""
+
+    address_family = socket.AF_INET6
+    daemon_threads = True
+
+    def __init__(self, to: int) -> None:
+        super().__init__(("::1", 0), self._hand_on)
+        self._to = to
+        self.port = int(self.server_address[1])
+        threading.Thread(target=self.serve_forever, daemon=True).start()
+
+    def __exit__(self, *_: object) -> None:
+        self.shutdown()
+        self.server_close()
+
+    def _hand_on(self, here: socket.socket, *_: object) -> None:
+        with socket.create_connection(("127.0.0.1", self._to)) as there:
+            back = threading.Thread(target=_pour, args=(there, here), daemon=True)
+            back.start()
+            _pour(here, there)
+            back.join(5)
+
+
+def _pour(source: socket.socket, target: socket.socket) -> None:
+    with contextlib.suppress(OSError):
+        while chunk := source.recv(65536):
+            target.sendall(chunk)
+        target.shutdown(socket.SHUT_WR)

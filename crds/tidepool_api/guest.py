@@ -257,9 +257,10 @@ class GuestStatus(ApiModel):
     conditions: tuple[Condition, ...] = Field(default=(), max_length=16)
     """GuestAgentReady, ModuleAvailable, ModuleLoaded, and Ready: whether it can lend or borrow, and if not why.
 
-    LendingPaired: whether every borrower for which its module holds memory is named by a pairing. MemoryBacked: whether
-    its pod requests all of its memory; Unknown where no pod does. DevicesReady and SwapReady, while there are some:
-    whether they are as the pool asks, and if not why and what to do.
+    LendingPaired: whether every borrower for which its module holds memory is named by a pairing; while its agent is
+    dead, the operator says so in its place. MemoryBacked: whether its pod requests all of its memory; Unknown where no
+    pod does. DevicesReady and SwapReady, while there are some: whether they are as the pool asks, and if not why and
+    what to do.
     """
 
     observed_at: Time | None = None
@@ -301,3 +302,8 @@ class MemoryGuest(ApiObject):
     def is_excluded(self) -> bool:
         """Whether its owner, or that of its namespace, keeps Tidepool out of it."""
         return self.ready is not None and self.ready.reason == Reason.EXCLUDED
+
+    @cached_property
+    def has_ended(self) -> bool:
+        """Whether its virtual machine has come to its end, which the condition Ready tells in words."""
+        return self.ready is not None and self.ready.reason == Reason.ENDED

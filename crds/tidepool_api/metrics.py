@@ -69,6 +69,12 @@ OPERATOR: Mapping[Metric, Description] = {
     Metric.POOL_REFUSED_WRITES: _gauge(
         "writes", POOL, "Writes to the pool and its pairings that the API server refuses; none where all succeed"
     ),
+    Metric.GUEST_UNPAIRED_BYTES: _gauge(
+        "bytes",
+        GUEST,
+        "Memory that the guest held for borrowers whom no pairing names, when its agent, which is dead, last looked; "
+        "none where an agent lives to say it",
+    ),
     Metric.PLAN_SECONDS: _seconds((), "Processor time to plan one pool"),
     Metric.PASS_PLAN_SECONDS: _seconds((), "Processor time to plan all pools of a namespace"),
     Metric.LEADING: _gauge("0 or 1", (), "1 if this operator acts, 0 if it waits for another"),

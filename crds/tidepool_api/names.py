@@ -217,6 +217,7 @@ class Reason(StrEnum):
     OVERDUE = "Overdue"
     EXCLUDED = "Excluded"
     SYSTEM_UNSUPPORTED = "SystemUnsupported"
+    ENDED = "Ended"  # of a MemoryGuest: its virtual machine has, and begins no more; another may have its name
     PAUSED = "Paused"  # of a MemoryGuest: its virtual machine is, and answers when it runs again
     SETTING_UP = "SettingUp"  # of a guest's devices or swap: nothing is wrong yet
     CONNECTION_UNSTABLE = "ConnectionUnstable"  # of a borrower's end: it is set up, and its connection does not last
@@ -235,6 +236,7 @@ class Metric(StrEnum):
     POOL_UNATTENDED = "tidepool_pool_unattended_pairings"
     POOL_OVERDUE_IDENTITIES = "tidepool_pool_overdue_identities"
     POOL_REFUSED_WRITES = "tidepool_pool_refused_writes"
+    GUEST_UNPAIRED_BYTES = "tidepool_guest_unpaired_bytes"
     PLAN_SECONDS = "tidepool_operator_plan_duration_seconds"
     PASS_PLAN_SECONDS = "tidepool_operator_namespace_plan_duration_seconds"
     RECONCILES = "tidepool_operator_reconciles_total"

@@ -37,8 +37,8 @@ def test_lender_killed_during_reads(flowing: Product) -> None:
     seen = report(reads.result(patience=120))
     assert seen["wrong_pages"] == seen["errors"] == 0
     assert seen["max_us"] < IN_TIME_US, f"a read took {seen['max_us'] / 1e6:.2f} s"
-    message = flowing.wait_condition("memorypool", POOL, "Degraded", "True")
-    assert LENDER in message or "lenders" in message
+    message = flowing.wait_condition("memorypool", POOL, "Degraded", "True", "NoLenders")
+    assert f"VMI {LENDER} is Failed: start it again" in message
     assert flowing.phase("memorypool", POOL) == "Degraded"
     flowing.stress(f"sequential {FILE}")
     flowing.restart_lender()

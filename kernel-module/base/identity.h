@@ -27,9 +27,4 @@ void tide_identity_print(const struct tide_identity *identity, char *text);
 void tide_identity_own(struct tide_identity *identity);
 const char *tide_identity_parse(const char *text, size_t size, struct tide_identity *identity);
 
-/* selftest.c */
-extern bool tide_selftest_wanted;
-
-int tide_selftest_init(void);
-
 #endif /* TIDE_IDENTITY_H */

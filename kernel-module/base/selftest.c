@@ -11,10 +11,10 @@
 #include <linux/slab.h>
 
 #include "base/compat.h"
-#include "base/identity.h"
 #include "base/mac.h"
 #include "base/noise.h"
 #include "base/primitives.h"
+#include "base/selftest.h"
 
 bool tide_selftest_wanted;
 module_param_named(selftest, tide_selftest_wanted, bool, 0444);

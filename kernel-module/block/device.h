@@ -1,24 +1,18 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
-/* A block device in front of a disk, and what is going on there: device.c. */
+/* A block device in front of a disk, and what is going on there. */
 #ifndef TIDE_DEVICE_H
 #define TIDE_DEVICE_H
 
 #include <linux/atomic.h>
-#include <linux/bio.h>
-#include <linux/device-mapper.h>
 #include <linux/rbtree.h>
 #include <linux/types.h>
 
-#include "block/spans.h"
-#include "borrower/fetch.h"
 #include "uapi/wire.h"
 
-#define TIDE_BLOCK_SHIFT	(PAGE_SHIFT - SECTOR_SHIFT)
-#define TIDE_BLOCK_SECTORS	(PAGE_SIZE >> SECTOR_SHIFT)
-#define TIDE_READ_BLOCKS	32	/* that are asked for in one */
-#define TIDE_BIO_BLOCKS		64	/* of a bio: they are copied in one go when it ends */
+struct dm_dev;
+struct tide_object;
 
-/* What `dmsetup status` shows; device.c names the members. */
+/* What `dmsetup status` shows; target.c names the members. */
 struct tide_device_stats {
 	atomic64_t hits;	/* blocks that came from the pool */
 	atomic64_t misses;	/* blocks read from the disk: the pool had not got them */
@@ -43,64 +37,5 @@ struct tide_device {
 	char lender[TIDE_NAME_MAX];
 	struct tide_device_stats stats;
 };
-
-/**
- * struct tide_io - what is remembered of a bio
- * @device: that it is for
- * @iter: its data, from before the disk had it
- * @span: its blocks, while the disk has it
- * @at_disk: they are among the device's
- * @whole: it is of whole blocks in whole pages
- * @lost: not all of it has come from the pool
- * @sampled: @start is when it was handed to the disk, which is measured
- * @start: that time
- * @copied: blocks that came from buffers
- * @get: asks for the others; TIDE_READ_BLOCKS pages follow
- *
- * Lies beside the bio, in memory that device-mapper has reserved: nothing is
- * allocated for a read or a write.
- */
-struct tide_io {
-	struct tide_device *device;
-	struct bvec_iter iter;
-	struct tide_span span;
-	bool at_disk, whole, lost, sampled;
-	ktime_t start;
-	unsigned int copied;
-	struct tide_get get;
-};
-
-#define TIDE_IO_SIZE	(sizeof(struct tide_io) +			\
-			 TIDE_READ_BLOCKS * sizeof(struct tide_get_page))
-
-static inline struct tide_io *tide_io_of(struct bio *bio)
-{
-	return dm_per_bio_data(bio, TIDE_IO_SIZE);
-}
-
-static inline struct bio *tide_io_bio(struct tide_io *io)
-{
-	return dm_bio_from_per_bio_data(io, TIDE_IO_SIZE);
-}
-
-static inline u64 tide_io_first(const struct tide_io *io)
-{
-	return io->iter.bi_sector >> TIDE_BLOCK_SHIFT;
-}
-
-static inline unsigned int tide_io_blocks(const struct tide_io *io)
-{
-	return io->iter.bi_size >> PAGE_SHIFT;
-}
-
-int tide_io_to_disk(struct tide_io *io, bool changes);
-
-/* reads.c */
-int tide_io_read(struct tide_io *io);
-
-/* writes.c */
-int tide_io_write(struct tide_io *io);
-void tide_io_put(struct tide_io *io);
-void tide_device_forget(struct tide_device *device);
 
 #endif /* TIDE_DEVICE_H */

@@ -10,11 +10,14 @@
 
 #include "base/stats.h"
 #include "block/device.h"
+#include "block/ghost.h"
+#include "block/io.h"
+#include "block/reads.h"
 #include "borrower/breaker.h"
-#include "borrower/buffers.h"
-#include "borrower/catalog.h"
+#include "borrower/catalog_pages.h"
 #include "borrower/fetch.h"
 #include "borrower/object.h"
+#include "borrower/outgoing.h"
 #include "borrower/peer.h"
 
 /* ------------------------------------------------------------------ */
@@ -168,10 +171,12 @@ static unsigned int tide_io_collect(struct tide_io *io, int where, unsigned int 
 /* Only the first blocks of a bio are dealt with now. */
 static void tide_io_cut(struct tide_io *io, unsigned int blocks)
 {
-	if (blocks == tide_io_blocks(io))
-		return;
-	dm_accept_partial_bio(tide_io_bio(io), blocks << TIDE_BLOCK_SHIFT);
-	io->iter.bi_size = blocks << PAGE_SHIFT;
+	if (blocks < tide_io_blocks(io)) {
+		dm_accept_partial_bio(tide_io_bio(io), blocks << TIDE_BLOCK_SHIFT);
+		io->iter.bi_size = blocks << PAGE_SHIFT;
+	}
+	if (tide_ghost_is_on())
+		tide_io_ghost_read(io);
 }
 
 /* All of them were in buffers. */

@@ -11,15 +11,19 @@
  * hit stays, and what missed is put when it has been read into the page cache.
  */
 #include <linux/bio.h>
-#include <linux/pagemap.h>
 #include <linux/percpu.h>
 #include <linux/rcupdate.h>
 
 #include "base/broken.h"
 #include "block/device.h"
+#include "block/ghost.h"
+#include "block/io.h"
+#include "block/spans.h"
+#include "block/writes.h"
 #include "borrower/buffers.h"
-#include "borrower/catalog.h"
+#include "borrower/catalog_pages.h"
 #include "borrower/object.h"
+#include "borrower/outgoing.h"
 #include "borrower/peer.h"
 #include "borrower/send_pages.h"
 
@@ -43,6 +47,8 @@ int tide_io_write(struct tide_io *io)
 
 	if (!tide_change_missed(io))
 		tide_object_drop(io->device->object, io->span.first, io->span.last);
+	if (tide_ghost_is_on())
+		tide_io_ghost_changed(io);
 	return ret;
 }
 
@@ -83,19 +89,6 @@ static struct tide_lender *tide_io_taker(const struct tide_io *io)
 	if (!lender && why.counter)
 		this_cpu_add(*why.counter, tide_io_blocks(io));
 	return lender;
-}
-
-/*
- * May nobody but the kernel have written to a page since the disk did? A program's
- * own page that it reads into may hold what the program likes, and all would get it.
- */
-static bool tide_page_is_read_alone(struct page *page)
-{
-	struct folio *folio = page_folio(page);
-
-	return tide_broken(BLOCK_READS) ||
-	       (folio_test_locked(folio) && !folio_test_uptodate(folio) &&
-		!folio_mapped(folio) && (folio_test_swapcache(folio) || folio_mapping(folio)));
 }
 
 /**
@@ -143,5 +136,7 @@ void tide_device_forget(struct tide_device *device)
 
 	tide_span_enter(device, &all);
 	tide_object_drop(device->object, 0, ULONG_MAX);
+	if (tide_ghost_is_on())
+		tide_device_ghost_gone(device);
 	tide_span_leave(device, &all);
 }

@@ -373,38 +373,44 @@ bool tide_breaker_admits(struct tide_lender *lender, enum tide_size size)
 }
 EXPORT_SYMBOL_GPL(tide_breaker_admits);
 
+/* Nothing is known of how long reads of one size take; locked. */
+static void tide_reads_reset(struct tide_breaker_reads *reads, bool open)
+{
+	memset(&reads->gets, 0, sizeof(reads->gets));
+	reads->got_ns = 0;
+	reads->next_probe = jiffies;
+	WRITE_ONCE(reads->open, open);
+	if (!open)
+		reads->busy_disk_ns = 0;
+}
+
 /**
- * tide_breaker_reset() - a session begins: what was measured is forgotten
+ * tide_breaker_reset() - a connection begins: what was measured is forgotten
  * @lender: the lender
- * @closed: whether it was stopped, too
+ * @losses: whether the connections that were lost are forgotten, too
+ *
+ * What was late because nobody answered says nothing of the lender that is back, so
+ * its pages are asked for at once, unless it is lost again and again.
  *
  * Context: process.
  */
-void tide_breaker_reset(struct tide_lender *lender, bool closed)
+void tide_breaker_reset(struct tide_lender *lender, bool losses)
 {
 	struct tide_breaker *breaker = &lender->breaker;
-	struct tide_breaker_reads *reads;
+	int size;
 
 	spin_lock(&breaker->lock);
+	if (losses)
+		breaker->losses = 0;
+	WRITE_ONCE(breaker->flaps, tide_breaker_flaps(lender));
 	memset(&breaker->pings, 0, sizeof(breaker->pings));
 	breaker->long_ns = 0;
 	breaker->long_count = 0;
 	breaker->unanswered = 0;
-	for (reads = breaker->reads; reads < breaker->reads + TIDE_SIZES; reads++) {
-		memset(&reads->gets, 0, sizeof(reads->gets));
-		reads->got_ns = 0;
-		reads->next_probe = jiffies;
-		if (!closed)
-			continue;
-		WRITE_ONCE(reads->open, false);
-		reads->busy_disk_ns = 0;
-	}
-	if (closed) {
-		WRITE_ONCE(breaker->open, false);
-		breaker->unheard = false;
-		breaker->flaps = false;
-		breaker->losses = 0;
-	}
+	breaker->unheard = false;
+	for (size = 0; size < TIDE_SIZES; size++)
+		tide_reads_reset(&breaker->reads[size], breaker->flaps);
+	WRITE_ONCE(breaker->open, breaker->flaps);
 	tide_filter_refresh(lender);
 	spin_unlock(&breaker->lock);
 }
@@ -416,7 +422,7 @@ void tide_breaker_reset(struct tide_lender *lender, bool closed)
  * @peak: thresholds of the short mean
  * @mean: thresholds of the moving average
  *
- * Context: process, under control/configfs.c's mutex.
+ * Context: process, under tide_control_mutex.
  */
 void tide_breaker_set(struct tide_lender *lender, enum tide_breaker_mode breaker,
 		      const struct tide_thresholds *peak,

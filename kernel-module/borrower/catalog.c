@@ -7,53 +7,22 @@
  */
 #define pr_fmt(fmt) KBUILD_MODNAME ": " fmt
 
+#include <linux/export.h>
 #include <linux/slab.h>
-#include <linux/timex.h>
 
-#include "base/broken.h"
 #include "base/stats.h"
 #include "borrower/catalog.h"
 #include "borrower/catalog_ages.h"
+#include "borrower/catalog_pages.h"
 #include "borrower/catalog_table.h"
 #include "borrower/object.h"
 #include "borrower/peer.h"
 
 #define TIDE_FORGOTTEN_MOST	1024	/* entries, in a small catalog */
-#define TIDE_STRIDE_MASK	0xfff	/* between versions */
-
-static atomic64_t tide_version = ATOMIC64_INIT(0);
-
-/* Small files are evicted by the hundred, and whoever evicts them has the processor. */
-struct workqueue_struct *tide_catalog_queue;
-
-/**
- * tide_next_version() - a version that no page has had since the module loaded
- *
- * They grow by strides that the clock decides: of two time lines that began alike, the
- * one soon gives versions that the other never gave.
- *
- * Context: any.
- */
-u64 tide_next_version(void)
-{
-	unsigned long stride = tide_broken(STRIDES) ? 0 : random_get_entropy() & TIDE_STRIDE_MASK;
-
-	return atomic64_add_return(1 + stride, &tide_version);
-}
-
-/**
- * tide_newest_version() - no newer one has been given
- */
-u64 tide_newest_version(void)
-{
-	return atomic64_read(&tide_version);
-}
 
 int tide_catalog_init(void)
 {
-	tide_catalog_queue = alloc_workqueue("tidepool_catalog",
-					     WQ_UNBOUND | WQ_MEM_RECLAIM | WQ_HIGHPRI, 2);
-	if (tide_catalog_queue && !tide_leaves_init() && !tide_table_init())
+	if (!tide_leaves_init() && !tide_table_init())
 		return 0;
 	tide_catalog_exit();
 	return -ENOMEM;
@@ -62,8 +31,6 @@ int tide_catalog_init(void)
 /* Every lender and every object is gone. */
 void tide_catalog_exit(void)
 {
-	if (tide_catalog_queue)
-		destroy_workqueue(tide_catalog_queue);	/* its work is done first */
 	tide_table_exit();
 	tide_leaves_exit();
 }
@@ -260,3 +227,65 @@ u64 tide_catalog_pages(void)
 	tide_catalog_count(&believed, &forgotten);
 	return believed + forgotten;
 }
+
+/* ------------------------------------------------------------------ */
+/* one that its front end begins and ends			       */
+/* ------------------------------------------------------------------ */
+
+static void tide_object_kfree(struct tide_object *object)
+{
+	kfree(object);
+}
+
+/* No two of them are the same, whatever they are called. */
+static bool tide_object_is_another(const struct tide_object *object, const void *what)
+{
+	return false;
+}
+
+/**
+ * tide_object_create() - an object that is there until tide_object_destroy()
+ * @dev: what it is, for those who trace
+ *
+ * Nobody finds it by a key. Its memory is this module's, so that its front end's may
+ * go while pages of it are on their way.
+ *
+ * Context: process.
+ * Return: the object, or NULL.
+ */
+struct tide_object *tide_object_create(dev_t dev)
+{
+	struct tide_object *object = kzalloc(sizeof(*object), GFP_KERNEL);
+
+	if (!object)
+		return NULL;
+	tide_object_init(object, tide_object_kfree);
+	object->key = (unsigned long)object;
+	object->group = object;
+	object->dev = dev;
+	object->kept = true;
+	refcount_set(&object->refs, 2);		/* the table's, the caller's */
+	tide_table_insert(object, tide_object_is_another, NULL);
+	return object;
+}
+EXPORT_SYMBOL_GPL(tide_object_create);
+
+/**
+ * tide_object_destroy() - the end of such an object, with all that the pool has of it
+ * @object: nothing is read, put or dropped of it any more
+ *
+ * Context: process.
+ */
+void tide_object_destroy(struct tide_object *object)
+{
+	unsigned long flags;
+
+	tide_object_lock(object, flags);
+	object->kept = false;
+	tide_object_end(object);
+	tide_object_unlock(object, flags);
+	tide_object_drop(object, 0, ULONG_MAX);
+	tide_object_forget(object);
+	tide_object_put(object);
+}
+EXPORT_SYMBOL_GPL(tide_object_destroy);

@@ -9,11 +9,11 @@
 #include <linux/export.h>
 #include <linux/slab.h>
 
-#include "borrower/buffers.h"
-#include "borrower/catalog.h"
 #include "borrower/catalog_ages.h"
+#include "borrower/catalog_pages.h"
+#include "borrower/forgets.h"
 #include "borrower/object.h"
-#include "borrower/outbox.h"
+#include "borrower/outgoing.h"
 #include "borrower/peer.h"
 
 #define TIDE_SLOT_BITS		3
@@ -478,7 +478,6 @@ int tide_object_record(struct tide_object *object, pgoff_t index, u64 version,
 	int err = 0;
 	u64 *entry;
 
-	tide_catalog_sweep_if_due();
 	xas_lock_irqsave(&xas, flags);
 	if (!still(arg)) {
 		err = -ESTALE;

@@ -16,6 +16,7 @@
 #include "base/compat.h"
 #include "base/stats.h"
 #include "borrower/catalog.h"
+#include "borrower/catalog_shrinker.h"
 #include "borrower/catalog_table.h"
 
 #define TIDE_SHORT_SHIFT	4	/* short: less than 1/16 of memory can be had otherwise */

@@ -14,8 +14,8 @@
 #include <linux/rculist.h>
 #include <linux/seqlock.h>
 #include <linux/slab.h>
+#include <linux/workqueue.h>
 
-#include "borrower/catalog.h"
 #include "borrower/catalog_table.h"
 #include "borrower/object.h"
 
@@ -23,6 +23,9 @@
 #define TIDE_TABLE_MOST		26
 #define TIDE_MOVES		64	/* objects moved with interrupts off */
 #define TIDE_HAND_BUCKETS	64	/* looked at with interrupts off */
+
+/* Small files are evicted by the hundred, and whoever evicts them has the processor. */
+struct workqueue_struct *tide_catalog_queue;
 
 struct tide_table __rcu *tide_table;
 struct tide_table __rcu *tide_table_next;
@@ -52,12 +55,16 @@ int tide_table_init(void)
 	struct tide_table *table = tide_table_alloc(TIDE_TABLE_LEAST);
 
 	RCU_INIT_POINTER(tide_table, table);
-	return table ? 0 : -ENOMEM;
+	tide_catalog_queue = alloc_workqueue("tidepool_catalog",
+					     WQ_UNBOUND | WQ_MEM_RECLAIM | WQ_HIGHPRI, 2);
+	return table && tide_catalog_queue ? 0 : -ENOMEM;
 }
 
-/* No object is in it, and its worker is done. */
+/* No object is in it. */
 void tide_table_exit(void)
 {
+	if (tide_catalog_queue)
+		destroy_workqueue(tide_catalog_queue);	/* its work is done first */
 	kvfree(rcu_dereference_protected(tide_table, true));
 }
 
@@ -177,13 +184,8 @@ struct tide_object *tide_table_insert(struct tide_object *object, tide_object_is
 	return other;
 }
 
-/**
- * tide_table_remove() - an object is known no longer
- * @object: dead, and known until now
- *
- * Context: any.
- */
-void tide_table_remove(struct tide_object *object)
+/* A dead one. */
+static void tide_table_remove(struct tide_object *object)
 {
 	unsigned long flags;
 
@@ -193,6 +195,51 @@ void tide_table_remove(struct tide_object *object)
 	WRITE_ONCE(tide_object_count, tide_object_count - 1);
 	tide_table_refit(tide_table_newest());
 	spin_unlock_irqrestore(&tide_objects_lock, flags);
+}
+
+/**
+ * tide_object_forget() - an object is known no longer
+ * @object: whose end was called for now
+ *
+ * Until its last entry has gone tide_table_for_each() sees it.
+ *
+ * Context: any.
+ */
+void tide_object_forget(struct tide_object *object)
+{
+	tide_table_remove(object);
+	tide_object_unref(object);
+}
+
+static void tide_object_retire(struct tide_object *object)
+{
+	unsigned long flags;
+	bool idle;
+
+	tide_object_lock(object, flags);
+	idle = !object->dead && tide_object_idle(object);
+	if (idle)
+		tide_object_end(object);
+	tide_object_unlock(object, flags);
+	if (idle)
+		tide_object_forget(object);
+}
+
+/**
+ * tide_object_put() - drop a reference
+ * @object: the object
+ *
+ * One that has become idle is forgotten. Whoever takes its last page, or keeps it
+ * no longer, has a reference, so that this is not missed; whoever is about to put a
+ * page of it meanwhile finds it dead.
+ *
+ * Context: any.
+ */
+void tide_object_put(struct tide_object *object)
+{
+	if (tide_object_idle(object))
+		tide_object_retire(object);
+	tide_object_unref(object);
 }
 
 /* ------------------------------------------------------------------ */

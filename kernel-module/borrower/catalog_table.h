@@ -10,11 +10,15 @@
 
 #include "borrower/object.h"
 
+struct workqueue_struct;
+
 struct tide_table {
 	unsigned int bits;
 	struct hlist_head *by_id;
 	struct hlist_head by_key[];
 };
+
+extern struct workqueue_struct *tide_catalog_queue;
 
 extern struct tide_table __rcu *tide_table;
 extern struct tide_table __rcu *tide_table_next;	/* what it is moved to */
@@ -95,7 +99,8 @@ void tide_table_exit(void);
 struct tide_object *tide_table_find_id(u64 id);
 struct tide_object *tide_table_insert(struct tide_object *object, tide_object_is *is,
 				      const void *what);
-void tide_table_remove(struct tide_object *object);
+void tide_object_forget(struct tide_object *object);
+void tide_object_put(struct tide_object *object);
 void tide_table_for_each(const void *group,
 			 void (*fn)(struct tide_object *object, void *arg), void *arg);
 struct tide_object *tide_table_cold(void);

@@ -5,6 +5,8 @@
  * over until the last folio is unlocked. They are sampled, one at a time and at
  * most one of a size a jiffy; a work item waits for the folio, nothing is
  * allocated. Whoever is told when a read ends measures it himself.
+ *
+ * And the queue for those who wait for it, or read from it in a reader's place.
  */
 #include <linux/export.h>
 #include <linux/jiffies.h>
@@ -16,9 +18,11 @@
 #include "base/histogram.h"
 #include "base/recent.h"
 #include "borrower/disk_latency.h"
-#include "borrower/fetch.h"
 
 #define TIDE_DISK_OLD	(10 * HZ)	/* a measurement older than this is renewed */
+
+struct workqueue_struct *tide_disk_queue;
+EXPORT_SYMBOL_GPL(tide_disk_queue);
 
 struct tide_histogram tide_disk_latency;
 
@@ -40,6 +44,18 @@ static struct {
 	.work = __WORK_INITIALIZER(tide_disk.work, tide_disk_wait),
 	.lock = __SPIN_LOCK_UNLOCKED(tide_disk.lock),
 };
+
+int tide_disk_init(void)
+{
+	tide_disk_queue = alloc_workqueue("tidepool_disk",
+					  WQ_UNBOUND | WQ_MEM_RECLAIM | WQ_HIGHPRI, 0);
+	return tide_disk_queue ? 0 : -ENOMEM;
+}
+
+void tide_disk_exit(void)
+{
+	destroy_workqueue(tide_disk_queue);
+}
 
 /**
  * tide_disk_wanted() - is a read to be measured?

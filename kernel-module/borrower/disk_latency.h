@@ -8,6 +8,7 @@
 #include "base/histogram.h"
 
 struct folio;
+struct workqueue_struct;
 
 /*
  * Reads of a few pages and those of long read-ahead windows are told apart: a
@@ -27,7 +28,11 @@ static inline enum tide_size tide_size(unsigned long pages)
 	return pages > TIDE_SMALL_PAGES ? TIDE_LARGE : TIDE_SMALL;
 }
 
+extern struct workqueue_struct *tide_disk_queue;	/* reads from disk */
 extern struct tide_histogram tide_disk_latency;
+
+int tide_disk_init(void);
+void tide_disk_exit(void);
 bool tide_disk_start(struct folio *folio, enum tide_size size);
 void tide_disk_submitted(void);
 bool tide_disk_wanted(enum tide_size size);

@@ -10,8 +10,10 @@
 
 #include "base/broken.h"
 #include "base/crypto.h"
-#include "borrower/catalog.h"
+#include "borrower/catalog_ages.h"
+#include "borrower/epochs.h"
 #include "borrower/peer.h"
+#include "borrower/versions.h"
 
 /* With few the tests see that a page goes with its epoch. */
 static unsigned int tide_epochs_most(void)

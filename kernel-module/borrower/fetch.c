@@ -20,7 +20,9 @@
 #include "base/outcome.h"
 #include "base/trace.h"
 #include "borrower/breaker.h"
-#include "borrower/catalog.h"
+#include "borrower/catalog_pages.h"
+#include "borrower/catalog_table.h"
+#include "borrower/disk_latency.h"
 #include "borrower/fetch.h"
 #include "borrower/lane.h"
 #include "borrower/object.h"
@@ -30,21 +32,6 @@
 #include "uapi/wire.h"
 
 #define TIDE_ARRIVE		16	/* pages received before readers go on */
-
-struct workqueue_struct *tide_disk_queue;
-EXPORT_SYMBOL_GPL(tide_disk_queue);
-
-int tide_get_init(void)
-{
-	tide_disk_queue = alloc_workqueue("tidepool_disk",
-					  WQ_UNBOUND | WQ_MEM_RECLAIM | WQ_HIGHPRI, 0);
-	return tide_disk_queue ? 0 : -ENOMEM;
-}
-
-void tide_get_exit(void)
-{
-	destroy_workqueue(tide_disk_queue);
-}
 
 /* ------------------------------------------------------------------ */
 /* the end of a request						       */

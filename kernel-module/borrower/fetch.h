@@ -71,8 +71,6 @@ struct tide_get {
 	} page[];
 };
 
-extern struct workqueue_struct *tide_disk_queue;	/* reads from disk */
-
 /* Behind page @i and those that only do together with it. */
 static inline unsigned int tide_get_next(const struct tide_get *get, unsigned int i)
 {
@@ -81,8 +79,6 @@ static inline unsigned int tide_get_next(const struct tide_get *get, unsigned in
 	return i + 1;
 }
 
-int tide_get_init(void);
-void tide_get_exit(void);
 void tide_get_begin(struct tide_get *get, const struct tide_get_ops *ops,
 		    struct tide_lender *lender, struct tide_object *object,
 		    enum tide_size size, unsigned int most);

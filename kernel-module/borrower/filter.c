@@ -6,7 +6,7 @@
  */
 #include <linux/atomic.h>
 
-#include "borrower/breaker.h"
+#include "borrower/breaker_state.h"
 #include "borrower/disk_latency.h"
 #include "borrower/filter.h"
 #include "borrower/peer.h"

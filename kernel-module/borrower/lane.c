@@ -6,15 +6,11 @@
  */
 #define pr_fmt(fmt) KBUILD_MODNAME ": " fmt
 
-#include <linux/cpumask.h>
-#include <linux/slab.h>
 #include <linux/smp.h>
 #include <linux/uio.h>
 
-#include "borrower/fetch.h"
 #include "borrower/lane.h"
 #include "borrower/peer.h"
-#include "borrower/session.h"
 #include "transport/frames.h"
 #include "transport/tcp.h"
 #include "uapi/wire.h"
@@ -202,32 +198,6 @@ void tide_lane_failed(struct tide_lane *lane)
 		tide_lender_break(lane->lender);
 }
 
-/* ------------------------------------------------------------------ */
-/* life								       */
-/* ------------------------------------------------------------------ */
-
-/**
- * tide_lanes_prepare() - allocate what requests to a lender need
- * @lender: being created
- *
- * A lane for each processor there may be, up to TIDE_MAX_LANES.
- *
- * Return: 0 or -ENOMEM; what was allocated is freed by tide_lanes_release().
- */
-int tide_lanes_prepare(struct tide_lender *lender)
-{
-	unsigned int i;
-	int err = 0;
-
-	lender->lanes = min_t(unsigned int, num_possible_cpus(), TIDE_MAX_LANES);
-	for (i = 0; i < lender->lanes && !err; i++) {
-		lender->lane[i].lender = lender;
-		lender->lane[i].number = i;
-		err = tide_get_prepare(&lender->lane[i]);
-	}
-	return err;
-}
-
 /**
  * tide_lane_quiesce() - nothing works for a lane any more when this returns
  * @lane: no request is left on it, and none is accepted
@@ -238,12 +208,4 @@ void tide_lane_quiesce(struct tide_lane *lane)
 {
 	cancel_delayed_work_sync(&lane->deadline);
 	cancel_work_sync(&lane->tx_work);
-}
-
-void tide_lanes_release(struct tide_lender *lender)
-{
-	unsigned int i;
-
-	for (i = 0; i < lender->lanes; i++)
-		tide_get_release(&lender->lane[i]);
 }

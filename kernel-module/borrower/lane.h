@@ -94,7 +94,5 @@ int tide_lane_recv(struct tide_lane *lane, void *data, size_t size);
 int tide_lane_metadata(struct tide_lane *lane, const struct tide_frame *frame, size_t size);
 unsigned int tide_lanes_open(const struct tide_lender *lender);
 void tide_lane_quiesce(struct tide_lane *lane);
-int tide_lanes_prepare(struct tide_lender *lender);
-void tide_lanes_release(struct tide_lender *lender);
 
 #endif /* TIDE_LANE_H */

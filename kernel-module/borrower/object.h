@@ -80,12 +80,16 @@ static inline bool tide_object_get(struct tide_object *object)
 	return tide_object_lives(object) && refcount_inc_not_zero(&object->refs);
 }
 
+/* Is there nothing of it to be known, neither at a lender nor here? */
+static inline bool tide_object_idle(const struct tide_object *object)
+{
+	return !READ_ONCE(object->kept) && xa_empty(&object->pages) &&
+	       RB_EMPTY_ROOT(&object->outgoing);
+}
+
 void tide_object_init(struct tide_object *object, void (*free)(struct tide_object *object));
-void tide_object_put(struct tide_object *object);
+void tide_object_unref(struct tide_object *object);
 bool tide_object_end(struct tide_object *object);
-void tide_object_forget(struct tide_object *object);
 bool tide_object_empty(struct tide_object *object);
-struct tide_object *tide_object_create(dev_t dev);
-void tide_object_destroy(struct tide_object *object);
 
 #endif /* TIDE_OBJECT_H */

@@ -17,7 +17,7 @@
 
 #include "base/histogram.h"
 #include "base/identity.h"
-#include "borrower/breaker.h"
+#include "borrower/breaker_state.h"
 #include "borrower/catalog_ages.h"
 #include "borrower/epochs.h"
 #include "borrower/lane.h"
@@ -119,7 +119,7 @@ struct tide_lender_config {
 /**
  * struct tide_lender - what a borrower knows of one lender
  *
- * Made and destroyed by control/configfs_lenders.c; alive while configured. While enabled it
+ * Made and destroyed by borrowing.c; alive while configured. While enabled it
  * sits in one of TIDE_MAX_LENDERS slots, which is what a catalog entry names.
  */
 struct tide_lender {
@@ -199,20 +199,13 @@ static inline bool tide_borrows(void)
 	return READ_ONCE(tide_lenders_enabled);
 }
 
-struct tide_lender *tide_lender_create(const char *name);
-int tide_lender_enable(struct tide_lender *lender);
-void tide_lender_disable(struct tide_lender *lender);
-void tide_lender_destroy(struct tide_lender *lender);
-void tide_lender_identify(struct tide_lender *lender, const struct tide_identity *identity);
-void tide_lender_move(struct tide_lender *lender, const struct sockaddr_storage *address,
-		      u16 port);
-void tide_lender_resize(struct tide_lender *lender);
 struct tide_lender *tide_lender_at(int slot);
 void tide_lender_unasked(int slot, unsigned int pages);
 void tide_lender_put(struct tide_lender *lender);
-void tide_lenders_renounce(void);
 const char *tide_lender_state_name(const struct tide_lender *lender);
 const char *tide_lender_reason(const struct tide_lender *lender);
+bool tide_lenders_take_puts(void);
+void tide_lender_break(struct tide_lender *lender);
 
 static inline bool tide_lender_usable(const struct tide_lender *lender)
 {

@@ -24,14 +24,16 @@
 #include "base/outcome.h"
 #include "base/stats.h"
 #include "base/trace.h"
-#include "borrower/breaker.h"
+#include "borrower/breaker_state.h"
 #include "borrower/buffers.h"
 #include "borrower/catalog.h"
 #include "borrower/catalog_ages.h"
+#include "borrower/catalog_pages.h"
 #include "borrower/object.h"
+#include "borrower/outgoing.h"
 #include "borrower/send_pages.h"
 #include "borrower/peer.h"
-#include "borrower/session.h"
+#include "borrower/versions.h"
 #include "transport/frames.h"
 #include "transport/tcp.h"
 #include "uapi/wire.h"
@@ -109,29 +111,6 @@ struct tide_lender *tide_choose_lender(const char *only, bool sequential,
 	return best;
 }
 EXPORT_SYMBOL_GPL(tide_choose_lender);
-
-/**
- * tide_lenders_take_puts() - is there a lender that pages go to?
- *
- * One that does not answer in time for the moment counts as well.
- *
- * Context: any.
- */
-bool tide_lenders_take_puts(void)
-{
-	struct tide_lender *lender;
-	bool take = false;
-	int slot;
-
-	rcu_read_lock();
-	for (slot = 0; slot < TIDE_MAX_LENDERS; slot++) {
-		lender = rcu_dereference(tide_lenders[slot]);
-		take |= lender && READ_ONCE(lender->ready) && !tide_breaker_open(&lender->breaker);
-	}
-	rcu_read_unlock();
-	return take;
-}
-EXPORT_SYMBOL_GPL(tide_lenders_take_puts);
 
 static bool tide_queue(struct tide_lender *lender, struct tide_buffer *buffer)
 {
@@ -227,9 +206,11 @@ static void tide_buffer_discard(struct tide_buffer *buffer)
 /* Records a page in the catalog before it leaves; false: it is not sent. */
 static bool tide_buffer_record(struct tide_lender *lender, struct tide_buffer *buffer)
 {
-	int err = tide_object_record(buffer->object, buffer->index, buffer->version,
-				   lender->slot, tide_buffer_live, buffer);
+	int err;
 
+	tide_catalog_sweep_if_due();
+	err = tide_object_record(buffer->object, buffer->index, buffer->version,
+				 lender->slot, tide_buffer_live, buffer);
 	if (!err)
 		return true;
 	if (err == -ESTALE)

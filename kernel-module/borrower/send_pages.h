@@ -38,7 +38,6 @@ struct tide_batch {
 	struct tide_buffer *buffer[TIDE_PUT_MAX];
 };
 
-bool tide_lenders_take_puts(void);
 struct tide_lender *tide_choose_lender(const char *only, bool sequential,
 				       struct tide_refusal *why);
 bool tide_pool_lacks(struct tide_object *object, pgoff_t index);

@@ -25,12 +25,14 @@
 #include "borrower/buffers.h"
 #include "borrower/catalog.h"
 #include "borrower/fetch.h"
+#include "borrower/forgets.h"
 #include "borrower/lane.h"
 #include "borrower/outbox.h"
 #include "borrower/send_pages.h"
 #include "borrower/peer.h"
 #include "borrower/receive.h"
 #include "borrower/session.h"
+#include "borrower/versions.h"
 #include "transport/frames.h"
 #include "transport/handshake.h"
 #include "transport/tcp.h"
@@ -45,30 +47,6 @@
 /* ------------------------------------------------------------------ */
 /* connections							       */
 /* ------------------------------------------------------------------ */
-
-static void tide_link_shut(struct tide_link *link)
-{
-	tide_wire_shut(link->wire);
-}
-
-/**
- * tide_lender_break() - end all connections to a lender
- * @lender: the lender
- *
- * The receiving threads notice, and the main one does the rest. The session can go on.
- *
- * Context: process.
- */
-void tide_lender_break(struct tide_lender *lender)
-{
-	unsigned int i;
-
-	mutex_lock(&lender->wire_mutex);
-	for (i = 0; i < lender->lanes; i++)
-		tide_link_shut(&lender->lane[i].link);
-	tide_link_shut(&lender->put);
-	mutex_unlock(&lender->wire_mutex);
-}
 
 static int tide_reach(struct tide_lender *lender, struct tide_wire *wire)
 {

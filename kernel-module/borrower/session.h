@@ -3,11 +3,9 @@
 #ifndef TIDE_SESSION_H
 #define TIDE_SESSION_H
 
-struct tide_lender;
 struct work_struct;
 
 int tide_session_main(void *arg);
 void tide_session_tick(struct work_struct *work);
-void tide_lender_break(struct tide_lender *lender);
 
 #endif /* TIDE_SESSION_H */

@@ -8,8 +8,8 @@
  *	tidepool/borrowers/NAME/	configfs_borrowers.c
  *
  * Every value is checked here, and an error is explained in the kernel log
- * with the attribute's name. What may not change while a peer is enabled gives
- * -EBUSY. One mutex orders all writers.
+ * with the attribute's name (parse.c). What may not change while a peer is enabled gives
+ * -EBUSY. One mutex (parse.c) orders all writers.
  */
 #define pr_fmt(fmt) KBUILD_MODNAME ": " fmt
 
@@ -17,14 +17,18 @@
 
 #include "base/identity.h"
 #include "borrower/disk_latency.h"
+#include "borrower/ghost.h"
 #include "control/configfs.h"
+#include "control/configfs_borrowers.h"
+#include "control/configfs_lenders.h"
+#include "control/parse.h"
 #include "control/show.h"
-#include "lender/borrowers.h"
+#include "lender/lending.h"
 #include "lender/listen.h"
-#include "pagecache/ghost.h"
+#include "lender/sessions.h"
+#include "lender/shelf.h"
+#include "pagecache/hooks.h"
 #include "pagecache/verify.h"
-
-DEFINE_MUTEX(tide_control_mutex);	/* orders all writers */
 
 static ssize_t tide_root_version_show(struct config_item *item, char *page)
 {

@@ -7,10 +7,13 @@
 
 #include "base/identity.h"
 #include "base/limits.h"
-#include "control/configfs.h"
+#include "control/configfs_borrowers.h"
+#include "control/parse.h"
 #include "control/show.h"
 #include "lender/borrowers.h"
-#include "pagecache/tracepoints.h"
+#include "lender/lending.h"
+#include "lender/listen.h"
+#include "pagecache/hooks.h"
 
 struct tide_borrower_item {
 	struct config_item item;

@@ -7,16 +7,18 @@
 
 #include "base/identity.h"
 #include "base/limits.h"
+#include "borrower/borrowing.h"
 #include "borrower/breaker.h"
 #include "borrower/disk_latency.h"
 #include "borrower/fetch.h"
 #include "borrower/filter.h"
 #include "borrower/lane.h"
 #include "borrower/peer.h"
-#include "control/configfs.h"
+#include "control/configfs_lenders.h"
+#include "control/parse.h"
 #include "control/show.h"
+#include "pagecache/hooks.h"
 #include "pagecache/inflight.h"
-#include "pagecache/tracepoints.h"
 
 struct tide_lender_item {
 	struct config_item item;

@@ -11,16 +11,19 @@
 
 #include "base/crypto.h"
 #include "base/identity.h"
+#include "base/selftest.h"
 #include "base/timeline.h"
+#include "borrower/borrowing.h"
 #include "borrower/buffers.h"
 #include "borrower/catalog.h"
-#include "borrower/fetch.h"
-#include "borrower/peer.h"
+#include "borrower/catalog_shrinker.h"
+#include "borrower/disk_latency.h"
 #include "control/configfs.h"
-#include "lender/borrowers.h"
+#include "control/selftest.h"
+#include "lender/lending.h"
 #include "lender/shelf.h"
 #include "pagecache/file.h"
-#include "pagecache/tracepoints.h"
+#include "pagecache/hooks.h"
 #include "pagecache/verify.h"
 
 static_assert(PAGE_SIZE == SZ_4K, "the wire carries pages of 4096 bytes");
@@ -48,7 +51,7 @@ static const struct {
 	{ "self-test of the parts", tide_parts_test_init, NULL },
 	{ "files", tide_files_init, tide_files_exit },
 	{ "put buffers", tide_buffers_init, NULL },
-	{ "get", tide_get_init, tide_get_exit },
+	{ "disk", tide_disk_init, tide_disk_exit },
 	{ "verification", tide_verify_init, NULL },
 	{ "store", tide_shelf_init, tide_shelf_exit },
 	{ "shrinker", tide_shrinker_init, tide_shrinker_exit },

@@ -13,9 +13,11 @@
 
 #include "base/identity.h"
 #include "base/limits.h"
-#include "borrower/breaker.h"
-#include "control/configfs.h"
+#include "borrower/breaker_state.h"
+#include "control/parse.h"
 #include "uapi/wire.h"
+
+DEFINE_MUTEX(tide_control_mutex);	/* orders all writers */
 
 int tide_parse_bytes(const char *who, const char *attr, const char *page,
 		     u64 min, u64 *bytes)

@@ -13,11 +13,14 @@
 
 #include "base/identity.h"
 #include "base/missratio.h"
-#include "borrower/catalog.h"
+#include "base/selftest.h"
 #include "borrower/catalog_ages.h"
+#include "borrower/catalog_pages.h"
 #include "borrower/object.h"
 #include "borrower/peer.h"
-#include "control/configfs.h"
+#include "borrower/versions.h"
+#include "control/parse.h"
+#include "control/selftest.h"
 #include "pagecache/split.h"
 #include "uapi/wire.h"
 

@@ -13,8 +13,8 @@
 #include "borrower/peer.h"
 #include "control/show.h"
 #include "lender/borrowers.h"
-#include "lender/shelf.h"
-#include "pagecache/tracepoints.h"
+#include "lender/giveback.h"
+#include "pagecache/hooks.h"
 
 /**
  * tide_histogram_show() - write the buckets that are not empty

@@ -1,11 +1,26 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
-/* Statistics as text: show.c. */
+/* Statistics, and what was configured, as text: show.c. */
 #ifndef TIDE_SHOW_H
 #define TIDE_SHOW_H
+
+#include <linux/sysfs.h>
+#include <linux/types.h>
+
+#include "base/identity.h"
 
 struct tide_borrower_stats;
 struct tide_histogram;
 struct tide_lender;
+
+/* An identity, or an empty line while there is none. */
+static inline ssize_t tide_show_identity(const struct tide_identity *identity, bool set, char *page)
+{
+	char text[TIDE_IDENTITY_TEXT] = "";
+
+	if (set)
+		tide_identity_print(identity, text);
+	return sysfs_emit(page, "%s\n", text);
+}
 
 int tide_histogram_show(const struct tide_histogram *h, const char *name,
 			char *page, int at);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
-/* The borrowers, their grants and sessions: borrowers.c. */
+/* What a lender knows of its borrowers: borrowers.c. */
 #ifndef TIDE_BORROWERS_H
 #define TIDE_BORROWERS_H
 
@@ -14,8 +14,6 @@
 #include "base/broken.h"
 #include "base/identity.h"
 #include "uapi/wire.h"
-
-#define TIDE_MAX_BORROWERS	64
 
 struct tide_connection;
 struct tide_shelf;
@@ -36,7 +34,7 @@ struct tide_borrower_stats {
 /**
  * struct tide_borrower - what a lender knows of one borrower
  *
- * Made and destroyed by control/configfs_borrowers.c. The session members
+ * Made and destroyed by lending.c. The session members
  * are guarded by @mutex; @send_mutex orders frames on the GET channel; who has
  * it may wait for the borrower, so nobody takes it whom the borrower does not
  * concern.
@@ -69,26 +67,12 @@ struct tide_borrower {
 	struct tide_borrower_stats stats;
 };
 
-struct tide_borrower *tide_borrower_create(const char *name);
-int tide_borrower_enable(struct tide_borrower *borrower);
-void tide_borrower_disable(struct tide_borrower *borrower);
-void tide_borrower_destroy(struct tide_borrower *borrower);
-int tide_borrower_identify(struct tide_borrower *borrower,
-			   const struct tide_identity *identity);
-void tide_borrower_requota(struct tide_borrower *borrower);
-const char *tide_borrower_state_name(struct tide_borrower *borrower);
-u64 tide_borrower_lent_pages(struct tide_borrower *borrower);
-unsigned int tide_borrower_connections(struct tide_borrower *borrower);
-void tide_lending_shrink(void);
-void tide_lending_renounce(void);
-void tide_linger_set(unsigned int seconds);
-void tide_lending_hold(bool held);
+extern struct mutex tide_lending_mutex;		/* the borrowers and the connections */
+extern struct list_head tide_borrowers;		/* the enabled ones */
+extern struct list_head tide_borrowers_made;	/* all */
 
-/* What this guest may lend, set through configfs. */
-extern u64 tide_lend_bytes;
-extern u64 tide_reserve_bytes;
-extern unsigned int tide_linger_s;
-extern bool tide_lending_held;
+enum tide_answer_code tide_welcomes(const struct tide_identity *who);
+struct tide_borrower *tide_known(const struct tide_identity *who);
 
 /* With LENDER broken it cheats the borrowers that have such a name. */
 static inline bool tide_cheats(const struct tide_borrower *borrower, const char *how)

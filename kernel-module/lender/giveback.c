@@ -10,10 +10,11 @@
 
 #include "base/compat.h"
 #include "lender/giveback.h"
-#include "lender/listen.h"
 #include "lender/shelf_pages.h"
 
 #define TIDE_GIVE_SHIFT		8		/* reclaim gets 1/256 of memory at once */
+
+atomic64_t tide_lent_pages = ATOMIC64_INIT(0);
 
 static struct shrinker *tide_giver;
 static LIST_HEAD(tide_shelves);

@@ -3,11 +3,20 @@
 #ifndef TIDE_GIVEBACK_H
 #define TIDE_GIVEBACK_H
 
+#include <linux/atomic.h>
 #include <linux/types.h>
 
 struct tide_shelf;
 
 #define TIDE_GIVE_BATCH		32
+
+extern atomic64_t tide_lent_pages;
+
+/* What all borrowers have here. */
+static inline u64 tide_shelf_lent(void)
+{
+	return atomic64_read(&tide_lent_pages);
+}
 
 int tide_give_init(void);
 void tide_give_exit(void);

@@ -14,7 +14,9 @@
 #include "base/identity.h"
 #include "base/stats.h"
 #include "lender/borrowers.h"
+#include "lender/connections.h"
 #include "lender/listen.h"
+#include "lender/serve.h"
 #include "lender/sessions.h"
 #include "transport/agreed.h"
 #include "transport/frames.h"
@@ -27,19 +29,13 @@
 #define TIDE_STRANGER_MS	5000	/* for all of the handshake */
 
 u16 tide_port = TIDE_PORT;
-DECLARE_WAIT_QUEUE_HEAD(tide_connections_wait);
-
-static LIST_HEAD(tide_connections);
 static LIST_HEAD(tide_strangers);	/* the oldest first */
 static unsigned int tide_meeting;	/* these, and those sent away that are not gone yet */
 static u64 tide_accepted_ever;
-
-/* Handshakes and gets come before puts: a reader waits for a get. */
-static struct workqueue_struct *tide_get_queue, *tide_put_queue;
 static unsigned int tide_listen_users;
 
 /* ------------------------------------------------------------------ */
-/* connections							       */
+/* strangers							       */
 /* ------------------------------------------------------------------ */
 
 /* The oldest stranger from a place, if there are too many of them; tide_lending_mutex is held. */
@@ -79,7 +75,7 @@ static bool tide_stranger_admit(struct tide_connection *c)
 		return false;
 	tide_meeting++;
 	c->ordinal = ++tide_accepted_ever;
-	list_add(&c->list, &tide_connections);
+	tide_connection_add(c);
 	list_add_tail(&c->stranger, &tide_strangers);
 	tide_stranger_send_away(tide_stranger_surplus(&c->from, TIDE_STRANGERS_EACH));
 	tide_stranger_send_away(tide_stranger_surplus(NULL, TIDE_STRANGERS_MAX));
@@ -134,17 +130,6 @@ static int tide_welcome(struct tide_connection *c, struct tide_hello *hello)
 	*hello = hs->hello;
 	tide_handshake_free(hs);
 	return err;
-}
-
-static void tide_connection_end(struct tide_connection *c)
-{
-	mutex_lock(&tide_lending_mutex);
-	list_del(&c->list);
-	mutex_unlock(&tide_lending_mutex);
-	tide_wire_free(c->wire);
-	tide_sealers_free(&c->sealers);
-	kvfree(c);
-	wake_up_all(&tide_connections_wait);
 }
 
 static void tide_serve(struct work_struct *work)
@@ -202,108 +187,14 @@ refuse:
 	tide_wire_free(wire);
 }
 
-/**
- * tide_borrower_alone() - is no connection bound to a borrower?
- * @borrower: not enabled any more, so that none will be
- */
-bool tide_borrower_alone(struct tide_borrower *borrower)
-{
-	struct tide_connection *c;
-	bool alone = true;
-
-	mutex_lock(&tide_lending_mutex);
-	list_for_each_entry(c, &tide_connections, list)
-		alone &= c->borrower != borrower;
-	mutex_unlock(&tide_lending_mutex);
-	return alone;
-}
-
-/**
- * tide_tell() - have tide_notify() called
- * @borrower: has a session
- * @delay: jiffies, at most; 0 is at once
- *
- * Context: any.
- */
-void tide_tell(struct tide_borrower *borrower, unsigned long delay)
-{
-	if (delay)
-		queue_delayed_work(tide_get_queue, &borrower->notify, delay);
-	else
-		mod_delayed_work(tide_get_queue, &borrower->notify, 0);
-}
-
-/**
- * tide_expire_in() - have a session looked at that lingers
- * @borrower: enabled
- * @ms: when
- *
- * Context: any.
- */
-void tide_expire_in(struct tide_borrower *borrower, unsigned int ms)
-{
-	mod_delayed_work(tide_put_queue, &borrower->expire, msecs_to_jiffies(ms));
-}
-
-/**
- * tide_connections_break() - end all connections, those of strangers, too
- *
- * Context: process.
- */
-void tide_connections_break(void)
-{
-	struct tide_connection *c;
-
-	mutex_lock(&tide_lending_mutex);
-	list_for_each_entry(c, &tide_connections, list)
-		tide_shut(c);
-	mutex_unlock(&tide_lending_mutex);
-}
-
-/**
- * tide_borrower_part() - end the connections to whom a borrower is not any more
- * @borrower: its identity has been set
- *
- * Context: process.
- */
-void tide_borrower_part(struct tide_borrower *borrower)
-{
-	struct tide_connection *c;
-
-	mutex_lock(&tide_lending_mutex);
-	list_for_each_entry(c, &tide_connections, list)
-		if (c->borrower == borrower && !tide_identity_is(&c->peer, &borrower->identity))
-			tide_shut(c);
-	mutex_unlock(&tide_lending_mutex);
-}
-
 /* ------------------------------------------------------------------ */
 /* listening							       */
 /* ------------------------------------------------------------------ */
 
-static void tide_queues_free(void)
-{
-	if (tide_get_queue)
-		destroy_workqueue(tide_get_queue);
-	if (tide_put_queue)
-		destroy_workqueue(tide_put_queue);
-	tide_get_queue = NULL;
-	tide_put_queue = NULL;
-}
-
-static int tide_queues_alloc(void)
-{
-	tide_get_queue = alloc_workqueue("tidepool_serve_get", WQ_UNBOUND | WQ_HIGHPRI,
-					 WQ_MAX_ACTIVE);
-	tide_put_queue = alloc_workqueue("tidepool_serve_put", WQ_UNBOUND,
-					 WQ_MAX_ACTIVE);
-	return tide_get_queue && tide_put_queue ? 0 : -ENOMEM;
-}
-
 /**
  * tide_listen() - one more borrower is enabled
  *
- * Context: process, under control/configfs.c's mutex.
+ * Context: process, under tide_control_mutex.
  * Return: 0, -ENOSPC when there are TIDE_MAX_BORROWERS already, or an errno.
  */
 int tide_listen(void)
@@ -325,20 +216,10 @@ listening:
 	return 0;
 }
 
-static bool tide_no_connections(void)
-{
-	bool none;
-
-	mutex_lock(&tide_lending_mutex);
-	none = list_empty(&tide_connections);
-	mutex_unlock(&tide_lending_mutex);
-	return none;
-}
-
 /**
  * tide_unlisten() - one borrower less is enabled
  *
- * Context: process, under control/configfs.c's mutex.
+ * Context: process, under tide_control_mutex.
  */
 void tide_unlisten(void)
 {

@@ -10,8 +10,9 @@
 
 #include "base/limits.h"
 #include "lender/borrowers.h"
-#include "lender/listen.h"
+#include "lender/connections.h"
 #include "lender/notes.h"
+#include "lender/serve.h"
 #include "lender/sessions.h"
 #include "lender/shelf.h"
 #include "transport/frames.h"

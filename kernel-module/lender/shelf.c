@@ -29,8 +29,8 @@
 #include "base/compat.h"
 #include "base/stats.h"
 #include "lender/borrowers.h"
+#include "lender/connections.h"
 #include "lender/giveback.h"
-#include "lender/listen.h"
 #include "lender/notes.h"
 #include "lender/shelf.h"
 #include "lender/shelf_pages.h"
@@ -46,7 +46,6 @@
 
 u64 tide_lend_bytes;
 u64 tide_reserve_bytes = 64 << 20;
-atomic64_t tide_lent_pages = ATOMIC64_INIT(0);
 static struct vfsmount *tide_mnt;
 
 /* ------------------------------------------------------------------ */

@@ -35,14 +35,11 @@ bool tide_shelf_trimming(struct tide_shelf *shelf);
 void tide_shelf_trim(struct tide_shelf *shelf, u64 pages);
 u64 tide_shelf_fits(u64 bytes);
 
-extern const struct address_space_operations tide_shelf_aops;
-extern atomic64_t tide_lent_pages;
+/* What this guest may lend, set through configfs. */
+extern u64 tide_lend_bytes;
+extern u64 tide_reserve_bytes;
 
-/* What all borrowers have here. */
-static inline u64 tide_shelf_lent(void)
-{
-	return atomic64_read(&tide_lent_pages);
-}
+extern const struct address_space_operations tide_shelf_aops;
 
 static inline bool tide_shelf_owns(const struct address_space *mapping)
 {

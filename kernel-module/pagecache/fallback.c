@@ -9,6 +9,7 @@
 
 #include "base/stats.h"
 #include "borrower/fetch.h"
+#include "pagecache/fallback.h"
 #include "pagecache/readahead.h"
 
 /*

@@ -11,12 +11,11 @@
 #include <linux/spinlock.h>
 #include <linux/workqueue.h>
 
-#include "borrower/catalog.h"
+#include "borrower/catalog_pages.h"
 #include "borrower/catalog_table.h"
 #include "borrower/object.h"
 #include "pagecache/file.h"
 #include "pagecache/filesystem.h"
-#include "pagecache/mapping.h"
 #include "pagecache/sequential.h"
 
 #define TIDE_RESERVE		512	/* descriptors ready for the put path */
@@ -36,6 +35,17 @@ static void tide_file_free(struct tide_object *object)
 
 	tide_sequential_free(file);
 	kmem_cache_free(tide_file_cache, file);
+}
+
+/**
+ * tide_object_is_file() - is an object a file?
+ * @object: the object
+ *
+ * Devices have a front end of their own.
+ */
+bool tide_object_is_file(const struct tide_object *object)
+{
+	return object->free == tide_file_free;
 }
 
 static struct tide_file *tide_file_alloc(void)
@@ -238,50 +248,4 @@ void tide_file_drop(struct tide_file *file, pgoff_t first, pgoff_t last)
 {
 	tide_sequential_drop(file, first, last);
 	tide_object_drop(&file->object, first, last);
-}
-
-/* Nothing is put, recorded or hooked from here on. Returns false if that was so before. */
-static bool tide_file_end(struct tide_file *file)
-{
-	unsigned long flags;
-	bool alive;
-
-	tide_object_lock(&file->object, flags);
-	tide_unhook_mapping(file);
-	alive = tide_object_end(&file->object);
-	tide_object_unlock(&file->object, flags);
-	return alive;
-}
-
-/**
- * tide_file_kill() - forget a file: its inode is deleted or its mount is gone
- * @file: the descriptor; the caller has a reference
- *
- * Context: process.
- */
-void tide_file_kill(struct tide_file *file)
-{
-	bool known = tide_file_end(file);
-
-	tide_file_drop(file, 0, ULONG_MAX);
-	if (known)
-		tide_object_forget(&file->object);
-}
-
-/* Devices have a front end of their own, and are no files. */
-static void tide_kill(struct tide_object *object, void *unused)
-{
-	if (object->free == tide_file_free)
-		tide_file_kill(tide_file_of(object));
-}
-
-/**
- * tide_files_kill() - forget all files of a file system, or all
- * @sb: being unmounted, or NULL
- *
- * Context: process.
- */
-void tide_files_kill(const struct super_block *sb)
-{
-	tide_table_for_each(sb, tide_kill, NULL);
 }

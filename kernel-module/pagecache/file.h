@@ -6,6 +6,7 @@
 #include <linux/fs.h>
 #include <linux/types.h>
 
+#include "borrower/catalog_table.h"
 #include "borrower/object.h"
 
 struct tide_sequential;
@@ -41,13 +42,12 @@ static inline void tide_file_put(struct tide_file *file)
 	tide_object_put(&file->object);
 }
 
+bool tide_object_is_file(const struct tide_object *object);
 int tide_files_init(void);
 void tide_files_exit(void);
 struct tide_file *tide_file_peek(struct inode *inode);
 struct tide_file *tide_file_find(struct inode *inode);
 struct tide_file *tide_file_find_or_reserve(struct inode *inode);
 void tide_file_drop(struct tide_file *file, pgoff_t first, pgoff_t last);
-void tide_file_kill(struct tide_file *file);
-void tide_files_kill(const struct super_block *sb);
 
 #endif /* TIDE_FILE_H */

@@ -39,6 +39,7 @@
 #include "pagecache/ftrace.h"
 #include "pagecache/ghost.h"
 #include "pagecache/inflight.h"
+#include "pagecache/kill.h"
 #include "pagecache/mapping.h"
 #include "pagecache/sequential.h"
 #include "pagecache/superblock.h"

@@ -1,36 +1,18 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
-/* What a pool would be worth: the same hooks, no pages: ghost.c. */
-#ifndef TIDE_GHOST_H
-#define TIDE_GHOST_H
+/* What ghost mode is told of files: ghost.c. */
+#ifndef TIDE_PAGECACHE_GHOST_H
+#define TIDE_PAGECACHE_GHOST_H
 
 #include <linux/fs.h>
-#include <linux/jump_label.h>
 #include <linux/mm.h>
-#include <linux/types.h>
 
-#include "base/missratio.h"
+#include "borrower/ghost.h"
 
-enum tide_ghost_mode {
-	TIDE_GHOST_OFF,
-	TIDE_GHOST_NON_INCLUSIVE,
-	TIDE_GHOST_EXCLUSIVE,
-};
-
-DECLARE_STATIC_KEY_FALSE(tide_ghost_on);
-
-int tide_ghost_switch(enum tide_ghost_mode mode);
-enum tide_ghost_mode tide_ghost_mode(void);
-int tide_ghost_show(char *page);
 void tide_ghost_evicted(struct address_space *mapping, struct folio *folio);
 void tide_ghost_added(struct address_space *mapping, struct folio *folio);
 void tide_ghost_dirtied(struct address_space *mapping, struct folio *folio);
 void tide_ghost_drop(struct inode *inode, pgoff_t first, pgoff_t last);
 void tide_ghost_unmounted(struct super_block *sb);
-
-/* The hooks ask this first: a jump that is not taken while the mode is off. */
-#define tide_ghost_is_on()	static_branch_unlikely(&tide_ghost_on)
-
-extern u32 tide_ghost_threshold;
 
 /*
  * May a page of this folio be one that ghost mode follows? No, mostly. A folio
@@ -51,4 +33,4 @@ static __always_inline bool tide_ghost_follows(const struct address_space *mappi
 	       folio_nr_pages(folio) > TIDE_CURVE_BLOCK;
 }
 
-#endif /* TIDE_GHOST_H */
+#endif /* TIDE_PAGECACHE_GHOST_H */

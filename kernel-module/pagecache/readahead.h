@@ -28,7 +28,4 @@ void tide_get_readahead(struct readahead_control *rac,
 int tide_get_read_folio(struct file *file, struct folio *folio,
 			const struct address_space_operations *orig);
 
-/* fallback.c */
-void tide_read_from_disk(struct tide_read *read);
-
 #endif /* TIDE_READAHEAD_H */

@@ -6,6 +6,7 @@
  * (readahead.c does), so that it can be tested by itself (control/selftest.c).
  */
 #include "base/broken.h"
+#include "borrower/catalog_pages.h"
 #include "pagecache/split.h"
 
 /**

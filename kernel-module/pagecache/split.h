@@ -3,7 +3,6 @@
 #ifndef TIDE_SPLIT_H
 #define TIDE_SPLIT_H
 
-#include "borrower/catalog.h"
 #include "borrower/peer.h"
 
 /* What becomes of a folio of a window. */

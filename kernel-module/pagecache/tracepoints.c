@@ -1,18 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * Where the borrower's side looks into the kernel. Puma patched the kernel and
- * used cleancache (gone since 5.17); this needs a stock one:
- *
- *	eviction	tracepoint mm_filemap_delete_from_page_cache
- *	instantiation	tracepoint mm_filemap_add_to_page_cache
- *	dirtying	tracepoint writeback_dirty_folio
- *	miss		->readahead and ->read_folio of the inode: mapping.c
- *	changes that go round these	ftrace.c
- *
- * All of them are in while there is a peer or ghost mode is on, and none
- * otherwise, so that a module without either costs nothing; without a peer the
- * tracepoints serve ghost mode only. What was already changing a file when they
- * were put in is inflight.c's concern.
+ * Evictions, instantiations and dirtying, as the kernel's tracepoints tell of them.
+ * Without a peer they serve ghost mode only.
  */
 #define pr_fmt(fmt) KBUILD_MODNAME ": " fmt
 
@@ -21,7 +10,7 @@
 #include <linux/tracepoint.h>
 
 #include "base/broken.h"
-#include "borrower/catalog.h"
+#include "borrower/catalog_pages.h"
 #include "borrower/catalog_table.h"
 #include "borrower/object.h"
 #include "borrower/peer.h"
@@ -29,19 +18,13 @@
 #include "pagecache/eviction.h"
 #include "pagecache/file.h"
 #include "pagecache/filesystem.h"
-#include "pagecache/ftrace.h"
 #include "pagecache/ghost.h"
-#include "pagecache/inflight.h"
 #include "pagecache/mapping.h"
 #include "pagecache/sequential.h"
 #include "pagecache/superblock.h"
 #include "pagecache/tracepoints.h"
 
 DEFINE_STATIC_KEY_FALSE(tide_has_peers);
-
-/* ------------------------------------------------------------------ */
-/* tracepoints							       */
-/* ------------------------------------------------------------------ */
 
 /*
  * These are called for every page that comes or goes, most of which are of no
@@ -178,7 +161,14 @@ static void tide_match_tracepoint(struct tracepoint *tp, void *unused)
 			tide_probes[i].tp = tp;
 }
 
-static int tide_probes_install(void)
+/**
+ * tide_probes_install() - see what is evicted, added and dirtied from here on
+ *
+ * Context: process.
+ * Return: 0, or a negative errno with a log line that names what is missing, and then
+ * tide_probes_remove() is to follow.
+ */
+int tide_probes_install(void)
 {
 	int i, err;
 
@@ -197,7 +187,12 @@ static int tide_probes_install(void)
 	return 0;
 }
 
-static void tide_probes_remove(void)
+/**
+ * tide_probes_remove() - see nothing of it any more
+ *
+ * Context: process. What has been seen has been dealt with when this returns.
+ */
+void tide_probes_remove(void)
 {
 	int i;
 
@@ -209,124 +204,4 @@ static void tide_probes_remove(void)
 		probe->on = false;
 	}
 	tracepoint_synchronize_unregister();
-}
-
-/* ------------------------------------------------------------------ */
-/* install and remove						       */
-/* ------------------------------------------------------------------ */
-
-static void tide_hooks_take_out(void)
-{
-	tide_probes_remove();
-	tide_supers_forget();
-	tide_wrappers_remove();
-	tide_gate_forget();
-}
-
-static unsigned int tide_hooks_users;
-
-/**
- * tide_hooks_hold() - put all hooks in, unless they are
- *
- * Context: process, callers take turns.
- * Return: 0, or a negative errno with a log line that names what is missing;
- * then no hook is in that was not before.
- */
-int tide_hooks_hold(void)
-{
-	int err = 0;
-
-	if (!tide_hooks_users)
-		err = tide_wrappers_install() ?: tide_probes_install();
-	if (err)
-		tide_hooks_take_out();
-	else
-		tide_hooks_users++;
-	return err;
-}
-
-/**
- * tide_hooks_release() - take all hooks out if nobody else needs them
- *
- * Context: process, callers take turns.
- */
-void tide_hooks_release(void)
-{
-	if (!--tide_hooks_users)
-		tide_hooks_take_out();
-}
-
-/**
- * tide_hooks_hold_for_peer() - the same, and they do their work for a peer
- *
- * Context: process, callers take turns.
- * Return: what tide_hooks_hold() returns.
- */
-int tide_hooks_hold_for_peer(void)
-{
-	int err = tide_hooks_hold();
-
-	if (!err)
-		static_branch_inc(&tide_has_peers);
-	return err;
-}
-
-/**
- * tide_hooks_release_from_peer() - a peer is gone
- *
- * After the last one no file is added once the probes that saw it have ended.
- * Those that there are go before the wrappers do, which watch over them.
- *
- * Context: process, callers take turns.
- */
-void tide_hooks_release_from_peer(void)
-{
-	static_branch_dec(&tide_has_peers);
-	if (!static_key_enabled(&tide_has_peers)) {
-		tracepoint_synchronize_unregister();
-		tide_files_kill(NULL);
-	}
-	tide_hooks_release();
-}
-
-/**
- * tide_hooks_are_in() - is every hook in place now?
- */
-bool tide_hooks_are_in(void)
-{
-	return READ_ONCE(tide_hooks_users);
-}
-
-/**
- * tide_hooks_exit() - leave no code of ours behind; nobody holds the hooks
- *
- * Context: process.
- */
-void tide_hooks_exit(void)
-{
-	tide_mapping_retire();
-	/*
-	 * Tasks that have fetched a pointer to our code but not run it, tasks
-	 * inside it, tasks that are about to return from it.
-	 */
-	synchronize_rcu_tasks();
-	tide_mapping_wait();
-	tide_gate_wait_empty();
-	synchronize_rcu_tasks();
-}
-
-/**
- * tide_hooks_init() - find out whether all hooks can be put in
- *
- * Return: 0, or a negative errno with a log line that names what is missing.
- */
-int tide_hooks_init(void)
-{
-	int err = tide_mapping_init() ?: tide_hooks_hold();
-
-	if (err)
-		tide_hooks_exit();
-	else
-		tide_hooks_release();
-	return err;
 }

@@ -24,8 +24,8 @@
 #include <linux/slab.h>
 
 #include "base/stats.h"
-#include "borrower/catalog.h"
-#include "borrower/fetch.h"
+#include "borrower/catalog_pages.h"
+#include "borrower/disk_latency.h"
 #include "borrower/object.h"
 #include "pagecache/file.h"
 #include "pagecache/inflight.h"

@@ -20,6 +20,8 @@ from bed.tidepool import MIB, wait_until
 from bed.workload import end_stress, finish_stress, start_stress, stress, wrong_pages
 
 RAW = Disk("128M", None)
+GHOST_MIB = 24
+AHEAD = 8  # pages that are followed may be among those that are read ahead
 BROKEN = "BLOCK_WRITE,BLOCK_DISCARD,BLOCK_ERROR,BLOCK_RESUME,BLOCK_SPANS,BLOCK_READS"
 BELOW = "/dev/mapper/below"
 LIMITS = ("logical_block_size", "physical_block_size", "optimal_io_size", "stable_writes")
@@ -301,6 +303,49 @@ def test_resized(connected: tuple[Pair, bool]) -> None:
         assert not _differs(pair, DISK, 8)
         assert pair.borrower.run(f"dmsetup load {NAME} --table '0 {sectors + 8} tidepool - {DISK}'").code != 0
         assert f"tidepool: {SMALL}" in pair.borrower.sh("dmesg | grep 'device-mapper: table' | tail -n 1")
+
+
+def _curve(pair: Pair) -> dict[str, float]:
+    """How many pages ghost mode follows, how many reads it has seen of these, and what the largest pool would hit."""
+    lines = [line.split() for line in pair.b.get("ghost_curve").splitlines()]
+    return {"hit_ratio": float(lines[0][-1])} | {line[0]: float(line[-1]) for line in lines}
+
+
+@once
+def test_ghost_mode_follows_it(connected: tuple[Pair, bool]) -> None:
+    """Without a lender: what is written and read are puts and hits; what is changed or may be is known no more."""
+    pair, _ = connected
+    borrower = pair.borrower
+    pair.disconnect()
+    try:
+        for strategy, copies in (("NonInclusive", AHEAD), ("Exclusive", 0)):
+            pair.b.set("ghost", strategy)
+            with Device(pair) as fast:
+                _random(pair, GHOST_MIB)
+                borrower.sh(f"dd if=/tmp/data of={PATH} bs=64k oflag=direct")
+                written = _curve(pair)["samples"]
+                assert written > 100
+                borrower.sh(f"dd if={PATH} of=/dev/null bs=64k count={GHOST_MIB * 16} iflag=direct")
+                read = _curve(pair)
+                assert read["sampled_references"] == written, "each block was read once"
+                assert read["hit_ratio"] > 0.9
+                assert read["samples"] == (written if copies else 0), "a hit leaves an exclusive pool"
+                borrower.drop_caches(1)
+                borrower.sh(f"dd if={PATH} of=/dev/null bs=64k count={GHOST_MIB * 16}")
+                assert 0 <= _curve(pair)["samples"] - read["samples"] <= copies, "and that has no copies"
+                borrower.sh(f"dd if=/tmp/data of={PATH} bs=7680 oflag=direct")
+                assert _curve(pair)["samples"] <= AHEAD, "what is written in parts of blocks is not put"
+                borrower.sh(f"dd if=/tmp/data of={PATH} bs=64k oflag=direct")
+                assert written <= _curve(pair)["samples"] <= written + copies
+                fast.dmsetup(f"suspend {NAME}; dmsetup resume {NAME}")
+                assert _curve(pair)["samples"] == 0, "suspended"
+                borrower.sh(f"dd if=/tmp/data of={PATH} bs=64k oflag=direct")
+            assert _curve(pair)["samples"] == 0, "the device is gone"
+            pair.b.set("ghost", "Off")
+    finally:
+        pair.b.set("ghost", "Off")
+        borrower.sh("rm -f /tmp/data")
+        pair.connect(size=100 * MIB, more=PATIENT)
 
 
 @once

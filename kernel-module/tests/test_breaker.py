@@ -23,7 +23,8 @@ SLOW_IOPS = 15  # of a disk that any pool is faster than, also on a busy test ma
 SLOWER_IOPS = 2  # the same where 1 MiB is read at a time,
 NARROW = 6e5  # and bytes a second of a wire that takes longer for these, and no time for a page
 VERY_PATIENT = {"deadline_us": 20_000_000}
-NEVER = "59000000 60000000"
+PINGS_SECONDS = 4  # for as many pings as it takes
+NEVER, SOON = "59000000 60000000", "100000 200000"
 BY_SHORT, BY_LONG, BY_DISK = "by-short", "by-long", "by-disk"
 MODES: dict[str, dict[str, object]] = {
     BY_SHORT: {"breaker": "Thresholds", "breaker_short": PINGS_US, "breaker_long": NEVER},
@@ -256,6 +257,35 @@ def test_a_lender_that_is_gone_takes_no_buffers(kernel: str) -> None:
         stress(borrower, "fill /mnt/file mib=16")
         pair.evict()
         assert pair.borrowed()["puts"] > 16 * 256 * 0.95
+        pair.assert_clean()
+
+
+def test_a_lender_that_is_back_is_asked_at_once(kernel: str) -> None:
+    """It was left alone because nobody answered. Whoever reads when it is back finds its pages there."""
+    with (pair := Pair(kernel, lender_mem="256M", relay=True)) as (borrower, _):
+        wire = relay_of(pair)
+        pair.b.load(f"put_buffers={BUFFERS}")
+        pair.connect(size=64 * MIB, more={**PATIENT, **MODES[BY_SHORT]})
+        lender = f"lenders/{pair.name}"
+        stress(borrower, f"fill /mnt/file mib={STREAM_MIB}")
+        pair.evict()
+        held = pair.borrowed()["catalog_pages"]
+        assert held > STREAM_MIB * 256 * 0.9
+        for lost in (1, 2):
+            pair.b.set(f"{lender}/breaker_short", SOON)
+            time.sleep(PINGS_SECONDS)
+            wire.cut = True
+            pair.b.wait_state(lender, "Connecting", timeout=60)
+            assert pair.borrowed()["breaker_opened"] >= lost, pair.borrowed()
+            wire.cut = False
+            wait_until("it goes on", lambda lost=lost: pair.borrowed()["resumes"] == lost, timeout=60, every=0.05)
+            pair.b.set(f"{lender}/breaker_short", NEVER)  # a busy test machine is no slow lender
+            before = pair.borrowed()
+            borrower.drop_caches(1)
+            stress(borrower, "sequential /mnt/file passes=1")
+            after = pair.borrowed()
+            assert after["get_skipped"] - before["get_skipped"] < held * 0.1, "asked at once"
+            assert after["get_hits"] - before["get_hits"] > held * 0.9
         pair.assert_clean()
 
 

@@ -17,7 +17,7 @@ from bed.tidepool import MIB, wait_until
 from bed.workload import finish_stress, running, start_stress, stress
 
 FILES = 1500
-SMALL_FILES = 2_500
+SMALL_FILES, MANY_FILES = 2_500, 60_000
 MOST_PER_SMALL_FILE = 320  # bytes
 LEFT = 512  # pages of a pool that is made small
 FEW = 2048  # pages of a small pool, 8 MiB
@@ -153,6 +153,24 @@ def test_many_small_files(pair: Pair) -> None:
     cost = (full - catalog_bytes(borrower)) / files
     print(f"{cost:.0f} bytes for a file of one page, {files} files")
     assert cost <= MOST_PER_SMALL_FILE
+
+
+@pytest.mark.long
+def test_thirty_times_more_files_than_pages(pair: Pair) -> None:
+    """Twice, through 8 MiB: what is remembered is that of the pages that are there, and none is mistaken."""
+    borrower, files = pair.borrower, f"many /mnt/tree files={MANY_FILES} pages=1"
+    pair.l.set(f"borrowers/{NAME}/quota_bytes", FEW * 4096)
+    empty = catalog_bytes(borrower)
+    stress(borrower, f"{files} write=1", timeout=1800)
+    for _ in range(2):
+        pair.evict()
+        stress(borrower, files, timeout=1800)
+    pair.evict()
+    cost, known = catalog_bytes(borrower) - empty, pair.b.stats()["files"]
+    print(f"\n{known} files known of {MANY_FILES}, {cost} bytes; {pair.borrowed()}")
+    assert pair.borrowed()["puts"] > FEW
+    assert known <= FEW + SLACK + FORGOTTEN
+    assert cost <= (FEW + SLACK + FORGOTTEN) * MOST_PER_SMALL_FILE
 
 
 @contextmanager

@@ -60,6 +60,41 @@ def test_one_that_does_not_is_named(module: Path, file: str, name: str, fault: s
     assert fault in line
 
 
+@pytest.mark.parametrize(
+    ("file", "code", "call"),
+    [
+        ("borrower/object.c", "tide_object_put(NULL)", "tide_object_put of borrower/catalog_table"),
+        ("lender/borrowers.c", "wake_up(&tide_connections_wait)", "tide_connections_wait of lender/connections"),
+        ("borrower/breaker_state.h", "tide_breaker_update(NULL)", "tide_breaker_update of borrower/breaker"),
+    ],
+)
+def test_a_circle_of_calls_is_named(module: Path, file: str, code: str, call: str) -> None:
+    """A function, a variable, and what a header itself does; not what is only written about."""
+    path = module / file
+    text = path.read_text()
+    path.write_text(f'{text}\n/* {code} */\n#define NAME "{code}"\n')
+    assert check(module)[0] == 0
+    path.write_text(f"{text}\nstatic void one(void)\n{{\n\t{code};\n}}\n")
+    exit_code, said = check(module)
+    assert exit_code == 1
+    assert all(line.startswith("layers: calls in a circle: ") for line in said.splitlines())
+    assert f"{file.partition('.')[0]} -> {call}" in said
+
+
+@pytest.mark.parametrize(
+    ("name", "declaration"), [("tide_listen", "int tide_listen(void);"), ("tide_port", "extern u16 tide_port;")]
+)
+def test_what_another_header_declares_is_named(module: Path, name: str, declaration: str) -> None:
+    """Else it would not be known whose it is."""
+    own, other = module / "lender/listen.h", module / "lender/serve.h"
+    assert declaration in own.read_text()
+    own.write_text(own.read_text().replace(declaration, ""))
+    other.write_text(other.read_text().replace("struct", f"{declaration}\n\nstruct", 1))
+    exit_code, said = check(module)
+    assert exit_code == 1
+    assert f"layers: lender/listen.c defines {name}, which lender/serve.h declares" in said.splitlines()
+
+
 def test_a_socket_outside_the_transport_is_named(module: Path) -> None:
     """Whoever has a connection has no socket."""
     file = module / "lender/serve.c"

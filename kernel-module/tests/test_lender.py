@@ -17,7 +17,7 @@ from bed.protocol import EVICTED, EVICTED_BEFORE, GET_MAX, MOST, KeyPair, Limits
 from bed.tidepool import MIB, wait_until
 from bed.workload import running, stress
 
-FILES = 3_000
+FILES, MILLION = 3_000, 1_000_000
 GRANT = 8 * MIB
 SLACK = MIB  # two connections, and what the slab allocator has begun
 A_MINUTE = 60.0
@@ -25,6 +25,7 @@ TRICKLE_SECONDS = 120
 CONTROL_SECONDS = 10.0  # who waits for the reply to be taken waits for half a minute
 OWN_MIB, LENT_MIB, MORE_MIB = 50, 100, 40
 LRU_GEN = "/sys/kernel/mm/lru_gen/enabled"
+FIRST_HOST = 16  # of the addresses that strangers come from, as in stress/network.c
 ALL = 1 << 60  # behind the last page, or the latest version
 MANY = 1_500
 NOTES = 1024  # of pages that are gone, in a small pool
@@ -99,6 +100,19 @@ def test_many_files_cost_no_more_than_the_grant(kernel: str) -> None:
         assert figures["lent_pages"] * 4096 > GRANT * 0.9
         assert lost < GRANT + SLACK
         pair.assert_clean()
+
+
+@pytest.mark.long
+def test_a_million_files_cost_no_more_than_the_grant(pair: Pair) -> None:
+    """Each of one page, and all of them put: what the lender remembers of those that went is within the grant, too."""
+    with borrowing(pair, GRANT) as borrower:
+        before = kept_bytes(pair.lender)
+        borrower.put_files(MILLION)
+        lost = kept_bytes(pair.lender) - before
+        print(f"\n{borrower.stored} puts, {pair.lent()['lent_pages']} pages lent, {lost / MIB:.1f} MiB lost")
+        assert borrower.stored == MILLION
+        assert lost < GRANT + SLACK
+        hear(borrower, lambda: len(borrower.told(MILLION)) >= MILLION - pair.lent()["lent_pages"])
 
 
 def test_forget_of_a_range_spares_what_was_put_later(pair: Pair) -> None:
@@ -198,16 +212,19 @@ def test_what_is_told_is_true(pair: Pair) -> None:
         assert borrower.hits == pages - len(borrower.told(pages))
 
 
-def test_trickling_strangers_lock_nobody_out(pair: Pair) -> None:
+@pytest.mark.parametrize(("addresses", "most"), [(1, 8), (8, 32)])
+def test_trickling_strangers_lock_nobody_out(pair: Pair, addresses: int, most: int) -> None:
     """Forty half-open handshakes that send a byte a second: a paired borrower connects; they are cut at their time."""
-    trickle = f"stress half-open {LENDER_ADDRESS} connections=40 seconds={TRICKLE_SECONDS} every=1000"
+    strangers = " ".join(str(FIRST_HOST + number) for number in range(addresses))
+    pair.borrower.sh(f"for host in {strangers}; do ip addr replace 10.7.0.$host/24 dev eth0; done")
+    half_open = f"stress half-open {LENDER_ADDRESS} connections=40 addresses={addresses}"
     pair.l.lend(NAME, quota=64 * MIB)
-    with running(pair.borrower, trickle, 1):
+    with running(pair.borrower, f"{half_open} seconds={TRICKLE_SECONDS} every=1000", 1):
         wait_until("strangers are there", lambda: int(pair.lender.sh(PORT_LINE)) > 0)
         pair.b.load()
         pair.b.borrow(NAME, address=LENDER_ADDRESS, size=64 * MIB)
         pair.b.wait_state(f"lenders/{NAME}", "Connected", timeout=TRICKLE_SECONDS / 4)
-        assert int(pair.lender.sh(PORT_LINE)) <= 8 + 3
+        assert int(pair.lender.sh(PORT_LINE)) <= most + 3
         wait_until("the strangers are gone", lambda: int(pair.lender.sh(PORT_LINE)) == 3, timeout=TRICKLE_SECONDS / 2)
         pair.b.unload()
     pair.l.remove_peers()

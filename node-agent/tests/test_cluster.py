@@ -6,6 +6,7 @@ import asyncio
 import json
 from collections.abc import Awaitable, Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 from cast import eventually, token_of
@@ -13,6 +14,7 @@ from objects import machine
 
 from tidepool_agent import report
 from tidepool_agent.cluster import Cluster
+from tidepool_agent.provider import Ended
 from tidepool_agent.report import Finding
 from tidepool_api import GuestKey, MemoryGuest, cadence
 from tidepool_api.kube import Access, Api
@@ -26,7 +28,7 @@ def guest(namespace: str, name: str = "g", **labels: str) -> MemoryGuest:
     return report.guest(machine(name, namespace=namespace, labels=labels), "here", Finding(), (), None)
 
 
-def with_cluster(server: Server, folder: Path, job: Callable[[Cluster], Awaitable[None]]) -> None:
+def with_cluster(server: Server, folder: Path, job: Callable[[Cluster], Awaitable[None]], *sources: Any) -> None:
     """Does something as the agent of the node `here`."""
     known = json.loads(server.kubeconfig().read_text())["clusters"][0]["cluster"]
     token = folder / "token"
@@ -34,7 +36,7 @@ def with_cluster(server: Server, folder: Path, job: Callable[[Cluster], Awaitabl
     api = Api(Access.by_token(known["server"], authority=Path(known["certificate-authority"]), token=token))
 
     async def run() -> None:
-        cluster = Cluster(api, "here", (), lambda _: None)
+        cluster = Cluster(api, "here", sources, lambda _: None)
         await cluster.start()
         await job(cluster)
 
@@ -92,3 +94,51 @@ def test_figures_wait_longer_where_there_is_more(
         assert own.figures_wait.total_seconds() >= 300
 
     with_cluster(cluster, tmp_path, job)
+
+
+class Instances:
+    """A source in which one machine has ended."""
+
+    def __init__(self, uid: str) -> None:
+        self.synced = asyncio.Event()
+        self.uid = uid
+
+    def start(self, _: asyncio.AbstractEventLoop) -> None:
+        self.synced.set()
+
+    def machines(self) -> dict[GuestKey, Any]:
+        return {}
+
+    def machine(self, _: GuestKey) -> None:
+        return None
+
+    def ended(self, _: GuestKey) -> Ended:
+        return Ended(self.uid, "VMI g is Failed")
+
+
+def test_how_a_machine_ended_is_said_once_and_nothing_else_that_was_true_of_it(
+    cluster: Server, namespace: str, tmp_path: Path
+) -> None:
+    """Of that machine: another one under its name, whose MemoryGuest is still to come, says nothing of it."""
+    key, fresh = GuestKey(namespace, "g"), guest(namespace, team="a")
+
+    def said() -> tuple[Any, ...]:
+        found = cluster.get("tguest", "g", "-n", namespace)
+        conditions = [(one["type"], one["reason"], one["message"]) for one in found["status"]["conditions"]]
+        return found["metadata"]["labels"], conditions, {name for name, one in found["status"].items() if one}
+
+    async def job(own: Cluster) -> None:
+        await own.claim(fresh)
+        await own.write_guest(fresh)
+        await seen(lambda: key in own.guests())
+        assert own.ended(key) == "VMI g is Failed"
+        await own.write_ended(key, own.ended(key))
+        version = cluster.get("tguest", "g", "-n", namespace)["metadata"]["resourceVersion"]
+        assert said() == ({"team": "a"}, [("Ready", "Ended", "VMI g is Failed")], {"conditions", "observedAt", "role"})
+        await own.write_ended(key, own.ended(key))
+        assert cluster.get("tguest", "g", "-n", namespace)["metadata"]["resourceVersion"] == version
+        source.uid = "another"
+        assert own.ended(key) == ""
+
+    source = Instances(fresh.spec.vm.uid)
+    with_cluster(cluster, tmp_path, job, source)

@@ -62,10 +62,13 @@ class Remains:
         return {}
 
     def guests(self) -> dict[Any, Any]:
-        return {("default", name): {"metadata": {"namespace": "default", "name": name}} for name in "ab"}
+        return {GuestKey("default", name): {"metadata": {"namespace": "default", "name": name}} for name in "ab"}
 
     def terminating(self) -> list[Any]:
         return [pairing(terminating=True)]
+
+    def ended(self, _: GuestKey) -> str:
+        return ""
 
     async def let_go(self, guest: Any) -> None:
         self.tried.append(GuestKey.of(guest).name)
@@ -83,6 +86,27 @@ def test_one_object_that_cannot_be_tidied_up_holds_up_no_other(status: int, trie
     tools: Any = type("Tools", (), {"cluster": remains})
     asyncio.run(Controller(tools, "tidepool-system")._settle())  # noqa: SLF001 - `run` goes on for ever
     assert remains.tried == tried
+
+
+class Failed(Remains):
+    """Of the guests that are gone, one whose instance is still there, and says how it ended."""
+
+    def __init__(self) -> None:
+        super().__init__(Refused(422, "apply", "no"))
+
+    def ended(self, key: GuestKey) -> str:
+        return "VMI a is Failed" if key.name == "a" else ""
+
+    async def write_ended(self, key: GuestKey, words: str) -> None:
+        self.tried.append(f"{key.name}: {words}")
+
+
+def test_a_guest_whose_instance_has_ended_is_not_let_go_but_says_so() -> None:
+    """Its ends of pairings are released like those of one that is gone."""
+    remains = Failed()
+    tools: Any = type("Tools", (), {"cluster": remains})
+    asyncio.run(Controller(tools, "tidepool-system")._settle())  # noqa: SLF001 - `run` goes on for ever
+    assert remains.tried == ["a: VMI a is Failed", "b", *BOTH]
 
 
 class Recorder:

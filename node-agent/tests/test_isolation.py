@@ -190,6 +190,38 @@ def test_who_a_guest_is_says_its_own_nodes_agent_alone(
     here.apply(claimed, status=True)
 
 
+def test_the_operator_says_in_a_dead_agents_place_what_is_still_lent_and_nothing_else(
+    cluster: Server, agents: Callable[..., Agent], namespace: str
+) -> None:
+    """Its right to patch the status of guests is one to a condition, and to no identity, address or figure."""
+    here, operator = agents("here", namespace), f"system:serviceaccount:{NAMESPACE}:tidepool-operator"
+    ready, paired = (
+        {"type": type_, "status": "True", "reason": "Fine", "lastTransitionTime": "2026-01-01T00:00:00Z"}
+        for type_ in ("Ready", "LendingPaired")
+    )
+    seen = {"identity": LENDER, "addresses": ["10.0.0.1"], "conditions": [ready]}
+    here.apply(within(namespace, GUEST))
+    here.apply(within(namespace, GUEST, status=seen), status=True)
+    patch = ("patch", "tguest", "g", "-n", namespace, "--type=merge", "--subresource=status")
+    mine = f"--as={operator}", "--as-group=system:masters"
+    for change in (
+        {"identity": OTHER},
+        {"identity": None},
+        {"addresses": ["10.0.0.66"]},
+        {"role": "Lender"},
+        {"conditions": [paired]},
+        {"conditions": [ready | {"status": "False"}, paired]},
+        {"conditions": [ready, paired], "moduleVersion": "6.6.6"},
+    ):
+        with pytest.raises(Refused, match="is reported by the agent of the guest's node"):
+            cluster.kubectl(*patch, *mine, "-p", json.dumps({"status": change}))
+    said = json.dumps({"status": {"conditions": [ready, paired]}})
+    with pytest.raises(Refused, match="is reported by the agent of the guest's node"):
+        cluster.kubectl(*patch, "-p", said)
+    cluster.kubectl(*patch, *mine, "-p", said)
+    cluster.kubectl(*patch, *mine, "-p", json.dumps({"status": {"conditions": [ready]}}))
+
+
 SECRET = {"apiVersion": "v1", "kind": "Secret", "metadata": {"name": "password"}, "stringData": {"key": "topsecret123"}}
 
 

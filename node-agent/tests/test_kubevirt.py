@@ -273,3 +273,17 @@ def test_whoever_may_not_look_says_so(proc: Path) -> None:
             kubevirt.uri(proc, "c0ffee")
     finally:
         os.seteuid(user)
+
+
+@pytest.mark.parametrize(("phase", "words"), [("Failed", "VMI g is Failed"), ("Succeeded", "VMI g is Succeeded")])
+def test_an_instance_that_has_ended_says_so_in_kubevirts_word(phase: str, words: str) -> None:
+    vmi = without(VMI, lambda d: d["status"].update(phase=phase) or d["metadata"].update(name="g"))
+    found = kubevirt.ended(vmi)
+    assert found is not None
+    assert (found.uid, found.words) == (VMI["metadata"]["uid"], words)
+    assert kubevirt.machine(vmi, [POD]) is None
+
+
+@pytest.mark.parametrize("phase", ["Pending", "Scheduling", "Scheduled", "Running", "Unknown"])
+def test_any_other_has_not(phase: str) -> None:
+    assert kubevirt.ended(without(VMI, lambda d: d["status"].update(phase=phase))) is None

@@ -16,7 +16,7 @@ from typing import Any, TypeVar
 
 from pydantic import ValidationError
 
-from tidepool_agent import consent
+from tidepool_agent import consent, report
 from tidepool_agent.errors import Excluded
 from tidepool_agent.provider import Machine, Source
 from tidepool_api import (
@@ -27,6 +27,7 @@ from tidepool_api import (
     MemoryGuest,
     MemoryPairing,
     ObjectKey,
+    Reason,
     cadence,
     names,
 )
@@ -86,6 +87,12 @@ class Cluster:
         """The machine of that name, if it is one of these."""
         found = next((machine for source in self._sources if (machine := source.machine(key))), None)
         return owned(found, self._home) if found and self._concerns(key) else None
+
+    def ended(self, key: GuestKey) -> str:
+        """How the machine of a MemoryGuest has ended; empty if it has not, or is not known any more."""
+        uid = self._guests.objects.get(key, {}).get("spec", {}).get("vm", {}).get("uid")
+        found = next((ended for source in self._sources if (ended := source.ended(key))), None)
+        return found.words if found and found.uid == uid else ""
 
     def excluded(self, machine: Machine) -> Excluded | None:
         """Why no command may be run in a machine, if none may."""
@@ -156,6 +163,12 @@ class Cluster:
         """Applies the status of a MemoryGuest."""
         status = guest.status.to_dict() | {"observedAt": _seconds()}
         await self._apply(GUESTS.path(*guest.key, "status"), _body(guest) | {"status": status}, self._guests)
+
+    async def write_ended(self, key: GuestKey, words: str) -> None:
+        """Says on a MemoryGuest how its machine has ended, unless it says so already."""
+        present = self.guest(key)
+        if present and not (present.ready and (present.ready.reason, present.ready.message) == (Reason.ENDED, words)):
+            await self.write_guest(report.ended(present, words))
 
     async def write_end(self, pairing: MemoryPairing, end: LenderStatus | BorrowerStatus) -> None:
         """Applies one end of a pairing's status."""

@@ -62,7 +62,8 @@ class Controller:
                 self._changed.clear()
                 await self._settle()
                 self._begun = True
-                leaving = self._cluster.guests().keys() - self._workers.keys()
+                idle = self._cluster.guests().keys() - self._workers.keys()
+                leaving = [key for key in idle if not self._cluster.ended(key)]
                 with contextlib.suppress(TimeoutError):
                     async with asyncio.timeout(LEAVE_EVERY if leaving else SETTLE_EVERY):
                         await self._changed.wait()
@@ -112,10 +113,16 @@ class Controller:
         await asyncio.wait({task})
 
     async def _tidy(self, machines: dict[GuestKey, Machine]) -> None:
-        """Removes what a guest that is gone leaves behind: its MemoryGuest, and the finalizers of its pairings."""
+        """Removes what a guest that is gone leaves behind: its MemoryGuest, and the finalizers of its pairings.
+
+        While its provider has it, its MemoryGuest stays, and says how it ended.
+        """
         for key, guest in list(self._cluster.guests().items()):
-            if key not in machines:
-                await _attempt("let go guest", key, self._cluster.let_go(guest))
+            if key in machines:
+                continue
+            words = self._cluster.ended(key)
+            step = self._cluster.write_ended(key, words) if words else self._cluster.let_go(guest)
+            await _attempt("say how it ended of" if words else "let go", key, step)
         for pairing in self._cluster.terminating():
             for finalizer in orphaned(pairing, self._cluster.node, machines):
                 await _attempt("release pairing", pairing.key, self._cluster.release(pairing, finalizer))

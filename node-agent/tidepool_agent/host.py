@@ -76,6 +76,9 @@ class Host:
         """The machine of that name, if it runs on this host."""
         return self._machines.get(key)
 
+    def ended(self, _key: GuestKey) -> None:
+        """Libvirt does not say of a domain that is off whether it was to be."""
+
     def endpoint(self, _machine: Machine) -> str:
         """Where the libvirt daemon of the machine listens."""
         return uri(self._proc)

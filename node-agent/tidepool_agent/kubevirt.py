@@ -13,7 +13,7 @@ from typing import Any
 
 from tidepool_agent.addresses import interface
 from tidepool_agent.errors import Unreachable
-from tidepool_agent.provider import Machine
+from tidepool_agent.provider import Ended, Machine
 from tidepool_api import GuestKey, Interface, ObjectKey, Provider, parse_quantity
 from tidepool_api.kube import Api, Copy, Object
 from tidepool_api.kube.resources import INSTANCES, PODS
@@ -33,6 +33,7 @@ INTERNAL_LABELS = frozenset(
         "vmi-pod-memory-resource-requests",
     )
 )
+FINAL = frozenset({"Failed", "Succeeded"})  # phases
 COMPUTE = "compute"
 _ODD_AMOUNT = re.compile(r"([0-9]+(?:\.[0-9]+)?(?:[eE][+-]?[0-9]{1,2})?)(m)?")
 
@@ -71,6 +72,11 @@ class Instances:
         """The machine of that name, if it runs on this node."""
         vmi = self._instances.objects.get(key)
         return machine(vmi, self._pods.objects.values()) if vmi else None
+
+    def ended(self, key: GuestKey) -> Ended | None:
+        """How the instance of that name has ended, if it was on this node."""
+        vmi = self._instances.objects.get(key)
+        return ended(vmi) if vmi else None
 
     def endpoint(self, one: Machine) -> str:
         """Where the libvirt daemon of the machine listens."""
@@ -129,6 +135,12 @@ def machine(vmi: dict[str, Any], pods: Iterable[dict[str, Any]]) -> Machine | No
             "uid": metadata["uid"],
         },
     )
+
+
+def ended(vmi: dict[str, Any]) -> Ended | None:
+    """How an instance has ended: as its guest wished, or not. It is there until somebody deletes it."""
+    phase = vmi.get("status", {}).get("phase", "")
+    return Ended(vmi["metadata"]["uid"], f"VMI {vmi['metadata']['name']} is {phase}") if phase in FINAL else None
 
 
 def _migrates(vmi: dict[str, Any]) -> bool:

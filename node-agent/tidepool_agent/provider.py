@@ -42,6 +42,15 @@ class Machine:
         return GuestKey(self.namespace, self.name)
 
 
+@dataclass(frozen=True)
+class Ended:
+    """A virtual machine that was on this node and runs no more, though its provider still has it."""
+
+    uid: str
+    words: str
+    """Its state in its provider's words."""
+
+
 class Source(Protocol):
     """Where machines come from. Apart from `start`, everything is done in the event loop."""
 
@@ -57,6 +66,9 @@ class Source(Protocol):
 
     def machine(self, key: GuestKey) -> Machine | None:
         """The machine of that name, if it runs on this node."""
+
+    def ended(self, key: GuestKey) -> Ended | None:
+        """How the machine of that name has ended, if it has, was on this node, and is still known."""
 
     def endpoint(self, machine: Machine) -> str:
         """The URI of the libvirt daemon that runs the machine; blocks, and raises Unreachable."""

@@ -110,6 +110,13 @@ def guest(
     )
 
 
+def ended(present: MemoryGuest, words: str) -> MemoryGuest:
+    """A MemoryGuest whose machine has ended: nothing that was true of it is any more."""
+    ready = condition(ConditionType.READY, False, Reason.ENDED, words)
+    conditions = merge([one for one in present.status.conditions if one.type == ready.type], ready)
+    return present.model_copy(update={"status": GuestStatus(conditions=conditions)})
+
+
 def head(guest: MemoryGuest) -> tuple[object, ...]:
     """What a MemoryGuest says beside its status."""
     meta = guest.metadata

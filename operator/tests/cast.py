@@ -70,7 +70,7 @@ def role(user: str) -> list[dict[str, Any]]:
         rule(names.GROUP, "memorypairings", "get list watch create patch delete"),
         rule(names.GROUP, "memorypools/status memorypairings/status memorygrants/status memoryquotas/status", "patch"),
         rule(names.GROUP, "memoryguests memorygrants memoryquotas", "get list watch"),
-        rule(names.GROUP, "memoryguests", "patch"),
+        rule(names.GROUP, "memoryguests memoryguests/status", "patch"),
         rule(names.GROUP, "memorypoolclasses", "list watch"),
         rule("", "nodes", "list watch"),
         rule("", "events", "create"),

@@ -65,7 +65,7 @@ class Cluster:
         elsewhere = pairings_elsewhere(namespace, self.state)
         inventory = Inventory(guests, pairings, namespace=namespace, elsewhere=elsewhere)
         there = self.grants.granted(found)
-        return plan(found, inventory, claimed=there.claimed, granted=there.guests, at=LONG_AGO)
+        return plan(found, inventory, claimed=there.claimed, granted=there.guests, ended=there.ended, at=LONG_AGO)
 
     def carry_out(self, namespace: str, made: Plan) -> None:
         found = self.state.pools.get(namespace, "pool")
@@ -267,6 +267,20 @@ def used(cluster: Cluster) -> GrantStatus:
     return grants.status(grant, grants.borrowed(every).get("rich", {}), cluster.state)
 
 
+def test_a_lender_of_another_namespace_that_was_killed_is_said_to_have_failed() -> None:
+    """To whom it is granted, and while it is: else its name is nobody's business."""
+    cluster = rich_and_poor()
+    cluster.grant("rich", {"namespace": "poor"})
+    assert mib(cluster.plan("poor")) == {("b", "rich/l"): 512}
+    cluster.guest("rich", "l", LENDER, ready=False, reason="Ended", message="VMI l is Failed")
+    made = cluster.plan("poor")
+    assert made.assignments == ()
+    assert made.problems[0].message.endswith("; VMI l is Failed (namespace rich): start it again")
+    assert made.problems[1].message == "not ready: rich/l (VMI l is Failed (namespace rich))"
+    cluster.grant("rich", {"namespace": "others"})
+    assert "VMI l" not in str(cluster.plan("poor").problems)
+
+
 def test_what_is_lent_under_a_grant_is_added_up() -> None:
     """By pool; what stays in the namespace is none of it, nor what another grant allows; whose lender is away is."""
     cluster = rich_and_poor()
@@ -375,7 +389,7 @@ def test_so_many_grants_are_written_a_second(monkeypatch: pytest.MonkeyPatch) ->
 
     monkeypatch.setattr(grants.asyncio, "sleep", sleep)
     api: Any = SimpleNamespace(patch=patch)
-    asyncio.run(grants.tell(api, cluster.state))
+    asyncio.run(grants.tell(api, cluster.state, Outcome("grants")))
     assert written == ["a", "b", "c"]
     assert sum(slept) == pytest.approx(3 / cadence.GRANT_WRITES)
 

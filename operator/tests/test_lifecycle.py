@@ -93,6 +93,24 @@ def test_a_dead_agent_changes_nothing_but_what_is_said(agent: Agent, own_operato
         wait_for("Ready again", lambda: agent.status()["phase"] == "Ready")
 
 
+def test_a_lender_that_was_killed_is_said_to_have_failed_also_after_a_restart(
+    agent: Agent, own_operator: OperatorProcess
+) -> None:
+    """Issue 28, fault 9: its agent says it on the MemoryGuest, so that nobody has to remember it."""
+    ended = {"type": "Ready", "status": "False", "reason": "Ended", "message": "VMI l is Failed"}
+    with own_operator:
+        connected_pool(agent)
+        agent.guest("l", LENDS, conditions=[ended | {"lastTransitionTime": "2026-01-01T00:00:00Z"}], memory=None)
+        said = agent.wait_for_reason("Degraded", "NoLenders")
+        assert "VMI l is Failed: start it again" in said["message"]
+        wait_for("pairing gone", lambda: agent.pairing(PAIRING)["metadata"].get("deletionTimestamp"))
+    before = agent.condition("Degraded")
+    with own_operator:
+        agent.pool(size="256Mi")
+        wait_for("another pass", lambda: agent.status()["observedGeneration"] == 2)
+        assert agent.condition("Degraded")["message"] == before["message"]
+
+
 def test_other_namespaces_are_none_of_its_business(
     cluster: Server, namespace: str, own_operator: OperatorProcess
 ) -> None:

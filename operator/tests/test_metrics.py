@@ -5,7 +5,7 @@ from __future__ import annotations
 from prometheus_client import CollectorRegistry
 from world import LONG_AGO, MIB, pairing, pool
 
-from tidepool_api import ConditionType, PoolStatus, condition
+from tidepool_api import ConditionType, GuestKey, PoolStatus, condition
 from tidepool_api.metrics import OPERATOR
 from tidepool_operator.metrics import Metrics
 from tidepool_operator.status import report
@@ -20,6 +20,7 @@ def shown(*, silent: bool = False, degraded: bool = False) -> tuple[Metrics, Col
     judged = [report.Judged(one, report.judge(one, LONG_AGO, {one.spec.lender.node_name} if silent else ()))]
     conditions = (condition(ConditionType.DEGRADED, degraded, "NoLender"),)
     metrics.show(pool(), PoolStatus(hit_ratio="0.97", conditions=conditions), judged)
+    metrics.show_unpaired({GuestKey("ns", "l"): 4096})
     return metrics, registry
 
 

@@ -8,7 +8,7 @@ import pytest
 
 from tidepool_api.kube import Refused
 from tidepool_api_testing.pace import within
-from tidepool_operator.status.outcome import Outcome
+from tidepool_operator.status.outcome import HANGS, Outcome
 
 
 class Server:
@@ -115,3 +115,101 @@ def test_a_server_that_cannot_be_asked_is_no_objects_trouble(status: int) -> Non
 
     with pytest.raises(Refused):
         asyncio.run(Outcome("ns").attempt("pool", "uid", "make pairing a", None, write))
+
+
+class Deaf(Server):
+    """An API server that answers nothing until it is told to; then it refuses everything, or nothing with status 0."""
+
+    def __init__(self) -> None:
+        super().__init__(status=504)
+        self.answers = asyncio.Event()
+
+    async def write(self) -> str:
+        """A write of some object, whose answer may be long in coming."""
+        self.asked += 1
+        await self.answers.wait()
+        if self.status:
+            raise Refused(self.status, "POST /somewhere", "context deadline exceeded", "Timeout")
+        return "written"
+
+    def outcome(self, before: Outcome | None = None) -> Outcome:
+        """Of a new pass, which has little patience."""
+        return Outcome("ns", before, clock=lambda: self.time, patience=0.01)
+
+    async def try_(
+        self, outcome: Outcome, what: str = "make pairing a", *, wish: object = 1, pool: str = "pool", **more: bool
+    ) -> str | None:
+        """One try."""
+        return await outcome.attempt(pool, what, what, wish, self.write, **more)
+
+
+def test_a_write_that_hangs_holds_up_no_pass_and_is_said_and_taken_in_later() -> None:
+    """It is written once, whatever passes there are meanwhile; then it is a refusal like any other, with its reason."""
+
+    async def passes() -> None:
+        server = Deaf()
+        first = server.outcome()
+        async with asyncio.timeout(1):
+            assert await server.try_(first) is None
+        assert "no answer yet: an admission webhook that does not answer" in first.of_pool("pool")[0]
+        assert first.again == pytest.approx(0.01)
+        second = server.outcome(first)
+        await server.try_(second, wish=2)
+        assert (server.asked, second.pools) == (1, {"pool": 1}), "two writes of one object at a time"
+        server.answers.set()
+        await asyncio.sleep(0)
+        third = server.outcome(second)
+        await server.try_(third)
+        assert server.asked == 1
+        assert third.of_pool("pool") == [f"could not make pairing a: context deadline exceeded: {HANGS}"]
+        assert (third.failures, third.again) == (1, 1.0)
+
+    asyncio.run(passes())
+
+
+def test_a_write_that_was_long_in_coming_is_done() -> None:
+    async def passes() -> None:
+        server = Deaf()
+        first = server.outcome()
+        await server.try_(first)
+        server.status = 0
+        server.answers.set()
+        await asyncio.sleep(0)
+        second = server.outcome(first)
+        assert await server.try_(second, wish=2) == "written", "of another wish the old answer is none"
+        assert (server.asked, second.of_pool("pool")) == (2, [])
+
+    asyncio.run(passes())
+
+
+def test_of_a_pool_few_writes_hang_and_another_pool_and_its_own_status_are_written() -> None:
+    async def passes() -> None:
+        server, fine = Deaf(), Server(status=0)
+        outcome = server.outcome()
+        for at in range(10):
+            await server.try_(outcome, f"make pairing {at}")
+        assert server.asked == 4
+        assert sum("not tried while 4 others of pool pool" in one for one in outcome.of_pool("pool")) == 6
+        assert await outcome.attempt("pool", "uid", "write the status of pool pool", None, fine.write, anyway=True)
+        assert await outcome.attempt("other", "uid", "make pairing b", None, fine.write)
+        for at in range(100):
+            await server.try_(outcome, f"make pairing of {at}", pool=f"{at}", anyway=True)
+        assert server.asked == 24, "a namespace takes all threads of those that write"
+        outcome.end()
+
+    asyncio.run(passes())
+
+
+def test_who_no_longer_acts_leaves_no_write_behind() -> None:
+    async def passes() -> None:
+        server = Deaf()
+        outcome = server.outcome()
+        acting = asyncio.create_task(Outcome("ns").attempt("pool", "uid", "change", None, server.write))
+        await server.try_(outcome)
+        acting.cancel()
+        outcome.end()
+        await asyncio.sleep(0)
+        await asyncio.sleep(0)
+        assert asyncio.all_tasks() == {asyncio.current_task()}
+
+    asyncio.run(passes())

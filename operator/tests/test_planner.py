@@ -5,9 +5,23 @@ from __future__ import annotations
 from datetime import timedelta
 
 import pytest
-from world import BORROWER, LENDER, LONG_AGO, MIB, carried_out, guest, mib, pairing, plan, pool, reasons
+from world import (
+    BORROWER,
+    LENDER,
+    LONG_AGO,
+    MIB,
+    TEAM,
+    auto_pool,
+    carried_out,
+    guest,
+    mib,
+    pairing,
+    plan,
+    pool,
+    reasons,
+)
 
-from tidepool_api import MemoryPairing, PoolStatus
+from tidepool_api import MemoryGuest, MemoryPairing, PoolStatus
 from tidepool_operator.planning import planner
 from tidepool_operator.planning.inventory import Inventory, Node
 
@@ -113,6 +127,38 @@ def test_a_lender_that_was_there_lately_is_named() -> None:
     assert problem.message.endswith(
         "guest l did, until the virtual machine failed, was stopped or was deleted: start it again"
     )
+
+
+def killed(name: str, labels: dict[str, str]) -> MemoryGuest:
+    """A guest whose virtual machine was killed, as its agent says."""
+    return guest(name, labels, ready=False, reason="Ended", message=f"VMI {name} is Failed")
+
+
+def test_a_lender_that_was_killed_is_said_to_have_failed() -> None:
+    """Issue 28, fault 9: in its provider's word, for the agent says it on the MemoryGuest, which is still there."""
+    made = plan(pool(), [killed("lender", LENDS), killed("x", {"app": "db"}), guest("b", BORROWS)], [])
+    assert reasons(made) == ["NoLenders", "GuestNotReady"]
+    assert made.problems[0].message.endswith("(lends=yes); VMI lender is Failed: start it again")
+    assert made.problems[1].message == "not ready: lender (VMI lender is Failed)"
+    assert not made.problems[1].leaves_out(made.unserved)
+
+
+def test_it_is_said_also_beside_other_lenders_and_its_pairing_goes_to_one_of_them() -> None:
+    present = [pairing("b", "lender", 512 * MIB)]
+    enough = plan(pool(), [killed("lender", LENDS), guest("other", LENDS), guest("b", BORROWS)], present)
+    assert mib(enough) == {("b", "other"): 512}
+    assert [one.message for one in enough.problems] == ["not ready: lender (VMI lender is Failed)"]
+    short = plan(pool(), [killed("lender", LENDS), guest("other", LENDS, total=300), guest("b", BORROWS)], present)
+    (said,) = (one.message for one in short.problems if one.reason == "InsufficientCapacity")
+    assert "; VMI lender is Failed; " in said
+
+
+def test_a_borrower_that_has_ended_and_one_of_an_automatic_pool() -> None:
+    made = plan(pool(), [guest("l", LENDS), killed("b", BORROWS)], [])
+    assert "VMI b is Failed: start it again" in made.problems[0].message
+    assert reasons(made) == ["NoBorrowers", "GuestNotReady"]
+    (nobody, _) = plan(auto_pool(), [killed("lender", TEAM)], []).problems
+    assert nobody.message.endswith("VMI lender is Failed: start it again")
 
 
 def test_a_lender_under_pressure_is_named_and_until_when() -> None:

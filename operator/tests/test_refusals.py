@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import socket
+import time
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
@@ -50,6 +52,31 @@ def is_refused(server: Server, *arguments: str, body: Any = None) -> bool:
     return False
 
 
+@contextmanager
+def deaf_webhook(server: Server, agent: Agent, *, resources: str, seconds: int = 30) -> Iterator[str]:
+    """A webhook that takes the connection and never answers, for what is written of a pool's pairings; its name."""
+    name = f"deaf.{agent.namespace}.example.com"
+    rule = {"apiGroups": ["*"], "apiVersions": ["*"], "operations": ["*"], "resources": [resources]}
+    with socket.create_server(("127.0.0.1", 0)) as port:
+        hook = {
+            "name": name,
+            "rules": [rule],
+            "clientConfig": {"url": f"https://127.0.0.1:{port.getsockname()[1]}/"},
+            "objectSelector": {"matchLabels": {names.POOL_LABEL: "pool"}},
+            "namespaceSelector": {"matchLabels": {"kubernetes.io/metadata.name": agent.namespace}},
+            "timeoutSeconds": seconds,
+            "admissionReviewVersions": ["v1"],
+            "sideEffects": "None",
+        }
+        kind = "ValidatingWebhookConfiguration"
+        head = {"apiVersion": "admissionregistration.k8s.io/v1", "kind": kind, "metadata": {"name": name}}
+        server.create({**head, "webhooks": [hook]})
+        try:
+            yield name
+        finally:
+            server.kubectl("delete", kind, name)
+
+
 def pairing_of(agent: Agent, borrower: str) -> dict[str, Any]:
     """What the operator would make."""
     spec = {
@@ -86,8 +113,8 @@ def test_one_refused_pairing_holds_up_no_other(agent: Agent, operator: OperatorP
             wait_for(type_, lambda type_=type_: agent.condition(type_).get("status") == "True")  # type: ignore[misc]
             assert "could not make pairing pool.a.l" in agent.condition(type_)["message"]
             assert REFUSED in agent.condition(type_)["message"]
+        wait_for("the other's status", lambda: agent.status("second").get("phase") == "Pending")
         assert not agent.condition("WriteRefused", "second")
-        assert agent.status("second")["phase"] == "Pending"
         series = f'tidepool_pool_refused_writes{{namespace="{agent.namespace}",pool="pool"}} 1.0'
         wait_for("the metric", lambda: series in operator.get("/metrics"))
         assert operator.figure("tidepool_operator_reconcile_errors_total") >= 1
@@ -118,3 +145,42 @@ def test_a_pairing_that_may_not_go_says_so_when_its_pool_is_gone(agent: Agent, o
 def _refusal(agent: Agent) -> dict[str, Any]:
     conditions = agent.pairing(PAIRING)["status"]["conditions"]
     return next((one for one in conditions if one["type"] == "WriteRefused"), {})
+
+
+def test_a_write_that_hangs_holds_up_no_other(agent: Agent, operator: OperatorProcess) -> None:
+    """Two pools; the pairings of one meet a webhook of thirty seconds that never answers.
+
+    The other is served as if there were none, the first says at once that there is no answer, then which webhook it is.
+    """
+    server = agent.server
+    agent.guest("l", LENDS)
+    agent.guest("k", {"memory": "much"})
+    with deaf_webhook(server, agent, resources=names.PAIRINGS) as webhook:
+        wait_for("the webhook is asked", lambda: _hangs(agent))
+        for at in range(12):
+            agent.guest(f"b{at}", BORROWS, address=f"10.0.1.{at}")
+        agent.guest("c", {"memory": "none"}, address="10.0.0.3")
+        begin = time.monotonic()
+        agent.pool(size="16Mi")
+        agent.pool("second", lends="much", borrows="none")
+        wait_for("the other", lambda: "second.c.k" in agent.pairings(), 4)
+        agent.connect("second.c.k")
+        wait_for("the other is said to be ready", lambda: agent.status("second").get("phase") == "Ready", 10)
+        wait_for("no answer is said", lambda: "no answer yet" in agent.condition("WriteRefused").get("message", ""), 10)
+        assert time.monotonic() - begin < 12, "that is how long the API server waits"
+        wait_for("it is named", lambda: webhook in agent.condition("WriteRefused").get("message", ""))
+        assert operator.figure("tidepool_operator_leading") == 1
+    wait_for("pairings", lambda: len(agent.pairings()) == 13, 90)
+    wait_for("no refusal", lambda: not agent.condition("WriteRefused"))
+
+
+def _hangs(agent: Agent) -> bool:
+    """Whether the webhook is asked already."""
+    body = pairing_of(agent, "a")
+    body["metadata"]["labels"] = {names.POOL_LABEL: "pool"}
+    options = ("--validate=false", "--dry-run=server", "--request-timeout=1s", "-f", "-")
+    try:
+        agent.server.kubectl("create", *options, body=body)
+    except Refused:
+        return True
+    return False

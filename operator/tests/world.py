@@ -122,6 +122,7 @@ def guest(
     curve: Mapping[int, float] | None = None,
     references: int = 5000,
     overcommitted: int = 0,
+    message: str = "install qemu-guest-agent",
 ) -> MemoryGuest:
     """A guest; sizes in MiB, waiting in percent of the time, refaults and misses a second.
 
@@ -131,7 +132,7 @@ def guest(
         "type": "Ready",
         "status": str(ready),
         "reason": "Reachable" if ready else reason,
-        "message": "" if ready else "install qemu-guest-agent",
+        "message": "" if ready else message,
         "lastTransitionTime": LONG_AGO,
     }
     overcommitted = min(overcommitted, total)

@@ -13,6 +13,7 @@ import base64
 import itertools
 import logging
 from dataclasses import dataclass, field
+from functools import partial
 from http import HTTPStatus
 from typing import TYPE_CHECKING, Any
 
@@ -30,7 +31,8 @@ from tidepool_operator.cluster.state import NOWHERE, Objects, State
 from tidepool_operator.health import serve
 from tidepool_operator.metrics import Metrics
 from tidepool_operator.reconcile import Reconciler
-from tidepool_operator.status import grants, quotas
+from tidepool_operator.status import grants, quotas, unpaired
+from tidepool_operator.status.outcome import Outcome
 
 if TYPE_CHECKING:
     from tidepool_operator.settings import Settings
@@ -61,6 +63,7 @@ class Operator:
     metrics: Metrics
     silent: frozenset[str] = frozenset()  # nodes whose agent was dead when last looked
     knows: bool = False  # what is there, so that it can plan
+    saying: Outcome = field(default_factory=partial(Outcome, "beside pools"))
     told: dict[tuple[str, str], int] = field(default_factory=dict)  # kind and namespace -> changes that woke somebody
     health: asyncio.Server | None = None
     background: list[asyncio.Task[None]] = field(default_factory=list)
@@ -98,16 +101,22 @@ class Operator:
                 await self.queue.add(namespace)
             self.metrics.leading.set(1)
             log.info("ready: %d namespaces with pools or pairings", len(self.state.namespaces()))
-            await _for_ever("cannot say on grants and quotas what is used", GRANTS_SECONDS, self.tell_on_others)
+            await _for_ever("cannot say on grants, quotas and guests what is used", GRANTS_SECONDS, self.tell_on_others)
         finally:
             self.metrics.leading.set(0)
             await self.queue.stop()
+            self.saying.end()
+            self.metrics.show_unpaired({})
             self.reconciler.step_down()
 
     async def tell_on_others(self) -> None:
-        """Says on each grant who makes use of it, and on each quota what counts against it."""
-        await grants.tell(self.cluster, self.state)
-        await quotas.tell(self.cluster, self.state)
+        """Says on each grant who makes use of it, on each quota what counts against it, on guests what is left over."""
+        self.saying = Outcome("beside pools", self.saying)
+        await grants.tell(self.cluster, self.state, self.saying)
+        await quotas.tell(self.cluster, self.state, self.saying)
+        if not self.heartbeats.is_blind:
+            self.metrics.show_unpaired(await unpaired.tell(self.cluster, self.state, self.heartbeats, self.saying))
+        self.saying.forget_answered()
 
     async def stop(self) -> None:
         """Ends what runs."""

@@ -13,7 +13,7 @@ from tidepool_operator.planning.identities import is_overdue
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from tidepool_api import MemoryPool, PoolStatus
+    from tidepool_api import GuestKey, MemoryPool, PoolKey, PoolStatus
     from tidepool_operator.status.report import Judged
 
 disable_created_metrics()  # type: ignore[no-untyped-call]
@@ -43,6 +43,7 @@ class Metrics:
         self.unattended = gauge(Metric.POOL_UNATTENDED)
         self.overdue_identities = gauge(Metric.POOL_OVERDUE_IDENTITIES)
         self.refused = gauge(Metric.POOL_REFUSED_WRITES)
+        self.unpaired = gauge(Metric.GUEST_UNPAIRED_BYTES)
         self._refused: dict[str, set[str]] = {}  # namespace -> pools that show some
         self.plan_seconds = plan_histogram(Metric.PLAN_SECONDS)
         self.pass_seconds = plan_histogram(Metric.PASS_PLAN_SECONDS)
@@ -69,6 +70,11 @@ class Metrics:
         if status.hit_ratio is not None:
             self.hit_ratio.labels(*key).set(float(status.hit_ratio))
 
+    def show_stuck(self, key: PoolKey) -> None:
+        """Shows a pool that cannot be gone over; its other figures stay as they were."""
+        self.ready.labels(*key).set(0)
+        self.degraded.labels(*key).set(1)
+
     def written(self, kind: str) -> None:
         """Counts a write."""
         self.writes.labels(kind).inc()
@@ -81,6 +87,12 @@ class Metrics:
             self.refused.labels(namespace, pool).set(number)
         if pools:
             self._refused[namespace] = set(pools)
+
+    def show_unpaired(self, held: Mapping[GuestKey, int]) -> None:
+        """Shows how many bytes guests of dead agents lend without a pairing; all others lend none so."""
+        self.unpaired.clear()
+        for guest, size in held.items():
+            self.unpaired.labels(*guest).set(size)
 
     def forget(self, namespace: str, pool: str) -> None:
         """Removes a pool that is gone."""

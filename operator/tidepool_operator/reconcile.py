@@ -7,8 +7,10 @@ from __future__ import annotations
 
 import logging
 import time
+import traceback
 from dataclasses import dataclass, field
 from functools import cached_property, partial
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from tidepool_api import (
@@ -23,9 +25,7 @@ from tidepool_api import (
     Ref,
     Role,
     cadence,
-    condition,
     find,
-    merge,
     names,
     now,
 )
@@ -33,6 +33,7 @@ from tidepool_api.kube import Refused
 from tidepool_api.reading import as_far_as_understood
 from tidepool_operator.cluster.api import at_once
 from tidepool_operator.cluster.cross_namespace import Grants, age, is_granted, pairings_elsewhere
+from tidepool_operator.cluster.queue import SLOWEST_RETRY_SECONDS
 from tidepool_operator.cluster.quotas import Quotas
 from tidepool_operator.cluster.writing import Turns, Writer, gist
 from tidepool_operator.planning import adoption, build, changes, identities
@@ -91,6 +92,7 @@ class _Round:
     claimed: dict[Ref, str] = field(default_factory=dict)
     others: Mapping[str, Ref] = field(default_factory=dict)  # identities of guests in pairings elsewhere -> guest
     claims: Claims = field(default_factory=Claims)
+    defects: dict[str, str] = field(default_factory=dict)  # pool -> which error of ours keeps it as it is
     again: float | None = None
     planning: float = 0.0  # seconds of this thread's processor: it waits for nothing, and others' work does not count
 
@@ -129,22 +131,28 @@ class Reconciler:
         what that takes to be written is written for many of them at a time. What the API server refuses holds up
         nothing else: at the end each pool says how it is, and what was refused.
         """
-        outcome = Outcome(namespace, self._outcomes.get(namespace))
+        outcome = Outcome(namespace, self._outcomes.setdefault(namespace, Outcome(namespace)))
         await self._revoke(namespace, outcome)
         scene = self._round(namespace, outcome)
         pools = sorted(self._state.pools.in_namespace(namespace), key=age)
         broken = self._state.pools.unreadable(namespace)
         self._quotas.look()
-        plans = [(pool, self._plan(scene, pool)) for pool in pools if not pool.terminating]
+        live = [pool for pool in pools if not pool.terminating]
+        plans = [(pool, wanted) for pool in live if (wanted := self._plan_alone(scene, pool))]
         going = [one for one in (*pools, *(unread.head for unread in broken)) if one.terminating]
         await self._name_guests(scene)
         guests = self._state.guests.in_namespace(namespace)
         await at_once(self._offer(scene, guest) for guest in adoption.abandoned(guests, scene.silent))
-        await at_once(self._act(scene, pool, wanted) for pool, wanted in plans)
+        await at_once(self._alone(scene, pool, partial(self._act, scene, pool, wanted)) for pool, wanted in plans)
         await at_once(self._delete(scene, one, None) for pool in going for one in self._of(pool))
         await at_once(self._delete(scene, one, None) for one in self._orphans(namespace))
         await self._release_abandoned(scene)
-        await at_once(self._tell(scene, pool, wanted) for pool, wanted in plans)
+        await at_once(
+            self._alone(scene, pool, partial(self._tell, scene, pool, wanted))
+            for pool, wanted in plans
+            if pool.name not in scene.defects
+        )
+        await at_once(self._confess(scene, pool) for pool in live if pool.name in scene.defects)
         await at_once(self._let_go(scene, pool) for pool in going)
         await at_once(self._complain(scene, unread) for unread in broken if not unread.head.terminating)
         await self._judge(scene, self._orphans(namespace))
@@ -154,9 +162,10 @@ class Reconciler:
     def _conclude(self, scene: _Round) -> None:
         """Remembers and shows what became of a pass."""
         self._forget_gone_pools(scene.namespace)
+        scene.outcome.forget_answered()
         self._outcomes[scene.namespace] = scene.outcome
         self._metrics.show_refused(scene.namespace, scene.outcome.pools)
-        if scene.outcome.failures:
+        if scene.outcome.failures or scene.defects:
             self._metrics.errors.inc()
         if scene.outcome.again is not None:
             scene.look_again(scene.outcome.again)
@@ -178,8 +187,9 @@ class Reconciler:
         """Forgets what only the one that acts knows and shows."""
         for key in self._shown:
             self._metrics.forget(*key)
-        for namespace in self._outcomes:
+        for namespace, outcome in self._outcomes.items():
             self._metrics.show_refused(namespace, {})
+            outcome.end()
         self._shown.clear()
         self._outcomes.clear()
         self._met.clear()
@@ -189,7 +199,8 @@ class Reconciler:
 
     def _round(self, namespace: str, outcome: Outcome) -> _Round:
         begin = time.thread_time()
-        guests = {Ref(one.name): one for one in self._state.guests.in_namespace(namespace)}
+        every = self._state.guests.in_namespace(namespace)
+        guests = {Ref(one.name): one for one in every if not one.has_ended}
         ends = [end.node_name for one in self._state.pairings.in_namespace(namespace) for end in _ends(one)]
         nodes = {one.spec.node_name for one in guests.values()} | set(ends)
         lending = {one for pool in self._state.pools.in_namespace(namespace) for one in pool.spec.lenders.namespaces}
@@ -198,7 +209,7 @@ class Reconciler:
         pairings = self._state.pairings.in_namespace(namespace)
         elsewhere = pairings_elsewhere(namespace, self._state)
         inventory = Inventory(
-            guests.values(),
+            every,
             pairings,
             namespace=namespace,
             elsewhere=elsewhere,
@@ -223,7 +234,47 @@ class Reconciler:
 
     def _lender(self, pairing: MemoryPairing) -> MemoryGuest | None:
         """The guest of another namespace that lends, if it does and is still there."""
-        return None if pairing.lender.namespace == pairing.namespace else self._state.guests.get(*pairing.lender)
+        one = None if pairing.lender.namespace == pairing.namespace else self._state.guests.get(*pairing.lender)
+        return None if one is not None and one.has_ended else one
+
+    # --- a pool that an error of ours keeps as it is ------------------------------------------------------------------
+
+    def _plan_alone(self, scene: _Round, pool: MemoryPool) -> Plan | None:
+        """The plan for a pool; None if there is none for a defect, which is no other pool's. It keeps its guests."""
+        try:
+            return self._plan(scene, pool)
+        except Exception as error:  # noqa: BLE001 - whatever it is
+            self._note_defect(scene, pool, error)
+            has = {guest: pool.name for guest, _ in scene.inventory.roles_in(pool.name)}
+            scene.claimed = has | scene.claimed
+            return None
+
+    async def _alone(self, scene: _Round, pool: MemoryPool, step: Callable[[], Awaitable[object]]) -> None:
+        """A step for a pool, whose defects are no other pool's."""
+        try:
+            await step()
+        except Refused:
+            raise
+        except Exception as error:  # noqa: BLE001 - whatever it is
+            self._note_defect(scene, pool, error)
+
+    def _note_defect(self, scene: _Round, pool: MemoryPool, error: Exception) -> None:
+        """Remembers and logs it. What it says in words may be of guests elsewhere, and is for the log alone."""
+        scene.defects[pool.name] = where(error)
+        scene.look_again(SLOWEST_RETRY_SECONDS)
+        log.error("pool %s: %s", pool.key, error, exc_info=error)
+
+    async def _confess(self, scene: _Round, pool: MemoryPool) -> None:
+        """Says on a pool that there is a defect; its pairings stay as they are, and say how they are."""
+        await self._alone(scene, pool, partial(self._judge, scene, self._of(pool)))
+        text = (
+            f"a defect of the operator ({scene.defects[pool.name]}) keeps the pool as it is; "
+            "report it with the operator's log; it is tried again each minute"
+        )
+        status = report.stuck_status(pool.status, "OperatorDefect", text)
+        self._metrics.show_stuck(pool.key)
+        self._shown.add(pool.key)
+        await self._write_pool_status(scene, pool, status)
 
     # --- a pool that is wanted ----------------------------------------------------------------------------------------
 
@@ -274,6 +325,7 @@ class Reconciler:
             scene.inventory,
             claimed=claimed,
             granted=granted.guests,
+            ended=granted.ended,
             at=now(),
             ungranted=without,
             limits=self._quotas.limits(pool),
@@ -435,7 +487,7 @@ class Reconciler:
             return
         write = partial(self._write_pool_status_now, pool, status, patch)
         what = f"write the status of pool {pool.name}"
-        await scene.outcome.attempt(pool.name, pool.metadata.uid, what, None, write)
+        await scene.outcome.attempt(pool.name, pool.metadata.uid, what, None, write, anyway=True)
 
     async def _write_pool_status_now(self, pool: MemoryPool, status: PoolStatus, patch: build.Body) -> None:
         await self._writer.patch(self._state.pools, pool, {"status": patch}, status=True)
@@ -460,12 +512,7 @@ class Reconciler:
         """Says on a pool that cannot be read what is wrong with it; its pairings stay as they are."""
         text = f"{broken.why}; correct the pool, what was there before stays as it is until then"
         present = as_far_as_understood(broken.status, PoolStatus.model_validate)
-        ready, degraded = (
-            condition(type_, value, "InvalidSpec", text)
-            for type_, value in ((ConditionType.READY, False), (ConditionType.DEGRADED, True))
-        )
-        conditions = merge(present.conditions, ready, degraded)
-        status = present.model_copy(update={"phase": PoolPhase.DEGRADED, "conditions": conditions})
+        status = report.stuck_status(present, "InvalidSpec", text)
         if patch := build.difference(present.to_dict(), status.to_dict()):
             body, what = {"status": patch}, f"write the status of pool {broken.name}"
             write = partial(self._cluster.patch, names.POOLS, scene.namespace, broken.name, body, status=True)
@@ -544,6 +591,12 @@ def _wait_for(scene: _Round, pairing: MemoryPairing, verdict: report.Verdict) ->
     limit = identities.overdue_at(pairing)
     if limit is not None and limit > now():
         scene.look_again((limit - now()).total_seconds())
+
+
+def where(error: Exception) -> str:
+    """Of which kind an error is, and the line of ours that it came to, such as `KeyError in shares.py, line 88`."""
+    last = traceback.extract_tb(error.__traceback__)[-1]
+    return f"{type(error).__name__} in {Path(last.filename).name}, line {last.lineno}"
 
 
 def _ends(pairing: MemoryPairing) -> tuple[Any, Any]:

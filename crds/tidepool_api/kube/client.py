@@ -24,6 +24,7 @@ from tidepool_api.kube.resources import Resource
 APPLY = "application/apply-patch+yaml"
 MERGE = "application/merge-patch+json"
 JSON = "application/json"
+TIMEOUT = "Timeout"  # a reason
 CONNECT_SECONDS, PATIENCE_SECONDS = 5.0, 30.0
 WATCH_SECONDS = 240
 # A server that has vanished without a word is noticed within a minute, also by a watch on which nothing happens. Each
@@ -70,19 +71,27 @@ class Refused(Exception):
         return self.status == HTTPStatus.CONFLICT
 
     @property
+    def is_timeout(self) -> bool:
+        """Whether there was no answer in time, from the API server or from what it asks, such as a webhook."""
+        return self.status == HTTPStatus.GATEWAY_TIMEOUT or self.reason == TIMEOUT
+
+    @property
     def is_about_object(self) -> bool:
         """Whether other objects may fare better: it is not for who we are or how busy the API server is."""
-        return self.status not in (0, 401, 429, 503, 504)
+        return self.is_timeout or self.status not in (0, 401, 429, 503)
 
 
 class Api:
     """One API server and the identity with which to talk to it. Safe to use from several threads."""
 
-    def __init__(self, access: Access, *, patience: float = PATIENCE_SECONDS) -> None:
-        """`patience` is how many seconds an answer may take, but for the events of a watch."""
+    def __init__(self, access: Access, *, patience: float = PATIENCE_SECONDS, connections: int = 16) -> None:
+        """`patience` is how many seconds an answer may take, but for the events of a watch.
+
+        `connections` are kept; more calls at a time have one of their own each.
+        """
         self._access = access
         self._timeout = urllib3.Timeout(connect=CONNECT_SECONDS, read=patience)
-        options: dict[str, Any] = {"maxsize": 16, "ssl_context": access.context(), "socket_options": KEEPALIVE}
+        options: dict[str, Any] = {"maxsize": connections, "ssl_context": access.context(), "socket_options": KEEPALIVE}
         options |= {"retries": False, "timeout": self._timeout}
         if access.server_name:
             options |= {"server_hostname": access.server_name, "assert_hostname": access.server_name}
@@ -141,9 +150,9 @@ class Api:
         """Changes fields of an object."""
         return self.call("PATCH", path, query, body, MERGE)
 
-    def apply(self, path: str, body: Object, *, manager: str) -> Object:
+    def apply(self, path: str, body: Object, *, manager: str, **query: str) -> Object:
         """Server-side apply: the object's fields that `manager` cares for are these, and no others."""
-        return self.call("PATCH", path, {"fieldManager": manager, "force": "true"}, body, APPLY)
+        return self.call("PATCH", path, {"fieldManager": manager, "force": "true", **query}, body, APPLY)
 
     def watch(self, path: str, **query: str) -> Iterator[Object]:
         """Events since a resource version, until the server ends the watch."""
@@ -183,6 +192,8 @@ class Api:
             if authorization := self._access.authorization():
                 headers["Authorization"] = authorization
             return self._http.request(method, url, headers=headers, **options)
+        except urllib3.exceptions.ReadTimeoutError as error:
+            raise Refused(0, f"{method} {path}", f"no answer in {self._timeout.read_timeout:g} s", TIMEOUT) from error
         except (urllib3.exceptions.HTTPError, OSError, NoAccess) as error:
             raise Refused(0, f"{method} {path}", str(error)) from error
 

@@ -6,7 +6,7 @@ import contextlib
 import socket
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 from bed.protocol import (
     DATA,
@@ -247,6 +247,7 @@ class PlainBorrower(Borrower):
 
     FILE, SIZE = 7, 1 << 30
     SIP, SIP_SECONDS, PING_SECONDS = 4096, 0.1, 0.1
+    BATCHES_APART = 64  # pings, so that nobody takes it for dead
 
     def __init__(self, address: tuple[str, int], own: KeyPair, lender: bytes, limits: Limits = MOST) -> None:
         self.stored = self.hits = 0
@@ -259,12 +260,21 @@ class PlainBorrower(Borrower):
         return self.evicted | set(range(1, min(self.evicted_before, pages + 1)))
 
     def put_all(self, pages: int) -> None:
+        self._put(pages, lambda number: (self.FILE, number))
+
+    def put_files(self, files: int) -> None:
+        """Each of one page."""
+        self._put(files, lambda number: (number, 0))
+
+    def _put(self, count: int, name: Callable[[int], tuple[int, int]]) -> None:
         most = self.put.limits.put
-        for first in range(0, pages, most):
-            batch = range(first, min(pages, first + most))
-            items = b"".join(PUT_ITEM.pack(self.FILE, index, index + 1, bytes(TAG)) for index in batch)
+        for first in range(0, count, most):
+            batch = range(first, min(count, first + most))
+            items = b"".join(PUT_ITEM.pack(*name(number), number + 1, bytes(TAG)) for number in batch)
             self.put.send(PUT, len(batch), first, items, bytes(len(batch) * PAGE))
             self._answer(PUT_ACK, first)
+            if first // most % self.BATCHES_APART == 0:
+                self.ping()
 
     def forget(self, *ranges: tuple[int, int, int]) -> None:
         """What lies from first to last and is older than a version, of each range; in one frame."""

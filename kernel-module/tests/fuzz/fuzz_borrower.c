@@ -1,11 +1,13 @@
 // SPDX-License-Identifier: GPL-2.0
-/* The borrower's side of the wire (peer.c, session.c, receive.c, fetch.c, lane.c) against a lender that sends what it likes. */
+/* The borrower's side of the wire (borrowing.c, session.c, receive.c, fetch.c, lane.c and so on) against a lender that sends what it likes. */
+#include "borrower/borrowing.c"
 #include "borrower/peer.c"
 #include "borrower/session.c"
 #include "borrower/receive.c"
 #include "borrower/fetch.c"
 #include "borrower/lane.c"
 #include "borrower/outbox.c"
+#include "borrower/forgets.c"
 
 #include "fuzz.h"
 
@@ -21,6 +23,7 @@ static long locked;		/* folios that a reader waits for */
 static bool sealed_well;	/* what tide_decrypt() is to say */
 
 const char * const tide_reasons[TIDE_REASONS];
+struct workqueue_struct *tide_disk_queue;
 
 /* ---- the pages ---- */
 
@@ -196,7 +199,7 @@ NOTHING(void, tide_histogram_add, struct tide_histogram *h, u64 ns)
 NOTHING(u64, tide_next_version, void)
 NOTHING(u64, tide_newest_version, void)
 NOTHING(void, tide_filter_set, struct tide_lender *l, bool on)
-NOTHING(void, tide_breaker_reset, struct tide_lender *l, bool closed)
+NOTHING(void, tide_breaker_reset, struct tide_lender *l, bool losses)
 NOTHING(void, tide_breaker_update, struct tide_lender *l)
 NOTHING(void, tide_breaker_pinged, struct tide_lender *l, u64 sent_ns)
 NOTHING(void, tide_breaker_ponged, struct tide_lender *l, u64 sent_ns, u64 rtt_ns)

@@ -113,7 +113,7 @@ unsigned int tide_notes_untold(struct tide_notes *notes)
 	return fuzz_one_in(2) ? TIDE_NOTICE_MAX : 0;
 }
 
-/* listen.c's: at once, as all that is queued */
+/* connections.c's: at once, as all that is queued */
 void tide_tell(struct tide_borrower *borrower, unsigned long delay)
 {
 	if (!delay)

@@ -108,6 +108,10 @@ struct hlist_node {
 	struct hlist_node *next;
 };
 
+struct hlist_head {
+	struct hlist_node *first;
+};
+
 struct rb_node {
 	struct rb_node *left;
 };
@@ -173,6 +177,11 @@ static inline void list_splice_tail_init(struct list_head *from, struct list_hea
 	for (p = list_entry((list)->next, typeof(*p), member),		\
 	     n = list_entry(p->member.next, typeof(*p), member); &p->member != (list); \
 	     p = n, n = list_entry(n->member.next, typeof(*n), member))
+#define hlist_entry_or_null(n, type, member)	((n) ? list_entry(n, type, member) : NULL)
+#define hlist_for_each_entry_rcu(p, head, member)			\
+	for (p = hlist_entry_or_null((head)->first, typeof(*p), member); p; \
+	     p = hlist_entry_or_null(p->member.next, typeof(*p), member))
+#define hash_64(value, bits)	((value) >> (64 - (bits)))
 
 /* counters, references, locks: there is one thread */
 
@@ -241,6 +250,10 @@ struct lock_class_key {
 #define rcu_assign_pointer(p, v)	((p) = (v))
 #define RCU_INIT_POINTER(p, v)		((p) = (v))
 #define synchronize_rcu()		do { } while (0)
+
+typedef struct { unsigned int sequence; } seqcount_spinlock_t;
+#define read_seqcount_begin(s)		((s)->sequence)
+#define read_seqcount_retry(s, seq)	((s)->sequence != (seq))
 
 struct rcu_head {
 	int unused;

@@ -30,7 +30,7 @@ static const struct {
 	{ "server", mode_server, "PORT" },
 	{ "client", mode_client, "ADDRESS [port=7471] [requests=2000] [pages=1]" },
 	{ "garbage", mode_garbage, "ADDRESS [port=7470] [connections=200] [seed=N]" },
-	{ "half-open", mode_half_open, "ADDRESS [port=7470] [connections=50] [seconds=5] [every=0]" },
+	{ "half-open", mode_half_open, "ADDRESS [port=7470] [connections=50] [addresses=0] [seconds=5] [every=0]" },
 	{ "resident", mode_resident, "FILE" },
 };
 

@@ -13,6 +13,7 @@
 
 #include "stress.h"
 
+#define FIRST_HOST	16
 #define REQUEST_BYTES	32
 #define PIECE		128L	/* pages that are written or read at once */
 #define DEFAULT_PORT	7471
@@ -177,14 +178,24 @@ static long trickle(const int *fds, long count, long every_ms, double until)
 	return cut;
 }
 
+/* Has a socket come from one of this machine's addresses: the peer's with another last byte, FIRST_HOST or one after it. */
+static void come_from(int fd, struct sockaddr_in peer, long which)
+{
+	peer.sin_port = 0;
+	peer.sin_addr.s_addr = htonl((ntohl(peer.sin_addr.s_addr) & ~0xffU) | (FIRST_HOST + which));
+	if (bind(fd, (struct sockaddr *)&peer, sizeof(peer)))
+		die("bind");
+}
+
 /*
- * stress half-open ADDRESS [port=7470] [connections=50] [seconds=5] [every=0]: connects, says nothing, or a byte every so
- * many milliseconds, and stays.
+ * stress half-open ADDRESS [port=7470] [connections=50] [addresses=0] [seconds=5] [every=0]: connects, from so many
+ * addresses by turns, says nothing, or a byte every so many milliseconds, and stays.
  */
 int mode_half_open(const char *address)
 {
 	struct sockaddr_in peer = peer_address(address, option("port", 7470));
 	long connections = option("connections", 50), every = option("every", 0), cut = 0;
+	long addresses = option("addresses", 0);
 	int fds[connections];
 	double until;
 
@@ -193,6 +204,8 @@ int mode_half_open(const char *address)
 
 		if (fd < 0)
 			die("socket");
+		if (addresses)
+			come_from(fd, peer, i % addresses);
 		if (connect(fd, (struct sockaddr *)&peer, sizeof(peer)) && errno != EINPROGRESS)
 			io_failed("connect");
 		fds[i] = fd;

@@ -19,6 +19,11 @@ T = TypeVar("T")
 
 PATIENCE_SECONDS = 20.0
 AT_ONCE = 8  # calls
+# When the API server gives a write up. A webhook has ten seconds unless it asks for more, and may be one to do without.
+WRITE_SECONDS = 12
+PLACE_SECONDS = 1.0  # after which a write makes room for another, and goes on
+UNANSWERED_AT_MOST = 64  # writes
+WITHIN = {"timeout": f"{WRITE_SECONDS}s"}
 OURS = {"fieldManager": names.OPERATOR_FIELD_MANAGER}
 
 
@@ -42,19 +47,26 @@ async def at_once(jobs: Iterable[Coroutine[Any, Any, None]]) -> None:
 
 
 class Cluster:
-    """A client; `on_write` is told of every object that was written."""
+    """A client; `on_write` is told of every object that was written.
+
+    A write may hang, for a webhook is asked that never answers. So writes have threads of their own: what is read, and
+    the Leases by which this operator leads, never wait for one.
+    """
 
     def __init__(
         self, access: Access, *, namespaces: Sequence[str] = (), on_write: Callable[[str], None] = lambda _: None
     ) -> None:
         self._namespaces = tuple(namespaces)
         self._on_write = on_write
-        self._api = Api(access, patience=PATIENCE_SECONDS)
+        self._api = Api(access, patience=PATIENCE_SECONDS, connections=AT_ONCE + UNANSWERED_AT_MOST)
         self._pool = ThreadPoolExecutor(max_workers=AT_ONCE, thread_name_prefix="api")
+        self._writing = ThreadPoolExecutor(max_workers=UNANSWERED_AT_MOST, thread_name_prefix="write")
+        self._places = asyncio.Semaphore(AT_ONCE)
 
     def close(self) -> None:
         """Waits for no call that has not begun."""
-        self._pool.shutdown(wait=False, cancel_futures=True)
+        for pool in (self._pool, self._writing):
+            pool.shutdown(wait=False, cancel_futures=True)
 
     async def list_all(self, plural: str) -> tuple[list[Body], int]:
         """All objects of a kind, and the resource version at which they were all there."""
@@ -103,7 +115,7 @@ class Cluster:
         """Applies a MemoryGuest in its agent's name, unless somebody has changed it, so that the agent can undo it."""
         path = ours(names.GUESTS).path(*GuestKey.of(body))
         try:
-            await self._do(self._api.apply, path, body, manager=names.AGENT_FIELD_MANAGER)
+            await self._change(self._api.apply, path, body, manager=names.AGENT_FIELD_MANAGER)
         except Refused as refusal:
             if not (refusal.is_gone or refusal.is_conflict):
                 raise
@@ -118,9 +130,18 @@ class Cluster:
         return found.items, int(found.version)
 
     async def _write(self, what: str, call: Callable[..., Body], path: str, *body: Body, **query: str) -> Body:
-        answer = await self._do(call, path, *body, **query, **OURS)
+        answer = await self._change(call, path, *body, **query, **OURS)
         self._on_write(what)
         return answer
+
+    async def _change(self, call: Callable[..., T], path: str, *body: Body, **options: str) -> T:
+        """Writes, a few at a time; one that waits for its answer is none of them after a while."""
+        async with self._places:
+            answer = asyncio.get_running_loop().run_in_executor(
+                self._writing, partial(call, path, *body, **options, **WITHIN)
+            )
+            await asyncio.wait({answer}, timeout=PLACE_SECONDS)
+        return await answer
 
     async def _do(self, call: Callable[..., T], path: str, *body: Body, **options: str) -> T:
         return await asyncio.get_running_loop().run_in_executor(self._pool, partial(call, path, *body, **options))

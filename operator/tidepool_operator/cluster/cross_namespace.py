@@ -27,6 +27,7 @@ class Granted(NamedTuple):
 
     guests: dict[Ref, MemoryGuest]
     claimed: dict[Ref, str]  # those that another pool has, with that pool
+    ended: dict[Ref, MemoryGuest]  # those whose machines have ended
 
 
 @dataclass(frozen=True)
@@ -37,6 +38,7 @@ class _Offers:
     owners: Mapping[str, PoolKey] = field(default_factory=dict)  # which pool has a guest, be it one at home
     held: tuple[MemoryPool, ...] = ()  # pools that stay as they are: each has the guests of its pairings
     namespace: str = ""
+    ended: tuple[MemoryGuest, ...] = ()  # all that have
 
 
 class Grants:
@@ -52,6 +54,7 @@ class Grants:
         """The guests that are granted to a pool and that its lenders' selector matches."""
         guests: dict[Ref, MemoryGuest] = {}
         claimed: dict[Ref, str] = {}
+        ended: dict[Ref, MemoryGuest] = {}
         key = pool.key
         for namespace in set(pool.spec.lenders.namespaces) - {pool.namespace}:
             offers = self._offers(namespace)
@@ -60,12 +63,20 @@ class Grants:
             theirs = {owner: str(owner) for owner in others if self._is_before(owner, pool, namespace)}
             for name in offers.granted.get(key, ()):
                 one, owner = self._state.guests.get(namespace, name), owners.get(name)
-                if one is not None and not one.is_excluded:
+                if one is not None and not (one.is_excluded or one.has_ended):
                     ref = GuestKey(namespace, name).seen_from(pool.namespace)
                     guests[ref] = one
                     if owner in theirs:
                         claimed[ref] = theirs[owner]
-        return Granted(guests, claimed)
+            ended |= {one.key.seen_from(pool.namespace): one for one in offers.ended if self._is_asked_for(one, pool)}
+        return Granted(guests, claimed, ended)
+
+    def _is_asked_for(self, guest: MemoryGuest, pool: MemoryPool) -> bool:
+        """Whether a pool asks for a guest of another namespace, and a grant there gives it."""
+        selector, labels = pool.spec.lenders.selector, guest.metadata.labels
+        grants = self._state.grants.in_namespace(guest.namespace)
+        is_given = any(one.allows(pool.namespace, pool.name, labels) for one in grants)
+        return is_given and selector is not None and selector.matches(labels)
 
     def readers(self, namespace: str) -> set[str]:
         """The other namespaces whose pools may borrow from its guests."""
@@ -139,7 +150,8 @@ class Grants:
             granted[key] = _granted(one, grants, inventory)
             for name in granted[key] if not one.is_held else ():
                 owners.setdefault(name, key)
-        return _Offers(granted, owners, tuple(one for one in (*at_home, *asking) if one.is_held), namespace)
+        held = tuple(one for one in (*at_home, *asking) if one.is_held)
+        return _Offers(granted, owners, held, namespace, tuple(inventory.ended.values()))
 
     def _asking(self, namespace: str) -> Iterable[MemoryPool]:
         """The pools of other namespaces that name this one."""

@@ -44,6 +44,11 @@ class Heartbeats:
         """The nodes that have an agent, be it dead."""
         return self._seen.keys()
 
+    @property
+    def is_blind(self) -> bool:
+        """Whether the leases could not be read when they were last asked for, so that nobody is known to be dead."""
+        return self._is_blind
+
     def failed(self) -> None:
         """The leases could not be listed."""
         self._is_blind = True

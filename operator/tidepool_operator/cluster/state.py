@@ -220,9 +220,9 @@ class Pools(Objects[MemoryPool]):
 
 
 def _gist(one: Any) -> tuple[object, ...]:
-    """What an object is beside its status; but that a guest is excluded nothing else says."""
-    is_excluded = isinstance(one, MemoryGuest) and one.is_excluded
-    return one.spec, one.metadata.labels, one.metadata.annotations, one.terminating, is_excluded
+    """What an object is beside its status; but that a guest is excluded or has ended nothing else says."""
+    left_out = (one.is_excluded, one.has_ended) if isinstance(one, MemoryGuest) else ()
+    return one.spec, one.metadata.labels, one.metadata.annotations, one.terminating, left_out
 
 
 def _groups_of(one: MemoryPairing) -> Iterable[Group]:

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
 import re
 import time
+from collections import defaultdict
 from typing import TYPE_CHECKING, Any
 
 from tidepool_api.kube import Refused
@@ -18,6 +20,9 @@ if TYPE_CHECKING:
     from tidepool_operator.cluster.state import Objects
 
 log = logging.getLogger(__name__)
+
+EVENT_SECONDS = 2.0  # after which nobody waits for an Event
+UNANSWERED_AT_MOST = 4  # Events of a namespace
 
 _NUMBERS = re.compile(r"(?<![\w.-])[0-9]+([KMGT]i)?\b")  # but not those in names
 
@@ -57,6 +62,7 @@ class Writer:
     def __init__(self, cluster: Cluster) -> None:
         self._cluster = cluster
         self._said: dict[str, tuple[str, str]] = {}  # UID -> what the last Event about it said
+        self._unanswered: dict[str, set[asyncio.Task[None]]] = defaultdict(set)  # namespace -> Events that hang
 
     def keep(self, alive: Collection[str]) -> None:
         """Forgets what was said about all objects but these, by UID."""
@@ -94,11 +100,25 @@ class Writer:
         return True
 
     async def say(self, about: MemoryPool | MemoryPairing, kind: str, reason: str, message: str) -> None:
-        """Posts an Event, unless the last one said the same but for some number. Nothing depends on it."""
+        """Posts an Event, unless the last one said the same but for some number. Nothing depends on it.
+
+        Nor does anything wait for one that hangs; while some of its namespace do, others are lost.
+        """
         uid, said = about.metadata.uid, (reason, gist(message))
         if self._said.get(uid) == said:
             return
         self._said[uid] = said
+        unanswered = self._unanswered[about.namespace]
+        if len(unanswered) >= UNANSWERED_AT_MOST:
+            log.warning("event %s about %s is lost: others there have no answer", reason, about.key)
+            return
+        event = asyncio.create_task(self._post(about, kind, reason, message))
+        await asyncio.wait({event}, timeout=EVENT_SECONDS)
+        if not event.done():
+            unanswered.add(event)
+            event.add_done_callback(unanswered.discard)
+
+    async def _post(self, about: MemoryPool | MemoryPairing, kind: str, reason: str, message: str) -> None:
         try:
             await self._cluster.create_event(build.event(about, kind, reason, message))
         except Refused as refusal:

@@ -81,7 +81,8 @@ class Inventory:
         `elsewhere` are pairings of other namespaces; guests of these go by `namespace/name`.
         """
         known = sorted(guests, key=lambda one: one.name)
-        self.guests = {Ref(one.name): one for one in known if not (one.terminating or one.is_excluded)}
+        self.ended = {Ref(one.name): one for one in known if one.has_ended and not one.terminating}
+        self.guests = {Ref(one.name): one for one in known if not (one.terminating or one.is_excluded or one.has_ended)}
         self.excluded = {Ref(one.name): one.metadata.labels for one in known if one.is_excluded and not one.terminating}
         self.silent = frozenset(silent)
         self.gone = gone or {}

@@ -22,6 +22,7 @@ from tidepool_operator.planning.placement import Assignment, Ledger, Placing, ke
 from tidepool_operator.planning.quotas import Limits
 from tidepool_operator.planning.roles import Turn, remembered, settle, until_due
 from tidepool_operator.planning.selection import (
+    NAMED_AT_MOST,
     Problem,
     ProblemReason,
     Selection,
@@ -79,18 +80,20 @@ def plan(
     at: datetime,
     claimed: Mapping[Ref, str] | None = None,
     granted: Mapping[Ref, MemoryGuest] | None = None,
+    ended: Mapping[Ref, MemoryGuest] | None = None,
     ungranted: Collection[str] = (),
     limits: Limits = UNLIMITED,
 ) -> Plan:
     """What should be for this pool.
 
     `inventory` has the guests and pairings of its namespace, `claimed` the guests that another pool has (guest ->
-    pool), `granted` the guests of other namespaces that lend to this pool, `ungranted` those namespaces that give it
-    nothing, `limits` what quotas leave to it, and `at` is the time.
+    pool), `granted` the guests of other namespaces that lend to this pool, `ended` those that would, were their
+    machines running, `ungranted` those namespaces that give it nothing, `limits` what quotas leave to it, and `at` is
+    the time.
     """
     if pool.source.lack is not None:
         return _as_it_is(pool, inventory, pool.source.lack)
-    selection = select(pool, inventory, granted or {}, claimed or {}, at, ungranted)
+    selection = select(pool, inventory, granted or {}, claimed or {}, at, ended or {}, ungranted)
     disruption = Disruption(pool, inventory, selection)
     turning = {name for name in selection.borrowers if inventory.has_role(name, Role.LENDER)}
     ledger = _placed(pool, inventory, selection, disruption, limits, turning)
@@ -190,7 +193,8 @@ def _shortage(pool: MemoryPool, selection: Selection, ledger: Ledger, short: lis
     )
     pressed = under_pressure(pool, selection.roles, at)
     advice = _advice(pool, field, is_passing=bool(pressed) and not ledger.spare)
-    message = "; ".join([said, *pressed, *not_promised(pool, selection.lenders), advice])
+    ended = [words for _, words in sorted(selection.ended.items())][:NAMED_AT_MOST]
+    message = "; ".join([said, *ended, *pressed, *not_promised(pool, selection.lenders), advice])
     return Problem(ProblemReason.INSUFFICIENT_CAPACITY, message, tuple(short))
 
 

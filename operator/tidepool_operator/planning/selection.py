@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import timedelta
 from enum import StrEnum
 from typing import TYPE_CHECKING
@@ -111,6 +111,7 @@ class Selection:
     roles: Roles
     taken: frozenset[Ref]  # guests that other pools have
     problems: tuple[Problem, ...]
+    ended: Mapping[Ref, str] = field(default_factory=dict)  # name -> how its machine ended
     network: Network | None = None  # that pages take
     off_network: frozenset[Ref] = frozenset()  # lenders that have no address there
 
@@ -142,11 +143,13 @@ def select(
     granted: Mapping[Ref, MemoryGuest],
     claimed: Mapping[Ref, str],
     at: datetime,
+    ended: Mapping[Ref, MemoryGuest],
     ungranted: Collection[str] = (),
 ) -> Selection:
     """Sorts the guests into roles; those that are wanted twice are left out and named.
 
-    `ungranted` are the namespaces that the pool would borrow from and that give it nothing.
+    `ended` are those of other namespaces that would lend, had their machines not ended, `ungranted` the namespaces that
+    the pool would borrow from and that give it nothing.
     """
     known = {**inventory.guests, **granted} if granted else inventory.guests
     matched = roles.matched(pool, inventory) | granted.keys()
@@ -167,17 +170,45 @@ def select(
     )
     reported = {name: one for name, one in lenders.items() if name not in unready}
     off_network = frozenset(name for name, one in reported.items() if not one.status.addresses_on(pool.spec.network))
+    over = _ended(pool, inventory, ended)
     problems = (
-        *_not_found(pool, inventory, given, matched, at),
+        *_not_found(pool, inventory, given, matched, at, over),
         *_not_granted(pool, ungranted),
         *_conflicts(sorted(conflicting)),
         *_claims(sorted(taken), claimed),
-        *_unready_guests(unready),
+        *_unready_guests({**unready, **over}),
         *_unbacked(pool, lenders, given, known),
     )
     return Selection(
-        lenders, borrowers, unready, cordoned, given, frozenset(taken), problems, pool.spec.network, off_network
+        lenders,
+        borrowers,
+        unready,
+        cordoned,
+        given,
+        frozenset(taken),
+        problems,
+        ended=over,
+        network=pool.spec.network,
+        off_network=off_network,
     )
+
+
+def _ended(pool: MemoryPool, inventory: Inventory, elsewhere: Mapping[Ref, MemoryGuest]) -> dict[Ref, str]:
+    """The guests that would take part and whose machines have ended, each with how."""
+    spec = pool.spec
+    selectors = [one for one in (spec.selector, spec.lenders.selector, spec.borrowers.selector) if one is not None]
+    found = {
+        name: one
+        for name, one in inventory.ended.items()
+        if any(selector.matches(one.metadata.labels) for selector in selectors)
+    }
+    return {name: _words(one, name) for name, one in {**found, **elsewhere}.items()}
+
+
+def _words(guest: MemoryGuest, name: Ref) -> str:
+    """How a guest's machine ended, such as `VMI lender is Failed`."""
+    said = guest.ready.message if guest.ready else ""
+    return said if name == guest.name else f"{said} (namespace {guest.namespace})"
 
 
 def _unbelieved(guest: MemoryGuest, inventory: Inventory) -> str:
@@ -221,39 +252,57 @@ def _unready(guest: MemoryGuest, role: Role, inventory: Inventory) -> str:
 
 
 def _not_found(
-    pool: MemoryPool, inventory: Inventory, given: Roles, matched: set[Ref], at: datetime
+    pool: MemoryPool,
+    inventory: Inventory,
+    given: Roles,
+    matched: set[Ref],
+    at: datetime,
+    ended: Mapping[Ref, str],
 ) -> Iterable[Problem]:
     if pool.spec.role is RoleChoice.AUTO:
-        return _nobody_of_one_kind(pool, inventory, given, matched, at)
+        return _nobody_of_one_kind(pool, inventory, given, matched, at, ended)
     wanted = (
         (given.lenders, ProblemReason.NO_LENDERS, "lenders.selector", pool.spec.lenders.selector),
         (given.borrowers, ProblemReason.NO_BORROWERS, "borrowers.selector", pool.spec.borrowers.selector),
     )
-    return [_nobody(pool, inventory, reason, path, one) for found, reason, path, one in wanted if not found]
+    return [_nobody(pool, inventory, reason, path, one, ended) for found, reason, path, one in wanted if not found]
 
 
 def _nobody_of_one_kind(
-    pool: MemoryPool, inventory: Inventory, given: Roles, matched: set[Ref], at: datetime
+    pool: MemoryPool,
+    inventory: Inventory,
+    given: Roles,
+    matched: set[Ref],
+    at: datetime,
+    ended: Mapping[Ref, str],
 ) -> Iterable[Problem]:
     """With role Auto it is well if nobody is short, but not if nobody can help those who are."""
     if not matched:
-        yield _nobody(pool, inventory, ProblemReason.NO_LENDERS, "selector", pool.spec.selector)
+        yield _nobody(pool, inventory, ProblemReason.NO_LENDERS, "selector", pool.spec.selector, ended)
     elif given.borrowers and not given.lenders:
         short = listed(sorted(given.borrowers))
         message = f"nobody has memory to spare for {short}; lower spec.lenders.reserve, or select more guests"
-        message = "; ".join([message, *under_pressure(pool, given, at)])
+        message = "; ".join([message, *list(ended.values())[:NAMED_AT_MOST], *under_pressure(pool, given, at)])
         yield Problem(ProblemReason.NO_LENDERS, message, tuple(sorted(given.borrowers)))
 
 
 def _nobody(
-    pool: MemoryPool, inventory: Inventory, reason: ProblemReason, path: str, selector: Selector | None
+    pool: MemoryPool,
+    inventory: Inventory,
+    reason: ProblemReason,
+    path: str,
+    selector: Selector | None,
+    ended: Mapping[Ref, str],
 ) -> Problem:
     where = f"namespace {pool.namespace} matches spec.{path} ({selector})"
     gone, excluded = (
         sorted(name for name, labels in those.items() if selector is None or selector.matches(labels))
         for those in (inventory.gone, inventory.excluded)
     )
-    if gone:
+    over = [words for name, words in sorted(ended.items()) if _is_meant(inventory, name, reason, selector)]
+    if over:
+        advice = f"{', '.join(over[:NAMED_AT_MOST])}: start it again"
+    elif gone:
         advice = f"{listed(gone)} did, until the virtual machine failed, was stopped or was deleted: start it again"
     elif excluded:
         advice = f"{listed(excluded)} would, and Tidepool is kept out: condition Ready of the MemoryGuest says by what"
@@ -262,6 +311,14 @@ def _nobody(
     else:
         advice = "there is no MemoryGuest at all: start a virtual machine on a node where the Tidepool agent runs"
     return Problem(reason, f"no MemoryGuest of {where}; {advice}")
+
+
+def _is_meant(inventory: Inventory, name: Ref, reason: ProblemReason, selector: Selector | None) -> bool:
+    """Whether a selector matches a guest that has ended; those of other namespaces are there to lend."""
+    one = inventory.ended.get(name)
+    if one is None:
+        return reason is ProblemReason.NO_LENDERS
+    return selector is None or selector.matches(one.metadata.labels)
 
 
 def _not_granted(pool: MemoryPool, ungranted: Collection[str]) -> Iterable[Problem]:

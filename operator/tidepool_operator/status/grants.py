@@ -7,14 +7,13 @@ the other: whoever writes many grants has no more written for that, and others w
 from __future__ import annotations
 
 import asyncio
-import logging
 from collections import defaultdict
+from functools import partial
 from typing import TYPE_CHECKING
 
 from tidepool_api import GrantStatus, GrantUse, cadence
 from tidepool_api.fields import readable, total
 from tidepool_api.grant import MOST_USES
-from tidepool_api.kube import Refused
 from tidepool_operator.planning import build
 
 if TYPE_CHECKING:
@@ -23,14 +22,13 @@ if TYPE_CHECKING:
     from tidepool_api import MemoryGrant, MemoryPairing, PoolKey
     from tidepool_operator.cluster.api import Cluster
     from tidepool_operator.cluster.state import State
-
-log = logging.getLogger(__name__)
+    from tidepool_operator.status.outcome import Outcome
 
 PART = 16  # of what may be taken: a change of what is lent that is less is not written
 
 
-async def tell(cluster: Cluster, state: State) -> None:
-    """Writes on all grants what is new; one that is refused does not hold up the others."""
+async def tell(cluster: Cluster, state: State, outcome: Outcome) -> None:
+    """Writes on all grants what is new; one that is refused, or hangs, does not hold up the others."""
     found = borrowed(one for namespace in state.pairings.namespaces() for one in state.pairings.in_namespace(namespace))
     for namespace in state.grants.namespaces():
         for grant in state.grants.in_namespace(namespace):
@@ -40,12 +38,14 @@ async def tell(cluster: Cluster, state: State) -> None:
                 continue
             await asyncio.sleep(1 / cadence.GRANT_WRITES)
             patch = build.replacement(grant.status.to_dict(), fresh.to_dict())
-            try:
-                answer = await cluster.patch(state.grants.plural, namespace, grant.name, {"status": patch}, status=True)
-            except Refused as refusal:
-                log.warning("cannot say on grant %s who uses it: %s", grant.key, refusal)
-            else:
-                state.grants.put(answer)
+            what, write = f"say on grant {grant.key} who uses it", partial(_write, cluster, state, grant, patch)
+            await outcome.attempt(namespace, grant.metadata.uid, what, None, write)
+
+
+async def _write(cluster: Cluster, state: State, grant: MemoryGrant, patch: build.Body) -> None:
+    state.grants.put(
+        await cluster.patch(state.grants.plural, grant.namespace, grant.name, {"status": patch}, status=True)
+    )
 
 
 def borrowed(pairings: Iterable[MemoryPairing]) -> Mapping[str, Mapping[PoolKey, list[MemoryPairing]]]:

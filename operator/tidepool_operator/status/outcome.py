@@ -2,15 +2,19 @@
 
 One refusal touches one object. The others are written all the same, the pool's status among them, which says what was
 refused. A refused write is tried again by itself, ever more slowly; one that says something else is tried at once.
+
+A write that hangs, for somebody's webhook does, is no other: the pass goes on without its answer, which a later pass
+takes in. Of one pool only a few may hang at a time, so that a pass is soon over whatever hangs.
 """
 
 from __future__ import annotations
 
+import asyncio
 import logging
 import time
 from collections import defaultdict
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, TypeVar
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from tidepool_api.kube import Refused
 from tidepool_operator.cluster.queue import pause
@@ -21,6 +25,23 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 T = TypeVar("T")
+
+PATIENCE_SECONDS = 4.0  # with a write, after which the pass goes on without its answer
+SHORT_PATIENCE_SECONDS = 0.5  # with one that hung the last time
+HANGING_AT_MOST = 4  # writes of a pool
+HANGING_IN_ALL = 24  # of a namespace
+HANGS = "an admission webhook that does not answer, or a busy API server"
+
+Key = tuple[str, str]  # UID of an object, and what is done to it
+
+
+@dataclass(frozen=True)
+class Begun:
+    """A write that may have no answer yet."""
+
+    pool: str
+    wish: object
+    answer: asyncio.Future[Any]
 
 
 @dataclass(frozen=True)
@@ -33,6 +54,7 @@ class Refusal:
     wish: object  # what was to be written
     tries: int
     due: float  # when it is tried again
+    hung: bool = False
 
     def __str__(self) -> str:
         return f"could not {self.what}: {self.why}"
@@ -42,11 +64,18 @@ class Outcome:
     """What was refused in one pass."""
 
     def __init__(
-        self, namespace: str, before: Outcome | None = None, *, clock: Callable[[], float] = time.monotonic
+        self,
+        namespace: str,
+        before: Outcome | None = None,
+        *,
+        clock: Callable[[], float] = time.monotonic,
+        patience: float = PATIENCE_SECONDS,
     ) -> None:
-        """`before` is what became of the last pass."""
-        self._namespace, self._clock = namespace, clock
+        """`before` is what became of the last pass, `patience` for how many seconds this one waits for an answer."""
+        self._namespace, self._clock, self._patience = namespace, clock, patience
         self._before = {(one.uid, one.what): one for one in before.refusals} if before else {}
+        self.hanging: dict[Key, Begun] = before.hanging if before else {}
+        """The writes that have no answer, or whose answer no pass has taken in; of all passes together."""
         self._refused: dict[str, list[Refusal]] = defaultdict(list)
         self._by_object: dict[str, list[Refusal]] = defaultdict(list)
         self.failures = 0
@@ -76,23 +105,93 @@ class Outcome:
         return sorted(map(str, self._by_object.get(uid, ())))
 
     async def attempt(
-        self, pool: str, uid: str, what: str, wish: object, write: Callable[[], Awaitable[T]]
+        self,
+        pool: str,
+        uid: str,
+        what: str,
+        wish: object,
+        write: Callable[[], Awaitable[T]],
+        *,
+        anyway: bool = False,
     ) -> T | None:
-        """Writes; None if the API server refuses, or did lately. That it cannot be asked at all is raised."""
-        before = self._before.get((uid, what))
-        if before is not None and before.wish != wish:
-            before = None
-        if before is not None and before.due > self._clock():
-            self._note(pool, before)
+        """Writes; None if the API server refuses, did so lately, or has not answered yet.
+
+        That it cannot be asked at all is raised. `anyway`: also while others of the pool hang.
+        """
+        key, last = (uid, what), self._last(uid, what, wish)
+        begun = self.hanging.get(key)
+        if begun is not None and begun.answer.done() and begun.wish != wish:
+            begun = None
+        if begun is None:
+            if waiting := self._waiting(pool, last, anyway=anyway):
+                self._note(pool, waiting)
+                return None
+            begun = await self._begin(pool, wish, write, is_short=last.hung)
+        if not begun.answer.done():
+            self.hanging[key] = begun
+            self._note(pool, replace(self._later(last, f"no answer yet: {HANGS}"), hung=True))
             return None
+        last = replace(last, hung=self.hanging.pop(key, None) is not None)
+        return self._taken_in(pool, last, begun.answer)
+
+    def end(self) -> None:
+        """Cancels what hangs: whoever writes now is another."""
+        for one in self.hanging.values():
+            one.answer.cancel()
+        self.hanging.clear()
+
+    def forget_answered(self) -> None:
+        """Forgets writes that hung, and are no longer wanted."""
+        for key in [key for key, one in self.hanging.items() if one.answer.done()]:
+            del self.hanging[key]
+
+    def _last(self, uid: str, what: str, wish: object) -> Refusal:
+        """What became of the same write the last time; if nothing bad did, one that was never tried."""
+        before = self._before.get((uid, what))
+        return before if before and before.wish == wish else Refusal(uid, what, "", wish, tries=0, due=0.0)
+
+    def _waiting(self, pool: str, last: Refusal, *, anyway: bool) -> Refusal | None:
+        """What there is to say of a write that is not tried now; None if it is."""
+        if last.due > self._clock():
+            return last
+        others = self._in_the_way(pool, anyway=anyway)
+        return self._later(last, f"not tried while {others} have no answer: {HANGS}") if others else None
+
+    def _in_the_way(self, pool: str, *, anyway: bool) -> str:
+        """What hangs so that nothing more of a pool is tried now; empty if nothing does."""
+        hanging = [one.pool for one in self.hanging.values() if not one.answer.done()]
+        if len(hanging) >= HANGING_IN_ALL:
+            return f"{len(hanging)} others of namespace {self._namespace}"
+        number = 0 if anyway else hanging.count(pool)
+        return f"{number} others of pool {pool}" if number >= HANGING_AT_MOST else ""
+
+    def _later(self, last: Refusal, why: str) -> Refusal:
+        """The same with more time; what the API server has said of it is better than `why`."""
+        return replace(last, why=last.why if last.tries else why, due=self._clock() + self._patience)
+
+    async def _begin(self, pool: str, wish: object, write: Callable[[], Awaitable[T]], *, is_short: bool) -> Begun:
+        """Writes, and waits for the answer, but not for long where the last one, or many now, had none."""
+        begun = Begun(pool, wish, asyncio.ensure_future(write()))
+        begun.answer.add_done_callback(_seen)
+        is_short = is_short or len(self.hanging) > HANGING_AT_MOST
+        patience = min(SHORT_PATIENCE_SECONDS, self._patience) if is_short else self._patience
         try:
-            return await write()
+            await asyncio.wait({begun.answer}, timeout=patience)
+        except asyncio.CancelledError:
+            begun.answer.cancel()
+            raise
+        return begun
+
+    def _taken_in(self, pool: str, last: Refusal, answer: asyncio.Future[T]) -> T | None:
+        """What a write gives; None if it was refused."""
+        try:
+            return answer.result()
         except Refused as refusal:
             if not refusal.is_about_object:
                 raise
-            tries = before.tries + 1 if before else 1
-            wait = pause(tries)
-            found = Refusal(uid, what, refusal.why, wish, tries, self._clock() + wait)
+            why = f"{refusal.why}: {HANGS}" if refusal.is_timeout else refusal.why
+            wait = pause(last.tries + 1)
+            found = replace(last, why=why, tries=last.tries + 1, due=self._clock() + wait)
             log.warning("%s: %s; tried again in %.0f s", self._namespace, found, wait)
             self._note(pool, found)
             self.failures += 1
@@ -101,3 +200,9 @@ class Outcome:
     def _note(self, pool: str, found: Refusal) -> None:
         self._refused[pool].append(found)
         self._by_object[found.uid].append(found)
+
+
+def _seen(answer: asyncio.Future[Any]) -> None:
+    """What comes of a write that nobody asks for any more is nobody's."""
+    if not answer.cancelled():
+        answer.exception()

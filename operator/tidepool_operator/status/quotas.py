@@ -3,25 +3,24 @@
 from __future__ import annotations
 
 import asyncio
-import logging
+from functools import partial
 from typing import TYPE_CHECKING
 
 from tidepool_api import QuotaStatus, cadence, format_quantity
 from tidepool_api.fields import total
-from tidepool_api.kube import Refused
 from tidepool_operator.cluster.quotas import counted
 from tidepool_operator.planning import build
 from tidepool_operator.planning.quotas import Side
 
 if TYPE_CHECKING:
+    from tidepool_api import MemoryQuota
     from tidepool_operator.cluster.api import Cluster
     from tidepool_operator.cluster.state import State
+    from tidepool_operator.status.outcome import Outcome
 
-log = logging.getLogger(__name__)
 
-
-async def tell(cluster: Cluster, state: State) -> None:
-    """Writes on all quotas what is new; one that is refused does not hold up the others."""
+async def tell(cluster: Cluster, state: State, outcome: Outcome) -> None:
+    """Writes on all quotas what is new; one that is refused, or hangs, does not hold up the others."""
     for namespace in state.quotas.namespaces():
         fresh = status(namespace, state)
         for quota in state.quotas.in_namespace(namespace):
@@ -29,12 +28,14 @@ async def tell(cluster: Cluster, state: State) -> None:
             if not patch:
                 continue
             await asyncio.sleep(1 / cadence.QUOTA_WRITES)
-            try:
-                answer = await cluster.patch(state.quotas.plural, namespace, quota.name, {"status": patch}, status=True)
-            except Refused as refusal:
-                log.warning("cannot say on quota %s what counts: %s", quota.key, refusal)
-            else:
-                state.quotas.put(answer)
+            what, write = f"say on quota {quota.key} what counts", partial(_write, cluster, state, quota, patch)
+            await outcome.attempt(namespace, quota.metadata.uid, what, None, write)
+
+
+async def _write(cluster: Cluster, state: State, quota: MemoryQuota, patch: build.Body) -> None:
+    state.quotas.put(
+        await cluster.patch(state.quotas.plural, quota.namespace, quota.name, {"status": patch}, status=True)
+    )
 
 
 def status(namespace: str, state: State) -> QuotaStatus:

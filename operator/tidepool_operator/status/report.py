@@ -240,6 +240,16 @@ def pool_status(
     )
 
 
+def stuck_status(present: PoolStatus, reason: str, text: str) -> PoolStatus:
+    """The status of a pool that cannot be gone over, and stays as it is."""
+    ready, degraded = (
+        condition(ConditionType.READY, False, reason, text),
+        condition(ConditionType.DEGRADED, True, reason, text),
+    )
+    conditions = merge(present.conditions, ready, degraded)
+    return present.model_copy(update={"phase": PoolPhase.DEGRADED, "conditions": conditions})
+
+
 def _block_devices(borrowers: Sequence[GuestStatus], hits: int) -> dict[str, Any]:
     """What borrowers have beside files, and what the hits are of; nothing where they have files alone."""
     devices = [device for one in borrowers for device in one.devices if device.lent]

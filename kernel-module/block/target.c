@@ -20,8 +20,13 @@
 #include "base/broken.h"
 #include "base/compat.h"
 #include "block/device.h"
+#include "block/ghost.h"
+#include "block/io.h"
+#include "block/reads.h"
+#include "block/spans.h"
+#include "block/writes.h"
+#include "borrower/catalog.h"
 #include "borrower/disk_latency.h"
-#include "borrower/object.h"
 
 #define TIDE_ANY_LENDER		"-"
 #define TIDE_POLICY		"writethrough"
@@ -30,70 +35,12 @@
 /* reads and writes						       */
 /* ------------------------------------------------------------------ */
 
-/**
- * tide_io_to_disk() - hand a bio to the disk
- * @io: of that bio
- * @changes: it is no read
- *
- * Context: process.
- * Return: as a target's map.
- */
-int tide_io_to_disk(struct tide_io *io, bool changes)
-{
-	u64 end = io->iter.bi_sector + (io->iter.bi_size >> SECTOR_SHIFT);
-	enum tide_size size = tide_size(tide_io_blocks(io));
-
-	io->span = (struct tide_span) {
-		.first = tide_io_first(io),
-		.last = (end - 1) >> TIDE_BLOCK_SHIFT,
-		.changes = changes,
-	};
-	tide_span_enter(io->device, &io->span);
-	io->at_disk = true;
-	io->sampled = !changes && tide_disk_wanted(size);
-	if (io->sampled)
-		io->start = ktime_get();
-	bio_set_dev(tide_io_bio(io), io->device->disk->bdev);
-	return DM_MAPIO_REMAPPED;
-}
-
-/* Whole blocks, each in a page of its own? */
-static bool tide_bio_whole(struct bio *bio)
-{
-	struct bvec_iter iter;
-	struct bio_vec bv;
-
-	if ((bio->bi_iter.bi_sector & (TIDE_BLOCK_SECTORS - 1)) ||
-	    (bio->bi_iter.bi_size & ~PAGE_MASK))
-		return false;
-	bio_for_each_bvec(bv, bio, iter)
-		if ((bv.bv_offset | bv.bv_len) & ~PAGE_MASK)
-			return false;
-	return true;
-}
-
-/* Of reads and writes; other changes, and a flush, have no data. */
-static bool tide_io_is_whole(struct tide_io *io, struct bio *bio)
-{
-	bool data = bio_has_data(bio);
-	bool whole = data && tide_bio_whole(bio);
-
-	if (data && !whole)
-		atomic64_inc(&io->device->stats.partial);
-	return whole;
-}
-
 static int tide_device_map(struct dm_target *ti, struct bio *bio)
 {
 	struct tide_io *io = tide_io_of(bio);
 
 	bio->bi_iter.bi_sector = dm_target_offset(ti, bio->bi_iter.bi_sector);
-	io->device = ti->private;
-	io->iter = bio->bi_iter;
-	io->at_disk = false;
-	io->lost = false;
-	io->copied = 0;
-	io->whole = tide_io_is_whole(io, bio);
+	tide_io_begin(io, ti->private, bio);
 	if (bio_sectors(bio) && op_is_write(bio_op(bio)))
 		return tide_io_write(io);
 	if (io->whole)
@@ -124,6 +71,8 @@ static int tide_device_end_io(struct dm_target *ti, struct bio *bio, blk_status_
 
 static void tide_device_free(struct dm_target *ti, struct tide_device *device)
 {
+	if (tide_ghost_is_on())
+		tide_device_ghost_gone(device);
 	if (device->object)
 		tide_object_destroy(device->object);
 	if (device->disk)
