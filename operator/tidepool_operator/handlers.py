@@ -115,10 +115,10 @@ class Operator:
         self.saying = Outcome("beside pools", self.saying)
         await grants.tell(self.cluster, self.state, self.saying)
         await quotas.tell(self.cluster, self.state, self.saying)
-        self.metrics.show_worth(await worth.of_pools(self.state))
         if not self.heartbeats.is_blind:
             self.metrics.show_unpaired(await unpaired.tell(self.cluster, self.state, self.heartbeats, self.saying))
         self.saying.forget_answered()
+        self.metrics.show_worth(await worth.of_pools(self.state))
 
     async def stop(self) -> None:
         """Ends what runs."""
