@@ -6,7 +6,6 @@ Tidepool's are its device-mapper target (BLOCK.md), one side for each line of TA
 from __future__ import annotations
 
 from bed.device import DISK, PATH, Device
-from bed.guest import Guest
 from bench import sides
 from bench.machine import Machine
 from bench.sides import NBD, BlockCache, Pool, Settings, Side
@@ -59,7 +58,7 @@ class Zram(Side):
         borrower = machine.borrower
         borrower.write("/sys/block/zram0/comp_algorithm", COMPRESSOR)
         borrower.write("/sys/block/zram0/disksize", str(borrower.meminfo("MemTotal") // 2))
-        swap_on(borrower, DISK, BEHIND)
+        swap_on(machine, DISK, BEHIND)
         return "/dev/zram0"
 
 
@@ -88,6 +87,6 @@ def make(name: str, cache: int, strategy: str) -> Side:
     return own[0] if own else sides.make(name, cache)
 
 
-def swap_on(guest: Guest, device: str, priority: int = IN_FRONT) -> None:
-    """The guest swaps there, and on what has a lower priority when it is full."""
-    guest.sh(f"mkswap {device} > /dev/null && swapon -p {priority} {device}")
+def swap_on(machine: Machine, device: str, priority: int = IN_FRONT) -> None:
+    """The borrower swaps there, and on what has a lower priority when it is full."""
+    machine.tool(machine.borrower, f"mkswap {device} > /dev/null 2>&1 && swapon -p {priority} {device}")
