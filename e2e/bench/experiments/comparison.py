@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
+from collections import Counter, defaultdict
 from dataclasses import dataclass
 from pathlib import Path
 from typing import ClassVar
 
+from bed.guest import GuestError
 from bench import devices, plots, report, tools
 from bench.devices import TARGETS
 from bench.experiments.application import Run, measured, speedups
@@ -93,10 +95,15 @@ class Comparison(Experiment):
             modules=there(side.modules, self.kernel),
         ) as machine:  # fmt: skip
             if part := side.lacks(machine):
-                return [Result({"lacks": part, "kernel": machine.pair.kernel.release}, {})]
+                return [_without(f"its kernel, {machine.pair.kernel.release}, has no `{part}`")]
             place = Place(machine, self.prepare(machine, side))
-            workload.start(place)
-            figures = measured(machine, side, lambda: workload.run(place))
+            try:
+                workload.start(place)
+                figures = measured(machine, side, lambda: workload.run(place))
+            except GuestError as error:
+                if trial.side not in self.rivals:
+                    raise
+                return [_without(str(error).splitlines()[0])]
             with machine.fast_disk():
                 workload.finish(place)
             machine.pair.assert_clean()
@@ -158,15 +165,17 @@ def _best(speeds: dict[str, list[float]], other: str) -> tuple[str, Estimate]:
     return side, beside[side]
 
 
+def _without(why: str) -> Result:
+    """Of a side that has no figures: its kernel lacks something, or a rival's guest did not get through."""
+    return Result({"not_measured": why}, {})
+
+
 def _not_measured(rows: Rows) -> list[str]:
-    """A sentence for each side that the guests' kernel has nothing for."""
-    lacking = {
-        (row["side"], one["varied"]["lacks"], one["varied"]["kernel"])
-        for row in rows
-        for one in row["results"]
-        if "lacks" in one["varied"]
-    }
-    return [
-        f"Not measured: {side}. The guests' kernel, {kernel}, has no `{part}`."
-        for side, part, kernel in sorted(lacking)
-    ]
+    """For each side that has no figures of some workloads: of which, and why."""
+    found: dict[tuple[str, str], Counter[str]] = defaultdict(Counter)
+    for row in rows:
+        for one in row["results"]:
+            if why := one["varied"].get("not_measured"):
+                found[row["side"], why][row["setting"]["workload"]] += 1
+    said = {key: ", ".join(f"{name}: {times} times" for name, times in names.items()) for key, names in found.items()}
+    return [f"Not measured: {side} ({names}): {why}." for (side, why), names in said.items()]
