@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from abc import ABC, abstractmethod
 from collections import Counter, defaultdict
 from dataclasses import dataclass
@@ -21,6 +22,7 @@ from bench.trial import Result, Trial, alternating
 
 BORROWER_MIB, POOL_MIB = 160, 320
 NO_POOL = "no pool"
+STUCK = re.compile(r" (took over [\d.]+ s|ended with -9)$")  # it stands still, or the kernel has killed it for memory
 AHEAD = math.nextafter(1, 2)  # times as fast: the least that is more than as fast
 
 
@@ -101,9 +103,10 @@ class Comparison(Experiment):
                 workload.start(place)
                 figures = measured(machine, side, lambda: workload.run(place))
             except GuestError as error:
-                if trial.side not in self.rivals:
+                why = str(error).splitlines()[0]
+                if trial.side not in self.rivals or not STUCK.search(why):
                     raise
-                return [_without(str(error).splitlines()[0])]
+                return [_without(why)]
             with machine.fast_disk():
                 workload.finish(place)
             machine.pair.assert_clean()
