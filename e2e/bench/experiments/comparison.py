@@ -20,7 +20,7 @@ from bench.sides import Side
 from bench.summary import Estimate, cells, estimate, ratio
 from bench.trial import Result, Trial, alternating
 
-BORROWER_MIB, POOL_MIB = 160, 320
+BORROWER_MIB, POOL_MIB = 192, 384
 NO_POOL = "no pool"
 STUCK = re.compile(r" (took over [\d.]+ s|ended with -9)$")  # it stands still, or the kernel has killed it for memory
 AHEAD = math.nextafter(1, 2)  # times as fast: the least that is more than as fast
