@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from bed.guest import Disk, Guest
+from bed.image import fetch_kernel, has_module
 from bed.pair import Pair
 
 ROOT = "/tools"  # where the programs are, and the root of those that run
@@ -45,11 +46,13 @@ class Machine:
     def lender(self) -> Guest:
         return self.pair.lender
 
-    def mount(self, device: str = "/dev/vda", options: str = "noatime", guest: Guest | None = None) -> None:
+    def mount(
+        self, device: str = "/dev/vda", options: str = "noatime", guest: Guest | None = None, filesystem: str = "ext4"
+    ) -> None:
         """The borrower's data, or another guest's, where its programs see it."""
         guest = guest or self.borrower
         self.tool(guest, f"blockdev --setra {READ_AHEAD_KIB * 2} {device}")
-        guest.sh(f"mount -t ext4 -o {options} {device} {FOLDER} && mount --bind {FOLDER} {ROOT}{FOLDER}")
+        guest.sh(f"mount -t {filesystem} -o {options} {device} {FOLDER} && mount --bind {FOLDER} {ROOT}{FOLDER}")
 
     @contextmanager
     def fast_disk(self) -> Iterator[None]:
@@ -97,6 +100,11 @@ def booted(
         for guest in (pair.borrower, pair.lender):
             _furnish(guest)
         yield Machine(pair)
+
+
+def there(modules: tuple[str, ...], kernel: str) -> tuple[str, ...]:
+    """Those of these modules that come with the kernel as files: what is built in needs not be loaded."""
+    return tuple(name for name in modules if has_module(fetch_kernel(kernel), name.replace("-", "_")))
 
 
 def _disk(image: Path | None, fast: bool) -> Disk | None:

@@ -20,7 +20,8 @@ Found = Mapping[Cell, Mapping[str, Estimate]]
 COLOURS = {
     "no pool": "#9aa5b1", "NonInclusive": "#0b7285", "Exclusive": "#d9480f", "NonInclusive encrypted": "#5fb3bf",
     "Exclusive encrypted": "#f0a868", "dm-cache": "#7048a8", "bcache": "#b197d6", "ideal": "#243b53",
-    "balloon": "#a61e4d",
+    "balloon": "#a61e4d", "write-through": "#0b7285", "write-through encrypted": "#5fb3bf", "nbd": "#7048a8",
+    "zram": "#d9a441", "zswap": "#e8cc8f",
 }  # fmt: skip
 ENDS = ("borrower", "lender")
 STYLE: Any = {"font.size": 10, "axes.spines.top": False, "axes.spines.right": False}
@@ -164,6 +165,19 @@ def speedups(
         disk.legend(fontsize=8, loc="lower right", framealpha=0.9)
         for axes in (speed, disk):
             axes.set_yticks(where, [label for label, _, _ in bars] if axes is speed else [""] * len(bars))
+            axes.invert_yaxis()
+
+
+def workloads(found: Mapping[str, Mapping[str, Estimate]], target: Path) -> None:
+    """Speed beside no pool, a panel for each workload, a bar for each side."""
+    with picture(target, len(found), 4.5, 1.2 + 0.4 * max(map(len, found.values()))) as panels:
+        for axes, (workload, times) in zip(panels, found.items(), strict=True):
+            where, estimates = range(len(times)), list(times.values())
+            colours = [COLOURS.get(side) for side in times]
+            axes.barh(where, [one.median for one in estimates], xerr=_spread(estimates), color=colours, capsize=3)
+            axes.axvline(1, color=COLOURS["no pool"], linestyle=":")
+            axes.set(title=workload, xlabel="times as fast as without a pool", xscale="log")
+            axes.set_yticks(where, list(times))
             axes.invert_yaxis()
 
 

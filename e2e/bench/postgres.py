@@ -27,7 +27,7 @@ STOP = f"{USER} pg_ctl -D {DATA} -w -t 600 stop > /dev/null"
 BIG_FILES = f"find {DATA}/base -type f -size +512k"
 
 
-def make(out: Path, files: dict[str, str], image_mib: int, then: str = "true") -> str:
+def make(out: Path, files: dict[str, str], image_mib: int, then: str = "true", filesystem: str = "ext4") -> str:
     """A disk with a database (`load.sql` of the files) and with the files; what a shell command says of it."""
     content = out / "content"
     (content / "sql").mkdir(parents=True)
@@ -45,7 +45,7 @@ def make(out: Path, files: dict[str, str], image_mib: int, then: str = "true") -
         STOP,
     )
     said = chroot.run(content, " && ".join(steps))
-    make_image(out / "disk", content, image_mib)
+    make_image(out / "disk", content, image_mib, filesystem)
     subprocess.run(["rm", "-r", str(content)], check=True)
     return said
 

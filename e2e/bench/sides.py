@@ -6,11 +6,11 @@ a block cache on a network block device that the lender exports from its memory.
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import ClassVar
 
+from bed.device import DISK
 from bed.pair import LENDER_ADDRESS
 from bed.tidepool import MIB, wait_until
 from bench.machine import ROOT, Machine, Size, inside
@@ -24,11 +24,12 @@ CACHE_BLOCK = 64  # sectors: 32 KiB, the smallest of dm-cache
 LENDER_OWN_MIB = 192  # what the lender's system and its reserve take
 
 
-class Side(ABC):
+class Side:
     """One way to use the lender's memory; `cache` is how much of it, in MiB."""
 
     name: ClassVar[str]
     modules: ClassVar[tuple[str, ...]] = ()
+    needs: ClassVar[tuple[str, ...]] = ()  # parts of the borrower's kernel, as /sys/module names them
 
     def __init__(self, cache: int) -> None:
         self.cache = cache
@@ -37,9 +38,18 @@ class Side(ABC):
         """Memory of the guests for a borrower of so many MiB."""
         return Size(borrower, self.cache + LENDER_OWN_MIB)
 
-    @abstractmethod
+    def device(self, machine: Machine) -> str:
+        """What the borrower's data disk is from now on, with what this side puts before it."""
+        del machine
+        return DISK
+
     def set_up(self, machine: Machine) -> None:
-        """Mounts the borrower's data, with what this side puts before it."""
+        """Mounts the borrower's data from there."""
+        machine.mount(self.device(machine))
+
+    def lacks(self, machine: Machine) -> str:
+        """A part of its kernel that the borrower has not got, and without which there is no such side; or ""."""
+        return next((name for name in self.needs if machine.borrower.run(f"[ -d /sys/module/{name} ]").code), "")
 
     def counters(self, machine: Machine) -> dict[str, int]:
         """Counters whose differences are figures."""
@@ -50,9 +60,6 @@ class NoPool(Side):
     """(a) The borrower with its own memory only."""
 
     name = "no pool"
-
-    def set_up(self, machine: Machine) -> None:
-        machine.mount()
 
 
 class Ideal(NoPool):
@@ -85,7 +92,7 @@ class Pool(Side):
         self._settings = settings
 
     def set_up(self, machine: Machine) -> None:
-        machine.mount()
+        super().set_up(machine)
         self.connect(machine)
 
     def connect(self, machine: Machine) -> None:
@@ -99,12 +106,12 @@ class Pool(Side):
 class BlockCache(Side):
     """(e) What the two block caches have in common: the lender's memory as a block device of the borrower."""
 
-    def export(self, machine: Machine) -> None:
-        """The lender's RAM disk, in the borrower."""
+    def export(self, machine: Machine, more: str = "") -> None:
+        """The lender's RAM disk, in the borrower; `more` are further options of nbd-client."""
         machine.lender.sh(f"rmmod brd; insmod /lib/modules/brd.ko rd_nr=1 rd_size={self.cache * 1024}")
         machine.lender.write(f"{ROOT}/tmp/nbd.conf", NBD_CONFIG)
         machine.tool(machine.lender, "nbd-server -C /tmp/nbd.conf > /dev/null 2>&1")
-        connect = inside(f"nbd-client {LENDER_ADDRESS} {NBD_PORT} {NBD} -N cache -C 4 -b {SECTOR} 2>&1")
+        connect = inside(f"nbd-client {LENDER_ADDRESS} {NBD_PORT} {NBD} -N cache -C 4 -b {SECTOR} {more} 2>&1")
         wait_until("the exported memory is there", lambda: machine.borrower.run(connect).code == 0)
 
     def map(self, machine: Machine, name: str, table: str) -> None:
@@ -122,16 +129,16 @@ class DmCache(BlockCache):
     name = "dm-cache"
     modules = ("nbd", "brd", "dm_mod", "dm_cache", "dm_cache_smq")
 
-    def set_up(self, machine: Machine) -> None:
+    def device(self, machine: Machine) -> str:
         self.export(machine)
         all_of, metadata = self.cache * MIB // SECTOR, METADATA_MIB * MIB // SECTOR
         self.map(machine, "metadata", f"0 {metadata} linear {NBD} 0")
         self.map(machine, "fast", f"0 {all_of - metadata} linear {NBD} {metadata}")
         machine.borrower.sh("dd if=/dev/zero of=/dev/mapper/metadata bs=4k count=1 conv=fsync 2>&1")
-        fast, origin = "/dev/mapper/fast", "/dev/vda"
+        fast, origin = "/dev/mapper/fast", DISK
         table = f"0 {self.sectors(machine, 'vda')} cache /dev/mapper/metadata {fast} {origin} {CACHE_BLOCK}"
         self.map(machine, "cached", f"{table} 1 writethrough smq 0")
-        machine.mount("/dev/mapper/cached")
+        return "/dev/mapper/cached"
 
 
 class Bcache(BlockCache):
@@ -141,11 +148,11 @@ class Bcache(BlockCache):
     modules = ("nbd", "brd", "dm_mod", "bcache")
     HEADER = 16  # sectors before the data
 
-    def set_up(self, machine: Machine) -> None:
+    def device(self, machine: Machine) -> str:
         self.export(machine)
         borrower = machine.borrower
         size = self.sectors(machine, "vda")
-        table = f"0 {self.HEADER} linear /dev/ram0 0\\n{self.HEADER} {size} linear /dev/vda 0"
+        table = f"0 {self.HEADER} linear /dev/ram0 0\\n{self.HEADER} {size} linear {DISK} 0"
         self.map(machine, "backing", table)
         format_ = f"make-bcache --wipe-bcache -o {self.HEADER} -B /dev/mapper/backing -C {NBD} 2>&1"
         machine.tool(borrower, format_)
@@ -157,7 +164,7 @@ class Bcache(BlockCache):
         for name in ("congested_read_threshold_us", "congested_write_threshold_us"):
             borrower.sh(f"for f in /sys/fs/bcache/*-*/{name}; do echo 0 > $f; done")
         borrower.write("/sys/block/bcache0/bcache/sequential_cutoff", "0")
-        machine.mount("/dev/bcache0")
+        return "/dev/bcache0"
 
 
 POOLS: dict[str, Settings] = {

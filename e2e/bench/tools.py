@@ -22,6 +22,7 @@ PACKAGES = (
     "postgresql",
     "git",
     "stress-ng",
+    "redis-server",
 )
 SLACK_MIB = 64
 # Blocks as in a file system of a usual size, and nothing that the kernel writes later, while something is measured.
@@ -57,7 +58,7 @@ def _make(archive: Path, out: Path) -> None:
         shutil.rmtree(root)
 
 
-def make_image(image: Path, content: Path, mib: int) -> None:
-    """An ext4 file system that holds what is in a folder."""
+def make_image(image: Path, content: Path, mib: int, filesystem: str = "ext4") -> None:
+    """A file system, ext4 or one that its program makes as well, that holds what is in a folder."""
     subprocess.run(["truncate", "-s", f"{mib}M", image], check=True)
-    subprocess.run(["/usr/sbin/mkfs.ext4", *EXT4, "-d", content, image], check=True)
+    subprocess.run([f"/usr/sbin/mkfs.{filesystem}", *EXT4, "-d", content, image], check=True)

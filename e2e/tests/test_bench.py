@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from bed.page import MARK
-from bench import report
+from bench import devices, report
 from bench.experiments import EXPERIMENTS
 from bench.experiments.application import NO_POOL, OTHERS, POOLS, Aim
+from bench.experiments.comparison import Comparison
 from bench.experiments.random_reads import on_the_papers_network
+from bench.experiments.swap import answered
 from bench.record import Record
 from bench.summary import Cell, cells, estimate, ratio
 from bench.trial import REPETITIONS, Result, Trial, alternating
@@ -121,6 +124,74 @@ def test_the_papers_speed_is_asked_of_the_sides_it_is_of() -> None:
     assert reached[str(Aim(1.3, "figure 5c"))]
     assert not reached[str(Aim(1.45, "figure 5c", filter=1))]
     assert not reached[str(Aim(2.49, "table 2"))]
+
+
+COMPARISONS = [one for one in EXPERIMENTS.values() if isinstance(one, Comparison)]
+
+
+def _compared(experiment: Comparison, speeds: dict[str, float]) -> list[dict[str, Any]]:
+    """Two repetitions of each workload, in which a side is so fast; it was not measured if it has no speed."""
+    figures = dict.fromkeys(("disk_reads", "disk_writes", "gets", "puts"), 0.0)
+
+    def results(side: str) -> list[dict[str, Any]]:
+        if side not in speeds:
+            return [{"varied": {"not_measured": f"there is no `{side}`"}, "figures": {}}]
+        return [{"varied": {}, "figures": {**figures, "per_s": speeds[side]}}]
+
+    return [
+        {"side": one.side, "setting": one.setting, "repetition": one.repetition, "results": results(one.side)}
+        for one in experiment.trials(2)
+    ]
+
+
+@pytest.mark.parametrize("experiment", COMPARISONS, ids=lambda one: one.name)
+def test_every_side_does_every_workload(experiment: Comparison) -> None:
+    """By turns, with every policy of Tidepool's target, and each is a side that can be made."""
+    trials = experiment.trials(1)
+    named = [(one.setting["workload"], one.side) for one in trials]
+    sides = ["no pool", *devices.TARGETS, *experiment.sides]
+    assert named == [(workload.name, side) for workload in experiment.workloads for side in sides]
+    made = [devices.make(side, 320, experiment.strategy) for side in sides]
+    assert [one.name for one in made] == sides
+    assert {*experiment.rivals} <= {*experiment.sides}
+    assert {aim.workload for aim in experiment.aims} <= {one.name for one in experiment.workloads}
+
+
+@pytest.mark.parametrize("experiment", COMPARISONS, ids=lambda one: one.name)
+def test_the_best_policy_is_held_to_the_aims(experiment: Comparison) -> None:
+    """As fast as others have measured, and faster than each rival: as fast is not ahead."""
+    (aim,) = experiment.aims
+    best, *slower = devices.TARGETS
+    others = dict.fromkeys(experiment.sides, 1.0)
+    for times, reached in ((aim.times, True), (aim.times * 0.99, False)):
+        rows = _compared(experiment, {"no pool": 1.0, best: times, **dict.fromkeys(slower, 0.5), **others})
+        found = {what: (said, good) for what, said, good in experiment.goals(rows)}
+        assert found[str(aim)] == (f"{best}: {times:.2f} times ({times:.2f} to {times:.2f})", reached)
+    rows = _compared(experiment, {"no pool": 0.9, **dict.fromkeys(devices.TARGETS, 1.0), **others})
+    ahead = {what: good for what, _, good in experiment.goals(rows) if "ahead of" in what}
+    for workload in experiment.workloads:
+        assert ahead[f"{workload.name}: ahead of no pool"]
+        assert not any(ahead[f"{workload.name}: ahead of {rival}"] for rival in experiment.rivals)
+
+
+def test_what_was_not_measured_is_said() -> None:
+    """A side without figures is in no table and no goal, and the report says of which workloads, how often and why."""
+    swap = EXPERIMENTS["swap"]
+    assert isinstance(swap, Comparison)
+    missing = swap.rivals[0]
+    speeds = {side: 1.0 for side in ("no pool", *devices.TARGETS, *swap.sides) if side != missing}
+    text = report.text(swap, _compared(swap, speeds))
+    names = ", ".join(f"{workload.name}: 2 times" for workload in swap.workloads)
+    assert text.count(f"Not measured: {missing} ({names}): there is no `{missing}`.") == 1
+    assert f"| {missing} |" not in text
+    assert f"ahead of {missing}" not in text
+    assert "Not measured" not in report.text(swap, _compared(swap, {**speeds, missing: 1.0}))
+
+
+def test_what_redis_says() -> None:
+    """Values that were found, and those that were not."""
+    said = "# Stats\r\nkeyspace_hits:1203\r\nkeyspace_misses:4\r\n"
+    assert (answered(said, "hits"), answered(said, "misses")) == (1203, 4)
 
 
 def test_few_repetitions_are_called_few() -> None:

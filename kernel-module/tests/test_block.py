@@ -353,7 +353,8 @@ def test_removed_by_force(connected: tuple[Pair, bool]) -> None:
     """What is under way ends, with an error at worst, and all that was acknowledged is on the disk."""
     pair, _ = connected
     borrower = pair.borrower
-    fast = Device(pair).__enter__()
+    fast = Device(pair)
+    fast.create()
     _random(pair, 24)
     job = borrower.start(f"dd if=/tmp/data of={PATH} bs=4k oflag=direct 2>&1")
     time.sleep(1)

@@ -1,4 +1,4 @@
-"""The experiments, by name, in the order of the paper."""
+"""The experiments, by name: those of the paper in its order, then those of others."""
 
 from __future__ import annotations
 
@@ -13,8 +13,10 @@ from bench.experiments.mail import Mail
 from bench.experiments.migration import Migration
 from bench.experiments.postmark import Postmark
 from bench.experiments.random_reads import RandomReads
+from bench.experiments.raw import Raw
 from bench.experiments.sequential import Sequential
 from bench.experiments.source import Source
+from bench.experiments.swap import Swap
 from bench.experiments.tpcc import TpcC
 from bench.experiments.tpch import TpcH
 
@@ -22,6 +24,6 @@ EXPERIMENTS: dict[str, Experiment] = {
     one.name: one
     for one in (
         RandomReads(), Sequential(), Blast(), Postmark(), TpcH(), TpcC(), Mail(), Source(), Latency(),
-        LatencyTpcC(), Balance(), Cost(), Ghost(), Migration(),
+        LatencyTpcC(), Balance(), Cost(), Ghost(), Migration(), Swap(), Raw(),
     )
 }  # fmt: skip

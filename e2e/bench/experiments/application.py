@@ -108,12 +108,12 @@ class Application(Experiment):
 
     def draw(self, rows: Rows, target: Path) -> None:
         found = estimates(rows)
-        bars = [(cell.label, cell.side, one) for cell, one in _speedups(rows).items()]
+        bars = [(cell.label, cell.side, one) for cell, one in speedups(rows).items()]
         names = {f"{way} per {self.operation}": f"disk_{way}" for way in ("reads", "writes")}
         plots.speedups(bars, {what: [found[cell][name] for cell in found] for what, name in names.items()}, target)
 
     def table(self, rows: Rows) -> str:
-        times = _speedups(rows)
+        times = speedups(rows)
         name, unit = self.shown
         lines = []
         for cell, figures in estimates(rows).items():
@@ -127,7 +127,7 @@ class Application(Experiment):
 
     def goals(self, rows: Rows) -> list[tuple[str, str, bool]]:
         speeds = {cell: figures["per_s"] for cell, figures in cells(rows).items()}
-        times = _speedups(rows)
+        times = speedups(rows)
 
         def pools(filter_: int) -> dict[str, Estimate]:
             return {side: times[Cell.of(side, setting, {})] for side, setting in POOLS if setting["filter"] == filter_}
@@ -157,7 +157,7 @@ def measured(machine: Machine, side: Side, run: Callable[[], Run]) -> Figures:
     return {"seconds": done.seconds, "operations": done.operations, "per_s": speed, **per, **done.figures}
 
 
-def _speedups(rows: Rows) -> dict[Cell, Estimate]:
+def speedups(rows: Rows) -> dict[Cell, Estimate]:
     """Times as fast as no pool, repetition by repetition; no pool itself beside its own median."""
     speeds = {cell: figures["per_s"] for cell, figures in cells(rows).items()}
     base = next(values for cell, values in speeds.items() if cell.side == "no pool")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from pathlib import Path
+from typing import ClassVar
 
 from bench import data, postgres
 from bench.experiments.application import Aim, Application, Run
@@ -128,8 +129,11 @@ class TpcC(Application):
     more_shown = {"new_order_p90_ms": "90 % of new orders within, ms"}
     aims = (Aim(1.12, "figure 5f, at least"),)
 
+    filesystem: ClassVar[str] = "ext4"
+
     def disk(self) -> Path:
-        return store.entry("bench-data", data.key("tpcc", LOAD, FUNCTIONS, SCRIPT, postgres.SETTINGS), _make) / "disk"
+        key = data.key("tpcc", LOAD, FUNCTIONS, SCRIPT, postgres.SETTINGS, self.filesystem)
+        return store.entry("bench-data", key, lambda out: _make(out, self.filesystem)) / "disk"
 
     def start(self, machine: Machine) -> None:
         postgres.start(machine)
@@ -161,7 +165,8 @@ def transactions(machine: Machine, seconds: int) -> tuple[int, float]:
     return int(count[1]), float(speed[1])
 
 
-def _make(out: Path) -> None:
+def _make(out: Path, filesystem: str) -> None:
     with step("making a disk with a wholesaler's database (about 1 min)"):
         script = {name: SCRIPT.format(warehouses=WAREHOUSES, districts=DISTRICTS, function=name) for name in SHARES}
-        postgres.make(out, {"load.sql": LOAD + FUNCTIONS, "check.sql": CHECK, **script}, IMAGE_MIB)
+        files = {"load.sql": LOAD + FUNCTIONS, "check.sql": CHECK, **script}
+        postgres.make(out, files, IMAGE_MIB, filesystem=filesystem)

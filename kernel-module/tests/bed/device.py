@@ -21,20 +21,26 @@ def dmsetup(arguments: str) -> str:
 class Device:
     """`with Device(pair):` there is /dev/mapper/fast over `disk`; both guests have the modules of MODULES.
 
-    It has all of the disk's sectors if not told how many.
+    It has all of the disk's sectors if not told how many, and the module's own policy if not told which.
     """
 
-    def __init__(self, pair: Pair, disk: str = DISK, *, lender: str = "-", sectors: int = 0) -> None:
+    def __init__(self, pair: Pair, disk: str = DISK, *, lender: str = "-", sectors: int = 0, policy: str = "") -> None:
         self.pair = pair
         self.disk = disk
         self.lender = lender
         self.sectors = sectors
+        self.policy = policy
         self._load()
 
     def __enter__(self) -> Self:
-        sectors = self.sectors or int(self.pair.borrower.sh(f"blockdev --getsz {self.disk}"))
-        self.dmsetup(f'create {NAME} --table "0 {sectors} tidepool {self.lender} {self.disk}"')
+        self.create()
         return self
+
+    def create(self) -> None:
+        """It is there from now on."""
+        sectors = self.sectors or int(self.pair.borrower.sh(f"blockdev --getsz {self.disk}"))
+        table = f"0 {sectors} tidepool {self.lender} {self.disk} {self.policy}".rstrip()
+        self.dmsetup(f'create {NAME} --table "{table}"')
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None

@@ -130,7 +130,7 @@ def _needed(module: Path | None) -> tuple[str, ...]:
 def _base(kernel: Kernel, more: tuple[str, ...]) -> bytes:
     """Busybox, its links, and the kernel modules every guest loads, and `more`, as one archive."""
     busybox = Path("/usr/bin/busybox") if Path("/usr/bin/busybox").exists() else Path("/bin/busybox")
-    there = tuple(name for name in GUEST_MODULES_IF_THERE if _has_module(kernel, name))
+    there = tuple(name for name in GUEST_MODULES_IF_THERE if has_module(kernel, name))
     modules = _module_files(kernel, GUEST_MODULES + there + more)
     programs = {name: file for module in more if module in PROGRAMS for name, file in _program(PROGRAMS[module])}
     contents = [busybox.read_bytes(), *(file.read_bytes() for file in programs.values())]
@@ -164,7 +164,8 @@ def _program(name: str) -> Iterator[tuple[str, Path]]:
         yield library.lstrip("/"), Path(library)
 
 
-def _has_module(kernel: Kernel, name: str) -> bool:
+def has_module(kernel: Kernel, name: str) -> bool:
+    """Whether it comes with the kernel as a file, not built in and not left out."""
     return any(file.name.split(".")[0].replace("-", "_") == name for file in kernel.root.rglob("*.ko*"))
 
 

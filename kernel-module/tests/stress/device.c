@@ -258,22 +258,30 @@ static void dev_open(const char *path)
 
 /*
  * stress device DEVICE beside=DISK [mib=16] [seconds=10] [threads=4] [discard=0] [errors=0]: its first MiB; with
- * `discard` discarded blocks must be zeros, with `errors` I/O errors may come.
+ * `discard` discarded blocks must be zeros, with `errors` I/O errors may come. `operations` are those of the mixture,
+ * without those that write all of it before and verify it afterwards, and `seconds` is how long they took.
  */
 int mode_device(const char *path)
 {
 	char *buffer = (char *)pages_alloc(33);
+	unsigned long filled, operations;
+	double seconds;
 
 	dev_open(path);
 	each(buffer, write_sectors);
+	filled = writes;
 	may_fail = option("errors", 0);
-	until = now() + option("seconds", 10);
+	seconds = now();
+	until = seconds + option("seconds", 10);
 	run_threads(option("threads", 4), work);
+	seconds = now() - seconds;
+	operations = reads + writes - filled;
 	may_fail = false;
 	each(buffer, compare);
 	each(buffer, verify);
-	printf("{\"mode\": \"device\", \"reads\": %lu, \"writes\": %lu, \"refused\": %lu, \"wrong_pages\": %lu, \"errors\": %lu}\n",
-	       reads, writes, refused, wrong_pages(), io_errors());
+	printf("{\"mode\": \"device\", \"reads\": %lu, \"writes\": %lu, \"operations\": %lu, \"seconds\": %.3f, ",
+	       reads, writes, operations, seconds);
+	printf("\"refused\": %lu, \"wrong_pages\": %lu, \"errors\": %lu}\n", refused, wrong_pages(), io_errors());
 	return verdict();
 }
 

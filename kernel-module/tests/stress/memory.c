@@ -97,7 +97,10 @@ static void visit(struct page *memory, uint32_t *version, long i, uint64_t *stat
 		page_make(&memory[i], 0, i, ++version[i]);
 }
 
-/* stress scan MIB [seconds=20] [seed=N]: fills that much memory and goes through it, over and over, for so long. */
+/*
+ * stress scan MIB [seconds=20] [seed=N]: fills that much memory and goes through it, over and over, for so long;
+ * `visits` are those of that time.
+ */
 int mode_scan(const char *mib)
 {
 	long pages = strtol(mib, NULL, 0) * PAGES_PER_MIB, visits;
@@ -105,21 +108,78 @@ int mode_scan(const char *mib)
 	uint32_t *version = calloc(pages, sizeof(*version));
 	uint64_t state = random_seed(0);
 	struct latency latency = { .count = 0 };
-	double until;
+	double seconds, until;
 
 	if (!version)
 		die("versions");
 	for (visits = 0; visits < pages; visits++)
 		visit(memory, version, visits, &state);
-	for (until = now() + option("seconds", 20); !time_is_up(until); visits++) {
+	seconds = now();
+	for (until = seconds + option("seconds", 20); !time_is_up(until); visits++) {
 		double before = now();
 
 		visit(memory, version, visits % pages, &state);
 		latency_add(&latency, now() - before);
 	}
-	printf("{\"mode\": \"scan\", \"visits\": %ld, ", visits);
+	seconds = now() - seconds;
+	printf("{\"mode\": \"scan\", \"visits\": %ld, \"seconds\": %.3f, ", visits - pages, seconds);
 	latency_print(&latency);
 	printf(", \"wrong_pages\": %lu, \"errors\": 0}\n", wrong_pages());
+	return verdict();
+}
+
+#define RECORD_WORDS	8	/* the first is the key, and the others follow from it */
+#define RECORD		(RECORD_WORDS * sizeof(uint64_t))
+
+static uint64_t records_make(uint64_t *memory, long count)
+{
+	uint64_t state = random_seed(0), sum = 0;
+
+	for (long i = 0; i < count * RECORD_WORDS; i++) {
+		memory[i] = i % RECORD_WORDS ? memory[i - 1] * 0x9e3779b97f4a7c15ULL : random_next(&state);
+		sum += memory[i];
+	}
+	return sum;
+}
+
+static int record_order(const void *one, const void *other)
+{
+	uint64_t a = *(const uint64_t *)one, b = *(const uint64_t *)other;
+
+	return (a > b) - (a < b);
+}
+
+/* Each record is whole and behind a lesser one, and all together are those that were made. */
+static void records_check(const uint64_t *memory, long count, uint64_t sum)
+{
+	const long of_page = PAGE / RECORD;
+
+	for (long i = 0; i < count * RECORD_WORDS; i++) {
+		bool right = i % RECORD_WORDS ? memory[i] == memory[i - 1] * 0x9e3779b97f4a7c15ULL :
+						i == 0 || memory[i] >= memory[i - RECORD_WORDS];
+
+		sum -= memory[i];
+		if (!right)
+			page_wrong((const struct page *)memory + i / RECORD_WORDS / of_page, 0,
+				   i / RECORD_WORDS / of_page, 0, "sorted memory");
+	}
+	if (sum)
+		page_wrong((const struct page *)memory, 0, 0, 0, "other records than were sorted");
+}
+
+/* stress sort MIB [seed=N]: fills that much memory with records of 64 bytes, and sorts them where they are. */
+int mode_sort(const char *mib)
+{
+	long pages = strtol(mib, NULL, 0) * PAGES_PER_MIB, count = pages * PAGE / RECORD;
+	uint64_t *memory = memory_alloc(pages)->word;
+	uint64_t sum = records_make(memory, count);
+	double seconds = now();
+
+	qsort(memory, count, RECORD, record_order);
+	seconds = now() - seconds;
+	records_check(memory, count, sum);
+	printf("{\"mode\": \"sort\", \"records\": %ld, \"seconds\": %.3f, \"wrong_pages\": %lu, \"errors\": 0}\n",
+	       count, seconds, wrong_pages());
 	return verdict();
 }
 

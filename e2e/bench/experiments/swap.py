@@ -1,0 +1,111 @@
+"""Programs that need more memory than the guest has: REMOCA's scan and sort, and a store of keys and values."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+from bed.tidepool import MIB
+from bed.workload import stress
+from bench import data
+from bench.devices import Nbd, Zram, Zswap, swap_on
+from bench.experiments.application import Run
+from bench.experiments.comparison import BORROWER_MIB, Aim, Comparison, Place, Workload
+from bench.machine import Machine
+from bench.sides import Ideal, Side
+
+DISK_MIB = 512  # more than anything here needs
+SET_MIB = 192  # that is scanned, or sorted
+SCAN_SECONDS = 60  # what the disk needs to go through the set once
+SECONDS = 20
+PATIENCE_SECONDS = 600.0  # a guest that has not got through by then will not
+VALUE_BYTES = 4000  # with what Redis adds a page of memory
+VALUES = 2 * BORROWER_MIB * MIB // VALUE_BYTES
+CLIENTS = 4
+SOCKET = "/tmp/redis.sock"
+SERVE = (
+    f"redis-server --port 0 --unixsocket {SOCKET} --save '' --appendonly no --dir /tmp --daemonize yes > /dev/null"
+    f" && until redis-cli -s {SOCKET} ping > /dev/null 2>&1; do sleep 0.2; done"
+)
+# Values that no compression makes smaller, under the names that redis-benchmark asks for.
+LOAD = (
+    f'perl -e \'open $chance, "<", "/dev/urandom"; for (0 .. {VALUES - 1}) {{ read $chance, $value, {VALUE_BYTES};'
+    f' printf "*3\\r\\n\\$3\\r\\nSET\\r\\n\\$16\\r\\nkey:%012d\\r\\n\\${VALUE_BYTES}\\r\\n%s\\r\\n", $_, $value }}\''
+    f" | redis-cli -s {SOCKET} --pipe"
+)
+ASK = (
+    f"redis-cli -s {SOCKET} config resetstat > /dev/null;"
+    f" timeout {SECONDS} redis-benchmark -s {SOCKET} -t get -r {VALUES} -n 1000000000 -c {CLIENTS} > /dev/null 2>&1;"
+    f" redis-cli -s {SOCKET} info stats"
+)
+
+
+class InMemory(Workload):
+    """A program that has nothing on disk but what the guest swaps."""
+
+    def disk(self) -> Path:
+        return data.empty(DISK_MIB)
+
+
+class Scan(InMemory):
+    """All of the set again and again; every fourth page changes."""
+
+    name = "scan"
+    operation = "pages"
+
+    def run(self, place: Place) -> Run:
+        report = stress(place.machine.borrower, f"scan {SET_MIB} seconds={SCAN_SECONDS}", PATIENCE_SECONDS)
+        return Run(report["visits"], report["seconds"])
+
+
+class Sort(InMemory):
+    """Records of 64 bytes with the C library's qsort()."""
+
+    name = "sort"
+    operation = "records"
+
+    def run(self, place: Place) -> Run:
+        report = stress(place.machine.borrower, f"sort {SET_MIB}", PATIENCE_SECONDS)
+        return Run(report["records"], report["seconds"])
+
+
+class Redis(InMemory):
+    """Values of twice the guest's memory, any of which is asked for at any time."""
+
+    name = "Redis"
+    operation = "values"
+
+    def start(self, place: Place) -> None:
+        place.tool(SERVE)
+        said = place.tool(LOAD)
+        assert f"errors: 0, replies: {VALUES}" in said, said
+
+    def run(self, place: Place) -> Run:
+        said = place.tool(ASK)
+        found, missing = (answered(said, what) for what in ("hits", "misses"))
+        assert missing == 0, f"{missing} of the values are not there"
+        return Run(found, SECONDS)
+
+
+def answered(said: str, what: str) -> int:
+    """How many of the values that were asked for were there (`hits`) or not (`misses`), of what Redis says."""
+    (count,) = re.findall(rf"^keyspace_{what}:(\d+)", said, re.MULTILINE)
+    return int(count)
+
+
+class Swap(Comparison):
+    """The disk's swap, Tidepool's target before it, and what else there is for memory that is no file."""
+
+    name = "swap"
+    title = "Swap"
+    kernel = "7.2"  # of the tests' kernels the first that has zswap
+    strategy = "Exclusive"
+    workloads = (Scan(), Sort(), Redis())
+    sides = (Nbd.name, Zram.name, Zswap.name, Ideal.name)
+    rivals = (Nbd.name, Zram.name)
+    aims = (Aim("scan", 3, "REMOCA (perlbench with 256 MB)"),)
+
+    def prepare(self, machine: Machine, side: Side) -> str:
+        device = side.device(machine)
+        swap_on(machine, device)
+        return device
