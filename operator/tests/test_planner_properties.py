@@ -373,7 +373,7 @@ def test_planned_sizes_come_to_rest(world: World) -> None:
 @thorough
 @given(limited(spread_worlds))
 def test_planned_sizes_come_to_rest_under_quotas(world: World) -> None:
-    """Whatever lenders need themselves, quotas allow and borrowers have brought: those that lack take turns, and end."""
+    """Whatever lenders need, quotas allow and borrowers have brought: those that lack take turns, and end."""
     for _ in range(PASSES):
         world = world.after(world.plan())
     assert world.after(world.plan()).pairings == world.pairings
