@@ -78,6 +78,7 @@ class Played:
             ("/dev/mapper", f"{folder}/mapper"),
             ("/var/lib", f"{folder}/var"),
             ("/run/tidepool", f"{folder}/run"),
+            ("/proc/$process/status", f"{folder}/status-$process"),
             *((f"/proc/{name}", f"{folder}/{name}") for name in ("misc", "swaps", "mounts")),
         )
         for old, new in self._places:
@@ -135,6 +136,16 @@ class Bench:
         with (self.folder / "mounts").open("a") as mounts:
             mounts.write(f"{device} {top} {kind} {options} 0 0\n")
         return top
+
+    def cgroup(self, path: str, kind: str, **figures: object) -> None:
+        """A cgroup below the top of that kind, with these files; `__` stands for a dot."""
+        top = self.folder / kind
+        if not top.exists():
+            with (self.folder / "mounts").open("a") as mounts:
+                mounts.write(f"cgroup {top} {kind} rw,memory 0 0\n")
+        (top / path).mkdir(parents=True, exist_ok=True)
+        for name, figure in figures.items():
+            (top / path / name.replace("__", ".")).write_text(f"{figure}\n")
 
     def play(self, name: str, text: str = "") -> Path:
         """Says something of what is played."""

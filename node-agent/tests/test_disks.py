@@ -298,3 +298,54 @@ def test_a_disk_becomes_swap_and_is_taken_again_as_that(bench: Bench) -> None:
 
 def test_a_disk_that_is_smaller_than_the_swap_area_is_refused(bench: Bench) -> None:
     assert refused(bench, SwapOn(on(bench.disk(16), "32Mi"), forced=False))[0] == "DeviceTooSmall"
+
+
+MIB = 1 << 20
+V2 = {"memory__max": 64 * MIB, "memory__current": 60 * MIB, "memory__stat": "inactive_file 1048576"}
+V1 = {
+    "memory__limit_in_bytes": 64 * MIB,
+    "memory__usage_in_bytes": 60 * MIB,
+    "memory__stat": "inactive_file 4096\ntotal_inactive_file 1048576",
+}
+
+
+@pytest.mark.parametrize(
+    ("kind", "figures", "lack"),
+    [
+        ("cgroup2", V2 | {"memory__swap__current": 7 * MIB}, "2Mi"),
+        ("cgroup2", V2 | {"memory__swap__current": 5 * MIB}, ""),
+        ("cgroup2", V2 | {"memory__swap__current": 90 * MIB, "memory__max": "max"}, ""),
+        ("cgroup2", V2 | {"memory__swap__current": 90 * MIB}, "3Mi"),  # no more comes back than is in the area
+        ("cgroup", V1 | {"memory__memsw__usage_in_bytes": 67 * MIB}, "2Mi"),
+        ("cgroup", V1 | {"memory__memsw__usage_in_bytes": 65 * MIB}, ""),
+        ("cgroup", V1 | {"memory__limit_in_bytes": 9223372036854771712, "memory__memsw__usage_in_bytes": 99 * MIB}, ""),
+    ],
+)
+def test_swap_is_not_emptied_into_a_cgroup_that_is_too_small_for_it(
+    bench: Bench, kind: str, figures: dict[str, object], lack: str
+) -> None:
+    """The kernel would kill programs there, though the guest has memory enough."""
+    swap = on(bench.disk(64))
+    name = swap_name(swap)
+    bench.do(SwapOn(swap, forced=False))
+    bench.play("swaps", (bench.folder / "swaps").read_text().replace(" 1000 0 101", f" 65536 {8 << 10} 101"))
+    bench.cgroup("kubepods/pod1", kind, **figures)
+    if not lack:
+        assert dict(bench.do(SwapOff(name)).mapped) == {}
+        return
+    with pytest.raises(DeviceRefused, match=f"{kind}/kubepods/pod1 has {lack} too little") as caught:
+        bench.do(SwapOff(name))
+    assert caught.value.reason == "SwapDoesNotFit"
+    assert bench.look().mapped[name].swapped_bytes == 8 << 20
+
+
+def test_where_the_kernel_does_not_count_the_swap_of_a_cgroup_its_processes_tell(bench: Bench) -> None:
+    swap = on(bench.disk(64))
+    bench.do(SwapOn(swap, forced=False))
+    bench.play("swaps", (bench.folder / "swaps").read_text().replace(" 1000 0 101", f" 65536 {8 << 10} 101"))
+    bench.cgroup("slice", "cgroup2", **V2)
+    bench.cgroup("slice/unit", "cgroup2", cgroup__procs="4711\n4712\n4713")
+    bench.play("status-4711", "Name:\tx\nVmSwap:\t    4096 kB\n")
+    bench.play("status-4712", "VmSwap:\t    3072 kB\n")
+    with pytest.raises(DeviceRefused, match="cgroup2/slice has 2Mi too little"):
+        bench.do(SwapOff(swap_name(swap)))

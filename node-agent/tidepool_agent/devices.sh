@@ -258,13 +258,49 @@ priority() {
 # swap_off NAME: takes a swap area away; what is in it comes back into memory
 swap_off() {
     alone
-    if [ -n "$(swapped "$1")" ]; then swapoff "$mapper/$1"; fi
+    used=$(swapped "$1")
+    if [ -n "$used" ]; then
+        fits "$used"
+        swapoff "$mapper/$1"
+    fi
     unmap_swap "$1"
     [ "$1" = "$in_file" ] || return 0
     rooms | while read -r _ folder; do
         if is_file "$folder/swap"; then rm -f "$folder/swap"; fi
     done
     rm -f "$kept/file"
+}
+
+# fits KIB: whether each cgroup has room for what comes back into it of so much; where there is none, the kernel kills
+fits() {
+    tight=$(sed -n 's/^[^ ]* \([^ ]*\) cgroup2\{0,1\} .*/\1/p' /proc/mounts | while read -r top; do
+        find "$top" \( -name memory.max -o -name memory.limit_in_bytes \) 2>/dev/null
+    done | while read -r limit; do overflow "${limit%/*}" "$(cat "$limit" 2>/dev/null)" "$(($1 * 1024))"; done | head -n 1)
+    [ -z "$tight" ] || refuse SwapDoesNotFit "the cgroup ${tight#* } has ${tight%% *}Mi too little for what comes back into \
+it of swap, and programs in it would be killed: end something in it, or raise its memory limit"
+}
+
+# overflow CGROUP LIMIT BYTES: how many MiB do not fit into it of so many, of which no more than its own come back; what
+# it has read from files and not for long makes room
+overflow() {
+    case $2 in '' | max) return ;; esac
+    held=$(cat "$1/memory.current" 2>/dev/null || cat "$1/memory.usage_in_bytes") || return 0
+    files=$(sed -n -e 's/^total_inactive_file //p' -e 's/^inactive_file //p' "$1/memory.stat" | sort -n | tail -n 1)
+    back=$(swapped_of "$1" "$held")
+    lack=$(((back < $3 ? back : $3) + held - ${files:-0} - $2))
+    [ "$lack" -le 0 ] || echo "$(((lack + megabyte - 1) / megabyte)) $1"
+}
+
+# swapped_of CGROUP HELD: how many bytes of it are swapped out; where the kernel does not count that, by its processes
+swapped_of() {
+    cat "$1/memory.swap.current" 2>/dev/null && return
+    both=$(cat "$1/memory.memsw.usage_in_bytes" 2>/dev/null) && echo "$((both - $2))" && return
+    sum=0
+    for process in $(find "$1" -name cgroup.procs -exec cat {} + 2>/dev/null); do
+        one=$(sed -n 's/^VmSwap:[^0-9]*\([0-9]*\) kB$/\1/p' "/proc/$process/status" 2>/dev/null) || one=
+        sum=$((sum + ${one:-0} * 1024))
+    done
+    echo "$sum"
 }
 
 # alone: until this ends; what an agent has begun goes on when that agent is gone, and takes minutes
