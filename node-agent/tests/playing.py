@@ -78,6 +78,8 @@ class Played:
             ("/dev/mapper", f"{folder}/mapper"),
             ("/var/lib", f"{folder}/var"),
             ("/run/tidepool", f"{folder}/run"),
+            ("/etc/fstab", f"{folder}/fstab"),
+            ("/sys/dev/block/$number/loop", f"{folder}/loop-$number"),  # the disks of these tests are such
             ("/proc/$process/status", f"{folder}/status-$process"),
             *((f"/proc/{name}", f"{folder}/{name}") for name in ("misc", "swaps", "mounts")),
         )
@@ -126,16 +128,27 @@ class Bench:
         self._disks += 1
         return sh(f"losetup -f --show {' '.join(options)} {image}")
 
-    def mount(self, kind: str, size: int, options: str = "rw") -> Path:
-        """A file system of that kind on a disk of so many MiB, of which the guest knows."""
-        device, top = self.disk(size), self.folder / f"top{len(self._mounts)}"
-        top.mkdir()
+    def mount(self, kind: str, size: int, options: str = "rw", *, at: str = "", is_named: bool = True) -> Path:
+        """A file system of that kind on a disk of so many MiB, of which the guest knows; /etc/fstab may name it."""
+        device, top = self.disk(size), self.folder / (at or f"top{len(self._mounts)}")
+        top.mkdir(parents=True)
         sh(f"mkfs.{kind} {device}")
         sh(f"mount {device} {top}")
         self._mounts.append(top)
         with (self.folder / "mounts").open("a") as mounts:
             mounts.write(f"{device} {top} {kind} {options} 0 0\n")
+        if is_named:
+            with (self.folder / "fstab").open("a") as fstab:
+                fstab.write(f"# a disk\nUUID=1-2\t{top} {kind} defaults 0 2\n")
         return top
+
+    def bind(self, top: Path, at: str) -> Path:
+        """Mounts what is there in another place as well."""
+        place = self.folder / at
+        place.mkdir(parents=True)
+        sh(f"mount --bind {top} {place}")
+        self._mounts.append(place)
+        return place
 
     def cgroup(self, path: str, kind: str, **figures: object) -> None:
         """A cgroup below the top of that kind, with these files; `__` stands for a dot."""
@@ -157,7 +170,7 @@ class Bench:
         for backing in Path("/sys/block").glob("loop*/loop/backing_file"):
             if backing.read_text().startswith(str(self.folder)):
                 sh(f"losetup -d /dev/{backing.parts[3]}")
-        for top in self._mounts:
+        for top in reversed(self._mounts):
             sh(f"umount {top}")
 
 

@@ -244,6 +244,32 @@ def test_a_file_system_that_others_write_to_is_none_for_a_swap_file(bench: Bench
     assert (bench.folder / "precious").read_text() == "x"
 
 
+def test_a_file_system_that_is_not_the_guests_own_is_none_for_a_swap_file(bench: Bench) -> None:
+    """What is in memory would be in a container's volume, or on a disk that somebody has put in and takes away."""
+    step = SwapOn(IN_FILE, forced=False)
+    bench.mount("ext4", 64, is_named=False)
+    bench.mount("ext4", 64, at="var/kubelet/pods/1/volumes/data")
+    assert refused(bench, step)[0] == "NoRoom"
+    volume = bench.mount("ext4", 64)
+    bench.do(step)
+    bench.do(SwapOff("tidepool.swap"))
+    bench.bind(volume, "var/containerd/volume")
+    assert refused(bench, step)[0] == "NoRoom"
+    part = bench.mount("ext4", 64)
+    number = os.stat(part).st_dev
+    bench.play(f"loop-{os.major(number)}:{os.minor(number)}")
+    assert refused(bench, step)[0] == "NoRoom"
+
+
+def test_a_part_of_a_file_system_that_is_mounted_elsewhere_is_none_for_a_swap_file(bench: Bench) -> None:
+    top = bench.mount("ext4", 64, is_named=False)
+    (top / "part").mkdir()
+    place = bench.bind(top / "part", "elsewhere")
+    bench.play("mounts", f"/dev/vdx {place} ext4 rw 0 0\n")
+    bench.play("fstab", f"/dev/vdx {place} ext4 defaults 0 2\n")
+    assert refused(bench, SwapOn(IN_FILE, forced=False))[0] == "NoRoom"
+
+
 def test_a_swap_file_that_a_reboot_has_left_is_found(bench: Bench) -> None:
     """The pool may have ended meanwhile: nothing is mapped, and the guest still says that there is one."""
     file = bench.mount("ext4", 64) / ".tidepool/swap"

@@ -346,8 +346,8 @@ make_file() {
     set -- "$1" $(rooms | head -n 1)
     [ "${2:-0}" -ge "$(($1 / 1024))" ] || refuse NoRoom \
         "no file system of the guest has room for a swap file of $(($1 / megabyte))Mi that leaves a twentieth of it free: the \
-most is $((${2:-0} / 1024))Mi. Those on disks count that are ext4 or xfs and that root alone can write to. Make \
-room, lower spec.borrowers.swap.size, or use backing Device"
+most is $((${2:-0} / 1024))Mi. Those count that are ext4 or xfs, that root alone can write to, and that hold /, /var/lib or what \
+/etc/fstab names. Make room, lower spec.borrowers.swap.size, or use backing Device"
     file=$3/swap
     own_folder "$3" || refuse NoRoom "$3 is not root's own, and what root needs cannot be made there; remove it"
     made=$file
@@ -360,6 +360,8 @@ room, lower spec.borrowers.swap.size, or use backing Device"
 # rooms: where a swap file may lie, as `KIB FOLDER`, most room first. A file system that writes elsewhere than it has
 # read, or in memory, is of no use; nor is one that lies behind a pool itself, or to whose top others can write
 rooms() {
+    system=$(df -Pk /var/lib | tail -n 1 | sed 's/.* //')
+    named=$(sed -n 's|^[[:space:]]*[^#[:space:]]\{1,\}[[:space:]]\{1,\}\(/[^[:space:]]*\).*|\1|p' /etc/fstab 2>/dev/null) || :
     while read -r source top type options _; do
         case $type,$source,$top in
         *\\*) continue ;;
@@ -369,8 +371,37 @@ rooms() {
         case ,$options,$(uuid_of "$source") in
         *,ro,* | *,"$mine"*) continue ;;
         esac
-        if is_roots "$top"; then room "$top"; fi
+        if is_roots "$top" && is_own "$top"; then room "$top"; fi
     done </proc/mounts | sort -rn
+}
+
+# is_own TOP: whether a file system is the guest's own: that of / or /var/lib, or one that /etc/fstab names, on a disk
+# that stays. What somebody else has mounted a container may read as its volume, or whoever has put the disk in
+is_own() {
+    while read -r _ _ number root point _; do
+        if [ "$point" = "$1" ]; then set -- "$1" "$number" "$root"; fi
+    done </proc/self/mountinfo
+    [ $# = 3 ] && is_fixed "$2" && ! is_handed_out "$1" "$2" || return 1
+    case $1 in
+    / | "$system") return ;;
+    esac
+    [ "$3" = / ] && echo "$named" | grep -qxF "$1"
+}
+
+# is_handed_out TOP MAJOR:MINOR: whether the whole file system is where users and containers get theirs
+is_handed_out() {
+    { echo "$1" && sed -n "s|^[0-9]* [0-9]* $2 / \([^ ]*\) .*|\1|p" /proc/self/mountinfo; } |
+        grep -Eq '^(/var/lib/(kubelet|docker|containerd|containers)|/media|/run)(/|$)'
+}
+
+# is_fixed MAJOR:MINOR: whether a disk, with all that it lies on, is neither removable nor a file
+is_fixed() {
+    for disk in "/sys/dev/block/$1" "/sys/dev/block/$1"/slaves/*; do
+        [ -e "$disk" ] || continue
+        number=$(cat "$disk/dev")
+        [ ! -e "/sys/dev/block/$number/loop" ] || return 1
+        [ "$(cat "$disk/removable" "$disk/../removable" 2>/dev/null | head -n 1)" != 1 ] || return 1
+    done
 }
 
 # room TOP: what a file system has beyond a twentieth of it, and its folder for us
@@ -378,7 +409,7 @@ room() {
     # shellcheck disable=SC2046  # the words of df
     set -- "$1" $(df -Pk "$1" | tail -n 1)
     folder=${1%/}/.tidepool
-    [ "$(df -Pk /var/lib | tail -n 1 | sed 's/.* //')" != "$1" ] || folder=$kept
+    [ "$1" != "$system" ] || folder=$kept
     free=$(($5 - $3 / 20))
     echo "$((free > 0 ? free : 0)) $folder"
 }
