@@ -15,6 +15,7 @@ from tidepool_agent.devices import Attach, Detach, Map, SwapOff, SwapOn, Unmap
 from tidepool_agent.errors import DeviceRefused
 from tidepool_api import Swap, SwapBacking, mapped_name, swap_name
 
+MIB = 1 << 20
 IN_FILE = Swap(backing=SwapBacking.FILE, size="16Mi")
 
 
@@ -282,6 +283,48 @@ def test_a_swap_file_that_a_reboot_has_left_is_found(bench: Bench) -> None:
     assert not file.exists()
 
 
+def kill_while_it_writes(bench: Bench, file: Path, size: int) -> None:
+    """Has the script killed when so much of a swap file is written, as one that takes too long."""
+    dd = bench.play("bin/dd", f"#!/bin/sh\nhead -c {size} /dev/urandom >{file}; sync; kill -9 $PPID\n")
+    dd.chmod(0o755)
+    with pytest.raises(DeviceRefused):
+        bench.do(SwapOn(IN_FILE, forced=False))
+    dd.unlink()
+    assert bench.look().has_swap_file
+
+
+def test_a_swap_file_that_could_not_be_ended_in_time_is_gone_on_with(bench: Bench) -> None:
+    file = bench.mount("ext4", 24) / ".tidepool/swap"
+    kill_while_it_writes(bench, file, 9 * MIB + 17)
+    half = file.read_bytes()[MIB : 9 * MIB]
+    assert bench.do(SwapOn(IN_FILE, forced=False)).mapped["tidepool.swap"].file == str(file)
+    assert file.read_bytes()[MIB : 9 * MIB] == half
+    assert file.stat().st_size == 16 * MIB
+
+
+@pytest.mark.parametrize("size", [20, 12])
+def test_half_a_swap_file_that_is_of_no_use_takes_no_room(bench: Bench, size: int) -> None:
+    """It is larger than what is wanted now, or lies where none may be any more."""
+    top = bench.mount("ext4", 28)
+    kill_while_it_writes(bench, top / ".tidepool/swap", size * MIB)
+    if size < 16:
+        bench.play("fstab")
+        assert refused(bench, SwapOn(IN_FILE, forced=False))[0] == "NoRoom"
+        assert not (top / ".tidepool/swap").exists()
+        return
+    bench.do(SwapOn(IN_FILE, forced=False))
+    assert (top / ".tidepool/swap").stat().st_size == 16 * MIB
+
+
+def test_half_a_swap_file_goes_with_the_pool(bench: Bench) -> None:
+    """Also when none may lie there any more."""
+    file = bench.mount("ext4", 64) / ".tidepool/swap"
+    kill_while_it_writes(bench, file, MIB)
+    bench.play("fstab")
+    assert not bench.do(SwapOff("tidepool.swap")).has_swap_file
+    assert not file.exists()
+
+
 def test_two_agents_do_not_make_one_swap_area(bench: Bench) -> None:
     """What the first has begun goes on in the guest without it."""
     bench.mount("ext4", 64)
@@ -326,7 +369,6 @@ def test_a_disk_that_is_smaller_than_the_swap_area_is_refused(bench: Bench) -> N
     assert refused(bench, SwapOn(on(bench.disk(16), "32Mi"), forced=False))[0] == "DeviceTooSmall"
 
 
-MIB = 1 << 20
 V2 = {"memory__max": 64 * MIB, "memory__current": 60 * MIB, "memory__stat": "inactive_file 1048576"}
 V1 = {
     "memory__limit_in_bytes": 64 * MIB,

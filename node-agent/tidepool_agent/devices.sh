@@ -265,8 +265,8 @@ swap_off() {
     fi
     unmap_swap "$1"
     [ "$1" = "$in_file" ] || return 0
-    rooms | while read -r _ folder; do
-        if is_file "$folder/swap"; then rm -f "$folder/swap"; fi
+    { cat "$kept/file" 2>/dev/null || :; rooms | sed 's|^[0-9]* \(.*\)|\1/swap|'; } | while read -r file; do
+        if is_file "$file"; then rm -f "$file"; fi
     done
     rm -f "$kept/file"
 }
@@ -332,7 +332,7 @@ swap_in_file() {
         if is_file "$folder/swap" "$1"; then echo "$folder/swap"; fi
     done | head -n 1)
     [ -n "$file" ] || make_file "$1"
-    if own_folder "$kept"; then echo "$file" >"$kept/file"; fi
+    note
     loop=$(losetup -f --show --direct-io=on --sector-size 4096 "$file") ||
         refuse NoLoopDevice "$file becomes no block device: the guest needs losetup of util-linux, and the module loop"
     create "$name" "$(($1 / 512))" "$loop"
@@ -340,8 +340,38 @@ swap_in_file() {
         refuse NoDirectIO "the file system of $file cannot be written past the page cache; use backing Device"
 }
 
-# make_file BYTES: becomes $file, whole, and $made until it is in use
+# note: where the file is, from before it is whole: what makes it may be killed
+note() {
+    if own_folder "$kept"; then echo "$file" >"$kept/file"; fi
+}
+
+# make_file BYTES: becomes $file, whole, and $made until it is in use; one that was not ended is gone on with
 make_file() {
+    file=$(cat "$kept/file" 2>/dev/null) || :
+    begun=$(begun "$1")
+    if [ "$begun" = 0 ]; then choose "$1"; fi
+    made=$file
+    note
+    umask 077
+    dd if=/dev/zero of="$file" bs="$megabyte" seek="$begun" count="$(($1 / megabyte - begun))" oflag=direct \
+        conv=fsync,notrunc 2>/dev/null || refuse NoRoom "a swap file of $(($1 / megabyte))Mi could not be written to ${file%/*}"
+}
+
+# begun BYTES: how many MiB of these there are already in $file; it is gone where it is of no use
+begun() {
+    is_file "$file" || { echo 0 && return; }
+    size=$(stat -c %s "$file")
+    if [ "$size" -ge "$megabyte" ] && is_file "$file" "$size" && [ "$size" -lt "$1" ] && rooms |
+        while read -r free folder; do [ "$folder/swap" != "$file" ] || echo "$free"; done |
+        { read -r free && [ "$free" -ge "$((($1 - size) / 1024))" ]; }; then
+        echo "$((size / megabyte))"
+    else
+        rm -f "$file" && echo 0
+    fi
+}
+
+# choose BYTES: where a new one is made becomes $file
+choose() {
     # shellcheck disable=SC2046  # two words
     set -- "$1" $(rooms | head -n 1)
     [ "${2:-0}" -ge "$(($1 / 1024))" ] || refuse NoRoom \
@@ -350,11 +380,7 @@ most is $((${2:-0} / 1024))Mi. Those count that are ext4 or xfs, that root alone
 /etc/fstab names. Make room, lower spec.borrowers.swap.size, or use backing Device"
     file=$3/swap
     own_folder "$3" || refuse NoRoom "$3 is not root's own, and what root needs cannot be made there; remove it"
-    made=$file
     rm -f "$file"
-    umask 077
-    dd if=/dev/zero of="$file" bs="$megabyte" count="$(($1 / megabyte))" oflag=direct conv=fsync 2>/dev/null ||
-        refuse NoRoom "a swap file of $(($1 / megabyte))Mi could not be written to $3"
 }
 
 # rooms: where a swap file may lie, as `KIB FOLDER`, most room first. A file system that writes elsewhere than it has
