@@ -152,6 +152,22 @@ def test_another_disk_for_swap_is_another_area() -> None:
     assert steps(wanted(swap=new, force=["/dev/vdd"]), guest(there)) == [Detach("tidepool.swap-vdc"), on]
 
 
+def test_another_wish_about_a_device_does_not_wait_because_one_before_has_failed() -> None:
+    """Whoever follows the advice of a condition, `force` or a smaller `size`, sees at once that it was right."""
+    device = {"backing": "Device", "device": "/dev/vdc"}
+    wishes = (
+        {"devices": ["/dev/vdb"]},
+        {"devices": ["/dev/vdb"], "force": ["/dev/vdb"]},
+        {"swap": FILE},
+        {"swap": FILE | {"size": "2Gi"}},
+        {"swap": device},
+        {"swap": device, "force": ["/dev/vdc"]},
+    )
+    about = [plan.subject(step) for wish in wishes for step in steps(wanted(**wish), guest())]
+    assert len(set(about)) == len(wishes)
+    assert {one[:2] for one in about} == {("device", VDB), ("device", SWAP), ("device", "tidepool.swap-vdc")}
+
+
 def test_the_target_goes_before_the_module_is_replaced_and_takes_no_device_along() -> None:
     seen = guest(disk(is_open=True), swapped(9 * GIB))
     made = plan.steps(plan.desired(key("borrower"), [pairing(block=BOTH)]), seen, Source.STORE, replace=True)

@@ -149,12 +149,16 @@ BlockStep = LoadTarget | UnloadTarget | OfDevice
 
 
 def subject(step: BlockStep) -> tuple[str, ...]:
-    """What a step is about: after a failure, steps about the same thing wait."""
+    """What a step is about: after a failure, steps about the same thing wait; what is asked anew is tried at once."""
     match step:
         case LoadTarget():
             return ("target",)
         case UnloadTarget():
             return ("target removal",)
+        case Map(_, forced):
+            return ("device", step.name, f"forced={forced}")
+        case SwapOn(swap, forced):
+            return ("device", step.name, f"forced={forced}", f"bytes={swap.size_bytes}")
         case _:
             return ("device", step.name)
 
