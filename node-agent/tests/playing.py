@@ -21,11 +21,13 @@ set -eu
 cd "$PLAY/dm"
 verb=$1; shift
 case $verb in
-info) # -c --noheadings -o uuid|open NAME
+info) # -c --noheadings -o uuid|open NAME, or -c --noheadings -o name -u UUID
+    if [ "$5" = -u ]; then grep -lxF "$6" ./*/uuid | cut -d / -f 2; exit; fi
     [ -d "$5" ] || exit 1
     if [ "$4" = uuid ]; then cat "$5/uuid"; exit; fi
     if [ -e "$5/opened" ] || grep -q "^$(readlink -f "$PLAY/mapper/$5") " "$PLAY/swaps"; then echo 1; else echo 0; fi ;;
-table) cat "$1/table" ;;
+table) [ ! -e "$PLAY/fleeting" ] || exit 1
+    if [ -e "$1/table" ]; then cat "$1/table"; fi ;;
 status) sed 's/^\\(0 [0-9]* [a-z]*\\) .*/\\1 hits 5 misses 3 fallbacks 1 partial 0 puts 8 drops 2/' "$1/table" ;;
 create) # NAME --uuid UUID --table TABLE
     if [ -e "$PLAY/refuse-create" ]; then echo "Device or resource busy" >&2; exit 1; fi
@@ -42,9 +44,11 @@ resume) # --nolockfs NAME
     if [ -e "$PLAY/refuse-resume" ]; then exit 1; fi
     mv "$2/new" "$2/table" ;;
 clear) rm "$1/new" ;;
-remove) # --retry NAME
+remove) # [--retry] NAME
+    if [ "$1" = --retry ]; then shift; fi
+    set -- x "$1"
     [ ! -e "$2/opened" ] && ! grep -q "^$(readlink -f "$PLAY/mapper/$2") " "$PLAY/swaps"
-    rm -r "$2" "$PLAY/mapper/$2" ;;
+    rm -rf "$2" "$PLAY/mapper/$2" ;;
 *) exit 1 ;;
 esac
 """

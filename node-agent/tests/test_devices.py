@@ -168,6 +168,33 @@ def test_another_wish_about_a_device_does_not_wait_because_one_before_has_failed
     assert {one[:2] for one in about} == {("device", VDB), ("device", SWAP), ("device", "tidepool.swap-vdc")}
 
 
+def test_a_swap_disk_whose_size_is_said_no_more_becomes_swap_as_a_whole() -> None:
+    part = {"backing": "Device", "device": "/dev/vdc", "size": "1Gi"}
+    there = replace(swapped(), name="tidepool.swap-vdc", disk_bytes=3 * GIB + 512)
+    assert steps(wanted(swap=part), guest(there)) == []
+    whole = wanted(swap={"backing": "Device", "device": "/dev/vdc"})
+    assert [type(step) for step in steps(whole, guest(there))] == [SwapOff, SwapOn]
+    assert steps(whole, guest(replace(there, size_bytes=3 * GIB))) == []
+
+
+def test_a_disk_that_was_taken_out_is_given_up_when_nobody_uses_it() -> None:
+    gone = disk(disk_bytes=None)
+    block = wanted(devices=["/dev/vdb"])
+    assert steps(block, guest(gone)) == [Unmap(VDB)]
+    assert steps(block, guest(replace(gone, is_open=True))) == []
+    assert steps(wanted(), guest(replace(gone, is_open=True))) == []
+    assert steps(wanted(swap=FILE), guest(swapped(disk_bytes=None))) == []
+
+
+def test_a_device_with_another_table_is_made_anew_or_left_to_who_uses_it() -> None:
+    odd = disk(is_odd=True, is_lent=False)
+    assert steps(wanted(devices=["/dev/vdb"]), guest(odd)) == [Map("/dev/vdb", forced=False)]
+    assert steps(wanted(), guest(odd)) == [Unmap(VDB)]
+    assert steps(wanted(), guest(replace(odd, is_open=True))) == []
+    assert steps(wanted(), guest(swapped(is_odd=True, is_lent=False))) == []
+    assert steps(wanted(swap=FILE), guest(swapped(is_odd=True, is_lent=False))) == []
+
+
 def test_the_target_goes_before_the_module_is_replaced_and_takes_no_device_along() -> None:
     seen = guest(disk(is_open=True), swapped(9 * GIB))
     made = plan.steps(plan.desired(key("borrower"), [pairing(block=BOTH)]), seen, Source.STORE, replace=True)
@@ -353,6 +380,24 @@ TOO_MUCH = (
             f"{TOO_MUCH} keeps its former size",
         ),
         (guest(disk()), {}, {}, 1, "SettingUp", "tidepool-vdb is being given up"),
+        (
+            guest(disk(disk_bytes=None, is_open=True)),
+            {"devices": ["/dev/vdb"]},
+            {},
+            1,
+            "DeviceGone",
+            f"/dev/vdb has been taken out of the guest: end what uses {VDB}, which gets nothing but errors, and attach "
+            "it again, or name another device",
+        ),
+        (
+            guest(disk(is_odd=True, is_lent=False, is_open=True)),
+            {},
+            {},
+            1,
+            "DeviceChanged",
+            f"somebody has given {VDB} a table that is none of the agent's: end what uses it, and remove it with "
+            f"dmsetup remove {VDB}",
+        ),
     ],
 )
 def test_what_is_not_as_it_should_be_says_what_to_do(
@@ -387,6 +432,8 @@ def test_what_the_probe_prints_is_understood() -> None:
 mapped/tidepool-vdb/table:0 262144 tidepool - 254:16 writethrough
 mapped/tidepool-vdb/status:0 262144 tidepool hits 5120 misses 768 fallbacks 2 partial 12 puts 5888 drops 0
 mapped/tidepool-vdb/open:0
+mapped/tidepool-vdb/disk:262144
+mapped/tidepool.swap/disk:8200
 mapped/tidepool.swap/table:0 8192 linear 7:0 0
 mapped/tidepool.swap/status:0 8192 linear
 mapped/tidepool.swap/open:1
@@ -396,8 +443,10 @@ mapped/tidepool.swap/swapped:12
     )
     assert seen.has_target
     stats = {"hits": 5120, "misses": 768, "fallbacks": 2, "puts": 5888}
-    swap = Mapped(SWAP, 4 << 20, is_lent=False, is_open=True, file="/var/lib/tidepool/swap", swapped_bytes=12288)
-    assert dict(seen.mapped) == {VDB: Mapped(VDB, 128 << 20, is_lent=True, stats=stats), SWAP: swap}
+    lent = Mapped(VDB, 128 << 20, is_lent=True, disk_bytes=128 << 20, stats=stats)
+    where: dict[str, Any] = {"disk_bytes": 8200 * 512, "file": "/var/lib/tidepool/swap"}
+    swap = Mapped(SWAP, 4 << 20, is_lent=False, is_open=True, swapped_bytes=12288, **where)
+    assert dict(seen.mapped) == {VDB: lent, SWAP: swap}
 
 
 @pytest.mark.parametrize(
@@ -406,13 +455,16 @@ mapped/tidepool.swap/swapped:12
         "mapped/vg-root/table:0 8 linear 7:0 0",
         "mapped/tidepool-a b/table:0 8 linear 7:0 0",
         f"mapped/tidepool-{'a' * 114}/table:0 8 linear 7:0 0",
-        "mapped/tidepool-vdb/table:0 8 crypt x",
-        "mapped/tidepool-vdb/table:8 8 linear 7:0 0",
-        "mapped/tidepool-vdb/open:0",
     ],
 )
 def test_what_no_probe_prints_is_left_out(line: str) -> None:
     assert dict(parse(f"{BASE}{line}\n").mapped) == {}
+
+
+@pytest.mark.parametrize("said", ["table:0 8 crypt x", "table:8 8 linear 7:0 0", "open:1"])
+def test_a_device_without_a_table_of_ours_is_odd(said: str) -> None:
+    odd = Mapped(VDB, 0, is_lent=False, is_odd=True, disk_bytes=None, is_open=True)
+    assert dict(parse(f"{BASE}mapped/{VDB}/{said}\n").mapped) == {VDB: odd}
 
 
 def test_nothing_that_a_guest_says_is_too_much_for_a_status() -> None:

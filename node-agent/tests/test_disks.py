@@ -80,6 +80,49 @@ def test_a_device_of_somebody_else_is_not_the_agents(bench: Bench) -> None:
     assert (bench.folder / "dm" / name).exists()
 
 
+@pytest.mark.parametrize("table", ["0 65536 error \n", "", "0 8 linear 7:0 0\n8 8 error\n", "8 8 linear 7:0 0\n"])
+def test_a_device_with_a_table_of_somebody_else_hides_no_other(bench: Bench, table: str) -> None:
+    """It is said to be odd, and made anew when whoever changed it has removed it."""
+    disks = [bench.disk(), bench.disk()]
+    odd, fine = (mapped_name(disk) for disk in disks)
+    bench.do(*(Map(disk, forced=False) for disk in disks))
+    bench.play(f"dm/{odd}/table", table)
+    seen = bench.look().mapped
+    assert (seen[odd].is_odd, seen[odd].is_lent, seen[fine].is_odd, seen[fine].is_lent) == (True, False, False, True)
+    if table:
+        with pytest.raises(DeviceRefused, match=f"dmsetup remove {odd}") as caught:
+            bench.do(Map(disks[0], forced=False))
+        assert caught.value.reason == "DeviceChanged"
+        bench.do(Unmap(odd))
+    assert bench.do(Map(disks[0], forced=False)).mapped[odd].is_lent
+
+
+def test_a_device_that_goes_while_it_is_looked_at_is_no_error(bench: Bench) -> None:
+    disk = bench.disk()
+    bench.do(Map(disk, forced=False))
+    bench.play("fleeting")
+    assert dict(bench.look().mapped) == {}
+
+
+def test_a_device_that_was_begun_and_has_no_table_yet_makes_way(bench: Bench) -> None:
+    """Its creation was killed: there is no node of it, and its name and its UUID are taken."""
+    disk = bench.disk()
+    begun = bench.folder / "dm/of-another-name"
+    begun.mkdir()
+    (begun / "uuid").write_text(f"tidepool-agent-{mapped_name(disk)}\n")
+    assert list(bench.do(Map(disk, forced=False)).mapped) == [mapped_name(disk)]
+    assert not begun.exists()
+
+
+def test_a_disk_that_is_taken_out_of_the_guest_is_noticed(bench: Bench) -> None:
+    disk = bench.disk()
+    name = mapped_name(disk)
+    assert bench.do(Map(disk, forced=False)).mapped[name].disk_bytes == 32 << 20
+    bench.play(f"dm/{name}/table", "0 65536 tidepool - 254:4095 writethrough\n")
+    assert bench.look().mapped[name].is_gone
+    assert dict(bench.do(Unmap(name)).mapped) == {}
+
+
 def test_a_table_that_is_refused_leaves_the_one_that_there_is(bench: Bench) -> None:
     disk = bench.disk()
     name = mapped_name(disk)

@@ -100,6 +100,10 @@ def _unmet(seen: Observation, standing: Standing, name: str, one: Mapped | None)
         return Trouble("DeviceShared", message)
     if error := standing.failed.get(name) or standing.target:
         return Trouble(error.reason, str(error))
+    if one and one.is_gone:
+        return _gone(one)
+    if one and one.is_odd:
+        return _changed(one)
     if one and one.is_swap and one.swapped_bytes and not standing.wanted.has_size(one) and excess(one, seen):
         return Trouble("SwapDoesNotFit", f"{_too_much(one, seen)}; until then it keeps its former size")
     return Trouble(Reason.SETTING_UP, f"{name} is being set up")
@@ -107,6 +111,10 @@ def _unmet(seen: Observation, standing: Standing, name: str, one: Mapped | None)
 
 def _leftover(seen: Observation, standing: Standing, one: Mapped) -> Trouble:
     """Why a device is still there that nobody asks for."""
+    if one.is_gone and one.is_open:
+        return _gone(one)
+    if one.is_odd and one.is_open:
+        return _changed(one)
     if one.is_swap and excess(one, seen):
         return Trouble("SwapDoesNotFit", f"{_too_much(one, seen)}; until then it goes on without a lender")
     if error := standing.failed.get(one.name):
@@ -118,6 +126,22 @@ def _leftover(seen: Observation, standing: Standing, one: Mapped) -> Trouble:
         f"to free {path_of(one.name)}"
     )
     return Trouble("StillInUse", message)
+
+
+def _gone(one: Mapped) -> Trouble:
+    """That a disk was taken out of the guest."""
+    path = path_of(one.name) or "the disk of its file"
+    use = f"end what uses {one.name}, which gets nothing but errors, and " if one.is_open else ""
+    return Trouble("DeviceGone", f"{path} has been taken out of the guest: {use}attach it again, or name another device")
+
+
+def _changed(one: Mapped) -> Trouble:
+    """That somebody has given a device another table."""
+    message = (
+        f"somebody has given {one.name} a table that is none of the agent's: end what uses it, and remove it with "
+        f"dmsetup remove {one.name}"
+    )
+    return Trouble("DeviceChanged", message)
 
 
 def _too_much(one: Mapped, seen: Observation) -> str:

@@ -10,6 +10,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from tidepool_agent.guestfs import PAGE
 from tidepool_api import SWAP_NAME, MemoryPairing, Swap, SwapBacking, mapped_name, swap_name
 
 if TYPE_CHECKING:
@@ -47,14 +48,15 @@ class Block:
 
     def is_met(self, one: Mapped) -> bool:
         """Whether one of them is as it should be."""
+        is_there = one.is_lent and not one.is_gone
         if not one.is_swap or self.swap is None:
-            return one.is_lent
-        return one.is_lent and one.swapped_bytes is not None and self.has_size(one)
+            return is_there
+        return is_there and one.swapped_bytes is not None and self.has_size(one)
 
     def has_size(self, one: Mapped) -> bool:
-        """Whether a swap area is as large as it should be; one on a disk may be all of that."""
-        size = self.swap.size_bytes if self.swap else 0
-        return not size or one.size_bytes == size
+        """Whether a swap area is as large as it should be; one on a disk may be all of that, in whole pages."""
+        disk = one.disk_bytes or one.size_bytes
+        return one.size_bytes == ((self.swap.size_bytes if self.swap else 0) or disk - disk % PAGE)
 
 
 NONE = Block()
@@ -215,8 +217,10 @@ def _due(wanted: Block, seen: Observation) -> list[BlockStep]:
         one = seen.mapped.get(name)
         if is_shared(path, seen):
             continue
-        if one is None:
+        if one is None or one.is_odd:
             found.append(Map(path, path in wanted.forced))
+        elif one.is_gone:
+            found += [] if one.is_open else [Unmap(name)]
         elif not one.is_lent:
             found.append(Attach(name))
     if wanted.swap is None or is_shared(wanted.swap.device or "", seen):
@@ -228,6 +232,8 @@ def _swap_due(swap: Swap, wanted: Block, seen: Observation) -> list[BlockStep]:
     one, make = seen.mapped.get(wanted.swap_name), SwapOn(swap, swap.device in wanted.forced)
     if one is None or one.swapped_bytes is None:
         return [make]
+    if one.is_odd or one.is_gone:
+        return []
     if not wanted.has_size(one) and excess(one, seen) == 0:
         return [SwapOff(one.name), make]
     return [] if one.is_lent else [Attach(one.name)]
@@ -241,9 +247,9 @@ def _taken(one: Mapped, seen: Observation) -> list[BlockStep]:
     """
     if not one.is_swap and not one.is_open:
         return [Unmap(one.name)]
-    if one.is_lent:
+    if one.is_lent and not one.is_gone:
         return [Detach(one.name)]
-    return [SwapOff(one.name)] if one.is_swap and excess(one, seen) == 0 else []
+    return [SwapOff(one.name)] if one.is_swap and not one.is_odd and excess(one, seen) == 0 else []
 
 
 def room(seen: Observation) -> int:

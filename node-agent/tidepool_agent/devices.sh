@@ -16,11 +16,12 @@ refuse() {
 
 # ---------------------------------------------------------------------------------------------------------------- probe
 
-# mapped: the agent's devices, as mapped/NAME/WHAT:LINE; costs nothing where there are none
+# mapped: the agent's devices, as mapped/NAME/WHAT:LINE; costs nothing where there are none. One that is odd, or goes
+# meanwhile, says no more
 mapped() {
     for node in "$mapper"/tidepool[-.]*; do
         name=${node##*/}
-        if is_mine "$name"; then describe "$name"; fi
+        if is_mine "$name"; then (describe "$name") 2>/dev/null || :; fi
     done
 }
 
@@ -33,14 +34,26 @@ uuid() {
 }
 
 describe() {
-    table=$(dmsetup table "$1")
-    echo "mapped/$1/table:$table"
-    echo "mapped/$1/status:$(dmsetup status "$1")"
+    table=$(dmsetup table "$1") || return 0
     echo "mapped/$1/open:$(dmsetup info -c --noheadings -o open "$1" | tr -d ' ')"
-    backing=/sys/dev/block/$(below "$table")/loop/backing_file
-    if [ "$1" = "$in_file" ] && [ -e "$backing" ]; then echo "mapped/$1/file:$(head -n 1 "$backing")"; fi
     used=$(swapped "$1")
     if [ -n "$used" ]; then echo "mapped/$1/swapped:$used"; fi
+    ! is_odd "$table" || return 0
+    echo "mapped/$1/table:$table"
+    echo "mapped/$1/status:$(dmsetup status "$1")"
+    disk=/sys/dev/block/$(below "$table")
+    echo "mapped/$1/disk:$(cat "$disk/size" 2>/dev/null)"
+    if [ "$1" = "$in_file" ] && [ -e "$disk/loop/backing_file" ]; then
+        echo "mapped/$1/file:$(head -n 1 "$disk/loop/backing_file")"
+    fi
+}
+
+# is_odd TABLE: whether it is none that this script makes
+is_odd() {
+    case $1 in
+    *[!\ -~]*) return 0 ;; # of more than one line
+    "0 "[1-9]*" linear "?*" 0" | "0 "[1-9]*" tidepool "?*" "?*) return 1 ;;
+    esac
 }
 
 # below TABLE: MAJOR:MINOR of the disk, by `START SECTORS linear DISK FROM` or `START SECTORS tidepool LENDER DISK …`
@@ -86,9 +99,21 @@ unload_block() {
     rmmod tidepool-block
 }
 
-# create NAME SECTORS DISK: lenders in front of a disk
+# create NAME SECTORS DISK: lenders in front of a disk; one that was begun before, and has no table yet, makes way
 create() {
+    begun=$(dmsetup info -c --noheadings -o name -u "$mine$1" 2>/dev/null) || begun=
+    if [ -n "$begun" ]; then
+        table=$(dmsetup table "$begun")
+        [ -z "$table" ] || changed "$begun" "$table"
+        dmsetup remove "$begun"
+    fi
     dmsetup create "$1" --uuid "$mine$1" --table "0 $2 tidepool - $3"
+}
+
+# changed NAME TABLE: says that somebody has given a device another table
+changed() {
+    refuse DeviceChanged "$1 has a table that is none of the agent's, $(echo "$2" | head -n 1 | cut -c 1-80): end what uses \
+it, and remove it with dmsetup remove $1; it is made anew then"
 }
 
 # attach NAME: lenders in front of what has gone on without
@@ -126,12 +151,20 @@ unmap() {
 # map NAME PATH LEAST FORCE: lenders in front of a disk of LEAST sectors or more
 map() {
     needs_mapper
-    ! is_mine "$1" || return 0
+    if has_table "$1"; then return; fi
     check "$2" "$3"
     mark=$kept/devices/$1
     [ "$4" = force ] || [ "$(cat "$mark" 2>/dev/null)" = "$(numbers)" ] || check_empty "$2"
     create "$1" "$((sectors - sectors % 8))" "$2"
     remember
+}
+
+# has_table NAME: whether a device is there; refuses one that somebody has changed
+has_table() {
+    is_mine "$1" || return 1
+    table=$(dmsetup table "$1")
+    [ -n "$table" ] || return 1
+    ! is_odd "$table" || changed "$1" "$table"
 }
 
 # remember: that what lies on the disk has been written through the pool, so that it is taken again after a reboot

@@ -17,7 +17,7 @@ SECTOR = 512
 LENT, PLAIN = "tidepool", "linear"
 MAX_MAPPED = 64
 
-_LINE = re.compile(r"mapped/(tidepool(?:[.]swap)?(?:-[A-Za-z0-9_.:+-]{1,113})?)/(table|status|open|file|swapped)")
+_LINE = re.compile(r"mapped/(tidepool(?:[.]swap)?(?:-[A-Za-z0-9_.:+-]{1,113})?)/(table|status|open|file|swapped|disk)")
 _TABLE = re.compile(r"0 ([0-9]{1,15}) (tidepool|linear) .*")
 _COUNT = re.compile(r"\b(hits|misses|fallbacks|puts) ([0-9]{1,20})\b")
 _NUMBER = re.compile(r"[0-9]{1,15}")
@@ -32,6 +32,10 @@ class Mapped:
     size_bytes: int
     is_lent: bool
     """Whether lenders are in front of its disk, rather than nothing."""
+    is_odd: bool = False
+    """Whether it has no table, or one that the agent has not made; what it lies on is not known then."""
+    disk_bytes: int | None = 0
+    """The size of the disk that it lies on; None if that is there no more."""
     is_open: bool = False
     """Whether somebody uses it."""
     file: str = ""
@@ -40,6 +44,11 @@ class Mapped:
     """How much is swapped out to it; None while it is not in use as swap."""
     stats: Mapping[str, int] = field(default_factory=dict)
     """The target's counters, in blocks of 4 KiB; none without lenders."""
+
+    @property
+    def is_gone(self) -> bool:
+        """Whether the disk that it lies on was taken out of the guest."""
+        return self.disk_bytes is None and not self.is_odd
 
     @property
     def is_swap(self) -> bool:
@@ -55,20 +64,20 @@ def mapped(files: Mapping[str, list[str]]) -> dict[str, Mapped]:
         if match and lines:
             found[match[1]][match[2]] = lines[0]
     each = (_one(name, said) for name, said in sorted(found.items())[:MAX_MAPPED])
-    return {one.name: one for one in each if one}
+    return {one.name: one for one in each}
 
 
-def _one(name: str, said: Mapping[str, str]) -> Mapped | None:
-    """One device, if it has a table of ours."""
+def _one(name: str, said: Mapping[str, str]) -> Mapped:
+    """One device; one without a table of ours is odd."""
     table = _TABLE.fullmatch(said.get("table", ""))
-    if not table:
-        return None
+    disk, swapped = _number(said.get("disk")), _number(said.get("swapped"))
     file = said.get("file", "")
-    swapped = _number(said.get("swapped"))
     return Mapped(
         name,
-        min(int(table[1]) * SECTOR, MOST_BYTES),
-        table[2] == LENT,
+        min(int(table[1]) * SECTOR, MOST_BYTES) if table else 0,
+        table is not None and table[2] == LENT,
+        is_odd=table is None,
+        disk_bytes=None if disk is None else min(disk * SECTOR, MOST_BYTES),
         is_open=said.get("open") != "0",
         file=file if _FILE.fullmatch(file) else "",
         swapped_bytes=None if swapped is None else min(swapped * 1024, MOST_BYTES),
