@@ -33,12 +33,13 @@ create) # NAME --uuid UUID --table TABLE
     if [ -e "$PLAY/refuse-create" ]; then echo "Device or resource busy" >&2; exit 1; fi
     name=$1 uuid=$3
     set -- $5
-    [ "$3 $4" = "tidepool -" ] && [ ! -e "$name" ] || exit 1
-    number=$(cat "/sys/class/block/$(basename "$(readlink -f "$5")")/dev")
+    case $3 in linear) number=$4 ;; *) number=$5 && [ "$3 $4" = "tidepool -" ] ;; esac
+    [ ! -e "$name" ]
+    case $number in *[!0-9:]*) exit 1 ;; esac
     mkdir "$name"
     echo "$uuid" >"$name/uuid"
-    echo "$1 $2 $3 $4 $number writethrough" >"$name/table"
-    ln -s "$(readlink -f "$5")" "$PLAY/mapper/$name" ;;
+    if [ "$3" = linear ]; then echo "$*" >"$name/table"; else echo "$* writethrough" >"$name/table"; fi
+    ln -s "/dev/$(basename "$(readlink -f "/sys/dev/block/$number")")" "$PLAY/mapper/$name" ;;
 load) echo "$3" >"$1/new" ;;
 resume) # --nolockfs NAME
     if [ -e "$PLAY/refuse-resume" ]; then exit 1; fi
@@ -67,12 +68,13 @@ class Played:
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
-        for name in ("dm", "mapper", "var", "bin"):
+        for name in ("dm", "mapper", "var", "bin", "target"):
             (folder / name).mkdir()
         (folder / "var").chmod(0o755)
         (folder / "misc").write_text("236 device-mapper\n")
         (folder / "swaps").write_text("Filename Type Size Used Priority\n/dev/zram0 partition 1000 0 100\n")
         (folder / "mounts").write_text("")
+        (folder / "target/srcversion").write_text("ABC\n")
         for name, text in (("dmsetup", DMSETUP), ("swapon", SWAPON), ("swapoff", SWAPOFF)):
             (folder / "bin" / name).write_text(text)
             (folder / "bin" / name).chmod(0o755)
@@ -82,6 +84,7 @@ class Played:
             ("/dev/mapper", f"{folder}/mapper"),
             ("/var/lib", f"{folder}/var"),
             ("/run/tidepool", f"{folder}/run"),
+            ("/sys/module/tidepool_block", f"{folder}/target"),
             ("/etc/fstab", f"{folder}/fstab"),
             ("/sys/dev/block/$number/loop", f"{folder}/loop-$number"),  # the disks of these tests are such
             ("/proc/$process/status", f"{folder}/status-$process"),

@@ -71,8 +71,18 @@ def test_what_a_pool_names_is_set_up_from_nothing() -> None:
     one = pairing(block=BOTH | {"force": ["/dev/vdb"]})
     made = plan.steps(plan.desired(key("borrower"), [one]), observation(), Source.STORE)
     on = SwapOn(Swap.model_validate(FILE), forced=False)
-    assert made[0] == Load(Source.STORE)
-    assert made[-3:] == [LoadTarget(Source.STORE), Map("/dev/vdb", forced=True), on]
+    assert made[:2] == [Map("/dev/vdb", forced=True), Load(Source.STORE)]
+    assert made[-2:] == [LoadTarget(Source.STORE), on]
+
+
+def test_a_disk_is_there_without_a_module_or_a_target() -> None:
+    """Programs use its device, and nobody knows when there will be a module for the guest's kernel."""
+    one = pairing(block=BOTH)
+    desired = plan.desired(key("borrower"), [one])
+    assert plan.steps(desired, observation(), None) == [Map("/dev/vdb", forced=False)]
+    assert steps(wanted(**BOTH), guest(has_target=False), None) == [Map("/dev/vdb", forced=False)]
+    there = replace(guest(disk(is_lent=False, is_open=True), has_target=False), module=None)
+    assert plan.steps(desired, there, None) == []
 
 
 def test_a_lender_has_none_of_its_borrowers_devices() -> None:
@@ -242,8 +252,7 @@ def after(seen: Observation, step: plan.Step) -> Observation:
             assert not any(one.is_lent for one in mapped.values())
             return replace(seen, has_target=False)
         case Map(path):
-            assert seen.has_target
-            mapped[mapped_name(path)] = Mapped(mapped_name(path), GIB, is_lent=True)
+            mapped[mapped_name(path)] = Mapped(mapped_name(path), GIB, is_lent=seen.has_target)
         case Attach(name):
             assert seen.has_target
             mapped[name] = replace(mapped[name], is_lent=True)

@@ -70,6 +70,17 @@ def test_a_disk_gets_lenders_loses_them_and_is_given_back(bench: Bench) -> None:
     assert dict(bench.do(Unmap(name), Unmap(name)).mapped) == {}
 
 
+def test_a_disk_is_there_before_the_target_that_puts_lenders_in_front(bench: Bench) -> None:
+    """Who mounts it does not wait for a module, which the guest may never get."""
+    disk = bench.disk()
+    name = mapped_name(disk)
+    (bench.folder / "target").rename(bench.folder / "loaded-later")
+    one = bench.do(Map(disk, forced=False)).mapped[name]
+    assert (one.size_bytes, one.is_lent, one.is_odd) == (32 << 20, False, False)
+    (bench.folder / "loaded-later").rename(bench.folder / "target")
+    assert bench.do(Attach(name)).mapped[name].is_lent
+
+
 def test_a_device_of_somebody_else_is_not_the_agents(bench: Bench) -> None:
     """By its UUID, whatever its name is: it is neither reported nor taken away."""
     disk = bench.disk()

@@ -12,7 +12,7 @@ from typing import Any
 from objects import RELEASE, key, machine, observation, pairing, want
 
 from tidepool_agent import plan, report
-from tidepool_agent.devices import Detach, LoadTarget, SwapOff, UnloadTarget
+from tidepool_agent.devices import Detach, LoadTarget, Map, SwapOff, UnloadTarget
 from tidepool_agent.errors import DeviceRefused, Excluded
 from tidepool_agent.guestfs import Observation, Peer, Side
 from tidepool_agent.mapped import Mapped
@@ -134,7 +134,7 @@ class Without:
 
     async def do(self, step: plan.Step, _: str) -> None:
         self.done.append(step)
-        if isinstance(step, LoadTarget):
+        if isinstance(step, LoadTarget | Map):
             raise DeviceRefused("install its extra modules", "NoDeviceMapper")
 
     def close(self) -> None:
@@ -184,7 +184,7 @@ def test_a_guest_without_device_mapper_says_so_and_lends_no_file_less(tmp_path: 
                 await task
 
     guest, done = asyncio.run(reports())
-    assert done == [LoadTarget(plan.Source.INSTALLED)]
+    assert done == [Map("/dev/vdb", forced=False), LoadTarget(plan.Source.INSTALLED)]
     for kind in ("DevicesReady", "SwapReady"):
         found = find(guest.status.conditions, kind)
         assert found is not None

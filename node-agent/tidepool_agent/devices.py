@@ -85,7 +85,7 @@ class UnloadTarget:
 
 @dataclass(frozen=True)
 class Map:
-    """Put lenders in front of a disk that nobody uses."""
+    """Make a device on a disk that nobody uses: with lenders in front if the target is there, or else for later."""
 
     path: str
     forced: bool
@@ -138,7 +138,7 @@ class SwapOff:
 
 
 _WORDS = {
-    Map: "put lenders in front of",
+    Map: "set up",
     Attach: "put lenders back in front of",
     Detach: "take the lenders from",
     Unmap: "give up",
@@ -177,21 +177,30 @@ def step_name(step: BlockStep) -> str:
 
 
 def steps(wanted: Block, seen: Observation, where: Source | None, *, is_settled: bool = True) -> list[BlockStep]:
-    """What leads from the devices that were seen to those that are wanted, in order; the module is loaded then.
+    """What leads from the devices that were seen to those that are wanted, in order; the module is loaded then."""
+    return [*plain(wanted, seen, is_settled=is_settled), *lent(wanted, seen, where)]
+
+
+def plain(wanted: Block, seen: Observation, *, is_settled: bool = True) -> list[BlockStep]:
+    """What takes no module: programs use the devices, which have to be there with lenders or without.
 
     Nothing is taken away of a guest that is not `settled`: what it is to have is not known yet.
     """
-    away = _away(wanted, seen)
+    return [*(_away(wanted, seen) if is_settled else ()), *_disks(wanted, seen)]
+
+
+def lent(wanted: Block, seen: Observation, where: Source | None) -> list[BlockStep]:
+    """What takes the target, which comes from there; without it, a swap area would be no better than another."""
     due = _due(wanted, seen)
-    if due and not seen.has_target:
-        due = [] if where is None else [LoadTarget(where), *due]
-    return [*(away if is_settled else ()), *due]
+    if not due or seen.has_target:
+        return due
+    return [] if where is None else [LoadTarget(where), *due]
 
 
 def released(seen: Observation) -> list[BlockStep]:
     """What leads to a guest without the target, whose devices go on without lenders."""
-    lent = [Detach(one.name) for one in seen.mapped.values() if one.is_lent]
-    return [*lent, *([UnloadTarget()] if seen.has_target else ())]
+    held = [Detach(one.name) for one in seen.mapped.values() if one.is_lent]
+    return [*held, *([UnloadTarget()] if seen.has_target else ())]
 
 
 def given_up(seen: Observation) -> list[BlockStep]:
@@ -211,18 +220,24 @@ def is_shared(path: str, seen: Observation) -> bool:
     return seen.host is not None and any(one.is_at(path) for one in seen.host.shared)
 
 
-def _due(wanted: Block, seen: Observation) -> list[BlockStep]:
+def _disks(wanted: Block, seen: Observation) -> list[BlockStep]:
     found: list[BlockStep] = []
     for name, path in wanted.paths.items():
         one = seen.mapped.get(name)
-        if is_shared(path, seen):
-            continue
-        if one is None or one.is_odd:
+        if (one is None or one.is_odd) and not is_shared(path, seen):
             found.append(Map(path, path in wanted.forced))
-        elif one.is_gone:
-            found += [] if one.is_open else [Unmap(name)]
-        elif not one.is_lent:
-            found.append(Attach(name))
+        elif one and one.is_gone and not one.is_open:
+            found.append(Unmap(name))
+    return found
+
+
+def _due(wanted: Block, seen: Observation) -> list[BlockStep]:
+    there = {name: seen.mapped[name] for name in wanted.paths if name in seen.mapped}
+    found: list[BlockStep] = [
+        Attach(name)
+        for name, one in there.items()
+        if not (one.is_lent or one.is_odd or one.is_gone or is_shared(wanted.paths[name], seen))
+    ]
     if wanted.swap is None or is_shared(wanted.swap.device or "", seen):
         return found
     return found + _swap_due(wanted.swap, wanted, seen)

@@ -99,7 +99,8 @@ unload_block() {
     rmmod tidepool-block
 }
 
-# create NAME SECTORS DISK: lenders in front of a disk; one that was begun before, and has no table yet, makes way
+# create NAME SECTORS MAJOR:MINOR: a device on a disk, with lenders in front if the target is there; one that was begun
+# before, and has no table yet, makes way
 create() {
     begun=$(dmsetup info -c --noheadings -o name -u "$mine$1" 2>/dev/null) || begun=
     if [ -n "$begun" ]; then
@@ -107,7 +108,9 @@ create() {
         [ -z "$table" ] || changed "$begun" "$table"
         dmsetup remove "$begun"
     fi
-    dmsetup create "$1" --uuid "$mine$1" --table "0 $2 tidepool - $3"
+    table="0 $2 linear $3 0"
+    [ ! -e /sys/module/tidepool_block ] || table="0 $2 tidepool - $3"
+    dmsetup create "$1" --uuid "$mine$1" --table "$table"
 }
 
 # changed NAME TABLE: says that somebody has given a device another table
@@ -148,14 +151,14 @@ unmap() {
 
 # --------------------------------------------------------------------------------------------------------------- a disk
 
-# map NAME PATH LEAST FORCE: lenders in front of a disk of LEAST sectors or more
+# map NAME PATH LEAST FORCE: a device on a disk of LEAST sectors or more; lenders may come in front of it later
 map() {
     needs_mapper
     if has_table "$1"; then return; fi
     check "$2" "$3"
     mark=$kept/devices/$1
     [ "$4" = force ] || [ "$(cat "$mark" 2>/dev/null)" = "$(numbers)" ] || check_empty "$2"
-    create "$1" "$((sectors - sectors % 8))" "$2"
+    create "$1" "$((sectors - sectors % 8))" "$(cat "$sys/dev")"
     remember
 }
 
@@ -268,7 +271,7 @@ swap_on_disk() {
     check "$2" "$((least > 32768 ? least : 32768))"
     [ "$3" = force ] || was_ours "$2" || check_empty "$2"
     [ "$least" -gt 0 ] || least=$((sectors - sectors % 8))
-    create "$name" "$least" "$2"
+    create "$name" "$least" "$(cat "$sys/dev")"
 }
 
 # was_ours PATH: whether it is a swap area that has been made here before
@@ -368,7 +371,7 @@ swap_in_file() {
     note
     loop=$(losetup -f --show --direct-io=on --sector-size 4096 "$file") ||
         refuse NoLoopDevice "$file becomes no block device: the guest needs losetup of util-linux, and the module loop"
-    create "$name" "$(($1 / 512))" "$loop"
+    create "$name" "$(($1 / 512))" "$(cat "/sys/block/${loop##*/}/dev")"
     [ "$(cat "/sys/block/${loop##*/}/loop/dio")" = 1 ] ||
         refuse NoDirectIO "the file system of $file cannot be written past the page cache; use backing Device"
 }
