@@ -234,11 +234,26 @@ def test_a_disk_that_other_guests_share_is_left_alone() -> None:
     seen = replace(guest(), host=shared)
     for path in ("/dev/vdb", "/dev/vdb1", "/dev/disk/by-id/virtio-data-0001"):
         block = wanted(devices=[path, "/dev/vdc"], swap={"backing": "Device", "device": path}, force=[path])
-        assert steps(block, seen) == [Map("/dev/vdc", forced=False)]
+        assert steps(block, seen) == [Map("/dev/vdc", forced=False, shared=shared.shared)]
         for found in said(block, seen)[1:]:
             assert found is not None
             assert (found.status, found.reason) == ("False", "DeviceShared")
             assert f"other guests share {path}, " in found.message
+
+
+@pytest.mark.parametrize("below", ["vdb ", "vdc data-0001 ", "dm-3 LVM-x"])
+def test_a_disk_that_turns_out_to_be_shared_loses_its_lenders(below: str) -> None:
+    """By the names and serial numbers of all that it lies on, whatever its path is; it goes on as its disk alone."""
+    shared = HostSide(MEMORY, shared=(SharedDisk("vdb", "data-0001"), SharedDisk("", "")))
+    block = wanted(devices=["/dev/disk/by-path/x"], swap={"backing": "Device", "device": "/dev/vg/swap"})
+    each = (disk("tidepool-disk-by--path-x"), replace(swapped(), name="tidepool.swap-vg-swap"))
+    seen = replace(guest(*(replace(one, below=("dm-3", below)) for one in each)), host=shared)
+    found = [step for step in steps(block, seen) if isinstance(step, Detach)]
+    assert [one.name for one in found] == ([] if below.startswith("dm") else [one.name for one in each])
+    if found:
+        alone = {one.name: replace(one, is_lent=False, below=("dm-3", below)) for one in each}
+        assert steps(block, replace(seen, mapped=alone)) == []
+        assert {one.reason for one in said(block, seen)[1:] if one} == {"DeviceShared"}
 
 
 def after(seen: Observation, step: plan.Step) -> Observation:
@@ -442,6 +457,8 @@ mapped/tidepool-vdb/table:0 262144 tidepool - 254:16 writethrough
 mapped/tidepool-vdb/status:0 262144 tidepool hits 5120 misses 768 fallbacks 2 partial 12 puts 5888 drops 0
 mapped/tidepool-vdb/open:0
 mapped/tidepool-vdb/disk:262144
+mapped/tidepool-vdb/below:dm-1 LVM-x
+mapped/tidepool-vdb/below:vda data-1 eui.01
 mapped/tidepool.swap/disk:8200
 mapped/tidepool.swap/table:0 8192 linear 7:0 0
 mapped/tidepool.swap/status:0 8192 linear
@@ -452,7 +469,8 @@ mapped/tidepool.swap/swapped:12
     )
     assert seen.has_target
     stats = {"hits": 5120, "misses": 768, "fallbacks": 2, "puts": 5888}
-    lent = Mapped(VDB, 128 << 20, is_lent=True, disk_bytes=128 << 20, stats=stats)
+    disks = ("dm-1 LVM-x", "vda data-1 eui.01")
+    lent = Mapped(VDB, 128 << 20, is_lent=True, disk_bytes=128 << 20, below=disks, stats=stats)
     where: dict[str, Any] = {"disk_bytes": 8200 * 512, "file": "/var/lib/tidepool/swap"}
     swap = Mapped(SWAP, 4 << 20, is_lent=False, is_open=True, swapped_bytes=12288, **where)
     assert dict(seen.mapped) == {VDB: lent, SWAP: swap}

@@ -5,14 +5,17 @@ from __future__ import annotations
 import fcntl
 import os
 import struct
+import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 from playing import Bench, sh
 
+from tidepool_agent.backing import SharedDisk
 from tidepool_agent.devices import Attach, Detach, Map, SwapOff, SwapOn, Unmap
 from tidepool_agent.errors import DeviceRefused
+from tidepool_agent.guest import SCRIPT
 from tidepool_api import Swap, SwapBacking, mapped_name, swap_name
 
 MIB = 1 << 20
@@ -182,6 +185,31 @@ def test_what_is_no_disk_or_none_to_write_to_is_refused(bench: Bench) -> None:
     reason, message = refused(bench, Map(bench.disk(15), forced=False))
     assert reason == "DeviceTooSmall"
     assert f"has {15 << 20} bytes, and {16 << 20} are needed" in message
+
+
+def test_a_disk_that_other_guests_share_is_refused_by_whatever_path(bench: Bench) -> None:
+    disk = bench.disk(64, "--partscan")
+    divide(disk)
+    sh(f"partx -u {disk}")
+    link = bench.folder / "of-another-name"
+    link.symlink_to(disk)
+    shared = (SharedDisk("vdx", "x"), SharedDisk(Path(disk).name, ""))
+    part = SwapOn(on(f"{disk}p1"), forced=True, shared=shared)
+    for step in (*(Map(path, forced=True, shared=shared) for path in (str(link), f"{disk}p1")), part):
+        reason, message = refused(bench, step)
+        assert (reason, message.count("other guests share /")) == ("DeviceShared", 1)
+    name = mapped_name(f"{disk}p1")
+    assert bench.do(Map(f"{disk}p1", forced=True, shared=shared[:1])).mapped[name].below[0].split()[0] == Path(disk).name
+
+
+@pytest.mark.parametrize(
+    ("disk", "serial", "found"),
+    [("vdc", "", True), ("vda", "data-0001", True), ("vda", "data-0002", False), ("", "", False), ("", "dat", False)],
+)
+def test_a_shared_disk_is_known_by_its_name_or_its_serial_number(disk: str, serial: str, *, found: bool) -> None:
+    command = ["/bin/sh", "-c", SCRIPT, "tidepool", "is_among", disk, serial]
+    said = "dm-0 LVM-x\nvdc data-0001 eui.1\n"
+    assert (subprocess.run(command, input=said, text=True, check=False).returncode == 0) is found
 
 
 def test_a_disk_with_something_on_it_takes_force_and_keeps_it(bench: Bench) -> None:

@@ -85,7 +85,7 @@ def _troubles(
     seen: Observation, standing: Standing, names: Collection[str], present: Mapping[str, Mapped]
 ) -> Iterator[Trouble]:
     for name in sorted(names):
-        if not (name in present and standing.wanted.is_met(present[name])):
+        if is_shared(name, seen) or not (name in present and standing.wanted.is_met(present[name])):
             yield _unmet(seen, standing, name, present.get(name))
     for name, one in sorted(present.items()):
         if name not in names:
@@ -95,7 +95,7 @@ def _troubles(
 def _unmet(seen: Observation, standing: Standing, name: str, one: Mapped | None) -> Trouble:
     """Why a device is not as it should be."""
     path = standing.wanted.paths.get(name) or path_of(name)
-    if is_shared(path, seen):
+    if is_shared(name, seen):
         message = f"other guests share {path}, and lenders would not hear of what those write; name another device"
         return Trouble("DeviceShared", message)
     if error := standing.failed.get(name) or standing.target:

@@ -11,9 +11,10 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from tidepool_agent.guestfs import PAGE
-from tidepool_api import SWAP_NAME, MemoryPairing, Swap, SwapBacking, mapped_name, swap_name
+from tidepool_api import SWAP_NAME, MemoryPairing, Swap, SwapBacking, mapped_name, path_of, swap_name
 
 if TYPE_CHECKING:
+    from tidepool_agent.backing import SharedDisk
     from tidepool_agent.guestfs import Observation
     from tidepool_agent.mapped import Mapped
     from tidepool_agent.plan import Source
@@ -89,6 +90,8 @@ class Map:
 
     path: str
     forced: bool
+    shared: tuple[SharedDisk, ...] = ()
+    """None of which it may be, by whatever path."""
 
     @property
     def name(self) -> str:
@@ -123,6 +126,8 @@ class SwapOn:
 
     swap: Swap
     forced: bool
+    shared: tuple[SharedDisk, ...] = ()
+    """None of which it may be on."""
 
     @property
     def name(self) -> str:
@@ -157,9 +162,9 @@ def subject(step: BlockStep) -> tuple[str, ...]:
             return ("target",)
         case UnloadTarget():
             return ("target removal",)
-        case Map(_, forced):
+        case Map(_, forced, _):
             return ("device", step.name, f"forced={forced}")
-        case SwapOn(swap, forced):
+        case SwapOn(swap, forced, _):
             return ("device", step.name, f"forced={forced}", f"bytes={swap.size_bytes}")
         case _:
             return ("device", step.name)
@@ -186,7 +191,7 @@ def plain(wanted: Block, seen: Observation, *, is_settled: bool = True) -> list[
 
     Nothing is taken away of a guest that is not `settled`: what it is to have is not known yet.
     """
-    return [*(_away(wanted, seen) if is_settled else ()), *_disks(wanted, seen)]
+    return [*(_away(wanted, seen) if is_settled else ()), *_exposed(wanted, seen), *_disks(wanted, seen)]
 
 
 def lent(wanted: Block, seen: Observation, where: Source | None) -> list[BlockStep]:
@@ -215,36 +220,49 @@ def _away(wanted: Block, seen: Observation) -> list[BlockStep]:
     return [*found, *([SwapOff(SWAP_NAME)] if is_left else ())]
 
 
-def is_shared(path: str, seen: Observation) -> bool:
-    """Whether other guests may write to a disk, which lenders would not hear of."""
-    return seen.host is not None and any(one.is_at(path) for one in seen.host.shared)
+def shared(seen: Observation) -> tuple[SharedDisk, ...]:
+    """The disks that other guests may write to, which lenders would not hear of."""
+    return seen.host.shared if seen.host else ()
+
+
+def is_shared(name: str, seen: Observation) -> bool:
+    """Whether what has that mapped name, or is to have it, lies on such a disk, as far as is known."""
+    one = seen.mapped.get(name)
+    below = one.below if one else ()
+    return any(disk.is_at(path_of(name)) or any(map(disk.is_below, below)) for disk in shared(seen))
 
 
 def _disks(wanted: Block, seen: Observation) -> list[BlockStep]:
     found: list[BlockStep] = []
     for name, path in wanted.paths.items():
         one = seen.mapped.get(name)
-        if (one is None or one.is_odd) and not is_shared(path, seen):
-            found.append(Map(path, path in wanted.forced))
+        if (one is None or one.is_odd) and not is_shared(name, seen):
+            found.append(Map(path, path in wanted.forced, shared(seen)))
         elif one and one.is_gone and not one.is_open:
             found.append(Unmap(name))
     return found
 
 
+def _exposed(wanted: Block, seen: Observation) -> list[BlockStep]:
+    """Lenders go from disks that have turned out to be shared."""
+    there = (one for one in seen.mapped.values() if one.name in wanted.names)
+    return [Detach(one.name) for one in there if one.is_lent and not one.is_gone and is_shared(one.name, seen)]
+
+
 def _due(wanted: Block, seen: Observation) -> list[BlockStep]:
-    there = {name: seen.mapped[name] for name in wanted.paths if name in seen.mapped}
+    there = (seen.mapped[name] for name in wanted.paths if name in seen.mapped)
     found: list[BlockStep] = [
-        Attach(name)
-        for name, one in there.items()
-        if not (one.is_lent or one.is_odd or one.is_gone or is_shared(wanted.paths[name], seen))
+        Attach(one.name)
+        for one in there
+        if not (one.is_lent or one.is_odd or one.is_gone or is_shared(one.name, seen))
     ]
-    if wanted.swap is None or is_shared(wanted.swap.device or "", seen):
+    if wanted.swap is None or is_shared(wanted.swap_name, seen):
         return found
     return found + _swap_due(wanted.swap, wanted, seen)
 
 
 def _swap_due(swap: Swap, wanted: Block, seen: Observation) -> list[BlockStep]:
-    one, make = seen.mapped.get(wanted.swap_name), SwapOn(swap, swap.device in wanted.forced)
+    one, make = seen.mapped.get(wanted.swap_name), SwapOn(swap, swap.device in wanted.forced, shared(seen))
     if one is None or one.swapped_bytes is None:
         return [make]
     if one.is_odd or one.is_gone:

@@ -43,6 +43,7 @@ describe() {
     echo "mapped/$1/status:$(dmsetup status "$1")"
     disk=/sys/dev/block/$(below "$table")
     echo "mapped/$1/disk:$(cat "$disk/size" 2>/dev/null)"
+    disks "$disk" | sed "s|^|mapped/$1/below:|"
     if [ "$1" = "$in_file" ] && [ -e "$disk/loop/backing_file" ]; then
         echo "mapped/$1/file:$(head -n 1 "$disk/loop/backing_file")"
     fi
@@ -61,6 +62,24 @@ below() {
     # shellcheck disable=SC2086  # the words of a table
     set -- $1
     if [ "$3" = linear ]; then echo "$4"; else echo "$5"; fi
+}
+
+# disks FOLDER: the disk that a device of /sys is a part of, and all that it lies on, as `NAME SERIAL…`
+disks() (
+    disk=$(readlink -f "$1")
+    [ ! -e "$disk/partition" ] || disk=${disk%/*}
+    echo "${disk##*/} $(serials "$disk" | tr '\n' ' ')"
+    for lower in "$disk"/slaves/*; do
+        [ ! -e "$lower" ] || disks "$lower"
+    done
+)
+
+# serials FOLDER: all that a disk is called by those who have made it
+serials() {
+    for one in serial wwid device/serial device/wwid; do
+        cat "$1/$one" 2>/dev/null || :
+    done
+    tr -cd '[:alnum:]._+-' <"$1/device/vpd_pg80" 2>/dev/null || :
 }
 
 # swapped NAME: how many KiB are in it; nothing if it is not in use as swap
@@ -151,14 +170,17 @@ unmap() {
 
 # --------------------------------------------------------------------------------------------------------------- a disk
 
-# map NAME PATH LEAST FORCE: a device on a disk of LEAST sectors or more; lenders may come in front of it later
+# map NAME PATH LEAST FORCE [DISK:SERIAL…]: a device on a disk of LEAST sectors or more, which none of those is that other
+# guests share; lenders may come in front of it later
 map() {
     needs_mapper
-    if has_table "$1"; then return; fi
-    check "$2" "$3"
-    mark=$kept/devices/$1
-    [ "$4" = force ] || [ "$(cat "$mark" 2>/dev/null)" = "$(numbers)" ] || check_empty "$2"
-    create "$1" "$((sectors - sectors % 8))" "$(cat "$sys/dev")"
+    name=$1 path=$2 force=$4 mark=$kept/devices/$1
+    if has_table "$name"; then return; fi
+    check "$path" "$3"
+    shift 4
+    check_unshared "$path" "$@"
+    [ "$force" = force ] || [ "$(cat "$mark" 2>/dev/null)" = "$(numbers)" ] || check_empty "$path"
+    create "$name" "$((sectors - sectors % 8))" "$(cat "$sys/dev")"
     remember
 }
 
@@ -201,6 +223,25 @@ check() {
     [ "$sectors" -ge "$2" ] ||
         refuse DeviceTooSmall "$1 has $((sectors * 512)) bytes, and $(($2 * 512)) are needed; name a larger one"
     check_idle "$1"
+}
+
+# check_unshared PATH [DISK:SERIAL…]: that it lies on none of those, whatever its own name is
+check_unshared() {
+    path=$1
+    shift
+    for shared; do
+        ! disks "$sys" | is_among "${shared%%:*}" "${shared#*:}" ||
+            refuse DeviceShared "other guests share $path, and lenders would not hear of what those write; name another device"
+    done
+}
+
+# is_among DISK SERIAL: whether it is one of those on standard input; a short serial says nothing
+is_among() {
+    while read -r disk serials; do
+        [ "$disk" != "$1" ] || return 0
+        case $serials in *"$2"*) [ "${#2}" -lt 4 ] || return 0 ;; esac
+    done
+    return 1
 }
 
 # major_minor FILE: of the device, as the kernel writes it
@@ -249,7 +290,7 @@ check_empty() {
 
 # ----------------------------------------------------------------------------------------------------------------- swap
 
-# swap_on NAME BYTES [PATH FORCE]: a swap area with lenders in front, before all others, in a file or on a disk; with a
+# swap_on NAME BYTES [PATH FORCE [DISK:SERIAL…]]: a swap area with lenders in front, before all others, in a file or on a disk; with a
 # disk, BYTES of 0 are all that it has
 swap_on() {
     needs_mapper
@@ -260,7 +301,7 @@ swap_on() {
     made=
     unmap_swap "$name"
     trap 'unmap_swap "$name"; [ -z "$made" ] || rm -f "$made" "$kept/file"' EXIT
-    if [ $# = 2 ]; then swap_in_file "$2"; else swap_on_disk "$2" "$3" "$4"; fi
+    if [ $# = 2 ]; then swap_in_file "$2"; else shift && swap_on_disk "$@"; fi
     mkswap -L "$label" "$mapper/$name" >/dev/null
     swapon -p "$(priority)" "$mapper/$name"
     trap - EXIT
@@ -268,8 +309,11 @@ swap_on() {
 
 swap_on_disk() {
     least=$(($1 / 512))
-    check "$2" "$((least > 32768 ? least : 32768))"
-    [ "$3" = force ] || was_ours "$2" || check_empty "$2"
+    path=$2 force=$3
+    shift 3
+    check "$path" "$((least > 32768 ? least : 32768))"
+    check_unshared "$path" "$@"
+    [ "$force" = force ] || was_ours "$path" || check_empty "$path"
     [ "$least" -gt 0 ] || least=$((sectors - sectors % 8))
     create "$name" "$least" "$(cat "$sys/dev")"
 }

@@ -16,8 +16,9 @@ from tidepool_api.fields import MOST_BYTES, MOST_COUNT
 SECTOR = 512
 LENT, PLAIN = "tidepool", "linear"
 MAX_MAPPED = 64
+MAX_BELOW = 16
 
-_LINE = re.compile(r"mapped/(tidepool(?:[.]swap)?(?:-[A-Za-z0-9_.:+-]{1,113})?)/(table|status|open|file|swapped|disk)")
+_LINE = re.compile(r"mapped/(tidepool(?:[.]swap)?(?:-[A-Za-z0-9_.:+-]{1,113})?)/(table|status|open|file|swapped|disk|below)")
 _TABLE = re.compile(r"0 ([0-9]{1,15}) (tidepool|linear) .*")
 _COUNT = re.compile(r"\b(hits|misses|fallbacks|puts) ([0-9]{1,20})\b")
 _NUMBER = re.compile(r"[0-9]{1,15}")
@@ -36,6 +37,8 @@ class Mapped:
     """Whether it has no table, or one that the agent has not made; what it lies on is not known then."""
     disk_bytes: int | None = 0
     """The size of the disk that it lies on; None if that is there no more."""
+    below: tuple[str, ...] = ()
+    """The disks that it lies on, each as its name in the guest and its serial numbers."""
     is_open: bool = False
     """Whether somebody uses it."""
     file: str = ""
@@ -58,17 +61,18 @@ class Mapped:
 
 def mapped(files: Mapping[str, list[str]]) -> dict[str, Mapped]:
     """The devices by name, of the lines of each file that the probe has named."""
-    found: dict[str, dict[str, str]] = defaultdict(dict)
+    found: dict[str, dict[str, list[str]]] = defaultdict(dict)
     for path, lines in files.items():
         match = _LINE.fullmatch(path)
         if match and lines:
-            found[match[1]][match[2]] = lines[0]
+            found[match[1]][match[2]] = lines
     each = (_one(name, said) for name, said in sorted(found.items())[:MAX_MAPPED])
     return {one.name: one for one in each}
 
 
-def _one(name: str, said: Mapping[str, str]) -> Mapped:
+def _one(name: str, lines: Mapping[str, list[str]]) -> Mapped:
     """One device; one without a table of ours is odd."""
+    said = {what: each[0] for what, each in lines.items()}
     table = _TABLE.fullmatch(said.get("table", ""))
     disk, swapped = _number(said.get("disk")), _number(said.get("swapped"))
     file = said.get("file", "")
@@ -78,6 +82,7 @@ def _one(name: str, said: Mapping[str, str]) -> Mapped:
         table is not None and table[2] == LENT,
         is_odd=table is None,
         disk_bytes=None if disk is None else min(disk * SECTOR, MOST_BYTES),
+        below=tuple(line[:256] for line in lines.get("below", [])[:MAX_BELOW]),
         is_open=said.get("open") != "0",
         file=file if _FILE.fullmatch(file) else "",
         swapped_bytes=None if swapped is None else min(swapped * 1024, MOST_BYTES),
