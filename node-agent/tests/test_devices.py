@@ -33,6 +33,7 @@ from tidepool_agent.mapped import Mapped
 from tidepool_agent.plan import Load, Source, Unload
 from tidepool_agent.report import Finding
 from tidepool_api import Condition, GuestStatus, MemoryPairing, Swap, find, mapped_name
+from tidepool_api.fields import MOST_COUNT
 
 GIB = 1 << 30
 VDB, SWAP = "tidepool-vdb", "tidepool.swap"
@@ -496,7 +497,8 @@ def test_a_device_without_a_table_of_ours_is_odd(said: str) -> None:
 
 def test_nothing_that_a_guest_says_is_too_much_for_a_status() -> None:
     many = "".join(
-        f"mapped/tidepool-{n}/table:0 {'9' * 15} tidepool x\nmapped/tidepool-{n}/status:hits {'9' * 20}\n"
+        f"mapped/tidepool-{n}/table:0 {'9' * 15} tidepool - 7:0\n"
+        f"mapped/tidepool-{n}/status:hits {'9' * 20} misses {'9' * 20} fallbacks {'9' * 20} puts {'9' * 20}\n"
         f"mapped/tidepool-{n}/file:$(reboot)\nmapped/tidepool-{n}/swapped:-1\n"
         for n in range(99)
     )
@@ -505,6 +507,7 @@ def test_nothing_that_a_guest_says_is_too_much_for_a_status() -> None:
     status = said(Block(), replace(seen, total_bytes=GIB))[0]
     assert len(status.devices) == 8
     assert {(one.below.startswith("/dev/"), one.swapped_bytes) for one in status.devices} == {(True, None)}
+    assert {(one.hits, one.misses, one.puts) for one in status.devices} == {(MOST_COUNT, MOST_COUNT, MOST_COUNT)}
 
 
 def test_a_pairing_with_a_path_that_is_none_never_reaches_a_guest() -> None:

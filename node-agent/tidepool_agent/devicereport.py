@@ -13,7 +13,7 @@ from tidepool_agent.mapped import Mapped
 from tidepool_agent.needs import settled
 from tidepool_api import Condition, ConditionType, GuestDevice, GuestStatus, Reason, condition, path_of
 from tidepool_api.devices import MOST_DEVICES
-from tidepool_api.fields import readable
+from tidepool_api.fields import MOST_COUNT, readable
 
 KINDS = (ConditionType.DEVICES_READY, ConditionType.SWAP_READY)
 
@@ -55,7 +55,7 @@ def _device(one: Mapped, before: GuestDevice | None) -> GuestDevice:
         size_bytes=one.size_bytes,
         lent=one.is_lent,
         hits=one.stats.get("hits", 0),
-        misses=one.stats.get("misses", 0) + one.stats.get("fallbacks", 0),
+        misses=min(one.stats.get("misses", 0) + one.stats.get("fallbacks", 0), MOST_COUNT),
         puts=one.stats.get("puts", 0),
         swapped_bytes=None if used is None else settled(used, before.swapped_bytes if before else None),
     )

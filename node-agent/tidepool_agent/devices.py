@@ -205,12 +205,17 @@ def lent(wanted: Block, seen: Observation, where: Source | None) -> list[BlockSt
 def released(seen: Observation) -> list[BlockStep]:
     """What leads to a guest without the target, whose devices go on without lenders."""
     held = [Detach(one.name) for one in seen.mapped.values() if one.is_lent]
-    return [*held, *([UnloadTarget()] if seen.has_target else ())]
+    return [*held, *unloaded(seen)]
 
 
 def given_up(seen: Observation) -> list[BlockStep]:
-    """The same of a guest that is to have no such devices: those that nobody uses are given up."""
-    return [*_away(NONE, seen), *([UnloadTarget()] if seen.has_target else ())]
+    """What leads to a guest that is to have no such devices: those that nobody uses are given up."""
+    return _away(NONE, seen)
+
+
+def unloaded(seen: Observation) -> list[BlockStep]:
+    """What leads to a guest without the target, in which no lender is in front of anything."""
+    return [UnloadTarget()] if seen.has_target else []
 
 
 def _away(wanted: Block, seen: Observation) -> list[BlockStep]:

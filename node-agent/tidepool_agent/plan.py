@@ -297,9 +297,9 @@ def _unwanted(wanted: Desired, module: Module, peers: Mapping[Key, Peer]) -> set
 
 def _nothing_wanted(wanted: Desired, seen: Observation) -> list[Step]:
     if seen.module is None:
-        return list(devices.given_up(seen))
+        return [*devices.given_up(seen), *devices.unloaded(seen)]
     removal = _removal(key for key in seen.peers if key[1] not in wanted.following)
-    return removal if wanted.following else [*devices.given_up(seen), *removal, Unload()]
+    return removal if wanted.following else [*devices.given_up(seen), *removal, *devices.unloaded(seen), Unload()]
 
 
 def _removal(gone: Iterable[Key]) -> list[Step]:
