@@ -85,6 +85,7 @@ class Played:
             ("/var/lib", f"{folder}/var"),
             ("/run/tidepool", f"{folder}/run"),
             ("/sys/module/tidepool_block", f"{folder}/target"),
+            ('cat "$1/$one"', f'cat "{folder}/$one-$(cat "$1/dev")"'),  # serial numbers
             ("/etc/fstab", f"{folder}/fstab"),
             ("/sys/dev/block/$number/loop", f"{folder}/loop-$number"),  # the disks of these tests are such
             ("/proc/$process/status", f"{folder}/status-$process"),

@@ -42,12 +42,14 @@ def refused(bench: Bench, step: Map | SwapOn) -> tuple[str, str]:
     return caught.value.reason, str(caught.value)
 
 
-def divide(disk: str) -> None:
-    """Writes a partition table with one partition of 32 MiB."""
-    entry = struct.pack("<B3sB3sII", 0, b"", 0x83, b"", 2048, 65536)
+def divide(disk: str, kind: int = 0x83) -> str:
+    """Writes a partition table with one partition of 32 MiB, and says which that is."""
+    entry = struct.pack("<B3sB3sII", 0, b"", kind, b"", 2048, 65536)
     with Path(disk).open("r+b") as table:
         table.seek(446)
         table.write(entry.ljust(64, b"\0") + b"\x55\xaa")
+    sh(f"partx -u {disk}")
+    return f"{disk}p1"
 
 
 # --- disks ------------------------------------------------------------------------------------------------------------
@@ -167,8 +169,7 @@ def test_a_disk_that_is_used_is_left_alone(bench: Bench) -> None:
 
 def test_a_disk_of_which_a_partition_is_mounted_is_left_alone(bench: Bench) -> None:
     disk = bench.disk(64, "--partscan")
-    divide(disk)
-    sh(f"partx -u {disk}; mkfs.ext4 {disk}p1")
+    sh(f"mkfs.ext4 {divide(disk)}")
     top = bench.folder / "part"
     top.mkdir()
     sh(f"mount {disk}p1 {top}")
@@ -190,7 +191,6 @@ def test_what_is_no_disk_or_none_to_write_to_is_refused(bench: Bench) -> None:
 def test_a_disk_that_other_guests_share_is_refused_by_whatever_path(bench: Bench) -> None:
     disk = bench.disk(64, "--partscan")
     divide(disk)
-    sh(f"partx -u {disk}")
     link = bench.folder / "of-another-name"
     link.symlink_to(disk)
     shared = (SharedDisk("vdx", "x"), SharedDisk(Path(disk).name, ""))
@@ -222,9 +222,38 @@ def test_a_disk_with_something_on_it_takes_force_and_keeps_it(bench: Bench) -> N
 
 
 def test_a_partition_table_is_something(bench: Bench) -> None:
-    disk = bench.disk()
+    disk = bench.disk(64, "--partscan")
     divide(disk)
     assert "lies dos" in refused(bench, Map(disk, forced=False))[1]
+
+
+@pytest.mark.parametrize(("kind", "found"), [(0x83, ""), (0x41, "lies what PReP boots")])
+def test_a_partition_with_nothing_on_it_is_empty(bench: Bench, kind: int, found: str) -> None:
+    """Its place in the table is nothing on it; what firmware boots from has no signature, and is something."""
+    part = divide(bench.disk(64, "--partscan"), kind)
+    if found:
+        assert found in refused(bench, Map(part, forced=False))[1]
+        return
+    name = mapped_name(part)
+    assert bench.do(Map(part, forced=False)).mapped[name].is_lent
+    sh(f"mkfs.ext4 {part}")
+    bench.do(Unmap(name), Map(part, forced=False))
+
+
+def test_a_disk_with_a_serial_number_is_taken_again_whatever_its_size_is(bench: Bench) -> None:
+    """And what was mapped by an agent that was ended before it could remember is remembered."""
+    disk = bench.disk()
+    name = mapped_name(disk)
+    number = Path(f"/sys/class/block/{Path(disk).name}/dev").read_text().strip()
+    bench.play(f"serial-{number}", "data-1\n")
+    bench.do(Map(disk, forced=False))
+    (bench.folder / "var/tidepool/devices" / name).unlink()
+    sh(f"mkfs.ext4 {disk}")
+    bench.do(Map(disk, forced=False), Unmap(name))
+    sh(f"truncate -s 48M {bench.folder}/disk0; losetup -c {disk}")
+    bench.do(Map(disk, forced=False), Unmap(name))
+    bench.play(f"serial-{number}", "data-2\n")
+    assert refused(bench, Map(disk, forced=False))[0] == "DeviceNotEmpty"
 
 
 def test_a_disk_that_was_taken_empty_is_taken_again_after_a_reboot(bench: Bench) -> None:

@@ -79,7 +79,7 @@ serials() {
     for one in serial wwid device/serial device/wwid; do
         cat "$1/$one" 2>/dev/null || :
     done
-    tr -cd '[:alnum:]._+-' <"$1/device/vpd_pg80" 2>/dev/null || :
+    tr -cd '[:alnum:]._+-' 2>/dev/null <"$1/device/vpd_pg80" || :
 }
 
 # swapped NAME: how many KiB are in it; nothing if it is not in use as swap
@@ -175,7 +175,11 @@ unmap() {
 map() {
     needs_mapper
     name=$1 path=$2 force=$4 mark=$kept/devices/$1
-    if has_table "$name"; then return; fi
+    if has_table "$name"; then
+        sys=/sys/dev/block/$(below "$table")
+        remember
+        return
+    fi
     check "$path" "$3"
     shift 4
     check_unshared "$path" "$@"
@@ -203,12 +207,12 @@ own_folder() {
     is_roots "$1"
 }
 
-# numbers: what tells the disk from another one that may have its path one day
+# numbers: what tells the disk from another one that may have its path one day; its size where it has nothing else. A
+# partition has its disk's, and is its number there
 numbers() {
-    echo "$sectors"
-    for one in serial wwid device/serial device/wwid dm/uuid partition; do
-        cat "$sys/$one" 2>/dev/null || :
-    done
+    cat "$sys/partition" 2>/dev/null || :
+    found=$(serials "$sys$([ ! -e "$sys/partition" ] || echo /..)" && cat "$sys/dm/uuid" 2>/dev/null) || :
+    echo "${found:-$(cat "$sys/size")}"
 }
 
 # check PATH LEAST: that it is a disk which nobody uses; its folder in /sys becomes $sys, its size $sectors
@@ -278,12 +282,19 @@ has_open() {
     return 1
 }
 
-# check_empty PATH: that nothing lies on a disk which has a name
+# check_empty PATH: that nothing lies on a disk which has a name. What blkid tells of a partition's place in its table is
+# nothing on it, but for partitions that firmware boots from, whose contents have no signature
 check_empty() {
     code=0
     found=$(blkid -p -o export "$1" 2>/dev/null) || code=$?
-    [ "$code" != 2 ] || return 0
-    what=$(echo "$found" | sed -n 's/^\(PT\)\{0,1\}TYPE=//p' | head -n 1)
+    what=$(echo "$found" | sed -n -e 's/^\(PT\)\{0,1\}TYPE=//p' -e 's/^USAGE=//p' | head -n 1)
+    case $(echo "$found" | sed -n 's/^PART_ENTRY_TYPE=//p') in
+    21686148-6449-6e6f-744e-656564454649) what="what a BIOS boots" ;;
+    9e1a2d38-c612-4316-aa26-8b49521e5a8b | 0x41) what="what PReP boots" ;;
+    esac
+    case $code$what in
+    0 | 2) return ;;
+    esac
     refuse DeviceNotEmpty \
         "on $1 lies ${what:-something that blkid does not tell}; name it in spec.borrowers.force if a pool may have it"
 }
