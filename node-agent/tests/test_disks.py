@@ -167,6 +167,23 @@ def test_a_disk_that_is_used_is_left_alone(bench: Bench) -> None:
     assert "it is a swap area" in refused(bench, Map(swap, forced=True))[1]
 
 
+@pytest.mark.parametrize(
+    ("uuid", "reason"), [("tidepool-agent-tidepool-x", "DeviceTwice"), ("LVM-x", "DeviceInUse"), ("", "DeviceInUse")]
+)
+def test_a_disk_below_another_device_says_whose_that_is(bench: Bench, uuid: str, reason: str) -> None:
+    user = bench.folder / "holders/dm-7"
+    (user / "dm").mkdir(parents=True)
+    bench.play("holders/dm-7/dm/uuid", uuid)
+    found, message = refused(bench, Map(bench.disk(), forced=True))
+    assert (found, "dm-7" in message) == (reason, True)
+
+
+def test_a_guest_that_does_not_tell_what_is_open_is_not_waited_for(bench: Bench) -> None:
+    bench.play("bin/ls", "#!/bin/sh\necho /proc/1/fd:\nexec sleep 60\n").chmod(0o755)
+    reason, message = refused(bench, Map(bench.disk(), forced=True))
+    assert (reason, "does not tell" in message) == ("DeviceInUse", True)
+
+
 def test_a_disk_of_which_a_partition_is_mounted_is_left_alone(bench: Bench) -> None:
     disk = bench.disk(64, "--partscan")
     sh(f"mkfs.ext4 {divide(disk)}")

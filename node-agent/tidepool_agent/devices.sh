@@ -219,9 +219,7 @@ numbers() {
 check() {
     [ -b "$1" ] || refuse DeviceMissing "the guest has no block device $1; name another, or attach it to the guest"
     sys=/sys/dev/block/$(major_minor "$1")
-    case $(cat "$sys/dm/uuid" 2>/dev/null) in
-    "$mine"*) refuse DeviceTwice "$1 is a device that a pool has already; name it once" ;;
-    esac
+    ! is_pools "$sys" || refuse DeviceTwice "$1 is a device that a pool has already; name it once"
     [ "$(cat "$sys/ro")" = 0 ] || refuse DeviceReadOnly "$1 is read-only; name one that can be written"
     sectors=$(cat "$sys/size")
     [ "$sectors" -ge "$2" ] ||
@@ -256,13 +254,36 @@ major_minor() {
 }
 
 check_idle() {
-    users=$(echo "$sys"/holders/* "$sys"/*/holders/* | tr ' ' '\n' | sed -n 's|.*/holders/\([^*].*\)|\1|p' | head -n 1)
-    [ -z "$users" ] || refuse DeviceInUse "$1 is part of $users; take it out of that, or name another device"
+    for user in "$sys"/holders/* "$sys"/*/holders/*; do
+        [ -e "$user" ] || continue
+        ! is_pools "$user" || refuse DeviceTwice "$1 is below ${user##*/}, a device that a pool has already; name it once"
+        refuse DeviceInUse "$1 is part of ${user##*/}; take it out of that, or name another device"
+    done
+    all_open
     for number in $(cat "$sys/dev" "$sys"/*/dev 2>/dev/null || :); do
         ! grep -q "^[0-9]* [0-9]* $number " /proc/self/mountinfo ||
             refuse DeviceInUse "$1 is mounted; unmount it, or name another device"
         ! has_open "$number" || refuse DeviceInUse "$1 is open: $holder; end what uses it, or name another device"
     done
+}
+
+# is_pools FOLDER: whether a device of /sys is one that the agent has made, whatever its name is
+is_pools() {
+    case $(cat "$1/dm/uuid" 2>/dev/null) in "$mine"*) ;; *) return 1 ;; esac
+}
+
+# all_open: what processes have open of /dev becomes $opened, as `PROCESS/fd/NUMBER …`. Links are read as text: who follows
+# those of all files waits for a file server that is gone
+all_open() {
+    # shellcheck disable=SC2016  # for the inner shell
+    opened=$(timeout 30 sh -c 'ls -l /proc/[0-9]*/fd 2>/dev/null; echo all') || :
+    case $opened in
+    *all) ;;
+    *) refuse DeviceInUse "the guest does not tell in 30 s what its processes have open; try again when it has less to do" ;;
+    esac
+    opened=$(echo "$opened" | grep -v -e ' -> /dev/null$' -e ' -> /dev/u\{0,1\}random$' -e ' -> /dev/pts/' |
+        sed -n -e '\|^/proc/.*/fd:$|{s|^/proc/\(.*\):$|\1|;h;}' \
+            -e '/ -> \/dev\//{s|.* \([0-9]*\) -> /dev/.*|/\1|;G;s|\(.*\)\n\(.*\)|\2\1|;p;}')
 }
 
 # has_open MAJOR:MINOR: whether a process has it open, or it is a swap area; $holder says who
@@ -272,10 +293,9 @@ has_open() {
         [ ! -b "$file" ] || [ "$(major_minor "$file")" != "$1" ] || return 0
     done </proc/swaps
     # The shells of this script have none open. Processes that end meanwhile are no error.
-    for holder in $(find -L /proc/[0-9]*/fd -maxdepth 1 -type b 2>/dev/null || :); do
-        if [ "$(major_minor "$holder" 2>/dev/null)" = "$1" ]; then
-            holder=${holder#/proc/}
-            holder="process ${holder%%/*} ($(cat "/proc/${holder%%/*}/comm" 2>/dev/null || :))"
+    for one in $opened; do
+        if [ -b "/proc/$one" ] && [ "$(major_minor "/proc/$one" 2>/dev/null)" = "$1" ]; then
+            holder="process ${one%%/*} ($(cat "/proc/${one%%/*}/comm" 2>/dev/null || :))"
             return
         fi
     done
