@@ -375,9 +375,22 @@ def test_counters_alone_are_not_written_and_what_is_over_is_said_no_more() -> No
 
 STAYS = "is in use in the guest, and goes on without a lender: unmount it, or end what uses it, to free /dev/vdb"
 TOO_MUCH = (
-    "9Gi are swapped out to tidepool.swap, and 7Gi of memory are free for it, 2Gi too little: end something in the "
-    "guest, or give it more memory; until then it"
+    "2Gi of what is swapped out to tidepool.swap do not fit into memory: end something in the guest, or give it more "
+    "memory; until then it"
 )
+
+
+def test_what_does_not_fit_is_not_said_anew_at_every_look() -> None:
+    """The figures behind it never rest; what is said changes with those of the status."""
+    first = said(wanted(), guest(swapped(9 * GIB, is_lent=False)))
+    busy = guest(swapped(9 * GIB + (15 << 20), is_lent=False), available=8 * GIB - (400 << 20))
+    again = said(wanted(), busy, first[0])
+    assert first[2] is not None
+    assert again[2] == first[2]
+    assert "2Gi of what" in first[2].message
+    near = said(wanted(), guest(swapped(7 * GIB + 1, is_lent=False)))[2]
+    assert near is not None
+    assert (near.reason, near.message[:5]) == ("SwapDoesNotFit", "16Mi ")
 
 
 @pytest.mark.parametrize(
