@@ -27,10 +27,10 @@ info) # -c --noheadings -o uuid|open NAME
     if [ -e "$5/opened" ] || grep -q "^$(readlink -f "$PLAY/mapper/$5") " "$PLAY/swaps"; then echo 1; else echo 0; fi ;;
 table) cat "$1/table" ;;
 status) sed 's/^\\(0 [0-9]* [a-z]*\\) .*/\\1 hits 5 misses 3 fallbacks 1 partial 0 puts 8 drops 2/' "$1/table" ;;
-create) # NAME --uuid UUID --table TABLE
+create) # NAME --verifyudev --uuid UUID --table TABLE
     if [ -e "$PLAY/refuse-create" ]; then echo "Device or resource busy" >&2; exit 1; fi
-    name=$1 uuid=$3
-    set -- $5
+    name=$1 uuid=$4
+    set -- $6
     [ "$3 $4" = "tidepool -" ] && [ ! -e "$name" ] || exit 1
     number=$(cat "/sys/class/block/$(basename "$(readlink -f "$5")")/dev")
     mkdir "$name"
@@ -42,9 +42,9 @@ resume) # --nolockfs NAME
     if [ -e "$PLAY/refuse-resume" ]; then exit 1; fi
     mv "$2/new" "$2/table" ;;
 clear) rm "$1/new" ;;
-remove) # --retry NAME
-    [ ! -e "$2/opened" ] && ! grep -q "^$(readlink -f "$PLAY/mapper/$2") " "$PLAY/swaps"
-    rm -r "$2" "$PLAY/mapper/$2" ;;
+remove) # --retry --verifyudev NAME
+    [ ! -e "$3/opened" ] && ! grep -q "^$(readlink -f "$PLAY/mapper/$3") " "$PLAY/swaps"
+    rm -r "$3" "$PLAY/mapper/$3" ;;
 *) exit 1 ;;
 esac
 """

@@ -86,9 +86,9 @@ unload_block() {
     rmmod tidepool-block
 }
 
-# create NAME SECTORS DISK: lenders in front of a disk
+# create NAME SECTORS DISK: lenders in front of a disk. In a guest without udev it is dmsetup that makes the node
 create() {
-    dmsetup create "$1" --uuid "$mine$1" --table "0 $2 tidepool - $3"
+    dmsetup create "$1" --verifyudev --uuid "$mine$1" --table "0 $2 tidepool - $3"
 }
 
 # attach NAME: lenders in front of what has gone on without
@@ -117,7 +117,7 @@ switch() {
 # unmap NAME...: gives disks back that nobody uses
 unmap() {
     for name; do
-        if is_mine "$name"; then dmsetup remove --retry "$name"; fi
+        if is_mine "$name"; then dmsetup remove --retry --verifyudev "$name"; fi
     done
 }
 
@@ -276,7 +276,7 @@ alone() {
 
 # unmap_swap NAME: what a swap area that is not in use lies on is free again; its file stays
 unmap_swap() {
-    if is_mine "$1"; then dmsetup remove --retry "$1"; fi
+    if is_mine "$1"; then dmsetup remove --retry --verifyudev "$1"; fi
     [ "$1" = "$in_file" ] || return 0
     for backing in /sys/block/loop*/loop/backing_file; do
         [ -e "$backing" ] || continue
