@@ -17,7 +17,7 @@ DRIVERS = ("virtio_pci", "virtio_console")
 PROVIDED = ("configfs", "curve25519_x86_64", "gcm", "ctr", "ghash_generic", "crc32c")
 # What a guest with disks has beside: modules that it loads when it needs them, and programs of this machine.
 ON_DEMAND = ("virtio_blk", "ext4", "dm_mod", "loop")
-PROGRAMS = ("dmsetup", "losetup", "blkid", "mkswap", "swapon", "swapoff")
+PROGRAMS = ("dash", "dmsetup", "losetup", "blkid", "flock", "mkswap", "swapon", "swapoff")
 
 INIT = """#!/bin/sh
 export PATH=/bin:/sbin
@@ -109,6 +109,8 @@ def _fill_for_disks(root: Path, kernel: Kernel) -> None:
     """What `modprobe` finds in the guest, and programs in place of busybox's own, which do less."""
     for name in PROGRAMS:
         _copy_program(name, root)
+    (root / "bin/sh").unlink()
+    (root / "bin/sh").symlink_to("dash")  # busybox's own would prefer its own programs
     folder = root / "lib/modules" / kernel.release
     folder.mkdir(parents=True)
     _unpack(kernel.modules(*ON_DEMAND), folder)
