@@ -29,10 +29,10 @@ info) # -c --noheadings -o uuid|open NAME, or -c --noheadings -o name -u UUID
 table) [ ! -e "$PLAY/fleeting" ] || exit 1
     if [ -e "$1/table" ]; then cat "$1/table"; fi ;;
 status) sed 's/^\\(0 [0-9]* [a-z]*\\) .*/\\1 hits 5 misses 3 fallbacks 1 partial 0 puts 8 drops 2/' "$1/table" ;;
-create) # NAME --uuid UUID --table TABLE
+create) # NAME --verifyudev --uuid UUID --table TABLE
     if [ -e "$PLAY/refuse-create" ]; then echo "Device or resource busy" >&2; exit 1; fi
-    name=$1 uuid=$3
-    set -- $5
+    name=$1 uuid=$4
+    set -- $6
     case $3 in linear) number=$4 ;; *) number=$5 && [ "$3 $4" = "tidepool -" ] ;; esac
     [ ! -e "$name" ]
     case $number in *[!0-9:]*) exit 1 ;; esac
@@ -45,9 +45,8 @@ resume) # --nolockfs NAME
     if [ -e "$PLAY/refuse-resume" ]; then exit 1; fi
     mv "$2/new" "$2/table" ;;
 clear) rm "$1/new" ;;
-remove) # [--retry] NAME
+remove) # [--retry] --verifyudev NAME
     if [ "$1" = --retry ]; then shift; fi
-    set -- x "$1"
     [ ! -e "$2/opened" ] && ! grep -q "^$(readlink -f "$PLAY/mapper/$2") " "$PLAY/swaps"
     rm -rf "$2" "$PLAY/mapper/$2" ;;
 *) exit 1 ;;

@@ -73,7 +73,7 @@ def test_what_a_pool_names_is_set_up_from_nothing() -> None:
     made = plan.steps(plan.desired(key("borrower"), [one]), observation(), Source.STORE)
     on = SwapOn(Swap.model_validate(FILE), forced=False)
     assert made[:2] == [Map("/dev/vdb", forced=True), Load(Source.STORE)]
-    assert made[-2:] == [LoadTarget(Source.STORE), on]
+    assert made[-3:] == [LoadTarget(Source.STORE), Attach(VDB), on]
 
 
 def test_a_disk_is_there_without_a_module_or_a_target() -> None:

@@ -84,6 +84,7 @@ def test_a_disk_is_there_before_the_target_that_puts_lenders_in_front(bench: Ben
     assert (one.size_bytes, one.is_lent, one.is_odd) == (32 << 20, False, False)
     (bench.folder / "loaded-later").rename(bench.folder / "target")
     assert bench.do(Attach(name)).mapped[name].is_lent
+    assert list(bench.do(Attach("tidepool-that-could-not-be-made")).mapped) == [name]
 
 
 def test_a_device_of_somebody_else_is_not_the_agents(bench: Bench) -> None:

@@ -255,15 +255,20 @@ def _exposed(wanted: Block, seen: Observation) -> list[BlockStep]:
 
 
 def _due(wanted: Block, seen: Observation) -> list[BlockStep]:
-    there = (seen.mapped[name] for name in wanted.paths if name in seen.mapped)
-    found: list[BlockStep] = [
-        Attach(one.name)
-        for one in there
-        if not (one.is_lent or one.is_odd or one.is_gone or is_shared(one.name, seen))
-    ]
+    found: list[BlockStep] = [Attach(name) for name in wanted.paths if _lacks_lenders(name, seen)]
     if wanted.swap is None or is_shared(wanted.swap_name, seen):
         return found
     return found + _swap_due(wanted.swap, wanted, seen)
+
+
+def _lacks_lenders(name: str, seen: Observation) -> bool:
+    """Whether a device goes on, or has been made just now, without lenders; with the target it is made with them."""
+    one = seen.mapped.get(name)
+    if is_shared(name, seen):
+        return False
+    if one is None or one.is_odd:
+        return not seen.has_target
+    return not (one.is_lent or one.is_gone)
 
 
 def _swap_due(swap: Swap, wanted: Block, seen: Observation) -> list[BlockStep]:

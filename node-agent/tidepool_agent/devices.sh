@@ -119,27 +119,28 @@ unload_block() {
 }
 
 # create NAME SECTORS MAJOR:MINOR: a device on a disk, with lenders in front if the target is there; one that was begun
-# before, and has no table yet, makes way
+# before, and has no table yet, makes way. In a guest without udev it is dmsetup that makes the node
 create() {
     begun=$(dmsetup info -c --noheadings -o name -u "$mine$1" 2>/dev/null) || begun=
     if [ -n "$begun" ]; then
         table=$(dmsetup table "$begun")
         [ -z "$table" ] || changed "$begun" "$table"
-        dmsetup remove "$begun"
+        dmsetup remove --verifyudev "$begun"
     fi
     table="0 $2 linear $3 0"
     [ ! -e /sys/module/tidepool_block ] || table="0 $2 tidepool - $3"
-    dmsetup create "$1" --uuid "$mine$1" --table "$table"
+    dmsetup create "$1" --verifyudev --uuid "$mine$1" --table "$table"
 }
 
-# changed NAME TABLE: says that somebody has given a device another table
+# changed NAME TABLE: says that somebody has given a device another table, or another name
 changed() {
-    refuse DeviceChanged "$1 has a table that is none of the agent's, $(echo "$2" | head -n 1 | cut -c 1-80): end what uses \
-it, and remove it with dmsetup remove $1; it is made anew then"
+    refuse DeviceChanged "$1 has a table or a name that the agent has not given it, $(echo "$2" | head -n 1 | cut -c 1-80): \
+end what uses it, and remove it with dmsetup remove $1; it is made anew then"
 }
 
-# attach NAME: lenders in front of what has gone on without
+# attach NAME: lenders in front of what has gone on without; why something could not be made was said then
 attach() {
+    is_mine "$1" || return 0
     # shellcheck disable=SC2046  # the words of a table
     set -- "$1" $(dmsetup table "$1")
     [ "$4" != linear ] || switch "$1" "$2 $3 tidepool - $5"
@@ -164,7 +165,7 @@ switch() {
 # unmap NAME...: gives disks back that nobody uses
 unmap() {
     for name; do
-        if is_mine "$name"; then dmsetup remove --retry "$name"; fi
+        if is_mine "$name"; then dmsetup remove --retry --verifyudev "$name"; fi
     done
 }
 
@@ -423,7 +424,7 @@ alone() {
 
 # unmap_swap NAME: what a swap area that is not in use lies on is free again; its file stays
 unmap_swap() {
-    if is_mine "$1"; then dmsetup remove --retry "$1"; fi
+    if is_mine "$1"; then dmsetup remove --retry --verifyudev "$1"; fi
     [ "$1" = "$in_file" ] || return 0
     for backing in /sys/block/loop*/loop/backing_file; do
         [ -e "$backing" ] || continue
