@@ -374,6 +374,14 @@ def test_counters_alone_are_not_written_and_what_is_over_is_said_no_more() -> No
 
 
 STAYS = "is in use in the guest, and goes on without a lender: unmount it, or end what uses it, to free /dev/vdb"
+TAKEN_OUT = (
+    f"/dev/vdb has been taken out of the guest: end what uses {VDB}, which gets nothing but errors, and attach it "
+    "again, or name another device"
+)
+CHANGED = (
+    f"somebody has given {VDB} a table that is none of the agent's: end what uses it, and remove it with dmsetup "
+    f"remove {VDB}"
+)
 TOO_MUCH = (
     "2Gi of what is swapped out to tidepool.swap do not fit into memory: end something in the guest, or give it more "
     "memory; until then it"
@@ -424,8 +432,7 @@ def test_what_does_not_fit_is_not_said_anew_at_every_look() -> None:
             {},
             1,
             "DeviceGone",
-            f"/dev/vdb has been taken out of the guest: end what uses {VDB}, which gets nothing but errors, and attach "
-            "it again, or name another device",
+            TAKEN_OUT,
         ),
         (
             guest(disk(is_odd=True, is_lent=False, is_open=True)),
@@ -433,8 +440,7 @@ def test_what_does_not_fit_is_not_said_anew_at_every_look() -> None:
             {},
             1,
             "DeviceChanged",
-            f"somebody has given {VDB} a table that is none of the agent's: end what uses it, and remove it with "
-            f"dmsetup remove {VDB}",
+            CHANGED,
         ),
     ],
 )

@@ -217,7 +217,9 @@ def test_a_disk_that_other_guests_share_is_refused_by_whatever_path(bench: Bench
         reason, message = refused(bench, step)
         assert (reason, message.count("other guests share /")) == ("DeviceShared", 1)
     name = mapped_name(f"{disk}p1")
-    assert bench.do(Map(f"{disk}p1", forced=True, shared=shared[:1])).mapped[name].below[0].split()[0] == Path(disk).name
+    assert (
+        bench.do(Map(f"{disk}p1", forced=True, shared=shared[:1])).mapped[name].below[0].split()[0] == Path(disk).name
+    )
 
 
 @pytest.mark.parametrize(
@@ -386,7 +388,7 @@ def test_a_file_system_that_is_not_the_guests_own_is_none_for_a_swap_file(bench:
     bench.bind(volume, "var/containerd/volume")
     assert refused(bench, step)[0] == "NoRoom"
     part = bench.mount("ext4", 64)
-    number = os.stat(part).st_dev
+    number = part.stat().st_dev
     bench.play(f"loop-{os.major(number)}:{os.minor(number)}")
     assert refused(bench, step)[0] == "NoRoom"
 

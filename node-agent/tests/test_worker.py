@@ -217,9 +217,7 @@ class Holding(Without):
 
 
 @pytest.mark.parametrize("is_leaving", [False, True])
-def test_a_module_that_a_device_still_needs_is_neither_replaced_nor_costs_its_cache(
-    tmp_path: Path, *, is_leaving: bool
-) -> None:
+def test_a_module_that_a_device_still_needs_is_not_replaced_and_costs_no_cache(*, is_leaving: bool) -> None:
     """A peer that is to go goes all the same."""
     one = pairing(terminating=is_leaving)
     peer = (Side.LENDERS, one.metadata.uid)

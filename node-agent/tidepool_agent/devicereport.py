@@ -92,9 +92,7 @@ def _troubles(
             yield _leftover(seen, standing, one, before)
 
 
-def _unmet(
-    seen: Observation, standing: Standing, name: str, one: Mapped | None, before: GuestStatus
-) -> Trouble:
+def _unmet(seen: Observation, standing: Standing, name: str, one: Mapped | None, before: GuestStatus) -> Trouble:
     """Why a device is not as it should be."""
     path = standing.wanted.paths.get(name) or path_of(name)
     if is_shared(name, seen):
@@ -134,7 +132,8 @@ def _gone(one: Mapped) -> Trouble:
     """That a disk was taken out of the guest."""
     path = path_of(one.name) or "the disk of its file"
     use = f"end what uses {one.name}, which gets nothing but errors, and " if one.is_open else ""
-    return Trouble("DeviceGone", f"{path} has been taken out of the guest: {use}attach it again, or name another device")
+    message = f"{path} has been taken out of the guest: {use}attach it again, or name another device"
+    return Trouble("DeviceGone", message)
 
 
 def _changed(one: Mapped) -> Trouble:

@@ -18,7 +18,8 @@ LENT, PLAIN = "tidepool", "linear"
 MAX_MAPPED = 64
 MAX_BELOW = 16
 
-_LINE = re.compile(r"mapped/(tidepool(?:[.]swap)?(?:-[A-Za-z0-9_.:+-]{1,113})?)/(table|status|open|file|swapped|disk|below)")
+_NAME = r"tidepool(?:[.]swap)?(?:-[A-Za-z0-9_.:+-]{1,113})?"
+_LINE = re.compile(rf"mapped/({_NAME})/(table|status|open|file|swapped|disk|below)")
 _TABLE = re.compile(r"0 ([0-9]{1,15}) (tidepool|linear) .*")
 _COUNT = re.compile(r"\b(hits|misses|fallbacks|puts) ([0-9]{1,20})\b")
 _NUMBER = re.compile(r"[0-9]{1,15}")

@@ -47,8 +47,8 @@ BOOT_SECONDS = 180
 PATIENCE_SECONDS = 30
 # A pairing that is being deleted waits no longer than this for a guest that cannot be cleaned up.
 RELEASE_AFTER = timedelta(seconds=60)
-# What fails of these ends a round: without the module there is nothing to set up, without its target no device, and what
-# is still in use, by peers or devices, is neither replaced nor unloaded.
+# What fails of these ends a round: without the module there is nothing to set up, without its target no device, and
+# what is still in use, by peers or devices, is neither replaced nor unloaded.
 DECISIVE = frozenset({("module",), ("target",), ("removal",), ("target removal",)})
 
 
