@@ -86,6 +86,7 @@ class Played:
             ("/sys/module/tidepool_block", f"{folder}/target"),
             ('cat "$1/$one"', f'cat "{folder}/$one-$(cat "$1/dev")"'),  # serial numbers
             ('"$sys"/holders/*', f"{folder}/holders/*"),
+            ("sleep 20 &&", "sleep 5 &&"),
             ("timeout 30", "timeout 2"),
             ("/etc/fstab", f"{folder}/fstab"),
             ("/sys/dev/block/$number/loop", f"{folder}/loop-$number"),  # the disks of these tests are such

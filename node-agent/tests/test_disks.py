@@ -414,6 +414,27 @@ def test_a_swap_file_that_a_reboot_has_left_is_found(bench: Bench) -> None:
     assert not file.exists()
 
 
+@pytest.mark.parametrize("is_refused", [False, True])
+def test_what_takes_long_goes_on_in_the_guest_and_says_later_how_it_ended(bench: Bench, *, is_refused: bool) -> None:
+    """The agent has other things to do in the guest meanwhile."""
+    bench.mount("ext4", 64)
+    step = SwapOn(IN_FILE, forced=False)
+    bench.play("bin/dd", f'#!/bin/sh\nsleep 8\n{"exit 1" if is_refused else "exec /bin/dd "}"$@"\n').chmod(0o755)
+    for _ in range(2):
+        with pytest.raises(DeviceRefused) as caught:
+            bench.do(step)
+        assert (caught.value.reason, swaps(bench)) == ("SettingUp", [])
+    with (bench.folder / "run.lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+    assert swaps(bench) == ([] if is_refused else ["101"])
+    (bench.folder / "bin/dd").unlink()
+    if is_refused:
+        with pytest.raises(DeviceRefused, match="could not be written") as caught:
+            bench.do(step)
+        assert caught.value.reason == "NoRoom"
+    assert bench.do(step).mapped["tidepool.swap"].swapped_bytes == 0
+
+
 def kill_while_it_writes(bench: Bench, file: Path, size: int) -> None:
     """Has the script killed when so much of a swap file is written, as one that takes too long."""
     dd = bench.play("bin/dd", f"#!/bin/sh\nhead -c {size} /dev/urandom >{file}; sync; kill -9 $PPID\n")

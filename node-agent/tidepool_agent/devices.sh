@@ -323,12 +323,49 @@ check_empty() {
 
 # ----------------------------------------------------------------------------------------------------------------- swap
 
-# swap_on NAME BYTES [PATH FORCE [DISK:SERIAL…]]: a swap area with lenders in front, before all others, in a file or on a disk; with a
-# disk, BYTES of 0 are all that it has
+# swap_on, swap_off: what takes minutes goes on while nobody waits for it
 swap_on() {
+    patiently make_swap "$@"
+}
+
+swap_off() {
+    patiently end_swap "$@"
+}
+
+# patiently VERB ARGUMENT...: begins it, and says how it ended if it does soon, or else that it goes on; who asks for the
+# same when it has ended is told why it failed
+patiently() {
+    alone
+    said=$place.said
+    if [ "$(head -n 1 "$said" 2>/dev/null)" = "$*" ] && [ -n "$(tail -n +2 "$said")" ]; then tell 4; fi
+    echo "$*" >"$said"
+    # shellcheck disable=SC2094  # it is removed when nothing more is written to it
+    (
+        "$@"
+        rm -f "$said"
+    ) </dev/null >/dev/null 2>>"$said" &
+    job=$!
+    trap 'refuse SettingUp "it takes its time, and goes on in the guest"' USR1
+    (sleep 20 && kill -USR1 "$$") </dev/null >/dev/null 2>&1 9>&- &
+    timer=$! code=0
+    wait "$job" || code=$?
+    trap '' USR1
+    kill "$timer" 2>/dev/null || :
+    tell "$code"
+}
+
+# tell CODE: what was said in the end, and ends like it
+tell() {
+    [ ! -e "$said" ] || tail -n +2 "$said" >&2
+    rm -f "$said"
+    exit "$1"
+}
+
+# make_swap NAME BYTES [PATH FORCE [DISK:SERIAL…]]: a swap area with lenders in front, before all others, in a file or on a
+# disk; with a disk, BYTES of 0 are all that it has
+make_swap() {
     needs_mapper
     [ -e /proc/swaps ] || refuse NoSwap "the guest's kernel has no swap; boot one that has it"
-    alone
     [ -z "$(swapped "$1")" ] || return 0
     name=$1
     made=
@@ -368,9 +405,8 @@ priority() {
     echo "$((most < 32767 ? most + 1 : most))"
 }
 
-# swap_off NAME: takes a swap area away; what is in it comes back into memory
-swap_off() {
-    alone
+# end_swap NAME: takes a swap area away; what is in it comes back into memory
+end_swap() {
     used=$(swapped "$1")
     if [ -n "$used" ]; then
         fits "$used"
@@ -408,15 +444,16 @@ overflow() {
 swapped_of() {
     cat "$1/memory.swap.current" 2>/dev/null && return
     both=$(cat "$1/memory.memsw.usage_in_bytes" 2>/dev/null) && echo "$((both - $2))" && return
-    sum=0
-    for process in $(find "$1" -name cgroup.procs -exec cat {} + 2>/dev/null); do
-        one=$(sed -n 's/^VmSwap:[^0-9]*\([0-9]*\) kB$/\1/p' "/proc/$process/status" 2>/dev/null) || one=
-        sum=$((sum + ${one:-0} * 1024))
-    done
-    echo "$sum"
+    find "$1" -name cgroup.procs -exec cat {} + 2>/dev/null | while read -r process; do
+        sed -n 's/^VmSwap:[^0-9]*\([0-9]*\) kB$/\1/p' "/proc/$process/status" 2>/dev/null || :
+    done | {
+        sum=0
+        while read -r one; do sum=$((sum + one * 1024)); done
+        echo "$sum"
+    }
 }
 
-# alone: until this ends; what an agent has begun goes on when that agent is gone, and takes minutes
+# alone: until this ends, and what it has begun
 alone() {
     command -v flock >/dev/null || refuse NoFlock "the guest has no flock: install util-linux"
     exec 9>"$place.lock"

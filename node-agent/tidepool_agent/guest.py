@@ -62,7 +62,7 @@ NO_SHELL = re.compile(r"Failed to execute child process .*No such file or direct
 MODULE = "/run/tidepool/tidepool.ko"
 TARGET = "/run/tidepool/tidepool-block.ko"
 SOURCES = "/run/tidepool/source.tar.gz"
-LOAD_SECONDS, BUILD_SECONDS, SWAP_SECONDS = 60, 600, 600
+LOAD_SECONDS, BUILD_SECONDS, SWAP_SECONDS = 60, 600, 60
 LEAST_SECTORS = parse_quantity(LEAST_MEMORY) // SECTOR  # of a disk
 REFUSED = re.compile(r"refused: ([A-Z][A-Za-z]{1,39}): (.*)", re.DOTALL)
 
