@@ -29,7 +29,7 @@ from tidepool_agent.store import Store
 from tidepool_api import GuestStatus, Swap
 
 MIB = 1 << 20
-DISKS = {"vda": 256, "vdb": 32, "vdc": 64, "vdd": 32}  # MiB
+DISKS = {"vda": 256, "vdb": 32, "vdc": 128, "vdd": 32}  # MiB
 FORMATTED = ("vda", "vdd")  # with ext4
 DEVICES, SWAP = "DevicesReady", "SwapReady"
 FILE = {"backing": "File", "size": "96Mi"}
@@ -200,34 +200,42 @@ def test_a_disk_becomes_swap_and_is_known_again(bench: Bench) -> None:
     status = bench.agent.want(swap=device, force=["/dev/vdc"])
     assert said(status, SWAP) == ("True", "InUse", "/dev/mapper/tidepool.swap-vdc")
     assert status.swap is not None
-    assert (status.swap.below, status.swap.size_bytes, status.swap.swapped_bytes) == ("/dev/vdc", 64 * MIB, 0)
+    assert (status.swap.below, status.swap.size_bytes, status.swap.swapped_bytes) == ("/dev/vdc", 128 * MIB, 0)
     bench.agent.want()
     bench.until(lambda status: status.swap is None)
     assert said(bench.agent.want(swap=device | {"size": "32Mi"}), SWAP)[1] == "InUse"
     assert len(bench.swaps()) == 1
 
 
-def test_a_swap_file_is_used_first_and_goes_when_what_is_in_it_fits_into_memory(bench: Bench) -> None:
-    """Until then it goes on without lenders, and the guest says how much is too much."""
+def test_a_swap_file_is_used_first_and_goes_without_a_trace(bench: Bench) -> None:
+    """Before an area that the guest has of its own, which stays."""
     bench.sh("mkswap /dev/vdc; swapon -p 20 /dev/vdc")
     status = bench.agent.want(swap=FILE)
     assert said(status, SWAP) == ("True", "InUse", "/dev/mapper/tidepool.swap")
     assert status.swap is not None
     assert (status.swap.below, status.swap.size_bytes, status.swap.lent) == (SWAP_FILE, 96 * MIB, True)
     assert bench.swaps() == {"/dev/vdc": 20, "/dev/mapper/tidepool.swap": 21}
+    bench.agent.want()
+    bench.until(lambda status: status.swap is None)
+    assert bench.swaps() == {"/dev/vdc": 20}
+    assert bench.sh(f"swapoff /dev/vdc; ls {SWAP_FILE} 2>/dev/null || :") == ""
+
+
+def test_swap_that_does_not_fit_into_memory_goes_on_without_lenders(bench: Bench) -> None:
+    """The guest says how much is too much; it is emptied when it fits, and nothing of it is lost."""
+    device = {"backing": "Device", "device": "/dev/vdc"}
+    assert said(bench.agent.want(swap=device, force=["/dev/vdc"]), SWAP)[1] == "InUse"
     bench.sh(f"mkdir -p /mnt; mount -t tmpfs -o size=300M tmp /mnt; dd if=/dev/urandom of={SEED} bs=1M count=8")
     bench.sh(f"for i in $(seq 28); do cat {SEED}; done >/mnt/file")
     bench.agent.want()
-    status = bench.agent.round()
-    found = said(status, SWAP)
-    assert found[:2] == ("False", "SwapDoesNotFit")
-    assert "are swapped out to tidepool.swap, and " in found[2]
-    assert found[2].endswith("too little: end something in the guest, or give it more memory; until then it goes on without a lender")
-    assert bench.table("tidepool.swap") == "linear"
+    status, reason, message = said(bench.agent.round(), SWAP)
+    assert (status, reason) == ("False", "SwapDoesNotFit")
+    assert " are swapped out to tidepool.swap-vdc, and " in message
+    assert message.endswith(" in the guest, or give it more memory; until then it goes on without a lender")
+    assert bench.table("tidepool.swap-vdc") == "linear"
     bench.sh("truncate -s 64M /mnt/file")
     bench.until(lambda status: status.swap is None)
-    bench.sh(f"for i in $(seq 8); do cat {SEED}; done | cmp - /mnt/file; rm {SEED}; umount /mnt; swapoff /dev/vdc")
-    assert bench.sh(f"ls {SWAP_FILE} 2>/dev/null || :") == ""
+    bench.sh(f"for i in $(seq 8); do cat {SEED}; done | cmp - /mnt/file; rm {SEED}; umount /mnt")
 
 
 def test_an_agent_that_ends_in_the_middle_leaves_its_work_to_the_next(bench: Bench) -> None:
