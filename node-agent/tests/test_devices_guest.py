@@ -1,4 +1,4 @@
-"""Block devices and swap in a real guest: device-mapper, file systems and swap are its kernel's, the agent's rounds real.
+"""Block devices and swap in a real guest: device-mapper and file systems are its kernel's, rounds a real worker's.
 
 Each test begins and ends with a guest that has none of a pool's devices.
 """
@@ -79,8 +79,8 @@ class Bench:
 
     def is_bare(self) -> bool:
         """Whether nothing of the pool's is left."""
-        left = "ls /dev/mapper/tidepool* /sys/module/tidepool* /sys/block/loop*/loop/backing_file $(cat {0}/file) {0}/file"
-        return self.sh(f"{left.format('/var/lib/tidepool')} 2>/dev/null || :; cat /proc/swaps").startswith("Filename")
+        left = f"/dev/mapper/tidepool* /sys/module/tidepool* /sys/block/loop*/loop/backing_file {SWAP_FILE}"
+        return self.sh(f"ls {left} 2>/dev/null || :; cat /proc/swaps").startswith("Filename")
 
     def close(self) -> None:
         self.agent.close()
@@ -140,11 +140,9 @@ def test_a_disk_gets_lenders_and_is_given_back_when_nobody_uses_it(bench: Bench)
     bench.sh("mke2fs /dev/mapper/tidepool-vdb; mkdir -p /mnt; mount /dev/mapper/tidepool-vdb /mnt")
     digest = bench.sh(f"{MAKE_FILE} sha256sum /mnt/file")
     status = bench.agent.want()
-    assert said(status, DEVICES) == (
-        "False",
-        "StillInUse",
-        "tidepool-vdb is in use in the guest, and goes on without a lender: unmount it, or end what uses it, to free /dev/vdb",
-    )
+    ready, reason, message = said(status, DEVICES)
+    assert (ready, reason) == ("False", "StillInUse")
+    assert message.startswith("tidepool-vdb is in use in the guest, and goes on without a lender: unmount it, or ")
     assert (status.devices[0].lent, bench.table("tidepool-vdb")) == (False, "linear")
     bench.sh("echo more >/mnt/more; umount /mnt")
     assert bench.agent.round().devices == ()
@@ -155,7 +153,7 @@ def test_a_disk_with_something_on_it_takes_force_and_one_in_use_is_refused(bench
     """Who adds it to `force` need not wait until it is tried again."""
     refused = said(bench.agent.want(devices=["/dev/vdd"]), DEVICES)
     assert refused[:2] == ("False", "DeviceNotEmpty")
-    assert refused[2].startswith("on /dev/vdd lies ext4; name it in spec.borrowers.force if a pool may have it; tried 1 ")
+    assert refused[2].startswith("on /dev/vdd lies ext4; name it in spec.borrowers.force if a pool may have it; ")
     assert said(bench.agent.want(devices=["/dev/vdd"], force=["/dev/vdd"]), DEVICES)[1] == "Mapped"
     bench.sh("mkdir -p /mnt; mount /dev/mapper/tidepool-vdd /mnt; ls -d /mnt/lost+found; umount /mnt")
     refused = said(bench.agent.want(devices=["/dev/vda"], force=["/dev/vda"]), DEVICES)
@@ -274,4 +272,5 @@ def test_a_guest_that_is_rebooted_has_everything_again(bench: Bench) -> None:
     bench.wait_until_booted()
     status = bench.until(lambda status: bool(status.devices and status.swap))
     assert (said(status, DEVICES)[1], said(status, SWAP)[1]) == ("Mapped", "InUse")
-    assert bench.sh(f"stat -c %i {SWAP_FILE}; blkid -o value -s TYPE /dev/mapper/tidepool-vdb").split() == [inode, "ext2"]
+    left = bench.sh(f"stat -c %i {SWAP_FILE}; blkid -o value -s TYPE /dev/mapper/tidepool-vdb")
+    assert left.split() == [inode, "ext2"]
