@@ -37,12 +37,14 @@ class Solo:
         slots = asyncio.Semaphore(1)
 
         def connect(_: object) -> Session:
-            return Session(self._machine, endpoint=lambda _: self._uri(), store=Store(self._store), slots=slots, proc=Path("/proc"))
+            proc, store = Path("/proc"), Store(self._store)
+            return Session(self._machine, endpoint=lambda _: self._uri(), store=store, slots=slots, proc=proc)
 
-        self._worker = Worker(self._machine, Tools(cluster, Store(self._store), Figures(), asyncio.Semaphore(1), connect))
+        tools = Tools(cluster, Store(self._store), Figures(), asyncio.Semaphore(1), connect)
+        self._worker = Worker(self._machine, tools)
 
     def want(self, **block: Any) -> GuestStatus:
-        """What the pool's devices and swap are from now on, as the fields of its spec; how the guest is after a round."""
+        """What the pool's devices and swap are from now on, as its spec has them; how the guest is after a round."""
         self._known = [pairing(block=block)]
         return self.round()
 
