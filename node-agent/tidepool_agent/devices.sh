@@ -122,7 +122,7 @@ unload_block() {
 # before, and has no table yet, makes way. In a guest without udev it is dmsetup that makes the node
 create() {
     begun=$(dmsetup info -c --noheadings -o name -u "$mine$1" 2>/dev/null) || begun=
-    if [ -n "$begun" ]; then
+    if [ -n "$begun" ] && [ "$(uuid "$begun")" = "$mine$1" ]; then
         table=$(dmsetup table "$begun")
         [ -z "$table" ] || changed "$begun" "$table"
         dmsetup remove --verifyudev "$begun"
