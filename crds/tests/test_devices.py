@@ -12,7 +12,8 @@ from pydantic import ValidationError
 from tidepool_api import SWAP_NAME, Borrowers, Swap, SwapBacking, is_device, mapped_name, path_of, swap_name
 from tidepool_api.fields import MOST_DEVICE_PATH
 
-MOST_MAPPED_NAME = 128  # of device-mapper, with the zero that ends it
+MOST_MAPPED_NAME, MOST_UUID = 127, 128  # of device-mapper, without the zero that ends it
+UUID = "tidepool-agent-"  # what the agent's UUIDs begin with
 PART = st.from_regex(r"[A-Za-z0-9_][A-Za-z0-9_.:+-]{0,12}", fullmatch=True)
 PATHS = st.lists(PART, min_size=1, max_size=4).map(lambda parts: "/dev/" + "/".join(parts)).filter(is_device)
 WRONG = (
@@ -47,16 +48,19 @@ def test_names_are_those_that_people_expect() -> None:
     assert path_of("tidepool.swap") == ""
     worst = "/dev/a" + "-" * (MOST_DEVICE_PATH - 6)
     assert is_device(worst)
-    assert len(swap_name(Swap(backing=SwapBacking.DEVICE, device=worst))) < MOST_MAPPED_NAME
+    longest = swap_name(Swap(backing=SwapBacking.DEVICE, device=worst))
+    assert len(longest) <= MOST_MAPPED_NAME
+    assert len(UUID + longest) <= MOST_UUID
+    assert len(UUID + longest + "--") > MOST_UUID, "no path has to be shorter than it must"
 
 
 @pytest.mark.parametrize("path", [*WRONG, "/dev/" + "a" * MOST_DEVICE_PATH])
 def test_what_is_no_path_of_a_device_is_refused(path: str) -> None:
     """By the models, too: what an agent reads has been written by somebody else."""
     assert not is_device(path)
-    with pytest.raises(ValidationError, match=r"not the path of a device|at most 60"):
+    with pytest.raises(ValidationError, match=r"not the path of a device|at most 55"):
         Borrowers.model_validate({"devices": [path]})
-    with pytest.raises(ValidationError, match=r"not the path of a device|at most 60"):
+    with pytest.raises(ValidationError, match=r"not the path of a device|at most 55"):
         Swap.model_validate({"backing": "Device", "device": path})
 
 

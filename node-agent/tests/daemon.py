@@ -11,6 +11,7 @@ import tempfile
 import threading
 import time
 import uuid
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Self
 
@@ -35,12 +36,16 @@ DOMAIN = """<domain type='qemu'>
     <emulator>/usr/bin/qemu-system-x86_64</emulator>
     <serial type='file'><source path='{console}'/></serial>
     {channel}
+    {disks}
     <rng model='virtio'><backend model='random'>/dev/urandom</backend></rng>
   </devices>
 </domain>
 """
 HOST = Path(__file__).resolve().parents[2] / "kernel-module/tests/bed/libvirt-host"
 CHANNEL = "<channel type='unix'><target type='virtio' name='org.qemu.guest_agent.0'/></channel>"
+DISK = """<disk type='file' device='disk'>
+      <driver name='qemu' type='raw'/><source file='{file}'/><target dev='{name}' bus='virtio'/>
+    </disk>"""
 # Two hosts of one name do not migrate guests to each other.
 NAMED = ("sh", "-c", 'hostname "$0" && exec "$@"')
 START_SECONDS = 30
@@ -93,8 +98,12 @@ class Daemon:
         metadata: str = "",
         identity: str = "",
         boot: tuple[Path, Path] | None = None,
+        disks: Mapping[str, Path] | None = None,
     ) -> libvirt.virDomain:
-        """Starts a guest; options go to the kernel command line for its /init, `boot` is another kernel for it."""
+        """Starts a guest; options go to the kernel command line for its /init.
+
+        `boot` is another kernel for it, `disks` are its disks by their names in the guest.
+        """
         vmlinuz, initrd = boot or (self.vmlinuz, self.initrd)
         xml = DOMAIN.format(
             name=name,
@@ -105,6 +114,7 @@ class Daemon:
             options=options,
             console=self.folder / f"{name}.console",
             channel=CHANNEL if channel else "",
+            disks="".join(DISK.format(name=disk, file=file) for disk, file in (disks or {}).items()),
         )
         return self.connection.createXML(xml)
 

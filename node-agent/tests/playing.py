@@ -21,30 +21,34 @@ set -eu
 cd "$PLAY/dm"
 verb=$1; shift
 case $verb in
-info) # -c --noheadings -o uuid|open NAME
+info) # -c --noheadings -o uuid|open NAME, or -c --noheadings -o name -u UUID
+    if [ "$5" = -u ]; then grep -lxF "$6" ./*/uuid | cut -d / -f 2; exit; fi
     [ -d "$5" ] || exit 1
     if [ "$4" = uuid ]; then cat "$5/uuid"; exit; fi
     if [ -e "$5/opened" ] || grep -q "^$(readlink -f "$PLAY/mapper/$5") " "$PLAY/swaps"; then echo 1; else echo 0; fi ;;
-table) cat "$1/table" ;;
+table) [ ! -e "$PLAY/fleeting" ] || exit 1
+    if [ -e "$1/table" ]; then cat "$1/table"; fi ;;
 status) sed 's/^\\(0 [0-9]* [a-z]*\\) .*/\\1 hits 5 misses 3 fallbacks 1 partial 0 puts 8 drops 2/' "$1/table" ;;
-create) # NAME --uuid UUID --table TABLE
+create) # NAME --verifyudev --uuid UUID --table TABLE
     if [ -e "$PLAY/refuse-create" ]; then echo "Device or resource busy" >&2; exit 1; fi
-    name=$1 uuid=$3
-    set -- $5
-    [ "$3 $4" = "tidepool -" ] && [ ! -e "$name" ] || exit 1
-    number=$(cat "/sys/class/block/$(basename "$(readlink -f "$5")")/dev")
+    name=$1 uuid=$4
+    set -- $6
+    case $3 in linear) number=$4 ;; *) number=$5 && [ "$3 $4" = "tidepool -" ] ;; esac
+    [ ! -e "$name" ]
+    case $number in *[!0-9:]*) exit 1 ;; esac
     mkdir "$name"
     echo "$uuid" >"$name/uuid"
-    echo "$1 $2 $3 $4 $number writethrough" >"$name/table"
-    ln -s "$(readlink -f "$5")" "$PLAY/mapper/$name" ;;
+    if [ "$3" = linear ]; then echo "$*" >"$name/table"; else echo "$* writethrough" >"$name/table"; fi
+    ln -s "/dev/$(basename "$(readlink -f "/sys/dev/block/$number")")" "$PLAY/mapper/$name" ;;
 load) echo "$3" >"$1/new" ;;
 resume) # --nolockfs NAME
     if [ -e "$PLAY/refuse-resume" ]; then exit 1; fi
     mv "$2/new" "$2/table" ;;
 clear) rm "$1/new" ;;
-remove) # --retry NAME
+remove) # [--retry] --verifyudev NAME
+    if [ "$1" = --retry ]; then shift; fi
     [ ! -e "$2/opened" ] && ! grep -q "^$(readlink -f "$PLAY/mapper/$2") " "$PLAY/swaps"
-    rm -r "$2" "$PLAY/mapper/$2" ;;
+    rm -rf "$2" "$PLAY/mapper/$2" ;;
 *) exit 1 ;;
 esac
 """
@@ -63,12 +67,13 @@ class Played:
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
-        for name in ("dm", "mapper", "var", "bin"):
+        for name in ("dm", "mapper", "var", "bin", "target"):
             (folder / name).mkdir()
         (folder / "var").chmod(0o755)
         (folder / "misc").write_text("236 device-mapper\n")
         (folder / "swaps").write_text("Filename Type Size Used Priority\n/dev/zram0 partition 1000 0 100\n")
         (folder / "mounts").write_text("")
+        (folder / "target/srcversion").write_text("ABC\n")
         for name, text in (("dmsetup", DMSETUP), ("swapon", SWAPON), ("swapoff", SWAPOFF)):
             (folder / "bin" / name).write_text(text)
             (folder / "bin" / name).chmod(0o755)
@@ -78,6 +83,14 @@ class Played:
             ("/dev/mapper", f"{folder}/mapper"),
             ("/var/lib", f"{folder}/var"),
             ("/run/tidepool", f"{folder}/run"),
+            ("/sys/module/tidepool_block", f"{folder}/target"),
+            ('cat "$1/$one"', f'cat "{folder}/$one-$(cat "$1/dev")"'),  # serial numbers
+            ('"$sys"/holders/*', f"{folder}/holders/*"),
+            ("sleep 20 &&", "sleep 5 &&"),
+            ("timeout 30", "timeout 2"),
+            ("/etc/fstab", f"{folder}/fstab"),
+            ("/sys/dev/block/$number/loop", f"{folder}/loop-$number"),  # the disks of these tests are such
+            ("/proc/$process/status", f"{folder}/status-$process"),
             *((f"/proc/{name}", f"{folder}/{name}") for name in ("misc", "swaps", "mounts")),
         )
         for old, new in self._places:
@@ -125,16 +138,37 @@ class Bench:
         self._disks += 1
         return sh(f"losetup -f --show {' '.join(options)} {image}")
 
-    def mount(self, kind: str, size: int, options: str = "rw") -> Path:
-        """A file system of that kind on a disk of so many MiB, of which the guest knows."""
-        device, top = self.disk(size), self.folder / f"top{len(self._mounts)}"
-        top.mkdir()
+    def mount(self, kind: str, size: int, options: str = "rw", *, at: str = "", is_named: bool = True) -> Path:
+        """A file system of that kind on a disk of so many MiB, of which the guest knows; /etc/fstab may name it."""
+        device, top = self.disk(size), self.folder / (at or f"top{len(self._mounts)}")
+        top.mkdir(parents=True)
         sh(f"mkfs.{kind} {device}")
         sh(f"mount {device} {top}")
         self._mounts.append(top)
         with (self.folder / "mounts").open("a") as mounts:
             mounts.write(f"{device} {top} {kind} {options} 0 0\n")
+        if is_named:
+            with (self.folder / "fstab").open("a") as fstab:
+                fstab.write(f"# a disk\nUUID=1-2\t{top} {kind} defaults 0 2\n")
         return top
+
+    def bind(self, top: Path, at: str) -> Path:
+        """Mounts what is there in another place as well."""
+        place = self.folder / at
+        place.mkdir(parents=True)
+        sh(f"mount --bind {top} {place}")
+        self._mounts.append(place)
+        return place
+
+    def cgroup(self, path: str, kind: str, **figures: object) -> None:
+        """A cgroup below the top of that kind, with these files; `__` stands for a dot."""
+        top = self.folder / kind
+        if not top.exists():
+            with (self.folder / "mounts").open("a") as mounts:
+                mounts.write(f"cgroup {top} {kind} rw,memory 0 0\n")
+        (top / path).mkdir(parents=True, exist_ok=True)
+        for name, figure in figures.items():
+            (top / path / name.replace("__", ".")).write_text(f"{figure}\n")
 
     def play(self, name: str, text: str = "") -> Path:
         """Says something of what is played."""
@@ -146,7 +180,7 @@ class Bench:
         for backing in Path("/sys/block").glob("loop*/loop/backing_file"):
             if backing.read_text().startswith(str(self.folder)):
                 sh(f"losetup -d /dev/{backing.parts[3]}")
-        for top in self._mounts:
+        for top in reversed(self._mounts):
             sh(f"umount {top}")
 
 

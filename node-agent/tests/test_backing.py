@@ -141,3 +141,7 @@ def test_of_a_guest_that_is_silent_it_stays_and_of_one_left_alone_it_goes() -> N
     assert find(silent.conditions, "MemoryBacked") == find(before.conditions, "MemoryBacked")
     alone = status(Finding(unreachable=Excluded("its label says so"), left_alone=True), one, before)
     assert (alone.backing, find(alone.conditions, "MemoryBacked")) == (None, None)
+
+
+def test_a_script_in_the_guest_gets_words_of_a_shared_disk() -> None:
+    assert SharedDisk("vdb", "a *$(reboot)-0123456789012345").word == "vdb:areboot-0123456"

@@ -33,6 +33,7 @@ from tidepool_agent.mapped import Mapped
 from tidepool_agent.plan import Load, Source, Unload
 from tidepool_agent.report import Finding
 from tidepool_api import Condition, GuestStatus, MemoryPairing, Swap, find, mapped_name
+from tidepool_api.fields import MOST_COUNT
 
 GIB = 1 << 30
 VDB, SWAP = "tidepool-vdb", "tidepool.swap"
@@ -71,8 +72,18 @@ def test_what_a_pool_names_is_set_up_from_nothing() -> None:
     one = pairing(block=BOTH | {"force": ["/dev/vdb"]})
     made = plan.steps(plan.desired(key("borrower"), [one]), observation(), Source.STORE)
     on = SwapOn(Swap.model_validate(FILE), forced=False)
-    assert made[0] == Load(Source.STORE)
-    assert made[-3:] == [LoadTarget(Source.STORE), Map("/dev/vdb", forced=True), on]
+    assert made[:2] == [Map("/dev/vdb", forced=True), Load(Source.STORE)]
+    assert made[-3:] == [LoadTarget(Source.STORE), Attach(VDB), on]
+
+
+def test_a_disk_is_there_without_a_module_or_a_target() -> None:
+    """Programs use its device, and nobody knows when there will be a module for the guest's kernel."""
+    one = pairing(block=BOTH)
+    desired = plan.desired(key("borrower"), [one])
+    assert plan.steps(desired, observation(), None) == [Map("/dev/vdb", forced=False)]
+    assert steps(wanted(**BOTH), guest(has_target=False), None) == [Map("/dev/vdb", forced=False)]
+    there = replace(guest(disk(is_lent=False, is_open=True), has_target=False), module=None)
+    assert plan.steps(desired, there, None) == []
 
 
 def test_a_lender_has_none_of_its_borrowers_devices() -> None:
@@ -152,6 +163,49 @@ def test_another_disk_for_swap_is_another_area() -> None:
     assert steps(wanted(swap=new, force=["/dev/vdd"]), guest(there)) == [Detach("tidepool.swap-vdc"), on]
 
 
+def test_another_wish_about_a_device_does_not_wait_because_one_before_has_failed() -> None:
+    """Whoever follows the advice of a condition, `force` or a smaller `size`, sees at once that it was right."""
+    device = {"backing": "Device", "device": "/dev/vdc"}
+    wishes = (
+        {"devices": ["/dev/vdb"]},
+        {"devices": ["/dev/vdb"], "force": ["/dev/vdb"]},
+        {"swap": FILE},
+        {"swap": FILE | {"size": "2Gi"}},
+        {"swap": device},
+        {"swap": device, "force": ["/dev/vdc"]},
+    )
+    about = [plan.subject(step) for wish in wishes for step in steps(wanted(**wish), guest())]
+    assert len(set(about)) == len(wishes)
+    assert {one[:2] for one in about} == {("device", VDB), ("device", SWAP), ("device", "tidepool.swap-vdc")}
+
+
+def test_a_swap_disk_whose_size_is_said_no_more_becomes_swap_as_a_whole() -> None:
+    part = {"backing": "Device", "device": "/dev/vdc", "size": "1Gi"}
+    there = replace(swapped(), name="tidepool.swap-vdc", disk_bytes=3 * GIB + 512)
+    assert steps(wanted(swap=part), guest(there)) == []
+    whole = wanted(swap={"backing": "Device", "device": "/dev/vdc"})
+    assert [type(step) for step in steps(whole, guest(there))] == [SwapOff, SwapOn]
+    assert steps(whole, guest(replace(there, size_bytes=3 * GIB))) == []
+
+
+def test_a_disk_that_was_taken_out_is_given_up_when_nobody_uses_it() -> None:
+    gone = disk(disk_bytes=None)
+    block = wanted(devices=["/dev/vdb"])
+    assert steps(block, guest(gone)) == [Unmap(VDB)]
+    assert steps(block, guest(replace(gone, is_open=True))) == []
+    assert steps(wanted(), guest(replace(gone, is_open=True))) == []
+    assert steps(wanted(swap=FILE), guest(swapped(disk_bytes=None))) == []
+
+
+def test_a_device_with_another_table_is_made_anew_or_left_to_who_uses_it() -> None:
+    odd = disk(is_odd=True, is_lent=False)
+    assert steps(wanted(devices=["/dev/vdb"]), guest(odd)) == [Map("/dev/vdb", forced=False)]
+    assert steps(wanted(), guest(odd)) == [Unmap(VDB)]
+    assert steps(wanted(), guest(replace(odd, is_open=True))) == []
+    assert steps(wanted(), guest(swapped(is_odd=True, is_lent=False))) == []
+    assert steps(wanted(swap=FILE), guest(swapped(is_odd=True, is_lent=False))) == []
+
+
 def test_the_target_goes_before_the_module_is_replaced_and_takes_no_device_along() -> None:
     seen = guest(disk(is_open=True), swapped(9 * GIB))
     made = plan.steps(plan.desired(key("borrower"), [pairing(block=BOTH)]), seen, Source.STORE, replace=True)
@@ -181,11 +235,26 @@ def test_a_disk_that_other_guests_share_is_left_alone() -> None:
     seen = replace(guest(), host=shared)
     for path in ("/dev/vdb", "/dev/vdb1", "/dev/disk/by-id/virtio-data-0001"):
         block = wanted(devices=[path, "/dev/vdc"], swap={"backing": "Device", "device": path}, force=[path])
-        assert steps(block, seen) == [Map("/dev/vdc", forced=False)]
+        assert steps(block, seen) == [Map("/dev/vdc", forced=False, shared=shared.shared)]
         for found in said(block, seen)[1:]:
             assert found is not None
             assert (found.status, found.reason) == ("False", "DeviceShared")
             assert f"other guests share {path}, " in found.message
+
+
+@pytest.mark.parametrize("below", ["vdb ", "vdc data-0001 ", "dm-3 LVM-x"])
+def test_a_disk_that_turns_out_to_be_shared_loses_its_lenders(below: str) -> None:
+    """By the names and serial numbers of all that it lies on, whatever its path is; it goes on as its disk alone."""
+    shared = HostSide(MEMORY, shared=(SharedDisk("vdb", "data-0001"), SharedDisk("", "")))
+    block = wanted(devices=["/dev/disk/by-path/x"], swap={"backing": "Device", "device": "/dev/vg/swap"})
+    each = (disk("tidepool-disk-by--path-x"), replace(swapped(), name="tidepool.swap-vg-swap"))
+    seen = replace(guest(*(replace(one, below=("dm-3", below)) for one in each)), host=shared)
+    found = [step for step in steps(block, seen) if isinstance(step, Detach)]
+    assert [one.name for one in found] == ([] if below.startswith("dm") else [one.name for one in each])
+    if found:
+        alone = {one.name: replace(one, is_lent=False, below=("dm-3", below)) for one in each}
+        assert steps(block, replace(seen, mapped=alone)) == []
+        assert {one.reason for one in said(block, seen)[1:] if one} == {"DeviceShared"}
 
 
 def after(seen: Observation, step: plan.Step) -> Observation:
@@ -199,8 +268,7 @@ def after(seen: Observation, step: plan.Step) -> Observation:
             assert not any(one.is_lent for one in mapped.values())
             return replace(seen, has_target=False)
         case Map(path):
-            assert seen.has_target
-            mapped[mapped_name(path)] = Mapped(mapped_name(path), GIB, is_lent=True)
+            mapped[mapped_name(path)] = Mapped(mapped_name(path), GIB, is_lent=seen.has_target)
         case Attach(name):
             assert seen.has_target
             mapped[name] = replace(mapped[name], is_lent=True)
@@ -306,10 +374,31 @@ def test_counters_alone_are_not_written_and_what_is_over_is_said_no_more() -> No
 
 
 STAYS = "is in use in the guest, and goes on without a lender: unmount it, or end what uses it, to free /dev/vdb"
-TOO_MUCH = (
-    "9Gi are swapped out to tidepool.swap, and 7Gi of memory are free for it, 2Gi too little: end something in the "
-    "guest, or give it more memory; until then it"
+TAKEN_OUT = (
+    f"/dev/vdb has been taken out of the guest: end what uses {VDB}, which gets nothing but errors, and attach it "
+    "again, or name another device"
 )
+CHANGED = (
+    f"somebody has given {VDB} a table that is none of the agent's: end what uses it, and remove it with dmsetup "
+    f"remove {VDB}"
+)
+TOO_MUCH = (
+    "2Gi of what is swapped out to tidepool.swap do not fit into memory: end something in the guest, or give it more "
+    "memory; until then it"
+)
+
+
+def test_what_does_not_fit_is_not_said_anew_at_every_look() -> None:
+    """The figures behind it never rest; what is said changes with those of the status."""
+    first = said(wanted(), guest(swapped(9 * GIB, is_lent=False)))
+    busy = guest(swapped(9 * GIB + (15 << 20), is_lent=False), available=8 * GIB - (400 << 20))
+    again = said(wanted(), busy, first[0])
+    assert first[2] is not None
+    assert again[2] == first[2]
+    assert "2Gi of what" in first[2].message
+    near = said(wanted(), guest(swapped(7 * GIB + 1, is_lent=False)))[2]
+    assert near is not None
+    assert (near.reason, near.message[:5]) == ("SwapDoesNotFit", "16Mi ")
 
 
 @pytest.mark.parametrize(
@@ -337,6 +426,22 @@ TOO_MUCH = (
             f"{TOO_MUCH} keeps its former size",
         ),
         (guest(disk()), {}, {}, 1, "SettingUp", "tidepool-vdb is being given up"),
+        (
+            guest(disk(disk_bytes=None, is_open=True)),
+            {"devices": ["/dev/vdb"]},
+            {},
+            1,
+            "DeviceGone",
+            TAKEN_OUT,
+        ),
+        (
+            guest(disk(is_odd=True, is_lent=False, is_open=True)),
+            {},
+            {},
+            1,
+            "DeviceChanged",
+            CHANGED,
+        ),
     ],
 )
 def test_what_is_not_as_it_should_be_says_what_to_do(
@@ -371,6 +476,10 @@ def test_what_the_probe_prints_is_understood() -> None:
 mapped/tidepool-vdb/table:0 262144 tidepool - 254:16 writethrough
 mapped/tidepool-vdb/status:0 262144 tidepool hits 5120 misses 768 fallbacks 2 partial 12 puts 5888 drops 0
 mapped/tidepool-vdb/open:0
+mapped/tidepool-vdb/disk:262144
+mapped/tidepool-vdb/below:dm-1 LVM-x
+mapped/tidepool-vdb/below:vda data-1 eui.01
+mapped/tidepool.swap/disk:8200
 mapped/tidepool.swap/table:0 8192 linear 7:0 0
 mapped/tidepool.swap/status:0 8192 linear
 mapped/tidepool.swap/open:1
@@ -380,8 +489,11 @@ mapped/tidepool.swap/swapped:12
     )
     assert seen.has_target
     stats = {"hits": 5120, "misses": 768, "fallbacks": 2, "puts": 5888}
-    swap = Mapped(SWAP, 4 << 20, is_lent=False, is_open=True, file="/var/lib/tidepool/swap", swapped_bytes=12288)
-    assert dict(seen.mapped) == {VDB: Mapped(VDB, 128 << 20, is_lent=True, stats=stats), SWAP: swap}
+    disks = ("dm-1 LVM-x", "vda data-1 eui.01")
+    lent = Mapped(VDB, 128 << 20, is_lent=True, disk_bytes=128 << 20, below=disks, stats=stats)
+    where: dict[str, Any] = {"disk_bytes": 8200 * 512, "file": "/var/lib/tidepool/swap"}
+    swap = Mapped(SWAP, 4 << 20, is_lent=False, is_open=True, swapped_bytes=12288, **where)
+    assert dict(seen.mapped) == {VDB: lent, SWAP: swap}
 
 
 @pytest.mark.parametrize(
@@ -390,18 +502,22 @@ mapped/tidepool.swap/swapped:12
         "mapped/vg-root/table:0 8 linear 7:0 0",
         "mapped/tidepool-a b/table:0 8 linear 7:0 0",
         f"mapped/tidepool-{'a' * 114}/table:0 8 linear 7:0 0",
-        "mapped/tidepool-vdb/table:0 8 crypt x",
-        "mapped/tidepool-vdb/table:8 8 linear 7:0 0",
-        "mapped/tidepool-vdb/open:0",
     ],
 )
 def test_what_no_probe_prints_is_left_out(line: str) -> None:
     assert dict(parse(f"{BASE}{line}\n").mapped) == {}
 
 
+@pytest.mark.parametrize("said", ["table:0 8 crypt x", "table:8 8 linear 7:0 0", "open:1"])
+def test_a_device_without_a_table_of_ours_is_odd(said: str) -> None:
+    odd = Mapped(VDB, 0, is_lent=False, is_odd=True, disk_bytes=None, is_open=True)
+    assert dict(parse(f"{BASE}mapped/{VDB}/{said}\n").mapped) == {VDB: odd}
+
+
 def test_nothing_that_a_guest_says_is_too_much_for_a_status() -> None:
     many = "".join(
-        f"mapped/tidepool-{n}/table:0 {'9' * 15} tidepool x\nmapped/tidepool-{n}/status:hits {'9' * 20}\n"
+        f"mapped/tidepool-{n}/table:0 {'9' * 15} tidepool - 7:0\n"
+        f"mapped/tidepool-{n}/status:hits {'9' * 20} misses {'9' * 20} fallbacks {'9' * 20} puts {'9' * 20}\n"
         f"mapped/tidepool-{n}/file:$(reboot)\nmapped/tidepool-{n}/swapped:-1\n"
         for n in range(99)
     )
@@ -410,6 +526,7 @@ def test_nothing_that_a_guest_says_is_too_much_for_a_status() -> None:
     status = said(Block(), replace(seen, total_bytes=GIB))[0]
     assert len(status.devices) == 8
     assert {(one.below.startswith("/dev/"), one.swapped_bytes) for one in status.devices} == {(True, None)}
+    assert {(one.hits, one.misses, one.puts) for one in status.devices} == {(MOST_COUNT, MOST_COUNT, MOST_COUNT)}
 
 
 def test_a_pairing_with_a_path_that_is_none_never_reaches_a_guest() -> None:

@@ -5,16 +5,20 @@ from __future__ import annotations
 import fcntl
 import os
 import struct
+import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 from playing import Bench, sh
 
+from tidepool_agent.backing import SharedDisk
 from tidepool_agent.devices import Attach, Detach, Map, SwapOff, SwapOn, Unmap
 from tidepool_agent.errors import DeviceRefused
+from tidepool_agent.guest import SCRIPT
 from tidepool_api import Swap, SwapBacking, mapped_name, swap_name
 
+MIB = 1 << 20
 IN_FILE = Swap(backing=SwapBacking.FILE, size="16Mi")
 
 
@@ -38,12 +42,14 @@ def refused(bench: Bench, step: Map | SwapOn) -> tuple[str, str]:
     return caught.value.reason, str(caught.value)
 
 
-def divide(disk: str) -> None:
-    """Writes a partition table with one partition of 32 MiB."""
-    entry = struct.pack("<B3sB3sII", 0, b"", 0x83, b"", 2048, 65536)
+def divide(disk: str, kind: int = 0x83) -> str:
+    """Writes a partition table with one partition of 32 MiB, and says which that is."""
+    entry = struct.pack("<B3sB3sII", 0, b"", kind, b"", 2048, 65536)
     with Path(disk).open("r+b") as table:
         table.seek(446)
         table.write(entry.ljust(64, b"\0") + b"\x55\xaa")
+    sh(f"partx -u {disk}")
+    return f"{disk}p1"
 
 
 # --- disks ------------------------------------------------------------------------------------------------------------
@@ -69,6 +75,18 @@ def test_a_disk_gets_lenders_loses_them_and_is_given_back(bench: Bench) -> None:
     assert dict(bench.do(Unmap(name), Unmap(name)).mapped) == {}
 
 
+def test_a_disk_is_there_before_the_target_that_puts_lenders_in_front(bench: Bench) -> None:
+    """Who mounts it does not wait for a module, which the guest may never get."""
+    disk = bench.disk()
+    name = mapped_name(disk)
+    (bench.folder / "target").rename(bench.folder / "loaded-later")
+    one = bench.do(Map(disk, forced=False)).mapped[name]
+    assert (one.size_bytes, one.is_lent, one.is_odd) == (32 << 20, False, False)
+    (bench.folder / "loaded-later").rename(bench.folder / "target")
+    assert bench.do(Attach(name)).mapped[name].is_lent
+    assert list(bench.do(Attach("tidepool-that-could-not-be-made")).mapped) == [name]
+
+
 def test_a_device_of_somebody_else_is_not_the_agents(bench: Bench) -> None:
     """By its UUID, whatever its name is: it is neither reported nor taken away."""
     disk = bench.disk()
@@ -77,6 +95,49 @@ def test_a_device_of_somebody_else_is_not_the_agents(bench: Bench) -> None:
     bench.play(f"dm/{name}/uuid", "CRYPT-LUKS2-x\n")
     assert dict(bench.do(Unmap(name)).mapped) == {}
     assert (bench.folder / "dm" / name).exists()
+
+
+@pytest.mark.parametrize("table", ["0 65536 error \n", "", "0 8 linear 7:0 0\n8 8 error\n", "8 8 linear 7:0 0\n"])
+def test_a_device_with_a_table_of_somebody_else_hides_no_other(bench: Bench, table: str) -> None:
+    """It is said to be odd, and made anew when whoever changed it has removed it."""
+    disks = [bench.disk(), bench.disk()]
+    odd, fine = (mapped_name(disk) for disk in disks)
+    bench.do(*(Map(disk, forced=False) for disk in disks))
+    bench.play(f"dm/{odd}/table", table)
+    seen = bench.look().mapped
+    assert (seen[odd].is_odd, seen[odd].is_lent, seen[fine].is_odd, seen[fine].is_lent) == (True, False, False, True)
+    if table:
+        with pytest.raises(DeviceRefused, match=f"dmsetup remove {odd}") as caught:
+            bench.do(Map(disks[0], forced=False))
+        assert caught.value.reason == "DeviceChanged"
+        bench.do(Unmap(odd))
+    assert bench.do(Map(disks[0], forced=False)).mapped[odd].is_lent
+
+
+def test_a_device_that_goes_while_it_is_looked_at_is_no_error(bench: Bench) -> None:
+    disk = bench.disk()
+    bench.do(Map(disk, forced=False))
+    bench.play("fleeting")
+    assert dict(bench.look().mapped) == {}
+
+
+def test_a_device_that_was_begun_and_has_no_table_yet_makes_way(bench: Bench) -> None:
+    """Its creation was killed: there is no node of it, and its name and its UUID are taken."""
+    disk = bench.disk()
+    begun = bench.folder / "dm/of-another-name"
+    begun.mkdir()
+    (begun / "uuid").write_text(f"tidepool-agent-{mapped_name(disk)}\n")
+    assert list(bench.do(Map(disk, forced=False)).mapped) == [mapped_name(disk)]
+    assert not begun.exists()
+
+
+def test_a_disk_that_is_taken_out_of_the_guest_is_noticed(bench: Bench) -> None:
+    disk = bench.disk()
+    name = mapped_name(disk)
+    assert bench.do(Map(disk, forced=False)).mapped[name].disk_bytes == 32 << 20
+    bench.play(f"dm/{name}/table", "0 65536 tidepool - 254:4095 writethrough\n")
+    assert bench.look().mapped[name].is_gone
+    assert dict(bench.do(Unmap(name)).mapped) == {}
 
 
 def test_a_table_that_is_refused_leaves_the_one_that_there_is(bench: Bench) -> None:
@@ -107,10 +168,26 @@ def test_a_disk_that_is_used_is_left_alone(bench: Bench) -> None:
     assert "it is a swap area" in refused(bench, Map(swap, forced=True))[1]
 
 
+@pytest.mark.parametrize(
+    ("uuid", "reason"), [("tidepool-agent-tidepool-x", "DeviceTwice"), ("LVM-x", "DeviceInUse"), ("", "DeviceInUse")]
+)
+def test_a_disk_below_another_device_says_whose_that_is(bench: Bench, uuid: str, reason: str) -> None:
+    user = bench.folder / "holders/dm-7"
+    (user / "dm").mkdir(parents=True)
+    bench.play("holders/dm-7/dm/uuid", uuid)
+    found, message = refused(bench, Map(bench.disk(), forced=True))
+    assert (found, "dm-7" in message) == (reason, True)
+
+
+def test_a_guest_that_does_not_tell_what_is_open_is_not_waited_for(bench: Bench) -> None:
+    bench.play("bin/ls", "#!/bin/sh\necho /proc/1/fd:\nexec sleep 60\n").chmod(0o755)
+    reason, message = refused(bench, Map(bench.disk(), forced=True))
+    assert (reason, "does not tell" in message) == ("DeviceInUse", True)
+
+
 def test_a_disk_of_which_a_partition_is_mounted_is_left_alone(bench: Bench) -> None:
     disk = bench.disk(64, "--partscan")
-    divide(disk)
-    sh(f"partx -u {disk}; mkfs.ext4 {disk}p1")
+    sh(f"mkfs.ext4 {divide(disk)}")
     top = bench.folder / "part"
     top.mkdir()
     sh(f"mount {disk}p1 {top}")
@@ -129,6 +206,32 @@ def test_what_is_no_disk_or_none_to_write_to_is_refused(bench: Bench) -> None:
     assert f"has {15 << 20} bytes, and {16 << 20} are needed" in message
 
 
+def test_a_disk_that_other_guests_share_is_refused_by_whatever_path(bench: Bench) -> None:
+    disk = bench.disk(64, "--partscan")
+    divide(disk)
+    link = bench.folder / "of-another-name"
+    link.symlink_to(disk)
+    shared = (SharedDisk("vdx", "x"), SharedDisk(Path(disk).name, ""))
+    part = SwapOn(on(f"{disk}p1"), forced=True, shared=shared)
+    for step in (*(Map(path, forced=True, shared=shared) for path in (str(link), f"{disk}p1")), part):
+        reason, message = refused(bench, step)
+        assert (reason, message.count("other guests share /")) == ("DeviceShared", 1)
+    name = mapped_name(f"{disk}p1")
+    assert (
+        bench.do(Map(f"{disk}p1", forced=True, shared=shared[:1])).mapped[name].below[0].split()[0] == Path(disk).name
+    )
+
+
+@pytest.mark.parametrize(
+    ("disk", "serial", "found"),
+    [("vdc", "", True), ("vda", "data-0001", True), ("vda", "data-0002", False), ("", "", False), ("", "dat", False)],
+)
+def test_a_shared_disk_is_known_by_its_name_or_its_serial_number(disk: str, serial: str, *, found: bool) -> None:
+    command = ["/bin/sh", "-c", SCRIPT, "tidepool", "is_among", disk, serial]
+    said = "dm-0 LVM-x\nvdc data-0001 eui.1\n"
+    assert (subprocess.run(command, input=said, text=True, check=False).returncode == 0) is found
+
+
 def test_a_disk_with_something_on_it_takes_force_and_keeps_it(bench: Bench) -> None:
     disk = bench.disk()
     sh(f"mkfs.ext4 {disk}")
@@ -139,9 +242,38 @@ def test_a_disk_with_something_on_it_takes_force_and_keeps_it(bench: Bench) -> N
 
 
 def test_a_partition_table_is_something(bench: Bench) -> None:
-    disk = bench.disk()
+    disk = bench.disk(64, "--partscan")
     divide(disk)
     assert "lies dos" in refused(bench, Map(disk, forced=False))[1]
+
+
+@pytest.mark.parametrize(("kind", "found"), [(0x83, ""), (0x41, "lies what PReP boots")])
+def test_a_partition_with_nothing_on_it_is_empty(bench: Bench, kind: int, found: str) -> None:
+    """Its place in the table is nothing on it; what firmware boots from has no signature, and is something."""
+    part = divide(bench.disk(64, "--partscan"), kind)
+    if found:
+        assert found in refused(bench, Map(part, forced=False))[1]
+        return
+    name = mapped_name(part)
+    assert bench.do(Map(part, forced=False)).mapped[name].is_lent
+    sh(f"mkfs.ext4 {part}")
+    bench.do(Unmap(name), Map(part, forced=False))
+
+
+def test_a_disk_with_a_serial_number_is_taken_again_whatever_its_size_is(bench: Bench) -> None:
+    """And what was mapped by an agent that was ended before it could remember is remembered."""
+    disk = bench.disk()
+    name = mapped_name(disk)
+    number = Path(f"/sys/class/block/{Path(disk).name}/dev").read_text().strip()
+    bench.play(f"serial-{number}", "data-1\n")
+    bench.do(Map(disk, forced=False))
+    (bench.folder / "var/tidepool/devices" / name).unlink()
+    sh(f"mkfs.ext4 {disk}")
+    bench.do(Map(disk, forced=False), Unmap(name))
+    sh(f"truncate -s 48M {bench.folder}/disk0; losetup -c {disk}")
+    bench.do(Map(disk, forced=False), Unmap(name))
+    bench.play(f"serial-{number}", "data-2\n")
+    assert refused(bench, Map(disk, forced=False))[0] == "DeviceNotEmpty"
 
 
 def test_a_disk_that_was_taken_empty_is_taken_again_after_a_reboot(bench: Bench) -> None:
@@ -244,6 +376,32 @@ def test_a_file_system_that_others_write_to_is_none_for_a_swap_file(bench: Bench
     assert (bench.folder / "precious").read_text() == "x"
 
 
+def test_a_file_system_that_is_not_the_guests_own_is_none_for_a_swap_file(bench: Bench) -> None:
+    """What is in memory would be in a container's volume, or on a disk that somebody has put in and takes away."""
+    step = SwapOn(IN_FILE, forced=False)
+    bench.mount("ext4", 64, is_named=False)
+    bench.mount("ext4", 64, at="var/kubelet/pods/1/volumes/data")
+    assert refused(bench, step)[0] == "NoRoom"
+    volume = bench.mount("ext4", 64)
+    bench.do(step)
+    bench.do(SwapOff("tidepool.swap"))
+    bench.bind(volume, "var/containerd/volume")
+    assert refused(bench, step)[0] == "NoRoom"
+    part = bench.mount("ext4", 64)
+    number = part.stat().st_dev
+    bench.play(f"loop-{os.major(number)}:{os.minor(number)}")
+    assert refused(bench, step)[0] == "NoRoom"
+
+
+def test_a_part_of_a_file_system_that_is_mounted_elsewhere_is_none_for_a_swap_file(bench: Bench) -> None:
+    top = bench.mount("ext4", 64, is_named=False)
+    (top / "part").mkdir()
+    place = bench.bind(top / "part", "elsewhere")
+    bench.play("mounts", f"/dev/vdx {place} ext4 rw 0 0\n")
+    bench.play("fstab", f"/dev/vdx {place} ext4 defaults 0 2\n")
+    assert refused(bench, SwapOn(IN_FILE, forced=False))[0] == "NoRoom"
+
+
 def test_a_swap_file_that_a_reboot_has_left_is_found(bench: Bench) -> None:
     """The pool may have ended meanwhile: nothing is mapped, and the guest still says that there is one."""
     file = bench.mount("ext4", 64) / ".tidepool/swap"
@@ -252,6 +410,69 @@ def test_a_swap_file_that_a_reboot_has_left_is_found(bench: Bench) -> None:
     _reboot(bench)
     seen = bench.look()
     assert (seen.has_swap_file, dict(seen.mapped), file.exists()) == (True, {}, True)
+    assert not bench.do(SwapOff("tidepool.swap")).has_swap_file
+    assert not file.exists()
+
+
+@pytest.mark.parametrize("is_refused", [False, True])
+def test_what_takes_long_goes_on_in_the_guest_and_says_later_how_it_ended(bench: Bench, *, is_refused: bool) -> None:
+    """The agent has other things to do in the guest meanwhile."""
+    bench.mount("ext4", 64)
+    step = SwapOn(IN_FILE, forced=False)
+    bench.play("bin/dd", f'#!/bin/sh\nsleep 8\n{"exit 1" if is_refused else "exec /bin/dd "}"$@"\n').chmod(0o755)
+    for _ in range(2):
+        with pytest.raises(DeviceRefused) as caught:
+            bench.do(step)
+        assert (caught.value.reason, swaps(bench)) == ("SettingUp", [])
+    with (bench.folder / "run.lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+    assert swaps(bench) == ([] if is_refused else ["101"])
+    (bench.folder / "bin/dd").unlink()
+    if is_refused:
+        with pytest.raises(DeviceRefused, match="could not be written") as caught:
+            bench.do(step)
+        assert caught.value.reason == "NoRoom"
+    assert bench.do(step).mapped["tidepool.swap"].swapped_bytes == 0
+
+
+def kill_while_it_writes(bench: Bench, file: Path, size: int) -> None:
+    """Has the script killed when so much of a swap file is written, as one that takes too long."""
+    dd = bench.play("bin/dd", f"#!/bin/sh\nhead -c {size} /dev/urandom >{file}; sync; kill -9 $PPID\n")
+    dd.chmod(0o755)
+    with pytest.raises(DeviceRefused):
+        bench.do(SwapOn(IN_FILE, forced=False))
+    dd.unlink()
+    assert bench.look().has_swap_file
+
+
+def test_a_swap_file_that_could_not_be_ended_in_time_is_gone_on_with(bench: Bench) -> None:
+    file = bench.mount("ext4", 24) / ".tidepool/swap"
+    kill_while_it_writes(bench, file, 9 * MIB + 17)
+    half = file.read_bytes()[MIB : 9 * MIB]
+    assert bench.do(SwapOn(IN_FILE, forced=False)).mapped["tidepool.swap"].file == str(file)
+    assert file.read_bytes()[MIB : 9 * MIB] == half
+    assert file.stat().st_size == 16 * MIB
+
+
+@pytest.mark.parametrize("size", [20, 12])
+def test_half_a_swap_file_that_is_of_no_use_takes_no_room(bench: Bench, size: int) -> None:
+    """It is larger than what is wanted now, or lies where none may be any more."""
+    top = bench.mount("ext4", 28)
+    kill_while_it_writes(bench, top / ".tidepool/swap", size * MIB)
+    if size < 16:
+        bench.play("fstab")
+        assert refused(bench, SwapOn(IN_FILE, forced=False))[0] == "NoRoom"
+        assert not (top / ".tidepool/swap").exists()
+        return
+    bench.do(SwapOn(IN_FILE, forced=False))
+    assert (top / ".tidepool/swap").stat().st_size == 16 * MIB
+
+
+def test_half_a_swap_file_goes_with_the_pool(bench: Bench) -> None:
+    """Also when none may lie there any more."""
+    file = bench.mount("ext4", 64) / ".tidepool/swap"
+    kill_while_it_writes(bench, file, MIB)
+    bench.play("fstab")
     assert not bench.do(SwapOff("tidepool.swap")).has_swap_file
     assert not file.exists()
 
@@ -298,3 +519,53 @@ def test_a_disk_becomes_swap_and_is_taken_again_as_that(bench: Bench) -> None:
 
 def test_a_disk_that_is_smaller_than_the_swap_area_is_refused(bench: Bench) -> None:
     assert refused(bench, SwapOn(on(bench.disk(16), "32Mi"), forced=False))[0] == "DeviceTooSmall"
+
+
+V2 = {"memory__max": 64 * MIB, "memory__current": 60 * MIB, "memory__stat": "inactive_file 1048576"}
+V1 = {
+    "memory__limit_in_bytes": 64 * MIB,
+    "memory__usage_in_bytes": 60 * MIB,
+    "memory__stat": "inactive_file 4096\ntotal_inactive_file 1048576",
+}
+
+
+@pytest.mark.parametrize(
+    ("kind", "figures", "lack"),
+    [
+        ("cgroup2", V2 | {"memory__swap__current": 7 * MIB}, "2Mi"),
+        ("cgroup2", V2 | {"memory__swap__current": 5 * MIB}, ""),
+        ("cgroup2", V2 | {"memory__swap__current": 90 * MIB, "memory__max": "max"}, ""),
+        ("cgroup2", V2 | {"memory__swap__current": 90 * MIB}, "3Mi"),  # no more comes back than is in the area
+        ("cgroup", V1 | {"memory__memsw__usage_in_bytes": 67 * MIB}, "2Mi"),
+        ("cgroup", V1 | {"memory__memsw__usage_in_bytes": 65 * MIB}, ""),
+        ("cgroup", V1 | {"memory__limit_in_bytes": 9223372036854771712, "memory__memsw__usage_in_bytes": 99 * MIB}, ""),
+    ],
+)
+def test_swap_is_not_emptied_into_a_cgroup_that_is_too_small_for_it(
+    bench: Bench, kind: str, figures: dict[str, object], lack: str
+) -> None:
+    """The kernel would kill programs there, though the guest has memory enough."""
+    swap = on(bench.disk(64))
+    name = swap_name(swap)
+    bench.do(SwapOn(swap, forced=False))
+    bench.play("swaps", (bench.folder / "swaps").read_text().replace(" 1000 0 101", f" 65536 {8 << 10} 101"))
+    bench.cgroup("kubepods/pod1", kind, **figures)
+    if not lack:
+        assert dict(bench.do(SwapOff(name)).mapped) == {}
+        return
+    with pytest.raises(DeviceRefused, match=f"{kind}/kubepods/pod1 has {lack} too little") as caught:
+        bench.do(SwapOff(name))
+    assert caught.value.reason == "SwapDoesNotFit"
+    assert bench.look().mapped[name].swapped_bytes == 8 << 20
+
+
+def test_where_the_kernel_does_not_count_the_swap_of_a_cgroup_its_processes_tell(bench: Bench) -> None:
+    swap = on(bench.disk(64))
+    bench.do(SwapOn(swap, forced=False))
+    bench.play("swaps", (bench.folder / "swaps").read_text().replace(" 1000 0 101", f" 65536 {8 << 10} 101"))
+    bench.cgroup("slice", "cgroup2", **V2)
+    bench.cgroup("slice/unit", "cgroup2", cgroup__procs="4711\n4712\n4713")
+    bench.play("status-4711", "Name:\tx\nVmSwap:\t    4096 kB\n")
+    bench.play("status-4712", "VmSwap:\t    3072 kB\n")
+    with pytest.raises(DeviceRefused, match="cgroup2/slice has 2Mi too little"):
+        bench.do(SwapOff(swap_name(swap)))

@@ -34,6 +34,15 @@ def test_one_failure_does_not_hold_up_others() -> None:
     assert failures.due(("peer", "lenders", "a", "2"), 0), "a changed spec is tried at once"
 
 
+def test_what_is_part_of_something_waits_with_it() -> None:
+    """A swap area that cannot be emptied is not made anew."""
+    failures = Failures()
+    failures.failed(("device", "a"), ERROR, 0, WHEN)
+    assert not failures.due(("device", "a", "forced=True"), 0)
+    assert failures.due(("device", "b", "forced=True"), 0)
+    assert failures.due(("device",), 0)
+
+
 def test_success_and_disinterest_forget() -> None:
     failures = Failures()
     failures.failed(("module",), ERROR, 0, WHEN)

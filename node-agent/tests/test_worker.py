@@ -7,13 +7,15 @@ import contextlib
 from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
+import pytest
 from objects import RELEASE, key, machine, observation, pairing, want
 
 from tidepool_agent import plan, report
-from tidepool_agent.devices import Detach, LoadTarget, SwapOff, UnloadTarget
-from tidepool_agent.errors import DeviceRefused, Excluded
+from tidepool_agent.devices import Detach, LoadTarget, Map, SwapOff, UnloadTarget
+from tidepool_agent.errors import DeviceRefused, Excluded, UnloadFailed
 from tidepool_agent.guestfs import Observation, Peer, Side
 from tidepool_agent.mapped import Mapped
 from tidepool_agent.metrics import Figures
@@ -134,7 +136,7 @@ class Without:
 
     async def do(self, step: plan.Step, _: str) -> None:
         self.done.append(step)
-        if isinstance(step, LoadTarget):
+        if isinstance(step, LoadTarget | Map):
             raise DeviceRefused("install its extra modules", "NoDeviceMapper")
 
     def close(self) -> None:
@@ -184,7 +186,7 @@ def test_a_guest_without_device_mapper_says_so_and_lends_no_file_less(tmp_path: 
                 await task
 
     guest, done = asyncio.run(reports())
-    assert done == [LoadTarget(plan.Source.INSTALLED)]
+    assert done == [Map("/dev/vdb", forced=False), LoadTarget(plan.Source.INSTALLED)]
     for kind in ("DevicesReady", "SwapReady"):
         found = find(guest.status.conditions, kind)
         assert found is not None
@@ -193,6 +195,93 @@ def test_a_guest_without_device_mapper_says_so_and_lends_no_file_less(tmp_path: 
     ready = find(guest.status.conditions, "Ready")
     assert ready is not None
     assert ready.status == "True"
+
+
+class Newer:
+    """A store with another build than the one that is loaded."""
+
+    def has(self, _: str) -> bool:
+        return True
+
+    def build(self, _: str) -> Any:
+        return SimpleNamespace(srcversion="of-another-build", signed=True)
+
+
+class Holding(Without):
+    """A guest whose target does not go, as something that has failed still holds it."""
+
+    async def do(self, step: plan.Step, _: str) -> None:
+        self.done.append(step)
+        if isinstance(step, UnloadTarget):
+            raise UnloadFailed("rmmod: Module tidepool_block is in use")
+
+
+@pytest.mark.parametrize("is_leaving", [False, True])
+def test_a_module_that_a_device_still_needs_is_not_replaced_and_costs_no_cache(*, is_leaving: bool) -> None:
+    """A peer that is to go goes all the same."""
+    one = pairing(terminating=is_leaving)
+    peer = (Side.LENDERS, one.metadata.uid)
+    seen = observation(loaded=True, has_target=True, peers={peer: Peer({**want(*peer[:1], pairing()).attributes})})
+
+    class Told(Here):
+        async def release(self, *_: Any) -> bool:
+            return True
+
+    async def steps() -> list[plan.Step]:
+        cluster: Any = Told(one)
+        session: Any = Holding(machine("borrower"), seen)
+        store: Any = Newer()
+        tools = Tools(cluster, store, Figures(), asyncio.Semaphore(), lambda _: session)
+        task = asyncio.create_task(Worker(machine("borrower"), tools).run())
+        try:
+            async with asyncio.timeout(COLLECT_EVERY / 2):
+                await cluster.written.get()
+                await cluster.written.get()
+                return session.done
+        finally:
+            task.cancel()
+            with contextlib.suppress(asyncio.CancelledError):
+                await task
+
+    assert asyncio.run(steps()) == [*([plan.Remove((peer,))] if is_leaving else ()), UnloadTarget()]
+
+
+class Choosy(Here):
+    """An API server that refuses what is said of the guest."""
+
+    def __init__(self, one: MemoryPairing) -> None:
+        super().__init__(one)
+        self.released = asyncio.Queue[MemoryPairing]()
+
+    def guest(self, _: Any) -> MemoryGuest:
+        return report.guest(machine("borrower"), self.node, Finding(seen=observation()), (), None)
+
+    async def write_guest(self, guest: MemoryGuest) -> None:
+        raise Refused(422, "apply", f"{guest.name}: what its guest says is none that there can be")
+
+    async def release(self, one: MemoryPairing, _: str) -> bool:
+        self.released.put_nowait(one)
+        return True
+
+
+def test_a_guest_whose_report_is_refused_keeps_no_pairing_from_its_end(tmp_path: Path) -> None:
+    one = pairing(terminating=True)
+
+    async def released() -> MemoryPairing:
+        cluster: Any = Choosy(one)
+        session: Any = Without(machine("borrower"), observation())
+        tools = Tools(cluster, Store(tmp_path), Figures(), asyncio.Semaphore(), lambda _: session)
+        task = asyncio.create_task(Worker(machine("borrower"), tools).run())
+        try:
+            async with asyncio.timeout(COLLECT_EVERY / 2):
+                found: MemoryPairing = await cluster.released.get()
+                return found
+        finally:
+            task.cancel()
+            with contextlib.suppress(asyncio.CancelledError):
+                await task
+
+    assert asyncio.run(released()) == one
 
 
 class Leaving(Without):

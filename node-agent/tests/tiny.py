@@ -8,7 +8,6 @@ import re
 import shutil
 import stat
 import subprocess
-from collections.abc import Iterator
 from pathlib import Path
 
 TOP = Path(__file__).resolve().parents[2]
@@ -16,6 +15,9 @@ PATH = f"{os.environ['PATH']}:/usr/sbin:/sbin"
 # What the guest needs to talk to the host, and what tidepool.ko needs of the kernel.
 DRIVERS = ("virtio_pci", "virtio_console")
 PROVIDED = ("configfs", "curve25519_x86_64", "gcm", "ctr", "ghash_generic", "crc32c")
+# What a guest with disks has beside: modules that it loads when it needs them, and programs of this machine.
+ON_DEMAND = ("virtio_blk", "ext4", "dm_mod", "loop")
+PROGRAMS = ("dash", "dmsetup", "losetup", "blkid", "flock", "mkswap", "swapon", "swapoff")
 
 INIT = """#!/bin/sh
 export PATH=/bin:/sbin
@@ -26,6 +28,10 @@ mount -t tmpfs tmp /run
 for module in $(cat /lib/order); do insmod "$module"; done
 option() { sed -n "s/.*test\\.$1=\\([^ ]*\\).*/\\1/p" /proc/cmdline; }
 sleep "$(option late | grep . || echo 0)"
+if [ -n "$(option disks)" ]; then
+    modprobe -a virtio_blk ext4
+    mount -t ext4 /dev/vda /var/lib
+fi
 for port in /dev/vport*p1; do :; done
 case "$(option hostile)" in
 garbage) while :; do echo '{"return": {"pid": []}}]'; done >"$port" ;;
@@ -44,10 +50,10 @@ class Kernel:
         self.release = (self.folder / "release").read_text().strip()
         self.vmlinuz = self.folder / "vmlinuz"
 
-    def modules(self) -> list[Path]:
-        """The files of the modules that the guest loads at boot, in order."""
+    def modules(self, *names: str) -> list[Path]:
+        """The files of modules and of what they need, in the order in which they can be loaded."""
         root, found = str(self.folder / "root"), {}
-        for name in (*DRIVERS, *PROVIDED):
+        for name in names:
             for line in _output("modprobe", "-d", root, "-S", self.release, "--show-depends", name).splitlines():
                 action, _, path = line.strip().partition(" ")
                 if action == "insmod":
@@ -60,12 +66,17 @@ def tidepool(kernel: str = "6.1") -> Path:
     return Path(_output(str(TOP / "kernel-module/tools/build"), kernel))
 
 
-def boot_files(kernel: Kernel, folder: Path) -> tuple[Path, Path]:
-    """Puts vmlinuz and initramfs into a folder that any user can read."""
+def boot_files(kernel: Kernel, folder: Path, *, disks: bool = False) -> tuple[Path, Path]:
+    """Puts vmlinuz and initramfs into a folder that any user can read; `disks` says that the guest has some.
+
+    On the first of those is its /var/lib, an ext4, when it is started with `test.disks=1`.
+    """
     vmlinuz, initrd = folder / "vmlinuz", folder / "initrd"
     shutil.copy(kernel.vmlinuz, vmlinuz)
     root = folder / "root"
     _fill(root, kernel)
+    if disks:
+        _fill_for_disks(root, kernel)
     names = "\n".join(str(path.relative_to(root)) for path in sorted(root.rglob("*")))
     with initrd.open("wb") as archive:
         subprocess.run(
@@ -80,7 +91,7 @@ def boot_files(kernel: Kernel, folder: Path) -> tuple[Path, Path]:
 
 
 def _fill(root: Path, kernel: Kernel) -> None:
-    for name in ("bin", "proc", "sys", "dev", "run", "tmp", "etc", "lib"):
+    for name in ("bin", "proc", "sys", "dev", "run", "tmp", "etc", "lib", "var/lib"):
         (root / name).mkdir(parents=True)
     busybox = shutil.which("busybox", path=PATH) or "busybox"
     shutil.copy(busybox, root / "bin/busybox")
@@ -88,23 +99,47 @@ def _fill(root: Path, kernel: Kernel) -> None:
         if applet != "busybox":
             (root / "bin" / applet).symlink_to("busybox")
     (root / "sbin").symlink_to("bin")
-    agent = Path(shutil.which("qemu-ga", path=PATH) or "/usr/sbin/qemu-ga")
-    shutil.copy(agent, root / "bin/qemu-ga")
-    for library in _libraries(agent):
-        target = root / str(library).lstrip("/")
-        target.parent.mkdir(parents=True, exist_ok=True)
-        shutil.copy(library, target)
+    _copy_program("qemu-ga", root)
     _write(root / "init", INIT)
-    order = list(_modules(root, kernel))
+    order = [f"/{path.relative_to(root)}" for path in _unpack(kernel.modules(*DRIVERS, *PROVIDED), root / "lib")]
     _write(root / "lib/order", "\n".join(order))
 
 
-def _modules(root: Path, kernel: Kernel) -> Iterator[str]:
-    for file in kernel.modules():
-        name = file.name.removesuffix(".xz")
-        data = file.read_bytes()
-        (root / "lib" / name).write_bytes(lzma.decompress(data) if file.suffix == ".xz" else data)
-        yield f"/lib/{name}"
+def _fill_for_disks(root: Path, kernel: Kernel) -> None:
+    """What `modprobe` finds in the guest, and programs in place of busybox's own, which do less."""
+    for name in PROGRAMS:
+        _copy_program(name, root)
+    (root / "bin/sh").unlink()
+    (root / "bin/sh").symlink_to("dash")  # busybox's own would prefer its own programs
+    folder = root / "lib/modules" / kernel.release
+    folder.mkdir(parents=True)
+    _unpack(kernel.modules(*ON_DEMAND), folder)
+    for name in ("modules.order", "modules.builtin", "modules.builtin.modinfo"):
+        shutil.copy(kernel.folder / f"root/lib/modules/{kernel.release}" / name, folder)
+    _output("depmod", "-b", str(root), kernel.release)
+
+
+def _copy_program(name: str, root: Path) -> None:
+    """Takes a program of this machine, and the libraries that it needs."""
+    program = Path(shutil.which(name, path=PATH) or f"/usr/sbin/{name}")
+    target = root / "bin" / name
+    target.unlink(missing_ok=True)
+    shutil.copy(program, target)
+    for library in _libraries(program):
+        target = root / str(library).lstrip("/")
+        target.parent.mkdir(parents=True, exist_ok=True)
+        shutil.copy(library, target)
+
+
+def _unpack(modules: list[Path], folder: Path) -> list[Path]:
+    """Where they are then, in the same order."""
+    return [_unpack_one(file, folder / file.name.removesuffix(".xz")) for file in modules]
+
+
+def _unpack_one(file: Path, target: Path) -> Path:
+    data = file.read_bytes()
+    target.write_bytes(lzma.decompress(data) if file.suffix == ".xz" else data)
+    return target
 
 
 def _libraries(program: Path) -> list[Path]:

@@ -16,6 +16,7 @@ LAUNCHER_BYTES = 200 << 20
 
 LEAST_SERIAL, MOST_SERIAL = 4, 20  # what names one disk, and as much of it as virtio passes on
 
+_WORD = re.compile(r"[^A-Za-z0-9._+-]")
 _KIB = re.compile(r"[0-9]{1,15}")
 _SWAP = re.compile(r"^SwapTotal:\s+([0-9]+) kB$", re.MULTILINE)
 
@@ -34,6 +35,16 @@ class SharedDisk:
         name = path.rpartition("/")[2]
         is_named = bool(self.target) and re.fullmatch(rf"{re.escape(self.target)}(p?[0-9]+)?", name) is not None
         return is_named or (len(self.serial) >= LEAST_SERIAL and self.serial[:MOST_SERIAL] in name)
+
+    def is_below(self, found: str) -> bool:
+        """Whether it is a disk of the guest's, which says its name and its serial numbers."""
+        name, _, serials = found.partition(" ")
+        return name == self.target or (len(self.serial) >= LEAST_SERIAL and self.serial[:MOST_SERIAL] in serials)
+
+    @property
+    def word(self) -> str:
+        """Name and serial number for a script in the guest; none of what a serial number has not."""
+        return ":".join(_WORD.sub("", part) for part in (self.target, self.serial[:MOST_SERIAL]))
 
 
 @dataclass(frozen=True)

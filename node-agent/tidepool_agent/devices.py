@@ -10,9 +10,11 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from tidepool_api import SWAP_NAME, MemoryPairing, Swap, SwapBacking, mapped_name, swap_name
+from tidepool_agent.guestfs import PAGE
+from tidepool_api import SWAP_NAME, MemoryPairing, Swap, SwapBacking, mapped_name, path_of, swap_name
 
 if TYPE_CHECKING:
+    from tidepool_agent.backing import SharedDisk
     from tidepool_agent.guestfs import Observation
     from tidepool_agent.mapped import Mapped
     from tidepool_agent.plan import Source
@@ -47,14 +49,15 @@ class Block:
 
     def is_met(self, one: Mapped) -> bool:
         """Whether one of them is as it should be."""
+        is_there = one.is_lent and not one.is_gone
         if not one.is_swap or self.swap is None:
-            return one.is_lent
-        return one.is_lent and one.swapped_bytes is not None and self.has_size(one)
+            return is_there
+        return is_there and one.swapped_bytes is not None and self.has_size(one)
 
     def has_size(self, one: Mapped) -> bool:
-        """Whether a swap area is as large as it should be; one on a disk may be all of that."""
-        size = self.swap.size_bytes if self.swap else 0
-        return not size or one.size_bytes == size
+        """Whether a swap area is as large as it should be; one on a disk may be all of that, in whole pages."""
+        disk = one.disk_bytes or one.size_bytes
+        return one.size_bytes == ((self.swap.size_bytes if self.swap else 0) or disk - disk % PAGE)
 
 
 NONE = Block()
@@ -83,10 +86,12 @@ class UnloadTarget:
 
 @dataclass(frozen=True)
 class Map:
-    """Put lenders in front of a disk that nobody uses."""
+    """Make a device on a disk that nobody uses: with lenders in front if the target is there, or else for later."""
 
     path: str
     forced: bool
+    shared: tuple[SharedDisk, ...] = ()
+    """None of which it may be, by whatever path."""
 
     @property
     def name(self) -> str:
@@ -121,6 +126,8 @@ class SwapOn:
 
     swap: Swap
     forced: bool
+    shared: tuple[SharedDisk, ...] = ()
+    """None of which it may be on."""
 
     @property
     def name(self) -> str:
@@ -136,7 +143,7 @@ class SwapOff:
 
 
 _WORDS = {
-    Map: "put lenders in front of",
+    Map: "set up",
     Attach: "put lenders back in front of",
     Detach: "take the lenders from",
     Unmap: "give up",
@@ -149,12 +156,16 @@ BlockStep = LoadTarget | UnloadTarget | OfDevice
 
 
 def subject(step: BlockStep) -> tuple[str, ...]:
-    """What a step is about: after a failure, steps about the same thing wait."""
+    """What a step is about: after a failure, steps about the same thing wait; what is asked anew is tried at once."""
     match step:
         case LoadTarget():
             return ("target",)
         case UnloadTarget():
             return ("target removal",)
+        case Map(_, forced, _):
+            return ("device", step.name, f"forced={forced}")
+        case SwapOn(swap, forced, _):
+            return ("device", step.name, f"forced={forced}", f"bytes={swap.size_bytes}")
         case _:
             return ("device", step.name)
 
@@ -171,26 +182,40 @@ def step_name(step: BlockStep) -> str:
 
 
 def steps(wanted: Block, seen: Observation, where: Source | None, *, is_settled: bool = True) -> list[BlockStep]:
-    """What leads from the devices that were seen to those that are wanted, in order; the module is loaded then.
+    """What leads from the devices that were seen to those that are wanted, in order; the module is loaded then."""
+    return [*plain(wanted, seen, is_settled=is_settled), *lent(wanted, seen, where)]
+
+
+def plain(wanted: Block, seen: Observation, *, is_settled: bool = True) -> list[BlockStep]:
+    """What takes no module: programs use the devices, which have to be there with lenders or without.
 
     Nothing is taken away of a guest that is not `settled`: what it is to have is not known yet.
     """
-    away = _away(wanted, seen)
+    return [*(_away(wanted, seen) if is_settled else ()), *_exposed(wanted, seen), *_disks(wanted, seen)]
+
+
+def lent(wanted: Block, seen: Observation, where: Source | None) -> list[BlockStep]:
+    """What takes the target, which comes from there; without it, a swap area would be no better than another."""
     due = _due(wanted, seen)
-    if due and not seen.has_target:
-        due = [] if where is None else [LoadTarget(where), *due]
-    return [*(away if is_settled else ()), *due]
+    if not due or seen.has_target:
+        return due
+    return [] if where is None else [LoadTarget(where), *due]
 
 
 def released(seen: Observation) -> list[BlockStep]:
     """What leads to a guest without the target, whose devices go on without lenders."""
-    lent = [Detach(one.name) for one in seen.mapped.values() if one.is_lent]
-    return [*lent, *([UnloadTarget()] if seen.has_target else ())]
+    held = [Detach(one.name) for one in seen.mapped.values() if one.is_lent]
+    return [*held, *unloaded(seen)]
 
 
 def given_up(seen: Observation) -> list[BlockStep]:
-    """The same of a guest that is to have no such devices: those that nobody uses are given up."""
-    return [*_away(NONE, seen), *([UnloadTarget()] if seen.has_target else ())]
+    """What leads to a guest that is to have no such devices: those that nobody uses are given up."""
+    return _away(NONE, seen)
+
+
+def unloaded(seen: Observation) -> list[BlockStep]:
+    """What leads to a guest without the target, in which no lender is in front of anything."""
+    return [UnloadTarget()] if seen.has_target else []
 
 
 def _away(wanted: Block, seen: Observation) -> list[BlockStep]:
@@ -200,30 +225,58 @@ def _away(wanted: Block, seen: Observation) -> list[BlockStep]:
     return [*found, *([SwapOff(SWAP_NAME)] if is_left else ())]
 
 
-def is_shared(path: str, seen: Observation) -> bool:
-    """Whether other guests may write to a disk, which lenders would not hear of."""
-    return seen.host is not None and any(one.is_at(path) for one in seen.host.shared)
+def shared(seen: Observation) -> tuple[SharedDisk, ...]:
+    """The disks that other guests may write to, which lenders would not hear of."""
+    return seen.host.shared if seen.host else ()
 
 
-def _due(wanted: Block, seen: Observation) -> list[BlockStep]:
+def is_shared(name: str, seen: Observation) -> bool:
+    """Whether what has that mapped name, or is to have it, lies on such a disk, as far as is known."""
+    one = seen.mapped.get(name)
+    below = one.below if one else ()
+    return any(disk.is_at(path_of(name)) or any(map(disk.is_below, below)) for disk in shared(seen))
+
+
+def _disks(wanted: Block, seen: Observation) -> list[BlockStep]:
     found: list[BlockStep] = []
     for name, path in wanted.paths.items():
         one = seen.mapped.get(name)
-        if is_shared(path, seen):
-            continue
-        if one is None:
-            found.append(Map(path, path in wanted.forced))
-        elif not one.is_lent:
-            found.append(Attach(name))
-    if wanted.swap is None or is_shared(wanted.swap.device or "", seen):
+        if (one is None or one.is_odd) and not is_shared(name, seen):
+            found.append(Map(path, path in wanted.forced, shared(seen)))
+        elif one and one.is_gone and not one.is_open:
+            found.append(Unmap(name))
+    return found
+
+
+def _exposed(wanted: Block, seen: Observation) -> list[BlockStep]:
+    """Lenders go from disks that have turned out to be shared."""
+    there = (one for one in seen.mapped.values() if one.name in wanted.names)
+    return [Detach(one.name) for one in there if one.is_lent and not one.is_gone and is_shared(one.name, seen)]
+
+
+def _due(wanted: Block, seen: Observation) -> list[BlockStep]:
+    found: list[BlockStep] = [Attach(name) for name in wanted.paths if _lacks_lenders(name, seen)]
+    if wanted.swap is None or is_shared(wanted.swap_name, seen):
         return found
     return found + _swap_due(wanted.swap, wanted, seen)
 
 
+def _lacks_lenders(name: str, seen: Observation) -> bool:
+    """Whether a device goes on, or has been made just now, without lenders; with the target it is made with them."""
+    one = seen.mapped.get(name)
+    if is_shared(name, seen):
+        return False
+    if one is None or one.is_odd:
+        return not seen.has_target
+    return not (one.is_lent or one.is_gone)
+
+
 def _swap_due(swap: Swap, wanted: Block, seen: Observation) -> list[BlockStep]:
-    one, make = seen.mapped.get(wanted.swap_name), SwapOn(swap, swap.device in wanted.forced)
+    one, make = seen.mapped.get(wanted.swap_name), SwapOn(swap, swap.device in wanted.forced, shared(seen))
     if one is None or one.swapped_bytes is None:
         return [make]
+    if one.is_odd or one.is_gone:
+        return []
     if not wanted.has_size(one) and excess(one, seen) == 0:
         return [SwapOff(one.name), make]
     return [] if one.is_lent else [Attach(one.name)]
@@ -237,9 +290,9 @@ def _taken(one: Mapped, seen: Observation) -> list[BlockStep]:
     """
     if not one.is_swap and not one.is_open:
         return [Unmap(one.name)]
-    if one.is_lent:
+    if one.is_lent and not one.is_gone:
         return [Detach(one.name)]
-    return [SwapOff(one.name)] if one.is_swap and excess(one, seen) == 0 else []
+    return [SwapOff(one.name)] if one.is_swap and not one.is_odd and excess(one, seen) == 0 else []
 
 
 def room(seen: Observation) -> int:

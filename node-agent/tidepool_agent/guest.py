@@ -62,7 +62,7 @@ NO_SHELL = re.compile(r"Failed to execute child process .*No such file or direct
 MODULE = "/run/tidepool/tidepool.ko"
 TARGET = "/run/tidepool/tidepool-block.ko"
 SOURCES = "/run/tidepool/source.tar.gz"
-LOAD_SECONDS, BUILD_SECONDS, SWAP_SECONDS = 60, 600, 600
+LOAD_SECONDS, BUILD_SECONDS, SWAP_SECONDS = 60, 600, 60
 LEAST_SECTORS = parse_quantity(LEAST_MEMORY) // SECTOR  # of a disk
 REFUSED = re.compile(r"refused: ([A-Z][A-Za-z]{1,39}): (.*)", re.DOTALL)
 
@@ -158,10 +158,11 @@ class Guest:
 
     def _change_device(self, step: OfDevice) -> None:
         match step:
-            case Map(path, forced):
-                self._try_device("map", step.name, path, str(LEAST_SECTORS), _force(forced=forced))
-            case SwapOn(swap, forced):
-                place = [swap.device, _force(forced=forced)] if swap.device else []
+            case Map(path, forced, shared):
+                words = [one.word for one in shared]
+                self._try_device("map", step.name, path, str(LEAST_SECTORS), _force(forced=forced), *words)
+            case SwapOn(swap, forced, shared):
+                place = [swap.device, _force(forced=forced), *(one.word for one in shared)] if swap.device else []
                 self._try_device("swap_on", step.name, str(swap.size_bytes), *place, seconds=SWAP_SECONDS)
             case SwapOff(name):
                 self._try_device("swap_off", name, seconds=SWAP_SECONDS)

@@ -16,8 +16,10 @@ from tidepool_api.fields import MOST_BYTES, MOST_COUNT
 SECTOR = 512
 LENT, PLAIN = "tidepool", "linear"
 MAX_MAPPED = 64
+MAX_BELOW = 16
 
-_LINE = re.compile(r"mapped/(tidepool(?:[.]swap)?(?:-[A-Za-z0-9_.:+-]{1,113})?)/(table|status|open|file|swapped)")
+_NAME = r"tidepool(?:[.]swap)?(?:-[A-Za-z0-9_.:+-]{1,113})?"
+_LINE = re.compile(rf"mapped/({_NAME})/(table|status|open|file|swapped|disk|below)")
 _TABLE = re.compile(r"0 ([0-9]{1,15}) (tidepool|linear) .*")
 _COUNT = re.compile(r"\b(hits|misses|fallbacks|puts) ([0-9]{1,20})\b")
 _NUMBER = re.compile(r"[0-9]{1,15}")
@@ -32,6 +34,12 @@ class Mapped:
     size_bytes: int
     is_lent: bool
     """Whether lenders are in front of its disk, rather than nothing."""
+    is_odd: bool = False
+    """Whether it has no table, or one that the agent has not made; what it lies on is not known then."""
+    disk_bytes: int | None = 0
+    """The size of the disk that it lies on; None if that is there no more."""
+    below: tuple[str, ...] = ()
+    """The disks that it lies on, each as its name in the guest and its serial numbers."""
     is_open: bool = False
     """Whether somebody uses it."""
     file: str = ""
@@ -42,6 +50,11 @@ class Mapped:
     """The target's counters, in blocks of 4 KiB; none without lenders."""
 
     @property
+    def is_gone(self) -> bool:
+        """Whether the disk that it lies on was taken out of the guest."""
+        return self.disk_bytes is None and not self.is_odd
+
+    @property
     def is_swap(self) -> bool:
         """Whether it is a swap area."""
         return self.name.startswith(SWAP_NAME)
@@ -49,26 +62,28 @@ class Mapped:
 
 def mapped(files: Mapping[str, list[str]]) -> dict[str, Mapped]:
     """The devices by name, of the lines of each file that the probe has named."""
-    found: dict[str, dict[str, str]] = defaultdict(dict)
+    found: dict[str, dict[str, list[str]]] = defaultdict(dict)
     for path, lines in files.items():
         match = _LINE.fullmatch(path)
         if match and lines:
-            found[match[1]][match[2]] = lines[0]
+            found[match[1]][match[2]] = lines
     each = (_one(name, said) for name, said in sorted(found.items())[:MAX_MAPPED])
-    return {one.name: one for one in each if one}
+    return {one.name: one for one in each}
 
 
-def _one(name: str, said: Mapping[str, str]) -> Mapped | None:
-    """One device, if it has a table of ours."""
+def _one(name: str, lines: Mapping[str, list[str]]) -> Mapped:
+    """One device; one without a table of ours is odd."""
+    said = {what: each[0] for what, each in lines.items()}
     table = _TABLE.fullmatch(said.get("table", ""))
-    if not table:
-        return None
+    disk, swapped = _number(said.get("disk")), _number(said.get("swapped"))
     file = said.get("file", "")
-    swapped = _number(said.get("swapped"))
     return Mapped(
         name,
-        min(int(table[1]) * SECTOR, MOST_BYTES),
-        table[2] == LENT,
+        min(int(table[1]) * SECTOR, MOST_BYTES) if table else 0,
+        table is not None and table[2] == LENT,
+        is_odd=table is None,
+        disk_bytes=None if disk is None else min(disk * SECTOR, MOST_BYTES),
+        below=tuple(line[:256] for line in lines.get("below", [])[:MAX_BELOW]),
         is_open=said.get("open") != "0",
         file=file if _FILE.fullmatch(file) else "",
         swapped_bytes=None if swapped is None else min(swapped * 1024, MOST_BYTES),

@@ -259,7 +259,7 @@ def steps(wanted: Desired, seen: Observation, where: Source | None, *, replace: 
     if not wanted.peers:
         return _nothing_wanted(wanted, seen)
     if seen.module is None:
-        return [] if where is None else _from_nothing(wanted, seen, where)
+        return _from_nothing(wanted, seen, where)
     if replace:
         drained: list[Step] = [Remove(tuple(sorted(seen.peers)))] if seen.peers else []
         anew = [*_set_up(wanted, {}, {}), *_measure(wanted, GHOST_OFF)]
@@ -274,9 +274,12 @@ def steps(wanted: Desired, seen: Observation, where: Source | None, *, replace: 
     ]
 
 
-def _from_nothing(wanted: Desired, seen: Observation, where: Source) -> list[Step]:
+def _from_nothing(wanted: Desired, seen: Observation, where: Source | None) -> list[Step]:
+    plain = devices.plain(wanted.block, seen, is_settled=not wanted.following)
+    if where is None:
+        return list(plain)
     up = [*_set_up(wanted, {}, {}), *_measure(wanted, GHOST_OFF)]
-    return [Load(where), *up, *devices.steps(wanted.block, seen, where, is_settled=not wanted.following)]
+    return [*plain, Load(where), *up, *devices.lent(wanted.block, seen, where)]
 
 
 def _measure(wanted: Desired, ghost: str) -> list[Step]:
@@ -294,9 +297,9 @@ def _unwanted(wanted: Desired, module: Module, peers: Mapping[Key, Peer]) -> set
 
 def _nothing_wanted(wanted: Desired, seen: Observation) -> list[Step]:
     if seen.module is None:
-        return list(devices.given_up(seen))
+        return [*devices.given_up(seen), *devices.unloaded(seen)]
     removal = _removal(key for key in seen.peers if key[1] not in wanted.following)
-    return removal if wanted.following else [*devices.given_up(seen), *removal, Unload()]
+    return removal if wanted.following else [*devices.given_up(seen), *removal, *devices.unloaded(seen), Unload()]
 
 
 def _removal(gone: Iterable[Key]) -> list[Step]:

@@ -154,18 +154,16 @@ def _status(machine: Machine, found: Finding, wants: tuple[Want, ...], before: G
         role=_role(wants),
         **_shared(machine, seen, wants, before),
         **devicereport.described(seen, found.block.wanted, before),
-        conditions=_renewed(before.conditions, machine, found, seen),
+        conditions=_renewed(before, machine, found, seen),
         observed_at=before.observed_at,
     )
 
 
-def _renewed(
-    before: tuple[Condition, ...], machine: Machine, found: Finding, seen: Observation
-) -> tuple[Condition, ...]:
+def _renewed(before: GuestStatus, machine: Machine, found: Finding, seen: Observation) -> tuple[Condition, ...]:
     """The conditions, those of devices among them only while there are some."""
-    block = devicereport.conditions(seen, found.block)
+    block = devicereport.conditions(seen, found.block, before)
     over = set(devicereport.KINDS) - {one.type for one in block}
-    return merge(without(before, *over), *_conditions(machine, found), *block)
+    return merge(without(before.conditions, *over), *_conditions(machine, found), *block)
 
 
 def _reached(machine: Machine, said: tuple[Interface, ...] = ()) -> dict[str, Any]:

@@ -29,9 +29,9 @@ class Failures:
         self._failures: dict[Subject, Failure] = {}
 
     def due(self, subject: Subject, now: float) -> bool:
-        """Whether it may be tried."""
-        failure = self._failures.get(subject)
-        return failure is None or now >= failure.again
+        """Whether it may be tried: neither it nor what it is a part of, which begins it, has failed a moment ago."""
+        parts = (subject[:length] for length in range(1, len(subject) + 1))
+        return all(now >= self._failures[part].again for part in parts if part in self._failures)
 
     def failed(self, subject: Subject, error: GuestError, now: float, when: datetime) -> None:
         """It was tried and failed, at `now` by the agent's clock and `when` by everybody's; the error says it."""

@@ -8,7 +8,6 @@ from dataclasses import replace
 from pathlib import Path
 
 from tidepool_agent.backing import has_swap, host_side
-from tidepool_agent.devices import SwapOff, SwapOn
 from tidepool_agent.errors import CommandsBlocked
 from tidepool_agent.guest import Guest
 from tidepool_agent.guestfs import Observation
@@ -55,7 +54,6 @@ class Session:
         """Carries out one step in the guest, whose kernel is of that release."""
         if step == Load(Source.DKMS):
             self._known = None
-        if step == Load(Source.DKMS) or isinstance(step, SwapOn | SwapOff):
             # Takes minutes in which the agent only asks whether it is done.
             await self._lane.call(lambda: self._guest.carry_out(step, release), BUILD_SECONDS)
             return

@@ -47,6 +47,9 @@ BOOT_SECONDS = 180
 PATIENCE_SECONDS = 30
 # A pairing that is being deleted waits no longer than this for a guest that cannot be cleaned up.
 RELEASE_AFTER = timedelta(seconds=60)
+# What fails of these ends a round: without the module there is nothing to set up, without its target no device, and
+# what is still in use, by peers or devices, is neither replaced nor unloaded.
+DECISIVE = frozenset({("module",), ("target",), ("removal",), ("target removal",)})
 
 
 @dataclass(frozen=True)
@@ -147,7 +150,11 @@ class Worker:
         found = await self._look(machine, wanted)
         self._found = replace(found, paired=frozenset(one.metadata.uid for one in pairings))
         self._collect(machine, pairings)
-        await self._report(machine, self._found, wanted)
+        try:
+            await self._report(machine, self._found, wanted)
+        except Refused:  # no guest can keep a pairing from its end by what it says
+            await self._release(machine, pairings, wanted)
+            raise
         released = await self._release(machine, pairings, wanted)
         return self._pause(wanted) if released else SOON
 
@@ -279,12 +286,8 @@ class Worker:
                 await self._try(step, seen)
                 if not isinstance(step, Turn):  # which is repeated for as long as a lender is nowhere
                     self._acted = time.monotonic()
-            if subject == ("target",) and self._failures.error("target"):
-                break  # all that is left needs it
-            if subject == ("module",) and self._failures.error("module"):
-                break  # without the module there is nothing to set up
-            if subject == ("removal",) and self._failures.error("removal"):
-                break  # what is still in use is neither replaced nor unloaded
+            if subject in DECISIVE and self._failures.error(*subject):
+                break
         return tried
 
     async def _try(self, step: Step, seen: Observation) -> None:
