@@ -21,9 +21,10 @@ class Swap(ApiModel):
     """A swap area of each borrower with its lenders in front of it."""
 
     backing: SwapBacking
-    """File: a file that the agent makes, on a disk of the guest that has room. Device: a disk or partition of its own.
+    """Device: a disk or partition of its own. File: a file that the agent makes, on a disk of the guest that has room.
 
-    None: there is no such swap area.
+    Prefer Device: through a file, a guest that has no memory left at all may stand still for minutes. None: there is
+    no such swap area.
     """
 
     size: SwapSize | None = None
