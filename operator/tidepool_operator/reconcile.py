@@ -44,7 +44,7 @@ from tidepool_operator.planning.planner import Plan, plan
 from tidepool_operator.planning.roles import Why
 from tidepool_operator.planning.selection import listed
 from tidepool_operator.status import report
-from tidepool_operator.status.outcome import Outcome
+from tidepool_operator.status.outcome import REVOKED, Outcome
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Iterable, Mapping
@@ -550,7 +550,7 @@ class Reconciler:
         await self._writer.say(one, "Warning", "NotGranted", f"{why} {one.spec.lender.guest}")
         what, write = f"delete pairing {one.name}", partial(self._delete_now, one, None)
         # What hangs in the namespace of those who borrow keeps nobody's memory from its owner.
-        await outcome.attempt(one.spec.pool, one.metadata.uid, what, None, write, group="revoked")
+        await outcome.attempt(one.spec.pool, one.metadata.uid, what, None, write, group=REVOKED)
 
     async def _release_abandoned(self, scene: _Round) -> None:
         """Takes over for agents that can no longer tear their side down: guest gone, or agent dead."""
