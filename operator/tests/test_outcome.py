@@ -189,6 +189,26 @@ def test_a_write_that_was_long_in_coming_is_done() -> None:
     asyncio.run(passes())
 
 
+def test_what_was_long_in_coming_may_not_be_what_is_to_be_written_now() -> None:
+    """Of statuses nobody compares what they say: the next pass does, at once, with what is there then."""
+
+    async def passes() -> None:
+        server = Deaf()
+        first = server.outcome()
+        await server.try_(first, wish=None)
+        server.status = 0
+        await server.answer()
+        second = server.outcome(first)
+        assert await server.try_(second, wish=None) == "written"
+        assert (server.asked, second.again, second.pools) == (1, 0.0, {})
+        server.answers.set()
+        third = server.outcome(second)
+        assert await server.try_(third, wish=None) == "written"
+        assert (server.asked, third.again) == (2, None)
+
+    asyncio.run(passes())
+
+
 def test_of_a_pool_few_writes_hang_and_another_pool_and_its_own_status_are_written() -> None:
     async def passes() -> None:
         server, fine = Deaf(), Server(status=0)

@@ -82,6 +82,7 @@ class Outcome:
         self._by_object: dict[str, list[Refusal]] = defaultdict(list)
         self.failures = 0
         """The refusals of this pass, without those of earlier ones that were not tried again."""
+        self._is_late = False  # whether a write of an earlier pass is done: perhaps something else is to be written now
 
     @property
     def refusals(self) -> Iterable[Refusal]:
@@ -95,7 +96,9 @@ class Outcome:
 
     @property
     def again(self) -> float | None:
-        """After how many seconds the next one is tried again."""
+        """After how many seconds the next one is tried again; at once where a write of an earlier pass was done."""
+        if self._is_late:
+            return 0.0
         return min((max(0.0, one.due - self._clock()) for one in self.refusals), default=None)
 
     def of_pool(self, pool: str) -> list[str]:
@@ -182,7 +185,7 @@ class Outcome:
     def _taken_in(self, pool: str, last: Refusal, answer: asyncio.Future[T]) -> T | None:
         """What a write gives; None if it was refused."""
         try:
-            return answer.result()
+            written = answer.result()
         except Refused as refusal:
             if not refusal.is_about_object:
                 raise
@@ -193,6 +196,8 @@ class Outcome:
             self._note(pool, found)
             self.failures += 1
             return None
+        self._is_late |= last.hung
+        return written
 
     def _note(self, pool: str, found: Refusal) -> None:
         self._refused[pool].append(found)
