@@ -189,6 +189,26 @@ def test_a_write_that_was_long_in_coming_is_done() -> None:
     asyncio.run(passes())
 
 
+def test_a_refusal_that_comes_before_its_pass_is_over_is_one() -> None:
+    """And what nobody wants any more is forgotten."""
+
+    async def passes() -> None:
+        server = Deaf()
+        first = server.outcome()
+        await server.try_(first)
+        await server.try_(first, "make pairing b")
+        await server.answer()
+        first.forget_answered()
+        server.time = 10
+        second = server.outcome(first)
+        await server.try_(second)
+        assert (server.asked, second.failures, second.again) == (2, 1, 1.0)
+        second.forget_answered()
+        assert second.hanging == {}
+
+    asyncio.run(passes())
+
+
 def test_what_was_long_in_coming_may_not_be_what_is_to_be_written_now() -> None:
     """Of statuses nobody compares what they say: the next pass does, at once, with what is there then."""
 

@@ -80,6 +80,7 @@ class Outcome:
         self._places.next_pass()
         self._refused: dict[str, list[Refusal]] = defaultdict(list)
         self._by_object: dict[str, list[Refusal]] = defaultdict(list)
+        self._attempted: set[Key] = set()
         self.failures = 0
         """The refusals of this pass, without those of earlier ones that were not tried again."""
         self._is_late = False  # whether a write of an earlier pass is done: perhaps something else is to be written now
@@ -127,6 +128,7 @@ class Outcome:
         """
         group = group or (f"{pool}/status" if anyway else pool)
         key, last = (uid, what), self._last(uid, what, wish)
+        self._attempted.add(key)
         begun = self.hanging.get(key)
         if begun is not None and begun.answer.done() and begun.wish != wish:
             begun = None
@@ -149,9 +151,10 @@ class Outcome:
         self.hanging.clear()
 
     def forget_answered(self) -> None:
-        """Forgets writes that hung, and are no longer wanted."""
+        """Forgets writes that hung, and are no longer wanted; what this pass wanted the next one takes in."""
         for key in [key for key, one in self.hanging.items() if one.answer.done()]:
-            del self.hanging[key]
+            if key not in self._attempted:
+                del self.hanging[key]
 
     def _last(self, uid: str, what: str, wish: object) -> Refusal:
         """What became of the same write the last time; if nothing bad did, one that was never tried."""
