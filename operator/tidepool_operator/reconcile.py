@@ -195,7 +195,7 @@ class Reconciler:
         self._met.clear()
         self._written.clear()
         self._quotas = Quotas(self._state)
-        self._writer.keep(())
+        self._writer.end()
 
     def _round(self, namespace: str, outcome: Outcome) -> _Round:
         begin = time.thread_time()

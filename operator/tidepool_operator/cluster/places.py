@@ -71,6 +71,11 @@ class Places:
             self._hung.add(self._begun[answer])
             self._wake()
 
+    def end(self) -> None:
+        """Cancels what has no answer."""
+        for answer in list(self._begun):
+            answer.cancel()
+
     def _in_the_way(self, group: str, writes: Iterable[asyncio.Future[Any]]) -> str:
         """Which of these writes leave no place to a group, in words; empty if it has one."""
         found = Counter(self._begun[one] for one in writes if not one.done())
