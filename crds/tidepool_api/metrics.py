@@ -91,7 +91,9 @@ OPERATOR: Mapping[Metric, Description] = {
     Metric.PASS_PLAN_SECONDS: _seconds((), "Processor time to plan all pools of a namespace"),
     Metric.LEADING: _gauge("0 or 1", (), "1 if this operator acts, 0 if it waits for another"),
     Metric.RECONCILES: _counter("namespaces", (), "Namespaces gone over"),
-    Metric.RECONCILE_ERRORS: _counter("namespaces", (), "Namespaces where something failed or was refused"),
+    Metric.RECONCILE_ERRORS: _counter(
+        "steps", (), "Passes over a namespace, and other steps, in which something failed or was refused"
+    ),
     Metric.API_WRITES: _counter("objects", ("kind",), "Objects written"),
 }
 
