@@ -7,12 +7,13 @@ from the pairings that are there now, so that no restart forgets it.
 
 from __future__ import annotations
 
+import asyncio
 from collections import defaultdict
 from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING
 
-from tidepool_api import Condition, ConditionType, Reason, Role, condition, find, merge, without
+from tidepool_api import Condition, ConditionType, Reason, Role, cadence, condition, find, merge, without
 from tidepool_api.fields import readable, total
 from tidepool_api.kube import Refused
 
@@ -48,7 +49,7 @@ class Unpaired:
 
 
 async def tell(cluster: Cluster, state: State, heartbeats: Heartbeats, outcome: Outcome) -> Mapping[GuestKey, int]:
-    """Writes on guests what is new about that, and returns how many bytes it is of each."""
+    """Writes on guests what is new about that, one after the other, and returns how many bytes it is of each."""
     found: dict[GuestKey, int] = {}
     nodes = {node for node in heartbeats.nodes if not heartbeats.is_silent(node)}
     named = lent_to(one for namespace in state.pairings.namespaces() for one in state.pairings.in_namespace(namespace))
@@ -56,12 +57,15 @@ async def tell(cluster: Cluster, state: State, heartbeats: Heartbeats, outcome: 
         for guest in state.guests.in_namespace(namespace):
             node = guest.spec.node_name
             left = None if node in nodes else unpaired(guest, named.get(guest.key, ()))
-            if left and not heartbeats.is_silent(node):
-                continue  # perhaps just starting: what was said of it before still holds
+            if left and not heartbeats.is_silent(node):  # perhaps just starting: what was said of it before still holds
+                if _is_said(guest):
+                    found[guest.key] = left.held_bytes
+                continue
             if left:
                 found[guest.key] = left.held_bytes
             fresh = conditions(guest, left)
             if fresh != guest.status.conditions:
+                await asyncio.sleep(1 / cadence.GUEST_WRITES)
                 what, write = f"say on guest {guest.key} what it lends", partial(_write, cluster, state, guest, fresh)
                 await outcome.attempt(namespace, guest.metadata.uid, what, None, write)
     return found
@@ -90,9 +94,13 @@ def conditions(guest: MemoryGuest, left: Unpaired | None) -> tuple[Condition, ..
     present = guest.status.conditions
     if left:
         return merge(present, left.condition(guest))
-    said = find(present, ConditionType.LENDING_PAIRED)
-    is_ours = said is not None and said.reason == Reason.AGENT_NOT_RESPONDING
-    return without(present, ConditionType.LENDING_PAIRED) if is_ours else present
+    return without(present, ConditionType.LENDING_PAIRED) if _is_said(guest) else present
+
+
+def _is_said(guest: MemoryGuest) -> bool:
+    """Whether something is said on a guest in a dead agent's place."""
+    said = find(guest.status.conditions, ConditionType.LENDING_PAIRED)
+    return said is not None and said.reason == Reason.AGENT_NOT_RESPONDING
 
 
 def _is_among(peer: GuestPeer, borrowers: Collection[GuestKey]) -> bool:
