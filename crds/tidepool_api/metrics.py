@@ -71,9 +71,9 @@ OPERATOR: Mapping[Metric, Description] = {
     ),
     Metric.POOL_FORECAST: _gauge(
         "pages a second",
-        (*POOL, "size"),
-        "Reads that disks would be spared if each guest that borrows in the pool, or could, had so many bytes there; "
-        "by the curves that are known, as `kubectl tidepool plan` says",
+        (*POOL, "factor"),
+        "Reads that disks would be spared if each guest that borrows in the pool, or could, had there `factor` times "
+        "what the pool says; by the curves that are known, as `kubectl tidepool plan` says",
     ),
     Metric.POOL_UNNEEDED_BYTES: _gauge(
         "bytes",
