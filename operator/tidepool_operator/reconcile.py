@@ -598,8 +598,10 @@ def _wait_for(scene: _Round, pairing: MemoryPairing, verdict: report.Verdict) ->
 
 def where(error: Exception) -> str:
     """Of which kind an error is, and the line of ours that it came to, such as `KeyError in shares.py, line 88`."""
-    last = traceback.extract_tb(error.__traceback__)[-1]
-    return f"{type(error).__name__} in {Path(last.filename).name}, line {last.lineno}"
+    steps = [(frame.f_globals["__name__"], frame, line) for frame, line in traceback.walk_tb(error.__traceback__)]
+    ours = [step for step in steps if step[0].startswith("tidepool_")] or steps
+    _, last, line = ours[-1]
+    return f"{type(error).__name__} in {Path(last.f_code.co_filename).name}, line {line}"
 
 
 def _ends(pairing: MemoryPairing) -> tuple[Any, Any]:
