@@ -67,7 +67,10 @@ OPERATOR: Mapping[Metric, Description] = {
         "pairings", POOL, "Pairings whose guests have not been given each other's identity for minutes"
     ),
     Metric.POOL_REFUSED_WRITES: _gauge(
-        "writes", POOL, "Writes to the pool and its pairings that the API server refuses; none where all succeed"
+        "writes",
+        POOL,
+        "Writes to the pool and its pairings that the API server refuses, or leaves without an answer, and those that "
+        "wait meanwhile; none where all succeed",
     ),
     Metric.POOL_FORECAST: _gauge(
         "pages a second",

@@ -159,6 +159,9 @@ def test_a_borrower_that_has_ended_and_one_of_an_automatic_pool() -> None:
     assert reasons(made) == ["NoBorrowers", "GuestNotReady"]
     (nobody, _) = plan(auto_pool(), [killed("lender", TEAM)], []).problems
     assert nobody.message.endswith("VMI lender is Failed: start it again")
+    short = guest("b", TEAM, available=300, refaults=200, io_wait=30)
+    (nobody, _) = plan(auto_pool(), [killed("z", TEAM), killed("a", TEAM), short], []).problems
+    assert "; VMI a is Failed; VMI z is Failed" in nobody.message
 
 
 def test_a_lender_under_pressure_is_named_and_until_when() -> None:

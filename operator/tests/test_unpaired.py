@@ -14,7 +14,7 @@ from world import LENDER, MIB, guest, pairing
 from tidepool_api import GuestKey, MemoryGuest, cadence, find, names
 from tidepool_operator.cluster.heartbeats import Heartbeats
 from tidepool_operator.status.outcome import Outcome
-from tidepool_operator.status.unpaired import conditions, lent_to, tell, unpaired
+from tidepool_operator.status.unpaired import Unpaired, conditions, lent_to, tell, unpaired
 
 if TYPE_CHECKING:
     from collections.abc import Collection
@@ -83,6 +83,8 @@ def test_it_is_said_and_taken_back_and_what_an_agent_says_stays() -> None:
     assert said is not None
     assert (said.status, said.reason) == ("False", "AgentNotResponding")
     assert said.message.startswith("it held 100Mi for ns/b when its agent last looked, and no MemoryPairing names that")
+    many = Unpaired(MIB, tuple(f"ns/b{at}" for at in range(8))).condition(one)
+    assert "for ns/b0, ns/b1, ns/b2, ns/b3, ns/b4 and 3 more when" in many.message
     known = one.model_copy(update={"status": one.status.model_copy(update={"conditions": (said,)})})
     assert conditions(known, None) == ()
     own = said.model_copy(update={"reason": "WithoutPairing"})

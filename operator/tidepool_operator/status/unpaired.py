@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING
 from tidepool_api import Condition, ConditionType, Reason, Role, cadence, condition, find, merge, without
 from tidepool_api.fields import readable, total
 from tidepool_api.kube import Refused
+from tidepool_operator.status.report import named
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Mapping
@@ -25,8 +26,6 @@ if TYPE_CHECKING:
     from tidepool_operator.cluster.heartbeats import Heartbeats
     from tidepool_operator.cluster.state import State
     from tidepool_operator.status.outcome import Outcome
-
-NAMED_AT_MOST = 5  # borrowers in a message
 
 
 @dataclass(frozen=True)
@@ -39,8 +38,7 @@ class Unpaired:
 
     def condition(self, guest: MemoryGuest) -> Condition:
         """For people to read."""
-        more = ", …" if len(self.borrowers) > NAMED_AT_MOST else ""
-        whose = f" for {', '.join(self.borrowers[:NAMED_AT_MOST])}{more}" if self.borrowers else ""
+        whose = f" for {named(self.borrowers)}" if self.borrowers else ""
         text = (
             f"it held {readable(self.held_bytes)}{whose} when its agent last looked, and no MemoryPairing names that "
             f"now; the agent on node {guest.spec.node_name} does not answer: when it is back it takes it down"
@@ -52,11 +50,11 @@ async def tell(cluster: Cluster, state: State, heartbeats: Heartbeats, outcome: 
     """Writes on guests what is new about that, one after the other, and returns how many bytes it is of each."""
     found: dict[GuestKey, int] = {}
     nodes = {node for node in heartbeats.nodes if not heartbeats.is_silent(node)}
-    named = lent_to(one for namespace in state.pairings.namespaces() for one in state.pairings.in_namespace(namespace))
+    paired = lent_to(one for namespace in state.pairings.namespaces() for one in state.pairings.in_namespace(namespace))
     for namespace in state.guests.namespaces():
         for guest in state.guests.in_namespace(namespace):
             node = guest.spec.node_name
-            left = None if node in nodes else unpaired(guest, named.get(guest.key, ()))
+            left = None if node in nodes else unpaired(guest, paired.get(guest.key, ()))
             if left and not heartbeats.is_silent(node):  # perhaps just starting: what was said of it before still holds
                 if _is_said(guest):
                     found[guest.key] = left.held_bytes
@@ -86,7 +84,7 @@ def unpaired(guest: MemoryGuest, borrowers: Collection[GuestKey]) -> Unpaired | 
     held = total(one.held_bytes for one in peers)
     if not peers and not borrowers and guest.status.memory:
         held = guest.status.memory.lent_bytes
-    return Unpaired(held, tuple(sorted(map(_named, peers)))) if held else None
+    return Unpaired(held, tuple(sorted(map(_whose, peers)))) if held else None
 
 
 def conditions(guest: MemoryGuest, left: Unpaired | None) -> tuple[Condition, ...]:
@@ -107,7 +105,7 @@ def _is_among(peer: GuestPeer, borrowers: Collection[GuestKey]) -> bool:
     return any(one.namespace == peer.namespace and peer.guest in (None, one.name) for one in borrowers)
 
 
-def _named(peer: GuestPeer) -> str:
+def _whose(peer: GuestPeer) -> str:
     return f"{peer.namespace}/{peer.guest}" if peer.guest else f"guests of namespace {peer.namespace}"
 
 
