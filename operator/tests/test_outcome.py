@@ -184,7 +184,7 @@ def test_a_write_that_was_long_in_coming_is_done() -> None:
         await asyncio.sleep(0)
         second = server.outcome(first)
         assert await server.try_(second, wish=2) == "written", "of another wish the old answer is none"
-        assert (server.asked, second.of_pool("pool")) == (2, [])
+        assert (server.asked, second.of_pool("pool"), second.again) == (2, [], None)
 
     asyncio.run(passes())
 

@@ -76,8 +76,8 @@ class Outcome:
         self._before = {(one.uid, one.what): one for one in before.refusals} if before else {}
         self.hanging: dict[Key, Begun] = before.hanging if before else {}
         """The writes that have no answer, or whose answer no pass has taken in; of all passes together."""
-        self._places = before._places if before else Places()  # noqa: SLF001 - another of the same
-        self._places.next_pass()
+        self.places: Places = before.places if before else Places()
+        self.places.next_pass()
         self._refused: dict[str, list[Refusal]] = defaultdict(list)
         self._by_object: dict[str, list[Refusal]] = defaultdict(list)
         self._attempted: set[Key] = set()
@@ -129,9 +129,7 @@ class Outcome:
         group = group or (f"{pool}/status" if anyway else pool)
         key, last = (uid, what), self._last(uid, what, wish)
         self._attempted.add(key)
-        begun = self.hanging.get(key)
-        if begun is not None and begun.answer.done() and begun.wish != wish:
-            begun = None
+        begun = self._begun_before(key, wish)
         if begun is None:
             if waiting := await self._waiting(last, group):
                 self._note(pool, waiting)
@@ -146,8 +144,7 @@ class Outcome:
 
     def end(self) -> None:
         """Cancels what hangs: whoever writes now is another."""
-        for one in self.hanging.values():
-            one.answer.cancel()
+        self.places.end()
         self.hanging.clear()
 
     def forget_answered(self) -> None:
@@ -155,6 +152,14 @@ class Outcome:
         for key in [key for key, one in self.hanging.items() if one.answer.done()]:
             if key not in self._attempted:
                 del self.hanging[key]
+
+    def _begun_before(self, key: Key, wish: object) -> Begun | None:
+        """A write that another pass began; none if it is done, and said something else."""
+        begun = self.hanging.get(key)
+        if begun is not None and begun.answer.done() and begun.wish != wish:
+            del self.hanging[key]
+            return None
+        return begun
 
     def _last(self, uid: str, what: str, wish: object) -> Refusal:
         """What became of the same write the last time; if nothing bad did, one that was never tried."""
@@ -165,7 +170,7 @@ class Outcome:
         """What there is to say of a write that is not tried now; None if it is, for there is a place for it."""
         if last.due > self._clock():
             return last
-        others = await self._places.wait(group, self._patience)
+        others = await self.places.wait(group, self._patience)
         return self._later(last, f"not tried while {others} have no answer: {HANGS}") if others else None
 
     def _later(self, last: Refusal, why: str) -> Refusal:
@@ -174,15 +179,15 @@ class Outcome:
 
     async def _begin(self, group: str, wish: object, write: Callable[[], Awaitable[T]], *, is_short: bool) -> Begun:
         """Writes, and waits for the answer, but not for long where the last one, or many now, had none."""
-        begun = Begun(wish, self._places.take(group, write()))
-        is_short = is_short or len(self.hanging) > MANY_HANG or self._places.is_probed(group)
+        begun = Begun(wish, self.places.take(group, write()))
+        is_short = is_short or len(self.hanging) > MANY_HANG or self.places.is_probed(group)
         patience = min(SHORT_PATIENCE_SECONDS, self._patience) if is_short else self._patience
         try:
             await asyncio.wait({begun.answer}, timeout=patience)
         except asyncio.CancelledError:
             begun.answer.cancel()
             raise
-        self._places.hangs(begun.answer)
+        self.places.hangs(begun.answer)
         return begun
 
     def _taken_in(self, pool: str, last: Refusal, answer: asyncio.Future[T]) -> T | None:
