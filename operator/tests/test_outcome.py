@@ -8,7 +8,7 @@ import pytest
 
 from tidepool_api.kube import Refused
 from tidepool_api_testing.pace import within
-from tidepool_operator.cluster.api import at_once
+from tidepool_operator.cluster.api import AT_ONCE, at_once
 from tidepool_operator.status.outcome import HANGS, REVOKED, Outcome
 
 
@@ -294,8 +294,13 @@ def test_a_write_waits_for_one_that_is_about_to_be_answered() -> None:
         await asyncio.sleep(0.01)
         assert server.asked == 4
         server.status = 0
+        await server.answer()
+        assert await asyncio.wait_for(asyncio.gather(*five), 1) == ["written"] * 5
+        more = [asyncio.create_task(server.try_(outcome, f"more {at}")) for at in range(9)]
+        await asyncio.sleep(0.01)
+        assert server.asked == 5 + AT_ONCE, "a pool that is answered has no more places than one that is not"
         server.answers.set()
-        assert await asyncio.gather(*five) == ["written"] * 5
+        assert await asyncio.gather(*more) == ["written"] * 9
 
     asyncio.run(passes())
 

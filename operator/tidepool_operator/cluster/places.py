@@ -12,13 +12,14 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from tidepool_api.kube import Refused
+from tidepool_operator.cluster.api import AT_ONCE
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Iterable
 
 T = TypeVar("T")
 
-OF_GROUP = 4  # writes at a time
+OF_GROUP = 4  # writes at a time, of a group that has not been answered yet
 IN_ALL = 24  # of a namespace
 ALONE = "/"  # begins the name of a group that the namespace's others do not hold up; no object's name begins so
 
@@ -79,14 +80,21 @@ class Places:
     def _in_the_way(self, group: str, writes: Iterable[asyncio.Future[Any]]) -> str:
         """Which of these writes leave no place to a group, in words; empty if it has one."""
         found = Counter(self._begun[one] for one in writes if not one.done())
-        alone, most = group.startswith(ALONE), 1 if group in self._probed else OF_GROUP
-        if found[group] >= most:
+        alone = group.startswith(ALONE)
+        if found[group] >= self._most(group):
             return f"{found[group]} others {'like it' if alone else f'of pool {group}'}"
         probes = sum(found[one] for one in self._probed)
         if group in self._probed and not alone and probes >= OF_GROUP:
             return f"{probes} others that hung before"
         within = sum(number for one, number in found.items() if not one.startswith(ALONE))
         return f"{within} others of the namespace" if not alone and within >= IN_ALL else ""
+
+    def _most(self, group: str) -> int:
+        """How many writes of a group may be on their way: all that go at a time while it is answered and none hangs."""
+        if group in self._probed:
+            return 1
+        hangs = any(self._begun[one] == group for one in self._hanging)
+        return AT_ONCE if group in self._answered and not hangs else OF_GROUP
 
     def _give_back(self, answer: asyncio.Future[Any]) -> None:
         group = self._begun.pop(answer)
