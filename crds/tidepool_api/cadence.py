@@ -10,6 +10,7 @@ AGENTS_WRITES = 40.0  # a second, by the agents of all nodes together
 OPERATOR_WRITES = 5.0  # a second, of the status of pools
 GRANT_WRITES = 20.0  # a second, of the status of grants
 QUOTA_WRITES = 20.0  # likewise, of quotas
+GUEST_WRITES = 20.0  # likewise, of guests, in place of agents that are dead
 LEAST_SECONDS = 30.0
 IDLE_SECONDS = 120.0  # at least, for a guest without a pairing
 

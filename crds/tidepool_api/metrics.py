@@ -67,13 +67,16 @@ OPERATOR: Mapping[Metric, Description] = {
         "pairings", POOL, "Pairings whose guests have not been given each other's identity for minutes"
     ),
     Metric.POOL_REFUSED_WRITES: _gauge(
-        "writes", POOL, "Writes to the pool and its pairings that the API server refuses; none where all succeed"
+        "writes",
+        POOL,
+        "Writes to the pool and its pairings that the API server refuses, or leaves without an answer, and those that "
+        "wait meanwhile; none where all succeed",
     ),
     Metric.POOL_FORECAST: _gauge(
         "pages a second",
-        (*POOL, "size"),
-        "Reads that disks would be spared if each guest that borrows in the pool, or could, had so many bytes there; "
-        "by the curves that are known, as `kubectl tidepool plan` says",
+        (*POOL, "factor"),
+        "Reads that disks would be spared if each guest that borrows in the pool, or could, had there `factor` times "
+        "what the pool says; by the curves that are known, as `kubectl tidepool plan` says",
     ),
     Metric.POOL_UNNEEDED_BYTES: _gauge(
         "bytes",
@@ -91,7 +94,9 @@ OPERATOR: Mapping[Metric, Description] = {
     Metric.PASS_PLAN_SECONDS: _seconds((), "Processor time to plan all pools of a namespace"),
     Metric.LEADING: _gauge("0 or 1", (), "1 if this operator acts, 0 if it waits for another"),
     Metric.RECONCILES: _counter("namespaces", (), "Namespaces gone over"),
-    Metric.RECONCILE_ERRORS: _counter("namespaces", (), "Namespaces where something failed or was refused"),
+    Metric.RECONCILE_ERRORS: _counter(
+        "steps", (), "Passes over a namespace, and other steps, in which something failed or was refused"
+    ),
     Metric.API_WRITES: _counter("objects", ("kind",), "Objects written"),
 }
 

@@ -174,6 +174,8 @@ def test_lenders_have_what_their_own_use_leaves_and_is_not_promised() -> None:
     shown = made(pool(), borrowing(), *each)
     assert shown.lenders == Lenders(guests=4, reluctant=2, promised_bytes=512 * MIB, free_bytes=(512 + 768) * MIB)
     assert made(pool(), rich("l", lent=400)).lenders.free_bytes == 624 * MIB
+    killed = guest("killed", "spare", condition("Ready", "False", "Ended"))
+    assert made(pool(), rich("l"), killed).lenders.guests == 1
 
 
 @pytest.mark.parametrize(("choice", "free", "left_out"), [("Exclude", 256, 1536), ("Lend", 1024, 0)])

@@ -186,7 +186,8 @@ def _within_quotas(pool: MemoryPool, spare: Mapping[str, int], quotas: Iterable[
 def _may_lend(pool: MemoryPool, guest: MemoryGuest, fleet: Fleet) -> bool:
     """Whether a guest that lends nothing could lend to a pool."""
     selector, labels = pool.spec.lenders.selector or pool.spec.selector, guest.metadata.labels
-    if selector is None or not selector.matches(labels) or guest.is_excluded or guest.status.role is not Role.NONE:
+    is_out = guest.is_excluded or guest.has_ended or guest.status.role is not Role.NONE
+    if is_out or selector is None or not selector.matches(labels):
         return False
     if guest.namespace == pool.namespace:
         return True

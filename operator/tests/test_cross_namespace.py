@@ -158,7 +158,7 @@ class Slow:
     async def delete(self, *_: object) -> None:
         self.busy += 1
         self.most = max(self.most, self.busy)
-        await asyncio.sleep(0)
+        await asyncio.sleep(0.05)
         self.busy -= 1
         self.deleted += 1
         raise Refused(404, "DELETE", "not found", "NotFound")

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import re
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -11,7 +13,7 @@ from test_cross_namespace import Cluster
 from world import BORROWER, LENDER
 
 from tidepool_api import Condition, find, names
-from tidepool_api.kube import Refused
+from tidepool_api.kube import Access, Refused
 from tidepool_operator import reconcile
 from tidepool_operator.cluster.heartbeats import Heartbeats
 from tidepool_operator.metrics import Metrics
@@ -131,7 +133,7 @@ def test_the_others_are_planned_and_told_and_the_pool_says_so(
         assert trio.condition(pool, "Progressing").status == "True"
     said = trio.condition("bad")
     assert (said.status, said.reason) == ("True", "OperatorDefect")
-    assert f"a defect of the operator ({kind} in test_defects.py, line " in said.message
+    assert f"a defect of the operator ({kind} in reconcile.py, line " in said.message
     assert "secret-guest" not in said.message
     assert trio.condition("bad", "Ready").status == "False"
     assert [one["involvedObject"]["name"] for one in trio.api.events if one["reason"] == "OperatorDefect"] == ["bad"]
@@ -154,6 +156,12 @@ def test_it_keeps_its_guests_and_is_well_again_when_the_defect_is_over(monkeypat
         assert "l-bad" in trio.condition("late").message
     trio.pass_()
     assert trio.condition("bad").status == "False"
+
+
+def test_the_line_is_ours_also_where_a_library_raised() -> None:
+    with pytest.raises(FileNotFoundError) as raised:
+        Access.by_token("https://server", authority=Path("/nowhere"), token=Path("/nowhere"))
+    assert re.fullmatch(r"FileNotFoundError in access\.py, line \d+", reconcile.where(raised.value))
 
 
 def test_an_api_server_that_is_away_is_no_pools_defect() -> None:

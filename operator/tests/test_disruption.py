@@ -93,6 +93,16 @@ def test_a_lower_limit_costs_what_is_above_it_and_no_more() -> None:
     assert len(anew) == 1
 
 
+def test_a_lower_limit_lets_no_other_edit_pass() -> None:
+    """A size is edited together with a `maxLend` that is a MiB too little: one is cut for that, two as they may be."""
+    world = [guest("l", LENDER, total=4096), *BORROWERS]
+    before = [pairing(one.name, "l", 200 * MIB, connected=True) for one in BORROWERS]
+    for most, done in ((1600, 2), (1599, 3), (1401, 4), (1000, 8)):
+        made = plan(pool(size=100, max_lend=most), world, before)
+        assert sizes(made).count(100) == done, most
+        assert len(made.deferred) == 8 - done
+
+
 def test_of_planned_sizes_all_give_up_their_part_at_once() -> None:
     """One that kept its own for longer would keep what lesser ones have, and cost them their pairings."""
     world = [guest("l", LENDER), *(guest(f"b{at}", BORROWER) for at in range(4))]

@@ -5,10 +5,12 @@ from __future__ import annotations
 import asyncio
 from typing import Any
 
+import pytest
 from prometheus_client import CollectorRegistry
 from world import BORROWER, LENDER, guest
 
 from tidepool_api import names
+from tidepool_api.kube import Refused
 from tidepool_operator.cluster.heartbeats import Heartbeats
 from tidepool_operator.cluster.queue import SETTLE_SECONDS, WorkQueue
 from tidepool_operator.cluster.state import State
@@ -200,3 +202,50 @@ def test_who_has_a_guest_hears_of_its_labels_whatever_his_pool_asks_for_now() ->
 def test_an_event_wakes_those_whom_it_concerns() -> None:
     """Figures wake who has the guest; labels, grants and edits wake all who might, and nobody else."""
     asyncio.run(story())
+
+
+@pytest.mark.parametrize("broken", ["grants.tell", "quotas.tell", "unpaired.tell", "worth.of_pools"])
+def test_what_is_said_beside_pools_does_not_depend_on_each_other(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, broken: str
+) -> None:
+    """One has a defect: the other three are done, the log has where it is, and the metric counts it."""
+    world, done = Watched(), set()
+
+    def step(name: str) -> Any:
+        async def take(*_: object) -> dict[Any, Any]:
+            if name == broken:
+                raise KeyError(name)
+            done.add(name)
+            return {}
+
+        return take
+
+    every = ["grants.tell", "quotas.tell", "unpaired.tell", "worth.of_pools"]
+    for name in every:
+        monkeypatch.setattr(f"tidepool_operator.status.{name}", step(name))
+    world.operator.heartbeats.update([])
+    asyncio.run(world.operator.tell_on_others())
+    assert done == set(every) - {broken}
+    assert f"raise KeyError(name)\nKeyError: '{broken}'" in caplog.text
+    assert errors(world) == 1
+
+
+def errors(world: Watched) -> float:
+    """What the metric counts."""
+    return sum(one.value for one in world.operator.metrics.errors.collect()[0].samples)
+
+
+def test_what_is_repeated_goes_on_and_says_where_it_failed(caplog: pytest.LogCaptureFixture) -> None:
+    """A defect has its place in the log; an API server that refuses has none."""
+    world = Watched()
+    failures: list[Exception] = [KeyError("defect"), Refused(503, "GET /somewhere", "not now")]
+
+    async def step() -> None:
+        if failures:
+            raise failures.pop(0)
+        raise asyncio.CancelledError
+
+    with pytest.raises(asyncio.CancelledError):
+        asyncio.run(world.operator.repeat("cannot look", 0, step))
+    assert caplog.text.count("Traceback") == 1
+    assert errors(world) == 2

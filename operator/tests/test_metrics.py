@@ -70,15 +70,16 @@ def test_what_memory_is_worth_is_what_the_plugin_says() -> None:
     ):
         objects.put(body | {"metadata": body["metadata"] | {"resourceVersion": f"{at + 1}"}})
     worth = pool_worth(lends, state)
-    assert worth == PoolWorth({256 * MIB: 500.0, 512 * MIB: 1000.0, 1024 * MIB: 1600.0}, 256 * MIB)
+    assert worth == PoolWorth({0.5: 500.0, 1: 1000.0, 2: 1600.0}, 256 * MIB)
     registry = CollectorRegistry()
     metrics = Metrics(registry)
     metrics.show_worth({lends.key: worth})
     assert registry.get_sample_value("tidepool_pool_unneeded_bytes", KEY) == 256 * MIB
-    sized = KEY | {"size": f"{512 * MIB}"}
-    assert registry.get_sample_value("tidepool_pool_forecast_saved_disk_reads", sized) == 1000
+    for factor, reads in (("0.5", 500), ("1", 1000), ("2", 1600)):
+        labels = KEY | {"factor": factor}
+        assert registry.get_sample_value("tidepool_pool_forecast_saved_disk_reads", labels) == reads
     metrics.show_worth({lends.key: PoolWorth({}, None)})
-    assert registry.get_sample_value("tidepool_pool_forecast_saved_disk_reads", sized) is None
+    assert registry.get_sample_value("tidepool_pool_forecast_saved_disk_reads", KEY | {"factor": "1"}) is None
 
 
 def test_where_no_curve_is_known_nothing_is_promised() -> None:

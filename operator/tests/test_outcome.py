@@ -8,7 +8,8 @@ import pytest
 
 from tidepool_api.kube import Refused
 from tidepool_api_testing.pace import within
-from tidepool_operator.status.outcome import HANGS, Outcome
+from tidepool_operator.cluster.api import AT_ONCE, at_once
+from tidepool_operator.status.outcome import HANGS, REVOKED, Outcome
 
 
 class Server:
@@ -132,6 +133,12 @@ class Deaf(Server):
             raise Refused(self.status, "POST /somewhere", "context deadline exceeded", "Timeout")
         return "written"
 
+    async def answer(self) -> None:
+        """Answers what it was asked so far."""
+        self.answers.set()
+        await asyncio.sleep(0.01)
+        self.answers.clear()
+
     def outcome(self, before: Outcome | None = None) -> Outcome:
         """Of a new pass, which has little patience."""
         return Outcome("ns", before, clock=lambda: self.time, patience=0.01)
@@ -177,7 +184,47 @@ def test_a_write_that_was_long_in_coming_is_done() -> None:
         await asyncio.sleep(0)
         second = server.outcome(first)
         assert await server.try_(second, wish=2) == "written", "of another wish the old answer is none"
-        assert (server.asked, second.of_pool("pool")) == (2, [])
+        assert (server.asked, second.of_pool("pool"), second.again) == (2, [], None)
+
+    asyncio.run(passes())
+
+
+def test_a_refusal_that_comes_before_its_pass_is_over_is_one() -> None:
+    """And what nobody wants any more is forgotten."""
+
+    async def passes() -> None:
+        server = Deaf()
+        first = server.outcome()
+        await server.try_(first)
+        await server.try_(first, "make pairing b")
+        await server.answer()
+        first.forget_answered()
+        server.time = 10
+        second = server.outcome(first)
+        await server.try_(second)
+        assert (server.asked, second.failures, second.again) == (2, 1, 1.0)
+        second.forget_answered()
+        assert second.hanging == {}
+
+    asyncio.run(passes())
+
+
+def test_what_was_long_in_coming_may_not_be_what_is_to_be_written_now() -> None:
+    """Of statuses nobody compares what they say: the next pass does, at once, with what is there then."""
+
+    async def passes() -> None:
+        server = Deaf()
+        first = server.outcome()
+        await server.try_(first, wish=None)
+        server.status = 0
+        await server.answer()
+        second = server.outcome(first)
+        assert await server.try_(second, wish=None) == "written"
+        assert (server.asked, second.again, second.pools) == (1, 0.0, {})
+        server.answers.set()
+        third = server.outcome(second)
+        assert await server.try_(third, wish=None) == "written"
+        assert (server.asked, third.again) == (2, None)
 
     asyncio.run(passes())
 
@@ -200,6 +247,76 @@ def test_of_a_pool_few_writes_hang_and_another_pool_and_its_own_status_are_writt
     asyncio.run(passes())
 
 
+def test_however_many_begin_at_a_time_few_hang_and_a_namespace_that_hung_is_probed() -> None:
+    """Ten pools of twenty pairings, as a pass writes them: eight pools, and eight of each, at a time."""
+
+    async def passes() -> None:
+        server, fine = Deaf(), Server(status=0)
+
+        async def pool(outcome: Outcome, number: int) -> None:
+            await at_once(one(outcome, number, at) for at in range(20))
+
+        async def one(outcome: Outcome, number: int, at: int) -> None:
+            await server.try_(outcome, f"make pairing {number} {at}", pool=f"{number}")
+
+        first = server.outcome()
+        await pool(first, 0)
+        assert server.asked == 4, "a pool has too many on their way"
+        await at_once(pool(first, number) for number in range(1, 10))
+        assert server.asked == 24, "a namespace takes all threads of those that write"
+        await server.answer()
+        server.time, asked = 1000, server.asked
+        second = server.outcome(first)
+        await at_once(pool(second, number) for number in range(10))
+        assert server.asked - asked == 4, "it takes as many again each time"
+        assert "others that hung before" in " ".join(second.of_pool("9"))
+        assert await second.attempt("new", "uid", "make pairing b", None, fine.write), "a pool where nothing hung"
+        await server.answer()
+        server.time, server.status = 2000, 0
+        server.answers.set()
+        third = server.outcome(second)
+        await at_once(pool(third, number) for number in range(10))
+        server.time = 3000
+        fourth = server.outcome(third)
+        await at_once(pool(fourth, number) for number in range(10))
+        assert fourth.pools == {}, "what is answered is tried one at a time"
+
+    asyncio.run(passes())
+
+
+def test_a_write_waits_for_one_that_is_about_to_be_answered() -> None:
+    """Four of a pool are on their way, and are well: the fifth is no refusal."""
+
+    async def passes() -> None:
+        server = Deaf()
+        outcome = Outcome("ns", patience=5)
+        five = [asyncio.create_task(server.try_(outcome, f"{at}")) for at in range(5)]
+        await asyncio.sleep(0.01)
+        assert server.asked == 4
+        server.status = 0
+        await server.answer()
+        assert await asyncio.wait_for(asyncio.gather(*five), 1) == ["written"] * 5
+        more = [asyncio.create_task(server.try_(outcome, f"more {at}")) for at in range(9)]
+        await asyncio.sleep(0.01)
+        assert server.asked == 5 + AT_ONCE, "a pool that is answered has no more places than one that is not"
+        server.answers.set()
+        assert await asyncio.gather(*more) == ["written"] * 9
+
+    asyncio.run(passes())
+
+
+def test_a_pool_may_be_called_as_the_group_of_what_is_revoked() -> None:
+    async def passes() -> None:
+        server, fine = Deaf(), Server(status=0)
+        outcome = server.outcome()
+        for at in range(4):
+            await server.try_(outcome, f"{at}", pool="revoked")
+        assert await outcome.attempt("other", "uid", "delete pairing", None, fine.write, group=REVOKED) == "written"
+        outcome.end()
+
+    asyncio.run(passes())
+
+
 def test_what_is_revoked_waits_for_no_status_that_hangs() -> None:
     """Who borrows and has a webhook of his own would else keep what is no longer granted to him."""
 
@@ -209,10 +326,10 @@ def test_what_is_revoked_waits_for_no_status_that_hangs() -> None:
         for at in range(40):
             await server.try_(outcome, f"write the status of pairing {at}", pool=f"{at % 10}")
         assert server.asked == 24
-        revoke = outcome.attempt("0", "uid", "delete pairing 0", None, fine.write, group="revoked")
+        revoke = outcome.attempt("0", "uid", "delete pairing 0", None, fine.write, group=REVOKED)
         assert await revoke == "written"
         for at in range(10):
-            await outcome.attempt("0", f"{at}", "delete pairing", None, server.write, group="revoked")
+            await outcome.attempt("0", f"{at}", "delete pairing", None, server.write, group=REVOKED)
         assert server.asked == 24 + 4
         outcome.end()
 

@@ -21,7 +21,7 @@ from world import (
     reasons,
 )
 
-from tidepool_api import MemoryGuest, MemoryPairing, PoolStatus
+from tidepool_api import MemoryGuest, MemoryPairing, PoolStatus, Ref
 from tidepool_operator.planning import planner
 from tidepool_operator.planning.inventory import Inventory, Node
 
@@ -159,6 +159,10 @@ def test_a_borrower_that_has_ended_and_one_of_an_automatic_pool() -> None:
     assert reasons(made) == ["NoBorrowers", "GuestNotReady"]
     (nobody, _) = plan(auto_pool(), [killed("lender", TEAM)], []).problems
     assert nobody.message.endswith("VMI lender is Failed: start it again")
+    short = guest("b", TEAM, available=300, refaults=200, io_wait=30)
+    inventory = Inventory([killed("z", TEAM), short], [])
+    (nobody, _) = planner.plan(auto_pool(), inventory, at=LONG_AGO, ended={Ref("far/a"): killed("a", TEAM)}).problems
+    assert "; VMI a is Failed (namespace ns); VMI z is Failed" in nobody.message, "not in the order of their names"
 
 
 def test_a_lender_under_pressure_is_named_and_until_when() -> None:

@@ -11,10 +11,10 @@ from cast import PAIRING, Agent, OperatorProcess, connected_pool, wait_for
 from test_cross_namespace import Cluster
 from world import LENDER, MIB, guest, pairing
 
-from tidepool_api import GuestKey, MemoryGuest, find, names
+from tidepool_api import GuestKey, MemoryGuest, cadence, find, names
 from tidepool_operator.cluster.heartbeats import Heartbeats
 from tidepool_operator.status.outcome import Outcome
-from tidepool_operator.status.unpaired import conditions, lent_to, tell, unpaired
+from tidepool_operator.status.unpaired import Unpaired, conditions, lent_to, tell, unpaired
 
 if TYPE_CHECKING:
     from collections.abc import Collection
@@ -83,6 +83,8 @@ def test_it_is_said_and_taken_back_and_what_an_agent_says_stays() -> None:
     assert said is not None
     assert (said.status, said.reason) == ("False", "AgentNotResponding")
     assert said.message.startswith("it held 100Mi for ns/b when its agent last looked, and no MemoryPairing names that")
+    many = Unpaired(MIB, tuple(f"ns/b{at}" for at in range(8))).condition(one)
+    assert "for ns/b0, ns/b1, ns/b2, ns/b3, ns/b4 and 3 more when" in many.message
     known = one.model_copy(update={"status": one.status.model_copy(update={"conditions": (said,)})})
     assert conditions(known, None) == ()
     own = said.model_copy(update={"reason": "WithoutPairing"})
@@ -124,9 +126,31 @@ def test_it_is_said_of_the_dead_taken_back_from_the_living_and_left_where_nobody
     said = [one.to_dict() for one in conditions(lender(peer("b")), left)]
     cluster.put(names.GUESTS, "ns", "l", one["spec"], status=one["status"] | {"conditions": said})
     assert told(cluster, heartbeats)[1] == []
-    assert told(cluster, Heartbeats()) == ({}, [])
+    assert told(cluster, Heartbeats()) == ({GuestKey("ns", "l"): 100 * MIB}, []), "who has just started shows nothing"
+    heartbeats.update([])
+    assert told(cluster, heartbeats) == ({GuestKey("ns", "l"): 100 * MIB}, []), (
+        "it shows nothing until the agent is back"
+    )
     heartbeats.update([lease("n1", 0)])
     assert told(cluster, heartbeats) == ({}, [["Reachable"]])
+
+
+def test_of_many_guests_it_is_said_one_after_the_other(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A zone fails, and with it hundreds of agents: the API server has other things to do then."""
+    slept: list[float] = []
+
+    async def sleep(seconds: float) -> None:
+        slept.append(seconds)
+
+    cluster, heartbeats = Cluster(), Heartbeats()
+    one = lender(peer("b")).to_dict()
+    for at in range(50):
+        cluster.put(names.GUESTS, "ns", f"l{at}", one["spec"], status=one["status"])
+    heartbeats.update([lease("n1", 600)])
+    monkeypatch.setattr(asyncio, "sleep", sleep)
+    held, said = told(cluster, heartbeats)
+    assert len(held) == len(said) == 50
+    assert sum(slept) == pytest.approx(50 / cadence.GUEST_WRITES)
 
 
 def test_a_pool_that_is_deleted_while_the_lenders_agent_is_dead(agent: Agent, own_operator: OperatorProcess) -> None:

@@ -35,6 +35,8 @@ from tidepool_operator.status import grants, quotas, unpaired, worth
 from tidepool_operator.status.outcome import Outcome
 
 if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable
+
     from tidepool_operator.settings import Settings
 
 log = logging.getLogger(__name__)
@@ -87,8 +89,8 @@ class Operator:
         self.knows = True
         steps = (
             self.election.run(self.act),
-            _for_ever("cannot read the agents' leases", HEARTBEAT_SECONDS, self.look_at_heartbeats),
-            _for_ever("cannot list the objects again", RELIST_SECONDS, self.relist),
+            self.repeat("cannot read the agents' leases", HEARTBEAT_SECONDS, self.look_at_heartbeats),
+            self.repeat("cannot list the objects again", RELIST_SECONDS, self.relist),
         )
         self.background = [asyncio.create_task(step) for step in steps]
 
@@ -101,7 +103,7 @@ class Operator:
                 await self.queue.add(namespace)
             self.metrics.leading.set(1)
             log.info("ready: %d namespaces with pools or pairings", len(self.state.namespaces()))
-            await _for_ever("cannot say on grants, quotas and guests what is used", GRANTS_SECONDS, self.tell_on_others)
+            await self.repeat("cannot say what is used", GRANTS_SECONDS, self.tell_on_others)
         finally:
             self.metrics.leading.set(0)
             await self.queue.stop()
@@ -111,14 +113,40 @@ class Operator:
             self.reconciler.step_down()
 
     async def tell_on_others(self) -> None:
-        """Says on each grant who makes use of it, on each quota what counts against it, on guests what is left over."""
+        """Says on each grant who makes use of it, on each quota what counts against it, on guests what is left over.
+
+        And shows what memory is worth. What becomes of one of these is nothing to the others.
+        """
         self.saying = Outcome("beside pools", self.saying)
-        await grants.tell(self.cluster, self.state, self.saying)
-        await quotas.tell(self.cluster, self.state, self.saying)
+        for what, step in (
+            ("say on grants who uses them", partial(grants.tell, self.cluster, self.state, self.saying)),
+            ("say on quotas what counts", partial(quotas.tell, self.cluster, self.state, self.saying)),
+            ("say on guests what is left over", self._tell_unpaired),
+            ("show what memory is worth", self._show_worth),
+        ):
+            await self._alone(f"cannot {what}", step)
+        self.saying.forget_answered()
+
+    async def _tell_unpaired(self) -> None:
         if not self.heartbeats.is_blind:
             self.metrics.show_unpaired(await unpaired.tell(self.cluster, self.state, self.heartbeats, self.saying))
-        self.saying.forget_answered()
+
+    async def _show_worth(self) -> None:
         self.metrics.show_worth(await worth.of_pools(self.state))
+
+    async def _alone(self, what: str, step: Callable[[], Awaitable[object]]) -> None:
+        """Takes a step; what fails is logged, with where that was if it is a defect of ours, and counted."""
+        try:
+            await step()
+        except Exception as error:
+            log.warning("%s: %s", what, error, exc_info=not isinstance(error, Refused))
+            self.metrics.errors.inc()
+
+    async def repeat(self, what: str, seconds: float, step: Callable[[], Awaitable[object]]) -> None:
+        """Repeats a step; one bad answer must not end the watch over the agents."""
+        while True:
+            await asyncio.sleep(seconds)
+            await self._alone(what, step)
 
     async def stop(self) -> None:
         """Ends what runs."""
@@ -256,16 +284,6 @@ class Operator:
 def _lending(pool: dict[str, Any]) -> set[str]:
     """The other namespaces from which a pool would borrow."""
     return set(pool.get("spec", {}).get("lenders", {}).get("namespaces") or ())
-
-
-async def _for_ever(what: str, seconds: float, step: Any) -> None:
-    """Repeats a step; what fails is logged and tried again."""
-    while True:
-        await asyncio.sleep(seconds)
-        try:
-            await step()
-        except Exception as error:  # noqa: BLE001 - one bad answer must not end the watch over the agents
-            log.warning("%s: %s", what, error)
 
 
 async def _insist(what: str, step: Any) -> None:

@@ -98,7 +98,7 @@ class Metrics:
 
     def show_worth(self, pools: Mapping[PoolKey, PoolWorth]) -> None:
         """Shows what memory is worth in each pool, as far as that is known."""
-        reads = {(*key, f"{size}"): value for key, one in pools.items() for size, value in one.forecast.items()}
+        reads = {(*key, f"{factor:g}"): value for key, one in pools.items() for factor, value in one.forecast.items()}
         self._show_only(self.forecast, reads.items())
         known = {key: one.unneeded_bytes for key, one in pools.items() if one.unneeded_bytes is not None}
         self._show_only(self.unneeded, known.items())

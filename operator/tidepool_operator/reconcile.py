@@ -44,7 +44,7 @@ from tidepool_operator.planning.planner import Plan, plan
 from tidepool_operator.planning.roles import Why
 from tidepool_operator.planning.selection import listed
 from tidepool_operator.status import report
-from tidepool_operator.status.outcome import Outcome
+from tidepool_operator.status.outcome import REVOKED, Outcome
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Iterable, Mapping
@@ -195,7 +195,7 @@ class Reconciler:
         self._met.clear()
         self._written.clear()
         self._quotas = Quotas(self._state)
-        self._writer.keep(())
+        self._writer.end()
 
     def _round(self, namespace: str, outcome: Outcome) -> _Round:
         begin = time.thread_time()
@@ -550,7 +550,7 @@ class Reconciler:
         await self._writer.say(one, "Warning", "NotGranted", f"{why} {one.spec.lender.guest}")
         what, write = f"delete pairing {one.name}", partial(self._delete_now, one, None)
         # What hangs in the namespace of those who borrow keeps nobody's memory from its owner.
-        await outcome.attempt(one.spec.pool, one.metadata.uid, what, None, write, group="revoked")
+        await outcome.attempt(one.spec.pool, one.metadata.uid, what, None, write, group=REVOKED)
 
     async def _release_abandoned(self, scene: _Round) -> None:
         """Takes over for agents that can no longer tear their side down: guest gone, or agent dead."""
@@ -598,8 +598,10 @@ def _wait_for(scene: _Round, pairing: MemoryPairing, verdict: report.Verdict) ->
 
 def where(error: Exception) -> str:
     """Of which kind an error is, and the line of ours that it came to, such as `KeyError in shares.py, line 88`."""
-    last = traceback.extract_tb(error.__traceback__)[-1]
-    return f"{type(error).__name__} in {Path(last.filename).name}, line {last.lineno}"
+    steps = [(frame.f_globals["__name__"], frame, line) for frame, line in traceback.walk_tb(error.__traceback__)]
+    ours = [step for step in steps if step[0].startswith("tidepool_")] or steps
+    _, last, line = ours[-1]
+    return f"{type(error).__name__} in {Path(last.f_code.co_filename).name}, line {line}"
 
 
 def _ends(pairing: MemoryPairing) -> tuple[Any, Any]:

@@ -135,12 +135,19 @@ class Cluster:
         return answer
 
     async def _change(self, call: Callable[..., T], path: str, *body: Body, **options: str) -> T:
-        """Writes, a few at a time; one that waits for its answer is none of them after a while."""
+        """Writes, a few at a time; one that waits for its answer is none of them after a while.
+
+        What is cancelled before it has a thread is not written.
+        """
         async with self._places:
             answer = asyncio.get_running_loop().run_in_executor(
                 self._writing, partial(call, path, *body, **options, **WITHIN)
             )
-            await asyncio.wait({answer}, timeout=PLACE_SECONDS)
+            try:
+                await asyncio.wait({answer}, timeout=PLACE_SECONDS)
+            except asyncio.CancelledError:
+                answer.cancel()
+                raise
         return await answer
 
     async def _do(self, call: Callable[..., T], path: str, *body: Body, **options: str) -> T:

@@ -10,6 +10,7 @@ from collections import defaultdict
 from typing import TYPE_CHECKING, Any
 
 from tidepool_api.kube import Refused
+from tidepool_operator.cluster.places import Places
 from tidepool_operator.planning import build
 
 if TYPE_CHECKING:
@@ -22,7 +23,6 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 EVENT_SECONDS = 2.0  # after which nobody waits for an Event
-UNANSWERED_AT_MOST = 4  # Events of a namespace
 
 _NUMBERS = re.compile(r"(?<![\w.-])[0-9]+([KMGT]i)?\b")  # but not those in names
 
@@ -62,11 +62,18 @@ class Writer:
     def __init__(self, cluster: Cluster) -> None:
         self._cluster = cluster
         self._said: dict[str, tuple[str, str]] = {}  # UID -> what the last Event about it said
-        self._unanswered: dict[str, set[asyncio.Task[None]]] = defaultdict(set)  # namespace -> Events that hang
+        self._events: dict[str, Places] = defaultdict(Places)  # namespace -> places for its Events
 
     def keep(self, alive: Collection[str]) -> None:
         """Forgets what was said about all objects but these, by UID."""
         self._said = {uid: said for uid, said in self._said.items() if uid in alive}
+
+    def end(self) -> None:
+        """Forgets all, and cancels the Events that have no answer: whoever writes now is another."""
+        for places in self._events.values():
+            places.end()
+        self._events.clear()
+        self._said.clear()
 
     async def patch(
         self, objects: Objects[Any], one: MemoryPool | MemoryPairing, patch: build.Body, *, status: bool = False
@@ -108,15 +115,17 @@ class Writer:
         if self._said.get(uid) == said:
             return
         self._said[uid] = said
-        unanswered = self._unanswered[about.namespace]
-        if len(unanswered) >= UNANSWERED_AT_MOST:
+        places = self._events[about.namespace]
+        if await places.wait("", EVENT_SECONDS):
             log.warning("event %s about %s is lost: others there have no answer", reason, about.key)
             return
-        event = asyncio.create_task(self._post(about, kind, reason, message))
-        await asyncio.wait({event}, timeout=EVENT_SECONDS)
-        if not event.done():
-            unanswered.add(event)
-            event.add_done_callback(unanswered.discard)
+        event = places.take("", self._post(about, kind, reason, message))
+        try:
+            await asyncio.wait({event}, timeout=EVENT_SECONDS)
+        except asyncio.CancelledError:
+            event.cancel()
+            raise
+        places.hangs(event)
 
     async def _post(self, about: MemoryPool | MemoryPairing, kind: str, reason: str, message: str) -> None:
         try:

@@ -162,14 +162,17 @@ def keep(ledger: Ledger, inventory: Inventory, pool: str, selection: Selection, 
     """Enters every existing pairing that is still right, cut down where it no longer fits and may be cut down now.
 
     A borrower that has too much gives up first what others can have. What a lender has lent beyond what it may is cut
-    for all at once: who kept it for longer would keep what others have by right.
+    for all at once: who kept it for longer would keep what others have by right. What is cut for another reason counts
+    as that, too, and when so much is cut all else waits to be permitted.
     """
     leaving: list[MemoryPairing] = []
     over = _beyond_bound(ledger, inventory, pool)
     for one in sorted(inventory.of_pool(pool), key=ledger.order):
         borrower, lender = one.borrower_ref, one.lender_ref
         size = _kept(ledger, selection, one)
-        is_cut = size < one.spec.size_bytes and lender not in over
+        cut = 0 if one.terminating else one.spec.size_bytes - size
+        is_cut = cut > 0 and over[lender] <= 0
+        over[lender] -= cut
         if (is_cut or disruption.renews(one)) and not disruption.permit(one) and is_cut:
             size = _room(ledger, one)
             ledger.surplus.add(borrower)
@@ -183,12 +186,12 @@ def keep(ledger: Ledger, inventory: Inventory, pool: str, selection: Selection, 
         ledger.allowance.leave(one.lender_ref, one.spec.size_bytes)
 
 
-def _beyond_bound(ledger: Ledger, inventory: Inventory, pool: str) -> set[Ref]:
-    """The lenders that lend more than they may at all: `maxLend` or the reserve is another now."""
+def _beyond_bound(ledger: Ledger, inventory: Inventory, pool: str) -> Counter[Ref]:
+    """How many bytes lenders lend more than they may at all: `maxLend` or the reserve is another now."""
     lent: Counter[Ref] = Counter()
     for one in inventory.of_pool(pool):
         lent[one.lender_ref] += 0 if one.terminating else one.spec.size_bytes
-    return {name for name, size in lent.items() if size > ledger.bound.get(name, size)}
+    return Counter({name: size - ledger.bound.get(name, size) for name, size in lent.items()})
 
 
 def _kept(ledger: Ledger, selection: Selection, one: MemoryPairing) -> int:

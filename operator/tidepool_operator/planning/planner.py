@@ -22,10 +22,10 @@ from tidepool_operator.planning.placement import Assignment, Ledger, Placing, ke
 from tidepool_operator.planning.quotas import Limits
 from tidepool_operator.planning.roles import Turn, remembered, settle, until_due
 from tidepool_operator.planning.selection import (
-    NAMED_AT_MOST,
     Problem,
     ProblemReason,
     Selection,
+    how_ended,
     listed,
     not_promised,
     off_the_network,
@@ -193,8 +193,7 @@ def _shortage(pool: MemoryPool, selection: Selection, ledger: Ledger, short: lis
     )
     pressed = under_pressure(pool, selection.roles, at)
     advice = _advice(pool, field, is_passing=bool(pressed) and not ledger.spare)
-    ended = [words for _, words in sorted(selection.ended.items())][:NAMED_AT_MOST]
-    message = "; ".join([said, *ended, *pressed, *not_promised(pool, selection.lenders), advice])
+    message = "; ".join([said, *how_ended(selection.ended), *pressed, *not_promised(pool, selection.lenders), advice])
     return Problem(ProblemReason.INSUFFICIENT_CAPACITY, message, tuple(short))
 
 

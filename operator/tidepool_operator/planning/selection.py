@@ -282,7 +282,7 @@ def _nobody_of_one_kind(
     elif given.borrowers and not given.lenders:
         short = listed(sorted(given.borrowers))
         message = f"nobody has memory to spare for {short}; lower spec.lenders.reserve, or select more guests"
-        message = "; ".join([message, *list(ended.values())[:NAMED_AT_MOST], *under_pressure(pool, given, at)])
+        message = "; ".join([message, *how_ended(ended), *under_pressure(pool, given, at)])
         yield Problem(ProblemReason.NO_LENDERS, message, tuple(sorted(given.borrowers)))
 
 
@@ -299,9 +299,9 @@ def _nobody(
         sorted(name for name, labels in those.items() if selector is None or selector.matches(labels))
         for those in (inventory.gone, inventory.excluded)
     )
-    over = [words for name, words in sorted(ended.items()) if _is_meant(inventory, name, reason, selector)]
+    over = {name: words for name, words in ended.items() if _is_meant(inventory, name, reason, selector)}
     if over:
-        advice = f"{', '.join(over[:NAMED_AT_MOST])}: start it again"
+        advice = f"{', '.join(how_ended(over))}: start it again"
     elif gone:
         advice = f"{listed(gone)} did, until the virtual machine failed, was stopped or was deleted: start it again"
     elif excluded:
@@ -311,6 +311,11 @@ def _nobody(
     else:
         advice = "there is no MemoryGuest at all: start a virtual machine on a node where the Tidepool agent runs"
     return Problem(reason, f"no MemoryGuest of {where}; {advice}")
+
+
+def how_ended(ended: Mapping[Ref, str]) -> list[str]:
+    """Of guests whose machines have ended, how; of some, in the order of their names."""
+    return [words for _, words in sorted(ended.items())][:NAMED_AT_MOST]
 
 
 def _is_meant(inventory: Inventory, name: Ref, reason: ProblemReason, selector: Selector | None) -> bool:

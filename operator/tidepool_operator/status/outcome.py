@@ -4,7 +4,7 @@ One refusal touches one object. The others are written all the same, the pool's 
 refused. A refused write is tried again by itself, ever more slowly; one that says something else is tried at once.
 
 A write that hangs, for somebody's webhook does, is no other: the pass goes on without its answer, which a later pass
-takes in. Of one pool only a few may hang at a time, so that a pass is soon over whatever hangs.
+takes in. Of one pool only a few may be on their way at a time, so that a pass is soon over whatever hangs.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from tidepool_api.kube import Refused
+from tidepool_operator.cluster.places import ALONE, Places
 from tidepool_operator.cluster.queue import pause
 
 if TYPE_CHECKING:
@@ -28,8 +29,8 @@ T = TypeVar("T")
 
 PATIENCE_SECONDS = 4.0  # with a write, after which the pass goes on without its answer
 SHORT_PATIENCE_SECONDS = 0.5  # with one that hung the last time
-HANGING_AT_MOST = 4  # writes of a pool
-HANGING_IN_ALL = 24  # of a namespace
+MANY_HANG = 4  # writes of a namespace, beyond which nobody waits long for one more
+REVOKED = f"{ALONE}revoked"  # the group of pairings that have to go, for what they borrow is no longer granted
 HANGS = "an admission webhook that does not answer, or a busy API server"
 
 Key = tuple[str, str]  # UID of an object, and what is done to it
@@ -39,8 +40,6 @@ Key = tuple[str, str]  # UID of an object, and what is done to it
 class Begun:
     """A write that may have no answer yet."""
 
-    group: str
-    """What it belongs to: its pool, where nothing else is said."""
     wish: object
     answer: asyncio.Future[Any]
 
@@ -77,10 +76,14 @@ class Outcome:
         self._before = {(one.uid, one.what): one for one in before.refusals} if before else {}
         self.hanging: dict[Key, Begun] = before.hanging if before else {}
         """The writes that have no answer, or whose answer no pass has taken in; of all passes together."""
+        self.places: Places = before.places if before else Places()
+        self.places.next_pass()
         self._refused: dict[str, list[Refusal]] = defaultdict(list)
         self._by_object: dict[str, list[Refusal]] = defaultdict(list)
+        self._attempted: set[Key] = set()
         self.failures = 0
         """The refusals of this pass, without those of earlier ones that were not tried again."""
+        self._is_late = False  # whether a write of an earlier pass is done: perhaps something else is to be written now
 
     @property
     def refusals(self) -> Iterable[Refusal]:
@@ -94,7 +97,9 @@ class Outcome:
 
     @property
     def again(self) -> float | None:
-        """After how many seconds the next one is tried again."""
+        """After how many seconds the next one is tried again; at once where a write of an earlier pass was done."""
+        if self._is_late:
+            return 0.0
         return min((max(0.0, one.due - self._clock()) for one in self.refusals), default=None)
 
     def of_pool(self, pool: str) -> list[str]:
@@ -121,15 +126,15 @@ class Outcome:
         That it cannot be asked at all is raised. `anyway`: also while others of the pool hang. `group`: with what it
         waits for others that hang, if not with all that is written of the pool.
         """
+        group = group or (f"{pool}/status" if anyway else pool)
         key, last = (uid, what), self._last(uid, what, wish)
-        begun = self.hanging.get(key)
-        if begun is not None and begun.answer.done() and begun.wish != wish:
-            begun = None
+        self._attempted.add(key)
+        begun = self._begun_before(key, wish)
         if begun is None:
-            if waiting := self._waiting(pool, last, group, anyway=anyway):
+            if waiting := await self._waiting(last, group):
                 self._note(pool, waiting)
                 return None
-            begun = await self._begin(group or pool, wish, write, is_short=last.hung)
+            begun = await self._begin(group, wish, write, is_short=last.hung)
         if not begun.answer.done():
             self.hanging[key] = begun
             self._note(pool, replace(self._later(last, f"no answer yet: {HANGS}"), hung=True))
@@ -139,34 +144,34 @@ class Outcome:
 
     def end(self) -> None:
         """Cancels what hangs: whoever writes now is another."""
-        for one in self.hanging.values():
-            one.answer.cancel()
+        self.places.end()
         self.hanging.clear()
 
     def forget_answered(self) -> None:
-        """Forgets writes that hung, and are no longer wanted."""
+        """Forgets writes that hung, and are no longer wanted; what this pass wanted the next one takes in."""
         for key in [key for key, one in self.hanging.items() if one.answer.done()]:
+            if key not in self._attempted:
+                del self.hanging[key]
+
+    def _begun_before(self, key: Key, wish: object) -> Begun | None:
+        """A write that another pass began; none if it is done, and said something else."""
+        begun = self.hanging.get(key)
+        if begun is not None and begun.answer.done() and begun.wish != wish:
             del self.hanging[key]
+            return None
+        return begun
 
     def _last(self, uid: str, what: str, wish: object) -> Refusal:
         """What became of the same write the last time; if nothing bad did, one that was never tried."""
         before = self._before.get((uid, what))
         return before if before and before.wish == wish else Refusal(uid, what, "", wish, tries=0, due=0.0)
 
-    def _waiting(self, pool: str, last: Refusal, group: str, *, anyway: bool) -> Refusal | None:
-        """What there is to say of a write that is not tried now; None if it is."""
+    async def _waiting(self, last: Refusal, group: str) -> Refusal | None:
+        """What there is to say of a write that is not tried now; None if it is, for there is a place for it."""
         if last.due > self._clock():
             return last
-        others = self._in_the_way(pool, group, anyway=anyway)
+        others = await self.places.wait(group, self._patience)
         return self._later(last, f"not tried while {others} have no answer: {HANGS}") if others else None
-
-    def _in_the_way(self, pool: str, group: str, *, anyway: bool) -> str:
-        """What hangs so that nothing more of a pool, or of a group, is tried now; empty if nothing does."""
-        hanging = [one.group for one in self.hanging.values() if not one.answer.done()]
-        if len(hanging) >= HANGING_IN_ALL and not group:
-            return f"{len(hanging)} others of namespace {self._namespace}"
-        number = 0 if anyway else hanging.count(group or pool)
-        return f"{number} others of pool {pool}" if number >= HANGING_AT_MOST else ""
 
     def _later(self, last: Refusal, why: str) -> Refusal:
         """The same with more time; what the API server has said of it is better than `why`."""
@@ -174,21 +179,21 @@ class Outcome:
 
     async def _begin(self, group: str, wish: object, write: Callable[[], Awaitable[T]], *, is_short: bool) -> Begun:
         """Writes, and waits for the answer, but not for long where the last one, or many now, had none."""
-        begun = Begun(group, wish, asyncio.ensure_future(write()))
-        begun.answer.add_done_callback(_seen)
-        is_short = is_short or len(self.hanging) > HANGING_AT_MOST
+        begun = Begun(wish, self.places.take(group, write()))
+        is_short = is_short or len(self.hanging) > MANY_HANG or self.places.is_probed(group)
         patience = min(SHORT_PATIENCE_SECONDS, self._patience) if is_short else self._patience
         try:
             await asyncio.wait({begun.answer}, timeout=patience)
         except asyncio.CancelledError:
             begun.answer.cancel()
             raise
+        self.places.hangs(begun.answer)
         return begun
 
     def _taken_in(self, pool: str, last: Refusal, answer: asyncio.Future[T]) -> T | None:
         """What a write gives; None if it was refused."""
         try:
-            return answer.result()
+            written = answer.result()
         except Refused as refusal:
             if not refusal.is_about_object:
                 raise
@@ -199,13 +204,9 @@ class Outcome:
             self._note(pool, found)
             self.failures += 1
             return None
+        self._is_late |= last.hung
+        return written
 
     def _note(self, pool: str, found: Refusal) -> None:
         self._refused[pool].append(found)
         self._by_object[found.uid].append(found)
-
-
-def _seen(answer: asyncio.Future[Any]) -> None:
-    """What comes of a write that nobody asks for any more is nobody's."""
-    if not answer.cancelled():
-        answer.exception()

@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from tidepool_operator.planning.planner import Plan
 
 AS_EXPECTED = "AsExpected"
-NAMED_AT_MOST = 5  # pairings in one message
+NAMED_AT_MOST = 5  # pairings, or guests, in one message
 REFUSALS_AT_MOST = 3  # in one message
 REFUSED = "RefusedByApiServer"
 # A lender refuses a borrower also while one of the two has just been loaded anew or been given the other's identity.
@@ -268,7 +268,7 @@ def _block_devices(borrowers: Sequence[GuestStatus], hits: int) -> dict[str, Any
 
 def terminating_status(pool: MemoryPool, left: Sequence[MemoryPairing], refused: Sequence[str] = ()) -> PoolStatus:
     """The status of a pool that is being deleted; `refused` is what could not be written."""
-    names = _named(one.name for one in left)
+    names = named(one.name for one in left)
     message = f"waiting for {count(len(left), 'pairing')} to be taken down: {names}"
     ready = _condition(pool, ConditionType.READY, Status.FALSE, "Terminating", message)
     progressing = _condition(pool, ConditionType.PROGRESSING, Status.TRUE, "Terminating", message)
@@ -336,7 +336,7 @@ def _ready(
 def _connected(live: Sequence[Judged]) -> str:
     paused = [one.pairing.name for one in live if one.verdict.phase is PairingPhase.PAUSED]
     said = f"{count(len(live) - len(paused), 'pairing')} connected"
-    return f"{said}; paused: {_named(paused)}" if paused else said
+    return f"{said}; paused: {named(paused)}" if paused else said
 
 
 def _progressing(pool: MemoryPool, steps: list[str]) -> Condition:
@@ -362,7 +362,7 @@ def _pairing_troubles(live: Sequence[Judged]) -> Iterable[tuple[str, str]]:
     failed = [one for one in live if one.verdict.phase is PairingPhase.FAILED]
     if failed:
         first = failed[0]
-        names = _named(one.pairing.name for one in failed)
+        names = named(one.pairing.name for one in failed)
         yield "PairingFailed", f"failed: {names}; the first because: {first.verdict.message}"
 
 
@@ -386,11 +386,11 @@ def _planned_steps(pool: MemoryPool, plan: Plan, live: Sequence[Judged]) -> Iter
         yield f"{count(len(coming), 'pairing')} to be made"
     if plan.deferred:
         yield (
-            f"{_named(plan.deferred)} to be changed when others are connected again "
+            f"{named(plan.deferred)} to be changed when others are connected again "
             f"(spec.maxUnavailable: {pool.spec.max_unavailable})"
         )
     if plan.waiting:
-        yield f"{_named(plan.waiting)} waiting for the memory of former pairings, which are being taken down"
+        yield f"{named(plan.waiting)} waiting for the memory of former pairings, which are being taken down"
 
 
 def _steps(live: Sequence[Judged]) -> Iterable[str]:
@@ -398,7 +398,7 @@ def _steps(live: Sequence[Judged]) -> Iterable[str]:
     under_way = [one for one in live if one.verdict.phase in (PairingPhase.PENDING, PairingPhase.CONNECTING)]
     if under_way:
         first = under_way[0]
-        yield f"{_named(one.pairing.name for one in under_way)} not connected yet; {first.verdict.message}"
+        yield f"{named(one.pairing.name for one in under_way)} not connected yet; {first.verdict.message}"
 
 
 def _pool_phase(conditions: Iterable[Condition], pending: str | None) -> PoolPhase:
@@ -424,7 +424,8 @@ def count(number: int, thing: str) -> str:
     return f"{number} {thing}{'' if number == 1 else 's'}"
 
 
-def _named(each: Iterable[str]) -> str:
+def named(each: Iterable[str]) -> str:
+    """Some of them by their names, and how many more there are."""
     every = sorted(each)
     more = f" and {len(every) - NAMED_AT_MOST} more" if len(every) > NAMED_AT_MOST else ""
     return ", ".join(every[:NAMED_AT_MOST]) + more

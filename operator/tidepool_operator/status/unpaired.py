@@ -7,14 +7,16 @@ from the pairings that are there now, so that no restart forgets it.
 
 from __future__ import annotations
 
+import asyncio
 from collections import defaultdict
 from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING
 
-from tidepool_api import Condition, ConditionType, Reason, Role, condition, find, merge, without
+from tidepool_api import Condition, ConditionType, Reason, Role, cadence, condition, find, merge, without
 from tidepool_api.fields import readable, total
 from tidepool_api.kube import Refused
+from tidepool_operator.status.report import named
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Mapping
@@ -24,8 +26,6 @@ if TYPE_CHECKING:
     from tidepool_operator.cluster.heartbeats import Heartbeats
     from tidepool_operator.cluster.state import State
     from tidepool_operator.status.outcome import Outcome
-
-NAMED_AT_MOST = 5  # borrowers in a message
 
 
 @dataclass(frozen=True)
@@ -38,8 +38,7 @@ class Unpaired:
 
     def condition(self, guest: MemoryGuest) -> Condition:
         """For people to read."""
-        more = ", …" if len(self.borrowers) > NAMED_AT_MOST else ""
-        whose = f" for {', '.join(self.borrowers[:NAMED_AT_MOST])}{more}" if self.borrowers else ""
+        whose = f" for {named(self.borrowers)}" if self.borrowers else ""
         text = (
             f"it held {readable(self.held_bytes)}{whose} when its agent last looked, and no MemoryPairing names that "
             f"now; the agent on node {guest.spec.node_name} does not answer: when it is back it takes it down"
@@ -48,20 +47,23 @@ class Unpaired:
 
 
 async def tell(cluster: Cluster, state: State, heartbeats: Heartbeats, outcome: Outcome) -> Mapping[GuestKey, int]:
-    """Writes on guests what is new about that, and returns how many bytes it is of each."""
+    """Writes on guests what is new about that, one after the other, and returns how many bytes it is of each."""
     found: dict[GuestKey, int] = {}
     nodes = {node for node in heartbeats.nodes if not heartbeats.is_silent(node)}
-    named = lent_to(one for namespace in state.pairings.namespaces() for one in state.pairings.in_namespace(namespace))
+    paired = lent_to(one for namespace in state.pairings.namespaces() for one in state.pairings.in_namespace(namespace))
     for namespace in state.guests.namespaces():
         for guest in state.guests.in_namespace(namespace):
             node = guest.spec.node_name
-            left = None if node in nodes else unpaired(guest, named.get(guest.key, ()))
-            if left and not heartbeats.is_silent(node):
-                continue  # perhaps just starting: what was said of it before still holds
+            left = None if node in nodes else unpaired(guest, paired.get(guest.key, ()))
+            if left and not heartbeats.is_silent(node):  # perhaps just starting: what was said of it before still holds
+                if _is_said(guest):
+                    found[guest.key] = left.held_bytes
+                continue
             if left:
                 found[guest.key] = left.held_bytes
             fresh = conditions(guest, left)
             if fresh != guest.status.conditions:
+                await asyncio.sleep(1 / cadence.GUEST_WRITES)
                 what, write = f"say on guest {guest.key} what it lends", partial(_write, cluster, state, guest, fresh)
                 await outcome.attempt(namespace, guest.metadata.uid, what, None, write)
     return found
@@ -82,7 +84,7 @@ def unpaired(guest: MemoryGuest, borrowers: Collection[GuestKey]) -> Unpaired | 
     held = total(one.held_bytes for one in peers)
     if not peers and not borrowers and guest.status.memory:
         held = guest.status.memory.lent_bytes
-    return Unpaired(held, tuple(sorted(map(_named, peers)))) if held else None
+    return Unpaired(held, tuple(sorted(map(_whose, peers)))) if held else None
 
 
 def conditions(guest: MemoryGuest, left: Unpaired | None) -> tuple[Condition, ...]:
@@ -90,16 +92,20 @@ def conditions(guest: MemoryGuest, left: Unpaired | None) -> tuple[Condition, ..
     present = guest.status.conditions
     if left:
         return merge(present, left.condition(guest))
-    said = find(present, ConditionType.LENDING_PAIRED)
-    is_ours = said is not None and said.reason == Reason.AGENT_NOT_RESPONDING
-    return without(present, ConditionType.LENDING_PAIRED) if is_ours else present
+    return without(present, ConditionType.LENDING_PAIRED) if _is_said(guest) else present
+
+
+def _is_said(guest: MemoryGuest) -> bool:
+    """Whether something is said on a guest in a dead agent's place."""
+    said = find(guest.status.conditions, ConditionType.LENDING_PAIRED)
+    return said is not None and said.reason == Reason.AGENT_NOT_RESPONDING
 
 
 def _is_among(peer: GuestPeer, borrowers: Collection[GuestKey]) -> bool:
     return any(one.namespace == peer.namespace and peer.guest in (None, one.name) for one in borrowers)
 
 
-def _named(peer: GuestPeer) -> str:
+def _whose(peer: GuestPeer) -> str:
     return f"{peer.namespace}/{peer.guest}" if peer.guest else f"guests of namespace {peer.namespace}"
 
 

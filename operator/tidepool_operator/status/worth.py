@@ -9,7 +9,7 @@ import asyncio
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from tidepool_api.worth import known_sum, of_pool, sizes_of
+from tidepool_api.worth import FACTORS, known_sum, of_pool, sizes_of
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -22,8 +22,8 @@ if TYPE_CHECKING:
 class PoolWorth:
     """What memory is worth in a pool; what nobody knows is left out."""
 
-    forecast: Mapping[int, float]
-    """Reads a second that disks would be spared, by the size that each guest would have, in bytes."""
+    forecast: Mapping[float, float]
+    """Reads a second that disks would be spared if each guest had so many times what the pool says."""
     unneeded_bytes: int | None
     """What borrowers would need of their own for as few reads, in all."""
 
@@ -43,7 +43,7 @@ def pool_worth(pool: MemoryPool, state: State) -> PoolWorth:
     sizes = sizes_of(pool)
     guests, pairings = state.guests.in_namespace(pool.namespace), state.pairings.in_group(*pool.key)
     each = of_pool(pool, guests, pairings, sizes).values()
-    sums = {size: known_sum(one.forecast[at] for one in each) for at, size in enumerate(sizes)}
+    sums = {factor: known_sum(one.forecast[at] for one in each) for at, factor in enumerate(FACTORS)}
     unneeded = known_sum(one.instead_bytes for one in each)
-    forecast = {size: reads for size, reads in sums.items() if reads is not None}
+    forecast = {factor: reads for factor, reads in sums.items() if reads is not None}
     return PoolWorth(forecast, None if unneeded is None else int(unneeded))
