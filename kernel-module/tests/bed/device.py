@@ -21,19 +21,20 @@ def dmsetup(arguments: str) -> str:
 class Device:
     """`with Device(pair):` there is /dev/mapper/fast over `disk`; both guests have the modules of MODULES.
 
-    It has all of the disk's sectors if not told how many.
+    It has all of the disk's sectors if not told how many. `policy` is as in its table.
     """
 
-    def __init__(self, pair: Pair, disk: str = DISK, *, lender: str = "-", sectors: int = 0) -> None:
+    def __init__(self, pair: Pair, disk: str = DISK, *, lender: str = "-", sectors: int = 0, policy: str = "") -> None:
         self.pair = pair
         self.disk = disk
         self.lender = lender
         self.sectors = sectors
+        self.policy = policy
         self._load()
 
     def __enter__(self) -> Self:
         sectors = self.sectors or int(self.pair.borrower.sh(f"blockdev --getsz {self.disk}"))
-        self.dmsetup(f'create {NAME} --table "0 {sectors} tidepool {self.lender} {self.disk}"')
+        self.dmsetup(f'create {NAME} --table "0 {sectors} tidepool {self.lender} {self.disk} {self.policy}"')
         return self
 
     def __exit__(
