@@ -33,6 +33,8 @@ BLOCK = {
     "force": ["/dev/vdb", "/dev/vdc"],
 }
 
+MAPPED = {"name": "tidepool-vdb", "below": "/dev/vdb", "sizeBytes": 1 << 30, "lent": True, "hits": 5}
+
 ONE, OTHER, NOBODY = (f"x25519:{digit * 64}" for digit in "1f0")
 SELF = PAIRING["spec"] | {side: PAIRING["spec"][side] | {"identity": ONE} for side in ("lender", "borrower")}
 
@@ -308,6 +310,7 @@ RIGHT: list[tuple[dict[str, Any], str, Any]] = [
     (PAIRING, "spec.borrower.identity", OTHER),
     (PAIRING, "spec.lender.network", {"cidrs": ["10.0.0.0/8"]}),
     (GUEST, "status", {"addresses": ["10.0.0.1"], "interfaces": [{"name": "default"}, {"multus": "a/b"}]}),
+    (GUEST, "status", {"devices": [MAPPED], "swap": MAPPED | {"name": "tidepool.swap", "swappedBytes": 5}}),
 ]
 
 

@@ -69,6 +69,18 @@ OPERATOR: Mapping[Metric, Description] = {
     Metric.POOL_REFUSED_WRITES: _gauge(
         "writes", POOL, "Writes to the pool and its pairings that the API server refuses; none where all succeed"
     ),
+    Metric.POOL_FORECAST: _gauge(
+        "pages a second",
+        (*POOL, "size"),
+        "Reads that disks would be spared if each guest that borrows in the pool, or could, had so many bytes there; "
+        "by the curves that are known, as `kubectl tidepool plan` says",
+    ),
+    Metric.POOL_UNNEEDED_BYTES: _gauge(
+        "bytes",
+        POOL,
+        "Memory that the guests of the pool do without: what borrowers would need of their own for as few reads from "
+        "disk, by the curves that are known",
+    ),
     Metric.GUEST_UNPAIRED_BYTES: _gauge(
         "bytes",
         GUEST,

@@ -236,6 +236,8 @@ class Metric(StrEnum):
     POOL_UNATTENDED = "tidepool_pool_unattended_pairings"
     POOL_OVERDUE_IDENTITIES = "tidepool_pool_overdue_identities"
     POOL_REFUSED_WRITES = "tidepool_pool_refused_writes"
+    POOL_FORECAST = "tidepool_pool_forecast_saved_disk_reads"
+    POOL_UNNEEDED_BYTES = "tidepool_pool_unneeded_bytes"
     GUEST_UNPAIRED_BYTES = "tidepool_guest_unpaired_bytes"
     PLAN_SECONDS = "tidepool_operator_plan_duration_seconds"
     PASS_PLAN_SECONDS = "tidepool_operator_namespace_plan_duration_seconds"

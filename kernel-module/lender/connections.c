@@ -76,19 +76,41 @@ void tide_connection_end(struct tide_connection *c)
 }
 
 /**
- * tide_borrower_alone() - is no connection bound to a borrower?
- * @borrower: not enabled any more, so that none will be
+ * tide_connections_gone() - is no connection left?
+ * @borrower: that one would be bound to; not enabled any more, so that none will be.
+ *	NULL: no connection of anybody
+ *
+ * Context: process; takes tide_lending_mutex.
  */
-bool tide_borrower_alone(struct tide_borrower *borrower)
+bool tide_connections_gone(struct tide_borrower *borrower)
 {
 	struct tide_connection *c;
-	bool alone = true;
+	bool gone = true;
 
 	mutex_lock(&tide_lending_mutex);
 	list_for_each_entry(c, &tide_connections, list)
-		alone &= c->borrower != borrower;
+		gone &= borrower && c->borrower != borrower;
 	mutex_unlock(&tide_lending_mutex);
-	return alone;
+	return gone;
+}
+
+/**
+ * tide_connections_await() - wait for something that comes with a connection's end
+ * @over: whether it has come; may sleep, which wait_event()'s condition may not
+ * @borrower: whom it is asked about
+ * @timeout: jiffies, MAX_SCHEDULE_TIMEOUT for ever
+ *
+ * Context: process.
+ */
+void tide_connections_await(bool (*over)(struct tide_borrower *borrower),
+			    struct tide_borrower *borrower, long timeout)
+{
+	DEFINE_WAIT_FUNC(wait, woken_wake_function);
+
+	add_wait_queue(&tide_connections_wait, &wait);
+	while (timeout && !over(borrower))
+		timeout = wait_woken(&wait, TASK_UNINTERRUPTIBLE, timeout);
+	remove_wait_queue(&tide_connections_wait, &wait);
 }
 
 /**
@@ -148,19 +170,4 @@ void tide_borrower_part(struct tide_borrower *borrower)
 		if (c->borrower == borrower && !tide_identity_is(&c->peer, &borrower->identity))
 			tide_shut(c);
 	mutex_unlock(&tide_lending_mutex);
-}
-
-/**
- * tide_no_connections() - is there none at all?
- *
- * Context: process; takes tide_lending_mutex.
- */
-bool tide_no_connections(void)
-{
-	bool none;
-
-	mutex_lock(&tide_lending_mutex);
-	none = list_empty(&tide_connections);
-	mutex_unlock(&tide_lending_mutex);
-	return none;
 }

@@ -98,9 +98,10 @@ int tide_queues_alloc(void);
 void tide_queues_free(void);
 void tide_connection_add(struct tide_connection *c);
 void tide_connection_end(struct tide_connection *c);
-bool tide_no_connections(void);
+bool tide_connections_gone(struct tide_borrower *borrower);
+void tide_connections_await(bool (*over)(struct tide_borrower *borrower),
+			    struct tide_borrower *borrower, long timeout);
 void tide_connections_break(void);
-bool tide_borrower_alone(struct tide_borrower *borrower);
 void tide_borrower_part(struct tide_borrower *borrower);
 void tide_tell(struct tide_borrower *borrower, unsigned long delay);
 void tide_expire_in(struct tide_borrower *borrower, unsigned int ms);

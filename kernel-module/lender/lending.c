@@ -95,7 +95,7 @@ void tide_borrower_disable(struct tide_borrower *borrower)
 	borrower->enabled = false;
 	tide_session_renounce(borrower);
 	mutex_unlock(&borrower->mutex);
-	wait_event(tide_connections_wait, tide_borrower_alone(borrower));
+	tide_connections_await(tide_connections_gone, borrower, MAX_SCHEDULE_TIMEOUT);
 	cancel_delayed_work_sync(&borrower->expire);
 	cancel_delayed_work_sync(&borrower->notify);
 	tide_unlisten();

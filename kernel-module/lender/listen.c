@@ -227,7 +227,7 @@ void tide_unlisten(void)
 		return;
 	tide_wire_unlisten();
 	tide_connections_break();
-	wait_event(tide_connections_wait, tide_no_connections());
+	tide_connections_await(tide_connections_gone, NULL, MAX_SCHEDULE_TIMEOUT);
 	tide_queues_free();
 }
 

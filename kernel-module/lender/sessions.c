@@ -244,8 +244,7 @@ int tide_attach_get(struct tide_connection *c, const struct tide_hello *hello)
 
 	if (err)
 		return err;
-	wait_event_timeout(tide_connections_wait, tide_session_over(borrower),
-			   msecs_to_jiffies(TIDE_TAKEOVER_MS));
+	tide_connections_await(tide_session_over, borrower, msecs_to_jiffies(TIDE_TAKEOVER_MS));
 	mutex_lock(&borrower->mutex);
 	err = tide_session_attach(c, hello);
 	WRITE_ONCE(borrower->taking, false);

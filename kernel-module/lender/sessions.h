@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
-/* What there is with each borrower, connected or not: sessions.c. (With lenders: borrower/session.h.) */
+/* What there is with each borrower, connected or not: sessions.c. Lenders: borrower/session.h. */
 #ifndef TIDE_SESSIONS_H
 #define TIDE_SESSIONS_H
 

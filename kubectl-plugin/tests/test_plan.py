@@ -13,8 +13,9 @@ from rich.console import Console
 
 from tidepool_api import MemoryGrant, MemoryQuota, ObjectKey
 from tidepool_api.curve import curve_of
+from tidepool_api.worth import forecast
 from tidepool_kubectl.figures import hits_per_second, parse
-from tidepool_kubectl.plan import Lenders, Plan, forecast, plan
+from tidepool_kubectl.plan import Lenders, Plan, plan
 from tidepool_kubectl.plan_text import remarks, summary, table, title
 from tidepool_kubectl.snapshot import Fleet
 

@@ -6,7 +6,7 @@ What is spared now is measured, or else read off the guest's curve. What another
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from itertools import chain
 
@@ -18,16 +18,14 @@ from tidepool_api import (
     MemoryPool,
     MemoryQuota,
     ObjectKey,
-    PairingPhase,
     PoolKey,
     Role,
-    RoleChoice,
     Status,
 )
-from tidepool_api.curve import ENOUGH_REFERENCES, Point, curve_of, size_for, value_at
+from tidepool_api.curve import ENOUGH_REFERENCES
+from tidepool_api.worth import Worth, of_pool, sizes_of
 from tidepool_kubectl.snapshot import Fleet
 
-FACTORS = (0.5, 1, 2)  # of the pool's own size, where no other is asked for
 APART, LEAST_APART = 2, 50  # so many times and so many reads a second: what is spared is not what the curve says
 
 
@@ -89,13 +87,10 @@ class Plan:
 
 def plan(pool: MemoryPool, fleet: Fleet, spared: Mapping[ObjectKey, float], sizes: Iterable[int] = ()) -> Plan:
     """What a pool is worth and would be at these sizes; `spared` are the reads a second that each pairing answers."""
-    chosen = tuple(sorted(set(sizes))) or tuple(int(pool.spec.most_bytes * factor) for factor in FACTORS)
+    chosen = sizes_of(pool, sizes)
     guests = {one.key: one for one in fleet.guests}
-    borrowed: dict[GuestKey, list[MemoryPairing]] = defaultdict(list)
-    for one in _pairings(pool, fleet):
-        borrowed[one.borrower].append(one)
-    each = borrowed.keys() | {key for key, one in guests.items() if _may_borrow(pool, one)}
-    rows = [_row(key.name, guests.get(key), borrowed.get(key, ()), spared, chosen) for key in each]
+    each = of_pool(pool, fleet.guests, fleet.pairings, chosen, spared)
+    rows = [_row(key.name, guests.get(key), worth) for key, worth in each.items()]
     rows.sort(key=lambda row: (-(row.spared or 0), -max((one or 0 for one in row.forecast), default=0), row.name))
     hidden = set(fleet.hidden) & set(pool.spec.lenders.namespaces)
     lenders = _lenders(pool, fleet, each)
@@ -109,60 +104,20 @@ def _pairings(pool: MemoryPool, fleet: Fleet) -> list[MemoryPairing]:
 # --- borrowers --------------------------------------------------------------------------------------------------------
 
 
-def _may_borrow(pool: MemoryPool, guest: MemoryGuest) -> bool:
-    """Whether a guest that does nothing now would borrow: it is selected to, or an Auto pool would see a gain."""
-    selector = pool.spec.borrowers.selector or pool.spec.selector
-    is_idle = guest.namespace == pool.namespace and guest.status.role is Role.NONE and not guest.is_excluded
-    if not is_idle or selector is None or not selector.matches(guest.metadata.labels):
-        return False
-    curve = curve_of(guest.status)
-    return pool.spec.role is RoleChoice.SELECTED or (bool(curve) and curve[-1].reads > 0)
-
-
-def _row(
-    name: str,
-    guest: MemoryGuest | None,
-    pairings: Sequence[MemoryPairing],
-    spared: Mapping[ObjectKey, float],
-    sizes: Iterable[int],
-) -> Row:
+def _row(name: str, guest: MemoryGuest | None, worth: Worth) -> Row:
     status = guest.status if guest else GuestStatus()
-    curve, size = curve_of(status), sum(one.spec.size_bytes for one in pairings)
-    counted = [spared[key] for one in pairings if (key := one.key) in spared]
-    promised = _promised(status, curve, pairings)
-    now = sum(counted) if counted else promised
     return Row(
         name=name,
         reads=status.misses_per_second,
         io_wait=status.pressure.io_some if status.pressure else None,
-        size_bytes=size if pairings else None,
-        used_bytes=_used(pairings),
-        spared=now if pairings else None,
-        is_measured=bool(counted),
-        forecast=tuple(forecast(status, curve, one) for one in sizes),
-        instead_bytes=min(size, size_for(curve, now)) if pairings and curve and now is not None else None,
-        doubt=_doubt(status, bool(pairings)) or _difference(sum(counted) if counted else None, promised),
+        size_bytes=worth.size_bytes,
+        used_bytes=worth.used_bytes,
+        spared=worth.spared,
+        is_measured=worth.counted is not None,
+        forecast=worth.forecast,
+        instead_bytes=worth.instead_bytes,
+        doubt=_doubt(status, worth.size_bytes is not None) or _difference(worth.counted, worth.promised),
     )
-
-
-def forecast(status: GuestStatus, curve: Sequence[Point], size: int) -> float | None:
-    """The reads a second that a pool of one size would spare a guest; None where its curve says nothing."""
-    if curve:
-        return value_at(curve, size)
-    return 0.0 if status.misses_per_second == 0 or size == 0 else None
-
-
-def _promised(status: GuestStatus, curve: Sequence[Point], pairings: Iterable[MemoryPairing]) -> float | None:
-    """What the curve says of the memory that a guest has with its lenders now."""
-    connected = [one for one in pairings if one.status.phase is PairingPhase.CONNECTED]
-    used = _used(connected) if connected else 0
-    return None if used is None else forecast(status, curve, used)
-
-
-def _used(pairings: Iterable[MemoryPairing]) -> int | None:
-    reported = [one.status.borrower.used_bytes for one in pairings if one.status.borrower]
-    known = [used for used in reported if used is not None]
-    return sum(known) if known else None
 
 
 def _doubt(status: GuestStatus, borrows: bool) -> str:

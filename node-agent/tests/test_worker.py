@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
@@ -11,9 +12,10 @@ from typing import Any
 from objects import RELEASE, key, machine, observation, pairing, want
 
 from tidepool_agent import plan, report
-from tidepool_agent.devices import LoadTarget
-from tidepool_agent.errors import DeviceRefused
+from tidepool_agent.devices import Detach, LoadTarget, SwapOff, UnloadTarget
+from tidepool_agent.errors import DeviceRefused, Excluded
 from tidepool_agent.guestfs import Observation, Peer, Side
+from tidepool_agent.mapped import Mapped
 from tidepool_agent.metrics import Figures
 from tidepool_agent.provider import Machine
 from tidepool_agent.report import Finding
@@ -155,7 +157,10 @@ class Here(Elsewhere):
         return [self._pairing]
 
     async def write_end(self, *_: Any) -> None:
-        """It is about the guest."""
+        """What is asked for is about the guest."""
+
+    async def event(self, *_: Any, **__: Any) -> None:
+        """The steps say it."""
 
 
 def test_a_guest_without_device_mapper_says_so_and_lends_no_file_less(tmp_path: Path) -> None:
@@ -188,3 +193,46 @@ def test_a_guest_without_device_mapper_says_so_and_lends_no_file_less(tmp_path: 
     ready = find(guest.status.conditions, "Ready")
     assert ready is not None
     assert ready.status == "True"
+
+
+class Leaving(Without):
+    """A guest that is to be left alone, and does each step."""
+
+    async def look(self) -> Observation:
+        for step in self.done:
+            if isinstance(step, Detach):
+                mapped = {step.name: replace(self._seen.mapped[step.name], is_lent=False)}
+                self._seen = replace(self._seen, mapped=mapped, module=None, has_target=False)
+        if any(isinstance(step, SwapOff) for step in self.done):
+            self._seen = replace(self._seen, mapped={})
+        return self._seen
+
+
+def test_a_guest_that_is_excluded_gets_rid_of_swap_before_it_is_left_alone(tmp_path: Path) -> None:
+    """Nobody would come back to empty it when no lender is in front of it any more."""
+    swap = Mapped("tidepool.swap", 1 << 30, is_lent=True, is_open=True, swapped_bytes=0)
+    seen = observation(loaded=True, mapped={swap.name: swap}, has_target=True)
+    excluded = Excluded("the virtual machine has the label")
+
+    class Unwilling(Here):
+        def excluded(self, _: Any) -> Excluded:
+            return excluded
+
+        def guest(self, _: Any) -> MemoryGuest:
+            return report.guest(machine("borrower"), "node2", Finding(seen=seen), (), None)
+
+    async def steps() -> list[plan.Step]:
+        cluster: Any = Unwilling(pairing())
+        session: Any = Leaving(machine("borrower"), seen)
+        tools = Tools(cluster, Store(tmp_path), Figures(), asyncio.Semaphore(), lambda _: session)
+        task = asyncio.create_task(Worker(machine("borrower"), tools).run())
+        try:
+            async with asyncio.timeout(COLLECT_EVERY / 2):
+                await cluster.written.get()
+                return session.done
+        finally:
+            task.cancel()
+            with contextlib.suppress(asyncio.CancelledError):
+                await task
+
+    assert asyncio.run(steps()) == [Detach(swap.name), UnloadTarget(), plan.Unload(), SwapOff(swap.name)]

@@ -230,12 +230,16 @@ def _swap_due(swap: Swap, wanted: Block, seen: Observation) -> list[BlockStep]:
 
 
 def _taken(one: Mapped, seen: Observation) -> list[BlockStep]:
-    """The way of a device that is wanted no more: given up if that costs nobody anything, else on without lenders."""
-    if one.is_swap and excess(one, seen) == 0:
-        return [SwapOff(one.name)]
+    """The way of a device that is wanted no more: given up if that costs nobody anything, else on without lenders.
+
+    To empty a swap area takes minutes, in which lenders would wait, and which a pool that comes back would spare it:
+    that is for another round.
+    """
     if not one.is_swap and not one.is_open:
         return [Unmap(one.name)]
-    return [Detach(one.name)] if one.is_lent else []
+    if one.is_lent:
+        return [Detach(one.name)]
+    return [SwapOff(one.name)] if one.is_swap and excess(one, seen) == 0 else []
 
 
 def room(seen: Observation) -> int:

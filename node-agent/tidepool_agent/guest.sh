@@ -47,7 +47,11 @@ place() {
 
 # clear: everything that was delivered, or only what is not loaded
 clear() {
-    if [ -e /sys/module/tidepool ]; then rm -f "$place/tidepool.ko"; else rm -rf "$place"; fi
+    if [ -e /sys/module/tidepool ]; then
+        rm -f "$place/tidepool.ko" "$place/tidepool-block.ko"
+    else
+        rm -rf "$place"
+    fi
 }
 
 needs_configfs() {

@@ -185,8 +185,9 @@ class Worker:
             return Finding(unreachable=why, left_alone=True)
         try:
             seen = await self._session.look()
-            if await self._follow(plan.steps(Desired(), seen, None), seen):
-                seen = await self._session.look()
+            for _ in range(2):  # a swap area is emptied when no lender is in front of it any more
+                if await self._follow(plan.steps(Desired(), seen, None), seen):
+                    seen = await self._session.look()
         except GuestError as error:
             why.add_note(f"the module is still in it: {error}")
             return replace(self._silent(error), unreachable=why)

@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from world import BORROWER, LENDER, MIB, carried_out, guest, mib, pairing, plan, pool, reasons
 
-from tidepool_api import MemoryPairing
+from tidepool_api import Encryption, MemoryPairing
 from tidepool_api.live import live_part
 from tidepool_operator.planning import changes
 from tidepool_operator.planning.changes import Create, Update
@@ -70,6 +70,38 @@ def test_the_lender_comes_first() -> None:
     for guests in (pressed, EVERYBODY[1:]):
         made = plan(pool(max_lend=8192), guests, running())
         assert mib(made) == {(f"b{at}", "l1"): 512 for at in range(8)}
+
+
+def test_a_lower_limit_costs_what_is_above_it_and_no_more() -> None:
+    """Each lender gets back what it has too much, whatever `maxUnavailable` is, and nobody is set up anew for it.
+
+    Nobody waits for it, so that nobody is said to; other edits still go in steps.
+    """
+    before = running()
+    less = pool(max_lend=1792, max_unavailable=1)
+    made = plan(less, EVERYBODY, before)
+    assert sum(sizes(made)) == 2 * 1792
+    assert sorted(sizes(made)) == [256] * 2 + [512] * 6
+    assert (made.deferred, reasons(made)) == ((), ["InsufficientCapacity"])
+    edits = changes.between(less, made, before, BY_NAME)
+    assert all(isinstance(one, Update) for one in edits)
+    assert {name for one in edits if isinstance(one, Update) for name in one.patch} == {"size", "maxLend"}
+    both = less.model_copy(update={"spec": less.spec.model_copy(update={"encryption": Encryption.AES_GCM})})
+    again = plan(both, EVERYBODY, before)
+    assert sizes(again) == sizes(made)
+    anew = [one for one in changes.between(both, again, before, BY_NAME) if "encryption" in getattr(one, "patch", {})]
+    assert len(anew) == 1
+
+
+def test_of_planned_sizes_all_give_up_their_part_at_once() -> None:
+    """One that kept its own for longer would keep what lesser ones have, and cost them their pairings."""
+    world = [guest("l", LENDER), *(guest(f"b{at}", BORROWER) for at in range(4))]
+    had = {"b0": 840, "b1": 36, "b2": 38, "b3": 347}
+    before = [pairing(name, "l", size * MIB, connected=True) for name, size in had.items()]
+    made = plan(pool(between=(16, 484), max_lend=768, max_unavailable=1), world, before)
+    assert set(made.borrowers) == {borrower for borrower, _ in mib(made)}
+    assert sum(sizes(made)) > 700
+    assert made.deferred == ()
 
 
 def test_a_guest_that_turns_does_not_wait() -> None:

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from prometheus_client import CollectorRegistry
-from world import LONG_AGO, MIB, pairing, pool
+from world import BORROWER, LONG_AGO, MIB, guest, pairing, pool
 
-from tidepool_api import ConditionType, GuestKey, PoolStatus, condition
+from tidepool_api import ConditionType, GuestKey, PoolKey, PoolStatus, condition
 from tidepool_api.metrics import OPERATOR
+from tidepool_operator.cluster.state import State
 from tidepool_operator.metrics import Metrics
 from tidepool_operator.status import report
+from tidepool_operator.status.worth import PoolWorth, pool_worth
 
 KEY = {"namespace": "ns", "pool": "pool"}
 
@@ -21,6 +23,7 @@ def shown(*, silent: bool = False, degraded: bool = False) -> tuple[Metrics, Col
     conditions = (condition(ConditionType.DEGRADED, degraded, "NoLender"),)
     metrics.show(pool(), PoolStatus(hit_ratio="0.97", conditions=conditions), judged)
     metrics.show_unpaired({GuestKey("ns", "l"): 4096})
+    metrics.show_worth({PoolKey("ns", "pool"): PoolWorth({512 * MIB: 100.0}, 4096)})
     return metrics, registry
 
 
@@ -47,4 +50,39 @@ def test_pairings_without_an_agent_are_counted() -> None:
 def test_a_pool_that_is_gone_leaves_nothing() -> None:
     metrics, registry = shown()
     metrics.forget("ns", "pool")
+    metrics.show_worth({})
     assert [one for family in registry.collect() for one in family.samples if "pool" in one.labels] == []
+
+
+def test_what_memory_is_worth_is_what_the_plugin_says() -> None:
+    """Of one that borrows and one that could, by their curves: half of what is wanted, all of it, and twice as much.
+
+    1000 reads a second, of which 512 MiB answer half: with 256 MiB in use, a quarter, for which 256 MiB would do.
+    """
+    state, curve = State(), {512: 0.5, 1024: 0.8}
+    names_ = ("b", "idle", "dull")
+    readers = [guest(name, BORROWER, misses=1000, curve=curve if name != "dull" else {}) for name in names_]
+    present = pairing("b", "l", 512 * MIB, connected=True).to_dict()
+    present["status"]["borrower"] |= {"usedBytes": 256 * MIB}
+    lends = pool()
+    for at, (objects, body) in enumerate(
+        ((state.pools, lends.to_dict()), *((state.guests, one.to_dict()) for one in readers), (state.pairings, present))
+    ):
+        objects.put(body | {"metadata": body["metadata"] | {"resourceVersion": f"{at + 1}"}})
+    worth = pool_worth(lends, state)
+    assert worth == PoolWorth({256 * MIB: 500.0, 512 * MIB: 1000.0, 1024 * MIB: 1600.0}, 256 * MIB)
+    registry = CollectorRegistry()
+    metrics = Metrics(registry)
+    metrics.show_worth({lends.key: worth})
+    assert registry.get_sample_value("tidepool_pool_unneeded_bytes", KEY) == 256 * MIB
+    sized = KEY | {"size": f"{512 * MIB}"}
+    assert registry.get_sample_value("tidepool_pool_forecast_saved_disk_reads", sized) == 1000
+    metrics.show_worth({lends.key: PoolWorth({}, None)})
+    assert registry.get_sample_value("tidepool_pool_forecast_saved_disk_reads", sized) is None
+
+
+def test_where_no_curve_is_known_nothing_is_promised() -> None:
+    state = State()
+    body = guest("b", BORROWER, misses=1000).to_dict()
+    state.guests.put(body | {"metadata": body["metadata"] | {"resourceVersion": "1"}})
+    assert pool_worth(pool(), state) == PoolWorth({}, None)

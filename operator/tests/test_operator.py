@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import time
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -94,6 +95,31 @@ def test_a_connected_pairing_makes_the_pool_ready(agent: Agent, operator: Operat
     series = f'tidepool_pool_used_bytes{{namespace="{agent.namespace}",pool="pool"}} '
     values = [float(line.removeprefix(series)) for line in operator.get("/metrics").splitlines() if series in line]
     assert values == [300 * MIB]
+
+
+BLOCK = {
+    "devices": ["/dev/vdb"],
+    "swap": {"backing": "File", "size": "1Gi"},
+    "force": ["/dev/vdb"],
+}
+
+
+def test_devices_and_swap_of_a_pool_reach_its_pairings_and_leave_them(agent: Agent) -> None:
+    """As an agent reads them: of a former backing nothing is left, and in the end nothing at all."""
+    borrowers = {"selector": {"matchLabels": {"memory": "short"}}, "size": "512Mi"}
+    agent.guest("l", LENDS, address="10.0.0.1")
+    agent.guest("b", BORROWS, address="10.0.0.2")
+    on_disk = {"swap": {"backing": "Device", "device": "/dev/vdc"}}
+    for block in (BLOCK, BLOCK | on_disk, {}):
+        agent.pool(borrowers=borrowers | block)
+        wanted = {"devices": [], "force": []} | block
+        wait_for("the pairing", partial(_has_block, agent, wanted))
+    assert agent.condition("DevicesReady")["status"] == "True"
+
+
+def _has_block(agent: Agent, wanted: dict[str, Any]) -> bool:
+    end = agent.pairing(PAIRING).get("spec", {}).get("borrower", {})
+    return {name: end[name] for name in ("devices", "swap", "force") if name in end} == wanted
 
 
 def test_users_objects_are_left_clean(agent: Agent) -> None:

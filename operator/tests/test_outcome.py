@@ -200,6 +200,25 @@ def test_of_a_pool_few_writes_hang_and_another_pool_and_its_own_status_are_writt
     asyncio.run(passes())
 
 
+def test_what_is_revoked_waits_for_no_status_that_hangs() -> None:
+    """Who borrows and has a webhook of his own would else keep what is no longer granted to him."""
+
+    async def passes() -> None:
+        server, fine = Deaf(), Server(status=0)
+        outcome = server.outcome()
+        for at in range(40):
+            await server.try_(outcome, f"write the status of pairing {at}", pool=f"{at % 10}")
+        assert server.asked == 24
+        revoke = outcome.attempt("0", "uid", "delete pairing 0", None, fine.write, group="revoked")
+        assert await revoke == "written"
+        for at in range(10):
+            await outcome.attempt("0", f"{at}", "delete pairing", None, server.write, group="revoked")
+        assert server.asked == 24 + 4
+        outcome.end()
+
+    asyncio.run(passes())
+
+
 def test_who_no_longer_acts_leaves_no_write_behind() -> None:
     async def passes() -> None:
         server = Deaf()

@@ -10,6 +10,7 @@ from world import BORROWER, LENDER, MIB, carried_out, guest, mib, pairing, plan,
 
 from tidepool_api.curve import Point
 from tidepool_operator.planning.inventory import Node
+from tidepool_operator.planning.quotas import Bound, Limits, Side
 from tidepool_operator.planning.shares import GRAIN, Claim, Stock, share
 
 LEAST, MOST = 64, 2048
@@ -168,6 +169,23 @@ def test_sizes_do_not_shrink_where_nobody_gains_by_it() -> None:
     newcomer = guest("c", BORROWER)
     made = plan(one, [guest("l", LENDER, available=356), *b, newcomer], before)
     assert mib(made) == {("a", "l"): 32, ("b", "l"): 32, ("c", "l"): 32}
+
+
+def test_under_a_quota_what_a_lender_cannot_lend_anew_does_not_shrink_from_pass_to_pass() -> None:
+    """All that is lent fits, and in each pass it was cut down to a part of the part before, for nobody."""
+    lenders = [guest("l0", LENDER, total=1024), guest("l1", LENDER, available=200)]
+    world = [*lenders, *(guest(name, BORROWER) for name in ("b0", "b1", "b2"))]
+    bound = Bound("quota", "ns", Side.LENT, 642 * MIB, room=642 * MIB)
+    had = {("b0", "l0"): 192, ("b0", "l1"): 300, ("b1", "l1"): 132, ("b2", "l0"): 16}
+    present = [pairing(borrower, lender, size * MIB) for (borrower, lender), size in had.items()]
+    passes = []
+    for _ in range(5):
+        made = plan(pool(between=(16, 772), max_lend=512), world, present, limits=Limits(lent={"": bound}))
+        passes.append(mib(made))
+        present = carried_out(made)
+    assert all(one[guests] >= size for one in passes for guests, size in had.items() if guests[1] == "l1")
+    assert sum(passes[-1].values()) >= 624
+    assert passes[2:] == passes[1:2] * 3
 
 
 def test_nobody_keeps_what_is_near_enough_while_another_lacks_the_minimum() -> None:

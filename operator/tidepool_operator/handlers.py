@@ -31,7 +31,7 @@ from tidepool_operator.cluster.state import NOWHERE, Objects, State
 from tidepool_operator.health import serve
 from tidepool_operator.metrics import Metrics
 from tidepool_operator.reconcile import Reconciler
-from tidepool_operator.status import grants, quotas, unpaired
+from tidepool_operator.status import grants, quotas, unpaired, worth
 from tidepool_operator.status.outcome import Outcome
 
 if TYPE_CHECKING:
@@ -107,6 +107,7 @@ class Operator:
             await self.queue.stop()
             self.saying.end()
             self.metrics.show_unpaired({})
+            self.metrics.show_worth({})
             self.reconciler.step_down()
 
     async def tell_on_others(self) -> None:
@@ -117,6 +118,7 @@ class Operator:
         if not self.heartbeats.is_blind:
             self.metrics.show_unpaired(await unpaired.tell(self.cluster, self.state, self.heartbeats, self.saying))
         self.saying.forget_answered()
+        self.metrics.show_worth(await worth.of_pools(self.state))
 
     async def stop(self) -> None:
         """Ends what runs."""

@@ -11,10 +11,11 @@ from tidepool_api.metrics import OPERATOR
 from tidepool_operator.planning.identities import is_overdue
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Iterable, Mapping, Sequence
 
     from tidepool_api import GuestKey, MemoryPool, PoolKey, PoolStatus
     from tidepool_operator.status.report import Judged
+    from tidepool_operator.status.worth import PoolWorth
 
 disable_created_metrics()  # type: ignore[no-untyped-call]
 
@@ -43,7 +44,10 @@ class Metrics:
         self.unattended = gauge(Metric.POOL_UNATTENDED)
         self.overdue_identities = gauge(Metric.POOL_OVERDUE_IDENTITIES)
         self.refused = gauge(Metric.POOL_REFUSED_WRITES)
+        self.forecast = gauge(Metric.POOL_FORECAST)
+        self.unneeded = gauge(Metric.POOL_UNNEEDED_BYTES)
         self.unpaired = gauge(Metric.GUEST_UNPAIRED_BYTES)
+        self._only: dict[Gauge, set[tuple[str, ...]]] = {}  # gauge -> labels that it shows
         self._refused: dict[str, set[str]] = {}  # namespace -> pools that show some
         self.plan_seconds = plan_histogram(Metric.PLAN_SECONDS)
         self.pass_seconds = plan_histogram(Metric.PASS_PLAN_SECONDS)
@@ -90,9 +94,23 @@ class Metrics:
 
     def show_unpaired(self, held: Mapping[GuestKey, int]) -> None:
         """Shows how many bytes guests of dead agents lend without a pairing; all others lend none so."""
-        self.unpaired.clear()
-        for guest, size in held.items():
-            self.unpaired.labels(*guest).set(size)
+        self._show_only(self.unpaired, held.items())
+
+    def show_worth(self, pools: Mapping[PoolKey, PoolWorth]) -> None:
+        """Shows what memory is worth in each pool, as far as that is known."""
+        reads = {(*key, f"{size}"): value for key, one in pools.items() for size, value in one.forecast.items()}
+        self._show_only(self.forecast, reads.items())
+        known = {key: one.unneeded_bytes for key, one in pools.items() if one.unneeded_bytes is not None}
+        self._show_only(self.unneeded, known.items())
+
+    def _show_only(self, gauge: Gauge, values: Iterable[tuple[tuple[str, ...], float]]) -> None:
+        """Shows these values, by their labels, and no others; who scrapes meanwhile misses none that stays."""
+        fresh = dict(values)
+        for labels in self._only.get(gauge, set()) - fresh.keys():
+            gauge.remove(*labels)
+        for labels, value in fresh.items():
+            gauge.labels(*labels).set(value)
+        self._only[gauge] = set(fresh)
 
     def forget(self, namespace: str, pool: str) -> None:
         """Removes a pool that is gone."""

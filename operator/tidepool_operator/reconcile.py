@@ -549,20 +549,23 @@ class Reconciler:
         why = f"no MemoryGrant of namespace {one.lender.namespace} lets pool {one.spec.pool} borrow from"
         await self._writer.say(one, "Warning", "NotGranted", f"{why} {one.spec.lender.guest}")
         what, write = f"delete pairing {one.name}", partial(self._delete_now, one, None)
-        await outcome.attempt(one.spec.pool, one.metadata.uid, what, None, write)
+        # What hangs in the namespace of those who borrow keeps nobody's memory from its owner.
+        await outcome.attempt(one.spec.pool, one.metadata.uid, what, None, write, group="revoked")
 
     async def _release_abandoned(self, scene: _Round) -> None:
         """Takes over for agents that can no longer tear their side down: guest gone, or agent dead."""
-        for one in self._state.pairings.in_namespace(scene.namespace):
-            if not one.terminating or one.is_taken_down:
-                continue
-            scene.look_again(LOOK_AGAIN_SECONDS)
-            abandoned = dict(_abandoned(one, scene))
-            rest = tuple(name for name in one.metadata.finalizers if name not in abandoned)
-            if len(rest) < len(one.metadata.finalizers):
-                text = "; ".join(abandoned[name] for name in one.metadata.finalizers if name in abandoned)
-                await self._writer.say(one, "Warning", "SideAbandoned", text)
-                await self._set_finalizers(scene, self._state.pairings, one, rest)
+        going = [one for one in self._state.pairings.in_namespace(scene.namespace) if one.terminating]
+        await at_once(self._release(scene, one) for one in going if not one.is_taken_down)
+
+    async def _release(self, scene: _Round, one: MemoryPairing) -> None:
+        """Takes off the finalizers of a pairing that nobody else will."""
+        scene.look_again(LOOK_AGAIN_SECONDS)
+        abandoned = dict(_abandoned(one, scene))
+        rest = tuple(name for name in one.metadata.finalizers if name not in abandoned)
+        if len(rest) < len(one.metadata.finalizers):
+            text = "; ".join(abandoned[name] for name in one.metadata.finalizers if name in abandoned)
+            await self._writer.say(one, "Warning", "SideAbandoned", text)
+            await self._set_finalizers(scene, self._state.pairings, one, rest)
 
     async def _set_finalizers(
         self, scene: _Round, objects: Objects[Any], one: ApiObject, finalizers: tuple[str, ...]

@@ -12,7 +12,7 @@ of it and takes nothing back for it. So there what exists has to fit beside the 
 from __future__ import annotations
 
 import heapq
-from collections import defaultdict
+from collections import Counter, defaultdict
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -161,13 +161,15 @@ def _bound(lender: MemoryGuest, pool: MemoryPool) -> int:
 def keep(ledger: Ledger, inventory: Inventory, pool: str, selection: Selection, disruption: Disruption) -> None:
     """Enters every existing pairing that is still right, cut down where it no longer fits and may be cut down now.
 
-    A borrower that has too much gives up first what others can have.
+    A borrower that has too much gives up first what others can have. What a lender has lent beyond what it may is cut
+    for all at once: who kept it for longer would keep what others have by right.
     """
     leaving: list[MemoryPairing] = []
+    over = _beyond_bound(ledger, inventory, pool)
     for one in sorted(inventory.of_pool(pool), key=ledger.order):
         borrower, lender = one.borrower_ref, one.lender_ref
         size = _kept(ledger, selection, one)
-        is_cut = size < one.spec.size_bytes
+        is_cut = size < one.spec.size_bytes and lender not in over
         if (is_cut or disruption.renews(one)) and not disruption.permit(one) and is_cut:
             size = _room(ledger, one)
             ledger.surplus.add(borrower)
@@ -179,6 +181,14 @@ def keep(ledger: Ledger, inventory: Inventory, pool: str, selection: Selection, 
             leaving.append(one)
     for one in leaving:
         ledger.allowance.leave(one.lender_ref, one.spec.size_bytes)
+
+
+def _beyond_bound(ledger: Ledger, inventory: Inventory, pool: str) -> set[Ref]:
+    """The lenders that lend more than they may at all: `maxLend` or the reserve is another now."""
+    lent: Counter[Ref] = Counter()
+    for one in inventory.of_pool(pool):
+        lent[one.lender_ref] += 0 if one.terminating else one.spec.size_bytes
+    return {name for name, size in lent.items() if size > ledger.bound.get(name, size)}
 
 
 def _kept(ledger: Ledger, selection: Selection, one: MemoryPairing) -> int:

@@ -56,9 +56,14 @@ class Stock:
     lent: Mapping[Ref, int]
 
     @cached_property
+    def lends(self) -> int:
+        """What it lends already."""
+        return sum(self.lent.values())
+
+    @cached_property
     def overdrawn(self) -> int:
         """What has to come back before anybody else can have something."""
-        return max(0, sum(self.lent.values()) - self.anew)
+        return max(0, self.lends - self.anew)
 
     @property
     def most(self) -> int:
@@ -67,7 +72,7 @@ class Stock:
 
     def within(self, part: int) -> Stock:
         """The same of one that may lend no more than this."""
-        lent = max(part, sum(self.lent.values())) or 1
+        lent = max(part, self.lends) or 1
         left = {name: size * part // lent // MIB * MIB for name, size in self.lent.items()}
         return Stock(self.lender, min(self.anew, part), left)
 

@@ -12,7 +12,7 @@ from tidepool_operator.planning.quotas import home
 from tidepool_operator.planning.shares import Claim, Stock, level_of, share, steady
 
 if TYPE_CHECKING:
-    from collections.abc import Container, Iterable
+    from collections.abc import Container, Sequence
 
     from tidepool_api import MemoryGuest, MemoryPool, Ref
     from tidepool_operator.planning.inventory import Inventory
@@ -68,14 +68,21 @@ def _keep_within(ledger: Ledger, stocks: dict[Ref, Stock]) -> list[Bound]:
     return reached
 
 
-def _cut_down(ledger: Ledger, stocks: dict[Ref, Stock], lenders: Iterable[Ref], room: int) -> None:
+def _cut_down(ledger: Ledger, stocks: dict[Ref, Stock], lenders: Sequence[Ref], room: int) -> None:
     """Leaves each lender its part of the room, by what it may lend at all.
 
-    What an overdrawn one gives up for that, others have for its area, as far as they are left more than their parts.
+    What overdrawn ones have lent stays as long as all that is lent fits: else they would give up a part of the same
+    part in each pass, and nobody would have it. What one gives up for a part, others have for its area, as far as they
+    are left more than their parts.
     """
-    level = level_of(room, [(0, stocks[name].most, max(1, ledger.bound[name])) for name in lenders])
+    fits = sum(stocks[name].lends for name in lenders) <= room
+    stay = {name for name in lenders if fits and stocks[name].overdrawn}
+    rest = room - sum(stocks[name].lends for name in stay)
+    level = level_of(rest, [(0, stocks[one].most, max(1, ledger.bound[one])) for one in lenders if one not in stay])
     beyond: Counter[str] = Counter()
     for name in lenders:
+        if name in stay:
+            continue
         part = int(level * max(1, ledger.bound[name])) // MIB * MIB
         beyond[ledger.area(name)] += max(0, stocks[name].anew - part)
         stocks[name] = stocks[name].within(part)

@@ -39,7 +39,8 @@ Key = tuple[str, str]  # UID of an object, and what is done to it
 class Begun:
     """A write that may have no answer yet."""
 
-    pool: str
+    group: str
+    """What it belongs to: its pool, where nothing else is said."""
     wish: object
     answer: asyncio.Future[Any]
 
@@ -113,20 +114,22 @@ class Outcome:
         write: Callable[[], Awaitable[T]],
         *,
         anyway: bool = False,
+        group: str = "",
     ) -> T | None:
         """Writes; None if the API server refuses, did so lately, or has not answered yet.
 
-        That it cannot be asked at all is raised. `anyway`: also while others of the pool hang.
+        That it cannot be asked at all is raised. `anyway`: also while others of the pool hang. `group`: with what it
+        waits for others that hang, if not with all that is written of the pool.
         """
         key, last = (uid, what), self._last(uid, what, wish)
         begun = self.hanging.get(key)
         if begun is not None and begun.answer.done() and begun.wish != wish:
             begun = None
         if begun is None:
-            if waiting := self._waiting(pool, last, anyway=anyway):
+            if waiting := self._waiting(pool, last, group, anyway=anyway):
                 self._note(pool, waiting)
                 return None
-            begun = await self._begin(pool, wish, write, is_short=last.hung)
+            begun = await self._begin(group or pool, wish, write, is_short=last.hung)
         if not begun.answer.done():
             self.hanging[key] = begun
             self._note(pool, replace(self._later(last, f"no answer yet: {HANGS}"), hung=True))
@@ -150,28 +153,28 @@ class Outcome:
         before = self._before.get((uid, what))
         return before if before and before.wish == wish else Refusal(uid, what, "", wish, tries=0, due=0.0)
 
-    def _waiting(self, pool: str, last: Refusal, *, anyway: bool) -> Refusal | None:
+    def _waiting(self, pool: str, last: Refusal, group: str, *, anyway: bool) -> Refusal | None:
         """What there is to say of a write that is not tried now; None if it is."""
         if last.due > self._clock():
             return last
-        others = self._in_the_way(pool, anyway=anyway)
+        others = self._in_the_way(pool, group, anyway=anyway)
         return self._later(last, f"not tried while {others} have no answer: {HANGS}") if others else None
 
-    def _in_the_way(self, pool: str, *, anyway: bool) -> str:
-        """What hangs so that nothing more of a pool is tried now; empty if nothing does."""
-        hanging = [one.pool for one in self.hanging.values() if not one.answer.done()]
-        if len(hanging) >= HANGING_IN_ALL:
+    def _in_the_way(self, pool: str, group: str, *, anyway: bool) -> str:
+        """What hangs so that nothing more of a pool, or of a group, is tried now; empty if nothing does."""
+        hanging = [one.group for one in self.hanging.values() if not one.answer.done()]
+        if len(hanging) >= HANGING_IN_ALL and not group:
             return f"{len(hanging)} others of namespace {self._namespace}"
-        number = 0 if anyway else hanging.count(pool)
+        number = 0 if anyway else hanging.count(group or pool)
         return f"{number} others of pool {pool}" if number >= HANGING_AT_MOST else ""
 
     def _later(self, last: Refusal, why: str) -> Refusal:
         """The same with more time; what the API server has said of it is better than `why`."""
         return replace(last, why=last.why if last.tries else why, due=self._clock() + self._patience)
 
-    async def _begin(self, pool: str, wish: object, write: Callable[[], Awaitable[T]], *, is_short: bool) -> Begun:
+    async def _begin(self, group: str, wish: object, write: Callable[[], Awaitable[T]], *, is_short: bool) -> Begun:
         """Writes, and waits for the answer, but not for long where the last one, or many now, had none."""
-        begun = Begun(pool, wish, asyncio.ensure_future(write()))
+        begun = Begun(group, wish, asyncio.ensure_future(write()))
         begun.answer.add_done_callback(_seen)
         is_short = is_short or len(self.hanging) > HANGING_AT_MOST
         patience = min(SHORT_PATIENCE_SECONDS, self._patience) if is_short else self._patience
