@@ -151,7 +151,7 @@ static bool tide_batch_end(struct tide_log *log, unsigned int count)
 }
 
 /* Returns whether the disk took all. */
-static bool tide_pass_through(struct tide_log *log)
+static bool tide_pass_once(struct tide_log *log)
 {
 	unsigned int count;
 	bool taken = true;
@@ -162,6 +162,17 @@ static bool tide_pass_through(struct tide_log *log)
 		taken &= tide_batch_end(log, count);
 	}
 	return taken;
+}
+
+/*
+ * What is beside a bad sector gets to the disk in the same pass: there may be no other
+ * one. Returns whether the disk took all.
+ */
+static bool tide_pass_through(struct tide_log *log)
+{
+	bool one_by_one = READ_ONCE(log->failed);
+
+	return tide_pass_once(log) || (!one_by_one && tide_pass_once(log));
 }
 
 static void tide_pass_begin(struct tide_log *log)

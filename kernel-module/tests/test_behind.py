@@ -158,6 +158,31 @@ def _written_behind(fast: Device, write: str) -> bool:
 
 
 @breaking()
+def test_bad_sector(connected: tuple[Pair, bool]) -> None:
+    """A device that is suspended and removed loses the block that the disk refuses, and none beside it."""
+    pair, _ = connected
+    borrower = pair.borrower
+    sectors = int(_below(pair).split()[1])
+    bad = 100  # a block
+    begin, end = bad * 8, bad * 8 + 8
+    table = f"0 {begin} linear {DISK} 0\n{begin} 8 error\n{end} {sectors - end} linear {DISK} {end}"  # in sectors
+    with Device(pair, BELOW, lender=NOBODY, policy="behind") as fast:
+        fast.exchange("below", table)
+        _random(pair, 1024)
+        borrower.sh(f"dd if=/tmp/data of={PATH} bs=64k oflag=direct; {dmsetup(f'suspend {NAME}')}")
+    assert _lost(pair) == 1
+    differ = f"dd if={DISK} bs=64k count=16 iflag=direct 2> /dev/null | cmp -l - /tmp/data"
+    assert borrower.sh(f"{differ} | awk '{{ print int(($1 - 1) / 4096) }}' | sort -u") == str(bad)
+    borrower.sh(dmsetup("remove below"))
+
+
+def _lost(pair: Pair) -> int:
+    """How many blocks the last log that was lost had."""
+    lines = [line for line in pair.borrower.log().splitlines() if " blocks that were written are lost" in line]
+    return int(lines[-1].partition(" blocks ")[0].split()[-1])
+
+
+@breaking()
 def test_mixture_on_a_disk_that_fails_at_times(connected: tuple[Pair, bool]) -> None:
     """Errors reach who writes; nothing that was acknowledged is lost, and nothing is older than that."""
     pair, _ = connected
