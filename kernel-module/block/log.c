@@ -186,10 +186,14 @@ void tide_log_give(struct tide_log *log, struct list_head *taken)
 		tide_log_free(log, logged);
 }
 
-/* The disk is at an older one, or will never get it. */
+/*
+ * The disk is at an older one, or will never get it: then who waits for a pass that has
+ * the older one waits for this.
+ */
 static void tide_log_replace(struct tide_log *log, struct tide_logged *old,
 			     struct tide_logged *logged)
 {
+	logged->pass = old->pass;
 	rb_replace_node(&old->node, &logged->node, &log->blocks);
 	old->live = false;
 	if (!list_empty(&old->list))
@@ -203,6 +207,7 @@ static void tide_log_insert_one(struct tide_log *log, struct tide_logged *logged
 	struct rb_node **link = &log->blocks.rb_node, *parent = NULL;
 
 	logged->live = true;
+	logged->pass = log->begun;
 	tide_log_count_dirty(log, 1);
 	while (*link) {
 		struct tide_logged *other = rb_entry(*link, struct tide_logged, node);

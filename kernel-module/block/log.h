@@ -26,6 +26,8 @@ struct tide_device;
  * @list: the free ones, those of a write-out, or none
  * @page: what was written last while @live
  * @index: block
+ * @pass: a later pass has it: the last that had begun when it, or what it took the place
+ *	of, was written
  * @live: it was written last; else a newer one took its place, and the disk is at this
  *
  * Nothing is written into @page from when it is live until it is free again.
@@ -35,6 +37,7 @@ struct tide_logged {
 	struct list_head list;
 	struct page *page;
 	u64 index;
+	u64 pass;
 	bool live;
 };
 

@@ -40,14 +40,36 @@ static unsigned int tide_writeout_most(const struct tide_log *log)
 	return log->failed ? 1 : TIDE_WRITEOUT_BLOCKS;
 }
 
-/* Takes neighbours from a block on; object locked. Returns false if there are none. */
-static bool tide_writeout_fill(struct tide_log *log, struct tide_writeout *out, u64 *next)
+/* What was written since it began is for the next one, lest it never end. */
+static bool tide_pass_has(const struct tide_log *log, const struct tide_logged *logged)
+{
+	return logged->pass < log->begun;
+}
+
+/* Past some of what the pass does not have; few, for the object is locked. */
+static struct tide_logged *tide_writeout_skip(struct tide_log *log, u64 *next)
 {
 	struct tide_logged *logged = tide_log_from(log, *next);
+	unsigned int left = TIDE_WRITEOUT_BLOCKS;
+
+	while (left-- && logged && !tide_pass_has(log, logged)) {
+		*next = logged->index + 1;
+		logged = tide_log_next(logged);
+	}
+	return logged;
+}
+
+/*
+ * Takes neighbours from a block on, or none yet if there is much to skip; object locked.
+ * Returns false if there are none.
+ */
+static bool tide_writeout_fill(struct tide_log *log, struct tide_writeout *out, u64 *next)
+{
+	struct tide_logged *logged = tide_writeout_skip(log, next);
 	unsigned int left = tide_writeout_most(log);
 
-	if (!logged)
-		return false;
+	if (!logged || !tide_pass_has(log, logged))
+		return logged;
 	out->first = logged->index;
 	do {
 		out->last = logged->index;
@@ -55,7 +77,8 @@ static bool tide_writeout_fill(struct tide_log *log, struct tide_writeout *out, 
 		__bio_add_page(&out->bio, logged->page, PAGE_SIZE, 0);
 		tide_log_count_dirty(log, -1);
 		logged = tide_log_next(logged);
-	} while (--left && logged && logged->index == out->last + 1);
+	} while (--left && logged && logged->index == out->last + 1 &&
+		 tide_pass_has(log, logged));
 	out->bio.bi_iter.bi_sector = out->first << TIDE_BLOCK_SHIFT;
 	*next = out->last + 1;
 	return true;
@@ -70,9 +93,11 @@ static bool tide_writeout_begin(struct tide_log *log, struct tide_writeout *out,
 	bio_init(&out->bio, device->disk->bdev, out->vec, TIDE_WRITEOUT_BLOCKS, REQ_OP_WRITE);
 	out->bio.bi_end_io = tide_writeout_ended;
 	out->bio.bi_private = log;
-	tide_object_lock(device->object, flags);
-	filled = tide_writeout_fill(log, out, next);
-	tide_object_unlock(device->object, flags);
+	do {
+		tide_object_lock(device->object, flags);
+		filled = tide_writeout_fill(log, out, next);
+		tide_object_unlock(device->object, flags);
+	} while (filled && list_empty(&out->blocks));
 	if (!filled)
 		bio_uninit(&out->bio);
 	return filled;

@@ -241,6 +241,19 @@ def test_removed_by_force(connected: tuple[Pair, bool]) -> None:
     fast.dmsetup(f"remove {NAME} 2> /dev/null || :")
 
 
+def test_flush_has_an_end(kernel: str) -> None:
+    """It waits for a log or two at most while somebody writes ahead of it, as fast as the log takes it."""
+    slow = Disk("512M", None, iops=16)
+    with (pair := Pair(kernel, disk=slow, modules=MODULES)) as (borrower, _):
+        with Device(pair, lender=NOBODY, policy="behind") as fast:
+            stream = f"dd if=/dev/zero of={PATH} bs=64k oflag=direct 2> /dev/null"
+            status = dmsetup(f"status {NAME}")
+            lines = borrower.sh(f"{stream} & sleep 1; {status}; {FLUSH} 2> /dev/null; {status}; kill $!").splitlines()
+            before, after = (fast.figures(line)["log_written"] for line in lines)
+            assert 0 < after - before <= 4 * 4096, "logs of 16 MiB: the pass that ran, that of the flush, some around"
+        borrower.assert_clean()
+
+
 def _wire(pair: Pair) -> Iterator[Callable[[], None]]:
     """It is slow, fast, cut and whole."""
     for what, value in (("delay", 0.3), ("delay", 0.0), ("cut", True), ("cut", False)):

@@ -67,5 +67,10 @@ class Device:
 
     def status(self) -> dict[str, int]:
         """What it counts."""
-        words = self.dmsetup(f"status {NAME}").split()[3:]
+        return self.figures(self.dmsetup(f"status {NAME}"))
+
+    @staticmethod
+    def figures(status: str) -> dict[str, int]:
+        """What a line of `dmsetup status` counts."""
+        words = status.split()[3:]
         return {name: int(value) for name, value in zip(words[::2], words[1::2], strict=True)}
