@@ -9,6 +9,7 @@
 #include <linux/bio.h>
 #include <linux/blk_types.h>
 #include <linux/device-mapper.h>
+#include <linux/err.h>
 #include <linux/highmem.h>
 
 #include "base/broken.h"
@@ -207,14 +208,14 @@ int tide_behind_flush(struct tide_device *device)
  * @mib: how large its log is
  *
  * Context: process.
- * Return: 0, or -ENOMEM.
+ * Return: 0, or as tide_log_create().
  */
 int tide_behind_create(struct tide_device *device, unsigned int mib)
 {
 	struct tide_log *log = tide_log_create(device, mib);
 
-	if (!log)
-		return -ENOMEM;
+	if (IS_ERR(log))
+		return PTR_ERR(log);
 	if (tide_writeout_init(log)) {
 		tide_log_destroy(log);
 		return -ENOMEM;

@@ -6,6 +6,8 @@
  *
  * What is called here has the device's object locked, but to create and to destroy.
  */
+#include <linux/atomic.h>
+#include <linux/err.h>
 #include <linux/mm.h>
 #include <linux/slab.h>
 #include <linux/vmalloc.h>
@@ -16,6 +18,17 @@
 /* ------------------------------------------------------------------ */
 /* its memory							       */
 /* ------------------------------------------------------------------ */
+
+static atomic_long_t tide_log_sum;	/* blocks that there may be in all logs */
+
+/* Room for a log's blocks, or false: all logs would have more than a quarter of memory. */
+static bool tide_log_reserve(unsigned int blocks)
+{
+	if (atomic_long_add_return(blocks, &tide_log_sum) <= totalram_pages() / 4)
+		return true;
+	atomic_long_sub(blocks, &tide_log_sum);
+	return false;
+}
 
 static bool tide_log_fill(struct tide_log *log)
 {
@@ -48,14 +61,19 @@ static void tide_log_no_writeouts(struct tide_log *log)
  * @mib: how large
  *
  * Context: process.
- * Return: the log, or NULL: there is not so much memory.
+ * Return: the log, -ENOMEM, or -EDQUOT: all logs, that of a table that is to be replaced
+ *	among them, would have more than a quarter of memory.
  */
 struct tide_log *tide_log_create(struct tide_device *device, unsigned int mib)
 {
 	struct tide_log *log = kzalloc(sizeof(*log), GFP_KERNEL);
 
 	if (!log)
-		return NULL;
+		return ERR_PTR(-ENOMEM);
+	if (!tide_log_reserve(mib << (20 - PAGE_SHIFT))) {
+		kfree(log);
+		return ERR_PTR(-EDQUOT);
+	}
 	log->device = device;
 	log->blocks = RB_ROOT;
 	INIT_LIST_HEAD(&log->free);
@@ -69,7 +87,7 @@ struct tide_log *tide_log_create(struct tide_device *device, unsigned int mib)
 		return log;
 	}
 	tide_log_destroy(log);
-	return NULL;
+	return ERR_PTR(-ENOMEM);
 }
 
 /**
@@ -87,6 +105,7 @@ void tide_log_destroy(struct tide_log *log)
 			__free_page(logged->page);
 	vfree(log->store);
 	vfree(log->writeout);
+	atomic_long_sub(log->total, &tide_log_sum);
 	kfree(log);
 }
 

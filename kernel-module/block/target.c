@@ -139,10 +139,15 @@ static char *tide_device_set_log(struct dm_target *ti, struct tide_device *devic
 {
 	if (!mib)
 		return NULL;
-	if (mib > totalram_pages() >> (20 - PAGE_SHIFT) >> 2)
-		return "LOG_MIB is more than a quarter of memory";
 	ti->flush_supported = true;	/* whatever the disk has */
-	return tide_behind_create(device, mib) ? "there is no memory for the log" : NULL;
+	switch (tide_behind_create(device, mib)) {
+	case 0:
+		return NULL;
+	case -EDQUOT:
+		return "LOG_MIB of all devices, and of tables to be replaced, is more than a quarter of memory";
+	default:
+		return "there is no memory for the log";
+	}
 }
 
 /* Returns what is wrong, or NULL. */

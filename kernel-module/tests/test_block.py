@@ -30,6 +30,7 @@ SWAPPED = f"dmsetup status {NAME}; mkswap {PATH} > /dev/null && swapon {PATH}"
 SMALL = "DEVICE is smaller than that"
 READ_ONLY = "DEVICE is read-only; so must be what lies on it"
 TAKEN = "DEVICE cannot be opened, or something else has it"
+QUARTER = "LOG_MIB of all devices, and of tables to be replaced, is more than a quarter of memory"
 LOOP = "/dev/loop0"
 ARGUMENTS = "the arguments must be: LENDER DEVICE [writethrough | behind [LOG_MIB]]"
 CHECKS = {"ext4": ("fsck.ext4", "-f", "-n"), "xfs": ("xfs_repair", "-n"), "btrfs": ("btrfs", "check")}
@@ -41,7 +42,7 @@ WRONG = {
     "tidepool - /dev/vda behind 0": "LOG_MIB must be 1 to 1024",
     "tidepool - /dev/vda behind 1025": "LOG_MIB must be 1 to 1024",
     "tidepool - /dev/vda behind much": "LOG_MIB must be 1 to 1024",
-    "tidepool - /dev/loop0 behind 1000": "LOG_MIB is more than a quarter of memory",
+    "tidepool - /dev/loop0 behind 1000": QUARTER,
     "tidepool a/b /dev/vda": "LENDER must be - (any), or the name of a folder in lenders/",
     f"tidepool {'n' * 100} /dev/vda": "LENDER must be - (any), or the name of a folder in lenders/",
     "tidepool - /dev/none": TAKEN,
