@@ -11,6 +11,7 @@
 #include <linux/device-mapper.h>
 #include <linux/err.h>
 #include <linux/highmem.h>
+#include <linux/sched/mm.h>
 
 #include "base/broken.h"
 #include "block/behind.h"
@@ -202,15 +203,7 @@ int tide_behind_flush(struct tide_device *device)
 	return tide_broken(BLOCK_LOG_FLUSH) ? 0 : tide_writeout_all(device->log);
 }
 
-/**
- * tide_behind_create() - a device is to write behind
- * @device: the device, with disk and object
- * @mib: how large its log is
- *
- * Context: process.
- * Return: 0, or as tide_log_create().
- */
-int tide_behind_create(struct tide_device *device, unsigned int mib)
+static int tide_behind_fill_in(struct tide_device *device, unsigned int mib)
 {
 	struct tide_log *log = tide_log_create(device, mib);
 
@@ -222,6 +215,23 @@ int tide_behind_create(struct tide_device *device, unsigned int mib)
 	}
 	device->log = log;
 	return 0;
+}
+
+/**
+ * tide_behind_create() - a device is to write behind
+ * @device: the device, with disk and object
+ * @mib: how large its log is
+ *
+ * Context: process. Swaps nothing to make room: what is swapped to may be suspended.
+ * Return: 0, or as tide_log_create().
+ */
+int tide_behind_create(struct tide_device *device, unsigned int mib)
+{
+	unsigned int noio = memalloc_noio_save();
+	int err = tide_behind_fill_in(device, mib);
+
+	memalloc_noio_restore(noio);
+	return err;
 }
 
 /**
