@@ -16,7 +16,6 @@
 #include "base/broken.h"
 #include "block/behind.h"
 #include "block/device.h"
-#include "block/ghost.h"
 #include "block/io.h"
 #include "block/log.h"
 #include "block/spans.h"
@@ -178,11 +177,8 @@ bool tide_behind_read(struct tide_io *io)
 	tide_behind_cut(io, sectors);
 	if (!logged)
 		return false;
-	if (io->whole) {
+	if (io->whole)
 		atomic64_add(tide_io_blocks(io), &device->log->stats.reads);
-		if (tide_ghost_is_on())
-			tide_io_ghost_read(io);
-	}
 	bio_endio(tide_io_bio(io));
 	return true;
 }
