@@ -254,6 +254,34 @@ def test_flush_has_an_end(kernel: str) -> None:
         borrower.assert_clean()
 
 
+@breaking()
+def test_ghost_mode_counts_no_read_from_the_log(connected: tuple[Pair, bool]) -> None:
+    """What is in the log is asked of no lender; what the disk has got is a read like any other."""
+    pair, _ = connected
+    borrower = pair.borrower
+    pair.disconnect()
+    pair.b.set("ghost", "NonInclusive")
+    _below(pair)
+    with Device(pair, BELOW, policy="behind") as fast:
+        fast.dmsetup("suspend below")
+        _random(pair, 8192)
+        borrower.sh(f"dd if=/tmp/data of={PATH} bs=64k oflag=direct; {_has(PATH, 8192)}")
+        assert fast.status()["log_reads"] == 2048, fast.status()
+        assert _ghost(pair, "samples") > 10
+        assert _ghost(pair, "sampled_references") == 0
+        fast.dmsetup("resume below")
+        borrower.sh(f"{FLUSH} && {_has(PATH, 8192)}")
+        assert _ghost(pair, "sampled_references") == _ghost(pair, "samples")
+    fast.dmsetup("remove below")
+    pair.b.set("ghost", "Off")
+    pair.connect(size=64 * MIB, more=PATIENT)
+
+
+def _ghost(pair: Pair, name: str) -> int:
+    """A figure of ghost mode's."""
+    return next(int(line.split()[1]) for line in pair.b.get("ghost_curve").splitlines() if line.split()[0] == name)
+
+
 def _wire(pair: Pair) -> Iterator[Callable[[], None]]:
     """It is slow, fast, cut and whole."""
     for what, value in (("delay", 0.3), ("delay", 0.0), ("cut", True), ("cut", False)):
