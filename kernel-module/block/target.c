@@ -144,7 +144,7 @@ static char *tide_device_set_log(struct dm_target *ti, struct tide_device *devic
 	case 0:
 		return NULL;
 	case -EDQUOT:
-		return "LOG_MIB of all devices, and of tables to be replaced, is more than a quarter of memory";
+		return "LOG_MIB, of all tables there are, is more than a quarter of memory";
 	default:
 		return "there is no memory for the log";
 	}

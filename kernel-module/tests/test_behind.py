@@ -248,7 +248,8 @@ def test_flush_has_an_end(kernel: str) -> None:
         with Device(pair, lender=NOBODY, policy="behind") as fast:
             stream = f"dd if=/dev/zero of={PATH} bs=64k oflag=direct 2> /dev/null"
             status = dmsetup(f"status {NAME}")
-            lines = borrower.sh(f"{stream} & sleep 1; {status}; {FLUSH} 2> /dev/null; {status}; kill $!").splitlines()
+            flush = f"{status}; {FLUSH} 2> /dev/null; {status}"
+            lines = borrower.sh(f"{stream} & sleep 1; {flush}; kill $! && wait").splitlines()
             before, after = (fast.figures(line)["log_written"] for line in lines)
             assert 0 < after - before <= 4 * 4096, "logs of 16 MiB: the pass that ran, that of the flush, some around"
         borrower.assert_clean()
