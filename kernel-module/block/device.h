@@ -4,12 +4,18 @@
 #define TIDE_DEVICE_H
 
 #include <linux/atomic.h>
+#include <linux/blk_types.h>
+#include <linux/mm.h>
 #include <linux/rbtree.h>
 #include <linux/types.h>
 
 #include "uapi/wire.h"
 
+#define TIDE_BLOCK_SHIFT	(PAGE_SHIFT - SECTOR_SHIFT)
+#define TIDE_BLOCK_SECTORS	(PAGE_SIZE >> SECTOR_SHIFT)
+
 struct dm_dev;
+struct tide_log;
 struct tide_object;
 
 /* What `dmsetup status` shows; target.c names the members. */
@@ -27,6 +33,7 @@ struct tide_device_stats {
  * @disk: below it
  * @object: what the pool knows of it: its pages are blocks of 4 KiB, by number
  * @spans: what is being read from the disk or changed there, under the object's lock
+ * @log: what the disk has yet to get, or NULL: a write is over when the disk has it
  * @lender: the only one that its blocks go to, or ""
  * @stats: what is counted
  */
@@ -34,6 +41,7 @@ struct tide_device {
 	struct dm_dev *disk;
 	struct tide_object *object;
 	struct rb_root_cached spans;
+	struct tide_log *log;
 	char lender[TIDE_NAME_MAX];
 	struct tide_device_stats stats;
 };

@@ -8,6 +8,7 @@
 #include "block/device.h"
 #include "block/io.h"
 #include "block/spans.h"
+#include "block/writeout.h"
 #include "borrower/disk_latency.h"
 
 /* Whole blocks, each in a page of its own? */
@@ -55,24 +56,50 @@ void tide_io_begin(struct tide_io *io, struct tide_device *device, struct bio *b
 }
 
 /**
- * tide_io_to_disk() - hand a bio to the disk
+ * tide_io_span() - the blocks of which a bio has a part
  * @io: of that bio
  * @changes: it is no read
- *
- * Context: process.
- * Return: as a target's map.
  */
-int tide_io_to_disk(struct tide_io *io, bool changes)
+struct tide_span tide_io_span(const struct tide_io *io, bool changes)
 {
 	u64 end = io->iter.bi_sector + (io->iter.bi_size >> SECTOR_SHIFT);
-	enum tide_size size = tide_size(tide_io_blocks(io));
 
-	io->span = (struct tide_span) {
+	return (struct tide_span) {
 		.first = tide_io_first(io),
 		.last = (end - 1) >> TIDE_BLOCK_SHIFT,
 		.changes = changes,
 	};
-	tide_span_enter(io->device, &io->span);
+}
+
+/* What the log has of blocks that change gets to the disk before. */
+static int tide_io_enter(struct tide_io *io)
+{
+	struct tide_span *span = &io->span;
+	int err = 0;
+
+	if (!span->changes)
+		tide_span_enter(io->device, span);
+	else
+		while (!err && !tide_span_enter_past_log(io->device, span))
+			err = tide_writeout_blocks(io->device->log, span->first, span->last);
+	return err;
+}
+
+/**
+ * tide_io_to_disk() - hand a bio to the disk
+ * @io: of that bio
+ * @changes: it is no read
+ *
+ * Context: process; a change waits for what the log has of its blocks.
+ * Return: as a target's map.
+ */
+int tide_io_to_disk(struct tide_io *io, bool changes)
+{
+	enum tide_size size = tide_size(tide_io_blocks(io));
+
+	io->span = tide_io_span(io, changes);
+	if (tide_io_enter(io))
+		return DM_MAPIO_KILL;
 	io->at_disk = true;
 	io->sampled = !changes && tide_disk_wanted(size);
 	if (io->sampled)

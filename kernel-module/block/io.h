@@ -10,13 +10,10 @@
 #include <linux/types.h>
 
 #include "base/broken.h"
+#include "block/device.h"
 #include "block/spans.h"
 #include "borrower/fetch.h"
 
-struct tide_device;
-
-#define TIDE_BLOCK_SHIFT	(PAGE_SHIFT - SECTOR_SHIFT)
-#define TIDE_BLOCK_SECTORS	(PAGE_SIZE >> SECTOR_SHIFT)
 #define TIDE_READ_BLOCKS	32	/* that are asked for in one */
 #define TIDE_BIO_BLOCKS		64	/* of a bio: they are copied in one go when it ends */
 
@@ -24,7 +21,7 @@ struct tide_device;
  * struct tide_io - what is remembered of a bio
  * @device: that it is for
  * @iter: its data, from before the disk had it
- * @span: its blocks, while the disk has it
+ * @span: its blocks, while the disk has it or the log is given them
  * @at_disk: they are among the device's
  * @whole: it is of whole blocks in whole pages
  * @lost: not all of it has come from the pool
@@ -83,6 +80,7 @@ static inline bool tide_page_is_read_alone(struct page *page)
 }
 
 void tide_io_begin(struct tide_io *io, struct tide_device *device, struct bio *bio);
+struct tide_span tide_io_span(const struct tide_io *io, bool changes);
 int tide_io_to_disk(struct tide_io *io, bool changes);
 
 #endif /* TIDE_IO_H */

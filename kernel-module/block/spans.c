@@ -5,11 +5,15 @@
  * what was read or written while something else changed it is not what the pool may
  * have. Whoever changes blocks enters them before he drops their entries, and what
  * was put then is dropped with them.
+ *
+ * A block is in the device's log, or is changed past it, never both: the disk would have
+ * two versions at a time. What is written into the log is entered until it is put.
  */
 #include <linux/interval_tree_generic.h>
 
 #include "base/broken.h"
 #include "block/device.h"
+#include "block/log.h"
 #include "block/spans.h"
 #include "borrower/object.h"
 
@@ -26,8 +30,28 @@ static void tide_span_meet(struct tide_span *span, const struct tide_span *other
 		WRITE_ONCE(span->mixed, true);
 }
 
+/* Has the disk yet to get some of them? Object locked. */
+static bool tide_span_is_logged(const struct tide_device *device, const struct tide_span *span)
+{
+	return device->log && tide_log_has(device->log, span->first, span->last);
+}
+
+/* What the disk has yet to get is not read from there: who does came too early. Object locked. */
+static void tide_span_enter_locked(struct tide_device *device, struct tide_span *span)
+{
+	struct tide_span *other;
+
+	span->mixed = !span->changes && tide_span_is_logged(device, span);
+	for (other = tide_span_tree_iter_first(&device->spans, span->first, span->last); other;
+	     other = tide_span_tree_iter_next(other, span->first, span->last)) {
+		tide_span_meet(span, other);
+		tide_span_meet(other, span);
+	}
+	tide_span_tree_insert(span, &device->spans);
+}
+
 /**
- * tide_span_enter() - blocks are about to be read from the disk or changed there
+ * tide_span_enter() - blocks are about to be read from the disk, or may have changed there
  * @device: whose
  * @span: filled in
  *
@@ -35,18 +59,72 @@ static void tide_span_meet(struct tide_span *span, const struct tide_span *other
  */
 void tide_span_enter(struct tide_device *device, struct tide_span *span)
 {
-	struct tide_span *other;
 	unsigned long flags;
 
-	span->mixed = false;
 	tide_object_lock(device->object, flags);
-	for (other = tide_span_tree_iter_first(&device->spans, span->first, span->last); other;
-	     other = tide_span_tree_iter_next(other, span->first, span->last)) {
-		tide_span_meet(span, other);
-		tide_span_meet(other, span);
-	}
-	tide_span_tree_insert(span, &device->spans);
+	tide_span_enter_locked(device, span);
 	tide_object_unlock(device->object, flags);
+}
+
+/**
+ * tide_span_enter_past_log() - blocks are about to be changed on the disk
+ * @device: whose
+ * @span: filled in
+ *
+ * Context: any.
+ * Return: false when it is not entered: some of the blocks are in the log.
+ */
+bool tide_span_enter_past_log(struct tide_device *device, struct tide_span *span)
+{
+	unsigned long flags;
+	bool lacks;
+
+	tide_object_lock(device->object, flags);
+	lacks = tide_broken(BLOCK_LOG_ORDER) || !tide_span_is_logged(device, span);
+	if (lacks)
+		tide_span_enter_locked(device, span);
+	tide_object_unlock(device->object, flags);
+	return lacks;
+}
+
+/* Does another one change some of them? Object locked. */
+static bool tide_span_is_changed(struct tide_device *device, const struct tide_span *span)
+{
+	struct tide_span *other;
+
+	for (other = tide_span_tree_iter_first(&device->spans, span->first, span->last); other;
+	     other = tide_span_tree_iter_next(other, span->first, span->last))
+		if (other->changes)
+			return true;
+	return false;
+}
+
+/**
+ * tide_span_enter_log() - blocks are written into the log
+ * @device: whose
+ * @span: filled in
+ * @taken: the blocks, with what is in them; empty afterwards
+ *
+ * Context: any.
+ * Return: false when they are neither entered nor written: the log takes none now, or
+ *	the disk may be at other versions of them.
+ */
+bool tide_span_enter_log(struct tide_device *device, struct tide_span *span,
+			 struct list_head *taken)
+{
+	unsigned long flags;
+	bool logged;
+
+	tide_object_lock(device->object, flags);
+	logged = tide_log_takes(device->log) && !tide_span_is_changed(device, span);
+	if (logged) {
+		tide_span_enter_locked(device, span);
+		tide_log_insert(device->log, taken);
+	} else {
+		tide_log_give(device->log, taken);
+	}
+	tide_object_unlock(device->object, flags);
+	return logged;
 }
 
 /**

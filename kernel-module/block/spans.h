@@ -3,13 +3,14 @@
 #ifndef TIDE_SPANS_H
 #define TIDE_SPANS_H
 
+#include <linux/list.h>
 #include <linux/rbtree.h>
 #include <linux/types.h>
 
 struct tide_device;
 
 /**
- * struct tide_span - the blocks of one bio that the disk has
+ * struct tide_span - the blocks of one bio that the disk has, or the log is given
  * @node: among the device's, by @first
  * @first: block
  * @last: block, inclusive
@@ -25,6 +26,9 @@ struct tide_span {
 };
 
 void tide_span_enter(struct tide_device *device, struct tide_span *span);
+bool tide_span_enter_past_log(struct tide_device *device, struct tide_span *span);
+bool tide_span_enter_log(struct tide_device *device, struct tide_span *span,
+			 struct list_head *taken);
 void tide_span_leave(struct tide_device *device, struct tide_span *span);
 
 #endif /* TIDE_SPANS_H */

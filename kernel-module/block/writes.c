@@ -35,20 +35,32 @@ static bool tide_change_missed(struct tide_io *io)
 }
 
 /**
- * tide_io_write() - begin to change blocks: write, discard or zero them
- * @io: of a bio that does
+ * tide_io_changes() - what the pool has of a bio's blocks is what they were
+ * @io: of a bio that changes them; its span is entered
  *
  * Context: process; does not wait.
+ */
+void tide_io_changes(struct tide_io *io)
+{
+	if (!tide_change_missed(io))
+		tide_object_drop(io->device->object, io->span.first, io->span.last);
+	if (tide_ghost_is_on())
+		tide_io_ghost_changed(io);
+}
+
+/**
+ * tide_io_write() - begin to change blocks on the disk: write, discard or zero them
+ * @io: of a bio that does
+ *
+ * Context: process; does not wait, but for what the log has of the blocks.
  * Return: as a target's map.
  */
 int tide_io_write(struct tide_io *io)
 {
 	int ret = tide_io_to_disk(io, true);
 
-	if (!tide_change_missed(io))
-		tide_object_drop(io->device->object, io->span.first, io->span.last);
-	if (tide_ghost_is_on())
-		tide_io_ghost_changed(io);
+	if (ret == DM_MAPIO_REMAPPED)
+		tide_io_changes(io);
 	return ret;
 }
 
@@ -92,7 +104,7 @@ static struct tide_lender *tide_io_taker(const struct tide_io *io)
 }
 
 /**
- * tide_io_put() - the disk has what is in the bio's pages
+ * tide_io_put() - the disk, or the log, has what is in the bio's pages
  * @io: of whole blocks; its span has not been left
  *
  * Context: any; allocates nothing and does not wait.

@@ -6,6 +6,7 @@
 struct tide_device;
 struct tide_io;
 
+void tide_io_changes(struct tide_io *io);
 int tide_io_write(struct tide_io *io);
 void tide_io_put(struct tide_io *io);
 void tide_device_forget(struct tide_device *device);

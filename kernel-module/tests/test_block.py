@@ -30,12 +30,19 @@ SWAPPED = f"dmsetup status {NAME}; mkswap {PATH} > /dev/null && swapon {PATH}"
 SMALL = "DEVICE is smaller than that"
 READ_ONLY = "DEVICE is read-only; so must be what lies on it"
 TAKEN = "DEVICE cannot be opened, or something else has it"
+QUARTER = "LOG_MIB, of all tables there are, is more than a quarter of memory"
 LOOP = "/dev/loop0"
+ARGUMENTS = "the arguments must be: LENDER DEVICE [writethrough | behind [LOG_MIB]]"
 CHECKS = {"ext4": ("fsck.ext4", "-f", "-n"), "xfs": ("xfs_repair", "-n"), "btrfs": ("btrfs", "check")}
 WRONG = {
-    "tidepool": "the arguments must be: LENDER DEVICE [writethrough]",
-    "tidepool - /dev/vda behind": "the arguments must be: LENDER DEVICE [writethrough]",
-    "tidepool - /dev/vda writethrough more": "the arguments must be: LENDER DEVICE [writethrough]",
+    "tidepool": ARGUMENTS,
+    "tidepool - /dev/vda later": ARGUMENTS,
+    "tidepool - /dev/vda writethrough more": ARGUMENTS,
+    "tidepool - /dev/vda behind 1 more": ARGUMENTS,
+    "tidepool - /dev/vda behind 0": "LOG_MIB must be 1 to 1024",
+    "tidepool - /dev/vda behind 1025": "LOG_MIB must be 1 to 1024",
+    "tidepool - /dev/vda behind much": "LOG_MIB must be 1 to 1024",
+    "tidepool - /dev/loop0 behind 1000": QUARTER,
     "tidepool a/b /dev/vda": "LENDER must be - (any), or the name of a folder in lenders/",
     f"tidepool {'n' * 100} /dev/vda": "LENDER must be - (any), or the name of a folder in lenders/",
     "tidepool - /dev/none": TAKEN,
@@ -202,7 +209,7 @@ def test_one_lender(connected: tuple[Pair, bool]) -> None:
 def test_refuses(connected: tuple[Pair, bool]) -> None:
     """What cannot be is refused, and the log says why; the module stays while a device needs it."""
     pair, _ = connected
-    with Device(pair):
+    with _loop(pair), Device(pair):
         for table, why in WRONG.items():
             assert pair.borrower.run(f'dmsetup create wrong --table "0 100 {table}"').code != 0
             assert f"tidepool: {why}" in pair.borrower.sh("dmesg | grep 'device-mapper: table' | tail -n 1")

@@ -21,7 +21,7 @@ def dmsetup(arguments: str) -> str:
 class Device:
     """`with Device(pair):` there is /dev/mapper/fast over `disk`; both guests have the modules of MODULES.
 
-    It has all of the disk's sectors if not told how many, and the module's own policy if not told which.
+    It has all of the disk's sectors if not told how many. `policy` is as in its table, the module's own if not told.
     """
 
     def __init__(self, pair: Pair, disk: str = DISK, *, lender: str = "-", sectors: int = 0, policy: str = "") -> None:
@@ -72,5 +72,10 @@ class Device:
 
     def status(self) -> dict[str, int]:
         """What it counts."""
-        words = self.dmsetup(f"status {NAME}").split()[3:]
+        return self.figures(self.dmsetup(f"status {NAME}"))
+
+    @staticmethod
+    def figures(status: str) -> dict[str, int]:
+        """What a line of `dmsetup status` counts."""
+        words = status.split()[3:]
         return {name: int(value) for name, value in zip(words[::2], words[1::2], strict=True)}

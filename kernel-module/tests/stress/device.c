@@ -277,6 +277,7 @@ int mode_device(const char *path)
 	seconds = now() - seconds;
 	operations = reads + writes - filled;
 	may_fail = false;
+	sync_file(dev.fd);
 	each(buffer, compare);
 	each(buffer, verify);
 	printf("{\"mode\": \"device\", \"reads\": %lu, \"writes\": %lu, \"operations\": %lu, \"seconds\": %.3f, ",
@@ -313,6 +314,7 @@ int mode_overlap(const char *path)
 		uring_add(ring, true, dev.fd, pages + 4, 4 * PAGE, (block + 1) * PAGE);
 		if (!uring_run(ring, 2))
 			io_failed("write");
+		sync_file(dev.fd);
 		compare((char *)(pages + 8), block * BLOCK_SECTORS, 5 * BLOCK_SECTORS);
 	}
 	printf("{\"mode\": \"overlap\", \"wrong_pages\": %lu, \"errors\": %lu}\n", wrong_pages(), io_errors());

@@ -1,0 +1,341 @@
+"""A block device that writes behind, for swap: what is in its log is read from there, and the disk gets all of it."""
+
+from __future__ import annotations
+
+import functools
+import time
+from collections.abc import Callable, Iterator
+
+import pytest
+
+from bed.device import DISK, MODULES, NAME, PATH, Device, dmsetup
+from bed.guest import Disk
+from bed.pair import DEADLINE_US, ETHERNET, IN_TIME_US, PATIENT, Pair
+from bed.pair import NAME as PAIRING
+from bed.tidepool import MIB, wait_until
+from bed.workload import end_stress, start_stress, stress, wrong_pages
+
+RAW = Disk("128M", None)
+BELOW = "/dev/mapper/below"
+NOBODY = "nobody"  # no lender is called that: what is read comes from the log or the disk
+IO_ERRORS = "I/O error|Buffer I/O|device-mapper"
+ROUNDS = 8  # what is not written out for a reason may be after half a second
+FLUSH = f"dd if=/dev/null of={PATH} conv=fsync,notrunc"
+SWAPPED = f"mkswap {PATH} > /dev/null && swapon {PATH}"
+
+
+@pytest.fixture(scope="module")
+def guests(kernel: str) -> Iterator[Pair]:
+    """Two guests whose modules can be broken, and are not loaded."""
+    with (pair := Pair(kernel, disk=RAW, broken="BLOCK_LOG_READ", modules=MODULES)):
+        yield pair
+
+
+@pytest.fixture
+def connected(guests: Pair, request: pytest.FixtureRequest) -> Iterator[tuple[Pair, bool]]:
+    """A pair with a lender connected, and whether its module does what it should."""
+    guests.b.broken = request.param
+    guests.connect(size=64 * MIB, more=PATIENT)
+    yield guests, not request.param
+    guests.assert_clean(IO_ERRORS)
+    guests.borrower.sh("rmmod tidepool_block")
+    guests.disconnect()
+    guests.b.unload()
+
+
+def breaking(*names: str) -> pytest.MarkDecorator:
+    """With the module as it should be, and with one mechanism broken at a time."""
+    return pytest.mark.parametrize("connected", ["", *names], ids=["proper", *names], indirect=True)
+
+
+def _random(pair: Pair, kib: int) -> None:
+    """/tmp/data has so many KiB at random."""
+    pair.borrower.sh(f"dd if=/dev/urandom of=/tmp/data bs=1k count={kib}")
+
+
+def _has(path: str, kib: int) -> str:
+    """A command that says whether a device has what is in /tmp/data, past the page cache."""
+    return f"dd if={path} bs=64k count={kib // 64} iflag=direct 2> /dev/null | cmp - /tmp/data > /dev/null"
+
+
+def _below(pair: Pair) -> str:
+    """A mapping of the disk, at first as it is: its table."""
+    table = f"0 {pair.borrower.sh(f'blockdev --getsz {DISK}')} linear {DISK} 0"
+    pair.borrower.sh(dmsetup(f'create below --table "{table}"'))
+    return table
+
+
+@breaking("BLOCK_LOG_READ", "BLOCK_LOG_ORDER")
+def test_mixture(connected: tuple[Pair, bool]) -> None:
+    """All sizes, whole blocks and parts, more than the log has room for: log, lender and disk give nothing stale."""
+    pair, proper = connected
+    with Device(pair, policy="behind 1") as fast:
+        assert fast.dmsetup(f"table {NAME}").endswith(" behind 1")
+        wrong = wrong_pages(pair.borrower, f"device {PATH} beside={DISK} mib=8 seconds=5 first=1")
+        assert (wrong == 0) == proper
+        figures = fast.status()
+        seen = ("hits", "misses", "partial", "puts", "log_written")
+        assert min(figures[name] for name in seen) > 10, figures
+
+
+@breaking()
+def test_mixture_without_a_lender(connected: tuple[Pair, bool]) -> None:
+    """All comes from log and disk, and the log has room for all; of two writes at a time one is last for everybody."""
+    pair, _ = connected
+    with Device(pair, lender=NOBODY, policy="behind") as fast:
+        stress(pair.borrower, f"device {PATH} beside={DISK} mib=8 seconds=4")
+        stress(pair.borrower, f"overlap {PATH} beside={DISK}")
+        assert fast.status()["log_reads"] > 0, fast.status()
+
+
+@breaking("BLOCK_LOG_FLUSH")
+def test_flushed(connected: tuple[Pair, bool]) -> None:
+    """A flush, as that of mkswap, is over when the disk has what was written before it."""
+    pair, proper = connected
+    write = f"dd if=/tmp/data of={PATH} bs=64k conv=fsync oflag=direct 2> /dev/null"
+    for cache in ("write through", "write back"):  # the disk's: one needs no flushes
+        pair.borrower.write("/sys/block/vda/queue/write_cache", cache)
+        with Device(pair, policy="behind"):
+            on_disk = []
+            for _ in range(ROUNDS):
+                _random(pair, 64)
+                on_disk.append(pair.borrower.run(f"{write}; {_has(DISK, 64)}").code == 0)
+            assert all(on_disk) == proper
+
+
+@breaking("BLOCK_LOG_SUSPEND")
+def test_suspended(connected: tuple[Pair, bool]) -> None:
+    """A device that is suspended, given another table or removed has all on the disk, and writes nothing more there."""
+    pair, proper = connected
+    table = f"0 {pair.borrower.sh(f'blockdev --getsz {DISK}')} tidepool - {DISK} behind 2"
+    load = dmsetup(f'load {NAME} --table "{table}"')
+    write = f"dd if=/tmp/data of={PATH} bs=64k oflag=direct 2> /dev/null"
+    on_disk = []
+    for _ in range(ROUNDS):
+        with Device(pair, policy="behind"):
+            for also in (":", load):
+                _random(pair, 64)
+                stop = dmsetup(f"suspend {NAME}")
+                on_disk.append(pair.borrower.run(f"{write}; {stop}; {_has(DISK, 64)}").code == 0)
+                pair.borrower.sh(f"{also}; {dmsetup(f'resume {NAME}')}")
+            _random(pair, 64)
+            remove = dmsetup(f"remove {NAME}")
+            on_disk.append(pair.borrower.run(f"{write}; {remove}; {_has(DISK, 64)}").code == 0)
+            pair.borrower.sh(dmsetup(f'create {NAME} --table "{table}"'))
+    assert all(on_disk) == proper
+
+
+@breaking("BLOCK_LOG_ERROR")
+def test_disk_fails(connected: tuple[Pair, bool]) -> None:
+    """What the disk refuses stays in the log, is read from there, and gets to the disk when that takes it again."""
+    pair, proper = connected
+    borrower = pair.borrower
+    sound = _below(pair)
+    write = f"dd if=/tmp/data of={PATH} bs=64k count=%d seek=%d oflag=direct conv=notrunc 2> /dev/null"
+    with Device(pair, BELOW, lender=NOBODY, policy="behind") as fast:
+        _random(pair, 1024)
+        fast.exchange("below", f"0 {sound.split()[1]} error")
+        borrower.sh(write % (16, 0))
+        wait_until("the disk has refused it", lambda: fast.status()["log_errors"] > 0)
+        assert (borrower.run(_has(PATH, 1024)).code == 0) == proper
+        if proper:
+            for more in (write % (1, 100), write % (1, 0), FLUSH):
+                assert borrower.run(more).code != 0, "written through, older blocks first: the disk refuses it"
+            fast.dmsetup(f"suspend {NAME}; dmsetup resume {NAME}")
+            assert fast.status()["log_pages"] == 256, fast.status()
+            borrower.sh(_has(PATH, 1024))
+        fast.exchange("below", sound)
+        wait_until("the disk has taken it", lambda: fast.status()["log_pages"] == 0)
+        assert (borrower.run(_has(BELOW, 1024)).code == 0) == proper
+        wait_until("it writes behind again", lambda: _written_behind(fast, write % (1, 0)))
+    fast.dmsetup("remove below")
+
+
+def _written_behind(fast: Device, write: str) -> bool:
+    before = fast.status()["log_written"]
+    fast.pair.borrower.sh(f"{write}; {FLUSH}")
+    return fast.status()["log_written"] > before
+
+
+@breaking()
+def test_bad_sector(connected: tuple[Pair, bool]) -> None:
+    """A device that is suspended and removed loses the block that the disk refuses, and none beside it."""
+    pair, _ = connected
+    borrower = pair.borrower
+    sectors = int(_below(pair).split()[1])
+    bad = 100  # a block
+    begin, end = bad * 8, bad * 8 + 8
+    table = f"0 {begin} linear {DISK} 0\n{begin} 8 error\n{end} {sectors - end} linear {DISK} {end}"  # in sectors
+    with Device(pair, BELOW, lender=NOBODY, policy="behind") as fast:
+        fast.exchange("below", table)
+        _random(pair, 1024)
+        borrower.sh(f"dd if=/tmp/data of={PATH} bs=64k oflag=direct; {dmsetup(f'suspend {NAME}')}")
+    assert _lost(pair) == 1
+    differ = f"dd if={DISK} bs=64k count=16 iflag=direct 2> /dev/null | cmp -l - /tmp/data"
+    assert borrower.sh(f"{differ} | awk '{{ print int(($1 - 1) / 4096) }}' | sort -u") == str(bad)
+    borrower.sh(dmsetup("remove below"))
+
+
+def _lost(pair: Pair) -> int:
+    """How many blocks the last log that was lost had."""
+    lines = [line for line in pair.borrower.log().splitlines() if " blocks that were written are lost" in line]
+    return int(lines[-1].partition(" blocks ")[0].split()[-1])
+
+
+@breaking()
+def test_mixture_on_a_disk_that_fails_at_times(connected: tuple[Pair, bool]) -> None:
+    """Errors reach who writes; nothing that was acknowledged is lost, and nothing is older than that."""
+    pair, _ = connected
+    sound = _below(pair)
+    with Device(pair, BELOW, policy="behind 1") as fast:
+        mixture = start_stress(pair.borrower, f"device {PATH} beside={BELOW} mib=8 seconds=60 errors=1")
+        wait_until("all is written once", lambda: fast.status()["log_reads"] > 0, timeout=60)
+        for table in (f"0 {sound.split()[1]} error", sound) * 2:
+            time.sleep(1.5)
+            fast.exchange("below", table)
+        report = end_stress(mixture)
+        assert report["refused"] > 0
+        assert fast.status()["log_errors"] > 0
+    fast.dmsetup("remove below")
+
+
+@breaking()
+def test_written_in_order(connected: tuple[Pair, bool]) -> None:
+    """The disk gets in few large requests what came in many small ones, from two at a time."""
+    pair, _ = connected
+    borrower = pair.borrower
+    _below(pair)
+    with Device(pair, BELOW, policy="behind") as fast:
+        _random(pair, 2048)
+        writes = (f"dd if=/tmp/data of={PATH} bs=4k seek={at} oflag=direct conv=notrunc" for at in (0, 8192))
+        before = _requests(pair)
+        fast.dmsetup("suspend below")  # so slow that all the rest has come meanwhile
+        borrower.sh(f"{' & '.join(writes)} & wait")
+        fast.dmsetup("resume below")
+        borrower.sh(FLUSH)
+        figures = fast.status()
+        assert figures["log_written"] == 1024, figures
+        assert figures["log_writeouts"] <= 1024 / 16, figures
+        assert _requests(pair) - before <= 1024 / 16
+    fast.dmsetup("remove below")
+
+
+def _requests(pair: Pair) -> int:
+    """How many writes the disk has done."""
+    return int(pair.borrower.read("/sys/block/vda/stat").split()[4])
+
+
+@breaking()
+def test_removed_by_force(connected: tuple[Pair, bool]) -> None:
+    """What is under way ends, with an error at worst, and all that was acknowledged is on the disk."""
+    pair, _ = connected
+    borrower = pair.borrower
+    fast = Device(pair, policy="behind 4").__enter__()
+    _random(pair, 24 * 1024)
+    job = borrower.start(f"dd if=/tmp/data of={PATH} bs=4k oflag=direct 2>&1")
+    time.sleep(1)
+    borrower.run(dmsetup(f"remove --force {NAME}"))
+    written = int(job.result().output.rsplit("+", 2)[0].split()[-1]) * 4096
+    assert written > 0
+    borrower.sh(f"echo 1 > /proc/sys/vm/drop_caches; cmp -n {written} /tmp/data {DISK}; rm /tmp/data")
+    fast.dmsetup(f"remove {NAME} 2> /dev/null || :")
+
+
+def test_flush_has_an_end(kernel: str) -> None:
+    """It waits for a log or two at most while somebody writes ahead of it, as fast as the log takes it."""
+    slow = Disk("512M", None, iops=16)
+    with (pair := Pair(kernel, disk=slow, modules=MODULES)) as (borrower, _):
+        with Device(pair, lender=NOBODY, policy="behind") as fast:
+            stream = f"dd if=/dev/zero of={PATH} bs=64k oflag=direct 2> /dev/null"
+            status = dmsetup(f"status {NAME}")
+            flush = f"{status}; {FLUSH} 2> /dev/null; {status}"
+            lines = borrower.sh(f"{stream} & sleep 1; {flush}; kill $! && wait").splitlines()
+            before, after = (fast.figures(line)["log_written"] for line in lines)
+            assert 0 < after - before <= 4 * 4096, "logs of 16 MiB: the pass that ran, that of the flush, some around"
+        borrower.assert_clean()
+
+
+@breaking()
+def test_ghost_mode_counts_no_read_from_the_log(connected: tuple[Pair, bool]) -> None:
+    """What is in the log is asked of no lender; what the disk has got is a read like any other."""
+    pair, _ = connected
+    borrower = pair.borrower
+    pair.disconnect()
+    pair.b.set("ghost", "NonInclusive")
+    _below(pair)
+    with Device(pair, BELOW, policy="behind") as fast:
+        fast.dmsetup("suspend below")
+        _random(pair, 8192)
+        borrower.sh(f"dd if=/tmp/data of={PATH} bs=64k oflag=direct; {_has(PATH, 8192)}")
+        assert fast.status()["log_reads"] == 2048, fast.status()
+        assert _ghost(pair, "samples") > 10
+        assert _ghost(pair, "sampled_references") == 0
+        fast.dmsetup("resume below")
+        borrower.sh(f"{FLUSH} && {_has(PATH, 8192)}")
+        assert _ghost(pair, "sampled_references") == _ghost(pair, "samples")
+    fast.dmsetup("remove below")
+    pair.b.set("ghost", "Off")
+    pair.connect(size=64 * MIB, more=PATIENT)
+
+
+def _ghost(pair: Pair, name: str) -> int:
+    """A figure of ghost mode's."""
+    return next(int(line.split()[1]) for line in pair.b.get("ghost_curve").splitlines() if line.split()[0] == name)
+
+
+def _wire(pair: Pair) -> Iterator[Callable[[], None]]:
+    """It is slow, fast, cut and whole."""
+    for what, value in (("delay", 0.3), ("delay", 0.0), ("cut", True), ("cut", False)):
+        yield functools.partial(setattr, pair.relay, what, value)
+
+
+def _until_used(pair: Pair, fast: Device, hits: int) -> None:
+    """Until so many blocks came from the lender, however slow the machine; then it has as long as by default."""
+    wait_until("the lender is used", lambda: fast.status()["hits"] > hits, timeout=120)
+    pair.b.set(f"lenders/{PAIRING}/deadline_us", DEADLINE_US)
+
+
+def test_lender_fails(kernel: str) -> None:
+    """Slow, cut off, and killed with all in the log while the disk stands still: nothing is lost."""
+    with (pair := Pair(kernel, disk=RAW, modules=MODULES, relay=True, mtu=ETHERNET)) as (borrower, lender):
+        pair.connect(size=64 * MIB, more=PATIENT)
+        _below(pair)
+        with Device(pair, BELOW, policy="behind 4") as fast:
+            mixture = start_stress(borrower, f"device {PATH} beside={BELOW} mib=8 seconds=300")
+            _until_used(pair, fast, 0)
+            for fault in _wire(pair):
+                fault()
+                time.sleep(2)
+            end_stress(mixture)
+            _random(pair, 4096)
+            fast.dmsetup("suspend below")
+            borrower.sh(f"dd if=/tmp/data of={PATH} bs=64k oflag=direct")
+            lender.kill()
+            assert fast.status()["log_pages"] == 1024, fast.status()
+            borrower.sh(_has(PATH, 4096))
+            fast.dmsetup("resume below")
+            borrower.sh(f"{FLUSH} && {_has(BELOW, 4096)} && {_has(PATH, 4096)}")
+            assert fast.status()["log_pages"] == 0, fast.status()
+        fast.dmsetup("remove below")
+        borrower.assert_clean()
+
+
+def test_swap(kernel: str) -> None:
+    """A program has more memory than the guest, most from a lender that is slow, cut off, frozen and then killed."""
+    with (pair := Pair(kernel, borrower_mem="160M", disk=RAW, modules=MODULES, relay=True)) as (borrower, lender):
+        pair.connect(size=100 * MIB, more=PATIENT)
+        with Device(pair, policy="behind 8") as fast:
+            borrower.sh(SWAPPED)
+            scan = start_stress(borrower, "scan 110 seconds=300")
+            _until_used(pair, fast, 100)
+            for fault in (*_wire(pair), lender.stop, lender.cont, lender.kill):
+                fault()
+                time.sleep(3)
+            report = end_stress(scan)
+            figures = fast.status()
+            borrower.sh(f"swapoff {PATH}")
+        assert min(figures["puts"], figures["log_written"]) > 1000, figures
+        assert figures["log_written"] / figures["log_writeouts"] > 8, figures
+        assert report["max_us"] < IN_TIME_US, report
+        assert pair.b.stats()["shrunk"] == 0
+        borrower.assert_clean()
