@@ -98,7 +98,7 @@ WRONG: list[tuple[dict[str, Any], str, Any, str, str]] = [
             ("/dev/vdb/", "/dev/vdb/"),
         )
     ),
-    (POOL, "spec.borrowers.devices", ["/dev/" + "a" * 56], "spec.borrowers.devices[0]", "may not be more than 60"),
+    (POOL, "spec.borrowers.devices", ["/dev/" + "a" * 56], "spec.borrowers.devices[0]", "may not be more than 55"),
     (POOL, "spec.borrowers.devices", [f"/dev/vd{n}" for n in range(9)], "spec.borrowers.devices", "at most 8 items"),
     (
         POOL,

@@ -32,7 +32,7 @@ STORED: list[tuple[type[ApiObject], dict[str, Any], dict[str, Any], dict[str, An
     (MemoryPool, POOL, {"conditions": [SAID | {"status": "Maybe"}, SAID, ODD_TIME]}, {"conditions": [SAID]}),
     (MemoryPool, POOL, {"roles": [ROLE, ROLE | {"role": "Novel"}], "hitRatio": "2.00"}, {"roles": [ROLE]}),
     (MemoryPool, POOL, {"lentBytes": 10**30, "pairings": 2}, {"pairings": 2}),
-    (MemoryPool, POOL, {"conditions": [SAID] * 17, "pairings": 2}, {"pairings": 2}),
+    (MemoryPool, POOL, {"conditions": [SAID] * 25, "pairings": 2}, {"pairings": 2}),
     (MemoryGuest, GUEST, {"role": "Novel", "memory": MEMORY}, {"memory": MEMORY}),
     (MemoryGuest, GUEST, {"memory": MEMORY | {"availableBytes": -1}, "kernelRelease": "6.1"}, {"kernelRelease": "6.1"}),
     (MemoryGuest, GUEST, {"pressure": {"ioSome": 101, "ioFull": 5}}, {"pressure": {"ioFull": 5}}),
