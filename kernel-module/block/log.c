@@ -70,7 +70,8 @@ struct tide_log *tide_log_create(struct tide_device *device, unsigned int mib)
 
 	if (!log)
 		return ERR_PTR(-ENOMEM);
-	if (!tide_log_reserve(mib << (20 - PAGE_SHIFT))) {
+	log->total = mib << (20 - PAGE_SHIFT);
+	if (!tide_log_reserve(log->total)) {
 		kfree(log);
 		return ERR_PTR(-EDQUOT);
 	}
@@ -79,7 +80,6 @@ struct tide_log *tide_log_create(struct tide_device *device, unsigned int mib)
 	INIT_LIST_HEAD(&log->free);
 	init_completion(&log->ended_all);
 	init_waitqueue_head(&log->wait);
-	log->total = mib << (20 - PAGE_SHIFT);
 	log->store = vzalloc(array_size(log->total, sizeof(*log->store)));
 	log->writeout = vzalloc(array_size(TIDE_WRITEOUTS, sizeof(*log->writeout)));
 	if (log->store && log->writeout && tide_log_fill(log)) {

@@ -34,6 +34,16 @@ EXPORT_SYMBOL_GPL(tide_ghost_threshold);
 /* what it is told						       */
 /* ------------------------------------------------------------------ */
 
+static void tide_ghost_put(const struct tide_ghost_name *name, u64 index, bool copy)
+{
+	unsigned long flags;
+
+	spin_lock_irqsave(&tide_ghost_lock, flags);
+	if (tide_ghost && !(copy && tide_ghost->exclusive))
+		tide_curve_put(tide_ghost, name->owner, name->file, index);
+	spin_unlock_irqrestore(&tide_ghost_lock, flags);
+}
+
 /**
  * tide_ghost_left() - a page leaves memory: a pool would take it
  * @name: of its file
@@ -43,12 +53,7 @@ EXPORT_SYMBOL_GPL(tide_ghost_threshold);
  */
 void tide_ghost_left(const struct tide_ghost_name *name, u64 index)
 {
-	unsigned long flags;
-
-	spin_lock_irqsave(&tide_ghost_lock, flags);
-	if (tide_ghost)
-		tide_curve_put(tide_ghost, name->owner, name->file, index);
-	spin_unlock_irqrestore(&tide_ghost_lock, flags);
+	tide_ghost_put(name, index, false);
 }
 EXPORT_SYMBOL_GPL(tide_ghost_left);
 
@@ -63,12 +68,7 @@ EXPORT_SYMBOL_GPL(tide_ghost_left);
  */
 void tide_ghost_copied(const struct tide_ghost_name *name, u64 index)
 {
-	unsigned long flags;
-
-	spin_lock_irqsave(&tide_ghost_lock, flags);
-	if (tide_ghost && !tide_ghost->exclusive)
-		tide_curve_put(tide_ghost, name->owner, name->file, index);
-	spin_unlock_irqrestore(&tide_ghost_lock, flags);
+	tide_ghost_put(name, index, true);
 }
 EXPORT_SYMBOL_GPL(tide_ghost_copied);
 
