@@ -2,16 +2,26 @@
 
 from __future__ import annotations
 
-import functools
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 
 import pytest
 
-from bed.device import DISK, MODULES, NAME, PATH, Device, dmsetup
+from bed.device import (
+    DISK,
+    MODULES,
+    NAME,
+    PATH,
+    SWAPPED,
+    Device,
+    dmsetup,
+    faults_of_wire,
+    random_data,
+    removed_by_force,
+    until_used,
+)
 from bed.guest import Disk
-from bed.pair import DEADLINE_US, ETHERNET, IN_TIME_US, PATIENT, Pair
-from bed.pair import NAME as PAIRING
+from bed.pair import ETHERNET, IN_TIME_US, PATIENT, Pair
 from bed.tidepool import MIB, wait_until
 from bed.workload import end_stress, start_stress, stress, wrong_pages
 
@@ -21,7 +31,6 @@ NOBODY = "nobody"  # no lender is called that: what is read comes from the log o
 IO_ERRORS = "I/O error|Buffer I/O|device-mapper"
 ROUNDS = 8  # what is not written out for a reason may be after half a second
 FLUSH = f"dd if=/dev/null of={PATH} conv=fsync,notrunc"
-SWAPPED = f"mkswap {PATH} > /dev/null && swapon {PATH}"
 
 
 @pytest.fixture(scope="module")
@@ -46,11 +55,6 @@ def connected(guests: Pair, request: pytest.FixtureRequest) -> Iterator[tuple[Pa
 def breaking(*names: str) -> pytest.MarkDecorator:
     """With the module as it should be, and with one mechanism broken at a time."""
     return pytest.mark.parametrize("connected", ["", *names], ids=["proper", *names], indirect=True)
-
-
-def _random(pair: Pair, kib: int) -> None:
-    """/tmp/data has so many KiB at random."""
-    pair.borrower.sh(f"dd if=/dev/urandom of=/tmp/data bs=1k count={kib}")
 
 
 def _has(path: str, kib: int) -> str:
@@ -98,7 +102,7 @@ def test_flushed(connected: tuple[Pair, bool]) -> None:
         with Device(pair, policy="behind"):
             on_disk = []
             for _ in range(ROUNDS):
-                _random(pair, 64)
+                random_data(pair, 64)
                 on_disk.append(pair.borrower.run(f"{write}; {_has(DISK, 64)}").code == 0)
             assert all(on_disk) == proper
 
@@ -114,11 +118,11 @@ def test_suspended(connected: tuple[Pair, bool]) -> None:
     for _ in range(ROUNDS):
         with Device(pair, policy="behind"):
             for also in (":", load):
-                _random(pair, 64)
+                random_data(pair, 64)
                 stop = dmsetup(f"suspend {NAME}")
                 on_disk.append(pair.borrower.run(f"{write}; {stop}; {_has(DISK, 64)}").code == 0)
                 pair.borrower.sh(f"{also}; {dmsetup(f'resume {NAME}')}")
-            _random(pair, 64)
+            random_data(pair, 64)
             remove = dmsetup(f"remove {NAME}")
             on_disk.append(pair.borrower.run(f"{write}; {remove}; {_has(DISK, 64)}").code == 0)
             pair.borrower.sh(dmsetup(f'create {NAME} --table "{table}"'))
@@ -133,7 +137,7 @@ def test_disk_fails(connected: tuple[Pair, bool]) -> None:
     sound = _below(pair)
     write = f"dd if=/tmp/data of={PATH} bs=64k count=%d seek=%d oflag=direct conv=notrunc 2> /dev/null"
     with Device(pair, BELOW, lender=NOBODY, policy="behind") as fast:
-        _random(pair, 1024)
+        random_data(pair, 1024)
         fast.exchange("below", f"0 {sound.split()[1]} error")
         borrower.sh(write % (16, 0))
         wait_until("the disk has refused it", lambda: fast.status()["log_errors"] > 0)
@@ -168,7 +172,7 @@ def test_bad_sector(connected: tuple[Pair, bool]) -> None:
     table = f"0 {begin} linear {DISK} 0\n{begin} 8 error\n{end} {sectors - end} linear {DISK} {end}"  # in sectors
     with Device(pair, BELOW, lender=NOBODY, policy="behind") as fast:
         fast.exchange("below", table)
-        _random(pair, 1024)
+        random_data(pair, 1024)
         borrower.sh(f"dd if=/tmp/data of={PATH} bs=64k oflag=direct; {dmsetup(f'suspend {NAME}')}")
     assert _lost(pair) == 1
     differ = f"dd if={DISK} bs=64k count=16 iflag=direct 2> /dev/null | cmp -l - /tmp/data"
@@ -206,7 +210,7 @@ def test_written_in_order(connected: tuple[Pair, bool]) -> None:
     borrower = pair.borrower
     _below(pair)
     with Device(pair, BELOW, policy="behind") as fast:
-        _random(pair, 2048)
+        random_data(pair, 2048)
         writes = (f"dd if=/tmp/data of={PATH} bs=4k seek={at} oflag=direct conv=notrunc" for at in (0, 8192))
         before = _requests(pair)
         fast.dmsetup("suspend below")  # so slow that all the rest has come meanwhile
@@ -229,15 +233,9 @@ def _requests(pair: Pair) -> int:
 def test_removed_by_force(connected: tuple[Pair, bool]) -> None:
     """What is under way ends, with an error at worst, and all that was acknowledged is on the disk."""
     pair, _ = connected
-    borrower = pair.borrower
-    fast = Device(pair, policy="behind 4").__enter__()
-    _random(pair, 24 * 1024)
-    job = borrower.start(f"dd if=/tmp/data of={PATH} bs=4k oflag=direct 2>&1")
-    time.sleep(1)
-    borrower.run(dmsetup(f"remove --force {NAME}"))
-    written = int(job.result().output.rsplit("+", 2)[0].split()[-1]) * 4096
-    assert written > 0
-    borrower.sh(f"echo 1 > /proc/sys/vm/drop_caches; cmp -n {written} /tmp/data {DISK}; rm /tmp/data")
+    fast = Device(pair, policy="behind 4")
+    written = removed_by_force(pair, fast)
+    pair.borrower.sh(f"echo 1 > /proc/sys/vm/drop_caches; cmp -n {written} /tmp/data {DISK}; rm /tmp/data")
     fast.dmsetup(f"remove {NAME} 2> /dev/null || :")
 
 
@@ -265,34 +263,17 @@ def test_ghost_mode_counts_no_read_from_the_log(connected: tuple[Pair, bool]) ->
     _below(pair)
     with Device(pair, BELOW, policy="behind") as fast:
         fast.dmsetup("suspend below")
-        _random(pair, 8192)
+        random_data(pair, 8192)
         borrower.sh(f"dd if=/tmp/data of={PATH} bs=64k oflag=direct; {_has(PATH, 8192)}")
         assert fast.status()["log_reads"] == 2048, fast.status()
-        assert _ghost(pair, "samples") > 10
-        assert _ghost(pair, "sampled_references") == 0
+        assert pair.b.ghost_figures()["samples"] > 10
+        assert pair.b.ghost_figures()["sampled_references"] == 0
         fast.dmsetup("resume below")
         borrower.sh(f"{FLUSH} && {_has(PATH, 8192)}")
-        assert _ghost(pair, "sampled_references") == _ghost(pair, "samples")
+        assert pair.b.ghost_figures()["sampled_references"] == pair.b.ghost_figures()["samples"]
     fast.dmsetup("remove below")
     pair.b.set("ghost", "Off")
     pair.connect(size=64 * MIB, more=PATIENT)
-
-
-def _ghost(pair: Pair, name: str) -> int:
-    """A figure of ghost mode's."""
-    return next(int(line.split()[1]) for line in pair.b.get("ghost_curve").splitlines() if line.split()[0] == name)
-
-
-def _wire(pair: Pair) -> Iterator[Callable[[], None]]:
-    """It is slow, fast, cut and whole."""
-    for what, value in (("delay", 0.3), ("delay", 0.0), ("cut", True), ("cut", False)):
-        yield functools.partial(setattr, pair.relay, what, value)
-
-
-def _until_used(pair: Pair, fast: Device, hits: int) -> None:
-    """Until so many blocks came from the lender, however slow the machine; then it has as long as by default."""
-    wait_until("the lender is used", lambda: fast.status()["hits"] > hits, timeout=120)
-    pair.b.set(f"lenders/{PAIRING}/deadline_us", DEADLINE_US)
 
 
 def test_lender_fails(kernel: str) -> None:
@@ -302,12 +283,12 @@ def test_lender_fails(kernel: str) -> None:
         _below(pair)
         with Device(pair, BELOW, policy="behind 4") as fast:
             mixture = start_stress(borrower, f"device {PATH} beside={BELOW} mib=8 seconds=300")
-            _until_used(pair, fast, 0)
-            for fault in _wire(pair):
+            until_used(pair, fast, 0)
+            for fault in faults_of_wire(pair):
                 fault()
                 time.sleep(2)
             end_stress(mixture)
-            _random(pair, 4096)
+            random_data(pair, 4096)
             fast.dmsetup("suspend below")
             borrower.sh(f"dd if=/tmp/data of={PATH} bs=64k oflag=direct")
             lender.kill()
@@ -327,8 +308,8 @@ def test_swap(kernel: str) -> None:
         with Device(pair, policy="behind 8") as fast:
             borrower.sh(SWAPPED)
             scan = start_stress(borrower, "scan 110 seconds=300")
-            _until_used(pair, fast, 100)
-            for fault in (*_wire(pair), lender.stop, lender.cont, lender.kill):
+            until_used(pair, fast, 100)
+            for fault in (*faults_of_wire(pair), lender.stop, lender.cont, lender.kill):
                 fault()
                 time.sleep(3)
             report = end_stress(scan)

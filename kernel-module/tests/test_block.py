@@ -2,19 +2,30 @@
 
 from __future__ import annotations
 
-import functools
 import subprocess
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 
 import pytest
 
-from bed.device import DISK, MODULES, NAME, PATH, Device, dmsetup
+from bed.device import (
+    DISK,
+    MODULES,
+    NAME,
+    PATH,
+    SWAPPED,
+    Device,
+    dmsetup,
+    faults_of_wire,
+    random_data,
+    removed_by_force,
+    until_used,
+)
 from bed.guest import Disk
 from bed.image import with_sbin
 from bed.measure import MOST_PER_GIB, catalog_bytes, catalog_cost
-from bed.pair import DEADLINE_US, ETHERNET, IN_TIME_US, PATIENT, Pair
+from bed.pair import ETHERNET, IN_TIME_US, PATIENT, Pair
 from bed.pair import NAME as PAIRING
 from bed.tidepool import MIB, wait_until
 from bed.workload import end_stress, finish_stress, start_stress, stress, wrong_pages
@@ -26,7 +37,6 @@ BROKEN = "BLOCK_WRITE,BLOCK_DISCARD,BLOCK_ERROR,BLOCK_RESUME,BLOCK_SPANS,BLOCK_R
 BELOW = "/dev/mapper/below"
 LIMITS = ("logical_block_size", "physical_block_size", "optimal_io_size", "stable_writes")
 IO_ERRORS = "I/O error|Buffer I/O|device-mapper"
-SWAPPED = f"dmsetup status {NAME}; mkswap {PATH} > /dev/null && swapon {PATH}"
 SMALL = "DEVICE is smaller than that"
 READ_ONLY = "DEVICE is read-only; so must be what lies on it"
 TAKEN = "DEVICE cannot be opened, or something else has it"
@@ -73,14 +83,9 @@ def _loop(pair: Pair, mib: int = 16) -> Iterator[None]:
 
 def _fill(pair: Pair, path: str, mib: int = 4) -> None:
     """The first MiB at random, past the page cache, until a lender has them."""
-    _random(pair, mib)
+    random_data(pair, mib * 1024)
     pair.borrower.sh(f"dd if=/tmp/data of={path} bs=64k oflag=direct")
     pair.settle()
-
-
-def _random(pair: Pair, mib: int) -> None:
-    """/tmp/data has so many MiB at random."""
-    pair.borrower.sh(f"dd if=/dev/urandom of=/tmp/data bs=1M count={mib}")
 
 
 def _differs(pair: Pair, disk: str, mib: int = 4) -> bool:
@@ -312,12 +317,6 @@ def test_resized(connected: tuple[Pair, bool]) -> None:
         assert f"tidepool: {SMALL}" in pair.borrower.sh("dmesg | grep 'device-mapper: table' | tail -n 1")
 
 
-def _curve(pair: Pair) -> dict[str, float]:
-    """How many pages ghost mode follows, how many reads it has seen of these, and what the largest pool would hit."""
-    lines = [line.split() for line in pair.b.get("ghost_curve").splitlines()]
-    return {"hit_ratio": float(lines[0][-1])} | {line[0]: float(line[-1]) for line in lines}
-
-
 @once
 def test_ghost_mode_follows_it(connected: tuple[Pair, bool]) -> None:
     """Without a lender: what is written and read are puts and hits; what is changed or may be is known no more."""
@@ -328,26 +327,26 @@ def test_ghost_mode_follows_it(connected: tuple[Pair, bool]) -> None:
         for strategy, copies in (("NonInclusive", AHEAD), ("Exclusive", 0)):
             pair.b.set("ghost", strategy)
             with Device(pair) as fast:
-                _random(pair, GHOST_MIB)
+                random_data(pair, GHOST_MIB * 1024)
                 borrower.sh(f"dd if=/tmp/data of={PATH} bs=64k oflag=direct")
-                written = _curve(pair)["samples"]
+                written = pair.b.ghost_figures()["samples"]
                 assert written > 100
                 borrower.sh(f"dd if={PATH} of=/dev/null bs=64k count={GHOST_MIB * 16} iflag=direct")
-                read = _curve(pair)
+                read, ratios = pair.b.ghost_figures(), pair.b.ghost_ratios()
                 assert read["sampled_references"] == written, "each block was read once"
-                assert read["hit_ratio"] > 0.9
+                assert ratios[max(ratios)] > 0.9
                 assert read["samples"] == (written if copies else 0), "a hit leaves an exclusive pool"
                 borrower.drop_caches(1)
                 borrower.sh(f"dd if={PATH} of=/dev/null bs=64k count={GHOST_MIB * 16}")
-                assert 0 <= _curve(pair)["samples"] - read["samples"] <= copies, "and that has no copies"
+                assert 0 <= pair.b.ghost_figures()["samples"] - read["samples"] <= copies, "and that has no copies"
                 borrower.sh(f"dd if=/tmp/data of={PATH} bs=7680 oflag=direct")
-                assert _curve(pair)["samples"] <= AHEAD, "what is written in parts of blocks is not put"
+                assert pair.b.ghost_figures()["samples"] <= AHEAD, "what is written in parts of blocks is not put"
                 borrower.sh(f"dd if=/tmp/data of={PATH} bs=64k oflag=direct")
-                assert written <= _curve(pair)["samples"] <= written + copies
+                assert written <= pair.b.ghost_figures()["samples"] <= written + copies
                 fast.dmsetup(f"suspend {NAME}; dmsetup resume {NAME}")
-                assert _curve(pair)["samples"] == 0, "suspended"
+                assert pair.b.ghost_figures()["samples"] == 0, "suspended"
                 borrower.sh(f"dd if=/tmp/data of={PATH} bs=64k oflag=direct")
-            assert _curve(pair)["samples"] == 0, "the device is gone"
+            assert pair.b.ghost_figures()["samples"] == 0, "the device is gone"
             pair.b.set("ghost", "Off")
     finally:
         pair.b.set("ghost", "Off")
@@ -359,23 +358,10 @@ def test_ghost_mode_follows_it(connected: tuple[Pair, bool]) -> None:
 def test_removed_by_force(connected: tuple[Pair, bool]) -> None:
     """What is under way ends, with an error at worst, and all that was acknowledged is on the disk."""
     pair, _ = connected
-    borrower = pair.borrower
     fast = Device(pair)
-    fast.create()
-    _random(pair, 24)
-    job = borrower.start(f"dd if=/tmp/data of={PATH} bs=4k oflag=direct 2>&1")
-    time.sleep(1)
-    borrower.run(dmsetup(f"remove --force {NAME}"))
-    written = int(job.result().output.rsplit("+", 2)[0].split()[-1]) * 4096
-    assert written > 0
-    borrower.sh(f"cmp -n {written} /tmp/data {DISK}; rm /tmp/data")
+    written = removed_by_force(pair, fast)
+    pair.borrower.sh(f"cmp -n {written} /tmp/data {DISK}; rm /tmp/data")
     fast.dmsetup(f"remove {NAME} 2> /dev/null || :")
-
-
-def _until_used(pair: Pair, fast: Device, hits: int) -> None:
-    """Until so many blocks came from the lender, however slow the machine; then it has as long as by default."""
-    wait_until("the lender is used", lambda: fast.status()["hits"] > hits, timeout=120)
-    pair.b.set(f"lenders/{PAIRING}/deadline_us", DEADLINE_US)
 
 
 def test_lender_fails(kernel: str) -> None:
@@ -384,20 +370,14 @@ def test_lender_fails(kernel: str) -> None:
         pair.connect(size=64 * MIB, more=PATIENT)
         with Device(pair) as fast:
             mixture = start_stress(borrower, f"device {PATH} beside={DISK} mib=8 seconds=300")
-            _until_used(pair, fast, 0)
-            for fault in _wire(pair):
+            until_used(pair, fast, 0)
+            for fault in faults_of_wire(pair):
                 fault()
                 time.sleep(2)
             lender.kill()
             end_stress(mixture)
             assert fast.status()["fallbacks"] > 0, fast.status()
         borrower.assert_clean()
-
-
-def _wire(pair: Pair) -> Iterator[Callable[[], None]]:
-    """It is slow, fast, cut and whole."""
-    for what, value in (("delay", 0.3), ("delay", 0.0), ("cut", True), ("cut", False)):
-        yield functools.partial(setattr, pair.relay, what, value)
 
 
 def test_swap(kernel: str) -> None:
@@ -407,8 +387,8 @@ def test_swap(kernel: str) -> None:
         with Device(pair) as fast:
             borrower.sh(SWAPPED)
             scan = start_stress(borrower, "scan 110 seconds=300")
-            _until_used(pair, fast, 100)
-            for fault in (*_wire(pair), lender.stop, lender.cont, lender.kill):
+            until_used(pair, fast, 100)
+            for fault in (*faults_of_wire(pair), lender.stop, lender.cont, lender.kill):
                 fault()
                 time.sleep(3)
             report = end_stress(scan)

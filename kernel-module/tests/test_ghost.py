@@ -70,17 +70,6 @@ def pair(kernel: str) -> Iterator[Pair]:
         pair.assert_clean()
 
 
-def _figures(tidepool: Tidepool) -> dict[str, int]:
-    lines = [line.split() for line in tidepool.get("ghost_curve").splitlines()]
-    return {line[0]: int(line[1]) for line in lines if line[0] != "hit_ratio"}
-
-
-def _ratios(tidepool: Tidepool) -> dict[int, float]:
-    """Expected hit ratio by size in bytes."""
-    lines = [line.split() for line in tidepool.get("ghost_curve").splitlines()]
-    return {int(line[1]): float(line[2]) for line in lines if line[0] == "hit_ratio"}
-
-
 def _evict(guest: Guest) -> None:
     """All that is cached of files: a page that is in use for a moment goes the second time."""
     guest.sh("sync")
@@ -99,13 +88,13 @@ def test_without_any_lender(pair: Pair) -> None:
         assert tidepool.get("ghost") == strategy
         stress(borrower, "fill /mnt/file mib=24")
         _evict(borrower)
-        followed = _figures(tidepool)["samples"]
+        followed = tidepool.ghost_figures()["samples"]
         assert followed > 100
         stress(borrower, "sequential /mnt/file")
-        sizes = sorted(_ratios(tidepool))
+        sizes = sorted(tidepool.ghost_ratios())
         assert [round(size * 8 / sizes[3]) for size in sizes] == [1, 2, 4, 8, 16, 32, 64]
-        assert _ratios(tidepool)[sizes[-1]] > 0.9
-        left = _figures(tidepool)["samples"]
+        assert tidepool.ghost_ratios()[sizes[-1]] > 0.9
+        left = tidepool.ghost_figures()["samples"]
         assert left == followed if strategy == "NonInclusive" else left < followed // 10  # evicted anew since
         _assert_forgotten(borrower, tidepool)
     tidepool.set("ghost", "Off")
@@ -113,7 +102,7 @@ def test_without_any_lender(pair: Pair) -> None:
     assert "tide_ghost" not in borrower.read("/proc/vmallocinfo")
     tidepool.set("ghost", "Exclusive")
     assert "tide_ghost" in borrower.read("/proc/vmallocinfo")
-    assert borrower.meminfo("MemTotal") == sorted(_ratios(tidepool))[3]
+    assert borrower.meminfo("MemTotal") == sorted(tidepool.ghost_ratios())[3]
     tidepool.unload()
 
 
@@ -127,12 +116,12 @@ def _assert_forgotten(borrower: Guest, tidepool: Tidepool) -> None:
     ):
         stress(borrower, "fill /mnt/file mib=24")
         _evict(borrower)
-        assert _figures(tidepool)["samples"] > 100, f"nothing is followed before: {change}"
-        read = _figures(tidepool)["sampled_references"]
+        assert tidepool.ghost_figures()["samples"] > 100, f"nothing is followed before: {change}"
+        read = tidepool.ghost_figures()["sampled_references"]
         borrower.sh(change)
-        left = _figures(tidepool)["samples"]
+        left = tidepool.ghost_figures()["samples"]
         assert left <= 1, f"{left} still followed after: {change}"
-        assert _figures(tidepool)["sampled_references"] <= read + 1, f"written pages count as read: {change}"
+        assert tidepool.ghost_figures()["sampled_references"] <= read + 1, f"written pages count as read: {change}"
 
 
 def _mounted_anew(pair: Pair) -> bool:
@@ -154,7 +143,7 @@ def test_predicts_what_a_lender_brings(pair: Pair, strategy: str) -> None:
     stress(borrower, f"fill /mnt/file mib={memory * 3 // 2 // MIB}")
     pair.b.load("put_buffers=4096")  # every evicted page finds one
     pair.b.set("ghost", strategy)
-    size = sorted(_ratios(pair.b))[2]
+    size = sorted(pair.b.ghost_ratios())[2]
     pair.connect(size=size, more={"strategy": strategy, **PATIENT})
     wait_until("it begins empty", lambda: _mounted_anew(pair))
     pair.b.set("ghost", "Off")
@@ -163,7 +152,7 @@ def test_predicts_what_a_lender_brings(pair: Pair, strategy: str) -> None:
     borrower.sh(f"dd if=/mnt/file of=/dev/null bs=1M count={memory // 3 // MIB}")
     for _ in range(MOST_ROUNDS):  # a slow machine needs more of them: where few were read, few can be hits
         stress(borrower, "random /mnt/file seconds=25 threads=4")
-        predicted, figures = _ratios(pair.b)[size], pair.borrowed()
+        predicted, figures = pair.b.ghost_ratios()[size], pair.borrowed()
         read = figures["get_hits"] + (borrower.disk_read_bytes() - before) // PAGE
         measured = figures["get_hits"] / read
         if read > ENOUGH_READS and measured > LEAST_RATIO:

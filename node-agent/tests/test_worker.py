@@ -101,6 +101,18 @@ class Elsewhere:
         self.written.put_nowait(guest)
 
 
+async def last_of(queue: asyncio.Queue[Any], guest: Machine, tools: Tools, count: int = 1) -> Any:
+    """Has a worker do its rounds until so much has come into a queue; the last of it."""
+    task = asyncio.create_task(Worker(guest, tools).run())
+    try:
+        async with asyncio.timeout(COLLECT_EVERY / 2):
+            return [await queue.get() for _ in range(count)][-1]
+    finally:
+        task.cancel()
+        with contextlib.suppress(asyncio.CancelledError):
+            await task
+
+
 def test_a_guest_that_has_come_is_soon_taken_over_and_says_at_once_where_it_is(tmp_path: Path) -> None:
     """Its borrowers look for it there before it has answered; what is known of it stays."""
 
@@ -108,15 +120,8 @@ def test_a_guest_that_has_come_is_soon_taken_over_and_says_at_once_where_it_is(t
         cluster: Any = Elsewhere()
         session: Any = Silent()
         tools = Tools(cluster, Store(tmp_path), Figures(), asyncio.Semaphore(), lambda _: session)
-        task = asyncio.create_task(Worker(ARRIVED, tools).run())
-        try:
-            async with asyncio.timeout(COLLECT_EVERY / 2):
-                found: MemoryGuest = await cluster.written.get()
-                return found
-        finally:
-            task.cancel()
-            with contextlib.suppress(asyncio.CancelledError):
-                await task
+        found: MemoryGuest = await last_of(cluster.written, ARRIVED, tools)
+        return found
 
     status = asyncio.run(first_report()).status
     assert (status.addresses, status.kernel_release) == (("10.0.0.9",), RELEASE)
@@ -175,15 +180,7 @@ def test_a_guest_without_device_mapper_says_so_and_lends_no_file_less(tmp_path: 
         cluster: Any = Here(one)
         session: Any = Without(machine("borrower"), seen)
         tools = Tools(cluster, Store(tmp_path), Figures(), asyncio.Semaphore(), lambda _: session)
-        task = asyncio.create_task(Worker(machine("borrower"), tools).run())
-        try:
-            async with asyncio.timeout(COLLECT_EVERY / 2):
-                await cluster.written.get()
-                return await cluster.written.get(), session.done
-        finally:
-            task.cancel()
-            with contextlib.suppress(asyncio.CancelledError):
-                await task
+        return await last_of(cluster.written, machine("borrower"), tools, 2), session.done
 
     guest, done = asyncio.run(reports())
     assert done == [Map("/dev/vdb", forced=False), LoadTarget(plan.Source.INSTALLED)]
@@ -232,16 +229,8 @@ def test_a_module_that_a_device_still_needs_is_not_replaced_and_costs_no_cache(*
         session: Any = Holding(machine("borrower"), seen)
         store: Any = Newer()
         tools = Tools(cluster, store, Figures(), asyncio.Semaphore(), lambda _: session)
-        task = asyncio.create_task(Worker(machine("borrower"), tools).run())
-        try:
-            async with asyncio.timeout(COLLECT_EVERY / 2):
-                await cluster.written.get()
-                await cluster.written.get()
-                return session.done
-        finally:
-            task.cancel()
-            with contextlib.suppress(asyncio.CancelledError):
-                await task
+        await last_of(cluster.written, machine("borrower"), tools, 2)
+        return session.done
 
     assert asyncio.run(steps()) == [*([plan.Remove((peer,))] if is_leaving else ()), UnloadTarget()]
 
@@ -271,15 +260,8 @@ def test_a_guest_whose_report_is_refused_keeps_no_pairing_from_its_end(tmp_path:
         cluster: Any = Choosy(one)
         session: Any = Without(machine("borrower"), observation())
         tools = Tools(cluster, Store(tmp_path), Figures(), asyncio.Semaphore(), lambda _: session)
-        task = asyncio.create_task(Worker(machine("borrower"), tools).run())
-        try:
-            async with asyncio.timeout(COLLECT_EVERY / 2):
-                found: MemoryPairing = await cluster.released.get()
-                return found
-        finally:
-            task.cancel()
-            with contextlib.suppress(asyncio.CancelledError):
-                await task
+        found: MemoryPairing = await last_of(cluster.released, machine("borrower"), tools)
+        return found
 
     assert asyncio.run(released()) == one
 
@@ -314,14 +296,7 @@ def test_a_guest_that_is_excluded_gets_rid_of_swap_before_it_is_left_alone(tmp_p
         cluster: Any = Unwilling(pairing())
         session: Any = Leaving(machine("borrower"), seen)
         tools = Tools(cluster, Store(tmp_path), Figures(), asyncio.Semaphore(), lambda _: session)
-        task = asyncio.create_task(Worker(machine("borrower"), tools).run())
-        try:
-            async with asyncio.timeout(COLLECT_EVERY / 2):
-                await cluster.written.get()
-                return session.done
-        finally:
-            task.cancel()
-            with contextlib.suppress(asyncio.CancelledError):
-                await task
+        await last_of(cluster.written, machine("borrower"), tools)
+        return session.done
 
     assert asyncio.run(steps()) == [Detach(swap.name), UnloadTarget(), plan.Unload(), SwapOff(swap.name)]

@@ -125,8 +125,6 @@ def _workload(machine: Machine, strategy: str, part: float, name: str) -> Figure
 
 def _curve(machine: Machine, size: int) -> tuple[float, int]:
     """The hit ratio that is expected of a pool of that size, and how many sampled reads that rests on."""
-    lines = [line.split() for line in machine.pair.b.get("ghost_curve").splitlines()]
-    points = sorted((int(line[1]), float(line[2])) for line in lines if line[0] == "hit_ratio")
+    points = sorted(machine.pair.b.ghost_ratios().items())
     sizes, ratios = zip((0, 0.0), *points, strict=True)
-    samples = next(int(line[1]) for line in lines if line[0] == "sampled_references")
-    return float(np.interp(size, sizes, ratios)), samples
+    return float(np.interp(size, sizes, ratios)), machine.pair.b.ghost_figures()["sampled_references"]

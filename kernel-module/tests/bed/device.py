@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+import functools
+import time
+from collections.abc import Callable, Iterator
 from types import TracebackType
 from typing import Self
 
 from bed.guest import GuestError
-from bed.pair import Pair
+from bed.pair import DEADLINE_US, Pair
+from bed.tidepool import wait_until
 
 MODULES = ("dm-mod", "loop")
 DISK, NAME = "/dev/vda", "fast"
 PATH = f"/dev/mapper/{NAME}"
+SWAPPED = f"mkswap {PATH} > /dev/null && swapon {PATH}"
 
 
 def dmsetup(arguments: str) -> str:
@@ -79,3 +84,35 @@ class Device:
         """What a line of `dmsetup status` counts."""
         words = status.split()[3:]
         return {name: int(value) for name, value in zip(words[::2], words[1::2], strict=True)}
+
+
+def random_data(pair: Pair, kib: int) -> None:
+    """The borrower's /tmp/data has so many KiB at random."""
+    pair.borrower.sh(f"dd if=/dev/urandom of=/tmp/data bs=1k count={kib}")
+
+
+def removed_by_force(pair: Pair, device: Device) -> int:
+    """Makes a device, and removes it by force while /tmp/data is written to it; how many bytes were acknowledged.
+
+    What is left of it, if it was open then, can be removed as usual.
+    """
+    device.create()
+    random_data(pair, 24 * 1024)
+    job = pair.borrower.start(f"dd if=/tmp/data of={PATH} bs=4k oflag=direct 2>&1")
+    time.sleep(1)
+    pair.borrower.run(dmsetup(f"remove --force {NAME}"))
+    written = int(job.result().output.rsplit("+", 2)[0].split()[-1]) * 4096
+    assert written > 0
+    return written
+
+
+def faults_of_wire(pair: Pair) -> Iterator[Callable[[], None]]:
+    """It is slow, fast, cut and whole."""
+    for what, value in (("delay", 0.3), ("delay", 0.0), ("cut", True), ("cut", False)):
+        yield functools.partial(setattr, pair.relay, what, value)
+
+
+def until_used(pair: Pair, device: Device, hits: int) -> None:
+    """Until so many blocks came from the lender, however slow the machine; then it has as long as by default."""
+    wait_until("the lender is used", lambda: device.status()["hits"] > hits, timeout=120)
+    pair.b.set(f"lenders/{pair.name}/deadline_us", DEADLINE_US)

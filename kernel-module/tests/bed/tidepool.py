@@ -114,6 +114,16 @@ class Tidepool:
     def latency(self, path: str, kind: str = "get") -> list[tuple[float, int]]:
         return parse_histogram(self.get(f"{path}/latency"), kind)
 
+    def ghost_figures(self) -> dict[str, int]:
+        """What ghost mode has seen."""
+        lines = [line.split() for line in self.get("ghost_curve").splitlines()]
+        return {line[0]: int(line[1]) for line in lines if line[0] != "hit_ratio"}
+
+    def ghost_ratios(self) -> dict[int, float]:
+        """The hit ratio that ghost mode expects, by the pool's size in bytes."""
+        lines = [line.split() for line in self.get("ghost_curve").splitlines()]
+        return {int(line[1]): float(line[2]) for line in lines if line[0] == "hit_ratio"}
+
     # A pairing's two ends
 
     @property
