@@ -79,7 +79,7 @@ def test_mixture(connected: tuple[Pair, bool]) -> None:
         assert (wrong == 0) == proper
         figures = fast.status()
         seen = ("hits", "misses", "partial", "puts", "log_written")
-        assert min(figures[name] for name in seen) > 10, figures
+        assert all(figures[name] > 0 for name in seen), figures
 
 
 @breaking()

@@ -102,7 +102,7 @@ def test_mixture(connected: tuple[Pair, bool]) -> None:
         figures = fast.status()
         # What forgets nothing misses next to nothing.
         seen = ("hits", "misses", "partial", "puts") if proper else ("hits", "puts")
-        assert min(figures[name] for name in seen) > 10, figures
+        assert all(figures[name] > 0 for name in seen), figures
 
 
 def test_discarded(connected: tuple[Pair, bool]) -> None:
