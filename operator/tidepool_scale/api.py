@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 import json
 import ssl
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Self
 
 import aiohttp
@@ -70,8 +71,9 @@ class Api:
             listing = await self.call("GET", path)
             for item in listing["items"]:
                 yield {"type": "ADDED", "object": item}
-            async for event in self._since(path, listing["metadata"]["resourceVersion"]):
-                yield event
+            with suppress(aiohttp.ClientError):  # a server that is too busy breaks off in the middle of a word
+                async for event in self._since(path, listing["metadata"]["resourceVersion"]):
+                    yield event
             await asyncio.sleep(AGAIN_SECONDS)
 
     async def _since(self, path: str, version: str) -> AsyncIterator[Body]:
