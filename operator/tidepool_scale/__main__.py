@@ -18,6 +18,7 @@ from __future__ import annotations
 import asyncio
 import json
 import os
+import random
 import sys
 import tempfile
 import time
@@ -167,8 +168,8 @@ async def _during(operator: Operator, agents: Agents, meanwhile: Coroutine[Any, 
 
 
 async def _churn(api: Api, agents: Agents, guests: list[world.Guest]) -> None:
-    """Replaces every hundredth guest while figures move, and waits until everybody is served again."""
-    gone = guests[:: 100 if len(guests) > 100 else 50]
+    """Replaces 1% of the guests, here and there, while figures move, and waits until everybody is served again."""
+    gone = random.Random(4).sample(guests, max(1, len(guests) // 100))
     new = [world.Guest(one.place, one.number + 1, one.teams, one.nodes) for one in gone]
     left = [one for one in guests if one not in set(gone)]
     agents.spawn(agents.move_all(left, STEADY_SECONDS))
