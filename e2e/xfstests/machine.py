@@ -28,6 +28,11 @@ HUNG_SECONDS = 120  # as the kernel has it by itself: what the tests do may take
 END_SECONDS = 120  # until what was killed has ended, on a busy machine
 # All pages leave, again and again. The first line keeps the kernel from writing a line of log for each time.
 EVICT = "echo 4 > /proc/sys/vm/drop_caches; while sleep 1; do echo 1 > /proc/sys/vm/drop_caches; done"
+WHERE = f"""
+for p in $(cat {GROUP}/cgroup.procs); do
+    echo "$p $(tr '\\0' ' ' < /proc/$p/cmdline) $(grep State /proc/$p/status)"; cat /proc/$p/stack
+done 2>&1 || true
+"""
 FURNISH = f"""
 for d in /sys/block/vd*; do [ "$(cat $d/serial)" != tools ] || archive=/dev/${{d##*/}}; done
 mkdir {ROOT} && mount -t tmpfs -o size=90% programs {ROOT}
@@ -77,7 +82,10 @@ class Machine:
         return f"{variables} exec chroot {ROOT} /bin/sh -c {shlex.quote(command)}"
 
     def check(self, test: str, limit: float) -> tuple[str, bool]:
-        """What `check` prints of a test, and whether it took more than so many seconds and was killed."""
+        """What `check` prints of a test, and whether it took more than so many seconds and was killed.
+
+        What was killed is named, with where in the kernel it was.
+        """
         borrower = self.pair.borrower
         group = f"mkdir {GROUP} && echo {GROUP_MEMORY} > {GROUP}/memory.max && echo $$ > {GROUP}/cgroup.procs"
         job = borrower.start(f"{group} && {self._inside(f'cd {HOME} && exec ./check {test} 2>&1')}")
@@ -85,12 +93,13 @@ class Machine:
         while job.running and time.monotonic() < deadline:
             time.sleep(0.2)
         late = job.running
+        where = borrower.sh(WHERE) if late else ""
         borrower.sh(f"echo 1 > {GROUP}/cgroup.kill")  # of a test that has ended, too, something may be left
         result = job.result(END_SECONDS)
         borrower.sh(f"until rmdir {GROUP} 2> /dev/null; do sleep 0.1; done", END_SECONDS)
         if late:
             self._clear()
-        return result.output, late
+        return f"{result.output}\n{where}", late
 
     def _clear(self) -> None:
         """Takes away what a test that was killed has left: mounts in mounts, devices on the disks."""
