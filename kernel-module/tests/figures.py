@@ -118,14 +118,13 @@ def _xfstests_on(kernel: str, system: str, runs: list[dict[str, Any]]) -> str:
 
 
 def _named(runs: list[dict[str, Any]]) -> list[str]:
-    """One entry a verdict: the tests that had it somewhere."""
-    names = {
-        verdict: sorted(
-            {run["test"].removeprefix("generic/") for run in runs if run["pool"] and run["verdict"] == verdict}
-        )
-        for verdict in VERDICTS
-    }
-    return [f"- {verdict}: {', '.join(tests)}." for verdict, tests in names.items() if tests]
+    """One entry for what became of tests: those of which it did somewhere."""
+    names: dict[str, set[str]] = {}
+    for run in runs:
+        if run["pool"]:
+            idle = ", no page came from the pool" if run["verdict"] == "passed" and not run["hits"] else ""
+            names.setdefault(run["verdict"] + idle, set()).add(run["test"].removeprefix("generic/"))
+    return [f"- {what}: {', '.join(sorted(tests))}." for what, tests in sorted(names.items())]
 
 
 VERDICTS = ("passed", "failed", "too slow", "not run")
