@@ -153,11 +153,11 @@ def _compared(experiment: Comparison, speeds: dict[str, float]) -> list[dict[str
 @pytest.mark.parametrize("experiment", COMPARISONS, ids=lambda one: one.name)
 def test_every_side_does_every_workload(experiment: Comparison) -> None:
     """By turns, and each is a side that can be made; swap is on every policy of Tidepool's target."""
-    sides = ["no pool", *experiment.ours, *experiment.others]
+    sides = [*experiment.sides]
     assert [one.side for one in experiment.trials(1)] == sides
     assert [devices.make(side, 320, experiment.strategy).name for side in sides] == sides
     assert {*experiment.ours} <= {*devices.TARGETS} == {*COMPARED["swap"].ours}
-    assert {*experiment.rivals} <= {*experiment.others}
+    assert {"no pool", *experiment.rivals} <= {*sides} - {*experiment.ours}
     assert {aim.workload for aim in experiment.aims} <= {one.name for one in experiment.workloads}
 
 
@@ -165,7 +165,7 @@ def test_every_side_does_every_workload(experiment: Comparison) -> None:
 def test_the_best_policy_is_held_to_the_aims(experiment: Comparison) -> None:
     """As fast as others have measured, and faster than each rival: as fast is not ahead."""
     best, *slower = experiment.ours
-    others = dict.fromkeys(experiment.others, 1.0)
+    others = {side: 1.0 for side in experiment.sides if side not in ("no pool", *experiment.ours)}
     bounds = [(aim, part) for aim in experiment.aims for part in (1, 0.99)]
     for aim, part in bounds:
         times, reached = aim.times * part, part == 1

@@ -75,15 +75,14 @@ class Comparison(Experiment):
     kernel: ClassVar[str] = "6.1"
     strategy: ClassVar[str]
     workloads: ClassVar[tuple[Workload, ...]]
-    ours: ClassVar[tuple[str, ...]] = tuple(TARGETS)  # Tidepool's sides
-    others: ClassVar[tuple[str, ...]]  # beside these and no pool
+    sides: ClassVar[tuple[str, ...]]  # in the order in which they are measured and shown
     rivals: ClassVar[tuple[str, ...]]  # those of them that Tidepool has to be ahead of, as it has of no pool
     aims: ClassVar[tuple[Aim, ...]]
 
     @property
-    def sides(self) -> tuple[str, ...]:
-        """All, in the order in which they are measured and shown."""
-        return (NO_POOL, *self.ours, *self.others)
+    def ours(self) -> list[str]:
+        """Tidepool's."""
+        return [side for side in self.sides if side in TARGETS]
 
     @abstractmethod
     def disk(self) -> Path:

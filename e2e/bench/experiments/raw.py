@@ -8,9 +8,8 @@ from bed.device import DISK
 from bed.tidepool import MIB
 from bed.workload import stress
 from bench import postgres
-from bench.devices import TARGETS
 from bench.experiments.application import Run
-from bench.experiments.comparison import BORROWER_MIB, Aim, Comparison, Place, Workload
+from bench.experiments.comparison import BORROWER_MIB, NO_POOL, Aim, Comparison, Place, Workload
 from bench.experiments.tpcc import TpcC
 from bench.machine import PATIENCE_SECONDS
 from bench.sides import DmCache, Ideal
@@ -86,8 +85,7 @@ class Raw(Comparison):
     title = "A raw block device"
     strategy = "NonInclusive"
     workloads = (Transactions(), RandomReads(), Mixture())  # the last writes where the others have their data
-    ours = tuple(side for side in TARGETS if "behind" not in side)  # which is for swap
-    others = (DmCache.name, Ideal.name)
+    sides = (NO_POOL, "write-through", DmCache.name, Ideal.name, "write-through encrypted")  # `behind` is for swap
     rivals = (DmCache.name,)
     aims = (Aim("TPC-C", 2.08, "REMOCA (table I, 512 MB)"),)
 
