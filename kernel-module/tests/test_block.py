@@ -42,7 +42,6 @@ READ_ONLY = "DEVICE is read-only; so must be what lies on it"
 TAKEN = "DEVICE cannot be opened, or something else has it"
 QUARTER = "LOG_MIB, of all tables there are, is more than a quarter of memory"
 LOOP = "/dev/loop0"
-TOO_MUCH_MIB = 140  # more than the guest has free, and less than that and its disk
 ARGUMENTS = "the arguments must be: LENDER DEVICE [writethrough | behind [LOG_MIB]]"
 CHECKS = {"ext4": ("fsck.ext4", "-f", "-n"), "xfs": ("xfs_repair", "-n"), "btrfs": ("btrfs", "check")}
 WRONG = {
@@ -405,13 +404,14 @@ def test_swap(kernel: str) -> None:
 def test_a_program_that_does_not_fit_is_killed_without_a_pool_alone(kernel: str, policy: str) -> None:
     """With swap on the device it gets through, and nobody is killed, whether the lender is there or not."""
     with (pair := Pair(kernel, borrower_mem="160M", disk=RAW, modules=MODULES)) as (borrower, lender):
-        killed_for_memory(borrower, TOO_MUCH_MIB)
+        too_much = borrower.meminfo("MemTotal") // MIB
+        killed_for_memory(borrower, too_much)
         assert _killed_for_memory(pair) == 1
         pair.connect(size=100 * MIB, more=PATIENT)
         with Device(pair, policy=policy) as fast:
             borrower.sh(SWAPPED)
             for end in (pair.settle, lender.kill):
-                stress(borrower, f"anon {TOO_MUCH_MIB}")
+                stress(borrower, f"anon {too_much}")
                 end()
             borrower.sh(f"swapoff {PATH}")
             assert fast.status()["puts"] > 1000, fast.status()
