@@ -19,11 +19,12 @@ from bed.guest import Guest, GuestError, Job
 from bed.image import TOP
 from bed.pair import LENDER_ADDRESS, NAME, Pair
 from bed.tidepool import MIB
-from bed.workload import OOM_REPORT, Report, finish_stress, start_stress, stress
+from bed.workload import Report, finish_stress, start_stress, stress
 
 RESULTS = TOP / "build" / "stress.json"
 POOL = 200 * MIB
 STREAM = "/mnt/stream"
+OOM_REPORT = r"oom-kill|Out of memory|Call Trace|RIP:"  # of the program that was to be killed
 REPORT_SECONDS = 1200  # a debug kernel verifies slowly,
 EVICT_SECONDS = 600  # and takes a minute to empty a cache that programs fill meanwhile, with or without the module
 CONNECT_SECONDS = 120

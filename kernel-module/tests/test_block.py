@@ -28,7 +28,7 @@ from bed.measure import MOST_PER_GIB, catalog_bytes, catalog_cost
 from bed.pair import ETHERNET, IN_TIME_US, PATIENT, Pair
 from bed.pair import NAME as PAIRING
 from bed.tidepool import MIB, wait_until
-from bed.workload import OOM_REPORT, end_stress, finish_stress, killed_for_memory, start_stress, stress, wrong_pages
+from bed.workload import end_stress, finish_stress, start_stress, stress, wrong_pages
 
 RAW = Disk("128M", None)
 GHOST_MIB = 24
@@ -397,31 +397,6 @@ def test_swap(kernel: str) -> None:
         assert report["max_us"] < IN_TIME_US, report
         assert pair.b.stats()["shrunk"] == 0
         borrower.assert_clean()
-
-
-@pytest.mark.long
-@pytest.mark.parametrize("policy", ["writethrough", "behind 8"])
-def test_a_program_that_does_not_fit_is_killed_without_a_pool_alone(kernel: str, policy: str) -> None:
-    """With swap on the device it gets through, and nobody is killed, whether the lender is there or not."""
-    with (pair := Pair(kernel, borrower_mem="160M", disk=RAW, modules=MODULES)) as (borrower, lender):
-        too_much = borrower.meminfo("MemTotal") // MIB
-        killed_for_memory(borrower, too_much)
-        assert _killed_for_memory(pair) == 1
-        pair.connect(size=100 * MIB, more=PATIENT)
-        with Device(pair, policy=policy) as fast:
-            borrower.sh(SWAPPED)
-            for end in (pair.settle, lender.kill):
-                stress(borrower, f"anon {too_much}")
-                end()
-            borrower.sh(f"swapoff {PATH}")
-            assert fast.status()["puts"] > 1000, fast.status()
-        assert _killed_for_memory(pair) == 1
-        borrower.assert_clean(OOM_REPORT)
-
-
-def _killed_for_memory(pair: Pair) -> int:
-    """How many programs the borrower's kernel has killed because memory was short."""
-    return int(pair.borrower.sh("awk '$1 == \"oom_kill\" { print $2 }' /proc/vmstat"))
 
 
 @pytest.mark.parametrize("kind", ["ext4", *(pytest.param(kind, marks=pytest.mark.long) for kind in ("xfs", "btrfs"))])

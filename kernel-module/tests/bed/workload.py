@@ -11,7 +11,6 @@ from bed.channel import Result
 from bed.guest import Guest, GuestError, Job
 
 Report = dict[str, Any]
-OOM_REPORT = r"oom-kill|Out of memory|Call Trace|RIP:"  # what the kernel says of `killed_for_memory`
 
 
 @contextmanager
@@ -59,9 +58,3 @@ def _report(result: Result) -> Report:
     lines = result.output.splitlines()
     report: Report = json.loads(lines[-1]) if lines and lines[-1].startswith("{") else {}
     return report
-
-
-def killed_for_memory(guest: Guest, mib: int) -> None:
-    """A program wants more memory than there is, and the kernel kills it before anybody else."""
-    killed = guest.run(f"echo 1000 > /proc/self/oom_score_adj; exec stress anon {mib}", timeout=300)
-    assert killed.code == -9, killed
