@@ -25,6 +25,7 @@ static const struct {
 	{ "grow", mode_grow, "MIB [chunk=256] [seconds=20] [hold=5]" },
 	{ "scan", mode_scan, "MIB [seconds=20] [seed=N]" },
 	{ "sort", mode_sort, "MIB [seed=N]" },
+	{ "group", mode_group, "MIB [passes=1] [seed=N]" },
 	{ "device", mode_device, "DEVICE beside=DISK [mib=16] [seconds=10] [threads=4] [discard=0] [errors=0] [seed=N]" },
 	{ "compare", mode_compare, "DEVICE beside=DISK [mib=16]" },
 	{ "overlap", mode_overlap, "DEVICE beside=DISK [rounds=100]" },

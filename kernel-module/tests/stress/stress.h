@@ -130,6 +130,7 @@ int mode_half_open(const char *address);
 int mode_resident(const char *path);
 int mode_scan(const char *mib);
 int mode_sort(const char *mib);
+int mode_group(const char *mib);
 int mode_device(const char *path);
 int mode_compare(const char *path);
 int mode_overlap(const char *path);
