@@ -15,6 +15,7 @@ from bed.tidepool import wait_until
 MODULES = ("dm-mod", "loop")
 DISK, NAME = "/dev/vda", "fast"
 PATH = f"/dev/mapper/{NAME}"
+CHECKS = {"ext4": ("fsck.ext4", "-f", "-n"), "xfs": ("xfs_repair", "-n"), "btrfs": ("btrfs", "check")}
 SWAPPED = f"mkswap {PATH} > /dev/null && swapon {PATH}"
 
 

@@ -29,6 +29,8 @@ static const struct {
 	{ "device", mode_device, "DEVICE beside=DISK [mib=16] [seconds=10] [threads=4] [discard=0] [errors=0] [seed=N]" },
 	{ "compare", mode_compare, "DEVICE beside=DISK [mib=16]" },
 	{ "overlap", mode_overlap, "DEVICE beside=DISK [rounds=100]" },
+	{ "durable", mode_durable, "DEVICE notes=DISK [at=flush|write] [seconds=10] [seed=N]" },
+	{ "endured", mode_endured, "IMAGE notes=BYTE" },
 	{ "server", mode_server, "PORT" },
 	{ "client", mode_client, "ADDRESS [port=7471] [requests=2000] [pages=1]" },
 	{ "garbage", mode_garbage, "ADDRESS [port=7470] [connections=200] [seed=N]" },

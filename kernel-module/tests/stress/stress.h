@@ -134,5 +134,7 @@ int mode_group(const char *mib);
 int mode_device(const char *path);
 int mode_compare(const char *path);
 int mode_overlap(const char *path);
+int mode_durable(const char *path);
+int mode_endured(const char *path);
 
 #endif
