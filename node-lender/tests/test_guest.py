@@ -40,8 +40,11 @@ def test_a_guest_borrows(encryption: str) -> None:
         wait_until("its pages are with the daemon", lambda: _read(pair) > PAGES * 0.9)
         assert daemon.lent()["lent_pages"] > PAGES * 0.9
         daemon.page_out()
-        wait_until("it is told", lambda: pair.borrowed()["evicted_notices"] > PAGES / 2)
-        _read(pair)
+        wait_until("it is noticed", lambda: daemon.lent()["reclaimed"] > PAGES / 2)
+        wait_until("it is told", lambda: daemon.lent()["untold"] == 0)
+        misses = pair.borrowed()["get_misses"]
+        assert _read(pair) < PAGES / 2
+        assert pair.borrowed()["get_misses"] == misses
         figures = pair.borrowed()
         print(f"\n{figures}\n{daemon.lent()}")
         assert figures["get_corrupt"] == figures["bad_frames"] == figures["disconnects"] == 0
