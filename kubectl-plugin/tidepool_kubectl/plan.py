@@ -116,11 +116,11 @@ def _row(name: str, guest: MemoryGuest | None, worth: Worth) -> Row:
         is_measured=worth.counted is not None,
         forecast=worth.forecast,
         instead_bytes=worth.instead_bytes,
-        doubt=_doubt(status, worth.size_bytes is not None) or _difference(worth.counted, worth.promised),
+        doubt=doubt(status, worth.size_bytes is not None) or _difference(worth.counted, worth.promised),
     )
 
 
-def _doubt(status: GuestStatus, borrows: bool) -> str:
+def doubt(status: GuestStatus, borrows: bool) -> str:
     """Why the curve of a guest says nothing."""
     references = status.curve_references or 0
     if status.misses_per_second is None:
