@@ -37,6 +37,7 @@ from tidepool_agent.errors import (
     UpgradeFailed,
 )
 from tidepool_agent.guestfs import Observation, parse
+from tidepool_agent.losses import Reach
 from tidepool_agent.mapped import SECTOR
 from tidepool_agent.plan import (
     Change,
@@ -101,6 +102,14 @@ class Guest:
     def log(self) -> str:
         """What the module said last in the kernel log, as one line."""
         return "; ".join(line.strip() for line in self._script("log").splitlines())[-1024:]
+
+    def reach(self, address: str) -> Reach | None:
+        """How large a packet gets to an address; None where the guest cannot tell."""
+        try:
+            passes, most = map(int, self._script("path", address).split())
+        except (CommandFailed, ValueError):
+            return None
+        return Reach(address, passes, most)
 
     def carry_out(self, step: Step, release: str) -> None:
         """Carries out one step; raises what a condition can show."""
