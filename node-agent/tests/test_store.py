@@ -14,6 +14,7 @@ from tidepool_agent.errors import ModuleUnavailable
 from tidepool_agent.store import Store
 
 TOOL = TOP / "kernel-module/tools/store"
+VERSION = (TOP / "VERSION").read_text().strip()
 ENV = {**os.environ, "PATH": PATH}
 
 
