@@ -12,7 +12,7 @@ import pytest
 from conftest import wait_for
 from daemon import Daemon, end
 from objects import BORROWER, OTHER, alter, pairing, want
-from tiny import Kernel
+from tiny import TOP, Kernel
 
 from tidepool_agent.errors import (
     ConfigureFailed,
@@ -97,7 +97,7 @@ def test_the_module_is_delivered_loaded_and_kept_until_it_is_unloaded(
 ) -> None:
     seen = bench.do(Load(Source.STORE))
     assert seen.module is not None
-    assert seen.module.version == "0.1.0"
+    assert seen.module.version == (TOP / "VERSION").read_text().strip()
     assert seen.module.srcversion == Store(store).build(kernel.release).srcversion
     assert bench.sh("ls /run/tidepool") == "kept.ko\n"
     assert bench.do(Unload()).module is None

@@ -409,7 +409,7 @@ def test_figures_of_a_grant_are_written_when_they_have_clearly_moved() -> None:
 class Woken(list[str]):
     """The namespaces that were to be gone over."""
 
-    async def add(self, namespace: str) -> None:
+    async def add(self, namespace: str, _delay: float = 0) -> None:
         self.append(namespace)
 
 
