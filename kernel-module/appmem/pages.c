@@ -18,7 +18,6 @@
 #include <linux/wait.h>
 
 #include "appmem/pages.h"
-#include "base/broken.h"
 #include "borrower/breaker.h"
 #include "borrower/buffers.h"
 #include "borrower/catalog_pages.h"

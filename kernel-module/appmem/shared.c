@@ -12,7 +12,6 @@
 #include "appmem/pool.h"
 #include "appmem/shared.h"
 #include "appmem/value.h"
-#include "base/broken.h"
 #include "borrower/catalog_pages.h"
 
 #define TIDE_HOLES_LEAST	(16 * PAGE_SIZE)	/* bytes of holes that nobody minds */

@@ -5,6 +5,7 @@
  * keep writers away: a page that does not come is looked for again if the key has got
  * another one meanwhile.
  */
+#include <linux/highmem.h>
 #include <linux/ktime.h>
 #include <linux/mm.h>
 #include <linux/overflow.h>
@@ -20,6 +21,7 @@
 #include "base/broken.h"
 #include "borrower/catalog_pages.h"
 #include "borrower/object.h"
+#include "borrower/peer.h"
 #include "borrower/send_pages.h"
 
 #define TIDE_SWEEP		8	/* values looked at with each put */
@@ -189,6 +191,7 @@ void tide_values_end(struct tide_app_pool *pool)
 {
 	struct tide_value *value;
 
+	tide_object_drop(pool->object, 0, ULONG_MAX);	/* in few notes to lenders */
 	mutex_lock(&pool->lock);
 	while ((value = tide_value_of(rb_first(&pool->values)))) {
 		tide_value_remove(pool, value);

@@ -58,14 +58,9 @@ class Device:
 
     def _load(self) -> None:
         """The modules, where they are not loaded yet."""
-        borrower = self.pair.borrower
         if not self.pair.b.loaded:
             self.pair.b.load()
-        if borrower.run("[ -d /sys/module/tidepool_block ]").code:
-            if not borrower.module:
-                raise GuestError("the borrower was given no module")
-            block = borrower.module.with_name("tidepool-block.ko").read_bytes()
-            borrower.start("cat > /lib/tidepool-block.ko && insmod /lib/tidepool-block.ko", block).wait()
+        self.pair.borrower.load_beside("tidepool-block")
 
     def dmsetup(self, arguments: str) -> str:
         """Its output."""

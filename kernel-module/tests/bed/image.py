@@ -25,6 +25,7 @@ CACHE = Path(
     os.environ.get("TIDEPOOL_CACHE") or Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "tidepool"
 )
 BUILD = TOP / "build" / "kernel-tests"
+VALUES = TESTS.parent / "uapi" / "tidepool.h"  # what a program includes
 
 GUEST_MODULES = (
     "virtio_pci",
@@ -116,7 +117,7 @@ def initramfs(kernel: Kernel, module: Path | None, filesystem: str | None = None
         "init": guest / "init",
         "bin/guestd": build_program("guestd", [guest / "guestd.c"]),
         "bin/reseed": build_program("reseed", [guest / "reseed.c"]),
-        "bin/stress": build_program("stress", [*stress.glob("*.c"), *stress.glob("*.h")]),
+        "bin/stress": build_program("stress", [*stress.glob("*.c"), *stress.glob("*.h"), VALUES]),
     }
     return _base(kernel, FILESYSTEM_MODULES.get(filesystem or "", ()) + _needed(module) + more) + _cpio(overlay)
 

@@ -133,5 +133,7 @@ int mode_sort(const char *mib);
 int mode_device(const char *path);
 int mode_compare(const char *path);
 int mode_overlap(const char *path);
+int mode_values(const char *pool);
+int mode_value(const char *pool);
 
 #endif
