@@ -1,5 +1,5 @@
 # Every target calls one script; what it does is said there.
-.PHONY: setup demo test docs stress scale bench lint clean
+.PHONY: setup demo test docs release stress scale bench lint clean
 
 # Packages, build/venv, and what is built from source into the cache
 setup:
@@ -16,6 +16,10 @@ test: setup
 # The documentation as a site and as man pages, in build/site and build/man
 docs:
 	docs/site/build
+
+# All that is installed, in dist/; KEY=FILE signs it with a secret key of minisign's
+release: setup
+	e2e/release $(if $(KEY),--key $(KEY))
 
 # The module for long, on every kernel and file system, with faults; results in build/stress.json
 stress: setup

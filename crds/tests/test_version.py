@@ -19,7 +19,7 @@ def test_a_package_has_it(file: Path) -> None:
     assert tomllib.loads(file.read_text())["project"]["version"] == VERSION
     for module in file.parent.glob("tidepool_*/__init__.py"):
         stated = re.findall(r'^__version__ = "(.*)"$', module.read_text(), flags=re.MULTILINE)
-        assert stated in ([], [VERSION])
+        assert stated in ([], [VERSION]), "e2e/version writes it"
 
 
 def test_the_chart_has_it() -> None:

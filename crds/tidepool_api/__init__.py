@@ -66,7 +66,7 @@ from tidepool_api.poolclass import Classes, MemoryPoolClass, Unusable, complete
 from tidepool_api.quota import MemoryQuota, QuotaSpec, QuotaStatus
 from tidepool_api.units import format_quantity, parse_duration, parse_quantity, to_mib
 
-__version__ = "0.1.0"
+__version__ = "0.2.0"
 
 __all__ = [
     "SWAP_NAME",

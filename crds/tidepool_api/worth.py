@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from tidepool_api.curve import Point, curve_of, size_for, value_at
 from tidepool_api.guest import GuestStatus, MemoryGuest
 from tidepool_api.keys import GuestKey, ObjectKey
+from tidepool_api.labels import Labelled
 from tidepool_api.names import PairingPhase, Role, RoleChoice
 from tidepool_api.pairing import MemoryPairing
 from tidepool_api.pool import MemoryPool
@@ -45,24 +46,51 @@ def sizes_of(pool: MemoryPool, sizes: Iterable[int] = ()) -> tuple[int, ...]:
     return tuple(sorted(set(sizes))) or tuple(int(pool.spec.most_bytes * factor) for factor in FACTORS)
 
 
+class Guests:
+    """The guests of some namespaces; those that do nothing now are found by their labels. For many pools."""
+
+    def __init__(self, guests: Iterable[MemoryGuest]) -> None:
+        self._known = {one.key: one for one in guests}
+        idle: dict[str, list[tuple[GuestKey, dict[str, str]]]] = defaultdict(list)
+        for key, one in self._known.items():
+            if one.status.role is Role.NONE and not (one.is_excluded or one.has_ended):
+                idle[one.namespace].append((key, one.metadata.labels))
+        self._idle = {namespace: Labelled(found) for namespace, found in idle.items()}
+
+    def status(self, guest: GuestKey) -> GuestStatus:
+        """What is reported of one; nothing of one that is not known."""
+        known = self._known.get(guest)
+        return known.status if known else GuestStatus()
+
+    def that_may_borrow(self, pool: MemoryPool) -> set[GuestKey]:
+        """Those that do nothing now and would borrow: they are selected to, or an Auto pool would see a gain."""
+        selector, idle = pool.spec.borrowers.selector or pool.spec.selector, self._idle.get(pool.namespace)
+        if selector is None or idle is None:
+            return set()
+        found = idle.matching(selector)
+        return found if pool.spec.role is RoleChoice.SELECTED else {one for one in found if self._would_gain(one)}
+
+    def _would_gain(self, guest: GuestKey) -> bool:
+        curve = curve_of(self.status(guest))
+        return bool(curve) and curve[-1].reads > 0
+
+
 def of_pool(
     pool: MemoryPool,
-    guests: Iterable[MemoryGuest],
+    guests: Guests,
     pairings: Iterable[MemoryPairing],
     sizes: Sequence[int],
     counted: Mapping[ObjectKey, float] | None = None,
 ) -> dict[GuestKey, Worth]:
     """What a pool is worth to each guest that borrows in it or could, and would be at these sizes.
 
-    `guests` and `pairings` may be others', too; `counted` are the reads a second that pairings answer.
+    `pairings` may be others', too; `counted` are the reads a second that pairings answer.
     """
-    known = {one.key: one for one in guests}
     borrowed: dict[GuestKey, list[MemoryPairing]] = defaultdict(list)
     for one in pairings:
         if one.pool == pool.key and not one.terminating:
             borrowed[one.borrower].append(one)
-    each = borrowed.keys() | {key for key, one in known.items() if _may_borrow(pool, one)}
-    found = ((key, known[key].status if key in known else GuestStatus()) for key in each)
+    found = ((key, guests.status(key)) for key in borrowed.keys() | guests.that_may_borrow(pool))
     return {key: _worth(status, borrowed.get(key, ()), counted or {}, sizes) for key, status in found}
 
 
@@ -70,18 +98,6 @@ def known_sum(figures: Iterable[float | None]) -> float | None:
     """The sum of what is known; None where nothing is."""
     known = [one for one in figures if one is not None]
     return sum(known) if known else None
-
-
-def _may_borrow(pool: MemoryPool, guest: MemoryGuest) -> bool:
-    """Whether a guest that does nothing now would borrow: it is selected to, or an Auto pool would see a gain."""
-    selector = pool.spec.borrowers.selector or pool.spec.selector
-    is_there = guest.namespace == pool.namespace and not (guest.is_excluded or guest.has_ended)
-    if not is_there or guest.status.role is not Role.NONE:
-        return False
-    if selector is None or not selector.matches(guest.metadata.labels):
-        return False
-    curve = curve_of(guest.status)
-    return pool.spec.role is RoleChoice.SELECTED or (bool(curve) and curve[-1].reads > 0)
 
 
 def _worth(

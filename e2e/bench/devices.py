@@ -14,9 +14,14 @@ from bench.sides import NBD, BlockCache, Pool, Settings, Side
 TARGETS = {
     "write-through": ("writethrough", "None"),
     "write-through encrypted": ("writethrough", "AES-GCM"),
+    "behind": ("behind", "None"),
+    "behind encrypted": ("behind", "AES-GCM"),
 }
 IN_FRONT, BEHIND = 10, 1  # priorities of swap areas
 COMPRESSOR = "zstd"
+# Who swaps over a socket allocates without bounds while it sends: what it copies into sockets, 4 MiB for each, has to
+# be less than the kernel keeps free, or nothing is left for the answers that would free it.
+SWAPS_OVER_SOCKETS = {"vm/min_free_kbytes": "8192", "net/ipv4/tcp_wmem": "4096 16384 131072"}
 
 
 class Target(Pool):
@@ -43,6 +48,8 @@ class Nbd(BlockCache):
     needs = ("nbd",)
 
     def device(self, machine: Machine) -> str:
+        for name, value in SWAPS_OVER_SOCKETS.items():
+            machine.borrower.write(f"/proc/sys/{name}", value)
         self.export(machine, "-swap")
         return NBD
 

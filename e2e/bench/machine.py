@@ -54,6 +54,10 @@ class Machine:
         self.tool(guest, f"blockdev --setra {READ_AHEAD_KIB * 2} {device}")
         guest.sh(f"mount -t {filesystem} -o {options} {device} {FOLDER} && mount --bind {FOLDER} {ROOT}{FOLDER}")
 
+    def unmount(self) -> None:
+        """The borrower's data is no longer there."""
+        self.borrower.sh(f"umount {ROOT}{FOLDER} && umount {FOLDER}")
+
     @contextmanager
     def fast_disk(self) -> Iterator[None]:
         """For what is not measured: the borrower's disk is not throttled meanwhile."""

@@ -20,7 +20,8 @@ Found = Mapping[Cell, Mapping[str, Estimate]]
 COLOURS = {
     "no pool": "#9aa5b1", "NonInclusive": "#0b7285", "Exclusive": "#d9480f", "NonInclusive encrypted": "#5fb3bf",
     "Exclusive encrypted": "#f0a868", "dm-cache": "#7048a8", "bcache": "#b197d6", "ideal": "#243b53",
-    "balloon": "#a61e4d", "write-through": "#0b7285", "write-through encrypted": "#5fb3bf", "nbd": "#7048a8",
+    "balloon": "#a61e4d", "write-through": "#0b7285", "write-through encrypted": "#5fb3bf",
+    "behind": "#d9480f", "behind encrypted": "#f0a868", "nbd": "#7048a8",
     "zram": "#d9a441", "zswap": "#e8cc8f",
 }  # fmt: skip
 ENDS = ("borrower", "lender")

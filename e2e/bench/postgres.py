@@ -55,6 +55,11 @@ def start(machine: Machine) -> None:
     machine.tool(machine.borrower, START)
 
 
+def stop(machine: Machine) -> None:
+    """Serves it no more."""
+    machine.tool(machine.borrower, STOP)
+
+
 def query(machine: Machine, arguments: str) -> str:
     """What psql prints."""
     return machine.tool(machine.borrower, f"{PSQL} {arguments}", PATIENCE_SECONDS)

@@ -12,7 +12,7 @@ STILL_BETTER = 0.02
 WARM_IOPS = 320  # 20 MiB a second: no faster than what leaves the page cache can be sent on
 READ_EVERYTHING = (
     "fio --name=warm --filename={path} --rw=randread --bs=64k --ioengine=psync --invalidate=0 --randrepeat=0"
-    " --readonly --minimal >/dev/null"
+    " --readonly --minimal --size={size} >/dev/null"
 )
 
 
@@ -41,9 +41,10 @@ def fill(machine: Machine, once: Callable[[], object], size: int, passes: int = 
     return missed
 
 
-def read_everything(machine: Machine, paths: Sequence[str]) -> None:
-    """Reads files in pieces of 64 KiB whose order is by chance."""
-    machine.tool(machine.borrower, READ_EVERYTHING.format(path=":".join(paths)))
+def read_everything(machine: Machine, paths: Sequence[str], mib: int = 0) -> None:
+    """Reads files, or their first MiB, in pieces of 64 KiB whose order is by chance."""
+    size = f"{mib}m" if mib else "100%"
+    machine.tool(machine.borrower, READ_EVERYTHING.format(path=":".join(paths), size=size))
 
 
 def read_in_order(machine: Machine, path: str) -> float:

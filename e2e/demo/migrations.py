@@ -52,10 +52,14 @@ class Seen:
         return [(after.at, module.hit_ratio(module.difference(before.reading, after.reading)))
                 for before, after in pairwise(self.moments)]  # fmt: skip
 
+    def within(self, begin: float, end: float) -> Seen:
+        """What was counted between two times."""
+        return Seen(self.reports, [one for one in self.moments if begin <= one.at <= end])
+
     def ratio(self, begin: float, end: float) -> float:
         """The hit ratio between two times."""
-        within = [one.reading for one in self.moments if begin <= one.at <= end]
-        return module.hit_ratio(module.difference(within[0], within[-1])) if within else 0.0
+        looks = [one.reading for one in self.within(begin, end).moments]
+        return module.hit_ratio(module.difference(looks[0], looks[-1])) if looks else 0.0
 
     def longest_without(self) -> float:
         """The longest time, in seconds, in which no page came from the lender."""
@@ -73,7 +77,9 @@ class Reads:
         reading = f"until [ -e enough ]; do {command} || exit; done"
         script = SCRIPT.format(folder=FOLDER, reading=reading, sample=SAMPLE)
         run = f"systemd-run -q --collect --unit=reads bash -c {shlex.quote(script)}"
-        self._ask(f"rm -rf {FOLDER}; mkdir {FOLDER}; {run}")
+        self._ask(
+            f"systemctl stop reads 2>/dev/null; rm -rf {FOLDER}; mkdir {FOLDER}; {run}"
+        )  # of a failed test, if any
         self._clock = self._clocks()
 
     def end(self) -> Seen:

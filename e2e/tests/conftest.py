@@ -15,6 +15,22 @@ from demo import evidence, lab, workload
 from tidepool_lab import paths
 
 
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption("--long", action="store_true", help="the tests that take many minutes, too")
+    parser.addoption("--upgrade-from", metavar="COMMIT", help="to upgrade from; the latest of which every part differs")
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    config.addinivalue_line("markers", "long: takes many minutes; only with --long")
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    if not config.getoption("--long"):
+        others = [item for item in items if item.get_closest_marker("long")]
+        config.hook.pytest_deselected(items=others)
+        items[:] = [item for item in items if item not in others]
+
+
 @pytest.fixture(scope="session")
 def session_lab() -> Iterator[Product]:
     """The lab, up for all tests of the product."""

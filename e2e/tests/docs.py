@@ -48,6 +48,11 @@ KINDS = {
     "tutorial": Kind("kubectl ", "e2e/tests/test_product_tutorial.py", TUTORIAL),
     "kustomize": Kind("kubectl kustomize ", "e2e/tests/test_docs.py", PLAIN),
     "plain": Kind("helm template |kubectl delete (memorypools|namespace) ", "e2e/tests/test_product_release.py", PLAIN),
+    "install-release": Kind("helm install tidepool oci:", "e2e/tests/test_dist.py"),
+    "push": Kind("dist/push ", "e2e/tests/test_dist.py"),
+    "verify": Kind(r"minisign |\(cd dist ", "e2e/tests/test_dist.py"),
+    "plugin": Kind("tar -xzf dist/plugin/", "e2e/tests/test_dist.py"),
+    "release": Kind("make release ", "e2e/tests/test_dist.py"),
     "install": Kind("helm install ", "e2e/tests/test_product_release.py"),
     "upgrade": Kind("helm upgrade tidepool .*reuse-values$", "e2e/tests/test_product_release.py"),
     "crds": Kind("kubectl apply .*charts/tidepool/crds/", "e2e/tests/test_product_release.py"),
@@ -96,6 +101,9 @@ UNTRIED = {
     "skopeo copy docker-archive:build/images/tidepool-agent.tar docker://MY/PREFIX/tidepool-agent:$(cat VERSION)": (
         "it wants a registry"
     ),
+    "kubectl krew install --manifest=dist/plugin/tidepool.yaml "
+    "--archive=$(ls dist/plugin/kubectl-tidepool-*-linux-amd64.tar.gz)": "it wants krew",
+    "apt-get install ./dist/module/tidepool-dkms_*_all.deb": "it wants a guest; test_dist.py looks into the package",
 }
 
 

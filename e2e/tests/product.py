@@ -15,8 +15,9 @@ from typing import Any
 from demo import evidence, lab, metrics, module, workload
 
 BORROWER, OTHER, LENDER = GUESTS = ("borrower", "other", "lender")
-LENDER_SPEC = "lender=1Gi,label.memory=spare"
-SPECS = ("borrower=288Mi,disk=1Gi:ext4,label.memory=short", "other=256Mi,label.memory=short", LENDER_SPEC)
+LENDER_SPEC = "lender=1Gi,network=pages,label.memory=spare"
+BORROWER_SPEC = "borrower=288Mi,disk=1Gi:ext4,network=pages,label.memory=short"
+SPECS = (BORROWER_SPEC, "other=256Mi,label.memory=short", LENDER_SPEC)
 STRESS = "/root/stress"
 POOL = "pool"
 AGENT_PORT = 9477
@@ -117,6 +118,11 @@ class Product:
     def connects(self) -> int:
         """How often the borrower has connected to its lender."""
         return self.reading(BORROWER).borrowing["connects"]
+
+    def sessions_begun(self) -> int:
+        """How often the borrower has connected and found nothing of its own."""
+        figures = self.reading(BORROWER).borrowing
+        return figures["connects"] - figures["resumes"]
 
     def stress(self, arguments: str, patience: float = 300) -> Object:
         """The stress program in the borrower: no wrong page, no failed call."""

@@ -124,6 +124,30 @@ def test_prometheus_takes_the_configuration_that_is_shown(tmp_path: Path) -> Non
     subprocess.run([promtool, "check", "config", tmp_path / "prometheus.yml"], check=True, stdout=subprocess.DEVNULL)
 
 
+def test_prometheus_joins_the_metrics_of_kubevirt_with_ours(tmp_path: Path) -> None:
+    """Each query that is shown finds the VM in both, by their labels."""
+    page = (paths.ROOT / "docs/explanation/beside-other-memory-features.md").read_text()
+    queries = re.findall(r"^```promql\n(.*?)^```", page, re.MULTILINE | re.DOTALL)
+    metrics = {name for query in queries for name in re.findall(r"(?:kubevirt|tidepool)_\w+", query)}
+    described = (paths.ROOT / "docs/reference/metrics.md").read_text()
+    assert {name for name in metrics if name.startswith("tidepool_") and f"`{name}`" not in described} == set()
+    labels = {"kubevirt": 'namespace="ns",name="vm"', "tidepool": 'namespace="ns",guest="vm"'}
+    series = [{"series": f"{one}{{{labels[one.partition('_')[0]]}}}", "values": "1+60x20"} for one in sorted(metrics)]
+    expected = [[{"labels": '{name="vm", namespace="ns"}', "value": value}] for value in (2, 1)]
+    asked = [
+        {"expr": query, "eval_time": "10m", "exp_samples": samples}
+        for query, samples in zip(queries, expected, strict=True)
+    ]
+    (tmp_path / "tests.json").write_text(
+        json.dumps({"tests": [{"interval": "1m", "input_series": series, "promql_expr_test": asked}]})
+    )
+    promtool = lab.call("path", "promtool").strip()
+    done = subprocess.run(
+        [promtool, "test", "rules", tmp_path / "tests.json"], capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
 def _rendered(command: str, folder: Path) -> list[dict[str, Any]]:
     """What a command prints that calls Helm and kubectl, and asks no cluster."""
     programs = folder / "programs"

@@ -245,5 +245,5 @@ def test_a_wrong_specification_says_what_is_right(text: str, words: str) -> None
 
 def test_a_specification() -> None:
     """Everything that can be said of a guest."""
-    found = spec.parse("a=512Mi,disk=1Gi:ext4,iops=166,kernel=6.12,cpus=2,node=2,label.memory=short")
-    assert found == spec.GuestSpec("a", 512 * MIB, 1024 * MIB, "ext4", 166, "6.12", 2, 2, {"memory": "short"})
+    found = spec.parse("a=512Mi,disk=1Gi:ext4,iops=166,kernel=6.12,cpus=2,node=2,network=pages,label.memory=short")
+    assert found == spec.GuestSpec("a", 512 * MIB, 1024 * MIB, "ext4", 166, "6.12", 2, 2, True, {"memory": "short"})

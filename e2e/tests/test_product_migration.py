@@ -2,18 +2,26 @@
 
 from __future__ import annotations
 
+import json
 import shlex
+import time
+from dataclasses import asdict, dataclass
 
 import pytest
 from product import BORROWER, LENDER, ONE_TO_ONE, STRESS, Product, until
 
 import docs
 from demo import lab, module
-from demo.migrations import Reads, has_followed
+from demo.migrations import Reads, Seen, has_followed
+from tidepool_lab import guests, migration, nodes, paths
+from tidepool_lab.progress import say
 
 FILE = "/mnt/file"
 NODE = "node2"
 KEPT = 0.9  # of the pages; the lender may need some of the memory meanwhile
+TIMES = 10  # there and back
+SETTLED_SECONDS = 10  # after an arrival; then the pool is as good as before
+READ = f"{STRESS} random {FILE} seconds=4 threads=2"
 # It goes on in the lender by itself: the lab's own way into a guest ends when that moves.
 HELD = f"while :; do cat {module.TREE}/hold; sleep 0.3; done"
 
@@ -30,9 +38,9 @@ def flowing(product: Product) -> Product:
 
 def test_a_borrower_and_then_its_lender_migrate(flowing: Product) -> None:
     """No failed read, no wrong byte, the same pairing and session: what was lent is read from the lender again."""
-    uid, begun = flowing.pairing_of(BORROWER)["metadata"]["uid"], sessions_begun(flowing)
+    uid, begun = flowing.pairing_of(BORROWER)["metadata"]["uid"], flowing.sessions_begun()
     lab.guest(LENDER, f"systemd-run -q --collect sh -c '{HELD} > /run/held'")
-    reads = Reads(BORROWER, f"{STRESS} random {FILE} seconds=4 threads=2")
+    reads = Reads(BORROWER, READ)
     migrate(flowing, BORROWER, "borrower")
     assert holds(LENDER) == {"0"}
     migrate(flowing, LENDER, "lender")
@@ -40,8 +48,81 @@ def test_a_borrower_and_then_its_lender_migrate(flowing: Product) -> None:
     assert holds(LENDER) == {"0", "1"}
     reads.end().assert_right()
     assert flowing.pairing_of(BORROWER)["metadata"]["uid"] == uid
-    assert sessions_begun(flowing) == begun
+    assert flowing.sessions_begun() == begun
     flowing.assert_sound()
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("role", [BORROWER, LENDER])
+def test_ten_migrations_there_and_back(flowing: Product, role: str) -> None:
+    """One read in a row meanwhile: not one wrong byte, not one page lost, not one session or pairing begun anew.
+
+    What each migration cost is written to build/migrations-ROLE.json.
+    """
+    uid, begun = flowing.pairing_of(BORROWER)["metadata"]["uid"], flowing.sessions_begun()
+    before = flowing.reading(BORROWER)
+    reads = Reads(BORROWER, READ)
+    copied = [move(flowing, role) for _ in range(2 * TIMES)]
+    time.sleep(2 * SETTLED_SECONDS)
+    after, seen = flowing.reading(BORROWER), reads.end()
+    seen.assert_right()
+    costs = [cost(seen, one) for one in copied]
+    (paths.BUILD / f"migrations-{role}.json").write_text(json.dumps([asdict(one) for one in costs], indent=1) + "\n")
+    for one in costs:
+        say(str(one))
+    assert flowing.pairing_of(BORROWER)["metadata"]["uid"] == uid
+    assert flowing.sessions_begun() == begun
+    assert not lost(before, after)
+    assert min(one.afterwards for one in costs) > KEPT
+    flowing.assert_sound()
+
+
+@dataclass(frozen=True)
+class Cost:
+    """What one migration took, and what the borrower's reads found; times in seconds, sizes in MiB."""
+
+    copied: str
+    without: float  # the longest time without a page from the lender
+    meanwhile: float  # hit ratio until SETTLED_SECONDS after the arrival
+    afterwards: float  # hit ratio of as long after that
+    pages: int  # that the lender has at the end
+
+    def __str__(self) -> str:
+        return (
+            f"{self.copied}; {self.without:.1f} s without a page, hit ratio {self.meanwhile:.3f}, "
+            f"then {self.afterwards:.3f}; {self.pages} pages"
+        )
+
+
+def move(product: Product, guest: str) -> migration.Copied:
+    """Moves a guest to the node where it is not, and waits until the pool is as good as it will be."""
+    here = guests.launcher_of(guest)
+    node = next(one for one in nodes.possible() if here and one != here.node)
+    copied = migration.migrate(guest, node)
+    until(f"{guest} is known on {node.name}", lambda: has_followed(guest, guest, node.name), patience=120)
+    hits = product.hits()
+    until("pages flow", lambda: product.hits() > hits + 100)
+    time.sleep(max(0.0, copied.arrived + 2 * SETTLED_SECONDS - time.time()))
+    return copied
+
+
+def cost(seen: Seen, copied: migration.Copied) -> Cost:
+    """What the reads found around a migration."""
+    begun, settled = copied.arrived - copied.seconds, copied.arrived + SETTLED_SECONDS
+    afterwards = seen.within(settled, settled + SETTLED_SECONDS)
+    return Cost(
+        copied=str(copied),
+        without=round(seen.within(begun, settled).longest_without(), 1),
+        meanwhile=round(seen.ratio(begun, settled), 3),
+        afterwards=round(seen.ratio(settled, settled + SETTLED_SECONDS), 3),
+        pages=afterwards.moments[-1].pages,
+    )
+
+
+def lost(before: module.Reading, after: module.Reading) -> dict[str, int]:
+    """Pages that the borrower believed with its lender and that were not there, or not as they were put."""
+    changes = module.difference(before, after).borrowing
+    return {name: changes[name] for name in ("get_misses", "get_corrupt", "evicted_notices") if changes[name]}
 
 
 def migrate(product: Product, who: str, role: str) -> None:
@@ -62,9 +143,3 @@ def typed(command: str) -> None:
 def holds(lender: str) -> set[str]:
     """Whether a lender has taken no more pages for a while, and whether it has taken some."""
     return set(lab.guest(lender, "cat /run/held").split())
-
-
-def sessions_begun(product: Product) -> int:
-    """How often the borrower has connected and found nothing of its own."""
-    figures = product.reading(BORROWER).borrowing
-    return int(figures["connects"] - figures["resumes"])

@@ -7,7 +7,9 @@ import stat
 import subprocess
 from pathlib import Path
 
-from tidepool_lab import guest_image, images
+from tidepool_lab import guest_image, images, pages_network
+from tidepool_lab.nodes import Node
+from tidepool_lab.spec import GuestSpec
 
 MIGRATION_PORTS = range(49152, 49216)  # libvirt's; KubeVirt has sockets of its own for this
 # Of the gateways, the same in each pod as with KubeVirt: a guest that migrates goes on with the neighbours it knows.
@@ -26,8 +28,8 @@ RULES = f"""table ip nat {{
 """
 
 
-def bind(pid: int) -> None:
-    """Sets up the network namespace of the pod that this process belongs to."""
+def bind(pid: int, node: Node, spec: GuestSpec) -> None:
+    """Sets up the network namespace of a guest's pod, that of this process."""
     inside = ["nsenter", f"--net=/proc/{pid}/ns/net"]
     tap = ["mode", "tap", "user", str(images.QEMU_USER), "group", str(images.QEMU_USER)]
     for command in (
@@ -43,6 +45,8 @@ def bind(pid: int) -> None:
     ):
         subprocess.run([*inside, *command], check=True)
     subprocess.run([*inside, "nft", "-f", "-"], input=RULES, text=True, check=True)
+    if spec.on_pages_network:
+        pages_network.plug(pid, node, tap)
     _give_tun(Path(f"/proc/{pid}/root"))
 
 

@@ -17,6 +17,7 @@ from tidepool_lab.progress import LabError
 CACHED: dict[str, Callable[[], Path]] = {
     "schemas": schemas.folder,
     "checkpatch": debian.checkpatch,
+    "chromium": lambda: debian.program("chromium", "usr/lib/chromium/chromium"),
     "promtool": lambda: monitoring.program("promtool"),
 }
 Handler = Callable[[argparse.Namespace], int]

@@ -14,6 +14,12 @@ from tidepool_lab.progress import LabError, step
 
 HOST_SUITE = "bookworm"
 TOOL = paths.ROOT / "kernel-module/tools/debian"
+# Beside the usual folders one that a library looks for at a fixed place.
+RUN = """#!/bin/sh
+root=$(dirname "$(dirname "$(readlink -f "$0")")")
+libraries=$root/usr/lib/x86_64-linux-gnu
+LD_LIBRARY_PATH=$libraries:$root/lib/x86_64-linux-gnu:$libraries/pulseaudio exec "$root/{within}" "$@"
+"""
 
 
 def sources(suite: str) -> list[str]:
@@ -25,6 +31,27 @@ def unpacked(suite: str, *packages: str) -> Path:
     """A folder with the contents of these packages of a suite (not of what they depend on)."""
     key = f"{suite}-{store.digest(*packages)}"
     return store.entry("debian", key, lambda out: _fetch(suite, packages, out))
+
+
+def program(package: str, within: str = "") -> Path:
+    """A script that runs the program of a package of the host's suite, with all that it depends on in the cache.
+
+    The program is called as the package is, in /usr/bin, or else is at the path `within`.
+    """
+    key = f"program-{package}-{store.digest(within, RUN)}"
+    entry = store.entry("debian", key, lambda out: _fetch_program(package, within or f"usr/bin/{package}", out))
+    return entry / "run" / package
+
+
+def _fetch_program(package: str, within: str, out: Path) -> None:
+    with step(f"fetching {package} of Debian {HOST_SUITE}, and what it needs"):
+        _tool("programs", HOST_SUITE, str(out), package)
+    script = out / "run" / package
+    if not (out / within).exists():
+        raise LabError(f"{package}: Debian {HOST_SUITE} has no {within} in it")
+    script.parent.mkdir(exist_ok=True)
+    script.write_text(RUN.format(within=within))
+    script.chmod(0o755)
 
 
 def checkpatch() -> Path:

@@ -48,20 +48,24 @@ ExecStart=udevadm trigger --type=devices --action=add --subsystem-match=block --
     --subsystem-match=virtio-ports --subsystem-match=virtio
 """
 
-NETWORK = """[Match]
+
+def network(mac: str, address: str, more: str = "") -> str:
+    """systemd's file for an interface whose address is fixed."""
+    return f"""[Match]
 MACAddress={mac}
 [Network]
-Address={address}/24
-{gateway}
+Address={address}
+{more}
 LinkLocalAddressing=no
 IPv6AcceptRA=no
 """
 
+
 FILES: Mapping[str, str] = {
     "etc/hostname": "guest\n",
     "etc/fstab": "/dev/vda / ext4 defaults,noatime 0 0\n",
-    "etc/systemd/network/10-pod.network": NETWORK.format(mac=POD_MAC, address=INNER, gateway=f"Gateway={POD_SIDE}"),
-    "etc/systemd/network/20-lab.network": NETWORK.format(mac=LAB_MAC, address=LAB_INNER, gateway=""),
+    "etc/systemd/network/10-pod.network": network(POD_MAC, f"{INNER}/24", f"Gateway={POD_SIDE}"),
+    "etc/systemd/network/20-lab.network": network(LAB_MAC, f"{LAB_INNER}/24"),
     "etc/initramfs-tools/conf.d/lab": "MODULES=list\nCOMPRESS=zstd\nCOMPRESSLEVEL=3\n",
     "etc/initramfs-tools/modules": "virtio_pci\nvirtio_blk\next4\n",
     "etc/modules-load.d/lab.conf": "virtio_net\nvirtio_console\n",

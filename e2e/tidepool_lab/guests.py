@@ -14,7 +14,19 @@ from typing import Any
 
 import libvirt
 
-from tidepool_lab import binding, cluster, gotools, guest_image, host, images, kubevirt, nodes, paths, shell
+from tidepool_lab import (
+    binding,
+    cluster,
+    gotools,
+    guest_image,
+    host,
+    images,
+    kubevirt,
+    nodes,
+    pages_network,
+    paths,
+    shell,
+)
 from tidepool_lab.nodes import Node
 from tidepool_lab.progress import LabError, say, step
 from tidepool_lab.spec import GuestSpec
@@ -113,9 +125,11 @@ def _add(spec: GuestSpec) -> None:
     _make_disks(spec, folder, guest_image.build(spec.kernel))
     vmi = _create_instance(spec, node)
     launcher = start_launcher(vmi, spec, node)
-    prepare(launcher)
+    prepare(launcher, spec)
     _start_domain(spec, launcher)
     take(spec, launcher, BOOT_PATIENCE)
+    if spec.on_pages_network:
+        subprocess.run(shell.command(spec.name, [pages_network.script(launcher.uid)]), check=True)
     host.wait_until(f"VirtualMachineInstance {spec.name} Running", lambda: _is_running(spec.name), 60)
     say(f"guest {spec.name} is up at {launcher.pod_ip}")
 
@@ -177,9 +191,9 @@ def start_launcher(vmi: dict[str, Any], spec: GuestSpec, node: Node) -> Launcher
     )
 
 
-def prepare(launcher: Launcher) -> None:
+def prepare(launcher: Launcher, spec: GuestSpec) -> None:
     """Makes the network of a guest that is not there yet, and waits for libvirt."""
-    binding.bind(launcher.pid)
+    binding.bind(launcher.pid, launcher.node, spec)
     host.wait_until(f"libvirt of {launcher.pod}", lambda: _answers(launcher), 30)
 
 

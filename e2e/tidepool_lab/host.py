@@ -16,7 +16,7 @@ from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from pathlib import Path
 
-from tidepool_lab import nodes, paths
+from tidepool_lab import nodes, pages_network, paths
 from tidepool_lab.progress import LabError, say
 
 NETNSES = Path("/run/netns")
@@ -172,6 +172,7 @@ def _make_netns(node: nodes.Node) -> None:
     ip = ["ip", "-n", node.netns]
     commands = [["ip", "netns", "add", node.netns], [*ip, "link", "set", "lo", "up"]]
     commands += _bridge(ip, node) if node.is_first else _cable(ip, node)
+    commands += pages_network.laid(node)
     for command in (*commands, _inside(node, "sysctl", "-qw", "net.ipv4.ip_forward=1")):
         subprocess.run(command, check=True)
 

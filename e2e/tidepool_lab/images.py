@@ -30,6 +30,14 @@ KERNELS = ("6.1", "6.12")
 USER = 65532
 QEMU_USER = 107
 INTERPRETER = "usr/bin/tidepool-agent"
+# What pip is told where it is to fetch for another machine than this one; Debian 12 has Python 3.11 and glibc 2.36.
+PLATFORMS: dict[str, tuple[str, ...]] = {
+    rootfs.NATIVE: (),
+    "arm64": (
+        "--python-version=3.11", "--only-binary=:all:", "--platform=manylinux_2_28_aarch64",
+        "--platform=manylinux_2_17_aarch64", "--platform=manylinux2014_aarch64",
+    ),
+}  # fmt: skip
 
 PYTHON_BASE = ("python3", "ca-certificates")
 PASSWD = (f'echo "tidepool:x:{USER}:{USER}::/tmp:/usr/sbin/nologin" >> "$1"/etc/passwd',
@@ -50,11 +58,17 @@ class Image:
     name: str
     layers: tuple[Path, ...]
     config: dict[str, object]
+    architecture: str = rootfs.NATIVE
 
     @property
     def archive(self) -> Path:
         """Where the docker-archive goes."""
-        return ARCHIVES / f"{self.name.split('/')[1].split(':')[0]}.tar"
+        return ARCHIVES / f"{self.short}.tar"
+
+    @property
+    def short(self) -> str:
+        """Its name without a registry and a version."""
+        return self.name.rpartition("/")[2].partition(":")[0]
 
 
 def build_all(modules: Path | None = None) -> list[Path]:
@@ -88,15 +102,16 @@ def launcher() -> Image:
     return Image(LAUNCHER, (base,), {"User": f"{QEMU_USER}:{QEMU_USER}", "Entrypoint": ["/bin/sh"]})
 
 
-def operator() -> Image:
+def operator(architecture: str = rootfs.NATIVE) -> Image:
     """The operator's image."""
-    base = rootfs.Recipe("python-operator", "bookworm", PYTHON_BASE, hooks=PASSWD)
+    base = rootfs.Recipe("python-operator", "bookworm", PYTHON_BASE, hooks=PASSWD, architecture=architecture)
     return _python_image("operator", "tidepool_operator", base, "usr/bin/python3", {})
 
 
-def agent(modules: Path) -> Image:
+def agent(modules: Path, architecture: str = rootfs.NATIVE) -> Image:
     """The agent's image, with a module store and an interpreter that has the agent's two capabilities."""
-    base = rootfs.Recipe("python-node-agent", "bookworm", (*PYTHON_BASE, "python3-libvirt"), hooks=PASSWD + AGENT)
+    packages, hooks = (*PYTHON_BASE, "python3-libvirt"), PASSWD + AGENT
+    base = rootfs.Recipe("python-node-agent", "bookworm", packages, hooks=hooks, architecture=architecture)
     return _python_image("node-agent", "tidepool_agent", base, INTERPRETER, _modules(modules))
 
 
@@ -110,14 +125,14 @@ def _python_image(part: str, package: str, base: rootfs.Recipe, interpreter: str
             "USER=tidepool",
         ],
     }  # fmt: skip
-    layers = (rootfs.build(base), _libraries(part), _sources(part, package, more))
-    return Image(f"{PREFIX}/{package.replace('_', '-')}:{paths.VERSION}", layers, config)
+    layers = (rootfs.build(base), _libraries(part, base.architecture), _sources(part, package, more))
+    return Image(f"{PREFIX}/{package.replace('_', '-')}:{paths.VERSION}", layers, config, base.architecture)
 
 
 def write(image: Image) -> Path:
     """Writes the archive, unless it already is that image."""
-    layers = [(f"{_diff_id(layer)}.tar", layer) for layer in image.layers]
-    config = _config(image, [name.removesuffix(".tar") for name, _ in layers])
+    layers = [(f"{diff_id(layer)}.tar", layer) for layer in image.layers]
+    config = configuration(image)
     stamp = image.archive.with_suffix(".id")
     identity = hashlib.sha256(config).hexdigest()
     if image.archive.exists() and stamp.exists() and stamp.read_text() == identity:
@@ -154,15 +169,17 @@ def _anybodys(member: tarfile.TarInfo) -> tarfile.TarInfo:
     return member
 
 
-def _config(image: Image, diff_ids: list[str]) -> bytes:
+def configuration(image: Image, **more: object) -> bytes:
+    """How the image starts and what it consists of, in what Docker and OCI have in common."""
+    diff_ids = [diff_id(layer) for layer in image.layers]
     document = {
-        "architecture": "amd64",
+        "architecture": image.architecture,
         "os": "linux",
         "config": image.config,
         "rootfs": {"type": "layers", "diff_ids": [f"sha256:{digest}" for digest in diff_ids]},
         "history": [{"created_by": "e2e/images/build"} for _ in diff_ids],
     }
-    return json.dumps(document).encode()
+    return json.dumps(document | more).encode()
 
 
 def _add(archive: tarfile.TarFile, name: str, data: bytes) -> None:
@@ -171,7 +188,7 @@ def _add(archive: tarfile.TarFile, name: str, data: bytes) -> None:
     archive.addfile(member, io.BytesIO(data))
 
 
-def _diff_id(layer: Path) -> str:
+def diff_id(layer: Path) -> str:
     """The layer's digest, computed once: a layer in the cache never changes."""
     known = layer.with_suffix(".sha256")
     if not known.exists():
@@ -186,20 +203,19 @@ def _compile_pause(source: Path, out: Path) -> None:
     _pack(out / "root", out / "layer.tar")
 
 
-def _libraries(part: str) -> Path:
+def _libraries(part: str, architecture: str) -> Path:
     lock = paths.ROOT / part / "requirements.lock"
-    key = f"{part}-libraries-{store.digest(lock.read_bytes())}"
-    return store.entry("layer", key, lambda out: _install_libraries(lock, out)) / "layer.tar"
+    platform = PLATFORMS[architecture]
+    key = f"{part}-libraries-{store.digest(lock.read_bytes(), *platform)}"
+    return store.entry("layer", key, lambda out: _install_libraries(lock, platform, out)) / "layer.tar"
 
 
-def _install_libraries(lock: Path, out: Path) -> None:
+def _install_libraries(lock: Path, platform: tuple[str, ...], out: Path) -> None:
     target = out / "root/app/lib"
     with step(f"installing what {lock.parent.name} pins"):
         pip = [str(paths.BUILD / "venv/bin/python"), "-m", "pip", "install", "--quiet", "--disable-pip-version-check"]
-        subprocess.run(
-            [*pip, "--no-cache-dir", "--no-compile", "--no-deps", "--require-hashes", "--target", target, "-r", lock],
-            check=True,
-        )
+        options = ["--no-cache-dir", "--no-compile", "--no-deps", "--require-hashes", *platform]
+        subprocess.run([*pip, *options, "--target", target, "-r", lock], check=True)
     for clutter in ("__pycache__", "tests", "bin"):
         for folder in list(target.rglob(clutter)):
             shutil.rmtree(folder, ignore_errors=True)

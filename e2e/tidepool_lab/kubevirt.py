@@ -14,7 +14,7 @@ from xml.sax.saxutils import quoteattr
 
 import yaml
 
-from tidepool_lab import cluster, gotools, guest_image, host, images
+from tidepool_lab import cluster, gotools, guest_image, host, images, pages_network
 from tidepool_lab.nodes import Node
 from tidepool_lab.spec import GuestSpec
 
@@ -90,6 +90,11 @@ def instance(spec: GuestSpec, node: Node) -> dict[str, Any]:
     if spec.disk:
         disks.append({"name": "data", "disk": {"bus": "virtio"}})
         volumes.append({"name": "data", "hostDisk": {"path": f"{VM_FOLDER}/data.img", "type": "Disk"}})
+    interfaces: list[dict[str, Any]] = [{"name": "default", "masquerade": {}}]
+    networks: list[dict[str, Any]] = [{"name": "default", "pod": {}}]
+    if spec.on_pages_network:
+        interfaces.append({"name": pages_network.NAME, "bridge": {}})
+        networks.append({"name": pages_network.NAME, "multus": {"networkName": pages_network.MULTUS}})
     return {
         "apiVersion": API,
         "kind": "VirtualMachineInstance",
@@ -102,9 +107,9 @@ def instance(spec: GuestSpec, node: Node) -> dict[str, Any]:
             "domain": {
                 "cpu": {"cores": spec.cpus},
                 "memory": {"guest": str(spec.memory)},
-                "devices": {"disks": disks, "interfaces": [{"name": "default", "masquerade": {}}], "rng": {}},
+                "devices": {"disks": disks, "interfaces": interfaces, "rng": {}},
             },
-            "networks": [{"name": "default", "pod": {}}],
+            "networks": networks,
             "volumes": volumes,
         },
     }
@@ -226,6 +231,7 @@ def domain_xml(spec: GuestSpec, uid: str) -> str:
     {_data_disk(spec)}
     {_interface("tap0", guest_image.POD_MAC)}
     {_interface("taplab", guest_image.LAB_MAC)}
+    {_interface(pages_network.TAP, pages_network.mac(uid)) if spec.on_pages_network else ""}
     <serial type='file'><source path='{VM_FOLDER}/console.log' append='on'/><target port='0'/></serial>
     <channel type='unix'><target type='virtio' name='org.qemu.guest_agent.0'/></channel>
     <memballoon model='virtio' freePageReporting='on'><stats period='5'/></memballoon>
@@ -255,7 +261,15 @@ def _interface(device: str, mac: str) -> str:
 
 
 def instance_status(
-    phase: str, *, node: Node, pod_ip: str, pod_uid: str, agent: bool, os_info: dict[str, str]
+    phase: str,
+    *,
+    spec: GuestSpec,
+    uid: str,
+    node: Node,
+    pod_ip: str,
+    pod_uid: str,
+    agent: bool,
+    os_info: dict[str, str],
 ) -> dict[str, Any]:
     """The status as virt-controller and virt-handler would fill it; `lastTransitionTime` is left to the caller."""
     running = phase == "Running"
@@ -271,19 +285,19 @@ def instance_status(
     }
     if running:
         status["activePods"] = {pod_uid: node.name}
-        status["interfaces"] = [
-            {
-                "name": "default",
-                "interfaceName": "eth0",
-                "mac": guest_image.POD_MAC,
-                "ipAddress": pod_ip,
-                "ipAddresses": [pod_ip],
-                "queueCount": 1,
-                "infoSource": "domain, guest-agent" if agent else "domain",
-            }
-        ]
+        status["interfaces"] = [_interface_status("default", "eth0", guest_image.POD_MAC, pod_ip, agent=agent)]
+        if spec.on_pages_network:  # whose addresses the guest alone can tell
+            address = pages_network.address(uid) if agent else ""
+            found = pages_network.NAME, pages_network.DEVICE, pages_network.mac(uid), address
+            status["interfaces"].append(_interface_status(*found, agent=agent))
         status["guestOSInfo"] = os_info
     return status
+
+
+def _interface_status(name: str, device: str, mac: str, address: str, *, agent: bool) -> dict[str, Any]:
+    addresses = {"ipAddress": address, "ipAddresses": [address]} if address else {}
+    source = "domain, guest-agent" if agent else "domain"
+    return {"name": name, "interfaceName": device, "mac": mac, **addresses, "queueCount": 1, "infoSource": source}
 
 
 def stamped(status: dict[str, Any]) -> dict[str, Any]:

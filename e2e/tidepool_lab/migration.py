@@ -30,7 +30,7 @@ FLAGS = (
     | libvirt.VIR_MIGRATE_UNSAFE
 )
 BANDWIDTH = 64  # MiB/s: KubeVirt's `bandwidthPerMigration`; a guest of a lab would be there before anybody knows
-PATIENCE = 60
+PATIENCE = 300  # until the guest takes commands again; a busy machine is slow to
 ENDED = ("startTimestamp", "endTimestamp", "completed", "failed", "failureReason")
 
 
@@ -79,7 +79,7 @@ def _migrate(spec: GuestSpec, source: guests.Launcher, node: Node, *, announced:
     state = _handed_over(source, target)
     if announced:
         _patch(spec.name, {"status": {"migrationState": state, "activePods": {target.pod_uid: node.name}}})
-    guests.prepare(target)
+    guests.prepare(target, spec)
     state |= {"startTimestamp": _now(), "targetNodeAddress": target.pod_ip}
     if announced:
         _patch(spec.name, {"status": {"migrationState": state}})

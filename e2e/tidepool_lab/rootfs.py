@@ -15,6 +15,19 @@ LEFT_OUT = ("/usr/share/man/*", "/usr/share/doc/*", "/usr/share/locale/*", "/usr
 CLEANUP = (
     'rm -rf "$1"/var/cache/apt "$1"/var/lib/apt/lists "$1"/var/cache/debconf "$1"/var/log/apt "$1"/var/log/dpkg.log'
 )
+NATIVE = "amd64"
+# Packages of another architecture are unpacked only: nothing of it can run here. This does what their scripts would.
+UNPACKED = ("base-files", "base-passwd")
+SCRIPTS = (
+    'cp "$1"/usr/share/base-passwd/passwd.master "$1"/etc/passwd',
+    'cp "$1"/usr/share/base-passwd/group.master "$1"/etc/group',
+    'cat "$1"/usr/share/ca-certificates/mozilla/*.crt > "$1"/etc/ssl/certs/ca-certificates.crt',
+    (
+        'for deb in "$1"/var/cache/apt/archives/*.deb; do dpkg-deb -f "$deb"; '
+        'echo "Status: install ok installed"; echo; done > "$1"/var/lib/dpkg/status'
+    ),
+    f'cd "$1" && rm -rf {" ".join(pattern.strip("/*") for pattern in LEFT_OUT)}',
+)
 
 
 @dataclass(frozen=True)
@@ -26,10 +39,28 @@ class Recipe:
     packages: tuple[str, ...]
     hooks: tuple[str, ...] = ()
     inputs: tuple[str, ...] = field(default=())  # digests of files that the hooks read
+    architecture: str = NATIVE
 
     def key(self) -> str:
         """Names the result; the archive is not part of it, so a cached one stays until the recipe changes."""
-        return f"{self.name}-{store.digest(self.suite, *self.packages, *LEFT_OUT, CLEANUP, *self.hooks, *self.inputs)}"
+        made_of = (self.suite, *self.packages, *LEFT_OUT, CLEANUP, *self.hooks, *self.inputs)
+        foreign = () if self.is_native else (self.architecture, *UNPACKED, *SCRIPTS)
+        return f"{self.name}-{store.digest(*made_of, *foreign)}"
+
+    @property
+    def is_native(self) -> bool:
+        """Whether its programs run here."""
+        return self.architecture == NATIVE
+
+    @property
+    def way(self) -> list[str]:
+        """How mmdebstrap makes it."""
+        if self.is_native:
+            hooks = [f"--customize-hook={hook}" for hook in (*self.hooks, CLEANUP)]
+            return ["--variant=minbase", f"--include={','.join(self.packages)}", *hooks]
+        hooks = [f"--extract-hook={hook}" for hook in (*SCRIPTS, *self.hooks, CLEANUP)]
+        packages = ",".join((*UNPACKED, *self.packages))
+        return ["--variant=extract", f"--architectures={self.architecture}", f"--include={packages}", *hooks]
 
 
 def build(recipe: Recipe) -> Path:
@@ -39,17 +70,14 @@ def build(recipe: Recipe) -> Path:
 
 def _bootstrap(recipe: Recipe, out: Path) -> None:
     excludes = [f"--dpkgopt=path-exclude={pattern}" for pattern in LEFT_OUT]
-    hooks = [f"--customize-hook={hook}" for hook in (*recipe.hooks, CLEANUP)]
-    with step(f"making the root file system {recipe.name} (Debian {recipe.suite}, about 1 min)"):
+    with step(f"making the root file system {recipe.name} (Debian {recipe.suite} {recipe.architecture}, about 1 min)"):
         subprocess.run(
             [
                 "mmdebstrap",
                 "--quiet",
                 "--mode=root",
-                "--variant=minbase",
-                f"--include={','.join(recipe.packages)}",
+                *recipe.way,
                 *excludes,
-                *hooks,
                 recipe.suite,
                 str(out / "root.tar"),
                 *debian.sources(recipe.suite),

@@ -11,11 +11,13 @@ import json
 import sys
 import tarfile
 import uuid
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
+from contextlib import ExitStack
 from datetime import UTC, datetime
 from email.message import Message
 from email.parser import HeaderParser
 from pathlib import Path, PurePosixPath
+from typing import IO
 
 from cyclonedx.contrib.license.factories import LicenseFactory
 from cyclonedx.model import HashAlgorithm, HashType
@@ -33,9 +35,19 @@ def document(archive: Path) -> str:
     """The bill of a docker-archive; the same archive gives the same bill."""
     with tarfile.open(archive) as image:
         (manifest,) = json.load(_file(image, "manifest.json"))
-        parts = {part.bom_ref.value: part for layer in manifest["Layers"] for part in _in_layer(image, layer)}
-    name, version = manifest["RepoTags"][0].rsplit("/", 1)[1].split(":")
-    identity = manifest["Config"].removesuffix(".json")
+        files = (_file(image, layer) for layer in manifest["Layers"])
+        return _bill(manifest["RepoTags"][0], manifest["Config"].removesuffix(".json"), files)
+
+
+def of_layers(image: str, identity: str, layers: Iterable[Path]) -> str:
+    """The bill of an image whose layers are tar files; `identity` is a digest that stands for it."""
+    with ExitStack() as files:
+        return _bill(image, identity, [files.enter_context(layer.open("rb")) for layer in layers])
+
+
+def _bill(image: str, identity: str, layers: Iterable[IO[bytes]]) -> str:
+    parts = {part.bom_ref.value: part for layer in layers for part in _in_layer(layer)}
+    name, version = image.rsplit("/", 1)[1].split(":")
     described = Component(
         name=name,
         version=version,
@@ -50,8 +62,8 @@ def document(archive: Path) -> str:
     return JsonV1Dot6(bom).output_as_string(indent=1) + "\n"
 
 
-def _in_layer(image: tarfile.TarFile, name: str) -> Iterator[Component]:
-    with tarfile.open(fileobj=_file(image, name)) as layer:
+def _in_layer(file: IO[bytes]) -> Iterator[Component]:
+    with tarfile.open(fileobj=file) as layer:
         for member in layer:
             path = PurePosixPath(member.name.removeprefix("./"))
             if str(path) == DPKG_STATUS:

@@ -12,7 +12,9 @@ from tidepool_lab.progress import LabError
 UNITS = {"": 1, "k": 10**3, "M": 10**6, "G": 10**9, "Ki": 2**10, "Mi": 2**20, "Gi": 2**30}
 FILE_SYSTEMS = ("ext4", "xfs")
 KERNELS = ("6.1", "6.12")
-FORM = "NAME=MEMORY[,disk=SIZE[:ext4|xfs]][,iops=N][,kernel=6.1|6.12][,cpus=N][,node=N][,label.KEY=VALUE]"
+FORM = (
+    "NAME=MEMORY[,disk=SIZE[:ext4|xfs]][,iops=N][,kernel=6.1|6.12][,cpus=N][,node=N][,network=pages][,label.KEY=VALUE]"
+)
 
 
 @dataclass(frozen=True)
@@ -27,6 +29,7 @@ class GuestSpec:
     kernel: str = "6.1"
     cpus: int = 1
     node: int = 1
+    on_pages_network: bool = False
     labels: dict[str, str] = field(default_factory=dict)
 
     def save(self, file: Path) -> None:
@@ -72,6 +75,8 @@ def _option(key: str, value: str, where: str) -> dict[str, object]:
         return {"disk": quantity(size, where), "file_system": file_system}
     if key in ("iops", "cpus", "node") and value.isdigit() and int(value) > 0:
         return {key: int(value)}
+    if (key, value) == ("network", "pages"):
+        return {"on_pages_network": True}
     if key == "kernel" and value in KERNELS:
         return {key: value}
     raise LabError(f"guest {where!r}: {key}={value} is not understood; expected {FORM}")

@@ -20,6 +20,7 @@ import libvirt_qemu  # type: ignore[import-untyped]  # Debian ships no types wit
 
 from tidepool_lab import cluster, guests, host, kubevirt, migration, paths, shell
 from tidepool_lab.progress import LabError
+from tidepool_lab.spec import GuestSpec
 
 NAME = "vmi-watcher"
 ENDED_WELL = (libvirt.VIR_DOMAIN_SHUTOFF_SHUTDOWN, libvirt.VIR_DOMAIN_SHUTOFF_DESTROYED)
@@ -60,6 +61,8 @@ class Watcher:
         os_info = self._os_info(name, launcher) if agent else {}
         status = kubevirt.instance_status(
             phase,
+            spec=GuestSpec.load(paths.GUESTS / name / "spec.json"),
+            uid=launcher.uid,
             node=launcher.node,
             pod_ip=launcher.pod_ip,
             pod_uid=launcher.pod_uid,

@@ -23,7 +23,7 @@
 /* What a descriptor has: @pool is set once. */
 struct tide_app_file {
 	struct tide_app_pool *pool;
-	struct mutex mutex;
+	struct mutex mutex;	/* one at a time sets it */
 };
 
 static struct tide_app_file *tide_app_file_of(struct file *file)
@@ -194,10 +194,10 @@ static long tide_app_open_pool(struct file *file, void __user *argument)
 		err = -EBUSY;
 	} else {
 		pool = tide_app_pool_open(&how, tide_app_access(file));
-		if (IS_ERR(pool))
-			err = PTR_ERR(pool);
-		else
-			smp_store_release(&own->pool, pool);	/* whole when it is seen */
+		err = PTR_ERR_OR_ZERO(pool);
+		if (!err)
+			/* Pairs with tide_app_ioctl(). */
+			smp_store_release(&own->pool, pool);
 	}
 	mutex_unlock(&own->mutex);
 	return err;
@@ -205,6 +205,7 @@ static long tide_app_open_pool(struct file *file, void __user *argument)
 
 static long tide_app_ioctl(struct file *file, unsigned int command, unsigned long argument)
 {
+	/* It is whole when it is seen: pairs with tide_app_open_pool(). */
 	struct tide_app_pool *pool = smp_load_acquire(&tide_app_file_of(file)->pool);
 	void __user *at = (void __user *)argument;
 

@@ -130,8 +130,9 @@ static void tide_app_pool_release(struct kref *kref)
 {
 	struct tide_app_pool *pool = container_of(kref, struct tide_app_pool, kref);
 
+	tide_object_destroy(pool->object);	/* and all pages with it */
+	pool->object = NULL;
 	tide_values_end(pool);
-	tide_object_destroy(pool->object);
 	tide_app_uncharge(pool, TIDE_APP_POOL_BYTES);
 	tide_app_user_put(pool->user);
 	mutex_destroy(&pool->lock);

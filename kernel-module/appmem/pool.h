@@ -51,7 +51,7 @@ struct tide_app_pool {
 	u64 quota, bytes;
 	struct tide_object *object;
 
-	struct mutex lock;
+	struct mutex lock;	/* all that follows */
 	struct rb_root values;
 	u64 next_index;
 	struct list_head shared;

@@ -12,10 +12,11 @@
 #include "appmem/pool.h"
 #include "appmem/shared.h"
 #include "appmem/value.h"
+#include "base/broken.h"
 #include "borrower/catalog_pages.h"
 
 #define TIDE_HOLES_LEAST	(16 * PAGE_SIZE)	/* bytes of holes that nobody minds */
-#define TIDE_HOLES_LOOK		16			/* pages looked at for one with few values */
+#define TIDE_HOLES_LOOK		16	/* pages looked at for one with few values */
 
 static void tide_shared_free(struct tide_app_pool *pool, struct tide_shared *shared)
 {
@@ -104,7 +105,8 @@ static void tide_shared_drop(struct tide_app_pool *pool, struct tide_shared *sha
 {
 	list_del(&shared->list);
 	pool->filled -= shared->used;
-	tide_object_drop(pool->object, shared->index, shared->index);
+	if (pool->object)
+		tide_object_drop(pool->object, shared->index, shared->index);
 	tide_shared_free(pool, shared);
 }
 
@@ -157,7 +159,8 @@ static struct tide_shared *tide_shared_hold(struct tide_app_pool *pool)
 	struct tide_shared *shared = NULL;
 
 	mutex_lock(&pool->lock);
-	if (!pool->moving && pool->filled > 2 * pool->live + TIDE_HOLES_LEAST)
+	if (!pool->moving && pool->filled > 2 * pool->live + TIDE_HOLES_LEAST &&
+	    !tide_broken(APP_HOLES))
 		shared = tide_shared_choose(pool);
 	if (shared) {
 		shared->held = true;

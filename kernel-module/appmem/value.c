@@ -157,14 +157,14 @@ static struct tide_value *tide_value_create(struct tide_app_pool *pool,
 	return NULL;
 }
 
-/* What its pages are is of no interest any more. */
+/* Its pages are of no use any more; without an object they went with that. */
 static void tide_value_free(struct tide_app_pool *pool, struct tide_value *value)
 {
 	unsigned int pages = tide_value_pages(value);
 
 	if (value->shared)
 		tide_shared_remove(pool, value);
-	if (pages)
+	if (pages && pool->object)
 		tide_object_drop(pool->object, value->index, value->index + pages - 1);
 	tide_app_uncharge(pool, tide_value_bytes(value));
 	kfree(value);
@@ -185,13 +185,12 @@ void tide_value_remove(struct tide_app_pool *pool, struct tide_value *value)
 
 /**
  * tide_values_end() - the end of a pool's values
- * @pool: nobody uses it any more
+ * @pool: nobody uses it any more, and its object is gone
  */
 void tide_values_end(struct tide_app_pool *pool)
 {
 	struct tide_value *value;
 
-	tide_object_drop(pool->object, 0, ULONG_MAX);	/* in few notes to lenders */
 	mutex_lock(&pool->lock);
 	while ((value = tide_value_of(rb_first(&pool->values)))) {
 		tide_value_remove(pool, value);

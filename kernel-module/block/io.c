@@ -5,6 +5,7 @@
 #include <linux/device-mapper.h>
 #include <linux/ktime.h>
 
+#include "base/broken.h"
 #include "block/device.h"
 #include "block/io.h"
 #include "block/spans.h"
@@ -75,13 +76,14 @@ struct tide_span tide_io_span(const struct tide_io *io, bool changes)
 static int tide_io_enter(struct tide_io *io)
 {
 	struct tide_span *span = &io->span;
+	struct tide_log *log = io->device->log;
 	int err = 0;
 
-	if (!span->changes)
-		tide_span_enter(io->device, span);
-	else
-		while (!err && !tide_span_enter_past_log(io->device, span))
-			err = tide_writeout_blocks(io->device->log, span->first, span->last);
+	tide_span_enter(io->device, span);
+	if (span->changes && log && !tide_broken(BLOCK_LOG_ORDER))
+		err = tide_writeout_blocks(log, span->first, span->last);
+	if (err)
+		tide_span_leave(io->device, span);
 	return err;
 }
 

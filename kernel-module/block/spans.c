@@ -7,7 +7,9 @@
  * was put then is dropped with them.
  *
  * A block is in the device's log, or is changed past it, never both: the disk would have
- * two versions at a time. What is written into the log is entered until it is put.
+ * two versions at a time. Who changes blocks past the log enters them, and then waits for
+ * what it has of them: it gets no more of them, so that has an end. What is written into
+ * the log is entered until it is put.
  */
 #include <linux/interval_tree_generic.h>
 
@@ -30,18 +32,18 @@ static void tide_span_meet(struct tide_span *span, const struct tide_span *other
 		WRITE_ONCE(span->mixed, true);
 }
 
-/* Has the disk yet to get some of them? Object locked. */
-static bool tide_span_is_logged(const struct tide_device *device, const struct tide_span *span)
+/* What the disk has yet to get is not read from there: who does came too early. Object locked. */
+static bool tide_span_is_early(const struct tide_device *device, const struct tide_span *span)
 {
-	return device->log && tide_log_has(device->log, span->first, span->last);
+	return !span->changes && device->log && tide_log_has(device->log, span->first, span->last);
 }
 
-/* What the disk has yet to get is not read from there: who does came too early. Object locked. */
+/* Object locked. */
 static void tide_span_enter_locked(struct tide_device *device, struct tide_span *span)
 {
 	struct tide_span *other;
 
-	span->mixed = !span->changes && tide_span_is_logged(device, span);
+	span->mixed = tide_span_is_early(device, span);
 	for (other = tide_span_tree_iter_first(&device->spans, span->first, span->last); other;
 	     other = tide_span_tree_iter_next(other, span->first, span->last)) {
 		tide_span_meet(span, other);
@@ -51,7 +53,8 @@ static void tide_span_enter_locked(struct tide_device *device, struct tide_span 
 }
 
 /**
- * tide_span_enter() - blocks are about to be read from the disk, or may have changed there
+ * tide_span_enter() - blocks are about to be read from the disk, or to be changed there, or
+ * may have changed: the log takes none of them from here on, if it is not read
  * @device: whose
  * @span: filled in
  *
@@ -64,27 +67,6 @@ void tide_span_enter(struct tide_device *device, struct tide_span *span)
 	tide_object_lock(device->object, flags);
 	tide_span_enter_locked(device, span);
 	tide_object_unlock(device->object, flags);
-}
-
-/**
- * tide_span_enter_past_log() - blocks are about to be changed on the disk
- * @device: whose
- * @span: filled in
- *
- * Context: any.
- * Return: false when it is not entered: some of the blocks are in the log.
- */
-bool tide_span_enter_past_log(struct tide_device *device, struct tide_span *span)
-{
-	unsigned long flags;
-	bool lacks;
-
-	tide_object_lock(device->object, flags);
-	lacks = tide_broken(BLOCK_LOG_ORDER) || !tide_span_is_logged(device, span);
-	if (lacks)
-		tide_span_enter_locked(device, span);
-	tide_object_unlock(device->object, flags);
-	return lacks;
 }
 
 /* Does another one change some of them? Object locked. */

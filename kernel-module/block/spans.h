@@ -10,7 +10,7 @@
 struct tide_device;
 
 /**
- * struct tide_span - the blocks of one bio that the disk has, or the log is given
+ * struct tide_span - the blocks of one bio that the disk has or is to get, or the log is given
  * @node: among the device's, by @first
  * @first: block
  * @last: block, inclusive
@@ -26,7 +26,6 @@ struct tide_span {
 };
 
 void tide_span_enter(struct tide_device *device, struct tide_span *span);
-bool tide_span_enter_past_log(struct tide_device *device, struct tide_span *span);
 bool tide_span_enter_log(struct tide_device *device, struct tide_span *span,
 			 struct list_head *taken);
 void tide_span_leave(struct tide_device *device, struct tide_span *span);

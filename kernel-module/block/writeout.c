@@ -331,19 +331,21 @@ int tide_writeout_all(struct tide_log *log)
 
 /**
  * tide_writeout_blocks() - wait for the disk to get some blocks, which are then written anew
- * @log: the log
+ * @log: the log, which gets no more of them meanwhile
  * @first: block
  * @last: block, inclusive
  *
- * Context: process; waits.
- * Return: 0, but somebody may have written them meanwhile, or -EIO: the disk did not
- *	take all that was in the log.
+ * Context: process; waits for two passes at most.
+ * Return: 0, or -EIO: the disk did not take all that was in the log.
  */
 int tide_writeout_blocks(struct tide_log *log, u64 first, u64 last)
 {
-	u64 pass = tide_pass_next(log);
 	bool refused = false;
+	u64 pass;
 
+	if (tide_log_lacks(log, first, last))
+		return 0;
+	pass = tide_pass_next(log);
 	wait_event(log->wait,
 		   tide_log_lacks(log, first, last) || tide_pass_is_over(log, pass, &refused));
 	return refused ? -EIO : 0;

@@ -212,7 +212,8 @@ void tide_get_begin(struct tide_get *get, const struct tide_get_ops *ops,
 	get->size = size;
 	get->hit = false;
 	get->receiving = false;
-	get->exclusive = lender->config.strategy == TIDE_EXCLUSIVE;
+	/* What leaves a lender that takes nothing would not come back to it. */
+	get->exclusive = lender->config.strategy == TIDE_EXCLUSIVE && !READ_ONCE(lender->held);
 	get->most = most;
 	get->count = 0;
 }

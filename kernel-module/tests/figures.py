@@ -1,5 +1,6 @@
-"""Takes the figures of the last `make stress` over into docs/testing.md: python3 kernel-module/tests/figures.py.
+"""Takes the figures of the last `make stress`, and of `xfstests`, over into docs/testing.md.
 
+python3 kernel-module/tests/figures.py
 Of what was not measured since, the page keeps what it has.
 """
 
@@ -98,11 +99,41 @@ def _tested_on(kernel: str, outcomes: list[long.Outcome]) -> str:
     return f"| {KERNELS.get(kernel, kernel)} | {len(of)} | {passed} | {failed} |"
 
 
+def xfstests(runs: list[dict[str, Any]]) -> str:
+    """The table of build/xfstests.json, and which tests it counts."""
+    places = sorted({(run["kernel"], run["filesystem"]) for run in runs}, key=lambda place: _kernel_order(place[0]))
+    columns = ("kernel", "file system", *VERDICTS, "failed without the pool, too", "pages put", "pages from the pool")
+    head = [f"| {' | '.join(columns)} |", "|---" * len(columns) + "|"]
+    return "\n".join([*head, *(_xfstests_on(kernel, system, runs) for kernel, system in places), "", *_named(runs)])
+
+
+def _xfstests_on(kernel: str, system: str, runs: list[dict[str, Any]]) -> str:
+    here = [run for run in runs if (run["kernel"], run["filesystem"]) == (kernel, system)]
+    pool = [run for run in here if run["pool"]]
+    without = {run["test"] for run in here if not run["pool"] and run["verdict"] == "failed"}
+    counts = [sum(run["verdict"] == verdict for run in pool) for verdict in VERDICTS]
+    known = sum(run["verdict"] == "failed" and run["test"] in without for run in pool)
+    pages = [f"{sum(run[figure] for run in pool):,}" for figure in ("puts", "hits")]
+    return f"| {' | '.join(map(str, (KERNELS.get(kernel, kernel), system, *counts, known, *pages)))} |"
+
+
+def _named(runs: list[dict[str, Any]]) -> list[str]:
+    """One entry for what became of tests: those of which it did somewhere."""
+    names: dict[str, set[str]] = {}
+    for run in runs:
+        if run["pool"]:
+            idle = ", no page came from the pool" if run["verdict"] == "passed" and not run["hits"] else ""
+            names.setdefault(run["verdict"] + idle, set()).add(run["test"].removeprefix("generic/"))
+    return [f"- {what}: {', '.join(sorted(tests))}." for what, tests in sorted(names.items())]
+
+
+VERDICTS = ("passed", "failed", "too slow", "not run")
 BUILD = TOP / "build"
 PARTS: dict[str, tuple[Path, Callable[[Any], str]]] = {
     "stress": (BUILD / "stress.json", stressed),
     "cost": (BUILD / "cost.json", cost),
     "lender-work": (BUILD / "lender-work.json", lender_work),
+    "xfstests": (BUILD / "xfstests.json", xfstests),
 }
 
 

@@ -1,8 +1,8 @@
 """The whole mixture for long, on each kernel and file system, while all that can happen to a pair of guests happens.
 
-soak [--kernels 6.1,6.12,7.2,debug] [--filesystems ext4,xfs,btrfs] [--seconds 180]
+soak [--kernels 6.1,6.12,7.2,debug] [--filesystems ext4,xfs,btrfs,device] [--seconds 180]
 writes build/stress.json: one entry for each kernel and file system, of its latest run; exits with 1 if one of the
-present runs found anything.
+present runs found anything. `device` is a block device in front of a disk, with both policies by turns.
 """
 
 from __future__ import annotations
@@ -15,7 +15,9 @@ import time
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
 
-from bed.guest import Guest, GuestError, Job
+from bed.device import DISK, MODULES, PATH, Device
+from bed.device import NAME as DEVICE_NAME
+from bed.guest import Disk, Guest, GuestError, Job
 from bed.image import TOP
 from bed.pair import LENDER_ADDRESS, NAME, Pair
 from bed.tidepool import MIB
@@ -37,6 +39,7 @@ echo +memory > /sys/fs/cgroup/cgroup.subtree_control
 mkdir /sys/fs/cgroup/part
 echo 96M > /sys/fs/cgroup/part/memory.max
 """
+DEVICE = "device"  # in place of a file system
 JOIN = "echo $$ > /sys/fs/cgroup/part/cgroup.procs"
 
 Fault = Callable[[Pair], None]
@@ -175,6 +178,24 @@ FAULTS: tuple[Fault, ...] = (
     kill_lender,
     reload_lender,
 )
+
+
+def other_policy(pair: Pair) -> None:
+    """The device gets another table: from now on it writes through if it wrote behind, or the other way round."""
+    device = Device(pair)
+    sectors = pair.borrower.sh(f"blockdev --getsz {DISK}")
+    policy = "writethrough" if "log_pages" in device.status() else "behind"
+    device.exchange(DEVICE_NAME, f"0 {sectors} tidepool - {DISK} {policy}")
+
+
+def forget(pair: Pair) -> None:
+    """The pool is to forget all that it has of the device."""
+    Device(pair).dmsetup(f"message {DEVICE_NAME} 0 forget")
+
+
+# Files are not read in order on a device, and the module stays as long as somebody has the device open.
+OF_FILES = (stream, reload_borrower)
+DEVICE_FAULTS: tuple[Fault, ...] = (forget, *(fault for fault in FAULTS if fault not in OF_FILES), other_policy)
 # After these the session goes on: all that was with the lender is still there.
 HARMLESS = (pause_lender, cut_network, pause_borrower, spoil_network, move_lender)
 
@@ -209,7 +230,7 @@ def sessions_begun(pair: Pair) -> int:
 def inject(pair: Pair, mixture: Job, run: Run, seconds: float) -> None:
     """One fault after the other until the mixture's time is up."""
     end = time.monotonic() + seconds
-    for fault in itertools.cycle(FAULTS):
+    for fault in itertools.cycle(DEVICE_FAULTS if run.filesystem == DEVICE else FAULTS):
         if time.monotonic() > end or not mixture.running:
             return
         time.sleep(3)
@@ -232,8 +253,25 @@ def remount_and_verify(borrower: Guest, filesystem: str) -> None:
         borrower.drop_caches(1, EVICT_SECONDS)
 
 
+def soak_device(run: Run, seconds: int) -> None:
+    """One run on a block device; what it found is in `run`."""
+    disk = Disk("1G", None)
+    pair = Pair(run.kernel, disk=disk, relay=True, borrower_mem="208M", lender_mem="384M", modules=MODULES)
+    with pair as (borrower, _):
+        pair.b.load()
+        lend(pair)
+        borrow(pair)
+        with Device(pair, policy="behind"):
+            mixture = start_stress(borrower, f"device {PATH} beside={DISK} mib=64 seconds={seconds} threads=6")
+            inject(pair, mixture, run, seconds)
+            report = finish_stress(mixture, timeout=REPORT_SECONDS)
+            note(run, report, report["operations"])
+        run.debug_locks = borrower.debug_locks()
+        pair.assert_clean(allow=OOM_REPORT)
+
+
 def soak(run: Run, seconds: int) -> None:
-    """One run; what it found is in `run`."""
+    """One run on a file system; what it found is in `run`."""
     pair = Pair(run.kernel, disk=run.filesystem, relay=True, borrower_mem="208M", lender_mem="384M")
     with pair as (borrower, _):
         pair.b.load()
@@ -243,14 +281,15 @@ def soak(run: Run, seconds: int) -> None:
         stress(borrower, f"fill {STREAM} mib=24")
         mixture = start_stress(borrower, f"mix /mnt/mix mib=140 seconds={seconds} threads=6", before=JOIN)
         inject(pair, mixture, run, seconds)
-        note(run, finish_stress(mixture, timeout=REPORT_SECONDS))
+        report = finish_stress(mixture, timeout=REPORT_SECONDS)
+        note(run, report, report["total"])
         remount_and_verify(borrower, run.filesystem)
         run.debug_locks = borrower.debug_locks()
         pair.assert_clean(allow=OOM_REPORT)
 
 
-def note(run: Run, report: Report) -> None:
-    run.operations = report["total"]
+def note(run: Run, report: Report, operations: int) -> None:
+    run.operations = operations
     run.bytes_verified = report["bytes_verified"]
     run.errors = report["wrong_pages"] + report["errors"]
 
@@ -263,7 +302,7 @@ def attempt(run: Run, seconds: int) -> None:
     """A run that fails is an entry, too."""
     say(f"{run.kernel} on {run.filesystem}, {seconds} s and verification")
     try:
-        soak(run, seconds)
+        (soak_device if run.filesystem == DEVICE else soak)(run, seconds)
     except GuestError as error:
         run.errors = max(run.errors, 1)
         say(str(error))
@@ -284,7 +323,7 @@ def main() -> int:
     """Every kernel with every file system."""
     parser = argparse.ArgumentParser(prog="soak", description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
     parser.add_argument("--kernels", default="6.1,6.12,7.2,debug")
-    parser.add_argument("--filesystems", default="ext4,xfs,btrfs")
+    parser.add_argument("--filesystems", default="ext4,xfs,btrfs,device")
     parser.add_argument("--seconds", type=int, default=180)
     options = parser.parse_args()
     runs = [Run(*pair) for pair in itertools.product(options.kernels.split(","), options.filesystems.split(","))]

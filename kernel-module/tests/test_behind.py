@@ -253,6 +253,22 @@ def test_flush_has_an_end(kernel: str) -> None:
         borrower.assert_clean()
 
 
+@pytest.mark.long
+def test_change_has_an_end(kernel: str) -> None:
+    """What is changed past the log waits for what it has of that, however fast somebody writes there anew."""
+    slow = Disk("512M", None, iops=16)
+    with (pair := Pair(kernel, disk=slow, modules=MODULES)) as (borrower, _):
+        with Device(pair, lender=NOBODY, policy="behind 4"):
+            again = f"while [ ! -e /tmp/end ]; do dd if=/dev/zero of={PATH} bs=64k count=32 oflag=direct; done"
+            writers = [borrower.start(f"{again} 2> /dev/null") for _ in range(2)]
+            time.sleep(1)
+            borrower.sh(f"blkdiscard -l 16M {PATH}", timeout=60)
+            borrower.sh("touch /tmp/end")
+            for writer in writers:
+                writer.wait()
+        borrower.assert_clean()
+
+
 @breaking()
 def test_ghost_mode_counts_no_read_from_the_log(connected: tuple[Pair, bool]) -> None:
     """What is in the log is asked of no lender; what the disk has got is a read like any other."""

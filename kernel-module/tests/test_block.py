@@ -10,6 +10,7 @@ from contextlib import contextmanager
 import pytest
 
 from bed.device import (
+    CHECKS,
     DISK,
     MODULES,
     NAME,
@@ -24,7 +25,7 @@ from bed.device import (
 )
 from bed.guest import Disk
 from bed.image import with_sbin
-from bed.measure import MOST_PER_GIB, catalog_bytes, catalog_cost
+from bed.measure import MOST_PER_GIB, catalog_bytes, catalog_cost, has_kasan
 from bed.pair import ETHERNET, IN_TIME_US, PATIENT, Pair
 from bed.pair import NAME as PAIRING
 from bed.tidepool import MIB, wait_until
@@ -43,7 +44,6 @@ TAKEN = "DEVICE cannot be opened, or something else has it"
 QUARTER = "LOG_MIB, of all tables there are, is more than a quarter of memory"
 LOOP = "/dev/loop0"
 ARGUMENTS = "the arguments must be: LENDER DEVICE [writethrough | behind [LOG_MIB]]"
-CHECKS = {"ext4": ("fsck.ext4", "-f", "-n"), "xfs": ("xfs_repair", "-n"), "btrfs": ("btrfs", "check")}
 WRONG = {
     "tidepool": ARGUMENTS,
     "tidepool - /dev/vda later": ARGUMENTS,
@@ -270,7 +270,8 @@ def test_dense_catalog_is_small(connected: tuple[Pair, bool]) -> None:
             pair.settle()
         blocks = pair.borrowed()["catalog_pages"]
         assert blocks > 64 * 256 * 0.9
-        assert catalog_cost(catalog_bytes(pair.borrower), empty, blocks) <= MOST_PER_GIB
+        cost = catalog_cost(catalog_bytes(pair.borrower), empty, blocks)
+        assert cost <= MOST_PER_GIB or has_kasan(pair.borrower), "KASAN puts more round each object than it has"
         fast.dmsetup(f"message {NAME} 0 forget")
         assert pair.borrowed()["catalog_pages"] == 0
 

@@ -267,6 +267,19 @@ def test_lender_wants_no_puts(pair: Pair) -> None:
     lend_all(pair, "/mnt/held", 512)
 
 
+def test_what_a_lender_that_wants_no_puts_has_stays(pair: Pair) -> None:
+    """With Exclusive, too: what left it meanwhile would not come back when the borrower evicts it."""
+    pair.b.set(f"{LENDER}/strategy", "Exclusive")
+    pair.hold(1)
+    for _ in range(2):
+        pair.evict()
+        assert_all_there(pair)
+    pair.hold(0)
+    pair.evict()
+    assert_all_there(pair)
+    wait_until("a hit leaves the lender again", lambda: pair.borrowed()["catalog_pages"] < FILE_PAGES * 0.1)
+
+
 def test_counters_begin_anew(pair: Pair) -> None:
     """With each time that a lender is enabled, those that each processor counts for itself, too."""
     pair.hold(1)

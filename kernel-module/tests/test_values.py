@@ -8,15 +8,15 @@ from collections.abc import Iterator
 
 import pytest
 
-from bed.device import faults_of_wire
-from bed.guest import Guest, Job
+from bed.device import faults_of_wire, load_target
+from bed.guest import PAGE, Guest
 from bed.pair import NAME as PAIRING
 from bed.pair import PATIENT, Pair
 from bed.tidepool import MIB, wait_until
 from bed.workload import end_stress, start_stress, stress
 
-MODULE = "tidepool-app"
 USER = 1000
+FEW = 100  # pages that were on their way when a pool went
 NOBODY_ANSWERS = "ENOTCONN"
 
 
@@ -25,7 +25,7 @@ def connected(kernel: str) -> Iterator[Pair]:
     """A pair with a lender connected, and the borrower's device."""
     with (pair := Pair(kernel, relay=True)):
         pair.connect(size=64 * MIB, more=PATIENT)
-        pair.b.load_beside(MODULE)
+        load_target(pair.borrower, "app")
         yield pair
         pair.assert_clean()
         pair.borrower.sh("rmmod tidepool_app")
@@ -50,14 +50,24 @@ def test_mixture(connected: Pair) -> None:
     assert report["hits"] > report["gets"] / 2
     assert report["full"] == 0
     assert connected.borrowed()["get_hits"] > 0
-    wait_until("nothing is lent", lambda: connected.lent()["lent_pages"] == 0)
+    wait_until("next to nothing is lent", lambda: connected.lent()["lent_pages"] < FEW)
+
+
+def overwrite_small_values(guest: Guest) -> dict[str, int]:
+    """What a pool of 300 values of 200 bytes on average counts when each was put many times."""
+    return stress(guest, "values - keys=300 seconds=6 most=400")
+
+
+def fits(report: dict[str, int]) -> bool:
+    """Does it take no more than twice its values, what is remembered of them, and the holes that nobody minds?"""
+    return report["bytes"] < 2 * report["value_bytes"] + 300 * 400 + 24 * PAGE
 
 
 def test_small_values_share_pages(connected: Pair) -> None:
-    """And holes are filled: values of up to 2 KiB take less than twice what they are, many times overwritten."""
-    report = stress(connected.borrower, "values - keys=3000 seconds=6 most=400")
+    """And what holes are left there is filled."""
+    report = overwrite_small_values(connected.borrower)
     assert report["moved"] > 0
-    assert report["bytes"] < 2 * report["value_bytes"] + 3000 * 150 + 64 * 4096
+    assert fits(report), report
 
 
 def test_calls(connected: Pair) -> None:
@@ -113,12 +123,26 @@ def test_pools_by_name(connected: Pair) -> None:
     assert len(guest.sh("cat /dev/tidepool").splitlines()) == 1
 
 
+def outlived(guest: Guest) -> list[str]:
+    """What is said of a value before and behind its time."""
+    return said(guest, "put k x\nsleep 100\nexists k\nsleep 1500\nexists k\n", "-", "expire_ms=1000")
+
+
 def test_values_expire(connected: Pair) -> None:
-    """At their time, without anybody asking for them."""
-    guest = connected.borrower
-    assert said(guest, "put k x\nsleep 100\nexists k\nsleep 1500\nexists k\nstats\n", "-", "expire_ms=1000")[:3] == [
-        *("ok", "ok 1", "ENOENT 0"),
-    ]
+    """At their time."""
+    assert outlived(connected.borrower) == ["ok", "ok 1", "ENOENT 0"]
+
+
+def test_mechanisms_are_needed(kernel: str) -> None:
+    """Without them holes stay, and values as well."""
+    with (pair := Pair(kernel, broken="APP_EXPIRE,APP_HOLES")):
+        pair.connect(size=64 * MIB, more=PATIENT)
+        load_target(pair.borrower, "app")
+        assert outlived(pair.borrower) == ["ok", "ok 1", "ok 1"]
+        report = overwrite_small_values(pair.borrower)
+        assert not fits(report), report
+        pair.assert_clean()
+        pair.borrower.sh("rmmod tidepool_app")
 
 
 def test_a_program_that_is_killed_leaves_nothing(connected: Pair) -> None:
@@ -128,7 +152,7 @@ def test_a_program_that_is_killed_leaves_nothing(connected: Pair) -> None:
     wait_until("it puts", lambda: connected.lent()["lent_pages"] > 100)
     guest.sh("kill -9 $(pidof stress)")
     job.result()
-    wait_until("nothing is lent", lambda: connected.lent()["lent_pages"] == 0)
+    wait_until("next to nothing is lent", lambda: connected.lent()["lent_pages"] < FEW)
     assert len(guest.sh("cat /dev/tidepool").splitlines()) == 1
 
 

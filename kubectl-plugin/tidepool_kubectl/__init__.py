@@ -5,4 +5,4 @@ functions (`figures`, `explain`, `check`, `top`, `who`, `plan`); `cli` puts the 
 read nearly as it is.
 """
 
-__version__ = "0.1.0"
+__version__ = "0.2.0"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import time
+import webbrowser
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Annotated, NoReturn
@@ -24,6 +25,8 @@ from tidepool_kubectl import who as lending
 from tidepool_kubectl.cluster import Cluster, Unusable
 from tidepool_kubectl.figures import Figures, hits_per_second
 from tidepool_kubectl.snapshot import Fleet
+from tidepool_kubectl.ui.reading import Reader
+from tidepool_kubectl.ui.web import serve
 
 app = typer.Typer(
     help="What Tidepool's pools are worth, what is in a guest's way, and whether all is well. Nothing is changed.",
@@ -211,6 +214,32 @@ def collect(
     console.print(f"{path}: {len(found)} files", soft_wrap=True, highlight=False, markup=False)
     for one in collector.unread:
         console.print(f"not read: {one}", style="yellow", soft_wrap=True, highlight=False, markup=False)
+
+
+@app.command()
+def ui(
+    namespace: Namespace = None,
+    everywhere: Everywhere = False,
+    context: Context = None,
+    system: System = SYSTEM,
+    port: Annotated[int, typer.Option(min=0, max=65535, help="Of this machine; 0 for any that is free.")] = 0,
+    browse: Annotated[bool, typer.Option("--browser/--no-browser", help="Whether to open a browser.")] = True,
+) -> None:
+    """A page on this machine, until Ctrl-C: a live map of who lends to whom, and each guest's curve and what if."""
+    reader = Reader(_cluster(context, namespace, everywhere, system))
+
+    def opened(address: str) -> None:
+        console.print(f"open {address}", soft_wrap=True, highlight=False, markup=False)
+        if browse:
+            webbrowser.open(address)
+
+    try:
+        reader.now()
+        serve(reader, port, opened)
+    except KeyboardInterrupt:
+        raise typer.Exit(0) from None
+    except Unusable as error:
+        _give_up(error)
 
 
 def _once(cluster: Cluster, interval: float) -> None:

@@ -23,7 +23,7 @@ from tidepool_api import (
     Status,
 )
 from tidepool_api.curve import ENOUGH_REFERENCES
-from tidepool_api.worth import Worth, of_pool, sizes_of
+from tidepool_api.worth import Guests, Worth, of_pool, sizes_of
 from tidepool_kubectl.snapshot import Fleet
 
 APART, LEAST_APART = 2, 50  # so many times and so many reads a second: what is spared is not what the curve says
@@ -89,7 +89,7 @@ def plan(pool: MemoryPool, fleet: Fleet, spared: Mapping[ObjectKey, float], size
     """What a pool is worth and would be at these sizes; `spared` are the reads a second that each pairing answers."""
     chosen = sizes_of(pool, sizes)
     guests = {one.key: one for one in fleet.guests}
-    each = of_pool(pool, fleet.guests, fleet.pairings, chosen, spared)
+    each = of_pool(pool, Guests(fleet.guests), fleet.pairings, chosen, spared)
     rows = [_row(key.name, guests.get(key), worth) for key, worth in each.items()]
     rows.sort(key=lambda row: (-(row.spared or 0), -max((one or 0 for one in row.forecast), default=0), row.name))
     hidden = set(fleet.hidden) & set(pool.spec.lenders.namespaces)
@@ -116,11 +116,11 @@ def _row(name: str, guest: MemoryGuest | None, worth: Worth) -> Row:
         is_measured=worth.counted is not None,
         forecast=worth.forecast,
         instead_bytes=worth.instead_bytes,
-        doubt=_doubt(status, worth.size_bytes is not None) or _difference(worth.counted, worth.promised),
+        doubt=doubt(status, worth.size_bytes is not None) or _difference(worth.counted, worth.promised),
     )
 
 
-def _doubt(status: GuestStatus, borrows: bool) -> str:
+def doubt(status: GuestStatus, borrows: bool) -> str:
     """Why the curve of a guest says nothing."""
     references = status.curve_references or 0
     if status.misses_per_second is None:

@@ -141,6 +141,7 @@ def test_no_role_has_wildcards_or_anything_to_do_with_secrets() -> None:
         "agent.runAsUser=nova",
         "operator.replicas=many",
         "image.pullPolicy=Sometimes",
+        "image.digests.agent=latest",
         "typo=1",
         "agent.typo=1",
         "agent.providers={VMware}",
@@ -190,6 +191,17 @@ def test_a_release_has_a_name_that_leaves_room() -> None:
     answer = helm("template", "t" * 44, str(CHART))
     assert answer.returncode != 0
     assert f"the release name {'t' * 44} has 44 characters; choose one of at most 43" in answer.stderr
+
+
+@pytest.mark.parametrize(("tag", "reference"), [("", "@sha256:" + "a" * 64), ("9", "")])
+def test_digests_are_those_of_the_charts_own_images(tag: str, reference: str) -> None:
+    """Whoever chooses another tag gets what that is."""
+    version = tag or (TOP / "VERSION").read_text().strip()
+    settings = ["image.digests.agent=sha256:" + "a" * 64, f"image.tag={tag}"]
+    answer = helm("template", "t", str(CHART), *(word for one in settings for word in ("--set-string", one)))
+    images = {line.split()[1] for line in answer.stdout.splitlines() if line.strip().startswith("image:")}
+    name = "tidepool.local/tidepool"
+    assert images == {f"{name}-agent:{version}{reference}", f"{name}-operator:{version}"}
 
 
 def test_placement_and_registry_reach_every_pod() -> None:

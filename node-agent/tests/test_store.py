@@ -14,6 +14,7 @@ from tidepool_agent.errors import ModuleUnavailable
 from tidepool_agent.store import Store
 
 TOOL = TOP / "kernel-module/tools/store"
+VERSION = (TOP / "VERSION").read_text().strip()
 ENV = {**os.environ, "PATH": PATH}
 
 
@@ -28,7 +29,7 @@ def put(folder: Path, release: str, data: bytes) -> Path:
 def test_a_module_comes_with_its_versions(tmp_path: Path, module: Path) -> None:
     put(tmp_path, "6.1.0-1", module.read_bytes())
     build = Store(tmp_path).build("6.1.0-1")
-    assert build.version == "0.1.0"
+    assert build.version == VERSION
     assert len(build.srcversion) == 23
     assert build.sha256 == hashlib.sha256(module.read_bytes()).hexdigest()
 
@@ -51,18 +52,18 @@ def test_a_missing_kernel_is_named_with_those_that_are_there(tmp_path: Path) -> 
         store.build("6.12.0-2")
 
 
-def test_the_target_lies_beside_the_module(tmp_path: Path) -> None:
-    """With a checksum of its own; a kernel without device-mapper has none."""
-    file = put(tmp_path, "r", b"module").with_name("tidepool-block.ko")
-    with pytest.raises(ModuleUnavailable, match=r"no tidepool-block\.ko for kernel r: .*CONFIG_BLK_DEV_DM"):
-        Store(tmp_path).target("r")
-    file.write_bytes(b"target")
-    digest = file.with_name("tidepool-block.ko.sha256")
-    digest.write_text(f"{hashlib.sha256(b'target').hexdigest()}  tidepool-block.ko\n")
-    assert Store(tmp_path).target("r").data == b"target"
-    digest.write_text("0" * 64)
+def test_the_targets_lie_beside_the_module(tmp_path: Path) -> None:
+    """With checksums of their own; a kernel without device-mapper has none."""
+    folder = put(tmp_path, "r", b"module").parent
+    for name, data in (("tidepool-file.ko", b"file"), ("tidepool-block.ko", b"target")):
+        with pytest.raises(ModuleUnavailable, match=rf"no {name} for kernel r: .*CONFIG_BLK_DEV_DM"):
+            Store(tmp_path).targets("r")
+        (folder / name).write_bytes(data)
+        (folder / f"{name}.sha256").write_text(f"{hashlib.sha256(data).hexdigest()}  {name}\n")
+    assert [build.data for build in Store(tmp_path).targets("r").values()] == [b"file", b"target"]
+    (folder / "tidepool-block.ko.sha256").write_text("0" * 64)
     with pytest.raises(ModuleUnavailable, match="checksum"):
-        Store(tmp_path).target("r")
+        Store(tmp_path).targets("r")
 
 
 def test_one_command_fills_a_store_and_signs_what_is_in_it(tmp_path: Path) -> None:
@@ -73,11 +74,11 @@ def test_one_command_fills_a_store_and_signs_what_is_in_it(tmp_path: Path) -> No
     for options, signed in (((), False), (("--key", key, "--cert", cert), True)):
         made = subprocess.run([TOOL, *options, folder, "6.1"], check=True, stdout=subprocess.PIPE, text=True)
         files = [Path(line) for line in made.stdout.splitlines()]
-        assert [file.name for file in files] == ["tidepool-block.ko", "tidepool.ko"]
+        assert [file.name for file in files] == ["tidepool-block.ko", "tidepool-file.ko", "tidepool.ko"]
         build = Store(folder).build(files[0].parent.name)
-        assert (build.version, build.signed) == ("0.1.0", signed)
+        assert (build.version, build.signed) == (VERSION, signed)
         shown = subprocess.run(["modinfo", "-F", "signer", *files], check=True, capture_output=True, text=True, env=ENV)
-        assert shown.stdout.split("\n")[:-1] == (["Our own key"] * 2 if signed else [])
+        assert shown.stdout.split("\n")[:-1] == (["Our own key"] * 3 if signed else [])
 
 
 @pytest.mark.parametrize("release", ["..", "../other", "a/b", "", ".hidden", "x" * 200])

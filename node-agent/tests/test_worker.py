@@ -17,6 +17,7 @@ from tidepool_agent import plan, report
 from tidepool_agent.devices import Detach, LoadTarget, Map, SwapOff, UnloadTarget
 from tidepool_agent.errors import DeviceRefused, Excluded, UnloadFailed
 from tidepool_agent.guestfs import Observation, Peer, Side
+from tidepool_agent.losses import Reach
 from tidepool_agent.mapped import Mapped
 from tidepool_agent.metrics import Figures
 from tidepool_agent.provider import Machine
@@ -300,3 +301,32 @@ def test_a_guest_that_is_excluded_gets_rid_of_swap_before_it_is_left_alone(tmp_p
         return session.done
 
     assert asyncio.run(steps()) == [Detach(swap.name), UnloadTarget(), plan.Unload(), SwapOff(swap.name)]
+
+
+class Losing:
+    """A guest that knows how large a packet gets to an address, and notes what it was asked."""
+
+    machine = machine("borrower")
+
+    def __init__(self) -> None:
+        self.asked = list[str]()
+
+    async def reach(self, address: str) -> Reach:
+        self.asked.append(address)
+        return Reach(address, 1400, 1500)
+
+
+def test_full_packets_are_sent_to_a_lender_that_is_lost_again_and_again(tmp_path: Path) -> None:
+    """Issue 28, fault 9: once, and not before; at the address that the module uses."""
+    session: Any = Losing()
+    cluster: Any = None
+    worker = Worker(session.machine, Tools(cluster, Store(tmp_path), Figures(), asyncio.Semaphore(), lambda _: session))
+
+    def lost(times: int) -> dict[Any, Any]:
+        peer = Peer({"state": "Connected", "address": "10.0.0.9"}, {"disconnects": times})
+        return dict(asyncio.run(worker._lost(observation(loaded=True, peers={BORROWED.key: peer}))))  # noqa: SLF001
+
+    assert [lost(times) for times in range(3)] == [{}] * 3
+    assert session.asked == []
+    assert [lost(times) for times in (3, 4)] == [{BORROWED.key: Reach("10.0.0.9", 1400, 1500)}] * 2
+    assert session.asked == ["10.0.0.9"]

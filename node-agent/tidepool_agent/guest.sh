@@ -48,7 +48,7 @@ place() {
 # clear: everything that was delivered, or only what is not loaded
 clear() {
     if [ -e /sys/module/tidepool ]; then
-        rm -f "$place/tidepool.ko" "$place/tidepool-block.ko"
+        rm -f "$place/tidepool.ko" "$place/tidepool-block.ko" "$place/tidepool-file.ko"
     else
         rm -rf "$place"
     fi
@@ -167,7 +167,35 @@ remove() {
     done
 }
 
+# path ADDRESS: the largest packet of which an answer comes from there, and the largest that the guest's card sends, in
+# bytes; nothing where that cannot be told: no ping that forbids fragments, or no answer even to a small one
+path() {
+    address=$1
+    case $address in
+    *:*) headers=48 least=1280 ;;
+    *) headers=28 least=576 ;;
+    esac
+    case $address in
+    *%*) device=${address#*%} ;;
+    *) device=$(ip -o route get "$address" | sed -n 's/.* dev \([^ ]*\).*/\1/p') ;;
+    esac
+    most=$(cat "/sys/class/net/$device/mtu")
+    if ! passes "$least"; then return; fi
+    if passes "$most"; then least=$most; fi
+    below=$most
+    while [ $((below - least)) -gt 1 ]; do
+        middle=$(((least + below) / 2))
+        if passes "$middle"; then least=$middle; else below=$middle; fi
+    done
+    echo "$least $most"
+}
+
+# passes BYTES: whether one of two packets of that size is answered
+passes() {
+    ping -n -c 2 -i 0.2 -W 1 -M 'do' -s "$(($1 - headers))" "$address" >/dev/null 2>&1
+}
+
 # log: what the module said last
 log() {
-    dmesg | grep -a 'tidepool: ' | tail -n 5 || :
+    dmesg | grep -a -e 'tidepool: ' -e 'tidepool-file: ' -e 'swapon: ' | tail -n 5 || :
 }

@@ -18,8 +18,9 @@ from tidepool_agent.addresses import distinct, reachable
 from tidepool_agent.devicereport import Standing
 from tidepool_agent.errors import Frozen, GuestError
 from tidepool_agent.guestfs import PAGE, Observation, Peer, Side
+from tidepool_agent.losses import Reach
 from tidepool_agent.needs import Rates, rounded, settled
-from tidepool_agent.plan import Source, Want
+from tidepool_agent.plan import Key, Source, Want
 from tidepool_agent.provider import Machine
 from tidepool_api import (
     ApiModel,
@@ -83,8 +84,8 @@ class Finding:
     """Whether nothing of ours is in it, and no command is given to it; `unreachable` says why."""
     paired: frozenset[str] = frozenset()
     """The directories of peers that its pairings account for."""
-    losing: frozenset[tuple[Side, str]] = frozenset()
-    """The lenders that are lost again and again."""
+    losing: Mapping[Key, Reach | None] = field(default_factory=dict)
+    """The lenders that are lost again and again, each with how large a packet gets there, if that is known."""
     block: Standing = field(default_factory=Standing)
     """How far it is with its block devices."""
 
@@ -415,16 +416,25 @@ def _end_condition(want: Want, found: Finding, peer: Peer | None) -> Condition:
     elif not want.is_known:
         status, reason, message = False, "PeerUnknown", _stranger(want)
     elif _configured(want, found, peer):
-        status, reason, message = True, *(_UNSTABLE if want.key in found.losing else ("Configured", ""))
+        status, reason, message = True, *(_unstable(want, found) if want.key in found.losing else ("Configured", ""))
     else:
         status, reason, message = False, "Configuring", "the guest is being set up"
     return condition(kind, status, reason, message, observed_generation=generation)
 
 
-_UNSTABLE = (
-    Reason.CONNECTION_UNSTABLE,
-    "the connection to the lender is lost again and again, as where large packets are dropped on the way (MTU)",
-)
+def _unstable(want: Want, found: Finding) -> tuple[str, str]:
+    """Reason and message where a connection does not last, as far as packets of several sizes have told why."""
+    reach = found.losing[want.key]
+    if reach is None:
+        why = ", as where large packets are dropped on the way (MTU)"
+    elif reach.passes < reach.most:
+        why = (
+            f": packets of more than {reach.passes} bytes do not get to {reach.address}, and the guest's network card "
+            f"sends up to {reach.most}; give the guests' network an MTU of {reach.passes}"
+        )
+    else:
+        why = f", though packets of {reach.most} bytes, the largest of the guest's network card, get to {reach.address}"
+    return Reason.CONNECTION_UNSTABLE, f"the connection to the lender is lost again and again{why}"
 
 
 def _stranger(want: Want) -> str:

@@ -12,6 +12,7 @@ from tidepool_agent.errors import CommandsBlocked
 from tidepool_agent.guest import Guest
 from tidepool_agent.guestfs import Observation
 from tidepool_agent.hypervisor import Domain, Lane
+from tidepool_agent.losses import Reach
 from tidepool_agent.plan import Load, Source, Step
 from tidepool_agent.provider import Machine
 from tidepool_agent.qga import GuestAgent
@@ -49,6 +50,11 @@ class Session:
         """The state of the guest now."""
         async with self._slots:
             return await self._lane.call(self._look, LOOK_SECONDS)
+
+    async def reach(self, address: str) -> Reach | None:
+        """How large a packet gets from the guest to an address; None where it cannot tell."""
+        async with self._slots:
+            return await self._lane.call(lambda: self._guest.reach(address), LOOK_SECONDS)
 
     async def do(self, step: Step, release: str) -> None:
         """Carries out one step in the guest, whose kernel is of that release."""

@@ -11,7 +11,7 @@ import contextlib
 import logging
 import random
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 
@@ -20,10 +20,10 @@ from tidepool_agent.cluster import Cluster
 from tidepool_agent.devicereport import Standing
 from tidepool_agent.errors import Excluded, GuestError, ModulesRefused, ModuleUnavailable, Unreachable, Unsupported
 from tidepool_agent.guestfs import Observation, Side
-from tidepool_agent.losses import Losses
+from tidepool_agent.losses import Losses, Paths, Reach
 from tidepool_agent.metrics import Figures, Sample
 from tidepool_agent.needs import Trend
-from tidepool_agent.plan import Configure, Desired, Load, Replace, Step, Turn, Unload, Want
+from tidepool_agent.plan import Configure, Desired, Key, Load, Replace, Step, Turn, Unload, Want
 from tidepool_agent.provider import Machine
 from tidepool_agent.report import Finding
 from tidepool_agent.retry import Failures
@@ -88,7 +88,7 @@ class Worker:
         self._claimed: MemoryGuest | None = None
         self._failures = Failures()
         self._trend = Trend()
-        self._losses = Losses()
+        self._losses, self._paths = Losses(), Paths()
         self._rejected: tuple[str, GuestError | None] = "", None
         self._silent_since: float | None = None
         self._acted = 0.0
@@ -233,9 +233,17 @@ class Worker:
             refused=self._failures.error("module"),
             rejected=self._rejected[1],
             failed=self._failed(wanted),
-            losing=self._losses.add(seen, time.monotonic()),
+            losing=await self._lost(seen),
             block=self._standing(wanted, seen, where),
         )
+
+    async def _lost(self, seen: Observation) -> Mapping[Key, Reach | None]:
+        """The lenders that are lost again and again, each with what gets there; now and then that is tried anew."""
+        losing = self._losses.add(seen, time.monotonic())
+        for key in self._paths.due(losing, time.monotonic()):
+            reach = await self._session.reach(seen.peers[key].attributes.get("address", ""))
+            self._paths.note(key, reach, time.monotonic())
+        return self._paths.known
 
     def _standing(self, wanted: Desired, seen: Observation, where: plan.Source | None) -> Standing:
         """How far the guest is with its block devices."""

@@ -85,6 +85,28 @@ class Watched:
         return set(self.woken)
 
 
+def test_figures_alone_wake_nobody_at_once_but_a_lenders() -> None:
+    """Issue 28, fault 10: while all figures move a namespace is planned every 15 s, not for each of them."""
+
+    def report(version: int, available: int, role: str) -> dict[str, Any]:
+        one = lender(version, available, LENDER)
+        one["metadata"]["creationTimestamp"] = "2026-01-01T00:00:01Z"
+        return one | {"status": one["status"] | {"role": role}}
+
+    async def reports() -> None:
+        world = Watched()
+        world.queue.start()
+        guests = world.state.guests
+        assert await world.after(guests, "MODIFIED", report(2, 900, "None")) == set()
+        assert await world.after(guests, "MODIFIED", report(3, 900, "Lender")) == {BANK, "team-0"}
+        assert await world.after(guests, "MODIFIED", report(4, 800, "Lender")) == {BANK, "team-0"}
+        assert await world.after(guests, "MODIFIED", report(5, 800, "None")) == {BANK, "team-0"}
+        assert await world.after(guests, "MODIFIED", report(6, 700, "None")) == set()
+        await world.queue.stop()
+
+    asyncio.run(reports())
+
+
 async def story() -> None:
     """What happens to the lender, to the pools, and to a pairing."""
     world = Watched()

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import importlib.metadata
 import socket
 import threading
 import time
+import tomllib
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 from urllib.error import HTTPError
 
@@ -14,7 +17,6 @@ from cast import BORROWS, LENDS, OPERATOR_TOKEN, PAIRING, Agent, OperatorProcess
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
-    from pathlib import Path
 
     from tidepool_api_testing.server import Server
 
@@ -162,3 +164,9 @@ def test_connections_that_are_forgotten_and_a_peering_of_others_hold_nobody_up(
             agent.guest("b", BORROWS, address="10.0.0.2")
             agent.pool()
             wait_for("pairing", lambda: PAIRING in agent.pairings(), 30)
+
+
+def test_no_kopf_is_allowed_that_is_older_than_the_one_that_is_tested() -> None:
+    """Issue 28, fault 11: older ones know no end of a watch on which nothing comes."""
+    project = tomllib.loads((Path(__file__).parents[1] / "pyproject.toml").read_text())["project"]
+    assert f"kopf>={importlib.metadata.version('kopf')}" in project["dependencies"]

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import asyncio
+
 from prometheus_client import CollectorRegistry
 from world import BORROWER, LONG_AGO, MIB, guest, pairing, pool
 
 from tidepool_api import ConditionType, GuestKey, PoolKey, PoolStatus, condition
 from tidepool_api.metrics import OPERATOR
+from tidepool_api.worth import Guests
 from tidepool_operator.cluster.state import State
 from tidepool_operator.metrics import Metrics
 from tidepool_operator.status import report
-from tidepool_operator.status.worth import PoolWorth, pool_worth
+from tidepool_operator.status.worth import PoolWorth, of_pools, pool_worth
 
 KEY = {"namespace": "ns", "pool": "pool"}
 
@@ -69,7 +72,7 @@ def test_what_memory_is_worth_is_what_the_plugin_says() -> None:
         ((state.pools, lends.to_dict()), *((state.guests, one.to_dict()) for one in readers), (state.pairings, present))
     ):
         objects.put(body | {"metadata": body["metadata"] | {"resourceVersion": f"{at + 1}"}})
-    worth = pool_worth(lends, state)
+    worth = asyncio.run(of_pools(state))[lends.key]
     assert worth == PoolWorth({0.5: 500.0, 1: 1000.0, 2: 1600.0}, 256 * MIB)
     registry = CollectorRegistry()
     metrics = Metrics(registry)
@@ -83,7 +86,4 @@ def test_what_memory_is_worth_is_what_the_plugin_says() -> None:
 
 
 def test_where_no_curve_is_known_nothing_is_promised() -> None:
-    state = State()
-    body = guest("b", BORROWER, misses=1000).to_dict()
-    state.guests.put(body | {"metadata": body["metadata"] | {"resourceVersion": "1"}})
-    assert pool_worth(pool(), state) == PoolWorth({}, None)
+    assert pool_worth(pool(), Guests([guest("b", BORROWER, misses=1000)]), ()) == PoolWorth({}, None)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import functools
 import random
 from typing import TYPE_CHECKING, Any
@@ -17,10 +18,12 @@ from tidepool_operator.planning.inventory import Inventory, Node
 from tidepool_operator.planning.planner import Plan, plan
 from tidepool_operator.planning.quotas import Bound, Limits, Side
 from tidepool_operator.status.grants import borrowed, status
+from tidepool_operator.status.worth import of_pools
 from tidepool_scale import world as cluster
 
 if TYPE_CHECKING:
     from tidepool_api import GrantStatus, MemoryGuest, MemoryPairing
+    from tidepool_operator.status.worth import PoolWorth
 
 GUESTS, NODES = 10_000, 1_000
 WHERE = {f"n{at}": Node(zone=f"z{at % 10}") for at in range(NODES)}
@@ -205,3 +208,18 @@ def _served(state: State) -> int:
             made = plan(pool, inventory, claimed=granted.claimed, granted=granted.guests, at=LONG_AGO)
             served += len({one.borrower for one in made.assignments})
     return served
+
+
+@pytest.mark.parametrize("kind", ["fixed", "auto"])
+def test_what_memory_is_worth_in_two_hundred_pools_of_a_namespace(kind: str) -> None:
+    """Every 15 s, in half a second: a pool costs what its own guests do, not what all idle ones do."""
+    state = State()
+    for one in everybody(200):
+        body = one.to_dict()
+        put(state.guests, "ns", one.name, 1, labels=one.metadata.labels, spec=body["spec"], status=body["status"])
+    for team in range(200):
+        body = pool_of(team, kind).to_dict()
+        put(state.pools, "ns", body["metadata"]["name"], 1, spec=body["spec"])
+    found: list[PoolWorth] = []
+    assert within(0.5, lambda: found.extend(asyncio.run(of_pools(state)).values()))
+    assert [one.forecast[1] for one in found[:200]] == [GUESTS // 200 // 2 * 400 * 0.5] * 200

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from collections import Counter
 from typing import TYPE_CHECKING
 
 from tidepool_api.kube import Refused
-from tidepool_operator.cluster.queue import WorkQueue
+from tidepool_operator.cluster.queue import REST, WorkQueue
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
@@ -58,17 +59,51 @@ def test_a_key_is_worked_on_once_at_a_time_and_again_for_what_came_meanwhile() -
     run(scenario)
 
 
-def test_a_slow_key_does_not_hold_up_others() -> None:
+def test_a_key_rests_after_work_and_not_after_waiting() -> None:
+    """Issue 28, fault 10: a large namespace keeps no processor busy, and a slow API server makes nobody wait longer."""
+    began: list[float] = []
+
+    def times(work: Callable[[], Awaitable[None]]) -> float:
+        async def job(_: str) -> None:
+            began.append(asyncio.get_running_loop().time())
+            if len(began) == 1:
+                await work()
+
+        async def scenario() -> None:
+            queue = WorkQueue(job)
+            queue.start()
+            began.clear()
+            await queue.add("a", 0)
+            while len(began) < 2:
+                await asyncio.sleep(0.05)
+                await queue.add("a", 0.05)
+            await queue.stop()
+
+        run(scenario)
+        return began[1] - began[0]
+
+    async def compute() -> None:
+        end = time.thread_time() + 0.3
+        while time.thread_time() < end:
+            pass
+
+    assert times(lambda: asyncio.sleep(0.3)) < 0.3 * REST
+    assert times(compute) > 0.3 + 0.3 * REST
+
+
+def test_slow_keys_do_not_hold_up_others() -> None:
+    """Ten namespaces whose writes take seconds."""
     done: list[str] = []
 
     async def job(key: str) -> None:
-        await asyncio.sleep(5 if key == "slow" else 0)
+        await asyncio.sleep(5 if key.startswith("slow") else 0)
         done.append(key)
 
     async def scenario() -> None:
         queue = WorkQueue(job)
         queue.start()
-        await queue.add("slow", 0)
+        for number in range(10):
+            await queue.add(f"slow-{number}", 0)
         for number in range(20):
             await queue.add(str(number), 0)
         await asyncio.sleep(0.5)

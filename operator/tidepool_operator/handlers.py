@@ -26,11 +26,12 @@ from tidepool_operator.cluster.api import Cluster
 from tidepool_operator.cluster.cross_namespace import borrowing_from
 from tidepool_operator.cluster.election import Election, lease_name
 from tidepool_operator.cluster.heartbeats import Heartbeats
-from tidepool_operator.cluster.queue import WorkQueue
+from tidepool_operator.cluster.queue import SETTLE_SECONDS, WorkQueue
 from tidepool_operator.cluster.state import NOWHERE, Objects, State
 from tidepool_operator.health import serve
 from tidepool_operator.metrics import Metrics
-from tidepool_operator.reconcile import Reconciler
+from tidepool_operator.planning import figures
+from tidepool_operator.reconcile import FIGURES_SECONDS, Reconciler
 from tidepool_operator.status import grants, quotas, unpaired, worth
 from tidepool_operator.status.outcome import Outcome
 
@@ -180,8 +181,9 @@ class Operator:
         lending = _lending(body) if objects is self.state.pools else set()
         if objects is self.state.pools and before is not None:
             lending |= set(before.spec.lenders.namespaces)
+        delay = FIGURES_SECONDS if figures.are_all(before, objects.get(namespace, name)) else SETTLE_SECONDS
         for one in {namespace, *self._concerned(objects, body, lending, is_news=is_news)}:
-            await self.queue.add(one)
+            await self.queue.add(one, delay)
 
     def _concerned(self, objects: Objects[Any], body: dict[str, Any], lending: set[str], *, is_news: bool) -> set[str]:
         """The namespaces that plan with an object; from `lending` a pool borrows now, or did before."""

@@ -1,12 +1,15 @@
 """`python -m tidepool_scale [NUMBER...]`: measures with so many guests, writes build/scale.json and build/scale.png.
 
+`--page` instead of numbers takes these figures over into docs/testing.md. Of numbers that are not measured now,
+build/scale.json keeps what it has.
+
 The guests are in teams with a namespace each, some of which borrow from others by grants. The figures, one entry a
 number, each with a goal; a goal that is missed makes the command fail:
 
 - seconds of one processor to plan all pools of all namespaces, by the mean of all passes;
 - the operator's resident memory when all is done;
 - writes a minute while nothing moves, and writes a second while all figures of all guests and pairings move, by
-  operator and agents together, but for Leases;
+  operator and agents together, but for Leases, and what the operator has of a processor meanwhile;
 - seconds until all borrowers are served again after 1% of the guests were replaced by new ones, while figures move.
 """
 
@@ -14,10 +17,12 @@ from __future__ import annotations
 
 import asyncio
 import json
+import os
+import random
 import sys
 import tempfile
 import time
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -30,6 +35,7 @@ from tidepool_scale import world
 from tidepool_scale.agents import Agents
 from tidepool_scale.api import Api, all_of
 from tidepool_scale.operator import TOKEN, Operator
+from tidepool_scale.page import publish
 from tidepool_scale.plot import draw
 
 if TYPE_CHECKING:
@@ -38,6 +44,7 @@ if TYPE_CHECKING:
     from tidepool_scale.api import Body
 
 BUILD = Path(__file__).resolve().parents[2] / "build"
+TABLE = BUILD / "scale.json"
 NUMBERS = (100, 300, 1000, 3000, 10_000)
 PATIENCE_SECONDS = 1800
 STEADY_SECONDS = 60
@@ -61,7 +68,12 @@ class Figures:
     rss_mib: int
     writes_per_minute_idle: int
     writes_per_second_moving: float
+    processor_moving: float
+    """The operator's part of one processor meanwhile."""
     seconds_to_converge_after_1pct_churn: float
+    cores: int = field(default_factory=lambda: os.cpu_count() or 1)
+    load: float = field(default_factory=lambda: round(os.getloadavg()[-1], 1))
+    """Processes that ran or waited for a processor or a disk, in the last quarter of an hour, others' included."""
 
     def missed(self) -> list[str]:
         """The goals that are missed, each with what it is."""
@@ -111,7 +123,7 @@ async def measure(count: int, steady_seconds: float = STEADY_SECONDS) -> Figures
 
 
 async def _measured(count: int, steady_seconds: float, server: Server, api: Api, agents: Agents, log: Path) -> Figures:
-    guests = list(world.guests(count))
+    guests, teams = list(world.guests(count)), world.teams_of(count)
     await all_of(api.call("POST", NODES.path(), one) for one in world.nodes(count))
     agents.spawn(agents.renew_for_ever(one["metadata"]["name"] for one in world.nodes(count)))
     agents.spawn(agents.serve_for_ever())
@@ -123,52 +135,71 @@ async def _measured(count: int, steady_seconds: float, server: Server, api: Api,
         await settled(api, agents, guests)
         say(f"  {len(agents.connected)} pairings connected after {time.monotonic() - begin:.0f} s")
         await asyncio.sleep(steady_seconds)  # what is still under way comes to rest
-        idle = await _writes(operator, agents, asyncio.sleep(steady_seconds)) * 60 / steady_seconds
-        say(f"  {idle:.0f} writes in a minute in which nothing moves")
-        moving = await _writes(operator, agents, agents.move_all(guests, steady_seconds)) / steady_seconds
-        say(f"  {moving:.1f} writes a second while all figures move")
-        churned = await _churn(api, agents, guests)
-        say(f"  settled again after {churned:.1f} s")
-        planning = round(operator.plan_seconds() * world.teams_of(count), 4)
-        found = (planning, operator.rss_mib(), round(idle), round(moving, 1), round(churned, 1))
-        return Figures(count, world.teams_of(count), *found)
+        idle, load = await _during(operator, agents, asyncio.sleep(steady_seconds))
+        say(f"  {idle:.0f} writes while nothing moves; the operator has {load:.0%} of a processor")
+        moving, busy = await _during(operator, agents, agents.move_all(guests, steady_seconds))
+        say(f"  {moving / steady_seconds:.1f} writes a second while all figures move; {busy:.0%} of a processor")
+        begin = time.monotonic()
+        _, hurry = await _during(operator, agents, _churn(api, agents, guests))
+        churned = time.monotonic() - begin
+        say(f"  settled again after {churned:.1f} s; {hurry:.0%} of a processor")
+        return Figures(
+            guests=count,
+            namespaces=teams,
+            plan_seconds=round(operator.plan_seconds() * teams, 4),
+            rss_mib=operator.rss_mib(),
+            writes_per_minute_idle=round(idle * 60 / steady_seconds),
+            writes_per_second_moving=round(moving / steady_seconds, 1),
+            processor_moving=round(busy, 3),
+            seconds_to_converge_after_1pct_churn=round(churned, 1),
+        )
 
 
 async def _create(api: Api, kind: str, objects: Iterable[Body]) -> None:
     await all_of(api.call("POST", ours(kind).path(one["metadata"]["namespace"]), one) for one in objects)
 
 
-async def _writes(operator: Operator, agents: Agents, meanwhile: Coroutine[Any, Any, None]) -> float:
-    """The objects that operator and agents write while something goes on."""
-    before = operator.writes() + agents.writes
+async def _during(operator: Operator, agents: Agents, meanwhile: Coroutine[Any, Any, None]) -> tuple[float, float]:
+    """While something goes on: the objects that operator and agents write, and the operator's part of a processor."""
+    begin, writes, seconds = time.monotonic(), operator.writes() + agents.writes, operator.processor_seconds()
     await meanwhile
-    return operator.writes() + agents.writes - before
+    passed = time.monotonic() - begin
+    return operator.writes() + agents.writes - writes, (operator.processor_seconds() - seconds) / passed
 
 
-async def _churn(api: Api, agents: Agents, guests: list[world.Guest]) -> float:
-    """Replaces every hundredth guest while figures move; returns the seconds until everybody is served again."""
-    gone = guests[:: 100 if len(guests) > 100 else 50]
+async def _churn(api: Api, agents: Agents, guests: list[world.Guest]) -> None:
+    """Replaces 1% of the guests, here and there, while figures move, and waits until everybody is served again."""
+    gone = random.Random(4).sample(guests, max(1, len(guests) // 100))
     new = [world.Guest(one.place, one.number + 1, one.teams, one.nodes) for one in gone]
     left = [one for one in guests if one not in set(gone)]
     agents.spawn(agents.move_all(left, STEADY_SECONDS))
-    begin = time.monotonic()
     await agents.remove(gone)
     await agents.publish(new)
     await settled(api, agents, left + new)
-    return time.monotonic() - begin
 
 
 def main(arguments: list[str]) -> None:
     """Measures, and keeps what is there even when a larger number fails."""
+    if arguments == ["--page"]:
+        publish(TABLE, GOALS)
+        return
     BUILD.mkdir(exist_ok=True)
     found: list[Figures] = []
     for count in map(int, arguments or map(str, NUMBERS)):
         found.append(asyncio.run(measure(count)))
-        (BUILD / "scale.json").write_text(json.dumps([asdict(one) for one in found], indent=1) + "\n")
-        draw([asdict(one) for one in found], GOALS, BUILD / "scale.png")
+        draw(_keep(found[-1]), GOALS, TABLE.with_suffix(".png"))
         say(f"  {found[-1]}")
     if missed := [f"{one.guests} guests: {text}" for one in found for text in one.missed()]:
         sys.exit("\n".join(missed))
+
+
+def _keep(fresh: Figures) -> list[dict[str, Any]]:
+    """Puts what was measured into build/scale.json, in place of what is known of as many guests; returns all."""
+    known = json.loads(TABLE.read_text()) if TABLE.exists() else []
+    every = [one for one in known if one["guests"] != fresh.guests] + [asdict(fresh)]
+    every.sort(key=lambda one: one["guests"])
+    TABLE.write_text(json.dumps(every, indent=1) + "\n")
+    return every
 
 
 if __name__ == "__main__":

@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 import json
 import ssl
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Self
 
 import aiohttp
@@ -22,8 +23,9 @@ if TYPE_CHECKING:
 Body = dict[str, Any]
 
 AT_ONCE = 24
-AGAIN_SECONDS = 0.5  # until a watch that has ended is begun anew
+AGAIN_SECONDS = 0.5  # until a watch that has ended is begun anew, or a server asked that was too busy
 GONE, CONFLICT = 404, 409
+BUSY = (429, 500, 503, 504)
 
 
 class Api:
@@ -44,36 +46,35 @@ class Api:
         await self._session.close()
 
     async def call(self, method: str, path: str, body: Body | None = None, *, missing_is_fine: bool = False) -> Body:
-        """One request; raises RuntimeError with the server's words when it refuses."""
-        kind = "application/merge-patch+json" if method == "PATCH" else "application/json"
+        """One request, again while the server is too busy; raises RuntimeError with its words when it refuses."""
         data = None if body is None else json.dumps(body)
-        async with self._session.request(
-            method, self._base + path, data=data, headers={"Content-Type": kind}
-        ) as answer:
-            text = await answer.text()
-            if answer.status >= 400 and not (missing_is_fine and answer.status in (GONE, CONFLICT)):
-                raise RuntimeError(f"{method} {path}: {answer.status} {text[:300]}")
+        status, text = await self._ask(method, path, data)
+        while status in BUSY:
+            await asyncio.sleep(AGAIN_SECONDS)
+            status, text = await self._ask(method, path, data)
+            missing_is_fine = True  # perhaps it was done, and only the answer failed
+        if status >= 400 and not (missing_is_fine and status in (GONE, CONFLICT)):
+            raise RuntimeError(f"{method} {path}: {status} {text[:300]}")
         found: Body = json.loads(text)
         return found
+
+    async def _ask(self, method: str, path: str, data: str | None) -> tuple[int, str]:
+        """One request, with its status and what the server says."""
+        kind = "application/merge-patch+json" if method == "PATCH" else "application/json"
+        headers = {"Content-Type": kind}
+        async with self._session.request(method, self._base + path, data=data, headers=headers) as answer:
+            return answer.status, await answer.text()
 
     async def watch(self, path: str) -> AsyncIterator[Body]:
         """Every object of a listing, and every event from then on; begins anew when the server ends a watch."""
         while True:
-            listing = await self._list(path)
+            listing = await self.call("GET", path)
             for item in listing["items"]:
                 yield {"type": "ADDED", "object": item}
-            async for event in self._since(path, listing["metadata"]["resourceVersion"]):
-                yield event
+            with suppress(aiohttp.ClientError):  # a server that is too busy breaks off in the middle of a word
+                async for event in self._since(path, listing["metadata"]["resourceVersion"]):
+                    yield event
             await asyncio.sleep(AGAIN_SECONDS)
-
-    async def _list(self, path: str) -> Body:
-        """A listing; a server that is too busy for it is asked again."""
-        while True:
-            try:
-                return await self.call("GET", path)
-            except RuntimeError as refusal:
-                print(f"again: {refusal}")
-                await asyncio.sleep(AGAIN_SECONDS)
 
     async def _since(self, path: str, version: str) -> AsyncIterator[Body]:
         """Events until the server has had enough: it is busy, the version is too old, or it is simply time."""

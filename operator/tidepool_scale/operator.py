@@ -55,6 +55,11 @@ class Operator:
         found = re.search(r"VmRSS:\s+(\d+) kB", text)
         return int(found[1]) // 1024 if found else 0
 
+    def processor_seconds(self) -> float:
+        """What it has had of the machine's processors so far."""
+        fields = Path(f"/proc/{self._process.pid}/stat").read_text().rpartition(")")[2].split()
+        return sum(map(int, fields[11:13])) / os.sysconf("SC_CLK_TCK")
+
     def writes(self) -> float:
         """Objects written so far."""
         return self._sum(f"{Metric.API_WRITES}{{")

@@ -1,4 +1,4 @@
-"""The figures as a picture: each against the number of guests, both on logarithmic scales."""
+"""The figures as a picture: each against the number of guests, on a logarithmic scale, with its goal."""
 
 from __future__ import annotations
 
@@ -29,10 +29,10 @@ def draw(figures: Sequence[dict[str, Any]], goals: Mapping[str, float], path: Pa
     for panel, (key, title) in zip(axes.flat, PANELS, strict=True):
         panel.plot(guests, [one[key] for one in figures], marker="o")
         panel.set_xscale("log")
-        panel.set_ylim(bottom=0)
         panel.set_xlabel("guests")
         panel.set_title(title)
         panel.grid(visible=True, alpha=0.3)
         panel.axhline(goals[key], linestyle="--", color="grey")
+        panel.set_ylim(bottom=0)
     figure.savefig(path, dpi=110)
     pyplot.close(figure)

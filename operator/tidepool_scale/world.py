@@ -91,6 +91,7 @@ class Guest:
             "identity": f"x25519:{hashlib.sha256(self.name.encode()).hexdigest()}",
             "memory": {"totalBytes": 4096 * MIB, "availableBytes": available * MIB},
             "pressure": pressure,
+            "role": "Lender" if self.lends else "Borrower" if self.borrows else "None",
             "conditions": [ready],
         }
 

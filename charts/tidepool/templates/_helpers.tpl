@@ -25,9 +25,15 @@ helm.sh/chart: {{ printf "%s-%s" $root.Chart.Name $root.Chart.Version }}
 {{ printf "%s-%s" $release (index . 1) }}
 {{- end -}}
 
+{{/* The image of a component: (list . "agent"). Digests are those of the chart's own version. */}}
 {{- define "tidepool.image" -}}
-{{- $root := index . 0 -}}
-{{ printf "%s/tidepool-%s:%s" $root.Values.image.repository (index . 1) ($root.Values.image.tag | default $root.Chart.AppVersion) }}
+{{- $image := (index . 0).Values.image -}}
+{{- $name := printf "%s/tidepool-%s" $image.repository (index . 1) -}}
+{{- if $image.tag -}}
+{{ printf "%s:%s" $name $image.tag }}
+{{- else -}}
+{{ printf "%s:%s" $name (index . 0).Chart.AppVersion }}{{ with get $image.digests (index . 1) }}@{{ . }}{{ end }}
+{{- end -}}
 {{- end -}}
 
 {{/* Where a component's pods may run: (list . "agent"). */}}

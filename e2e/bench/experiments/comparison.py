@@ -1,4 +1,4 @@
-"""What the experiments with devices have in common: some workloads, each on all sides by turns."""
+"""What the experiments with devices have in common: some workloads, one after the other, on all sides by turns."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import math
 import re
 from abc import ABC, abstractmethod
 from collections import Counter, defaultdict
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import ClassVar
@@ -18,10 +19,11 @@ from bench.experiments.base import Experiment, Rows
 from bench.machine import Machine, booted, there
 from bench.sides import Side
 from bench.summary import Estimate, cells, estimate, ratio
-from bench.trial import Result, Trial, alternating
+from bench.trial import Figures, Result, Trial, alternating
 
 BORROWER_MIB, POOL_MIB = 192, 384
 NO_POOL = "no pool"
+WORKLOAD = "workload"  # which of them a result is of
 STUCK = re.compile(r" (took over [\d.]+ s|ended with -9)$")  # it stands still, or the kernel has killed it for memory
 AHEAD = math.nextafter(1, 2)  # times as fast: the least that is more than as fast
 
@@ -44,10 +46,6 @@ class Workload(ABC):
     name: ClassVar[str]
     operation: ClassVar[str]
 
-    @abstractmethod
-    def disk(self) -> Path:
-        """The image of the data disk."""
-
     def start(self, place: Place) -> None:  # noqa: B027
         """What comes before it is measured."""
 
@@ -56,7 +54,7 @@ class Workload(ABC):
         """Does it. Here or in `finish` it fails if what it found is not what it has to be."""
 
     def finish(self, place: Place) -> None:  # noqa: B027
-        """What comes afterwards and is not measured; the disk is fast."""
+        """What comes afterwards and is not measured; the disk is fast. The next workload finds nothing of it."""
 
 
 @dataclass(frozen=True)
@@ -72,45 +70,54 @@ class Aim:
 
 
 class Comparison(Experiment):
-    """Each workload on each side, in a pair of guests of its own."""
+    """All workloads on each side, in one pair of guests as long as that gets through them."""
 
     kernel: ClassVar[str] = "6.1"
     strategy: ClassVar[str]
     workloads: ClassVar[tuple[Workload, ...]]
-    sides: ClassVar[tuple[str, ...]]  # beside no pool and Tidepool's
+    sides: ClassVar[tuple[str, ...]]  # in the order in which they are measured and shown
     rivals: ClassVar[tuple[str, ...]]  # those of them that Tidepool has to be ahead of, as it has of no pool
     aims: ClassVar[tuple[Aim, ...]]
 
+    @property
+    def ours(self) -> list[str]:
+        """Tidepool's."""
+        return [side for side in self.sides if side in TARGETS]
+
+    @abstractmethod
+    def disk(self) -> Path:
+        """The image of the data disk."""
+
     def trials(self, repetitions: int) -> list[Trial]:
-        pairs = [
-            (side, {"workload": workload.name})
-            for workload in self.workloads
-            for side in (NO_POOL, *TARGETS, *self.sides)
-        ]
-        return alternating(pairs, self.name, repetitions)
+        return alternating([(side, {}) for side in self.sides], self.name, repetitions)
 
     def measure(self, trial: Trial) -> list[Result]:
-        side = devices.make(trial.side, POOL_MIB, self.strategy)
-        workload = next(one for one in self.workloads if one.name == trial.setting["workload"])
+        found: list[Result] = []
+        while left := self.workloads[len(found) :]:
+            found += self._until_stuck(trial.side, left)
+        return found
+
+    def _until_stuck(self, name: str, workloads: Sequence[Workload]) -> list[Result]:
+        """These workloads in a fresh pair of guests, up to the first in which a rival's guest stands still."""
+        side, found = devices.make(name, POOL_MIB, self.strategy), []
         with booted(
-            side.size(BORROWER_MIB), workload.disk(), tools.disk(), kernel=self.kernel,
+            side.size(BORROWER_MIB), self.disk(), tools.disk(), kernel=self.kernel,
             modules=there(side.modules, self.kernel),
         ) as machine:  # fmt: skip
             if part := side.lacks(machine):
-                return [_without(f"its kernel, {machine.pair.kernel.release}, has no `{part}`")]
+                why = f"its kernel, {machine.pair.kernel.release}, has no `{part}`"
+                return [_without(one, why) for one in workloads]
             place = Place(machine, self.prepare(machine, side))
-            try:
-                workload.start(place)
-                figures = measured(machine, side, lambda: workload.run(place))
-            except GuestError as error:
-                why = str(error).splitlines()[0]
-                if trial.side not in self.rivals or not STUCK.search(why):
-                    raise
-                return [_without(why)]
-            with machine.fast_disk():
-                workload.finish(place)
+            for workload in workloads:
+                try:
+                    found.append(Result({WORKLOAD: workload.name}, _figures(place, side, workload)))
+                except GuestError as error:
+                    why = str(error).splitlines()[0]
+                    if name not in self.rivals or not STUCK.search(why):
+                        raise
+                    return [*found, _without(workload, why)]
             machine.pair.assert_clean()
-        return [Result({}, figures)]
+        return found
 
     def prepare(self, machine: Machine, side: Side) -> str:
         """Sets the side up; what the workload works on."""
@@ -139,7 +146,7 @@ class Comparison(Experiment):
                 (f"{name}: ahead of {other}", other, AHEAD) for other in (NO_POOL, *self.rivals) if other in speeds
             ]
             for what, other, least in aims + ahead:
-                side, times = _best(speeds, other)
+                side, times = _best(self.ours, speeds, other)
                 found.append((what, f"{side}: {report.times(times)}", times.median >= least))
         return found
 
@@ -158,19 +165,29 @@ def _speedups(rows: Rows, workload: str) -> dict[str, Estimate]:
 
 
 def _of(rows: Rows, workload: str) -> Rows:
-    return [row for row in rows if row["setting"]["workload"] == workload]
+    """The results of that workload alone."""
+    return [{**row, "results": [one for one in row["results"] if one["varied"][WORKLOAD] == workload]} for row in rows]
 
 
-def _best(speeds: dict[str, list[float]], other: str) -> tuple[str, Estimate]:
+def _best(ours: Sequence[str], speeds: dict[str, list[float]], other: str) -> tuple[str, Estimate]:
     """The fastest of Tidepool's sides, and how many times as fast as the other it is."""
-    beside = {side: ratio(speeds[side], speeds[other]) for side in TARGETS}
+    beside = {side: ratio(speeds[side], speeds[other]) for side in ours}
     side = max(beside, key=lambda one: beside[one].median)
     return side, beside[side]
 
 
-def _without(why: str) -> Result:
+def _figures(place: Place, side: Side, workload: Workload) -> Figures:
+    """One workload from its start to its end."""
+    workload.start(place)
+    figures = measured(place.machine, side, lambda: workload.run(place))
+    with place.machine.fast_disk():
+        workload.finish(place)
+    return figures
+
+
+def _without(workload: Workload, why: str) -> Result:
     """Of a side that has no figures: its kernel lacks something, or a rival's guest did not get through."""
-    return Result({"not_measured": why}, {})
+    return Result({WORKLOAD: workload.name, "not_measured": why}, {})
 
 
 def _not_measured(rows: Rows) -> list[str]:
@@ -179,6 +196,6 @@ def _not_measured(rows: Rows) -> list[str]:
     for row in rows:
         for one in row["results"]:
             if why := one["varied"].get("not_measured"):
-                found[row["side"], why][row["setting"]["workload"]] += 1
+                found[row["side"], why][one["varied"][WORKLOAD]] += 1
     said = {key: ", ".join(f"{name}: {times} times" for name, times in names.items()) for key, names in found.items()}
     return [f"Not measured: {side} ({names}): {why}." for (side, why), names in said.items()]

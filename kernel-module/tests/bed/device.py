@@ -8,19 +8,55 @@ from collections.abc import Callable, Iterator
 from types import TracebackType
 from typing import Self
 
-from bed.guest import GuestError
+from bed.guest import Guest, GuestError
 from bed.pair import DEADLINE_US, Pair
 from bed.tidepool import wait_until
 
 MODULES = ("dm-mod", "loop")
 DISK, NAME = "/dev/vda", "fast"
 PATH = f"/dev/mapper/{NAME}"
+CHECKS = {"ext4": ("fsck.ext4", "-f", "-n"), "xfs": ("xfs_repair", "-n"), "btrfs": ("btrfs", "check")}
 SWAPPED = f"mkswap {PATH} > /dev/null && swapon {PATH}"
 
 
 def dmsetup(arguments: str) -> str:
     """A command for a guest, in which there is no udev that would make the nodes."""
     return f"DM_DISABLE_UDEV=1 dmsetup {arguments}"
+
+
+def load_target(guest: Guest, name: str) -> None:
+    """Its `tidepool-NAME.ko`, where that is not loaded yet."""
+    if guest.run(f"[ -d /sys/module/tidepool_{name} ]").code:
+        if not guest.module:
+            raise GuestError("the guest was given no module")
+        file = f"tidepool-{name}.ko"
+        guest.start(f"cat > /lib/{file} && insmod /lib/{file}", guest.module.with_name(file).read_bytes()).wait()
+
+
+class FileDevice:
+    """`with FileDevice(guest, "/mnt/swap", 8 * MIB):` its blocks are /dev/mapper/below; the guest has MODULES."""
+
+    NAME = "below"
+    PATH = f"/dev/mapper/{NAME}"
+
+    def __init__(self, guest: Guest, file: str, size: int) -> None:
+        self.guest = guest
+        self.table = f"0 {size // 512} tidepool-file {file}"
+
+    def __enter__(self) -> Self:
+        load_target(self.guest, "file")
+        self.guest.sh(dmsetup(f'create {self.NAME} --table "{self.table}"'))
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        code = self.guest.run(dmsetup(f"remove {self.NAME}")).code
+        assert error or code == 0, "it is in use"
+
+    def extents(self) -> int:
+        """In how many pieces the file lies on its disk."""
+        return int(self.guest.sh(dmsetup(f"status {self.NAME}")).split()[-1])
 
 
 class Device:
@@ -60,7 +96,7 @@ class Device:
         """The modules, where they are not loaded yet."""
         if not self.pair.b.loaded:
             self.pair.b.load()
-        self.pair.borrower.load_beside("tidepool-block")
+        load_target(self.pair.borrower, "block")
 
     def dmsetup(self, arguments: str) -> str:
         """Its output."""

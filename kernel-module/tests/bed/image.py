@@ -14,6 +14,7 @@ import re
 import shutil
 import stat
 import subprocess
+import tempfile
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -49,6 +50,7 @@ FILESYSTEM_MODULES = {
 }
 # What guests with such a module can call, taken from this machine with its libraries.
 PROGRAMS = {"dm-mod": "dmsetup"}
+TOOLS_SIZE = "128M"
 CFLAGS = ("-std=gnu11", "-O2", "-Wall", "-Wextra", "-Werror", "-static", "-pthread")
 
 
@@ -107,17 +109,23 @@ def build_program(name: str, sources: Iterable[Path], flags: Sequence[str] = CFL
     return program
 
 
+def stress_program() -> Path:
+    """What guests have to do, and what looks at their disks here."""
+    stress = TESTS / "stress"
+    return build_program("stress", [*stress.glob("*.c"), *stress.glob("*.h"), VALUES])
+
+
 def initramfs(kernel: Kernel, module: Path | None, filesystem: str | None = None, more: tuple[str, ...] = ()) -> bytes:
     """The whole initramfs: cached base for the disk's file system and for what the module needs, our programs.
 
     `more` are kernel modules that the guest loads as well.
     """
-    guest, stress = TESTS / "guest", TESTS / "stress"
+    guest = TESTS / "guest"
     overlay: dict[str, Path | bytes] = {
         "init": guest / "init",
         "bin/guestd": build_program("guestd", [guest / "guestd.c"]),
         "bin/reseed": build_program("reseed", [guest / "reseed.c"]),
-        "bin/stress": build_program("stress", [*stress.glob("*.c"), *stress.glob("*.h"), VALUES]),
+        "bin/stress": stress_program(),
     }
     return _base(kernel, FILESYSTEM_MODULES.get(filesystem or "", ()) + _needed(module) + more) + _cpio(overlay)
 
@@ -163,6 +171,28 @@ def _program(name: str) -> Iterator[tuple[str, Path]]:
     yield f"bin/{name}", Path(program)
     for library in re.findall(r"(/\S+) \(0x", _output(["ldd", program])):
         yield library.lstrip("/"), Path(library)
+
+
+def tools_disk(program: str) -> Path:
+    """A disk with a program of this machine and its libraries: the image for a guest's `tools`."""
+    files = dict(_program(program))
+    image = BUILD / "programs" / f"{program}-{digest(file.read_bytes() for file in files.values())}.disk"
+    if not image.exists():
+        with tempfile.TemporaryDirectory(dir=BUILD) as folder:
+            for name, file in files.items():
+                (Path(folder) / name).parent.mkdir(parents=True, exist_ok=True)
+                shutil.copy(file, Path(folder) / name)
+            partial = image.with_name(f".{image.name}.{os.getpid()}")
+            subprocess.run(["truncate", "-s", TOOLS_SIZE, partial], check=True)
+            subprocess.run(["mkfs.ext4", "-q", "-d", folder, partial], check=True, env=with_sbin())
+            partial.rename(image)
+    return image
+
+
+def with_tools(program: str) -> str:
+    """A shell command's beginning that runs a program of a guest's disk of tools, which is mounted on /tools."""
+    folders = {f"/tools/{Path(name).parent}" for name, _ in _program(program)}
+    return f"LD_LIBRARY_PATH={':'.join(sorted(folders))} /tools/bin/{program}"
 
 
 def has_module(kernel: Kernel, name: str) -> bool:

@@ -41,6 +41,11 @@ def catalog_cost(full: int, empty: int, pages: int) -> float:
     return cost
 
 
+def has_kasan(guest: Guest) -> bool:
+    """Whether its kernel watches each object, which makes each larger."""
+    return guest.run("grep -q ' kasan_report$' /proc/kallsyms").code == 0
+
+
 def kept_bytes(guest: Guest) -> int:
     """What a guest's kernel keeps in slabs and in the page cache: in a lender without a disk, what it lends and why."""
     for cache in ("inode_cache", "dentry", *CATALOG_CACHES):  # what is free in them is no memory that is kept

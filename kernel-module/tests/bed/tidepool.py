@@ -66,15 +66,6 @@ class Tidepool:
         broken = f"broken={self.broken}" if self.broken else ""
         return f"insmod /lib/tidepool.ko {broken} {parameters}".strip()
 
-    def load_beside(self, name: str, parameters: str = "") -> None:
-        """Another module that was built with ours, unless it is loaded."""
-        if not self.guest.run(f"[ -d /sys/module/{name.replace('-', '_')} ]").code:
-            return
-        if not self.guest.module:
-            raise GuestError(f"{self.guest.name} was given no module")
-        contents = self.guest.module.with_name(f"{name}.ko").read_bytes()
-        self.guest.start(f"cat > /lib/{name}.ko && insmod /lib/{name}.ko {parameters}", contents).wait()
-
     def remove_peers(self) -> None:
         """Take away every peer's directory, whatever its state."""
         peers = f"{ROOT}/borrowers/* {ROOT}/lenders/*"

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import json
+import subprocess
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Any
 
 from bed.channel import Result
 from bed.guest import Guest, GuestError, Job
+from bed.image import stress_program
 
 Report = dict[str, Any]
 
@@ -52,6 +55,17 @@ def stress(guest: Guest, arguments: str, timeout: float = 300.0) -> Report:
 def wrong_pages(guest: Guest, arguments: str, timeout: float = 300.0) -> int:
     """Run it where wrong pages are expected; how many it saw."""
     return int(finish_stress(start_stress(guest, arguments), timeout, wrong=True)["wrong_pages"])
+
+
+def lost_blocks(image: Path, notes: int) -> int:
+    """How many blocks of a disk are older than what its notes, which begin at that byte, say was acknowledged."""
+    command: list[str | Path] = [stress_program(), "endured", image, f"notes={notes}"]
+    run = subprocess.run(command, check=False, capture_output=True, text=True)
+    report = _report(Result(run.returncode, run.stdout))
+    if not report or report["errors"]:
+        raise GuestError(f"{image}: {run.stdout}{run.stderr}")
+    assert report["acknowledged"] > 0, "so early a cut shows nothing"
+    return int(report["wrong_pages"])
 
 
 def _report(result: Result) -> Report:

@@ -35,7 +35,7 @@ static struct {
 
 static double until;
 static uint32_t last_version;
-static unsigned long reads, writes, refused;
+static unsigned long reads, writes, refused, verified;
 static bool may_fail;
 
 static uint64_t draw(struct worker *worker, uint64_t below)
@@ -107,6 +107,7 @@ static void read_sectors(char *buffer, long first, long count, const char *how)
 		sector_check(buffer + i * SECTOR, first + i, least[i],
 			     __atomic_load_n(&dev.begun[first + i], __ATOMIC_ACQUIRE), how);
 	__sync_fetch_and_add(&reads, 1);
+	__sync_fetch_and_add(&verified, n > 0 ? n : 0);
 }
 
 static void begin(long first, long count, uint32_t flag)
@@ -282,7 +283,8 @@ int mode_device(const char *path)
 	each(buffer, verify);
 	printf("{\"mode\": \"device\", \"reads\": %lu, \"writes\": %lu, \"operations\": %lu, \"seconds\": %.3f, ",
 	       reads, writes, operations, seconds);
-	printf("\"refused\": %lu, \"wrong_pages\": %lu, \"errors\": %lu}\n", refused, wrong_pages(), io_errors());
+	printf("\"bytes_verified\": %lu, \"refused\": %lu, \"wrong_pages\": %lu, \"errors\": %lu}\n", verified,
+	       refused, wrong_pages(), io_errors());
 	return verdict();
 }
 

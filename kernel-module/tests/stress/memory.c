@@ -2,6 +2,7 @@
 /* Memory for a program of the guest's own: how long each first touch of a page takes. */
 #include <fcntl.h>
 #include <stdlib.h>
+#include <string.h>
 #include <sys/mman.h>
 #include <unistd.h>
 
@@ -180,6 +181,41 @@ int mode_sort(const char *mib)
 	records_check(memory, count, sum);
 	printf("{\"mode\": \"sort\", \"records\": %ld, \"seconds\": %.3f, \"wrong_pages\": %lu, \"errors\": 0}\n",
 	       count, seconds, wrong_pages());
+	return verdict();
+}
+
+struct row {
+	uint64_t key, value;
+};
+
+/*
+ * stress group MIB [passes=1] [seed=N]: fills that much memory, three quarters with rows of a key and a value and the
+ * rest with a sum for each key, and adds the values up by their keys, as an analytic job does.
+ */
+int mode_group(const char *mib)
+{
+	long bytes = strtol(mib, NULL, 0) * PAGES_PER_MIB * PAGE, passes = option("passes", 1);
+	long keys = bytes / 4 / sizeof(uint64_t), rows = bytes / 4 * 3 / sizeof(struct row);
+	uint64_t *sums = memory_alloc(bytes / PAGE)->word, state = random_seed(0), expected = 0;
+	struct row *row = (struct row *)(sums + keys);
+	double seconds;
+
+	memset(sums, 0, keys * sizeof(*sums));
+	for (long i = 0; i < rows; i++) {
+		row[i].key = random_next(&state) % keys;
+		row[i].value = random_next(&state);
+		expected += row[i].value * passes;
+	}
+	seconds = now();
+	for (long i = 0; i < rows * passes; i++)
+		sums[row[i % rows].key] += row[i % rows].value;
+	seconds = now() - seconds;
+	for (long i = 0; i < keys; i++)
+		expected -= sums[i];
+	if (expected)
+		page_wrong((const struct page *)sums, 0, 0, 0, "sums of other values than were there");
+	printf("{\"mode\": \"group\", \"rows\": %ld, \"seconds\": %.3f, \"wrong_pages\": %lu, \"errors\": 0}\n",
+	       rows * passes, seconds, wrong_pages());
 	return verdict();
 }
 

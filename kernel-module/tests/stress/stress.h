@@ -130,9 +130,12 @@ int mode_half_open(const char *address);
 int mode_resident(const char *path);
 int mode_scan(const char *mib);
 int mode_sort(const char *mib);
+int mode_group(const char *mib);
 int mode_device(const char *path);
 int mode_compare(const char *path);
 int mode_overlap(const char *path);
+int mode_durable(const char *path);
+int mode_endured(const char *path);
 int mode_values(const char *pool);
 int mode_value(const char *pool);
 

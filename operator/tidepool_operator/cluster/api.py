@@ -18,7 +18,8 @@ Body = dict[str, Any]
 T = TypeVar("T")
 
 PATIENCE_SECONDS = 20.0
-AT_ONCE = 8  # calls
+AT_ONCE = 8  # reads, and writes of one step in a namespace
+WRITES_AT_ONCE = 24  # of all namespaces: with a server that takes a tenth of a second for each, 240 a second
 # When the API server gives a write up. A webhook has ten seconds unless it asks for more, and may be one to do without.
 WRITE_SECONDS = 12
 PLACE_SECONDS = 1.0  # after which a write makes room for another, and goes on
@@ -61,7 +62,7 @@ class Cluster:
         self._api = Api(access, patience=PATIENCE_SECONDS, connections=AT_ONCE + UNANSWERED_AT_MOST)
         self._pool = ThreadPoolExecutor(max_workers=AT_ONCE, thread_name_prefix="api")
         self._writing = ThreadPoolExecutor(max_workers=UNANSWERED_AT_MOST, thread_name_prefix="write")
-        self._places = asyncio.Semaphore(AT_ONCE)
+        self._places = asyncio.Semaphore(WRITES_AT_ONCE)
 
     def close(self) -> None:
         """Waits for no call that has not begun."""

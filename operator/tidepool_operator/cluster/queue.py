@@ -1,8 +1,9 @@
 """A queue of keys to be worked on: each at most once at a time, later calls for a waiting key cost nothing.
 
-Events come in bursts; a short delay lets a burst become one piece of work. A key whose work takes long rests after it
-in proportion, so that a large namespace in which something changes all the time keeps no processor busy. What fails is
-tried again, ever more slowly.
+Events come in bursts; a short delay lets a burst become one piece of work. A key rests after its work in proportion to
+what this thread worked meanwhile, so that a large namespace in which something changes all the time keeps no processor
+busy. Work that waits for answers is no reason to rest: others go on meanwhile. What fails is tried again, ever more
+slowly.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ import asyncio
 import contextlib
 import heapq
 import logging
+import time
 from collections import defaultdict
 from collections.abc import Awaitable, Callable
 
@@ -19,9 +21,10 @@ from tidepool_api.kube import Refused
 log = logging.getLogger(__name__)
 
 SETTLE_SECONDS = 0.3
+WORKERS = 16  # keys at a time: most of the time each waits for the API server
 FIRST_RETRY_SECONDS = 1.0
 SLOWEST_RETRY_SECONDS = 60.0
-REST = 3  # times as long as the work took
+REST = 3  # times as long as this thread was at work meanwhile
 LONGEST_REST_SECONDS = 5.0
 
 Job = Callable[[str], Awaitable[float | None]]
@@ -38,7 +41,9 @@ class WorkQueue:
     The job returns after how many seconds it wants to be called again, or None.
     """
 
-    def __init__(self, job: Job, *, workers: int = 4, on_failure: Callable[[Exception], None] = lambda _: None) -> None:
+    def __init__(
+        self, job: Job, *, workers: int = WORKERS, on_failure: Callable[[Exception], None] = lambda _: None
+    ) -> None:
         self._job = job
         self._workers = workers
         self._on_failure = on_failure
@@ -78,12 +83,12 @@ class WorkQueue:
     async def _run(self) -> None:
         while True:
             key = await self._next()
-            begin = asyncio.get_running_loop().time()
+            begin = time.thread_time()
             try:
                 again = await self._try(key)
             finally:
-                end = asyncio.get_running_loop().time()
-                self._rested[key] = end + min(LONGEST_REST_SECONDS, REST * (end - begin))
+                rest = min(LONGEST_REST_SECONDS, REST * (time.thread_time() - begin))
+                self._rested[key] = asyncio.get_running_loop().time() + rest
                 async with self._changed:
                     self._busy.discard(key)
                     self._changed.notify()

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
-EVENT_SECONDS = 2.0  # after which nobody waits for an Event
+EVENT_SECONDS = 2.0  # after which an Event hangs, and nobody waits for its place
 
 _NUMBERS = re.compile(r"(?<![\w.-])[0-9]+([KMGT]i)?\b")  # but not those in names
 
@@ -109,7 +109,7 @@ class Writer:
     async def say(self, about: MemoryPool | MemoryPairing, kind: str, reason: str, message: str) -> None:
         """Posts an Event, unless the last one said the same but for some number. Nothing depends on it.
 
-        Nor does anything wait for one that hangs; while some of its namespace do, others are lost.
+        Nor does anything wait until it is posted; while some of its namespace hang, others are lost.
         """
         uid, said = about.metadata.uid, (reason, gist(message))
         if self._said.get(uid) == said:
@@ -120,12 +120,7 @@ class Writer:
             log.warning("event %s about %s is lost: others there have no answer", reason, about.key)
             return
         event = places.take("", self._post(about, kind, reason, message))
-        try:
-            await asyncio.wait({event}, timeout=EVENT_SECONDS)
-        except asyncio.CancelledError:
-            event.cancel()
-            raise
-        places.hangs(event)
+        asyncio.get_running_loop().call_later(EVENT_SECONDS, places.hangs, event)
 
     async def _post(self, about: MemoryPool | MemoryPairing, kind: str, reason: str, message: str) -> None:
         try:

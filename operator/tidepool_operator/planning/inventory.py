@@ -10,13 +10,14 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from tidepool_api import Near, Ref, Role
+from tidepool_api.labels import Labelled
 from tidepool_operator.planning.ranking import EVERYWHERE
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
     from datetime import datetime
 
-    from tidepool_api import MemoryGuest, MemoryPairing, MemoryPool, Requirement, Selector
+    from tidepool_api import MemoryGuest, MemoryPairing, MemoryPool, Selector
 
 
 @dataclass(frozen=True)
@@ -89,12 +90,7 @@ class Inventory:
         self.nodes = nodes or {}
         self._are_nodes_known = nodes is not None
         self.cordoned = {name for name, one in self.nodes.items() if one.cordoned}
-        self._labelled: dict[tuple[str, str], set[Ref]] = defaultdict(set)
-        self._with_key: dict[str, set[Ref]] = defaultdict(set)
-        for name, one in self.guests.items():
-            for key, value in one.metadata.labels.items():
-                self._labelled[key, value].add(name)
-                self._with_key[key].add(name)
+        self._labelled = Labelled((name, one.metadata.labels) for name, one in self.guests.items())
         self._of_pool: dict[str, list[MemoryPairing]] = defaultdict(list)
         self._lent_by: dict[Ref, list[MemoryPairing]] = defaultdict(list)
         self._borrowed_by: dict[Ref, list[MemoryPairing]] = defaultdict(list)
@@ -111,17 +107,7 @@ class Inventory:
 
     def matching(self, selector: Selector) -> set[Ref]:
         """The guests that a selector matches."""
-        parts = [self._labelled.get(label, set()) for label in selector.match_labels.items()]
-        parts += [self._meeting(one) for one in selector.match_expressions]
-        return set.intersection(*sorted(parts, key=len)) if parts else set(self.guests)
-
-    def _meeting(self, one: Requirement) -> set[Ref]:
-        match one.operator:
-            case "In" | "NotIn":
-                found = {name for value in one.values for name in self._labelled.get((one.key, value), ())}
-            case _:
-                found = self._with_key.get(one.key, set())
-        return found if one.operator in ("In", "Exists") else self.guests.keys() - found
+        return self._labelled.matching(selector)
 
     def is_on_a_node(self, guest: MemoryGuest) -> bool:
         """Whether the node that a guest is said to run on is one of the cluster, as far as these are known."""

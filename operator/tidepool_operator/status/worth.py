@@ -9,12 +9,12 @@ import asyncio
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from tidepool_api.worth import FACTORS, known_sum, of_pool, sizes_of
+from tidepool_api.worth import FACTORS, Guests, known_sum, of_pool, sizes_of
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterable, Mapping
 
-    from tidepool_api import MemoryPool, PoolKey
+    from tidepool_api import MemoryPairing, MemoryPool, PoolKey
     from tidepool_operator.cluster.state import State
 
 
@@ -32,17 +32,16 @@ async def of_pools(state: State) -> dict[PoolKey, PoolWorth]:
     """That of all pools."""
     found = {}
     for namespace in state.pools.namespaces():
+        guests = Guests(state.guests.in_namespace(namespace))
         for pool in state.pools.in_namespace(namespace):
             await asyncio.sleep(0)  # others' work goes on between two of many pools
-            found[pool.key] = pool_worth(pool, state)
+            found[pool.key] = pool_worth(pool, guests, state.pairings.in_group(*pool.key))
     return found
 
 
-def pool_worth(pool: MemoryPool, state: State) -> PoolWorth:
-    """That of one."""
-    sizes = sizes_of(pool)
-    guests, pairings = state.guests.in_namespace(pool.namespace), state.pairings.in_group(*pool.key)
-    each = of_pool(pool, guests, pairings, sizes).values()
+def pool_worth(pool: MemoryPool, guests: Guests, pairings: Iterable[MemoryPairing]) -> PoolWorth:
+    """That of one; `guests` are those of its namespace."""
+    each = of_pool(pool, guests, pairings, sizes_of(pool)).values()
     sums = {factor: known_sum(one.forecast[at] for one in each) for at, factor in enumerate(FACTORS)}
     unneeded = known_sum(one.instead_bytes for one in each)
     forecast = {factor: reads for factor, reads in sums.items() if reads is not None}

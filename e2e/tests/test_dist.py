@@ -1,0 +1,285 @@
+"""What `make release` makes: it is whole, the same each time, and installs from a registry without being built."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import re
+import struct
+import subprocess
+import tarfile
+import tempfile
+import time
+import urllib.request
+import zipfile
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+import yaml
+
+import docs
+from tidepool_api_testing.server import free_ports
+from tidepool_lab import debian, gotools, paths
+from tidepool_lab.progress import LabError
+from tidepool_release import images, module, papers, plugin
+from tidepool_release.__main__ import release
+from tidepool_release.archives import members
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+MACHINES = {"amd64": 62, "arm64": 183}  # as ELF numbers them
+PATIENCE = 30
+
+
+@dataclass(frozen=True)
+class Dist:
+    """A release that is signed, and the public half of its key."""
+
+    folder: Path
+    public: Path
+
+    def verify(self) -> subprocess.CompletedProcess[str]:
+        """As docs/how-to/verify-a-release.md says."""
+        lines = " && ".join(docs.commands("verify")).replace("tidepool.pub", str(self.public))
+        return shell(lines, self.folder.parent)
+
+    def push(self, prefix: str) -> subprocess.CompletedProcess[str]:
+        """As the README says, to a registry without TLS."""
+        line = docs.command("push").replace("MY/PREFIX", prefix)
+        return shell(f"{line} --dest-tls-verify=false", self.folder.parent)
+
+
+def shell(line: str, folder: Path) -> subprocess.CompletedProcess[str]:
+    """Runs a command with the programs that it wants, those of Debian that are not installed among them."""
+    places = [debian.program("minisign").parent, debian.program("skopeo").parent, gotools.path("helm").parent]
+    environment = {**os.environ, "PATH": ":".join([*map(str, places), os.environ["PATH"]]), "HOME": str(folder)}
+    command = ["bash", "-ec", line]
+    return subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True, check=False)
+
+
+@pytest.fixture(scope="module")
+def dist() -> Iterator[Dist]:
+    with tempfile.TemporaryDirectory(prefix="dist-", dir=paths.BUILD) as scratch:
+        folder, key, public = (Path(scratch, name) for name in ("dist", "key", "tidepool.pub"))
+        make = [debian.program("minisign"), "-G", "-W", "-p", public, "-s", key]
+        subprocess.run(make, check=True, stdout=subprocess.DEVNULL)
+        release(folder, key)
+        yield Dist(folder, public)
+
+
+@pytest.fixture(scope="module")
+def registry(dist: Dist) -> Iterator[str]:
+    """The prefix of names in a registry that has what was released."""
+    folder = dist.folder.parent / "registry"
+    folder.mkdir()
+    (port,) = free_ports(1)
+    settings = {
+        "version": "0.1",
+        "log": {"level": "error"},
+        "storage": {"filesystem": {"rootdirectory": str(folder)}},
+        "http": {"addr": f"127.0.0.1:{port}"},
+    }
+    (folder / "config.json").write_text(json.dumps(settings))
+    server = subprocess.Popen([debian.program("docker-registry"), "serve", folder / "config.json"])
+    try:
+        deadline = time.monotonic() + PATIENCE
+        while not _answers(f"http://127.0.0.1:{port}/v2/"):
+            assert server.poll() is None
+            assert time.monotonic() < deadline
+            time.sleep(0.1)
+        pushed = dist.push(f"127.0.0.1:{port}/some/prefix")
+        assert pushed.returncode == 0, pushed.stderr
+        yield f"127.0.0.1:{port}/some/prefix"
+    finally:
+        server.kill()
+        server.wait()
+
+
+def _answers(url: str) -> bool:
+    try:
+        with urllib.request.urlopen(url, timeout=1) as answer:
+            return bool(answer.status == 200)
+    except OSError:
+        return False
+
+
+def stored(prefix: str, name: str, reference: str) -> Any:
+    """A manifest as the registry has it."""
+    host, _, path = prefix.partition("/")
+    request = urllib.request.Request(f"http://{host}/v2/{path}/{name}/manifests/{reference}")
+    for kind in ("index", "manifest"):
+        request.add_header("Accept", f"application/vnd.oci.image.{kind}.v1+json")
+    with urllib.request.urlopen(request, timeout=10) as answer:
+        body = answer.read()
+    assert not reference.startswith("sha256:") or reference == f"sha256:{hashlib.sha256(body).hexdigest()}"
+    return json.loads(body)
+
+
+def digests(folder: Path) -> dict[str, str]:
+    """Of every file, by its name."""
+    files = (path for path in folder.rglob("*") if path.is_file())
+    return {str(path.relative_to(folder)): hashlib.sha256(path.read_bytes()).hexdigest() for path in files}
+
+
+def test_a_second_release_is_the_same_bytes(dist: Dist) -> None:
+    """Signature included. Layers of images may come from the cache; test_images.py makes those twice."""
+    again = dist.folder.with_name("again")
+    release(again, dist.folder.with_name("key"))
+    assert digests(again) == digests(dist.folder)
+
+
+def test_signature_and_checksums_hold(dist: Dist) -> None:
+    said = dist.verify()
+    assert said.returncode == 0, said.stderr
+    assert f"Trusted comment: Tidepool {paths.VERSION}, " in said.stdout
+    listed = {line.split("  ")[1] for line in (dist.folder / papers.SUMS).read_text().splitlines()}
+    assert listed | {papers.SUMS, f"{papers.SUMS}.minisig"} == set(digests(dist.folder))
+
+
+def test_what_was_changed_afterwards_is_noticed(dist: Dist) -> None:
+    """By who verifies, for the sums; by `push`, for the rest, before anything is in a registry."""
+    sums, notes = dist.folder / papers.SUMS, dist.folder / "NOTES.md"
+    for file, tool in ((sums, dist.verify), (notes, lambda: dist.push("registry.invalid"))):
+        before = file.read_bytes()
+        file.write_bytes(before + b"\n")
+        said = tool()
+        file.write_bytes(before)
+        assert said.returncode != 0
+        assert "Signature verification failed" in said.stderr or "NOTES.md: FAILED" in said.stdout
+
+
+def test_chart_and_images_install_from_a_registry(dist: Dist, registry: str) -> None:
+    """What the README's command renders: images by digest that are there, for each architecture; nothing is built."""
+    line = docs.command("install-release").replace("helm install", "helm template").replace("MY/PREFIX", registry)
+    done = shell(f"{line} --plain-http", dist.folder.parent)
+    assert done.returncode == 0, done.stderr
+    used = set(re.findall(r"image: (\S+)", done.stdout))
+    assert len(used) == 2
+    for image in used:
+        name, _, reference = image.removeprefix(f"{registry}/").partition(":")
+        version, _, digest = reference.partition("@")
+        assert version == paths.VERSION
+        index = stored(registry, name, digest)
+        assert index == stored(registry, name, version)
+        platforms = {one["platform"]["architecture"]: one["digest"] for one in index["manifests"]}
+        assert set(platforms) == set(images.ARCHITECTURES)
+        for manifest in platforms.values():
+            labels = stored(registry, name, manifest)["annotations"]
+            assert labels["org.opencontainers.image.version"] == paths.VERSION
+            assert re.fullmatch(r"[0-9a-f]{40}\+?", labels["org.opencontainers.image.revision"])
+
+
+def test_the_chart_in_the_registry_is_the_one_in_the_folder(dist: Dist, registry: str) -> None:
+    name = f"tidepool-{paths.VERSION}.tgz"
+    pulled = shell(f"helm pull oci://{registry}/charts/tidepool --plain-http", dist.folder.parent)
+    assert pulled.returncode == 0, pulled.stderr
+    assert (dist.folder.parent / name).read_bytes() == (dist.folder / "chart" / name).read_bytes()
+
+
+@pytest.mark.parametrize("architecture", images.ARCHITECTURES)
+@pytest.mark.parametrize("name", images.ABOUT)
+def test_an_image_has_programs_of_its_architecture_alone(dist: Dist, name: str, architecture: str) -> None:
+    """Nothing of arm64 runs here; that its parts fit each other is what can be seen. Its bill lists what is in it."""
+    found = set()
+    with tarfile.open(dist.folder / f"images/{name}.tar") as archive:
+        for layer in _layers(archive, architecture):
+            with tarfile.open(fileobj=layer) as files:
+                for member in files:
+                    if re.search(r"\.so(\.|$)|bin/python3\.11$", member.name) and (file := files.extractfile(member)):
+                        head = file.read(20)
+                        found.add(struct.unpack_from("<H", head, 18)[0] if head.startswith(b"\x7fELF") else None)
+    assert found - {None} == {MACHINES[architecture]}
+    bill = json.loads((dist.folder / f"sbom/{name}-linux-{architecture}.cdx.json").read_text())
+    packages = [one["bom-ref"] for one in bill["components"] if one["bom-ref"].startswith("pkg:deb/debian/libc6@")]
+    assert [re.findall(r"arch=(\w+)", one) for one in packages] == [[architecture]]
+    modules = [one for one in bill["components"] if one["name"] == "tidepool.ko"]
+    has_modules = (name, architecture) == ("tidepool-agent", "amd64")
+    assert len(modules) == (len(module.KERNELS) if has_modules else 0)
+
+
+def _layers(archive: tarfile.TarFile, architecture: str) -> Iterator[Any]:
+    """The layers of one image of an archive, through its index."""
+
+    def blob(descriptor: dict[str, str]) -> Any:
+        return archive.extractfile(f"blobs/{descriptor['digest'].replace(':', '/')}")
+
+    (root,) = json.load(archive.extractfile("index.json") or blob({}))["manifests"]
+    (image,) = [one for one in json.load(blob(root))["manifests"] if one["platform"]["architecture"] == architecture]
+    manifest = json.load(blob(image))
+    assert json.load(blob(manifest["config"]))["architecture"] == architecture
+    yield from map(blob, manifest["layers"])
+
+
+def test_the_plugin_is_one_program_for_each_platform(dist: Dist, tmp_path: Path) -> None:
+    """This machine's runs, as krew would put it there; all have what every Python wants."""
+    krew = yaml.safe_load((dist.folder / "plugin/tidepool.yaml").read_text())
+    assert (krew["metadata"]["name"], krew["spec"]["version"]) == ("tidepool", f"v{paths.VERSION}")
+    for platform in krew["spec"]["platforms"]:
+        archive = dist.folder / "plugin" / Path(platform["uri"]).name
+        assert hashlib.sha256(archive.read_bytes()).hexdigest() == platform["sha256"]
+        content = dict(members(archive))
+        assert set(content) == {platform["bin"], "LICENSE"}
+        program = tmp_path / archive.name / platform["bin"]
+        program.parent.mkdir()
+        program.write_bytes(content[platform["bin"]])
+        program.chmod(0o755)
+        with zipfile.ZipFile(program) as zipped:
+            compiled = [Path(name).name for name in zipped.namelist() if "_pydantic_core" in name]
+        assert {name.split("-")[1] for name in compiled if name.endswith(".so")} == {
+            one.replace(".", "") for one in plugin.PYTHONS
+        }
+    (tmp_path / "bin").mkdir()
+    assert shell(docs.command("plugin").replace("~/.local", str(tmp_path)), dist.folder.parent).returncode == 0
+    environment = {**os.environ, "HOME": str(tmp_path), "PYTHONPATH": ""}
+    mine = [tmp_path / "bin/kubectl-tidepool", "--help"]
+    said = subprocess.run(mine, env=environment, capture_output=True, text=True, check=False)
+    assert said.returncode == 0, said.stderr
+    assert "explain" in said.stdout
+
+
+def test_the_wheels_are_those_of_the_version(dist: Dist) -> None:
+    wheels = sorted(path.name for path in (dist.folder / "plugin").glob("*.whl"))
+    assert wheels == [f"{name}-{paths.VERSION}-py3-none-any.whl" for name in ("kubectl_tidepool", "tidepool_api")]
+
+
+def test_the_debian_package_has_what_dkms_wants(dist: Dist, tmp_path: Path) -> None:
+    """The tree that `dkms-tree` lays out, and scripts that are clean."""
+    (package,) = (dist.folder / "module").glob("*.deb")
+    subprocess.run(["dpkg-deb", "-R", package, tmp_path / "package"], check=True)
+    tree = subprocess.run([module.TOOLS / "dkms-tree", tmp_path], check=True, capture_output=True, text=True)
+    name = f"tidepool-{paths.VERSION}"
+    assert tree.stdout.strip() == str(tmp_path / name)
+    assert digests(tmp_path / "package/usr/src" / name) == digests(tmp_path / name)
+    field = ["dpkg-deb", "-f", package, "Version"]
+    assert subprocess.run(field, check=True, capture_output=True, text=True).stdout.strip() == paths.VERSION
+    scripts = [tmp_path / "package/DEBIAN" / one for one in ("postinst", "prerm")]
+    subprocess.run(["shellcheck", *scripts], check=True)
+
+
+def test_the_store_has_every_kernel(dist: Dist, tmp_path: Path) -> None:
+    with tarfile.open(dist.folder / f"module/tidepool-modules-{paths.VERSION}.tar.gz") as archive:
+        archive.extractall(tmp_path, filter="data")
+    built = sorted((tmp_path / "modules").glob("*/tidepool.ko"))
+    series = {re.match(r"\d+\.\d+", path.parent.name)[0] for path in built}  # type: ignore[index]
+    assert series == set(module.KERNELS)
+    for path in built:
+        subprocess.run(["sha256sum", "--quiet", "--check", "tidepool.ko.sha256"], cwd=path.parent, check=True)
+
+
+def test_notes_are_the_section_of_the_version() -> None:
+    changes = "# Changes\n\n## 1.1.0, not released yet\n\n- new\n\n## 1.0.0\n\n- old\n"
+    assert papers.notes(changes, "1.1.0") == "# Tidepool 1.1.0\n\n- new\n"
+    assert papers.notes(changes, "1.0.0") == "# Tidepool 1.0.0\n\n- old\n"
+    with pytest.raises(LabError, match=r"it needs a section `## 1\.1\.1`"):
+        papers.notes(changes, "1.1.1")
+
+
+def test_make_signs_with_the_key_that_it_is_given() -> None:
+    done = subprocess.run(
+        [*docs.command("release").split(), "--dry-run"], cwd=paths.ROOT, capture_output=True, text=True, check=True
+    )
+    assert "e2e/release --key tidepool.key" in done.stdout

@@ -1,0 +1,336 @@
+//! The lender as a whole: whom it lends to, who comes, what it does from time to time.
+
+use std::collections::HashMap;
+use std::net::IpAddr;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, RwLock};
+use std::time::Duration;
+
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::{TcpListener, TcpStream};
+use tokio::time::Instant;
+
+use crate::config::{Condition, Config};
+use crate::handshake::{Met, Refused};
+use crate::identity::{Identity, Own};
+use crate::link::Link;
+use crate::node::{self, Memory};
+use crate::seal::Keys;
+use crate::serve;
+use crate::session::{Attached, Borrower, NotNow};
+use crate::shelf::{Budget, NOTE_COST};
+use crate::strangers::Strangers;
+use crate::wire::{self, Channel, HEAD, Hello, MAGIC, MOST, Malformed, PAGE, Reject, TAG, VERSION, Verdict};
+
+/// For all of the handshake.
+const STRANGER: Duration = Duration::from_secs(5);
+/// For a peer that is refused to hear why.
+const PARTING: Duration = Duration::from_secs(1);
+/// Between two looks at the node.
+const LOOK: Duration = Duration::from_millis(100);
+/// Between two looks at all pages when the kernel has not said that it took any.
+const SWEEP: Duration = Duration::from_secs(10);
+/// After an error of the listener, which is mostly one of too many files.
+const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
+
+/// Why somebody who came has no connection.
+#[derive(Debug, thiserror::Error)]
+enum Turned {
+    #[error(transparent)]
+    Io(#[from] std::io::Error),
+    #[error(transparent)]
+    Malformed(#[from] Malformed),
+    #[error("{0:?} in the clear")]
+    Rejected(Reject),
+    #[error("{1}: {0:?}")]
+    NotWelcome(Verdict, Identity),
+    #[error(transparent)]
+    NotNow(#[from] NotNow),
+    #[error("it had to make room for others")]
+    Cut,
+}
+
+/// See the module.
+pub struct Lender {
+    own: Own,
+    /// How many pages there may be.
+    pub budget: Arc<Budget>,
+    config: RwLock<Config>,
+    borrowers: RwLock<HashMap<Identity, Arc<Borrower>>>,
+    strangers: Strangers,
+    accepted: AtomicU64,
+    rejected: AtomicU64,
+}
+
+impl Lender {
+    /// One with an identity of its own, as new as itself.
+    pub fn new(config: Config) -> Arc<Self> {
+        let lender = Self {
+            own: Own::draw(),
+            budget: Arc::default(),
+            config: RwLock::new(config.clone()),
+            borrowers: RwLock::default(),
+            strangers: Strangers::default(),
+            accepted: AtomicU64::new(0),
+            rejected: AtomicU64::new(0),
+        };
+        lender.configure(config);
+        Arc::new(lender)
+    }
+
+    /// Who it is.
+    pub fn identity(&self) -> Identity {
+        self.own.identity
+    }
+
+    /// As it is configured now.
+    pub fn config(&self) -> Config {
+        self.config.read().expect("nobody panics with it").clone()
+    }
+
+    /// What an administrator should know.
+    pub fn conditions(&self) -> Vec<Condition> {
+        Memory::read().map_or_else(|_| Vec::new(), |node| self.config().conditions(&node, node::memory_limit()))
+    }
+
+    /// How many connections were refused.
+    pub fn rejected(&self) -> u64 {
+        self.rejected.load(Ordering::Relaxed)
+    }
+
+    /// How many are in the handshake.
+    pub fn strangers(&self) -> usize {
+        self.strangers.count()
+    }
+
+    /// All borrowers, in the order of their names.
+    pub fn borrowers(&self) -> Vec<Arc<Borrower>> {
+        let mut all: Vec<_> = self.borrowers.read().expect("nobody panics with it").values().cloned().collect();
+        all.sort_by(|a, b| a.name.cmp(&b.name));
+        all
+    }
+
+    /// Takes another configuration. Waits for no borrower.
+    ///
+    /// Who is no longer in it loses its session and its pages, and so does who has another name now; others go on.
+    pub fn configure(&self, config: Config) {
+        let terms = config.terms();
+        let mut borrowers = self.borrowers.write().expect("nobody panics with it");
+        let named: HashMap<_, _> = config.borrowers.iter().map(|(name, one)| (one.identity, (name, one))).collect();
+        borrowers.retain(|identity, borrower| {
+            let stays = named.get(identity).is_some_and(|(name, _)| **name == borrower.name);
+            if !stays {
+                borrower.renounce();
+            }
+            stays
+        });
+        for (identity, (name, one)) in named {
+            match borrowers.get(&identity) {
+                Some(borrower) => borrower.set(one.allowance(), terms),
+                None => {
+                    let (allowance, budget) = (one.allowance(), Arc::clone(&self.budget));
+                    let borrower = Borrower::new(name.clone(), identity, allowance, terms, budget);
+                    borrowers.insert(identity, Arc::new(borrower));
+                }
+            }
+        }
+        self.budget.set(config.pages());
+        self.shrink(config.pages(), borrowers.values());
+        *self.config.write().expect("nobody panics with it") = config;
+    }
+
+    /// If more is lent than may be, each gives its share away.
+    fn shrink<'a>(&self, most: u64, borrowers: impl Iterator<Item = &'a Arc<Borrower>>) {
+        let used = self.budget.used();
+        if used <= most {
+            return;
+        }
+        for borrower in borrowers {
+            let mut shelf = borrower.shelf_mut();
+            let share = shelf.pages() as u128 * u128::from(most) / u128::from(used);
+            shelf.trim(share as usize);
+            drop(shelf);
+            borrower.tell.notify_one();
+        }
+    }
+
+    fn known(&self, who: &Identity) -> Option<Arc<Borrower>> {
+        self.borrowers.read().expect("nobody panics with it").get(who).cloned()
+    }
+
+    fn verdict(&self, who: &Identity) -> Verdict {
+        match self.known(who) {
+            None => Verdict::Unknown,
+            Some(borrower) if !borrower.enabled() => Verdict::Disabled,
+            Some(_) => Verdict::Welcome,
+        }
+    }
+
+    /// Accepts whoever comes, for ever.
+    pub async fn listen(self: Arc<Self>, listener: TcpListener) {
+        loop {
+            match listener.accept().await {
+                Ok((stream, address)) => {
+                    tokio::spawn(Arc::clone(&self).meet(stream, address.ip()));
+                }
+                Err(error) => {
+                    tracing::warn!(%error, "a connection could not be accepted");
+                    tokio::time::sleep(ACCEPT_PAUSE).await;
+                }
+            }
+        }
+    }
+
+    async fn meet(self: Arc<Self>, stream: TcpStream, address: IpAddr) {
+        let ordinal = self.accepted.fetch_add(1, Ordering::Relaxed) + 1;
+        match self.welcome(stream, address, ordinal).await {
+            Ok((attached, inbound)) => serve::serve(attached, inbound).await,
+            Err(why) => {
+                self.rejected.fetch_add(1, Ordering::Relaxed);
+                tracing::info!(%address, %why, "connection refused");
+            }
+        }
+    }
+
+    /// Nothing but its own state is changed before the handshake is over.
+    async fn welcome(
+        &self,
+        mut stream: TcpStream,
+        address: IpAddr,
+        ordinal: u64,
+    ) -> Result<(Attached, crate::link::Inbound), Turned> {
+        let deadline = Instant::now() + STRANGER;
+        let stranger = self.strangers.admit(ordinal, address);
+        let met = tokio::select! {
+            () = stranger.cut.cancelled() => Err(Turned::Cut),
+            met = tokio::time::timeout_at(deadline, self.shake_hands_or_part(&mut stream)) => {
+                met.unwrap_or_else(|_| Err(std::io::Error::from(std::io::ErrorKind::TimedOut).into()))
+            }
+        };
+        drop(stranger);
+        let (peer, hello, keys) = met?;
+        let borrower = self.known(&peer).ok_or(Turned::NotWelcome(Verdict::Unknown, peer))?; // it may be gone by now
+        let limits = match hello.channel {
+            Channel::Get => MOST.agree(&hello.limits),
+            Channel::Put | Channel::Lane => borrower.limits(hello.session).ok_or(NotNow::NoRoom)?,
+        };
+        let (link, inbound) = Link::new(stream, keys, hello.channel, limits, ordinal);
+        Ok((borrower.attach(Arc::new(link), &hello).await?, inbound))
+    }
+
+    /// Whoever is refused has some time to hear why.
+    async fn shake_hands_or_part(&self, stream: &mut TcpStream) -> Result<(Identity, Hello, Keys), Turned> {
+        let met = self.shake_hands(stream).await;
+        if let Err(Turned::Rejected(_) | Turned::NotWelcome(..)) = met {
+            part(stream).await;
+        }
+        met
+    }
+
+    async fn shake_hands(&self, stream: &mut TcpStream) -> Result<(Identity, Hello, Keys), Turned> {
+        stream.set_nodelay(true)?;
+        let mut head = [0; HEAD];
+        stream.read_exact(&mut head).await?;
+        if head[..4] != MAGIC.to_le_bytes() {
+            return Err(Malformed::Head.into());
+        }
+        if head[4..6] != VERSION.to_le_bytes() {
+            return Err(reject(stream, Reject::Version).await);
+        }
+        if head != wire::head(wire::Message::First, 0) {
+            return Err(Malformed::Head.into());
+        }
+        let mut message = [0; wire::MESSAGE_1];
+        stream.read_exact(&mut message).await?;
+        let met = match Met::read(&self.own, &message) {
+            Ok(met) => met,
+            Err(Refused::Identity) => return Err(reject(stream, Reject::Identity).await),
+            Err(Refused::Malformed(why)) => return Err(why.into()),
+        };
+        let (peer, hello) = (met.peer, met.hello);
+        let (message, verdict, asked) = met.answer(self.verdict(&peer));
+        stream.write_all(&message).await?;
+        if verdict != Verdict::Welcome {
+            return Err(Turned::NotWelcome(verdict, peer));
+        }
+        let mut message = [0; HEAD + TAG];
+        stream.read_exact(&mut message).await?;
+        Ok((peer, hello, asked.prove(&message)?))
+    }
+
+    /// Looks after the node's memory, sessions that linger, and pages that the kernel has taken, for ever.
+    pub async fn look_after(self: Arc<Self>) {
+        let (mut taken, mut swept) = (None, Instant::now());
+        loop {
+            tokio::time::sleep(LOOK).await;
+            self.look_at_node();
+            let now = node::taken_back();
+            let sweeps = now.is_none() || now != taken || swept.elapsed() >= SWEEP;
+            taken = now;
+            let borrowers = self.borrowers();
+            let look = move || {
+                for borrower in borrowers {
+                    borrower.look();
+                    borrower.shelf().cool();
+                    if sweeps {
+                        sweep(&borrower);
+                    }
+                }
+            };
+            if sweeps {
+                swept = Instant::now();
+            }
+            if tokio::task::spawn_blocking(look).await.is_err() {
+                return; // the runtime ends
+            }
+        }
+    }
+
+    fn look_at_node(&self) {
+        let reserve = self.config.read().expect("nobody panics with it").reserve.0;
+        match Memory::read() {
+            Ok(node) => self.budget.close(!node.spares(reserve, self.lent_bytes())),
+            Err(error) => {
+                tracing::warn!(%error, "nothing more is lent while the node's memory is not known");
+                self.budget.close(true);
+            }
+        }
+    }
+
+    /// What is lent, what is remembered of it included.
+    pub fn lent_bytes(&self) -> u64 {
+        self.budget.used() * (PAGE + NOTE_COST) as u64
+    }
+}
+
+/// Notes what the kernel has taken, one row at a time, and has the borrower told.
+fn sweep(borrower: &Borrower) {
+    let rows = borrower.shelf().rows();
+    let mut gone = 0;
+    for row in 0..rows {
+        if borrower.shelf().has_holes(row) {
+            gone += borrower.shelf_mut().sweep(row);
+        }
+    }
+    if gone > 0 {
+        borrower.tell.notify_one();
+    }
+}
+
+async fn reject(stream: &mut TcpStream, why: Reject) -> Turned {
+    match stream.write_all(&wire::rejection(why)).await {
+        Ok(()) => Turned::Rejected(why),
+        Err(error) => error.into(),
+    }
+}
+
+/// Lets a peer read what it was told: a connection that is closed with something unread is reset.
+async fn part(stream: &mut TcpStream) {
+    let end = async {
+        stream.shutdown().await?;
+        let mut rest = [0; 256];
+        while stream.read(&mut rest).await? > 0 {}
+        Ok::<(), std::io::Error>(())
+    };
+    let _ = tokio::time::timeout(PARTING, end).await; // whoever does not listen any more need not
+}

@@ -1,0 +1,29 @@
+//! Lends a node's free memory to Tidepool's borrowers, in pages that the node's kernel takes back when it wants to.
+//!
+//! Each module may use those above it:
+//!
+//! - [`wire`], [`seal`]: protocol 3, `kernel-module/PROTOCOL.md`
+//! - [`handshake`], [`identity`]: who a peer is; [`strangers`]: of whom that is not known yet
+//! - [`link`]: a connection
+//! - [`index`], [`notices`], [`shelf`]: pages, in memory that the kernel may take
+//! - [`session`], [`serve`]: what there is with a borrower, and what it is answered
+//! - [`node`], [`config`]: what the node has, and what an administrator wants
+//! - [`lender`]: the whole; [`state`], [`control`]: for those who run it; [`privileges`]: what it does without
+
+pub mod config;
+pub mod control;
+pub mod handshake;
+pub mod identity;
+pub mod index;
+pub mod lender;
+pub mod link;
+pub mod node;
+pub mod notices;
+pub mod privileges;
+pub mod seal;
+pub mod serve;
+pub mod session;
+pub mod shelf;
+pub mod state;
+pub mod strangers;
+pub mod wire;

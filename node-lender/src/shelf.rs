@@ -1,0 +1,722 @@
+//! The pages that one borrower has here, and what is known of them.
+//!
+//! A page lies in a slot of a [`Segment`], in memory that the node's kernel takes when it likes. Its note, one line of the
+//! processor's cache, says what the borrower calls it, what came with it, and its place in two orders: by name
+//! ([`crate::index`]) and by age. When there is no room, the oldest page makes some, and the borrower is told.
+//!
+//! Whoever reads pages needs `&Shelf`, whoever adds or takes any `&mut Shelf`: a lock for each borrower is around it.
+
+pub mod segment;
+
+use std::io;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
+
+use crate::index::{Index, LEAF, Links, NONE, Nodes};
+use crate::notices::Notices;
+use crate::wire::{EVICTED_ITEM, PAGE, PageId, Range, TAG};
+use segment::{PAGES, Segment};
+
+/// Pages that a `FORGET` passes in vain before it gives up.
+const PATIENCE: usize = 64;
+/// Slots that were read, after which the kernel is told that they may go all the same.
+const READ_MOST: usize = 512;
+/// Bytes that are remembered of a page, at most: its note and, when it is gone, a notice, and what was read. A grant counts
+/// them with the page.
+pub const NOTE_COST: usize = 96;
+
+/// What is known of a page.
+#[derive(Debug, Clone, Copy)]
+#[repr(align(64))]
+struct Note {
+    id: PageId,
+    tag: [u8; TAG],
+    word: u64,
+    links: Links,
+    older: u32,
+    newer: u32,
+}
+
+const EMPTY: Note = Note {
+    id: PageId { file: 0, index: 0, version: 0 },
+    tag: [0; TAG],
+    word: 0,
+    links: LEAF,
+    older: NONE,
+    newer: NONE,
+};
+
+const _: () = assert!(size_of::<Note>() == 64);
+const _: () = assert!(size_of::<Note>() + EVICTED_ITEM + size_of::<Row>() / PAGES + 4 <= NOTE_COST);
+const _: () = assert!(NOTE_COST * 40 <= PAGE); // 2.5 % of the pages
+
+/// How many pages all borrowers together may have.
+#[derive(Debug, Default)]
+pub struct Budget {
+    most: AtomicU64,
+    used: AtomicU64,
+    closed: AtomicBool,
+}
+
+impl Budget {
+    /// Sets how many there may be. If there are more, shelves give pages away as they are resized.
+    pub fn set(&self, pages: u64) {
+        self.most.store(pages, Ordering::Relaxed);
+    }
+
+    /// While it is closed there is no page more: the node has no memory to spare.
+    pub fn close(&self, closed: bool) {
+        self.closed.store(closed, Ordering::Relaxed);
+    }
+
+    /// Whether it is.
+    pub fn closed(&self) -> bool {
+        self.closed.load(Ordering::Relaxed)
+    }
+
+    /// How many there are.
+    pub fn used(&self) -> u64 {
+        self.used.load(Ordering::Relaxed)
+    }
+
+    fn take(&self) -> bool {
+        let most = if self.closed() { 0 } else { self.most.load(Ordering::Relaxed) };
+        let more = |used| (used < most).then_some(used + 1);
+        self.used.fetch_update(Ordering::Relaxed, Ordering::Relaxed, more).is_ok()
+    }
+
+    /// One that was given is taken again, whatever is allowed: nothing grows by it.
+    fn keep(&self) {
+        self.used.fetch_add(1, Ordering::Relaxed);
+    }
+
+    fn give(&self) {
+        self.used.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
+/// A segment and what is known of its pages.
+#[derive(Debug)]
+struct Row {
+    segment: Segment,
+    notes: Box<[Note; PAGES]>,
+    free: [u64; PAGES / 64],
+    used: usize,
+}
+
+impl Row {
+    fn map() -> io::Result<Self> {
+        let segment = Segment::map()?;
+        let notes = vec![EMPTY; PAGES].into_boxed_slice().try_into().expect("there are as many");
+        Ok(Self { segment, notes, free: [u64::MAX; PAGES / 64], used: 0 })
+    }
+
+    fn is_used(&self, place: usize) -> bool {
+        self.free[place / 64] & (1 << (place % 64)) == 0
+    }
+
+    fn take(&mut self) -> Option<usize> {
+        let word = self.free.iter().position(|&word| word != 0)?;
+        let bit = self.free[word].trailing_zeros() as usize;
+        self.free[word] &= !(1 << bit);
+        self.used += 1;
+        Some(word * 64 + bit)
+    }
+
+    fn give(&mut self, place: usize) {
+        self.free[place / 64] |= 1 << (place % 64);
+        self.used -= 1;
+    }
+}
+
+/// All rows: where a slot's page and note are.
+#[derive(Debug, Default)]
+struct Rows {
+    rows: Vec<Option<Row>>,
+    /// Rows with free slots.
+    open: Vec<usize>,
+    /// What priorities in the index come from.
+    secret: u64,
+}
+
+fn place(slot: u32) -> (usize, usize) {
+    (slot as usize / PAGES, slot as usize % PAGES)
+}
+
+impl Rows {
+    fn row(&self, slot: u32) -> (&Row, usize) {
+        let (row, place) = place(slot);
+        (self.rows[row].as_ref().expect("a slot that is used has a row"), place)
+    }
+
+    fn row_mut(&mut self, slot: u32) -> (&mut Row, usize) {
+        let (row, place) = place(slot);
+        (self.rows[row].as_mut().expect("a slot that is used has a row"), place)
+    }
+
+    fn note(&self, slot: u32) -> &Note {
+        let (row, place) = self.row(slot);
+        &row.notes[place]
+    }
+
+    fn note_mut(&mut self, slot: u32) -> &mut Note {
+        let (row, place) = self.row_mut(slot);
+        &mut row.notes[place]
+    }
+
+    /// A free slot, of a new row if there is none in those that are here.
+    fn take(&mut self) -> io::Result<u32> {
+        let at = match self.open.last() {
+            Some(&at) => at,
+            None => self.map()?,
+        };
+        let row = self.rows[at].as_mut().expect("a row that is open is here");
+        let place = row.take().expect("a row that is open has a free slot");
+        if row.used == PAGES {
+            self.open.pop();
+        }
+        Ok((at * PAGES + place) as u32)
+    }
+
+    fn map(&mut self) -> io::Result<usize> {
+        let row = Row::map()?;
+        let at = self.rows.iter().position(Option::is_none).unwrap_or(self.rows.len());
+        if at == self.rows.len() {
+            self.rows.push(Some(row))
+        } else {
+            self.rows[at] = Some(row)
+        }
+        self.open.push(at);
+        Ok(at)
+    }
+
+    fn give(&mut self, slot: u32) {
+        let (row, place) = self.row_mut(slot);
+        row.give(place);
+        if row.used + 1 == PAGES {
+            self.open.push(slot as usize / PAGES);
+        }
+    }
+
+    /// Unmap rows of which nothing is used.
+    fn unmap_empty(&mut self) {
+        for row in &mut self.rows {
+            row.take_if(|row| row.used == 0);
+        }
+        self.open.retain(|&at| self.rows[at].is_some());
+    }
+
+    /// The kernel may take these slots: a call for each row, from the first to the last of them.
+    fn release(&self, slots: &mut [u32]) -> io::Result<()> {
+        slots.sort_unstable();
+        slots.chunk_by(|a, b| place(*a).0 == place(*b).0).try_for_each(|run| {
+            let (row, first) = self.row(run[0]);
+            row.segment.release(first, place(run[run.len() - 1]).1 - first + 1)
+        })
+    }
+}
+
+impl Nodes for Rows {
+    type Key = (u64, u64);
+
+    fn key(&self, slot: u32) -> (u64, u64) {
+        let id = &self.note(slot).id;
+        (id.file, id.index)
+    }
+
+    fn priority(&self, slot: u32) -> u64 {
+        let mixed = (self.secret ^ u64::from(slot)).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+        (mixed ^ (mixed >> 32)).wrapping_mul(self.secret | 1)
+    }
+
+    fn links(&mut self, slot: u32) -> &mut Links {
+        &mut self.note_mut(slot).links
+    }
+
+    fn below(&self, slot: u32) -> Links {
+        self.note(slot).links
+    }
+}
+
+/// What there is of a page.
+#[derive(Debug, PartialEq, Eq)]
+pub enum Found {
+    /// It was copied out; this came with it.
+    Here([u8; TAG]),
+    /// The kernel has taken it: [`Shelf::bury`] is to follow.
+    Taken,
+    /// There is none in that version.
+    Nothing,
+}
+
+/// See the module.
+#[derive(Debug)]
+pub struct Shelf {
+    rows: Rows,
+    index: Index,
+    oldest: u32,
+    newest: u32,
+    pages: usize,
+    limit: usize,
+    /// The newest version that was ever here.
+    latest: u64,
+    budget: Arc<Budget>,
+    /// Pages that were written, and are not the kernel's to take yet.
+    written: Vec<u32>,
+    /// Pages that were read, which the kernel takes for being in use.
+    read: Mutex<Vec<u32>>,
+    /// What the borrower is to be told.
+    pub notices: Notices,
+    /// Pages that the kernel has taken.
+    pub taken: u64,
+}
+
+impl Shelf {
+    /// An empty one; `secret` is nobody else's.
+    pub fn new(budget: Arc<Budget>, secret: u64) -> Self {
+        Self {
+            rows: Rows { secret, ..Rows::default() },
+            index: Index::default(),
+            oldest: NONE,
+            newest: NONE,
+            pages: 0,
+            limit: 0,
+            latest: 0,
+            budget,
+            written: Vec::new(),
+            read: Mutex::default(),
+            notices: Notices::default(),
+            taken: 0,
+        }
+    }
+
+    /// How many pages are here, those that the kernel has taken meanwhile included.
+    pub fn pages(&self) -> usize {
+        self.pages
+    }
+
+    /// Lets it take as many bytes, what is remembered of its pages included, and drops the oldest if it has more.
+    pub fn resize(&mut self, bytes: u64) {
+        self.limit = (bytes / (PAGE + NOTE_COST) as u64).min(NONE.into()) as usize;
+        self.notices.limit(self.limit);
+        self.trim(self.limit);
+    }
+
+    /// Drops the oldest pages until there are no more than so many, and gives their memory back.
+    pub fn trim(&mut self, pages: usize) {
+        if self.pages <= pages {
+            return;
+        }
+        while self.pages > pages {
+            self.drop_oldest();
+        }
+        self.rows.unmap_empty();
+    }
+
+    /// Keeps a page, in place of whatever version of it was here; whether it does. [`Shelf::settle`] is to follow.
+    pub fn put(&mut self, id: PageId, tag: [u8; TAG], bytes: &[u8; PAGE]) -> bool {
+        if id.version == 0 || id.version == u64::MAX {
+            return false; // nobody asks for these
+        }
+        let former = self.index.find(&self.rows, &(id.file, id.index));
+        if let Some(slot) = former {
+            self.remove(slot);
+        }
+        let Some(slot) = self.make_room(former.is_some()) else { return false };
+        let (row, place) = self.rows.row_mut(slot);
+        let word = row.segment.write(place, bytes);
+        row.notes[place] = Note { id, tag, word, links: LEAF, older: self.newest, newer: NONE };
+        match self.newest {
+            NONE => self.oldest = slot,
+            before => self.rows.note_mut(before).newer = slot,
+        }
+        self.newest = slot;
+        self.pages += 1;
+        self.latest = self.latest.max(id.version);
+        self.index.insert(&mut self.rows, slot);
+        self.written.push(slot);
+        true
+    }
+
+    /// From now on the kernel may take what was put.
+    pub fn settle(&mut self) -> io::Result<()> {
+        let mut slots = std::mem::take(&mut self.written);
+        slots.retain(|&slot| self.is_used(slot));
+        self.rows.release(&mut slots)
+    }
+
+    /// Copies a page out, if that version is here.
+    pub fn get(&self, id: &PageId, to: &mut [u8; PAGE]) -> Found {
+        let Some(slot) = self.find(id) else { return Found::Nothing };
+        let (row, place) = self.rows.row(slot);
+        let note = &row.notes[place];
+        if !row.segment.read(place, note.word, to) {
+            return Found::Taken;
+        }
+        self.was_read(slot);
+        Found::Here(note.tag)
+    }
+
+    /// Reading is use, and what is used the kernel keeps: it is told again, for many at a time, that they may go.
+    fn was_read(&self, slot: u32) {
+        let mut read = self.read.lock().expect("nobody panics with it");
+        read.push(slot);
+        if read.len() >= READ_MOST {
+            self.release_read(&mut read);
+        }
+    }
+
+    /// Has the kernel told of what was read until now.
+    pub fn cool(&self) {
+        self.release_read(&mut self.read.lock().expect("nobody panics with it"));
+    }
+
+    fn release_read(&self, read: &mut Vec<u32>) {
+        read.retain(|&slot| self.is_used(slot));
+        if let Err(error) = self.rows.release(read) {
+            tracing::warn!(%error, "pages that were read stay with the kernel as used");
+        }
+        read.clear();
+    }
+
+    /// Notes that the kernel has taken a page, if it has; whether it has.
+    pub fn bury(&mut self, id: &PageId) -> bool {
+        match self.find(id) {
+            Some(slot) => self.bury_slot(slot),
+            None => false,
+        }
+    }
+
+    fn bury_slot(&mut self, slot: u32) -> bool {
+        let (row, place) = self.rows.row(slot);
+        if row.segment.present(place) {
+            return false; // in swap, or put again
+        }
+        self.taken += 1;
+        self.evict(slot);
+        true
+    }
+
+    /// How many rows there are to look at.
+    pub fn rows(&self) -> usize {
+        self.rows.rows.len()
+    }
+
+    /// Whether the kernel may have taken something of a row.
+    pub fn has_holes(&self, row: usize) -> bool {
+        self.holes(row).next().is_some()
+    }
+
+    /// Notes what the kernel has taken of a row; how many pages.
+    pub fn sweep(&mut self, row: usize) -> usize {
+        let holes: Vec<u32> = self.holes(row).collect();
+        holes.into_iter().filter(|&slot| self.bury_slot(slot)).count()
+    }
+
+    fn holes(&self, at: usize) -> impl Iterator<Item = u32> + '_ {
+        let row = self.rows.rows.get(at).and_then(Option::as_ref).filter(|row| row.used > 0);
+        let resident = row.and_then(|row| row.segment.resident().ok());
+        let looked_at = row.zip(resident).into_iter();
+        looked_at.flat_map(move |(row, resident)| {
+            let holes = (0..PAGES).filter(move |&place| row.is_used(place) && !resident[place]);
+            holes.map(move |place| (at * PAGES + place) as u32)
+        })
+    }
+
+    /// Drops a page that the borrower has taken back, if that version is here.
+    pub fn give_back(&mut self, id: &PageId) {
+        if let Some(slot) = self.find(id) {
+            self.remove(slot);
+        }
+    }
+
+    /// Drops pages that the borrower has no use for. A hint: behind 64 pages in a row that stay, all stay.
+    pub fn forget(&mut self, range: &Range) {
+        let (mut at, mut patience) = (Some((range.file, range.first)), PATIENCE);
+        while let Some(slot) = at.and_then(|at| self.index.from(&self.rows, &at)) {
+            let id = self.rows.note(slot).id;
+            if (id.file, id.index) > (range.file, range.last) || patience == 0 {
+                return;
+            }
+            patience -= 1;
+            if id.version < range.before {
+                self.remove(slot);
+                patience = PATIENCE;
+            }
+            at = id.index.checked_add(1).map(|next| (id.file, next));
+        }
+    }
+
+    /// No page that is here, or comes, has an older version, if the borrower puts them in the order of their versions.
+    pub fn lowest(&self) -> u64 {
+        match self.oldest {
+            NONE => self.latest.saturating_add(1),
+            slot => self.rows.note(slot).id.version,
+        }
+    }
+
+    fn find(&self, id: &PageId) -> Option<u32> {
+        let slot = self.index.find(&self.rows, &(id.file, id.index))?;
+        (self.rows.note(slot).id.version == id.version).then_some(slot)
+    }
+
+    fn is_used(&self, slot: u32) -> bool {
+        let (row, place) = place(slot);
+        self.rows.rows[row].as_ref().is_some_and(|row| row.is_used(place))
+    }
+
+    /// A slot for one page more: a free one or, when there may be none more, that of the oldest. What comes in place of a
+    /// former version is no page more.
+    fn make_room(&mut self, replaces: bool) -> Option<u32> {
+        if self.limit == 0 {
+            return None;
+        }
+        if replaces {
+            self.budget.keep();
+        } else if self.pages >= self.limit || !self.budget.take() {
+            if self.oldest == NONE {
+                return None;
+            }
+            self.drop_oldest();
+            self.budget.keep();
+        }
+        let slot = self.rows.take();
+        if slot.is_err() {
+            self.budget.give();
+        }
+        slot.ok()
+    }
+
+    fn drop_oldest(&mut self) {
+        self.evict(self.oldest);
+    }
+
+    /// Takes a page away and notes that the borrower is to be told.
+    fn evict(&mut self, slot: u32) {
+        let id = self.rows.note(slot).id;
+        self.remove(slot);
+        self.notices.push(id, self.lowest());
+    }
+
+    fn remove(&mut self, slot: u32) {
+        self.index.remove(&mut self.rows, slot);
+        let Note { older, newer, .. } = *self.rows.note(slot);
+        match older {
+            NONE => self.oldest = newer,
+            slot => self.rows.note_mut(slot).newer = newer,
+        }
+        match newer {
+            NONE => self.newest = older,
+            slot => self.rows.note_mut(slot).older = older,
+        }
+        self.rows.give(slot);
+        self.pages -= 1;
+        self.budget.give();
+    }
+}
+
+impl Drop for Shelf {
+    fn drop(&mut self) {
+        (0..self.pages).for_each(|_| self.budget.give());
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeMap;
+
+    use proptest::prelude::*;
+
+    use super::*;
+
+    const EACH: u64 = (PAGE + NOTE_COST) as u64;
+
+    fn shelf(pages: u64) -> Shelf {
+        let budget = Arc::new(Budget::default());
+        budget.set(1 << 20);
+        let mut shelf = Shelf::new(budget, 0x1234_5678_9abc_def1);
+        shelf.resize(pages * EACH);
+        shelf
+    }
+
+    fn id(index: u64, version: u64) -> PageId {
+        PageId { file: 7, index, version }
+    }
+
+    fn contents(version: u64) -> [u8; PAGE] {
+        std::array::from_fn(|n| (version as u8).wrapping_mul(17) ^ n as u8)
+    }
+
+    fn fill(shelf: &mut Shelf, pages: u64) {
+        (0..pages).for_each(|n| assert!(shelf.put(id(n, n + 1), [n as u8; TAG], &contents(n + 1))));
+        shelf.settle().unwrap();
+    }
+
+    fn has(shelf: &Shelf, id: PageId) -> bool {
+        let mut page = [0; PAGE];
+        match shelf.get(&id, &mut page) {
+            Found::Here(_) => {
+                assert_eq!(page, contents(id.version));
+                true
+            }
+            Found::Taken | Found::Nothing => false,
+        }
+    }
+
+    /// Has the kernel reclaim the pages of a row, as it does under pressure; those that it may not take stay.
+    fn press(shelf: &Shelf, row: usize) {
+        shelf.rows.rows[row].as_ref().unwrap().segment.page_out();
+    }
+
+    proptest! {
+        /// Whatever is put, got, forgotten and squeezed: a page that is got is the one that was put last, no page goes but
+        /// with a notice or at the borrower's own word, and none is named that is here.
+        #[test]
+        fn keeps_what_it_has_not_told(steps in prop::collection::vec((0..5u8, 0..40u64), 1..300)) {
+            let (mut shelf, mut model, mut told) = (shelf(24), BTreeMap::new(), Vec::new());
+            for (version, (step, index)) in (1..).zip(steps) {
+                match step {
+                    0 | 1 => {
+                        prop_assert!(shelf.put(id(index, version), [version as u8; TAG], &contents(version)));
+                        model.insert(index, version);
+                    }
+                    2 => {
+                        shelf.forget(&Range { file: 7, first: index, last: index + 3, before: version / 2 });
+                        model.retain(|at, was| !(index..=index + 3).contains(at) || *was >= version / 2);
+                    }
+                    3 => {
+                        let pages = if index % 4 == 0 { index / 4 } else { 24 };
+                        shelf.resize(pages * EACH);
+                        shelf.resize(24 * EACH);
+                    }
+                    _ => {
+                        if let Some(&version) = model.get(&index) {
+                            prop_assert!(has(&shelf, id(index, version)));
+                            shelf.give_back(&id(index, version));
+                            model.remove(&index);
+                        }
+                    }
+                }
+                shelf.settle().unwrap();
+                for gone in shelf.notices.take(128) {
+                    told.push(gone);
+                    if model.get(&gone.index) == Some(&gone.version) {
+                        model.remove(&gone.index);
+                    }
+                }
+            }
+            for (&index, &version) in &model {
+                prop_assert!(has(&shelf, id(index, version)), "{} {}", index, version);
+            }
+            prop_assert_eq!(shelf.pages(), model.len());
+            prop_assert_eq!(shelf.budget.used(), model.len() as u64);
+            prop_assert!(told.iter().all(|gone| !has(&shelf, *gone)));
+        }
+    }
+
+    #[test]
+    fn the_oldest_makes_room_and_is_named() {
+        let mut shelf = shelf(1000);
+        fill(&mut shelf, 3000);
+        assert_eq!(shelf.pages(), 1000);
+        let gone = shelf.notices.take(usize::MAX);
+        assert_eq!(gone.len(), 1024);
+        assert_eq!(gone.last(), Some(&id(1999, 2000)));
+        assert_eq!(shelf.lowest(), 2001);
+        assert!(!has(&shelf, id(1999, 2000)) && has(&shelf, id(2000, 2001)));
+        assert_eq!(shelf.rows(), 2);
+        assert!(shelf.rows.open.len() <= 2, "{:?}", shelf.rows.open);
+    }
+
+    #[test]
+    fn what_the_kernel_takes_is_noticed_and_told() {
+        let mut shelf = shelf(2048);
+        fill(&mut shelf, 2048);
+        assert!((0..2048).all(|n| has(&shelf, id(n, n + 1))));
+        shelf.cool();
+        assert!((0..4).all(|row| !shelf.has_holes(row)));
+        press(&shelf, 1);
+        assert!(shelf.has_holes(1) && !shelf.has_holes(2));
+        let taken = shelf.sweep(1);
+        assert!(taken > PAGES / 2, "{taken}");
+        assert_eq!(shelf.taken, taken as u64);
+        let gone = shelf.notices.take(usize::MAX);
+        assert_eq!(gone.len(), taken);
+        assert!(gone.iter().all(|gone| (512..1024).contains(&gone.index) && !has(&shelf, *gone)));
+        let left = (0..2048).filter(|&n| has(&shelf, id(n, n + 1))).count();
+        assert_eq!(left, 2048 - taken);
+        assert_eq!(shelf.pages(), left);
+    }
+
+    #[test]
+    fn a_page_that_is_found_taken_is_a_miss_and_buried() {
+        let mut shelf = shelf(512);
+        fill(&mut shelf, 512);
+        press(&shelf, 0);
+        let taken: Vec<_> =
+            (0..512).map(|n| id(n, n + 1)).filter(|id| shelf.get(id, &mut [0; PAGE]) == Found::Taken).collect();
+        assert!(!taken.is_empty());
+        assert!(taken.iter().all(|id| shelf.bury(id)));
+        assert_eq!(shelf.notices.take(usize::MAX), taken);
+        assert!(taken.iter().all(|id| shelf.get(id, &mut [0; PAGE]) == Found::Nothing));
+        assert!(taken.iter().all(|id| !shelf.bury(id)));
+    }
+
+    #[test]
+    fn what_was_put_and_not_settled_is_not_taken() {
+        let mut shelf = shelf(512);
+        (0..512).for_each(|n| assert!(shelf.put(id(n, n + 1), [0; TAG], &contents(n + 1))));
+        press(&shelf, 0);
+        assert!((0..512).all(|n| has(&shelf, id(n, n + 1))));
+    }
+
+    #[test]
+    fn a_shelf_that_shrinks_gives_memory_back() {
+        let mut shelf = shelf(4096);
+        fill(&mut shelf, 4096);
+        shelf.resize(600 * EACH);
+        assert_eq!((shelf.pages(), shelf.budget.used()), (600, 600));
+        assert!(shelf.rows.rows.iter().flatten().count() <= 2);
+        assert!((3496..4096).all(|n| has(&shelf, id(n, n + 1))));
+        fill(&mut shelf, 100);
+        assert_eq!(shelf.pages(), 600);
+    }
+
+    #[test]
+    fn a_closed_or_full_budget_lets_nobody_grow() {
+        let mut one = shelf(100);
+        one.budget.set(50);
+        let mut other = Shelf::new(Arc::clone(&one.budget), 5);
+        other.resize(100 * EACH);
+        fill(&mut one, 60);
+        assert_eq!((one.pages(), one.budget.used()), (50, 50));
+        assert!(!other.put(id(1, 1), [0; TAG], &[1; PAGE]));
+        drop(one);
+        fill(&mut other, 10);
+        other.budget.close(true);
+        fill(&mut other, 30);
+        assert_eq!((other.pages(), other.budget.used()), (10, 10));
+    }
+
+    #[test]
+    fn versions_that_nobody_asks_for_are_refused() {
+        let mut shelf = shelf(10);
+        assert!(!shelf.put(id(1, 0), [0; TAG], &[1; PAGE]));
+        assert!(!shelf.put(id(1, u64::MAX), [0; TAG], &[1; PAGE]));
+    }
+
+    #[test]
+    fn forget_spares_what_was_put_later_and_gives_up_in_vain() {
+        let mut shelf = shelf(2000);
+        fill(&mut shelf, 1500);
+        shelf.forget(&Range { file: 7, first: 0, last: u64::MAX, before: 61 });
+        assert_eq!(shelf.pages(), 1440);
+        shelf.forget(&Range { file: 7, first: 100, last: u64::MAX, before: 1 });
+        shelf.forget(&Range { file: 6, first: 0, last: u64::MAX, before: u64::MAX });
+        shelf.forget(&Range { file: 7, first: 9, last: 3, before: u64::MAX });
+        assert_eq!(shelf.pages(), 1440);
+        shelf.forget(&Range { file: 7, first: 1400, last: u64::MAX, before: u64::MAX });
+        assert_eq!(shelf.pages(), 1340);
+        assert_eq!(shelf.notices.untold(), 0);
+    }
+}

@@ -1,0 +1,195 @@
+//! Pages that the node's kernel may take at any time: 2 MiB of private anonymous memory in `MADV_FREE`.
+//!
+//! The only unsafe code of the lender. The kernel drops such a page as a whole, and from then on it reads as zeros. So the
+//! last word of a page that is here is never zero: a mark, whose place's true bytes the caller keeps. Whoever reads copies
+//! the page out first and looks at the mark then: if it is there, all that was copied before was there, too, for no page
+//! comes back by itself.
+//!
+//! - Writing cancels `MADV_FREE` for a page; [`Segment::release`] is to follow. A page that was written and not released is
+//!   not dropped, so none is ever half there.
+//! - Writing needs `&mut`, so nobody reads or releases meanwhile: a release in the middle of writing could tear the page.
+//! - Without huge pages: the kernel would drop 512 at a time.
+#![allow(unsafe_code)]
+
+use std::io;
+use std::ptr::{self, NonNull};
+use std::sync::atomic::{Ordering, fence};
+
+use crate::wire::PAGE;
+
+/// Pages of a segment.
+pub const PAGES: usize = 512;
+const BYTES: usize = PAGES * PAGE;
+const WORD: usize = size_of::<u64>();
+const BODY: usize = PAGE - WORD;
+/// Whatever is not zero.
+const MARK: u64 = 0x656c_6f6f_7065_6474;
+
+/// See the module.
+#[derive(Debug)]
+pub struct Segment {
+    base: NonNull<u8>,
+}
+
+// SAFETY: the memory belongs to this value alone, and no thread has a part in where it lies.
+unsafe impl Send for Segment {}
+// SAFETY: through a shared reference it is only read, and given to the kernel, which any threads may do side by side.
+unsafe impl Sync for Segment {}
+
+impl Segment {
+    /// Maps one; no memory is taken before a page is written.
+    pub fn map() -> io::Result<Self> {
+        let (protection, flags) = (libc::PROT_READ | libc::PROT_WRITE, libc::MAP_PRIVATE | libc::MAP_ANONYMOUS);
+        // SAFETY: a new mapping, at an address that the kernel chooses, touches nothing that is there.
+        let base = unsafe { libc::mmap(ptr::null_mut(), BYTES, protection, flags | libc::MAP_NORESERVE, -1, 0) };
+        if base == libc::MAP_FAILED {
+            return Err(io::Error::last_os_error());
+        }
+        let segment = Self { base: NonNull::new(base.cast()).expect("page 0 is never mapped") };
+        if let Err(error) = segment.advise(0, PAGES, libc::MADV_NOHUGEPAGE) {
+            // A kernel without huge pages knows of no such advice.
+            if error.raw_os_error() != Some(libc::EINVAL) {
+                return Err(error);
+            }
+        }
+        segment.advise(0, PAGES, libc::MADV_DONTDUMP)?;
+        Ok(segment)
+    }
+
+    fn page(&self, page: usize) -> *mut u8 {
+        assert!(page < PAGES);
+        // SAFETY: by the assertion the page lies within the mapping.
+        unsafe { self.base.as_ptr().add(page * PAGE) }
+    }
+
+    fn advise(&self, first: usize, count: usize, advice: libc::c_int) -> io::Result<()> {
+        assert!(count > 0 && first + count <= PAGES);
+        // SAFETY: the range lies within the mapping, which is only ever read with the mark looked at afterwards.
+        let done = unsafe { libc::madvise(self.page(first).cast(), count * PAGE, advice) };
+        if done == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
+    }
+
+    /// Writes a page; gives the word of it that is to be handed to [`Segment::read`].
+    pub fn write(&mut self, page: usize, bytes: &[u8; PAGE]) -> u64 {
+        let to = self.page(page);
+        let (body, word) = bytes.split_at(BODY);
+        // SAFETY: `to` has PAGE bytes, is aligned to them, and overlaps nothing that anybody else can name.
+        unsafe {
+            ptr::copy_nonoverlapping(body.as_ptr(), to, BODY);
+            to.add(BODY).cast::<u64>().write_volatile(MARK);
+        }
+        u64::from_ne_bytes(word.try_into().expect("it is the rest of the page"))
+    }
+
+    /// Copies a page out. False when the kernel has taken it, and then what was copied is of no use.
+    pub fn read(&self, page: usize, word: u64, to: &mut [u8; PAGE]) -> bool {
+        let from = self.page(page);
+        // SAFETY: `from` has PAGE bytes, which are the kernel's to take but nobody's to write while `self` is borrowed.
+        unsafe { ptr::copy_nonoverlapping(from, to.as_mut_ptr(), BODY) };
+        fence(Ordering::Acquire); // nothing of the copy is read after the mark
+        to[BODY..].copy_from_slice(&word.to_ne_bytes());
+        self.present(page)
+    }
+
+    /// Whether a page that was written is still here. Looking counts as use with the kernel.
+    pub fn present(&self, page: usize) -> bool {
+        // SAFETY: as in `read`; volatile, for the kernel may have put a page of zeros there.
+        unsafe { self.page(page).add(BODY).cast::<u64>().read_volatile() == MARK }
+    }
+
+    /// Pages that the kernel may take from now on.
+    pub fn release(&self, first: usize, count: usize) -> io::Result<()> {
+        self.advise(first, count, libc::MADV_FREE)
+    }
+
+    /// Of which pages there is memory. Looking this way does not count as use; a page in swap may count as none.
+    pub fn resident(&self) -> io::Result<[bool; PAGES]> {
+        let mut pages = [0u8; PAGES];
+        // SAFETY: the kernel writes a byte for each page of the mapping, and there are as many.
+        let done = unsafe { libc::mincore(self.base.as_ptr().cast(), BYTES, pages.as_mut_ptr()) };
+        if done == 0 { Ok(pages.map(|byte| byte & 1 != 0)) } else { Err(io::Error::last_os_error()) }
+    }
+
+    /// Has the kernel reclaim what it may, as it does when it is short of memory.
+    #[cfg(test)]
+    pub fn page_out(&self) {
+        self.advise(0, PAGES, libc::MADV_PAGEOUT).expect("the mapping can be paged out");
+    }
+
+    /// Loses pages for sure.
+    #[cfg(test)]
+    pub fn discard(&self, first: usize, count: usize) {
+        self.advise(first, count, libc::MADV_DONTNEED).expect("the mapping can be discarded");
+    }
+}
+
+impl Drop for Segment {
+    fn drop(&mut self) {
+        // SAFETY: the mapping is this value's, and nobody can name it any more.
+        let done = unsafe { libc::munmap(self.base.as_ptr().cast(), BYTES) };
+        debug_assert_eq!(done, 0);
+    }
+}
+
+/// Whether this kernel lets pages go when it wants to, and no earlier; else what is wrong, and what would be right.
+pub fn check_kernel() -> Result<(), String> {
+    let works = || -> io::Result<bool> {
+        let mut segment = Segment::map()?;
+        let word = segment.write(0, &[1; PAGE]);
+        segment.release(0, 1)?;
+        Ok(segment.read(0, word, &mut [0; PAGE]))
+    };
+    match works() {
+        Ok(true) => Ok(()),
+        Ok(false) => Err("MADV_FREE frees pages at once on this kernel: Linux 4.12 or newer is needed".to_owned()),
+        Err(error) => Err(format!("MADV_FREE: {error}: Linux 4.12 or newer is needed")),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn page(seed: u8) -> [u8; PAGE] {
+        std::array::from_fn(|n| (n as u8).wrapping_mul(31) ^ seed)
+    }
+
+    #[test]
+    fn a_page_is_read_as_it_was_written() {
+        let mut segment = Segment::map().unwrap();
+        let zeros_at_the_end = std::array::from_fn(|n| u8::from(n < BODY));
+        for (place, bytes) in [page(1), [0; PAGE], zeros_at_the_end, [255; PAGE]].into_iter().enumerate() {
+            let word = segment.write(place, &bytes);
+            segment.release(place, 1).unwrap();
+            let mut read = [7; PAGE];
+            assert!(segment.read(place, word, &mut read));
+            assert_eq!(read, bytes);
+        }
+    }
+
+    #[test]
+    fn a_dropped_page_is_told_from_one_of_zeros() {
+        let mut segment = Segment::map().unwrap();
+        let words = [0, 1].map(|place| segment.write(place, &[0; PAGE]));
+        segment.discard(1, 1);
+        assert!(segment.read(0, words[0], &mut [0; PAGE]));
+        assert!(!segment.read(1, words[1], &mut [0; PAGE]));
+        assert!(!segment.present(2)); // and one that was never written
+    }
+
+    #[test]
+    fn memory_that_is_gone_is_seen_without_a_touch() {
+        let mut segment = Segment::map().unwrap();
+        for place in 0..PAGES {
+            segment.write(place, &page(9));
+        }
+        segment.discard(100, 50);
+        let resident = segment.resident().unwrap();
+        assert!((0..PAGES).all(|place| resident[place] == !(100..150).contains(&place)));
+    }
+
+    #[test]
+    fn the_kernel_of_this_machine_will_do() {
+        assert_eq!(check_kernel(), Ok(()));
+    }
+}

@@ -1,0 +1,76 @@
+"""Those who run the daemon: its configuration, its figures, what it does without."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import urllib.request
+from pathlib import Path
+
+from daemon import MIB, Allowed, Config, Daemon, program
+
+from bed.protocol import Borrower
+
+
+def _status(daemon: Daemon) -> dict[str, str]:
+    lines = Path(f"/proc/{daemon.process.pid}/status").read_text().splitlines()
+    return dict(line.split(":\t", 1) for line in lines if ":\t" in line)
+
+
+def test_it_has_no_rights() -> None:
+    """Started as root it is somebody else, in no group, without a capability, and can get none; nobody can read it."""
+    with Daemon() as daemon:
+        status = _status(daemon)
+        assert "0" not in status["Uid"].split() + status["Gid"].split()
+        assert status["Groups"].split() == []
+        assert {int(status[name], 16) for name in ("CapInh", "CapPrm", "CapEff", "CapAmb")} == {0}
+        assert status["NoNewPrivs"] == "1"
+        assert status["CoreDumping"] == "0"
+
+
+def test_a_wrong_file_changes_nothing(daemon: Daemon) -> None:
+    """The answer names the field, its value and what would be right; who is connected stays so."""
+    own = daemon.lend()
+    borrower = Borrower(daemon.address, own, daemon.lender, MIB)
+    good = daemon.config
+    wrong = Config(listen=good.listen, linger_seconds=4000, borrowers=good.borrowers)
+    daemon.config = wrong
+    daemon.write()
+    assert re.fullmatch(r"error: .*config\.toml: linger_seconds: 4000: 3600 at most", daemon.say("reload"))
+    borrower.ping()
+    assert daemon.lent()["state"] == "Connected"
+    borrower.close()
+    daemon.config = good
+    assert daemon.say("dance") == 'error: "dance": say state or reload'
+
+
+def test_figures_are_scraped(daemon: Daemon) -> None:
+    own = daemon.lend()
+    borrower = Borrower(daemon.address, own, daemon.lender, MIB)
+    assert borrower.store(1, 1, 1, bytes(4096))
+    (port,) = re.findall(r"metrics.*address=\S+:(\d+)", daemon.log.read_text())
+    with urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics", timeout=30) as answer:
+        text = answer.read().decode()
+    assert f'tidepool_node_lender_puts_total{{borrower="{daemon.NAME}"}} 1\n' in text
+    assert f'tidepool_node_lender_lent_pages{{borrower="{daemon.NAME}"}} 1\n' in text
+    borrower.close()
+
+
+def test_a_second_daemon_says_what_is_wrong(daemon: Daemon, tmp_path: Path) -> None:
+    """Its port is taken: it ends, and says which field that is."""
+    path = tmp_path / "config.toml"
+    path.write_text(Config(listen=f"127.0.0.1:{daemon.port}").toml(tmp_path / "control"))
+    done = subprocess.run([program(), "--config", path], capture_output=True, text=True, timeout=60)
+    assert done.returncode == 1
+    assert f"listen: 127.0.0.1:{daemon.port}:" in done.stderr
+    assert "is another lender on this node" in done.stderr
+
+
+def test_a_file_is_checked(tmp_path: Path) -> None:
+    path = tmp_path / "config.toml"
+    path.write_text(Config(borrowers={"a": Allowed("x25519:12")}).toml(tmp_path / "control"))
+    done = subprocess.run([program(), "--check", "--config", path], capture_output=True, text=True, timeout=60)
+    assert done.returncode == 1
+    assert '"x25519:12" is no identity: write x25519: and 64 lowercase hexadecimal digits' in done.stderr
+    path.write_text(Config().toml(tmp_path / "control"))
+    assert subprocess.run([program(), "--check", "--config", path], timeout=60).returncode == 0
