@@ -14,6 +14,7 @@
 #include <linux/string.h>
 #include <linux/uaccess.h>
 
+#include "appmem/holes.h"
 #include "appmem/pages.h"
 #include "appmem/pool.h"
 #include "appmem/value.h"
@@ -55,10 +56,14 @@ static int tide_app_may(struct file *file, u32 what)
 static int tide_app_put(struct tide_app_pool *pool, const struct tide_key *key,
 			const struct tidepool_call *call)
 {
+	int err;
+
 	if (call->value_size > TIDEPOOL_VALUE_MAX)
 		return -E2BIG;
-	return tide_value_put(pool, key, u64_to_user_ptr(call->value), call->value_size,
-			      call->expire_ms);
+	err = tide_value_put(pool, key, u64_to_user_ptr(call->value), call->value_size,
+			     call->expire_ms);
+	tide_holes_fill(pool);
+	return err;
 }
 
 static int tide_app_do(struct file *file, struct tide_app_pool *pool, struct tidepool_call *call)

@@ -460,6 +460,24 @@ int tide_app_pages_read(struct tide_object *object, u64 first, struct page **pag
 }
 
 /**
+ * tide_app_page_is_gone() - has the pool lost a page for good?
+ * @object: of the pool
+ * @index: of the page
+ *
+ * Context: process; asks no lender.
+ */
+bool tide_app_page_is_gone(struct tide_object *object, u64 index)
+{
+	unsigned long flags;
+	bool gone;
+
+	tide_object_lock(object, flags);
+	gone = tide_pool_lacks(object, index);
+	tide_object_unlock(object, flags);
+	return gone;
+}
+
+/**
  * tide_app_pages_exit() - wait for what was asked for and abandoned
  *
  * Context: process; nobody reads any more.

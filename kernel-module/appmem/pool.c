@@ -2,125 +2,27 @@
 /*
  * Pools of values. One with a name is there for all whom its mode lets in, until its name
  * is taken away or the module goes; one without goes with the last who has it open.
- *
- * What a pool holds, and what is remembered of it, counts towards its own quota, that of
- * the user who made it, and that of the guest.
  */
 #define pr_fmt(fmt) KBUILD_MODNAME ": " fmt
 
 #include <linux/capability.h>
 #include <linux/cred.h>
-#include <linux/module.h>
 #include <linux/seq_file.h>
 #include <linux/sizes.h>
 #include <linux/slab.h>
-#include <linux/spinlock.h>
 #include <linux/string.h>
 #include <linux/user_namespace.h>
 
 #include "appmem/pool.h"
-#include "appmem/shared.h"
 #include "appmem/value.h"
 #include "borrower/catalog.h"
-
-static unsigned long size_bytes = SZ_1G;
-module_param(size_bytes, ulong, 0644);
-MODULE_PARM_DESC(size_bytes, "bytes that the values of all programs may take in lenders' memory (1 GiB)");
-
-static unsigned long user_bytes;
-module_param(user_bytes, ulong, 0644);
-MODULE_PARM_DESC(user_bytes, "bytes of them for each user (0, the default: all)");
 
 /* What an empty pool counts for. */
 #define TIDE_APP_POOL_BYTES	SZ_4K
 #define TIDE_APP_MODES		0666
 
-/* Those who have pools. */
-struct tide_app_user {
-	struct list_head list;
-	kuid_t uid;
-	unsigned int pools;
-	u64 bytes;
-};
-
-static DEFINE_MUTEX(tide_app_mutex);	/* both lists, and what is open */
+static DEFINE_MUTEX(tide_app_mutex);	/* the list, and what is open */
 static LIST_HEAD(tide_app_pools);	/* with a name */
-static LIST_HEAD(tide_app_users);
-static DEFINE_SPINLOCK(tide_app_bytes_lock);
-static u64 tide_app_bytes;
-
-/* ------------------------------------------------------------------ */
-/* bytes							       */
-/* ------------------------------------------------------------------ */
-
-static u64 tide_app_user_limit(void)
-{
-	return READ_ONCE(user_bytes) ?: ULONG_MAX;
-}
-
-/**
- * tide_app_charge() - a pool is to hold more
- * @pool: the pool
- * @bytes: how much more
- *
- * Context: any.
- * Return: 0, or -EDQUOT when its quota, its user's or the guest's does not allow that.
- */
-int tide_app_charge(struct tide_app_pool *pool, size_t bytes)
-{
-	bool fits;
-
-	spin_lock(&tide_app_bytes_lock);
-	fits = pool->bytes + bytes <= pool->quota &&
-	       pool->user->bytes + bytes <= tide_app_user_limit() &&
-	       tide_app_bytes + bytes <= READ_ONCE(size_bytes);
-	if (fits) {
-		pool->bytes += bytes;
-		pool->user->bytes += bytes;
-		tide_app_bytes += bytes;
-	}
-	spin_unlock(&tide_app_bytes_lock);
-	return fits ? 0 : -EDQUOT;
-}
-
-/**
- * tide_app_uncharge() - a pool holds less
- * @pool: the pool
- * @bytes: how much less
- */
-void tide_app_uncharge(struct tide_app_pool *pool, size_t bytes)
-{
-	spin_lock(&tide_app_bytes_lock);
-	pool->bytes -= bytes;
-	pool->user->bytes -= bytes;
-	tide_app_bytes -= bytes;
-	spin_unlock(&tide_app_bytes_lock);
-}
-
-static struct tide_app_user *tide_app_user_get(kuid_t uid)
-{
-	struct tide_app_user *user;
-
-	list_for_each_entry(user, &tide_app_users, list)
-		if (uid_eq(user->uid, uid))
-			goto found;
-	user = kzalloc(sizeof(*user), GFP_KERNEL_ACCOUNT);
-	if (!user)
-		return NULL;
-	user->uid = uid;
-	list_add(&user->list, &tide_app_users);
-found:
-	user->pools++;
-	return user;
-}
-
-static void tide_app_user_put(struct tide_app_user *user)
-{
-	if (--user->pools)
-		return;
-	list_del(&user->list);
-	kfree(user);
-}
 
 /* ------------------------------------------------------------------ */
 /* coming and going						       */
@@ -133,29 +35,28 @@ static void tide_app_pool_release(struct kref *kref)
 	tide_object_destroy(pool->object);	/* and all pages with it */
 	pool->object = NULL;
 	tide_values_end(pool);
-	tide_app_uncharge(pool, TIDE_APP_POOL_BYTES);
-	tide_app_user_put(pool->user);
+	tide_account_uncharge(&pool->account, TIDE_APP_POOL_BYTES);
+	tide_account_close(&pool->account);
 	mutex_destroy(&pool->lock);
 	kfree(pool);
 }
 
-static int tide_app_pool_fill(struct tide_app_pool *pool)
+static int tide_app_pool_fill(struct tide_app_pool *pool, u64 quota)
 {
-	int err;
+	int err = tide_account_open(&pool->account, pool->owner, quota);
 
-	pool->user = tide_app_user_get(pool->owner);
-	if (!pool->user)
-		return -ENOMEM;
-	err = tide_app_charge(pool, TIDE_APP_POOL_BYTES);
+	if (err)
+		return err;
+	err = tide_account_charge(&pool->account, TIDE_APP_POOL_BYTES);
 	if (err)
 		goto no_room;
 	pool->object = tide_object_create(0);
 	if (pool->object)
 		return 0;
 	err = -ENOMEM;
-	tide_app_uncharge(pool, TIDE_APP_POOL_BYTES);
+	tide_account_uncharge(&pool->account, TIDE_APP_POOL_BYTES);
 no_room:
-	tide_app_user_put(pool->user);
+	tide_account_close(&pool->account);
 	return err;
 }
 
@@ -175,8 +76,7 @@ static struct tide_app_pool *tide_app_pool_create(const struct tidepool_open *ho
 	pool->owner = current_fsuid();
 	pool->group = current_fsgid();
 	pool->mode = how->mode;
-	pool->quota = how->quota ?: U64_MAX;
-	err = tide_app_pool_fill(pool);
+	err = tide_app_pool_fill(pool, how->quota ?: U64_MAX);
 	if (!err)
 		return pool;
 	kfree(pool);
@@ -331,10 +231,7 @@ void tide_app_pool_stats(struct tide_app_pool *pool, struct tidepool_stats *stat
 	mutex_lock(&pool->lock);
 	*stats = pool->stats;
 	mutex_unlock(&pool->lock);
-	spin_lock(&tide_app_bytes_lock);
-	stats->quota = min3(pool->quota, tide_app_user_limit(), (u64)READ_ONCE(size_bytes));
-	stats->bytes = pool->bytes;
-	spin_unlock(&tide_app_bytes_lock);
+	tide_account_say(&pool->account, &stats->quota, &stats->bytes);
 }
 
 static void tide_app_pool_show(struct seq_file *seq, struct tide_app_pool *pool)

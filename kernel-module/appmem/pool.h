@@ -10,10 +10,10 @@
 #include <linux/types.h>
 #include <linux/uidgid.h>
 
+#include "appmem/account.h"
 #include "uapi/tidepool.h"
 
 struct seq_file;
-struct tide_app_user;
 struct tide_object;
 struct tide_shared;
 
@@ -25,9 +25,7 @@ struct tide_shared;
  * @owner: who made it
  * @group: his, then
  * @mode: who else may use it, as a file's
- * @user: whose bytes count
- * @quota: bytes that it may hold
- * @bytes: that it holds; pool.c has the lock
+ * @account: how many bytes it holds, and may hold
  * @object: its pages
  * @lock: guards all that follows
  * @values: by key
@@ -47,8 +45,7 @@ struct tide_app_pool {
 	kuid_t owner;
 	kgid_t group;
 	umode_t mode;
-	struct tide_app_user *user;
-	u64 quota, bytes;
+	struct tide_account account;
 	struct tide_object *object;
 
 	struct mutex lock;	/* all that follows */
@@ -66,8 +63,6 @@ struct tide_app_pool {
 struct tide_app_pool *tide_app_pool_open(const struct tidepool_open *how, unsigned int access);
 void tide_app_pool_close(struct tide_app_pool *pool);
 int tide_app_pool_unlink(struct tide_app_pool *pool);
-int tide_app_charge(struct tide_app_pool *pool, size_t bytes);
-void tide_app_uncharge(struct tide_app_pool *pool, size_t bytes);
 void tide_app_pool_stats(struct tide_app_pool *pool, struct tidepool_stats *stats);
 void tide_app_pools_show(struct seq_file *seq);
 void tide_app_pools_exit(void);

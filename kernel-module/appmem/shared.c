@@ -2,8 +2,7 @@
 /*
  * Small values share pages (utmem names that as work to be done). They are added to one
  * page that is in memory, which goes to a lender when the next value does not fit. What
- * is deleted leaves a hole there; when holes are more than what is left, a page of few
- * values is read back, they are added anew, and it is dropped.
+ * is deleted leaves a hole there, see holes.c.
  */
 #include <linux/highmem.h>
 #include <linux/slab.h>
@@ -12,25 +11,21 @@
 #include "appmem/pool.h"
 #include "appmem/shared.h"
 #include "appmem/value.h"
-#include "base/broken.h"
 #include "borrower/catalog_pages.h"
-
-#define TIDE_HOLES_LEAST	(16 * PAGE_SIZE)	/* bytes of holes that nobody minds */
-#define TIDE_HOLES_LOOK		16	/* pages looked at for one with few values */
 
 static void tide_shared_free(struct tide_app_pool *pool, struct tide_shared *shared)
 {
 	if (shared->page)
 		__free_page(shared->page);
 	kfree(shared);
-	tide_app_uncharge(pool, PAGE_SIZE);
+	tide_account_uncharge(&pool->account, PAGE_SIZE);
 }
 
 static struct tide_shared *tide_shared_create(struct tide_app_pool *pool, int *err)
 {
 	struct tide_shared *shared;
 
-	*err = tide_app_charge(pool, PAGE_SIZE);
+	*err = tide_account_charge(&pool->account, PAGE_SIZE);
 	if (*err)
 		return NULL;
 	shared = kzalloc(sizeof(*shared), GFP_KERNEL_ACCOUNT);
@@ -38,7 +33,7 @@ static struct tide_shared *tide_shared_create(struct tide_app_pool *pool, int *e
 		shared->page = alloc_page(GFP_KERNEL_ACCOUNT | __GFP_ZERO);
 	if (!shared || !shared->page) {
 		kfree(shared);
-		tide_app_uncharge(pool, PAGE_SIZE);
+		tide_account_uncharge(&pool->account, PAGE_SIZE);
 		*err = -ENOMEM;
 		return NULL;
 	}
@@ -101,7 +96,12 @@ int tide_shared_add(struct tide_app_pool *pool, struct tide_value *value, const 
 	return 0;
 }
 
-static void tide_shared_drop(struct tide_app_pool *pool, struct tide_shared *shared)
+/**
+ * tide_shared_drop() - the end of a page that a lender has
+ * @pool: its lock is held
+ * @shared: without values, not held
+ */
+void tide_shared_drop(struct tide_app_pool *pool, struct tide_shared *shared)
 {
 	list_del(&shared->list);
 	pool->filled -= shared->used;
@@ -130,116 +130,6 @@ void tide_shared_remove(struct tide_app_pool *pool, struct tide_value *value)
 	pool->live -= value->size;
 	if (!shared->live && !shared->held)
 		tide_shared_drop(pool, shared);
-}
-
-/* ------------------------------------------------------------------ */
-/* holes							       */
-/* ------------------------------------------------------------------ */
-
-/* A page half of which is holes, of the oldest; those that were looked at become the youngest. */
-static struct tide_shared *tide_shared_choose(struct tide_app_pool *pool)
-{
-	unsigned int looked;
-
-	for (looked = 0; looked < TIDE_HOLES_LOOK; looked++) {
-		struct tide_shared *shared;
-
-		shared = list_first_entry_or_null(&pool->shared, struct tide_shared, list);
-		if (!shared)
-			return NULL;
-		list_move_tail(&shared->list, &pool->shared);
-		if (shared->live <= shared->used / 2)
-			return shared;
-	}
-	return NULL;
-}
-
-static struct tide_shared *tide_shared_hold(struct tide_app_pool *pool)
-{
-	struct tide_shared *shared = NULL;
-
-	mutex_lock(&pool->lock);
-	if (!pool->moving && pool->filled > 2 * pool->live + TIDE_HOLES_LEAST &&
-	    !tide_broken(APP_HOLES))
-		shared = tide_shared_choose(pool);
-	if (shared) {
-		shared->held = true;
-		pool->moving = true;
-	}
-	mutex_unlock(&pool->lock);
-	return shared;
-}
-
-/* Adds a value anew; false: it stays where it is, and so do those behind it. */
-static bool tide_shared_move(struct tide_app_pool *pool, struct tide_value *value,
-			     const void *page)
-{
-	struct tide_shared *from = value->shared;
-	struct tide_value old = *value;
-
-	list_del(&value->in_shared);
-	if (tide_shared_add(pool, value, page + old.offset)) {
-		list_add(&value->in_shared, &from->values);
-		return false;
-	}
-	from->live -= value->size;
-	pool->live -= value->size;
-	pool->stats.moved++;
-	return true;
-}
-
-static void tide_shared_move_all(struct tide_app_pool *pool, struct tide_shared *shared,
-				 struct page *page)
-{
-	const void *from = kmap_local_page(page);
-
-	while (!list_empty(&shared->values) &&
-	       tide_shared_move(pool, list_first_entry(&shared->values, struct tide_value,
-						       in_shared), from))
-		;
-	kunmap_local(from);
-}
-
-/* The page did not come: if it never will, its values are gone. */
-static void tide_shared_lost(struct tide_app_pool *pool, struct tide_shared *shared)
-{
-	struct tide_value *value, *next;
-
-	if (!tide_value_is_gone(pool, shared->index))
-		return;
-	list_for_each_entry_safe(value, next, &shared->values, in_shared)
-		tide_value_remove(pool, value);
-}
-
-/**
- * tide_shared_compact() - make one page empty, if holes are more than what is left
- * @pool: its lock is not held
- *
- * Context: process; waits for a lender.
- */
-void tide_shared_compact(struct tide_app_pool *pool)
-{
-	struct tide_shared *shared = tide_shared_hold(pool);
-	struct page **pages;
-	int err = -ENOMEM;
-
-	if (!shared)
-		return;
-	pages = tide_app_pages_alloc(1);
-	if (pages)
-		err = tide_app_pages_read(pool->object, shared->index, pages, 1);
-	mutex_lock(&pool->lock);
-	if (!err)
-		tide_shared_move_all(pool, shared, pages[0]);
-	else if (err == -ENOENT)
-		tide_shared_lost(pool, shared);
-	shared->held = false;
-	pool->moving = false;
-	if (!shared->live)
-		tide_shared_drop(pool, shared);
-	mutex_unlock(&pool->lock);
-	if (!err)
-		tide_app_pages_free(pages, 1);
 }
 
 /**

@@ -34,7 +34,7 @@ struct tide_shared {
 
 int tide_shared_add(struct tide_app_pool *pool, struct tide_value *value, const void *data);
 void tide_shared_remove(struct tide_app_pool *pool, struct tide_value *value);
-void tide_shared_compact(struct tide_app_pool *pool);
+void tide_shared_drop(struct tide_app_pool *pool, struct tide_shared *shared);
 void tide_shared_end(struct tide_app_pool *pool);
 
 #endif /* TIDE_APP_SHARED_H */

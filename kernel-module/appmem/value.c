@@ -20,9 +20,7 @@
 #include "appmem/value.h"
 #include "base/broken.h"
 #include "borrower/catalog_pages.h"
-#include "borrower/object.h"
 #include "borrower/peer.h"
-#include "borrower/send_pages.h"
 
 #define TIDE_SWEEP		8	/* values looked at with each put */
 #define TIDE_SWEEP_ALL		UINT_MAX
@@ -150,7 +148,7 @@ static struct tide_value *tide_value_create(struct tide_app_pool *pool,
 	value->size = size;
 	value->key_size = key->size;
 	memcpy(value->key, key->bytes, key->size);
-	*err = tide_app_charge(pool, tide_value_bytes(value));
+	*err = tide_account_charge(&pool->account, tide_value_bytes(value));
 	if (!*err)
 		return value;
 	kfree(value);
@@ -166,7 +164,7 @@ static void tide_value_free(struct tide_app_pool *pool, struct tide_value *value
 		tide_shared_remove(pool, value);
 	if (pages && pool->object)
 		tide_object_drop(pool->object, value->index, value->index + pages - 1);
-	tide_app_uncharge(pool, tide_value_bytes(value));
+	tide_account_uncharge(&pool->account, tide_value_bytes(value));
 	kfree(value);
 }
 
@@ -204,31 +202,15 @@ void tide_values_end(struct tide_app_pool *pool)
 /* those that nobody will get any more				       */
 /* ------------------------------------------------------------------ */
 
-/**
- * tide_value_is_gone() - has the pool lost a page for good?
- * @pool: its lock is held
- * @index: of the page
- */
-bool tide_value_is_gone(struct tide_app_pool *pool, u64 index)
-{
-	unsigned long flags;
-	bool gone;
-
-	tide_object_lock(pool->object, flags);
-	gone = tide_pool_lacks(pool->object, index);
-	tide_object_unlock(pool->object, flags);
-	return gone;
-}
-
 /* Has it lost one of a value's pages? */
 static bool tide_value_is_lost(struct tide_app_pool *pool, const struct tide_value *value)
 {
 	unsigned int i, pages = tide_value_pages(value);
 
 	if (value->shared)
-		return !value->shared->page && tide_value_is_gone(pool, value->index);
+		return !value->shared->page && tide_app_page_is_gone(pool->object, value->index);
 	for (i = 0; i < pages; i++)
-		if (tide_value_is_gone(pool, value->index + i))
+		if (tide_app_page_is_gone(pool->object, value->index + i))
 			return true;
 	return false;
 }
@@ -358,7 +340,7 @@ static int tide_value_try_put(struct tide_app_pool *pool, const struct tide_key 
 	err = tide_size_is_small(size) ? tide_value_put_shared(pool, value, from) :
 					 tide_value_put_pages(pool, value, from);
 	if (err) {
-		tide_app_uncharge(pool, tide_value_bytes(value));
+		tide_account_uncharge(&pool->account, tide_value_bytes(value));
 		kfree(value);
 	}
 	return err;
@@ -399,7 +381,6 @@ int tide_value_put(struct tide_app_pool *pool, const struct tide_key *key,
 	err = tide_value_try_put(pool, key, from, size, expires);
 	if (err == -EDQUOT && tide_value_room(pool))
 		err = tide_value_try_put(pool, key, from, size, expires);
-	tide_shared_compact(pool);
 	return err;
 }
 

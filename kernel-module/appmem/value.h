@@ -47,7 +47,6 @@ int tide_value_delete(struct tide_app_pool *pool, const struct tide_key *key);
 int tide_value_exists(struct tide_app_pool *pool, const struct tide_key *key, u32 *size);
 unsigned int tide_value_keys(struct tide_app_pool *pool, const struct tide_key *after,
 			     void *buffer, unsigned int size, unsigned int *used);
-bool tide_value_is_gone(struct tide_app_pool *pool, u64 index);
 void tide_value_remove(struct tide_app_pool *pool, struct tide_value *value);
 void tide_values_end(struct tide_app_pool *pool);
 
