@@ -26,6 +26,9 @@ START_SECONDS = 90
 CATEGORIES = ("all", "tidepool")
 
 
+NOT_ASKED = "TLS handshake timeout"  # what kubectl says then; nothing was sent
+
+
 class Refused(Exception):
     """kubectl failed; the text is what it said."""
 
@@ -125,13 +128,10 @@ class Server:
         """Runs kubectl, with an object (or several in a list) on its standard input; raises `Refused`."""
         objects = body if isinstance(body, list) else [body]
         text = None if body is None else json.dumps({"apiVersion": "v1", "kind": "List", "items": objects})
-        answer = subprocess.run(
-            [self._binaries.kubectl, f"--kubeconfig={self.kubeconfig(token)}", *arguments],
-            input=text,
-            capture_output=True,
-            text=True,
-            check=False,
-        )
+        command = [self._binaries.kubectl, f"--kubeconfig={self.kubeconfig(token)}", *arguments]
+        answer = subprocess.run(command, input=text, capture_output=True, text=True, check=False)
+        while answer.returncode and NOT_ASKED in answer.stderr:  # a machine so busy that it takes ten seconds
+            answer = subprocess.run(command, input=text, capture_output=True, text=True, check=False)
         if answer.returncode:
             raise Refused(answer.stderr.strip())
         return answer.stdout

@@ -81,8 +81,10 @@ def test_gives_memory_back(pair: Pair) -> None:
     stress(borrower, "fill /mnt/file mib=64")
     stress(borrower, f"many /mnt/tree files={FILES} write=1")
     pair.evict()
+    while pair.borrowed()["catalog_pages"] < 8000:  # on a slow machine not all at once finds a buffer
+        stress(borrower, "sequential /mnt/file")
+        pair.evict()
     before = pair.borrowed()["catalog_pages"]
-    assert before > 8000
     for _ in range(3):
         borrower.drop_caches(2)
     assert pair.b.stats()["shrunk"] == 0

@@ -219,6 +219,7 @@ impl Sending<'_> {
 }
 
 /// Room for a reply of at most so many items, in the layout that [`Sending::send_reply`] takes.
+#[derive(Default)]
 pub struct Reply(Vec<u8>);
 
 /// What a reply's buffer keeps from one to the next: a large read-ahead's.
@@ -227,7 +228,7 @@ const KEPT: usize = 160 * PAGE;
 impl Reply {
     /// An empty one.
     pub fn new() -> Self {
-        Self(Vec::new())
+        Self::default()
     }
 
     /// Room for so many bytes of metadata and so many pages.
@@ -255,6 +256,7 @@ impl Reply {
 }
 
 /// See [`Reply::prepare`].
+#[derive(Default)]
 pub struct ReplyParts<'a> {
     /// The items.
     pub items: &'a mut [u8],

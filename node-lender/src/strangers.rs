@@ -13,7 +13,7 @@ pub const EACH: usize = 8;
 /// What strangers are told apart by: an IPv4 address, or an IPv6 network of 64 bits.
 fn origin(address: IpAddr) -> u128 {
     match address.to_canonical() {
-        IpAddr::V4(address) => u128::from(address.to_ipv6_mapped().to_bits()),
+        IpAddr::V4(address) => address.to_ipv6_mapped().to_bits(),
         IpAddr::V6(address) => address.to_bits() & !u128::from(u64::MAX),
     }
 }
