@@ -71,11 +71,11 @@ static void tide_holes_move_all(struct tide_app_pool *pool, struct tide_shared *
 				 struct page *page)
 {
 	const void *from = kmap_local_page(page);
+	struct tide_value *value;
 
-	while (!list_empty(&shared->values) &&
-	       tide_holes_move(pool, list_first_entry(&shared->values, struct tide_value,
-						       in_shared), from))
-		;
+	do {
+		value = list_first_entry_or_null(&shared->values, struct tide_value, in_shared);
+	} while (value && tide_holes_move(pool, value, from));
 	kunmap_local(from);
 }
 

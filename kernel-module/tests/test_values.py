@@ -45,7 +45,7 @@ def figures(guest: Guest, pool: str) -> dict[str, int]:
 
 def test_mixture(connected: Pair) -> None:
     """All sizes, by four threads; pages come from lenders, small values are moved, and nothing is left."""
-    report = stress(connected.borrower, "values - keys=800 seconds=6")
+    report = stress(connected.borrower, "values - keys=800 seconds=120 changes=2000")
     assert report["puts"] > 100
     assert report["hits"] > report["gets"] / 2
     assert report["full"] == 0
@@ -55,7 +55,7 @@ def test_mixture(connected: Pair) -> None:
 
 def overwrite_small_values(guest: Guest) -> dict[str, int]:
     """What a pool of 600 values of 200 bytes on average counts when some were put many times."""
-    return stress(guest, "values - keys=600 seconds=6 most=400")
+    return stress(guest, "values - keys=600 seconds=120 changes=6000 most=400")
 
 
 def fits(report: dict[str, int]) -> bool:
@@ -158,7 +158,7 @@ def test_a_program_that_is_killed_leaves_nothing(connected: Pair) -> None:
 
 def test_quota_is_kept(connected: Pair) -> None:
     """And what is refused changes nothing."""
-    report = stress(connected.borrower, f"values - keys=800 seconds=4 quota={2 * MIB}")
+    report = stress(connected.borrower, f"values - keys=800 seconds=120 changes=3000 quota={2 * MIB}")
     assert report["full"] > 0
     assert report["bytes"] <= 2 * MIB
 

@@ -7,6 +7,7 @@
 #define _GNU_SOURCE
 #include <errno.h>
 #include <fcntl.h>
+#include <limits.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/ioctl.h>
@@ -27,6 +28,7 @@ static struct {
 } all;
 
 static double until;
+static unsigned long enough;		/* changes */
 static unsigned long put, got, hits, deleted, full;
 
 /* ---- single calls ---- */
@@ -158,7 +160,7 @@ static void *mix(void *number)
 	uint64_t state = random_seed((long)number);
 	char *value = malloc(all.most + 8), *made = malloc(all.most + 8);
 
-	while (!time_is_up(until)) {
+	while (!time_is_up(until) && put + deleted + full < enough) {
 		/* Some are used often: what is seldom put anew keeps the pages that it shares. */
 		long key = random_next(&state) % (random_next(&state) % 4 ? all.keys / 8 : all.keys);
 
@@ -183,7 +185,7 @@ static struct tidepool_stats stats_of(int fd)
 	return stats;
 }
 
-/* stress values POOL [keys=1000] [threads=4] [seconds=5] [most=70000] [quota=0]; POOL is - for a private one. */
+/* stress values POOL [keys=1000] [threads=4] [seconds=5] [changes=N] [most=70000] [quota=0]; POOL is - for a private one. */
 int mode_values(const char *pool)
 {
 	struct tidepool_stats stats;
@@ -195,6 +197,7 @@ int mode_values(const char *pool)
 	all.done = calloc(all.keys, sizeof(*all.done));
 	all.busy = calloc(all.keys, 1);
 	until = now() + option("seconds", 5);
+	enough = option("changes", 0) ?: LONG_MAX;
 	run_threads(option("threads", 4), mix);
 	stats = stats_of(all.fd);
 	printf("{\"mode\": \"values\", \"puts\": %lu, \"gets\": %lu, \"hits\": %lu, \"deletes\": %lu, \"full\": %lu, ", put,
