@@ -195,6 +195,7 @@ void tide_buffers_count(unsigned int *total, unsigned int *free)
 	*total = READ_ONCE(tide_buffers_total);
 	*free = READ_ONCE(tide_buffers_idle);
 }
+EXPORT_SYMBOL_GPL(tide_buffers_count);
 
 /**
  * tide_buffers_take() - free buffers, as many as are asked for, or none

@@ -15,6 +15,7 @@
 #include "borrower/catalog_ages.h"
 #include "borrower/catalog_pages.h"
 #include "borrower/catalog_table.h"
+#include "borrower/forgets.h"
 #include "borrower/object.h"
 #include "borrower/peer.h"
 
@@ -279,7 +280,11 @@ EXPORT_SYMBOL_GPL(tide_object_create);
 void tide_object_destroy(struct tide_object *object)
 {
 	unsigned long flags;
+	int slot;
 
+	/* One note for all of it: those on single pages may find no room. */
+	for (slot = 0; slot < TIDE_MAX_LENDERS; slot++)
+		tide_forget(slot, object->id, 0, ULONG_MAX);
 	tide_object_lock(object, flags);
 	object->kept = false;
 	tide_object_end(object);

@@ -87,6 +87,7 @@ bool tide_lenders_take_puts(void)
 	rcu_read_unlock();
 	return take;
 }
+EXPORT_SYMBOL_GPL(tide_lenders_take_puts);
 
 static void tide_link_shut(struct tide_link *link)
 {

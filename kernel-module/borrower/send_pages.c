@@ -135,6 +135,37 @@ static void tide_trace_drop(const struct tide_object *object, pgoff_t index,
 }
 
 /**
+ * tide_put_filled() - a buffer that holds a page goes to a lender
+ * @object: whose page it is, locked
+ * @lender: chosen in this RCU read section
+ * @index: page index
+ * @buffer: filled
+ *
+ * Context: any; allocates nothing.
+ * Return: false when the page is in no buffer and at no lender afterwards.
+ */
+bool tide_put_filled(struct tide_object *object, struct tide_lender *lender, pgoff_t index,
+		     struct tide_buffer *buffer)
+{
+	buffer->object = object;
+	buffer->lender = lender;
+	buffer->index = index;
+	if (!tide_queue(lender, buffer)) {
+		tide_count(drop_notready);
+		tide_trace_drop(object, index, TIDE_DROP_NOTREADY);
+		buffer->object = NULL;
+		buffer->lender = NULL;
+		tide_buffer_free(buffer);
+		return false;
+	}
+	tide_object_hold(object);
+	tide_outgoing_insert(object, buffer);
+	trace_tidepool_put(object->dev, object->number, index, buffer->version, lender->name);
+	return true;
+}
+EXPORT_SYMBOL_GPL(tide_put_filled);
+
+/**
  * tide_put_page() - copy a page that is to go to a lender
  * @object: whose page it is, locked
  * @lender: chosen in this RCU read section
@@ -148,22 +179,8 @@ static void tide_trace_drop(const struct tide_object *object, pgoff_t index,
 bool tide_put_page(struct tide_object *object, struct tide_lender *lender,
 		   struct page *page, pgoff_t index, struct tide_buffer *buffer)
 {
-	buffer->object = object;
-	buffer->lender = lender;
-	buffer->index = index;
 	copy_highpage(buffer->page, page);
-	if (!tide_queue(lender, buffer)) {
-		tide_count(drop_notready);
-		tide_trace_drop(object, index, TIDE_DROP_NOTREADY);
-		buffer->object = NULL;
-		buffer->lender = NULL;
-		tide_buffer_free(buffer);
-		return false;
-	}
-	tide_object_hold(object);
-	tide_outgoing_insert(object, buffer);
-	trace_tidepool_put(object->dev, object->number, index, buffer->version, lender->name);
-	return true;
+	return tide_put_filled(object, lender, index, buffer);
 }
 EXPORT_SYMBOL_GPL(tide_put_page);
 

@@ -41,6 +41,8 @@ struct tide_batch {
 struct tide_lender *tide_choose_lender(const char *only, bool sequential,
 				       struct tide_refusal *why);
 bool tide_pool_lacks(struct tide_object *object, pgoff_t index);
+bool tide_put_filled(struct tide_object *object, struct tide_lender *lender, pgoff_t index,
+		     struct tide_buffer *buffer);
 bool tide_put_page(struct tide_object *object, struct tide_lender *lender,
 		   struct page *page, pgoff_t index, struct tide_buffer *buffer);
 int tide_put_prepare(struct tide_lender *lender);

@@ -94,10 +94,9 @@ class Device:
 
     def _load(self) -> None:
         """The modules, where they are not loaded yet."""
-        borrower = self.pair.borrower
         if not self.pair.b.loaded:
             self.pair.b.load()
-        load_target(borrower, "block")
+        load_target(self.pair.borrower, "block")
 
     def dmsetup(self, arguments: str) -> str:
         """Its output."""

@@ -26,6 +26,7 @@ CACHE = Path(
     os.environ.get("TIDEPOOL_CACHE") or Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "tidepool"
 )
 BUILD = TOP / "build" / "kernel-tests"
+VALUES = TESTS.parent / "uapi" / "tidepool.h"  # what a program includes
 
 GUEST_MODULES = (
     "virtio_pci",
@@ -111,7 +112,7 @@ def build_program(name: str, sources: Iterable[Path], flags: Sequence[str] = CFL
 def stress_program() -> Path:
     """What guests have to do, and what looks at their disks here."""
     stress = TESTS / "stress"
-    return build_program("stress", [*stress.glob("*.c"), *stress.glob("*.h")])
+    return build_program("stress", [*stress.glob("*.c"), *stress.glob("*.h"), VALUES])
 
 
 def initramfs(kernel: Kernel, module: Path | None, filesystem: str | None = None, more: tuple[str, ...] = ()) -> bytes:

@@ -136,5 +136,7 @@ int mode_compare(const char *path);
 int mode_overlap(const char *path);
 int mode_durable(const char *path);
 int mode_endured(const char *path);
+int mode_values(const char *pool);
+int mode_value(const char *pool);
 
 #endif

@@ -1,0 +1,151 @@
+// SPDX-License-Identifier: GPL-2.0-only
+/*
+ * What a pool holds, and what is remembered of it, counts towards its own quota, that of
+ * the user who made it, and that of the guest.
+ */
+#define pr_fmt(fmt) KBUILD_MODNAME ": " fmt
+
+#include <linux/list.h>
+#include <linux/minmax.h>
+#include <linux/moduleparam.h>
+#include <linux/sizes.h>
+#include <linux/slab.h>
+#include <linux/spinlock.h>
+
+#include "appmem/account.h"
+
+static unsigned long size_bytes = SZ_1G;
+module_param(size_bytes, ulong, 0644);
+MODULE_PARM_DESC(size_bytes, "bytes that the values of all programs may take in lenders' memory (1 GiB)");
+
+static unsigned long user_bytes;
+module_param(user_bytes, ulong, 0644);
+MODULE_PARM_DESC(user_bytes, "bytes of them for each user (0, the default: all)");
+
+/* Those who have pools. */
+struct tide_app_user {
+	struct list_head list;
+	kuid_t uid;
+	unsigned int pools;
+	u64 bytes;
+};
+
+static LIST_HEAD(tide_app_users);
+static u64 tide_app_bytes;
+static DEFINE_SPINLOCK(tide_app_bytes_lock);	/* all of this, and the accounts */
+
+static u64 tide_app_user_limit(void)
+{
+	return READ_ONCE(user_bytes) ?: ULONG_MAX;
+}
+
+/* Under the lock. */
+static struct tide_app_user *tide_app_user_find(kuid_t uid)
+{
+	struct tide_app_user *user;
+
+	list_for_each_entry(user, &tide_app_users, list)
+		if (uid_eq(user->uid, uid))
+			return user;
+	return NULL;
+}
+
+/**
+ * tide_account_open() - a pool is made
+ * @account: its account
+ * @uid: by whom
+ * @quota: bytes that it may hold
+ *
+ * Context: process.
+ * Return: 0 or -ENOMEM.
+ */
+int tide_account_open(struct tide_account *account, kuid_t uid, u64 quota)
+{
+	struct tide_app_user *fresh = kzalloc(sizeof(*fresh), GFP_KERNEL_ACCOUNT), *user;
+
+	if (!fresh)
+		return -ENOMEM;
+	spin_lock(&tide_app_bytes_lock);
+	user = tide_app_user_find(uid);
+	if (!user) {
+		user = fresh;
+		fresh = NULL;
+		user->uid = uid;
+		list_add(&user->list, &tide_app_users);
+	}
+	user->pools++;
+	spin_unlock(&tide_app_bytes_lock);
+	kfree(fresh);
+	*account = (struct tide_account) { .user = user, .quota = quota };
+	return 0;
+}
+
+/**
+ * tide_account_close() - a pool is gone
+ * @account: of which all is uncharged
+ */
+void tide_account_close(struct tide_account *account)
+{
+	struct tide_app_user *user = account->user;
+
+	spin_lock(&tide_app_bytes_lock);
+	if (--user->pools)
+		user = NULL;
+	else
+		list_del(&user->list);
+	spin_unlock(&tide_app_bytes_lock);
+	kfree(user);
+}
+
+/**
+ * tide_account_charge() - a pool is to hold more
+ * @account: its account
+ * @bytes: how much more
+ *
+ * Context: process.
+ * Return: 0, or -EDQUOT when its quota, its user's or the guest's does not allow that.
+ */
+int tide_account_charge(struct tide_account *account, size_t bytes)
+{
+	bool fits;
+
+	spin_lock(&tide_app_bytes_lock);
+	fits = account->bytes + bytes <= account->quota &&
+	       account->user->bytes + bytes <= tide_app_user_limit() &&
+	       tide_app_bytes + bytes <= READ_ONCE(size_bytes);
+	if (fits) {
+		account->bytes += bytes;
+		account->user->bytes += bytes;
+		tide_app_bytes += bytes;
+	}
+	spin_unlock(&tide_app_bytes_lock);
+	return fits ? 0 : -EDQUOT;
+}
+
+/**
+ * tide_account_uncharge() - a pool holds less
+ * @account: its account
+ * @bytes: how much less
+ */
+void tide_account_uncharge(struct tide_account *account, size_t bytes)
+{
+	spin_lock(&tide_app_bytes_lock);
+	account->bytes -= bytes;
+	account->user->bytes -= bytes;
+	tide_app_bytes -= bytes;
+	spin_unlock(&tide_app_bytes_lock);
+}
+
+/**
+ * tide_account_say() - how much that is
+ * @account: the account
+ * @quota: set to what the pool may hold, if others held nothing
+ * @bytes: set to what it holds
+ */
+void tide_account_say(struct tide_account *account, u64 *quota, u64 *bytes)
+{
+	spin_lock(&tide_app_bytes_lock);
+	*quota = min3(account->quota, tide_app_user_limit(), (u64)READ_ONCE(size_bytes));
+	*bytes = account->bytes;
+	spin_unlock(&tide_app_bytes_lock);
+}

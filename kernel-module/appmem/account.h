@@ -1,0 +1,28 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
+/* How many bytes a pool of values holds, and may hold: account.c. */
+#ifndef TIDE_APP_ACCOUNT_H
+#define TIDE_APP_ACCOUNT_H
+
+#include <linux/types.h>
+#include <linux/uidgid.h>
+
+struct tide_app_user;
+
+/**
+ * struct tide_account - of one pool
+ * @user: who made it; his pools count together
+ * @quota: bytes that it may hold
+ * @bytes: that it holds
+ */
+struct tide_account {
+	struct tide_app_user *user;
+	u64 quota, bytes;
+};
+
+int tide_account_open(struct tide_account *account, kuid_t uid, u64 quota);
+void tide_account_close(struct tide_account *account);
+int tide_account_charge(struct tide_account *account, size_t bytes);
+void tide_account_uncharge(struct tide_account *account, size_t bytes);
+void tide_account_say(struct tide_account *account, u64 *quota, u64 *bytes);
+
+#endif /* TIDE_APP_ACCOUNT_H */

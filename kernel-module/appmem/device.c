@@ -1,0 +1,304 @@
+// SPDX-License-Identifier: GPL-2.0-only
+/*
+ * /dev/tidepool, as programs see it: uapi/tidepool.h. Each descriptor has one pool, or
+ * none yet; reading it lists the pools that have a name.
+ */
+#define pr_fmt(fmt) KBUILD_MODNAME ": " fmt
+
+#include <linux/fs.h>
+#include <linux/miscdevice.h>
+#include <linux/module.h>
+#include <linux/sched/signal.h>
+#include <linux/seq_file.h>
+#include <linux/slab.h>
+#include <linux/string.h>
+#include <linux/uaccess.h>
+
+#include "appmem/holes.h"
+#include "appmem/pages.h"
+#include "appmem/pool.h"
+#include "appmem/value.h"
+
+#define TIDE_KEYS_BUFFER	(64 * 1024)	/* bytes of keys that are collected at once */
+
+/* What a descriptor has: @pool is set once. */
+struct tide_app_file {
+	struct tide_app_pool *pool;
+	struct mutex mutex;	/* one at a time sets it */
+};
+
+static struct tide_app_file *tide_app_file_of(struct file *file)
+{
+	return ((struct seq_file *)file->private_data)->private;
+}
+
+/* ------------------------------------------------------------------ */
+/* calls							       */
+/* ------------------------------------------------------------------ */
+
+static int tide_app_copy_key(u64 address, u32 size, u8 *bytes, struct tide_key *key)
+{
+	if (!size || size > TIDEPOOL_KEY_MAX)
+		return -EINVAL;
+	if (copy_from_user(bytes, u64_to_user_ptr(address), size))
+		return -EFAULT;
+	*key = (struct tide_key) { .bytes = bytes, .size = size };
+	return 0;
+}
+
+static int tide_app_may(struct file *file, u32 what)
+{
+	fmode_t mode = what == TIDEPOOL_GET || what == TIDEPOOL_EXISTS ? FMODE_READ : FMODE_WRITE;
+
+	return file->f_mode & mode ? 0 : -EBADF;
+}
+
+static int tide_app_put(struct tide_app_pool *pool, const struct tide_key *key,
+			const struct tidepool_call *call)
+{
+	int err;
+
+	if (call->value_size > TIDEPOOL_VALUE_MAX)
+		return -E2BIG;
+	err = tide_value_put(pool, key, u64_to_user_ptr(call->value), call->value_size,
+			     call->expire_ms);
+	tide_holes_fill(pool);
+	return err;
+}
+
+static int tide_app_do(struct file *file, struct tide_app_pool *pool, struct tidepool_call *call)
+{
+	u8 bytes[TIDEPOOL_KEY_MAX];
+	struct tide_key key;
+	int err;
+
+	err = tide_app_may(file, call->what) ?:
+	      tide_app_copy_key(call->key, call->key_size, bytes, &key);
+	if (err)
+		return err;
+	switch (call->what) {
+	case TIDEPOOL_PUT:
+		return tide_app_put(pool, &key, call);
+	case TIDEPOOL_GET:
+		return tide_value_get(pool, &key, u64_to_user_ptr(call->value),
+				      &call->value_size);
+	case TIDEPOOL_DELETE:
+		return tide_value_delete(pool, &key);
+	case TIDEPOOL_EXISTS:
+		return tide_value_exists(pool, &key, &call->value_size);
+	default:
+		return -EINVAL;
+	}
+}
+
+/* Returns whether it has a result: 0, or a negative errno. */
+static int tide_app_call(struct file *file, struct tide_app_pool *pool,
+			 struct tidepool_call __user *at)
+{
+	struct tidepool_call call;
+
+	if (signal_pending(current))
+		return -EINTR;
+	if (copy_from_user(&call, at, sizeof(call)))
+		return -EFAULT;
+	call.result = tide_app_do(file, pool, &call);
+	if (call.result == -EINTR)
+		return -EINTR;
+	return put_user(call.value_size, &at->value_size) ?: put_user(call.result, &at->result);
+}
+
+static long tide_app_calls(struct file *file, struct tide_app_pool *pool, void __user *argument)
+{
+	struct tidepool_call __user *at;
+	struct tidepool_calls calls;
+	unsigned int done;
+	int err = 0;
+
+	if (copy_from_user(&calls, argument, sizeof(calls)))
+		return -EFAULT;
+	if (calls.flags || calls.count > TIDEPOOL_CALLS_MAX)
+		return -EINVAL;
+	at = u64_to_user_ptr(calls.calls);
+	for (done = 0; done < calls.count; done++) {
+		err = tide_app_call(file, pool, at + done);
+		if (err)
+			break;
+	}
+	return done ?: err;
+}
+
+/* ------------------------------------------------------------------ */
+/* keys, stats							       */
+/* ------------------------------------------------------------------ */
+
+static int tide_app_collect(struct tide_app_pool *pool, struct tidepool_keys *keys,
+			    const struct tide_key *after)
+{
+	unsigned int size = min_t(unsigned int, keys->size, TIDE_KEYS_BUFFER);
+	void *buffer = kvmalloc(size, GFP_KERNEL_ACCOUNT);
+	int err = 0;
+
+	if (!buffer)
+		return -ENOMEM;
+	keys->count = tide_value_keys(pool, after, buffer, size, &keys->used);
+	if (copy_to_user(u64_to_user_ptr(keys->buffer), buffer, keys->used))
+		err = -EFAULT;
+	kvfree(buffer);
+	return err;
+}
+
+static long tide_app_keys(struct file *file, struct tide_app_pool *pool, void __user *argument)
+{
+	struct tide_key after = { };
+	u8 bytes[TIDEPOOL_KEY_MAX];
+	struct tidepool_keys keys;
+	int err;
+
+	if (!(file->f_mode & FMODE_READ))
+		return -EBADF;
+	if (copy_from_user(&keys, argument, sizeof(keys)))
+		return -EFAULT;
+	if (keys.size < TIDEPOOL_KEY_MAX + 1)
+		return -EINVAL;
+	err = keys.after_size ? tide_app_copy_key(keys.after, keys.after_size, bytes, &after) : 0;
+	err = err ?: tide_app_collect(pool, &keys, &after);
+	if (!err && copy_to_user(argument, &keys, sizeof(keys)))
+		err = -EFAULT;
+	return err;
+}
+
+static long tide_app_stats(struct tide_app_pool *pool, void __user *argument)
+{
+	struct tidepool_stats stats;
+
+	tide_app_pool_stats(pool, &stats);
+	return copy_to_user(argument, &stats, sizeof(stats)) ? -EFAULT : 0;
+}
+
+/* ------------------------------------------------------------------ */
+/* descriptors							       */
+/* ------------------------------------------------------------------ */
+
+static unsigned int tide_app_access(const struct file *file)
+{
+	return (file->f_mode & FMODE_READ ? MAY_READ : 0) |
+	       (file->f_mode & FMODE_WRITE ? MAY_WRITE : 0);
+}
+
+static long tide_app_open_pool(struct file *file, void __user *argument)
+{
+	struct tide_app_file *own = tide_app_file_of(file);
+	struct tide_app_pool *pool;
+	struct tidepool_open how;
+	long err = 0;
+
+	if (copy_from_user(&how, argument, sizeof(how)))
+		return -EFAULT;
+	mutex_lock(&own->mutex);
+	if (own->pool) {
+		err = -EBUSY;
+	} else {
+		pool = tide_app_pool_open(&how, tide_app_access(file));
+		err = PTR_ERR_OR_ZERO(pool);
+		if (!err)
+			/* Pairs with tide_app_ioctl(). */
+			smp_store_release(&own->pool, pool);
+	}
+	mutex_unlock(&own->mutex);
+	return err;
+}
+
+static long tide_app_ioctl(struct file *file, unsigned int command, unsigned long argument)
+{
+	/* It is whole when it is seen: pairs with tide_app_open_pool(). */
+	struct tide_app_pool *pool = smp_load_acquire(&tide_app_file_of(file)->pool);
+	void __user *at = (void __user *)argument;
+
+	if (command == TIDEPOOL_IOC_OPEN)
+		return tide_app_open_pool(file, at);
+	if (_IOC_TYPE(command) != _IOC_TYPE(TIDEPOOL_IOC_OPEN))
+		return -ENOTTY;
+	if (!pool)
+		return -ENXIO;
+	switch (command) {
+	case TIDEPOOL_IOC_CALL:
+		return tide_app_calls(file, pool, at);
+	case TIDEPOOL_IOC_KEYS:
+		return tide_app_keys(file, pool, at);
+	case TIDEPOOL_IOC_STATS:
+		return tide_app_stats(pool, at);
+	case TIDEPOOL_IOC_UNLINK:
+		return tide_app_pool_unlink(pool);
+	default:
+		return -ENOTTY;
+	}
+}
+
+static int tide_app_show(struct seq_file *seq, void *nothing)
+{
+	tide_app_pools_show(seq);
+	return 0;
+}
+
+static int tide_app_open(struct inode *inode, struct file *file)
+{
+	struct tide_app_file *own = kzalloc(sizeof(*own), GFP_KERNEL_ACCOUNT);
+	int err;
+
+	if (!own)
+		return -ENOMEM;
+	mutex_init(&own->mutex);
+	file->private_data = NULL;	/* misc has set it */
+	err = single_open(file, tide_app_show, own);
+	if (err)
+		kfree(own);
+	return err;
+}
+
+static int tide_app_release(struct inode *inode, struct file *file)
+{
+	struct tide_app_file *own = tide_app_file_of(file);
+
+	if (own->pool)
+		tide_app_pool_close(own->pool);
+	mutex_destroy(&own->mutex);
+	kfree(own);
+	return single_release(inode, file);
+}
+
+static const struct file_operations tide_app_operations = {
+	.owner = THIS_MODULE,
+	.open = tide_app_open,
+	.release = tide_app_release,
+	.read = seq_read,
+	.llseek = seq_lseek,
+	.unlocked_ioctl = tide_app_ioctl,
+	.compat_ioctl = compat_ptr_ioctl,
+};
+
+static struct miscdevice tide_app_device = {
+	.minor = MISC_DYNAMIC_MINOR,
+	.name = "tidepool",
+	.fops = &tide_app_operations,
+	.mode = 0600,
+};
+
+static int __init tide_app_init(void)
+{
+	return misc_register(&tide_app_device);
+}
+
+static void __exit tide_app_exit(void)
+{
+	misc_deregister(&tide_app_device);
+	tide_app_pools_exit();
+	tide_app_pages_exit();
+}
+
+module_init(tide_app_init);
+module_exit(tide_app_exit);
+MODULE_LICENSE("GPL");
+MODULE_VERSION(TIDEPOOL_VERSION);
+MODULE_AUTHOR("Tidepool");
+MODULE_DESCRIPTION("/dev/tidepool: values of programs in another machine's unused memory");
+MODULE_ALIAS("devname:tidepool");

@@ -1,0 +1,122 @@
+// SPDX-License-Identifier: GPL-2.0-only
+/*
+ * Holes in pages that small values share: when they are more than what is left, a page
+ * of few values is read back, they are added anew, and it is dropped.
+ */
+#include <linux/highmem.h>
+
+#include "appmem/holes.h"
+#include "appmem/pages.h"
+#include "appmem/pool.h"
+#include "appmem/shared.h"
+#include "appmem/value.h"
+#include "base/broken.h"
+
+#define TIDE_HOLES_LEAST	(16 * PAGE_SIZE)	/* bytes of holes that nobody minds */
+#define TIDE_HOLES_LOOK		16	/* pages looked at for one with few values */
+
+/* A page half of which is holes, of the oldest; those that were looked at become the youngest. */
+static struct tide_shared *tide_holes_choose(struct tide_app_pool *pool)
+{
+	unsigned int looked;
+
+	for (looked = 0; looked < TIDE_HOLES_LOOK; looked++) {
+		struct tide_shared *shared;
+
+		shared = list_first_entry_or_null(&pool->shared, struct tide_shared, list);
+		if (!shared)
+			return NULL;
+		list_move_tail(&shared->list, &pool->shared);
+		if (shared->live <= shared->used / 2)
+			return shared;
+	}
+	return NULL;
+}
+
+static struct tide_shared *tide_holes_hold(struct tide_app_pool *pool)
+{
+	struct tide_shared *shared = NULL;
+
+	mutex_lock(&pool->lock);
+	if (!pool->moving && pool->filled > 2 * pool->live + TIDE_HOLES_LEAST &&
+	    !tide_broken(APP_HOLES))
+		shared = tide_holes_choose(pool);
+	if (shared) {
+		shared->held = true;
+		pool->moving = true;
+	}
+	mutex_unlock(&pool->lock);
+	return shared;
+}
+
+/* Adds a value anew; false: it stays where it is, and so do those behind it. */
+static bool tide_holes_move(struct tide_app_pool *pool, struct tide_value *value,
+			     const void *page)
+{
+	struct tide_shared *from = value->shared;
+	struct tide_value old = *value;
+
+	list_del(&value->in_shared);
+	if (tide_shared_add(pool, value, page + old.offset)) {
+		list_add(&value->in_shared, &from->values);
+		return false;
+	}
+	from->live -= value->size;
+	pool->live -= value->size;
+	pool->stats.moved++;
+	return true;
+}
+
+static void tide_holes_move_all(struct tide_app_pool *pool, struct tide_shared *shared,
+				 struct page *page)
+{
+	const void *from = kmap_local_page(page);
+	struct tide_value *value;
+
+	do {
+		value = list_first_entry_or_null(&shared->values, struct tide_value, in_shared);
+	} while (value && tide_holes_move(pool, value, from));
+	kunmap_local(from);
+}
+
+/* The page did not come: if it never will, its values are gone. */
+static void tide_holes_lost(struct tide_app_pool *pool, struct tide_shared *shared)
+{
+	struct tide_value *value, *next;
+
+	if (!tide_app_page_is_gone(pool->object, shared->index))
+		return;
+	list_for_each_entry_safe(value, next, &shared->values, in_shared)
+		tide_value_remove(pool, value);
+}
+
+/**
+ * tide_holes_fill() - make one page empty, if holes are more than what is left
+ * @pool: its lock is not held
+ *
+ * Context: process; waits for a lender.
+ */
+void tide_holes_fill(struct tide_app_pool *pool)
+{
+	struct tide_shared *shared = tide_holes_hold(pool);
+	struct page **pages;
+	int err = -ENOMEM;
+
+	if (!shared)
+		return;
+	pages = tide_app_pages_alloc(1);
+	if (pages)
+		err = tide_app_pages_read(pool->object, shared->index, pages, 1);
+	mutex_lock(&pool->lock);
+	if (!err)
+		tide_holes_move_all(pool, shared, pages[0]);
+	else if (err == -ENOENT)
+		tide_holes_lost(pool, shared);
+	shared->held = false;
+	pool->moving = false;
+	if (!shared->live)
+		tide_shared_drop(pool, shared);
+	mutex_unlock(&pool->lock);
+	if (!err)
+		tide_app_pages_free(pages, 1);
+}

@@ -1,0 +1,22 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
+/* Pages of an application's pool on their way to lenders and back: pages.c. */
+#ifndef TIDE_APP_PAGES_H
+#define TIDE_APP_PAGES_H
+
+#include <linux/types.h>
+
+struct page;
+struct tide_object;
+
+int tide_app_pages_write(struct tide_object *object, u64 first, const void __user *from,
+			 size_t size);
+int tide_app_page_try_put(struct tide_object *object, u64 index, struct page *page);
+int tide_app_buffer_await(void);
+int tide_app_pages_read(struct tide_object *object, u64 first, struct page **pages,
+			unsigned int count);
+struct page **tide_app_pages_alloc(unsigned int count);
+void tide_app_pages_free(struct page **pages, unsigned int count);
+bool tide_app_page_is_gone(struct tide_object *object, u64 index);
+void tide_app_pages_exit(void);
+
+#endif /* TIDE_APP_PAGES_H */

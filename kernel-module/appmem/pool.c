@@ -1,0 +1,265 @@
+// SPDX-License-Identifier: GPL-2.0-only
+/*
+ * Pools of values. One with a name is there for all whom its mode lets in, until its name
+ * is taken away or the module goes; one without goes with the last who has it open.
+ */
+#define pr_fmt(fmt) KBUILD_MODNAME ": " fmt
+
+#include <linux/capability.h>
+#include <linux/cred.h>
+#include <linux/seq_file.h>
+#include <linux/sizes.h>
+#include <linux/slab.h>
+#include <linux/string.h>
+#include <linux/user_namespace.h>
+
+#include "appmem/pool.h"
+#include "appmem/value.h"
+#include "borrower/catalog.h"
+
+/* What an empty pool counts for. */
+#define TIDE_APP_POOL_BYTES	SZ_4K
+#define TIDE_APP_MODES		0666
+
+static DEFINE_MUTEX(tide_app_mutex);	/* the list, and what is open */
+static LIST_HEAD(tide_app_pools);	/* with a name */
+
+/* ------------------------------------------------------------------ */
+/* coming and going						       */
+/* ------------------------------------------------------------------ */
+
+static void tide_app_pool_release(struct kref *kref)
+{
+	struct tide_app_pool *pool = container_of(kref, struct tide_app_pool, kref);
+
+	tide_object_destroy(pool->object);	/* and all pages with it */
+	pool->object = NULL;
+	tide_values_end(pool);
+	tide_account_uncharge(&pool->account, TIDE_APP_POOL_BYTES);
+	tide_account_close(&pool->account);
+	mutex_destroy(&pool->lock);
+	kfree(pool);
+}
+
+static int tide_app_pool_fill(struct tide_app_pool *pool, u64 quota)
+{
+	int err = tide_account_open(&pool->account, pool->owner, quota);
+
+	if (err)
+		return err;
+	err = tide_account_charge(&pool->account, TIDE_APP_POOL_BYTES);
+	if (err)
+		goto no_room;
+	pool->object = tide_object_create(0);
+	if (pool->object)
+		return 0;
+	err = -ENOMEM;
+	tide_account_uncharge(&pool->account, TIDE_APP_POOL_BYTES);
+no_room:
+	tide_account_close(&pool->account);
+	return err;
+}
+
+static struct tide_app_pool *tide_app_pool_create(const struct tidepool_open *how)
+{
+	struct tide_app_pool *pool = kzalloc(sizeof(*pool), GFP_KERNEL_ACCOUNT);
+	int err;
+
+	if (!pool)
+		return ERR_PTR(-ENOMEM);
+	kref_init(&pool->kref);
+	mutex_init(&pool->lock);
+	INIT_LIST_HEAD(&pool->list);
+	INIT_LIST_HEAD(&pool->shared);
+	pool->values = RB_ROOT;
+	strscpy(pool->name, how->name, sizeof(pool->name));
+	pool->owner = current_fsuid();
+	pool->group = current_fsgid();
+	pool->mode = how->mode;
+	err = tide_app_pool_fill(pool, how->quota ?: U64_MAX);
+	if (!err)
+		return pool;
+	kfree(pool);
+	return ERR_PTR(err);
+}
+
+/* A named pool that is made stays when who made it has gone. */
+static struct tide_app_pool *tide_app_pool_create_named(const struct tidepool_open *how)
+{
+	struct tide_app_pool *pool = tide_app_pool_create(how);
+
+	if (!IS_ERR(pool)) {
+		kref_get(&pool->kref);
+		list_add(&pool->list, &tide_app_pools);
+	}
+	return pool;
+}
+
+static bool tide_app_pool_admits(const struct tide_app_pool *pool, unsigned int access)
+{
+	unsigned int mode = pool->mode;
+
+	if (uid_eq(current_fsuid(), pool->owner))
+		mode >>= 6;
+	else if (in_group_p(pool->group))
+		mode >>= 3;
+	return !(access & ~mode) || capable(CAP_DAC_OVERRIDE);
+}
+
+static struct tide_app_pool *tide_app_pool_find(const char *name)
+{
+	struct tide_app_pool *pool;
+
+	list_for_each_entry(pool, &tide_app_pools, list)
+		if (!strcmp(pool->name, name))
+			return pool;
+	return NULL;
+}
+
+static struct tide_app_pool *tide_app_pool_open_named(const struct tidepool_open *how,
+						      unsigned int access)
+{
+	struct tide_app_pool *pool = tide_app_pool_find(how->name);
+
+	if (!pool)
+		return tide_app_pool_create_named(how);
+	if (!tide_app_pool_admits(pool, access))
+		return ERR_PTR(-EACCES);
+	kref_get(&pool->kref);
+	return pool;
+}
+
+static bool tide_app_how_is_valid(const struct tidepool_open *how)
+{
+	return !how->flags && !how->reserved && !(how->mode & ~TIDE_APP_MODES) &&
+	       strnlen(how->name, sizeof(how->name)) < sizeof(how->name) &&
+	       !strchr(how->name, '\n');
+}
+
+/**
+ * tide_app_pool_open() - a pool by its name, or one of one's own
+ * @how: what a program says
+ * @access: MAY_READ, MAY_WRITE or both
+ *
+ * Context: process.
+ * Return: the pool, for tide_app_pool_close(), or an error: -EPROTONOSUPPORT for another
+ * version of the interface, -EINVAL, -EACCES, -EDQUOT or -ENOMEM.
+ */
+struct tide_app_pool *tide_app_pool_open(const struct tidepool_open *how, unsigned int access)
+{
+	struct tide_app_pool *pool;
+
+	if (how->api != TIDEPOOL_API)
+		return ERR_PTR(-EPROTONOSUPPORT);
+	if (!tide_app_how_is_valid(how))
+		return ERR_PTR(-EINVAL);
+	mutex_lock(&tide_app_mutex);
+	pool = *how->name ? tide_app_pool_open_named(how, access) : tide_app_pool_create(how);
+	mutex_unlock(&tide_app_mutex);
+	return pool;
+}
+
+/**
+ * tide_app_pool_close() - undo tide_app_pool_open()
+ * @pool: the pool
+ *
+ * Context: process.
+ */
+void tide_app_pool_close(struct tide_app_pool *pool)
+{
+	mutex_lock(&tide_app_mutex);
+	kref_put(&pool->kref, tide_app_pool_release);
+	mutex_unlock(&tide_app_mutex);
+}
+
+/**
+ * tide_app_pool_unlink() - take a pool's name away
+ * @pool: that the caller has open
+ *
+ * Who has it open keeps it.
+ *
+ * Context: process.
+ * Return: 0, -ENOENT when it has none, or -EPERM when it is another user's.
+ */
+int tide_app_pool_unlink(struct tide_app_pool *pool)
+{
+	int err = 0;
+
+	mutex_lock(&tide_app_mutex);
+	if (list_empty(&pool->list)) {
+		err = -ENOENT;
+	} else if (!uid_eq(current_fsuid(), pool->owner) && !capable(CAP_FOWNER)) {
+		err = -EPERM;
+	} else {
+		list_del_init(&pool->list);
+		kref_put(&pool->kref, tide_app_pool_release);
+	}
+	mutex_unlock(&tide_app_mutex);
+	return err;
+}
+
+/**
+ * tide_app_pools_exit() - the end of all pools with a name
+ *
+ * Context: process; nobody has one open.
+ */
+void tide_app_pools_exit(void)
+{
+	struct tide_app_pool *pool, *next;
+
+	mutex_lock(&tide_app_mutex);
+	list_for_each_entry_safe(pool, next, &tide_app_pools, list) {
+		list_del_init(&pool->list);
+		kref_put(&pool->kref, tide_app_pool_release);
+	}
+	mutex_unlock(&tide_app_mutex);
+}
+
+/* ------------------------------------------------------------------ */
+/* what is said of them						       */
+/* ------------------------------------------------------------------ */
+
+/**
+ * tide_app_pool_stats() - what a pool holds, and what was counted
+ * @pool: the pool
+ * @stats: to be filled
+ *
+ * Context: process.
+ */
+void tide_app_pool_stats(struct tide_app_pool *pool, struct tidepool_stats *stats)
+{
+	mutex_lock(&pool->lock);
+	*stats = pool->stats;
+	mutex_unlock(&pool->lock);
+	tide_account_say(&pool->account, &stats->quota, &stats->bytes);
+}
+
+static void tide_app_pool_show(struct seq_file *seq, struct tide_app_pool *pool)
+{
+	struct tidepool_stats stats;
+
+	tide_app_pool_stats(pool, &stats);
+	seq_escape(seq, pool->name, " \t\n\\");
+	seq_printf(seq, " %u %04o %llu %llu %llu %llu %llu %llu %llu %llu\n",
+		   from_kuid_munged(seq_user_ns(seq), pool->owner), pool->mode, stats.quota,
+		   stats.bytes, stats.values, stats.value_bytes, stats.hits, stats.misses,
+		   stats.lost, stats.puts);
+}
+
+/**
+ * tide_app_pools_show() - a line for each pool with a name that the reader may read
+ * @seq: of the device
+ *
+ * Context: process.
+ */
+void tide_app_pools_show(struct seq_file *seq)
+{
+	struct tide_app_pool *pool;
+
+	seq_puts(seq, "name owner mode quota bytes values value_bytes hits misses lost puts\n");
+	mutex_lock(&tide_app_mutex);
+	list_for_each_entry(pool, &tide_app_pools, list)
+		if (tide_app_pool_admits(pool, 04))
+			tide_app_pool_show(seq, pool);
+	mutex_unlock(&tide_app_mutex);
+}

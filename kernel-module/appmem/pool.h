@@ -1,0 +1,70 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
+/* A pool of values, and who may use how much of it: pool.c. */
+#ifndef TIDE_APP_POOL_H
+#define TIDE_APP_POOL_H
+
+#include <linux/kref.h>
+#include <linux/list.h>
+#include <linux/mutex.h>
+#include <linux/rbtree.h>
+#include <linux/types.h>
+#include <linux/uidgid.h>
+
+#include "appmem/account.h"
+#include "uapi/tidepool.h"
+
+struct seq_file;
+struct tide_object;
+struct tide_shared;
+
+/**
+ * struct tide_app_pool - values by key
+ * @list: among those with a name
+ * @kref: the name's, and that of each who has it open
+ * @name: or ""
+ * @owner: who made it
+ * @group: his, then
+ * @mode: who else may use it, as a file's
+ * @account: how many bytes it holds, and may hold
+ * @object: its pages
+ * @lock: guards all that follows
+ * @values: by key
+ * @next_index: of pages; none is used twice
+ * @shared: pages of small values that lenders have, the oldest first
+ * @open: the page that small values are added to, or NULL
+ * @filled: bytes that were ever added to pages in @shared
+ * @live: of those, of values that are still there
+ * @moving: somebody makes such a page empty
+ * @swept: the key up to which values were looked at, @swept_size bytes; 0: the beginning
+ * @stats: what was counted
+ */
+struct tide_app_pool {
+	struct list_head list;
+	struct kref kref;
+	char name[TIDEPOOL_NAME_MAX];
+	kuid_t owner;
+	kgid_t group;
+	umode_t mode;
+	struct tide_account account;
+	struct tide_object *object;
+
+	struct mutex lock;	/* all that follows */
+	struct rb_root values;
+	u64 next_index;
+	struct list_head shared;
+	struct tide_shared *open;
+	u64 filled, live;
+	bool moving;
+	u8 swept[TIDEPOOL_KEY_MAX];
+	unsigned int swept_size;
+	struct tidepool_stats stats;
+};
+
+struct tide_app_pool *tide_app_pool_open(const struct tidepool_open *how, unsigned int access);
+void tide_app_pool_close(struct tide_app_pool *pool);
+int tide_app_pool_unlink(struct tide_app_pool *pool);
+void tide_app_pool_stats(struct tide_app_pool *pool, struct tidepool_stats *stats);
+void tide_app_pools_show(struct seq_file *seq);
+void tide_app_pools_exit(void);
+
+#endif /* TIDE_APP_POOL_H */

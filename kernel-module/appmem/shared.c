@@ -1,0 +1,144 @@
+// SPDX-License-Identifier: GPL-2.0-only
+/*
+ * Small values share pages (utmem names that as work to be done). They are added to one
+ * page that is in memory, which goes to a lender when the next value does not fit. What
+ * is deleted leaves a hole there, see holes.c.
+ */
+#include <linux/highmem.h>
+#include <linux/slab.h>
+
+#include "appmem/pages.h"
+#include "appmem/pool.h"
+#include "appmem/shared.h"
+#include "appmem/value.h"
+#include "borrower/catalog_pages.h"
+
+static void tide_shared_free(struct tide_app_pool *pool, struct tide_shared *shared)
+{
+	if (shared->page)
+		__free_page(shared->page);
+	kfree(shared);
+	tide_account_uncharge(&pool->account, PAGE_SIZE);
+}
+
+static struct tide_shared *tide_shared_create(struct tide_app_pool *pool, int *err)
+{
+	struct tide_shared *shared;
+
+	*err = tide_account_charge(&pool->account, PAGE_SIZE);
+	if (*err)
+		return NULL;
+	shared = kzalloc(sizeof(*shared), GFP_KERNEL_ACCOUNT);
+	if (shared)
+		shared->page = alloc_page(GFP_KERNEL_ACCOUNT | __GFP_ZERO);
+	if (!shared || !shared->page) {
+		kfree(shared);
+		tide_account_uncharge(&pool->account, PAGE_SIZE);
+		*err = -ENOMEM;
+		return NULL;
+	}
+	INIT_LIST_HEAD(&shared->list);
+	INIT_LIST_HEAD(&shared->values);
+	shared->index = pool->next_index++;
+	return shared;
+}
+
+/* The open page goes to a lender. */
+static int tide_shared_close(struct tide_app_pool *pool)
+{
+	struct tide_shared *shared = pool->open;
+	int err = tide_app_page_try_put(pool->object, shared->index, shared->page);
+
+	if (err)
+		return err;
+	__free_page(shared->page);
+	shared->page = NULL;
+	list_add_tail(&shared->list, &pool->shared);
+	pool->filled += shared->used;
+	pool->live += shared->live;
+	pool->open = NULL;
+	return 0;
+}
+
+/**
+ * tide_shared_add() - add a small value to the page that is open
+ * @pool: its lock is held
+ * @value: of 1 to TIDE_SMALL_MAX bytes, in no page
+ * @data: its bytes
+ *
+ * Context: process; does not wait for the network.
+ * Return: 0, -ENOBUFS when that is worth another try, -ENOTCONN, -EDQUOT or -ENOMEM.
+ */
+int tide_shared_add(struct tide_app_pool *pool, struct tide_value *value, const void *data)
+{
+	struct tide_shared *shared = pool->open;
+	int err = 0;
+
+	if (shared && shared->used + value->size > PAGE_SIZE) {
+		err = tide_shared_close(pool);
+		if (err)
+			return err;
+		shared = NULL;
+	}
+	if (!shared) {
+		shared = tide_shared_create(pool, &err);
+		if (!shared)
+			return err;
+		pool->open = shared;
+	}
+	memcpy_to_page(shared->page, shared->used, data, value->size);
+	value->shared = shared;
+	value->index = shared->index;
+	value->offset = shared->used;
+	list_add_tail(&value->in_shared, &shared->values);
+	shared->used += value->size;
+	shared->live += value->size;
+	return 0;
+}
+
+/**
+ * tide_shared_drop() - the end of a page that a lender has
+ * @pool: its lock is held
+ * @shared: without values, not held
+ */
+void tide_shared_drop(struct tide_app_pool *pool, struct tide_shared *shared)
+{
+	list_del(&shared->list);
+	pool->filled -= shared->used;
+	if (pool->object)
+		tide_object_drop(pool->object, shared->index, shared->index);
+	tide_shared_free(pool, shared);
+}
+
+/**
+ * tide_shared_remove() - a small value is in no page any more
+ * @pool: its lock is held
+ * @value: that shares one
+ */
+void tide_shared_remove(struct tide_app_pool *pool, struct tide_value *value)
+{
+	struct tide_shared *shared = value->shared;
+
+	list_del(&value->in_shared);
+	value->shared = NULL;
+	shared->live -= value->size;
+	if (shared == pool->open) {
+		if (!shared->live)
+			shared->used = 0;	/* no lender has seen it */
+		return;
+	}
+	pool->live -= value->size;
+	if (!shared->live && !shared->held)
+		tide_shared_drop(pool, shared);
+}
+
+/**
+ * tide_shared_end() - the page that is open goes, too
+ * @pool: without values; nobody uses it any more
+ */
+void tide_shared_end(struct tide_app_pool *pool)
+{
+	if (pool->open)
+		tide_shared_free(pool, pool->open);
+	pool->open = NULL;
+}

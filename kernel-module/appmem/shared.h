@@ -1,0 +1,40 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
+/* Pages that small values share: shared.c. */
+#ifndef TIDE_APP_SHARED_H
+#define TIDE_APP_SHARED_H
+
+#include <linux/list.h>
+#include <linux/mm.h>
+#include <linux/types.h>
+
+struct tide_app_pool;
+struct tide_value;
+
+#define TIDE_SMALL_MAX	(PAGE_SIZE / 2)		/* bytes of a value that shares a page */
+
+/**
+ * struct tide_shared - a page of small values
+ * @list: in pool->shared, unless it is pool->open
+ * @values: that are in it and still there
+ * @index: of the page
+ * @page: its bytes, until a lender has them
+ * @used: bytes that were added
+ * @live: of those, of @values
+ * @held: somebody empties it, and frees it
+ *
+ * All under the pool's lock.
+ */
+struct tide_shared {
+	struct list_head list, values;
+	u64 index;
+	struct page *page;
+	unsigned int used, live;
+	bool held;
+};
+
+int tide_shared_add(struct tide_app_pool *pool, struct tide_value *value, const void *data);
+void tide_shared_remove(struct tide_app_pool *pool, struct tide_value *value);
+void tide_shared_drop(struct tide_app_pool *pool, struct tide_shared *shared);
+void tide_shared_end(struct tide_app_pool *pool);
+
+#endif /* TIDE_APP_SHARED_H */

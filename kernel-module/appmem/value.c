@@ -1,0 +1,629 @@
+// SPDX-License-Identifier: GPL-2.0-only
+/*
+ * Values by key (utmem's put and get). A value is in pages of its own or shares one with
+ * others; the key says where. Whatever is put anew lies elsewhere, so who reads need not
+ * keep writers away: a page that does not come is looked for again if the key has got
+ * another one meanwhile.
+ */
+#include <linux/highmem.h>
+#include <linux/ktime.h>
+#include <linux/mm.h>
+#include <linux/overflow.h>
+#include <linux/sched.h>
+#include <linux/slab.h>
+#include <linux/string.h>
+#include <linux/uaccess.h>
+
+#include "appmem/pages.h"
+#include "appmem/pool.h"
+#include "appmem/shared.h"
+#include "appmem/value.h"
+#include "base/broken.h"
+#include "borrower/catalog_pages.h"
+#include "borrower/peer.h"
+
+#define TIDE_SWEEP		8	/* values looked at with each put */
+#define TIDE_SWEEP_ALL		UINT_MAX
+#define TIDE_GET_TRIES		4	/* to read what is put anew all the time */
+
+/* ------------------------------------------------------------------ */
+/* by key							       */
+/* ------------------------------------------------------------------ */
+
+/* As memcmp(), the shorter one first. */
+static int tide_key_order(const struct tide_key *key, const struct tide_value *value)
+{
+	int order = memcmp(key->bytes, value->key, min_t(size_t, key->size, value->key_size));
+
+	return order ?: (int)key->size - (int)value->key_size;
+}
+
+static struct tide_value *tide_value_of(struct rb_node *node)
+{
+	return rb_entry_safe(node, struct tide_value, node);
+}
+
+/* The value of a key, or NULL; expired or not. */
+static struct tide_value *tide_value_at(struct tide_app_pool *pool, const struct tide_key *key)
+{
+	struct rb_node *node = pool->values.rb_node;
+
+	while (node) {
+		struct tide_value *value = tide_value_of(node);
+		int order = tide_key_order(key, value);
+
+		if (!order)
+			return value;
+		node = order < 0 ? node->rb_left : node->rb_right;
+	}
+	return NULL;
+}
+
+/* The first value behind a key, there or not. */
+static struct tide_value *tide_value_after(struct tide_app_pool *pool, const struct tide_key *key)
+{
+	struct rb_node *node = pool->values.rb_node;
+	struct tide_value *found = NULL;
+
+	while (node) {
+		struct tide_value *value = tide_value_of(node);
+
+		if (tide_key_order(key, value) < 0) {
+			found = value;
+			node = node->rb_left;
+		} else {
+			node = node->rb_right;
+		}
+	}
+	return found;
+}
+
+static void tide_value_insert(struct tide_app_pool *pool, struct tide_value *value)
+{
+	struct tide_key key = { .bytes = value->key, .size = value->key_size };
+	struct rb_node **link = &pool->values.rb_node, *parent = NULL;
+
+	while (*link) {
+		parent = *link;
+		link = tide_key_order(&key, tide_value_of(parent)) < 0 ? &parent->rb_left :
+									  &parent->rb_right;
+	}
+	rb_link_node(&value->node, parent, link);
+	rb_insert_color(&value->node, &pool->values);
+	pool->stats.values++;
+	pool->stats.value_bytes += value->size;
+}
+
+/* ------------------------------------------------------------------ */
+/* coming and going						       */
+/* ------------------------------------------------------------------ */
+
+static bool tide_size_is_small(size_t size)
+{
+	return size <= TIDE_SMALL_MAX;
+}
+
+/* Pages that are its own. */
+static unsigned int tide_value_pages(const struct tide_value *value)
+{
+	return tide_size_is_small(value->size) ? 0 : DIV_ROUND_UP(value->size, PAGE_SIZE);
+}
+
+/* What it costs beside a page that it shares. */
+static size_t tide_value_bytes(const struct tide_value *value)
+{
+	return struct_size(value, key, value->key_size) +
+	       ((size_t)tide_value_pages(value) << PAGE_SHIFT);
+}
+
+static u64 tide_expires(u64 expire_ms)
+{
+	u64 ns;
+
+	if (!expire_ms)
+		return 0;
+	if (check_mul_overflow(expire_ms, (u64)NSEC_PER_MSEC, &ns) ||
+	    check_add_overflow(ns, ktime_get_boottime_ns(), &ns))
+		return U64_MAX;
+	return ns;
+}
+
+static bool tide_value_expired(const struct tide_value *value)
+{
+	return value->expires && value->expires <= ktime_get_boottime_ns() &&
+	       !tide_broken(APP_EXPIRE);
+}
+
+static struct tide_value *tide_value_create(struct tide_app_pool *pool,
+					    const struct tide_key *key, size_t size,
+					    u64 expires, int *err)
+{
+	struct tide_value *value;
+
+	value = kzalloc(struct_size(value, key, key->size), GFP_KERNEL_ACCOUNT);
+	*err = value ? 0 : -ENOMEM;
+	if (!value)
+		return NULL;
+	value->expires = expires;
+	value->size = size;
+	value->key_size = key->size;
+	memcpy(value->key, key->bytes, key->size);
+	*err = tide_account_charge(&pool->account, tide_value_bytes(value));
+	if (!*err)
+		return value;
+	kfree(value);
+	return NULL;
+}
+
+/* Its pages are of no use any more; without an object they went with that. */
+static void tide_value_free(struct tide_app_pool *pool, struct tide_value *value)
+{
+	unsigned int pages = tide_value_pages(value);
+
+	if (value->shared)
+		tide_shared_remove(pool, value);
+	if (pages && pool->object)
+		tide_object_drop(pool->object, value->index, value->index + pages - 1);
+	tide_account_uncharge(&pool->account, tide_value_bytes(value));
+	kfree(value);
+}
+
+/**
+ * tide_value_remove() - a key stands for nothing any more
+ * @pool: its lock is held
+ * @value: freed
+ */
+void tide_value_remove(struct tide_app_pool *pool, struct tide_value *value)
+{
+	rb_erase(&value->node, &pool->values);
+	pool->stats.values--;
+	pool->stats.value_bytes -= value->size;
+	tide_value_free(pool, value);
+}
+
+/**
+ * tide_values_end() - the end of a pool's values
+ * @pool: nobody uses it any more, and its object is gone
+ */
+void tide_values_end(struct tide_app_pool *pool)
+{
+	struct tide_value *value;
+
+	mutex_lock(&pool->lock);
+	while ((value = tide_value_of(rb_first(&pool->values)))) {
+		tide_value_remove(pool, value);
+		cond_resched();
+	}
+	tide_shared_end(pool);
+	mutex_unlock(&pool->lock);
+}
+
+/* ------------------------------------------------------------------ */
+/* those that nobody will get any more				       */
+/* ------------------------------------------------------------------ */
+
+/* Has it lost one of a value's pages? */
+static bool tide_value_is_lost(struct tide_app_pool *pool, const struct tide_value *value)
+{
+	unsigned int i, pages = tide_value_pages(value);
+
+	if (value->shared)
+		return !value->shared->page && tide_app_page_is_gone(pool->object, value->index);
+	for (i = 0; i < pages; i++)
+		if (tide_app_page_is_gone(pool->object, value->index + i))
+			return true;
+	return false;
+}
+
+static bool tide_value_reap(struct tide_app_pool *pool, struct tide_value *value)
+{
+	if (tide_value_expired(value))
+		pool->stats.expired++;
+	else if (!tide_value_is_lost(pool, value))
+		return false;
+	tide_value_remove(pool, value);
+	return true;
+}
+
+/* Looks at some values, where it was the last time; returns whether one went. */
+static bool tide_values_sweep(struct tide_app_pool *pool, unsigned int most)
+{
+	struct tide_key swept = { .bytes = pool->swept, .size = pool->swept_size };
+	struct tide_value *value = tide_value_after(pool, &swept), *next = NULL;
+	bool reaped = false;
+
+	for (; value && most; value = next, most--) {
+		next = tide_value_of(rb_next(&value->node));
+		pool->swept_size = value->key_size;
+		memcpy(pool->swept, value->key, value->key_size);
+		reaped |= tide_value_reap(pool, value);
+		if (need_resched())
+			cond_resched();
+	}
+	if (!value)
+		pool->swept_size = 0;
+	return reaped;
+}
+
+/* All of them. */
+static bool tide_values_sweep_all(struct tide_app_pool *pool)
+{
+	pool->swept_size = 0;
+	return tide_values_sweep(pool, TIDE_SWEEP_ALL);
+}
+
+/* The value of a key, or NULL if it has none, or none any more. */
+static struct tide_value *tide_value_find(struct tide_app_pool *pool, const struct tide_key *key)
+{
+	struct tide_value *value = tide_value_at(pool, key);
+
+	if (!value || !tide_value_expired(value))
+		return value;
+	pool->stats.expired++;
+	tide_value_remove(pool, value);
+	return NULL;
+}
+
+/* ------------------------------------------------------------------ */
+/* put								       */
+/* ------------------------------------------------------------------ */
+
+/* The value is where it belongs: a key stands for it. Drops the lock's former value. */
+static void tide_value_publish(struct tide_app_pool *pool, struct tide_value *value)
+{
+	struct tide_key key = { .bytes = value->key, .size = value->key_size };
+	struct tide_value *former = tide_value_at(pool, &key);
+
+	if (former)
+		tide_value_remove(pool, former);
+	tide_value_insert(pool, value);
+	pool->stats.puts++;
+	tide_values_sweep(pool, TIDE_SWEEP);
+}
+
+static int tide_value_put_pages(struct tide_app_pool *pool, struct tide_value *value,
+				const void __user *from)
+{
+	int err;
+
+	mutex_lock(&pool->lock);
+	value->index = pool->next_index;
+	pool->next_index += tide_value_pages(value);
+	mutex_unlock(&pool->lock);
+	err = tide_app_pages_write(pool->object, value->index, from, value->size);
+	if (err)
+		return err;
+	mutex_lock(&pool->lock);
+	tide_value_publish(pool, value);
+	mutex_unlock(&pool->lock);
+	return 0;
+}
+
+static int tide_value_try_share(struct tide_app_pool *pool, struct tide_value *value,
+				const void *data)
+{
+	int err = 0;
+
+	mutex_lock(&pool->lock);
+	if (value->size)
+		err = tide_shared_add(pool, value, data);
+	if (!err)
+		tide_value_publish(pool, value);
+	mutex_unlock(&pool->lock);
+	return err;
+}
+
+static int tide_value_put_shared(struct tide_app_pool *pool, struct tide_value *value,
+				 const void __user *from)
+{
+	void *data = memdup_user(from, value->size);
+	int err;
+
+	if (IS_ERR(data))
+		return PTR_ERR(data);
+	do {
+		err = tide_value_try_share(pool, value, data);
+	} while (err == -ENOBUFS && !(err = tide_app_buffer_await()));
+	kfree(data);
+	return err;
+}
+
+static int tide_value_try_put(struct tide_app_pool *pool, const struct tide_key *key,
+			      const void __user *from, size_t size, u64 expires)
+{
+	struct tide_value *value;
+	int err;
+
+	value = tide_value_create(pool, key, size, expires, &err);
+	if (!value)
+		return err;
+	err = tide_size_is_small(size) ? tide_value_put_shared(pool, value, from) :
+					 tide_value_put_pages(pool, value, from);
+	if (err) {
+		tide_account_uncharge(&pool->account, tide_value_bytes(value));
+		kfree(value);
+	}
+	return err;
+}
+
+/* A quota is full of values that are gone, perhaps: is it worth another try? */
+static bool tide_value_room(struct tide_app_pool *pool)
+{
+	bool room;
+
+	mutex_lock(&pool->lock);
+	room = tide_values_sweep_all(pool);
+	mutex_unlock(&pool->lock);
+	return room;
+}
+
+/**
+ * tide_value_put() - a key stands for a value from now on
+ * @pool: the pool
+ * @key: of 1 to TIDEPOOL_KEY_MAX bytes
+ * @from: the value
+ * @size: of it in bytes, TIDEPOOL_VALUE_MAX at most
+ * @expire_ms: milliseconds until it stands for nothing, or 0
+ *
+ * Context: process; waits for buffers, which is for lenders, and for the program's pages.
+ * Return: 0, or a negative errno when the key stands for what it did before: -EFAULT,
+ * -ENOMEM, -EDQUOT, -ENOTCONN when no lender takes pages, -EAGAIN when they are too slow,
+ * or -EINTR.
+ */
+int tide_value_put(struct tide_app_pool *pool, const struct tide_key *key,
+		   const void __user *from, size_t size, u64 expire_ms)
+{
+	u64 expires = tide_expires(expire_ms);
+	int err;
+
+	if (!tide_lenders_take_puts())
+		return -ENOTCONN;
+	err = tide_value_try_put(pool, key, from, size, expires);
+	if (err == -EDQUOT && tide_value_room(pool))
+		err = tide_value_try_put(pool, key, from, size, expires);
+	return err;
+}
+
+/* ------------------------------------------------------------------ */
+/* get								       */
+/* ------------------------------------------------------------------ */
+
+/**
+ * struct tide_found - where a value was when a key was looked up
+ * @index: of its first page
+ * @offset: in that
+ * @size: in bytes
+ * @data: its bytes, if they were in memory, to be freed
+ */
+struct tide_found {
+	u64 index;
+	u32 offset, size;
+	void *data;
+};
+
+static int tide_found_copy(struct tide_found *found, const struct tide_value *value)
+{
+	found->data = kmalloc(value->size, GFP_KERNEL_ACCOUNT);
+	if (!found->data)
+		return -ENOMEM;
+	memcpy_from_page(found->data, value->shared->page, value->offset, value->size);
+	return 0;
+}
+
+/* Where a key's value is, unless it is larger than @room. */
+static int tide_value_look(struct tide_app_pool *pool, const struct tide_key *key, size_t room,
+			   struct tide_found *found)
+{
+	struct tide_value *value;
+	int err = 0;
+
+	mutex_lock(&pool->lock);
+	value = tide_value_find(pool, key);
+	*found = (struct tide_found) { };
+	if (!value) {
+		pool->stats.misses++;
+		err = -ENOENT;
+	} else {
+		found->index = value->index;
+		found->offset = value->offset;
+		found->size = value->size;
+		if (value->size > room)
+			err = -EMSGSIZE;
+		else if (value->shared && value->shared->page)
+			err = tide_found_copy(found, value);
+	}
+	mutex_unlock(&pool->lock);
+	return err;
+}
+
+/* Some page did not come: -EAGAIN if the key stands for something else meanwhile. */
+static int tide_value_missed(struct tide_app_pool *pool, const struct tide_key *key,
+			     const struct tide_found *found)
+{
+	struct tide_value *value;
+	int err = -ENOENT;
+
+	mutex_lock(&pool->lock);
+	value = tide_value_find(pool, key);
+	if (value && (value->index != found->index || value->offset != found->offset)) {
+		err = -EAGAIN;
+	} else {
+		pool->stats.misses++;
+		pool->stats.lost += !!value;
+		if (value && tide_value_is_lost(pool, value))
+			tide_value_remove(pool, value);
+	}
+	mutex_unlock(&pool->lock);
+	return err;
+}
+
+static int tide_pages_to_user(struct page **pages, const struct tide_found *found,
+			      void __user *to)
+{
+	unsigned int done = 0, i = 0, offset = found->offset;
+
+	while (done < found->size) {
+		unsigned int part = min_t(unsigned int, found->size - done, PAGE_SIZE - offset);
+		const void *from = kmap_local_page(pages[i++]);
+		bool failed = copy_to_user(to + done, from + offset, part);
+
+		kunmap_local(from);
+		if (failed)
+			return -EFAULT;
+		done += part;
+		offset = 0;
+	}
+	return 0;
+}
+
+static int tide_found_read(struct tide_app_pool *pool, const struct tide_found *found,
+			   void __user *to)
+{
+	unsigned int count = DIV_ROUND_UP(found->offset + found->size, PAGE_SIZE);
+	struct page **pages = tide_app_pages_alloc(count);
+	int err;
+
+	if (!pages)
+		return -ENOMEM;
+	err = tide_app_pages_read(pool->object, found->index, pages, count);
+	if (err)
+		return err;
+	err = tide_pages_to_user(pages, found, to);
+	tide_app_pages_free(pages, count);
+	return err;
+}
+
+static int tide_found_get(struct tide_app_pool *pool, const struct tide_key *key,
+			  struct tide_found *found, void __user *to)
+{
+	int err;
+
+	if (found->data) {
+		err = copy_to_user(to, found->data, found->size) ? -EFAULT : 0;
+		kfree(found->data);
+		return err;
+	}
+	if (!found->size)
+		return 0;
+	err = tide_found_read(pool, found, to);
+	return err == -ENOENT ? tide_value_missed(pool, key, found) : err;
+}
+
+/**
+ * tide_value_get() - what a key stands for
+ * @pool: the pool
+ * @key: of 1 to TIDEPOOL_KEY_MAX bytes
+ * @to: where it goes
+ * @size: of that in bytes; set to the value's, if there is one
+ *
+ * Context: process; waits for lenders, no longer than the deadline of a get.
+ * Return: 0, or a negative errno: -ENOENT when it stands for nothing, or no lender gave
+ * it back, -EMSGSIZE when it is larger, -EFAULT, -ENOMEM or -EINTR.
+ */
+int tide_value_get(struct tide_app_pool *pool, const struct tide_key *key, void __user *to,
+		   u32 *size)
+{
+	struct tide_found found;
+	u32 room = *size;
+	int err, tries;
+
+	for (tries = 0; tries < TIDE_GET_TRIES; tries++) {
+		err = tide_value_look(pool, key, room, &found);
+		*size = found.size;
+		if (!err)
+			err = tide_found_get(pool, key, &found, to);
+		if (err != -EAGAIN)
+			break;
+	}
+	if (!err) {
+		mutex_lock(&pool->lock);
+		pool->stats.hits++;
+		mutex_unlock(&pool->lock);
+	}
+	return err == -EAGAIN ? -ENOENT : err;
+}
+
+/* ------------------------------------------------------------------ */
+/* delete, exists, keys						       */
+/* ------------------------------------------------------------------ */
+
+/**
+ * tide_value_delete() - a key stands for nothing from now on
+ * @pool: the pool
+ * @key: of 1 to TIDEPOOL_KEY_MAX bytes
+ *
+ * Context: process.
+ * Return: 0, or -ENOENT when it did so before.
+ */
+int tide_value_delete(struct tide_app_pool *pool, const struct tide_key *key)
+{
+	struct tide_value *value;
+
+	mutex_lock(&pool->lock);
+	value = tide_value_find(pool, key);
+	if (value) {
+		pool->stats.deletes++;
+		tide_value_remove(pool, value);
+	}
+	mutex_unlock(&pool->lock);
+	return value ? 0 : -ENOENT;
+}
+
+/**
+ * tide_value_exists() - does a key stand for something, as far as is known?
+ * @pool: the pool
+ * @key: of 1 to TIDEPOOL_KEY_MAX bytes
+ * @size: set to the value's, in bytes, or to 0
+ *
+ * Context: process; asks no lender.
+ * Return: 0 or -ENOENT.
+ */
+int tide_value_exists(struct tide_app_pool *pool, const struct tide_key *key, u32 *size)
+{
+	struct tide_value *value;
+
+	mutex_lock(&pool->lock);
+	value = tide_value_find(pool, key);
+	if (value && tide_value_is_lost(pool, value)) {
+		tide_value_remove(pool, value);
+		value = NULL;
+	}
+	*size = value ? value->size : 0;
+	mutex_unlock(&pool->lock);
+	return value ? 0 : -ENOENT;
+}
+
+/**
+ * tide_value_keys() - some keys, in their order
+ * @pool: the pool
+ * @after: behind which one; of no byte: from the beginning
+ * @buffer: for keys, each behind its length, a byte
+ * @size: of @buffer in bytes
+ * @used: set to the bytes that were filled
+ *
+ * Context: process.
+ * Return: how many keys.
+ */
+unsigned int tide_value_keys(struct tide_app_pool *pool, const struct tide_key *after,
+			     void *buffer, unsigned int size, unsigned int *used)
+{
+	struct tide_value *value;
+	unsigned int count = 0;
+	u8 *at = buffer;
+
+	mutex_lock(&pool->lock);
+	value = tide_value_after(pool, after);
+	for (; value; value = tide_value_of(rb_next(&value->node))) {
+		if (tide_value_expired(value))
+			continue;
+		if (at + 1 + value->key_size > (u8 *)buffer + size)
+			break;
+		*at++ = value->key_size;
+		memcpy(at, value->key, value->key_size);
+		at += value->key_size;
+		count++;
+	}
+	mutex_unlock(&pool->lock);
+	*used = at - (u8 *)buffer;
+	return count;
+}

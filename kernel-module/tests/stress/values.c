@@ -1,0 +1,298 @@
+// SPDX-License-Identifier: GPL-2.0
+/*
+ * /dev/tidepool: threads that put, get and delete the same keys, and know of each key what
+ * may come: what was put last, or what was being put meanwhile, or nothing. And single
+ * calls, for what each of them says.
+ */
+#define _GNU_SOURCE
+#include <errno.h>
+#include <fcntl.h>
+#include <limits.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/ioctl.h>
+#include <unistd.h>
+
+#include "../../uapi/tidepool.h"
+#include "stress.h"
+
+#define DEVICE		"/dev/tidepool"
+#define VERSION_SIZE	8L		/* bytes of a value that say which one it is */
+#define SMALL_MOST	2100		/* just more than what shares a page */
+
+static struct {
+	int fd;
+	long keys, most;
+	uint64_t *begun, *done;		/* versions, by key; odd ones are deletions */
+	char *busy;			/* a key that somebody changes */
+} all;
+
+static double until;
+static unsigned long enough;		/* changes */
+static unsigned long put, got, hits, deleted, full;
+
+/* ---- single calls ---- */
+
+static int make_call(int fd, struct tidepool_call *call)
+{
+	struct tidepool_calls calls = { .calls = (uintptr_t)call, .count = 1 };
+
+	return ioctl(fd, TIDEPOOL_IOC_CALL, &calls) == 1 ? call->result : -errno;
+}
+
+static int do_call(int fd, uint32_t what, const char *key, size_t key_size, void *value, uint32_t *size, long expire_ms)
+{
+	struct tidepool_call call = {
+		.what = what,
+		.key = (uintptr_t)key,
+		.key_size = key_size,
+		.value = (uintptr_t)value,
+		.value_size = *size,
+		.expire_ms = expire_ms,
+	};
+	int result = make_call(fd, &call);
+
+	*size = call.value_size;
+	return result;
+}
+
+static int open_pool(const char *name, unsigned int mode, unsigned long quota)
+{
+	struct tidepool_open how = { .api = option("api", TIDEPOOL_API), .mode = mode, .quota = quota };
+	int fd = open_or_die(DEVICE, O_RDWR);
+
+	strncpy(how.name, name, sizeof(how.name) - 1);
+	if (!ioctl(fd, TIDEPOOL_IOC_OPEN, &how))
+		return fd;
+	printf("%s\n", strerrorname_np(errno));
+	exit(2);
+}
+
+/* ---- what a value is ---- */
+
+/* Any size, small ones mostly; those of less than VERSION_SIZE bytes say nothing. */
+static long size_of(uint64_t version)
+{
+	uint64_t state = version * 0x9e3779b97f4a7c15u + 1;
+	uint64_t any = random_next(&state);
+
+	long most = random_next(&state) % 8 && all.most > SMALL_MOST ? SMALL_MOST : all.most;
+
+	return VERSION_SIZE + any % (most - VERSION_SIZE);
+}
+
+static void value_make(char *value, long key, uint64_t version)
+{
+	uint64_t state = version << 20 ^ key;
+	long size = size_of(version);
+
+	memcpy(value, &version, VERSION_SIZE);
+	for (long i = VERSION_SIZE; i < size; i += sizeof(uint64_t)) {
+		uint64_t word = random_next(&state);
+
+		memcpy(value + i, &word, size - i < 8 ? size - i : 8);
+	}
+}
+
+static void value_wrong(long key, uint64_t version, const char *how)
+{
+	struct page page = { .word = { 0 } };
+
+	page_wrong(&page, key, 0, version, how);
+}
+
+static void value_check(const char *value, char *made, long key, long size, uint64_t least, uint64_t most)
+{
+	uint64_t version = 0;
+
+	memcpy(&version, value, VERSION_SIZE);
+	if (version < least || version > most || version & 1) {
+		value_wrong(key, version, version < least ? "older than what was put" : "nobody has put it");
+		return;
+	}
+	value_make(made, key, version);
+	if (size != size_of(version) || memcmp(value, made, size))
+		value_wrong(key, version, "not what was put");
+}
+
+/* ---- the mixture ---- */
+
+static void get_one(long key, char *value, char *made)
+{
+	uint64_t least = __atomic_load_n(&all.done[key], __ATOMIC_ACQUIRE);
+	uint32_t size = all.most;
+	int result = do_call(all.fd, TIDEPOOL_GET, (char *)&key, sizeof(key), value, &size, 0);
+
+	__sync_fetch_and_add(&got, 1);
+	if (!result) {
+		__sync_fetch_and_add(&hits, 1);
+		value_check(value, made, key, size, least, __atomic_load_n(&all.begun[key], __ATOMIC_ACQUIRE));
+	} else if (result != -ENOENT) {
+		errno = -result;
+		io_failed("get");
+	}
+}
+
+static void change_one(long key, char *value, bool delete)
+{
+	uint64_t version = (all.begun[key] / 2 + 1) * 2 + delete;
+	uint32_t size;
+	int result;
+
+	__atomic_store_n(&all.begun[key], version, __ATOMIC_RELEASE);
+	size = delete ? 0 : size_of(version);
+	if (!delete)
+		value_make(value, key, version);
+	result = do_call(all.fd, delete ? TIDEPOOL_DELETE : TIDEPOOL_PUT, (char *)&key, sizeof(key), value, &size, 0);
+	if (!result || (delete && result == -ENOENT)) {
+		__atomic_store_n(&all.done[key], version, __ATOMIC_RELEASE);
+		__sync_fetch_and_add(delete ? &deleted : &put, 1);
+	} else if (result == -EDQUOT || result == -ENOTCONN || result == -EAGAIN) {
+		__sync_fetch_and_add(&full, 1);
+	} else {
+		errno = -result;
+		io_failed("change");
+	}
+}
+
+static void *mix(void *number)
+{
+	uint64_t state = random_seed((long)number);
+	char *value = malloc(all.most + 8), *made = malloc(all.most + 8);
+
+	while (!time_is_up(until) && put + deleted + full < enough) {
+		/* Some are used often: what is seldom put anew keeps the pages that it shares. */
+		long key = random_next(&state) % (random_next(&state) % 4 ? all.keys / 8 : all.keys);
+
+		if (random_next(&state) % 2) {
+			get_one(key, value, made);
+		} else if (!__atomic_test_and_set(&all.busy[key], __ATOMIC_ACQUIRE)) {
+			change_one(key, value, !(random_next(&state) % 8));
+			__atomic_clear(&all.busy[key], __ATOMIC_RELEASE);
+		}
+	}
+	free(value);
+	free(made);
+	return NULL;
+}
+
+static struct tidepool_stats stats_of(int fd)
+{
+	struct tidepool_stats stats;
+
+	if (ioctl(fd, TIDEPOOL_IOC_STATS, &stats))
+		die("stats");
+	return stats;
+}
+
+/* stress values POOL [keys=1000] [threads=4] [seconds=5] [changes=N] [most=70000] [quota=0]; POOL is - for a private one. */
+int mode_values(const char *pool)
+{
+	struct tidepool_stats stats;
+
+	all.keys = option("keys", 1000);
+	all.most = option("most", 70000);
+	all.fd = open_pool(strcmp(pool, "-") ? pool : "", 0600, option("quota", 0));
+	all.begun = calloc(all.keys, sizeof(*all.begun));
+	all.done = calloc(all.keys, sizeof(*all.done));
+	all.busy = calloc(all.keys, 1);
+	until = now() + option("seconds", 5);
+	enough = option("changes", 0) ?: LONG_MAX;
+	run_threads(option("threads", 4), mix);
+	stats = stats_of(all.fd);
+	printf("{\"mode\": \"values\", \"puts\": %lu, \"gets\": %lu, \"hits\": %lu, \"deletes\": %lu, \"full\": %lu, ", put,
+	       got, hits, deleted, full);
+	printf("\"values\": %llu, \"value_bytes\": %llu, \"bytes\": %llu, \"moved\": %llu, \"lost\": %llu, ",
+	       stats.values, stats.value_bytes, stats.bytes, stats.moved, stats.lost);
+	printf("\"wrong_pages\": %lu, \"errors\": %lu}\n", wrong_pages(), io_errors());
+	return verdict();
+}
+
+/* ---- a script ---- */
+
+static const char *const names[] = { NULL, "put", "get", "delete", "exists" };
+
+static const char *outcome(int result)
+{
+	return result ? strerrorname_np(-result) : "ok";
+}
+
+/* WHAT KEY VALUE: a put's value is VALUE again and again, of size= bytes; a get has room= bytes. */
+static void say_call(int fd, uint32_t what, const char *key, const char *text)
+{
+	uint32_t size = what == TIDEPOOL_PUT ? option("size", strlen(text)) : option("room", 1000);
+	char *value = calloc(1, size + 1);
+	size_t key_size = option("key_size", strlen(key));
+	char *long_key = calloc(1, key_size + strlen(key) + 1);
+
+	strcpy(long_key, key);
+	for (uint32_t i = 0; what == TIDEPOOL_PUT && i < size; i++)
+		value[i] = text[i % strlen(text)];
+	printf("%s", outcome(do_call(fd, what, long_key, key_size, option("fault", 0) ? (void *)16 : value, &size,
+				     option("expire_ms", 0))));
+	if (what == TIDEPOOL_GET || what == TIDEPOOL_EXISTS)
+		printf(" %u", size);
+	if (what == TIDEPOOL_GET)
+		printf(" %.20s", value);
+	printf("\n");
+}
+
+static void say_keys(int fd)
+{
+	char buffer[TIDEPOOL_KEY_MAX + 1], after[TIDEPOOL_KEY_MAX];
+	struct tidepool_keys keys = { .after = (uintptr_t)after, .buffer = (uintptr_t)buffer, .size = sizeof(buffer) };
+
+	for (;;) {
+		if (ioctl(fd, TIDEPOOL_IOC_KEYS, &keys))
+			die("keys");
+		if (!keys.used)
+			return;
+		for (uint32_t at = 0; at < keys.used; at += 1 + keys.after_size) {
+			keys.after_size = (unsigned char)buffer[at];
+			memcpy(after, buffer + at + 1, keys.after_size);
+			printf("%.*s\n", (int)keys.after_size, after);
+		}
+	}
+}
+
+static void say_stats(int fd)
+{
+	struct tidepool_stats stats = stats_of(fd);
+
+	printf("{\"quota\": %llu, \"bytes\": %llu, \"values\": %llu, \"value_bytes\": %llu, \"hits\": %llu, ",
+	       stats.quota, stats.bytes, stats.values, stats.value_bytes, stats.hits);
+	printf("\"misses\": %llu, \"lost\": %llu, \"puts\": %llu, \"expired\": %llu}\n", stats.misses, stats.lost,
+	       stats.puts, stats.expired);
+}
+
+static void say(int fd, char *line)
+{
+	const char *what = strtok(line, " \n"), *key = strtok(NULL, " \n"), *value = strtok(NULL, " \n");
+
+	for (uint32_t i = TIDEPOOL_PUT; what && i <= TIDEPOOL_EXISTS; i++)
+		if (!strcmp(what, names[i]))
+			say_call(fd, i, key, value ? value : "");
+	if (what && !strcmp(what, "keys"))
+		say_keys(fd);
+	if (what && !strcmp(what, "stats"))
+		say_stats(fd);
+	if (what && !strcmp(what, "unlink"))
+		printf("%s\n", outcome(ioctl(fd, TIDEPOOL_IOC_UNLINK) ? -errno : 0));
+	if (what && !strcmp(what, "sleep"))
+		usleep(atol(key) * 1000);
+	fflush(stdout);
+}
+
+/* stress value POOL [mode=0600] [quota=0] [user=UID] ...: does what its input says, and says what came of it. */
+int mode_value(const char *pool)
+{
+	char line[4096];
+	int fd;
+
+	if (option("user", 0) && (setgid(option("user", 0)) || setuid(option("user", 0))))
+		die("setuid");
+	fd = open_pool(strcmp(pool, "-") ? pool : "", strtol(option_text("mode", "0600"), NULL, 8), option("quota", 0));
+	while (fgets(line, sizeof(line), stdin))
+		say(fd, line);
+	return 0;
+}

@@ -1,0 +1,197 @@
+"""/dev/tidepool: a get brings what was put last or nothing, whatever becomes of lenders; each error has its name."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Iterator
+
+import pytest
+
+from bed.device import faults_of_wire, load_target
+from bed.guest import PAGE, Guest
+from bed.pair import NAME as PAIRING
+from bed.pair import PATIENT, Pair
+from bed.tidepool import MIB, wait_until
+from bed.workload import end_stress, start_stress, stress
+
+USER = 1000
+FEW = 100  # pages that were on their way when a pool went
+NOBODY_ANSWERS = "ENOTCONN"
+
+
+@pytest.fixture(scope="module")
+def connected(kernel: str) -> Iterator[Pair]:
+    """A pair with a lender connected, and the borrower's device."""
+    with (pair := Pair(kernel, relay=True)):
+        pair.connect(size=64 * MIB, more=PATIENT)
+        load_target(pair.borrower, "app")
+        yield pair
+        pair.assert_clean()
+        pair.borrower.sh("rmmod tidepool_app")
+
+
+def said(guest: Guest, script: str, pool: str = "-", options: str = "") -> list[str]:
+    """What a program says that makes these calls, a line each."""
+    job = guest.start(f"stress value {pool} {options}", script.encode())
+    return [line.rstrip() for line in job.result().output.splitlines()]
+
+
+def figures(guest: Guest, pool: str) -> dict[str, int]:
+    """What a pool with a name counts."""
+    found: dict[str, int] = json.loads(said(guest, "stats\n", pool)[0])
+    return found
+
+
+def test_mixture(connected: Pair) -> None:
+    """All sizes, by four threads; pages come from lenders, small values are moved, and nothing is left."""
+    report = stress(connected.borrower, "values - keys=800 seconds=120 changes=2000")
+    assert report["puts"] > 100
+    assert report["hits"] > report["gets"] / 2
+    assert report["full"] == 0
+    assert connected.borrowed()["get_hits"] > 0
+    wait_until("next to nothing is lent", lambda: connected.lent()["lent_pages"] < FEW)
+
+
+def overwrite_small_values(guest: Guest) -> dict[str, int]:
+    """What a pool of 600 values of 200 bytes on average counts when some were put many times."""
+    return stress(guest, "values - keys=600 seconds=120 changes=6000 most=400")
+
+
+def fits(report: dict[str, int]) -> bool:
+    """Does it take no more than twice its values, what is remembered of them, and the holes that nobody minds?"""
+    return report["bytes"] < 2 * report["value_bytes"] + 600 * 130 + 24 * PAGE
+
+
+def test_small_values_share_pages(connected: Pair) -> None:
+    """And what holes are left there is filled."""
+    report = overwrite_small_values(connected.borrower)
+    assert report["moved"] > 0
+    assert fits(report), report
+
+
+def test_calls(connected: Pair) -> None:
+    """Each says what came of it."""
+    guest = connected.borrower
+    script = "put a 1234\nget a\nput a 56\nget a\nexists a\nexists b\nput b x\nkeys\ndelete a\nget a\ndelete a\nkeys\n"
+    outcomes = ["ok", "ok 4 1234", "ok", "ok 2 56", "ok 2", "ENOENT 0", "ok", "a", "b", "ok", "ENOENT 0", "ENOENT", "b"]
+    assert said(guest, script) == outcomes
+    assert said(guest, "put a\nget a\n") == ["ok", "ok 0"]
+
+
+@pytest.mark.parametrize(
+    ("script", "options", "error"),
+    [
+        ("put a x", "size=2097153", "E2BIG"),
+        ("put a x", "key_size=251", "EINVAL"),
+        ("put a x", "key_size=0", "EINVAL"),
+        ("put a x", "size=8192 quota=8192", "EDQUOT"),
+        ("put a x", "size=8192 fault=1", "EFAULT"),
+        ("put a x", "size=10 fault=1", "EFAULT"),
+        ("put a x", "api=2", "EPROTONOSUPPORT"),
+        ("put a x", "mode=0700", "EINVAL"),
+        ("get a", "", "ENOENT 0"),
+        ("unlink", "", "ENOENT"),
+    ],
+)
+def test_bad_calls(connected: Pair, script: str, options: str, error: str) -> None:
+    """Nothing is half done, and the next one does."""
+    assert said(connected.borrower, f"{script}\n", "-", options) == [error]
+
+
+def test_no_room_for_it(connected: Pair) -> None:
+    """A value that is larger than the buffer stays, and its size is told."""
+    guest = connected.borrower
+    assert said(guest, "put a x\n", "roomy", "size=5000") == ["ok"]
+    assert said(guest, "get a\n", "roomy", "room=10") == ["EMSGSIZE 5000"]
+    assert said(guest, "get a\nunlink\n", "roomy", "room=5000")[0].startswith("ok 5000 xxxx")
+
+
+def test_pools_by_name(connected: Pair) -> None:
+    """They outlive their programs, belong to who made them, and let in whom their mode says."""
+    guest = connected.borrower
+    guest.sh("chmod 0666 /dev/tidepool")
+    assert said(guest, "put k mine\n", "own", f"user={USER}") == ["ok"]
+    assert said(guest, "get k\n", "own", f"user={USER}") == ["ok 4 mine"]
+    assert said(guest, "get k\n", "own", f"user={USER + 1}") == ["EACCES"]
+    assert said(guest, "put k all\n", "others", f"mode=0666 user={USER}") == ["ok"]
+    assert said(guest, "get k\nunlink\n", "others", f"user={USER + 1}") == ["ok 3 all", "EPERM"]
+    listed = guest.sh("cat /dev/tidepool").splitlines()[1:]
+    assert sorted(line.split()[:3] for line in listed) == [["others", "1000", "0666"], ["own", "1000", "0600"]]
+    assert said(guest, "unlink\nunlink\n", "own", f"user={USER}") == ["ok", "ENOENT"]
+    assert said(guest, "unlink\n", "others", f"user={USER}") == ["ok"]
+    assert len(guest.sh("cat /dev/tidepool").splitlines()) == 1
+
+
+def outlived(guest: Guest) -> list[str]:
+    """What is said of a value before and behind its time."""
+    return said(guest, "put k x\nsleep 100\nexists k\nsleep 1500\nexists k\n", "-", "expire_ms=1000")
+
+
+def test_values_expire(connected: Pair) -> None:
+    """At their time."""
+    assert outlived(connected.borrower) == ["ok", "ok 1", "ENOENT 0"]
+
+
+def test_mechanisms_are_needed(kernel: str) -> None:
+    """Without them holes stay, and values as well."""
+    with (pair := Pair(kernel, broken="APP_EXPIRE,APP_HOLES")):
+        pair.connect(size=64 * MIB, more=PATIENT)
+        load_target(pair.borrower, "app")
+        assert outlived(pair.borrower) == ["ok", "ok 1", "ok 1"]
+        report = overwrite_small_values(pair.borrower)
+        assert not fits(report), report
+        pair.assert_clean()
+        pair.borrower.sh("rmmod tidepool_app")
+
+
+def test_a_program_that_is_killed_leaves_nothing(connected: Pair) -> None:
+    """Its values go with it."""
+    guest = connected.borrower
+    job = start_stress(guest, "values - keys=500 seconds=60")
+    wait_until("it puts", lambda: connected.lent()["lent_pages"] > 100)
+    guest.sh("kill -9 $(pidof stress)")
+    job.result()
+    wait_until("next to nothing is lent", lambda: connected.lent()["lent_pages"] < FEW)
+    assert len(guest.sh("cat /dev/tidepool").splitlines()) == 1
+
+
+def test_quota_is_kept(connected: Pair) -> None:
+    """And what is refused changes nothing."""
+    report = stress(connected.borrower, f"values - keys=800 seconds=120 changes=3000 quota={2 * MIB}")
+    assert report["full"] > 0
+    assert report["bytes"] <= 2 * MIB
+
+
+def test_lender_drops_pages(connected: Pair) -> None:
+    """Values that a lender has dropped are missed, and count no more; nothing old comes back."""
+    job = start_stress(connected.borrower, "values - keys=2000 seconds=60")
+    wait_until("it puts", lambda: connected.lent()["lent_pages"] > 1000)
+    connected.lender.write("/proc/sys/vm/drop_caches", "1")
+    connected.l.set("lend_bytes", 2 * MIB)
+    time.sleep(2)
+    connected.l.set("lend_bytes", 64 * MIB)
+    time.sleep(1)
+    report = end_stress(job)
+    assert report["lost"] > 0
+
+
+def test_faults_of_the_wire(connected: Pair) -> None:
+    """The lender is frozen, cut off and back: values come or do not, and none is wrong."""
+    job = start_stress(connected.borrower, "values - keys=500 seconds=120")
+    for fault in (*faults_of_wire(connected), connected.lender.stop, connected.lender.cont):
+        fault()
+        time.sleep(2)
+    report = end_stress(job)
+    assert report["hits"] > 0
+
+
+def test_without_a_lender(connected: Pair) -> None:
+    """A put says so, and changes nothing."""
+    guest = connected.borrower
+    connected.b.set(f"lenders/{PAIRING}/enabled", 0)
+    try:
+        assert said(guest, "put a x\nget a\n") == [NOBODY_ANSWERS, "ENOENT 0"]
+    finally:
+        connected.b.set(f"lenders/{PAIRING}/enabled", 1)
+        wait_until("connected", lambda: connected.b.get(f"lenders/{PAIRING}/state") == "Connected")

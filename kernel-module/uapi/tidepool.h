@@ -1,0 +1,135 @@
+/* SPDX-License-Identifier: ((GPL-2.0-only WITH Linux-syscall-note) OR Apache-2.0) */
+/*
+ * /dev/tidepool: values of programs in lenders' memory. APPMEM.md says what a call
+ * does and which errors there are.
+ *
+ * Whoever opens the device has no pool yet: TIDEPOOL_OPEN names one, once. What is
+ * put may be gone when it is asked for; what comes is what was put last.
+ */
+#ifndef TIDEPOOL_H
+#define TIDEPOOL_H
+
+#include <linux/ioctl.h>
+#include <linux/types.h>
+
+#define TIDEPOOL_API		1
+#define TIDEPOOL_NAME_MAX	64		/* of a pool, with the final NUL */
+#define TIDEPOOL_KEY_MAX	250		/* bytes; a key has one at least */
+#define TIDEPOOL_VALUE_MAX	(2u << 20)	/* bytes; a value may have none */
+#define TIDEPOOL_CALLS_MAX	256		/* that are made at once */
+
+/**
+ * struct tidepool_open - a pool of one's own, or one that others see, too
+ * @api: TIDEPOOL_API
+ * @flags: 0
+ * @mode: of a shared pool that is made now: as a file's, for reading and writing
+ * @reserved: 0
+ * @quota: bytes that a pool made now may hold; 0: what the administrator allows
+ * @name: of a shared pool, made unless it is there; "": a private one, which goes
+ *	with the last descriptor
+ */
+struct tidepool_open {
+	__u32	api;
+	__u32	flags;
+	__u32	mode;
+	__u32	reserved;
+	__u64	quota;
+	char	name[TIDEPOOL_NAME_MAX];
+};
+
+enum tidepool_what {
+	TIDEPOOL_PUT = 1,	/* @value becomes what @key stands for */
+	TIDEPOOL_GET,		/* @value is filled */
+	TIDEPOOL_DELETE,
+	TIDEPOOL_EXISTS,	/* is there a value, as far as is known without asking? */
+};
+
+/**
+ * struct tidepool_call - one thing to do
+ * @what: enum tidepool_what
+ * @result: set to 0 or a negative errno
+ * @key: address of the key
+ * @value: address of the value, or of room for it
+ * @expire_ms: of a put: milliseconds until the value is gone; 0: never
+ * @key_size: in bytes
+ * @value_size: in bytes, of the value or of the room; a get and an exists set it to
+ *	the value's, also when there is no room for it
+ */
+struct tidepool_call {
+	__u32	what;
+	__s32	result;
+	__u64	key;
+	__u64	value;
+	__u64	expire_ms;
+	__u32	key_size;
+	__u32	value_size;
+};
+
+/**
+ * struct tidepool_calls - things to do, one after the other
+ * @calls: address of as many struct tidepool_call
+ * @count: how many, up to TIDEPOOL_CALLS_MAX
+ * @flags: 0
+ *
+ * Each call has its own result; the ioctl returns how many have one. That is less
+ * than @count only when a signal came or memory could not be read, with an error when it is none.
+ */
+struct tidepool_calls {
+	__u64	calls;
+	__u32	count;
+	__u32	flags;
+};
+
+/**
+ * struct tidepool_keys - the keys of a pool, in the order of their bytes
+ * @after: address of the key to go on behind; what is put meanwhile may be left out
+ * @buffer: address of room for keys, each behind its length, a byte
+ * @after_size: of @after in bytes; 0: from the beginning
+ * @size: of @buffer in bytes, at least TIDEPOOL_KEY_MAX + 1
+ * @used: set to the bytes that were filled; 0: there are no more keys
+ * @count: set to the keys that were filled in
+ */
+struct tidepool_keys {
+	__u64	after;
+	__u64	buffer;
+	__u32	after_size;
+	__u32	size;
+	__u32	used;
+	__u32	count;
+};
+
+/**
+ * struct tidepool_stats - what a pool holds, and what became of calls so far
+ * @quota: bytes that it may hold
+ * @bytes: that count: whole pages of values, and what is remembered of each
+ * @values: how many there are, as far as is known
+ * @value_bytes: of all of them
+ * @hits: gets that brought the value
+ * @misses: gets for which there was none
+ * @lost: of those, for which there was one that no lender gave back
+ * @puts: values that were put
+ * @deletes: values that were deleted
+ * @expired: values that were gone by their time
+ * @moved: small values that were put again so that a page was left
+ */
+struct tidepool_stats {
+	__u64	quota;
+	__u64	bytes;
+	__u64	values;
+	__u64	value_bytes;
+	__u64	hits;
+	__u64	misses;
+	__u64	lost;
+	__u64	puts;
+	__u64	deletes;
+	__u64	expired;
+	__u64	moved;
+};
+
+#define TIDEPOOL_IOC_OPEN	_IOW(0xb7, 0x40, struct tidepool_open)
+#define TIDEPOOL_IOC_CALL	_IOWR(0xb7, 0x41, struct tidepool_calls)
+#define TIDEPOOL_IOC_KEYS	_IOWR(0xb7, 0x42, struct tidepool_keys)
+#define TIDEPOOL_IOC_STATS	_IOR(0xb7, 0x43, struct tidepool_stats)
+#define TIDEPOOL_IOC_UNLINK	_IO(0xb7, 0x44)	/* the pool's name is free again */
+
+#endif /* TIDEPOOL_H */
