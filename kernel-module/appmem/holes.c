@@ -51,7 +51,7 @@ static struct tide_shared *tide_holes_hold(struct tide_app_pool *pool)
 
 /* Adds a value anew; false: it stays where it is, and so do those behind it. */
 static bool tide_holes_move(struct tide_app_pool *pool, struct tide_value *value,
-			     const void *page)
+			    const void *page)
 {
 	struct tide_shared *from = value->shared;
 	struct tide_value old = *value;
@@ -68,7 +68,7 @@ static bool tide_holes_move(struct tide_app_pool *pool, struct tide_value *value
 }
 
 static void tide_holes_move_all(struct tide_app_pool *pool, struct tide_shared *shared,
-				 struct page *page)
+				struct page *page)
 {
 	const void *from = kmap_local_page(page);
 	struct tide_value *value;
