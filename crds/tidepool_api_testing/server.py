@@ -128,7 +128,7 @@ class Server:
         """Runs kubectl, with an object (or several in a list) on its standard input; raises `Refused`."""
         objects = body if isinstance(body, list) else [body]
         text = None if body is None else json.dumps({"apiVersion": "v1", "kind": "List", "items": objects})
-        command = [self._binaries.kubectl, f"--kubeconfig={self.kubeconfig(token)}", *arguments]
+        command: list[str | Path] = [self._binaries.kubectl, f"--kubeconfig={self.kubeconfig(token)}", *arguments]
         answer = subprocess.run(command, input=text, capture_output=True, text=True, check=False)
         while answer.returncode and NOT_ASKED in answer.stderr:  # a machine so busy that it takes ten seconds
             answer = subprocess.run(command, input=text, capture_output=True, text=True, check=False)
