@@ -289,22 +289,6 @@ static const struct tide_get_ops tide_app_get_ops = {
 	.free = tide_app_get_over,
 };
 
-/* The lender in a slot, with a reference, if it may be asked. */
-static struct tide_lender *tide_app_lender(int slot, enum tide_size size, unsigned int pages)
-{
-	struct tide_lender *lender = tide_lender_at(slot);
-
-	if (!lender) {
-		tide_lender_unasked(slot, pages);
-		return NULL;
-	}
-	if (tide_breaker_admits(lender, size))
-		return lender;
-	atomic64_add(pages, &lender->stats.get_skipped);
-	tide_lender_put(lender);
-	return NULL;
-}
-
 /* A request for up to @most pages, or NULL; the lender's reference is its own then. */
 static struct tide_app_get *tide_app_get_begin(struct tide_app_read *read,
 					       struct tide_object *object,
@@ -352,7 +336,7 @@ static unsigned int tide_app_ask(struct tide_app_read *read, struct tide_object 
 	struct tide_lender *lender;
 	unsigned long flags;
 
-	lender = tide_app_lender(slot, tide_size(read->count), most);
+	lender = tide_lender_to_ask(slot, tide_size(read->count), most);
 	if (!lender)
 		return 0;
 	most = min_t(unsigned int, most, READ_ONCE(lender->agreed.get));

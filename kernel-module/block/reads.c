@@ -110,22 +110,6 @@ static unsigned int tide_io_look(struct tide_io *io, int *where)
 	return n;
 }
 
-/* The lender to be asked for @blocks, with a reference taken, or NULL: it had better not be. */
-static struct tide_lender *tide_io_lender(const struct tide_io *io, int slot, unsigned int blocks)
-{
-	struct tide_lender *lender = tide_lender_at(slot);
-
-	if (!lender) {
-		tide_lender_unasked(slot, blocks);
-		return NULL;
-	}
-	if (tide_breaker_admits(lender, tide_size(tide_io_blocks(io))))
-		return lender;
-	atomic64_add(blocks, &lender->stats.get_skipped);
-	tide_lender_put(lender);
-	return NULL;
-}
-
 /* Takes one block: false if it is not where it was. Object locked. */
 static bool tide_io_take(struct tide_io *io, struct page *page, u64 index, int where)
 {
@@ -208,14 +192,14 @@ static void tide_io_moved(struct tide_io *io, unsigned int blocks)
 /* Of one lender, and out of buffers; false: it goes to the disk. */
 static bool tide_io_ask(struct tide_io *io, int slot, unsigned int blocks)
 {
-	struct tide_lender *lender = tide_io_lender(io, slot, blocks);
+	enum tide_size size = tide_size(tide_io_blocks(io));
+	struct tide_lender *lender = tide_lender_to_ask(slot, size, blocks);
 	unsigned int taken;
 
 	if (!lender)
 		return false;
 	blocks = min3(blocks, (unsigned int)READ_ONCE(lender->agreed.get), TIDE_READ_BLOCKS);
-	tide_get_begin(&io->get, &tide_io_ops, lender, io->device->object,
-		       tide_size(tide_io_blocks(io)), blocks);
+	tide_get_begin(&io->get, &tide_io_ops, lender, io->device->object, size, blocks);
 	taken = tide_io_collect(io, slot, blocks);
 	io->lost = !taken;
 	if (io->lost)

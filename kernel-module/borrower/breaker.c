@@ -373,6 +373,31 @@ bool tide_breaker_admits(struct tide_lender *lender, enum tide_size size)
 }
 EXPORT_SYMBOL_GPL(tide_breaker_admits);
 
+/**
+ * tide_lender_to_ask() - the lender in a slot, if a request may go to it
+ * @slot: of the lender, as the catalog says
+ * @size: of the read
+ * @pages: that are wanted; they are counted if it may not
+ *
+ * Context: any.
+ * Return: the lender, for tide_lender_put(), or NULL.
+ */
+struct tide_lender *tide_lender_to_ask(int slot, enum tide_size size, unsigned int pages)
+{
+	struct tide_lender *lender = tide_lender_at(slot);
+
+	if (!lender) {
+		tide_lender_unasked(slot, pages);
+		return NULL;
+	}
+	if (tide_breaker_admits(lender, size))
+		return lender;
+	atomic64_add(pages, &lender->stats.get_skipped);
+	tide_lender_put(lender);
+	return NULL;
+}
+EXPORT_SYMBOL_GPL(tide_lender_to_ask);
+
 /* Nothing is known of how long reads of one size take; locked. */
 static void tide_reads_reset(struct tide_breaker_reads *reads, bool open)
 {

@@ -10,23 +10,19 @@ from collections.abc import Callable, Iterator
 import pytest
 
 from bed.guest import HOST_ADDRESS, GuestError
+from bed.hostile import NO_LIMITS, ask_pages, put_pages
 from bed.pair import NAME, Pair
 from bed.protocol import (
     BAD_LIMITS,
     DISABLED,
-    GET,
     GET_CHANNEL,
-    GET_ITEM,
     HEAD,
     MAGIC,
     MESSAGE_1,
     MESSAGE_2,
     MESSAGE_2_BYTES,
     MESSAGE_3,
-    NUMBER,
     PAGE,
-    PUT,
-    PUT_ITEM,
     REJECT_FULL,
     REJECT_IDENTITY,
     REJECT_VERSION,
@@ -83,7 +79,6 @@ MESSAGES = [
     (b"Carl Menger", "71f89aa6533a6de70b0826864dd75f60806ee40170c16290189eb3"),
 ]
 OLD_HELLO = HEAD.pack(MAGIC, 2, 0, 0) + bytes(104)  # of protocol 2
-NO_LIMITS = [Limits(lanes=0), Limits(get=0), Limits(get=513), Limits(put=0), Limits(put=65), Limits(notices=0)]
 
 
 def test_model_computes_what_others_do() -> None:
@@ -234,17 +229,7 @@ def test_lender_refuses_limits_that_are_none(pair: Pair, known: KeyPair) -> None
     assert pair.l.get(f"borrowers/{NAME}/state") == "Listening"
 
 
-def _ask(borrower: Borrower, pages: int) -> None:
-    items = b"".join(GET_ITEM.pack(index, 1) for index in range(pages))
-    borrower.get.send(GET, pages, 1, NUMBER.pack(7) + items)
-
-
-def _put(borrower: Borrower, pages: int) -> None:
-    items = b"".join(PUT_ITEM.pack(7, index, index + 1, bytes(TAG)) for index in range(pages))
-    borrower.put.send(PUT, pages, 1, items, bytes(pages * PAGE))
-
-
-@pytest.mark.parametrize(("send", "most"), [(_ask, 5), (_put, 3)])
+@pytest.mark.parametrize(("send", "most"), [(ask_pages, 5), (put_pages, 3)])
 def test_lender_holds_a_borrower_to_its_limits(
     pair: Pair, known: KeyPair, send: Callable[[Borrower, int], None], most: int
 ) -> None:

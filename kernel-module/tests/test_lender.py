@@ -10,7 +10,7 @@ from contextlib import contextmanager
 
 import pytest
 
-from bed.hostile import OVER, PlainBorrower
+from bed.hostile import OVER, PlainBorrower, hear
 from bed.measure import kept_bytes
 from bed.pair import LENDER_ADDRESS, NAME, Pair
 from bed.protocol import EVICTED, EVICTED_BEFORE, GET_MAX, MOST, KeyPair, Limits, point_of
@@ -64,17 +64,6 @@ def meanwhile(borrower: PlainBorrower, action: Callable[[float], None]) -> Itera
     finally:
         borrower.close()
         thread.join()
-
-
-def hear(borrower: PlainBorrower, everything: Callable[[], bool]) -> None:
-    """Listen until all has been told, and a second longer, for what would be too much."""
-
-    def heard() -> bool:
-        borrower.listen(0.2)
-        return everything()
-
-    wait_until("all is told", heard)
-    borrower.listen(1)
 
 
 def _until_over(action: Callable[[float], None]) -> None:

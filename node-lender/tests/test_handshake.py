@@ -11,13 +11,12 @@ from collections.abc import Callable
 import pytest
 from daemon import MIB, PATIENCE, Allowed, Daemon
 
+from bed.hostile import NO_LIMITS, ask_pages, put_pages
 from bed.protocol import (
     BAD_LIMITS,
     CLEAR,
     DISABLED,
-    GET,
     GET_CHANNEL,
-    GET_ITEM,
     HEAD,
     LANE_CHANNEL,
     MAGIC,
@@ -25,11 +24,8 @@ from bed.protocol import (
     MESSAGE_2,
     MESSAGE_2_BYTES,
     MESSAGE_3,
-    NUMBER,
     PAGE,
-    PUT,
     PUT_CHANNEL,
-    PUT_ITEM,
     REJECT_IDENTITY,
     REJECT_VERSION,
     REKEY_FRAMES,
@@ -55,7 +51,6 @@ from bed.protocol import (
 from bed.tidepool import wait_until
 
 OLD_HELLO = HEAD.pack(MAGIC, 2, 0, 0) + bytes(104)  # of protocol 2
-NO_LIMITS = [Limits(lanes=0), Limits(get=0), Limits(get=513), Limits(put=0), Limits(put=65), Limits(notices=0)]
 BURST = 512  # frames at once
 
 
@@ -132,17 +127,7 @@ def test_limits_that_are_none_are_refused(daemon: Daemon) -> None:
     assert daemon.lent()["state"] == "Listening"
 
 
-def _ask(borrower: Borrower, pages: int) -> None:
-    items = b"".join(GET_ITEM.pack(index, 1) for index in range(pages))
-    borrower.get.send(GET, pages, 1, NUMBER.pack(7) + items)
-
-
-def _put(borrower: Borrower, pages: int) -> None:
-    items = b"".join(PUT_ITEM.pack(7, index, index + 1, bytes(TAG)) for index in range(pages))
-    borrower.put.send(PUT, pages, 1, items, bytes(pages * PAGE))
-
-
-@pytest.mark.parametrize(("send", "most"), [(_ask, 5), (_put, 3)])
+@pytest.mark.parametrize(("send", "most"), [(ask_pages, 5), (put_pages, 3)])
 def test_a_borrower_is_held_to_its_limits(daemon: Daemon, send: Callable[[Borrower, int], None], most: int) -> None:
     """Five pages a GET, and three a PUT: so many are served, and one more ends the session."""
     known, limits = daemon.lend(), Limits(get=5, put=3)

@@ -6,14 +6,14 @@ import contextlib
 import os
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 from daemon import COST, MIB, Config, Daemon
 from test_handshake import hangs_up
 
-from bed.hostile import OVER, PlainBorrower
+from bed.hostile import OVER, PlainBorrower, hear
 from bed.protocol import (
     DATA,
     EVICTED,
@@ -46,17 +46,6 @@ def borrowing(daemon: Daemon, quota: int = 64 * MIB, limits: Limits = MOST) -> I
     own = daemon.lend(quota)
     with contextlib.closing(PlainBorrower(daemon.address, own, daemon.lender, limits)) as borrower:
         yield borrower
-
-
-def hear(borrower: PlainBorrower, everything: Callable[[], bool]) -> None:
-    """Listen until all has been told, and a second longer, for what would be too much."""
-
-    def heard() -> bool:
-        borrower.listen(0.2)
-        return everything()
-
-    wait_until("all is told", heard)
-    borrower.listen(1)
 
 
 def page_of(version: int) -> bytes:

@@ -40,6 +40,7 @@ from bed.protocol import (
     accept,
     exactly,
 )
+from bed.tidepool import wait_until
 
 OVER = (OSError, EOFError, Malformed, Refused)
 ALL = NUMBER.pack((1 << 64) - 1)
@@ -326,3 +327,30 @@ class PlainBorrower(Borrower):
             self.stored += NUMBER.unpack(frame.metadata)[0].bit_count()
         elif frame.kind == DATA:
             self.hits += sum(version > 0 for version, _ in DATA_ITEM.iter_unpack(frame.metadata))
+
+
+# Limits that no borrower may name.
+NO_LIMITS = [Limits(lanes=0), Limits(get=0), Limits(get=513), Limits(put=0), Limits(put=65), Limits(notices=0)]
+
+
+def ask_pages(borrower: Borrower, pages: int) -> None:
+    """One GET for so many pages, whatever was agreed."""
+    items = b"".join(GET_ITEM.pack(index, 1) for index in range(pages))
+    borrower.get.send(GET, pages, 1, NUMBER.pack(7) + items)
+
+
+def put_pages(borrower: Borrower, pages: int) -> None:
+    """One PUT of so many pages, likewise."""
+    items = b"".join(PUT_ITEM.pack(7, index, index + 1, bytes(TAG)) for index in range(pages))
+    borrower.put.send(PUT, pages, 1, items, bytes(pages * PAGE))
+
+
+def hear(borrower: PlainBorrower, everything: Callable[[], bool]) -> None:
+    """Listen until all has been told, and a second longer, for what would be too much."""
+
+    def heard() -> bool:
+        borrower.listen(0.2)
+        return everything()
+
+    wait_until("all is told", heard)
+    borrower.listen(1)
