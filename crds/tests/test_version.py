@@ -48,5 +48,6 @@ def test_the_module_says_its_licence() -> None:
     kernel = "SPDX-License-Identifier: GPL-2.0-only"
     others = {str(file): first for file, first in spoken.items() if kernel not in first}
     both = "/* SPDX-License-Identifier: ((GPL-2.0-only WITH Linux-syscall-note) OR Apache-2.0) */"
-    assert others == {"uapi/wire.h": both}
+    assert others == {str(file): both for file in spoken if file.parts[0] == "uapi"}
+    assert "uapi/wire.h" in others
     assert "Version 2, June 1991" in (TOP / "kernel-module/LICENSE").read_text()
