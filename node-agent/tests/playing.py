@@ -33,12 +33,17 @@ create) # NAME --verifyudev --uuid UUID --table TABLE
     if [ -e "$PLAY/refuse-create" ]; then echo "Device or resource busy" >&2; exit 1; fi
     name=$1 uuid=$4
     set -- $6
-    case $3 in linear) number=$4 ;; *) number=$5 && [ "$3 $4" = "tidepool -" ] ;; esac
     [ ! -e "$name" ]
+    policy=
+    case $3 in
+    tidepool-file) number=$(cat "/sys/block/$(basename "$(losetup -f --show "$4")")/dev") ;; # good enough to write to
+    linear) number=$4 ;;
+    *) number=$5 policy=" writethrough" && [ "$3 $4" = "tidepool -" ] ;;
+    esac
     case $number in *[!0-9:]*) exit 1 ;; esac
     mkdir "$name"
     echo "$uuid" >"$name/uuid"
-    if [ "$3" = linear ]; then echo "$*" >"$name/table"; else echo "$* writethrough" >"$name/table"; fi
+    echo "$*$policy" >"$name/table"
     ln -s "/dev/$(basename "$(readlink -f "/sys/dev/block/$number")")" "$PLAY/mapper/$name" ;;
 load) echo "$3" >"$1/new" ;;
 resume) # --nolockfs NAME
@@ -48,6 +53,7 @@ clear) rm "$1/new" ;;
 remove) # [--retry] --verifyudev NAME
     if [ "$1" = --retry ]; then shift; fi
     [ ! -e "$2/opened" ] && ! grep -q "^$(readlink -f "$PLAY/mapper/$2") " "$PLAY/swaps"
+    if grep -q tidepool-file "$2/table"; then losetup -d "$(readlink -f "$PLAY/mapper/$2")"; fi
     rm -rf "$2" "$PLAY/mapper/$2" ;;
 *) exit 1 ;;
 esac

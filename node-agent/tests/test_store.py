@@ -52,18 +52,18 @@ def test_a_missing_kernel_is_named_with_those_that_are_there(tmp_path: Path) -> 
         store.build("6.12.0-2")
 
 
-def test_the_target_lies_beside_the_module(tmp_path: Path) -> None:
-    """With a checksum of its own; a kernel without device-mapper has none."""
-    file = put(tmp_path, "r", b"module").with_name("tidepool-block.ko")
-    with pytest.raises(ModuleUnavailable, match=r"no tidepool-block\.ko for kernel r: .*CONFIG_BLK_DEV_DM"):
-        Store(tmp_path).target("r")
-    file.write_bytes(b"target")
-    digest = file.with_name("tidepool-block.ko.sha256")
-    digest.write_text(f"{hashlib.sha256(b'target').hexdigest()}  tidepool-block.ko\n")
-    assert Store(tmp_path).target("r").data == b"target"
-    digest.write_text("0" * 64)
+def test_the_targets_lie_beside_the_module(tmp_path: Path) -> None:
+    """With checksums of their own; a kernel without device-mapper has none."""
+    folder = put(tmp_path, "r", b"module").parent
+    for name, data in (("tidepool-file.ko", b"file"), ("tidepool-block.ko", b"target")):
+        with pytest.raises(ModuleUnavailable, match=rf"no {name} for kernel r: .*CONFIG_BLK_DEV_DM"):
+            Store(tmp_path).targets("r")
+        (folder / name).write_bytes(data)
+        (folder / f"{name}.sha256").write_text(f"{hashlib.sha256(data).hexdigest()}  {name}\n")
+    assert [build.data for build in Store(tmp_path).targets("r").values()] == [b"file", b"target"]
+    (folder / "tidepool-block.ko.sha256").write_text("0" * 64)
     with pytest.raises(ModuleUnavailable, match="checksum"):
-        Store(tmp_path).target("r")
+        Store(tmp_path).targets("r")
 
 
 def test_one_command_fills_a_store_and_signs_what_is_in_it(tmp_path: Path) -> None:

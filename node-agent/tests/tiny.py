@@ -16,8 +16,8 @@ PATH = f"{os.environ['PATH']}:/usr/sbin:/sbin"
 DRIVERS = ("virtio_pci", "virtio_console")
 PROVIDED = ("configfs", "curve25519_x86_64", "gcm", "ctr", "ghash_generic", "crc32c")
 # What a guest with disks has beside: modules that it loads when it needs them, and programs of this machine.
-ON_DEMAND = ("virtio_blk", "ext4", "dm_mod", "loop")
-PROGRAMS = ("dash", "dmsetup", "losetup", "blkid", "flock", "mkswap", "swapon", "swapoff")
+ON_DEMAND = ("virtio_blk", "ext4", "dm_mod")
+PROGRAMS = ("dash", "dmsetup", "blkid", "flock", "mkswap", "swapon", "swapoff")
 
 INIT = """#!/bin/sh
 export PATH=/bin:/sbin

@@ -1,9 +1,10 @@
-# The second half of what runs inside the guest, after guest.sh: block devices and swap. It needs dmsetup, and blkid and
-# losetup of util-linux. NAME is device-mapper's: it begins with `tidepool-`, that of a swap area with `tidepool.swap`.
+# The second half of what runs inside the guest, after guest.sh: block devices and swap. It needs dmsetup, and blkid of
+# util-linux. NAME is device-mapper's: it begins with `tidepool-`, that of a swap area with `tidepool.swap`.
 # What is refused is said on standard error as `refused: REASON: why, and what to do`; what was begun is undone then.
 
 mapper=/dev/mapper
 in_file=tidepool.swap
+swap_file=tidepool_file # what that lies on: the blocks of the file
 label=tidepool
 mine=tidepool-agent-
 kept=/var/lib/tidepool
@@ -44,9 +45,7 @@ describe() {
     disk=/sys/dev/block/$(below "$table")
     echo "mapped/$1/disk:$(cat "$disk/size" 2>/dev/null)"
     disks "$disk" | sed "s|^|mapped/$1/below:|"
-    if [ "$1" = "$in_file" ] && [ -e "$disk/loop/backing_file" ]; then
-        echo "mapped/$1/file:$(head -n 1 "$disk/loop/backing_file")"
-    fi
+    if [ "$1" = "$in_file" ]; then echo "mapped/$1/file:$(dmsetup table "$swap_file" | cut -d ' ' -f 4)"; fi
 }
 
 # is_odd TABLE: whether it is none that this script makes
@@ -100,36 +99,50 @@ needs_mapper() {
         refuse NoDeviceMapper "the guest's kernel has no device-mapper: install its extra modules, or boot another"
 }
 
-# load_block SHA256: the target's module that lies in the folder, if it arrived whole
+# load_block SHA256 SHA256: the modules of files and of lenders that lie in the folder, if they arrived whole
 load_block() {
-    trap 'rm -f "$place/tidepool-block.ko"' EXIT
+    trap 'rm -f "$place/tidepool-file.ko" "$place/tidepool-block.ko"' EXIT
     needs_mapper
-    echo "$1  $place/tidepool-block.ko" | sha256sum -c >/dev/null
-    insmod "$place/tidepool-block.ko"
+    printf '%s\n' "$1  $place/tidepool-file.ko" "$2  $place/tidepool-block.ko" | sha256sum -c >/dev/null
+    [ -e /sys/module/tidepool_file ] || insmod "$place/tidepool-file.ko"
+    insmod "$place/tidepool-block.ko" || {
+        unload_file
+        return 1
+    }
 }
 
 # load_block_installed: the guest's own
 load_block_installed() {
     needs_mapper
+    modprobe tidepool-file
     modprobe tidepool-block
 }
 
 unload_block() {
     rmmod tidepool-block
+    unload_file
 }
 
-# create NAME SECTORS MAJOR:MINOR: a device on a disk, with lenders in front if the target is there; one that was begun
-# before, and has no table yet, makes way. In a guest without udev it is dmsetup that makes the node
+# unload_file: the module of files stays while one is in use, or may be
+unload_file() {
+    [ -e /sys/module/tidepool_block ] || [ ! -e /sys/module/tidepool_file ] || rmmod tidepool-file 2>/dev/null || :
+}
+
+# create NAME SECTORS MAJOR:MINOR: a device on a disk, with lenders in front if the target is there
 create() {
+    if [ -e /sys/module/tidepool_block ]; then make_device "$1" "0 $2 tidepool - $3"; else make_device "$1" "0 $2 linear $3 0"; fi
+}
+
+# make_device NAME TABLE: one that was begun before, and has no table yet, makes way. In a guest without udev it is dmsetup
+# that makes the node
+make_device() {
     begun=$(dmsetup info -c --noheadings -o name -u "$mine$1" 2>/dev/null) || begun=
     if [ -n "$begun" ] && [ "$(uuid "$begun")" = "$mine$1" ]; then
         table=$(dmsetup table "$begun")
         [ -z "$table" ] || changed "$begun" "$table"
         dmsetup remove --verifyudev "$begun"
     fi
-    table="0 $2 linear $3 0"
-    [ ! -e /sys/module/tidepool_block ] || table="0 $2 tidepool - $3"
-    dmsetup create "$1" --verifyudev --uuid "$mine$1" --table "$table"
+    dmsetup create "$1" --verifyudev --uuid "$mine$1" --table "$2"
 }
 
 # changed NAME TABLE: says that somebody has given a device another table, or another name
@@ -464,30 +477,22 @@ alone() {
 unmap_swap() {
     if is_mine "$1"; then dmsetup remove --retry --verifyudev "$1"; fi
     [ "$1" = "$in_file" ] || return 0
-    for backing in /sys/block/loop*/loop/backing_file; do
-        [ -e "$backing" ] || continue
-        case $(head -n 1 "$backing") in
-        */.tidepool/swap | "$kept/swap") losetup -d "/dev/$(echo "$backing" | cut -d / -f 4)" ;;
-        esac
-    done
+    if is_mine "$swap_file"; then dmsetup remove --retry --verifyudev "$swap_file"; fi
+    unload_file
 }
 
 # ---------------------------------------------------------------------------------------------------------- swap files
 
-# swap_in_file BYTES: in the file that there is, or a new one where there is most room. The loop device goes past the
-# page cache, which would need memory to give memory back; the blocks of the file are written before they are used
+# swap_in_file BYTES: in the file that there is, or a new one where there is most room. Its blocks are one device, without
+# the file system, which would need memory to give memory back; lenders come in front of that
 swap_in_file() {
-    modprobe loop 2>/dev/null || :
     file=$(rooms | while read -r _ folder; do
         if is_file "$folder/swap" "$1"; then echo "$folder/swap"; fi
     done | head -n 1)
     [ -n "$file" ] || make_file "$1"
     note
-    loop=$(losetup -f --show --direct-io=on --sector-size 4096 "$file") ||
-        refuse NoLoopDevice "$file becomes no block device: the guest needs losetup of util-linux, and the module loop"
-    create "$name" "$(($1 / 512))" "$(cat "/sys/block/${loop##*/}/dev")"
-    [ "$(cat "/sys/block/${loop##*/}/loop/dio")" = 1 ] ||
-        refuse NoDirectIO "the file system of $file cannot be written past the page cache; use backing Device"
+    make_device "$swap_file" "0 $(($1 / 512)) tidepool-file $file"
+    create "$name" "$(($1 / 512))" "$(major_minor "$mapper/$swap_file")"
 }
 
 # note: where the file is, from before it is whole: what makes it may be killed
@@ -534,7 +539,8 @@ most is $((${2:-0} / 1024))Mi. Those count that are ext4 or xfs, that root alone
 }
 
 # rooms: where a swap file may lie, as `KIB FOLDER`, most room first. A file system that writes elsewhere than it has
-# read, or in memory, is of no use; nor is one that lies behind a pool itself, or to whose top others can write
+# read, in memory, or first to a journal is of no use; nor is one that lies behind a pool itself, or to whose top others
+# can write
 rooms() {
     system=$(df -Pk /var/lib | tail -n 1 | sed 's/.* //')
     named=$(sed -n 's|^[[:space:]]*[^#[:space:]]\{1,\}[[:space:]]\{1,\}\(/[^[:space:]]*\).*|\1|p' /etc/fstab 2>/dev/null) || :
@@ -545,7 +551,7 @@ rooms() {
         *) continue ;;
         esac
         case ,$options,$(uuid_of "$source") in
-        *,ro,* | *,"$mine"*) continue ;;
+        *,ro,* | *,data=journal,* | *,"$mine"*) continue ;;
         esac
         if is_roots "$top" && is_own "$top"; then room "$top"; fi
     done </proc/mounts | sort -rn

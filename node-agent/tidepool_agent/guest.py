@@ -60,9 +60,9 @@ from tidepool_api.fields import LEAST_MEMORY
 SCRIPT = "\n".join([*((files("tidepool_agent") / name).read_text() for name in ("guest.sh", "devices.sh")), '"$@"'])
 SYSTEM = "guest-get-osinfo"
 NO_SHELL = re.compile(r"Failed to execute child process .*No such file or directory")
-MODULE = "/run/tidepool/tidepool.ko"
-TARGET = "/run/tidepool/tidepool-block.ko"
-SOURCES = "/run/tidepool/source.tar.gz"
+PLACE = "/run/tidepool"
+MODULE = f"{PLACE}/tidepool.ko"
+SOURCES = f"{PLACE}/source.tar.gz"
 LOAD_SECONDS, BUILD_SECONDS, SWAP_SECONDS = 60, 600, 60
 LEAST_SECTORS = parse_quantity(LEAST_MEMORY) // SECTOR  # of a disk
 REFUSED = re.compile(r"refused: ([A-Z][A-Za-z]{1,39}): (.*)", re.DOTALL)
@@ -159,9 +159,10 @@ class Guest:
             case UnloadTarget():
                 self._try(UnloadFailed, "unload_block")
             case LoadTarget(Source.STORE):
-                build = self._store.target(release)
-                self._deliver(TARGET, build.data)
-                self._try_device("load_block", build.sha256, seconds=LOAD_SECONDS)
+                builds = self._store.targets(release)
+                for name, build in builds.items():
+                    self._deliver(f"{PLACE}/{name}", build.data)
+                self._try_device("load_block", *(build.sha256 for build in builds.values()), seconds=LOAD_SECONDS)
             case _:
                 self._try_device("load_block_installed", seconds=LOAD_SECONDS)
 

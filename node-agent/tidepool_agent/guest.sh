@@ -48,7 +48,7 @@ place() {
 # clear: everything that was delivered, or only what is not loaded
 clear() {
     if [ -e /sys/module/tidepool ]; then
-        rm -f "$place/tidepool.ko" "$place/tidepool-block.ko"
+        rm -f "$place/tidepool.ko" "$place/tidepool-block.ko" "$place/tidepool-file.ko"
     else
         rm -rf "$place"
     fi
@@ -197,5 +197,5 @@ passes() {
 
 # log: what the module said last
 log() {
-    dmesg | grep -a 'tidepool: ' | tail -n 5 || :
+    dmesg | grep -a -e 'tidepool: ' -e 'tidepool-file: ' -e 'swapon: ' | tail -n 5 || :
 }

@@ -10,7 +10,7 @@ from pathlib import Path
 from tidepool_agent.errors import ModuleUnavailable
 
 FILE = "tidepool.ko"
-TARGET_FILE = "tidepool-block.ko"
+TARGET_FILES = ("tidepool-file.ko", "tidepool-block.ko")
 SIGNED = b"~Module signature appended~\n"
 _RELEASE = re.compile(r"[A-Za-z0-9][A-Za-z0-9._+~-]{0,127}")
 _MODINFO = re.compile(rb"(?<![A-Za-z_])(version|srcversion)=([A-Za-z0-9._+~-]{1,64})\0")
@@ -63,12 +63,15 @@ class Store:
             self._builds[key] = _read(path)
         return self._builds[key]
 
-    def target(self, release: str) -> Build:
-        """The device-mapper target for this kernel, checked against its checksum."""
-        path = self._path(release).with_name(TARGET_FILE)
+    def targets(self, release: str) -> dict[str, Build]:
+        """The device-mapper targets for this kernel by their files' names, checked against their checksums."""
+        return {name: self._target(release, name) for name in TARGET_FILES}
+
+    def _target(self, release: str, name: str) -> Build:
+        path = self._path(release).with_name(name)
         if not path.is_file():
             raise ModuleUnavailable(
-                f"no {TARGET_FILE} for kernel {release}: fill the agent's module store for it with "
+                f"no {name} for kernel {release}: fill the agent's module store for it with "
                 f"`kernel-module/tools/store`; for a kernel without device-mapper (CONFIG_BLK_DEV_DM) there is none"
             )
         return _read(path)
