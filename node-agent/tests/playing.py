@@ -144,11 +144,13 @@ class Bench:
         self._disks += 1
         return sh(f"losetup -f --show {' '.join(options)} {image}")
 
-    def mount(self, kind: str, size: int, options: str = "rw", *, at: str = "", is_named: bool = True) -> Path:
+    def mount(
+        self, kind: str, size: int, options: str = "rw", *, at: str = "", is_named: bool = True, block: int = 4096
+    ) -> Path:
         """A file system of that kind on a disk of so many MiB, of which the guest knows; /etc/fstab may name it."""
         device, top = self.disk(size), self.folder / (at or f"top{len(self._mounts)}")
         top.mkdir(parents=True)
-        sh(f"mkfs.{kind} {device}")
+        sh(f"mkfs.{kind} {f'-b {block}' if kind == 'ext4' else ''} {device}")
         sh(f"mount {device} {top}")
         self._mounts.append(top)
         with (self.folder / "mounts").open("a") as mounts:

@@ -95,7 +95,7 @@ def image(folder: Path, name: str) -> Path:
     os.truncate(file, DISKS[name] * MIB)
     file.chmod(0o666)
     if name in FORMATTED:
-        subprocess.run(["mkfs.ext4", "-q", str(file)], env={**os.environ, "PATH": PATH}, check=True)
+        subprocess.run(["mkfs.ext4", "-q", "-b", "4096", str(file)], env={**os.environ, "PATH": PATH}, check=True)
     return file
 
 

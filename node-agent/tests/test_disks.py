@@ -353,6 +353,14 @@ def test_a_swap_file_lies_on_no_file_system_that_is_none_for_it(bench: Bench, ki
     assert not (top / ".tidepool").exists()
 
 
+def test_a_swap_file_lies_on_no_file_system_of_small_blocks(bench: Bench) -> None:
+    """A page would not be one piece of the disk; small disks are formatted so."""
+    top = bench.mount("ext4", 64, block=1024)
+    reason, message = refused(bench, SwapOn(IN_FILE, forced=False))
+    assert (reason, "with blocks of 4 KiB" in message) == ("NoRoom", True)
+    assert not (top / ".tidepool").exists()
+
+
 def test_a_swap_file_leaves_room_and_says_how_much_there_is(bench: Bench) -> None:
     top = bench.mount("ext4", 64)
     reason, message = refused(bench, SwapOn(Swap(backing=SwapBacking.FILE, size="1Gi"), forced=False))
@@ -446,7 +454,7 @@ def kill_while_it_writes(bench: Bench, file: Path, size: int) -> None:
 
 
 def test_a_swap_file_that_could_not_be_ended_in_time_is_gone_on_with(bench: Bench) -> None:
-    file = bench.mount("ext4", 24) / ".tidepool/swap"
+    file = bench.mount("ext4", 28) / ".tidepool/swap"
     kill_while_it_writes(bench, file, 9 * MIB + 17)
     half = file.read_bytes()[MIB : 9 * MIB]
     assert bench.do(SwapOn(IN_FILE, forced=False)).mapped["tidepool.swap"].file == str(file)

@@ -531,16 +531,16 @@ choose() {
     set -- "$1" $(rooms | head -n 1)
     [ "${2:-0}" -ge "$(($1 / 1024))" ] || refuse NoRoom \
         "no file system of the guest has room for a swap file of $(($1 / megabyte))Mi that leaves a twentieth of it free: the \
-most is $((${2:-0} / 1024))Mi. Those count that are ext4 or xfs, that root alone can write to, and that hold /, /var/lib or what \
-/etc/fstab names. Make room, lower spec.borrowers.swap.size, or use backing Device"
+most is $((${2:-0} / 1024))Mi. Those count that are ext4 or xfs with blocks of 4 KiB, that root alone can write to, and that \
+hold /, /var/lib or what /etc/fstab names. Make room, lower spec.borrowers.swap.size, or use backing Device"
     file=$3/swap
     own_folder "$3" || refuse NoRoom "$3 is not root's own, and what root needs cannot be made there; remove it"
     rm -f "$file"
 }
 
 # rooms: where a swap file may lie, as `KIB FOLDER`, most room first. A file system that writes elsewhere than it has
-# read, in memory, or first to a journal is of no use; nor is one that lies behind a pool itself, or to whose top others
-# can write
+# read, in memory, or first to a journal is of no use; nor is one whose blocks are less than a page, that lies behind a
+# pool itself, or to whose top others can write
 rooms() {
     system=$(df -Pk /var/lib | tail -n 1 | sed 's/.* //')
     named=$(sed -n 's|^[[:space:]]*[^#[:space:]]\{1,\}[[:space:]]\{1,\}\(/[^[:space:]]*\).*|\1|p' /etc/fstab 2>/dev/null) || :
@@ -553,7 +553,7 @@ rooms() {
         case ,$options,$(uuid_of "$source") in
         *,ro,* | *,data=journal,* | *,"$mine"*) continue ;;
         esac
-        if is_roots "$top" && is_own "$top"; then room "$top"; fi
+        if is_roots "$top" && is_own "$top" && [ "$(stat -f -c %S "$top")" -ge 4096 ]; then room "$top"; fi
     done </proc/mounts | sort -rn
 }
 
