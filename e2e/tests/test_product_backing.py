@@ -11,6 +11,7 @@ from pathlib import Path
 from product import BORROWER, LENDER, MIB, POOL, Object, Product, pool_manifest, until
 
 from demo import lab
+from tidepool_lab.progress import say
 
 PAGE = 4096
 FILE = "/mnt/backing"
@@ -35,10 +36,12 @@ def test_a_lender_stays_within_what_its_pod_requests(product: Product) -> None:
         granted = _granted(product)
         assert LEAST <= granted < MOST
         until("there is room for that", lambda: _resident() < REQUEST - granted)
+        say(f"{granted >> 20} MiB are granted, QEMU has {_resident() >> 20}, and the pod may have {REQUEST >> 20}")
         product.stress(f"fill {FILE} mib={MOST // MIB + 100}")
         lent = product.reading(LENDER).lending["lent_pages"] * PAGE
-        assert lent > granted // 2, "the lender holds too little for this to show anything"
-        assert _resident() <= REQUEST, f"{lent >> 20} MiB are lent"
+        assert lent > granted // 2, f"{lent >> 20} of {granted >> 20} MiB are lent, too little to show anything"
+        resident = _resident()
+        assert resident <= REQUEST, f"{resident >> 20} MiB for QEMU, {lent >> 20} MiB of it lent"
         lab.guest(BORROWER, f"rm {FILE}")  # the tests that follow want room on that disk
         product.apply(_sized("Lend"))
         until("the opt-in is followed", lambda: _granted(product) > granted)

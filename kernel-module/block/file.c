@@ -160,7 +160,10 @@ static void tide_file_release(const struct tide_file *file)
 		mapping->a_ops->swap_deactivate(file->file);
 }
 
-/* Inode locked. Returns what is wrong, or NULL: the blocks stay where they are. */
+/*
+ * Inode locked. Returns what is wrong, or NULL: the blocks stay where they are. A file system
+ * that may have several disks says itself on which the file is.
+ */
 static char *tide_file_ask(struct tide_file *file, struct swap_info_struct *swap,
 			   sector_t sectors, int *err)
 {
@@ -174,9 +177,9 @@ static char *tide_file_ask(struct tide_file *file, struct swap_info_struct *swap
 	if (*err < 0)
 		return "FILE has holes or shared blocks, or on btrfs no chattr +C: see the log";
 	*err = -EINVAL;
-	if (swap->max != sectors >> TIDE_FILE_SHIFT) {
+	if (!swap->bdev || swap->max != sectors >> TIDE_FILE_SHIFT) {
 		tide_file_release(file);
-		return "FILE has fewer whole blocks of 4 KiB on its disk than that";
+		return "FILE has fewer whole blocks of 4 KiB on one disk than that";
 	}
 	*err = tide_file_copy(file, swap, sectors);
 	if (*err) {
@@ -307,7 +310,7 @@ static bool tide_file_is_suited(const struct tide_file *file)
 	const struct inode *inode = tide_file_inode(file);
 
 	return inode == file_inode(file->file) && S_ISREG(inode->i_mode) &&
-	       (inode->i_sb->s_type->fs_flags & FS_REQUIRES_DEV) && inode->i_sb->s_bdev &&
+	       (inode->i_sb->s_type->fs_flags & FS_REQUIRES_DEV) &&
 	       inode->i_mapping->a_ops->swap_activate &&
 	       !IS_ENCRYPTED(inode) && !IS_VERITY(inode) && !IS_DAX(inode);
 }

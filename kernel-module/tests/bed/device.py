@@ -104,7 +104,8 @@ class Device:
 
     def exchange(self, name: str, table: str) -> None:
         """Gives a mapping another table, as one does with a device that is in use."""
-        self.dmsetup(f'suspend {name}; dmsetup load {name} --table "{table}"; dmsetup resume {name}')
+        resume = f"dmsetup resume {name}"
+        self.dmsetup(f'suspend {name} && {{ dmsetup load {name} --table "{table}" || ! {resume}; }} && {resume}')
 
     def status(self) -> dict[str, int]:
         """What it counts."""

@@ -197,7 +197,8 @@ def with_tools(program: str) -> str:
 
 def has_module(kernel: Kernel, name: str) -> bool:
     """Whether it comes with the kernel as a file, not built in and not left out."""
-    return any(file.name.split(".")[0].replace("-", "_") == name for file in kernel.root.rglob("*.ko*"))
+    names = {name, name.replace("_", "-")}
+    return any(file.name.split(".")[0] in names for file in kernel.root.rglob("*.ko*"))
 
 
 def _module_files(kernel: Kernel, wanted: tuple[str, ...]) -> list[Path]:

@@ -42,13 +42,17 @@ static void note(long thread, const struct notes *notes)
 		io_failed("note");
 }
 
-/* Some neighbours; returns whether the disk must have them by now. */
+/*
+ * Some neighbours; returns whether the disk must have them by now. Those that are durable by
+ * themselves are in the first half, all others in the second: what dm-log-writes notes of a
+ * write that waits for a flush comes after a later one of the same block that does not.
+ */
 static bool write_run(long thread, uint64_t *state, struct page *pages, struct notes *begun, long *first, long *count)
 {
 	bool durable = at_flush && !(random_next(state) % 4);
 
 	*count = 1 + random_next(state) % RUN;
-	*first = random_next(state) % (BLOCKS - *count + 1);
+	*first = random_next(state) % (BLOCKS / 2 - *count + 1) + (durable ? 0 : BLOCKS / 2);
 	for (long i = 0; i < *count; i++)
 		page_make(&pages[i], id, thread * BLOCKS + *first + i, ++begun->version[*first + i]);
 	if (pwritev2(device, &(struct iovec){ pages, *count * PAGE }, 1, block_at(thread, *first),
