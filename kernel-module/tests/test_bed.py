@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import re
+import signal
+import subprocess
+import time
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -13,7 +16,7 @@ import pytest
 
 from bed.accelerator import TCG, accelerator
 from bed.guest import BOOT_SECONDS, Disk, Guest, GuestError, Spec
-from bed.image import fetch_kernel
+from bed.image import fetch_kernel, stress_program
 from bed.page import with_parts
 from bed.pair import LENDER_ADDRESS, Pair
 from bed.workload import running, stress, wrong_pages
@@ -29,6 +32,20 @@ def test_stress_tells_old_and_strange_pages(kernel: str) -> None:
         assert wrong_pages(borrower, "sequential /mnt/file version=2") == 512
         borrower.sh("mv /mnt/file /mnt/other")
         assert wrong_pages(borrower, "random /mnt/other reads=100") == 100
+
+
+def test_who_serves_for_ever_ends_when_told() -> None:
+    """What goes on for a time ends early then, and reports; a server is in the middle of waiting, and has no report."""
+    with subprocess.Popen([stress_program(), "server", "7999"]) as server:
+        deadline = time.monotonic() + 10
+        while not Path(f"/proc/{server.pid}/net/tcp").read_text().count(f"{7999:04X}"):
+            assert time.monotonic() < deadline
+            time.sleep(0.1)
+        server.terminate()
+        try:
+            assert server.wait(10) == -signal.SIGTERM
+        finally:
+            server.kill()
 
 
 def _ping(pair: Pair, count: int = 10, seconds: int = 30) -> list[float]:

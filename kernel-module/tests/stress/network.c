@@ -6,6 +6,7 @@
 #include <fcntl.h>
 #include <netinet/in.h>
 #include <netinet/tcp.h>
+#include <signal.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
@@ -103,6 +104,7 @@ int mode_server(const char *port)
 
 	for (long i = 0; i < PIECE; i++)
 		page_make(&pages[i], 1, i, 1);
+	signal(SIGTERM, SIG_DFL);	/* which is how it ends, with nothing to report */
 	for (;;) {
 		int client = accept(listener, NULL, NULL);
 
