@@ -126,11 +126,13 @@ void tide_buffers_refit(void)
 	schedule_delayed_work(&tide_buffers_work, at_once ? 0 : TIDE_BUFFERS_WAIT);
 }
 
+/* Whoever takes a buffer gives it back before the lender goes that it was taken for. */
 static void tide_buffers_free_all(void)
 {
 	tide_buffers_shrink(0);
 	INIT_LIST_HEAD(&tide_buffers_bare);
-	vfree(tide_buffer_store);
+	if (!WARN_ON_ONCE(tide_buffers_total))
+		vfree(tide_buffer_store);
 	tide_buffer_store = NULL;
 }
 

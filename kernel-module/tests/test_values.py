@@ -5,11 +5,12 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Iterator
+from contextlib import contextmanager
 
 import pytest
 
-from bed.device import faults_of_wire, load_target
-from bed.guest import PAGE, Guest
+from bed.device import MODULES, dmsetup, faults_of_wire, load_target
+from bed.guest import PAGE, Guest, Job
 from bed.pair import NAME as PAIRING
 from bed.pair import PATIENT, Pair
 from bed.tidepool import MIB, wait_until
@@ -23,7 +24,7 @@ NOBODY_ANSWERS = "ENOTCONN"
 @pytest.fixture(scope="module")
 def connected(kernel: str) -> Iterator[Pair]:
     """A pair with a lender connected, and the borrower's device."""
-    with (pair := Pair(kernel, relay=True)):
+    with (pair := Pair(kernel, relay=True, modules=MODULES)):
         pair.connect(size=64 * MIB, more=PATIENT)
         load_target(pair.borrower, "app")
         yield pair
@@ -195,3 +196,36 @@ def test_without_a_lender(connected: Pair) -> None:
     finally:
         connected.b.set(f"lenders/{PAIRING}/enabled", 1)
         wait_until("connected", lambda: connected.b.get(f"lenders/{PAIRING}/state") == "Connected")
+
+
+@contextmanager
+def late_put(guest: Guest) -> Iterator[Job]:
+    """A program that puts a value that is read from its disk only then; its disk answers afterwards."""
+    guest.sh("dd if=/dev/zero of=/tmp/disk bs=1k count=64 && losetup /dev/loop0 /tmp/disk")
+    guest.sh(dmsetup('create late --table "0 128 linear /dev/loop0 0"; dmsetup suspend late'))
+    try:
+        job = guest.start("exec stress value - from=/dev/mapper/late size=8192", b"put a\n")
+        wait_until("it waits for its disk", lambda: guest.run("grep -q 'State:.D' /proc/$(pidof stress)/status").code == 0)
+        yield job
+    finally:
+        guest.sh(dmsetup("resume late"))
+        job.wait()
+        guest.sh(dmsetup("remove late; losetup -d /dev/loop0; rm /tmp/disk"))
+
+
+def test_no_buffer_waits_for_a_program(connected: Pair) -> None:
+    """A value that is not in memory yet holds none of those that evictions need."""
+    with late_put(connected.borrower) as job:
+        connected.settle()
+    assert job.result().output.split() == ["ok"]
+
+
+def test_last_lender_goes_while_a_value_is_read(connected: Pair) -> None:
+    """The buffers go with it, and nobody has one of them; with the next lender all is as before."""
+    guest = connected.borrower
+    with late_put(guest) as job:
+        connected.disconnect()
+    assert job.result().output.split() == [NOBODY_ANSWERS]
+    connected.connect(size=64 * MIB, more=PATIENT)
+    connected.settle()
+    assert said(guest, "put a x\nget a\n") == ["ok", "ok 1 x"]
