@@ -32,6 +32,7 @@
 
 #define TIDE_BUFFER_TRIES	200	/* for a free buffer, */
 #define TIDE_BUFFER_PAUSE_US	500	/* so far apart, or twice that */
+#define TIDE_BUFFERS_LEFT	4	/* one in so many is for those who do not wait */
 #define TIDE_FAULT_TRIES	16	/* for a program's page that memory is too short for */
 
 static atomic_t tide_app_reads = ATOMIC_INIT(0);	/* that are under way, abandoned or not */
@@ -77,12 +78,21 @@ static int tide_app_source_copy(const struct tide_app_source *source, struct pag
 	return 0;
 }
 
+/* Some are left to evictions and blocks, which do not wait for one. */
+static bool tide_app_buffers_spare(void)
+{
+	unsigned int total, idle;
+
+	tide_buffers_count(&total, &idle);
+	return idle > total / TIDE_BUFFERS_LEFT;
+}
+
 static struct tide_buffer *tide_app_buffer(void)
 {
 	struct tide_buffer *buffer;
 	LIST_HEAD(taken);
 
-	if (!tide_buffers_take(1, &taken))
+	if (!tide_app_buffers_spare() || !tide_buffers_take(1, &taken))
 		return NULL;
 	buffer = list_first_entry(&taken, struct tide_buffer, list);
 	list_del_init(&buffer->list);
@@ -136,7 +146,7 @@ static int tide_app_try(struct tide_object *object, u64 index,
 }
 
 /**
- * tide_app_buffer_await() - wait until a buffer is free, which is until a lender has taken a page
+ * tide_app_buffer_await() - wait until there is a buffer to spare: lenders take pages
  *
  * Somebody else may take it.
  *
@@ -146,16 +156,15 @@ static int tide_app_try(struct tide_object *object, u64 index,
  */
 int tide_app_buffer_await(void)
 {
-	unsigned int total, idle, tries;
+	unsigned int tries;
 
 	for (tries = 0; tries < TIDE_BUFFER_TRIES; tries++) {
-		tide_buffers_count(&total, &idle);
-		if (idle)
+		if (signal_pending(current))
+			return -EINTR;
+		if (tide_app_buffers_spare())
 			return 0;
 		if (!tide_lenders_take_puts())
 			return -ENOTCONN;
-		if (signal_pending(current))
-			return -EINTR;
 		usleep_range(TIDE_BUFFER_PAUSE_US, 2 * TIDE_BUFFER_PAUSE_US);
 	}
 	return -EAGAIN;

@@ -229,3 +229,17 @@ def test_last_lender_goes_while_a_value_is_read(connected: Pair) -> None:
     connected.connect(size=64 * MIB, more=PATIENT)
     connected.settle()
     assert said(guest, "put a x\nget a\n") == ["ok", "ok 1 x"]
+
+
+def test_puts_leave_buffers(connected: Pair) -> None:
+    """To evictions, which do not wait for one: a quarter, also when their lender takes nothing."""
+    connected.settle()
+    connected.lender.stop()
+    try:
+        outcomes = said(connected.borrower, "put a x\n" * 6, "-", f"size={2 * MIB}")
+        figures = connected.b.stats()
+    finally:
+        connected.lender.cont()
+    assert outcomes[-1] == "EAGAIN"
+    assert figures["buffers_free"] >= figures["buffers_total"] // 4
+    connected.settle()
