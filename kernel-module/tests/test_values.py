@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -91,6 +92,8 @@ def test_calls(connected: Pair) -> None:
         ("put a x", "size=10 fault=1", "EFAULT"),
         ("put a x", "api=2", "EPROTONOSUPPORT"),
         ("put a x", "mode=0700", "EINVAL"),
+        ("put a x", f"open={os.O_ACCMODE}", "EBADF"),
+        ("stats", f"open={os.O_WRONLY}", "EBADF"),
         ("get a", "", "ENOENT 0"),
         ("unlink", "", "ENOENT"),
     ],
@@ -116,12 +119,35 @@ def test_pools_by_name(connected: Pair) -> None:
     assert said(guest, "get k\n", "own", f"user={USER}") == ["ok 4 mine"]
     assert said(guest, "get k\n", "own", f"user={USER + 1}") == ["EACCES"]
     assert said(guest, "put k all\n", "others", f"mode=0666 user={USER}") == ["ok"]
-    assert said(guest, "get k\nunlink\n", "others", f"user={USER + 1}") == ["ok 3 all", "EPERM"]
+    assert said(guest, "get k\nunlink\n", "others", f"mode=0666 user={USER + 1}") == ["ok 3 all", "EPERM"]
     listed = guest.sh("cat /dev/tidepool").splitlines()[1:]
     assert sorted(line.split()[:3] for line in listed) == [["others", "1000", "0666"], ["own", "1000", "0600"]]
     assert said(guest, "unlink\nunlink\n", "own", f"user={USER}") == ["ok", "ENOENT"]
     assert said(guest, "unlink\n", "others", f"user={USER}") == ["ok"]
     assert len(guest.sh("cat /dev/tidepool").splitlines()) == 1
+
+
+@pytest.mark.parametrize("user", [0, USER])
+def test_name_was_taken(connected: Pair, user: int) -> None:
+    """By somebody who would read what is put, or have his own read: nobody joins that who has not said he would."""
+    guest = connected.borrower
+    guest.sh("chmod 0666 /dev/tidepool")
+    assert said(guest, "put k forged\n", "sessions", f"mode=0666 user={USER + 1}") == ["ok"]
+    for mode in ("0600", "0660", "0644", "0664"):
+        assert said(guest, "get k\n", "sessions", f"mode={mode} user={user}") == ["EEXIST"]
+    assert said(guest, "get k\n", "sessions", f"mode=0666 quota={MIB} user={user}") == ["EEXIST"]
+    assert said(guest, "get k\n", "sessions", f"mode=0666 user={user}") == ["ok 6 forged"]
+    assert said(guest, "unlink\n", "sessions", f"user={USER + 1}") == ["ok"]
+
+
+def test_pools_of_root_are_taken_as_they_are(connected: Pair) -> None:
+    """So are one's own."""
+    guest = connected.borrower
+    guest.sh("chmod 0666 /dev/tidepool")
+    for owner in ("", f"user={USER}"):
+        assert said(guest, "put k x\n", "given", f"mode=0666 {owner}") == ["ok"]
+        assert said(guest, "get k\n", "given", f"mode=0600 quota={MIB} {owner or f'user={USER}'}") == ["ok 1 x"]
+        assert said(guest, "unlink\n", "given", owner) == ["ok"]
 
 
 def outlived(guest: Guest) -> list[str]:

@@ -60,7 +60,7 @@ static int do_call(int fd, uint32_t what, const char *key, size_t key_size, void
 static int open_pool(const char *name, unsigned int mode, unsigned long quota)
 {
 	struct tidepool_open how = { .api = option("api", TIDEPOOL_API), .mode = mode, .quota = quota };
-	int fd = open_or_die(DEVICE, O_RDWR);
+	int fd = open_or_die(DEVICE, option("open", O_RDWR));
 
 	strncpy(how.name, name, sizeof(how.name) - 1);
 	if (!ioctl(fd, TIDEPOOL_IOC_OPEN, &how))
@@ -278,8 +278,12 @@ static void say_keys(int fd)
 
 static void say_stats(int fd)
 {
-	struct tidepool_stats stats = stats_of(fd);
+	struct tidepool_stats stats;
 
+	if (ioctl(fd, TIDEPOOL_IOC_STATS, &stats)) {
+		printf("%s\n", strerrorname_np(errno));
+		return;
+	}
 	printf("{\"quota\": %llu, \"bytes\": %llu, \"values\": %llu, \"value_bytes\": %llu, \"hits\": %llu, ",
 	       stats.quota, stats.bytes, stats.values, stats.value_bytes, stats.hits);
 	printf("\"misses\": %llu, \"lost\": %llu, \"puts\": %llu, \"expired\": %llu}\n", stats.misses, stats.lost,
