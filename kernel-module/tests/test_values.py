@@ -160,6 +160,37 @@ def test_values_expire(connected: Pair) -> None:
     assert outlived(connected.borrower) == ["ok", "ok 1", "ENOENT 0"]
 
 
+def test_expired_values_go_when_keys_are_listed(connected: Pair) -> None:
+    """And count no more."""
+    outcomes = said(connected.borrower, "put a x\nput b x\nsleep 50\nkeys\nstats\n", "-", "expire_ms=10")
+    assert outcomes[:2] == ["ok", "ok"]
+    assert json.loads(outcomes[2])["values"] == 0
+
+
+def test_expired_values_make_room(connected: Pair) -> None:
+    """When there is none for a new one."""
+    options = f"expire_ms=1000 size=4000 quota={4 * PAGE}"
+    outcomes = said(connected.borrower, "put a x\nput b x\nput c x\nsleep 1500\nput c x\n", "-", options)
+    assert outcomes == ["ok", "ok", "EDQUOT", "ok"]
+
+
+def test_what_is_remembered_counts(connected: Pair) -> None:
+    """With what the kernel's memory is handed out in: a key of 177 bytes and what is known of it take 512."""
+    (_, outcome) = said(connected.borrower, "put a\nstats\n", "-", "key_size=177")
+    assert json.loads(outcome)["bytes"] == PAGE + 512
+
+
+def test_holes_are_filled_without_room(connected: Pair) -> None:
+    """A pool whose quota is full has room again when what it holds is holes."""
+    guest, pool, quota = connected.borrower, "holes", f"quota={64 * PAGE}"
+    outcomes = said(guest, "".join(f"put {n:03} x\n" for n in range(200)), pool, f"size=1360 {quota}")
+    count = outcomes.index("EDQUOT")
+    said(guest, "".join(f"delete {n:03}\n" for n in range(count) if n % 3), pool)
+    assert said(guest, "put large x\n", pool, f"size={2 * PAGE}") == ["ok"]
+    assert said(guest, "put a x\nput b x\nput c x\nput d x\n", pool, "size=1360") == ["ok"] * 4
+    assert said(guest, "unlink\n", pool) == ["ok"]
+
+
 def test_mechanisms_are_needed(kernel: str) -> None:
     """Without them holes stay, and values as well."""
     with (pair := Pair(kernel, broken="APP_EXPIRE,APP_HOLES")):
