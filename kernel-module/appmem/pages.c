@@ -136,7 +136,7 @@ static int tide_app_try(struct tide_object *object, u64 index,
 	int err = -ENOTCONN;
 
 	rcu_read_lock();
-	lender = tide_choose_lender(NULL, false, &why);
+	lender = tide_choose_lender(NULL, TIDE_DISKLESS, &why);
 	if (lender)
 		err = tide_app_give(object, lender, index, source);
 	else if (why.counter)
@@ -163,7 +163,7 @@ int tide_app_buffer_await(void)
 			return -EINTR;
 		if (tide_app_buffers_spare())
 			return 0;
-		if (!tide_lenders_take_puts())
+		if (!tide_lenders_take_puts(true))
 			return -ENOTCONN;
 		usleep_range(TIDE_BUFFER_PAUSE_US, 2 * TIDE_BUFFER_PAUSE_US);
 	}
@@ -396,7 +396,7 @@ static unsigned int tide_app_ask(struct tide_app_read *read, struct tide_object 
 	struct tide_lender *lender;
 	unsigned long flags;
 
-	lender = tide_lender_to_ask(slot, tide_size(read->count), most);
+	lender = tide_lender_to_ask_alone(slot, most);
 	if (!lender)
 		return 0;
 	most = min_t(unsigned int, most, READ_ONCE(lender->agreed.get));
@@ -494,6 +494,7 @@ int tide_app_pages_read(struct tide_object *object, u64 first, struct page **pag
 		n = tide_app_read_next(read, object, first, i);
 	if (i < count)
 		WRITE_ONCE(read->lost, true);
+	tide_object_used(object);
 	kref_get(&read->kref);
 	tide_app_read_less(read);
 	err = tide_app_read_wait(read);

@@ -18,6 +18,7 @@
 #include "appmem/pool.h"
 #include "appmem/value.h"
 #include "borrower/catalog.h"
+#include "borrower/object.h"
 
 /* What an empty pool counts for. */
 #define TIDE_APP_POOL_BYTES	SZ_4K
@@ -67,8 +68,10 @@ static int tide_app_pool_fill(struct tide_app_pool *pool, u64 quota)
 	if (err)
 		goto no_room;
 	pool->object = tide_object_create(0);
-	if (pool->object)
+	if (pool->object) {
+		pool->object->once = true;
 		return 0;
+	}
 	err = -ENOMEM;
 	tide_account_uncharge(&pool->account, TIDE_APP_POOL_BYTES);
 no_room:

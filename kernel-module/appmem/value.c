@@ -392,7 +392,7 @@ int tide_value_put(struct tide_app_pool *pool, const struct tide_key *key,
 	u64 expires = tide_expires(expire_ms);
 	int err;
 
-	if (!tide_lenders_take_puts())
+	if (!tide_lenders_take_puts(true))
 		return -ENOTCONN;
 	err = tide_value_try_put(pool, key, from, size, expires);
 	if (err == -EDQUOT && tide_value_room(pool))

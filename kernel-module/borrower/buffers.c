@@ -104,7 +104,7 @@ static void tide_buffers_shrink(unsigned int count)
 /* As many as are wanted now; those on their way out, or for want of memory, later. */
 static void tide_buffers_fit(struct work_struct *work)
 {
-	unsigned int count = tide_lenders_take_puts() ? put_buffers : TIDE_PUT_MAX;
+	unsigned int count = tide_lenders_take_puts(false) ? put_buffers : TIDE_PUT_MAX;
 
 	tide_buffers_grow(count);
 	tide_buffers_shrink(count);
@@ -119,7 +119,7 @@ static void tide_buffers_fit(struct work_struct *work)
  */
 void tide_buffers_refit(void)
 {
-	bool at_once = tide_lenders_take_puts();
+	bool at_once = tide_lenders_take_puts(false);
 
 	if (at_once)
 		cancel_delayed_work(&tide_buffers_work);

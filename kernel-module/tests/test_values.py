@@ -221,6 +221,24 @@ def test_quota_is_kept(connected: Pair) -> None:
     assert report["bytes"] <= 2 * MIB
 
 
+def test_values_put_anew_leave_their_lender(connected: Pair) -> None:
+    """All of them, however fast: what is lent is what the pool holds, and nobody else's pages go for it."""
+    guest, keys, rounds = connected.borrower, 500, 12
+    outcomes = said(guest, "".join(f"put {n} x\n" for n in range(keys)) * rounds, "anew", "size=4000")
+    assert outcomes == ["ok"] * keys * rounds
+    wait_until("as much is lent as is held", lambda: connected.lent()["lent_pages"] < keys + FEW)
+    assert said(guest, "unlink\n", "anew") == ["ok"]
+
+
+def test_values_are_no_measure_of_the_disk(connected: Pair) -> None:
+    """With Automatic a read in ten seconds goes to the disk to know how long it takes: no value is there."""
+    mode = connected.b.get(breaker := f"lenders/{PAIRING}/breaker")
+    connected.b.set(breaker, "Automatic")
+    outcomes = said(connected.borrower, "put a x\n" + "sleep 1000\nget a\n" * 12, "-", "size=3000 room=3000")
+    connected.b.set(breaker, mode)
+    assert {outcome.partition(" x")[0] for outcome in outcomes[1:]} == {"ok 3000"}
+
+
 def test_lender_drops_pages(connected: Pair) -> None:
     """Values that a lender has dropped are missed, and count no more; nothing old comes back."""
     job = start_stress(connected.borrower, "values - keys=2000 seconds=60")
