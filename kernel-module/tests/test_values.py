@@ -92,7 +92,7 @@ def test_calls(connected: Pair) -> None:
         ("put a x", "size=10 fault=1", "EFAULT"),
         ("put a x", "api=2", "EPROTONOSUPPORT"),
         ("put a x", "mode=0700", "EINVAL"),
-        ("put a x", f"open={os.O_ACCMODE}", "EBADF"),
+        ("unlink", f"open={os.O_ACCMODE}", "EBADF"),
         ("stats", f"open={os.O_WRONLY}", "EBADF"),
         ("get a", "", "ENOENT 0"),
         ("unlink", "", "ENOENT"),
