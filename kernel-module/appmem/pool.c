@@ -243,13 +243,12 @@ int tide_app_pool_unlink(struct tide_app_pool *pool)
 	int err = 0;
 
 	mutex_lock(&tide_app_mutex);
-	if (list_empty(&pool->list)) {
+	if (list_empty(&pool->list))
 		err = -ENOENT;
-	} else if (!uid_eq(current_fsuid(), pool->owner) && !capable(CAP_FOWNER)) {
+	else if (!uid_eq(current_fsuid(), pool->owner) && !capable(CAP_FOWNER))
 		err = -EPERM;
-	} else {
+	else
 		list_del_init(&pool->list);
-	}
 	mutex_unlock(&tide_app_mutex);
 	if (!err)
 		tide_app_pool_close(pool);	/* the name's reference; the caller has another */

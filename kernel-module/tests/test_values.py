@@ -280,7 +280,8 @@ def late_put(guest: Guest) -> Iterator[Job]:
     guest.sh(dmsetup('create late --table "0 128 linear /dev/loop0 0"; dmsetup suspend late'))
     try:
         job = guest.start("exec stress value - from=/dev/mapper/late size=8192", b"put a\n")
-        wait_until("it waits for its disk", lambda: guest.run("grep -q 'State:.D' /proc/$(pidof stress)/status").code == 0)
+        waits = "grep -q 'State:.D' /proc/$(pidof stress)/status"
+        wait_until("it waits for its disk", lambda: guest.run(waits).code == 0)
         yield job
     finally:
         guest.sh(dmsetup("resume late"))
