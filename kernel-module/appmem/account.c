@@ -16,11 +16,13 @@
 
 static unsigned long size_bytes = SZ_1G;
 module_param(size_bytes, ulong, 0644);
-MODULE_PARM_DESC(size_bytes, "bytes that the values of all programs may take in lenders' memory (1 GiB)");
+MODULE_PARM_DESC(size_bytes, "bytes that the values of all programs may take, in lenders' memory and here (1 GiB)");
 
 static unsigned long user_bytes;
 module_param(user_bytes, ulong, 0644);
 MODULE_PARM_DESC(user_bytes, "bytes of them for each user (0, the default: all)");
+
+#define TIDE_USER_POOLS	4096	/* a name is looked for among all of them */
 
 /* Those who have pools. */
 struct tide_app_user {
@@ -57,11 +59,12 @@ static struct tide_app_user *tide_app_user_find(kuid_t uid)
  * @quota: bytes that it may hold
  *
  * Context: process.
- * Return: 0 or -ENOMEM.
+ * Return: 0, -EDQUOT when he has too many, or -ENOMEM.
  */
 int tide_account_open(struct tide_account *account, kuid_t uid, u64 quota)
 {
 	struct tide_app_user *fresh = kzalloc(sizeof(*fresh), GFP_KERNEL_ACCOUNT), *user;
+	bool full;
 
 	if (!fresh)
 		return -ENOMEM;
@@ -73,11 +76,12 @@ int tide_account_open(struct tide_account *account, kuid_t uid, u64 quota)
 		user->uid = uid;
 		list_add(&user->list, &tide_app_users);
 	}
-	user->pools++;
+	full = user->pools >= TIDE_USER_POOLS;
+	user->pools += !full;
 	spin_unlock(&tide_app_bytes_lock);
 	kfree(fresh);
 	*account = (struct tide_account) { .user = user, .quota = quota };
-	return 0;
+	return full ? -EDQUOT : 0;
 }
 
 /**
@@ -97,6 +101,29 @@ void tide_account_close(struct tide_account *account)
 	kfree(user);
 }
 
+/* Under the lock. */
+static bool tide_account_fits(const struct tide_account *account, size_t bytes)
+{
+	return account->bytes + bytes <= account->quota &&
+	       account->user->bytes + bytes <= tide_app_user_limit() &&
+	       tide_app_bytes + bytes <= READ_ONCE(size_bytes);
+}
+
+static int tide_account_add(struct tide_account *account, size_t bytes, size_t wanted)
+{
+	bool fits;
+
+	spin_lock(&tide_app_bytes_lock);
+	fits = tide_account_fits(account, wanted);
+	if (fits) {
+		account->bytes += bytes;
+		account->user->bytes += bytes;
+		tide_app_bytes += bytes;
+	}
+	spin_unlock(&tide_app_bytes_lock);
+	return fits ? 0 : -EDQUOT;
+}
+
 /**
  * tide_account_charge() - a pool is to hold more
  * @account: its account
@@ -107,19 +134,20 @@ void tide_account_close(struct tide_account *account)
  */
 int tide_account_charge(struct tide_account *account, size_t bytes)
 {
-	bool fits;
+	return tide_account_add(account, bytes, bytes);
+}
 
-	spin_lock(&tide_app_bytes_lock);
-	fits = account->bytes + bytes <= account->quota &&
-	       account->user->bytes + bytes <= tide_app_user_limit() &&
-	       tide_app_bytes + bytes <= READ_ONCE(size_bytes);
-	if (fits) {
-		account->bytes += bytes;
-		account->user->bytes += bytes;
-		tide_app_bytes += bytes;
-	}
-	spin_unlock(&tide_app_bytes_lock);
-	return fits ? 0 : -EDQUOT;
+/**
+ * tide_account_charge_beyond() - a pool is to hold more for a moment, so that it holds less then
+ * @account: its account
+ * @bytes: how much more; there need not be room for it
+ *
+ * Context: process.
+ * Return: 0, or -EDQUOT when it is beyond what it may hold already.
+ */
+int tide_account_charge_beyond(struct tide_account *account, size_t bytes)
+{
+	return tide_account_add(account, bytes, 0);
 }
 
 /**

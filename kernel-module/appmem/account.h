@@ -3,6 +3,7 @@
 #ifndef TIDE_APP_ACCOUNT_H
 #define TIDE_APP_ACCOUNT_H
 
+#include <linux/mm.h>
 #include <linux/types.h>
 #include <linux/uidgid.h>
 
@@ -19,9 +20,22 @@ struct tide_account {
 	u64 quota, bytes;
 };
 
+/*
+ * What the catalog takes for pages one after the other, beside 8 bytes for each: where
+ * those around them are gone, a leaf and a good part of the node above.
+ */
+#define TIDE_RUN_BYTES	192
+
+/* What pages one after the other count for, which are a value's or shared. */
+static inline size_t tide_account_pages(unsigned int pages)
+{
+	return pages ? TIDE_RUN_BYTES + pages * (PAGE_SIZE + sizeof(u64)) : 0;
+}
+
 int tide_account_open(struct tide_account *account, kuid_t uid, u64 quota);
 void tide_account_close(struct tide_account *account);
 int tide_account_charge(struct tide_account *account, size_t bytes);
+int tide_account_charge_beyond(struct tide_account *account, size_t bytes);
 void tide_account_uncharge(struct tide_account *account, size_t bytes);
 void tide_account_say(struct tide_account *account, u64 *quota, u64 *bytes);
 

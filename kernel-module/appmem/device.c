@@ -5,6 +5,7 @@
  */
 #define pr_fmt(fmt) KBUILD_MODNAME ": " fmt
 
+#include <linux/cred.h>
 #include <linux/fs.h>
 #include <linux/miscdevice.h>
 #include <linux/module.h>
@@ -111,15 +112,14 @@ static long tide_app_calls(struct file *file, struct tide_app_pool *pool, void _
 {
 	struct tidepool_call __user *at;
 	struct tidepool_calls calls;
-	unsigned int done;
-	int err = 0;
+	int done, err = 0;
 
 	if (copy_from_user(&calls, argument, sizeof(calls)))
 		return -EFAULT;
 	if (calls.flags || calls.count > TIDEPOOL_CALLS_MAX)
 		return -EINVAL;
 	at = u64_to_user_ptr(calls.calls);
-	for (done = 0; done < calls.count; done++) {
+	for (done = 0; done < (int)calls.count; done++) {
 		err = tide_app_call(file, pool, at + done);
 		if (err)
 			break;
@@ -167,10 +167,12 @@ static long tide_app_keys(struct file *file, struct tide_app_pool *pool, void __
 	return err;
 }
 
-static long tide_app_stats(struct tide_app_pool *pool, void __user *argument)
+static long tide_app_stats(struct file *file, struct tide_app_pool *pool, void __user *argument)
 {
 	struct tidepool_stats stats;
 
+	if (!(file->f_mode & FMODE_READ))
+		return -EBADF;
 	tide_app_pool_stats(pool, &stats);
 	return copy_to_user(argument, &stats, sizeof(stats)) ? -EFAULT : 0;
 }
@@ -188,17 +190,20 @@ static unsigned int tide_app_access(const struct file *file)
 static long tide_app_open_pool(struct file *file, void __user *argument)
 {
 	struct tide_app_file *own = tide_app_file_of(file);
+	unsigned int access = tide_app_access(file);
 	struct tide_app_pool *pool;
 	struct tidepool_open how;
 	long err = 0;
 
+	if (!access)	/* opened with O_ACCMODE: for neither */
+		return -EBADF;
 	if (copy_from_user(&how, argument, sizeof(how)))
 		return -EFAULT;
 	mutex_lock(&own->mutex);
 	if (own->pool) {
 		err = -EBUSY;
 	} else {
-		pool = tide_app_pool_open(&how, tide_app_access(file));
+		pool = tide_app_pool_open(&how, access);
 		err = PTR_ERR_OR_ZERO(pool);
 		if (!err)
 			/* Pairs with tide_app_ioctl(). */
@@ -226,7 +231,7 @@ static long tide_app_ioctl(struct file *file, unsigned int command, unsigned lon
 	case TIDEPOOL_IOC_KEYS:
 		return tide_app_keys(file, pool, at);
 	case TIDEPOOL_IOC_STATS:
-		return tide_app_stats(pool, at);
+		return tide_app_stats(file, pool, at);
 	case TIDEPOOL_IOC_UNLINK:
 		return tide_app_pool_unlink(pool);
 	default:
@@ -234,9 +239,13 @@ static long tide_app_ioctl(struct file *file, unsigned int command, unsigned lon
 	}
 }
 
+/* For who opened the device, whoever reads from it. */
 static int tide_app_show(struct seq_file *seq, void *nothing)
 {
+	const struct cred *reader = override_creds(seq->file->f_cred);
+
 	tide_app_pools_show(seq);
+	revert_creds(reader);
 	return 0;
 }
 
@@ -301,4 +310,3 @@ MODULE_LICENSE("GPL");
 MODULE_VERSION(TIDEPOOL_VERSION);
 MODULE_AUTHOR("Tidepool");
 MODULE_DESCRIPTION("/dev/tidepool: values of programs in another machine's unused memory");
-MODULE_ALIAS("devname:tidepool");

@@ -57,7 +57,7 @@ static bool tide_holes_move(struct tide_app_pool *pool, struct tide_value *value
 	struct tide_value old = *value;
 
 	list_del(&value->in_shared);
-	if (tide_shared_add(pool, value, page + old.offset)) {
+	if (tide_shared_add(pool, value, page + old.offset, true)) {
 		list_add(&value->in_shared, &from->values);
 		return false;
 	}

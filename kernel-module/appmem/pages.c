@@ -12,6 +12,8 @@
 #include <linux/highmem.h>
 #include <linux/kref.h>
 #include <linux/mm.h>
+#include <linux/pagemap.h>
+#include <linux/rcupdate.h>
 #include <linux/sched/signal.h>
 #include <linux/slab.h>
 #include <linux/uaccess.h>
@@ -30,6 +32,8 @@
 
 #define TIDE_BUFFER_TRIES	200	/* for a free buffer, */
 #define TIDE_BUFFER_PAUSE_US	500	/* so far apart, or twice that */
+#define TIDE_BUFFERS_LEFT	4	/* one in so many is for those who do not wait */
+#define TIDE_FAULT_TRIES	16	/* for a program's page that memory is too short for */
 
 static atomic_t tide_app_reads = ATOMIC_INIT(0);	/* that are under way, abandoned or not */
 static DECLARE_WAIT_QUEUE_HEAD(tide_app_read_over);
@@ -38,29 +42,49 @@ static DECLARE_WAIT_QUEUE_HEAD(tide_app_read_over);
 /* to lenders							       */
 /* ------------------------------------------------------------------ */
 
-/* A filled buffer goes out; with no lender that takes pages it is free again. */
-static int tide_app_buffer_put(struct tide_object *object, u64 index, struct tide_buffer *buffer)
-{
-	struct tide_refusal why = { };
-	struct tide_lender *lender;
-	bool queued = false;
-	unsigned long flags;
+/**
+ * struct tide_app_source - up to a page that is to go out
+ * @page: that has it, or NULL
+ * @from: where it is in the program's memory
+ * @size: of that in bytes, a page at most
+ */
+struct tide_app_source {
+	struct page *page;
+	const void __user *from;
+	size_t size;
+};
 
-	rcu_read_lock();
-	lender = tide_choose_lender(NULL, false, &why);
-	if (lender) {
-		tide_object_lock(object, flags);
-		queued = tide_put_filled(object, lender, index, buffer);
-		tide_object_unlock(object, flags);
-		if (queued)
-			wake_up(&lender->put_wait);
-	} else {
-		if (why.counter)
-			this_cpu_inc(*why.counter);
-		tide_buffer_free(buffer);
+/* Takes what is in memory; the rest of the page is zero. */
+static int tide_app_copy_in(struct page *page, const void __user *from, size_t size)
+{
+	void *to = kmap_local_page(page);
+	bool failed = true;
+
+	if (access_ok(from, size)) {
+		pagefault_disable();
+		failed = __copy_from_user_inatomic(to, from, size);
+		pagefault_enable();
 	}
-	rcu_read_unlock();
-	return queued ? 0 : -ENOTCONN;
+	memset(to + size, 0, PAGE_SIZE - size);
+	kunmap_local(to);
+	return failed ? -EFAULT : 0;
+}
+
+static int tide_app_source_copy(const struct tide_app_source *source, struct page *page)
+{
+	if (!source->page)
+		return tide_app_copy_in(page, source->from, source->size);
+	copy_highpage(page, source->page);
+	return 0;
+}
+
+/* Some are left to evictions and blocks, which do not wait for one. */
+static bool tide_app_buffers_spare(void)
+{
+	unsigned int total, idle;
+
+	tide_buffers_count(&total, &idle);
+	return idle > total / TIDE_BUFFERS_LEFT;
 }
 
 static struct tide_buffer *tide_app_buffer(void)
@@ -68,15 +92,61 @@ static struct tide_buffer *tide_app_buffer(void)
 	struct tide_buffer *buffer;
 	LIST_HEAD(taken);
 
-	if (!tide_buffers_take(1, &taken))
+	if (!tide_app_buffers_spare() || !tide_buffers_take(1, &taken))
 		return NULL;
 	buffer = list_first_entry(&taken, struct tide_buffer, list);
 	list_del_init(&buffer->list);
 	return buffer;
 }
 
+/* In the RCU read section in which the lender was chosen: it keeps the buffer's memory. */
+static int tide_app_give(struct tide_object *object, struct tide_lender *lender, u64 index,
+			 const struct tide_app_source *source)
+{
+	struct tide_buffer *buffer = tide_app_buffer();
+	unsigned long flags;
+	bool queued;
+	int err;
+
+	if (!buffer)
+		return -ENOBUFS;
+	err = tide_app_source_copy(source, buffer->page);
+	if (err) {
+		tide_buffer_free(buffer);
+		return err;
+	}
+	tide_object_lock(object, flags);
+	queued = tide_put_filled(object, lender, index, buffer);
+	tide_object_unlock(object, flags);
+	if (queued)
+		wake_up(&lender->put_wait);
+	return queued ? 0 : -ENOTCONN;
+}
+
+/*
+ * A page goes to a lender, if there is a buffer for it, and if it is in memory: -EFAULT.
+ * Nothing waits here. A buffer is held no longer, neither by a program whose page is slow
+ * to come nor when the last lender goes, which takes the buffers along.
+ */
+static int tide_app_try(struct tide_object *object, u64 index,
+			const struct tide_app_source *source)
+{
+	struct tide_refusal why = { };
+	struct tide_lender *lender;
+	int err = -ENOTCONN;
+
+	rcu_read_lock();
+	lender = tide_choose_lender(NULL, TIDE_DISKLESS, &why);
+	if (lender)
+		err = tide_app_give(object, lender, index, source);
+	else if (why.counter)
+		this_cpu_inc(*why.counter);
+	rcu_read_unlock();
+	return err;
+}
+
 /**
- * tide_app_buffer_await() - wait until a buffer is free, which is until a lender has taken a page
+ * tide_app_buffer_await() - wait until there is a buffer to spare: lenders take pages
  *
  * Somebody else may take it.
  *
@@ -86,59 +156,46 @@ static struct tide_buffer *tide_app_buffer(void)
  */
 int tide_app_buffer_await(void)
 {
-	unsigned int total, idle, tries;
+	unsigned int tries;
 
 	for (tries = 0; tries < TIDE_BUFFER_TRIES; tries++) {
-		tide_buffers_count(&total, &idle);
-		if (idle)
-			return 0;
-		if (!tide_lenders_take_puts())
-			return -ENOTCONN;
 		if (signal_pending(current))
 			return -EINTR;
+		if (tide_app_buffers_spare())
+			return 0;
+		if (!tide_lenders_take_puts(true))
+			return -ENOTCONN;
 		usleep_range(TIDE_BUFFER_PAUSE_US, 2 * TIDE_BUFFER_PAUSE_US);
 	}
 	return -EAGAIN;
 }
 
-static struct tide_buffer *tide_app_buffer_wait(int *err)
+/* Brings a program's page into memory, from where it may be gone again when it is looked at. */
+static int tide_app_fault_in(const struct tide_app_source *source, unsigned int *tries)
 {
-	struct tide_buffer *buffer;
-
-	while (!(buffer = tide_app_buffer())) {
-		*err = tide_app_buffer_await();
-		if (*err)
-			return NULL;
-	}
-	return buffer;
+	if (fault_in_readable(source->from, source->size))
+		return -EFAULT;
+	if (signal_pending(current))
+		return -EINTR;
+	return ++*tries < TIDE_FAULT_TRIES ? 0 : -EAGAIN;
 }
 
-/* Fills a buffer with up to a page of a value; the rest of it is zero. */
-static int tide_app_buffer_fill(struct tide_buffer *buffer, const void __user *from, size_t size)
+static int tide_app_page_write(struct tide_object *object, u64 index,
+			       const struct tide_app_source *source)
 {
-	size_t part = min_t(size_t, size, PAGE_SIZE);
-	void *to = kmap_local_page(buffer->page);
-	bool failed = copy_from_user(to, from, part);
+	unsigned int faults = 0;
+	int err, wait = 0;
 
-	memset(to + part, 0, PAGE_SIZE - part);
-	kunmap_local(to);
-	return failed ? -EFAULT : 0;
-}
-
-static int tide_app_page_write(struct tide_object *object, u64 index, const void __user *from,
-			       size_t size)
-{
-	struct tide_buffer *buffer;
-	int err = 0;
-
-	buffer = tide_app_buffer_wait(&err);
-	if (!buffer)
-		return err;
-	err = tide_app_buffer_fill(buffer, from, size);
-	if (!err)
-		return tide_app_buffer_put(object, index, buffer);
-	tide_buffer_free(buffer);
-	return err;
+	do {
+		err = tide_app_try(object, index, source);
+		if (err == -ENOBUFS)
+			wait = tide_app_buffer_await();
+		else if (err == -EFAULT)
+			wait = tide_app_fault_in(source, &faults);
+		else
+			return err;
+	} while (!wait);
+	return wait;
 }
 
 /**
@@ -149,7 +206,8 @@ static int tide_app_page_write(struct tide_object *object, u64 index, const void
  * @size: of the value in bytes
  *
  * Context: process; waits for buffers, and for the program's pages.
- * Return: 0 or a negative errno, when the pool has nothing of it: see tide_app_buffer_await().
+ * Return: 0 or a negative errno, when the pool has nothing of it: -EFAULT, or see
+ * tide_app_buffer_await().
  */
 int tide_app_pages_write(struct tide_object *object, u64 first, const void __user *from,
 			 size_t size)
@@ -157,9 +215,14 @@ int tide_app_pages_write(struct tide_object *object, u64 first, const void __use
 	u64 pages = DIV_ROUND_UP(size, PAGE_SIZE), i;
 	int err = 0;
 
-	for (i = 0; !err && i < pages; i++)
-		err = tide_app_page_write(object, first + i, from + (i << PAGE_SHIFT),
-					  size - (i << PAGE_SHIFT));
+	for (i = 0; !err && i < pages; i++) {
+		struct tide_app_source source = {
+			.from = from + (i << PAGE_SHIFT),
+			.size = min_t(size_t, size - (i << PAGE_SHIFT), PAGE_SIZE),
+		};
+
+		err = tide_app_page_write(object, first + i, &source);
+	}
 	if (err)
 		tide_object_drop(object, first, first + pages - 1);
 	return err;
@@ -176,12 +239,9 @@ int tide_app_pages_write(struct tide_object *object, u64 first, const void __use
  */
 int tide_app_page_try_put(struct tide_object *object, u64 index, struct page *page)
 {
-	struct tide_buffer *buffer = tide_app_buffer();
+	struct tide_app_source source = { .page = page };
 
-	if (!buffer)
-		return tide_lenders_take_puts() ? -ENOBUFS : -ENOTCONN;
-	copy_highpage(buffer->page, page);
-	return tide_app_buffer_put(object, index, buffer);
+	return tide_app_try(object, index, &source);
 }
 
 /* ------------------------------------------------------------------ */
@@ -336,7 +396,7 @@ static unsigned int tide_app_ask(struct tide_app_read *read, struct tide_object 
 	struct tide_lender *lender;
 	unsigned long flags;
 
-	lender = tide_lender_to_ask(slot, tide_size(read->count), most);
+	lender = tide_lender_to_ask_alone(slot, most);
 	if (!lender)
 		return 0;
 	most = min_t(unsigned int, most, READ_ONCE(lender->agreed.get));
@@ -434,6 +494,7 @@ int tide_app_pages_read(struct tide_object *object, u64 first, struct page **pag
 		n = tide_app_read_next(read, object, first, i);
 	if (i < count)
 		WRITE_ONCE(read->lost, true);
+	tide_object_used(object);
 	kref_get(&read->kref);
 	tide_app_read_less(read);
 	err = tide_app_read_wait(read);

@@ -6,7 +6,9 @@
 #define pr_fmt(fmt) KBUILD_MODNAME ": " fmt
 
 #include <linux/capability.h>
+#include <linux/compiler.h>
 #include <linux/cred.h>
+#include <linux/ctype.h>
 #include <linux/seq_file.h>
 #include <linux/sizes.h>
 #include <linux/slab.h>
@@ -16,12 +18,13 @@
 #include "appmem/pool.h"
 #include "appmem/value.h"
 #include "borrower/catalog.h"
+#include "borrower/object.h"
 
 /* What an empty pool counts for. */
 #define TIDE_APP_POOL_BYTES	SZ_4K
 #define TIDE_APP_MODES		0666
 
-static DEFINE_MUTEX(tide_app_mutex);	/* the list, and what is open */
+static DEFINE_MUTEX(tide_app_mutex);	/* the list; nothing is waited for with it held */
 static LIST_HEAD(tide_app_pools);	/* with a name */
 
 /* ------------------------------------------------------------------ */
@@ -41,6 +44,20 @@ static void tide_app_pool_release(struct kref *kref)
 	kfree(pool);
 }
 
+/**
+ * tide_app_pool_close() - undo tide_app_pool_open()
+ * @pool: the pool
+ *
+ * Its end may take long, so nobody has to wait for it: no mutex is held. While others can
+ * find it by its name, that has a reference.
+ *
+ * Context: process.
+ */
+void tide_app_pool_close(struct tide_app_pool *pool)
+{
+	kref_put(&pool->kref, tide_app_pool_release);
+}
+
 static int tide_app_pool_fill(struct tide_app_pool *pool, u64 quota)
 {
 	int err = tide_account_open(&pool->account, pool->owner, quota);
@@ -51,8 +68,10 @@ static int tide_app_pool_fill(struct tide_app_pool *pool, u64 quota)
 	if (err)
 		goto no_room;
 	pool->object = tide_object_create(0);
-	if (pool->object)
+	if (pool->object) {
+		pool->object->once = true;
 		return 0;
+	}
 	err = -ENOMEM;
 	tide_account_uncharge(&pool->account, TIDE_APP_POOL_BYTES);
 no_room:
@@ -72,6 +91,7 @@ static struct tide_app_pool *tide_app_pool_create(const struct tidepool_open *ho
 	INIT_LIST_HEAD(&pool->list);
 	INIT_LIST_HEAD(&pool->shared);
 	pool->values = RB_ROOT;
+	pool->next_index = 1;	/* 0 is where an empty value is */
 	strscpy(pool->name, how->name, sizeof(pool->name));
 	pool->owner = current_fsuid();
 	pool->group = current_fsgid();
@@ -81,18 +101,6 @@ static struct tide_app_pool *tide_app_pool_create(const struct tidepool_open *ho
 		return pool;
 	kfree(pool);
 	return ERR_PTR(err);
-}
-
-/* A named pool that is made stays when who made it has gone. */
-static struct tide_app_pool *tide_app_pool_create_named(const struct tidepool_open *how)
-{
-	struct tide_app_pool *pool = tide_app_pool_create(how);
-
-	if (!IS_ERR(pool)) {
-		kref_get(&pool->kref);
-		list_add(&pool->list, &tide_app_pools);
-	}
-	return pool;
 }
 
 static bool tide_app_pool_admits(const struct tide_app_pool *pool, unsigned int access)
@@ -106,6 +114,25 @@ static bool tide_app_pool_admits(const struct tide_app_pool *pool, unsigned int 
 	return !(access & ~mode) || capable(CAP_DAC_OVERRIDE);
 }
 
+/*
+ * Is it what the caller would have made? Another user may have taken the name before, to
+ * read what is put or to have his own read. So nobody may be let in there whom the caller
+ * would not let in, its owner included; only root's pools are taken as they are.
+ */
+static bool tide_app_pool_is_meant(const struct tide_app_pool *pool,
+				   const struct tidepool_open *how)
+{
+	unsigned int others = how->mode & 07, group = others;
+
+	if (uid_eq(pool->owner, current_fsuid()) || uid_eq(pool->owner, GLOBAL_ROOT_UID))
+		return true;
+	if (gid_eq(pool->group, current_fsgid()))
+		group |= how->mode >> 3 & 07;
+	return !((pool->mode >> 6 | pool->mode >> 3) & 07 & ~group) &&
+	       !(pool->mode & 07 & ~others) &&
+	       (!how->quota || how->quota == pool->account.quota);
+}
+
 static struct tide_app_pool *tide_app_pool_find(const char *name)
 {
 	struct tide_app_pool *pool;
@@ -116,24 +143,71 @@ static struct tide_app_pool *tide_app_pool_find(const char *name)
 	return NULL;
 }
 
-static struct tide_app_pool *tide_app_pool_open_named(const struct tidepool_open *how,
-						      unsigned int access)
+/* The pool of that name, or NULL; under the mutex. */
+static struct tide_app_pool *tide_app_pool_join(const struct tidepool_open *how,
+						unsigned int access)
 {
 	struct tide_app_pool *pool = tide_app_pool_find(how->name);
 
 	if (!pool)
-		return tide_app_pool_create_named(how);
+		return NULL;
 	if (!tide_app_pool_admits(pool, access))
 		return ERR_PTR(-EACCES);
+	if (!tide_app_pool_is_meant(pool, how))
+		return ERR_PTR(-EEXIST);
 	kref_get(&pool->kref);
 	return pool;
+}
+
+/* Joins the pool of that name, or names a new one, which stays when who made it has gone. */
+static struct tide_app_pool *tide_app_pool_settle(const struct tidepool_open *how,
+						  unsigned int access,
+						  struct tide_app_pool *fresh)
+{
+	struct tide_app_pool *pool;
+
+	mutex_lock(&tide_app_mutex);
+	pool = tide_app_pool_join(how, access);
+	if (!pool && fresh) {
+		pool = fresh;
+		kref_get(&pool->kref);
+		list_add(&pool->list, &tide_app_pools);
+	}
+	mutex_unlock(&tide_app_mutex);
+	return pool;
+}
+
+static struct tide_app_pool *tide_app_pool_open_named(const struct tidepool_open *how,
+						      unsigned int access)
+{
+	struct tide_app_pool *pool = tide_app_pool_settle(how, access, NULL), *fresh;
+
+	if (pool)
+		return pool;
+	fresh = tide_app_pool_create(how);	/* nobody waits for memory with the mutex */
+	if (IS_ERR(fresh))
+		return fresh;
+	pool = tide_app_pool_settle(how, access, fresh);
+	if (pool != fresh)
+		tide_app_pool_close(fresh);
+	return pool;
+}
+
+/* Of what a line of the list may have. */
+static bool tide_app_name_is_valid(const char *name)
+{
+	size_t size = strnlen(name, TIDEPOOL_NAME_MAX), i;
+
+	for (i = 0; i < size; i++)
+		if (!isascii(name[i]) || !isprint(name[i]))
+			return false;
+	return size < TIDEPOOL_NAME_MAX;
 }
 
 static bool tide_app_how_is_valid(const struct tidepool_open *how)
 {
 	return !how->flags && !how->reserved && !(how->mode & ~TIDE_APP_MODES) &&
-	       strnlen(how->name, sizeof(how->name)) < sizeof(how->name) &&
-	       !strchr(how->name, '\n');
+	       tide_app_name_is_valid(how->name);
 }
 
 /**
@@ -143,33 +217,16 @@ static bool tide_app_how_is_valid(const struct tidepool_open *how)
  *
  * Context: process.
  * Return: the pool, for tide_app_pool_close(), or an error: -EPROTONOSUPPORT for another
- * version of the interface, -EINVAL, -EACCES, -EDQUOT or -ENOMEM.
+ * version of the interface, -EINVAL, -EACCES, -EEXIST when it is another user's and not
+ * what is asked for, -EDQUOT or -ENOMEM.
  */
 struct tide_app_pool *tide_app_pool_open(const struct tidepool_open *how, unsigned int access)
 {
-	struct tide_app_pool *pool;
-
 	if (how->api != TIDEPOOL_API)
 		return ERR_PTR(-EPROTONOSUPPORT);
 	if (!tide_app_how_is_valid(how))
 		return ERR_PTR(-EINVAL);
-	mutex_lock(&tide_app_mutex);
-	pool = *how->name ? tide_app_pool_open_named(how, access) : tide_app_pool_create(how);
-	mutex_unlock(&tide_app_mutex);
-	return pool;
-}
-
-/**
- * tide_app_pool_close() - undo tide_app_pool_open()
- * @pool: the pool
- *
- * Context: process.
- */
-void tide_app_pool_close(struct tide_app_pool *pool)
-{
-	mutex_lock(&tide_app_mutex);
-	kref_put(&pool->kref, tide_app_pool_release);
-	mutex_unlock(&tide_app_mutex);
+	return *how->name ? tide_app_pool_open_named(how, access) : tide_app_pool_create(how);
 }
 
 /**
@@ -186,15 +243,15 @@ int tide_app_pool_unlink(struct tide_app_pool *pool)
 	int err = 0;
 
 	mutex_lock(&tide_app_mutex);
-	if (list_empty(&pool->list)) {
+	if (list_empty(&pool->list))
 		err = -ENOENT;
-	} else if (!uid_eq(current_fsuid(), pool->owner) && !capable(CAP_FOWNER)) {
+	else if (!uid_eq(current_fsuid(), pool->owner) && !capable(CAP_FOWNER))
 		err = -EPERM;
-	} else {
+	else
 		list_del_init(&pool->list);
-		kref_put(&pool->kref, tide_app_pool_release);
-	}
 	mutex_unlock(&tide_app_mutex);
+	if (!err)
+		tide_app_pool_close(pool);	/* the name's reference; the caller has another */
 	return err;
 }
 
@@ -236,9 +293,9 @@ void tide_app_pool_stats(struct tide_app_pool *pool, struct tidepool_stats *stat
 
 static void tide_app_pool_show(struct seq_file *seq, struct tide_app_pool *pool)
 {
-	struct tidepool_stats stats;
+	struct tidepool_stats stats = data_race(pool->stats);	/* its lock may be held for long */
 
-	tide_app_pool_stats(pool, &stats);
+	tide_account_say(&pool->account, &stats.quota, &stats.bytes);
 	seq_escape(seq, pool->name, " \t\n\\");
 	seq_printf(seq, " %u %04o %llu %llu %llu %llu %llu %llu %llu %llu\n",
 		   from_kuid_munged(seq_user_ns(seq), pool->owner), pool->mode, stats.quota,

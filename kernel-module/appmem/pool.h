@@ -35,7 +35,7 @@ struct tide_shared;
  * @filled: bytes that were ever added to pages in @shared
  * @live: of those, of values that are still there
  * @moving: somebody makes such a page empty
- * @swept: the key up to which values were looked at, @swept_size bytes; 0: the beginning
+ * @swept: the key of the value that was looked at last, @swept_size bytes
  * @stats: what was counted
  */
 struct tide_app_pool {

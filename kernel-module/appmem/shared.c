@@ -13,19 +13,31 @@
 #include "appmem/value.h"
 #include "borrower/catalog_pages.h"
 
+static size_t tide_shared_bytes(void)
+{
+	return kmalloc_size_roundup(sizeof(struct tide_shared)) + tide_account_pages(1);
+}
+
 static void tide_shared_free(struct tide_app_pool *pool, struct tide_shared *shared)
 {
 	if (shared->page)
 		__free_page(shared->page);
 	kfree(shared);
-	tide_account_uncharge(&pool->account, PAGE_SIZE);
+	tide_account_uncharge(&pool->account, tide_shared_bytes());
 }
 
-static struct tide_shared *tide_shared_create(struct tide_app_pool *pool, int *err)
+/* While a pool without room moves values it is beyond it, by a page. */
+static int tide_shared_charge(struct tide_app_pool *pool, bool moves)
+{
+	return moves ? tide_account_charge_beyond(&pool->account, tide_shared_bytes()) :
+		       tide_account_charge(&pool->account, tide_shared_bytes());
+}
+
+static struct tide_shared *tide_shared_create(struct tide_app_pool *pool, bool moves, int *err)
 {
 	struct tide_shared *shared;
 
-	*err = tide_account_charge(&pool->account, PAGE_SIZE);
+	*err = tide_shared_charge(pool, moves);
 	if (*err)
 		return NULL;
 	shared = kzalloc(sizeof(*shared), GFP_KERNEL_ACCOUNT);
@@ -33,7 +45,7 @@ static struct tide_shared *tide_shared_create(struct tide_app_pool *pool, int *e
 		shared->page = alloc_page(GFP_KERNEL_ACCOUNT | __GFP_ZERO);
 	if (!shared || !shared->page) {
 		kfree(shared);
-		tide_account_uncharge(&pool->account, PAGE_SIZE);
+		tide_account_uncharge(&pool->account, tide_shared_bytes());
 		*err = -ENOMEM;
 		return NULL;
 	}
@@ -65,11 +77,13 @@ static int tide_shared_close(struct tide_app_pool *pool)
  * @pool: its lock is held
  * @value: of 1 to TIDE_SMALL_MAX bytes, in no page
  * @data: its bytes
+ * @moves: the page that it was in goes then
  *
  * Context: process; does not wait for the network.
  * Return: 0, -ENOBUFS when that is worth another try, -ENOTCONN, -EDQUOT or -ENOMEM.
  */
-int tide_shared_add(struct tide_app_pool *pool, struct tide_value *value, const void *data)
+int tide_shared_add(struct tide_app_pool *pool, struct tide_value *value, const void *data,
+		    bool moves)
 {
 	struct tide_shared *shared = pool->open;
 	int err = 0;
@@ -81,7 +95,7 @@ int tide_shared_add(struct tide_app_pool *pool, struct tide_value *value, const 
 		shared = NULL;
 	}
 	if (!shared) {
-		shared = tide_shared_create(pool, &err);
+		shared = tide_shared_create(pool, moves, &err);
 		if (!shared)
 			return err;
 		pool->open = shared;

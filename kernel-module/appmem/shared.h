@@ -32,7 +32,8 @@ struct tide_shared {
 	bool held;
 };
 
-int tide_shared_add(struct tide_app_pool *pool, struct tide_value *value, const void *data);
+int tide_shared_add(struct tide_app_pool *pool, struct tide_value *value, const void *data,
+		    bool moves);
 void tide_shared_remove(struct tide_app_pool *pool, struct tide_value *value);
 void tide_shared_drop(struct tide_app_pool *pool, struct tide_shared *shared);
 void tide_shared_end(struct tide_app_pool *pool);

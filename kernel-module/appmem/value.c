@@ -22,8 +22,8 @@
 #include "borrower/catalog_pages.h"
 #include "borrower/peer.h"
 
-#define TIDE_SWEEP		8	/* values looked at with each put */
-#define TIDE_SWEEP_ALL		UINT_MAX
+#define TIDE_SWEEP		8	/* values and pages looked at with each put */
+#define TIDE_SWEEP_FULL		4096	/* and with one for which there is no room */
 #define TIDE_GET_TRIES		4	/* to read what is put anew all the time */
 
 /* ------------------------------------------------------------------ */
@@ -109,11 +109,11 @@ static unsigned int tide_value_pages(const struct tide_value *value)
 	return tide_size_is_small(value->size) ? 0 : DIV_ROUND_UP(value->size, PAGE_SIZE);
 }
 
-/* What it costs beside a page that it shares. */
+/* What it costs, here and elsewhere, beside a page that it shares. */
 static size_t tide_value_bytes(const struct tide_value *value)
 {
-	return struct_size(value, key, value->key_size) +
-	       ((size_t)tide_value_pages(value) << PAGE_SHIFT);
+	return kmalloc_size_roundup(struct_size(value, key, value->key_size)) +
+	       tide_account_pages(tide_value_pages(value));
 }
 
 static u64 tide_expires(u64 expire_ms)
@@ -225,31 +225,49 @@ static bool tide_value_reap(struct tide_app_pool *pool, struct tide_value *value
 	return true;
 }
 
-/* Looks at some values, where it was the last time; returns whether one went. */
-static bool tide_values_sweep(struct tide_app_pool *pool, unsigned int most)
+static struct tide_value *tide_value_first(struct tide_app_pool *pool)
+{
+	return tide_value_of(rb_first(&pool->values));
+}
+
+/* A value to begin with: the one behind that which was looked at last. */
+static struct tide_value *tide_value_unswept(struct tide_app_pool *pool)
 {
 	struct tide_key swept = { .bytes = pool->swept, .size = pool->swept_size };
-	struct tide_value *value = tide_value_after(pool, &swept), *next = NULL;
+
+	return tide_value_after(pool, &swept);
+}
+
+/*
+ * Looks at some values and their pages, at most at so many, at a value at least; goes on
+ * where it was the last time, round and round. Returns whether one went.
+ */
+static bool tide_values_sweep(struct tide_app_pool *pool, int most)
+{
+	struct tide_value *value = tide_value_unswept(pool), *next;
+	u64 left = pool->stats.values;	/* none is looked at twice */
 	bool reaped = false;
 
-	for (; value && most; value = next, most--) {
+	for (; left && most > 0; value = next, left--) {
+		value = value ?: tide_value_first(pool);
 		next = tide_value_of(rb_next(&value->node));
 		pool->swept_size = value->key_size;
 		memcpy(pool->swept, value->key, value->key_size);
+		most -= 1 + tide_value_pages(value);
 		reaped |= tide_value_reap(pool, value);
-		if (need_resched())
-			cond_resched();
+		cond_resched();
 	}
-	if (!value)
-		pool->swept_size = 0;
 	return reaped;
 }
 
-/* All of them. */
-static bool tide_values_sweep_all(struct tide_app_pool *pool)
+/* Its time is over: it goes. */
+static bool tide_value_outlived(struct tide_app_pool *pool, struct tide_value *value)
 {
-	pool->swept_size = 0;
-	return tide_values_sweep(pool, TIDE_SWEEP_ALL);
+	if (!tide_value_expired(value))
+		return false;
+	pool->stats.expired++;
+	tide_value_remove(pool, value);
+	return true;
 }
 
 /* The value of a key, or NULL if it has none, or none any more. */
@@ -257,11 +275,7 @@ static struct tide_value *tide_value_find(struct tide_app_pool *pool, const stru
 {
 	struct tide_value *value = tide_value_at(pool, key);
 
-	if (!value || !tide_value_expired(value))
-		return value;
-	pool->stats.expired++;
-	tide_value_remove(pool, value);
-	return NULL;
+	return value && !tide_value_outlived(pool, value) ? value : NULL;
 }
 
 /* ------------------------------------------------------------------ */
@@ -286,7 +300,8 @@ static int tide_value_put_pages(struct tide_app_pool *pool, struct tide_value *v
 {
 	int err;
 
-	mutex_lock(&pool->lock);
+	if (mutex_lock_killable(&pool->lock))
+		return -EINTR;
 	value->index = pool->next_index;
 	pool->next_index += tide_value_pages(value);
 	mutex_unlock(&pool->lock);
@@ -304,9 +319,10 @@ static int tide_value_try_share(struct tide_app_pool *pool, struct tide_value *v
 {
 	int err = 0;
 
-	mutex_lock(&pool->lock);
+	if (mutex_lock_killable(&pool->lock))
+		return -EINTR;
 	if (value->size)
-		err = tide_shared_add(pool, value, data);
+		err = tide_shared_add(pool, value, data, false);
 	if (!err)
 		tide_value_publish(pool, value);
 	mutex_unlock(&pool->lock);
@@ -352,7 +368,7 @@ static bool tide_value_room(struct tide_app_pool *pool)
 	bool room;
 
 	mutex_lock(&pool->lock);
-	room = tide_values_sweep_all(pool);
+	room = tide_values_sweep(pool, TIDE_SWEEP_FULL);
 	mutex_unlock(&pool->lock);
 	return room;
 }
@@ -376,7 +392,7 @@ int tide_value_put(struct tide_app_pool *pool, const struct tide_key *key,
 	u64 expires = tide_expires(expire_ms);
 	int err;
 
-	if (!tide_lenders_take_puts())
+	if (!tide_lenders_take_puts(true))
 		return -ENOTCONN;
 	err = tide_value_try_put(pool, key, from, size, expires);
 	if (err == -EDQUOT && tide_value_room(pool))
@@ -417,9 +433,10 @@ static int tide_value_look(struct tide_app_pool *pool, const struct tide_key *ke
 	struct tide_value *value;
 	int err = 0;
 
-	mutex_lock(&pool->lock);
-	value = tide_value_find(pool, key);
 	*found = (struct tide_found) { };
+	if (mutex_lock_killable(&pool->lock))
+		return -EINTR;
+	value = tide_value_find(pool, key);
 	if (!value) {
 		pool->stats.misses++;
 		err = -ENOENT;
@@ -509,6 +526,15 @@ static int tide_found_get(struct tide_app_pool *pool, const struct tide_key *key
 	return err == -ENOENT ? tide_value_missed(pool, key, found) : err;
 }
 
+/* What has not been counted yet: the value was got, or was another one time after time. */
+static void tide_value_got(struct tide_app_pool *pool, bool hit)
+{
+	mutex_lock(&pool->lock);
+	pool->stats.hits += hit;
+	pool->stats.misses += !hit;
+	mutex_unlock(&pool->lock);
+}
+
 /**
  * tide_value_get() - what a key stands for
  * @pool: the pool
@@ -535,11 +561,8 @@ int tide_value_get(struct tide_app_pool *pool, const struct tide_key *key, void 
 		if (err != -EAGAIN)
 			break;
 	}
-	if (!err) {
-		mutex_lock(&pool->lock);
-		pool->stats.hits++;
-		mutex_unlock(&pool->lock);
-	}
+	if (!err || err == -EAGAIN)
+		tide_value_got(pool, !err);
 	return err == -EAGAIN ? -ENOENT : err;
 }
 
@@ -607,14 +630,16 @@ int tide_value_exists(struct tide_app_pool *pool, const struct tide_key *key, u3
 unsigned int tide_value_keys(struct tide_app_pool *pool, const struct tide_key *after,
 			     void *buffer, unsigned int size, unsigned int *used)
 {
-	struct tide_value *value;
+	struct tide_value *value, *next;
 	unsigned int count = 0;
 	u8 *at = buffer;
 
 	mutex_lock(&pool->lock);
 	value = tide_value_after(pool, after);
-	for (; value; value = tide_value_of(rb_next(&value->node))) {
-		if (tide_value_expired(value))
+	for (; value; value = next) {
+		next = tide_value_of(rb_next(&value->node));
+		cond_resched();
+		if (tide_value_outlived(pool, value))
 			continue;
 		if (at + 1 + value->key_size > (u8 *)buffer + size)
 			break;

@@ -95,7 +95,7 @@ static struct tide_lender *tide_io_taker(const struct tide_io *io)
 	struct tide_refusal why = { };
 	struct tide_lender *lender;
 
-	lender = tide_choose_lender(*io->device->lender ? io->device->lender : NULL, false, &why);
+	lender = tide_choose_lender(*io->device->lender ? io->device->lender : NULL, 0, &why);
 	if (lender && !io->span.changes && lender->config.strategy == TIDE_EXCLUSIVE)
 		return NULL;
 	if (!lender && why.counter)

@@ -373,6 +373,23 @@ bool tide_breaker_admits(struct tide_lender *lender, enum tide_size size)
 }
 EXPORT_SYMBOL_GPL(tide_breaker_admits);
 
+/* The lender in a slot; if it is gone the pages are counted. */
+static struct tide_lender *tide_lender_there(int slot, unsigned int pages)
+{
+	struct tide_lender *lender = tide_lender_at(slot);
+
+	if (!lender)
+		tide_lender_unasked(slot, pages);
+	return lender;
+}
+
+static struct tide_lender *tide_lender_skip(struct tide_lender *lender, unsigned int pages)
+{
+	atomic64_add(pages, &lender->stats.get_skipped);
+	tide_lender_put(lender);
+	return NULL;
+}
+
 /**
  * tide_lender_to_ask() - the lender in a slot, if a request may go to it
  * @slot: of the lender, as the catalog says
@@ -384,19 +401,34 @@ EXPORT_SYMBOL_GPL(tide_breaker_admits);
  */
 struct tide_lender *tide_lender_to_ask(int slot, enum tide_size size, unsigned int pages)
 {
-	struct tide_lender *lender = tide_lender_at(slot);
+	struct tide_lender *lender = tide_lender_there(slot, pages);
 
-	if (!lender) {
-		tide_lender_unasked(slot, pages);
-		return NULL;
-	}
-	if (tide_breaker_admits(lender, size))
+	if (!lender || tide_breaker_admits(lender, size))
 		return lender;
-	atomic64_add(pages, &lender->stats.get_skipped);
-	tide_lender_put(lender);
-	return NULL;
+	return tide_lender_skip(lender, pages);
 }
 EXPORT_SYMBOL_GPL(tide_lender_to_ask);
+
+/**
+ * tide_lender_to_ask_alone() - likewise, for what is on no disk
+ * @slot: of the lender, as the catalog says
+ * @pages: that are wanted; they are counted if it may not
+ *
+ * There is nothing that the lender could be slower than, and no read that might as well
+ * measure the disk.
+ *
+ * Context: any.
+ * Return: the lender, for tide_lender_put(), or NULL.
+ */
+struct tide_lender *tide_lender_to_ask_alone(int slot, unsigned int pages)
+{
+	struct tide_lender *lender = tide_lender_there(slot, pages);
+
+	if (!lender || !tide_lender_avoided(lender, true))
+		return lender;
+	return tide_lender_skip(lender, pages);
+}
+EXPORT_SYMBOL_GPL(tide_lender_to_ask_alone);
 
 /* Nothing is known of how long reads of one size take; locked. */
 static void tide_reads_reset(struct tide_breaker_reads *reads, bool open)

@@ -31,5 +31,6 @@ void tide_breaker_means(struct tide_lender *lender, struct tide_breaker_means *m
 void tide_breaker_update(struct tide_lender *lender);
 bool tide_breaker_admits(struct tide_lender *lender, enum tide_size size);
 struct tide_lender *tide_lender_to_ask(int slot, enum tide_size size, unsigned int pages);
+struct tide_lender *tide_lender_to_ask_alone(int slot, unsigned int pages);
 
 #endif /* TIDE_BREAKER_H */

@@ -104,7 +104,7 @@ static void tide_buffers_shrink(unsigned int count)
 /* As many as are wanted now; those on their way out, or for want of memory, later. */
 static void tide_buffers_fit(struct work_struct *work)
 {
-	unsigned int count = tide_lenders_take_puts() ? put_buffers : TIDE_PUT_MAX;
+	unsigned int count = tide_lenders_take_puts(false) ? put_buffers : TIDE_PUT_MAX;
 
 	tide_buffers_grow(count);
 	tide_buffers_shrink(count);
@@ -119,18 +119,20 @@ static void tide_buffers_fit(struct work_struct *work)
  */
 void tide_buffers_refit(void)
 {
-	bool at_once = tide_lenders_take_puts();
+	bool at_once = tide_lenders_take_puts(false);
 
 	if (at_once)
 		cancel_delayed_work(&tide_buffers_work);
 	schedule_delayed_work(&tide_buffers_work, at_once ? 0 : TIDE_BUFFERS_WAIT);
 }
 
+/* Whoever takes a buffer gives it back before the lender goes that it was taken for. */
 static void tide_buffers_free_all(void)
 {
 	tide_buffers_shrink(0);
 	INIT_LIST_HEAD(&tide_buffers_bare);
-	vfree(tide_buffer_store);
+	if (!WARN_ON_ONCE(tide_buffers_total))
+		vfree(tide_buffer_store);
 	tide_buffer_store = NULL;
 }
 

@@ -284,7 +284,7 @@ void tide_object_destroy(struct tide_object *object)
 
 	/* One note for all of it: those on single pages may find no room. */
 	for (slot = 0; slot < TIDE_MAX_LENDERS; slot++)
-		tide_forget(slot, object->id, 0, ULONG_MAX);
+		tide_forget(slot, object, 0, ULONG_MAX);
 	tide_object_lock(object, flags);
 	object->kept = false;
 	tide_object_end(object);

@@ -144,7 +144,7 @@ static void tide_run_end(struct tide_object *object, struct tide_run *run)
 {
 	if (!run->count)
 		return;
-	tide_forget(run->slot, object->id, run->first, run->last);
+	tide_forget(run->slot, object, run->first, run->last);
 	run->count = 0;
 }
 

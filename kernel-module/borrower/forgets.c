@@ -1,16 +1,48 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /* Notes for a lender on pages that it may drop; outbox.c sends them. */
 #include <linux/slab.h>
+#include <linux/workqueue.h>
 
+#include "borrower/disk_latency.h"
 #include "borrower/forgets.h"
+#include "borrower/object.h"
 #include "borrower/peer.h"
 #include "borrower/versions.h"
 #include "uapi/wire.h"
 
+/*
+ * Who changes a value time after time leaves one page behind the other: one note for all
+ * of them. Where an index is used again, what is there now may be what was put since.
+ */
+static bool tide_forget_extend(struct tide_lender *lender, const struct tide_object *object,
+			       pgoff_t first, pgoff_t last)
+{
+	struct tide_forget_item *newest;
+
+	newest = &lender->forget[(lender->forget_head - 1) % TIDE_FORGET_RING];
+	if (!object->once || lender->forget_head == lender->forget_tail ||
+	    newest->file != cpu_to_le64(object->id) || le64_to_cpu(newest->last) + 1 != first)
+		return false;
+	newest->last = cpu_to_le64(last);
+	newest->before = cpu_to_le64(tide_next_version());
+	return true;
+}
+
+static void tide_forget_add(struct tide_lender *lender, const struct tide_object *object,
+			    pgoff_t first, pgoff_t last)
+{
+	lender->forget[lender->forget_head++ % TIDE_FORGET_RING] = (struct tide_forget_item) {
+		.file = cpu_to_le64(object->id),
+		.first = cpu_to_le64(first),
+		.last = cpu_to_le64(last),
+		.before = cpu_to_le64(tide_next_version()),
+	};
+}
+
 /**
  * tide_forget() - note that a lender's pages are of no use any more
  * @slot: of the lender
- * @file: the file's name on the wire
+ * @object: whose they are
  * @first: first page index
  * @last: last page index, inclusive
  *
@@ -19,9 +51,10 @@
  *
  * Context: any.
  */
-void tide_forget(int slot, u64 file, pgoff_t first, pgoff_t last)
+void tide_forget(int slot, const struct tide_object *object, pgoff_t first, pgoff_t last)
 {
 	struct tide_lender *lender;
+	unsigned int waiting;
 	unsigned long flags;
 
 	rcu_read_lock();
@@ -29,18 +62,14 @@ void tide_forget(int slot, u64 file, pgoff_t first, pgoff_t last)
 	if (!lender || !READ_ONCE(lender->session))
 		goto out;
 	spin_lock_irqsave(&lender->forget_lock, flags);
-	if (lender->forget_head - lender->forget_tail < TIDE_FORGET_RING) {
-		lender->forget[lender->forget_head++ % TIDE_FORGET_RING] =
-			(struct tide_forget_item) {
-				.file = cpu_to_le64(file),
-				.first = cpu_to_le64(first),
-				.last = cpu_to_le64(last),
-				.before = cpu_to_le64(tide_next_version()),
-			};
-	}
+	waiting = lender->forget_head - lender->forget_tail;
+	if (!tide_forget_extend(lender, object, first, last) && waiting < TIDE_FORGET_RING)
+		tide_forget_add(lender, object, first, last);
 	spin_unlock_irqrestore(&lender->forget_lock, flags);
+	if (waiting == TIDE_FORGET_RING / 2)	/* else the tick sends them */
+		queue_work(tide_disk_queue, &lender->lane[0].tx_work);
 out:
-	rcu_read_unlock();	/* the tick sends them */
+	rcu_read_unlock();
 }
 
 /**

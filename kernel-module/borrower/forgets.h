@@ -6,10 +6,11 @@
 #include <linux/types.h>
 
 struct tide_lender;
+struct tide_object;
 
 #define TIDE_FORGET_RING	1024
 
-void tide_forget(int slot, u64 file, pgoff_t first, pgoff_t last);
+void tide_forget(int slot, const struct tide_object *object, pgoff_t first, pgoff_t last);
 void tide_forget_nothing(struct tide_lender *lender);
 int tide_forget_prepare(struct tide_lender *lender);
 void tide_forget_release(struct tide_lender *lender);

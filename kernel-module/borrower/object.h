@@ -30,6 +30,7 @@
  * @dead: nothing is put or recorded any more
  * @kept: its front end wants it known though nothing of it is in the pool
  * @used: put to or read from since the shrinker looked
+ * @once: no index is used twice
  *
  * A front end embeds it. It is forgotten when nothing of it is in the pool, unless
  * it is kept. @pages, @outgoing, @changes, @dead and @kept are guarded by
@@ -49,7 +50,7 @@ struct tide_object {
 	struct rcu_head rcu;
 	void (*free)(struct tide_object *object);
 	unsigned int pass;
-	bool dead, kept, used;
+	bool dead, kept, used, once;
 };
 
 #define tide_object_lock(object, flags)		xa_lock_irqsave(&(object)->pages, flags)

@@ -68,12 +68,13 @@ EXPORT_SYMBOL_GPL(tide_lender_put);
 
 /**
  * tide_lenders_take_puts() - is there a lender that pages go to?
+ * @diskless: that are on no disk
  *
  * One that does not answer in time for the moment counts as well.
  *
  * Context: any.
  */
-bool tide_lenders_take_puts(void)
+bool tide_lenders_take_puts(bool diskless)
 {
 	struct tide_lender *lender;
 	bool take = false;
@@ -82,7 +83,8 @@ bool tide_lenders_take_puts(void)
 	rcu_read_lock();
 	for (slot = 0; slot < TIDE_MAX_LENDERS; slot++) {
 		lender = rcu_dereference(tide_lenders[slot]);
-		take |= lender && READ_ONCE(lender->ready) && !tide_breaker_open(&lender->breaker);
+		take |= lender && READ_ONCE(lender->ready) &&
+			!tide_lender_avoided(lender, diskless);
 	}
 	rcu_read_unlock();
 	return take;

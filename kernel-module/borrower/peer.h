@@ -199,12 +199,23 @@ static inline bool tide_borrows(void)
 	return READ_ONCE(tide_lenders_enabled);
 }
 
+/*
+ * Is it left alone for now? It may be slower than the disk; for what is on no disk it is
+ * left alone when it is slow or lost again and again.
+ */
+static inline bool tide_lender_avoided(const struct tide_lender *lender, bool diskless)
+{
+	if (diskless && READ_ONCE(lender->config.breaker) == TIDE_BREAKER_AUTOMATIC)
+		return READ_ONCE(lender->breaker.flaps);
+	return tide_breaker_open(&lender->breaker);
+}
+
 struct tide_lender *tide_lender_at(int slot);
 void tide_lender_unasked(int slot, unsigned int pages);
 void tide_lender_put(struct tide_lender *lender);
 const char *tide_lender_state_name(const struct tide_lender *lender);
 const char *tide_lender_reason(const struct tide_lender *lender);
-bool tide_lenders_take_puts(void);
+bool tide_lenders_take_puts(bool diskless);
 void tide_lender_break(struct tide_lender *lender);
 
 static inline bool tide_lender_usable(const struct tide_lender *lender)

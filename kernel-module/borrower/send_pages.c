@@ -63,7 +63,7 @@ static s64 tide_put_room(const struct tide_lender *lender)
 /**
  * tide_choose_lender() - the usable lender with most room
  * @only: the name of the one that will do, or NULL
- * @sequential: the page was read in order
+ * @what: TIDE_SEQUENTIAL, TIDE_DISKLESS, or both
  * @why: without a lender, set to what keeps it away, if something does
  *
  * Full ones recycle their oldest pages.
@@ -71,7 +71,7 @@ static s64 tide_put_room(const struct tide_lender *lender)
  * Context: any, in an RCU read section.
  * Return: the lender, or NULL.
  */
-struct tide_lender *tide_choose_lender(const char *only, bool sequential,
+struct tide_lender *tide_choose_lender(const char *only, unsigned int what,
 				       struct tide_refusal *why)
 {
 	struct tide_lender *lender, *best = NULL;
@@ -84,7 +84,7 @@ struct tide_lender *tide_choose_lender(const char *only, bool sequential,
 			continue;
 		if (only && strcmp(only, lender->name))
 			continue;
-		if (tide_breaker_open(&lender->breaker)) {
+		if (tide_lender_avoided(lender, what & TIDE_DISKLESS)) {
 			*why = (struct tide_refusal) {
 				&lender->refused->drop_breaker, TIDE_DROP_BREAKER,
 			};
@@ -96,7 +96,7 @@ struct tide_lender *tide_choose_lender(const char *only, bool sequential,
 			};
 			continue;
 		}
-		if (sequential && READ_ONCE(lender->filtering)) {
+		if (what & TIDE_SEQUENTIAL && READ_ONCE(lender->filtering)) {
 			*why = (struct tide_refusal) {
 				&lender->refused->drop_sequential, TIDE_DROP_SEQUENTIAL,
 			};

@@ -3,6 +3,7 @@
 #ifndef TIDE_SEND_PAGES_H
 #define TIDE_SEND_PAGES_H
 
+#include <linux/bits.h>
 #include <linux/compiler.h>
 #include <linux/ktime.h>
 #include <linux/list.h>
@@ -38,7 +39,11 @@ struct tide_batch {
 	struct tide_buffer *buffer[TIDE_PUT_MAX];
 };
 
-struct tide_lender *tide_choose_lender(const char *only, bool sequential,
+/* What is to be put, as far as it matters to whom. */
+#define TIDE_SEQUENTIAL	BIT(0)	/* was read in order */
+#define TIDE_DISKLESS	BIT(1)	/* is on no disk */
+
+struct tide_lender *tide_choose_lender(const char *only, unsigned int what,
 				       struct tide_refusal *why);
 bool tide_pool_lacks(struct tide_object *object, pgoff_t index);
 bool tide_put_filled(struct tide_object *object, struct tide_lender *lender, pgoff_t index,

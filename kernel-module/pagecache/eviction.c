@@ -139,7 +139,7 @@ void tide_put_folio(struct address_space *mapping, struct folio *folio)
 	rcu_read_lock();
 	file = tide_file_peek(mapping->host);
 	sequential = file && tide_sequential_take(file, first, last);
-	lender = tide_choose_lender(NULL, sequential, &why);
+	lender = tide_choose_lender(NULL, sequential ? TIDE_SEQUENTIAL : 0, &why);
 	if (!lender)		/* entries that exist are still true */
 		tide_put_refuse(folio, why.counter, why.reason);
 	else if (!file && !tide_file_admitted(mapping->host))

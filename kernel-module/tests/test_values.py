@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import json
+import os
 import time
 from collections.abc import Iterator
+from contextlib import contextmanager
 
 import pytest
 
-from bed.device import faults_of_wire, load_target
-from bed.guest import PAGE, Guest
+from bed.device import MODULES, dmsetup, faults_of_wire, load_target
+from bed.guest import PAGE, Guest, Job
 from bed.pair import NAME as PAIRING
 from bed.pair import PATIENT, Pair
 from bed.tidepool import MIB, wait_until
@@ -23,7 +25,7 @@ NOBODY_ANSWERS = "ENOTCONN"
 @pytest.fixture(scope="module")
 def connected(kernel: str) -> Iterator[Pair]:
     """A pair with a lender connected, and the borrower's device."""
-    with (pair := Pair(kernel, relay=True)):
+    with (pair := Pair(kernel, relay=True, modules=MODULES)):
         pair.connect(size=64 * MIB, more=PATIENT)
         load_target(pair.borrower, "app")
         yield pair
@@ -90,6 +92,8 @@ def test_calls(connected: Pair) -> None:
         ("put a x", "size=10 fault=1", "EFAULT"),
         ("put a x", "api=2", "EPROTONOSUPPORT"),
         ("put a x", "mode=0700", "EINVAL"),
+        ("unlink", f"open={os.O_ACCMODE}", "EBADF"),
+        ("stats", f"open={os.O_WRONLY}", "EBADF"),
         ("get a", "", "ENOENT 0"),
         ("unlink", "", "ENOENT"),
     ],
@@ -115,12 +119,35 @@ def test_pools_by_name(connected: Pair) -> None:
     assert said(guest, "get k\n", "own", f"user={USER}") == ["ok 4 mine"]
     assert said(guest, "get k\n", "own", f"user={USER + 1}") == ["EACCES"]
     assert said(guest, "put k all\n", "others", f"mode=0666 user={USER}") == ["ok"]
-    assert said(guest, "get k\nunlink\n", "others", f"user={USER + 1}") == ["ok 3 all", "EPERM"]
+    assert said(guest, "get k\nunlink\n", "others", f"mode=0666 user={USER + 1}") == ["ok 3 all", "EPERM"]
     listed = guest.sh("cat /dev/tidepool").splitlines()[1:]
     assert sorted(line.split()[:3] for line in listed) == [["others", "1000", "0666"], ["own", "1000", "0600"]]
     assert said(guest, "unlink\nunlink\n", "own", f"user={USER}") == ["ok", "ENOENT"]
     assert said(guest, "unlink\n", "others", f"user={USER}") == ["ok"]
     assert len(guest.sh("cat /dev/tidepool").splitlines()) == 1
+
+
+@pytest.mark.parametrize("user", [0, USER])
+def test_name_was_taken(connected: Pair, user: int) -> None:
+    """By somebody who would read what is put, or have his own read: nobody joins that who has not said he would."""
+    guest = connected.borrower
+    guest.sh("chmod 0666 /dev/tidepool")
+    assert said(guest, "put k forged\n", "sessions", f"mode=0666 user={USER + 1}") == ["ok"]
+    for mode in ("0600", "0660", "0644", "0664"):
+        assert said(guest, "get k\n", "sessions", f"mode={mode} user={user}") == ["EEXIST"]
+    assert said(guest, "get k\n", "sessions", f"mode=0666 quota={MIB} user={user}") == ["EEXIST"]
+    assert said(guest, "get k\n", "sessions", f"mode=0666 user={user}") == ["ok 6 forged"]
+    assert said(guest, "unlink\n", "sessions", f"user={USER + 1}") == ["ok"]
+
+
+def test_pools_of_root_are_taken_as_they_are(connected: Pair) -> None:
+    """So are one's own."""
+    guest = connected.borrower
+    guest.sh("chmod 0666 /dev/tidepool")
+    for owner in ("", f"user={USER}"):
+        assert said(guest, "put k x\n", "given", f"mode=0666 {owner}") == ["ok"]
+        assert said(guest, "get k\n", "given", f"mode=0600 quota={MIB} {owner or f'user={USER}'}") == ["ok 1 x"]
+        assert said(guest, "unlink\n", "given", owner) == ["ok"]
 
 
 def outlived(guest: Guest) -> list[str]:
@@ -131,6 +158,37 @@ def outlived(guest: Guest) -> list[str]:
 def test_values_expire(connected: Pair) -> None:
     """At their time."""
     assert outlived(connected.borrower) == ["ok", "ok 1", "ENOENT 0"]
+
+
+def test_expired_values_go_when_keys_are_listed(connected: Pair) -> None:
+    """And count no more."""
+    outcomes = said(connected.borrower, "put a x\nput b x\nsleep 50\nkeys\nstats\n", "-", "expire_ms=10")
+    assert outcomes[:2] == ["ok", "ok"]
+    assert json.loads(outcomes[2])["values"] == 0
+
+
+def test_expired_values_make_room(connected: Pair) -> None:
+    """When there is none for a new one."""
+    options = f"expire_ms=1000 size=4000 quota={4 * PAGE}"
+    outcomes = said(connected.borrower, "put a x\nput b x\nput c x\nsleep 1500\nput c x\n", "-", options)
+    assert outcomes == ["ok", "ok", "EDQUOT", "ok"]
+
+
+def test_what_is_remembered_counts(connected: Pair) -> None:
+    """With what the kernel's memory is handed out in: a key of 177 bytes and what is known of it take 512."""
+    (_, outcome) = said(connected.borrower, "put a\nstats\n", "-", "key_size=177")
+    assert json.loads(outcome)["bytes"] == PAGE + 512
+
+
+def test_holes_are_filled_without_room(connected: Pair) -> None:
+    """A pool whose quota is full has room again when what it holds is holes."""
+    guest, pool, quota = connected.borrower, "holes", f"quota={64 * PAGE}"
+    outcomes = said(guest, "".join(f"put {n:03} x\n" for n in range(200)), pool, f"size=1360 {quota}")
+    count = outcomes.index("EDQUOT")
+    said(guest, "".join(f"delete {n:03}\n" for n in range(count) if n % 3), pool)
+    assert said(guest, "put large x\n", pool, f"size={2 * PAGE}") == ["ok"]
+    assert said(guest, "put a x\nput b x\nput c x\nput d x\n", pool, "size=1360") == ["ok"] * 4
+    assert said(guest, "unlink\n", pool) == ["ok"]
 
 
 def test_mechanisms_are_needed(kernel: str) -> None:
@@ -161,6 +219,24 @@ def test_quota_is_kept(connected: Pair) -> None:
     report = stress(connected.borrower, f"values - keys=800 seconds=120 changes=3000 quota={2 * MIB}")
     assert report["full"] > 0
     assert report["bytes"] <= 2 * MIB
+
+
+def test_values_put_anew_leave_their_lender(connected: Pair) -> None:
+    """All of them, however fast: what is lent is what the pool holds, and nobody else's pages go for it."""
+    guest, keys, rounds = connected.borrower, 500, 12
+    outcomes = said(guest, "".join(f"put {n} x\n" for n in range(keys)) * rounds, "anew", "size=4000")
+    assert outcomes == ["ok"] * keys * rounds
+    wait_until("as much is lent as is held", lambda: connected.lent()["lent_pages"] < keys + FEW)
+    assert said(guest, "unlink\n", "anew") == ["ok"]
+
+
+def test_values_are_no_measure_of_the_disk(connected: Pair) -> None:
+    """With Automatic a read in ten seconds goes to the disk to know how long it takes: no value is there."""
+    mode = connected.b.get(breaker := f"lenders/{PAIRING}/breaker")
+    connected.b.set(breaker, "Automatic")
+    outcomes = said(connected.borrower, "put a x\n" + "sleep 1000\nget a\n" * 12, "-", "size=3000 room=3000")
+    connected.b.set(breaker, mode)
+    assert {outcome.partition(" x")[0] for outcome in outcomes[1:]} == {"ok 3000"}
 
 
 def test_lender_drops_pages(connected: Pair) -> None:
@@ -195,3 +271,51 @@ def test_without_a_lender(connected: Pair) -> None:
     finally:
         connected.b.set(f"lenders/{PAIRING}/enabled", 1)
         wait_until("connected", lambda: connected.b.get(f"lenders/{PAIRING}/state") == "Connected")
+
+
+@contextmanager
+def late_put(guest: Guest) -> Iterator[Job]:
+    """A program that puts a value that is read from its disk only then; its disk answers afterwards."""
+    guest.sh("dd if=/dev/zero of=/tmp/disk bs=1k count=64 && losetup /dev/loop0 /tmp/disk")
+    guest.sh(dmsetup('create late --table "0 128 linear /dev/loop0 0"; dmsetup suspend late'))
+    try:
+        job = guest.start("exec stress value - from=/dev/mapper/late size=8192", b"put a\n")
+        waits = "grep -q 'State:.D' /proc/$(pidof stress)/status"
+        wait_until("it waits for its disk", lambda: guest.run(waits).code == 0)
+        yield job
+    finally:
+        guest.sh(dmsetup("resume late"))
+        job.wait()
+        guest.sh(dmsetup("remove late; losetup -d /dev/loop0; rm /tmp/disk"))
+
+
+def test_no_buffer_waits_for_a_program(connected: Pair) -> None:
+    """A value that is not in memory yet holds none of those that evictions need."""
+    with late_put(connected.borrower) as job:
+        connected.settle()
+    assert job.result().output.split() == ["ok"]
+
+
+def test_last_lender_goes_while_a_value_is_read(connected: Pair) -> None:
+    """The buffers go with it, and nobody has one of them; with the next lender all is as before."""
+    guest = connected.borrower
+    with late_put(guest) as job:
+        connected.disconnect()
+    assert job.result().output.split() == [NOBODY_ANSWERS]
+    connected.connect(size=64 * MIB, more=PATIENT)
+    connected.settle()
+    assert said(guest, "put a x\nget a\n") == ["ok", "ok 1 x"]
+
+
+def test_puts_leave_buffers(connected: Pair) -> None:
+    """To evictions, which do not wait for one: a quarter, also when their lender takes nothing."""
+    connected.settle()
+    connected.lender.stop()
+    try:
+        outcomes = said(connected.borrower, "put a x\n" * 6, "-", f"size={2 * MIB}")
+        figures = connected.b.stats()
+    finally:
+        connected.lender.cont()
+    assert outcomes[-1] == "EAGAIN"
+    assert figures["buffers_free"] >= figures["buffers_total"] // 4
+    connected.settle()

@@ -25,8 +25,12 @@
  * @mode: of a shared pool that is made now: as a file's, for reading and writing
  * @reserved: 0
  * @quota: bytes that a pool made now may hold; 0: what the administrator allows
- * @name: of a shared pool, made unless it is there; "": a private one, which goes
- *	with the last descriptor
+ * @name: of a shared pool, made unless it is there, of printable ASCII; "": a private
+ *	one, which goes with the last descriptor
+ *
+ * A pool that is there is joined if its mode lets the caller in. Another user's, but for
+ * root's, must also be what is asked for, else it is EEXIST: it lets in nobody, its owner
+ * included, whom @mode does not let in, and has @quota if that is not 0.
  */
 struct tidepool_open {
 	__u32	api;
@@ -99,9 +103,9 @@ struct tidepool_keys {
 };
 
 /**
- * struct tidepool_stats - what a pool holds, and what became of calls so far
+ * struct tidepool_stats - what a pool holds, and what became of calls so far; for readers
  * @quota: bytes that it may hold
- * @bytes: that count: whole pages of values, and what is remembered of each
+ * @bytes: that count: whole pages of values, and the memory in which they are remembered
  * @values: how many there are, as far as is known
  * @value_bytes: of all of them
  * @hits: gets that brought the value

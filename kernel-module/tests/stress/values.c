@@ -11,6 +11,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/ioctl.h>
+#include <sys/mman.h>
 #include <unistd.h>
 
 #include "../../uapi/tidepool.h"
@@ -59,7 +60,7 @@ static int do_call(int fd, uint32_t what, const char *key, size_t key_size, void
 static int open_pool(const char *name, unsigned int mode, unsigned long quota)
 {
 	struct tidepool_open how = { .api = option("api", TIDEPOOL_API), .mode = mode, .quota = quota };
-	int fd = open_or_die(DEVICE, O_RDWR);
+	int fd = open_or_die(DEVICE, option("open", O_RDWR));
 
 	strncpy(how.name, name, sizeof(how.name) - 1);
 	if (!ioctl(fd, TIDEPOOL_IOC_OPEN, &how))
@@ -217,17 +218,37 @@ static const char *outcome(int result)
 	return result ? strerrorname_np(-result) : "ok";
 }
 
-/* WHAT KEY VALUE: a put's value is VALUE again and again, of size= bytes; a get has room= bytes. */
+/* Memory that is read from a file when it is used. */
+static char *map_file(const char *path, size_t size)
+{
+	int fd = open_or_die(path, O_RDONLY);
+	char *memory = mmap(NULL, size, PROT_READ, MAP_PRIVATE, fd, 0);
+
+	if (memory == MAP_FAILED || madvise(memory, size, MADV_RANDOM))
+		die("mmap");
+	return memory;
+}
+
+/* TEXT again and again, or what is in the file from=. */
+static char *value_to_put(const char *text, uint32_t size)
+{
+	const char *path = option_text("from", "");
+	char *value = *path ? map_file(path, size) : calloc(1, size + 1);
+
+	for (uint32_t i = 0; !*path && i < size; i++)
+		value[i] = text[i % strlen(text)];
+	return value;
+}
+
+/* WHAT KEY VALUE: a put's value has size= bytes; a get has room= bytes. */
 static void say_call(int fd, uint32_t what, const char *key, const char *text)
 {
 	uint32_t size = what == TIDEPOOL_PUT ? option("size", strlen(text)) : option("room", 1000);
-	char *value = calloc(1, size + 1);
+	char *value = what == TIDEPOOL_PUT ? value_to_put(text, size) : calloc(1, size + 1);
 	size_t key_size = option("key_size", strlen(key));
 	char *long_key = calloc(1, key_size + strlen(key) + 1);
 
 	strcpy(long_key, key);
-	for (uint32_t i = 0; what == TIDEPOOL_PUT && i < size; i++)
-		value[i] = text[i % strlen(text)];
 	printf("%s", outcome(do_call(fd, what, long_key, key_size, option("fault", 0) ? (void *)16 : value, &size,
 				     option("expire_ms", 0))));
 	if (what == TIDEPOOL_GET || what == TIDEPOOL_EXISTS)
@@ -257,8 +278,12 @@ static void say_keys(int fd)
 
 static void say_stats(int fd)
 {
-	struct tidepool_stats stats = stats_of(fd);
+	struct tidepool_stats stats;
 
+	if (ioctl(fd, TIDEPOOL_IOC_STATS, &stats)) {
+		printf("%s\n", strerrorname_np(errno));
+		return;
+	}
 	printf("{\"quota\": %llu, \"bytes\": %llu, \"values\": %llu, \"value_bytes\": %llu, \"hits\": %llu, ",
 	       stats.quota, stats.bytes, stats.values, stats.value_bytes, stats.hits);
 	printf("\"misses\": %llu, \"lost\": %llu, \"puts\": %llu, \"expired\": %llu}\n", stats.misses, stats.lost,
