@@ -37,6 +37,9 @@ def test_a_wrong_file_changes_nothing(daemon: Daemon) -> None:
     daemon.config = wrong
     daemon.write()
     assert re.fullmatch(r"error: .*config\.toml: linger_seconds: 4000: 3600 at most", daemon.say("reload"))
+    daemon.config = Config(max_lend="1GB", listen=good.listen, borrowers=good.borrowers)  # type: ignore[arg-type]
+    daemon.write()
+    assert re.fullmatch(r"error: .*config\.toml: line 4: max_lend = 1GB: .*", daemon.say("reload"))
     borrower.ping()
     assert daemon.lent()["state"] == "Connected"
     borrower.close()
