@@ -23,7 +23,7 @@ use tokio::net::{TcpListener, UnixListener, UnixStream};
 use tokio::sync::Semaphore;
 
 use crate::config::{Config, Wrong};
-use crate::lender::Lender;
+use crate::lender::{Lender, accepted};
 use crate::node::Memory;
 use crate::state::State;
 
@@ -51,7 +51,7 @@ pub async fn listen(lender: Arc<Lender>, listener: UnixListener, config: PathBuf
     let (room, config) = (Arc::new(Semaphore::new(VISITORS)), Arc::new(config));
     loop {
         let place = Arc::clone(&room).acquire_owned().await.expect("it is never closed");
-        let Ok((stream, _)) = listener.accept().await else { continue };
+        let Some((stream, _)) = accepted(listener.accept().await).await else { continue };
         let (lender, config) = (Arc::clone(&lender), Arc::clone(&config));
         tokio::spawn(async move {
             let _ = tokio::time::timeout(PATIENCE, answer(&lender, stream, &config)).await;
@@ -89,7 +89,7 @@ pub async fn serve_metrics(lender: Arc<Lender>, listener: TcpListener) {
     let room = Arc::new(Semaphore::new(VISITORS));
     loop {
         let place = Arc::clone(&room).acquire_owned().await.expect("it is never closed");
-        let Ok((stream, _)) = listener.accept().await else { continue };
+        let Some((stream, _)) = accepted(listener.accept().await).await else { continue };
         let lender = Arc::clone(&lender);
         tokio::spawn(async move {
             let service = service_fn(move |request| {

@@ -169,14 +169,8 @@ impl Lender {
     /// Accepts whoever comes, for ever.
     pub async fn listen(self: Arc<Self>, listener: TcpListener) {
         loop {
-            match listener.accept().await {
-                Ok((stream, address)) => {
-                    tokio::spawn(Arc::clone(&self).meet(stream, address.ip()));
-                }
-                Err(error) => {
-                    tracing::warn!(%error, "a connection could not be accepted");
-                    tokio::time::sleep(ACCEPT_PAUSE).await;
-                }
+            if let Some((stream, address)) = accepted(listener.accept().await).await {
+                tokio::spawn(Arc::clone(&self).meet(stream, address.ip()));
             }
         }
     }
@@ -301,6 +295,15 @@ impl Lender {
     pub fn lent_bytes(&self) -> u64 {
         self.budget.used() * (PAGE + NOTE_COST) as u64
     }
+}
+
+/// Whoever was accepted. After an error there is a pause: it comes again at once.
+pub(crate) async fn accepted<T>(accepted: std::io::Result<T>) -> Option<T> {
+    if let Err(error) = &accepted {
+        tracing::warn!(%error, "a connection could not be accepted");
+        tokio::time::sleep(ACCEPT_PAUSE).await;
+    }
+    accepted.ok()
 }
 
 /// Notes what the kernel has taken, one row at a time, and has the borrower told.

@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+import contextlib
+import os
 import re
+import socket
 import subprocess
+import time
 import urllib.request
 from pathlib import Path
 
 from daemon import MIB, Allowed, Config, Daemon, program
 
 from bed.protocol import Borrower
+from bed.tidepool import wait_until
 
 
 def _status(daemon: Daemon) -> dict[str, str]:
@@ -51,12 +56,35 @@ def test_figures_are_scraped(daemon: Daemon) -> None:
     own = daemon.lend()
     borrower = Borrower(daemon.address, own, daemon.lender, MIB)
     assert borrower.store(1, 1, 1, bytes(4096))
-    (port,) = re.findall(r"metrics.*address=\S+:(\d+)", daemon.log.read_text())
-    with urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics", timeout=30) as answer:
+    host, port = _metrics(daemon)
+    with urllib.request.urlopen(f"http://{host}:{port}/metrics", timeout=30) as answer:
         text = answer.read().decode()
     assert f'tidepool_node_lender_puts_total{{borrower="{daemon.NAME}"}} 1\n' in text
     assert f'tidepool_node_lender_lent_pages{{borrower="{daemon.NAME}"}} 1\n' in text
     borrower.close()
+
+
+def _metrics(daemon: Daemon) -> tuple[str, int]:
+    (port,) = re.findall(r"metrics.*address=\S+:(\d+)", daemon.log.read_text())
+    return "127.0.0.1", int(port)
+
+
+def _ticks(daemon: Daemon) -> int:
+    """Of its processor time."""
+    fields = Path(f"/proc/{daemon.process.pid}/stat").read_text().rpartition(")")[2].split()
+    return int(fields[11]) + int(fields[12])
+
+
+def test_without_files_left_it_waits(daemon: Daemon) -> None:
+    """Some come whom it cannot accept: it tries again, but not all the time."""
+    files = len(list(Path(f"/proc/{daemon.process.pid}/fd").iterdir()))
+    with Daemon(before=("prlimit", f"--nofile={files + 3}")) as full, contextlib.ExitStack() as stack:
+        for _ in range(6):
+            stack.enter_context(socket.create_connection(_metrics(full)))
+        wait_until("it has no files left", lambda: "could not be accepted" in full.log.read_text())
+        before = _ticks(full)
+        time.sleep(1)
+        assert _ticks(full) - before < os.sysconf("SC_CLK_TCK") / 4
 
 
 def test_a_second_daemon_says_what_is_wrong(daemon: Daemon, tmp_path: Path) -> None:
