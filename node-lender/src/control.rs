@@ -19,17 +19,20 @@ use hyper::header::CONTENT_TYPE;
 use hyper::{Request, Response, StatusCode, body::Incoming, server::conn::http1, service::service_fn};
 use hyper_util::rt::{TokioIo, TokioTimer};
 use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader};
-use tokio::net::{TcpListener, UnixListener, UnixStream};
+use tokio::net::{TcpListener, TcpStream, UnixListener, UnixStream};
 use tokio::sync::Semaphore;
 
 use crate::config::{Config, Wrong};
 use crate::lender::{Lender, accepted};
 use crate::node::Memory;
 use crate::state::State;
+use crate::strangers::Strangers;
 
 /// A line and its answer take no longer.
 const PATIENCE: Duration = Duration::from_secs(10);
-/// At the same time, of each kind.
+/// A scraper asks at once.
+const QUESTION: Duration = Duration::from_secs(2);
+/// On the control socket at the same time.
 const VISITORS: usize = 8;
 const LINE_MAX: u64 = 256;
 const OPEN_METRICS: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
@@ -84,28 +87,34 @@ pub fn reload(lender: &Lender, path: &Path) -> Result<(), Wrong> {
     Ok(())
 }
 
-/// Serves `/metrics`, and `/healthz` for probes, for ever.
+/// Serves `/metrics`, and `/healthz` for probes, for ever. Whoever comes and asks nothing makes room for others.
 pub async fn serve_metrics(lender: Arc<Lender>, listener: TcpListener) {
-    let room = Arc::new(Semaphore::new(VISITORS));
-    loop {
-        let place = Arc::clone(&room).acquire_owned().await.expect("it is never closed");
-        let Some((stream, _)) = accepted(listener.accept().await).await else { continue };
-        let lender = Arc::clone(&lender);
+    let visitors = Arc::new(Strangers::default());
+    for number in 0.. {
+        let Some((stream, address)) = accepted(listener.accept().await).await else { continue };
+        let (lender, visitors) = (Arc::clone(&lender), Arc::clone(&visitors));
         tokio::spawn(async move {
-            let service = service_fn(move |request| {
-                let response = respond(&lender, &request);
-                async move { Ok::<_, Infallible>(response) }
-            });
-            let mut http = http1::Builder::new();
-            let connection = http
-                .timer(TokioTimer::new())
-                .header_read_timeout(PATIENCE)
-                .keep_alive(false)
-                .serve_connection(TokioIo::new(stream), service);
-            let _ = tokio::time::timeout(PATIENCE, connection).await;
-            drop(place);
+            let visitor = visitors.admit(number, address.ip());
+            tokio::select! {
+                () = visitor.cut.cancelled() => (),
+                () = serve_visitor(lender, stream) => (),
+            }
         });
     }
+}
+
+async fn serve_visitor(lender: Arc<Lender>, stream: TcpStream) {
+    let service = service_fn(move |request| {
+        let response = respond(&lender, &request);
+        async move { Ok::<_, Infallible>(response) }
+    });
+    let mut http = http1::Builder::new();
+    let connection = http
+        .timer(TokioTimer::new())
+        .header_read_timeout(QUESTION)
+        .keep_alive(false)
+        .serve_connection(TokioIo::new(stream), service);
+    let _ = tokio::time::timeout(PATIENCE, connection).await;
 }
 
 fn respond(lender: &Lender, request: &Request<Incoming>) -> Response<Full<Bytes>> {

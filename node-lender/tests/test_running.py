@@ -87,6 +87,18 @@ def test_without_files_left_it_waits(daemon: Daemon) -> None:
         assert _ticks(full) - before < os.sysconf("SC_CLK_TCK") / 4
 
 
+def test_visitors_that_ask_nothing_keep_nobody_out(daemon: Daemon) -> None:
+    """More of them than are served at once, and whoever asks is answered."""
+    with contextlib.ExitStack() as stack:
+        for _ in range(40):
+            stack.enter_context(socket.create_connection(_metrics(daemon)))
+        host, port = _metrics(daemon)
+        begin = time.monotonic()
+        with urllib.request.urlopen(f"http://{host}:{port}/healthz", timeout=30) as answer:
+            assert answer.read() == b"ok\n"
+        assert time.monotonic() - begin < 1.5
+
+
 def test_a_second_daemon_says_what_is_wrong(daemon: Daemon, tmp_path: Path) -> None:
     """Its port is taken: it ends, and says which field that is."""
     path = tmp_path / "config.toml"
