@@ -26,10 +26,6 @@ use crate::wire::{self, Channel, HEAD, Hello, MAGIC, MOST, Malformed, PAGE, Reje
 const STRANGER: Duration = Duration::from_secs(5);
 /// For a peer that is refused to hear why.
 const PARTING: Duration = Duration::from_secs(1);
-/// Between two looks at the node.
-const LOOK: Duration = Duration::from_millis(100);
-/// Between two looks at all pages when the kernel has not said that it took any.
-const SWEEP: Duration = Duration::from_secs(10);
 /// After an error of the listener, which is mostly one of too many files.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 
@@ -110,7 +106,7 @@ impl Lender {
         all
     }
 
-    /// Takes another configuration. Waits for no borrower.
+    /// Takes another configuration. Waits for no borrower: pages that are too many now [`crate::upkeep`] drops.
     ///
     /// Who is no longer in it loses its session and its pages, and so does who has another name now; others go on.
     pub fn configure(&self, config: Config) {
@@ -135,23 +131,8 @@ impl Lender {
             }
         }
         self.budget.set(config.pages());
-        self.shrink(config.pages(), borrowers.values());
+        drop(borrowers);
         *self.config.write().expect("nobody panics with it") = config;
-    }
-
-    /// If more is lent than may be, each gives its share away.
-    fn shrink<'a>(&self, most: u64, borrowers: impl Iterator<Item = &'a Arc<Borrower>>) {
-        let used = self.budget.used();
-        if used <= most {
-            return;
-        }
-        for borrower in borrowers {
-            let mut shelf = borrower.shelf_mut();
-            let share = shelf.pages() as u128 * u128::from(most) / u128::from(used);
-            shelf.trim(share as usize);
-            drop(shelf);
-            borrower.tell.notify_one();
-        }
     }
 
     fn known(&self, who: &Identity) -> Option<Arc<Borrower>> {
@@ -252,45 +233,6 @@ impl Lender {
         Ok((peer, hello, asked.prove(&message)?))
     }
 
-    /// Looks after the node's memory, sessions that linger, and pages that the kernel has taken, for ever.
-    pub async fn look_after(self: Arc<Self>) {
-        let (mut taken, mut swept) = (None, Instant::now());
-        loop {
-            tokio::time::sleep(LOOK).await;
-            self.look_at_node();
-            let now = node::taken_back();
-            let sweeps = now.is_none() || now != taken || swept.elapsed() >= SWEEP;
-            taken = now;
-            let borrowers = self.borrowers();
-            let look = move || {
-                for borrower in borrowers {
-                    borrower.look();
-                    borrower.shelf().cool();
-                    if sweeps {
-                        sweep(&borrower);
-                    }
-                }
-            };
-            if sweeps {
-                swept = Instant::now();
-            }
-            if tokio::task::spawn_blocking(look).await.is_err() {
-                return; // the runtime ends
-            }
-        }
-    }
-
-    fn look_at_node(&self) {
-        let reserve = self.config.read().expect("nobody panics with it").reserve.0;
-        match Memory::read() {
-            Ok(node) => self.budget.close(!node.spares(reserve, self.lent_bytes())),
-            Err(error) => {
-                tracing::warn!(%error, "nothing more is lent while the node's memory is not known");
-                self.budget.close(true);
-            }
-        }
-    }
-
     /// What is lent, what is remembered of it included.
     pub fn lent_bytes(&self) -> u64 {
         self.budget.used() * (PAGE + NOTE_COST) as u64
@@ -304,20 +246,6 @@ pub(crate) async fn accepted<T>(accepted: std::io::Result<T>) -> Option<T> {
         tokio::time::sleep(ACCEPT_PAUSE).await;
     }
     accepted.ok()
-}
-
-/// Notes what the kernel has taken, one row at a time, and has the borrower told.
-fn sweep(borrower: &Borrower) {
-    let rows = borrower.shelf().rows();
-    let mut gone = 0;
-    for row in 0..rows {
-        if borrower.shelf().has_holes(row) {
-            gone += borrower.shelf_mut().sweep(row);
-        }
-    }
-    if gone > 0 {
-        borrower.tell.notify_one();
-    }
 }
 
 async fn reject(stream: &mut TcpStream, why: Reject) -> Turned {

@@ -8,7 +8,8 @@
 //! - [`index`], [`notices`], [`shelf`]: pages, in memory that the kernel may take
 //! - [`session`], [`serve`]: what there is with a borrower, and what it is answered
 //! - [`node`], [`config`]: what the node has, and what an administrator wants
-//! - [`lender`]: the whole; [`state`], [`control`]: for those who run it; [`privileges`]: what it does without
+//! - [`lender`]: the whole; [`upkeep`]: what it does by itself
+//! - [`state`], [`control`]: for those who run it; [`privileges`]: what it does without
 
 pub mod config;
 pub mod control;
@@ -26,4 +27,5 @@ pub mod session;
 pub mod shelf;
 pub mod state;
 pub mod strangers;
+pub mod upkeep;
 pub mod wire;

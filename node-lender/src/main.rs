@@ -8,7 +8,7 @@ use node_lender::config::Config;
 use node_lender::lender::Lender;
 use node_lender::node::Memory;
 use node_lender::shelf::segment;
-use node_lender::{control, privileges};
+use node_lender::{control, privileges, upkeep};
 use tokio::net::{TcpListener, UnixListener};
 use tokio::signal::unix::{SignalKind, signal};
 
@@ -78,7 +78,8 @@ async fn lend(config: Config, path: PathBuf, listeners: Listeners) -> Result<(),
     tracing::info!(identity = %lender.identity(), %address, "lends");
     lender.conditions().iter().for_each(|one| tracing::warn!(reason = one.reason, "{}", one.message));
     let adopt = |listener| TcpListener::from_std(listener).map_err(|error| error.to_string());
-    tokio::spawn(Arc::clone(&lender).look_after());
+    tokio::spawn(upkeep::look_after(Arc::clone(&lender)));
+    tokio::spawn(upkeep::tidy(Arc::clone(&lender)));
     tokio::spawn(Arc::clone(&lender).listen(adopt(listeners.borrowers)?));
     if let Some(listener) = listeners.metrics {
         if let Ok(address) = listener.local_addr() {

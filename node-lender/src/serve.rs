@@ -82,13 +82,20 @@ async fn serve_lane(borrower: &Borrower, link: &Link, inbound: &mut Inbound) -> 
         match frame.expected.kind {
             Kind::Get => serve_get(borrower, link, &frame, &mut reply).await?,
             Kind::Ping => link.send(Kind::Pong, 0, frame.expected.id, &[]).await?,
-            Kind::Forget => {
-                for range in wire::forget_items(&frame.metadata) {
-                    borrower.shelf_mut().forget(&range);
-                }
-            }
+            Kind::Forget => forget(borrower, &frame).await,
             Kind::Resize => borrower.resize(wire::number(&frame.metadata)),
             other => unreachable!("{other:?} is not expected on a lane"),
+        }
+    }
+}
+
+/// Drops what is of no use any more, and lets others work in between.
+async fn forget(borrower: &Borrower, frame: &Frame) {
+    for range in wire::forget_items(&frame.metadata) {
+        let mut left = Some(range);
+        while let Some(range) = left {
+            left = borrower.shelf_mut().forget(&range);
+            tokio::task::yield_now().await;
         }
     }
 }
