@@ -8,9 +8,8 @@
 use std::convert::Infallible;
 use std::fs;
 use std::io;
-use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -18,6 +17,7 @@ use http_body_util::Full;
 use hyper::header::CONTENT_TYPE;
 use hyper::{Request, Response, StatusCode, body::Incoming, server::conn::http1, service::service_fn};
 use hyper_util::rt::{TokioIo, TokioTimer};
+use nix::sys::stat::{Mode, umask};
 use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader};
 use tokio::net::{TcpListener, TcpStream, UnixListener, UnixStream};
 use tokio::sync::Semaphore;
@@ -44,9 +44,10 @@ pub fn bind(path: &Path) -> io::Result<UnixListener> {
         Err(error) if error.kind() == io::ErrorKind::ConnectionRefused => fs::remove_file(path)?,
         Err(_) => (),
     }
-    let listener = UnixListener::bind(path)?;
-    fs::set_permissions(path, fs::Permissions::from_mode(0o660))?;
-    Ok(listener)
+    let mask = umask(Mode::from_bits_truncate(0o117)); // so at no time is it anybody else's
+    let listener = UnixListener::bind(path);
+    umask(mask);
+    listener
 }
 
 /// Answers on the control socket, for ever.
@@ -72,11 +73,15 @@ async fn answer(lender: &Lender, mut stream: UnixStream, config: &Path) -> io::R
         "reload" => reload(lender, config).map_or_else(|wrong| format!("error: {wrong}"), |()| "ok".to_owned()),
         other => format!("error: {other:?}: say state or reload"),
     };
-    write.write_all(format!("{said}\n").as_bytes()).await
+    write.write_all(format!("{}\n", said.replace('\n', " ")).as_bytes()).await
 }
+
+/// Whoever reads a file also takes it up before another reads it: the last to read it has the last word.
+static RELOADING: Mutex<()> = Mutex::new(());
 
 /// Takes the configuration from its file; if that is wrong, nothing changes.
 pub fn reload(lender: &Lender, path: &Path) -> Result<(), Wrong> {
+    let _one = RELOADING.lock().expect("nobody panics with it");
     let node = Memory::read().map_err(|error| Wrong::of_node(&error))?;
     let read = Config::read(path, &node);
     match &read {

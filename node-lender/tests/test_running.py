@@ -5,8 +5,11 @@ from __future__ import annotations
 import contextlib
 import os
 import re
+import shutil
+import signal
 import socket
 import subprocess
+import tempfile
 import time
 import urllib.request
 from pathlib import Path
@@ -107,6 +110,33 @@ def test_a_second_daemon_says_what_is_wrong(daemon: Daemon, tmp_path: Path) -> N
     assert done.returncode == 1
     assert f"listen: 127.0.0.1:{daemon.port}:" in done.stderr
     assert "is another lender on this node" in done.stderr
+
+
+def test_a_file_that_only_root_can_read_is_refused_at_once(tmp_path: Path) -> None:
+    """A reload reads it without root's rights: the daemon says so at the start."""
+    path = tmp_path / "config.toml"
+    path.write_text(Config().toml(tmp_path / "control"))
+    path.chmod(0o600)
+    done = subprocess.run([program(), "--config", path], capture_output=True, text=True, timeout=60)
+    assert done.returncode == 1
+    assert "Permission denied (os error 13): a reload reads it as user 65534; let that user read it" in done.stderr
+
+
+def test_a_hangup_as_soon_as_it_lends_is_heard() -> None:
+    """It reads its configuration again, and goes on."""
+    folder = Path(tempfile.mkdtemp(prefix="node-lender-"))
+    folder.chmod(0o755)
+    path = folder / "config.toml"
+    path.write_text(f"listen = '127.0.0.1:0'\nmax_lend = {MIB}\nreserve = 0\n")
+    with subprocess.Popen([program(), "--config", path], stderr=subprocess.PIPE, text=True) as process:
+        assert process.stderr
+        for line in process.stderr:
+            if "lends" in line:
+                process.send_signal(signal.SIGHUP)
+            elif "configured anew" in line:
+                process.terminate()
+    shutil.rmtree(folder)
+    assert process.returncode == 0
 
 
 def test_a_file_is_checked(tmp_path: Path) -> None:
