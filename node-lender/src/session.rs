@@ -293,10 +293,16 @@ impl Borrower {
     }
 
     fn regrant(&self, state: &mut State) {
-        state.granted = state.grant();
-        self.shelf_mut().resize(state.granted);
+        self.fit(state);
         self.grant_due.store(true, Ordering::Relaxed);
         self.tell.notify_one();
+    }
+
+    fn fit(&self, state: &mut State) {
+        state.granted = state.grant();
+        let mut shelf = self.shelf_mut();
+        shelf.resize(state.granted);
+        shelf.held = state.terms.hold;
     }
 
     /// Nobody is connected.
@@ -403,8 +409,7 @@ impl Borrower {
         state.offered = hello.session;
         state.ordinal = link.ordinal;
         state.wanted = hello.size;
-        state.granted = state.grant();
-        self.shelf_mut().resize(state.granted);
+        self.fit(&mut state);
         self.grant_due.store(false, Ordering::Relaxed); // the first frame says it
         state.get = Some(Arc::clone(&link));
         let what = if resumed { "resumed" } else { "connected" };

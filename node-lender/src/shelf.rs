@@ -25,9 +25,11 @@ const STEP: usize = 512;
 const SPARSE: usize = 8;
 /// Slots that were read, after which the kernel is told that they may go all the same.
 const READ_MOST: usize = 512;
-/// Bytes that are remembered of a page, at most: its note and, when it is gone, a notice, and what was read. A grant counts
-/// them with the page.
-pub const NOTE_COST: usize = 96;
+/// Bytes that a page's table entry takes of the kernel.
+const TABLE: usize = 8;
+/// Bytes that are remembered of a page, at most: its note and, when it is gone, a notice, for which there may be an eighth
+/// more room. A grant counts them with the page.
+pub const NOTE_COST: usize = 100;
 
 /// What is known of a page.
 #[derive(Debug, Clone, Copy)]
@@ -51,7 +53,7 @@ const EMPTY: Note = Note {
 };
 
 const _: () = assert!(size_of::<Note>() == 64);
-const _: () = assert!(size_of::<Note>() + EVICTED_ITEM + size_of::<Row>() / PAGES + 4 <= NOTE_COST);
+const _: () = assert!(size_of::<Note>() + TABLE + EVICTED_ITEM * 9 / 8 + size_of::<Row>().div_ceil(PAGES) <= NOTE_COST);
 const _: () = assert!(NOTE_COST * 40 <= PAGE); // 2.5 % of the pages
 
 /// How many pages all borrowers together may have.
@@ -141,6 +143,8 @@ struct Rows {
     open: Vec<usize>,
     /// How many are here.
     mapped: usize,
+    #[cfg(test)]
+    most: usize,
     /// What priorities in the index come from.
     secret: u64,
 }
@@ -185,6 +189,10 @@ impl Rows {
     }
 
     fn map(&mut self) -> io::Result<usize> {
+        #[cfg(test)]
+        if self.mapped == self.most {
+            return Err(io::ErrorKind::OutOfMemory.into());
+        }
         let row = Row::map()?;
         let at = self.rows.iter().position(Option::is_none).unwrap_or(self.rows.len());
         if at == self.rows.len() {
@@ -288,10 +296,14 @@ pub struct Shelf {
     /// The newest version that was ever here.
     latest: u64,
     budget: Arc<Budget>,
+    /// There was no memory for another row, which was said.
+    cramped: bool,
     /// Pages that were written, and are not the kernel's to take yet.
     written: Vec<u32>,
     /// Pages that were read, which the kernel takes for being in use.
     read: Mutex<Vec<u32>>,
+    /// Nothing more is kept.
+    pub held: bool,
     /// What the borrower is to be told.
     pub notices: Notices,
     /// Pages that the kernel has taken.
@@ -302,6 +314,9 @@ impl Shelf {
     /// An empty one; `secret` is nobody else's.
     pub fn new(budget: Arc<Budget>, secret: u64) -> Self {
         Self {
+            #[cfg(test)]
+            rows: Rows { secret, most: usize::MAX, ..Rows::default() },
+            #[cfg(not(test))]
             rows: Rows { secret, ..Rows::default() },
             index: Index::default(),
             oldest: NONE,
@@ -310,8 +325,10 @@ impl Shelf {
             limit: 0,
             latest: 0,
             budget,
+            cramped: false,
             written: Vec::new(),
             read: Mutex::default(),
+            held: false,
             notices: Notices::default(),
             taken: 0,
         }
@@ -517,6 +534,11 @@ impl Shelf {
         }
     }
 
+    /// Whether that version of a page is here, as far as is known.
+    pub fn has(&self, id: &PageId) -> bool {
+        self.find(id).is_some()
+    }
+
     fn find(&self, id: &PageId) -> Option<u32> {
         let slot = self.index.find(&self.rows, &(id.file, id.index))?;
         (self.rows.note(slot).id.version == id.version).then_some(slot)
@@ -530,7 +552,7 @@ impl Shelf {
     /// A slot for one page more: a free one or, when there may be none more, that of the oldest. What comes in place of a
     /// former version is no page more.
     fn make_room(&mut self, replaces: bool) -> Option<u32> {
-        if self.limit == 0 {
+        if self.limit == 0 || self.held {
             return None;
         }
         if replaces {
@@ -542,11 +564,23 @@ impl Shelf {
             self.drop_oldest();
             self.budget.keep();
         }
-        let slot = self.rows.take();
+        let slot = self.rows.take().or_else(|error| self.recycle(error));
         if slot.is_err() {
             self.budget.give(1);
         }
         slot.ok()
+    }
+
+    /// A slot of the oldest page when there is no memory for more rows.
+    fn recycle(&mut self, error: io::Error) -> io::Result<u32> {
+        if !std::mem::replace(&mut self.cramped, true) {
+            tracing::warn!(%error, pages = self.pages, "a borrower has no memory for more pages: the oldest make room");
+        }
+        if self.oldest == NONE {
+            return Err(error);
+        }
+        self.drop_oldest();
+        self.rows.take()
     }
 
     fn drop_oldest(&mut self) {
@@ -796,6 +830,20 @@ mod tests {
         resize(&mut shelf, 100); // the oldest still go first
         assert!((0..4096).filter(|n| n % 16 == 5).all(|n| has(&shelf, id(n, n + 1)) == (n / 16 >= 156)));
         assert_eq!(shelf.lowest(), 156 * 16 + 6);
+    }
+
+    #[test]
+    fn the_oldest_makes_room_when_there_is_no_memory() {
+        let mut shelf = shelf(4096);
+        shelf.rows.most = 2;
+        fill(&mut shelf, 3000);
+        assert_eq!((shelf.pages(), shelf.budget.used()), (1024, 1024));
+        assert!(has(&shelf, id(2999, 3000)) && !has(&shelf, id(1975, 1976)));
+        let mut other = Shelf::new(Arc::clone(&shelf.budget), 5);
+        other.rows.most = 0;
+        other.resize(10 * EACH);
+        assert!(!other.put(id(1, 1), [0; TAG], &[1; PAGE]));
+        assert_eq!(shelf.budget.used(), 1024);
     }
 
     #[test]

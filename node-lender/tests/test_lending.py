@@ -28,6 +28,8 @@ from bed.protocol import (
     NUMBER,
     PAGE,
     PUT,
+    PUT_ACK,
+    PUT_ITEM,
     RESIZE,
     TAG,
     Borrower,
@@ -91,6 +93,37 @@ def test_a_grant_is_the_least_of_what_is_wanted_and_may_be_had(daemon: Daemon) -
         daemon.reload()
         frame = borrower.get.receive()
         assert (frame.kind, frame.flags, GRANTED.unpack(frame.metadata)) == (GRANT, HOLD, (2 * MIB, 60_000))
+
+
+def _put_batch(borrower: Borrower, versions: list[tuple[int, int]]) -> int:
+    """Puts pages of these indexes and versions at once; the bits of those that are kept."""
+    items = b"".join(PUT_ITEM.pack(1, index, version, bytes(TAG)) for index, version in versions)
+    borrower.put.send(PUT, len(versions), 9, items, bytes(len(versions) * PAGE))
+    while (frame := borrower.get.receive()).kind != PUT_ACK:
+        assert frame.kind in (EVICTED, GRANT)
+    (bits,) = NUMBER.unpack(frame.metadata)
+    return int(bits)
+
+
+def test_what_is_acknowledged_is_here(daemon: Daemon) -> None:
+    """More pages at once than there is room for, and one of them twice: a bit is set for the last that came."""
+    own = daemon.lend(quota=4 * PAGE)
+    with contextlib.closing(Borrower(daemon.address, own, daemon.lender, 4 * PAGE)) as borrower:
+        assert _put_batch(borrower, [(index, index) for index in range(1, 65)]) == 0b111 << 61
+        assert _put_batch(borrower, [(1, 70), (2, 71), (1, 72)]) == 0b110
+        assert borrower.load(1, 1, 72) is not None
+
+
+def test_under_hold_nothing_is_kept(daemon: Daemon) -> None:
+    """A borrower that puts all the same: its pages are refused, what it has is there, and afterwards it goes on."""
+    own = daemon.lend()
+    with contextlib.closing(Borrower(daemon.address, own, daemon.lender, MIB)) as borrower:
+        assert _put_batch(borrower, [(1, 1)]) == 1
+        for hold, kept in ((True, 0), (False, 1)):
+            daemon.config.hold = hold
+            daemon.reload()
+            assert _put_batch(borrower, [(2, 2 + kept)]) == kept
+        assert borrower.load(1, 1, 1) is not None
 
 
 def test_forget_of_a_range_spares_what_was_put_later(daemon: Daemon) -> None:
