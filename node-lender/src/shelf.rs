@@ -62,6 +62,7 @@ pub struct Budget {
     most: AtomicU64,
     used: AtomicU64,
     closed: AtomicBool,
+    short: AtomicBool,
 }
 
 impl Budget {
@@ -88,7 +89,16 @@ impl Budget {
     fn take(&self) -> bool {
         let most = if self.closed() { 0 } else { self.most.load(Ordering::Relaxed) };
         let more = |used| (used < most).then_some(used + 1);
-        self.used.fetch_update(Ordering::Relaxed, Ordering::Relaxed, more).is_ok()
+        let taken = self.used.fetch_update(Ordering::Relaxed, Ordering::Relaxed, more).is_ok();
+        if !taken && most > 0 {
+            self.short.store(true, Ordering::Relaxed);
+        }
+        taken
+    }
+
+    /// Whether somebody got none, for others have all, since this was asked last.
+    pub fn was_short(&self) -> bool {
+        self.short.swap(false, Ordering::Relaxed)
     }
 
     /// One that was given is taken again, whatever is allowed: nothing grows by it.

@@ -290,6 +290,17 @@ def test_a_silent_or_trickling_borrower_is_given_up(daemon: Daemon) -> None:
         assert time.monotonic() - begin < 30
 
 
+@pytest.mark.parametrize("channel", ["get", "put"])
+def test_a_header_that_has_begun_must_end(daemon: Daemon, channel: str) -> None:
+    """One byte of it and then nothing: the session ends after five seconds, on whichever channel."""
+    own = daemon.lend()
+    with contextlib.closing(Borrower(daemon.address, own, daemon.lender, 8 * MIB)) as borrower:
+        begin = time.monotonic()
+        (borrower.get if channel == "get" else borrower.put).sock.sendall(b"\1")
+        assert hangs_up(borrower.get.sock)
+        assert 4 < time.monotonic() - begin < 10
+
+
 def test_lanes_serve_side_by_side(daemon: Daemon) -> None:
     """Three more lanes, and no fourth; each answers; one that ends unused is no loss, a used one ends the session."""
     own = daemon.lend()
@@ -389,6 +400,20 @@ def test_a_session_goes_on(daemon: Daemon) -> None:
         assert borrower.load(1, 600, 600) == page_of(600)
         assert borrower.load(1, 1, 1) is None
         assert daemon.lent()["resumes"] == 1
+
+
+def test_who_lingers_makes_room_for_who_is_there(daemon: Daemon) -> None:
+    """One has all that is lent, and is gone for a while: another gets it bit by bit."""
+    daemon.config.max_lend = 4 * MIB
+    one, other = daemon.lend(name="one"), daemon.lend(name="other")
+    with contextlib.closing(PlainBorrower(daemon.address, one, daemon.lender)) as first:
+        first.put_all(4 * MIB // COST)
+        assert daemon.lent("one")["lent_pages"] == 4 * MIB // COST
+    wait_until("it lingers", lambda: daemon.lent("one")["state"] == "Lingering")
+    with contextlib.closing(Borrower(daemon.address, other, daemon.lender, 8 * MIB)) as borrower:
+        versions = iter(range(1, 1000))
+        wait_until("there is room", lambda: borrower.store(1, 1, next(versions), page_of(1)))
+        assert daemon.lent("one")["lent_pages"] == 0
 
 
 @pytest.mark.parametrize(("number", "version"), [(1, 5), (0, 4)])
