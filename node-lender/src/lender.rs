@@ -19,6 +19,7 @@ use crate::seal::Keys;
 use crate::serve;
 use crate::session::{Attached, Borrower, NotNow};
 use crate::shelf::{Budget, NOTE_COST};
+use crate::sparing::Sparing;
 use crate::strangers::Strangers;
 use crate::wire::{self, Channel, HEAD, Hello, MAGIC, MOST, Malformed, PAGE, Reject, TAG, VERSION, Verdict};
 
@@ -56,6 +57,7 @@ pub struct Lender {
     strangers: Strangers,
     accepted: AtomicU64,
     rejected: AtomicU64,
+    refusals: Sparing,
 }
 
 impl Lender {
@@ -69,6 +71,7 @@ impl Lender {
             strangers: Strangers::default(),
             accepted: AtomicU64::new(0),
             rejected: AtomicU64::new(0),
+            refusals: Sparing::default(),
         };
         lender.configure(config);
         Arc::new(lender)
@@ -162,7 +165,9 @@ impl Lender {
             Ok((attached, inbound)) => serve::serve(attached, inbound).await,
             Err(why) => {
                 self.rejected.fetch_add(1, Ordering::Relaxed);
-                tracing::info!(%address, %why, "connection refused");
+                if let Some(left_out) = self.refusals.may(std::time::Instant::now()) {
+                    tracing::info!(%address, %why, left_out, "connection refused");
+                }
             }
         }
     }

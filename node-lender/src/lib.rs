@@ -3,7 +3,7 @@
 //! Each module may use those above it:
 //!
 //! - [`wire`], [`seal`]: protocol 3, `kernel-module/PROTOCOL.md`
-//! - [`handshake`], [`identity`]: who a peer is; [`strangers`]: of whom that is not known yet
+//! - [`handshake`], [`identity`]: who a peer is; [`strangers`], [`sparing`]: of whom that is not known yet
 //! - [`link`]: a connection
 //! - [`index`], [`notices`], [`shelf`]: pages, in memory that the kernel may take
 //! - [`session`], [`serve`]: what there is with a borrower, and what it is answered
@@ -25,6 +25,7 @@ pub mod seal;
 pub mod serve;
 pub mod session;
 pub mod shelf;
+pub mod sparing;
 pub mod state;
 pub mod strangers;
 pub mod upkeep;
