@@ -133,6 +133,20 @@ impl Wrong {
     }
 }
 
+/// What is wrong with a text, with the line that has it: whoever asked for it reads one line.
+fn in_one_line(text: &str, error: &toml::de::Error) -> String {
+    let message = error.message().lines().collect::<Vec<_>>().join("; ");
+    let before = error.span().and_then(|span| Some((text.get(..span.start)?, text.get(span)?)));
+    match before.filter(|(_, there)| !there.contains('\n')) {
+        None => message, // about a table as a whole
+        Some((before, _)) => {
+            let number = before.matches('\n').count();
+            let line = text.lines().nth(number).unwrap_or_default().trim();
+            format!("line {}: {line}: {message}", number + 1)
+        }
+    }
+}
+
 impl Config {
     /// Reads a file; the error names it.
     pub fn read(path: &Path, node: &Memory) -> Result<Self, Wrong> {
@@ -143,7 +157,7 @@ impl Config {
 
     /// Reads and checks its text for a node.
     pub fn parse(text: &str, node: &Memory) -> Result<Self, Wrong> {
-        let config: Self = toml::from_str(text).map_err(|error| Wrong(error.to_string().trim_end().to_owned()))?;
+        let config: Self = toml::from_str(text).map_err(|error| Wrong(in_one_line(text, &error)))?;
         config.check(node)?;
         Ok(config)
     }
@@ -264,7 +278,11 @@ mod tests {
             ("max_lend = '1Gi'\nreserve = '64Gi'".to_owned(), "reserve: 64Gi: the node has 64Gi"),
             ("max_lend = '57Gi'\nreserve = '8Gi'".to_owned(), "max_lend: 57Gi: one page at least, and 56Gi at most"),
             ("max_lend = 0\nreserve = '8Gi'".to_owned(), "max_lend: 0:"),
-            ("max_lend = '1GB'\nreserve = 0".to_owned(), "\"1GB\", expected bytes, as a number or with a unit"),
+            (
+                "reserve = 0\nmax_lend = '1GB'".to_owned(),
+                "line 2: max_lend = '1GB': invalid value: string \"1GB\", expected",
+            ),
+            ("max_lend = '1Gi'\nreserve = 0\nhold = maybe".to_owned(), "line 3: hold = maybe: "),
             ("max_lend = -1\nreserve = 0".to_owned(), "-1"),
             (format!("{base}linger_seconds = 3601"), "linger_seconds: 3601: 3600 at most"),
             (format!("{base}lend_max = 3"), "unknown field `lend_max`"),
@@ -273,7 +291,8 @@ mod tests {
             (format!("{base}{}", borrower("'a\"b'", ID)), "a name has 1 to 127 letters"),
             (format!("{base}{}{}", borrower("a", ID), borrower("b", ID)), "borrowers.b.identity: a has it already"),
         ] {
-            assert!(wrong(&text).contains(named), "{}", wrong(&text));
+            let wrong = wrong(&text);
+            assert!(wrong.contains(named) && wrong.lines().count() == 1, "{wrong}");
         }
     }
 

@@ -8,9 +8,8 @@
 use std::convert::Infallible;
 use std::fs;
 use std::io;
-use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -18,18 +17,22 @@ use http_body_util::Full;
 use hyper::header::CONTENT_TYPE;
 use hyper::{Request, Response, StatusCode, body::Incoming, server::conn::http1, service::service_fn};
 use hyper_util::rt::{TokioIo, TokioTimer};
+use nix::sys::stat::{Mode, umask};
 use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader};
-use tokio::net::{TcpListener, UnixListener, UnixStream};
+use tokio::net::{TcpListener, TcpStream, UnixListener, UnixStream};
 use tokio::sync::Semaphore;
 
 use crate::config::{Config, Wrong};
-use crate::lender::Lender;
+use crate::lender::{Lender, accepted};
 use crate::node::Memory;
 use crate::state::State;
+use crate::strangers::Strangers;
 
 /// A line and its answer take no longer.
 const PATIENCE: Duration = Duration::from_secs(10);
-/// At the same time, of each kind.
+/// A scraper asks at once.
+const QUESTION: Duration = Duration::from_secs(2);
+/// On the control socket at the same time.
 const VISITORS: usize = 8;
 const LINE_MAX: u64 = 256;
 const OPEN_METRICS: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
@@ -41,9 +44,10 @@ pub fn bind(path: &Path) -> io::Result<UnixListener> {
         Err(error) if error.kind() == io::ErrorKind::ConnectionRefused => fs::remove_file(path)?,
         Err(_) => (),
     }
-    let listener = UnixListener::bind(path)?;
-    fs::set_permissions(path, fs::Permissions::from_mode(0o660))?;
-    Ok(listener)
+    let mask = umask(Mode::from_bits_truncate(0o117)); // so at no time is it anybody else's
+    let listener = UnixListener::bind(path);
+    umask(mask);
+    listener
 }
 
 /// Answers on the control socket, for ever.
@@ -51,7 +55,7 @@ pub async fn listen(lender: Arc<Lender>, listener: UnixListener, config: PathBuf
     let (room, config) = (Arc::new(Semaphore::new(VISITORS)), Arc::new(config));
     loop {
         let place = Arc::clone(&room).acquire_owned().await.expect("it is never closed");
-        let Ok((stream, _)) = listener.accept().await else { continue };
+        let Some((stream, _)) = accepted(listener.accept().await).await else { continue };
         let (lender, config) = (Arc::clone(&lender), Arc::clone(&config));
         tokio::spawn(async move {
             let _ = tokio::time::timeout(PATIENCE, answer(&lender, stream, &config)).await;
@@ -69,11 +73,15 @@ async fn answer(lender: &Lender, mut stream: UnixStream, config: &Path) -> io::R
         "reload" => reload(lender, config).map_or_else(|wrong| format!("error: {wrong}"), |()| "ok".to_owned()),
         other => format!("error: {other:?}: say state or reload"),
     };
-    write.write_all(format!("{said}\n").as_bytes()).await
+    write.write_all(format!("{}\n", said.replace('\n', " ")).as_bytes()).await
 }
+
+/// Whoever reads a file also takes it up before another reads it: the last to read it has the last word.
+static RELOADING: Mutex<()> = Mutex::new(());
 
 /// Takes the configuration from its file; if that is wrong, nothing changes.
 pub fn reload(lender: &Lender, path: &Path) -> Result<(), Wrong> {
+    let _one = RELOADING.lock().expect("nobody panics with it");
     let node = Memory::read().map_err(|error| Wrong::of_node(&error))?;
     let read = Config::read(path, &node);
     match &read {
@@ -84,28 +92,34 @@ pub fn reload(lender: &Lender, path: &Path) -> Result<(), Wrong> {
     Ok(())
 }
 
-/// Serves `/metrics`, and `/healthz` for probes, for ever.
+/// Serves `/metrics`, and `/healthz` for probes, for ever. Whoever comes and asks nothing makes room for others.
 pub async fn serve_metrics(lender: Arc<Lender>, listener: TcpListener) {
-    let room = Arc::new(Semaphore::new(VISITORS));
-    loop {
-        let place = Arc::clone(&room).acquire_owned().await.expect("it is never closed");
-        let Ok((stream, _)) = listener.accept().await else { continue };
-        let lender = Arc::clone(&lender);
+    let visitors = Arc::new(Strangers::default());
+    for number in 0.. {
+        let Some((stream, address)) = accepted(listener.accept().await).await else { continue };
+        let (lender, visitors) = (Arc::clone(&lender), Arc::clone(&visitors));
         tokio::spawn(async move {
-            let service = service_fn(move |request| {
-                let response = respond(&lender, &request);
-                async move { Ok::<_, Infallible>(response) }
-            });
-            let mut http = http1::Builder::new();
-            let connection = http
-                .timer(TokioTimer::new())
-                .header_read_timeout(PATIENCE)
-                .keep_alive(false)
-                .serve_connection(TokioIo::new(stream), service);
-            let _ = tokio::time::timeout(PATIENCE, connection).await;
-            drop(place);
+            let visitor = visitors.admit(number, address.ip());
+            tokio::select! {
+                () = visitor.cut.cancelled() => (),
+                () = serve_visitor(lender, stream) => (),
+            }
         });
     }
+}
+
+async fn serve_visitor(lender: Arc<Lender>, stream: TcpStream) {
+    let service = service_fn(move |request| {
+        let response = respond(&lender, &request);
+        async move { Ok::<_, Infallible>(response) }
+    });
+    let mut http = http1::Builder::new();
+    let connection = http
+        .timer(TokioTimer::new())
+        .header_read_timeout(QUESTION)
+        .keep_alive(false)
+        .serve_connection(TokioIo::new(stream), service);
+    let _ = tokio::time::timeout(PATIENCE, connection).await;
 }
 
 fn respond(lender: &Lender, request: &Request<Incoming>) -> Response<Full<Bytes>> {

@@ -68,8 +68,8 @@ impl Met {
         let answer = wire::answer(features, verdict);
         let written = self.noise.write_message(&answer, &mut message[HEAD..]).expect("the message has its size");
         debug_assert_eq!(written, wire::MESSAGE_2);
-        let (borrower, lender) = self.noise.dangerously_get_raw_split();
-        (message, verdict, Asked { keys: Keys::new(borrower, lender), clear: features & FEATURE_CLEAR != 0 })
+        let keys = Keys::new(&mut self.noise.dangerously_get_raw_split());
+        (message, verdict, Asked { keys, clear: features & FEATURE_CLEAR != 0 })
     }
 }
 

@@ -59,7 +59,10 @@ impl<'de> Deserialize<'de> for Identity {
     }
 }
 
-/// This lender's own key pair. The secret half leaves the process nowhere and is erased at its end.
+/// This lender's own key pair. The secret half is drawn anew at each start and written nowhere.
+///
+/// This copy is erased when it is dropped. Copies that the Noise library makes for each handshake are not, and nothing is
+/// locked in memory: what keeps them in is that the process cannot be read or dumped, and runs without swap.
 pub struct Own {
     /// What borrowers are configured with.
     pub identity: Identity,

@@ -19,6 +19,7 @@ use crate::seal::Keys;
 use crate::serve;
 use crate::session::{Attached, Borrower, NotNow};
 use crate::shelf::{Budget, NOTE_COST};
+use crate::sparing::Sparing;
 use crate::strangers::Strangers;
 use crate::wire::{self, Channel, HEAD, Hello, MAGIC, MOST, Malformed, PAGE, Reject, TAG, VERSION, Verdict};
 
@@ -26,10 +27,6 @@ use crate::wire::{self, Channel, HEAD, Hello, MAGIC, MOST, Malformed, PAGE, Reje
 const STRANGER: Duration = Duration::from_secs(5);
 /// For a peer that is refused to hear why.
 const PARTING: Duration = Duration::from_secs(1);
-/// Between two looks at the node.
-const LOOK: Duration = Duration::from_millis(100);
-/// Between two looks at all pages when the kernel has not said that it took any.
-const SWEEP: Duration = Duration::from_secs(10);
 /// After an error of the listener, which is mostly one of too many files.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 
@@ -60,6 +57,7 @@ pub struct Lender {
     strangers: Strangers,
     accepted: AtomicU64,
     rejected: AtomicU64,
+    refusals: Sparing,
 }
 
 impl Lender {
@@ -73,6 +71,7 @@ impl Lender {
             strangers: Strangers::default(),
             accepted: AtomicU64::new(0),
             rejected: AtomicU64::new(0),
+            refusals: Sparing::default(),
         };
         lender.configure(config);
         Arc::new(lender)
@@ -110,7 +109,7 @@ impl Lender {
         all
     }
 
-    /// Takes another configuration. Waits for no borrower.
+    /// Takes another configuration. Waits for no borrower: pages that are too many now [`crate::upkeep`] drops.
     ///
     /// Who is no longer in it loses its session and its pages, and so does who has another name now; others go on.
     pub fn configure(&self, config: Config) {
@@ -135,23 +134,8 @@ impl Lender {
             }
         }
         self.budget.set(config.pages());
-        self.shrink(config.pages(), borrowers.values());
+        drop(borrowers);
         *self.config.write().expect("nobody panics with it") = config;
-    }
-
-    /// If more is lent than may be, each gives its share away.
-    fn shrink<'a>(&self, most: u64, borrowers: impl Iterator<Item = &'a Arc<Borrower>>) {
-        let used = self.budget.used();
-        if used <= most {
-            return;
-        }
-        for borrower in borrowers {
-            let mut shelf = borrower.shelf_mut();
-            let share = shelf.pages() as u128 * u128::from(most) / u128::from(used);
-            shelf.trim(share as usize);
-            drop(shelf);
-            borrower.tell.notify_one();
-        }
     }
 
     fn known(&self, who: &Identity) -> Option<Arc<Borrower>> {
@@ -169,14 +153,8 @@ impl Lender {
     /// Accepts whoever comes, for ever.
     pub async fn listen(self: Arc<Self>, listener: TcpListener) {
         loop {
-            match listener.accept().await {
-                Ok((stream, address)) => {
-                    tokio::spawn(Arc::clone(&self).meet(stream, address.ip()));
-                }
-                Err(error) => {
-                    tracing::warn!(%error, "a connection could not be accepted");
-                    tokio::time::sleep(ACCEPT_PAUSE).await;
-                }
+            if let Some((stream, address)) = accepted(listener.accept().await).await {
+                tokio::spawn(Arc::clone(&self).meet(stream, address.ip()));
             }
         }
     }
@@ -187,7 +165,9 @@ impl Lender {
             Ok((attached, inbound)) => serve::serve(attached, inbound).await,
             Err(why) => {
                 self.rejected.fetch_add(1, Ordering::Relaxed);
-                tracing::info!(%address, %why, "connection refused");
+                if let Some(left_out) = self.refusals.may(std::time::Instant::now()) {
+                    tracing::info!(%address, %why, left_out, "connection refused");
+                }
             }
         }
     }
@@ -258,63 +238,19 @@ impl Lender {
         Ok((peer, hello, asked.prove(&message)?))
     }
 
-    /// Looks after the node's memory, sessions that linger, and pages that the kernel has taken, for ever.
-    pub async fn look_after(self: Arc<Self>) {
-        let (mut taken, mut swept) = (None, Instant::now());
-        loop {
-            tokio::time::sleep(LOOK).await;
-            self.look_at_node();
-            let now = node::taken_back();
-            let sweeps = now.is_none() || now != taken || swept.elapsed() >= SWEEP;
-            taken = now;
-            let borrowers = self.borrowers();
-            let look = move || {
-                for borrower in borrowers {
-                    borrower.look();
-                    borrower.shelf().cool();
-                    if sweeps {
-                        sweep(&borrower);
-                    }
-                }
-            };
-            if sweeps {
-                swept = Instant::now();
-            }
-            if tokio::task::spawn_blocking(look).await.is_err() {
-                return; // the runtime ends
-            }
-        }
-    }
-
-    fn look_at_node(&self) {
-        let reserve = self.config.read().expect("nobody panics with it").reserve.0;
-        match Memory::read() {
-            Ok(node) => self.budget.close(!node.spares(reserve, self.lent_bytes())),
-            Err(error) => {
-                tracing::warn!(%error, "nothing more is lent while the node's memory is not known");
-                self.budget.close(true);
-            }
-        }
-    }
-
     /// What is lent, what is remembered of it included.
     pub fn lent_bytes(&self) -> u64 {
         self.budget.used() * (PAGE + NOTE_COST) as u64
     }
 }
 
-/// Notes what the kernel has taken, one row at a time, and has the borrower told.
-fn sweep(borrower: &Borrower) {
-    let rows = borrower.shelf().rows();
-    let mut gone = 0;
-    for row in 0..rows {
-        if borrower.shelf().has_holes(row) {
-            gone += borrower.shelf_mut().sweep(row);
-        }
+/// Whoever was accepted. After an error there is a pause: it comes again at once.
+pub(crate) async fn accepted<T>(accepted: std::io::Result<T>) -> Option<T> {
+    if let Err(error) = &accepted {
+        tracing::warn!(%error, "a connection could not be accepted");
+        tokio::time::sleep(ACCEPT_PAUSE).await;
     }
-    if gone > 0 {
-        borrower.tell.notify_one();
-    }
+    accepted.ok()
 }
 
 async fn reject(stream: &mut TcpStream, why: Reject) -> Turned {

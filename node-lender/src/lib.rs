@@ -3,12 +3,13 @@
 //! Each module may use those above it:
 //!
 //! - [`wire`], [`seal`]: protocol 3, `kernel-module/PROTOCOL.md`
-//! - [`handshake`], [`identity`]: who a peer is; [`strangers`]: of whom that is not known yet
+//! - [`handshake`], [`identity`]: who a peer is; [`strangers`], [`sparing`]: of whom that is not known yet
 //! - [`link`]: a connection
 //! - [`index`], [`notices`], [`shelf`]: pages, in memory that the kernel may take
 //! - [`session`], [`serve`]: what there is with a borrower, and what it is answered
 //! - [`node`], [`config`]: what the node has, and what an administrator wants
-//! - [`lender`]: the whole; [`state`], [`control`]: for those who run it; [`privileges`]: what it does without
+//! - [`lender`]: the whole; [`upkeep`]: what it does by itself
+//! - [`state`], [`control`]: for those who run it; [`privileges`]: what it does without
 
 pub mod config;
 pub mod control;
@@ -24,6 +25,8 @@ pub mod seal;
 pub mod serve;
 pub mod session;
 pub mod shelf;
+pub mod sparing;
 pub mod state;
 pub mod strangers;
+pub mod upkeep;
 pub mod wire;

@@ -7,7 +7,7 @@ use std::io;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use tokio::io::{AsyncReadExt, AsyncWriteExt, BufReader};
+use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader};
 use tokio::net::TcpStream;
 use tokio::net::tcp::{OwnedReadHalf, OwnedWriteHalf};
 use tokio::sync::Mutex;
@@ -46,7 +46,11 @@ pub enum Ended {
 
 /// When something of so many bytes must be through that begins now.
 fn deadline(bytes: usize) -> Instant {
-    Instant::now() + FRAME_TIME + Duration::from_millis(bytes as u64 / SLOWEST)
+    Instant::now() + FRAME_TIME + time_of(bytes)
+}
+
+fn time_of(bytes: usize) -> Duration {
+    Duration::from_millis(bytes as u64 / SLOWEST)
 }
 
 async fn by<T>(
@@ -83,25 +87,31 @@ pub struct Inbound {
     channel: Channel,
     limits: Limits,
     shut: CancellationToken,
+    /// What the pages of the present frame have of its time: the clock stands still while nobody reads.
+    left: Duration,
 }
 
 impl Inbound {
     /// The next frame, without its pages. A borrower that says nothing for 15 s is gone, but for the PUT channel.
     pub async fn frame(&mut self) -> Result<Frame, Ended> {
         let silence = (self.channel != Channel::Put).then(|| Instant::now() + SILENCE);
+        by(silence, &self.shut, async { self.read.fill_buf().await.map(drop) }).await?;
+        let begun = deadline(0);
         let mut header = [0; FRAME];
-        by(silence, &self.shut, self.read.read_exact(&mut header)).await?;
+        by(Some(begun), &self.shut, self.read.read_exact(&mut header)).await?;
         let expected = wire::expect(&header, self.channel, &self.limits)?;
         let mut metadata = vec![0; expected.metadata + TAG];
-        by(Some(deadline(metadata.len())), &self.shut, self.read.read_exact(&mut metadata)).await?;
+        let until = begun + time_of(metadata.len() + expected.pages);
+        by(Some(until), &self.shut, self.read.read_exact(&mut metadata)).await?;
         let tag = metadata.split_off(expected.metadata).try_into().expect("so much is left");
         self.sealer.open(&header, &mut metadata, &tag)?;
+        self.left = until.saturating_duration_since(Instant::now());
         Ok(Frame { expected, metadata })
     }
 
     /// The pages that follow.
     pub async fn pages(&mut self, pages: &mut [u8]) -> Result<(), Ended> {
-        by(Some(deadline(pages.len())), &self.shut, self.read.read_exact(pages)).await?;
+        by(Some(Instant::now() + self.left), &self.shut, self.read.read_exact(pages)).await?;
         Ok(())
     }
 }
@@ -136,7 +146,7 @@ impl Link {
         let (read, write) = stream.into_split();
         let shut = CancellationToken::new();
         let read = BufReader::with_capacity(AHEAD, read);
-        let inbound = Inbound { read, sealer: keys.receive, channel, limits, shut: shut.clone() };
+        let inbound = Inbound { read, sealer: keys.receive, channel, limits, shut: shut.clone(), left: FRAME_TIME };
         let greeted = channel != Channel::Get; // else with its grant
         let out = Mutex::new(Outbound { write, sealer: keys.send, greeted, told: 0 });
         let vital = AtomicBool::new(channel != Channel::Lane);

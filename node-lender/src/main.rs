@@ -1,6 +1,6 @@
 //! The daemon: `tidepool-node-lender --config FILE`.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::Arc;
 
@@ -8,9 +8,9 @@ use node_lender::config::Config;
 use node_lender::lender::Lender;
 use node_lender::node::Memory;
 use node_lender::shelf::segment;
-use node_lender::{control, privileges};
+use node_lender::{control, privileges, upkeep};
 use tokio::net::{TcpListener, UnixListener};
-use tokio::signal::unix::{SignalKind, signal};
+use tokio::signal::unix::{Signal, SignalKind, signal};
 
 const USAGE: &str = "usage: tidepool-node-lender --config FILE [--user NAME] [--check]
 
@@ -67,18 +67,30 @@ fn run(arguments: &Arguments) -> Result<(), String> {
         metrics: config.metrics.map(|address| listen(address, "metrics")).transpose()?,
     };
     privileges::drop(&arguments.user)?;
+    may_reload(&arguments.config)?;
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build();
     runtime.map_err(|error| error.to_string())?.block_on(lend(config, arguments.config.clone(), listeners))
 }
 
+/// A reload reads the file with the rights that are left: whether it can is known at once.
+fn may_reload(path: &Path) -> Result<(), String> {
+    let wrong = |error| {
+        let (path, user) = (path.display(), nix::unistd::Uid::current());
+        format!("{path}: {error}: a reload reads it as user {user}; let that user read it")
+    };
+    std::fs::File::open(path).map(drop).map_err(wrong)
+}
+
 async fn lend(config: Config, path: PathBuf, listeners: Listeners) -> Result<(), String> {
+    let signals = Signals::new().map_err(|error| error.to_string())?; // before anybody can know that it is there
     let control = config.control.clone().map(|path| bind(&path)).transpose()?;
     let lender = Lender::new(config);
     let address = listeners.borrowers.local_addr().map_err(|error| error.to_string())?;
     tracing::info!(identity = %lender.identity(), %address, "lends");
     lender.conditions().iter().for_each(|one| tracing::warn!(reason = one.reason, "{}", one.message));
     let adopt = |listener| TcpListener::from_std(listener).map_err(|error| error.to_string());
-    tokio::spawn(Arc::clone(&lender).look_after());
+    tokio::spawn(upkeep::look_after(Arc::clone(&lender)));
+    tokio::spawn(upkeep::tidy(Arc::clone(&lender)));
     tokio::spawn(Arc::clone(&lender).listen(adopt(listeners.borrowers)?));
     if let Some(listener) = listeners.metrics {
         if let Ok(address) = listener.local_addr() {
@@ -89,23 +101,33 @@ async fn lend(config: Config, path: PathBuf, listeners: Listeners) -> Result<(),
     if let Some(listener) = control {
         tokio::spawn(control::listen(Arc::clone(&lender), listener, path.clone()));
     }
-    until_told(&lender, &path).await
+    until_told(signals, &lender, &path).await
 }
 
-fn bind(path: &std::path::Path) -> Result<UnixListener, String> {
+fn bind(path: &Path) -> Result<UnixListener, String> {
     control::bind(path).map_err(|error| format!("control: {}: {error}", path.display()))
 }
 
+struct Signals {
+    hangup: Signal,
+    end: Signal,
+    interrupt: Signal,
+}
+
+impl Signals {
+    fn new() -> std::io::Result<Self> {
+        let (hangup, end) = (signal(SignalKind::hangup())?, signal(SignalKind::terminate())?);
+        Ok(Self { hangup, end, interrupt: signal(SignalKind::interrupt())? })
+    }
+}
+
 /// Goes on until it is told to end; SIGHUP has it read its configuration again.
-async fn until_told(lender: &Lender, path: &std::path::Path) -> Result<(), String> {
-    let on = |kind| signal(kind).map_err(|error| error.to_string());
-    let (mut hangup, mut end, mut interrupt) =
-        (on(SignalKind::hangup())?, on(SignalKind::terminate())?, on(SignalKind::interrupt())?);
+async fn until_told(mut signals: Signals, lender: &Lender, path: &Path) -> Result<(), String> {
     loop {
         tokio::select! {
-            _ = hangup.recv() => drop(control::reload(lender, path)), // what is wrong is in the log
-            _ = end.recv() => return Ok(()),
-            _ = interrupt.recv() => return Ok(()),
+            _ = signals.hangup.recv() => drop(control::reload(lender, path)), // what is wrong is in the log
+            _ = signals.end.recv() => return Ok(()),
+            _ = signals.interrupt.recv() => return Ok(()),
         }
     }
 }

@@ -11,6 +11,8 @@ use crate::wire::PageId;
 /// What is kept by name is this part of the pages that may be here, as a power of two, and no less than [`LEAST`].
 const SHIFT: u32 = 6;
 const LEAST: usize = 1024;
+/// Room for names grows by this part: a grant pays for it.
+const GROWTH: usize = 8;
 
 /// See the module.
 #[derive(Debug)]
@@ -37,6 +39,9 @@ impl Notices {
     /// If these are too many, of the two that wait longest those go that are older than that. Others wait once more, unless
     /// there are as many as there were ever pages: whoever gives versions as he likes may ask in vain.
     pub fn push(&mut self, page: PageId, lowest: u64) {
+        if self.gone.len() == self.gone.capacity() {
+            self.gone.reserve_exact((self.gone.len() / GROWTH).max(LEAST));
+        }
         self.gone.push_back(page);
         for _ in 0..2 {
             if self.gone.len() <= self.most {
@@ -53,7 +58,11 @@ impl Notices {
 
     /// Some that the borrower is told of now, and are forgotten here.
     pub fn take(&mut self, most: usize) -> Vec<PageId> {
-        self.gone.drain(..most.min(self.gone.len())).collect()
+        let taken = self.gone.drain(..most.min(self.gone.len())).collect();
+        if self.gone.is_empty() {
+            self.gone.shrink_to(2 * LEAST);
+        }
+        taken
     }
 
     /// Of how many the borrower is to be told by name.
@@ -102,6 +111,9 @@ mod tests {
         let mut notices = Notices::default();
         (1..=5000).for_each(|version| notices.push(page(version), 0));
         assert_eq!(notices.untold(), 5000);
+        assert!(notices.gone.capacity() <= 5000 + LEAST);
+        assert_eq!(notices.take(5000).len(), 5000);
+        assert!(notices.gone.capacity() <= 2 * LEAST);
         assert!(!notices.before(&mut 0));
     }
 

@@ -100,8 +100,8 @@ pub struct Keys {
 
 impl Keys {
     /// From the two halves of Noise's split, which are erased.
-    pub fn new(mut borrower: [u8; KEY], mut lender: [u8; KEY]) -> Self {
-        let keys = Self { receive: Sealer::new(&borrower), send: Sealer::new(&lender) };
+    pub fn new((borrower, lender): &mut ([u8; KEY], [u8; KEY])) -> Self {
+        let keys = Self { receive: Sealer::new(borrower), send: Sealer::new(lender) };
         borrower.zeroize();
         lender.zeroize();
         keys
@@ -121,6 +121,13 @@ mod tests {
         let both = [Sealer::new(&[7; KEY]), Sealer::new(&[7; KEY])];
         let [one, other] = both.map(|sealer| if clear { sealer.clear() } else { sealer });
         (one, other)
+    }
+
+    #[test]
+    fn halves_are_erased() {
+        let mut split = ([1; KEY], [2; KEY]);
+        drop(Keys::new(&mut split));
+        assert_eq!(split, ([0; KEY], [0; KEY]));
     }
 
     #[test]

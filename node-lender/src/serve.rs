@@ -82,13 +82,20 @@ async fn serve_lane(borrower: &Borrower, link: &Link, inbound: &mut Inbound) -> 
         match frame.expected.kind {
             Kind::Get => serve_get(borrower, link, &frame, &mut reply).await?,
             Kind::Ping => link.send(Kind::Pong, 0, frame.expected.id, &[]).await?,
-            Kind::Forget => {
-                for range in wire::forget_items(&frame.metadata) {
-                    borrower.shelf_mut().forget(&range);
-                }
-            }
+            Kind::Forget => forget(borrower, &frame).await,
             Kind::Resize => borrower.resize(wire::number(&frame.metadata)),
             other => unreachable!("{other:?} is not expected on a lane"),
+        }
+    }
+}
+
+/// Drops what is of no use any more, and lets others work in between.
+async fn forget(borrower: &Borrower, frame: &Frame) {
+    for range in wire::forget_items(&frame.metadata) {
+        let mut left = Some(range);
+        while let Some(range) = left {
+            left = borrower.shelf_mut().forget(&range);
+            tokio::task::yield_now().await;
         }
     }
 }
@@ -97,6 +104,7 @@ async fn serve_get(borrower: &Borrower, link: &Link, frame: &Frame, reply: &mut 
     link.set_vital();
     let metadata = usize::from(frame.expected.count) * DATA_ITEM;
     let looked_up = look_up(borrower, frame, reply);
+    bury(borrower, &looked_up.taken); // looking made a page there, so nobody else would notice
     let hits = looked_up.hits.len();
     let header = wire::frame(Kind::Data, 0, frame.expected.count.into(), frame.expected.id, metadata, hits * PAGE);
     link.sending().await?.send_reply(reply.finish(header, metadata, hits), metadata).await?;
@@ -105,14 +113,19 @@ async fn serve_get(borrower: &Borrower, link: &Link, frame: &Frame, reply: &mut 
         let mut shelf = borrower.shelf_mut();
         looked_up.hits.iter().for_each(|page| shelf.give_back(page));
     }
-    if !looked_up.taken.is_empty() {
-        let mut shelf = borrower.shelf_mut();
-        for page in &looked_up.taken {
-            shelf.bury(page);
-        }
-        borrower.tell.notify_one();
-    }
     Ok(())
+}
+
+fn bury(borrower: &Borrower, taken: &[PageId]) {
+    if taken.is_empty() {
+        return;
+    }
+    let mut shelf = borrower.shelf_mut();
+    for page in taken {
+        shelf.bury(page);
+    }
+    drop(shelf);
+    borrower.tell.notify_one();
 }
 
 /// What became of the pages that were asked for.
@@ -177,6 +190,9 @@ fn keep(borrower: &Borrower, frame: &Frame, pages: &[u8]) -> u64 {
     for (place, ((id, tag), page)) in wire::put_items(&frame.metadata).zip(pages.chunks_exact(PAGE)).enumerate() {
         let page = page.try_into().expect("the size is a page's");
         kept |= u64::from(shelf.put(id, tag, page)) << place;
+    }
+    for (place, (id, _)) in wire::put_items(&frame.metadata).enumerate() {
+        kept &= !(u64::from(!shelf.has(&id)) << place); // those behind it may have taken its place
     }
     if let Err(error) = shelf.settle() {
         tracing::warn!(borrower = borrower.name, %error, "pages stay with the kernel as used");

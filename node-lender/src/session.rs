@@ -19,6 +19,9 @@ use crate::wire::{Channel, Hello, LANES_MAX, PAGE};
 /// How long the connections of before have to end for the new one.
 const TAKEOVER: Duration = Duration::from_secs(2);
 
+/// For others, between two steps of long work.
+const TURN: Duration = Duration::from_micros(50);
+
 /// What all borrowers are told, and none may have more of.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Terms {
@@ -114,6 +117,8 @@ pub struct Borrower {
     pub tell: Notify,
     /// Its grant has changed.
     grant_due: AtomicBool,
+    /// As in its allowance: asked in the handshake, which waits for nobody.
+    enabled: AtomicBool,
     budget: Arc<Budget>,
     state: Mutex<State>,
     /// The newest version that it has put in this session, kept or not.
@@ -164,6 +169,14 @@ fn secret() -> u64 {
     RandomState::new().hash_one(0)
 }
 
+/// Memory takes time to be given back, for which nobody is to wait.
+fn unmap(shelf: Shelf) {
+    match tokio::runtime::Handle::try_current() {
+        Ok(runtime) => drop(runtime.spawn_blocking(|| drop(shelf))),
+        Err(_) => drop(shelf),
+    }
+}
+
 impl Borrower {
     /// One without a session.
     pub fn new(name: String, identity: Identity, allowance: Allowance, terms: Terms, budget: Arc<Budget>) -> Self {
@@ -187,6 +200,7 @@ impl Borrower {
             counts: Counts::default(),
             tell: Notify::new(),
             grant_due: AtomicBool::new(false),
+            enabled: AtomicBool::new(allowance.enabled),
             state: Mutex::new(state),
             newest: AtomicU64::new(0),
             shelf: RwLock::new(Shelf::new(Arc::clone(&budget), secret())),
@@ -211,7 +225,7 @@ impl Borrower {
 
     /// Whether it may connect.
     pub fn enabled(&self) -> bool {
-        self.state().allowance.enabled
+        self.enabled.load(Ordering::Relaxed)
     }
 
     /// What it is granted, how long it lingers in milliseconds, and whether it is to put nothing.
@@ -254,6 +268,7 @@ impl Borrower {
         let before = std::mem::replace(&mut state.allowance, allowance);
         let changed = before != allowance || state.terms != terms;
         state.terms = terms;
+        self.enabled.store(allowance.enabled, Ordering::Relaxed);
         if before.enabled && !allowance.enabled {
             self.renounce_session(&mut state);
         } else if changed && state.session != 0 {
@@ -265,6 +280,7 @@ impl Borrower {
     pub fn renounce(&self) {
         let mut state = self.state();
         state.allowance.enabled = false;
+        self.enabled.store(false, Ordering::Relaxed);
         self.renounce_session(&mut state);
     }
 
@@ -277,17 +293,50 @@ impl Borrower {
     }
 
     fn regrant(&self, state: &mut State) {
-        state.granted = state.grant();
-        self.shelf_mut().resize(state.granted);
+        self.fit(state);
         self.grant_due.store(true, Ordering::Relaxed);
         self.tell.notify_one();
+    }
+
+    fn fit(&self, state: &mut State) {
+        state.granted = state.grant();
+        let mut shelf = self.shelf_mut();
+        shelf.resize(state.granted);
+        shelf.held = state.terms.hold;
     }
 
     /// Nobody is connected.
     fn drop_session(&self, state: &mut State) {
         state.session = 0;
         state.granted = 0;
-        *self.shelf_mut() = Shelf::new(Arc::clone(&self.budget), secret());
+        let fresh = Shelf::new(Arc::clone(&self.budget), secret());
+        let former = std::mem::replace(&mut *self.shelf_mut(), fresh);
+        unmap(former);
+    }
+
+    /// Drops the oldest pages until there are no more than so many, and than it may have. Others have their turn meanwhile.
+    pub fn trim(&self, pages: usize) {
+        let mut dropped = false;
+        while self.shelf_mut().trim(pages) {
+            dropped = true;
+            std::thread::sleep(TURN);
+        }
+        if dropped {
+            self.tell.notify_one();
+        }
+    }
+
+    /// Packs its pages, likewise.
+    pub fn pack(&self) {
+        while self.shelf_mut().pack() {
+            std::thread::sleep(TURN);
+        }
+    }
+
+    /// Since when a session waits for its borrower, if one does.
+    pub fn lingers_since(&self) -> Option<Duration> {
+        let state = self.state();
+        (state.session != 0 && state.is_idle() && !state.taking).then_some(state.lost_at)
     }
 
     /// Ends the session if it has lingered for long enough.
@@ -360,8 +409,7 @@ impl Borrower {
         state.offered = hello.session;
         state.ordinal = link.ordinal;
         state.wanted = hello.size;
-        state.granted = state.grant();
-        self.shelf_mut().resize(state.granted);
+        self.fit(&mut state);
         self.grant_due.store(false, Ordering::Relaxed); // the first frame says it
         state.get = Some(Arc::clone(&link));
         let what = if resumed { "resumed" } else { "connected" };
@@ -432,5 +480,47 @@ struct Claim<'a>(&'a Borrower);
 impl Drop for Claim<'_> {
     fn drop(&mut self) {
         self.0.state().taking = false;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::mpsc;
+
+    use super::*;
+    use crate::shelf::NOTE_COST;
+    use crate::wire::{PageId, TAG};
+
+    const EACH: u64 = (PAGE + NOTE_COST) as u64;
+
+    fn borrower(pages: u64) -> Arc<Borrower> {
+        let budget = Arc::<Budget>::default();
+        budget.set(pages);
+        let terms = Terms { max_lend: u64::MAX, linger: Duration::ZERO, hold: false };
+        let allowance = Allowance { quota: u64::MAX, enabled: true };
+        let borrower = Borrower::new("one".to_owned(), Identity([0; 32]), allowance, terms, budget);
+        let mut shelf = borrower.shelf_mut();
+        shelf.resize(pages * EACH);
+        (1..=pages).for_each(|n| assert!(shelf.put(PageId { file: 1, index: n, version: n }, [0; TAG], &[1; PAGE])));
+        drop(shelf);
+        Arc::new(borrower)
+    }
+
+    #[test]
+    fn a_smaller_size_is_taken_at_once_and_pages_go_later() {
+        let borrower = borrower(2000);
+        borrower.resize(PAGE as u64 * 100);
+        assert_eq!((borrower.granted().0, borrower.shelf().pages()), (PAGE as u64 * 100, 2000));
+        borrower.trim(usize::MAX);
+        assert_eq!(borrower.shelf().pages(), PAGE * 100 / EACH as usize);
+    }
+
+    #[test]
+    fn a_handshake_waits_for_no_borrower() {
+        let (borrower, (said, heard)) = (borrower(1), mpsc::channel());
+        let (_state, _shelf) = (borrower.state(), borrower.shelf_mut());
+        let asked = Arc::clone(&borrower);
+        std::thread::spawn(move || said.send(asked.enabled()));
+        assert_eq!(heard.recv_timeout(Duration::from_secs(5)), Ok(true));
     }
 }

@@ -19,11 +19,17 @@ use segment::{PAGES, Segment};
 
 /// Pages that a `FORGET` passes in vain before it gives up.
 const PATIENCE: usize = 64;
+/// Pages that are dropped at once, while others wait.
+const STEP: usize = 512;
+/// There may be this part more slots than pages.
+const SPARSE: usize = 8;
 /// Slots that were read, after which the kernel is told that they may go all the same.
 const READ_MOST: usize = 512;
-/// Bytes that are remembered of a page, at most: its note and, when it is gone, a notice, and what was read. A grant counts
-/// them with the page.
-pub const NOTE_COST: usize = 96;
+/// Bytes that a page's table entry takes of the kernel.
+const TABLE: usize = 8;
+/// Bytes that are remembered of a page, at most: its note and, when it is gone, a notice, for which there may be an eighth
+/// more room. A grant counts them with the page.
+pub const NOTE_COST: usize = 100;
 
 /// What is known of a page.
 #[derive(Debug, Clone, Copy)]
@@ -47,7 +53,7 @@ const EMPTY: Note = Note {
 };
 
 const _: () = assert!(size_of::<Note>() == 64);
-const _: () = assert!(size_of::<Note>() + EVICTED_ITEM + size_of::<Row>() / PAGES + 4 <= NOTE_COST);
+const _: () = assert!(size_of::<Note>() + TABLE + EVICTED_ITEM * 9 / 8 + size_of::<Row>().div_ceil(PAGES) <= NOTE_COST);
 const _: () = assert!(NOTE_COST * 40 <= PAGE); // 2.5 % of the pages
 
 /// How many pages all borrowers together may have.
@@ -56,6 +62,7 @@ pub struct Budget {
     most: AtomicU64,
     used: AtomicU64,
     closed: AtomicBool,
+    short: AtomicBool,
 }
 
 impl Budget {
@@ -82,7 +89,16 @@ impl Budget {
     fn take(&self) -> bool {
         let most = if self.closed() { 0 } else { self.most.load(Ordering::Relaxed) };
         let more = |used| (used < most).then_some(used + 1);
-        self.used.fetch_update(Ordering::Relaxed, Ordering::Relaxed, more).is_ok()
+        let taken = self.used.fetch_update(Ordering::Relaxed, Ordering::Relaxed, more).is_ok();
+        if !taken && most > 0 {
+            self.short.store(true, Ordering::Relaxed);
+        }
+        taken
+    }
+
+    /// Whether somebody got none, for others have all, since this was asked last.
+    pub fn was_short(&self) -> bool {
+        self.short.swap(false, Ordering::Relaxed)
     }
 
     /// One that was given is taken again, whatever is allowed: nothing grows by it.
@@ -90,8 +106,8 @@ impl Budget {
         self.used.fetch_add(1, Ordering::Relaxed);
     }
 
-    fn give(&self) {
-        self.used.fetch_sub(1, Ordering::Relaxed);
+    fn give(&self, pages: usize) {
+        self.used.fetch_sub(pages as u64, Ordering::Relaxed);
     }
 }
 
@@ -135,6 +151,10 @@ struct Rows {
     rows: Vec<Option<Row>>,
     /// Rows with free slots.
     open: Vec<usize>,
+    /// How many are here.
+    mapped: usize,
+    #[cfg(test)]
+    most: usize,
     /// What priorities in the index come from.
     secret: u64,
 }
@@ -179,6 +199,10 @@ impl Rows {
     }
 
     fn map(&mut self) -> io::Result<usize> {
+        #[cfg(test)]
+        if self.mapped == self.most {
+            return Err(io::ErrorKind::OutOfMemory.into());
+        }
         let row = Row::map()?;
         let at = self.rows.iter().position(Option::is_none).unwrap_or(self.rows.len());
         if at == self.rows.len() {
@@ -187,23 +211,44 @@ impl Rows {
             self.rows[at] = Some(row)
         }
         self.open.push(at);
+        self.mapped += 1;
         Ok(at)
     }
 
+    /// Frees a slot, and its row when that is the last of it; but one row with room stays for what comes next.
     fn give(&mut self, slot: u32) {
+        let at = slot as usize / PAGES;
         let (row, place) = self.row_mut(slot);
         row.give(place);
         if row.used + 1 == PAGES {
-            self.open.push(slot as usize / PAGES);
+            self.open.push(at);
+        } else if row.used == 0 && self.open.iter().any(|&other| other != at) {
+            self.unmap(at);
         }
     }
 
-    /// Unmap rows of which nothing is used.
-    fn unmap_empty(&mut self) {
-        for row in &mut self.rows {
-            row.take_if(|row| row.used == 0);
+    fn unmap(&mut self, at: usize) {
+        if self.rows[at].take().is_some() {
+            self.mapped -= 1;
+            self.close(at);
         }
-        self.open.retain(|&at| self.rows[at].is_some());
+    }
+
+    /// Nothing more comes into a row.
+    fn close(&mut self, at: usize) {
+        self.open.retain(|&other| other != at);
+    }
+
+    /// The row of which the least is used.
+    fn emptiest(&self) -> Option<usize> {
+        let used = self.rows.iter().enumerate().filter_map(|(at, row)| Some((row.as_ref()?.used, at)));
+        used.min().map(|(_, at)| at)
+    }
+
+    fn used_slots(&self, at: usize) -> Vec<u32> {
+        let row = self.rows[at].as_ref();
+        let places = (0..PAGES).filter(|&place| row.is_some_and(|row| row.is_used(place)));
+        places.map(|place| (at * PAGES + place) as u32).collect()
     }
 
     /// The kernel may take these slots: a call for each row, from the first to the last of them.
@@ -261,10 +306,14 @@ pub struct Shelf {
     /// The newest version that was ever here.
     latest: u64,
     budget: Arc<Budget>,
+    /// There was no memory for another row, which was said.
+    cramped: bool,
     /// Pages that were written, and are not the kernel's to take yet.
     written: Vec<u32>,
     /// Pages that were read, which the kernel takes for being in use.
     read: Mutex<Vec<u32>>,
+    /// Nothing more is kept.
+    pub held: bool,
     /// What the borrower is to be told.
     pub notices: Notices,
     /// Pages that the kernel has taken.
@@ -275,6 +324,9 @@ impl Shelf {
     /// An empty one; `secret` is nobody else's.
     pub fn new(budget: Arc<Budget>, secret: u64) -> Self {
         Self {
+            #[cfg(test)]
+            rows: Rows { secret, most: usize::MAX, ..Rows::default() },
+            #[cfg(not(test))]
             rows: Rows { secret, ..Rows::default() },
             index: Index::default(),
             oldest: NONE,
@@ -283,8 +335,10 @@ impl Shelf {
             limit: 0,
             latest: 0,
             budget,
+            cramped: false,
             written: Vec::new(),
             read: Mutex::default(),
+            held: false,
             notices: Notices::default(),
             taken: 0,
         }
@@ -295,22 +349,53 @@ impl Shelf {
         self.pages
     }
 
-    /// Lets it take as many bytes, what is remembered of its pages included, and drops the oldest if it has more.
+    /// Lets it take as many bytes, what is remembered of its pages included. What it has beyond that [`Shelf::trim`] drops.
     pub fn resize(&mut self, bytes: u64) {
         self.limit = (bytes / (PAGE + NOTE_COST) as u64).min(NONE.into()) as usize;
         self.notices.limit(self.limit);
-        self.trim(self.limit);
     }
 
-    /// Drops the oldest pages until there are no more than so many, and gives their memory back.
-    pub fn trim(&mut self, pages: usize) {
-        if self.pages <= pages {
+    /// Drops some of the oldest pages if there are more than so many, or than there may be; whether it has dropped any.
+    pub fn trim(&mut self, pages: usize) -> bool {
+        let surplus = self.pages.saturating_sub(pages.min(self.limit));
+        (0..surplus.min(STEP)).for_each(|_| self.drop_oldest());
+        surplus > 0
+    }
+
+    /// Moves the pages of a row to others if there are too many rows for the pages, whose notes the kernel may not take;
+    /// whether it has.
+    pub fn pack(&mut self) -> bool {
+        let sparse = self.rows.mapped * PAGES > self.pages + self.pages / SPARSE + 2 * PAGES;
+        let Some(at) = self.rows.emptiest().filter(|_| sparse || self.pages == 0) else { return false };
+        self.rows.close(at);
+        for slot in self.rows.used_slots(at) {
+            self.move_page(slot);
+        }
+        match &self.rows.rows[at] {
+            Some(row) if row.used > 0 => self.rows.open.push(at), // there is no memory to move them to
+            _ => self.rows.unmap(at),
+        }
+        if let Err(error) = self.settle() {
+            tracing::warn!(%error, "pages that were moved stay with the kernel as used");
+        }
+        true
+    }
+
+    fn move_page(&mut self, slot: u32) {
+        let (note, mut page) = (*self.rows.note(slot), [0; PAGE]);
+        let (row, place) = self.rows.row(slot);
+        if !row.segment.read(place, note.word, &mut page) {
+            self.bury_slot(slot);
             return;
         }
-        while self.pages > pages {
-            self.drop_oldest();
-        }
-        self.rows.unmap_empty();
+        let Ok(to) = self.rows.take() else { return };
+        self.index.remove(&mut self.rows, slot);
+        let (row, place) = self.rows.row_mut(to);
+        row.notes[place] = Note { word: row.segment.write(place, &page), links: LEAF, ..note };
+        self.set_neighbours(&note, to, to);
+        self.index.insert(&mut self.rows, to);
+        self.rows.give(slot);
+        self.written.push(to);
     }
 
     /// Keeps a page, in place of whatever version of it was here; whether it does. [`Shelf::settle`] is to follow.
@@ -430,21 +515,25 @@ impl Shelf {
         }
     }
 
-    /// Drops pages that the borrower has no use for. A hint: behind 64 pages in a row that stay, all stay.
-    pub fn forget(&mut self, range: &Range) {
-        let (mut at, mut patience) = (Some((range.file, range.first)), PATIENCE);
-        while let Some(slot) = at.and_then(|at| self.index.from(&self.rows, &at)) {
+    /// Drops pages that the borrower has no use for, some at once; gives the range that is left.
+    ///
+    /// A hint: behind 64 pages in a row that stay, all stay.
+    pub fn forget(&mut self, range: &Range) -> Option<Range> {
+        let (mut first, mut patience, mut step) = (range.first, PATIENCE, STEP);
+        while step > 0 {
+            let slot = self.index.from(&self.rows, &(range.file, first))?;
             let id = self.rows.note(slot).id;
             if (id.file, id.index) > (range.file, range.last) || patience == 0 {
-                return;
+                return None;
             }
             patience -= 1;
             if id.version < range.before {
                 self.remove(slot);
-                patience = PATIENCE;
+                (patience, step) = (PATIENCE, step - 1);
             }
-            at = id.index.checked_add(1).map(|next| (id.file, next));
+            first = id.index.checked_add(1)?;
         }
+        Some(Range { first, ..*range })
     }
 
     /// No page that is here, or comes, has an older version, if the borrower puts them in the order of their versions.
@@ -453,6 +542,11 @@ impl Shelf {
             NONE => self.latest.saturating_add(1),
             slot => self.rows.note(slot).id.version,
         }
+    }
+
+    /// Whether that version of a page is here, as far as is known.
+    pub fn has(&self, id: &PageId) -> bool {
+        self.find(id).is_some()
     }
 
     fn find(&self, id: &PageId) -> Option<u32> {
@@ -468,7 +562,7 @@ impl Shelf {
     /// A slot for one page more: a free one or, when there may be none more, that of the oldest. What comes in place of a
     /// former version is no page more.
     fn make_room(&mut self, replaces: bool) -> Option<u32> {
-        if self.limit == 0 {
+        if self.limit == 0 || self.held {
             return None;
         }
         if replaces {
@@ -480,11 +574,23 @@ impl Shelf {
             self.drop_oldest();
             self.budget.keep();
         }
-        let slot = self.rows.take();
+        let slot = self.rows.take().or_else(|error| self.recycle(error));
         if slot.is_err() {
-            self.budget.give();
+            self.budget.give(1);
         }
         slot.ok()
+    }
+
+    /// A slot of the oldest page when there is no memory for more rows.
+    fn recycle(&mut self, error: io::Error) -> io::Result<u32> {
+        if !std::mem::replace(&mut self.cramped, true) {
+            tracing::warn!(%error, pages = self.pages, "a borrower has no memory for more pages: the oldest make room");
+        }
+        if self.oldest == NONE {
+            return Err(error);
+        }
+        self.drop_oldest();
+        self.rows.take()
     }
 
     fn drop_oldest(&mut self) {
@@ -500,24 +606,29 @@ impl Shelf {
 
     fn remove(&mut self, slot: u32) {
         self.index.remove(&mut self.rows, slot);
-        let Note { older, newer, .. } = *self.rows.note(slot);
-        match older {
-            NONE => self.oldest = newer,
-            slot => self.rows.note_mut(slot).newer = newer,
-        }
-        match newer {
-            NONE => self.newest = older,
-            slot => self.rows.note_mut(slot).older = older,
-        }
+        let note = *self.rows.note(slot);
+        self.set_neighbours(&note, note.older, note.newer);
         self.rows.give(slot);
         self.pages -= 1;
-        self.budget.give();
+        self.budget.give(1);
+    }
+
+    /// What is before and behind a page in the order of age from now on, as its neighbours see it.
+    fn set_neighbours(&mut self, note: &Note, before: u32, behind: u32) {
+        match note.older {
+            NONE => self.oldest = behind,
+            slot => self.rows.note_mut(slot).newer = behind,
+        }
+        match note.newer {
+            NONE => self.newest = before,
+            slot => self.rows.note_mut(slot).older = before,
+        }
     }
 }
 
 impl Drop for Shelf {
     fn drop(&mut self) {
-        (0..self.pages).for_each(|_| self.budget.give());
+        self.budget.give(self.pages);
     }
 }
 
@@ -552,6 +663,24 @@ mod tests {
         shelf.settle().unwrap();
     }
 
+    fn resize(shelf: &mut Shelf, pages: u64) {
+        shelf.resize(pages * EACH);
+        while shelf.trim(usize::MAX) {}
+    }
+
+    fn forget(shelf: &mut Shelf, file: u64, first: u64, last: u64, before: u64) {
+        let mut left = Some(Range { file, first, last, before });
+        while let Some(range) = left {
+            left = shelf.forget(&range);
+        }
+    }
+
+    fn mapped(shelf: &Shelf) -> usize {
+        let mapped = shelf.rows.rows.iter().flatten().count();
+        assert_eq!(mapped, shelf.rows.mapped);
+        mapped
+    }
+
     fn has(shelf: &Shelf, id: PageId) -> bool {
         let mut page = [0; PAGE];
         match shelf.get(&id, &mut page) {
@@ -581,13 +710,14 @@ mod tests {
                         model.insert(index, version);
                     }
                     2 => {
-                        shelf.forget(&Range { file: 7, first: index, last: index + 3, before: version / 2 });
+                        forget(&mut shelf, 7, index, index + 3, version / 2);
                         model.retain(|at, was| !(index..=index + 3).contains(at) || *was >= version / 2);
                     }
                     3 => {
                         let pages = if index % 4 == 0 { index / 4 } else { 24 };
-                        shelf.resize(pages * EACH);
-                        shelf.resize(24 * EACH);
+                        resize(&mut shelf, pages);
+                        resize(&mut shelf, 24);
+                        shelf.pack();
                     }
                     _ => {
                         if let Some(&version) = model.get(&index) {
@@ -675,11 +805,55 @@ mod tests {
         let mut shelf = shelf(4096);
         fill(&mut shelf, 4096);
         shelf.resize(600 * EACH);
+        assert!(shelf.trim(usize::MAX));
+        assert_eq!(shelf.pages(), 4096 - STEP);
+        resize(&mut shelf, 600);
         assert_eq!((shelf.pages(), shelf.budget.used()), (600, 600));
-        assert!(shelf.rows.rows.iter().flatten().count() <= 2);
+        assert!(mapped(&shelf) <= 3); // one has room for what comes
         assert!((3496..4096).all(|n| has(&shelf, id(n, n + 1))));
         fill(&mut shelf, 100);
         assert_eq!(shelf.pages(), 600);
+    }
+
+    #[test]
+    fn what_is_forgotten_leaves_no_memory_behind() {
+        let mut shelf = shelf(4096);
+        fill(&mut shelf, 4096);
+        forget(&mut shelf, 7, 0, u64::MAX, u64::MAX);
+        assert_eq!((shelf.pages(), mapped(&shelf)), (0, 1));
+        assert!(shelf.pack() && !shelf.pack());
+        assert_eq!(mapped(&shelf), 0);
+        fill(&mut shelf, 100);
+        assert!((0..100).all(|n| has(&shelf, id(n, n + 1))));
+    }
+
+    #[test]
+    fn what_is_left_of_each_row_is_packed() {
+        let mut shelf = shelf(4096);
+        fill(&mut shelf, 4096);
+        (0..4096).filter(|n| n % 16 != 5).for_each(|n| shelf.give_back(&id(n, n + 1)));
+        assert_eq!(mapped(&shelf), 8);
+        while shelf.pack() {}
+        assert!(mapped(&shelf) <= 2, "{}", mapped(&shelf));
+        assert!((0..4096).all(|n| has(&shelf, id(n, n + 1)) == (n % 16 == 5)));
+        assert_eq!((shelf.pages(), shelf.budget.used()), (256, 256));
+        resize(&mut shelf, 100); // the oldest still go first
+        assert!((0..4096).filter(|n| n % 16 == 5).all(|n| has(&shelf, id(n, n + 1)) == (n / 16 >= 156)));
+        assert_eq!(shelf.lowest(), 156 * 16 + 6);
+    }
+
+    #[test]
+    fn the_oldest_makes_room_when_there_is_no_memory() {
+        let mut shelf = shelf(4096);
+        shelf.rows.most = 2;
+        fill(&mut shelf, 3000);
+        assert_eq!((shelf.pages(), shelf.budget.used()), (1024, 1024));
+        assert!(has(&shelf, id(2999, 3000)) && !has(&shelf, id(1975, 1976)));
+        let mut other = Shelf::new(Arc::clone(&shelf.budget), 5);
+        other.rows.most = 0;
+        other.resize(10 * EACH);
+        assert!(!other.put(id(1, 1), [0; TAG], &[1; PAGE]));
+        assert_eq!(shelf.budget.used(), 1024);
     }
 
     #[test]
@@ -709,13 +883,13 @@ mod tests {
     fn forget_spares_what_was_put_later_and_gives_up_in_vain() {
         let mut shelf = shelf(2000);
         fill(&mut shelf, 1500);
-        shelf.forget(&Range { file: 7, first: 0, last: u64::MAX, before: 61 });
+        forget(&mut shelf, 7, 0, u64::MAX, 61);
         assert_eq!(shelf.pages(), 1440);
-        shelf.forget(&Range { file: 7, first: 100, last: u64::MAX, before: 1 });
-        shelf.forget(&Range { file: 6, first: 0, last: u64::MAX, before: u64::MAX });
-        shelf.forget(&Range { file: 7, first: 9, last: 3, before: u64::MAX });
+        forget(&mut shelf, 7, 100, u64::MAX, 1);
+        forget(&mut shelf, 6, 0, u64::MAX, u64::MAX);
+        forget(&mut shelf, 7, 9, 3, u64::MAX);
         assert_eq!(shelf.pages(), 1440);
-        shelf.forget(&Range { file: 7, first: 1400, last: u64::MAX, before: u64::MAX });
+        forget(&mut shelf, 7, 1400, u64::MAX, u64::MAX);
         assert_eq!(shelf.pages(), 1340);
         assert_eq!(shelf.notices.untold(), 0);
     }

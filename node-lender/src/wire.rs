@@ -53,6 +53,9 @@ pub enum Malformed {
     /// There is no such channel.
     #[error("channel {0}: there are 0, 1 and 2")]
     Channel(u8),
+    /// No session has this number.
+    #[error("a session with number 0: it is drawn, and never 0")]
+    Session,
     /// There is no such frame, or not on this channel.
     #[error("a frame of type {0} does not belong here")]
     Type(u8),
@@ -205,7 +208,7 @@ pub enum Channel {
 /// What message 1 carries.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Hello {
-    /// Drawn by the borrower; on PUT and LANE that of the GET channel.
+    /// Drawn by the borrower, never 0; on PUT and LANE that of the GET channel.
     pub session: u64,
     /// A former session that it would like to go on with, or 0.
     pub resume: u64,
@@ -222,7 +225,7 @@ pub struct Hello {
 }
 
 impl Hello {
-    /// Reads one; it is an error when there is no such channel.
+    /// Reads one; it is an error when there is no such channel, or session.
     pub fn parse(bytes: &[u8; HELLO]) -> Result<Self, Malformed> {
         let mut from = Fields(bytes);
         let (session, resume, version, size, features) = (from.u64(), from.u64(), from.u64(), from.u64(), from.u64());
@@ -232,6 +235,9 @@ impl Hello {
             2 => Channel::Lane,
             other => return Err(Malformed::Channel(other)),
         };
+        if session == 0 {
+            return Err(Malformed::Session);
+        }
         Ok(Self { session, resume, version, size, features, channel, limits: Limits::parse(&mut from) })
     }
 }
@@ -477,9 +483,21 @@ mod tests {
             whole[..32].copy_from_slice(&bytes);
             whole[32..].copy_from_slice(&more);
             if let Ok(hello) = Hello::parse(&whole) {
+                prop_assert_ne!(hello.session, 0);
                 let agreed = hello.limits.agree(&MOST);
                 prop_assert!(!hello.limits.valid() || agreed.valid() && agreed.lanes <= LANES_MAX);
             }
+        }
+    }
+
+    #[test]
+    fn a_session_has_a_number() {
+        for channel in 0..3 {
+            let mut hello = [0; HELLO];
+            hello[40] = channel;
+            assert_eq!(Hello::parse(&hello), Err(Malformed::Session));
+            hello[7] = 1;
+            assert!(Hello::parse(&hello).is_ok());
         }
     }
 

@@ -18,7 +18,7 @@ from bed.tidepool import wait_until
 
 HERE = Path(__file__).resolve().parent
 MIB = 1 << 20
-PAGE, COST = 4096, 4096 + 96  # bytes of a page, and what a grant counts for one
+PAGE, COST = 4096, 4096 + 100  # bytes of a page, and what a grant counts for one
 PATIENCE = 60.0
 PROCESS_MADVISE, MADV_PAGEOUT = 440, 21
 

@@ -99,11 +99,17 @@ def test_lender_says_why_not(daemon: Daemon) -> None:
 
 
 def test_what_is_no_handshake_is_dropped(daemon: Daemon) -> None:
-    """Garbage, a message of the wrong type, half a message, points of low order, an unknown channel."""
+    """Garbage, a message of the wrong type, half a message, points of low order, an unknown channel, no session."""
     known = daemon.lend()
     _, message = message_1(known, daemon.lender, Hello(1, MIB, GET_CHANNEL))
     _, channel = message_1(known, daemon.lender, Hello(1, MIB, channel=3))
-    garbage = [b"GET / HTTP/1.1\r\n\r\n", HEAD.pack(MAGIC, VERSION, MESSAGE_2, 0) + message[HEAD.size :], channel]
+    _, numberless = message_1(known, daemon.lender, Hello(0, MIB, GET_CHANNEL))
+    garbage = [
+        b"GET / HTTP/1.1\r\n\r\n",
+        HEAD.pack(MAGIC, VERSION, MESSAGE_2, 0) + message[HEAD.size :],
+        channel,
+        numberless,
+    ]
     for what in garbage:
         with contextlib.closing(dial(daemon.address)) as sock:
             sock.sendall(what)

@@ -28,6 +28,8 @@ from bed.protocol import (
     NUMBER,
     PAGE,
     PUT,
+    PUT_ACK,
+    PUT_ITEM,
     RESIZE,
     TAG,
     Borrower,
@@ -93,6 +95,37 @@ def test_a_grant_is_the_least_of_what_is_wanted_and_may_be_had(daemon: Daemon) -
         assert (frame.kind, frame.flags, GRANTED.unpack(frame.metadata)) == (GRANT, HOLD, (2 * MIB, 60_000))
 
 
+def _put_batch(borrower: Borrower, versions: list[tuple[int, int]]) -> int:
+    """Puts pages of these indexes and versions at once; the bits of those that are kept."""
+    items = b"".join(PUT_ITEM.pack(1, index, version, bytes(TAG)) for index, version in versions)
+    borrower.put.send(PUT, len(versions), 9, items, bytes(len(versions) * PAGE))
+    while (frame := borrower.get.receive()).kind != PUT_ACK:
+        assert frame.kind in (EVICTED, GRANT)
+    (bits,) = NUMBER.unpack(frame.metadata)
+    return int(bits)
+
+
+def test_what_is_acknowledged_is_here(daemon: Daemon) -> None:
+    """More pages at once than there is room for, and one of them twice: a bit is set for the last that came."""
+    own = daemon.lend(quota=4 * PAGE)
+    with contextlib.closing(Borrower(daemon.address, own, daemon.lender, 4 * PAGE)) as borrower:
+        assert _put_batch(borrower, [(index, index) for index in range(1, 65)]) == 0b111 << 61
+        assert _put_batch(borrower, [(1, 70), (2, 71), (1, 72)]) == 0b110
+        assert borrower.load(1, 1, 72) is not None
+
+
+def test_under_hold_nothing_is_kept(daemon: Daemon) -> None:
+    """A borrower that puts all the same: its pages are refused, what it has is there, and afterwards it goes on."""
+    own = daemon.lend()
+    with contextlib.closing(Borrower(daemon.address, own, daemon.lender, MIB)) as borrower:
+        assert _put_batch(borrower, [(1, 1)]) == 1
+        for hold, kept in ((True, 0), (False, 1)):
+            daemon.config.hold = hold
+            daemon.reload()
+            assert _put_batch(borrower, [(2, 2 + kept)]) == kept
+        assert borrower.load(1, 1, 1) is not None
+
+
 def test_forget_of_a_range_spares_what_was_put_later(daemon: Daemon) -> None:
     """Of a hundred pages those below a version go, the others stay."""
     with borrowing(daemon) as borrower:
@@ -136,10 +169,10 @@ def test_every_page_that_goes_is_told(daemon: Daemon) -> None:
         borrower.deafen()
         daemon.config.borrowers[daemon.NAME].quota = 2 * MIB
         daemon.reload()
+        wait_until("it has shrunk", lambda: daemon.lent()["lent_pages"] == 2 * MIB // COST)
         left = daemon.lent()["lent_pages"]
         hear(borrower, lambda: len(borrower.told(pages)) >= pages - left)
         assert borrower.stored == pages
-        assert left == 2 * MIB // COST
         assert borrower.told(pages) == set(range(1, pages - left + 1))
         assert borrower.evicted_before == pages - left + 1
         assert 500 < len(borrower.evicted) <= 1024
@@ -257,6 +290,17 @@ def test_a_silent_or_trickling_borrower_is_given_up(daemon: Daemon) -> None:
         assert time.monotonic() - begin < 30
 
 
+@pytest.mark.parametrize("channel", ["get", "put"])
+def test_a_header_that_has_begun_must_end(daemon: Daemon, channel: str) -> None:
+    """One byte of it and then nothing: the session ends after five seconds, on whichever channel."""
+    own = daemon.lend()
+    with contextlib.closing(Borrower(daemon.address, own, daemon.lender, 8 * MIB)) as borrower:
+        begin = time.monotonic()
+        (borrower.get if channel == "get" else borrower.put).sock.sendall(b"\1")
+        assert hangs_up(borrower.get.sock)
+        assert 4 < time.monotonic() - begin < 10
+
+
 def test_lanes_serve_side_by_side(daemon: Daemon) -> None:
     """Three more lanes, and no fourth; each answers; one that ends unused is no loss, a used one ends the session."""
     own = daemon.lend()
@@ -296,7 +340,7 @@ def test_quotas_hold_side_by_side(daemon: Daemon) -> None:
         assert daemon.state()["lent_bytes"] <= 6 * MIB
         daemon.config.max_lend = 3 * MIB
         daemon.reload()
-        assert daemon.state()["lent_bytes"] <= 3 * MIB
+        wait_until("they have shrunk", lambda: daemon.state()["lent_bytes"] <= 3 * MIB)
 
 
 def test_a_node_without_memory_to_spare_lends_no_more(daemon: Daemon) -> None:
@@ -312,6 +356,26 @@ def test_a_node_without_memory_to_spare_lends_no_more(daemon: Daemon) -> None:
         daemon.reload()
         wait_until("it is known", lambda: daemon.state()["spare"])
         assert borrower.store(1, 1, 2, page_of(2))
+
+
+def _resident(daemon: Daemon) -> int:
+    fields = Path(f"/proc/{daemon.process.pid}/statm").read_text().split()
+    return int(fields[1]) * PAGE
+
+
+def test_memory_of_pages_that_are_gone_is_given_back(daemon: Daemon) -> None:
+    """A borrower forgets what it has, but for a page here and there: no row of pages stays for them."""
+    pages = 12_000
+    with borrowing(daemon) as borrower:
+        borrower.put_all(pages)
+        full = _resident(daemon)
+        assert full > pages * PAGE
+        borrower.forget(*((first, first + 98, ALL) for first in range(0, pages + 1, 100)))
+        wait_until("they are gone", lambda: daemon.lent()["lent_pages"] <= pages // 99)
+        wait_until("so is their memory", lambda: _resident(daemon) < full - pages * PAGE * 0.9)
+        borrower.hits = 0
+        borrower.ask_all(pages)
+        assert borrower.hits == daemon.lent()["lent_pages"] > 100
 
 
 # A session outlives its connections
@@ -336,6 +400,20 @@ def test_a_session_goes_on(daemon: Daemon) -> None:
         assert borrower.load(1, 600, 600) == page_of(600)
         assert borrower.load(1, 1, 1) is None
         assert daemon.lent()["resumes"] == 1
+
+
+def test_who_lingers_makes_room_for_who_is_there(daemon: Daemon) -> None:
+    """One has all that is lent, and is gone for a while: another gets it bit by bit."""
+    daemon.config.max_lend = 4 * MIB
+    one, other = daemon.lend(name="one"), daemon.lend(name="other")
+    with contextlib.closing(PlainBorrower(daemon.address, one, daemon.lender)) as first:
+        first.put_all(4 * MIB // COST)
+        assert daemon.lent("one")["lent_pages"] == 4 * MIB // COST
+    wait_until("it lingers", lambda: daemon.lent("one")["state"] == "Lingering")
+    with contextlib.closing(Borrower(daemon.address, other, daemon.lender, 8 * MIB)) as borrower:
+        versions = iter(range(1, 1000))
+        wait_until("there is room", lambda: borrower.store(1, 1, next(versions), page_of(1)))
+        assert daemon.lent("one")["lent_pages"] == 0
 
 
 @pytest.mark.parametrize(("number", "version"), [(1, 5), (0, 4)])

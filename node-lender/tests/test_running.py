@@ -2,14 +2,22 @@
 
 from __future__ import annotations
 
+import contextlib
+import os
 import re
+import shutil
+import signal
+import socket
 import subprocess
+import tempfile
+import time
 import urllib.request
 from pathlib import Path
 
 from daemon import MIB, Allowed, Config, Daemon, program
 
 from bed.protocol import Borrower
+from bed.tidepool import wait_until
 
 
 def _status(daemon: Daemon) -> dict[str, str]:
@@ -37,6 +45,9 @@ def test_a_wrong_file_changes_nothing(daemon: Daemon) -> None:
     daemon.config = wrong
     daemon.write()
     assert re.fullmatch(r"error: .*config\.toml: linger_seconds: 4000: 3600 at most", daemon.say("reload"))
+    daemon.config = Config(max_lend="1GB", listen=good.listen, borrowers=good.borrowers)  # type: ignore[arg-type]
+    daemon.write()
+    assert re.fullmatch(r"error: .*config\.toml: line 4: max_lend = 1GB: .*", daemon.say("reload"))
     borrower.ping()
     assert daemon.lent()["state"] == "Connected"
     borrower.close()
@@ -48,12 +59,47 @@ def test_figures_are_scraped(daemon: Daemon) -> None:
     own = daemon.lend()
     borrower = Borrower(daemon.address, own, daemon.lender, MIB)
     assert borrower.store(1, 1, 1, bytes(4096))
-    (port,) = re.findall(r"metrics.*address=\S+:(\d+)", daemon.log.read_text())
-    with urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics", timeout=30) as answer:
+    host, port = _metrics(daemon)
+    with urllib.request.urlopen(f"http://{host}:{port}/metrics", timeout=30) as answer:
         text = answer.read().decode()
     assert f'tidepool_node_lender_puts_total{{borrower="{daemon.NAME}"}} 1\n' in text
     assert f'tidepool_node_lender_lent_pages{{borrower="{daemon.NAME}"}} 1\n' in text
     borrower.close()
+
+
+def _metrics(daemon: Daemon) -> tuple[str, int]:
+    (port,) = re.findall(r"metrics.*address=\S+:(\d+)", daemon.log.read_text())
+    return "127.0.0.1", int(port)
+
+
+def _ticks(daemon: Daemon) -> int:
+    """Of its processor time."""
+    fields = Path(f"/proc/{daemon.process.pid}/stat").read_text().rpartition(")")[2].split()
+    return int(fields[11]) + int(fields[12])
+
+
+def test_without_files_left_it_waits(daemon: Daemon) -> None:
+    """Some come whom it cannot accept: it tries again, but not all the time."""
+    files = len(list(Path(f"/proc/{daemon.process.pid}/fd").iterdir()))
+    with Daemon(before=("prlimit", f"--nofile={files + 3}")) as full, contextlib.ExitStack() as stack:
+        for _ in range(6):
+            stack.enter_context(socket.create_connection(_metrics(full)))
+        wait_until("it has no files left", lambda: "could not be accepted" in full.log.read_text())
+        before = _ticks(full)
+        time.sleep(1)
+        assert _ticks(full) - before < os.sysconf("SC_CLK_TCK") / 4
+
+
+def test_visitors_that_ask_nothing_keep_nobody_out(daemon: Daemon) -> None:
+    """More of them than are served at once, and whoever asks is answered."""
+    with contextlib.ExitStack() as stack:
+        for _ in range(40):
+            stack.enter_context(socket.create_connection(_metrics(daemon)))
+        host, port = _metrics(daemon)
+        begin = time.monotonic()
+        with urllib.request.urlopen(f"http://{host}:{port}/healthz", timeout=30) as answer:
+            assert answer.read() == b"ok\n"
+        assert time.monotonic() - begin < 1.5
 
 
 def test_a_second_daemon_says_what_is_wrong(daemon: Daemon, tmp_path: Path) -> None:
@@ -64,6 +110,33 @@ def test_a_second_daemon_says_what_is_wrong(daemon: Daemon, tmp_path: Path) -> N
     assert done.returncode == 1
     assert f"listen: 127.0.0.1:{daemon.port}:" in done.stderr
     assert "is another lender on this node" in done.stderr
+
+
+def test_a_file_that_only_root_can_read_is_refused_at_once(tmp_path: Path) -> None:
+    """A reload reads it without root's rights: the daemon says so at the start."""
+    path = tmp_path / "config.toml"
+    path.write_text(Config().toml(tmp_path / "control"))
+    path.chmod(0o600)
+    done = subprocess.run([program(), "--config", path], capture_output=True, text=True, timeout=60)
+    assert done.returncode == 1
+    assert "Permission denied (os error 13): a reload reads it as user 65534; let that user read it" in done.stderr
+
+
+def test_a_hangup_as_soon_as_it_lends_is_heard() -> None:
+    """It reads its configuration again, and goes on."""
+    folder = Path(tempfile.mkdtemp(prefix="node-lender-"))
+    folder.chmod(0o755)
+    path = folder / "config.toml"
+    path.write_text(f"listen = '127.0.0.1:0'\nmax_lend = {MIB}\nreserve = 0\n")
+    with subprocess.Popen([program(), "--config", path], stderr=subprocess.PIPE, text=True) as process:
+        assert process.stderr
+        for line in process.stderr:
+            if "lends" in line:
+                process.send_signal(signal.SIGHUP)
+            elif "configured anew" in line:
+                process.terminate()
+    shutil.rmtree(folder)
+    assert process.returncode == 0
 
 
 def test_a_file_is_checked(tmp_path: Path) -> None:
