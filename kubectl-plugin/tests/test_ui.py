@@ -7,10 +7,16 @@ import json
 import os
 import re
 import signal
+import socket
 import subprocess
 import sys
+import tempfile
+import threading
+import time
+import webbrowser
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NoReturn
 from urllib.parse import urlsplit
 
 import pytest
@@ -20,9 +26,12 @@ from playwright.sync_api import expect, sync_playwright
 
 from tidepool_api import GuestKey, ObjectKey
 from tidepool_api_testing.chart import program
+from tidepool_kubectl.cluster import Unusable
 from tidepool_kubectl.snapshot import Lendings
+from tidepool_kubectl.ui.browse import in_browser
+from tidepool_kubectl.ui.reading import Reader
 from tidepool_kubectl.ui.view import Reading, UnknownGuest, guest_of, map_of
-from tidepool_kubectl.ui.web import App
+from tidepool_kubectl.ui.web import App, Quiet
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -193,6 +202,44 @@ def shown(api_server: Server) -> Iterator[Shown]:
         yield Shown(said.removeprefix("open ").strip())
         running.send_signal(signal.SIGINT)
         assert running.wait(20) == 0
+
+
+def test_the_address_is_on_no_command_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What a browser is started with is for all users to read; the file that it names is the user's alone."""
+    address, opened, told = "http://127.0.0.1:4000/secret/", threading.Event(), []
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    monkeypatch.setattr(webbrowser, "open", lambda uri: (told.append(uri), opened.set()))
+    with in_browser(address):
+        assert opened.wait(10)
+        (page,) = (Path(uri.removeprefix("file://")) for uri in told)
+        assert "secret" not in told[0]
+        assert f"url={address}" in page.read_text()
+        assert (page.stat().st_mode & 0o777, page.parent.stat().st_mode & 0o777) == (0o600, 0o700)
+    assert not page.parent.exists()
+
+
+def test_who_says_nothing_is_no_trouble(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A connection without a request ends without a word on the terminal."""
+    monkeypatch.setattr(Quiet, "timeout", 0.1)
+    ours, theirs = socket.socketpair()
+    with ours, theirs:
+        Quiet(ours, ("127.0.0.1", 0), None)  # type: ignore[arg-type]  # it gets no further than waiting
+
+
+def test_a_failure_is_not_repeated_by_all_who_wait() -> None:
+    """The cluster is asked once, and what it said holds for a while."""
+    asked: list[float] = []
+
+    class Away:
+        def lendings(self) -> NoReturn:
+            asked.append(time.monotonic())
+            raise Unusable("the API server does not answer")
+
+    reader = Reader(Away(), every=60)  # type: ignore[arg-type]  # all that it needs of one
+    for _ in range(3):
+        with pytest.raises(Unusable, match="does not answer"):
+            reader.now()
+    assert len(asked) == 1
 
 
 @pytest.fixture(scope="module")

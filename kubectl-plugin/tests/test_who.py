@@ -10,7 +10,7 @@ from rich.console import Console
 
 from tidepool_api import GuestKey, MemoryGrant, MemoryGuest, MemoryPairing, names
 from tidepool_api.kube import Access, Api, Listing, Refused, ours
-from tidepool_kubectl import verdict
+from tidepool_kubectl import figures, verdict
 from tidepool_kubectl.cluster import Cluster
 from tidepool_kubectl.snapshot import Lendings
 from tidepool_kubectl.who import remarks, rows, summary, table
@@ -99,6 +99,26 @@ class Asked(Api):
         if path == ours(names.PAIRINGS).path():
             raise Refused(403, f"GET {path}", "Forbidden")
         return Listing([self._grant.to_dict()] if path.endswith("/memorygrants") else [], "1", 0)
+
+
+class OneAway(Asked):
+    """One with two agents, of which one does not answer."""
+
+    def list_all(self, path: str, **_: str) -> Listing:
+        self.paths.append(path)
+        labels = {"app.kubernetes.io/component": "agent"}
+        return Listing([{"metadata": {"name": name, "labels": labels}} for name in ("away", "here")], "1", 0)
+
+    def read(self, path: str, **_: str) -> bytes:
+        if "/away:" in path:
+            raise Refused(0, f"GET {path}", "no answer in 15 s")
+        return b"here 1\n"
+
+
+def test_an_agent_that_does_not_answer_hides_no_other() -> None:
+    """Its node may just be down, which is when somebody looks."""
+    cluster = Cluster(OneAway(MemoryGrant.parse(grant().to_dict())), "ns", everywhere=False, system="tidepool-system")
+    assert cluster.figures() == figures.parse("here 1\n")
 
 
 def test_a_grant_for_what_is_no_namespace_leads_nowhere_else() -> None:

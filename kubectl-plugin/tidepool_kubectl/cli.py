@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import os
+import sys
 import time
-import webbrowser
+from contextlib import nullcontext
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Annotated, NoReturn
@@ -25,8 +26,9 @@ from tidepool_kubectl import who as lending
 from tidepool_kubectl.cluster import Cluster, Unusable
 from tidepool_kubectl.figures import Figures, hits_per_second
 from tidepool_kubectl.snapshot import Fleet
+from tidepool_kubectl.ui.browse import in_browser
 from tidepool_kubectl.ui.reading import Reader
-from tidepool_kubectl.ui.web import serve
+from tidepool_kubectl.ui.web import server
 
 app = typer.Typer(
     help="What Tidepool's pools are worth, what is in a guest's way, and whether all is well. Nothing is changed.",
@@ -227,15 +229,13 @@ def ui(
 ) -> None:
     """A page on this machine, until Ctrl-C: a live map of who lends to whom, and each guest's curve and what if."""
     reader = Reader(_cluster(context, namespace, everywhere, system))
-
-    def opened(address: str) -> None:
-        console.print(f"open {address}", soft_wrap=True, highlight=False, markup=False)
-        if browse:
-            webbrowser.open(address)
-
     try:
         reader.now()
-        serve(reader, port, opened)
+        with server(reader, port) as (serve, address):
+            console.print(f"open {address}", soft_wrap=True, highlight=False, markup=False)
+            sys.stdout.flush()
+            with in_browser(address) if browse else nullcontext():
+                serve()
     except KeyboardInterrupt:
         raise typer.Exit(0) from None
     except Unusable as error:

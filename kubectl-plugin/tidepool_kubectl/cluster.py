@@ -179,6 +179,8 @@ class Cluster:
                 texts.append(self.read(path).decode())
             except Refused as error:
                 unread.append(f"{name}: {error.why}")
+            except Unusable as error:  # the API server does not hear from that node, or nobody hears from it
+                unread.append(f"{name}: {error}")
         return "".join(texts), tuple(unread)
 
     def _list(self, resource: Resource, namespace: str, **query: str) -> list[Object]:

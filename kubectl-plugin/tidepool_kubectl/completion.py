@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping, Sequence
 
 from tidepool_kubectl.cluster import Cluster, Unusable
 
-COMMANDS = ("check", "collect", "explain", "plan", "top", "who")
+COMMANDS = ("check", "collect", "explain", "plan", "top", "ui", "who")
 NAMED: Mapping[str, Callable[[Cluster], list[str]]] = {
     "explain": Cluster.guest_names,
     "plan": Cluster.pool_names,

@@ -6,7 +6,7 @@ import threading
 import time
 from datetime import UTC, datetime
 
-from tidepool_kubectl.cluster import Cluster
+from tidepool_kubectl.cluster import Cluster, Unusable
 from tidepool_kubectl.figures import Figures, hits_per_second
 from tidepool_kubectl.ui.view import Reading
 
@@ -20,19 +20,29 @@ class Reader:
         """Reads no more often than `every` so many seconds."""
         self._cluster, self._every = cluster, every
         self._lock = threading.Lock()
-        self._reading: Reading | None = None
+        self._reading: Reading | Unusable = Unusable("not read yet")
+        self._until = float("-inf")
         self._figures, self._when = Figures(), float("-inf")
 
     def now(self) -> Reading:
         """The last reading, or a new one where that is old; raises `Unusable`."""
         with self._lock:
-            at = time.monotonic()
-            if self._reading is None or at - self._when >= self._every:
-                self._reading = self._read(at)
+            if time.monotonic() >= self._until:
+                self._reading = self._read_or_why()
+                self._until = time.monotonic() + self._every
+            if isinstance(self._reading, Unusable):
+                raise Unusable(str(self._reading))
             return self._reading
 
-    def _read(self, at: float) -> Reading:
-        lendings, figures = self._cluster.lendings(), self._cluster.figures()
+    def _read_or_why(self) -> Reading | Unusable:
+        """A failure is as good for a while: those who wait would only fail one after the other."""
+        try:
+            return self._read()
+        except Unusable as error:
+            return error
+
+    def _read(self) -> Reading:
+        lendings, at, figures = self._cluster.lendings(), time.monotonic(), self._cluster.figures()
         spared = hits_per_second(self._figures, figures, at - self._when)
         self._figures, self._when = figures, at
         return Reading(datetime.now(UTC).isoformat(timespec="seconds"), lendings, spared)

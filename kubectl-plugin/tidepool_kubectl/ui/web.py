@@ -7,11 +7,12 @@ rebinding). The page may load and ask nothing but what is here (Content-Security
 
 from __future__ import annotations
 
+import contextlib
 import hmac
 import json
 import secrets
-import sys
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from http import HTTPStatus
 from importlib.resources import files
@@ -116,23 +117,29 @@ class _Server(ThreadingMixIn, WSGIServer):
     daemon_threads = True
 
 
-class _Quiet(WSGIRequestHandler):
+class Quiet(WSGIRequestHandler):
+    """Reads one request, and says nothing of it on the terminal."""
+
     timeout = 10  # seconds that somebody may take to ask
+
+    def handle(self) -> None:
+        """One request; who says nothing, or goes away in the middle, is nobody's trouble."""
+        with contextlib.suppress(TimeoutError, ConnectionError):
+            super().handle()
 
     def log_message(self, format: str, *args: object) -> None:  # noqa: A002  # its name in the base
         """Nothing of requests: their paths have the token in them."""
 
 
-def serve(reader: Reader, port: int, opened: Callable[[str], object]) -> None:
-    """Answers until it is interrupted; `opened` gets the address. Raises `Unusable` where the port cannot be had."""
+@contextmanager
+def server(reader: Reader, port: int) -> Iterator[tuple[Callable[[], None], str]]:
+    """What answers until it is interrupted, and the address. Raises `Unusable` where the port cannot be had."""
     app = App(reader.now)
     try:
-        server = make_server(ADDRESS, port, app, server_class=_Server, handler_class=_Quiet)
+        listening = make_server(ADDRESS, port, app, server_class=_Server, handler_class=Quiet)
     except OSError as error:
         raise Unusable(
             f"cannot listen at {ADDRESS}:{port}: {error.strerror}; choose another --port, or none"
         ) from error
-    with server:
-        opened(f"http://{ADDRESS}:{server.server_port}/{app.token}/")
-        sys.stdout.flush()
-        server.serve_forever()
+    with listening:
+        yield listening.serve_forever, f"http://{ADDRESS}:{listening.server_port}/{app.token}/"
