@@ -361,6 +361,13 @@ def test_a_swap_file_lies_on_no_file_system_of_small_blocks(bench: Bench) -> Non
     assert not (top / ".tidepool").exists()
 
 
+def test_a_swap_file_lies_where_its_path_is_one_word(bench: Bench) -> None:
+    """A table of device-mapper's would end in the middle of it, which the file would be written in vain for."""
+    top = bench.mount("ext4", 64, at="voil\N{LATIN SMALL LETTER A WITH GRAVE}")
+    assert refused(bench, SwapOn(IN_FILE, forced=False))[0] == "NoRoom"
+    assert not (top / ".tidepool").exists()
+
+
 def test_a_swap_file_leaves_room_and_says_how_much_there_is(bench: Bench) -> None:
     top = bench.mount("ext4", 64)
     reason, message = refused(bench, SwapOn(Swap(backing=SwapBacking.FILE, size="1Gi"), forced=False))

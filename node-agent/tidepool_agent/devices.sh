@@ -546,7 +546,7 @@ rooms() {
     named=$(sed -n 's|^[[:space:]]*[^#[:space:]]\{1,\}[[:space:]]\{1,\}\(/[^[:space:]]*\).*|\1|p' /etc/fstab 2>/dev/null) || :
     while read -r source top type options _; do
         case $type,$source,$top in
-        *\\*) continue ;;
+        *[!A-Za-z0-9/._,:@=+-]*) continue ;; # device-mapper's tables are words
         ext[234],/dev/* | xfs,/dev/*) ;;
         *) continue ;;
         esac
