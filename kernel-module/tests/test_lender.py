@@ -71,6 +71,18 @@ def _until_over(action: Callable[[float], None]) -> None:
         action(A_MINUTE)
 
 
+@pytest.mark.parametrize("channel", ["get", "put"])
+def test_a_header_that_has_begun_must_end(pair: Pair, channel: str) -> None:
+    """One byte of it and then nothing: the session ends after five seconds, also where silence may last for ever."""
+    with borrowing(pair, GRANT) as borrower:
+        begin = time.monotonic()
+        (borrower.get if channel == "get" else borrower.put).sock.sendall(b"\1")
+        borrower.get.sock.settimeout(A_MINUTE)
+        with contextlib.suppress(OSError):
+            assert not borrower.get.sock.recv(1)
+        assert 4 < time.monotonic() - begin < 12
+
+
 def test_many_files_cost_no_more_than_the_grant(kernel: str) -> None:
     """Three thousand files of a page through a pool of 8 MiB, twice: the lender has lost that, slabs included."""
     with (pair := Pair(kernel, borrower_mem="256M", lender_mem="256M")) as (borrower, lender):

@@ -446,7 +446,7 @@ static size_t tide_ahead_take(struct tide_ahead *ahead, void *data, size_t size)
  * tide_wire_recv_head() - receive the header of a frame, and what is right behind it
  * @wire: connected
  * @frame: where to
- * @until: when it must be there
+ * @until: when it must be there; when it has begun it has no more than a header's time
  *
  * Context: the only thread that receives from @wire.
  * Return: as tide_wire_recv_iter().
@@ -459,14 +459,18 @@ int tide_wire_recv_head(struct tide_wire *wire, struct tide_frame *frame, ktime_
 		{ .iov_base = (u8 *)frame + n, .iov_len = sizeof(*frame) - n },
 		{ .iov_base = ahead->bytes, .iov_len = sizeof(ahead->bytes) },
 	};
+	size_t size = vec[0].iov_len + vec[1].iov_len;
 	struct iov_iter iter;
-	int err;
+	int err = 0;
 
 	if (n == sizeof(*frame))
 		return 0;
-	iov_iter_kvec(&iter, ITER_DEST, vec, ARRAY_SIZE(vec),
-		      vec[0].iov_len + vec[1].iov_len);
-	err = tide_wire_fill(wire, &iter, sizeof(ahead->bytes), until);
+	iov_iter_kvec(&iter, ITER_DEST, vec, ARRAY_SIZE(vec), size);
+	if (!n)
+		err = tide_wire_fill(wire, &iter, size - 1, until);
+	if (!err && iov_iter_count(&iter) > sizeof(ahead->bytes))
+		err = tide_wire_fill(wire, &iter, sizeof(ahead->bytes),
+				     min(until, tide_wire_until(sizeof(*frame))));
 	ahead->from = 0;
 	ahead->to = err ? 0 : sizeof(ahead->bytes) - iov_iter_count(&iter);
 	return err;
