@@ -7,12 +7,11 @@ rebinding). The page may load and ask nothing but what is here (Content-Security
 
 from __future__ import annotations
 
-import contextlib
 import hmac
 import json
 import secrets
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from http import HTTPStatus
 from importlib.resources import files
@@ -124,7 +123,7 @@ class Quiet(WSGIRequestHandler):
 
     def handle(self) -> None:
         """One request; who says nothing, or goes away in the middle, is nobody's trouble."""
-        with contextlib.suppress(TimeoutError, ConnectionError):
+        with suppress(TimeoutError, ConnectionError):
             super().handle()
 
     def log_message(self, format: str, *args: object) -> None:  # noqa: A002  # its name in the base
