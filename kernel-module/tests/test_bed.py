@@ -169,12 +169,36 @@ def test_an_interrupted_long_run_goes_on(tmp_path: Path) -> None:
     record, own = tmp_path / "long.jsonl", Path(__file__)
     good = long.Outcome("6.1", own.name, long.sources(own), passed=3, failed=0, seconds=9)
     long.keep(record, replace(good, failed=1))
-    assert long.missing(record, ["6.1", "6.12"], [own]) == [("6.1", own), ("6.12", own)]
+    assert long.missing(record, ["6.1", "6.12"], [own], quick=False) == [("6.1", own), ("6.12", own)]
     long.keep(record, good)
     assert long.known(record) == [good]
-    assert long.missing(record, ["6.1", "6.12"], [own]) == [("6.12", own)]
+    for quick in (True, False):
+        assert long.missing(record, ["6.1", "6.12"], [own], quick=quick) == [("6.12", own)]
     long.keep(record, replace(good, sources="others"))
-    assert long.missing(record, ["6.1"], [own]) == [("6.1", own)]
+    assert long.missing(record, ["6.1"], [own], quick=True) == [("6.1", own)]
+
+
+def test_who_has_passed_without_its_long_tests_has_not_passed(tmp_path: Path) -> None:
+    """Unless nobody asks for them."""
+    record, own = tmp_path / "long.jsonl", Path(__file__)
+    long.keep(record, long.Outcome("6.1", own.name, long.sources(own), passed=3, failed=0, seconds=9, quick=True))
+    assert long.missing(record, ["6.1"], [own], quick=False) == [("6.1", own)]
+    assert not long.missing(record, ["6.1"], [own], quick=True)
+
+
+def test_a_report_counts_each_file_for_itself() -> None:
+    """What failed, was no test at all, or had an error before it began; what was skipped is neither."""
+    report = """<testsuites><testsuite>
+        <testcase classname="test_a" name="test_one[x.y]" time="1.5"/>
+        <testcase classname="test_a" name="test_two" time="0.5"><failure/></testcase>
+        <testcase classname="test_b" name="test_one" time="0"><skipped/></testcase>
+        <testcase classname="" name="test_c" time="0"><error/></testcase></testsuite></testsuites>"""
+    assert long.counted(report) == {
+        "test_a": {"passed": 1, "failed": 1, "milliseconds": 2000},
+        "test_b": {"skipped": 1, "milliseconds": 0},
+        "test_c": {"failed": 1, "milliseconds": 0},
+    }
+    assert long.counted("") == {}
 
 
 def test_only_what_passed_as_it_is_now_is_shown() -> None:
@@ -182,7 +206,7 @@ def test_only_what_passed_as_it_is_now_is_shown() -> None:
     own = Path(__file__)
     good = long.Outcome("6.12", own.name, long.sources(own), passed=3, failed=0, seconds=9)
     shown = figures.tested([replace(good, failed=1), replace(good, kernel="6.1"), replace(good, sources="others")])
-    assert "| 6.1 | 1 | 3 | 0 |\n| 6.12 | 1 | 3 | 1 |" in shown
+    assert "| 6.1 | 1 | 1 | 3 | 0 |\n| 6.12 | 1 | 1 | 3 | 1 |" in shown
 
 
 def test_each_figure_has_its_place_and_form() -> None:
