@@ -345,14 +345,18 @@ static int tide_serve_get_frame(struct tide_connection *c, const struct tide_fra
 /* the PUT channel						       */
 /* ------------------------------------------------------------------ */
 
-/* Allocates what the batch needs; a page that cannot be had goes to scratch. */
+/*
+ * Allocates what the batch needs; a page that cannot be had, or is not wanted now,
+ * goes to scratch.
+ */
 static void tide_prepare_batch(struct tide_connection *c, unsigned int count,
 			       struct page *scratch)
 {
+	bool held = READ_ONCE(tide_lending_held);
 	unsigned int i;
 
 	for (i = 0; i < count; i++) {
-		c->folio[i] = tide_shelf_prepare(c->borrower->shelf);
+		c->folio[i] = held ? NULL : tide_shelf_prepare(c->borrower->shelf);
 		c->bvec[i] = (struct bio_vec) {
 			.bv_page = c->folio[i] ? folio_page(c->folio[i], 0) : scratch,
 			.bv_len = PAGE_SIZE,

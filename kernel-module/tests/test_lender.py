@@ -83,6 +83,15 @@ def test_a_header_that_has_begun_must_end(pair: Pair, channel: str) -> None:
         assert 4 < time.monotonic() - begin < 12
 
 
+def test_what_is_put_under_hold_is_not_kept(pair: Pair) -> None:
+    """A borrower that takes no notice of it cannot keep the guest's migration from its end."""
+    with borrowing(pair, GRANT) as borrower:
+        for hold, stored in ((1, 0), (0, 100)):
+            pair.l.set("hold", hold)
+            borrower.put_all(100)
+            assert (borrower.stored, pair.lent()["lent_pages"]) == (stored, stored)
+
+
 def test_many_files_cost_no_more_than_the_grant(kernel: str) -> None:
     """Three thousand files of a page through a pool of 8 MiB, twice: the lender has lost that, slabs included."""
     with (pair := Pair(kernel, borrower_mem="256M", lender_mem="256M")) as (borrower, lender):
