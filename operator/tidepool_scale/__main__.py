@@ -86,7 +86,7 @@ def say(text: str) -> None:
     print(f"{time.strftime('%H:%M:%S')} {text}", flush=True)
 
 
-async def settled(api: Api, agents: Agents, guests: list[world.Guest]) -> None:
+async def settled(agents: Agents, guests: list[world.Guest]) -> None:
     """Waits until every borrower has a connected pairing, nobody else has one, and all pools are Ready."""
     borrowers = {one.key for one in guests if one.borrows}
     everybody = {one.key for one in guests}
@@ -94,15 +94,10 @@ async def settled(api: Api, agents: Agents, guests: list[world.Guest]) -> None:
     while time.monotonic() < deadline:
         pairs = list(agents.connected.values())
         served, known = {borrower for _, borrower in pairs}, {end for pair in pairs for end in pair}
-        if served == borrowers and known <= everybody and await _are_ready(api):
+        if served == borrowers and known <= everybody and set(agents.phases.values()) == {"Ready"}:
             return
         await asyncio.sleep(0.5)
     raise TimeoutError(f"{len(agents.connected)} pairings after {PATIENCE_SECONDS} s")
-
-
-async def _are_ready(api: Api) -> bool:
-    pools = (await api.call("GET", ours(names.POOLS).path()))["items"]
-    return all(one.get("status", {}).get("phase") == "Ready" for one in pools)
 
 
 async def measure(count: int, steady_seconds: float = STEADY_SECONDS) -> Figures:
@@ -127,12 +122,13 @@ async def _measured(count: int, steady_seconds: float, server: Server, api: Api,
     await all_of(api.call("POST", NODES.path(), one) for one in world.nodes(count))
     agents.spawn(agents.renew_for_ever(one["metadata"]["name"] for one in world.nodes(count)))
     agents.spawn(agents.serve_for_ever())
+    agents.spawn(agents.see_pools_for_ever())
     await agents.publish(guests)
     with Operator(server, log) as operator:
         await _create(api, names.GRANTS, world.grants(count))
         await _create(api, names.POOLS, world.pools(count))
         begin = time.monotonic()
-        await settled(api, agents, guests)
+        await settled(agents, guests)
         say(f"  {len(agents.connected)} pairings connected after {time.monotonic() - begin:.0f} s")
         await asyncio.sleep(steady_seconds)  # what is still under way comes to rest
         idle, load = await _during(operator, agents, asyncio.sleep(steady_seconds))
@@ -140,7 +136,7 @@ async def _measured(count: int, steady_seconds: float, server: Server, api: Api,
         moving, busy = await _during(operator, agents, agents.move_all(guests, steady_seconds))
         say(f"  {moving / steady_seconds:.1f} writes a second while all figures move; {busy:.0%} of a processor")
         begin = time.monotonic()
-        _, hurry = await _during(operator, agents, _churn(api, agents, guests))
+        _, hurry = await _during(operator, agents, _churn(agents, guests))
         churned = time.monotonic() - begin
         say(f"  settled again after {churned:.1f} s; {hurry:.0%} of a processor")
         return Figures(
@@ -167,7 +163,7 @@ async def _during(operator: Operator, agents: Agents, meanwhile: Coroutine[Any, 
     return operator.writes() + agents.writes - writes, (operator.processor_seconds() - seconds) / passed
 
 
-async def _churn(api: Api, agents: Agents, guests: list[world.Guest]) -> None:
+async def _churn(agents: Agents, guests: list[world.Guest]) -> None:
     """Replaces 1% of the guests, here and there, while figures move, and waits until everybody is served again."""
     gone = random.Random(4).sample(guests, max(1, len(guests) // 100))
     new = [world.Guest(one.place, one.number + 1, one.teams, one.nodes) for one in gone]
@@ -177,7 +173,7 @@ async def _churn(api: Api, agents: Agents, guests: list[world.Guest]) -> None:
     await agents.remove(gone)
     await agents.publish(new)
     say(f"  {len(new)} guests replaced by new ones within {time.monotonic() - begin:.1f} s")
-    await settled(api, agents, left + new)
+    await settled(agents, left + new)
 
 
 def main(arguments: list[str]) -> None:

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from tidepool_scale.api import Api, Body
     from tidepool_scale.world import Guest
 
-GUESTS, PAIRINGS = ours(names.GUESTS), ours(names.PAIRINGS)
+GUESTS, PAIRINGS, POOLS = ours(names.GUESTS), ours(names.PAIRINGS), ours(names.POOLS)
 RENEW_SECONDS = 20  # half of what would be too late
 
 T = TypeVar("T")
@@ -38,13 +38,18 @@ async def spread(items: Sequence[T], seconds: float) -> AsyncIterator[T]:
 
 
 class Agents:
-    """All agents; `connected` are the pairings that they have set up, with lender and borrower."""
+    """All agents; `connected` are the pairings that they have set up, with lender and borrower.
+
+    Beside that they see what the pools' `phases` are, as a dashboard would: whoever asks again and again takes what the
+    API server has from the others.
+    """
 
     def __init__(self, api: Api, own_namespace: str) -> None:
         self._api, self._own_namespace = api, own_namespace
         self._chance = random.Random(4)
         self._tasks: set[asyncio.Task[Any]] = set()
         self.connected: dict[ObjectKey, tuple[GuestKey, GuestKey]] = {}
+        self.phases: dict[ObjectKey, str] = {}
         self.writes = 0  # of figures
 
     def spawn(self, job: Coroutine[Any, Any, Any]) -> None:
@@ -125,6 +130,13 @@ class Agents:
             await self._api.call("POST", LEASES.path(self._own_namespace), body)
         else:
             await self._api.call("PATCH", LEASES.path(self._own_namespace, name), {"spec": spec})
+
+    # --- pools --------------------------------------------------------------------------------------------------------
+
+    async def see_pools_for_ever(self) -> None:
+        """Keeps `phases` as they are."""
+        async for event in self._api.watch(POOLS.path()):
+            self.phases[ObjectKey.of(event["object"])] = event["object"].get("status", {}).get("phase", "")
 
     # --- pairings -----------------------------------------------------------------------------------------------------
 
