@@ -14,6 +14,7 @@ import re
 import shutil
 import stat
 import subprocess
+import sysconfig
 import tempfile
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -169,19 +170,49 @@ def _program(name: str) -> Iterator[tuple[str, Path]]:
     if not program:
         raise FileNotFoundError(f"'{name}' is not installed here")
     yield f"bin/{name}", Path(program)
-    for library in re.findall(r"(/\S+) \(0x", _output(["ldd", program])):
+    yield from _libraries(Path(program))
+
+
+def _libraries(binary: Path) -> Iterator[tuple[str, Path]]:
+    for library in re.findall(r"(/\S+) \(0x", _output(["ldd", str(binary)])):
         yield library.lstrip("/"), Path(library)
 
 
 def tools_disk(program: str) -> Path:
     """A disk with a program of this machine and its libraries: the image for a guest's `tools`."""
-    files = dict(_program(program))
-    image = BUILD / "programs" / f"{program}-{digest(file.read_bytes() for file in files.values())}.disk"
+    return _disk_of(program, dict(_program(program)))
+
+
+def python_disk(package: Path) -> Path:
+    """The same with Python, what it comes with, and a package: `with_python()` runs it."""
+    library = Path(sysconfig.get_path("stdlib"))
+    files = {name: file for file in library.rglob("*") if (name := _kept(file.relative_to(library)))}
+    ctypes = next((library / "lib-dynload").glob("_ctypes.*.so"))
+    return _disk_of(
+        "python3",
+        {
+            **dict(_program("python3")),
+            **dict(_libraries(ctypes)),
+            **{f"lib/{library.name}/{name}": file for name, file in files.items()},
+            **{f"package/{package.name}/{file.name}": file for file in package.glob("*.py")},
+        },
+    )
+
+
+def _kept(file: Path) -> str:
+    """A file of Python's library under its own name, "" for what no program needs."""
+    needless = {"__pycache__", "test", "tests", "idlelib", "ensurepip", "site-packages", "dist-packages", "tkinter"}
+    return "" if needless & set(file.parts) or file.suffix not in (".py", ".so") else str(file)
+
+
+def _disk_of(name: str, files: Mapping[str, Path]) -> Path:
+    image = BUILD / "programs" / f"{name}-{digest(file.read_bytes() for file in files.values())}.disk"
     if not image.exists():
+        BUILD.mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryDirectory(dir=BUILD) as folder:
-            for name, file in files.items():
-                (Path(folder) / name).parent.mkdir(parents=True, exist_ok=True)
-                shutil.copy(file, Path(folder) / name)
+            for place, file in files.items():
+                (Path(folder) / place).parent.mkdir(parents=True, exist_ok=True)
+                shutil.copy(file, Path(folder) / place)
             partial = image.with_name(f".{image.name}.{os.getpid()}")
             subprocess.run(["truncate", "-s", TOOLS_SIZE, partial], check=True)
             subprocess.run(["mkfs.ext4", "-q", "-d", folder, partial], check=True, env=with_sbin())
@@ -193,6 +224,11 @@ def with_tools(program: str) -> str:
     """A shell command's beginning that runs a program of a guest's disk of tools, which is mounted on /tools."""
     folders = {f"/tools/{Path(name).parent}" for name, _ in _program(program)}
     return f"LD_LIBRARY_PATH={':'.join(sorted(folders))} /tools/bin/{program}"
+
+
+def with_python() -> str:
+    """The same for the disk of Python, which finds the package."""
+    return f"PYTHONHOME=/tools PYTHONPATH=/tools/package PYTHONDONTWRITEBYTECODE=1 {with_tools('python3')}"
 
 
 def has_module(kernel: Kernel, name: str) -> bool:
