@@ -14,7 +14,6 @@ import re
 import shutil
 import stat
 import subprocess
-import sysconfig
 import tempfile
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -169,50 +168,26 @@ def _program(name: str) -> Iterator[tuple[str, Path]]:
     program = shutil.which(name, path=with_sbin()["PATH"])
     if not program:
         raise FileNotFoundError(f"'{name}' is not installed here")
-    yield f"bin/{name}", Path(program)
-    yield from _libraries(Path(program))
+    yield f"bin/{Path(name).name}", Path(program)
+    yield from libraries(Path(program))
 
 
-def _libraries(binary: Path) -> Iterator[tuple[str, Path]]:
+def libraries(binary: Path) -> Iterator[tuple[str, Path]]:
+    """The shared libraries that a program or library needs: where they go on such a disk, and where they are here."""
     for library in re.findall(r"(/\S+) \(0x", _output(["ldd", str(binary)])):
         yield library.lstrip("/"), Path(library)
 
 
-def tools_disk(program: str) -> Path:
-    """A disk with a program of this machine and its libraries: the image for a guest's `tools`."""
-    return _disk_of(program, dict(_program(program)))
-
-
-def python_disk(package: Path) -> Path:
-    """The same with Python, what it comes with, and a package: `with_python()` runs it."""
-    library = Path(sysconfig.get_path("stdlib"))
-    files = {name: file for file in library.rglob("*") if (name := _kept(file.relative_to(library)))}
-    ctypes = next((library / "lib-dynload").glob("_ctypes.*.so"))
-    return _disk_of(
-        "python3",
-        {
-            **dict(_program("python3")),
-            **dict(_libraries(ctypes)),
-            **{f"lib/{library.name}/{name}": file for name, file in files.items()},
-            **{f"package/{package.name}/{file.name}": file for file in package.glob("*.py")},
-        },
-    )
-
-
-def _kept(file: Path) -> str:
-    """A file of Python's library under its own name, "" for what no program needs."""
-    needless = {"__pycache__", "test", "tests", "idlelib", "ensurepip", "site-packages", "dist-packages", "tkinter"}
-    return "" if needless & set(file.parts) or file.suffix not in (".py", ".so") else str(file)
-
-
-def _disk_of(name: str, files: Mapping[str, Path]) -> Path:
-    image = BUILD / "programs" / f"{name}-{digest(file.read_bytes() for file in files.values())}.disk"
+def tools_disk(*programs: str, more: Mapping[str, Path] | None = None) -> Path:
+    """A disk with programs of this machine, their libraries, and `more` files: the image for a guest's `tools`."""
+    files = {name: file for program in programs for name, file in _program(program)} | dict(more or {})
+    image = BUILD / "programs" / f"{Path(programs[0]).name}-{digest(file.read_bytes() for file in files.values())}.disk"
     if not image.exists():
-        BUILD.mkdir(parents=True, exist_ok=True)
+        image.parent.mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryDirectory(dir=BUILD) as folder:
-            for place, file in files.items():
-                (Path(folder) / place).parent.mkdir(parents=True, exist_ok=True)
-                shutil.copy(file, Path(folder) / place)
+            for name, file in files.items():
+                (Path(folder) / name).parent.mkdir(parents=True, exist_ok=True)
+                shutil.copy(file, Path(folder) / name)
             partial = image.with_name(f".{image.name}.{os.getpid()}")
             subprocess.run(["truncate", "-s", TOOLS_SIZE, partial], check=True)
             subprocess.run(["mkfs.ext4", "-q", "-d", folder, partial], check=True, env=with_sbin())
@@ -223,12 +198,7 @@ def _disk_of(name: str, files: Mapping[str, Path]) -> Path:
 def with_tools(program: str) -> str:
     """A shell command's beginning that runs a program of a guest's disk of tools, which is mounted on /tools."""
     folders = {f"/tools/{Path(name).parent}" for name, _ in _program(program)}
-    return f"LD_LIBRARY_PATH={':'.join(sorted(folders))} /tools/bin/{program}"
-
-
-def with_python() -> str:
-    """The same for the disk of Python, which finds the package."""
-    return f"PYTHONHOME=/tools PYTHONPATH=/tools/package PYTHONDONTWRITEBYTECODE=1 {with_tools('python3')}"
+    return f"LD_LIBRARY_PATH={':'.join(sorted(folders))} /tools/bin/{Path(program).name}"
 
 
 def has_module(kernel: Kernel, name: str) -> bool:
