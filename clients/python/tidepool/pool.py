@@ -1,19 +1,20 @@
-"""A pool as a mapping of bytes to bytes."""
+"""A pool: bytes by bytes."""
 
 from __future__ import annotations
 
 import ctypes
 import errno
 import os
-from collections.abc import Iterable, Iterator, Mapping, MutableMapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from types import TracebackType
-from typing import Self
+from typing import Self, TypeVar
 
 from tidepool import device
 from tidepool.device import DELETE, EXISTS, GET, PUT, Call, Figures, Keys
 from tidepool.errors import error
 
+T = TypeVar("T")
 FIRST_GUESS = 4096  # bytes of a value of which nobody knows the size
 KEYS_SIZE = 65536  # bytes of keys that are looked at together
 
@@ -35,10 +36,13 @@ class Stats:
     moved: int  # small values that were put again so that a page was left
 
 
-class Pool(MutableMapping[bytes, bytes]):
+class Pool:
     """An open pool; threads may share it.
 
     A pool with a name is the machine's, and stays when all have closed it. One without is one's own.
+
+    It is used like a dictionary, but is none: a value may go at any time, also while one looks through the keys. So
+    there is no `items()`; `get_many(pool)` brings what is there.
 
     Args:
         name: that others see, up to 63 bytes of printable ASCII.
@@ -53,6 +57,10 @@ class Pool(MutableMapping[bytes, bytes]):
         self.name = name
         self._device = -1
         self._device = device.opened(name, mode, quota)
+
+    def get(self, key: bytes, default: T | None = None) -> bytes | T | None:
+        """The value, or `default` if there is none, or no lender gave it back."""
+        return self.get_many([key]).get(bytes(key), default)
 
     def put(self, key: bytes, value: bytes, expire: float | None = None) -> None:
         """Keeps a value, for `expire` seconds if that is given; when it raises nothing has changed."""
@@ -91,6 +99,11 @@ class Pool(MutableMapping[bytes, bytes]):
         """Lets a value go; whether there was one."""
         return not self._do(DELETE, [(bytes(key), b"")], 0, (errno.ENOENT,))[0].result
 
+    def clear(self) -> None:
+        """Lets all values go that are there now."""
+        for key in self:
+            self.delete(key)
+
     def stats(self) -> Stats:
         """What it holds, and what became of calls so far."""
         figures = Figures()
@@ -108,10 +121,10 @@ class Pool(MutableMapping[bytes, bytes]):
         self._device = -1
 
     def __getitem__(self, key: bytes) -> bytes:
-        try:
-            return self.get_many([key])[bytes(key)]
-        except KeyError:
-            raise KeyError(key) from None
+        value = self.get(key)
+        if value is None:
+            raise KeyError(key)
+        return value
 
     def __setitem__(self, key: bytes, value: bytes) -> None:
         self.put(key, value)
