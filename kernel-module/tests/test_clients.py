@@ -33,6 +33,7 @@ def connected(kernel: str) -> Iterator[Pair]:
     with (pair := Pair(kernel, modules=MODULES, tools=disk_of_clients(), borrower_mem="320M")):
         pair.connect(size=64 * MIB, more=PATIENT)
         load_target(pair.borrower, "app")
+        pair.borrower.sh("mkdir /tools && mount -o ro /dev/vdb /tools && ip link set lo up")
         for name, source in (("check", "tests/check.c"), ("words", "examples/words.c")):
             install(pair.borrower, name, C / source)
         pair.borrower.write("/check.py", (PYTHON / "tests" / "check.py").read_text())
