@@ -94,8 +94,9 @@ class Played:
             ('"$sys"/holders/*', f"{folder}/holders/*"),
             ("sleep 20 &&", "sleep 5 &&"),
             ("timeout 30", "timeout 2"),
-            ("/etc/fstab", f"{folder}/fstab"),
-            ("/sys/dev/block/$number/loop", f"{folder}/loop-$number"),  # the disks of these tests are such
+            ('/ | "$system")', f'"{folder}/root" | "$system")'),
+            ('"/sys/dev/block/$1"/slaves', f'"{folder}/slaves-$1"'),
+            ("/sys/dev/block/$1/loop", f"{folder}/loop-$1"),  # the disks of these tests are such
             ("/proc/$process/status", f"{folder}/status-$process"),
             *((f"/proc/{name}", f"{folder}/{name}") for name in ("misc", "swaps", "mounts")),
         )
@@ -130,6 +131,10 @@ class Bench:
         """The guest as the agent sees it."""
         return self._guest.probe()
 
+    def does(self, *words: object) -> bool:
+        """Whether a function of the script says yes."""
+        return self._played.run(["sh", "-c", SCRIPT, "tidepool", *map(str, words)]).code == 0
+
     def do(self, *steps: Step) -> Observation:
         """Carries steps out, and looks again."""
         for step in steps:
@@ -144,20 +149,15 @@ class Bench:
         self._disks += 1
         return sh(f"losetup -f --show {' '.join(options)} {image}")
 
-    def mount(
-        self, kind: str, size: int, options: str = "rw", *, at: str = "", is_named: bool = True, block: int = 4096
-    ) -> Path:
-        """A file system of that kind on a disk of so many MiB, of which the guest knows; /etc/fstab may name it."""
-        device, top = self.disk(size), self.folder / (at or f"top{len(self._mounts)}")
-        top.mkdir(parents=True)
+    def mount(self, kind: str, size: int, options: str = "rw", *, at: str = "root", block: int = 4096) -> Path:
+        """A file system of that kind on a disk of so many MiB: the guest's `/`, /var/lib (`var`), or somewhere else."""
+        device, top = self.disk(size), self.folder / at
+        top.mkdir(parents=True, exist_ok=True)
         sh(f"mkfs.{kind} {f'-b {block}' if kind == 'ext4' else ''} {device}")
         sh(f"mount {device} {top}")
         self._mounts.append(top)
         with (self.folder / "mounts").open("a") as mounts:
             mounts.write(f"{device} {top} {kind} {options} 0 0\n")
-        if is_named:
-            with (self.folder / "fstab").open("a") as fstab:
-                fstab.write(f"# a disk\nUUID=1-2\t{top} {kind} defaults 0 2\n")
         return top
 
     def bind(self, top: Path, at: str) -> Path:

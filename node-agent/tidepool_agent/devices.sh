@@ -281,10 +281,14 @@ check_idle() {
     done
 }
 
-# is_pools FOLDER: whether a device of /sys is one that the agent has made, whatever its name is
-is_pools() {
-    case $(cat "$1/dm/uuid" 2>/dev/null) in "$mine"*) ;; *) return 1 ;; esac
-}
+# is_pools FOLDER: whether a device of /sys is one that the agent has made, or lies on one, whatever its name is
+is_pools() (
+    case $(cat "$1/dm/uuid" 2>/dev/null) in "$mine"*) return 0 ;; esac
+    for lower in "$1"/slaves/*; do
+        [ ! -e "$lower" ] || ! is_pools "$lower" || return 0
+    done
+    return 1
+)
 
 # all_open: what processes have open of /dev becomes $opened, as `PROCESS/fd/NUMBER …`. Links are read as text: who follows
 # those of all files waits for a file server that is gone
@@ -486,12 +490,14 @@ unmap_swap() {
 # swap_in_file BYTES: in the file that there is, or a new one where there is most room. Its blocks are one device, without
 # the file system, which would need memory to give memory back; lenders come in front of that
 swap_in_file() {
+    was_there=
     file=$(rooms | while read -r _ folder; do
         if is_file "$folder/swap" "$1"; then echo "$folder/swap"; fi
     done | head -n 1)
-    [ -n "$file" ] || make_file "$1"
+    if [ -n "$file" ]; then made=$file was_there=yes; else make_file "$1"; fi
     note
-    make_device "$swap_file" "0 $(($1 / 512)) tidepool-file $file"
+    make_device "$swap_file" "0 $(($1 / 512)) tidepool-file $file" # where it is refused the file goes, and a new one is made
+    [ -z "$was_there" ] || made=
     create "$name" "$(($1 / 512))" "$(major_minor "$mapper/$swap_file")"
 }
 
@@ -531,8 +537,8 @@ choose() {
     set -- "$1" $(rooms | head -n 1)
     [ "${2:-0}" -ge "$(($1 / 1024))" ] || refuse NoRoom \
         "no file system of the guest has room for a swap file of $(($1 / megabyte))Mi that leaves a twentieth of it free: the \
-most is $((${2:-0} / 1024))Mi. Those count that are ext4 or xfs with blocks of 4 KiB, that root alone can write to, and that \
-hold /, /var/lib or what /etc/fstab names. Make room, lower spec.borrowers.swap.size, or use backing Device"
+most is $((${2:-0} / 1024))Mi. Those of / and /var/lib count, if they are ext4 or xfs with blocks of 4 KiB, on a disk that \
+stays, and root alone can write to their tops. Make room, lower spec.borrowers.swap.size, or use backing Device"
     file=$3/swap
     own_folder "$3" || refuse NoRoom "$3 is not root's own, and what root needs cannot be made there; remove it"
     rm -f "$file"
@@ -543,31 +549,26 @@ hold /, /var/lib or what /etc/fstab names. Make room, lower spec.borrowers.swap.
 # pool itself, or to whose top others can write
 rooms() {
     system=$(df -Pk /var/lib | tail -n 1 | sed 's/.* //')
-    named=$(sed -n 's|^[[:space:]]*[^#[:space:]]\{1,\}[[:space:]]\{1,\}\(/[^[:space:]]*\).*|\1|p' /etc/fstab 2>/dev/null) || :
     while read -r source top type options _; do
-        case $type,$source,$top in
-        *[!A-Za-z0-9/._,:@=+-]*) continue ;; # device-mapper's tables are words
+        case $type,$source in
         ext[234],/dev/* | xfs,/dev/*) ;;
         *) continue ;;
         esac
-        case ,$options,$(uuid_of "$source") in
-        *,ro,* | *,data=journal,* | *,"$mine"*) continue ;;
+        case ,$options, in
+        *,ro,* | *,data=journal,*) continue ;;
         esac
         if is_roots "$top" && is_own "$top" && [ "$(stat -f -c %S "$top")" -ge 4096 ]; then room "$top"; fi
     done </proc/mounts | sort -rn
 }
 
-# is_own TOP: whether a file system is the guest's own: that of / or /var/lib, or one that /etc/fstab names, on a disk
-# that stays. What somebody else has mounted a container may read as its volume, or whoever has put the disk in
+# is_own TOP: whether a file system is that of / or /var/lib, on a disk that stays and is no pool's. Whoever may have a
+# folder of these can do what root can; of any other a container may have one as its volume
 is_own() {
-    while read -r _ _ number root point _; do
-        if [ "$point" = "$1" ]; then set -- "$1" "$number" "$root"; fi
+    case $1 in / | "$system") ;; *) return 1 ;; esac
+    while read -r _ _ number _ point _; do
+        if [ "$point" = "$1" ]; then set -- "$1" "$number"; fi
     done </proc/self/mountinfo
-    [ $# = 3 ] && is_fixed "$2" && ! is_handed_out "$1" "$2" || return 1
-    case $1 in
-    / | "$system") return ;;
-    esac
-    [ "$3" = / ] && echo "$named" | grep -qxF "$1"
+    [ $# = 2 ] && is_fixed "$2" && ! is_pools "/sys/dev/block/$2" && ! is_handed_out "$1" "$2"
 }
 
 # is_handed_out TOP MAJOR:MINOR: whether the whole file system is where users and containers get theirs
@@ -577,14 +578,13 @@ is_handed_out() {
 }
 
 # is_fixed MAJOR:MINOR: whether a disk, with all that it lies on, is neither removable nor a file
-is_fixed() {
-    for disk in "/sys/dev/block/$1" "/sys/dev/block/$1"/slaves/*; do
-        [ -e "$disk" ] || continue
-        number=$(cat "$disk/dev")
-        [ ! -e "/sys/dev/block/$number/loop" ] || return 1
-        [ "$(cat "$disk/removable" "$disk/../removable" 2>/dev/null | head -n 1)" != 1 ] || return 1
+is_fixed() (
+    for lower in "/sys/dev/block/$1"/slaves/*; do
+        [ ! -e "$lower" ] || is_fixed "$(cat "$lower/dev")" || return 1
     done
-}
+    [ ! -e "/sys/dev/block/$1/loop" ] || return 1
+    [ "$(cat "/sys/dev/block/$1/removable" "/sys/dev/block/$1/../removable" 2>/dev/null | head -n 1)" != 1 ]
+)
 
 # room TOP: what a file system has beyond a twentieth of it, and its folder for us
 room() {
@@ -594,10 +594,6 @@ room() {
     [ "$1" != "$system" ] || folder=$kept
     free=$(($5 - $3 / 20))
     echo "$((free > 0 ? free : 0)) $folder"
-}
-
-uuid_of() {
-    { [ ! -b "$1" ] || cat "/sys/dev/block/$(major_minor "$1")/dm/uuid"; } 2>/dev/null || :
 }
 
 # is_roots FOLDER: whether nobody else can put anything there

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections import Counter
+from collections import Counter, defaultdict
 from typing import TYPE_CHECKING
 
 from tidepool_api.kube import Refused
@@ -86,9 +86,38 @@ def test_a_key_rests_after_work_and_not_after_waiting() -> None:
         end = time.thread_time() + 0.3
         while time.thread_time() < end:
             pass
+        await asyncio.sleep(0.2)  # while it is asked for again
 
     assert times(lambda: asyncio.sleep(0.3)) < 0.3 * REST
     assert times(compute) > 0.3 + 0.3 * REST
+
+
+def test_a_key_does_not_rest_for_what_others_have_worked() -> None:
+    """Ten namespaces wait for the API server, and the thread works for all of them: each rests for its share."""
+    began: dict[str, list[float]] = defaultdict(list)
+
+    async def job(key: str) -> None:
+        began[key].append(asyncio.get_running_loop().time())
+        if len(began[key]) == 1:
+            end = time.thread_time() + 0.05
+            while time.thread_time() < end:
+                pass
+            await asyncio.sleep(0.6)
+
+    async def scenario() -> None:
+        queue = WorkQueue(job)
+        queue.start()
+        for number in range(10):
+            await queue.add(str(number), 0)
+        while any(len(began[str(number)]) < 2 for number in range(10)):
+            await asyncio.sleep(0.02)
+            for number in range(10):
+                await queue.add(str(number), 0.02)
+        await queue.stop()
+
+    run(scenario)
+    apart = [again - first for first, again, *_ in began.values()]
+    assert max(apart) < 10 * 0.05 * REST + 0.6
 
 
 def test_slow_keys_do_not_hold_up_others() -> None:

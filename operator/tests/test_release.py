@@ -12,6 +12,7 @@ import sys
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import nullcontext
 from datetime import UTC, datetime
+from pathlib import Path
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
@@ -34,12 +35,14 @@ from tidepool_api import kube, names
 from tidepool_api.crd import KINDS
 from tidepool_api_testing.chart import CHART, NAMESPACE, RELEASE, for_user, helm, rendered
 from tidepool_api_testing.server import Refused, Server
-from tidepool_operator import release
+from tidepool_operator import reconcile, release
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
-    from pathlib import Path
     from subprocess import CompletedProcess
+
+DOCS = Path(__file__).parents[2] / "docs"
+WORDS = {120: "two minutes", 240: "four minutes"}  # seconds
 
 RELEASE_TOKEN = "release-of-a-test-server"
 CRD = "customresourcedefinition"
@@ -449,3 +452,22 @@ def test_the_api_server_takes_what_several_operators_add(server: Server) -> None
     ]
     assert len(added) == 2
     server.kubectl("create", "--dry-run=server", "--validate=strict", "-f", "-", body=added)
+
+
+@pytest.mark.parametrize(
+    ("page", "says", "seconds"),
+    [
+        ("how-to/upgrade.md", "It has {}, a little less than Helm", release.PATIENCE_SECONDS),
+        ("how-to/upgrade.md", "After its {} the Job fails", release.PATIENCE_SECONDS),
+        ("how-to/upgrade.md", "lets such pairings go, at the latest after {}", reconcile.PATIENCE_SECONDS),
+        (
+            "runbooks/TidepoolAgentDown.md",
+            "Pairings being deleted are let go after {} at most",
+            reconcile.PATIENCE_SECONDS,
+        ),
+    ],
+)
+def test_documents_say_how_long_is_waited(page: str, says: str, seconds: float) -> None:
+    """Issue 28, fault 8: they agree with what is waited."""
+    text = " ".join((DOCS / page).read_text().split())
+    assert says.format(WORDS[int(seconds)]) in text

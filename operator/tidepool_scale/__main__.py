@@ -173,8 +173,10 @@ async def _churn(api: Api, agents: Agents, guests: list[world.Guest]) -> None:
     new = [world.Guest(one.place, one.number + 1, one.teams, one.nodes) for one in gone]
     left = [one for one in guests if one not in set(gone)]
     agents.spawn(agents.move_all(left, STEADY_SECONDS))
+    begin = time.monotonic()
     await agents.remove(gone)
     await agents.publish(new)
+    say(f"  {len(new)} guests replaced by new ones within {time.monotonic() - begin:.1f} s")
     await settled(api, agents, left + new)
 
 

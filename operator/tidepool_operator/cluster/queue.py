@@ -1,9 +1,9 @@
 """A queue of keys to be worked on: each at most once at a time, later calls for a waiting key cost nothing.
 
 Events come in bursts; a short delay lets a burst become one piece of work. A key rests after its work in proportion to
-what this thread worked meanwhile, so that a large namespace in which something changes all the time keeps no processor
-busy. Work that waits for answers is no reason to rest: others go on meanwhile. What fails is tried again, ever more
-slowly.
+its share of what this thread worked meanwhile, so that a large namespace in which something changes all the time keeps
+no processor busy. Work that waits for answers is no reason to rest, nor is what others did meanwhile. What fails is
+tried again, ever more slowly.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ SETTLE_SECONDS = 0.3
 WORKERS = 16  # keys at a time: most of the time each waits for the API server
 FIRST_RETRY_SECONDS = 1.0
 SLOWEST_RETRY_SECONDS = 60.0
-REST = 3  # times as long as this thread was at work meanwhile
+REST = 3  # times as long as this thread was at work for it
 LONGEST_REST_SECONDS = 5.0
 
 Job = Callable[[str], Awaitable[float | None]]
@@ -33,6 +33,24 @@ Job = Callable[[str], Awaitable[float | None]]
 def pause(tries: int) -> float:
     """The seconds until what has failed so often in a row is tried again."""
     return min(SLOWEST_RETRY_SECONDS, FIRST_RETRY_SECONDS * 2.0 ** min(tries - 1, 10))
+
+
+class Shares:
+    """What the thread works, shared out among those at work: each job's own part cannot be told from the others'.
+
+    As a clock that runs more slowly the more there are, by which each only has to know when it began.
+    """
+
+    def __init__(self) -> None:
+        self._clock = 0.0
+        self._seen = time.thread_time()
+
+    def now(self, at_work: int) -> float:
+        """The clock, in seconds; so many have been at work since it was asked last."""
+        seen = time.thread_time()
+        self._clock += (seen - self._seen) / max(1, at_work)
+        self._seen = seen
+        return self._clock
 
 
 class WorkQueue:
@@ -51,6 +69,7 @@ class WorkQueue:
         self._heap: list[tuple[float, str]] = []
         self._busy: set[str] = set()
         self._failures: dict[str, int] = defaultdict(int)
+        self._shares = Shares()
         self._rested: dict[str, float] = {}  # when a key may be worked on again
         self._changed = asyncio.Condition()
         self._tasks: list[asyncio.Task[None]] = []
@@ -83,17 +102,25 @@ class WorkQueue:
     async def _run(self) -> None:
         while True:
             key = await self._next()
-            begin = time.thread_time()
+            begin = self._shares.now(len(self._busy) - 1)
             try:
                 again = await self._try(key)
             finally:
-                rest = min(LONGEST_REST_SECONDS, REST * (time.thread_time() - begin))
+                rest = min(LONGEST_REST_SECONDS, REST * (self._shares.now(len(self._busy)) - begin))
                 self._rested[key] = asyncio.get_running_loop().time() + rest
                 async with self._changed:
                     self._busy.discard(key)
+                    self._put_off(key)
                     self._changed.notify()
             if again is not None:
                 await self.add(key, again)
+
+    def _put_off(self, key: str) -> None:
+        """What was asked for while a key was worked on waits until it has rested, too."""
+        due = self._due.get(key)
+        if due is not None and due < self._rested[key]:
+            self._due[key] = self._rested[key]
+            heapq.heappush(self._heap, (self._rested[key], key))
 
     async def _next(self) -> str:
         async with self._changed:
