@@ -22,7 +22,7 @@ typedef int (*RedisModuleCmdFunc)(RedisModuleCtx *ctx, RedisModuleString **argv,
 
 /* FUNCTION(what it returns, its name, what it takes) for each. */
 #define API(FUNCTION)										\
-	FUNCTION(int, SetModuleAttribs, (RedisModuleCtx *, const char *name, int ver, int apiver))	\
+	FUNCTION(void, SetModuleAttribs, (RedisModuleCtx *, const char *name, int ver, int apiver))	\
 	FUNCTION(int, CreateCommand, (RedisModuleCtx *, const char *name, RedisModuleCmdFunc function,	\
 				      const char *flags, int first, int last, int step))		\
 	FUNCTION(int, WrongArity, (RedisModuleCtx *))							\

@@ -391,8 +391,9 @@ int RedisModule_OnLoad(RedisModuleCtx *ctx, RedisModuleString **argv, int argc)
 {
 	struct wish wish = { .threads = THREADS };
 
-	if (api_find(ctx) || RedisModule_SetModuleAttribs(ctx, "tidepool", 1, REDISMODULE_APIVER_1))
+	if (api_find(ctx))
 		return REDISMODULE_ERR;
+	RedisModule_SetModuleAttribs(ctx, "tidepool", 1, REDISMODULE_APIVER_1);
 	if (wish_read(ctx, &wish, argv, argc) || create_commands(ctx))
 		return REDISMODULE_ERR;
 	return begin(ctx, &wish);
