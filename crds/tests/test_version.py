@@ -11,7 +11,7 @@ import yaml
 
 TOP = Path(__file__).parents[2]
 VERSION = (TOP / "VERSION").read_text().strip()
-PACKAGES = sorted(file for file in TOP.glob("*/pyproject.toml"))
+PACKAGES = sorted([*TOP.glob("*/pyproject.toml"), TOP / "clients/python/pyproject.toml"])
 
 
 @pytest.mark.parametrize("file", PACKAGES, ids=lambda file: file.parent.name)

@@ -168,16 +168,22 @@ def _program(name: str) -> Iterator[tuple[str, Path]]:
     program = shutil.which(name, path=with_sbin()["PATH"])
     if not program:
         raise FileNotFoundError(f"'{name}' is not installed here")
-    yield f"bin/{name}", Path(program)
-    for library in re.findall(r"(/\S+) \(0x", _output(["ldd", program])):
+    yield f"bin/{Path(name).name}", Path(program)
+    yield from libraries(Path(program))
+
+
+def libraries(binary: Path) -> Iterator[tuple[str, Path]]:
+    """The shared libraries that a program or library needs: where they go on such a disk, and where they are here."""
+    for library in re.findall(r"(/\S+) \(0x", _output(["ldd", str(binary)])):
         yield library.lstrip("/"), Path(library)
 
 
-def tools_disk(program: str) -> Path:
-    """A disk with a program of this machine and its libraries: the image for a guest's `tools`."""
-    files = dict(_program(program))
-    image = BUILD / "programs" / f"{program}-{digest(file.read_bytes() for file in files.values())}.disk"
+def tools_disk(*programs: str, more: Mapping[str, Path] | None = None) -> Path:
+    """A disk with programs of this machine, their libraries, and `more` files: the image for a guest's `tools`."""
+    files = {name: file for program in programs for name, file in _program(program)} | dict(more or {})
+    image = BUILD / "programs" / f"{Path(programs[0]).name}-{digest(file.read_bytes() for file in files.values())}.disk"
     if not image.exists():
+        image.parent.mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryDirectory(dir=BUILD) as folder:
             for name, file in files.items():
                 (Path(folder) / name).parent.mkdir(parents=True, exist_ok=True)
@@ -192,7 +198,7 @@ def tools_disk(program: str) -> Path:
 def with_tools(program: str) -> str:
     """A shell command's beginning that runs a program of a guest's disk of tools, which is mounted on /tools."""
     folders = {f"/tools/{Path(name).parent}" for name, _ in _program(program)}
-    return f"LD_LIBRARY_PATH={':'.join(sorted(folders))} /tools/bin/{program}"
+    return f"LD_LIBRARY_PATH={':'.join(sorted(folders))} /tools/bin/{Path(program).name}"
 
 
 def has_module(kernel: Kernel, name: str) -> bool:

@@ -1,0 +1,1 @@
+../../../../kernel-module/uapi/tidepool.h

@@ -1,0 +1,107 @@
+"""Every method of `tidepool`, on a machine with a lender:  check.py | check.py refused (on one without)."""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+import time
+
+import tidepool
+
+LARGE, MANY = 1 << 20, 600
+
+
+def raises(kind: type[BaseException], what: object, *arguments: object, **named: object) -> str:
+    """What the exception says that a call raises."""
+    assert callable(what)
+    try:
+        what(*arguments, **named)
+    except kind as failure:
+        return str(failure)
+    raise AssertionError(f"{what} does not raise {kind}")
+
+
+def check_values(pool: tidepool.Pool) -> None:
+    """Like a dictionary's."""
+    pool[b"key"] = b"value"
+    assert pool[b"key"] == b"value"
+    assert pool.get(b"key") == b"value"
+    assert b"key" in pool
+    assert "key" not in pool
+    assert len(pool) == 1
+    assert pool.size(b"key") == 5
+    del pool[b"key"]
+    assert pool.get(b"key", b"else") == b"else"
+    assert not pool.delete(b"key")
+    for lacking in (pool.__getitem__, pool.__delitem__, pool.size):
+        raises(KeyError, lacking, b"key")
+    pool[b"empty"] = b""
+    assert pool.get(b"empty") == b""
+    large = bytes(range(256)) * (LARGE // 256)
+    pool.put_many({b"large": large, b"small": b"s"})
+    assert pool.get_many([b"large", b"small", b"none"]) == {b"large": large, b"small": b"s"}
+    pool.clear()
+    assert len(pool) == 0
+
+
+def check_many(pool: tidepool.Pool) -> None:
+    """More than go in one call."""
+    values = {b"%05d" % number: b"%d" % number for number in range(MANY)}
+    pool.put_many(values)
+    assert list(pool) == sorted(values)
+    assert pool.get_many(values) == values
+    assert pool.get_many(pool) == values
+    assert pool.stats().values == MANY
+    pool.clear()
+    pool.put(b"soon", b"gone", expire=0.3)
+    assert b"soon" in pool
+    time.sleep(0.6)
+    assert b"soon" not in pool
+
+
+def check_errors(pool: tidepool.Pool) -> None:
+    """Each has its name, and says what would be right."""
+    assert "1 to 250 bytes" in raises(tidepool.BadRequestError, pool.put, b"", b"v")
+    raises(tidepool.BadRequestError, pool.put, b"k" * 251, b"v")
+    raises(tidepool.BadRequestError, tidepool.Pool, "n" * 64)
+    raises(tidepool.BadRequestError, tidepool.Pool, "n", quota=-1)
+    raises(TypeError, pool.put, "k", b"v")
+    raises(tidepool.TooLargeError, pool.put, b"k", bytes((2 << 20) + 1))
+    with tidepool.Pool(quota=8 * 4096) as little:
+        assert "quota" in raises(tidepool.QuotaError, little.put, b"k", bytes(LARGE))
+    raises(tidepool.TidepoolError, pool.unlink)
+    with tidepool.Pool("check", mode=0o666) as one, tidepool.Pool("check") as two:
+        one[b"k"] = b"v"
+        assert two[b"k"] == b"v"
+        two.unlink()
+
+
+async def check_async() -> None:
+    """The event loop goes on, and several wait at the same time."""
+    async with tidepool.AsyncPool() as pool:
+        await asyncio.gather(*(pool.put(b"%d" % number, b"v%d" % number) for number in range(20)))
+        assert await pool.get(b"7") == b"v7"
+        assert await pool.get(b"none") is None
+        assert await pool.size(b"7") == 2
+        assert await pool.size(b"none") is None
+        assert len(await pool.keys()) == 20
+        assert await pool.delete(b"7")
+        assert len(await pool.get_many([b"6", b"7"])) == 1
+        assert (await pool.stats()).values == 19
+
+
+def main() -> None:
+    """All of it."""
+    with tidepool.Pool() as pool:
+        if sys.argv[1:] == ["refused"]:
+            print(raises(tidepool.NoLenderError, pool.put, b"k", b"v"))
+            return
+        check_values(pool)
+        check_many(pool)
+        check_errors(pool)
+    asyncio.run(check_async())
+    print("all is well")
+
+
+if __name__ == "__main__":
+    main()

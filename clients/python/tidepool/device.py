@@ -1,0 +1,128 @@
+"""The calls of /dev/tidepool, as the kernel's header tidepool.h has them: structures and numbers."""
+
+from __future__ import annotations
+
+import ctypes
+import errno
+import fcntl
+import os
+
+from tidepool.errors import NoDeviceError, error
+
+DEVICE = "/dev/tidepool"
+API = 1
+NAME_MAX, KEY_MAX, VALUE_MAX, CALLS_MAX = 64, 250, 2 << 20, 256
+PUT, GET, DELETE, EXISTS = 1, 2, 3, 4
+
+
+class Open(ctypes.Structure):
+    """`struct tidepool_open`."""
+
+    _fields_ = [
+        ("api", ctypes.c_uint32),
+        ("flags", ctypes.c_uint32),
+        ("mode", ctypes.c_uint32),
+        ("reserved", ctypes.c_uint32),
+        ("quota", ctypes.c_uint64),
+        ("name", ctypes.c_char * NAME_MAX),
+    ]
+
+
+class Call(ctypes.Structure):
+    """`struct tidepool_call`."""
+
+    _fields_ = [
+        ("what", ctypes.c_uint32),
+        ("result", ctypes.c_int32),
+        ("key", ctypes.c_uint64),
+        ("value", ctypes.c_uint64),
+        ("expire_ms", ctypes.c_uint64),
+        ("key_size", ctypes.c_uint32),
+        ("value_size", ctypes.c_uint32),
+    ]
+
+
+class Calls(ctypes.Structure):
+    """`struct tidepool_calls`."""
+
+    _fields_ = [("calls", ctypes.c_uint64), ("count", ctypes.c_uint32), ("flags", ctypes.c_uint32)]
+
+
+class Keys(ctypes.Structure):
+    """`struct tidepool_keys`."""
+
+    _fields_ = [
+        ("after", ctypes.c_uint64),
+        ("buffer", ctypes.c_uint64),
+        ("after_size", ctypes.c_uint32),
+        ("size", ctypes.c_uint32),
+        ("used", ctypes.c_uint32),
+        ("count", ctypes.c_uint32),
+    ]
+
+
+FIGURES = ("quota", "bytes", "values", "value_bytes", "hits", "misses", "lost", "puts", "deletes", "expired", "moved")
+
+
+class Figures(ctypes.Structure):
+    """`struct tidepool_stats`."""
+
+    _fields_ = [(name, ctypes.c_uint64) for name in FIGURES]
+
+
+def _number(direction: int, command: int, size: int) -> int:
+    return direction << 30 | size << 16 | 0xB7 << 8 | command
+
+
+WRITE, READ = 1, 2
+IOC_OPEN = _number(WRITE, 0x40, ctypes.sizeof(Open))
+IOC_CALL = _number(READ | WRITE, 0x41, ctypes.sizeof(Calls))
+IOC_KEYS = _number(READ | WRITE, 0x42, ctypes.sizeof(Keys))
+IOC_STATS = _number(READ, 0x43, ctypes.sizeof(Figures))
+IOC_UNLINK = _number(0, 0x44, 0)
+
+
+def opened(name: str, mode: int, quota: int) -> int:
+    """A descriptor with a pool."""
+    what = f"pool {name!r}" if name else "a pool of one's own"
+    raw = name.encode()
+    if len(raw) >= NAME_MAX or b"\0" in raw or not 0 <= mode < 1 << 32 or not 0 <= quota < 1 << 64:
+        raise error(errno.EINVAL, what)
+    try:
+        device = os.open(DEVICE, os.O_RDWR | os.O_CLOEXEC)
+    except OSError as failure:
+        if failure.errno in (errno.ENOENT, errno.ENODEV, errno.ENXIO):
+            raise NoDeviceError(failure.errno, f"{what}: there is no {DEVICE}") from failure
+        raise error(failure.errno or errno.EIO, what) from failure
+    try:
+        ioctl(device, IOC_OPEN, Open(api=API, mode=mode, quota=quota, name=raw), what)
+    except BaseException:
+        os.close(device)
+        raise
+    return device
+
+
+def ioctl(device: int, number: int, argument: ctypes.Structure | int, what: str) -> int:
+    """One call; a signal's handler has run in between."""
+    while True:
+        try:
+            return fcntl.ioctl(device, number, argument)
+        except InterruptedError:  # without a result; a handler that raises has ended this already
+            continue
+        except OSError as failure:
+            raise error(failure.errno or errno.EIO, what) from failure
+
+
+def name_bytes(call: Call, what: str, raw: bytes) -> None:
+    """Sets address and size of a call's `what`, key or value; the caller has `raw` until the call is made."""
+    setattr(call, what, ctypes.cast(ctypes.c_char_p(raw), ctypes.c_void_p).value or 0)
+    setattr(call, f"{what}_size", len(raw))
+
+
+def made(device: int, calls: ctypes.Array[Call], what: str) -> None:
+    """Makes calls, each of which has a result then."""
+    done, size = 0, ctypes.sizeof(Call)
+    while done < len(calls):
+        count = min(len(calls) - done, CALLS_MAX)
+        some = Calls(calls=ctypes.addressof(calls) + done * size, count=count)
+        done += ioctl(device, IOC_CALL, some, what)

@@ -1,0 +1,410 @@
+// SPDX-License-Identifier: Apache-2.0
+/*
+ * Tidepool for Redis and Valkey: TIDE.SET, TIDE.GET, TIDE.DEL and TIDE.STATS. Values go to a
+ * pool of /dev/tidepool, and not into the server's memory: they are in no snapshot, no
+ * replica and no append-only file, and may be gone when they are asked for.
+ *
+ * Whoever waits for a lender does so in a thread, and the server serves others. In a
+ * transaction and in a script nobody may wait elsewhere, so the server waits.
+ */
+#include <errno.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+#include <strings.h>
+
+#include <tidepool.h>
+
+#include "api.h"
+#include "jobs.h"
+
+#define THREADS		4
+#define MOST_THREADS	64
+
+struct request;
+
+/**
+ * struct request - a command on its way
+ * @job: what does it
+ * @client: who waits for it
+ * @command: which it is
+ * @ms: of a set: milliseconds until the value is gone; 0: never
+ * @value: of a get: memory for free()
+ * @result: of a get: the value's bytes; of a delete: how many were there; -1: @error
+ * @error: an errno
+ * @count: of arguments
+ * @argument: behind the command's name, and how many bytes each has
+ */
+struct request {
+	struct job job;
+	RedisModuleBlockedClient *client;
+	const struct command *command;
+	uint64_t ms;
+	void *value;
+	long long result;
+	int error;
+	int count;
+	struct {
+		char *bytes;
+		size_t size;
+	} argument[];
+};
+
+/**
+ * struct command - what clients may say
+ * @run: does it, in any thread
+ * @reply: says what came of it, in the server's
+ */
+struct command {
+	long long (*run)(struct request *request);
+	int (*reply)(RedisModuleCtx *ctx, struct request *request);
+};
+
+static tidepool_pool *pool;
+
+/* ---- replies ---- */
+
+static const struct {
+	int error;
+	const char *reply;
+} errors[] = {
+	{ EDQUOT, "QUOTA the quota of the pool, of the user or of the machine is full" },
+	{ ENOTCONN, "NOLENDER no lender takes pages" },
+	{ EAGAIN, "LATE lenders are too slow, or memory is too short; try again" },
+	{ E2BIG, "TOOLARGE a value has 2 MiB at most" },
+	{ EINVAL, "BADKEY a key has 1 to 250 bytes" },
+};
+
+static int reply_with_error(RedisModuleCtx *ctx, int error)
+{
+	for (size_t i = 0; i < sizeof(errors) / sizeof(errors[0]); i++)
+		if (errors[i].error == error)
+			return RedisModule_ReplyWithError(ctx, errors[i].reply);
+	RedisModule_Log(ctx, "warning", "/dev/tidepool: %s", tidepool_strerror(error));
+	return RedisModule_ReplyWithError(ctx, "ERR /dev/tidepool failed; the server's log says how");
+}
+
+/* ---- requests ---- */
+
+static void request_free(RedisModuleCtx *ctx, void *data)
+{
+	struct request *request = data;
+
+	(void)ctx;
+	free(request->value);
+	free(request);
+}
+
+/* Arguments are copied: a thread must not touch the server's. */
+static struct request *request_make(const struct command *command, RedisModuleString **argv, int argc)
+{
+	size_t size = sizeof(struct request), length;
+	struct request *request;
+	const char *bytes;
+	char *room;
+
+	for (int i = 1; i < argc; i++) {
+		RedisModule_StringPtrLen(argv[i], &length);
+		size += sizeof(request->argument[0]) + length;
+	}
+	request = calloc(1, size);
+	if (!request)
+		return NULL;
+	request->command = command;
+	request->count = argc - 1;
+	room = (char *)&request->argument[request->count];
+	for (int i = 1; i < argc; i++) {
+		bytes = RedisModule_StringPtrLen(argv[i], &length);
+		request->argument[i - 1].bytes = memcpy(room, bytes, length);
+		request->argument[i - 1].size = length;
+		room += length;
+	}
+	return request;
+}
+
+static void request_run(struct request *request)
+{
+	errno = 0;
+	request->result = request->command->run(request);
+	request->error = request->result < 0 ? errno : 0;
+}
+
+static void request_run_in_thread(struct job *job)
+{
+	struct request *request = (struct request *)job;
+
+	request_run(request);
+	RedisModule_UnblockClient(request->client, request);
+}
+
+static int request_reply(RedisModuleCtx *ctx, struct request *request)
+{
+	return request->error ? reply_with_error(ctx, request->error) : request->command->reply(ctx, request);
+}
+
+static int request_reply_later(RedisModuleCtx *ctx, RedisModuleString **argv, int argc)
+{
+	(void)argv, (void)argc;
+	return request_reply(ctx, RedisModule_GetBlockedClientPrivateData(ctx));
+}
+
+static int must_not_block(RedisModuleCtx *ctx)
+{
+	return RedisModule_GetContextFlags(ctx) & (REDISMODULE_CTX_FLAGS_MULTI | REDISMODULE_CTX_FLAGS_LUA |
+						   REDISMODULE_CTX_FLAGS_DENY_BLOCKING);
+}
+
+/* Has a request done and replied to; it is nobody's afterwards. */
+static int request_serve(RedisModuleCtx *ctx, struct request *request)
+{
+	int replied;
+
+	if (!request)
+		return RedisModule_ReplyWithError(ctx, "ERR memory is too short");
+	if (!must_not_block(ctx)) {
+		request->job.run = request_run_in_thread;
+		request->client = RedisModule_BlockClient(ctx, request_reply_later, NULL, request_free, 0);
+		jobs_add(&request->job);
+		return REDISMODULE_OK;
+	}
+	request_run(request);
+	replied = request_reply(ctx, request);
+	request_free(ctx, request);
+	return replied;
+}
+
+/* ---- TIDE.SET key value [EX seconds | PX milliseconds] ---- */
+
+static long long set_run(struct request *request)
+{
+	return tidepool_put_for(pool, request->argument[0].bytes, request->argument[0].size,
+				request->argument[1].bytes, request->argument[1].size, request->ms);
+}
+
+static int set_reply(RedisModuleCtx *ctx, struct request *request)
+{
+	(void)request;
+	return RedisModule_ReplyWithSimpleString(ctx, "OK");
+}
+
+static const struct command set = { set_run, set_reply };
+
+/* How many milliseconds a unit has, 0 for what is none. */
+static long long unit_ms(const RedisModuleString *name)
+{
+	size_t length;
+	const char *unit = RedisModule_StringPtrLen(name, &length);
+
+	if (length == 2 && !strncasecmp(unit, "EX", 2))
+		return 1000;
+	return length == 2 && !strncasecmp(unit, "PX", 2);
+}
+
+static int set_command(RedisModuleCtx *ctx, RedisModuleString **argv, int argc)
+{
+	long long unit = 0, time = 0;
+	struct request *request;
+
+	if (argc != 3 && argc != 5)
+		return RedisModule_WrongArity(ctx);
+	if (argc == 5) {
+		unit = unit_ms(argv[3]);
+		if (!unit)
+			return RedisModule_ReplyWithError(ctx, "ERR syntax: TIDE.SET key value [EX seconds | PX milliseconds]");
+		if (RedisModule_StringToLongLong(argv[4], &time) || time < 1 || time > INT64_MAX / 1000000)
+			return RedisModule_ReplyWithError(ctx, "ERR the time to live must be a number, 1 or more");
+	}
+	request = request_make(&set, argv, 3);
+	if (request)
+		request->ms = unit * time;
+	return request_serve(ctx, request);
+}
+
+/* ---- TIDE.GET key ---- */
+
+static long long get_run(struct request *request)
+{
+	long long size = tidepool_get_new(pool, request->argument[0].bytes, request->argument[0].size,
+					  &request->value);
+
+	return size < 0 && errno == ENOENT ? 0 : size;
+}
+
+static int get_reply(RedisModuleCtx *ctx, struct request *request)
+{
+	if (!request->value)
+		return RedisModule_ReplyWithNull(ctx);
+	return RedisModule_ReplyWithStringBuffer(ctx, request->value, request->result);
+}
+
+static const struct command get = { get_run, get_reply };
+
+static int get_command(RedisModuleCtx *ctx, RedisModuleString **argv, int argc)
+{
+	return argc == 2 ? request_serve(ctx, request_make(&get, argv, argc)) : RedisModule_WrongArity(ctx);
+}
+
+/* ---- TIDE.DEL key [key...] ---- */
+
+static long long del_run(struct request *request)
+{
+	long long deleted = 0;
+
+	for (int i = 0; i < request->count; i++) {
+		if (!tidepool_delete(pool, request->argument[i].bytes, request->argument[i].size))
+			deleted++;
+		else if (errno != ENOENT)
+			return -1;
+	}
+	return deleted;
+}
+
+static int del_reply(RedisModuleCtx *ctx, struct request *request)
+{
+	return RedisModule_ReplyWithLongLong(ctx, request->result);
+}
+
+static const struct command del = { del_run, del_reply };
+
+static int del_command(RedisModuleCtx *ctx, RedisModuleString **argv, int argc)
+{
+	return argc > 1 ? request_serve(ctx, request_make(&del, argv, argc)) : RedisModule_WrongArity(ctx);
+}
+
+/* ---- TIDE.STATS ---- */
+
+static void reply_with_figure(RedisModuleCtx *ctx, const char *name, uint64_t value)
+{
+	RedisModule_ReplyWithSimpleString(ctx, name);
+	RedisModule_ReplyWithLongLong(ctx, value);
+}
+
+static int stats_command(RedisModuleCtx *ctx, RedisModuleString **argv, int argc)
+{
+	struct tidepool_stats stats;
+
+	(void)argv;
+	if (argc != 1)
+		return RedisModule_WrongArity(ctx);
+	if (tidepool_stats(pool, &stats))
+		return reply_with_error(ctx, errno);
+	RedisModule_ReplyWithArray(ctx, 2 * 10);
+	reply_with_figure(ctx, "quota", stats.quota);
+	reply_with_figure(ctx, "bytes", stats.bytes);
+	reply_with_figure(ctx, "values", stats.values);
+	reply_with_figure(ctx, "value_bytes", stats.value_bytes);
+	reply_with_figure(ctx, "hits", stats.hits);
+	reply_with_figure(ctx, "misses", stats.misses);
+	reply_with_figure(ctx, "lost", stats.lost);
+	reply_with_figure(ctx, "puts", stats.puts);
+	reply_with_figure(ctx, "deletes", stats.deletes);
+	reply_with_figure(ctx, "expired", stats.expired);
+	return REDISMODULE_OK;
+}
+
+/* ---- MODULE LOAD tidepool.so [POOL name] [QUOTA bytes] [THREADS number] ---- */
+
+/**
+ * struct wish - how the module was loaded
+ * @name: of the pool; "": one that goes with the server
+ * @limits: of it
+ * @threads: that wait for lenders
+ */
+struct wish {
+	char name[TIDEPOOL_NAME_MAX];
+	struct tidepool_limits limits;
+	unsigned int threads;
+};
+
+static int is_word(const RedisModuleString *argument, const char *word)
+{
+	size_t length;
+	const char *text = RedisModule_StringPtrLen(argument, &length);
+
+	return length == strlen(word) && !strncasecmp(text, word, length);
+}
+
+/* One option; whether it is right. */
+static int wish_for(struct wish *wish, const RedisModuleString *option, const RedisModuleString *value)
+{
+	const char *text;
+	long long number;
+	size_t length;
+
+	if (is_word(option, "POOL")) {
+		text = RedisModule_StringPtrLen(value, &length);
+		if (!length || length >= sizeof(wish->name))
+			return 0;
+		memcpy(wish->name, text, length);
+		return 1;
+	}
+	if (RedisModule_StringToLongLong(value, &number) || number < 1)
+		return 0;
+	if (is_word(option, "QUOTA"))
+		wish->limits.quota = number;
+	else if (is_word(option, "THREADS") && number <= MOST_THREADS)
+		wish->threads = number;
+	else
+		return 0;
+	return 1;
+}
+
+static int wish_read(RedisModuleCtx *ctx, struct wish *wish, RedisModuleString **argv, int argc)
+{
+	for (int i = 0; i < argc; i += 2) {
+		if (i + 1 < argc && wish_for(wish, argv[i], argv[i + 1]))
+			continue;
+		RedisModule_Log(ctx, "warning", "%s: options are POOL name (1 to 63 bytes), QUOTA bytes (1 or more) and "
+				"THREADS number (1 to %d)", RedisModule_StringPtrLen(argv[i], NULL), MOST_THREADS);
+		return REDISMODULE_ERR;
+	}
+	return REDISMODULE_OK;
+}
+
+static int begin(RedisModuleCtx *ctx, const struct wish *wish)
+{
+	int error;
+
+	pool = tidepool_open(wish->name, TIDEPOOL_EPHEMERAL, &wish->limits);
+	if (!pool) {
+		RedisModule_Log(ctx, "warning", "pool '%s': %s", wish->name, tidepool_strerror(errno));
+		return REDISMODULE_ERR;
+	}
+	error = jobs_start(wish->threads);
+	if (!error)
+		return REDISMODULE_OK;
+	RedisModule_Log(ctx, "warning", "THREADS %u: %s", wish->threads, strerror(error));
+	tidepool_close(pool);
+	return REDISMODULE_ERR;
+}
+
+static int create_commands(RedisModuleCtx *ctx)
+{
+	return RedisModule_CreateCommand(ctx, "tide.set", set_command, "write fast", 1, 1, 1) ||
+	       RedisModule_CreateCommand(ctx, "tide.get", get_command, "readonly fast", 1, 1, 1) ||
+	       RedisModule_CreateCommand(ctx, "tide.del", del_command, "write fast", 1, -1, 1) ||
+	       RedisModule_CreateCommand(ctx, "tide.stats", stats_command, "readonly fast", 0, 0, 0);
+}
+
+int RedisModule_OnLoad(RedisModuleCtx *ctx, RedisModuleString **argv, int argc);
+int RedisModule_OnLoad(RedisModuleCtx *ctx, RedisModuleString **argv, int argc)
+{
+	struct wish wish = { .threads = THREADS };
+
+	if (api_find(ctx))
+		return REDISMODULE_ERR;
+	RedisModule_SetModuleAttribs(ctx, "tidepool", 1, REDISMODULE_APIVER_1);
+	if (wish_read(ctx, &wish, argv, argc) || create_commands(ctx))
+		return REDISMODULE_ERR;
+	return begin(ctx, &wish);
+}
+
+/* The server refuses while anybody waits for a reply. */
+int RedisModule_OnUnload(RedisModuleCtx *ctx);
+int RedisModule_OnUnload(RedisModuleCtx *ctx)
+{
+	(void)ctx;
+	jobs_stop();
+	tidepool_close(pool);
+	return REDISMODULE_OK;
+}

@@ -1,0 +1,210 @@
+"""Libraries for /dev/tidepool and the module for Redis: all that each does, in a guest with a lender and without."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from bed.device import MODULES, load_target
+from bed.guest import Guest
+from bed.image import BUILD, CFLAGS, TOP, build_program, libraries, tools_disk, with_tools
+from bed.pair import NAME, PATIENT, Pair
+from bed.tidepool import MIB, wait_until
+
+CLIENTS = TOP / "clients"
+C, PYTHON, REDIS = CLIENTS / "c", CLIENTS / "python", CLIENTS / "redis"
+LIBRARY = (C / "src" / "tidepool.c", C / "include" / "tidepool.h", C / "include" / "tidepool" / "device.h")
+INTERPRETER = "/usr/bin/python3"
+NEEDLESS = {"__pycache__", "test", "tests", "idlelib", "ensurepip", "site-packages", "dist-packages", "tkinter"}
+WITH_PYTHON = f"PYTHONHOME=/tools PYTHONPATH=/tools/package PYTHONDONTWRITEBYTECODE=1 {with_tools(INTERPRETER)}"
+PYTHON_CHECK = f"{WITH_PYTHON} /check.py"
+SERVER = "redis-check-rdb"  # in Debian the same program as redis-server, which goes by its name
+SOCKET = "/tmp/redis"
+REDIS_MODULE = "/tools/lib/tidepool.so"
+CLI = f"{with_tools('redis-cli')} -s {SOCKET}"
+
+
+@pytest.fixture(scope="module")
+def connected(kernel: str) -> Iterator[Pair]:
+    """A pair with a lender connected; the borrower has the device, Python and Redis."""
+    with (pair := Pair(kernel, modules=MODULES, tools=disk_of_clients(), borrower_mem="320M")):
+        pair.connect(size=64 * MIB, more=PATIENT)
+        load_target(pair.borrower, "app")
+        pair.borrower.sh("mkdir /tools && mount -o ro /dev/vdb /tools && ip link set lo up")
+        for name, source in (("check", "tests/check.c"), ("words", "examples/words.c")):
+            install(pair.borrower, name, C / source)
+        pair.borrower.write("/check.py", (PYTHON / "tests" / "check.py").read_text())
+        yield pair
+        pair.assert_clean()
+        pair.borrower.sh("rmmod tidepool_app")
+
+
+def disk_of_clients() -> Path:
+    """Python with its library and our package, Redis with our module."""
+    where = [INTERPRETER, "-c", "import sysconfig; print(sysconfig.get_path('stdlib'), end='')"]
+    library = Path(subprocess.run(where, check=True, capture_output=True, text=True).stdout)
+    of_python = {
+        f"lib/{library.name}/{file.relative_to(library)}": file
+        for file in library.rglob("*")
+        if file.suffix in (".py", ".so") and not NEEDLESS & set(file.relative_to(library).parts)
+    }
+    ctypes = next((library / "lib-dynload").glob("_ctypes.*.so"))
+    packages = {f"package/tidepool/{file.name}": file for file in (PYTHON / "tidepool").glob("*.py")}
+    server = dict.fromkeys(["bin/redis-server"], Path("/usr/bin") / SERVER)
+    more = {**dict(libraries(ctypes)), **of_python, **packages, **server, "lib/tidepool.so": redis_module()}
+    return tools_disk(INTERPRETER, SERVER, "redis-cli", "redis-benchmark", more=more)
+
+
+def redis_module() -> Path:
+    """The module, built now."""
+    build = BUILD / "redis-module"
+    subprocess.run(["make", "-s", "-C", str(REDIS), f"BUILD={build}"], check=True)
+    return build / "tidepool.so"
+
+
+def install(guest: Guest, name: str, source: Path) -> None:
+    """A program with the C library, in a guest."""
+    program = build_program(name, [source, *LIBRARY], (*CFLAGS, "-I", str(C / "include")))
+    guest.start(f"cat > /bin/{name} && chmod 0755 /bin/{name}", program.read_bytes()).wait()
+
+
+def test_c(connected: Pair) -> None:
+    """Each function, and what each errno is for."""
+    assert connected.borrower.run("check").output == ""
+
+
+def test_example_in_c(connected: Pair) -> None:
+    """Words are counted, and another run goes on with them."""
+    for times in (1, 2):
+        shown = connected.borrower.start("words novel", b"tide pool tide\n").wait()
+        assert shown.split() == [str(times), "pool", str(2 * times), "tide"]
+
+
+def test_python(connected: Pair) -> None:
+    """Each method, and what each exception is for."""
+    assert connected.borrower.sh(PYTHON_CHECK) == "all is well"
+
+
+def test_without_a_lender(connected: Pair) -> None:
+    """Both say so, instead of losing what is put."""
+    connected.b.set(f"lenders/{NAME}/enabled", 0)
+    try:
+        assert connected.borrower.sh("check refused") == "no lender takes pages"
+        assert "no lender takes pages" in connected.borrower.sh(f"{PYTHON_CHECK} refused")
+    finally:
+        connected.b.set(f"lenders/{NAME}/enabled", 1)
+        connected.b.wait_state(f"lenders/{NAME}", "Connected")
+
+
+def test_without_the_device(connected: Pair) -> None:
+    """Both say that it is not there, and to a user who may not open it that he may not."""
+    connected.borrower.sh("mv /dev/tidepool /dev/away")
+    try:
+        assert "/dev/tidepool" in connected.borrower.run("check").output
+        assert "NoDeviceError" in connected.borrower.run(PYTHON_CHECK).output
+    finally:
+        connected.borrower.sh("mv /dev/away /dev/tidepool")
+
+
+@pytest.fixture
+def redis(connected: Pair) -> Iterator[Guest]:
+    """A guest with a server that has the module."""
+    guest = connected.borrower
+    serve = with_tools(SERVER).replace(SERVER, "redis-server")
+    options = (
+        f"--port 0 --unixsocket {SOCKET} --save '' --enable-module-command yes --loadmodule /tools/lib/tidepool.so"
+    )
+    server = guest.start(f"{serve} {options} POOL cache QUOTA {16 * MIB} THREADS 3")
+
+    def answers() -> bool:
+        assert server.running, server.result().output
+        return guest.run(f"{CLI} ping").output == "PONG\n"
+
+    wait_until("the server answers", answers)
+    yield guest
+    guest.run(f"{CLI} shutdown nosave")
+    server.result()
+
+
+def asked(guest: Guest, *commands: str) -> list[str]:
+    """What the server says to each."""
+    return guest.start(CLI, "".join(f"{command}\n" for command in commands).encode()).wait().splitlines()
+
+
+def figures(guest: Guest) -> dict[str, int]:
+    """What the pool counts."""
+    said = asked(guest, "tide.stats")
+    return dict(zip(said[::2], map(int, said[1::2]), strict=True))
+
+
+def test_redis_commands(redis: Guest) -> None:
+    """Each, with what is no command; in a transaction and in a script, too, where no client may be made to wait."""
+    assert asked(redis, "tide.set k value", "tide.get k", "tide.del k none", "tide.get k") == ["OK", "value", "1", ""]
+    assert asked(redis, "tide.set k v px 200", "tide.get k") == ["OK", "v"]
+    wait_until("it is gone by its time", lambda: asked(redis, "tide.get k") == [""])
+    assert asked(redis, "multi", "tide.set k in", "tide.get k", "exec") == ["OK", "QUEUED", "QUEUED", "OK", "in"]
+    assert asked(redis, "eval \"return redis.call('tide.get', KEYS[1])\" 1 k") == ["in"]
+    assert figures(redis)["values"] == 1
+    for command, error in (
+        ("tide.set k", "wrong number of arguments"),
+        ("tide.set k v in 5", "TIDE.SET key value [EX seconds | PX milliseconds]"),
+        ("tide.set k v ex 0", "must be a number, 1 or more"),
+        (f"tide.get {'k' * 251}", "BADKEY"),
+        ("tide.get", "wrong number of arguments"),
+        (f"module load {REDIS_MODULE} threads 0", "Error loading"),
+    ):
+        assert error in " ".join(asked(redis, command)), command
+    assert asked(redis, "module unload tidepool") == ["OK"]
+
+
+def test_redis_under_load(redis: Guest) -> None:
+    """Its own benchmark: many clients at the same time; more than the quota is refused by name, and all goes on."""
+    bench = f"{with_tools('redis-benchmark')} -s {SOCKET} -q -c 8 -r 300"
+    before = figures(redis)
+    redis.sh(f"{bench} -n 1500 tide.set key:__rand_int__ {'v' * 1000}")
+    redis.sh(f"{bench} -n 1500 tide.get key:__rand_int__")
+    after = figures(redis)
+    assert after["puts"] - before["puts"] == 1500
+    assert after["hits"] - before["hits"] > 1000
+    large = asked(redis, *(f"tide.set large:{number} {'v' * 60_000}" for number in range(400)))
+    assert {line.partition(" ")[0] for line in large if line} == {"OK", "QUOTA"}
+    assert asked(redis, "ping") == ["PONG"]
+
+
+def test_redis_without_a_lender(connected: Pair, redis: Guest) -> None:
+    """What is set is refused; a server without the device does not load the module."""
+    connected.b.set(f"lenders/{NAME}/enabled", 0)
+    try:
+        assert asked(redis, "tide.set k v")[0].startswith("NOLENDER")
+        assert asked(redis, "tide.get k") == [""]
+    finally:
+        connected.b.set(f"lenders/{NAME}/enabled", 1)
+        connected.b.wait_state(f"lenders/{NAME}", "Connected")
+
+
+def test_c_is_installed_as_a_library(tmp_path: Path) -> None:
+    """With its header, manual and pkg-config file; a program finds it, and nothing but its functions is exported."""
+    build = ["make", "-s", "-C", str(C), "install", f"DESTDIR={tmp_path}", "PREFIX=/opt", f"BUILD={tmp_path}/build"]
+    subprocess.run(build, check=True)
+    libraries = tmp_path / "opt" / "lib"
+    found = {**os.environ, "PKG_CONFIG_PATH": str(libraries / "pkgconfig"), "PKG_CONFIG_SYSROOT_DIR": str(tmp_path)}
+    flags = subprocess.run(
+        ["pkg-config", "--cflags", "--libs", "tidepool"], env=found, check=True, capture_output=True, text=True
+    ).stdout.split()
+    program = tmp_path / "words"
+    subprocess.run(["gcc", "-o", program, C / "examples" / "words.c", *flags], check=True)
+    ran = subprocess.run([program, "novel"], env={"LD_LIBRARY_PATH": str(libraries)}, capture_output=True, check=False)
+    assert ran.returncode == 1
+    assert b"/dev/tidepool" in ran.stderr
+    symbols = subprocess.run(
+        ["nm", "-D", "--defined-only", libraries / "libtidepool.so.1"], check=True, capture_output=True, text=True
+    ).stdout.split()[2::3]
+    functions = {name.split("@")[0] for name in symbols if name.startswith("tidepool_")}
+    assert {name.split("@")[0] for name in symbols} - functions == {"TIDEPOOL_1"}
+    subprocess.run(["mandoc", "-Tlint", "-Wwarning", C / "man" / "libtidepool.3"], check=True)
+    manual = tmp_path / "opt" / "share" / "man" / "man3"
+    assert {page.stem for page in manual.glob("tidepool_*.3")} == functions
