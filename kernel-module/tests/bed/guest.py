@@ -41,6 +41,7 @@ COUNTED_SHIFT = 1  # an instruction of a counted guest takes two to the power of
 MONITOR_SECONDS = 60.0
 SEED_BYTES = 64
 BOOT_SECONDS = 90.0
+END_SECONDS = 1.0  # until a process is seen to have ended whose channel is closed
 COMMAND_SECONDS = 180.0  # what a command may take that says nothing else, on a busy machine, too
 IMAGE_SECONDS = 180.0
 SLEEP_ON_EACH = "for c in /sys/devices/system/cpu/cpu[0-9]*; do taskset -c ${c##*/cpu} sleep 0.01 || exit 1; done"
@@ -363,7 +364,18 @@ class Guest:
         return path.read_text(errors="replace") if path.exists() else ""
 
     def console_tail(self, lines: int = 60) -> str:
-        return "\n".join(self.console().splitlines()[-lines:])
+        """The end of that, and of what the emulator has to say if it has ended itself."""
+        return "\n".join([*self.console().splitlines()[-lines:], *self._end()])
+
+    def _end(self) -> list[str]:
+        if not self.process:
+            return []
+        try:
+            code = self.process.wait(END_SECONDS)
+        except subprocess.TimeoutExpired:
+            return []
+        said = (self.folder / "qemu.log").read_text(errors="replace") if (self.folder / "qemu.log").exists() else ""
+        return [f"QEMU ended with {code}", *said.splitlines()[-LOG_LINES:]]
 
     def trouble(self, allow: str | None = None) -> list[str]:
         """Lines of the kernel log that a healthy guest does not print; `allow` is a pattern of what may be there."""
