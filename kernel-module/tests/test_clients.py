@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shlex
 import subprocess
 from collections.abc import Iterator
 from pathlib import Path
@@ -23,6 +24,7 @@ NEEDLESS = {"__pycache__", "test", "tests", "idlelib", "ensurepip", "site-packag
 WITH_PYTHON = f"PYTHONHOME=/tools PYTHONPATH=/tools/package PYTHONDONTWRITEBYTECODE=1 {with_tools(INTERPRETER)}"
 PYTHON_CHECK = f"{WITH_PYTHON} /check.py"
 SERVER = "redis-check-rdb"  # in Debian the same program as redis-server, which goes by its name
+AS_USER = f"{with_tools('setpriv')} --reuid 1000 --clear-groups"
 SOCKET = "/tmp/redis"
 REDIS_MODULE = "/tools/lib/tidepool.so"
 CLI = f"{with_tools('redis-cli')} -s {SOCKET}"
@@ -56,7 +58,7 @@ def disk_of_clients() -> Path:
     packages = {f"package/tidepool/{file.name}": file for file in (PYTHON / "tidepool").glob("*.py")}
     server = dict.fromkeys(["bin/redis-server"], Path("/usr/bin") / SERVER)
     more = {**dict(libraries(ctypes)), **of_python, **packages, **server, "lib/tidepool.so": redis_module()}
-    return tools_disk(INTERPRETER, SERVER, "redis-cli", "redis-benchmark", more=more)
+    return tools_disk(INTERPRETER, SERVER, "redis-cli", "redis-benchmark", "setpriv", more=more)
 
 
 def redis_module() -> Path:
@@ -110,15 +112,32 @@ def test_without_the_device(connected: Pair) -> None:
         connected.borrower.sh("mv /dev/away /dev/tidepool")
 
 
+def test_who_may_only_read(connected: Pair) -> None:
+    """Another user sees what is in a pool whose mode lets him, and cannot change it."""
+    guest = connected.borrower
+    guest.sh("chmod 0666 /dev/tidepool && echo a word | words lexicon")
+    try:
+        other = f"{AS_USER} words lexicon"
+        assert guest.start(other, b"").wait().split() == ["1", "a", "1", "word"]
+        refused = guest.start(other, b"more\n").result()
+        assert (refused.code, "not change it" in refused.output) == (1, True)
+        look = "import tidepool; pool = tidepool.Pool('lexicon'); print(sorted(pool)); pool[b'k'] = b'v'"
+        said = guest.run(f"{AS_USER} env {WITH_PYTHON} -c {shlex.quote(look)}").output
+        assert "[b'a', b'word']" in said
+        assert "NotAllowedError" in said
+    finally:
+        guest.sh("chmod 0600 /dev/tidepool")
+
+
 @pytest.fixture
-def redis(connected: Pair) -> Iterator[Guest]:
+def redis(connected: Pair, request: pytest.FixtureRequest) -> Iterator[Guest]:
     """A guest with a server that has the module."""
     guest = connected.borrower
     serve = with_tools(SERVER).replace(SERVER, "redis-server")
     options = (
         f"--port 0 --unixsocket {SOCKET} --save '' --enable-module-command yes --loadmodule /tools/lib/tidepool.so"
     )
-    server = guest.start(f"{serve} {options} POOL cache QUOTA {16 * MIB} THREADS 3")
+    server = guest.start(f"{serve} {options} POOL {request.node.name} QUOTA {16 * MIB} THREADS 3")
 
     def answers() -> bool:
         assert server.running, server.result().output
@@ -170,6 +189,9 @@ def test_redis_under_load(redis: Guest) -> None:
     after = figures(redis)
     assert after["puts"] - before["puts"] == 1500
     assert after["hits"] - before["hits"] > 1000
+    assert "TOOLARGE" in " ".join(
+        asked(redis, "eval \"return redis.call('tide.set', KEYS[1], string.rep('v', 2097153))\" 1 k")
+    )
     large = asked(redis, *(f"tide.set large:{number} {'v' * 60_000}" for number in range(400)))
     assert {line.partition(" ")[0] for line in large if line} == {"OK", "QUOTA"}
     assert asked(redis, "ping") == ["PONG"]

@@ -20,8 +20,9 @@ static void count(tidepool_pool *pool, const char *word)
 	if (tidepool_get(pool, word, strlen(word), &number, sizeof(number)) < 0 && errno != ENOENT)
 		fail(word);
 	number++;
-	if (tidepool_put(pool, word, strlen(word), &number, sizeof(number)))
-		fail(word);
+	while (tidepool_put(pool, word, strlen(word), &number, sizeof(number)))
+		if (errno != EINTR)
+			fail(word);
 }
 
 static int show(const void *word, size_t size, void *pool)

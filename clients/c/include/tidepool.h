@@ -41,6 +41,8 @@ struct tidepool_limits {
  * @flags: TIDEPOOL_EPHEMERAL
  * @limits: NULL: no quota of its own, and nobody else may use it
  *
+ * Whoever may only read from a pool gets it as well: puts and deletes fail with EBADF.
+ *
  * Return: the pool for tidepool_close(), or NULL. errno: ENOENT: there is no
  * /dev/tidepool; EACCES: one may not open it, or not this pool; EEXIST: the name is
  * another user's pool; EDQUOT: one has too many; EPROTONOSUPPORT: module and library

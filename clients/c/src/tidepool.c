@@ -42,15 +42,25 @@ static int ask_for(struct tidepool_open *how, const char *name, unsigned int fla
 	return 0;
 }
 
-static int open_device(const struct tidepool_open *how)
+static int open_to(const struct tidepool_open *how, int access)
 {
-	int error, device = open(DEVICE, O_RDWR | O_CLOEXEC);
+	int error, device = open(DEVICE, access | O_CLOEXEC);
 
+	if (device < 0 && errno == EPERM)	/* a container's */
+		errno = EACCES;
 	if (device < 0 || !ioctl(device, TIDEPOOL_IOC_OPEN, how))
 		return device;
 	error = errno;
 	close(device);
 	return fail(error);
+}
+
+/* Whoever may not write to it may read from it. */
+static int open_device(const struct tidepool_open *how)
+{
+	int device = open_to(how, O_RDWR);
+
+	return device < 0 && errno == EACCES ? open_to(how, O_RDONLY) : device;
 }
 
 tidepool_pool *tidepool_open(const char *name, unsigned int flags, const struct tidepool_limits *limits)
@@ -262,13 +272,14 @@ static const struct {
 } texts[] = {
 	{ ENOENT, "there is no such value, pool name or /dev/tidepool" },
 	{ EMSGSIZE, "the value is larger than the buffer" },
-	{ EINVAL, "a key of 1 to 250 bytes, a name of up to 63 and a known flag are needed" },
+	{ EINVAL, "a key has 1 to 250 bytes, a name up to 63 of printable ASCII, a mode 0666 at most" },
 	{ E2BIG, "a value has 2 MiB at most" },
 	{ EDQUOT, "the quota of the pool, of the user or of the machine is full" },
 	{ ENOTCONN, "no lender takes pages" },
 	{ EAGAIN, "lenders are too slow, or memory is too short" },
 	{ EEXIST, "another user has a pool of that name" },
 	{ EACCES, "the mode of the pool or of /dev/tidepool does not let you in" },
+	{ EBADF, "you may read from the pool, and not change it" },
 	{ EPERM, "the pool is somebody else's" },
 	{ EPROTONOSUPPORT, "the kernel module and this library are of different versions" },
 };

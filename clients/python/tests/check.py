@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import copy
 import sys
 import time
 
@@ -40,8 +41,11 @@ def check_values(pool: tidepool.Pool) -> None:
     large = bytes(range(256)) * (LARGE // 256)
     pool.put_many({b"large": large, b"small": b"s"})
     assert pool.get_many([b"large", b"small", b"none"]) == {b"large": large, b"small": b"s"}
+    assert pool.get_many([b"small", b"small"]) == {b"small": b"s"}
+    assert bytearray(b"small") in pool
     pool.clear()
     assert len(pool) == 0
+    assert pool
 
 
 def check_many(pool: tidepool.Pool) -> None:
@@ -52,6 +56,9 @@ def check_many(pool: tidepool.Pool) -> None:
     assert pool.get_many(values) == values
     assert pool.get_many(pool) == values
     assert pool.stats().values == MANY
+    sizes = {b"%d" % size: bytes(size) for size in (0, 4096, 4097, LARGE, 2 << 20)}
+    pool.put_many(sizes)
+    assert pool.get_many(sizes) == sizes
     pool.clear()
     pool.put(b"soon", b"gone", expire=0.3)
     assert b"soon" in pool
@@ -65,7 +72,11 @@ def check_errors(pool: tidepool.Pool) -> None:
     raises(tidepool.BadRequestError, pool.put, b"k" * 251, b"v")
     raises(tidepool.BadRequestError, tidepool.Pool, "n" * 64)
     raises(tidepool.BadRequestError, tidepool.Pool, "n", quota=-1)
-    raises(TypeError, pool.put, "k", b"v")
+    for key, value in (("k", b"v"), (3, b"v"), (b"k", 5), (b"k", [1])):
+        raises(TypeError, pool.put, key, value)
+    for seconds in (0, -1, float(2**64)):
+        raises(tidepool.BadRequestError, pool.put, b"k", b"v", seconds)
+    raises(TypeError, copy.copy, pool)
     raises(tidepool.TooLargeError, pool.put, b"k", bytes((2 << 20) + 1))
     with tidepool.Pool(quota=8 * 4096) as little:
         assert "quota" in raises(tidepool.QuotaError, little.put, b"k", bytes(LARGE))

@@ -26,7 +26,8 @@ class AsyncPool:
 
     async def put_many(self, values: Mapping[bytes, bytes], expire: float | None = None) -> None:
         """See `Pool.put_many()`."""
-        await self._run(lambda: self._pool.put_many(values, expire))
+        given = dict(values)
+        await self._run(lambda: self._pool.put_many(given, expire))
 
     async def get(self, key: bytes) -> bytes | None:
         """The value, or None."""
@@ -34,7 +35,8 @@ class AsyncPool:
 
     async def get_many(self, keys: Iterable[bytes]) -> dict[bytes, bytes]:
         """Those values that are there."""
-        return await self._run(lambda: self._pool.get_many(keys))
+        given = list(keys)
+        return await self._run(lambda: self._pool.get_many(given))
 
     async def size(self, key: bytes) -> int | None:
         """How many bytes a value has, or None."""
@@ -61,7 +63,10 @@ class AsyncPool:
 
     async def close(self) -> None:
         """Leaves the pool when what was begun is done."""
-        await asyncio.to_thread(self._threads.shutdown)
+        await asyncio.shield(asyncio.to_thread(self._end))
+
+    def _end(self) -> None:
+        self._threads.shutdown()
         self._pool.close()
 
     async def __aenter__(self) -> Self:

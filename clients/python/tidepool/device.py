@@ -7,7 +7,7 @@ import errno
 import fcntl
 import os
 
-from tidepool.errors import NoDeviceError, error
+from tidepool.errors import NoDeviceError, NotAllowedError, error
 
 DEVICE = "/dev/tidepool"
 API = 1
@@ -83,19 +83,28 @@ IOC_UNLINK = _number(0, 0x44, 0)
 
 
 def opened(name: str, mode: int, quota: int) -> int:
-    """A descriptor with a pool."""
+    """A descriptor with a pool: for reading alone where writing is not allowed."""
     what = f"pool {name!r}" if name else "a pool of one's own"
     raw = name.encode()
     if len(raw) >= NAME_MAX or b"\0" in raw or not 0 <= mode < 1 << 32 or not 0 <= quota < 1 << 64:
         raise error(errno.EINVAL, what)
+    how = Open(api=API, mode=mode or 0o600, quota=quota, name=raw)
     try:
-        device = os.open(DEVICE, os.O_RDWR | os.O_CLOEXEC)
+        return _opened_to(os.O_RDWR, how, what)
+    except NotAllowedError:
+        return _opened_to(os.O_RDONLY, how, what)
+
+
+def _opened_to(access: int, how: Open, what: str) -> int:
+    try:
+        device = os.open(DEVICE, access | os.O_CLOEXEC)
     except OSError as failure:
         if failure.errno in (errno.ENOENT, errno.ENODEV, errno.ENXIO):
             raise NoDeviceError(failure.errno, f"{what}: there is no {DEVICE}") from failure
-        raise error(failure.errno or errno.EIO, what) from failure
+        is_forbidden = failure.errno in (errno.EACCES, errno.EPERM)  # EPERM: a container's
+        raise error(errno.EACCES if is_forbidden else failure.errno or errno.EIO, what) from failure
     try:
-        ioctl(device, IOC_OPEN, Open(api=API, mode=mode, quota=quota, name=raw), what)
+        ioctl(device, IOC_OPEN, how, what)
     except BaseException:
         os.close(device)
         raise

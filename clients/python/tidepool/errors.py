@@ -48,10 +48,14 @@ class TooSlowError(TidepoolError, TimeoutError):
 
 MEANING: dict[int, tuple[type[TidepoolError], str]] = {
     errno.EACCES: (NotAllowedError, "the mode of the pool, or of /dev/tidepool, does not let you in"),
+    errno.EBADF: (NotAllowedError, "you may read from the pool, and not change it"),
     errno.EPERM: (NotAllowedError, "the pool is somebody else's"),
     errno.EEXIST: (NameTakenError, "another user has a pool of that name"),
     errno.EPROTONOSUPPORT: (OtherVersionError, "the kernel module and this package are of different versions"),
-    errno.EINVAL: (BadRequestError, "a key has 1 to 250 bytes, a name up to 63 of printable ASCII"),
+    errno.EINVAL: (
+        BadRequestError,
+        "a key has 1 to 250 bytes, a name up to 63 of ASCII, a mode 0o666 at most",
+    ),
     errno.E2BIG: (TooLargeError, "a value has 2 MiB at most"),
     errno.EDQUOT: (QuotaError, "the quota of the pool, of the user or of the machine is full"),
     errno.ENOTCONN: (NoLenderError, "no lender takes pages"),

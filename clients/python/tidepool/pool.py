@@ -15,7 +15,11 @@ from tidepool.device import DELETE, EXISTS, GET, PUT, Call, Figures, Keys
 from tidepool.errors import error
 
 T = TypeVar("T")
+Bytes = bytes | bytearray | memoryview
 FIRST_GUESS = 4096  # bytes of a value of which nobody knows the size
+AT_ONCE = 256  # values that are asked for together, and
+ROOM_AT_ONCE = 8 << 20  # bytes of them, unless one alone is larger
+LONGEST_MS = (1 << 63) - 1
 KEYS_SIZE = 65536  # bytes of keys that are looked at together
 
 
@@ -53,14 +57,16 @@ class Pool:
         TidepoolError: one of its kinds, see `tidepool.errors`; so does each method.
     """
 
+    _device = -1
+    name = ""
+
     def __init__(self, name: str = "", *, mode: int = 0o600, quota: int = 0) -> None:
         self.name = name
-        self._device = -1
         self._device = device.opened(name, mode, quota)
 
     def get(self, key: bytes, default: T | None = None) -> bytes | T | None:
         """The value, or `default` if there is none, or no lender gave it back."""
-        return self.get_many([key]).get(bytes(key), default)
+        return self.get_many([key]).get(_raw(key), default)
 
     def put(self, key: bytes, value: bytes, expire: float | None = None) -> None:
         """Keeps a value, for `expire` seconds if that is given; when it raises nothing has changed."""
@@ -68,36 +74,35 @@ class Pool:
 
     def put_many(self, values: Mapping[bytes, bytes], expire: float | None = None) -> None:
         """Keeps several, one after the other; all are tried, then the first that could not be kept raises."""
+        if expire is not None and not 0 < expire * 1000 <= LONGEST_MS:
+            raise error(errno.EINVAL, f"expire={expire}: seconds, more than 0")
         milliseconds = 0 if expire is None else max(1, round(expire * 1000))
-        self._do(PUT, [(bytes(key), bytes(value)) for key, value in values.items()], milliseconds)
+        self._do(PUT, [(_raw(key), _raw(value)) for key, value in values.items()], milliseconds)
 
     def get_many(self, keys: Iterable[bytes]) -> dict[bytes, bytes]:
         """Those values that are there."""
         found: dict[bytes, bytes] = {}
-        missing, room = [bytes(key) for key in keys], FIRST_GUESS
-        while missing:
-            buffers = {key: ctypes.create_string_buffer(room) for key in missing}
-            calls = self._calls(GET, missing)
-            for call, buffer in zip(calls, buffers.values(), strict=True):
-                call.value, call.value_size = ctypes.addressof(buffer), room
-            self._make(calls, (errno.ENOENT, errno.EMSGSIZE))
-            for key, call in zip(missing, calls, strict=True):
-                if not call.result:
-                    found[key] = buffers[key].raw[: call.value_size]
-            missing = [key for key, call in zip(missing, calls, strict=True) if call.result == -errno.EMSGSIZE]
-            room = max((call.value_size for call in calls if call.result == -errno.EMSGSIZE), default=0)
+        wanted = dict.fromkeys((_raw(key) for key in keys), FIRST_GUESS)
+        while wanted:
+            some: dict[bytes, int] = {}
+            while wanted and len(some) < AT_ONCE and (not some or sum(some.values()) < ROOM_AT_ONCE):
+                key, size = wanted.popitem()
+                some[key] = size
+            values, larger = self._get_some(some)
+            found |= values
+            wanted |= larger
         return found
 
     def size(self, key: bytes) -> int:
         """How many bytes a value has, `KeyError` if there is none; no lender is asked, who may have lost it."""
-        call = self._do(EXISTS, [(bytes(key), b"")], 0, (errno.ENOENT,))[0]
+        call = self._do(EXISTS, [(_raw(key), b"")], 0, (errno.ENOENT,))[0]
         if call.result:
             raise KeyError(key)
         return int(call.value_size)
 
     def delete(self, key: bytes) -> bool:
         """Lets a value go; whether there was one."""
-        return not self._do(DELETE, [(bytes(key), b"")], 0, (errno.ENOENT,))[0].result
+        return not self._do(DELETE, [(_raw(key), b"")], 0, (errno.ENOENT,))[0].result
 
     def clear(self) -> None:
         """Lets all values go that are there now."""
@@ -115,10 +120,10 @@ class Pool:
         device.ioctl(self._device, device.IOC_UNLINK, 0, f"pool {self.name!r}")
 
     def close(self) -> None:
-        """Leaves it."""
-        if self._device >= 0:
-            os.close(self._device)
-        self._device = -1
+        """Leaves it. Nobody uses it any more."""
+        left, self._device = self._device, -1
+        if left >= 0:
+            os.close(left)
 
     def __getitem__(self, key: bytes) -> bytes:
         value = self.get(key)
@@ -134,9 +139,9 @@ class Pool:
             raise KeyError(key)
 
     def __contains__(self, key: object) -> bool:
-        if not isinstance(key, bytes):
+        if not isinstance(key, Bytes):
             return False
-        return not self._do(EXISTS, [(key, b"")], 0, (errno.ENOENT,))[0].result
+        return not self._do(EXISTS, [(_raw(key), b"")], 0, (errno.ENOENT,))[0].result
 
     def __iter__(self) -> Iterator[bytes]:
         """Its keys, in the order of their bytes; what is put meanwhile may be left out."""
@@ -156,6 +161,13 @@ class Pool:
     def __len__(self) -> int:
         return self.stats().values
 
+    def __bool__(self) -> bool:
+        """Whether it is open, also while it is empty."""
+        return self._device >= 0
+
+    def __reduce__(self) -> str:
+        raise TypeError("a pool cannot be copied or pickled: open it again by its name")
+
     def __enter__(self) -> Self:
         return self
 
@@ -169,6 +181,18 @@ class Pool:
 
     def __repr__(self) -> str:
         return f"Pool({self.name!r})"
+
+    def _get_some(self, sizes: Mapping[bytes, int]) -> tuple[dict[bytes, bytes], dict[bytes, int]]:
+        """The values of keys for which there is so much room, and the sizes of those that are larger."""
+        buffers = {key: ctypes.create_string_buffer(max(size, 1)) for key, size in sizes.items()}
+        calls = self._calls(GET, list(sizes))
+        for call, buffer, size in zip(calls, buffers.values(), sizes.values(), strict=True):
+            call.value, call.value_size = ctypes.addressof(buffer), size
+        self._make(calls, (errno.ENOENT, errno.EMSGSIZE))
+        answers = dict(zip(sizes, calls, strict=True))
+        found = {key: buffers[key].raw[: call.value_size] for key, call in answers.items() if not call.result}
+        larger = {key: int(call.value_size) for key, call in answers.items() if call.result == -errno.EMSGSIZE}
+        return found, larger
 
     @staticmethod
     def _calls(what: int, keys: list[bytes]) -> ctypes.Array[Call]:
@@ -195,3 +219,10 @@ class Pool:
         for call in calls:
             if call.result and -call.result not in fine:
                 raise error(-call.result, f"pool {self.name!r}")
+
+
+def _raw(given: Bytes) -> bytes:
+    """Keys and values are bytes; what `bytes()` would make of anything else nobody has asked for."""
+    if not isinstance(given, Bytes):
+        raise TypeError(f"{type(given).__name__} is not bytes")
+    return bytes(given)

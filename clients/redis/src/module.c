@@ -32,6 +32,8 @@ struct request;
  * @value: of a get: memory for free()
  * @result: of a get: the value's bytes; of a delete: how many were there; -1: @error
  * @error: an errno
+ * @next: of a delete: the argument that is next
+ * @deleted: of a delete: how many there were before that
  * @count: of arguments
  * @argument: behind the command's name, and how many bytes each has
  */
@@ -43,6 +45,8 @@ struct request {
 	void *value;
 	long long result;
 	int error;
+	int next;
+	long long deleted;
 	int count;
 	struct {
 		char *bytes;
@@ -95,7 +99,7 @@ static void request_free(RedisModuleCtx *ctx, void *data)
 	free(request);
 }
 
-/* Arguments are copied: a thread must not touch the server's. */
+/* Arguments are copied: a thread must not touch the server's. NULL: there is no memory for them, or too much waits. */
 static struct request *request_make(const struct command *command, RedisModuleString **argv, int argc)
 {
 	size_t size = sizeof(struct request), length;
@@ -107,9 +111,10 @@ static struct request *request_make(const struct command *command, RedisModuleSt
 		RedisModule_StringPtrLen(argv[i], &length);
 		size += sizeof(request->argument[0]) + length;
 	}
-	request = calloc(1, size);
+	request = jobs_have_room(size) ? calloc(1, size) : NULL;
 	if (!request)
 		return NULL;
+	request->job.size = size;
 	request->command = command;
 	request->count = argc - 1;
 	room = (char *)&request->argument[request->count];
@@ -124,8 +129,10 @@ static struct request *request_make(const struct command *command, RedisModuleSt
 
 static void request_run(struct request *request)
 {
-	errno = 0;
-	request->result = request->command->run(request);
+	do {
+		errno = 0;
+		request->result = request->command->run(request);
+	} while (request->result < 0 && errno == EINTR);
 	request->error = request->result < 0 ? errno : 0;
 }
 
@@ -160,7 +167,7 @@ static int request_serve(RedisModuleCtx *ctx, struct request *request)
 	int replied;
 
 	if (!request)
-		return RedisModule_ReplyWithError(ctx, "ERR memory is too short");
+		return reply_with_error(ctx, EAGAIN);
 	if (!must_not_block(ctx)) {
 		request->job.run = request_run_in_thread;
 		request->client = RedisModule_BlockClient(ctx, request_reply_later, NULL, request_free, 0);
@@ -171,6 +178,24 @@ static int request_serve(RedisModuleCtx *ctx, struct request *request)
 	replied = request_reply(ctx, request);
 	request_free(ctx, request);
 	return replied;
+}
+
+/* ---- what is none is refused before it is copied ---- */
+
+static int is_key(const RedisModuleString *argument)
+{
+	size_t size;
+
+	RedisModule_StringPtrLen(argument, &size);
+	return size && size <= TIDEPOOL_KEY_MAX;
+}
+
+static int is_value(const RedisModuleString *argument)
+{
+	size_t size;
+
+	RedisModule_StringPtrLen(argument, &size);
+	return size <= TIDEPOOL_VALUE_MAX;
 }
 
 /* ---- TIDE.SET key value [EX seconds | PX milliseconds] ---- */
@@ -214,6 +239,10 @@ static int set_command(RedisModuleCtx *ctx, RedisModuleString **argv, int argc)
 		if (RedisModule_StringToLongLong(argv[4], &time) || time < 1 || time > INT64_MAX / 1000000)
 			return RedisModule_ReplyWithError(ctx, "ERR the time to live must be a number, 1 or more");
 	}
+	if (!is_key(argv[1]))
+		return reply_with_error(ctx, EINVAL);
+	if (!is_value(argv[2]))
+		return reply_with_error(ctx, E2BIG);
 	request = request_make(&set, argv, 3);
 	if (request)
 		request->ms = unit * time;
@@ -241,22 +270,23 @@ static const struct command get = { get_run, get_reply };
 
 static int get_command(RedisModuleCtx *ctx, RedisModuleString **argv, int argc)
 {
-	return argc == 2 ? request_serve(ctx, request_make(&get, argv, argc)) : RedisModule_WrongArity(ctx);
+	if (argc != 2)
+		return RedisModule_WrongArity(ctx);
+	return is_key(argv[1]) ? request_serve(ctx, request_make(&get, argv, argc)) : reply_with_error(ctx, EINVAL);
 }
 
 /* ---- TIDE.DEL key [key...] ---- */
 
+/* How many there were; after a signal it goes on where it was. */
 static long long del_run(struct request *request)
 {
-	long long deleted = 0;
-
-	for (int i = 0; i < request->count; i++) {
-		if (!tidepool_delete(pool, request->argument[i].bytes, request->argument[i].size))
-			deleted++;
+	for (; request->next < request->count; request->next++) {
+		if (!tidepool_delete(pool, request->argument[request->next].bytes, request->argument[request->next].size))
+			request->deleted++;
 		else if (errno != ENOENT)
 			return -1;
 	}
-	return deleted;
+	return request->deleted;
 }
 
 static int del_reply(RedisModuleCtx *ctx, struct request *request)
@@ -268,7 +298,12 @@ static const struct command del = { del_run, del_reply };
 
 static int del_command(RedisModuleCtx *ctx, RedisModuleString **argv, int argc)
 {
-	return argc > 1 ? request_serve(ctx, request_make(&del, argv, argc)) : RedisModule_WrongArity(ctx);
+	if (argc < 2)
+		return RedisModule_WrongArity(ctx);
+	for (int i = 1; i < argc; i++)
+		if (!is_key(argv[i]))
+			return reply_with_error(ctx, EINVAL);
+	return request_serve(ctx, request_make(&del, argv, argc));
 }
 
 /* ---- TIDE.STATS ---- */
