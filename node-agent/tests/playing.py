@@ -95,8 +95,8 @@ class Played:
             ("sleep 20 &&", "sleep 5 &&"),
             ("timeout 30", "timeout 2"),
             ('/ | "$system")', f'"{folder}/root" | "$system")'),
-            ('"/sys/dev/block/$1"/slaves', f'"{folder}/slaves-$1"'),
-            ("/sys/dev/block/$1/loop", f"{folder}/loop-$1"),  # the disks of these tests are such
+            ('"$whole"/slaves', f'"{folder}/slaves-$1"'),
+            ("$whole/loop", f"{folder}/loop-$1"),  # the disks of these tests are such
             ("/proc/$process/status", f"{folder}/status-$process"),
             *((f"/proc/{name}", f"{folder}/{name}") for name in ("misc", "swaps", "mounts")),
         )

@@ -393,6 +393,15 @@ def test_no_other_file_system_than_the_systems_is_one_for_a_swap_file(bench: Ben
     assert not (top / ".tidepool").exists()
 
 
+def test_a_file_system_that_var_lib_is_a_link_to_is_none_for_a_swap_file(bench: Bench) -> None:
+    """It has others' data, too."""
+    top = bench.mount("ext4", 64, at="data")
+    (bench.folder / "var").rename(bench.folder / "old")
+    (top / "lib").mkdir()
+    (bench.folder / "var").symlink_to(top / "lib")
+    assert refused(bench, SwapOn(IN_FILE, forced=False))[0] == "NoRoom"
+
+
 def test_the_systems_file_system_is_none_for_a_swap_file_where_a_container_has_all_of_it(bench: Bench) -> None:
     bench.bind(bench.mount("ext4", 64), "var/containerd/volume")
     assert refused(bench, SwapOn(IN_FILE, forced=False))[0] == "NoRoom"
@@ -417,9 +426,13 @@ def test_what_lies_on_a_device_of_a_pool_is_one(bench: Bench) -> None:
     for folder, uuid in (("top", "CRYPT-LUKS2-x"), ("top/slaves/mid", "LVM-x"), ("top/slaves/mid/slaves/low", "x")):
         (top / folder / "dm").mkdir(parents=True)
         (top / folder / "dm/uuid").write_text(f"{uuid}\n")
+    (top / "top/part").mkdir()
+    (top / "top/part/partition").write_text("1\n")
     assert not bench.does("is_pools", top / "top")
+    assert not bench.does("is_pools", top / "top/part")
     (top / "top/slaves/mid/slaves/low/dm/uuid").write_text("tidepool-agent-tidepool-vdb\n")
     assert bench.does("is_pools", top / "top")
+    assert bench.does("is_pools", top / "top/part")
 
 
 def test_a_swap_file_that_the_kernel_refuses_is_made_anew(bench: Bench) -> None:

@@ -63,10 +63,16 @@ below() {
     if [ "$3" = linear ]; then echo "$4"; else echo "$5"; fi
 }
 
-# disks FOLDER: the disk that a device of /sys is a part of, and all that it lies on, as `NAME SERIAL…`
-disks() (
+# whole FOLDER: the disk that a device of /sys is a part of, or it itself
+whole() (
     disk=$(readlink -f "$1")
     [ ! -e "$disk/partition" ] || disk=${disk%/*}
+    echo "$disk"
+)
+
+# disks FOLDER: the disk that a device of /sys is a part of, and all that it lies on, as `NAME SERIAL…`
+disks() (
+    disk=$(whole "$1")
     echo "${disk##*/} $(serials "$disk" | tr '\n' ' ')"
     for lower in "$disk"/slaves/*; do
         [ ! -e "$lower" ] || disks "$lower"
@@ -283,8 +289,9 @@ check_idle() {
 
 # is_pools FOLDER: whether a device of /sys is one that the agent has made, or lies on one, whatever its name is
 is_pools() (
-    case $(cat "$1/dm/uuid" 2>/dev/null) in "$mine"*) return 0 ;; esac
-    for lower in "$1"/slaves/*; do
+    disk=$(whole "$1")
+    case $(cat "$disk/dm/uuid" 2>/dev/null) in "$mine"*) return 0 ;; esac
+    for lower in "$disk"/slaves/*; do
         [ ! -e "$lower" ] || ! is_pools "$lower" || return 0
     done
     return 1
@@ -548,7 +555,8 @@ stays, and root alone can write to their tops. Make room, lower spec.borrowers.s
 # read, in memory, or first to a journal is of no use; nor is one whose blocks are less than a page, that lies behind a
 # pool itself, or to whose top others can write
 rooms() {
-    system=$(df -Pk /var/lib | tail -n 1 | sed 's/.* //')
+    system=
+    [ "$(readlink -f /var/lib)" != /var/lib ] || system=$(df -Pk /var/lib | tail -n 1 | sed 's/.* //') # no link to others' data
     while read -r source top type options _; do
         case $type,$source in
         ext[234],/dev/* | xfs,/dev/*) ;;
@@ -579,11 +587,11 @@ is_handed_out() {
 
 # is_fixed MAJOR:MINOR: whether a disk, with all that it lies on, is neither removable nor a file
 is_fixed() (
-    for lower in "/sys/dev/block/$1"/slaves/*; do
+    whole=$(whole "/sys/dev/block/$1")
+    for lower in "$whole"/slaves/*; do
         [ ! -e "$lower" ] || is_fixed "$(cat "$lower/dev")" || return 1
     done
-    [ ! -e "/sys/dev/block/$1/loop" ] || return 1
-    [ "$(cat "/sys/dev/block/$1/removable" "/sys/dev/block/$1/../removable" 2>/dev/null | head -n 1)" != 1 ]
+    [ ! -e "$whole/loop" ] && [ "$(cat "$whole/removable" 2>/dev/null)" != 1 ]
 )
 
 # room TOP: what a file system has beyond a twentieth of it, and its folder for us
