@@ -49,6 +49,7 @@ def _as_it_is_here(checkout: Path) -> None:
     listed = _run("git ls-files --cached --others --exclude-standard", paths.ROOT)
     for name in filter(lambda name: (paths.ROOT / name).is_file(), listed.splitlines()):
         (checkout / name).parent.mkdir(parents=True, exist_ok=True)
+        (checkout / name).unlink(missing_ok=True)  # a link is made, not written to
         shutil.copy(paths.ROOT / name, checkout / name, follow_symlinks=False)
     (checkout / "build").mkdir()
     for name in ("images", "modules"):
