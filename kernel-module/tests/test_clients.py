@@ -56,8 +56,8 @@ def disk_of_clients() -> Path:
     }
     ctypes = next((library / "lib-dynload").glob("_ctypes.*.so"))
     packages = {f"package/tidepool/{file.name}": file for file in (PYTHON / "tidepool").glob("*.py")}
-    server = dict.fromkeys(["bin/redis-server"], Path("/usr/bin") / SERVER)
-    more = {**dict(libraries(ctypes)), **of_python, **packages, **server, "lib/tidepool.so": redis_module()}
+    of_redis = {"bin/redis-server": Path("/usr/bin") / SERVER, "lib/tidepool.so": redis_module()}
+    more = {**dict(libraries(ctypes)), **of_python, **packages, **of_redis}
     return tools_disk(INTERPRETER, SERVER, "redis-cli", "redis-benchmark", "setpriv", more=more)
 
 

@@ -106,6 +106,12 @@ static uint32_t counted(size_t size)
 	return size > UINT32_MAX ? UINT32_MAX : size;
 }
 
+/* What is to be done with a key. */
+static struct tidepool_call about(uint32_t what, const void *key, size_t key_size)
+{
+	return (struct tidepool_call) { .what = what, .key = (uintptr_t)key, .key_size = counted(key_size) };
+}
+
 static int call(tidepool_pool *pool, struct tidepool_call *one)
 {
 	struct tidepool_calls calls = { .calls = (uintptr_t)one, .count = 1 };
@@ -118,15 +124,11 @@ static int call(tidepool_pool *pool, struct tidepool_call *one)
 int tidepool_put_for(tidepool_pool *pool, const void *key, size_t key_size, const void *value, size_t size,
 		     uint64_t ms)
 {
-	struct tidepool_call put = {
-		.what = TIDEPOOL_PUT,
-		.key = (uintptr_t)key,
-		.key_size = counted(key_size),
-		.value = (uintptr_t)value,
-		.value_size = counted(size),
-		.expire_ms = ms,
-	};
+	struct tidepool_call put = about(TIDEPOOL_PUT, key, key_size);
 
+	put.value = (uintptr_t)value;
+	put.value_size = counted(size);
+	put.expire_ms = ms;
 	return call(pool, &put);
 }
 
@@ -138,15 +140,12 @@ int tidepool_put(tidepool_pool *pool, const void *key, size_t key_size, const vo
 /* Gets a value; *@needed: how many bytes it has, also when there is no room for it. */
 static ssize_t get(tidepool_pool *pool, const void *key, size_t key_size, void *buffer, size_t size, size_t *needed)
 {
-	struct tidepool_call get = {
-		.what = TIDEPOOL_GET,
-		.key = (uintptr_t)key,
-		.key_size = counted(key_size),
-		.value = (uintptr_t)buffer,
-		.value_size = counted(size),
-	};
-	int failed = call(pool, &get);
+	struct tidepool_call get = about(TIDEPOOL_GET, key, key_size);
+	int failed;
 
+	get.value = (uintptr_t)buffer;
+	get.value_size = counted(size);
+	failed = call(pool, &get);
 	*needed = get.value_size;
 	return failed ? -1 : (ssize_t)get.value_size;
 }
@@ -185,22 +184,14 @@ ssize_t tidepool_get_new(tidepool_pool *pool, const void *key, size_t key_size, 
 
 ssize_t tidepool_size(tidepool_pool *pool, const void *key, size_t key_size)
 {
-	struct tidepool_call look = {
-		.what = TIDEPOOL_EXISTS,
-		.key = (uintptr_t)key,
-		.key_size = counted(key_size),
-	};
+	struct tidepool_call look = about(TIDEPOOL_EXISTS, key, key_size);
 
 	return call(pool, &look) ? -1 : (ssize_t)look.value_size;
 }
 
 int tidepool_delete(tidepool_pool *pool, const void *key, size_t key_size)
 {
-	struct tidepool_call delete = {
-		.what = TIDEPOOL_DELETE,
-		.key = (uintptr_t)key,
-		.key_size = counted(key_size),
-	};
+	struct tidepool_call delete = about(TIDEPOOL_DELETE, key, key_size);
 
 	return call(pool, &delete);
 }

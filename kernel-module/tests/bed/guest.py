@@ -360,7 +360,10 @@ class Guest:
 
     def console(self) -> str:
         """What reached the console, which is warnings and worse; also of a dead guest."""
-        path = self.folder / "console.log"
+        return self._kept("console.log")
+
+    def _kept(self, name: str) -> str:
+        path = self.folder / name
         return path.read_text(errors="replace") if path.exists() else ""
 
     def console_tail(self, lines: int = 60) -> str:
@@ -374,8 +377,7 @@ class Guest:
             code = self.process.wait(END_SECONDS)
         except subprocess.TimeoutExpired:
             return []
-        said = (self.folder / "qemu.log").read_text(errors="replace") if (self.folder / "qemu.log").exists() else ""
-        return [f"QEMU ended with {code}", *said.splitlines()[-LOG_LINES:]]
+        return [f"QEMU ended with {code}", *self._kept("qemu.log").splitlines()[-LOG_LINES:]]
 
     def trouble(self, allow: str | None = None) -> list[str]:
         """Lines of the kernel log that a healthy guest does not print; `allow` is a pattern of what may be there."""

@@ -95,9 +95,12 @@ class WorkQueue:
         async with self._changed:
             due = max(asyncio.get_running_loop().time() + delay, self._rested.get(key, 0.0))
             if key not in self._due or due < self._due[key]:
-                self._due[key] = due
-                heapq.heappush(self._heap, (due, key))
+                self._schedule(key, due)
                 self._changed.notify()
+
+    def _schedule(self, key: str, due: float) -> None:
+        self._due[key] = due
+        heapq.heappush(self._heap, (due, key))
 
     async def _run(self) -> None:
         while True:
@@ -119,8 +122,7 @@ class WorkQueue:
         """What was asked for while a key was worked on waits until it has rested, too."""
         due = self._due.get(key)
         if due is not None and due < self._rested[key]:
-            self._due[key] = self._rested[key]
-            heapq.heappush(self._heap, (self._rested[key], key))
+            self._schedule(key, self._rested[key])
 
     async def _next(self) -> str:
         async with self._changed:
