@@ -536,7 +536,7 @@ int tide_get_data(struct tide_lane *lane, const struct tide_frame *frame)
 	struct tide_get *get;
 	int err;
 
-	if (!count || count > TIDE_GET_MAX ||
+	if (!count || count > lane->lender->agreed.get ||
 	    le32_to_cpu(frame->length) < items + TIDE_TAG_SIZE)
 		return -EPROTO;
 	err = tide_lane_metadata(lane, frame, items);

@@ -4,17 +4,22 @@ from __future__ import annotations
 
 import contextlib
 import socket
+import struct
 import threading
 from collections.abc import Callable, Iterator
 
 import pytest
 
 from bed.guest import HOST_ADDRESS, GuestError
-from bed.hostile import NO_LIMITS, ask_pages, put_pages
+from bed.hostile import NO_LIMITS, ask_pages, forget_ranges, put_pages
 from bed.pair import NAME, Pair
 from bed.protocol import (
     BAD_LIMITS,
+    CLEAR,
+    DATA,
+    DATA_ITEM,
     DISABLED,
+    EVICTED,
     GET_CHANNEL,
     HEAD,
     MAGIC,
@@ -23,6 +28,7 @@ from bed.protocol import (
     MESSAGE_2_BYTES,
     MESSAGE_3,
     PAGE,
+    PAGE_ID,
     REJECT_FULL,
     REJECT_IDENTITY,
     REJECT_VERSION,
@@ -32,6 +38,7 @@ from bed.protocol import (
     WELCOME,
     Borrower,
     Cipher,
+    Frame,
     Hello,
     KeyPair,
     Lender,
@@ -245,6 +252,17 @@ def test_lender_holds_a_borrower_to_its_limits(
         wait_until("it is counted", lambda: pair.lent()["bad_frames"] == before + 1)
 
 
+def test_lender_holds_a_borrower_to_its_notices(pair: Pair, known: KeyPair) -> None:
+    """Three ranges a FORGET: so many are taken, and one more ends the session."""
+    with contextlib.closing(Borrower(_at(pair), known, _lender(pair), 8 * MIB, limits=Limits(notices=3))) as borrower:
+        before = pair.lent()["bad_frames"]
+        forget_ranges(borrower, 3)
+        borrower.ping()
+        forget_ranges(borrower, 4)
+        assert _hangs_up(borrower.get.sock)
+        wait_until("it is counted", lambda: pair.lent()["bad_frames"] == before + 1)
+
+
 def test_repeated_message_changes_nothing(pair: Pair, known: KeyPair) -> None:
     """Who repeats a borrower's message 1 is answered, and does not end that borrower's session, nor begin one."""
     hello = Hello(session=99, size=8 * MIB, channel=GET_CHANNEL)
@@ -365,6 +383,32 @@ def test_borrower_says_why_not(pair: Pair) -> None:
     assert not lender.largest, "it has a session"
     lender.close()
     _reason(pair.b, lender.port, lender.identity, "Unreachable", "Connecting")
+
+
+@pytest.mark.parametrize(("kind", "item", "most"), [(DATA, DATA_ITEM, 5), (EVICTED, PAGE_ID, 3)])
+def test_borrower_holds_a_lender_to_its_limits(pair: Pair, kind: int, item: struct.Struct, most: int) -> None:
+    """Five pages a DATA, which nobody has asked for, and three an EVICTED: one more ends the connection."""
+    lender, path = Lender(limits=Limits(get=5, notices=3)), f"lenders/{NAME}"
+    more = {"port": lender.port}
+    pair.b.borrow(NAME, address=HOST_ADDRESS, size=16 * MIB, identity=lender.identity, more=more)
+    pair.b.wait_state(path, "Connected")
+    lender.say(Frame(kind, most, number=1, metadata=bytes(most * item.size)))
+    pair.b.set(f"{path}/size_bytes", 8 * MIB)  # it is granted that after it has heard all of this
+    wait_until("it goes on", lambda: pair.b.stats(path)["granted_bytes"] == 8 * MIB)
+    assert pair.b.stats(path)["disconnects"] == 0
+    lender.say(Frame(kind, most + 1, number=1, metadata=bytes((most + 1) * item.size)))
+    wait_until("it hangs up", lambda: pair.b.stats(path)["disconnects"] == 1)
+    pair.b.rmdir(path)
+    lender.close()
+
+
+def test_features_of_another_day(pair: Pair, known: KeyPair) -> None:
+    """A borrower that would like what no lender knows is told what of that there is."""
+    noise, message = message_1(known, _lender(pair), Hello(1, 8 * MIB, GET_CHANNEL, features=CLEAR | 1 << 63))
+    with contextlib.closing(dial(_at(pair))) as sock:
+        sock.sendall(message)
+        features, _ = read_answer(sock, noise)
+    assert features == CLEAR
 
 
 def test_guest_borrows_from_a_model(pair: Pair) -> None:

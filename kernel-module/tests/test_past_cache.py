@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import hashlib
+import random
+import zlib
 from collections.abc import Iterator
 
 import pytest
@@ -76,6 +79,81 @@ def test_exchanged_extents(connected: tuple[Pair, bool], cached: bool) -> None:
         pair.evict()
     assert _reads_as_on_disk(borrower, f"{name}a")
     assert _reads_as_on_disk(borrower, f"{name}b") == proper
+
+
+def _old_in_pool(pair: Pair, *files: tuple[str, int]) -> None:
+    """Files of that version each, of which all is in the pool and nothing in the page cache."""
+    for path, version in files:
+        stress(pair.borrower, f"fill {path} mib=1 version={version}")
+    pair.evict()
+    for path, version in files:
+        stress(pair.borrower, f"sequential {path} version={version}")
+    pair.evict()
+    before = pair.borrowed()["get_hits"]
+    for path, version in files:
+        stress(pair.borrower, f"sequential {path} version={version}")
+    assert pair.borrowed()["get_hits"] - before > len(files) * 250
+    pair.evict()
+
+
+def _ext4_blocks(pair: Pair) -> None:
+    """The boot loader's inode has a file's first version, and gives it back when the pool has the second."""
+    borrower, path = pair.borrower, "/mnt/boot"
+    stress(borrower, f"fill {path} mib=1 version=1")
+    borrower.sh(f"stress blocks {path} by=boot")
+    _old_in_pool(pair, (path, 2))
+    borrower.sh(f"stress blocks {path} by=boot")
+    stress(borrower, f"sequential {path} version=1")
+
+
+def _xfs_blocks(pair: Pair) -> None:
+    """Two files exchange their blocks, as when one is defragmented; a third shares those of a fourth."""
+    borrower = pair.borrower
+    _old_in_pool(pair, ("/mnt/a", 1), ("/mnt/b", 2))
+    borrower.sh("stress blocks /mnt/a by=extents donor=/mnt/b")
+    for path in ("/mnt/a", "/mnt/b"):
+        assert _reads_as_on_disk(borrower, path)
+    assert borrower.run("cmp /mnt/a /mnt/b").code != 0
+    _shared_blocks(pair)
+
+
+def _shared_blocks(pair: Pair) -> None:
+    borrower = pair.borrower
+    borrower.sh("cp /mnt/a /mnt/c; sync")
+    pair.evict()
+    borrower.sh("cat /mnt/c > /dev/null")
+    pair.evict()
+    assert '"shared": 1048576' in borrower.sh("stress blocks /mnt/a by=dedupe donor=/mnt/c")
+    borrower.sh("cmp /mnt/a /mnt/c")
+
+
+def _btrfs_blocks(pair: Pair) -> None:
+    """Compressed data are written as they are; files share blocks; blocks are moved and put together."""
+    borrower, new = pair.borrower, random.Random(1).randbytes(1 << 10) * 128
+    _old_in_pool(pair, ("/mnt/a", 1))
+    borrower.start("cat > /tmp/encoded", zlib.compress(new)).wait()
+    borrower.sh("stress blocks /mnt/a by=encoded from=/tmp/encoded")
+    assert borrower.sh(f"head -c {len(new)} /mnt/a | md5sum").split()[0] == hashlib.md5(new).hexdigest()
+    _old_in_pool(pair, ("/mnt/a", 3))
+    _shared_blocks(pair)
+    for by in ("defragment", "balance"):
+        _old_in_pool(pair, ("/mnt/a", 4))
+        borrower.sh(f"stress blocks /mnt/a by={by}; sync")
+        stress(borrower, "sequential /mnt/a version=4")
+        assert _reads_as_on_disk(borrower, "/mnt/a")
+
+
+BLOCKS = {"ext4": _ext4_blocks, "xfs": _xfs_blocks, "btrfs": _btrfs_blocks}
+
+
+@pytest.mark.parametrize("filesystem", list(BLOCKS))
+def test_other_blocks(kernel: str, filesystem: str) -> None:
+    """What gives a file other blocks by a call of its file system is read as it is on the disk then."""
+    with (pair := Pair(kernel, disk=filesystem)):
+        pair.connect(size=64 * MIB, more=PATIENT)
+        BLOCKS[filesystem](pair)
+        assert pair.borrowed()["get_corrupt"] == 0
+        pair.assert_clean()
 
 
 def test_lost_writes(connected: tuple[Pair, bool]) -> None:

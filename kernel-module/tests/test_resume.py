@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import itertools
 import time
 from collections.abc import Iterator
 
@@ -11,8 +12,8 @@ import pytest
 from bed.guest import HOST_ADDRESS
 from bed.pair import LENDER_ADDRESS, NAME, PATIENT, Pair
 from bed.protocol import PAGE, Borrower, KeyPair, Lender, point_of, somebody
-from bed.tidepool import MIB, wait_until
-from bed.workload import stress
+from bed.tidepool import MIB, ROOT, wait_until
+from bed.workload import running, stress
 
 LENDER, BORROWER = f"lenders/{NAME}", f"borrowers/{NAME}"
 OTHER_ADDRESS = "10.7.0.3"
@@ -23,6 +24,14 @@ LOST_SECONDS = 20  # longer than both ends' patience with silence
 PROMPT_SECONDS = 20  # a connection that stands is not given up by itself
 LINGER_SECONDS = 600  # longer than any test takes
 NOTES = 1024  # that the lender keeps of pages that are gone
+HEALED_SECONDS = 6
+PIECE_PAGES = 64
+# Reads a file of which nothing is cached, piece by piece; says of each when it was done, and the figures by then.
+READ_ON = f"""i=0; while :; do
+echo 1 > /proc/sys/vm/drop_caches
+dd if=/mnt/file of=/dev/null bs={PIECE_PAGES * PAGE} count=1 skip=$((i++ % {FILE_PAGES // PIECE_PAGES})) 2> /dev/null
+figures=$(awk '{{ f[$1] = $2 }} END {{ print f["resumes"], f["get_hits"] }}' {ROOT}/{LENDER}/stats)
+echo "$(cut -d' ' -f1 /proc/uptime) $figures"; done > /tmp/pieces"""
 
 
 def hits(pair: Pair, path: str) -> int:
@@ -96,6 +105,23 @@ def test_wire_is_cut(pair: Pair) -> None:
     pair.relay.cut = False
     resumed(pair)
     assert_all_there(pair)
+
+
+def test_hits_are_back_within_a_second(pair: Pair) -> None:
+    """Of a file that is read all the time: a second after the two are connected again, its pages come from the pool."""
+    assert pair.relay
+    with running(pair.borrower, READ_ON, times=1):
+        pair.relay.cut = True
+        pair.b.wait_state(LENDER, "Connecting")
+        pair.relay.cut = False
+        resumed(pair)
+        time.sleep(HEALED_SECONDS)
+    lines = [line.split() for line in pair.borrower.read("/tmp/pieces").splitlines()]
+    read = [(float(clock), int(resumes), int(hits)) for clock, resumes, hits in lines]
+    back = next(clock for clock, resumes, _ in read if resumes)
+    found = [now[2] - before[2] for before, now in itertools.pairwise(read) if before[0] > back + 1]
+    assert len(found) > 2
+    assert min(found) > PIECE_PAGES * 0.95, (back, read)
 
 
 @pytest.mark.parametrize("whose", ["lender", pytest.param("borrower", marks=pytest.mark.long)])

@@ -11,7 +11,7 @@ from collections.abc import Callable
 import pytest
 from daemon import MIB, PATIENCE, Allowed, Daemon
 
-from bed.hostile import NO_LIMITS, ask_pages, put_pages
+from bed.hostile import NO_LIMITS, ask_pages, forget_ranges, put_pages
 from bed.protocol import (
     BAD_LIMITS,
     CLEAR,
@@ -144,6 +144,17 @@ def test_a_borrower_is_held_to_its_limits(daemon: Daemon, send: Callable[[Borrow
         send(borrower, most + 1)
         assert hangs_up(borrower.get.sock)
         wait_until("it is counted", lambda: daemon.lent()["bad_frames"] == 1)
+
+
+def test_a_borrower_is_held_to_its_notices(daemon: Daemon) -> None:
+    """Three ranges a FORGET: so many are taken, and one more ends the session."""
+    with contextlib.closing(Borrower(daemon.address, daemon.lend(), daemon.lender, 8 * MIB, limits=Limits(notices=3))) as borrower:
+        before = daemon.lent()["bad_frames"]
+        forget_ranges(borrower, 3)
+        borrower.ping()
+        forget_ranges(borrower, 4)
+        assert hangs_up(borrower.get.sock)
+        wait_until("it is counted", lambda: daemon.lent()["bad_frames"] == before + 1)
 
 
 def test_a_repeated_message_changes_nothing(daemon: Daemon) -> None:

@@ -345,6 +345,11 @@ def put_pages(borrower: Borrower, pages: int) -> None:
     borrower.put.send(PUT, pages, 1, items, bytes(pages * PAGE))
 
 
+def forget_ranges(borrower: Borrower, ranges: int) -> None:
+    """One FORGET of so many ranges, likewise; nobody answers one."""
+    borrower.get.send(FORGET, ranges, 0, b"".join(FORGET_ITEM.pack(7, index, index, MASK) for index in range(ranges)))
+
+
 def hear(borrower: PlainBorrower, everything: Callable[[], bool]) -> None:
     """Listen until all has been told, and a second longer, for what would be too much."""
 

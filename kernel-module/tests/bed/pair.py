@@ -15,6 +15,7 @@ from types import TracebackType
 
 from bed.guest import PAGE, Disk, Guest, GuestError, Link, Spec, make_disk
 from bed.image import BUILD, build_module, fetch_kernel
+from bed.measure import has_kasan, kept_bytes
 from bed.relay import Relay
 from bed.tidepool import MIB, ROOT, Tidepool, wait_until
 
@@ -28,6 +29,7 @@ IN_TIME_US = 3_500_000
 PACED = 24 * MIB  # a second: what is read from disk faster leaves the page cache faster than it can be sent on
 DEBUG_MIB = 144  # what KASAN, lockdep and the others take of a guest's memory
 BOOTS = 3
+BEGUN = 3 * MIB  # slabs that a kernel has begun to use, whatever is done with it
 # Jumbo frames, as the emulated cards have no segmentation offload, with which others send 64 KiB at a time: with
 # ETHERNET most of what a guest does is packets.
 JUMBO, ETHERNET = 9000, 1500
@@ -120,6 +122,7 @@ class Pair:
             traced=traced,
         )
         self._guests: list[Guest] = []
+        self._kept: int | None = None  # by the lender's kernel before it lent anything
 
     def __enter__(self) -> tuple[Guest, Guest]:
         try:
@@ -148,6 +151,8 @@ class Pair:
         for side in (self.l, self.b):
             if not side.loaded:
                 side.load()
+        if self._kept is None:
+            self._kept = kept_bytes(self.lender)
         self.l.lend(self.name, quota=size)
         self.b.borrow(self.name, address=LENDER_ADDRESS, size=size, more=more)
         self.b.wait_state(f"lenders/{self.name}", "Connected")
@@ -210,11 +215,25 @@ class Pair:
             if side.loaded:
                 for defect in ("warnings", "verify_failed"):
                     assert side.stats().get(defect, 0) == 0, f"{side.guest.name}: the module counted {defect}"
+        self._assert_all_back()
+
+    def _assert_all_back(self) -> None:
+        """A lender that lends to nobody any more has all its memory back, by its slabs and its page cache."""
+        lends = self.lender.run(f"ls -d {ROOT}/borrowers/*").code == 0
+        if self._kept is None or lends or has_kasan(self.lender):  # which keeps for a while what is free
+            return
+
+        def lost() -> int:
+            self.lender.drop_caches(3)
+            return kept_bytes(self.lender) - (self._kept or 0)
+
+        wait_until(f"the lender has its memory back but for {BEGUN} bytes", lambda: lost() < BEGUN, every=1)
 
     def restart_lender(self) -> Guest:
         """A fresh lender in place of one that was killed, at the same address, with nothing configured."""
         self.lender.close()
         self._guests.remove(self.lender)
+        self._kept = None
         self.lender = self._boot(self._lender_spec, self._lender_module)
         self.lender = self._up(self.lender, self._lender_spec, self._lender_module)
         self.l = Tidepool(self.lender, self._broken[1])

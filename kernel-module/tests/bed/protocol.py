@@ -690,8 +690,12 @@ class Lender:
     def evict_before(self, version: int) -> None:
         """Drop what is older, and say so in a frame."""
         self.pages = {page: kept for page, kept in self.pages.items() if kept[0] >= version}
+        self.say(Frame(EVICTED_BEFORE, metadata=NUMBER.pack(version)))
+
+    def say(self, frame: Frame) -> None:
+        """Send that on the first lane of each session."""
         for lanes in self._offered.values():
-            lanes[0].send(Frame(EVICTED_BEFORE, metadata=NUMBER.pack(version)), self.delay)
+            lanes[0].send(frame, self.delay)
 
     def cut(self, number: int) -> None:
         """End that lane of each session."""

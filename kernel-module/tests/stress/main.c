@@ -19,6 +19,7 @@ static const struct {
 	{ "race", mode_race, "FILE [change=direct|punch|truncate|clone] [seconds=10] [first=0]" },
 	{ "subvolume", mode_subvolume, "FOLDER [of=SUBVOLUME]" },
 	{ "exchange", mode_exchange, "FILE donor=FILE" },
+	{ "blocks", mode_blocks, "FILE by=boot|extents|encoded|dedupe|defragment|balance [donor=FILE] [from=FILE]" },
 	{ "journal", mode_journal, "FILE [changes=1]" },
 	{ "verity", mode_verity, "FILE" },
 	{ "anon", mode_anon, "MIB [hold=0]" },

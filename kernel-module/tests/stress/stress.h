@@ -119,6 +119,7 @@ int mode_race(const char *path);
 int mode_work(const char *folder);
 int mode_subvolume(const char *path);
 int mode_exchange(const char *path);
+int mode_blocks(const char *path);
 int mode_journal(const char *path);
 int mode_verity(const char *path);
 int mode_anon(const char *mib);
