@@ -148,7 +148,8 @@ def test_a_borrower_is_held_to_its_limits(daemon: Daemon, send: Callable[[Borrow
 
 def test_a_borrower_is_held_to_its_notices(daemon: Daemon) -> None:
     """Three ranges a FORGET: so many are taken, and one more ends the session."""
-    with contextlib.closing(Borrower(daemon.address, daemon.lend(), daemon.lender, 8 * MIB, limits=Limits(notices=3))) as borrower:
+    known, limits = daemon.lend(), Limits(notices=3)
+    with contextlib.closing(Borrower(daemon.address, known, daemon.lender, 8 * MIB, limits=limits)) as borrower:
         before = daemon.lent()["bad_frames"]
         forget_ranges(borrower, 3)
         borrower.ping()
