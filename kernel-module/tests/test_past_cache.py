@@ -11,7 +11,7 @@ import pytest
 
 from bed.guest import Disk, Guest
 from bed.pair import PATIENT, Pair
-from bed.tidepool import MIB
+from bed.tidepool import MIB, wait_until
 from bed.workload import start_stress, stress
 
 INLINE = Disk("400M", "ext4", options=("-O", "inline_data", "-I", "256"))
@@ -270,3 +270,17 @@ def test_file_system_unloaded(kernel: str) -> None:
                 borrower.sh("insmod /lib/modules/xfs.ko")
         pair.b.unload()
         pair.assert_clean()
+
+
+def test_file_system_unloaded_unnoticed(kernel: str) -> None:
+    """A module that does not hear that a file system's goes looks for its operations later, where nothing is."""
+    with (pair := Pair(kernel, disk="xfs", broken="GOING")) as (borrower, _):
+        pair.connect(size=64 * MIB, more=PATIENT)
+        stress(borrower, "fill /mnt/file mib=4")
+        pair.evict()
+        stress(borrower, "sequential /mnt/file")
+        borrower.umount()
+        pair.disconnect()
+        borrower.sh("rmmod xfs")
+        borrower.start("rmmod tidepool")
+        wait_until("it has crashed", lambda: "tide_mapping_retire" in borrower.console())
