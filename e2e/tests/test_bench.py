@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from bed.page import MARK
-from bench import devices, report
+from bench import beside, devices, report
 from bench.experiments import EXPERIMENTS
 from bench.experiments.application import NO_POOL, OTHERS, POOLS, Aim
 from bench.experiments.comparison import Comparison
@@ -223,3 +223,20 @@ def _published(name: str) -> Record:
     modules = {json.loads(line)["module"] for line in path.read_text().splitlines()} if path.exists() else {""}
     assert len(modules) == 1
     return Record(report.PUBLISHED, name, modules.pop(), "")
+
+
+def test_two_trees_side_by_side(tmp_path: Path) -> None:
+    """Figures that both have, of the module that each measured last, round by round."""
+    record = tmp_path / "some.jsonl"
+    for tree in ("here", "there"):
+        record.unlink(missing_ok=True)
+        Record(tmp_path, "some", "former", "boot").add(Trial("some", "pool", 1), [Result({}, {"us": 900.0})], 1.0)
+        rows = Record(tmp_path, "some", tree, "boot")
+        for turn in (1, 2, 3):
+            figures = {"us": (110.0 if tree == "here" else 100.0) * turn, tree: 1.0}
+            rows.add(Trial("some", "pool", turn, {"part": "wire"}), [Result({}, figures)], 1.0)
+        record.rename(tmp_path / tree)
+    shown = beside.text(beside.newest(tmp_path / "here"), beside.newest(tmp_path / "there"))
+    assert shown.splitlines()[2:] == [
+        "| pool, wire | us | 220 (110 to 330) | 200 (100 to 300) | 1.10 times (1.10 to 1.10) |"
+    ]
