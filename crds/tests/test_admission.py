@@ -160,7 +160,7 @@ WRONG: list[tuple[dict[str, Any], str, Any, str, str]] = [
     (POOL, APP, APPS | {"group": "-R"}, f"{APP}.group", '"-R" is not the name of a group'),
     (POOL, APP, APPS | {"group": "999"}, f"{APP}.group", '"999" is not the name of a group'),
     (POOL, APP, APPS | {"group": "a" * 33}, f"{APP}.group", "may not be more than 32"),
-    (PAIRING, "spec.borrower.applications", APPS | {"group": "a;b"}, "spec.borrower.applications.group", '"a;b" is not'),
+    (PAIRING, "spec.borrower.applications", APPS | {"group": "a;b"}, "spec.borrower.applications.group", '"a;b" is'),
     (PAIRING, "spec.borrower.devices", ["/dev/vdb;id"], "spec.borrower.devices[0]", '"/dev/vdb;id" is not the path'),
     (PAIRING, "spec.borrower.force", ["/dev/vdz"], "spec.borrower.force", "neither one of devices nor swap.device"),
     (POOL, "spec.role", "Random", "spec.role", 'supported values: "Selected", "Auto"'),

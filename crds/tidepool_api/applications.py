@@ -81,8 +81,7 @@ class Applications(ApiModel):
         "json_schema_extra": rules(
             rule(
                 f"!has(self.mode) || self.mode == '{ROOT_ALONE}' || has(self.group)",
-                says="'is missing: mode ' + self.mode + ' lets a group in; name it, or set mode to "
-                f"\"{ROOT_ALONE}\"'",
+                says=f"'is missing: mode ' + self.mode + ' lets a group in; name it, or set mode to \"{ROOT_ALONE}\"'",
                 path=".group",
             ),
             rule(

@@ -263,8 +263,8 @@ class GuestStatus(ApiModel):
 
     LendingPaired: whether every borrower for which its module holds memory is named by a pairing; while its agent is
     dead, the operator says so in its place. MemoryBacked: whether its pod requests all of its memory; Unknown where no
-    pod does. DevicesReady, SwapReady and ApplicationsReady, while there are some: whether they are as the pool asks, and
-    if not why and what to do.
+    pod does. DevicesReady, SwapReady and ApplicationsReady, while there are some: whether they are as the pool asks,
+    and if not why and what to do.
     """
 
     observed_at: Time | None = None

@@ -117,7 +117,8 @@ class Borrowers(BorrowerDefaults):
                     f"!has(self.applications) || !has(self.{most}) || "
                     f"!({are_amounts('self.applications.size', f'self.{most}')}) || "
                     f"quantity(self.applications.size).compareTo(quantity(self.{most})) <= 0",
-                    says=f"self.applications.size + ' is more than {most} (' + self.{most} + '), of which it is a part'",
+                    says=f"self.applications.size + ' is more than {most} (' + self.{most} + "
+                    "'), of which it is a part'",
                     path=".applications.size",
                 )
                 for most in ("size", "maximum")

@@ -258,7 +258,7 @@ def test_hits_that_were_counted_a_moment_later_are_no_more_than_all() -> None:
 
 
 def test_values_of_programs_are_shown_apart() -> None:
-    """By the pages that lenders have answered, and with what they take; where nobody has any, nothing is said of them."""
+    """By the pages that lenders have answered, and with what they take; where nobody has any, not at all."""
     body = guest("b", BORROWER).to_dict()
     body["status"]["applications"] = {"sizeBytes": 1 << 30, "usedBytes": 1 << 29, "hits": 500, "pageHits": 25}
     one = reported("Connected", "Connected", hits=100, misses=0)
