@@ -63,10 +63,7 @@ def top(
     interval: Annotated[float, typer.Option(min=0.5, help="Seconds between two readings.")] = 5,
     once: Annotated[bool, typer.Option("--once", help="One table, over one interval, instead of a live one.")] = False,
 ) -> None:
-    """What each pairing is worth: hit ratio, latency, memory, and the reads that the disk was spared.
-
-    Below it what programs of guests keep, where a pool gives them memory.
-    """
+    """What each pairing is worth: hit ratio, latency, memory, spared disk reads; and what programs of guests keep."""
     cluster = _cluster(context, namespace, everywhere, system)
     try:
         if once:
