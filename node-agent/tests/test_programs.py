@@ -139,9 +139,12 @@ def test_the_module_stays_while_a_program_has_the_device_open(bench: ProgramsBen
     with pytest.raises(UnloadFailed, match="Module tidepool_app is in use"):
         bench.do(UnloadApp())
     assert bench.holders() == ()
-    with Path("/dev/zero").open("rb"):
-        name = Path("/proc/self/comm").read_text().strip()
-        assert bench.holders() == (f"process {os.getpid()} ({name})",)
+    name = Path("/proc/self/comm")
+    former = name.read_text()
+    with Path("/dev/zero").open("rb"), Path("/dev/zero").open("rb"):
+        name.write_text("red\x1b[1mis;$(id)")
+        assert bench.holders() == (f"process {os.getpid()} (red\N{REPLACEMENT CHARACTER}[1mis;$(id))",)
+        name.write_text(former)
     bench.play("app/refcnt", "0\n")
     assert bench.do(UnloadApp()) is None
     assert not (bench.folder / "run/group").exists()

@@ -290,9 +290,12 @@ class Worker:
         return UpgradeWaits(f"{held}: end or restart what uses it, and another build of the module is loaded")
 
     async def _who_holds(self) -> tuple[str, ...]:
-        """Processes that have programs' device open, asked for now and then."""
+        """Processes that have programs' device open, asked for now and then; none where the guest does not say."""
         if self._holders is None or time.monotonic() - self._holders[0] >= HOLDERS_EVERY:
-            self._holders = time.monotonic(), await self._session.holders()
+            found: tuple[str, ...] = ()
+            with contextlib.suppress(GuestError):
+                found = await self._session.holders()
+            self._holders = time.monotonic(), found
         return self._holders[1]
 
     def _no_module(self, seen: Observation) -> ModuleUnavailable:
