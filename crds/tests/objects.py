@@ -31,6 +31,7 @@ PAIRING: dict[str, Any] = {
             "devices": ["/dev/vdb"],
             "swap": {"backing": "File", "size": "1Gi"},
             "force": ["/dev/vdb"],
+            "applications": {"size": "256Mi", "mode": "0660", "group": "redis"},
         },
         "size": "512Mi",
         "reserve": "256Mi",

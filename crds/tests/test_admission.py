@@ -33,6 +33,9 @@ BLOCK = {
     "force": ["/dev/vdb", "/dev/vdc"],
 }
 
+APPS = {"size": "256Mi", "mode": "0660", "group": "redis"}
+APP = "spec.borrowers.applications"
+
 MAPPED = {"name": "tidepool-vdb", "below": "/dev/vdb", "sizeBytes": 1 << 30, "lent": True, "hits": 5}
 
 ONE, OTHER, NOBODY = (f"x25519:{digit * 64}" for digit in "1f0")
@@ -137,6 +140,27 @@ WRONG: list[tuple[dict[str, Any], str, Any, str, str]] = [
         "spec.borrowers.devices",
         "names /dev/vdc, which swap.device names, too",
     ),
+    (POOL, APP, {"group": "redis"}, f"{APP}.size", "Required value"),
+    (POOL, APP, APPS | {"size": "8Mi"}, f"{APP}.size", "8Mi is too little; the least is 16Mi"),
+    (POOL, APP, APPS | {"size": "much"}, f"{APP}.size", '"much" is not an amount of memory'),
+    (POOL, APP, APPS | {"size": "513Mi"}, f"{APP}.size", "513Mi is more than size (512Mi), of which it is a part"),
+    (POOL, "spec.borrowers", PLANNED | {"applications": APPS | {"size": "2Gi"}}, f"{APP}.size", "more than maximum"),
+    (POOL, APP, APPS | {"mode": 432}, f"{APP}.mode", "must be of type string"),
+    (POOL, APP, APPS | {"mode": "0666"}, f"{APP}.mode", "0666 lets every user of the guest in; end it in 0"),
+    (POOL, APP, APPS | {"mode": "0604"}, f"{APP}.mode", "0604 lets every user of the guest in; end it in 0"),
+    (POOL, APP, APPS | {"mode": "0770"}, f"{APP}.mode", '"0770" is no mode of /dev/tidepool; write "0660" for a'),
+    (POOL, APP, APPS | {"mode": "660"}, f"{APP}.mode", '"660" is no mode of /dev/tidepool; write "0660" for a'),
+    (POOL, APP, APPS | {"mode": "4660"}, f"{APP}.mode", '"4660" is no mode of /dev/tidepool'),
+    (POOL, APP, APPS | {"mode": "g=rw"}, f"{APP}.mode", '"g=rw" is no mode of /dev/tidepool'),
+    (POOL, APP, APPS | {"mode": "0600"}, f"{APP}.mode", '0600 lets nobody of group redis in; set it to "0660"'),
+    (POOL, APP, {"size": "1Gi", "mode": "0660"}, f"{APP}.group", "is missing: mode 0660 lets a group in; name it"),
+    (POOL, APP, APPS | {"group": "red is"}, f"{APP}.group", '"red is" is not the name of a group of the guest'),
+    (POOL, APP, APPS | {"group": "$(reboot)"}, f"{APP}.group", "is not the name of a group of the guest; write one"),
+    (POOL, APP, APPS | {"group": 'a", RUN+="b'}, f"{APP}.group", "is not the name of a group of the guest"),
+    (POOL, APP, APPS | {"group": "-R"}, f"{APP}.group", '"-R" is not the name of a group'),
+    (POOL, APP, APPS | {"group": "999"}, f"{APP}.group", '"999" is not the name of a group'),
+    (POOL, APP, APPS | {"group": "a" * 33}, f"{APP}.group", "may not be more than 32"),
+    (PAIRING, "spec.borrower.applications", APPS | {"group": "a;b"}, "spec.borrower.applications.group", '"a;b" is'),
     (PAIRING, "spec.borrower.devices", ["/dev/vdb;id"], "spec.borrower.devices[0]", '"/dev/vdb;id" is not the path'),
     (PAIRING, "spec.borrower.force", ["/dev/vdz"], "spec.borrower.force", "neither one of devices nor swap.device"),
     (POOL, "spec.role", "Random", "spec.role", 'supported values: "Selected", "Auto"'),
@@ -296,6 +320,12 @@ RIGHT: list[tuple[dict[str, Any], str, Any]] = [
     (POOL, "spec.borrowers", POOL["spec"]["borrowers"] | BLOCK),
     (POOL, "spec.borrowers.swap", SWAP),
     (POOL, "spec.borrowers.swap", {"backing": "None"}),
+    (POOL, APP, APPS),
+    (POOL, APP, {"size": "512Mi"}),
+    (POOL, APP, {"size": "512Mi", "mode": "0600"}),
+    (POOL, APP, {"size": "0.25Gi", "mode": "0640", "group": "_web-cache_1"}),
+    (POOL, "spec.borrowers", PLANNED | {"applications": APPS}),
+    (PAIRING, "spec.borrower.applications", APPS),
     (POOL, "spec.borrowers.swap", {"backing": "Device", "device": "/dev/disk/by-partlabel/swap"}),
     (POOL, "metadata.name", "a" * 63),
     (
@@ -310,6 +340,7 @@ RIGHT: list[tuple[dict[str, Any], str, Any]] = [
     (PAIRING, "spec.borrower.identity", OTHER),
     (PAIRING, "spec.lender.network", {"cidrs": ["10.0.0.0/8"]}),
     (GUEST, "status", {"addresses": ["10.0.0.1"], "interfaces": [{"name": "default"}, {"multus": "a/b"}]}),
+    (GUEST, "status", {"applications": {"sizeBytes": 1 << 30, "mode": "0660", "group": "redis", "hits": 5}}),
     (GUEST, "status", {"devices": [MAPPED], "swap": MAPPED | {"name": "tidepool.swap", "swappedBytes": 5}}),
 ]
 

@@ -1,5 +1,6 @@
 """The API of Tidepool: its Kubernetes objects as typed models, and every name that the parts share."""
 
+from tidepool_api.applications import Applications, GuestApplications
 from tidepool_api.base import ApiModel, ApiObject, ObjectMeta, OwnerReference, Time, now
 from tidepool_api.conditions import Condition, Status, condition, find, is_true, merge, printable, without
 from tidepool_api.defaults import Placement, PoolDefaults, Priority
@@ -73,6 +74,7 @@ __all__ = [
     "Apart",
     "ApiModel",
     "ApiObject",
+    "Applications",
     "BorrowerEnd",
     "BorrowerState",
     "BorrowerStatus",
@@ -87,6 +89,7 @@ __all__ = [
     "GrantStatus",
     "GrantUse",
     "Grantee",
+    "GuestApplications",
     "GuestBacking",
     "GuestDevice",
     "GuestKey",

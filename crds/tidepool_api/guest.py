@@ -7,6 +7,7 @@ from typing import Any
 
 from pydantic import Field, model_validator
 
+from tidepool_api.applications import GuestApplications
 from tidepool_api.base import ApiModel, ApiObject, Time
 from tidepool_api.conditions import Condition, find
 from tidepool_api.devices import MOST_DEVICES
@@ -254,13 +255,16 @@ class GuestStatus(ApiModel):
     swap: GuestDevice | None = None
     """The swap area that a pool has it use, or had it use."""
 
+    applications: GuestApplications | None = None
+    """What its programs keep in /dev/tidepool; absent while it has none."""
+
     conditions: tuple[Condition, ...] = Field(default=(), max_length=16)
     """GuestAgentReady, ModuleAvailable, ModuleLoaded, and Ready: whether it can lend or borrow, and if not why.
 
     LendingPaired: whether every borrower for which its module holds memory is named by a pairing; while its agent is
     dead, the operator says so in its place. MemoryBacked: whether its pod requests all of its memory; Unknown where no
-    pod does. DevicesReady and SwapReady, while there are some: whether they are as the pool asks, and if not why and
-    what to do.
+    pod does. DevicesReady, SwapReady and ApplicationsReady, while there are some: whether they are as the pool asks,
+    and if not why and what to do.
     """
 
     observed_at: Time | None = None

@@ -68,6 +68,7 @@ WAYS = (
     Way("borrower.devices", ("borrowers.devices",)),
     Way("borrower.force", ("borrowers.force",)),
     Way("borrower.swap", ("borrowers.swap",), is_costly=True),  # what is swapped out comes back into memory for it
+    Way("borrower.applications", ("borrowers.applications",)),
     Way("size", _SIZE, ("lenders/size_bytes", "borrowers/quota_bytes")),
     Way("reserve", ("lenders.reserve", "lenders.overcommitted"), ("reserve_bytes",)),
     Way("max_lend", ("lenders.max_lend",), ("lend_bytes",)),

@@ -178,6 +178,19 @@ AGENT: Mapping[Metric, Description] = {
     Metric.GUEST_DEVICE_DISK_READS: _counter("pages", DEVICE, "Blocks that were read from its disk"),
     Metric.GUEST_DEVICE_PUTS: _counter("pages", DEVICE, "Blocks handed over to lenders, among those of pairings"),
     Metric.GUEST_SWAPPED_BYTES: _gauge("bytes", DEVICE, "Memory that is swapped out to it"),
+    # its memory for programs
+    Metric.GUEST_VALUES_LIMIT_BYTES: _gauge("bytes", GUEST, "Memory that programs may keep values in"),
+    Metric.GUEST_VALUES_BYTES: _gauge("bytes", GUEST, "Memory that values take, and the guest's own to remember them"),
+    Metric.GUEST_VALUES: _gauge("values", GUEST, "Values of programs"),
+    Metric.GUEST_VALUE_POOLS: _gauge("pools", GUEST, "Pools of programs that have values, or may"),
+    Metric.GUEST_VALUES_OPENED: _gauge("descriptors", GUEST, "How many times programs have /dev/tidepool open"),
+    Metric.GUEST_VALUE_HITS: _counter("values", GUEST, "Gets of programs that brought the value"),
+    Metric.GUEST_VALUE_MISSES: _counter("values", GUEST, "Gets of programs for which there was none"),
+    Metric.GUEST_VALUES_LOST: _counter("values", GUEST, "Of those, gets of values that no lender gave back"),
+    Metric.GUEST_VALUE_PUTS: _counter("values", GUEST, "Values that programs have put"),
+    Metric.GUEST_VALUE_PAGE_HITS: _counter(
+        "pages", GUEST, "Pages of values that lenders have answered, among those of pairings"
+    ),
 }
 
 _EACH = ("namespace", "pool", "pairing")

@@ -185,6 +185,7 @@ class ConditionType(StrEnum):
     # a guest, and the pool that it borrows from
     DEVICES_READY = "DevicesReady"
     SWAP_READY = "SwapReady"
+    APPLICATIONS_READY = "ApplicationsReady"
 
     # a pool
     SPEC_COMPLETE = "SpecComplete"
@@ -219,7 +220,7 @@ class Reason(StrEnum):
     SYSTEM_UNSUPPORTED = "SystemUnsupported"
     ENDED = "Ended"  # of a MemoryGuest: its virtual machine has, and begins no more; another may have its name
     PAUSED = "Paused"  # of a MemoryGuest: its virtual machine is, and answers when it runs again
-    SETTING_UP = "SettingUp"  # of a guest's devices or swap: nothing is wrong yet
+    SETTING_UP = "SettingUp"  # of a guest's devices, swap or memory for programs: nothing is wrong yet
     CONNECTION_UNSTABLE = "ConnectionUnstable"  # of a borrower's end: it is set up, and its connection does not last
 
 
@@ -286,3 +287,13 @@ class Metric(StrEnum):
     GUEST_DEVICE_DISK_READS = "tidepool_guest_device_disk_reads_total"
     GUEST_DEVICE_PUTS = "tidepool_guest_device_puts_total"
     GUEST_SWAPPED_BYTES = "tidepool_guest_swapped_bytes"
+    GUEST_VALUES_LIMIT_BYTES = "tidepool_guest_values_limit_bytes"
+    GUEST_VALUES_BYTES = "tidepool_guest_values_bytes"
+    GUEST_VALUES = "tidepool_guest_values"
+    GUEST_VALUE_POOLS = "tidepool_guest_value_pools"
+    GUEST_VALUES_OPENED = "tidepool_guest_values_opened"
+    GUEST_VALUE_HITS = "tidepool_guest_value_hits_total"
+    GUEST_VALUE_MISSES = "tidepool_guest_value_misses_total"
+    GUEST_VALUES_LOST = "tidepool_guest_values_lost_total"
+    GUEST_VALUE_PUTS = "tidepool_guest_value_puts_total"
+    GUEST_VALUE_PAGE_HITS = "tidepool_guest_value_page_hits_total"

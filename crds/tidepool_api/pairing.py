@@ -9,6 +9,7 @@ from typing import Any
 from pydantic import Field
 
 from tidepool_api import names
+from tidepool_api.applications import Applications
 from tidepool_api.base import ApiModel, ApiObject
 from tidepool_api.conditions import Condition
 from tidepool_api.devices import Devices, Forced, Swap, device_rules
@@ -96,6 +97,9 @@ class BorrowerEnd(ApiModel):
 
     force: Forced = ()
     """Those of devices and swap.device that are taken though something lies on them."""
+
+    applications: Applications | None = None
+    """The memory that its programs are to have, in its /dev/tidepool."""
 
     model_config = {"json_schema_extra": rules(*device_rules())}
 

@@ -6,6 +6,7 @@ from typing import Annotated, Any, NamedTuple, Self
 
 from pydantic import Field, PlainSerializer, PrivateAttr, WithJsonSchema, model_validator
 
+from tidepool_api.applications import Applications
 from tidepool_api.base import ApiModel, ApiObject, Time
 from tidepool_api.conditions import Condition
 from tidepool_api.defaults import MOST_LENDERS, BorrowerDefaults, LenderDefaults, PoolDefaults, described, together
@@ -90,6 +91,9 @@ class Borrowers(BorrowerDefaults):
     force: Forced = ()
     """Those of devices and swap.device that are taken though something lies on them; swap overwrites it."""
 
+    applications: Applications | None = None
+    """Memory for programs of each borrower: its /dev/tidepool. Without it there is no such device."""
+
     model_config = {
         "json_schema_extra": rules(
             *device_rules(),
@@ -107,6 +111,17 @@ class Borrowers(BorrowerDefaults):
                 "quantity(self.minimum).compareTo(quantity(self.maximum)) <= 0",
                 says="'minimum (' + self.minimum + ') is more than maximum (' + self.maximum + ')'",
                 path=".minimum",
+            ),
+            *(
+                rule(
+                    f"!has(self.applications) || !has(self.{most}) || "
+                    f"!({are_amounts('self.applications.size', f'self.{most}')}) || "
+                    f"quantity(self.applications.size).compareTo(quantity(self.{most})) <= 0",
+                    says=f"self.applications.size + ' is more than {most} (' + self.{most} + "
+                    "'), of which it is a part'",
+                    path=".applications.size",
+                )
+                for most in ("size", "maximum")
             ),
         )
     }
@@ -273,6 +288,9 @@ class HitShares(ApiModel):
     swap: Ratio
     """Of spec.borrowers.swap."""
 
+    applications: Ratio | None = None
+    """Of values of programs, by spec.borrowers.applications; absent where no borrower has such."""
+
 
 class PoolStatus(ApiModel):
     """What became of it."""
@@ -330,8 +348,14 @@ class PoolStatus(ApiModel):
     swap: str | None = Field(default=None, max_length=20)
     """swapBytes for people to read."""
 
+    applications_bytes: Bytes | None = None
+    """What programs of its borrowers keep; absent where none of them has /dev/tidepool."""
+
+    applications: str | None = Field(default=None, max_length=20)
+    """applicationsBytes for people to read."""
+
     hit_shares: HitShares | None = None
-    """What the hits are of, where there are devices or swap; they are of files otherwise."""
+    """What the hits are of, where there are devices, swap or applications; they are of files otherwise."""
 
     roles: tuple[GuestRole, ...] | None = Field(default=None, max_length=MOST_ROLES)
     """Guests whose role the pool has changed within the cool-down, the latest ones, or has relieved."""
@@ -341,7 +365,7 @@ class PoolStatus(ApiModel):
 
     These say why, where they are False: SpecComplete, LendersFound, LendersGranted, LendersBacked, BorrowersFound,
     RolesConsistent, LendersOnNetwork, CapacitySufficient, PlacementSatisfied, QuotaSufficient, GuestsReady,
-    DevicesReady, SwapReady.
+    DevicesReady, SwapReady, ApplicationsReady.
     ChangesPending is there while the pool is paused or tried out, WriteRefused while the API server refuses something.
     """
 
@@ -350,7 +374,8 @@ class PoolStatus(ApiModel):
     def _say_it_readably(cls, values: Any) -> Any:
         if not isinstance(values, dict):
             return values
-        sizes = {name: values.get(f"{name}_bytes", values.get(f"{name}Bytes")) for name in ("lent", "used", "swap")}
+        names = ("lent", "used", "swap", "applications")
+        sizes = {name: values.get(f"{name}_bytes", values.get(f"{name}Bytes")) for name in names}
         return {**{name: readable(size) for name, size in sizes.items() if isinstance(size, int)}, **values}
 
 

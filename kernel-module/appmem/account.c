@@ -177,3 +177,16 @@ void tide_account_say(struct tide_account *account, u64 *quota, u64 *bytes)
 	*bytes = account->bytes;
 	spin_unlock(&tide_app_bytes_lock);
 }
+
+/**
+ * tide_account_all() - how many bytes all pools hold
+ */
+u64 tide_account_all(void)
+{
+	u64 bytes;
+
+	spin_lock(&tide_app_bytes_lock);
+	bytes = tide_app_bytes;
+	spin_unlock(&tide_app_bytes_lock);
+	return bytes;
+}

@@ -37,6 +37,7 @@ void tide_account_close(struct tide_account *account);
 int tide_account_charge(struct tide_account *account, size_t bytes);
 int tide_account_charge_beyond(struct tide_account *account, size_t bytes);
 void tide_account_uncharge(struct tide_account *account, size_t bytes);
+u64 tide_account_all(void);
 void tide_account_say(struct tide_account *account, u64 *quota, u64 *bytes);
 
 #endif /* TIDE_APP_ACCOUNT_H */

@@ -6,6 +6,7 @@
 #define pr_fmt(fmt) KBUILD_MODNAME ": " fmt
 
 #include <linux/cred.h>
+#include <linux/device.h>
 #include <linux/fs.h>
 #include <linux/miscdevice.h>
 #include <linux/module.h>
@@ -13,8 +14,10 @@
 #include <linux/seq_file.h>
 #include <linux/slab.h>
 #include <linux/string.h>
+#include <linux/sysfs.h>
 #include <linux/uaccess.h>
 
+#include "appmem/figures.h"
 #include "appmem/holes.h"
 #include "appmem/pages.h"
 #include "appmem/pool.h"
@@ -285,11 +288,25 @@ static const struct file_operations tide_app_operations = {
 	.compat_ioctl = compat_ptr_ioctl,
 };
 
+/* For root: it tells of all users' pools. */
+static ssize_t stats_show(struct device *device, struct device_attribute *attribute, char *page)
+{
+	return tide_figures_show(page);
+}
+static DEVICE_ATTR_ADMIN_RO(stats);
+
+static struct attribute *tide_app_attrs[] = {
+	&dev_attr_stats.attr,
+	NULL,
+};
+ATTRIBUTE_GROUPS(tide_app);
+
 static struct miscdevice tide_app_device = {
 	.minor = MISC_DYNAMIC_MINOR,
 	.name = "tidepool",
 	.fops = &tide_app_operations,
 	.mode = 0600,
+	.groups = tide_app_groups,
 };
 
 static int __init tide_app_init(void)

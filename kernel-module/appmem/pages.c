@@ -37,6 +37,7 @@
 
 static atomic_t tide_app_reads = ATOMIC_INIT(0);	/* that are under way, abandoned or not */
 static DECLARE_WAIT_QUEUE_HEAD(tide_app_read_over);
+static atomic64_t tide_app_hits = ATOMIC64_INIT(0);	/* pages that came, as lenders count them */
 
 /* ------------------------------------------------------------------ */
 /* to lenders							       */
@@ -328,6 +329,7 @@ static void tide_app_read_less(struct tide_app_read *read)
 
 static void tide_app_got(struct tide_get *get, unsigned int from, unsigned int to)
 {
+	atomic64_add(to - from, &tide_app_hits);
 }
 
 static void tide_app_get_lost(struct tide_get *get)
@@ -424,6 +426,7 @@ static bool tide_app_copy(struct tide_object *object, u64 index, struct page *pa
 		return false;
 	copy_highpage(page, buffer->page);
 	tide_outgoing_hit(buffer);
+	atomic64_inc(&tide_app_hits);
 	return true;
 }
 
@@ -520,6 +523,14 @@ bool tide_app_page_is_gone(struct tide_object *object, u64 index)
 	gone = tide_pool_lacks(object, index);
 	tide_object_unlock(object, flags);
 	return gone;
+}
+
+/**
+ * tide_app_page_hits() - how many pages have come, as the hits of lenders count them
+ */
+u64 tide_app_page_hits(void)
+{
+	return atomic64_read(&tide_app_hits);
 }
 
 /**

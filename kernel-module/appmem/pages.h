@@ -17,6 +17,7 @@ int tide_app_pages_read(struct tide_object *object, u64 first, struct page **pag
 struct page **tide_app_pages_alloc(unsigned int count);
 void tide_app_pages_free(struct page **pages, unsigned int count);
 bool tide_app_page_is_gone(struct tide_object *object, u64 index);
+u64 tide_app_page_hits(void);
 void tide_app_pages_exit(void);
 
 #endif /* TIDE_APP_PAGES_H */

@@ -15,6 +15,7 @@
 #include <linux/string.h>
 #include <linux/user_namespace.h>
 
+#include "appmem/figures.h"
 #include "appmem/pool.h"
 #include "appmem/value.h"
 #include "borrower/catalog.h"
@@ -38,6 +39,7 @@ static void tide_app_pool_release(struct kref *kref)
 	tide_object_destroy(pool->object);	/* and all pages with it */
 	pool->object = NULL;
 	tide_values_end(pool);
+	tide_figures_remove(pool);
 	tide_account_uncharge(&pool->account, TIDE_APP_POOL_BYTES);
 	tide_account_close(&pool->account);
 	mutex_destroy(&pool->lock);
@@ -97,8 +99,10 @@ static struct tide_app_pool *tide_app_pool_create(const struct tidepool_open *ho
 	pool->group = current_fsgid();
 	pool->mode = how->mode;
 	err = tide_app_pool_fill(pool, how->quota ?: U64_MAX);
-	if (!err)
+	if (!err) {
+		tide_figures_add(pool);
 		return pool;
+	}
 	kfree(pool);
 	return ERR_PTR(err);
 }

@@ -20,6 +20,7 @@ struct tide_shared;
 /**
  * struct tide_app_pool - values by key
  * @list: among those with a name
+ * @every: among all
  * @kref: the name's, and that of each who has it open
  * @name: or ""
  * @owner: who made it
@@ -40,6 +41,7 @@ struct tide_shared;
  */
 struct tide_app_pool {
 	struct list_head list;
+	struct list_head every;
 	struct kref kref;
 	char name[TIDEPOOL_NAME_MAX];
 	kuid_t owner;

@@ -127,6 +127,29 @@ def test_pools_by_name(connected: Pair) -> None:
     assert len(guest.sh("cat /dev/tidepool").splitlines()) == 1
 
 
+def of_all(guest: Guest) -> dict[str, int]:
+    """What all pools hold and have counted."""
+    lines = guest.sh("cat /sys/class/misc/tidepool/stats").splitlines()
+    return {name: int(count) for name, count in map(str.split, lines)}
+
+
+def test_figures_of_all_pools(connected: Pair) -> None:
+    """Those without a name among them, and what pools have counted that are gone; for root alone."""
+    guest = connected.borrower
+    before = of_all(guest)
+    assert said(guest, "put a x\nget a\nget b\n", "-", "size=5000 room=5000")[0] == "ok"
+    after = of_all(guest)
+    grown = {name: after[name] - before[name] for name in after if after[name] != before[name]}
+    assert grown == {"hits": 1, "misses": 1, "puts": 1, "page_hits": 2}
+    assert said(guest, "put a x\n", "counted", "size=5000") == ["ok"]
+    held = of_all(guest)
+    assert [held[name] - after[name] for name in ("pools", "values", "value_bytes", "puts")] == [1, 1, 5000, 1]
+    assert held["bytes"] > after["bytes"] + 2 * PAGE
+    assert said(guest, "unlink\n", "counted") == ["ok"]
+    assert of_all(guest) == held | {name: after[name] for name in ("pools", "values", "value_bytes", "bytes")}
+    assert guest.sh("stat -c %a /sys/class/misc/tidepool/stats").strip() == "400"
+
+
 @pytest.mark.parametrize("user", [0, USER])
 def test_name_was_taken(connected: Pair, user: int) -> None:
     """By somebody who would read what is put, or have his own read: nobody joins that who has not said he would."""

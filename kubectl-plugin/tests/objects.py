@@ -116,3 +116,10 @@ def exposition(hits: int, misses: int, *, ping_us: int = 400, breaker: int = 0) 
         lines += [f'{name}_bucket{{{labels},le="{bound / 1e6}"}} {count}' for bound, count in counts]
         lines += [f'{name}_bucket{{{labels},le="+Inf"}} {hits}', f"{name}_count{{{labels}}} {hits}"]
     return "\n".join([*lines, ""])
+
+
+def programs(hits: int, misses: int, puts: int) -> str:
+    """What an agent exports of the programs of guest b."""
+    counts = {"value_hits_total": hits, "value_misses_total": misses, "value_puts_total": puts}
+    figures = counts | {"values": 1000, "values_bytes": 512 << 20, "values_limit_bytes": 1 << 30}
+    return "".join(f'tidepool_guest_{name}{{guest="b",namespace="ns"}} {one}\n' for name, one in figures.items())

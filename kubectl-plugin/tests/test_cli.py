@@ -115,6 +115,20 @@ def test_top_shows_a_row_for_each_pairing(cluster: Server) -> None:
     assert row.split()[:6] == ["ns", "pool", "b", "l", "Connected", "512Mi"]
 
 
+def test_top_shows_what_programs_keep_below_the_pairings(cluster: Server) -> None:
+    """In a namespace with a guest whose programs have memory."""
+    body = guest("a")
+    body["metadata"]["namespace"] = "apps"
+    body["status"]["applications"] = {"sizeBytes": 1 << 30, "usedBytes": 64 << 20, "values": 7, "hits": 3}
+    cluster.kubectl("create", "namespace", "apps")
+    cluster.create(body)
+    cluster.apply_status(body)
+    _, header, row = run(cluster, "top", "--once", "-n", "apps").stdout.splitlines()
+    assert header.split()[:4] == ["NAMESPACE", "GUEST", "VALUES", "USED"]
+    assert row.split() == ["apps", "a", "7", "64Mi", "1.0Gi", "100.0%", "-", "-"]
+    cluster.kubectl("delete", "namespace", "apps", "--wait=false")
+
+
 def test_somebody_with_one_namespace_gets_what_he_may_see(cluster: Server) -> None:
     """Without rights in Tidepool's own namespace, and without any elsewhere."""
     may_look(cluster, "tenant", "ns")

@@ -59,6 +59,11 @@ def steps(*bodies: dict[str, Any], name: str = "b", age: float = 5) -> list[Step
             "not so: its swap is as the pool asks",
             "NoRoom: make room",
         ),
+        (
+            [guest("b", "short", condition("ApplicationsReady", "False", "NoGroup", "make it")), pool(), pairing()],
+            "not so: its programs have the memory that the pool gives them",
+            "NoGroup: make it",
+        ),
     ],
 )
 def test_the_last_step_is_what_is_in_the_way(bodies: list[dict[str, Any]], text: str, advice: str) -> None:

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import pytest
-from objects import NOW, PAIRING, exposition, pairing, parsed
+from objects import NOW, PAIRING, exposition, guest, pairing, parsed, programs
 from rich.console import Console
 
+from tidepool_kubectl import values
 from tidepool_kubectl.figures import Figures, between, parse, quantile
 from tidepool_kubectl.snapshot import Snapshot
 from tidepool_kubectl.top import Row, rows, table
@@ -61,3 +62,35 @@ def test_what_is_not_known_is_not_made_up() -> None:
 def test_a_lender_that_is_left_alone_is_shown_so() -> None:
     now = Snapshot(NOW, **parsed(pairing()), figures=parse(exposition(1, 1, breaker=1)))
     assert rows(now, Figures(), 1.0)[0].state == "Left alone"
+
+
+APPS = {"sizeBytes": 1 << 30, "usedBytes": 64 << 20, "values": 7, "hits": 3, "misses": 1}
+
+
+def with_programs(text: str = "") -> Snapshot:
+    """Guest b, whose programs have memory, and another one, whose have none."""
+    body = guest("b")
+    body["status"]["applications"] = APPS
+    return Snapshot(NOW, **parsed(body, guest("c")), figures=parse(text))
+
+
+def test_programs_of_a_guest_have_the_rates_of_the_interval() -> None:
+    """And where nothing was got in it, the ratio since their device was made."""
+    now = with_programs(programs(hits=40, misses=60, puts=30))
+    (row,) = values.rows(now, parse(programs(hits=30, misses=30, puts=10)), 10.0)
+    assert (row.hit_ratio, row.gets, row.puts) == (0.25, 4, 2)
+    console = Console(width=80, record=True)
+    console.print(values.table([row]), crop=False)
+    header, line = console.export_text().splitlines()
+    assert header.split() == ["NAMESPACE", "GUEST", "VALUES", "USED", "LIMIT", "HIT", "RATIO", "GETS/S", "PUTS/S"]
+    assert line.split() == ["ns", "b", "1,000", "512Mi", "1.0Gi", "25.0%", "4", "2"]
+    (idle,) = values.rows(now, now.figures, 10.0)
+    assert (idle.hit_ratio, idle.gets) == (0.4, 0)
+    (anew,) = values.rows(now, parse(programs(hits=50, misses=60, puts=30)), 10.0)
+    assert (anew.hit_ratio, anew.gets) == (0.4, 10)
+
+
+def test_what_an_agent_does_not_tell_of_programs_its_guest_says() -> None:
+    (row,) = values.rows(with_programs(), Figures(), 2.0)
+    assert (row.values, row.used_bytes, row.limit_bytes, row.hit_ratio) == (7, 64 << 20, 1 << 30, 0.75)
+    assert (row.gets, row.puts) == (None, None)

@@ -11,8 +11,9 @@ from pathlib import Path
 from typing import Annotated, NoReturn
 
 import typer
-from rich.console import Console
+from rich.console import Console, Group
 from rich.live import Live
+from rich.table import Table
 
 from tidepool_api import GuestKey, ObjectKey, parse_quantity, printable
 from tidepool_api.fields import LEAST_MEMORY
@@ -22,10 +23,11 @@ from tidepool_kubectl import explain as explaining
 from tidepool_kubectl import plan as planning
 from tidepool_kubectl import plan_text, verdict
 from tidepool_kubectl import top as showing
+from tidepool_kubectl import values as programs
 from tidepool_kubectl import who as lending
 from tidepool_kubectl.cluster import Cluster, Unusable
 from tidepool_kubectl.figures import Figures, hits_per_second
-from tidepool_kubectl.snapshot import Fleet
+from tidepool_kubectl.snapshot import Fleet, Snapshot
 from tidepool_kubectl.ui.browse import in_browser
 from tidepool_kubectl.ui.reading import Reader
 from tidepool_kubectl.ui.web import server
@@ -61,7 +63,7 @@ def top(
     interval: Annotated[float, typer.Option(min=0.5, help="Seconds between two readings.")] = 5,
     once: Annotated[bool, typer.Option("--once", help="One table, over one interval, instead of a live one.")] = False,
 ) -> None:
-    """What each pairing is worth: hit ratio, latency, memory, and the reads that the disk was spared."""
+    """What each pairing is worth: hit ratio, latency, memory, spared disk reads; and what programs of guests keep."""
     cluster = _cluster(context, namespace, everywhere, system)
     try:
         if once:
@@ -245,9 +247,15 @@ def ui(
 def _once(cluster: Cluster, interval: float) -> None:
     before, begun = _watched(cluster, interval)
     now = cluster.snapshot(metrics=True)
-    console.print(showing.table(showing.rows(now, before, time.monotonic() - begun)), crop=False)
+    console.print(*_tables(now, before, time.monotonic() - begun), crop=False, sep="\n")
     for one in now.unread:
         console.print(f"no figures of {one}", style="yellow", soft_wrap=True)
+
+
+def _tables(now: Snapshot, before: Figures, seconds: float) -> list[Table]:
+    """The pairings, and then the guests whose programs have memory, if there are some."""
+    guests = programs.rows(now, before, seconds)
+    return [showing.table(showing.rows(now, before, seconds)), *([programs.table(guests)] if guests else [])]
 
 
 def _live(cluster: Cluster, interval: float) -> None:
@@ -255,7 +263,7 @@ def _live(cluster: Cluster, interval: float) -> None:
     with Live(console=console, screen=True) as live:
         while True:
             now = cluster.snapshot(metrics=True)
-            live.update(showing.table(showing.rows(now, before, time.monotonic() - begun)), refresh=True)
+            live.update(Group(*_tables(now, before, time.monotonic() - begun)), refresh=True)
             before, begun = now.figures, time.monotonic()
             time.sleep(interval)
 

@@ -199,6 +199,7 @@ def _pairing(one: MemoryPairing, guest: MemoryGuest) -> Step:
 _DEVICES = {
     ConditionType.DEVICES_READY: "its devices are as the pool asks",
     ConditionType.SWAP_READY: "its swap is as the pool asks",
+    ConditionType.APPLICATIONS_READY: "its programs have the memory that the pool gives them",
 }
 
 

@@ -1,4 +1,4 @@
-"""What the agents export, by pairing, and what two readings say about the time between them. Pure."""
+"""What the agents export, by pairing and by guest, and what two readings say about the time between. Pure."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from prometheus_client.parser import text_string_to_metric_families
 from prometheus_client.samples import Sample
 
-from tidepool_api import Metric, ObjectKey
+from tidepool_api import GuestKey, Metric, ObjectKey
 
 PAGE = 4096
 Buckets = tuple[tuple[float, float], ...]  # upper bound in seconds, how many are not above it
@@ -34,10 +34,23 @@ class Pairing:
 
 
 @dataclass(frozen=True)
+class Programs:
+    """What programs of a guest keep, and what has become of their calls since their device was made."""
+
+    limit_bytes: float = 0
+    used_bytes: float = 0
+    values: float = 0
+    hits: float = 0
+    misses: float = 0
+    puts: float = 0
+
+
+@dataclass(frozen=True)
 class Figures:
-    """Those of all pairings that were read."""
+    """Those of all pairings that were read, and of guests whose programs have memory."""
 
     pairings: Mapping[ObjectKey, Pairing] = field(default_factory=dict)
+    programs: Mapping[GuestKey, Programs] = field(default_factory=dict)
 
 
 _MISSED = (Metric.GUEST_GETS_MISSED, Metric.GUEST_GETS_LATE, Metric.GUEST_GETS_CORRUPT, Metric.GUEST_GETS_SKIPPED)
@@ -47,18 +60,39 @@ def parse(text: str) -> Figures:
     """The figures in one or more expositions put together; raises ValueError for what is none."""
     values: dict[ObjectKey, dict[str, float]] = defaultdict(lambda: defaultdict(float))
     buckets: dict[ObjectKey, dict[str, dict[float, float]]] = defaultdict(lambda: defaultdict(dict))
+    programs: dict[GuestKey, dict[str, float]] = defaultdict(dict)
     for sample in _samples(text):
+        if sample.name in _OF_PROGRAMS:
+            programs[GuestKey(sample.labels["namespace"], sample.labels["guest"])][sample.name] = sample.value
+            continue
         key = ObjectKey(sample.labels["namespace"], sample.labels["pairing"])
         if "le" in sample.labels:
             buckets[key][sample.name][float(sample.labels["le"])] = sample.value
         else:
             values[key][sample.name] += sample.value
-    return Figures({key: _pairing(values[key], buckets[key]) for key in values})
+    return Figures(
+        {key: _pairing(values[key], buckets[key]) for key in values},
+        {key: _programs(found) for key, found in programs.items()},
+    )
 
 
 def _samples(text: str) -> Iterator[Sample]:
     for family in text_string_to_metric_families(text):
-        yield from (one for one in family.samples if one.labels.get("pairing"))
+        yield from (one for one in family.samples if one.labels.get("pairing") or one.name in _OF_PROGRAMS)
+
+
+_OF_PROGRAMS = {
+    Metric.GUEST_VALUES_LIMIT_BYTES: "limit_bytes",
+    Metric.GUEST_VALUES_BYTES: "used_bytes",
+    Metric.GUEST_VALUES: "values",
+    Metric.GUEST_VALUE_HITS: "hits",
+    Metric.GUEST_VALUE_MISSES: "misses",
+    Metric.GUEST_VALUE_PUTS: "puts",
+}
+
+
+def _programs(values: Mapping[str, float]) -> Programs:
+    return Programs(**{field: values.get(name, 0) for name, field in _OF_PROGRAMS.items()})
 
 
 def _pairing(values: Mapping[str, float], buckets: Mapping[str, dict[float, float]]) -> Pairing:

@@ -78,9 +78,14 @@ def table(each: list[Row]) -> Table:
     for row in each:
         spec = row.pairing.spec
         names = (row.pairing.namespace, spec.pool, row.pairing.borrower_ref, row.pairing.lender_ref)
-        figures = (size(row.used_bytes), _ratio(row.hit_ratio), duration(row.median), duration(row.slow))
+        figures = (size(row.used_bytes), ratio_shown(row.hit_ratio), duration(row.median), duration(row.slow))
         saved = "-" if row.saved is None else f"{row.saved:,.0f}"
         shown.add_row(*names, _coloured(row.state), spec.size, *figures, saved)
+    return widened(shown)
+
+
+def widened(shown: Table) -> Table:
+    """A table as wide as it needs to be."""
     anywhere = Console(width=WIDEST)
     shown.width = Measurement.get(anywhere, anywhere.options, shown).maximum
     return shown
@@ -91,7 +96,8 @@ def _coloured(state: str) -> str:
     return f"[{colour}]{state}[/]"
 
 
-def _ratio(ratio: float | None) -> str:
+def ratio_shown(ratio: float | None) -> str:
+    """A part of a whole, in colour."""
     if ratio is None:
         return "-"
     colour = "green" if ratio >= GOOD else "red" if ratio < POOR else "yellow"

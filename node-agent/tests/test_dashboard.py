@@ -55,7 +55,8 @@ def test_prometheus_understands_its_queries(tmp_path: Path) -> None:
 
 def test_its_rows_are_what_somebody_looks_for() -> None:
     rows = [panel["title"] for panel in PANELS if panel["type"] == "row"]
-    assert rows == ["Pools", "Pairings", "Files, devices and swap", "Guests", "The lenders' safety"]
+    beside = "Files, devices, swap and applications"
+    assert rows == ["Pools", "Pairings", beside, "Guests", "The lenders' safety"]
     assert len({panel["id"] for panel in PANELS}) == len(PANELS)
 
 

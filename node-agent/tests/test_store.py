@@ -66,6 +66,15 @@ def test_the_targets_lie_beside_the_module(tmp_path: Path) -> None:
         Store(tmp_path).targets("r")
 
 
+def test_the_module_for_programs_lies_beside_the_module(tmp_path: Path) -> None:
+    folder = put(tmp_path, "r", b"module").parent
+    with pytest.raises(ModuleUnavailable, match=r"no tidepool-app\.ko for kernel r: fill the agent's module store"):
+        Store(tmp_path).app("r")
+    (folder / "tidepool-app.ko").write_bytes(b"app")
+    (folder / "tidepool-app.ko.sha256").write_text(f"{hashlib.sha256(b'app').hexdigest()}  tidepool-app.ko\n")
+    assert Store(tmp_path).app("r").data == b"app"
+
+
 def test_one_command_fills_a_store_and_signs_what_is_in_it(tmp_path: Path) -> None:
     """Item 9: for a list of kernels; the kernel's own tools read the signature."""
     key, cert, folder = tmp_path / "key.pem", tmp_path / "cert.pem", tmp_path / "store"

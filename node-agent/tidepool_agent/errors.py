@@ -135,6 +135,12 @@ class UpgradeFailed(GuestError):
     reason = "UpgradeFailed"
 
 
+class UpgradeWaits(GuestError):
+    """Another build of the module waits until programs of the guest let go of the one that is there."""
+
+    reason = "UpgradeWaits"
+
+
 class ConfigureFailed(GuestError):
     """The module refused its configuration."""
 
@@ -147,3 +153,10 @@ class DeviceRefused(GuestError):
     def __init__(self, message: str, reason: str = "DeviceFailed") -> None:
         super().__init__(message)
         self.reason = reason
+
+
+class ApplicationsRefused(DeviceRefused):
+    """Programs could not be given memory, or it could not be taken from them."""
+
+    def __init__(self, message: str, reason: str = "ApplicationsFailed") -> None:
+        super().__init__(message, reason)

@@ -12,6 +12,7 @@ from collections.abc import Mapping
 from importlib.resources import files
 
 from tidepool_agent.addresses import interface
+from tidepool_agent.applications import AppStep, Give, LoadApp, Offer, UnloadApp
 from tidepool_agent.devices import (
     Attach,
     Detach,
@@ -24,6 +25,7 @@ from tidepool_agent.devices import (
     Unmap,
 )
 from tidepool_agent.errors import (
+    ApplicationsRefused,
     BuildFailed,
     CommandFailed,
     CommandsBlocked,
@@ -53,11 +55,12 @@ from tidepool_agent.plan import (
     Unload,
 )
 from tidepool_agent.qga import Completed, GuestAgent
-from tidepool_agent.store import Store
-from tidepool_api import Interface, parse_quantity
+from tidepool_agent.store import APP_FILE, Store
+from tidepool_api import Interface, parse_quantity, printable
 from tidepool_api.fields import LEAST_MEMORY
 
-SCRIPT = "\n".join([*((files("tidepool_agent") / name).read_text() for name in ("guest.sh", "devices.sh")), '"$@"'])
+PARTS = ("guest.sh", "devices.sh", "applications.sh")
+SCRIPT = "\n".join([*((files("tidepool_agent") / name).read_text() for name in PARTS), '"$@"'])
 SYSTEM = "guest-get-osinfo"
 NO_SHELL = re.compile(r"Failed to execute child process .*No such file or directory")
 PLACE = "/run/tidepool"
@@ -65,6 +68,8 @@ MODULE = f"{PLACE}/tidepool.ko"
 SOURCES = f"{PLACE}/source.tar.gz"
 LOAD_SECONDS, BUILD_SECONDS, SWAP_SECONDS = 60, 600, 60
 LEAST_SECTORS = parse_quantity(LEAST_MEMORY) // SECTOR  # of a disk
+MOST_HOLDERS = 5
+HOLDER = re.compile(r"([0-9]{1,10}) (.{0,16})")
 REFUSED = re.compile(r"refused: ([A-Z][A-Za-z]{1,39}): (.*)", re.DOTALL)
 
 
@@ -111,6 +116,15 @@ class Guest:
             return None
         return Reach(address, passes, most)
 
+    def holders(self) -> tuple[str, ...]:
+        """The first processes that have programs' device open, for people to read; none where it cannot tell."""
+        try:
+            lines = self._script("holders", seconds=LOAD_SECONDS).splitlines()
+        except CommandFailed:
+            return ()
+        found = filter(None, map(HOLDER.fullmatch, lines[:MOST_HOLDERS]))
+        return tuple(f"process {printable(match[1])} ({printable(match[2])})" for match in found)
+
     def carry_out(self, step: Step, release: str) -> None:
         """Carries out one step; raises what a condition can show."""
         match step:
@@ -120,6 +134,8 @@ class Guest:
                 self._change_target(step, release)
             case Map() | Attach() | Detach() | Unmap() | SwapOn() | SwapOff():
                 self._change_device(step)
+            case LoadApp() | Give() | UnloadApp():
+                self._change_applications(step, release)
             case _:
                 self._configure(step)
 
@@ -166,6 +182,22 @@ class Guest:
             case _:
                 self._try_device("load_block_installed", seconds=LOAD_SECONDS)
 
+    def _change_applications(self, step: AppStep, release: str) -> None:
+        match step:
+            case UnloadApp():
+                self._try(UnloadFailed, "unload_app", seconds=LOAD_SECONDS)
+            case LoadApp(Source.STORE, offer):
+                build = self._store.app(release)
+                self._deliver(f"{PLACE}/{APP_FILE}", build.data)
+                self._try_programs("load_app", build.sha256, *_words(offer))
+            case LoadApp(_, offer):
+                self._try_programs("load_app_installed", *_words(offer))
+            case Give(offer):
+                self._try_programs("give", *_words(offer))
+
+    def _try_programs(self, verb: str, *arguments: str) -> None:
+        self._try_device(verb, *arguments, seconds=LOAD_SECONDS, kind=ApplicationsRefused)
+
     def _change_device(self, step: OfDevice) -> None:
         match step:
             case Map(path, forced, shared):
@@ -179,14 +211,16 @@ class Guest:
             case Attach(name) | Detach(name) | Unmap(name):
                 self._try_device(type(step).__name__.lower(), name)
 
-    def _try_device(self, verb: str, *arguments: str, seconds: float = 30) -> None:
-        """Runs a verb about a block device; what the script refuses has its own reason, and says what to do."""
+    def _try_device(
+        self, verb: str, *arguments: str, seconds: float = 30, kind: type[DeviceRefused] = DeviceRefused
+    ) -> None:
+        """Runs a verb about a device; what the script refuses has its own reason, and says what to do."""
         try:
             self._script(verb, *arguments, seconds=seconds)
         except CommandFailed as error:
             if said := REFUSED.search(str(error)):
-                raise DeviceRefused(said[2], said[1]) from error
-            raise DeviceRefused(f"{error}{self._said()}") from error
+                raise kind(said[2], said[1]) from error
+            raise kind(f"{error}{self._said()}") from error
 
     def _build(self) -> None:
         sources = self._store.sources()
@@ -236,6 +270,11 @@ def _complaint(verb: str, done: Completed) -> str:
 
 def _force(*, forced: bool) -> str:
     return "force" if forced else "keep"
+
+
+def _words(offer: Offer) -> tuple[str, str, str]:
+    """What programs are given, as arguments of the script."""
+    return str(offer.size_bytes), offer.mode, offer.group
 
 
 def _pairs(attributes: Mapping[str, str]) -> list[str]:

@@ -1,4 +1,4 @@
-# Runs inside the guest, as root: sh -c "$(cat guest.sh devices.sh; echo '"$@"')" tidepool VERB ARGUMENT...
+# Runs inside the guest, as root: sh -c "$(cat guest.sh devices.sh applications.sh; echo '"$@"')" tidepool VERB ARGUMENT...
 # The text is fixed; whatever varies comes as an argument. POSIX shell, and busybox must do.
 set -eu
 PATH=/usr/sbin:/usr/bin:/sbin:/bin
@@ -9,19 +9,23 @@ config=/sys/kernel/config
 tree=$config/tidepool
 place=/run/tidepool
 
-# probe: what the agent knows about a guest, as PATH:LINE, in two processes where it has no devices
+# probe: what the agent knows about a guest, as PATH:LINE, in two processes where it has neither devices nor memory
+# for programs
 probe() {
     grep -asHE '^workingset_refault(_file)? ' /proc/vmstat || :
     grep -asH '' \
         /proc/sys/kernel/random/boot_id /proc/sys/kernel/osrelease /proc/uptime /proc/meminfo \
         /proc/pressure/memory /proc/pressure/io \
         /sys/module/tidepool_block/srcversion /var/lib/tidepool/file \
+        /sys/module/tidepool_app/srcversion /sys/module/tidepool_app/refcnt \
+        /sys/module/tidepool_app/parameters/size_bytes /sys/class/misc/tidepool/stats \
         /proc/sys/kernel/modules_disabled /sys/kernel/security/lockdown /sys/module/module/parameters/sig_enforce \
         /sys/module/tidepool/version /sys/module/tidepool/srcversion \
         "$tree"/identity "$tree"/stats "$tree"/latency "$tree"/port "$tree"/lend_bytes "$tree"/reserve_bytes "$tree"/hold \
         "$tree"/ghost "$tree"/ghost_curve \
         "$tree"/borrowers/*/* "$tree"/lenders/*/* || :
     mapped
+    applications
 }
 
 # installed: probe, whether the guest brings a module of its own, and whether it could build one
@@ -48,7 +52,7 @@ place() {
 # clear: everything that was delivered, or only what is not loaded
 clear() {
     if [ -e /sys/module/tidepool ]; then
-        rm -f "$place/tidepool.ko" "$place/tidepool-block.ko" "$place/tidepool-file.ko"
+        rm -f "$place/tidepool.ko" "$place/tidepool-block.ko" "$place/tidepool-file.ko" "$place/tidepool-app.ko"
     else
         rm -rf "$place"
     fi

@@ -12,6 +12,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 
+from tidepool_agent.appmem import AppMemory, appmem
 from tidepool_agent.backing import HostSide
 from tidepool_agent.errors import Nonsense
 from tidepool_agent.mapped import Mapped, mapped
@@ -139,6 +140,8 @@ class Observation:
     """Whether device-mapper has the target that puts lenders in front of a disk."""
     has_swap_file: bool = False
     """Whether a file system of the guest has a swap file that the agent has made."""
+    app: AppMemory | None = None
+    """The module for programs' memory; None where it is not loaded."""
     installed: bool = False
     """Whether the guest has a module of its own."""
     buildable: bool = False
@@ -170,6 +173,7 @@ def parse(text: str) -> Observation:
         module=_module(files),
         peers=_peers(files),
         mapped=mapped(files),
+        app=appmem(files),
         has_swap_file=SWAP_FILE in files,
         has_target="/sys/module/tidepool_block/srcversion" in files,
         installed="yes" in files.get("installed", []),

@@ -72,6 +72,7 @@ class Figures(Collector):
         yield from _breaker(samples)
         yield from _latency(samples)
         yield from _devices(samples)
+        yield from _values(samples)
         yield _dropped(samples)
 
 
@@ -217,6 +218,33 @@ def _devices(samples: Samples) -> Iterator[Metric]:
             if one.swapped_bytes is not None:
                 swapped.add_metric(key, one.swapped_bytes)
     yield from (size, lent_to, hits, reads, puts, swapped)
+
+
+_VALUES = {
+    Name.GUEST_VALUES_BYTES: "bytes",
+    Name.GUEST_VALUES: "values",
+    Name.GUEST_VALUE_POOLS: "pools",
+    Name.GUEST_VALUE_HITS: "hits",
+    Name.GUEST_VALUE_MISSES: "misses",
+    Name.GUEST_VALUES_LOST: "lost",
+    Name.GUEST_VALUE_PUTS: "puts",
+    Name.GUEST_VALUE_PAGE_HITS: "page_hits",
+}
+
+
+def _values(samples: Samples) -> Iterator[Metric]:
+    """What programs keep, of guests in which they can; all pools together, for programs name them as they like."""
+    each = [(key, sample.seen.app) for key, sample in samples if sample.seen.app]
+    limit, opened = _gauges(Name.GUEST_VALUES_LIMIT_BYTES), _gauges(Name.GUEST_VALUES_OPENED)
+    for key, there in each:
+        limit.add_metric(key, there.size_bytes)
+        opened.add_metric(key, there.opened)
+    yield from (limit, opened)
+    for name, word in _VALUES.items():
+        family = _counters(name) if name.endswith("_total") else _gauges(name)
+        for key, there in each:
+            family.add_metric(key, there.stats.get(word, 0))
+        yield family
 
 
 def _dropped(samples: Samples) -> Metric:

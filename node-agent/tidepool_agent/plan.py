@@ -10,8 +10,9 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from enum import Enum
 
-from tidepool_agent import devices
+from tidepool_agent import applications, devices
 from tidepool_agent.addresses import chosen, reachable, spelled
+from tidepool_agent.applications import AppStep, Give, LoadApp, Offer, UnloadApp
 from tidepool_agent.devices import Block, BlockStep
 from tidepool_agent.guestfs import GHOST_OFF, PAGE, Module, Observation, Peer, Side
 from tidepool_api import Filter, GuestKey, LenderEnd, MemoryPairing, Strategy, Thresholds
@@ -83,6 +84,8 @@ class Desired:
     """Peers by name whose pairings say that the guest is on another node, until they have followed it: they stay."""
     block: Block = devices.NONE
     """Its block devices and swap."""
+    applications: Offer | None = None
+    """The memory of its programs."""
 
     @property
     def ghost(self) -> str:
@@ -151,7 +154,7 @@ class Unload:
     """Take the module out of the guest."""
 
 
-Step = Load | Replace | Remove | Set | Configure | Change | Turn | Measure | Unload | BlockStep
+Step = Load | Replace | Remove | Set | Configure | Change | Turn | Measure | Unload | BlockStep | AppStep
 
 
 def subject(step: Step) -> tuple[str, ...]:
@@ -169,6 +172,8 @@ def subject(step: Step) -> tuple[str, ...]:
             return ("replacement",)
         case Load() | Unload():
             return ("module",)
+        case LoadApp() | Give() | UnloadApp():
+            return applications.subject(step)
         case _:
             return devices.subject(step)
 
@@ -183,7 +188,12 @@ def desired(guest: GuestKey, pairings: Iterable[MemoryPairing], *, migrating: bo
     borrowed = [p for p in live if p.borrower == guest]
     peers = [Want(p, Side.BORROWERS, _borrower(p)) for p in lent]
     peers += [Want(p, Side.LENDERS, _lender(p)) for p in borrowed]
-    return Desired(_settings(lent, migrating=migrating), tuple(peers), block=devices.block(borrowed))
+    return Desired(
+        _settings(lent, migrating=migrating),
+        tuple(peers),
+        block=devices.block(borrowed),
+        applications=applications.offer(borrowed),
+    )
 
 
 def _settings(lent: list[MemoryPairing], *, migrating: bool) -> dict[str, str]:
@@ -254,16 +264,16 @@ def steps(wanted: Desired, seen: Observation, where: Source | None, *, replace: 
     """What leads from the state that was seen to the one that is wanted, in order.
 
     `replace` says that another build of the module is loaded than the store has, and that it is this guest's turn to
-    get that: it is drained first, which costs it its remote cache.
+    get that: it is drained first, which costs it its remote cache. It waits while programs hold the module.
     """
     if not wanted.peers:
         return _nothing_wanted(wanted, seen)
     if seen.module is None:
         return _from_nothing(wanted, seen, where)
-    if replace:
+    if replace and not applications.is_held(seen.app):
         drained: list[Step] = [Remove(tuple(sorted(seen.peers)))] if seen.peers else []
         anew = [*_set_up(wanted, {}, {}), *_measure(wanted, GHOST_OFF)]
-        return [*devices.released(seen), *drained, Replace(), *anew]
+        return [*applications.released(seen.app), *devices.released(seen), *drained, Replace(), *anew]
     gone = _unwanted(wanted, seen.module, seen.peers)
     peers = {key: peer for key, peer in seen.peers.items() if key not in gone}
     return [
@@ -271,6 +281,7 @@ def steps(wanted: Desired, seen: Observation, where: Source | None, *, replace: 
         *_set_up(wanted, seen.module.settings, peers),
         *_measure(wanted, seen.module.ghost),
         *devices.steps(wanted.block, seen, where, is_settled=not wanted.following),
+        *applications.steps(wanted.applications, seen.app, where, is_settled=not wanted.following),
     ]
 
 
@@ -279,7 +290,8 @@ def _from_nothing(wanted: Desired, seen: Observation, where: Source | None) -> l
     if where is None:
         return list(plain)
     up = [*_set_up(wanted, {}, {}), *_measure(wanted, GHOST_OFF)]
-    return [*plain, Load(where), *up, *devices.lent(wanted.block, seen, where)]
+    given = applications.steps(wanted.applications, seen.app, where)
+    return [*plain, Load(where), *up, *devices.lent(wanted.block, seen, where), *given]
 
 
 def _measure(wanted: Desired, ghost: str) -> list[Step]:
@@ -299,7 +311,10 @@ def _nothing_wanted(wanted: Desired, seen: Observation) -> list[Step]:
     if seen.module is None:
         return [*devices.given_up(seen), *devices.unloaded(seen)]
     removal = _removal(key for key in seen.peers if key[1] not in wanted.following)
-    return removal if wanted.following else [*devices.given_up(seen), *removal, *devices.unloaded(seen), Unload()]
+    if wanted.following:
+        return removal
+    out: list[Step] = [*devices.unloaded(seen), *applications.given_up(seen.app)]
+    return [*devices.given_up(seen), *removal, *out, *([] if applications.is_held(seen.app) else [Unload()])]
 
 
 def _removal(gone: Iterable[Key]) -> list[Step]:

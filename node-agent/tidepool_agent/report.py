@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from datetime import timedelta
 from typing import Any, NamedTuple
 
-from tidepool_agent import backing, devicereport, needs
+from tidepool_agent import applicationreport, backing, devicereport, needs
 from tidepool_agent.addresses import distinct, reachable
 from tidepool_agent.devicereport import Standing
 from tidepool_agent.errors import Frozen, GuestError
@@ -53,9 +53,10 @@ from tidepool_api.guest import MOST_PEERS
 NAMED_AT_MOST = 5  # directories in one message
 FIGURES = frozenset(
     {"memory", "pressure", "curve", "curveReferences", "missesPerSecond", "lentBytes", "usedBytes", "hitRatio"}
-    | {"peers", "morePeers", "devices", "swap"}
+    | {"peers", "morePeers", "devices", "swap", "applications"}
 )
-RESTLESS = frozenset({"observedAt", "hits", "misses", "puts"})  # written along with others, never on their own
+# Written along with others, never on their own:
+RESTLESS = frozenset({"observedAt", "hits", "misses", "puts", "lost", "pageHits", "values", "pools", "opened"})
 
 
 @dataclass(frozen=True)
@@ -88,6 +89,8 @@ class Finding:
     """The lenders that are lost again and again, each with how large a packet gets there, if that is known."""
     block: Standing = field(default_factory=Standing)
     """How far it is with its block devices."""
+    programs: applicationreport.Standing = field(default_factory=applicationreport.Standing)
+    """How far it is with the memory of its programs."""
 
 
 # ---------------------------------------------------------------------------------------------------------- MemoryGuest
@@ -127,7 +130,7 @@ def head(guest: MemoryGuest) -> tuple[object, ...]:
 def _status(machine: Machine, found: Finding, wants: tuple[Want, ...], before: GuestStatus) -> GuestStatus:
     seen = found.seen
     if found.left_alone:
-        gone = (ConditionType.MEMORY_BACKED, *devicereport.KINDS)
+        gone = (ConditionType.MEMORY_BACKED, *devicereport.KINDS, applicationreport.KIND)
         conditions = merge(without(before.conditions, *gone), *_conditions(machine, found))
         return GuestStatus(**_reached(machine), conditions=conditions, observed_at=before.observed_at)
     if seen is None:  # an agent that has just started and a guest that is silent: what is known still is
@@ -155,16 +158,20 @@ def _status(machine: Machine, found: Finding, wants: tuple[Want, ...], before: G
         role=_role(wants),
         **_shared(machine, seen, wants, before),
         **devicereport.described(seen, found.block.wanted, before),
+        applications=applicationreport.described(seen.app, before.applications),
         conditions=_renewed(before, machine, found, seen),
         observed_at=before.observed_at,
     )
 
 
 def _renewed(before: GuestStatus, machine: Machine, found: Finding, seen: Observation) -> tuple[Condition, ...]:
-    """The conditions, those of devices among them only while there are some."""
-    block = devicereport.conditions(seen, found.block, before)
-    over = set(devicereport.KINDS) - {one.type for one in block}
-    return merge(without(before.conditions, *over), *_conditions(machine, found), *block)
+    """The conditions, those of devices and of programs' memory among them only while there are some."""
+    passing = [
+        *devicereport.conditions(seen, found.block, before),
+        *applicationreport.conditions(seen.app, found.programs),
+    ]
+    over = {*devicereport.KINDS, applicationreport.KIND} - {one.type for one in passing}
+    return merge(without(before.conditions, *over), *_conditions(machine, found), *passing)
 
 
 def _reached(machine: Machine, said: tuple[Interface, ...] = ()) -> dict[str, Any]:

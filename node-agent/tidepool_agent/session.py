@@ -56,6 +56,11 @@ class Session:
         async with self._slots:
             return await self._lane.call(lambda: self._guest.reach(address), LOOK_SECONDS)
 
+    async def holders(self) -> tuple[str, ...]:
+        """The first processes of the guest that have programs' device open, for people to read."""
+        async with self._slots:
+            return await self._lane.call(self._guest.holders, LOOK_SECONDS)
+
     async def do(self, step: Step, release: str) -> None:
         """Carries out one step in the guest, whose kernel is of that release."""
         if step == Load(Source.DKMS):

@@ -10,6 +10,7 @@ from pathlib import Path
 from tidepool_agent.errors import ModuleUnavailable
 
 FILE = "tidepool.ko"
+APP_FILE = "tidepool-app.ko"
 TARGET_FILES = ("tidepool-file.ko", "tidepool-block.ko")
 SIGNED = b"~Module signature appended~\n"
 _RELEASE = re.compile(r"[A-Za-z0-9][A-Za-z0-9._+~-]{0,127}")
@@ -73,6 +74,16 @@ class Store:
             raise ModuleUnavailable(
                 f"no {name} for kernel {release}: fill the agent's module store for it with "
                 f"`kernel-module/tools/store`; for a kernel without device-mapper (CONFIG_BLK_DEV_DM) there is none"
+            )
+        return _read(path)
+
+    def app(self, release: str) -> Build:
+        """The module for programs for this kernel, checked against its checksum."""
+        path = self._path(release).with_name(APP_FILE)
+        if not path.is_file():
+            raise ModuleUnavailable(
+                f"no {APP_FILE} for kernel {release}: fill the agent's module store for it with "
+                "`kernel-module/tools/store`"
             )
         return _read(path)
 

@@ -15,10 +15,19 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 
-from tidepool_agent import devices, plan, report
+from tidepool_agent import applicationreport, applications, devices, plan, report
+from tidepool_agent.applications import Give, LoadApp, UnloadApp
 from tidepool_agent.cluster import Cluster
 from tidepool_agent.devicereport import Standing
-from tidepool_agent.errors import Excluded, GuestError, ModulesRefused, ModuleUnavailable, Unreachable, Unsupported
+from tidepool_agent.errors import (
+    Excluded,
+    GuestError,
+    ModulesRefused,
+    ModuleUnavailable,
+    Unreachable,
+    Unsupported,
+    UpgradeWaits,
+)
 from tidepool_agent.guestfs import Observation, Side
 from tidepool_agent.losses import Losses, Paths, Reach
 from tidepool_agent.metrics import Figures, Sample
@@ -47,9 +56,11 @@ BOOT_SECONDS = 180
 PATIENCE_SECONDS = 30
 # A pairing that is being deleted waits no longer than this for a guest that cannot be cleaned up.
 RELEASE_AFTER = timedelta(seconds=60)
+# Who has programs' device open is asked so often, where the module is to go: the guest looks at all its processes then.
+HOLDERS_EVERY = 60.0
 # What fails of these ends a round: without the module there is nothing to set up, without its target no device, and
-# what is still in use, by peers or devices, is neither replaced nor unloaded.
-DECISIVE = frozenset({("module",), ("target",), ("removal",), ("target removal",)})
+# what is still in use, by peers, devices or programs, is neither replaced nor unloaded.
+DECISIVE = frozenset({("module",), ("target",), ("removal",), ("target removal",), ("application removal",)})
 
 
 @dataclass(frozen=True)
@@ -89,6 +100,7 @@ class Worker:
         self._failures = Failures()
         self._trend = Trend()
         self._losses, self._paths = Losses(), Paths()
+        self._holders: tuple[float, tuple[str, ...]] | None = None
         self._rejected: tuple[str, GuestError | None] = "", None
         self._silent_since: float | None = None
         self._acted = 0.0
@@ -231,10 +243,11 @@ class Worker:
             source=where or plan.Source.STORE,
             unavailable=barred or (None if where else self._no_module(seen)),
             refused=self._failures.error("module"),
-            rejected=self._rejected[1],
+            rejected=self._rejected[1] or await self._waits(seen, where),
             failed=self._failed(wanted),
             losing=await self._lost(seen),
             block=self._standing(wanted, seen, where),
+            programs=await self._programs(wanted, seen, where),
         )
 
     async def _lost(self, seen: Observation) -> Mapping[Key, Reach | None]:
@@ -254,6 +267,37 @@ class Worker:
             target = target or self._no_module(seen)
         return Standing(wanted.block, {name: error for name, error in errors.items() if error}, target)
 
+    async def _programs(
+        self, wanted: Desired, seen: Observation, where: plan.Source | None
+    ) -> applicationreport.Standing:
+        """How far the guest is with the memory of its programs."""
+        failed = self._failures.error("application") or self._failures.error("application removal")
+        failed = failed or self._failures.error("module")
+        if seen.app is None and wanted.applications:
+            failed = failed or self._rejected[1] or (None if where else self._no_module(seen))
+        is_to_go = wanted.applications is None and not wanted.following
+        holders = await self._who_holds() if is_to_go and applications.is_held(seen.app) else ()
+        return applicationreport.Standing(wanted.applications, failed, holders)
+
+    async def _waits(self, seen: Observation, where: plan.Source | None) -> UpgradeWaits | None:
+        """Why another build of the module is not used yet: programs hold the one that is there."""
+        if not applications.is_held(seen.app):
+            self._holders = None
+            return None
+        if not self._outdated(seen, where):
+            return None
+        held = applicationreport.held(await self._who_holds())
+        return UpgradeWaits(f"{held}: end or restart what uses it, and another build of the module is loaded")
+
+    async def _who_holds(self) -> tuple[str, ...]:
+        """Processes that have programs' device open, asked for now and then; none where the guest does not say."""
+        if self._holders is None or time.monotonic() - self._holders[0] >= HOLDERS_EVERY:
+            found: tuple[str, ...] = ()
+            with contextlib.suppress(GuestError):
+                found = await self._session.holders()
+            self._holders = time.monotonic(), found
+        return self._holders[1]
+
     def _no_module(self, seen: Observation) -> ModuleUnavailable:
         error = ModuleUnavailable(self._tools.store.advice(seen.release))
         if seen.buildable:
@@ -272,13 +316,20 @@ class Worker:
 
     async def _act(self, wanted: Desired, seen: Observation, where: plan.Source | None) -> bool:
         """Does what is due; whether the guest may have changed. So many guests at a time get another module."""
-        outdated = self._outdated(seen, where) and not wanted.following
+        outdated = self._outdated(seen, where) and not wanted.following and not applications.is_held(seen.app)
         self.behind = outdated and bool(wanted.peers)
         turns = self._tools.replacing
         if not outdated or turns.locked():
-            return await self._follow(plan.steps(wanted, seen, where), seen)
+            return await self._follow(self._fitting(plan.steps(wanted, seen, where), seen, where), seen)
         async with turns:
             return await self._follow(plan.steps(wanted, seen, where, replace=True), seen)
+
+    def _fitting(self, steps: list[Step], seen: Observation, where: plan.Source | None) -> list[Step]:
+        """The steps without a module for programs that was built with another core module than is there."""
+        is_other = seen.module is not None and self._offered(seen) != seen.module.srcversion
+        if where is not plan.Source.STORE or not is_other:
+            return steps
+        return [step for step in steps if not isinstance(step, LoadApp)]
 
     async def _follow(self, steps: list[Step], seen: Observation) -> bool:
         self._failures.keep({plan.subject(step) for step in steps})
@@ -460,7 +511,7 @@ class Worker:
         if seen is None or self._silent_since is not None:
             return False
         gone = all(name != pairing.metadata.uid for _, name in seen.peers)
-        return gone and (seen.module is None or bool(wanted.peers))
+        return gone and (seen.module is None or bool(wanted.peers) or applications.is_held(seen.app))
 
     def _pause(self, wanted: Desired) -> float:
         """How long until the next round, if nothing happens before."""
@@ -513,6 +564,18 @@ def overdue(pairing: MemoryPairing) -> bool:
 def step_name(step: Step) -> str:
     """A step in words, for logs and Events."""
     match step:
+        case Configure() | plan.Change() | Turn():
+            return _peer_step_name(step)
+        case LoadApp() | Give() | UnloadApp():
+            return applications.step_name(step)
+        case Load() | Replace() | plan.Remove() | plan.Set() | plan.Measure() | Unload():
+            return _module_step_name(step)
+        case _:
+            return devices.step_name(step)
+
+
+def _module_step_name(step: Load | Replace | plan.Remove | plan.Set | plan.Measure | Unload) -> str:
+    match step:
         case Load(source):
             return f"load the module {source.value}"
         case Replace():
@@ -525,10 +588,6 @@ def step_name(step: Step) -> str:
             return f"switch ghost mode to {mode}"
         case Unload():
             return "unload the module"
-        case Configure() | plan.Change() | Turn():
-            return _peer_step_name(step)
-        case _:
-            return devices.step_name(step)
 
 
 def _peer_step_name(step: Configure | plan.Change | Turn) -> str:

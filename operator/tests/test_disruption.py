@@ -244,6 +244,23 @@ def test_devices_reach_all_at_once_and_swap_two_at_a_time() -> None:
     assert second == {name: {"borrower": {"swap": SWAP | NO_DEVICE}} for name in ("b2", "b3")}
 
 
+def test_memory_for_programs_reaches_all_at_once_and_disturbs_nobody() -> None:
+    """Its size, its mode and its group, and that there is none any more; what is not said is taken out."""
+    apps = {"size": "256Mi", "mode": "0660", "group": "redis"}
+    asked, nothing = pool(max_lend=8192, block={"applications": apps}), as_before(pool(max_lend=8192))
+    pairings = followed(written(nothing, patches(asked, nothing)))
+    for before, block, patch in (
+        (nothing, {"applications": apps}, {"applications": apps}),
+        (pairings, {"applications": apps}, None),
+        (pairings, {"applications": apps | {"size": "128Mi"}}, {"applications": {"size": "128Mi"}}),
+        (pairings, {"applications": {"size": "256Mi"}}, {"applications": {"mode": None, "group": None}}),
+        (pairings, {}, {"applications": None}),
+    ):
+        made = patches(pool(max_lend=8192, block=block), before)
+        assert made == ({one.name: {"borrower": patch} for one in BORROWERS} if patch else {})
+        assert disturbed(made) == []
+
+
 def test_what_a_pool_no_longer_asks_for_is_taken_out_of_its_pairings() -> None:
     asked = pool(max_lend=8192, max_unavailable=8, block={"devices": ["/dev/vdb"], "swap": SWAP})
     pairings = followed(written(as_before(asked), patches(asked, as_before(asked))))

@@ -101,6 +101,7 @@ BLOCK = {
     "devices": ["/dev/vdb"],
     "swap": {"backing": "File", "size": "1Gi"},
     "force": ["/dev/vdb"],
+    "applications": {"size": "256Mi", "mode": "0660", "group": "redis"},
 }
 
 
@@ -110,16 +111,17 @@ def test_devices_and_swap_of_a_pool_reach_its_pairings_and_leave_them(agent: Age
     agent.guest("l", LENDS, address="10.0.0.1")
     agent.guest("b", BORROWS, address="10.0.0.2")
     on_disk = {"swap": {"backing": "Device", "device": "/dev/vdc"}}
-    for block in (BLOCK, BLOCK | on_disk, {}):
+    for block in (BLOCK, BLOCK | on_disk | {"applications": {"size": "128Mi"}}, {}):
         agent.pool(borrowers=borrowers | block)
         wanted = {"devices": [], "force": []} | block
         wait_for("the pairing", partial(_has_block, agent, wanted))
     assert agent.condition("DevicesReady")["status"] == "True"
+    assert agent.condition("ApplicationsReady")["status"] == "True"
 
 
 def _has_block(agent: Agent, wanted: dict[str, Any]) -> bool:
     end = agent.pairing(PAIRING).get("spec", {}).get("borrower", {})
-    return {name: end[name] for name in ("devices", "swap", "force") if name in end} == wanted
+    return {name: end[name] for name in ("devices", "swap", "force", "applications") if name in end} == wanted
 
 
 def test_users_objects_are_left_clean(agent: Agent) -> None:

@@ -257,6 +257,31 @@ def test_hits_that_were_counted_a_moment_later_are_no_more_than_all() -> None:
     assert status.hit_shares == HitShares(files="0.00", devices="0.67", swap="0.33")
 
 
+def test_values_of_programs_are_shown_apart() -> None:
+    """By the pages that lenders have answered, and with what they take; where nobody has any, not at all."""
+    body = guest("b", BORROWER).to_dict()
+    body["status"]["applications"] = {"sizeBytes": 1 << 30, "usedBytes": 1 << 29, "hits": 500, "pageHits": 25}
+    one = reported("Connected", "Connected", hits=100, misses=0)
+    connected = [report.Judged(one, report.judge(one, NOW))]
+    made = plan(pool(), [guest("l", LENDER), borrower()], [one])
+    status = report.pool_status(pool(), made, connected, borrowers=[MemoryGuest.parse(body).status])
+    assert (status.applications, status.applications_bytes, status.devices) == ("512Mi", 1 << 29, None)
+    assert status.hit_shares == HitShares(files="0.75", devices="0.00", swap="0.00", applications="0.25")
+    without = report.pool_status(pool(), made, connected, borrowers=[borrower().status])
+    assert (without.applications, without.hit_shares and without.hit_shares.applications) == (None, None)
+
+
+def test_what_is_wrong_with_memory_for_programs_is_the_pools_trouble() -> None:
+    message = "the guest has no group redis: make it, or name another one in spec.borrowers.applications.group"
+    guests = [guest("l", LENDER, total=8192), borrower("a", ApplicationsReady=("NoGroup", message))]
+    status = status_of(plan(pool(max_lend=8192), guests, []))
+    ready, degraded = find(status.conditions, "ApplicationsReady"), find(status.conditions, "Degraded")
+    assert ready is not None
+    assert degraded is not None
+    assert (ready.status, ready.reason, ready.message) == ("False", "ApplicationsNotReady", f"guest a: {message}")
+    assert degraded.reason == "ApplicationsNotReady"
+
+
 def test_what_is_wrong_with_devices_and_swap_is_the_pools_trouble() -> None:
     """Of the first borrower in full, and how many there are; what is only being set up is none."""
     guests = [

@@ -1,4 +1,4 @@
-"""Block devices and swap of a pool's borrowers: what is not as the pool asks, as their agents report it. Pure."""
+"""What a pool's borrowers have beside files, and is not as the pool asks, as their agents report it. Pure."""
 
 from __future__ import annotations
 
@@ -15,11 +15,12 @@ if TYPE_CHECKING:
 _REASONS = {
     ConditionType.DEVICES_READY: ProblemReason.DEVICES_NOT_READY,
     ConditionType.SWAP_READY: ProblemReason.SWAP_NOT_READY,
+    ConditionType.APPLICATIONS_READY: ProblemReason.APPLICATIONS_NOT_READY,
 }
 
 
 def not_as_asked(borrowers: Mapping[Ref, MemoryGuest]) -> Iterator[Problem]:
-    """What is in the way of devices and of swap; what is only being set up is not."""
+    """What is in the way of devices, swap and memory for programs; what is only being set up is not."""
     for kind, reason in _REASONS.items():
         found = {name: why for name, guest in borrowers.items() if (why := _trouble(guest, kind))}
         if found:

@@ -39,7 +39,7 @@ def pairing_spec(pool: MemoryPool, one: Assignment, lender: MemoryGuest, borrowe
     return {
         "pool": pool.name,
         "lender": {"guest": lender.name, "port": port, **home, **place["lender"]},
-        "borrower": {"guest": one.borrower, **place["borrower"], **_block_devices(spec.borrowers)},
+        "borrower": {"guest": one.borrower, **place["borrower"], **_beside_files(spec.borrowers)},
         "size": format_quantity(one.size),
         "reserve": format_quantity(spec.reserve_of(lender.status)),
         "maxLend": spec.lenders.max_lend,
@@ -51,10 +51,12 @@ def pairing_spec(pool: MemoryPool, one: Assignment, lender: MemoryGuest, borrowe
     }
 
 
-def _block_devices(borrowers: Borrowers) -> Body:
-    """What a borrower's agent is to put lenders in front of; what the pool does not ask for is taken out."""
+def _beside_files(borrowers: Borrowers) -> Body:
+    """What lenders are for beside the files of a borrower; what the pool does not ask for is taken out."""
     swap = borrowers.swap and {"size": None, "device": None, **borrowers.swap.to_dict()}
-    return {"devices": list(borrowers.devices), "force": list(borrowers.force), "swap": swap}
+    programs = borrowers.applications and {"mode": None, "group": None, **borrowers.applications.to_dict()}
+    devices = {"devices": list(borrowers.devices), "force": list(borrowers.force), "swap": swap}
+    return {**devices, "applications": programs}
 
 
 def whereabouts(lender: MemoryGuest, borrower: MemoryGuest, network: Network | None) -> Body:

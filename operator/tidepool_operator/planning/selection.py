@@ -43,6 +43,7 @@ class ProblemReason(StrEnum):
     QUOTA_REACHED = "QuotaReached"
     DEVICES_NOT_READY = "DevicesNotReady"
     SWAP_NOT_READY = "SwapNotReady"
+    APPLICATIONS_NOT_READY = "ApplicationsNotReady"
 
     @property
     def condition(self) -> ConditionType:
@@ -69,6 +70,7 @@ _CONDITIONS = {
     ProblemReason.QUOTA_REACHED: ConditionType.QUOTA_SUFFICIENT,
     ProblemReason.DEVICES_NOT_READY: ConditionType.DEVICES_READY,
     ProblemReason.SWAP_NOT_READY: ConditionType.SWAP_READY,
+    ProblemReason.APPLICATIONS_NOT_READY: ConditionType.APPLICATIONS_READY,
 }
 
 

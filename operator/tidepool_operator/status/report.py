@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any
@@ -234,7 +234,7 @@ def pool_status(
         lent_bytes=to_mib(total(one.pairing.spec.size_bytes for one in connected)),
         used_bytes=to_mib(total(one.used_bytes or 0 for one in figures)),
         hit_ratio=format_ratio(hits, hits + sum(one.misses or 0 for one in figures)),
-        **_block_devices(borrowers, hits),
+        **_beside_files(borrowers, hits),
         roles=pool.status.roles if pool.is_held else plan.roles or None,
         conditions=_renewed(pool.status.conditions, *conditions),
     )
@@ -250,20 +250,29 @@ def stuck_status(present: PoolStatus, reason: str, text: str) -> PoolStatus:
     return present.model_copy(update={"phase": PoolPhase.DEGRADED, "conditions": conditions})
 
 
-def _block_devices(borrowers: Sequence[GuestStatus], hits: int) -> dict[str, Any]:
+def _beside_files(borrowers: Sequence[GuestStatus], hits: int) -> dict[str, Any]:
     """What borrowers have beside files, and what the hits are of; nothing where they have files alone."""
     devices = [device for one in borrowers for device in one.devices if device.lent]
     swap = [one.swap for one in borrowers if one.swap and one.swap.lent]
-    if not devices and not swap:
+    programs = [one.applications for one in borrowers if one.applications]
+    if not devices and not swap and not programs:
         return {}
-    of_devices, of_swap = sum(one.hits for one in devices), sum(one.hits for one in swap)
-    every = max(hits, of_devices + of_swap)  # agents count them one after the other
-    shares = [format_ratio(part, every) or "" for part in (every - of_devices - of_swap, of_devices, of_swap)]
+    of = {"devices": sum(one.hits for one in devices), "swap": sum(one.hits for one in swap)}
+    of |= {"applications": sum(one.page_hits for one in programs)} if programs else {}
     return {
         "devices": len(devices) or None,
         "swap_bytes": total(one.size_bytes for one in swap) or None,
-        "hit_shares": HitShares(files=shares[0], devices=shares[1], swap=shares[2]) if every else None,
+        "applications_bytes": total(one.used_bytes for one in programs) if programs else None,
+        "hit_shares": _hit_shares(hits, of),
     }
+
+
+def _hit_shares(hits: int, of: Mapping[str, int]) -> HitShares | None:
+    """Which parts of all hits are of what; the rest is of files. None without hits."""
+    every = max(hits, sum(of.values()))  # agents count them one after the other
+    parts = {"files": every - sum(of.values()), **of}
+    shares = {name: format_ratio(part, every) for name, part in parts.items()}
+    return HitShares.model_validate(shares) if every else None
 
 
 def terminating_status(pool: MemoryPool, left: Sequence[MemoryPairing], refused: Sequence[str] = ()) -> PoolStatus:
