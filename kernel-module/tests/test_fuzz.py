@@ -32,7 +32,7 @@ def test_survives(side: str) -> None:
     ("side", "source", "check"),
     [
         ("fuzz_lender", "lender/serve.c", "count > max || "),
-        ("fuzz_borrower", "borrower/fetch.c", "count > TIDE_GET_MAX ||"),
+        ("fuzz_borrower", "borrower/fetch.c", "count > lane->lender->agreed.get ||"),
         ("fuzz_ages", "borrower/catalog_ages.c", "ages->age[0].count += ages->age[1].count;"),
         ("fuzz_handshake", "transport/handshake.c", "code >= ARRAY_SIZE(reasons) || "),
     ],
