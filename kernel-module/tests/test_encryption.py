@@ -31,7 +31,7 @@ def _connected(pair: Pair, encryption: str, size: int = 128 * MIB) -> Iterator[N
 
 
 def _evict(pair: Pair, path: str, times: int = 1) -> None:
-    """Reads a file and drops it from memory; what finds no buffer in one round goes in the next."""
+    """Reads a file and drops it from memory; what is not put in one round, of a lack of buffers, say, is in the next."""
     for _ in range(times):
         pair.borrower.sh(f"cat {path} > /dev/null")
         pair.borrower.sh("sync")
@@ -110,7 +110,7 @@ def test_pages_that_the_lender_moved(pair: Pair) -> None:
     """The lender's kernel compacts its memory: the tags of pages go where the pages go."""
     stress(pair.borrower, f"fill /mnt/moved mib={SMALL_MIB}")
     with _connected(pair, "AES-GCM"), _holes(pair.lender, SMALL_MIB * 2) as close:
-        _evict(pair, "/mnt/moved")
+        _evict(pair, "/mnt/moved", times=2)  # the file system is known after the first
         close()
         moved = pair.lender.vmstat("pgmigrate_success")
         pair.lender.write("/proc/sys/vm/compact_memory", "1\n")
