@@ -24,4 +24,5 @@ def test_it_has_the_fields_that_people_write() -> None:
         "Default where no class says otherwise: 256Mi. |" in page()
     )
     assert "| `lenders` | object, required |" in page()
+    assert "shows Phase, Lenders, Borrowers, Lent, Used, Hit Ratio, Age. `-o wide` adds Pairings, Connected, " in page()
     assert "| `strategy` | `NonInclusive` or `Exclusive` |" in page()

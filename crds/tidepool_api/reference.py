@@ -32,14 +32,16 @@ def page() -> str:
 
 def _kind(kind: Kind) -> str:
     properties = schema(kind.model)["properties"]
-    columns = ", ".join(column.name + (" (wide)" if column.wide else "") for column in kind.columns)
+    shown, wide = (", ".join(one.name for one in kind.columns if one.wide == is_wide) for is_wide in (False, True))
     selectable = ", ".join(f"`{path[1:]}`" for path in kind.selectable)
     lines = [
         f"## {kind.model.__name__}",
         "",
         getdoc(kind.model) or "",
         "",
-        f"`kubectl get {kind.short}` shows {columns}." + (f" Field selectors: {selectable}." if selectable else ""),
+        f"`kubectl get {kind.short}` shows {shown}."
+        + (f" `-o wide` adds {wide}." if wide else "")
+        + (f" Field selectors: {selectable}." if selectable else ""),
         "",
     ]
     for part in (one for one in ("spec", "status") if one in properties):

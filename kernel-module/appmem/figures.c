@@ -68,7 +68,8 @@ static unsigned int tide_figures_sum(struct tidepool_stats *sum)
 	mutex_lock(&tide_figures_mutex);
 	*sum = tide_figures_gone;
 	list_for_each_entry(pool, &tide_figures_pools, every) {
-		struct tidepool_stats stats = data_race(pool->stats);	/* its lock may be held for long */
+		/* Its lock may be held for long. */
+		struct tidepool_stats stats = data_race(pool->stats);
 
 		tide_figures_count(sum, &stats);
 		sum->values += stats.values;

@@ -83,10 +83,12 @@ unload_app() {
 # holders: the first processes that have the device open, as `PROCESS NAME`
 holders() {
     number=$(cat "$values_device")
+    number=$(printf '%x %x' "${number%:*}" "${number#*:}")
     all_open
     for one in $opened; do
-        if [ -c "/proc/$one" ] && [ "$(major_minor "/proc/$one" 2>/dev/null)" = "$number" ]; then echo "${one%%/*}"; fi
-    done | uniq | head -n 5 | while read -r process; do
+        if [ -c "/proc/$one" ]; then echo "/proc/$one"; fi
+    done | xargs -r stat -L -c '%t %T %n' 2>/dev/null | # one process for all that are open
+        sed -n "s|^$number /proc/\([0-9]*\)/.*|\1|p" | uniq | head -n 5 | while read -r process; do
         echo "$process $(cat "/proc/$process/comm" 2>/dev/null || :)"
     done
 }
