@@ -16,6 +16,7 @@ from tidepool_api.guest import (
     GuestSpec,
     GuestStatus,
     MemoryGuest,
+    NodeTerms,
     VirtualMachine,
 )
 from tidepool_api.keys import GuestKey, ObjectKey, PoolKey, Ref
@@ -113,6 +114,7 @@ __all__ = [
     "MemoryQuota",
     "Metric",
     "Near",
+    "NodeTerms",
     "Network",
     "ObjectKey",
     "ObjectMeta",

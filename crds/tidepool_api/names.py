@@ -61,10 +61,11 @@ class Encryption(StrEnum):
 
 
 class Provider(StrEnum):
-    """What runs the virtual machine."""
+    """What runs the virtual machine; Node where it is none, but the free memory of a node."""
 
     KUBEVIRT = "KubeVirt"
     LIBVIRT = "Libvirt"
+    NODE = "Node"
 
 
 class Role(StrEnum):
@@ -181,6 +182,10 @@ class ConditionType(StrEnum):
     MODULE_LOADED = "ModuleLoaded"
     LENDING_PAIRED = "LendingPaired"
     MEMORY_BACKED = "MemoryBacked"
+
+    # a node lender
+    LENDER_RUNNING = "LenderRunning"
+    LENDER_FIT = "LenderFit"
 
     # a guest, and the pool that it borrows from
     DEVICES_READY = "DevicesReady"
