@@ -25,7 +25,7 @@ class GrantSpec(ApiModel):
     """Who may borrow from which guests."""
 
     to: tuple[Grantee, ...] = Field(min_length=1, max_length=16)
-    """The pools that may borrow. They name this namespace in spec.lenders.namespaces, or nodes in spec.lenders.nodes."""
+    """The pools that may borrow. They name this namespace in spec.lenders.namespaces, or ask for spec.lenders.nodes."""
 
     selector: Selector | None = None
     """From which guests of this namespace, by their labels; absent for all of them.

@@ -41,7 +41,7 @@ class Nodes(ApiModel):
     """Which nodes, by the labels of the Node; all that have the node lender if this is left out."""
 
     max_lend: Memory
-    """The most that one node lends to all its borrowers together; the chart's nodeLender.maxLend bounds it, too."""
+    """The most that one node lends to this pool; nodeLender.maxLend, the chart's value, bounds what all have of it."""
 
     reserve: Memory = "1Gi"
     """Memory that has to stay available on the node; the chart's nodeLender.reserve where that is more."""
@@ -257,7 +257,7 @@ class PoolSpec(PoolDefaults):
         return parse_quantity(self.lenders.max_lend or LEAST_MEMORY)
 
     def max_lend_of(self, lender: GuestStatus) -> int:
-        """What a lender gives at most, in bytes; a node no more than the cluster's administrator lets it."""
+        """What a lender gives to this pool at most, in bytes; a node no more than its administrator lets it."""
         if lender.node is None:
             return self.max_lend_bytes
         asked = parse_quantity(self.lenders.nodes.max_lend) if self.lenders.nodes else 0
