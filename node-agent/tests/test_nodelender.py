@@ -239,7 +239,7 @@ class Lender:
     """A pod with the daemon in it, as its node's kubelet would run it, and the pairing that the operator makes."""
 
     def __init__(self, server: Server, agent: AgentProcess, program: Path, node: str) -> None:
-        self._server, self._agent, self._program, self.node = server, agent, program, node
+        self._server, self.agent, self._program, self.node = server, agent, program, node
         self._folder = Path(tempfile.mkdtemp(prefix="tp-", dir="/tmp"))
         self._run = self._folder / "run/tidepool"
         self._run.mkdir(parents=True)
@@ -261,7 +261,7 @@ class Lender:
 
     def run(self) -> None:
         """The daemon, started as in the chart."""
-        process = self._agent.proc / "4000"
+        process = self.agent.proc / "4000"
         process.mkdir()
         (process / "cgroup").write_text(f"0::/kubepods/{CONTAINER}\n")
         (process / "root").symlink_to(self._folder)
@@ -273,7 +273,7 @@ class Lender:
         """The daemon's process ends."""
         self.process.terminate()
         self.process.wait(20)
-        shutil.rmtree(self._agent.proc / "4000", ignore_errors=True)
+        shutil.rmtree(self.agent.proc / "4000", ignore_errors=True)
 
     def config(self) -> dict[str, Any]:
         return tomllib.loads((self._run / "node-lender.toml").read_text())
@@ -400,7 +400,25 @@ def test_figures_and_metrics_name_the_node(lender: Lender) -> None:
     lender.start()
     eventually(lambda: lender.condition("Ready")[0] == "True")
     expected = f'tidepool_guest_info{{guest="{lender.node}"'
-    eventually(lambda: expected in lender._agent.fetch("/metrics"))  # noqa: SLF001
-    text = lender._agent.fetch("/metrics")  # noqa: SLF001
+    eventually(lambda: expected in lender.agent.fetch("/metrics"))
+    text = lender.agent.fetch("/metrics")
     (info,) = [line for line in text.splitlines() if line.startswith(expected)]
     assert 'provider="Node"' in info
+
+
+def test_a_node_that_is_to_lend_no_more_is_forgotten(cluster: Server, lender: Lender, store: Path) -> None:
+    """The chart's nodeLender is switched off: the next agent takes the MemoryGuest away, as that of a machine."""
+    lender.start()
+    eventually(lambda: lender.condition("Ready")[0] == "True")
+    lender.agent.stop()
+    with AgentProcess(cluster, lender.node, store):
+        eventually(lambda: is_forgotten(lender), 60)
+    lender.agent.start()
+
+
+def is_forgotten(lender: Lender) -> bool:
+    try:
+        lender.guest()
+    except Refused:
+        return True
+    return False
