@@ -197,11 +197,13 @@ def test_a_release_has_a_name_that_leaves_room() -> None:
 def test_digests_are_those_of_the_charts_own_images(tag: str, reference: str) -> None:
     """Whoever chooses another tag gets what that is."""
     version = tag or (TOP / "VERSION").read_text().strip()
-    settings = ["image.digests.agent=sha256:" + "a" * 64, f"image.tag={tag}"]
-    answer = helm("template", "t", str(CHART), *(word for one in settings for word in ("--set-string", one)))
+    parts = ("agent", "node-lender")
+    settings = [f"image.digests.{part}=sha256:" + "a" * 64 for part in parts] + [f"image.tag={tag}"]
+    words = ["--set=nodeLender.enabled=true", *(word for one in settings for word in ("--set-string", one))]
+    answer = helm("template", "t", str(CHART), *words)
     images = {line.split()[1] for line in answer.stdout.splitlines() if line.strip().startswith("image:")}
     name = "tidepool.local/tidepool"
-    assert images == {f"{name}-agent:{version}{reference}", f"{name}-operator:{version}"}
+    assert images == {f"{name}-operator:{version}", *(f"{name}-{part}:{version}{reference}" for part in parts)}
 
 
 def test_placement_and_registry_reach_every_pod() -> None:
