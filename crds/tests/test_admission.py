@@ -26,6 +26,9 @@ PLANNED = {"selector": SHORT, "minimum": "64Mi", "maximum": "1Gi"}
 NO_CLASS = {"className": "", "lenders": {"selector": SPARE}, "borrowers": {"selector": SHORT, "size": "512Mi"}}
 AUTO = {"role": "Auto", "selector": SPARE, "lenders": {"maxLend": "1Gi"}, "borrowers": {"size": "512Mi"}}
 
+NODES = {"maxLend": "32Gi"}
+NODE = changed(changed(GUEST, "metadata.name", "n1"), "spec.provider", "Node")
+
 SWAP = {"backing": "File", "size": "1Gi"}
 BLOCK = {
     "devices": ["/dev/vdb", "/dev/disk/by-id/virtio-data_1.0:x+y"],
@@ -84,7 +87,7 @@ WRONG: list[tuple[dict[str, Any], str, Any, str, str]] = [
         '"In", "NotIn", "Exists", "DoesNotExist"',
     ),
     (POOL, "spec.encryption", "ROT13", "spec.encryption", 'supported values: "AES-GCM", "None"'),
-    (POOL, "spec.lenders.selector", MISSING, "spec.lenders.selector", "say which guests, or set spec.role to Auto"),
+    (POOL, "spec.lenders.selector", MISSING, "spec.lenders.selector", "say which guests, or which nodes in spec.lend"),
     (POOL, "spec.borrowers.selector", MISSING, "spec.borrowers.selector", "is missing: say which guests"),
     (POOL, "spec.role", "Auto", "spec.selector", "is missing: role Auto chooses among the guests that it matches"),
     (POOL, "spec.role", "Auto", "spec.lenders.selector", "has no place with role Auto"),
@@ -258,7 +261,16 @@ WRONG: list[tuple[dict[str, Any], str, Any, str, str]] = [
     (PAIRING, "spec.borrower.identity", NOBODY, "spec.borrower.identity", "is nobody's identity; leave it out while"),
     (PAIRING, "spec", SELF, "spec.borrower.identity", "is the lender's identity too; give each guest's own"),
     (GUEST, "spec.nodeName", MISSING, "spec.nodeName", "Required value"),
-    (GUEST, "spec.provider", "VMware", "spec.provider", 'supported values: "KubeVirt", "Libvirt"'),
+    (GUEST, "spec.provider", "VMware", "spec.provider", 'supported values: "KubeVirt", "Libvirt", "Node"'),
+    (GUEST, "spec.provider", "Node", "<nil>", "metadata.name guest is not the node n1, which a MemoryGuest of provid"),
+    (POOL, "spec.lenders", {"maxLend": "1Gi"}, "spec.lenders.selector", "or which nodes in spec.lenders.nodes, or set"),
+    (POOL, "spec.lenders.nodes", {}, "spec.lenders.nodes.maxLend", "Required value"),
+    (POOL, "spec.lenders.nodes", {"maxLend": "x"}, "spec.lenders.nodes.maxLend", '"x" is not an amount of memory'),
+    (POOL, "spec.lenders.nodes", NODES | {"reserve": "1Mi"}, "spec.lenders.nodes.reserve", "1Mi is too little; the le"),
+    (POOL, "spec.lenders.nodes", NODES | {"selector": {}}, "spec.lenders.nodes.selector", "is empty and would select"),
+    (POOL, "spec.lenders", {"nodes": NODES, "namespaces": ["a"]}, "spec.lenders.selector", "it says which guests of s"),
+    (POOL, "spec", AUTO | {"lenders": {"nodes": NODES, "selector": SHORT}}, "spec.lenders.selector", "has no place wi"),
+    (POOL, "spec", AUTO | {"lenders": {"nodes": NODES}, "className": ""}, "spec.lenders.maxLend", "is missing, and cl"),
 ]
 
 
@@ -290,6 +302,11 @@ RIGHT: list[tuple[dict[str, Any], str, Any]] = [
     (POOL, "spec.latency", {"mode": "Off"}),
     (POOL, "spec.latency", {"mode": "Thresholds", "short": {"resume": "0.5ms", "stop": "1ms"}}),
     (POOL, "spec", AUTO),
+    (POOL, "spec", AUTO | {"lenders": {"maxLend": "1Gi", "nodes": NODES}}),
+    (POOL, "spec.lenders", {"nodes": NODES}),
+    (POOL, "spec", NO_CLASS | {"lenders": {"nodes": NODES}}),
+    (POOL, "spec.lenders.nodes", NODES | {"selector": SPARE, "reserve": "8Gi"}),
+    (NODE, "spec.vm.name", "n1"),
     (POOL, "spec.lenders.namespaces", ["a", "b"]),
     (PAIRING, "spec.lender", PAIRING["spec"]["lender"] | {"namespace": "other"}),
     (
@@ -469,7 +486,7 @@ def test_an_identity_in_a_status_is_one(api_server: Server, namespace: str) -> N
 COLUMNS = {
     "tpool": ["NAME", "PHASE", "LENDERS", "BORROWERS", "LENT", "USED", "HIT RATIO", "AGE"],
     "tpair": ["NAME", "LENDER", "BORROWER", "SIZE", "PHASE", "HIT RATIO", "AGE"],
-    "tguest": ["NAME", "NODE", "ROLE", "KERNEL", "MODULE", "MEMORY", "READY", "AGE"],
+    "tguest": ["NAME", "PROVIDER", "NODE", "ROLE", "KERNEL", "MODULE", "MEMORY", "READY", "AGE"],
     "tgrant": ["NAME", "TO", "PAIRINGS", "LENT", "AGE"],
     "tclass": ["NAME", "DEFAULT", "MAX LEND", "RESERVE", "ENCRYPTION", "AGE"],
     "tquota": ["NAME", "BORROWED", "MAX BORROWED", "LENT", "MAX LENT", "AGE"],

@@ -62,6 +62,18 @@ def test_a_lender_keeps_what_its_host_has_not_promised_unless_the_pool_lends_it(
     assert spec.reserve_of(MemoryGuest.parse(GUEST).status) == 256 << 20
 
 
+def test_a_node_lends_what_its_administrator_and_the_pool_let_it() -> None:
+    """The smaller maximum and the larger reserve; without maxLend for guests where none lend."""
+    terms = {"maxLendBytes": 8 << 30, "reserveBytes": 4 << 30, "port": 7470}
+    node = MemoryGuest.parse(GUEST | {"status": {"node": terms, "backing": {"overcommittedBytes": 1 << 30}}}).status
+    for asked, most, kept in (({"maxLend": "2Gi"}, 2, 4), ({"maxLend": "32Gi", "reserve": "6Gi"}, 8, 6)):
+        spec = MemoryPool.parse(changed(POOL, "spec.lenders", {"nodes": asked})).spec
+        assert (spec.max_lend_of(node) >> 30, spec.reserve_of(node) >> 30) == (most, kept)
+        assert not spec.needs_max_lend
+    assert MemoryPool.parse(POOL).spec.max_lend_of(node) == 0
+    assert MemoryPool.parse(POOL).spec.max_lend_of(MemoryGuest.parse(GUEST).status) == 1 << 30
+
+
 def test_unknown_fields_are_ignored() -> None:
     """An older program reads what a newer one wrote."""
     assert MemoryPool.parse(changed(POOL, "spec.novelty", True)).spec == MemoryPool.parse(POOL).spec

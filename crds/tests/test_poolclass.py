@@ -222,3 +222,12 @@ def test_the_status_says_what_is_in_effect() -> None:
     assert told.spec.lenders.max_lend is None
     assert told.in_effect.spec == one.spec
     assert told.in_effect.source.class_name == "gold"
+
+
+def test_a_pool_of_nodes_alone_needs_no_max_lend_of_guests() -> None:
+    """One that has guests lend, too, does: by itself or by its class."""
+    nodes = {"nodes": {"maxLend": "4Gi"}}
+    assert completed(changed(POOL, "spec.lenders", nodes)).source.lack is None
+    both = completed(changed(POOL, "spec.lenders", nodes | {"selector": POOL["spec"]["lenders"]["selector"]}))
+    assert both.source.lack is not None
+    assert both.source.lack.reason == "MaxLendMissing"

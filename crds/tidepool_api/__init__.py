@@ -17,6 +17,7 @@ from tidepool_api.guest import (
     GuestSpec,
     GuestStatus,
     MemoryGuest,
+    NodeTerms,
     VirtualMachine,
 )
 from tidepool_api.keys import GuestKey, ObjectKey, PoolKey, Ref
@@ -117,6 +118,7 @@ __all__ = [
     "Metric",
     "Near",
     "Network",
+    "NodeTerms",
     "ObjectKey",
     "ObjectMeta",
     "Overcommitted",

@@ -125,6 +125,7 @@ KINDS = (
         names.GUESTS,
         "tguest",
         (
+            Column("Provider", ".spec.provider"),
             Column("Node", ".spec.nodeName"),
             Column("Role", ".status.role"),
             Column("Kernel", ".status.kernelRelease"),

@@ -25,10 +25,13 @@ class GrantSpec(ApiModel):
     """Who may borrow from which guests."""
 
     to: tuple[Grantee, ...] = Field(min_length=1, max_length=16)
-    """The pools that may borrow. They name this namespace in their spec.lenders.namespaces."""
+    """The pools that may borrow. They name this namespace in spec.lenders.namespaces, or ask for spec.lenders.nodes."""
 
     selector: Selector | None = None
-    """From which guests of this namespace, by their labels; absent for all of them."""
+    """From which guests of this namespace, by their labels; absent for all of them.
+
+    In the namespace of the release nodes are among them, with the labels of the Node.
+    """
 
 
 class GrantUse(ApiModel):

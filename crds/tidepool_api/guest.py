@@ -1,4 +1,4 @@
-"""MemoryGuest: a virtual machine that can lend or borrow, as the agent of its node reports it."""
+"""MemoryGuest: whoever can lend or borrow, as the agent of its node reports it: a virtual machine, or a node itself."""
 
 from __future__ import annotations
 
@@ -18,9 +18,11 @@ from tidepool_api.fields import (
     Identity,
     ObjectName,
     Percent,
+    Port,
     Ratio,
     immutable,
     readable,
+    rule,
     rules,
 )
 from tidepool_api.keys import GuestKey
@@ -47,13 +49,13 @@ class GuestSpec(ApiModel):
     """Which virtual machine this is, and where it runs."""
 
     provider: Provider = Field(json_schema_extra=rules(immutable("the provider", "delete the object")))
-    """What runs the virtual machine."""
+    """What runs the virtual machine. Node: it is none, but a node, whose free memory the node lender lends."""
 
     vm: VirtualMachine
-    """Which virtual machine."""
+    """Which virtual machine; of a node its Node."""
 
     node_name: ObjectName
-    """The node on which it runs now."""
+    """The node on which it runs now, or which it is."""
 
 
 class GuestMemory(ApiModel):
@@ -201,6 +203,19 @@ class GuestDevice(ApiModel):
     """Of a swap area: how much of it is in use; absent while it is not in use at all, and of other devices."""
 
 
+class NodeTerms(ApiModel):
+    """What the cluster's administrator lets a node lend, by nodeLender, the chart's value."""
+
+    max_lend_bytes: Bytes
+    """The most that it lends to all borrowers of all pools together."""
+
+    reserve_bytes: Bytes
+    """What stays available on it beside what is lent."""
+
+    port: Port
+    """The TCP port on which its node lender listens, whatever pools say."""
+
+
 class GuestStatus(ApiModel):
     """What the agent found out about the guest."""
 
@@ -258,6 +273,9 @@ class GuestStatus(ApiModel):
     applications: GuestApplications | None = None
     """What its programs keep in /dev/tidepool; absent while it has none."""
 
+    node: NodeTerms | None = None
+    """Of a node: what it may lend. Absent of a virtual machine."""
+
     conditions: tuple[Condition, ...] = Field(default=(), max_length=16)
     """GuestAgentReady, ModuleAvailable, ModuleLoaded, and Ready: whether it can lend or borrow, and if not why.
 
@@ -265,6 +283,9 @@ class GuestStatus(ApiModel):
     dead, the operator says so in its place. MemoryBacked: whether its pod requests all of its memory; Unknown where no
     pod does. DevicesReady, SwapReady and ApplicationsReady, while there are some: whether they are as the pool asks,
     and if not why and what to do.
+
+    A node has others beside Ready. LenderRunning: whether its node lender answers. LenderFit: whether swap and limits
+    are as they should be, and if not what to do.
     """
 
     observed_at: Time | None = None
@@ -281,11 +302,15 @@ class GuestStatus(ApiModel):
 
 
 class MemoryGuest(ApiObject):
-    """A virtual machine that can lend memory to others or borrow it from them.
+    """A virtual machine that can lend memory to others or borrow it from them, or a node that lends its free memory.
 
     Its agent writes it, and nobody else. A KubeVirt instance gives it its name, namespace and labels, but for those in
     which KubeVirt notes where it runs. A domain of a host's own libvirt gives it its UUID as a name, a label
     `tidepool.dev/vm` with what people call it, and those of Nova as `tidepool.dev/nova-…`.
+
+    A node with the node lender is one of provider Node, in the namespace of the release, with name and labels of the
+    Node. It has no kind of its own: so a pairing has one kind of lender, all are planned alike, one command lists who
+    takes part, and who may see or use nodes follows from their namespace.
     """
 
     kind: str = "MemoryGuest"
@@ -296,6 +321,11 @@ class MemoryGuest(ApiObject):
     def key(self) -> GuestKey:
         """By which it is known everywhere."""
         return GuestKey(self.namespace, self.name)
+
+    @property
+    def is_node(self) -> bool:
+        """Whether it is a node, and no virtual machine."""
+        return self.spec.provider is Provider.NODE
 
     @property
     def ready(self) -> Condition | None:
@@ -311,3 +341,13 @@ class MemoryGuest(ApiObject):
     def has_ended(self) -> bool:
         """Whether its virtual machine has come to its end, which the condition Ready tells in words."""
         return self.ready is not None and self.ready.reason == Reason.ENDED
+
+    model_config = {
+        "json_schema_extra": rules(
+            rule(
+                "self.spec.provider != 'Node' || self.metadata.name == self.spec.nodeName",
+                says="'metadata.name ' + self.metadata.name + ' is not the node ' + self.spec.nodeName + "
+                "', which a MemoryGuest of provider Node is named after'",
+            )
+        )
+    }

@@ -20,7 +20,7 @@ FIXED = frozenset({"lenders/encryption", "port"})
 
 _WHO = (
     *("role", "selector", "cool_down", "placement.require", "placement.apart"),
-    *("lenders.selector", "lenders.namespaces", "lenders.margin", "lenders.spread"),
+    *("lenders.selector", "lenders.namespaces", "lenders.nodes", "lenders.margin", "lenders.spread"),
     *("borrowers.selector", "borrowers.priorities"),
 )
 _SIZE = ("borrowers.size", "borrowers.minimum", "borrowers.maximum", "borrowers.weights")
@@ -70,8 +70,8 @@ WAYS = (
     Way("borrower.swap", ("borrowers.swap",), is_costly=True),  # what is swapped out comes back into memory for it
     Way("borrower.applications", ("borrowers.applications",)),
     Way("size", _SIZE, ("lenders/size_bytes", "borrowers/quota_bytes")),
-    Way("reserve", ("lenders.reserve", "lenders.overcommitted"), ("reserve_bytes",)),
-    Way("max_lend", ("lenders.max_lend",), ("lend_bytes",)),
+    Way("reserve", ("lenders.reserve", "lenders.overcommitted", "lenders.nodes"), ("reserve_bytes",)),
+    Way("max_lend", ("lenders.max_lend", "lenders.nodes"), ("lend_bytes",)),
     Way("strategy", ("strategy",), ("lenders/strategy",)),
     Way("filter", ("filter",), ("lenders/sequential_filter",)),
     Way("encryption", ("encryption",), ("lenders/encryption",)),

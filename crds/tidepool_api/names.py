@@ -33,6 +33,7 @@ BORROWER_FIELD_MANAGER = "tidepool-agent-borrower"
 DEFAULT_PORT = 7470
 AGENT_METRICS_PORT = 9477
 OPERATOR_METRICS_PORT = 9478
+NODE_LENDER_METRICS_PORT = 9479
 
 OPERATOR_LEASE = "tidepool-operator"
 LEASE_PREFIX = "tidepool-agent-"
@@ -61,10 +62,11 @@ class Encryption(StrEnum):
 
 
 class Provider(StrEnum):
-    """What runs the virtual machine."""
+    """What runs the virtual machine; Node where it is none, but the free memory of a node."""
 
     KUBEVIRT = "KubeVirt"
     LIBVIRT = "Libvirt"
+    NODE = "Node"
 
 
 class Role(StrEnum):
@@ -181,6 +183,10 @@ class ConditionType(StrEnum):
     MODULE_LOADED = "ModuleLoaded"
     LENDING_PAIRED = "LendingPaired"
     MEMORY_BACKED = "MemoryBacked"
+
+    # a node lender
+    LENDER_RUNNING = "LenderRunning"
+    LENDER_FIT = "LenderFit"
 
     # a guest, and the pool that it borrows from
     DEVICES_READY = "DevicesReady"

@@ -289,6 +289,11 @@ class MemoryPairing(ApiObject):
         return GuestKey(self.namespace, self.spec.borrower.guest)
 
     @property
+    def lends_node(self) -> bool:
+        """Whether a node lends, and no virtual machine: its MemoryGuest is called like it."""
+        return self.spec.lender.guest == self.spec.lender.node_name
+
+    @property
     def ends(self) -> tuple[GuestKey, GuestKey]:
         """The lender and the borrower."""
         return self.lender, self.borrower

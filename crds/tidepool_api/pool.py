@@ -35,14 +35,38 @@ from tidepool_api.units import SECOND, parse_duration, parse_quantity
 MOST_ROLES = 256  # that a status remembers
 
 
+class Nodes(ApiModel):
+    """Nodes that lend memory which no virtual machine has."""
+
+    selector: Selector | None = None
+    """Which nodes, by the labels of the Node; all that have the node lender if this is left out."""
+
+    max_lend: Memory
+    """The most that one node lends to this pool; nodeLender.maxLend, the chart's value, bounds what all have of it."""
+
+    reserve: Memory = "1Gi"
+    """Memory that has to stay available on the node; the chart's nodeLender.reserve where that is more."""
+
+    def matches(self, labels: dict[str, str]) -> bool:
+        """Whether a node with these labels is one of them."""
+        return self.selector is None or self.selector.matches(labels)
+
+
 class Lenders(LenderDefaults):
     """Who lends, and how much at most."""
 
     selector: Selector | None = None
-    """The guests that lend, by their labels; absent when the role is Auto."""
+    """The guests that lend, by their labels; absent when the role is Auto, and where nodes alone lend."""
 
     namespaces: tuple[ObjectName, ...] = Field(default=(), max_length=16)
     """Further namespaces whose guests lend too, if the selector matches them and a MemoryGrant there allows it."""
+
+    nodes: Nodes | None = None
+    """Nodes that lend, too, where the chart's nodeLender.enabled has them do so.
+
+    For a pool of another namespace than that of the release, a MemoryGrant there has to allow it. Several pools may use
+    a node at the same time.
+    """
 
 
 class Weight(ApiModel):
@@ -175,12 +199,21 @@ class PoolSpec(PoolDefaults):
             ),
             *(
                 rule(
-                    f"(self.role == 'Auto') != has(self.{side}.selector)",
+                    f"self.role == 'Auto' ? !has(self.{side}.selector) : has(self.{side}.selector){otherwise}",
                     says="self.role == 'Auto' ? 'has no place with role Auto, which chooses among the guests of "
-                    "spec.selector; remove it' : 'is missing: say which guests, or set spec.role to Auto'",
+                    f"spec.selector; remove it' : 'is missing: say which guests, {hint}or set spec.role to Auto'",
                     path=f".{side}.selector",
                 )
-                for side in ("lenders", "borrowers")
+                for side, otherwise, hint in (
+                    ("lenders", " || has(self.lenders.nodes)", "or which nodes in spec.lenders.nodes, "),
+                    ("borrowers", "", ""),
+                )
+            ),
+            rule(
+                "has(self.lenders.selector) || !has(self.lenders.namespaces) || self.lenders.namespaces.size() == 0 || "
+                "self.role == 'Auto'",
+                "is missing: it says which guests of spec.lenders.namespaces lend",
+                path=".lenders.selector",
             ),
             rule(
                 "self.role != 'Auto' || !has(self.lenders.namespaces) || self.lenders.namespaces.size() == 0",
@@ -194,12 +227,13 @@ class PoolSpec(PoolDefaults):
                 path=".borrowers.selector",
             ),
             rule(
-                "has(self.lenders.maxLend) || !has(self.className) || self.className != ''",
+                "has(self.lenders.maxLend) || !has(self.className) || self.className != '' || "
+                "(self.role != 'Auto' && has(self.lenders.nodes) && !has(self.lenders.selector))",
                 'is missing, and className is "", so that no class gives it; say the most that one lender lends',
                 path=".lenders.maxLend",
             ),
             rule(
-                "!has(self.borrowers.size) || !has(self.lenders.maxLend) || "
+                "!has(self.borrowers.size) || !has(self.lenders.maxLend) || has(self.lenders.nodes) || "
                 f"!({are_amounts('self.borrowers.size', 'self.lenders.maxLend')}) || "
                 f"quantity(self.borrowers.size).asApproximateFloat() <= "
                 f"{MOST_LENDERS}.0 * quantity(self.lenders.maxLend).asApproximateFloat()",
@@ -228,9 +262,21 @@ class PoolSpec(PoolDefaults):
         return parse_quantity(self.borrowers.size or self.borrowers.maximum or LEAST_MEMORY)
 
     @property
+    def needs_max_lend(self) -> bool:
+        """Whether guests lend, so that `lenders.maxLend` has to be said."""
+        return self.role is RoleChoice.AUTO or self.lenders.selector is not None or self.lenders.nodes is None
+
+    @property
     def max_lend_bytes(self) -> int:
-        """What each lender gives at most, as a number; of a spec that is complete."""
+        """What each guest gives at most, as a number; of a spec that is complete."""
         return parse_quantity(self.lenders.max_lend or LEAST_MEMORY)
+
+    def max_lend_of(self, lender: GuestStatus) -> int:
+        """What a lender gives to this pool at most, in bytes; a node no more than its administrator lets it."""
+        if lender.node is None:
+            return self.max_lend_bytes
+        asked = parse_quantity(self.lenders.nodes.max_lend) if self.lenders.nodes else 0
+        return min(asked, lender.node.max_lend_bytes)
 
     @property
     def reserve_bytes(self) -> int:
@@ -243,7 +289,10 @@ class PoolSpec(PoolDefaults):
 
     def reserve_of(self, lender: GuestStatus) -> int:
         """What a lender keeps, in bytes: the reserve, and what is left out."""
-        return min(self.reserve_bytes + self.left_out(lender), parse_quantity(MOST_MEMORY))
+        if lender.node is None:
+            return min(self.reserve_bytes + self.left_out(lender), parse_quantity(MOST_MEMORY))
+        asked = parse_quantity(self.lenders.nodes.reserve) if self.lenders.nodes else 0
+        return min(max(asked, lender.node.reserve_bytes), parse_quantity(MOST_MEMORY))
 
     @property
     def margin_bytes(self) -> int:

@@ -63,7 +63,8 @@ def complete(pool: MemoryPool, classes: Classes) -> MemoryPool:
     remarks = (_outdated(name, classes), "" if is_named else _rivals(defaults))
     source = Source(name, PoolDefaults.model_validate(given), remark="; ".join(one for one in remarks if one))
     found = pool.completed(source)
-    return found if found.spec.lenders.max_lend else pool.completed(source._replace(lack=_no_max_lend(name, is_named)))
+    is_said = found.spec.lenders.max_lend or not found.spec.needs_max_lend
+    return found if is_said else pool.completed(source._replace(lack=_no_max_lend(name, is_named)))
 
 
 def _no_class(name: str, classes: Classes) -> Lack | None:

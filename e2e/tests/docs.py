@@ -60,6 +60,7 @@ KINDS = {
     "give-up": Kind("helm uninstall .*--no-hooks", "e2e/tests/test_product_release.py"),
     "rollback": Kind("helm rollback ", "e2e/tests/test_product_release.py"),
     "monitoring": Kind("helm upgrade .*monitoring", "e2e/tests/test_product_release.py"),
+    "lend-nodes": Kind("helm upgrade .*nodeLender", "e2e/tests/test_product_nodes.py"),
     "uninstall": Kind("helm uninstall ", "e2e/tests/test_product_release.py"),
     "delete-crds": Kind("kubectl delete crd ", "e2e/tests/test_product_release.py"),
     "openstack": Kind("helm upgrade --install |kubectl create namespace ", "e2e/tests/test_product_release.py"),

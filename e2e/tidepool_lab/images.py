@@ -30,6 +30,7 @@ KERNELS = ("6.1", "6.12")
 USER = 65532
 QEMU_USER = 107
 INTERPRETER = "usr/bin/tidepool-agent"
+NODE_LENDER = "usr/bin/tidepool-node-lender"
 # What pip is told where it is to fetch for another machine than this one; Debian 12 has Python 3.11 and glibc 2.36.
 PLATFORMS: dict[str, tuple[str, ...]] = {
     rootfs.NATIVE: (),
@@ -82,6 +83,8 @@ def build_all(modules: Path | None = None) -> list[Path]:
         images.append(operator())
     if (paths.ROOT / "node-agent/requirements.lock").exists():
         images.append(agent(modules or _module_store()))
+    if (paths.ROOT / "node-lender/Cargo.lock").exists():
+        images.append(node_lender())
     with store.locked("images", "archives"):
         archives = [write(image) for image in images]
         _list_materials([archive for archive in archives if not archive.with_suffix(".cdx.json").exists()])
@@ -113,6 +116,22 @@ def agent(modules: Path, architecture: str = rootfs.NATIVE) -> Image:
     packages, hooks = (*PYTHON_BASE, "python3-libvirt"), PASSWD + AGENT
     base = rootfs.Recipe("python-node-agent", "bookworm", packages, hooks=hooks, architecture=architecture)
     return _python_image("node-agent", "tidepool_agent", base, INTERPRETER, _modules(modules))
+
+
+def node_lender() -> Image:
+    """The node lender's image: one program, of Debian's compiler as node-lender/Containerfile has it."""
+    base = rootfs.build(rootfs.Recipe("node-lender", "bookworm", ("libgcc-s1",), hooks=PASSWD))
+    config: dict[str, object] = {"User": f"{USER}:{USER}", "Entrypoint": [f"/{NODE_LENDER}"]}
+    return Image(f"{PREFIX}/tidepool-node-lender:{paths.VERSION}", (base, _program()), config)
+
+
+def _program() -> Path:
+    """The layer with the node lender's daemon, built of the present sources."""
+    with step("building the node lender"):
+        subprocess.run([paths.ROOT / "node-lender/cargo", "build", "--quiet", "--release"], check=True)
+    built = paths.cache() / "node-lender/release/tidepool-node-lender"
+    key = f"node-lender-{store.digest(built.read_bytes())}"
+    return store.entry("layer", key, _copier({NODE_LENDER: built})) / "layer.tar"
 
 
 def _python_image(part: str, package: str, base: rootfs.Recipe, interpreter: str, more: Mapping[str, Path]) -> Image:

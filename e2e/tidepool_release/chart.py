@@ -17,7 +17,8 @@ from tidepool_release.archives import Content, members, write_tgz
 from tidepool_release.source import Source
 
 CHART = paths.ROOT / "charts/tidepool"
-OPEN = 'digests: {operator: "", agent: ""}'
+PARTS = ("operator", "agent", "node-lender")
+OPEN = 'digests: {operator: "", agent: "", node-lender: ""}'
 CONFIG = "application/vnd.cncf.helm.config.v1+json"
 CONTENT = "application/vnd.cncf.helm.chart.content.v1.tar+gzip"
 
@@ -46,7 +47,8 @@ def _packaged(work: Path, digests: Mapping[str, str]) -> dict[str, Content]:
     values = (chart / "values.yaml").read_text()
     if values.count(OPEN) != 1:
         raise LabError(f"{CHART}/values.yaml: the digests of the images must stand there once, as `{OPEN}`")
-    known = f'digests: {{operator: "{digests["tidepool-operator"]}", agent: "{digests["tidepool-agent"]}"}}'
+    known = ", ".join(f'{part}: "{digests[f"tidepool-{part}"]}"' for part in PARTS)
+    known = f"digests: {{{known}}}"
     (chart / "values.yaml").write_text(values.replace(OPEN, known))
     helm = gotools.path("helm")
     subprocess.run([helm, "package", chart, "--destination", work], check=True, stdout=subprocess.DEVNULL)

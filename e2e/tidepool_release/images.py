@@ -1,4 +1,4 @@
-"""The images of operator and agent, each for every architecture, with a bill of materials of each."""
+"""The images, operator's and agent's for every architecture, with a bill of materials of each."""
 
 from __future__ import annotations
 
@@ -18,8 +18,14 @@ VARIANTS = {"arm64": {"variant": "v8"}}
 ABOUT = {
     "tidepool-operator": "Plans which virtual machine lends memory to which",
     "tidepool-agent": "Finds the virtual machines of a node, and sets them up to lend and borrow memory",
+    "tidepool-node-lender": "Lends memory of a node that no virtual machine has",
 }
 PREFIX = "org.opencontainers.image"
+
+
+def architectures(name: str) -> tuple[str, ...]:
+    """Those that an image is for; what has to be compiled is compiled for this machine's own alone."""
+    return (rootfs.NATIVE,) if name == "tidepool-node-lender" else ARCHITECTURES
 
 
 def build(folder: Path, bills: Path, modules: Path, source: Source) -> dict[str, str]:
@@ -34,6 +40,7 @@ def build(folder: Path, bills: Path, modules: Path, source: Source) -> dict[str,
         stock = modules if architecture == rootfs.NATIVE else elsewhere
         each["tidepool-operator"].append(images.operator(architecture))
         each["tidepool-agent"].append(images.agent(stock, architecture))
+    each["tidepool-node-lender"] = [images.node_lender()]
     digests = {}
     for name, built in each.items():
         artifact = oci.index([_manifest(image, source) for image in built], _labels(name, source))

@@ -22,7 +22,7 @@ prefix=${{1%/}}
 shift
 cd "$(dirname "$(readlink -f "$0")")"
 sha256sum --quiet --check {sums}
-for image in tidepool-operator tidepool-agent; do
+for image in tidepool-operator tidepool-agent tidepool-node-lender; do
     skopeo copy --all "$@" "oci-archive:images/$image.tar" "docker://$prefix/$image:{version}"
 done
 skopeo copy "$@" "oci-archive:chart/tidepool-{version}.oci.tar" "docker://$prefix/charts/tidepool:{version}"

@@ -60,9 +60,10 @@ def _heartbeats(now: Snapshot) -> Iterator[Step]:
 
 def _kernels(now: Snapshot) -> Iterator[Step]:
     """One line for each kernel, with how many guests run it."""
-    releases = Counter(guest.status.kernel_release for guest in now.guests if guest.status.kernel_release)
+    guests = [one for one in now.guests if not one.is_node]
+    releases = Counter(guest.status.kernel_release for guest in guests if guest.status.kernel_release)
     for release, count in sorted(releases.items()):
-        of = [guest for guest in now.guests if guest.status.kernel_release == release]
+        of = [guest for guest in guests if guest.status.kernel_release == release]
         found = [find(guest.status.conditions, ConditionType.MODULE_AVAILABLE) for guest in of]
         without = [one for one in found if one and one.status is Status.FALSE]
         text = f"kernel {release} ({count} guests)"
@@ -76,9 +77,12 @@ def _guests(now: Snapshot) -> Iterator[Step]:
     if not now.guests:
         yield bad("no MemoryGuest", "start a virtual machine on a node where an agent runs")
         return
-    ready = [one for one in now.guests if one.ready and one.ready.status is Status.TRUE]
-    if ready:
-        yield good(f"{len(ready)} of {len(now.guests)} guests can lend or borrow")
+    nodes = [one for one in now.guests if one.is_node]
+    guests = [one for one in now.guests if not one.is_node]
+    for found, what in ((guests, "guests can lend or borrow"), (nodes, "nodes can lend")):
+        ready = [one for one in found if one.ready and one.ready.status is Status.TRUE]
+        if ready:
+            yield good(f"{len(ready)} of {len(found)} {what}")
     alone = [one for one in now.guests if one.ready and one.ready.reason in LEFT_ALONE]
     if alone:
         yield good(f"left alone, as their owners or their systems want it: {len(alone)}")
@@ -87,7 +91,8 @@ def _guests(now: Snapshot) -> Iterator[Step]:
             continue
         if guest.ready and guest.ready.status is not Status.TRUE and guest.ready.reason != "NoModuleForKernel":
             advice = f"{guest.ready.reason}: {guest.ready.message}"
-            yield bad(f"guest {guest.key} cannot lend or borrow", advice)
+            what = f"node {guest.name} cannot lend" if guest.is_node else f"guest {guest.key} cannot lend or borrow"
+            yield bad(what, advice)
 
 
 def _pools(now: Snapshot) -> Iterator[Step]:

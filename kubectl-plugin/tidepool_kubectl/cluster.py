@@ -85,6 +85,7 @@ class Cluster:
         grants = self._allowed(MemoryGrant, names.GRANTS, self._where) or ()
         quotas = self._allowed(MemoryQuota, names.QUOTAS, self._where) or ()
         named = {name for pool in pools for name in pool.spec.lenders.namespaces}
+        named |= {self._system} if any(pool.spec.lenders.nodes for pool in pools) else set()
         hidden = []
         for other in sorted(named - {self.namespace}) if not self._everywhere else ():
             there = self._allowed(MemoryGuest, names.GUESTS, other)
@@ -94,7 +95,8 @@ class Cluster:
             guests, grants = guests + (there or ()), grants + (given or ())
             quotas += self._allowed(MemoryQuota, names.QUOTAS, other) or ()
         pairings = self._all(MemoryPairing, names.PAIRINGS)
-        return Fleet(pools, pairings, guests, grants, quotas, tuple(hidden), figures.parse(text), unread)
+        found = figures.parse(text)
+        return Fleet(pools, pairings, guests, grants, quotas, tuple(hidden), self._system, found, unread)
 
     def _allowed(self, model: type[T], plural: str, where: str) -> tuple[T, ...] | None:
         """All objects of a kind in a namespace, or in all; None where one may not look."""

@@ -73,9 +73,15 @@ _GUEST = {
 }
 
 
+_NODE = {
+    ConditionType.LENDER_RUNNING: "its node lender answers",
+    ConditionType.READY: "it can lend",
+}
+
+
 def _guest(guest: MemoryGuest) -> Iterator[Step]:
     kernel = guest.status.kernel_release
-    for type_, text in _GUEST.items():
+    for type_, text in (_NODE if guest.is_node else _GUEST).items():
         about = f" {kernel}" if type_ is ConditionType.MODULE_AVAILABLE and kernel else ""
         step = _of(find(guest.status.conditions, type_), text + about)
         yield step
@@ -96,7 +102,7 @@ def _of(condition: Condition | None, text: str) -> Step:
 
 
 def _pools(guest: MemoryGuest, snapshot: Snapshot) -> Iterator[Step]:
-    pools = [one for one in snapshot.pools if guest.namespace in (one.namespace, *one.spec.lenders.namespaces)]
+    pools = [one for one in snapshot.pools if _is_asked(one, guest)]
     chosen = [(one, roles) for one in pools if (roles := _roles(one, guest))]
     if not chosen and guest.status.role is Role.LENDER:
         yield good("a pool of another namespace borrows from it, as a MemoryGrant of this one allows")
@@ -105,6 +111,13 @@ def _pools(guest: MemoryGuest, snapshot: Snapshot) -> Iterator[Step]:
         return
     for pool, roles in chosen:
         yield from _chosen(pool, roles, guest)
+
+
+def _is_asked(pool: MemoryPool, guest: MemoryGuest) -> bool:
+    """Whether a pool asks for guests of its namespace at all, or for nodes."""
+    if guest.is_node:
+        return pool.spec.lenders.nodes is not None
+    return guest.namespace in (pool.namespace, *pool.spec.lenders.namespaces)
 
 
 _BORROWER = "borrower"
@@ -146,6 +159,8 @@ def _given(pool: MemoryPool, guest: MemoryGuest) -> Iterator[Step]:
 def _roles(pool: MemoryPool, guest: MemoryGuest) -> list[str]:
     """What a pool selects the guest as; one with role Auto sees for itself what it is to be."""
     spec = pool.spec
+    if guest.is_node:
+        return ["lender"] if spec.lenders.nodes and spec.lenders.nodes.matches(guest.metadata.labels) else []
     sides = (("lender", spec.lenders.selector), (_BORROWER, spec.borrowers.selector), (_AUTO, spec.selector))
     return [role for role, selector in sides if _selects(selector, guest)]
 
@@ -159,7 +174,10 @@ def _asked(pools: Iterable[MemoryPool]) -> Iterator[str]:
         if pool.spec.selector is not None:
             yield f"pool {pool.name} chooses among {pool.spec.selector}"
         else:
-            yield f"pool {pool.name} lends from {pool.spec.lenders.selector} to {pool.spec.borrowers.selector}"
+            nodes = pool.spec.lenders.nodes
+            each = [pool.spec.lenders.selector, nodes and f"nodes {nodes.selector or ''}".strip()]
+            lenders = " and ".join(str(one) for one in each if one)
+            yield f"pool {pool.name} lends from {lenders} to {pool.spec.borrowers.selector}"
 
 
 def _labels(guest: MemoryGuest) -> str:

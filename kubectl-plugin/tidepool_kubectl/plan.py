@@ -92,7 +92,8 @@ def plan(pool: MemoryPool, fleet: Fleet, spared: Mapping[ObjectKey, float], size
     each = of_pool(pool, Guests(fleet.guests), fleet.pairings, chosen, spared)
     rows = [_row(key.name, guests.get(key), worth) for key, worth in each.items()]
     rows.sort(key=lambda row: (-(row.spared or 0), -max((one or 0 for one in row.forecast), default=0), row.name))
-    hidden = set(fleet.hidden) & set(pool.spec.lenders.namespaces)
+    nodes = {fleet.home} if pool.spec.lenders.nodes else set()
+    hidden = set(fleet.hidden) & ({*pool.spec.lenders.namespaces} | nodes)
     lenders = _lenders(pool, fleet, each)
     return Plan(pool.key, chosen, tuple(rows), lenders, tuple(sorted(hidden)), pool.source.note)
 
@@ -154,7 +155,9 @@ def _lenders(pool: MemoryPool, fleet: Fleet, borrowers: Iterable[GuestKey]) -> L
     lending = {one.lender for one in pairings}
     busy = set(chain(promised, borrowers)) - lending
     guests = [
-        one for one in fleet.guests if one.key in lending or (one.key not in busy and _may_lend(pool, one, fleet))
+        one
+        for one in fleet.guests
+        if one.key in lending or ((one.is_node or one.key not in busy) and _may_lend(pool, one, fleet))
     ]
     willing = [one for one in guests if _takes_more(pool, one)]
     spare: dict[str, int] = defaultdict(int)
@@ -185,6 +188,8 @@ def _within_quotas(pool: MemoryPool, spare: Mapping[str, int], quotas: Iterable[
 
 def _may_lend(pool: MemoryPool, guest: MemoryGuest, fleet: Fleet) -> bool:
     """Whether a guest that lends nothing could lend to a pool."""
+    if guest.is_node:
+        return _may_have(pool, guest, fleet)
     selector, labels = pool.spec.lenders.selector or pool.spec.selector, guest.metadata.labels
     is_out = guest.is_excluded or guest.has_ended or guest.status.role is not Role.NONE
     if is_out or selector is None or not selector.matches(labels):
@@ -194,6 +199,15 @@ def _may_lend(pool: MemoryPool, guest: MemoryGuest, fleet: Fleet) -> bool:
     granted = (one for one in fleet.grants if one.namespace == guest.namespace)
     is_named = guest.namespace in pool.spec.lenders.namespaces
     return is_named and any(one.allows(pool.namespace, pool.name, labels) for one in granted)
+
+
+def _may_have(pool: MemoryPool, node: MemoryGuest, fleet: Fleet) -> bool:
+    """Whether a pool asks for a node, and a grant gives it; several may have it."""
+    nodes, labels = pool.spec.lenders.nodes, node.metadata.labels
+    if nodes is None or not nodes.matches(labels):
+        return False
+    granted = (one for one in fleet.grants if one.namespace == node.namespace)
+    return node.namespace == pool.namespace or any(one.allows(pool.namespace, pool.name, labels) for one in granted)
 
 
 def _takes_more(pool: MemoryPool, guest: MemoryGuest) -> bool:
@@ -209,6 +223,6 @@ def _free(pool: MemoryPool, guest: MemoryGuest, promised: int) -> int:
     memory, spec, kept = guest.status.memory, pool.spec, pool.spec.reserve_of(guest.status)
     if memory is None:
         return 0
-    bound = min(spec.max_lend_bytes, memory.total_bytes - kept)
+    bound = min(spec.max_lend_of(guest.status), memory.total_bytes - kept)
     able = min(bound, memory.spare_bytes - kept - spec.margin_bytes)
     return max(0, able - max(promised, memory.lent_bytes))

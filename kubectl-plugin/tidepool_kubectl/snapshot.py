@@ -47,6 +47,8 @@ class Fleet:
     """Likewise, as far as one may list them."""
     hidden: tuple[str, ...] = ()
     """Namespaces that the pools name, and whose guests one may not list."""
+    home: str = ""
+    """The namespace of the release, in which nodes are that lend."""
     figures: Figures = field(default_factory=Figures)
     unread: tuple[str, ...] = ()
     """Agents whose metrics could not be read, and why."""

@@ -77,7 +77,8 @@ def table(each: list[Row]) -> Table:
         shown.add_column(column, justify="right" if number > 4 else "left", no_wrap=True)
     for row in each:
         spec = row.pairing.spec
-        names = (row.pairing.namespace, spec.pool, row.pairing.borrower_ref, row.pairing.lender_ref)
+        lender = called(row.pairing.lender_ref, is_node=row.pairing.lends_node)
+        names = (row.pairing.namespace, spec.pool, row.pairing.borrower_ref, lender)
         figures = (size(row.used_bytes), ratio_shown(row.hit_ratio), duration(row.median), duration(row.slow))
         saved = "-" if row.saved is None else f"{row.saved:,.0f}"
         shown.add_row(*names, _coloured(row.state), spec.size, *figures, saved)
@@ -89,6 +90,11 @@ def widened(shown: Table) -> Table:
     anywhere = Console(width=WIDEST)
     shown.width = Measurement.get(anywhere, anywhere.options, shown).maximum
     return shown
+
+
+def called(lender: str, *, is_node: bool) -> str:
+    """A lender as it is shown: of a node it is said that it is one."""
+    return f"{lender} (node)" if is_node else lender
 
 
 def _coloured(state: str) -> str:

@@ -11,7 +11,7 @@ from rich.table import Table
 
 from tidepool_api import ConditionType, GuestKey, MemoryGuest, MemoryPairing, PairingPhase, Status, find
 from tidepool_kubectl.snapshot import Lendings
-from tidepool_kubectl.top import WIDEST, size
+from tidepool_kubectl.top import WIDEST, called, size
 
 COLUMNS = ("LENDER", "NODE", "BORROWER", "NODE", "POOL", "STATE", "SIZE", "LENT", "USED")
 WORDS = 6  # columns of text; those after them are figures
@@ -32,6 +32,8 @@ class Row:
     """What the lender holds, as its agent says."""
     used_bytes: int | None
     """What the borrower has there, as its own agent says."""
+    is_node: bool = False
+    """Whether the lender is a node, and no virtual machine."""
 
 
 def rows(pairings: Iterable[MemoryPairing], guest: GuestKey | None = None) -> list[Row]:
@@ -54,6 +56,7 @@ def _row(one: MemoryPairing) -> Row:
         size_bytes=spec.size_bytes,
         lent_bytes=status.lender.lent_bytes if status.lender else None,
         used_bytes=status.borrower.used_bytes if status.borrower else None,
+        is_node=one.lends_node,
     )
 
 
@@ -96,7 +99,8 @@ def table(each: Iterable[Row]) -> Table:
     for number, column in enumerate(COLUMNS):
         shown.add_column(column, justify="left" if number < WORDS else "right", no_wrap=True)
     for row in each:
-        ends = (str(row.lender), row.lender_node, str(row.borrower), row.borrower_node)
+        lender = called(str(row.lender), is_node=row.is_node)
+        ends = (lender, row.lender_node, str(row.borrower), row.borrower_node)
         figures = (size(one) for one in (row.size_bytes, row.lent_bytes, row.used_bytes))
         shown.add_row(*ends, row.pool, row.state, *figures)
     anywhere = Console(width=WIDEST)

@@ -80,7 +80,7 @@ def kubevirt_crds() -> list[dict[str, Any]]:
 def agent_rights() -> list[dict[str, Any]]:
     """What the chart lets the agents do: their account, their roles, and the policies that bind each to its node."""
     kinds = ("ServiceAccount", "Role", "ValidatingAdmissionPolicy")
-    found = rendered("agent", "agent.providers={KubeVirt,Libvirt}")
+    found = rendered("agent", "agent.providers={KubeVirt,Libvirt}", "nodeLender.enabled=true")
     return [document for document in found if any(kind in document["kind"] for kind in kinds)]
 
 

@@ -197,11 +197,13 @@ def test_a_release_has_a_name_that_leaves_room() -> None:
 def test_digests_are_those_of_the_charts_own_images(tag: str, reference: str) -> None:
     """Whoever chooses another tag gets what that is."""
     version = tag or (TOP / "VERSION").read_text().strip()
-    settings = ["image.digests.agent=sha256:" + "a" * 64, f"image.tag={tag}"]
-    answer = helm("template", "t", str(CHART), *(word for one in settings for word in ("--set-string", one)))
+    parts = ("agent", "node-lender")
+    settings = [f"image.digests.{part}=sha256:" + "a" * 64 for part in parts] + [f"image.tag={tag}"]
+    words = ["--set=nodeLender.enabled=true", *(word for one in settings for word in ("--set-string", one))]
+    answer = helm("template", "t", str(CHART), *words)
     images = {line.split()[1] for line in answer.stdout.splitlines() if line.strip().startswith("image:")}
     name = "tidepool.local/tidepool"
-    assert images == {f"{name}-agent:{version}{reference}", f"{name}-operator:{version}"}
+    assert images == {f"{name}-operator:{version}", *(f"{name}-{part}:{version}{reference}" for part in parts)}
 
 
 def test_placement_and_registry_reach_every_pod() -> None:
@@ -240,3 +242,96 @@ def test_every_value_is_explained_and_in_the_schema() -> None:
         described = schema["properties"][section]
         assert described["additionalProperties"] is False
         assert set(settings) == set(described["properties"]), section
+
+
+# ------------------------------------------------------------------------------------------------------ node lenders
+
+LENDING = ("nodeLender.enabled=true", "nodeLender.maxLend=32Gi", "nodeLender.reserve=8Gi", "nodeLender.port=7480")
+
+
+def lender(*settings: str) -> dict[str, Any]:
+    """The pod of the node lender."""
+    (found,) = [one for one in rendered("node-lender", *LENDING, *settings) if one["kind"] == "DaemonSet"]
+    pod: dict[str, Any] = found["spec"]["template"]["spec"]
+    return pod
+
+
+def test_no_node_lends_unless_the_values_say_so() -> None:
+    """Neither a pod of it, nor a word to the agents, nor a right to report a node."""
+    assert rendered("node-lender") == []
+    (agent,) = [one for one in rendered("agent") if one["kind"] == "DaemonSet"]
+    assert not [one for one in agent["spec"]["template"]["spec"]["containers"][0]["args"] if "node" in one]
+
+
+def test_a_node_lender_has_no_right_and_a_limit() -> None:
+    """No root, no capability, no token, no folder of the host; the agents' pods get nothing new for it."""
+    pod = lender()
+    (container,) = pod["containers"]
+    assert pod["securityContext"]["runAsNonRoot"] is True
+    assert container["securityContext"] == {
+        "allowPrivilegeEscalation": False,
+        "readOnlyRootFilesystem": True,
+        "capabilities": {"drop": ["ALL"]},
+    }
+    assert pod["automountServiceAccountToken"] is False
+    assert [list(one) for one in pod["volumes"]] == [["name", "emptyDir"]]
+    assert (pod["hostNetwork"], "hostPID" in pod) == (False, False)
+    assert container["resources"]["limits"]["memory"] == "9Gi"
+    assert {one["name"]: one["containerPort"] for one in container["ports"]} == {"pages": 7480, "metrics": 9479}
+    (agent,) = [one for one in rendered("agent", *LENDING) if one["kind"] == "DaemonSet"]
+    (plain,) = [one for one in rendered("agent") if one["kind"] == "DaemonSet"]
+    told = agent["spec"]["template"]["spec"]["containers"][0].pop("args")
+    plain["spec"]["template"]["spec"]["containers"][0].pop("args")
+    assert agent == plain
+    assert {"--node-lender", "--node-max-lend=32Gi", "--node-reserve=8Gi", "--node-port=7480"} <= set(told)
+
+
+def test_a_node_lender_runs_where_agents_run() -> None:
+    """Nobody would tell it anything elsewhere; the values narrow that."""
+    (agent,) = [one for one in rendered("agent", *LENDING) if one["kind"] == "DaemonSet"]
+    assert lender()["affinity"] == agent["spec"]["template"]["spec"]["affinity"]
+    assert lender("nodeLender.nodeSelector.disk=ssd")["nodeSelector"] == {"disk": "ssd"}
+    assert lender("nodeLender.tolerations[0].operator=Exists")["tolerations"] == [{"operator": "Exists"}]
+
+
+def test_borrowers_reach_a_node_lender_and_it_reaches_nobody() -> None:
+    (policy,) = [one for one in rendered("node-lender", *LENDING) if one["kind"] == "NetworkPolicy"]
+    assert policy["spec"]["ingress"] == [{"ports": [{"port": "pages"}]}, {"ports": [{"port": "metrics"}]}]
+    assert policy["spec"]["egress"] == []
+    assert policy["spec"]["policyTypes"] == ["Ingress", "Egress"]
+    assert lender("nodeLender.hostNetwork=true")["hostNetwork"] is True
+    on_host = rendered("node-lender", *LENDING, "nodeLender.hostNetwork=true")
+    assert "NetworkPolicy" not in {one["kind"] for one in on_host}
+
+
+def test_agents_report_nodes_only_where_these_lend() -> None:
+    """And that they do in the namespace of the release, whichever namespaces they look at."""
+    assert """object.spec.provider in ["KubeVirt","Node"]""" in made_where(*LENDING)
+    assert "object.spec.provider == 'Node' || request.namespace in" in made_where(*LENDING, "agent.namespaces={a}")
+
+
+def test_an_operator_of_some_namespaces_sees_the_nodes() -> None:
+    """They are in the namespace of the release, which it serves, too, then; and its Lease is called accordingly."""
+    found = rendered("operator", "operator.namespaces={shop}", *LENDING)
+    bindings = {one["metadata"].get("namespace") for one in found if one["kind"] == "RoleBinding"}
+    assert bindings == {"shop", "tidepool-system"}
+    (deployment,) = [one for one in found if one["kind"] == "Deployment"]
+    variables = deployment["spec"]["template"]["spec"]["containers"][0]["env"]
+    assert {"name": "TIDEPOOL_NAMESPACES", "value": "shop,tidepool-system"} in variables
+
+
+@pytest.mark.parametrize(
+    "setting",
+    [
+        "nodeLender.enabled=perhaps",
+        "nodeLender.maxLend=32",
+        "nodeLender.reserve=much",
+        "nodeLender.port=70000",
+        "nodeLender.port=9479",
+        "nodeLender.balloon=true",
+    ],
+)
+def test_wrong_words_about_nodes_are_refused(setting: str) -> None:
+    answer = helm("template", "t", str(CHART), "--set", setting)
+    assert answer.returncode != 0
+    assert "nodeLender" in answer.stderr

@@ -140,6 +140,28 @@ def test_a_domain_is_made_up_in_no_namespace_but_those_of_domains(agents: Callab
     assert refused(lambda: agents("here", namespace).apply(domain), "in the namespace of its project")
 
 
+def test_a_node_is_reported_by_itself_alone_and_where_its_administrators_are(
+    cluster: Server, agents: Callable[..., Agent], namespace: str
+) -> None:
+    """A node that was taken over lends in no other's name, and makes up no lender in the namespace of a tenant."""
+    here, there = agents("here", NAMESPACE), agents("there", NAMESPACE)
+    node = within(NAMESPACE, GUEST, provider="Node")
+    node["metadata"]["name"] = "here"
+    assert refused(lambda: there.apply(node), "of its own node (there) only")
+    claimed = within(NAMESPACE, node, nodeName="there")
+    assert refused(lambda: there.apply(claimed), "metadata.name here is not the node there")
+    tenant = within(namespace, node)
+    assert refused(lambda: agents("here", namespace).apply(tenant), "and that in namespace tidepool-system")
+    here.apply(node)
+    here.apply(within(NAMESPACE, node, status={"identity": LENDER}), status=True)
+    forged = within(NAMESPACE, node, status={"identity": OTHER})
+    assert refused(lambda: there.apply(forged, status=True), "of its own node (there) only")
+    with pytest.raises(Refused, match="reported by the agent of the guest's node, and by nobody else"):
+        cluster.create(within(namespace, node))
+    assert refused(lambda: there.delete(node), "has not let it go")
+    here.delete(node)
+
+
 def test_each_end_of_a_pairing_is_its_nodes(cluster: Server, agents: Callable[..., Agent], namespace: str) -> None:
     """Item 10: status blocks and finalizers; the spec, and what follows from both ends, are the operator's."""
     here, there = agents("here", namespace), agents("there", namespace)

@@ -17,6 +17,9 @@ from tidepool_agent.controller import Controller
 from tidepool_agent.host import Host
 from tidepool_agent.kubevirt import Instances
 from tidepool_agent.metrics import Figures
+from tidepool_agent.nodedaemon import Daemon
+from tidepool_agent.nodelender import Terms
+from tidepool_agent.nodeworker import Kernel, NodeWorker, Surroundings
 from tidepool_agent.provider import Machine, Source
 from tidepool_agent.session import Session
 from tidepool_agent.settings import Settings
@@ -74,8 +77,17 @@ def _assemble(chosen: Settings) -> tuple[Controller, Figures]:
     cluster = Cluster(api, chosen.node, list(sources.values()), touched, namespaces=chosen.namespaces)
     turns = asyncio.Semaphore(chosen.max_parallel)
     tools = Tools(cluster, store, figures, turns, connect, may_build=chosen.build_in_guests)
-    controller = Controller(tools, chosen.namespace)
+    controller = Controller(tools, chosen.namespace, _lender(chosen, api, cluster, figures))
     return controller, figures
+
+
+def _lender(chosen: Settings, api: Api, cluster: Cluster, figures: Figures) -> NodeWorker | None:
+    """What looks after the node itself, if that lends."""
+    if not chosen.node_lender:
+        return None
+    around = Surroundings(api, chosen.node, chosen.namespace)
+    terms = Terms(chosen.node_max_lend, chosen.node_reserve, chosen.node_port, chosen.node_metrics_port)
+    return NodeWorker(cluster, figures, around, Daemon(chosen.proc), Kernel(chosen.proc), terms, chosen.namespace)
 
 
 if __name__ == "__main__":

@@ -10,6 +10,7 @@ import time
 from collections.abc import Awaitable, Collection
 
 from tidepool_agent.cluster import Cluster
+from tidepool_agent.nodeworker import NodeWorker
 from tidepool_agent.provider import Machine
 from tidepool_agent.worker import Tools, Worker
 from tidepool_api import GuestKey, MemoryPairing, ObjectKey, names
@@ -24,8 +25,9 @@ BEAT_STALE_SECONDS = 60.0
 class Controller:
     """One per agent."""
 
-    def __init__(self, tools: Tools, namespace: str) -> None:
-        self._tools, self._namespace = tools, namespace
+    def __init__(self, tools: Tools, namespace: str, lender: NodeWorker | None = None) -> None:
+        """`lender` looks after the node itself, where that lends."""
+        self._tools, self._namespace, self._lender = tools, namespace, lender
         self._workers: dict[GuestKey, tuple[Worker, asyncio.Task[None]]] = {}
         self._changed = asyncio.Event()
         self._beat = time.monotonic()
@@ -35,6 +37,8 @@ class Controller:
         """Something has changed that concerns a guest."""
         if key in self._workers:
             self._workers[key][0].wake()
+        if self._lender and key == self._lender.key:
+            self._lender.wake()
         self._changed.set()
 
     def alive(self) -> bool:
@@ -57,12 +61,14 @@ class Controller:
             group.create_task(self._heartbeat())
             await self._cluster.start()
             group.create_task(self._measure())
+            if self._lender:
+                group.create_task(self._lender.run())
             log.info("watching node %s", self._cluster.node)
             while True:
                 self._changed.clear()
                 await self._settle()
                 self._begun = True
-                idle = self._cluster.guests().keys() - self._workers.keys()
+                idle = self._cluster.guests().keys() - self._workers.keys() - self._own
                 leaving = [key for key in idle if not self._cluster.ended(key)]
                 with contextlib.suppress(TimeoutError):
                     async with asyncio.timeout(LEAVE_EVERY if leaving else SETTLE_EVERY):
@@ -71,6 +77,11 @@ class Controller:
     @property
     def _cluster(self) -> Cluster:
         return self._tools.cluster
+
+    @property
+    def _own(self) -> set[GuestKey]:
+        """The node itself, if it lends: it has a MemoryGuest, and pairings."""
+        return {self._lender.key} if self._lender else set()
 
     async def _heartbeat(self) -> None:
         while True:
@@ -97,7 +108,7 @@ class Controller:
         for key in machines.keys() - self._workers.keys():
             self._begin(machines[key])
         try:
-            await self._tidy(machines)
+            await self._tidy(machines.keys() | self._own)
         except Refused as error:
             log.warning("cannot tidy up: %s", error)
 
@@ -112,7 +123,7 @@ class Controller:
         task.cancel()
         await asyncio.wait({task})
 
-    async def _tidy(self, machines: dict[GuestKey, Machine]) -> None:
+    async def _tidy(self, machines: Collection[GuestKey]) -> None:
         """Removes what a guest that is gone leaves behind: its MemoryGuest, and the finalizers of its pairings.
 
         While its provider has it, its MemoryGuest stays, and says how it ended.

@@ -136,8 +136,8 @@ def _status(machine: Machine, found: Finding, wants: tuple[Want, ...], before: G
     if seen is None:  # an agent that has just started and a guest that is silent: what is known still is
         changes = {
             **_reached(machine, before.interfaces),
-            "role": _role(wants),
-            **_still_shared(machine, wants, before),
+            "role": role(wants),
+            **still_shared(machine, wants, before),
         }
         return before.model_copy(
             update=changes | {"conditions": merge(before.conditions, *_conditions(machine, found))}
@@ -155,8 +155,8 @@ def _status(machine: Machine, found: Finding, wants: tuple[Want, ...], before: G
         curve=curve,
         curve_references=references,
         misses_per_second=needs.rate(found.rates.misses, before.misses_per_second),
-        role=_role(wants),
-        **_shared(machine, seen, wants, before),
+        role=role(wants),
+        **shared(machine, seen, wants, before),
         **devicereport.described(seen, found.block.wanted, before),
         applications=applicationreport.described(seen.app, before.applications),
         conditions=_renewed(before, machine, found, seen),
@@ -184,7 +184,8 @@ def _all_of(interfaces: tuple[Interface, ...]) -> Iterator[str]:
     return (address for one in interfaces for address in one.addresses)
 
 
-def _role(wants: tuple[Want, ...]) -> Role:
+def role(wants: tuple[Want, ...]) -> Role:
+    """What a guest does by its pairings."""
     if any(want.side is Side.BORROWERS for want in wants):
         return Role.LENDER
     return Role.BORROWER if wants else Role.NONE
@@ -215,14 +216,14 @@ def _named(machine: Machine, want: Want) -> PeerName:
     return PeerName(other.namespace, name, Role.BORROWER if lends else Role.LENDER)
 
 
-def _still_shared(machine: Machine, wants: tuple[Want, ...], before: GuestStatus) -> dict[str, Any]:
+def still_shared(machine: Machine, wants: tuple[Want, ...], before: GuestStatus) -> dict[str, Any]:
     """With whom it shared memory when it was last heard of, and is to share it."""
     present = {_named(machine, want) for want in wants}
     left = tuple(one for one in before.peers if PeerName.of(one) in present)
     return {"peers": left, "more_peers": before.more_peers if left else None}
 
 
-def _shared(machine: Machine, seen: Observation, wants: tuple[Want, ...], before: GuestStatus) -> dict[str, Any]:
+def shared(machine: Machine, seen: Observation, wants: tuple[Want, ...], before: GuestStatus) -> dict[str, Any]:
     """With whom it shares memory, as the status has it."""
     held = Counter[PeerName]()
     for want in wants:

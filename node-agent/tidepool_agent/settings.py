@@ -10,6 +10,7 @@ from pathlib import Path
 
 from tidepool_api import Provider, names
 from tidepool_api.kube import ACCOUNT
+from tidepool_api.units import parse_quantity
 
 
 @dataclass(frozen=True)
@@ -29,6 +30,11 @@ class Settings:
     account: Path
     concurrency: int
     max_parallel: int
+    node_lender: bool
+    node_max_lend: int
+    node_reserve: int
+    node_port: int
+    node_metrics_port: int
     verbose: bool
 
 
@@ -60,6 +66,11 @@ def parse(argv: Sequence[str], environment: dict[str, str] | None = None) -> Set
     parser.add_argument(
         "--max-parallel", type=int, default=1, help="guests that get another build of the module at the same time"
     )
+    parser.add_argument("--node-lender", action="store_true", help="lend the node's own memory, by its node lender")
+    parser.add_argument("--node-max-lend", type=_size, default=0, help="the most that the node lends, such as 32Gi")
+    parser.add_argument("--node-reserve", type=_size, default=0, help="what stays available on it beside that")
+    parser.add_argument("--node-port", type=int, default=names.DEFAULT_PORT, help="on which the node lender listens")
+    parser.add_argument("--node-metrics-port", type=int, default=names.NODE_LENDER_METRICS_PORT)
     parser.add_argument("--verbose", action="store_true")
     found = parser.parse_args(argv)
     for option in ("node", "namespace"):
@@ -70,6 +81,10 @@ def parse(argv: Sequence[str], environment: dict[str, str] | None = None) -> Set
 
 def _names(text: str) -> frozenset[str]:
     return frozenset(filter(None, text.split(",")))
+
+
+def _size(text: str) -> int:
+    return parse_quantity(text)
 
 
 def _providers(text: str) -> tuple[Provider, ...]:

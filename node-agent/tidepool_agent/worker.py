@@ -9,11 +9,9 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
-import random
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
-from datetime import datetime, timedelta
 
 from tidepool_agent import applicationreport, applications, devices, plan, report
 from tidepool_agent.applications import Give, LoadApp, UnloadApp
@@ -32,18 +30,19 @@ from tidepool_agent.guestfs import Observation, Side
 from tidepool_agent.losses import Losses, Paths, Reach
 from tidepool_agent.metrics import Figures, Sample
 from tidepool_agent.needs import Trend
-from tidepool_agent.plan import Configure, Desired, Key, Load, Replace, Step, Turn, Unload, Want
+from tidepool_agent.plan import Configure, Desired, Key, Load, Replace, Step, Turn, Unload
 from tidepool_agent.provider import Machine
 from tidepool_agent.report import Finding
 from tidepool_agent.retry import Failures
+from tidepool_agent.rounds import COLLECT_EVERY, IDLE_EVERY, Rounds
 from tidepool_agent.session import Session
 from tidepool_agent.store import Store
-from tidepool_api import ApiModel, MemoryGuest, MemoryPairing, names, now
+from tidepool_api import MemoryGuest, MemoryPairing, now
 from tidepool_api.kube import Refused
 
 log = logging.getLogger(__name__)
 
-SOON, COLLECT_EVERY, IDLE_EVERY, SILENT_EVERY = 2.0, 10.0, 30.0, 60.0
+SOON, SILENT_EVERY = 2.0, 60.0
 # A guest that is left alone: whoever lets it take part wakes the worker, but not a new system in an old disk.
 LEFT_ALONE_EVERY = 600.0
 # So long a guest that comes from another node waits for the agent there to let it go, and so often that is tried.
@@ -54,8 +53,6 @@ SETTLING_SECONDS = 60
 BOOT_SECONDS = 180
 # One late answer is no reason to call a guest unready.
 PATIENCE_SECONDS = 30
-# A pairing that is being deleted waits no longer than this for a guest that cannot be cleaned up.
-RELEASE_AFTER = timedelta(seconds=60)
 # Who has programs' device open is asked so often, where the module is to go: the guest looks at all its processes then.
 HOLDERS_EVERY = 60.0
 # What fails of these ends a round: without the module there is nothing to set up, without its target no device, and
@@ -77,16 +74,12 @@ class Tools:
     """Whether DKMS may build the module in guests."""
 
 
-class Worker:
+class Worker(Rounds):
     """Looks after one guest until it is cancelled."""
 
     def __init__(self, machine: Machine, tools: Tools) -> None:
+        super().__init__(tools.cluster)
         self._tools = tools
-        self._wake = asyncio.Event()
-        self._written: dict[str, datetime] = {}
-        self._refusal = ""
-        self.looked = False
-        """Whether there has been a round, however it ended."""
         self.behind = False
         """Whether the guest uses another build of the module than the store has, and will get that one."""
         self._begin(machine)
@@ -105,47 +98,14 @@ class Worker:
         self._silent_since: float | None = None
         self._acted = 0.0
 
-    def wake(self) -> None:
-        """Something about the guest or its pairings has changed."""
-        self._wake.set()
-
-    async def run(self) -> None:
-        """Rounds, for ever."""
-        try:
-            while True:
-                self._wake.clear()
-                pause = await self._safe_round()
-                # Not wait_for: before Python 3.12 it forgets that it was cancelled when it is woken at the same time.
-                with contextlib.suppress(TimeoutError):
-                    async with asyncio.timeout(pause):
-                        await self._wake.wait()
-        finally:
-            self._session.close()
-            self._tools.figures.drop(self._session.machine.key)
-
-    async def _safe_round(self) -> float:
-        """A round whose failure is logged and tried again: one guest never ends the agent."""
-        try:
-            pause = await self._round()
-            self._refusal = ""
-            return pause
-        except Refused as error:
-            if str(error) != self._refusal:
-                log.warning("%s: the API server refused: %s", self._name, error)
-            self._refusal = str(error)
-            return self._patience(error)
-        except Exception:
-            log.exception("%s: the round failed", self._name)
-        finally:
-            self.looked = True
-        return COLLECT_EVERY
+    def _close(self) -> None:
+        self._session.close()
+        self._tools.figures.drop(self._session.machine.key)
 
     def _patience(self, error: Refused) -> float:
         """How long until it is tried again after a refusal."""
-        if error.is_gone:
-            return IDLE_EVERY  # a namespace that is not there will hardly be there soon
         arriving = self._claimed is None and time.monotonic() - self._begun < ARRIVING_SECONDS
-        return ARRIVING_EVERY if arriving else COLLECT_EVERY
+        return ARRIVING_EVERY if arriving and not error.is_gone else super()._patience(error)
 
     async def _round(self) -> float:
         key = self._session.machine.key
@@ -464,25 +424,6 @@ class Worker:
         for want in wanted.peers:
             await self._report_end(want, found)
 
-    async def _report_end(self, want: Want, found: Finding) -> None:
-        status = want.pairing.status
-        present = status.lender if want.side is Side.BORROWERS else status.borrower
-        fresh = report.end(want, found)
-        if self._worth_writing(want.name, fresh, present, self._tools.cluster.figures_wait):
-            await self._tools.cluster.write_end(want.pairing, fresh)
-
-    def _worth_writing(self, what: str, fresh: ApiModel, present: ApiModel | None, wait: timedelta) -> bool:
-        """Whether to write a status now; remembers that it was.
-
-        When it was written by an agent before this one is not known: agents that start together each suppose another
-        time, and have their turns one after the other.
-        """
-        written = self._written.setdefault(what, now() - random.random() * wait)
-        worth = report.worth_writing(fresh, present, now() - written, wait)
-        if worth:
-            self._written[what] = now()
-        return worth
-
     async def _event(self, reason: str, message: str, *, warning: bool = False) -> None:
         guest = self._tools.cluster.guest(self._session.machine.key)
         if guest:
@@ -492,17 +433,8 @@ class Worker:
     # --------------------------------------------------------------------------------------------------------- release
 
     async def _release(self, machine: Machine, pairings: list[MemoryPairing], wanted: Desired) -> bool:
-        """Removes this side's finalizer from pairings whose tear-down is done, or has taken too long.
-
-        False when one of them has to be tried again.
-        """
-        released = True
-        for pairing in pairings:
-            if pairing.terminating and (self._torn_down(pairing, wanted) or overdue(pairing)):
-                lends = pairing.lender == machine.key
-                finalizer = names.LENDER_FINALIZER if lends else names.BORROWER_FINALIZER
-                released &= await self._tools.cluster.release(pairing, finalizer)
-        return released
+        """Removes this side's finalizer where it is done; False when that has to be tried again."""
+        return await self._let_pairings_go(machine.key, pairings, lambda one: self._torn_down(one, wanted))
 
     def _torn_down(self, pairing: MemoryPairing, wanted: Desired) -> bool:
         seen = self._found.seen
@@ -553,12 +485,6 @@ def _news(step: Load | Replace | Unload, release: str) -> tuple[str, str]:
             return "ModuleReplaced", f"tidepool.ko {plan.Source.STORE.value}, kernel {release}"
         case _:
             return "ModuleUnloaded", "no pairing needs it"
-
-
-def overdue(pairing: MemoryPairing) -> bool:
-    """Whether a pairing has been waiting for its end too long."""
-    asked = pairing.metadata.deletion_timestamp
-    return asked is not None and now() - asked >= RELEASE_AFTER
 
 
 def step_name(step: Step) -> str:

@@ -3,6 +3,7 @@
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::Arc;
+use std::time::Duration;
 
 use node_lender::config::Config;
 use node_lender::lender::Lender;
@@ -12,34 +13,40 @@ use node_lender::{control, privileges, upkeep};
 use tokio::net::{TcpListener, UnixListener};
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
-const USAGE: &str = "usage: tidepool-node-lender --config FILE [--user NAME] [--check]
+const USAGE: &str = "usage: tidepool-node-lender --config FILE [--user NAME] [--check | --wait]
 
   --config FILE  what to lend to whom: README.md says what is in it
   --user NAME    whom to become when started as root (default: nobody)
   --check        say whether the file is right, and end
+  --wait         wait until the file is there
 ";
+
+/// So often it is looked whether the file is there.
+const LOOK: Duration = Duration::from_millis(500);
 
 struct Arguments {
     config: PathBuf,
     user: String,
     check: bool,
+    wait: bool,
 }
 
 fn arguments() -> Result<Option<Arguments>, lexopt::Error> {
     use lexopt::prelude::*;
-    let (mut config, mut user, mut check) = (None, privileges::NOBODY.to_owned(), false);
+    let (mut config, mut user, mut check, mut wait) = (None, privileges::NOBODY.to_owned(), false, false);
     let mut parser = lexopt::Parser::from_env();
     while let Some(argument) = parser.next()? {
         match argument {
             Long("config") => config = Some(PathBuf::from(parser.value()?)),
             Long("user") => user = parser.value()?.string()?,
             Long("check") => check = true,
+            Long("wait") => wait = true,
             Long("help") => return Ok(None),
             other => return Err(other.unexpected()),
         }
     }
     let config = config.ok_or("--config: name the file")?;
-    Ok(Some(Arguments { config, user, check }))
+    Ok(Some(Arguments { config, user, check, wait }))
 }
 
 /// What is open before it gives up its rights.
@@ -55,7 +62,20 @@ fn listen(address: std::net::SocketAddr, what: &str) -> Result<std::net::TcpList
     Ok(listener)
 }
 
+/// Returns when there is a file; whoever writes it does so whole or not at all.
+fn wait_for(path: &Path) {
+    if !path.exists() {
+        tracing::info!(path = %path.display(), "waits for its configuration");
+    }
+    while !path.exists() {
+        std::thread::sleep(LOOK);
+    }
+}
+
 fn run(arguments: &Arguments) -> Result<(), String> {
+    if arguments.wait {
+        wait_for(&arguments.config);
+    }
     let node = Memory::read().map_err(|error| format!("/proc/meminfo: {error}"))?;
     let config = Config::read(&arguments.config, &node).map_err(|wrong| wrong.to_string())?;
     if arguments.check {

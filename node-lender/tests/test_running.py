@@ -55,6 +55,23 @@ def test_a_wrong_file_changes_nothing(daemon: Daemon) -> None:
     assert daemon.say("dance") == 'error: "dance": say state or reload'
 
 
+def test_it_waits_for_its_file() -> None:
+    """With --wait, as in a pod: whoever configures it may come later. Without it a file that is missing is an error."""
+    with tempfile.TemporaryDirectory(prefix="node-lender-") as folder:
+        path, control = Path(folder) / "config.toml", Path(folder) / "control.sock"
+        path.parent.chmod(0o777)
+        command = [str(program()), "--config", str(path)]
+        assert subprocess.run(command, capture_output=True, check=False, timeout=30).returncode == 1
+        with subprocess.Popen([*command, "--wait"], stderr=subprocess.DEVNULL) as process:
+            time.sleep(1)
+            assert process.poll() is None
+            path.write_text(Config().toml(control))
+            path.chmod(0o644)
+            wait_until("it lends", control.exists)
+            process.send_signal(signal.SIGTERM)
+            assert process.wait(30) == 0
+
+
 def test_figures_are_scraped(daemon: Daemon) -> None:
     own = daemon.lend()
     borrower = Borrower(daemon.address, own, daemon.lender, MIB)

@@ -232,16 +232,20 @@ class Agent:
         node: str = "",
         ready: bool = True,
         provider: Provider = Provider.KUBEVIRT,
+        terms: dict[str, Any] | None = None,
         **report: Any,
     ) -> None:
-        """Publishes a guest, or what is new about it; `report` are further fields of its status, None takes one out."""
+        """Publishes a guest, or what is new about it; `report` are further fields of its status, None takes one out.
+
+        `terms` are what a node may lend, which is no virtual machine.
+        """
         if node:
             self._join(node)
         head = {"apiVersion": names.API_VERSION, "kind": "MemoryGuest"}
         metadata = {"name": name, "namespace": self.namespace}
         vm = {"name": name, "uid": name if provider is Provider.LIBVIRT else f"uid-{name}"}
         spec = {"provider": provider, "vm": vm, "nodeName": node or self.node}
-        owner = self._home(node or self.node) if provider is Provider.LIBVIRT else instance(**vm)
+        owner = instance(**vm) if provider is Provider.KUBEVIRT else self._home(node or self.node)
         whole = metadata | {"labels": labels, "ownerReferences": [owner]}
         self.server.apply({**head, "metadata": whole, "spec": spec}, manager=names.AGENT_FIELD_MANAGER)
         condition = {
@@ -253,7 +257,7 @@ class Agent:
         }
         memory = {"totalBytes": total, "availableBytes": total - 100 * MIB if available is None else available}
         status = {"addresses": [address], "memory": memory, "role": "None", "conditions": [condition]}
-        status |= {"identity": identity_of(name), **report}
+        status |= {"identity": identity_of(name), "node": terms, **report}
         status = {field: value for field, value in status.items() if value is not None}
         self.server.apply_status({**head, "metadata": metadata, "status": status}, names.AGENT_FIELD_MANAGER)
 

@@ -31,7 +31,7 @@ def test_a_guest_is_believed_where_an_agent_is() -> None:
     assert found["l"].status == guests["l"].status
 
 
-@pytest.mark.parametrize("provider", Provider)
+@pytest.mark.parametrize("provider", [Provider.KUBEVIRT, Provider.LIBVIRT])
 def test_a_dead_agents_guest_may_be_taken_by_another(
     agent: Agent, own_operator: OperatorProcess, provider: Provider
 ) -> None:

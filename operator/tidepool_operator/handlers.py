@@ -75,7 +75,7 @@ class Operator:
     def assemble(cls, settings: Settings, metrics: Metrics) -> Operator:
         """Puts the parts together; nothing runs yet."""
         cluster = Cluster(kubeconfig.found(), namespaces=settings.namespaces, on_write=metrics.written)
-        state, heartbeats = State(), Heartbeats()
+        state, heartbeats = State(settings.own_namespace), Heartbeats()
         reconciler = Reconciler(cluster, state, heartbeats, metrics)
         queue = WorkQueue(reconciler.namespace, on_failure=lambda _: metrics.errors.inc())
         election = Election(cluster, settings.own_namespace, lease_name(settings.namespaces))
@@ -178,9 +178,9 @@ class Operator:
         is_news = kind == "DELETED" or changes != told  # more than its status
         if objects in (self.state.grants, self.state.quotas) and not is_news:
             return  # what is said on them nobody plans with
-        lending = _lending(body) if objects is self.state.pools else set()
+        lending = _lending(body, self.state.home) if objects is self.state.pools else set()
         if objects is self.state.pools and before is not None:
-            lending |= set(before.spec.lenders.namespaces)
+            lending |= self.state.lending(before)
         delay = FIGURES_SECONDS if figures.are_all(before, objects.get(namespace, name)) else SETTLE_SECONDS
         for one in {namespace, *self._concerned(objects, body, lending, is_news=is_news)}:
             await self.queue.add(one, delay)
@@ -190,17 +190,23 @@ class Operator:
         grants, meta = self.reconciler.grants, body["metadata"]
         if objects is self.state.pairings:
             found = {namespace for end in ends(body) for namespace in grants.concerned(end)}
-            return found | (self._sharing_quota(ends(body)[0].namespace) if is_news else set())
+            return found | (self._sharing(ends(body)[0].namespace) if is_news else set())
         if objects is self.state.guests and not is_news:
-            return grants.concerned(GuestKey.of(body))
+            return self._planning_with(GuestKey.of(body))
         shared = {meta["namespace"], *lending} if is_news else ()
         is_granting = objects in (self.state.grants, self.state.guests, self.state.quotas)
         borrowing = borrowing_from(meta["namespace"], self.state) if is_granting else set()
         return borrowing | {reader for namespace in shared for reader in grants.readers(namespace)}
 
-    def _sharing_quota(self, lending: str) -> set[str]:
-        """The namespaces that may borrow what others leave of the quota of a lending one."""
-        return self.reconciler.grants.readers(lending) if self.state.quotas.in_namespace(lending) else set()
+    def _sharing(self, lending: str) -> set[str]:
+        """The namespaces that may borrow what others leave of the quota of a lending one, or of nodes."""
+        is_shared = lending == self.state.home or bool(self.state.quotas.in_namespace(lending))
+        return self.reconciler.grants.readers(lending) if is_shared else set()
+
+    def _planning_with(self, guest: GuestKey) -> set[str]:
+        """The namespaces that plan with a guest; with a node all that may have it."""
+        found, one = self.reconciler.grants.concerned(guest), self.state.guests.get(*guest)
+        return found | self.reconciler.grants.readers(guest.namespace) if one is not None and one.is_node else found
 
     async def take_in_node(self, kind: str | None, body: dict[str, Any]) -> None:
         """Takes in one watch event about a node, and wakes the namespaces that have guests there."""
@@ -223,7 +229,7 @@ class Operator:
         """Wakes the namespaces of pools that are others now, and those that may borrow from the same guests."""
         for namespace in self.state.pools.renew():
             pools = self.state.pools.in_namespace(namespace)
-            shared = {namespace, *(name for pool in pools for name in pool.spec.lenders.namespaces)}
+            shared = {namespace, *(name for pool in pools for name in self.state.lending(pool))}
             readers = (reader for lending in shared for reader in self.reconciler.grants.readers(lending))
             for one in {namespace, *readers}:
                 await self.queue.add(one)
@@ -278,14 +284,15 @@ class Operator:
         nodes: dict[str, set[str]] = {}
         for namespace in self.state.guests.namespaces():
             for one in self.state.guests.in_namespace(namespace):
-                concerned = self.reconciler.grants.concerned(one.key)
+                concerned = self._planning_with(one.key)
                 nodes.setdefault(one.spec.node_name, set()).update(concerned)
         return nodes
 
 
-def _lending(pool: dict[str, Any]) -> set[str]:
-    """The other namespaces from which a pool would borrow."""
-    return set(pool.get("spec", {}).get("lenders", {}).get("namespaces") or ())
+def _lending(pool: dict[str, Any], home: str) -> set[str]:
+    """The other namespaces from which a pool would borrow; nodes are in that of the release."""
+    lenders = pool.get("spec", {}).get("lenders", {})
+    return {*(lenders.get("namespaces") or ()), *((home,) if lenders.get("nodes") else ())}
 
 
 async def _insist(what: str, step: Any) -> None:

@@ -33,6 +33,7 @@ from tidepool_api.kube import Refused
 from tidepool_api.reading import as_far_as_understood
 from tidepool_operator.cluster.api import at_once
 from tidepool_operator.cluster.cross_namespace import Grants, age, is_granted, pairings_elsewhere
+from tidepool_operator.cluster.nodelenders import NodeLenders
 from tidepool_operator.cluster.queue import SLOWEST_RETRY_SECONDS
 from tidepool_operator.cluster.quotas import Quotas
 from tidepool_operator.cluster.writing import Turns, Writer, gist
@@ -117,7 +118,7 @@ class Reconciler:
         self._metrics = metrics
         self._writer = Writer(cluster)
         self.grants = Grants(state)
-        self._quotas = Quotas(state)
+        self._quotas, self._nodes = Quotas(state), NodeLenders(state)
         self._written: dict[str, float] = {}  # UID of a pool -> when its status was written last
         self._turns = Turns(cadence.OPERATOR_WRITES)
         self._shown: set[PoolKey] = set()  # pools in the metrics
@@ -137,6 +138,7 @@ class Reconciler:
         pools = sorted(self._state.pools.in_namespace(namespace), key=age)
         broken = self._state.pools.unreadable(namespace)
         self._quotas.look()
+        self._nodes.look()
         live = [pool for pool in pools if not pool.terminating]
         plans = [(pool, wanted) for pool in live if (wanted := self._plan_alone(scene, pool))]
         going = [one for one in (*pools, *(unread.head for unread in broken)) if one.terminating]
@@ -178,6 +180,7 @@ class Reconciler:
         self._writer.keep(alive)
         self._turns.keep(alive)
         self._quotas.forget_gone()
+        self._nodes.forget_gone()
         self._written = {uid: at for uid, at in self._written.items() if uid in alive}
         served = self._state.namespaces()
         self._outcomes = {name: one for name, one in self._outcomes.items() if name in served}
@@ -194,7 +197,7 @@ class Reconciler:
         self._outcomes.clear()
         self._met.clear()
         self._written.clear()
-        self._quotas = Quotas(self._state)
+        self._quotas, self._nodes = Quotas(self._state), NodeLenders(self._state)
         self._writer.end()
 
     def _round(self, namespace: str, outcome: Outcome) -> _Round:
@@ -203,7 +206,7 @@ class Reconciler:
         guests = {Ref(one.name): one for one in every if not one.has_ended}
         ends = [end.node_name for one in self._state.pairings.in_namespace(namespace) for end in _ends(one)]
         nodes = {one.spec.node_name for one in guests.values()} | set(ends)
-        lending = {one for pool in self._state.pools.in_namespace(namespace) for one in pool.spec.lenders.namespaces}
+        lending = {one for pool in self._state.pools.in_namespace(namespace) for one in self._state.lending(pool)}
         nodes |= {one.spec.node_name for other in lending for one in self._state.guests.in_namespace(other)}
         silent = self._heartbeats.silent(nodes)
         pairings = self._state.pairings.in_namespace(namespace)
@@ -215,7 +218,9 @@ class Reconciler:
             elsewhere=elsewhere,
             nodes=self._state.nodes.known,
             silent=silent,
-            gone=self._missing(namespace, guests),
+            gone=self._missing(namespace, {name: one for name, one in guests.items() if not one.is_node}),
+            home=self._state.home,
+            node_lenders=len(self._state.node_lenders()),
         )
         guests |= {one.lender_ref: lender for one in pairings if (lender := self._lender(one))}
         held = [one.name for one in self._state.pools.in_namespace(namespace) if one.is_held]
@@ -316,21 +321,23 @@ class Reconciler:
 
     def _plan(self, scene: _Round, pool: MemoryPool) -> Plan:
         begin = time.thread_time()
-        granted = self.grants.granted(pool)
-        scene.guests |= granted.guests
+        granted, nodes = self.grants.granted(pool), self._nodes.of(pool)
+        scene.guests |= granted.guests | nodes
         claimed = scene.claimed | granted.claimed if granted.claimed else scene.claimed
         without = self.grants.ungranted(pool)
         made = plan(
             pool,
             scene.inventory,
-            claimed=claimed,
-            granted=granted.guests,
+            claimed={name: owner for name, owner in claimed.items() if name not in nodes} if nodes else claimed,
+            granted=granted.guests | nodes,
             ended=granted.ended,
             at=now(),
             ungranted=without,
             limits=self._quotas.limits(pool),
+            promised=self._nodes.promises(pool, nodes.values()),
         )
         self._quotas.count(pool, made)
+        self._nodes.count(pool, made)
         seconds = time.thread_time() - begin
         scene.planning += seconds
         self._metrics.plan_seconds.observe(seconds)

@@ -71,11 +71,20 @@ priorityClassName: {{ . }}
 {{- $values := (index . 0).Values -}}
 - {key: kubernetes.io/os, operator: In, values: [linux]}
 - {key: kubernetes.io/arch, operator: In, values: {{ toJson $values.image.architectures }}}
-{{- if and (eq (index . 1) "agent") (not (has "Libvirt" $values.agent.providers)) }}
+{{- if and (has (index . 1) (list "agent" "nodeLender")) (not (has "Libvirt" $values.agent.providers)) }}
 # Each node on which KubeVirt's handler has ever run. The value is not asked: it is false whenever the handler restarts, while
 # the guests run on, and a DaemonSet takes its pods away from nodes that do not fit any more.
 - {key: kubevirt.io/schedulable, operator: Exists}
 {{- end }}
+{{- end -}}
+
+{{/* The namespaces that the operator serves, with that of the release if nodes lend: they are there. Empty: all. */}}
+{{- define "tidepool.served" -}}
+{{- $served := .Values.operator.namespaces -}}
+{{- if and $served .Values.nodeLender.enabled -}}
+{{- $served = append $served .Release.Namespace | uniq -}}
+{{- end -}}
+{{ toJson $served }}
 {{- end -}}
 
 {{/* Not empty where pods are held to SecurityContextConstraints. */}}

@@ -43,7 +43,8 @@ def map_of(now: Reading) -> Json:
     for one in pairings:
         for end in ("lender", "borrower"):
             there = nodes.setdefault(one[f"{end}Node"], {})
-            there.setdefault(one[end], {"guest": one[end], "role": end.title(), "isReady": True, "isHidden": True})
+            hidden = {"guest": one[end], "role": end.title(), "isReady": True, "isHidden": True}
+            there.setdefault(one[end], hidden | {"isNode": end == "lender" and one["isNode"]})
     listed = [
         {"node": name, "guests": [guests[one] for one in sorted(guests)]} for name, guests in sorted(nodes.items())
     ]
@@ -83,7 +84,7 @@ def guest_of(now: Reading, key: GuestKey, size: int | None = None) -> Json:
 def _guest(guest: MemoryGuest) -> Json:
     is_ready = guest.ready is not None and guest.ready.status is Status.TRUE
     role = guest.status.role or Role.NONE
-    return {"guest": str(guest.key), "role": role, "isReady": is_ready, "isHidden": False}
+    return {"guest": str(guest.key), "role": role, "isReady": is_ready, "isHidden": False, "isNode": guest.is_node}
 
 
 def _pairings(now: Reading, guest: GuestKey | None = None) -> list[Json]:
@@ -96,6 +97,7 @@ def _pairing(row: who.Row, spared: float | None) -> Json:
     return {
         "lender": str(row.lender),
         "lenderNode": row.lender_node,
+        "isNode": row.is_node,
         "borrower": str(row.borrower),
         "borrowerNode": row.borrower_node,
         "pool": row.pool,

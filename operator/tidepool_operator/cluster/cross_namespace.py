@@ -85,7 +85,7 @@ class Grants:
             known = {}
             for home in self._state.pools.namespaces():
                 for one in self._state.pools.in_namespace(home):
-                    for lender in one.spec.lenders.namespaces:
+                    for lender in self._state.lending(one):
                         known.setdefault(lender, set()).add(home)
             self._readers = self._state.pools.changes(), known
         return known.get(namespace, set())
@@ -103,7 +103,9 @@ class Grants:
         def is_granted(namespace: str) -> bool:
             return any(one.is_for(pool.namespace, pool.name) for one in self._state.grants.in_namespace(namespace))
 
-        return [one for one in pool.spec.lenders.namespaces if one != pool.namespace and not is_granted(one)]
+        nodes = self._state.lending(pool) - {*pool.spec.lenders.namespaces}
+        asked = [one for one in (*pool.spec.lenders.namespaces, *nodes) if one != pool.namespace]
+        return [one for one in asked if not is_granted(one)]
 
     def _held(self, offers: _Offers) -> dict[str, PoolKey]:
         """The guests of a namespace that pools use which are held, each with its pool."""
@@ -189,7 +191,7 @@ def borrowing_from(namespace: str, state: State) -> set[str]:
 
 def pairings_elsewhere(namespace: str, state: State) -> Iterable[MemoryPairing]:
     """The pairings of other namespaces in which guests take part that this one may know."""
-    used = {name for one in state.pools.in_namespace(namespace) for name in one.spec.lenders.namespaces} - {namespace}
+    used = {name for one in state.pools.in_namespace(namespace) for name in state.lending(one)}
     found = [one for other in used for one in state.pairings.in_namespace(other)]
     found += [one for lender in (namespace, *used) for one in state.pairings.in_group(LENT_ELSEWHERE, lender)]
     return {one.key: one for one in found if one.namespace != namespace}.values()

@@ -48,7 +48,7 @@ class Quotas:
 
     def limits(self, pool: MemoryPool) -> Limits:
         """The bounds within which a pool is planned."""
-        namespaces = {pool.namespace, *pool.spec.lenders.namespaces}
+        namespaces = {pool.namespace, *self._state.lending(pool)}
         each = {name: bound for name in namespaces if (bound := self._bound((Side.LENT, name), pool))}
         lent = {"" if name == pool.namespace else name: bound for name, bound in each.items()}
         return Limits(self._bound((Side.BORROWED, pool.namespace), pool), lent)

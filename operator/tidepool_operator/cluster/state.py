@@ -265,7 +265,9 @@ def explain(error: ValidationError) -> str:
 class State:
     """Everything that is planned with."""
 
-    def __init__(self) -> None:
+    def __init__(self, home: str = "") -> None:
+        """`home` is the namespace of the release, in which nodes are that lend."""
+        self.home = home
         self.classes = Objects(MemoryPoolClass, names.CLASSES)
         self.pools = Pools(self.classes)
         self.pairings = Objects(MemoryPairing, names.PAIRINGS, groups=_groups_of)
@@ -282,6 +284,15 @@ class State:
     def uids(self) -> set[str]:
         """The UIDs of all pools and pairings."""
         return self.pools.uids() | self.pairings.uids()
+
+    def node_lenders(self) -> list[MemoryGuest]:
+        """The nodes that lend, or would."""
+        return [one for one in self.guests.in_namespace(self.home) if one.is_node and not one.terminating]
+
+    def lending(self, pool: MemoryPool) -> set[str]:
+        """The namespaces beside a pool's own whose guests or nodes it asks for."""
+        nodes = {self.home} if pool.spec.lenders.nodes else set()
+        return ({*pool.spec.lenders.namespaces} | nodes) - {pool.namespace}
 
     def namespaces(self) -> set[str]:
         """Where something is to be done: namespaces with pools, or with pairings that outlived theirs."""

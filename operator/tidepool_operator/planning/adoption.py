@@ -20,8 +20,8 @@ if TYPE_CHECKING:
 
 
 def abandoned(guests: Iterable[MemoryGuest], silent: Collection[str]) -> list[MemoryGuest]:
-    """The guests whose agent is dead and has not let them go."""
-    left = [one for one in guests if one.spec.node_name in silent and not one.terminating]
+    """The guests whose agent is dead and has not let them go; a node is nobody else's to report."""
+    left = [one for one in guests if one.spec.node_name in silent and not (one.terminating or one.is_node)]
     return [one for one in left if names.LEAVING_ANNOTATION not in one.metadata.annotations]
 
 

@@ -42,7 +42,7 @@ def pairing_spec(pool: MemoryPool, one: Assignment, lender: MemoryGuest, borrowe
         "borrower": {"guest": one.borrower, **place["borrower"], **_beside_files(spec.borrowers)},
         "size": format_quantity(one.size),
         "reserve": format_quantity(spec.reserve_of(lender.status)),
-        "maxLend": spec.lenders.max_lend,
+        "maxLend": format_quantity(spec.max_lend_of(lender.status)) if lender.is_node else spec.lenders.max_lend,
         "strategy": spec.strategy.value,
         "filter": spec.filter.value,
         "encryption": spec.encryption.value,

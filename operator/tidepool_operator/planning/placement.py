@@ -25,7 +25,7 @@ from tidepool_operator.planning.ranking import Ranking
 from tidepool_operator.planning.roles import own_spare, spare
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Mapping
 
     from tidepool_api import MemoryGuest, MemoryPairing, MemoryPool, Ref
     from tidepool_operator.planning.disruption import Disruption
@@ -123,11 +123,21 @@ class Ledger:
         return tuple(sorted(found))
 
 
-def open_ledger(pool: MemoryPool, inventory: Inventory, selection: Selection, limits: Limits) -> Ledger:
-    """An empty ledger for the selected guests, within the limits of quotas."""
-    bound = {name: _bound(one, pool) for name, one in selection.lenders.items()}
+class Promise(NamedTuple):
+    """What other pools have of a lender that several share, or are about to have, in bytes."""
+
+    all: int = 0
+    older: int = 0  # the part of it that comes before what this pool has
+
+
+def open_ledger(
+    pool: MemoryPool, inventory: Inventory, selection: Selection, limits: Limits, promised: Mapping[Ref, Promise]
+) -> Ledger:
+    """An empty ledger for the selected guests, within the limits of quotas and beside what others were promised."""
+    lenders = selection.lenders
+    bound = {name: _bound(one, pool, promised.get(name, Promise()).older) for name, one in lenders.items()}
     left = {
-        name: min(bound[name], spare(pool, selection.lenders[name].status) - pool.spec.margin_bytes)
+        name: _anew(lenders[name], pool, promised.get(name, Promise()).all)
         for name in selection.offering
         if not inventory.has_role(name, Role.BORROWER)
     }
@@ -135,7 +145,7 @@ def open_ledger(pool: MemoryPool, inventory: Inventory, selection: Selection, li
     ranks = {name: rank for name, one in selection.borrowers.items() if (rank := priority(pool, one))}
     allowance = Allowance(limits)
     ledger = Ledger({}, pool.spec.lenders.spread, bound, left, places, pool.spec.placement, ranks, allowance)
-    for lender in selection.lenders:
+    for lender in lenders.keys() - promised.keys():
         ledger.leaving[lender] += inventory.lent_to_others(lender, pool)
     return ledger
 
@@ -146,13 +156,22 @@ def priority(pool: MemoryPool, guest: MemoryGuest) -> int:
     return next((one.priority for one in pool.spec.borrowers.priorities if one.selector.matches(labels)), 0)
 
 
-def _bound(lender: MemoryGuest, pool: MemoryPool) -> int:
-    cap, status = pool.spec.max_lend_bytes, lender.status
+def _anew(lender: MemoryGuest, pool: MemoryPool, others: int) -> int:
+    """What a lender may lend anew in all, beside its own use and what other pools have of it."""
+    return min(_bound(lender, pool, others), spare(pool, lender.status) - pool.spec.margin_bytes - others)
+
+
+def _bound(lender: MemoryGuest, pool: MemoryPool, others: int) -> int:
+    """What a lender may lend to this pool, beside what other pools have of it: of a guest, none has any."""
+    cap, status = pool.spec.max_lend_of(lender.status), lender.status
     if status.memory is None:
         return cap
     left_out = pool.spec.left_out(status)
     promised = own_spare(status) - left_out if left_out else cap
-    return min(cap, promised, status.memory.total_bytes - pool.spec.reserve_of(status))
+    most = status.memory.total_bytes - pool.spec.reserve_of(status)
+    if status.node is not None:
+        most = min(most, status.node.max_lend_bytes) - others
+    return min(cap, promised, most)
 
 
 # --- what exists ------------------------------------------------------------------------------------------------------

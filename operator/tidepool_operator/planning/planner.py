@@ -18,7 +18,7 @@ from tidepool_api import Role, format_quantity
 from tidepool_api.units import MIB
 from tidepool_operator.planning.blockdevices import not_as_asked
 from tidepool_operator.planning.disruption import Disruption
-from tidepool_operator.planning.placement import Assignment, Ledger, Placing, keep, open_ledger
+from tidepool_operator.planning.placement import Assignment, Ledger, Placing, Promise, keep, open_ledger
 from tidepool_operator.planning.quotas import Limits
 from tidepool_operator.planning.roles import Turn, remembered, settle, until_due
 from tidepool_operator.planning.selection import (
@@ -83,20 +83,22 @@ def plan(
     ended: Mapping[Ref, MemoryGuest] | None = None,
     ungranted: Collection[str] = (),
     limits: Limits = UNLIMITED,
+    promised: Mapping[Ref, Promise] | None = None,
 ) -> Plan:
     """What should be for this pool.
 
     `inventory` has the guests and pairings of its namespace, `claimed` the guests that another pool has (guest ->
     pool), `granted` the guests of other namespaces that lend to this pool, `ended` those that would, were their
-    machines running, `ungranted` those namespaces that give it nothing, `limits` what quotas leave to it, and `at` is
-    the time.
+    machines running, `ungranted` those namespaces that give it nothing, `limits` what quotas leave to it, `promised`
+    what others have of lenders that it shares with them, and `at` is the time.
     """
     if pool.source.lack is not None:
         return _as_it_is(pool, inventory, pool.source.lack)
     selection = select(pool, inventory, granted or {}, claimed or {}, at, ended or {}, ungranted)
     disruption = Disruption(pool, inventory, selection)
     turning = {name for name in selection.borrowers if inventory.has_role(name, Role.LENDER)}
-    ledger = _placed(pool, inventory, selection, disruption, limits, turning)
+    ledger = open_ledger(pool, inventory, selection, limits, promised or {})
+    _place(ledger, pool, inventory, selection, disruption, turning)
     unserved = [name for name in selection.borrowers if sum(ledger.sizes[name].values()) < pool.spec.least_bytes]
     absent = selection.absent
     wanting = [name for name in unserved if name not in absent]
@@ -138,24 +140,22 @@ def _as_it_is(pool: MemoryPool, inventory: Inventory, lack: Lack) -> Plan:
     return Plan(lenders=lenders, borrowers=borrowers, problems=(Problem(ProblemReason(lack.reason), lack.message),))
 
 
-def _placed(
+def _place(
+    ledger: Ledger,
     pool: MemoryPool,
     inventory: Inventory,
     selection: Selection,
     disruption: Disruption,
-    limits: Limits,
     turning: Collection[Ref],
-) -> Ledger:
-    """Who has what: first what is kept of the present, then what the borrowers lack, but for those `turning`."""
+) -> None:
+    """Enters who has what: first what is kept of the present, then what the borrowers lack, but for those `turning`."""
     absent = selection.absent | set(turning)
-    ledger = open_ledger(pool, inventory, selection, limits)
     size(pool, inventory, selection, ledger, absent)
     keep(ledger, inventory, pool.name, selection, disruption)
     placing = Placing(ledger, in_part=is_sized(pool))
     for borrower in ledger.first(selection.borrowers):
         if borrower not in absent:
             placing.serve(borrower)
-    return ledger
 
 
 def _is_room_coming(ledger: Ledger, inventory: Inventory, selection: Selection) -> bool:
@@ -201,10 +201,14 @@ def _advice(pool: MemoryPool, field: str, *, is_passing: bool) -> str:
     """What to do about a shortage; other figures are of no help where nobody lends for the moment."""
     if is_passing:
         return "wait for that, or label more guests as lenders"
-    lenders = pool.spec.lenders
+    lenders, nodes = pool.spec.lenders, pool.spec.lenders.nodes
+    raised = [f"spec.lenders.maxLend ({lenders.max_lend})"] if pool.spec.needs_max_lend else []
+    lowered = [f"spec.lenders.reserve ({lenders.reserve})"] if pool.spec.needs_max_lend else []
+    raised += [f"spec.lenders.nodes.maxLend ({nodes.max_lend})"] if nodes else []
+    lowered += [f"spec.lenders.nodes.reserve ({nodes.reserve})"] if nodes else []
     return (
-        f"lower spec.borrowers.{field}, raise spec.lenders.maxLend "
-        f"({lenders.max_lend}), lower spec.lenders.reserve ({lenders.reserve}), or label more guests as lenders"
+        f"lower spec.borrowers.{field}, raise {' or '.join(raised)}, lower {' or '.join(lowered)}, or label more "
+        f"{'guests' if pool.spec.needs_max_lend else 'nodes'} as lenders"
     )
 
 

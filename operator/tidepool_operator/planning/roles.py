@@ -100,7 +100,10 @@ def assign(
 ) -> Roles:
     """The roles of the guests that a pool matches, without those in `taken`; those `granted` lend."""
     if pool.spec.role is RoleChoice.AUTO and pool.spec.selector is not None:
-        return _choose(pool, inventory, sorted(inventory.matching(pool.spec.selector) - set(taken)), at)
+        roles = _choose(pool, inventory, sorted(inventory.matching(pool.spec.selector) - set(taken)), at)
+        roles.lenders |= granted.keys()
+        _spare_nodes(inventory, granted, roles)
+        return roles
     lenders, borrowers = pool.spec.lenders.selector, pool.spec.borrowers.selector
     roles = Roles(
         (inventory.matching(lenders) if lenders else set()) | granted.keys(),
@@ -171,7 +174,7 @@ def _relieve(
     known = {**inventory.guests, **granted} if granted else inventory.guests
     before = {name: one for name, one in _remembered(pool, inventory, known, at).items() if one.role is Role.NONE}
     lending = _lending(pool, inventory)
-    for name in sorted(roles.lenders):
+    for name in sorted(name for name in roles.lenders if not known[name].is_node):
         guest, entry = known[name], before.get(name)
         why, is_calm_now = _needed_back(guest, inventory), is_calm(guest.status)
         if entry is not None and (is_cooling(pool, entry.since, at) or why is not None or not is_calm_now):
@@ -185,6 +188,12 @@ def _relieve(
         elif not is_calm_now:
             roles.resting.add(name)
     roles.resting |= roles.ending
+    _spare_nodes(inventory, granted, roles)
+
+
+def _spare_nodes(inventory: Inventory, granted: Mapping[Ref, MemoryGuest], roles: Roles) -> None:
+    """Has nodes under memory pressure lend nothing more; what they lend their kernels take back by themselves."""
+    roles.resting |= {name for name, one in granted.items() if one.is_node and inventory.is_on_pressed_node(one)}
 
 
 def _needed_back(guest: MemoryGuest, inventory: Inventory) -> Why | None:

@@ -29,6 +29,7 @@ class ProblemReason(StrEnum):
     CLASS_UNREADABLE = "ClassUnreadable"
     MAX_LEND_MISSING = "MaxLendMissing"
     NO_LENDERS = "NoLenders"
+    NO_NODES = "NoNodes"
     NO_BORROWERS = "NoBorrowers"
     NOT_GRANTED = "NotGranted"
     ROLE_CONFLICT = "RoleConflict"
@@ -56,6 +57,7 @@ _CONDITIONS = {
     ProblemReason.CLASS_UNREADABLE: ConditionType.SPEC_COMPLETE,
     ProblemReason.MAX_LEND_MISSING: ConditionType.SPEC_COMPLETE,
     ProblemReason.NO_LENDERS: ConditionType.LENDERS_FOUND,
+    ProblemReason.NO_NODES: ConditionType.LENDERS_FOUND,
     ProblemReason.NO_BORROWERS: ConditionType.BORROWERS_FOUND,
     ProblemReason.NOT_GRANTED: ConditionType.LENDERS_GRANTED,
     ProblemReason.ROLE_CONFLICT: ConditionType.ROLES_CONSISTENT,
@@ -91,6 +93,7 @@ class Problem:
 # minimum could always have more.
 _PASSING = frozenset(
     {
+        ProblemReason.NO_NODES,
         ProblemReason.NOT_GRANTED,
         ProblemReason.GUEST_NOT_READY,
         ProblemReason.NODE_CORDONED,
@@ -165,7 +168,7 @@ def select(
         name: why
         for role, group in ((Role.LENDER, lenders), (Role.BORROWER, borrowers))
         for name, one in group.items()
-        if (why := _unready(one, role, inventory))
+        if (why := _unready(one, role, inventory) or _elsewhere(one, pool))
     }
     cordoned = frozenset(
         name for name, one in (lenders | borrowers).items() if one.spec.node_name in inventory.cordoned
@@ -175,6 +178,7 @@ def select(
     over = _ended(pool, inventory, ended)
     problems = (
         *_not_found(pool, inventory, given, matched, at, over),
+        *_no_nodes(pool, inventory, given, granted, ungranted),
         *_not_granted(pool, ungranted),
         *_conflicts(sorted(conflicting)),
         *_claims(sorted(taken), claimed),
@@ -220,6 +224,8 @@ def _unbelieved(guest: MemoryGuest, inventory: Inventory) -> str:
     """
     if not inventory.is_on_a_node(guest):
         return f"NodeUnknown: the cluster has no node {guest.spec.node_name}"
+    if guest.is_node and guest.name != guest.spec.node_name:
+        return f"NodeUnknown: it is called {guest.name}, and says to be node {guest.spec.node_name}; delete it"
     if guest.spec.provider is Provider.KUBEVIRT and not any(
         (one.uid, one.name, one.kind) == (guest.spec.vm.uid, guest.name, "VirtualMachineInstance")
         and one.api_version.startswith("kubevirt.io/")
@@ -230,6 +236,17 @@ def _unbelieved(guest: MemoryGuest, inventory: Inventory) -> str:
             "delete the MemoryGuest, and the agent makes it anew if there is such an instance"
         )
     return ""
+
+
+def _elsewhere(guest: MemoryGuest, pool: MemoryPool) -> str:
+    """Why a node cannot lend to this pool: it listens on another port; empty if it can."""
+    port = guest.status.node.port if guest.status.node else pool.spec.port
+    if port == pool.spec.port:
+        return ""
+    return (
+        f"PortDiffers: node lenders listen on port {port}, and {pool.origin('port')} is {pool.spec.port}; "
+        f"give the pool that port, or the chart's nodeLender.port the pool's"
+    )
 
 
 def _unready(guest: MemoryGuest, role: Role, inventory: Inventory) -> str:
@@ -267,7 +284,11 @@ def _not_found(
         (given.lenders, ProblemReason.NO_LENDERS, "lenders.selector", pool.spec.lenders.selector),
         (given.borrowers, ProblemReason.NO_BORROWERS, "borrowers.selector", pool.spec.borrowers.selector),
     )
-    return [_nobody(pool, inventory, reason, path, one, ended) for found, reason, path, one in wanted if not found]
+    return [
+        _nobody(pool, inventory, reason, path, one, ended)
+        for found, reason, path, one in wanted
+        if not found and one is not None
+    ]
 
 
 def _nobody_of_one_kind(
@@ -328,9 +349,45 @@ def _is_meant(inventory: Inventory, name: Ref, reason: ProblemReason, selector: 
     return selector is None or selector.matches(one.metadata.labels)
 
 
+def _no_nodes(
+    pool: MemoryPool,
+    inventory: Inventory,
+    given: Roles,
+    granted: Mapping[Ref, MemoryGuest],
+    ungranted: Collection[str],
+) -> Iterable[Problem]:
+    """That no node lends though the pool names some; where others do, it is worth a word, and no harm."""
+    nodes = pool.spec.lenders.nodes
+    if nodes is None or any(one.is_node for one in granted.values()):
+        return
+    if not inventory.node_lenders:
+        message = (
+            "spec.lenders.nodes asks for nodes, and none lends: have nodeLender.enabled, the chart's value, set; if it "
+            f"is, look at the pods of the node lender in namespace {inventory.home}"
+        )
+    elif inventory.home in ungranted:
+        message = "spec.lenders.nodes asks for nodes, and none is granted: condition LendersGranted says what to do"
+    else:
+        which = f"spec.lenders.nodes.selector ({nodes.selector})" if nodes.selector else "spec.lenders.nodes"
+        message = (
+            f"no node of the {inventory.node_lenders} that lend matches {which}, or a MemoryGrant leaves it out; label "
+            "a Node so, or correct the selector"
+        )
+    yield Problem(ProblemReason.NO_NODES if given.lenders else ProblemReason.NO_LENDERS, message)
+
+
 def _not_granted(pool: MemoryPool, ungranted: Collection[str]) -> Iterable[Problem]:
+    """Which namespaces give a pool nothing; one that it does not name is asked for its nodes."""
+    nodes = sorted(set(ungranted) - {*pool.spec.lenders.namespaces})
+    ungranted = sorted(set(ungranted) - {*nodes})
+    for home in nodes:
+        message = (
+            f"spec.lenders.nodes asks for nodes, and no MemoryGrant of namespace {home}, whose administrator they are "
+            f"of, is for pool {pool.namespace}/{pool.name}: have one written, or remove spec.lenders.nodes"
+        )
+        yield Problem(ProblemReason.NOT_GRANTED, message)
     if ungranted:
-        names = ", ".join(sorted(ungranted))
+        names = ", ".join(ungranted)
         message = (
             f"spec.lenders.namespaces has {names}, and no MemoryGrant there is for pool {pool.namespace}/{pool.name}: "
             f"have one written, if there is such a namespace, or remove it from the list"

@@ -63,10 +63,10 @@ function box({ guest, x, y }) {
   const kind = `guest${guest.isReady ? "" : " bad"}${guest.isHidden ? " hidden" : ""}`;
   const shape = [
     svg("rect", { x, y, width: BOX - 2 * PAD, height: ROW - 8, rx: 5 }),
-    svg("text", { x: x + 8, y: y + 18 }, short(guest.guest, 17)),
+    svg("text", { x: x + 8, y: y + 18 }, guest.isNode ? "the node itself" : short(guest.guest, 17)),
     svg("text", { x: x + BOX - 2 * PAD - 8, y: y + 18, "text-anchor": "end", class: "role" }, guest.isReady ? short(guest.role, 9) : "✗"),
   ];
-  const label = `${guest.guest}, ${state}`;
+  const label = `${guest.guest}${guest.isNode ? " (node)" : ""}, ${state}`;
   if (guest.isHidden) return svg("g", { class: kind, role: "img", "aria-label": `${label}, of another namespace` }, ...shape);
   return svg("a", { class: kind, href: guestLink(guest.guest), "aria-label": label }, ...shape);
 }
@@ -98,7 +98,7 @@ const linked = (name, seen) => (seen.has(name) ? html("a", { href: guestLink(nam
 
 export function pairingsTable(caption, pairings, seen) {
   return table(caption, [
-    { title: "Lender", of: (one) => linked(one.lender, seen) },
+    { title: "Lender", of: (one) => (one.isNode ? html("span", {}, linked(one.lender, seen), " (node)") : linked(one.lender, seen)) },
     { title: "Borrower", of: (one) => linked(one.borrower, seen) },
     { title: "Pool", of: (one) => one.pool },
     { title: "State", of: (one) => one.state },

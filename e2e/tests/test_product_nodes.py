@@ -1,0 +1,109 @@
+"""A cluster in which no guest lends: nodes do, and a borrower's evicted pages come back from one."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING
+
+import pytest
+from product import BORROWER, GUESTS, LENDER, MIB, Object, Product, until
+
+import docs
+from demo import lab
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+FILE, FILE_MIB = "/mnt/file", 240
+GRANT = "nodes-for-default"
+# As docs/how-to/lend-nodes.md has them, and as this machine can.
+SIZES = {"32Gi": "600Mi", "8Gi": "256Mi", "36Gi": "1Gi"}
+
+
+def pool(size: str = "512Mi") -> Object:
+    """A pool that names nodes, and no guest that lends."""
+    return {
+        "apiVersion": "tidepool.dev/v1alpha1",
+        "kind": "MemoryPool",
+        "metadata": {"name": "pool", "namespace": "default"},
+        "spec": {
+            "lenders": {"nodes": {"maxLend": "600Mi", "reserve": "256Mi"}},
+            "borrowers": {"selector": {"matchLabels": {"vm.kubevirt.io/name": BORROWER}}, "size": size},
+            "encryption": "None",
+            "latency": {"mode": "Off"},
+        },
+    }
+
+
+def grant() -> Object:
+    """The administrator lets the namespace use nodes."""
+    return {
+        "apiVersion": "tidepool.dev/v1alpha1",
+        "kind": "MemoryGrant",
+        "metadata": {"name": GRANT, "namespace": lab.SYSTEM},
+        "spec": {"to": [{"namespace": "default"}]},
+    }
+
+
+@pytest.fixture
+def lending(product: Product) -> Iterator[Product]:
+    """The lab with node lenders, which are gone again after the test."""
+    line = docs.command("lend-nodes")
+    for documented, here in SIZES.items():
+        line = line.replace(documented, here)
+    docs.run(line)
+    for workload in ("daemonset/tidepool-node-lender", "daemonset/tidepool-agent"):
+        lab.kubectl("rollout", "status", "-n", lab.SYSTEM, workload, "--timeout=4m")
+    yield product
+    lab.kubectl("delete", "memorypools", "--all", "--timeout=120s")
+    lab.kubectl("delete", "memorygrants", "-n", lab.SYSTEM, "--all")
+    docs.run(docs.command("reload"))
+
+
+def nodes() -> list[Object]:
+    """The nodes that lend."""
+    return [one for one in lab.items("memoryguests", "-n", lab.SYSTEM) if one["spec"]["provider"] == "Node"]
+
+
+def condition(one: Object, kind: str) -> Object:
+    return next((each for each in one["status"].get("conditions", []) if each["type"] == kind), {})
+
+
+def test_pages_come_back_from_a_node(lending: Product) -> None:
+    """Granted, applied, read, deleted: with every page verified, and no guest that lends."""
+    until("a node is ready", lambda: any(condition(one, "Ready").get("status") == "True" for one in nodes()), 120)
+    lending.apply(pool())
+    said = lending.wait_condition("memorypool", "pool", "LendersGranted", "False", "NotGranted")
+    assert f"no MemoryGrant of namespace {lab.SYSTEM}" in said
+    lab.kubectl("apply", "-f", "-", stdin=json.dumps(grant()))
+    lending.wait_condition("memorypool", "pool", "Ready", "True", patience=120)
+    assert [lending.loaded(guest) for guest in GUESTS] == [guest == BORROWER for guest in GUESTS]
+    lender = lending.pairing_of(BORROWER)["spec"]["lender"]
+    assert (lender["namespace"], lender["guest"]) == (lab.SYSTEM, lender["nodeName"])
+    lending.stress(f"fill {FILE} mib={FILE_MIB}")
+    lending.stress(f"sequential {FILE} passes=2")
+    before = lending.hits()
+    report = lending.stress(f"random {FILE} reads=20000 threads=4")
+    assert report["wrong_pages"] == report["errors"] == 0
+    assert lending.hits() > before + 2000
+    _assert_shown(lending, lender["guest"])
+    lending.assert_sound(BORROWER)
+    lending.delete()
+    until("the node has its memory back", lambda: _lent(lending, lender["guest"]) == 0, 60)
+    lending.assert_nothing_left()
+    assert lending.stress(f"sequential {FILE}")["wrong_pages"] == 0
+
+
+def _assert_shown(product: Product, node: str) -> None:
+    """By kubectl and in metrics; as a node."""
+    assert "Node" in lab.kubectl("get", "memoryguest", "-n", lab.SYSTEM, node)
+    until("the node reports what it lends", lambda: _lent(product, node) > 50 * MIB)
+    assert (product.exported("tidepool_guest_lent_bytes", guest=node) or 0) > 50 * MIB
+    shown = lab.kubectl("get", "memorypairings")
+    assert node in shown
+    assert LENDER not in shown
+
+
+def _lent(product: Product, node: str) -> float:
+    """What a node lends, by its agent's metrics."""
+    return product.exported("tidepool_guest_lent_bytes", guest=node) or 0
