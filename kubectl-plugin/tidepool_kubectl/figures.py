@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
 from prometheus_client.parser import text_string_to_metric_families
@@ -45,9 +45,14 @@ _MISSED = (Metric.GUEST_GETS_MISSED, Metric.GUEST_GETS_LATE, Metric.GUEST_GETS_C
 
 def parse(text: str) -> Figures:
     """The figures in one or more expositions put together; raises ValueError for what is none."""
+    return figures_of(samples(text))
+
+
+def figures_of(found: Iterable[Sample]) -> Figures:
+    """The figures of all pairings that these samples are of."""
     values: dict[ObjectKey, dict[str, float]] = defaultdict(lambda: defaultdict(float))
     buckets: dict[ObjectKey, dict[str, dict[float, float]]] = defaultdict(lambda: defaultdict(dict))
-    for sample in _samples(text):
+    for sample in found:
         key = ObjectKey(sample.labels["namespace"], sample.labels["pairing"])
         if "le" in sample.labels:
             buckets[key][sample.name][float(sample.labels["le"])] = sample.value
@@ -56,9 +61,10 @@ def parse(text: str) -> Figures:
     return Figures({key: _pairing(values[key], buckets[key]) for key in values})
 
 
-def _samples(text: str) -> Iterator[Sample]:
-    for family in text_string_to_metric_families(text):
-        yield from (one for one in family.samples if one.labels.get("pairing"))
+def samples(text: str) -> list[Sample]:
+    """Those of an exposition that are of a pairing; raises ValueError for what is none."""
+    each = [one for family in text_string_to_metric_families(text) for one in family.samples]
+    return [one for one in each if one.labels.get("pairing") and one.labels.get("namespace")]
 
 
 def _pairing(values: Mapping[str, float], buckets: Mapping[str, dict[float, float]]) -> Pairing:
