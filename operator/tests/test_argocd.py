@@ -1,9 +1,9 @@
-"""Argo CD by its rules, against a real API server: what it applies and deletes, in which order, and how healthy a pool is.
+"""Argo CD by its rules, against a real API server: what it applies and deletes, and how healthy a pool is.
 
-It renders the chart with its CRDs, applies hooks of Helm as hooks of its own at the moments that it has for them, and
-all else on the server's side, kind by kind. When an Application is deleted, its PreDelete hooks come first, and what they
-refuse waits; then goes whatever was applied, and PostDelete hooks come last. There is no kubelet: what a Job's pod would
-run is run here.
+It renders the chart with its CRDs, applies hooks of Helm as its own at the moments that it has for them, and the rest
+on the server's side, kind by kind. When an Application is deleted, its PreDelete hooks come first, and all waits for
+them. Then whatever was applied goes, and PostDelete hooks come last. There is no kubelet: what a Job's pod would run is
+run here.
 """
 
 from __future__ import annotations
@@ -17,6 +17,8 @@ import yaml
 from cast import OWN_NAMESPACE, PAIRING, Agent, OperatorProcess, connected_pool, role, wait_for
 from test_release import OPERATOR_TOKEN, WITHDRAW, Helm, report
 
+from tidepool_api import PairingPhase
+from tidepool_api.names import PoolPhase
 from tidepool_api_testing.chart import CHART, NAMESPACE, RELEASE, program
 from tidepool_api_testing.server import Server
 
@@ -47,8 +49,7 @@ class Application:
 
     def sync(self, *settings: str) -> None:
         """PreSync hooks, then what is rendered, then what is rendered no more is pruned."""
-        self._hooks("pre-upgrade")
-        assert self._run("tidepool-release-crds") == (0, "")
+        assert self._hooks("pre-upgrade", "tidepool-release-crds") == ""
         found = [one for one in self._rendered(*settings) if not hooks_of(one)]
         found.sort(key=lambda one: FIRST.index(one["kind"]) if one["kind"] in FIRST else len(FIRST))
         self.server.kubectl("apply", *ARGO, "-f", "-", body=found)
@@ -59,14 +60,10 @@ class Application:
 
     def delete(self) -> str:
         """Returns why it waits, or nothing where all is gone."""
-        self._hooks("pre-delete")
-        code, said = self._run(WITHDRAW)
-        if code:
+        if said := self._hooks("pre-delete", WITHDRAW):
             return said
-        self.server.kubectl("delete", "--cascade=foreground", "-f", "-", body=self._applied[::-1])
-        self._hooks("post-delete")
-        assert self._run("tidepool-release-forget") == (0, "")
-        self._forget("post-delete")
+        self.server.kubectl("delete", "--ignore-not-found", "-f", "-", body=self._applied[::-1])
+        assert self._hooks("post-delete", "tidepool-release-forget") == ""
         return ""
 
     def _rendered(self, *settings: str) -> list[Any]:
@@ -74,19 +71,16 @@ class Application:
         plain = self._helm.done("template", RELEASE, str(CHART), "-n", NAMESPACE, "--include-crds", *values)
         return [one for one in yaml.safe_load_all(plain) if one]
 
-    def _hooks(self, event: str) -> None:
-        """Those of an event anew, by their weights."""
+    def _hooks(self, event: str, job: str) -> str:
+        """Those of an event anew, by their weights; what its Job says that fails, and of one that succeeds all go."""
         found = sorted((one for one in self._rendered() if event in hooks_of(one)), key=weight_of)
         self.server.kubectl("delete", "--ignore-not-found", "-f", "-", body=found)
         self.server.kubectl("apply", *ARGO, "-f", "-", body=found)
-
-    def _forget(self, event: str) -> None:
-        found = [one for one in self._rendered() if event in hooks_of(one)]
-        self.server.kubectl("delete", "--ignore-not-found", "-f", "-", body=found)
-
-    def _run(self, job: str) -> tuple[int, str]:
         code, said = self._helm.run(job)
-        return code, said if code else ""
+        if code:
+            return said
+        self.server.kubectl("delete", "--ignore-not-found", "-f", "-", body=found)
+        return ""
 
 
 def hooks_of(one: Any) -> list[str]:
@@ -194,7 +188,7 @@ def lua(value: Any) -> str:
 
 
 def test_a_pool_is_as_healthy_as_it_says(server: Server, tmp_path: Path, health_script: str) -> None:
-    """As the operator leaves it: on its way, at work, paused, wrong, and being deleted; the pairing likewise."""
+    """As the operator leaves it: at work, wrong, and being deleted; the pairing likewise."""
     server.install_crds()
     server.create(*role("operator"))
     with OperatorProcess(server, tmp_path / "log") as _, Agent(server, "a", "n1") as agent:
@@ -205,14 +199,29 @@ def test_a_pool_is_as_healthy_as_it_says(server: Server, tmp_path: Path, health_
         connected_pool(agent)
         assert shown()[0] == "Healthy"
         assert shown("tpair", PAIRING)[0] == "Healthy"
-        agent.pool(paused=True)
-        wait_for("it is paused", lambda: shown()[0] == "Suspended")
         agent.pool("lost", lends="nobody")
         wait_for("it is looked at", lambda: shown("tpool", "lost")[0] == "Degraded")
         server.kubectl("delete", "--wait=false", "-n", "a", "tpool", "pool")
         wait_for("it is going", lambda: shown()[0] == "Progressing")
         for side in ("lender", "borrower"):
             agent.release(PAIRING, side)
+
+
+EXPECTED = {
+    "Progressing": {"Pending", "Connecting", "Terminating"},
+    "Healthy": {"Ready", "Connected"},
+    "Suspended": {"Paused"},
+    "Degraded": {"Degraded", "Failed"},
+}
+
+
+@pytest.mark.parametrize("phase", sorted({*PoolPhase, *PairingPhase}))
+def test_every_phase_has_a_health(health_script: str, phase: str) -> None:
+    (expected,) = [one for one, phases in EXPECTED.items() if phase in phases]
+    ready = {"type": "Ready", "message": "so it is"}
+    status = {"observedGeneration": 2, "phase": phase, "conditions": [{"type": "Degraded"}, ready]}
+    body = {"kind": "MemoryPool", "metadata": {"generation": 2}, "status": status}
+    assert health(health_script, body) == (expected, "so it is")
 
 
 @pytest.mark.parametrize("seen", [None, 1])
