@@ -17,6 +17,8 @@ from tidepool_lab.progress import LabError
 CACHED: dict[str, Callable[[], Path]] = {
     "schemas": schemas.folder,
     "checkpatch": debian.checkpatch,
+    "sshd": lambda: debian.program("openssh-server", "usr/sbin/sshd"),
+    "lua5.1": lambda: debian.program("lua5.1"),
     "chromium": lambda: debian.program("chromium", "usr/lib/chromium/chromium"),
     "promtool": lambda: monitoring.program("promtool"),
 }

@@ -31,7 +31,7 @@ def _connected(pair: Pair, encryption: str, size: int = 128 * MIB) -> Iterator[N
 
 
 def _evict(pair: Pair, path: str, times: int = 1) -> None:
-    """Reads a file and drops it from memory; what is not put in one round, of a lack of buffers, say, is in the next."""
+    """Reads a file and drops it from memory; what is not put in one round goes in the next."""
     for _ in range(times):
         pair.borrower.sh(f"cat {path} > /dev/null")
         pair.borrower.sh("sync")

@@ -2,36 +2,32 @@
 
 from __future__ import annotations
 
-import http.client
 import json
 import os
 import re
 import signal
-import socket
 import subprocess
 import sys
 import tempfile
 import threading
 import time
 import webbrowser
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
 from urllib.parse import urlsplit
 
 import pytest
 from axe_playwright_python.sync_playwright import Axe
-from objects import PAIRING, guest, pairing, parsed
-from playwright.sync_api import expect, sync_playwright
+from objects import guest
+from playwright.sync_api import expect
+from ui_page import MIB, NARROW, WIDE, Shown, borrower, lender, lending, reading
 
-from tidepool_api import GuestKey, ObjectKey
-from tidepool_api_testing.chart import program
+from tidepool_api import GuestKey
 from tidepool_kubectl.cluster import Unusable
-from tidepool_kubectl.snapshot import Lendings
 from tidepool_kubectl.ui.browse import in_browser
 from tidepool_kubectl.ui.reading import Reader
-from tidepool_kubectl.ui.view import Reading, UnknownGuest, guest_of, map_of
-from tidepool_kubectl.ui.web import App, Quiet
+from tidepool_kubectl.ui.view import UnknownGuest, guest_of, map_of
+from tidepool_kubectl.ui.web import App
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -40,40 +36,8 @@ if TYPE_CHECKING:
 
     from tidepool_api_testing.server import Server
 
-MIB = 1 << 20
 NAMESPACE = "shown"
 HOSTILE = "<img src=x onerror=\"document.title='taken'\">"
-WIDE, NARROW = {"width": 1200, "height": 900}, {"width": 360, "height": 640}
-
-
-def borrower(namespace: str = "ns") -> dict[str, Any]:
-    """A guest whose curve is known."""
-    body = guest("b", "short")
-    body["metadata"]["namespace"] = namespace
-    points = [{"sizeBytes": size * MIB, "hitRatio": ratio} for size, ratio in ((256, "0.20"), (1024, "0.80"))]
-    body["status"] |= {"curve": points, "curveReferences": 5000, "missesPerSecond": 1000, "role": "Borrower"}
-    return body
-
-
-def lender(namespace: str = "ns") -> dict[str, Any]:
-    body = guest("l", "spare")
-    body["metadata"]["namespace"] = namespace
-    body["spec"]["nodeName"] = "n2"
-    return body
-
-
-def lending(namespace: str = "ns") -> dict[str, Any]:
-    body = pairing()
-    body["metadata"]["namespace"] = namespace
-    body["spec"]["lender"]["nodeName"] = "n2"
-    body["status"]["borrower"]["usedBytes"] = 300 * MIB
-    return body
-
-
-def reading(*bodies: dict[str, Any], spared: float | None = None) -> Reading:
-    found = parsed(*bodies)
-    counted = {} if spared is None else {ObjectKey("ns", PAIRING): spared}
-    return Reading("2026-01-01T12:00:00+00:00", Lendings(found["pairings"], found["guests"]), counted)
 
 
 # --- what is shown ----------------------------------------------------------------------------------------------------
@@ -103,6 +67,23 @@ def test_a_lender_that_one_may_not_see_is_on_the_map_without_a_page() -> None:
     assert {one["guest"]: one["isHidden"] for one in guests} == {"ns/b": False, "rich/l": True}
     with pytest.raises(UnknownGuest, match="no MemoryGuest rich/l that you may see"):
         guest_of(now, GuestKey("rich", "l"))
+
+
+def test_a_guest_that_migrates_is_on_the_map_once() -> None:
+    """Where it says itself that it is; its pairing names the node that it came from until that follows.
+
+    One that cannot be seen is there once, too, though its pairings may name two nodes.
+    """
+    moved, body = lender(), lending()
+    moved["spec"]["nodeName"] = "n9"
+    abroad, late = lending(), lending()
+    for number, one in enumerate((abroad, late)):
+        one["metadata"]["name"] = f"pool.b.abroad{number}"
+        one["spec"] |= {"pool": f"pool{number}"}
+        one["spec"]["lender"] |= {"guest": "far", "namespace": "rich", "nodeName": f"n{number}"}
+    found = map_of(reading(borrower(), moved, body, abroad, late))
+    guests = [(one["node"], each["guest"]) for one in found["nodes"] for each in one["guests"]]
+    assert guests == [("n0", "rich/far"), ("n1", "ns/b"), ("n9", "ns/l")]
 
 
 def test_a_guest_has_its_curve_and_what_another_size_would_bring() -> None:
@@ -156,8 +137,16 @@ def test_nothing_can_be_written(app: App, method: str) -> None:
     ("path", "status", "said"),
     [
         ("/api/guest?guest=ns/none", 404, "no MemoryGuest ns/none"),
-        ("/api/guest?guest=none", 400, "give NAMESPACE/NAME"),
-        ("/api/guest?guest=ns/b&size=five", 400, "'five' is not an amount of memory"),
+        ("/api/guest", 400, "guest: '' is no guest: give NAMESPACE/NAME"),
+        ("/api/guest?guest=none", 400, "guest: 'none' is no guest: give NAMESPACE/NAME"),
+        ("/api/guest?guest=ns/b&size=five", 400, "size: 'five' is not an amount of memory; write a number with Ki"),
+        ("/api/guest?guest=ns/b&size=", 400, "size: '' is not an amount of memory"),
+        ("/api/guest?guest=ns/b&size=-1", 400, "size: '-1' is not an amount of memory"),
+        ("/api/guest?guest=ns/b&size=17Ti", 400, "size: '17Ti' is too much; the most is 16Ti"),
+        (f"/api/guest?guest=ns/b&size={'9' * 5000}", 400, f"size: '{'9' * 60}…' is too much; the most is 16Ti"),
+        ("/api/guest?guest=ns/b&size=1Gi&size=2Gi", 400, "size is given 2 times; give it once"),
+        ("/api/guest?guest=ns/b&sise=1Gi", 400, "there is no parameter sise; there is guest and size"),
+        ("/api/map?guest=ns/b", 400, "there is no parameter guest; there is none"),
         ("/api/pools", 404, "there is no such page"),
         ("/../web.py", 404, "there is no such page"),
         ("/static/../../cli.py", 404, "there is no such page"),
@@ -169,20 +158,26 @@ def test_what_cannot_be_answered_is_said(app: App, path: str, status: int, said:
     assert said in json.loads(answer.body)["error"]
 
 
+def test_a_trouble_of_the_cluster_is_none_of_the_request() -> None:
+    """And what is wrong with a request is said without asking the cluster."""
+
+    def away() -> NoReturn:
+        raise Unusable("the API server does not answer")
+
+    app = App(away)
+    assert app.answer(request(app, "/api/map")).status == 503
+    assert app.answer(request(app, "/api/guest?guest=none")).status == 400
+
+
+def test_without_the_closing_slash_it_leads_there(app: App) -> None:
+    """What the page names is looked for in its folder: without the slash that would be another one."""
+    answer = app.answer(request(app, ""))
+    assert (answer.status, answer.elsewhere) == (308, f"/{app.token}/")
+    assert app.answer(request(app, "", PATH_INFO=app.token)).status == 308
+    assert app.answer(request(app, "", PATH_INFO="*")).status == 403
+
+
 # --- the page ---------------------------------------------------------------------------------------------------------
-
-
-@dataclass(frozen=True)
-class Shown:
-    """The command while it runs."""
-
-    address: str
-
-    def call(self, method: str, path: str, **headers: str) -> http.client.HTTPResponse:
-        where = urlsplit(self.address)
-        connection = http.client.HTTPConnection(where.netloc, timeout=10)
-        connection.request(method, path, headers=headers)
-        return connection.getresponse()
 
 
 @pytest.fixture(scope="module")
@@ -218,14 +213,6 @@ def test_the_address_is_on_no_command_line(tmp_path: Path, monkeypatch: pytest.M
     assert not page.parent.exists()
 
 
-def test_who_says_nothing_is_no_trouble(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A connection without a request ends without a word on the terminal."""
-    monkeypatch.setattr(Quiet, "timeout", 0.1)
-    ours, theirs = socket.socketpair()
-    with ours, theirs:
-        Quiet(ours, ("127.0.0.1", 0), None)  # type: ignore[arg-type]  # it gets no further than waiting
-
-
 def test_a_failure_is_not_repeated_by_all_who_wait() -> None:
     """The cluster is asked once, and what it said holds for a while."""
     asked: list[float] = []
@@ -240,12 +227,6 @@ def test_a_failure_is_not_repeated_by_all_who_wait() -> None:
         with pytest.raises(Unusable, match="does not answer"):
             reader.now()
     assert len(asked) == 1
-
-
-@pytest.fixture(scope="module")
-def browser() -> Iterator[Browser]:
-    with sync_playwright() as playwright, playwright.chromium.launch(executable_path=program("chromium")) as launched:
-        yield launched
 
 
 @pytest.fixture

@@ -15,22 +15,22 @@ from rich.console import Console, Group
 from rich.live import Live
 from rich.table import Table
 
-from tidepool_api import GuestKey, ObjectKey, parse_quantity, printable
-from tidepool_api.fields import LEAST_MEMORY
+from tidepool_api import GuestKey, ObjectKey, printable
 from tidepool_kubectl import check as checking
 from tidepool_kubectl import collect as collecting
 from tidepool_kubectl import explain as explaining
+from tidepool_kubectl import options, plan_text, verdict
 from tidepool_kubectl import plan as planning
-from tidepool_kubectl import plan_text, verdict
 from tidepool_kubectl import top as showing
 from tidepool_kubectl import values as programs
 from tidepool_kubectl import who as lending
 from tidepool_kubectl.cluster import Cluster, Unusable
+from tidepool_kubectl.elapsed import Moment
 from tidepool_kubectl.figures import Figures, hits_per_second
 from tidepool_kubectl.snapshot import Fleet, Snapshot
 from tidepool_kubectl.ui.browse import in_browser
+from tidepool_kubectl.ui.listen import server
 from tidepool_kubectl.ui.reading import Reader
-from tidepool_kubectl.ui.web import server
 
 app = typer.Typer(
     help="What Tidepool's pools are worth, what is in a guest's way, and whether all is well. Nothing is changed.",
@@ -60,7 +60,9 @@ def top(
     everywhere: Everywhere = False,
     context: Context = None,
     system: System = SYSTEM,
-    interval: Annotated[float, typer.Option(min=0.5, help="Seconds between two readings.")] = 5,
+    interval: Annotated[
+        float, typer.Option(parser=options.interval, metavar="<float>", help="Seconds between two readings.")
+    ] = 5,
     once: Annotated[bool, typer.Option("--once", help="One table, over one interval, instead of a live one.")] = False,
 ) -> None:
     """What each pairing is worth: hit ratio, latency, memory, spared disk reads; and what programs of guests keep."""
@@ -95,7 +97,9 @@ def check(
     namespace: Namespace = None,
     context: Context = None,
     system: System = SYSTEM,
-    seconds: Annotated[float, typer.Option(min=0, help="How long round trips are watched.")] = 5,
+    seconds: Annotated[
+        float, typer.Option(parser=options.seconds, metavar="<float>", help="How long round trips are watched.")
+    ] = 5,
 ) -> None:
     """Whether the installation is well, all namespaces unless one is given; exit code 1 if not."""
     cluster = _cluster(context, namespace, namespace is None, system)
@@ -140,10 +144,15 @@ def plan(
     everywhere: Everywhere = False,
     context: Context = None,
     system: System = SYSTEM,
-    seconds: Annotated[float, typer.Option(min=0, help="How long reads are counted; 0 to go by the curves.")] = 5,
+    seconds: Annotated[
+        float,
+        typer.Option(
+            parser=options.seconds, metavar="<float>", help="How long reads are counted; 0 to go by the curves."
+        ),
+    ] = 5,
 ) -> None:
     """What memory is worth to each guest of a pool, now and at other sizes; exit code 1 if there is no such pool."""
-    chosen = [_memory(one) for one in sizes or ()]
+    chosen = [options.memory(one) for one in sizes or ()]
     cluster = _cluster(context, namespace, everywhere and pool is None, system)
     try:
         fleet, spared = _counted(cluster, seconds)
@@ -170,26 +179,16 @@ def _show(made: planning.Plan) -> None:
     console.print()
 
 
-def _memory(text: str) -> int:
-    try:
-        size = parse_quantity(text)
-    except ValueError as error:
-        raise typer.BadParameter(str(error)) from error
-    if size < parse_quantity(LEAST_MEMORY):
-        raise typer.BadParameter(f"{text} is too little; the least is {LEAST_MEMORY}")
-    return size
-
-
 def _counted(cluster: Cluster, seconds: float) -> tuple[Fleet, dict[ObjectKey, float]]:
     """What there is, and the reads a second that each pairing answers."""
-    before, begun = _watched(cluster, seconds) if seconds else (Figures(), time.monotonic())
+    before, begun = _watched(cluster, seconds) if seconds else (Figures(), Moment.now())
     fleet = cluster.fleet()
-    return fleet, hits_per_second(before, fleet.figures, time.monotonic() - begun)
+    return fleet, hits_per_second(before, fleet.figures, begun.until(Moment.now()))
 
 
-def _watched(cluster: Cluster, seconds: float) -> tuple[Figures, float]:
+def _watched(cluster: Cluster, seconds: float) -> tuple[Figures, Moment]:
     """The agents' metrics of so long ago, and when that was; there is nothing to wait for where nobody lends."""
-    before, begun = cluster.figures(), time.monotonic()
+    before, begun = cluster.figures(), Moment.now()
     time.sleep(seconds if before.pairings else 0)
     return before, begun
 
@@ -226,18 +225,20 @@ def ui(
     everywhere: Everywhere = False,
     context: Context = None,
     system: System = SYSTEM,
-    port: Annotated[int, typer.Option(min=0, max=65535, help="Of this machine; 0 for any that is free.")] = 0,
+    port: Annotated[
+        int, typer.Option(parser=options.port, metavar="<int>", help="Of this machine; 0 for any that is free.")
+    ] = 0,
     browse: Annotated[bool, typer.Option("--browser/--no-browser", help="Whether to open a browser.")] = True,
 ) -> None:
     """A page on this machine, until Ctrl-C: a live map of who lends to whom, and each guest's curve and what if."""
     reader = Reader(_cluster(context, namespace, everywhere, system))
     try:
-        reader.now()
-        with server(reader, port) as (serve, address):
+        with server(reader.now, port) as (listening, address):
+            reader.now()
             console.print(f"open {address}", soft_wrap=True, highlight=False, markup=False)
             sys.stdout.flush()
             with in_browser(address) if browse else nullcontext():
-                serve()
+                listening.serve_forever()
     except KeyboardInterrupt:
         raise typer.Exit(0) from None
     except Unusable as error:
@@ -247,7 +248,7 @@ def ui(
 def _once(cluster: Cluster, interval: float) -> None:
     before, begun = _watched(cluster, interval)
     now = cluster.snapshot(metrics=True)
-    console.print(*_tables(now, before, time.monotonic() - begun), crop=False, sep="\n")
+    console.print(*_tables(now, before, begun.until(Moment.now())), crop=False, sep="\n")
     for one in now.unread:
         console.print(f"no figures of {one}", style="yellow", soft_wrap=True)
 
@@ -259,12 +260,12 @@ def _tables(now: Snapshot, before: Figures, seconds: float) -> list[Table]:
 
 
 def _live(cluster: Cluster, interval: float) -> None:
-    before, begun = cluster.figures(), time.monotonic()
+    before, begun = cluster.figures(), Moment.now()
     with Live(console=console, screen=True) as live:
         while True:
             now = cluster.snapshot(metrics=True)
-            live.update(Group(*_tables(now, before, time.monotonic() - begun)), refresh=True)
-            before, begun = now.figures, time.monotonic()
+            live.update(Group(*_tables(now, before, begun.until(Moment.now()))), refresh=True)
+            before, begun = now.figures, Moment.now()
             time.sleep(interval)
 
 

@@ -7,10 +7,23 @@ from datetime import UTC, datetime
 from http import HTTPStatus
 from typing import Any, Self, TypeVar
 
-from tidepool_api import ApiObject, GuestKey, MemoryGrant, MemoryGuest, MemoryPairing, MemoryPool, MemoryQuota, names
+from prometheus_client.samples import Sample
+from pydantic import ValidationError
+
+from tidepool_api import (
+    ApiObject,
+    GuestKey,
+    MemoryGrant,
+    MemoryGuest,
+    MemoryPairing,
+    MemoryPool,
+    MemoryQuota,
+    ObjectKey,
+    names,
+)
 from tidepool_api.kube import Api, NoAccess, Object, Refused, Resource, kubeconfig, ours
 from tidepool_api.kube.resources import DAEMONSETS, DEPLOYMENTS, INSTANCES, LEASES, PODS
-from tidepool_kubectl import figures
+from tidepool_kubectl.figures import Figures, figures_of, samples
 from tidepool_kubectl.snapshot import Fleet, Lendings, Snapshot, Workload
 
 T = TypeVar("T", bound=ApiObject)
@@ -46,7 +59,7 @@ class Cluster:
 
     def snapshot(self, *, metrics: bool = False) -> Snapshot:
         """How everything is now, with or without the agents' metrics; raises `Unusable`."""
-        text, unread = self._metrics() if metrics else ("", ())
+        counted, unread = self._metrics() if metrics else (Figures(), ())
         return Snapshot(
             at=datetime.now(UTC),
             pools=self._pools(),
@@ -55,7 +68,7 @@ class Cluster:
             machines=self._machines(),
             workloads=_if_allowed(self._workloads),
             heartbeats=_if_allowed(self._heartbeats),
-            figures=figures.parse(text),
+            figures=counted,
             unread=unread,
         )
 
@@ -80,7 +93,7 @@ class Cluster:
 
     def fleet(self) -> Fleet:
         """What memory may go where, and the agents' metrics; raises `Unusable`."""
-        text, unread = self._metrics()
+        counted, unread = self._metrics()
         pools, guests = self._pools(), self._all(MemoryGuest, names.GUESTS)
         grants = self._allowed(MemoryGrant, names.GRANTS, self._where) or ()
         quotas = self._allowed(MemoryQuota, names.QUOTAS, self._where) or ()
@@ -95,8 +108,7 @@ class Cluster:
             guests, grants = guests + (there or ()), grants + (given or ())
             quotas += self._allowed(MemoryQuota, names.QUOTAS, other) or ()
         pairings = self._all(MemoryPairing, names.PAIRINGS)
-        found = figures.parse(text)
-        return Fleet(pools, pairings, guests, grants, quotas, tuple(hidden), self._system, found, unread)
+        return Fleet(pools, pairings, guests, grants, quotas, tuple(hidden), self._system, counted, unread)
 
     def _allowed(self, model: type[T], plural: str, where: str) -> tuple[T, ...] | None:
         """All objects of a kind in a namespace, or in all; None where one may not look."""
@@ -109,9 +121,9 @@ class Cluster:
         """The body of an answer; raises `Refused`, and `Unusable` when there is none."""
         return _answered(lambda: self._api.read(path, **query))
 
-    def figures(self) -> figures.Figures:
+    def figures(self) -> Figures:
         """The agents' metrics alone; raises `Unusable`."""
-        return figures.parse(self._metrics()[0])
+        return self._metrics()[0]
 
     def guest_names(self) -> list[str]:
         """The guests of the namespace, for completion; raises `Unusable`."""
@@ -139,7 +151,7 @@ class Cluster:
             raise Unusable(_why(error, f"{plural}.{names.GROUP}")) from error
 
     def _parsed(self, model: type[T], plural: str, where: str) -> tuple[T, ...]:
-        return tuple(model.parse(one) for one in self._list(ours(plural), where))
+        return tuple(_understood(model, plural, one) for one in self._list(ours(plural), where))
 
     def _workloads(self) -> dict[str, Workload]:
         pods = self._list(PODS, self._system, labelSelector=SELECTOR)
@@ -167,23 +179,25 @@ class Cluster:
             if name.startswith(names.LEASE_PREFIX) and at
         }
 
-    def _metrics(self) -> tuple[str, tuple[str, ...]]:
+    def _metrics(self) -> tuple[Figures, tuple[str, ...]]:
         """What the agents export, read through the API server, and those of which it could not be."""
-        texts, unread = [], []
+        found, unread = list[Sample](), list[str]()
         try:
             pods = _of(self._list(PODS, self._system, labelSelector=SELECTOR), "agent")
         except Refused as error:
-            return "", (f"the agents: {error.why}",)
+            return Figures(), (f"the agents: {error.why}",)
         for pod in pods:
             name = pod["metadata"]["name"]
             try:
                 path = PODS.path(self._system, f"{name}:{names.AGENT_METRICS_PORT}", "proxy/metrics")
-                texts.append(self.read(path).decode())
+                found += samples(self.read(path).decode())
             except Refused as error:
                 unread.append(f"{name}: {error.why}")
             except Unusable as error:  # the API server does not hear from that node, or nobody hears from it
                 unread.append(f"{name}: {error}")
-        return "".join(texts), tuple(unread)
+            except ValueError:
+                unread.append(f"{name}: what it says is no metrics")
+        return figures_of(found), tuple(unread)
 
     def _list(self, resource: Resource, namespace: str, **query: str) -> list[Object]:
         return _answered(lambda: self._api.list_all(resource.path(namespace), **query)).items
@@ -197,6 +211,19 @@ def _answered(ask: Callable[[], R]) -> R:
         if not refusal.status:
             raise Unusable(f"the API server does not answer: {refusal.why}") from refusal
         raise
+
+
+def _understood(model: type[T], plural: str, body: Object) -> T:
+    """An object of the cluster; raises `Unusable` with the field that this version does not understand."""
+    try:
+        return model.parse(body)
+    except ValidationError as error:
+        wrong = error.errors()[0]
+        field, value = ".".join(map(str, wrong["loc"])), repr(wrong["input"])[:60]
+        why = f"{field} is {value}: {wrong['msg']}"
+        raise Unusable(
+            f"cannot read {plural} {ObjectKey.of(body)}: {why}; use the plugin of the version that is installed"
+        ) from error
 
 
 def _of(pods: Iterable[Any], component: str) -> list[Any]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
 from prometheus_client.parser import text_string_to_metric_families
@@ -58,10 +58,15 @@ _MISSED = (Metric.GUEST_GETS_MISSED, Metric.GUEST_GETS_LATE, Metric.GUEST_GETS_C
 
 def parse(text: str) -> Figures:
     """The figures in one or more expositions put together; raises ValueError for what is none."""
+    return figures_of(samples(text))
+
+
+def figures_of(found: Iterable[Sample]) -> Figures:
+    """The figures of all pairings that these samples are of."""
     values: dict[ObjectKey, dict[str, float]] = defaultdict(lambda: defaultdict(float))
     buckets: dict[ObjectKey, dict[str, dict[float, float]]] = defaultdict(lambda: defaultdict(dict))
     programs: dict[GuestKey, dict[str, float]] = defaultdict(dict)
-    for sample in _samples(text):
+    for sample in found:
         if sample.name in _OF_PROGRAMS:
             programs[GuestKey(sample.labels["namespace"], sample.labels["guest"])][sample.name] = sample.value
             continue
@@ -76,9 +81,11 @@ def parse(text: str) -> Figures:
     )
 
 
-def _samples(text: str) -> Iterator[Sample]:
-    for family in text_string_to_metric_families(text):
-        yield from (one for one in family.samples if one.labels.get("pairing") or one.name in _OF_PROGRAMS)
+def samples(text: str) -> list[Sample]:
+    """Those of an exposition that are of a pairing, or of programs' memory; raises ValueError for what is none."""
+    each = [one for family in text_string_to_metric_families(text) for one in family.samples]
+    named = [one for one in each if one.labels.get("namespace")]
+    return [one for one in named if one.labels.get("guest" if one.name in _OF_PROGRAMS else "pairing")]
 
 
 _OF_PROGRAMS = {

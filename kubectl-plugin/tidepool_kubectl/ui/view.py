@@ -37,17 +37,15 @@ class UnknownGuest(Exception):
 def map_of(now: Reading) -> Json:
     """Nodes with their guests, and who lends to whom."""
     pairings = _pairings(now)
-    nodes: dict[str, dict[str, Json]] = {}
-    for key, guest in now.guests.items():
-        nodes.setdefault(guest.spec.node_name, {})[str(key)] = _guest(guest)
+    guests = {str(key): (guest.spec.node_name, _guest(guest)) for key, guest in now.guests.items()}
     for one in pairings:
-        for end in ("lender", "borrower"):
-            there = nodes.setdefault(one[f"{end}Node"], {})
-            hidden = {"guest": one[end], "role": end.title(), "isReady": True, "isHidden": True}
-            there.setdefault(one[end], hidden | {"isNode": end == "lender" and one["isNode"]})
-    listed = [
-        {"node": name, "guests": [guests[one] for one in sorted(guests)]} for name, guests in sorted(nodes.items())
-    ]
+        for end in ("lender", "borrower"):  # a guest that migrates is where it says: its pairings follow
+            is_node = end == "lender" and one["isNode"]
+            guests.setdefault(one[end], (one[f"{end}Node"], _hidden(one[end], end.title(), is_node=is_node)))
+    nodes: dict[str, list[Json]] = {}
+    for _, (node, guest) in sorted(guests.items()):
+        nodes.setdefault(node, []).append(guest)
+    listed = [{"node": node, "guests": found} for node, found in sorted(nodes.items())]
     return {"at": now.at, "nodes": listed, "pairings": pairings, "remarks": list(who.remarks(now.lendings))}
 
 
@@ -74,7 +72,7 @@ def guest_of(now: Reading, key: GuestKey, size: int | None = None) -> Json:
         "readsPerSecond": status.misses_per_second,
         "sparedPerSecond": known_sum(one["sparedPerSecond"] for one in borrows),
         "curve": [{"sizeBytes": point.size, "readsPerSecond": point.reads} for point in curve],
-        "doubt": plan.doubt(status, bool(borrows)),
+        "doubt": "" if curve else plan.doubt(status, bool(borrows)) or "its page cache answers all that it reads",
         "whatIf": {"sizeBytes": size, "readsPerSecond": value_at(curve, size)} if curve and size is not None else None,
         "lends": [one for one in pairings if one["lender"] == str(key)],
         "borrows": borrows,
@@ -85,6 +83,11 @@ def _guest(guest: MemoryGuest) -> Json:
     is_ready = guest.ready is not None and guest.ready.status is Status.TRUE
     role = guest.status.role or Role.NONE
     return {"guest": str(guest.key), "role": role, "isReady": is_ready, "isHidden": False, "isNode": guest.is_node}
+
+
+def _hidden(name: str, role: str, *, is_node: bool) -> Json:
+    """A guest or node that one may not see, as a pairing names it."""
+    return {"guest": name, "role": role, "isReady": True, "isHidden": True, "isNode": is_node}
 
 
 def _pairings(now: Reading, guest: GuestKey | None = None) -> list[Json]:

@@ -24,11 +24,12 @@ export function rate(reads) {
 
 export const guestLink = (guest) => `#/guest/${guest.split("/").map(encodeURIComponent).join("/")}`;
 
-export function table(caption, columns, rows) {
+// `keyOf` tells rows apart, so that a row is the same in the next reading.
+export function table(caption, columns, rows, keyOf = () => null) {
   const cell = (tag, column, content) => html(tag, { class: column.figure && "figure", scope: tag === "th" && "col" }, content);
-  return html("div", { class: "scroll", tabindex: "0", role: "region", "aria-label": caption },
+  return html("div", { class: "scroll", "data-key": caption, tabindex: "0", role: "region", "aria-label": caption },
     html("table", {},
       html("caption", {}, caption),
       html("thead", {}, html("tr", {}, ...columns.map((column) => cell("th", column, column.title)))),
-      html("tbody", {}, ...rows.map((row) => html("tr", {}, ...columns.map((column) => cell("td", column, column.of(row))))))));
+      html("tbody", {}, ...rows.map((row) => html("tr", { "data-key": keyOf(row) }, ...columns.map((column) => cell("td", column, column.of(row))))))));
 }

@@ -1,4 +1,5 @@
 // A guest: what it is, its curve, and what a pool of another size would spare it.
+import { fill } from "./become.js";
 import { html, rate, size, svg, table } from "./elements.js";
 import { pairingsTable } from "./map.js";
 
@@ -41,38 +42,66 @@ function plot(curve, mark) {
   svg("text", { x: WIDTH - 10, y: HEIGHT - BOTTOM + 20, "text-anchor": "end" }, size(widest)));
 }
 
-// `ask` gives what a size in bytes is worth. This part is made once: readings must not take the slider out of a hand.
-export function whatIf(guest, ask) {
-  const widest = guest.curve.at(-1).sizeBytes;
+const plotted = (curve, mark) =>
+  html("div", { class: "scroll", "data-key": "plot", tabindex: "0", role: "region", "aria-label": "Plot" }, plot(curve, mark));
+
+const curveTable = (curve) => table("Curve", [
+  { title: "Size", figure: true, of: (one) => size(one.sizeBytes) },
+  { title: "Disk reads spared", figure: true, of: (one) => rate(one.readsPerSecond) },
+], curve);
+
+function startOf(guest, widest) {
   const borrowed = guest.borrows.reduce((sum, one) => sum + one.sizeBytes, 0);
-  const start = Math.min(borrowed || widest / 2, widest);
-  const slider = html("input", { type: "range", id: "size", min: 0, max: STEPS, step: 1, value: Math.round((STEPS * start) / widest) });
-  const said = html("output", { for: "size", id: "whatif" }), drawn = html("div", { class: "scroll", tabindex: "0", role: "region", "aria-label": "Plot" });
-  let last = 0;
-  const update = async () => {
-    const turn = ++last, bytes = Math.round((slider.value / STEPS) * widest);
-    const mark = await ask(bytes);
-    if (turn !== last || !mark) return;
-    const text = `With ${size(bytes)}, a pool would spare ${rate(mark.readsPerSecond)} of ${rate(guest.readsPerSecond)}.`;
+  return Math.min(borrowed || widest / 2, widest);
+}
+
+// `ask` gives what a size in bytes is worth, or null. What comes of `show` is drawn into the same elements each time.
+export function forecast(ask) {
+  const slider = html("input", { type: "range", id: "size", min: 0, max: STEPS, step: 1 });
+  const chosen = html("div", {}, html("label", { for: "size" }, "Size of the pool for this guest"), slider);
+  const said = html("output", { for: "size", id: "whatif" }), drawn = html("div");
+  let guest = null, bytes = null, last = 0;
+  const widest = () => guest.curve.at(-1).sizeBytes;
+  const say = (text, mark) => {
+    if (said.textContent !== text) said.textContent = text;
+    said.classList.toggle("bad", !mark);
     slider.setAttribute("aria-valuetext", text);
-    said.textContent = text;
-    drawn.replaceChildren(plot(guest.curve, mark));
+    fill(drawn, guest.curve.length ? [plotted(guest.curve, mark), curveTable(guest.curve)] : []);
   };
-  slider.addEventListener("input", update);
-  update();
-  return html("section", {},
-    html("h2", {}, "What if"),
-    html("label", { for: "size" }, "Size of the pool for this guest"), slider, said, drawn,
-    table("Curve", [
-      { title: "Size", figure: true, of: (one) => size(one.sizeBytes) },
-      { title: "Disk reads spared", figure: true, of: (one) => rate(one.readsPerSecond) },
-    ], guest.curve));
+  const update = async () => {
+    const turn = ++last, [text, mark] = await worth(guest, bytes, ask);
+    if (turn === last) say(text, mark);
+  };
+  slider.addEventListener("input", () => {
+    bytes = Math.round((slider.value / STEPS) * widest());
+    update();
+  });
+  const show = (found) => {
+    guest = found;
+    chosen.hidden = !guest.curve.length;
+    if (!chosen.hidden) {
+      bytes ??= startOf(guest, widest());
+      slider.value = Math.round((STEPS * bytes) / widest());
+    }
+    update();
+  };
+  return { element: html("section", {}, html("h2", {}, "What if"), chosen, said, drawn), show };
+}
+
+async function worth(guest, bytes, ask) {
+  if (!guest.curve.length) return [`No forecast: ${guest.doubt}.`, null];
+  try {
+    const mark = await ask(bytes);
+    if (!mark) return ["No forecast: its curve is not known any more.", null];
+    return [`With ${size(bytes)}, a pool would spare ${rate(mark.readsPerSecond)} of ${rate(guest.readsPerSecond)}.`, mark];
+  } catch (failed) {
+    return [`No forecast: ${failed.message}`, null];
+  }
 }
 
 export function guestFacts(guest) {
   const of = (caption, pairings) => (pairings.length ? pairingsTable(caption, pairings, new Set()) : html("p", {}, `${caption}: nothing.`));
   return [
     html("h2", {}, guest.guest), facts(guest), of("Lends", guest.lends), of("Borrows", guest.borrows),
-    guest.doubt ? html("p", {}, `No forecast: ${guest.doubt}.`) : null,
   ];
 }

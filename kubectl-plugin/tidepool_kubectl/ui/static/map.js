@@ -44,10 +44,13 @@ function curved(from, to) {
   return `M${x1} ${y1}C${x1 + bend} ${y1} ${x2 - bend} ${y2} ${x2} ${y2}`;
 }
 
+const keyOf = (one) => `${one.pool} ${one.lender} ${one.borrower}`;
+
 function line(one, places, mostUsed, mostWorth) {
   const [from, to] = [places.guests.get(one.lender), places.guests.get(one.borrower)];
   const said = `${one.lender} lends ${size(one.usedBytes)} to ${one.borrower} (${one.state}), ${rate(one.sparedPerSecond)} spared`;
   return svg("path", {
+    "data-key": keyOf(one),
     class: `pairing worth${worth(one.sparedPerSecond, mostWorth)}${one.state === "Connected" ? "" : " off"}`,
     d: curved(from, to),
     "stroke-width": thickness(one.usedBytes, mostUsed).toFixed(1),
@@ -67,8 +70,8 @@ function box({ guest, x, y }) {
     svg("text", { x: x + BOX - 2 * PAD - 8, y: y + 18, "text-anchor": "end", class: "role" }, guest.isReady ? short(guest.role, 9) : "✗"),
   ];
   const label = `${guest.guest}${guest.isNode ? " (node)" : ""}, ${state}`;
-  if (guest.isHidden) return svg("g", { class: kind, role: "img", "aria-label": `${label}, of another namespace` }, ...shape);
-  return svg("a", { class: kind, href: guestLink(guest.guest), "aria-label": label }, ...shape);
+  if (guest.isHidden) return svg("g", { class: kind, "data-key": guest.guest, role: "img", "aria-label": `${label}, of another namespace` }, ...shape);
+  return svg("a", { class: kind, "data-key": guest.guest, href: guestLink(guest.guest), "aria-label": label }, ...shape);
 }
 
 const most = (pairings, field) => Math.max(0, ...pairings.map((one) => one[field] || 0));
@@ -78,11 +81,11 @@ function picture(found) {
   const mostUsed = most(found.pairings, "usedBytes"), mostWorth = most(found.pairings, "sparedPerSecond");
   return svg("svg", {
     viewBox: `0 0 ${places.width} ${places.height}`, width: places.width, height: places.height, role: "group",
-    "aria-label": "Map of nodes and guests; the table below has the same figures",
+    "aria-label": "Map of nodes and guests; the tables below have the same",
   },
-  ...places.nodes.map(({ node, x, y, height }) => svg("g", {},
+  ...places.nodes.map(({ node, x, y, height }) => svg("g", { "data-key": `node ${node.node}` },
     svg("rect", { class: "node", x, y, width: BOX, height, rx: 8 }),
-    svg("text", { x: x + PAD, y: y + 20, "font-weight": "600" }, short(node.node || "no node", 26)))),
+    svg("text", { x: x + PAD, y: y + 20, "font-weight": "600" }, short(nodeName(node.node), 26)))),
   ...found.pairings.map((one) => line(one, places, mostUsed, mostWorth)),
   ...[...places.guests.values()].map(box));
 }
@@ -94,6 +97,7 @@ function legend() {
     ...WORTH.map((text, level) => html("li", {}, sample(level), text)));
 }
 
+const nodeName = (node) => node || "no node";
 const linked = (name, seen) => (seen.has(name) ? html("a", { href: guestLink(name) }, name) : name);
 
 export function pairingsTable(caption, pairings, seen) {
@@ -105,12 +109,27 @@ export function pairingsTable(caption, pairings, seen) {
     { title: "Size", figure: true, of: (one) => size(one.sizeBytes) },
     { title: "Used", figure: true, of: (one) => size(one.usedBytes) },
     { title: "Disk reads spared", figure: true, of: (one) => rate(one.sparedPerSecond) },
-  ], pairings);
+  ], pairings, keyOf);
+}
+
+const readiness = (guest) => (guest.isHidden ? "not shown: of another namespace" : guest.isReady ? "yes" : "no");
+
+// All guests, also those that neither lend nor borrow. Who has thousands may close it.
+function guestsOf(nodes, seen) {
+  const guests = nodes.flatMap(({ node, guests }) => guests.map((guest) => ({ node, ...guest })));
+  return html("details", { id: "guests", open: true },
+    html("summary", {}, `Guests: ${guests.length} on ${nodes.length} ${nodes.length === 1 ? "node" : "nodes"}`),
+    table("Guests", [
+      { title: "Node", of: (one) => nodeName(one.node) },
+      { title: "Guest", of: (one) => linked(one.guest, seen) },
+      { title: "Role", of: (one) => one.role },
+      { title: "Ready", of: readiness },
+    ], guests, (one) => one.guest));
 }
 
 export function mapPage(found) {
   const guests = found.nodes.flatMap((node) => node.guests).filter((one) => !one.isHidden);
-  if (!guests.length) return [html("h2", {}, "No guests"), html("p", {}, "No MemoryGuest is there that you may see.")];
+  if (!found.nodes.length) return [html("h2", {}, "No guests"), html("p", {}, "No MemoryGuest is there that you may see.")];
   const seen = new Set(guests.map((one) => one.guest));
   return [
     html("h2", {}, "Who lends to whom"),
@@ -118,6 +137,7 @@ export function mapPage(found) {
     html("div", { class: "scroll", tabindex: "0", role: "region", "aria-label": "Map" }, picture(found)),
     legend(),
     found.pairings.length ? pairingsTable("Pairings", found.pairings, seen) : html("p", {}, "Nobody lends to anybody."),
+    guestsOf(found.nodes, seen),
     ...found.remarks.map((remark) => html("p", {}, remark)),
   ];
 }
