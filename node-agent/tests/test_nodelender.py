@@ -90,6 +90,9 @@ def test_the_daemon_is_looked_for_in_a_pod_of_the_release() -> None:
     assert none.trouble.startswith(
         "no pod of the node lender is on node n1: kubectl -n tidepool-system describe daemon"
     )
+    early = pod()
+    early["status"]["podIPs"] = []
+    assert nodelender.place([early], NAMESPACE, "n1").trouble == "pod l of the node lender has no IP address yet"
     waiting = {"reason": "CrashLoopBackOff", "message": "back-off 10s"}
     broken = nodelender.place([pod(waiting=waiting)], NAMESPACE, "n1").trouble
     assert "pod l of the node lender does not run (CrashLoopBackOff: back-off 10s): kubectl -n" in broken

@@ -130,7 +130,8 @@ def place(pods: Iterable[Mapping[str, Any]], namespace: str, node: str) -> Place
     addresses = tuple(str(one["ip"]) for one in status.get("podIPs", []))
     for one in status.get("containerStatuses", []):
         if one["name"] == COMPONENT and "running" in one.get("state", {}):
-            return Place(str(one.get("containerID", "")).rpartition("/")[2], addresses)
+            missing = "" if addresses else f"pod {name} of the node lender has no IP address yet"
+            return Place(str(one.get("containerID", "")).rpartition("/")[2], addresses, missing)
     why = printable(_waiting(status)[:256])
     return Place(trouble=f"pod {name} of the node lender does not run{why}: kubectl -n {namespace} logs {name}")
 
