@@ -19,6 +19,23 @@ settings.load_profile("tidepool")
 
 _NUMBERS = itertools.count(1)
 
+# Fixtures that start something: an API server, guests with their libvirt, a browser.
+STARTING = frozenset({"api_server", "server", "own_server", "lax_server", "daemon", "own_daemon", "kernel", "browser"})
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """Those of all parts."""
+    parser.addoption("--quick", action="store_true", help="only tests that start no server, guest or browser")
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Leaves out what a test of a few minutes has no time for."""
+    if not config.getoption("--quick"):
+        return
+    slow = [one for one in items if STARTING & set(getattr(one, "fixturenames", ()))]
+    config.hook.pytest_deselected(items=slow)
+    items[:] = [one for one in items if one not in set(slow)]
+
 
 @pytest.fixture(scope="session")
 def api_server_users() -> dict[str, str]:

@@ -27,6 +27,7 @@ from tidepool_api.fields import VALIDATIONS
 from tidepool_api_testing.server import Server
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
     from pathlib import Path
 
 
@@ -161,28 +162,32 @@ def test_a_pool_that_cannot_be_read_says_so_and_keeps_its_pairings(lax_server: S
         wait_for("pool gone", lambda: agent.is_gone("tpool", "pool"))
 
 
-def test_the_api_server_is_away_for_a_while(tmp_path: Path) -> None:
+@pytest.fixture
+def own_server() -> Iterator[Server]:
+    """Without CRDs, and the test's own to stop."""
+    with Server({"operator": OPERATOR_TOKEN}) as server:
+        server.create({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": OWN_NAMESPACE}}, *role("operator"))
+        yield server
+
+
+def test_the_api_server_is_away_for_a_while(own_server: Server, tmp_path: Path) -> None:
     """For 50 s nobody can renew a lease or watch: nobody is taken for dead, and then work goes on by itself."""
-    with Server({"operator": OPERATOR_TOKEN}) as server:
-        server.install_crds()
-        server.create({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": OWN_NAMESPACE}}, *role("operator"))
-        with OperatorProcess(server, tmp_path / "log") as operator, Agent(server, "default", "n") as agent:
-            uid = connected_pool(agent)
-            server.restart_apiserver(pause=50)
-            agent.guest("l", LENDS, address="10.9.9.9")
-            wait_for("address", lambda: agent.pairing(PAIRING)["spec"]["lender"]["address"] == "10.9.9.9", 60)
-            assert agent.pairing(PAIRING)["metadata"]["uid"] == uid
-            assert agent.pairing(PAIRING)["status"]["conditions"][0]["reason"] == "Connected"
-            assert operator.get("/healthz") == "ok\n"
+    own_server.install_crds()
+    with OperatorProcess(own_server, tmp_path / "log") as operator, Agent(own_server, "default", "n") as agent:
+        uid = connected_pool(agent)
+        own_server.restart_apiserver(pause=50)
+        agent.guest("l", LENDS, address="10.9.9.9")
+        wait_for("address", lambda: agent.pairing(PAIRING)["spec"]["lender"]["address"] == "10.9.9.9", 60)
+        assert agent.pairing(PAIRING)["metadata"]["uid"] == uid
+        assert agent.pairing(PAIRING)["status"]["conditions"][0]["reason"] == "Connected"
+        assert operator.get("/healthz") == "ok\n"
 
 
-def test_it_waits_for_the_crds(tmp_path: Path) -> None:
+def test_it_waits_for_the_crds(own_server: Server, tmp_path: Path) -> None:
     """Started before the CRDs it says what it waits for, and goes on when they are there."""
-    with Server({"operator": OPERATOR_TOKEN}) as server:
-        server.create({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": OWN_NAMESPACE}}, *role("operator"))
-        with OperatorProcess(server, tmp_path / "log", is_ready_at_once=False) as operator:
-            wait_for("advice", lambda: "are the CRDs installed" in operator.log())
-            server.install_crds()
-            wait_for("ready", lambda: '"ready: ' in operator.log())
-            with Agent(server, "default", "n") as agent:
-                connected_pool(agent)
+    with OperatorProcess(own_server, tmp_path / "log", is_ready_at_once=False) as operator:
+        wait_for("advice", lambda: "are the CRDs installed" in operator.log())
+        own_server.install_crds()
+        wait_for("ready", lambda: '"ready: ' in operator.log())
+        with Agent(own_server, "default", "n") as agent:
+            connected_pool(agent)
