@@ -309,8 +309,8 @@ class MemoryGuest(ApiObject):
     `tidepool.dev/vm` with what people call it, and those of Nova as `tidepool.dev/nova-…`.
 
     A node with the node lender is one of provider Node, in the namespace of the release, with name and labels of the
-    Node. It has no kind of its own: so a pairing has one kind of lender, all are planned alike, one command lists who
-    takes part, and who may see or use nodes follows from their namespace.
+    Node. It has no kind of its own: a pairing has one kind of lender then, and all are planned alike. One command lists
+    who takes part. Who may see or use nodes follows from their namespace.
     """
 
     kind: str = "MemoryGuest"
