@@ -8,6 +8,7 @@ import os
 import re
 import struct
 import subprocess
+import sys
 import tarfile
 import tempfile
 import time
@@ -24,9 +25,10 @@ import docs
 from tidepool_api_testing.server import free_ports
 from tidepool_lab import debian, gotools, paths
 from tidepool_lab.progress import LabError
-from tidepool_release import images, module, papers, plugin
+from tidepool_release import images, module, papers, plugin, standalone
 from tidepool_release.__main__ import release
 from tidepool_release.archives import members
+from tidepool_release.source import Source
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -264,13 +266,33 @@ def test_the_debian_package_has_what_dkms_wants(dist: Dist, tmp_path: Path) -> N
 
 
 def test_the_store_has_every_kernel(dist: Dist, tmp_path: Path) -> None:
-    with tarfile.open(dist.folder / f"module/tidepool-modules-{paths.VERSION}.tar.gz") as archive:
-        archive.extractall(tmp_path, filter="data")
+    store = dist.folder / f"module/tidepool-modules-{paths.VERSION}.tar.gz"
+    subprocess.run(["tar", "-xzf", store, "-C", tmp_path], check=True)
     built = sorted((tmp_path / "modules").glob("*/tidepool.ko"))
     series = {re.match(r"\d+\.\d+", path.parent.name)[0] for path in built}  # type: ignore[index]
     assert series == set(module.KERNELS)
     for path in built:
         subprocess.run(["sha256sum", "--quiet", "--check", "tidepool.ko.sha256"], cwd=path.parent, check=True)
+
+
+def test_guests_without_a_cluster_get_what_the_role_needs(tmp_path: Path) -> None:
+    """The role as Ansible reads it, with the files that it copies, and tidepoolctl as a program; no tests of it."""
+    archive = tmp_path / "standalone.tar.gz"
+    standalone.pack(archive, Source.here())
+    again = tmp_path / "again.tar.gz"
+    standalone.pack(again, Source.here())
+    assert archive.read_bytes() == again.read_bytes()
+    subprocess.run(["tar", "-xzf", archive, "-C", tmp_path], check=True)
+    folder = tmp_path / f"tidepool-standalone-{paths.VERSION}"
+    assert not (folder / "tests").exists()
+    tasks = (folder / "ansible/roles/tidepool/tasks/main.yml").read_text()
+    copied = set(re.findall(r"role_path }}/../../../([\w.]+)", tasks))
+    assert copied == {"tidepoolctl.py", "systemd"}
+    assert all((folder / name).exists() for name in copied)
+    playbook = folder / "ansible/playbook.yml"
+    check = [Path(sys.executable).with_name("ansible-playbook"), "--syntax-check", "-i", "a,", playbook]
+    subprocess.run(check, check=True, stdout=subprocess.DEVNULL)
+    subprocess.run([folder / "tidepoolctl.py", "--help"], check=True, stdout=subprocess.DEVNULL)
 
 
 def test_notes_are_the_section_of_the_version() -> None:
