@@ -17,13 +17,14 @@ from tiny import TOP, Kernel
 from tidepool_agent.errors import (
     ConfigureFailed,
     DeliveryFailed,
+    GuestError,
     LoadFailed,
     ModuleUnavailable,
     UnloadFailed,
     Unreachable,
     UpgradeFailed,
 )
-from tidepool_agent.guest import SCRIPT, Guest
+from tidepool_agent.guest import SCRIPT, Guest, failure
 from tidepool_agent.guestfs import Observation, Side
 from tidepool_agent.hypervisor import Domain
 from tidepool_agent.plan import Change, Configure, Load, Measure, Remove, Replace, Set, Source, Step, Turn, Unload, Want
@@ -235,6 +236,23 @@ def test_a_module_for_another_kind_of_kernel_is_refused_with_the_kernels_reason(
     with pytest.raises(LoadFailed, match=r"load failed in the guest: .*insmod.*kernel log: .*version magic"):
         bench.do(Load(Source.STORE))
     assert "tidepool" not in bench.sh("ls /run")
+
+
+@pytest.mark.parametrize(
+    ("kind", "said", "reason"),
+    [
+        (LoadFailed, "insmod: ERROR: could not insert module /run/t.ko: Permission denied", "LoadDenied"),  # kmod's
+        (LoadFailed, "insmod: can't insert '/run/t.ko': Permission denied", "LoadDenied"),  # busybox'
+        (LoadFailed, "insmod: ERROR: could not insert module /run/t.ko: Invalid module format", "LoadFailed"),
+        (LoadFailed, "sha256sum: /run/t.ko: Permission denied", "LoadFailed"),
+        (UpgradeFailed, "insmod: ERROR: could not insert module /run/t.ko: Permission denied", "UpgradeFailed"),
+    ],
+)
+def test_what_the_guests_rules_forbid_is_named(kind: type[GuestError], said: str, reason: str) -> None:
+    """SELinux and AppArmor, by the errno that they alone give."""
+    error = failure(kind, f"load failed in the guest: {said}")
+    assert error.reason == reason
+    assert said in str(error)
 
 
 def test_a_guest_without_room_for_the_module_says_so_and_is_left_clean(bench: Bench) -> None:

@@ -129,6 +129,12 @@ class LoadFailed(GuestError):
     reason = "LoadFailed"
 
 
+class LoadDenied(LoadFailed):
+    """The guest lets nobody load a module from where its guest agent runs."""
+
+    reason = "LoadDenied"
+
+
 class UpgradeFailed(GuestError):
     """Another build of the module did not pass in the guest; the one that was there before is back."""
 

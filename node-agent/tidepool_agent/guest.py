@@ -33,6 +33,7 @@ from tidepool_agent.errors import (
     DeliveryFailed,
     DeviceRefused,
     GuestError,
+    LoadDenied,
     LoadFailed,
     UnloadFailed,
     Unsupported,
@@ -70,6 +71,7 @@ LOAD_SECONDS, BUILD_SECONDS, SWAP_SECONDS = 60, 600, 60
 LEAST_SECTORS = parse_quantity(LEAST_MEMORY) // SECTOR  # of a disk
 MOST_HOLDERS = 5
 HOLDER = re.compile(r"([0-9]{1,10}) (.{0,16})")
+DENIED = re.compile(r"(insmod|modprobe): [^;]*Permission denied")
 REFUSED = re.compile(r"refused: ([A-Z][A-Za-z]{1,39}): (.*)", re.DOTALL)
 
 
@@ -244,7 +246,7 @@ class Guest:
         try:
             self._script(verb, *arguments, seconds=seconds)
         except CommandFailed as error:
-            raise kind(f"{error}{self._said()}") from error
+            raise failure(kind, f"{error}{self._said()}") from error
 
     def _said(self) -> str:
         """What the module has said last, as the end of a message."""
@@ -266,6 +268,16 @@ class Guest:
 def _complaint(verb: str, done: Completed) -> str:
     words = " ".join(done.err.split())[-512:] or f"exit code {done.code}"
     return f"{verb} failed in the guest: {words}"
+
+
+def failure(kind: type[GuestError], message: str) -> GuestError:
+    """What went wrong; that the guest's own rules forbid it is told apart from a module that does not fit."""
+    if issubclass(kind, LoadFailed) and DENIED.search(message):
+        return LoadDenied(
+            "SELinux or AppArmor keeps the guest agent from loading modules: allow it module_load and CAP_SYS_MODULE "
+            f"in the guest, whose audit log has what was denied ({message})"
+        )
+    return kind(message)
 
 
 def _force(*, forced: bool) -> str:
