@@ -117,6 +117,7 @@ WRONG: list[tuple[dict[str, Any], str, Any, str, str]] = [
     (POOL, "spec.borrowers.force", ["/dev/vdb"], "spec.borrowers.force", "neither one of devices nor swap.device"),
     (POOL, "spec.borrowers.swap", {"size": "1Gi"}, "spec.borrowers.swap.backing", "Required value"),
     (POOL, "spec.borrowers.swap", {"backing": "File"}, "spec.borrowers.swap.size", "say how large the swap file"),
+    (POOL, "spec.borrowers.swap", SWAP | {"write": "Later"}, "spec.borrowers.swap.write", '"Through", "Behind"'),
     (POOL, "spec.borrowers.swap", {"backing": "Zram"}, "spec.borrowers.swap.backing", '"None", "File", "Device"'),
     (POOL, "spec.borrowers.swap", SWAP | {"size": "8Mi"}, "spec.borrowers.swap.size", "8Mi is too little; the least"),
     (
@@ -337,6 +338,7 @@ RIGHT: list[tuple[dict[str, Any], str, Any]] = [
     (POOL, "spec.borrowers", POOL["spec"]["borrowers"] | BLOCK),
     (POOL, "spec.borrowers.swap", SWAP),
     (POOL, "spec.borrowers.swap", {"backing": "None"}),
+    (POOL, "spec.borrowers.swap", SWAP | {"write": "Behind"}),
     (POOL, APP, APPS),
     (POOL, APP, {"size": "512Mi"}),
     (POOL, APP, {"size": "512Mi", "mode": "0600"}),

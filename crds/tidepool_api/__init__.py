@@ -41,6 +41,7 @@ from tidepool_api.names import (
     RoleChoice,
     Strategy,
     SwapBacking,
+    SwapWrite,
 )
 from tidepool_api.network import Interface, Network
 from tidepool_api.pairing import (
@@ -147,6 +148,7 @@ __all__ = [
     "Strategy",
     "Swap",
     "SwapBacking",
+    "SwapWrite",
     "Thresholds",
     "Time",
     "Unusable",

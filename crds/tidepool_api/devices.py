@@ -8,7 +8,7 @@ from pydantic import Field
 
 from tidepool_api.base import ApiModel
 from tidepool_api.fields import DevicePath, SwapSize, rule, rules
-from tidepool_api.names import SwapBacking
+from tidepool_api.names import SwapBacking, SwapWrite
 from tidepool_api.units import MIB, parse_quantity
 
 MOST_DEVICES = 8  # of one guest
@@ -32,6 +32,13 @@ class Swap(ApiModel):
 
     device: DevicePath | None = None
     """With Device: which one, by its path in the guest."""
+
+    write: SwapWrite = SwapWrite.THROUGH
+    """Through: a page is swapped out when the disk has it. Behind: when a log has it, 16Mi of the guest's memory.
+
+    From the log it reaches a lender at once, and the disk a little later, in large writes. Do not resume a guest with
+    Behind from hibernation.
+    """
 
     model_config = {
         "json_schema_extra": rules(

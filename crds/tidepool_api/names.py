@@ -120,6 +120,13 @@ class SwapBacking(StrEnum):
     DEVICE = "Device"
 
 
+class SwapWrite(StrEnum):
+    """When a page that is swapped out is written to what the swap area lies on."""
+
+    THROUGH = "Through"
+    BEHIND = "Behind"
+
+
 class LatencyMode(StrEnum):
     """By what a borrower judges that a lender is too slow: the module's words."""
 

@@ -34,16 +34,15 @@ create) # NAME --verifyudev --uuid UUID --table TABLE
     name=$1 uuid=$4
     set -- $6
     [ ! -e "$name" ]
-    policy=
     case $3 in
     tidepool-file) number=$(cat "/sys/block/$(basename "$(losetup -f --show "$4")")/dev") ;; # good enough to write to
     linear) number=$4 ;;
-    *) number=$5 policy=" writethrough" && [ "$3 $4" = "tidepool -" ] ;;
+    *) number=$5 && case "$3 $4 $6" in "tidepool - writethrough" | "tidepool - behind") ;; *) exit 1 ;; esac ;;
     esac
     case $number in *[!0-9:]*) exit 1 ;; esac
     mkdir "$name"
     echo "$uuid" >"$name/uuid"
-    echo "$*$policy" >"$name/table"
+    echo "$*" >"$name/table"
     ln -s "/dev/$(basename "$(readlink -f "/sys/dev/block/$number")")" "$PLAY/mapper/$name" ;;
 load) echo "$3" >"$1/new" ;;
 resume) # --nolockfs NAME

@@ -32,7 +32,7 @@ from tidepool_agent.guestfs import Observation, parse
 from tidepool_agent.mapped import Mapped
 from tidepool_agent.plan import Load, Source, Unload
 from tidepool_agent.report import Finding
-from tidepool_api import Condition, GuestStatus, MemoryPairing, Swap, find, mapped_name
+from tidepool_api import Condition, GuestStatus, MemoryPairing, Swap, SwapWrite, find, mapped_name
 from tidepool_api.fields import MOST_COUNT
 
 GIB = 1 << 30
@@ -111,6 +111,14 @@ def test_devices_that_go_on_without_lenders_get_them_again() -> None:
     seen = guest(disk(is_lent=False), swapped(is_lent=False), has_target=False)
     assert steps(wanted(**BOTH), seen) == [LoadTarget(Source.STORE), Attach(VDB), Attach(SWAP)]
     assert steps(wanted(**BOTH), seen, None) == []
+
+
+def test_swap_that_is_written_at_another_time_changes_while_it_is_in_use() -> None:
+    behind = FILE | {"write": "Behind"}
+    assert steps(wanted(swap=behind), guest(swapped())) == [Attach(SWAP, SwapWrite.BEHIND)]
+    assert steps(wanted(swap=behind), guest(replace(swapped(), is_behind=True))) == []
+    assert steps(wanted(swap=FILE), guest(replace(swapped(), is_behind=True))) == [Attach(SWAP)]
+    assert not wanted(swap=behind).is_met(swapped())
 
 
 def test_a_swap_area_that_is_not_in_use_is_made_anew() -> None:
@@ -269,11 +277,11 @@ def after(seen: Observation, step: plan.Step) -> Observation:
             return replace(seen, has_target=False)
         case Map(path):
             mapped[mapped_name(path)] = Mapped(mapped_name(path), GIB, is_lent=seen.has_target)
-        case Attach(name):
+        case Attach(name, write):
             assert seen.has_target
-            mapped[name] = replace(mapped[name], is_lent=True)
+            mapped[name] = replace(mapped[name], is_lent=True, is_behind=write is SwapWrite.BEHIND)
         case Detach(name):
-            mapped[name] = replace(mapped[name], is_lent=False)
+            mapped[name] = replace(mapped[name], is_lent=False, is_behind=False)
         case Unmap(name):
             assert not mapped.pop(name).is_open
         case SwapOn() | SwapOff():
@@ -290,7 +298,8 @@ def _swap(mapped: dict[str, Mapped], seen: Observation, step: SwapOn | SwapOff) 
     assert seen.has_target
     assert before is None or before.swapped_bytes is None
     size = step.swap.size_bytes or GIB
-    mapped[step.name] = Mapped(step.name, size, is_lent=True, swapped_bytes=0, is_open=True)
+    is_behind = step.swap.write is SwapWrite.BEHIND
+    mapped[step.name] = Mapped(step.name, size, is_lent=True, is_behind=is_behind, swapped_bytes=0, is_open=True)
 
 
 PATHS = ("/dev/vdb", "/dev/vdc", "/dev/vdd")
@@ -299,6 +308,7 @@ SWAPS = (
     {"backing": "None"},
     FILE,
     FILE | {"size": "2Gi"},
+    FILE | {"write": "Behind"},
     {"backing": "Device", "device": "/dev/vde"},
     {"backing": "Device", "device": "/dev/vdf", "size": "1Gi"},
 )

@@ -16,7 +16,7 @@ from tidepool_agent.backing import SharedDisk
 from tidepool_agent.devices import Attach, Detach, Map, SwapOff, SwapOn, Unmap
 from tidepool_agent.errors import DeviceRefused
 from tidepool_agent.guest import SCRIPT
-from tidepool_api import Swap, SwapBacking, mapped_name, swap_name
+from tidepool_api import Swap, SwapBacking, SwapWrite, mapped_name, swap_name
 
 MIB = 1 << 20
 IN_FILE = Swap(backing=SwapBacking.FILE, size="16Mi")
@@ -67,12 +67,33 @@ def test_a_disk_gets_lenders_loses_them_and_is_given_back(bench: Bench) -> None:
     number = Path(f"/sys/class/block/{Path(disk).name}/dev").read_text().strip()
     for step, lent, table in (
         (Detach(name), False, f"0 65536 linear {number} 0"),
-        (Attach(name), True, f"0 65536 tidepool - {number}"),
+        (Attach(name), True, f"0 65536 tidepool - {number} writethrough"),
     ):
         for _ in range(2):
             assert bench.do(step).mapped[name].is_lent is lent
             assert (bench.folder / "dm" / name / "table").read_text().strip() == table
     assert dict(bench.do(Unmap(name), Unmap(name)).mapped) == {}
+
+
+def test_swap_is_written_when_the_pool_says(bench: Bench) -> None:
+    """From the beginning, and by an edit while it is in use; with lenders gone for a while, too."""
+    disk, behind = bench.disk(), {"write": SwapWrite.BEHIND}
+    swap = on(disk)
+    name, table = swap_name(swap), bench.folder / "dm" / swap_name(swap) / "table"
+    one = bench.do(SwapOn(swap.model_copy(update=behind), forced=False)).mapped[name]
+    assert (one.is_behind, one.swapped_bytes) == (True, 0)
+    for step, is_behind, words in (
+        (Attach(name, SwapWrite.BEHIND), True, "behind"),
+        (Detach(name), False, "0"),
+        (Attach(name, SwapWrite.BEHIND), True, "behind"),
+        (Attach(name), False, "writethrough"),
+    ):
+        one = bench.do(step).mapped[name]
+        assert (one.is_behind, one.swapped_bytes) == (is_behind, 0)
+        assert table.read_text().split()[-1] == words
+    bench.do(SwapOff(name))
+    bench.mount("ext4", 64)
+    assert bench.do(SwapOn(IN_FILE.model_copy(update=behind), forced=False)).mapped["tidepool.swap"].is_behind
 
 
 def test_a_disk_is_there_before_the_target_that_puts_lenders_in_front(bench: Bench) -> None:

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from tidepool_agent.guestfs import PAGE
-from tidepool_api import SWAP_NAME, MemoryPairing, Swap, SwapBacking, mapped_name, path_of, swap_name
+from tidepool_api import SWAP_NAME, MemoryPairing, Swap, SwapBacking, SwapWrite, mapped_name, path_of, swap_name
 
 if TYPE_CHECKING:
     from tidepool_agent.backing import SharedDisk
@@ -52,7 +52,7 @@ class Block:
         is_there = one.is_lent and not one.is_gone
         if not one.is_swap or self.swap is None:
             return is_there
-        return is_there and one.swapped_bytes is not None and self.has_size(one)
+        return is_there and one.swapped_bytes is not None and self.has_size(one) and is_written(self.swap, one)
 
     def has_size(self, one: Mapped) -> bool:
         """Whether a swap area is as large as it should be; one on a disk may be all of that, in whole pages."""
@@ -61,6 +61,14 @@ class Block:
 
 
 NONE = Block()
+
+# What the target calls it.
+POLICIES = {SwapWrite.THROUGH: "writethrough", SwapWrite.BEHIND: "behind"}
+
+
+def is_written(swap: Swap, one: Mapped) -> bool:
+    """Whether what is swapped out is written to the disk when it should be."""
+    return one.is_behind == (swap.write is SwapWrite.BEHIND)
 
 
 def block(borrowed: Iterable[MemoryPairing]) -> Block:
@@ -101,9 +109,10 @@ class Map:
 
 @dataclass(frozen=True)
 class Attach:
-    """Put lenders in front of a device that goes on without."""
+    """Put lenders in front of a device that goes on without, or that writes at another time than it should."""
 
     name: str
+    write: SwapWrite = SwapWrite.THROUGH
 
 
 @dataclass(frozen=True)
@@ -165,7 +174,9 @@ def subject(step: BlockStep) -> tuple[str, ...]:
         case Map(_, forced, _):
             return ("device", step.name, f"forced={forced}")
         case SwapOn(swap, forced, _):
-            return ("device", step.name, f"forced={forced}", f"bytes={swap.size_bytes}")
+            return ("device", step.name, f"forced={forced}", f"bytes={swap.size_bytes}", f"write={swap.write}")
+        case Attach(_, SwapWrite.BEHIND):
+            return ("device", step.name, f"write={step.write}")
         case _:
             return ("device", step.name)
 
@@ -279,7 +290,7 @@ def _swap_due(swap: Swap, wanted: Block, seen: Observation) -> list[BlockStep]:
         return []
     if not wanted.has_size(one) and excess(one, seen) == 0:
         return [SwapOff(one.name), make]
-    return [] if one.is_lent else [Attach(one.name)]
+    return [] if one.is_lent and is_written(swap, one) else [Attach(one.name, swap.write)]
 
 
 def _taken(one: Mapped, seen: Observation) -> list[BlockStep]:

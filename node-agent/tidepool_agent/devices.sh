@@ -134,9 +134,10 @@ unload_file() {
     [ -e /sys/module/tidepool_block ] || [ ! -e /sys/module/tidepool_file ] || rmmod tidepool-file 2>/dev/null || :
 }
 
-# create NAME SECTORS MAJOR:MINOR: a device on a disk, with lenders in front if the target is there
+# create NAME SECTORS MAJOR:MINOR [POLICY]: a device on a disk, with lenders in front if the target is there
 create() {
-    if [ -e /sys/module/tidepool_block ]; then make_device "$1" "0 $2 tidepool - $3"; else make_device "$1" "0 $2 linear $3 0"; fi
+    if [ -e /sys/module/tidepool_block ]; then table="tidepool - $3 ${4-writethrough}"; else table="linear $3 0"; fi
+    make_device "$1" "0 $2 $table"
 }
 
 # make_device NAME TABLE: one that was begun before, and has no table yet, makes way. In a guest without udev it is dmsetup
@@ -157,12 +158,17 @@ changed() {
 end what uses it, and remove it with dmsetup remove $1; it is made anew then"
 }
 
-# attach NAME: lenders in front of what has gone on without; why something could not be made was said then
+# attach NAME POLICY: lenders in front of what has gone on without, or has written by another policy; why something could
+# not be made was said then
 attach() {
     is_mine "$1" || return 0
+    policy=$2
     # shellcheck disable=SC2046  # the words of a table
     set -- "$1" $(dmsetup table "$1")
-    [ "$4" != linear ] || switch "$1" "$2 $3 tidepool - $5"
+    case $4 in
+    linear) switch "$1" "$2 $3 tidepool - $5 $policy" ;;
+    tidepool) [ "${7-writethrough}" = "$policy" ] || switch "$1" "$2 $3 tidepool - $6 $policy" ;;
+    esac
 }
 
 # detach NAME: without lenders, and used as before
@@ -385,17 +391,18 @@ tell() {
     exit "$1"
 }
 
-# make_swap NAME BYTES [PATH FORCE [DISK:SERIAL…]]: a swap area with lenders in front, before all others, in a file or on a
-# disk; with a disk, BYTES of 0 are all that it has
+# make_swap NAME BYTES POLICY [PATH FORCE [DISK:SERIAL…]]: a swap area with lenders in front, before all others, in a file or
+# on a disk; with a disk, BYTES of 0 are all that it has
 make_swap() {
     needs_mapper
     [ -e /proc/swaps ] || refuse NoSwap "the guest's kernel has no swap; boot one that has it"
     [ -z "$(swapped "$1")" ] || return 0
-    name=$1
+    name=$1 bytes=$2 policy=$3
     made=
     unmap_swap "$name"
     trap 'unmap_swap "$name"; [ -z "$made" ] || rm -f "$made" "$kept/file"' EXIT
-    if [ $# = 2 ]; then swap_in_file "$2"; else shift && swap_on_disk "$@"; fi
+    shift 3
+    if [ $# = 0 ]; then swap_in_file "$bytes"; else swap_on_disk "$bytes" "$@"; fi
     mkswap -L "$label" "$mapper/$name" >/dev/null
     swapon -p "$(priority)" "$mapper/$name"
     trap - EXIT
@@ -409,7 +416,7 @@ swap_on_disk() {
     check_unshared "$path" "$@"
     [ "$force" = force ] || was_ours "$path" || check_empty "$path"
     [ "$least" -gt 0 ] || least=$((sectors - sectors % 8))
-    create "$name" "$least" "$(cat "$sys/dev")"
+    create "$name" "$least" "$(cat "$sys/dev")" "$policy"
 }
 
 # was_ours PATH: whether it is a swap area that has been made here before
@@ -505,7 +512,7 @@ swap_in_file() {
     note
     make_device "$swap_file" "0 $(($1 / 512)) tidepool-file $file" # where it is refused the file goes, and a new one is made
     [ -z "$was_there" ] || made=
-    create "$name" "$(($1 / 512))" "$(major_minor "$mapper/$swap_file")"
+    create "$name" "$(($1 / 512))" "$(major_minor "$mapper/$swap_file")" "$policy"
 }
 
 # note: where the file is, from before it is whole: what makes it may be killed

@@ -14,6 +14,7 @@ from importlib.resources import files
 from tidepool_agent.addresses import interface
 from tidepool_agent.applications import AppStep, Give, LoadApp, Offer, UnloadApp
 from tidepool_agent.devices import (
+    POLICIES,
     Attach,
     Detach,
     LoadTarget,
@@ -207,10 +208,13 @@ class Guest:
                 self._try_device("map", step.name, path, str(LEAST_SECTORS), _force(forced=forced), *words)
             case SwapOn(swap, forced, shared):
                 place = [swap.device, _force(forced=forced), *(one.word for one in shared)] if swap.device else []
-                self._try_device("swap_on", step.name, str(swap.size_bytes), *place, seconds=SWAP_SECONDS)
+                words = [str(swap.size_bytes), POLICIES[swap.write]]
+                self._try_device("swap_on", step.name, *words, *place, seconds=SWAP_SECONDS)
             case SwapOff(name):
                 self._try_device("swap_off", name, seconds=SWAP_SECONDS)
-            case Attach(name) | Detach(name) | Unmap(name):
+            case Attach(name, write):
+                self._try_device("attach", name, POLICIES[write])
+            case Detach(name) | Unmap(name):
                 self._try_device(type(step).__name__.lower(), name)
 
     def _try_device(

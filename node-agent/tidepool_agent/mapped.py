@@ -20,7 +20,7 @@ MAX_BELOW = 16
 
 _NAME = r"tidepool(?:[.]swap)?(?:-[A-Za-z0-9_.:+-]{1,113})?"
 _LINE = re.compile(rf"mapped/({_NAME})/(table|status|open|file|swapped|disk|below)")
-_TABLE = re.compile(r"0 ([0-9]{1,15}) (tidepool|linear) .*")
+_TABLE = re.compile(r"0 ([0-9]{1,15}) (tidepool|linear) [^ ]+ [^ ]+(?: (behind)\b)?.*")
 _COUNT = re.compile(r"\b(hits|misses|fallbacks|puts) ([0-9]{1,20})\b")
 _NUMBER = re.compile(r"[0-9]{1,15}")
 _FILE = re.compile(r"/[A-Za-z0-9_./+-]{1,126}")
@@ -44,6 +44,8 @@ class Mapped:
     """Whether somebody uses it."""
     file: str = ""
     """The file that it lies on; empty if it lies on a device."""
+    is_behind: bool = False
+    """Whether a log in the guest's memory has what is written before the disk does."""
     swapped_bytes: int | None = None
     """How much is swapped out to it; None while it is not in use as swap."""
     stats: Mapping[str, int] = field(default_factory=dict)
@@ -86,6 +88,7 @@ def _one(name: str, lines: Mapping[str, list[str]]) -> Mapped:
         below=tuple(line[:256] for line in lines.get("below", [])[:MAX_BELOW]),
         is_open=said.get("open") != "0",
         file=file if _FILE.fullmatch(file) else "",
+        is_behind=table is not None and table[3] is not None,
         swapped_bytes=None if swapped is None else min(swapped * 1024, MOST_BYTES),
         stats={name: min(int(count), MOST_COUNT) for name, count in _COUNT.findall(said.get("status", ""))},
     )
