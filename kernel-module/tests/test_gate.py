@@ -22,7 +22,11 @@ def test_puts_go_on_beside_direct_io(kernel: str, stream: str) -> None:
     with (pair := Pair(kernel, borrower_mem="176M", disk=disk)) as (borrower, _):
         stress(borrower, f"fill /mnt/file mib={FILE_MIB}")
         borrower.sh(f"head -c {HEAD_MIB * MIB} /mnt/file > /mnt/head; sync")
+        borrower.drop_caches(3)
         pair.connect(size=200 * MIB)  # only now: what it has of the file already is not put again
+        for _ in range(2):  # one that is unknown while it is directly written to is not put for two minutes
+            borrower.sh("head -c 65536 /mnt/file > /dev/null")
+            pair.evict()
         before = {**pair.borrowed(), **pair.b.stats()}
         with running(borrower, stream, times=3):
             stress(borrower, "sequential /mnt/file")
