@@ -193,6 +193,7 @@ def _listen_to_interrupts() -> None:
     signal.signal(signal.SIGINT, signal.SIG_DFL)
 
 
+@pytest.mark.long
 def test_down_after_an_interrupted_up(before: dict[str, list[str]]) -> None:
     """Ctrl-C while the guest boots, then `down`."""
     up = subprocess.Popen(
@@ -211,6 +212,7 @@ def test_down_after_an_interrupted_up(before: dict[str, list[str]]) -> None:
     assert taken() == before
 
 
+@pytest.mark.long
 def test_down_after_kills(before: dict[str, list[str]]) -> None:
     """What `down` would ask to end is dead already: containerd and kubelet and the API server.
 
