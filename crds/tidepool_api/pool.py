@@ -300,6 +300,11 @@ class PoolSpec(PoolDefaults):
         """What each guest gives at most, as a number; of a spec that is complete."""
         return parse_quantity(self.lenders.max_lend or LEAST_MEMORY)
 
+    @property
+    def balloon(self) -> Balloon | None:
+        """The guests from which memory is gathered, if there are to be any."""
+        return self.lenders.nodes.balloon if self.lenders.nodes else None
+
     def max_lend_of(self, lender: GuestStatus) -> int:
         """What a lender gives to this pool at most, in bytes; a node no more than its administrator lets it."""
         if lender.node is None:

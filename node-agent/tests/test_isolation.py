@@ -257,10 +257,10 @@ def test_from_whom_memory_is_gathered_says_the_operator_alone(
     patch = ("patch", "tguest", "g", "-n", namespace, "--type=merge")
     operator = f"--as=system:serviceaccount:{NAMESPACE}:tidepool-operator", "--as-group=system:masters"
     said, unsaid = (json.dumps({"metadata": {"annotations": {names.BALLOON_ANNOTATION: one}}}) for one in ("2Gi", None))
-    with pytest.raises(Refused, match="change spec.lenders.nodes.balloon of the MemoryPool"):
+    with pytest.raises(Refused, match=r"change spec\.lenders\.nodes\.balloon of the MemoryPool"):
         cluster.kubectl(*patch, "-p", said)
     cluster.kubectl(*patch, *operator, "-p", said)
-    with pytest.raises(Refused, match="change spec.lenders.nodes.balloon of the MemoryPool"):
+    with pytest.raises(Refused, match=r"change spec\.lenders\.nodes\.balloon of the MemoryPool"):
         cluster.kubectl(*patch, "-p", unsaid)
     cluster.kubectl(*patch, "-p", json.dumps({"metadata": {"labels": {"a": "b"}}}))
     here.apply(within(namespace, GUEST))
