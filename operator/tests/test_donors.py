@@ -6,9 +6,9 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 from cast import BORROWS, GIB, Agent, wait_for
-from test_nodes import HOME, TEAM, Nodes
+from test_nodes import HOME, TEAM, Nodes, told
 from test_nodes_live import grant, node
-from world import BORROWER, LENDER
+from world import BORROWER, LENDER, reasons
 
 from tidepool_api import names
 from tidepool_operator.cluster.donors import Donors
@@ -63,6 +63,19 @@ def test_idle_guests_on_nodes_that_lend_are_marked() -> None:
     assert cluster.told() == {}
     cluster.asks(reserve="1Gi")
     assert cluster.told() == {"d": "1Gi"}
+
+
+def test_a_pool_says_that_there_is_nobody_to_gather_from() -> None:
+    """As a word, and no harm: its nodes lend what they have."""
+    cluster = Cluster()
+    cluster.guest(TEAM, "far", IDLE, node="n2")
+    planned = cluster.made()
+    assert reasons(planned) == ["NoDonors"]
+    assert "(memory=idle); guest far would, on other nodes; label a virtual machine there so" in told(planned)
+    assert not planned.problems[0].leaves_out(planned.unserved)
+    assert planned.assignments
+    cluster.guest(TEAM, "d", IDLE, node="n1")
+    assert reasons(cluster.made()) == []
 
 
 def test_nobody_is_touched_where_no_pool_names_a_balloon() -> None:
