@@ -20,7 +20,7 @@ from tidepool_api.units import KIB, MIB
 from tidepool_api_testing.server import Server, free_ports
 
 OPERATOR = f"--as=system:serviceaccount:{NAMESPACE}:tidepool-operator", "--as-group=system:masters"
-FULL, RESERVE = 224 * MIB, 64 * MIB
+FULL, RESERVE = 224 * MIB, 48 * MIB
 
 
 class Donor(Machine):
@@ -100,7 +100,7 @@ def test_memory_of_a_real_guest_is_gathered_and_given_back(lending: Lender, dono
     before = donor.stats()
     assert before["actual"] == FULL
     assert not donor.has_note()
-    donor.mark("64Mi")
+    donor.mark("48Mi")
     eventually(lambda: donor.ready()[1] == "Watching")
     eventually(lambda: donor.ready()[:2] == ("True", "Gathering"))
     eventually(lambda: donor.stats()["actual"] <= FULL - 3 * 7 * MIB, 300)
@@ -144,7 +144,7 @@ def test_a_balloon_that_somebody_has_set_stays_as_it_is(lending: Lender, donor: 
 
 def test_without_the_node_lender_all_is_given_back(lending: Lender, donor: Donor) -> None:
     """Its daemon ends, and is not there again after a minute: nobody would have the memory."""
-    donor.mark("64Mi")
+    donor.mark("48Mi")
     eventually(lambda: donor.stats()["actual"] < FULL, 200)
     lending.end()
     eventually(lambda: donor.ready()[1] == "GivingBack", 120)

@@ -361,6 +361,8 @@ def test_a_guest_without_statistics_is_left_alone() -> None:
     node = Node(Balloon())
     look = node.device.look
     node.device.look = lambda: replace(seen := look(), figures=replace(seen.figures, available=None, updated=0))  # type: ignore[method-assign]
+    node.look(3)
+    assert node.said == ("Unknown", "Watching")
     node.look(100)
     assert (node.device.told, node.said) == ([], ("False", "NoStatistics"))
 
@@ -401,6 +403,33 @@ def test_a_libvirt_that_does_not_answer_changes_nothing(node: Node) -> None:
     node.device.error = None
     node.look(2)
     assert (node.said, node.device.told) == (("True", "Gathering"), told)
+
+
+def test_an_agent_that_starts_while_libvirt_is_away_forgets_nobody(node: Node) -> None:
+    """That the balloon holds something stays written, and is given back when libvirt answers, though no pool asks."""
+    node.device.error = Unreachable("the virtual machine's libvirt does not answer", "HypervisorUnreachable")
+    node.mark(None)
+    node.start()
+    node.look(3)
+    assert node.status.balloon is not None
+    assert node.status.balloon.gathered_bytes == 5 * GIB - 128 * MIB
+    assert node.donor.keeps()
+    node.device.error = None
+    node.look(2)
+    assert (node.device.actual, node.status.balloon) == (8 * GIB, None)
+
+
+def test_a_domain_that_was_left_as_it_was_is_not_touched_again(node: Node) -> None:
+    """Also while the API server still has what was said of it before."""
+    node.mark(None)
+    node.write = lambda _: None  # type: ignore[method-assign]
+    node.start()
+    node.look(3)
+    assert node.device.written is None
+    assert node.status.balloon is not None
+    node.device.note = lambda _: pytest.fail("a note of nothing")  # type: ignore[method-assign]
+    node.look(5)
+    assert node.device.period == 10
 
 
 def test_a_guest_that_migrates_is_only_given_to(node: Node) -> None:

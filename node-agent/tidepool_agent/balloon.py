@@ -138,22 +138,35 @@ def remembered(history: Sequence[Figures], fresh: Figures) -> tuple[Figures, ...
 
 def decide(history: Sequence[Figures], told: int, wish: Wish) -> Verdict:
     """How many bytes the guest should have now, where it has last been told to have so many."""
-    now = history[-1]
     if wish.reserve is None:
-        return Verdict(now.full, "GivingBack")
-    if is_stale(history) or now.available is None:
+        return Verdict(history[-1].full, "GivingBack")
+    return _given_back(history, told, wish.reserve) or _taken(history, told, wish.reserve, steady=wish.steady)
+
+
+def _given_back(history: Sequence[Figures], told: int, reserve: int) -> Verdict | None:
+    """What it is to have because it is short of memory, or says nothing; None if it has enough."""
+    now = history[-1]
+    if is_stale(history):
         return Verdict(now.full, "NoStatistics")
-    if _pressed(history[-2:]) or now.available < wish.reserve // SHORT_PART:
+    if now.available is None:
+        return Verdict(told, "Watching")
+    if _pressed(history[-2:]) or now.available < reserve // SHORT_PART:
         return Verdict(now.full, "GivenBack")
-    if now.available < wish.reserve:
-        missing = _above(wish.reserve) - now.available
+    if now.available < reserve:
+        missing = _above(reserve) - now.available
         return Verdict(max(told, min(now.full, _rounded_up(now.actual + missing))), "GivenBack")
-    if not is_calm(history, wish.reserve):
+    return None
+
+
+def _taken(history: Sequence[Figures], told: int, reserve: int, *, steady: bool) -> Verdict:
+    """What it is to have when what lies idle is taken, a step further if it is time."""
+    now = history[-1]
+    if not is_calm(history, reserve):
         return Verdict(told, "Watching")
     reason = "Gathering" if now.gathered else "Beginning"
-    if wish.steady or not _is_settled(history, told):
+    if steady or not _is_settled(history, told):
         return Verdict(told, reason)
-    brings = _idle(now, wish.reserve)
+    brings = _idle(now, reserve)
     step = min(brings, now.full // STEP_PART)
     if step < min(LEAST_STEP, now.full // STEP_PART) or brings * WORTH_PART < brings + now.unbacked:
         return Verdict(told, "Gathering" if now.gathered else "NothingIdle")
@@ -162,8 +175,8 @@ def decide(history: Sequence[Figures], told: int, wish: Wish) -> Verdict:
 
 def is_stale(history: Sequence[Figures]) -> bool:
     """Whether the driver has said nothing for so long, in which somebody has listened."""
-    now = history[-1]
-    return now.at - max(now.updated, history[0].at) >= STALE_SECONDS
+    heard = max((one.updated for one in history if one.available is not None), default=0.0)
+    return history[-1].at - max(heard, history[0].at) >= STALE_SECONDS
 
 
 def is_calm(history: Sequence[Figures], reserve: int) -> bool:

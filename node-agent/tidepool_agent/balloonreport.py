@@ -31,6 +31,11 @@ class Standing:
     condition: Condition | None = None
 
     @property
+    def is_unknown(self) -> bool:
+        """Whether the balloon has not been seen yet: what was said of it before may still be so."""
+        return self.balloon is None and self.condition is not None
+
+    @property
     def gathered(self) -> int:
         """Bytes that its node has of it."""
         return self.balloon.gathered_bytes if self.balloon else 0
@@ -67,6 +72,7 @@ def shown(status: GuestStatus, found: Standing | None, before: GuestStatus) -> G
     """A status with what is to be said of the guest's balloon; None leaves what was said `before`."""
     if found is None:
         return status if before.balloon is None else status.model_copy(update={"balloon": before.balloon})
+    balloon = before.balloon if found.is_unknown else found.balloon
     said = (found.condition,) if found.condition else ()
     present = status.conditions if said else without(status.conditions, KIND)
-    return status.model_copy(update={"balloon": found.balloon, "conditions": merge(present, *said)})
+    return status.model_copy(update={"balloon": balloon, "conditions": merge(present, *said)})

@@ -134,7 +134,7 @@ class Donor:
 
     def keeps(self) -> bool:
         """Whether the balloon holds something that is being given back."""
-        holds = self.standing is None or self.standing.gathered > 0
+        holds = self.standing is None or self.standing.is_unknown or self.standing.gathered > 0
         return holds and time.monotonic() - (self._leaving or self._born) < EMPTY_SECONDS
 
     async def run(self) -> None:
@@ -167,7 +167,8 @@ class Donor:
         if balloon.has_booted(self._history):
             self._stuck = None
         error = sight.barred or self._stuck
-        if sight.note is None and (wish.reserve is None or error) and not self._is_ours():
+        is_ours = self._is_ours() and sight.figures.gathered > 0
+        if sight.note is None and (wish.reserve is None or error) and not is_ours:
             self._say(balloonreport.troubled(sight.figures, wish.reserve, error) if wish.reserve and error else NOTHING)
             return
         await self._follow(sight, wish, why, error)
