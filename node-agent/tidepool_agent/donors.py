@@ -177,14 +177,11 @@ class Donor:
         """Does what is due with a balloon that may be ours."""
         now = sight.figures
         try:
-            note = balloon.present(self._history, sight.note, ours=self._is_ours(), since=self._told_at or now.at)
+            note, stuck = self._noted(sight)
         except SetByAnother as other:
             await self._leave_alone(sight, wish, other)
             return
-        except NotMoving as stuck:
-            error = error or stuck
-            self._stuck = stuck if now.actual == now.full else None
-            note = sight.note or Note(now.actual)
+        error = error or stuck
         if balloon.is_strange(now, note) and not balloon.has_booted(self._history):
             return
         verdict = self._decided(note, wish if error is None else Wish())
@@ -194,6 +191,16 @@ class Donor:
             return
         said = balloonreport.standing(now, wish.reserve, verdict, why)
         self._say(said if error is None else balloonreport.troubled(now, wish.reserve, error))
+
+    def _noted(self, sight: Sight) -> tuple[Note, GuestError | None]:
+        """What the balloon was last told, and that it does not move if so; one that never has is not tried again."""
+        now = sight.figures
+        try:
+            found = balloon.present(self._history, sight.note, ours=self._is_ours(), since=self._told_at or now.at)
+        except NotMoving as stuck:
+            self._stuck = stuck if now.actual == now.full else None
+            return sight.note or Note(now.actual), stuck
+        return found, None
 
     def _decided(self, note: Note, wish: Wish) -> Verdict:
         """What is to be told; a balloon that is strange for a reboot is emptied."""
