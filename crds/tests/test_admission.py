@@ -27,6 +27,8 @@ NO_CLASS = {"className": "", "lenders": {"selector": SPARE}, "borrowers": {"sele
 AUTO = {"role": "Auto", "selector": SPARE, "lenders": {"maxLend": "1Gi"}, "borrowers": {"size": "512Mi"}}
 
 NODES = {"maxLend": "32Gi"}
+LENDING_NODES = "spec.lenders.nodes"
+GATHER = f"{LENDING_NODES}.balloon"
 NODE = changed(changed(GUEST, "metadata.name", "n1"), "spec.provider", "Node")
 
 SWAP = {"backing": "File", "size": "1Gi"}
@@ -269,6 +271,35 @@ WRONG: list[tuple[dict[str, Any], str, Any, str, str]] = [
     (POOL, "spec.lenders.nodes", {"maxLend": "x"}, "spec.lenders.nodes.maxLend", '"x" is not an amount of memory'),
     (POOL, "spec.lenders.nodes", NODES | {"reserve": "1Mi"}, "spec.lenders.nodes.reserve", "1Mi is too little; the le"),
     (POOL, "spec.lenders.nodes", NODES | {"selector": {}}, "spec.lenders.nodes.selector", "is empty and would select"),
+    (POOL, LENDING_NODES, NODES | {"balloon": {"reserve": "1Gi"}}, f"{GATHER}.selector", "Required value"),
+    (
+        POOL,
+        LENDING_NODES,
+        NODES | {"balloon": {"selector": {}}},
+        f"{GATHER}.selector",
+        "is empty and would select every guest",
+    ),
+    (
+        POOL,
+        LENDING_NODES,
+        NODES | {"balloon": {"selector": SPARE, "reserve": "1Mi"}},
+        f"{GATHER}.reserve",
+        "1Mi is too little; the least is 16Mi",
+    ),
+    (
+        POOL,
+        LENDING_NODES,
+        NODES | {"balloon": {"selector": SHORT}},
+        f"{GATHER}.selector",
+        "is the same as spec.borrowers.selector, but memory is",
+    ),
+    (
+        POOL,
+        LENDING_NODES,
+        NODES | {"balloon": {"selector": SPARE}},
+        f"{GATHER}.selector",
+        "is the same as spec.lenders.selector, but memory is",
+    ),
     (POOL, "spec.lenders", {"nodes": NODES, "namespaces": ["a"]}, "spec.lenders.selector", "it says which guests of s"),
     (POOL, "spec", AUTO | {"lenders": {"nodes": NODES, "selector": SHORT}}, "spec.lenders.selector", "has no place wi"),
     (POOL, "spec", AUTO | {"lenders": {"nodes": NODES}, "className": ""}, "spec.lenders.maxLend", "is missing, and cl"),
@@ -307,6 +338,8 @@ RIGHT: list[tuple[dict[str, Any], str, Any]] = [
     (POOL, "spec.lenders", {"nodes": NODES}),
     (POOL, "spec", NO_CLASS | {"lenders": {"nodes": NODES}}),
     (POOL, "spec.lenders.nodes", NODES | {"selector": SPARE, "reserve": "8Gi"}),
+    (POOL, "spec.lenders", {"nodes": NODES | {"balloon": {"selector": SPARE, "reserve": "2Gi"}}}),
+    (POOL, "spec", AUTO | {"lenders": {"maxLend": "1Gi", "nodes": NODES | {"balloon": {"selector": SHORT}}}}),
     (NODE, "spec.vm.name", "n1"),
     (POOL, "spec.lenders.namespaces", ["a", "b"]),
     (PAIRING, "spec.lender", PAIRING["spec"]["lender"] | {"namespace": "other"}),

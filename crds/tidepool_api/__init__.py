@@ -10,6 +10,7 @@ from tidepool_api.grant import Grantee, GrantSpec, GrantStatus, GrantUse, Memory
 from tidepool_api.guest import (
     CurvePoint,
     GuestBacking,
+    GuestBalloon,
     GuestDevice,
     GuestMemory,
     GuestPeer,
@@ -93,6 +94,7 @@ __all__ = [
     "Grantee",
     "GuestApplications",
     "GuestBacking",
+    "GuestBalloon",
     "GuestDevice",
     "GuestKey",
     "GuestMemory",

@@ -137,6 +137,7 @@ KINDS = (
             Column("Devices", ".status.devices[*].name", wide=True),
             Column("Swap", ".status.swap.name", wide=True),
             Column("Values", ".status.applications.values", "integer", wide=True),
+            Column("Gathered", ".status.balloon.gathered", wide=True),
             _reason(),
             _AGE,
         ),

@@ -203,6 +203,30 @@ class GuestDevice(ApiModel):
     """Of a swap area: how much of it is in use; absent while it is not in use at all, and of other devices."""
 
 
+class GuestBalloon(ApiModel):
+    """What a guest gives to its node by its balloon."""
+
+    full_bytes: Bytes
+    """What the guest has without it, as its machine is defined."""
+
+    gathered_bytes: Bytes
+    """What the balloon holds at the moment: the guest has so much less, until it wants it back."""
+
+    reserve_bytes: Bytes | None = None
+    """What stays available in the guest; absent while all is given back because no pool asks for it any more."""
+
+    gathered: str | None = Field(default=None, max_length=20)
+    """gatheredBytes for people to read."""
+
+    @model_validator(mode="before")
+    @classmethod
+    def _say_it_readably(cls, values: Any) -> Any:
+        if not isinstance(values, dict) or "gathered" in values:
+            return values
+        size = values.get("gathered_bytes", values.get("gatheredBytes"))
+        return {**values, "gathered": readable(size)} if isinstance(size, int) else values
+
+
 class NodeTerms(ApiModel):
     """What the cluster's administrator lets a node lend, by nodeLender, the chart's value."""
 
@@ -214,6 +238,9 @@ class NodeTerms(ApiModel):
 
     port: Port
     """The TCP port on which its node lender listens, whatever pools say."""
+
+    gathered_bytes: Bytes | None = None
+    """What balloons of guests hold for it, in all. It is part of what is available on it, and counted nowhere else."""
 
 
 class GuestStatus(ApiModel):
@@ -273,6 +300,9 @@ class GuestStatus(ApiModel):
     applications: GuestApplications | None = None
     """What its programs keep in /dev/tidepool; absent while it has none."""
 
+    balloon: GuestBalloon | None = None
+    """What its node has of it by its balloon; absent while no pool asks for that, and nothing is held."""
+
     node: NodeTerms | None = None
     """Of a node: what it may lend. Absent of a virtual machine."""
 
@@ -282,7 +312,8 @@ class GuestStatus(ApiModel):
     LendingPaired: whether every borrower for which its module holds memory is named by a pairing; while its agent is
     dead, the operator says so in its place. MemoryBacked: whether its pod requests all of its memory; Unknown where no
     pod does. DevicesReady, SwapReady and ApplicationsReady, while there are some: whether they are as the pool asks,
-    and if not why and what to do.
+    and if not why and what to do. BalloonReady, where a pool has memory gathered from it: whether its node gets what it
+    has lying idle.
 
     A node has others beside Ready. LenderRunning: whether its node lender answers. LenderFit: whether swap and limits
     are as they should be, and if not what to do.

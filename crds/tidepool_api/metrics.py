@@ -109,6 +109,9 @@ AGENT: Mapping[Metric, Description] = {
     Metric.GUEST_STALE: _gauge("0 or 1", GUEST, "1 while the guest does not answer and its figures are old"),
     Metric.GUEST_MEMORY_BYTES: _gauge("bytes", GUEST, "Memory of the guest"),
     Metric.GUEST_AVAILABLE_BYTES: _gauge("bytes", GUEST, "MemAvailable of the guest, which counts what it lends"),
+    Metric.GUEST_GATHERED_BYTES: _gauge(
+        "bytes", GUEST, "Memory that the guest's balloon holds for its node; of guests that a pool gathers from"
+    ),
     Metric.GUEST_WORKING_SET_BYTES: _gauge("bytes", GUEST, "Active page cache, anonymous and unevictable memory"),
     Metric.GUEST_REFAULTS: _counter("pages", GUEST, "Pages that were read again soon after their eviction"),
     Metric.GUEST_PRESSURE: _gauge(

@@ -23,6 +23,8 @@ BORROWER_FINALIZER = f"{GROUP}/borrower"
 POOL_FINALIZER = f"{GROUP}/pairings"
 
 EXCLUDE_LABEL = f"{GROUP}/exclude"  # on a virtual machine or a namespace: anything but "false" keeps Tidepool out
+# On a MemoryGuest, by the operator alone: what stays available in the guest whose idle memory its node's agent gathers.
+BALLOON_ANNOTATION = f"{GROUP}/balloon"
 LEAVING_ANNOTATION = f"{GROUP}/leaving"  # on a MemoryGuest: since when its agent no longer finds the machine
 
 OPERATOR_FIELD_MANAGER = "tidepool-operator"
@@ -190,6 +192,7 @@ class ConditionType(StrEnum):
     MODULE_LOADED = "ModuleLoaded"
     LENDING_PAIRED = "LendingPaired"
     MEMORY_BACKED = "MemoryBacked"
+    BALLOON_READY = "BalloonReady"
 
     # a node lender
     LENDER_RUNNING = "LenderRunning"
@@ -271,6 +274,7 @@ class Metric(StrEnum):
     GUEST_USED_BYTES = "tidepool_guest_used_bytes"
     GUEST_MEMORY_BYTES = "tidepool_guest_memory_bytes"
     GUEST_AVAILABLE_BYTES = "tidepool_guest_memory_available_bytes"
+    GUEST_GATHERED_BYTES = "tidepool_guest_gathered_bytes"
     GUEST_WORKING_SET_BYTES = "tidepool_guest_working_set_bytes"
     GUEST_REFAULTS = "tidepool_guest_refaults_total"
     GUEST_PRESSURE = "tidepool_guest_pressure_ratio"

@@ -35,6 +35,21 @@ from tidepool_api.units import SECOND, parse_duration, parse_quantity
 MOST_ROLES = 256  # that a status remembers
 
 
+class Balloon(ApiModel):
+    """Guests whose idle memory is gathered for the node that they run on, by their balloon."""
+
+    selector: Selector
+    """Which guests of the pool's own namespace, by their labels; those that lend or borrow themselves are left out."""
+
+    reserve: Memory = "1Gi"
+    """Memory that stays available in each of them."""
+
+    @property
+    def reserve_bytes(self) -> int:
+        """`reserve` as a number."""
+        return parse_quantity(self.reserve)
+
+
 class Nodes(ApiModel):
     """Nodes that lend memory which no virtual machine has."""
 
@@ -46,6 +61,9 @@ class Nodes(ApiModel):
 
     reserve: Memory = "1Gi"
     """Memory that has to stay available on the node; the chart's nodeLender.reserve where that is more."""
+
+    balloon: Balloon | None = None
+    """Guests on these nodes that give them what they have lying idle, and get it back before they miss it."""
 
     def matches(self, labels: dict[str, str]) -> bool:
         """Whether a node with these labels is one of them."""
@@ -226,6 +244,17 @@ class PoolSpec(PoolDefaults):
                 "is the same as spec.lenders.selector, but no guest both lends and borrows; select by different labels",
                 path=".borrowers.selector",
             ),
+            *(
+                rule(
+                    "!has(self.lenders.nodes) || !has(self.lenders.nodes.balloon) || "
+                    f"!has(self.{side}.selector) || "
+                    f"dyn(self.lenders.nodes.balloon.selector) != dyn(self.{side}.selector)",
+                    f"is the same as spec.{side}.selector, but memory is gathered only from guests that neither lend "
+                    "nor borrow; select by different labels",
+                    path=".lenders.nodes.balloon.selector",
+                )
+                for side in ("lenders", "borrowers")
+            ),
             rule(
                 "has(self.lenders.maxLend) || !has(self.className) || self.className != '' || "
                 "(self.role != 'Auto' && has(self.lenders.nodes) && !has(self.lenders.selector))",
@@ -270,6 +299,11 @@ class PoolSpec(PoolDefaults):
     def max_lend_bytes(self) -> int:
         """What each guest gives at most, as a number; of a spec that is complete."""
         return parse_quantity(self.lenders.max_lend or LEAST_MEMORY)
+
+    @property
+    def balloon(self) -> Balloon | None:
+        """The guests from which memory is gathered, if there are to be any."""
+        return self.lenders.nodes.balloon if self.lenders.nodes else None
 
     def max_lend_of(self, lender: GuestStatus) -> int:
         """What a lender gives to this pool at most, in bytes; a node no more than its administrator lets it."""

@@ -87,6 +87,16 @@ def test_memory_without_a_pairing_is_not_left_out() -> None:
     assert list(remarks(Lendings(guests=(stray, sound)), ("ns", "m"))) == []
 
 
+def test_a_guest_of_which_its_node_has_memory_is_named() -> None:
+    """Its balloon holds it for whoever borrows from the node; one that is empty is not worth a line."""
+    each = []
+    for name, held in (("full", 2048), ("empty", 0)):
+        body = guest(name)
+        body["status"]["balloon"] = {"fullBytes": 4096 * MIB, "gatheredBytes": held * MIB}
+        each.append(MemoryGuest.parse(body))
+    assert list(remarks(Lendings(guests=tuple(each)))) == ["ns/full: its balloon holds 2.0Gi for node n1"]
+
+
 class Asked(Api):
     """An API server that notes for what it is asked; whoever asks may list pairings of single namespaces only."""
 

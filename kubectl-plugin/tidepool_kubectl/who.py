@@ -75,10 +75,10 @@ def _count(number: int) -> str:
 
 
 def remarks(now: Lendings, guest: GuestKey | None = None) -> Iterator[str]:
-    """What the rows do not show: memory without a pairing, and what is lent where one may not look."""
+    """What the rows do not show: memory without a pairing, of balloons, and what is lent where one may not look."""
     for one in now.guests:
-        if guest in (None, one.key) and (stray := _stray(one)):
-            yield f"{one.key}: {stray}"
+        if guest in (None, one.key):
+            yield from (f"{one.key}: {words}" for words in (_stray(one), _gathered(one)) if words)
     for grant in now.grants:
         for use in grant.status.uses:
             if use.namespace in now.hidden:
@@ -91,6 +91,11 @@ def remarks(now: Lendings, guest: GuestKey | None = None) -> Iterator[str]:
 def _stray(guest: MemoryGuest) -> str:
     paired = find(guest.status.conditions, ConditionType.LENDING_PAIRED)
     return paired.message if paired and paired.status is Status.FALSE else ""
+
+
+def _gathered(guest: MemoryGuest) -> str:
+    held = guest.status.balloon.gathered_bytes if guest.status.balloon else 0
+    return f"its balloon holds {size(held)} for node {guest.spec.node_name}" if held else ""
 
 
 def table(each: Iterable[Row]) -> Table:

@@ -9,14 +9,15 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from cast import eventually, token_of
+from cast import NAMESPACE, eventually, token_of
 from objects import machine
 
-from tidepool_agent import report
+from tidepool_agent import donors, report
+from tidepool_agent.balloonreport import NOTHING, Standing
 from tidepool_agent.cluster import Cluster
 from tidepool_agent.provider import Ended
 from tidepool_agent.report import Finding
-from tidepool_api import GuestKey, MemoryGuest, cadence
+from tidepool_api import GuestBalloon, GuestKey, MemoryGuest, cadence, condition, names
 from tidepool_api.kube import Access, Api
 from tidepool_api_testing.server import Server
 
@@ -142,3 +143,38 @@ def test_how_a_machine_ended_is_said_once_and_nothing_else_that_was_true_of_it(
 
     source = Instances(fresh.spec.vm.uid)
     with_cluster(cluster, tmp_path, job, source)
+
+
+def test_a_guest_that_is_marked_is_found_and_stays_so(cluster: Server, namespace: str, tmp_path: Path) -> None:
+    """The operator's mark outlasts what agents write; what a balloon holds comes and goes with a report."""
+    key, patch = GuestKey(namespace, "g"), ("patch", "tguest", "g", "-n", namespace, "--type=merge", "-p")
+    operator = f"--as=system:serviceaccount:{NAMESPACE}:tidepool-operator", "--as-group=system:masters"
+
+    def marked(reserve: str | None) -> None:
+        said = {"metadata": {"annotations": {names.BALLOON_ANNOTATION: reserve}}}
+        cluster.kubectl(*patch, json.dumps(said), *operator)
+
+    async def job(own: Cluster) -> None:
+        def concerns() -> bool:
+            return key in own.guests() and donors.concerns(own.guests()[key])
+
+        def writes(found: Standing) -> MemoryGuest:
+            present = own.guest(key)
+            one = machine("g", namespace=namespace)
+            return report.guest(one, "here", Finding(balloon=found), (), present.status if present else None)
+
+        await own.claim(guest(namespace))
+        assert not concerns()
+        marked("1Gi")
+        await seen(concerns)
+        held = GuestBalloon(full_bytes=8 << 30, gathered_bytes=1 << 30, reserve_bytes=1 << 30)
+        await own.write_guest(writes(Standing(held, condition("BalloonReady", True, "Gathering"))))
+        await own.claim(guest(namespace, team="a"))
+        assert concerns()
+        marked(None)
+        await seen(lambda: not own.guests()[key]["metadata"].get("annotations"))
+        assert concerns()
+        await own.write_guest(writes(NOTHING))
+        assert not concerns()
+
+    with_cluster(cluster, tmp_path, job)

@@ -244,6 +244,30 @@ def test_the_operator_says_in_a_dead_agents_place_what_is_still_lent_and_nothing
     cluster.kubectl(*patch, *mine, "-p", json.dumps({"status": {"conditions": [ready]}}))
 
 
+def test_from_whom_memory_is_gathered_says_the_operator_alone(
+    cluster: Server, agents: Callable[..., Agent], namespace: str
+) -> None:
+    """Not who labels guests, not another agent, and not that of the guest's own node: a pool is what says it."""
+    here = agents("here", namespace)
+    marked = within(namespace, GUEST)
+    marked["metadata"]["annotations"] = {names.BALLOON_ANNOTATION: "16Mi"}
+    assert refused(lambda: here.apply(marked), "is the operator's")
+    here.apply(within(namespace, GUEST))
+    assert refused(lambda: here.apply(marked), "is the operator's")
+    patch = ("patch", "tguest", "g", "-n", namespace, "--type=merge")
+    operator = f"--as=system:serviceaccount:{NAMESPACE}:tidepool-operator", "--as-group=system:masters"
+    said, unsaid = (json.dumps({"metadata": {"annotations": {names.BALLOON_ANNOTATION: one}}}) for one in ("2Gi", None))
+    with pytest.raises(Refused, match=r"change spec\.lenders\.nodes\.balloon of the MemoryPool"):
+        cluster.kubectl(*patch, "-p", said)
+    cluster.kubectl(*patch, *operator, "-p", said)
+    with pytest.raises(Refused, match=r"change spec\.lenders\.nodes\.balloon of the MemoryPool"):
+        cluster.kubectl(*patch, "-p", unsaid)
+    cluster.kubectl(*patch, "-p", json.dumps({"metadata": {"labels": {"a": "b"}}}))
+    here.apply(within(namespace, GUEST))
+    meta = cluster.get("tguest", "g", "-n", namespace)["metadata"]
+    assert meta["annotations"] == {names.BALLOON_ANNOTATION: "2Gi"}
+
+
 SECRET = {"apiVersion": "v1", "kind": "Secret", "metadata": {"name": "password"}, "stringData": {"key": "topsecret123"}}
 
 

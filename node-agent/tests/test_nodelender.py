@@ -12,6 +12,7 @@ import tempfile
 import threading
 import tomllib
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, Self
 
@@ -115,9 +116,9 @@ def test_an_answer_that_is_none_is_refused(answer: str) -> None:
         nodelender.parse(answer)
 
 
-def described(found: Finding, state: State | None) -> Any:
+def described(found: Finding, state: State | None, memory: Memory = MEMORY) -> Any:
     node = nodelender.machine(NAMESPACE, "n1", Node("uid", {"room": "a"}), ("10.0.0.9",))
-    return nodelender.guest(node, TERMS, MEMORY, found, state, (), None)
+    return nodelender.guest(node, TERMS, memory, found, state, (), None)
 
 
 def test_a_node_is_reported_as_what_it_may_lend() -> None:
@@ -138,6 +139,18 @@ def test_a_node_is_reported_as_what_it_may_lend() -> None:
         ("LenderFit", "True"),
         ("Ready", "True"),
     ]
+
+
+def test_what_balloons_hold_is_said_and_counted_nowhere_else() -> None:
+    """The node's kernel has these pages among those that are available; what may be lent at most stays what it is."""
+    state, holding = State(LENDER), replace(MEMORY, gathered=2 * GIB)
+    found = described(Finding(seen=nodelender.observation(state, holding)), state, holding).status
+    without = described(Finding(seen=nodelender.observation(state, MEMORY)), state).status
+    assert found.node is not None
+    assert without.node is not None
+    assert (found.node.gathered_bytes, without.node.gathered_bytes) == (2 * GIB, None)
+    assert found.memory == without.memory
+    assert found.node.max_lend_bytes == without.node.max_lend_bytes
 
 
 def test_what_the_daemon_warns_of_is_a_condition() -> None:

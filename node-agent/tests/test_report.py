@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from datetime import timedelta
 
 import pytest
 from objects import BOOT, BORROWER, LENDER, machine, observation, pairing, want
 
-from tidepool_agent import guestfs, report
+from tidepool_agent import balloonreport, guestfs, report
 from tidepool_agent.addresses import interface
 from tidepool_agent.errors import (
     CommandsBlocked,
@@ -26,7 +27,19 @@ from tidepool_agent.errors import (
 from tidepool_agent.guestfs import Observation, Peer, Side
 from tidepool_agent.plan import Want
 from tidepool_agent.report import Finding
-from tidepool_api import BorrowerStatus, GuestStatus, LenderStatus, MemoryPairing, Provider, Role, Status, cadence, find
+from tidepool_api import (
+    BorrowerStatus,
+    GuestBalloon,
+    GuestStatus,
+    LenderStatus,
+    MemoryPairing,
+    Provider,
+    Role,
+    Status,
+    cadence,
+    condition,
+    find,
+)
 from tidepool_api.fields import MOST_BYTES, MOST_COUNT
 
 MIB = 1 << 20
@@ -427,3 +440,31 @@ def test_errors_name_a_reason_that_a_condition_can_have() -> None:
     for kind in (*GuestError.__subclasses__(), GuestError):
         assert kind.reason.isalnum()
         assert kind.reason[0].isupper()
+
+
+def test_a_balloon_is_reported_until_it_is_empty() -> None:
+    """Whether the guest answers or not; an agent that has just started keeps what it does not know yet."""
+    held = GuestBalloon(full_bytes=8 << 30, gathered_bytes=2 << 30, reserve_bytes=1 << 30)
+    found = balloonreport.Standing(held, condition("BalloonReady", True, "Gathering", "it gives"))
+    alone = Finding(unreachable=Excluded("x"), left_alone=True)
+    for state in (Finding(seen=observation()), Finding(unreachable=Unreachable("x")), alone):
+        before = report.guest(machine(), "node1", replace(state, balloon=found), (), None).status
+        assert before.balloon == held
+        still = report.guest(machine(), "node1", state, (), before).status
+        assert still.balloon == held
+        for one in (before, still):
+            said = find(one.conditions, "BalloonReady")
+            assert said is not None
+            assert said.reason == "Gathering"
+        over = report.guest(machine(), "node1", replace(state, balloon=balloonreport.NOTHING), (), still).status
+        assert over.balloon is None
+        assert find(over.conditions, "BalloonReady") is None
+
+
+def test_what_a_balloon_holds_is_a_figure_and_that_it_is_one_is_not() -> None:
+    """An agent that ends has written whom the next one has to look at; how much that is can wait."""
+    empty, held = (GuestStatus(balloon=GuestBalloon(full_bytes=8 << 30, gathered_bytes=size)) for size in (0, 2 << 30))
+    wait, a_moment = timedelta(minutes=5), timedelta(seconds=1)
+    assert report.worth_writing(empty, GuestStatus(), a_moment, wait)
+    assert not report.worth_writing(held, empty, a_moment, wait)
+    assert report.worth_writing(held, empty, wait, wait)

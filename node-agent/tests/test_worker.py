@@ -14,6 +14,7 @@ import pytest
 from objects import RELEASE, key, machine, observation, pairing, want
 
 from tidepool_agent import plan, report
+from tidepool_agent.balloonreport import Standing
 from tidepool_agent.devices import Detach, LoadTarget, Map, SwapOff, UnloadTarget
 from tidepool_agent.errors import DeviceRefused, Excluded, UnloadFailed
 from tidepool_agent.guestfs import Observation, Peer, Side
@@ -24,7 +25,7 @@ from tidepool_agent.provider import Machine
 from tidepool_agent.report import Finding
 from tidepool_agent.store import Store
 from tidepool_agent.worker import COLLECT_EVERY, IDLE_EVERY, SETTLING_SECONDS, SOON, Tools, Worker, next_look
-from tidepool_api import MemoryGuest, MemoryPairing, find, now
+from tidepool_api import GuestBalloon, MemoryGuest, MemoryPairing, find, now
 from tidepool_api.kube import Refused
 
 BORROWED = want(Side.LENDERS, pairing(address="10.0.0.2"))
@@ -330,3 +331,44 @@ def test_full_packets_are_sent_to_a_lender_that_is_lost_again_and_again(tmp_path
     assert session.asked == []
     assert [lost(times) for times in (3, 4)] == [{BORROWED.key: Reach("10.0.0.9", 1400, 1500)}] * 2
     assert session.asked == ["10.0.0.9"]
+
+
+class Lender(Here):
+    """An API server by which the guest of this node is to lend."""
+
+    def machine(self, _: Any) -> Machine:
+        return machine("lender")
+
+
+def test_a_guest_that_is_to_lend_has_its_own_memory_first(tmp_path: Path) -> None:
+    """Its balloon is emptied before anything is run in it; what is said of that goes into its report."""
+    one = pairing()
+    wants = want(Side.BORROWERS, one)
+    peer = Peer(dict(wants.attributes) | {"enabled": "1"})
+    held = Standing(GuestBalloon(full_bytes=8 << 30, gathered_bytes=1 << 30))
+
+    class Giving:
+        holds = True
+
+        def keeps(self, _: Any) -> bool:
+            return self.holds
+
+        def standing(self, _: Any) -> Standing:
+            return held
+
+    giving = Giving()
+    donors: Any = giving
+
+    class Watched(Without):
+        async def look(self) -> Observation:
+            assert not giving.holds
+            return await super().look()
+
+    async def report_of() -> MemoryGuest:
+        cluster: Any = Lender(one)
+        session: Any = Watched(machine("lender"), observation(loaded=True, peers={wants.key: peer}))
+        tools = Tools(cluster, Store(tmp_path), Figures(), asyncio.Semaphore(), lambda _: session, donors=donors)
+        asyncio.get_running_loop().call_later(SOON / 2, setattr, giving, "holds", False)
+        return await last_of(cluster.written, machine("lender"), tools, 2)
+
+    assert asyncio.run(report_of()).status.balloon == held.balloon

@@ -13,7 +13,7 @@ from pathlib import Path
 TOP = Path(__file__).resolve().parents[2]
 PATH = f"{os.environ['PATH']}:/usr/sbin:/sbin"
 # What the guest needs to talk to the host, and what tidepool.ko needs of the kernel.
-DRIVERS = ("virtio_pci", "virtio_console")
+DRIVERS = ("virtio_pci", "virtio_console", "virtio_balloon")
 PROVIDED = ("configfs", "curve25519_x86_64", "gcm", "ctr", "ghash_generic", "crc32c")
 # What a guest with disks has beside: modules that it loads when it needs them, and programs of this machine.
 ON_DEMAND = ("virtio_blk", "ext4", "dm_mod")
@@ -28,6 +28,9 @@ mount -t tmpfs tmp /run
 for module in $(cat /lib/order); do insmod "$module"; done
 option() { sed -n "s/.*test\\.$1=\\([^ ]*\\).*/\\1/p" /proc/cmdline; }
 sleep "$(option late | grep . || echo 0)"
+if [ -n "$(option touched)" ]; then # MiB, so that the host has them behind it
+    dd if=/dev/zero of=/run/touched bs=1M count="$(option touched)" && rm /run/touched
+fi
 if [ -n "$(option disks)" ]; then
     modprobe -a virtio_blk ext4
     mount -t ext4 /dev/vda /var/lib

@@ -12,8 +12,11 @@ import sys
 from prometheus_client import CollectorRegistry
 
 from tidepool_agent import hypervisor, server, settings
+from tidepool_agent.balloondevice import BalloonDevice
 from tidepool_agent.cluster import Cluster
 from tidepool_agent.controller import Controller
+from tidepool_agent.donors import Donors
+from tidepool_agent.donors import Tools as DonorTools
 from tidepool_agent.host import Host
 from tidepool_agent.kubevirt import Instances
 from tidepool_agent.metrics import Figures
@@ -76,18 +79,28 @@ def _assemble(chosen: Settings) -> tuple[Controller, Figures]:
     sources = {provider: source(provider) for provider in chosen.providers}
     cluster = Cluster(api, chosen.node, list(sources.values()), touched, namespaces=chosen.namespaces)
     turns = asyncio.Semaphore(chosen.max_parallel)
-    tools = Tools(cluster, store, figures, turns, connect, may_build=chosen.build_in_guests)
-    controller = Controller(tools, chosen.namespace, _lender(chosen, api, cluster, figures))
+
+    def lends() -> bool:
+        return lender is not None and lender.lends()
+
+    def balloon(machine: Machine) -> BalloonDevice:
+        return BalloonDevice(lambda: sources[machine.provider].endpoint(machine), machine.domain)
+
+    donors = Donors(DonorTools(cluster, figures, balloon, lends, touched))
+    tools = Tools(cluster, store, figures, turns, connect, may_build=chosen.build_in_guests, donors=donors)
+    lender = _lender(chosen, api, cluster, figures, donors)
+    controller = Controller(tools, chosen.namespace, lender)
     return controller, figures
 
 
-def _lender(chosen: Settings, api: Api, cluster: Cluster, figures: Figures) -> NodeWorker | None:
+def _lender(chosen: Settings, api: Api, cluster: Cluster, figures: Figures, donors: Donors) -> NodeWorker | None:
     """What looks after the node itself, if that lends."""
     if not chosen.node_lender:
         return None
     around = Surroundings(api, chosen.node, chosen.namespace)
     terms = Terms(chosen.node_max_lend, chosen.node_reserve, chosen.node_port, chosen.node_metrics_port)
-    return NodeWorker(cluster, figures, around, Daemon(chosen.proc), Kernel(chosen.proc), terms, chosen.namespace)
+    daemon, kernel, home = Daemon(chosen.proc), Kernel(chosen.proc), chosen.namespace
+    return NodeWorker(cluster, figures, around, daemon, kernel, terms, home, donors.gathered)
 
 
 if __name__ == "__main__":

@@ -278,7 +278,7 @@ class Cluster:
     # -------------------------------------------------------------------------------------------------------- changes
 
     def _guest(self, old: Object | None, new: Object | None) -> None:
-        if old is None or new is None:
+        if old is None or new is None or _mark(old) != _mark(new):
             self._touched(GuestKey.of(new or old or {}))
 
     def _namespace(self, old: Object | None, new: Object | None) -> None:
@@ -320,6 +320,11 @@ def _of(meta: Object, what: str, fields: Sequence[Object]) -> dict[str, str]:
     """Those labels or annotations that are among some managed fields."""
     ours = {name for one in fields for name in one.get(f"f:{what}", {})}
     return {name: value for name, value in meta.get(what, {}).items() if f"f:{name}" in ours}
+
+
+def _mark(guest: Object) -> Any:
+    """What stays available in a guest from which memory is gathered."""
+    return guest["metadata"].get("annotations", {}).get(names.BALLOON_ANNOTATION)
 
 
 def _leaving(guest: Object) -> Object:

@@ -61,6 +61,8 @@ class Controller:
             group.create_task(self._heartbeat())
             await self._cluster.start()
             group.create_task(self._measure())
+            if self._tools.donors:
+                group.create_task(self._tools.donors.run())
             if self._lender:
                 group.create_task(self._lender.run())
             log.info("watching node %s", self._cluster.node)

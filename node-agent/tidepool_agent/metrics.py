@@ -45,6 +45,7 @@ class Figures(Collector):
     def __init__(self) -> None:
         self._samples: dict[GuestKey, Sample] = {}
         self._conditions: dict[GuestKey, tuple[Condition, ...]] = {}
+        self._gathered: dict[GuestKey, int] = {}
 
     def put(self, key: GuestKey, sample: Sample) -> None:
         """The newest figures of a guest."""
@@ -53,6 +54,13 @@ class Figures(Collector):
     def judge(self, key: GuestKey, conditions: tuple[Condition, ...]) -> None:
         """What the agent says of a guest, which may be one that never answered and has no figures."""
         self._conditions[key] = conditions
+
+    def gather(self, key: GuestKey, size: int | None) -> None:
+        """What a guest's balloon holds; None of one from which nothing is gathered."""
+        if size is None:
+            self._gathered.pop(key, None)
+        else:
+            self._gathered[key] = size
 
     def drop(self, key: GuestKey) -> None:
         """Forgets a guest that is gone."""
@@ -63,6 +71,7 @@ class Figures(Collector):
         """All metrics."""
         samples = list(self._samples.items())
         yield _judged(list(self._conditions.items()))
+        yield _held(list(self._gathered.items()))
         yield from _guests(samples)
         yield from _needs(samples)
         yield from _forecast(samples)
@@ -93,6 +102,13 @@ def _judged(conditions: list[tuple[GuestKey, tuple[Condition, ...]]]) -> Metric:
     for key, each in conditions:
         for one in each:
             family.add_metric((*key, one.type, one.reason), TRUTH[one.status])
+    return family
+
+
+def _held(balloons: list[tuple[GuestKey, int]]) -> Metric:
+    family = _gauges(Name.GUEST_GATHERED_BYTES)
+    for key, size in balloons:
+        family.add_metric(key, size)
     return family
 
 

@@ -88,6 +88,8 @@ class Memory:
     available: int
     release: str = ""
     boot_id: str = ""
+    gathered: int = 0
+    """What balloons of guests hold for it: part of what is available."""
 
 
 @dataclass(frozen=True)
@@ -284,7 +286,7 @@ def _status(
 ) -> GuestStatus:
     known = {
         "addresses": reachable(one.addresses) or before.addresses,
-        "node": _terms(terms, memory),
+        "node": _terms(terms, memory, before.node),
         "role": report.role(wants),
         "conditions": _conditions(one, found, state, before),
     }
@@ -302,9 +304,15 @@ def _status(
     )
 
 
-def _terms(terms: Terms, memory: Memory) -> NodeTerms:
+def _terms(terms: Terms, memory: Memory, before: NodeTerms | None) -> NodeTerms:
     left = max(0, memory.total - terms.reserve)
-    return NodeTerms(max_lend_bytes=min(terms.max_lend, left), reserve_bytes=terms.reserve, port=terms.port)
+    gathered = needs.settled(memory.gathered, before.gathered_bytes if before else None)
+    return NodeTerms(
+        max_lend_bytes=min(terms.max_lend, left),
+        reserve_bytes=terms.reserve,
+        port=terms.port,
+        gathered_bytes=gathered or None,
+    )
 
 
 def _conditions(one: Machine, found: Finding, state: State | None, before: GuestStatus) -> tuple[Condition, ...]:

@@ -5,8 +5,8 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections.abc import Collection
-from dataclasses import dataclass
+from collections.abc import Callable, Collection
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from tidepool_agent import nodelender, plan, report
@@ -29,6 +29,8 @@ log = logging.getLogger(__name__)
 SOON, NODE_EVERY = 2.0, 30.0
 # So long after a change, and after the daemon was last there, it is looked at often.
 SETTLING_SECONDS = 60.0
+# So long a daemon may be away until the memory that was gathered for it is given back: it may be starting anew.
+AWAY_SECONDS = 60.0
 
 
 class Surroundings:
@@ -95,15 +97,21 @@ class NodeWorker(Rounds):
         kernel: Kernel,
         terms: Terms,
         home: str,
+        gathered: Callable[[], int] = int,
     ) -> None:
-        """`home` is the namespace of the release."""
+        """`home` is the namespace of the release, `gathered` says what balloons hold for the node."""
         super().__init__(cluster)
         self.key = GuestKey(home, cluster.node)
         self._figures, self._around, self._daemon, self._kernel, self._terms = figures, around, daemon, kernel, terms
+        self._gathered, self._there = gathered, time.monotonic()
         self._loaded = "", ""
         self._changed = time.monotonic()
         self._found = Finding()
         self._state: State | None = None
+
+    def lends(self) -> bool:
+        """Whether the daemon is there, or was a moment ago."""
+        return self._state is not None or time.monotonic() - self._there < AWAY_SECONDS
 
     @property
     def _name(self) -> str:
@@ -131,7 +139,7 @@ class NodeWorker(Rounds):
         pairings = self._of.pairings(self.key)
         wants = plan.desired(self.key, pairings).peers
         node, place = await self._around.node(), self._around.place()
-        memory = await asyncio.to_thread(self._kernel.memory)
+        memory = replace(await asyncio.to_thread(self._kernel.memory), gathered=self._gathered())
         self._found = await self._find(place, memory, wants, hold=node.drained)
         self._collect(pairings)
         await self._report(nodelender.machine(*self.key, node, place.addresses), memory, wants)
@@ -153,6 +161,7 @@ class NodeWorker(Rounds):
         except GuestError as error:
             self._state = None
             return self._without(Finding(seen=self._found.seen, refused=error))
+        self._there = time.monotonic()
         return Finding(seen=nodelender.observation(self._state, memory), failed=nodelender.unfit(wants))
 
     def _without(self, found: Finding) -> Finding:

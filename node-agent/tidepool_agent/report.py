@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from datetime import timedelta
 from typing import Any, NamedTuple
 
-from tidepool_agent import applicationreport, backing, devicereport, needs
+from tidepool_agent import applicationreport, backing, balloonreport, devicereport, needs
 from tidepool_agent.addresses import distinct, reachable
 from tidepool_agent.devicereport import Standing
 from tidepool_agent.errors import Frozen, GuestError
@@ -53,7 +53,7 @@ from tidepool_api.guest import MOST_PEERS
 NAMED_AT_MOST = 5  # directories in one message
 FIGURES = frozenset(
     {"memory", "pressure", "curve", "curveReferences", "missesPerSecond", "lentBytes", "usedBytes", "hitRatio"}
-    | {"peers", "morePeers", "devices", "swap", "applications"}
+    | {"peers", "morePeers", "devices", "swap", "applications", "gatheredBytes", "gathered"}
 )
 # Written along with others, never on their own:
 RESTLESS = frozenset({"observedAt", "hits", "misses", "puts", "lost", "pageHits", "values", "pools", "opened"})
@@ -91,6 +91,8 @@ class Finding:
     """How far it is with its block devices."""
     programs: applicationreport.Standing = field(default_factory=applicationreport.Standing)
     """How far it is with the memory of its programs."""
+    balloon: balloonreport.Standing | None = None
+    """How far it is with its balloon; None where that is not known, or there is nothing to say of it."""
 
 
 # ---------------------------------------------------------------------------------------------------------- MemoryGuest
@@ -110,7 +112,9 @@ def guest(
             vm=VirtualMachine(name=machine.title or machine.name, uid=machine.uid),
             node_name=node,
         ),
-        status=_status(machine, found, wants, before or GuestStatus()),
+        status=balloonreport.shown(
+            _status(machine, found, wants, before or GuestStatus()), found.balloon, before or GuestStatus()
+        ),
     )
 
 

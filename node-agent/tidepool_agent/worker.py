@@ -17,6 +17,7 @@ from tidepool_agent import applicationreport, applications, devices, plan, repor
 from tidepool_agent.applications import Give, LoadApp, UnloadApp
 from tidepool_agent.cluster import Cluster
 from tidepool_agent.devicereport import Standing
+from tidepool_agent.donors import Donors
 from tidepool_agent.errors import (
     Excluded,
     GuestError,
@@ -72,6 +73,8 @@ class Tools:
     connect: Callable[[Machine], Session]
     may_build: bool = False
     """Whether DKMS may build the module in guests."""
+    donors: Donors | None = None
+    """Those from which memory is gathered."""
 
 
 class Worker(Rounds):
@@ -117,10 +120,13 @@ class Worker(Rounds):
             self._begin(machine)
         pairings = self._tools.cluster.pairings(key)
         wanted = plan.desired(key, pairings, migrating=machine.migrating)
+        if self._is_short(wanted):
+            return SOON
         if self._tools.cluster.guest(key) is None:
             await self._announce(machine, wanted)
         found = await self._look(machine, wanted)
-        self._found = replace(found, paired=frozenset(one.metadata.uid for one in pairings))
+        balloon = self._tools.donors.standing(key) if self._tools.donors else None
+        self._found = replace(found, paired=frozenset(one.metadata.uid for one in pairings), balloon=balloon)
         self._collect(machine, pairings)
         try:
             await self._report(machine, self._found, wanted)
@@ -129,6 +135,11 @@ class Worker(Rounds):
             raise
         released = await self._release(machine, pairings, wanted)
         return self._pause(wanted) if released else SOON
+
+    def _is_short(self, wanted: Desired) -> bool:
+        """Whether the guest is to lend, and is about to get its own memory back first."""
+        lends = any(want.side is Side.BORROWERS for want in wanted.peers)
+        return lends and self._tools.donors is not None and self._tools.donors.keeps(self._session.machine.key)
 
     async def _announce(self, machine: Machine, wanted: Desired) -> None:
         """Reports the machine before its guest is asked anything: only who may report a guest may touch it.

@@ -151,6 +151,8 @@ def test_withdrawing_waits_for_the_agents(server: Server, tmp_path: Path) -> Non
             agent.release(PAIRING, side)
         wait_for("only the guest is waited for", lambda: "waiting for guest a/l has the module\n" in said.read_text())
         assert agent.is_gone("tpool", "pool")
+        agent.guest("l", LENDS, balloon={"fullBytes": 2 << 30, "gatheredBytes": 1 << 30})
+        wait_for("and for its balloon", lambda: "guest a/l has memory in its balloon\n" in said.read_text())
         agent.guest("l", LENDS)
         assert process.wait(30) == 0, said.read_text()
     assert agent.is_gone("tpair", PAIRING)

@@ -33,6 +33,7 @@ from tidepool_api.kube import Refused
 from tidepool_api.reading import as_far_as_understood
 from tidepool_operator.cluster.api import at_once
 from tidepool_operator.cluster.cross_namespace import Grants, age, is_granted, pairings_elsewhere
+from tidepool_operator.cluster.donors import Donors, Mark
 from tidepool_operator.cluster.nodelenders import NodeLenders
 from tidepool_operator.cluster.queue import SLOWEST_RETRY_SECONDS
 from tidepool_operator.cluster.quotas import Quotas
@@ -119,6 +120,7 @@ class Reconciler:
         self._writer = Writer(cluster)
         self.grants = Grants(state)
         self._quotas, self._nodes = Quotas(state), NodeLenders(state)
+        self._donors = Donors(state, self._nodes)
         self._written: dict[str, float] = {}  # UID of a pool -> when its status was written last
         self._turns = Turns(cadence.OPERATOR_WRITES)
         self._shown: set[PoolKey] = set()  # pools in the metrics
@@ -145,6 +147,7 @@ class Reconciler:
         await self._name_guests(scene)
         guests = self._state.guests.in_namespace(namespace)
         await at_once(self._offer(scene, guest) for guest in adoption.abandoned(guests, scene.silent))
+        await at_once(self._mark(scene, one) for one in self._marks(scene))
         await at_once(self._alone(scene, pool, partial(self._act, scene, pool, wanted)) for pool, wanted in plans)
         await at_once(self._delete(scene, one, None) for pool in going for one in self._of(pool))
         await at_once(self._delete(scene, one, None) for one in self._orphans(namespace))
@@ -198,6 +201,7 @@ class Reconciler:
         self._met.clear()
         self._written.clear()
         self._quotas, self._nodes = Quotas(self._state), NodeLenders(self._state)
+        self._donors = Donors(self._state, self._nodes)
         self._writer.end()
 
     def _round(self, namespace: str, outcome: Outcome) -> _Round:
@@ -456,6 +460,22 @@ class Reconciler:
         what, write = f"let guest {guest.name} go", partial(self._cluster.offer, adoption.leaving(guest))
         await scene.outcome.attempt("", guest.metadata.uid, what, None, write)
 
+    # --- from whom memory is gathered ---------------------------------------------------------------------------------
+
+    def _marks(self, scene: _Round) -> list[Mark]:
+        """The guests whose agents are to gather memory from them, or to do so no more."""
+        is_unknown = bool(scene.defects or self._state.pools.unreadable(scene.namespace))
+        return self._donors.news(scene.namespace, scene.claimed, steady=is_unknown)
+
+    async def _mark(self, scene: _Round, one: Mark) -> None:
+        """Tells a guest's agent, before the guest gets a pairing in which it lends."""
+        what, write = f"mark guest {one.guest.name}", partial(self._mark_now, one)
+        await scene.outcome.attempt(one.pool, one.guest.metadata.uid, what, one.reserve, write)
+
+    async def _mark_now(self, one: Mark) -> None:
+        await self._writer.patch(self._state.guests, one.guest, one.patch)
+        log.info("guest %s: %s", one.guest.key, f"keeps {one.reserve}" if one.reserve else "keeps all of its memory")
+
     # --- what became of it --------------------------------------------------------------------------------------------
 
     async def _judge(self, scene: _Round, pairings: Iterable[MemoryPairing]) -> list[report.Judged]:
@@ -530,7 +550,7 @@ class Reconciler:
     async def _let_go(self, scene: _Round, pool: ApiObject) -> None:
         """Says whom a pool that is being deleted waits for, and lets it go when there is nobody."""
         left = await self._judge(scene, (one for one in self._of(pool) if not one.is_taken_down))
-        if left:
+        if left or any(one.reserve is None for one in self._marks(scene)):
             scene.look_again(LOOK_AGAIN_SECONDS)
         elif names.POOL_FINALIZER in pool.metadata.finalizers:
             rest = tuple(name for name in pool.metadata.finalizers if name != names.POOL_FINALIZER)

@@ -237,10 +237,20 @@ def require_helm(creator: str) -> None:
 
 
 def with_module(task: Task, heartbeats: Heartbeats) -> list[str]:
-    """The guests that have last been seen with the module, and whether there is an agent that could take it out."""
+    """The guests that have last been seen with the module or an inflated balloon, and whether there is an agent.
+
+    That takes the module out, and gives back what the balloon holds.
+    """
     heartbeats.update(task.api.leases(task.release.namespace))
-    guests = [one for one in task.api.all(names.GUESTS) if one.get("status", {}).get("moduleVersion")]
-    return [f"guest {title(one)} has the module" + unattended(one["spec"]["nodeName"], heartbeats) for one in guests]
+    guests = [(one, what) for one in task.api.all(names.GUESTS) if (what := _left_in(one.get("status", {})))]
+    return [f"guest {title(one)} {what}" + unattended(one["spec"]["nodeName"], heartbeats) for one, what in guests]
+
+
+def _left_in(status: Found) -> str:
+    """What of ours is in a guest, as its status says; empty if there is nothing."""
+    if status.get("moduleVersion"):
+        return "has the module"
+    return "has memory in its balloon" if status.get("balloon") else ""
 
 
 def unattended(node: str, heartbeats: Heartbeats) -> str:

@@ -295,5 +295,13 @@ class State:
         return ({*pool.spec.lenders.namespaces} | nodes) - {pool.namespace}
 
     def namespaces(self) -> set[str]:
-        """Where something is to be done: namespaces with pools, or with pairings that outlived theirs."""
-        return self.pools.namespaces() | self.pairings.namespaces()
+        """Where something is to be done: namespaces with pools, or with pairings or donors that outlived theirs."""
+        return self.pools.namespaces() | self.pairings.namespaces() | self._with_donors()
+
+    def _with_donors(self) -> set[str]:
+        """Namespaces with a guest that is marked as one whose memory is gathered."""
+        return {
+            name
+            for name in self.guests.namespaces()
+            if any(names.BALLOON_ANNOTATION in one.metadata.annotations for one in self.guests.in_namespace(name))
+        }

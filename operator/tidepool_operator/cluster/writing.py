@@ -16,7 +16,7 @@ from tidepool_operator.planning import build
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection
 
-    from tidepool_api import ApiObject, MemoryPairing, MemoryPool
+    from tidepool_api import ApiObject, MemoryGuest, MemoryPairing, MemoryPool
     from tidepool_operator.cluster.api import Cluster
     from tidepool_operator.cluster.state import Objects
 
@@ -76,7 +76,12 @@ class Writer:
         self._said.clear()
 
     async def patch(
-        self, objects: Objects[Any], one: MemoryPool | MemoryPairing, patch: build.Body, *, status: bool = False
+        self,
+        objects: Objects[Any],
+        one: MemoryPool | MemoryPairing | MemoryGuest,
+        patch: build.Body,
+        *,
+        status: bool = False,
     ) -> Any:
         """Patches an object, and knows its new version at once; None when it is gone."""
         try:

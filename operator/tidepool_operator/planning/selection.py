@@ -30,6 +30,7 @@ class ProblemReason(StrEnum):
     MAX_LEND_MISSING = "MaxLendMissing"
     NO_LENDERS = "NoLenders"
     NO_NODES = "NoNodes"
+    NO_DONORS = "NoDonors"
     NO_BORROWERS = "NoBorrowers"
     NOT_GRANTED = "NotGranted"
     ROLE_CONFLICT = "RoleConflict"
@@ -58,6 +59,7 @@ _CONDITIONS = {
     ProblemReason.MAX_LEND_MISSING: ConditionType.SPEC_COMPLETE,
     ProblemReason.NO_LENDERS: ConditionType.LENDERS_FOUND,
     ProblemReason.NO_NODES: ConditionType.LENDERS_FOUND,
+    ProblemReason.NO_DONORS: ConditionType.LENDERS_FOUND,
     ProblemReason.NO_BORROWERS: ConditionType.BORROWERS_FOUND,
     ProblemReason.NOT_GRANTED: ConditionType.LENDERS_GRANTED,
     ProblemReason.ROLE_CONFLICT: ConditionType.ROLES_CONSISTENT,
@@ -94,6 +96,7 @@ class Problem:
 _PASSING = frozenset(
     {
         ProblemReason.NO_NODES,
+        ProblemReason.NO_DONORS,
         ProblemReason.NOT_GRANTED,
         ProblemReason.GUEST_NOT_READY,
         ProblemReason.NODE_CORDONED,
@@ -179,6 +182,7 @@ def select(
     problems = (
         *_not_found(pool, inventory, given, matched, at, over),
         *_no_nodes(pool, inventory, given, granted, ungranted),
+        *_no_donors(pool, inventory, granted),
         *_not_granted(pool, ungranted),
         *_conflicts(sorted(conflicting)),
         *_claims(sorted(taken), claimed),
@@ -374,6 +378,21 @@ def _no_nodes(
             "a Node so, or correct the selector"
         )
     yield Problem(ProblemReason.NO_NODES if given.lenders else ProblemReason.NO_LENDERS, message)
+
+
+def _no_donors(pool: MemoryPool, inventory: Inventory, granted: Mapping[Ref, MemoryGuest]) -> Iterable[Problem]:
+    """That there is no guest from which memory could be gathered, though the pool asks for some."""
+    balloon, nodes = pool.spec.balloon, {one.name for one in granted.values() if one.is_node}
+    if balloon is None or not nodes:
+        return
+    matching = sorted(inventory.matching(balloon.selector))
+    if not any(inventory.guests[name].spec.node_name in nodes for name in matching):
+        elsewhere = f"; {listed(matching)} would, on other nodes" if matching else ""
+        message = (
+            f"no MemoryGuest on the nodes of spec.lenders.nodes matches spec.lenders.nodes.balloon.selector "
+            f"({balloon.selector}){elsewhere}; label a virtual machine there so, or correct the selector"
+        )
+        yield Problem(ProblemReason.NO_DONORS, message)
 
 
 def _not_granted(pool: MemoryPool, ungranted: Collection[str]) -> Iterable[Problem]:
