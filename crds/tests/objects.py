@@ -29,7 +29,7 @@ PAIRING: dict[str, Any] = {
             "guest": "b",
             "nodeName": "n2",
             "devices": ["/dev/vdb"],
-            "swap": {"backing": "File", "size": "1Gi"},
+            "swap": {"backing": "File", "size": "1Gi", "write": "Through"},
             "force": ["/dev/vdb"],
             "applications": {"size": "256Mi", "mode": "0660", "group": "redis"},
         },

@@ -99,7 +99,7 @@ def test_a_connected_pairing_makes_the_pool_ready(agent: Agent, operator: Operat
 
 BLOCK = {
     "devices": ["/dev/vdb"],
-    "swap": {"backing": "File", "size": "1Gi"},
+    "swap": {"backing": "File", "size": "1Gi", "write": "Behind"},
     "force": ["/dev/vdb"],
     "applications": {"size": "256Mi", "mode": "0660", "group": "redis"},
 }
@@ -110,7 +110,7 @@ def test_devices_and_swap_of_a_pool_reach_its_pairings_and_leave_them(agent: Age
     borrowers = {"selector": {"matchLabels": {"memory": "short"}}, "size": "512Mi"}
     agent.guest("l", LENDS, address="10.0.0.1")
     agent.guest("b", BORROWS, address="10.0.0.2")
-    on_disk = {"swap": {"backing": "Device", "device": "/dev/vdc"}}
+    on_disk = {"swap": {"backing": "Device", "device": "/dev/vdc", "write": "Through"}}
     for block in (BLOCK, BLOCK | on_disk | {"applications": {"size": "128Mi"}}, {}):
         agent.pool(borrowers=borrowers | block)
         wanted = {"devices": [], "force": []} | block
