@@ -77,6 +77,9 @@ def _add_up(verbs: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     up = _verb(verbs, "up", _up, "bring up the cluster, the guests and the chart")
     up.add_argument("--guest", action="append", default=[], metavar="SPEC", help=spec.FORM)
     up.add_argument("--nodes", type=int, default=1, choices=range(1, nodes.MOST + 1), help="how many; default 1")
+    up.add_argument(
+        "--family", type=int, default=4, choices=(4, 6), help="6: addresses of IPv6 and no others; default 4"
+    )
     up.add_argument("--no-chart", action="store_true", help="leave out the chart")
     up.add_argument("--prometheus", action="store_true", help="also run Prometheus")
 
@@ -114,7 +117,13 @@ def _verb(
 
 def _up(options: argparse.Namespace) -> int:
     specs = [spec.parse(text) for text in options.guest]
-    lifecycle.up(specs, count=options.nodes, chart=not options.no_chart, prometheus=options.prometheus)
+    lifecycle.up(
+        specs,
+        count=options.nodes,
+        family=options.family,
+        chart=not options.no_chart,
+        prometheus=options.prometheus,
+    )
     return 0
 
 

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from tidepool_lab import cluster, debian, gotools, host, nodes, paths, pki
+from tidepool_lab import addresses, cluster, debian, gotools, host, nodes, paths, pki
 from tidepool_lab.progress import step
 
-SERVICES = "10.96.0.0/16"
 ETCD = "http://127.0.0.1:2379"
 ETCD_PEER = "http://127.0.0.1:2380"
 
@@ -62,7 +61,7 @@ def _start_apiserver() -> None:
         [
             gotools.path("kube-apiserver"),
             f"--etcd-servers={ETCD}",
-            "--bind-address=0.0.0.0",
+            f"--bind-address={addresses.chosen().any_host}",
             f"--advertise-address={nodes.FIRST.ip}",
             "--secure-port=6443",
             f"--tls-cert-file={paths.PKI}/apiserver.crt",
@@ -74,7 +73,7 @@ def _start_apiserver() -> None:
             "--authorization-mode=Node,RBAC",
             "--enable-admission-plugins=NodeRestriction",
             "--allow-privileged=true",
-            f"--service-cluster-ip-range={SERVICES}",
+            f"--service-cluster-ip-range={addresses.chosen().services}",
             f"--kubelet-client-certificate={paths.PKI}/apiserver-kubelet.crt",
             f"--kubelet-client-key={paths.PKI}/apiserver-kubelet.key",
             "--kubelet-preferred-address-types=InternalIP",

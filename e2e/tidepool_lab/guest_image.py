@@ -14,11 +14,11 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from tidepool_lab import paths, rootfs, store
+from tidepool_lab.addresses import IPV4, IPV6
 from tidepool_lab.progress import step
 
 SIZE = "2G"
 POD_MAC, LAB_MAC = "52:54:00:02:00:02", "52:54:00:03:00:02"
-POD_SIDE, INNER = "10.0.2.1", "10.0.2.2"
 LAB_SIDE, LAB_INNER = "10.0.3.1", "10.0.3.2"
 
 PACKAGES = (
@@ -61,10 +61,13 @@ IPv6AcceptRA=no
 """
 
 
+POD_SIDE = "\n".join(
+    [*(f"Gateway={each.pod_side}" for each in (IPV4, IPV6)), f"Address={IPV6.inner}/{IPV6.inner_bits}"]
+)
 FILES: Mapping[str, str] = {
     "etc/hostname": "guest\n",
     "etc/fstab": "/dev/vda / ext4 defaults,noatime 0 0\n",
-    "etc/systemd/network/10-pod.network": network(POD_MAC, f"{INNER}/24", f"Gateway={POD_SIDE}"),
+    "etc/systemd/network/10-pod.network": network(POD_MAC, f"{IPV4.inner}/{IPV4.inner_bits}", POD_SIDE),
     "etc/systemd/network/20-lab.network": network(LAB_MAC, f"{LAB_INNER}/24"),
     "etc/initramfs-tools/conf.d/lab": "MODULES=list\nCOMPRESS=zstd\nCOMPRESSLEVEL=3\n",
     "etc/initramfs-tools/modules": "virtio_pci\nvirtio_blk\next4\n",

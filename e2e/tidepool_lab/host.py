@@ -16,7 +16,7 @@ from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from pathlib import Path
 
-from tidepool_lab import nodes, pages_network, paths
+from tidepool_lab import addresses, nodes, pages_network, paths
 from tidepool_lab.progress import LabError, say
 
 NETNSES = Path("/run/netns")
@@ -173,17 +173,26 @@ def _make_netns(node: nodes.Node) -> None:
     commands = [["ip", "netns", "add", node.netns], [*ip, "link", "set", "lo", "up"]]
     commands += _bridge(ip, node) if node.is_first else _cable(ip, node)
     commands += pages_network.laid(node)
-    for command in (*commands, _inside(node, "sysctl", "-qw", "net.ipv4.ip_forward=1")):
+    for command in (*commands, _inside(node, "sysctl", "-qw", addresses.chosen().forwarding)):
         subprocess.run(command, check=True)
+
+
+def at_once() -> list[str]:
+    """Nobody else has an address of the lab: IPv6 need not ask first."""
+    return ["nodad"] if addresses.chosen() is addresses.IPV6 else []
+
+
+def _own(node: nodes.Node) -> str:
+    return f"{node.ip}/{addresses.chosen().node_bits}"
 
 
 def _bridge(ip: list[str], node: nodes.Node) -> list[list[str]]:
     """The wire between the nodes, which is the first node's way to itself."""
     return [
         [*ip, "link", "add", "node0", "type", "bridge"],
-        [*ip, "addr", "add", f"{node.ip}/24", "dev", "node0"],
+        [*ip, "addr", "add", _own(node), "dev", "node0", *at_once()],
         [*ip, "link", "set", "node0", "up"],
-        [*ip, "route", "add", "default", "dev", "node0"],
+        [*ip, "route", "add", addresses.chosen().everywhere, "dev", "node0"],
     ]
 
 
@@ -194,9 +203,9 @@ def _cable(ip: list[str], node: nodes.Node) -> list[list[str]]:
     return [
         [*ip, "link", "add", "eth0", "type", "veth", "peer", "name", node.name, "netns", first.netns],
         [*there, "link", "set", node.name, "master", "node0", "up"],
-        [*ip, "addr", "add", f"{node.ip}/24", "dev", "eth0"],
+        [*ip, "addr", "add", _own(node), "dev", "eth0", *at_once()],
         [*ip, "link", "set", "eth0", "up"],
-        [*ip, "route", "add", "default", "via", first.ip],
+        [*ip, "route", "add", addresses.chosen().everywhere, "via", first.ip],
         [*ip, "route", "add", first.pods, "via", first.ip],
         [*there, "route", "add", node.pods, "via", node.ip],
     ]

@@ -10,6 +10,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from tidepool_lab import (
+    addresses,
     cluster,
     control_plane,
     gotools,
@@ -42,11 +43,12 @@ def prepare() -> None:
     images.build_all()
 
 
-def up(specs: list[GuestSpec], *, count: int, chart: bool, prometheus: bool) -> None:
+def up(specs: list[GuestSpec], *, count: int, family: int, chart: bool, prometheus: bool) -> None:
     """Brings up the cluster, the guests and the chart; what is up already stays."""
     with _only_one():
         _clear_the_way()
         nodes.choose(max(count, len(nodes.every())))
+        addresses.choose(family)
         prepare()
         host.prepare()
         control_plane.start()

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from tidepool_lab import cluster, debian, host, paths
+from tidepool_lab.addresses import in_url
 from tidepool_lab.progress import LabError
 
 NAME, DISCOVERY = "prometheus", "prometheus-discovery"
@@ -92,7 +93,7 @@ def targets(pods: list[dict[str, Any]]) -> list[dict[str, Any]]:
     """What to scrape, in the form of Prometheus' file_sd."""
     return [
         {
-            "targets": [f"{pod['status']['podIP']}:{port['containerPort']}"],
+            "targets": [f"{in_url(pod['status']['podIP'])}:{port['containerPort']}"],
             "labels": {"pod": pod["metadata"]["name"], "node": pod["spec"]["nodeName"]},
         }
         for pod in pods

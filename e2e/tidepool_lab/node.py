@@ -10,8 +10,8 @@ from contextlib import suppress
 from functools import partial
 from pathlib import Path
 
-from tidepool_lab import cluster, debian, gotools, host, images, paths, pki
-from tidepool_lab.nodes import PODS, Node
+from tidepool_lab import addresses, cluster, debian, gotools, host, images, paths, pki
+from tidepool_lab.nodes import Node
 from tidepool_lab.progress import step
 
 DAEMONS = ("containerd", "kubelet", "kube-proxy")
@@ -142,7 +142,7 @@ def _write_cni(node: Node) -> None:
             "type": "host-local",
             "dataDir": str(node.run / "cni"),
             "ranges": [[{"subnet": node.pods}]],
-            "routes": [{"dst": "0.0.0.0/0"}],
+            "routes": [{"dst": addresses.chosen().everywhere}],
         },
     }
     folder = node.state / "cni"
@@ -203,7 +203,7 @@ def _start_proxy(node: Node) -> None:
             gotools.path("kube-proxy"),
             f"--kubeconfig={pki.kubeconfig('proxy')}",
             f"--hostname-override={node.name}",
-            f"--cluster-cidr={PODS}",
+            f"--cluster-cidr={addresses.chosen().pods}",
             "--proxy-mode=iptables",
             "--masquerade-all",
             "--healthz-bind-address=127.0.0.1:10256",

@@ -8,11 +8,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
-from tidepool_lab import paths
+from tidepool_lab import addresses, paths
 from tidepool_lab.progress import LabError
 
 MOST = 2
-PODS = "10.88.0.0/16"  # of all nodes
 NETNS = f"tidepool-{paths.NAME}"  # of the first node
 CGROUP = NETNS
 COUNT = paths.STATE / "nodes"
@@ -32,12 +31,12 @@ class Node:
     @property
     def ip(self) -> str:
         """Its address."""
-        return f"10.99.0.{self.number}"
+        return addresses.chosen().nodes.format(self.number)
 
     @property
     def pods(self) -> str:
         """The addresses of its pods."""
-        return f"10.88.{self.number}.0/24"
+        return addresses.chosen().node_pods.format(self.number)
 
     @property
     def netns(self) -> str:

@@ -6,16 +6,10 @@ import json
 import subprocess
 from pathlib import Path
 
-from tidepool_lab import nodes, paths
-
-API = f"https://{nodes.FIRST.ip}:6443"
-SERVICE_IP = "10.96.0.1"
+from tidepool_lab import addresses, nodes, paths
 
 IDENTITIES = {
-    "apiserver": (
-        "/CN=kube-apiserver",
-        f"IP:127.0.0.1,IP:{nodes.FIRST.ip},IP:{SERVICE_IP},DNS:localhost,DNS:kubernetes,DNS:kubernetes.default,DNS:kubernetes.default.svc",
-    ),
+    "apiserver": ("/CN=kube-apiserver", "{server}"),
     "admin": ("/O=system:masters/CN=admin", ""),
     "controller-manager": ("/CN=system:kube-controller-manager", ""),
     "scheduler": ("/CN=system:kube-scheduler", ""),
@@ -33,11 +27,21 @@ def create() -> None:
     paths.PKI.mkdir(mode=0o700, parents=True, exist_ok=True)
     _authority()
     for name, (subject, names) in IDENTITIES.items():
-        _certificate(name, subject, names)
+        _certificate(name, subject, names.format(server=_names_of_server()))
     for node in nodes.possible():
         _certificate(kubelet(node), f"/O=system:nodes/CN=system:node:{node.name}", f"IP:{node.ip},DNS:{node.name}")
     for name in (*CLIENTS, *map(kubelet, nodes.possible())):
         kubeconfig(name).write_text(json.dumps(_kubeconfig(name), indent=1))
+
+
+def api() -> str:
+    """The URL of the API server."""
+    return f"https://{addresses.in_url(nodes.FIRST.ip)}:6443"
+
+
+def _names_of_server() -> str:
+    found = ["IP:127.0.0.1", f"IP:{nodes.FIRST.ip}", f"IP:{addresses.chosen().api_service}", "DNS:localhost"]
+    return ",".join([*found, "DNS:kubernetes", "DNS:kubernetes.default", "DNS:kubernetes.default.svc"])
 
 
 def kubelet(node: nodes.Node) -> str:
@@ -78,7 +82,7 @@ def _kubeconfig(name: str) -> dict[str, object]:
     return {
         "apiVersion": "v1",
         "kind": "Config",
-        "clusters": [{"name": "lab", "cluster": {"server": API, "certificate-authority": str(paths.PKI / "ca.crt")}}],
+        "clusters": [{"name": "lab", "cluster": {"server": api(), "certificate-authority": str(paths.PKI / "ca.crt")}}],
         "users": [{"name": name, "user": key}],
         "contexts": [{"name": "lab", "context": {"cluster": "lab", "user": name}}],
         "current-context": "lab",
