@@ -57,6 +57,6 @@ def test_a_cluster_of_ipv6_alone(product: Product) -> None:
     assert product.hits() > before + 2000
     assert lab.guest(BORROWER, "grep -c '^TCP6: inuse [1-9]' /proc/net/sockstat6").strip() == "1"
     until("the agents export it", lambda: (product.exported("tidepool_guest_lent_bytes", guest=LENDER) or 0) > 0)
-    product.assert_sound()
+    product.assert_sound(*GUESTS)
     product.delete(POOL)
-    product.assert_nothing_left()
+    product.assert_nothing_left(*GUESTS)
