@@ -116,6 +116,7 @@ def test_memory_of_a_real_guest_is_gathered_and_given_back(lending: Lender, dono
     eventually(lambda: gathered(lending, donor) > 0)
     assert donor.stats()["actual"] <= held
 
+    donor.run("/bin/mount", "-o", "remount,size=90%", "/run")
     needed = (donor.stats()["usable"] - RESERVE // 2) // MIB
     donor.run("/bin/dd", "if=/dev/zero", "of=/run/needed", "bs=1M", f"count={needed}")
     eventually(lambda: donor.stats()["actual"] > held, 20)
