@@ -160,8 +160,8 @@ LIVE = {
     "filter": "Sequential",
     "latency": {"mode": "Thresholds", "short": {"resume": "2ms", "stop": "9ms"}},
 }
-SWAP = {"backing": "File", "size": "1Gi"}
-ON_DISK = {"backing": "Device", "device": "/dev/vdc"}
+SWAP = {"backing": "File", "size": "1Gi", "write": "Through"}
+ON_DISK = {"backing": "Device", "device": "/dev/vdc", "write": "Behind"}
 NO_DEVICE = {"device": None}
 Patches = dict[str, dict[str, Any]]  # by the pairing's borrower
 
