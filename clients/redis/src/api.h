@@ -34,6 +34,9 @@
 #define REDISMODULE_OPTIONS_HANDLE_REPL_ASYNC_LOAD	(1 << 2)
 #define REDISMODULE_REPLY_STRING	0
 #define REDISMODULE_REPLY_ARRAY		3
+#define REDISMODULE_AUX_AFTER_RDB	(1 << 1)
+#define REDISMODULE_EVENT_LOADING			3
+#define REDISMODULE_SUBEVENT_LOADING_AOF_START		1
 #define REDISMODULE_EVENT_SWAPDB			11
 #define REDISMODULE_EVENT_EVENTLOOP			15
 #define REDISMODULE_SUBEVENT_EVENTLOOP_AFTER_SLEEP	1
@@ -67,6 +70,9 @@ typedef struct {
 	size_t (*mem_usage)(const void *value);
 	void (*digest)(RedisModuleDigest *digest, void *value);
 	void (*free)(void *value);
+	int (*aux_load)(RedisModuleIO *io, int encver, int when);
+	void (*aux_save)(RedisModuleIO *io, int when);
+	int aux_save_triggers;
 } RedisModuleTypeMethods;
 
 /* FUNCTION(what it returns, its name, what it takes) for each. */

@@ -186,13 +186,14 @@ static void filter(RedisModuleCommandFilterCtx *seen)
 /**
  * filter_begin() - see commands from here on
  * @ctx: of the module's load, which must not fail any more
+ * @detached: a context that stays
  *
  * Return: 0, or -1.
  */
-int filter_begin(RedisModuleCtx *ctx)
+int filter_begin(RedisModuleCtx *ctx, RedisModuleCtx *detached)
 {
 	if (RedisModule_CreateCommand(ctx, BACK, back_command, "readonly no-monitor no-slowlog", 0, 0, 0))
 		return -1;
-	context = RedisModule_GetDetachedThreadSafeContext(ctx);
+	context = detached;
 	return RedisModule_RegisterCommandFilter(ctx, filter, REDISMODULE_CMDFILTER_NOSELF) ? 0 : -1;
 }

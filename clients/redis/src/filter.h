@@ -5,6 +5,6 @@
 
 #include "api.h"
 
-int filter_begin(RedisModuleCtx *ctx);
+int filter_begin(RedisModuleCtx *ctx, RedisModuleCtx *detached);
 
 #endif /* TIDEPOOL_REDIS_FILTER_H */

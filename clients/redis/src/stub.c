@@ -2,7 +2,8 @@
 /*
  * The data type of stubs. A snapshot has the value itself, which the child that writes it
  * fetches: whoever loads it needs the module, and no pool. An append-only file that is
- * rewritten as commands has an ordinary SET.
+ * rewritten as commands has an ordinary SET. Behind all keys a snapshot has a mark, for
+ * append-only files that go on there.
  *
  * The server frees stubs in any thread.
  */
@@ -11,6 +12,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "databases.h"
 #include "names.h"
 #include "stub.h"
 #include "values.h"
@@ -23,7 +25,7 @@ enum { GONE, HERE };		/* in snapshots */
 struct stub_figures stub_figures;
 
 static RedisModuleType *type;
-static int (*may_go_away)(void);
+static struct stub_loading loading;
 
 static struct stub *make(uint64_t number, char *bytes, uint32_t size, uint32_t name)
 {
@@ -101,7 +103,7 @@ static void rewrite(RedisModuleIO *io, RedisModuleString *name, void *value)
 /* Memory need not be enough for all values of a snapshot. */
 static struct stub *make_loaded(char *bytes, size_t size, uint32_t name)
 {
-	uint64_t number = size <= UINT32_MAX && may_go_away() ? values_number() : 0;
+	uint64_t number = size <= UINT32_MAX && loading.may_go() ? values_number() : 0;
 
 	if (!number || values_put(number, bytes, size))
 		return make(0, bytes, size, name);
@@ -119,6 +121,7 @@ static void *load(RedisModuleIO *io, int encver)
 
 	if (what > HERE || RedisModule_IsIOError(io))
 		return NULL;
+	databases_note_all();
 	if (what == GONE)
 		return make(0, NULL, 0, name);
 	bytes = RedisModule_LoadStringBuffer(io, &size);
@@ -127,6 +130,21 @@ static void *load(RedisModuleIO *io, int encver)
 	if (bytes)
 		RedisModule_Free(bytes);
 	return NULL;
+}
+
+/* Nothing: only that it is the end. */
+static void save_end(RedisModuleIO *io, int when)
+{
+	(void)io, (void)when;
+}
+
+static int load_end(RedisModuleIO *io, int encver, int when)
+{
+	(void)io, (void)when;
+	if (encver != ENCVER)
+		return REDISMODULE_ERR;
+	loading.loaded();
+	return REDISMODULE_OK;
 }
 
 /**
@@ -157,21 +175,24 @@ struct stub *stub_of(RedisModuleKey *key)
 /**
  * stub_begin() - have the type
  * @ctx: of the module's load
- * @may_go: may values go away just now?
+ * @ask: what to ask when a snapshot is loaded
  *
  * Return: 0, or -1.
  */
-int stub_begin(RedisModuleCtx *ctx, int (*may_go)(void))
+int stub_begin(RedisModuleCtx *ctx, const struct stub_loading *ask)
 {
 	RedisModuleTypeMethods methods = {
-		.version = 1,
+		.version = 2,
 		.rdb_load = load,
 		.rdb_save = save,
 		.aof_rewrite = rewrite,
 		.free = free_stub,
+		.aux_load = load_end,
+		.aux_save = save_end,
+		.aux_save_triggers = REDISMODULE_AUX_AFTER_RDB,
 	};
 
-	may_go_away = may_go;
+	loading = *ask;
 	type = RedisModule_CreateDataType(ctx, NAME, ENCVER, &methods);
 	return type ? 0 : -1;
 }

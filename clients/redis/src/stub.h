@@ -42,9 +42,19 @@ struct stub_figures {
 	atomic_ullong refused;
 };
 
+/**
+ * struct stub_loading - what is asked while a snapshot is loaded
+ * @may_go: may its values go away at once?
+ * @loaded: its keys are all there
+ */
+struct stub_loading {
+	int (*may_go)(void);
+	void (*loaded)(void);
+};
+
 extern struct stub_figures stub_figures;
 
-int stub_begin(RedisModuleCtx *ctx, int (*may_go)(void));
+int stub_begin(RedisModuleCtx *ctx, const struct stub_loading *ask);
 void stub_set(RedisModuleKey *key, uint64_t number, uint32_t size, uint32_t name);
 struct stub *stub_of(RedisModuleKey *key);
 const char *stub_read(const struct stub *stub);

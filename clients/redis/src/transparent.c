@@ -2,6 +2,7 @@
 /* The transparent mode begins; its figures. */
 #include <tidepool.h>
 
+#include "back.h"
 #include "databases.h"
 #include "filter.h"
 #include "names.h"
@@ -12,6 +13,9 @@
 
 #define MODULE_OPTIONS	(REDISMODULE_OPTIONS_HANDLE_IO_ERRORS | REDISMODULE_OPTION_NO_IMPLICIT_SIGNAL_MODIFIED | \
 			 REDISMODULE_OPTIONS_HANDLE_REPL_ASYNC_LOAD)
+
+static RedisModuleCtx *context;
+static int is_appended;		/* what is being loaded */
 
 /**
  * transparent_each_figure() - what there is and was
@@ -46,11 +50,34 @@ static int refuse(RedisModuleCtx *ctx, const char *why)
 	return REDISMODULE_ERR;
 }
 
+static void loading(RedisModuleCtx *ctx, RedisModuleEvent event, uint64_t what, void *data)
+{
+	(void)ctx, (void)event, (void)data;
+	is_appended = what == REDISMODULE_SUBEVENT_LOADING_AOF_START;
+}
+
+static int may_go(void)
+{
+	return !is_appended && away_may_go();
+}
+
+/* No filter sees the commands that an append-only file has behind its snapshot: they need all values. */
+static void loaded(void)
+{
+	if (is_appended)
+		back_bring_all(context);
+}
+
 /* What can fail comes first: a server that refuses a module does not forget its filter and timer. */
 static int begin_all(RedisModuleCtx *ctx, const struct away_wish *wish)
 {
-	return names_begin() || databases_begin(ctx) || stub_begin(ctx, away_may_go) ||
-	       RedisModule_RegisterInfoFunc(ctx, info) || filter_begin(ctx) || away_begin(ctx, wish);
+	RedisModuleEvent load = { .id = REDISMODULE_EVENT_LOADING, .dataver = 1 };
+	struct stub_loading ask = { may_go, loaded };
+
+	context = RedisModule_GetDetachedThreadSafeContext(ctx);
+	return names_begin() || databases_begin(ctx) || stub_begin(ctx, &ask) ||
+	       RedisModule_SubscribeToServerEvent(ctx, load, loading) ||
+	       RedisModule_RegisterInfoFunc(ctx, info) || filter_begin(ctx, context) || away_begin(ctx, wish);
 }
 
 /**
