@@ -130,13 +130,13 @@ static int look_at(const struct command *command, const struct keys *keys)
 /* DEBUG OBJECT and the like do not say which words are keys. */
 static void bring_for_debug(const struct command *command)
 {
-	int at[FEW_WORDS];
-	struct keys keys = { .at = at };
+	struct keys keys = { .at = RedisModule_Alloc(command->argc * sizeof(int)) };
 
-	for (int i = 2; i < command->argc && keys.count < FEW_WORDS; i++)
-		at[keys.count++] = i;
+	for (int i = 2; i < command->argc; i++)
+		keys.at[keys.count++] = i;
 	if (look_at(command, &keys))
 		run(bring_keys, command, &keys);
+	RedisModule_Free(keys.at);
 }
 
 static void bring_for(const struct command *command)

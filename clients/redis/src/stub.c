@@ -25,7 +25,7 @@ enum { GONE, HERE };		/* in snapshots */
 struct stub_figures stub_figures;
 
 static RedisModuleType *type;
-static struct stub_loading loading;
+static struct stub_snapshots snapshots;
 
 static struct stub *make(uint64_t number, char *bytes, uint32_t size, uint32_t name)
 {
@@ -103,7 +103,7 @@ static void rewrite(RedisModuleIO *io, RedisModuleString *name, void *value)
 /* Memory need not be enough for all values of a snapshot. */
 static struct stub *make_loaded(char *bytes, size_t size, uint32_t name)
 {
-	uint64_t number = size <= UINT32_MAX && loading.may_go() ? values_number() : 0;
+	uint64_t number = size <= UINT32_MAX && snapshots.may_go() ? values_number() : 0;
 
 	if (!number || values_put(number, bytes, size))
 		return make(0, bytes, size, name);
@@ -143,7 +143,7 @@ static int load_end(RedisModuleIO *io, int encver, int when)
 	(void)io, (void)when;
 	if (encver != ENCVER)
 		return REDISMODULE_ERR;
-	loading.loaded();
+	snapshots.loaded();
 	return REDISMODULE_OK;
 }
 
@@ -175,11 +175,11 @@ struct stub *stub_of(RedisModuleKey *key)
 /**
  * stub_begin() - have the type
  * @ctx: of the module's load
- * @ask: what to ask when a snapshot is loaded
+ * @wished: what is to be done about snapshots
  *
  * Return: 0, or -1.
  */
-int stub_begin(RedisModuleCtx *ctx, const struct stub_loading *ask)
+int stub_begin(RedisModuleCtx *ctx, const struct stub_snapshots *wished)
 {
 	RedisModuleTypeMethods methods = {
 		.version = 2,
@@ -188,11 +188,11 @@ int stub_begin(RedisModuleCtx *ctx, const struct stub_loading *ask)
 		.aof_rewrite = rewrite,
 		.free = free_stub,
 		.aux_load = load_end,
-		.aux_save = save_end,
+		.aux_save = wished->mark ? save_end : NULL,
 		.aux_save_triggers = REDISMODULE_AUX_AFTER_RDB,
 	};
 
-	loading = *ask;
+	snapshots = *wished;
 	type = RedisModule_CreateDataType(ctx, NAME, ENCVER, &methods);
 	return type ? 0 : -1;
 }

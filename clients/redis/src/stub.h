@@ -43,18 +43,20 @@ struct stub_figures {
 };
 
 /**
- * struct stub_loading - what is asked while a snapshot is loaded
- * @may_go: may its values go away at once?
- * @loaded: its keys are all there
+ * struct stub_snapshots - what is to be done about snapshots
+ * @mark: their ends, as values may be away
+ * @may_go: may values of one that is loaded go away at once?
+ * @loaded: the end of one is reached
  */
-struct stub_loading {
+struct stub_snapshots {
+	int mark;
 	int (*may_go)(void);
 	void (*loaded)(void);
 };
 
 extern struct stub_figures stub_figures;
 
-int stub_begin(RedisModuleCtx *ctx, const struct stub_loading *ask);
+int stub_begin(RedisModuleCtx *ctx, const struct stub_snapshots *wished);
 void stub_set(RedisModuleKey *key, uint64_t number, uint32_t size, uint32_t name);
 struct stub *stub_of(RedisModuleKey *key);
 const char *stub_read(const struct stub *stub);

@@ -16,6 +16,7 @@
 
 static RedisModuleCtx *context;
 static int is_appended;		/* what is being loaded */
+static int all_back;
 
 /**
  * transparent_each_figure() - what there is and was
@@ -64,7 +65,7 @@ static int may_go(void)
 /* No filter sees the commands that an append-only file has behind its snapshot: they need all values. */
 static void loaded(void)
 {
-	if (is_appended)
+	if (is_appended || all_back)
 		back_bring_all(context);
 }
 
@@ -72,10 +73,11 @@ static void loaded(void)
 static int begin_all(RedisModuleCtx *ctx, const struct away_wish *wish)
 {
 	RedisModuleEvent load = { .id = REDISMODULE_EVENT_LOADING, .dataver = 1 };
-	struct stub_loading ask = { may_go, loaded };
+	struct stub_snapshots snapshots = { .mark = !wish->back, .may_go = may_go, .loaded = loaded };
 
+	all_back = wish->back;
 	context = RedisModule_GetDetachedThreadSafeContext(ctx);
-	return names_begin() || databases_begin(ctx) || stub_begin(ctx, &ask) ||
+	return names_begin() || databases_begin(ctx) || stub_begin(ctx, &snapshots) ||
 	       RedisModule_SubscribeToServerEvent(ctx, load, loading) ||
 	       RedisModule_RegisterInfoFunc(ctx, info) || filter_begin(ctx, context) || away_begin(ctx, wish);
 }

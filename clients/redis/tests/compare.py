@@ -2,6 +2,7 @@
 
 compare.py random OURS PLAIN SEED COUNT    random commands of several clients
 compare.py TOPIC OURS PLAIN                see TOPICS
+compare.py push|look|survive SERVER COUNT  fill one server, look whether all is there, or whether what is there is right
 """
 
 from __future__ import annotations
@@ -369,12 +370,25 @@ def pauses(both: Both, sockets: tuple[str, str]) -> None:
 
 def push(path: str, keys: int) -> None:
     """Fill one server; prints nothing."""
+    fill_one(path, keys, keys)
+
+
+def push_half(path: str, keys: int) -> None:
+    """Fill one from which only half may go away: what has a time to live."""
+    client = fill_one(path, keys, keys // 2)
+    time.sleep(1)
+    assert figures(client)["away_values"] == keys // 2
+
+
+def fill_one(path: str, keys: int, away: int) -> Client:
+    """Every other key has a time to live."""
     client = Client(path)
     for number in range(keys):
         client.say("set", f"key:{number}", text(1000 + number, f"{number} "))
         if number % 2:
             client.say("pexpireat", f"key:{number}", FAR)
-    wait_until(lambda: figures(client)["away_values"] == keys, "all are away", lambda: figures(client))
+    wait_until(lambda: figures(client)["away_values"] == away, f"{away} are away", lambda: figures(client))
+    return client
 
 
 def look(path: str, keys: int) -> None:
@@ -385,6 +399,19 @@ def look(path: str, keys: int) -> None:
         assert client.say("type", key) == "string", key
         assert client.say("get", key) == text(1000 + number, f"{number} "), key
         assert client.say("pexpiretime", key) == (FAR if number % 2 else -1), key
+
+
+def survive(path: str, keys: int) -> None:
+    """Of what push() has put each value is right or gone; prints how many are gone."""
+    client, gone = Client(path), 0
+    for number in range(keys):
+        key, value = f"key:{number}", text(1000 + number, f"{number} ")
+        size = client.say("append", key, "x")
+        assert size in (1, len(value) + 1), (key, size)
+        assert client.say("get", key) == (b"x" if size == 1 else value + b"x"), key
+        assert size != 1 or client.say("pexpiretime", key) == -1, key
+        gone += size == 1
+    print(gone)
 
 
 # ---- random commands ----
@@ -461,27 +488,28 @@ def at_random(sockets: tuple[str, str], seed: int, count: int) -> None:
             chance.chance.choice(clients).say(*command, alike=alike(command))
         except AssertionError as error:
             raise AssertionError(f"seed {seed}, command {number}: {error}") from None
-        if chance.chance.random() < 0.03:
+        if chance.chance.random() < 0.01:
             time.sleep(0.02)
     for client in clients:
         client.say("discard")
     same_everywhere(clients[0])
     figure = figures(clients[0].ours)
     assert not figure["away_lost"], figure
-    assert figure["away_came"] > count / 200, figure
+    assert figure["away_came"] > count / 400, figure
 
 
 TOPICS: dict[str, Callable[..., None]] = {
     topic.__name__: topic
     for topic in (reads, writes, numbers, expiry, scripts, patterns, databases, memory, transactions, rights, pauses)
 }
+OF_ONE: dict[str, Callable[[str, int], None]] = {one.__name__: one for one in (push, push_half, look, survive)}
 OF_SEVERAL = {"transactions", "rights", "pauses"}
 
 
 def main(what: str, *rest: str) -> None:
     """What the command line says."""
-    if what in ("push", "look"):
-        return (push if what == "push" else look)(rest[0], int(rest[1]))
+    if what in OF_ONE:
+        return OF_ONE[what](rest[0], int(rest[1]))
     sockets = (rest[0], rest[1])
     if what == "random":
         return at_random(sockets, int(rest[2]), int(rest[3]))
