@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import Self
 
 import pytest
 from test_clients import REDIS, REDIS_MODULE, SERVER, WITH_PYTHON, disk_of_clients
@@ -19,7 +20,8 @@ KEYS = 400
 AT_ONCE = "TRANSPARENT yes ABOVE 256 IDLE 0"
 LRU = "--maxmemory-policy allkeys-lru"
 TOPICS = (
-    "reads", "writes", "numbers", "expiry", "scripts", "patterns", "databases", "memory", "transactions", "rights", "pauses",
+    "reads", "writes", "numbers", "expiry", "scripts", "patterns", "databases", "memory", "transactions", "rights",
+    "pauses",
 )  # fmt: skip
 
 
@@ -31,7 +33,7 @@ class Server:
         self.options = f"--unixsocket {self.socket} --dir {self.folder} --save '' --enable-debug-command yes {options}"
         self.module = "" if module is None else f"--loadmodule {REDIS_MODULE} THREADS 3 {module}"
 
-    def __enter__(self) -> Server:
+    def __enter__(self) -> Self:
         self.job = self.start()
         wait_until("the server answers", self.answers)
         return self
@@ -182,7 +184,7 @@ def test_a_replica_has_all_values(pair: Pair) -> None:
 
 
 def test_a_lost_value_is_gone(pair: Pair) -> None:
-    """Without the lender each is as it was or gone, for a replica, too; what is new stays in memory until one is back."""
+    """Without the lender each is as it was or gone, for a replica, too; what is new stays until there is one again."""
     options = f"{LRU} --repl-diskless-sync-delay 0"
     with (
         Server(pair.borrower, OURS, f"--port {PORT} {options}") as master,
