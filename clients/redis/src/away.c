@@ -30,12 +30,12 @@
 
 #define BUSY_MS		10		/* between ticks */
 #define IDLE_MS		100
-#define STEP_US		500		/* of each tick */
+#define STEP_US		500		/* of each tick, and of each time that places are taken */
 #define POLICY_US	1000000		/* between looks at the policy */
 #define REFUSED_US	1000000		/* before values are offered again */
 #define LONGEST_REST_US	10000000	/* between passes */
 #define PASSES		4		/* in the time that a value has to be idle */
-#define MOST_BYTES	(16u << 20)	/* on their way */
+#define MOST_BYTES	(4u << 20)	/* on their way */
 #define FULL		0.95f		/* of maxmemory: whatever is large goes away */
 #define HALF_FULL	0.80f		/* up to here what is idle for as long as was asked for */
 
@@ -66,10 +66,11 @@ static enum policy policy;
 static int flags;			/* of the server, at this tick */
 static int has_loop_event;
 static int pauses;			/* how often to leave places as they are */
-static long long now, policy_at, refused_until, next_pass;
+static long long now, policy_at, refused_until, pass_ended;
 
 static pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER;
-static struct going *there;		/* what has been put */
+static struct going *there;		/* what threads have put */
+static struct going *first;		/* of that whose place is to be taken */
 static unsigned int under_way;		/* with those that are there */
 static size_t under_way_bytes;
 
@@ -227,11 +228,9 @@ static void bring_home(RedisModuleCtx *ctx)
 
 static void end_pass(void)
 {
-	long long rest = pass.idle_ms * 1000 / PASSES;
-
 	databases_seen();
 	pass.running = 0;
-	next_pass = now + (rest < LONGEST_REST_US ? rest : LONGEST_REST_US);
+	pass_ended = now;
 }
 
 /* A few keys; a stub of those that has to go goes. */
@@ -249,14 +248,21 @@ static void step(RedisModuleCtx *ctx)
 		end_pass();
 }
 
+static long long rest_us(void)
+{
+	long long rest = pass.idle_ms * 1000 / PASSES;
+
+	return rest < LONGEST_REST_US ? rest : LONGEST_REST_US;
+}
+
 static void go_on(RedisModuleCtx *ctx)
 {
-	if (!pass.running && now >= next_pass && !under_way) {
+	pass.idle_ms = idle_wanted();
+	pass.full = 0;
+	if (!pass.running && now >= pass_ended + rest_us() && !under_way) {
 		pass.running = 1;
 		pass.database = 0;
 	}
-	pass.idle_ms = idle_wanted();
-	pass.full = 0;
 	while (pass.running && !pass.full && clock_us() < now + STEP_US)
 		step(ctx);
 }
@@ -318,25 +324,36 @@ static void settle(RedisModuleCtx *ctx, struct going *going)
 	free(going);
 }
 
-static void take_places(RedisModuleCtx *ctx)
+static void fetch(void)
 {
-	struct going *going, *next;
+	if (first)
+		return;
+	pthread_mutex_lock(&mutex);
+	first = there;
+	there = NULL;
+	pthread_mutex_unlock(&mutex);
+}
 
+static int must_leave_places(void)
+{
 	if (RedisModule_AvoidReplicaTraffic())
 		away_pause();
-	if (pauses) {
-		pauses--;
+	return pauses && pauses--;
+}
+
+static void take_places(RedisModuleCtx *ctx)
+{
+	long long end = clock_us() + STEP_US;
+	struct going *going;
+
+	if (must_leave_places())
 		return;
-	}
 	flags = RedisModule_GetContextFlags(ctx);
 	if (must_wait())
 		return;
-	pthread_mutex_lock(&mutex);
-	going = there;
-	there = NULL;
-	pthread_mutex_unlock(&mutex);
-	for (; going; going = next) {
-		next = going->next;
+	for (fetch(); first && clock_us() < end; ) {
+		going = first;
+		first = going->next;
 		settle(ctx, going);
 	}
 }

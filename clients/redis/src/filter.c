@@ -5,6 +5,7 @@
  *
  * A filter may not change keys by itself: what the server has to tell replicas then would
  * stay behind. It calls TIDE.BACK, which is a command and does it on the filter's behalf.
+ * Each call has a "!", or replicas would not be told that a key was found to be expired.
  */
 #include "away.h"
 #include "back.h"
@@ -76,7 +77,7 @@ static void run(void (*what)(RedisModuleCtx *ctx, const struct command *command,
 	errand = what;
 	errand_command = command;
 	errand_keys = keys;
-	reply = RedisModule_Call(context, BACK, "");
+	reply = RedisModule_Call(context, BACK, "!");
 	errand = NULL;
 	if (reply)
 		RedisModule_FreeCallReply(reply);

@@ -64,10 +64,10 @@ static RedisModuleCallReply *elements_of(RedisModuleCtx *ctx, RedisModuleString 
 
 	RedisModule_CloseKey(key);
 	if (type == REDISMODULE_KEYTYPE_LIST)
-		return RedisModule_Call(ctx, "LRANGE", "scc", name, "0", "-1");
+		return RedisModule_Call(ctx, "LRANGE", "!scc", name, "0", "-1");
 	if (type == REDISMODULE_KEYTYPE_ZSET)
-		return RedisModule_Call(ctx, "ZRANGE", "scc", name, "0", "-1");
-	return type == REDISMODULE_KEYTYPE_SET ? RedisModule_Call(ctx, "SMEMBERS", "s", name) : NULL;
+		return RedisModule_Call(ctx, "ZRANGE", "!scc", name, "0", "-1");
+	return type == REDISMODULE_KEYTYPE_SET ? RedisModule_Call(ctx, "SMEMBERS", "!s", name) : NULL;
 }
 
 static void bring_sorted(RedisModuleCtx *ctx, RedisModuleString **argv, int argc)
@@ -135,7 +135,7 @@ static void bring_step(RedisModuleCtx *ctx, RedisModuleString **step, int count)
 	int came;
 
 	do {
-		found = RedisModule_Call(ctx, "SCAN", "v", step, (size_t)count);
+		found = RedisModule_Call(ctx, "SCAN", "!v", step, (size_t)count);
 		came = 0;
 		if (found && RedisModule_CallReplyType(found) == REDISMODULE_REPLY_ARRAY)
 			came = bring_keys(ctx, RedisModule_CallReplyArrayElement(found, 1));

@@ -406,6 +406,19 @@ def look(path: str, keys: int) -> None:
         assert client.say("pexpiretime", key) == (FAR if number % 2 else -1), key
 
 
+def expire(path: str, keys: int) -> None:
+    """Of what survive() has left half expires while it is away, and is found to have when it is asked for."""
+    client = Client(path)
+    client.say("debug", "set-active-expire", 0)
+    for number in range(keys // 2):
+        client.say("pexpire", f"key:{number}", 1000)
+    wait_until(lambda: figures(client)["away_values"] == keys, "all are away", lambda: figures(client))
+    time.sleep(1.2)
+    for number in range(keys // 2):
+        assert client.say("append", f"key:{number}", "y") == 1
+    client.say("debug", "set-active-expire", 1)
+
+
 def survive(path: str, keys: int) -> None:
     """Of what push() has put each value is right or gone; prints how many are gone."""
     client, gone = Client(path), 0
@@ -504,7 +517,7 @@ TOPICS: dict[str, Callable[..., None]] = {
     topic.__name__: topic
     for topic in (reads, writes, numbers, expiry, scripts, patterns, databases, memory, transactions, rights, pauses)
 }
-OF_ONE: dict[str, Callable[[str, int], None]] = {one.__name__: one for one in (push, push_half, look, survive)}
+OF_ONE: dict[str, Callable[[str, int], None]] = {one.__name__: one for one in (push, push_half, look, survive, expire)}
 OF_SEVERAL = {"transactions", "rights", "pauses"}
 
 
