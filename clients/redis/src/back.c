@@ -28,7 +28,7 @@ static void put_string(RedisModuleCtx *ctx, RedisModuleKey *key, const char *byt
 		RedisModule_SetLRU(key, idle);
 }
 
-static void bring(RedisModuleCtx *ctx, RedisModuleKey *key, const struct stub *stub)
+static int bring(RedisModuleCtx *ctx, RedisModuleKey *key, const struct stub *stub)
 {
 	const char *bytes = stub_read(stub);
 
@@ -39,6 +39,7 @@ static void bring(RedisModuleCtx *ctx, RedisModuleKey *key, const struct stub *s
 		stub_figures.lost++;
 		RedisModule_SetAbsExpire(key, LONG_AGO);
 	}
+	return !!bytes;
 }
 
 /**
@@ -46,21 +47,21 @@ static void bring(RedisModuleCtx *ctx, RedisModuleKey *key, const struct stub *s
  * @ctx: with the key's database selected
  * @name: of the key
  *
- * Return: 1, or 0: it was not away.
+ * Return: 1, or 0: it was not away, or is lost.
  */
 int back_bring(RedisModuleCtx *ctx, RedisModuleString *name)
 {
 	RedisModuleKey *key;
 	struct stub *stub;
+	int came;
 
 	if (!names_may_have(names_hash(name)))
 		return 0;
 	key = RedisModule_OpenKey(ctx, name, REDISMODULE_WRITE | REDISMODULE_OPEN_KEY_NOTOUCH);
 	stub = stub_of(key);
-	if (stub)
-		bring(ctx, key, stub);
+	came = stub && bring(ctx, key, stub);
 	RedisModule_CloseKey(key);
-	return !!stub;
+	return came;
 }
 
 /**

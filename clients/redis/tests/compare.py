@@ -2,7 +2,7 @@
 
 compare.py random OURS PLAIN SEED COUNT    random commands of several clients
 compare.py TOPIC OURS PLAIN                see TOPICS
-compare.py push|look|survive SERVER COUNT  fill one server, look whether all is there, or whether what is there is right
+compare.py push|look|... SERVER COUNT         see OF_ONE
 """
 
 from __future__ import annotations
@@ -513,11 +513,23 @@ def at_random(sockets: tuple[str, str], seed: int, count: int) -> None:
     assert figure["away_came"] > count / 400, figure
 
 
+def alone(path: str, count: int) -> None:
+    """Several clients of one server, whatever it replies; what it has then others must have."""
+    clients = [Client(path) for _ in range(4)]
+    chance = Random(count)
+    for _ in range(count):
+        chance.chance.choice(clients).say(*chance.command())
+        if chance.chance.random() < 0.01:
+            time.sleep(0.02)
+    for client in clients:
+        client.say("discard")
+
+
 TOPICS: dict[str, Callable[..., None]] = {
     topic.__name__: topic
     for topic in (reads, writes, numbers, expiry, scripts, patterns, databases, memory, transactions, rights, pauses)
 }
-OF_ONE: dict[str, Callable[[str, int], None]] = {one.__name__: one for one in (push, push_half, look, survive, expire)}
+OF_ONE: dict[str, Callable[[str, int], None]] = {one.__name__: one for one in (push, push_half, look, survive, expire, alone)}
 OF_SEVERAL = {"transactions", "rights", "pauses"}
 
 
