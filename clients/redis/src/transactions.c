@@ -13,7 +13,8 @@
 #define BITS		(1u << 16)
 #define LEAST_US	100000		/* between checks */
 #define SHARE		100		/* a hundredth of the time is for checks */
-#define OPEN		" multi="	/* in CLIENT LIST; behind it -1, or how many commands are queued */
+#define FLAGS		" flags="	/* in CLIENT LIST */
+#define IN_MULTI	'x'
 
 static int may_be_open;
 static unsigned char named[BITS / 8];
@@ -39,11 +40,10 @@ static int has_open(const char *list, size_t size)
 {
 	const char *end = list + size, *at = list;
 
-	while ((at = memmem(at, end - at, OPEN, strlen(OPEN)))) {
-		at += strlen(OPEN);
-		if (at < end && *at != '-')
-			return 1;
-	}
+	while ((at = memmem(at, end - at, FLAGS, strlen(FLAGS))))
+		for (at += strlen(FLAGS); at < end && *at != ' '; at++)
+			if (*at == IN_MULTI)
+				return 1;
 	return 0;
 }
 

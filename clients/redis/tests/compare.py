@@ -480,7 +480,7 @@ class Random:
                 ("pfcount", key, other), ("pfmerge", key, other), ("lpush", key, at), ("rpop", key), ("sadd", key, at),
                 ("sort", key, "by", "k*", "get", "k*", "alpha"), ("object", "encoding", key), ("dbsize",),
                 ("eval", self.chance.choice(SCRIPTS), 2, key, other, value), ("swapdb", at % 3, (at + 1) % 3),
-                ("select", at % 3), ("watch", key), ("unwatch",), ("lcs", key, other, "len"), ("zadd", key, at, "m"),
+                ("select", at % 3), ("watch", key), ("unwatch",), ("zadd", key, at, "m"),
                 *[("multi",), ("exec",)] * 4, ("discard",), ("flushdb",) if at < 5 else ("ping",),
                 ("scan", 0, "count", 1000, "type", "string"), ("keys", "*"), ("restore", key, 0, "no dump"),
             )
