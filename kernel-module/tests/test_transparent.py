@@ -8,15 +8,19 @@ from typing import Self
 import pytest
 from test_clients import REDIS, REDIS_MODULE, SERVER, WITH_PYTHON, disk_of_clients
 
+from bed import foreign
 from bed.device import MODULES, load_target
 from bed.guest import Guest, Job
 from bed.image import with_tools
 from bed.pair import NAME, PATIENT, Pair
 from bed.tidepool import MIB, wait_until
 
-OURS, PLAIN, REPLICA = "ours", "plain", "replica"
+OURS, REPLICA = "ours", "replica"
+ALIKE = ("alike", "plain")
 PORT = 7391
 KEYS = 400
+REDIS_SERVER = with_tools(SERVER).replace(SERVER, "redis-server")
+VALKEY = "/valkey"
 AT_ONCE = "TRANSPARENT yes ABOVE 256 IDLE 0"
 LRU = "--maxmemory-policy allkeys-lru"
 TOPICS = (
@@ -28,7 +32,10 @@ TOPICS = (
 class Server:
     """A redis-server in a guest: `with Server(guest, OURS, "--save ''", module="TRANSPARENT yes"):`."""
 
-    def __init__(self, guest: Guest, name: str, options: str = "", *, module: str | None = AT_ONCE) -> None:
+    def __init__(
+        self, guest: Guest, name: str, options: str = "", *, module: str | None = AT_ONCE, program: str = REDIS_SERVER
+    ) -> None:
+        self.program = program
         self.guest, self.socket, self.folder = guest, f"/tmp/{name}", f"/tmp/{name}.files"
         self.options = f"--unixsocket {self.socket} --dir {self.folder} --save '' --enable-debug-command yes {options}"
         self.module = "" if module is None else f"--loadmodule {REDIS_MODULE} THREADS 3 {module}"
@@ -44,10 +51,9 @@ class Server:
 
     def start(self) -> Job:
         """Start it, whether or not it will answer."""
-        serve = with_tools(SERVER).replace(SERVER, "redis-server")
         port = "" if "--port" in self.options else "--port 0"
         self.guest.sh(f"mkdir -p {self.folder}")
-        return self.guest.start(f"{serve} {port} {self.options} {self.module}")
+        return self.guest.start(f"{self.program} {port} {self.options} {self.module}")
 
     def answers(self) -> bool:
         """Whether it has loaded what it had to."""
@@ -89,30 +95,42 @@ def pair(kernel: str) -> Iterator[Pair]:
         made.borrower.sh("rmmod tidepool_app")
 
 
-@pytest.fixture(scope="module")
-def both(pair: Pair) -> Iterator[Guest]:
+def installed(guest: Guest, kind: str) -> str:
+    """What runs a server of a kind: Redis of this Debian, or Valkey of the next."""
+    if kind == "redis":
+        return REDIS_SERVER
+    foreign.install(guest, "valkey-server", "usr/bin/valkey-server", suite="trixie", folder=VALKEY)
+    return foreign.command("valkey-server", VALKEY)
+
+
+@pytest.fixture(scope="module", params=["redis", "valkey"])
+def both(pair: Pair, request: pytest.FixtureRequest) -> Iterator[Guest]:
     """A guest with two servers, one with the transparent mode and one without."""
-    with Server(pair.borrower, OURS, LRU), Server(pair.borrower, PLAIN, LRU, module=None):
+    program = installed(pair.borrower, request.param)
+    with (
+        Server(pair.borrower, ALIKE[0], LRU, program=program),
+        Server(pair.borrower, ALIKE[1], LRU, module=None, program=program),
+    ):
         yield pair.borrower
 
 
 @pytest.mark.parametrize("topic", TOPICS)
 def test_replies_are_alike(both: Guest, topic: str) -> None:
     """A server with the transparent mode replies as one without; clients/redis/tests/compare.py has the commands."""
-    compared(both, topic, f"/tmp/{OURS}", f"/tmp/{PLAIN}")
+    compared(both, topic, *(f"/tmp/{name}" for name in ALIKE))
 
 
-@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("seed", range(2))
 def test_replies_to_random_commands_are_alike(both: Guest, seed: int) -> None:
     """Commands of several clients, transactions and scripts among them, while values go away at once."""
-    compared(both, "random", f"/tmp/{OURS}", f"/tmp/{PLAIN}", str(seed), "30000")
+    compared(both, "random", *(f"/tmp/{name}" for name in ALIKE), str(seed), "30000")
 
 
 @pytest.mark.long
 def test_replies_to_many_random_commands_are_alike(both: Guest) -> None:
     """The same, for some hundred thousand commands."""
     for seed in range(100, 110):
-        compared(both, "random", f"/tmp/{OURS}", f"/tmp/{PLAIN}", str(seed), "50000")
+        compared(both, "random", *(f"/tmp/{name}" for name in ALIKE), str(seed), "50000")
 
 
 def test_a_snapshot_has_all_values(pair: Pair) -> None:

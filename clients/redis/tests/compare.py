@@ -529,7 +529,9 @@ TOPICS: dict[str, Callable[..., None]] = {
     topic.__name__: topic
     for topic in (reads, writes, numbers, expiry, scripts, patterns, databases, memory, transactions, rights, pauses)
 }
-OF_ONE: dict[str, Callable[[str, int], None]] = {one.__name__: one for one in (push, push_half, look, survive, expire, alone)}
+OF_ONE: dict[str, Callable[[str, int], None]] = {
+    one.__name__: one for one in (push, push_half, look, survive, expire, alone)
+}
 OF_SEVERAL = {"transactions", "rights", "pauses"}
 
 
