@@ -123,7 +123,7 @@ def test_replies_are_alike(both: Guest, topic: str) -> None:
 @pytest.mark.parametrize("seed", range(2))
 def test_replies_to_random_commands_are_alike(both: Guest, seed: int) -> None:
     """Commands of several clients, transactions and scripts among them, while values go away at once."""
-    compared(both, "random", *(f"/tmp/{name}" for name in ALIKE), str(seed), "30000")
+    compared(both, "random", *(f"/tmp/{name}" for name in ALIKE), str(seed), "15000")
 
 
 @pytest.mark.long
