@@ -18,12 +18,19 @@
 
 #define BACK		"tide.back"
 #define FEW_WORDS	64
+#define SHORT		256	/* bytes of words that are quicker looked at than asked about */
 
 /* Those which need no value: they ask whether there is one, or put another in its place. */
 static const char *const needless[] = {
 	"del", "unlink", "exists", "ttl", "pttl", "expiretime", "pexpiretime", "expire", "pexpire", "expireat",
 	"pexpireat", "persist", "touch", "watch", "setex", "psetex", "setnx", "mset", "msetnx", NULL,
 };
+
+/* Those which read keys that are not named as such. */
+static const char *const reaching[] = { "sort", "sort_ro", "scan", "debug", NULL };
+
+/* After which commands are queued. */
+static const char *const beginning[] = { "multi", NULL };
 
 /* After which a command may be run later than it was seen. */
 static const char *const delaying[] = { "client", "cluster", "failover", "shutdown", NULL };
@@ -156,9 +163,25 @@ static void bring_for(const struct command *command)
 	RedisModule_Free(keys.at);
 }
 
+/* Keys are words: is no word of a short command the name of what is away? */
+static int is_free(const struct command *command)
+{
+	size_t length, left = SHORT;
+
+	if (transactions_may_be_open() || is_one_of(command->argv[0], reaching))
+		return 0;
+	for (int i = 1; i < command->argc; i++) {
+		RedisModule_StringPtrLen(command->argv[i], &length);
+		if (length > left || names_may_have(names_hash(command->argv[i])))
+			return 0;
+		left -= length;
+	}
+	return 1;
+}
+
 static void look_at_word(const RedisModuleString *word)
 {
-	if (is_word(word, "multi"))
+	if (is_one_of(word, beginning))
 		transactions_begin();
 	if (is_one_of(word, delaying))
 		away_pause();
@@ -178,7 +201,7 @@ static void filter(RedisModuleCommandFilterCtx *seen)
 		command.argv = RedisModule_Alloc(command.argc * sizeof(*command.argv));
 	for (int i = 0; i < command.argc; i++)
 		command.argv[i] = RedisModule_CommandFilterArgGet(seen, i);
-	if (needs_values(&command))
+	if (!is_free(&command) && needs_values(&command))
 		bring_for(&command);
 	if (command.argv != few)
 		RedisModule_Free(command.argv);
