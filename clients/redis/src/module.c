@@ -2,7 +2,8 @@
 /*
  * Tidepool for Redis and Valkey: TIDE.SET, TIDE.GET, TIDE.DEL and TIDE.STATS. Values go to a
  * pool of /dev/tidepool, and not into the server's memory: they are in no snapshot, no
- * replica and no append-only file, and may be gone when they are asked for.
+ * replica and no append-only file, and may be gone when they are asked for. The
+ * transparent mode is for ordinary values.
  *
  * Whoever waits for a lender does so in a thread, and the server serves others. In a
  * transaction and in a script nobody may wait elsewhere, so the server waits.
@@ -17,9 +18,15 @@
 
 #include "api.h"
 #include "jobs.h"
+#include "transparent.h"
+#include "words.h"
 
 #define THREADS		4
 #define MOST_THREADS	64
+#define ABOVE		4096
+#define LEAST_ABOVE	256		/* such a value is no number and has memory of its own */
+#define IDLE_MS		60000
+#define MOST_IDLE	1000000000
 
 struct request;
 
@@ -308,8 +315,10 @@ static int del_command(RedisModuleCtx *ctx, RedisModuleString **argv, int argc)
 
 /* ---- TIDE.STATS ---- */
 
-static void reply_with_figure(RedisModuleCtx *ctx, const char *name, uint64_t value)
+static void reply_with_figure(void *context, const char *name, uint64_t value)
 {
+	RedisModuleCtx *ctx = context;
+
 	RedisModule_ReplyWithSimpleString(ctx, name);
 	RedisModule_ReplyWithLongLong(ctx, value);
 }
@@ -323,7 +332,7 @@ static int stats_command(RedisModuleCtx *ctx, RedisModuleString **argv, int argc
 		return RedisModule_WrongArity(ctx);
 	if (tidepool_stats(pool, &stats))
 		return reply_with_error(ctx, errno);
-	RedisModule_ReplyWithArray(ctx, 2 * 10);
+	RedisModule_ReplyWithArray(ctx, 2 * (10 + TRANSPARENT_FIGURES));
 	reply_with_figure(ctx, "quota", stats.quota);
 	reply_with_figure(ctx, "bytes", stats.bytes);
 	reply_with_figure(ctx, "values", stats.values);
@@ -334,29 +343,49 @@ static int stats_command(RedisModuleCtx *ctx, RedisModuleString **argv, int argc
 	reply_with_figure(ctx, "puts", stats.puts);
 	reply_with_figure(ctx, "deletes", stats.deletes);
 	reply_with_figure(ctx, "expired", stats.expired);
+	transparent_each_figure(reply_with_figure, ctx);
 	return REDISMODULE_OK;
 }
 
-/* ---- MODULE LOAD tidepool.so [POOL name] [QUOTA bytes] [THREADS number] ---- */
+/* ---- MODULE LOAD tidepool.so [POOL name] [QUOTA bytes] [THREADS number] [TRANSPARENT yes] ... ---- */
 
 /**
  * struct wish - how the module was loaded
  * @name: of the pool; "": one that goes with the server
  * @limits: of it
  * @threads: that wait for lenders
+ * @transparent: ordinary values go away, or come back
+ * @away: which
  */
 struct wish {
 	char name[TIDEPOOL_NAME_MAX];
 	struct tidepool_limits limits;
 	unsigned int threads;
+	int transparent;
+	struct away_wish away;
 };
 
-static int is_word(const RedisModuleString *argument, const char *word)
+/* TRANSPARENT yes, no or back. */
+static int wish_for_transparent(struct wish *wish, const RedisModuleString *value)
 {
-	size_t length;
-	const char *text = RedisModule_StringPtrLen(argument, &length);
+	wish->away.back = is_word(value, "back");
+	wish->transparent = wish->away.back || is_word(value, "yes");
+	return wish->transparent || is_word(value, "no");
+}
 
-	return length == strlen(word) && !strncasecmp(text, word, length);
+static int wish_for_number(struct wish *wish, const RedisModuleString *option, long long number)
+{
+	if (is_word(option, "QUOTA") && number >= 1)
+		wish->limits.quota = number;
+	else if (is_word(option, "THREADS") && number >= 1 && number <= MOST_THREADS)
+		wish->threads = number;
+	else if (is_word(option, "ABOVE") && number >= LEAST_ABOVE && number <= TIDEPOOL_VALUE_MAX)
+		wish->away.above = number;
+	else if (is_word(option, "IDLE") && number >= 0 && number <= MOST_IDLE)
+		wish->away.idle_ms = number * 1000;
+	else
+		return 0;
+	return 1;
 }
 
 /* One option; whether it is right. */
@@ -373,15 +402,9 @@ static int wish_for(struct wish *wish, const RedisModuleString *option, const Re
 		memcpy(wish->name, text, length);
 		return 1;
 	}
-	if (RedisModule_StringToLongLong(value, &number) || number < 1)
-		return 0;
-	if (is_word(option, "QUOTA"))
-		wish->limits.quota = number;
-	else if (is_word(option, "THREADS") && number <= MOST_THREADS)
-		wish->threads = number;
-	else
-		return 0;
-	return 1;
+	if (is_word(option, "TRANSPARENT"))
+		return wish_for_transparent(wish, value);
+	return !RedisModule_StringToLongLong(value, &number) && wish_for_number(wish, option, number);
 }
 
 static int wish_read(RedisModuleCtx *ctx, struct wish *wish, RedisModuleString **argv, int argc)
@@ -389,8 +412,10 @@ static int wish_read(RedisModuleCtx *ctx, struct wish *wish, RedisModuleString *
 	for (int i = 0; i < argc; i += 2) {
 		if (i + 1 < argc && wish_for(wish, argv[i], argv[i + 1]))
 			continue;
-		RedisModule_Log(ctx, "warning", "%s: options are POOL name (1 to 63 bytes), QUOTA bytes (1 or more) and "
-				"THREADS number (1 to %d)", RedisModule_StringPtrLen(argv[i], NULL), MOST_THREADS);
+		RedisModule_Log(ctx, "warning", "%s: options are POOL name (1 to 63 bytes), QUOTA bytes (1 or more), "
+				"THREADS number (1 to %d), TRANSPARENT yes|no|back, ABOVE bytes (%d to %u) and "
+				"IDLE seconds (0 to %d)", RedisModule_StringPtrLen(argv[i], NULL), MOST_THREADS,
+				LEAST_ABOVE, TIDEPOOL_VALUE_MAX, MOST_IDLE);
 		return REDISMODULE_ERR;
 	}
 	return REDISMODULE_OK;
@@ -406,9 +431,11 @@ static int begin(RedisModuleCtx *ctx, const struct wish *wish)
 		return REDISMODULE_ERR;
 	}
 	error = jobs_start(wish->threads);
-	if (!error)
+	if (error)
+		RedisModule_Log(ctx, "warning", "THREADS %u: %s", wish->threads, strerror(error));
+	else if (!wish->transparent || !transparent_begin(ctx, &wish->away, wish->limits.quota))
 		return REDISMODULE_OK;
-	RedisModule_Log(ctx, "warning", "THREADS %u: %s", wish->threads, strerror(error));
+	jobs_stop();
 	tidepool_close(pool);
 	return REDISMODULE_ERR;
 }
@@ -424,7 +451,7 @@ static int create_commands(RedisModuleCtx *ctx)
 int RedisModule_OnLoad(RedisModuleCtx *ctx, RedisModuleString **argv, int argc);
 int RedisModule_OnLoad(RedisModuleCtx *ctx, RedisModuleString **argv, int argc)
 {
-	struct wish wish = { .threads = THREADS };
+	struct wish wish = { .threads = THREADS, .away = { .above = ABOVE, .idle_ms = IDLE_MS } };
 
 	if (api_find(ctx))
 		return REDISMODULE_ERR;

@@ -18,27 +18,32 @@ LIBRARIES = ("lib/x86_64-linux-gnu", "usr/lib/x86_64-linux-gnu")
 LOADER = "lib64/ld-linux-x86-64.so.2"
 
 
-def install(guest: Guest, package: str, program: str) -> None:
-    """Put `program` (a path as in its package) of a package of bookworm's on a guest's path."""
-    root = _fetch(package)
+def install(guest: Guest, package: str, program: str, *, suite: str = "bookworm", folder: str = "/") -> None:
+    """Put `program` (a path as in its package) on a guest's path, or into a folder for command()."""
+    root = _fetch(package, suite)
     files = {f"bin/{Path(program).name}": root / program, LOADER: _library(root, Path(LOADER).name)}
     files |= {f"lib/{path.name}": path for path in _needed(root, root / program)}
     archive = io.BytesIO()
     with tarfile.open(fileobj=archive, mode="w:gz", dereference=True) as tar:
         for name, path in files.items():
             tar.add(path, name)
-    guest.start("tar -xz -C /", archive.getvalue()).wait(120)
+    guest.start(f"mkdir -p {folder} && tar -xz -C {folder}", archive.getvalue()).wait(120)
 
 
-def _fetch(package: str) -> Path:
+def command(name: str, folder: str) -> str:
+    """What runs a program of a folder, with the C library of its own release."""
+    return f"{folder}/{LOADER} --library-path {folder}/lib --argv0 {name} {folder}/bin/{name}"
+
+
+def _fetch(package: str, suite: str) -> Path:
     """The package and all that it depends on, unpacked into the cache."""
-    folder = CACHE / "programs" / package
+    folder = CACHE / "programs" / (package if suite == "bookworm" else f"{package}-{suite}")
     folder.parent.mkdir(parents=True, exist_ok=True)
     with (folder.parent / f".{package}.lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         if not folder.exists():
             with tempfile.TemporaryDirectory(dir=folder.parent) as work:
-                subprocess.run([TOOLS / "debian", "programs", "bookworm", work, package], check=True)
+                subprocess.run([TOOLS / "debian", "programs", suite, work, package], check=True)
                 shutil.copytree(work, folder, symlinks=True)
     return folder
 

@@ -1,0 +1,148 @@
+// SPDX-License-Identifier: Apache-2.0
+/*
+ * A stub gives way to its value. The key keeps its time to live and how long it was idle.
+ *
+ * A value that no lender gives back is gone like an evicted one: its key expires now. So
+ * the server itself deletes it and tells replicas, the append-only file and whoever
+ * watches it, when it may. On a replica the stub stays for the master, whose command then
+ * fails on it, rather than to change what is not there.
+ */
+#include "back.h"
+#include "databases.h"
+#include "names.h"
+#include "stub.h"
+
+#define LONG_AGO	1	/* milliseconds since 1970 */
+
+static void put_string(RedisModuleCtx *ctx, RedisModuleKey *key, const char *bytes, size_t size)
+{
+	RedisModuleString *value = RedisModule_CreateString(ctx, bytes, size);
+	long long expire = RedisModule_GetAbsExpire(key), idle = -1;
+
+	RedisModule_GetLRU(key, &idle);
+	RedisModule_StringSet(key, value);
+	RedisModule_FreeString(ctx, value);
+	if (expire != REDISMODULE_NO_EXPIRE)
+		RedisModule_SetAbsExpire(key, expire);
+	if (idle >= 0)
+		RedisModule_SetLRU(key, idle);
+}
+
+static int bring(RedisModuleCtx *ctx, RedisModuleKey *key, const struct stub *stub)
+{
+	const char *bytes = stub_read(stub);
+
+	if (bytes) {
+		stub_figures.came += !!stub->number;
+		put_string(ctx, key, bytes, stub->size);
+	} else {
+		stub_figures.lost++;
+		RedisModule_SetAbsExpire(key, LONG_AGO);
+	}
+	return !!bytes;
+}
+
+/**
+ * back_bring() - bring a key's value back, if it is away
+ * @ctx: with the key's database selected
+ * @name: of the key
+ *
+ * Return: 1, or 0: it was not away, or is lost.
+ */
+int back_bring(RedisModuleCtx *ctx, RedisModuleString *name)
+{
+	RedisModuleKey *key;
+	struct stub *stub;
+	int came;
+
+	if (!names_may_have(names_hash(name)))
+		return 0;
+	key = RedisModule_OpenKey(ctx, name, REDISMODULE_WRITE | REDISMODULE_OPEN_KEY_NOTOUCH);
+	stub = stub_of(key);
+	came = stub && bring(ctx, key, stub);
+	RedisModule_CloseKey(key);
+	return came;
+}
+
+/**
+ * back_bring_anywhere() - do so in all databases
+ * @ctx: another database may be selected afterwards
+ * @name: of the key
+ *
+ * Return: how many have come.
+ */
+int back_bring_anywhere(RedisModuleCtx *ctx, RedisModuleString *name)
+{
+	int came = 0;
+
+	for (int i = databases_next(ctx, FIRST_DATABASE); i >= 0; i = databases_next(ctx, i))
+		came += back_bring(ctx, name);
+	return came;
+}
+
+/**
+ * struct found - a stub's name
+ * @name: of its key
+ * @next: another
+ */
+struct found {
+	RedisModuleString *name;
+	struct found *next;
+};
+
+static void find(RedisModuleCtx *ctx, RedisModuleString *name, RedisModuleKey *key, void *data)
+{
+	struct found **first = data, *one;
+	const char *bytes;
+	size_t size;
+
+	if (!key || !stub_of(key))
+		return;
+	bytes = RedisModule_StringPtrLen(name, &size);
+	one = RedisModule_Alloc(sizeof(*one));
+	*one = (struct found) { RedisModule_CreateString(ctx, bytes, size), *first };
+	*first = one;
+}
+
+static int bring_found(RedisModuleCtx *ctx, struct found *one)
+{
+	struct found *next;
+	int came = 0;
+
+	for (; one; one = next) {
+		next = one->next;
+		came += back_bring(ctx, one->name);
+		RedisModule_FreeString(ctx, one->name);
+		RedisModule_Free(one);
+	}
+	return came;
+}
+
+/* What comes back while a table grows may be passed by: until there is none. */
+static void bring_all_of_one(RedisModuleCtx *ctx)
+{
+	RedisModuleScanCursor *cursor = RedisModule_ScanCursorCreate();
+	struct found *found;
+	int came, more;
+
+	do {
+		came = 0;
+		RedisModule_ScanCursorRestart(cursor);
+		do {
+			found = NULL;
+			more = RedisModule_Scan(ctx, cursor, find, &found);
+			came += bring_found(ctx, found);
+		} while (more);
+	} while (came);
+	RedisModule_ScanCursorDestroy(cursor);
+}
+
+/**
+ * back_bring_all() - bring all values back
+ * @ctx: another database may be selected afterwards
+ */
+void back_bring_all(RedisModuleCtx *ctx)
+{
+	for (int i = databases_next(ctx, FIRST_DATABASE); i >= 0; i = databases_next(ctx, i))
+		bring_all_of_one(ctx);
+}

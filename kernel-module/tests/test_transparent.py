@@ -1,0 +1,259 @@
+"""The transparent mode of the module for Redis: values that go away and come back are never wrong."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Self
+
+import pytest
+from test_clients import REDIS, REDIS_MODULE, SERVER, WITH_PYTHON, disk_of_clients
+
+from bed import foreign
+from bed.device import MODULES, load_target
+from bed.guest import Guest, Job
+from bed.image import with_tools
+from bed.pair import NAME, PATIENT, Pair
+from bed.tidepool import MIB, wait_until
+
+OURS, REPLICA = "ours", "replica"
+ALIKE = ("alike", "plain")
+PORT = 7391
+KEYS = 400
+REDIS_SERVER = with_tools(SERVER).replace(SERVER, "redis-server")
+VALKEY = "/valkey"
+AT_ONCE = "TRANSPARENT yes ABOVE 256 IDLE 0"
+LRU = "--maxmemory-policy allkeys-lru"
+TOPICS = (
+    "reads", "writes", "numbers", "expiry", "scripts", "patterns", "databases", "memory", "transactions", "rights",
+    "pauses",
+)  # fmt: skip
+
+
+class Server:
+    """A redis-server in a guest: `with Server(guest, OURS, "--save ''", module="TRANSPARENT yes"):`."""
+
+    def __init__(
+        self, guest: Guest, name: str, options: str = "", *, module: str | None = AT_ONCE, program: str = REDIS_SERVER
+    ) -> None:
+        self.program = program
+        self.guest, self.socket, self.folder = guest, f"/tmp/{name}", f"/tmp/{name}.files"
+        self.options = f"--unixsocket {self.socket} --dir {self.folder} --save '' --enable-debug-command yes {options}"
+        self.module = "" if module is None else f"--loadmodule {REDIS_MODULE} THREADS 3 {module}"
+
+    def __enter__(self) -> Self:
+        self.job = self.start()
+        wait_until("the server answers", self.answers)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.say("shutdown", "nosave")
+        self.job.result()
+
+    def start(self) -> Job:
+        """Start it, whether or not it will answer."""
+        port = "" if "--port" in self.options else "--port 0"
+        self.guest.sh(f"mkdir -p {self.folder}")
+        return self.guest.start(f"{self.program} {port} {self.options} {self.module}")
+
+    def answers(self) -> bool:
+        """Whether it has loaded what it had to."""
+        assert self.job.running, self.job.result().output
+        return self.say("ping") == "PONG"
+
+    def say(self, *words: str) -> str:
+        """What it replies."""
+        quoted = " ".join(f"'{word}'" for word in words)
+        return self.guest.run(f"{with_tools('redis-cli')} -s {self.socket} {quoted}").output.strip()
+
+    def figure(self, name: str) -> int:
+        """One of INFO's."""
+        lines = (line.partition(":") for line in self.say("info", "everything").splitlines())
+        return next(int(value) for key, _, value in lines if key == name)
+
+    def check(self, what: str, count: int = KEYS) -> list[str]:
+        """What compare.py says of it alone."""
+        return compared(self.guest, what, self.socket, str(count))
+
+
+def compared(guest: Guest, *words: str) -> list[str]:
+    """What compare.py says before all is well."""
+    said = guest.sh(f"{WITH_PYTHON} /compare.py {' '.join(words)}", timeout=900).splitlines()
+    assert said[-1] == "all is well"
+    return said[:-1]
+
+
+@pytest.fixture(scope="module")
+def pair(kernel: str) -> Iterator[Pair]:
+    """A pair with a lender connected; the borrower has the device, Python and Redis."""
+    with (made := Pair(kernel, disk=None, modules=MODULES, tools=disk_of_clients(), borrower_mem="384M")):
+        made.connect(size=64 * MIB, more=PATIENT)
+        load_target(made.borrower, "app")
+        made.borrower.sh("mkdir /tools && mount -o ro /dev/vda /tools && ip link set lo up")
+        made.borrower.write("/compare.py", (REDIS / "tests" / "compare.py").read_text())
+        yield made
+        made.assert_clean()
+        made.borrower.sh("rmmod tidepool_app")
+
+
+def installed(guest: Guest, kind: str) -> str:
+    """What runs a server of a kind: Redis of this Debian, or Valkey of the next."""
+    if kind == "redis":
+        return REDIS_SERVER
+    foreign.install(guest, "valkey-server", "usr/bin/valkey-server", suite="trixie", folder=VALKEY)
+    return foreign.command("valkey-server", VALKEY)
+
+
+@pytest.fixture(scope="module", params=["redis", "valkey"])
+def both(pair: Pair, request: pytest.FixtureRequest) -> Iterator[Guest]:
+    """A guest with two servers, one with the transparent mode and one without."""
+    program = installed(pair.borrower, request.param)
+    with (
+        Server(pair.borrower, ALIKE[0], LRU, program=program),
+        Server(pair.borrower, ALIKE[1], LRU, module=None, program=program),
+    ):
+        yield pair.borrower
+
+
+@pytest.mark.parametrize("topic", TOPICS)
+def test_replies_are_alike(both: Guest, topic: str) -> None:
+    """A server with the transparent mode replies as one without; clients/redis/tests/compare.py has the commands."""
+    compared(both, topic, *(f"/tmp/{name}" for name in ALIKE))
+
+
+@pytest.mark.parametrize("seed", range(2))
+def test_replies_to_random_commands_are_alike(both: Guest, seed: int) -> None:
+    """Commands of several clients, transactions and scripts among them, while values go away at once."""
+    compared(both, "random", *(f"/tmp/{name}" for name in ALIKE), str(seed), "15000")
+
+
+@pytest.mark.long
+def test_replies_to_many_random_commands_are_alike(both: Guest) -> None:
+    """The same, for some hundred thousand commands."""
+    for seed in range(100, 110):
+        compared(both, "random", *(f"/tmp/{name}" for name in ALIKE), str(seed), "50000")
+
+
+def test_a_snapshot_has_all_values(pair: Pair) -> None:
+    """Whoever has the module loads it; `TRANSPARENT back` makes one that any server loads."""
+    with Server(pair.borrower, OURS, LRU) as server:
+        server.check("push")
+        server.say("save")
+    with Server(pair.borrower, OURS, LRU) as server:
+        assert server.figure("tidepool_away_values") > 0
+        server.check("look")
+    with Server(pair.borrower, OURS, module="TRANSPARENT back") as server:
+        server.check("look")
+        server.say("save")
+    with Server(pair.borrower, OURS, module=None) as server:
+        server.check("look")
+    pair.borrower.sh(f"rm -r /tmp/{OURS}.files")
+
+
+def test_a_snapshot_has_what_is_read_meanwhile(pair: Pair) -> None:
+    """A value that comes back while a child writes stays with the lender until the child has ended."""
+    with Server(pair.borrower, OURS, LRU) as server:
+        server.check("push")
+        server.say("config", "set", "rdb-key-save-delay", "5000")
+        server.say("bgsave")
+        assert server.figure("rdb_bgsave_in_progress") == 1
+        server.check("survive")
+        server.say("config", "set", "rdb-key-save-delay", "0")
+        wait_until("it is written", lambda: server.figure("rdb_bgsave_in_progress") == 0)
+        assert "rdb_last_bgsave_status:ok" in server.say("info", "persistence")
+    with Server(pair.borrower, OURS, LRU) as server:
+        server.check("look")
+    pair.borrower.sh(f"rm -r /tmp/{OURS}.files")
+
+
+@pytest.mark.parametrize("preamble", ["yes", "no"])
+def test_an_append_only_file_is_right(pair: Pair, preamble: str) -> None:
+    """Commands behind a snapshot find its values; what is lost is lost there, too."""
+    name, options = f"appended-{preamble}", f"{LRU} --appendonly yes --aof-use-rdb-preamble {preamble}"
+    with Server(pair.borrower, name, options) as server:
+        server.check("push")
+        server.say("bgrewriteaof")
+        wait_until("it is rewritten", lambda: server.figure("aof_rewrite_in_progress") == 0)
+        assert server.check("survive") == ["0"]
+        server.check("expire")
+        digest = server.say("debug", "digest-value", *(f"key:{number}" for number in range(KEYS)))
+    with Server(pair.borrower, name, options) as server:
+        assert server.say("debug", "digest-value", *(f"key:{number}" for number in range(KEYS))) == digest
+
+
+def same(server: Server, other: Server) -> bool:
+    """Whether two servers have the same values."""
+    names = [f"key:{number}" for number in range(KEYS)]
+    ours, others = (which.say("debug", "digest-value", *names).splitlines() for which in (server, other))
+    return ours == others
+
+
+def test_a_replica_has_all_values(pair: Pair) -> None:
+    """It gets what is away, and then each command; nothing goes away from it until it is a master."""
+    options = f"{LRU} --repl-diskless-sync-delay 0"
+    with Server(pair.borrower, OURS, f"--port {PORT} {options}") as master:
+        master.check("push")
+        with Server(pair.borrower, REPLICA, f"{options} --replicaof 127.0.0.1 {PORT}") as replica:
+            wait_until("they are connected", lambda: "master_link_status:up" in replica.say("info", "replication"))
+            replica.check("look")
+            assert replica.figure("tidepool_away_values") == 0
+            assert master.check("survive") == ["0"]
+            master.check("expire")
+            wait_until("both have the same", lambda: same(master, replica))
+            replica.say("replicaof", "no", "one")
+            wait_until("it is a master", lambda: replica.figure("tidepool_away_values") == KEYS / 2)
+
+
+def test_a_lost_value_is_gone(pair: Pair) -> None:
+    """Without the lender each is as it was or gone, for a replica, too; what is new stays until there is one again."""
+    options = f"{LRU} --repl-diskless-sync-delay 0"
+    with (
+        Server(pair.borrower, OURS, f"--port {PORT} {options}") as master,
+        Server(pair.borrower, REPLICA, f"{options} --replicaof 127.0.0.1 {PORT}") as replica,
+    ):
+        wait_until("they are connected", lambda: "master_link_status:up" in replica.say("info", "replication"))
+        master.check("push")
+        pair.b.set(f"lenders/{NAME}/enabled", 0)
+        try:
+            assert int(master.check("survive")[0]) > KEYS / 2
+            assert master.figure("tidepool_away_lost") > KEYS / 2
+            wait_until("both have the same", lambda: same(master, replica))
+            master.say("set", "new", "v" * 500)
+            wait_until("no lender takes it", lambda: master.figure("tidepool_away_refused") > 0)
+            assert master.say("get", "new") == "v" * 500
+        finally:
+            pair.b.set(f"lenders/{NAME}/enabled", 1)
+            pair.b.wait_state(f"lenders/{NAME}", "Connected")
+        wait_until("it goes away", lambda: master.figure("tidepool_away_values") > 0)
+
+
+@pytest.mark.parametrize(
+    ("policy", "options", "why"),
+    [
+        ("noeviction", "TRANSPARENT yes", "maxmemory-policy must be allkeys-lru"),
+        ("allkeys-lfu", "TRANSPARENT yes", "maxmemory-policy must be allkeys-lru"),
+        ("allkeys-lru", "TRANSPARENT maybe", "TRANSPARENT yes|no|back"),
+        ("allkeys-lru", "TRANSPARENT yes ABOVE 10", "ABOVE bytes (256 to 2097152)"),
+        ("allkeys-lru --rename-command MULTI MANY", "TRANSPARENT yes", "rename-command must leave MULTI"),
+    ],
+)
+def test_what_cannot_be_is_refused(pair: Pair, policy: str, options: str, why: str) -> None:
+    """A server that may evict nothing, or not by how long it was idle, does not load the module, and says why."""
+    server = Server(pair.borrower, "refused", f"--maxmemory-policy {policy}", module=options)
+    assert why in server.start().result().output
+
+
+def test_only_what_may_be_evicted_goes_away(pair: Pair) -> None:
+    """With a policy for keys with a time to live only their values do; nothing does before it was idle."""
+    with Server(pair.borrower, OURS, "--maxmemory-policy volatile-lru") as server:
+        server.check("push_half")
+        assert server.figure("tidepool_away_values") == KEYS / 2
+    with Server(pair.borrower, OURS, LRU, module="TRANSPARENT yes ABOVE 256 IDLE 3") as server:
+        server.say("set", "idle", "v" * 500)
+        server.say("set", "busy", "v" * 500)
+        wait_until("it goes away", lambda: server.say("getrange", "busy", "0", "0") + str(away(server)) == "v1")
+        assert server.figure("tidepool_away_came") == 0
+
+
+def away(server: Server) -> int:
+    """How many values are away."""
+    return server.figure("tidepool_away_values")
