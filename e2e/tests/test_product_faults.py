@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import json
-import re
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 
 import pytest
-from product import BORROWER, LENDER, ONE_TO_ONE, POOL, STRESS, Object, Product, report, until
+from product import BORROWER, LENDER, ONE_TO_ONE, POOL, Object, Product, report, until
 
 import docs
 from demo import lab, workload
@@ -18,9 +17,6 @@ FILE = "/mnt/file"
 FILL = f"fill {FILE} mib=240"
 # Without a deadline a reader waits until the lender is given up, 4 s at least.
 IN_TIME_US = 3_500_000
-MOST_BYTES = 1300
-VERSIONS = range(2, 13)  # that a file is written in, one after the other: its pages are evicted meanwhile, and put
-LARGE_ARE_DROPPED = f"matchall action police rate 10gbit burst 10m mtu {MOST_BYTES} conform-exceed drop"
 
 
 @pytest.fixture
@@ -94,32 +90,6 @@ def test_reads_go_on_without_a_way_to_the_lender(flowing: Product) -> None:
     flowing.stress(f"sequential {FILE} passes=2")
     assert flowing.hits() > before
     flowing.assert_sound()
-
-
-@pytest.mark.long
-def test_a_path_that_drops_large_packets_is_named(flowing: Product) -> None:
-    """Small ones pass, so the session is made anew again and again: the pairing says which size does, and heals."""
-    lab.guest(BORROWER, f"tc qdisc add dev eth0 clsact && tc filter add dev eth0 egress {LARGE_ARE_DROPPED}")
-    try:
-        puts = lab.start(BORROWER, " && ".join(f"{STRESS} overwrite {FILE} version={n}" for n in VERSIONS))
-        said = until("it is said", lambda: _unstable(flowing), 180)
-        assert report(puts.result(patience=300))["errors"] == 0
-    finally:
-        lab.guest(BORROWER, "tc qdisc del dev eth0 clsact")
-    passes = re.search(r"packets of more than ([0-9]+) bytes do not get to .*sends up to ([0-9]+)", said)
-    assert passes, said
-    assert MOST_BYTES - 100 < int(passes[1]) <= MOST_BYTES < int(passes[2])
-    until("it is over", lambda: not _unstable(flowing), 240)
-    before = flowing.hits()
-    flowing.stress(f"sequential {FILE} passes=2 version={VERSIONS[-1]}")
-    assert flowing.hits() > before
-    flowing.assert_sound()
-
-
-def _unstable(product: Product) -> str:
-    """What the borrower's end of the pairing says of a connection that does not last; empty if it does."""
-    conditions = product.pairing_of(BORROWER)["status"].get("borrower", {}).get("conditions", [])
-    return next((str(one["message"]) for one in conditions if one["reason"] == "ConnectionUnstable"), "")
 
 
 def _let_go_by_hand(pairing: Object) -> None:
