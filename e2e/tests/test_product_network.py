@@ -8,14 +8,15 @@ import pytest
 from product import BORROWER, LENDER, ONE_TO_ONE, Object, Product, until
 
 from demo import lab, module
-from tidepool_lab import nodes, pages_network
+from tidepool_lab import pages_network
+from tidepool_lab.addresses import IPV4
 
 FILE = "/mnt/file"
 PODS, PAGES = "eth0", pages_network.DEVICE
 WAYS: list[tuple[Object, str]] = [
     ({}, PODS),
     ({"multus": pages_network.MULTUS}, PAGES),
-    ({"cidrs": [nodes.PODS]}, PODS),
+    ({"cidrs": [IPV4.pods]}, PODS),
     ({"cidrs": [pages_network.CIDR]}, PAGES),
 ]
 LITTLE = 0.02  # of what the pages take: all that a network may carry that is not theirs
