@@ -1,9 +1,8 @@
 """Nodes that lend their free memory to the pools that name them.
 
 Each is a MemoryGuest of the release's namespace, where agents report none but their own node's. It is no guest of that
-namespace, so that no selector of guests matches it. A guest is one pool's; a node is shared by all that may have it.
-Namespaces are gone over at the same time, and what one plan makes is not there yet when the next is made. So what was
-planned last for a pool counts as well as what it has: nobody is promised what somebody else was.
+namespace, so that no selector of guests matches it. A guest is one pool's; a node is shared by all that may have it,
+and nobody is promised what somebody else was.
 """
 
 from __future__ import annotations
@@ -12,14 +11,15 @@ from collections import Counter, defaultdict
 from typing import TYPE_CHECKING
 
 from tidepool_api import GuestKey
-from tidepool_operator.cluster.cross_namespace import age
-from tidepool_operator.cluster.state import LENT_ELSEWHERE
+from tidepool_operator.cluster.planned import Planned, comes_before, of_others, sizes_by_pool
+from tidepool_operator.cluster.quotas import counted
 from tidepool_operator.planning.placement import Promise
+from tidepool_operator.planning.quotas import Side
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
-    from tidepool_api import MemoryGuest, MemoryPool, PoolKey, Ref
+    from tidepool_api import MemoryGuest, MemoryPairing, MemoryPool, PoolKey, Ref
     from tidepool_operator.cluster.state import State
     from tidepool_operator.planning.planner import Plan
 
@@ -29,7 +29,7 @@ class NodeLenders:
 
     def __init__(self, state: State) -> None:
         self._state = state
-        self._planned: dict[str, Counter[PoolKey]] = defaultdict(Counter)  # by node
+        self._planned: Planned[str] = Planned(state)  # by node
         self._present: dict[str, Counter[PoolKey]] | None = None
 
     def look(self) -> None:
@@ -62,44 +62,23 @@ class NodeLenders:
             lender = GuestKey.meant(one.lender, pool.namespace)
             if lender.namespace == self._state.home:
                 sums[lender.name] += one.size
-        key = pool.key
-        for node in sums.keys() | {node for node, by in self._planned.items() if key in by}:
-            self._planned[node][key] = sums[node]
+        self._planned.count(pool.key, sums)
 
     def forget_gone(self) -> None:
         """Drops what was planned for pools that no longer exist."""
-        for by_pool in self._planned.values():
-            for key in [key for key in by_pool if not self._state.pools.get(*key)]:
-                del by_pool[key]
+        self._planned.forget_gone()
 
     def _promise(self, pool: MemoryPool, node: str) -> Promise:
-        present, planned = self._lent().get(node, Counter()), self._planned.get(node, Counter())
-        key = pool.key
-        each = {
-            other: max(present[other], planned[other] if self._is_acted_on(other) else 0)
-            for other in present.keys() | planned.keys()
-            if other != key
-        }
-        older = sum(size for other, size in each.items() if self._comes_before(other, pool))
+        present = self._lent().get(node, Counter())
+        each = of_others(pool, present, self._planned.of(node))
+        older = sum(size for other, size in each.items() if comes_before(other, pool, self._state))
         return Promise(sum(each.values()), older)
 
     def _lent(self) -> Mapping[str, Counter[PoolKey]]:
         """What each pool has of each node, be it still on its way out."""
         if self._present is None:
-            self._present = defaultdict(Counter)
-            home = self._state.home
-            at_home = self._state.pairings.in_namespace(home)
-            for one in (*at_home, *self._state.pairings.in_group(LENT_ELSEWHERE, home)):
-                if one.lender.namespace == home and not one.is_taken_down:
-                    self._present[one.lender.name][one.pool] += one.spec.size_bytes
+            by_node: dict[str, list[MemoryPairing]] = defaultdict(list)
+            for one in counted((Side.LENT, self._state.home), self._state):
+                by_node[one.lender.name].append(one)
+            self._present = {node: sizes_by_pool(pairings) for node, pairings in by_node.items()}
         return self._present
-
-    def _is_acted_on(self, pool: PoolKey) -> bool:
-        """Whether what is planned for a pool is done."""
-        found = self._state.pools.get(*pool)
-        return found is not None and not (found.terminating or found.is_held)
-
-    def _comes_before(self, other: PoolKey, pool: MemoryPool) -> bool:
-        """Whether another pool keeps what it has before this one does."""
-        found = self._state.pools.get(*other)
-        return found is not None and not found.terminating and age(found) < age(pool)

@@ -1,16 +1,12 @@
-"""The MemoryQuotas that hold for a pool, with what other pools have of them, be it in other namespaces.
-
-Namespaces are gone over at the same time, and what one plan makes is not there yet when the next is made. So what was
-planned last for a pool counts as well as what it has.
-"""
+"""The MemoryQuotas that hold for a pool, with what other pools have of them, be it in other namespaces."""
 
 from __future__ import annotations
 
-from collections import Counter, defaultdict
+from collections import Counter
 from typing import TYPE_CHECKING
 
 from tidepool_api import GuestKey
-from tidepool_operator.cluster.cross_namespace import age
+from tidepool_operator.cluster.planned import Planned, comes_before, of_others, sizes_by_pool
 from tidepool_operator.cluster.state import LENT_ELSEWHERE
 from tidepool_operator.planning.quotas import Bound, Limits, Side, room, smallest
 
@@ -39,7 +35,7 @@ class Quotas:
 
     def __init__(self, state: State) -> None:
         self._state = state
-        self._planned: dict[Account, Counter[PoolKey]] = defaultdict(Counter)
+        self._planned: Planned[Account] = Planned(state)
         self._present: dict[Account, Counter[PoolKey]] = {}
 
     def look(self) -> None:
@@ -59,15 +55,11 @@ class Quotas:
         for one in plan.assignments:
             sums[Side.BORROWED, pool.namespace] += one.size
             sums[Side.LENT, GuestKey.meant(one.lender, pool.namespace).namespace] += one.size
-        key = pool.key
-        for account in sums.keys() | {account for account, by in self._planned.items() if key in by}:
-            self._planned[account][key] = sums[account]
+        self._planned.count(pool.key, sums)
 
     def forget_gone(self) -> None:
         """Drops what was planned for pools that no longer exist."""
-        for by_pool in self._planned.values():
-            for key in [key for key in by_pool if not self._state.pools.get(*key)]:
-                del by_pool[key]
+        self._planned.forget_gone()
 
     def _bound(self, account: Account, pool: MemoryPool) -> Bound | None:
         side, namespace = account
@@ -75,28 +67,15 @@ class Quotas:
         if found is None:
             return None
         most, quota = found
-        present, key = self._present_of(account), pool.key
-        planned = {other: size for other, size in self._planned[account].items() if self._is_acted_on(other)}
-        each = {other: max(present[other], planned.get(other, 0)) for other in present | planned if other != key}
-        older = sum(planned.get(other, size) for other, size in each.items() if self._comes_before(other, pool))
+        present, planned = self._present_of(account), self._planned.of(account)
+        each = of_others(pool, present, planned)
+        older = sum(planned.get(other, size) for other, size in each.items() if comes_before(other, pool, self._state))
         others = sum(each.values())
-        allowed = room(most, present[key], older=older, others=others)
+        allowed = room(most, present[pool.key], older=older, others=others)
         return Bound(quota, namespace, side, most, others, allowed)
 
     def _present_of(self, account: Account) -> Counter[PoolKey]:
         """What each pool has."""
         if account not in self._present:
-            sums = self._present[account] = Counter()
-            for one in counted(account, self._state):
-                sums[one.pool] += one.spec.size_bytes
+            self._present[account] = sizes_by_pool(counted(account, self._state))
         return self._present[account]
-
-    def _is_acted_on(self, pool: PoolKey) -> bool:
-        """Whether what is planned for a pool is done."""
-        found = self._state.pools.get(*pool)
-        return found is not None and not (found.terminating or found.is_held)
-
-    def _comes_before(self, other: PoolKey, pool: MemoryPool) -> bool:
-        """Whether another pool keeps what it has before this one does; one that is on its way out does not."""
-        found = self._state.pools.get(*other)
-        return found is not None and not found.terminating and age(found) < age(pool)
