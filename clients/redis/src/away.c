@@ -22,6 +22,7 @@
 #include "clock.h"
 #include "databases.h"
 #include "jobs.h"
+#include "life.h"
 #include "names.h"
 #include "policy.h"
 #include "stub.h"
@@ -283,14 +284,10 @@ static int is_same(RedisModuleKey *key, const struct going *going)
 
 static void replace(RedisModuleKey *key, const struct going *going, uint32_t name)
 {
-	long long expire = RedisModule_GetAbsExpire(key), idle = -1;
+	struct life life = life_of(key);
 
-	RedisModule_GetLRU(key, &idle);
 	stub_set(key, going->number, going->size, name);
-	if (expire != REDISMODULE_NO_EXPIRE)
-		RedisModule_SetAbsExpire(key, expire);
-	if (idle >= 0)
-		RedisModule_SetLRU(key, idle);
+	life_go_on(key, life);
 	databases_note(going->database);
 	stub_figures.went++;
 }

@@ -9,6 +9,7 @@
  */
 #include "back.h"
 #include "databases.h"
+#include "life.h"
 #include "names.h"
 #include "stub.h"
 
@@ -17,15 +18,11 @@
 static void put_string(RedisModuleCtx *ctx, RedisModuleKey *key, const char *bytes, size_t size)
 {
 	RedisModuleString *value = RedisModule_CreateString(ctx, bytes, size);
-	long long expire = RedisModule_GetAbsExpire(key), idle = -1;
+	struct life life = life_of(key);
 
-	RedisModule_GetLRU(key, &idle);
 	RedisModule_StringSet(key, value);
 	RedisModule_FreeString(ctx, value);
-	if (expire != REDISMODULE_NO_EXPIRE)
-		RedisModule_SetAbsExpire(key, expire);
-	if (idle >= 0)
-		RedisModule_SetLRU(key, idle);
+	life_go_on(key, life);
 }
 
 static int bring(RedisModuleCtx *ctx, RedisModuleKey *key, const struct stub *stub)
