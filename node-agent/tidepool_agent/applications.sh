@@ -24,7 +24,7 @@ load_app() {
     echo "$1  $place/tidepool-app.ko" | sha256sum -c >/dev/null
     tell_udev "$3" "$4"
     insmod "$place/tidepool-app.ko" "size_bytes=$2"
-    give "$2" "$3" "$4"
+    hand_over "$2" "$3" "$4"
 }
 
 # load_app_installed BYTES MODE GROUP: the guest's own
@@ -32,14 +32,20 @@ load_app_installed() {
     find_group "$3"
     tell_udev "$2" "$3"
     modprobe tidepool-app "size_bytes=$1"
-    give "$@"
+    hand_over "$@"
 }
 
-# give BYTES MODE GROUP: how much programs may keep, and who may open the device; nobody else can for a moment
+# give BYTES MODE GROUP: how much programs may keep, and who may open the device
 give() {
     find_group "$3"
-    echo "$1" >"$app/parameters/size_bytes"
     tell_udev "$2" "$3"
+    hand_over "$@"
+}
+
+# hand_over BYTES MODE GROUP: the device of the module that is there, to the group that was found; nobody else can open it
+# for a moment
+hand_over() {
+    echo "$1" >"$app/parameters/size_bytes"
     udevadm settle -t 5 2>/dev/null || : # it would give the device its own mode again
     is_values || refuse NoDeviceFile "the guest has no $values for the module's device: have devtmpfs or udev make it"
     chmod 0600 "$values"
