@@ -80,8 +80,7 @@ def table(each: list[Row]) -> Table:
         lender = called(row.pairing.lender_ref, is_node=row.pairing.lends_node)
         names = (row.pairing.namespace, spec.pool, row.pairing.borrower_ref, lender)
         figures = (size(row.used_bytes), ratio_shown(row.hit_ratio), duration(row.median), duration(row.slow))
-        saved = "-" if row.saved is None else f"{row.saved:,.0f}"
-        shown.add_row(*names, _coloured(row.state), spec.size, *figures, saved)
+        shown.add_row(*names, _coloured(row.state), spec.size, *figures, rate_shown(row.saved))
     return widened(shown)
 
 
@@ -100,6 +99,11 @@ def called(lender: str, *, is_node: bool) -> str:
 def _coloured(state: str) -> str:
     colour = {"Connected": "green", "Failed": "red"}.get(state, "yellow")
     return f"[{colour}]{state}[/]"
+
+
+def rate_shown(each: float | None) -> str:
+    """So many a second."""
+    return "-" if each is None else f"{each:,.0f}"
 
 
 def ratio_shown(ratio: float | None) -> str:

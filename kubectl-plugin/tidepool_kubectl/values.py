@@ -9,7 +9,7 @@ from rich.table import Table
 from tidepool_api import GuestKey, MemoryGuest
 from tidepool_kubectl.figures import Figures, Programs
 from tidepool_kubectl.snapshot import Snapshot
-from tidepool_kubectl.top import ratio_shown, size, widened
+from tidepool_kubectl.top import rate_shown, ratio_shown, size, widened
 
 COLUMNS = ("NAMESPACE", "GUEST", "VALUES", "USED", "LIMIT", "HIT RATIO", "GETS/S", "PUTS/S")
 
@@ -74,9 +74,5 @@ def table(each: list[Row]) -> Table:
         shown.add_column(column, justify="right" if number > 1 else "left", no_wrap=True)
     for row in each:
         sizes = (f"{row.values:,.0f}", size(row.used_bytes), size(row.limit_bytes))
-        shown.add_row(*row.guest, *sizes, ratio_shown(row.hit_ratio), _rate(row.gets), _rate(row.puts))
+        shown.add_row(*row.guest, *sizes, ratio_shown(row.hit_ratio), rate_shown(row.gets), rate_shown(row.puts))
     return widened(shown)
-
-
-def _rate(each: float | None) -> str:
-    return "-" if each is None else f"{each:,.0f}"

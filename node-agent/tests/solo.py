@@ -8,6 +8,7 @@ from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
+from conftest import wait_for
 from objects import machine, pairing
 
 from tidepool_agent.metrics import Figures
@@ -58,6 +59,17 @@ class Solo:
         self._runner.run(self._worker._round())  # noqa: SLF001 - `run` goes on for ever
         assert self._present is not None
         return self._present.status
+
+    def until(self, check: Callable[[GuestStatus], bool]) -> GuestStatus:
+        """How the guest is when something holds, after as many rounds as that takes."""
+        found: list[GuestStatus] = []
+
+        def look() -> bool:
+            found.append(self.round())
+            return check(found[-1])
+
+        wait_for(look, 40)
+        return found[-1]
 
     def close(self) -> None:
         """Ends the agent; the guest stays as it is."""

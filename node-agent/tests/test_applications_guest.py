@@ -6,7 +6,7 @@ Each test begins and ends with a guest that has no device for programs. It is ne
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -49,18 +49,7 @@ class Bench:
     def want(self, **fields: str) -> GuestStatus:
         """What the pool gives to programs; how the guest is when that is so, or cannot be."""
         self.agent.want(applications=REDIS | fields)
-        return self.until(lambda status: said(status, READY)[1] != "SettingUp")
-
-    def until(self, check: Callable[[GuestStatus], bool]) -> GuestStatus:
-        """How the guest is when something holds, after as many rounds as that takes."""
-        found: list[GuestStatus] = []
-
-        def look() -> bool:
-            found.append(self.agent.round())
-            return check(found[-1])
-
-        wait_for(look, 40)
-        return found[-1]
+        return self.agent.until(lambda status: said(status, READY)[1] != "SettingUp")
 
     def whose(self) -> tuple[str, str]:
         """Mode and group of the device, and what its module lets programs keep."""
@@ -109,7 +98,7 @@ def booted(daemon: Daemon, store: Path) -> Iterator[Bench]:
 def bench(booted: Bench) -> Iterator[Bench]:
     yield booted
     booted.agent.leave()
-    booted.until(lambda _: booted.modules() == "")
+    booted.agent.until(lambda _: booted.modules() == "")
 
 
 def test_programs_of_a_group_get_the_device_which_changes_while_it_is_open(bench: Bench) -> None:
@@ -151,7 +140,7 @@ def test_a_program_keeps_the_device_until_it_ends(bench: Bench) -> None:
     assert said(status, "ModuleLoaded")[1] == "Loaded"
     assert bench.sh("ls /sys/kernel/config/tidepool/lenders") == ""
     bench.sh(f"kill {holder}")
-    status = bench.until(lambda status: status.module_version is None)
+    status = bench.agent.until(lambda status: status.module_version is None)
     assert (status.applications, bench.modules()) == (None, "")
 
 
@@ -167,7 +156,7 @@ def test_the_module_is_replaced_when_no_program_has_the_device_open(bench: Bench
     bench.sh(f"kill {holder}")
     bench.agent.round()
     assert bench.sh("cat /sys/module/tidepool/srcversion") == "0" * len(loaded)
-    status = bench.until(lambda status: said(status, READY)[0] == "True")
+    status = bench.agent.until(lambda status: said(status, READY)[0] == "True")
     assert bench.whose() == ("660 107", str(64 * MIB))
     alter(bench.store, b"0" * len(loaded), loaded.encode())
     assert next(bench.store.glob("*/tidepool.ko")).read_bytes() == former
@@ -177,6 +166,6 @@ def test_a_guest_that_is_rebooted_has_it_again(bench: Bench) -> None:
     bench.want()
     bench.domain.reset()
     bench.wait_until_booted()
-    status = bench.until(lambda status: status.applications is not None and said(status, READY)[0] == "True")
+    status = bench.agent.until(lambda status: status.applications is not None and said(status, READY)[0] == "True")
     assert programs(status).group == "redis"
     assert bench.whose() == ("660 107", str(64 * MIB))

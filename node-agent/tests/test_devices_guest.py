@@ -10,7 +10,7 @@ import os
 import shutil
 import subprocess
 import tempfile
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -26,7 +26,7 @@ from tidepool_agent.guest import Guest
 from tidepool_agent.hypervisor import Domain
 from tidepool_agent.qga import GuestAgent
 from tidepool_agent.store import Store
-from tidepool_api import GuestStatus, Swap
+from tidepool_api import Swap
 
 MIB = 1 << 20
 DISKS = {"vda": 256, "vdb": 32, "vdc": 128, "vdd": 32}  # MiB
@@ -65,17 +65,6 @@ class Bench:
     def swaps(self) -> dict[str, int]:
         """The priorities of all swap areas."""
         return {line.split()[0]: int(line.split()[4]) for line in self.sh("tail -n +2 /proc/swaps").splitlines()}
-
-    def until(self, check: Callable[[GuestStatus], bool]) -> GuestStatus:
-        """How the guest is when something holds, after as many rounds as that takes."""
-        found: list[GuestStatus] = []
-
-        def look() -> bool:
-            found.append(self.agent.round())
-            return check(found[-1])
-
-        wait_for(look, 40)
-        return found[-1]
 
     def is_bare(self) -> bool:
         """Whether nothing of the pool's is left."""
@@ -125,7 +114,7 @@ def booted(daemon: Daemon, store: Path, kernel: Kernel) -> Iterator[Bench]:
 def bench(booted: Bench) -> Iterator[Bench]:
     yield booted
     booted.agent.leave()
-    booted.until(lambda _: booted.is_bare())
+    booted.agent.until(lambda _: booted.is_bare())
 
 
 # --- disks ------------------------------------------------------------------------------------------------------------
@@ -200,7 +189,7 @@ def test_a_disk_becomes_swap_and_is_known_again(bench: Bench) -> None:
     assert status.swap is not None
     assert (status.swap.below, status.swap.size_bytes, status.swap.swapped_bytes) == ("/dev/vdc", 128 * MIB, 0)
     bench.agent.want()
-    bench.until(lambda status: status.swap is None)
+    bench.agent.until(lambda status: status.swap is None)
     assert said(bench.agent.want(swap=device | {"size": "32Mi"}), SWAP)[1] == "InUse"
     assert len(bench.swaps()) == 1
 
@@ -214,7 +203,7 @@ def test_a_swap_file_is_used_first_and_goes_without_a_trace(bench: Bench) -> Non
     assert (status.swap.below, status.swap.size_bytes, status.swap.lent) == (SWAP_FILE, 96 * MIB, True)
     assert bench.swaps() == {"/dev/vdc": 20, "/dev/mapper/tidepool.swap": 21}
     bench.agent.want()
-    bench.until(lambda status: status.swap is None)
+    bench.agent.until(lambda status: status.swap is None)
     assert bench.swaps() == {"/dev/vdc": 20}
     assert bench.sh(f"swapoff /dev/vdc; ls {SWAP_FILE} 2>/dev/null || :") == ""
 
@@ -232,7 +221,7 @@ def test_swap_that_does_not_fit_into_memory_goes_on_without_lenders(bench: Bench
     assert message.endswith(" in the guest, or give it more memory; until then it goes on without a lender")
     assert bench.table("tidepool.swap-vdc") == "linear"
     bench.sh("truncate -s 64M /mnt/file")
-    bench.until(lambda status: status.swap is None)
+    bench.agent.until(lambda status: status.swap is None)
     bench.sh(f"for i in $(seq 8); do cat {SEED}; done | cmp - /mnt/file; rm {SEED}; umount /mnt")
 
 
@@ -253,7 +242,7 @@ def test_an_agent_that_ends_in_the_middle_leaves_its_work_to_the_next(bench: Ben
     status = bench.agent.want(devices=["/dev/vdb"], force=["/dev/vdb"], swap=FILE)
     assert said(status, SWAP)[:2] == ("False", "SettingUp")
     bench.domain.setBlockIoTune("vda", {"write_bytes_sec": 0})
-    bench.until(lambda status: said(status, SWAP)[1] == "InUse")
+    bench.agent.until(lambda status: said(status, SWAP)[1] == "InUse")
     names = ("tidepool-vdb", "tidepool.swap", "tidepool_file")
     assert bench.sh("ls /dev/mapper/tidepool*").split() == [f"/dev/mapper/{name}" for name in names]
 
@@ -267,7 +256,7 @@ def test_a_guest_that_is_rebooted_has_everything_again(bench: Bench) -> None:
     inode = bench.sh(f"sync; stat -c %i {SWAP_FILE}")
     bench.domain.reset()
     bench.wait_until_booted()
-    status = bench.until(lambda status: bool(status.devices and status.swap))
+    status = bench.agent.until(lambda status: bool(status.devices and status.swap))
     assert (said(status, DEVICES)[1], said(status, SWAP)[1]) == ("Mapped", "InUse")
     left = bench.sh(f"stat -c %i {SWAP_FILE}; blkid -o value -s TYPE /dev/mapper/tidepool-vdb")
     assert left.split() == [inode, "ext2"]
