@@ -1,7 +1,7 @@
 """`python -m bench.beside COMMIT [EXPERIMENT]`: one experiment of two trees by turns, this one and that of a commit.
 
 Each tree measures with its own programs, a repetition a turn, so that what the machine does meanwhile meets both. The
-other tree is checked out below build/, and goes on where it was interrupted.
+other tree lies below build/, and goes on where it was interrupted.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from typing import Any
 
 from bench.report import interval, table, times
 from bench.summary import Cell, cells, estimate, ratio
-from tidepool_lab import paths
+from tidepool_lab import earlier, paths
 from tidepool_lab.progress import say
 
 Row = dict[str, Any]
@@ -31,25 +31,12 @@ def main() -> None:
     parser.add_argument("experiment", nargs="?", default="cost", help="which experiment, default cost")
     parser.add_argument("--rounds", type=int, default=ROUNDS, help=f"how many, default {ROUNDS}")
     options = parser.parse_args()
-    trees = paths.ROOT, checked_out(options.commit)
+    trees = paths.ROOT, earlier.unpacked(earlier.named(options.commit), "beside")
     for turn in range(1, options.rounds + 1):
         for tree in trees if turn % 2 else reversed(trees):
             say(f"round {turn} of {options.rounds}: {'this tree' if tree == paths.ROOT else options.commit}")
             measure(tree, options.experiment, turn)
     print(text(*(newest(tree / "build/bench" / f"{options.experiment}.jsonl") for tree in trees)))
-
-
-def checked_out(commit: str) -> Path:
-    """The tree of a commit, with this one's programs of Python."""
-    command = ["git", "-C", str(paths.ROOT), "rev-parse", "--verify", f"{commit}^{{commit}}"]
-    name = subprocess.run(command, check=True, capture_output=True, text=True).stdout.strip()
-    tree = paths.BUILD / "beside" / name[:12]
-    if not tree.exists():
-        add = ["git", "-C", str(paths.ROOT), "worktree", "add", "--quiet", "--detach", str(tree), name]
-        subprocess.run(add, check=True)
-        (tree / "build").mkdir()
-        (tree / "build/venv").symlink_to((paths.BUILD / "venv").resolve())
-    return tree
 
 
 def measure(tree: Path, experiment: str, repetitions: int) -> None:
