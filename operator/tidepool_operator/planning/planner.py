@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 
 from tidepool_api import Role, format_quantity
 from tidepool_api.units import MIB
-from tidepool_operator.planning.blockdevices import not_as_asked
+from tidepool_operator.planning.beside_files import not_as_asked
 from tidepool_operator.planning.disruption import Disruption
 from tidepool_operator.planning.placement import Assignment, Ledger, Placing, Promise, keep, open_ledger
 from tidepool_operator.planning.quotas import Limits
