@@ -1,4 +1,4 @@
-"""Kept pools of /dev/tidepool: a get brings what was put last, whatever becomes of lenders; an error if the disk fails."""
+"""Kept pools of /dev/tidepool: a get brings what was put last, whatever lenders do, or says that the disk failed."""
 
 from __future__ import annotations
 

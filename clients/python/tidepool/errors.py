@@ -58,8 +58,7 @@ MEANING: dict[int, tuple[type[TidepoolError], str]] = {
     errno.EPROTONOSUPPORT: (OtherVersionError, "the kernel module and this package are of different versions"),
     errno.EINVAL: (
         BadRequestError,
-        "a key has 1 to 250 bytes, a name up to 63 of ASCII, a mode 0o666 at most, "
-        "a kept pool a quota of a page at least",
+        "a key has 1 to 250 bytes, a name up to 63 of ASCII, a mode 0o666 at most, a kept pool a page of quota",
     ),
     errno.E2BIG: (TooLargeError, "a value has 2 MiB at most"),
     errno.EDQUOT: (QuotaError, "the quota of the pool, of the user or of the machine is full"),
