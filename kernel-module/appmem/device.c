@@ -8,6 +8,11 @@
 #include <linux/cred.h>
 #include <linux/device.h>
 #include <linux/fs.h>
+#if __has_include("linux/io_uring/cmd.h")
+#include <linux/io_uring/cmd.h>
+#else
+#include <linux/io_uring.h>
+#endif
 #include <linux/miscdevice.h>
 #include <linux/module.h>
 #include <linux/sched/signal.h>
@@ -128,6 +133,36 @@ static long tide_app_calls(struct file *file, struct tide_app_pool *pool, void _
 			break;
 	}
 	return done ?: err;
+}
+
+/* 6.8, with a header of its own: the whole entry of the ring. */
+static struct tidepool_uring tide_app_uring(const struct io_uring_cmd *command)
+{
+#if __has_include("linux/io_uring/cmd.h")
+	const void *payload = command->sqe->cmd;
+#else
+	const void *payload = command->cmd;
+#endif
+
+	return *(const struct tidepool_uring *)payload;
+}
+
+/* One call, by io_uring: one of the ring's workers makes it, as it may have to wait. */
+static int tide_app_uring_cmd(struct io_uring_cmd *command, unsigned int flags)
+{
+	/* It is whole when it is seen: pairs with tide_app_open_pool(). */
+	struct tide_app_pool *pool = smp_load_acquire(&tide_app_file_of(command->file)->pool);
+	struct tidepool_uring uring = tide_app_uring(command);
+
+	if (command->cmd_op != TIDEPOOL_URING_CALL)
+		return -ENOTTY;
+	if (uring.reserved)
+		return -EINVAL;
+	if (!pool)
+		return -ENXIO;
+	if (flags & IO_URING_F_NONBLOCK)
+		return -EAGAIN;
+	return tide_app_call(command->file, pool, u64_to_user_ptr(uring.call));
 }
 
 /* ------------------------------------------------------------------ */
@@ -286,6 +321,7 @@ static const struct file_operations tide_app_operations = {
 	.llseek = seq_lseek,
 	.unlocked_ioctl = tide_app_ioctl,
 	.compat_ioctl = compat_ptr_ioctl,
+	.uring_cmd = tide_app_uring_cmd,
 };
 
 /* For root: it tells of all users' pools. */

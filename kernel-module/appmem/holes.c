@@ -6,6 +6,7 @@
 #include <linux/highmem.h>
 
 #include "appmem/holes.h"
+#include "appmem/kept.h"
 #include "appmem/pages.h"
 #include "appmem/pool.h"
 #include "appmem/shared.h"
@@ -94,19 +95,17 @@ static void tide_holes_lost(struct tide_app_pool *pool, struct tide_shared *shar
  * tide_holes_fill() - make one page empty, if holes are more than what is left
  * @pool: its lock is not held
  *
- * Context: process; waits for a lender.
+ * Context: process; waits for a lender, in a kept pool for the disk.
  */
 void tide_holes_fill(struct tide_app_pool *pool)
 {
 	struct tide_shared *shared = tide_holes_hold(pool);
 	struct page **pages;
-	int err = -ENOMEM;
+	int err;
 
 	if (!shared)
 		return;
-	pages = tide_app_pages_alloc(1);
-	if (pages)
-		err = tide_app_pages_read(pool->object, shared->index, pages, 1);
+	err = tide_pool_read(pool, shared->index, shared->at, 1, &pages);
 	mutex_lock(&pool->lock);
 	if (!err)
 		tide_holes_move_all(pool, shared, pages[0]);

@@ -230,6 +230,30 @@ int tide_app_pages_write(struct tide_object *object, u64 first, const void __use
 }
 
 /**
+ * tide_app_pages_offer() - hand pages to lenders, as far as they take them
+ * @object: of the pool
+ * @first: index of the first one; none was ever used
+ * @pages: they are copied
+ * @count: how many
+ *
+ * Who does not wait for lenders has them elsewhere, too.
+ *
+ * Context: process; waits for buffers, for a fifth of a second at most.
+ */
+void tide_app_pages_offer(struct tide_object *object, u64 first, struct page **pages,
+			  unsigned int count)
+{
+	unsigned int i;
+
+	for (i = 0; i < count; i++) {
+		struct tide_app_source source = { .page = pages[i] };
+
+		if (tide_app_page_write(object, first + i, &source))
+			return;
+	}
+}
+
+/**
  * tide_app_page_try_put() - hand one page to a lender, if there is a buffer for it
  * @object: of the pool
  * @index: of the page; was never used

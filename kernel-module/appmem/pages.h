@@ -10,6 +10,8 @@ struct tide_object;
 
 int tide_app_pages_write(struct tide_object *object, u64 first, const void __user *from,
 			 size_t size);
+void tide_app_pages_offer(struct tide_object *object, u64 first, struct page **pages,
+			  unsigned int count);
 int tide_app_page_try_put(struct tide_object *object, u64 index, struct page *page);
 int tide_app_buffer_await(void);
 int tide_app_pages_read(struct tide_object *object, u64 first, struct page **pages,

@@ -17,6 +17,7 @@
 
 #include "appmem/figures.h"
 #include "appmem/pool.h"
+#include "appmem/spill.h"
 #include "appmem/value.h"
 #include "borrower/catalog.h"
 #include "borrower/object.h"
@@ -32,6 +33,20 @@ static LIST_HEAD(tide_app_pools);	/* with a name */
 /* coming and going						       */
 /* ------------------------------------------------------------------ */
 
+/* What it counts for without a value. */
+static size_t tide_app_pool_bytes(const struct tide_app_pool *pool)
+{
+	return TIDE_APP_POOL_BYTES + (pool->spill ? tide_spill_bytes(pool->spill) : 0);
+}
+
+/* Undoes tide_app_pool_fill(). */
+static void tide_app_pool_empty(struct tide_app_pool *pool)
+{
+	tide_account_uncharge(&pool->account, tide_app_pool_bytes(pool));
+	tide_account_close(&pool->account);
+	tide_spill_close(pool->spill);
+}
+
 static void tide_app_pool_release(struct kref *kref)
 {
 	struct tide_app_pool *pool = container_of(kref, struct tide_app_pool, kref);
@@ -40,8 +55,7 @@ static void tide_app_pool_release(struct kref *kref)
 	pool->object = NULL;
 	tide_values_end(pool);
 	tide_figures_remove(pool);
-	tide_account_uncharge(&pool->account, TIDE_APP_POOL_BYTES);
-	tide_account_close(&pool->account);
+	tide_app_pool_empty(pool);
 	mutex_destroy(&pool->lock);
 	kfree(pool);
 }
@@ -60,25 +74,49 @@ void tide_app_pool_close(struct tide_app_pool *pool)
 	kref_put(&pool->kref, tide_app_pool_release);
 }
 
-static int tide_app_pool_fill(struct tide_app_pool *pool, u64 quota)
+static int tide_app_pool_open_spill(struct tide_app_pool *pool, const struct tidepool_open *how)
+{
+	struct tide_spill *spill;
+
+	if (!(how->flags & TIDEPOOL_KEPT))
+		return 0;
+	spill = tide_spill_open(how->spill);
+	if (IS_ERR(spill))
+		return PTR_ERR(spill);
+	pool->spill = spill;
+	return 0;
+}
+
+static int tide_app_pool_open_account(struct tide_app_pool *pool, u64 quota)
 {
 	int err = tide_account_open(&pool->account, pool->owner, quota);
 
 	if (err)
 		return err;
-	err = tide_account_charge(&pool->account, TIDE_APP_POOL_BYTES);
+	err = tide_account_charge(&pool->account, tide_app_pool_bytes(pool));
 	if (err)
-		goto no_room;
+		tide_account_close(&pool->account);
+	return err;
+}
+
+static int tide_app_pool_fill(struct tide_app_pool *pool, const struct tidepool_open *how)
+{
+	int err = tide_app_pool_open_spill(pool, how);
+
+	if (err)
+		return err;
+	err = tide_app_pool_open_account(pool, how->quota ?: U64_MAX);
+	if (err) {
+		tide_spill_close(pool->spill);
+		return err;
+	}
 	pool->object = tide_object_create(0);
 	if (pool->object) {
 		pool->object->once = true;
 		return 0;
 	}
-	err = -ENOMEM;
-	tide_account_uncharge(&pool->account, TIDE_APP_POOL_BYTES);
-no_room:
-	tide_account_close(&pool->account);
-	return err;
+	tide_app_pool_empty(pool);
+	return -ENOMEM;
 }
 
 static struct tide_app_pool *tide_app_pool_create(const struct tidepool_open *how)
@@ -98,7 +136,7 @@ static struct tide_app_pool *tide_app_pool_create(const struct tidepool_open *ho
 	pool->owner = current_fsuid();
 	pool->group = current_fsgid();
 	pool->mode = how->mode;
-	err = tide_app_pool_fill(pool, how->quota ?: U64_MAX);
+	err = tide_app_pool_fill(pool, how);
 	if (!err) {
 		tide_figures_add(pool);
 		return pool;
@@ -157,7 +195,7 @@ static struct tide_app_pool *tide_app_pool_join(const struct tidepool_open *how,
 		return NULL;
 	if (!tide_app_pool_admits(pool, access))
 		return ERR_PTR(-EACCES);
-	if (!tide_app_pool_is_meant(pool, how))
+	if (!pool->spill != !(how->flags & TIDEPOOL_KEPT) || !tide_app_pool_is_meant(pool, how))
 		return ERR_PTR(-EEXIST);
 	kref_get(&pool->kref);
 	return pool;
@@ -210,8 +248,8 @@ static bool tide_app_name_is_valid(const char *name)
 
 static bool tide_app_how_is_valid(const struct tidepool_open *how)
 {
-	return !how->flags && !how->reserved && !(how->mode & ~TIDE_APP_MODES) &&
-	       tide_app_name_is_valid(how->name);
+	return !(how->flags & ~TIDEPOOL_KEPT) && (how->flags || !how->spill) &&
+	       !(how->mode & ~TIDE_APP_MODES) && tide_app_name_is_valid(how->name);
 }
 
 /**
@@ -222,7 +260,8 @@ static bool tide_app_how_is_valid(const struct tidepool_open *how)
  * Context: process.
  * Return: the pool, for tide_app_pool_close(), or an error: -EPROTONOSUPPORT for another
  * version of the interface, -EINVAL, -EACCES, -EEXIST when it is another user's and not
- * what is asked for, -EDQUOT or -ENOMEM.
+ * what is asked for, or is kept and was not asked to be or the other way round, -EDQUOT,
+ * -ENOMEM, or see tide_spill_open().
  */
 struct tide_app_pool *tide_app_pool_open(const struct tidepool_open *how, unsigned int access)
 {
@@ -293,6 +332,7 @@ void tide_app_pool_stats(struct tide_app_pool *pool, struct tidepool_stats *stat
 	*stats = pool->stats;
 	mutex_unlock(&pool->lock);
 	tide_account_say(&pool->account, &stats->quota, &stats->bytes);
+	stats->spilled = pool->spill ? tide_spill_reads(pool->spill) : 0;
 }
 
 static void tide_app_pool_show(struct seq_file *seq, struct tide_app_pool *pool)

@@ -16,6 +16,7 @@
 struct seq_file;
 struct tide_object;
 struct tide_shared;
+struct tide_spill;
 
 /**
  * struct tide_app_pool - values by key
@@ -28,6 +29,7 @@ struct tide_shared;
  * @mode: who else may use it, as a file's
  * @account: how many bytes it holds, and may hold
  * @object: its pages
+ * @spill: of a kept pool: the file that has them, too; else NULL
  * @lock: guards all that follows
  * @values: by key
  * @next_index: of pages; none is used twice
@@ -49,6 +51,7 @@ struct tide_app_pool {
 	umode_t mode;
 	struct tide_account account;
 	struct tide_object *object;
+	struct tide_spill *spill;
 
 	struct mutex lock;	/* all that follows */
 	struct rb_root values;

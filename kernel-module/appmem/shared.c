@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
  * Small values share pages (utmem names that as work to be done). They are added to one
- * page that is in memory, which goes to a lender when the next value does not fit. What
- * is deleted leaves a hole there, see holes.c.
+ * page that is in memory, which goes to a lender when the next value does not fit; in a
+ * kept pool to the spill file, too. What is deleted leaves a hole there, see holes.c.
  */
 #include <linux/highmem.h>
 #include <linux/slab.h>
@@ -10,6 +10,7 @@
 #include "appmem/pages.h"
 #include "appmem/pool.h"
 #include "appmem/shared.h"
+#include "appmem/spill.h"
 #include "appmem/value.h"
 #include "borrower/catalog_pages.h"
 
@@ -22,6 +23,8 @@ static void tide_shared_free(struct tide_app_pool *pool, struct tide_shared *sha
 {
 	if (shared->page)
 		__free_page(shared->page);
+	if (shared->at)
+		tide_spill_give_back(pool->spill, shared->at, 1);
 	kfree(shared);
 	tide_account_uncharge(&pool->account, tide_shared_bytes());
 }
@@ -33,6 +36,17 @@ static int tide_shared_charge(struct tide_app_pool *pool, bool moves)
 		       tide_account_charge(&pool->account, tide_shared_bytes());
 }
 
+/* Where it will be in the spill file is taken now: closing it never lacks room. */
+static int tide_shared_fill(struct tide_app_pool *pool, struct tide_shared *shared)
+{
+	shared->page = alloc_page(GFP_KERNEL_ACCOUNT | __GFP_ZERO);
+	if (!shared->page)
+		return -ENOMEM;
+	if (pool->spill)
+		shared->at = tide_spill_take(pool->spill, 1);
+	return pool->spill && !shared->at ? -ENOSPC : 0;
+}
+
 static struct tide_shared *tide_shared_create(struct tide_app_pool *pool, bool moves, int *err)
 {
 	struct tide_shared *shared;
@@ -41,12 +55,14 @@ static struct tide_shared *tide_shared_create(struct tide_app_pool *pool, bool m
 	if (*err)
 		return NULL;
 	shared = kzalloc(sizeof(*shared), GFP_KERNEL_ACCOUNT);
-	if (shared)
-		shared->page = alloc_page(GFP_KERNEL_ACCOUNT | __GFP_ZERO);
-	if (!shared || !shared->page) {
-		kfree(shared);
+	if (!shared) {
 		tide_account_uncharge(&pool->account, tide_shared_bytes());
 		*err = -ENOMEM;
+		return NULL;
+	}
+	*err = tide_shared_fill(pool, shared);
+	if (*err) {
+		tide_shared_free(pool, shared);
 		return NULL;
 	}
 	INIT_LIST_HEAD(&shared->list);
@@ -55,11 +71,24 @@ static struct tide_shared *tide_shared_create(struct tide_app_pool *pool, bool m
 	return shared;
 }
 
-/* The open page goes to a lender. */
+/* To a lender; a kept page to the pool's spill file, and to a lender if one takes it. */
+static int tide_shared_send(struct tide_app_pool *pool, struct tide_shared *shared)
+{
+	int err = 0;
+
+	if (pool->spill)
+		err = tide_spill_write(pool->spill, shared->at, &shared->page, 1);
+	if (err)
+		return err;
+	err = tide_app_page_try_put(pool->object, shared->index, shared->page);
+	return pool->spill ? 0 : err;
+}
+
+/* The open page goes out. */
 static int tide_shared_close(struct tide_app_pool *pool)
 {
 	struct tide_shared *shared = pool->open;
-	int err = tide_app_page_try_put(pool->object, shared->index, shared->page);
+	int err = tide_shared_send(pool, shared);
 
 	if (err)
 		return err;
@@ -79,8 +108,9 @@ static int tide_shared_close(struct tide_app_pool *pool)
  * @data: its bytes
  * @moves: the page that it was in goes then
  *
- * Context: process; does not wait for the network.
- * Return: 0, -ENOBUFS when that is worth another try, -ENOTCONN, -EDQUOT or -ENOMEM.
+ * Context: process; does not wait for the network, in a kept pool for the file system.
+ * Return: 0, -ENOBUFS when that is worth another try, -ENOTCONN, -EDQUOT, -ENOMEM, in a
+ * kept pool -ENOSPC, or see tide_spill_write().
  */
 int tide_shared_add(struct tide_app_pool *pool, struct tide_value *value, const void *data,
 		    bool moves)

@@ -17,7 +17,8 @@ struct tide_value;
  * @list: in pool->shared, unless it is pool->open
  * @values: that are in it and still there
  * @index: of the page
- * @page: its bytes, until a lender has them
+ * @at: where it is in the pool's spill file, if that has one
+ * @page: its bytes, until a lender has them, or that file
  * @used: bytes that were added
  * @live: of those, of @values
  * @held: somebody empties it, and frees it
@@ -26,7 +27,7 @@ struct tide_value;
  */
 struct tide_shared {
 	struct list_head list, values;
-	u64 index;
+	u64 index, at;
 	struct page *page;
 	unsigned int used, live;
 	bool held;

@@ -14,9 +14,11 @@
 #include <linux/string.h>
 #include <linux/uaccess.h>
 
+#include "appmem/kept.h"
 #include "appmem/pages.h"
 #include "appmem/pool.h"
 #include "appmem/shared.h"
+#include "appmem/spill.h"
 #include "appmem/value.h"
 #include "base/broken.h"
 #include "borrower/catalog_pages.h"
@@ -164,6 +166,8 @@ static void tide_value_free(struct tide_app_pool *pool, struct tide_value *value
 		tide_shared_remove(pool, value);
 	if (pages && pool->object)
 		tide_object_drop(pool->object, value->index, value->index + pages - 1);
+	if (value->at)
+		tide_spill_give_back(pool->spill, value->at, pages);
 	tide_account_uncharge(&pool->account, tide_value_bytes(value));
 	kfree(value);
 }
@@ -207,6 +211,8 @@ static bool tide_value_is_lost(struct tide_app_pool *pool, const struct tide_val
 {
 	unsigned int i, pages = tide_value_pages(value);
 
+	if (pool->spill)
+		return false;
 	if (value->shared)
 		return !value->shared->page && tide_app_page_is_gone(pool->object, value->index);
 	for (i = 0; i < pages; i++)
@@ -295,6 +301,15 @@ static void tide_value_publish(struct tide_app_pool *pool, struct tide_value *va
 	tide_values_sweep(pool, TIDE_SWEEP);
 }
 
+/* Lenders get its pages, in a kept pool the spill file, too. */
+static int tide_value_write(struct tide_app_pool *pool, struct tide_value *value,
+			    const void __user *from)
+{
+	if (pool->spill)
+		return tide_kept_write(pool, value->index, &value->at, from, value->size);
+	return tide_app_pages_write(pool->object, value->index, from, value->size);
+}
+
 static int tide_value_put_pages(struct tide_app_pool *pool, struct tide_value *value,
 				const void __user *from)
 {
@@ -305,7 +320,7 @@ static int tide_value_put_pages(struct tide_app_pool *pool, struct tide_value *v
 	value->index = pool->next_index;
 	pool->next_index += tide_value_pages(value);
 	mutex_unlock(&pool->lock);
-	err = tide_app_pages_write(pool->object, value->index, from, value->size);
+	err = tide_value_write(pool, value, from);
 	if (err)
 		return err;
 	mutex_lock(&pool->lock);
@@ -381,10 +396,11 @@ static bool tide_value_room(struct tide_app_pool *pool)
  * @size: of it in bytes, TIDEPOOL_VALUE_MAX at most
  * @expire_ms: milliseconds until it stands for nothing, or 0
  *
- * Context: process; waits for buffers, which is for lenders, and for the program's pages.
+ * Context: process; waits for buffers, which is for lenders, for the program's pages, and
+ * in a kept pool for the file system.
  * Return: 0, or a negative errno when the key stands for what it did before: -EFAULT,
- * -ENOMEM, -EDQUOT, -ENOTCONN when no lender takes pages, -EAGAIN when they are too slow,
- * or -EINTR.
+ * -ENOMEM, -EDQUOT, -EINTR, -ENOTCONN when no lender takes pages, or -EAGAIN when they are
+ * too slow; in a kept pool, which needs none, see tide_spill_keep() instead.
  */
 int tide_value_put(struct tide_app_pool *pool, const struct tide_key *key,
 		   const void __user *from, size_t size, u64 expire_ms)
@@ -392,10 +408,10 @@ int tide_value_put(struct tide_app_pool *pool, const struct tide_key *key,
 	u64 expires = tide_expires(expire_ms);
 	int err;
 
-	if (!tide_lenders_take_puts(true))
+	if (!pool->spill && !tide_lenders_take_puts(true))
 		return -ENOTCONN;
 	err = tide_value_try_put(pool, key, from, size, expires);
-	if (err == -EDQUOT && tide_value_room(pool))
+	if ((err == -EDQUOT || err == -ENOSPC) && tide_value_room(pool))
 		err = tide_value_try_put(pool, key, from, size, expires);
 	return err;
 }
@@ -407,12 +423,13 @@ int tide_value_put(struct tide_app_pool *pool, const struct tide_key *key,
 /**
  * struct tide_found - where a value was when a key was looked up
  * @index: of its first page
- * @offset: in that
+ * @at: where that is in the pool's spill file
+ * @offset: in the page
  * @size: in bytes
  * @data: its bytes, if they were in memory, to be freed
  */
 struct tide_found {
-	u64 index;
+	u64 index, at;
 	u32 offset, size;
 	void *data;
 };
@@ -442,6 +459,7 @@ static int tide_value_look(struct tide_app_pool *pool, const struct tide_key *ke
 		err = -ENOENT;
 	} else {
 		found->index = value->index;
+		found->at = value->shared ? value->shared->at : value->at;
 		found->offset = value->offset;
 		found->size = value->size;
 		if (value->size > room)
@@ -453,6 +471,27 @@ static int tide_value_look(struct tide_app_pool *pool, const struct tide_key *ke
 	return err;
 }
 
+static bool tide_value_is_found(const struct tide_value *value, const struct tide_found *found)
+{
+	return value->index == found->index && value->offset == found->offset;
+}
+
+/* Its room in the spill file may be another value's, which is what was read perhaps. */
+static bool tide_found_is_stale(struct tide_app_pool *pool, const struct tide_key *key,
+				const struct tide_found *found)
+{
+	struct tide_value *value;
+	bool stale;
+
+	if (!pool->spill || tide_broken(APP_STALE))
+		return false;
+	mutex_lock(&pool->lock);
+	value = tide_value_at(pool, key);
+	stale = !value || !tide_value_is_found(value, found);
+	mutex_unlock(&pool->lock);
+	return stale;
+}
+
 /* Some page did not come: -EAGAIN if the key stands for something else meanwhile. */
 static int tide_value_missed(struct tide_app_pool *pool, const struct tide_key *key,
 			     const struct tide_found *found)
@@ -462,7 +501,7 @@ static int tide_value_missed(struct tide_app_pool *pool, const struct tide_key *
 
 	mutex_lock(&pool->lock);
 	value = tide_value_find(pool, key);
-	if (value && (value->index != found->index || value->offset != found->offset)) {
+	if (value && !tide_value_is_found(value, found)) {
 		err = -EAGAIN;
 	} else {
 		pool->stats.misses++;
@@ -493,19 +532,19 @@ static int tide_pages_to_user(struct page **pages, const struct tide_found *foun
 	return 0;
 }
 
-static int tide_found_read(struct tide_app_pool *pool, const struct tide_found *found,
-			   void __user *to)
+static int tide_found_read(struct tide_app_pool *pool, const struct tide_key *key,
+			   const struct tide_found *found, void __user *to)
 {
 	unsigned int count = DIV_ROUND_UP(found->offset + found->size, PAGE_SIZE);
-	struct page **pages = tide_app_pages_alloc(count);
-	int err;
+	struct page **pages;
+	int err = tide_pool_read(pool, found->index, found->at, count, &pages);
 
-	if (!pages)
-		return -ENOMEM;
-	err = tide_app_pages_read(pool->object, found->index, pages, count);
 	if (err)
 		return err;
-	err = tide_pages_to_user(pages, found, to);
+	if (tide_found_is_stale(pool, key, found))
+		err = -EAGAIN;
+	else
+		err = tide_pages_to_user(pages, found, to);
 	tide_app_pages_free(pages, count);
 	return err;
 }
@@ -522,7 +561,7 @@ static int tide_found_get(struct tide_app_pool *pool, const struct tide_key *key
 	}
 	if (!found->size)
 		return 0;
-	err = tide_found_read(pool, found, to);
+	err = tide_found_read(pool, key, found, to);
 	return err == -ENOENT ? tide_value_missed(pool, key, found) : err;
 }
 
@@ -535,6 +574,22 @@ static void tide_value_got(struct tide_app_pool *pool, bool hit)
 	mutex_unlock(&pool->lock);
 }
 
+/* What is put anew all the time is nothing at last; but not where nothing is lost. */
+static bool tide_get_goes_on(const struct tide_app_pool *pool, int tries)
+{
+	return pool->spill ? !signal_pending(current) : tries < TIDE_GET_TRIES;
+}
+
+static int tide_value_try_get(struct tide_app_pool *pool, const struct tide_key *key,
+			      void __user *to, u32 *size)
+{
+	struct tide_found found;
+	int err = tide_value_look(pool, key, *size, &found);
+
+	*size = found.size;
+	return err ?: tide_found_get(pool, key, &found, to);
+}
+
 /**
  * tide_value_get() - what a key stands for
  * @pool: the pool
@@ -542,25 +597,24 @@ static void tide_value_got(struct tide_app_pool *pool, bool hit)
  * @to: where it goes
  * @size: of that in bytes; set to the value's, if there is one
  *
- * Context: process; waits for lenders, no longer than the deadline of a get.
+ * Context: process; waits for lenders, no longer than the deadline of a get, and in a
+ * kept pool for the disk.
  * Return: 0, or a negative errno: -ENOENT when it stands for nothing, or no lender gave
- * it back, -EMSGSIZE when it is larger, -EFAULT, -ENOMEM or -EINTR.
+ * it back, -EMSGSIZE when it is larger, -EFAULT, -ENOMEM or -EINTR; in a kept pool, where
+ * a value needs no lender, also see tide_spill_read().
  */
 int tide_value_get(struct tide_app_pool *pool, const struct tide_key *key, void __user *to,
 		   u32 *size)
 {
-	struct tide_found found;
 	u32 room = *size;
-	int err, tries;
+	int err, tries = 0;
 
-	for (tries = 0; tries < TIDE_GET_TRIES; tries++) {
-		err = tide_value_look(pool, key, room, &found);
-		*size = found.size;
-		if (!err)
-			err = tide_found_get(pool, key, &found, to);
-		if (err != -EAGAIN)
-			break;
-	}
+	do {
+		*size = room;
+		err = tide_value_try_get(pool, key, to, size);
+	} while (err == -EAGAIN && tide_get_goes_on(pool, ++tries));
+	if (err == -EAGAIN && pool->spill)
+		return -EINTR;
 	if (!err || err == -EAGAIN)
 		tide_value_got(pool, !err);
 	return err == -EAGAIN ? -ENOENT : err;

@@ -16,6 +16,7 @@ struct tide_shared;
  * @in_shared: in shared->values
  * @shared: the page that it shares with others, or NULL: it has its own, if any
  * @index: of its first page
+ * @at: where it is in the pool's spill file, if it has pages of its own there
  * @expires: boottime in nanoseconds, or 0
  * @offset: in that page, in bytes
  * @size: in bytes
@@ -26,7 +27,7 @@ struct tide_value {
 	struct rb_node node;
 	struct list_head in_shared;
 	struct tide_shared *shared;
-	u64 index;
+	u64 index, at;
 	u64 expires;
 	u32 offset, size;
 	u8 key_size;

@@ -20,7 +20,7 @@ from pathlib import Path
 from xml.etree import ElementTree
 
 from bed.image import TESTS, TOP
-from bed.sources import digest
+from bed.sources import digest, unloaded
 
 KERNELS = ("6.1", "6.12", "7.2", "debug")
 RECORD, PUBLISHED = TOP / "build" / "long.jsonl", TESTS / "results.jsonl"
@@ -42,8 +42,9 @@ class Outcome:
 
 
 def sources(tests: Path) -> str:
-    """A digest of the module, but for its comments, and of one file of tests."""
-    return digest(tests.read_bytes())
+    """A digest of the modules that one file of tests loads, but for their comments, and of that file."""
+    content = tests.read_bytes()
+    return digest(content, unloaded(content))
 
 
 def known(record: Path) -> list[Outcome]:

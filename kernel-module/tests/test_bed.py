@@ -17,9 +17,10 @@ import pytest
 
 from bed.accelerator import TCG, accelerator
 from bed.guest import BOOT_SECONDS, Disk, Guest, GuestError, Spec
-from bed.image import fetch_kernel, stress_program
+from bed.image import TESTS, fetch_kernel, stress_program
 from bed.page import with_parts
 from bed.pair import LENDER_ADDRESS, Pair
+from bed.sources import digest, unloaded
 from bed.workload import running, stress, wrong_pages
 
 GENERATION = "0d5e1b5e-6f1c-4f7b-9d61-000000000003"  # with one a guest does not go on from an image
@@ -176,6 +177,14 @@ def test_an_interrupted_long_run_goes_on(tmp_path: Path) -> None:
         assert long.missing(record, ["6.1", "6.12"], [own], quick=quick) == [("6.12", own)]
     long.keep(record, replace(good, sources="others"))
     assert long.missing(record, ["6.1"], [own], quick=True) == [("6.1", own)]
+
+
+def test_what_is_not_loaded_does_not_count() -> None:
+    """A change of a module outdates what was run of the files of tests that load it, and of no others."""
+    files = ("pages", "block", "values", "dkms")
+    names = {name: set(unloaded((TESTS / f"test_{name}.py").read_bytes())) for name in files}
+    assert names == {"pages": {"appmem", "block"}, "block": {"appmem"}, "values": set(), "dkms": set()}
+    assert len({digest(), digest(without=["block"]), digest(without=["appmem"])}) == 3
 
 
 def test_who_has_passed_without_its_long_tests_has_not_passed(tmp_path: Path) -> None:

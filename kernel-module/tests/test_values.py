@@ -72,13 +72,14 @@ def test_small_values_share_pages(connected: Pair) -> None:
     assert fits(report), report
 
 
-def test_calls(connected: Pair) -> None:
-    """Each says what came of it."""
+@pytest.mark.parametrize("way", ["uring=0", "uring=1"])
+def test_calls(connected: Pair, way: str) -> None:
+    """Each says what came of it, by ioctl and by io_uring."""
     guest = connected.borrower
     script = "put a 1234\nget a\nput a 56\nget a\nexists a\nexists b\nput b x\nkeys\ndelete a\nget a\ndelete a\nkeys\n"
     outcomes = ["ok", "ok 4 1234", "ok", "ok 2 56", "ok 2", "ENOENT 0", "ok", "a", "b", "ok", "ENOENT 0", "ENOENT", "b"]
-    assert said(guest, script) == outcomes
-    assert said(guest, "put a\nget a\n") == ["ok", "ok 0"]
+    assert said(guest, script, "-", way) == outcomes
+    assert said(guest, "put a\nget a\n", "-", way) == ["ok", "ok 0"]
 
 
 @pytest.mark.parametrize(

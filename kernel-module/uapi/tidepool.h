@@ -3,8 +3,9 @@
  * /dev/tidepool: values of programs in lenders' memory. APPMEM.md says what a call
  * does and which errors there are.
  *
- * Whoever opens the device has no pool yet: TIDEPOOL_OPEN names one, once. What is
- * put may be gone when it is asked for; what comes is what was put last.
+ * Whoever opens the device has no pool yet: TIDEPOOL_IOC_OPEN names one, once. What is
+ * put may be gone when it is asked for, unless the pool is kept; what comes is what was
+ * put last.
  */
 #ifndef TIDEPOOL_H
 #define TIDEPOOL_H
@@ -17,26 +18,30 @@
 #define TIDEPOOL_KEY_MAX	250		/* bytes; a key has one at least */
 #define TIDEPOOL_VALUE_MAX	(2u << 20)	/* bytes; a value may have none */
 #define TIDEPOOL_CALLS_MAX	256		/* that are made at once */
+#define TIDEPOOL_KEPT		1u		/* of a pool: no value is with a lender alone */
 
 /**
  * struct tidepool_open - a pool of one's own, or one that others see, too
  * @api: TIDEPOOL_API
- * @flags: 0
+ * @flags: 0 or TIDEPOOL_KEPT
  * @mode: of a shared pool that is made now: as a file's, for reading and writing
- * @reserved: 0
+ * @spill: of a kept pool that is made now: a file that is opened for reading and writing,
+ *	as large as all of its values, on a disk of this machine; -1 only joins one; else 0
  * @quota: bytes that a pool made now may hold; 0: what the administrator allows
  * @name: of a shared pool, made unless it is there, of printable ASCII; "": a private
  *	one, which goes with the last descriptor
  *
  * A pool that is there is joined if its mode lets the caller in. Another user's, but for
  * root's, must also be what is asked for, else it is EEXIST: it lets in nobody, its owner
- * included, whom @mode does not let in, and has @quota if that is not 0.
+ * included, whom @mode does not let in, and has @quota if that is not 0. Whoever has
+ * opened it, it is EEXIST if it is kept and TIDEPOOL_KEPT is not said, or the other way
+ * round.
  */
 struct tidepool_open {
 	__u32	api;
 	__u32	flags;
 	__u32	mode;
-	__u32	reserved;
+	__s32	spill;
 	__u64	quota;
 	char	name[TIDEPOOL_NAME_MAX];
 };
@@ -85,6 +90,19 @@ struct tidepool_calls {
 };
 
 /**
+ * struct tidepool_uring - a call by io_uring: the command of an IORING_OP_URING_CMD
+ * @call: address of a struct tidepool_call
+ * @reserved: 0
+ *
+ * Its cmd_op is TIDEPOOL_URING_CALL. The completion's res is 0 when the call has a result,
+ * -EINTR when it was not made, or another negative errno when it is none.
+ */
+struct tidepool_uring {
+	__u64	call;
+	__u64	reserved;
+};
+
+/**
  * struct tidepool_keys - the keys of a pool, in the order of their bytes
  * @after: address of the key to go on behind; what is put meanwhile may be left out
  * @buffer: address of room for keys, each behind its length, a byte
@@ -115,6 +133,7 @@ struct tidepool_keys {
  * @deletes: values that were deleted
  * @expired: values that were gone by their time
  * @moved: small values that were put again so that a page was left
+ * @spilled: reads of a kept pool that its disk had to answer
  */
 struct tidepool_stats {
 	__u64	quota;
@@ -128,6 +147,7 @@ struct tidepool_stats {
 	__u64	deletes;
 	__u64	expired;
 	__u64	moved;
+	__u64	spilled;
 };
 
 #define TIDEPOOL_IOC_OPEN	_IOW(0xb7, 0x40, struct tidepool_open)
@@ -135,5 +155,6 @@ struct tidepool_stats {
 #define TIDEPOOL_IOC_KEYS	_IOWR(0xb7, 0x42, struct tidepool_keys)
 #define TIDEPOOL_IOC_STATS	_IOR(0xb7, 0x43, struct tidepool_stats)
 #define TIDEPOOL_IOC_UNLINK	_IO(0xb7, 0x44)	/* the pool's name is free again */
+#define TIDEPOOL_URING_CALL	_IOWR(0xb7, 0x45, struct tidepool_uring)
 
 #endif /* TIDEPOOL_H */

@@ -19,7 +19,7 @@
 extern "C" {
 #endif
 
-#define TIDEPOOL_EPHEMERAL	0u	/* a value may be gone when it is asked for */
+#define TIDEPOOL_EPHEMERAL	0u	/* a value may be gone when it is asked for; TIDEPOOL_KEPT: it may not */
 
 /* An open pool. */
 typedef struct tidepool_pool tidepool_pool;
@@ -28,25 +28,33 @@ typedef struct tidepool_pool tidepool_pool;
  * struct tidepool_limits - what a pool that is made now may hold, and who may use it
  * @quota: in bytes; 0: what the administrator allows
  * @mode: of a pool with a name, as a file's; 0 is nobody but its user and root
+ * @spill: of a kept pool: a directory on a disk of this machine, in which it has a file
+ *	of @quota bytes that nobody else sees
  */
 struct tidepool_limits {
 	uint64_t quota;
 	mode_t mode;
+	const char *spill;
 };
 
 /**
  * tidepool_open() - open a pool, which is made if there is none
  * @name: that others see, up to 63 bytes of printable ASCII; NULL or "": a pool of one's
  *	own, which goes when it is closed
- * @flags: TIDEPOOL_EPHEMERAL
- * @limits: NULL: no quota of its own, and nobody else may use it
+ * @flags: TIDEPOOL_EPHEMERAL or TIDEPOOL_KEPT
+ * @limits: NULL: no quota of its own, and nobody else may use it; a kept pool needs @spill
+ *	and a @quota
  *
  * Whoever may only read from a pool gets it as well: puts and deletes fail with EBADF.
+ * No lender is needed for a kept pool, and no value is lost with one. It ends as others
+ * do, and when the machine restarts.
  *
  * Return: the pool for tidepool_close(), or NULL. errno: ENOENT: there is no
- * /dev/tidepool; EACCES: one may not open it, or not this pool; EEXIST: the name is
- * another user's pool; EDQUOT: one has too many; EPROTONOSUPPORT: module and library
- * are of different versions; EINVAL: @name, @flags or the mode are none.
+ * /dev/tidepool, or no such directory; EACCES: one may not open it, or not this pool;
+ * EEXIST: the name is another user's pool, or one of the other kind; EDQUOT: one has too
+ * many; EPROTONOSUPPORT: module and library are of different versions; EINVAL: @name,
+ * @flags, the mode or what a kept pool needs are none; EOPNOTSUPP: no disk of this
+ * machine has the directory; ENOSPC: it is full.
  */
 tidepool_pool *tidepool_open(const char *name, unsigned int flags, const struct tidepool_limits *limits);
 
@@ -76,7 +84,8 @@ int tidepool_unlink(tidepool_pool *pool);
  *
  * Return: 0, or -1; then nothing has changed. errno: EDQUOT: a quota is full; ENOTCONN:
  * there is no lender; EAGAIN: lenders are too slow just now; E2BIG: the value is too
- * large; EINVAL: the key is none; EINTR: a signal came.
+ * large; EINVAL: the key is none; EINTR: a signal came. Of a kept pool also ENOSPC: its
+ * file is full; EIO: its disk has lost something.
  */
 int tidepool_put(tidepool_pool *pool, const void *key, size_t key_size, const void *value, size_t size);
 
@@ -104,7 +113,7 @@ int tidepool_put_for(tidepool_pool *pool, const void *key, size_t key_size, cons
  *
  * Return: the value's bytes, or -1. errno: ENOENT: there is none, or no lender gave it
  * back; EMSGSIZE: it is larger than @buffer, see tidepool_size(); EAGAIN: memory was too
- * short; EINTR: a signal came.
+ * short; EINTR: a signal came; EIO: the disk of a kept pool has lost something.
  */
 ssize_t tidepool_get(tidepool_pool *pool, const void *key, size_t key_size, void *buffer, size_t size);
 

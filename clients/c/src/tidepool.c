@@ -3,6 +3,7 @@
 #define _GNU_SOURCE
 #include <errno.h>
 #include <fcntl.h>
+#include <stdbool.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/ioctl.h>
@@ -26,16 +27,24 @@ static int fail(int error)
 	return -1;
 }
 
+/* Is what a kept pool needs said, and said of no other? */
+static bool kind_is_valid(unsigned int flags, const struct tidepool_limits *limits)
+{
+	if (flags == TIDEPOOL_KEPT)
+		return limits && limits->spill && limits->quota;
+	return flags == TIDEPOOL_EPHEMERAL && !(limits && limits->spill);
+}
+
 /* As it is asked for; a name that is too long is none. */
 static int ask_for(struct tidepool_open *how, const char *name, unsigned int flags,
 		   const struct tidepool_limits *limits)
 {
-	*how = (struct tidepool_open) { .api = TIDEPOOL_API, .mode = 0600 };
+	*how = (struct tidepool_open) { .api = TIDEPOOL_API, .flags = flags, .mode = 0600 };
 	if (limits) {
 		how->quota = limits->quota;
 		how->mode = limits->mode ? limits->mode : 0600;
 	}
-	if (flags != TIDEPOOL_EPHEMERAL || (name && strlen(name) >= sizeof(how->name)))
+	if (!kind_is_valid(flags, limits) || (name && strlen(name) >= sizeof(how->name)))
 		return fail(EINVAL);
 	if (name)
 		strcpy(how->name, name);
@@ -63,6 +72,36 @@ static int open_device(const struct tidepool_open *how)
 	return device < 0 && errno == EACCES ? open_to(how, O_RDONLY) : device;
 }
 
+/* A file without a name, which goes with the pool. */
+static int spill_file(const struct tidepool_limits *limits)
+{
+	int error, file = open(limits->spill, O_TMPFILE | O_RDWR | O_CLOEXEC, 0600);
+
+	if (file < 0 || !ftruncate(file, limits->quota))
+		return file;
+	error = errno;
+	close(file);
+	return fail(error);
+}
+
+/* Joins the kept pool of that name, or makes it, with a file in which it keeps what lenders may lose. */
+static int open_kept(struct tidepool_open *how, const struct tidepool_limits *limits)
+{
+	int device, error;
+
+	how->spill = -1;
+	device = open_device(how);
+	if (device >= 0 || errno != EBADF)
+		return device;
+	how->spill = spill_file(limits);
+	if (how->spill < 0)
+		return -1;
+	device = open_device(how);
+	error = errno;
+	close(how->spill);	/* the pool has it */
+	return device < 0 ? fail(error) : device;
+}
+
 tidepool_pool *tidepool_open(const char *name, unsigned int flags, const struct tidepool_limits *limits)
 {
 	struct tidepool_open how;
@@ -73,7 +112,7 @@ tidepool_pool *tidepool_open(const char *name, unsigned int flags, const struct 
 	pool = malloc(sizeof(*pool));
 	if (!pool)
 		return NULL;
-	pool->device = open_device(&how);
+	pool->device = flags == TIDEPOOL_KEPT ? open_kept(&how, limits) : open_device(&how);
 	if (pool->device >= 0)
 		return pool;
 	free(pool);
@@ -261,17 +300,21 @@ static const struct {
 	int error;
 	const char *text;
 } texts[] = {
-	{ ENOENT, "there is no such value, pool name or /dev/tidepool" },
+	{ ENOENT, "there is no such value, pool name, directory or /dev/tidepool" },
 	{ EMSGSIZE, "the value is larger than the buffer" },
-	{ EINVAL, "a key has 1 to 250 bytes, a name up to 63 of printable ASCII, a mode 0666 at most" },
+	{ EINVAL, "a key has 1 to 250 bytes, a name up to 63 of printable ASCII, a mode 0666 at most, "
+		  "a kept pool a directory and a quota of at least a page" },
 	{ E2BIG, "a value has 2 MiB at most" },
 	{ EDQUOT, "the quota of the pool, of the user or of the machine is full" },
 	{ ENOTCONN, "no lender takes pages" },
 	{ EAGAIN, "lenders are too slow, or memory is too short" },
-	{ EEXIST, "another user has a pool of that name" },
+	{ EEXIST, "another user has a pool of that name, or it is of the other kind" },
 	{ EACCES, "the mode of the pool or of /dev/tidepool does not let you in" },
 	{ EBADF, "you may read from the pool, and not change it" },
 	{ EPERM, "the pool is somebody else's" },
+	{ ENOSPC, "the file of the kept pool is full, or the disk is" },
+	{ EIO, "the disk of the kept pool has lost something" },
+	{ EOPNOTSUPP, "the directory of a kept pool has to be on a disk of this machine, and its file allocated" },
 	{ EPROTONOSUPPORT, "the kernel module and this library are of different versions" },
 };
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/* Every function of libtidepool, on a machine with a lender:  check | check refused (on one without) */
+/* Every function of libtidepool, on a machine with a lender and a disk on /mnt:  check | check refused (without a lender) */
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -148,7 +148,7 @@ static void check_bad(tidepool_pool *pool)
 
 	memset(name, 'n', 64);
 	CHECK(!tidepool_open(name, TIDEPOOL_EPHEMERAL, NULL) && errno == EINVAL);
-	CHECK(!tidepool_open("check", 1, NULL) && errno == EINVAL);
+	CHECK(!tidepool_open("check", 2, NULL) && errno == EINVAL);
 	CHECK(tidepool_put(pool, "", 0, "v", 1) == -1 && errno == EINVAL);
 	CHECK(tidepool_put(pool, large, 251, "v", 1) == -1 && errno == EINVAL);
 	CHECK(tidepool_put(pool, "k", (size_t)1 << 32 | 1, "v", 1) == -1 && errno == EINVAL);
@@ -162,9 +162,35 @@ static void check_bad(tidepool_pool *pool)
 	free(large);
 }
 
-/* Nobody lends: what is put is refused, and says so. */
+/* A value is there, whoever lends. */
+static void check_kept(void)
+{
+	struct tidepool_limits limits = { .quota = LARGE, .spill = "/mnt" };
+	tidepool_pool *one = tidepool_open("kept", TIDEPOOL_KEPT, &limits);
+	tidepool_pool *two = tidepool_open("kept", TIDEPOOL_KEPT, &limits);
+	char buffer[10];
+
+	CHECK(one && two);
+	CHECK(tidepool_put(one, "k", 1, "v", 1) == 0);
+	CHECK(tidepool_get(two, "k", 1, buffer, sizeof(buffer)) == 1 && *buffer == 'v');
+	CHECK(!tidepool_open("kept", TIDEPOOL_EPHEMERAL, NULL) && errno == EEXIST);
+	CHECK(tidepool_unlink(two) == 0);
+	tidepool_close(one);
+	tidepool_close(two);
+	CHECK(!tidepool_open(NULL, TIDEPOOL_KEPT, NULL) && errno == EINVAL);
+	CHECK(!tidepool_open(NULL, TIDEPOOL_EPHEMERAL, &limits) && errno == EINVAL);
+	limits.spill = "/tmp";
+	CHECK(!tidepool_open(NULL, TIDEPOOL_KEPT, &limits) && errno == EOPNOTSUPP);
+	limits.spill = "/none";
+	CHECK(!tidepool_open(NULL, TIDEPOOL_KEPT, &limits) && errno == ENOENT);
+	limits = (struct tidepool_limits) { .spill = "/mnt" };
+	CHECK(!tidepool_open(NULL, TIDEPOOL_KEPT, &limits) && errno == EINVAL);
+}
+
+/* Nobody lends: what is put is refused, and says so; what is kept needs nobody. */
 static void check_refused(tidepool_pool *pool)
 {
+	check_kept();
 	CHECK(tidepool_put(pool, "k", 1, "v", 1) == -1 && errno == ENOTCONN);
 	printf("%s\n", tidepool_strerror(ENOTCONN));
 }
@@ -181,6 +207,7 @@ int main(int argc, char **argv)
 		check_time(pool);
 		check_many(pool);
 		check_shared();
+		check_kept();
 		check_bad(pool);
 	}
 	tidepool_close(pool);

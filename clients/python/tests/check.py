@@ -87,6 +87,19 @@ def check_errors(pool: tidepool.Pool) -> None:
         two.unlink()
 
 
+def check_kept() -> None:
+    """Its values are there, whoever lends."""
+    with tidepool.Pool("kept", quota=1 << 20, spill="/mnt") as one, tidepool.Pool("kept", spill="/mnt") as two:
+        one[b"k"] = b"v"
+        assert two[b"k"] == b"v"
+        assert two.stats().spilled == 0
+        raises(tidepool.NameTakenError, tidepool.Pool, "kept")
+        two.unlink()
+    raises(tidepool.SpillError, tidepool.Pool, quota=1 << 20, spill="/tmp")
+    raises(tidepool.TidepoolError, tidepool.Pool, quota=1 << 20, spill="/none")
+    raises(tidepool.BadRequestError, tidepool.Pool, spill="/mnt")
+
+
 async def check_async() -> None:
     """The event loop goes on, and several wait at the same time."""
     async with tidepool.AsyncPool() as pool:
@@ -104,6 +117,7 @@ async def check_async() -> None:
 def main() -> None:
     """All of it."""
     with tidepool.Pool() as pool:
+        check_kept()
         if sys.argv[1:] == ["refused"]:
             print(raises(tidepool.NoLenderError, pool.put, b"k", b"v"))
             return

@@ -5,7 +5,7 @@
         value = pool.get(b"key")
 
 A value may be gone when it is asked for: its lender may have gone, or taken its memory back. What comes is what was put
-last. A pool is a cache, and no place for what exists nowhere else.
+last. A pool is a cache, and no place for what exists nowhere else; one with a `spill` directory keeps its values.
 """
 
 from tidepool.aio import AsyncPool
@@ -17,6 +17,7 @@ from tidepool.errors import (
     NotAllowedError,
     OtherVersionError,
     QuotaError,
+    SpillError,
     TidepoolError,
     TooLargeError,
     TooSlowError,
@@ -33,6 +34,7 @@ __all__ = [
     "OtherVersionError",
     "Pool",
     "QuotaError",
+    "SpillError",
     "Stats",
     "TidepoolError",
     "TooLargeError",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 from collections.abc import Callable, Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from typing import Self, TypeVar
@@ -16,8 +17,16 @@ THREADS = 4  # that wait for lenders at the same time
 class AsyncPool:
     """A pool whose methods are awaited: `async with AsyncPool("sessions") as pool: await pool.get(b"key")`."""
 
-    def __init__(self, name: str = "", *, mode: int = 0o600, quota: int = 0, threads: int = THREADS) -> None:
-        self._pool = Pool(name, mode=mode, quota=quota)
+    def __init__(
+        self,
+        name: str = "",
+        *,
+        mode: int = 0o600,
+        quota: int = 0,
+        spill: str | os.PathLike[str] | None = None,
+        threads: int = THREADS,
+    ) -> None:
+        self._pool = Pool(name, mode=mode, quota=quota, spill=spill)
         self._threads = ThreadPoolExecutor(threads, thread_name_prefix="tidepool")
 
     async def put(self, key: bytes, value: bytes, expire: float | None = None) -> None:

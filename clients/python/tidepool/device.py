@@ -13,6 +13,7 @@ DEVICE = "/dev/tidepool"
 API = 1
 NAME_MAX, KEY_MAX, VALUE_MAX, CALLS_MAX = 64, 250, 2 << 20, 256
 PUT, GET, DELETE, EXISTS = 1, 2, 3, 4
+KEPT, JOINS = 1, -1  # a flag, and the spill file of a kept pool that is there
 
 
 class Open(ctypes.Structure):
@@ -22,7 +23,7 @@ class Open(ctypes.Structure):
         ("api", ctypes.c_uint32),
         ("flags", ctypes.c_uint32),
         ("mode", ctypes.c_uint32),
-        ("reserved", ctypes.c_uint32),
+        ("spill", ctypes.c_int32),
         ("quota", ctypes.c_uint64),
         ("name", ctypes.c_char * NAME_MAX),
     ]
@@ -61,7 +62,10 @@ class Keys(ctypes.Structure):
     ]
 
 
-FIGURES = ("quota", "bytes", "values", "value_bytes", "hits", "misses", "lost", "puts", "deletes", "expired", "moved")
+FIGURES = (
+    *("quota", "bytes", "values", "value_bytes", "hits", "misses", "lost", "puts", "deletes", "expired", "moved"),
+    "spilled",
+)
 
 
 class Figures(ctypes.Structure):
@@ -82,16 +86,41 @@ IOC_STATS = _number(READ, 0x43, ctypes.sizeof(Figures))
 IOC_UNLINK = _number(0, 0x44, 0)
 
 
-def opened(name: str, mode: int, quota: int) -> int:
-    """A descriptor with a pool: for reading alone where writing is not allowed."""
+def opened(name: str, mode: int, quota: int, spill: str | os.PathLike[str] | None = None) -> int:
+    """A descriptor with a pool, a kept one with a `spill` directory: for reading alone where writing is not allowed."""
     what = f"pool {name!r}" if name else "a pool of one's own"
     raw = name.encode()
     if len(raw) >= NAME_MAX or b"\0" in raw or not 0 <= mode < 1 << 32 or not 0 <= quota < 1 << 64:
         raise error(errno.EINVAL, what)
     how = Open(api=API, mode=mode or 0o600, quota=quota, name=raw)
+    return _opened(how, what) if spill is None else _opened_kept(how, spill, what)
+
+
+def _opened_kept(how: Open, spill: str | os.PathLike[str], what: str) -> int:
+    """Joins the pool, or makes it with a file without a name, which goes with it."""
+    how.flags, how.spill = KEPT, JOINS
+    try:
+        return _opened(how, what)
+    except NotAllowedError as failure:
+        if failure.errno != errno.EBADF:
+            raise
+    try:
+        how.spill = os.open(spill, os.O_TMPFILE | os.O_RDWR | os.O_CLOEXEC, 0o600)
+    except OSError as failure:
+        raise error(failure.errno or errno.EIO, f"{what}: spill {os.fspath(spill)!r}") from failure
+    try:
+        os.truncate(how.spill, how.quota)
+        return _opened(how, what)
+    finally:
+        os.close(how.spill)
+
+
+def _opened(how: Open, what: str) -> int:
     try:
         return _opened_to(os.O_RDWR, how, what)
-    except NotAllowedError:
+    except NotAllowedError as failure:
+        if failure.errno != errno.EACCES:
+            raise
         return _opened_to(os.O_RDONLY, how, what)
 
 

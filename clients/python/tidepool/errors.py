@@ -38,6 +38,10 @@ class QuotaError(TidepoolError):
     """The quota of the pool, of the user or of the machine is full."""
 
 
+class SpillError(TidepoolError):
+    """The file of a kept pool is full, cannot be where it is to be, or its disk has lost something."""
+
+
 class NoLenderError(TidepoolError, ConnectionError):
     """No lender takes pages."""
 
@@ -50,14 +54,17 @@ MEANING: dict[int, tuple[type[TidepoolError], str]] = {
     errno.EACCES: (NotAllowedError, "the mode of the pool, or of /dev/tidepool, does not let you in"),
     errno.EBADF: (NotAllowedError, "you may read from the pool, and not change it"),
     errno.EPERM: (NotAllowedError, "the pool is somebody else's"),
-    errno.EEXIST: (NameTakenError, "another user has a pool of that name"),
+    errno.EEXIST: (NameTakenError, "another user has a pool of that name, or it is of the other kind"),
     errno.EPROTONOSUPPORT: (OtherVersionError, "the kernel module and this package are of different versions"),
     errno.EINVAL: (
         BadRequestError,
-        "a key has 1 to 250 bytes, a name up to 63 of ASCII, a mode 0o666 at most",
+        "a key has 1 to 250 bytes, a name up to 63 of ASCII, a mode 0o666 at most, a kept pool a page of quota",
     ),
     errno.E2BIG: (TooLargeError, "a value has 2 MiB at most"),
     errno.EDQUOT: (QuotaError, "the quota of the pool, of the user or of the machine is full"),
+    errno.ENOSPC: (SpillError, "the file of the kept pool is full, or the disk is"),
+    errno.EIO: (SpillError, "the disk of the kept pool has lost something"),
+    errno.EOPNOTSUPP: (SpillError, "the directory has to be on a disk of this machine, and the file there allocated"),
     errno.ENOTCONN: (NoLenderError, "no lender takes pages"),
     errno.EAGAIN: (TooSlowError, "lenders are too slow, or memory is too short"),
 }

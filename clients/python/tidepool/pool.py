@@ -38,6 +38,7 @@ class Stats:
     deletes: int
     expired: int
     moved: int  # small values that were put again so that a page was left
+    spilled: int  # reads of a kept pool that its disk had to answer
 
 
 class Pool:
@@ -52,6 +53,8 @@ class Pool:
         name: that others see, up to 63 bytes of printable ASCII.
         mode: of a pool with a name that is made now, as a file's.
         quota: bytes that a pool made now may hold; 0: what the administrator allows.
+        spill: makes it a kept pool: a directory on a disk of this machine, in which it has a file of `quota` bytes that
+            nobody else sees. No value is lost with a lender, and none is needed. The pool ends when the machine does.
 
     Raises:
         TidepoolError: one of its kinds, see `tidepool.errors`; so does each method.
@@ -60,9 +63,11 @@ class Pool:
     _device = -1
     name = ""
 
-    def __init__(self, name: str = "", *, mode: int = 0o600, quota: int = 0) -> None:
+    def __init__(
+        self, name: str = "", *, mode: int = 0o600, quota: int = 0, spill: str | os.PathLike[str] | None = None
+    ) -> None:
         self.name = name
-        self._device = device.opened(name, mode, quota)
+        self._device = device.opened(name, mode, quota, spill)
 
     def get(self, key: bytes, default: T | None = None) -> bytes | T | None:
         """The value, or `default` if there is none, or no lender gave it back."""

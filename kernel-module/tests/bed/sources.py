@@ -4,12 +4,18 @@ from __future__ import annotations
 
 import hashlib
 import re
+from collections.abc import Collection
 from pathlib import Path
 
 from bed.image import TESTS
 
 MODULE = TESTS.parent
 COMMENT = re.compile(rb"/\*.*?\*/", re.DOTALL)
+# What a file of tests names that loads a module beside tidepool.ko, or builds them all.
+LOADED_APART = {
+    "appmem": re.compile(rb'"app"|tidepool[-_]app|dkms'),
+    "block": re.compile(rb"bed\.device|tidepool[-_]block|dkms"),
+}
 
 
 def sources() -> list[Path]:
@@ -17,8 +23,14 @@ def sources() -> list[Path]:
     return sorted(file for file in MODULE.glob("*/*.[ch]") if file.parent.name != "compat")
 
 
-def digest(more: bytes = b"") -> str:
-    """Twelve hexadecimal digits: of the module's code, comments left out, and of whatever else counts."""
+def digest(more: bytes = b"", without: Collection[str] = ()) -> str:
+    """Twelve hexadecimal digits: of the code, comments and some layers left out, and of whatever else counts."""
     probes = sorted(MODULE.glob("compat/*.c"))
-    code = [COMMENT.sub(b"", file.read_bytes()) for file in [*sources(), *probes]]
+    counted = [file for file in sources() if file.parent.name not in without]
+    code = [COMMENT.sub(b"", file.read_bytes()) for file in [*counted, *probes]]
     return hashlib.sha256(b"".join([*code, more])).hexdigest()[:12]
+
+
+def unloaded(tests: bytes) -> list[str]:
+    """The layers that are modules of their own, and which a file of tests does not load."""
+    return [layer for layer, named in LOADED_APART.items() if not named.search(tests)]

@@ -107,6 +107,9 @@ void uring_add(struct uring *ring, bool write, int fd, void *data, long length, 
 /* Submits what was added and waits for all of it; true if each was done whole. */
 bool uring_run(struct uring *ring, long count);
 
+/* Makes a file's own command of up to 16 bytes, and waits for it: what came of it. */
+int uring_command(struct uring *ring, int fd, uint32_t what, const void *command, size_t size);
+
 /* ---- the modes ---- */
 
 int mode_fill(const char *path);

@@ -47,47 +47,71 @@ static __u32 *word(char *ring, __u32 offset)
 	return (__u32 *)(ring + offset);
 }
 
-void uring_add(struct uring *ring, bool write, int fd, void *data, long length, long offset)
+static void push(struct uring *ring, struct io_uring_sqe entry)
 {
 	const struct io_uring_params *p = &ring->params;
 	__u32 tail = *word(ring->submissions, p->sq_off.tail);
 	__u32 slot = tail & *word(ring->submissions, p->sq_off.ring_mask);
 
-	ring->entries[slot] = (struct io_uring_sqe) {
-		.opcode = write ? IORING_OP_WRITE : IORING_OP_READ,
-		.fd = fd, .addr = (unsigned long)data, .len = length, .off = offset, .user_data = length,
-	};
+	ring->entries[slot] = entry;
 	word(ring->submissions, p->sq_off.array)[slot] = slot;
 	__atomic_store_n(word(ring->submissions, p->sq_off.tail), tail + 1, __ATOMIC_RELEASE);
 }
 
-static bool reap(struct uring *ring)
+void uring_add(struct uring *ring, bool write, int fd, void *data, long length, long offset)
+{
+	push(ring, (struct io_uring_sqe) {
+		.opcode = write ? IORING_OP_WRITE : IORING_OP_READ,
+		.fd = fd, .addr = (unsigned long)data, .len = length, .off = offset, .user_data = length,
+	});
+}
+
+/* What came of the request that is over first. */
+static bool reap(struct uring *ring, struct io_uring_cqe *done)
 {
 	const struct io_uring_params *p = &ring->params;
 	__u32 head = *word(ring->completions, p->cq_off.head);
-	const struct io_uring_cqe *done;
-	bool whole;
 
 	if (head == __atomic_load_n(word(ring->completions, p->cq_off.tail), __ATOMIC_ACQUIRE))
 		return false;
-	done = (struct io_uring_cqe *)(ring->completions + p->cq_off.cqes) +
-	       (head & *word(ring->completions, p->cq_off.ring_mask));
-	whole = done->res == (long)done->user_data;
+	memcpy(done, ring->completions + p->cq_off.cqes +
+	       (head & *word(ring->completions, p->cq_off.ring_mask)) * sizeof(*done), sizeof(*done));
 	__atomic_store_n(word(ring->completions, p->cq_off.head), head + 1, __ATOMIC_RELEASE);
-	return whole;
+	return true;
+}
+
+static bool enter(const struct uring *ring, unsigned int submitted, unsigned int awaited)
+{
+	int n;
+
+	do {
+		n = syscall(SYS_io_uring_enter, ring->fd, submitted, awaited, IORING_ENTER_GETEVENTS, NULL, 0);
+	} while (n < 0 && errno == EINTR);
+	return n == (int)submitted;
 }
 
 bool uring_run(struct uring *ring, long count)
 {
+	struct io_uring_cqe done;
 	bool whole = true;
-	int n;
 
-	do {
-		n = syscall(SYS_io_uring_enter, ring->fd, count, count, IORING_ENTER_GETEVENTS, NULL, 0);
-	} while (n < 0 && errno == EINTR);
-	if (n != count)
+	if (!enter(ring, count, count))
 		return false;
 	while (count--)
-		whole &= reap(ring);
+		whole &= reap(ring, &done) && done.res == (long)done.user_data;
 	return whole;
+}
+
+int uring_command(struct uring *ring, int fd, __u32 what, const void *command, size_t size)
+{
+	struct io_uring_sqe entry = { .opcode = IORING_OP_URING_CMD, .fd = fd, .cmd_op = what };
+	struct io_uring_cqe done;
+
+	memcpy(entry.cmd, command, size);
+	push(ring, entry);
+	if (!enter(ring, 1, 1))
+		return -EIO;
+	while (!reap(ring, &done))
+		enter(ring, 0, 1);
+	return done.res;
 }

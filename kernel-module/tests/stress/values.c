@@ -26,6 +26,7 @@ static struct {
 	long keys, most;
 	uint64_t *begun, *done;		/* versions, by key; odd ones are deletions */
 	char *busy;			/* a key that somebody changes */
+	bool kept, uring;
 } all;
 
 static double until;
@@ -34,10 +35,27 @@ static unsigned long put, got, hits, deleted, full;
 
 /* ---- single calls ---- */
 
+/* By io_uring, a ring for each thread. */
+static int make_call_in_ring(int fd, struct tidepool_call *call)
+{
+	const struct tidepool_uring command = { .call = (uintptr_t)call };
+	static __thread struct uring *ring;
+	int made;
+
+	if (!ring)
+		ring = uring_new();
+	do {
+		made = uring_command(ring, fd, TIDEPOOL_URING_CALL, &command, sizeof(command));
+	} while (made == -EINTR);
+	return made ?: call->result;
+}
+
 static int make_call(int fd, struct tidepool_call *call)
 {
 	struct tidepool_calls calls = { .calls = (uintptr_t)call, .count = 1 };
 
+	if (all.uring)
+		return make_call_in_ring(fd, call);
 	return ioctl(fd, TIDEPOOL_IOC_CALL, &calls) == 1 ? call->result : -errno;
 }
 
@@ -57,11 +75,25 @@ static int do_call(int fd, uint32_t what, const char *key, size_t key_size, void
 	return result;
 }
 
+/* spill=PATH: of a kept pool; spill=join: of one that is there. */
+static void want_kept(struct tidepool_open *how)
+{
+	const char *path = option_text("spill", "");
+
+	all.kept = *path;
+	if (!all.kept)
+		return;
+	how->flags = TIDEPOOL_KEPT;
+	how->spill = strcmp(path, "join") ? open_or_die(path, option("spill_open", O_RDWR)) : -1;
+}
+
 static int open_pool(const char *name, unsigned int mode, unsigned long quota)
 {
 	struct tidepool_open how = { .api = option("api", TIDEPOOL_API), .mode = mode, .quota = quota };
 	int fd = open_or_die(DEVICE, option("open", O_RDWR));
 
+	all.uring = option("uring", 0);
+	want_kept(&how);
 	strncpy(how.name, name, sizeof(how.name) - 1);
 	if (!ioctl(fd, TIDEPOOL_IOC_OPEN, &how))
 		return fd;
@@ -118,17 +150,27 @@ static void value_check(const char *value, char *made, long key, long size, uint
 
 /* ---- the mixture ---- */
 
+/* What is kept is there from when it was put until somebody deletes it. */
+static void missing_check(long key, uint64_t least, uint64_t most)
+{
+	if (all.kept && least && least == most && !(least & 1))
+		value_wrong(key, least, "it is not there");
+}
+
 static void get_one(long key, char *value, char *made)
 {
-	uint64_t least = __atomic_load_n(&all.done[key], __ATOMIC_ACQUIRE);
+	uint64_t least = __atomic_load_n(&all.done[key], __ATOMIC_ACQUIRE), most;
 	uint32_t size = all.most;
 	int result = do_call(all.fd, TIDEPOOL_GET, (char *)&key, sizeof(key), value, &size, 0);
 
+	most = __atomic_load_n(&all.begun[key], __ATOMIC_ACQUIRE);
 	__sync_fetch_and_add(&got, 1);
 	if (!result) {
 		__sync_fetch_and_add(&hits, 1);
-		value_check(value, made, key, size, least, __atomic_load_n(&all.begun[key], __ATOMIC_ACQUIRE));
-	} else if (result != -ENOENT) {
+		value_check(value, made, key, size, least, most);
+	} else if (result == -ENOENT) {
+		missing_check(key, least, most);
+	} else {
 		errno = -result;
 		io_failed("get");
 	}
@@ -148,7 +190,7 @@ static void change_one(long key, char *value, bool delete)
 	if (!result || (delete && result == -ENOENT)) {
 		__atomic_store_n(&all.done[key], version, __ATOMIC_RELEASE);
 		__sync_fetch_and_add(delete ? &deleted : &put, 1);
-	} else if (result == -EDQUOT || result == -ENOTCONN || result == -EAGAIN) {
+	} else if (result == -EDQUOT || result == -ENOTCONN || result == -EAGAIN || result == -ENOSPC) {
 		__sync_fetch_and_add(&full, 1);
 	} else {
 		errno = -result;
@@ -186,7 +228,10 @@ static struct tidepool_stats stats_of(int fd)
 	return stats;
 }
 
-/* stress values POOL [keys=1000] [threads=4] [seconds=5] [changes=N] [most=70000] [quota=0]; POOL is - for a private one. */
+/*
+ * stress values POOL [keys=1000] [threads=4] [seconds=5] [changes=N] [most=70000] [quota=0] [spill=FILE] [uring=0]; POOL is
+ * - for a private one.
+ */
 int mode_values(const char *pool)
 {
 	struct tidepool_stats stats;
@@ -203,8 +248,8 @@ int mode_values(const char *pool)
 	stats = stats_of(all.fd);
 	printf("{\"mode\": \"values\", \"puts\": %lu, \"gets\": %lu, \"hits\": %lu, \"deletes\": %lu, \"full\": %lu, ", put,
 	       got, hits, deleted, full);
-	printf("\"values\": %llu, \"value_bytes\": %llu, \"bytes\": %llu, \"moved\": %llu, \"lost\": %llu, ",
-	       stats.values, stats.value_bytes, stats.bytes, stats.moved, stats.lost);
+	printf("\"values\": %llu, \"value_bytes\": %llu, \"bytes\": %llu, \"moved\": %llu, \"lost\": %llu, \"spilled\": %llu, ",
+	       stats.values, stats.value_bytes, stats.bytes, stats.moved, stats.lost, stats.spilled);
 	printf("\"wrong_pages\": %lu, \"errors\": %lu}\n", wrong_pages(), io_errors());
 	return verdict();
 }
@@ -286,8 +331,8 @@ static void say_stats(int fd)
 	}
 	printf("{\"quota\": %llu, \"bytes\": %llu, \"values\": %llu, \"value_bytes\": %llu, \"hits\": %llu, ",
 	       stats.quota, stats.bytes, stats.values, stats.value_bytes, stats.hits);
-	printf("\"misses\": %llu, \"lost\": %llu, \"puts\": %llu, \"expired\": %llu}\n", stats.misses, stats.lost,
-	       stats.puts, stats.expired);
+	printf("\"misses\": %llu, \"lost\": %llu, \"puts\": %llu, \"expired\": %llu, \"spilled\": %llu}\n", stats.misses,
+	       stats.lost, stats.puts, stats.expired, stats.spilled);
 }
 
 static void say(int fd, char *line)

@@ -1,0 +1,107 @@
+// SPDX-License-Identifier: GPL-2.0-only
+/*
+ * Pages of a kept pool: in its spill file, and with a lender if one takes them. So a get
+ * needs a lender no more than a put does. It is answered from where that is fastest: by
+ * the page cache, by a lender, by the file's disk.
+ */
+#include <linux/highmem.h>
+#include <linux/mm.h>
+#include <linux/uaccess.h>
+
+#include "appmem/kept.h"
+#include "appmem/pages.h"
+#include "appmem/pool.h"
+#include "appmem/spill.h"
+#include "base/broken.h"
+
+/* The rest of the last page is zero. */
+static int tide_pages_from_user(struct page **pages, const void __user *from, size_t size)
+{
+	size_t done;
+
+	for (done = 0; done < size; done += PAGE_SIZE) {
+		size_t part = min_t(size_t, size - done, PAGE_SIZE);
+		void *to = kmap_local_page(*pages++);
+		bool failed = copy_from_user(to, from + done, part);
+
+		memset(to + part, 0, PAGE_SIZE - part);
+		kunmap_local(to);
+		if (failed)
+			return -EFAULT;
+	}
+	return 0;
+}
+
+/**
+ * tide_kept_write() - keep a value
+ * @pool: that has a spill file
+ * @index: of its first page; none of its pages was ever used
+ * @at: set to where it is in the file
+ * @from: the value, in the program's memory
+ * @size: of the value in bytes, at least one
+ *
+ * Context: process; waits for the file system, and a moment for lenders.
+ * Return: 0 or a negative errno, when the pool has nothing of it: -EFAULT, -ENOMEM, or
+ * see tide_spill_keep().
+ */
+int tide_kept_write(struct tide_app_pool *pool, u64 index, u64 *at, const void __user *from,
+		    size_t size)
+{
+	unsigned int count = DIV_ROUND_UP(size, PAGE_SIZE);
+	struct page **pages = tide_app_pages_alloc(count);
+	int err;
+
+	if (!pages)
+		return -ENOMEM;
+	err = tide_pages_from_user(pages, from, size) ?:
+	      tide_spill_keep(pool->spill, pages, count, at);
+	if (!err)
+		tide_app_pages_offer(pool->object, index, pages, count);
+	tide_app_pages_free(pages, count);
+	return err;
+}
+
+static int tide_pool_read_spill(struct tide_app_pool *pool, u64 at, unsigned int count,
+				struct page ***pages)
+{
+	int err;
+
+	if (tide_broken(APP_SPILL))
+		return -ENOENT;
+	*pages = tide_app_pages_alloc(count);
+	if (!*pages)
+		return -ENOMEM;
+	err = tide_spill_read(pool->spill, at, *pages, count, false);
+	if (err)
+		tide_app_pages_free(*pages, count);
+	return err;
+}
+
+/**
+ * tide_pool_read() - get pages back
+ * @pool: the pool
+ * @index: of the first one
+ * @at: where they are in its spill file, if it has one
+ * @count: how many
+ * @pages: set to them when this returns 0, for tide_app_pages_free()
+ *
+ * What is in the file belongs to a value only as long as the value is there: the caller
+ * looks for it anew afterwards.
+ *
+ * Context: process; waits for lenders, and for the file system.
+ * Return: 0, -ENOENT when some page did not come, -EINTR, -ENOMEM, or see
+ * tide_spill_read().
+ */
+int tide_pool_read(struct tide_app_pool *pool, u64 index, u64 at, unsigned int count,
+		   struct page ***pages)
+{
+	int err;
+
+	*pages = tide_app_pages_alloc(count);
+	if (!*pages)
+		return -ENOMEM;
+	if (pool->spill && !tide_spill_read(pool->spill, at, *pages, count, true))
+		return 0;
+	err = tide_app_pages_read(pool->object, index, *pages, count);
+	return err == -ENOENT && pool->spill ? tide_pool_read_spill(pool, at, count, pages) : err;
+}

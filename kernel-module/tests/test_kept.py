@@ -1,0 +1,307 @@
+"""Kept pools of /dev/tidepool: a get brings what was put last, whatever lenders do, or says that the disk failed."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import pytest
+from test_values import fits, said
+
+from bed.device import MODULES, dmsetup, faults_of_wire, load_target
+from bed.guest import PAGE, Guest
+from bed.image import tools_disk, with_tools
+from bed.pair import NAME as PAIRING
+from bed.pair import PATIENT, Pair
+from bed.tidepool import MIB, wait_until
+from bed.workload import end_stress, finish_stress, start_stress, stress, wrong_pages
+
+SPILL = "/mnt/spill"
+LARGE = 3 * PAGE  # bytes of a value
+FAILED_WRITES = "EXT4-fs error"  # of a disk that fails for a test
+WORDS = "abcdefghij"  # keys, a value each
+MKFS = f"{with_tools('mkfs.ext4')} -q -O ^has_journal"
+
+
+@pytest.fixture(scope="module")
+def connected(kernel: str) -> Iterator[Pair]:
+    """A pair with a lender connected, and the borrower's device."""
+    with (pair := Pair(kernel, relay=True, modules=(*MODULES, "dm-flakey"), tools=tools_disk("mkfs.ext4"))):
+        pair.connect(size=64 * MIB, more=PATIENT)
+        load_target(pair.borrower, "app")
+        pair.borrower.sh("mkdir /tools && mount -o ro /dev/vdb /tools")
+        yield pair
+        pair.assert_clean(allow=FAILED_WRITES)
+        pair.borrower.sh("rmmod tidepool_app")
+
+
+@contextmanager
+def spill(guest: Guest, size: int = 64 * MIB, path: str = SPILL) -> Iterator[str]:
+    """A file for a pool to keep its values in, as the option that says so."""
+    guest.sh(f"rm -f {path} && truncate -s {size} {path}")
+    yield f"spill={path}"
+    guest.sh(f"rm {path}")
+
+
+@contextmanager
+def without_lender(pair: Pair) -> Iterator[None]:
+    """It is switched off, and on again."""
+    pair.b.set(f"lenders/{PAIRING}/enabled", 0)
+    try:
+        yield
+    finally:
+        pair.b.set(f"lenders/{PAIRING}/enabled", 1)
+        wait_until("connected", lambda: pair.b.get(f"lenders/{PAIRING}/state") == "Connected")
+
+
+def puts() -> str:
+    """A script that puts a value for each word."""
+    return "".join(f"put {word} {word}\n" for word in WORDS)
+
+
+def gets() -> str:
+    """And gets them back."""
+    return "".join(f"get {word}\n" for word in WORDS)
+
+
+def values(size: int) -> list[str]:
+    """What they say then."""
+    return [f"ok {size} {word * min(20, size)}" for word in WORDS]
+
+
+def evict(guest: Guest) -> None:
+    """What the guest had in memory of its files is on the disk alone, or with a lender."""
+    guest.sh("sync && echo 3 > /proc/sys/vm/drop_caches")
+
+
+@pytest.mark.parametrize("calls", ["uring=0", "uring=1"])
+def test_mixture(connected: Pair, calls: str) -> None:
+    """All sizes, by four threads, and caches dropped meanwhile: each value that was put is there."""
+    with spill(connected.borrower) as kept:
+        job = start_stress(connected.borrower, f"values - keys=800 seconds=120 changes=2000 {kept} {calls}")
+        for _ in range(4):
+            evict(connected.borrower)
+        report = finish_stress(job)
+    assert report["puts"] > 100
+    assert report["full"] == 0
+
+
+def test_small_values_share_pages(connected: Pair) -> None:
+    """Holes are filled in a kept pool, too."""
+    with spill(connected.borrower) as kept:
+        report = stress(connected.borrower, f"values - keys=600 seconds=120 changes=6000 most=400 {kept}")
+    assert report["moved"] > 0
+    assert fits(report), report
+
+
+def test_faults_of_the_wire(connected: Pair) -> None:
+    """The lender is frozen, cut off, drops its pages, goes and comes back: no value is missing."""
+    guest = connected.borrower
+    with spill(guest) as kept:
+        job = start_stress(guest, f"values - keys=500 seconds=300 {kept}")
+        for fault in (*faults_of_wire(connected), connected.lender.stop, connected.lender.cont):
+            fault()
+            evict(guest)
+        connected.l.set("lend_bytes", 2 * MIB)
+        evict(guest)
+        connected.l.set("lend_bytes", 64 * MIB)
+        with without_lender(connected):
+            evict(guest)
+        report = end_stress(job)
+    assert report["hits"] > 0
+    assert report["spilled"] > 0
+
+
+@pytest.mark.parametrize("size", [100, LARGE])
+def test_no_lender_is_needed(connected: Pair, size: int) -> None:
+    """Neither to put a value nor to get it back, also when the guest has nothing of it in memory."""
+    guest, options = connected.borrower, f"size={size} room={size}"
+    with spill(guest) as kept, without_lender(connected):
+        assert said(guest, puts(), "pool", f"{kept} {options}") == ["ok"] * len(WORDS)
+        evict(guest)
+        assert said(guest, gets(), "pool", f"spill=join {options}") == values(size)
+        assert said(guest, "unlink\n", "pool", "spill=join") == ["ok"]
+
+
+def test_what_lenders_had_is_lost(connected: Pair) -> None:
+    """The values are there all the same."""
+    guest, options = connected.borrower, f"size={LARGE} room={LARGE}"
+    with spill(guest) as kept:
+        assert said(guest, puts(), "pool", f"{kept} {options}") == ["ok"] * len(WORDS)
+        with without_lender(connected):
+            evict(guest)
+            assert said(guest, gets(), "pool", f"spill=join {options}") == values(LARGE)
+        assert said(guest, "unlink\n", "pool", "spill=join") == ["ok"]
+
+
+def test_nearest_answers(connected: Pair) -> None:
+    """The guest's own memory, then a lender, then the disk."""
+    guest, options = connected.borrower, f"size={LARGE} room={LARGE}"
+
+    def asked(script: str) -> tuple[int, int]:
+        """How many pages lenders gave, and how often the disk was read, for it."""
+        before = connected.borrowed()["get_hits"]
+        *outcomes, figures = said(guest, f"{script}stats\n", "pool", f"spill=join {options}")
+        assert outcomes == values(LARGE)
+        return connected.borrowed()["get_hits"] - before, json.loads(figures)["spilled"]
+
+    with spill(guest) as kept:
+        said(guest, puts(), "pool", f"{kept} {options}")
+        connected.settle()
+        assert asked(gets()) == (0, 0)
+        evict(guest)
+        assert asked(gets()) == (len(WORDS) * LARGE // PAGE, 0)
+        assert said(guest, "unlink\n", "pool", "spill=join") == ["ok"]
+
+
+def test_file_is_full(connected: Pair) -> None:
+    """A put says so, and changes nothing; what is deleted makes room."""
+    guest = connected.borrower
+    with spill(guest, 4 * PAGE) as kept:
+        script = "put a x\nput b y\nget a\ndelete a\nput b y\nexists b\nput c z\n"
+        outcomes = said(guest, script, "-", f"{kept} size={LARGE} room={LARGE}")
+    assert outcomes == ["ok", "ENOSPC", f"ok {LARGE} {'x' * 20}", "ok", "ok", f"ok {LARGE}", "ENOSPC"]
+
+
+def test_file_is_allocated(connected: Pair) -> None:
+    """When the pool is opened: no put finds the disk full."""
+    guest = connected.borrower
+    with spill(guest, MIB) as kept:
+        assert guest.sh(f"stat -c %b {SPILL}").strip() == "0"
+        said(guest, "put a x\n", "-", kept)
+        assert int(guest.sh(f"stat -c %b {SPILL}")) * 512 >= MIB
+
+
+@pytest.mark.parametrize(
+    ("prepare", "options", "error"),
+    [
+        ("truncate -s 1M /mnt/bad", f"spill_open={os.O_RDONLY}", "EBADF"),
+        ("truncate -s 1M /mnt/bad", f"spill_open={os.O_WRONLY}", "EBADF"),
+        ("truncate -s 1M /mnt/bad", f"spill_open={os.O_RDWR | os.O_APPEND}", "EINVAL"),
+        ("truncate -s 1M /mnt/bad", f"spill_open={os.O_RDWR | os.O_DIRECT}", "EINVAL"),
+        ("truncate -s 4095 /mnt/bad", "", "EINVAL"),
+        ("truncate -s 4G /mnt/bad", "", "ENOSPC"),
+        ("mkfifo /mnt/bad", "", "EINVAL"),
+        ("truncate -s 1M /tmp/bad && ln -s /tmp/bad /mnt/bad", "", "EOPNOTSUPP"),
+        ("truncate -s 1M /mnt/bad", "quota=4096", "EDQUOT"),
+        ("dd if=/dev/zero of=/mnt/bad bs=1M count=2 && mkswap /mnt/bad && swapon /mnt/bad", "", "ETXTBSY"),
+    ],
+)
+def test_bad_files(connected: Pair, prepare: str, options: str, error: str) -> None:
+    """Each says what is wrong, and the pool is not made."""
+    guest = connected.borrower
+    guest.sh(prepare)
+    try:
+        assert said(guest, "put a x\n", "pool", f"spill=/mnt/bad {options}") == [error]
+        assert len(guest.sh("cat /dev/tidepool").splitlines()) == 1
+    finally:
+        guest.sh("swapoff /mnt/bad 2> /dev/null; rm -f /mnt/bad /tmp/bad")
+
+
+def test_kinds_do_not_mix(connected: Pair) -> None:
+    """Who wants a value kept does not get a pool that loses it, and a file is one pool's."""
+    guest = connected.borrower
+    with spill(guest) as kept:
+        assert said(guest, "put a x\n", "kept", kept) == ["ok"]
+        assert said(guest, "get a\n", "kept") == ["EEXIST"]
+        assert said(guest, "get a\n", "kept", "spill=join") == ["ok 1 x"]
+        assert said(guest, "put a x\n", "another", kept) == ["EBUSY"]
+        assert said(guest, "put a x\n", "none", "spill=join") == ["EBADF"]
+        assert said(guest, "unlink\n", "kept", "spill=join") == ["ok"]
+        assert said(guest, "put a x\n", "plain") == ["ok"]
+        assert said(guest, "get a\n", "plain", "spill=join") == ["EEXIST"]
+        assert said(guest, "unlink\n", "plain") == ["ok"]
+        assert said(guest, "put a x\n", "-", kept) == ["ok"]
+
+
+@contextmanager
+def flakey(guest: Guest) -> Iterator[str]:
+    """A file system on a disk whose writes can be made to fail: the option of a file there."""
+    guest.sh("mkdir -p /flakey; truncate -s 64M /mnt/disk && losetup /dev/loop0 /mnt/disk")
+    guest.sh(dmsetup(f'create flakey --table "{table("linear")}" '))
+    guest.sh(f"{MKFS} /dev/mapper/flakey")
+    guest.sh("mount /dev/mapper/flakey /flakey")
+    try:
+        with spill(guest, 16 * MIB, "/flakey/spill") as kept:
+            yield kept
+    finally:
+        guest.sh(f"umount /flakey; {dmsetup('remove flakey')}; losetup -d /dev/loop0; rm /mnt/disk")
+
+
+def table(target: str) -> str:
+    """The disk's; `flakey` writes nothing."""
+    return f"0 131072 {target} /dev/loop0 0" + (" 0 3600 1 error_writes" if target == "flakey" else "")
+
+
+def exchange(guest: Guest, target: str) -> None:
+    """Another table, while the file system is in use."""
+    guest.sh(dmsetup(f'suspend --noflush --nolockfs flakey && dmsetup load flakey --table "{table(target)}"'))
+    guest.sh(dmsetup("resume flakey"))
+
+
+def lose_writes(guest: Guest) -> None:
+    """What was written to the file and is not on the disk yet never gets there, and is not in memory either."""
+    exchange(guest, "flakey")
+    guest.run("sync")
+    exchange(guest, "linear")
+    guest.sh("echo 3 > /proc/sys/vm/drop_caches")
+
+
+def after_lost_writes(guest: Guest) -> list[str]:
+    """What is said of values that a failed disk should have, and of a new one."""
+    options = f"size={LARGE} room={LARGE}"
+    with flakey(guest) as kept:
+        assert said(guest, puts(), "pool", f"{kept} {options}") == ["ok"] * len(WORDS)
+        lose_writes(guest)
+        outcomes = said(guest, f"{gets()}put new x\n", "pool", f"spill=join {options}")
+        assert said(guest, "unlink\n", "pool", "spill=join") == ["ok"]
+    return outcomes
+
+
+def test_disk_loses_writes(connected: Pair) -> None:
+    """Lenders have the values yet; without them a get fails, and brings nothing old. A put fails at once."""
+    assert after_lost_writes(connected.borrower) == [*values(LARGE), "EIO"]
+    with without_lender(connected):
+        outcomes = after_lost_writes(connected.borrower)
+    assert [outcome.split()[0] for outcome in outcomes] == ["EIO"] * (len(WORDS) + 1)
+
+
+def test_a_program_that_is_killed_leaves_nothing(connected: Pair) -> None:
+    """Its file is its own again: it can be unmounted."""
+    guest = connected.borrower
+    with spill(guest) as kept:
+        job = start_stress(guest, f"values - keys=500 seconds=60 {kept}")
+        wait_until("it puts", lambda: connected.lent()["lent_pages"] > 0)
+        guest.sh("kill -9 $(pidof stress)")
+        job.result()
+        assert said(guest, "put a x\n", "-", kept) == ["ok"]
+
+
+@contextmanager
+def without(kernel: str, broken: str) -> Iterator[Pair]:
+    """A pair whose borrower's module has these mechanisms broken, and no lender in use."""
+    with (pair := Pair(kernel, broken=broken, modules=(*MODULES, "dm-flakey"), tools=tools_disk("mkfs.ext4"))):
+        pair.connect(size=64 * MIB, more=PATIENT)
+        load_target(pair.borrower, "app")
+        pair.borrower.sh("mkdir /tools && mount -o ro /dev/vdb /tools")
+        pair.b.set(f"lenders/{PAIRING}/enabled", 0)
+        yield pair
+        pair.borrower.sh("rmmod tidepool_app")
+
+
+def test_file_is_needed(kernel: str) -> None:
+    """Without it values are lost with their lender."""
+    with without(kernel, "APP_SPILL") as pair, spill(pair.borrower) as kept:
+        said(pair.borrower, puts(), "pool", f"{kept} size={LARGE}")
+        evict(pair.borrower)
+        assert said(pair.borrower, "get a\nunlink\n", "pool", f"spill=join room={LARGE}") == [f"ENOENT {LARGE}", "ok"]
+
+
+def test_looks_are_needed(kernel: str) -> None:
+    """Without one at errors of the disk, and at who has the room now, values are wrong."""
+    with without(kernel, "APP_SPILL_ERROR,APP_STALE") as pair:
+        assert set(after_lost_writes(pair.borrower)) - {*values(LARGE), "EIO", "ok"}
+        with spill(pair.borrower, 2 * MIB) as kept:
+            assert wrong_pages(pair.borrower, f"values - keys=16 seconds=20 most=400000 {kept}")
