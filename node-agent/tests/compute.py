@@ -238,9 +238,8 @@ class Cloud:
         self._cluster.create({**head, "metadata": {"name": "pool", "namespace": self.namespace}, "spec": spec})
 
     def pairing(self) -> dict[str, Any]:
-        """The only one."""
-        (found,) = self._cluster.get("tpair", "-n", self.namespace)["items"]
-        return found  # type: ignore[no-any-return]
+        """The first one; there is no other."""
+        return self._cluster.get("tpair", "-n", self.namespace)["items"][0]  # type: ignore[no-any-return]
 
     def guest(self, one: Instance) -> dict[str, Any]:
         """The MemoryGuest of an instance."""

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 from cast import eventually
-from compute import FILE, Cloud, Instance
+from compute import FILE, STRESS, Cloud, Instance
 from tiny import Kernel
 
 from tidepool_api_testing.server import Server
@@ -26,7 +26,7 @@ def cloud(cluster: Server, store: Path, kernel: Kernel, tmp_path: Path) -> Itera
     with Cloud(cluster, store, kernel, tmp_path) as one:
         one.make_pool()
         eventually(one.assert_connected, PATIENCE)
-        one.stress(f"fill {FILE} mib=256")
+        one.run(one.borrower, f"{STRESS} fill {FILE} mib=256", seconds=300)
         one.stress(f"sequential {FILE} passes=1")
         wait_for_hits(one, 1000)
         yield one

@@ -14,6 +14,7 @@ from tidepool_api.kube import Refused
 from tidepool_operator.cluster.heartbeats import Heartbeats
 from tidepool_operator.cluster.queue import SETTLE_SECONDS, WorkQueue
 from tidepool_operator.cluster.state import State
+from tidepool_operator.cluster.writing import Writer
 from tidepool_operator.handlers import Operator
 from tidepool_operator.metrics import Metrics
 from tidepool_operator.reconcile import Reconciler
@@ -41,6 +42,11 @@ class Server:
 
     def __init__(self) -> None:
         self.objects: dict[str, list[dict[str, Any]]] = {}
+        self.answer: dict[str, Any] = {}
+
+    async def patch(self, *_: object, **__: object) -> dict[str, Any]:
+        """Answers as it is told to."""
+        return self.answer
 
     async def list_nodes(self) -> list[dict[str, Any]]:
         """None."""
@@ -105,6 +111,33 @@ def test_figures_alone_wake_nobody_at_once_but_a_lenders() -> None:
         await world.queue.stop()
 
     asyncio.run(reports())
+
+
+def test_what_the_operator_has_written_itself_wakes_nobody() -> None:
+    """A status; unless others have to go on then, or somebody else has changed the object meanwhile."""
+
+    async def writes() -> None:
+        world = Watched()
+        world.queue.start()
+        pools = world.state.pools
+
+        async def written(version: int, *, wakes: bool = False, paused: bool = False) -> set[str]:
+            """Whom the event of a write wakes."""
+            spec = world.pool(BANK) | ({"paused": True} if paused else {})
+            world.server.answer = body("team-5", "pool", version, spec=spec, status={"lenders": version})
+            world.server.answer["metadata"]["creationTimestamp"] = "2026-01-01T00:00:05Z"
+            one = pools.get("team-5", "pool")
+            assert one is not None
+            await Writer(world.operator.cluster).patch(pools, one, {}, status=True, wakes=wakes)
+            return await world.after(pools, "MODIFIED", world.server.answer)
+
+        assert await written(31) == set()
+        assert await world.after(pools, "MODIFIED", world.server.answer) == {"team-5"}, "it comes once"
+        assert await written(32, wakes=True) == {"team-5"}
+        assert await written(33, paused=True) == set(TEAMS)
+        await world.queue.stop()
+
+    asyncio.run(writes())
 
 
 async def story() -> None:

@@ -167,6 +167,8 @@ class Operator:
     async def take_in(self, objects: Objects[Any], kind: str | None, body: dict[str, Any]) -> None:
         """Takes in one watch event."""
         namespace, name = body["metadata"]["namespace"], body["metadata"]["name"]
+        if kind != "DELETED" and objects.is_echo(body["metadata"].get("resourceVersion", "")):
+            return
         before = objects.get(namespace, name)
         # What another event will tell may be known by now, by the answer to a write.
         told = self.told.setdefault((objects.plural, namespace), objects.changes(namespace))

@@ -97,6 +97,7 @@ class _Round:
     others: Mapping[str, Ref] = field(default_factory=dict)  # identities of guests in pairings elsewhere -> guest
     claims: Claims = field(default_factory=Claims)
     defects: dict[str, str] = field(default_factory=dict)  # pool -> which error of ours keeps it as it is
+    defers: bool = False  # whether changes wait until other borrowers are connected, as their pairings' status says
     connected: int = 0  # pairings that were not in the pass before
     again: float | None = None
     planning: float = 0.0  # seconds of this thread's processor: it waits for nothing, and others' work does not count
@@ -348,6 +349,7 @@ class Reconciler:
         self._nodes.count(pool, made)
         seconds = time.thread_time() - begin
         scene.planning += seconds
+        scene.defers |= bool(made.deferred)
         self._metrics.plan_seconds.observe(seconds)
         scene.claimed |= {} if pool.is_held else dict.fromkeys(made.claims, pool.name)
         if made.again is not None:
@@ -502,7 +504,8 @@ class Reconciler:
 
     async def _tell_now(self, scene: _Round, one: report.Judged, patch: build.Body, exchange: Condition) -> None:
         pairing, verdict = one.pairing, one.verdict
-        await self._writer.patch(self._state.pairings, pairing, {"status": patch}, status=True)
+        patched = {"status": patch}
+        await self._writer.patch(self._state.pairings, pairing, patched, status=True, wakes=scene.defers)
         if verdict.phase is PairingPhase.CONNECTED and pairing.status.phase is not PairingPhase.CONNECTED:
             scene.connected += 1
             if scene.connected <= TOLD_ONE_BY_ONE:
@@ -524,7 +527,7 @@ class Reconciler:
         await scene.outcome.attempt(pool.name, pool.metadata.uid, what, None, write, anyway=True)
 
     async def _write_pool_status_now(self, pool: MemoryPool, status: PoolStatus, patch: build.Body) -> None:
-        await self._writer.patch(self._state.pools, pool, {"status": patch}, status=True)
+        await self._writer.patch(self._state.pools, pool, {"status": patch}, status=True, wakes=False)
         self._written[pool.metadata.uid] = time.monotonic()
         await self._announce(pool, status)
 

@@ -6,6 +6,7 @@ import asyncio
 import time
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
+from itertools import islice
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from tidepool_api import GuestKey, ObjectKey, names
@@ -34,16 +35,17 @@ async def at_once(jobs: Iterable[Coroutine[Any, Any, None]]) -> None:
     """Runs jobs, a few at a time; after a failure, which is raised, none is begun."""
     waiting = iter(jobs)
 
-    async def work() -> None:
+    async def work(job: Coroutine[Any, Any, None]) -> None:
         try:
-            for job in waiting:
-                await job
+            await job
+            for another in waiting:
+                await another
         except BaseException:
             for left in waiting:
                 left.close()
             raise
 
-    results = await asyncio.gather(*(work() for _ in range(AT_ONCE)), return_exceptions=True)
+    results = await asyncio.gather(*map(work, islice(waiting, AT_ONCE)), return_exceptions=True)
     for result in results:
         if isinstance(result, BaseException):
             raise result
