@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from typing import Any
 
+import kopf
 import pytest
 from prometheus_client import CollectorRegistry
 from world import BORROWER, LENDER, guest
@@ -15,7 +16,7 @@ from tidepool_operator.cluster.heartbeats import Heartbeats
 from tidepool_operator.cluster.queue import SETTLE_SECONDS, WorkQueue
 from tidepool_operator.cluster.state import State
 from tidepool_operator.cluster.writing import Writer
-from tidepool_operator.handlers import Operator
+from tidepool_operator.handlers import Operator, configure
 from tidepool_operator.metrics import Metrics
 from tidepool_operator.reconcile import Reconciler
 from tidepool_operator.settings import Settings
@@ -111,6 +112,14 @@ def test_figures_alone_wake_nobody_at_once_but_a_lenders() -> None:
         await world.queue.stop()
 
     asyncio.run(reports())
+
+
+def test_no_object_is_copied_to_find_out_what_has_changed() -> None:
+    """No handler asks for that, and kopf would do it with each event of each object."""
+    settings = kopf.OperatorSettings()
+    configure(settings, clusterwide=True)
+    one = kopf.Body(kopf.RawBody({**lender(1, 1500, LENDER)}))
+    assert settings.persistence.diffbase_storage.build(body=one) == {}
 
 
 def test_what_the_operator_has_written_itself_wakes_nobody() -> None:

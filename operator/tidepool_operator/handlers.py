@@ -374,6 +374,20 @@ def _watch_classes(registry: kopf.OperatorRegistry, operator: Operator) -> None:
         await operator.take_in_class(event["type"], dict(event["object"]))
 
 
+class NoDifferences(kopf.DiffBaseStorage):
+    """For handlers that ask of no event what has changed: kopf would copy each object whole to find that out."""
+
+    def build(self, **_: Any) -> kopf.BodyEssence:
+        """Nothing of an object is compared."""
+        return kopf.BodyEssence()
+
+    def fetch(self, **_: Any) -> None:
+        """Nothing is known of earlier ones."""
+
+    def store(self, **_: Any) -> None:
+        """Nothing is written into objects."""
+
+
 def configure(settings: kopf.OperatorSettings, *, clusterwide: bool) -> None:
     """Timeouts and backoffs for an operator that runs for months; with a few namespaces it may see nothing else."""
     settings.scanning.disabled = not clusterwide
@@ -385,5 +399,6 @@ def configure(settings: kopf.OperatorSettings, *, clusterwide: bool) -> None:
     settings.networking.connect_timeout = 10
     settings.networking.error_backoffs = ERROR_BACKOFFS
     settings.queueing.idle_timeout = 0.5  # a worker for each object that has just changed, not for all of them
+    settings.persistence.diffbase_storage = NoDifferences()
     settings.peering.standalone = True
     settings.posting.enabled = False
