@@ -149,6 +149,28 @@ def test_what_the_operator_has_written_itself_wakes_nobody() -> None:
     asyncio.run(writes())
 
 
+def test_what_came_with_the_answer_to_a_write_wakes_at_once() -> None:
+    """That both ends are connected, say, which the operator has learned by saying that they are not yet."""
+
+    async def writes() -> None:
+        world = Watched()
+        world.queue.start()
+        pairings = world.state.pairings
+        spec = {"pool": "pool", "size": "512Mi", "reserve": "256Mi", "maxLend": "1Gi"}
+        spec |= {"lender": {"guest": "l", "nodeName": "n", "address": "10.0.0.1"}}
+        spec |= {"borrower": {"guest": "b", "nodeName": "n"}}
+        one = pairings.put(body("team-5", "p", 31, spec=spec))
+        assert one is not None
+        status = {"phase": "Pending", "borrower": {"state": "Connected"}}
+        world.server.answer = body("team-5", "p", 31, spec=spec, status=status)
+        world.server.answer["metadata"]["resourceVersion"] = "32"
+        await Writer(world.operator.cluster).patch(pairings, one, {}, status=True, wakes=False)
+        assert await world.after(pairings, "MODIFIED", world.server.answer) == {"team-5"}
+        await world.queue.stop()
+
+    asyncio.run(writes())
+
+
 async def story() -> None:
     """What happens to the lender, to the pools, and to a pairing."""
     world = Watched()

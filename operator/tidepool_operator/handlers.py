@@ -183,7 +183,9 @@ class Operator:
         lending = _lending(body, self.state.home) if objects is self.state.pools else set()
         if objects is self.state.pools and before is not None:
             lending |= self.state.lending(before)
-        delay = FIGURES_SECONDS if figures.are_all(before, objects.get(namespace, name)) else SETTLE_SECONDS
+        known = objects.get(namespace, name)
+        # What is known already came with the answer to a write, and nobody has gone over it since.
+        delay = FIGURES_SECONDS if known is not before and figures.are_all(before, known) else SETTLE_SECONDS
         for one in {namespace, *self._concerned(objects, body, lending, is_news=is_news)}:
             await self.queue.add(one, delay)
 
