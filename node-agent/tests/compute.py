@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import Any, Self
 
 from cast import NAMESPACE, TOP, AgentProcess, eventually
+from conftest import wait_for
 from daemon import SystemDaemon, end
 from test_nova import PROJECT, metadata
 from tiny import PATH, Kernel, boot_files
@@ -260,6 +261,7 @@ class Cloud:
     def run(self, one: Instance, line: str, seconds: float = 120) -> str:
         """What a command prints in an instance, wherever it is."""
         found = GuestAgent(Domain(self.where[one.name].host.uri, one.domain).command)
+        wait_for(lambda: found.blocked() == [])  # it takes a while after a boot, or an arrival
         done = found.run(["/bin/sh", "-ec", line], seconds=seconds)
         assert done.code == 0, f"{line}: {done.err}"
         return done.out.strip()
