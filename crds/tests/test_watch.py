@@ -55,6 +55,7 @@ class Front:
 
     def __init__(self) -> None:
         self.answers: dict[str, Any] = {}
+        self.then: dict[str, Any] = {}  # what is answered from the second time on
         self.asked: list[str] = []
         front = self
 
@@ -68,6 +69,7 @@ class Front:
                 self.end_headers()
                 self.wfile.write(body)
                 front.asked.append(path)
+                front.answers |= {path: front.then[path]} if path in front.then else {}
 
             def log_message(self, *_: object) -> None:
                 """Says nothing."""
@@ -116,6 +118,14 @@ def test_what_was_there_stays_whatever_an_error_says(front: Front, said: str) ->
     """Neither a proxy's page nor a Status empties a copy that was complete; the right answer comes back some time."""
     front.answers[PATH] = {"items": [item(10)], "metadata": {"resourceVersion": "10"}}
     front.answers[f"{PATH}?watch"] = said
+    assert follow(front, 3).objects == {("n", "x"): item(10)}
+
+
+def test_what_was_there_stays_though_its_kind_is_said_not_to_be_installed(front: Front) -> None:
+    """By an API server that has just begun, say: once there was a list, only another one says that there is nothing."""
+    front.answers[PATH] = {"items": [item(10)], "metadata": {"resourceVersion": "10"}}
+    front.answers["/apis"] = {"kind": "APIGroupList", "groups": []}
+    front.answers[f"{PATH}?watch"] = front.then[PATH] = STATUS
     assert follow(front, 3).objects == {("n", "x"): item(10)}
 
 

@@ -15,7 +15,14 @@ from world import pool
 from tidepool_api import names
 from tidepool_api.kube import Access
 from tidepool_operator.cluster import api
-from tidepool_operator.cluster.api import UNANSWERED_AT_MOST, Cluster, at_once
+from tidepool_operator.cluster.api import (
+    EVENTS_AT_ONCE,
+    PLACE_SECONDS,
+    UNANSWERED_AT_MOST,
+    WRITES_AT_ONCE,
+    Cluster,
+    at_once,
+)
 from tidepool_operator.cluster.writing import EVENT_SECONDS, Writer
 from tidepool_operator.status.outcome import Outcome
 
@@ -99,6 +106,41 @@ def test_a_namespace_where_everything_hangs_leaves_threads_to_another() -> None:
         await hanging
         assert sum(f"/{DEAF}/" in one for one in server.asked) <= UNANSWERED_AT_MOST // 2
         deaf.end()
+
+    with served() as (server, cluster):
+        asyncio.run(passes(server, cluster))
+
+
+def test_no_write_waits_for_events() -> None:
+    """However many are to be said, and however slowly they are answered."""
+
+    async def passes(server: Server, cluster: Cluster) -> None:
+        metadata = {"namespace": DEAF}
+        events = [asyncio.create_task(cluster.create_event({"metadata": metadata})) for _ in range(2 * WRITES_AT_ONCE)]
+        await asyncio.sleep(0.1)
+        begin = time.monotonic()
+        await cluster.patch(names.POOLS, "fine", "pool", {})
+        assert time.monotonic() - begin < PLACE_SECONDS / 2
+        assert sum(f"/{DEAF}/" in one for one in server.asked) <= EVENTS_AT_ONCE
+        server.answers.set()
+        await asyncio.gather(*events)
+
+    with served() as (server, cluster):
+        asyncio.run(passes(server, cluster))
+
+
+def test_how_long_writes_wait_for_others_is_known() -> None:
+    """So that a pass that waits for its turn does not take a busy server for one that hangs."""
+
+    async def passes(server: Server, cluster: Cluster) -> None:
+        await cluster.patch(names.POOLS, "fine", "pool", {})
+        assert cluster.waited < PLACE_SECONDS / 2
+        hanging = [asyncio.create_task(cluster.patch(names.POOLS, DEAF, f"{at}", {})) for at in range(WRITES_AT_ONCE)]
+        await asyncio.sleep(0.1)
+        await cluster.patch(names.POOLS, "fine", "pool", {})
+        assert PLACE_SECONDS / 2 < cluster.waited < 2 * PLACE_SECONDS
+        server.answers.set()
+        await asyncio.gather(*hanging)
 
     with served() as (server, cluster):
         asyncio.run(passes(server, cluster))

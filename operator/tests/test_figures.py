@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from world import BORROWER, MIB, guest, pairing
+from world import BORROWER, MIB, guest, pairing, pool
 
 from tidepool_api import MemoryGuest, MemoryPairing
 from tidepool_operator.planning import figures
@@ -81,3 +81,30 @@ def test_what_is_new_gone_or_edited_does_not_wait() -> None:
     assert not figures.are_all(
         PAIRED, MemoryPairing.parse({**PAIRED.to_dict(), "spec": {**PAIRED.to_dict()["spec"], "size": "1Gi"}})
     )
+
+
+@pytest.mark.parametrize(
+    ("change", "is_ours"),
+    [
+        ({"status": {"phase": "Failed", "observedGeneration": 7, "conditions": []}}, True),
+        ({"status": {"lender": {"lentBytes": 5}}}, False),
+        ({"status": {"phase": "Failed", "borrower": {"state": "Connecting"}}}, False),
+        ({"spec": {"size": "1Gi"}}, False),
+        ({"metadata": {"deletionTimestamp": "2026-01-02T00:00:00Z"}}, False),
+    ],
+)
+def test_what_the_operator_says_of_a_pairing_is_no_news_to_it(change: dict[str, Any], is_ours: bool) -> None:
+    """Unless somebody else has changed something beside."""
+    after = {
+        part: fields | change.get(part, {}) for part, fields in PAIRED.to_dict().items() if isinstance(fields, dict)
+    }
+    after["metadata"]["resourceVersion"] = "9"
+    assert figures.are_ours(PAIRED, MemoryPairing.parse(after)) is is_ours
+
+
+def test_what_the_operator_says_of_a_pool_is_no_news_to_it() -> None:
+    before = pool()
+    assert figures.are_ours(
+        before, before.model_copy(update={"status": before.status.model_copy(update={"lenders": 3})})
+    )
+    assert not figures.are_ours(before, pool(size=1024))

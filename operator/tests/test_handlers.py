@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from typing import Any
 
+import kopf
 import pytest
 from prometheus_client import CollectorRegistry
 from world import BORROWER, LENDER, guest
@@ -14,7 +15,8 @@ from tidepool_api.kube import Refused
 from tidepool_operator.cluster.heartbeats import Heartbeats
 from tidepool_operator.cluster.queue import SETTLE_SECONDS, WorkQueue
 from tidepool_operator.cluster.state import State
-from tidepool_operator.handlers import Operator
+from tidepool_operator.cluster.writing import Writer
+from tidepool_operator.handlers import Operator, configure
 from tidepool_operator.metrics import Metrics
 from tidepool_operator.reconcile import Reconciler
 from tidepool_operator.settings import Settings
@@ -41,6 +43,11 @@ class Server:
 
     def __init__(self) -> None:
         self.objects: dict[str, list[dict[str, Any]]] = {}
+        self.answer: dict[str, Any] = {}
+
+    async def patch(self, *_: object, **__: object) -> dict[str, Any]:
+        """Answers as it is told to."""
+        return self.answer
 
     async def list_nodes(self) -> list[dict[str, Any]]:
         """None."""
@@ -105,6 +112,63 @@ def test_figures_alone_wake_nobody_at_once_but_a_lenders() -> None:
         await world.queue.stop()
 
     asyncio.run(reports())
+
+
+def test_no_object_is_copied_to_find_out_what_has_changed() -> None:
+    """No handler asks for that, and kopf would do it with each event of each object."""
+    settings = kopf.OperatorSettings()
+    configure(settings, clusterwide=True)
+    one = kopf.Body(kopf.RawBody({**lender(1, 1500, LENDER)}))
+    assert settings.persistence.diffbase_storage.build(body=one) == {}
+
+
+def test_what_the_operator_has_written_itself_wakes_nobody() -> None:
+    """A status; unless others have to go on then, or somebody else has changed the object meanwhile."""
+
+    async def writes() -> None:
+        world = Watched()
+        world.queue.start()
+        pools = world.state.pools
+
+        async def written(version: int, *, wakes: bool = False, paused: bool = False) -> set[str]:
+            """Whom the event of a write wakes."""
+            spec = world.pool(BANK) | ({"paused": True} if paused else {})
+            world.server.answer = body("team-5", "pool", version, spec=spec, status={"lenders": version})
+            world.server.answer["metadata"]["creationTimestamp"] = "2026-01-01T00:00:05Z"
+            one = pools.get("team-5", "pool")
+            assert one is not None
+            await Writer(world.operator.cluster).patch(pools, one, {}, status=True, wakes=wakes)
+            return await world.after(pools, "MODIFIED", world.server.answer)
+
+        assert await written(31) == set()
+        assert await world.after(pools, "MODIFIED", world.server.answer) == {"team-5"}, "it comes once"
+        assert await written(32, wakes=True) == {"team-5"}
+        assert await written(33, paused=True) == set(TEAMS)
+        await world.queue.stop()
+
+    asyncio.run(writes())
+
+
+def test_what_came_with_the_answer_to_a_write_wakes_at_once() -> None:
+    """That both ends are connected, say, which the operator has learned by saying that they are not yet."""
+
+    async def writes() -> None:
+        world = Watched()
+        world.queue.start()
+        pairings = world.state.pairings
+        spec = {"pool": "pool", "size": "512Mi", "reserve": "256Mi", "maxLend": "1Gi"}
+        spec |= {"lender": {"guest": "l", "nodeName": "n", "address": "10.0.0.1"}}
+        spec |= {"borrower": {"guest": "b", "nodeName": "n"}}
+        one = pairings.put(body("team-5", "p", 31, spec=spec))
+        assert one is not None
+        status = {"phase": "Pending", "borrower": {"state": "Connected"}}
+        world.server.answer = body("team-5", "p", 31, spec=spec, status=status)
+        world.server.answer["metadata"]["resourceVersion"] = "32"
+        await Writer(world.operator.cluster).patch(pairings, one, {}, status=True, wakes=False)
+        assert await world.after(pairings, "MODIFIED", world.server.answer) == {"team-5"}
+        await world.queue.stop()
+
+    asyncio.run(writes())
 
 
 async def story() -> None:

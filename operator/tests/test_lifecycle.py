@@ -25,6 +25,7 @@ from cast import (
 from tidepool_api.crd import KINDS, build
 from tidepool_api.fields import VALIDATIONS
 from tidepool_api_testing.server import Server
+from tidepool_operator.reconcile import TOLD_ONE_BY_ONE
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -59,6 +60,22 @@ def test_killed_in_the_middle_of_many_pairings(agent: Agent, own_operator: Opera
         wait_for("all identities", lambda: _named(agent) == 24)
         after = {name: one["metadata"]["uid"] for name, one in agent.pairings().items()}
         assert before.items() <= after.items()
+
+
+def test_many_that_connect_at_a_time_are_told_together(agent: Agent, own_operator: OperatorProcess) -> None:
+    """By the pool's Event; a few are told one by one."""
+    agent.guest("l", LENDS, total=64 << 30)
+    for at in range(12):
+        agent.guest(f"b{at:02}", BORROWS, address=f"10.0.1.{at}")
+    with own_operator:
+        agent.pool(lenders={"selector": {"matchLabels": LENDS}, "maxLend": "32Gi"})
+        wait_for("all identities", lambda: _named(agent) == 12)
+    for name in agent.pairings():
+        agent.connect(name)
+    with own_operator:
+        wait_for("Event", lambda: ("pool", "Ready") in agent.events())
+        told = [about for about, reason in agent.events() if reason == "Connected"]
+        assert len(told) == TOLD_ONE_BY_ONE
 
 
 def _named(agent: Agent) -> int:

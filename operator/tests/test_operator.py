@@ -197,6 +197,7 @@ def test_a_lender_that_is_gone_is_replaced(agent: Agent) -> None:
     )
     agent.release(PAIRING, "borrower")
     wait_for("old pairing gone", lambda: agent.is_gone("tpair", PAIRING))
+    assert (PAIRING, "SideAbandoned") not in agent.events(), "of a guest that is gone nothing is left"
 
 
 def test_a_renamed_guest_is_another_one(agent: Agent) -> None:

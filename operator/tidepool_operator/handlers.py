@@ -167,6 +167,8 @@ class Operator:
     async def take_in(self, objects: Objects[Any], kind: str | None, body: dict[str, Any]) -> None:
         """Takes in one watch event."""
         namespace, name = body["metadata"]["namespace"], body["metadata"]["name"]
+        if kind != "DELETED" and objects.is_echo(body["metadata"].get("resourceVersion", "")):
+            return
         before = objects.get(namespace, name)
         # What another event will tell may be known by now, by the answer to a write.
         told = self.told.setdefault((objects.plural, namespace), objects.changes(namespace))
@@ -181,7 +183,9 @@ class Operator:
         lending = _lending(body, self.state.home) if objects is self.state.pools else set()
         if objects is self.state.pools and before is not None:
             lending |= self.state.lending(before)
-        delay = FIGURES_SECONDS if figures.are_all(before, objects.get(namespace, name)) else SETTLE_SECONDS
+        known = objects.get(namespace, name)
+        # What is known already came with the answer to a write, and nobody has gone over it since.
+        delay = FIGURES_SECONDS if known is not before and figures.are_all(before, known) else SETTLE_SECONDS
         for one in {namespace, *self._concerned(objects, body, lending, is_news=is_news)}:
             await self.queue.add(one, delay)
 
@@ -372,6 +376,20 @@ def _watch_classes(registry: kopf.OperatorRegistry, operator: Operator) -> None:
         await operator.take_in_class(event["type"], dict(event["object"]))
 
 
+class NoDifferences(kopf.DiffBaseStorage):
+    """For handlers that ask of no event what has changed: kopf would copy each object whole to find that out."""
+
+    def build(self, **_: Any) -> kopf.BodyEssence:
+        """Nothing of an object is compared."""
+        return kopf.BodyEssence()
+
+    def fetch(self, **_: Any) -> None:
+        """Nothing is known of earlier ones."""
+
+    def store(self, **_: Any) -> None:
+        """Nothing is written into objects."""
+
+
 def configure(settings: kopf.OperatorSettings, *, clusterwide: bool) -> None:
     """Timeouts and backoffs for an operator that runs for months; with a few namespaces it may see nothing else."""
     settings.scanning.disabled = not clusterwide
@@ -383,5 +401,6 @@ def configure(settings: kopf.OperatorSettings, *, clusterwide: bool) -> None:
     settings.networking.connect_timeout = 10
     settings.networking.error_backoffs = ERROR_BACKOFFS
     settings.queueing.idle_timeout = 0.5  # a worker for each object that has just changed, not for all of them
+    settings.persistence.diffbase_storage = NoDifferences()
     settings.peering.standalone = True
     settings.posting.enabled = False

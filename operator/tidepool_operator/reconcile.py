@@ -46,6 +46,7 @@ from tidepool_operator.planning.planner import Plan, plan
 from tidepool_operator.planning.roles import Why
 from tidepool_operator.planning.selection import listed
 from tidepool_operator.status import report
+from tidepool_operator.status.outcome import PATIENCE_SECONDS as PATIENCE_WITH_WRITES
 from tidepool_operator.status.outcome import REVOKED, Outcome
 
 if TYPE_CHECKING:
@@ -67,6 +68,7 @@ SOON_SECONDS = 0.5  # when somebody else was faster
 PATIENCE_SECONDS = 120  # with a live agent that does not manage to take its side down
 LOST_AT_MOST = 100  # guests that are gone and remembered, of a namespace
 LOOK_AGAIN_SECONDS = 5.0  # while something is being taken down, or a guest is where no agent is known
+TOLD_ONE_BY_ONE = 5  # pairings that are connected now; of more at a time their pool's Event says how many there are
 FIGURES_SECONDS = 15.0  # a status whose figures alone have changed is written at most this often
 
 _FIGURES = ("used_bytes", "used", "hit_ratio", "hit_shares")
@@ -95,6 +97,8 @@ class _Round:
     others: Mapping[str, Ref] = field(default_factory=dict)  # identities of guests in pairings elsewhere -> guest
     claims: Claims = field(default_factory=Claims)
     defects: dict[str, str] = field(default_factory=dict)  # pool -> which error of ours keeps it as it is
+    defers: bool = False  # whether changes wait until other borrowers are connected, as their pairings' status says
+    connected: int = 0  # pairings that were not in the pass before
     again: float | None = None
     planning: float = 0.0  # seconds of this thread's processor: it waits for nothing, and others' work does not count
 
@@ -134,7 +138,8 @@ class Reconciler:
         what that takes to be written is written for many of them at a time. What the API server refuses holds up
         nothing else: at the end each pool says how it is, and what was refused.
         """
-        outcome = Outcome(namespace, self._outcomes.setdefault(namespace, Outcome(namespace)))
+        before = self._outcomes.setdefault(namespace, Outcome(namespace))
+        outcome = Outcome(namespace, before, patience=PATIENCE_WITH_WRITES + self._cluster.waited)
         await self._revoke(namespace, outcome)
         scene = self._round(namespace, outcome)
         pools = sorted(self._state.pools.in_namespace(namespace), key=age)
@@ -344,6 +349,7 @@ class Reconciler:
         self._nodes.count(pool, made)
         seconds = time.thread_time() - begin
         scene.planning += seconds
+        scene.defers |= bool(made.deferred)
         self._metrics.plan_seconds.observe(seconds)
         scene.claimed |= {} if pool.is_held else dict.fromkeys(made.claims, pool.name)
         if made.again is not None:
@@ -492,14 +498,18 @@ class Reconciler:
         refused = scene.outcome.of_object(pairing.metadata.uid)
         status = report.pairing_status(pairing, one.verdict, exchange, refused)
         if patch := build.difference(pairing.status.to_dict(), status.to_dict()):
-            what, write = f"write the status of pairing {pairing.name}", partial(self._tell_now, one, patch, exchange)
+            what = f"write the status of pairing {pairing.name}"
+            write = partial(self._tell_now, scene, one, patch, exchange)
             await self._attempt(scene, pairing, what, None, write)
 
-    async def _tell_now(self, one: report.Judged, patch: build.Body, exchange: Condition) -> None:
+    async def _tell_now(self, scene: _Round, one: report.Judged, patch: build.Body, exchange: Condition) -> None:
         pairing, verdict = one.pairing, one.verdict
-        await self._writer.patch(self._state.pairings, pairing, {"status": patch}, status=True)
+        patched = {"status": patch}
+        await self._writer.patch(self._state.pairings, pairing, patched, status=True, wakes=scene.defers)
         if verdict.phase is PairingPhase.CONNECTED and pairing.status.phase is not PairingPhase.CONNECTED:
-            await self._writer.say(pairing, "Normal", "Connected", verdict.message)
+            scene.connected += 1
+            if scene.connected <= TOLD_ONE_BY_ONE:
+                await self._writer.say(pairing, "Normal", "Connected", verdict.message)
         elif verdict.phase is PairingPhase.FAILED or verdict.reason == Reason.AGENT_NOT_RESPONDING:
             await self._writer.say(pairing, "Warning", verdict.reason, verdict.message)
         if identities.is_bad_news(pairing, exchange):
@@ -517,7 +527,7 @@ class Reconciler:
         await scene.outcome.attempt(pool.name, pool.metadata.uid, what, None, write, anyway=True)
 
     async def _write_pool_status_now(self, pool: MemoryPool, status: PoolStatus, patch: build.Body) -> None:
-        await self._writer.patch(self._state.pools, pool, {"status": patch}, status=True)
+        await self._writer.patch(self._state.pools, pool, {"status": patch}, status=True, wakes=False)
         self._written[pool.metadata.uid] = time.monotonic()
         await self._announce(pool, status)
 
@@ -590,8 +600,8 @@ class Reconciler:
         abandoned = dict(_abandoned(one, scene))
         rest = tuple(name for name in one.metadata.finalizers if name not in abandoned)
         if len(rest) < len(one.metadata.finalizers):
-            text = "; ".join(abandoned[name] for name in one.metadata.finalizers if name in abandoned)
-            await self._writer.say(one, "Warning", "SideAbandoned", text)
+            if text := "; ".join(abandoned[name] for name in one.metadata.finalizers if abandoned.get(name)):
+                await self._writer.say(one, "Warning", "SideAbandoned", text)
             await self._set_finalizers(scene, self._state.pairings, one, rest)
 
     async def _set_finalizers(
@@ -636,14 +646,14 @@ def _ends(pairing: MemoryPairing) -> tuple[Any, Any]:
 
 
 def _abandoned(pairing: MemoryPairing, scene: _Round) -> Iterable[tuple[str, str]]:
-    """The finalizers that nobody will remove, each with the reason."""
+    """Finalizers that nobody will remove, each with why something may be left; nothing is of a guest that is gone."""
     for finalizer, role, name in (
         (names.LENDER_FINALIZER, "lender", pairing.lender_ref),
         (names.BORROWER_FINALIZER, "borrower", pairing.borrower_ref),
     ):
         guest = scene.guests.get(name)
         if guest is None:
-            yield finalizer, f"{role} {name} is gone"
+            yield finalizer, ""
         elif guest.spec.node_name in scene.silent:
             what = f"the agent on node {guest.spec.node_name} does not answer"
             yield finalizer, f"{what}; when it is back it takes down {role} {name}"

@@ -64,6 +64,10 @@ class Operator:
         """Objects written so far."""
         return self._sum(f"{Metric.API_WRITES}{{")
 
+    def passes(self) -> float:
+        """Passes over namespaces so far."""
+        return self._sum(f"{Metric.RECONCILES} ")
+
     def plan_seconds(self) -> float:
         """What it took to plan all pools of a namespace, in the mean."""
         return self._sum(f"{Metric.PASS_PLAN_SECONDS}_sum") / self._sum(f"{Metric.PASS_PLAN_SECONDS}_count")

@@ -18,6 +18,7 @@ COLUMNS = {
     "writes_per_second_moving": ("writes a second, all figures move", "{:.1f}"),
     "processor_moving": ("operator's processor meanwhile", "{:.0%}"),
     "seconds_to_converge_after_1pct_churn": ("served again after 1% of the guests are replaced", "{:.1f} s"),
+    "seconds_to_converge_at_worst": ("at worst", "{:.1f} s"),
     "load": ("processes that ran or waited", "{:.0f}"),
 }
 

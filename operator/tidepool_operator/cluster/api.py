@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
+from itertools import islice
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from tidepool_api import GuestKey, ObjectKey, names
@@ -20,6 +22,7 @@ T = TypeVar("T")
 PATIENCE_SECONDS = 20.0
 AT_ONCE = 8  # reads, and writes of one step in a namespace
 WRITES_AT_ONCE = 24  # of all namespaces: with a server that takes a tenth of a second for each, 240 a second
+EVENTS_AT_ONCE = 8  # beside these, so that no guest waits for what is only told
 # When the API server gives a write up. A webhook has ten seconds unless it asks for more, and may be one to do without.
 WRITE_SECONDS = 12
 PLACE_SECONDS = 1.0  # after which a write makes room for another, and goes on
@@ -32,16 +35,17 @@ async def at_once(jobs: Iterable[Coroutine[Any, Any, None]]) -> None:
     """Runs jobs, a few at a time; after a failure, which is raised, none is begun."""
     waiting = iter(jobs)
 
-    async def work() -> None:
+    async def work(job: Coroutine[Any, Any, None]) -> None:
         try:
-            for job in waiting:
-                await job
+            await job
+            for another in waiting:
+                await another
         except BaseException:
             for left in waiting:
                 left.close()
             raise
 
-    results = await asyncio.gather(*(work() for _ in range(AT_ONCE)), return_exceptions=True)
+    results = await asyncio.gather(*map(work, islice(waiting, AT_ONCE)), return_exceptions=True)
     for result in results:
         if isinstance(result, BaseException):
             raise result
@@ -62,7 +66,9 @@ class Cluster:
         self._api = Api(access, patience=PATIENCE_SECONDS, connections=AT_ONCE + UNANSWERED_AT_MOST)
         self._pool = ThreadPoolExecutor(max_workers=AT_ONCE, thread_name_prefix="api")
         self._writing = ThreadPoolExecutor(max_workers=UNANSWERED_AT_MOST, thread_name_prefix="write")
-        self._places = asyncio.Semaphore(WRITES_AT_ONCE)
+        self._places, self._for_events = asyncio.Semaphore(WRITES_AT_ONCE), asyncio.Semaphore(EVENTS_AT_ONCE)
+        self.waited = 0.0
+        """The seconds that the last write waited for others, before the API server was asked."""
 
     def close(self) -> None:
         """Waits for no call that has not begun."""
@@ -124,7 +130,9 @@ class Cluster:
 
     async def create_event(self, body: Body) -> None:
         """Posts an Event."""
-        await self._write("events", self._api.create, EVENTS.path(body["metadata"]["namespace"]), body)
+        path = EVENTS.path(body["metadata"]["namespace"])
+        await self._in_its_turn(self._for_events, partial(self._api.create, path, body, **OURS, **WITHIN))
+        self._on_write("events")
 
     async def _list(self, path: str, **query: str) -> tuple[list[Body], int]:
         found = await self._do(self._api.list_all, path, **query)
@@ -136,14 +144,18 @@ class Cluster:
         return answer
 
     async def _change(self, call: Callable[..., T], path: str, *body: Body, **options: str) -> T:
+        return await self._in_its_turn(self._places, partial(call, path, *body, **options, **WITHIN))
+
+    async def _in_its_turn(self, places: asyncio.Semaphore, write: Callable[[], T]) -> T:
         """Writes, a few at a time; one that waits for its answer is none of them after a while.
 
         What is cancelled before it has a thread is not written.
         """
-        async with self._places:
-            answer = asyncio.get_running_loop().run_in_executor(
-                self._writing, partial(call, path, *body, **options, **WITHIN)
-            )
+        begin = time.monotonic()
+        async with places:
+            if places is self._places:
+                self.waited = time.monotonic() - begin
+            answer = asyncio.get_running_loop().run_in_executor(self._writing, write)
             try:
                 await asyncio.wait({answer}, timeout=PLACE_SECONDS)
             except asyncio.CancelledError:

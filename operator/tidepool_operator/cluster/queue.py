@@ -21,7 +21,7 @@ from tidepool_api.kube import Refused
 log = logging.getLogger(__name__)
 
 SETTLE_SECONDS = 0.3
-WORKERS = 16  # keys at a time: most of the time each waits for the API server
+WORKERS = 32  # keys at a time: most of the time each waits for the API server
 FIRST_RETRY_SECONDS = 1.0
 SLOWEST_RETRY_SECONDS = 60.0
 REST = 3  # times as long as this thread was at work for it

@@ -90,6 +90,7 @@ class Objects(Generic[T]):
         self._objects: dict[str, dict[str, T]] = defaultdict(dict)
         self._unreadable: dict[str, dict[str, Unreadable]] = defaultdict(dict)
         self._deleted: set[str] = set()  # UIDs, since the last listing
+        self._echoes: set[str] = set()  # versions that we made and that tell nothing, since the last listing
 
     def in_namespace(self, namespace: str) -> list[T]:
         """Those of a namespace."""
@@ -180,6 +181,16 @@ class Objects(Generic[T]):
         if broken is not None and broken.head.metadata.uid == uid:
             del self._unreadable[namespace][name]
 
+    def expect_echo(self, version: str) -> None:
+        """Says that the event of a version that we made will tell nothing."""
+        self._echoes.add(version)
+
+    def is_echo(self, version: str) -> bool:
+        """Whether that is the event; it comes once."""
+        is_echo = version in self._echoes
+        self._echoes.discard(version)
+        return is_echo
+
     def forget_missing(self, present: Iterable[Mapping[str, Any]], at: int) -> set[str]:
         """Forgets what a listing made at that resource version does not have; returns the namespaces concerned."""
         there = {one["metadata"]["uid"] for one in present}
@@ -189,6 +200,7 @@ class Objects(Generic[T]):
         for one in gone:
             self.remove(one.namespace, one.name, one.metadata.uid)
         self._deleted.clear()
+        self._echoes.clear()
         return {one.namespace for one in gone}
 
 

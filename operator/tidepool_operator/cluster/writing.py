@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from tidepool_api.kube import Refused
 from tidepool_operator.cluster.places import Places
-from tidepool_operator.planning import build
+from tidepool_operator.planning import build, figures
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection
@@ -82,8 +82,12 @@ class Writer:
         patch: build.Body,
         *,
         status: bool = False,
+        wakes: bool = True,
     ) -> Any:
-        """Patches an object, and knows its new version at once; None when it is gone."""
+        """Patches an object, and knows its new version at once; None when it is gone.
+
+        `wakes`: whether its own event is to have the namespace gone over again, though it tells nothing new.
+        """
         try:
             answer = await self._cluster.patch(objects.plural, one.namespace, one.name, patch, status=status)
         except Refused as refusal:
@@ -91,7 +95,10 @@ class Writer:
                 raise
             objects.remove(one.namespace, one.name, one.metadata.uid)
             return None
-        return objects.put(answer)
+        before, fresh = objects.get(one.namespace, one.name), objects.put(answer)
+        if not wakes and before is not fresh and figures.are_ours(before, fresh):
+            objects.expect_echo(answer["metadata"]["resourceVersion"])
+        return fresh
 
     async def set_finalizers(self, objects: Objects[Any], one: ApiObject, finalizers: tuple[str, ...]) -> bool:
         """Sets the finalizers, provided that nobody changed the object in the meantime; else False."""

@@ -1,10 +1,10 @@
-"""Whether a report says anything but figures that can wait for their namespace's next pass. Pure."""
+"""Whether a report says anything but figures that can wait for their namespace's next pass, or what we wrote. Pure."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from tidepool_api import MemoryGuest, MemoryPairing, Role
+from tidepool_api import MemoryGuest, MemoryPairing, MemoryPool, Role
 
 if TYPE_CHECKING:
     from tidepool_api import ApiModel, ApiObject
@@ -21,6 +21,7 @@ _OF_GUEST = (
     "more_peers",
     "observed_at",
 )
+_OURS = ("phase", "observed_generation", "conditions")  # of a pairing's status; a pool's is ours as a whole
 _OF_END = {"lender": ("lent_bytes",), "borrower": ("used_bytes", "hits", "misses", "hit_ratio")}
 
 
@@ -36,6 +37,17 @@ def are_all(before: ApiObject | None, after: ApiObject | None) -> bool:
         case MemoryPairing(), MemoryPairing():
             ends = {side: _end(before, after, side) for side in _OF_END}
             return _same(before, after, after.status.model_copy(update=ends))
+        case _:
+            return False
+
+
+def are_ours(before: ApiObject | None, after: ApiObject | None) -> bool:
+    """Whether two versions of an object differ in nothing but what the operator says in its status."""
+    match before, after:
+        case MemoryPool(), MemoryPool():
+            return _same(before, after, before.status)
+        case MemoryPairing(), MemoryPairing():
+            return _same(before, after, _like(after.status, before.status, _OURS))
         case _:
             return False
 
