@@ -11,6 +11,7 @@ import threading
 import time
 from collections import deque
 from collections.abc import Iterable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 
 from bed.protocol import (
     DATA,
@@ -98,22 +99,19 @@ class Client(Borrower):
 
 def together(clients: Mapping[str, Client], pages: Sequence[int]) -> float:
     """Each puts these pages, all at the same time; how many were kept in a second, from first to last."""
-    kept: dict[str, int] = {}
     ready = threading.Barrier(len(clients) + 1)
 
-    def fill(name: str, client: Client) -> None:
+    def fill(client: Client) -> int:
         ready.wait()
-        kept[name] = client.fill(pages)
+        return client.fill(pages)
 
-    threads = [threading.Thread(target=fill, args=one) for one in clients.items()]
-    for thread in threads:
-        thread.start()
-    ready.wait()
-    begin = time.perf_counter()
-    for thread in threads:
-        thread.join()
-    seconds = time.perf_counter() - begin
-    missing = [name for name in clients if kept.get(name) != len(pages)]
+    with ThreadPoolExecutor(len(clients)) as pool:
+        under_way = {name: pool.submit(fill, client) for name, client in clients.items()}
+        ready.wait()
+        begin = time.perf_counter()
+        kept = {name: one.result() for name, one in under_way.items()}
+        seconds = time.perf_counter() - begin
+    missing = [name for name in clients if kept[name] != len(pages)]
     assert not missing, f"not all pages were kept of {', '.join(missing)}: {kept}"
     return len(pages) * len(clients) / seconds
 
