@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import threading
 import time
 from collections.abc import Iterator
@@ -9,9 +10,15 @@ from contextlib import contextmanager
 from dataclasses import replace
 
 from bed.domain import Domain
-from tidepool_agent import balloon
+from tidepool_agent import balloon, hypervisor
 from tidepool_agent.balloon import Figures, Note, Wish
 from tidepool_agent.balloondevice import BalloonDevice
+
+
+@functools.cache
+def _start_event_loop() -> None:
+    """libvirt's, once in this process."""
+    hypervisor.start_event_loop()
 
 
 class Gatherer:
@@ -22,6 +29,7 @@ class Gatherer:
     """
 
     def __init__(self, domain: Domain, name: str, reserve: int, hastened: float = 1.0) -> None:
+        _start_event_loop()
         self._device = BalloonDevice(lambda: domain.uri, name)
         self._wish, self._hastened, self._begin = Wish(reserve), hastened, time.time()
         self._ended = threading.Event()

@@ -33,7 +33,7 @@ WORK, MEMORY = "work", "memory"
 GUEST_MIB, LENT_MIB, WANTED_MIB, GROWING, HOLDING = 384, 128, 260, 16, 5
 RESERVE_MIB = 64  # stays available; the program takes 33 MiB between two looks of the agent
 TOUCHED_MIB = 280  # before, so that the node has them behind the guest
-HASTENED = 10  # times as fast as the agent, until all is gathered that will be
+HASTENED = 6  # times as fast as the agent, until all is gathered that will be
 MOST_SECONDS, SETTLED_SECONDS = 90, 4
 PATIENCE_SECONDS = 300.0
 MATRIX = "stress-ng --temp-path /tmp --matrix 1 --timeout {seconds} --metrics-brief 2>&1"
@@ -175,7 +175,7 @@ def _taken(one: Node, side: str) -> Iterator[float]:
         with _gathering(one.guest, HASTENED) as gatherer:
             _wait_for(lambda: gatherer.gathered > 0)
             _until_settled(gatherer)
-        with _gathering(one.guest) as gatherer:
+        with _gathering(one.guest):
             yield gatherer.gathered / MIB
 
 
