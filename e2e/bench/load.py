@@ -20,6 +20,7 @@ from bed.protocol import (
     GET_ITEM,
     NUMBER,
     PAGE,
+    PING,
     PUT,
     PUT_ACK,
     PUT_ITEM,
@@ -30,6 +31,7 @@ from bed.protocol import (
 
 PUT_BATCH, GET_BATCH = 64, 32  # pages: what a guest's kernel sends at once, and reads ahead
 UNDER_WAY = 4  # batches
+PING_SECONDS = 1.0
 FILE = 1
 _NOISE = random.Random(31).randbytes(1 << 20)
 NUMBERED = PAGE - NUMBER.size
@@ -43,6 +45,8 @@ def content(index: int) -> bytes:
 
 class Client(Borrower):
     """A session in which page i of the one file has version i + 1, and is put once."""
+
+    _pinged = 0.0
 
     def fill(self, pages: Sequence[int]) -> int:
         """Puts these, in batches of which some are under way at any time; how many were kept."""
@@ -72,7 +76,14 @@ class Client(Borrower):
             assert page == content(index), f"page {index} is not there, or another"
         return taken
 
+    def _stay(self) -> None:
+        """A borrower that only puts pings each second, or it is taken for gone."""
+        if time.monotonic() - self._pinged > PING_SECONDS:
+            self.get.send(PING, 0, next(self._ids))
+            self._pinged = time.monotonic()
+
     def _begin_put(self, batch: Sequence[int]) -> int:
+        self._stay()
         number = next(self._ids)
         items = b"".join(PUT_ITEM.pack(FILE, index, index + 1, bytes(TAG)) for index in batch)
         self.put.send(PUT, len(batch), number, items, b"".join(map(content, batch)))

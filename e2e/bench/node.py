@@ -81,6 +81,11 @@ def node(
         shutil.rmtree(folder, ignore_errors=True)
 
 
+def uptime(guest: Guest) -> float:
+    """Seconds since it was booted, by its own clock."""
+    return float(guest.read("/proc/uptime").split()[0])
+
+
 @dataclass
 class Terms:
     """Who may borrow, and how much: in all, and each."""

@@ -9,13 +9,14 @@ from collections.abc import Callable
 from contextlib import ExitStack, closing
 from pathlib import Path
 
+from bed.guest import Guest
 from bed.measure import INSTRUCTIONS_PER_SECOND, processor_seconds
 from bed.protocol import KeyPair
 from bed.tidepool import MIB
 from bench import node, plots, report
 from bench.experiments.base import Experiment, Rows
 from bench.load import Client, somebodies, together
-from bench.node import DAEMON, KERNEL, Node, Terms
+from bench.node import DAEMON, KERNEL, Node, Terms, uptime
 from bench.summary import Cell, Estimate, cells, estimate, ratio
 from bench.trial import Figures, Result, Trial, alternating
 
@@ -26,7 +27,7 @@ MEMORY_MIB, LEND_MIB, QUOTA_MIB = 512, 256, 48
 BORROWERS = 8
 TURNS = 3
 PAGES, SINGLE, EACH = 8192, 1500, 2048  # put and read in batches, got one by one, and put by each of eight
-COUNTED_PAGES, COUNTED_SINGLE = 4096, 500
+COUNTED_PAGES, COUNTED_SINGLE, IDLE_SECONDS = 4096, 1000, 3
 MOST_LATENCY, AHEAD = 1.1, 1.0
 
 
@@ -93,9 +94,10 @@ PARTS = (
     (WIRE, _wire_lines("")),
     (WIRE_OF_TWO, _wire_lines(", two processors")),
     (INSTRUCTIONS, (
-        ("instructions of the whole guest: of a page that is put", "put"),
-        ("of one of those that are read ahead", "ahead"),
-        ("of a get of one page", "get"),
+        ("instructions of the whole guest for a get of one page", "get"),
+        ("for a page that is put", "put"),
+        ("for one of those that are read 32 at a time", "ahead"),
+        ("in a second in which nobody asks", "idle"),
     )),
 )  # fmt: skip
 
@@ -154,21 +156,28 @@ def _single(client: Client) -> Figures:
 
 
 def _instructions(one: Node, lender: str) -> Figures:
-    """Of the whole guest, which has nothing else to do; what the lender does of itself meanwhile is in it."""
+    """Of the whole guest, less what it does in that time while nobody asks for anything."""
     ((name, own),) = somebodies(1).items()
-    with (
-        node.lending(one.guest, lender, Terms({name: own}, LEND_MIB, QUOTA_MIB)) as point,
-        _session(one, point, own) as client,
-    ):
+    terms = Terms({name: own}, LEND_MIB, QUOTA_MIB)
+    with node.lending(one.guest, lender, terms) as point, _session(one, point, own) as client:
+        idle = _rate_of(one.guest, lambda: one.guest.sh(f"sleep {IDLE_SECONDS}"))
 
         def spent(work: Callable[[range], object], pages: int) -> float:
-            before = processor_seconds(one.guest)
+            begin, busy = uptime(one.guest), processor_seconds(one.guest)
             work(range(pages))
-            seconds = processor_seconds(one.guest) - before
-            return float(seconds * INSTRUCTIONS_PER_SECOND / pages)
+            busy, seconds = processor_seconds(one.guest) - busy, uptime(one.guest) - begin
+            return float((busy - idle * seconds) * INSTRUCTIONS_PER_SECOND / pages)
 
         return {
+            "idle": idle * INSTRUCTIONS_PER_SECOND,
             "put": spent(client.fill, COUNTED_PAGES),
             "ahead": spent(client.read, COUNTED_PAGES),
             "get": spent(client.times, COUNTED_SINGLE),
         }
+
+
+def _rate_of(guest: Guest, work: Callable[[], object]) -> float:
+    """Which part of the time its processor is busy meanwhile."""
+    begin, busy = uptime(guest), processor_seconds(guest)
+    work()
+    return (processor_seconds(guest) - busy) / (uptime(guest) - begin)

@@ -23,7 +23,7 @@ from bench.trial import Figures, Result, Trial, alternating
 UNLENT, AT_ONCE, IN_STEPS = "nothing lent", "PSI, all at once", "PSI, 32 MiB a time"
 SIDES = (UNLENT, DAEMON, AT_ONCE, IN_STEPS)
 WATCHERS = {AT_ONCE: 0, IN_STEPS: 32}
-NODE_MIB, LENT_MIB, FILE_MIB, WANTED_MIB = 704, 256, 64, 480
+NODE_MIB, LENT_MIB, FILE_MIB, WANTED_MIB = 704, 256, 64, 400
 LENT = range(LENT_MIB * 256)
 OWN_MIB = 64  # of the daemon, beside what it lends
 GROUPS = "/sys/fs/cgroup"
@@ -154,6 +154,7 @@ def _lent(one: Node) -> Iterator[Callable[[], float]]:
 
 def _watched(guest: Guest, step: int) -> Callable[[], float]:
     """By a program that drops what it holds when the kernel tells of pressure."""
+    guest.write("/tmp/spare", "")
     job = start_stress(guest, f"spare {LENT_MIB} step={step} > /tmp/spare", f"echo $$ > {LENDER}/cgroup.procs")
     wait_until("it holds its memory", lambda: "holds" in guest.read("/tmp/spare"))
 
