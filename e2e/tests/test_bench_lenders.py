@@ -117,6 +117,16 @@ def test_a_node_under_pressure_is_held_to_its_goals() -> None:
         assert not all(found.values()), ours
 
 
+def test_a_program_that_was_killed_has_no_time() -> None:
+    """It is said how often, and no worst page is sooner than that of a program which got its memory."""
+    lived = {name: 1.0 for _, name in pressure.LINES}
+    killed = dict.fromkeys(("refaults", "waited_ms", "left_mib", "killed", "swapped"), 1.0)
+    rows = [row(side, {}, ({}, killed if side == pressure.IN_STEPS else lived)) for side in pressure.SIDES]
+    assert pressure.Pressure().table(rows).count("| killed 1 of 1 times |") == 3
+    (said,) = [said for what, said, good in pressure.Pressure().goals(rows) if good and pressure.IN_STEPS in what]
+    assert said == "killed there 1 of 1 times"
+
+
 def test_a_donor_is_held_to_its_goals() -> None:
     """Two percent of its work, and no program waits longer for memory than beside a pool or a timer."""
 
