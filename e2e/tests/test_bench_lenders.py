@@ -13,7 +13,7 @@ from bench.load import FILE, Client, content, together
 from bench.node import DAEMON, KERNEL, Terms
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Mapping
 
     from bench.experiments.base import Experiment
 
@@ -75,7 +75,7 @@ def test_the_daemon_is_told_who_may_borrow() -> None:
     assert {'max_lend = "256Mi"', "[borrowers.one]", f'identity = "{own.identity}"', 'quota = "48Mi"'} <= {*lines}
 
 
-def row(side: str, setting: dict[str, Any], *results: tuple[dict[str, Any], dict[str, float]]) -> dict[str, Any]:
+def row(side: str, setting: Mapping[str, Any], *results: tuple[dict[str, Any], dict[str, float]]) -> dict[str, Any]:
     found = [{"varied": varied, "figures": figures} for varied, figures in results]
     return {"side": side, "setting": setting, "repetition": 1, "results": found}
 
@@ -104,7 +104,8 @@ def test_a_node_under_pressure_is_held_to_its_goals() -> None:
     def sides(**ours: float) -> list[dict[str, Any]]:
         usual = {"seconds": 1.0, "max_us": 1000.0, "refaults": 0.0, "killed": 0.0, "swapped": 0.0}
         return [
-            row(side, {}, ({}, {**usual, "max_us": 900.0, **ours} if side == DAEMON else usual))
+            row(side, setting, ({}, {**usual, "max_us": 900.0, **ours} if side == DAEMON else usual))
+            for setting in (pressure.HUGE, pressure.SMALL)
             for side in pressure.SIDES
         ]
 
@@ -120,6 +121,7 @@ def test_a_program_that_was_killed_has_no_time() -> None:
     lived = {name: 1.0 for _, name in pressure.LINES}
     killed = dict.fromkeys(("refaults", "waited_ms", "left_mib", "killed", "swapped"), 1.0)
     rows = [row(side, {}, ({}, killed if side == pressure.IN_STEPS else lived)) for side in pressure.SIDES]
+    rows += [row(side, pressure.SMALL, ({}, lived)) for side in pressure.WITH_SMALL]
     assert pressure.Pressure().table(rows).count("| killed 1 of 1 times |") == 3
     (said,) = [said for what, said, good in pressure.Pressure().goals(rows) if good and pressure.IN_STEPS in what]
     assert said == "killed there 1 of 1 times"

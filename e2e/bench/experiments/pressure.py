@@ -8,6 +8,7 @@ import signal
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import closing, contextmanager
 from pathlib import Path
+from typing import Any
 
 from bed.guest import PAGE, Disk, Guest
 from bed.protocol import KeyPair
@@ -22,6 +23,11 @@ from bench.trial import Figures, Result, Trial, alternating
 
 UNLENT, AT_ONCE, IN_STEPS = "nothing lent", "PSI, all at once", "PSI, 32 MiB a time"
 SIDES = (UNLENT, DAEMON, AT_ONCE, IN_STEPS)
+# Programs have huge pages where the kernel has them, or pages of 4 KiB alone.
+HUGE: Mapping[str, Any] = {}
+SMALL: Mapping[str, Any] = {"huge_pages": "never"}
+WITH_SMALL = (UNLENT, DAEMON, AT_ONCE)
+HUGE_PAGES = "/sys/kernel/mm/transparent_hugepage/enabled"
 WATCHERS = {AT_ONCE: 0, IN_STEPS: 32}
 NODE_MIB, LENT_MIB, FILE_MIB, WANTED_MIB = 704, 256, 64, 400
 LENT = range(LENT_MIB * 256)
@@ -45,12 +51,15 @@ class Pressure(Experiment):
         return node.identity()
 
     def trials(self, repetitions: int) -> list[Trial]:
-        return alternating([(side, {}) for side in SIDES], self.name, repetitions)
+        small = [(side, SMALL) for side in WITH_SMALL]
+        return alternating([*((side, HUGE) for side in SIDES), *small], self.name, repetitions)
 
     def measure(self, trial: Trial) -> list[Result]:
         disk = Disk(filesystem=None, image=data.one_file(FILE_MIB))
         with node.node(NODE_MIB, counted=True, disk=disk) as one:
             _prepare(one.guest)
+            if trial.setting == SMALL:
+                one.guest.write(HUGE_PAGES, "never")
             with _held(one, trial.side) as left, _neighbour(one.guest):
                 figures = _program(one.guest)
                 figures["left_mib"] = left()
@@ -68,14 +77,19 @@ class Pressure(Experiment):
     def table(self, rows: Rows) -> str:
         found = cells(rows)
         lines = [[what, *(_shown(found, side, name) for side in SIDES)] for what, name in LINES]
+        lines += [
+            [f"with small pages: {what}", *(_small(found, side, name) for side in SIDES)] for what, name in LINES[:2]
+        ]
         return report.table(["", *SIDES], lines)
 
     def goals(self, rows: Rows) -> list[tuple[str, str, bool]]:
         known = cells(rows)
         ours = {name: _values(known, DAEMON, name) for _, name in LINES}
-        seconds = ratio(ours["seconds"], _values(known, UNLENT, "seconds"))
-        what = f"the program: at most {MOST_TIME} times as long as with nothing lent"
-        found = [(what, report.times(seconds), seconds.median <= MOST_TIME)]
+        found = []
+        for setting, more in ((HUGE, ""), (SMALL, ", small pages")):
+            seconds = ratio(*(_values(known, side, "seconds", setting) for side in (DAEMON, UNLENT)))
+            what = f"the program: at most {MOST_TIME} times as long as with nothing lent{more}"
+            found.append((what, report.times(seconds), seconds.median <= MOST_TIME))
         found += [(f"its worst page: sooner than with {side}", *_sooner(rows, side)) for side in WATCHERS]
         refaults = estimate(value / (FILE_MIB * MIB / PAGE) for value in ours["refaults"])
         what = f"the neighbour reads at most {MOST_REFAULTS:.0%} of its file again"
@@ -85,12 +99,19 @@ class Pressure(Experiment):
         return found
 
 
-def _values(known: Mapping[Cell, Mapping[str, list[float]]], side: str, name: str) -> list[float]:
+Known = Mapping[Cell, Mapping[str, list[float]]]
+
+
+def _values(known: Known, side: str, name: str, setting: Mapping[str, Any] = HUGE) -> list[float]:
     """A figure's repetitions; a program that was killed has none of its own."""
-    return known[Cell.of(side, {}, {})].get(name, [])
+    return known[Cell.of(side, setting, {})].get(name, [])
 
 
-def _shown(known: Mapping[Cell, Mapping[str, list[float]]], side: str, name: str) -> str:
+def _small(known: Known, side: str, name: str) -> str:
+    return report.interval(estimate(_values(known, side, name, SMALL))) if side in WITH_SMALL else ""
+
+
+def _shown(known: Known, side: str, name: str) -> str:
     values, all_of_them = _values(known, side, name), len(_values(known, side, "killed"))
     killed = f"killed {all_of_them - len(values)} of {all_of_them} times" if len(values) < all_of_them else ""
     return "; ".join(filter(None, [report.interval(estimate(values)) if values else "", killed]))
@@ -98,7 +119,8 @@ def _shown(known: Mapping[Cell, Mapping[str, list[float]]], side: str, name: str
 
 def _sooner(rows: Rows, side: str) -> tuple[str, bool]:
     """The worst page of the node lender's side beside another's, of those repetitions in which that lived."""
-    by = {(row["side"], row["repetition"]): row["results"][0]["figures"] for row in rows}
+    huge = [row for row in rows if row["setting"] == HUGE]
+    by = {(row["side"], row["repetition"]): row["results"][0]["figures"] for row in huge}
     numbers = [number for one, number in by if one == side]
     lived = [number for number in numbers if "max_us" in by[side, number]]
     if 2 * len(lived) < len(numbers):
