@@ -19,6 +19,7 @@ from tidepool_api.network import Network
 Values = dict[str, Any]
 
 MOST_LENDERS = 8  # of one borrower
+MOST_BORROWERS = 64  # of one node: its node lender takes no more
 PARTS = ("lenders", "borrowers")  # whose fields count one by one
 
 

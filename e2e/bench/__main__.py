@@ -8,7 +8,6 @@ import sys
 import time
 from pathlib import Path
 
-from bed.sources import digest
 from bench import report
 from bench.experiments import EXPERIMENTS
 from bench.experiments.base import Experiment
@@ -26,7 +25,7 @@ def main() -> None:
     options = _options()
     chosen = [EXPERIMENTS[name] for name in options.experiment or _only() or EXPERIMENTS]
     folder = report.PUBLISHED if options.page else RAW
-    records = {one.name: Record(folder, one.name, digest(), _machine()) for one in chosen}
+    records = {one.name: Record(folder, one.name, one.identity(), _machine()) for one in chosen}
     if not options.report:
         for one in chosen:
             records[one.name].drop_unfinished(one.trials)

@@ -102,7 +102,7 @@ def booted(
     )  # fmt: skip
     with pair:
         for guest in (pair.borrower, pair.lender):
-            _furnish(guest)
+            furnish(guest)
         yield Machine(pair)
 
 
@@ -119,7 +119,7 @@ def _disk(image: Path | None, fast: bool) -> Disk | None:
     return Disk(filesystem=None, image=image, iops=DISK_IOPS, bytes_per_second=DISK_BYTES_PER_SECOND)
 
 
-def _furnish(guest: Guest) -> None:
+def furnish(guest: Guest) -> None:
     """The programs' disk, found by its serial number, with what a root file system has."""
     find = 'for d in /sys/block/vd*; do [ "$(cat $d/serial)" != tools ] || echo ${d##*/}; done'
     device = guest.sh(find)

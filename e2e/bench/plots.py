@@ -182,6 +182,28 @@ def workloads(found: Mapping[str, Mapping[str, Estimate]], target: Path) -> None
             axes.invert_yaxis()
 
 
+def sides(found: Mapping[str, Mapping[str, Estimate]], target: Path) -> None:
+    """A panel for each figure, a bar for each side."""
+    with picture(target, len(found), 4.2, 1.2 + 0.4 * max(map(len, found.values()))) as panels:
+        for axes, (what, values) in zip(panels, found.items(), strict=True):
+            where, estimates = range(len(values)), list(values.values())
+            axes.barh(where, [one.median for one in estimates], xerr=_spread(estimates), color="#0b7285", capsize=3)
+            axes.set(xlabel=what, xlim=(0, None))
+            axes.set_yticks(where, list(values) if axes is panels[0] else [""] * len(values))
+            axes.invert_yaxis()
+
+
+def pairs(found: Mapping[str, Estimate], target: Path, what: str) -> None:
+    """How many times as much one is as the other, a bar for each figure."""
+    with picture(target, 1, 8, 1.2 + 0.4 * len(found)) as (axes,):
+        where, estimates = range(len(found)), list(found.values())
+        axes.barh(where, [one.median for one in estimates], xerr=_spread(estimates), color="#0b7285", capsize=3)
+        axes.axvline(1, color=COLOURS["no pool"], linestyle=":")
+        axes.set(xlabel=what, xlim=(0, None))
+        axes.set_yticks(where, list(found))
+        axes.invert_yaxis()
+
+
 def _spread(found: Sequence[Estimate]) -> list[list[float]]:
     return [[one.median - one.low for one in found], [one.high - one.median for one in found]]
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
 import pytest
@@ -16,6 +17,8 @@ if TYPE_CHECKING:
 
 FILE, FILE_MIB = "/mnt/file", 240
 GRANT = "nodes-for-default"
+# The node lender's own memory may differ by that: what it remembers of pages, and its buffers.
+TOLERANCE = 32 * MIB
 # As docs/how-to/lend-nodes.md has them, and as this machine can.
 SIZES = {"32Gi": "600Mi", "8Gi": "256Mi", "36Gi": "1Gi"}
 
@@ -88,10 +91,44 @@ def test_pages_come_back_from_a_node(lending: Product) -> None:
     assert lending.hits() > before + 2000
     _assert_shown(lending, lender["guest"])
     lending.assert_sound(BORROWER)
+    lent, pod, node = _lent(lending, lender["guest"]), *seen_by_kubelet(lender["guest"])
     lending.delete()
     until("the node has its memory back", lambda: _lent(lending, lender["guest"]) == 0, 60)
+    _assert_not_counted(lent, pod, node, lender["guest"])
     lending.assert_nothing_left()
     assert lending.stress(f"sequential {FILE}")["wrong_pages"] == 0
+
+
+def seen_by_kubelet(node: str) -> tuple[Object, Object]:
+    """The memory of the node lender's pod and of its node by kubelet's summary, both looked at from now on."""
+    asked = datetime.now(UTC)
+
+    def looked() -> tuple[Object, Object] | None:
+        said = json.loads(lab.kubectl("get", "--raw", f"/api/v1/nodes/{node}/proxy/stats/summary"))
+        pod = next(one for one in said["pods"] if one["podRef"]["name"].startswith("tidepool-node-lender"))
+        found = pod["memory"], said["node"]["memory"]
+        return found if all(datetime.fromisoformat(one["time"]) > asked for one in found) else None
+
+    both: tuple[Object, Object] = until("kubelet has looked again", looked)
+    return both
+
+
+def _assert_not_counted(lent: float, pod: Object, node: Object, name: str) -> None:
+    """What was lent was the pod's, and neither in its working set nor missing from what the node has available.
+
+    Others use the machine of the lab, too: what it has available is compared for as long as they may take.
+    """
+    after, _ = seen_by_kubelet(name)
+    print(f"lent {lent / MIB:.0f} MiB; the pod {pod}, then {after}; the node {node}")
+    assert pod["usageBytes"] - after["usageBytes"] > lent * 0.8
+    assert abs(pod["workingSetBytes"] - after["workingSetBytes"]) < TOLERANCE
+
+    def is_as_before() -> bool:
+        now = seen_by_kubelet(name)[1]
+        print(f"the node now {now}")
+        return abs(now["availableBytes"] - node["availableBytes"]) < TOLERANCE
+
+    until("as much is available on the node as while it lent", is_as_before, 120)
 
 
 def _assert_shown(product: Product, node: str) -> None:

@@ -26,7 +26,7 @@ from tidepool_agent.guestfs import Side
 from tidepool_agent.nodedaemon import Daemon
 from tidepool_agent.nodelender import Memory, Node, NothingToLend, NotRunning, State, Terms
 from tidepool_agent.report import Finding
-from tidepool_api import find, is_identity
+from tidepool_api import GuestStatus, find, is_identity
 from tidepool_api_testing.server import Refused, Server, free_ports
 
 GIB, MIB = 1 << 30, 1 << 20
@@ -116,9 +116,9 @@ def test_an_answer_that_is_none_is_refused(answer: str) -> None:
         nodelender.parse(answer)
 
 
-def described(found: Finding, state: State | None, memory: Memory = MEMORY) -> Any:
+def described(found: Finding, state: State | None, memory: Memory = MEMORY, before: GuestStatus | None = None) -> Any:
     node = nodelender.machine(NAMESPACE, "n1", Node("uid", {"room": "a"}), ("10.0.0.9",))
-    return nodelender.guest(node, TERMS, memory, found, state, (), None)
+    return nodelender.guest(node, TERMS, memory, found, state, (), before)
 
 
 def test_a_node_is_reported_as_what_it_may_lend() -> None:
@@ -139,6 +139,22 @@ def test_a_node_is_reported_as_what_it_may_lend() -> None:
         ("LenderFit", "True"),
         ("Ready", "True"),
     ]
+
+
+def test_no_more_is_promised_than_the_daemons_limit_lets_it_lend() -> None:
+    """A limit below nodeLender.maxLend is what counts, less what the daemon needs; also while it starts anew."""
+
+    def most(limit: int | None) -> int:
+        said = {"identity": LENDER, "conditions": [], "borrowers": [], "limit_bytes": limit}
+        state = nodelender.parse(json.dumps(said))
+        found = described(Finding(seen=nodelender.observation(state, MEMORY)), state)
+        away = described(Finding(unreachable=NotRunning("gone")), None, before=found.status)
+        assert found.status.node is not None
+        assert away.status.node == found.status.node
+        return int(found.status.node.max_lend_bytes)
+
+    assert most(None) == most(8 * GIB) == most(12 * GIB) == 8 * GIB
+    assert most(4 * GIB) == 4 * GIB - 4 * GIB // 16
 
 
 def test_what_balloons_hold_is_said_and_counted_nowhere_else() -> None:

@@ -36,14 +36,16 @@ from tidepool_api import (
     without,
 )
 from tidepool_api.base import ObjectMeta, OwnerReference
+from tidepool_api.defaults import MOST_BORROWERS
 from tidepool_api.fields import LEAST_MEMORY, MOST_BYTES, readable, total
 from tidepool_api.units import parse_quantity
 
 COMPONENT = "node-lender"
 FOLDER = ("run", "tidepool")  # of its container, where it is told and asked
 CONFIG, CONTROL = "node-lender.toml", "control.sock"
-MOST_BORROWERS = 64  # that the daemon takes
 LEAST = parse_quantity(LEAST_MEMORY)
+# Of a limit that is below what the chart lets it lend, the daemon needs such a part for itself.
+OWN_PART = 16
 
 _NAME = re.compile(r"[A-Za-z0-9-]{1,63}")  # of a pairing: its UID
 _MEMORY = re.compile(r"(MemTotal|MemAvailable):\s+([0-9]{1,13}) kB")
@@ -97,6 +99,8 @@ class State:
     """What the daemon says of itself."""
 
     identity: str
+    limit: int | None = None
+    """Bytes of memory that its cgroup lets it have; None if that has no limit."""
     spare: bool = True
     conditions: tuple[tuple[str, str], ...] = ()
     borrowers: Mapping[str, Peer] = field(default_factory=dict)
@@ -151,11 +155,12 @@ def parse(text: str) -> State:
         identity = said["identity"]
         conditions = tuple((str(one["reason"]), str(one["message"])) for one in said["conditions"])
         borrowers = {str(one["name"]): _peer(one) for one in said["borrowers"]}
+        limit = None if said.get("limit_bytes") is None else min(int(said["limit_bytes"]), MOST_BYTES)
     except (ValueError, TypeError, KeyError) as error:
         raise Nonsense(f"the node lender's state is not what it says: {error!r}") from None
     if not isinstance(identity, str) or not is_identity(identity):
         raise Nonsense("the node lender's identity is none")
-    return State(identity, bool(said.get("spare", True)), conditions, borrowers)
+    return State(identity, limit, bool(said.get("spare", True)), conditions, borrowers)
 
 
 def _peer(said: Mapping[str, Any]) -> Peer:
@@ -286,7 +291,7 @@ def _status(
 ) -> GuestStatus:
     known = {
         "addresses": reachable(one.addresses) or before.addresses,
-        "node": _terms(terms, memory, before.node),
+        "node": _terms(terms, memory, state, before.node),
         "role": report.role(wants),
         "conditions": _conditions(one, found, state, before),
     }
@@ -304,8 +309,12 @@ def _status(
     )
 
 
-def _terms(terms: Terms, memory: Memory, before: NodeTerms | None) -> NodeTerms:
+def _terms(terms: Terms, memory: Memory, state: State | None, before: NodeTerms | None) -> NodeTerms:
     left = max(0, memory.total - terms.reserve)
+    if state is None:
+        left = min(left, before.max_lend_bytes if before else left)
+    elif state.limit is not None and state.limit < terms.max_lend:
+        left = min(left, state.limit - state.limit // OWN_PART)
     gathered = needs.settled(memory.gathered, before.gathered_bytes if before else None)
     return NodeTerms(
         max_lend_bytes=min(terms.max_lend, left),

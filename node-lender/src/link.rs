@@ -4,6 +4,7 @@
 //! for anybody. It is closed by a reset, so that the kernel keeps nothing for a peer that is gone.
 
 use std::io;
+use std::pin::Pin;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
@@ -11,8 +12,8 @@ use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader};
 use tokio::net::TcpStream;
 use tokio::net::tcp::{OwnedReadHalf, OwnedWriteHalf};
 use tokio::sync::Mutex;
-use tokio::time::Instant;
-use tokio_util::sync::CancellationToken;
+use tokio::time::{Instant, Sleep};
+use tokio_util::sync::{CancellationToken, WaitForCancellationFutureOwned};
 
 use crate::seal::{Keys, Sealer};
 use crate::wire::{self, Channel, Expected, FRAME, HOLD, Kind, Limits, Malformed, PAGE, RESUMED, TAG};
@@ -64,10 +65,14 @@ async fn by<T>(
             None => std::future::pending().await,
         }
     };
+    if shut.is_cancelled() {
+        return Err(Ended::Shut);
+    }
+    // What is ready at once, as most of the time, need not wait for anything: to enter and leave two lists costs more.
     tokio::select! {
         biased;
-        () = shut.cancelled() => Err(Ended::Shut),
         done = work => Ok(done?),
+        () = shut.cancelled() => Err(Ended::Shut),
         () = late => Err(io::Error::from(io::ErrorKind::TimedOut).into()),
     }
 }
@@ -87,6 +92,9 @@ pub struct Inbound {
     channel: Channel,
     limits: Limits,
     shut: CancellationToken,
+    /// When the peer has been silent for too long, and when it was shut: asked for each frame, and entered once.
+    silent: Pin<Box<Sleep>>,
+    shutting: Pin<Box<WaitForCancellationFutureOwned>>,
     /// What the pages of the present frame have of its time: the clock stands still while nobody reads.
     left: Duration,
 }
@@ -94,8 +102,7 @@ pub struct Inbound {
 impl Inbound {
     /// The next frame, without its pages. A borrower that says nothing for 15 s is gone, but for the PUT channel.
     pub async fn frame(&mut self) -> Result<Frame, Ended> {
-        let silence = (self.channel != Channel::Put).then(|| Instant::now() + SILENCE);
-        by(silence, &self.shut, async { self.read.fill_buf().await.map(drop) }).await?;
+        self.begun().await?;
         let begun = deadline(0);
         let mut header = [0; FRAME];
         by(Some(begun), &self.shut, self.read.read_exact(&mut header)).await?;
@@ -107,6 +114,20 @@ impl Inbound {
         self.sealer.open(&header, &mut metadata, &tag)?;
         self.left = until.saturating_duration_since(Instant::now());
         Ok(Frame { expected, metadata })
+    }
+
+    /// Waits for its first bytes.
+    async fn begun(&mut self) -> Result<(), Ended> {
+        if self.shut.is_cancelled() {
+            return Err(Ended::Shut);
+        }
+        self.silent.as_mut().reset(Instant::now() + SILENCE);
+        tokio::select! {
+            biased;
+            done = self.read.fill_buf() => Ok(done.map(drop)?),
+            () = &mut self.shutting => Err(Ended::Shut),
+            () = &mut self.silent, if self.channel != Channel::Put => Err(io::Error::from(io::ErrorKind::TimedOut).into()),
+        }
     }
 
     /// The pages that follow.
@@ -146,7 +167,18 @@ impl Link {
         let (read, write) = stream.into_split();
         let shut = CancellationToken::new();
         let read = BufReader::with_capacity(AHEAD, read);
-        let inbound = Inbound { read, sealer: keys.receive, channel, limits, shut: shut.clone(), left: FRAME_TIME };
+        let silent = Box::pin(tokio::time::sleep(SILENCE));
+        let shutting = Box::pin(shut.clone().cancelled_owned());
+        let inbound = Inbound {
+            read,
+            sealer: keys.receive,
+            channel,
+            limits,
+            shut: shut.clone(),
+            silent,
+            shutting,
+            left: FRAME_TIME,
+        };
         let greeted = channel != Channel::Get; // else with its grant
         let out = Mutex::new(Outbound { write, sealer: keys.send, greeted, told: 0 });
         let vital = AtomicBool::new(channel != Channel::Lane);
@@ -170,10 +202,13 @@ impl Link {
 
     /// The right to send several frames in a row.
     pub async fn sending(&self) -> Result<Sending<'_>, Ended> {
+        if self.shut.is_cancelled() {
+            return Err(Ended::Shut);
+        }
         tokio::select! {
             biased;
-            () = self.shut.cancelled() => Err(Ended::Shut),
             out = self.out.lock() => Ok(Sending { link: self, out }),
+            () = self.shut.cancelled() => Err(Ended::Shut),
         }
     }
 

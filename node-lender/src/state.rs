@@ -13,6 +13,7 @@ use serde::Serialize;
 use crate::config::Condition;
 use crate::identity::Identity;
 use crate::lender::Lender;
+use crate::node;
 use crate::session::Borrower;
 
 /// The whole picture.
@@ -22,6 +23,8 @@ pub struct State {
     pub identity: Identity,
     /// Bytes that are lent at most.
     pub max_lend_bytes: u64,
+    /// The memory limit of its cgroup, if there is one.
+    pub limit_bytes: Option<u64>,
     /// Bytes that are lent, what is remembered of pages included.
     pub lent_bytes: u64,
     /// Whether the node has memory to lend beyond its reserve.
@@ -115,6 +118,7 @@ impl State {
         Self {
             identity: lender.identity(),
             max_lend_bytes: config.max_lend.0,
+            limit_bytes: node::memory_limit(),
             lent_bytes: lender.lent_bytes(),
             spare: !lender.budget.closed(),
             hold: config.hold,

@@ -41,7 +41,8 @@ class Cluster:
         labels = more.pop("labels", {})
         metadata = {"name": name, "namespace": namespace, "uid": f"{namespace}-{name}", "labels": labels}
         metadata |= {"ownerReferences": more.pop("owners", [])}
-        metadata |= {"resourceVersion": str(self.version), "creationTimestamp": f"2026-01-01T00:00:{self.version:02}Z"}
+        created = f"2026-01-01T00:{self.version // 60:02}:{self.version % 60:02}Z"
+        metadata |= {"resourceVersion": str(self.version), "creationTimestamp": created}
         objects.put({"apiVersion": names.API_VERSION, "metadata": metadata, "spec": spec, **more})
 
     def guest(self, namespace: str, name: str, labels: dict[str, str], **more: Any) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -9,6 +10,7 @@ from test_cross_namespace import Cluster
 from world import BORROWER, LENDER, LONG_AGO, MIB, mib, reasons
 
 from tidepool_api import names
+from tidepool_api.defaults import MOST_BORROWERS
 from tidepool_operator.cluster.cross_namespace import pairings_elsewhere
 from tidepool_operator.cluster.nodelenders import NodeLenders
 from tidepool_operator.planning import build
@@ -308,3 +310,34 @@ def test_a_forged_node_is_believed_by_nobody() -> None:
     planned = cluster.made()
     assert mib(planned) == {("b", f"{HOME}/n1"): 512}
     assert f"{HOME}/n7 (NodeUnknown: it is called n7, and says to be node n1" in told(planned)
+
+
+def _crowd(count: int) -> list[str]:
+    return [f"b{number:02}" for number in range(count)]
+
+
+def test_a_node_takes_no_more_borrowers_than_its_node_lender() -> None:
+    """The rest goes to another node, however much the full one has left; whoever has a pairing keeps it."""
+    cluster = Nodes("n1", "n2", free=30000, most=30000)
+    cluster.team(TEAM, *_crowd(MOST_BORROWERS + 2), size=64, node="n1", maxLend="20Gi")
+    cluster.may(TEAM)
+    planned = cluster.made()
+    by_node = Counter(lender for _, lender in mib(planned))
+    assert by_node == {f"{HOME}/n1": MOST_BORROWERS, f"{HOME}/n2": 2}
+    cluster.done(TEAM, planned)
+    assert mib(cluster.made()) == mib(planned)
+    cluster.team(TEAM, *_crowd(MOST_BORROWERS + 2), size=96, node="n1", maxLend="20Gi")
+    assert {*mib(cluster.made()).values()} == {96}, "who has a pairing gets more of a full node"
+
+
+def test_borrowers_of_other_pools_count_before_their_pairings_are_there() -> None:
+    """And it is said why a node that has memory left takes no more."""
+    cluster = Nodes("n1", free=30000, most=30000)
+    cluster.team("one", *_crowd(MOST_BORROWERS - 1), size=64, maxLend="20Gi")
+    cluster.team("two", "a", "b", size=64)
+    cluster.may("one", "two")
+    first = cluster.made("one")
+    second = cluster.made("two")
+    assert (len(mib(first)), len(mib(second))) == (MOST_BORROWERS - 1, 1)
+    assert reasons(second) == ["InsufficientCapacity"]
+    assert f"({HOME}/n1, …) with the {MOST_BORROWERS} borrowers that one takes" in told(second)

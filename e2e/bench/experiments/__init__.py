@@ -6,12 +6,15 @@ from bench.experiments.balance import Balance
 from bench.experiments.base import Experiment
 from bench.experiments.blast import Blast
 from bench.experiments.cost import Cost
+from bench.experiments.donor import Donor
 from bench.experiments.ghost import Ghost
 from bench.experiments.latency import Latency
 from bench.experiments.latency_tpcc import LatencyTpcC
 from bench.experiments.mail import Mail
 from bench.experiments.migration import Migration
+from bench.experiments.node_lender import NodeLender
 from bench.experiments.postmark import Postmark
+from bench.experiments.pressure import Pressure
 from bench.experiments.random_reads import RandomReads
 from bench.experiments.raw import Raw
 from bench.experiments.sequential import Sequential
@@ -24,6 +27,6 @@ EXPERIMENTS: dict[str, Experiment] = {
     one.name: one
     for one in (
         RandomReads(), Sequential(), Blast(), Postmark(), TpcH(), TpcC(), Mail(), Source(), Latency(),
-        LatencyTpcC(), Balance(), Cost(), Ghost(), Migration(), Swap(), Raw(),
+        LatencyTpcC(), Balance(), Cost(), Ghost(), Migration(), Swap(), Raw(), NodeLender(), Pressure(), Donor(),
     )
 }  # fmt: skip

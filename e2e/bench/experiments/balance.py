@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from bed.guest import PAGE, GuestError
+from bed.guest import PAGE, Guest, GuestError
 from bed.tidepool import MIB, ROOT, parse_stats
 from bed.workload import finish_stress, start_stress
 from bench import data, plots, report, tools
@@ -123,25 +123,24 @@ def _host(machine: Machine, side: str) -> Iterator[None]:
     if side != BALLOON:
         yield
         return
-    with Host(machine):
+    with Host(machine.lender, (LENDER_MIB - LENT_MIB) * MIB, LENDER_MIB * MIB):
         yield
 
 
 class Host:
-    """Takes what the lender does not need, step by step, and gives it back when the lender is short, all the time."""
+    """Takes what a lender does not need, step by step, and gives it back when it is short, all the time."""
 
     LOW, HIGH, STEP = 64 * MIB, 160 * MIB, 32 * MIB
-    LEAST, MOST = (LENDER_MIB - LENT_MIB) * MIB, LENDER_MIB * MIB
     EVERY_SECONDS = 0.1
 
-    def __init__(self, machine: Machine) -> None:
-        self._machine = machine
+    def __init__(self, guest: Guest, least: int, most: int) -> None:
+        self._guest, self._least, self._most = guest, least, most
         self._ended = threading.Event()
         self._thread = threading.Thread(target=self._balance)
         self._failed: Exception | None = None
 
     def __enter__(self) -> None:
-        self._machine.lender.balloon(self.LEAST)
+        self._guest.balloon(self._least)
         self._thread.start()
 
     def __exit__(self, *_: object) -> None:
@@ -151,14 +150,14 @@ class Host:
             raise self._failed
 
     def _balance(self) -> None:
-        has = self.LEAST
+        has = self._least
         try:
             while not self._ended.wait(self.EVERY_SECONDS):
-                available = self._machine.lender.meminfo("MemAvailable")
+                available = self._guest.meminfo("MemAvailable")
                 step = self.STEP * ((available < self.LOW) - (available > self.HIGH))
-                if wanted := min(self.MOST, max(self.LEAST, has + step)) - has:
+                if wanted := min(self._most, max(self._least, has + step)) - has:
                     has += wanted
-                    self._machine.lender.balloon(has)
+                    self._guest.balloon(has)
         except (GuestError, TimeoutError) as error:
             self._failed = error
 

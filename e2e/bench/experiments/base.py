@@ -6,6 +6,7 @@ from abc import ABC, abstractmethod
 from pathlib import Path
 from typing import Any, ClassVar
 
+from bed.sources import digest
 from bench.trial import Result, Trial
 
 Rows = list[dict[str, Any]]
@@ -16,6 +17,10 @@ class Experiment(ABC):
 
     name: ClassVar[str]
     title: ClassVar[str]
+
+    def identity(self) -> str:
+        """What its results are of: results of other sources do not mix with these."""
+        return digest()
 
     @abstractmethod
     def trials(self, repetitions: int) -> list[Trial]:

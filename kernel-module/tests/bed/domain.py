@@ -65,6 +65,15 @@ class Domain:
                 raise TimeoutError(f"{has} bytes after {timeout} s, not {size}")
             time.sleep(0.02)
 
+    @property
+    def uri(self) -> str:
+        """Where its libvirtd answers."""
+        return f"qemu+unix:///system?socket={self._socket}"
+
+    @property
+    def _socket(self) -> Path:
+        return Path(f"/proc/{self.process.pid}/root/run/libvirt/libvirt-sock")
+
     def _libvirtd(self) -> subprocess.Popen[bytes]:
         """On a host and in a process namespace of its own, with which its guest ends."""
         alone = ["setpriv", "--pdeathsig", "KILL", "unshare", "--mount", "--propagation", "private"]
@@ -74,12 +83,11 @@ class Domain:
             return subprocess.Popen(alone, env=with_sbin(), stdin=subprocess.DEVNULL, stdout=log, stderr=log)
 
     def _connect(self) -> libvirt.virConnect:
-        socket = Path(f"/proc/{self.process.pid}/root/run/libvirt/libvirt-sock")
         end = time.monotonic() + START_SECONDS
         while True:
             with contextlib.suppress(libvirt.libvirtError):  # bound, and perhaps not listening yet
-                if socket.exists():
-                    return libvirt.open(f"qemu+unix:///system?socket={socket}")
+                if self._socket.exists():
+                    return libvirt.open(self.uri)
             if time.monotonic() > end or self.process.poll() is not None:
                 raise RuntimeError((self._folder / "libvirtd.log").read_text())
             time.sleep(0.1)

@@ -90,7 +90,7 @@ class Pair:
         near_b, near_l = (self.relay.near_a, self.relay.near_b) if self.relay else (ends[1], ends[0])
         borrower_link = Link(ends[0], near_b, BORROWER_ADDRESS, mtu)
         self._lender_link = Link(ends[1], near_l, LENDER_ADDRESS, mtu)
-        ports = (_free_port(), _free_port()) if host else (None, None)
+        ports = (free_port(), free_port()) if host else (None, None)
         self.lender_port = ports[0] or 0
         more = DEBUG_MIB if kernel == "debug" else 0
         self._lender_spec = Spec(
@@ -310,6 +310,7 @@ def _disk(disk: str | Disk | None) -> Disk | None:
     return Disk(filesystem=disk) if isinstance(disk, str) else disk
 
 
-def _free_port() -> int:
+def free_port() -> int:
+    """A port of this machine's that nobody has now."""
     with socket.create_server(("127.0.0.1", 0)) as listener:
         return int(listener.getsockname()[1])

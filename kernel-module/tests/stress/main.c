@@ -24,6 +24,7 @@ static const struct {
 	{ "verity", mode_verity, "FILE" },
 	{ "anon", mode_anon, "MIB [hold=0]" },
 	{ "grow", mode_grow, "MIB [chunk=256] [seconds=20] [hold=5]" },
+	{ "spare", mode_spare, "MIB [step=0] [stall_us=1000]" },
 	{ "scan", mode_scan, "MIB [seconds=20] [seed=N]" },
 	{ "sort", mode_sort, "MIB [seed=N]" },
 	{ "group", mode_group, "MIB [passes=1] [seed=N]" },

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0
 /* Memory for a program of the guest's own: how long each first touch of a page takes. */
 #include <fcntl.h>
+#include <math.h>
+#include <poll.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
@@ -86,6 +88,41 @@ int mode_grow(const char *mib)
 	printf("}, \"pages\": {");
 	latency_print(&page_latency);
 	printf("}, \"wrong_pages\": %lu, \"errors\": 0}\n", wrong_pages());
+	return verdict();
+}
+
+/* A descriptor that poll() wakes when programs have waited for memory for so long within half a second. */
+static int pressure_open(long stall_us)
+{
+	int fd = open_or_die("/proc/pressure/memory", O_RDWR | O_NONBLOCK);
+
+	if (dprintf(fd, "some %ld 500000\n", stall_us) < 0)
+		die("a trigger for pressure");
+	return fd;
+}
+
+/*
+ * stress spare MIB [step=0] [stall_us=1000]: holds that much memory as a lender would that has nothing but the kernel's
+ * word for pressure (PSI), and drops `step` MiB of it, or all, each time that programs have waited for so long.
+ */
+int mode_spare(const char *mib)
+{
+	long pages = strtol(mib, NULL, 0) * PAGES_PER_MIB, step = option("step", 0) * PAGES_PER_MIB, held = pages;
+	struct latency latency = { .count = 0 };
+	struct page *memory = memory_alloc(pages);
+	struct pollfd pressure = { .fd = pressure_open(option("stall_us", 1000)), .events = POLLPRI };
+
+	touch(memory, pages, &latency);
+	printf("holds %ld MiB\n", held / PAGES_PER_MIB);
+	while (!time_is_up(INFINITY)) {
+		if (poll(&pressure, 1, 1000) <= 0 || !held)
+			continue;
+		long drop = step && step < held ? step : held;
+
+		held -= drop;
+		munmap(&memory[held], drop * PAGE);
+	}
+	printf("{\"mode\": \"spare\", \"held_mib\": %ld, \"wrong_pages\": 0, \"errors\": 0}\n", held / PAGES_PER_MIB);
 	return verdict();
 }
 

@@ -127,6 +127,7 @@ int mode_journal(const char *path);
 int mode_verity(const char *path);
 int mode_anon(const char *mib);
 int mode_grow(const char *mib);
+int mode_spare(const char *mib);
 int mode_server(const char *port);
 int mode_client(const char *address);
 int mode_garbage(const char *address);

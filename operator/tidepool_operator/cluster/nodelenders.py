@@ -19,7 +19,7 @@ from tidepool_operator.planning.quotas import Side
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
-    from tidepool_api import MemoryGuest, MemoryPairing, MemoryPool, PoolKey, Ref
+    from tidepool_api import MemoryGuest, MemoryPairing, MemoryPool, Ref
     from tidepool_operator.cluster.state import State
     from tidepool_operator.planning.planner import Plan
 
@@ -29,8 +29,9 @@ class NodeLenders:
 
     def __init__(self, state: State) -> None:
         self._state = state
-        self._planned: Planned[str] = Planned(state)  # by node
-        self._present: dict[str, Counter[PoolKey]] | None = None
+        self._planned: Planned[str] = Planned(state)  # bytes, by node
+        self._paired: Planned[str] = Planned(state)  # borrowers, likewise
+        self._present: dict[str, list[MemoryPairing]] | None = None
 
     def look(self) -> None:
         """Has what there is counted anew."""
@@ -58,27 +59,31 @@ class NodeLenders:
     def count(self, pool: MemoryPool, plan: Plan) -> None:
         """Counts what is planned for a pool, until it is planned anew."""
         sums: Counter[str] = Counter()
+        borrowers: Counter[str] = Counter()
         for one in plan.assignments:
             lender = GuestKey.meant(one.lender, pool.namespace)
             if lender.namespace == self._state.home:
                 sums[lender.name] += one.size
+                borrowers[lender.name] += 1
         self._planned.count(pool.key, sums)
+        self._paired.count(pool.key, borrowers)
 
     def forget_gone(self) -> None:
         """Drops what was planned for pools that no longer exist."""
         self._planned.forget_gone()
+        self._paired.forget_gone()
 
     def _promise(self, pool: MemoryPool, node: str) -> Promise:
-        present = self._lent().get(node, Counter())
-        each = of_others(pool, present, self._planned.of(node))
+        present = self._lent().get(node, [])
+        each = of_others(pool, sizes_by_pool(present), self._planned.of(node))
         older = sum(size for other, size in each.items() if comes_before(other, pool, self._state))
-        return Promise(sum(each.values()), older)
+        borrowers = of_others(pool, Counter(one.pool for one in present), self._paired.of(node))
+        return Promise(sum(each.values()), older, sum(borrowers.values()))
 
-    def _lent(self) -> Mapping[str, Counter[PoolKey]]:
-        """What each pool has of each node, be it still on its way out."""
+    def _lent(self) -> Mapping[str, list[MemoryPairing]]:
+        """The pairings of each node, be they still on their way out."""
         if self._present is None:
-            by_node: dict[str, list[MemoryPairing]] = defaultdict(list)
+            self._present = defaultdict(list)
             for one in counted((Side.LENT, self._state.home), self._state):
-                by_node[one.lender.name].append(one)
-            self._present = {node: sizes_by_pool(pairings) for node, pairings in by_node.items()}
+                self._present[one.lender.name].append(one)
         return self._present

@@ -17,7 +17,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, NamedTuple
 
 from tidepool_api import Apart, Near, Placement, Role, parse_quantity
-from tidepool_api.defaults import MOST_LENDERS
+from tidepool_api.defaults import MOST_BORROWERS, MOST_LENDERS
 from tidepool_api.fields import LEAST_MEMORY, MOST_BYTES
 from tidepool_api.units import MIB
 from tidepool_operator.planning.quotas import Allowance, Limits, home
@@ -70,12 +70,24 @@ class Ledger:
         default_factory=lambda: defaultdict(set)
     )  # borrower -> pairing has to go first
     surplus: set[Ref] = field(default_factory=set)  # borrowers that have to give something up later
+    seats: dict[Ref, int] = field(default_factory=dict)  # node that lends -> how many borrowers more it takes
 
     def add(self, borrower: Ref, lender: Ref, size: int) -> None:
         """Assigns so much more."""
+        if lender not in self.sizes[borrower]:
+            self.sit(lender)
         self.sizes[borrower][lender] = self.sizes[borrower].get(lender, 0) + size
         self.lent[lender] += size
         self.allowance.take(lender, size)
+
+    def sit(self, lender: Ref) -> None:
+        """One more borrower has a pairing with it, or still has one."""
+        if lender in self.seats:
+            self.seats[lender] -= 1
+
+    def is_full(self, lender: Ref) -> bool:
+        """Whether it takes no further borrower."""
+        return self.seats.get(lender, 1) <= 0
 
     def missing(self, borrower: Ref) -> int:
         """What a borrower lacks."""
@@ -128,6 +140,7 @@ class Promise(NamedTuple):
 
     all: int = 0
     older: int = 0  # the part of it that comes before what this pool has
+    borrowers: int = 0  # how many have it
 
 
 def open_ledger(
@@ -145,6 +158,8 @@ def open_ledger(
     ranks = {name: rank for name, one in selection.borrowers.items() if (rank := priority(pool, one))}
     allowance = Allowance(limits)
     ledger = Ledger({}, pool.spec.lenders.spread, bound, left, places, pool.spec.placement, ranks, allowance)
+    for name in (name for name, one in lenders.items() if one.is_node):
+        ledger.seats[name] = MOST_BORROWERS - promised.get(name, Promise()).borrowers
     for lender in lenders.keys() - promised.keys():
         ledger.leaving[lender] += inventory.lent_to_others(lender, pool)
     return ledger
@@ -199,6 +214,7 @@ def keep(ledger: Ledger, inventory: Inventory, pool: str, selection: Selection, 
             ledger.add(borrower, lender, size)
         else:
             ledger.leaving[lender] += one.spec.size_bytes
+            ledger.sit(lender)
             ledger.blocked[borrower].add(lender)
             leaving.append(one)
     for one in leaving:
@@ -261,7 +277,7 @@ class Placing:
         self._in_part = in_part
         groups = {lender: ledger.places[lender].groups for lender in ledger.spare}
         sites = {lender: ledger.site(lender) for lender in ledger.spare}
-        self._ranking = Ranking({lender: self._free(lender) for lender in ledger.spare}, groups, sites)
+        self._ranking = Ranking({lender: self._for_others(lender) for lender in ledger.spare}, groups, sites)
         self._limited = self._by_quota()
         self._largest = max(ledger.wanted.values(), default=0)
         limited = [lender for some in self._limited.values() for lender in some]
@@ -296,16 +312,20 @@ class Placing:
         """What a lender has for more that quotas allow."""
         return min(self._ledger.free(lender), self._ledger.allowance.left(lender))
 
+    def _for_others(self, lender: Ref) -> int:
+        """What of it borrowers can have that have nothing of it yet."""
+        return 0 if self._ledger.is_full(lender) else self._free(lender)
+
     def _rank(self, lender: Ref) -> None:
         """Enters what a lender has now, and those under its quota once that leaves less than some borrower wants."""
-        self._ranking.set(lender, self._free(lender))
+        self._ranking.set(lender, self._for_others(lender))
         bound = self._ledger.allowance.limits.lent.get(home(lender))
         if bound is None:
             return
         self._without_quota.set(lender, self._ledger.free(lender))
         if self._ledger.allowance.of(bound) < self._largest:
             for one in self._limited[home(lender)]:
-                self._ranking.set(one, self._free(one))
+                self._ranking.set(one, self._for_others(one))
 
     def _allowed(self, borrower: Ref, missing: int) -> int:
         """What a borrower may get of what it misses; all or nothing where it does not take a part."""

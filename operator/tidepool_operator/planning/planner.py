@@ -15,6 +15,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from tidepool_api import Role, format_quantity
+from tidepool_api.defaults import MOST_BORROWERS
 from tidepool_api.units import MIB
 from tidepool_operator.planning.beside_files import not_as_asked
 from tidepool_operator.planning.disruption import Disruption
@@ -193,8 +194,16 @@ def _shortage(pool: MemoryPool, selection: Selection, ledger: Ledger, short: lis
     )
     pressed = under_pressure(pool, selection.roles, at)
     advice = _advice(pool, field, is_passing=bool(pressed) and not ledger.spare)
-    message = "; ".join([said, *how_ended(selection.ended), *pressed, *not_promised(pool, selection.lenders), advice])
+    known = [*how_ended(selection.ended), *pressed, *not_promised(pool, selection.lenders), *_full(ledger)]
+    message = "; ".join([said, *known, advice])
     return Problem(ProblemReason.INSUFFICIENT_CAPACITY, message, tuple(short))
+
+
+def _full(ledger: Ledger) -> list[str]:
+    """That nodes have as many borrowers as they take, whatever else they have left."""
+    full = sorted(name for name in ledger.spare if ledger.is_full(name))
+    word = "node" if len(full) == 1 else "nodes"
+    return [f"{len(full)} {word} ({full[0]}, …) with the {MOST_BORROWERS} borrowers that one takes"] if full else []
 
 
 def _advice(pool: MemoryPool, field: str, *, is_passing: bool) -> str:
