@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+import released
 from product import BORROWER, GUESTS, SPECS, STRESS, Product
 
 import docs
@@ -55,6 +56,13 @@ def product(session_lab: Product, request: pytest.FixtureRequest) -> Iterator[Pr
         print(evidence.in_short(evidence.keep(GUESTS, paths.BUILD / "test" / request.node.name)))
         session_lab.revive_lender()
     lab.kubectl("delete", "memorypools", "--all", "--timeout=120s")
+
+
+@pytest.fixture(scope="session")
+def dist() -> Iterator[released.Dist]:
+    """A release of these sources."""
+    with released.made() as one:
+        yield one
 
 
 @pytest.fixture

@@ -10,20 +10,17 @@ import struct
 import subprocess
 import sys
 import tarfile
-import tempfile
-import time
 import urllib.request
 import zipfile
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
 import yaml
+from released import Dist, plain_registry, shell
 
 import docs
-from tidepool_api_testing.server import free_ports
-from tidepool_lab import debian, gotools, paths
+from tidepool_lab import paths
 from tidepool_lab.progress import LabError
 from tidepool_release import images, module, papers, plugin, standalone
 from tidepool_release.__main__ import release
@@ -35,43 +32,6 @@ if TYPE_CHECKING:
 
 PROGRAMS = re.compile(r"\.so(\.|$)|bin/python3\.11$|bin/tidepool-node-lender$")
 MACHINES = {"amd64": 62, "arm64": 183}  # as ELF numbers them
-PATIENCE = 30
-
-
-@dataclass(frozen=True)
-class Dist:
-    """A release that is signed, and the public half of its key."""
-
-    folder: Path
-    public: Path
-
-    def verify(self) -> subprocess.CompletedProcess[str]:
-        """As docs/how-to/verify-a-release.md says."""
-        lines = " && ".join(docs.commands("verify")).replace("tidepool.pub", str(self.public))
-        return shell(lines, self.folder.parent)
-
-    def push(self, prefix: str) -> subprocess.CompletedProcess[str]:
-        """As the README says, to a registry without TLS."""
-        line = docs.command("push").replace("MY/PREFIX", prefix)
-        return shell(f"{line} --dest-tls-verify=false", self.folder.parent)
-
-
-def shell(line: str, folder: Path) -> subprocess.CompletedProcess[str]:
-    """Runs a command with the programs that it wants, those of Debian that are not installed among them."""
-    places = [debian.program("minisign").parent, debian.program("skopeo").parent, gotools.path("helm").parent]
-    environment = {**os.environ, "PATH": ":".join([*map(str, places), os.environ["PATH"]]), "HOME": str(folder)}
-    command = ["bash", "-ec", line]
-    return subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True, check=False)
-
-
-@pytest.fixture(scope="module")
-def dist() -> Iterator[Dist]:
-    with tempfile.TemporaryDirectory(prefix="dist-", dir=paths.BUILD) as scratch:
-        folder, key, public = (Path(scratch, name) for name in ("dist", "key", "tidepool.pub"))
-        make = [debian.program("minisign"), "-G", "-W", "-p", public, "-s", key]
-        subprocess.run(make, check=True, stdout=subprocess.DEVNULL)
-        release(folder, key)
-        yield Dist(folder, public)
 
 
 @pytest.fixture(scope="module")
@@ -79,35 +39,10 @@ def registry(dist: Dist) -> Iterator[str]:
     """The prefix of names in a registry that has what was released."""
     folder = dist.folder.parent / "registry"
     folder.mkdir()
-    (port,) = free_ports(1)
-    settings = {
-        "version": "0.1",
-        "log": {"level": "error"},
-        "storage": {"filesystem": {"rootdirectory": str(folder)}},
-        "http": {"addr": f"127.0.0.1:{port}"},
-    }
-    (folder / "config.json").write_text(json.dumps(settings))
-    server = subprocess.Popen([debian.program("docker-registry"), "serve", folder / "config.json"])
-    try:
-        deadline = time.monotonic() + PATIENCE
-        while not _answers(f"http://127.0.0.1:{port}/v2/"):
-            assert server.poll() is None
-            assert time.monotonic() < deadline
-            time.sleep(0.1)
-        pushed = dist.push(f"127.0.0.1:{port}/some/prefix")
+    with plain_registry(folder) as address:
+        pushed = dist.push(f"{address}/some/prefix", options="--dest-tls-verify=false")
         assert pushed.returncode == 0, pushed.stderr
-        yield f"127.0.0.1:{port}/some/prefix"
-    finally:
-        server.kill()
-        server.wait()
-
-
-def _answers(url: str) -> bool:
-    try:
-        with urllib.request.urlopen(url, timeout=1) as answer:
-            return bool(answer.status == 200)
-    except OSError:
-        return False
+        yield f"{address}/some/prefix"
 
 
 def stored(prefix: str, name: str, reference: str) -> Any:

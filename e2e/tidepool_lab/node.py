@@ -10,7 +10,7 @@ from contextlib import suppress
 from functools import partial
 from pathlib import Path
 
-from tidepool_lab import addresses, cluster, debian, gotools, host, images, paths, pki
+from tidepool_lab import addresses, cluster, debian, gotools, host, images, paths, pki, registry
 from tidepool_lab.nodes import Node
 from tidepool_lab.progress import step
 
@@ -28,6 +28,8 @@ state = "{run}/containerd"
   restrict_oom_score_adj = true
   disable_apparmor = true
   netns_mounts_under_state_dir = true
+  [plugins."io.containerd.grpc.v1.cri".registry]
+    config_path = "{registries}"
   [plugins."io.containerd.grpc.v1.cri".cni]
     bin_dir = "{cni}"
     conf_dir = "{state}/cni"
@@ -116,6 +118,7 @@ def _start_containerd(node: Node) -> None:
             run=node.run,
             socket=node.socket,
             pause=images.PAUSE,
+            registries=registry.folder_of_hosts(node),
             cni=_cni_plugins(),
             runc=usr / "sbin/runc",
         )

@@ -14,6 +14,7 @@ IDENTITIES = {
     "controller-manager": ("/CN=system:kube-controller-manager", ""),
     "scheduler": ("/CN=system:kube-scheduler", ""),
     "proxy": ("/CN=system:kube-proxy", ""),
+    "registry": ("/CN=registry", "IP:127.0.0.1,DNS:localhost"),
     "apiserver-kubelet": ("/O=system:masters/CN=kube-apiserver-kubelet-client", ""),
 }
 CLIENTS = ("admin", "controller-manager", "scheduler", "proxy")

@@ -11,8 +11,9 @@ import json
 import sys
 import tarfile
 import uuid
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from contextlib import ExitStack
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from email.message import Message
 from email.parser import HeaderParser
@@ -45,6 +46,41 @@ def of_layers(image: str, identity: str, layers: Iterable[Path]) -> str:
         return _bill(image, identity, [files.enter_context(layer.open("rb")) for layer in layers])
 
 
+@dataclass(frozen=True)
+class File:
+    """Something that is installed by itself."""
+
+    name: str
+    content: bytes
+    version: str
+    licence: str
+
+
+def of_files(name: str, version: str, files: Sequence[File]) -> str:
+    """The bill of something that is released as several files."""
+    parts = [_file_of(one) for one in files]
+    identity = hashlib.sha256(b"".join(hashlib.sha256(one.content).digest() for one in files)).hexdigest()
+    described = Component(
+        name=name,
+        version=version,
+        type=ComponentType.LIBRARY,
+        bom_ref=f"release:{name}",
+        licenses=[LICENSES.make_from_string(OURS)],
+    )
+    return _written(described, parts, identity)
+
+
+def _file_of(one: File, reference: str = "") -> Component:
+    return Component(
+        name=one.name,
+        version=one.version,
+        type=ComponentType.FILE,
+        bom_ref=reference or f"file:{one.name}",
+        licenses=[LICENSES.make_from_string(one.licence)],
+        hashes=[HashType(alg=HashAlgorithm.SHA_256, content=hashlib.sha256(one.content).hexdigest())],
+    )
+
+
 def _bill(image: str, identity: str, layers: Iterable[IO[bytes]]) -> str:
     parts = {part.bom_ref.value: part for layer in layers for part in _in_layer(layer)}
     name, version = image.rsplit("/", 1)[1].split(":")
@@ -56,9 +92,13 @@ def _bill(image: str, identity: str, layers: Iterable[IO[bytes]]) -> str:
         licenses=[LICENSES.make_from_string(OURS)],
         hashes=[HashType(alg=HashAlgorithm.SHA_256, content=identity)],
     )
+    return _written(described, parts.values(), identity)
+
+
+def _written(described: Component, parts: Collection[Component], identity: str) -> str:
     metadata = BomMetaData(component=described, timestamp=datetime.fromtimestamp(0, UTC))
-    bom = Bom(components=parts.values(), metadata=metadata, serial_number=uuid.uuid5(uuid.NAMESPACE_OID, identity))
-    bom.register_dependency(described, parts.values())
+    bom = Bom(components=parts, metadata=metadata, serial_number=uuid.uuid5(uuid.NAMESPACE_OID, identity))
+    bom.register_dependency(described, parts)
     return JsonV1Dot6(bom).output_as_string(indent=1) + "\n"
 
 
@@ -109,14 +149,7 @@ def _python(metadata: Message) -> Component:
 
 def _module(path: PurePosixPath, content: bytes) -> Component:
     """tidepool.ko for one kernel, whose release is the name of its folder."""
-    return Component(
-        name=path.name,
-        version=path.parent.name,
-        type=ComponentType.FILE,
-        bom_ref=f"file:{path}",
-        licenses=[LICENSES.make_from_string(MODULES)],
-        hashes=[HashType(alg=HashAlgorithm.SHA_256, content=hashlib.sha256(content).hexdigest())],
-    )
+    return _file_of(File(path.name, content, path.parent.name, MODULES), f"file:{path}")
 
 
 def main(archives: list[str]) -> None:

@@ -64,7 +64,7 @@ PLATFORMS = (
 
 def build(folder: Path, work: Path, source: Source) -> None:
     """Writes the wheels, an archive for each platform, and krew's manifest tidepool.yaml."""
-    wheels = [_wheel(part, folder, work, source) for part in PARTS]
+    wheels = [wheel(part, folder, work, source) for part in PARTS]
     sums = {}
     for platform in PLATFORMS:
         archive = folder / f"{PROGRAM_NAME}-{source.version}-{platform.name}.tar.gz"
@@ -100,8 +100,8 @@ def manifest(sums: Mapping[Platform, str], source: Source) -> str:
     return yaml.safe_dump(document, sort_keys=False)
 
 
-def _wheel(part: str, folder: Path, work: Path, source: Source) -> Path:
-    """Built of a copy, for setuptools leaves things where it builds."""
+def wheel(part: str, folder: Path, work: Path, source: Source) -> Path:
+    """The wheel of a folder of the sources. Built of a copy, for setuptools leaves things where it builds."""
     copy = work / "wheels" / part
     leave = shutil.ignore_patterns("__pycache__", "*.egg-info", "build", "tests")
     shutil.copytree(paths.ROOT / part, copy, ignore=leave)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import subprocess
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from pathlib import Path
 from typing import Self
 
 import yaml
@@ -52,6 +53,11 @@ class Source:
 def changes() -> str:
     """What the work tree has beside its commit."""
     return _git("status", "--porcelain")
+
+
+def tracked(folder: Path) -> list[str]:
+    """The files of a folder that git knows, by their names there."""
+    return _git("-C", str(folder), "ls-files", ".").splitlines()
 
 
 def _git(*arguments: str) -> str:

@@ -1,0 +1,120 @@
+"""What a release has for programs: packages and a wheel, which install, and say here that there is no device."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tidepool_lab import paths
+from tidepool_release import clients
+from tidepool_release.source import Source
+
+LIBRARIES = clients.LIBRARIES
+NO_DEVICE = "there is no such value, pool name or /dev/tidepool"
+SERVER = "/usr/bin/redis-check-rdb"  # in Debian the same program as redis-server, which goes by its name
+
+
+def release(folder: Path) -> Path:
+    """The clients of a release, and their bill of materials, in one folder."""
+    made, work = folder / "made", folder / "work"
+    made.mkdir()
+    work.mkdir()
+    clients.build(made, made, work, Source.here())
+    return made
+
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return release(tmp_path_factory.mktemp("clients"))
+
+
+@pytest.fixture(scope="module")
+def installed(made: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The contents of all packages, as they lie below a guest's root."""
+    root = tmp_path_factory.mktemp("root")
+    packages = sorted(made.glob("*.deb"))
+    assert [one.name.partition("_")[0] for one in packages] == ["libtidepool-dev", "libtidepool1", "redis-tidepool"]
+    for package in packages:
+        subprocess.run(["dpkg-deb", "-x", package, root], check=True)
+    return root
+
+
+def test_a_second_release_is_the_same_bytes(made: Path, tmp_path: Path) -> None:
+    again = release(tmp_path)
+    sums = [{one.name: hashlib.sha256(one.read_bytes()).digest() for one in each.iterdir()} for each in (made, again)]
+    assert sums[0] == sums[1]
+
+
+def test_a_program_builds_with_the_packages(installed: Path, tmp_path: Path) -> None:
+    """By pkg-config, with the shared library; its parts belong to one version, and name what they need."""
+    environment = {
+        **os.environ,
+        "PKG_CONFIG_PATH": f"{installed}/{LIBRARIES}/pkgconfig",
+        "PKG_CONFIG_SYSROOT_DIR": str(installed),
+        "LD_LIBRARY_PATH": f"{installed}/{LIBRARIES}",
+    }
+    source, program = clients.FOLDER / "c/examples/words.c", tmp_path / "words"
+    line = f"cc {source} $(pkg-config --cflags --libs 'tidepool = {paths.VERSION}') -o {program}"
+    subprocess.run(["bash", "-ec", line], check=True, env=environment)
+    needed = subprocess.run(["objdump", "-p", program], check=True, capture_output=True, text=True).stdout
+    assert "libtidepool.so.1" in needed
+    said = subprocess.run([program, "pool"], env=environment, input="a", capture_output=True, text=True, check=False)
+    assert NO_DEVICE in said.stderr
+
+
+def test_a_package_names_the_c_library_that_it_needs(made: Path, installed: Path) -> None:
+    """No symbol in it is newer than what it depends on."""
+    for package, program in (
+        ("libtidepool1", f"{LIBRARIES}/libtidepool.so.1"),
+        ("redis-tidepool", "usr/lib/redis/modules/tidepool.so"),
+    ):
+        (archive,) = made.glob(f"{package}_*.deb")
+        field = ["dpkg-deb", "-f", archive, "Depends"]
+        depends = subprocess.run(field, check=True, capture_output=True, text=True).stdout
+        listed = ["objdump", "-T", installed / program]
+        symbols = subprocess.run(listed, check=True, capture_output=True, text=True).stdout
+        wanted = {(2, int(one)) for one in re.findall(r"GLIBC_2\.(\d+)", symbols)}
+        assert depends.strip() == "libc6 (>= {}.{})".format(*max(wanted))
+
+
+def test_redis_takes_the_module_of_the_package(installed: Path, tmp_path: Path) -> None:
+    """Redis runs no module that may not be executed; the module ends the server, for here is no device."""
+    options = [
+        "--port",
+        "0",
+        "--unixsocket",
+        tmp_path / "socket",
+        "--loadmodule",
+        installed / "usr/lib/redis/modules/tidepool.so",
+    ]
+    server: list[str | Path] = ["redis-server", *options]
+    said = subprocess.run(server, executable=SERVER, cwd=tmp_path, capture_output=True, text=True, check=False)
+    assert f"<tidepool> pool '': {NO_DEVICE}" in said.stdout
+    assert said.returncode == 1
+
+
+def test_the_wheel_is_a_package(made: Path, tmp_path: Path) -> None:
+    """It installs without anything else, and says what is missing."""
+    (wheel,) = made.glob("*.whl")
+    assert wheel.name == f"tidepool-{paths.VERSION}-py3-none-any.whl"
+    pip = [sys.executable, "-m", "pip", "--quiet", "install", "--no-index", "--target", str(tmp_path), str(wheel)]
+    subprocess.run(pip, check=True)
+    code = "import tidepool\ntry:\n    tidepool.Pool('x')\nexcept tidepool.NoDeviceError as error:\n    print(error)"
+    environment = {**os.environ, "PYTHONPATH": str(tmp_path)}
+    said = subprocess.run([sys.executable, "-c", code], env=environment, check=True, capture_output=True, text=True)
+    assert "/dev/tidepool" in said.stdout
+
+
+def test_the_bill_has_every_file(made: Path) -> None:
+    bill = json.loads((made / "tidepool-clients.cdx.json").read_text())
+    listed = {one["name"]: one["hashes"][0]["content"] for one in bill["components"]}
+    files = [one for one in made.iterdir() if one.suffix in (".deb", ".whl")]
+    assert listed == {one.name: hashlib.sha256(one.read_bytes()).hexdigest() for one in files}
+    assert {one["licenses"][0]["license"]["id"] for one in bill["components"]} == {"Apache-2.0"}
