@@ -63,7 +63,7 @@ def read_few(guest: Guest) -> int:
 
 
 def read_all(guest: Guest) -> int:
-    """All, one after the other, several times: none is read again soon; how many came from there but for the first time."""
+    """All, one after the other, several times: none is read again soon; how many came from there after the first."""
     before = read(guest, list(range(MANY)))
     return read(guest, list(range(MANY)) * 5) - before
 
