@@ -23,6 +23,7 @@
 #include <linux/uaccess.h>
 
 #include "appmem/figures.h"
+#include "appmem/front.h"
 #include "appmem/holes.h"
 #include "appmem/pages.h"
 #include "appmem/pool.h"
@@ -347,7 +348,14 @@ static struct miscdevice tide_app_device = {
 
 static int __init tide_app_init(void)
 {
-	return misc_register(&tide_app_device);
+	int err = tide_front_init();
+
+	if (err)
+		return err;
+	err = misc_register(&tide_app_device);
+	if (err)
+		tide_front_exit();
+	return err;
 }
 
 static void __exit tide_app_exit(void)
@@ -355,6 +363,7 @@ static void __exit tide_app_exit(void)
 	misc_deregister(&tide_app_device);
 	tide_app_pools_exit();
 	tide_app_pages_exit();
+	tide_front_exit();
 }
 
 module_init(tide_app_init);

@@ -13,6 +13,7 @@
 
 #include "appmem/account.h"
 #include "appmem/figures.h"
+#include "appmem/front.h"
 #include "appmem/pages.h"
 #include "appmem/pool.h"
 
@@ -43,6 +44,7 @@ static void tide_figures_count(struct tidepool_stats *sum, const struct tidepool
 	sum->deletes += stats->deletes;
 	sum->expired += stats->expired;
 	sum->moved += stats->moved;
+	sum->local += stats->local;
 }
 
 /**
@@ -94,7 +96,8 @@ int tide_figures_show(char *page)
 
 	return sysfs_emit(page, "bytes %llu\npools %u\nvalues %llu\nvalue_bytes %llu\nhits %llu\n"
 			  "misses %llu\nlost %llu\nputs %llu\ndeletes %llu\nexpired %llu\nmoved %llu\n"
-			  "page_hits %llu\n", tide_account_all(), pools, sum.values,
+			  "local %llu\nfront_bytes %llu\npage_hits %llu\n", tide_account_all(), pools, sum.values,
 			  sum.value_bytes, sum.hits, sum.misses, sum.lost, sum.puts, sum.deletes,
-			  sum.expired, sum.moved, tide_app_page_hits());
+			  sum.expired, sum.moved, sum.local, tide_front_bytes(),
+			  tide_app_page_hits());
 }

@@ -16,6 +16,7 @@
 #include <linux/user_namespace.h>
 
 #include "appmem/figures.h"
+#include "appmem/front.h"
 #include "appmem/pool.h"
 #include "appmem/spill.h"
 #include "appmem/value.h"
@@ -54,6 +55,7 @@ static void tide_app_pool_release(struct kref *kref)
 	tide_object_destroy(pool->object);	/* and all pages with it */
 	pool->object = NULL;
 	tide_values_end(pool);
+	tide_front_end(&pool->front);
 	tide_figures_remove(pool);
 	tide_app_pool_empty(pool);
 	mutex_destroy(&pool->lock);
@@ -130,6 +132,7 @@ static struct tide_app_pool *tide_app_pool_create(const struct tidepool_open *ho
 	mutex_init(&pool->lock);
 	INIT_LIST_HEAD(&pool->list);
 	INIT_LIST_HEAD(&pool->shared);
+	xa_init(&pool->front);
 	pool->values = RB_ROOT;
 	pool->next_index = 1;	/* 0 is where an empty value is */
 	strscpy(pool->name, how->name, sizeof(pool->name));

@@ -9,6 +9,7 @@
 #include <linux/rbtree.h>
 #include <linux/types.h>
 #include <linux/uidgid.h>
+#include <linux/xarray.h>
 
 #include "appmem/account.h"
 #include "uapi/tidepool.h"
@@ -30,6 +31,7 @@ struct tide_spill;
  * @account: how many bytes it holds, and may hold
  * @object: its pages
  * @spill: of a kept pool: the file that has them, too; else NULL
+ * @front: of another pool: its pages that are here, too, see front.c
  * @lock: guards all that follows
  * @values: by key
  * @next_index: of pages; none is used twice
@@ -52,6 +54,7 @@ struct tide_app_pool {
 	struct tide_account account;
 	struct tide_object *object;
 	struct tide_spill *spill;
+	struct xarray front;
 
 	struct mutex lock;	/* all that follows */
 	struct rb_root values;

@@ -7,6 +7,7 @@
 #include <linux/highmem.h>
 #include <linux/slab.h>
 
+#include "appmem/front.h"
 #include "appmem/pages.h"
 #include "appmem/pool.h"
 #include "appmem/shared.h"
@@ -149,6 +150,7 @@ void tide_shared_drop(struct tide_app_pool *pool, struct tide_shared *shared)
 {
 	list_del(&shared->list);
 	pool->filled -= shared->used;
+	tide_front_drop(&pool->front, shared->index, 1);
 	if (pool->object)
 		tide_object_drop(pool->object, shared->index, shared->index);
 	tide_shared_free(pool, shared);

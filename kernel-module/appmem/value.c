@@ -14,6 +14,7 @@
 #include <linux/string.h>
 #include <linux/uaccess.h>
 
+#include "appmem/front.h"
 #include "appmem/kept.h"
 #include "appmem/pages.h"
 #include "appmem/pool.h"
@@ -166,6 +167,8 @@ static void tide_value_free(struct tide_app_pool *pool, struct tide_value *value
 		tide_shared_remove(pool, value);
 	if (pages && pool->object)
 		tide_object_drop(pool->object, value->index, value->index + pages - 1);
+	if (pages)
+		tide_front_drop(&pool->front, value->index, pages);
 	if (value->at)
 		tide_spill_give_back(pool->spill, value->at, pages);
 	tide_account_uncharge(&pool->account, tide_value_bytes(value));
@@ -294,8 +297,10 @@ static void tide_value_publish(struct tide_app_pool *pool, struct tide_value *va
 	struct tide_key key = { .bytes = value->key, .size = value->key_size };
 	struct tide_value *former = tide_value_at(pool, &key);
 
-	if (former)
+	if (former) {
+		value->seen = former->seen;
 		tide_value_remove(pool, former);
+	}
 	tide_value_insert(pool, value);
 	pool->stats.puts++;
 	tide_values_sweep(pool, TIDE_SWEEP);
@@ -427,11 +432,15 @@ int tide_value_put(struct tide_app_pool *pool, const struct tide_key *key,
  * @offset: in the page
  * @size: in bytes
  * @data: its bytes, if they were in memory, to be freed
+ * @near: its pages, if they were, to be freed likewise
+ * @often: if not, they are worth to be there from now on
  */
 struct tide_found {
 	u64 index, at;
 	u32 offset, size;
 	void *data;
+	struct page **near;
+	bool often;
 };
 
 static int tide_found_copy(struct tide_found *found, const struct tide_value *value)
@@ -441,6 +450,31 @@ static int tide_found_copy(struct tide_found *found, const struct tide_value *va
 		return -ENOMEM;
 	memcpy_from_page(found->data, value->shared->page, value->offset, value->size);
 	return 0;
+}
+
+static unsigned int tide_found_pages(const struct tide_found *found)
+{
+	return DIV_ROUND_UP(found->offset + found->size, PAGE_SIZE);
+}
+
+/* Its pages, if it is read so often that they are here. */
+static void tide_found_near(struct tide_app_pool *pool, struct tide_value *value,
+			    struct tide_found *found)
+{
+	unsigned int count = tide_found_pages(found);
+
+	if (pool->spill || !count)
+		return;
+	found->often = tide_front_seen(&value->seen, count);
+	if (!found->often)
+		return;
+	found->near = kcalloc(count, sizeof(*found->near), GFP_KERNEL_ACCOUNT);
+	if (found->near && tide_front_get(&pool->front, found->index, found->near, count)) {
+		pool->stats.local++;
+		return;
+	}
+	kfree(found->near);
+	found->near = NULL;
 }
 
 /* Where a key's value is, unless it is larger than @room. */
@@ -466,6 +500,8 @@ static int tide_value_look(struct tide_app_pool *pool, const struct tide_key *ke
 			err = -EMSGSIZE;
 		else if (value->shared && value->shared->page)
 			err = tide_found_copy(found, value);
+		else
+			tide_found_near(pool, value, found);
 	}
 	mutex_unlock(&pool->lock);
 	return err;
@@ -535,12 +571,14 @@ static int tide_pages_to_user(struct page **pages, const struct tide_found *foun
 static int tide_found_read(struct tide_app_pool *pool, const struct tide_key *key,
 			   const struct tide_found *found, void __user *to)
 {
-	unsigned int count = DIV_ROUND_UP(found->offset + found->size, PAGE_SIZE);
+	unsigned int count = tide_found_pages(found);
 	struct page **pages;
 	int err = tide_pool_read(pool, found->index, found->at, count, &pages);
 
 	if (err)
 		return err;
+	if (found->often)
+		tide_front_add(&pool->front, found->index, pages, count);
 	if (tide_found_is_stale(pool, key, found))
 		err = -EAGAIN;
 	else
@@ -557,6 +595,11 @@ static int tide_found_get(struct tide_app_pool *pool, const struct tide_key *key
 	if (found->data) {
 		err = copy_to_user(to, found->data, found->size) ? -EFAULT : 0;
 		kfree(found->data);
+		return err;
+	}
+	if (found->near) {
+		err = tide_pages_to_user(found->near, found, to);
+		tide_app_pages_free(found->near, tide_found_pages(found));
 		return err;
 	}
 	if (!found->size)

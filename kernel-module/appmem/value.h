@@ -20,6 +20,7 @@ struct tide_shared;
  * @expires: boottime in nanoseconds, or 0
  * @offset: in that page, in bytes
  * @size: in bytes
+ * @seen: when it was read the last time, see tide_front_seen()
  * @key_size: likewise
  * @key: what stands for it
  */
@@ -30,6 +31,7 @@ struct tide_value {
 	u64 index, at;
 	u64 expires;
 	u32 offset, size;
+	u32 seen;
 	u8 key_size;
 	u8 key[];
 };

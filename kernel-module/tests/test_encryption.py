@@ -67,9 +67,9 @@ def test_lender_and_network_see_ciphertext(pair: Pair) -> None:
         assert not _contains(lender, SECRET)
         assert SECRET not in _captured(pair)
     with _connected(pair, "None"):
-        _evict(pair, "/mnt/secret")
-        assert borrower.sh("md5sum /mnt/secret") == checksum
+        _evict(pair, "/mnt/secret", times=2)
         assert _contains(lender, SECRET)
+        assert borrower.sh("md5sum /mnt/secret") == checksum
         assert SECRET in _captured(pair)
     pair.assert_clean()
 

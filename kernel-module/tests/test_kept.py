@@ -42,7 +42,7 @@ def spill(guest: Guest, size: int = 64 * MIB, path: str = SPILL) -> Iterator[str
     """A file for a pool to keep its values in, as the option that says so."""
     guest.sh(f"rm -f {path} && truncate -s {size} {path}")
     yield f"spill={path}"
-    guest.sh(f"rm {path}")
+    guest.sh(f"rm -f {path}")
 
 
 @contextmanager

@@ -134,6 +134,7 @@ struct tidepool_keys {
  * @expired: values that were gone by their time
  * @moved: small values that were put again so that a page was left
  * @spilled: reads of a kept pool that its disk had to answer
+ * @local: hits that needed no lender, as the value is read often
  */
 struct tidepool_stats {
 	__u64	quota;
@@ -148,6 +149,7 @@ struct tidepool_stats {
 	__u64	expired;
 	__u64	moved;
 	__u64	spilled;
+	__u64	local;
 };
 
 #define TIDEPOOL_IOC_OPEN	_IOW(0xb7, 0x40, struct tidepool_open)

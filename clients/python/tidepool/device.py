@@ -64,7 +64,7 @@ class Keys(ctypes.Structure):
 
 FIGURES = (
     *("quota", "bytes", "values", "value_bytes", "hits", "misses", "lost", "puts", "deletes", "expired", "moved"),
-    "spilled",
+    *("spilled", "local"),
 )
 
 

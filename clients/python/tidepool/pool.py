@@ -39,6 +39,7 @@ class Stats:
     expired: int
     moved: int  # small values that were put again so that a page was left
     spilled: int  # reads of a kept pool that its disk had to answer
+    local: int  # hits that needed no lender, as the value is read often
 
 
 class Pool:

@@ -473,7 +473,7 @@ class Random:
                 ("msetnx", key, value, other, value), ("setnx", key, value), ("incrbyfloat", key, 1), ("del", key),
                 ("unlink", key, other), ("exists", key, other), ("type", key), ("touch", key, other), ("dump", key),
                 ("pexpireat", key, FAR + at), ("pexpireat", key, 1), ("persist", key), ("pexpiretime", key),
-                ("ttl", key),
+                ("expiretime", key),
                 ("rename", key, other), ("renamenx", key, other), ("copy", key, other), ("copy", key, other, "replace"),
                 ("copy", key, other, "db", at % 3), ("move", key, at % 3), ("setbit", key, at, 1), ("bitcount", key),
                 ("bitop", "xor", key, other, self.key()), ("bitfield", key, "incrby", "u8", at, 1), ("pfadd", key, at),

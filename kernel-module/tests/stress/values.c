@@ -248,8 +248,8 @@ int mode_values(const char *pool)
 	stats = stats_of(all.fd);
 	printf("{\"mode\": \"values\", \"puts\": %lu, \"gets\": %lu, \"hits\": %lu, \"deletes\": %lu, \"full\": %lu, ", put,
 	       got, hits, deleted, full);
-	printf("\"values\": %llu, \"value_bytes\": %llu, \"bytes\": %llu, \"moved\": %llu, \"lost\": %llu, \"spilled\": %llu, ",
-	       stats.values, stats.value_bytes, stats.bytes, stats.moved, stats.lost, stats.spilled);
+	printf("\"values\": %llu, \"value_bytes\": %llu, \"bytes\": %llu, \"moved\": %llu, \"lost\": %llu, \"spilled\": %llu, \"local\": %llu, ",
+	       stats.values, stats.value_bytes, stats.bytes, stats.moved, stats.lost, stats.spilled, stats.local);
 	printf("\"wrong_pages\": %lu, \"errors\": %lu}\n", wrong_pages(), io_errors());
 	return verdict();
 }
@@ -331,8 +331,8 @@ static void say_stats(int fd)
 	}
 	printf("{\"quota\": %llu, \"bytes\": %llu, \"values\": %llu, \"value_bytes\": %llu, \"hits\": %llu, ",
 	       stats.quota, stats.bytes, stats.values, stats.value_bytes, stats.hits);
-	printf("\"misses\": %llu, \"lost\": %llu, \"puts\": %llu, \"expired\": %llu, \"spilled\": %llu}\n", stats.misses,
-	       stats.lost, stats.puts, stats.expired, stats.spilled);
+	printf("\"misses\": %llu, \"lost\": %llu, \"puts\": %llu, \"expired\": %llu, \"spilled\": %llu, \"local\": %llu}\n",
+	       stats.misses, stats.lost, stats.puts, stats.expired, stats.spilled, stats.local);
 }
 
 static void say(int fd, char *line)
