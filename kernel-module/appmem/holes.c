@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
  * Holes in pages that small values share: when they are more than what is left, a page
- * of few values is read back, they are added anew, and it is dropped.
+ * of few values is read back, they are added anew, and it is dropped. Whoever puts a value
+ * does so first, a few at a time: values are not put faster than holes are filled.
  */
 #include <linux/highmem.h>
 
@@ -15,6 +16,7 @@
 
 #define TIDE_HOLES_LEAST	(16 * PAGE_SIZE)	/* bytes of holes that nobody minds */
 #define TIDE_HOLES_LOOK		16	/* pages looked at for one with few values */
+#define TIDE_HOLES_MOVERS	4	/* who fill some at the same time, each beyond the quota by a page */
 
 /* A page half of which is holes, of the oldest; those that were looked at become the youngest. */
 static struct tide_shared *tide_holes_choose(struct tide_app_pool *pool)
@@ -28,7 +30,7 @@ static struct tide_shared *tide_holes_choose(struct tide_app_pool *pool)
 		if (!shared)
 			return NULL;
 		list_move_tail(&shared->list, &pool->shared);
-		if (shared->live <= shared->used / 2)
+		if (!shared->held && shared->live <= shared->used / 2)
 			return shared;
 	}
 	return NULL;
@@ -39,12 +41,12 @@ static struct tide_shared *tide_holes_hold(struct tide_app_pool *pool)
 	struct tide_shared *shared = NULL;
 
 	mutex_lock(&pool->lock);
-	if (!pool->moving && pool->filled > 2 * pool->live + TIDE_HOLES_LEAST &&
+	if (pool->movers < TIDE_HOLES_MOVERS && pool->filled > 2 * pool->live + TIDE_HOLES_LEAST &&
 	    !tide_broken(APP_HOLES))
 		shared = tide_holes_choose(pool);
 	if (shared) {
 		shared->held = true;
-		pool->moving = true;
+		pool->movers++;
 	}
 	mutex_unlock(&pool->lock);
 	return shared;
@@ -112,7 +114,7 @@ void tide_holes_fill(struct tide_app_pool *pool)
 	else if (err == -ENOENT)
 		tide_holes_lost(pool, shared);
 	shared->held = false;
-	pool->moving = false;
+	pool->movers--;
 	if (!shared->live)
 		tide_shared_drop(pool, shared);
 	mutex_unlock(&pool->lock);

@@ -39,7 +39,7 @@ struct tide_spill;
  * @open: the page that small values are added to, or NULL
  * @filled: bytes that were ever added to pages in @shared
  * @live: of those, of values that are still there
- * @moving: somebody makes such a page empty
+ * @movers: who make such pages empty
  * @swept: the key of the value that was looked at last, @swept_size bytes
  * @stats: what was counted
  */
@@ -62,7 +62,7 @@ struct tide_app_pool {
 	struct list_head shared;
 	struct tide_shared *open;
 	u64 filled, live;
-	bool moving;
+	unsigned int movers;
 	u8 swept[TIDEPOOL_KEY_MAX];
 	unsigned int swept_size;
 	struct tidepool_stats stats;
