@@ -18,7 +18,6 @@
 #include "appmem/pages.h"
 #include "appmem/pool.h"
 #include "appmem/shared.h"
-#include "appmem/spill.h"
 #include "appmem/value.h"
 #include "base/broken.h"
 #include "borrower/catalog_pages.h"
@@ -166,8 +165,8 @@ static void tide_value_free(struct tide_app_pool *pool, struct tide_value *value
 		tide_shared_remove(pool, value);
 	if (pages && pool->object)
 		tide_object_drop(pool->object, value->index, value->index + pages - 1);
-	if (value->at)
-		tide_spill_give_back(pool->spill, value->at, pages);
+	if (pages && value->spilled.at)
+		tide_spill_give_back(pool->spill, value->spilled.at, pages);
 	tide_account_uncharge(&pool->account, tide_value_bytes(value));
 	kfree(value);
 }
@@ -306,7 +305,8 @@ static int tide_value_write(struct tide_app_pool *pool, struct tide_value *value
 			    const void __user *from)
 {
 	if (pool->spill)
-		return tide_kept_write(pool, value->index, &value->at, from, value->size);
+		return tide_kept_write(pool, value->index, &value->spilled, from,
+				       value->size);
 	return tide_app_pages_write(pool->object, value->index, from, value->size);
 }
 
@@ -423,13 +423,14 @@ int tide_value_put(struct tide_app_pool *pool, const struct tide_key *key,
 /**
  * struct tide_found - where a value was when a key was looked up
  * @index: of its first page
- * @at: where that is in the pool's spill file
+ * @spilled: where that is in the pool's spill file
  * @offset: in the page
  * @size: in bytes
  * @data: its bytes, if they were in memory, to be freed
  */
 struct tide_found {
-	u64 index, at;
+	u64 index;
+	struct tide_spilled spilled;
 	u32 offset, size;
 	void *data;
 };
@@ -459,7 +460,7 @@ static int tide_value_look(struct tide_app_pool *pool, const struct tide_key *ke
 		err = -ENOENT;
 	} else {
 		found->index = value->index;
-		found->at = value->shared ? value->shared->at : value->at;
+		found->spilled = value->shared ? value->shared->spilled : value->spilled;
 		found->offset = value->offset;
 		found->size = value->size;
 		if (value->size > room)
@@ -537,14 +538,16 @@ static int tide_found_read(struct tide_app_pool *pool, const struct tide_key *ke
 {
 	unsigned int count = DIV_ROUND_UP(found->offset + found->size, PAGE_SIZE);
 	struct page **pages;
-	int err = tide_pool_read(pool, found->index, found->at, count, &pages);
+	bool stale;
+	int err;
 
-	if (err)
+	err = tide_pool_read(pool, found->index, &found->spilled, count, &pages);
+	if (err && err != -EIO)
 		return err;
-	if (tide_found_is_stale(pool, key, found))
-		err = -EAGAIN;
-	else
-		err = tide_pages_to_user(pages, found, to);
+	stale = tide_found_is_stale(pool, key, found);
+	if (err)
+		return stale ? -EAGAIN : err;
+	err = stale ? -EAGAIN : tide_pages_to_user(pages, found, to);
 	tide_app_pages_free(pages, count);
 	return err;
 }
