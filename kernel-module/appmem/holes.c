@@ -107,7 +107,7 @@ void tide_holes_fill(struct tide_app_pool *pool)
 
 	if (!shared)
 		return;
-	err = tide_pool_read(pool, shared->index, shared->at, 1, &pages);
+	err = tide_pool_read(pool, shared->index, &shared->spilled, 1, &pages);
 	mutex_lock(&pool->lock);
 	if (!err)
 		tide_holes_move_all(pool, shared, pages[0]);

@@ -36,7 +36,7 @@ static int tide_pages_from_user(struct page **pages, const void __user *from, si
  * tide_kept_write() - keep a value
  * @pool: that has a spill file
  * @index: of its first page; none of its pages was ever used
- * @at: set to where it is in the file
+ * @spilled: set to where it is in the file
  * @from: the value, in the program's memory
  * @size: of the value in bytes, at least one
  *
@@ -44,8 +44,8 @@ static int tide_pages_from_user(struct page **pages, const void __user *from, si
  * Return: 0 or a negative errno, when the pool has nothing of it: -EFAULT, -ENOMEM, or
  * see tide_spill_keep().
  */
-int tide_kept_write(struct tide_app_pool *pool, u64 index, u64 *at, const void __user *from,
-		    size_t size)
+int tide_kept_write(struct tide_app_pool *pool, u64 index, struct tide_spilled *spilled,
+		    const void __user *from, size_t size)
 {
 	unsigned int count = DIV_ROUND_UP(size, PAGE_SIZE);
 	struct page **pages = tide_app_pages_alloc(count);
@@ -54,15 +54,15 @@ int tide_kept_write(struct tide_app_pool *pool, u64 index, u64 *at, const void _
 	if (!pages)
 		return -ENOMEM;
 	err = tide_pages_from_user(pages, from, size) ?:
-	      tide_spill_keep(pool->spill, pages, count, at);
+	      tide_spill_keep(pool->spill, spilled, pages, count);
 	if (!err)
 		tide_app_pages_offer(pool->object, index, pages, count);
 	tide_app_pages_free(pages, count);
 	return err;
 }
 
-static int tide_pool_read_spill(struct tide_app_pool *pool, u64 at, unsigned int count,
-				struct page ***pages)
+static int tide_pool_read_spill(struct tide_app_pool *pool, const struct tide_spilled *spilled,
+				unsigned int count, struct page ***pages)
 {
 	int err;
 
@@ -71,7 +71,7 @@ static int tide_pool_read_spill(struct tide_app_pool *pool, u64 at, unsigned int
 	*pages = tide_app_pages_alloc(count);
 	if (!*pages)
 		return -ENOMEM;
-	err = tide_spill_read(pool->spill, at, *pages, count, false);
+	err = tide_spill_read(pool->spill, spilled, *pages, count, false);
 	if (err)
 		tide_app_pages_free(*pages, count);
 	return err;
@@ -81,7 +81,7 @@ static int tide_pool_read_spill(struct tide_app_pool *pool, u64 at, unsigned int
  * tide_pool_read() - get pages back
  * @pool: the pool
  * @index: of the first one
- * @at: where they are in its spill file, if it has one
+ * @spilled: where they are in its spill file, if it has one
  * @count: how many
  * @pages: set to them when this returns 0, for tide_app_pages_free()
  *
@@ -92,16 +92,17 @@ static int tide_pool_read_spill(struct tide_app_pool *pool, u64 at, unsigned int
  * Return: 0, -ENOENT when some page did not come, -EINTR, -ENOMEM, or see
  * tide_spill_read().
  */
-int tide_pool_read(struct tide_app_pool *pool, u64 index, u64 at, unsigned int count,
-		   struct page ***pages)
+int tide_pool_read(struct tide_app_pool *pool, u64 index, const struct tide_spilled *spilled,
+		   unsigned int count, struct page ***pages)
 {
 	int err;
 
 	*pages = tide_app_pages_alloc(count);
 	if (!*pages)
 		return -ENOMEM;
-	if (pool->spill && !tide_spill_read(pool->spill, at, *pages, count, true))
+	if (pool->spill && !tide_spill_read(pool->spill, spilled, *pages, count, true))
 		return 0;
 	err = tide_app_pages_read(pool->object, index, *pages, count);
-	return err == -ENOENT && pool->spill ? tide_pool_read_spill(pool, at, count, pages) : err;
+	return err == -ENOENT && pool->spill ? tide_pool_read_spill(pool, spilled, count, pages) :
+					       err;
 }

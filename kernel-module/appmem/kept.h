@@ -7,10 +7,11 @@
 
 struct page;
 struct tide_app_pool;
+struct tide_spilled;
 
-int tide_kept_write(struct tide_app_pool *pool, u64 index, u64 *at, const void __user *from,
-		    size_t size);
-int tide_pool_read(struct tide_app_pool *pool, u64 index, u64 at, unsigned int count,
-		   struct page ***pages);
+int tide_kept_write(struct tide_app_pool *pool, u64 index, struct tide_spilled *spilled,
+		    const void __user *from, size_t size);
+int tide_pool_read(struct tide_app_pool *pool, u64 index, const struct tide_spilled *spilled,
+		   unsigned int count, struct page ***pages);
 
 #endif /* TIDE_APP_KEPT_H */

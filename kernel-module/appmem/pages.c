@@ -10,6 +10,7 @@
 #include <linux/completion.h>
 #include <linux/delay.h>
 #include <linux/highmem.h>
+#include <linux/jiffies.h>
 #include <linux/kref.h>
 #include <linux/mm.h>
 #include <linux/pagemap.h>
@@ -34,6 +35,7 @@
 #define TIDE_BUFFER_PAUSE_US	500	/* so far apart, or twice that */
 #define TIDE_BUFFERS_LEFT	4	/* one in so many is for those who do not wait */
 #define TIDE_FAULT_TRIES	16	/* for a program's page that memory is too short for */
+#define TIDE_OFFER_JIFFIES	(HZ / 2)	/* for all pages that need not go out */
 
 static atomic_t tide_app_reads = ATOMIC_INIT(0);	/* that are under way, abandoned or not */
 static DECLARE_WAIT_QUEUE_HEAD(tide_app_read_over);
@@ -230,27 +232,30 @@ int tide_app_pages_write(struct tide_object *object, u64 first, const void __use
 }
 
 /**
- * tide_app_pages_offer() - hand pages to lenders, as far as they take them
+ * tide_app_pages_offer() - hand pages to lenders, if they take all of them
  * @object: of the pool
  * @first: index of the first one; none was ever used
  * @pages: they are copied
  * @count: how many
  *
- * Who does not wait for lenders has them elsewhere, too.
+ * Who does not wait for lenders has them elsewhere, too. Some of them alone are of no use.
  *
- * Context: process; waits for buffers, for a fifth of a second at most.
+ * Context: process; waits for buffers, for a second at most.
  */
 void tide_app_pages_offer(struct tide_object *object, u64 first, struct page **pages,
 			  unsigned int count)
 {
+	unsigned long end = jiffies + TIDE_OFFER_JIFFIES;
 	unsigned int i;
 
 	for (i = 0; i < count; i++) {
 		struct tide_app_source source = { .page = pages[i] };
 
-		if (tide_app_page_write(object, first + i, &source))
-			return;
+		if (time_after(jiffies, end) || tide_app_page_write(object, first + i, &source))
+			break;
 	}
+	if (i < count)
+		tide_object_drop(object, first, first + count - 1);
 }
 
 /**

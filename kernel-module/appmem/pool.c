@@ -29,6 +29,7 @@
 
 static DEFINE_MUTEX(tide_app_mutex);	/* the list; nothing is waited for with it held */
 static LIST_HEAD(tide_app_pools);	/* with a name */
+static DEFINE_MUTEX(tide_app_kept_mutex);	/* one at a time gives a kept pool a name */
 
 /* ------------------------------------------------------------------ */
 /* coming and going						       */
@@ -222,8 +223,8 @@ static struct tide_app_pool *tide_app_pool_settle(const struct tidepool_open *ho
 	return pool;
 }
 
-static struct tide_app_pool *tide_app_pool_open_named(const struct tidepool_open *how,
-						      unsigned int access)
+static struct tide_app_pool *tide_app_pool_open_either(const struct tidepool_open *how,
+						       unsigned int access)
 {
 	struct tide_app_pool *pool = tide_app_pool_settle(how, access, NULL), *fresh;
 
@@ -235,6 +236,21 @@ static struct tide_app_pool *tide_app_pool_open_named(const struct tidepool_open
 	pool = tide_app_pool_settle(how, access, fresh);
 	if (pool != fresh)
 		tide_app_pool_close(fresh);
+	return pool;
+}
+
+/* Of those who make one kept pool at the same time, all but one join: there is one file. */
+static struct tide_app_pool *tide_app_pool_open_named(const struct tidepool_open *how,
+						      unsigned int access)
+{
+	struct tide_app_pool *pool;
+
+	if (!(how->flags & TIDEPOOL_KEPT) || how->spill < 0)
+		return tide_app_pool_open_either(how, access);
+	if (mutex_lock_killable(&tide_app_kept_mutex))
+		return ERR_PTR(-EINTR);
+	pool = tide_app_pool_open_either(how, access);
+	mutex_unlock(&tide_app_kept_mutex);
 	return pool;
 }
 
@@ -264,7 +280,7 @@ static bool tide_app_how_is_valid(const struct tidepool_open *how)
  * Return: the pool, for tide_app_pool_close(), or an error: -EPROTONOSUPPORT for another
  * version of the interface, -EINVAL, -EACCES, -EEXIST when it is another user's and not
  * what is asked for, or is kept and was not asked to be or the other way round, -EDQUOT,
- * -ENOMEM, or see tide_spill_open().
+ * -ENOMEM, -EINTR, or see tide_spill_open().
  */
 struct tide_app_pool *tide_app_pool_open(const struct tidepool_open *how, unsigned int access)
 {

@@ -11,7 +11,6 @@
 #include "appmem/pages.h"
 #include "appmem/pool.h"
 #include "appmem/shared.h"
-#include "appmem/spill.h"
 #include "appmem/value.h"
 #include "borrower/catalog_pages.h"
 
@@ -24,8 +23,8 @@ static void tide_shared_free(struct tide_app_pool *pool, struct tide_shared *sha
 {
 	if (shared->page)
 		__free_page(shared->page);
-	if (shared->at)
-		tide_spill_give_back(pool->spill, shared->at, 1);
+	if (shared->spilled.at)
+		tide_spill_give_back(pool->spill, shared->spilled.at, 1);
 	kfree(shared);
 	tide_account_uncharge(&pool->account, tide_shared_bytes());
 }
@@ -38,14 +37,14 @@ static int tide_shared_charge(struct tide_app_pool *pool, bool moves)
 }
 
 /* Where it will be in the spill file is taken now: closing it never lacks room. */
-static int tide_shared_fill(struct tide_app_pool *pool, struct tide_shared *shared)
+static int tide_shared_fill(struct tide_app_pool *pool, struct tide_shared *shared, bool moves)
 {
 	shared->page = alloc_page(GFP_KERNEL_ACCOUNT | __GFP_ZERO);
 	if (!shared->page)
 		return -ENOMEM;
 	if (pool->spill)
-		shared->at = tide_spill_take(pool->spill, 1);
-	return pool->spill && !shared->at ? -ENOSPC : 0;
+		shared->spilled.at = tide_spill_take(pool->spill, 1, moves);
+	return pool->spill && !shared->spilled.at ? -ENOSPC : 0;
 }
 
 static struct tide_shared *tide_shared_create(struct tide_app_pool *pool, bool moves, int *err)
@@ -61,7 +60,7 @@ static struct tide_shared *tide_shared_create(struct tide_app_pool *pool, bool m
 		*err = -ENOMEM;
 		return NULL;
 	}
-	*err = tide_shared_fill(pool, shared);
+	*err = tide_shared_fill(pool, shared, moves);
 	if (*err) {
 		tide_shared_free(pool, shared);
 		return NULL;
@@ -78,7 +77,7 @@ static int tide_shared_send(struct tide_app_pool *pool, struct tide_shared *shar
 	int err = 0;
 
 	if (pool->spill)
-		err = tide_spill_write(pool->spill, shared->at, &shared->page, 1);
+		err = tide_spill_write(pool->spill, &shared->spilled, &shared->page, 1);
 	if (err)
 		return err;
 	err = tide_app_page_try_put(pool->object, shared->index, shared->page);

@@ -7,6 +7,8 @@
 #include <linux/mm.h>
 #include <linux/types.h>
 
+#include "appmem/spill.h"
+
 struct tide_app_pool;
 struct tide_value;
 
@@ -17,7 +19,7 @@ struct tide_value;
  * @list: in pool->shared, unless it is pool->open
  * @values: that are in it and still there
  * @index: of the page
- * @at: where it is in the pool's spill file, if that has one
+ * @spilled: where it is in the pool's spill file, if that has one
  * @page: its bytes, until a lender has them, or that file
  * @used: bytes that were added
  * @live: of those, of @values
@@ -27,7 +29,8 @@ struct tide_value;
  */
 struct tide_shared {
 	struct list_head list, values;
-	u64 index, at;
+	u64 index;
+	struct tide_spilled spilled;
 	struct page *page;
 	unsigned int used, live;
 	bool held;

@@ -4,7 +4,8 @@
  * large as it is to be, and the file system has allocated all of it. What is written goes
  * through the page cache. So the guest's own dirty limits bound what waits for the disk,
  * and what is used often stays in memory. A restart of the guest ends the pool: the map
- * of what is where is in memory alone.
+ * of what is where is in memory alone. So are sums of all that was written: a file system
+ * that gives up, or a program that writes to the file, does not change what a pool says.
  */
 #include <linux/fs.h>
 #include <linux/fadvise.h>
@@ -15,18 +16,21 @@
 #include <linux/magic.h>
 #include <linux/mutex.h>
 #include <linux/pagemap.h>
+#include <linux/sched/signal.h>
 #include <linux/slab.h>
 #include <linux/uio.h>
+#include <linux/xxhash.h>
 
 #include "appmem/spill.h"
 #include "base/broken.h"
 
 #define TIDE_SPILL_BASE		PAGE_SIZE	/* where the file begins: 0 is nowhere */
+#define TIDE_SPILL_LEAST	(2 * PAGE_SIZE)	/* one is left to move values to */
 
 /**
  * struct tide_spill - a file of pages
  * @list: among all
- * @file: that the program has opened
+ * @file: the one that the program has opened, as a description of its own
  * @room: which of its pages are free
  * @since: errors of writing back before it was opened
  * @reads: of its disk
@@ -62,7 +66,7 @@ static int tide_spill_check(const struct file *file)
 	const struct inode *inode = file_inode(file);
 
 	if (!S_ISREG(inode->i_mode) || file->f_flags & (O_APPEND | O_DIRECT) ||
-	    i_size_read(inode) < (loff_t)PAGE_SIZE)
+	    i_size_read(inode) < (loff_t)TIDE_SPILL_LEAST)
 		return -EINVAL;
 	if ((file->f_mode & (FMODE_READ | FMODE_WRITE)) != (FMODE_READ | FMODE_WRITE))
 		return -EBADF;
@@ -105,7 +109,8 @@ static void tide_spill_free(struct tide_spill *spill)
 {
 	if (spill->room)
 		gen_pool_destroy(spill->room);
-	fput(spill->file);
+	if (spill->file)
+		fput(spill->file);
 	kfree(spill);
 }
 
@@ -113,11 +118,26 @@ static int tide_spill_prepare(struct tide_spill *spill)
 {
 	struct file *file = spill->file;
 
-	return tide_spill_check(file) ?:
-	       vfs_fallocate(file, 0, 0, tide_spill_size(file)) ?:
+	return vfs_fallocate(file, 0, 0, tide_spill_size(file)) ?:
 	       vfs_fadvise(file, 0, 0, POSIX_FADV_RANDOM) ?:
 	       tide_spill_map(spill) ?:
 	       tide_spill_register(spill);
+}
+
+/* What the program makes of the flags of its own description is nothing to the pool. */
+static int tide_spill_take_file(struct tide_spill *spill, const struct file *given)
+{
+	struct file *file;
+	int err = tide_spill_check(given);
+
+	if (err)
+		return err;
+	file = dentry_open(&given->f_path, O_RDWR | O_LARGEFILE | O_NOATIME, given->f_cred);
+	if (IS_ERR(file))
+		return PTR_ERR(file);
+	spill->file = file;
+	spill->since = filemap_sample_wb_err(file->f_mapping);
+	return 0;
 }
 
 /**
@@ -126,7 +146,7 @@ static int tide_spill_prepare(struct tide_spill *spill)
  *
  * Context: process; waits for the file system.
  * Return: it, for tide_spill_close(), or an error: -EBADF when it is not open like that,
- * -EINVAL when it is no file of a page or more, or is written to at its end or past the
+ * -EINVAL when it is no file of two pages or more, or is written to at its end or past the
  * page cache, -EOPNOTSUPP when no disk of this guest's has it or it cannot be allocated,
  * -ETXTBSY when it is swap, -EBUSY when it is another pool's, -ENOMEM, or what the file
  * system says.
@@ -134,18 +154,17 @@ static int tide_spill_prepare(struct tide_spill *spill)
 struct tide_spill *tide_spill_open(int descriptor)
 {
 	struct tide_spill *spill;
+	struct file *given;
 	int err;
 
 	spill = kzalloc(sizeof(*spill), GFP_KERNEL_ACCOUNT);
 	if (!spill)
 		return ERR_PTR(-ENOMEM);
-	spill->file = fget(descriptor);
-	if (!spill->file) {
-		kfree(spill);
-		return ERR_PTR(-EBADF);
-	}
-	spill->since = filemap_sample_wb_err(spill->file->f_mapping);
-	err = tide_spill_prepare(spill);
+	given = fget(descriptor);
+	err = given ? tide_spill_take_file(spill, given) : -EBADF;
+	if (given)
+		fput(given);
+	err = err ?: tide_spill_prepare(spill);
 	if (!err)
 		return spill;
 	tide_spill_free(spill);
@@ -191,18 +210,6 @@ u64 tide_spill_reads(struct tide_spill *spill)
 /* ------------------------------------------------------------------ */
 
 /**
- * tide_spill_take() - room for pages
- * @spill: the file
- * @count: how many, one after the other
- *
- * Return: where, for tide_spill_give_back(), or 0: there is none.
- */
-u64 tide_spill_take(struct tide_spill *spill, unsigned int count)
-{
-	return gen_pool_alloc(spill->room, (size_t)count << PAGE_SHIFT);
-}
-
-/**
  * tide_spill_give_back() - undo tide_spill_take()
  * @spill: the file
  * @at: where
@@ -213,11 +220,48 @@ void tide_spill_give_back(struct tide_spill *spill, u64 at, unsigned int count)
 	gen_pool_free(spill->room, at, (size_t)count << PAGE_SHIFT);
 }
 
-/* What was written has not all reached the disk: what is read from there may be older. */
-static int tide_spill_error(const struct tide_spill *spill)
+/**
+ * tide_spill_take() - room for pages
+ * @spill: the file
+ * @count: how many, one after the other
+ * @moves: small values are put together there: one page is always left for that
+ *
+ * Return: where, for tide_spill_give_back(), or 0: there is none.
+ */
+u64 tide_spill_take(struct tide_spill *spill, unsigned int count, bool moves)
 {
-	return filemap_check_wb_err(spill->file->f_mapping, spill->since) &&
-	       !tide_broken(APP_SPILL_ERROR) ? -EIO : 0;
+	u64 at = gen_pool_alloc(spill->room, (size_t)count << PAGE_SHIFT);
+
+	if (at && !moves && !gen_pool_avail(spill->room)) {
+		tide_spill_give_back(spill, at, count);
+		return 0;
+	}
+	return at;
+}
+
+static u64 tide_spill_sum(struct page **pages, unsigned int count)
+{
+	u64 sum = 0;
+
+	while (count--) {
+		const void *bytes = kmap_local_page(*pages++);
+
+		sum = xxh64(bytes, PAGE_SIZE, sum);
+		kunmap_local(bytes);
+	}
+	return sum;
+}
+
+/*
+ * May the calling program write there? Not where a disk has lost something, nor past the
+ * program's limit for files: that would end it by a signal.
+ */
+static int tide_spill_may_write(const struct tide_spill *spill, u64 at, unsigned int count)
+{
+	if (filemap_check_wb_err(spill->file->f_mapping, spill->since))
+		return -EIO;
+	return at - TIDE_SPILL_BASE + ((u64)count << PAGE_SHIFT) > rlimit(RLIMIT_FSIZE) ?
+	       -EFBIG : 0;
 }
 
 static int tide_spill_write_page(struct tide_spill *spill, loff_t from, struct page *page)
@@ -234,48 +278,51 @@ static int tide_spill_write_page(struct tide_spill *spill, loff_t from, struct p
 /**
  * tide_spill_write() - write pages
  * @spill: the file
- * @at: where, of tide_spill_take()
+ * @spilled: where, of tide_spill_take(); the sum is set
  * @pages: with what
  * @count: how many
  *
  * Context: process; waits for the file system.
- * Return: 0, -EIO, also when something before did not reach the disk, or what the file
- * system says.
+ * Return: 0, -EIO, also when something before did not reach the disk, -EFBIG when the
+ * calling program may write no file of that size, or what the file system says.
  */
-int tide_spill_write(struct tide_spill *spill, u64 at, struct page **pages, unsigned int count)
+int tide_spill_write(struct tide_spill *spill, struct tide_spilled *spilled, struct page **pages,
+		     unsigned int count)
 {
-	int err = tide_spill_error(spill);
+	loff_t from = spilled->at - TIDE_SPILL_BASE;
+	int err = tide_spill_may_write(spill, spilled->at, count);
 	unsigned int i;
 
-	for (i = 0; !err && i < count; i++)
-		err = tide_spill_write_page(spill, at - TIDE_SPILL_BASE + ((u64)i << PAGE_SHIFT),
-					    pages[i]);
+	for (i = 0; !err && i < count; i++, from += PAGE_SIZE)
+		err = tide_spill_write_page(spill, from, pages[i]);
+	spilled->sum = tide_spill_sum(pages, count);
 	return err;
 }
 
 /**
  * tide_spill_keep() - find room for pages, and write them there
  * @spill: the file
+ * @spilled: set to where they are then; else its @at stays 0
  * @pages: with what
  * @count: how many
- * @at: set to where
  *
  * Context: process; waits for the file system.
  * Return: 0, -ENOSPC when there are not so many free ones one after the other, or see
  * tide_spill_write().
  */
-int tide_spill_keep(struct tide_spill *spill, struct page **pages, unsigned int count, u64 *at)
+int tide_spill_keep(struct tide_spill *spill, struct tide_spilled *spilled, struct page **pages,
+		    unsigned int count)
 {
-	u64 free = tide_spill_take(spill, count);
 	int err;
 
-	if (!free)
+	spilled->at = tide_spill_take(spill, count, false);
+	if (!spilled->at)
 		return -ENOSPC;
-	err = tide_spill_write(spill, free, pages, count);
-	if (err)
-		tide_spill_give_back(spill, free, count);
-	else
-		*at = free;
+	err = tide_spill_write(spill, spilled, pages, count);
+	if (err) {
+		tide_spill_give_back(spill, spilled->at, count);
+		spilled->at = 0;
+	}
 	return err;
 }
 
@@ -299,28 +346,37 @@ static int tide_spill_read_page(struct tide_spill *spill, loff_t from, struct pa
 	return got == PAGE_SIZE ? 0 : -EIO;
 }
 
+/* All at once, and not page by page. */
+static void tide_spill_ask_disk(struct tide_spill *spill, loff_t from, unsigned int count)
+{
+	atomic64_inc(&spill->reads);
+	vfs_fadvise(spill->file, from, (loff_t)count << PAGE_SHIFT, POSIX_FADV_WILLNEED);
+}
+
 /**
  * tide_spill_read() - read pages
  * @spill: the file
- * @at: where, of tide_spill_take()
+ * @spilled: where, and their sum
  * @pages: to be filled
  * @count: how many
  * @cached: only if the guest has them all in memory
  *
  * Context: process; waits for the disk, unless @cached.
- * Return: 0, -EAGAIN when the disk would have to be asked, -EIO, also when something has
- * not reached the disk, or what the file system says.
+ * Return: 0, -EAGAIN when the disk would have to be asked, -EIO, also when something else
+ * is there than what was written, or what the file system says.
  */
-int tide_spill_read(struct tide_spill *spill, u64 at, struct page **pages, unsigned int count,
-		    bool cached)
+int tide_spill_read(struct tide_spill *spill, const struct tide_spilled *spilled,
+		    struct page **pages, unsigned int count, bool cached)
 {
-	int err = tide_spill_error(spill);
+	loff_t from = spilled->at - TIDE_SPILL_BASE;
 	unsigned int i;
+	int err = 0;
 
 	if (!cached)
-		atomic64_inc(&spill->reads);
-	for (i = 0; !err && i < count; i++)
-		err = tide_spill_read_page(spill, at - TIDE_SPILL_BASE + ((u64)i << PAGE_SHIFT),
-					   pages[i], cached);
+		tide_spill_ask_disk(spill, from, count);
+	for (i = 0; !err && i < count; i++, from += PAGE_SIZE)
+		err = tide_spill_read_page(spill, from, pages[i], cached);
+	if (!err && tide_spill_sum(pages, count) != spilled->sum && !tide_broken(APP_SPILL_SUM))
+		return -EIO;
 	return err;
 }

@@ -19,7 +19,6 @@
 #include "appmem/pages.h"
 #include "appmem/pool.h"
 #include "appmem/shared.h"
-#include "appmem/spill.h"
 #include "appmem/value.h"
 #include "base/broken.h"
 #include "borrower/catalog_pages.h"
@@ -169,8 +168,8 @@ static void tide_value_free(struct tide_app_pool *pool, struct tide_value *value
 		tide_object_drop(pool->object, value->index, value->index + pages - 1);
 	if (pages)
 		tide_front_drop(&pool->front, value->index, pages);
-	if (value->at)
-		tide_spill_give_back(pool->spill, value->at, pages);
+	if (pages && value->spilled.at)
+		tide_spill_give_back(pool->spill, value->spilled.at, pages);
 	tide_account_uncharge(&pool->account, tide_value_bytes(value));
 	kfree(value);
 }
@@ -311,7 +310,8 @@ static int tide_value_write(struct tide_app_pool *pool, struct tide_value *value
 			    const void __user *from)
 {
 	if (pool->spill)
-		return tide_kept_write(pool, value->index, &value->at, from, value->size);
+		return tide_kept_write(pool, value->index, &value->spilled, from,
+				       value->size);
 	return tide_app_pages_write(pool->object, value->index, from, value->size);
 }
 
@@ -428,7 +428,7 @@ int tide_value_put(struct tide_app_pool *pool, const struct tide_key *key,
 /**
  * struct tide_found - where a value was when a key was looked up
  * @index: of its first page
- * @at: where that is in the pool's spill file
+ * @spilled: where that is in the pool's spill file
  * @offset: in the page
  * @size: in bytes
  * @data: its bytes, if they were in memory, to be freed
@@ -436,7 +436,8 @@ int tide_value_put(struct tide_app_pool *pool, const struct tide_key *key,
  * @often: if not, they are worth to be there from now on
  */
 struct tide_found {
-	u64 index, at;
+	u64 index;
+	struct tide_spilled spilled;
 	u32 offset, size;
 	void *data;
 	struct page **near;
@@ -493,7 +494,7 @@ static int tide_value_look(struct tide_app_pool *pool, const struct tide_key *ke
 		err = -ENOENT;
 	} else {
 		found->index = value->index;
-		found->at = value->shared ? value->shared->at : value->at;
+		found->spilled = value->shared ? value->shared->spilled : value->spilled;
 		found->offset = value->offset;
 		found->size = value->size;
 		if (value->size > room)
@@ -573,16 +574,18 @@ static int tide_found_read(struct tide_app_pool *pool, const struct tide_key *ke
 {
 	unsigned int count = tide_found_pages(found);
 	struct page **pages;
-	int err = tide_pool_read(pool, found->index, found->at, count, &pages);
+	bool stale;
+	int err;
 
-	if (err)
+	err = tide_pool_read(pool, found->index, &found->spilled, count, &pages);
+	if (err && err != -EIO)
 		return err;
+	stale = tide_found_is_stale(pool, key, found);
+	if (err)
+		return stale ? -EAGAIN : err;
 	if (found->often)
 		tide_front_add(&pool->front, found->index, pages, count);
-	if (tide_found_is_stale(pool, key, found))
-		err = -EAGAIN;
-	else
-		err = tide_pages_to_user(pages, found, to);
+	err = stale ? -EAGAIN : tide_pages_to_user(pages, found, to);
 	tide_app_pages_free(pages, count);
 	return err;
 }

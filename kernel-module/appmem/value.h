@@ -7,16 +7,18 @@
 #include <linux/rbtree.h>
 #include <linux/types.h>
 
+#include "appmem/spill.h"
+
 struct tide_app_pool;
 struct tide_shared;
 
 /**
  * struct tide_value - what a key stands for
  * @node: in pool->values
- * @in_shared: in shared->values
+ * @in_shared: in shared->values, if it shares a page
+ * @spilled: where it is in the pool's spill file, if it has pages of its own there
  * @shared: the page that it shares with others, or NULL: it has its own, if any
  * @index: of its first page
- * @at: where it is in the pool's spill file, if it has pages of its own there
  * @expires: boottime in nanoseconds, or 0
  * @offset: in that page, in bytes
  * @size: in bytes
@@ -26,9 +28,12 @@ struct tide_shared;
  */
 struct tide_value {
 	struct rb_node node;
-	struct list_head in_shared;
+	union {
+		struct list_head in_shared;
+		struct tide_spilled spilled;
+	};
 	struct tide_shared *shared;
-	u64 index, at;
+	u64 index;
 	u64 expires;
 	u32 offset, size;
 	u32 seen;

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 
@@ -21,8 +22,9 @@ from bed.workload import end_stress, finish_stress, start_stress, stress, wrong_
 SPILL = "/mnt/spill"
 LARGE = 3 * PAGE  # bytes of a value
 FAILED_WRITES = "EXT4-fs error"  # of a disk that fails for a test
+SLOW = 300_000  # bytes a second that a lender takes
 WORDS = "abcdefghij"  # keys, a value each
-MKFS = f"{with_tools('mkfs.ext4')} -q -O ^has_journal"
+MKFS = f"{with_tools('mkfs.ext4')} -q"
 
 
 @pytest.fixture(scope="module")
@@ -181,7 +183,7 @@ def test_file_is_allocated(connected: Pair) -> None:
         ("truncate -s 1M /mnt/bad", f"spill_open={os.O_WRONLY}", "EBADF"),
         ("truncate -s 1M /mnt/bad", f"spill_open={os.O_RDWR | os.O_APPEND}", "EINVAL"),
         ("truncate -s 1M /mnt/bad", f"spill_open={os.O_RDWR | os.O_DIRECT}", "EINVAL"),
-        ("truncate -s 4095 /mnt/bad", "", "EINVAL"),
+        ("truncate -s 8191 /mnt/bad", "", "EINVAL"),
         ("truncate -s 4G /mnt/bad", "", "ENOSPC"),
         ("mkfifo /mnt/bad", "", "EINVAL"),
         ("truncate -s 1M /tmp/bad && ln -s /tmp/bad /mnt/bad", "", "EOPNOTSUPP"),
@@ -216,12 +218,23 @@ def test_kinds_do_not_mix(connected: Pair) -> None:
         assert said(guest, "put a x\n", "-", kept) == ["ok"]
 
 
+def test_several_make_it(connected: Pair) -> None:
+    """At the same time: one of them does, and the others join."""
+    guest = connected.borrower
+    command = f"echo put a x | stress value pool spill={SPILL}"
+    with spill(guest):
+        for _ in range(10):
+            outcomes = guest.sh(f"for i in 1 2 3 4 5 6 7 8; do {command} & done; wait").split()
+            assert said(guest, "unlink\n", "pool", "spill=join") == ["ok"]
+            assert outcomes == ["ok"] * 8
+
+
 @contextmanager
-def flakey(guest: Guest) -> Iterator[str]:
+def flakey(guest: Guest, features: str = "^has_journal") -> Iterator[str]:
     """A file system on a disk whose writes can be made to fail: the option of a file there."""
     guest.sh("mkdir -p /flakey; truncate -s 64M /mnt/disk && losetup /dev/loop0 /mnt/disk")
     guest.sh(dmsetup(f'create flakey --table "{table("linear")}" '))
-    guest.sh(f"{MKFS} /dev/mapper/flakey")
+    guest.sh(f"{MKFS} -O {features} /dev/mapper/flakey")
     guest.sh("mount /dev/mapper/flakey /flakey")
     try:
         with spill(guest, 16 * MIB, "/flakey/spill") as kept:
@@ -268,6 +281,96 @@ def test_disk_loses_writes(connected: Pair) -> None:
     assert [outcome.split()[0] for outcome in outcomes] == ["EIO"] * (len(WORDS) + 1)
 
 
+def test_file_system_gives_up(connected: Pair) -> None:
+    """What it has not written then is not there, and is not read as what is there in its place."""
+    guest, options = connected.borrower, f"size={LARGE} room={LARGE}"
+    with flakey(guest, "has_journal") as kept, without_lender(connected):
+        assert said(guest, puts(), "pool", f"{kept} {options}") == ["ok"] * len(WORDS)
+        guest.sh("mount -o remount,abort /flakey")
+        evict(guest)
+        outcomes = said(guest, gets(), "pool", f"spill=join {options}")
+        assert said(guest, "unlink\n", "pool", "spill=join") == ["ok"]
+    assert all(outcome.startswith("EIO") for outcome in outcomes), outcomes
+
+
+@pytest.mark.parametrize("harm", [f"truncate -s 0 {SPILL}; truncate -s 64M {SPILL}", f"truncate -s {PAGE} {SPILL}"])
+def test_file_is_written_to(connected: Pair, harm: str) -> None:
+    """By somebody else, which is a mistake: a get says so, and brings nothing that was never put."""
+    guest, options = connected.borrower, f"size={LARGE} room={LARGE}"
+    with spill(guest) as kept, without_lender(connected):
+        assert said(guest, puts(), "pool", f"{kept} {options}") == ["ok"] * len(WORDS)
+        guest.sh(harm)
+        outcomes = said(guest, gets(), "pool", f"spill=join {options}")
+        assert said(guest, "unlink\n", "pool", "spill=join") == ["ok"]
+    assert all(outcome.startswith("EIO") for outcome in outcomes), outcomes
+
+
+@pytest.mark.parametrize("flags", [os.O_APPEND, os.O_DIRECT])
+def test_flags_of_the_descriptor_are_not_the_pools(connected: Pair, flags: int) -> None:
+    """Whatever the program makes of its own afterwards."""
+    guest, options = connected.borrower, f"size={LARGE} room={LARGE}"
+    with spill(guest) as kept, without_lender(connected):
+        outcomes = said(guest, puts() + gets(), "-", f"{kept} {options} spill_then={flags}")
+        assert int(guest.sh(f"stat -c %s {SPILL}")) == 64 * MIB
+    assert outcomes == ["ok"] * len(WORDS) + values(LARGE)
+
+
+@pytest.mark.parametrize("size", [1000, LARGE])
+def test_limit_of_files(connected: Pair, size: int) -> None:
+    """A program that may write no large files of its own is not ended by a put: that says what is wrong."""
+    guest = connected.borrower
+    with spill(guest) as kept:
+        script = "".join(f"echo put {word} {word};" for word in WORDS)
+        guest.sh(f"({script}) > /tmp/script")
+        result = guest.run(f"ulimit -f 0; stress value - {kept} size={size} < /tmp/script")
+    assert result.code == 0
+    outcomes = result.output.split()
+    assert len(outcomes) == len(WORDS)
+    assert outcomes[-1] == "EFBIG"
+
+
+def test_full_of_holes(connected: Pair) -> None:
+    """Small values are put together where a file has no room: what is deleted makes room."""
+    guest, count = connected.borrower, 64 * 4
+    with spill(guest, 64 * PAGE) as kept:
+        full = "".join(f"put {i} {i}\n" for i in range(count + 8))
+        holes = "".join(f"delete {i}\n" for i in range(count) if i % 4)
+        again = "".join(f"put n{i} {i}\n" for i in range(50))
+        outcomes = said(guest, full + holes + again, "-", f"{kept} size=1000")
+    assert outcomes[count : count + 8] == ["ENOSPC"] * 8
+    assert outcomes[-49:] == ["ok"] * 49
+
+
+def test_disk_is_read_at_once(connected: Pair) -> None:
+    """And not a page at a time."""
+    guest, options = connected.borrower, f"size={2 * MIB} room={2 * MIB}"
+
+    def reads() -> int:
+        return int(guest.sh("cat /sys/block/vda/stat").split()[0])
+
+    with spill(guest) as kept, without_lender(connected):
+        assert said(guest, "put a x\n", "pool", f"{kept} {options}") == ["ok"]
+        evict(guest)
+        before = reads()
+        assert said(guest, "get a\nunlink\n", "pool", f"spill=join {options}")[0].startswith("ok")
+        assert reads() - before < 2 * MIB // PAGE // 4
+
+
+def test_slow_lender(connected: Pair) -> None:
+    """A put does not wait until it has taken a value."""
+    guest, options = connected.borrower, f"size={2 * MIB} room={2 * MIB}"
+    with spill(guest) as kept:
+        connected.relay.rate = SLOW
+        try:
+            began = time.monotonic()
+            outcomes = said(guest, puts(), "-", f"{kept} {options}")
+            took = time.monotonic() - began
+        finally:
+            connected.relay.rate = 0
+    assert outcomes == ["ok"] * len(WORDS)
+    assert took < len(WORDS) * 2 * MIB / SLOW / 4
+
+
 def test_a_program_that_is_killed_leaves_nothing(connected: Pair) -> None:
     """Its file is its own again: it can be unmounted."""
     guest = connected.borrower
@@ -300,8 +403,8 @@ def test_file_is_needed(kernel: str) -> None:
 
 
 def test_looks_are_needed(kernel: str) -> None:
-    """Without one at errors of the disk, and at who has the room now, values are wrong."""
-    with without(kernel, "APP_SPILL_ERROR,APP_STALE") as pair:
+    """Without one at the sum of what was written, and at who has the room now, values are wrong."""
+    with without(kernel, "APP_SPILL_SUM,APP_STALE") as pair:
         assert set(after_lost_writes(pair.borrower)) - {*values(LARGE), "EIO", "ok"}
         with spill(pair.borrower, 2 * MIB) as kept:
             assert wrong_pages(pair.borrower, f"values - keys=16 seconds=20 most=400000 {kept}")

@@ -85,7 +85,8 @@ int tidepool_unlink(tidepool_pool *pool);
  * Return: 0, or -1; then nothing has changed. errno: EDQUOT: a quota is full; ENOTCONN:
  * there is no lender; EAGAIN: lenders are too slow just now; E2BIG: the value is too
  * large; EINVAL: the key is none; EINTR: a signal came. Of a kept pool also ENOSPC: its
- * file is full; EIO: its disk has lost something.
+ * file is full; EIO: its disk has lost something; EFBIG: the program may write no file
+ * as large as that.
  */
 int tidepool_put(tidepool_pool *pool, const void *key, size_t key_size, const void *value, size_t size);
 

@@ -303,7 +303,7 @@ static const struct {
 	{ ENOENT, "there is no such value, pool name, directory or /dev/tidepool" },
 	{ EMSGSIZE, "the value is larger than the buffer" },
 	{ EINVAL, "a key has 1 to 250 bytes, a name up to 63 of printable ASCII, a mode 0666 at most, "
-		  "a kept pool a directory and a quota of at least a page" },
+		  "a kept pool a directory and a quota of at least two pages" },
 	{ E2BIG, "a value has 2 MiB at most" },
 	{ EDQUOT, "the quota of the pool, of the user or of the machine is full" },
 	{ ENOTCONN, "no lender takes pages" },
@@ -314,6 +314,7 @@ static const struct {
 	{ EPERM, "the pool is somebody else's" },
 	{ ENOSPC, "the file of the kept pool is full, or the disk is" },
 	{ EIO, "the disk of the kept pool has lost something" },
+	{ EFBIG, "the file of the kept pool is larger than a program or a disk may have one" },
 	{ EOPNOTSUPP, "the directory of a kept pool has to be on a disk of this machine, and its file allocated" },
 	{ EPROTONOSUPPORT, "the kernel module and this library are of different versions" },
 };

@@ -98,6 +98,8 @@ def check_kept() -> None:
     raises(tidepool.SpillError, tidepool.Pool, quota=1 << 20, spill="/tmp")
     raises(tidepool.TidepoolError, tidepool.Pool, quota=1 << 20, spill="/none")
     raises(tidepool.BadRequestError, tidepool.Pool, spill="/mnt")
+    for quota in (1 << 62, (1 << 64) - 1):
+        raises(tidepool.SpillError, tidepool.Pool, quota=quota, spill="/mnt")
 
 
 async def check_async() -> None:

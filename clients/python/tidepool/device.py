@@ -13,6 +13,7 @@ DEVICE = "/dev/tidepool"
 API = 1
 NAME_MAX, KEY_MAX, VALUE_MAX, CALLS_MAX = 64, 250, 2 << 20, 256
 PUT, GET, DELETE, EXISTS = 1, 2, 3, 4
+SPILL_MAX = (1 << 63) - 1  # bytes of a file, whatever the disk
 KEPT, JOINS = 1, -1  # a flag, and the spill file of a kept pool that is there
 
 
@@ -96,6 +97,17 @@ def opened(name: str, mode: int, quota: int, spill: str | os.PathLike[str] | Non
     return _opened(how, what) if spill is None else _opened_kept(how, spill, what)
 
 
+def _spill_file(folder: str | os.PathLike[str], size: int) -> int:
+    """A file without a name."""
+    file = os.open(folder, os.O_TMPFILE | os.O_RDWR | os.O_CLOEXEC, 0o600)
+    try:
+        os.truncate(file, size)
+    except OSError:
+        os.close(file)
+        raise
+    return file
+
+
 def _opened_kept(how: Open, spill: str | os.PathLike[str], what: str) -> int:
     """Joins the pool, or makes it with a file without a name, which goes with it."""
     how.flags, how.spill = KEPT, JOINS
@@ -105,11 +117,10 @@ def _opened_kept(how: Open, spill: str | os.PathLike[str], what: str) -> int:
         if failure.errno != errno.EBADF:
             raise
     try:
-        how.spill = os.open(spill, os.O_TMPFILE | os.O_RDWR | os.O_CLOEXEC, 0o600)
+        how.spill = _spill_file(spill, min(how.quota, SPILL_MAX))
     except OSError as failure:
         raise error(failure.errno or errno.EIO, f"{what}: spill {os.fspath(spill)!r}") from failure
     try:
-        os.truncate(how.spill, how.quota)
         return _opened(how, what)
     finally:
         os.close(how.spill)

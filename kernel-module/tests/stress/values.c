@@ -95,8 +95,11 @@ static int open_pool(const char *name, unsigned int mode, unsigned long quota)
 	all.uring = option("uring", 0);
 	want_kept(&how);
 	strncpy(how.name, name, sizeof(how.name) - 1);
-	if (!ioctl(fd, TIDEPOOL_IOC_OPEN, &how))
+	if (!ioctl(fd, TIDEPOOL_IOC_OPEN, &how)) {
+		if (option("spill_then", 0) && fcntl(how.spill, F_SETFL, option("spill_then", 0)))
+			die("spill_then");
 		return fd;
+	}
 	printf("%s\n", strerrorname_np(errno));
 	exit(2);
 }
