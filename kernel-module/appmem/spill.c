@@ -17,6 +17,7 @@
 #include <linux/mutex.h>
 #include <linux/pagemap.h>
 #include <linux/sched/signal.h>
+#include <linux/sizes.h>
 #include <linux/slab.h>
 #include <linux/uio.h>
 #include <linux/xxhash.h>
@@ -25,6 +26,7 @@
 #include "base/broken.h"
 
 #define TIDE_SPILL_BASE		PAGE_SIZE	/* where the file begins: 0 is nowhere */
+#define TIDE_SPILL_ASK		SZ_128K		/* bytes that are read ahead at once */
 #define TIDE_SPILL_LEAST	(2 * PAGE_SIZE)	/* one is left to move values to */
 
 /**
@@ -346,11 +348,15 @@ static int tide_spill_read_page(struct tide_spill *spill, loff_t from, struct pa
 	return got == PAGE_SIZE ? 0 : -EIO;
 }
 
-/* All at once, and not page by page. */
+/* For many pages at once, and not for one after the other: what fails is read later. */
 static void tide_spill_ask_disk(struct tide_spill *spill, loff_t from, unsigned int count)
 {
+	loff_t end = from + ((loff_t)count << PAGE_SHIFT);
+
 	atomic64_inc(&spill->reads);
-	vfs_fadvise(spill->file, from, (loff_t)count << PAGE_SHIFT, POSIX_FADV_WILLNEED);
+	for (; from < end; from += TIDE_SPILL_ASK)
+		vfs_fadvise(spill->file, from, min_t(loff_t, end - from, TIDE_SPILL_ASK),
+			    POSIX_FADV_WILLNEED);
 }
 
 /**
