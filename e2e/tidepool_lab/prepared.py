@@ -7,10 +7,9 @@ lie in the guest, for such guests have no network.
 from __future__ import annotations
 
 import shutil
-import sys
 from pathlib import Path
 
-from tidepool_lab import debian, guest_image, rootfs, store
+from tidepool_lab import debian, guest_image, paths, rootfs, store
 from tidepool_lab.guest_image import GuestImage
 
 LEFT_OUT = ("qemu-guest-agent", "fio", "stress-ng", "xfsprogs")
@@ -60,7 +59,7 @@ def firmware() -> Path:
 def variables() -> Path:
     """virt-fw-vars, which writes into the variables of a firmware that does not run."""
     packages = debian.unpacked("trixie", *PYTHON) / "usr/lib/python3/dist-packages"
-    python = Path(sys.executable)
+    python = (paths.BUILD / "venv/bin").resolve() / "python"
     script = VARIABLES.format(packages=packages, python=python)
     key = store.digest(script)
     return (
