@@ -22,7 +22,7 @@ from tidepool_agent.hypervisor import Domain
 from tidepool_agent.qga import GuestAgent
 from tidepool_api import GuestStatus
 
-BOOT_SECONDS, ROUND_SECONDS = 600, 120
+BOOT_SECONDS, ROUND_SECONDS = 600, 240
 DOMAIN = """<domain type='qemu'>
   <name>{name}</name><uuid>{uuid}</uuid>
   <memory unit='MiB'>512</memory><vcpu>1</vcpu>

@@ -70,6 +70,7 @@ def test_apparmor_forbids_the_module_or_lets_it_in(confined: PreparedGuest) -> N
     confined.agent.want()
     message = confined.until_said("ModuleLoaded", "False", "LoadDenied")
     assert "AppArmor" in message
+    assert "insmod: " in message
     assert not confined.loaded()
     confine(confined, "")
     confined.until_said("ModuleLoaded", "True", "Loaded")

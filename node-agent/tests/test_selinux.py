@@ -63,6 +63,7 @@ def test_selinux_forbids_the_module_or_lets_it_in(guest: PreparedGuest) -> None:
     guest.agent.want()
     message = guest.until_said("ModuleLoaded", "False", "LoadDenied")
     assert "SELinux" in message
+    assert "insmod: " in message
     assert not guest.loaded()
     guest.run(LOAD.format("with_ours"))
     guest.until_said("ModuleLoaded", "True", "Loaded")
