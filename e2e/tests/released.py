@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import subprocess
 import tempfile
 import time
@@ -50,12 +51,20 @@ class Place:
 def shell(line: str, folder: Path, where: Place | None = None) -> subprocess.CompletedProcess[str]:
     """Runs a command with the programs that it wants, those of Debian that are not installed among them."""
     where = where or Place()
+    _trust(folder)
     places = [debian.program("minisign").parent, debian.program("skopeo").parent, gotools.path("helm").parent]
     environment = {**os.environ, "PATH": ":".join([*map(str, places), os.environ["PATH"]]), "HOME": str(folder)}
     command = [*where.before, "bash", "-ec", line]
     return subprocess.run(
         command, cwd=folder, env=environment | where.environment, capture_output=True, text=True, check=False
     )
+
+
+def _trust(home: Path) -> None:
+    """Gives skopeo the policy that its package has in /etc."""
+    policy = home / ".config/containers/policy.json"
+    policy.parent.mkdir(parents=True, exist_ok=True)
+    shutil.copy(debian.program("skopeo").parents[1] / "etc/containers/policy.json", policy)
 
 
 @contextmanager

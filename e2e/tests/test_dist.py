@@ -22,7 +22,7 @@ from released import Dist, plain_registry, shell
 import docs
 from tidepool_lab import paths
 from tidepool_lab.progress import LabError
-from tidepool_release import images, module, papers, plugin, standalone
+from tidepool_release import images, module, oci, papers, plugin, standalone
 from tidepool_release.__main__ import release
 from tidepool_release.archives import members
 from tidepool_release.source import Source
@@ -49,8 +49,7 @@ def stored(prefix: str, name: str, reference: str) -> Any:
     """A manifest as the registry has it."""
     host, _, path = prefix.partition("/")
     request = urllib.request.Request(f"http://{host}/v2/{path}/{name}/manifests/{reference}")
-    for kind in ("index", "manifest"):
-        request.add_header("Accept", f"application/vnd.oci.image.{kind}.v1+json")
+    request.add_header("Accept", f"{oci.INDEX}, {oci.MANIFEST}")
     with urllib.request.urlopen(request, timeout=10) as answer:
         body = answer.read()
     assert not reference.startswith("sha256:") or reference == f"sha256:{hashlib.sha256(body).hexdigest()}"

@@ -1,4 +1,4 @@
-"""What a release has for programs: packages and a wheel, which install, and say here that there is no device."""
+"""What a release has for programs and guests: packages and a wheel install, and say here that there is no device."""
 
 from __future__ import annotations
 
@@ -13,7 +13,8 @@ from pathlib import Path
 import pytest
 
 from tidepool_lab import paths
-from tidepool_release import clients
+from tidepool_release import clients, guests
+from tidepool_release.archives import members
 from tidepool_release.source import Source
 
 LIBRARIES = clients.LIBRARIES
@@ -118,3 +119,14 @@ def test_the_bill_has_every_file(made: Path) -> None:
     files = [one for one in made.iterdir() if one.suffix in (".deb", ".whl")]
     assert listed == {one.name: hashlib.sha256(one.read_bytes()).hexdigest() for one in files}
     assert {one["licenses"][0]["license"]["id"] for one in bill["components"]} == {"Apache-2.0"}
+
+
+def test_guests_get_what_the_page_names(tmp_path: Path) -> None:
+    """Each file that docs/how-to/prepare-guests.md links to."""
+    archive = tmp_path / "guests.tar.gz"
+    guests.pack(archive, Source.here())
+    page = (paths.ROOT / "docs/how-to/prepare-guests.md").read_text()
+    named = set(re.findall(r"\(\.\./\.\./guests/([^)#]+)\)", page))
+    packed = {name.partition("/")[2] for name, _ in members(archive)}
+    assert named
+    assert named == packed - {"LICENSE"}

@@ -11,7 +11,20 @@ import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from tidepool_lab import cluster, debian, gotools, guests, lifecycle, migration, monitoring, nodes, schemas, shell, spec
+from tidepool_lab import (
+    cluster,
+    debian,
+    gotools,
+    guests,
+    lifecycle,
+    migration,
+    monitoring,
+    nodes,
+    prepared,
+    schemas,
+    shell,
+    spec,
+)
 from tidepool_lab.progress import LabError
 
 CACHED: dict[str, Callable[[], Path]] = {
@@ -20,6 +33,11 @@ CACHED: dict[str, Callable[[], Path]] = {
     "sshd": lambda: debian.program("openssh-server", "usr/sbin/sshd"),
     "lua5.1": lambda: debian.program("lua5.1"),
     "chromium": lambda: debian.program("chromium", "usr/lib/chromium/chromium"),
+    "mcopy": lambda: debian.program("mtools", "usr/bin/mcopy"),
+    "secilc": lambda: debian.program("secilc"),
+    "prepared-guest": prepared.guest,
+    "firmware": prepared.firmware,
+    "virt-fw-vars": prepared.variables,
     "promtool": lambda: monitoring.program("promtool"),
 }
 Handler = Callable[[argparse.Namespace], int]

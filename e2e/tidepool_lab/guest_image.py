@@ -106,27 +106,28 @@ class GuestImage:
 
 def build(kernel: str) -> GuestImage:
     """The image with this kernel (`6.1`, `6.12`)."""
-    stock = _stock_kernel(kernel)
+    stock = stock_kernel(kernel)
     release = (stock / "release").read_text().strip()
     recipe = rootfs.Recipe(
         f"guest-{release}",
         "bookworm",
         PACKAGES,
-        hooks=_hooks(stock, release),
+        hooks=hooks(stock, release),
         inputs=(store.digest(*FILES, *FILES.values()), str((stock / "image.deb").stat().st_size)),
     )
     key = f"{recipe.key()}-{store.digest(SIZE)}"
-    return GuestImage(store.entry("guest-image", key, lambda out: _assemble(recipe, release, out)))
+    return GuestImage(store.entry("guest-image", key, lambda out: assemble(recipe, release, out)))
 
 
-def _stock_kernel(name: str) -> Path:
+def stock_kernel(name: str) -> Path:
     """The stock kernel as the module's own build uses it, so that both are the same to the last byte."""
     tool = paths.ROOT / "kernel-module/tools/kernel"
     answer = subprocess.run([tool, "fetch", name], check=True, stdout=subprocess.PIPE, text=True)
     return Path(answer.stdout.strip().splitlines()[-1])
 
 
-def _hooks(stock: Path, release: str) -> tuple[str, ...]:
+def hooks(stock: Path, release: str) -> tuple[str, ...]:
+    """What mmdebstrap does to a guest's root file system: our files, the kernel, and no units that only cost time."""
     masks = " ".join(f'"$1"/etc/systemd/system/{unit}' for unit in MASKED)
     return (
         *(f'mkdir -p "$(dirname "$1"/{name})" && printf %s {shlex.quote(text)} > "$1"/{name}'
@@ -141,7 +142,8 @@ def _hooks(stock: Path, release: str) -> tuple[str, ...]:
     )  # fmt: skip
 
 
-def _assemble(recipe: rootfs.Recipe, release: str, out: Path) -> None:
+def assemble(recipe: rootfs.Recipe, release: str, out: Path) -> None:
+    """The disk of a recipe, with kernel, initramfs and key beside it."""
     archive = rootfs.build(recipe)
     root = out / "root"
     root.mkdir()

@@ -24,6 +24,21 @@ pytest_plugins = ["tidepool_api_testing.plugin"]
 BOOT_SECONDS = 120
 
 
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption("--long", action="store_true", help="those with guests that boot for minutes, too")
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    config.addinivalue_line("markers", "long: with guests that boot for minutes; only with --long")
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    if not config.getoption("--long"):
+        others = [item for item in items if item.get_closest_marker("long")]
+        config.hook.pytest_deselected(items=others)
+        items[:] = [item for item in items if item not in others]
+
+
 @pytest.fixture(scope="session", autouse=True)
 def _libvirt_events() -> None:
     hypervisor.start_event_loop()

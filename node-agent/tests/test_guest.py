@@ -31,6 +31,7 @@ from tidepool_agent.plan import Change, Configure, Load, Measure, Remove, Replac
 from tidepool_agent.qga import GuestAgent
 from tidepool_agent.store import Store
 
+LOCKDOWN = "kernel log: [ 8.1] Lockdown: modprobe: unsigned module loading is restricted; see man kernel_lockdown.7"
 LENDING, BORROWING = want(Side.BORROWERS, pairing("aaaa-1")), want(Side.LENDERS, pairing("bbbb-2"))
 
 
@@ -243,13 +244,21 @@ def test_a_module_for_another_kind_of_kernel_is_refused_with_the_kernels_reason(
     [
         (LoadFailed, "insmod: ERROR: could not insert module /run/t.ko: Permission denied", "LoadDenied"),  # kmod's
         (LoadFailed, "insmod: can't insert '/run/t.ko': Permission denied", "LoadDenied"),  # busybox'
+        (LoadFailed, "insmod: ERROR: could not insert module /run/t.ko: Operation not permitted", "LoadDenied"),
+        (LoadFailed, "mount: mounting configfs on /sys/kernel/config failed: Permission denied", "LoadDenied"),
+        (LoadFailed, "mount: /sys/kernel/config: permission denied.", "LoadDenied"),  # util-linux'
+        (
+            LoadFailed,
+            f"modprobe: ERROR: could not insert 'tidepool': Operation not permitted; {LOCKDOWN}",
+            "LoadFailed",
+        ),
         (LoadFailed, "insmod: ERROR: could not insert module /run/t.ko: Invalid module format", "LoadFailed"),
         (LoadFailed, "sha256sum: /run/t.ko: Permission denied", "LoadFailed"),
         (UpgradeFailed, "insmod: ERROR: could not insert module /run/t.ko: Permission denied", "UpgradeFailed"),
     ],
 )
 def test_what_the_guests_rules_forbid_is_named(kind: type[GuestError], said: str, reason: str) -> None:
-    """SELinux and AppArmor, by the errno that they alone give."""
+    """SELinux and AppArmor, by the errors that they give, and lockdown does not without a word in the log."""
     error = failure(kind, f"load failed in the guest: {said}")
     assert error.reason == reason
     assert said in str(error)

@@ -46,6 +46,7 @@ garbage) while :; do echo '{"return": {"pid": []}}]'; done >"$port" ;;
 megabytes) tr '\\0' x </dev/zero >"$port" ;;
 silence) exec sleep 1000000 0<>"$port" ;;
 esac
+[ ! -e /prepare ] || . /prepare
 exec qemu-ga -m virtio-serial -p "$port" -t /run -b "$(option blocked)"
 """
 
@@ -85,17 +86,16 @@ def boot_files(kernel: Kernel, folder: Path, *, disks: bool = False) -> tuple[Pa
     _fill(root, kernel)
     if disks:
         _fill_for_disks(root, kernel)
-    names = "\n".join(str(path.relative_to(root)) for path in sorted(root.rglob("*")))
-    with initrd.open("wb") as archive:
-        subprocess.run(
-            ["cpio", "--quiet", "-o", "-H", "newc", "-R", "0:0"],
-            cwd=root,
-            input=names.encode(),
-            stdout=archive,
-            check=True,
-        )
+    initrd.write_bytes(archive(root))
     shutil.rmtree(root)
     return vmlinuz, initrd
+
+
+def archive(root: Path) -> bytes:
+    """A folder as part of an initramfs; several behind each other are one. What is called /prepare is run there."""
+    names = "\n".join(str(path.relative_to(root)) for path in sorted(root.rglob("*")))
+    command = ["cpio", "--quiet", "-o", "-H", "newc", "-R", "0:0"]
+    return subprocess.run(command, cwd=root, input=names.encode(), stdout=subprocess.PIPE, check=True).stdout
 
 
 def _fill(root: Path, kernel: Kernel) -> None:

@@ -72,7 +72,8 @@ LOAD_SECONDS, BUILD_SECONDS, SWAP_SECONDS = 60, 600, 60
 LEAST_SECTORS = parse_quantity(LEAST_MEMORY) // SECTOR  # of a disk
 MOST_HOLDERS = 5
 HOLDER = re.compile(r"([0-9]{1,10}) (.{0,16})")
-DENIED = re.compile(r"(insmod|modprobe): [^;]*Permission denied")
+DENIED = re.compile(r"(insmod|modprobe|mount): [^;]*([Pp]ermission denied|Operation not permitted)")
+LOCKED = re.compile(r"Lockdown: \S+ unsigned module")
 REFUSED = re.compile(r"refused: ([A-Z][A-Za-z]{1,39}): (.*)", re.DOTALL)
 
 
@@ -276,7 +277,7 @@ def _complaint(verb: str, done: Completed) -> str:
 
 def failure(kind: type[GuestError], message: str) -> GuestError:
     """What went wrong; that the guest's own rules forbid it is told apart from a module that does not fit."""
-    if issubclass(kind, LoadFailed) and DENIED.search(message):
+    if issubclass(kind, LoadFailed) and DENIED.search(message) and not LOCKED.search(message):
         return LoadDenied(
             "SELinux or AppArmor keeps the guest agent from loading modules: allow it module_load and CAP_SYS_MODULE "
             f"in the guest, whose audit log has what was denied ({message})"

@@ -201,5 +201,5 @@ passes() {
 
 # log: what the module said last
 log() {
-    dmesg | grep -a -e 'tidepool: ' -e 'tidepool-file: ' -e 'swapon: ' | tail -n 5 || :
+    dmesg | grep -a -e 'tidepool: ' -e 'tidepool-file: ' -e 'swapon: ' -e 'Lockdown: .* unsigned module' | tail -n 5 || :
 }
