@@ -487,6 +487,7 @@ def test_more_is_put_than_the_cgroup_may_have() -> None:
     try:
         with Daemon(Config(max_lend=256 * MIB), enter) as daemon, borrowing(daemon, 200 * MIB) as borrower:
             assert "LimitBelowMaxLend" in [one["reason"] for one in daemon.state()["conditions"]]
+            assert daemon.state()["limit_bytes"] == 64 * MIB
             borrower.put_all(10_000)
             borrower.ping()
             figures = statistics(folder)
