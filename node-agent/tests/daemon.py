@@ -37,7 +37,6 @@ DOMAIN = """<domain type='qemu'>
     <serial type='file'><source path='{console}'/></serial>
     {channel}
     {disks}
-    {interface}
     <rng model='virtio'><backend model='random'>/dev/urandom</backend></rng>
   </devices>
 </domain>
@@ -50,8 +49,6 @@ DISK = """<disk type='file' device='disk'>
 # Two hosts of one name do not migrate guests to each other.
 NAMED = ("sh", "-c", 'hostname "$0" && exec "$@"')
 START_SECONDS = 30
-# The disks' caches are this machine's, the same for both hosts: libvirt cannot know that.
-FLAGS = libvirt.VIR_MIGRATE_LIVE | libvirt.VIR_MIGRATE_UNSAFE
 
 
 def end(domain: libvirt.virDomain) -> None:
@@ -102,12 +99,10 @@ class Daemon:
         identity: str = "",
         boot: tuple[Path, Path] | None = None,
         disks: Mapping[str, Path] | None = None,
-        interface: str = "",
     ) -> libvirt.virDomain:
         """Starts a guest; options go to the kernel command line for its /init.
 
-        `boot` is another kernel for it, `disks` are its disks by their names in the guest, `interface` is its device
-        for a network.
+        `boot` is another kernel for it, `disks` are its disks by their names in the guest.
         """
         vmlinuz, initrd = boot or (self.vmlinuz, self.initrd)
         xml = DOMAIN.format(
@@ -120,7 +115,6 @@ class Daemon:
             console=self.folder / f"{name}.console",
             channel=CHANNEL if channel else "",
             disks="".join(DISK.format(name=disk, file=file) for disk, file in (disks or {}).items()),
-            interface=interface,
         )
         return self.connection.createXML(xml)
 
@@ -156,9 +150,6 @@ class Daemon:
 class SystemDaemon(Daemon):
     """The system's libvirtd, run by root on a host of its own: no file of this machine is touched."""
 
-    apart: tuple[str, ...] = ()  # what else a host has of its own, by the words of unshare
-    named: tuple[str, ...] = NAMED
-
     def __init__(self, kernel: Kernel, auth: str = "none") -> None:
         super().__init__(kernel)
         self._auth = auth
@@ -177,20 +168,15 @@ class SystemDaemon(Daemon):
         """The host's file system."""
         return Path(f"/proc/{self.process.pid}/root")
 
-    @property
-    def receives(self) -> str:
-        """Where the memory of guests comes in."""
-        return f"unix://{self.folder}/migration"
-
     def migrate(self, name: str, there: SystemDaemon, mib_per_second: int) -> threading.Thread:
         """Begins to migrate a guest, so fast that it comes to an end, or not. Returns what ends with it."""
         domain = self.connection.lookupByName(name)
-        uri = there.receives
+        uri = f"unix://{there.folder}/migration"
         settings = {libvirt.VIR_MIGRATE_PARAM_URI: uri, libvirt.VIR_MIGRATE_PARAM_BANDWIDTH: mib_per_second}
 
         def run() -> None:
             with contextlib.suppress(libvirt.libvirtError):  # it may be cancelled
-                domain.migrate3(there.connection, settings, FLAGS)
+                domain.migrate3(there.connection, settings, libvirt.VIR_MIGRATE_LIVE)
 
         thread = threading.Thread(target=run)
         thread.start()
@@ -198,8 +184,8 @@ class SystemDaemon(Daemon):
 
     def _start(self) -> None:
         log = (self.folder / "libvirtd.log").open("wb")
-        unshare = ("unshare", "--mount", "--uts", *self.apart, "--propagation", "private")
-        command = [*unshare, *self.named, f"host-{uuid.uuid4().hex}", str(HOST), self._auth]
+        unshare = ("unshare", "--mount", "--uts", "--propagation", "private")
+        command = [*unshare, *NAMED, f"host-{uuid.uuid4().hex}", str(HOST), self._auth]
         environment = {**os.environ, "PATH": PATH}
         self.process = subprocess.Popen(command, env=environment, stdout=log, stderr=log)
         self.socket = self.root / "run/libvirt/libvirt-sock"
