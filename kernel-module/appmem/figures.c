@@ -96,8 +96,8 @@ int tide_figures_show(char *page)
 
 	return sysfs_emit(page, "bytes %llu\npools %u\nvalues %llu\nvalue_bytes %llu\nhits %llu\n"
 			  "misses %llu\nlost %llu\nputs %llu\ndeletes %llu\nexpired %llu\nmoved %llu\n"
-			  "local %llu\nfront_bytes %llu\npage_hits %llu\n", tide_account_all(), pools, sum.values,
-			  sum.value_bytes, sum.hits, sum.misses, sum.lost, sum.puts, sum.deletes,
-			  sum.expired, sum.moved, sum.local, tide_front_bytes(),
-			  tide_app_page_hits());
+			  "local %llu\nfront_bytes %llu\npage_hits %llu\n", tide_account_all(),
+			  pools, sum.values, sum.value_bytes, sum.hits, sum.misses, sum.lost,
+			  sum.puts, sum.deletes, sum.expired, sum.moved, sum.local,
+			  tide_front_bytes(), tide_app_page_hits());
 }

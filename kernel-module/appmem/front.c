@@ -27,8 +27,8 @@ static unsigned long front_bytes = SZ_16M;
 module_param(front_bytes, ulong, 0644);
 MODULE_PARM_DESC(front_bytes, "bytes of this guest's memory for values that are read often, at most (16 MiB; 0: none)");
 
-#define TIDE_FRONT_MOST		16	/* pages of a value; of a larger one the way back is a small part */
-#define TIDE_FRONT_REACH	4	/* soon: before so many times the pages that fit were read */
+#define TIDE_FRONT_MOST		16	/* pages of a value; a larger one is long on its way */
+#define TIDE_FRONT_REACH	4	/* soon: before so many times what fits was read */
 #define TIDE_FRONT_LOOKED	1024	/* reads after which one looks whether it helps: */
 #define TIDE_FRONT_FEW		16	/* if one in so many was soon */
 

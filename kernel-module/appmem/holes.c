@@ -16,7 +16,7 @@
 
 #define TIDE_HOLES_LEAST	(16 * PAGE_SIZE)	/* bytes of holes that nobody minds */
 #define TIDE_HOLES_LOOK		16	/* pages looked at for one with few values */
-#define TIDE_HOLES_MOVERS	4	/* who fill some at the same time, each beyond the quota by a page */
+#define TIDE_HOLES_MOVERS	4	/* at a time, each beyond the quota by a page */
 
 /* A page half of which is holes, of the oldest; those that were looked at become the youngest. */
 static struct tide_shared *tide_holes_choose(struct tide_app_pool *pool)
