@@ -26,9 +26,14 @@ def sources() -> list[Path]:
 def digest(more: bytes = b"", without: Collection[str] = ()) -> str:
     """Twelve hexadecimal digits: of the code, comments and some layers left out, and of whatever else counts."""
     probes = sorted(MODULE.glob("compat/*.c"))
-    counted = [file for file in sources() if file.parent.name not in without]
+    counted = [file for file in sources() if _layer(file) not in without]
     code = [COMMENT.sub(b"", file.read_bytes()) for file in [*counted, *probes]]
     return hashlib.sha256(b"".join([*code, more])).hexdigest()[:12]
+
+
+def _layer(file: Path) -> str:
+    """The folder it is in; the interface for programs is that of their memory's layer."""
+    return "appmem" if file.name == "tidepool.h" else file.parent.name
 
 
 def unloaded(tests: bytes) -> list[str]:
