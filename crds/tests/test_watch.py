@@ -95,13 +95,15 @@ def wait_for(check: Callable[[], bool]) -> None:
         time.sleep(0.05)
 
 
-def follow(front: Front, times: int) -> Copy[GuestKey]:
-    """A copy after its list was asked for so many times; it lost nothing meanwhile."""
+def follow(front: Front, times: int, *, busy: bool = False) -> Copy[GuestKey]:
+    """A copy after its list was asked for so many times; it lost nothing meanwhile. A busy loop looks only then."""
     lost: list[object] = []
     copy = Copy(GuestKey, front.api, PAIRINGS, lambda old, new: None if new else lost.append(old))
 
     async def scenario() -> None:
         copy.start(asyncio.get_running_loop())
+        if busy:
+            wait_for(lambda: front.asked.count(PATH) >= times)
         await asyncio.to_thread(wait_for, lambda: front.asked.count(PATH) >= times)
         await asyncio.sleep(0.2)
 
@@ -121,12 +123,13 @@ def test_what_was_there_stays_whatever_an_error_says(front: Front, said: str) ->
     assert follow(front, 3).objects == {("n", "x"): item(10)}
 
 
-def test_what_was_there_stays_though_its_kind_is_said_not_to_be_installed(front: Front) -> None:
+@pytest.mark.parametrize("busy", [False, True])
+def test_what_was_there_stays_though_its_kind_is_said_not_to_be_installed(front: Front, busy: bool) -> None:
     """By an API server that has just begun, say: once there was a list, only another one says that there is nothing."""
     front.answers[PATH] = {"items": [item(10)], "metadata": {"resourceVersion": "10"}}
     front.answers["/apis"] = {"kind": "APIGroupList", "groups": []}
     front.answers[f"{PATH}?watch"] = front.then[PATH] = STATUS
-    assert follow(front, 3).objects == {("n", "x"): item(10)}
+    assert follow(front, 3, busy=busy).objects == {("n", "x"): item(10)}
 
 
 def test_what_is_no_api_server_does_not_say_that_there_is_nothing(front: Front) -> None:

@@ -43,6 +43,7 @@ class Copy(Generic[K]):
         self.synced = asyncio.Event()
         self._key, self._api, self._resource, self._query, self._changed = key, api, resource, query, changed
         self._path = resource.path()
+        self._listed = False
 
     def start(self, loop: asyncio.AbstractEventLoop) -> None:
         """Begins to follow."""
@@ -102,7 +103,7 @@ class Copy(Generic[K]):
 
     def _doubt(self, loop: asyncio.AbstractEventLoop) -> None:
         """There are none if the kind is not installed; the API server says so in its lists of kinds alone."""
-        if self.synced.is_set():
+        if self._listed:  # the loop may not have come to it yet
             return
         try:
             if not self._api.offers(self._resource):
@@ -112,6 +113,7 @@ class Copy(Generic[K]):
 
     def _list(self, loop: asyncio.AbstractEventLoop) -> str:
         found = self._api.list_all(self._path, **self._query)
+        self._listed = True
         loop.call_soon_threadsafe(self._replace, found.items)
         return found.version
 
