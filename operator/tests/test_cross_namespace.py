@@ -150,6 +150,8 @@ def test_a_pairing_stands_while_a_grant_does() -> None:
 class Slow:
     """An API server that takes its time, and knows how much it was asked at once; what is to be deleted has gone."""
 
+    waited = 0.0
+
     def __init__(self) -> None:
         self.busy, self.most, self.deleted = 0, 0, 0
 
@@ -339,7 +341,7 @@ def test_a_pool_waits_for_no_pairing_that_somebody_else_keeps() -> None:
         patches.append({plural: body})
         return pool.to_dict()
 
-    api: Any = SimpleNamespace(patch=patch, namespaces=())
+    api: Any = SimpleNamespace(patch=patch, namespaces=(), waited=0.0)
     reconciler = Reconciler(api, cluster.state, Heartbeats(), Metrics(CollectorRegistry()))
     asyncio.run(reconciler.namespace("poor"))
     assert [one["memorypools"]["metadata"]["finalizers"] for one in patches if "memorypools" in one] == [[]]

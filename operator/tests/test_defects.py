@@ -27,6 +27,8 @@ if TYPE_CHECKING:
 class Api:
     """An API server that does as it is told, and the state that it fills."""
 
+    waited = 0.0
+
     def __init__(self, cluster: Cluster) -> None:
         self.cluster, self.events = cluster, list[dict[str, Any]]()
 
