@@ -18,7 +18,7 @@ from tidepool_release.archives import members
 from tidepool_release.source import Source
 
 LIBRARIES = clients.LIBRARIES
-NO_DEVICE = "there is no such value, pool name or /dev/tidepool"
+NO_DEVICE = "there is no such value, pool name, directory or /dev/tidepool"
 SERVER = "/usr/bin/redis-check-rdb"  # in Debian the same program as redis-server, which goes by its name
 
 
