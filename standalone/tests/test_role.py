@@ -82,7 +82,10 @@ def hosts(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Hosts]:
         answer = made.play()
         assert answer.returncode == 0, answer.stdout + answer.stderr
         yield made
+        of_it = ["pgrep", "-P", str(running.pid)]
+        parts = subprocess.run(of_it, check=True, capture_output=True, text=True).stdout.split()
         running.stdin.close()
+    assert not [part for part in parts if Path("/proc", part).exists()]
 
 
 def changed(answer: subprocess.CompletedProcess[str]) -> dict[str, int]:
