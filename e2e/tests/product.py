@@ -153,6 +153,15 @@ class Product:
         make = f"umount /mnt 2>/dev/null; mkfs.{file_system} {options} /dev/vdb && mount /dev/vdb /mnt"
         lab.guest(BORROWER, make)
 
+    def assert_pages_come_back(self, file: str, mib: int) -> None:
+        """A new file that does not fit into memory is read back, each page verified, and the lender answers."""
+        self.stress(f"fill {file} mib={mib}")
+        self.stress(f"sequential {file} passes=2")
+        before = self.reading(LENDER).lending["get_hits"]
+        report = self.stress(f"random {file} reads=20000 threads=4")
+        assert report["wrong_pages"] == report["errors"] == 0
+        assert self.reading(LENDER).lending["get_hits"] > before + 2000
+
     def assert_sound(self, *guests: str) -> None:
         """No invariant of the module is broken, and no kernel complains."""
         for guest in guests or (BORROWER, LENDER):

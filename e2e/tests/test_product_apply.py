@@ -74,12 +74,7 @@ def test_pages_come_back_from_the_lender(product: Product) -> None:
     available = _available(LENDER)
     product.apply_ready(ONE_TO_ONE)
     assert [product.loaded(guest) for guest in (BORROWER, LENDER, OTHER)] == [True, True, False]
-    product.stress(f"fill {FILE} mib={FILE_MIB}")
-    product.stress(f"sequential {FILE} passes=2")
-    before = product.reading(LENDER).lending["get_hits"]
-    report = product.stress(f"random {FILE} reads=20000 threads=4")
-    assert report["wrong_pages"] == report["errors"] == 0
-    assert product.reading(LENDER).lending["get_hits"] > before + 2000
+    product.assert_pages_come_back(FILE, FILE_MIB)
     _assert_shown()
     _assert_exported(product)
     product.assert_sound()

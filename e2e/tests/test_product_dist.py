@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 import yaml
-from product import BORROWER, GUESTS, LENDER, ONE_TO_ONE, Product, until
+from product import BORROWER, GUESTS, ONE_TO_ONE, Product, until
 from released import Dist, Place
 from test_product_release import OURS, rolled_out
 
@@ -64,12 +64,7 @@ def test_a_release_installs_from_a_registry(dist: Dist, from_registry: Product) 
 def pages_flow(product: Product) -> None:
     """A pool, a file that does not fit, and reads of it that the lender answers."""
     product.apply_ready(ONE_TO_ONE)
-    product.stress(f"fill {FILE} mib={FILE_MIB}")
-    product.stress(f"sequential {FILE} passes=2")
-    before = product.reading(LENDER).lending["get_hits"]
-    report = product.stress(f"random {FILE} reads=20000 threads=4")
-    assert report["wrong_pages"] == report["errors"] == 0
-    assert product.reading(LENDER).lending["get_hits"] > before + 2000
+    product.assert_pages_come_back(FILE, FILE_MIB)
     assert product.hits(BORROWER) > 0
 
 
