@@ -102,27 +102,27 @@ def _fill(root: Path, kernel: Kernel) -> None:
         if applet != "busybox":
             (root / "bin" / applet).symlink_to("busybox")
     (root / "sbin").symlink_to("bin")
-    _copy_program("qemu-ga", root)
+    copy_program("qemu-ga", root)
     _write(root / "init", INIT)
-    order = [f"/{path.relative_to(root)}" for path in _unpack(kernel.modules(*DRIVERS, *PROVIDED), root / "lib")]
+    order = [f"/{path.relative_to(root)}" for path in unpack(kernel.modules(*DRIVERS, *PROVIDED), root / "lib")]
     _write(root / "lib/order", "\n".join(order))
 
 
 def _fill_for_disks(root: Path, kernel: Kernel) -> None:
     """What `modprobe` finds in the guest, and programs in place of busybox's own, which do less."""
     for name in PROGRAMS:
-        _copy_program(name, root)
+        copy_program(name, root)
     (root / "bin/sh").unlink()
     (root / "bin/sh").symlink_to("dash")  # busybox's own would prefer its own programs
     folder = root / "lib/modules" / kernel.release
     folder.mkdir(parents=True)
-    _unpack(kernel.modules(*ON_DEMAND), folder)
+    unpack(kernel.modules(*ON_DEMAND), folder)
     for name in ("modules.order", "modules.builtin", "modules.builtin.modinfo"):
         shutil.copy(kernel.folder / f"root/lib/modules/{kernel.release}" / name, folder)
     _output("depmod", "-b", str(root), kernel.release)
 
 
-def _copy_program(name: str, root: Path) -> None:
+def copy_program(name: str, root: Path) -> None:
     """Takes a program of this machine, and the libraries that it needs."""
     program = Path(shutil.which(name, path=PATH) or f"/usr/sbin/{name}")
     target = root / "bin" / name
@@ -134,7 +134,7 @@ def _copy_program(name: str, root: Path) -> None:
         shutil.copy(library, target)
 
 
-def _unpack(modules: list[Path], folder: Path) -> list[Path]:
+def unpack(modules: list[Path], folder: Path) -> list[Path]:
     """Where they are then, in the same order."""
     return [_unpack_one(file, folder / file.name.removesuffix(".xz")) for file in modules]
 
