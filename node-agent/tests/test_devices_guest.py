@@ -225,6 +225,24 @@ def test_swap_that_does_not_fit_into_memory_goes_on_without_lenders(bench: Bench
     bench.sh(f"for i in $(seq 8); do cat {SEED}; done | cmp - /mnt/file; rm {SEED}; umount /mnt")
 
 
+def test_swap_is_written_behind_or_at_once_while_it_is_in_use(bench: Bench) -> None:
+    """An edit of the pool changes the target under what is swapped out; nothing of that is lost."""
+    device = {"backing": "Device", "device": "/dev/vdc"}
+    assert said(bench.agent.want(swap=device | {"write": "Behind"}, force=["/dev/vdc"]), SWAP)[1] == "InUse"
+    bench.sh(f"mkdir -p /mnt; mount -t tmpfs -o size=300M tmp /mnt; dd if=/dev/urandom of={SEED} bs=1M count=8")
+    bench.sh(f"for i in $(seq 24); do cat {SEED}; done >/mnt/file")
+    for part, (write, is_behind) in enumerate([("Behind", True), ("Through", False)] * 2):
+        status = bench.agent.want(swap=device | {"write": write})
+        assert said(status, SWAP)[1] == "InUse", status
+        assert ("behind" in bench.sh("dmsetup table tidepool.swap-vdc").split()) == is_behind
+        assert len(bench.swaps()) == 1
+        for place in range(part, 24, 4):
+            bench.sh(f"dd if=/mnt/file bs=8M skip={place} count=1 | cmp - {SEED}")
+    assert status.swap is not None
+    assert status.swap.swapped_bytes > 16 * MIB
+    bench.sh(f"rm {SEED} /mnt/file; umount /mnt")
+
+
 def test_an_agent_that_ends_in_the_middle_leaves_its_work_to_the_next(bench: Bench) -> None:
     """What it has begun in the guest goes on; the next one neither disturbs it nor begins it anew."""
     bench.agent.want()  # the module is there
