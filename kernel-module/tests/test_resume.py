@@ -14,6 +14,7 @@ from bed.pair import LENDER_ADDRESS, NAME, PATIENT, Pair
 from bed.protocol import PAGE, Borrower, KeyPair, Lender, point_of, somebody
 from bed.tidepool import MIB, ROOT, wait_until
 from bed.workload import running, stress
+from tidepool_api.live import FIXED, WAYS
 
 LENDER, BORROWER = f"lenders/{NAME}", f"borrowers/{NAME}"
 OTHER_ADDRESS = "10.7.0.3"
@@ -26,6 +27,21 @@ LINGER_SECONDS = 600  # longer than any test takes
 NOTES = 1024  # that the lender keeps of pages that are gone
 HEALED_SECONDS = 6
 PIECE_PAGES = 64
+# What an edit of a pool writes while the pairing is in use, each with room for what is lent. The strategy decides what
+# a hit leaves, so it is the last. Addresses have tests of their own, and an identity is somebody else.
+EDITS = {
+    "lend_bytes": 192 * MIB,
+    "reserve_bytes": 16 * MIB,
+    "borrowers/quota_bytes": 96 * MIB,
+    "lenders/size_bytes": 64 * MIB,
+    "lenders/sequential_filter": 1,
+    "lenders/deadline_us": 9_000_000,
+    "lenders/breaker": "Thresholds",
+    "lenders/breaker_short": "8000000 9000000",
+    "lenders/breaker_long": "8000000 9000000",
+    "lenders/strategy": "Exclusive",
+}
+UNLIKE_EDITS = {"lenders/address", "lenders/identity", "borrowers/identity", "lenders/port"}
 # Reads a file of which nothing is cached, piece by piece; says of each when it was done, and the figures by then.
 READ_ON = f"""i=0; while :; do
 echo 1 > /proc/sys/vm/drop_caches
@@ -148,6 +164,24 @@ def test_another_address(pair: Pair) -> None:
     assert_all_there(pair)
     pair.b.set(f"{LENDER}/address", LENDER_ADDRESS)
     resumed(pair, 2)
+
+
+def test_edits_lose_no_page(pair: Pair) -> None:
+    """Whatever of a pool changes live is written to the peers that are connected: session and pages stay."""
+    assert EDITS.keys() == {name for way in WAYS for name in way.attributes} - FIXED - UNLIKE_EDITS
+    before, guest_wide = pair.borrowed(), {name: pair.l.get(name) for name in EDITS if "/" not in name}
+    for name, value in EDITS.items():
+        folder, _, attribute = name.rpartition("/")
+        tidepool = pair.b if folder == "lenders" else pair.l
+        tidepool.set(f"{folder}/{NAME}/{attribute}" if folder else attribute, value)
+        pair.settle()
+        after = pair.borrowed()
+        for figure in ("connects", "disconnects", "catalog_pages"):
+            assert after[figure] == before[figure], (name, figure, before[figure], after[figure])
+        assert pair.b.get(f"{LENDER}/state") == "Connected", name
+    assert_all_there(pair)
+    for name, former in guest_wide.items():
+        pair.l.set(name, former)
 
 
 def test_over_ipv6(pair: Pair) -> None:
