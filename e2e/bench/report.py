@@ -59,10 +59,11 @@ def as_json(experiment: Experiment, rows: Rows) -> dict[str, Any]:
 def text(experiment: Experiment, rows: Rows) -> str:
     """The measured part of an experiment's section."""
     of = repetitions(len({row["repetition"] for row in rows}))
+    module = ", ".join(sorted({row["module"] for row in rows}))
     goals = [[what, measured, "yes" if good else "**no**"] for what, measured, good in experiment.goals(rows)]
     return "\n\n".join([
         experiment.table(rows),
-        f"Medians of {of} with 95 % intervals; [all of them](evaluation/{experiment.name}.jsonl).",
+        f"Medians of {of} with 95 % intervals, of module {module}; [all of them](evaluation/{experiment.name}.jsonl).",
         f"![{experiment.title}](evaluation/{experiment.name}.png)",
         table(["goal", "measured", "reached"], goals),
     ])  # fmt: skip

@@ -144,6 +144,7 @@ def _compared(experiment: Comparison, speeds: dict[str, float]) -> list[dict[str
             "side": one.side,
             "setting": one.setting,
             "repetition": one.repetition,
+            "module": "abc",
             "results": [result(one.side, workload.name) for workload in experiment.workloads],
         }
         for one in experiment.trials(2)
@@ -190,6 +191,12 @@ def test_what_was_not_measured_is_said() -> None:
     assert f"| {missing} |" not in text
     assert f"ahead of {missing}" not in text
     assert "Not measured" not in report.text(swap, _compared(swap, {**speeds, missing: 1.0}))
+
+
+def test_the_version_that_was_measured_is_named() -> None:
+    """Figures outlive the module that they are of."""
+    swap = COMPARED["swap"]
+    assert "of module abc;" in report.text(swap, _compared(swap, dict.fromkeys(swap.sides, 1.0)))
 
 
 def test_what_redis_says() -> None:

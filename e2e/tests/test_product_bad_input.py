@@ -138,6 +138,34 @@ def test_a_kernel_without_a_module(product: Product) -> None:
     product.wait_condition("memorypool", POOL, "Ready", "True", patience=120)
 
 
+def test_a_quota_of_the_cluster_is_in_the_way(product: Product) -> None:
+    """A real ResourceQuota lets one pairing in: that one serves, the pool names the quota, and heals without it."""
+    with _one_pairing_allowed():
+        product.apply(BOTH_BORROW)
+        message = product.wait_condition("memorypool", POOL, "WriteRefused", "True")
+        assert "exceeded quota: few" in message
+        assert "exceeded quota: few" in product.wait_condition("memorypool", POOL, "Degraded", "True")
+        served = lab.items("memorypairings")
+        assert len(served) == 1
+        name = served[0]["metadata"]["name"]
+        until("it is connected", lambda: product.phase("memorypairing", name) == "Connected")
+    product.wait_condition("memorypool", POOL, "Ready", "True", patience=120)
+    assert len(lab.items("memorypairings")) == 2
+    assert not product.condition("memorypool", POOL, "WriteRefused")
+
+
+@contextmanager
+def _one_pairing_allowed() -> Iterator[None]:
+    """A quota that its controller has counted for."""
+    kind = "count/memorypairings.tidepool.dev"
+    lab.kubectl("create", "quota", "few", f"--hard={kind}=1")
+    try:
+        until("it counts", lambda: lab.get("resourcequota", "few")["status"].get("used", {}).get(kind) == "0")
+        yield
+    finally:
+        lab.kubectl("delete", "resourcequota", "few")
+
+
 @contextmanager
 def _store_hidden() -> Iterator[None]:
     """Gives the agent an empty module store in place of its image's."""

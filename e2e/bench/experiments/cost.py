@@ -89,6 +89,7 @@ class Cost(Experiment):
                 (f"a get takes at most {MOST_LATENCY} round trips", wire["get_of_tcp"], _at_most(MOST_LATENCY)),
                 ("the same with two processors", two["get_of_tcp"], _at_most(MOST_LATENCY)),
                 (f"reading ahead: at least {LEAST_BANDWIDTH} of TCP", wire["bulk_of_tcp"], _at_least(LEAST_BANDWIDTH)),
+                ("the same with two processors", two["bulk_of_tcp"], _at_least(LEAST_BANDWIDTH)),
                 ("catalog: at most 2.25 MiB a GiB", wire["catalog_mib_per_gib"], _at_most(MOST_METADATA_MIB)),
                 ("lent and left alone, the lender loses at most 2 %", spent["loss_lent"], _at_most(MOST_LENT)),
             ):
