@@ -122,7 +122,7 @@ def prometheus_operator() -> Iterator[None]:
 
 
 @pytest.mark.usefixtures("prometheus_operator")
-def test_uninstall_leaves_nothing(installed_again: Product) -> None:
+def test_uninstall_leaves_nothing(installed_again: Product, tmp_path: Path) -> None:
     """With a pool at work: guests, cluster and namespace are as before, but for the CRDs."""
     docs.run(docs.command("monitoring"))
     assert len(lab.items(MONITORS, "-n", lab.SYSTEM, "-l", "release=kube-prometheus-stack")) == 2
@@ -138,23 +138,34 @@ def test_uninstall_leaves_nothing(installed_again: Product) -> None:
     names = lambda: lab.kubectl("get", inside, "-n", lab.SYSTEM, "-o", "name").split()  # noqa: E731
     until("only the cluster's own is left", lambda: names() == ["configmap/kube-root-ca.crt", "serviceaccount/default"])
     assert installed_again.stress(f"sequential {FILE}")["wrong_pages"] == 0
-    _assert_it_can_be_installed_again()
+    _assert_it_can_be_installed_again(installed_again, next_release(tmp_path))
 
 
-def _assert_it_can_be_applied_and_removed() -> None:
-    """As plain manifests, without Helm."""
+def _assert_it_can_be_applied_and_removed(product: Product, chart: Path) -> None:
+    """As plain manifests, without Helm: another version is applied to a pool at work, and all goes while it is."""
     docs.run(docs.command("crds"))
-    install, *removal = docs.commands("plain")
+    install, leave, *removal = docs.commands("plain")
     docs.run(install.replace("MY/PREFIX", images.PREFIX))
     rolled_out()
+    product.apply_ready(ONE_TO_ONE, patience=120)
+    product.stress(f"sequential {FILE}")
+    pairing, before = product.pairing_of(BORROWER)["metadata"]["uid"], pods()
+    docs.run(install.replace("MY/PREFIX", images.PREFIX).replace("charts/tidepool", str(chart)))
+    rolled_out()
+    until("all pods are new", lambda: pods() and not pods() & before)
+    product.wait_condition("memorypool", POOL, "Ready", "True")
+    assert (product.pairing_of(BORROWER)["metadata"]["uid"], product.connects()) == (pairing, 1)
+    docs.run(leave)
+    until("no guest has the module", lambda: not any(product.loaded(guest) for guest in GUESTS))
+    product.assert_nothing_left(*GUESTS)
     for line in [*removal, docs.command("delete-crds")]:
         docs.run(line)
 
 
-def _assert_it_can_be_installed_again() -> None:
+def _assert_it_can_be_installed_again(product: Product, chart: Path) -> None:
     """On a cluster without even its CRDs: where there is KubeVirt; then for hosts with their own libvirt, and back."""
     docs.run(docs.command("delete-crds"))
-    _assert_it_can_be_applied_and_removed()
+    _assert_it_can_be_applied_and_removed(product, chart)
     docs.run(docs.command("install").replace("MY/PREFIX", images.PREFIX))
     rolled_out()
     until("every guest is found", lambda: len(lab.items("memoryguests")) == len(GUESTS), 60)
