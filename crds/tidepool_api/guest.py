@@ -242,6 +242,9 @@ class NodeTerms(ApiModel):
     gathered_bytes: Bytes | None = None
     """What balloons of guests hold for it, in all. It is part of what is available on it, and counted nowhere else."""
 
+    borrowers: Count | None = None
+    """How many borrowers have a pairing with it; one node takes 64 at most. Absent if there is none."""
+
 
 class GuestStatus(ApiModel):
     """What the agent found out about the guest."""

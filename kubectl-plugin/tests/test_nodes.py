@@ -11,7 +11,8 @@ from tidepool_api import GuestKey, MemoryGrant
 from tidepool_kubectl import figures
 from tidepool_kubectl.check import check
 from tidepool_kubectl.explain import explain
-from tidepool_kubectl.plan import plan
+from tidepool_kubectl.plan import Plan, plan
+from tidepool_kubectl.plan_text import summary
 from tidepool_kubectl.snapshot import Fleet, Lendings, Snapshot
 from tidepool_kubectl.top import rows as top_rows
 from tidepool_kubectl.top import table as top_table
@@ -125,3 +126,39 @@ def test_a_plan_counts_nodes_that_are_granted() -> None:
     assert (made.lenders.guests, made.hidden) == (0, (HOME,))
     granted = Fleet(found["pools"], (), found["guests"], (MemoryGrant.parse(to),), home=HOME)
     assert plan(found["pools"][0], granted, {}).lenders.free_bytes == 2 * GIB
+
+
+def crowded(borrowing: int, idle: int, *more: dict[str, Any], **said: int) -> Plan:
+    """The plan of a pool, 64Mi each, of which so many borrow from the node and so many would like to."""
+    body, one = naming(), node()
+    body["spec"]["borrowers"] |= {"size": "64Mi"}
+    one["status"]["node"] |= said
+    pairings = []
+    for number in range(borrowing):
+        pairings.append(lending())
+        pairings[-1]["metadata"] |= {"name": f"pool.b{number}.n1", "uid": f"{number}"}
+        pairings[-1]["spec"] |= {"borrower": pairings[-1]["spec"]["borrower"] | {"guest": f"b{number}"}}
+        pairings[-1]["spec"] |= {"size": "16Mi"}
+    guests = [guest(f"b{number}", "short") for number in range(borrowing + idle)]
+    found = parsed(body, one, *pairings, *guests, *more)
+    to = {"spec": {"to": [{"namespace": "ns"}]}, "metadata": {"name": "g", "namespace": HOME}}
+    fleet = Fleet(found["pools"], found["pairings"], found["guests"], (MemoryGrant.parse(to),), home=HOME)
+    return plan(found["pools"][0], fleet, {}, [16 << 20])
+
+
+def test_a_plan_does_not_promise_a_node_to_more_than_it_takes() -> None:
+    """However much it has: it is said how many find no place."""
+    assert "at 16Mi each: 1.0Gi for 64 guests, which lenders have" in summary(crowded(63, 1))
+    away = "but not for {} of them: a node lends to 64 borrowers at most"
+    assert f"at 16Mi each: 1.0Gi for 66 guests, {away.format('2 guests')}" in summary(crowded(63, 3))
+    assert f"at 16Mi each: 1.0Gi for 65 guests, {away.format('1 guest')}" in summary(crowded(0, 65))
+
+
+def test_borrowers_that_one_may_not_list_have_their_places_too() -> None:
+    """The node says how many there are; one that is full, and lends nothing to this pool, has nothing for it."""
+    assert crowded(0, 3, borrowers=62).lenders.turned_away(3, 1 << 20) == 1
+    full = crowded(0, 1, borrowers=64).lenders
+    assert (full.guests, full.reluctant, full.free_bytes) == (1, 1, 0)
+    mine = crowded(1, 1, borrowers=64).lenders
+    assert (mine.reluctant, mine.seats) == (0, 0)
+    assert mine.free_bytes > 0

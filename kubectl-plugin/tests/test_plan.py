@@ -127,7 +127,7 @@ def test_an_auto_pool_takes_those_whose_curve_promises_something() -> None:
     idle["status"]["memory"] = {"totalBytes": 4 * GIB, "availableBytes": 2 * GIB}
     shown = made(auto, idle, useless, reader("gains", 1000, CURVE))
     assert [row.name for row in shown.rows] == ["gains"]
-    assert shown.lenders == Lenders(guests=2, free_bytes=GIB)
+    assert shown.lenders == Lenders(guests=2, free_bytes=GIB, guests_bytes=GIB)
 
 
 def quota(namespace: str = "ns", used: dict[str, str] | None = None, **spec: str) -> MemoryQuota:
@@ -172,7 +172,8 @@ def test_a_pool_is_planned_with_what_its_class_gives() -> None:
 def test_lenders_have_what_their_own_use_leaves_and_is_not_promised() -> None:
     each = (rich("l"), rich("m", 1024), rich("busy", waits=5), guest("down", "spare", condition("Ready", "False")))
     shown = made(pool(), borrowing(), *each)
-    assert shown.lenders == Lenders(guests=4, reluctant=2, promised_bytes=512 * MIB, free_bytes=(512 + 768) * MIB)
+    free = (512 + 768) * MIB
+    assert shown.lenders == Lenders(4, reluctant=2, promised_bytes=512 * MIB, free_bytes=free, guests_bytes=free)
     assert made(pool(), rich("l", lent=400)).lenders.free_bytes == 624 * MIB
     killed = guest("killed", "spare", condition("Ready", "False", "Ended"))
     assert made(pool(), rich("l"), killed).lenders.guests == 1
@@ -187,7 +188,9 @@ def test_lenders_have_no_more_than_their_pods_request_unless_the_pool_says_so(
     body["status"]["backing"] = {"requestBytes": 2760 * MIB, "overcommittedBytes": 1536 * MIB}
     asking["spec"]["lenders"]["overcommitted"] = choice
     shown = made(asking, body)
-    assert shown.lenders == Lenders(guests=1, free_bytes=free * MIB, left_out_bytes=left_out * MIB)
+    assert shown.lenders == Lenders(
+        guests=1, free_bytes=free * MIB, left_out_bytes=left_out * MIB, guests_bytes=free * MIB
+    )
     said = "not lent, for no pod requests it: 1.5Gi of theirs (spec.lenders.overcommitted: Exclude)"
     assert (said in list(summary(shown))) == (choice == "Exclude")
 
@@ -220,7 +223,7 @@ def test_lenders_of_other_namespaces_count_where_a_grant_allows_it() -> None:
     wide["spec"]["lenders"]["namespaces"] = ["far", "closed", "secret"]
     guests = (rich("l", namespace="far"), rich("m", namespace="closed"))
     shown = made(wide, *guests, grants=(grant("far"),), hidden=("secret", "of-another-pool"))
-    assert shown.lenders == Lenders(guests=1, free_bytes=GIB)
+    assert shown.lenders == Lenders(guests=1, free_bytes=GIB, guests_bytes=GIB)
     assert list(remarks(shown)) == ["not among the lenders: those of secret, which you may not list"]
 
 

@@ -5,7 +5,7 @@ What is spared now is measured, or else read off the guest's curve. What another
 
 from __future__ import annotations
 
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from itertools import chain
@@ -23,6 +23,7 @@ from tidepool_api import (
     Status,
 )
 from tidepool_api.curve import ENOUGH_REFERENCES
+from tidepool_api.defaults import MOST_BORROWERS
 from tidepool_api.worth import Guests, Worth, of_pool, sizes_of
 from tidepool_kubectl.snapshot import Fleet
 
@@ -69,6 +70,14 @@ class Lenders:
     """What they do not lend because nobody has promised it to them."""
     forbidden_bytes: int = 0
     """What they would have for more, and quotas forbid."""
+    seats: int = 0
+    """How many borrowers more the nodes among them take."""
+    guests_bytes: int = 0
+    """What the guests among them have for more: they take as many borrowers as come."""
+
+    def turned_away(self, newcomers: int, each: int) -> int:
+        """How many of those that borrow nothing yet find no lender that takes them, however much memory there is."""
+        return max(0, newcomers - self.seats - self.guests_bytes // max(1, each))
 
 
 @dataclass(frozen=True)
@@ -159,10 +168,12 @@ def _lenders(pool: MemoryPool, fleet: Fleet, borrowers: Iterable[GuestKey]) -> L
         for one in fleet.guests
         if one.key in lending or ((one.is_node or one.key not in busy) and _may_lend(pool, one, fleet))
     ]
-    willing = [one for one in guests if _takes_more(pool, one)]
+    seats = _seats(guests, fleet.pairings)
+    willing = [one for one in guests if _takes_more(pool, one) and (one.key in lending or seats.get(one.key, 1))]
+    left = {one.key: _free(pool, one, promised[one.key]) for one in willing}
     spare: dict[str, int] = defaultdict(int)
-    for guest in willing:
-        spare[guest.namespace] += _free(pool, guest, promised[guest.key])
+    for key, size in left.items():
+        spare[key.namespace] += size
     free = _within_quotas(pool, spare, fleet.quotas)
     return Lenders(
         guests=len(lending | {one.key for one in guests}),
@@ -171,7 +182,16 @@ def _lenders(pool: MemoryPool, fleet: Fleet, borrowers: Iterable[GuestKey]) -> L
         free_bytes=free,
         left_out_bytes=sum(pool.spec.left_out(one.status) for one in guests),
         forbidden_bytes=sum(spare.values()) - free,
+        seats=sum(seats.get(key, 0) for key, size in left.items() if size),
+        guests_bytes=sum(size for key, size in left.items() if key not in seats),
     )
+
+
+def _seats(lenders: Iterable[MemoryGuest], pairings: Iterable[MemoryPairing]) -> dict[GuestKey, int]:
+    """How many borrowers more each node takes: by its pairings, and by what it says, for one may not list all."""
+    taken = Counter(one.lender for one in pairings)
+    said = {one.key: one.status.node.borrowers or 0 if one.status.node else 0 for one in lenders if one.is_node}
+    return {key: max(0, MOST_BORROWERS - max(taken[key], count)) for key, count in said.items()}
 
 
 def _within_quotas(pool: MemoryPool, spare: Mapping[str, int], quotas: Iterable[MemoryQuota]) -> int:

@@ -9,6 +9,7 @@ from rich.measure import Measurement
 from rich.table import Table
 
 from tidepool_api import format_quantity
+from tidepool_api.defaults import MOST_BORROWERS
 from tidepool_api.units import GIB
 from tidepool_kubectl.plan import Lenders, Plan, Row
 from tidepool_kubectl.top import WIDEST, size
@@ -117,9 +118,20 @@ def _lenders(lenders: Lenders) -> str:
 
 
 def _demand(made: Plan, each: int) -> str:
-    whole, there = each * len(made.rows), made.lenders.promised_bytes + made.lenders.free_bytes
-    enough = "which lenders have" if whole <= there else f"{size(whole - there)} more than lenders have"
-    return f"at {format_quantity(each)} each: {size(whole)} for {_guests(len(made.rows))}, {enough}"
+    guests = _guests(len(made.rows))
+    return f"at {format_quantity(each)} each: {size(each * len(made.rows))} for {guests}, {_supply(made, each)}"
+
+
+def _supply(made: Plan, each: int) -> str:
+    """Whether lenders have so much for each guest, and take each."""
+    lenders = made.lenders
+    lacking = each * len(made.rows) - lenders.promised_bytes - lenders.free_bytes
+    if lacking > 0:
+        return f"{size(lacking)} more than lenders have"
+    newcomers = sum(row.size_bytes is None for row in made.rows)
+    if away := lenders.turned_away(newcomers, each):
+        return f"but not for {_guests(away)} of them: a node lends to {MOST_BORROWERS} borrowers at most"
+    return "which lenders have"
 
 
 def remarks(made: Plan) -> Iterator[str]:

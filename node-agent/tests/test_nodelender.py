@@ -116,9 +116,11 @@ def test_an_answer_that_is_none_is_refused(answer: str) -> None:
         nodelender.parse(answer)
 
 
-def described(found: Finding, state: State | None, memory: Memory = MEMORY, before: GuestStatus | None = None) -> Any:
+def described(
+    found: Finding, state: State | None, memory: Memory = MEMORY, before: GuestStatus | None = None, *wants: Any
+) -> Any:
     node = nodelender.machine(NAMESPACE, "n1", Node("uid", {"room": "a"}), ("10.0.0.9",))
-    return nodelender.guest(node, TERMS, memory, found, state, (), before)
+    return nodelender.guest(node, TERMS, memory, found, state, wants, before)
 
 
 def test_a_node_is_reported_as_what_it_may_lend() -> None:
@@ -167,6 +169,17 @@ def test_what_balloons_hold_is_said_and_counted_nowhere_else() -> None:
     assert (found.node.gathered_bytes, without.node.gathered_bytes) == (2 * GIB, None)
     assert found.memory == without.memory
     assert found.node.max_lend_bytes == without.node.max_lend_bytes
+
+
+def test_a_node_says_how_many_borrow_from_it() -> None:
+    """Also while its daemon is away, and of all namespaces: who plans for one cannot list the pairings of others."""
+    state = State(LENDER)
+    seen = Finding(seen=nodelender.observation(state, MEMORY))
+    two = (lends("p1"), lends("p2", borrower="other"))
+    found = described(seen, state, MEMORY, None, *two).status
+    away = described(Finding(unreachable=NotRunning("gone")), None, MEMORY, found, *two).status
+    nobody = described(seen, state).status
+    assert [one.node.borrowers for one in (found, away, nobody)] == [2, 2, None]
 
 
 def test_what_the_daemon_warns_of_is_a_condition() -> None:

@@ -291,7 +291,7 @@ def _status(
 ) -> GuestStatus:
     known = {
         "addresses": reachable(one.addresses) or before.addresses,
-        "node": _terms(terms, memory, state, before.node),
+        "node": _terms(terms, memory, state, wants, before.node),
         "role": report.role(wants),
         "conditions": _conditions(one, found, state, before),
     }
@@ -309,7 +309,9 @@ def _status(
     )
 
 
-def _terms(terms: Terms, memory: Memory, state: State | None, before: NodeTerms | None) -> NodeTerms:
+def _terms(
+    terms: Terms, memory: Memory, state: State | None, wants: Sequence[Want], before: NodeTerms | None
+) -> NodeTerms:
     left = max(0, memory.total - terms.reserve)
     if state is None:
         left = min(left, before.max_lend_bytes if before else left)
@@ -321,6 +323,7 @@ def _terms(terms: Terms, memory: Memory, state: State | None, before: NodeTerms 
         reserve_bytes=terms.reserve,
         port=terms.port,
         gathered_bytes=gathered or None,
+        borrowers=len(wants) or None,
     )
 
 

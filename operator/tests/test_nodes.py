@@ -52,8 +52,14 @@ class Nodes(Cluster):
         """A namespace with borrowers and a pool that names nodes; sizes in MiB."""
         for name in borrowers or ("b",):
             self.guest(namespace, name, BORROWER, node=node)
-        lenders = {"nodes": {"maxLend": "4Gi", **nodes}}
-        borrowing = {"selector": {"matchLabels": BORROWER}, "size": f"{size}Mi"}
+        self.naming(namespace, {"size": f"{size}Mi"}, **nodes)
+
+    def naming(
+        self, namespace: str, sizes: dict[str, Any], *, more: dict[str, Any] | None = None, **nodes: Any
+    ) -> None:
+        """A namespace's pool with these sizes; `more` is of its lenders beside nodes."""
+        lenders = {"nodes": {"maxLend": "4Gi", **nodes}, **(more or {})}
+        borrowing = {"selector": {"matchLabels": BORROWER}, **sizes}
         self.put(names.POOLS, namespace, "pool", {"lenders": lenders, "borrowers": borrowing})
 
     def may(self, *namespaces: str, **more: Any) -> None:
@@ -341,3 +347,51 @@ def test_borrowers_of_other_pools_count_before_their_pairings_are_there() -> Non
     assert (len(mib(first)), len(mib(second))) == (MOST_BORROWERS - 1, 1)
     assert reasons(second) == ["InsufficientCapacity"]
     assert f"({HOME}/n1, …) with the {MOST_BORROWERS} borrowers that one takes" in told(second)
+
+
+def _sized(*borrowers: str, free: int = 8192 + 1024, **pool: Any) -> Nodes:
+    """One node of which so many MiB are left, and a pool that sizes what each of these has, from 64 MiB on."""
+    cluster = Nodes("n1", free=free, most=30000)
+    for name in borrowers:
+        cluster.guest(TEAM, name, BORROWER, node="n1")
+    cluster.naming(TEAM, {"minimum": "64Mi", "maximum": "1Gi"}, maxLend="20Gi", **pool)
+    cluster.may(TEAM)
+    return cluster
+
+
+def test_nothing_is_set_aside_for_borrowers_that_no_node_takes() -> None:
+    """Where a pool's sizes are planned, the 64 that a node takes share all of it, and the rest is told why."""
+    planned = _sized(*_crowd(MOST_BORROWERS + 2)).made()
+    assert set(mib(planned).values()) == {8192 // MOST_BORROWERS}
+    assert {name for name, _ in mib(planned)} == set(_crowd(MOST_BORROWERS))
+    assert reasons(planned) == ["InsufficientCapacity"]
+    assert f"with the {MOST_BORROWERS} borrowers that one takes" in told(planned)
+
+
+def test_who_sits_at_a_node_stays_when_others_come() -> None:
+    """Also before those of higher weight, and with as much as before; who comes waits for a free place."""
+    cluster = _sized(*_crowd(MOST_BORROWERS))
+    before = cluster.made()
+    cluster.done(TEAM, before)
+    for name in ("aa", "zz"):
+        cluster.guest(TEAM, name, BORROWER | {"app": "db"}, node="n1")
+    weights = [{"selector": {"matchLabels": {"app": "db"}}, "weight": 50}]
+    cluster.naming(TEAM, {"minimum": "64Mi", "maximum": "1Gi", "weights": weights}, maxLend="20Gi")
+    assert mib(cluster.made()) == mib(before)
+
+
+def test_the_weighty_have_the_places_that_are_left() -> None:
+    """As they have the minimum; guests that lend as well take those for whom a node has no place."""
+    cluster = _sized(*_crowd(MOST_BORROWERS))
+    cluster.guest(TEAM, "zz", BORROWER | {"app": "db"}, node="n1")
+    weights = [{"selector": {"matchLabels": {"app": "db"}}, "weight": 2}]
+    sizes = {"minimum": "64Mi", "maximum": "1Gi", "weights": weights}
+    cluster.naming(TEAM, sizes, maxLend="20Gi")
+    left_out = {*_crowd(MOST_BORROWERS), "zz"} - {name for name, _ in mib(cluster.made())}
+    assert left_out == {_crowd(MOST_BORROWERS)[-1]}
+    cluster.guest(TEAM, "l", LENDER, node="n1")
+    more = {"selector": {"matchLabels": LENDER}, "maxLend": "1Gi", "reserve": "64Mi"}
+    cluster.naming(TEAM, sizes, maxLend="20Gi", more=more)
+    planned = cluster.made()
+    assert {name for name, _ in mib(planned)} == {*_crowd(MOST_BORROWERS), "zz"}
+    assert reasons(planned) == []

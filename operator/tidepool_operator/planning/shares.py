@@ -46,6 +46,11 @@ class Claim:
         """What it has before the rest is shared out."""
         return min(self.most, max(self.least, self.held))
 
+    @property
+    def turn(self) -> tuple[int, int, Ref]:
+        """Who comes first to the minimum sorts first."""
+        return -self.rank, -self.weight, self.borrower
+
 
 @dataclass(frozen=True, eq=False)
 class Stock:
@@ -104,7 +109,7 @@ def share(stocks: Iterable[Stock], claims: Sequence[Claim]) -> Shares:
     for stock in stocks:
         has.update(stock.lent)
     least = _Minimums(stocks)
-    for one in sorted(claims, key=lambda one: (-one.rank, -one.weight, has[one.borrower] < one.least, one.borrower)):
+    for one in sorted(claims, key=lambda one: (*one.turn[:2], has[one.borrower] < one.least, one.borrower)):
         least.serve(one)
     served = [replace(one, held=least.held[one.borrower]) for one in claims if one.borrower in least.served]
     more = _more(least.rest, served)

@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from itertools import chain
 from typing import TYPE_CHECKING
 
 from tidepool_api.curve import curve_of
 from tidepool_api.units import MIB
+from tidepool_operator.planning.placement import LEAST
 from tidepool_operator.planning.quotas import home
 from tidepool_operator.planning.shares import Claim, Stock, level_of, share, steady
 
 if TYPE_CHECKING:
-    from collections.abc import Container, Sequence
+    from collections.abc import Container, Mapping, Sequence
 
     from tidepool_api import MemoryGuest, MemoryPool, Ref
     from tidepool_operator.planning.inventory import Inventory
@@ -45,14 +45,33 @@ def size(pool: MemoryPool, inventory: Inventory, selection: Selection, ledger: L
     borrowed: Counter[Ref] = Counter()
     for sizes in present.values():
         borrowed.update(sizes)
-    for area, some in claims.items():
+    taken = Counter(one.lender_ref for one in inventory.of_pool(pool.name))
+    for area, asking in claims.items():
+        some = _seated(ledger, by_area[area], asking, taken)
         due = share(by_area[area], some)
-        ledger.due |= due.sizes
+        nothing = dict.fromkeys((one.borrower for one in asking), 0)
+        ledger.due |= nothing | due.sizes
         ledger.closed |= due.closed
-        ledger.wanted |= steady(due, borrowed, some)
-    for asked in chain.from_iterable(claims.values()):
-        if ledger.due[asked.borrower] < asked.most:
-            ledger.allowance.lack(asked.borrower, reached)
+        ledger.wanted |= nothing | steady(due, borrowed, some)
+        for asked in some:
+            if ledger.due[asked.borrower] < asked.most:
+                ledger.allowance.lack(asked.borrower, reached)
+
+
+def _seated(ledger: Ledger, stocks: Sequence[Stock], claims: list[Claim], taken: Mapping[Ref, int]) -> list[Claim]:
+    """The claims of one area without the newcomers for whom no lender has a place; `taken` are pairings by lender.
+
+    A node has as many places as its node lender takes borrowers, a guest as many as minimums fit there. What those
+    without a place would have is shared out to the others.
+    """
+    nodes = [one for one in stocks if one.lender in ledger.seats]
+    guests = [one for one in stocks if one.lender not in ledger.seats]
+    with_nodes, with_guests = ({name for one in some for name in one.lent} for some in (nodes, guests))
+    fit = sum(one.most for one in guests) // max(LEAST, claims[0].least) - len(with_guests - with_nodes)
+    places = max(0, fit) + sum(max(0, ledger.seats[one.lender] - taken[one.lender]) for one in nodes if one.anew)
+    newcomers = [one for one in claims if one.borrower not in with_nodes | with_guests]
+    turned_away = {one.borrower for one in sorted(newcomers, key=lambda one: (one.waits, *one.turn))[places:]}
+    return [one for one in claims if one.borrower not in turned_away] if turned_away else claims
 
 
 def _keep_within(ledger: Ledger, stocks: dict[Ref, Stock]) -> list[Bound]:
