@@ -25,6 +25,12 @@ VALUES = [(page, one) for page, one in SHOWN if set(one) <= SECTIONS]
 OTHERS = re.compile(r"(tidepool\.dev|kubevirt\.io)/")
 OBJECTS = [(page, one) for page, one in SHOWN if "kind" in one and not OTHERS.match(one["apiVersion"])]
 
+# What of the chart's kinds a bundle may hold: operator-registry, pkg/lib/bundle/supported_resources.go, v1.55.
+IN_OLM = {
+    "ClusterRole", "ClusterRoleBinding", "ConfigMap", "Deployment", "NetworkPolicy", "Role", "RoleBinding",
+    "ServiceAccount",
+}  # fmt: skip
+
 
 def test_there_are_some() -> None:
     assert {"monitor.md", "strict-clusters.md"} <= {page for page, _ in VALUES}
@@ -51,6 +57,17 @@ def test_kubernetes_takes_objects_that_are_shown() -> None:
     )
     assert answer.returncode == 0, answer.stdout
     assert answer.stdout.count(" is valid") == len(OBJECTS)
+
+
+def test_the_kinds_that_no_bundle_of_olm_holds_are_named() -> None:
+    """Those of the chart, on OpenShift with nodes that lend, which OLM does not list."""
+    page = (TOP / "docs/how-to/strict-clusters.md").read_text()
+    section = page.partition("## OLM\n")[2].partition("\n## ")[0]
+    rows = re.findall(r"^\| (.*?) \|", section, re.MULTILINE)[1:]
+    settings = ("nodeLender.enabled=true", "openshift.securityContextConstraints=Always")
+    assert {kind for row in rows for kind in row.split(", ")} == {
+        one["kind"] for one in rendered("", *settings)
+    } - IN_OLM
 
 
 def test_the_namespace_that_is_shown_is_the_charts() -> None:
