@@ -28,24 +28,30 @@ def sources(suite: str) -> list[str]:
 
 
 def unpacked(suite: str, *packages: str) -> Path:
-    """A folder with the contents of these packages of a suite (not of what they depend on)."""
+    """A folder with the contents of these packages of a suite (not of what they depend on).
+
+    A package may be of another architecture or of one version, as in `libc6:arm64=2.36-9`.
+    """
     key = f"{suite}-{store.digest(*packages)}"
     return store.entry("debian", key, lambda out: _fetch(suite, packages, out))
 
 
-def program(package: str, within: str = "") -> Path:
+def program(package: str, within: str = "", *more: str) -> Path:
     """A script that runs the program of a package of the host's suite, with all that it depends on in the cache.
 
-    The program is called as the package is, in /usr/bin, or else is at the path `within`.
+    The program is called as the package is, in /usr/bin, or else is at the path `within`. `more` are packages that it
+    does not depend on.
     """
-    key = f"program-{package}-{store.digest(within, RUN)}"
-    entry = store.entry("debian", key, lambda out: _fetch_program(package, within or f"usr/bin/{package}", out))
+    key = f"program-{package}-{store.digest(within, RUN, *more)}"
+    path = within or f"usr/bin/{package}"
+    entry = store.entry("debian", key, lambda out: _fetch_program((package, *more), path, out))
     return entry / "run" / package
 
 
-def _fetch_program(package: str, within: str, out: Path) -> None:
+def _fetch_program(packages: tuple[str, ...], within: str, out: Path) -> None:
+    package = packages[0]
     with step(f"fetching {package} of Debian {HOST_SUITE}, and what it needs"):
-        _tool("programs", HOST_SUITE, str(out), package)
+        _tool("programs", HOST_SUITE, str(out), *packages)
     script = out / "run" / package
     if not (out / within).exists():
         raise LabError(f"{package}: Debian {HOST_SUITE} has no {within} in it")

@@ -19,7 +19,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from tidepool_lab import paths, rootfs, store
+from tidepool_lab import paths, rootfs, rust, store
 from tidepool_lab.progress import LabError, say, step
 
 PREFIX = "tidepool.local"
@@ -118,18 +118,18 @@ def agent(modules: Path, architecture: str = rootfs.NATIVE) -> Image:
     return _python_image("node-agent", "tidepool_agent", base, INTERPRETER, _modules(modules))
 
 
-def node_lender() -> Image:
+def node_lender(architecture: str = rootfs.NATIVE) -> Image:
     """The node lender's image: one program, of Debian's compiler as node-lender/Containerfile has it."""
-    base = rootfs.build(rootfs.Recipe("node-lender", "bookworm", ("libgcc-s1",), hooks=PASSWD))
+    recipe = rootfs.Recipe("node-lender", "bookworm", ("libgcc-s1",), hooks=PASSWD, architecture=architecture)
     config: dict[str, object] = {"User": f"{USER}:{USER}", "Entrypoint": [f"/{NODE_LENDER}"]}
-    return Image(f"{PREFIX}/tidepool-node-lender:{paths.VERSION}", (base, _program()), config)
+    layers = (rootfs.build(recipe), _program(architecture))
+    return Image(f"{PREFIX}/tidepool-node-lender:{paths.VERSION}", layers, config, architecture)
 
 
-def _program() -> Path:
+def _program(architecture: str) -> Path:
     """The layer with the node lender's daemon, built of the present sources."""
-    with step("building the node lender"):
-        subprocess.run([paths.ROOT / "node-lender/cargo", "build", "--quiet", "--release"], check=True)
-    built = paths.cache() / "node-lender/release/tidepool-node-lender"
+    with step(f"building the node lender for {architecture}"):
+        built = rust.node_lender(architecture)
     key = f"node-lender-{store.digest(built.read_bytes())}"
     return store.entry("layer", key, _copier({NODE_LENDER: built})) / "layer.tar"
 

@@ -21,7 +21,10 @@ UNPACKED = ("base-files", "base-passwd")
 SCRIPTS = (
     'cp "$1"/usr/share/base-passwd/passwd.master "$1"/etc/passwd',
     'cp "$1"/usr/share/base-passwd/group.master "$1"/etc/group',
-    'cat "$1"/usr/share/ca-certificates/mozilla/*.crt > "$1"/etc/ssl/certs/ca-certificates.crt',
+    (
+        '[ ! -d "$1"/usr/share/ca-certificates ] || '
+        'cat "$1"/usr/share/ca-certificates/mozilla/*.crt > "$1"/etc/ssl/certs/ca-certificates.crt'
+    ),
     (
         'for deb in "$1"/var/cache/apt/archives/*.deb; do dpkg-deb -f "$deb"; '
         'echo "Status: install ok installed"; echo; done > "$1"/var/lib/dpkg/status'

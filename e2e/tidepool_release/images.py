@@ -1,4 +1,4 @@
-"""The images, operator's and agent's for every architecture, with a bill of materials of each."""
+"""The images, each for every architecture, with a bill of materials of each."""
 
 from __future__ import annotations
 
@@ -23,11 +23,6 @@ ABOUT = {
 PREFIX = "org.opencontainers.image"
 
 
-def architectures(name: str) -> tuple[str, ...]:
-    """Those that an image is for; what has to be compiled is compiled for this machine's own alone."""
-    return (rootfs.NATIVE,) if name == "tidepool-node-lender" else ARCHITECTURES
-
-
 def build(folder: Path, bills: Path, modules: Path, source: Source) -> dict[str, str]:
     """Writes an archive of each image, and bills of materials; returns the digests by the images' names.
 
@@ -35,12 +30,12 @@ def build(folder: Path, bills: Path, modules: Path, source: Source) -> dict[str,
     """
     elsewhere = modules.with_name("modules-of-others")
     shutil.copytree(modules / "source", elsewhere / "source")
-    each: dict[str, list[Image]] = {"tidepool-operator": [], "tidepool-agent": []}
+    each: dict[str, list[Image]] = {name: [] for name in ABOUT}
     for architecture in ARCHITECTURES:
         stock = modules if architecture == rootfs.NATIVE else elsewhere
         each["tidepool-operator"].append(images.operator(architecture))
         each["tidepool-agent"].append(images.agent(stock, architecture))
-    each["tidepool-node-lender"] = [images.node_lender()]
+        each["tidepool-node-lender"].append(images.node_lender(architecture))
     digests = {}
     for name, built in each.items():
         artifact = oci.index([_manifest(image, source) for image in built], _labels(name, source))

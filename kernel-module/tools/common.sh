@@ -41,10 +41,12 @@ sources_of() {
     echo "$lines"
 }
 
-# with_suite SUITE FOLDER: from now on apt sees this one suite of Debian, with its
-# state in FOLDER, and nothing of this machine's packages.
+# with_suite SUITE FOLDER [PACKAGE...]: from now on apt sees this one suite of Debian, with its
+# state in FOLDER, and nothing of this machine's packages. It knows the architectures that
+# packages name, as in libc6:arm64.
 with_suite() {
-    local suite=$1 folder=$2
+    local suite=$1 folder=$2 foreign
+    foreign=$(printf '%s\n' "${@:3}" | sed -n 's/^[^=:]*:\([a-z0-9]*\).*/ "\1";/p' | sort -u | tr -d '\n')
     mkdir -p "$folder/lists/partial" "$folder/cache/archives/partial"
     sources_of "$suite" > "$folder/sources.list"
     cat > "$folder/apt.conf" << CONF
@@ -54,6 +56,7 @@ Dir::State::Lists "$folder/lists";
 Dir::Cache "$folder/cache";
 Dir::State::status "/dev/null";
 APT::Sandbox::User "root";
+APT::Architectures { "$(dpkg --print-architecture)";$foreign };
 CONF
     export APT_CONFIG=$folder/apt.conf
     apt-get update -q >&2
@@ -68,7 +71,7 @@ fetch_packages() {
 unpack_packages() {
     local suite=$1 folder=$2
     shift 2
-    with_suite "$suite" "$folder/apt"
+    with_suite "$suite" "$folder/apt" "$@"
     fetch_packages "$folder/apt" "$@"
     unpack_archives "$folder" "$folder"/apt/*.deb
     rm -r "$folder/apt"
@@ -78,7 +81,7 @@ unpack_packages() {
 unpack_programs() {
     local suite=$1 folder=$2
     shift 2
-    with_suite "$suite" "$folder/apt"
+    with_suite "$suite" "$folder/apt" "$@"
     apt-get install -y -q --download-only --no-install-recommends "$@" >&2
     unpack_archives "$folder" "$folder"/apt/cache/archives/*.deb
     rm -r "$folder/apt"

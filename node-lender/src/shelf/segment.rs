@@ -15,6 +15,9 @@ use std::io;
 use std::ptr::{self, NonNull};
 use std::sync::atomic::{Ordering, fence};
 
+use libc::c_long;
+use nix::unistd::{SysconfVar, sysconf};
+
 use crate::wire::PAGE;
 
 /// Pages of a segment.
@@ -133,6 +136,7 @@ impl Drop for Segment {
 
 /// Whether this kernel lets pages go when it wants to, and no earlier; else what is wrong, and what would be right.
 pub fn check_kernel() -> Result<(), String> {
+    check_page_size(sysconf(SysconfVar::PAGE_SIZE).ok().flatten())?;
     let works = || -> io::Result<bool> {
         let mut segment = Segment::map()?;
         let word = segment.write(0, &[1; PAGE]);
@@ -146,12 +150,31 @@ pub fn check_kernel() -> Result<(), String> {
     }
 }
 
+/// Of larger pages the kernel frees no part, and would have it asked for whole ones: some kernels of arm64 have them.
+fn check_page_size(bytes: Option<c_long>) -> Result<(), String> {
+    match bytes {
+        Some(bytes) if usize::try_from(bytes) == Ok(PAGE) => Ok(()),
+        Some(bytes) => Err(format!("this kernel has pages of {bytes} bytes: boot one with pages of {PAGE}")),
+        None => Err("this kernel does not say how large its pages are".to_owned()),
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
 
     fn page(seed: u8) -> [u8; PAGE] {
         std::array::from_fn(|n| (n as u8).wrapping_mul(31) ^ seed)
+    }
+
+    #[test]
+    fn a_kernel_with_other_pages_is_refused() {
+        assert_eq!(check_page_size(Some(4096)), Ok(()));
+        assert!(
+            check_page_size(Some(65536)).unwrap_err().contains("pages of 65536 bytes: boot one with pages of 4096")
+        );
+        assert!(check_page_size(None).is_err());
+        assert_eq!(check_kernel(), Ok(()));
     }
 
     #[test]
