@@ -23,7 +23,7 @@ import docs
 from tidepool_lab import debian, paths
 from tidepool_lab.images import NODE_LENDER
 from tidepool_lab.progress import LabError
-from tidepool_release import images, module, oci, papers, plugin, standalone
+from tidepool_release import guests, images, module, oci, papers, plugin, standalone
 from tidepool_release.__main__ import release
 from tidepool_release.archives import members
 from tidepool_release.source import Source
@@ -257,6 +257,16 @@ def test_guests_without_a_cluster_get_what_the_role_needs(tmp_path: Path) -> Non
     check = [Path(sys.executable).with_name("ansible-playbook"), "--syntax-check", "-i", "a,", playbook]
     subprocess.run(check, check=True, stdout=subprocess.DEVNULL)
     subprocess.run([folder / "tidepoolctl.py", "--help"], check=True, stdout=subprocess.DEVNULL)
+
+
+def test_the_recipe_for_container_disks_runs_from_its_archive(tmp_path: Path) -> None:
+    """By any Python, with nothing else of the sources."""
+    guests.pack(tmp_path / "guests.tar.gz", Source.here())
+    subprocess.run(["tar", "-xzf", tmp_path / "guests.tar.gz", "-C", tmp_path], check=True)
+    program = tmp_path / f"tidepool-guests-{paths.VERSION}/containerdisk/build.py"
+    alone = ["/usr/bin/python3", "-I", program, "--modules", tmp_path, tmp_path / "image", tmp_path / "guest.tar"]
+    said = subprocess.run(alone, capture_output=True, text=True, check=False)
+    assert (said.returncode, "there is no RELEASE/tidepool.ko" in said.stderr) == (1, True), said.stderr
 
 
 def test_notes_are_the_section_of_the_version() -> None:

@@ -36,6 +36,7 @@ CACHED: dict[str, Callable[[], Path]] = {
     "mcopy": lambda: debian.program("mtools", "usr/bin/mcopy"),
     "secilc": lambda: debian.program("secilc"),
     "prepared-guest": prepared.guest,
+    "cloud-image": prepared.cloud_image,
     "firmware": prepared.firmware,
     "virt-fw-vars": prepared.variables,
     "promtool": lambda: monitoring.program("promtool"),

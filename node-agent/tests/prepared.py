@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import shutil
 import subprocess
@@ -40,7 +41,7 @@ DOMAIN = """<domain type='qemu'>
 """
 KERNEL = "<kernel>{folder}/vmlinuz</kernel><initrd>{folder}/initrd.img</initrd><cmdline>{options}</cmdline>"
 OPTIONS = "root=/dev/vda rw console=ttyS0 quiet mitigations=off no_timer_check tsc=reliable"
-FIRMWARE = "<loader readonly='yes' secure='yes' type='pflash'>{code}</loader><nvram>{variables}</nvram>"
+FIRMWARE = "<loader readonly='yes' secure='{secure}' type='pflash'>{code}</loader><nvram>{variables}</nvram>"
 
 
 @dataclass(frozen=True)
@@ -178,6 +179,24 @@ class PreparedGuest:
     def loaded(self) -> bool:
         """Whether its kernel has the module, by its own word."""
         return bool(self.run("grep -c '^tidepool ' /proc/modules || true").strip() == "1")
+
+    def take_in(self) -> None:
+        """A pool wants it: the module is loaded."""
+        self.agent.want()
+        self.until_said("ModuleLoaded", "True", "Loaded")
+        assert self.loaded()
+
+    def take_out(self) -> None:
+        """The pool is gone: so is the module."""
+        self.agent.leave()
+        self.until_said("ModuleLoaded", "False", "NotNeeded")
+        assert not self.loaded()
+
+    def cloud_init_errors(self) -> list[str]:
+        """What went wrong by cloud-init's own word, once it is through."""
+        said = self.run("cloud-init status --wait >/dev/null || :; cat /run/cloud-init/result.json", seconds=300)
+        found: list[str] = json.loads(said)["v1"]["errors"]
+        return found
 
     def __enter__(self) -> Self:
         try:

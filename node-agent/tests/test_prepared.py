@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import re
 import shlex
 from collections.abc import Iterator
@@ -35,21 +34,10 @@ def guest(daemon: Daemon, store: Path) -> Iterator[PreparedGuest]:
 def test_cloud_init_is_all_that_a_guest_needs(guest: PreparedGuest) -> None:
     """The agent of the node finds it ready, loads the module when a pool wants it, and takes it out again."""
     guest.until_said("GuestAgentReady", "True", "Answering")
-    assert cloud_init_errors(guest) == []
+    assert guest.cloud_init_errors() == []
     assert "FILTER_RPC_ARGS=\n" in guest.run("cat /etc/sysconfig/qemu-ga")
-    guest.agent.want()
-    guest.until_said("ModuleLoaded", "True", "Loaded")
-    assert guest.loaded()
-    guest.agent.leave()
-    guest.until_said("ModuleLoaded", "False", "NotNeeded")
-    assert not guest.loaded()
-
-
-def cloud_init_errors(guest: PreparedGuest) -> list[str]:
-    """What went wrong by cloud-init's own word, once it is through."""
-    said = guest.run("cloud-init status --wait >/dev/null || :; cat /run/cloud-init/result.json", seconds=300)
-    found: list[str] = json.loads(said)["v1"]["errors"]
-    return found
+    guest.take_in()
+    guest.take_out()
 
 
 @pytest.fixture
@@ -73,11 +61,9 @@ def test_apparmor_forbids_the_module_or_lets_it_in(confined: PreparedGuest) -> N
     assert "insmod: " in message
     assert not confined.loaded()
     confine(confined, "")
-    confined.until_said("ModuleLoaded", "True", "Loaded")
+    confined.take_in()
     confined.until_said("Ready", "True", "Ready")
-    assert confined.loaded()
-    confined.agent.leave()
-    confined.until_said("ModuleLoaded", "False", "NotNeeded")
+    confined.take_out()
     assert denied(confined) == set()
 
 
