@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from bed.protocol import Frame, KeyPair, Lender, point_of
-from bench.experiments import donor, node_lender, pressure
+from bench.experiments import donor, host_memory, node_lender, pressure
 from bench.load import FILE, Client, content, together
 from bench.node import DAEMON, KERNEL, Terms
 
@@ -140,3 +140,18 @@ def test_a_donor_is_held_to_its_goals() -> None:
     assert all(reached(donor.Donor(), rows(0.02, 1.0)).values())
     assert not all(reached(donor.Donor(), rows(0.021, 1.0)).values())
     assert not all(reached(donor.Donor(), rows(0.02, 1.1)).values())
+
+
+def test_a_lenders_cost_is_held_to_its_goals() -> None:
+    """What is lent and no more, all of it back, and nothing of it for KSM."""
+
+    def sides(**ours: float) -> list[dict[str, Any]]:
+        usual = {"before_mib": 100.0, "during_mib": 200.0, "after_mib": 105.0, "lent_mib": 96.0, "merged_mib": 0.0}
+        return [row(side, {}, ({}, {**usual, **ours})) for side in host_memory.SIDES]
+
+    good = reached(host_memory.HostMemory(), sides())
+    assert len(good) == 3
+    assert all(good.values())
+    for ours in ({"during_mib": 230.0}, {"after_mib": 120.0}, {"merged_mib": 1.0}):
+        found = reached(host_memory.HostMemory(), sides(**ours))
+        assert sum(found.values()) == 2, ours

@@ -8,6 +8,7 @@ from bench.experiments.blast import Blast
 from bench.experiments.cost import Cost
 from bench.experiments.donor import Donor
 from bench.experiments.ghost import Ghost
+from bench.experiments.host_memory import HostMemory
 from bench.experiments.latency import Latency
 from bench.experiments.latency_tpcc import LatencyTpcC
 from bench.experiments.mail import Mail
@@ -28,5 +29,6 @@ EXPERIMENTS: dict[str, Experiment] = {
     for one in (
         RandomReads(), Sequential(), Blast(), Postmark(), TpcH(), TpcC(), Mail(), Source(), Latency(),
         LatencyTpcC(), Balance(), Cost(), Ghost(), Migration(), Swap(), Raw(), NodeLender(), Pressure(), Donor(),
+        HostMemory(),
     )
 }  # fmt: skip

@@ -26,10 +26,12 @@ NOWHERE = Path()
 def image_of(spec: Spec, kernel: Kernel, archive: bytes) -> Path | None:
     """Where the image of guests of this kind is, or is to be; None where each boots by itself.
 
-    Those are machines that somebody else runs, or that are told apart, or whose data somebody else may change.
+    Those are machines that somebody else runs, or that are told apart, or whose data somebody else may change, or of
+    whose memory somebody wants to know when it was touched.
     """
     own = spec.disk and spec.disk.image
-    if spec.counted or spec.balloon or spec.generation or spec.tools or own:
+    watched = spec.reports is not None or spec.plugged
+    if spec.counted or spec.balloon or spec.generation or spec.tools or own or watched:
         return None
     boot = Path("/proc/sys/kernel/random/boot_id").read_bytes()  # for this machine's clock went into the guest's
     source = Path(__file__).with_name("guest.py").read_bytes()

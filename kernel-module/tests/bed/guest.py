@@ -47,6 +47,7 @@ IMAGE_SECONDS = 180.0
 SLEEP_ON_EACH = "for c in /sys/devices/system/cpu/cpu[0-9]*; do taskset -c ${c##*/cpu} sleep 0.01 || exit 1; done"
 HOST_ADDRESS, ADDRESS_FOR_HOST, PORT_FOR_HOST = "10.0.2.2", "10.0.2.15", 7470
 MODULE_AREA = "0xffffffffc0000000..0xffffffffff5fffff"  # where a kernel has the code of its modules
+PLUGGED = "virtio-mem"  # the device by which memory is plugged and unplugged
 THROTTLED = "throttled"  # the group of drives that share their limits
 
 
@@ -93,7 +94,9 @@ class Spec:
     the image of one more disk, which is only read. `generation` is what its host calls this machine, a UUID: another
     one says that it was reverted or cloned. With `host` it reaches this machine's loopback address as HOST_ADDRESS,
     and its port for borrowers is this machine's `host`. If `traced` it is emulated, and the emulator can tell which
-    instructions of its kernel modules it executes (bed/executed.py).
+    instructions of its kernel modules it executes (bed/executed.py). If `reports` is said it has a virtio balloon that
+    nobody moves, which tells the host of free pages, or does not. `plugged` are MiB that it has beside its memory by
+    virtio-mem, and that can be taken away (`plug`).
     """
 
     name: str
@@ -110,6 +113,8 @@ class Spec:
     generation: str = ""
     host: int | None = None
     traced: bool = False
+    reports: bool | None = None
+    plugged: int = 0
 
 
 @dataclass
@@ -202,7 +207,7 @@ class Guest:
 
     @classmethod
     def _start(cls, spec: Spec, command: list[str], folder: Path, *, detached: bool = False) -> Guest:
-        command += ["-machine", "pc", "-m", spec.memory, "-smp", _processors(spec), "-nodefaults", "-no-reboot"]
+        command += ["-machine", "pc", "-m", _memory(spec), "-smp", _processors(spec), "-nodefaults", "-no-reboot"]
         if not detached:
             command = ["setpriv", "--pdeathsig", "KILL", *command]
         with (folder / "qemu.log").open("wb") as log:
@@ -407,20 +412,41 @@ class Guest:
         return self.read(detector)
 
     def memory(self) -> Iterator[bytes]:
-        """Its memory as its host sees it, in overlapping pieces: the largest area of QEMU's that is not for code."""
-        maps = [line.split() for line in Path(f"/proc/{self.pid}/maps").read_text().splitlines()]
-        areas = [[int(address, 16) for address in row[0].split("-")] for row in maps if row[1].startswith("rw-")]
-        start, end = max(areas, key=lambda area: area[1] - area[0])
+        """Its memory as its host sees it, in overlapping pieces."""
+        start, end = self._area()
         with Path(f"/proc/{self.pid}/mem").open("rb", buffering=0) as memory:
             for at in range(start, end, MEMORY_PIECE):
                 memory.seek(at)
                 yield memory.read(min(MEMORY_PIECE + PAGE, end - at))
+
+    def resident(self) -> int:
+        """How many bytes of its memory its host has to hold."""
+        start, _ = self._area()
+        areas = Path(f"/proc/{self.pid}/smaps").read_text().partition(f"\n{start:x}-")[2]
+        return int(areas.partition("\nRss:")[2].split()[0]) * 1024
+
+    def _area(self) -> tuple[int, int]:
+        """Where QEMU has its memory: the largest area that is not for code."""
+        maps = [line.split() for line in Path(f"/proc/{self.pid}/maps").read_text().splitlines()]
+        areas = [[int(address, 16) for address in row[0].split("-")] for row in maps if row[1].startswith("rw-")]
+        start, end = max(areas, key=lambda area: area[1] - area[0])
+        return start, end
 
     # Its process
 
     @property
     def pid(self) -> int:
         return int((self.folder / "pid").read_text())
+
+    def plug(self, mib: int) -> None:
+        """Let it have so much by virtio-mem; it takes or gives that by itself, as its kernel can."""
+        path = f"/machine/peripheral/{PLUGGED}"
+        self.monitor("qom-set", {"path": path, "property": "requested-size", "value": mib << 20})
+
+    def plugged(self) -> int:
+        """What it has by virtio-mem at the moment, in bytes."""
+        devices: Any = self.monitor("query-memory-devices", {})
+        return int(devices[0]["data"]["size"])
 
     def balloon(self, size: int, timeout: float = COMMAND_SECONDS) -> None:
         """Let it have `size` bytes of memory, the balloon the rest, and wait until it is so."""
@@ -528,6 +554,23 @@ def _limits(disk: Disk) -> str:
     return f"{found},throttling.group={THROTTLED}" if found else ""
 
 
+def _told_by_host(spec: Spec) -> list[str]:
+    """The devices by which the host and the guest tell each other what they are."""
+    found = ["-device", f"vmgenid,guid={spec.generation}"] if spec.generation else []
+    if spec.reports is not None:
+        found += ["-device", f"virtio-balloon-pci,free-page-reporting={'on' if spec.reports else 'off'}"]
+    if spec.plugged:
+        found += ["-object", f"memory-backend-ram,id=plugged,size={spec.plugged}M"]
+        found += ["-device", f"virtio-mem-pci,id={PLUGGED},memdev=plugged,requested-size={spec.plugged}M"]
+    return found
+
+
+def _memory(spec: Spec) -> str:
+    """What it has, and could have."""
+    most = int(spec.memory.removesuffix("M")) + spec.plugged
+    return f"{spec.memory},maxmem={most}M" if spec.plugged else spec.memory
+
+
 def _qemu_command(spec: Spec, kernel: Kernel, folder: Path) -> list[str]:
     cards = [link.address for link in spec.links] + ([ADDRESS_FOR_HOST] if spec.host else [])
     addresses = ",".join(f"eth{number}:{address}" for number, address in enumerate(cards))
@@ -538,6 +581,7 @@ def _qemu_command(spec: Spec, kernel: Kernel, folder: Path) -> list[str]:
     append += " tsc=reliable"
     # A processor that stands still is one that a busy machine has taken away, unless it does so for minutes.
     append += " watchdog_thresh=60"
+    append += " memhp_default_state=online_movable" if spec.plugged else ""
     append += f" rdinit=/init tidepool.ip={addresses} {spec.append}"
     qemu = fetch_qemu()
     command = [str(qemu / "usr/bin/qemu-system-x86_64"), *_processor(spec, kernel)]
@@ -550,8 +594,7 @@ def _qemu_command(spec: Spec, kernel: Kernel, folder: Path) -> list[str]:
     command += ["-qmp", f"unix:{folder / 'qmp'},server=on,wait=off"]
     if spec.traced:
         command += ["-dfilter", MODULE_AREA, "-D", str(folder / "executed")]
-    if spec.generation:
-        command += ["-device", f"vmgenid,guid={spec.generation}"]
+    command += _told_by_host(spec)
     if spec.disk:
         drive = f"if=none,id=disk,format=raw,file={spec.disk.image or folder / 'disk'},cache=unsafe,aio=threads"
         drive += ",snapshot=on" if spec.disk.image and not spec.disk.kept else ""

@@ -45,6 +45,8 @@ class Pair:
     `modules` are kernel modules that both load beside the usual, `tools` the image of a disk that both can read.
     With `relay` the wire runs through one that can delay, lose, reorder and cut (`pair.relay`).
     `mtu` is the wire's. If `counted` both guests' clocks go by instructions.
+    `lender_reports` is whether the lender tells its host of free pages, `lender_plugged` what it has by virtio-mem
+    (see Spec).
     `generation` is what the host calls the borrower's machine, and `traced` that its emulator can tell what it executes
     (see Spec).
     With `host` both reach this machine as HOST_ADDRESS, and it reaches the lender at `lender_port`.
@@ -60,6 +62,8 @@ class Pair:
         disk: str | Disk | None = "ext4",
         lender_disk: str | Disk | None = None,
         lender_balloon: bool = False,
+        lender_reports: bool | None = None,
+        lender_plugged: int = 0,
         processors: int = 2,
         broken: str = "",
         lender_broken: str = "",
@@ -102,6 +106,8 @@ class Pair:
             append=append,
             counted=counted,
             balloon=lender_balloon,
+            reports=lender_reports,
+            plugged=lender_plugged,
             modules=modules,
             tools=tools,
             host=ports[0],
