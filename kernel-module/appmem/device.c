@@ -24,6 +24,7 @@
 
 #include "appmem/figures.h"
 #include "appmem/front.h"
+#include "appmem/get.h"
 #include "appmem/holes.h"
 #include "appmem/pages.h"
 #include "appmem/pool.h"
