@@ -189,6 +189,9 @@ def test_redis_under_load(redis: Guest) -> None:
     after = figures(redis)
     assert after["puts"] - before["puts"] == 1500
     assert after["hits"] - before["hits"] > 1000
+    assert after["local"] > 0
+    assert after["front_bytes"] > 0
+    assert (after["spilled"], after["moved"] >= before["moved"]) == (0, True)
     assert "TOOLARGE" in " ".join(
         asked(redis, "eval \"return redis.call('tide.set', KEYS[1], string.rep('v', 2097153))\" 1 k")
     )

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 import pytest
-from test_values import fits, said
+from test_values import fits, listed, of_all, said
 
 from bed.device import MODULES, dmsetup, faults_of_wire, load_target
 from bed.guest import PAGE, Guest
@@ -121,9 +121,13 @@ def test_no_lender_is_needed(connected: Pair, size: int) -> None:
     """Neither to put a value nor to get it back, also when the guest has nothing of it in memory."""
     guest, options = connected.borrower, f"size={size} room={size}"
     with spill(guest) as kept, without_lender(connected):
+        before = of_all(guest)["spilled"]
         assert said(guest, puts(), "pool", f"{kept} {options}") == ["ok"] * len(WORDS)
         evict(guest)
         assert said(guest, gets(), "pool", f"spill=join {options}") == values(size)
+        spilled = int(listed(guest)["pool"]["spilled"])
+        assert (spilled > 0) == (size == LARGE), "small ones are in memory yet"
+        assert of_all(guest)["spilled"] - before == spilled
         assert said(guest, "unlink\n", "pool", "spill=join") == ["ok"]
 
 

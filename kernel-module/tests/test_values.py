@@ -14,7 +14,7 @@ from bed.device import MODULES, dmsetup, faults_of_wire, load_target
 from bed.guest import PAGE, Guest, Job
 from bed.pair import NAME as PAIRING
 from bed.pair import PATIENT, Pair
-from bed.tidepool import MIB, wait_until
+from bed.tidepool import MIB, parse_histogram, wait_until
 from bed.workload import end_stress, start_stress, stress
 
 USER = 1000
@@ -149,6 +149,43 @@ def test_figures_of_all_pools(connected: Pair) -> None:
     assert said(guest, "unlink\n", "counted") == ["ok"]
     assert of_all(guest) == held | {name: after[name] for name in ("pools", "values", "value_bytes", "bytes")}
     assert guest.sh("stat -c %a /sys/class/misc/tidepool/stats").strip() == "400"
+
+
+def listed(guest: Guest) -> dict[str, dict[str, str]]:
+    """The pools with a name, as the device lists them."""
+    head, *lines = (line.split() for line in guest.sh("cat /dev/tidepool").splitlines())
+    return {line[0]: dict(zip(head, line, strict=True)) for line in lines}
+
+
+def counted(times: str) -> list[tuple[float, int]]:
+    """A histogram of a line of that list."""
+    pairs = (one.split(":") for one in times.split(",") if one != "-")
+    return [(float(bound), int(count)) for bound, count in pairs]
+
+
+def all_times(guest: Guest, kind: str) -> list[tuple[float, int]]:
+    """How long gets or puts of all pools have taken."""
+    return parse_histogram(guest.sh("cat /sys/class/misc/tidepool/latency"), kind)
+
+
+def number(times: list[tuple[float, int]], least: float = 0) -> int:
+    """How many of them took so many microseconds at least."""
+    return sum(count for bound, count in times if bound >= least)
+
+
+def test_how_long_calls_take(connected: Pair) -> None:
+    """By pool, and all together; what failed or found nothing is in neither, and what a pool has counted stays."""
+    guest = connected.borrower
+    before = {kind: number(all_times(guest, kind)) for kind in ("get", "put")}
+    script = "put a x\nput b x\nput c x\nget a\nget b\nget none\nput d x\n"
+    assert said(guest, script, "timed", f"size=5000 room=5000 quota={8 * PAGE}")[-2:] == ["ENOENT 0", "EDQUOT"]
+    one = listed(guest)["timed"]
+    assert (number(counted(one["get_us"])), number(counted(one["put_us"]))) == (2, 3)
+    assert (one["hits"], one["misses"], one["puts"]) == ("2", "1", "3")
+    assert said(guest, "unlink\n", "timed") == ["ok"]
+    after = {kind: number(all_times(guest, kind)) for kind in ("get", "put")}
+    assert {kind: after[kind] - before[kind] for kind in after} == {"get": 2, "put": 3}
+    assert guest.sh("stat -c %a /sys/class/misc/tidepool/latency").strip() == "400"
 
 
 @pytest.mark.parametrize("user", [0, USER])
@@ -319,9 +356,12 @@ def late_put(guest: Guest) -> Iterator[Job]:
 
 def test_no_buffer_waits_for_a_program(connected: Pair) -> None:
     """A value that is not in memory yet holds none of those that evictions need."""
+    long = number(all_times(connected.borrower, "put"), 1e6)
     with late_put(connected.borrower) as job:
         connected.settle()
+        time.sleep(1)
     assert job.result().output.split() == ["ok"]
+    assert number(all_times(connected.borrower, "put"), 1e6) == long + 1
 
 
 def test_last_lender_goes_while_a_value_is_read(connected: Pair) -> None:

@@ -332,7 +332,7 @@ static int stats_command(RedisModuleCtx *ctx, RedisModuleString **argv, int argc
 		return RedisModule_WrongArity(ctx);
 	if (tidepool_stats(pool, &stats))
 		return reply_with_error(ctx, errno);
-	RedisModule_ReplyWithArray(ctx, 2 * (10 + TRANSPARENT_FIGURES));
+	RedisModule_ReplyWithArray(ctx, 2 * (14 + TRANSPARENT_FIGURES));
 	reply_with_figure(ctx, "quota", stats.quota);
 	reply_with_figure(ctx, "bytes", stats.bytes);
 	reply_with_figure(ctx, "values", stats.values);
@@ -343,6 +343,10 @@ static int stats_command(RedisModuleCtx *ctx, RedisModuleString **argv, int argc
 	reply_with_figure(ctx, "puts", stats.puts);
 	reply_with_figure(ctx, "deletes", stats.deletes);
 	reply_with_figure(ctx, "expired", stats.expired);
+	reply_with_figure(ctx, "moved", stats.moved);
+	reply_with_figure(ctx, "spilled", stats.spilled);
+	reply_with_figure(ctx, "local", stats.local);
+	reply_with_figure(ctx, "front_bytes", stats.front_bytes);
 	transparent_each_figure(reply_with_figure, ctx);
 	return REDISMODULE_OK;
 }

@@ -334,8 +334,9 @@ static void say_stats(int fd)
 	}
 	printf("{\"quota\": %llu, \"bytes\": %llu, \"values\": %llu, \"value_bytes\": %llu, \"hits\": %llu, ",
 	       stats.quota, stats.bytes, stats.values, stats.value_bytes, stats.hits);
-	printf("\"misses\": %llu, \"lost\": %llu, \"puts\": %llu, \"expired\": %llu, \"spilled\": %llu, \"local\": %llu}\n",
+	printf("\"misses\": %llu, \"lost\": %llu, \"puts\": %llu, \"expired\": %llu, \"spilled\": %llu, \"local\": %llu, ",
 	       stats.misses, stats.lost, stats.puts, stats.expired, stats.spilled, stats.local);
+	printf("\"front_bytes\": %llu}\n", stats.front_bytes);
 }
 
 static void say(int fd, char *line)
