@@ -53,6 +53,7 @@ static void tide_app_pool_empty(struct tide_app_pool *pool)
 static void tide_app_pool_free(struct tide_app_pool *pool)
 {
 	mutex_destroy(&pool->lock);
+	mutex_destroy(&pool->writing);
 	kfree(pool->times);
 	kfree(pool);
 }
@@ -142,6 +143,7 @@ static struct tide_app_pool *tide_app_pool_create(const struct tidepool_open *ho
 		return ERR_PTR(-ENOMEM);
 	}
 	kref_init(&pool->kref);
+	mutex_init(&pool->writing);
 	mutex_init(&pool->lock);
 	INIT_LIST_HEAD(&pool->list);
 	INIT_LIST_HEAD(&pool->shared);
@@ -259,6 +261,11 @@ static struct tide_app_pool *tide_app_pool_open_named(const struct tidepool_open
 
 	if (!(how->flags & TIDEPOOL_KEPT) || how->spill < 0)
 		return tide_app_pool_open_either(how, access);
+	pool = tide_app_pool_settle(how, access, NULL);
+	if (pool)
+		return pool;
+	if (tide_spill_await(how->spill))
+		return ERR_PTR(-EINTR);
 	if (mutex_lock_killable(&tide_app_kept_mutex))
 		return ERR_PTR(-EINTR);
 	pool = tide_app_pool_open_either(how, access);
@@ -399,8 +406,7 @@ void tide_app_pools_show(struct seq_file *seq)
 {
 	struct tide_app_pool *pool;
 
-	seq_puts(seq, "name owner mode quota bytes values value_bytes hits misses lost puts "
-		 "local front_bytes spilled get_us put_us\n");
+	seq_puts(seq, "name owner mode quota bytes values value_bytes hits misses lost puts local front_bytes spilled get_us put_us\n");
 	mutex_lock(&tide_app_mutex);
 	list_for_each_entry(pool, &tide_app_pools, list)
 		if (tide_app_pool_admits(pool, 04))

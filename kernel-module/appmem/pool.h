@@ -34,6 +34,7 @@ struct tide_times;
  * @spill: of a kept pool: the file that has them, too; else NULL
  * @front: of another pool: its pages that are here, too, see front.c
  * @times: how long its calls have taken
+ * @writing: of a kept pool: who has it writes a full page of small values to @spill
  * @lock: guards all that follows
  * @values: by key
  * @next_index: of pages; none is used twice
@@ -58,6 +59,7 @@ struct tide_app_pool {
 	struct tide_spill *spill;
 	struct tide_front front;
 	struct tide_times *times;
+	struct mutex writing;	/* of a full page, to @spill */
 
 	struct mutex lock;	/* all that follows */
 	struct rb_root values;

@@ -363,6 +363,14 @@ static int tide_value_try_share(struct tide_app_pool *pool, struct tide_value *v
 	return err;
 }
 
+/* What is worth waiting for before it is tried again; else the error. */
+static int tide_value_share_await(struct tide_app_pool *pool, int err)
+{
+	if (err == -ENOBUFS)
+		return tide_app_buffer_await();
+	return err == -EBUSY ? tide_shared_write(pool) : err;
+}
+
 static int tide_value_put_shared(struct tide_app_pool *pool, struct tide_value *value,
 				 const void __user *from)
 {
@@ -373,7 +381,7 @@ static int tide_value_put_shared(struct tide_app_pool *pool, struct tide_value *
 		return PTR_ERR(data);
 	do {
 		err = tide_value_try_share(pool, value, data);
-	} while (err == -ENOBUFS && !(err = tide_app_buffer_await()));
+	} while (err && !(err = tide_value_share_await(pool, err)));
 	kfree(data);
 	return err;
 }
