@@ -91,6 +91,11 @@ def test_calls(connected: Pair, way: str) -> None:
         ("put a x", "size=8192 quota=8192", "EDQUOT"),
         ("put a x", "size=8192 fault=1", "EFAULT"),
         ("put a x", "size=10 fault=1", "EFAULT"),
+        ("put a x", "key_fault=1", "EFAULT"),
+        ("put a x", "unopened=1", "ENXIO"),
+        ("put a x", "unopened=1 uring=1", "ENXIO"),
+        ("stats", "unopened=1", "ENXIO"),
+        ("open another", "", "EBUSY"),
         ("put a x", "api=2", "EPROTONOSUPPORT"),
         ("put a x", "mode=0700", "EINVAL"),
         ("unlink", f"open={os.O_ACCMODE}", "EBADF"),
@@ -102,6 +107,16 @@ def test_calls(connected: Pair, way: str) -> None:
 def test_bad_calls(connected: Pair, script: str, options: str, error: str) -> None:
     """Nothing is half done, and the next one does."""
     assert said(connected.borrower, f"{script}\n", "-", options) == [error]
+
+
+@pytest.mark.parametrize("size", [10, 8192])
+def test_nowhere_to_bring_it(connected: Pair, size: int) -> None:
+    """A value whose reader has no memory where he says stays; the key has to be in memory, too."""
+    guest = connected.borrower
+    assert said(guest, "put a x\n", "pool", f"size={size}") == ["ok"]
+    assert said(guest, "get a\n", "pool", f"room={size} fault=1")[0].startswith("EFAULT")
+    assert said(guest, "get a\n", "pool", f"room={size} key_fault=1")[0].startswith("EFAULT")
+    assert said(guest, "get a\nunlink\n", "pool", f"room={size}") == [f"ok {size} {'x' * min(size, 20)}", "ok"]
 
 
 def test_no_room_for_it(connected: Pair) -> None:
