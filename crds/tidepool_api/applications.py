@@ -147,3 +147,12 @@ class GuestApplications(ApiModel):
 
     page_hits: Count = 0
     """Pages of values that lenders have answered."""
+
+    local_hits: Count = 0
+    """Hits that needed no lender: the value is read often, and in the guest's own memory, too."""
+
+    front_bytes: Bytes = 0
+    """The guest's own memory that such values take now."""
+
+    disk_reads: Count = 0
+    """Reads of kept pools that the guest's own disk had to answer."""

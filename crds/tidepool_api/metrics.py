@@ -16,6 +16,7 @@ POOL = ("namespace", "pool")
 GUEST = ("namespace", "guest")
 PAIRING = (*GUEST, "pool", "pairing")
 DEVICE = (*GUEST, "front_end", "device")
+VALUE_POOL = (*GUEST, "value_pool")
 
 
 class MetricType(StrEnum):
@@ -49,6 +50,8 @@ def _seconds(labels: tuple[str, ...], text: str) -> Description:
 
 
 _INEXACT = "the sum is exact to a bucket's width only"
+_LOCAL = "that needed no lender: the value is read often, and in the guest's own memory, too"
+_SPILLED = "from kept pools that the guest's own disk had to answer"
 
 OPERATOR: Mapping[Metric, Description] = {
     Metric.POOL_READY: _gauge("0 or 1", POOL, "1 if the pool is Ready"),
@@ -194,6 +197,24 @@ AGENT: Mapping[Metric, Description] = {
     Metric.GUEST_VALUE_PAGE_HITS: _counter(
         "pages", GUEST, "Pages of values that lenders have answered, among those of pairings"
     ),
+    Metric.GUEST_VALUE_LOCAL_HITS: _counter("values", GUEST, f"Gets {_LOCAL}"),
+    Metric.GUEST_VALUES_FRONT_BYTES: _gauge("bytes", GUEST, "Memory of the guest for values that are read often"),
+    Metric.GUEST_VALUE_DISK_READS: _counter("reads", GUEST, f"Gets {_SPILLED}"),
+    Metric.GUEST_VALUE_GET_SECONDS: _seconds(GUEST, f"Time of a get that brought the value; {_INEXACT}"),
+    Metric.GUEST_VALUE_PUT_SECONDS: _seconds(GUEST, f"Time of a put that did not fail; {_INEXACT}"),
+    # pools that programs have named: no more than eight of a guest, which are in the figures above, too
+    Metric.VALUE_POOL_BYTES: _gauge("bytes", VALUE_POOL, "Memory that values of the pool take, and to remember them"),
+    Metric.VALUE_POOL_HITS: _counter("values", VALUE_POOL, "Gets that brought the value"),
+    Metric.VALUE_POOL_MISSES: _counter("values", VALUE_POOL, "Gets for which there was none"),
+    Metric.VALUE_POOL_LOST: _counter("values", VALUE_POOL, "Of those, gets of values that no lender gave back"),
+    Metric.VALUE_POOL_PUTS: _counter("values", VALUE_POOL, "Values that were put"),
+    Metric.VALUE_POOL_LOCAL_HITS: _counter("values", VALUE_POOL, f"Gets {_LOCAL}"),
+    Metric.VALUE_POOL_FRONT_BYTES: _gauge(
+        "bytes", VALUE_POOL, "Memory of the guest for values of it that are read often"
+    ),
+    Metric.VALUE_POOL_DISK_READS: _counter("reads", VALUE_POOL, f"Gets {_SPILLED}"),
+    Metric.VALUE_POOL_GET_SECONDS: _seconds(VALUE_POOL, f"Time of a get that brought the value; {_INEXACT}"),
+    Metric.VALUE_POOL_PUT_SECONDS: _seconds(VALUE_POOL, f"Time of a put that did not fail; {_INEXACT}"),
 }
 
 _EACH = ("namespace", "pool", "pairing")

@@ -24,9 +24,11 @@
 
 #include "appmem/figures.h"
 #include "appmem/front.h"
+#include "appmem/get.h"
 #include "appmem/holes.h"
 #include "appmem/pages.h"
 #include "appmem/pool.h"
+#include "appmem/times.h"
 #include "appmem/value.h"
 
 #define TIDE_KEYS_BUFFER	(64 * 1024)	/* bytes of keys that are collected at once */
@@ -66,6 +68,7 @@ static int tide_app_may(struct file *file, u32 what)
 static int tide_app_put(struct tide_app_pool *pool, const struct tide_key *key,
 			const struct tidepool_call *call)
 {
+	u64 began = tide_times_begin();
 	int err;
 
 	if (call->value_size > TIDEPOOL_VALUE_MAX)
@@ -73,6 +76,20 @@ static int tide_app_put(struct tide_app_pool *pool, const struct tide_key *key,
 	err = tide_value_put(pool, key, u64_to_user_ptr(call->value), call->value_size,
 			     call->expire_ms);
 	tide_holes_fill(pool);
+	if (!err)
+		tide_times_took(&pool->times->put, began);
+	return err;
+}
+
+static int tide_app_get(struct tide_app_pool *pool, const struct tide_key *key,
+			struct tidepool_call *call)
+{
+	u64 began = tide_times_begin();
+	int err;
+
+	err = tide_value_get(pool, key, u64_to_user_ptr(call->value), &call->value_size);
+	if (!err)
+		tide_times_took(&pool->times->get, began);
 	return err;
 }
 
@@ -90,8 +107,7 @@ static int tide_app_do(struct file *file, struct tide_app_pool *pool, struct tid
 	case TIDEPOOL_PUT:
 		return tide_app_put(pool, &key, call);
 	case TIDEPOOL_GET:
-		return tide_value_get(pool, &key, u64_to_user_ptr(call->value),
-				      &call->value_size);
+		return tide_app_get(pool, &key, call);
 	case TIDEPOOL_DELETE:
 		return tide_value_delete(pool, &key);
 	case TIDEPOOL_EXISTS:
@@ -332,8 +348,15 @@ static ssize_t stats_show(struct device *device, struct device_attribute *attrib
 }
 static DEVICE_ATTR_ADMIN_RO(stats);
 
+static ssize_t latency_show(struct device *device, struct device_attribute *attribute, char *page)
+{
+	return tide_figures_show_times(page);
+}
+static DEVICE_ATTR_ADMIN_RO(latency);
+
 static struct attribute *tide_app_attrs[] = {
 	&dev_attr_stats.attr,
+	&dev_attr_latency.attr,
 	NULL,
 };
 ATTRIBUTE_GROUPS(tide_app);

@@ -9,6 +9,7 @@
 #include <linux/compiler.h>
 #include <linux/list.h>
 #include <linux/mutex.h>
+#include <linux/slab.h>
 #include <linux/sysfs.h>
 
 #include "appmem/account.h"
@@ -16,10 +17,13 @@
 #include "appmem/front.h"
 #include "appmem/pages.h"
 #include "appmem/pool.h"
+#include "appmem/spill.h"
+#include "appmem/times.h"
 
 static LIST_HEAD(tide_figures_pools);
 static struct tidepool_stats tide_figures_gone;	/* counters of pools that are */
-static DEFINE_MUTEX(tide_figures_mutex);	/* both; nothing is waited for with it held */
+static struct tide_times tide_figures_gone_times;	/* likewise */
+static DEFINE_MUTEX(tide_figures_mutex);	/* all of it; nothing is waited for with it held */
 
 /**
  * tide_figures_add() - a pool is there
@@ -45,6 +49,17 @@ static void tide_figures_count(struct tidepool_stats *sum, const struct tidepool
 	sum->expired += stats->expired;
 	sum->moved += stats->moved;
 	sum->local += stats->local;
+	sum->spilled += stats->spilled;
+}
+
+/* What a pool has counted. */
+static struct tidepool_stats tide_figures_of(const struct tide_app_pool *pool)
+{
+	/* Its lock may be held for long. */
+	struct tidepool_stats stats = data_race(pool->stats);
+
+	stats.spilled = pool->spill ? tide_spill_reads(pool->spill) : 0;
+	return stats;
 }
 
 /**
@@ -55,9 +70,12 @@ static void tide_figures_count(struct tidepool_stats *sum, const struct tidepool
  */
 void tide_figures_remove(struct tide_app_pool *pool)
 {
+	struct tidepool_stats stats = tide_figures_of(pool);
+
 	mutex_lock(&tide_figures_mutex);
 	list_del(&pool->every);
-	tide_figures_count(&tide_figures_gone, &pool->stats);
+	tide_figures_count(&tide_figures_gone, &stats);
+	tide_times_add(&tide_figures_gone_times, pool->times);
 	mutex_unlock(&tide_figures_mutex);
 }
 
@@ -70,8 +88,7 @@ static unsigned int tide_figures_sum(struct tidepool_stats *sum)
 	mutex_lock(&tide_figures_mutex);
 	*sum = tide_figures_gone;
 	list_for_each_entry(pool, &tide_figures_pools, every) {
-		/* Its lock may be held for long. */
-		struct tidepool_stats stats = data_race(pool->stats);
+		struct tidepool_stats stats = tide_figures_of(pool);
 
 		tide_figures_count(sum, &stats);
 		sum->values += stats.values;
@@ -96,8 +113,41 @@ int tide_figures_show(char *page)
 
 	return sysfs_emit(page, "bytes %llu\npools %u\nvalues %llu\nvalue_bytes %llu\nhits %llu\n"
 			  "misses %llu\nlost %llu\nputs %llu\ndeletes %llu\nexpired %llu\nmoved %llu\n"
-			  "local %llu\nfront_bytes %llu\npage_hits %llu\n", tide_account_all(),
+			  "local %llu\nspilled %llu\nfront_bytes %llu\npage_hits %llu\n",
+			  tide_account_all(),
 			  pools, sum.values, sum.value_bytes, sum.hits, sum.misses, sum.lost,
-			  sum.puts, sum.deletes, sum.expired, sum.moved, sum.local,
+			  sum.puts, sum.deletes, sum.expired, sum.moved, sum.local, sum.spilled,
 			  tide_front_bytes(), tide_app_page_hits());
+}
+
+static void tide_figures_sum_times(struct tide_times *sum)
+{
+	struct tide_app_pool *pool;
+
+	mutex_lock(&tide_figures_mutex);
+	tide_times_add(sum, &tide_figures_gone_times);
+	list_for_each_entry(pool, &tide_figures_pools, every)
+		tide_times_add(sum, pool->times);
+	mutex_unlock(&tide_figures_mutex);
+}
+
+/**
+ * tide_figures_show_times() - how long calls have taken, as the histograms of lenders
+ * @page: where to, one page
+ *
+ * Context: process.
+ * Return: number of bytes written, or -ENOMEM.
+ */
+int tide_figures_show_times(char *page)
+{
+	struct tide_times *sum = kzalloc(sizeof(*sum), GFP_KERNEL);
+	int len;
+
+	if (!sum)
+		return -ENOMEM;
+	tide_figures_sum_times(sum);
+	len = tide_histogram_show(&sum->get, "get", page, 0);
+	len += tide_histogram_show(&sum->put, "put", page, len);
+	kfree(sum);
+	return len;
 }

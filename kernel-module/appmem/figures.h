@@ -8,5 +8,6 @@ struct tide_app_pool;
 void tide_figures_add(struct tide_app_pool *pool);
 void tide_figures_remove(struct tide_app_pool *pool);
 int tide_figures_show(char *page);
+int tide_figures_show_times(char *page);
 
 #endif /* TIDE_APP_FIGURES_H */

@@ -42,7 +42,7 @@ MODULE_PARM_DESC(front_bytes, "bytes of this guest's memory for values that are 
  */
 struct tide_front_page {
 	struct list_head list;
-	struct xarray *front;
+	struct tide_front *front;
 	unsigned long index;
 	struct page *page;
 	bool used;
@@ -63,7 +63,8 @@ static struct shrinker *tide_front_shrinker;
 static void tide_front_remove(struct tide_front_page *here)
 {
 	list_del(&here->list);
-	xa_erase(here->front, here->index);
+	xa_erase(&here->front->pages, here->index);
+	here->front->count--;
 	tide_front_count--;
 	put_page(here->page);
 	kfree(here);
@@ -92,16 +93,16 @@ static unsigned long tide_front_trim(unsigned long most)
  * @first: index of the first one
  * @count: how many
  */
-void tide_front_drop(struct xarray *front, u64 first, unsigned int count)
+void tide_front_drop(struct tide_front *front, u64 first, unsigned int count)
 {
 	struct tide_front_page *here;
 	unsigned int i;
 
-	if (xa_empty(front) || count > TIDE_FRONT_MOST)
+	if (xa_empty(&front->pages) || count > TIDE_FRONT_MOST)
 		return;
 	spin_lock(&tide_front_lock);
 	for (i = 0; i < count; i++) {
-		here = xa_load(front, first + i);
+		here = xa_load(&front->pages, first + i);
 		if (here)
 			tide_front_remove(here);
 	}
@@ -114,16 +115,16 @@ void tide_front_drop(struct xarray *front, u64 first, unsigned int count)
  *
  * Context: process.
  */
-void tide_front_end(struct xarray *front)
+void tide_front_end(struct tide_front *front)
 {
 	struct tide_front_page *here;
 	unsigned long index;
 
 	spin_lock(&tide_front_lock);
-	xa_for_each(front, index, here)
+	xa_for_each(&front->pages, index, here)
 		tide_front_remove(here);
 	spin_unlock(&tide_front_lock);
-	xa_destroy(front);
+	xa_destroy(&front->pages);
 }
 
 static unsigned long tide_front_shrink_count(struct shrinker *shrinker,
@@ -190,13 +191,13 @@ bool tide_front_seen(u32 *seen, unsigned int count)
 }
 
 /* Under the lock: are all of them here? */
-static bool tide_front_find(struct xarray *front, u64 first, struct page **pages,
+static bool tide_front_find(struct tide_front *front, u64 first, struct page **pages,
 			    unsigned int count)
 {
 	unsigned int i;
 
 	for (i = 0; i < count; i++) {
-		struct tide_front_page *here = xa_load(front, first + i);
+		struct tide_front_page *here = xa_load(&front->pages, first + i);
 
 		if (!here)
 			return false;
@@ -215,12 +216,12 @@ static bool tide_front_find(struct xarray *front, u64 first, struct page **pages
  *
  * Return: whether all are here.
  */
-bool tide_front_get(struct xarray *front, u64 first, struct page **pages, unsigned int count)
+bool tide_front_get(struct tide_front *front, u64 first, struct page **pages, unsigned int count)
 {
 	unsigned int i;
 	bool found;
 
-	if (xa_empty(front) || count > TIDE_FRONT_MOST)
+	if (xa_empty(&front->pages) || count > TIDE_FRONT_MOST)
 		return false;
 	spin_lock(&tide_front_lock);
 	found = tide_front_find(front, first, pages, count);
@@ -237,17 +238,20 @@ bool tide_front_get(struct xarray *front, u64 first, struct page **pages, unsign
 /* Under the lock: takes a reference of the page, unless it is here already or cannot be. */
 static bool tide_front_insert(struct tide_front_page *fresh)
 {
-	if (!tide_front_helps || xa_load(fresh->front, fresh->index) ||
-	    xa_err(xa_store(fresh->front, fresh->index, fresh, GFP_NOWAIT)))
+	struct xarray *pages = &fresh->front->pages;
+
+	if (!tide_front_helps || xa_load(pages, fresh->index) ||
+	    xa_err(xa_store(pages, fresh->index, fresh, GFP_NOWAIT)))
 		return false;
 	get_page(fresh->page);
 	list_add_tail(&fresh->list, &tide_front_pages);
+	fresh->front->count++;
 	tide_front_count++;
 	tide_front_trim(tide_front_most());
 	return true;
 }
 
-static void tide_front_add_page(struct xarray *front, u64 index, struct page *page)
+static void tide_front_add_page(struct tide_front *front, u64 index, struct page *page)
 {
 	struct tide_front_page *fresh = kzalloc(sizeof(*fresh), GFP_KERNEL_ACCOUNT);
 	bool taken;
@@ -271,7 +275,7 @@ static void tide_front_add_page(struct xarray *front, u64 index, struct page *pa
  *
  * Context: process.
  */
-void tide_front_add(struct xarray *front, u64 first, struct page **pages, unsigned int count)
+void tide_front_add(struct tide_front *front, u64 first, struct page **pages, unsigned int count)
 {
 	unsigned int i;
 
@@ -279,6 +283,15 @@ void tide_front_add(struct xarray *front, u64 first, struct page **pages, unsign
 		return;
 	for (i = 0; i < count; i++)
 		tide_front_add_page(front, first + i, pages[i]);
+}
+
+/**
+ * tide_front_bytes_of() - what is here of a pool
+ * @front: its
+ */
+u64 tide_front_bytes_of(const struct tide_front *front)
+{
+	return (u64)READ_ONCE(front->count) << PAGE_SHIFT;
 }
 
 /**

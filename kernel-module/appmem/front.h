@@ -4,15 +4,26 @@
 #define TIDE_APP_FRONT_H
 
 #include <linux/types.h>
+#include <linux/xarray.h>
 
 struct page;
-struct xarray;
+
+/**
+ * struct tide_front - pages of one pool that are here
+ * @pages: by index
+ * @count: of them
+ */
+struct tide_front {
+	struct xarray pages;
+	unsigned long count;
+};
 
 bool tide_front_seen(u32 *seen, unsigned int count);
-bool tide_front_get(struct xarray *front, u64 first, struct page **pages, unsigned int count);
-void tide_front_add(struct xarray *front, u64 first, struct page **pages, unsigned int count);
-void tide_front_drop(struct xarray *front, u64 first, unsigned int count);
-void tide_front_end(struct xarray *front);
+bool tide_front_get(struct tide_front *front, u64 first, struct page **pages, unsigned int count);
+void tide_front_add(struct tide_front *front, u64 first, struct page **pages, unsigned int count);
+void tide_front_drop(struct tide_front *front, u64 first, unsigned int count);
+void tide_front_end(struct tide_front *front);
+u64 tide_front_bytes_of(const struct tide_front *front);
 u64 tide_front_bytes(void);
 int tide_front_init(void);
 void tide_front_exit(void);

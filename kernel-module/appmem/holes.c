@@ -52,34 +52,54 @@ static struct tide_shared *tide_holes_hold(struct tide_app_pool *pool)
 	return shared;
 }
 
-/* Adds a value anew; false: it stays where it is, and so do those behind it. */
-static bool tide_holes_move(struct tide_app_pool *pool, struct tide_value *value,
-			    const void *page)
+/* Adds a value anew; on an error it stays where it is, and so do those behind it. */
+static int tide_holes_move(struct tide_app_pool *pool, struct tide_value *value, const void *page)
 {
 	struct tide_shared *from = value->shared;
 	struct tide_value old = *value;
+	int err;
 
 	list_del(&value->in_shared);
-	if (tide_shared_add(pool, value, page + old.offset, true)) {
+	err = tide_shared_add(pool, value, page + old.offset, true);
+	if (err) {
 		list_add(&value->in_shared, &from->values);
-		return false;
+		return err;
 	}
 	from->live -= value->size;
 	pool->live -= value->size;
 	pool->stats.moved++;
-	return true;
+	return 0;
 }
 
-static void tide_holes_move_all(struct tide_app_pool *pool, struct tide_shared *shared,
+static int tide_holes_move_some(struct tide_app_pool *pool, struct tide_shared *shared,
 				struct page *page)
 {
 	const void *from = kmap_local_page(page);
 	struct tide_value *value;
+	int err = 0;
 
 	do {
 		value = list_first_entry_or_null(&shared->values, struct tide_value, in_shared);
-	} while (value && tide_holes_move(pool, value, from));
+		if (value)
+			err = tide_holes_move(pool, value, from);
+	} while (value && !err);
 	kunmap_local(from);
+	return err;
+}
+
+/* With the pool's lock, which is not held while a full page is written to the spill file. */
+static void tide_holes_move_all(struct tide_app_pool *pool, struct tide_shared *shared,
+				struct page *page)
+{
+	int err;
+
+	while ((err = tide_holes_move_some(pool, shared, page)) == -EBUSY) {
+		mutex_unlock(&pool->lock);
+		err = tide_shared_write(pool);
+		mutex_lock(&pool->lock);
+		if (err)
+			break;
+	}
 }
 
 /* The page did not come: if it never will, its values are gone. */

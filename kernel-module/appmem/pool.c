@@ -19,6 +19,7 @@
 #include "appmem/front.h"
 #include "appmem/pool.h"
 #include "appmem/spill.h"
+#include "appmem/times.h"
 #include "appmem/value.h"
 #include "borrower/catalog.h"
 #include "borrower/object.h"
@@ -49,6 +50,14 @@ static void tide_app_pool_empty(struct tide_app_pool *pool)
 	tide_spill_close(pool->spill);
 }
 
+static void tide_app_pool_free(struct tide_app_pool *pool)
+{
+	mutex_destroy(&pool->lock);
+	mutex_destroy(&pool->writing);
+	kfree(pool->times);
+	kfree(pool);
+}
+
 static void tide_app_pool_release(struct kref *kref)
 {
 	struct tide_app_pool *pool = container_of(kref, struct tide_app_pool, kref);
@@ -59,8 +68,7 @@ static void tide_app_pool_release(struct kref *kref)
 	tide_front_end(&pool->front);
 	tide_figures_remove(pool);
 	tide_app_pool_empty(pool);
-	mutex_destroy(&pool->lock);
-	kfree(pool);
+	tide_app_pool_free(pool);
 }
 
 /**
@@ -129,11 +137,17 @@ static struct tide_app_pool *tide_app_pool_create(const struct tidepool_open *ho
 
 	if (!pool)
 		return ERR_PTR(-ENOMEM);
+	pool->times = kzalloc(sizeof(*pool->times), GFP_KERNEL_ACCOUNT);
+	if (!pool->times) {
+		kfree(pool);
+		return ERR_PTR(-ENOMEM);
+	}
 	kref_init(&pool->kref);
+	mutex_init(&pool->writing);
 	mutex_init(&pool->lock);
 	INIT_LIST_HEAD(&pool->list);
 	INIT_LIST_HEAD(&pool->shared);
-	xa_init(&pool->front);
+	xa_init(&pool->front.pages);
 	pool->values = RB_ROOT;
 	pool->next_index = 1;	/* 0 is where an empty value is */
 	strscpy(pool->name, how->name, sizeof(pool->name));
@@ -145,7 +159,7 @@ static struct tide_app_pool *tide_app_pool_create(const struct tidepool_open *ho
 		tide_figures_add(pool);
 		return pool;
 	}
-	kfree(pool);
+	tide_app_pool_free(pool);
 	return ERR_PTR(err);
 }
 
@@ -217,7 +231,7 @@ static struct tide_app_pool *tide_app_pool_settle(const struct tidepool_open *ho
 	if (!pool && fresh) {
 		pool = fresh;
 		kref_get(&pool->kref);
-		list_add(&pool->list, &tide_app_pools);
+		list_add_tail(&pool->list, &tide_app_pools);
 	}
 	mutex_unlock(&tide_app_mutex);
 	return pool;
@@ -247,6 +261,11 @@ static struct tide_app_pool *tide_app_pool_open_named(const struct tidepool_open
 
 	if (!(how->flags & TIDEPOOL_KEPT) || how->spill < 0)
 		return tide_app_pool_open_either(how, access);
+	pool = tide_app_pool_settle(how, access, NULL);
+	if (pool)
+		return pool;
+	if (tide_spill_await(how->spill))
+		return ERR_PTR(-EINTR);
 	if (mutex_lock_killable(&tide_app_kept_mutex))
 		return ERR_PTR(-EINTR);
 	pool = tide_app_pool_open_either(how, access);
@@ -338,6 +357,14 @@ void tide_app_pools_exit(void)
 /* what is said of them						       */
 /* ------------------------------------------------------------------ */
 
+/* What is not counted under the pool's lock. */
+static void tide_app_pool_say(struct tide_app_pool *pool, struct tidepool_stats *stats)
+{
+	tide_account_say(&pool->account, &stats->quota, &stats->bytes);
+	stats->spilled = pool->spill ? tide_spill_reads(pool->spill) : 0;
+	stats->front_bytes = tide_front_bytes_of(&pool->front);
+}
+
 /**
  * tide_app_pool_stats() - what a pool holds, and what was counted
  * @pool: the pool
@@ -350,20 +377,23 @@ void tide_app_pool_stats(struct tide_app_pool *pool, struct tidepool_stats *stat
 	mutex_lock(&pool->lock);
 	*stats = pool->stats;
 	mutex_unlock(&pool->lock);
-	tide_account_say(&pool->account, &stats->quota, &stats->bytes);
-	stats->spilled = pool->spill ? tide_spill_reads(pool->spill) : 0;
+	tide_app_pool_say(pool, stats);
 }
 
 static void tide_app_pool_show(struct seq_file *seq, struct tide_app_pool *pool)
 {
 	struct tidepool_stats stats = data_race(pool->stats);	/* its lock may be held for long */
 
-	tide_account_say(&pool->account, &stats.quota, &stats.bytes);
+	tide_app_pool_say(pool, &stats);
 	seq_escape(seq, pool->name, " \t\n\\");
-	seq_printf(seq, " %u %04o %llu %llu %llu %llu %llu %llu %llu %llu\n",
+	seq_printf(seq, " %u %04o %llu %llu %llu %llu %llu %llu %llu %llu %llu %llu %llu ",
 		   from_kuid_munged(seq_user_ns(seq), pool->owner), pool->mode, stats.quota,
 		   stats.bytes, stats.values, stats.value_bytes, stats.hits, stats.misses,
-		   stats.lost, stats.puts);
+		   stats.lost, stats.puts, stats.local, stats.front_bytes, stats.spilled);
+	tide_times_list(seq, &pool->times->get);
+	seq_putc(seq, ' ');
+	tide_times_list(seq, &pool->times->put);
+	seq_putc(seq, '\n');
 }
 
 /**
@@ -376,7 +406,7 @@ void tide_app_pools_show(struct seq_file *seq)
 {
 	struct tide_app_pool *pool;
 
-	seq_puts(seq, "name owner mode quota bytes values value_bytes hits misses lost puts\n");
+	seq_puts(seq, "name owner mode quota bytes values value_bytes hits misses lost puts local front_bytes spilled get_us put_us\n");
 	mutex_lock(&tide_app_mutex);
 	list_for_each_entry(pool, &tide_app_pools, list)
 		if (tide_app_pool_admits(pool, 04))

@@ -9,15 +9,16 @@
 #include <linux/rbtree.h>
 #include <linux/types.h>
 #include <linux/uidgid.h>
-#include <linux/xarray.h>
 
 #include "appmem/account.h"
+#include "appmem/front.h"
 #include "uapi/tidepool.h"
 
 struct seq_file;
 struct tide_object;
 struct tide_shared;
 struct tide_spill;
+struct tide_times;
 
 /**
  * struct tide_app_pool - values by key
@@ -32,6 +33,8 @@ struct tide_spill;
  * @object: its pages
  * @spill: of a kept pool: the file that has them, too; else NULL
  * @front: of another pool: its pages that are here, too, see front.c
+ * @times: how long its calls have taken
+ * @writing: of a kept pool: who has it writes a full page of small values to @spill
  * @lock: guards all that follows
  * @values: by key
  * @next_index: of pages; none is used twice
@@ -54,7 +57,9 @@ struct tide_app_pool {
 	struct tide_account account;
 	struct tide_object *object;
 	struct tide_spill *spill;
-	struct xarray front;
+	struct tide_front front;
+	struct tide_times *times;
+	struct mutex writing;	/* of a full page, to @spill */
 
 	struct mutex lock;	/* all that follows */
 	struct rb_root values;

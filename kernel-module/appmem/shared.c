@@ -3,6 +3,9 @@
  * Small values share pages (utmem names that as work to be done). They are added to one
  * page that is in memory, which goes to a lender when the next value does not fit; in a
  * kept pool to the spill file, too. What is deleted leaves a hole there, see holes.c.
+ *
+ * A file system may take its time: the page of a kept pool is written without the pool's
+ * lock. Until that is done its values are got from memory, and nobody adds one anywhere.
  */
 #include <linux/highmem.h>
 #include <linux/slab.h>
@@ -71,75 +74,6 @@ static struct tide_shared *tide_shared_create(struct tide_app_pool *pool, bool m
 	return shared;
 }
 
-/* To a lender; a kept page to the pool's spill file, and to a lender if one takes it. */
-static int tide_shared_send(struct tide_app_pool *pool, struct tide_shared *shared)
-{
-	int err = 0;
-
-	if (pool->spill)
-		err = tide_spill_write(pool->spill, &shared->spilled, &shared->page, 1);
-	if (err)
-		return err;
-	err = tide_app_page_try_put(pool->object, shared->index, shared->page);
-	return pool->spill ? 0 : err;
-}
-
-/* The open page goes out. */
-static int tide_shared_close(struct tide_app_pool *pool)
-{
-	struct tide_shared *shared = pool->open;
-	int err = tide_shared_send(pool, shared);
-
-	if (err)
-		return err;
-	__free_page(shared->page);
-	shared->page = NULL;
-	list_add_tail(&shared->list, &pool->shared);
-	pool->filled += shared->used;
-	pool->live += shared->live;
-	pool->open = NULL;
-	return 0;
-}
-
-/**
- * tide_shared_add() - add a small value to the page that is open
- * @pool: its lock is held
- * @value: of 1 to TIDE_SMALL_MAX bytes, in no page
- * @data: its bytes
- * @moves: the page that it was in goes then
- *
- * Context: process; does not wait for the network, in a kept pool for the file system.
- * Return: 0, -ENOBUFS when that is worth another try, -ENOTCONN, -EDQUOT, -ENOMEM, in a
- * kept pool -ENOSPC, or see tide_spill_write().
- */
-int tide_shared_add(struct tide_app_pool *pool, struct tide_value *value, const void *data,
-		    bool moves)
-{
-	struct tide_shared *shared = pool->open;
-	int err = 0;
-
-	if (shared && shared->used + value->size > PAGE_SIZE) {
-		err = tide_shared_close(pool);
-		if (err)
-			return err;
-		shared = NULL;
-	}
-	if (!shared) {
-		shared = tide_shared_create(pool, moves, &err);
-		if (!shared)
-			return err;
-		pool->open = shared;
-	}
-	memcpy_to_page(shared->page, shared->used, data, value->size);
-	value->shared = shared;
-	value->index = shared->index;
-	value->offset = shared->used;
-	list_add_tail(&value->in_shared, &shared->values);
-	shared->used += value->size;
-	shared->live += value->size;
-	return 0;
-}
-
 /**
  * tide_shared_drop() - the end of a page that a lender has
  * @pool: its lock is held
@@ -155,6 +89,127 @@ void tide_shared_drop(struct tide_app_pool *pool, struct tide_shared *shared)
 	tide_shared_free(pool, shared);
 }
 
+/* The open page is elsewhere from now on. */
+static void tide_shared_close(struct tide_app_pool *pool)
+{
+	struct tide_shared *shared = pool->open;
+
+	__free_page(shared->page);
+	shared->page = NULL;
+	list_add_tail(&shared->list, &pool->shared);
+	pool->filled += shared->used;
+	pool->live += shared->live;
+	pool->open = NULL;
+	if (!shared->live)
+		tide_shared_drop(pool, shared);
+}
+
+/* It goes out; in a kept pool the caller has to write it, without the lock. */
+static int tide_shared_send(struct tide_app_pool *pool)
+{
+	struct tide_shared *shared = pool->open;
+	int err;
+
+	if (pool->spill) {
+		shared->full = true;
+		return -EBUSY;
+	}
+	err = tide_app_page_try_put(pool->object, shared->index, shared->page);
+	if (!err)
+		tide_shared_close(pool);
+	return err;
+}
+
+/* Has the open page no room for a value? */
+static bool tide_shared_is_full(const struct tide_app_pool *pool, size_t size)
+{
+	return pool->open && (pool->open->full || pool->open->used + size > PAGE_SIZE);
+}
+
+/**
+ * tide_shared_add() - add a small value to the page that is open
+ * @pool: its lock is held
+ * @value: of 1 to TIDE_SMALL_MAX bytes, in no page
+ * @data: its bytes
+ * @moves: the page that it was in goes then
+ *
+ * Context: process; waits neither for the network nor for a file system.
+ * Return: 0, -ENOBUFS when that is worth another try, -ENOTCONN, -EDQUOT, -ENOMEM, in a
+ * kept pool -ENOSPC, or -EBUSY: tide_shared_write() comes first.
+ */
+int tide_shared_add(struct tide_app_pool *pool, struct tide_value *value, const void *data,
+		    bool moves)
+{
+	struct tide_shared *shared;
+	int err = 0;
+
+	if (tide_shared_is_full(pool, value->size))
+		err = tide_shared_send(pool);
+	if (err)
+		return err;
+	if (!pool->open)
+		pool->open = tide_shared_create(pool, moves, &err);
+	shared = pool->open;
+	if (!shared)
+		return err;
+	memcpy_to_page(shared->page, shared->used, data, value->size);
+	value->shared = shared;
+	value->index = shared->index;
+	value->offset = shared->used;
+	list_add_tail(&value->in_shared, &shared->values);
+	shared->used += value->size;
+	shared->live += value->size;
+	return 0;
+}
+
+/* The page that has to be written, or NULL; it is the open one as long as it is not. */
+static struct tide_shared *tide_shared_to_write(struct tide_app_pool *pool)
+{
+	struct tide_shared *shared;
+
+	mutex_lock(&pool->lock);
+	shared = pool->open && pool->open->full ? pool->open : NULL;
+	mutex_unlock(&pool->lock);
+	return shared;
+}
+
+/* With @writing held. */
+static int tide_shared_spill(struct tide_app_pool *pool, struct tide_shared *shared)
+{
+	struct tide_spilled spilled = shared->spilled;
+	int err = tide_spill_write(pool->spill, &spilled, &shared->page, 1);
+
+	if (err)
+		return err;
+	tide_app_page_try_put(pool->object, shared->index, shared->page);
+	mutex_lock(&pool->lock);
+	shared->spilled = spilled;
+	tide_shared_close(pool);
+	mutex_unlock(&pool->lock);
+	return 0;
+}
+
+/**
+ * tide_shared_write() - write the full page of a kept pool to its spill file
+ * @pool: its lock is not held
+ *
+ * Context: process; waits for the file system, and for others who wait for it.
+ * Return: 0 when another value can be added, -EINTR, or see tide_spill_write().
+ */
+int tide_shared_write(struct tide_app_pool *pool)
+{
+	struct tide_shared *shared;
+	int err = 0;
+
+	if (mutex_lock_interruptible(&pool->writing))
+		return -EINTR;
+	shared = tide_shared_to_write(pool);
+	if (shared)
+		err = tide_shared_spill(pool, shared);
+	mutex_unlock(&pool->writing);
+	return err;
+}
+
 /**
  * tide_shared_remove() - a small value is in no page any more
  * @pool: its lock is held
@@ -168,7 +223,7 @@ void tide_shared_remove(struct tide_app_pool *pool, struct tide_value *value)
 	value->shared = NULL;
 	shared->live -= value->size;
 	if (shared == pool->open) {
-		if (!shared->live)
+		if (!shared->live && !shared->full)
 			shared->used = 0;	/* no lender has seen it */
 		return;
 	}

@@ -23,6 +23,7 @@ struct tide_value;
  * @page: its bytes, until a lender has them, or that file
  * @used: bytes that were added
  * @live: of those, of @values
+ * @full: goes to the spill file: nothing is added any more, nor does @page change
  * @held: somebody empties it, and frees it
  *
  * All under the pool's lock.
@@ -33,11 +34,12 @@ struct tide_shared {
 	struct tide_spilled spilled;
 	struct page *page;
 	unsigned int used, live;
-	bool held;
+	bool full, held;
 };
 
 int tide_shared_add(struct tide_app_pool *pool, struct tide_value *value, const void *data,
 		    bool moves);
+int tide_shared_write(struct tide_app_pool *pool);
 void tide_shared_remove(struct tide_app_pool *pool, struct tide_value *value);
 void tide_shared_drop(struct tide_app_pool *pool, struct tide_shared *shared);
 void tide_shared_end(struct tide_app_pool *pool);

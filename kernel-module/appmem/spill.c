@@ -28,6 +28,7 @@
 #define TIDE_SPILL_BASE		PAGE_SIZE	/* where the file begins: 0 is nowhere */
 #define TIDE_SPILL_ASK		SZ_128K		/* bytes that are read ahead at once */
 #define TIDE_SPILL_LEAST	(2 * PAGE_SIZE)	/* one is left to move values to */
+#define TIDE_SPILL_PAUSE	(HZ / 50)	/* between looks whether it is frozen yet */
 
 /**
  * struct tide_spill - a file of pages
@@ -74,7 +75,7 @@ static int tide_spill_check(const struct file *file)
 		return -EBADF;
 	if (IS_SWAPFILE(inode))
 		return -ETXTBSY;
-	return tide_spill_is_on_disk(inode) ? 0 : -EOPNOTSUPP;
+	return tide_spill_is_on_disk(inode) && file->f_op->write_iter ? 0 : -EOPNOTSUPP;
 }
 
 static u64 tide_spill_size(const struct file *file)
@@ -116,11 +117,32 @@ static void tide_spill_free(struct tide_spill *spill)
 	kfree(spill);
 }
 
+/* A file system may be frozen for as long as its administrator likes: a signal ends the wait. */
+static int tide_spill_start_write(struct file *file)
+{
+	while (!file_start_write_trylock(file)) {
+		if (signal_pending(current))
+			return -EINTR;
+		schedule_timeout_interruptible(TIDE_SPILL_PAUSE);
+	}
+	return 0;
+}
+
+static int tide_spill_await_thaw(struct file *file)
+{
+	int err = tide_spill_start_write(file);
+
+	if (!err)
+		file_end_write(file);
+	return err;
+}
+
 static int tide_spill_prepare(struct tide_spill *spill)
 {
 	struct file *file = spill->file;
 
-	return vfs_fallocate(file, 0, 0, tide_spill_size(file)) ?:
+	return tide_spill_await_thaw(file) ?:
+	       vfs_fallocate(file, 0, 0, tide_spill_size(file)) ?:
 	       vfs_fadvise(file, 0, 0, POSIX_FADV_RANDOM) ?:
 	       tide_spill_map(spill) ?:
 	       tide_spill_register(spill);
@@ -143,6 +165,25 @@ static int tide_spill_take_file(struct tide_spill *spill, const struct file *giv
 }
 
 /**
+ * tide_spill_await() - wait until a file's file system is not frozen any more
+ * @descriptor: of the calling program; if it is none of a file, tide_spill_open() says so
+ *
+ * Context: process; nobody else may have to wait meanwhile.
+ * Return: 0 or -EINTR.
+ */
+int tide_spill_await(int descriptor)
+{
+	struct file *file = fget(descriptor);
+	int err;
+
+	if (!file)
+		return 0;
+	err = tide_spill_check(file) ? 0 : tide_spill_await_thaw(file);
+	fput(file);
+	return err;
+}
+
+/**
  * tide_spill_open() - a file becomes a pool's
  * @descriptor: of the calling program, which has opened it to read and write
  *
@@ -150,8 +191,8 @@ static int tide_spill_take_file(struct tide_spill *spill, const struct file *giv
  * Return: it, for tide_spill_close(), or an error: -EBADF when it is not open like that,
  * -EINVAL when it is no file of two pages or more, or is written to at its end or past the
  * page cache, -EOPNOTSUPP when no disk of this guest's has it or it cannot be allocated,
- * -ETXTBSY when it is swap, -EBUSY when it is another pool's, -ENOMEM, or what the file
- * system says.
+ * -ETXTBSY when it is swap, -EBUSY when it is another pool's, -ENOMEM, -EINTR, or what the
+ * file system says.
  */
 struct tide_spill *tide_spill_open(int descriptor)
 {
@@ -268,10 +309,21 @@ static int tide_spill_may_write(const struct tide_spill *spill, u64 at, unsigned
 
 static int tide_spill_write_page(struct tide_spill *spill, loff_t from, struct page *page)
 {
-	const void *bytes = kmap_local_page(page);
-	ssize_t written = kernel_write(spill->file, bytes, PAGE_SIZE, &from);
+	int err = tide_spill_start_write(spill->file);
+	struct kvec part = { .iov_len = PAGE_SIZE };
+	struct iov_iter bytes;
+	struct kiocb kiocb;
+	ssize_t written;
 
-	kunmap_local(bytes);
+	if (err)
+		return err;
+	init_sync_kiocb(&kiocb, spill->file);
+	kiocb.ki_pos = from;
+	part.iov_base = kmap_local_page(page);
+	iov_iter_kvec(&bytes, ITER_SOURCE, &part, 1, PAGE_SIZE);
+	written = spill->file->f_op->write_iter(&kiocb, &bytes);
+	kunmap_local(part.iov_base);
+	file_end_write(spill->file);
 	if (written < 0)
 		return written;
 	return written == PAGE_SIZE ? 0 : -EIO;
@@ -284,9 +336,9 @@ static int tide_spill_write_page(struct tide_spill *spill, loff_t from, struct p
  * @pages: with what
  * @count: how many
  *
- * Context: process; waits for the file system.
+ * Context: process; waits for the file system, also until it is not frozen any more.
  * Return: 0, -EIO, also when something before did not reach the disk, -EFBIG when the
- * calling program may write no file of that size, or what the file system says.
+ * calling program may write no file of that size, -EINTR, or what the file system says.
  */
 int tide_spill_write(struct tide_spill *spill, struct tide_spilled *spilled, struct page **pages,
 		     unsigned int count)

@@ -18,6 +18,7 @@ struct tide_spilled {
 	u64 sum;
 };
 
+int tide_spill_await(int descriptor);
 struct tide_spill *tide_spill_open(int descriptor);
 void tide_spill_close(struct tide_spill *spill);
 size_t tide_spill_bytes(const struct tide_spill *spill);

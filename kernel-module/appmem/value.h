@@ -47,10 +47,11 @@ struct tide_key {
 	unsigned int size;
 };
 
+struct tide_value *tide_value_at(struct tide_app_pool *pool, const struct tide_key *key);
+struct tide_value *tide_value_find(struct tide_app_pool *pool, const struct tide_key *key);
+bool tide_value_is_lost(struct tide_app_pool *pool, const struct tide_value *value);
 int tide_value_put(struct tide_app_pool *pool, const struct tide_key *key,
 		   const void __user *from, size_t size, u64 expire_ms);
-int tide_value_get(struct tide_app_pool *pool, const struct tide_key *key, void __user *to,
-		   u32 *size);
 int tide_value_delete(struct tide_app_pool *pool, const struct tide_key *key);
 int tide_value_exists(struct tide_app_pool *pool, const struct tide_key *key, u32 *size);
 unsigned int tide_value_keys(struct tide_app_pool *pool, const struct tide_key *after,

@@ -15,5 +15,6 @@ struct tide_histogram {
 
 void tide_histogram_add(struct tide_histogram *h, u64 ns);
 u64 tide_histogram_limit(unsigned int b);
+int tide_histogram_show(const struct tide_histogram *h, const char *name, char *page, int at);
 
 #endif /* TIDE_HISTOGRAM_H */

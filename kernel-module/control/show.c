@@ -1,11 +1,10 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * Counters and latency histograms as text.
+ * Counters as text.
  */
 #include <linux/percpu.h>
 #include <linux/sysfs.h>
 
-#include "base/histogram.h"
 #include "base/stats.h"
 #include "borrower/buffers.h"
 #include "borrower/catalog_table.h"
@@ -15,39 +14,6 @@
 #include "lender/borrowers.h"
 #include "lender/giveback.h"
 #include "pagecache/hooks.h"
-
-/**
- * tide_histogram_show() - write the buckets that are not empty
- * @h: the histogram
- * @name: first word of each line
- * @page: where to, one page
- * @at: offset in @page
- *
- * A line reads "name upper-bound-in-microseconds count"; counts are not
- * cumulative and the last bucket's bound is "inf".
- *
- * Return: number of bytes written.
- */
-int tide_histogram_show(const struct tide_histogram *h, const char *name,
-			char *page, int at)
-{
-	int len = 0;
-	unsigned int b;
-
-	for (b = 0; b < TIDE_HISTOGRAM_BUCKETS; b++) {
-		s64 count = atomic64_read(&h->bucket[b]);
-
-		if (!count)
-			continue;
-		if (b == TIDE_HISTOGRAM_BUCKETS - 1)
-			len += sysfs_emit_at(page, at + len, "%s inf %lld\n",
-					     name, count);
-		else
-			len += sysfs_emit_at(page, at + len, "%s %llu %lld\n",
-					     name, tide_histogram_limit(b), count);
-	}
-	return len;
-}
 
 /* ------------------------------------------------------------------ */
 /* counters							       */

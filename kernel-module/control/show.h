@@ -9,7 +9,6 @@
 #include "base/identity.h"
 
 struct tide_borrower_stats;
-struct tide_histogram;
 struct tide_lender;
 
 /* An identity, or an empty line while there is none. */
@@ -21,9 +20,6 @@ static inline ssize_t tide_show_identity(const struct tide_identity *identity, b
 		tide_identity_print(identity, text);
 	return sysfs_emit(page, "%s\n", text);
 }
-
-int tide_histogram_show(const struct tide_histogram *h, const char *name,
-			char *page, int at);
 
 int tide_show_stats(char *page);
 int tide_show_lender_stats(const struct tide_lender *lender, char *page);

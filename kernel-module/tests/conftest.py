@@ -16,6 +16,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--kernel", default="6.1", help="which kernel the guests boot (6.1, 6.12, 7.2, debug)")
     parser.addoption("--filesystem", help="only what is parametrised by file system, and of that only this one")
     parser.addoption("--long", action="store_true", help="the tests that take minutes, too")
+    parser.addoption("--load-seconds", default=300, help="how long test_load.py goes on (300; an hour is 3600)")
 
 
 def pytest_configure(config: pytest.Config) -> None:

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import os
 import shlex
+import shutil
 import subprocess
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -68,9 +70,9 @@ def redis_module() -> Path:
     return build / "tidepool.so"
 
 
-def install(guest: Guest, name: str, source: Path) -> None:
+def install(guest: Guest, name: str, source: Path, include: Path = C / "include") -> None:
     """A program with the C library, in a guest."""
-    program = build_program(name, [source, *LIBRARY], (*CFLAGS, "-I", str(C / "include")))
+    program = build_program(name, [source, *LIBRARY], (*CFLAGS, "-I", str(include)))
     guest.start(f"cat > /bin/{name} && chmod 0755 /bin/{name}", program.read_bytes()).wait()
 
 
@@ -112,6 +114,18 @@ def test_without_the_device(connected: Pair) -> None:
         connected.borrower.sh("mv /dev/away /dev/tidepool")
 
 
+def test_another_version(connected: Pair, tmp_path: Path) -> None:
+    """A library that is newer than the module says so."""
+    (tmp_path / "tidepool").mkdir()
+    shutil.copy(C / "include" / "tidepool.h", tmp_path)
+    device, ours = (C / "include" / "tidepool" / "device.h").read_text(), "#define TIDEPOOL_API\t\t1\n"
+    assert device.count(ours) == 1
+    (tmp_path / "tidepool" / "device.h").write_text(device.replace(ours, "#define TIDEPOOL_API 2\n"))
+    install(connected.borrower, "newer", C / "examples" / "words.c", tmp_path)
+    refused = connected.borrower.start("newer novel", b"tide\n").result()
+    assert (refused.code, "the kernel module and this library are of different versions" in refused.output) == (1, True)
+
+
 def test_who_may_only_read(connected: Pair) -> None:
     """Another user sees what is in a pool whose mode lets him, and cannot change it."""
     guest = connected.borrower
@@ -129,15 +143,12 @@ def test_who_may_only_read(connected: Pair) -> None:
         guest.sh("chmod 0600 /dev/tidepool")
 
 
-@pytest.fixture
-def redis(connected: Pair, request: pytest.FixtureRequest) -> Iterator[Guest]:
+@contextmanager
+def server_with(guest: Guest, options: str, before: str = "") -> Iterator[Guest]:
     """A guest with a server that has the module."""
-    guest = connected.borrower
     serve = with_tools(SERVER).replace(SERVER, "redis-server")
-    options = (
-        f"--port 0 --unixsocket {SOCKET} --save '' --enable-module-command yes --loadmodule /tools/lib/tidepool.so"
-    )
-    server = guest.start(f"{serve} {options} POOL {request.node.name} QUOTA {16 * MIB} THREADS 3")
+    more = f"--port 0 --unixsocket {SOCKET} --save '' --enable-module-command yes --loadmodule /tools/lib/tidepool.so"
+    server = guest.start(f"{before} {serve} {more} {options}")
 
     def answers() -> bool:
         assert server.running, server.result().output
@@ -147,6 +158,13 @@ def redis(connected: Pair, request: pytest.FixtureRequest) -> Iterator[Guest]:
     yield guest
     guest.run(f"{CLI} shutdown nosave")
     server.result()
+
+
+@pytest.fixture
+def redis(connected: Pair, request: pytest.FixtureRequest) -> Iterator[Guest]:
+    """A server with a pool of its own name."""
+    with server_with(connected.borrower, f"POOL {request.node.name} QUOTA {16 * MIB} THREADS 3") as guest:
+        yield guest
 
 
 def asked(guest: Guest, *commands: str) -> list[str]:
@@ -189,12 +207,28 @@ def test_redis_under_load(redis: Guest) -> None:
     after = figures(redis)
     assert after["puts"] - before["puts"] == 1500
     assert after["hits"] - before["hits"] > 1000
+    assert after["local"] > 0
+    assert after["front_bytes"] > 0
+    assert (after["spilled"], after["moved"] >= before["moved"]) == (0, True)
     assert "TOOLARGE" in " ".join(
         asked(redis, "eval \"return redis.call('tide.set', KEYS[1], string.rep('v', 2097153))\" 1 k")
     )
     large = asked(redis, *(f"tide.set large:{number} {'v' * 60_000}" for number in range(400)))
     assert {line.partition(" ")[0] for line in large if line} == {"OK", "QUOTA"}
     assert asked(redis, "ping") == ["PONG"]
+
+
+def test_redis_may_only_read(connected: Pair) -> None:
+    """Somebody else's pool, whose mode lets it: what is set is refused by name, and what is there is got."""
+    guest = connected.borrower
+    guest.sh("chmod 0666 /dev/tidepool && chmod 1777 /tmp && echo tide tide | words given")
+    try:
+        with server_with(guest, "POOL given", f"{AS_USER} env"):
+            assert asked(guest, "tide.get tide")[0].startswith("\x02")
+            assert asked(guest, "tide.set tide v")[0].startswith("NOTALLOWED")
+            assert asked(guest, "tide.del tide")[0].startswith("NOTALLOWED")
+    finally:
+        guest.sh("chmod 0600 /dev/tidepool")
 
 
 def test_redis_without_a_lender(connected: Pair, redis: Guest) -> None:

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 import pytest
-from test_values import of_all, said
+from test_values import listed, of_all, said
 
 from bed.device import MODULES, load_target
 from bed.guest import PAGE, Guest
@@ -75,6 +75,11 @@ def test_what_is_read_often_is_near(pair: Pair) -> None:
     assert read_few(guest) >= FEW * (TIMES - 2)
     assert pair.borrowed()["get_hits"] - asked <= 2 * FEW
     assert of_all(guest)["front_bytes"] == FEW * PAGE
+    (figures,) = said(guest, "stats\n", POOL)
+    said_of_it = json.loads(figures)
+    assert said_of_it["front_bytes"] == FEW * PAGE
+    one = listed(guest)[POOL]
+    assert (int(one["front_bytes"]), int(one["local"])) == (FEW * PAGE, said_of_it["local"])
 
 
 def test_what_is_put_anew_is_read(pair: Pair) -> None:

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 import pytest
-from test_values import fits, said
+from test_values import fits, listed, of_all, said
 
 from bed.device import MODULES, dmsetup, faults_of_wire, load_target
 from bed.guest import PAGE, Guest
@@ -121,9 +121,13 @@ def test_no_lender_is_needed(connected: Pair, size: int) -> None:
     """Neither to put a value nor to get it back, also when the guest has nothing of it in memory."""
     guest, options = connected.borrower, f"size={size} room={size}"
     with spill(guest) as kept, without_lender(connected):
+        before = of_all(guest)["spilled"]
         assert said(guest, puts(), "pool", f"{kept} {options}") == ["ok"] * len(WORDS)
         evict(guest)
         assert said(guest, gets(), "pool", f"spill=join {options}") == values(size)
+        spilled = int(listed(guest)["pool"]["spilled"])
+        assert (spilled > 0) == (size == LARGE), "small ones are in memory yet"
+        assert of_all(guest)["spilled"] - before == spilled
         assert said(guest, "unlink\n", "pool", "spill=join") == ["ok"]
 
 
@@ -368,6 +372,65 @@ def test_slow_lender(connected: Pair) -> None:
             connected.relay.rate = 0
     assert outcomes == ["ok"] * len(WORDS)
     assert took < len(WORDS) * 2 * MIB / SLOW / 4
+
+
+@contextmanager
+def frozen(guest: Guest, place: str) -> Iterator[None]:
+    """A file system, for a while."""
+    guest.sh(f"fsfreeze --freeze {place}")
+    try:
+        yield
+    finally:
+        guest.sh(f"fsfreeze --unfreeze {place}")
+
+
+def test_frozen_file_system(connected: Pair) -> None:
+    """Puts wait for it until a signal comes; gets, other pools and other files go on, and nothing is lost."""
+    guest, options, more = connected.borrower, "size=1000 room=1000", "012"
+    join = f"spill=join {options}"
+    with flakey(guest, "has_journal") as kept, spill(guest) as elsewhere:
+        guest.sh("truncate -s 1M /flakey/second")
+        assert said(guest, puts(), "pool", f"{kept} {options}") == ["ok"] * len(WORDS)
+        with frozen(guest, "/flakey"):
+            small = guest.start(f"exec stress value pool {join}", "".join(f"put {n} {n}\n" for n in more).encode())
+            wait_until("a page is full", lambda: listed(guest)["pool"]["puts"] == str(len(WORDS) + 2))
+            large = guest.start(f"exec stress value pool spill=join size={LARGE}", b"put large x\n")
+            opening = guest.start("exec stress value second spill=/flakey/second", b"put a x\n")
+            time.sleep(1)
+            assert said(guest, f"{gets()}get 0\nget 1\n", "pool", join) == [*values(1000), *filled("01")]
+            assert said(guest, "put a x\nget a\n") == ["ok", "ok 1 x"]
+            assert said(guest, "put a x\nunlink\n", "third", elsewhere) == ["ok", "ok"]
+            assert (small.running, large.running, opening.running) == (True, True, True)
+            guest.sh("kill -TERM $(pidof stress)")
+            assert [job.result(20).output.split() for job in (small, large, opening)] == [
+                ["ok", "ok", "EINTR"],
+                ["EINTR"],
+                ["EINTR"],
+            ]
+        script = f"{gets()}get 0\nget 1\nget 2\nget large\nput 2 2\nget 2\n"
+        outcomes = [*values(1000), *filled("01"), "ENOENT 0", "ENOENT 0", "ok", *filled("2")]
+        assert said(guest, script, "pool", join) == outcomes
+        evict(guest)
+        assert said(guest, f"{gets()}get 0\nunlink\n", "pool", join) == [*values(1000), *filled("0"), "ok"]
+
+
+def filled(words: str) -> list[str]:
+    """What gets of 1000 bytes say that are full of these, each its own."""
+    return [f"ok 1000 {word * 20}" for word in words]
+
+
+def test_frozen_now_and_then(connected: Pair) -> None:
+    """While four threads put small values, which are moved, too: each is there."""
+    guest = connected.borrower
+    with flakey(guest, "has_journal") as kept:
+        job = start_stress(guest, f"values - keys=600 seconds=30 most=400 {kept}")
+        for _ in range(6):
+            with frozen(guest, "/flakey"):
+                time.sleep(1)
+            time.sleep(1)
+        report = finish_stress(job)
+    assert report["puts"] > 100
+    assert report["moved"] > 0
 
 
 def test_a_program_that_is_killed_leaves_nothing(connected: Pair) -> None:

@@ -14,7 +14,7 @@ from bed.device import MODULES, dmsetup, faults_of_wire, load_target
 from bed.guest import PAGE, Guest, Job
 from bed.pair import NAME as PAIRING
 from bed.pair import PATIENT, Pair
-from bed.tidepool import MIB, wait_until
+from bed.tidepool import MIB, parse_histogram, wait_until
 from bed.workload import end_stress, start_stress, stress
 
 USER = 1000
@@ -91,6 +91,11 @@ def test_calls(connected: Pair, way: str) -> None:
         ("put a x", "size=8192 quota=8192", "EDQUOT"),
         ("put a x", "size=8192 fault=1", "EFAULT"),
         ("put a x", "size=10 fault=1", "EFAULT"),
+        ("put a x", "key_fault=1", "EFAULT"),
+        ("put a x", "unopened=1", "ENXIO"),
+        ("put a x", "unopened=1 uring=1", "ENXIO"),
+        ("stats", "unopened=1", "ENXIO"),
+        ("open another", "", "EBUSY"),
         ("put a x", "api=2", "EPROTONOSUPPORT"),
         ("put a x", "mode=0700", "EINVAL"),
         ("unlink", f"open={os.O_ACCMODE}", "EBADF"),
@@ -102,6 +107,16 @@ def test_calls(connected: Pair, way: str) -> None:
 def test_bad_calls(connected: Pair, script: str, options: str, error: str) -> None:
     """Nothing is half done, and the next one does."""
     assert said(connected.borrower, f"{script}\n", "-", options) == [error]
+
+
+@pytest.mark.parametrize("size", [10, 8192])
+def test_nowhere_to_bring_it(connected: Pair, size: int) -> None:
+    """A value whose reader has no memory where he says stays; the key has to be in memory, too."""
+    guest = connected.borrower
+    assert said(guest, "put a x\n", "pool", f"size={size}") == ["ok"]
+    assert said(guest, "get a\n", "pool", f"room={size} fault=1")[0].startswith("EFAULT")
+    assert said(guest, "get a\n", "pool", f"room={size} key_fault=1")[0].startswith("EFAULT")
+    assert said(guest, "get a\nunlink\n", "pool", f"room={size}") == [f"ok {size} {'x' * min(size, 20)}", "ok"]
 
 
 def test_no_room_for_it(connected: Pair) -> None:
@@ -149,6 +164,43 @@ def test_figures_of_all_pools(connected: Pair) -> None:
     assert said(guest, "unlink\n", "counted") == ["ok"]
     assert of_all(guest) == held | {name: after[name] for name in ("pools", "values", "value_bytes", "bytes")}
     assert guest.sh("stat -c %a /sys/class/misc/tidepool/stats").strip() == "400"
+
+
+def listed(guest: Guest) -> dict[str, dict[str, str]]:
+    """The pools with a name, as the device lists them."""
+    head, *lines = (line.split() for line in guest.sh("cat /dev/tidepool").splitlines())
+    return {line[0]: dict(zip(head, line, strict=True)) for line in lines}
+
+
+def counted(times: str) -> list[tuple[float, int]]:
+    """A histogram of a line of that list."""
+    pairs = (one.split(":") for one in times.split(",") if one != "-")
+    return [(float(bound), int(count)) for bound, count in pairs]
+
+
+def all_times(guest: Guest, kind: str) -> list[tuple[float, int]]:
+    """How long gets or puts of all pools have taken."""
+    return parse_histogram(guest.sh("cat /sys/class/misc/tidepool/latency"), kind)
+
+
+def number(times: list[tuple[float, int]], least: float = 0) -> int:
+    """How many of them took so many microseconds at least."""
+    return sum(count for bound, count in times if bound >= least)
+
+
+def test_how_long_calls_take(connected: Pair) -> None:
+    """By pool, and all together; what failed or found nothing is in neither, and what a pool has counted stays."""
+    guest = connected.borrower
+    before = {kind: number(all_times(guest, kind)) for kind in ("get", "put")}
+    script = "put a x\nput b x\nput c x\nget a\nget b\nget none\nput d x\n"
+    assert said(guest, script, "timed", f"size=5000 room=5000 quota={8 * PAGE}")[-2:] == ["ENOENT 0", "EDQUOT"]
+    one = listed(guest)["timed"]
+    assert (number(counted(one["get_us"])), number(counted(one["put_us"]))) == (2, 3)
+    assert (one["hits"], one["misses"], one["puts"]) == ("2", "1", "3")
+    assert said(guest, "unlink\n", "timed") == ["ok"]
+    after = {kind: number(all_times(guest, kind)) for kind in ("get", "put")}
+    assert {kind: after[kind] - before[kind] for kind in after} == {"get": 2, "put": 3}
+    assert guest.sh("stat -c %a /sys/class/misc/tidepool/latency").strip() == "400"
 
 
 @pytest.mark.parametrize("user", [0, USER])
@@ -319,9 +371,12 @@ def late_put(guest: Guest) -> Iterator[Job]:
 
 def test_no_buffer_waits_for_a_program(connected: Pair) -> None:
     """A value that is not in memory yet holds none of those that evictions need."""
+    long = number(all_times(connected.borrower, "put"), 1e6)
     with late_put(connected.borrower) as job:
         connected.settle()
+        time.sleep(1)
     assert job.result().output.split() == ["ok"]
+    assert number(all_times(connected.borrower, "put"), 1e6) == long + 1
 
 
 def test_last_lender_goes_while_a_value_is_read(connected: Pair) -> None:

@@ -135,6 +135,7 @@ struct tidepool_keys {
  * @moved: small values that were put again so that a page was left
  * @spilled: reads of a kept pool that its disk had to answer
  * @local: hits that needed no lender, as the value is read often
+ * @front_bytes: memory of this machine that such values take now
  */
 struct tidepool_stats {
 	__u64	quota;
@@ -150,6 +151,7 @@ struct tidepool_stats {
 	__u64	moved;
 	__u64	spilled;
 	__u64	local;
+	__u64	front_bytes;
 };
 
 #define TIDEPOOL_IOC_OPEN	_IOW(0xb7, 0x40, struct tidepool_open)

@@ -119,7 +119,24 @@ def exposition(hits: int, misses: int, *, ping_us: int = 400, breaker: int = 0) 
 
 
 def programs(hits: int, misses: int, puts: int) -> str:
-    """What an agent exports of the programs of guest b."""
-    counts = {"value_hits_total": hits, "value_misses_total": misses, "value_puts_total": puts}
-    figures = counts | {"values": 1000, "values_bytes": 512 << 20, "values_limit_bytes": 1 << 30}
-    return "".join(f'tidepool_guest_{name}{{guest="b",namespace="ns"}} {one}\n' for name, one in figures.items())
+    """What an agent exports of the programs of guest b, and of two of their pools: a tenth of the hits are local."""
+    figures = {"values": 1000, "values_bytes": 512 << 20, "values_limit_bytes": 1 << 30}
+    all_pools = _calls('guest="b",namespace="ns"', "value", hits, misses, puts)
+    lines = [f'tidepool_guest_{name}{{guest="b",namespace="ns"}} {one}' for name, one in figures.items()]
+    for number, name in enumerate(("small", "redis"), 1):
+        labels = f'guest="b",namespace="ns",value_pool="{name}"'
+        lines += _calls(labels, "value_pool", hits, misses, puts)
+        lines.append(f"tidepool_guest_value_pool_bytes{{{labels}}} {number << 20}")
+    return "\n".join([*lines, *all_pools, ""])
+
+
+def _calls(labels: str, of: str, hits: int, misses: int, puts: int) -> list[str]:
+    """Counters, and times of 256 to 512 µs for gets and of 512 to 1024 for puts."""
+    counts = {"hits": hits, "misses": misses, "puts": puts, "local_hits": hits // 10}
+    lines = [f"tidepool_guest_{of}_{name}_total{{{labels}}} {count}" for name, count in counts.items()]
+    for kind, count, most in (("get", hits, 512), ("put", puts, 1024)):
+        name = f"tidepool_guest_{of}_{kind}_duration_seconds"
+        buckets = [(bound, count if bound >= most else 0) for bound in (256, 512, 1024)]
+        lines += [f'{name}_bucket{{{labels},le="{bound / 1e6}"}} {below}' for bound, below in buckets]
+        lines.append(f'{name}_bucket{{{labels},le="+Inf"}} {count}')
+    return lines

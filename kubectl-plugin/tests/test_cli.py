@@ -124,8 +124,8 @@ def test_top_shows_what_programs_keep_below_the_pairings(cluster: Server) -> Non
     cluster.create(body)
     cluster.apply_status(body)
     _, header, row = run(cluster, "top", "--once", "-n", "apps").stdout.splitlines()
-    assert header.split()[:4] == ["NAMESPACE", "GUEST", "VALUES", "USED"]
-    assert row.split() == ["apps", "a", "7", "64Mi", "1.0Gi", "100.0%", "-", "-"]
+    assert header.split()[:5] == ["NAMESPACE", "GUEST", "POOL", "VALUES", "USED"]
+    assert row.split() == ["apps", "a", "(all)", "7", "64Mi", "1.0Gi", "100.0%", "0.0%", *"-----"]
     cluster.kubectl("delete", "namespace", "apps", "--wait=false")
 
 

@@ -64,7 +64,7 @@ def test_a_lender_that_is_left_alone_is_shown_so() -> None:
     assert rows(now, Figures(), 1.0)[0].state == "Left alone"
 
 
-APPS = {"sizeBytes": 1 << 30, "usedBytes": 64 << 20, "values": 7, "hits": 3, "misses": 1}
+APPS = {"sizeBytes": 1 << 30, "usedBytes": 64 << 20, "values": 7, "hits": 3, "misses": 1, "localHits": 2}
 
 
 def with_programs(text: str = "") -> Snapshot:
@@ -77,20 +77,38 @@ def with_programs(text: str = "") -> Snapshot:
 def test_programs_of_a_guest_have_the_rates_of_the_interval() -> None:
     """And where nothing was got in it, the ratio since their device was made."""
     now = with_programs(programs(hits=40, misses=60, puts=30))
-    (row,) = values.rows(now, parse(programs(hits=30, misses=30, puts=10)), 10.0)
-    assert (row.hit_ratio, row.gets, row.puts) == (0.25, 4, 2)
+    each = values.rows(now, parse(programs(hits=30, misses=30, puts=10)), 10.0)
+    row = each[0]
+    assert (row.hit_ratio, row.local_ratio, row.gets, row.puts) == (0.25, 0.1, 4, 2)
     console = Console(width=80, record=True)
-    console.print(values.table([row]), crop=False)
-    header, line = console.export_text().splitlines()
-    assert header.split() == ["NAMESPACE", "GUEST", "VALUES", "USED", "LIMIT", "HIT", "RATIO", "GETS/S", "PUTS/S"]
-    assert line.split() == ["ns", "b", "1,000", "512Mi", "1.0Gi", "25.0%", "4", "2"]
-    (idle,) = values.rows(now, now.figures, 10.0)
-    assert (idle.hit_ratio, idle.gets) == (0.4, 0)
-    (anew,) = values.rows(now, parse(programs(hits=50, misses=60, puts=30)), 10.0)
+    console.print(values.table(each), crop=False)
+    header, line, *pools = console.export_text().splitlines()
+    head = [*["NAMESPACE", "GUEST", "POOL", "VALUES", "USED", "LIMIT"], "HIT", "RATIO", "LOCAL", "GETS/S", "PUTS/S"]
+    assert header.split() == [*head, "GET", "P50", "GET", "P99", "PUT", "P99"]
+    figures = ["25.0%", "10.0%", "4", "2", "384µs", "509µs", "1.0ms"]
+    assert line.split() == ["ns", "b", "(all)", "1,000", "512Mi", "1.0Gi", *figures]
+    assert [pool.split() for pool in pools] == [
+        ["ns", "b", "redis", "-", "2Mi", "-", *figures],
+        ["ns", "b", "small", "-", "1Mi", "-", *figures],
+    ]
+    idle = values.rows(now, now.figures, 10.0)[0]
+    assert (idle.hit_ratio, idle.gets, idle.get) == (0.4, 0, row.get)
+    anew = values.rows(now, parse(programs(hits=50, misses=60, puts=30)), 10.0)[0]
     assert (anew.hit_ratio, anew.gets) == (0.4, 10)
+
+
+def test_times_of_programs_are_those_of_the_interval() -> None:
+    """And not what was before: 10 gets of some 384 µs, and then 90 of less than 256."""
+    before = parse(programs(hits=10, misses=0, puts=0))
+    text = programs(hits=100, misses=0, puts=0).replace('le="0.000256"} 0', 'le="0.000256"} 90')
+    whole, redis, _ = values.rows(with_programs(text), before, 10.0)
+    assert whole.slow_get is not None
+    assert whole.slow_get < 256e-6
+    assert (redis.pool, redis.slow_get) == ("redis", whole.slow_get)
 
 
 def test_what_an_agent_does_not_tell_of_programs_its_guest_says() -> None:
     (row,) = values.rows(with_programs(), Figures(), 2.0)
     assert (row.values, row.used_bytes, row.limit_bytes, row.hit_ratio) == (7, 64 << 20, 1 << 30, 0.75)
+    assert (row.local_ratio, row.get) == (2 / 3, None)
     assert (row.gets, row.puts) == (None, None)

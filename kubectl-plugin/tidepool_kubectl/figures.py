@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from prometheus_client.parser import text_string_to_metric_families
 from prometheus_client.samples import Sample
@@ -35,14 +35,31 @@ class Pairing:
 
 @dataclass(frozen=True)
 class Programs:
-    """What programs of a guest keep, and what has become of their calls since their device was made."""
+    """What programs of a guest keep, or in one pool of theirs, and what has become of their calls since it was made."""
 
     limit_bytes: float = 0
+    """All pools of a guest together have one."""
     used_bytes: float = 0
     values: float = 0
     hits: float = 0
     misses: float = 0
     puts: float = 0
+    local_hits: float = 0
+    """Of the hits, those that needed no lender."""
+    disk_reads: float = 0
+    """Reads of kept pools that the guest's disk had to answer."""
+    get: Buckets = ()
+    put: Buckets = ()
+
+    @property
+    def hit_ratio(self) -> float | None:
+        """Gets that brought the value among all; None without any."""
+        return self.hits / (self.hits + self.misses) if self.hits + self.misses else None
+
+    @property
+    def local_ratio(self) -> float | None:
+        """Hits that needed no lender among all; None without any."""
+        return self.local_hits / self.hits if self.hits else None
 
 
 @dataclass(frozen=True)
@@ -51,6 +68,8 @@ class Figures:
 
     pairings: Mapping[ObjectKey, Pairing] = field(default_factory=dict)
     programs: Mapping[GuestKey, Programs] = field(default_factory=dict)
+    pools: Mapping[tuple[GuestKey, str], Programs] = field(default_factory=dict)
+    """Those of pools that programs have named."""
 
 
 _MISSED = (Metric.GUEST_GETS_MISSED, Metric.GUEST_GETS_LATE, Metric.GUEST_GETS_CORRUPT, Metric.GUEST_GETS_SKIPPED)
@@ -65,10 +84,15 @@ def figures_of(found: Iterable[Sample]) -> Figures:
     """The figures of all pairings that these samples are of."""
     values: dict[ObjectKey, dict[str, float]] = defaultdict(lambda: defaultdict(float))
     buckets: dict[ObjectKey, dict[str, dict[float, float]]] = defaultdict(lambda: defaultdict(dict))
-    programs: dict[GuestKey, dict[str, float]] = defaultdict(dict)
+    programs: dict[GuestKey, list[Sample]] = defaultdict(list)
+    pools: dict[tuple[GuestKey, str], list[Sample]] = defaultdict(list)
     for sample in found:
-        if sample.name in _OF_PROGRAMS:
-            programs[GuestKey(sample.labels["namespace"], sample.labels["guest"])][sample.name] = sample.value
+        if sample.name in _ALL_OF_PROGRAMS:
+            guest = GuestKey(sample.labels["namespace"], sample.labels["guest"])
+            if name := sample.labels.get("value_pool"):
+                pools[guest, name].append(sample)
+            else:
+                programs[guest].append(sample)
             continue
         key = ObjectKey(sample.labels["namespace"], sample.labels["pairing"])
         if "le" in sample.labels:
@@ -78,6 +102,7 @@ def figures_of(found: Iterable[Sample]) -> Figures:
     return Figures(
         {key: _pairing(values[key], buckets[key]) for key in values},
         {key: _programs(found) for key, found in programs.items()},
+        {key: _programs(found) for key, found in pools.items()},
     )
 
 
@@ -85,21 +110,43 @@ def samples(text: str) -> list[Sample]:
     """Those of an exposition that are of a pairing, or of programs' memory; raises ValueError for what is none."""
     each = [one for family in text_string_to_metric_families(text) for one in family.samples]
     named = [one for one in each if one.labels.get("namespace")]
-    return [one for one in named if one.labels.get("guest" if one.name in _OF_PROGRAMS else "pairing")]
+    return [one for one in named if one.labels.get("guest" if one.name in _ALL_OF_PROGRAMS else "pairing")]
 
 
-_OF_PROGRAMS = {
+_OF_PROGRAMS: dict[str, str] = {
     Metric.GUEST_VALUES_LIMIT_BYTES: "limit_bytes",
     Metric.GUEST_VALUES_BYTES: "used_bytes",
     Metric.GUEST_VALUES: "values",
     Metric.GUEST_VALUE_HITS: "hits",
     Metric.GUEST_VALUE_MISSES: "misses",
     Metric.GUEST_VALUE_PUTS: "puts",
+    Metric.GUEST_VALUE_LOCAL_HITS: "local_hits",
+    Metric.GUEST_VALUE_DISK_READS: "disk_reads",
+    Metric.VALUE_POOL_BYTES: "used_bytes",
+    Metric.VALUE_POOL_HITS: "hits",
+    Metric.VALUE_POOL_MISSES: "misses",
+    Metric.VALUE_POOL_PUTS: "puts",
+    Metric.VALUE_POOL_LOCAL_HITS: "local_hits",
+    Metric.VALUE_POOL_DISK_READS: "disk_reads",
 }
+_TIMES_OF_PROGRAMS: dict[str, str] = {
+    f"{Metric.GUEST_VALUE_GET_SECONDS}_bucket": "get",
+    f"{Metric.GUEST_VALUE_PUT_SECONDS}_bucket": "put",
+    f"{Metric.VALUE_POOL_GET_SECONDS}_bucket": "get",
+    f"{Metric.VALUE_POOL_PUT_SECONDS}_bucket": "put",
+}
+_ALL_OF_PROGRAMS = _OF_PROGRAMS.keys() | _TIMES_OF_PROGRAMS.keys()
 
 
-def _programs(values: Mapping[str, float]) -> Programs:
-    return Programs(**{field: values.get(name, 0) for name, field in _OF_PROGRAMS.items()})
+def _programs(found: Iterable[Sample]) -> Programs:
+    values: dict[str, float] = {}
+    buckets: dict[str, dict[float, float]] = {"get": {}, "put": {}}
+    for sample in found:
+        if times := _TIMES_OF_PROGRAMS.get(sample.name):
+            buckets[times][float(sample.labels["le"])] = sample.value
+        else:
+            values[_OF_PROGRAMS[sample.name]] = sample.value
+    return Programs(**values, get=_sorted(buckets["get"]), put=_sorted(buckets["put"]))
 
 
 def _pairing(values: Mapping[str, float], buckets: Mapping[str, dict[float, float]]) -> Pairing:
@@ -128,6 +175,22 @@ def between(before: Pairing | None, after: Pairing) -> Pairing:
         is_stopped=after.is_stopped,
         get=_difference(before.get, after.get),
         ping=_difference(before.ping, after.ping),
+    )
+
+
+def between_calls(before: Programs | None, after: Programs) -> Programs:
+    """What programs did between two readings; all of the second where the counters began anew."""
+    if before is None or after.hits < before.hits or after.misses < before.misses or after.puts < before.puts:
+        return after
+    return replace(
+        after,
+        hits=after.hits - before.hits,
+        misses=after.misses - before.misses,
+        puts=after.puts - before.puts,
+        local_hits=max(0.0, after.local_hits - before.local_hits),
+        disk_reads=max(0.0, after.disk_reads - before.disk_reads),
+        get=_difference(before.get, after.get),
+        put=_difference(before.put, after.put),
     )
 
 

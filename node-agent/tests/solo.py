@@ -41,7 +41,8 @@ class Solo:
             proc, store = Path("/proc"), Store(self._store)
             return Session(self._machine, endpoint=lambda _: self._uri(), store=store, slots=slots, proc=proc)
 
-        tools = Tools(cluster, Store(self._store), Figures(), asyncio.Semaphore(1), connect)
+        self.figures = Figures()
+        tools = Tools(cluster, Store(self._store), self.figures, asyncio.Semaphore(1), connect)
         self._worker = Worker(self._machine, tools)
 
     def want(self, **block: Any) -> GuestStatus:

@@ -18,10 +18,11 @@ from test_worker import Here, Without, last_of
 from tidepool_agent import applications, plan, report
 from tidepool_agent.applicationreport import Standing
 from tidepool_agent.applications import CLOSED, Give, LoadApp, Offer, UnloadApp
-from tidepool_agent.appmem import AppMemory
+from tidepool_agent.appmem import AppMemory, AppPool
 from tidepool_agent.errors import ApplicationsRefused, UnloadFailed
 from tidepool_agent.guestfs import Observation, Peer, Side, parse
-from tidepool_agent.metrics import Figures, Sample
+from tidepool_agent.histogram import Histogram
+from tidepool_agent.metrics import MOST_POOLS, Figures, Sample
 from tidepool_agent.plan import Load, Measure, Remove, Replace, Source, Step, Unload
 from tidepool_agent.report import Finding
 from tidepool_agent.retry import Failures
@@ -202,12 +203,14 @@ def test_a_guest_without_it_says_nothing() -> None:
 
 def test_a_status_has_what_programs_keep_and_figures_alone_are_not_written() -> None:
     stats = {"pools": 3, "values": 9, "hits": 5, "misses": 4, "lost": 1, "puts": 8, "page_hits": 7}
+    stats |= {"local": 2, "front_bytes": 8192, "spilled": 6}
     first = said(there(opened=2, bytes=100 << 20, **stats), wanted=REDIS)[0]
     one = first.applications
     assert one is not None
     assert (one.size_bytes, one.used_bytes, one.mode, one.group) == (GIB, 96 << 20, "0660", "redis")
     assert (one.opened, one.pools, one.values) == (2, 3, 9)
     assert (one.hits, one.misses, one.lost, one.puts, one.page_hits) == (5, 4, 1, 8, 7)
+    assert (one.local_hits, one.front_bytes, one.disk_reads) == (2, 8192, 6)
     more = said(there(opened=3, bytes=101 << 20, values=10, hits=50, page_hits=8), first, wanted=REDIS)[0]
     day = timedelta(days=1)
     assert not report.worth_writing(more, first, day, timedelta())
@@ -223,17 +226,32 @@ def test_what_is_over_is_said_no_more() -> None:
     assert report.worth_writing(after, before, timedelta(), timedelta(days=1))
 
 
-def samples(app: AppMemory | None) -> dict[str, float]:
+def samples(*apps: AppMemory | None, **labels: str) -> dict[str, float]:
+    """What is exported with just these labels beside the guest's, after it was seen like that, one after the other."""
     figures = Figures()
-    figures.put(key("borrower"), Sample(observation(loaded=True, app=app), "KubeVirt"))
+    for app in apps:
+        figures.put(key("borrower"), Sample(observation(loaded=True, app=app), "KubeVirt"))
     each = (one for family in figures.collect() for one in family.samples if "value" in one.name)
-    return {one.name: one.value for one in each if one.labels == {"namespace": "default", "guest": "borrower"}}
+    wanted = {"namespace": "default", "guest": "borrower"} | labels
+    return {one.name: one.value for one in each if one.labels == wanted}
+
+
+def pool_names(*apps: AppMemory) -> set[str]:
+    """The pools of which something is exported then."""
+    names = ({f"pool{n}" for n in range(100)} | {"redis"}) & {name for app in apps for name in app.pools}
+    return {name for name in names if samples(*apps, value_pool=name)}
+
+
+def with_pools(**sizes: int) -> AppMemory:
+    return replace(there(), pools={name: AppPool({"bytes": size}) for name, size in sizes.items()})
 
 
 def test_programs_figures_are_metrics_of_their_guest() -> None:
-    """All pools together: a guest cannot invent labels."""
+    """All pools together."""
     stats = {"bytes": 4096, "pools": 2, "values": 3, "hits": 4, "misses": 5, "lost": 1, "puts": 6, "page_hits": 7}
-    assert samples(there(opened=8, **stats)) == {
+    stats |= {"local": 2, "front_bytes": 8192, "spilled": 9}
+    took = {"get": Histogram(((100, 3),)), "put": Histogram(((200, 4),))}
+    assert samples(replace(there(opened=8, **stats), latency=took)) == {
         "tidepool_guest_values_limit_bytes": GIB,
         "tidepool_guest_values_bytes": 4096,
         "tidepool_guest_values": 3,
@@ -244,8 +262,48 @@ def test_programs_figures_are_metrics_of_their_guest() -> None:
         "tidepool_guest_values_lost_total": 1,
         "tidepool_guest_value_puts_total": 6,
         "tidepool_guest_value_page_hits_total": 7,
+        "tidepool_guest_value_local_hits_total": 2,
+        "tidepool_guest_values_front_bytes": 8192,
+        "tidepool_guest_value_disk_reads_total": 9,
+        "tidepool_guest_value_get_duration_seconds_count": 3,
+        "tidepool_guest_value_get_duration_seconds_sum": pytest.approx(0.0003),
+        "tidepool_guest_value_put_duration_seconds_count": 4,
+        "tidepool_guest_value_put_duration_seconds_sum": pytest.approx(0.0008),
     }
     assert samples(None) == {}
+
+
+def test_pools_of_programs_have_figures_by_name() -> None:
+    stats = {"bytes": 9, "hits": 4, "misses": 5, "lost": 1, "puts": 6, "local": 2, "front_bytes": 8192, "spilled": 3}
+    took = {"get": Histogram(((100, 3), (300, 1))), "put": Histogram(((200, 6),))}
+    app = replace(there(), pools={"redis": AppPool(stats, took)})
+    found = samples(app, value_pool="redis")
+    assert {name.removeprefix("tidepool_guest_value_pool_"): one for name, one in found.items()} == {
+        "bytes": 9,
+        "hits_total": 4,
+        "misses_total": 5,
+        "lost_total": 1,
+        "puts_total": 6,
+        "local_hits_total": 2,
+        "front_bytes": 8192,
+        "disk_reads_total": 3,
+        "get_duration_seconds_count": 4,
+        "get_duration_seconds_sum": pytest.approx(0.0006),
+        "put_duration_seconds_count": 6,
+        "put_duration_seconds_sum": pytest.approx(0.0012),
+    }
+    below = samples(app, value_pool="redis", le="0.000128")
+    assert below["tidepool_guest_value_pool_get_duration_seconds_bucket"] == 3
+    assert samples(app, None, value_pool="redis") == {}
+
+
+def test_a_guest_brings_no_more_than_so_many_names() -> None:
+    """Those that hold most; others are no labels later either, whatever goes and comes."""
+    many = with_pools(**{f"pool{n}": n for n in range(MOST_POOLS + 5)})
+    assert pool_names(many) == {f"pool{n}" for n in range(5, MOST_POOLS + 5)}
+    assert pool_names(with_pools(redis=1), many) == {f"pool{n}" for n in range(6, MOST_POOLS + 5)}
+    assert pool_names(many, with_pools(redis=99)) == set()
+    assert pool_names(many, with_pools(redis=99, pool7=1)) == {"pool7"}
 
 
 # --- what a guest says ------------------------------------------------------------------------------------------------
@@ -260,13 +318,41 @@ PROBED = f"""{LOADED}\
 /sys/module/tidepool_app/parameters/size_bytes:1073741824
 /sys/class/misc/tidepool/stats:bytes 4096
 /sys/class/misc/tidepool/stats:page_hits 7
+/sys/class/misc/tidepool/latency:get 127 3
+/sys/class/misc/tidepool/latency:get inf 1
+/sys/class/misc/tidepool/latency:put 63 9
+application/pool:redis 107 0600 900 800 7 600 5 4 3 2 1 4096 8 127:3,inf:1 -
+application/pool:not\\040plain 107 0600 900 800 7 600 5 4 3 2 1 4096 8 127:3,inf:1 -
+application/pool:before 107 0600 900 800 7 600 5 4 3 2
+application/pool:odd 107 0600 x 800 7 600 5 4 3 2 1 4096 8 127:3,inf:1 -
 application/device:660 107
 application/group:redis 107
 """
 
 
 def test_what_the_probe_prints_is_understood() -> None:
-    assert parse(PROBED).app == there(opened=2, bytes=4096, page_hits=7)
+    assert parse(PROBED).app == replace(
+        there(opened=2, bytes=4096, page_hits=7),
+        latency={"get": Histogram(((127, 3), (float("inf"), 1))), "put": Histogram(((63, 9),))},
+        pools={
+            "redis": AppPool(
+                {
+                    "quota": 900,
+                    "bytes": 800,
+                    "values": 7,
+                    "value_bytes": 600,
+                    "hits": 5,
+                    "misses": 4,
+                    "lost": 3,
+                    "puts": 2,
+                    "local": 1,
+                    "front_bytes": 4096,
+                    "spilled": 8,
+                },
+                {"get": Histogram(((127, 3), (float("inf"), 1))), "put": Histogram()},
+            )
+        },
+    )
     assert parse(BASE).app is None
     assert parse(LOADED).app == AppMemory()
 

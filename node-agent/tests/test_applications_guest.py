@@ -6,10 +6,12 @@ Each test begins and ends with a guest that has no device for programs. It is ne
 from __future__ import annotations
 
 import hashlib
+import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from cast import TOP
 from conftest import wait_for
 from daemon import Daemon, end
 from objects import alter
@@ -50,6 +52,11 @@ class Bench:
         """What the pool gives to programs; how the guest is when that is so, or cannot be."""
         self.agent.want(applications=REDIS | fields)
         return self.agent.until(lambda status: said(status, READY)[1] != "SettingUp")
+
+    def install(self, name: str, program: bytes) -> None:
+        """A program that the guest has then."""
+        self._shell.write(f"/bin/{name}", program)
+        self.sh(f"chmod 0755 /bin/{name}")
 
     def whose(self) -> tuple[str, str]:
         """Mode and group of the device, and what its module lets programs keep."""
@@ -112,6 +119,38 @@ def test_programs_of_a_group_get_the_device_which_changes_while_it_is_open(bench
     bench.sh(f"kill {holder}; chmod 0666 /dev/tidepool; chgrp 107 /dev/tidepool")
     bench.agent.round()
     assert bench.whose() == ("640 108", str(32 * MIB))
+
+
+def of_pool(bench: Bench, pool: str) -> dict[str, float]:
+    """What is exported of a pool that programs have named."""
+    each = (one for family in bench.agent.figures.collect() for one in family.samples)
+    beside = {"namespace": "default", "guest": "borrower", "value_pool": pool}
+    return {one.name.removeprefix("tidepool_guest_value_pool_"): one.value for one in each if one.labels == beside}
+
+
+@pytest.fixture(scope="module")
+def words(tmp_path_factory: pytest.TempPathFactory) -> bytes:
+    """The example in C: a word is looked for in a pool, and counted there."""
+    program, c = tmp_path_factory.mktemp("words") / "words", TOP / "clients" / "c"
+    sources = (c / "examples" / "words.c", c / "src" / "tidepool.c")
+    subprocess.run(["gcc", "-static", "-I", c / "include", "-o", program, *sources], check=True)
+    return program.read_bytes()
+
+
+def test_a_pool_that_a_program_has_named_has_figures(bench: Bench, words: bytes) -> None:
+    """Its gets and puts, and how much it takes; all of it is gone with the device."""
+    bench.want()
+    bench.install("words", words)
+    bench.sh("! echo tide | words novel 2>/run/said")
+    assert bench.sh("cat /run/said") == "words: tide: no lender takes pages"
+    one = programs(bench.agent.round())
+    assert (one.pools, one.misses, one.puts, one.local_hits, one.front_bytes, one.disk_reads) == (1, 1, 0, 0, 0, 0)
+    figures = of_pool(bench, "novel")
+    assert (figures["misses_total"], figures["hits_total"], figures["puts_total"], figures["bytes"]) == (1, 0, 0, 4096)
+    assert (figures["get_duration_seconds_count"], figures["put_duration_seconds_count"]) == (0, 0)
+    bench.agent.want()
+    bench.agent.until(lambda status: status.applications is None)
+    assert of_pool(bench, "novel") == {}
 
 
 def test_a_group_that_the_guest_has_not_is_named(bench: Bench) -> None:

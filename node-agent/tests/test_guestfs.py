@@ -8,7 +8,8 @@ from hypothesis import strategies as st
 from objects import BOOT, LENDER, OTHER, RELEASE
 
 from tidepool_agent.errors import Nonsense
-from tidepool_agent.guestfs import Histogram, Observation, Side, parse
+from tidepool_agent.guestfs import Observation, Side, parse
+from tidepool_agent.histogram import Histogram
 from tidepool_api.fields import MOST_BYTES
 
 BASE = f"""\

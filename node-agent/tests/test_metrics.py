@@ -20,7 +20,8 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from tidepool_agent import server
 from tidepool_agent.errors import Unreachable
-from tidepool_agent.guestfs import Histogram, Module, Observation, Peer, Side
+from tidepool_agent.guestfs import Module, Observation, Peer, Side
+from tidepool_agent.histogram import Histogram
 from tidepool_agent.mapped import Mapped
 from tidepool_agent.metrics import REASONS, Figures, Sample
 from tidepool_agent.provider import Machine

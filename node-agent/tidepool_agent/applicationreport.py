@@ -44,6 +44,9 @@ def described(there: AppMemory | None, before: GuestApplications | None) -> Gues
         lost=count("lost", 0),
         puts=count("puts", 0),
         page_hits=count("page_hits", 0),
+        local_hits=count("local", 0),
+        front_bytes=total((count("front_bytes", 0),)),
+        disk_reads=count("spilled", 0),
     )
 
 

@@ -7,14 +7,21 @@ values_device=/sys/class/misc/tidepool/dev
 udev=/run/udev
 udev_rule=$udev/rules.d/90-tidepool.rules
 
-# applications: whose the device is, and the group that it was given to, by its present number, as application/WHAT:LINE;
-# takes no process where there is none
+# applications: whose the device is, the group that it was given to, by its present number, and what is counted of its
+# pools, as application/WHAT:LINE; takes no process where there is none
 applications() {
     [ -e "$app" ] || return 0
     stat -c 'application/device:%a %g' "$values" 2>/dev/null || :
+    pools
     read -r group gid 2>/dev/null <"$place/group" || return 0
     now=$(sed -n "s/^$group:[^:]*:\([0-9]*\):.*/\1/p" /etc/group | head -n 1)
     echo "application/group:$group ${now:-$gid}"
+}
+
+# pools: those with a name that hold most; however many there are, no more is read than the agent wants to know of
+pools() {
+    is_values 2>/dev/null || return 0
+    head -c 262144 "$values" 2>/dev/null | sed 1d | sort -k 5,5nr | head -n 8 | sed 's|^|application/pool:|'
 }
 
 # load_app SHA256 BYTES MODE GROUP: the module that lies in the folder, if it arrived whole

@@ -9,6 +9,7 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from tidepool_agent.histogram import Histogram, histogram, histograms
 from tidepool_api.applications import ROOT, is_group
 from tidepool_api.fields import MOST_BYTES, MOST_COUNT
 
@@ -16,11 +17,29 @@ LOADED = "/sys/module/tidepool_app/srcversion"
 _OPENED = "/sys/module/tidepool_app/refcnt"
 _SIZE = "/sys/module/tidepool_app/parameters/size_bytes"
 _STATS = "/sys/class/misc/tidepool/stats"
+_LATENCY = "/sys/class/misc/tidepool/latency"
+_POOLS = "application/pool"
 
 _NUMBER = re.compile(r"[0-9]{1,20}")
 _DEVICE = re.compile(r"([0-7]{1,4}) ([0-9]{1,10})")
 _GROUP = re.compile(r"([a-z0-9_-]{1,32}) ([0-9]{1,10})")
 _STAT = re.compile(r"([a-z_]{1,32}) ([0-9]{1,20})")
+_POOL = re.compile(r"[A-Za-z0-9][A-Za-z0-9._:/-]{0,62}")
+
+# What the device says of a pool behind its name, its owner's number and its mode, and before how long calls took.
+_COLUMNS = (
+    *("quota", "bytes", "values", "value_bytes", "hits", "misses", "lost", "puts"),
+    *("local", "front_bytes", "spilled"),
+)
+
+
+@dataclass(frozen=True)
+class AppPool:
+    """A pool of programs that has a name."""
+
+    stats: Mapping[str, int] = field(default_factory=dict)
+    latency: Mapping[str, Histogram] = field(default_factory=dict)
+    """How long its gets and puts took."""
 
 
 @dataclass(frozen=True)
@@ -37,6 +56,10 @@ class AppMemory:
     """How many times programs have it open."""
     stats: Mapping[str, int] = field(default_factory=dict)
     """What the module counts."""
+    latency: Mapping[str, Histogram] = field(default_factory=dict)
+    """How long gets and puts of all pools took."""
+    pools: Mapping[str, AppPool] = field(default_factory=dict)
+    """Those with a plain name that hold most, by it."""
 
     @property
     def is_held(self) -> bool:
@@ -55,7 +78,19 @@ def appmem(files: Mapping[str, list[str]]) -> AppMemory | None:
         group=_group(files, device[2]) if device else "",
         opened=min(_number(files, _OPENED), MOST_COUNT),
         stats={name: min(int(count), MOST_COUNT) for name, count in _counts(files)},
+        latency=histograms(files.get(_LATENCY, [])),
+        pools=dict(filter(None, map(_pool, files.get(_POOLS, [])))),
     )
+
+
+def _pool(line: str) -> tuple[str, AppPool] | None:
+    """Its name and what is said of it; None of what an older module says, or of a name that is not plain."""
+    name, *words = line.split(" ")
+    counts, times = words[2 : 2 + len(_COLUMNS)], words[2 + len(_COLUMNS) :]
+    if len(times) < 2 or not _POOL.fullmatch(name) or not all(map(_NUMBER.fullmatch, counts)):
+        return None
+    stats = {column: min(int(count), MOST_COUNT) for column, count in zip(_COLUMNS, counts, strict=True)}
+    return name, AppPool(stats, {"get": histogram(times[0]), "put": histogram(times[1])})
 
 
 def _group(files: Mapping[str, list[str]], number: str) -> str:

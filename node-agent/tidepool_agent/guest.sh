@@ -19,6 +19,7 @@ probe() {
         /sys/module/tidepool_block/srcversion /var/lib/tidepool/file \
         /sys/module/tidepool_app/srcversion /sys/module/tidepool_app/refcnt \
         /sys/module/tidepool_app/parameters/size_bytes /sys/class/misc/tidepool/stats \
+        /sys/class/misc/tidepool/latency \
         /proc/sys/kernel/modules_disabled /sys/kernel/security/lockdown /sys/module/module/parameters/sig_enforce \
         /sys/module/tidepool/version /sys/module/tidepool/srcversion \
         "$tree"/identity "$tree"/stats "$tree"/latency "$tree"/port "$tree"/lend_bytes "$tree"/reserve_bytes "$tree"/hold \

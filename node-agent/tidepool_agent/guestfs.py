@@ -15,6 +15,7 @@ from enum import StrEnum
 from tidepool_agent.appmem import AppMemory, appmem
 from tidepool_agent.backing import HostSide
 from tidepool_agent.errors import Nonsense
+from tidepool_agent.histogram import Histogram, histograms
 from tidepool_agent.mapped import Mapped, mapped
 from tidepool_api import Interface, is_identity
 from tidepool_api.fields import MOST_COUNT
@@ -23,7 +24,6 @@ TREE = "/sys/kernel/config/tidepool"
 SWAP_FILE = "/var/lib/tidepool/file"  # in which the script notes where it is
 PAGE = 4096
 MAX_NUMBER = MOST_COUNT
-MAX_BUCKETS = 256
 MAX_POINTS = 16
 GHOST_OFF = "Off"
 LOCKDOWN = "/sys/kernel/security/lockdown"
@@ -33,7 +33,6 @@ _RELEASE = re.compile(r"[A-Za-z0-9][A-Za-z0-9._+~-]{0,127}")
 _WORD = re.compile(r"[A-Za-z0-9._+~-]{0,64}")
 _PEER = re.compile(rf"{TREE}/(borrowers|lenders)/(?!\.\.?/)([A-Za-z0-9._-]{{1,63}})/([a-z_]{{1,32}})")
 _STAT = re.compile(r"([a-z][a-z0-9_]{0,47}) ([0-9]{1,20})")
-_BUCKET = re.compile(r"([a-z]{1,16}) ([0-9]{1,20}|inf) ([0-9]{1,20})")
 _REASON = re.compile(r"[A-Z][A-Za-z]{0,31}")
 _MEMORY = re.compile(r"\s*([0-9]{1,13}) kB")
 _UPTIME = re.compile(r"([0-9]{1,12}\.[0-9]{2}) .*")
@@ -50,18 +49,6 @@ class Side(StrEnum):
 
     BORROWERS = "borrowers"
     LENDERS = "lenders"
-
-
-@dataclass(frozen=True)
-class Histogram:
-    """Durations: counts by upper bound in microseconds, ascending, not cumulative; the last bound may be infinite."""
-
-    buckets: tuple[tuple[float, int], ...] = ()
-
-    @property
-    def count(self) -> int:
-        """How many durations there are."""
-        return sum(count for _, count in self.buckets)
 
 
 @dataclass(frozen=True)
@@ -247,7 +234,7 @@ def _module(files: Mapping[str, list[str]]) -> Module | None:
         identity=_identity(next(iter(files.get(f"{TREE}/identity", [])), "")),
         settings={name: value for name, value in settings.items() if value},
         stats=_stats(files.get(f"{TREE}/stats", [])),
-        latency=_latency(files.get(f"{TREE}/latency", [])),
+        latency=histograms(files.get(f"{TREE}/latency", [])),
         ghost=_word(files, f"{TREE}/ghost"),
         curve=_curve(found),
         references=counts.get("references", 0),
@@ -282,17 +269,9 @@ def _peers(files: Mapping[str, list[str]]) -> dict[tuple[Side, str], Peer]:
 def _peer(contents: dict[str, list[str]]) -> Peer:
     stats, latency = contents.pop("stats", []), contents.pop("latency", [])
     attributes = {name: lines[0][:256] for name, lines in contents.items() if lines}
-    return Peer(attributes, _stats(stats), _latency(latency))
+    return Peer(attributes, _stats(stats), histograms(latency))
 
 
 def _stats(lines: Iterable[str]) -> dict[str, int]:
     matches = filter(None, map(_STAT.fullmatch, lines))
     return {match[1]: min(int(match[2]), MAX_NUMBER) for match in matches}
-
-
-def _latency(lines: Iterable[str]) -> dict[str, Histogram]:
-    buckets: dict[str, dict[float, int]] = defaultdict(dict)
-    for match in filter(None, map(_BUCKET.fullmatch, lines)):
-        if len(buckets[match[1]]) < MAX_BUCKETS:
-            buckets[match[1]][float(match[2])] = min(int(match[3]), MAX_NUMBER)
-    return {name: Histogram(tuple(sorted(counts.items()))) for name, counts in buckets.items()}

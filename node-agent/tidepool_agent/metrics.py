@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily, Metric
 from prometheus_client.registry import Collector
 
-from tidepool_agent.guestfs import GHOST_OFF, Histogram, Observation, Peer, Side
+from tidepool_agent.appmem import AppPool
+from tidepool_agent.guestfs import GHOST_OFF, Observation, Peer, Side
+from tidepool_agent.histogram import Histogram
 from tidepool_agent.report import lent, used
 from tidepool_api import Condition, GuestKey, Status
 from tidepool_api import Metric as Name
@@ -19,6 +21,9 @@ BOUNDS_US = tuple(1 << power for power in range(4, 25))
 CONNECTED = "Connected"
 
 TRUTH = {Status.TRUE: 1, Status.FALSE: 0, Status.UNKNOWN: -1}
+
+MOST_POOLS = 8
+"""Pools of programs of a guest that have figures of their own, as long as the guest is there."""
 
 Value = Callable[[Peer], float]
 
@@ -34,6 +39,8 @@ class Sample:
     devices: frozenset[str] = frozenset()
     """Mapped names of the devices that its pairings name."""
     stale: bool = False
+    pools: frozenset[str] = frozenset()
+    """Names of pools of its programs that are labels."""
 
 
 Samples = list[tuple[GuestKey, Sample]]
@@ -44,12 +51,15 @@ class Figures(Collector):
 
     def __init__(self) -> None:
         self._samples: dict[GuestKey, Sample] = {}
+        self._pools: dict[GuestKey, frozenset[str]] = {}
         self._conditions: dict[GuestKey, tuple[Condition, ...]] = {}
         self._gathered: dict[GuestKey, int] = {}
 
     def put(self, key: GuestKey, sample: Sample) -> None:
         """The newest figures of a guest."""
-        self._samples[key] = sample
+        app = sample.seen.app
+        self._pools[key] = admitted(self._pools.get(key, frozenset()), app.pools if app else {})
+        self._samples[key] = replace(sample, pools=self._pools[key])
 
     def judge(self, key: GuestKey, conditions: tuple[Condition, ...]) -> None:
         """What the agent says of a guest, which may be one that never answered and has no figures."""
@@ -65,6 +75,7 @@ class Figures(Collector):
     def drop(self, key: GuestKey) -> None:
         """Forgets a guest that is gone."""
         self._samples.pop(key, None)
+        self._pools.pop(key, None)
         self._conditions.pop(key, None)
 
     def collect(self) -> Iterator[Metric]:
@@ -82,6 +93,7 @@ class Figures(Collector):
         yield from _latency(samples)
         yield from _devices(samples)
         yield from _values(samples)
+        yield from _value_pools(samples)
         yield _dropped(samples)
 
 
@@ -245,11 +257,27 @@ _VALUES = {
     Name.GUEST_VALUES_LOST: "lost",
     Name.GUEST_VALUE_PUTS: "puts",
     Name.GUEST_VALUE_PAGE_HITS: "page_hits",
+    Name.GUEST_VALUE_LOCAL_HITS: "local",
+    Name.GUEST_VALUES_FRONT_BYTES: "front_bytes",
+    Name.GUEST_VALUE_DISK_READS: "spilled",
 }
+_VALUE_TIMES = {"get": Name.GUEST_VALUE_GET_SECONDS, "put": Name.GUEST_VALUE_PUT_SECONDS}
+
+_VALUE_POOLS = {
+    Name.VALUE_POOL_BYTES: "bytes",
+    Name.VALUE_POOL_HITS: "hits",
+    Name.VALUE_POOL_MISSES: "misses",
+    Name.VALUE_POOL_LOST: "lost",
+    Name.VALUE_POOL_PUTS: "puts",
+    Name.VALUE_POOL_LOCAL_HITS: "local",
+    Name.VALUE_POOL_FRONT_BYTES: "front_bytes",
+    Name.VALUE_POOL_DISK_READS: "spilled",
+}
+_VALUE_POOL_TIMES = {"get": Name.VALUE_POOL_GET_SECONDS, "put": Name.VALUE_POOL_PUT_SECONDS}
 
 
 def _values(samples: Samples) -> Iterator[Metric]:
-    """What programs keep, of guests in which they can; all pools together, for programs name them as they like."""
+    """What programs keep, of guests in which they can; all pools together."""
     each = [(key, sample.seen.app) for key, sample in samples if sample.seen.app]
     limit, opened = _gauges(Name.GUEST_VALUES_LIMIT_BYTES), _gauges(Name.GUEST_VALUES_OPENED)
     for key, there in each:
@@ -261,6 +289,40 @@ def _values(samples: Samples) -> Iterator[Metric]:
         for key, there in each:
             family.add_metric(key, there.stats.get(word, 0))
         yield family
+    for word, name in _VALUE_TIMES.items():
+        times = _histograms(name)
+        for key, there in each:
+            _add(times, key, there.latency.get(word, Histogram()))
+        yield times
+
+
+def admitted(before: frozenset[str], there: Mapping[str, AppPool]) -> frozenset[str]:
+    """The pools of a guest that have figures of their own: programs name them as they like, but only so many.
+
+    A name that has figures keeps them: a guest that made new ones all the time would bring as many labels.
+    """
+    new = sorted(there.keys() - before, key=lambda name: (-there[name].stats.get("bytes", 0), name))
+    return before | frozenset(new[: MOST_POOLS - len(before)])
+
+
+def _value_pools(samples: Samples) -> Iterator[Metric]:
+    """Those that programs have named, by their names."""
+    each = [
+        ((*guest, name), sample.seen.app.pools[name])
+        for guest, sample in samples
+        if sample.seen.app
+        for name in sorted(sample.pools & sample.seen.app.pools.keys())
+    ]
+    for name, word in _VALUE_POOLS.items():
+        family = _counters(name) if name.endswith("_total") else _gauges(name)
+        for key, pool in each:
+            family.add_metric(key, pool.stats.get(word, 0))
+        yield family
+    for word, name in _VALUE_POOL_TIMES.items():
+        times = _histograms(name)
+        for key, pool in each:
+            _add(times, key, pool.latency.get(word, Histogram()))
+        yield times
 
 
 def _dropped(samples: Samples) -> Metric:

@@ -56,7 +56,10 @@ FIGURES = frozenset(
     | {"peers", "morePeers", "devices", "swap", "applications", "gatheredBytes", "gathered"}
 )
 # Written along with others, never on their own:
-RESTLESS = frozenset({"observedAt", "hits", "misses", "puts", "lost", "pageHits", "values", "pools", "opened"})
+RESTLESS = frozenset(
+    {"observedAt", "hits", "misses", "puts", "lost", "pageHits", "values", "pools", "opened"}
+    | {"localHits", "frontBytes", "diskReads"}
+)
 
 
 @dataclass(frozen=True)

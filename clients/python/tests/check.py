@@ -8,6 +8,7 @@ import sys
 import time
 
 import tidepool
+from tidepool import device
 
 LARGE, MANY = 1 << 20, 600
 
@@ -81,6 +82,9 @@ def check_errors(pool: tidepool.Pool) -> None:
     with tidepool.Pool(quota=8 * 4096) as little:
         assert "quota" in raises(tidepool.QuotaError, little.put, b"k", bytes(LARGE))
     raises(tidepool.TidepoolError, pool.unlink)
+    device.API += 1
+    assert "different versions" in raises(tidepool.OtherVersionError, tidepool.Pool)
+    device.API -= 1
     with tidepool.Pool("check", mode=0o666) as one, tidepool.Pool("check") as two:
         one[b"k"] = b"v"
         assert two[b"k"] == b"v"
@@ -92,7 +96,7 @@ def check_kept() -> None:
     with tidepool.Pool("kept", quota=1 << 20, spill="/mnt") as one, tidepool.Pool("kept", spill="/mnt") as two:
         one[b"k"] = b"v"
         assert two[b"k"] == b"v"
-        assert two.stats().spilled == 0
+        assert (two.stats().spilled, two.stats().front_bytes) == (0, 0)
         raises(tidepool.NameTakenError, tidepool.Pool, "kept")
         two.unlink()
     raises(tidepool.SpillError, tidepool.Pool, quota=1 << 20, spill="/tmp")

@@ -65,7 +65,7 @@ class Keys(ctypes.Structure):
 
 FIGURES = (
     *("quota", "bytes", "values", "value_bytes", "hits", "misses", "lost", "puts", "deletes", "expired", "moved"),
-    *("spilled", "local"),
+    *("spilled", "local", "front_bytes"),
 )
 
 

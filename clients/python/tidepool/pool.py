@@ -40,6 +40,7 @@ class Stats:
     moved: int  # small values that were put again so that a page was left
     spilled: int  # reads of a kept pool that its disk had to answer
     local: int  # hits that needed no lender, as the value is read often
+    front_bytes: int  # memory of this machine that such values take now
 
 
 class Pool:

@@ -84,6 +84,7 @@ static const struct {
 	{ EAGAIN, "LATE lenders are too slow, or memory is too short; try again" },
 	{ E2BIG, "TOOLARGE a value has 2 MiB at most" },
 	{ EINVAL, "BADKEY a key has 1 to 250 bytes" },
+	{ EBADF, "NOTALLOWED the server may read from the pool, and not change it" },
 };
 
 static int reply_with_error(RedisModuleCtx *ctx, int error)
@@ -332,7 +333,7 @@ static int stats_command(RedisModuleCtx *ctx, RedisModuleString **argv, int argc
 		return RedisModule_WrongArity(ctx);
 	if (tidepool_stats(pool, &stats))
 		return reply_with_error(ctx, errno);
-	RedisModule_ReplyWithArray(ctx, 2 * (10 + TRANSPARENT_FIGURES));
+	RedisModule_ReplyWithArray(ctx, 2 * (14 + TRANSPARENT_FIGURES));
 	reply_with_figure(ctx, "quota", stats.quota);
 	reply_with_figure(ctx, "bytes", stats.bytes);
 	reply_with_figure(ctx, "values", stats.values);
@@ -343,6 +344,10 @@ static int stats_command(RedisModuleCtx *ctx, RedisModuleString **argv, int argc
 	reply_with_figure(ctx, "puts", stats.puts);
 	reply_with_figure(ctx, "deletes", stats.deletes);
 	reply_with_figure(ctx, "expired", stats.expired);
+	reply_with_figure(ctx, "moved", stats.moved);
+	reply_with_figure(ctx, "spilled", stats.spilled);
+	reply_with_figure(ctx, "local", stats.local);
+	reply_with_figure(ctx, "front_bytes", stats.front_bytes);
 	transparent_each_figure(reply_with_figure, ctx);
 	return REDISMODULE_OK;
 }

@@ -143,5 +143,6 @@ int mode_durable(const char *path);
 int mode_endured(const char *path);
 int mode_values(const char *pool);
 int mode_value(const char *pool);
+int mode_calls(const char *folder);
 
 #endif

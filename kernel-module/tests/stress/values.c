@@ -23,7 +23,8 @@
 
 static struct {
 	int fd;
-	long keys, most;
+	long keys, most, expire_ms;
+	long gets;			/* among ten calls */
 	uint64_t *begun, *done;		/* versions, by key; odd ones are deletions */
 	char *busy;			/* a key that somebody changes */
 	bool kept, uring;
@@ -93,6 +94,8 @@ static int open_pool(const char *name, unsigned int mode, unsigned long quota)
 	int fd = open_or_die(DEVICE, option("open", O_RDWR));
 
 	all.uring = option("uring", 0);
+	if (option("unopened", 0))
+		return fd;
 	want_kept(&how);
 	strncpy(how.name, name, sizeof(how.name) - 1);
 	if (!ioctl(fd, TIDEPOOL_IOC_OPEN, &how)) {
@@ -189,7 +192,8 @@ static void change_one(long key, char *value, bool delete)
 	size = delete ? 0 : size_of(version);
 	if (!delete)
 		value_make(value, key, version);
-	result = do_call(all.fd, delete ? TIDEPOOL_DELETE : TIDEPOOL_PUT, (char *)&key, sizeof(key), value, &size, 0);
+	result = do_call(all.fd, delete ? TIDEPOOL_DELETE : TIDEPOOL_PUT, (char *)&key, sizeof(key), value, &size,
+			 delete ? 0 : all.expire_ms);
 	if (!result || (delete && result == -ENOENT)) {
 		__atomic_store_n(&all.done[key], version, __ATOMIC_RELEASE);
 		__sync_fetch_and_add(delete ? &deleted : &put, 1);
@@ -210,7 +214,7 @@ static void *mix(void *number)
 		/* Some are used often: what is seldom put anew keeps the pages that it shares. */
 		long key = random_next(&state) % (random_next(&state) % 4 ? all.keys / 8 : all.keys);
 
-		if (random_next(&state) % 2) {
+		if ((long)(random_next(&state) % 10) < all.gets) {
 			get_one(key, value, made);
 		} else if (!__atomic_test_and_set(&all.busy[key], __ATOMIC_ACQUIRE)) {
 			change_one(key, value, !(random_next(&state) % 8));
@@ -232,8 +236,8 @@ static struct tidepool_stats stats_of(int fd)
 }
 
 /*
- * stress values POOL [keys=1000] [threads=4] [seconds=5] [changes=N] [most=70000] [quota=0] [spill=FILE] [uring=0]; POOL is
- * - for a private one.
+ * stress values POOL [keys=1000] [threads=4] [seconds=5] [changes=N] [most=70000] [quota=0] [spill=FILE] [uring=0]
+ * [gets=5] [expire_ms=0]; POOL is - for a private one, and gets are so many of ten calls. No kept pool's values expire.
  */
 int mode_values(const char *pool)
 {
@@ -241,6 +245,8 @@ int mode_values(const char *pool)
 
 	all.keys = option("keys", 1000);
 	all.most = option("most", 70000);
+	all.gets = option("gets", 5);
+	all.expire_ms = option("expire_ms", 0);
 	all.fd = open_pool(strcmp(pool, "-") ? pool : "", 0600, option("quota", 0));
 	all.begun = calloc(all.keys, sizeof(*all.begun));
 	all.done = calloc(all.keys, sizeof(*all.done));
@@ -297,8 +303,8 @@ static void say_call(int fd, uint32_t what, const char *key, const char *text)
 	char *long_key = calloc(1, key_size + strlen(key) + 1);
 
 	strcpy(long_key, key);
-	printf("%s", outcome(do_call(fd, what, long_key, key_size, option("fault", 0) ? (void *)16 : value, &size,
-				     option("expire_ms", 0))));
+	printf("%s", outcome(do_call(fd, what, option("key_fault", 0) ? (void *)16 : long_key, key_size,
+				     option("fault", 0) ? (void *)16 : value, &size, option("expire_ms", 0))));
 	if (what == TIDEPOOL_GET || what == TIDEPOOL_EXISTS)
 		printf(" %u", size);
 	if (what == TIDEPOOL_GET)
@@ -334,8 +340,18 @@ static void say_stats(int fd)
 	}
 	printf("{\"quota\": %llu, \"bytes\": %llu, \"values\": %llu, \"value_bytes\": %llu, \"hits\": %llu, ",
 	       stats.quota, stats.bytes, stats.values, stats.value_bytes, stats.hits);
-	printf("\"misses\": %llu, \"lost\": %llu, \"puts\": %llu, \"expired\": %llu, \"spilled\": %llu, \"local\": %llu}\n",
+	printf("\"misses\": %llu, \"lost\": %llu, \"puts\": %llu, \"expired\": %llu, \"spilled\": %llu, \"local\": %llu, ",
 	       stats.misses, stats.lost, stats.puts, stats.expired, stats.spilled, stats.local);
+	printf("\"front_bytes\": %llu}\n", stats.front_bytes);
+}
+
+/* Opens a pool with a descriptor that has one, perhaps. */
+static void say_open(int fd, const char *name)
+{
+	struct tidepool_open how = { .api = TIDEPOOL_API, .mode = 0600 };
+
+	strncpy(how.name, name, sizeof(how.name) - 1);
+	printf("%s\n", outcome(ioctl(fd, TIDEPOOL_IOC_OPEN, &how) ? -errno : 0));
 }
 
 static void say(int fd, char *line)
@@ -351,12 +367,16 @@ static void say(int fd, char *line)
 		say_stats(fd);
 	if (what && !strcmp(what, "unlink"))
 		printf("%s\n", outcome(ioctl(fd, TIDEPOOL_IOC_UNLINK) ? -errno : 0));
+	if (what && !strcmp(what, "open"))
+		say_open(fd, key ? key : "");
 	if (what && !strcmp(what, "sleep"))
 		usleep(atol(key) * 1000);
 	fflush(stdout);
 }
 
-/* stress value POOL [mode=0600] [quota=0] [user=UID] ...: does what its input says, and says what came of it. */
+/*
+ * stress value POOL [mode=0600] [quota=0] [user=UID] [unopened=1] ...: does what its input says, and says what came of it.
+ */
 int mode_value(const char *pool)
 {
 	char line[4096];
