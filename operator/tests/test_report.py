@@ -6,7 +6,7 @@ from datetime import timedelta
 
 import pytest
 from cast import identity_of
-from world import BORROWER, LENDER, LONG_AGO, MIB, guest, pairing, plan, pool
+from world import BORROWER, LENDER, LONG_AGO, MIB, TEAM, auto_pool, guest, pairing, plan, pool
 
 from tidepool_api import HitShares, MemoryGuest, MemoryPairing, PairingStatus, PoolStatus, Status, condition, find
 from tidepool_api.fields import MOST_BYTES
@@ -208,6 +208,49 @@ def test_degraded_is_a_pool_that_does_not_serve_somebody(unready: str, phase: st
     assert ready is not None
     assert guests_ready is not None
     assert (status.phase, ready.status, guests_ready.reason) == (phase, str(phase == "Ready"), "GuestNotReady")
+
+
+CLAIMED = {"k": "older"}
+
+
+@pytest.mark.parametrize(
+    ("left_out", "claimed", "phase", "reason"),
+    [
+        (guest("k", LENDER), CLAIMED, "Ready", "GuestClaimed"),
+        (guest("c", BORROWER), {"c": "older"}, "Degraded", "GuestClaimed"),
+        (guest("k", LENDER), {"k": "older", "l": "older"}, "Degraded", "GuestClaimed"),
+        (guest("both", LENDER | BORROWER), {}, "Degraded", "RoleConflict"),
+        (guest("both", LENDER | BORROWER), {"both": "older"}, "Degraded", "RoleConflict"),
+    ],
+)
+def test_a_guest_that_is_left_out_degrades_a_pool_if_somebody_is_not_served_for_it(
+    left_out: MemoryGuest, claimed: dict[str, str], phase: str, reason: str
+) -> None:
+    """Issue 28, fault 9: a lender that another pool has is missed by nobody while the others have enough."""
+    present = reported("Connected", "Connected")
+    made = plan(pool(), [guest("l", LENDER), guest("b", BORROWER), left_out], [present], claimed=claimed)
+    status = status_of(made, present)
+    ready, degraded, roles = (find(status.conditions, type_) for type_ in ("Ready", "Degraded", "RolesConsistent"))
+    assert ready is not None
+    assert degraded is not None
+    assert roles is not None
+    assert (status.phase, ready.status, roles.reason) == (phase, str(phase == "Ready"), reason)
+    assert degraded.reason == (reason if phase == "Degraded" else "AsExpected")
+
+
+def test_a_lender_that_another_pool_has_is_named_where_there_is_not_enough_without_it() -> None:
+    made = plan(pool(), [guest("l", LENDER, total=600), guest("k", LENDER), guest("b", BORROWER)], [], claimed=CLAIMED)
+    degraded = find(status_of(made).conditions, "Degraded")
+    assert degraded is not None
+    assert degraded.message.startswith("guest k left out: pool older, which is older or paused, has them already")
+    assert "InsufficientCapacity: not enough for guest b" in degraded.message
+
+
+@pytest.mark.parametrize(("taken", "phase"), [({"x"}, "Ready"), ({"x", "y"}, "Degraded")])
+def test_an_auto_pool_is_degraded_when_others_have_all_of_its_guests(taken: set[str], phase: str) -> None:
+    """Those it leaves out might lend as well as borrow; a pool without anybody serves nobody."""
+    made = plan(auto_pool(), [guest("x", TEAM), guest("y", TEAM)], [], claimed=dict.fromkeys(taken, "older"))
+    assert status_of(made).phase == phase
 
 
 @pytest.mark.parametrize("paused", ["l", "b"])

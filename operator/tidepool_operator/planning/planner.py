@@ -33,6 +33,7 @@ from tidepool_operator.planning.selection import (
     on_cordoned_nodes,
     select,
     under_pressure,
+    with_short,
 )
 from tidepool_operator.planning.sizing import is_sized, size
 
@@ -114,11 +115,11 @@ def plan(
         assignments=ledger.assignments(),
         lenders=tuple(selection.lenders),
         borrowers=tuple(selection.borrowers),
-        unserved=tuple(unserved),
+        unserved=(*unserved, *sorted(selection.missed)),
         waiting=tuple(name for name in wanting if is_room_coming or name in waiting),
         deferred=tuple(sorted(disruption.deferred)),
         problems=(
-            *selection.problems,
+            *with_short(selection.problems, short),
             *(on_cordoned_nodes(selection.cordoned) if unserved else ()),
             *off_the_network(pool, selection, short),
             *_shortages(pool, selection, ledger, short, at),

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import timedelta
 from enum import StrEnum
 from typing import TYPE_CHECKING
@@ -92,12 +92,13 @@ class Problem:
 
 
 # What is worth a word, and no harm to a pool as such: some guest of many is always being restarted, and who has the
-# minimum could always have more.
+# minimum could always have more. A guest that is selected as both would borrow, and does not: that is harm.
 _PASSING = frozenset(
     {
         ProblemReason.NO_NODES,
         ProblemReason.NO_DONORS,
         ProblemReason.NOT_GRANTED,
+        ProblemReason.GUEST_CLAIMED,
         ProblemReason.GUEST_NOT_READY,
         ProblemReason.NODE_CORDONED,
         ProblemReason.OVERCOMMITTED,
@@ -118,6 +119,7 @@ class Selection:
     cordoned: frozenset[Ref]  # guests whose nodes take nothing new, and neither do they
     roles: Roles
     taken: frozenset[Ref]  # guests that other pools have
+    missed: frozenset[Ref]  # guests that are left out, and would borrow
     problems: tuple[Problem, ...]
     ended: Mapping[Ref, str] = field(default_factory=dict)  # name -> how its machine ended
     network: Network | None = None  # that pages take
@@ -196,11 +198,19 @@ def select(
         cordoned,
         given,
         frozenset(taken),
+        _missed(pool, given, left_out, matched),
         problems,
         ended=over,
         network=pool.spec.network,
         off_network=off_network,
     )
+
+
+def _missed(pool: MemoryPool, given: Roles, left_out: set[Ref], matched: set[Ref]) -> frozenset[Ref]:
+    """The guests that are left out and would borrow. Those of an Auto pool might: they count if it has no other."""
+    if pool.spec.role is RoleChoice.AUTO:
+        return frozenset(left_out if left_out == matched else ())
+    return frozenset(left_out & given.borrowers)
 
 
 def _ended(pool: MemoryPool, inventory: Inventory, elsewhere: Mapping[Ref, MemoryGuest]) -> dict[Ref, str]:
@@ -478,6 +488,13 @@ def _unready_guests(unready: Mapping[Ref, str]) -> Iterable[Problem]:
         shown = [f"{name} ({why})" for name, why in sorted(unready.items())[:NAMED_AT_MOST]]
         more = f" and {len(unready) - len(shown)} more" if len(unready) > len(shown) else ""
         yield Problem(ProblemReason.GUEST_NOT_READY, f"not ready: {'; '.join(shown)}{more}", tuple(sorted(unready)))
+
+
+def with_short(problems: Iterable[Problem], short: Iterable[Ref]) -> Iterable[Problem]:
+    """The problems; what other pools have is missed by those borrowers, too, who have not enough."""
+    for one in problems:
+        is_missed = one.reason is ProblemReason.GUEST_CLAIMED
+        yield replace(one, guests=(*one.guests, *short)) if is_missed else one
 
 
 def off_the_network(pool: MemoryPool, selection: Selection, short: Iterable[Ref]) -> Iterable[Problem]:
