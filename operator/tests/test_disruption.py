@@ -47,6 +47,14 @@ def test_two_of_eight_at_a_time_become_smaller() -> None:
     assert sizes(plan(less, EVERYBODY, slow)) == [256] * 2 + [512] * 6
 
 
+def test_a_borrower_whose_connection_does_not_last_has_pages_to_lose() -> None:
+    """While a connection is only made it has none; one that is lost again and again brings them back each time."""
+    for phase, done in (("Unstable", 2), ("Connecting", 8)):
+        status = {"phase": phase, "borrower": {"state": "Connected"}}
+        pairings = [MemoryPairing.parse(one.to_dict() | {"status": status}) for one in running()]
+        assert sizes(plan(pool(size=256, max_lend=8192), EVERYBODY, pairings)).count(256) == done
+
+
 def test_numbers_and_percentages() -> None:
     for allowed, done in ((1, 1), (3, 3), ("1%", 1), ("50%", 4), ("100%", 8), (100, 8)):
         made = plan(pool(size=256, max_lend=8192, max_unavailable=allowed), EVERYBODY, running())

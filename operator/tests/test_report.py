@@ -103,6 +103,37 @@ def test_a_lender_that_nobody_reaches_is_called_that() -> None:
     assert verdict.message == "b connects to 10.0.0.1 port 7470; if this lasts, see whether the network lets it"
 
 
+LOSING = {
+    "type": "Configured",
+    "status": "True",
+    "reason": "ConnectionUnstable",
+    "message": "the connection to the lender is lost again and again: give the guests' network an MTU of 1400",
+    "lastTransitionTime": "2026-01-01T00:00:00Z",
+}
+
+
+@pytest.mark.parametrize("state", ["Connected", "Connecting"])
+def test_a_connection_that_is_there_at_each_look_and_does_not_last_is_not_called_connected(state: str) -> None:
+    """Issue 28, fault 9: neither by the pairing nor by its pool; what pages came are counted all the same."""
+    one = reported("Listening", state, conditions=[LOSING], usedBytes=100 * MIB, hits=3, misses=1)
+    verdict = report.judge(one, NOW)
+    assert (verdict.phase, verdict.ready, verdict.reason) == ("Unstable", "False", "ConnectionUnstable")
+    assert verdict.message == f"borrower b: {LOSING['message']}"
+    status = status_of(plan(pool(), [guest("l", LENDER), guest("b", BORROWER)], []), one)
+    ready, degraded = (find(status.conditions, type_) for type_ in ("Ready", "Degraded"))
+    assert ready is not None
+    assert degraded is not None
+    assert (status.phase, ready.status, ready.reason) == ("Degraded", "False", "ConnectionUnstable")
+    assert degraded.message == f"unstable: pool.b.l; the first because: {verdict.message}"
+    assert (status.ready_pairings, status.used_bytes, status.hit_ratio) == (0, 100 * MIB, "0.75")
+
+
+def test_what_is_known_of_a_connection_is_old_where_the_agent_is_silent_and_wrong_where_the_side_failed() -> None:
+    lost = reported("Listening", "Connected", conditions=[LOSING])
+    assert report.judge(lost, NOW, {"n1"}).reason == "AgentNotResponding"
+    assert report.judge(reported("Failed", "Connected", conditions=[LOSING]), NOW).phase == "Failed"
+
+
 def test_a_failed_side_is_named_with_its_remedy() -> None:
     assert report.judge(reported("Failed", None), NOW).message == "lender l: free 2 MiB on its root disk"
 
