@@ -185,6 +185,16 @@ def test_three_conditions_sum_it_up(lender: str, borrower: str, phase: str, summ
     assert (status.phase, tuple(one.status for one in found if one)) == (phase, summary)
 
 
+def test_who_waits_for_a_migration_to_end_is_under_way() -> None:
+    made = plan(pool(), [guest("l", LENDER, migrating=True), guest("b", BORROWER)], [])
+    status = status_of(made)
+    ready, guests_ready = (find(status.conditions, type_) for type_ in ("Ready", "GuestsReady"))
+    assert ready is not None
+    assert guests_ready is not None
+    assert (status.phase, ready.reason, guests_ready.reason) == ("Pending", "Progressing", "GuestMigrates")
+    assert ready.message == "b waiting for the end of a live migration"
+
+
 def test_problems_are_conditions_with_what_to_do() -> None:
     status = status_of(plan(pool(), [], []))
     missing = find(status.conditions, "LendersFound")

@@ -36,6 +36,7 @@ class ProblemReason(StrEnum):
     ROLE_CONFLICT = "RoleConflict"
     GUEST_CLAIMED = "GuestClaimed"
     GUEST_NOT_READY = "GuestNotReady"
+    GUEST_MIGRATES = "GuestMigrates"
     NODE_CORDONED = "NodeCordoned"
     OVERCOMMITTED = "Overcommitted"
     NODE_PRESSED = "NodeUnderMemoryPressure"
@@ -65,6 +66,7 @@ _CONDITIONS = {
     ProblemReason.ROLE_CONFLICT: ConditionType.ROLES_CONSISTENT,
     ProblemReason.GUEST_CLAIMED: ConditionType.ROLES_CONSISTENT,
     ProblemReason.GUEST_NOT_READY: ConditionType.GUESTS_READY,
+    ProblemReason.GUEST_MIGRATES: ConditionType.GUESTS_READY,
     ProblemReason.NODE_CORDONED: ConditionType.GUESTS_READY,
     ProblemReason.OVERCOMMITTED: ConditionType.LENDERS_BACKED,
     ProblemReason.NODE_PRESSED: ConditionType.LENDERS_BACKED,
@@ -100,6 +102,7 @@ _PASSING = frozenset(
         ProblemReason.NOT_GRANTED,
         ProblemReason.GUEST_CLAIMED,
         ProblemReason.GUEST_NOT_READY,
+        ProblemReason.GUEST_MIGRATES,
         ProblemReason.NODE_CORDONED,
         ProblemReason.OVERCOMMITTED,
         ProblemReason.NODE_PRESSED,
@@ -117,6 +120,7 @@ class Selection:
     borrowers: Mapping[Ref, MemoryGuest]
     unready: Mapping[Ref, str]  # name -> why
     cordoned: frozenset[Ref]  # guests whose nodes take nothing new, and neither do they
+    migrating: frozenset[Ref]  # guests that take nothing new until they have arrived
     roles: Roles
     taken: frozenset[Ref]  # guests that other pools have
     missed: frozenset[Ref]  # guests that are left out, and would borrow
@@ -128,7 +132,7 @@ class Selection:
     @property
     def absent(self) -> frozenset[Ref]:
         """The guests that keep what they have and get nothing new."""
-        return self.cordoned | self.unready.keys()
+        return self.cordoned | self.migrating | self.unready.keys()
 
     @property
     def offering(self) -> list[Ref]:
@@ -178,6 +182,7 @@ def select(
     cordoned = frozenset(
         name for name, one in (lenders | borrowers).items() if one.spec.node_name in inventory.cordoned
     )
+    migrating = frozenset(name for name, one in (lenders | borrowers).items() if one.status.migrating)
     reported = {name: one for name, one in lenders.items() if name not in unready}
     off_network = frozenset(name for name, one in reported.items() if not one.status.addresses_on(pool.spec.network))
     over = _ended(pool, inventory, ended)
@@ -196,6 +201,7 @@ def select(
         borrowers,
         unready,
         cordoned,
+        migrating,
         given,
         frozenset(taken),
         _missed(pool, given, left_out, matched),
@@ -519,6 +525,15 @@ def on_cordoned_nodes(names: Iterable[Ref]) -> Iterable[Problem]:
     if found := sorted(names):
         message = f"{listed(found)} on cordoned nodes: they keep what they have, and take part again elsewhere"
         yield Problem(ProblemReason.NODE_CORDONED, message, tuple(found))
+
+
+def on_their_way(selection: Selection) -> Iterable[Problem]:
+    """What is said of guests that migrate when some borrower waits for that to end; nobody has to do anything."""
+    if found := sorted(selection.migrating):
+        message = (
+            f"live migration of {listed(found)}: until that ends they keep what they have, and get and give nothing new"
+        )
+        yield Problem(ProblemReason.GUEST_MIGRATES, message)
 
 
 def listed(names: list[Ref]) -> str:

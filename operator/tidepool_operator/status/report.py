@@ -412,6 +412,8 @@ def _planned_steps(pool: MemoryPool, plan: Plan, live: Sequence[Judged]) -> Iter
             f"{named(plan.deferred)} to be changed when others are connected again "
             f"(spec.maxUnavailable: {pool.spec.max_unavailable})"
         )
+    if plan.expecting:
+        yield f"{named(plan.expecting)} waiting for the end of a live migration"
     if plan.waiting:
         yield f"{named(plan.waiting)} waiting for the memory of former pairings, which are being taken down"
 
