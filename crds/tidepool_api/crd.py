@@ -138,6 +138,7 @@ KINDS = (
             Column("Swap", ".status.swap.name", wide=True),
             Column("Values", ".status.applications.values", "integer", wide=True),
             Column("Gathered", ".status.balloon.gathered", wide=True),
+            Column("Migrating", ".status.migrating", "boolean", wide=True),
             _reason(),
             _AGE,
         ),

@@ -288,6 +288,12 @@ class GuestStatus(ApiModel):
     role: Role = Role.NONE
     """What it does now."""
 
+    migrating: bool | None = None
+    """True from the preparation of a live migration to its end: it keeps what it has, and gets and gives nothing new.
+
+    Absent otherwise.
+    """
+
     peers: tuple[GuestPeer, ...] = Field(default=(), max_length=MOST_PEERS)
     """With whom it shares memory, as its pairings say: those with the most first."""
 

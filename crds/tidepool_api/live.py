@@ -12,6 +12,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from pydantic.alias_generators import to_camel
 
 if TYPE_CHECKING:
+    from collections.abc import Callable, Collection
+
     from tidepool_api.pairing import PairingSpec
     from tidepool_api.pool import PoolSpec
 
@@ -26,6 +28,24 @@ _WHO = (
 _SIZE = ("borrowers.size", "borrowers.minimum", "borrowers.maximum", "borrowers.weights")
 
 
+def _nothing(_had: object, _wanted: object) -> bool:
+    return False
+
+
+def _all(_had: object, _wanted: object) -> bool:
+    return True
+
+
+def _of_some(had: Collection[object], wanted: Collection[object]) -> bool:
+    """Whether one of the things that there are goes."""
+    return not set(had) <= set(wanted)
+
+
+def _if_gone(had: object, wanted: object) -> bool:
+    """Whether it goes as a whole; what is left of it keeps what it has, as long as it may."""
+    return had is not None and wanted is None
+
+
 class Way(NamedTuple):
     """The way of an edit to the guests."""
 
@@ -38,8 +58,8 @@ class Way(NamedTuple):
     attributes: tuple[str, ...] = ()
     """The module's: `FOLDER/NAME` of a peer, `NAME` of the guest as a whole; none where it says who is concerned."""
 
-    is_costly: bool = False
-    """Whether it costs the borrower what it has, though no attribute is fixed."""
+    loses: Callable[[Any, Any], bool] = _nothing
+    """Whether going from one value to another costs the borrower what it has, though no attribute is fixed."""
 
     @property
     def fixed(self) -> tuple[str, ...]:
@@ -48,8 +68,12 @@ class Way(NamedTuple):
 
     @property
     def is_live(self) -> bool:
-        """Whether all of it changes while in use, so that no page is lost by the change."""
-        return not self.fixed and not self.is_costly
+        """Whether it changes while in use, whatever the change, so that no page is lost by it."""
+        return not self.fixed and self.loses is _nothing
+
+    def costs(self, had: object, wanted: object) -> bool:
+        """Whether pages are lost by a change from one value to another."""
+        return had != wanted and (bool(self.fixed) or self.loses(had, wanted))
 
 
 WAYS = (
@@ -65,10 +89,10 @@ WAYS = (
     Way("borrower.guest", _WHO),
     Way("borrower.node_name"),
     Way("borrower.identity", (), ("borrowers/identity",)),
-    Way("borrower.devices", ("borrowers.devices",)),
+    Way("borrower.devices", ("borrowers.devices",), loses=_of_some),
     Way("borrower.force", ("borrowers.force",)),
-    Way("borrower.swap", ("borrowers.swap",), is_costly=True),  # what is swapped out comes back into memory for it
-    Way("borrower.applications", ("borrowers.applications",)),
+    Way("borrower.swap", ("borrowers.swap",), loses=_all),  # what is swapped out comes back into memory for it
+    Way("borrower.applications", ("borrowers.applications",), loses=_if_gone),
     Way("size", _SIZE, ("lenders/size_bytes", "borrowers/quota_bytes")),
     Way("reserve", ("lenders.reserve", "lenders.overcommitted", "lenders.nodes"), ("reserve_bytes",)),
     Way("max_lend", ("lenders.max_lend", "lenders.nodes"), ("lend_bytes",)),
@@ -82,8 +106,8 @@ WAYS = (
 )
 
 _DISRUPTIVE = tuple(one for one in WAYS if not one.is_live)
-_OF_PEERS = tuple(one for one in _DISRUPTIVE if one.is_costly or any("/" in name for name in one.fixed))
-_OF_GUESTS = tuple(one for one in _DISRUPTIVE if one not in _OF_PEERS)
+_OF_GUESTS = tuple(one for one in _DISRUPTIVE if one.fixed and not any("/" in name for name in one.fixed))
+_OF_PEERS = tuple(one for one in _DISRUPTIVE if one not in _OF_GUESTS)
 
 
 def changeable(folder: str) -> frozenset[str]:
@@ -94,32 +118,46 @@ def changeable(folder: str) -> frozenset[str]:
 
 def renews(pool: PoolSpec, pairing: PairingSpec) -> bool:
     """Whether the borrower of a pairing loses what it has when the pairing becomes as the pool says."""
-    return _differ(_OF_PEERS, pool, pairing)
+    return _costs(_OF_PEERS, pool, pairing)
 
 
 def renews_lender(pool: PoolSpec, pairing: PairingSpec) -> bool:
     """Whether all borrowers of its lender do, for it is one attribute of that guest."""
-    return _differ(_OF_GUESTS, pool, pairing)
+    return _costs(_OF_GUESTS, pool, pairing)
 
 
-def _differ(ways: tuple[Way, ...], pool: PoolSpec, pairing: PairingSpec) -> bool:
-    return any(attrgetter(*one.pool)(pool) != attrgetter(one.field)(pairing) for one in ways)
+def _costs(ways: tuple[Way, ...], pool: PoolSpec, pairing: PairingSpec) -> bool:
+    return any(one.costs(attrgetter(one.field)(pairing), attrgetter(*one.pool)(pool)) for one in ways)
 
 
-def live_part(patch: dict[str, Any]) -> dict[str, Any]:
-    """A patch of a pairing's spec without what is not live."""
+def live_part(patch: dict[str, Any], pairing: PairingSpec) -> dict[str, Any]:
+    """A patch of a pairing's spec without what would cost the borrower what it has."""
     found = dict(patch)
     for one in _DISRUPTIVE:
-        _drop(found, [to_camel(part) for part in one.field.split(".")])
+        _drop(found, one, [to_camel(part) for part in one.field.split(".")], attrgetter(one.field)(pairing))
+    _force_what_is_named(found, pairing)
     return found
 
 
-def _drop(patch: dict[str, Any], path: list[str]) -> None:
+def _drop(patch: dict[str, Any], way: Way, path: list[str], had: object) -> None:
     head, *rest = path
     if head not in patch:
         return
     if rest:
         patch[head] = dict(patch[head])
-        _drop(patch[head], rest)
-    if not rest or not patch[head]:
+        _drop(patch[head], way, rest, had)
+    if patch[head] == {} if rest else way.costs(had, patch[head]):
         del patch[head]
+
+
+def _force_what_is_named(patch: dict[str, Any], pairing: PairingSpec) -> None:
+    """Keeps `force` to the devices that there are meanwhile, for no other may be in it; swap stays until it is due."""
+    borrower, present = patch.get("borrower", {}), pairing.borrower
+    if "force" not in borrower:
+        return
+    named = {*borrower.get("devices", present.devices), *([present.swap.device] if present.swap else [])}
+    borrower["force"] = [one for one in dict.fromkeys((*borrower["force"], *present.force)) if one in named]
+    if borrower["force"] == list(present.force):
+        del borrower["force"]
+    if not borrower:
+        del patch["borrower"]

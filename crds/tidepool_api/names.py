@@ -153,9 +153,15 @@ class PairingPhase(StrEnum):
     PENDING = "Pending"
     CONNECTING = "Connecting"
     CONNECTED = "Connected"
+    UNSTABLE = "Unstable"
     PAUSED = "Paused"
     FAILED = "Failed"
     TERMINATING = "Terminating"
+
+    @property
+    def has_pages(self) -> bool:
+        """Whether pages flow, be it with interruptions."""
+        return self in (PairingPhase.CONNECTED, PairingPhase.UNSTABLE)
 
 
 class LenderState(StrEnum):

@@ -240,8 +240,9 @@ class PairingStatus(ApiModel):
     phase: PairingPhase | None = None
     """The pairing in one word.
 
-    Pending: the guests are being set up. Connecting: the borrower looks for its lender. Connected: pages flow. Paused:
-    the virtual machine of one is paused. Failed: Ready says why, and what to do. Terminating: it is being taken down.
+    Pending: the guests are being set up. Connecting: the borrower looks for its lender. Connected: pages flow.
+    Unstable: the connection is lost again and again, and Ready says what is known of the cause. Paused: the virtual
+    machine of one is paused. Failed: Ready says why, and what to do. Terminating: it is being taken down.
     """
 
     observed_generation: Count | None = None

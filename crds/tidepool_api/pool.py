@@ -405,7 +405,7 @@ class PoolStatus(ApiModel):
     """Pairings made for it."""
 
     ready_pairings: Count | None = None
-    """Pairings whose borrower is connected."""
+    """Pairings whose borrower is connected, and stays so."""
 
     lent_bytes: Bytes | None = None
     """What lenders have promised to borrowers that are connected."""

@@ -14,7 +14,7 @@ from tidepool_api.curve import Point, curve_of, size_for, value_at
 from tidepool_api.guest import GuestStatus, MemoryGuest
 from tidepool_api.keys import GuestKey, ObjectKey
 from tidepool_api.labels import Labelled
-from tidepool_api.names import PairingPhase, Role, RoleChoice
+from tidepool_api.names import Role, RoleChoice
 from tidepool_api.pairing import MemoryPairing
 from tidepool_api.pool import MemoryPool
 
@@ -127,7 +127,7 @@ def forecast(status: GuestStatus, curve: Sequence[Point], size: int) -> float | 
 
 def _promised(status: GuestStatus, curve: Sequence[Point], pairings: Iterable[MemoryPairing]) -> float | None:
     """What the curve says of the memory that a guest has with its lenders now."""
-    connected = [one for one in pairings if one.status.phase is PairingPhase.CONNECTED]
+    connected = [one for one in pairings if one.status.phase and one.status.phase.has_pages]
     used = _used(connected) if connected else 0
     return None if used is None else forecast(status, curve, used)
 

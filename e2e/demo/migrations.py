@@ -121,5 +121,5 @@ def has_followed(guest: str, role: str, node: str) -> bool:
         and found["spec"]["nodeName"] == node
         and pairing
         and pairing["spec"][role]["nodeName"] == node
-        and pairing["status"].get("phase") == "Connected"
+        and pairing["status"].get("phase") in ("Connected", "Unstable")  # it counts how often a connection was lost
     )

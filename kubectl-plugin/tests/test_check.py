@@ -90,13 +90,13 @@ NOT_READY = condition("Ready", "False", "NoAddress", "give it a network interfac
             "5 minutes",
         ),
         (
-            {"pairings": parsed(losing(pairing()))["pairings"]},
-            "pairing ns/pool.b.l: Connected, but its connection does not last",
+            {"pairings": parsed(losing(pairing("Unstable")))["pairings"]},
+            "pairing ns/pool.b.l: Unstable, its connection does not last",
             "(MTU); see TidepoolPairingFlapping",
         ),
         (
             {"pairings": parsed(losing(pairing("Connecting", "Unreachable")))["pairings"]},
-            "Connecting, but its connection does not last",
+            "Connecting, its connection does not last",
             "MTU",
         ),
         ({"figures": parse(exposition(9, 1, breaker=1))}, "left alone", "TidepoolBreakerOpen"),

@@ -50,8 +50,8 @@ def steps(*bodies: dict[str, Any], name: str = "b", age: float = 5) -> list[Step
             "takes longer than 5 minutes",
         ),
         (
-            [guest("b", "short"), pool(), losing(pairing())],
-            "is Connected, but its connection does not last",
+            [guest("b", "short"), pool(), losing(pairing("Unstable"))],
+            "is Unstable: its connection does not last",
             "(MTU); see TidepoolPairingFlapping",
         ),
         (

@@ -119,7 +119,7 @@ def _pairing(one: MemoryPairing, now: Snapshot, before: Figures) -> Step:
     if one.status.phase is not PairingPhase.CONNECTED and (why := strangers(one)):
         return bad(f"{text}: {one.status.phase}, for the two guests do not know each other", why)
     if why := unstable(one):
-        return bad(f"{text}: {one.status.phase}, but its connection does not last", why)
+        return bad(f"{text}: {one.status.phase}, its connection does not last", why)
     if one.status.phase is not PairingPhase.CONNECTED:
         said = f"{ready.reason}: {ready.message}" if ready else "the operator has not looked at it yet"
         return (bad if one.status.phase is PairingPhase.FAILED else unknown)(f"{text}: {one.status.phase}", said)

@@ -208,7 +208,7 @@ def _pairing(one: MemoryPairing, guest: MemoryGuest) -> Step:
     if why := strangers(one):
         return bad(f"{text}, for the two do not know each other", why)
     if why := unstable(one):
-        return bad(f"{text}, but its connection does not last", why)
+        return bad(f"{text}: its connection does not last", why)
     if phase is not PairingPhase.CONNECTED or ready is None or ready.status is not Status.TRUE:
         return unknown(text, said)
     return good(text + _figures(one))
@@ -242,7 +242,8 @@ def unstable(one: MemoryPairing) -> str:
     ready = find(one.status.conditions, ConditionType.READY)
     if ready is not None and ready.reason == Reason.AGENT_NOT_RESPONDING:
         return ""
-    if one.status.phase not in (PairingPhase.CONNECTING, PairingPhase.CONNECTED) or one.status.borrower is None:
+    phase = one.status.phase
+    if phase is None or not (phase.has_pages or phase is PairingPhase.CONNECTING) or one.status.borrower is None:
         return ""
     configured = find(one.status.borrower.conditions, ConditionType.CONFIGURED)
     if configured is None or configured.reason != Reason.CONNECTION_UNSTABLE:

@@ -65,7 +65,7 @@ def _row(one: MemoryPairing, now: Snapshot, before: Figures, seconds: float) -> 
 
 
 def _state(one: MemoryPairing, *, is_stopped: bool) -> str:
-    if is_stopped and one.status.phase is PairingPhase.CONNECTED:
+    if is_stopped and one.status.phase and one.status.phase.has_pages:
         return "Left alone"  # the breaker's doing
     return one.status.phase or PairingPhase.PENDING
 

@@ -196,6 +196,12 @@ class Machine:
         statuses = [running | {"ready": True, "restartCount": 0, "image": "x", "imageID": "x"}]
         self._server.apply_status({**pod, "status": {"phase": "Running", "containerStatuses": statuses}})
 
+    def prepare(self, agent: AgentProcess) -> None:
+        """What KubeVirt says before it migrates a guest to another node."""
+        state = {"targetPod": f"virt-launcher-{self.name}-target", "targetNode": agent.node}
+        body = {"metadata": {}, "status": {"migrationState": state}}
+        self._server.kubectl("patch", "vmi", self.name, "-n", self.namespace, "--type=merge", "-p", json.dumps(body))
+
     def migrate(self, agent: AgentProcess) -> None:
         """Everything that an agent sees of a migration to another node; the guest itself stays as it is."""
         self._agent = agent
@@ -203,7 +209,8 @@ class Machine:
         self._process(container)
         uid = self._server.get("vmi", self.name, "-n", self.namespace)["metadata"]["uid"]
         self._run_launcher(f"virt-launcher-{self.name}-target", uid, container)
-        moved = {"metadata": {"labels": {"kubevirt.io/nodeName": agent.node}}, "status": {"nodeName": agent.node}}
+        status = {"nodeName": agent.node, "migrationState": {"completed": True}}
+        moved = {"metadata": {"labels": {"kubevirt.io/nodeName": agent.node}}, "status": status}
         patch = ("vmi", self.name, "-n", self.namespace, "--type=merge", "-p", json.dumps(moved))
         self._server.kubectl("patch", *patch)
         source = f"virt-launcher-{self.name}"

@@ -280,11 +280,15 @@ def test_a_guest_that_migrates_has_one_agent_at_a_time(
         pairing = Pairing(cluster, namespace, node_agent.node, lender="traveller").create()
         eventually(lambda: pairing.lender()["state"] == "Listening")
         before = machine.guest()
+        assert "migrating" not in before["status"]
+        machine.prepare(other)
+        eventually(lambda: machine.guest()["status"]["migrating"])
         machine.migrate(other)
 
         def is_there() -> None:
             guest = machine.guest()
             assert guest["spec"]["nodeName"] == "node2"
+            assert "migrating" not in guest["status"]
             assert names.LEAVING_ANNOTATION not in guest["metadata"].get("annotations", {})
             assert 'guest="traveller"' in other.fetch("/metrics")
             assert 'guest="traveller"' not in node_agent.fetch("/metrics")

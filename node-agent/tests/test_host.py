@@ -147,6 +147,7 @@ def test_an_instance_that_nova_migrates_stays_the_same_guest(
         here = GuestAgent(Domain(host.uri, "traveller").command)
         migration = host.migrate("traveller", there, mib_per_second=1)
         eventually(lambda: holds(here))
+        eventually(lambda: guest()["status"]["migrating"])
         leaves.migrateSetMaxSpeed(1000)
         migration.join()
         arrived = there.connection.lookupByUUIDString(identity)
@@ -154,6 +155,7 @@ def test_an_instance_that_nova_migrates_stays_the_same_guest(
         def is_there() -> None:
             found = guest()
             assert found["spec"]["nodeName"] == other.node
+            assert "migrating" not in found["status"]
             assert names.LEAVING_ANNOTATION not in found["metadata"].get("annotations", {})
             assert f'guest="{identity}"' in other.fetch("/metrics")
             assert f'guest="{identity}"' not in compute.fetch("/metrics")

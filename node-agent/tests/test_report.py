@@ -170,6 +170,16 @@ def test_a_guest_has_the_addresses_that_its_provider_knows_and_those_that_it_say
         assert (again.addresses, again.interfaces) == (addresses, interfaces)
 
 
+@pytest.mark.parametrize("found", [Finding(seen=observation()), Finding(unreachable=Unreachable("x", "Silent"))])
+def test_a_guest_says_that_it_migrates_until_it_does_not(found: Finding) -> None:
+    """Issue 28, live migration: the operator learns it from there; also of a guest that does not answer meanwhile."""
+    for migrating, before, expected in ((True, None, True), (False, True, None), (False, None, None)):
+        moving, known = replace(machine(), migrating=migrating), GuestStatus(migrating=before)
+        said = report.guest(moving, "node1", found, (), known).status
+        assert said.migrating is expected
+        assert ("migrating" in said.to_dict()) == migrating
+
+
 def test_a_guest_without_address_cannot_be_reached_by_others() -> None:
     fresh = report.guest(machine(addresses=()), "node1", Finding(seen=observation()), (), None)
     ready = fresh.ready

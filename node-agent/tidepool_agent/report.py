@@ -182,9 +182,10 @@ def _renewed(before: GuestStatus, machine: Machine, found: Finding, seen: Observ
 
 
 def _reached(machine: Machine, said: tuple[Interface, ...] = ()) -> dict[str, Any]:
-    """Where others reach it, by what its provider knows; else by what the guest itself has `said`."""
+    """Where others reach it, by what its provider knows, else by what the guest itself has `said`; if it is leaving."""
     addresses = reachable(machine.addresses) or reachable(_all_of(said))
-    return {"addresses": addresses, "interfaces": distinct((*machine.interfaces, *said))}
+    interfaces = distinct((*machine.interfaces, *said))
+    return {"addresses": addresses, "interfaces": interfaces, "migrating": machine.migrating or None}
 
 
 def _all_of(interfaces: tuple[Interface, ...]) -> Iterator[str]:

@@ -211,7 +211,7 @@ EXPECTED = {
     "Progressing": {"Pending", "Connecting", "Terminating"},
     "Healthy": {"Ready", "Connected"},
     "Suspended": {"Paused"},
-    "Degraded": {"Degraded", "Failed"},
+    "Degraded": {"Degraded", "Failed", "Unstable"},
 }
 
 

@@ -47,6 +47,14 @@ def test_two_of_eight_at_a_time_become_smaller() -> None:
     assert sizes(plan(less, EVERYBODY, slow)) == [256] * 2 + [512] * 6
 
 
+def test_a_borrower_whose_connection_does_not_last_has_pages_to_lose() -> None:
+    """While a connection is only made it has none; one that is lost again and again brings them back each time."""
+    for phase, done in (("Unstable", 2), ("Connecting", 8)):
+        status = {"phase": phase, "borrower": {"state": "Connected"}}
+        pairings = [MemoryPairing.parse(one.to_dict() | {"status": status}) for one in running()]
+        assert sizes(plan(pool(size=256, max_lend=8192), EVERYBODY, pairings)).count(256) == done
+
+
 def test_numbers_and_percentages() -> None:
     for allowed, done in ((1, 1), (3, 3), ("1%", 1), ("50%", 4), ("100%", 8), (100, 8)):
         made = plan(pool(size=256, max_lend=8192, max_unavailable=allowed), EVERYBODY, running())
@@ -163,6 +171,10 @@ LIVE = {
 SWAP = {"backing": "File", "size": "1Gi", "write": "Through"}
 ON_DISK = {"backing": "Device", "device": "/dev/vdc", "write": "Behind"}
 NO_DEVICE = {"device": None}
+TWO = {"devices": ["/dev/vdb", "/dev/vdd"], "force": ["/dev/vdd"]}
+DISKS = ["/dev/vdb", "/dev/vdd", "/dev/vde"]
+ON = st.just(ON_DISK)
+Block = dict[str, Any]  # what is said of borrowers' devices, swap and memory for programs
 Patches = dict[str, dict[str, Any]]  # by the pairing's borrower
 
 
@@ -177,9 +189,15 @@ def patches(edit: MemoryPool, pairings: list[MemoryPairing]) -> Patches:
     return {one.pairing.spec.borrower.guest: one.patch for one in updates}
 
 
-def disturbed(made: Patches) -> list[str]:
-    """The borrowers whose cache that empties."""
-    return sorted(name for name, patch in made.items() if live_part(patch) != patch)
+def disturbed(pairings: list[MemoryPairing], made: Patches) -> list[str]:
+    """The borrowers whom patches cost something of what they have."""
+    specs = {one.spec.borrower.guest: one.spec for one in pairings}
+    return sorted(name for name, patch in made.items() if live_part(patch, specs[name]) != patch)
+
+
+def disturbing(edit: MemoryPool, pairings: list[MemoryPairing]) -> list[str]:
+    """The borrowers whom an edit costs something at once."""
+    return disturbed(pairings, patches(edit, pairings))
 
 
 def written(pairings: list[MemoryPairing], made: Patches) -> list[MemoryPairing]:
@@ -189,7 +207,7 @@ def written(pairings: list[MemoryPairing], made: Patches) -> list[MemoryPairing]
         spec = bodies[name]["spec"]
         bodies[name]["spec"] = spec | patch | {end: spec[end] | patch.get(end, {}) for end in ("lender", "borrower")}
         bodies[name]["metadata"]["generation"] += 1
-    for name in disturbed(made):
+    for name in disturbed(pairings, made):
         bodies[name]["status"]["phase"] = "Connecting"
     return [MemoryPairing.parse(body) for body in bodies.values()]
 
@@ -223,11 +241,11 @@ def test_another_encryption_reaches_two_at_a_time_and_what_is_live_all() -> None
     edit = pool(max_lend=8192, encryption="AES-GCM", deadline="300ms")
     before = as_before(edit)
     first = patches(edit, before)
-    assert disturbed(first) == ["b0", "b1"]
+    assert disturbed(before, first) == ["b0", "b1"]
     assert [patch["deadline"] for patch in first.values()] == ["300ms"] * 8
     under_way = written(before, first)
     assert patches(edit, under_way) == {}
-    assert disturbed(patches(edit, followed(under_way))) == ["b2", "b3"]
+    assert disturbing(edit, followed(under_way)) == ["b2", "b3"]
     assert plan(edit, EVERYBODY, followed(under_way)).deferred == ("b4", "b5", "b6", "b7")
 
 
@@ -237,37 +255,87 @@ def test_devices_reach_all_at_once_and_swap_two_at_a_time() -> None:
     before = as_before(edit)
     first = patches(edit, before)
     assert [patch["borrower"]["devices"] for patch in first.values()] == [["/dev/vdb"]] * 8
-    assert [name for name, patch in first.items() if "swap" in patch["borrower"]] == ["b0", "b1"] == disturbed(first)
+    assert [name for name, patch in first.items() if "swap" in patch["borrower"]] == ["b0", "b1"]
+    assert disturbed(before, first) == ["b0", "b1"]
     under_way = written(before, first)
     assert patches(edit, under_way) == {}
     second = patches(edit, followed(under_way))
     assert second == {name: {"borrower": {"swap": SWAP | NO_DEVICE}} for name in ("b2", "b3")}
 
 
+def having(asked: MemoryPool) -> list[MemoryPairing]:
+    """Eight borrowers that work with all that a pool asks for."""
+    pairings = as_before(asked)
+    while made := patches(asked, pairings):
+        pairings = followed(written(pairings, made))
+    return pairings
+
+
 def test_memory_for_programs_reaches_all_at_once_and_disturbs_nobody() -> None:
-    """Its size, its mode and its group, and that there is none any more; what is not said is taken out."""
+    """Its size, its mode and its group; what is not said is taken out."""
     apps = {"size": "256Mi", "mode": "0660", "group": "redis"}
     asked, nothing = pool(max_lend=8192, block={"applications": apps}), as_before(pool(max_lend=8192))
-    pairings = followed(written(nothing, patches(asked, nothing)))
-    for before, block, patch in (
-        (nothing, {"applications": apps}, {"applications": apps}),
-        (pairings, {"applications": apps}, None),
-        (pairings, {"applications": apps | {"size": "128Mi"}}, {"applications": {"size": "128Mi"}}),
-        (pairings, {"applications": {"size": "256Mi"}}, {"applications": {"mode": None, "group": None}}),
-        (pairings, {}, {"applications": None}),
+    for before, wish, patch in (
+        (nothing, apps, apps),
+        (having(asked), apps, None),
+        (having(asked), apps | {"size": "128Mi"}, {"size": "128Mi"}),
+        (having(asked), {"size": "256Mi"}, {"mode": None, "group": None}),
     ):
-        made = patches(pool(max_lend=8192, block=block), before)
-        assert made == ({one.name: {"borrower": patch} for one in BORROWERS} if patch else {})
-        assert disturbed(made) == []
+        made = patches(pool(max_lend=8192, block={"applications": wish}), before)
+        assert made == ({one.name: {"borrower": {"applications": patch}} for one in BORROWERS} if patch else {})
+        assert disturbed(before, made) == []
 
 
-def test_what_a_pool_no_longer_asks_for_is_taken_out_of_its_pairings() -> None:
-    asked = pool(max_lend=8192, max_unavailable=8, block={"devices": ["/dev/vdb"], "swap": SWAP})
-    pairings = followed(written(as_before(asked), patches(asked, as_before(asked))))
-    for block, patch in (
-        ({}, {"devices": [], "swap": None}),
-        ({"devices": ["/dev/vdb"], "swap": ON_DISK}, {"swap": {"size": None} | ON_DISK}),
-    ):
+@pytest.mark.parametrize(
+    ("present", "block", "patch"),
+    [
+        (TWO, {}, {"devices": [], "force": []}),
+        (TWO, {"devices": ["/dev/vdb"]}, {"devices": ["/dev/vdb"], "force": []}),
+        (TWO, {"devices": ["/dev/vde", "/dev/vdb"]}, {"devices": ["/dev/vde", "/dev/vdb"], "force": []}),
+        ({"applications": {"size": "256Mi"}}, {}, {"applications": None}),
+    ],
+)
+def test_what_is_removed_goes_two_at_a_time(present: Block, block: Block, patch: Block) -> None:
+    """What lenders have of a device, and programs' values, are lost by it: not those of all borrowers at once."""
+    edit, pairings, done = pool(max_lend=8192, block=block), having(pool(max_lend=8192, block=present)), []
+    while made := patches(edit, pairings):
+        assert made == {name: {"borrower": patch} for name in disturbed(pairings, made)}
+        done.append(len(made))
+        under_way = written(pairings, made)
+        assert patches(edit, under_way) == {}
+        pairings = followed(under_way)
+    assert done == [2] * 4
+    assert plan(edit, EVERYBODY, pairings).deferred == ()
+
+
+def test_other_devices_that_stay_or_come_wait_for_nobody() -> None:
+    """More of them, and the same in another order, while another change of the same pairings waits."""
+    for devices in (["/dev/vdb", "/dev/vdd", "/dev/vde"], ["/dev/vdd", "/dev/vdb"]):
+        wish = {"devices": devices, "swap": SWAP, "force": TWO["force"]}
+        made = patches(pool(max_lend=8192, block=wish), having(pool(max_lend=8192, block=TWO)))
+        assert [patch["borrower"]["devices"] for patch in made.values()] == [devices] * 8
+
+
+@given(*[st.fixed_dictionaries({}, optional={"devices": st.sets(st.sampled_from(DISKS)), "swap": ON})] * 2)
+def test_what_is_forced_is_always_one_of_those_that_there_are(present: Block, wish: Block) -> None:
+    """The API server refuses a pairing that says otherwise, also one that gets a part of an edit."""
+    edit, before = pool(max_lend=8192, block=forced(wish)), having(pool(max_lend=8192, block=forced(present)))
+    while made := patches(edit, before):
+        before = followed(written(before, made))
+        for one in (each.spec.borrower for each in before):
+            assert set(one.force) <= {*one.devices, *([one.swap.device] if one.swap else [])}
+    assert {one.spec.borrower.force for one in before} == {edit.spec.borrowers.force}
+
+
+def forced(block: Block) -> Block:
+    """The same, with all of it to be taken though something lies on it."""
+    devices = sorted(block.get("devices", ()))
+    return {**block, "devices": devices, "force": [*devices, *([ON_DISK["device"]] if "swap" in block else [])]}
+
+
+def test_swap_that_a_pool_no_longer_asks_for_is_taken_out_of_its_pairings() -> None:
+    pairings = having(pool(max_lend=8192, block={"swap": SWAP}))
+    for block, patch in (({}, {"swap": None}), ({"swap": ON_DISK}, {"swap": {"size": None} | ON_DISK})):
         made = patches(pool(max_lend=8192, max_unavailable=8, block=block), pairings)
         assert made == {one.name: {"borrower": patch} for one in BORROWERS}
 
@@ -300,14 +368,14 @@ def test_the_borrowers_of_a_lender_change_its_port_together() -> None:
     ]
     under_way = written(before, patches(edit, before))
     assert patches(edit, under_way) == {}
-    assert disturbed(patches(edit, followed(under_way))) == ["b1", "b3", "b5"]
+    assert disturbing(edit, followed(under_way)) == ["b1", "b3", "b5"]
 
 
 def test_a_lender_with_more_borrowers_than_may_be_disturbed_changes_its_port_alone() -> None:
     edit = pool(max_lend=8192, port=7471, max_unavailable=2)
     before = as_before(edit)
-    assert disturbed(patches(edit, before)) == ["b0", "b2", "b4", "b6"]
-    assert disturbed(patches(edit, _down(before, 1))) == ["b0", "b2", "b4", "b6"]
+    assert disturbing(edit, before) == ["b0", "b2", "b4", "b6"]
+    assert disturbing(edit, _down(before, 1)) == ["b0", "b2", "b4", "b6"]
     assert patches(edit, _down(before, 2)) == {}
 
 
@@ -332,7 +400,7 @@ def test_whatever_is_edited_disturbs_no_more_than_may_be(edit: dict[str, Any], s
     wanted = pool(size=size, max_lend=8192, max_unavailable=allowed, **edit)
     pairings = as_before(wanted)
     while made := patches(wanted, pairings):
-        losing = {*disturbed(made), *(name for name, patch in made.items() if "size" in patch)}
+        losing = {*disturbed(pairings, made), *(name for name, patch in made.items() if "size" in patch)}
         assert len(losing) <= max(allowed, 4 if edit["port"] != 7470 else 0)
         pairings = followed(written(pairings, made))
     assert {(one.spec.encryption, one.spec.lender.port, one.spec.size) for one in pairings} == {

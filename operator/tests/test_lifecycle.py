@@ -111,6 +111,29 @@ def test_a_dead_agent_changes_nothing_but_what_is_said(agent: Agent, own_operato
         wait_for("Ready again", lambda: agent.status()["phase"] == "Ready")
 
 
+@pytest.mark.parametrize("end", ENDS)
+def test_a_pairing_whose_guest_is_paused_is_paused_and_its_pool_is_well(
+    agent: Agent, own_operator: OperatorProcess, end: str
+) -> None:
+    """Issue 28, fault 9: its agent says so, and the pairing does until the virtual machine runs again."""
+    name, labels, address = {"lender": ("l", LENDS, "10.0.0.1"), "borrower": ("b", BORROWS, "10.0.0.2")}[end]
+    paused = {"type": "Ready", "status": "False", "reason": "Paused", "message": "somebody has paused it"}
+    paused["lastTransitionTime"] = "2026-01-01T00:00:00Z"
+    with own_operator:
+        uid = connected_pool(agent)
+        agent.guest(name, labels, address=address, conditions=[paused])
+        wait_for("Paused", lambda: agent.pairing(PAIRING)["status"]["phase"] == "Paused")
+        ready = agent.pairing(PAIRING)["status"]["conditions"][0]
+        assert (ready["type"], ready["status"], ready["reason"]) == ("Ready", "False", "Paused")
+        assert ready["message"].startswith(f"paused: {end} {name};")
+        said = f"0 pairings connected; paused: {PAIRING}"
+        wait_for("a word of it", lambda: agent.condition("Ready")["message"] == said)
+        assert (agent.status()["phase"], agent.condition("Ready")["status"]) == ("Ready", "True")
+        agent.guest(name, labels, address=address)
+        wait_for("Connected", lambda: agent.pairing(PAIRING)["status"]["phase"] == "Connected")
+        assert agent.pairing(PAIRING)["metadata"]["uid"] == uid
+
+
 def test_a_lender_that_was_killed_is_said_to_have_failed_also_after_a_restart(
     agent: Agent, own_operator: OperatorProcess
 ) -> None:

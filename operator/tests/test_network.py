@@ -104,7 +104,7 @@ def test_another_network_is_a_live_change(
     (update,) = todo(pool(network=network), [lender(FIRST, SECOND)], [present])
     assert isinstance(update, Update)
     assert update.patch["lender"] == patch
-    assert live_part(update.patch) == update.patch
+    assert live_part(update.patch, present.spec) == update.patch
 
 
 @pytest.mark.parametrize("network", [PAGES, RANGE])

@@ -301,7 +301,7 @@ def test_a_write_waits_for_one_that_is_about_to_be_answered() -> None:
         assert await asyncio.wait_for(asyncio.gather(*five), 1) == ["written"] * 5
         more = [asyncio.create_task(server.try_(outcome, f"more {at}")) for at in range(9)]
         await asyncio.sleep(0.01)
-        assert server.asked == 5 + AT_ONCE, "a pool that is answered has no more places than one that is not"
+        assert server.asked == 5 + AT_ONCE, "a pool that is answered has no more slots than one that is not"
         server.answers.set()
         assert await asyncio.gather(*more) == ["written"] * 9
 

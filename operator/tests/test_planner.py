@@ -249,6 +249,28 @@ def test_a_lender_that_is_excluded_gives_back() -> None:
     assert mib(plan(one, guests, present)) == {}
 
 
+def test_a_guest_that_migrates_keeps_what_it_has_and_gets_and_gives_nothing_new() -> None:
+    """Issue 28, live migration: a lender's copy comes to an end, and who waits for it is no shortage."""
+    moving, elsewhere = guest("l", LENDS, migrating=True), guest("c", BORROWS)
+    had = [pairing("b", "l", 256 * MIB)]
+    made = plan(pool(size=512), [moving, guest("b", BORROWS), elsewhere], had)
+    assert mib(made) == {("b", "l"): 256}
+    assert (made.expecting, reasons(made)) == (("b", "c"), ["GuestMigrates"])
+    assert made.problems[0].message.startswith("live migration of guest l: until that ends")
+    assert mib(plan(pool(size=256), [moving, guest("b", BORROWS)], had)) == {("b", "l"): 256}
+    assert reasons(plan(pool(size=256), [moving, guest("b", BORROWS)], had)) == []
+    arrived = [guest("l", LENDS), guest("b", BORROWS), elsewhere]
+    assert mib(plan(pool(size=512), arrived, had)) == {("b", "l"): 512, ("c", "l"): 512}
+
+
+def test_a_borrower_that_migrates_waits_for_its_memory_and_others_are_served() -> None:
+    guests = [guest("l", LENDS), guest("b", BORROWS, migrating=True), guest("c", BORROWS)]
+    made = plan(pool(size=512), guests, [])
+    assert (mib(made), made.expecting, reasons(made)) == ({("c", "l"): 512}, ("b",), ["GuestMigrates"])
+    short = plan(pool(size=512), [*guests[1:], guest("l", LENDS, total=512)], [])
+    assert (short.expecting, reasons(short)) == (("b",), ["GuestMigrates", "InsufficientCapacity"])
+
+
 def test_a_cordoned_node_keeps_what_it_has_and_gets_nothing_new() -> None:
     """Its guests are about to leave: nothing is moved before they do, and nothing new is begun there."""
     nodes = {"n1": Node(cordoned=True), "n2": Node(), "n3": Node()}

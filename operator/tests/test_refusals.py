@@ -8,6 +8,7 @@ import time
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
+import pytest
 from cast import BORROWS, LENDS, OPERATOR_TOKEN, PAIRING, Agent, OperatorProcess, connected_pool, wait_for
 
 from tidepool_api import names
@@ -123,6 +124,35 @@ def test_one_refused_pairing_holds_up_no_other(agent: Agent, operator: OperatorP
     wait_for("the pairing", lambda: "pool.a.l" in agent.pairings(), 90)
     wait_for("no refusal", lambda: not agent.condition("WriteRefused"))
     wait_for("no metric", lambda: series not in operator.get("/metrics"))
+
+
+@pytest.mark.parametrize(
+    ("kind", "spec"), [("MemoryGrant", {"to": [{"namespace": "somebody"}]}), ("MemoryQuota", {"maxLent": "1Gi"})]
+)
+def test_what_may_not_be_said_beside_pools_is_an_error(
+    agent: Agent, operator: OperatorProcess, kind: str, spec: dict[str, Any]
+) -> None:
+    """Issue 28, fault 3: no pool has a condition for it, so that the metric counts it, for which there is an alert."""
+    server, plural, errors = agent.server, f"{kind.lower()}s", "tidepool_operator_reconcile_errors_total"
+
+    def make(name: str) -> None:
+        metadata = {"name": name, "namespace": agent.namespace}
+        server.create({"apiVersion": names.API_VERSION, "kind": kind, "metadata": metadata, "spec": spec})
+
+    def is_told(name: str) -> bool:
+        return "status" in server.get("-n", agent.namespace, plural, name)
+
+    make("fine")
+    wait_for("its status", lambda: is_told("fine"))
+    patch = ("patch", plural, "fine", "-n", agent.namespace, "--subresource=status", "--type=merge", "-p")
+    with policy(server, agent.namespace, "UPDATE", "false", resource=f"{plural}/status"):
+        wait_for("the policy holds", lambda: is_refused(server, *patch, '{"status": {"lent": "3Gi"}}'))
+        before = operator.figure(errors)
+        make("refused")
+        wait_for("an error", lambda: operator.figure(errors) > before, 60)
+        assert not is_told("refused")
+        assert f"{agent.namespace}/refused" in operator.log()
+    wait_for("its status", lambda: is_told("refused"), 90)
 
 
 def test_a_pairing_that_may_not_go_says_so_when_its_pool_is_gone(agent: Agent, operator: OperatorProcess) -> None:

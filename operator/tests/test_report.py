@@ -6,7 +6,7 @@ from datetime import timedelta
 
 import pytest
 from cast import identity_of
-from world import BORROWER, LENDER, LONG_AGO, MIB, guest, pairing, plan, pool
+from world import BORROWER, LENDER, LONG_AGO, MIB, TEAM, auto_pool, guest, pairing, plan, pool
 
 from tidepool_api import HitShares, MemoryGuest, MemoryPairing, PairingStatus, PoolStatus, Status, condition, find
 from tidepool_api.fields import MOST_BYTES
@@ -103,6 +103,37 @@ def test_a_lender_that_nobody_reaches_is_called_that() -> None:
     assert verdict.message == "b connects to 10.0.0.1 port 7470; if this lasts, see whether the network lets it"
 
 
+LOSING = {
+    "type": "Configured",
+    "status": "True",
+    "reason": "ConnectionUnstable",
+    "message": "the connection to the lender is lost again and again: give the guests' network an MTU of 1400",
+    "lastTransitionTime": "2026-01-01T00:00:00Z",
+}
+
+
+@pytest.mark.parametrize("state", ["Connected", "Connecting"])
+def test_a_connection_that_is_there_at_each_look_and_does_not_last_is_not_called_connected(state: str) -> None:
+    """Issue 28, fault 9: neither by the pairing nor by its pool; what pages came are counted all the same."""
+    one = reported("Listening", state, conditions=[LOSING], usedBytes=100 * MIB, hits=3, misses=1)
+    verdict = report.judge(one, NOW)
+    assert (verdict.phase, verdict.ready, verdict.reason) == ("Unstable", "False", "ConnectionUnstable")
+    assert verdict.message == f"borrower b: {LOSING['message']}"
+    status = status_of(plan(pool(), [guest("l", LENDER), guest("b", BORROWER)], []), one)
+    ready, degraded = (find(status.conditions, type_) for type_ in ("Ready", "Degraded"))
+    assert ready is not None
+    assert degraded is not None
+    assert (status.phase, ready.status, ready.reason) == ("Degraded", "False", "ConnectionUnstable")
+    assert degraded.message == f"unstable: pool.b.l; the first because: {verdict.message}"
+    assert (status.ready_pairings, status.used_bytes, status.hit_ratio) == (0, 100 * MIB, "0.75")
+
+
+def test_what_is_known_of_a_connection_is_old_where_the_agent_is_silent_and_wrong_where_the_side_failed() -> None:
+    lost = reported("Listening", "Connected", conditions=[LOSING])
+    assert report.judge(lost, NOW, {"n1"}).reason == "AgentNotResponding"
+    assert report.judge(reported("Failed", "Connected", conditions=[LOSING]), NOW).phase == "Failed"
+
+
 def test_a_failed_side_is_named_with_its_remedy() -> None:
     assert report.judge(reported("Failed", None), NOW).message == "lender l: free 2 MiB on its root disk"
 
@@ -152,6 +183,16 @@ def test_three_conditions_sum_it_up(lender: str, borrower: str, phase: str, summ
     status = status_of(made, reported(lender, borrower))
     found = [find(status.conditions, type_) for type_ in ("Ready", "Progressing", "Degraded")]
     assert (status.phase, tuple(one.status for one in found if one)) == (phase, summary)
+
+
+def test_who_waits_for_a_migration_to_end_is_under_way() -> None:
+    made = plan(pool(), [guest("l", LENDER, migrating=True), guest("b", BORROWER)], [])
+    status = status_of(made)
+    ready, guests_ready = (find(status.conditions, type_) for type_ in ("Ready", "GuestsReady"))
+    assert ready is not None
+    assert guests_ready is not None
+    assert (status.phase, ready.reason, guests_ready.reason) == ("Pending", "Progressing", "GuestMigrates")
+    assert ready.message == "b waiting for the end of a live migration"
 
 
 def test_problems_are_conditions_with_what_to_do() -> None:
@@ -208,6 +249,49 @@ def test_degraded_is_a_pool_that_does_not_serve_somebody(unready: str, phase: st
     assert ready is not None
     assert guests_ready is not None
     assert (status.phase, ready.status, guests_ready.reason) == (phase, str(phase == "Ready"), "GuestNotReady")
+
+
+CLAIMED = {"k": "older"}
+
+
+@pytest.mark.parametrize(
+    ("left_out", "claimed", "phase", "reason"),
+    [
+        (guest("k", LENDER), CLAIMED, "Ready", "GuestClaimed"),
+        (guest("c", BORROWER), {"c": "older"}, "Degraded", "GuestClaimed"),
+        (guest("k", LENDER), {"k": "older", "l": "older"}, "Degraded", "GuestClaimed"),
+        (guest("both", LENDER | BORROWER), {}, "Degraded", "RoleConflict"),
+        (guest("both", LENDER | BORROWER), {"both": "older"}, "Degraded", "RoleConflict"),
+    ],
+)
+def test_a_guest_that_is_left_out_degrades_a_pool_if_somebody_is_not_served_for_it(
+    left_out: MemoryGuest, claimed: dict[str, str], phase: str, reason: str
+) -> None:
+    """Issue 28, fault 9: a lender that another pool has is missed by nobody while the others have enough."""
+    present = reported("Connected", "Connected")
+    made = plan(pool(), [guest("l", LENDER), guest("b", BORROWER), left_out], [present], claimed=claimed)
+    status = status_of(made, present)
+    ready, degraded, roles = (find(status.conditions, type_) for type_ in ("Ready", "Degraded", "RolesConsistent"))
+    assert ready is not None
+    assert degraded is not None
+    assert roles is not None
+    assert (status.phase, ready.status, roles.reason) == (phase, str(phase == "Ready"), reason)
+    assert degraded.reason == (reason if phase == "Degraded" else "AsExpected")
+
+
+def test_a_lender_that_another_pool_has_is_named_where_there_is_not_enough_without_it() -> None:
+    made = plan(pool(), [guest("l", LENDER, total=600), guest("k", LENDER), guest("b", BORROWER)], [], claimed=CLAIMED)
+    degraded = find(status_of(made).conditions, "Degraded")
+    assert degraded is not None
+    assert degraded.message.startswith("guest k left out: pool older, which is older or paused, has them already")
+    assert "InsufficientCapacity: not enough for guest b" in degraded.message
+
+
+@pytest.mark.parametrize(("taken", "phase"), [({"x"}, "Ready"), ({"x", "y"}, "Degraded")])
+def test_an_auto_pool_is_degraded_when_others_have_all_of_its_guests(taken: set[str], phase: str) -> None:
+    """Those it leaves out might lend as well as borrow; a pool without anybody serves nobody."""
+    made = plan(auto_pool(), [guest("x", TEAM), guest("y", TEAM)], [], claimed=dict.fromkeys(taken, "older"))
+    assert status_of(made).phase == phase
 
 
 @pytest.mark.parametrize("paused", ["l", "b"])

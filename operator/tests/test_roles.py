@@ -12,12 +12,14 @@ from world import BORROWER, LENDER, LONG_AGO, TEAM, auto_pool, carried_out, gues
 
 from tidepool_api import GuestRole, MemoryPool, Role
 from tidepool_api.pool import MOST_ROLES
+from tidepool_operator.planning.inventory import Node
 
 if TYPE_CHECKING:
-    from tidepool_api import MemoryGuest, MemoryPairing
+    from tidepool_api import GuestStatus, MemoryGuest, MemoryPairing
     from tidepool_operator.planning.planner import Plan
 
 RICH = {"total": 2048, "available": 1500}
+PRESSED = {"n1": Node(pressed=True)}
 READS_AGAIN = {"available": 300, "refaults": 200, "io_wait": 30}
 
 
@@ -72,6 +74,30 @@ def test_a_working_set_is_not_lent() -> None:
     """All but 300 MiB of it is page cache that it uses: MemAvailable alone would let it lend."""
     made = plan(auto_pool(), [guest("g", TEAM, total=2048, available=1900, working_set=1748)], [])
     assert made.lenders == ()
+
+
+def test_a_guest_that_migrates_keeps_its_role_unless_it_needs_its_memory() -> None:
+    """Issue 28, live migration: its figures are those of a guest that is copied. Its old node relieves nobody."""
+    had = carried_out(plan(auto_pool(), [guest("b", TEAM, **READS_AGAIN), guest("l", TEAM, **RICH)], []))
+    calm = [guest("b", TEAM, available=300, migrating=True), guest("l", TEAM, available=100, migrating=True)]
+    new = [guest("x", TEAM, **RICH, migrating=True), guest("y", TEAM, **READS_AGAIN, migrating=True)]
+    made = plan(auto_pool(), calm + new, had)
+    assert (made.lenders, made.borrowers, made.turns) == (("l",), ("b",), ())
+    assert mib(made) == {("b", "l"): 512}
+    arrived = plan(auto_pool(), [one.model_copy(update={"status": _arrived(one)}) for one in calm + new], had)
+    assert {turn.guest for turn in arrived.turns} == {"b", "l", "x", "y"}
+    for lenders, nodes in ((auto_pool(), PRESSED), (pool(), PRESSED)):
+        labels = TEAM | LENDER
+        away = [guest("b", TEAM | BORROWER, **READS_AGAIN), guest("l", labels, **RICH, migrating=True)]
+        assert mib(plan(lenders, away, had, nodes=nodes)) == {("b", "l"): 512}
+        stays = [away[0], guest("l", labels, **RICH)]
+        assert mib(plan(lenders, stays, had, nodes=nodes)) == {}
+        short = [away[0], guest("l", labels, **RICH, stalled=60, migrating=True)]
+        assert mib(plan(lenders, short, had)) == {}
+
+
+def _arrived(one: MemoryGuest) -> GuestStatus:
+    return one.status.model_copy(update={"migrating": None})
 
 
 def test_between_the_thresholds_everybody_stays() -> None:

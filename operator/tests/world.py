@@ -123,6 +123,7 @@ def guest(
     references: int = 5000,
     overcommitted: int = 0,
     message: str = "install qemu-guest-agent",
+    migrating: bool = False,
 ) -> MemoryGuest:
     """A guest; sizes in MiB, waiting in percent of the time, refaults and misses a second.
 
@@ -147,6 +148,7 @@ def guest(
         "curve": [{"sizeBytes": size * MIB, "hitRatio": f"{ratio:.2f}"} for size, ratio in (curve or {}).items()],
         "curveReferences": references,
         "missesPerSecond": misses,
+        "migrating": migrating or None,
         "backing": {"requestBytes": (total - overcommitted) * MIB, "overcommittedBytes": overcommitted * MIB},
     }
     return MemoryGuest.parse(

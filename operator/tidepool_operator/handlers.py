@@ -116,7 +116,8 @@ class Operator:
     async def tell_on_others(self) -> None:
         """Says on each grant who makes use of it, on each quota what counts against it, on guests what is left over.
 
-        And shows what memory is worth. What becomes of one of these is nothing to the others.
+        And shows what memory is worth. What becomes of one of these is nothing to the others. What cannot be written,
+        for it is refused or hangs, is an error for as long as that lasts: there is no pool that would say it.
         """
         self.saying = Outcome("beside pools", self.saying)
         for what, step in (
@@ -126,6 +127,8 @@ class Operator:
             ("show what memory is worth", self._show_worth),
         ):
             await self._alone(f"cannot {what}", step)
+        if any(self.saying.refusals):
+            self.metrics.errors.inc()
         self.saying.forget_answered()
 
     async def _tell_unpaired(self) -> None:

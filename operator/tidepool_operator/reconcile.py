@@ -73,6 +73,8 @@ FIGURES_SECONDS = 15.0  # a status whose figures alone have changed is written a
 
 _FIGURES = ("used_bytes", "used", "hit_ratio", "hit_shares")
 
+_BAD_NEWS = (PairingPhase.FAILED, PairingPhase.UNSTABLE)
+
 # What an Event about a change of role is called.
 _TURNS = {
     (Role.NONE, Role.LENDER): "BeginToLend",
@@ -510,7 +512,7 @@ class Reconciler:
             scene.connected += 1
             if scene.connected <= TOLD_ONE_BY_ONE:
                 await self._writer.say(pairing, "Normal", "Connected", verdict.message)
-        elif verdict.phase is PairingPhase.FAILED or verdict.reason == Reason.AGENT_NOT_RESPONDING:
+        elif verdict.phase in _BAD_NEWS or verdict.reason == Reason.AGENT_NOT_RESPONDING:
             await self._writer.say(pairing, "Warning", verdict.reason, verdict.message)
         if identities.is_bad_news(pairing, exchange):
             await self._writer.say(pairing, "Warning", "IdentitiesNotExchanged", exchange.message)

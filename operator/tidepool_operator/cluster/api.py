@@ -66,7 +66,7 @@ class Cluster:
         self._api = Api(access, patience=PATIENCE_SECONDS, connections=AT_ONCE + UNANSWERED_AT_MOST)
         self._pool = ThreadPoolExecutor(max_workers=AT_ONCE, thread_name_prefix="api")
         self._writing = ThreadPoolExecutor(max_workers=UNANSWERED_AT_MOST, thread_name_prefix="write")
-        self._places, self._for_events = asyncio.Semaphore(WRITES_AT_ONCE), asyncio.Semaphore(EVENTS_AT_ONCE)
+        self._slots, self._for_events = asyncio.Semaphore(WRITES_AT_ONCE), asyncio.Semaphore(EVENTS_AT_ONCE)
         self.waited = 0.0
         """The seconds that the last write waited for others, before the API server was asked."""
 
@@ -144,16 +144,16 @@ class Cluster:
         return answer
 
     async def _change(self, call: Callable[..., T], path: str, *body: Body, **options: str) -> T:
-        return await self._in_its_turn(self._places, partial(call, path, *body, **options, **WITHIN))
+        return await self._in_its_turn(self._slots, partial(call, path, *body, **options, **WITHIN))
 
-    async def _in_its_turn(self, places: asyncio.Semaphore, write: Callable[[], T]) -> T:
+    async def _in_its_turn(self, slots: asyncio.Semaphore, write: Callable[[], T]) -> T:
         """Writes, a few at a time; one that waits for its answer is none of them after a while.
 
         What is cancelled before it has a thread is not written.
         """
         begin = time.monotonic()
-        async with places:
-            if places is self._places:
+        async with slots:
+            if slots is self._slots:
                 self.waited = time.monotonic() - begin
             answer = asyncio.get_running_loop().run_in_executor(self._writing, write)
             try:

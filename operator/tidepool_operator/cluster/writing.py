@@ -10,7 +10,7 @@ from collections import defaultdict
 from typing import TYPE_CHECKING, Any
 
 from tidepool_api.kube import Refused
-from tidepool_operator.cluster.places import Places
+from tidepool_operator.cluster.slots import Slots
 from tidepool_operator.planning import build, figures
 
 if TYPE_CHECKING:
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
-EVENT_SECONDS = 2.0  # after which an Event hangs, and nobody waits for its place
+EVENT_SECONDS = 2.0  # after which an Event hangs, and nobody waits for its slot
 
 _NUMBERS = re.compile(r"(?<![\w.-])[0-9]+([KMGT]i)?\b")  # but not those in names
 
@@ -62,7 +62,7 @@ class Writer:
     def __init__(self, cluster: Cluster) -> None:
         self._cluster = cluster
         self._said: dict[str, tuple[str, str]] = {}  # UID -> what the last Event about it said
-        self._events: dict[str, Places] = defaultdict(Places)  # namespace -> places for its Events
+        self._events: dict[str, Slots] = defaultdict(Slots)  # namespace -> slots for its Events
 
     def keep(self, alive: Collection[str]) -> None:
         """Forgets what was said about all objects but these, by UID."""
@@ -70,8 +70,8 @@ class Writer:
 
     def end(self) -> None:
         """Forgets all, and cancels the Events that have no answer: whoever writes now is another."""
-        for places in self._events.values():
-            places.end()
+        for slots in self._events.values():
+            slots.end()
         self._events.clear()
         self._said.clear()
 
@@ -127,12 +127,12 @@ class Writer:
         if self._said.get(uid) == said:
             return
         self._said[uid] = said
-        places = self._events[about.namespace]
-        if await places.wait("", EVENT_SECONDS):
+        slots = self._events[about.namespace]
+        if await slots.wait("", EVENT_SECONDS):
             log.warning("event %s about %s is lost: others there have no answer", reason, about.key)
             return
-        event = places.take("", self._post(about, kind, reason, message))
-        asyncio.get_running_loop().call_later(EVENT_SECONDS, places.hangs, event)
+        event = slots.take("", self._post(about, kind, reason, message))
+        asyncio.get_running_loop().call_later(EVENT_SECONDS, slots.hangs, event)
 
     async def _post(self, about: MemoryPool | MemoryPairing, kind: str, reason: str, message: str) -> None:
         try:

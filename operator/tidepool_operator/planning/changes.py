@@ -75,7 +75,7 @@ def between(
 def _update(pairing: MemoryPairing, spec: build.Body, deferred: Collection[Ref]) -> Update:
     """Brings a pairing to its spec; of a borrower that is not to be disturbed yet, only what is live."""
     patch = build.difference(pairing.spec.to_dict(), spec)
-    return Update(pairing, live_part(patch) if pairing.borrower_ref in deferred else patch)
+    return Update(pairing, live_part(patch, pairing.spec) if pairing.borrower_ref in deferred else patch)
 
 
 def following(pairings: Iterable[MemoryPairing], guests: Mapping[Ref, MemoryGuest]) -> list[Update]:

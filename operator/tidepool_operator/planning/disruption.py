@@ -8,7 +8,6 @@ from __future__ import annotations
 from collections import defaultdict
 from typing import TYPE_CHECKING
 
-from tidepool_api import PairingPhase
 from tidepool_api.fields import part_of
 from tidepool_api.live import renews, renews_lender
 
@@ -86,7 +85,7 @@ class Disruption:
 
 def is_connected(one: MemoryPairing) -> bool:
     """Whether the borrower works with a pairing that is to stay."""
-    return not one.terminating and one.status.phase is PairingPhase.CONNECTED
+    return not one.terminating and one.status.phase is not None and one.status.phase.has_pages
 
 
 def is_settled(one: MemoryPairing) -> bool:

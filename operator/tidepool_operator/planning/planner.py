@@ -31,8 +31,10 @@ from tidepool_operator.planning.selection import (
     not_promised,
     off_the_network,
     on_cordoned_nodes,
+    on_their_way,
     select,
     under_pressure,
+    with_short,
 )
 from tidepool_operator.planning.sizing import is_sized, size
 
@@ -56,6 +58,7 @@ class Plan:
     borrowers: tuple[Ref, ...] = ()
     unserved: tuple[Ref, ...] = ()  # borrowers that get less than they should
     waiting: tuple[Ref, ...] = ()  # those of them for whom former pairings may make room, once they are gone
+    expecting: tuple[Ref, ...] = ()  # those of them who may get it when a live migration has ended
     deferred: tuple[Ref, ...] = ()  # borrowers that keep what they have until others are settled
     problems: tuple[Problem, ...] = ()
     roles: tuple[GuestRole, ...] = ()  # what is to be remembered of them
@@ -107,6 +110,9 @@ def plan(
     waiting = turning | ledger.allowance.waiting
     elsewhere = waiting | ledger.allowance.lacking
     short = [] if is_room_coming else [name for name in wanting if name not in elsewhere]
+    is_lender_coming = not selection.migrating.isdisjoint(selection.lenders)
+    expecting = [name for name in unserved if name in selection.migrating or (is_lender_coming and name in short)]
+    short = [name for name in short if name not in expecting]
     paired = {name for by in (ledger.lent, ledger.sizes) for name, amount in by.items() if amount}
     settle(selection.roles, paired)
     kept = remembered(pool, selection.roles, paired, at)
@@ -114,12 +120,14 @@ def plan(
         assignments=ledger.assignments(),
         lenders=tuple(selection.lenders),
         borrowers=tuple(selection.borrowers),
-        unserved=tuple(unserved),
+        unserved=(*unserved, *sorted(selection.missed)),
         waiting=tuple(name for name in wanting if is_room_coming or name in waiting),
+        expecting=tuple(expecting),
         deferred=tuple(sorted(disruption.deferred)),
         problems=(
-            *selection.problems,
+            *with_short(selection.problems, short),
             *(on_cordoned_nodes(selection.cordoned) if unserved else ()),
+            *(on_their_way(selection) if expecting else ()),
             *off_the_network(pool, selection, short),
             *_shortages(pool, selection, ledger, short, at),
             *ledger.allowance.problems(),

@@ -2,7 +2,8 @@
 
 Each figure has two thresholds: one for taking a role up, and an easier one for keeping it. A role that was changed is
 kept for the pool's cool-down, but for a lender that needs its memory itself: that one is relieved at once. Lenders on a
-node under memory pressure are relieved, too, a few borrowers at a time (`disruption`).
+node under memory pressure are relieved, too, a few borrowers at a time (`disruption`). While a guest migrates, its
+figures are those of a copy that is made, and it keeps its role unless it needs its memory itself.
 
 A guest of an Auto pool has a role from its first pairing on; one that could lend, or would like to borrow, and has
 nobody to do it with may become something else at any time. So most of what there is to know is in the pairings. The
@@ -197,10 +198,10 @@ def _spare_nodes(inventory: Inventory, granted: Mapping[Ref, MemoryGuest], roles
 
 
 def _needed_back(guest: MemoryGuest, inventory: Inventory) -> Why | None:
-    """Why what a guest lends is to go, if it is."""
+    """Why what a guest lends is to go, if it is. One that is leaving its node takes along what it lends."""
     if is_pressed(guest.status):
         return Why.RELIEVED
-    return Why.NODE_PRESSED if inventory.is_on_pressed_node(guest) else None
+    return Why.NODE_PRESSED if inventory.is_on_pressed_node(guest) and not guest.status.migrating else None
 
 
 def is_pressed(status: GuestStatus) -> bool:
@@ -247,7 +248,7 @@ def _turn(
     wish, why = _wish(pool, inventory, guest, role)
     unknown = guest.spec.node_name in inventory.silent or guest.status.memory is None
     urgent = why in (Why.RELIEVED, Why.NODE_PRESSED)
-    if unknown or wish is role:
+    if unknown or wish is role or (guest.status.migrating and not is_pressed(guest.status)):
         return role
     if since is not None and is_cooling(pool, since, at) and not urgent:
         roles.held.append(since)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import timedelta
 from enum import StrEnum
 from typing import TYPE_CHECKING
@@ -36,6 +36,7 @@ class ProblemReason(StrEnum):
     ROLE_CONFLICT = "RoleConflict"
     GUEST_CLAIMED = "GuestClaimed"
     GUEST_NOT_READY = "GuestNotReady"
+    GUEST_MIGRATES = "GuestMigrates"
     NODE_CORDONED = "NodeCordoned"
     OVERCOMMITTED = "Overcommitted"
     NODE_PRESSED = "NodeUnderMemoryPressure"
@@ -65,6 +66,7 @@ _CONDITIONS = {
     ProblemReason.ROLE_CONFLICT: ConditionType.ROLES_CONSISTENT,
     ProblemReason.GUEST_CLAIMED: ConditionType.ROLES_CONSISTENT,
     ProblemReason.GUEST_NOT_READY: ConditionType.GUESTS_READY,
+    ProblemReason.GUEST_MIGRATES: ConditionType.GUESTS_READY,
     ProblemReason.NODE_CORDONED: ConditionType.GUESTS_READY,
     ProblemReason.OVERCOMMITTED: ConditionType.LENDERS_BACKED,
     ProblemReason.NODE_PRESSED: ConditionType.LENDERS_BACKED,
@@ -92,13 +94,15 @@ class Problem:
 
 
 # What is worth a word, and no harm to a pool as such: some guest of many is always being restarted, and who has the
-# minimum could always have more.
+# minimum could always have more. A guest that is selected as both would borrow, and does not: that is harm.
 _PASSING = frozenset(
     {
         ProblemReason.NO_NODES,
         ProblemReason.NO_DONORS,
         ProblemReason.NOT_GRANTED,
+        ProblemReason.GUEST_CLAIMED,
         ProblemReason.GUEST_NOT_READY,
+        ProblemReason.GUEST_MIGRATES,
         ProblemReason.NODE_CORDONED,
         ProblemReason.OVERCOMMITTED,
         ProblemReason.NODE_PRESSED,
@@ -116,8 +120,10 @@ class Selection:
     borrowers: Mapping[Ref, MemoryGuest]
     unready: Mapping[Ref, str]  # name -> why
     cordoned: frozenset[Ref]  # guests whose nodes take nothing new, and neither do they
+    migrating: frozenset[Ref]  # guests that take nothing new until they have arrived
     roles: Roles
     taken: frozenset[Ref]  # guests that other pools have
+    missed: frozenset[Ref]  # guests that are left out, and would borrow
     problems: tuple[Problem, ...]
     ended: Mapping[Ref, str] = field(default_factory=dict)  # name -> how its machine ended
     network: Network | None = None  # that pages take
@@ -126,7 +132,7 @@ class Selection:
     @property
     def absent(self) -> frozenset[Ref]:
         """The guests that keep what they have and get nothing new."""
-        return self.cordoned | self.unready.keys()
+        return self.cordoned | self.migrating | self.unready.keys()
 
     @property
     def offering(self) -> list[Ref]:
@@ -176,6 +182,7 @@ def select(
     cordoned = frozenset(
         name for name, one in (lenders | borrowers).items() if one.spec.node_name in inventory.cordoned
     )
+    migrating = frozenset(name for name, one in (lenders | borrowers).items() if one.status.migrating)
     reported = {name: one for name, one in lenders.items() if name not in unready}
     off_network = frozenset(name for name, one in reported.items() if not one.status.addresses_on(pool.spec.network))
     over = _ended(pool, inventory, ended)
@@ -194,13 +201,22 @@ def select(
         borrowers,
         unready,
         cordoned,
+        migrating,
         given,
         frozenset(taken),
+        _missed(pool, given, left_out, matched),
         problems,
         ended=over,
         network=pool.spec.network,
         off_network=off_network,
     )
+
+
+def _missed(pool: MemoryPool, given: Roles, left_out: set[Ref], matched: set[Ref]) -> frozenset[Ref]:
+    """The guests that are left out and would borrow. Those of an Auto pool might: they count if it has no other."""
+    if pool.spec.role is RoleChoice.AUTO:
+        return frozenset(left_out if left_out == matched else ())
+    return frozenset(left_out & given.borrowers)
 
 
 def _ended(pool: MemoryPool, inventory: Inventory, elsewhere: Mapping[Ref, MemoryGuest]) -> dict[Ref, str]:
@@ -480,6 +496,13 @@ def _unready_guests(unready: Mapping[Ref, str]) -> Iterable[Problem]:
         yield Problem(ProblemReason.GUEST_NOT_READY, f"not ready: {'; '.join(shown)}{more}", tuple(sorted(unready)))
 
 
+def with_short(problems: Iterable[Problem], short: Iterable[Ref]) -> Iterable[Problem]:
+    """The problems; what other pools have is missed by those borrowers, too, who have not enough."""
+    for one in problems:
+        is_missed = one.reason is ProblemReason.GUEST_CLAIMED
+        yield replace(one, guests=(*one.guests, *short)) if is_missed else one
+
+
 def off_the_network(pool: MemoryPool, selection: Selection, short: Iterable[Ref]) -> Iterable[Problem]:
     """Which lenders have no address on the pool's network, and what they have; `short` are borrowers without enough."""
     if found := sorted(selection.off_network):
@@ -502,6 +525,15 @@ def on_cordoned_nodes(names: Iterable[Ref]) -> Iterable[Problem]:
     if found := sorted(names):
         message = f"{listed(found)} on cordoned nodes: they keep what they have, and take part again elsewhere"
         yield Problem(ProblemReason.NODE_CORDONED, message, tuple(found))
+
+
+def on_their_way(selection: Selection) -> Iterable[Problem]:
+    """What is said of guests that migrate when some borrower waits for that to end; nobody has to do anything."""
+    if found := sorted(selection.migrating):
+        message = (
+            f"live migration of {listed(found)}: until that ends they keep what they have, and get and give nothing new"
+        )
+        yield Problem(ProblemReason.GUEST_MIGRATES, message)
 
 
 def listed(names: list[Ref]) -> str:

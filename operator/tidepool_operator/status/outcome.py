@@ -17,8 +17,8 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from tidepool_api.kube import Refused
-from tidepool_operator.cluster.places import ALONE, Places
 from tidepool_operator.cluster.queue import pause
+from tidepool_operator.cluster.slots import ALONE, Slots
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Iterable
@@ -76,8 +76,8 @@ class Outcome:
         self._before = {(one.uid, one.what): one for one in before.refusals} if before else {}
         self.hanging: dict[Key, Begun] = before.hanging if before else {}
         """The writes that have no answer, or whose answer no pass has taken in; of all passes together."""
-        self.places: Places = before.places if before else Places()
-        self.places.next_pass()
+        self.slots: Slots = before.slots if before else Slots()
+        self.slots.next_pass()
         self._refused: dict[str, list[Refusal]] = defaultdict(list)
         self._by_object: dict[str, list[Refusal]] = defaultdict(list)
         self._attempted: set[Key] = set()
@@ -144,7 +144,7 @@ class Outcome:
 
     def end(self) -> None:
         """Cancels what hangs: whoever writes now is another."""
-        self.places.end()
+        self.slots.end()
         self.hanging.clear()
 
     def forget_answered(self) -> None:
@@ -167,10 +167,10 @@ class Outcome:
         return before if before and before.wish == wish else Refusal(uid, what, "", wish, tries=0, due=0.0)
 
     async def _waiting(self, last: Refusal, group: str) -> Refusal | None:
-        """What there is to say of a write that is not tried now; None if it is, for there is a place for it."""
+        """What there is to say of a write that is not tried now; None if it is, for there is a slot for it."""
         if last.due > self._clock():
             return last
-        others = await self.places.wait(group, self._patience)
+        others = await self.slots.wait(group, self._patience)
         return self._later(last, f"not tried while {others} have no answer: {HANGS}") if others else None
 
     def _later(self, last: Refusal, why: str) -> Refusal:
@@ -179,15 +179,15 @@ class Outcome:
 
     async def _begin(self, group: str, wish: object, write: Callable[[], Awaitable[T]], *, is_short: bool) -> Begun:
         """Writes, and waits for the answer, but not for long where the last one, or many now, had none."""
-        begun = Begun(wish, self.places.take(group, write()))
-        is_short = is_short or len(self.hanging) > MANY_HANG or self.places.is_probed(group)
+        begun = Begun(wish, self.slots.take(group, write()))
+        is_short = is_short or len(self.hanging) > MANY_HANG or self.slots.is_probed(group)
         patience = min(SHORT_PATIENCE_SECONDS, self._patience) if is_short else self._patience
         try:
             await asyncio.wait({begun.answer}, timeout=patience)
         except asyncio.CancelledError:
             begun.answer.cancel()
             raise
-        self.places.hangs(begun.answer)
+        self.slots.hangs(begun.answer)
         return begun
 
     def _taken_in(self, pool: str, last: Refusal, answer: asyncio.Future[T]) -> T | None:

@@ -140,6 +140,9 @@ def _progress(pairing: MemoryPairing, silent: Collection[str]) -> Verdict:
             f"look at the agent's pod there"
         )
         return Verdict(phase, Status.UNKNOWN, Reason.AGENT_NOT_RESPONDING, message)
+    if why := _instability(pairing, phase):
+        message = f"borrower {pairing.borrower_ref}: {why}"
+        return Verdict(PairingPhase.UNSTABLE, Status.FALSE, Reason.CONNECTION_UNSTABLE, message)
     if phase is PairingPhase.CONNECTED:
         return Verdict(phase, Status.TRUE, "Connected", f"{pairing.borrower_ref} reaches its lender")
     if missing := identities.gap(pairing):
@@ -163,6 +166,15 @@ def _progress(pairing: MemoryPairing, silent: Collection[str]) -> Verdict:
         if not ready
     ]
     return Verdict(phase, Status.FALSE, "SettingUp", f"waiting for the agent to set up {' and '.join(slow) or 'both'}")
+
+
+def _instability(pairing: MemoryPairing, phase: PairingPhase) -> str:
+    """What its agent says of a connection that is lost between looks; empty if it lasts, or is only to be made."""
+    borrower = pairing.status.borrower
+    if borrower is None or phase not in (PairingPhase.CONNECTING, PairingPhase.CONNECTED):
+        return ""
+    said = find(borrower.conditions, ConditionType.CONFIGURED)
+    return said.message if said and said.reason == Reason.CONNECTION_UNSTABLE else ""
 
 
 def _phase(pairing: MemoryPairing) -> PairingPhase:
@@ -215,7 +227,7 @@ def pool_status(
     could not be written.
     """
     live = [one for one in pairings if not one.pairing.terminating]
-    connected = [one for one in live if one.verdict.phase is PairingPhase.CONNECTED]
+    connected = [one for one in live if one.verdict.phase.has_pages]
     figures = [one.pairing.status.borrower for one in connected if one.pairing.status.borrower]
     hits = sum(one.hits or 0 for one in figures)
     conditions = _summary(pool, plan, live, pending, refused)
@@ -230,7 +242,7 @@ def pool_status(
         lenders=len(plan.lenders),
         borrowers=len(plan.borrowers),
         pairings=len(live),
-        ready_pairings=len(connected),
+        ready_pairings=sum(one.verdict.phase is PairingPhase.CONNECTED for one in connected),
         lent_bytes=to_mib(total(one.pairing.spec.size_bytes for one in connected)),
         used_bytes=to_mib(total(one.used_bytes or 0 for one in figures)),
         hit_ratio=format_ratio(hits, hits + sum(one.misses or 0 for one in figures)),
@@ -368,11 +380,13 @@ def _explaining(pool: MemoryPool, type_: ConditionType, problems: Iterable[Probl
 
 
 def _pairing_troubles(live: Sequence[Judged]) -> Iterable[tuple[str, str]]:
-    failed = [one for one in live if one.verdict.phase is PairingPhase.FAILED]
-    if failed:
-        first = failed[0]
-        names = named(one.pairing.name for one in failed)
-        yield "PairingFailed", f"failed: {names}; the first because: {first.verdict.message}"
+    for phase, reason, words in (
+        (PairingPhase.FAILED, "PairingFailed", "failed"),
+        (PairingPhase.UNSTABLE, Reason.CONNECTION_UNSTABLE.value, "unstable"),
+    ):
+        if found := [one for one in live if one.verdict.phase is phase]:
+            names = named(one.pairing.name for one in found)
+            yield reason, f"{words}: {names}; the first because: {found[0].verdict.message}"
 
 
 def _changes_pending(pool: MemoryPool, pending: str) -> Condition:
@@ -398,6 +412,8 @@ def _planned_steps(pool: MemoryPool, plan: Plan, live: Sequence[Judged]) -> Iter
             f"{named(plan.deferred)} to be changed when others are connected again "
             f"(spec.maxUnavailable: {pool.spec.max_unavailable})"
         )
+    if plan.expecting:
+        yield f"{named(plan.expecting)} waiting for the end of a live migration"
     if plan.waiting:
         yield f"{named(plan.waiting)} waiting for the memory of former pairings, which are being taken down"
 

@@ -1,6 +1,6 @@
-"""Places for the writes of one namespace: taken before a write begins, free again when it is answered.
+"""Slots for the writes of one namespace: taken before a write begins, free again when it is answered.
 
-So that never more hang than there are places, however many begin at a time. Where a write of some group hung, and none
+So that never more hang than there are slots, however many begin at a time. Where a write of some group hung, and none
 was answered, the next pass tries one of it until one is.
 """
 
@@ -24,7 +24,7 @@ IN_ALL = 24  # of a namespace
 ALONE = "/"  # begins the name of a group that the namespace's others do not hold up; no object's name begins so
 
 
-class Places:
+class Slots:
     """Those of one namespace, for all its passes together."""
 
     def __init__(self) -> None:
@@ -45,9 +45,9 @@ class Places:
         return group in self._probed
 
     async def wait(self, group: str, seconds: float) -> str:
-        """Waits for a place while those who have one may yet be answered; says who is in the way, if there is none.
+        """Waits for a slot while those who have one may yet be answered; says who is in the way, if there is none.
 
-        A place that is free has to be taken at once.
+        A slot that is free has to be taken at once.
         """
         with suppress(TimeoutError):
             async with asyncio.timeout(seconds):
@@ -78,7 +78,7 @@ class Places:
             answer.cancel()
 
     def _in_the_way(self, group: str, writes: Iterable[asyncio.Future[Any]]) -> str:
-        """Which of these writes leave no place to a group, in words; empty if it has one."""
+        """Which of these writes leave no slot to a group, in words; empty if it has one."""
         found = Counter(self._begun[one] for one in writes if not one.done())
         alone = group.startswith(ALONE)
         if found[group] >= self._most(group):
