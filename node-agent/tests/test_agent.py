@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import itertools
 import json
+import re
 import shutil
 import tempfile
 import time
@@ -416,6 +417,86 @@ def test_another_build_of_the_module_comes_in_waves(
             eventually(lambda one=one: (one.lender()["state"], one.configured()[0]) == ("Listening", "True"))
         time.sleep(12)
         assert agent.log().count(" replace the module: ") == len(machines)
+
+
+class Barred:
+    """A quota that takes no MemoryGuest more, and then a policy that takes no change of one, in a namespace."""
+
+    def __init__(self, server: Server, namespace: str) -> None:
+        self._server, self._namespace = server, namespace
+
+    def limit(self) -> None:
+        """As the cluster's controller, which no test has, would have filled it in."""
+        hard, none = ({"count/memoryguests.tidepool.dev": "0"} for _ in range(2))
+        meta = {"name": "small", "namespace": self._namespace}
+        quota = {"apiVersion": "v1", "kind": "ResourceQuota", "metadata": meta, "spec": {"hard": hard}}
+        self._server.create(quota)
+        self._server.apply_status({**quota, "status": {"hard": hard, "used": none}})
+
+    def lift_limit(self) -> None:
+        self._server.kubectl("delete", "-n", self._namespace, "resourcequota", "small")
+
+    @contextlib.contextmanager
+    def policy(self) -> Iterator[None]:
+        """In force within seconds."""
+        api, name = "admissionregistration.k8s.io/v1", f"barred-{self._namespace}"
+        kind = {"apiGroups": [names.GROUP], "apiVersions": ["*"], "operations": ["UPDATE"], "resources": [names.GUESTS]}
+        where = {"matchLabels": {"kubernetes.io/metadata.name": self._namespace}}
+        spec = {
+            "matchConstraints": {"resourceRules": [kind], "namespaceSelector": where},
+            "validations": [{"expression": "false", "message": "not on a Sunday"}],
+        }
+        meta = {"name": name}
+        self._server.create({"apiVersion": api, "kind": "ValidatingAdmissionPolicy", "metadata": meta, "spec": spec})
+        bound = {"policyName": name, "validationActions": ["Deny"]}
+        self._server.create(
+            {"apiVersion": api, "kind": "ValidatingAdmissionPolicyBinding", "metadata": meta, "spec": bound}
+        )
+        try:
+            yield
+        finally:
+            both = "validatingadmissionpolicy,validatingadmissionpolicybinding"
+            self._server.kubectl("delete", both, name)
+
+
+def test_what_the_api_server_refuses_is_told(
+    cluster: Server, node_agent: AgentProcess, make: MakeMachine, namespace: str
+) -> None:
+    """Issue 28, fault 3: as a figure by namespace, and as an Event where there is a MemoryGuest to have one."""
+    barred = Barred(cluster, namespace)
+
+    def errors() -> float:
+        found = re.search(rf'tidepool_agent_errors_total{{agent="node1",namespace="{namespace}"}} (\S+)', metrics())
+        return float(found[1]) if found else 0
+
+    def metrics() -> str:
+        return node_agent.fetch("/metrics")
+
+    barred.limit()
+    machine = make(node_agent, "lender").start("test.late=600")
+    eventually(lambda: errors() >= 1)
+    assert gone(machine)
+    assert "exceeded quota: small" in node_agent.log()
+    barred.lift_limit()
+    eventually(lambda: not gone(machine))
+    eventually(lambda: machine.condition("GuestAgentReady")[1] == "NotConnected")
+    before = errors()
+    with barred.policy():
+
+        def relabel(value: str) -> None:
+            cluster.kubectl("label", "vmi", "lender", "-n", namespace, "--overwrite", f"tier={value}")
+
+        def is_told() -> None:
+            relabel(f"at-{time.time():.0f}")
+            events = cluster.get("events", "-n", namespace)["items"]
+            (event,) = [one for one in events if one["reason"] == "WriteRefused"]
+            assert (event["type"], event["involvedObject"]["name"]) == ("Warning", "lender")
+            assert "not on a Sunday" in event["message"]
+
+        eventually(is_told)
+        eventually(lambda: errors() > before)
+    relabel("gold")
+    eventually(lambda: machine.guest()["metadata"]["labels"] == {"tier": "gold"})
 
 
 def test_the_lease_shows_that_the_agent_lives(cluster: Server, node_agent: AgentProcess) -> None:
