@@ -14,9 +14,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from cast import NAMESPACE, AgentProcess, Machine, at_rest, condition, eventually, token_of
+from cast import NAMESPACE, AgentProcess, Machine, OperatorProcess, at_rest, condition, eventually, token_of
 from daemon import Daemon, end
 from objects import alter, identity_of, pairing_body, within
+from test_isolation import Agent
 from tiny import Kernel, boot_files
 
 from tidepool_agent.errors import GuestError
@@ -303,6 +304,73 @@ def test_a_guest_that_migrates_has_one_agent_at_a_time(
         assert "ModuleUnloaded" not in reasons(cluster, machine)
 
 
+class Mover:
+    """Somebody with the rights of the agent of a node says that a guest is there, which an administrator has let go."""
+
+    def __init__(self, server: Server, node: str, namespace: str, folder: Path) -> None:
+        self._server, self._node, self._namespace = server, node, namespace
+        self._agent = Agent(server, token_of(server, node), namespace, folder)
+
+    def move(self, machine: Machine) -> None:
+        """Leaves no mark by which any agent may take it back."""
+        mark = f"{names.LEAVING_ANNOTATION}=2026-01-01T00:00:00Z"
+        self._server.kubectl("annotate", "tguest", machine.name, "-n", self._namespace, mark)
+        unmarked = {"metadata": {"annotations": {names.LEAVING_ANNOTATION: None}}}
+        self._agent.merge(machine.guest(), unmarked | {"spec": {"nodeName": self._node}})
+
+
+def becomes_right(cluster: Server, machine: Machine, agent: AgentProcess, before: dict[str, Any]) -> None:
+    """A guest becomes what it was before somebody wrote another node, is its own agent's again, and rests."""
+
+    def is_right() -> None:
+        guest = machine.guest()
+        assert guest["spec"] == before["spec"]
+        assert names.LEAVING_ANNOTATION not in guest["metadata"].get("annotations", {})
+        assert machine.condition("Ready")[0] == "True"
+
+    def moves() -> int:
+        """How often its spec has changed."""
+        found: int = machine.guest()["metadata"]["generation"]
+        return found
+
+    eventually(lambda: moves() >= before["metadata"]["generation"] + 2)
+    eventually(is_right)
+    at_rest(moves)
+    is_right()
+    assert machine.guest()["metadata"]["uid"] == before["metadata"]["uid"]
+    assert f'guest="{machine.name}",namespace="{machine.namespace}"' in agent.fetch("/metrics")
+    assert "ModuleUnloaded" not in reasons(cluster, machine)
+
+
+def test_a_guest_that_is_said_to_be_on_another_agents_node_is_right_again(
+    cluster: Server, make: MakeMachine, node_agent: AgentProcess, namespace: str, store: Path, tmp_path: Path
+) -> None:
+    """Issue 28, fault 4: that agent has no such machine and lets it go; what it lends stays as it is."""
+    with AgentProcess(cluster, "node2", store) as other:
+        machine = make(node_agent, "claimed").start()
+        eventually(lambda: machine.condition("Ready")[0] == "True")
+        pairing = Pairing(cluster, namespace, node_agent.node, lender="claimed").create()
+        eventually(lambda: pairing.lender()["state"] == "Listening")
+        before = machine.guest()
+        Mover(cluster, other.node, namespace, tmp_path).move(machine)
+        becomes_right(cluster, machine, node_agent, before)
+        assert pairing.lender()["state"] == "Listening"
+
+
+def test_a_guest_that_is_said_to_be_where_no_agent_is_is_right_again(
+    cluster: Server, make: MakeMachine, node_agent: AgentProcess, namespace: str, tmp_path: Path
+) -> None:
+    """Issue 28, fault 4: the operator, a real one, lets it go when it is sure that nobody is there to do it."""
+    machine = make(node_agent, "stray").start()
+    eventually(lambda: machine.condition("Ready")[0] == "True")
+    before = machine.guest()
+    Mover(cluster, "nowhere", namespace, tmp_path).move(machine)
+    time.sleep(5)
+    assert machine.guest()["spec"]["nodeName"] == "nowhere"
+    with OperatorProcess(cluster, namespace, tmp_path):
+        becomes_right(cluster, machine, node_agent, before)
+
+
 def test_a_kernel_without_module_is_named_on_guest_and_pairing(
     cluster: Server, make: MakeMachine, namespace: str, kernel: Kernel, tmp_path: Path
 ) -> None:
@@ -489,7 +557,9 @@ def test_what_the_api_server_refuses_is_told(
         def is_told() -> None:
             relabel(f"at-{time.time():.0f}")
             events = cluster.get("events", "-n", namespace)["items"]
-            (event,) = [one for one in events if one["reason"] == "WriteRefused"]
+            told = [one for one in events if one["reason"] == "WriteRefused"]
+            assert told
+            event = told[0]
             assert (event["type"], event["involvedObject"]["name"]) == ("Warning", "lender")
             assert "not on a Sunday" in event["message"]
 

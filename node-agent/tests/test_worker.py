@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 from objects import RELEASE, key, machine, observation, pairing, want
 
-from tidepool_agent import plan, report, rounds
+from tidepool_agent import plan, report, rounds, worker
 from tidepool_agent.balloonreport import Standing
 from tidepool_agent.devices import Detach, LoadTarget, Map, SwapOff, UnloadTarget
 from tidepool_agent.errors import DeviceRefused, Excluded, UnloadFailed
@@ -309,13 +309,12 @@ def after_rounds(cluster: Any, folder: Path, ends: int) -> tuple[str, Figures]:
         async def again() -> None:
             while True:
                 await asyncio.sleep(0.01)
-                worker.wake()
+                looking.wake()
 
         connected: Any = session
-        worker = Worker(
-            session.machine, Tools(cluster, Store(folder), figures, asyncio.Semaphore(), lambda _: connected)
-        )
-        tasks = [asyncio.create_task(one) for one in (worker.run(), again())]
+        tools = Tools(cluster, Store(folder), figures, asyncio.Semaphore(), lambda _: connected)
+        looking = Worker(session.machine, tools)
+        tasks = [asyncio.create_task(one) for one in (looking.run(), again())]
         try:
             async with asyncio.timeout(COLLECT_EVERY / 2):
                 return [await cluster.ends.get() for _ in range(ends)][-1]
@@ -367,6 +366,46 @@ def test_a_guest_that_is_let_go_in_a_moment_is_nothing_to_tell(tmp_path: Path) -
 
     asyncio.run(arrived())
     assert failures(figures) == []
+
+
+class Stolen(Here):
+    """An API server by which somebody has said that a guest is on another node, whose agent soon lets it go."""
+
+    def __init__(self) -> None:
+        super().__init__(pairing())
+        self._is_stolen, self.back = False, asyncio.Queue[MemoryGuest]()
+
+    def pairings(self, _: Any) -> list[Any]:
+        return []
+
+    async def claim(self, guest: MemoryGuest) -> MemoryGuest:
+        if self.refusals:
+            raise self.refusals.pop()
+        if self._is_stolen:
+            self.back.put_nowait(guest)
+        return guest
+
+    async def write_guest(self, guest: MemoryGuest) -> None:
+        await super().write_guest(guest)
+        if self.written.qsize() > 1 and not self._is_stolen:  # it was announced, and has answered
+            self._is_stolen = True
+            self.refusals = [Refused(403, "apply", "the agent of node node1 has not let it go")] * 3
+
+
+def test_a_guest_that_is_said_to_be_elsewhere_is_soon_asked_back(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Issue 28, fault 4: before the agent there deletes it, however long it has been this node's."""
+    for name in ("ARRIVING_EVERY", "IDLE_EVERY"):
+        monkeypatch.setattr(worker, name, 0.05)
+    cluster: Any = Stolen()
+
+    async def back() -> None:
+        session: Any = Without(machine("borrower"), observation())
+        tools = Tools(cluster, Store(tmp_path), Figures(), asyncio.Semaphore(), lambda _: session)
+        await last_of(cluster.back, machine("borrower"), tools)
+
+    asyncio.run(back())
 
 
 class Leaving(Without):
@@ -422,11 +461,12 @@ def test_full_packets_are_sent_to_a_lender_that_is_lost_again_and_again(tmp_path
     """Issue 28, fault 9: once, and not before; at the address that the module uses."""
     session: Any = Losing()
     cluster: Any = None
-    worker = Worker(session.machine, Tools(cluster, Store(tmp_path), Figures(), asyncio.Semaphore(), lambda _: session))
+    tools = Tools(cluster, Store(tmp_path), Figures(), asyncio.Semaphore(), lambda _: session)
+    borrowing = Worker(session.machine, tools)
 
     def lost(times: int) -> dict[Any, Any]:
         peer = Peer({"state": "Connected", "address": "10.0.0.9"}, {"disconnects": times})
-        return dict(asyncio.run(worker._lost(observation(loaded=True, peers={BORROWED.key: peer}))))  # noqa: SLF001
+        return dict(asyncio.run(borrowing._lost(observation(loaded=True, peers={BORROWED.key: peer}))))  # noqa: SLF001
 
     assert [lost(times) for times in range(3)] == [{}] * 3
     assert session.asked == []

@@ -89,7 +89,7 @@ class Worker(Rounds):
 
     def _begin(self, machine: Machine) -> None:
         """Everything about a machine that does not hold for another one of the same name."""
-        self._begun = time.monotonic()
+        self._missing_since: float | None = None
         self._session = self._tools.connect(machine)
         self._found = Finding()
         self._claimed: MemoryGuest | None = None
@@ -114,9 +114,13 @@ class Worker(Rounds):
         return self._is_arriving() or super()._is_passing(error)
 
     def _is_arriving(self) -> bool:
-        """Whether the machine has just come, and its MemoryGuest is not this node's yet."""
-        unclaimed = self._claimed is None and self._of.guest(self._about) is None
-        return unclaimed and time.monotonic() - self._begun < ARRIVING_SECONDS
+        """Whether its MemoryGuest is not this node's yet, as of a machine that has just come, or for a moment not.
+
+        So one that somebody has said to be elsewhere is back before the agent there, which has no such machine,
+        deletes it.
+        """
+        since = self._missing_since
+        return since is not None and time.monotonic() - since < ARRIVING_SECONDS
 
     async def _round(self) -> float:
         key = self._session.machine.key
@@ -131,7 +135,9 @@ class Worker(Rounds):
         if self._is_short(wanted):
             return SOON
         if self._tools.cluster.guest(key) is None:
+            self._missing_since = self._missing_since or time.monotonic()
             await self._announce(machine, wanted)
+        self._missing_since = None
         found = await self._look(machine, wanted)
         balloon = self._tools.donors.standing(key) if self._tools.donors else None
         self._found = replace(found, paired=frozenset(one.metadata.uid for one in pairings), balloon=balloon)
