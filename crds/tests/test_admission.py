@@ -56,7 +56,6 @@ WRONG: list[tuple[dict[str, Any], str, Any, str, str]] = [
     (POOL, "spec.borrowers.size", "15.9Mi", "spec.borrowers.size", "15.9Mi is too little; the least is 16Mi"),
     (POOL, "spec.borrowers.size", "five", "spec.borrowers.size", '"five" is not an amount of memory; write a number'),
     (POOL, "spec.borrowers", PLANNED | {"minimum": "few"}, "spec.borrowers.minimum", '"few" is not an amount of memor'),
-    (POOL, "spec.borrowers.size", 512, "spec.borrowers.size", "must be of type string"),
     (POOL, "spec.borrowers.size", "9Gi", "spec.borrowers.size", "8 times maxLend (1Gi) is less than size (9Gi)"),
     (POOL, "spec.borrowers.size", "a" * 30, "spec.borrowers.size", "may not be more than 20"),
     (POOL, "spec.lenders.selector", {}, "spec.lenders.selector", "is empty and would select every guest"),
@@ -316,6 +315,44 @@ def test_wrong_object_is_refused(
     assert f"{field}:" in str(refusal.value)
     assert message in str(refusal.value)
     assert "rule:" not in str(refusal.value), "says which expression failed, too"
+
+
+NUMBERS: list[tuple[dict[str, Any], str, dict[str, Any], str]] = [
+    (POOL, "spec.lenders", {"selector": SPARE, "maxLend": "1Gi"}, "maxLend"),
+    (POOL, "spec.lenders", {"selector": SPARE, "maxLend": "1Gi"}, "reserve"),
+    (POOL, "spec.lenders", {"selector": SPARE, "maxLend": "1Gi"}, "margin"),
+    (POOL, LENDING_NODES, NODES, "maxLend"),
+    (POOL, LENDING_NODES, NODES, "reserve"),
+    (POOL, LENDING_NODES, NODES | {"balloon": {"selector": {"matchLabels": {"memory": "idle"}}}}, "balloon.reserve"),
+    (POOL, "spec.borrowers", {"selector": SHORT}, "size"),
+    (POOL, "spec.borrowers", PLANNED, "minimum"),
+    (POOL, "spec.borrowers", PLANNED, "maximum"),
+    (POOL, "spec.borrowers.swap", {"backing": "File"}, "size"),
+    (POOL, APP, APPS, "size"),
+    (POOL, "spec", {}, "deadline"),
+    (POOL, "spec", {}, "coolDown"),
+    (POOL, "spec.latency.short", {"resume": "1ms", "stop": "2ms"}, "resume"),
+    (POOL, "spec.latency.long", {"resume": "1ms", "stop": "2ms"}, "stop"),
+    (CLASS, "spec", {}, "deadline"),
+    (CLASS, "spec.lenders", {}, "reserve"),
+    (PAIRING, "spec", {}, "size"),
+    (PAIRING, "spec", {}, "deadline"),
+    (QUOTA, "spec", {}, "maxLent"),
+]
+
+
+@pytest.mark.parametrize(("base", "part", "beside", "field"), NUMBERS)
+def test_a_number_where_a_unit_belongs_is_told_what_to_write(
+    api_server: Server, namespace: str, base: dict[str, Any], part: str, beside: dict[str, Any], field: str
+) -> None:
+    """Issue 28, fault 13: `size: 512` is a number to YAML; what is said of it is that, once, and nothing beside."""
+    body = changed(base, part, beside) if beside else base
+    with pytest.raises(Refused) as refusal:
+        api_server.create(*within(namespace, changed(body, f"{part}.{field}", 512)))
+    said = str(refusal.value)
+    assert f"{part}.{field}: Invalid value: 512: 512 is a number without a unit; write one with " in said
+    assert said.count("Invalid value") == 1, said
+    assert ("such as 200ms" if field in ("deadline", "coolDown", "resume", "stop") else "such as 512Mi") in said
 
 
 RIGHT: list[tuple[dict[str, Any], str, Any]] = [

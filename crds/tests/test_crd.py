@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 import yaml
 
-from tidepool_api.crd import KINDS, Kind, build, dump, file_name, schema
+from tidepool_api.crd import KINDS, Kind, Schema, build, dump, file_name, schema
+from tidepool_api.fields import INT_OR_STRING, IS_TEXT, VALIDATIONS
 
+COUNTED = ("quantity", "duration")
 YAML = Path(__file__).parents[1] / "yaml"
 
 
@@ -30,6 +33,21 @@ def test_every_field_is_explained(kind: Kind) -> None:
     fields = yaml.safe_load(dump(kind))["spec"]["versions"][0]["schema"]["openAPIV3Schema"]["properties"]
     assert list(_silent(fields["spec"], "spec")) == []
     assert list(_silent(fields.get("status", {}), "status")) == []
+
+
+@pytest.mark.parametrize("kind", KINDS, ids=lambda kind: kind.plural)
+def test_what_looks_like_a_number_is_of_no_type(kind: Kind) -> None:
+    """Else the API server refuses `size: 512` with `must be of type string`, and no word about what to write."""
+    for one in _fields(schema(kind.model)):
+        is_counted = any(f"{what}(self)" in rule["rule"] for rule in one.get(VALIDATIONS, ()) for what in COUNTED)
+        assert is_counted == any(rule["rule"] == IS_TEXT for rule in one.get(VALIDATIONS, ())), one
+        assert not is_counted or (one[INT_OR_STRING], "type" in one) == (True, False), one
+
+
+def _fields(node: Schema) -> Iterator[Schema]:
+    for one in [*node.get("properties", {}).values(), *([node["items"]] if "items" in node else ())]:
+        yield one
+        yield from _fields(one)
 
 
 def _silent(schema: dict[str, object], path: str) -> list[str]:

@@ -21,8 +21,9 @@ def test_it_has_the_fields_that_people_write() -> None:
         assert f"## {kind.model.__name__}\n" in page()
     assert (
         "| `lenders.reserve` | string | Memory that a lender always keeps available for itself. "
-        "Default where no class says otherwise: 256Mi. |" in page()
+        "A number with Ki, Mi, Gi or Ti, such as 512Mi. Default where no class says otherwise: 256Mi. |" in page()
     )
     assert "| `lenders` | object, required |" in page()
+    assert "| `maxUnavailable` | number or string |" in page()
     assert "shows Phase, Lenders, Borrowers, Lent, Used, Hit Ratio, Age. `-o wide` adds Pairings, Connected, " in page()
     assert "| `strategy` | `NonInclusive` or `Exclusive` |" in page()

@@ -17,7 +17,7 @@ from tidepool_api import names
 from tidepool_api.base import ApiObject
 from tidepool_api.conditions import Condition
 from tidepool_api.defaults import PARTS, BorrowerDefaults, LenderDefaults, PoolDefaults
-from tidepool_api.fields import VALIDATIONS
+from tidepool_api.fields import FORM, VALIDATIONS
 from tidepool_api.grant import MemoryGrant
 from tidepool_api.guest import MemoryGuest
 from tidepool_api.pairing import MemoryPairing
@@ -29,7 +29,7 @@ Schema = dict[str, Any]
 
 CATEGORY = "tidepool"  # `kubectl get tidepool`
 
-_DROPPED = {"title", "$defs", "additionalProperties"}
+_DROPPED = {"title", "$defs", "additionalProperties", FORM}
 _NULL = {"type": "null"}
 _NOTHING: tuple[Any, ...] = (None, "", [], {})  # defaults that the API server need not write into objects
 
@@ -245,6 +245,8 @@ def _leave_to_class(spec: Schema) -> None:
 def _structural(node: Schema, defs: dict[str, Schema]) -> Schema:
     node = _resolved(node, defs)
     result = {key: value for key, value in node.items() if key not in _DROPPED}
+    if FORM in node:  # `kubectl explain` says `<Object>` of what has no type
+        result["description"] = f"{result['description']} {node[FORM]}"
     if "properties" in node:
         result["properties"] = {name: _structural(one, defs) for name, one in node["properties"].items()}
     if "items" in node:

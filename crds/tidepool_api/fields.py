@@ -16,6 +16,9 @@ from tidepool_api.base import ApiModel
 from tidepool_api.units import format_quantity, parse_duration, parse_quantity
 
 VALIDATIONS = "x-kubernetes-validations"
+INT_OR_STRING = "x-kubernetes-int-or-string"
+IS_TEXT = "type(self) == string"
+FORM = "form"  # beside what the API server knows: a sentence for who asks it about the field
 
 LEAST_MEMORY = "16Mi"
 MOST_MEMORY = "16Ti"
@@ -32,6 +35,8 @@ MOST_PAUSE = "1440m"
 MOST_NETWORK_NAME = 317  # a namespace, a slash, a name
 
 _QUANTITY_PATTERN = r"^[0-9]+(\\.[0-9]+)?([KMGT]i|[kMGT])?$"
+_AMOUNT_FORM = "Ki, Mi, Gi or Ti, such as 512Mi"
+_DURATION_FORM = "us, ms, s, m or h, such as 200ms"
 _DURATION_PATTERN = r"^([0-9]+(\\.[0-9]+)?(us|ms|s|m|h))+$"
 # Those that CEL can count: `duration()` fails on what is longer than 292 years.
 _COUNTABLE_PATTERN = r"^(0*[0-9]{1,6}(\\.[0-9]+)?(s|m|h)|0*[0-9]{1,12}(\\.[0-9]+)?(us|ms))+$"
@@ -91,17 +96,29 @@ def are_amounts(*values: str) -> str:
 
 
 def _all_match(pattern: str, values: tuple[str, ...]) -> str:
-    return " && ".join(f"{value}.matches('{pattern}')" for value in values)
+    return " && ".join(f"type({value}) == string && {value}.matches('{pattern}')" for value in values)
+
+
+def _text(form: str, *each: dict[str, str]) -> dict[str, Any]:
+    """The rules of a text that looks like a number, of which YAML makes one where there is nothing else in it.
+
+    A field of the type string would refuse that without a word about what to write; so it is of no type, and the rules
+    refuse it.
+    """
+    bare = rule(IS_TEXT, says=f"string(self) + ' is a number without a unit; write one with {form}'")
+    return {INT_OR_STRING: True, FORM: f"A number with {form}.", **rules(bare, *each)}
 
 
 def _duration_rules(what: str, least: str, most: str) -> dict[str, Any]:
-    return rules(
+    is_one = _all_match(_DURATION_PATTERN, ("self",))
+    return _text(
+        _DURATION_FORM,
         rule(
-            f"self.matches('{_DURATION_PATTERN}')",
-            says="'\"' + self + '\" is not a duration; write a number with us, ms, s, m or h, such as 200ms'",
+            f"!({IS_TEXT}) || {is_one}",
+            says=f"'\"' + self + '\" is not a duration; write a number with {_DURATION_FORM}'",
         ),
         rule(
-            f"!self.matches('{_DURATION_PATTERN}') || ({are_durations('self')} && "
+            f"!({is_one}) || ({are_durations('self')} && "
             f"duration(self) >= duration('{least}') && duration(self) <= duration('{most}'))",
             says=f"self + ' is out of range; {what} lies between {least} and {most}'",
         ),
@@ -109,25 +126,31 @@ def _duration_rules(what: str, least: str, most: str) -> dict[str, Any]:
 
 
 def _amount_rules(least: str, most: str) -> dict[str, Any]:
-    return rules(
+    return _text(
+        _AMOUNT_FORM,
         rule(
-            are_amounts("self"),
-            says="'\"' + self + '\" is not an amount of memory; write a number with Ki, Mi, Gi or Ti, such as 512Mi'",
+            f"!({IS_TEXT}) || {are_amounts('self')}",
+            says=f"'\"' + self + '\" is not an amount of memory; write a number with {_AMOUNT_FORM}'",
         ),
         rule(
-            f"!{are_amounts('self')} || quantity(self).compareTo(quantity('{least}')) >= 0",
+            f"!({are_amounts('self')}) || quantity(self).compareTo(quantity('{least}')) >= 0",
             says=f"self + ' is too little; the least is {least}'",
         ),
         rule(
-            f"!{are_amounts('self')} || quantity(self).compareTo(quantity('{most}')) <= 0",
+            f"!({are_amounts('self')}) || quantity(self).compareTo(quantity('{most}')) <= 0",
             says=f"self + ' is too much; the most is {most}'",
         ),
     )
 
 
+def _schema(most: int, validations: dict[str, Any]) -> WithJsonSchema:
+    """What the API server checks of a text of at most so many characters."""
+    return WithJsonSchema({"maxLength": most} | validations)
+
+
 _MEMORY_RULES = _amount_rules(LEAST_MEMORY, MOST_MEMORY)
 _SWAP_RULES = _amount_rules(LEAST_MEMORY, MOST_SWAP)
-_BOUND_RULES = rules(_MEMORY_RULES[VALIDATIONS][0], _MEMORY_RULES[VALIDATIONS][2])
+_BOUND_RULES = _MEMORY_RULES | rules(*(one for place, one in enumerate(_MEMORY_RULES[VALIDATIONS]) if place != 2))
 
 _DEADLINE = ("the deadline", LEAST_DEADLINE, MOST_DEADLINE)
 _THRESHOLD = ("a threshold", LEAST_THRESHOLD, MOST_THRESHOLD)
@@ -227,15 +250,15 @@ def _device(text: str) -> str:
     return text
 
 
-Memory = Annotated[str, Field(max_length=20, json_schema_extra=_MEMORY_RULES), _amount(LEAST_MEMORY, MOST_MEMORY)]
-SwapSize = Annotated[str, Field(max_length=20, json_schema_extra=_SWAP_RULES), _amount(LEAST_MEMORY, MOST_SWAP)]
+Memory = Annotated[str, Field(max_length=20), _amount(LEAST_MEMORY, MOST_MEMORY), _schema(20, _MEMORY_RULES)]
+SwapSize = Annotated[str, Field(max_length=20), _amount(LEAST_MEMORY, MOST_SWAP), _schema(20, _SWAP_RULES)]
 DevicePath = Annotated[
     str, Field(min_length=1, max_length=MOST_DEVICE_PATH, json_schema_extra=_DEVICE_RULES), AfterValidator(_device)
 ]
-Bound = Annotated[str, Field(max_length=20, json_schema_extra=_BOUND_RULES), AfterValidator(_bound)]
-Deadline = Annotated[str, Field(max_length=16, json_schema_extra=_duration_rules(*_DEADLINE)), _between(*_DEADLINE)]
-Threshold = Annotated[str, Field(max_length=16, json_schema_extra=_duration_rules(*_THRESHOLD)), _between(*_THRESHOLD)]
-Pause = Annotated[str, Field(max_length=16, json_schema_extra=_duration_rules(*_PAUSE)), _between(*_PAUSE)]
+Bound = Annotated[str, Field(max_length=20), AfterValidator(_bound), _schema(20, _BOUND_RULES)]
+Deadline = Annotated[str, Field(max_length=16), _between(*_DEADLINE), _schema(16, _duration_rules(*_DEADLINE))]
+Threshold = Annotated[str, Field(max_length=16), _between(*_THRESHOLD), _schema(16, _duration_rules(*_THRESHOLD))]
+Pause = Annotated[str, Field(max_length=16), _between(*_PAUSE), _schema(16, _duration_rules(*_PAUSE))]
 Port = Annotated[int, Field(ge=1, le=65535)]
 Bytes = Annotated[int, Field(ge=0, le=MOST_BYTES, json_schema_extra={"format": "int64"})]
 Count = Annotated[int, Field(ge=0, json_schema_extra={"format": "int64"})]
@@ -272,7 +295,7 @@ def readable(size: int | None) -> str | None:
 
 _SHARE = re.compile(r"(100|[1-9][0-9]?)%")
 _SHARE_RULES = {
-    "x-kubernetes-int-or-string": True,
+    INT_OR_STRING: True,
     **rules(
         rule(
             f"type(self) == int ? self > 0 : type(self) == string && self.matches('^{_SHARE.pattern}$')",

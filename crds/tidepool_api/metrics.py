@@ -104,6 +104,13 @@ OPERATOR: Mapping[Metric, Description] = {
 }
 
 AGENT: Mapping[Metric, Description] = {
+    # the agent itself
+    Metric.AGENT_ERRORS: _counter(
+        "steps",
+        ("agent", "namespace"),
+        "Rounds over a guest, and other steps, in which something failed or the API server refused a write, by the "
+        "guest's namespace; `agent` is the node of the agent",
+    ),
     # the guest
     Metric.GUEST_INFO: _gauge("1", (*GUEST, "provider", "kernel", "module_version"), "Always 1; what the guest is"),
     Metric.GUEST_CONDITION: _gauge(

@@ -268,6 +268,7 @@ class Metric(StrEnum):
     RECONCILE_ERRORS = "tidepool_operator_reconcile_errors_total"
     LEADING = "tidepool_operator_leading"
     API_WRITES = "tidepool_operator_api_writes_total"
+    AGENT_ERRORS = "tidepool_agent_errors_total"
 
     GUEST_GETS_HIT = "tidepool_guest_get_hits_total"
     GUEST_GETS_MISSED = "tidepool_guest_get_misses_total"

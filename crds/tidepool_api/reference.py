@@ -9,7 +9,7 @@ from typing import Any
 from tidepool_api import names
 from tidepool_api.conditions import Condition
 from tidepool_api.crd import CATEGORY, KINDS, Kind, Schema, schema
-from tidepool_api.fields import VALIDATIONS
+from tidepool_api.fields import INT_OR_STRING, IS_TEXT, VALIDATIONS
 
 _HEAD = f"""\
 # API reference
@@ -68,6 +68,8 @@ def _type(node: Schema) -> str:
         return " or ".join(f"`{value}`" for value in node["enum"])
     if node.get("format") == "date-time":
         return "time"
+    if node.get(INT_OR_STRING):
+        return "string" if any(one["rule"] == IS_TEXT for one in node[VALIDATIONS]) else "number or string"
     return str(node.get("type", "object"))
 
 

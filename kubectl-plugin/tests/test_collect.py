@@ -12,7 +12,8 @@ from objects import NOW, guest
 
 from tidepool_api import names
 from tidepool_api.kube import Refused
-from tidepool_kubectl.cluster import Unusable
+from tidepool_api_testing.chart import rendered
+from tidepool_kubectl.cluster import COMPONENT, Unusable
 from tidepool_kubectl.collect import Collector, write
 
 SYSTEM = "/api/v1/namespaces/tidepool-system"
@@ -84,6 +85,31 @@ def test_what_may_be_read_is_in_it() -> None:
     assert json.loads(found["nodes.json"])[0]["kubeletVersion"] == "v1.32.0"
     assert found["logs/agent-x.agent.previous.log"] == "I end\n"
     assert found["metrics/agent-x.txt"] == "tidepool_guest_lent_bytes 1\n"
+
+
+def serving() -> dict[str, int]:
+    """The port of metrics of each component of the chart that has one."""
+    found = {}
+    for one in rendered("", "nodeLender.enabled=true"):
+        template = one.get("spec", {}).get("template", {})
+        containers = template.get("spec", {}).get("containers", ())
+        ports = {port["name"]: port["containerPort"] for each in containers for port in each.get("ports", ())}
+        if "metrics" in ports:
+            found[template["metadata"]["labels"][COMPONENT]] = ports["metrics"]
+    return found
+
+
+def test_the_metrics_of_whatever_has_some_are_in_it() -> None:
+    """Of operator, agents and node lenders, and of what else the chart may come to have."""
+    answers, ports = sound(), serving()
+    assert {"agent", "node-lender", "operator"} <= ports.keys()
+    pods = [{**POD, "metadata": {"name": f"{one}-x", "labels": {COMPONENT: one}}, "status": {}} for one in ports]
+    answers[f"{SYSTEM}/pods"] = {"items": pods}
+    answers |= {f"{SYSTEM}/pods/{one}-x:{port}/proxy/metrics": one.encode() for one, port in ports.items()}
+    found, _ = collected(Server(answers))
+    assert {name: text for name, text in found.items() if name.startswith("metrics/")} == {
+        f"metrics/{one}-x.txt": one for one in ports
+    }
 
 
 def test_nothing_secret_is_in_it_or_asked_for() -> None:

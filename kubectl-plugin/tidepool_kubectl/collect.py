@@ -29,7 +29,11 @@ class Read(Protocol):
 
 
 KINDS = (names.POOLS, names.PAIRINGS, names.GUESTS, names.GRANTS, names.QUOTAS)
-PORTS = {"agent": names.AGENT_METRICS_PORT, "operator": names.OPERATOR_METRICS_PORT}
+PORTS = {
+    "agent": names.AGENT_METRICS_PORT,
+    "operator": names.OPERATOR_METRICS_PORT,
+    "node-lender": names.NODE_LENDER_METRICS_PORT,
+}
 LOG_LINES, LOG_BYTES = 10_000, 4 << 20
 NODE_INFO = ("architecture", "containerRuntimeVersion", "kernelVersion", "kubeletVersion", "osImage")
 _LAST_APPLIED = "kubectl.kubernetes.io/last-applied-configuration"

@@ -171,6 +171,27 @@ class AgentProcess:
         return (self.folder / "log").read_text()
 
 
+class OperatorProcess:
+    """`python3 -m tidepool_operator` for one namespace, as an administrator."""
+
+    def __init__(self, server: Server, namespace: str, folder: Path) -> None:
+        (port,) = free_ports(1)
+        self._log = folder / "operator.log"
+        self._command = [sys.executable, "-m", "tidepool_operator", f"--own-namespace={NAMESPACE}"]
+        self._command += [f"--namespaces={namespace}", "--metrics-port=0", f"--health-port={port}"]
+        paths = {"PYTHONPATH": f"{TOP / 'operator'}:{TOP / 'crds'}"}
+        self._environment = os.environ | paths | {"KUBECONFIG": str(server.kubeconfig())}
+
+    def __enter__(self) -> Self:
+        with self._log.open("ab") as log:
+            self._process = subprocess.Popen(self._command, env=self._environment, stdout=log, stderr=log)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._process.terminate()
+        assert self._process.wait(60) == 0, self._log.read_text()
+
+
 class Machine:
     """A VirtualMachineInstance with its launcher pod, the process in it, and the guest."""
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import itertools
 import json
+import re
 import shutil
 import tempfile
 import time
@@ -13,9 +14,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from cast import NAMESPACE, AgentProcess, Machine, at_rest, condition, eventually, token_of
+from cast import NAMESPACE, AgentProcess, Machine, OperatorProcess, at_rest, condition, eventually, token_of
 from daemon import Daemon, end
 from objects import alter, identity_of, pairing_body, within
+from test_isolation import Agent
 from tiny import Kernel, boot_files
 
 from tidepool_agent.errors import GuestError
@@ -306,6 +308,73 @@ def test_a_guest_that_migrates_has_one_agent_at_a_time(
         assert "ModuleUnloaded" not in reasons(cluster, machine)
 
 
+class Mover:
+    """Somebody with the rights of the agent of a node says that a guest is there, which an administrator has let go."""
+
+    def __init__(self, server: Server, node: str, namespace: str, folder: Path) -> None:
+        self._server, self._node, self._namespace = server, node, namespace
+        self._agent = Agent(server, token_of(server, node), namespace, folder)
+
+    def move(self, machine: Machine) -> None:
+        """Leaves no mark by which any agent may take it back."""
+        mark = f"{names.LEAVING_ANNOTATION}=2026-01-01T00:00:00Z"
+        self._server.kubectl("annotate", "tguest", machine.name, "-n", self._namespace, mark)
+        unmarked = {"metadata": {"annotations": {names.LEAVING_ANNOTATION: None}}}
+        self._agent.merge(machine.guest(), unmarked | {"spec": {"nodeName": self._node}})
+
+
+def becomes_right(cluster: Server, machine: Machine, agent: AgentProcess, before: dict[str, Any]) -> None:
+    """A guest becomes what it was before somebody wrote another node, is its own agent's again, and rests."""
+
+    def is_right() -> None:
+        guest = machine.guest()
+        assert guest["spec"] == before["spec"]
+        assert names.LEAVING_ANNOTATION not in guest["metadata"].get("annotations", {})
+        assert machine.condition("Ready")[0] == "True"
+
+    def moves() -> int:
+        """How often its spec has changed."""
+        found: int = machine.guest()["metadata"]["generation"]
+        return found
+
+    eventually(lambda: moves() >= before["metadata"]["generation"] + 2)
+    eventually(is_right)
+    at_rest(moves)
+    is_right()
+    assert machine.guest()["metadata"]["uid"] == before["metadata"]["uid"]
+    assert f'guest="{machine.name}",namespace="{machine.namespace}"' in agent.fetch("/metrics")
+    assert "ModuleUnloaded" not in reasons(cluster, machine)
+
+
+def test_a_guest_that_is_said_to_be_on_another_agents_node_is_right_again(
+    cluster: Server, make: MakeMachine, node_agent: AgentProcess, namespace: str, store: Path, tmp_path: Path
+) -> None:
+    """Issue 28, fault 4: that agent has no such machine and lets it go; what it lends stays as it is."""
+    with AgentProcess(cluster, "node2", store) as other:
+        machine = make(node_agent, "claimed").start()
+        eventually(lambda: machine.condition("Ready")[0] == "True")
+        pairing = Pairing(cluster, namespace, node_agent.node, lender="claimed").create()
+        eventually(lambda: pairing.lender()["state"] == "Listening")
+        before = machine.guest()
+        Mover(cluster, other.node, namespace, tmp_path).move(machine)
+        becomes_right(cluster, machine, node_agent, before)
+        assert pairing.lender()["state"] == "Listening"
+
+
+def test_a_guest_that_is_said_to_be_where_no_agent_is_is_right_again(
+    cluster: Server, make: MakeMachine, node_agent: AgentProcess, namespace: str, tmp_path: Path
+) -> None:
+    """Issue 28, fault 4: the operator, a real one, lets it go when it is sure that nobody is there to do it."""
+    machine = make(node_agent, "stray").start()
+    eventually(lambda: machine.condition("Ready")[0] == "True")
+    before = machine.guest()
+    Mover(cluster, "nowhere", namespace, tmp_path).move(machine)
+    time.sleep(5)
+    assert machine.guest()["spec"]["nodeName"] == "nowhere"
+    with OperatorProcess(cluster, namespace, tmp_path):
+        becomes_right(cluster, machine, node_agent, before)
+
+
 def test_a_kernel_without_module_is_named_on_guest_and_pairing(
     cluster: Server, make: MakeMachine, namespace: str, kernel: Kernel, tmp_path: Path
 ) -> None:
@@ -420,6 +489,88 @@ def test_another_build_of_the_module_comes_in_waves(
             eventually(lambda one=one: (one.lender()["state"], one.configured()[0]) == ("Listening", "True"))
         time.sleep(12)
         assert agent.log().count(" replace the module: ") == len(machines)
+
+
+class Barred:
+    """A quota that takes no MemoryGuest more, and then a policy that takes no change of one, in a namespace."""
+
+    def __init__(self, server: Server, namespace: str) -> None:
+        self._server, self._namespace = server, namespace
+
+    def limit(self) -> None:
+        """As the cluster's controller, which no test has, would have filled it in."""
+        hard, none = ({"count/memoryguests.tidepool.dev": "0"} for _ in range(2))
+        meta = {"name": "small", "namespace": self._namespace}
+        quota = {"apiVersion": "v1", "kind": "ResourceQuota", "metadata": meta, "spec": {"hard": hard}}
+        self._server.create(quota)
+        self._server.apply_status({**quota, "status": {"hard": hard, "used": none}})
+
+    def lift_limit(self) -> None:
+        self._server.kubectl("delete", "-n", self._namespace, "resourcequota", "small")
+
+    @contextlib.contextmanager
+    def policy(self) -> Iterator[None]:
+        """In force within seconds."""
+        api, name = "admissionregistration.k8s.io/v1", f"barred-{self._namespace}"
+        kind = {"apiGroups": [names.GROUP], "apiVersions": ["*"], "operations": ["UPDATE"], "resources": [names.GUESTS]}
+        where = {"matchLabels": {"kubernetes.io/metadata.name": self._namespace}}
+        spec = {
+            "matchConstraints": {"resourceRules": [kind], "namespaceSelector": where},
+            "validations": [{"expression": "false", "message": "not on a Sunday"}],
+        }
+        meta = {"name": name}
+        self._server.create({"apiVersion": api, "kind": "ValidatingAdmissionPolicy", "metadata": meta, "spec": spec})
+        bound = {"policyName": name, "validationActions": ["Deny"]}
+        self._server.create(
+            {"apiVersion": api, "kind": "ValidatingAdmissionPolicyBinding", "metadata": meta, "spec": bound}
+        )
+        try:
+            yield
+        finally:
+            both = "validatingadmissionpolicy,validatingadmissionpolicybinding"
+            self._server.kubectl("delete", both, name)
+
+
+def test_what_the_api_server_refuses_is_told(
+    cluster: Server, node_agent: AgentProcess, make: MakeMachine, namespace: str
+) -> None:
+    """Issue 28, fault 3: as a figure by namespace, and as an Event where there is a MemoryGuest to have one."""
+    barred = Barred(cluster, namespace)
+
+    def errors() -> float:
+        found = re.search(rf'tidepool_agent_errors_total{{agent="node1",namespace="{namespace}"}} (\S+)', metrics())
+        return float(found[1]) if found else 0
+
+    def metrics() -> str:
+        return node_agent.fetch("/metrics")
+
+    barred.limit()
+    machine = make(node_agent, "lender").start("test.late=600")
+    eventually(lambda: errors() >= 1)
+    assert gone(machine)
+    assert "exceeded quota: small" in node_agent.log()
+    barred.lift_limit()
+    eventually(lambda: not gone(machine))
+    eventually(lambda: machine.condition("GuestAgentReady")[1] == "NotConnected")
+    before = errors()
+    with barred.policy():
+
+        def relabel(value: str) -> None:
+            cluster.kubectl("label", "vmi", "lender", "-n", namespace, "--overwrite", f"tier={value}")
+
+        def is_told() -> None:
+            relabel(f"at-{time.time():.0f}")
+            events = cluster.get("events", "-n", namespace)["items"]
+            told = [one for one in events if one["reason"] == "WriteRefused"]
+            assert told
+            event = told[0]
+            assert (event["type"], event["involvedObject"]["name"]) == ("Warning", "lender")
+            assert "not on a Sunday" in event["message"]
+
+        eventually(is_told)
+        eventually(lambda: errors() > before)
+    relabel("gold")
+    eventually(lambda: machine.guest()["metadata"]["labels"] == {"tier": "gold"})
 
 
 def test_the_lease_shows_that_the_agent_lives(cluster: Server, node_agent: AgentProcess) -> None:

@@ -10,6 +10,7 @@ from objects import key, machine, pairing
 
 from tidepool_agent.cluster import Cluster, owned
 from tidepool_agent.controller import Controller, orphaned
+from tidepool_agent.metrics import Figures
 from tidepool_api import GuestKey, names
 from tidepool_api.kube import Refused
 
@@ -79,13 +80,26 @@ class Remains:
         raise self.refusal
 
 
-@pytest.mark.parametrize(("status", "tried"), [(422, ["a", "b", *BOTH]), (0, ["a"])])
-def test_one_object_that_cannot_be_tidied_up_holds_up_no_other(status: int, tried: list[str]) -> None:
+def errors(figures: Figures) -> dict[tuple[str, str], float]:
+    """What is exported of steps that failed, by node and namespace."""
+    (family,) = [one for one in figures.collect() if one.name == "tidepool_agent_errors"]
+    return {(one.labels["agent"], one.labels["namespace"]): one.value for one in family.samples}
+
+
+@pytest.mark.parametrize(
+    ("status", "tried", "counted"),
+    [(422, ["a", "b", *BOTH], {("node1", "default"): 4}), (0, ["a"], {("node1", "tidepool-system"): 1})],
+)
+def test_one_object_that_cannot_be_tidied_up_holds_up_no_other(
+    status: int, tried: list[str], counted: dict[tuple[str, str], float]
+) -> None:
     """As one whose owner has filled its annotations up; who cannot be asked at all is not asked for each of them."""
     remains = Remains(Refused(status, "apply", "no"))
-    tools: Any = type("Tools", (), {"cluster": remains})
+    figures = Figures()
+    tools: Any = type("Tools", (), {"cluster": remains, "figures": figures})
     asyncio.run(Controller(tools, "tidepool-system")._settle())  # noqa: SLF001 - `run` goes on for ever
     assert remains.tried == tried
+    assert errors(figures) == counted
 
 
 class Failed(Remains):
@@ -104,7 +118,8 @@ class Failed(Remains):
 def test_a_guest_whose_instance_has_ended_is_not_let_go_but_says_so() -> None:
     """Its ends of pairings are released like those of one that is gone."""
     remains = Failed()
-    tools: Any = type("Tools", (), {"cluster": remains})
+    figures = Figures()
+    tools: Any = type("Tools", (), {"cluster": remains, "figures": figures})
     asyncio.run(Controller(tools, "tidepool-system")._settle())  # noqa: SLF001 - `run` goes on for ever
     assert remains.tried == ["a: VMI a is Failed", "b", *BOTH]
 

@@ -21,7 +21,7 @@ from solo import Solo, said
 from tiny import PATH, Kernel, boot_files
 
 from tidepool_agent.devices import SwapOn
-from tidepool_agent.errors import Unreachable
+from tidepool_agent.errors import Frozen, Unreachable
 from tidepool_agent.guest import Guest
 from tidepool_agent.hypervisor import Domain
 from tidepool_agent.qga import GuestAgent
@@ -46,15 +46,15 @@ class Bench:
         self.store = store
         self.domain = daemon.start("default_disks", "test.disks=1", boot=boot, disks=disks)
         self.way_in = Domain(daemon.uri, "default_disks")
-        self._shell = GuestAgent(self.way_in.command)
+        self.shell = GuestAgent(self.way_in.command)
         self.wait_until_booted()
         self.agent = Solo(daemon.uri, "default_disks", store)
 
     def wait_until_booted(self) -> None:
-        wait_for(lambda: self._shell.blocked() == [])
+        wait_for(lambda: self.shell.blocked() == [])
 
     def sh(self, line: str) -> str:
-        done = self._shell.run(["/bin/sh", "-ec", line])
+        done = self.shell.run(["/bin/sh", "-ec", line])
         assert done.code == 0, f"{line}: {done.err}"
         return done.out.strip()
 
@@ -278,3 +278,28 @@ def test_a_guest_that_is_rebooted_has_everything_again(bench: Bench) -> None:
     assert (said(status, DEVICES)[1], said(status, SWAP)[1]) == ("Mapped", "InUse")
     left = bench.sh(f"stat -c %i {SWAP_FILE}; blkid -o value -s TYPE /dev/mapper/tidepool-vdb")
     assert left.split() == [inode, "ext2"]
+
+
+# --- a backup ---------------------------------------------------------------------------------------------------------
+
+
+def test_a_guest_that_a_backup_freezes_is_waited_for(bench: Bench) -> None:
+    """Issue 28, fault 9: as `virsh domfsfreeze` does it; nothing is blocked, and what is due is done afterwards."""
+    both = ["/dev/vdb", "/dev/vdc"]
+    bench.sh("for disk in vdb vdc; do dd if=/dev/zero of=/dev/$disk bs=64k count=16; done")
+    bench.agent.want(devices=both[:1])
+    assert bench.domain.fsFreeze() == 1
+    try:
+        for call in (bench.shell.blocked, lambda: bench.shell.run(["/bin/true"])):
+            with pytest.raises(Frozen, match="waiting until its file systems are thawed"):
+                call()
+        bench.agent.until(lambda status: said(status, "GuestAgentReady")[1] == "Frozen")
+        status = bench.agent.want(devices=both)
+        assert said(status, "GuestAgentReady")[:2] == ("True", "Frozen")
+        assert said(status, "Ready")[0] == "True"
+        assert [one.below for one in status.devices] == both[:1]
+    finally:
+        bench.domain.fsThaw()
+    status = bench.agent.until(lambda status: len(status.devices) == len(both))
+    assert said(status, "GuestAgentReady")[:2] == ("True", "Answering")
+    assert said(status, DEVICES)[:2] == ("True", "Mapped")

@@ -119,7 +119,7 @@ class Balloon:
     faults: int = 50
     moves: bool = True
     barred: GuestError | None = None
-    error: GuestError | None = None
+    error: Exception | None = None
     told: list[int] = field(default_factory=list)
     looks: int = 0
 
@@ -152,6 +152,8 @@ class Balloon:
 
 class Node:
     """An API server and a node lender as the loop sees them, and an agent that may end at any time."""
+
+    node = "n1"
 
     def __init__(self, device: Balloon, *, mark: str | None = "1Gi") -> None:
         self.device, self.metrics = device, Metrics()
@@ -245,6 +247,16 @@ def test_memory_is_gathered_and_reported(node: Node) -> None:
     assert node.device.period == 2
     samples = [one for family in node.metrics.collect() for one in family.samples if "gathered" in one.name]
     assert [(one.labels["guest"], one.value) for one in samples] == [("d", 5 * GIB - 128 * MIB)]
+
+
+def test_a_look_that_fails_is_counted(node: Node) -> None:
+    """A guest that does not answer is nothing to count; what nobody has thought of is."""
+    errors: list[Exception] = [Unreachable("it does not answer"), RuntimeError("nobody has thought of it")]
+    for error in errors:
+        node.device.error = error
+        node.look()
+    samples = [one for family in node.metrics.collect() for one in family.samples if "errors" in one.name]
+    assert [(one.labels["agent"], one.labels["namespace"], one.value) for one in samples] == [("n1", "shop", 1)]
 
 
 def test_nothing_is_taken_before_it_is_written_that_it_will_be() -> None:

@@ -282,6 +282,17 @@ def test_a_guest_that_never_answered_has_its_conditions() -> None:
     assert samples_of(figures) == {}
 
 
+def test_what_goes_wrong_is_counted_by_the_guests_namespace() -> None:
+    figures = Figures()
+    for namespace in ("ns", "ns", "other"):
+        figures.failed("node1", namespace)
+    name = "tidepool_agent_errors_total"
+    assert samples_of(figures) == {
+        (name, (("agent", "node1"), ("namespace", "ns"))): 2,
+        (name, (("agent", "node1"), ("namespace", "other"))): 1,
+    }
+
+
 def test_it_exports_what_is_documented() -> None:
     """Every metric of an agent in docs/reference/metrics.md, and no other."""
     assert {family.name for family in Figures().collect()} == {name.removesuffix("_total") for name in AGENT}

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 from objects import RELEASE, key, machine, observation, pairing, want
 
-from tidepool_agent import plan, report
+from tidepool_agent import plan, report, rounds, worker
 from tidepool_agent.balloonreport import Standing
 from tidepool_agent.devices import Detach, LoadTarget, Map, SwapOff, UnloadTarget
 from tidepool_agent.errors import DeviceRefused, Excluded, UnloadFailed
@@ -268,6 +268,146 @@ def test_a_guest_whose_report_is_refused_keeps_no_pairing_from_its_end(tmp_path:
     assert asyncio.run(released()) == one
 
 
+class Forbidding(Here):
+    """An API server that refuses what is said of the guest, and of one of its two pairings."""
+
+    def __init__(self, *, status: int = 403, reason: str = "Forbidden") -> None:
+        super().__init__(pairing("p1"))
+        self._refusal = Refused(status, "PATCH", "exceeded quota", reason)
+        self.ends, self.events = asyncio.Queue[str](), list[tuple[str, str]]()
+
+    def guest(self, _: Any) -> MemoryGuest:
+        return report.guest(machine("borrower"), self.node, Finding(seen=observation()), (), None)
+
+    def pairings(self, _: Any) -> list[Any]:
+        return [pairing("p1"), pairing("p2", lender="other")]
+
+    async def write_guest(self, _: MemoryGuest) -> None:
+        raise self._refusal
+
+    async def write_end(self, one: MemoryPairing, _: Any) -> None:
+        self.ends.put_nowait(one.metadata.uid)
+        if one.metadata.uid == "p1":
+            raise self._refusal
+
+    async def event(self, _: MemoryGuest, reason: str, message: str, *, warning: bool = False) -> None:
+        if warning:
+            self.events.append((reason, message))
+
+
+def failures(figures: Figures) -> list[float]:
+    """How often something went wrong, by what is exported."""
+    (family,) = [one for one in figures.collect() if one.name == "tidepool_agent_errors"]
+    return [one.value for one in family.samples]
+
+
+def after_rounds(cluster: Any, folder: Path, ends: int) -> tuple[str, Figures]:
+    """The last end of a pairing that a worker wrote, or tried to, after so many; and what it counted."""
+    figures, session = Figures(), Without(machine("borrower"), observation())
+
+    async def written() -> str:
+        async def again() -> None:
+            while True:
+                await asyncio.sleep(0.01)
+                looking.wake()
+
+        connected: Any = session
+        tools = Tools(cluster, Store(folder), figures, asyncio.Semaphore(), lambda _: connected)
+        looking = Worker(session.machine, tools)
+        tasks = [asyncio.create_task(one) for one in (looking.run(), again())]
+        try:
+            async with asyncio.timeout(COLLECT_EVERY / 2):
+                return [await cluster.ends.get() for _ in range(ends)][-1]
+        finally:
+            for one in tasks:
+                one.cancel()
+            await asyncio.wait(tasks)
+
+    return asyncio.run(written()), figures
+
+
+def test_one_write_that_is_refused_holds_up_no_other_and_is_told(tmp_path: Path) -> None:
+    """Issue 28, fault 3: each time as a figure, once as an Event; the log alone is read by nobody."""
+    cluster = Forbidding()
+    last, figures = after_rounds(cluster, tmp_path, 6)
+    assert last == "p2"
+    assert cluster.events == [("WriteRefused", "could not PATCH: exceeded quota (403)")]
+    assert failures(figures)[0] >= 2
+
+
+@pytest.mark.parametrize(("status", "reason"), [(404, "NotFound"), (409, "Conflict")])
+def test_a_refusal_for_what_has_just_changed_is_nothing_to_tell(tmp_path: Path, status: int, reason: str) -> None:
+    """A pairing that is gone, a namespace that is not there, a pairing that is another one by now."""
+    cluster = Forbidding(status=status, reason=reason)
+    _, figures = after_rounds(cluster, tmp_path, 6)
+    assert (cluster.events, failures(figures)) == ([], [])
+
+
+def test_a_refusal_that_lasts_is_told_again_before_its_event_is_gone(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(rounds, "REPEAT_SECONDS", 0)
+    cluster = Forbidding()
+    after_rounds(cluster, tmp_path, 6)
+    assert len(cluster.events) >= 2
+
+
+def test_a_guest_that_is_let_go_in_a_moment_is_nothing_to_tell(tmp_path: Path) -> None:
+    """The agent that it comes from refuses it so long; who waits longer has something to say."""
+    cluster: Any = Elsewhere()
+    cluster.refusals *= 2
+    figures = Figures()
+
+    async def arrived() -> MemoryGuest:
+        session: Any = Silent()
+        tools = Tools(cluster, Store(tmp_path), figures, asyncio.Semaphore(), lambda _: session)
+        found: MemoryGuest = await last_of(cluster.written, ARRIVED, tools)
+        return found
+
+    asyncio.run(arrived())
+    assert failures(figures) == []
+
+
+class Stolen(Here):
+    """An API server by which somebody has said that a guest is on another node, whose agent soon lets it go."""
+
+    def __init__(self) -> None:
+        super().__init__(pairing())
+        self._is_stolen, self.back = False, asyncio.Queue[MemoryGuest]()
+
+    def pairings(self, _: Any) -> list[Any]:
+        return []
+
+    async def claim(self, guest: MemoryGuest) -> MemoryGuest:
+        if self.refusals:
+            raise self.refusals.pop()
+        if self._is_stolen:
+            self.back.put_nowait(guest)
+        return guest
+
+    async def write_guest(self, guest: MemoryGuest) -> None:
+        await super().write_guest(guest)
+        if self.written.qsize() > 1 and not self._is_stolen:  # it was announced, and has answered
+            self._is_stolen = True
+            self.refusals = [Refused(403, "apply", "the agent of node node1 has not let it go")] * 3
+
+
+def test_a_guest_that_is_said_to_be_elsewhere_is_soon_asked_back(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Issue 28, fault 4: before the agent there deletes it, however long it has been this node's."""
+    for name in ("ARRIVING_EVERY", "IDLE_EVERY"):
+        monkeypatch.setattr(worker, name, 0.05)
+    cluster: Any = Stolen()
+
+    async def back() -> None:
+        session: Any = Without(machine("borrower"), observation())
+        tools = Tools(cluster, Store(tmp_path), Figures(), asyncio.Semaphore(), lambda _: session)
+        await last_of(cluster.back, machine("borrower"), tools)
+
+    asyncio.run(back())
+
+
 class Leaving(Without):
     """A guest that is to be left alone, and does each step."""
 
@@ -321,11 +461,12 @@ def test_full_packets_are_sent_to_a_lender_that_is_lost_again_and_again(tmp_path
     """Issue 28, fault 9: once, and not before; at the address that the module uses."""
     session: Any = Losing()
     cluster: Any = None
-    worker = Worker(session.machine, Tools(cluster, Store(tmp_path), Figures(), asyncio.Semaphore(), lambda _: session))
+    tools = Tools(cluster, Store(tmp_path), Figures(), asyncio.Semaphore(), lambda _: session)
+    borrowing = Worker(session.machine, tools)
 
     def lost(times: int) -> dict[Any, Any]:
         peer = Peer({"state": "Connected", "address": "10.0.0.9"}, {"disconnects": times})
-        return dict(asyncio.run(worker._lost(observation(loaded=True, peers={BORROWED.key: peer}))))  # noqa: SLF001
+        return dict(asyncio.run(borrowing._lost(observation(loaded=True, peers={BORROWED.key: peer}))))  # noqa: SLF001
 
     assert [lost(times) for times in range(3)] == [{}] * 3
     assert session.asked == []

@@ -91,7 +91,7 @@ class Controller:
             try:
                 await self._cluster.renew_lease(self._namespace)
             except Refused as error:
-                log.warning("cannot renew the Lease: %s", error)
+                self._failed("cannot renew the Lease", error)
             await asyncio.sleep(names.LEASE_RENEW_SECONDS)
 
     async def _measure(self) -> None:
@@ -99,7 +99,7 @@ class Controller:
             try:
                 await self._cluster.measure()
             except Refused as error:
-                log.warning("cannot see how large the cluster is: %s", error)
+                self._failed("cannot see how large the cluster is", error)
             await asyncio.sleep(MEASURE_EVERY * random.uniform(0.8, 1.2))
 
     async def _settle(self) -> None:
@@ -112,7 +112,7 @@ class Controller:
         try:
             await self._tidy(machines.keys() | self._own)
         except Refused as error:
-            log.warning("cannot tidy up: %s", error)
+            self._failed("cannot tidy up", error)
 
     def _begin(self, machine: Machine) -> None:
         log.info("guest %s appeared", machine.key)
@@ -135,20 +135,24 @@ class Controller:
                 continue
             words = self._cluster.ended(key)
             step = self._cluster.write_ended(key, words) if words else self._cluster.let_go(guest)
-            await _attempt("say how it ended of" if words else "let go", key, step)
+            await self._attempt("say how it ended of" if words else "let go", key, step)
         for pairing in self._cluster.terminating():
             for finalizer in orphaned(pairing, self._cluster.node, machines):
-                await _attempt("release pairing", pairing.key, self._cluster.release(pairing, finalizer))
+                await self._attempt("release pairing", pairing.key, self._cluster.release(pairing, finalizer))
 
+    async def _attempt(self, what: str, key: ObjectKey, step: Awaitable[object]) -> None:
+        """Does something about one object: that it is refused holds up no other, that nobody answers does."""
+        try:
+            await step
+        except Refused as error:
+            if not error.status:
+                raise
+            self._failed(f"cannot {what} {key}", error, key.namespace)
 
-async def _attempt(what: str, key: ObjectKey, step: Awaitable[object]) -> None:
-    """Does something about one object: that it is refused holds up no other, that nobody answers does."""
-    try:
-        await step
-    except Refused as error:
-        if not error.status:
-            raise
-        log.warning("cannot %s %s: %s", what, key, error)
+    def _failed(self, what: str, error: Refused, namespace: str = "") -> None:
+        """Says that a step about a namespace, or else the agent's own, was refused."""
+        log.warning("%s: %s", what, error)
+        self._tools.figures.failed(self._cluster.node, namespace or self._namespace)
 
 
 def orphaned(pairing: MemoryPairing, node: str, machines: Collection[GuestKey]) -> list[str]:

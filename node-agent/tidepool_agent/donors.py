@@ -71,6 +71,7 @@ class Donors:
                 await self._settle()
             except Exception:
                 log.exception("cannot settle from whom memory is gathered")
+                self._tools.metrics.failed(self._tools.cluster.node, "")
             await asyncio.sleep(balloon.EVERY_SECONDS)
 
     def standing(self, key: GuestKey) -> Standing | None:
@@ -156,6 +157,7 @@ class Donor:
             self._say(balloonreport.unknown(self.standing or NOTHING, error))
         except Exception:
             log.exception("balloon of %s: the look failed", self._machine.key)
+            self._tools.metrics.failed(self._tools.cluster.node, self._machine.namespace)
 
     # ---------------------------------------------------------------------------------------------- look, compare, act
 

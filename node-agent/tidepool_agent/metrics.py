@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 
@@ -54,6 +55,7 @@ class Figures(Collector):
         self._pools: dict[GuestKey, frozenset[str]] = {}
         self._conditions: dict[GuestKey, tuple[Condition, ...]] = {}
         self._gathered: dict[GuestKey, int] = {}
+        self._errors = Counter[tuple[str, str]]()
 
     def put(self, key: GuestKey, sample: Sample) -> None:
         """The newest figures of a guest."""
@@ -72,6 +74,10 @@ class Figures(Collector):
         else:
             self._gathered[key] = size
 
+    def failed(self, node: str, namespace: str) -> None:
+        """Something that the agent of a node does, about a guest of a namespace, went wrong."""
+        self._errors[node, namespace] += 1
+
     def drop(self, key: GuestKey) -> None:
         """Forgets a guest that is gone."""
         self._samples.pop(key, None)
@@ -81,6 +87,7 @@ class Figures(Collector):
     def collect(self) -> Iterator[Metric]:
         """All metrics."""
         samples = list(self._samples.items())
+        yield _erred(list(self._errors.items()))
         yield _judged(list(self._conditions.items()))
         yield _held(list(self._gathered.items()))
         yield from _guests(samples)
@@ -107,6 +114,13 @@ def _counters(name: Name) -> CounterMetricFamily:
 
 def _histograms(name: Name) -> HistogramMetricFamily:
     return HistogramMetricFamily(name, AGENT[name].help, labels=AGENT[name].labels)
+
+
+def _erred(errors: list[tuple[tuple[str, str], int]]) -> Metric:
+    family = _counters(Name.AGENT_ERRORS)
+    for key, count in errors:
+        family.add_metric(key, count)
+    return family
 
 
 def _judged(conditions: list[tuple[GuestKey, tuple[Condition, ...]]]) -> Metric:

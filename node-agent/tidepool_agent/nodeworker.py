@@ -9,7 +9,7 @@ from collections.abc import Callable, Collection
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from tidepool_agent import nodelender, plan, report
+from tidepool_agent import nodelender, plan
 from tidepool_agent.cluster import Cluster
 from tidepool_agent.errors import ConfigureFailed, GuestError, Unreachable
 from tidepool_agent.metrics import Figures, Sample
@@ -100,9 +100,9 @@ class NodeWorker(Rounds):
         gathered: Callable[[], int] = int,
     ) -> None:
         """`home` is the namespace of the release, `gathered` says what balloons hold for the node."""
-        super().__init__(cluster)
+        super().__init__(cluster, figures)
         self.key = GuestKey(home, cluster.node)
-        self._figures, self._around, self._daemon, self._kernel, self._terms = figures, around, daemon, kernel, terms
+        self._around, self._daemon, self._kernel, self._terms = around, daemon, kernel, terms
         self._gathered, self._there = gathered, time.monotonic()
         self._loaded = "", ""
         self._changed = time.monotonic()
@@ -112,6 +112,10 @@ class NodeWorker(Rounds):
     def lends(self) -> bool:
         """Whether the daemon is there, or was a moment ago."""
         return self._state is not None or time.monotonic() - self._there < AWAY_SECONDS
+
+    @property
+    def _about(self) -> GuestKey:
+        return self.key
 
     @property
     def _name(self) -> str:
@@ -197,13 +201,7 @@ class NodeWorker(Rounds):
         before = present.status if present and present.spec.vm.uid == one.uid else None
         fresh = nodelender.guest(one, self._terms, memory, self._found, self._state, wants, before)
         self._figures.judge(self.key, fresh.status.conditions)
-        if present is None or report.head(fresh) != report.head(present):
-            await self._of.claim(fresh)
-        wait = report.guest_wait(wants, self._of.figures_wait)
-        if self._worth_writing("guest", fresh.status, before, wait):
-            await self._of.write_guest(fresh)
-        for want in wants:
-            await self._report_end(want, self._found)
+        await self._write(fresh, present, before, wants, self._found)
 
     def _is_torn_down(self, pairing: MemoryPairing) -> bool:
         """Whether nothing of a pairing is left: a daemon that does not run lends nothing."""

@@ -9,16 +9,18 @@ import asyncio
 import contextlib
 import logging
 import random
+import time
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable
+from collections.abc import Awaitable, Callable, Iterable
 from datetime import datetime, timedelta
 
 from tidepool_agent import report
 from tidepool_agent.cluster import Cluster
 from tidepool_agent.guestfs import Side
+from tidepool_agent.metrics import Figures
 from tidepool_agent.plan import Want
 from tidepool_agent.report import Finding
-from tidepool_api import ApiModel, GuestKey, MemoryPairing, names, now
+from tidepool_api import ApiModel, GuestKey, GuestStatus, MemoryGuest, MemoryPairing, names, now
 from tidepool_api.kube import Refused
 
 log = logging.getLogger(__name__)
@@ -26,18 +28,25 @@ log = logging.getLogger(__name__)
 COLLECT_EVERY, IDLE_EVERY = 10.0, 30.0
 # A pairing that is being deleted waits no longer than this for an end that cannot be cleaned up.
 RELEASE_AFTER = timedelta(seconds=60)
+# A refusal that lasts is said again so often: Events are kept for an hour.
+REPEAT_SECONDS = 1800.0
 
 
 class Rounds(ABC):
     """Looks after one guest, or the node, until it is cancelled."""
 
-    def __init__(self, cluster: Cluster) -> None:
-        self._of = cluster
+    def __init__(self, cluster: Cluster, figures: Figures) -> None:
+        self._of, self._figures = cluster, figures
         self._wake = asyncio.Event()
         self._written: dict[str, datetime] = {}
-        self._refusal = ""
+        self._refusal, self._refused_at = "", 0.0
         self.looked = False
         """Whether there has been a round, however it ended."""
+
+    @property
+    @abstractmethod
+    def _about(self) -> GuestKey:
+        """The MemoryGuest that it reports."""
 
     @property
     @abstractmethod
@@ -52,6 +61,10 @@ class Rounds(ABC):
         """How long until it is tried again after a refusal."""
         # A namespace that is not there will hardly be there soon.
         return IDLE_EVERY if error.is_gone else COLLECT_EVERY
+
+    def _is_passing(self, error: Refused) -> bool:
+        """Whether a refusal is for what has only just changed, or was never to be: nobody need do anything about it."""
+        return error.is_gone or error.is_conflict
 
     @abstractmethod
     def _close(self) -> None:
@@ -81,15 +94,56 @@ class Rounds(ABC):
             self._refusal = ""
             return pause
         except Refused as error:
-            if str(error) != self._refusal:
-                log.warning("%s: the API server refused: %s", self._name, error)
-            self._refusal = str(error)
+            await self._tell(error)
             return self._patience(error)
         except Exception:
             log.exception("%s: the round failed", self._name)
+            self._figures.failed(self._of.node, self._about.namespace)
         finally:
             self.looked = True
         return COLLECT_EVERY
+
+    async def _tell(self, error: Refused) -> None:
+        """Says what the API server refuses: each time as a figure, and now and then in the log and as an Event."""
+        is_news = str(error) != self._refusal or time.monotonic() - self._refused_at >= REPEAT_SECONDS
+        if is_news:
+            log.warning("%s: the API server refused: %s", self._name, error)
+            self._refusal, self._refused_at = str(error), time.monotonic()
+        if self._is_passing(error):
+            return
+        self._figures.failed(self._of.node, self._about.namespace)
+        if is_news and error.status:
+            await self._event("WriteRefused", str(error), warning=True)
+
+    async def _event(self, reason: str, message: str, *, warning: bool = False) -> None:
+        """Records an Event about the MemoryGuest, if there is one."""
+        guest = self._of.guest(self._about)
+        if guest:
+            with contextlib.suppress(Refused):
+                await self._of.event(guest, reason, message, warning=warning)
+
+    async def _write(
+        self,
+        fresh: MemoryGuest,
+        present: MemoryGuest | None,
+        before: GuestStatus | None,
+        wants: tuple[Want, ...],
+        found: Finding,
+    ) -> None:
+        """Writes a MemoryGuest and its end of pairings; that one of them is refused holds up no other."""
+        refusals = [await _tried(self._write_guest(fresh, present, before, wants))]
+        refusals += [await _tried(self._report_end(want, found)) for want in wants]
+        for error in filter(None, refusals):
+            raise error
+
+    async def _write_guest(
+        self, fresh: MemoryGuest, present: MemoryGuest | None, before: GuestStatus | None, wants: tuple[Want, ...]
+    ) -> None:
+        """Writes a MemoryGuest, unless what is there will do."""
+        if present is None or report.head(fresh) != report.head(present):
+            await self._of.claim(fresh)
+        if self._worth_writing("guest", fresh.status, before, report.guest_wait(wants, self._of.figures_wait)):
+            await self._of.write_guest(fresh)
 
     async def _report_end(self, want: Want, found: Finding) -> None:
         """Writes this end of a pairing."""
@@ -124,6 +178,17 @@ class Rounds(ABC):
                 finalizer = names.LENDER_FINALIZER if pairing.lender == key else names.BORROWER_FINALIZER
                 released &= await self._of.release(pairing, finalizer)
         return released
+
+
+async def _tried(step: Awaitable[None]) -> Refused | None:
+    """Takes a step about one object and returns how it was refused; raises where nobody answers at all."""
+    try:
+        await step
+    except Refused as error:
+        if not error.status:
+            raise
+        return error
+    return None
 
 
 def overdue(pairing: MemoryPairing) -> bool:

@@ -38,7 +38,7 @@ from tidepool_agent.retry import Failures
 from tidepool_agent.rounds import COLLECT_EVERY, IDLE_EVERY, Rounds
 from tidepool_agent.session import Session
 from tidepool_agent.store import Store
-from tidepool_api import MemoryGuest, MemoryPairing, now
+from tidepool_api import GuestKey, MemoryGuest, MemoryPairing, now
 from tidepool_api.kube import Refused
 
 log = logging.getLogger(__name__)
@@ -81,7 +81,7 @@ class Worker(Rounds):
     """Looks after one guest until it is cancelled."""
 
     def __init__(self, machine: Machine, tools: Tools) -> None:
-        super().__init__(tools.cluster)
+        super().__init__(tools.cluster, tools.figures)
         self._tools = tools
         self.behind = False
         """Whether the guest uses another build of the module than the store has, and will get that one."""
@@ -89,7 +89,7 @@ class Worker(Rounds):
 
     def _begin(self, machine: Machine) -> None:
         """Everything about a machine that does not hold for another one of the same name."""
-        self._begun = time.monotonic()
+        self._missing_since: float | None = None
         self._session = self._tools.connect(machine)
         self._found = Finding()
         self._claimed: MemoryGuest | None = None
@@ -103,12 +103,24 @@ class Worker(Rounds):
 
     def _close(self) -> None:
         self._session.close()
-        self._tools.figures.drop(self._session.machine.key)
+        self._figures.drop(self._session.machine.key)
 
     def _patience(self, error: Refused) -> float:
         """How long until it is tried again after a refusal."""
-        arriving = self._claimed is None and time.monotonic() - self._begun < ARRIVING_SECONDS
-        return ARRIVING_EVERY if arriving and not error.is_gone else super()._patience(error)
+        return ARRIVING_EVERY if self._is_arriving() and not error.is_gone else super()._patience(error)
+
+    def _is_passing(self, error: Refused) -> bool:
+        """Whether nobody need do anything about a refusal: the agent of another node may be about to let it go."""
+        return self._is_arriving() or super()._is_passing(error)
+
+    def _is_arriving(self) -> bool:
+        """Whether its MemoryGuest is not this node's yet, as of a machine that has just come, or for a moment not.
+
+        So one that somebody has said to be elsewhere is back before the agent there, which has no such machine,
+        deletes it.
+        """
+        since = self._missing_since
+        return since is not None and time.monotonic() - since < ARRIVING_SECONDS
 
     async def _round(self) -> float:
         key = self._session.machine.key
@@ -123,7 +135,9 @@ class Worker(Rounds):
         if self._is_short(wanted):
             return SOON
         if self._tools.cluster.guest(key) is None:
+            self._missing_since = self._missing_since or time.monotonic()
             await self._announce(machine, wanted)
+        self._missing_since = None
         found = await self._look(machine, wanted)
         balloon = self._tools.donors.standing(key) if self._tools.donors else None
         self._found = replace(found, paired=frozenset(one.metadata.uid for one in pairings), balloon=balloon)
@@ -157,8 +171,12 @@ class Worker(Rounds):
         await self._tools.cluster.write_guest(fresh)
 
     @property
+    def _about(self) -> GuestKey:
+        return self._session.machine.key
+
+    @property
     def _name(self) -> str:
-        return str(self._session.machine.key)
+        return str(self._about)
 
     # ---------------------------------------------------------------------------------------------- look, compare, act
 
@@ -418,28 +436,17 @@ class Worker(Rounds):
             by_uid = {one.metadata.uid: (one.spec.pool, one.name) for one in pairings}
             stale = self._silent_since is not None
             named = self._found.block.wanted.names
-            self._tools.figures.put(machine.key, Sample(self._found.seen, machine.provider.value, by_uid, named, stale))
+            self._figures.put(machine.key, Sample(self._found.seen, machine.provider.value, by_uid, named, stale))
         elif self._found.left_alone:
-            self._tools.figures.drop(machine.key)
+            self._figures.drop(machine.key)
 
     async def _report(self, machine: Machine, found: Finding, wanted: Desired) -> None:
         cluster = self._tools.cluster
         present = cluster.guest(machine.key) or self._claimed
         before = present.status if present and _same(machine, present) else None
         fresh = report.guest(machine, cluster.node, found, wanted.peers, before)
-        self._tools.figures.judge(machine.key, fresh.status.conditions)
-        if present is None or report.head(fresh) != report.head(present):
-            await cluster.claim(fresh)
-        if self._worth_writing("guest", fresh.status, before, report.guest_wait(wanted.peers, cluster.figures_wait)):
-            await cluster.write_guest(fresh)
-        for want in wanted.peers:
-            await self._report_end(want, found)
-
-    async def _event(self, reason: str, message: str, *, warning: bool = False) -> None:
-        guest = self._tools.cluster.guest(self._session.machine.key)
-        if guest:
-            with contextlib.suppress(Refused):
-                await self._tools.cluster.event(guest, reason, message, warning=warning)
+        self._figures.judge(machine.key, fresh.status.conditions)
+        await self._write(fresh, present, before, wanted.peers, found)
 
     # --------------------------------------------------------------------------------------------------------- release
 
