@@ -14,6 +14,7 @@
 #include "lender/borrowers.h"
 #include "lender/giveback.h"
 #include "pagecache/hooks.h"
+#include "pagecache/inflight.h"
 
 /* ------------------------------------------------------------------ */
 /* counters							       */
@@ -164,8 +165,8 @@ int tide_show_stats(char *page)
 	int len = tide_sums_show(tide_counters, ARRAY_SIZE(tide_counters), &tide_stats, page, 0);
 
 	tide_buffers_count(&total, &free);
-	len += sysfs_emit_at(page, len, "hooks %d\nfiles %u\n",
-			     tide_hooks_are_in(), tide_catalog_objects());
+	len += sysfs_emit_at(page, len, "hooks %d\nfiles %u\ndirect_writes %u\n",
+			     tide_hooks_are_in(), tide_catalog_objects(), tide_writes_noted());
 	len += sysfs_emit_at(page, len, "buffers_total %u\nbuffers_free %u\n",
 			     total, free);
 	len += sysfs_emit_at(page, len, "lent_pages %llu\n", tide_shelf_lent());

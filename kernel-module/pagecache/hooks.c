@@ -29,8 +29,8 @@ static void tide_hooks_take_out(void)
 {
 	tide_probes_remove();
 	tide_supers_forget();
+	tide_gate_retire();
 	tide_wrappers_remove();
-	tide_gate_forget();
 }
 
 static unsigned int tide_hooks_users;
@@ -44,8 +44,8 @@ static int tide_hooks_hold(void)
 		err = tide_wrappers_install() ?: tide_probes_install();
 	if (err)
 		tide_hooks_take_out();
-	else
-		tide_hooks_users++;
+	else if (!tide_hooks_users++)
+		tide_gate_note();
 	return err;
 }
 

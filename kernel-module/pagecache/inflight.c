@@ -9,7 +9,9 @@
  * has invalidated the page cache; the inode's count of direct I/O says so, but
  * not where, and it counts reads as well. So a mapping that is written directly
  * has a struct tide_writes: one range around all direct writes since the count
- * was last seen at zero.
+ * was last seen at zero. It is of no use once the count is zero again, and goes
+ * when the next direct write ends, to this file or to another of its bucket: so
+ * there are never many more of them than files that are being written to.
  *
  * Of a mapping that is barred nothing is put for as long as its inode is in memory:
  * what it has in its page cache may not be what the disk holds.
@@ -66,7 +68,9 @@ static struct tide_gate_bucket {
  * so that only the sum tells. Each inode that leaves memory is in one.
  */
 static DEFINE_PER_CPU(long, tide_sections);
-static bool tide_gate_coarse;	/* a struct tide_writes could not be had */
+static atomic_t tide_writes_count;
+/* A struct tide_writes could not be had, or would not be forgotten in time. */
+static bool tide_gate_coarse = true;
 static unsigned long tide_gate_since;	/* jiffies when this guest began to borrow */
 
 static struct tide_gate_bucket *tide_gate_bucket(const void *key)
@@ -134,6 +138,33 @@ static bool tide_writes_over(struct tide_gate_bucket *bucket,
 	return !atomic_read(&mapping->host->i_dio_count);
 }
 
+static void tide_writes_add(struct tide_gate_bucket *bucket, struct tide_writes *writes)
+{
+	hlist_add_head(&writes->hash, &bucket->writes);
+	atomic_inc(&tide_writes_count);
+}
+
+static void tide_writes_remove(struct tide_writes *writes)
+{
+	hlist_del(&writes->hash);
+	atomic_dec(&tide_writes_count);
+	kfree(writes);
+}
+
+/*
+ * The inodes of all that are noted are in memory: those that leave it are forgotten
+ * first, and tide_gate_retire() forgets all before that ends.
+ */
+static void tide_writes_sweep(struct tide_gate_bucket *bucket)
+{
+	struct tide_writes *writes;
+	struct hlist_node *next;
+
+	hlist_for_each_entry_safe(writes, next, &bucket->writes, hash)
+		if (!writes->barred && tide_writes_over(bucket, writes->mapping))
+			tide_writes_remove(writes);
+}
+
 /* Notes a direct write; returns @spare if it was not needed. */
 static struct tide_writes *tide_writes_note(struct tide_gate_bucket *bucket,
 					    const struct address_space *mapping,
@@ -142,13 +173,13 @@ static struct tide_writes *tide_writes_note(struct tide_gate_bucket *bucket,
 {
 	struct tide_writes *writes = tide_writes_find(bucket, mapping);
 
-	if (!writes && !spare) {
+	if (!writes && (!spare || READ_ONCE(tide_gate_coarse))) {
 		WRITE_ONCE(tide_gate_coarse, true);
 	} else if (!writes) {
 		*spare = (struct tide_writes) {
 			.mapping = mapping, .first = first, .last = last,
 		};
-		hlist_add_head(&spare->hash, &bucket->writes);
+		tide_writes_add(bucket, spare);
 		return NULL;
 	} else if (tide_writes_over(bucket, mapping)) {
 		writes->first = first;
@@ -209,7 +240,7 @@ void tide_gate_bar(const struct address_space *mapping)
 		spare = NULL;
 		writes->mapping = mapping;
 		writes->first = ULONG_MAX;
-		hlist_add_head(&writes->hash, &bucket->writes);
+		tide_writes_add(bucket, writes);
 	}
 	writes->barred = true;
 	spin_unlock_irqrestore(&bucket->lock, flags);
@@ -231,9 +262,16 @@ void tide_writes_forget(const struct address_space *mapping)
 	spin_lock_irqsave(&bucket->lock, flags);
 	writes = tide_writes_find(bucket, mapping);
 	if (writes)
-		hlist_del(&writes->hash);
+		tide_writes_remove(writes);
 	spin_unlock_irqrestore(&bucket->lock, flags);
-	kfree(writes);
+}
+
+/**
+ * tide_writes_noted() - how many files have a note that they are written directly, or barred
+ */
+unsigned int tide_writes_noted(void)
+{
+	return atomic_read(&tide_writes_count);
 }
 
 /**
@@ -247,6 +285,8 @@ void tide_section_leave(struct tide_section *s)
 
 	spin_lock_irqsave(&bucket->lock, flags);
 	hlist_del(&s->hash);
+	if (s->kind == TIDE_SECTION_DIRECT_IO)
+		tide_writes_sweep(bucket);
 	spin_unlock_irqrestore(&bucket->lock, flags);
 	this_cpu_dec(tide_sections);
 }
@@ -335,12 +375,7 @@ bool tide_gate_unsettled(struct inode *inode)
 	       atomic_read(&inode->i_dio_count);
 }
 
-/**
- * tide_gate_forget() - the wrappers are taken out: nobody notes direct writes
- *
- * Context: process.
- */
-void tide_gate_forget(void)
+static void tide_gate_forget(void)
 {
 	struct tide_writes *writes;
 	struct hlist_node *next;
@@ -348,13 +383,33 @@ void tide_gate_forget(void)
 
 	for (i = 0; i < ARRAY_SIZE(tide_gate); i++) {
 		spin_lock_irq(&tide_gate[i].lock);
-		hlist_for_each_entry_safe(writes, next, &tide_gate[i].writes, hash) {
-			hlist_del(&writes->hash);
-			kfree(writes);
-		}
+		hlist_for_each_entry_safe(writes, next, &tide_gate[i].writes, hash)
+			tide_writes_remove(writes);
 		spin_unlock_irq(&tide_gate[i].lock);
 	}
+}
+
+/**
+ * tide_gate_note() - the wrappers are in: direct writes are noted, and forgotten in time
+ *
+ * Context: process.
+ */
+void tide_gate_note(void)
+{
 	WRITE_ONCE(tide_gate_coarse, false);
+}
+
+/**
+ * tide_gate_retire() - the wrappers are to be taken out
+ *
+ * From then on nobody says that an inode leaves memory, so nothing is noted.
+ *
+ * Context: process.
+ */
+void tide_gate_retire(void)
+{
+	WRITE_ONCE(tide_gate_coarse, true);
+	tide_gate_forget();
 }
 
 /* Exact when none is entered any more; while some are left it may be too many. */

@@ -39,10 +39,12 @@ void tide_section_enter_write(struct tide_section *s, struct address_space *mapp
 			      const void *argument, pgoff_t first, pgoff_t last);
 void tide_gate_bar(const struct address_space *mapping);
 void tide_writes_forget(const struct address_space *mapping);
+unsigned int tide_writes_noted(void);
 bool tide_gate_closed(struct address_space *mapping, pgoff_t first, pgoff_t last);
 void tide_gate_begin(void);
 bool tide_gate_unsettled(struct inode *inode);
-void tide_gate_forget(void);
+void tide_gate_note(void);
+void tide_gate_retire(void);
 void tide_gate_wait_empty(void);
 
 #endif /* TIDE_INFLIGHT_H */

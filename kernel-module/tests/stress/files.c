@@ -37,6 +37,19 @@ static void write_pages(int fd, uint32_t file, long count, uint32_t version)
 	free(chunk);
 }
 
+/* All pages in one request, which the kernel goes on with after the call that submits it. */
+static void write_at_once(struct uring *ring, int fd, uint32_t file, long count, uint32_t version)
+{
+	struct page *pages = pages_alloc(count);
+
+	for (long i = 0; i < count; i++)
+		page_make(&pages[i], file, i, version);
+	uring_add(ring, true, fd, pages, count * PAGE, 0);
+	if (!uring_run(ring, 1))
+		die("io_uring");
+	free(pages);
+}
+
 /* stress fill FILE mib=N [version=1]: writes the file anew. */
 int mode_fill(const char *path)
 {
@@ -193,6 +206,8 @@ static void many_path(char *path, size_t size, const char *folder, long number)
 
 static void many_write(uint32_t version)
 {
+	long direct = option("direct", 0);
+	struct uring *ring = direct > 1 ? uring_new() : NULL;
 	char path[256];
 
 	if (mkdir(many.folder, 0755) && errno != EEXIST)
@@ -204,9 +219,12 @@ static void many_write(uint32_t version)
 				die(path);
 		}
 		many_path(path, sizeof(path), many.folder, many.done);
-		int fd = open_or_die(path, O_WRONLY | O_CREAT | O_TRUNC);
+		int fd = open_or_die(path, O_WRONLY | O_CREAT | (direct ? O_DIRECT : O_TRUNC));
 
-		write_pages(fd, file_id(path), many_pages(many.done), version);
+		if (ring)
+			write_at_once(ring, fd, file_id(path), many_pages(many.done), version);
+		else
+			write_pages(fd, file_id(path), many_pages(many.done), version);
 		close(fd);
 	}
 	sync();
@@ -242,9 +260,10 @@ static void *many_thread(void *number)
 }
 
 /*
- * stress many FOLDER [files=2000] [pages=8] [write=0] [version=1] [seconds=N]
- * [threads=1] [seed=N]: small files, written, or each read and verified, or, with
- * `seconds`, for so long any of them.
+ * stress many FOLDER [files=2000] [pages=8] [write=0] [direct=0] [version=1]
+ * [seconds=N] [threads=1] [seed=N]: small files, written, or each read and verified,
+ * or, with `seconds`, for so long any of them. With direct=1 they are written past the
+ * page cache, with direct=2 by io_uring as well.
  */
 int mode_many(const char *folder)
 {
