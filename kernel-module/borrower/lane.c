@@ -140,13 +140,17 @@ void tide_lane_heard(struct tide_lane *lane)
  * @lane: connected
  * @frame: where to
  *
+ * For one that never comes the session's tick ends the connection, so that no timer is
+ * set for each frame; before requests are accepted there may be no tick.
+ *
  * Context: its receiving thread, or before there is one.
  * Return: 0, -EAGAIN when it was not there in time, or an errno.
  */
 int tide_lane_head(struct tide_lane *lane, struct tide_frame *frame)
 {
 	tide_lane_expect(lane, 0);
-	return tide_wire_recv_head(lane->link.wire, frame, lane->rx_until);
+	return tide_wire_recv_head(lane->link.wire, frame,
+				   READ_ONCE(lane->accepting) ? KTIME_MAX : lane->rx_until);
 }
 
 /**

@@ -21,7 +21,8 @@ struct tide_borrower;
  * struct tide_connection - one accepted connection
  * @list: in tide_connections
  * @stranger: in tide_strangers until the handshake is over
- * @deadline: ends the handshake
+ * @deadline: ends the handshake, and then who is silent
+ * @waits: in jiffies, since when for the next frame; 0: it is served
  * @from: where it comes from, as far as strangers are told apart
  * @work: serves it
  * @wire: the connection itself
@@ -45,6 +46,7 @@ struct tide_connection {
 	struct list_head list;
 	struct list_head stranger;
 	struct delayed_work deadline;
+	unsigned long waits;
 	struct in6_addr from;
 	struct work_struct work;
 	struct tide_wire *wire;

@@ -452,11 +452,40 @@ static int tide_serve_frame(struct tide_connection *c, const struct tide_frame *
 	}
 }
 
-/* A borrower pings on each but the PUT channel, which ends with the others. */
-static ktime_t tide_silence(const struct tide_connection *c)
+/*
+ * Ends a connection on which nothing has come for long, or looks again when that may be
+ * so: a timer for each frame would be set and stopped for each get.
+ */
+static void tide_silence(struct work_struct *work)
 {
-	return c->channel == TIDE_CHANNEL_PUT ? KTIME_MAX :
-						ktime_add_ms(ktime_get(), TIDE_SILENCE_MS);
+	struct tide_connection *c = container_of(to_delayed_work(work),
+						 struct tide_connection, deadline);
+	unsigned long since = READ_ONCE(c->waits), most = msecs_to_jiffies(TIDE_SILENCE_MS);
+	unsigned long waited = since ? jiffies - since : 0;
+
+	if (waited >= most)
+		tide_shut(c);
+	else
+		queue_delayed_work(tide_get_queue, &c->deadline, most - waited);
+}
+
+/* A borrower pings on each but the PUT channel, which ends with the others. */
+static void tide_watch_silence(struct tide_connection *c)
+{
+	INIT_DELAYED_WORK(&c->deadline, tide_silence);
+	if (c->channel != TIDE_CHANNEL_PUT)
+		queue_delayed_work(tide_get_queue, &c->deadline,
+				   msecs_to_jiffies(TIDE_SILENCE_MS));
+}
+
+static int tide_next_frame(struct tide_connection *c, struct tide_frame *frame)
+{
+	int err;
+
+	WRITE_ONCE(c->waits, jiffies ?: 1);
+	err = tide_wire_recv_head(c->wire, frame, KTIME_MAX);
+	WRITE_ONCE(c->waits, 0);
+	return err;
 }
 
 /**
@@ -480,11 +509,13 @@ void tide_serve_session(struct tide_connection *c)
 		err = tide_send_grant(c->borrower);
 	if (!err && get)
 		tide_tell(c->borrower, 0);	/* what has gone meanwhile */
+	tide_watch_silence(c);
 	while (!err) {
-		err = tide_wire_recv_head(c->wire, &frame, tide_silence(c));
+		err = tide_next_frame(c, &frame);
 		if (!err)
 			err = tide_serve_frame(c, &frame, scratch);
 	}
+	cancel_delayed_work_sync(&c->deadline);
 	if (scratch)
 		__free_page(scratch);
 	if (err == -EPROTO || err == -EBADMSG) {

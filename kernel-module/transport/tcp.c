@@ -225,18 +225,22 @@ void tide_wire_timeout(struct tide_wire *wire, unsigned int ms)
  * tide_wire_until() - by when must so many bytes be through?
  * @bytes: how many, beginning now
  *
- * A peer that lets them trickle is then as good as silent.
+ * A peer that lets them trickle is then as good as silent. To the tick, which costs
+ * less than to know the time.
  */
 ktime_t tide_wire_until(size_t bytes)
 {
-	return ktime_add_ms(ktime_get(), TIDE_FRAME_MS + bytes / TIDE_SLOWEST);
+	return ktime_add_ms(ktime_get_coarse(), TIDE_FRAME_MS + bytes / TIDE_SLOWEST);
 }
 
-/* How many jiffies that is from now; 0: the time is up. */
+/* How many jiffies that is from now; 0: the time is up. For what has no end no timer is set. */
 static long tide_wire_left(ktime_t until)
 {
-	s64 ns = ktime_to_ns(ktime_sub(until, ktime_get()));
+	s64 ns;
 
+	if (until == KTIME_MAX)
+		return MAX_SCHEDULE_TIMEOUT;
+	ns = ktime_to_ns(ktime_sub(until, ktime_get()));
 	return ns > 0 ? nsecs_to_jiffies(ns) + 1 : 0;
 }
 
@@ -267,7 +271,7 @@ int tide_wire_send(struct tide_wire *wire, void *data, size_t size, int flags)
 		struct kvec vec = { .iov_base = data + sent,
 				    .iov_len = size - sent };
 
-		left = tide_wire_left(until);
+		left = flags & MSG_DONTWAIT ? 1 : tide_wire_left(until);
 		if (!left)
 			return -EAGAIN;
 		WRITE_ONCE(wire->sock->sk->sk_sndtimeo, left);
