@@ -54,6 +54,8 @@ static void tide_tx_forgets(struct tide_lane *lane)
 	unsigned int i, n;
 	struct tide_forget_item *item;
 
+	if (READ_ONCE(lender->forget_head) == READ_ONCE(lender->forget_tail))
+		return;
 	spin_lock_irq(&lender->forget_lock);
 	n = min_t(unsigned int, lender->forget_head - lender->forget_tail,
 		  lender->agreed.notices);
@@ -88,6 +90,8 @@ static void tide_tx_gets(struct tide_lane *lane)
 {
 	struct tide_get *get;
 
+	if (list_empty_careful(&lane->unsent))
+		return;
 	spin_lock_irq(&lane->pending_lock);
 	while ((get = list_first_entry_or_null(&lane->unsent, struct tide_get, list)) &&
 	       tide_tx_room(lane) >= TIDE_FRAME_BYTES(TIDE_GET_BYTES(get->count))) {
@@ -117,13 +121,17 @@ static void tide_tx_resize(struct tide_lane *lane)
 	*bytes = cpu_to_le64(READ_ONCE(lender->config.size_bytes));
 }
 
-/* With tx_mutex held and the buffer empty: what is there to be said? */
+/*
+ * With tx_mutex held and the buffer empty: what is there to be said? Mostly nothing: so
+ * it is looked at without a lock. What comes meanwhile finds the mutex held, and is
+ * seen by tide_tx_unsent(), if it is a request, else a second later.
+ */
 static void tide_tx_fill(struct tide_lane *lane)
 {
 	lane->tx_offset = 0;
 	lane->tx_length = 0;
 	tide_tx_gets(lane);
-	if (xchg(&lane->ping_due, false) && tide_tx_room(lane) >= 64)
+	if (READ_ONCE(lane->ping_due) && xchg(&lane->ping_due, false) && tide_tx_room(lane) >= 64)
 		tide_tx_ping(lane);
 	if (!tide_lane_is_first(lane))
 		return;
