@@ -16,6 +16,7 @@
 #include <linux/slab.h>
 #include <linux/workqueue.h>
 
+#include "base/broken.h"
 #include "borrower/catalog_table.h"
 #include "borrower/object.h"
 
@@ -152,7 +153,7 @@ static bool tide_table_fits(const struct tide_table *table)
 
 static void tide_table_refit(struct tide_table *table)
 {
-	if (unlikely(!tide_table_fits(table)))
+	if (unlikely(!tide_table_fits(table)) && !tide_broken(GROWTH))
 		queue_work(tide_catalog_queue, &tide_table_work);
 }
 

@@ -1,21 +1,23 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * With selftest=1: parsing, versions, ages and pages of the catalog, the splitting of
- * windows, and the curve of ghost mode compute on this kernel what they should. Before
- * anything is hooked, and with a lender that nobody can reach. (What the handshake
- * computes is told in base/selftest.c.)
+ * With selftest=1: parsing, versions, ages, pages and objects of the catalog, the
+ * splitting of windows, and the curve of ghost mode compute on this kernel what they
+ * should. Before anything is hooked, and with a lender that nobody can reach. (What the
+ * handshake computes is told in base/selftest.c.)
  */
 #define pr_fmt(fmt) KBUILD_MODNAME ": " fmt
 
 #include <linux/rcupdate.h>
 #include <linux/slab.h>
 #include <linux/vmalloc.h>
+#include <linux/workqueue.h>
 
 #include "base/identity.h"
 #include "base/missratio.h"
 #include "base/selftest.h"
 #include "borrower/catalog_ages.h"
 #include "borrower/catalog_pages.h"
+#include "borrower/catalog_table.h"
 #include "borrower/object.h"
 #include "borrower/peer.h"
 #include "borrower/versions.h"
@@ -26,6 +28,7 @@
 
 #define TIDE_TEST_PAGES		1024
 #define TIDE_TEST_FAR		((pgoff_t)1 << 40)
+#define TIDE_TEST_OBJECTS	20000	/* of which the smallest table has a twentieth */
 
 static unsigned int tide_test_failures __initdata;
 
@@ -217,6 +220,93 @@ static int __init tide_test_pages(struct tide_lender *lender)
 }
 
 /* ------------------------------------------------------------------ */
+/* objects							       */
+/* ------------------------------------------------------------------ */
+
+static bool __init tide_test_is(const struct tide_object *object, const void *what)
+{
+	return object == what;
+}
+
+/* Bits of the table once it has come to rest. */
+static unsigned int __init tide_test_table_bits(void)
+{
+	flush_workqueue(tide_catalog_queue);
+	return rcu_dereference_protected(tide_table, true)->bits;
+}
+
+static void __init tide_test_object_enter(struct tide_object *object, u64 key)
+{
+	tide_object_init(object, tide_test_keep);
+	object->key = key;
+	object->kept = true;
+	refcount_set(&object->refs, 2);		/* the table's, the test's */
+	tide_expect(!tide_table_insert(object, tide_test_is, object));
+}
+
+static bool __init tide_test_object_found(struct tide_object *object)
+{
+	struct tide_object *by_key = tide_table_find(object->key, tide_test_is, object);
+	struct tide_object *by_id = tide_table_find_id(object->id);
+	bool found = by_key == object && by_id == object;
+
+	if (by_key)
+		tide_object_put(by_key);
+	if (by_id)
+		tide_object_put(by_id);
+	return found;
+}
+
+static void __init tide_test_object_leave(struct tide_object *object)
+{
+	unsigned long flags;
+
+	tide_object_lock(object, flags);
+	tide_object_end(object);
+	tide_object_unlock(object, flags);
+	tide_object_forget(object);
+	tide_object_put(object);
+}
+
+static void __init tide_test_count(struct tide_object *object, void *count)
+{
+	++*(unsigned int *)count;
+}
+
+/* Two of each key: the table is as large as they need, and has them all, then none. */
+static void __init tide_test_objects(struct tide_object *object)
+{
+	unsigned int i, before = tide_catalog_objects(), found = 0, visited = 0;
+	unsigned int least = tide_test_table_bits();
+
+	for (i = 0; i < TIDE_TEST_OBJECTS; i++)
+		tide_test_object_enter(&object[i], i / 2);
+	tide_expect(tide_catalog_objects() == before + TIDE_TEST_OBJECTS);
+	tide_expect(tide_test_table_bits() == fls(TIDE_TEST_OBJECTS));
+	for (i = 0; i < TIDE_TEST_OBJECTS; i++)
+		found += tide_test_object_found(&object[i]);
+	tide_expect(found == TIDE_TEST_OBJECTS);
+	tide_table_for_each(NULL, tide_test_count, &visited);
+	tide_expect(visited == before + TIDE_TEST_OBJECTS);
+	for (i = 0; i < TIDE_TEST_OBJECTS; i++)
+		tide_test_object_leave(&object[i]);
+	tide_expect(tide_catalog_objects() == before && tide_test_table_bits() == least);
+	tide_expect(!tide_table_find(0, tide_test_is, &object[0]));
+}
+
+static int __init tide_test_table(struct tide_lender *lender)
+{
+	struct tide_object *objects = kvcalloc(TIDE_TEST_OBJECTS, sizeof(*objects), GFP_KERNEL);
+
+	if (!objects)
+		return -ENOMEM;
+	tide_test_objects(objects);
+	rcu_barrier();		/* nobody looks at them any more */
+	kvfree(objects);
+	return 0;
+}
+
+/* ------------------------------------------------------------------ */
 /* windows							       */
 /* ------------------------------------------------------------------ */
 
@@ -339,6 +429,7 @@ static const struct tide_part_test tide_part_tests[] __initconst = {
 	{ "versions", tide_test_versions },
 	{ "ages of the catalog", tide_test_ages },
 	{ "pages of the catalog", tide_test_pages },
+	{ "objects of the catalog", tide_test_table },
 	{ "windows", tide_test_windows },
 	{ "curve", tide_test_curve },
 };

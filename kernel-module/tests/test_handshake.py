@@ -113,9 +113,11 @@ def test_kernel_computes_what_others_do(kernel: str) -> None:
 
 
 @pytest.mark.long
-@pytest.mark.parametrize(("what", "part"), [("NOISE", "message 1"), ("SPLIT", "windows")])
+@pytest.mark.parametrize(
+    ("what", "part"), [("NOISE", "message 1"), ("SPLIT", "windows"), ("GROWTH", "objects of the catalog")]
+)
 def test_kernel_that_computes_something_else(kernel: str, what: str, part: str) -> None:
-    """A module that derives keys or splits windows in another way is not loaded, and says which part failed."""
+    """A module whose keys, windows or table of files are made in another way is not loaded, and names what failed."""
     with (pair := Pair(kernel, disk=None, broken=what)) as (borrower, _):
         assert borrower.run(pair.b.insmod("selftest=1")).code != 0
         assert f"tidepool: self-test: {part}: failed" in borrower.log()
