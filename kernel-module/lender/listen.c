@@ -119,7 +119,8 @@ static int tide_shake_hands(struct tide_connection *c, struct tide_handshake *hs
 	       tide_bind_borrower(c, hs);
 }
 
-static int tide_welcome(struct tide_connection *c, struct tide_hello *hello)
+static int tide_welcome(struct tide_connection *c, struct tide_hello *hello,
+			enum tide_reason *reason)
 {
 	struct tide_handshake *hs = tide_handshake_create();
 	int err;
@@ -128,8 +129,42 @@ static int tide_welcome(struct tide_connection *c, struct tide_hello *hello)
 		return -ENOMEM;
 	err = tide_shake_hands(c, hs);
 	*hello = hs->hello;
+	*reason = hs->reason;
 	tide_handshake_free(hs);
 	return err;
+}
+
+/* For the log; what the borrower was told if it was told anything, as it has it in its own. */
+static const char *tide_refusal(enum tide_reason reason, int err)
+{
+	if (reason)
+		return tide_reasons[reason];
+	switch (err) {
+	case -EPROTO:
+		return "NotABorrower";
+	case -EBADMSG:
+		return "Repetition";
+	case -EACCES:	/* since it was welcome */
+		return tide_reasons[TIDE_UNKNOWN_IDENTITY];
+	case -EBUSY:
+		return "AnotherCame";
+	case -EAGAIN:
+	case -ETIMEDOUT:
+		return "TooSlow";
+	default:
+		return "HungUp";
+	}
+}
+
+/* Of an IPv6 address the host's part was not kept. */
+static void tide_log_refused(const struct tide_connection *c, const char *why, int err)
+{
+	if (ipv6_addr_v4mapped(&c->from))
+		pr_info_ratelimited("connection from %pI4 refused: %s: error %d\n",
+				    &c->from.s6_addr32[3], why, err);
+	else
+		pr_info_ratelimited("connection from %pI6c/64 refused: %s: error %d\n",
+				    &c->from, why, err);
 }
 
 static void tide_serve(struct work_struct *work)
@@ -144,8 +179,9 @@ static void tide_serve(struct work_struct *work)
 static void tide_meet(struct work_struct *work)
 {
 	struct tide_connection *c = container_of(work, struct tide_connection, work);
+	enum tide_reason reason = TIDE_NOT_REFUSED;
 	struct tide_hello hello;
-	int err = tide_welcome(c, &hello);
+	int err = tide_welcome(c, &hello, &reason);
 
 	tide_stranger_met(c);
 	if (!err)
@@ -153,7 +189,7 @@ static void tide_meet(struct work_struct *work)
 						       tide_attach_more(c, &hello);
 	if (err) {
 		tide_count(rejected);
-		pr_info_ratelimited("connection refused: error %d\n", err);
+		tide_log_refused(c, tide_refusal(reason, err), err);
 		tide_connection_end(c);
 		return;
 	}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import re
 import socket
 import struct
 import threading
@@ -191,8 +192,8 @@ def test_model_borrows_from_a_guest(pair: Pair, known: KeyPair) -> None:
 
 
 def test_lender_says_why_not(pair: Pair, known: KeyPair) -> None:
-    """Not known, switched off, another's identity, another version: each is told so, and is counted."""
-    before = pair.l.stats()["rejected"]
+    """Not known, switched off, another's identity, another version: each is told so, counted, and in the log."""
+    before, logged = pair.l.stats()["rejected"], len(_refusals_logged(pair))
     refusal = _refusal(pair, KeyPair())
     assert (refusal.code, refusal.sealed) == (UNKNOWN, True)
     off = KeyPair()
@@ -207,6 +208,13 @@ def test_lender_says_why_not(pair: Pair, known: KeyPair) -> None:
         assert (refusal.code, refusal.versions) == (REJECT_VERSION, (VERSION, VERSION))
     wait_until("they are counted", lambda: pair.l.stats()["rejected"] == before + 5)
     assert pair.l.get(f"borrowers/{NAME}/state") == "Listening"
+    words = ["UnknownIdentity", "Disabled", "OtherIdentity", "VersionMismatch", "VersionMismatch"]
+    wait_until("each is in the log", lambda: _refusals_logged(pair)[logged:] == words)
+
+
+def _refusals_logged(pair: Pair) -> list[str]:
+    """Whom the lender has sent away, and why, as its log has it."""
+    return re.findall(r"tidepool: connection from [0-9.]+ refused: (\w+): error -", pair.lender.log())
 
 
 def test_lender_drops_what_is_no_handshake(pair: Pair, known: KeyPair) -> None:

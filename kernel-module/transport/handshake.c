@@ -285,6 +285,7 @@ int tide_handshake_hello(struct tide_wire *wire, struct tide_handshake *hs)
 				&hs->hello) ?:
 	      tide_hello_check(&hs->hello);
 	if (err == -EPROTONOSUPPORT || err == -EBADMSG) {
+		hs->reason = err == -EBADMSG ? TIDE_OTHER_IDENTITY : TIDE_OTHER_VERSION;
 		tide_handshake_reject(wire, err == -EBADMSG ? TIDE_REJECT_IDENTITY :
 							      TIDE_REJECT_VERSION);
 		tide_part(wire);
@@ -350,7 +351,7 @@ int tide_handshake_lender(struct tide_wire *wire, struct tide_handshake *hs,
 		return err;
 	if (code != TIDE_WELCOME) {
 		tide_part(wire);
-		return -EACCES;
+		return tide_answered(hs);
 	}
 	return tide_receive_3(wire, hs);
 }

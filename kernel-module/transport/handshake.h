@@ -32,7 +32,7 @@ extern const char * const tide_reasons[TIDE_REASONS];
  * @keys: of the connection, when it is over
  * @hello: what the borrower says
  * @answer: what the lender says
- * @reason: why it failed, for a borrower
+ * @reason: why it failed, if one end has told the other
  * @oldest: of the versions that the lender speaks, if it is that
  * @newest: likewise
  * @message: being sent or received
