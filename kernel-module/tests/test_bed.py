@@ -21,6 +21,7 @@ from bed.image import TESTS, fetch_kernel, stress_program
 from bed.page import with_parts
 from bed.pair import LENDER_ADDRESS, Pair
 from bed.sources import digest, unloaded
+from bed.tidepool import MIB
 from bed.workload import running, stress, wrong_pages
 
 GENERATION = "0d5e1b5e-6f1c-4f7b-9d61-000000000003"  # with one a guest does not go on from an image
@@ -232,3 +233,21 @@ def test_each_figure_has_its_place_and_form() -> None:
     ]
     heads = {line for part in made for line in part.splitlines() if line.startswith("| ") and ".0" not in line}
     assert heads <= set(page.splitlines())
+
+
+@pytest.mark.long
+def test_lender_that_lacks_more_than_it_grants_is_told(kernel: str) -> None:
+    """While it lends, and when it lends to nobody any more: 16 MiB beside the grant are no lender's loss."""
+    with (pair := Pair(kernel)) as (borrower, lender):
+        pair.connect(size=16 * MIB)
+        stress(borrower, "fill /mnt/file mib=12")
+        pair.evict()
+        pair.assert_clean()
+        lender.sh(f"head -c {16 * MIB} /dev/zero > /lost")  # in memory, as all of its files are
+        with pytest.raises(AssertionError, match="more than it grants"):
+            pair.assert_clean()
+        pair.disconnect()
+        with pytest.raises(AssertionError, match="more than it grants"):
+            pair.assert_clean()
+        lender.sh("rm /lost")
+        pair.assert_clean()

@@ -143,6 +143,7 @@ class Pair:
             raise
         self.b, self.l = map(Tidepool, (self.borrower, self.lender), self._broken)
         self.b.peer, self.l.peer = self.l, self.b
+        self.l.before_lending = self._note_kept
         return self.borrower, self.lender
 
     def __exit__(
@@ -157,8 +158,6 @@ class Pair:
         for side in (self.l, self.b):
             if not side.loaded:
                 side.load()
-        if self._kept is None and not has_kasan(self.lender):  # which keeps for a while what is free
-            self._kept = kept_bytes(self.lender)
         self.l.lend(self.name, quota=size)
         self.b.borrow(self.name, address=LENDER_ADDRESS, size=size, more=more)
         self.b.wait_state(f"lenders/{self.name}", "Connected")
@@ -221,18 +220,34 @@ class Pair:
             if side.loaded:
                 for defect in ("warnings", "verify_failed"):
                     assert side.stats().get(defect, 0) == 0, f"{side.guest.name}: the module counted {defect}"
-        self._assert_all_back()
+        self._assert_no_more_lost()
 
-    def _assert_all_back(self) -> None:
-        """A lender that lends to nobody any more has all its memory back, by its slabs and its page cache."""
-        if self._kept is None or self.lender.run(f"ls -d {ROOT}/borrowers/*").code == 0:
+    def _note_kept(self) -> None:
+        """What the lender's kernel keeps while it lends to nobody yet."""
+        if self._kept is None and not has_kasan(self.lender):  # which keeps for a while what is free
+            self._kept = kept_bytes(self.lender)
+
+    def _granted(self) -> int:
+        """Bytes that the lender grants to all its borrowers; what is remembered of their pages is among them."""
+        figures = self.lender.run(f"cat {ROOT}/borrowers/*/stats").output  # none, when it lends to nobody
+        return sum(int(line.split()[1]) for line in figures.splitlines() if line.startswith("granted_bytes "))
+
+    def _assert_no_more_lost(self) -> None:
+        """A lender lacks no more than it grants, by its slabs and its page cache: nothing when it lends to nobody."""
+        if self._kept is None:
             return
+        beyond = 0
 
-        def lost() -> int:
+        def within() -> bool:
+            nonlocal beyond
             self.lender.drop_caches(3)
-            return kept_bytes(self.lender) - (self._kept or 0)
+            beyond = kept_bytes(self.lender) - (self._kept or 0) - self._granted()
+            return beyond < BEGUN
 
-        wait_until(f"the lender has its memory back but for {BEGUN} bytes", lambda: lost() < BEGUN, every=1)
+        try:
+            wait_until(f"the lender lacks no more than it grants and {BEGUN} bytes", within, every=1)
+        except AssertionError as error:
+            raise AssertionError(f"{error}; it lacks {beyond} more than it grants") from None
 
     def restart_lender(self) -> Guest:
         """A fresh lender in place of one that was killed, at the same address, with nothing configured."""
@@ -243,6 +258,7 @@ class Pair:
         self.lender = self._up(self.lender, self._lender_spec, self._lender_module)
         self.l = Tidepool(self.lender, self._broken[1])
         self.b.peer, self.l.peer = self.l, self.b
+        self.l.before_lending = self._note_kept
         return self.lender
 
     def revert_borrower(self, generation: str = "") -> Guest:

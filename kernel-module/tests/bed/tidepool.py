@@ -48,6 +48,7 @@ def wait_until(what: str, condition: Callable[[], bool], timeout: float = PATIEN
 class Tidepool:
     """The module in one guest; `peer` is the guest that it is paired with if nobody else is named.
 
+    `before_lending` is called each time it is going to lend to one more.
     `broken` are the mechanisms, with commas between, that a breakable module does without.
     """
 
@@ -55,6 +56,7 @@ class Tidepool:
         self.guest = guest
         self.broken = broken
         self.peer: Tidepool | None = None
+        self.before_lending: Callable[[], None] = lambda: None
 
     # Loading
 
@@ -140,6 +142,7 @@ class Tidepool:
         reserve: int | None = None,
     ) -> None:
         """Serve one borrower: the peer, unless it is somebody else."""
+        self.before_lending()
         if port is not None:
             self.set("port", port)
         if reserve is not None:
