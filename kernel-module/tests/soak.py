@@ -20,7 +20,7 @@ from bed.device import NAME as DEVICE_NAME
 from bed.guest import Disk, Guest, GuestError, Job
 from bed.image import TOP
 from bed.pair import LENDER_ADDRESS, NAME, Pair
-from bed.tidepool import MIB
+from bed.tidepool import MIB, wait_until
 from bed.workload import Report, finish_stress, start_stress, stress
 
 RESULTS = TOP / "build" / "stress.json"
@@ -30,7 +30,11 @@ OOM_REPORT = r"oom-kill|Out of memory|Call Trace|RIP:"  # of the program that wa
 REPORT_SECONDS = 1200  # a debug kernel verifies slowly,
 EVICT_SECONDS = 600  # and takes a minute to empty a cache that programs fill meanwhile, with or without the module
 CONNECT_SECONDS = 120
-PAUSE_SECONDS = 30  # shorter than a lender lingers
+PAUSE_SECONDS = 30  # shorter than a lender lingers,
+CUT_SECONDS = 12  # and longer than a borrower waits for a sign of life
+SAMPLE_SECONDS, SAMPLE_PAGES = 40, 200  # for so long, or until so many pages of the pool were asked for
+MOST_WORSE = 0.05  # of the pages that are asked for: what is put meanwhile, and what the lender gives back
+MOST_FORGOTTEN = 0.5  # of what is with the lender: what the mixture changes during the longest fault
 OTHER_ADDRESS = "10.7.0.3"
 # A memory cgroup that leaves the mixture about half of what it would have.
 GROUP = """
@@ -54,6 +58,7 @@ class Run:
     operations: int = 0
     bytes_verified: int = 0
     faults_injected: int = 0
+    cuts_with_hits: int = 0
     errors: int = 0
     dmesg_clean: bool = True
     debug_locks: int | None = None
@@ -94,10 +99,10 @@ def move_lender(pair: Pair) -> None:
 
 
 def cut_network(pair: Pair) -> None:
-    """No packet gets through for a while."""
+    """No packet gets through, until the connections are given up."""
     assert pair.relay
     pair.relay.cut = True
-    time.sleep(4)
+    time.sleep(CUT_SECONDS)
     pair.relay.cut = False
 
 
@@ -198,6 +203,8 @@ OF_FILES = (stream, reload_borrower)
 DEVICE_FAULTS: tuple[Fault, ...] = (forget, *(fault for fault in FAULTS if fault not in OF_FILES), other_policy)
 # After these the session goes on: all that was with the lender is still there.
 HARMLESS = (pause_lender, cut_network, pause_borrower, spoil_network, move_lender)
+# And these end its connections, whatever else is going on.
+CUTS = (pause_lender, cut_network, pause_borrower, move_lender)
 
 
 def lend(pair: Pair) -> None:
@@ -212,13 +219,38 @@ def borrow(pair: Pair) -> None:
     pair.b.borrow(NAME, address=LENDER_ADDRESS, size=POOL)
 
 
-def goes_on(fault: Fault, pair: Pair) -> None:
-    """When it is over the same session goes on."""
+def goes_on(fault: Fault, pair: Pair) -> bool:
+    """When it is over the same session goes on, with its pages; whether any were asked for."""
     pair.b.wait_state(f"lenders/{NAME}", "Connected", timeout=CONNECT_SECONDS)
-    begun = sessions_begun(pair)
+    usual = hit_share(pair)
+    begun, before = sessions_begun(pair), pair.borrowed()
     fault(pair)
+    if fault in CUTS:
+        resumed = before["resumes"] + 1
+        wait_until("the session is resumed", lambda: pair.borrowed()["resumes"] >= resumed, CONNECT_SECONDS)
     pair.b.wait_state(f"lenders/{NAME}", "Connected", timeout=CONNECT_SECONDS)
     assert sessions_begun(pair) == begun, f"{fault.__name__} cost the borrower its pages"
+    left = pair.borrowed()["catalog_pages"]
+    assert left >= before["catalog_pages"] * (1 - MOST_FORGOTTEN), f"{fault.__name__}: {left} pages left of {before}"
+    time.sleep(1)
+    found = hit_share(pair)
+    say(f"    of the pages asked for came {usual} before, {found} after")
+    assert None in (usual, found) or found >= usual - MOST_WORSE, f"{fault.__name__}: {found} come, {usual} before"
+    return found is not None
+
+
+def hit_share(pair: Pair) -> float | None:
+    """Which part of the pages that the borrower asks for is with its lender, from now on; None: it asks for none.
+
+    Pages that are late, or not asked for because the breaker is open, say nothing of it.
+    """
+    first, end = pair.borrowed(), time.monotonic() + SAMPLE_SECONDS
+    hits = misses = 0
+    while hits + misses < SAMPLE_PAGES and time.monotonic() < end:
+        time.sleep(1)
+        now = pair.borrowed()
+        hits, misses = (now[name] - first[name] for name in ("get_hits", "get_misses"))
+    return hits / (hits + misses) if hits + misses else None
 
 
 def sessions_begun(pair: Pair) -> int:
@@ -236,7 +268,7 @@ def inject(pair: Pair, mixture: Job, run: Run, seconds: float) -> None:
         time.sleep(3)
         say(f"  {fault.__name__}")
         if fault in HARMLESS:
-            goes_on(fault, pair)
+            run.cuts_with_hits += goes_on(fault, pair) and fault in CUTS
         else:
             fault(pair)
         run.faults_injected += 1
