@@ -26,7 +26,7 @@ from tidepool_api import GuestStatus
 BOOT_SECONDS, ROUND_SECONDS = 600, 240
 DOMAIN = """<domain type='qemu'>
   <name>{name}</name><uuid>{uuid}</uuid>
-  <memory unit='MiB'>512</memory><vcpu>1</vcpu>
+  <memory unit='MiB'>512</memory><vcpu current='1'>2</vcpu>
   <os><type arch='x86_64' machine='q35'>hvm</type>{boot}</os>
   <features><acpi/>{features}<tcg><tb-cache unit='MiB'>128</tb-cache></tcg></features>
   <cpu mode='maximum'/>
