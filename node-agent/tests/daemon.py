@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Self
 
 import libvirt
-from tiny import PATH, Kernel, boot_files
+from tiny import PATH, Kernel, boot_files, emulator
 
 DOMAIN = """<domain type='qemu'>
   <name>{name}</name>
@@ -39,6 +39,7 @@ DOMAIN = """<domain type='qemu'>
     <serial type='file'><source path='{console}'/></serial>
     {channel}
     {disks}
+    {interface}
     <rng model='virtio'><backend model='random'>/dev/urandom</backend></rng>
   </devices>
 </domain>
@@ -48,9 +49,18 @@ CHANNEL = "<channel type='unix'><target type='virtio' name='org.qemu.guest_agent
 DISK = """<disk type='file' device='disk'>
       <driver name='qemu' type='raw'/><source file='{file}'/><target dev='{name}' bus='virtio'/>
     </disk>"""
-# Two hosts of one name do not migrate guests to each other.
-NAMED = ("sh", "-c", 'hostname "$0" && exec "$@"')
+# Debian 12's own QEMU damages an emulated guest that it migrates. It clears the marks of written pages and does
+# not tell the emulated TLB, by which such a page is written unmarked from then on; it arrives as it was before (mended
+# in QEMU 9.0, commit 03bfc2188f). So hosts that migrate guests have a newer QEMU in place of this machine's.
+QEMU = ("usr/bin/qemu-system-x86_64", "usr/lib/x86_64-linux-gnu/qemu", "usr/share/qemu", "usr/share/seabios")
+# $0 is where that is, $1 the host's name: two of one name do not migrate guests to each other.
+_OWN = (
+    f'for part in {" ".join(QEMU)}; do mount --bind "$0/$part" "/$part" || exit; done; '
+    f'hostname "$1" && shift && {{prepare}} && exec "$@"'
+)
 START_SECONDS = 30
+# The disks' caches are this machine's, the same for both hosts: libvirt cannot know that.
+FLAGS = libvirt.VIR_MIGRATE_LIVE | libvirt.VIR_MIGRATE_UNSAFE
 
 
 def end(domain: libvirt.virDomain) -> None:
@@ -101,10 +111,12 @@ class Daemon:
         identity: str = "",
         boot: tuple[Path, Path] | None = None,
         disks: Mapping[str, Path] | None = None,
+        interface: str = "",
     ) -> libvirt.virDomain:
         """Starts a guest; options go to the kernel command line for its /init.
 
-        `boot` is another kernel for it, `disks` are its disks by their names in the guest.
+        `boot` is another kernel for it, `disks` are its disks by their names in the guest, `interface` is its device
+        for a network.
         """
         vmlinuz, initrd = boot or (self.vmlinuz, self.initrd)
         xml = DOMAIN.format(
@@ -117,6 +129,7 @@ class Daemon:
             console=self.folder / f"{name}.console",
             channel=CHANNEL if channel else "",
             disks="".join(DISK.format(name=disk, file=file) for disk, file in (disks or {}).items()),
+            interface=interface,
         )
         return self.connection.createXML(xml)
 
@@ -152,6 +165,11 @@ class Daemon:
 class SystemDaemon(Daemon):
     """The system's libvirtd, run by root on a host of its own: no file of this machine is touched."""
 
+    apart: tuple[str, ...] = ()
+    """What else the host has of its own, by the words of unshare."""
+    prepare = "true"
+    """What is done on it before its libvirtd begins, in the words of a shell."""
+
     def __init__(self, kernel: Kernel, auth: str = "none") -> None:
         super().__init__(kernel)
         self._auth = auth
@@ -170,15 +188,20 @@ class SystemDaemon(Daemon):
         """The host's file system."""
         return Path(f"/proc/{self.process.pid}/root")
 
+    @property
+    def receives(self) -> str:
+        """Where the memory of guests comes in."""
+        return f"unix://{self.folder}/migration"
+
     def migrate(self, name: str, there: SystemDaemon, mib_per_second: int) -> threading.Thread:
         """Begins to migrate a guest, so fast that it comes to an end, or not. Returns what ends with it."""
         domain = self.connection.lookupByName(name)
-        uri = f"unix://{there.folder}/migration"
+        uri = there.receives
         settings = {libvirt.VIR_MIGRATE_PARAM_URI: uri, libvirt.VIR_MIGRATE_PARAM_BANDWIDTH: mib_per_second}
 
         def run() -> None:
             with contextlib.suppress(libvirt.libvirtError):  # it may be cancelled
-                domain.migrate3(there.connection, settings, libvirt.VIR_MIGRATE_LIVE)
+                domain.migrate3(there.connection, settings, FLAGS)
 
         thread = threading.Thread(target=run)
         thread.start()
@@ -186,8 +209,9 @@ class SystemDaemon(Daemon):
 
     def _start(self) -> None:
         log = (self.folder / "libvirtd.log").open("wb")
-        unshare = ("unshare", "--mount", "--uts", "--propagation", "private")
-        command = [*unshare, *NAMED, f"host-{uuid.uuid4().hex}", str(HOST), self._auth]
+        unshare = ("unshare", "--mount", "--uts", *self.apart, "--propagation", "private")
+        own = ("sh", "-c", _OWN.format(prepare=self.prepare), str(emulator()), f"host-{uuid.uuid4().hex}")
+        command = [*unshare, *own, str(HOST), self._auth]
         environment = {**os.environ, "PATH": PATH}
         self.process = subprocess.Popen(command, env=environment, stdout=log, stderr=log)
         self.socket = self.root / "run/libvirt/libvirt-sock"

@@ -16,7 +16,7 @@ PATH = f"{os.environ['PATH']}:/usr/sbin:/sbin"
 DRIVERS = ("virtio_pci", "virtio_console", "virtio_balloon")
 PROVIDED = ("configfs", "curve25519_x86_64", "gcm", "ctr", "ghash_generic", "crc32c")
 # What a guest with disks has beside: modules that it loads when it needs them, and programs of this machine.
-ON_DEMAND = ("virtio_blk", "ext4", "dm_mod")
+ON_DEMAND = ("virtio_blk", "virtio_net", "ext4", "dm_mod")
 PROGRAMS = ("dash", "dmsetup", "blkid", "flock", "mkswap", "swapon", "swapoff")
 
 INIT = """#!/bin/sh
@@ -34,6 +34,11 @@ fi
 if [ -n "$(option disks)" ]; then
     modprobe -a virtio_blk ext4
     mount -t ext4 /dev/vda /var/lib
+fi
+if [ -n "$(option address)" ]; then
+    modprobe virtio_net
+    ip link set eth0 up
+    ip address add "$(option address)" dev eth0
 fi
 for port in /dev/vport*p1; do :; done
 case "$(option hostile)" in
@@ -68,6 +73,11 @@ class Kernel:
 def tidepool(kernel: str = "6.1") -> Path:
     """Our module, built for that kernel."""
     return Path(_output(str(TOP / "kernel-module/tools/build"), kernel))
+
+
+def emulator() -> Path:
+    """The folder of a newer QEMU than Debian 12 has."""
+    return Path(_output(str(TOP / "kernel-module/tools/qemu"), "fetch"))
 
 
 def boot_files(kernel: Kernel, folder: Path, *, disks: bool = False) -> tuple[Path, Path]:
