@@ -133,6 +133,8 @@ static inline bool list_empty(const struct list_head *list)
 	return list->next == list;
 }
 
+#define list_empty_careful(list)	list_empty(list)
+
 static inline void list_insert(struct list_head *entry, struct list_head *prev, struct list_head *next)
 {
 	entry->prev = prev;
