@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections import Counter, defaultdict
 from typing import TYPE_CHECKING
 
@@ -61,16 +62,22 @@ def size(pool: MemoryPool, inventory: Inventory, selection: Selection, ledger: L
 def _seated(ledger: Ledger, stocks: Sequence[Stock], claims: list[Claim], taken: Mapping[Ref, int]) -> list[Claim]:
     """The claims of one area without the newcomers for whom no lender has a place; `taken` are pairings by lender.
 
-    A node has as many places as its node lender takes borrowers, a guest as many as minimums fit there. What those
-    without a place would have is shared out to the others.
+    A node has as many places as its node lender takes borrowers, and who has one keeps it. A guest has as many as
+    minimums fit there, for those who come first. What those without a place would have is shared out to the others.
     """
     nodes = [one for one in stocks if one.lender in ledger.seats]
+    if not nodes:
+        return claims
     guests = [one for one in stocks if one.lender not in ledger.seats]
     with_nodes, with_guests = ({name for one in some for name in one.lent} for some in (nodes, guests))
     fit = sum(one.most for one in guests) // max(LEAST, claims[0].least) - len(with_guests - with_nodes)
     places = max(0, fit) + sum(max(0, ledger.seats[one.lender] - taken[one.lender]) for one in nodes if one.anew)
+    yielding = sorted(one.turn[:2] for one in claims if one.borrower in with_guests - with_nodes)
     newcomers = [one for one in claims if one.borrower not in with_nodes | with_guests]
-    turned_away = {one.borrower for one in sorted(newcomers, key=lambda one: (one.waits, *one.turn))[places:]}
+    turned_away = set()
+    for number, one in enumerate(sorted(newcomers, key=lambda one: (one.waits, *one.turn))):
+        if number >= places + len(yielding) - bisect_right(yielding, one.turn[:2]):
+            turned_away.add(one.borrower)
     return [one for one in claims if one.borrower not in turned_away] if turned_away else claims
 
 
