@@ -284,11 +284,15 @@ def test_a_guest_that_never_answered_has_its_conditions() -> None:
 
 def test_what_goes_wrong_is_counted_by_the_guests_namespace() -> None:
     figures = Figures()
+    for namespace in ("ns", "quiet"):
+        figures.answer_for("node1", namespace)
     for namespace in ("ns", "ns", "other"):
         figures.failed("node1", namespace)
+    figures.answer_for("node1", "ns")
     name = "tidepool_agent_errors_total"
     assert samples_of(figures) == {
         (name, (("agent", "node1"), ("namespace", "ns"))): 2,
+        (name, (("agent", "node1"), ("namespace", "quiet"))): 0,
         (name, (("agent", "node1"), ("namespace", "other"))): 1,
     }
 

@@ -296,9 +296,9 @@ class Forbidding(Here):
 
 
 def failures(figures: Figures) -> list[float]:
-    """How often something went wrong, by what is exported."""
+    """How often something went wrong, by what is exported; nothing did where there is nothing."""
     (family,) = [one for one in figures.collect() if one.name == "tidepool_agent_errors"]
-    return [one.value for one in family.samples]
+    return [one.value for one in family.samples if one.value]
 
 
 def after_rounds(cluster: Any, folder: Path, ends: int) -> tuple[str, Figures]:

@@ -74,6 +74,10 @@ class Figures(Collector):
         else:
             self._gathered[key] = size
 
+    def answer_for(self, node: str, namespace: str) -> None:
+        """Counts what goes wrong about a namespace's guests from 0 on: a rate does not see what begins with 1."""
+        self._errors.setdefault((node, namespace), 0)
+
     def failed(self, node: str, namespace: str) -> None:
         """Something that the agent of a node does, about a guest of a namespace, went wrong."""
         self._errors[node, namespace] += 1

@@ -76,6 +76,7 @@ class Rounds(ABC):
 
     async def run(self) -> None:
         """Rounds, for ever."""
+        self._figures.answer_for(self._of.node, self._about.namespace)
         try:
             while True:
                 self._wake.clear()
