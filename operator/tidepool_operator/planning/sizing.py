@@ -70,10 +70,11 @@ def _seated(ledger: Ledger, stocks: Sequence[Stock], claims: list[Claim], taken:
         return claims
     guests = [one for one in stocks if one.lender not in ledger.seats]
     with_nodes, with_guests = ({name for one in some for name in one.lent} for some in (nodes, guests))
-    fit = sum(one.most for one in guests) // max(LEAST, claims[0].least) - len(with_guests - with_nodes)
+    only_guests, served = with_guests - with_nodes, with_guests | with_nodes
+    fit = sum(one.most for one in guests) // max(LEAST, claims[0].least) - len(only_guests)
     places = max(0, fit) + sum(max(0, ledger.seats[one.lender] - taken[one.lender]) for one in nodes if one.anew)
-    yielding = sorted(one.turn[:2] for one in claims if one.borrower in with_guests - with_nodes)
-    newcomers = [one for one in claims if one.borrower not in with_nodes | with_guests]
+    yielding = sorted(one.turn[:2] for one in claims if one.borrower in only_guests)
+    newcomers = [one for one in claims if one.borrower not in served]
     turned_away = set()
     for number, one in enumerate(sorted(newcomers, key=lambda one: (one.waits, *one.turn))):
         if number >= places + len(yielding) - bisect_right(yielding, one.turn[:2]):
