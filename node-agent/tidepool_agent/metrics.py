@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily, Metric
 from prometheus_client.registry import Collector
 
-from tidepool_agent.appmem import AppPool
+from tidepool_agent.appmem import AppMemory, AppPool
 from tidepool_agent.guestfs import GHOST_OFF, Observation, Peer, Side
 from tidepool_agent.histogram import Histogram
 from tidepool_agent.report import lent, used
@@ -302,16 +302,7 @@ def _values(samples: Samples) -> Iterator[Metric]:
         limit.add_metric(key, there.size_bytes)
         opened.add_metric(key, there.opened)
     yield from (limit, opened)
-    for name, word in _VALUES.items():
-        family = _counters(name) if name.endswith("_total") else _gauges(name)
-        for key, there in each:
-            family.add_metric(key, there.stats.get(word, 0))
-        yield family
-    for word, name in _VALUE_TIMES.items():
-        times = _histograms(name)
-        for key, there in each:
-            _add(times, key, there.latency.get(word, Histogram()))
-        yield times
+    yield from _kept(each, _VALUES, _VALUE_TIMES)
 
 
 def admitted(before: frozenset[str], there: Mapping[str, AppPool]) -> frozenset[str]:
@@ -331,16 +322,23 @@ def _value_pools(samples: Samples) -> Iterator[Metric]:
         if sample.seen.app
         for name in sorted(sample.pools & sample.seen.app.pools.keys())
     ]
-    for name, word in _VALUE_POOLS.items():
+    yield from _kept(each, _VALUE_POOLS, _VALUE_POOL_TIMES)
+
+
+def _kept(
+    each: Sequence[tuple[tuple[str, ...], AppMemory | AppPool]], counts: Mapping[Name, str], times: Mapping[str, Name]
+) -> Iterator[Metric]:
+    """Counts and durations of what programs keep, by labels: of each guest, or of each pool."""
+    for name, word in counts.items():
         family = _counters(name) if name.endswith("_total") else _gauges(name)
-        for key, pool in each:
-            family.add_metric(key, pool.stats.get(word, 0))
+        for key, there in each:
+            family.add_metric(key, there.stats.get(word, 0))
         yield family
-    for word, name in _VALUE_POOL_TIMES.items():
-        times = _histograms(name)
-        for key, pool in each:
-            _add(times, key, pool.latency.get(word, Histogram()))
-        yield times
+    for word, name in times.items():
+        durations = _histograms(name)
+        for key, there in each:
+            _add(durations, key, there.latency.get(word, Histogram()))
+        yield durations
 
 
 def _dropped(samples: Samples) -> Metric:
