@@ -12,6 +12,7 @@ from collections.abc import Awaitable, Collection
 from tidepool_agent.cluster import Cluster
 from tidepool_agent.nodeworker import NodeWorker
 from tidepool_agent.provider import Machine
+from tidepool_agent.rounds import tried
 from tidepool_agent.worker import Tools, Worker
 from tidepool_api import GuestKey, MemoryPairing, ObjectKey, names
 from tidepool_api.kube import Refused
@@ -142,11 +143,7 @@ class Controller:
 
     async def _attempt(self, what: str, key: ObjectKey, step: Awaitable[object]) -> None:
         """Does something about one object: that it is refused holds up no other, that nobody answers does."""
-        try:
-            await step
-        except Refused as error:
-            if not error.status:
-                raise
+        if error := await tried(step):
             self._failed(f"cannot {what} {key}", error, key.namespace)
 
     def _failed(self, what: str, error: Refused, namespace: str = "") -> None:

@@ -132,8 +132,8 @@ class Rounds(ABC):
         found: Finding,
     ) -> None:
         """Writes a MemoryGuest and its end of pairings; that one of them is refused holds up no other."""
-        refusals = [await _tried(self._write_guest(fresh, present, before, wants))]
-        refusals += [await _tried(self._report_end(want, found)) for want in wants]
+        refusals = [await tried(self._write_guest(fresh, present, before, wants))]
+        refusals += [await tried(self._report_end(want, found)) for want in wants]
         for error in filter(None, refusals):
             raise error
 
@@ -181,7 +181,7 @@ class Rounds(ABC):
         return released
 
 
-async def _tried(step: Awaitable[None]) -> Refused | None:
+async def tried(step: Awaitable[object]) -> Refused | None:
     """Takes a step about one object and returns how it was refused; raises where nobody answers at all."""
     try:
         await step
