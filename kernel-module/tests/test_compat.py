@@ -135,3 +135,26 @@ def test_dkms_goes_by_the_same_series(tmp_path: Path) -> None:
     for release in ("5.15.0-1", "6.2.0-1", "6.10.11", "6.120.0", "7.20.1", "7.3.0", "16.1.2", "8.0.0"):
         assert not builds_for(release), release
         assert builds_for(release, TIDEPOOL_ANY_KERNEL="1"), release
+
+
+@pytest.mark.parametrize(
+    ("config", "modules"),
+    [
+        ("", ""),
+        ("CONFIG_GENERIC_ALLOCATOR=y", "-app"),
+        ("CONFIG_BLK_DEV_DM=m", "-block -file"),
+        ("CONFIG_GENERIC_ALLOCATOR=y\nCONFIG_BLK_DEV_DM=y", "-app -block -file"),
+    ],
+)
+def test_what_a_kernel_lacks_costs_one_module(tmp_path: Path, config: str, modules: str) -> None:
+    """Kbuild builds those that the kernel's configuration has what they need for, and DKMS asks for the same."""
+    expected = ["tidepool", *(f"tidepool{one}" for one in modules.split())]
+    (tmp_path / ".config").write_text(f"{config}\n")
+    script = '. "$1" && echo "${BUILT_MODULE_NAME[@]}" && [ ${#BUILT_MODULE_NAME[@]} = ${#DEST_MODULE_LOCATION[@]} ]'
+    environment = {**os.environ, "kernel_source_dir": str(tmp_path)}
+    asked = subprocess.run(["bash", "-c", script, "bash", MODULE / "dkms.conf"], env=environment, check=True,
+                           stdout=subprocess.PIPE, text=True)  # fmt: skip
+    assert sorted(asked.stdout.split()) == expected
+    lines = f"{config}\nsrc := {MODULE}\nobj := {tmp_path}\nshow:\n\t@echo $(obj-m)\ninclude {MODULE}/Kbuild\n"
+    built = subprocess.run(["make", "-s", "-f", "-"], input=lines, check=True, stdout=subprocess.PIPE, text=True)
+    assert sorted(one.removesuffix(".o") for one in built.stdout.split()) == expected

@@ -83,7 +83,7 @@ class Store:
         if not path.is_file():
             raise ModuleUnavailable(
                 f"no {APP_FILE} for kernel {release}: fill the agent's module store for it with "
-                "`kernel-module/tools/store`"
+                "`kernel-module/tools/store`; for a kernel without genalloc (CONFIG_GENERIC_ALLOCATOR) there is none"
             )
         return _read(path)
 
