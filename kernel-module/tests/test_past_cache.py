@@ -16,6 +16,8 @@ from bed.workload import start_stress, stress
 
 INLINE = Disk("400M", "ext4", options=("-O", "inline_data", "-I", "256"))
 VERITY = Disk("400M", "ext4", options=("-O", "verity", "-b", "4096"))
+DAX = Disk("48M", "ext4", options=("-b", "4096"))
+PERSISTENT = "memmap=48M!128M"  # some of the guest's memory is a disk to it, which DAX needs
 FILES = 20
 RELOADS = 2
 LOST_WRITES = "I/O error|[Ww]rite error|EXT4-fs (error|warning)|Error while async write back"
@@ -209,6 +211,25 @@ def test_swap_file_that_never_left_memory(connected: tuple[Pair, bool]) -> None:
     before = pair.borrowed()["get_hits"]
     borrower.sh(f"cat {path} > /dev/null")
     assert (pair.borrowed()["get_hits"] == before) == proper
+
+
+def test_dax(kernel: str) -> None:
+    """A file that is in the pool is written past the page cache from now on, and later through it again."""
+    with (pair := Pair(kernel, disk=DAX, append=PERSISTENT, modules=("nd_e820", "nd_pmem"))) as (borrower, _):
+        borrower.umount()
+        borrower.sh("dd if=/dev/vda of=/dev/pmem0 bs=1M; mount -t ext4 -o dax=inode /dev/pmem0 /mnt")
+        pair.connect(size=64 * MIB, more=PATIENT)
+        _old_in_pool(pair, ("/mnt/file", 1))
+        before = pair.borrowed()["get_hits"]
+        borrower.sh("stress dax /mnt/file set=1")
+        assert '"dax": 1' in borrower.sh("stress dax /mnt/file")
+        stress(borrower, "overwrite /mnt/file version=2")
+        stress(borrower, "sequential /mnt/file version=2")
+        borrower.sh("stress dax /mnt/file set=0")
+        assert '"dax": 0' in borrower.sh("stress dax /mnt/file")
+        stress(borrower, "sequential /mnt/file version=2")
+        assert pair.borrowed()["get_hits"] == before
+        pair.assert_clean()
 
 
 @pytest.mark.parametrize("connected", [""], ids=["proper"], indirect=True)

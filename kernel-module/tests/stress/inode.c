@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
-/* What changes an inode past its page cache: exchanged extents, flags, verity. */
+/* What changes an inode past its page cache: exchanged extents, flags, verity, DAX. */
+#define _GNU_SOURCE
 #include <fcntl.h>
 #include <string.h>
 #include <sys/ioctl.h>
@@ -62,5 +63,29 @@ int mode_verity(const char *path)
 
 	if (ioctl(open_or_die(path, O_RDONLY), FS_IOC_ENABLE_VERITY, &enable))
 		die("FS_IOC_ENABLE_VERITY");
+	return verdict();
+}
+
+/*
+ * stress dax FILE [set=0|1]: who opens FILE from now on reads and writes past the page cache, or
+ * no longer. Without `set` it says which it is.
+ */
+int mode_dax(const char *path)
+{
+	int file = open_or_die(path, O_RDONLY);
+	long set = option("set", -1);
+	struct fsxattr flags;
+	struct statx now;
+
+	if (ioctl(file, FS_IOC_FSGETXATTR, &flags))
+		die("FS_IOC_FSGETXATTR");
+	if (set >= 0) {
+		flags.fsx_xflags = (flags.fsx_xflags & ~FS_XFLAG_DAX) | (set ? FS_XFLAG_DAX : 0);
+		if (ioctl(file, FS_IOC_FSSETXATTR, &flags))
+			die("FS_IOC_FSSETXATTR");
+	}
+	if (statx(file, "", AT_EMPTY_PATH, STATX_BASIC_STATS, &now))
+		die("statx");
+	printf("{\"dax\": %d}\n", !!(now.stx_attributes & STATX_ATTR_DAX));
 	return verdict();
 }

@@ -22,6 +22,7 @@ static const struct {
 	{ "blocks", mode_blocks, "FILE by=boot|extents|encoded|dedupe|defragment|balance [donor=FILE] [from=FILE]" },
 	{ "journal", mode_journal, "FILE [changes=1]" },
 	{ "verity", mode_verity, "FILE" },
+	{ "dax", mode_dax, "FILE [set=0|1]" },
 	{ "anon", mode_anon, "MIB [hold=0]" },
 	{ "grow", mode_grow, "MIB [chunk=256] [seconds=20] [hold=5]" },
 	{ "spare", mode_spare, "MIB [step=0] [stall_us=1000]" },

@@ -125,6 +125,7 @@ int mode_exchange(const char *path);
 int mode_blocks(const char *path);
 int mode_journal(const char *path);
 int mode_verity(const char *path);
+int mode_dax(const char *path);
 int mode_anon(const char *mib);
 int mode_grow(const char *mib);
 int mode_spare(const char *mib);
