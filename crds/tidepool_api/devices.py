@@ -23,8 +23,7 @@ class Swap(ApiModel):
     backing: SwapBacking
     """Device: a disk or partition of its own. File: a file that the agent makes, on a disk of the guest that has room.
 
-    Prefer Device: through a file, a guest that has no memory left at all may stand still for minutes. None: there is
-    no such swap area.
+    None: there is no such swap area.
     """
 
     size: SwapSize | None = None

@@ -287,7 +287,7 @@ static size_t tide_log_counters(const struct tide_log *log, char *result, unsign
 	};
 	size_t i, sz = 0;
 
-	DMEMIT(" log_pages %u", tide_log_pages(log));
+	DMEMIT(" log_pages %u log_refused %d", tide_log_pages(log), READ_ONCE(log->failed));
 	for (i = 0; i < ARRAY_SIZE(counter); i++)
 		DMEMIT(" %s %lld", counter[i].name, (s64)atomic64_read(counter[i].value));
 	return sz;

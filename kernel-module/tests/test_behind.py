@@ -143,6 +143,7 @@ def test_disk_fails(connected: tuple[Pair, bool]) -> None:
         wait_until("the disk has refused it", lambda: fast.status()["log_errors"] > 0)
         assert (borrower.run(_has(PATH, 1024)).code == 0) == proper
         if proper:
+            assert fast.status()["log_refused"] == 1
             for more in (write % (1, 100), write % (1, 0), FLUSH):
                 assert borrower.run(more).code != 0, "written through, older blocks first: the disk refuses it"
             fast.dmsetup(f"suspend {NAME}; dmsetup resume {NAME}")
@@ -151,6 +152,7 @@ def test_disk_fails(connected: tuple[Pair, bool]) -> None:
         fast.exchange("below", sound)
         wait_until("the disk has taken it", lambda: fast.status()["log_pages"] == 0)
         assert (borrower.run(_has(BELOW, 1024)).code == 0) == proper
+        assert fast.status()["log_refused"] == 0
         wait_until("it writes behind again", lambda: _written_behind(fast, write % (1, 0)))
     fast.dmsetup("remove below")
 

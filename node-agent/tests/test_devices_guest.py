@@ -243,6 +243,35 @@ def test_swap_is_written_behind_or_at_once_while_it_is_in_use(bench: Bench) -> N
     bench.sh(f"rm {SEED} /mnt/file; umount /mnt")
 
 
+def test_swap_that_the_disk_does_not_take_stays_in_its_log(bench: Bench) -> None:
+    """An edit and an end of the pool wait for the disk, and say so; nothing of what was swapped out is lost."""
+    bench.sh("dmsetup create ails --verifyudev --table \"0 $(blockdev --getsz /dev/vdc) linear /dev/vdc 0\"")
+    device = {"backing": "Device", "device": "/dev/mapper/ails"}
+    asked = {"swap": device | {"write": "Behind"}, "force": ["/dev/mapper/ails"]}
+    status = bench.agent.want(**asked)
+    assert said(status, SWAP)[1] == "InUse"
+    assert status.swap is not None
+    name = status.swap.name
+    bench.sh(f"mkdir -p /mnt; mount -t tmpfs -o size=300M tmp /mnt; dd if=/dev/urandom of={SEED} bs=1M count=8")
+    bench.sh(f"for i in $(seq 23); do cat {SEED}; done >/mnt/file")
+    sound = bench.sh("dmsetup table ails")
+    bench.sh(f"dmsetup load ails --table '{sound.replace('linear', 'flakey')} 0 60 1 error_writes'; dmsetup resume --verifyudev ails")
+    bench.sh(f"head -c 2097152 {SEED} >>/mnt/file")
+    bench.agent.until(lambda status: said(status, SWAP)[1] == "DiskRefuses")
+    for wanted in ({"swap": device | {"write": "Through"}, "force": ["/dev/mapper/ails"]}, {}):
+        assert said(bench.agent.want(**wanted), SWAP)[:2] == ("False", "DiskRefuses")
+        assert "behind" in bench.sh(f"dmsetup table {name}").split()
+    bench.sh(f"dmsetup load ails --table '{sound}'; dmsetup resume --verifyudev ails")
+    bench.agent.want(swap=device, force=["/dev/mapper/ails"])
+    bench.agent.until(lambda status: said(status, SWAP)[1] == "InUse")
+    assert "writethrough" in bench.sh(f"dmsetup table {name}").split()
+    bench.sh(f"tail -c +2097153 {SEED} >>/mnt/file")
+    bench.sh(f"for i in $(seq 24); do cat {SEED}; done | cmp - /mnt/file; rm {SEED} /mnt/file; umount /mnt")
+    bench.agent.want()
+    bench.agent.until(lambda status: status.swap is None)
+    bench.sh("dmsetup remove ails")
+
+
 def test_an_agent_that_ends_in_the_middle_leaves_its_work_to_the_next(bench: Bench) -> None:
     """What it has begun in the guest goes on; the next one neither disturbs it nor begins it anew."""
     bench.agent.want()  # the module is there

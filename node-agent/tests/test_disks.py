@@ -96,6 +96,25 @@ def test_swap_is_written_when_the_pool_says(bench: Bench) -> None:
     assert bench.do(SwapOn(IN_FILE.model_copy(update=behind), forced=False)).mapped["tidepool.swap"].is_behind
 
 
+@pytest.mark.parametrize("step", [Attach, Detach])
+def test_a_log_that_the_disk_does_not_take_stays(bench: Bench, step: type[Attach | Detach]) -> None:
+    """It goes with its table, and programs would read older memory; when the disk takes it the device is as asked."""
+    swap = on(bench.disk()).model_copy(update={"write": SwapWrite.BEHIND})
+    name = swap_name(swap)
+    bench.do(SwapOn(swap, forced=False))
+    node = bench.folder / "mapper" / name
+    disk = node.readlink()
+    node.unlink()
+    node.symlink_to("/dev/full")  # cannot be flushed
+    with pytest.raises(DeviceRefused, match=f"the disk below {name} does not take what was swapped out: ") as caught:
+        bench.do(step(name))
+    assert caught.value.reason == "DiskRefuses"
+    assert bench.look().mapped[name].is_behind
+    node.unlink()
+    node.symlink_to(disk)
+    assert not bench.do(step(name)).mapped[name].is_behind
+
+
 def test_a_disk_is_there_before_the_target_that_puts_lenders_in_front(bench: Bench) -> None:
     """Who mounts it does not wait for a module, which the guest may never get."""
     disk = bench.disk()

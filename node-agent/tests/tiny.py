@@ -16,7 +16,7 @@ PATH = f"{os.environ['PATH']}:/usr/sbin:/sbin"
 DRIVERS = ("virtio_pci", "virtio_console", "virtio_balloon")
 PROVIDED = ("configfs", "curve25519_x86_64", "gcm", "ctr", "ghash_generic", "crc32c")
 # What a guest with disks has beside: modules that it loads when it needs them, and programs of this machine.
-ON_DEMAND = ("virtio_blk", "virtio_net", "ext4", "dm_mod")
+ON_DEMAND = ("virtio_blk", "virtio_net", "ext4", "dm_mod", "dm_flakey")
 PROGRAMS = ("dash", "dmsetup", "blkid", "flock", "mkswap", "swapon", "swapoff")
 
 INIT = """#!/bin/sh

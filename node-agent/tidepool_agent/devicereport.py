@@ -87,6 +87,8 @@ def _troubles(
     for name in sorted(names):
         if is_shared(name, seen) or not (name in present and standing.wanted.is_met(present[name])):
             yield _unmet(seen, standing, name, present.get(name), before)
+        elif present[name].is_refused:
+            yield _refused(present[name])
     for name, one in sorted(present.items()):
         if name not in names:
             yield _leftover(seen, standing, one, before)
@@ -115,6 +117,8 @@ def _leftover(seen: Observation, standing: Standing, one: Mapped, before: GuestS
         return _gone(one)
     if one.is_odd and one.is_open:
         return _changed(one)
+    if one.is_refused:
+        return _refused(one)
     if one.is_swap and excess(one, seen):
         return Trouble("SwapDoesNotFit", f"{_too_much(one, seen, before)}; until then it goes on without a lender")
     if error := standing.failed.get(one.name):
@@ -134,6 +138,15 @@ def _gone(one: Mapped) -> Trouble:
     use = f"end what uses {one.name}, which gets nothing but errors, and " if one.is_open else ""
     message = f"{path} has been taken out of the guest: {use}attach it again, or name another device"
     return Trouble("DeviceGone", message)
+
+
+def _refused(one: Mapped) -> Trouble:
+    """That what was swapped out is in a log, and goes no further."""
+    message = (
+        f"the disk of {path_of(one.name) or one.file or one.name} does not take what is swapped out to it: make room on it, "
+        "or mend it; until then the guest keeps that in memory, and what it swaps out besides fails or waits for the disk"
+    )
+    return Trouble("DiskRefuses", message)
 
 
 def _changed(one: Mapped) -> Trouble:

@@ -178,13 +178,22 @@ detach() {
     [ "$4" != tidepool ] || switch "$1" "$2 $3 linear $6 0"
 }
 
-# switch NAME TABLE: in one call of the kernel's, so that nobody waits for a program that is swapped out itself
+# switch NAME TABLE: in one call of the kernel's, so that nobody waits for a program that is swapped out itself. A log goes
+# with its table, so the disk has it first
 switch() {
+    case $(dmsetup table "$1") in *" behind"*) write_out "$1" ;; esac
     dmsetup load "$1" --table "$2"
     dmsetup resume --nolockfs "$1" || {
         dmsetup clear "$1"
         return 1
     }
+}
+
+# write_out NAME: what a log has that the disk has not
+write_out() {
+    dd if=/dev/null of="$mapper/$1" conv=fsync,notrunc 2>/dev/null ||
+        refuse DiskRefuses "the disk below $1 does not take what was swapped out: make room on it, or mend it; until then $1 \
+stays as it is, for else memory of programs would be lost"
 }
 
 # unmap NAME...: gives disks back that nobody uses

@@ -21,7 +21,7 @@ MAX_BELOW = 16
 _NAME = r"tidepool(?:[.]swap)?(?:-[A-Za-z0-9_.:+-]{1,113})?"
 _LINE = re.compile(rf"mapped/({_NAME})/(table|status|open|file|swapped|disk|below)")
 _TABLE = re.compile(r"0 ([0-9]{1,15}) (tidepool|linear) [^ ]+ [^ ]+(?: (behind)\b)?.*")
-_COUNT = re.compile(r"\b(hits|misses|fallbacks|puts) ([0-9]{1,20})\b")
+_COUNT = re.compile(r"\b(hits|misses|fallbacks|puts|log_refused) ([0-9]{1,20})\b")
 _NUMBER = re.compile(r"[0-9]{1,15}")
 _FILE = re.compile(r"/[A-Za-z0-9_./+-]{1,126}")
 
@@ -50,6 +50,11 @@ class Mapped:
     """How much is swapped out to it; None while it is not in use as swap."""
     stats: Mapping[str, int] = field(default_factory=dict)
     """The target's counters, in blocks of 4 KiB; none without lenders."""
+
+    @property
+    def is_refused(self) -> bool:
+        """Whether its disk does not take what is in its log; nothing is lost while the log stays."""
+        return self.stats.get("log_refused", 0) > 0
 
     @property
     def is_gone(self) -> bool:
