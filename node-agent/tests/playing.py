@@ -182,6 +182,12 @@ class Bench:
         (self.folder / name).write_text(text)
         return self.folder / name
 
+    def lack(self, program: str) -> None:
+        """The guest has no such program, which the script asks for."""
+        asked = f"command -v {program} "
+        assert asked in self._played.script
+        self._played.script = self._played.script.replace(asked, f"command -v none-such-{program} ")
+
     def close(self) -> None:
         """Takes everything down: a loop device that is in use goes when its file system is unmounted."""
         for backing in Path("/sys/block").glob("loop*/loop/backing_file"):

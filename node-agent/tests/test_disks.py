@@ -587,6 +587,27 @@ def test_nothing_is_half_made(bench: Bench, failure: str) -> None:
     assert swaps(bench) == ["101"]
 
 
+def test_a_guest_without_dmsetup_says_what_to_install(bench: Bench) -> None:
+    bench.lack("dmsetup")
+    for step in (Map(bench.disk(), forced=False), SwapOn(IN_FILE, forced=False)):
+        reason, message = refused(bench, step)
+        assert (reason, "the package dmsetup" in message) == ("NoDmsetup", True)
+
+
+def test_a_guest_without_flock_says_what_to_install(bench: Bench) -> None:
+    bench.lack("flock")
+    assert refused(bench, SwapOn(IN_FILE, forced=False)) == ("NoFlock", "the guest has no flock: install util-linux")
+
+
+def test_a_kernel_without_swap_takes_disks_and_no_swap(bench: Bench) -> None:
+    bench.mount("ext4", 64)
+    (bench.folder / "swaps").unlink()
+    assert refused(bench, SwapOn(IN_FILE, forced=False))[0] == "NoSwap"
+    assert not [*bench.folder.rglob("*/swap")]
+    disk = bench.disk()
+    assert bench.do(Map(disk, forced=False)).mapped[mapped_name(disk)].swapped_bytes is None
+
+
 def test_a_disk_becomes_swap_and_is_taken_again_as_that(bench: Bench) -> None:
     """Without force, as it says itself whose it is; one with anything else on it takes force."""
     disk = bench.disk(64)
