@@ -59,7 +59,7 @@ def test_lender_and_network_see_ciphertext(pair: Pair) -> None:
     borrower.sh(f"yes '{SECRET.decode()}' | head -c {SMALL_MIB * MIB} > /mnt/secret; sync")
     checksum = borrower.sh("md5sum /mnt/secret")
     with _connected(pair, "AES-GCM"):
-        _evict(pair, "/mnt/secret")
+        _evict(pair, "/mnt/secret", times=2)
         assert borrower.sh("md5sum /mnt/secret") == checksum
         figures = pair.borrowed()
         assert figures["get_hits"] - figures["get_hits_buffer"] > SMALL_MIB * 256 // 8
