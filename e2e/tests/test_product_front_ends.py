@@ -45,7 +45,9 @@ def test_a_pool_serves_files_a_disk_swap_and_programs(bare_disk: Product) -> Non
     assert [one["name"] for one in guest_status()["devices"]] == [NAME]
     _use_all_of_it(bare_disk)
     until("each has its share of the hits", lambda: all(float(one) > 0 for one in shares().values()), 60)
-    until("kubectl shows them", lambda: is_shown(lab.kubectl("get", "memorypool", POOL, "-o", "wide")), 30)
+    found = shown()
+    assert (found["DEVICES"], found["SWAP"], found["APPLICATIONS"]) == ("1", "128Mi", "64Mi")
+    assert all(float(found[f"{name} HITS"]) > 0 for name in ("FILE", "DEVICE", "SWAP", "APPLICATION")), found
     _assert_the_dashboard_shows_them()
     bare_disk.assert_sound()
     bare_disk.delete(patience=180)
@@ -65,9 +67,12 @@ def shares() -> dict[str, str]:
     return {name: found.get(name, "0") for name in SHARES}
 
 
-def is_shown(table: str) -> bool:
-    """Whether a table of kubectl's has the shares, and how much each front end has."""
-    return all(f" {one} " in table for one in (*shares().values(), "1", "128Mi", "64Mi"))
+def shown() -> dict[str, str]:
+    """The pool's columns, as kubectl prints them; some are empty."""
+    head, row = lab.kubectl("get", "memorypool", POOL, "-o", "wide").splitlines()
+    begins = [found.start() for found in re.finditer(r"\S+(?: \S+)*", head)]
+    ends = [*begins[1:], None]
+    return {head[begin:end].strip(): row[begin:end].strip() for begin, end in zip(begins, ends, strict=True)}
 
 
 def _use_all_of_it(product: Product) -> None:
