@@ -23,6 +23,7 @@ COLOURS = {
     "balloon": "#a61e4d", "write-through": "#0b7285", "write-through encrypted": "#5fb3bf",
     "behind": "#d9480f", "behind encrypted": "#f0a868", "nbd": "#7048a8",
     "zram": "#d9a441", "zswap": "#e8cc8f",
+    "TIDE.GET": "#2f9e44", "transparent": "#8ce99a",
 }  # fmt: skip
 ENDS = ("borrower", "lender")
 STYLE: Any = {"font.size": 10, "axes.spines.top": False, "axes.spines.right": False}

@@ -9,12 +9,11 @@ from typing import Any
 import pytest
 
 from bed.page import MARK
-from bench import beside, devices, report
+from bench import beside, devices, redis, report
 from bench.experiments import EXPERIMENTS
 from bench.experiments.application import NO_POOL, OTHERS, POOLS, Aim
 from bench.experiments.comparison import Comparison
 from bench.experiments.random_reads import on_the_papers_network
-from bench.experiments.swap import answered
 from bench.record import Record
 from bench.summary import Cell, cells, estimate, ratio
 from bench.trial import REPETITIONS, Result, Trial, alternating
@@ -202,7 +201,7 @@ def test_the_version_that_was_measured_is_named() -> None:
 def test_what_redis_says() -> None:
     """Values that were found, and those that were not."""
     said = "# Stats\r\nkeyspace_hits:1203\r\nkeyspace_misses:4\r\n"
-    assert (answered(said, "hits"), answered(said, "misses")) == (1203, 4)
+    assert [redis.figure(said, f"keyspace_{what}") for what in ("hits", "misses")] == [1203, 4]
 
 
 def test_few_repetitions_are_called_few() -> None:

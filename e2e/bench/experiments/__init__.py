@@ -23,12 +23,13 @@ from bench.experiments.source import Source
 from bench.experiments.swap import Swap
 from bench.experiments.tpcc import TpcC
 from bench.experiments.tpch import TpcH
+from bench.experiments.values import Values
 
 EXPERIMENTS: dict[str, Experiment] = {
     one.name: one
     for one in (
         RandomReads(), Sequential(), Blast(), Postmark(), TpcH(), TpcC(), Mail(), Source(), Latency(),
-        LatencyTpcC(), Balance(), Cost(), Ghost(), Migration(), Swap(), Raw(), NodeLender(), Pressure(), Donor(),
-        HostMemory(),
+        LatencyTpcC(), Balance(), Cost(), Ghost(), Migration(), Swap(), Values(), Raw(), NodeLender(), Pressure(),
+        Donor(), HostMemory(),
     )
 }  # fmt: skip

@@ -22,6 +22,7 @@ from bench.summary import Estimate, cells, estimate, ratio
 from bench.trial import Figures, Result, Trial, alternating
 
 BORROWER_MIB, POOL_MIB = 192, 384
+FREE_MIB = 98  # that the borrower has when no workload runs
 NO_POOL = "no pool"
 WORKLOAD = "workload"  # which of them a result is of
 STUCK = re.compile(r" (took over [\d.]+ s|ended with -9)$")  # it stands still, or the kernel has killed it for memory

@@ -6,12 +6,13 @@ import statistics
 from collections.abc import Callable
 from pathlib import Path
 
-from bed.measure import INSTRUCTIONS_PER_SECOND, catalog_bytes, counted_guest, idle_costs, idle_times, processor_seconds
+from bed.measure import catalog_bytes, counted_guest, idle_costs, idle_times
 from bed.pair import LENDER_ADDRESS, NAME
 from bed.tidepool import wait_until
 from bed.workload import stress
 from bench import data, plots, report, tools
 from bench.experiments.base import Experiment, Rows
+from bench.instructions import spent
 from bench.machine import Machine, Size, booted
 from bench.programs import bogo_per_second, dd_seconds
 from bench.sides import make_pool
@@ -227,11 +228,7 @@ def _catalog(machine: Machine) -> float:
 
 def _spent(machine: Machine, work: Callable[[], object], name: str, count: int = 1) -> Figures:
     """Instructions of both guests for some work, each of `count` times that it does something."""
-    guests = {"borrower": machine.borrower, "lender": machine.lender}
-    before = {end: processor_seconds(guest) for end, guest in guests.items()}
-    work()
-    spent = {end: processor_seconds(guest) - before[end] for end, guest in guests.items()}
-    return {f"{name}_{end}": seconds * INSTRUCTIONS_PER_SECOND / count for end, seconds in spent.items()}
+    return {f"{name}_{end}": instructions / count for end, instructions in spent(machine, work).items()}
 
 
 def _instructions(machine: Machine, side: str) -> Figures:

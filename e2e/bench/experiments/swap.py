@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import re
 from pathlib import Path
 
 from bed.tidepool import MIB
 from bed.workload import stress
-from bench import data
+from bench import data, redis
 from bench.devices import Nbd, Zram, Zswap, swap_on
 from bench.experiments.application import Run
 from bench.experiments.comparison import NO_POOL, Aim, Comparison, Place, Workload
@@ -16,7 +15,7 @@ from bench.sides import Ideal, Side
 
 ENCRYPTED = ("write-through encrypted", "behind encrypted")
 DISK_MIB = 512  # more than anything here needs
-# More than the guest has free, which is 98 MiB.
+# More than FREE_MIB, which is what the guest has free.
 SET_MIB = 128  # that is scanned, or of which the sums are
 SORT_MIB = 88  # qsort() has pointers to the records beside; a disk needs minutes, as what is swapped is wanted page by page
 VALUES_MIB = 160
@@ -26,23 +25,6 @@ PATIENCE_SECONDS = 600.0  # a guest that has not got through by then will not
 VALUE_BYTES = 4000  # with what Redis adds a page of memory
 VALUES = VALUES_MIB * MIB // VALUE_BYTES
 CLIENTS = 4
-SOCKET = "/tmp/redis.sock"
-SERVE = (
-    f"redis-server --port 0 --unixsocket {SOCKET} --save '' --appendonly no --dir /tmp --daemonize yes > /dev/null"
-    f" && until redis-cli -s {SOCKET} ping > /dev/null 2>&1; do sleep 0.2; done"
-)
-# Values that no compression makes smaller, under the names that redis-benchmark asks for.
-LOAD = (
-    f'perl -e \'open $chance, "<", "/dev/urandom"; for (0 .. {VALUES - 1}) {{ read $chance, $value, {VALUE_BYTES};'
-    f' printf "*3\\r\\n\\$3\\r\\nSET\\r\\n\\$16\\r\\nkey:%012d\\r\\n\\${VALUE_BYTES}\\r\\n%s\\r\\n", $_, $value }}\''
-    f" | redis-cli -s {SOCKET} --pipe"
-)
-ASK = (
-    f"redis-cli -s {SOCKET} config resetstat > /dev/null;"
-    f" timeout {SECONDS} redis-benchmark -s {SOCKET} -t get -r {VALUES} -n 1000000000 -c {CLIENTS} > /dev/null 2>&1;"
-    f" redis-cli -s {SOCKET} info stats"
-)
-END = f"redis-cli -s {SOCKET} shutdown nosave; while pidof redis-server > /dev/null; do sleep 0.2; done"
 
 
 class Scan(Workload):
@@ -85,24 +67,19 @@ class Redis(Workload):
     operation = "values"
 
     def start(self, place: Place) -> None:
-        place.tool(SERVE)
-        said = place.tool(LOAD)
-        assert f"errors: 0, replies: {VALUES}" in said, said
+        place.tool(redis.serve())
+        place.tool(redis.fill(range(VALUES), VALUE_BYTES))
 
     def run(self, place: Place) -> Run:
-        said = place.tool(ASK)
-        found, missing = (answered(said, what) for what in ("hits", "misses"))
+        place.tool(f"{redis.CLI} config resetstat")
+        place.tool(redis.ask_for(SECONDS, VALUES, CLIENTS))
+        said = place.tool(f"{redis.CLI} info stats")
+        found, missing = (redis.figure(said, f"keyspace_{what}") for what in ("hits", "misses"))
         assert missing == 0, f"{missing} of the values are not there"
         return Run(found, SECONDS)
 
     def finish(self, place: Place) -> None:
-        place.tool(END)
-
-
-def answered(said: str, what: str) -> int:
-    """How many of the values that were asked for were there (`hits`) or not (`misses`), of what Redis says."""
-    (count,) = re.findall(rf"^keyspace_{what}:(\d+)", said, re.MULTILINE)
-    return int(count)
+        place.tool(redis.END)
 
 
 class Swap(Comparison):
