@@ -269,6 +269,15 @@ def test_the_recipe_for_container_disks_runs_from_its_archive(tmp_path: Path) ->
     assert (said.returncode, "there is no RELEASE/tidepool.ko" in said.stderr) == (1, True), said.stderr
 
 
+def test_the_recipe_for_mkosi_is_in_the_archive_as_mkosi_wants_it(tmp_path: Path) -> None:
+    """mkosi runs its script only where that may be run."""
+    guests.pack(tmp_path / "guests.tar.gz", Source.here())
+    with tarfile.open(tmp_path / "guests.tar.gz") as archive:
+        folder = f"tidepool-guests-{paths.VERSION}/mkosi"
+        archive.getmember(f"{folder}/mkosi.conf")
+        assert archive.getmember(f"{folder}/mkosi.conf.d/tidepool/mkosi.postinst").mode == 0o755
+
+
 def test_notes_are_the_section_of_the_version() -> None:
     changes = "# Changes\n\n## 1.1.0, not released yet\n\n- new\n\n## 1.0.0\n\n- old\n"
     assert papers.notes(changes, "1.1.0") == "# Tidepool 1.1.0\n\n- new\n"

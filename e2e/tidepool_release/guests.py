@@ -1,4 +1,4 @@
-"""What guests are prepared with: user data for cloud-init, policies for guest agents, and a recipe for images."""
+"""What guests are prepared with: user data for cloud-init, policies for guest agents, and recipes for images."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ LIBRARY = ("__init__.py", "archives.py", "oci.py")
 
 
 def pack(target: Path, source: Source) -> None:
-    """As it is in the repository, with what the recipe takes from elsewhere there."""
+    """As it is in the repository, with what the recipe for container disks takes from elsewhere there."""
     top = f"tidepool-guests-{source.version}"
     content: dict[str, Content] = {f"{top}/{name}": FOLDER / name for name in tracked(FOLDER)}
     here = Path(__file__).parent

@@ -111,6 +111,14 @@ def direct(folder: Folder, image: Path, options: str = "") -> Boot:
     return Boot(KERNEL.format(folder=folder.path, options=f"{OPTIONS} {options}"))
 
 
+def uefi(folder: Folder, disk: Path) -> Boot:
+    """A firmware that believes any loader, and a disk in the daemon's folder that it starts from."""
+    firmware = Path(lab("path", "firmware"))
+    code = folder.copy(firmware / "OVMF_CODE.plain.fd")
+    variables = folder.copy(firmware / "OVMF_VARS.plain.fd", f"{disk.stem}-variables.fd")
+    return Boot(FIRMWARE.format(secure="no", code=code, variables=variables), first={"vda": folder.given(disk)})
+
+
 def cloud_seed(folder: Folder) -> Path:
     """A disk by which cloud-init is given our user-data; the guest has no locales, which somebody else is to say."""
     named, other = folder.path / "meta-data", folder.path / "vendor-data"

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 from cast import lab
 from daemon import Daemon
-from prepared import FIRMWARE, Boot, Folder, PreparedGuest
+from prepared import Folder, PreparedGuest, uefi
 from tiny import TOP, Kernel
 
 BUILD = TOP / "guests/containerdisk/build.py"
@@ -51,13 +51,9 @@ def guest(daemon: Daemon, archive: Path, tmp_path_factory: pytest.TempPathFactor
     packed.write_bytes(disk_of(archive))
     raw = folder.path / "containerdisk.img"
     subprocess.run(["qemu-img", "convert", "-O", "raw", packed, raw], check=True)
-    firmware = Path(lab("path", "firmware"))
-    code = folder.copy(firmware / "OVMF_CODE.plain.fd")
-    variables = folder.copy(firmware / "OVMF_VARS.plain.fd", "plain-variables.fd")
-    boot = Boot(FIRMWARE.format(secure="no", code=code, variables=variables), first={"vda": folder.given(raw)})
     nothing = taken / "store"
     nothing.mkdir()
-    with PreparedGuest(daemon, "default_containerdisk", boot, {}, nothing) as one:
+    with PreparedGuest(daemon, "default_containerdisk", uefi(folder, raw), {}, nothing) as one:
         yield one
 
 
