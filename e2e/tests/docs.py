@@ -87,7 +87,8 @@ KINDS = {
     "kernel-module/tools/dkms-tree": Kind("kernel-module/tools/dkms-tree |dkms ", "kernel-module/tests/test_dkms.py"),
     "make -C": Kind(r"make -C |mkdir -p STORE/RELEASE |\(cd STORE/RELEASE ", "kernel-module/tests/test_dkms.py"),
     "checkout": Kind(
-        "apt-get |git clone |make (demo|setup)$|kernel-module/t(ools|ests)/|e2e/images/build|openssl |pip |"
+        "apt-get |git clone |make (demo|setup)$|kernel-module/t(ools|ests)/|e2e/images/build|openssl |"
+        "python3 -m venv |build/plugin/|ln -st |"
         "cd [a-z-]+ && PYTHONPATH",
         "e2e/tests/test_checkout.py",
     ),

@@ -22,7 +22,6 @@ from released import Dist, plain_registry, shell
 import docs
 from tidepool_lab import debian, paths
 from tidepool_lab.images import NODE_LENDER
-from tidepool_lab.progress import LabError
 from tidepool_release import guests, images, module, oci, papers, plugin, standalone
 from tidepool_release.__main__ import release
 from tidepool_release.archives import members
@@ -191,7 +190,7 @@ def test_the_plugin_is_one_program_for_each_platform(dist: Dist, tmp_path: Path)
         archive = dist.folder / "plugin" / Path(platform["uri"]).name
         assert hashlib.sha256(archive.read_bytes()).hexdigest() == platform["sha256"]
         content = dict(members(archive))
-        assert set(content) == {platform["bin"], "LICENSE"}
+        assert set(content) == {platform["bin"], plugin.MANUAL, "LICENSE"}
         program = tmp_path / archive.name / platform["bin"]
         program.parent.mkdir()
         program.write_bytes(content[platform["bin"]])
@@ -267,14 +266,6 @@ def test_the_recipe_for_container_disks_runs_from_its_archive(tmp_path: Path) ->
     alone = ["/usr/bin/python3", "-I", program, "--modules", tmp_path, tmp_path / "image", tmp_path / "guest.tar"]
     said = subprocess.run(alone, capture_output=True, text=True, check=False)
     assert (said.returncode, "there is no RELEASE/tidepool.ko" in said.stderr) == (1, True), said.stderr
-
-
-def test_notes_are_the_section_of_the_version() -> None:
-    changes = "# Changes\n\n## 1.1.0, not released yet\n\n- new\n\n## 1.0.0\n\n- old\n"
-    assert papers.notes(changes, "1.1.0") == "# Tidepool 1.1.0\n\n- new\n"
-    assert papers.notes(changes, "1.0.0") == "# Tidepool 1.0.0\n\n- old\n"
-    with pytest.raises(LabError, match=r"it needs a section `## 1\.1\.1`"):
-        papers.notes(changes, "1.1.1")
 
 
 def test_make_signs_with_the_key_that_it_is_given() -> None:
