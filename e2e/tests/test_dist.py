@@ -12,6 +12,7 @@ import sys
 import tarfile
 import urllib.request
 import zipfile
+from collections import Counter
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -135,9 +136,9 @@ def test_an_image_has_programs_of_its_architecture_alone(dist: Dist, name: str, 
     bill = json.loads((dist.folder / f"sbom/{name}-linux-{architecture}.cdx.json").read_text())
     packages = [one["bom-ref"] for one in bill["components"] if one["bom-ref"].startswith("pkg:deb/debian/libc6@")]
     assert [re.findall(r"arch=(\w+)", one) for one in packages] == [[architecture]]
-    modules = [one for one in bill["components"] if one["name"] == "tidepool.ko"]
+    modules = Counter(one["name"] for one in bill["components"] if one["name"].endswith(".ko"))
     has_modules = (name, architecture) == ("tidepool-agent", "amd64")
-    assert len(modules) == (len(module.KERNELS) if has_modules else 0)
+    assert modules == (dict.fromkeys(module.files(), len(module.KERNELS)) if has_modules else {})
 
 
 @pytest.mark.parametrize("architecture", images.ARCHITECTURES)
@@ -228,14 +229,17 @@ def test_the_debian_package_has_what_dkms_wants(dist: Dist, tmp_path: Path) -> N
     subprocess.run(["shellcheck", *scripts], check=True)
 
 
-def test_the_store_has_every_kernel(dist: Dist, tmp_path: Path) -> None:
+def test_the_store_has_every_module_for_every_kernel(dist: Dist, tmp_path: Path) -> None:
+    """Those for devices, swap and programs beside the first."""
     store = dist.folder / f"module/tidepool-modules-{paths.VERSION}.tar.gz"
     subprocess.run(["tar", "-xzf", store, "-C", tmp_path], check=True)
-    built = sorted((tmp_path / "modules").glob("*/tidepool.ko"))
-    series = {re.match(r"\d+\.\d+", path.parent.name)[0] for path in built}  # type: ignore[index]
+    releases = sorted(path for path in (tmp_path / "modules").iterdir() if path.name != "source")
+    series = {re.match(r"\d+\.\d+", path.name)[0] for path in releases}  # type: ignore[index]
     assert series == set(module.KERNELS)
-    for path in built:
-        subprocess.run(["sha256sum", "--quiet", "--check", "tidepool.ko.sha256"], cwd=path.parent, check=True)
+    for path in releases:
+        assert {one.name for one in path.glob("*.ko")} == module.files()
+        sums = [f"{name}.sha256" for name in module.files()]
+        subprocess.run(["sha256sum", "--quiet", "--check", *sums], cwd=path, check=True)
 
 
 def test_guests_without_a_cluster_get_what_the_role_needs(tmp_path: Path) -> None:

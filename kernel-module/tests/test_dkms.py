@@ -40,7 +40,7 @@ def by_dkms(kernel: Kernel, folder: Path) -> Path:
     dkms = f'dkms() {{ unshare --map-root-user {fetched.stdout.strip()} "$@" {chosen}; }}\n'
     subprocess.run(["sh", "-ec", dkms + install.replace("VERSION", VERSION)], check=True)
     installed = trees["install"] / kernel.release / "updates/dkms"
-    assert all((installed / f"tidepool-{name}.ko").exists() for name in ("block", "file"))
+    assert all((installed / f"tidepool-{name}.ko").exists() for name in ("app", "block", "file"))
     return installed / "tidepool.ko"
 
 
