@@ -8,7 +8,6 @@ import os
 import re
 import struct
 import subprocess
-import sys
 import tarfile
 import urllib.request
 import zipfile
@@ -18,15 +17,14 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 import yaml
-from released import Dist, plain_registry, shell
+from released import Dist, Place, plain_registry, shell
 
 import docs
-from tidepool_lab import debian, paths
+from tidepool_lab import debian, gotools, paths
 from tidepool_lab.images import NODE_LENDER
-from tidepool_release import guests, images, module, oci, papers, plugin, standalone
+from tidepool_release import images, module, oci, papers, plugin
 from tidepool_release.__main__ import release
 from tidepool_release.archives import members
-from tidepool_release.source import Source
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -210,6 +208,20 @@ def test_the_plugin_is_one_program_for_each_platform(dist: Dist, tmp_path: Path)
     assert "explain" in said.stdout
 
 
+def test_krew_installs_the_plugin(dist: Dist, tmp_path: Path) -> None:
+    """As the page says: with the manifest and the archive for this machine, and no network."""
+    (tmp_path / "kubectl-krew").symlink_to(gotools.path("krew"))
+    (tmp_path / "kubectl").symlink_to(gotools.path("kubectl"))
+    places = {"PATH": f"{tmp_path}:{os.environ['PATH']}", "KREW_ROOT": str(tmp_path / "krew")}
+    krew = {**places, "KREW_NO_UPGRADE_CHECK": "1"}
+    done = shell(docs.command("krew"), dist.folder.parent, Place(environment=krew))
+    assert done.returncode == 0, done.stderr
+    said = subprocess.run(
+        [tmp_path / "krew/bin/kubectl-tidepool", "--help"], capture_output=True, text=True, check=True
+    )
+    assert "explain" in said.stdout
+
+
 def test_the_wheels_are_those_of_the_version(dist: Dist) -> None:
     wheels = sorted(path.name for path in (dist.folder / "plugin").glob("*.whl"))
     assert wheels == [f"{name}-{paths.VERSION}-py3-none-any.whl" for name in ("kubectl_tidepool", "tidepool_api")]
@@ -240,40 +252,3 @@ def test_the_store_has_every_module_for_every_kernel(dist: Dist, tmp_path: Path)
         assert {one.name for one in path.glob("*.ko")} == module.files()
         sums = [f"{name}.sha256" for name in module.files()]
         subprocess.run(["sha256sum", "--quiet", "--check", *sums], cwd=path, check=True)
-
-
-def test_guests_without_a_cluster_get_what_the_role_needs(tmp_path: Path) -> None:
-    """The role as Ansible reads it, with the files that it copies, and tidepoolctl as a program; no tests of it."""
-    archive = tmp_path / "standalone.tar.gz"
-    standalone.pack(archive, Source.here())
-    again = tmp_path / "again.tar.gz"
-    standalone.pack(again, Source.here())
-    assert archive.read_bytes() == again.read_bytes()
-    subprocess.run(["tar", "-xzf", archive, "-C", tmp_path], check=True)
-    folder = tmp_path / f"tidepool-standalone-{paths.VERSION}"
-    assert not (folder / "tests").exists()
-    tasks = (folder / "ansible/roles/tidepool/tasks/main.yml").read_text()
-    copied = set(re.findall(r"role_path }}/../../../([\w.]+)", tasks))
-    assert copied == {"tidepoolctl.py", "systemd"}
-    assert all((folder / name).exists() for name in copied)
-    playbook = folder / "ansible/playbook.yml"
-    check = [Path(sys.executable).with_name("ansible-playbook"), "--syntax-check", "-i", "a,", playbook]
-    subprocess.run(check, check=True, stdout=subprocess.DEVNULL)
-    subprocess.run([folder / "tidepoolctl.py", "--help"], check=True, stdout=subprocess.DEVNULL)
-
-
-def test_the_recipe_for_container_disks_runs_from_its_archive(tmp_path: Path) -> None:
-    """By any Python, with nothing else of the sources."""
-    guests.pack(tmp_path / "guests.tar.gz", Source.here())
-    subprocess.run(["tar", "-xzf", tmp_path / "guests.tar.gz", "-C", tmp_path], check=True)
-    program = tmp_path / f"tidepool-guests-{paths.VERSION}/containerdisk/build.py"
-    alone = ["/usr/bin/python3", "-I", program, "--modules", tmp_path, tmp_path / "image", tmp_path / "guest.tar"]
-    said = subprocess.run(alone, capture_output=True, text=True, check=False)
-    assert (said.returncode, "there is no RELEASE/tidepool.ko" in said.stderr) == (1, True), said.stderr
-
-
-def test_make_signs_with_the_key_that_it_is_given() -> None:
-    done = subprocess.run(
-        [*docs.command("release").split(), "--dry-run"], cwd=paths.ROOT, capture_output=True, text=True, check=True
-    )
-    assert "e2e/release --key tidepool.key" in done.stdout

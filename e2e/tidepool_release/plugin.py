@@ -20,7 +20,7 @@ import yaml
 from tidepool_lab import paths, store
 from tidepool_lab.progress import LabError, step
 from tidepool_release import manuals
-from tidepool_release.archives import PROGRAM, sha256, write_tgz
+from tidepool_release.archives import PROGRAM, Content, sha256, write_tgz
 from tidepool_release.source import Source
 
 PARTS = ("crds", "kubectl-plugin")
@@ -71,7 +71,11 @@ def build(folder: Path, work: Path, source: Source) -> None:
     for platform in PLATFORMS:
         archive = folder / f"{PROGRAM_NAME}-{source.version}-{platform.name}.tar.gz"
         program = _program(platform, wheels, work / platform.name, source)
-        content = {PROGRAM_NAME: program, MANUAL: manuals.page(MANUAL), "LICENSE": paths.ROOT / "LICENSE"}
+        content: dict[str, Content] = {
+            PROGRAM_NAME: program,
+            MANUAL: manuals.page(MANUAL),
+            "LICENSE": paths.ROOT / "LICENSE",
+        }
         write_tgz(archive, content, source.when)
         sums[platform] = sha256(archive)
     (folder / "tidepool.yaml").write_text(manifest(sums, source))
