@@ -1,6 +1,7 @@
-"""The commands that README.md, CONTRIBUTING.md and docs/ give, and which test tries each of them.
+"""The commands that the Markdown pages of this repository give, and which test tries each of them.
 
-A block that is indented holds commands. One that is fenced does not: pools, configuration, what something prints.
+A block that is indented holds commands, and one that is fenced as `sh`. In one fenced as `text` a line that begins with
+`$ ` is a command, too. Any other that is fenced holds none: pools, configuration, what something prints.
 Names in capitals stand for the reader's own; a test puts what it has in their places.
 """
 
@@ -21,7 +22,12 @@ from tidepool_lab import paths
 TUTORIAL = "docs/tutorial/first-pool.md"
 PLAIN = "docs/how-to/plain-manifests.md"
 CLASSES = "docs/how-to/set-defaults-for-pools.md"
-PAGES = ("README.md", "CONTRIBUTING.md", "docs/*.md")  # in the order in which they are read
+DEVICES = "docs/how-to/devices-and-swap.md"
+ABI, APPMEM, BLOCK = (f"kernel-module/{name}.md" for name in ("ABI", "APPMEM", "BLOCK"))
+BY_HAND = "kernel-module/tests/test_by_hand.py"
+PAGES = ("README.md", "CONTRIBUTING.md", "docs/*.md", "*.md")  # in the order in which they are read
+FORMER = "CHANGELOG.md"  # says what was so once
+LANGUAGES = {"c", "js", "json", "lua", "nft", "promql", "python", "sh", "text", "toml", "yaml"}  # of fences
 NAMES = {
     "NAMESPACE": "default",
     "POOL": POOL,
@@ -49,10 +55,23 @@ KINDS = {
     "kustomize": Kind("kubectl kustomize ", "e2e/tests/test_docs.py", PLAIN),
     "plain": Kind("helm template |kubectl delete (memorypools|namespace) ", "e2e/tests/test_product_release.py", PLAIN),
     "install-release": Kind("helm install tidepool oci:", "e2e/tests/test_dist.py"),
+    "by-hand": Kind("tar -xzf dist/standalone/|install -m ", "e2e/tests/test_papers.py"),
+    "role": Kind("ansible-playbook ", "e2e/tests/test_papers.py"),
+    "dkms-package": Kind(r"apt-get install \./dist/module/", "e2e/tests/test_papers.py"),
+    "clients": Kind(
+        r"apt-get install \./dist/clients/|VENV/bin/pip |make -C clients/", "e2e/tests/test_dist_clients.py"
+    ),
+    "tidepoolctl apply": Kind("tidepoolctl apply", "kernel-module/tests/test_tidepoolctl.py"),
+    "tidepoolctl status": Kind("tidepoolctl status", "kernel-module/tests/test_tidepoolctl.py"),
+    "modprobe configfs": Kind("", BY_HAND, ABI),
+    "insmod tidepool.ko": Kind("", BY_HAND, APPMEM),
+    "modprobe dm-mod": Kind("", BY_HAND, BLOCK),
+    "dmsetup create by-hand": Kind("dmsetup ", BY_HAND, DEVICES),
+    "krew": Kind("kubectl krew ", "e2e/tests/test_dist.py"),
     "push": Kind("dist/push ", "e2e/tests/released.py"),
     "verify": Kind(r"minisign |\(cd dist ", "e2e/tests/released.py"),
     "plugin": Kind("tar -xzf dist/plugin/", "e2e/tests/test_dist.py"),
-    "release": Kind("make release ", "e2e/tests/test_dist.py"),
+    "release": Kind("make release ", "e2e/tests/test_papers.py"),
     "install": Kind("helm install ", "e2e/tests/test_product_release.py"),
     "upgrade": Kind("helm upgrade tidepool .*reuse-values$", "e2e/tests/test_product_release.py"),
     "crds": Kind("kubectl apply .*charts/tidepool/crds/", "e2e/tests/test_product_release.py"),
@@ -87,11 +106,14 @@ KINDS = {
     "kernel-module/tools/dkms-tree": Kind("kernel-module/tools/dkms-tree |dkms ", "kernel-module/tests/test_dkms.py"),
     "make -C": Kind(r"make -C |mkdir -p STORE/RELEASE |\(cd STORE/RELEASE ", "kernel-module/tests/test_dkms.py"),
     "checkout": Kind(
-        "apt-get |git clone |make (demo|setup)$|kernel-module/t(ools|ests)/|e2e/images/build|openssl |pip |"
+        "apt-get |git clone |make (demo|setup)$|kernel-module/t(ools|ests)/|e2e/images/build|openssl |"
+        "python3 -m venv |build/plugin/|ln -st |"
         "cd [a-z-]+ && PYTHONPATH",
         "e2e/tests/test_checkout.py",
     ),
 }
+INDENTED = re.compile(r"(?<=\n\n)(?: {4,}\S.*\n?)+")
+FENCED = re.compile(r"^( *)```(\w*)\n(.*?)^\1```$", re.MULTILINE | re.DOTALL)
 # Of what stands in a sentence, only such as can be typed as they are; the others are names of commands.
 IN_A_SENTENCE = re.compile(r"`((?:kubectl (?:get|describe|explain|edit|delete) |timeout 3 |dmesg \|)[^`]+)`")
 # What no test tries, and why.
@@ -103,9 +125,28 @@ UNTRIED = {
     "skopeo copy docker-archive:build/images/tidepool-agent.tar docker://MY/PREFIX/tidepool-agent:$(cat VERSION)": (
         "it wants a registry"
     ),
-    "kubectl krew install --manifest=dist/plugin/tidepool.yaml "
-    "--archive=$(ls dist/plugin/kubectl-tidepool-*-linux-amd64.tar.gz)": "it wants krew",
-    "apt-get install ./dist/module/tidepool-dkms_*_all.deb": "it wants a guest; test_dist.py looks into the package",
+    "systemctl daemon-reload && systemctl enable --now tidepool.timer": (
+        "it wants systemd; test_role.py has it read the units"
+    ),
+    "tar -xzf dist/module/tidepool-modules-*.tar.gz": "test_dist.py unpacks it so",
+    "guests/containerdisk/build.py --modules modules debian-12-genericcloud-amd64.qcow2 guest.tar": (
+        "it wants an image; test_containerdisk.py builds one so"
+    ),
+    'mkosi -C guests/mkosi --extra-tree "$PWD/modules:/usr/src/tidepool"': "test_mkosi.py calls it so",
+    "skopeo copy oci-archive:guest.tar docker://MY/PREFIX/guest:1": "it wants a registry",
+    "cp abstractions/tidepool /etc/apparmor.d/abstractions/": "test_prepared.py puts it there",
+    "cp usr.sbin.qemu-ga /etc/apparmor.d/": "test_prepared.py puts it there",
+    "apparmor_parser -r /etc/apparmor.d/usr.sbin.qemu-ga": "test_prepared.py does the same in a guest",
+    "systemctl restart qemu-guest-agent": "test_prepared.py does the same in a guest",
+    "semodule -i tidepool.cil": "it wants SELinux; test_selinux.py has secilc read the policy",
+    "node-lender/cargo build --release": "node-lender/test builds it, without optimising",
+    "~/.cache/tidepool/node-lender/release/tidepool-node-lender --config /etc/tidepool/node-lender.toml": (
+        "node-lender/test starts it with a file of its own"
+    ),
+    "node-lender/test": "`make test` is made of these",
+    "node-lender/test --long -k guest": "`make test` is made of these",
+    "e2e/lint rust": "`make test` is made of these",
+    "echo reload | nc -U /run/tidepool/node-lender.sock": "node-lender/test says so on its socket",
 }
 
 
@@ -115,15 +156,23 @@ def pages() -> list[str]:
         subprocess.run(["git", "ls-files", one], cwd=paths.ROOT, capture_output=True, text=True, check=True)
         for one in PAGES
     ]
-    return [page for one in listed for page in one.stdout.splitlines()]
+    found = dict.fromkeys(page for one in listed for page in one.stdout.splitlines())
+    return [page for page in found if page != FORMER]
 
 
 def blocks(page: str) -> list[list[str]]:
-    """The commands of each indented block of a page, without the comments at their ends; then those in sentences."""
-    text = re.sub(r"^( *)```.*?^\1```$", "", (paths.ROOT / page).read_text(), flags=re.MULTILINE | re.DOTALL)
-    indented = re.compile(r"(?<=\n\n)(?: {4,}\S.*\n?)+")
-    sentences = IN_A_SENTENCE.findall(indented.sub("", text))
-    return [_commands(one) for one in indented.findall(text)] + [[" ".join(one.split())] for one in sentences]
+    """The commands of each block of a page, without the comments at their ends; then those in sentences."""
+    whole = (paths.ROOT / page).read_text()
+    fenced = [_typed(language, block) for _, language, block in FENCED.findall(whole)]
+    text = FENCED.sub("", whole)
+    sentences = [" ".join(one.split()) for one in IN_A_SENTENCE.findall(INDENTED.sub("", text))]
+    scripts = [*INDENTED.findall(text), *filter(None, fenced)]
+    return [_commands(one) for one in scripts] + [[one] for one in sentences]
+
+
+def _typed(language: str, block: str) -> str:
+    """The commands of a block that is fenced; empty if it has none."""
+    return block if language == "sh" else "".join(re.findall(r"^\$ (.*\n)", block, re.MULTILINE))
 
 
 def _commands(block: str) -> list[str]:

@@ -6,12 +6,13 @@ import json
 import shutil
 import subprocess
 import tempfile
+from collections import Counter
 from pathlib import Path
 
 import docs
 from tidepool_lab import paths
+from tidepool_release import module
 
-KERNELS = 3
 # In place of what is the reader's own, and of what would take long or change this machine.
 INSTEAD = {
     "apt-get install": "apt-get --simulate install",
@@ -20,7 +21,7 @@ INSTEAD = {
     "tests/run": "tests/run --collect-only",  # `make test` runs these tests; here they are only found
     "-m pytest": "-m pytest --collect-only",
     "STORE": "build/another-store",
-    "pip install": "build/venv/bin/pip --python build/plugin/bin/python install --no-compile --quiet",
+    "~/.local/bin": "build/bin",
 }
 
 
@@ -35,27 +36,27 @@ def test_a_fresh_checkout_does_what_is_said_of_it() -> None:
             if line.startswith("git clone"):
                 _as_it_is_here(checkout)
         for store, signer in (("store", ""), ("another-store", "tidepool")):
-            modules = sorted((checkout / "build" / store).glob("*/tidepool.ko"))
-            assert len(modules) == KERNELS
-            assert _signer(modules[0]) == signer
+            found = sorted((checkout / "build" / store).glob("*/*.ko"))
+            assert Counter(path.name for path in found) == dict.fromkeys(module.files(), len(module.KERNELS))
+            assert {_signer(path) for path in found if path.parent == found[0].parent} == {signer}
         bill = json.loads((checkout / "build/images/tidepool-agent.cdx.json").read_text())
-        assert [one["name"] for one in bill["components"]].count("tidepool.ko") > 1
-        assert _run("build/plugin/bin/kubectl-tidepool --help", checkout)
-        assert "explain" in _run("build/plugin/bin/kubectl_complete-tidepool ''", checkout).split()
+        held = Counter(one["name"] for one in bill["components"])
+        assert all(held[name] > 1 for name in module.files())
+        assert _run("build/bin/kubectl-tidepool --help", checkout)
+        assert "explain" in _run("build/bin/kubectl_complete-tidepool ''", checkout).split()
 
 
 def _as_it_is_here(checkout: Path) -> None:
-    """With changes that are not committed yet, with what has been built of these sources, and a venv for pip."""
+    """With changes that are not committed yet, with what has been built of these sources, and a folder for programs."""
     listed = _run("git ls-files --cached --others --exclude-standard", paths.ROOT)
     for name in filter(lambda name: (paths.ROOT / name).is_file(), listed.splitlines()):
         (checkout / name).parent.mkdir(parents=True, exist_ok=True)
         (checkout / name).unlink(missing_ok=True)  # a link is made, not written to
         shutil.copy(paths.ROOT / name, checkout / name, follow_symlinks=False)
-    (checkout / "build").mkdir()
+    (checkout / "build/bin").mkdir(parents=True)
     for name in ("images", "modules"):
         if (paths.BUILD / name).exists():
             _run(f"cp -al {paths.BUILD / name} build", checkout)
-    _run("/usr/bin/python3 -m venv --without-pip build/plugin", checkout)
 
 
 def _run(line: str, folder: Path) -> str:
@@ -66,5 +67,5 @@ def _run(line: str, folder: Path) -> str:
     return done.stdout
 
 
-def _signer(module: Path) -> str:
-    return _run(f"PATH=$PATH:/usr/sbin:/sbin modinfo -F signer {module}", module.parent).strip()
+def _signer(file: Path) -> str:
+    return _run(f"PATH=$PATH:/usr/sbin:/sbin modinfo -F signer {file}", file.parent).strip()

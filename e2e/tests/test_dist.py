@@ -8,25 +8,23 @@ import os
 import re
 import struct
 import subprocess
-import sys
 import tarfile
 import urllib.request
 import zipfile
+from collections import Counter
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
 import yaml
-from released import Dist, plain_registry, shell
+from released import Dist, Place, plain_registry, shell
 
 import docs
-from tidepool_lab import debian, paths
+from tidepool_lab import debian, gotools, paths
 from tidepool_lab.images import NODE_LENDER
-from tidepool_lab.progress import LabError
-from tidepool_release import guests, images, module, oci, papers, plugin, standalone
+from tidepool_release import images, module, oci, papers, plugin
 from tidepool_release.__main__ import release
 from tidepool_release.archives import members
-from tidepool_release.source import Source
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -136,9 +134,9 @@ def test_an_image_has_programs_of_its_architecture_alone(dist: Dist, name: str, 
     bill = json.loads((dist.folder / f"sbom/{name}-linux-{architecture}.cdx.json").read_text())
     packages = [one["bom-ref"] for one in bill["components"] if one["bom-ref"].startswith("pkg:deb/debian/libc6@")]
     assert [re.findall(r"arch=(\w+)", one) for one in packages] == [[architecture]]
-    modules = [one for one in bill["components"] if one["name"] == "tidepool.ko"]
+    modules = Counter(one["name"] for one in bill["components"] if one["name"].endswith(".ko"))
     has_modules = (name, architecture) == ("tidepool-agent", "amd64")
-    assert len(modules) == (len(module.KERNELS) if has_modules else 0)
+    assert modules == (dict.fromkeys(module.files(), len(module.KERNELS)) if has_modules else {})
 
 
 @pytest.mark.parametrize("architecture", images.ARCHITECTURES)
@@ -191,7 +189,7 @@ def test_the_plugin_is_one_program_for_each_platform(dist: Dist, tmp_path: Path)
         archive = dist.folder / "plugin" / Path(platform["uri"]).name
         assert hashlib.sha256(archive.read_bytes()).hexdigest() == platform["sha256"]
         content = dict(members(archive))
-        assert set(content) == {platform["bin"], "LICENSE"}
+        assert set(content) == {platform["bin"], plugin.MANUAL, "LICENSE"}
         program = tmp_path / archive.name / platform["bin"]
         program.parent.mkdir()
         program.write_bytes(content[platform["bin"]])
@@ -207,6 +205,20 @@ def test_the_plugin_is_one_program_for_each_platform(dist: Dist, tmp_path: Path)
     mine = [tmp_path / "bin/kubectl-tidepool", "--help"]
     said = subprocess.run(mine, env=environment, capture_output=True, text=True, check=False)
     assert said.returncode == 0, said.stderr
+    assert "explain" in said.stdout
+
+
+def test_krew_installs_the_plugin(dist: Dist, tmp_path: Path) -> None:
+    """As the page says: with the manifest and the archive for this machine, and no network."""
+    (tmp_path / "kubectl-krew").symlink_to(gotools.path("krew"))
+    (tmp_path / "kubectl").symlink_to(gotools.path("kubectl"))
+    places = {"PATH": f"{tmp_path}:{os.environ['PATH']}", "KREW_ROOT": str(tmp_path / "krew")}
+    krew = {**places, "KREW_NO_UPGRADE_CHECK": "1"}
+    done = shell(docs.command("krew"), dist.folder.parent, Place(environment=krew))
+    assert done.returncode == 0, done.stderr
+    said = subprocess.run(
+        [tmp_path / "krew/bin/kubectl-tidepool", "--help"], capture_output=True, text=True, check=True
+    )
     assert "explain" in said.stdout
 
 
@@ -229,65 +241,14 @@ def test_the_debian_package_has_what_dkms_wants(dist: Dist, tmp_path: Path) -> N
     subprocess.run(["shellcheck", *scripts], check=True)
 
 
-def test_the_store_has_every_kernel(dist: Dist, tmp_path: Path) -> None:
+def test_the_store_has_every_module_for_every_kernel(dist: Dist, tmp_path: Path) -> None:
+    """Those for devices, swap and programs beside the first."""
     store = dist.folder / f"module/tidepool-modules-{paths.VERSION}.tar.gz"
     subprocess.run(["tar", "-xzf", store, "-C", tmp_path], check=True)
-    built = sorted((tmp_path / "modules").glob("*/tidepool.ko"))
-    series = {re.match(r"\d+\.\d+", path.parent.name)[0] for path in built}  # type: ignore[index]
+    releases = sorted(path for path in (tmp_path / "modules").iterdir() if path.name != "source")
+    series = {re.match(r"\d+\.\d+", path.name)[0] for path in releases}  # type: ignore[index]
     assert series == set(module.KERNELS)
-    for path in built:
-        subprocess.run(["sha256sum", "--quiet", "--check", "tidepool.ko.sha256"], cwd=path.parent, check=True)
-
-
-def test_guests_without_a_cluster_get_what_the_role_needs(tmp_path: Path) -> None:
-    """The role as Ansible reads it, with the files that it copies, and tidepoolctl as a program; no tests of it."""
-    archive = tmp_path / "standalone.tar.gz"
-    standalone.pack(archive, Source.here())
-    again = tmp_path / "again.tar.gz"
-    standalone.pack(again, Source.here())
-    assert archive.read_bytes() == again.read_bytes()
-    subprocess.run(["tar", "-xzf", archive, "-C", tmp_path], check=True)
-    folder = tmp_path / f"tidepool-standalone-{paths.VERSION}"
-    assert not (folder / "tests").exists()
-    tasks = (folder / "ansible/roles/tidepool/tasks/main.yml").read_text()
-    copied = set(re.findall(r"role_path }}/../../../([\w.]+)", tasks))
-    assert copied == {"tidepoolctl.py", "systemd"}
-    assert all((folder / name).exists() for name in copied)
-    playbook = folder / "ansible/playbook.yml"
-    check = [Path(sys.executable).with_name("ansible-playbook"), "--syntax-check", "-i", "a,", playbook]
-    subprocess.run(check, check=True, stdout=subprocess.DEVNULL)
-    subprocess.run([folder / "tidepoolctl.py", "--help"], check=True, stdout=subprocess.DEVNULL)
-
-
-def test_the_recipe_for_container_disks_runs_from_its_archive(tmp_path: Path) -> None:
-    """By any Python, with nothing else of the sources."""
-    guests.pack(tmp_path / "guests.tar.gz", Source.here())
-    subprocess.run(["tar", "-xzf", tmp_path / "guests.tar.gz", "-C", tmp_path], check=True)
-    program = tmp_path / f"tidepool-guests-{paths.VERSION}/containerdisk/build.py"
-    alone = ["/usr/bin/python3", "-I", program, "--modules", tmp_path, tmp_path / "image", tmp_path / "guest.tar"]
-    said = subprocess.run(alone, capture_output=True, text=True, check=False)
-    assert (said.returncode, "there is no RELEASE/tidepool.ko" in said.stderr) == (1, True), said.stderr
-
-
-def test_the_recipe_for_mkosi_is_in_the_archive_as_mkosi_wants_it(tmp_path: Path) -> None:
-    """mkosi runs its script only where that may be run."""
-    guests.pack(tmp_path / "guests.tar.gz", Source.here())
-    with tarfile.open(tmp_path / "guests.tar.gz") as archive:
-        folder = f"tidepool-guests-{paths.VERSION}/mkosi"
-        archive.getmember(f"{folder}/mkosi.conf")
-        assert archive.getmember(f"{folder}/mkosi.conf.d/tidepool/mkosi.postinst").mode == 0o755
-
-
-def test_notes_are_the_section_of_the_version() -> None:
-    changes = "# Changes\n\n## 1.1.0, not released yet\n\n- new\n\n## 1.0.0\n\n- old\n"
-    assert papers.notes(changes, "1.1.0") == "# Tidepool 1.1.0\n\n- new\n"
-    assert papers.notes(changes, "1.0.0") == "# Tidepool 1.0.0\n\n- old\n"
-    with pytest.raises(LabError, match=r"it needs a section `## 1\.1\.1`"):
-        papers.notes(changes, "1.1.1")
-
-
-def test_make_signs_with_the_key_that_it_is_given() -> None:
-    done = subprocess.run(
-        [*docs.command("release").split(), "--dry-run"], cwd=paths.ROOT, capture_output=True, text=True, check=True
-    )
-    assert "e2e/release --key tidepool.key" in done.stdout
+    for path in releases:
+        assert {one.name for one in path.glob("*.ko")} == module.files()
+        sums = [f"{name}.sha256" for name in module.files()]
+        subprocess.run(["sha256sum", "--quiet", "--check", *sums], cwd=path, check=True)

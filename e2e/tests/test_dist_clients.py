@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 
+import docs
 from tidepool_lab import paths
 from tidepool_release import clients, guests
 from tidepool_release.archives import members
@@ -51,6 +52,26 @@ def test_a_second_release_is_the_same_bytes(made: Path, tmp_path: Path) -> None:
     again = release(tmp_path)
     sums = [{one.name: hashlib.sha256(one.read_bytes()).digest() for one in each.iterdir()} for each in (made, again)]
     assert sums[0] == sums[1]
+
+
+def test_what_the_page_says_installs_them(made: Path, tmp_path: Path) -> None:
+    """Each command: packages as the package manager sees them, Python's in a virtual environment, and from sources."""
+    (tmp_path / "dist").mkdir()
+    (tmp_path / "dist/clients").symlink_to(made)
+    subprocess.run([sys.executable, "-m", "venv", tmp_path / "VENV"], check=True)
+    instead = {
+        "apt-get install": "apt-get --simulate install",
+        "PREFIX=/usr/local": f"PREFIX=/usr/local DESTDIR={tmp_path}/root BUILD={tmp_path}/build",
+        " clients/": f" {clients.FOLDER}/",
+    }
+    for line in docs.commands("clients"):
+        for written, here in instead.items():
+            line = line.replace(written, here)
+        done = subprocess.run(["bash", "-ec", line], cwd=tmp_path, capture_output=True, text=True, check=False)
+        assert done.returncode == 0, f"`{line}` ended with {done.returncode}: {done.stdout}{done.stderr}"
+    placed = {str(path.relative_to(tmp_path / "root/usr/local")) for path in (tmp_path / "root").rglob("*.so*")}
+    assert {"lib/libtidepool.so.1", "lib/redis/modules/tidepool.so"} <= placed
+    subprocess.run([tmp_path / "VENV/bin/python", "-c", "import tidepool"], check=True)
 
 
 def test_a_program_builds_with_the_packages(installed: Path, tmp_path: Path) -> None:

@@ -14,6 +14,7 @@ import yaml
 import docs
 from demo import lab
 from tidepool_lab import paths
+from tidepool_release import images
 
 _LISTED = subprocess.run(["git", "ls-files", "*.md"], cwd=paths.ROOT, capture_output=True, text=True, check=True)
 PAGES = [paths.ROOT / name for name in _LISTED.stdout.splitlines()]
@@ -42,6 +43,15 @@ spec:
 ```
 goes on
     here
+
+```sh
+three
+```
+
+```text
+$ four   # and why
+what it prints
+```
 """
 
 
@@ -110,10 +120,10 @@ def test_what_is_not_tried_is_there() -> None:
 
 
 def test_commands_are_told_from_what_else_is_indented(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Blocks after an empty line, in lists too, lines that go on joined, comments left out; nothing that is fenced."""
+    """Blocks after an empty line, in lists too, lines that go on joined, without comments; of what is fenced, shell."""
     (tmp_path / "page.md").write_text(PAGE)
     monkeypatch.setattr(paths, "ROOT", tmp_path)
-    assert docs.blocks("page.md") == [["one --with this", "echo '#' two"], ["in a list"]]
+    assert docs.blocks("page.md") == [["one --with this", "echo '#' two"], ["in a list"], ["three"], ["four"]]
 
 
 def test_prometheus_takes_the_configuration_that_is_shown(tmp_path: Path) -> None:
@@ -168,6 +178,8 @@ def test_kustomize_renders_what_helm_does(tmp_path: Path) -> None:
     options = "-n tidepool-system --no-hooks --include-crds --set namespace.create=true"
     assert base == _rendered(f"helm template tidepool charts/tidepool {options}", tmp_path)
     (overlay,) = [one for one in docs.examples(docs.PLAIN) if one.startswith("resources:")]
+    renamed = {one["name"] for one in yaml.safe_load(overlay)["images"]}
+    assert renamed == {f"tidepool.local/{name}" for name in images.ABOUT}  # also what only some values use
     (tmp_path / "tidepool").symlink_to(paths.ROOT)
     (tmp_path / "overlay").mkdir()
     (tmp_path / "overlay/kustomization.yaml").write_text(overlay)
@@ -179,8 +191,9 @@ def test_kustomize_renders_what_helm_does(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(paths.ROOT)))
 def test_fenced_blocks_name_their_language(page: Path) -> None:
-    """Every other fence begins a block."""
-    assert all(FENCE.findall(page.read_text())[::2])
+    """Every other fence begins a block. Shell has one name, by which its commands are found."""
+    languages = set(FENCE.findall(page.read_text())[::2])
+    assert languages <= docs.LANGUAGES
 
 
 def test_the_readme_is_short() -> None:

@@ -12,7 +12,7 @@ from product import BORROWER, GUESTS, ONE_TO_ONE, POOL, Object, Product, report,
 
 import docs
 from demo import lab
-from tidepool_lab import images, paths
+from tidepool_lab import images, paths, published
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -24,7 +24,6 @@ CRD = ("crd", "memorypools.tidepool.dev")
 PAUSED = "/spec/versions/0/schema/openAPIV3Schema/properties/spec/properties/paused"
 CLUSTER_WIDE = "clusterroles,clusterrolebindings,validatingadmissionpolicies,validatingadmissionpolicybindings"
 MONITORS = "podmonitors,prometheusrules"
-ANYTHING = {"openAPIV3Schema": {"type": "object", "x-kubernetes-preserve-unknown-fields": True}}
 OURS = "app.kubernetes.io/name=tidepool"
 
 
@@ -99,26 +98,12 @@ def installed_again(product: Product) -> Iterator[Product]:
 
 @pytest.fixture
 def prometheus_operator() -> Iterator[None]:
-    """Its two kinds, as far as the chart uses them, for there is no Prometheus operator in the lab."""
-    kinds = {"PodMonitor": "podmonitors", "PrometheusRule": "prometheusrules"}
-    crds = [
-        {
-            "apiVersion": "apiextensions.k8s.io/v1",
-            "kind": "CustomResourceDefinition",
-            "metadata": {"name": f"{plural}.monitoring.coreos.com"},
-            "spec": {
-                "group": "monitoring.coreos.com",
-                "names": {"kind": kind, "plural": plural},
-                "scope": "Namespaced",
-                "versions": [{"name": "v1", "served": True, "storage": True, "schema": ANYTHING}],
-            },
-        }
-        for kind, plural in kinds.items()
-    ]
-    lab.kubectl("create", "-f", "-", stdin=json.dumps({"apiVersion": "v1", "kind": "List", "items": crds}))
-    lab.kubectl("wait", "crd", *(one["metadata"]["name"] for one in crds), "--for=condition=Established")
+    """Its kinds, by the CRDs that it publishes, for there is no Prometheus operator in the lab."""
+    crds = [f"--filename={path}" for path in published.crds().glob("monitoring.coreos.com_*.yaml")]
+    lab.kubectl("create", *crds)
+    lab.kubectl("wait", "--for=condition=Established", *crds)
     yield
-    lab.kubectl("delete", "crd", *(one["metadata"]["name"] for one in crds))
+    lab.kubectl("delete", *crds)
 
 
 @pytest.mark.usefixtures("prometheus_operator")

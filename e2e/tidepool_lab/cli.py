@@ -22,6 +22,7 @@ from tidepool_lab import (
     monitoring,
     nodes,
     prepared,
+    published,
     schemas,
     shell,
     spec,
@@ -30,6 +31,7 @@ from tidepool_lab.progress import LabError
 
 CACHED: dict[str, Callable[[], Path]] = {
     "schemas": schemas.folder,
+    "published-crds": published.crds,
     "checkpatch": debian.checkpatch,
     "sshd": lambda: debian.program("openssh-server", "usr/sbin/sshd"),
     "lua5.1": lambda: debian.program("lua5.1"),

@@ -73,6 +73,7 @@ BUILDS = (
         ),
         "about 1 min",
     ),
+    Build("krew", tuple(f"sigs.k8s.io/krew/cmd/{name}" for name in ("krew", "validate-krew-manifest")), "about 1 min"),
     Build("vale", ("github.com/vale-cli/vale/v3/cmd/vale",), "about 2 min", cgo=True),
 )
 

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import re
 import shutil
 import subprocess
 from pathlib import Path
 
 from tidepool_lab import paths
-from tidepool_release import deb
+from tidepool_release import deb, manuals
 from tidepool_release.archives import tree, write_tgz
 from tidepool_release.source import Source
 
@@ -40,6 +41,12 @@ esac
 """
 
 
+def files() -> frozenset[str]:
+    """Names of the modules that are built for each kernel, such as `tidepool-app.ko`."""
+    made = re.findall(r"^obj-m [:+]= (\S+)\.o$", (paths.ROOT / "kernel-module/Kbuild").read_text(), re.MULTILINE)
+    return frozenset(f"{name}.ko" for name in made)
+
+
 def build_store(folder: Path) -> None:
     """Fills a module store: the module for each kernel, and the sources."""
     subprocess.run([TOOLS / "store", folder, *KERNELS], check=True, stdout=subprocess.DEVNULL)
@@ -57,6 +64,7 @@ def build_package(folder: Path, work: Path, source: Source) -> None:
     papers = root / "usr/share/doc/tidepool-dkms"
     papers.mkdir(parents=True)
     shutil.copy(paths.ROOT / "kernel-module/ABI.md", papers)
+    manuals.install("tidepool.4", root)
     scripts = {name: text.format(version=source.version) for name, text in (("postinst", AFTER), ("prerm", BEFORE))}
     licence = LICENCE.format(version=source.version)
     deb.Package("tidepool-dkms", "all", ABOUT, licence, FIELDS, scripts).build(folder, root, source)

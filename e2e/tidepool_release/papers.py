@@ -20,6 +20,10 @@ set -eu
 [ $# -ge 1 ] || {{ sed -n 2,3p "$0" >&2; exit 2; }}
 prefix=${{1%/}}
 shift
+if ! command -v skopeo > /dev/null; then
+    echo "push: there is no skopeo in PATH; on Debian: apt-get install skopeo" >&2
+    exit 2
+fi
 cd "$(dirname "$(readlink -f "$0")")"
 sha256sum --quiet --check {sums}
 for image in tidepool-operator tidepool-agent tidepool-node-lender; do

@@ -19,7 +19,8 @@ import yaml
 
 from tidepool_lab import paths, store
 from tidepool_lab.progress import LabError, step
-from tidepool_release.archives import PROGRAM, sha256, write_tgz
+from tidepool_release import manuals
+from tidepool_release.archives import PROGRAM, Content, sha256, write_tgz
 from tidepool_release.source import Source
 
 PARTS = ("crds", "kubectl-plugin")
@@ -27,6 +28,7 @@ LOCK = paths.ROOT / "kubectl-plugin/requirements.lock"
 PYTHONS = ("3.11", "3.12", "3.13", "3.14")
 COMPILED = ("pydantic-core==", "pyyaml==")
 PROGRAM_NAME = "kubectl-tidepool"
+MANUAL = f"{PROGRAM_NAME}.1"
 PIP = [sys.executable, "-m", "pip", "--quiet", "--disable-pip-version-check", "--no-input"]
 ABOUT = """\
 The plugin only reads. `top` shows what each pairing of a lender and a borrower is worth, `explain` what is in a
@@ -69,7 +71,12 @@ def build(folder: Path, work: Path, source: Source) -> None:
     for platform in PLATFORMS:
         archive = folder / f"{PROGRAM_NAME}-{source.version}-{platform.name}.tar.gz"
         program = _program(platform, wheels, work / platform.name, source)
-        write_tgz(archive, {PROGRAM_NAME: program, "LICENSE": paths.ROOT / "LICENSE"}, source.when)
+        content: dict[str, Content] = {
+            PROGRAM_NAME: program,
+            MANUAL: manuals.page(MANUAL),
+            "LICENSE": paths.ROOT / "LICENSE",
+        }
+        write_tgz(archive, content, source.when)
         sums[platform] = sha256(archive)
     (folder / "tidepool.yaml").write_text(manifest(sums, source))
 

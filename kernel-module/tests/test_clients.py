@@ -16,14 +16,13 @@ from bed.device import MODULES, load_target
 from bed.guest import Guest
 from bed.image import BUILD, CFLAGS, TOP, build_program, libraries, tools_disk, with_tools
 from bed.pair import NAME, PATIENT, Pair
+from bed.python import INTERPRETER, library, library_files, with_python
 from bed.tidepool import MIB, wait_until
 
 CLIENTS = TOP / "clients"
 C, PYTHON, REDIS = CLIENTS / "c", CLIENTS / "python", CLIENTS / "redis"
 LIBRARY = (C / "src" / "tidepool.c", C / "include" / "tidepool.h", C / "include" / "tidepool" / "device.h")
-INTERPRETER = "/usr/bin/python3"
-NEEDLESS = {"__pycache__", "test", "tests", "idlelib", "ensurepip", "site-packages", "dist-packages", "tkinter"}
-WITH_PYTHON = f"PYTHONHOME=/tools PYTHONPATH=/tools/package PYTHONDONTWRITEBYTECODE=1 {with_tools(INTERPRETER)}"
+WITH_PYTHON = with_python("/tools/package")
 PYTHON_CHECK = f"{WITH_PYTHON} /check.py"
 SERVER = "redis-check-rdb"  # in Debian the same program as redis-server, which goes by its name
 AS_USER = f"{with_tools('setpriv')} --reuid 1000 --clear-groups"
@@ -49,17 +48,10 @@ def connected(kernel: str) -> Iterator[Pair]:
 
 def disk_of_clients() -> Path:
     """Python with its library and our package, Redis with our module."""
-    where = [INTERPRETER, "-c", "import sysconfig; print(sysconfig.get_path('stdlib'), end='')"]
-    library = Path(subprocess.run(where, check=True, capture_output=True, text=True).stdout)
-    of_python = {
-        f"lib/{library.name}/{file.relative_to(library)}": file
-        for file in library.rglob("*")
-        if file.suffix in (".py", ".so") and not NEEDLESS & set(file.relative_to(library).parts)
-    }
-    ctypes = next((library / "lib-dynload").glob("_ctypes.*.so"))
+    ctypes = next((library() / "lib-dynload").glob("_ctypes.*.so"))
     packages = {f"package/tidepool/{file.name}": file for file in (PYTHON / "tidepool").glob("*.py")}
     of_redis = {"bin/redis-server": Path("/usr/bin") / SERVER, "lib/tidepool.so": redis_module()}
-    more = {**dict(libraries(ctypes)), **of_python, **packages, **of_redis}
+    more = {**dict(libraries(ctypes)), **library_files(), **packages, **of_redis}
     return tools_disk(INTERPRETER, SERVER, "redis-cli", "redis-benchmark", "setpriv", more=more)
 
 

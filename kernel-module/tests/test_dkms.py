@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 import shutil
 import subprocess
 from collections.abc import Callable
@@ -10,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from bed.documented import Page
 from bed.guest import Guest
 from bed.image import TOOLS, TOP, Kernel, fetch_kernel
 from bed.pair import PATIENT, Pair
@@ -17,19 +17,13 @@ from bed.tidepool import MIB
 from bed.workload import stress
 
 VERSION = (TOP / "VERSION").read_text().strip()
-PAGE = TOP / "docs/how-to/add-a-kernel.md"
+PAGE = Page("docs/how-to/add-a-kernel.md")
 COMPILED_HERE = ("6.1", "6.12")  # by this machine's compiler, which is the one that dkms takes
-
-
-def commands(begin: str) -> list[str]:
-    """Those of the page's block that begins so, without the comments at their ends."""
-    (block,) = re.findall(rf"(?<=\n\n)    {re.escape(begin)} .*\n(?:    .*\n)*", PAGE.read_text())
-    return [re.sub(r"\s{2,}#.*", "", line).strip() for line in block.splitlines()]
 
 
 def by_dkms(kernel: Kernel, folder: Path) -> Path:
     """From the tree that is laid out for it; it builds and installs below the folder."""
-    tree, install = commands("kernel-module/tools/dkms-tree")
+    tree, install = PAGE.commands("kernel-module/tools/dkms-tree")
     trees = {name: folder / name for name in ("source", "dkms", "install")}
     for one in (*trees.values(), trees["install"] / kernel.release):
         one.mkdir()
@@ -40,7 +34,7 @@ def by_dkms(kernel: Kernel, folder: Path) -> Path:
     dkms = f'dkms() {{ unshare --map-root-user {fetched.stdout.strip()} "$@" {chosen}; }}\n'
     subprocess.run(["sh", "-ec", dkms + install.replace("VERSION", VERSION)], check=True)
     installed = trees["install"] / kernel.release / "updates/dkms"
-    assert all((installed / f"tidepool-{name}.ko").exists() for name in ("block", "file"))
+    assert all((installed / f"tidepool-{name}.ko").exists() for name in ("app", "block", "file"))
     return installed / "tidepool.ko"
 
 
@@ -49,7 +43,7 @@ def by_make(kernel: Kernel, folder: Path) -> Path:
     sources = folder / "kernel-module"
     shutil.copytree(TOP / "kernel-module", sources, ignore=shutil.ignore_patterns("tests", "tools"))
     shutil.copy(TOP / "VERSION", folder)
-    script = "\n".join(commands("make -C")).replace("/lib/modules/RELEASE/build", str(kernel.folder / "build"))
+    script = "\n".join(PAGE.commands("make -C")).replace("/lib/modules/RELEASE/build", str(kernel.folder / "build"))
     subprocess.run(["sh", "-ec", script.replace("RELEASE", kernel.release)], cwd=folder, check=True)
     subprocess.run(["sha256sum", "--check", "tidepool.ko.sha256"], cwd=folder / "STORE" / kernel.release, check=True)
     return folder / "STORE" / kernel.release / "tidepool.ko"

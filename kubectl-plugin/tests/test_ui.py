@@ -273,6 +273,15 @@ def test_the_map_shows_nodes_guests_and_a_line(page: Page) -> None:
     assert cells == [f"{NAMESPACE}/l", f"{NAMESPACE}/b", "pool", "Connected", "512Mi", "300Mi", "unknown"]
 
 
+def test_a_line_is_thicker_for_more_pages_and_coloured_by_what_it_spares(page: Page) -> None:
+    """Next to the pairing that has most; half as thick beyond the thinnest for a quarter of its pages."""
+    asked = "async () => { const map = await import('./map.js'); return [%s]; }"
+    thick = page.evaluate(asked % "map.thickness(0, 0), map.thickness(0, 8), map.thickness(2, 8), map.thickness(8, 8)")
+    assert thick == [2, 2, 8, 14]
+    levels = page.evaluate(asked % ", ".join(f"map.worth({reads}, 9)" for reads in ("null", 0, 1, 3, 4, 6, 7, 9)))
+    assert levels == [0, 0, 1, 1, 2, 2, 3, 3]
+
+
 def test_a_guest_is_reached_by_the_keyboard_and_asks_what_if(page: Page) -> None:
     page.get_by_role("link", name=f"{NAMESPACE}/b, Borrower").focus()
     page.keyboard.press("Enter")

@@ -34,13 +34,13 @@ def main() -> None:
 def module_page() -> list[str]:
     """tidepool(4)."""
     _, *blocks = roff.tree((ROOT / ABI).read_text())
-    loading = next(block.content for block in blocks if block.type == "code_block")
+    loading = next(block.content for block in blocks if block.type == "fence")
     (said,) = DESCRIPTION.findall((ROOT / MAIN).read_text())
     return [
         *_head("tidepool", 4, "Kernel module", ABI),
         *roff.name("tidepool", _small(said)),
         roff.section("Synopsis"),
-        *roff.prose(f"`{loading.splitlines()[-1].strip()}`"),
+        *roff.prose(f"`{loading.strip()}`"),
         roff.section("Description"),
         *roff.lines(blocks),
         *_see_also("kubectl-tidepool(1)", "modprobe(8)", "dmsetup(8)"),
