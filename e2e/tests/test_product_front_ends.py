@@ -1,4 +1,4 @@
-"""One pool for all that a guest may want memory for: files, a disk, swap and programs, and each of it is shown apart."""
+"""One pool for all that a guest may want memory for: files, a disk, swap and programs, each shown apart."""
 
 from __future__ import annotations
 

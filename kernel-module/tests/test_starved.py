@@ -1,4 +1,4 @@
-"""A guest without any memory but its reserves swaps on, whatever becomes of its lender; and who is killed for memory."""
+"""A guest without any memory but its reserves swaps on, whatever its lender does; and who is killed for memory."""
 
 from __future__ import annotations
 
@@ -15,7 +15,11 @@ from bed.tidepool import MIB
 from bed.workload import end_stress, start_stress, stress
 
 pytestmark = pytest.mark.long
-DISKS = {"through": Disk("256M", None), "behind": Disk("256M", None), "file": Disk("400M", "ext4", options=("-b", "4096"))}
+DISKS = {
+    "through": Disk("256M", None),
+    "behind": Disk("256M", None),
+    "file": Disk("400M", "ext4", options=("-b", "4096")),
+}
 FILE = "/mnt/swap"
 STALLS = ("allocstall_normal", "allocstall_dma32", "allocstall_dma", "allocstall_movable")
 # All but so many KiB of what is available is taken by files that are nowhere else, so that none of it can be had back.
@@ -48,7 +52,10 @@ def stalls(guest: Guest) -> int:
 @pytest.mark.parametrize("kind", DISKS)
 def test_only_the_reserves_are_free(kernel: str, kind: str) -> None:
     """While the lender is slow, cut off, frozen and killed: the guest goes on, and each page is as it was."""
-    with (pair := Pair(kernel, borrower_mem="160M", disk=DISKS[kind], modules=MODULES, relay=True)) as (borrower, lender):
+    with (pair := Pair(kernel, borrower_mem="160M", disk=DISKS[kind], modules=MODULES, relay=True)) as (
+        borrower,
+        lender,
+    ):
         pair.connect(size=100 * MIB, more=PATIENT)
         with swapping(pair, kind) as fast:
             borrower.sh(TAKEN)

@@ -245,7 +245,7 @@ def test_swap_is_written_behind_or_at_once_while_it_is_in_use(bench: Bench) -> N
 
 def test_swap_that_the_disk_does_not_take_stays_in_its_log(bench: Bench) -> None:
     """An edit and an end of the pool wait for the disk, and say so; nothing of what was swapped out is lost."""
-    bench.sh("dmsetup create ails --verifyudev --table \"0 $(blockdev --getsz /dev/vdc) linear /dev/vdc 0\"")
+    bench.sh('dmsetup create ails --verifyudev --table "0 $(blockdev --getsz /dev/vdc) linear /dev/vdc 0"')
     device = {"backing": "Device", "device": "/dev/mapper/ails"}
     asked = {"swap": device | {"write": "Behind"}, "force": ["/dev/mapper/ails"]}
     status = bench.agent.want(**asked)
@@ -255,7 +255,8 @@ def test_swap_that_the_disk_does_not_take_stays_in_its_log(bench: Bench) -> None
     bench.sh(f"mkdir -p /mnt; mount -t tmpfs -o size=300M tmp /mnt; dd if=/dev/urandom of={SEED} bs=1M count=8")
     bench.sh(f"for i in $(seq 23); do cat {SEED}; done >/mnt/file")
     sound = bench.sh("dmsetup table ails")
-    bench.sh(f"dmsetup load ails --table '{sound.replace('linear', 'flakey')} 0 60 1 error_writes'; dmsetup resume --verifyudev ails")
+    refusing = f"{sound.replace('linear', 'flakey')} 0 60 1 error_writes"
+    bench.sh(f"dmsetup load ails --table '{refusing}'; dmsetup resume --verifyudev ails")
     bench.sh(f"head -c 2097152 {SEED} >>/mnt/file")
     bench.agent.until(lambda status: said(status, SWAP)[1] == "DiskRefuses")
     for wanted in ({"swap": device | {"write": "Through"}, "force": ["/dev/mapper/ails"]}, {}):
