@@ -52,10 +52,8 @@ def stalls(guest: Guest) -> int:
 @pytest.mark.parametrize("kind", DISKS)
 def test_only_the_reserves_are_free(kernel: str, kind: str) -> None:
     """While the lender is slow, cut off, frozen and killed: the guest goes on, and each page is as it was."""
-    with (pair := Pair(kernel, borrower_mem="160M", disk=DISKS[kind], modules=MODULES, relay=True)) as (
-        borrower,
-        lender,
-    ):
+    pair = Pair(kernel, borrower_mem="160M", disk=DISKS[kind], modules=MODULES, relay=True)
+    with pair as (borrower, lender):
         pair.connect(size=100 * MIB, more=PATIENT)
         with swapping(pair, kind) as fast:
             borrower.sh(TAKEN)

@@ -142,9 +142,10 @@ def _gone(one: Mapped) -> Trouble:
 
 def _refused(one: Mapped) -> Trouble:
     """That what was swapped out is in a log, and goes no further."""
+    disk = path_of(one.name) or one.file or one.name
     message = (
-        f"the disk of {path_of(one.name) or one.file or one.name} does not take what is swapped out to it: make room on "
-        "it, or mend it; until then the guest keeps that in memory, and what it swaps out besides fails or waits"
+        f"the disk of {disk} does not take what is swapped out to it: make room on it, or mend it; until then the "
+        "guest keeps that in memory, and what it swaps out besides fails or waits"
     )
     return Trouble("DiskRefuses", message)
 
