@@ -144,11 +144,40 @@ def test_who_may_only_read(connected: Pair) -> None:
 
 
 @contextmanager
+def only_putting(guest: Guest) -> Iterator[str]:
+    """The beginning of a command by a user who is in the device's group, which may only put."""
+    guest.sh("chmod 0620 /dev/tidepool && chmod 1777 /tmp")
+    try:
+        yield AS_USER  # his group stays root's
+    finally:
+        guest.sh("chmod 0600 /dev/tidepool")
+
+
+def test_who_may_only_put(connected: Pair) -> None:
+    """Others read what he puts; he does not, and is told why."""
+    guest = connected.borrower
+    with only_putting(guest) as user:
+        assert "only put, and not read" in guest.sh(f"{user} check posts")
+        put = "import tidepool; pool = tidepool.Pool('posted'); pool[b'x'] = b'v'; del pool[b'x']; pool[b'too'] = b'w'"
+        for read in ("pool[b'too']", "pool.size(b'too')", "list(pool)", "pool.stats()"):
+            said = guest.run(f"{user} env {WITH_PYTHON} -c {shlex.quote(f'{put}; {read}')}").output
+            assert "NotAllowedError" in said
+            assert "only put, and not read" in said
+    look = "import tidepool; pool = tidepool.Pool('posted', mode=0o666); print(sorted(pool.get_many(pool).items()))"
+    assert guest.sh(f"{WITH_PYTHON} -c {shlex.quote(f'{look}; pool.unlink()')}") == "[(b'k', b'v'), (b'too', b'w')]"
+
+
+def server_command(module: str = "", more: str = "") -> str:
+    """What runs a server with our module, and options of each."""
+    serve = with_tools(SERVER).replace(SERVER, "redis-server")
+    options = f"--port 0 --unixsocket {SOCKET} --save '' --enable-module-command yes {more}"
+    return f"{serve} {options} --loadmodule {REDIS_MODULE} {module}"
+
+
+@contextmanager
 def server_with(guest: Guest, options: str, before: str = "") -> Iterator[Guest]:
     """A guest with a server that has the module."""
-    serve = with_tools(SERVER).replace(SERVER, "redis-server")
-    more = f"--port 0 --unixsocket {SOCKET} --save '' --enable-module-command yes --loadmodule /tools/lib/tidepool.so"
-    server = guest.start(f"{before} {serve} {more} {options}")
+    server = guest.start(f"{before} {server_command(options)}")
 
     def answers() -> bool:
         assert server.running, server.result().output
@@ -229,6 +258,21 @@ def test_redis_may_only_read(connected: Pair) -> None:
             assert asked(guest, "tide.del tide")[0].startswith("NOTALLOWED")
     finally:
         guest.sh("chmod 0600 /dev/tidepool")
+
+
+def test_redis_may_only_put(connected: Pair) -> None:
+    """What it puts, others get; no ordinary value goes where the server cannot bring it back from."""
+    with (
+        only_putting(connected.borrower) as user,
+        server_with(connected.borrower, "POOL posted", f"{user} env") as guest,
+    ):
+        assert asked(guest, "tide.set k v", "tide.set l v", "tide.del l") == ["OK", "OK", "1"]
+        for read in ("tide.get k", "tide.stats"):
+            assert asked(guest, read)[0].startswith("NOTALLOWED")
+        transparent = server_command("TRANSPARENT yes", f"--maxmemory-policy allkeys-lru --unixsocket {SOCKET}.2")
+        refused = guest.start(f"{user} env {transparent}").result()
+        assert refused.code == 1
+        assert "TRANSPARENT: you may only read" in refused.output
 
 
 def test_redis_without_a_lender(connected: Pair, redis: Guest) -> None:

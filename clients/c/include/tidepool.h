@@ -46,6 +46,7 @@ struct tidepool_limits {
  *	and a @quota
  *
  * Whoever may only read from a pool gets it as well: puts and deletes fail with EBADF.
+ * So does whoever may only put and delete: all that reads fails with EBADF.
  * No lender is needed for a kept pool, and no value is lost with one. It ends as others
  * do, and when the machine restarts.
  *
