@@ -256,6 +256,65 @@ def test_what_is_remembered_counts(connected: Pair) -> None:
     assert json.loads(outcome)["bytes"] == PAGE + 512
 
 
+def parameter(name: str) -> str:
+    """Where one of the module's is."""
+    return f"/sys/module/tidepool_app/parameters/{name}"
+
+
+@contextmanager
+def limit(guest: Guest, name: str, size: int) -> Iterator[None]:
+    """A bound of so many bytes, for a while."""
+    before = guest.read(parameter(name))
+    guest.write(parameter(name), str(size))
+    try:
+        yield
+    finally:
+        guest.write(parameter(name), before)
+
+
+def keys_without_values(count: int) -> str:
+    """A script that puts as many."""
+    return "".join(f"put {number}\n" for number in range(count))
+
+
+def test_what_is_remembered_has_a_bound(connected: Pair) -> None:
+    """For all pools together, however much they may hold; what is with lenders does not count towards it."""
+    guest, room = connected.borrower, (MIB - PAGE) // 512
+    assert of_all(guest)["bytes"] == 0
+    with limit(guest, "remember_bytes", MIB):
+        outcomes = said(guest, keys_without_values(room + 9), "hoard", "key_size=177")
+        assert outcomes == ["ok"] * room + ["EDQUOT"] * 9
+        assert said(guest, "put a\n", "another") == ["EDQUOT"]
+        assert said(guest, "put a x\ndelete 5\nput a x\n", "hoard", "key_size=177") == ["EDQUOT", "ok", "EDQUOT"]
+        assert said(guest, "put a\nunlink\n", "hoard", "key_size=177") == ["ok", "ok"]
+        assert said(guest, "put a x\nput b x\nput c x\n", "-", f"size={2 * MIB}") == ["ok"] * 3
+
+
+def test_an_eighth_of_the_guest_remembers(connected: Pair) -> None:
+    """Unless it is said otherwise: a program that puts keys without values takes no more, and the guest goes on."""
+    guest = connected.borrower
+    assert guest.read(parameter("remember_bytes")).strip() == "0"
+    total = int(guest.sh("grep MemTotal /proc/meminfo").split()[1]) * 1024
+    room = (total // 8 - PAGE) // 512
+    outcomes = said(guest, keys_without_values(room + 9), "hoard", "key_size=250")
+    assert (outcomes.count("ok"), outcomes[room:]) == (room, ["EDQUOT"] * 9)
+    assert said(guest, "unlink\n", "hoard") == ["ok"]
+    assert of_all(guest)["bytes"] == 0
+
+
+def test_what_is_remembered_is_charged(connected: Pair) -> None:
+    """To the memory cgroup of who has put it, also when he has gone."""
+    guest, group, count = connected.borrower, "/sys/fs/cgroup/hoard", 4000
+    guest.sh("mount -t cgroup2 cgroup2 /sys/fs/cgroup && echo +memory > /sys/fs/cgroup/cgroup.subtree_control")
+    guest.sh(f"mkdir {group}")
+    puts = keys_without_values(count).encode()
+    guest.start(f"echo $$ > {group}/cgroup.procs; exec stress value hoard key_size=250 > /tmp/said", puts).wait()
+    charged = dict(map(str.split, guest.read(f"{group}/memory.stat").splitlines()))
+    assert count * 512 <= int(charged["slab"]) < 2 * count * 512
+    assert said(guest, "unlink\n", "hoard") == ["ok"]
+    guest.sh(f"rmdir {group} && umount /sys/fs/cgroup")
+
+
 def test_holes_are_filled_without_room(connected: Pair) -> None:
     """A pool whose quota is full has room again when what it holds is holes."""
     guest, pool, quota = connected.borrower, "holes", f"quota={64 * PAGE}"
@@ -308,14 +367,11 @@ def test_values_put_anew_leave_their_lender(connected: Pair) -> None:
 
 def test_values_are_no_measure_of_the_disk(connected: Pair) -> None:
     """With Automatic a read in ten seconds goes to the disk to know how long it takes: no value is there."""
-    front = "/sys/module/tidepool_app/parameters/front_bytes"
-    near = connected.borrower.read(front)
-    connected.borrower.write(front, "0")
     mode = connected.b.get(breaker := f"lenders/{PAIRING}/breaker")
     connected.b.set(breaker, "Automatic")
-    outcomes = said(connected.borrower, "put a x\n" + "sleep 1000\nget a\n" * 12, "-", "size=3000 room=3000")
+    with limit(connected.borrower, "front_bytes", 0):
+        outcomes = said(connected.borrower, "put a x\n" + "sleep 1000\nget a\n" * 12, "-", "size=3000 room=3000")
     connected.b.set(breaker, mode)
-    connected.borrower.write(front, near)
     assert {outcome.partition(" x")[0] for outcome in outcomes[1:]} == {"ok 3000"}
 
 
