@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import errno
 import os
+import re
 import shlex
 import shutil
 import subprocess
@@ -284,6 +286,38 @@ def test_redis_without_a_lender(connected: Pair, redis: Guest) -> None:
     finally:
         connected.b.set(f"lenders/{NAME}/enabled", 1)
         connected.b.wait_state(f"lenders/{NAME}", "Connected")
+
+
+EVERYWHERE = {"EFAULT", "ENOMEM", "EINTR"}  # what any call may fail with, said once
+
+
+def errnos(text: str) -> set[str]:
+    """Those that a text names."""
+    return {name for name in re.findall(r"\bE[A-Z0-9]+\b", text) if hasattr(errno, name)}
+
+
+def errnos_of_header() -> dict[str, set[str]]:
+    """By function, as the end of its comment says them."""
+    comments = re.findall(r"/\*\*\n \* (tidepool_\w+)\(\)(.*?)\*/", LIBRARY[1].read_text(), re.DOTALL)
+    found = {function: errnos(comment.partition("errno:")[2]) for function, comment in comments}
+    return {function: some for function, some in found.items() if some}
+
+
+def errnos_of_manual() -> tuple[dict[str, set[str]], set[str]]:
+    """By function, and those whose meaning it says."""
+    _, _, section = (C / "man" / "libtidepool.3").read_text().partition(".Sh ERRORS\n")
+    functions, *_ = section.partition(".El")
+    listed = {name: errnos(text) for name, text in re.findall(r"\.It Fn (\w+)\n((?:\.Er .*\n)+)", functions)}
+    return listed, set(re.findall(r"\.It Bq Er (\w+)", section))
+
+
+def test_manual_has_every_errno() -> None:
+    """Of each function those that the header says, and what each means; the page of the device has them, too."""
+    listed, explained = errnos_of_manual()
+    assert listed == errnos_of_header()
+    assert explained == set().union(*listed.values()) | EVERYWHERE
+    _, _, page = (TOP / "kernel-module" / "APPMEM.md").read_text().partition("## Errors")
+    assert explained - errnos(page) == {"EMFILE", "ENFILE", "ENOTDIR", "EROFS"}  # of files and folders: open(2)
 
 
 def test_c_is_installed_as_a_library(tmp_path: Path) -> None:
