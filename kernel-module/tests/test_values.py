@@ -82,6 +82,11 @@ def test_calls(connected: Pair, way: str) -> None:
     assert said(guest, "put a\nget a\n", "-", way) == ["ok", "ok 0"]
 
 
+def test_there_is_nothing_to_poll_for(connected: Pair) -> None:
+    """Who waits for a call by a ring waits for the ring's descriptor, as the program of test_calls does."""
+    assert said(connected.borrower, "poll\n") == ["ready EPERM"]
+
+
 @pytest.mark.parametrize(
     ("script", "options", "error"),
     [

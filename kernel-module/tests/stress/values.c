@@ -8,8 +8,10 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
+#include <poll.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/epoll.h>
 #include <sys/ioctl.h>
 #include <sys/mman.h>
 #include <unistd.h>
@@ -354,6 +356,15 @@ static void say_open(int fd, const char *name)
 	printf("%s\n", outcome(ioctl(fd, TIDEPOOL_IOC_OPEN, &how) ? -errno : 0));
 }
 
+static void say_poll(int fd)
+{
+	struct pollfd waits = { .fd = fd, .events = POLLIN | POLLOUT };
+	struct epoll_event event = { .events = EPOLLIN };
+
+	printf("%s ", poll(&waits, 1, 0) ? "ready" : "not ready");
+	printf("%s\n", outcome(epoll_ctl(epoll_create1(0), EPOLL_CTL_ADD, fd, &event) ? -errno : 0));
+}
+
 static void say(int fd, char *line)
 {
 	const char *what = strtok(line, " \n"), *key = strtok(NULL, " \n"), *value = strtok(NULL, " \n");
@@ -369,6 +380,8 @@ static void say(int fd, char *line)
 		printf("%s\n", outcome(ioctl(fd, TIDEPOOL_IOC_UNLINK) ? -errno : 0));
 	if (what && !strcmp(what, "open"))
 		say_open(fd, key ? key : "");
+	if (what && !strcmp(what, "poll"))
+		say_poll(fd);
 	if (what && !strcmp(what, "sleep"))
 		usleep(atol(key) * 1000);
 	fflush(stdout);
