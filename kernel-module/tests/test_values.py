@@ -361,6 +361,33 @@ def test_quota_is_kept(connected: Pair) -> None:
     assert report["bytes"] <= 2 * MIB
 
 
+def test_what_a_user_may_keep(connected: Pair) -> None:
+    """All his pools together, and nobody else's; he has room again when one of them goes."""
+    guest, options = connected.borrower, f"size=4000 user={USER}"
+    guest.sh("chmod 0666 /dev/tidepool")
+    with limit(guest, "user_bytes", MIB):
+        outcomes = said(guest, "".join(f"put {n} x\n" for n in range(300)), "one", options)
+        room = outcomes.index("EDQUOT")
+        assert 200 < room < MIB // PAGE
+        assert set(outcomes[room:]) == {"EDQUOT"}
+        assert said(guest, "put a x\n", "two", options) == ["EDQUOT"]
+        assert said(guest, "put a x\nput b x\n", "-", f"size=4000 user={USER + 1}") == ["ok", "ok"]
+        assert said(guest, "unlink\n", "one", options) == ["ok"]
+        assert said(guest, "put a x\nunlink\n", "two", options) == ["ok", "ok"]
+
+
+def test_how_many_pools_a_user_has(connected: Pair) -> None:
+    """Those without a name count, too; another user has his own."""
+    guest, most = connected.borrower, 4096
+    guest.sh("chmod 0666 /dev/tidepool")
+    script = "pool\n" * most + "sleep 20000\n"
+    job = guest.start(f"ulimit -n {most + 99}; exec stress value - user={USER}", script.encode())
+    wait_until("all are made", lambda: of_all(guest)["pools"] == most)
+    assert said(guest, "put a x\n", "-", f"user={USER + 1}") == ["ok"]
+    assert job.result().output.split() == ["ok"] * (most - 1) + ["EDQUOT"]
+    assert said(guest, "put a x\n", "-", f"user={USER}") == ["ok"]
+
+
 def test_values_put_anew_leave_their_lender(connected: Pair) -> None:
     """All of them, however fast: what is lent is what the pool holds, and nobody else's pages go for it."""
     guest, keys, rounds = connected.borrower, 500, 12

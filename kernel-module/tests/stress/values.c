@@ -380,6 +380,8 @@ static void say(int fd, char *line)
 		printf("%s\n", outcome(ioctl(fd, TIDEPOOL_IOC_UNLINK) ? -errno : 0));
 	if (what && !strcmp(what, "open"))
 		say_open(fd, key ? key : "");
+	if (what && !strcmp(what, "pool"))	/* with a descriptor of its own, which stays open */
+		say_open(open_or_die(DEVICE, O_RDWR), key ? key : "");
 	if (what && !strcmp(what, "poll"))
 		say_poll(fd);
 	if (what && !strcmp(what, "sleep"))
