@@ -91,6 +91,25 @@ def test_mixture(connected: Pair, calls: str) -> None:
     assert report["full"] == 0
 
 
+def test_values_expire(connected: Pair) -> None:
+    """None goes before its time, and none comes after it."""
+    with spill(connected.borrower) as kept:
+        report = stress(connected.borrower, f"values - keys=100 seconds=20 expire_ms=200 {kept}")
+    assert 0 < report["hits"] < report["gets"]
+
+
+def test_programs_race_and_are_killed(connected: Pair) -> None:
+    """Six put the same keys of one pool: none is missing that was put and not deleted, whoever was killed meanwhile."""
+    with spill(connected.borrower) as kept:
+        job = start_stress(connected.borrower, f"crowd shared seconds=30 {kept}")
+        for _ in range(4):
+            evict(connected.borrower)
+        report = finish_stress(job)
+    assert report["puts"] > 1000
+    assert report["hits"] > 1000
+    assert report["killed"] > 50
+
+
 def test_small_values_share_pages(connected: Pair) -> None:
     """Holes are filled in a kept pool, too."""
     with spill(connected.borrower) as kept:
@@ -507,3 +526,4 @@ def test_looks_are_needed(kernel: str) -> None:
         assert set(after_lost_writes(pair.borrower)) - {*values(LARGE), "EIO", "ok"}
         with spill(pair.borrower, 2 * MIB) as kept:
             assert wrong_pages(pair.borrower, f"values - keys=16 seconds=20 most=400000 {kept}")
+            assert wrong_pages(pair.borrower, f"crowd shared keys=16 seconds=20 most=400000 {kept}")

@@ -15,7 +15,7 @@ from bed.guest import PAGE, Guest, Job
 from bed.pair import NAME as PAIRING
 from bed.pair import PATIENT, Pair
 from bed.tidepool import MIB, parse_histogram, wait_until
-from bed.workload import end_stress, start_stress, stress
+from bed.workload import end_stress, start_stress, stress, wrong_pages
 
 USER = 1000
 FEW = 100  # pages that were on their way when a pool went
@@ -63,6 +63,21 @@ def overwrite_small_values(guest: Guest) -> dict[str, int]:
 def fits(report: dict[str, int]) -> bool:
     """Does it take no more than twice its values, what is remembered of them, and the holes that nobody minds?"""
     return report["bytes"] < 2 * report["value_bytes"] + 600 * 130 + 24 * PAGE
+
+
+def test_programs_race_and_are_killed(connected: Pair) -> None:
+    """Six put the same keys of one pool; who reads after one was killed gets no older value than he may."""
+    report = stress(connected.borrower, "crowd shared seconds=30")
+    assert report["puts"] > 1000
+    assert report["hits"] > 1000
+    assert report["killed"] > 50
+    assert len(connected.borrower.sh("cat /dev/tidepool").splitlines()) == 1
+
+
+def test_values_expire_in_a_mixture(connected: Pair) -> None:
+    """Nobody gets one whose time was over when he asked."""
+    report = stress(connected.borrower, "values - keys=100 seconds=20 expire_ms=200")
+    assert 0 < report["hits"] < report["gets"]
 
 
 def test_small_values_share_pages(connected: Pair) -> None:
@@ -339,6 +354,7 @@ def test_mechanisms_are_needed(kernel: str) -> None:
         assert outlived(pair.borrower) == ["ok", "ok 1", "ok 1"]
         report = overwrite_small_values(pair.borrower)
         assert not fits(report), report
+        assert wrong_pages(pair.borrower, "values - keys=100 seconds=60 expire_ms=200 first=1")
         pair.assert_clean()
         pair.borrower.sh("rmmod tidepool_app")
 
