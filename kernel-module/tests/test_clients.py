@@ -107,13 +107,63 @@ def test_without_a_lender(connected: Pair) -> None:
 
 
 def test_without_the_device(connected: Pair) -> None:
-    """Both say that it is not there, and to a user who may not open it that he may not."""
+    """Both say that it is not there."""
     connected.borrower.sh("mv /dev/tidepool /dev/away")
     try:
         assert "/dev/tidepool" in connected.borrower.run("check").output
         assert "NoDeviceError" in connected.borrower.run(PYTHON_CHECK).output
     finally:
         connected.borrower.sh("mv /dev/away /dev/tidepool")
+
+
+def test_who_may_not_open_the_device(connected: Pair) -> None:
+    """Is told so by both, and not that it is missing."""
+    for command, said in (("check", "does not let you in"), (f"env {PYTHON_CHECK}", "NotAllowedError")):
+        refused = connected.borrower.run(f"{AS_USER} {command}")
+        assert refused.code == 1
+        assert said in refused.output
+
+
+@contextmanager
+def late_lender(pair: Pair) -> Iterator[None]:
+    """It is there, and takes nothing for a while."""
+    pair.settle()
+    pair.lender.stop()
+    try:
+        yield
+    finally:
+        pair.lender.cont()
+        pair.settle()
+
+
+PUT_WHEN_TOLD = """
+import pathlib, time, tidepool
+pool = tidepool.Pool()
+pathlib.Path("/tmp/ready").touch()
+while pathlib.Path("/tmp/ready").exists():
+    time.sleep(0.05)
+for key in range(6):
+    pool.put(b"%d" % key, bytes(2 << 20))
+"""
+
+
+def test_a_lender_is_late(connected: Pair) -> None:
+    """Python says so by name. The program has begun before: a lender that is late for long is lost."""
+    guest = connected.borrower
+    job = guest.start(f"{WITH_PYTHON} -c {shlex.quote(PUT_WHEN_TOLD)}")
+    wait_until("it has a pool", lambda: guest.run("test -e /tmp/ready").code == 0)
+    with late_lender(connected):
+        guest.sh("rm /tmp/ready")
+        assert "TooSlowError" in job.result().output
+
+
+def test_a_lender_is_late_for_redis(connected: Pair, redis: Guest) -> None:
+    """A put is refused by name; when the lender is back the next one is taken."""
+    large = "eval \"return redis.call('tide.set', KEYS[1], string.rep('v', 2097152))\" 1"
+    with late_lender(connected):
+        replies = [reply for reply in asked(redis, *(f"{large} {key}" for key in range(6))) if reply]
+    assert replies[-1].startswith("LATE")
+    assert asked(redis, "tide.set k v", "tide.get k") == ["OK", "v"]
 
 
 def test_another_version(connected: Pair, tmp_path: Path) -> None:
