@@ -50,5 +50,11 @@ def test_no_mode_lets_everybody_in(mode: str) -> None:
         assert int(one.effective_mode, 8) & 0o117 == 0
 
 
+def test_a_refusal_names_every_mode_that_there_is() -> None:
+    with pytest.raises(ValidationError) as refused:
+        Applications.model_validate({"size": "1Gi", "group": "redis", "mode": "0630"})
+    assert all(f'"{mode}" for' in str(refused.value) for mode in ("0660", "0640", "0620", "0600"))
+
+
 def test_a_pool_says_readably_what_its_programs_keep() -> None:
     assert PoolStatus(applications_bytes=3 << 29).applications == "1536Mi"

@@ -18,7 +18,10 @@ MOST_GROUP = 32
 
 # What goes to a shell and to udev's rules in a guest: nothing that either would take for more than a mode or a name.
 _MODE = re.compile(r"06[0246]0")
-_MODE_FORM = 'write "0660" for a group that puts and gets, "0640" for one that gets, or "0600" for root alone'
+_MODE_FORM = (
+    'write "0660" for a group that puts and gets, "0640" for one that gets, "0620" for one that puts, '
+    'or "0600" for root alone'
+)
 _MODE_RULES = rules(
     rule(
         "!self.matches('^[0-7]{3,4}$') || self.endsWith('0')",

@@ -6,6 +6,7 @@ import hashlib
 import json
 import os
 import re
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -20,6 +21,17 @@ from tidepool_release.source import Source
 
 LIBRARIES = clients.LIBRARIES
 NO_DEVICE = "there is no such value, pool name, directory or /dev/tidepool"
+SERVICES = ("redis-server", "redis-server@", "valkey-server", "valkey-server@")
+# What of Debian's redis-server.service keeps a module from its device.
+DEBIAN = """[Service]
+Type=notify
+ExecStart=/bin/true
+Restart=always
+PrivateDevices=true
+ProtectClock=true
+NoExecPaths=/
+ExecPaths=/usr/bin/redis-server /usr/lib /lib
+"""
 SERVER = "/usr/bin/redis-check-rdb"  # in Debian the same program as redis-server, which goes by its name
 
 
@@ -120,6 +132,28 @@ def test_redis_takes_the_module_of_the_package(installed: Path, tmp_path: Path) 
     said = subprocess.run(server, executable=SERVER, cwd=tmp_path, capture_output=True, text=True, check=False)
     assert f"<tidepool> pool '': {NO_DEVICE}" in said.stdout
     assert said.returncode == 1
+
+
+@pytest.mark.parametrize("service", SERVICES)
+def test_a_service_may_open_the_device(installed: Path, tmp_path: Path, service: str) -> None:
+    """Debian's with what the package adds, by systemd's own word; the device may come long after the service."""
+    name = f"{service}.service"
+    shutil.copytree(installed / f"usr/lib/systemd/system/{name}.d", tmp_path / f"{name}.d")
+    (tmp_path / name).write_text(DEBIAN)
+    instance = tmp_path / name.replace("@", "@one")
+    said = subprocess.run(["systemd-analyze", "verify", instance], capture_output=True, text=True, check=False)
+    assert (said.returncode, said.stdout, said.stderr) == (0, "", "")
+    looked = ["systemd-analyze", "security", "--offline=true", "--json=short", tmp_path / name]
+    found = json.loads(subprocess.run(looked, capture_output=True, text=True, check=True).stdout)
+    says = {one["json_field"]: one["description"] for one in found}
+    assert says["DeviceAllow"].endswith(": char-rtc:r /dev/tidepool:rw")
+    assert says["PrivateDevices"] == "Service potentially has access to hardware devices"
+    added = (tmp_path / f"{name}.d/tidepool.conf").read_text()
+    assert {"StartLimitIntervalSec=0", "RestartSec=5", "ExecPaths=-/usr/lib/redis/modules"} < set(added.splitlines())
+    page = (clients.FOLDER / "README.md").read_text()
+    assert [line for line in added.splitlines() if line and line[0] != "#"] == [
+        line for line in page.partition("```ini\n")[2].partition("```")[0].splitlines() if line
+    ]
 
 
 def test_the_wheel_is_a_package(made: Path, tmp_path: Path) -> None:

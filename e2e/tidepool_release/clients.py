@@ -86,7 +86,7 @@ def _development(folder: Path, installed: Path, work: Path, source: Source) -> P
 
 def _redis(folder: Path, installed: Path, work: Path, source: Source) -> Path:
     root = work / "redis-tidepool"
-    _move(installed, root, "usr/lib/redis")
+    _move(installed, root, "usr/lib/redis", "usr/lib/systemd")
     needed = deb.libc_of(root / "usr/lib/redis/modules/tidepool.so")
     fields = {"Depends": needed, "Enhances": "redis-server, valkey-server", "Section": "database"}
     return deb.Package("redis-tidepool", rootfs.NATIVE, REDIS, LICENCE, fields).build(folder, root, source)

@@ -1,12 +1,14 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
  * What a pool holds, and what is remembered of it, counts towards its own quota, that of
- * the user who made it, and that of the guest.
+ * the user who made it, and that of the guest. What is remembered is memory of the guest's,
+ * which nobody can take back: it has a bound of its own.
  */
 #define pr_fmt(fmt) KBUILD_MODNAME ": " fmt
 
 #include <linux/list.h>
 #include <linux/minmax.h>
+#include <linux/mm.h>
 #include <linux/moduleparam.h>
 #include <linux/sizes.h>
 #include <linux/slab.h>
@@ -22,6 +24,11 @@ static unsigned long user_bytes;
 module_param(user_bytes, ulong, 0644);
 MODULE_PARM_DESC(user_bytes, "bytes of them for each user (0, the default: all)");
 
+static unsigned long remember_bytes;
+module_param(remember_bytes, ulong, 0644);
+MODULE_PARM_DESC(remember_bytes, "bytes of them that may be memory of this machine's, in which values are remembered (0, the default: an eighth of it)");
+
+#define TIDE_REMEMBER_PART	8	/* of this machine's memory */
 #define TIDE_USER_POOLS	4096	/* a name is looked for among all of them */
 
 /* Those who have pools. */
@@ -33,12 +40,18 @@ struct tide_app_user {
 };
 
 static LIST_HEAD(tide_app_users);
-static u64 tide_app_bytes;
+static u64 tide_app_bytes, tide_app_here;
 static DEFINE_SPINLOCK(tide_app_bytes_lock);	/* all of this, and the accounts */
 
 static u64 tide_app_user_limit(void)
 {
 	return READ_ONCE(user_bytes) ?: ULONG_MAX;
+}
+
+static u64 tide_app_remember_limit(void)
+{
+	return READ_ONCE(remember_bytes) ?:
+	       (u64)totalram_pages() * PAGE_SIZE / TIDE_REMEMBER_PART;
 }
 
 /* Under the lock. */
@@ -101,16 +114,26 @@ void tide_account_close(struct tide_account *account)
 	kfree(user);
 }
 
-/* Under the lock. */
-static bool tide_account_fits(const struct tide_account *account, size_t bytes)
+static u64 tide_cost_bytes(struct tide_cost cost)
 {
-	return account->bytes + bytes <= account->quota &&
-	       account->user->bytes + bytes <= tide_app_user_limit() &&
-	       tide_app_bytes + bytes <= READ_ONCE(size_bytes);
+	return cost.here + (u64)cost.pages * PAGE_SIZE;
 }
 
-static int tide_account_add(struct tide_account *account, size_t bytes, size_t wanted)
+/* Under the lock. */
+static bool tide_account_fits(const struct tide_account *account, struct tide_cost cost)
 {
+	u64 bytes = tide_cost_bytes(cost);
+
+	return account->bytes + bytes <= account->quota &&
+	       account->user->bytes + bytes <= tide_app_user_limit() &&
+	       tide_app_bytes + bytes <= READ_ONCE(size_bytes) &&
+	       tide_app_here + cost.here <= tide_app_remember_limit();
+}
+
+static int tide_account_add(struct tide_account *account, struct tide_cost cost,
+			    struct tide_cost wanted)
+{
+	u64 bytes = tide_cost_bytes(cost);
 	bool fits;
 
 	spin_lock(&tide_app_bytes_lock);
@@ -119,6 +142,7 @@ static int tide_account_add(struct tide_account *account, size_t bytes, size_t w
 		account->bytes += bytes;
 		account->user->bytes += bytes;
 		tide_app_bytes += bytes;
+		tide_app_here += cost.here;
 	}
 	spin_unlock(&tide_app_bytes_lock);
 	return fits ? 0 : -EDQUOT;
@@ -127,40 +151,44 @@ static int tide_account_add(struct tide_account *account, size_t bytes, size_t w
 /**
  * tide_account_charge() - a pool is to hold more
  * @account: its account
- * @bytes: how much more
+ * @cost: how much more
  *
  * Context: process.
- * Return: 0, or -EDQUOT when its quota, its user's or the guest's does not allow that.
+ * Return: 0, or -EDQUOT when its quota, its user's or the guest's does not allow that, or
+ * the guest would have to remember too much.
  */
-int tide_account_charge(struct tide_account *account, size_t bytes)
+int tide_account_charge(struct tide_account *account, struct tide_cost cost)
 {
-	return tide_account_add(account, bytes, bytes);
+	return tide_account_add(account, cost, cost);
 }
 
 /**
  * tide_account_charge_beyond() - a pool is to hold more for a moment, so that it holds less then
  * @account: its account
- * @bytes: how much more; there need not be room for it
+ * @cost: how much more; there need not be room for it
  *
  * Context: process.
  * Return: 0, or -EDQUOT when it is beyond what it may hold already.
  */
-int tide_account_charge_beyond(struct tide_account *account, size_t bytes)
+int tide_account_charge_beyond(struct tide_account *account, struct tide_cost cost)
 {
-	return tide_account_add(account, bytes, 0);
+	return tide_account_add(account, cost, (struct tide_cost) { });
 }
 
 /**
  * tide_account_uncharge() - a pool holds less
  * @account: its account
- * @bytes: how much less
+ * @cost: how much less
  */
-void tide_account_uncharge(struct tide_account *account, size_t bytes)
+void tide_account_uncharge(struct tide_account *account, struct tide_cost cost)
 {
+	u64 bytes = tide_cost_bytes(cost);
+
 	spin_lock(&tide_app_bytes_lock);
 	account->bytes -= bytes;
 	account->user->bytes -= bytes;
 	tide_app_bytes -= bytes;
+	tide_app_here -= cost.here;
 	spin_unlock(&tide_app_bytes_lock);
 }
 

@@ -10,9 +10,19 @@
 struct tide_app_user;
 
 /**
+ * struct tide_cost - what something counts for
+ * @here: bytes of the guest's own memory, in which it is remembered
+ * @pages: whole pages that are elsewhere
+ */
+struct tide_cost {
+	size_t here;
+	unsigned int pages;
+};
+
+/**
  * struct tide_account - of one pool
  * @user: who made it; his pools count together
- * @quota: bytes that it may hold
+ * @quota: bytes that it may hold, here and elsewhere
  * @bytes: that it holds
  */
 struct tide_account {
@@ -26,17 +36,20 @@ struct tide_account {
  */
 #define TIDE_RUN_BYTES	192
 
-/* What pages one after the other count for, which are a value's or shared. */
-static inline size_t tide_account_pages(unsigned int pages)
+/* What pages one after the other count for, and @bytes in which it is remembered what they are. */
+static inline struct tide_cost tide_cost(size_t bytes, unsigned int pages)
 {
-	return pages ? TIDE_RUN_BYTES + pages * (PAGE_SIZE + sizeof(u64)) : 0;
+	return (struct tide_cost) {
+		.here = bytes + (pages ? TIDE_RUN_BYTES + pages * sizeof(u64) : 0),
+		.pages = pages,
+	};
 }
 
 int tide_account_open(struct tide_account *account, kuid_t uid, u64 quota);
 void tide_account_close(struct tide_account *account);
-int tide_account_charge(struct tide_account *account, size_t bytes);
-int tide_account_charge_beyond(struct tide_account *account, size_t bytes);
-void tide_account_uncharge(struct tide_account *account, size_t bytes);
+int tide_account_charge(struct tide_account *account, struct tide_cost cost);
+int tide_account_charge_beyond(struct tide_account *account, struct tide_cost cost);
+void tide_account_uncharge(struct tide_account *account, struct tide_cost cost);
 u64 tide_account_all(void);
 void tide_account_say(struct tide_account *account, u64 *quota, u64 *bytes);
 

@@ -37,15 +37,16 @@ static DEFINE_MUTEX(tide_app_kept_mutex);	/* one at a time gives a kept pool a n
 /* ------------------------------------------------------------------ */
 
 /* What it counts for without a value. */
-static size_t tide_app_pool_bytes(const struct tide_app_pool *pool)
+static struct tide_cost tide_app_pool_cost(const struct tide_app_pool *pool)
 {
-	return TIDE_APP_POOL_BYTES + (pool->spill ? tide_spill_bytes(pool->spill) : 0);
+	return tide_cost(TIDE_APP_POOL_BYTES +
+			 (pool->spill ? tide_spill_bytes(pool->spill) : 0), 0);
 }
 
 /* Undoes tide_app_pool_fill(). */
 static void tide_app_pool_empty(struct tide_app_pool *pool)
 {
-	tide_account_uncharge(&pool->account, tide_app_pool_bytes(pool));
+	tide_account_uncharge(&pool->account, tide_app_pool_cost(pool));
 	tide_account_close(&pool->account);
 	tide_spill_close(pool->spill);
 }
@@ -104,7 +105,7 @@ static int tide_app_pool_open_account(struct tide_app_pool *pool, u64 quota)
 
 	if (err)
 		return err;
-	err = tide_account_charge(&pool->account, tide_app_pool_bytes(pool));
+	err = tide_account_charge(&pool->account, tide_app_pool_cost(pool));
 	if (err)
 		tide_account_close(&pool->account);
 	return err;

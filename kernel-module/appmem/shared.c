@@ -17,9 +17,9 @@
 #include "appmem/value.h"
 #include "borrower/catalog_pages.h"
 
-static size_t tide_shared_bytes(void)
+static struct tide_cost tide_shared_cost(void)
 {
-	return kmalloc_size_roundup(sizeof(struct tide_shared)) + tide_account_pages(1);
+	return tide_cost(kmalloc_size_roundup(sizeof(struct tide_shared)), 1);
 }
 
 static void tide_shared_free(struct tide_app_pool *pool, struct tide_shared *shared)
@@ -29,14 +29,14 @@ static void tide_shared_free(struct tide_app_pool *pool, struct tide_shared *sha
 	if (shared->spilled.at)
 		tide_spill_give_back(pool->spill, shared->spilled.at, 1);
 	kfree(shared);
-	tide_account_uncharge(&pool->account, tide_shared_bytes());
+	tide_account_uncharge(&pool->account, tide_shared_cost());
 }
 
 /* While a pool without room moves values it is beyond it, by a page. */
 static int tide_shared_charge(struct tide_app_pool *pool, bool moves)
 {
-	return moves ? tide_account_charge_beyond(&pool->account, tide_shared_bytes()) :
-		       tide_account_charge(&pool->account, tide_shared_bytes());
+	return moves ? tide_account_charge_beyond(&pool->account, tide_shared_cost()) :
+		       tide_account_charge(&pool->account, tide_shared_cost());
 }
 
 /* Where it will be in the spill file is taken now: closing it never lacks room. */
@@ -59,7 +59,7 @@ static struct tide_shared *tide_shared_create(struct tide_app_pool *pool, bool m
 		return NULL;
 	shared = kzalloc(sizeof(*shared), GFP_KERNEL_ACCOUNT);
 	if (!shared) {
-		tide_account_uncharge(&pool->account, tide_shared_bytes());
+		tide_account_uncharge(&pool->account, tide_shared_cost());
 		*err = -ENOMEM;
 		return NULL;
 	}

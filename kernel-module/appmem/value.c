@@ -113,11 +113,11 @@ static unsigned int tide_value_pages(const struct tide_value *value)
 	return tide_size_is_small(value->size) ? 0 : DIV_ROUND_UP(value->size, PAGE_SIZE);
 }
 
-/* What it costs, here and elsewhere, beside a page that it shares. */
-static size_t tide_value_bytes(const struct tide_value *value)
+/* What it costs beside a page that it shares. */
+static struct tide_cost tide_value_cost(const struct tide_value *value)
 {
-	return kmalloc_size_roundup(struct_size(value, key, value->key_size)) +
-	       tide_account_pages(tide_value_pages(value));
+	return tide_cost(kmalloc_size_roundup(struct_size(value, key, value->key_size)),
+			 tide_value_pages(value));
 }
 
 static u64 tide_expires(u64 expire_ms)
@@ -152,7 +152,7 @@ static struct tide_value *tide_value_create(struct tide_app_pool *pool,
 	value->size = size;
 	value->key_size = key->size;
 	memcpy(value->key, key->bytes, key->size);
-	*err = tide_account_charge(&pool->account, tide_value_bytes(value));
+	*err = tide_account_charge(&pool->account, tide_value_cost(value));
 	if (!*err)
 		return value;
 	kfree(value);
@@ -172,7 +172,7 @@ static void tide_value_free(struct tide_app_pool *pool, struct tide_value *value
 		tide_front_drop(&pool->front, value->index, pages);
 	if (pages && value->spilled.at)
 		tide_spill_give_back(pool->spill, value->spilled.at, pages);
-	tide_account_uncharge(&pool->account, tide_value_bytes(value));
+	tide_account_uncharge(&pool->account, tide_value_cost(value));
 	kfree(value);
 }
 
@@ -398,7 +398,7 @@ static int tide_value_try_put(struct tide_app_pool *pool, const struct tide_key 
 	err = tide_size_is_small(size) ? tide_value_put_shared(pool, value, from) :
 					 tide_value_put_pages(pool, value, from);
 	if (err) {
-		tide_account_uncharge(&pool->account, tide_value_bytes(value));
+		tide_account_uncharge(&pool->account, tide_value_cost(value));
 		kfree(value);
 	}
 	return err;

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import errno
 import os
+import re
 import shlex
 import shutil
 import subprocess
@@ -97,13 +99,63 @@ def test_without_a_lender(connected: Pair) -> None:
 
 
 def test_without_the_device(connected: Pair) -> None:
-    """Both say that it is not there, and to a user who may not open it that he may not."""
+    """Both say that it is not there."""
     connected.borrower.sh("mv /dev/tidepool /dev/away")
     try:
         assert "/dev/tidepool" in connected.borrower.run("check").output
         assert "NoDeviceError" in connected.borrower.run(PYTHON_CHECK).output
     finally:
         connected.borrower.sh("mv /dev/away /dev/tidepool")
+
+
+def test_who_may_not_open_the_device(connected: Pair) -> None:
+    """Is told so by both, and not that it is missing."""
+    for command, said in (("check", "does not let you in"), (f"env {PYTHON_CHECK}", "NotAllowedError")):
+        refused = connected.borrower.run(f"{AS_USER} {command}")
+        assert refused.code == 1
+        assert said in refused.output
+
+
+@contextmanager
+def late_lender(pair: Pair) -> Iterator[None]:
+    """It is there, and takes nothing for a while."""
+    pair.settle()
+    pair.lender.stop()
+    try:
+        yield
+    finally:
+        pair.lender.cont()
+        pair.settle()
+
+
+PUT_WHEN_TOLD = """
+import pathlib, time, tidepool
+pool = tidepool.Pool()
+pathlib.Path("/tmp/ready").touch()
+while pathlib.Path("/tmp/ready").exists():
+    time.sleep(0.05)
+for key in range(6):
+    pool.put(b"%d" % key, bytes(2 << 20))
+"""
+
+
+def test_a_lender_is_late(connected: Pair) -> None:
+    """Python says so by name. The program has begun before: a lender that is late for long is lost."""
+    guest = connected.borrower
+    job = guest.start(f"{WITH_PYTHON} -c {shlex.quote(PUT_WHEN_TOLD)}")
+    wait_until("it has a pool", lambda: guest.run("test -e /tmp/ready").code == 0)
+    with late_lender(connected):
+        guest.sh("rm /tmp/ready")
+        assert "TooSlowError" in job.result().output
+
+
+def test_a_lender_is_late_for_redis(connected: Pair, redis: Guest) -> None:
+    """A put is refused by name; when the lender is back the next one is taken."""
+    large = "eval \"return redis.call('tide.set', KEYS[1], string.rep('v', 2097152))\" 1"
+    with late_lender(connected):
+        replies = [reply for reply in asked(redis, *(f"{large} {key}" for key in range(6))) if reply]
+    assert replies[-1].startswith("LATE")
+    assert asked(redis, "tide.set k v", "tide.get k") == ["OK", "v"]
 
 
 def test_another_version(connected: Pair, tmp_path: Path) -> None:
@@ -136,11 +188,40 @@ def test_who_may_only_read(connected: Pair) -> None:
 
 
 @contextmanager
+def only_putting(guest: Guest) -> Iterator[str]:
+    """The beginning of a command by a user who is in the device's group, which may only put."""
+    guest.sh("chmod 0620 /dev/tidepool && chmod 1777 /tmp")
+    try:
+        yield AS_USER  # his group stays root's
+    finally:
+        guest.sh("chmod 0600 /dev/tidepool")
+
+
+def test_who_may_only_put(connected: Pair) -> None:
+    """Others read what he puts; he does not, and is told why."""
+    guest = connected.borrower
+    with only_putting(guest) as user:
+        assert "only put, and not read" in guest.sh(f"{user} check posts")
+        put = "import tidepool; pool = tidepool.Pool('posted'); pool[b'x'] = b'v'; del pool[b'x']; pool[b'too'] = b'w'"
+        for read in ("pool[b'too']", "pool.size(b'too')", "list(pool)", "pool.stats()"):
+            said = guest.run(f"{user} env {WITH_PYTHON} -c {shlex.quote(f'{put}; {read}')}").output
+            assert "NotAllowedError" in said
+            assert "only put, and not read" in said
+    look = "import tidepool; pool = tidepool.Pool('posted', mode=0o666); print(sorted(pool.get_many(pool).items()))"
+    assert guest.sh(f"{WITH_PYTHON} -c {shlex.quote(f'{look}; pool.unlink()')}") == "[(b'k', b'v'), (b'too', b'w')]"
+
+
+def server_command(module: str = "", more: str = "") -> str:
+    """What runs a server with our module, and options of each."""
+    serve = with_tools(SERVER).replace(SERVER, "redis-server")
+    options = f"--port 0 --unixsocket {SOCKET} --save '' --enable-module-command yes {more}"
+    return f"{serve} {options} --loadmodule {REDIS_MODULE} {module}"
+
+
+@contextmanager
 def server_with(guest: Guest, options: str, before: str = "") -> Iterator[Guest]:
     """A guest with a server that has the module."""
-    serve = with_tools(SERVER).replace(SERVER, "redis-server")
-    more = f"--port 0 --unixsocket {SOCKET} --save '' --enable-module-command yes --loadmodule /tools/lib/tidepool.so"
-    server = guest.start(f"{before} {serve} {more} {options}")
+    server = guest.start(f"{before} {server_command(options)}")
 
     def answers() -> bool:
         assert server.running, server.result().output
@@ -223,6 +304,21 @@ def test_redis_may_only_read(connected: Pair) -> None:
         guest.sh("chmod 0600 /dev/tidepool")
 
 
+def test_redis_may_only_put(connected: Pair) -> None:
+    """What it puts, others get; no ordinary value goes where the server cannot bring it back from."""
+    with (
+        only_putting(connected.borrower) as user,
+        server_with(connected.borrower, "POOL posted", f"{user} env") as guest,
+    ):
+        assert asked(guest, "tide.set k v", "tide.set l v", "tide.del l") == ["OK", "OK", "1"]
+        for read in ("tide.get k", "tide.stats"):
+            assert asked(guest, read)[0].startswith("NOTALLOWED")
+        transparent = server_command("TRANSPARENT yes", f"--maxmemory-policy allkeys-lru --unixsocket {SOCKET}.2")
+        refused = guest.start(f"{user} env {transparent}").result()
+        assert refused.code == 1
+        assert "TRANSPARENT: you may only read" in refused.output
+
+
 def test_redis_without_a_lender(connected: Pair, redis: Guest) -> None:
     """What is set is refused; a server without the device does not load the module."""
     connected.b.set(f"lenders/{NAME}/enabled", 0)
@@ -232,6 +328,38 @@ def test_redis_without_a_lender(connected: Pair, redis: Guest) -> None:
     finally:
         connected.b.set(f"lenders/{NAME}/enabled", 1)
         connected.b.wait_state(f"lenders/{NAME}", "Connected")
+
+
+EVERYWHERE = {"EFAULT", "ENOMEM", "EINTR"}  # what any call may fail with, said once
+
+
+def errnos(text: str) -> set[str]:
+    """Those that a text names."""
+    return {name for name in re.findall(r"\bE[A-Z0-9]+\b", text) if hasattr(errno, name)}
+
+
+def errnos_of_header() -> dict[str, set[str]]:
+    """By function, as the end of its comment says them."""
+    comments = re.findall(r"/\*\*\n \* (tidepool_\w+)\(\)(.*?)\*/", LIBRARY[1].read_text(), re.DOTALL)
+    found = {function: errnos(comment.partition("errno:")[2]) for function, comment in comments}
+    return {function: some for function, some in found.items() if some}
+
+
+def errnos_of_manual() -> tuple[dict[str, set[str]], set[str]]:
+    """By function, and those whose meaning it says."""
+    _, _, section = (C / "man" / "libtidepool.3").read_text().partition(".Sh ERRORS\n")
+    functions, *_ = section.partition(".El")
+    listed = {name: errnos(text) for name, text in re.findall(r"\.It Fn (\w+)\n((?:\.Er .*\n)+)", functions)}
+    return listed, set(re.findall(r"\.It Bq Er (\w+)", section))
+
+
+def test_manual_has_every_errno() -> None:
+    """Of each function those that the header says, and what each means; the page of the device has them, too."""
+    listed, explained = errnos_of_manual()
+    assert listed == errnos_of_header()
+    assert explained == set().union(*listed.values()) | EVERYWHERE
+    _, _, page = (TOP / "kernel-module" / "APPMEM.md").read_text().partition("## Errors")
+    assert explained - errnos(page) == {"EMFILE", "ENFILE", "ENOTDIR", "EROFS"}  # of files and folders: open(2)
 
 
 def test_c_is_installed_as_a_library(tmp_path: Path) -> None:

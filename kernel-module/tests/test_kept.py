@@ -30,7 +30,8 @@ MKFS = f"{with_tools('mkfs.ext4')} -q"
 @pytest.fixture(scope="module")
 def connected(kernel: str) -> Iterator[Pair]:
     """A pair with a lender connected, and the borrower's device."""
-    with (pair := Pair(kernel, relay=True, modules=(*MODULES, "dm-flakey"), tools=tools_disk("mkfs.ext4"))):
+    tools = tools_disk("mkfs.ext4", "mkfs.btrfs")
+    with (pair := Pair(kernel, relay=True, modules=(*MODULES, "dm-flakey", "btrfs"), tools=tools)):
         pair.connect(size=64 * MIB, more=PATIENT)
         load_target(pair.borrower, "app")
         pair.borrower.sh("mkdir /tools && mount -o ro /dev/vdb /tools")
@@ -88,6 +89,25 @@ def test_mixture(connected: Pair, calls: str) -> None:
         report = finish_stress(job)
     assert report["puts"] > 100
     assert report["full"] == 0
+
+
+def test_values_expire(connected: Pair) -> None:
+    """None goes before its time, and none comes after it."""
+    with spill(connected.borrower) as kept:
+        report = stress(connected.borrower, f"values - keys=100 seconds=20 expire_ms=200 {kept}")
+    assert 0 < report["hits"] < report["gets"]
+
+
+def test_programs_race_and_are_killed(connected: Pair) -> None:
+    """Six put the same keys of one pool: none is missing that was put and not deleted, whoever was killed meanwhile."""
+    with spill(connected.borrower) as kept:
+        job = start_stress(connected.borrower, f"crowd shared seconds=30 {kept}")
+        for _ in range(4):
+            evict(connected.borrower)
+        report = finish_stress(job)
+    assert report["puts"] > 1000
+    assert report["hits"] > 1000
+    assert report["killed"] > 50
 
 
 def test_small_values_share_pages(connected: Pair) -> None:
@@ -172,12 +192,48 @@ def test_file_is_full(connected: Pair) -> None:
 
 
 def test_file_is_allocated(connected: Pair) -> None:
-    """When the pool is opened: no put finds the disk full."""
+    """When the pool is opened."""
     guest = connected.borrower
     with spill(guest, MIB) as kept:
         assert guest.sh(f"stat -c %b {SPILL}").strip() == "0"
         said(guest, "put a x\n", "-", kept)
         assert int(guest.sh(f"stat -c %b {SPILL}")) * 512 >= MIB
+
+
+@contextmanager
+def full_disk(guest: Guest, mkfs: str, options: str) -> Iterator[str]:
+    """A disk that is full but for the file of a pool, the option of which it is."""
+    guest.sh("mkdir -p /full; truncate -s 128M /mnt/disk && losetup /dev/loop0 /mnt/disk")
+    guest.sh(f"{with_tools(mkfs)} -q /dev/loop0 && mount {options} /dev/loop0 /full && truncate -s 256K /full/spill")
+    try:
+        said(guest, "put a x\n", "-", "spill=/full/spill")
+        guest.sh("! dd if=/dev/zero of=/full/rest bs=64k 2> /dev/null; sync")
+        yield "spill=/full/spill"
+    finally:
+        guest.sh("umount /full; losetup -d /dev/loop0; rm /mnt/disk")
+
+
+@pytest.mark.parametrize(
+    ("mkfs", "options", "outcomes"),
+    [
+        ("mkfs.ext4", "", {"ok"}),
+        ("mkfs.btrfs", "-o nodatacow", {"ok"}),
+        ("mkfs.btrfs", "", {"ok", "ENOSPC"}),
+    ],
+)
+def test_disk_is_full(connected: Pair, mkfs: str, options: str, outcomes: set[str]) -> None:
+    """No put finds that out unless the file system puts what is written again elsewhere; then it changes nothing."""
+    guest, large = connected.borrower, f"size={LARGE} room={LARGE}"
+    with full_disk(guest, mkfs, options) as kept, without_lender(connected):
+        found = said(guest, puts(), "pool", f"{kept} {large}")
+        for _ in range(10):
+            evict(guest)
+            found += said(guest, puts(), "pool", f"{kept} {large}")
+        assert set(found) == outcomes
+        evict(guest)
+        there = said(guest, f"{gets()}unlink\n", "pool", f"{kept} {large}")
+    assert set(there) - {"ENOENT 0"} <= {*values(LARGE), "ok"}
+    assert "ENOSPC" in found or there == [*values(LARGE), "ok"]
 
 
 @pytest.mark.parametrize(
@@ -470,3 +526,4 @@ def test_looks_are_needed(kernel: str) -> None:
         assert set(after_lost_writes(pair.borrower)) - {*values(LARGE), "EIO", "ok"}
         with spill(pair.borrower, 2 * MIB) as kept:
             assert wrong_pages(pair.borrower, f"values - keys=16 seconds=20 most=400000 {kept}")
+            assert wrong_pages(pair.borrower, f"crowd shared keys=16 seconds=20 most=400000 {kept}")

@@ -15,7 +15,7 @@ from bed.guest import PAGE, Guest, Job
 from bed.pair import NAME as PAIRING
 from bed.pair import PATIENT, Pair
 from bed.tidepool import MIB, parse_histogram, wait_until
-from bed.workload import end_stress, start_stress, stress
+from bed.workload import end_stress, start_stress, stress, wrong_pages
 
 USER = 1000
 FEW = 100  # pages that were on their way when a pool went
@@ -65,6 +65,21 @@ def fits(report: dict[str, int]) -> bool:
     return report["bytes"] < 2 * report["value_bytes"] + 600 * 130 + 24 * PAGE
 
 
+def test_programs_race_and_are_killed(connected: Pair) -> None:
+    """Six put the same keys of one pool; who reads after one was killed gets no older value than he may."""
+    report = stress(connected.borrower, "crowd shared seconds=30")
+    assert report["puts"] > 1000
+    assert report["hits"] > 1000
+    assert report["killed"] > 50
+    assert len(connected.borrower.sh("cat /dev/tidepool").splitlines()) == 1
+
+
+def test_values_expire_in_a_mixture(connected: Pair) -> None:
+    """Nobody gets one whose time was over when he asked."""
+    report = stress(connected.borrower, "values - keys=100 seconds=20 expire_ms=200")
+    assert 0 < report["hits"] < report["gets"]
+
+
 def test_small_values_share_pages(connected: Pair) -> None:
     """And what holes are left there is filled."""
     report = overwrite_small_values(connected.borrower)
@@ -80,6 +95,11 @@ def test_calls(connected: Pair, way: str) -> None:
     outcomes = ["ok", "ok 4 1234", "ok", "ok 2 56", "ok 2", "ENOENT 0", "ok", "a", "b", "ok", "ENOENT 0", "ENOENT", "b"]
     assert said(guest, script, "-", way) == outcomes
     assert said(guest, "put a\nget a\n", "-", way) == ["ok", "ok 0"]
+
+
+def test_there_is_nothing_to_poll_for(connected: Pair) -> None:
+    """Who waits for a call by a ring waits for the ring's descriptor, as the program of test_calls does."""
+    assert said(connected.borrower, "poll\n") == ["ready EPERM"]
 
 
 @pytest.mark.parametrize(
@@ -256,6 +276,65 @@ def test_what_is_remembered_counts(connected: Pair) -> None:
     assert json.loads(outcome)["bytes"] == PAGE + 512
 
 
+def parameter(name: str) -> str:
+    """Where one of the module's is."""
+    return f"/sys/module/tidepool_app/parameters/{name}"
+
+
+@contextmanager
+def limit(guest: Guest, name: str, size: int) -> Iterator[None]:
+    """A bound of so many bytes, for a while."""
+    before = guest.read(parameter(name))
+    guest.write(parameter(name), str(size))
+    try:
+        yield
+    finally:
+        guest.write(parameter(name), before)
+
+
+def keys_without_values(count: int) -> str:
+    """A script that puts as many."""
+    return "".join(f"put {number}\n" for number in range(count))
+
+
+def test_what_is_remembered_has_a_bound(connected: Pair) -> None:
+    """For all pools together, however much they may hold; what is with lenders does not count towards it."""
+    guest, room = connected.borrower, (MIB - PAGE) // 512
+    assert of_all(guest)["bytes"] == 0
+    with limit(guest, "remember_bytes", MIB):
+        outcomes = said(guest, keys_without_values(room + 9), "hoard", "key_size=177")
+        assert outcomes == ["ok"] * room + ["EDQUOT"] * 9
+        assert said(guest, "put a\n", "another") == ["EDQUOT"]
+        assert said(guest, "put a x\ndelete 5\nput a x\n", "hoard", "key_size=177") == ["EDQUOT", "ok", "EDQUOT"]
+        assert said(guest, "put a\nunlink\n", "hoard", "key_size=177") == ["ok", "ok"]
+        assert said(guest, "put a x\nput b x\nput c x\n", "-", f"size={2 * MIB}") == ["ok"] * 3
+
+
+def test_an_eighth_of_the_guest_remembers(connected: Pair) -> None:
+    """Unless it is said otherwise: a program that puts keys without values takes no more, and the guest goes on."""
+    guest = connected.borrower
+    assert guest.read(parameter("remember_bytes")).strip() == "0"
+    total = int(guest.sh("grep MemTotal /proc/meminfo").split()[1]) * 1024
+    room = (total // 8 - PAGE) // 512
+    outcomes = said(guest, keys_without_values(room + 9), "hoard", "key_size=250")
+    assert (outcomes.count("ok"), outcomes[room:]) == (room, ["EDQUOT"] * 9)
+    assert said(guest, "unlink\n", "hoard") == ["ok"]
+    assert of_all(guest)["bytes"] == 0
+
+
+def test_what_is_remembered_is_charged(connected: Pair) -> None:
+    """To the memory cgroup of who has put it, also when he has gone."""
+    guest, group, count = connected.borrower, "/sys/fs/cgroup/hoard", 4000
+    guest.sh("mount -t cgroup2 cgroup2 /sys/fs/cgroup && echo +memory > /sys/fs/cgroup/cgroup.subtree_control")
+    guest.sh(f"mkdir {group}")
+    puts = keys_without_values(count).encode()
+    guest.start(f"echo $$ > {group}/cgroup.procs; exec stress value hoard key_size=250 > /tmp/said", puts).wait()
+    charged = dict(map(str.split, guest.read(f"{group}/memory.stat").splitlines()))
+    assert count * 512 <= int(charged["slab"]) < 2 * count * 512
+    assert said(guest, "unlink\n", "hoard") == ["ok"]
+    guest.sh(f"rmdir {group} && umount /sys/fs/cgroup")
+
+
 def test_holes_are_filled_without_room(connected: Pair) -> None:
     """A pool whose quota is full has room again when what it holds is holes."""
     guest, pool, quota = connected.borrower, "holes", f"quota={64 * PAGE}"
@@ -275,6 +354,7 @@ def test_mechanisms_are_needed(kernel: str) -> None:
         assert outlived(pair.borrower) == ["ok", "ok 1", "ok 1"]
         report = overwrite_small_values(pair.borrower)
         assert not fits(report), report
+        assert wrong_pages(pair.borrower, "values - keys=100 seconds=60 expire_ms=200 first=1")
         pair.assert_clean()
         pair.borrower.sh("rmmod tidepool_app")
 
@@ -297,6 +377,33 @@ def test_quota_is_kept(connected: Pair) -> None:
     assert report["bytes"] <= 2 * MIB
 
 
+def test_what_a_user_may_keep(connected: Pair) -> None:
+    """All his pools together, and nobody else's; he has room again when one of them goes."""
+    guest, options = connected.borrower, f"size=4000 user={USER}"
+    guest.sh("chmod 0666 /dev/tidepool")
+    with limit(guest, "user_bytes", MIB):
+        outcomes = said(guest, "".join(f"put {n} x\n" for n in range(300)), "one", options)
+        room = outcomes.index("EDQUOT")
+        assert 200 < room < MIB // PAGE
+        assert set(outcomes[room:]) == {"EDQUOT"}
+        assert said(guest, "put a x\n", "two", options) == ["EDQUOT"]
+        assert said(guest, "put a x\nput b x\n", "-", f"size=4000 user={USER + 1}") == ["ok", "ok"]
+        assert said(guest, "unlink\n", "one", options) == ["ok"]
+        assert said(guest, "put a x\nunlink\n", "two", options) == ["ok", "ok"]
+
+
+def test_how_many_pools_a_user_has(connected: Pair) -> None:
+    """Those without a name count, too; another user has his own."""
+    guest, most = connected.borrower, 4096
+    guest.sh("chmod 0666 /dev/tidepool")
+    script = "pool\n" * most + "sleep 20000\n"
+    job = guest.start(f"ulimit -n {most + 99}; exec stress value - user={USER}", script.encode())
+    wait_until("all are made", lambda: of_all(guest)["pools"] == most)
+    assert said(guest, "put a x\n", "-", f"user={USER + 1}") == ["ok"]
+    assert job.result().output.split() == ["ok"] * (most - 1) + ["EDQUOT"]
+    assert said(guest, "put a x\n", "-", f"user={USER}") == ["ok"]
+
+
 def test_values_put_anew_leave_their_lender(connected: Pair) -> None:
     """All of them, however fast: what is lent is what the pool holds, and nobody else's pages go for it."""
     guest, keys, rounds = connected.borrower, 500, 12
@@ -308,14 +415,11 @@ def test_values_put_anew_leave_their_lender(connected: Pair) -> None:
 
 def test_values_are_no_measure_of_the_disk(connected: Pair) -> None:
     """With Automatic a read in ten seconds goes to the disk to know how long it takes: no value is there."""
-    front = "/sys/module/tidepool_app/parameters/front_bytes"
-    near = connected.borrower.read(front)
-    connected.borrower.write(front, "0")
     mode = connected.b.get(breaker := f"lenders/{PAIRING}/breaker")
     connected.b.set(breaker, "Automatic")
-    outcomes = said(connected.borrower, "put a x\n" + "sleep 1000\nget a\n" * 12, "-", "size=3000 room=3000")
+    with limit(connected.borrower, "front_bytes", 0):
+        outcomes = said(connected.borrower, "put a x\n" + "sleep 1000\nget a\n" * 12, "-", "size=3000 room=3000")
     connected.b.set(breaker, mode)
-    connected.borrower.write(front, near)
     assert {outcome.partition(" x")[0] for outcome in outcomes[1:]} == {"ok 3000"}
 
 

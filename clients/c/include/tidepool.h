@@ -4,7 +4,8 @@
  * /dev/tidepool, of the kernel module tidepool-app; libtidepool(3) is the manual.
  *
  * Every function may be called by several threads at once, also for the same pool.
- * A function that fails sets errno.
+ * A function that fails sets errno. To what each says add EFAULT: an address is none;
+ * ENOMEM: the machine has too little memory; EINTR: a signal came.
  */
 #ifndef LIBTIDEPOOL_H
 #define LIBTIDEPOOL_H
@@ -46,15 +47,19 @@ struct tidepool_limits {
  *	and a @quota
  *
  * Whoever may only read from a pool gets it as well: puts and deletes fail with EBADF.
+ * So does whoever may only put and delete: all that reads fails with EBADF.
  * No lender is needed for a kept pool, and no value is lost with one. It ends as others
  * do, and when the machine restarts.
  *
  * Return: the pool for tidepool_close(), or NULL. errno: ENOENT: there is no
  * /dev/tidepool, or no such directory; EACCES: one may not open it, or not this pool;
- * EEXIST: the name is another user's pool, or one of the other kind; EDQUOT: one has too
- * many; EPROTONOSUPPORT: module and library are of different versions; EINVAL: @name,
- * @flags, the mode or what a kept pool needs are none; EOPNOTSUPP: no disk of this
- * machine has the directory; ENOSPC: it is full.
+ * EEXIST: the name is another user's pool and not what is asked for, or one of the other
+ * kind; EDQUOT: one has too many, or a quota has no room for it; EPROTONOSUPPORT: module
+ * and library are of different versions; EINVAL: @name, @flags, the mode or what a kept
+ * pool needs are none; EMFILE, ENFILE: the program or the machine has too many files open.
+ * Of a kept pool also what open(2) says of the directory, as EACCES, ENOTDIR and EROFS;
+ * EOPNOTSUPP: no disk of this machine has it; ENOSPC: it is full; EFBIG: no file may be
+ * as large as @quota.
  */
 tidepool_pool *tidepool_open(const char *name, unsigned int flags, const struct tidepool_limits *limits);
 
@@ -83,10 +88,10 @@ int tidepool_unlink(tidepool_pool *pool);
  * @size: how many
  *
  * Return: 0, or -1; then nothing has changed. errno: EDQUOT: a quota is full; ENOTCONN:
- * there is no lender; EAGAIN: lenders are too slow just now; E2BIG: the value is too
- * large; EINVAL: the key is none; EINTR: a signal came. Of a kept pool also ENOSPC: its
- * file is full; EIO: its disk has lost something; EFBIG: the program may write no file
- * as large as that.
+ * there is no lender; EAGAIN: lenders are too slow just now, or memory is too short to
+ * read @value; E2BIG: the value is too large; EINVAL: the key is none; EBADF: one may only
+ * read. Of a kept pool also ENOSPC: its file is full, or its disk; EIO: its disk has lost
+ * something; EFBIG: the program may write no file as large as that.
  */
 int tidepool_put(tidepool_pool *pool, const void *key, size_t key_size, const void *value, size_t size);
 
@@ -99,7 +104,8 @@ int tidepool_put(tidepool_pool *pool, const void *key, size_t key_size, const vo
  * @size: how many bytes
  * @ms: milliseconds until it is gone; 0: never
  *
- * Return: as tidepool_put().
+ * Return: as tidepool_put(). errno: EDQUOT, ENOTCONN, EAGAIN, E2BIG, EINVAL, EBADF, ENOSPC,
+ * EIO, EFBIG.
  */
 int tidepool_put_for(tidepool_pool *pool, const void *key, size_t key_size, const void *value, size_t size,
 		     uint64_t ms);
@@ -113,8 +119,8 @@ int tidepool_put_for(tidepool_pool *pool, const void *key, size_t key_size, cons
  * @size: how many bytes it has
  *
  * Return: the value's bytes, or -1. errno: ENOENT: there is none, or no lender gave it
- * back; EMSGSIZE: it is larger than @buffer, see tidepool_size(); EAGAIN: memory was too
- * short; EINTR: a signal came; EIO: the disk of a kept pool has lost something.
+ * back; EMSGSIZE: it is larger than @buffer, see tidepool_size(); EINVAL: the key is none;
+ * EBADF: one may only put; EIO: the disk of a kept pool has lost something.
  */
 ssize_t tidepool_get(tidepool_pool *pool, const void *key, size_t key_size, void *buffer, size_t size);
 
@@ -125,7 +131,7 @@ ssize_t tidepool_get(tidepool_pool *pool, const void *key, size_t key_size, void
  * @key_size: how many bytes
  * @value: set to memory for free(), with a NUL behind the value
  *
- * Return: as tidepool_get(), or ENOMEM.
+ * Return: the value's bytes, or -1. errno: as of tidepool_get() ENOENT, EINVAL, EBADF, EIO.
  */
 ssize_t tidepool_get_new(tidepool_pool *pool, const void *key, size_t key_size, void **value);
 
@@ -137,7 +143,8 @@ ssize_t tidepool_get_new(tidepool_pool *pool, const void *key, size_t key_size, 
  *
  * Nobody is asked: its lender may have lost it.
  *
- * Return: the bytes, or -1. errno: ENOENT: there is no value.
+ * Return: the bytes, or -1. errno: ENOENT: there is no value; EINVAL: the key is none;
+ * EBADF: one may only put.
  */
 ssize_t tidepool_size(tidepool_pool *pool, const void *key, size_t key_size);
 
@@ -147,7 +154,8 @@ ssize_t tidepool_size(tidepool_pool *pool, const void *key, size_t key_size);
  * @key: as of tidepool_put()
  * @key_size: how many bytes
  *
- * Return: 0 or -1. errno: ENOENT: there was none.
+ * Return: 0 or -1. errno: ENOENT: there was none; EINVAL: the key is none; EBADF: one may
+ * only read.
  */
 int tidepool_delete(tidepool_pool *pool, const void *key, size_t key_size);
 
@@ -170,7 +178,7 @@ ssize_t tidepool_calls(tidepool_pool *pool, struct tidepool_call *calls, size_t 
  *
  * What is put meanwhile may be left out. @see may put and delete.
  *
- * Return: 0, what @see returned, or -1.
+ * Return: 0, what @see returned, or -1. errno: EBADF: one may only put.
  */
 int tidepool_each(tidepool_pool *pool, int (*see)(const void *key, size_t key_size, void *context), void *context);
 
@@ -179,7 +187,7 @@ int tidepool_each(tidepool_pool *pool, int (*see)(const void *key, size_t key_si
  * @pool: which
  * @stats: to be filled
  *
- * Return: 0 or -1.
+ * Return: 0 or -1. errno: EBADF: one may only put.
  */
 int tidepool_stats(tidepool_pool *pool, struct tidepool_stats *stats);
 

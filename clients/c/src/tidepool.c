@@ -64,12 +64,16 @@ static int open_to(const struct tidepool_open *how, int access)
 	return fail(error);
 }
 
-/* Whoever may not write to it may read from it. */
+/* For as much as the modes of device and pool allow. */
 static int open_device(const struct tidepool_open *how)
 {
-	int device = open_to(how, O_RDWR);
+	static const int accesses[] = { O_RDWR, O_RDONLY, O_WRONLY };
+	int device = -1;
 
-	return device < 0 && errno == EACCES ? open_to(how, O_RDONLY) : device;
+	errno = EACCES;
+	for (size_t i = 0; i < sizeof(accesses) / sizeof(accesses[0]) && device < 0 && errno == EACCES; i++)
+		device = open_to(how, accesses[i]);
+	return device;
 }
 
 /* A file without a name, which goes with the pool. */
@@ -310,7 +314,7 @@ static const struct {
 	{ EAGAIN, "lenders are too slow, or memory is too short" },
 	{ EEXIST, "another user has a pool of that name, or it is of the other kind" },
 	{ EACCES, "the mode of the pool or of /dev/tidepool does not let you in" },
-	{ EBADF, "you may read from the pool, and not change it" },
+	{ EBADF, "you may only read from the pool, and not change it; or only put, and not read" },
 	{ EPERM, "the pool is somebody else's" },
 	{ ENOSPC, "the file of the kept pool is full, or the disk is" },
 	{ EIO, "the disk of the kept pool has lost something" },

@@ -1,5 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-/* Every function of libtidepool, on a machine with a lender and a disk on /mnt:  check | check refused (without a lender) */
+/*
+ * Every function of libtidepool, on a machine with a lender and a disk on /mnt:  check | check refused (without a lender) |
+ * check posts (by who may only put)
+ */
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -195,12 +198,34 @@ static void check_refused(tidepool_pool *pool)
 	printf("%s\n", tidepool_strerror(ENOTCONN));
 }
 
+/* What is put is not read by who put it. */
+static void check_posts(void)
+{
+	tidepool_pool *pool = tidepool_open("posted", TIDEPOOL_EPHEMERAL, NULL);
+	struct tidepool_stats stats;
+	char buffer[10];
+	int shown = 0;
+
+	CHECK(pool != NULL);
+	CHECK(tidepool_put(pool, "k", 1, "v", 1) == 0);
+	CHECK(tidepool_put(pool, "gone", 4, "v", 1) == 0);
+	CHECK(tidepool_delete(pool, "gone", 4) == 0);
+	CHECK(tidepool_get(pool, "k", 1, buffer, sizeof(buffer)) == -1 && errno == EBADF);
+	CHECK(tidepool_size(pool, "k", 1) == -1 && errno == EBADF);
+	CHECK(tidepool_each(pool, stop, &shown) == -1 && errno == EBADF && !shown);
+	CHECK(tidepool_stats(pool, &stats) == -1 && errno == EBADF);
+	tidepool_close(pool);
+	printf("%s\n", tidepool_strerror(EBADF));
+}
+
 int main(int argc, char **argv)
 {
 	tidepool_pool *pool = open_own(0);
 
 	if (argc > 1 && !strcmp(argv[1], "refused")) {
 		check_refused(pool);
+	} else if (argc > 1 && !strcmp(argv[1], "posts")) {
+		check_posts();
 	} else {
 		check_values(pool);
 		check_large(pool);

@@ -88,7 +88,7 @@ IOC_UNLINK = _number(0, 0x44, 0)
 
 
 def opened(name: str, mode: int, quota: int, spill: str | os.PathLike[str] | None = None) -> int:
-    """A descriptor with a pool, a kept one with a `spill` directory: for reading alone where writing is not allowed."""
+    """A descriptor with a pool, a kept one with a `spill` directory: for as much as one may."""
     what = f"pool {name!r}" if name else "a pool of one's own"
     raw = name.encode()
     if len(raw) >= NAME_MAX or b"\0" in raw or not 0 <= mode < 1 << 32 or not 0 <= quota < 1 << 64:
@@ -127,12 +127,14 @@ def _opened_kept(how: Open, spill: str | os.PathLike[str], what: str) -> int:
 
 
 def _opened(how: Open, what: str) -> int:
-    try:
-        return _opened_to(os.O_RDWR, how, what)
-    except NotAllowedError as failure:
-        if failure.errno != errno.EACCES:
-            raise
-        return _opened_to(os.O_RDONLY, how, what)
+    """For as much as the modes of device and pool allow."""
+    for access in (os.O_RDWR, os.O_RDONLY):
+        try:
+            return _opened_to(access, how, what)
+        except NotAllowedError as failure:
+            if failure.errno != errno.EACCES:
+                raise
+    return _opened_to(os.O_WRONLY, how, what)
 
 
 def _opened_to(access: int, how: Open, what: str) -> int:

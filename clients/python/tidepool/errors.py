@@ -52,7 +52,7 @@ class TooSlowError(TidepoolError, TimeoutError):
 
 MEANING: dict[int, tuple[type[TidepoolError], str]] = {
     errno.EACCES: (NotAllowedError, "the mode of the pool, or of /dev/tidepool, does not let you in"),
-    errno.EBADF: (NotAllowedError, "you may read from the pool, and not change it"),
+    errno.EBADF: (NotAllowedError, "you may only read from the pool, and not change it; or only put, and not read"),
     errno.EPERM: (NotAllowedError, "the pool is somebody else's"),
     errno.EEXIST: (NameTakenError, "another user has a pool of that name, or it is of the other kind"),
     errno.EPROTONOSUPPORT: (OtherVersionError, "the kernel module and this package are of different versions"),

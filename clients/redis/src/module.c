@@ -84,7 +84,7 @@ static const struct {
 	{ EAGAIN, "LATE lenders are too slow, or memory is too short; try again" },
 	{ E2BIG, "TOOLARGE a value has 2 MiB at most" },
 	{ EINVAL, "BADKEY a key has 1 to 250 bytes" },
-	{ EBADF, "NOTALLOWED the server may read from the pool, and not change it" },
+	{ EBADF, "NOTALLOWED the server may only read from the pool, and not change it; or only put, and not read" },
 };
 
 static int reply_with_error(RedisModuleCtx *ctx, int error)

@@ -44,14 +44,20 @@ struct burial {
  * values_open() - make the pool
  * @quota: bytes that it may hold; 0: what the administrator allows
  *
- * Return: 0, or an errno of libtidepool's.
+ * Return: 0, or an errno of libtidepool's; EBADF if the server may not read what it puts.
  */
 int values_open(uint64_t quota)
 {
 	struct tidepool_limits limits = { .quota = quota };
+	struct tidepool_stats stats;
+	int error;
 
 	pool = tidepool_open(NULL, TIDEPOOL_EPHEMERAL, &limits);
-	return pool ? 0 : errno;
+	if (pool && !tidepool_stats(pool, &stats))	/* who may only put would get nothing back */
+		return 0;
+	error = errno;
+	values_close();
+	return error;
 }
 
 /**

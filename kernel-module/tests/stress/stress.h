@@ -110,6 +110,23 @@ bool uring_run(struct uring *ring, long count);
 /* Makes a file's own command of up to 16 bytes, and waits for it: what came of it. */
 int uring_command(struct uring *ring, int fd, uint32_t what, const void *command, size_t size);
 
+/* ---- values.c: values of /dev/tidepool ---- */
+
+/* A descriptor with a pool, as the options say it is to be. */
+int value_pool(const char *name, unsigned int mode, unsigned long quota);
+
+/* One call: 0 or a negative errno. *@size: of the value, or of the room for it; set to the value's. */
+int value_call(int fd, uint32_t what, const void *key, size_t key_size, void *value, uint32_t *size, long expire_ms);
+
+/* Of up to @most bytes; its first ones say its version. */
+long value_size(uint64_t version, long most);
+void value_make(char *value, long key, uint64_t version, long size);
+uint64_t value_version(const char *value);
+bool value_is(const char *value, long size, char *made, long key, uint64_t version, long most);
+
+/* Reports and counts one that is wrong. */
+void value_wrong(long key, uint64_t version, const char *how);
+
 /* ---- the modes ---- */
 
 int mode_fill(const char *path);
@@ -144,6 +161,7 @@ int mode_durable(const char *path);
 int mode_endured(const char *path);
 int mode_values(const char *pool);
 int mode_value(const char *pool);
+int mode_crowd(const char *pool);
 int mode_calls(const char *folder);
 
 #endif

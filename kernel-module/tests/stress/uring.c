@@ -3,6 +3,7 @@
 #define _GNU_SOURCE
 #include <errno.h>
 #include <linux/io_uring.h>
+#include <poll.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
@@ -102,6 +103,17 @@ bool uring_run(struct uring *ring, long count)
 	return whole;
 }
 
+/* As an event loop does: the ring's descriptor is ready when something is over. */
+static bool await(struct uring *ring, struct io_uring_cqe *done)
+{
+	struct pollfd ready = { .fd = ring->fd, .events = POLLIN };
+
+	while (!reap(ring, done))
+		if (poll(&ready, 1, -1) < 0 && errno != EINTR)
+			return false;
+	return true;
+}
+
 int uring_command(struct uring *ring, int fd, __u32 what, const void *command, size_t size)
 {
 	struct io_uring_sqe entry = { .opcode = IORING_OP_URING_CMD, .fd = fd, .cmd_op = what };
@@ -109,9 +121,7 @@ int uring_command(struct uring *ring, int fd, __u32 what, const void *command, s
 
 	memcpy(entry.cmd, command, size);
 	push(ring, entry);
-	if (!enter(ring, 1, 1))
+	if (!enter(ring, 1, 0) || !await(ring, &done))
 		return -EIO;
-	while (!reap(ring, &done))
-		enter(ring, 0, 1);
 	return done.res;
 }

@@ -8,8 +8,10 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
+#include <poll.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/epoll.h>
 #include <sys/ioctl.h>
 #include <sys/mman.h>
 #include <unistd.h>
@@ -21,11 +23,17 @@
 #define VERSION_SIZE	8L		/* bytes of a value that say which one it is */
 #define SMALL_MOST	2100		/* just more than what shares a page */
 
+/* When a value may be gone by its time, and when it has to be. */
+struct life {
+	double least, most;
+};
+
 static struct {
 	int fd;
 	long keys, most, expire_ms;
 	long gets;			/* among ten calls */
 	uint64_t *begun, *done;		/* versions, by key; odd ones are deletions */
+	struct life *lives;		/* likewise, of what was put last */
 	char *busy;			/* a key that somebody changes */
 	bool kept, uring;
 } all;
@@ -60,7 +68,7 @@ static int make_call(int fd, struct tidepool_call *call)
 	return ioctl(fd, TIDEPOOL_IOC_CALL, &calls) == 1 ? call->result : -errno;
 }
 
-static int do_call(int fd, uint32_t what, const char *key, size_t key_size, void *value, uint32_t *size, long expire_ms)
+int value_call(int fd, uint32_t what, const void *key, size_t key_size, void *value, uint32_t *size, long expire_ms)
 {
 	struct tidepool_call call = {
 		.what = what,
@@ -88,7 +96,7 @@ static void want_kept(struct tidepool_open *how)
 	how->spill = strcmp(path, "join") ? open_or_die(path, option("spill_open", O_RDWR)) : -1;
 }
 
-static int open_pool(const char *name, unsigned int mode, unsigned long quota)
+int value_pool(const char *name, unsigned int mode, unsigned long quota)
 {
 	struct tidepool_open how = { .api = option("api", TIDEPOOL_API), .mode = mode, .quota = quota };
 	int fd = open_or_die(DEVICE, option("open", O_RDWR));
@@ -110,20 +118,19 @@ static int open_pool(const char *name, unsigned int mode, unsigned long quota)
 /* ---- what a value is ---- */
 
 /* Any size, small ones mostly; those of less than VERSION_SIZE bytes say nothing. */
-static long size_of(uint64_t version)
+long value_size(uint64_t version, long most)
 {
 	uint64_t state = version * 0x9e3779b97f4a7c15u + 1;
 	uint64_t any = random_next(&state);
 
-	long most = random_next(&state) % 8 && all.most > SMALL_MOST ? SMALL_MOST : all.most;
-
+	if (random_next(&state) % 8 && most > SMALL_MOST)
+		most = SMALL_MOST;
 	return VERSION_SIZE + any % (most - VERSION_SIZE);
 }
 
-static void value_make(char *value, long key, uint64_t version)
+void value_make(char *value, long key, uint64_t version, long size)
 {
 	uint64_t state = version << 20 ^ key;
-	long size = size_of(version);
 
 	memcpy(value, &version, VERSION_SIZE);
 	for (long i = VERSION_SIZE; i < size; i += sizeof(uint64_t)) {
@@ -133,49 +140,74 @@ static void value_make(char *value, long key, uint64_t version)
 	}
 }
 
-static void value_wrong(long key, uint64_t version, const char *how)
+void value_wrong(long key, uint64_t version, const char *how)
 {
 	struct page page = { .word = { 0 } };
 
 	page_wrong(&page, key, 0, version, how);
 }
 
-static void value_check(const char *value, char *made, long key, long size, uint64_t least, uint64_t most)
+uint64_t value_version(const char *value)
 {
-	uint64_t version = 0;
+	uint64_t version;
 
 	memcpy(&version, value, VERSION_SIZE);
+	return version;
+}
+
+bool value_is(const char *value, long size, char *made, long key, uint64_t version, long most)
+{
+	if (size != value_size(version, most))
+		return false;
+	value_make(made, key, version, size);
+	return !memcmp(value, made, size);
+}
+
+static void value_check(const char *value, char *made, long key, long size, uint64_t least, uint64_t most)
+{
+	uint64_t version = value_version(value);
+
 	if (version < least || version > most || version & 1) {
 		value_wrong(key, version, version < least ? "older than what was put" : "nobody has put it");
 		return;
 	}
-	value_make(made, key, version);
-	if (size != size_of(version) || memcmp(value, made, size))
+	if (!value_is(value, size, made, key, version, all.most))
 		value_wrong(key, version, "not what was put");
 }
 
 /* ---- the mixture ---- */
 
-/* What is kept is there from when it was put until somebody deletes it. */
-static void missing_check(long key, uint64_t least, uint64_t most)
+/* What is kept is there from when it was put until somebody deletes it, or its time is over. */
+static void missing_check(long key, uint64_t least, uint64_t most, struct life life)
 {
-	if (all.kept && least && least == most && !(least & 1))
+	if (all.kept && least && least == most && !(least & 1) && (!all.expire_ms || now() < life.least))
 		value_wrong(key, least, "it is not there");
+}
+
+/* A get began at a time; nobody had put anything else when it was over. */
+static void life_check(long key, uint64_t version, struct life life, double began)
+{
+	if (all.expire_ms && began > life.most)
+		value_wrong(key, version, "its time was over");
 }
 
 static void get_one(long key, char *value, char *made)
 {
 	uint64_t least = __atomic_load_n(&all.done[key], __ATOMIC_ACQUIRE), most;
+	struct life life = all.lives[key];
+	double began = now();
 	uint32_t size = all.most;
-	int result = do_call(all.fd, TIDEPOOL_GET, (char *)&key, sizeof(key), value, &size, 0);
+	int result = value_call(all.fd, TIDEPOOL_GET, &key, sizeof(key), value, &size, 0);
 
 	most = __atomic_load_n(&all.begun[key], __ATOMIC_ACQUIRE);
 	__sync_fetch_and_add(&got, 1);
 	if (!result) {
 		__sync_fetch_and_add(&hits, 1);
 		value_check(value, made, key, size, least, most);
+		if (least == most)
+			life_check(key, least, life, began);
 	} else if (result == -ENOENT) {
-		missing_check(key, least, most);
+		missing_check(key, least, most, life);
 	} else {
 		errno = -result;
 		io_failed("get");
@@ -185,16 +217,19 @@ static void get_one(long key, char *value, char *made)
 static void change_one(long key, char *value, bool delete)
 {
 	uint64_t version = (all.begun[key] / 2 + 1) * 2 + delete;
-	uint32_t size;
+	uint32_t size = delete ? 0 : value_size(version, all.most);
+	struct life life;
 	int result;
 
-	__atomic_store_n(&all.begun[key], version, __ATOMIC_RELEASE);
-	size = delete ? 0 : size_of(version);
+	__atomic_store_n(&all.begun[key], version, __ATOMIC_SEQ_CST);
 	if (!delete)
-		value_make(value, key, version);
-	result = do_call(all.fd, delete ? TIDEPOOL_DELETE : TIDEPOOL_PUT, (char *)&key, sizeof(key), value, &size,
+		value_make(value, key, version, size);
+	life.least = now() + all.expire_ms / 1e3;
+	result = value_call(all.fd, delete ? TIDEPOOL_DELETE : TIDEPOOL_PUT, &key, sizeof(key), value, &size,
 			 delete ? 0 : all.expire_ms);
+	life.most = now() + all.expire_ms / 1e3;
 	if (!result || (delete && result == -ENOENT)) {
+		all.lives[key] = life;
 		__atomic_store_n(&all.done[key], version, __ATOMIC_RELEASE);
 		__sync_fetch_and_add(delete ? &deleted : &put, 1);
 	} else if (result == -EDQUOT || result == -ENOTCONN || result == -EAGAIN || result == -ENOSPC) {
@@ -237,7 +272,7 @@ static struct tidepool_stats stats_of(int fd)
 
 /*
  * stress values POOL [keys=1000] [threads=4] [seconds=5] [changes=N] [most=70000] [quota=0] [spill=FILE] [uring=0]
- * [gets=5] [expire_ms=0]; POOL is - for a private one, and gets are so many of ten calls. No kept pool's values expire.
+ * [gets=5] [expire_ms=0]; POOL is - for a private one, and gets are so many of ten calls.
  */
 int mode_values(const char *pool)
 {
@@ -247,9 +282,10 @@ int mode_values(const char *pool)
 	all.most = option("most", 70000);
 	all.gets = option("gets", 5);
 	all.expire_ms = option("expire_ms", 0);
-	all.fd = open_pool(strcmp(pool, "-") ? pool : "", 0600, option("quota", 0));
+	all.fd = value_pool(strcmp(pool, "-") ? pool : "", 0600, option("quota", 0));
 	all.begun = calloc(all.keys, sizeof(*all.begun));
 	all.done = calloc(all.keys, sizeof(*all.done));
+	all.lives = calloc(all.keys, sizeof(*all.lives));
 	all.busy = calloc(all.keys, 1);
 	until = now() + option("seconds", 5);
 	enough = option("changes", 0) ?: LONG_MAX;
@@ -303,7 +339,7 @@ static void say_call(int fd, uint32_t what, const char *key, const char *text)
 	char *long_key = calloc(1, key_size + strlen(key) + 1);
 
 	strcpy(long_key, key);
-	printf("%s", outcome(do_call(fd, what, option("key_fault", 0) ? (void *)16 : long_key, key_size,
+	printf("%s", outcome(value_call(fd, what, option("key_fault", 0) ? (void *)16 : long_key, key_size,
 				     option("fault", 0) ? (void *)16 : value, &size, option("expire_ms", 0))));
 	if (what == TIDEPOOL_GET || what == TIDEPOOL_EXISTS)
 		printf(" %u", size);
@@ -354,6 +390,15 @@ static void say_open(int fd, const char *name)
 	printf("%s\n", outcome(ioctl(fd, TIDEPOOL_IOC_OPEN, &how) ? -errno : 0));
 }
 
+static void say_poll(int fd)
+{
+	struct pollfd waits = { .fd = fd, .events = POLLIN | POLLOUT };
+	struct epoll_event event = { .events = EPOLLIN };
+
+	printf("%s ", poll(&waits, 1, 0) ? "ready" : "not ready");
+	printf("%s\n", outcome(epoll_ctl(epoll_create1(0), EPOLL_CTL_ADD, fd, &event) ? -errno : 0));
+}
+
 static void say(int fd, char *line)
 {
 	const char *what = strtok(line, " \n"), *key = strtok(NULL, " \n"), *value = strtok(NULL, " \n");
@@ -369,6 +414,10 @@ static void say(int fd, char *line)
 		printf("%s\n", outcome(ioctl(fd, TIDEPOOL_IOC_UNLINK) ? -errno : 0));
 	if (what && !strcmp(what, "open"))
 		say_open(fd, key ? key : "");
+	if (what && !strcmp(what, "pool"))	/* with a descriptor of its own, which stays open */
+		say_open(open_or_die(DEVICE, O_RDWR), key ? key : "");
+	if (what && !strcmp(what, "poll"))
+		say_poll(fd);
 	if (what && !strcmp(what, "sleep"))
 		usleep(atol(key) * 1000);
 	fflush(stdout);
@@ -384,7 +433,7 @@ int mode_value(const char *pool)
 
 	if (option("user", 0) && (setgid(option("user", 0)) || setuid(option("user", 0))))
 		die("setuid");
-	fd = open_pool(strcmp(pool, "-") ? pool : "", strtol(option_text("mode", "0600"), NULL, 8), option("quota", 0));
+	fd = value_pool(strcmp(pool, "-") ? pool : "", strtol(option_text("mode", "0600"), NULL, 8), option("quota", 0));
 	while (fgets(line, sizeof(line), stdin))
 		say(fd, line);
 	return 0;
