@@ -11,9 +11,10 @@ use std::time::Duration;
 use nix::time::{ClockId, clock_gettime};
 use tokio::sync::Notify;
 
+use crate::budget::Budget;
 use crate::identity::Identity;
 use crate::link::Link;
-use crate::shelf::{Budget, Shelf};
+use crate::shelf::Shelf;
 use crate::wire::{Channel, Hello, LANES_MAX, PAGE};
 
 /// How long the connections of before have to end for the new one.
