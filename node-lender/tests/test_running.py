@@ -107,6 +107,27 @@ def test_without_files_left_it_waits(daemon: Daemon) -> None:
         assert _ticks(full) - before < os.sysconf("SC_CLK_TCK") / 4
 
 
+def _wakes(daemon: Daemon, seconds: float) -> float:
+    """How often in a second one of its threads goes on."""
+
+    def slept() -> int:
+        tasks = Path(f"/proc/{daemon.process.pid}/task").glob("*/status")
+        return sum(int(re.findall(r"^voluntary_ctxt_switches:\s*(\d+)", task.read_text(), re.M)[0]) for task in tasks)
+
+    before = slept()
+    time.sleep(seconds)
+    return (slept() - before) / seconds
+
+
+def test_it_rests_while_nothing_is_lent(daemon: Daemon) -> None:
+    """Somebody is connected and has no page: it wakes now and then; with the first page it looks ten times a second."""
+    own = daemon.lend()
+    with contextlib.closing(Borrower(daemon.address, own, daemon.lender, MIB)) as borrower:
+        wait_until("the handshake is over", lambda: _wakes(daemon, 1) < 4)
+        assert borrower.store(1, 1, 1, bytes(4096))
+        wait_until("it looks after the page", lambda: 8 <= _wakes(daemon, 1) < 20)
+
+
 def test_visitors_that_ask_nothing_keep_nobody_out(daemon: Daemon) -> None:
     """More of them than are served at once, and whoever asks is answered."""
     with contextlib.ExitStack() as stack:
