@@ -21,6 +21,8 @@ from tidepool_agent.donors import Donor, Donors, Tools
 from tidepool_agent.errors import Excluded, GuestError, Unreachable
 from tidepool_agent.metrics import Figures as Metrics
 from tidepool_agent.provider import Machine
+from tidepool_agent.session import Session
+from tidepool_agent.store import Store
 from tidepool_api import GuestBalloon, GuestKey, GuestStatus, MemoryGuest, Provider, condition, find, names
 from tidepool_api.units import GIB, KIB, MIB
 
@@ -65,6 +67,31 @@ def test_what_is_told_is_noted_in_the_domain_and_forgotten_with_it(device: Ballo
     device.forget()
     assert device.look().note is None
     device.close()
+
+
+def test_who_looks_at_a_guest_learns_that_something_was_gathered_from_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """From its domain, though the guest itself does not answer, as one without a guest agent never does."""
+    monkeypatch.setattr(libvirt.virConnect, "setKeepAlive", lambda *_: 0)
+    (tmp_path / "host.xml").write_text(HOST.format(balloon=BALLOON))
+    uri = f"test://{tmp_path}/host.xml"
+    device, told = BalloonDevice(lambda: uri, "shop_d"), list[GuestKey]()
+
+    async def looks() -> None:
+        way = Session(
+            MACHINE, endpoint=lambda _: uri, store=Store(tmp_path), slots=asyncio.Semaphore(1), proc=tmp_path,
+            gathered=told.append,
+        )  # fmt: skip
+        way._domain = device  # noqa: SLF001 - each connection of this driver has a host of its own
+        with pytest.raises(GuestError):
+            await way.look()
+
+    asyncio.run(looks())
+    assert told == []
+    device.tell(Note(384 * MIB))
+    asyncio.run(looks())
+    assert told == [KEY]
 
 
 def test_figures_are_libvirts_in_bytes() -> None:
@@ -166,6 +193,7 @@ class Node:
         self.mark(mark)
         self.pairings_of: list[Any] = []
         self.lends, self.is_excluded, self.migrating = True, False, False
+        self.is_deleted = False
         self.connections = 0
         self.start()
 
@@ -189,10 +217,10 @@ class Node:
         self.body["status"] = balloonreport.shown(before, self.donor.standing, before).to_dict()
 
     def guests(self) -> dict[GuestKey, Any]:
-        return {KEY: self.body}
+        return {} if self.is_deleted else {KEY: self.body}
 
-    def guest(self, _key: GuestKey) -> MemoryGuest:
-        return MemoryGuest.parse(self.body)
+    def guest(self, _key: GuestKey) -> MemoryGuest | None:
+        return None if self.is_deleted else MemoryGuest.parse(self.body)
 
     def machine(self, _key: GuestKey) -> Machine:
         return replace(MACHINE, migrating=self.migrating)
@@ -522,3 +550,36 @@ def test_who_is_marked_is_looked_at_until_there_is_nothing_left() -> None:
 
     followed(node, [written, gone])
     assert node.connections == 1
+
+
+def test_a_guest_whose_object_is_deleted_has_its_memory_again(node: Node) -> None:
+    """Nothing in the cluster says any more that its balloon holds something; whoever looks after it knows."""
+
+    def delete(every: Donors) -> None:
+        assert every.gathered() > 0
+        node.is_deleted = True
+
+    def given_back(every: Donors) -> None:
+        assert (node.device.actual, node.device.written, node.device.period) == (8 * GIB, None, 10)
+        assert every.standing(KEY) is None
+
+    followed(node, [delete, given_back])
+
+
+def test_a_guest_whose_object_is_deleted_while_no_agent_runs_has_its_memory_again(node: Node) -> None:
+    """The note in its domain is all that is left; it is looked at once for each time that somebody has seen that."""
+    node.is_deleted = True
+    looks = node.device.looks
+
+    def found(every: Donors) -> None:
+        assert node.device.looks == looks
+        every.found(KEY)
+
+    def given_back(every: Donors) -> None:
+        assert (node.device.actual, node.device.written) == (8 * GIB, None)
+        assert every.standing(KEY) is None
+        every.found(KEY)
+
+    followed(node, [found, given_back, lambda every: every.standing(KEY)])
+    assert node.connections == 3  # that of the fixture, and one each
+    assert node.device.told[-1] == 8 * GIB

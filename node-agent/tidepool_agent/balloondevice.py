@@ -26,6 +26,7 @@ log = logging.getLogger(__name__)
 KIB = 1024
 URI = f"https://{names.GROUP}/libvirt/balloon/1.0"
 PREFIX, ELEMENT = "tidepool", "balloon"
+NOTE = f"metadata/{{{URI}}}{ELEMENT}"
 LIVE = libvirt.VIR_DOMAIN_AFFECT_LIVE
 # What keeps the pages of a balloon from the node: by their place in the domain, and in words.
 _PINNED = {
@@ -124,7 +125,7 @@ def figures(stats: dict[str, int], full: int, current: int) -> Figures:
 def described(xml: str) -> tuple[Note | None, int, GuestError | None]:
     """What a domain's XML says of its balloon: the note, how often its driver is asked, and what is in its way."""
     root = ElementTree.fromstring(xml)
-    found = root.find(f"metadata/{{{URI}}}{ELEMENT}")
+    found = root.find(NOTE)
     device = root.find("devices/memballoon")
     if device is None or device.get("model") == "none":
         return None, 0, NoBalloon("the virtual machine has no balloon: give it one (memballoon, model virtio)")
@@ -133,6 +134,14 @@ def described(xml: str) -> tuple[Note | None, int, GuestError | None]:
     pinned = next((words for path, words in _PINNED.items() if root.find(path) is not None), "")
     barred = Pinned(f"{pinned}: what its balloon holds would be of no use to anybody") if pinned else None
     return None if found is None else _noted(found), period, barred
+
+
+def has_note(xml: str) -> bool:
+    """Whether a domain's XML says that its balloon was told something; False if it is not what libvirt writes."""
+    try:
+        return ElementTree.fromstring(xml).find(NOTE) is not None
+    except ElementTree.ParseError:
+        return False
 
 
 def _noted(found: Any) -> Note | None:

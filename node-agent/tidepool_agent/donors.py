@@ -1,8 +1,9 @@
 """Gathers memory from the guests of this node that the operator has marked, and gives it back: a loop for each.
 
-A guest is looked at only while its MemoryGuest has the mark, or says that its balloon holds something. So nothing is
-asked of libvirt where no pool names a balloon. And before anything is taken that is written there: an agent that comes
-after this one finds all guests that have less than their memory, be they still marked or not.
+A guest is looked at only while its MemoryGuest has the mark, or says that its balloon holds something, or its domain
+does. So nothing is asked of libvirt where no pool names a balloon. And before anything is taken that is written there:
+an agent that comes after this one finds all guests that have less than their memory, be they still marked or not, and
+also when somebody has deleted their MemoryGuest.
 
 Each has a connection and a thread of its own. A guest agent that hangs, or a module that is being built, keeps no guest
 from its memory.
@@ -63,6 +64,7 @@ class Donors:
     def __init__(self, tools: Tools) -> None:
         self._tools = tools
         self._donors: dict[GuestKey, tuple[Donor, asyncio.Task[None]]] = {}
+        self._found: set[GuestKey] = set()
 
     async def run(self) -> None:
         """Runs until cancelled."""
@@ -88,12 +90,17 @@ class Donors:
         found = self._donors.get(key)
         return found is not None and found[0].keeps()
 
+    def found(self, key: GuestKey) -> None:
+        """A guest's domain says that something was gathered from it, whoever knows of that."""
+        self._found.add(key)
+
     async def _settle(self) -> None:
-        """One donor for each guest that is to be one, or was."""
+        """One donor for each guest that is to be one, or was and has not all of its memory yet."""
         cluster = self._tools.cluster
-        wanted = {
-            key: one for key, body in cluster.guests().items() if concerns(body) and (one := cluster.machine(key))
-        }
+        marked = {key for key, body in cluster.guests().items() if concerns(body)}
+        begun = {key for key, (donor, _) in self._donors.items() if donor.is_at_work()}
+        wanted = {key: one for key in marked | begun | self._found if (one := cluster.machine(key))}
+        self._found.clear()
         for key, (donor, _) in list(self._donors.items()):
             if key not in wanted or not donor.is_for(wanted[key]):
                 await self._end(key)
@@ -132,6 +139,10 @@ class Donor:
         """Whether this still is the way to the machine."""
         mine = self._machine
         return (mine.uid, mine.place, mine.domain) == (machine.uid, machine.place, machine.domain)
+
+    def is_at_work(self) -> bool:
+        """Whether there is, or may be, something left to be done."""
+        return self.standing != NOTHING
 
     def keeps(self) -> bool:
         """Whether the balloon holds something that is being given back."""
