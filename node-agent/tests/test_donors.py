@@ -122,6 +122,11 @@ def test_memory_that_the_node_would_not_get_is_not_taken(xml: str, error: type) 
     assert isinstance(described(f"<domain>{xml}</domain>")[2], error)
 
 
+@pytest.mark.parametrize(("said", "on"), [("", False), ("autodeflate='off'", False), ("autodeflate='on'", True)])
+def test_a_domain_says_whether_its_guest_may_help_itself(said: str, *, on: bool) -> None:
+    assert described(f"<domain><devices><memballoon model='virtio' {said}/></devices></domain>").deflates == on
+
+
 @pytest.mark.parametrize("text", ["", "target='x'", "target='-5'", "target='0'", "target='99999999999999999999'"])
 def test_a_note_that_is_none_is_not_believed(text: str) -> None:
     """Who may write to the domain may write it there; it says no more than where the balloon should be."""
@@ -146,6 +151,7 @@ class Balloon:
     faults: int = 50
     moves: bool = True
     barred: GuestError | None = None
+    deflates: bool = False
     error: Exception | None = None
     told: list[int] = field(default_factory=list)
     looks: int = 0
@@ -156,7 +162,7 @@ class Balloon:
             raise self.error
         free = max(0, self.actual - self.used)
         seen = Figures(self.at, self.at, self.full, self.actual, free, self.actual, self.swapped, self.faults)
-        return Sight(seen, self.written, self.period, self.barred)
+        return Sight(seen, self.written, self.period, self.barred, self.deflates)
 
     def tell(self, note: Note) -> None:
         self.written = note
@@ -382,6 +388,27 @@ def test_a_balloon_of_somebody_else_is_left_alone(node: Node) -> None:
     node.look(2)
     assert (node.device.actual, node.device.written, node.device.period) == (4 * GIB, None, 10)
     assert node.status.balloon is None
+
+
+@pytest.mark.parametrize("is_new", [False, True], ids=["the same agent", "one that comes later"])
+def test_a_guest_that_helps_itself_gets_the_rest(node: Node, *, is_new: bool) -> None:
+    """With autodeflate: it was about to kill programs. Nobody else has changed its balloon, and it is gathered anew."""
+    node.device.deflates = True
+    node.device.actual += GIB
+    if is_new:
+        node.start()
+    node.look()
+    assert (node.device.actual, node.said) == (8 * GIB, ("True", "GivenBack"))
+    node.look(400)
+    assert (node.device.actual, node.said) == (3 * GIB + 128 * MIB, ("True", "Gathering"))
+
+
+@pytest.mark.parametrize("deflates", [False, True])
+def test_a_guest_that_cannot_help_itself_says_so(*, deflates: bool) -> None:
+    node = Node(Balloon(deflates=deflates))
+    node.look(400)
+    assert node.said == ("True", "Gathering")
+    assert ("no autodeflate, so while no agent runs it gets nothing back" in node.message) == (not deflates)
 
 
 def test_a_balloon_that_does_not_move_is_said_and_left_alone() -> None:

@@ -195,28 +195,30 @@ class Donor:
             await self._leave_alone(sight, wish, other)
             return
         error = error or stuck
-        if balloon.is_strange(now, note) and not balloon.has_booted(self._history):
+        has_helped_itself = sight.deflates and balloon.has_more(now, note)
+        if balloon.is_strange(now, note) and not (balloon.has_booted(self._history) or has_helped_itself):
             return
         verdict = self._decided(note, wish if error is None else Wish())
         await self._carry_out(sight, note, verdict)
         if wish.reserve is None and _is_empty(now, note):
             await self._finish(note)
             return
-        said = balloonreport.standing(now, wish.reserve, verdict, why)
+        said = balloonreport.standing(now, wish.reserve, verdict, why, deflates=sight.deflates)
         self._say(said if error is None else balloonreport.troubled(now, wish.reserve, error))
 
     def _noted(self, sight: Sight) -> tuple[Note, GuestError | None]:
         """What the balloon was last told, and that it does not move if so; one that never has is not tried again."""
         now = sight.figures
         try:
-            found = balloon.present(self._history, sight.note, ours=self._is_ours(), since=self._told_at or now.at)
+            since, ours = self._told_at or now.at, self._is_ours()
+            found = balloon.present(self._history, sight.note, ours=ours, since=since, deflates=sight.deflates)
         except NotMoving as stuck:
             self._stuck = stuck if now.actual == now.full else None
             return sight.note or Note(now.actual), stuck
         return found, None
 
     def _decided(self, note: Note, wish: Wish) -> Verdict:
-        """What is to be told; a balloon that is strange for a reboot is emptied."""
+        """What is to be told; a balloon that is strange is emptied: its guest has rebooted, or was short of memory."""
         now = self._history[-1]
         if balloon.is_strange(now, note):
             return Verdict(now.full, "GivenBack")
