@@ -41,6 +41,7 @@ EMPTY_SECONDS = 30.0
 NOBODY = "no pool has memory gathered from it any more"
 NO_LENDER = "the node lender of its node is not there"
 BUSY = "it lends or borrows itself"
+MOVES = "it is about to be on another node, where nobody may look after its balloon"
 # A change by so much of a guest's memory is reported before its turn.
 NEWS_PART = 16
 
@@ -266,16 +267,18 @@ class Donor:
         self._leaving = None
         present = self._present()
         is_written = present is not None and present.status.balloon is not None
-        machine = self._newest()
-        return Wish(self._reserve(), steady=machine.migrating or not is_written), ""
+        return Wish(self._reserve(), steady=not is_written), ""
 
     def _unwanted(self) -> str:
         """Why nothing is to be gathered from the guest; empty if something is."""
         cluster, key = self._tools.cluster, self._machine.key
         if self._reserve() is None:
             return NOBODY
-        if excluded := cluster.excluded(self._newest()):
+        machine = self._newest()
+        if excluded := cluster.excluded(machine):
             return str(excluded)
+        if machine.migrating:
+            return MOVES
         if cluster.pairings(key):
             return BUSY
         return "" if self._tools.lends() else NO_LENDER
