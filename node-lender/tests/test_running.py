@@ -150,6 +150,37 @@ def test_a_second_daemon_says_what_is_wrong(daemon: Daemon, tmp_path: Path) -> N
     assert "is another lender on this node" in done.stderr
 
 
+def _another(daemon: Daemon) -> list[str]:
+    """The command line of one more daemon, with a port of its own and the control socket of this one."""
+    path = daemon.control.with_name("other.toml")
+    path.write_text(Config().toml(daemon.control))
+    path.chmod(0o644)
+    return [str(program()), "--config", str(path)]
+
+
+def test_a_second_daemon_leaves_the_control_socket_alone(daemon: Daemon) -> None:
+    """The first one goes on answering there; the other ends, and says which field is wrong."""
+    done = subprocess.run(_another(daemon), capture_output=True, text=True, timeout=60)
+    assert done.returncode == 1
+    assert f"control: {daemon.control}: another lender answers there" in done.stderr
+    assert daemon.state()["borrowers"] == []
+
+
+def test_the_control_socket_of_a_daemon_that_was_killed_is_taken_over() -> None:
+    with Daemon() as daemon:
+        before = daemon.state()["identity"]
+        daemon.process.kill()
+        daemon.process.wait()
+        daemon.process = subprocess.Popen(_another(daemon), stderr=subprocess.DEVNULL)
+
+        def answers() -> bool:
+            with contextlib.suppress(ConnectionError):
+                return bool(daemon.state()["identity"] != before)
+            return False
+
+        wait_until("it answers", answers)
+
+
 def test_a_file_that_only_root_can_read_is_refused_at_once(tmp_path: Path) -> None:
     """A reload reads it without root's rights: the daemon says so at the start."""
     path = tmp_path / "config.toml"
