@@ -10,7 +10,7 @@ from pathlib import Path
 
 from tidepool_lab import paths
 from tidepool_lab.progress import LabError, say
-from tidepool_release import chart, clients, guests, images, module, papers, plugin, standalone
+from tidepool_release import chart, clients, guests, images, module, nodelender, papers, plugin, standalone
 from tidepool_release.source import Source, changes
 
 
@@ -21,7 +21,7 @@ def release(folder: Path, key: Path | None = None) -> None:
     with tempfile.TemporaryDirectory(prefix=".release-", dir=folder.parent) as scratch:
         work, made = Path(scratch, "work"), Path(scratch, "dist")
         work.mkdir()
-        for name in ("images", "sbom", "chart", "module", "plugin", "standalone", "clients", "guests"):
+        for name in ("images", "sbom", "chart", "module", "plugin", "standalone", "clients", "guests", "node-lender"):
             (made / name).mkdir(parents=True)
         _build(made, work, source)
         if key:
@@ -41,6 +41,7 @@ def _build(made: Path, work: Path, source: Source) -> None:
     standalone.pack(made / f"standalone/tidepool-standalone-{source.version}.tar.gz", source)
     guests.pack(made / f"guests/tidepool-guests-{source.version}.tar.gz", source)
     clients.build(made / "clients", made / "sbom", work, source)
+    nodelender.build(made / "node-lender", made / "sbom", work, source)
     digests = images.build(made / "images", made / "sbom", modules, source)
     chart.build(made / "chart", work, digests, source)
     papers.write_push(made, source)

@@ -24,7 +24,7 @@ Files: *
 Copyright: The Tidepool authors
 License: {licence}
 """
-NEEDED = re.compile(r"\(?GLIBC_(\d+)\.(\d+)")
+NEEDED = re.compile(r"@GLIBC_(\d+)\.(\d+)")
 
 
 @dataclass(frozen=True)
@@ -81,7 +81,8 @@ def version(source: Source) -> str:
 
 def libc_of(*programs: Path) -> str:
     """The dependency on the oldest C library that has all that these programs call."""
-    listed = subprocess.run(["objdump", "-T", *programs], check=True, capture_output=True, text=True).stdout
+    command: list[str | Path] = ["readelf", "--dyn-syms", "--wide", *programs]  # which reads those of any architecture
+    listed = subprocess.run(command, check=True, capture_output=True, text=True).stdout
     major, minor = max((int(major), int(minor)) for major, minor in NEEDED.findall(listed))
     return f"libc6 (>= {major}.{minor})"
 
@@ -90,5 +91,5 @@ def _settle(root: Path) -> None:
     """Rights that do not come from whoever builds it."""
     for path in [root, *root.rglob("*")]:
         if not path.is_symlink():
-            may_run = path.is_dir() or path.suffix in PROGRAMS or path.name in SCRIPTS
+            may_run = path.is_dir() or path.suffix in PROGRAMS or path.name in SCRIPTS or path.parent.name == "bin"
             path.chmod(PROGRAM if may_run else 0o644)

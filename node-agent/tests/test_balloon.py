@@ -128,7 +128,7 @@ def test_what_no_pool_wants_any_more_is_given_back() -> None:
     assert guest.look(Wish()) == Verdict(8 * GIB, "GivingBack")
 
 
-def test_a_guest_that_migrates_is_given_to_and_not_taken_from() -> None:
+def test_a_guest_of_which_nothing_is_written_yet_is_given_to_and_not_taken_from() -> None:
     guest = Guest(8 * GIB, used=2 * GIB, touched=8 * GIB)
     guest.settle(120)
     before = guest.told

@@ -129,6 +129,19 @@ def test_memory_of_a_real_guest_is_gathered_and_given_back(lending: Lender, dono
     assert not donor.has_note()
 
 
+def test_a_guest_that_nobody_knows_of_any_more_has_its_memory_again(
+    cluster: Server, lending: Lender, donor: Donor
+) -> None:
+    """Its MemoryGuest is deleted while the agent is gone: the next agent learns from its domain what is to be done."""
+    donor.mark("48Mi")
+    eventually(lambda: donor.stats()["actual"] < FULL, 200)
+    lending.agent.kill()
+    cluster.kubectl("delete", "tguest", donor.name, "-n", donor.namespace)
+    lending.agent.start()
+    eventually(lambda: donor.stats()["actual"] == FULL, 60)
+    eventually(lambda: not donor.has_note())
+
+
 def test_a_balloon_that_somebody_has_set_stays_as_it_is(lending: Lender, donor: Donor) -> None:
     """By `virsh setmem`, before the pool comes; and nothing of ours is left when the pool goes."""
     assert donor.domain

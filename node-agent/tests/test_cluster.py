@@ -29,7 +29,13 @@ def guest(namespace: str, name: str = "g", **labels: str) -> MemoryGuest:
     return report.guest(machine(name, namespace=namespace, labels=labels), "here", Finding(), (), None)
 
 
-def with_cluster(server: Server, folder: Path, job: Callable[[Cluster], Awaitable[None]], *sources: Any) -> None:
+def with_cluster(
+    server: Server,
+    folder: Path,
+    job: Callable[[Cluster], Awaitable[None]],
+    *sources: Any,
+    namespaces: tuple[str, ...] = (),
+) -> None:
     """Does something as the agent of the node `here`."""
     known = json.loads(server.kubeconfig().read_text())["clusters"][0]["cluster"]
     token = folder / "token"
@@ -37,7 +43,7 @@ def with_cluster(server: Server, folder: Path, job: Callable[[Cluster], Awaitabl
     api = Api(Access.by_token(known["server"], authority=Path(known["certificate-authority"]), token=token))
 
     async def run() -> None:
-        cluster = Cluster(api, "here", sources, lambda _: None)
+        cluster = Cluster(api, "here", sources, lambda _: None, namespaces=namespaces)
         await cluster.start()
         await job(cluster)
 
@@ -178,3 +184,35 @@ def test_a_guest_that_is_marked_is_found_and_stays_so(cluster: Server, namespace
         assert not concerns()
 
     with_cluster(cluster, tmp_path, job)
+
+
+class Running(Instances):
+    """A source that has one machine, which runs."""
+
+    def machine(self, key: GuestKey) -> Any:
+        return machine(key.name, namespace=key.namespace)
+
+    def machines(self) -> dict[GuestKey, Any]:
+        key = GuestKey(self.uid, "g")
+        return {key: self.machine(key)}
+
+
+def test_a_guest_keeps_its_agent_until_its_memory_is_given_back(
+    cluster: Server, namespace: str, tmp_path: Path
+) -> None:
+    """Its namespace is no longer among those that are served: it is excluded, but not forgotten."""
+    key, one = GuestKey(namespace, "g"), machine("g", namespace=namespace)
+
+    async def job(own: Cluster) -> None:
+        assert own.machine(key) is None
+        held = GuestBalloon(full_bytes=8 << 30, gathered_bytes=1 << 30, reserve_bytes=1 << 30)
+        for found, looked_at in (
+            (Standing(held, condition("BalloonReady", True, "Gathering")), True),
+            (NOTHING, False),
+        ):
+            await own.claim(guest(namespace))
+            await own.write_guest(report.guest(one, "here", Finding(balloon=found), (), None))
+            assert (own.machine(key) is not None) == (key in own.machines()) == looked_at
+        assert "agent.namespaces" in str(own.excluded(one))
+
+    with_cluster(cluster, tmp_path, job, Running(namespace), namespaces=("other",))

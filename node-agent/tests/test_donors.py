@@ -21,6 +21,8 @@ from tidepool_agent.donors import Donor, Donors, Tools
 from tidepool_agent.errors import Excluded, GuestError, Unreachable
 from tidepool_agent.metrics import Figures as Metrics
 from tidepool_agent.provider import Machine
+from tidepool_agent.session import Session
+from tidepool_agent.store import Store
 from tidepool_api import GuestBalloon, GuestKey, GuestStatus, MemoryGuest, Provider, condition, find, names
 from tidepool_api.units import GIB, KIB, MIB
 
@@ -67,6 +69,31 @@ def test_what_is_told_is_noted_in_the_domain_and_forgotten_with_it(device: Ballo
     device.close()
 
 
+def test_who_looks_at_a_guest_learns_that_something_was_gathered_from_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """From its domain, though the guest itself does not answer, as one without a guest agent never does."""
+    monkeypatch.setattr(libvirt.virConnect, "setKeepAlive", lambda *_: 0)
+    (tmp_path / "host.xml").write_text(HOST.format(balloon=BALLOON))
+    uri = f"test://{tmp_path}/host.xml"
+    device, told = BalloonDevice(lambda: uri, "shop_d"), list[GuestKey]()
+
+    async def looks() -> None:
+        way = Session(
+            MACHINE, endpoint=lambda _: uri, store=Store(tmp_path), slots=asyncio.Semaphore(1), proc=tmp_path,
+            gathered=told.append,
+        )  # fmt: skip
+        way._domain = device  # noqa: SLF001 - each connection of this driver has a host of its own
+        with pytest.raises(GuestError):
+            await way.look()
+
+    asyncio.run(looks())
+    assert told == []
+    device.tell(Note(384 * MIB))
+    asyncio.run(looks())
+    assert told == [KEY]
+
+
 def test_figures_are_libvirts_in_bytes() -> None:
     """`usable` is the guest's MemAvailable; a driver that has it not, as Windows', says what is unused."""
     stats = {"actual": 1000, "unused": 10, "usable": 40, "rss": 600, "swap_in": 3, "major_fault": 5, "last_update": 77}
@@ -95,6 +122,11 @@ def test_memory_that_the_node_would_not_get_is_not_taken(xml: str, error: type) 
     assert isinstance(described(f"<domain>{xml}</domain>")[2], error)
 
 
+@pytest.mark.parametrize(("said", "on"), [("", False), ("autodeflate='off'", False), ("autodeflate='on'", True)])
+def test_a_domain_says_whether_its_guest_may_help_itself(said: str, *, on: bool) -> None:
+    assert described(f"<domain><devices><memballoon model='virtio' {said}/></devices></domain>").deflates == on
+
+
 @pytest.mark.parametrize("text", ["", "target='x'", "target='-5'", "target='0'", "target='99999999999999999999'"])
 def test_a_note_that_is_none_is_not_believed(text: str) -> None:
     """Who may write to the domain may write it there; it says no more than where the balloon should be."""
@@ -119,6 +151,7 @@ class Balloon:
     faults: int = 50
     moves: bool = True
     barred: GuestError | None = None
+    deflates: bool = False
     error: Exception | None = None
     told: list[int] = field(default_factory=list)
     looks: int = 0
@@ -129,7 +162,7 @@ class Balloon:
             raise self.error
         free = max(0, self.actual - self.used)
         seen = Figures(self.at, self.at, self.full, self.actual, free, self.actual, self.swapped, self.faults)
-        return Sight(seen, self.written, self.period, self.barred)
+        return Sight(seen, self.written, self.period, self.barred, self.deflates)
 
     def tell(self, note: Note) -> None:
         self.written = note
@@ -166,6 +199,7 @@ class Node:
         self.mark(mark)
         self.pairings_of: list[Any] = []
         self.lends, self.is_excluded, self.migrating = True, False, False
+        self.is_deleted = False
         self.connections = 0
         self.start()
 
@@ -189,10 +223,10 @@ class Node:
         self.body["status"] = balloonreport.shown(before, self.donor.standing, before).to_dict()
 
     def guests(self) -> dict[GuestKey, Any]:
-        return {KEY: self.body}
+        return {} if self.is_deleted else {KEY: self.body}
 
-    def guest(self, _key: GuestKey) -> MemoryGuest:
-        return MemoryGuest.parse(self.body)
+    def guest(self, _key: GuestKey) -> MemoryGuest | None:
+        return None if self.is_deleted else MemoryGuest.parse(self.body)
 
     def machine(self, _key: GuestKey) -> Machine:
         return replace(MACHINE, migrating=self.migrating)
@@ -356,6 +390,27 @@ def test_a_balloon_of_somebody_else_is_left_alone(node: Node) -> None:
     assert node.status.balloon is None
 
 
+@pytest.mark.parametrize("is_new", [False, True], ids=["the same agent", "one that comes later"])
+def test_a_guest_that_helps_itself_gets_the_rest(node: Node, *, is_new: bool) -> None:
+    """With autodeflate: it was about to kill programs. Nobody else has changed its balloon, and it is gathered anew."""
+    node.device.deflates = True
+    node.device.actual += GIB
+    if is_new:
+        node.start()
+    node.look()
+    assert (node.device.actual, node.said) == (8 * GIB, ("True", "GivenBack"))
+    node.look(400)
+    assert (node.device.actual, node.said) == (3 * GIB + 128 * MIB, ("True", "Gathering"))
+
+
+@pytest.mark.parametrize("deflates", [False, True])
+def test_a_guest_that_cannot_help_itself_says_so(*, deflates: bool) -> None:
+    node = Node(Balloon(deflates=deflates))
+    node.look(400)
+    assert node.said == ("True", "Gathering")
+    assert ("no autodeflate, so while no agent runs it gets nothing back" in node.message) == (not deflates)
+
+
 def test_a_balloon_that_does_not_move_is_said_and_left_alone() -> None:
     """What it was told is taken back, so that a driver that comes later takes nothing; a reboot tries anew."""
     node = Node(Balloon(moves=False))
@@ -444,15 +499,17 @@ def test_a_domain_that_was_left_as_it_was_is_not_touched_again(node: Node) -> No
     assert node.device.period == 10
 
 
-def test_a_guest_that_migrates_is_only_given_to(node: Node) -> None:
-    node.device.used -= GIB
+def test_a_guest_that_migrates_has_its_memory_before_it_moves(node: Node) -> None:
+    """Where it comes to nobody may run. It is left as it was; a migration that fails is no reason to gather no more."""
     node.migrating = True
-    told = list(node.device.told)
+    node.look()
+    assert (node.device.actual, node.said) == (8 * GIB, ("False", "GivingBack"))
+    assert "another node" in node.message
     node.look(100)
-    assert node.device.told == told
+    assert (node.device.actual, node.device.written) == (8 * GIB, None)
     node.migrating = False
-    node.look(200)
-    assert node.device.actual < 3 * GIB
+    node.look(400)
+    assert node.device.actual == 3 * GIB + 128 * MIB
 
 
 def test_a_guest_waits_for_its_own_memory_before_it_lends_but_not_for_ever(node: Node) -> None:
@@ -522,3 +579,36 @@ def test_who_is_marked_is_looked_at_until_there_is_nothing_left() -> None:
 
     followed(node, [written, gone])
     assert node.connections == 1
+
+
+def test_a_guest_whose_object_is_deleted_has_its_memory_again(node: Node) -> None:
+    """Nothing in the cluster says any more that its balloon holds something; whoever looks after it knows."""
+
+    def delete(every: Donors) -> None:
+        assert every.gathered() > 0
+        node.is_deleted = True
+
+    def given_back(every: Donors) -> None:
+        assert (node.device.actual, node.device.written, node.device.period) == (8 * GIB, None, 10)
+        assert every.standing(KEY) is None
+
+    followed(node, [delete, given_back])
+
+
+def test_a_guest_whose_object_is_deleted_while_no_agent_runs_has_its_memory_again(node: Node) -> None:
+    """The note in its domain is all that is left; it is looked at once for each time that somebody has seen that."""
+    node.is_deleted = True
+    looks = node.device.looks
+
+    def found(every: Donors) -> None:
+        assert node.device.looks == looks
+        every.found(KEY)
+
+    def given_back(every: Donors) -> None:
+        assert (node.device.actual, node.device.written) == (8 * GIB, None)
+        assert every.standing(KEY) is None
+        every.found(KEY)
+
+    followed(node, [found, given_back, lambda every: every.standing(KEY)])
+    assert node.connections == 3  # that of the fixture, and one each
+    assert node.device.told[-1] == 8 * GIB

@@ -69,7 +69,8 @@ def _assemble(chosen: Settings) -> tuple[Controller, Figures]:
         controller.touched(key)
 
     def connect(machine: Machine) -> Session:
-        return Session(machine, endpoint=sources[machine.provider].endpoint, store=store, slots=slots, proc=chosen.proc)
+        endpoint = sources[machine.provider].endpoint
+        return Session(machine, endpoint=endpoint, store=store, slots=slots, proc=chosen.proc, gathered=donors.found)
 
     def source(provider: Provider) -> Source:
         if provider is Provider.LIBVIRT:

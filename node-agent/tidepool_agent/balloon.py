@@ -225,11 +225,12 @@ def _rounded_up(size: int) -> int:
 # ------------------------------------------------------------------------------------------------- whose balloon it is
 
 
-def present(history: Sequence[Figures], note: Note | None, *, ours: bool, since: float) -> Note:
+def present(history: Sequence[Figures], note: Note | None, *, ours: bool, since: float, deflates: bool = False) -> Note:
     """What the balloon was last told, as it is now; raises SetByAnother where that was somebody else.
 
     `ours`: whether the MemoryGuest says that an agent has filled it, for a note may be lost on the way to another node.
-    `since` is when it was told, or this agent began to look.
+    `since` is when it was told, or this agent began to look. `deflates`: whether the guest may take out of it what it
+    needs; who has more than it was told then has done that.
     """
     now = history[-1]
     if note is None:
@@ -239,7 +240,8 @@ def present(history: Sequence[Figures], note: Note | None, *, ours: bool, since:
     if now.actual == note.target:
         return replace(note, reached=True)
     if note.reached:
-        _check_ours(history, note)
+        if not (deflates and has_more(now, note)):
+            _check_ours(history, note)
         return note
     return _stalled(history, note) if now.at - since >= STALL_SECONDS else note
 
@@ -247,6 +249,11 @@ def present(history: Sequence[Figures], note: Note | None, *, ours: bool, since:
 def is_strange(now: Figures, note: Note) -> bool:
     """Whether the balloon has left the size that it was told and had: nothing is done until it is known why."""
     return note.reached and now.actual != note.target
+
+
+def has_more(now: Figures, note: Note) -> bool:
+    """Whether the guest has more memory than its balloon was told to leave it, and had left it."""
+    return note.reached and now.actual > note.target
 
 
 def has_booted(history: Sequence[Figures]) -> bool:

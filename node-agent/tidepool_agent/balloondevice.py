@@ -11,7 +11,7 @@ import logging
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 from xml.etree import ElementTree
 
 import libvirt
@@ -26,6 +26,7 @@ log = logging.getLogger(__name__)
 KIB = 1024
 URI = f"https://{names.GROUP}/libvirt/balloon/1.0"
 PREFIX, ELEMENT = "tidepool", "balloon"
+NOTE = f"metadata/{{{URI}}}{ELEMENT}"
 LIVE = libvirt.VIR_DOMAIN_AFFECT_LIVE
 # What keeps the pages of a balloon from the node: by their place in the domain, and in words.
 _PINNED = {
@@ -60,6 +61,17 @@ class Sight:
     """How often the driver is asked for figures, in seconds; 0 for never."""
     barred: GuestError | None = None
     """Why nothing can be gathered by it."""
+    deflates: bool = False
+    """Whether the guest takes out of it by itself what it needs before it kills a program (autodeflate)."""
+
+
+class Described(NamedTuple):
+    """What a domain's XML says of its balloon; fields as those of Sight."""
+
+    note: Note | None
+    period: int
+    barred: GuestError | None
+    deflates: bool
 
 
 class BalloonDevice(Domain):
@@ -70,8 +82,8 @@ class BalloonDevice(Domain):
         self.check_running()
         with self._spoken() as domain:
             seen = figures(domain.memoryStats(), domain.maxMemory() * KIB, domain.info()[2] * KIB)
-            note, period, barred = described(domain.XMLDesc())
-        return Sight(seen, note, period, barred)
+            found = described(domain.XMLDesc())
+        return Sight(seen, *found)
 
     def tell(self, note: Note) -> None:
         """Has the guest have so much memory. It is noted before: what was begun the next agent knows of."""
@@ -121,18 +133,27 @@ def figures(stats: dict[str, int], full: int, current: int) -> Figures:
     )
 
 
-def described(xml: str) -> tuple[Note | None, int, GuestError | None]:
-    """What a domain's XML says of its balloon: the note, how often its driver is asked, and what is in its way."""
+def described(xml: str) -> Described:
+    """What a domain's XML says of its balloon."""
     root = ElementTree.fromstring(xml)
-    found = root.find(f"metadata/{{{URI}}}{ELEMENT}")
+    found = root.find(NOTE)
     device = root.find("devices/memballoon")
     if device is None or device.get("model") == "none":
-        return None, 0, NoBalloon("the virtual machine has no balloon: give it one (memballoon, model virtio)")
+        none = NoBalloon("the virtual machine has no balloon: give it one (memballoon, model virtio)")
+        return Described(None, 0, none, deflates=False)
     stats = device.find("stats")
     period = _number(stats.get("period")) if stats is not None else 0
     pinned = next((words for path, words in _PINNED.items() if root.find(path) is not None), "")
     barred = Pinned(f"{pinned}: what its balloon holds would be of no use to anybody") if pinned else None
-    return None if found is None else _noted(found), period, barred
+    return Described(None if found is None else _noted(found), period, barred, device.get("autodeflate") == "on")
+
+
+def has_note(xml: str) -> bool:
+    """Whether a domain's XML says that its balloon was told something; False if it is not what libvirt writes."""
+    try:
+        return ElementTree.fromstring(xml).find(NOTE) is not None
+    except ElementTree.ParseError:
+        return False
 
 
 def _noted(found: Any) -> Note | None:

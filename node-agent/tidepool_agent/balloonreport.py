@@ -22,6 +22,9 @@ _WORDS = {
     "GivingBack": "{why}: it has all of its memory again, or is about to",
 }
 
+_TAKING = frozenset({"Gathering", "Beginning"})
+_ALONE = "; its domain has no autodeflate, so while no agent runs it gets nothing back"
+
 
 @dataclass(frozen=True)
 class Standing:
@@ -44,9 +47,14 @@ class Standing:
 NOTHING = Standing()
 
 
-def standing(now: Figures, reserve: int | None, verdict: Verdict, why: str = "") -> Standing:
-    """How far a balloon is; `why` says why all is to be given back, where it is."""
+def standing(now: Figures, reserve: int | None, verdict: Verdict, why: str = "", *, deflates: bool = False) -> Standing:
+    """How far a balloon is; `why` says why all is to be given back, where it is.
+
+    `deflates`: whether the guest also helps itself. If not it depends on an agent that runs, and that is said.
+    """
     message = _WORDS[verdict.reason].format(reserve=readable(reserve or 0), why=why)
+    if verdict.reason in _TAKING and not deflates:
+        message += _ALONE
     return _said(now, reserve, condition(KIND, _STATUS.get(verdict.reason, True), verdict.reason, message))
 
 

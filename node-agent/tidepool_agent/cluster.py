@@ -42,6 +42,8 @@ T = TypeVar("T", bound=ApiObject)
 GUESTS, PAIRINGS = ours(names.GUESTS), ours(names.PAIRINGS)
 # So long a guest that is nowhere may take to turn up on another node.
 LEAVING_SECONDS = 10
+# What the status of a guest has while something of ours is in it: the module, or what its balloon holds.
+_LEFT_BEHIND = ("identity", "balloon")
 
 
 class Cluster:
@@ -101,7 +103,7 @@ class Cluster:
     def _concerns(self, key: GuestKey) -> bool:
         """Whether a machine's namespace is served, or was: then what is ours is taken out of it first."""
         status = self._guests.objects.get(key, {}).get("status", {})
-        return consent.serves(self._namespaces, key.namespace) or "identity" in status
+        return consent.serves(self._namespaces, key.namespace) or not status.keys().isdisjoint(_LEFT_BEHIND)
 
     def guests(self) -> dict[GuestKey, Object]:
         """The MemoryGuests of this node as the API server has them."""

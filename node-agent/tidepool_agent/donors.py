@@ -1,8 +1,9 @@
 """Gathers memory from the guests of this node that the operator has marked, and gives it back: a loop for each.
 
-A guest is looked at only while its MemoryGuest has the mark, or says that its balloon holds something. So nothing is
-asked of libvirt where no pool names a balloon. And before anything is taken that is written there: an agent that comes
-after this one finds all guests that have less than their memory, be they still marked or not.
+A guest is looked at only while its MemoryGuest has the mark, or says that its balloon holds something, or its domain
+does. So nothing is asked of libvirt where no pool names a balloon. And before anything is taken that is written there:
+an agent that comes after this one finds all guests that have less than their memory, be they still marked or not, and
+also when somebody has deleted their MemoryGuest.
 
 Each has a connection and a thread of its own. A guest agent that hangs, or a module that is being built, keeps no guest
 from its memory.
@@ -40,6 +41,7 @@ EMPTY_SECONDS = 30.0
 NOBODY = "no pool has memory gathered from it any more"
 NO_LENDER = "the node lender of its node is not there"
 BUSY = "it lends or borrows itself"
+MOVES = "it is about to be on another node, where nobody may look after its balloon"
 # A change by so much of a guest's memory is reported before its turn.
 NEWS_PART = 16
 
@@ -63,6 +65,7 @@ class Donors:
     def __init__(self, tools: Tools) -> None:
         self._tools = tools
         self._donors: dict[GuestKey, tuple[Donor, asyncio.Task[None]]] = {}
+        self._found: set[GuestKey] = set()
 
     async def run(self) -> None:
         """Runs until cancelled."""
@@ -88,12 +91,17 @@ class Donors:
         found = self._donors.get(key)
         return found is not None and found[0].keeps()
 
+    def found(self, key: GuestKey) -> None:
+        """A guest's domain says that something was gathered from it, whoever knows of that."""
+        self._found.add(key)
+
     async def _settle(self) -> None:
-        """One donor for each guest that is to be one, or was."""
+        """One donor for each guest that is to be one, or was and has not all of its memory yet."""
         cluster = self._tools.cluster
-        wanted = {
-            key: one for key, body in cluster.guests().items() if concerns(body) and (one := cluster.machine(key))
-        }
+        marked = {key for key, body in cluster.guests().items() if concerns(body)}
+        begun = {key for key, (donor, _) in self._donors.items() if donor.is_at_work()}
+        wanted = {key: one for key in marked | begun | self._found if (one := cluster.machine(key))}
+        self._found.clear()
         for key, (donor, _) in list(self._donors.items()):
             if key not in wanted or not donor.is_for(wanted[key]):
                 await self._end(key)
@@ -132,6 +140,10 @@ class Donor:
         """Whether this still is the way to the machine."""
         mine = self._machine
         return (mine.uid, mine.place, mine.domain) == (machine.uid, machine.place, machine.domain)
+
+    def is_at_work(self) -> bool:
+        """Whether there is, or may be, something left to be done."""
+        return self.standing != NOTHING
 
     def keeps(self) -> bool:
         """Whether the balloon holds something that is being given back."""
@@ -184,28 +196,30 @@ class Donor:
             await self._leave_alone(sight, wish, other)
             return
         error = error or stuck
-        if balloon.is_strange(now, note) and not balloon.has_booted(self._history):
+        has_helped_itself = sight.deflates and balloon.has_more(now, note)
+        if balloon.is_strange(now, note) and not (balloon.has_booted(self._history) or has_helped_itself):
             return
         verdict = self._decided(note, wish if error is None else Wish())
         await self._carry_out(sight, note, verdict)
         if wish.reserve is None and _is_empty(now, note):
             await self._finish(note)
             return
-        said = balloonreport.standing(now, wish.reserve, verdict, why)
+        said = balloonreport.standing(now, wish.reserve, verdict, why, deflates=sight.deflates)
         self._say(said if error is None else balloonreport.troubled(now, wish.reserve, error))
 
     def _noted(self, sight: Sight) -> tuple[Note, GuestError | None]:
         """What the balloon was last told, and that it does not move if so; one that never has is not tried again."""
         now = sight.figures
         try:
-            found = balloon.present(self._history, sight.note, ours=self._is_ours(), since=self._told_at or now.at)
+            since, ours = self._told_at or now.at, self._is_ours()
+            found = balloon.present(self._history, sight.note, ours=ours, since=since, deflates=sight.deflates)
         except NotMoving as stuck:
             self._stuck = stuck if now.actual == now.full else None
             return sight.note or Note(now.actual), stuck
         return found, None
 
     def _decided(self, note: Note, wish: Wish) -> Verdict:
-        """What is to be told; a balloon that is strange for a reboot is emptied."""
+        """What is to be told; a balloon that is strange is emptied: its guest has rebooted, or was short of memory."""
         now = self._history[-1]
         if balloon.is_strange(now, note):
             return Verdict(now.full, "GivenBack")
@@ -253,16 +267,18 @@ class Donor:
         self._leaving = None
         present = self._present()
         is_written = present is not None and present.status.balloon is not None
-        machine = self._newest()
-        return Wish(self._reserve(), steady=machine.migrating or not is_written), ""
+        return Wish(self._reserve(), steady=not is_written), ""
 
     def _unwanted(self) -> str:
         """Why nothing is to be gathered from the guest; empty if something is."""
         cluster, key = self._tools.cluster, self._machine.key
         if self._reserve() is None:
             return NOBODY
-        if excluded := cluster.excluded(self._newest()):
+        machine = self._newest()
+        if excluded := cluster.excluded(machine):
             return str(excluded)
+        if machine.migrating:
+            return MOVES
         if cluster.pairings(key):
             return BUSY
         return "" if self._tools.lends() else NO_LENDER

@@ -8,6 +8,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from tidepool_agent.backing import has_swap, host_side
+from tidepool_agent.balloondevice import has_note
 from tidepool_agent.errors import CommandsBlocked
 from tidepool_agent.guest import Guest
 from tidepool_agent.guestfs import Observation
@@ -17,7 +18,7 @@ from tidepool_agent.plan import Load, Source, Step
 from tidepool_agent.provider import Machine
 from tidepool_agent.qga import GuestAgent
 from tidepool_agent.store import Store
-from tidepool_api import Interface, Provider
+from tidepool_api import GuestKey, Interface, Provider
 
 LOOK_SECONDS = 45
 STEP_SECONDS = 180
@@ -31,15 +32,25 @@ class Session:
     """Talks to one machine for as long as it is that machine. `slots` limits how many are talked to at a time."""
 
     def __init__(
-        self, machine: Machine, *, endpoint: Endpoint, store: Store, slots: asyncio.Semaphore, proc: Path
+        self,
+        machine: Machine,
+        *,
+        endpoint: Endpoint,
+        store: Store,
+        slots: asyncio.Semaphore,
+        proc: Path,
+        gathered: Callable[[GuestKey], None] = lambda _: None,
     ) -> None:
+        """`gathered` is told of a machine whose domain says that memory was gathered from it."""
         self.machine = machine
+        self._gathered = gathered
         self._proc = proc
         self._domain = Domain(lambda: endpoint(machine), machine.domain)
         self._guest = Guest(GuestAgent(self._domain.command), store)
         self._lane = Lane(f"guest {machine.key}")
         self._slots = slots
         self._known: Observation | None = None
+        self._is_gathered = False
 
     def is_for(self, machine: Machine) -> bool:
         """Whether this still is the way to the machine."""
@@ -49,7 +60,11 @@ class Session:
     async def look(self) -> Observation:
         """The state of the guest now."""
         async with self._slots:
-            return await self._lane.call(self._look, LOOK_SECONDS)
+            try:
+                return await self._lane.call(self._look, LOOK_SECONDS)
+            finally:
+                if self._is_gathered:  # also of a guest that does not answer
+                    self._gathered(self.machine.key)
 
     async def reach(self, address: str) -> Reach | None:
         """How large a packet gets from the guest to an address; None where it cannot tell."""
@@ -77,12 +92,14 @@ class Session:
 
     def _look(self) -> Observation:
         self._domain.check_running()
+        described = self._domain.description()
+        self._is_gathered = has_note(described)
         try:
             self._known = replace(self._probe(), interfaces=self._interfaces())
         except CommandsBlocked:
             self._known = None  # somebody changed the guest agent: next time ask what it allows
             raise
-        return replace(self._known, host=host_side(self._domain.description(), swap=has_swap(self._proc)))
+        return replace(self._known, host=host_side(described, swap=has_swap(self._proc)))
 
     def _interfaces(self) -> tuple[Interface, ...]:
         """What the guest itself says; of KubeVirt's it is part of their instances."""

@@ -242,13 +242,40 @@ pub struct Condition {
 
 #[cfg(test)]
 mod tests {
+    use proptest::prelude::*;
+    use proptest::sample::select;
+
     use super::*;
+
+    const KEYS: [&str; 7] = ["max_lend", "reserve", "linger_seconds", "hold", "borrowers", "quota", "'é'"];
+    const VALUES: [&str; 12] =
+        ["'1Gi'", "'64Gi'", "0", "-1", "1e3", "3601", "true", "'é", "[1", "{}", "{a = {quota = 1}}", "\"\"\"\n"];
 
     const NODE: Memory = Memory { total: 64 << 30, available: 32 << 30, swap: 0 };
     const ID: &str = "x25519:0000000000000000000000000000000000000000000000000000000000000001";
 
     fn wrong(text: &str) -> String {
         Config::parse(text, &NODE).unwrap_err().to_string()
+    }
+
+    /// What is read keeps to what a node can do; what is not is refused in one line.
+    fn is_sound(text: &str) -> bool {
+        match Config::parse(text, &NODE) {
+            Ok(config) => config.max_lend.0 + config.reserve.0 <= NODE.total && config.linger_seconds <= LINGER_MAX,
+            Err(Wrong(what)) => !what.is_empty() && what.lines().count() == 1,
+        }
+    }
+
+    proptest! {
+        /// Any text is read or refused, and so is any that nearly is a configuration.
+        #[test]
+        fn any_text_is_read_or_refused(text: String, lines in prop::collection::vec((select(&KEYS), select(&VALUES)), 0..6)) {
+            let nearly: String = lines.iter().map(|(key, value)| format!("{key} = {value}\n")).collect();
+            prop_assert!(is_sound(&text), "{}", text);
+            prop_assert!(is_sound(&nearly), "{}", nearly);
+            prop_assert!(is_sound(&format!("max_lend = '1Gi'\nreserve = 0\n{text}")), "{}", text);
+            prop_assert!(is_sound(&format!("max_lend = '1Gi'\nreserve = 0\n{nearly}")), "{}", nearly);
+        }
     }
 
     #[test]

@@ -93,6 +93,10 @@ impl Asked {
 
 #[cfg(test)]
 pub(crate) mod tests {
+    use std::sync::LazyLock;
+
+    use proptest::prelude::*;
+
     use super::*;
     use crate::seal::Sealer;
     use crate::wire::{MOST, POINT};
@@ -215,6 +219,31 @@ pub(crate) mod tests {
             let mut first = Borrower::new(&own, &lender.identity).first(&hello(MOST));
             first[..POINT].copy_from_slice(&point); // of low order
             assert_eq!(Met::read(&lender, &first).err(), Some(Refused::Identity));
+        }
+    }
+
+    static LENDER: LazyLock<Own> = LazyLock::new(Own::draw);
+
+    proptest! {
+        /// Of any bytes in the size of message 1 nothing comes.
+        #[test]
+        fn any_message_is_refused(bytes in prop::collection::vec(any::<u8>(), wire::MESSAGE_1)) {
+            let message = bytes.try_into().unwrap();
+            prop_assert_eq!(Met::read(&LENDER, &message).err(), Some(Refused::Identity));
+        }
+
+        /// A true message 1 is read, whatever its hello is, and with any bit of it changed it is not.
+        #[test]
+        fn an_altered_message_is_refused(
+            text in prop::collection::vec(any::<u8>(), HELLO),
+            bit in 0..wire::MESSAGE_1 * 8,
+        ) {
+            let text = text.try_into().unwrap();
+            let mut message = Borrower::new(&Own::draw(), &LENDER.identity).first(&text);
+            let hello = Hello::parse(&text).map_err(Refused::from);
+            prop_assert_eq!(Met::read(&LENDER, &message).map(|met| met.hello), hello);
+            message[bit / 8] ^= 1 << (bit % 8);
+            prop_assert_eq!(Met::read(&LENDER, &message).err(), Some(Refused::Identity));
         }
     }
 

@@ -10,6 +10,7 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::time::Instant;
 
+use crate::budget::Budget;
 use crate::config::{Condition, Config};
 use crate::handshake::{Met, Refused};
 use crate::identity::{Identity, Own};
@@ -18,7 +19,7 @@ use crate::node::{self, Memory};
 use crate::seal::Keys;
 use crate::serve;
 use crate::session::{Attached, Borrower, NotNow};
-use crate::shelf::{Budget, NOTE_COST};
+use crate::shelf::NOTE_COST;
 use crate::sparing::Sparing;
 use crate::strangers::Strangers;
 use crate::wire::{self, Channel, HEAD, Hello, MAGIC, MOST, Malformed, PAGE, Reject, TAG, VERSION, Verdict};

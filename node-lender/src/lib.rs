@@ -5,12 +5,13 @@
 //! - [`wire`], [`seal`]: protocol 3, `kernel-module/PROTOCOL.md`
 //! - [`handshake`], [`identity`]: who a peer is; [`strangers`], [`sparing`]: of whom that is not known yet
 //! - [`link`]: a connection
-//! - [`index`], [`notices`], [`shelf`]: pages, in memory that the kernel may take
+//! - [`budget`], [`index`], [`notices`], [`shelf`]: pages, in memory that the kernel may take
 //! - [`session`], [`serve`]: what there is with a borrower, and what it is answered
 //! - [`node`], [`config`]: what the node has, and what an administrator wants
 //! - [`lender`]: the whole; [`upkeep`]: what it does by itself
 //! - [`state`], [`control`]: for those who run it; [`privileges`]: what it does without
 
+pub mod budget;
 pub mod config;
 pub mod control;
 pub mod handshake;
@@ -30,3 +31,8 @@ pub mod state;
 pub mod strangers;
 pub mod upkeep;
 pub mod wire;
+
+/// What [`budget`] is made of; `tests/interleavings.rs` puts in what tries all orders.
+mod sync {
+    pub(crate) use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+}

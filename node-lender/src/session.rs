@@ -11,16 +11,14 @@ use std::time::Duration;
 use nix::time::{ClockId, clock_gettime};
 use tokio::sync::Notify;
 
+use crate::budget::Budget;
 use crate::identity::Identity;
 use crate::link::Link;
-use crate::shelf::{Budget, Shelf};
+use crate::shelf::Shelf;
 use crate::wire::{Channel, Hello, LANES_MAX, PAGE};
 
 /// How long the connections of before have to end for the new one.
 const TAKEOVER: Duration = Duration::from_secs(2);
-
-/// For others, between two steps of long work.
-const TURN: Duration = Duration::from_micros(50);
 
 /// What all borrowers are told, and none may have more of.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -314,12 +312,12 @@ impl Borrower {
         unmap(former);
     }
 
-    /// Drops the oldest pages until there are no more than so many, and than it may have. Others have their turn meanwhile.
-    pub fn trim(&self, pages: usize) {
+    /// Drops the oldest pages until there are no more than so many, and than it may have. Others have their `turn` meanwhile.
+    pub fn trim(&self, pages: usize, mut turn: impl FnMut()) {
         let mut dropped = false;
         while self.shelf_mut().trim(pages) {
             dropped = true;
-            std::thread::sleep(TURN);
+            turn();
         }
         if dropped {
             self.tell.notify_one();
@@ -327,9 +325,9 @@ impl Borrower {
     }
 
     /// Packs its pages, likewise.
-    pub fn pack(&self) {
+    pub fn pack(&self, mut turn: impl FnMut()) {
         while self.shelf_mut().pack() {
-            std::thread::sleep(TURN);
+            turn();
         }
     }
 
@@ -511,7 +509,7 @@ mod tests {
         let borrower = borrower(2000);
         borrower.resize(PAGE as u64 * 100);
         assert_eq!((borrower.granted().0, borrower.shelf().pages()), (PAGE as u64 * 100, 2000));
-        borrower.trim(usize::MAX);
+        borrower.trim(usize::MAX, || ());
         assert_eq!(borrower.shelf().pages(), PAGE * 100 / EACH as usize);
     }
 

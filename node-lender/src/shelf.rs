@@ -9,9 +9,9 @@
 pub mod segment;
 
 use std::io;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 
+use crate::budget::Budget;
 use crate::index::{Index, LEAF, Links, NONE, Nodes};
 use crate::notices::Notices;
 use crate::wire::{EVICTED_ITEM, PAGE, PageId, Range, TAG};
@@ -55,61 +55,6 @@ const EMPTY: Note = Note {
 const _: () = assert!(size_of::<Note>() == 64);
 const _: () = assert!(size_of::<Note>() + TABLE + EVICTED_ITEM * 9 / 8 + size_of::<Row>().div_ceil(PAGES) <= NOTE_COST);
 const _: () = assert!(NOTE_COST * 40 <= PAGE); // 2.5 % of the pages
-
-/// How many pages all borrowers together may have.
-#[derive(Debug, Default)]
-pub struct Budget {
-    most: AtomicU64,
-    used: AtomicU64,
-    closed: AtomicBool,
-    short: AtomicBool,
-}
-
-impl Budget {
-    /// Sets how many there may be. If there are more, shelves give pages away as they are resized.
-    pub fn set(&self, pages: u64) {
-        self.most.store(pages, Ordering::Relaxed);
-    }
-
-    /// While it is closed there is no page more: the node has no memory to spare.
-    pub fn close(&self, closed: bool) {
-        self.closed.store(closed, Ordering::Relaxed);
-    }
-
-    /// Whether it is.
-    pub fn closed(&self) -> bool {
-        self.closed.load(Ordering::Relaxed)
-    }
-
-    /// How many there are.
-    pub fn used(&self) -> u64 {
-        self.used.load(Ordering::Relaxed)
-    }
-
-    fn take(&self) -> bool {
-        let most = if self.closed() { 0 } else { self.most.load(Ordering::Relaxed) };
-        let more = |used| (used < most).then_some(used + 1);
-        let taken = self.used.fetch_update(Ordering::Relaxed, Ordering::Relaxed, more).is_ok();
-        if !taken && most > 0 {
-            self.short.store(true, Ordering::Relaxed);
-        }
-        taken
-    }
-
-    /// Whether somebody got none, for others have all, since this was asked last.
-    pub fn was_short(&self) -> bool {
-        self.short.swap(false, Ordering::Relaxed)
-    }
-
-    /// One that was given is taken again, whatever is allowed: nothing grows by it.
-    fn keep(&self) {
-        self.used.fetch_add(1, Ordering::Relaxed);
-    }
-
-    fn give(&self, pages: usize) {
-        self.used.fetch_sub(pages as u64, Ordering::Relaxed);
-    }
-}
 
 /// A segment and what is known of its pages.
 #[derive(Debug)]
@@ -404,10 +349,7 @@ impl Shelf {
             return false; // nobody asks for these
         }
         let former = self.index.find(&self.rows, &(id.file, id.index));
-        if let Some(slot) = former {
-            self.remove(slot);
-        }
-        let Some(slot) = self.make_room(former.is_some()) else { return false };
+        let Some(slot) = self.make_room(former) else { return false };
         let (row, place) = self.rows.row_mut(slot);
         let word = row.segment.write(place, bytes);
         row.notes[place] = Note { id, tag, word, links: LEAF, older: self.newest, newer: NONE };
@@ -478,7 +420,7 @@ impl Shelf {
             return false; // in swap, or put again
         }
         self.taken += 1;
-        self.evict(slot);
+        self.drop_page(slot);
         true
     }
 
@@ -559,20 +501,18 @@ impl Shelf {
         self.rows.rows[row].as_ref().is_some_and(|row| row.is_used(place))
     }
 
-    /// A slot for one page more: a free one or, when there may be none more, that of the oldest. What comes in place of a
-    /// former version is no page more.
-    fn make_room(&mut self, replaces: bool) -> Option<u32> {
+    /// A slot for one page more: a free one or, when there may be none more, that of the oldest. The former version goes in
+    /// any case.
+    fn make_room(&mut self, former: Option<u32>) -> Option<u32> {
         if self.limit == 0 || self.held {
+            former.into_iter().for_each(|slot| self.remove(slot));
             return None;
         }
-        if replaces {
-            self.budget.keep();
-        } else if self.pages >= self.limit || !self.budget.take() {
-            if self.oldest == NONE {
-                return None;
-            }
-            self.drop_oldest();
-            self.budget.keep();
+        match former {
+            Some(slot) => self.take_out(slot),
+            None if self.pages < self.limit && self.budget.take() => (),
+            None if self.oldest == NONE => return None,
+            None => self.evict(self.oldest),
         }
         let slot = self.rows.take().or_else(|error| self.recycle(error));
         if slot.is_err() {
@@ -594,23 +534,33 @@ impl Shelf {
     }
 
     fn drop_oldest(&mut self) {
-        self.evict(self.oldest);
+        self.drop_page(self.oldest);
     }
 
-    /// Takes a page away and notes that the borrower is to be told.
+    fn drop_page(&mut self, slot: u32) {
+        self.evict(slot);
+        self.budget.give(1);
+    }
+
+    /// Takes a page out and notes that the borrower is to be told.
     fn evict(&mut self, slot: u32) {
         let id = self.rows.note(slot).id;
-        self.remove(slot);
+        self.take_out(slot);
         self.notices.push(id, self.lowest());
     }
 
     fn remove(&mut self, slot: u32) {
+        self.take_out(slot);
+        self.budget.give(1);
+    }
+
+    /// The budget still counts it: it is given back, or another page comes in its place, which nobody else may have then.
+    fn take_out(&mut self, slot: u32) {
         self.index.remove(&mut self.rows, slot);
         let note = *self.rows.note(slot);
         self.set_neighbours(&note, note.older, note.newer);
         self.rows.give(slot);
         self.pages -= 1;
-        self.budget.give(1);
     }
 
     /// What is before and behind a page in the order of age from now on, as its neighbours see it.
@@ -870,6 +820,22 @@ mod tests {
         other.budget.close(true);
         fill(&mut other, 30);
         assert_eq!((other.pages(), other.budget.used()), (10, 10));
+    }
+
+    /// One puts page after page in place of its own, old and named alike: at no time another could have one more.
+    #[test]
+    fn room_that_a_page_makes_for_another_is_nobody_elses() {
+        let mut one = shelf(50);
+        fill(&mut one, 50);
+        let budget = Arc::clone(&one.budget);
+        std::thread::scope(|scope| {
+            let puts = |n| one.put(id(n % 60, n), [0; TAG], &contents(n));
+            let putting = scope.spawn(|| (51..100_000).all(puts));
+            while !putting.is_finished() {
+                assert_eq!(budget.used(), 50);
+            }
+            assert!(putting.join().unwrap());
+        });
     }
 
     #[test]

@@ -1,18 +1,21 @@
-//! What the lender does from time to time, beside what it is asked: two tasks, for as long as it lives.
+//! What the lender does from time to time, beside what it is asked: one thread, for as long as it lives.
 //!
-//! What takes long is done in steps, on threads of its own, so that nobody waits for it.
+//! What takes long is done in steps, so that nobody waits for it, nor the next look at the node.
 
 use std::sync::Arc;
-use std::time::Duration;
-
-use tokio::time::Instant;
+use std::thread::sleep;
+use std::time::{Duration, Instant};
 
 use crate::lender::Lender;
 use crate::node::{self, Memory};
 use crate::session::Borrower;
 
-/// Between two looks.
+/// Between two looks,
 const LOOK: Duration = Duration::from_millis(100);
+/// and while nothing is lent.
+const REST: Duration = Duration::from_secs(1);
+/// For others, between two steps of long work.
+const TURN: Duration = Duration::from_micros(50);
 /// Between two looks at all pages when the kernel has not said that it took any.
 const SWEEP: Duration = Duration::from_secs(10);
 /// And no more than this when it took others' again and again.
@@ -20,26 +23,44 @@ const VAIN: Duration = Duration::from_secs(2);
 /// Pages that who lingers gives at once for others.
 const GIVEN: usize = 4096;
 
-/// Looks after the node's memory, sessions that linger, and pages that the kernel has taken.
-pub async fn look_after(lender: Arc<Lender>) {
-    let mut sweeps = Sweeps::new(Instant::now());
+/// Looks after the node's memory, sessions that linger, pages that the kernel has taken, and those that are too many.
+pub fn look_after(lender: &Lender) {
+    let mut looks = Looks { lender, sweeps: Sweeps::new(Instant::now()), next: Instant::now() };
     loop {
-        tokio::time::sleep(LOOK).await;
-        look_at_node(&lender);
-        let due = sweeps.due(node::taken_back(), Instant::now());
-        let borrowers = lender.borrowers();
-        let look = move || {
-            for borrower in &borrowers {
-                borrower.look();
-                borrower.shelf().cool();
-            }
-            if due { borrowers.iter().map(|borrower| sweep(borrower)).sum() } else { 0 }
-        };
-        match tokio::task::spawn_blocking(look).await {
-            Ok(gone) if due => sweeps.done(gone, Instant::now()),
-            Ok(_) => (),
-            Err(_) => return, // the runtime ends
+        sleep(looks.next.saturating_duration_since(Instant::now()));
+        looks.look();
+        tidy(lender, || looks.turn());
+    }
+}
+
+struct Looks<'a> {
+    lender: &'a Lender,
+    sweeps: Sweeps,
+    next: Instant,
+}
+
+impl Looks<'_> {
+    /// In the middle of long work: others go on, and what is due is looked at.
+    fn turn(&mut self) {
+        sleep(TURN);
+        if Instant::now() >= self.next {
+            self.look();
         }
+    }
+
+    fn look(&mut self) {
+        look_at_node(self.lender);
+        let borrowers = self.lender.borrowers();
+        for borrower in &borrowers {
+            borrower.look();
+            borrower.shelf().cool();
+        }
+        let lends = self.lender.budget.used() > 0;
+        if lends && self.sweeps.due(node::taken_back(), Instant::now()) {
+            let gone = borrowers.iter().map(|borrower| sweep(borrower)).sum();
+            self.sweeps.done(gone, Instant::now());
+        }
+        self.next = Instant::now() + if lends { LOOK } else { REST };
     }
 }
 
@@ -99,46 +120,36 @@ fn sweep(borrower: &Borrower) -> usize {
 }
 
 /// Drops what is more than somebody may have, or all together, and the memory that is behind it.
-pub async fn tidy(lender: Arc<Lender>) {
-    loop {
-        tokio::time::sleep(LOOK).await;
-        let lender = Arc::clone(&lender);
-        if tokio::task::spawn_blocking(move || tidy_once(&lender)).await.is_err() {
-            return; // the runtime ends
-        }
-    }
-}
-
-fn tidy_once(lender: &Lender) {
+fn tidy(lender: &Lender, mut turn: impl FnMut()) {
     let borrowers = lender.borrowers();
-    borrowers.iter().for_each(|borrower| borrower.trim(usize::MAX));
-    shrink(&borrowers, lender.config().pages());
+    borrowers.iter().for_each(|borrower| borrower.trim(usize::MAX, &mut turn));
+    shrink(&borrowers, lender.config().pages(), &mut turn);
     if lender.budget.was_short() {
-        make_room(&borrowers);
+        make_room(&borrowers, &mut turn);
     }
-    borrowers.iter().for_each(|borrower| borrower.pack());
+    borrowers.iter().for_each(|borrower| borrower.pack(&mut turn));
 }
 
 /// If more is lent than may be, each gives its share away.
-fn shrink(borrowers: &[Arc<Borrower>], most: u64) {
+fn shrink(borrowers: &[Arc<Borrower>], most: u64, mut turn: impl FnMut()) {
     let pages = borrowers.iter().map(|borrower| borrower.shelf().pages()).collect::<Vec<_>>();
     let used = pages.iter().sum::<usize>();
     if used as u64 <= most {
         return;
     }
     for (borrower, pages) in borrowers.iter().zip(pages) {
-        borrower.trim((pages as u128 * u128::from(most) / used as u128) as usize);
+        borrower.trim((pages as u128 * u128::from(most) / used as u128) as usize, &mut turn);
     }
 }
 
 /// Somebody could have had more: who lingers for the longest gives some.
-fn make_room(borrowers: &[Arc<Borrower>]) {
+fn make_room(borrowers: &[Arc<Borrower>], turn: impl FnMut()) {
     let lingering = borrowers.iter().filter(|borrower| borrower.shelf().pages() > 0);
     let longest =
         lingering.filter_map(|borrower| Some((borrower.lingers_since()?, borrower))).min_by_key(|(since, _)| *since);
     if let Some((_, borrower)) = longest {
         let pages = borrower.shelf().pages();
-        borrower.trim(pages.saturating_sub(GIVEN));
+        borrower.trim(pages.saturating_sub(GIVEN), turn);
     }
 }
 

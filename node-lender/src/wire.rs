@@ -441,6 +441,7 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
+    use crate::seal::{KEY, Sealer};
 
     const CHANNELS: [Channel; 3] = [Channel::Get, Channel::Put, Channel::Lane];
     /// The largest frame that there is: a full `PUT`.
@@ -451,6 +452,15 @@ mod tests {
         header[..4].copy_from_slice(&length.to_le_bytes());
         header[4] = kind;
         header
+    }
+
+    /// Metadata as the other end has them: sealed, and opened again.
+    fn carried(words: &[u64]) -> Vec<u8> {
+        let mut metadata: Vec<u8> = words.iter().flat_map(|word| word.to_le_bytes()).collect();
+        let [mut send, mut receive] = [(); 2].map(|()| Sealer::new(&[7; KEY]));
+        let tag = send.seal(b"header", &mut metadata);
+        receive.open(b"header", &mut metadata, &tag).unwrap();
+        metadata
     }
 
     proptest! {
@@ -474,6 +484,22 @@ mod tests {
             for length in [implied + off, implied.wrapping_sub(off)] {
                 prop_assert!(expect(&header(length, 1, count), Channel::Lane, &MOST).is_err());
             }
+        }
+
+        /// Of what a borrower seals, whatever it is, each item is read word by word, and as many as its bytes are.
+        #[test]
+        fn items_are_the_words_that_came(words in prop::collection::vec(any::<u64>(), 5..=5 * NOTICE_MAX as usize)) {
+            let metadata = carried(&words);
+            let word = |bytes: &[u8]| u64::from_le_bytes(bytes.try_into().unwrap());
+            let whole = |each| &words[..words.len() / each * each];
+            let asked: Vec<_> = get_items(&metadata).flat_map(|page| [page.file, page.index, page.version]).collect();
+            prop_assert_eq!(asked, words[1..].chunks_exact(2).flat_map(|item| [words[0], item[0], item[1]]).collect::<Vec<_>>());
+            let put = put_items(&metadata);
+            let put = put.flat_map(|(id, tag)| [id.file, id.index, id.version, word(&tag[..8]), word(&tag[8..])]);
+            prop_assert_eq!(put.collect::<Vec<_>>(), whole(PUT_ITEM / 8));
+            let forgotten = forget_items(&metadata).flat_map(|range| [range.file, range.first, range.last, range.before]);
+            prop_assert_eq!(forgotten.collect::<Vec<_>>(), whole(FORGET_ITEM / 8));
+            prop_assert_eq!(number(&metadata), words[0]);
         }
 
         /// A hello of any bytes is read or refused, and limits that pass are in the protocol's range.

@@ -75,7 +75,7 @@ class Daemon:
     def __init__(self, config: Config | None = None, before: tuple[str, ...] = ()) -> None:
         self.config = config or Config()
         self._folder = tempfile.TemporaryDirectory(prefix="node-lender-")
-        self._path, self._control = (Path(self._folder.name) / name for name in ("config.toml", "control.sock"))
+        self._path, self.control = (Path(self._folder.name) / name for name in ("config.toml", "control.sock"))
         Path(self._folder.name).chmod(0o777)
         self._before = before
 
@@ -117,7 +117,7 @@ class Daemon:
         """What the control socket answers."""
         with socket.socket(socket.AF_UNIX) as sock:
             sock.settimeout(PATIENCE)
-            sock.connect(str(self._control))
+            sock.connect(str(self.control))
             sock.sendall(f"{line}\n".encode())
             return sock.makefile().readline().rstrip("\n")
 
@@ -142,13 +142,13 @@ class Daemon:
 
     def write(self) -> None:
         """The configuration to its file, without a word to the daemon."""
-        self._path.write_text(self.config.toml(self._control))
+        self._path.write_text(self.config.toml(self.control))
         self._path.chmod(0o644)
 
     def _await_port(self) -> None:
         def listens() -> bool:
             assert self.process.poll() is None, self.log.read_text()
-            return "lends" in self.log.read_text() and self._control.exists()
+            return "lends" in self.log.read_text() and self.control.exists()
 
         wait_until("it listens", listens)
         (port,) = re.findall(r"lends.*address=\S+:(\d+)", self.log.read_text())

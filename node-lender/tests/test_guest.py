@@ -49,3 +49,32 @@ def test_a_guest_borrows(encryption: str) -> None:
         print(f"\n{figures}\n{daemon.lent()}")
         assert figures["get_corrupt"] == figures["bad_frames"] == figures["disconnects"] == 0
         pair.assert_clean()
+
+
+@pytest.mark.long
+def test_a_restart_costs_a_guest_its_pages_and_nothing_else() -> None:
+    """Another daemon answers at the same place: it is refused until its identity is told, then what is put comes back.
+
+    Every page that is read is compared with what was written, also while there is no lender.
+    """
+    with (pair := Pair("6.1", borrower_mem="160M", lender_mem="128M", host=True)):
+        pair.b.load()
+        with Daemon(Config(borrowers={Daemon.NAME: Allowed(pair.b.identity)})) as before:
+            more = {"port": before.port, **PATIENT}
+            identity = KIND + before.lender.hex()
+            pair.b.borrow(NAME, address=HOST_ADDRESS, size=64 * MIB, identity=identity, more=more)
+            pair.b.wait_state(LENDER, "Connected")
+            stress(pair.borrower, f"fill /mnt/file mib={FILE_MIB}")
+            wait_until("its pages are with the daemon", lambda: _read(pair) > PAGES * 0.9)
+        config = Config(listen=f"127.0.0.1:{before.port}", borrowers=before.config.borrowers)
+        with Daemon(config) as after:
+            assert after.lender != before.lender
+            wait_until("it is refused", lambda: after.state()["rejected"] > 0)
+            assert _read(pair) == 0
+            pair.b.set(f"{LENDER}/identity", KIND + after.lender.hex())
+            pair.b.wait_state(LENDER, "Connected")
+            assert after.lent()["lent_pages"] == 0
+            wait_until("its pages are there again", lambda: _read(pair) > PAGES * 0.9)
+            figures = pair.borrowed()
+            assert figures["get_corrupt"] == figures["bad_frames"] == 0
+            pair.assert_clean()

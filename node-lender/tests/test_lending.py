@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import itertools
 import os
 import threading
 import time
@@ -14,6 +15,7 @@ from daemon import COST, MIB, Config, Daemon
 from test_handshake import hangs_up
 
 from bed.hostile import OVER, PlainBorrower, hear
+from bed.liar import LyingBorrower
 from bed.protocol import (
     DATA,
     EVICTED,
@@ -39,6 +41,8 @@ from bed.tidepool import wait_until
 
 A_MINUTE = 60.0
 ALL = 1 << 60  # behind the last page, or the latest version
+SLACK = 9 * MIB  # of buffers, for each borrower
+LIES = 20_000
 CONTROL_SECONDS = 5.0  # who waited for the reply to be taken would wait for half a minute
 HOLD = 2
 
@@ -376,6 +380,62 @@ def test_memory_of_pages_that_are_gone_is_given_back(daemon: Daemon) -> None:
         borrower.hits = 0
         borrower.ask_all(pages)
         assert borrower.hits == daemon.lent()["lent_pages"] > 100
+
+
+@pytest.mark.parametrize("objects", [100_000, pytest.param(1_000_000, marks=pytest.mark.long)])
+def test_a_million_objects_cost_no_more_than_the_grant(objects: int) -> None:
+    """Each of one page, and all of them put: what is remembered of those that went is within the grant, too."""
+    with Daemon() as daemon, borrowing(daemon, 32 * MIB) as borrower:
+        before = _resident(daemon)
+        borrower.put_files(objects)
+        assert borrower.stored == objects
+        assert _resident(daemon) - before < 32 * MIB + SLACK
+        hear(borrower, lambda: len(borrower.told(objects)) >= objects - daemon.lent()["lent_pages"])
+
+
+def test_a_borrower_that_lies_harms_nobody(daemon: Daemon) -> None:
+    """It is known, and sends a lot that means nothing, or nothing good; what it is granted bounds what it costs."""
+    own, other = daemon.lend(name="liar"), daemon.lend(name="other")
+    before = _resident(daemon)
+    with contextlib.closing(Borrower(daemon.address, other, daemon.lender, MIB)) as borrower:
+        assert borrower.store(1, 1, 1, page_of(1))
+        report = LyingBorrower(seed=1).run(daemon.address, own, daemon.lender, LIES)
+        assert report.messages > 20 * report.sessions > 20, report
+        figures = daemon.lent("liar")
+        assert min(figures[name] for name in ("gets", "get_misses", "puts", "bad_frames")) > 0, figures
+        assert _resident(daemon) - before < 64 * MIB + 2 * SLACK
+    session = Borrower(daemon.address, other, daemon.lender, MIB, resume=borrower.session, version=1)
+    with contextlib.closing(session) as borrower:
+        assert borrower.load(1, 1, 1) == page_of(1)
+
+
+def test_a_borrower_that_never_listens_is_hung_up_on(daemon: Daemon) -> None:
+    """It puts and takes no word of what went for that: nothing piles up here, and others are served meanwhile."""
+    other = daemon.lend(name="other")
+    with borrowing(daemon, 4 * MIB) as deaf, contextlib.closing(
+        Borrower(daemon.address, other, daemon.lender, MIB)
+    ) as borrower:  # fmt: skip
+        deaf.deafen()
+        before = _resident(daemon)
+        thread = threading.Thread(target=_put_for_ever, args=(deaf,))
+        thread.start()
+        version, until = 0, time.monotonic() + A_MINUTE
+        while thread.is_alive() and time.monotonic() < until:
+            version, begin = version + 1, time.monotonic()
+            assert borrower.store(1, 1, version, page_of(version))
+            assert time.monotonic() - begin < CONTROL_SECONDS
+            assert _resident(daemon) - before < 4 * MIB + 2 * SLACK
+            time.sleep(0.05)
+        assert not thread.is_alive()
+        assert daemon.lent()["puts"] > 4 * MIB // COST
+        wait_until("it lingers", lambda: daemon.lent()["state"] == "Lingering")
+
+
+def _put_for_ever(borrower: PlainBorrower) -> None:
+    with contextlib.suppress(*OVER):
+        for first in itertools.count(1, 64):
+            items = b"".join(PUT_ITEM.pack(1, n, n, bytes(TAG)) for n in range(first, first + 64))
+            borrower.put.send(PUT, 64, first, items, bytes(64 * PAGE))
 
 
 # A session outlives its connections

@@ -107,6 +107,27 @@ def test_without_files_left_it_waits(daemon: Daemon) -> None:
         assert _ticks(full) - before < os.sysconf("SC_CLK_TCK") / 4
 
 
+def _wakes(daemon: Daemon, seconds: float) -> float:
+    """How often in a second one of its threads goes on."""
+
+    def slept() -> int:
+        tasks = Path(f"/proc/{daemon.process.pid}/task").glob("*/status")
+        return sum(int(re.findall(r"^voluntary_ctxt_switches:\s*(\d+)", task.read_text(), re.M)[0]) for task in tasks)
+
+    before = slept()
+    time.sleep(seconds)
+    return (slept() - before) / seconds
+
+
+def test_it_rests_while_nothing_is_lent(daemon: Daemon) -> None:
+    """Somebody is connected and has no page: it wakes now and then; with the first page it looks ten times a second."""
+    own = daemon.lend()
+    with contextlib.closing(Borrower(daemon.address, own, daemon.lender, MIB)) as borrower:
+        wait_until("the handshake is over", lambda: _wakes(daemon, 1) < 4)
+        assert borrower.store(1, 1, 1, bytes(4096))
+        wait_until("it looks after the page", lambda: 8 <= _wakes(daemon, 1) < 20)
+
+
 def test_visitors_that_ask_nothing_keep_nobody_out(daemon: Daemon) -> None:
     """More of them than are served at once, and whoever asks is answered."""
     with contextlib.ExitStack() as stack:
@@ -127,6 +148,37 @@ def test_a_second_daemon_says_what_is_wrong(daemon: Daemon, tmp_path: Path) -> N
     assert done.returncode == 1
     assert f"listen: 127.0.0.1:{daemon.port}:" in done.stderr
     assert "is another lender on this node" in done.stderr
+
+
+def _another(daemon: Daemon) -> list[str]:
+    """The command line of one more daemon, with a port of its own and the control socket of this one."""
+    path = daemon.control.with_name("other.toml")
+    path.write_text(Config().toml(daemon.control))
+    path.chmod(0o644)
+    return [str(program()), "--config", str(path)]
+
+
+def test_a_second_daemon_leaves_the_control_socket_alone(daemon: Daemon) -> None:
+    """The first one goes on answering there; the other ends, and says which field is wrong."""
+    done = subprocess.run(_another(daemon), capture_output=True, text=True, timeout=60)
+    assert done.returncode == 1
+    assert f"control: {daemon.control}: another lender answers there" in done.stderr
+    assert daemon.state()["borrowers"] == []
+
+
+def test_the_control_socket_of_a_daemon_that_was_killed_is_taken_over() -> None:
+    with Daemon() as daemon:
+        before = daemon.state()["identity"]
+        daemon.process.kill()
+        daemon.process.wait()
+        daemon.process = subprocess.Popen(_another(daemon), stderr=subprocess.DEVNULL)
+
+        def answers() -> bool:
+            with contextlib.suppress(ConnectionError):
+                return bool(daemon.state()["identity"] != before)
+            return False
+
+        wait_until("it answers", answers)
 
 
 def test_a_file_that_only_root_can_read_is_refused_at_once(tmp_path: Path) -> None:

@@ -137,13 +137,19 @@ impl Drop for Segment {
 /// Whether this kernel lets pages go when it wants to, and no earlier; else what is wrong, and what would be right.
 pub fn check_kernel() -> Result<(), String> {
     check_page_size(sysconf(SysconfVar::PAGE_SIZE).ok().flatten())?;
-    let works = || -> io::Result<bool> {
-        let mut segment = Segment::map()?;
-        let word = segment.write(0, &[1; PAGE]);
-        segment.release(0, 1)?;
-        Ok(segment.read(0, word, &mut [0; PAGE]))
-    };
-    match works() {
+    check_lazy(is_kept())
+}
+
+/// Whether a page stays until the kernel wants it.
+fn is_kept() -> io::Result<bool> {
+    let mut segment = Segment::map()?;
+    let word = segment.write(0, &[1; PAGE]);
+    segment.release(0, 1)?;
+    Ok(segment.read(0, word, &mut [0; PAGE]))
+}
+
+fn check_lazy(kept: io::Result<bool>) -> Result<(), String> {
+    match kept {
         Ok(true) => Ok(()),
         Ok(false) => Err("MADV_FREE frees pages at once on this kernel: Linux 4.12 or newer is needed".to_owned()),
         Err(error) => Err(format!("MADV_FREE: {error}: Linux 4.12 or newer is needed")),
@@ -174,7 +180,16 @@ mod tests {
             check_page_size(Some(65536)).unwrap_err().contains("pages of 65536 bytes: boot one with pages of 4096")
         );
         assert!(check_page_size(None).is_err());
-        assert_eq!(check_kernel(), Ok(()));
+    }
+
+    /// One that frees at once, as those before 4.12 do without swap, and one that does not know the advice.
+    #[test]
+    fn a_kernel_that_does_not_free_lazily_is_refused() {
+        assert_eq!(check_lazy(Ok(true)), Ok(()));
+        let at_once = check_lazy(Ok(false)).unwrap_err();
+        assert_eq!(at_once, "MADV_FREE frees pages at once on this kernel: Linux 4.12 or newer is needed");
+        let unknown = check_lazy(Err(io::Error::from_raw_os_error(libc::EINVAL))).unwrap_err();
+        assert_eq!(unknown, "MADV_FREE: Invalid argument (os error 22): Linux 4.12 or newer is needed");
     }
 
     #[test]
@@ -214,5 +229,23 @@ mod tests {
     #[test]
     fn the_kernel_of_this_machine_will_do() {
         assert_eq!(check_kernel(), Ok(()));
+    }
+
+    /// Whether a line of `smaps` begins a mapping that an address is in.
+    fn covers(line: &str, address: usize) -> Option<bool> {
+        let (first, end) = line.split_whitespace().next()?.split_once('-')?;
+        let number = |text| usize::from_str_radix(text, 16).ok();
+        Some((number(first)?..number(end)?).contains(&address))
+    }
+
+    /// The kernel says so of the mapping itself: `nh`, as `smaps` calls it.
+    #[test]
+    fn a_segment_has_no_huge_pages() {
+        let segment = Segment::map().unwrap();
+        let base = segment.base.as_ptr() as usize;
+        let smaps = std::fs::read_to_string("/proc/self/smaps").unwrap();
+        let mut behind = smaps.lines().skip_while(|line| !covers(line, base).unwrap_or(false));
+        let flags = behind.find(|line| line.starts_with("VmFlags:")).expect("the mapping is listed");
+        assert!(flags.split_whitespace().any(|flag| flag == "nh"), "{flags}");
     }
 }
