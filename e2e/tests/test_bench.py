@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from bed.page import MARK
+from bed.sources import digest
 from bench import beside, devices, redis, report
 from bench.experiments import EXPERIMENTS
 from bench.experiments.application import NO_POOL, OTHERS, POOLS, Aim
@@ -190,6 +191,12 @@ def test_what_was_not_measured_is_said() -> None:
     assert f"| {missing} |" not in text
     assert f"ahead of {missing}" not in text
     assert "Not measured" not in report.text(swap, _compared(swap, {**speeds, missing: 1.0}))
+
+
+def test_what_an_experiment_does_not_load_outdates_nothing() -> None:
+    """Its results are of the layers that took part."""
+    assert EXPERIMENTS["random"].identity() == digest(without=["appmem", "block"])
+    assert {one.identity() for one in COMPARED.values()} == {digest(without=["appmem"])}
 
 
 def test_the_version_that_was_measured_is_named() -> None:

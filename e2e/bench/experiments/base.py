@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Collection
 from pathlib import Path
 from typing import Any, ClassVar
 
-from bed.sources import digest
+from bed.sources import LOADED_APART, digest
 from bench.trial import Result, Trial
 
 Rows = list[dict[str, Any]]
@@ -18,9 +19,11 @@ class Experiment(ABC):
     name: ClassVar[str]
     title: ClassVar[str]
 
+    loads: ClassVar[Collection[str]] = ()  # layers that are modules of their own
+
     def identity(self) -> str:
         """What its results are of: results of other sources do not mix with these."""
-        return digest()
+        return digest(without=LOADED_APART.keys() - set(self.loads))
 
     @abstractmethod
     def trials(self, repetitions: int) -> list[Trial]:

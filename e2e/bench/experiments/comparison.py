@@ -73,6 +73,7 @@ class Aim:
 class Comparison(Experiment):
     """All workloads on each side, in one pair of guests as long as that gets through them."""
 
+    loads = ("block",)
     kernel: ClassVar[str] = "6.1"
     strategy: ClassVar[str]
     workloads: ClassVar[tuple[Workload, ...]]
