@@ -27,7 +27,7 @@ ABI, APPMEM, BLOCK = (f"kernel-module/{name}.md" for name in ("ABI", "APPMEM", "
 BY_HAND = "kernel-module/tests/test_by_hand.py"
 PAGES = ("README.md", "CONTRIBUTING.md", "docs/*.md", "*.md")  # in the order in which they are read
 FORMER = "CHANGELOG.md"  # says what was so once
-LANGUAGES = {"c", "js", "json", "lua", "nft", "promql", "python", "sh", "text", "toml", "yaml"}  # of fences
+LANGUAGES = {"c", "ini", "js", "json", "lua", "nft", "promql", "python", "sh", "text", "toml", "yaml"}  # of fences
 NAMES = {
     "NAMESPACE": "default",
     "POOL": POOL,
@@ -128,6 +128,7 @@ UNTRIED = {
     "systemctl daemon-reload && systemctl enable --now tidepool.timer": (
         "it wants systemd; test_role.py has it read the units"
     ),
+    "systemctl daemon-reload": "it wants systemd; test_dist_clients.py has it read what was installed",
     "tar -xzf dist/module/tidepool-modules-*.tar.gz": "test_dist.py unpacks it so",
     "guests/containerdisk/build.py --modules modules debian-12-genericcloud-amd64.qcow2 guest.tar": (
         "it wants an image; test_containerdisk.py builds one so"

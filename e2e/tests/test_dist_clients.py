@@ -177,7 +177,7 @@ def test_the_bill_has_every_file(made: Path) -> None:
 
 
 def test_guests_get_what_the_page_names(tmp_path: Path) -> None:
-    """Each file that docs/how-to/prepare-guests.md links to, and what a program among these brings along."""
+    """Each file that docs/how-to/prepare-guests.md links to, and what a recipe among these brings along."""
     archive = tmp_path / "guests.tar.gz"
     guests.pack(archive, Source.here())
     page = (paths.ROOT / "docs/how-to/prepare-guests.md").read_text()
@@ -185,5 +185,5 @@ def test_guests_get_what_the_page_names(tmp_path: Path) -> None:
     packed = {name.partition("/")[2] for name, _ in members(archive)}
     assert named
     assert named < packed
-    programs = {name.partition("/")[0] for name in named if name.endswith(".py")}
-    assert {name.partition("/")[0] for name in packed - named - {"LICENSE"}} == programs
+    recipes = {name.partition("/")[0] for name in named if name.endswith((".py", "mkosi.conf"))}
+    assert {name.partition("/")[0] for name in packed - named - {"LICENSE"}} == recipes
