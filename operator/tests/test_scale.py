@@ -21,7 +21,7 @@ def test_figures_come_out_of_a_run(tmp_path: Path) -> None:
     assert 0 < found.plan_seconds < 1
     assert 0 < found.rss_mib < 500
     assert 0 < found.writes_per_second_moving < 50
-    assert 0 < found.processor_moving < 1
+    assert 0 <= found.processor_moving < 1  # one second may take less than a tick of it
     assert 0 < found.seconds_to_converge_after_1pct_churn <= found.seconds_to_converge_at_worst
     draw([asdict(found)], GOALS, tmp_path / "scale.png")
     assert (tmp_path / "scale.png").stat().st_size > 0
