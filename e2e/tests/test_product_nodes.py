@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import json
+import re
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
 import pytest
-from product import BORROWER, GUESTS, LENDER, MIB, Object, Product, until
+from product import BORROWER, GUESTS, LENDER, MIB, STRESS, Object, Product, until
 
 import docs
 from demo import lab
@@ -17,6 +18,7 @@ if TYPE_CHECKING:
 
 FILE, FILE_MIB = "/mnt/file", 240
 GRANT = "nodes-for-default"
+GATHERED = 100 * MIB  # the least that a guest with 300 MiB of idle files is to give
 # The node lender's own memory may differ by that: what it remembers of pages, and its buffers.
 TOLERANCE = 32 * MIB
 # As docs/how-to/lend-nodes.md has them, and as this machine can.
@@ -97,6 +99,32 @@ def test_pages_come_back_from_a_node(lending: Product) -> None:
     _assert_not_counted(lent, pod, node, lender["guest"])
     lending.assert_nothing_left()
     assert lending.stress(f"sequential {FILE}")["wrong_pages"] == 0
+
+
+def test_a_node_gets_what_a_guest_has_idle(lending: Product) -> None:
+    """By its balloon, without a module in it; all of it comes back when the pool goes."""
+    full = total(LENDER)
+    lab.guest(LENDER, f"{STRESS} fill /root/idle mib=300 && sync")  # its page cache is memory that it has touched
+    lab.kubectl("apply", "-f", "-", stdin=json.dumps(grant()))
+    one = pool()
+    donors = {"selector": {"matchLabels": {"memory": "spare"}}, "reserve": "128Mi"}
+    one["spec"]["lenders"]["nodes"]["balloon"] = donors
+    lending.apply_ready(one, patience=120)
+    lending.wait_condition("memoryguest", LENDER, "BalloonReady", "True", "Gathering", patience=240)
+    until("the guest has less", lambda: total(LENDER) < full - GATHERED, 240)
+    assert not lending.loaded(LENDER)
+    status = lab.get("memoryguest", LENDER)["status"]["balloon"]
+    assert status["gatheredBytes"] > 0  # what the guest had reported free was the node's already
+    assert re.search(rf"^{LENDER} .* \d+Mi ", lab.kubectl("get", "memoryguest", LENDER, "-o", "wide"), re.MULTILINE)
+    lending.delete()
+    until("it has all of its memory", lambda: total(LENDER) == full, 120)
+    until("nothing is said of its balloon", lambda: "balloon" not in lab.get("memoryguest", LENDER)["status"], 60)
+    lab.guest(LENDER, "rm /root/idle")
+
+
+def total(guest: str) -> int:
+    """The memory that a guest has, in bytes."""
+    return int(lab.guest(guest, "sed -n 's/^MemTotal: *\\([0-9]*\\) kB/\\1/p' /proc/meminfo")) << 10
 
 
 def seen_by_kubelet(node: str) -> tuple[Object, Object]:
