@@ -16,7 +16,6 @@ from bed.guest import Disk, Guest, Link, Spec
 from bed.image import CACHE, build_module, fetch_kernel, tools_disk, with_tools
 from bed.pair import JUMBO, free_port
 from bed.protocol import KeyPair, point_of
-from bed.sources import digest
 from bed.tidepool import MIB, Tidepool, wait_until
 from bench.machine import furnish
 from tidepool_lab import paths
@@ -33,10 +32,9 @@ FURNISH = (
 NAMES = 'for d in /sys/block/vd*; do [ "$(cat $d/serial)" != tools ] || echo ${d##*/}; done'
 
 
-def identity() -> str:
-    """Twelve digits that name the sources of both lenders."""
-    files = sorted([*SOURCES.glob("src/**/*.rs"), SOURCES / "Cargo.lock"])
-    return digest(b"".join(file.read_bytes() for file in files))
+def sources() -> list[Path]:
+    """What the daemon is made of."""
+    return sorted([*SOURCES.glob("src/**/*.rs"), SOURCES / "Cargo.lock"])
 
 
 @functools.cache

@@ -9,7 +9,7 @@ import subprocess
 import tempfile
 import time
 import urllib.request
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -18,8 +18,18 @@ import docs
 from tidepool_api_testing.server import free_ports
 from tidepool_lab import debian, gotools, paths, registry
 from tidepool_release.__main__ import release
+from tidepool_release.source import Source
 
 PATIENCE = 30
+
+
+def part(build: Callable[[Path, Path, Path, Source], None], folder: Path) -> Path:
+    """What a part of the release writes, with its bill of materials, in one folder."""
+    made, work = folder / "made", folder / "work"
+    made.mkdir()
+    work.mkdir()
+    build(made, made, work, Source.here())
+    return made
 
 
 @dataclass(frozen=True)

@@ -10,7 +10,7 @@ import pytest
 
 from bed.page import MARK
 from bed.sources import digest
-from bench import beside, devices, redis, report
+from bench import beside, devices, node, redis, report
 from bench.experiments import EXPERIMENTS
 from bench.experiments.application import NO_POOL, OTHERS, POOLS, Aim
 from bench.experiments.comparison import Comparison
@@ -197,6 +197,9 @@ def test_what_an_experiment_does_not_load_outdates_nothing() -> None:
     """Its results are of the layers that took part."""
     assert EXPERIMENTS["random"].identity() == digest(without=["appmem", "block"])
     assert {one.identity() for one in COMPARED.values()} == {digest(without=["appmem"])}
+    daemon = b"".join(file.read_bytes() for file in node.sources())
+    of_nodes = {EXPERIMENTS[name].identity() for name in ("node-lender", "pressure")}
+    assert of_nodes == {digest(daemon, ["appmem", "block"])}
 
 
 def test_the_version_that_was_measured_is_named() -> None:

@@ -12,6 +12,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from released import part
 
 import docs
 from tidepool_lab import paths
@@ -35,18 +36,9 @@ ExecPaths=/usr/bin/redis-server /usr/lib /lib
 SERVER = "/usr/bin/redis-check-rdb"  # in Debian the same program as redis-server, which goes by its name
 
 
-def release(folder: Path) -> Path:
-    """The clients of a release, and their bill of materials, in one folder."""
-    made, work = folder / "made", folder / "work"
-    made.mkdir()
-    work.mkdir()
-    clients.build(made, made, work, Source.here())
-    return made
-
-
 @pytest.fixture(scope="module")
 def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return release(tmp_path_factory.mktemp("clients"))
+    return part(clients.build, tmp_path_factory.mktemp("clients"))
 
 
 @pytest.fixture(scope="module")
@@ -61,7 +53,7 @@ def installed(made: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def test_a_second_release_is_the_same_bytes(made: Path, tmp_path: Path) -> None:
-    again = release(tmp_path)
+    again = part(clients.build, tmp_path)
     sums = [{one.name: hashlib.sha256(one.read_bytes()).digest() for one in each.iterdir()} for each in (made, again)]
     assert sums[0] == sums[1]
 

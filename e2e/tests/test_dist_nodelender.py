@@ -10,6 +10,7 @@ import subprocess
 from pathlib import Path
 
 import pytest
+from released import part
 from test_dist import MACHINES
 
 from tidepool_lab import rootfs
@@ -21,18 +22,9 @@ PROGRAM = f"usr/bin/{nodelender.NAME}"
 UNIT = f"usr/lib/systemd/system/{nodelender.NAME}.service"
 
 
-def release(folder: Path) -> Path:
-    """The packages of a release, and their bill of materials, in one folder."""
-    made, work = folder / "made", folder / "work"
-    made.mkdir()
-    work.mkdir()
-    nodelender.build(made, made, work, Source.here())
-    return made
-
-
 @pytest.fixture(scope="module")
 def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return release(tmp_path_factory.mktemp("node-lender"))
+    return part(nodelender.build, tmp_path_factory.mktemp("node-lender"))
 
 
 def package(made: Path, architecture: str) -> Path:
@@ -47,7 +39,7 @@ def unpacked(made: Path, folder: Path, architecture: str = rootfs.NATIVE) -> Pat
 
 
 def test_a_second_release_is_the_same_bytes(made: Path, tmp_path: Path) -> None:
-    again = release(tmp_path)
+    again = part(nodelender.build, tmp_path)
     sums = [{one.name: hashlib.sha256(one.read_bytes()).digest() for one in each.iterdir()} for each in (made, again)]
     assert sums[0] == sums[1]
 

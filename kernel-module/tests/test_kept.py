@@ -17,7 +17,7 @@ from bed.image import tools_disk, with_tools
 from bed.pair import NAME as PAIRING
 from bed.pair import PATIENT, Pair
 from bed.tidepool import MIB, wait_until
-from bed.workload import end_stress, finish_stress, start_stress, stress, wrong_pages
+from bed.workload import Report, end_stress, finish_stress, start_stress, stress, wrong_pages
 
 SPILL = "/mnt/spill"
 LARGE = 3 * PAGE  # bytes of a value
@@ -79,14 +79,20 @@ def evict(guest: Guest) -> None:
     guest.sh("sync && echo 3 > /proc/sys/vm/drop_caches")
 
 
+def stress_evicting(guest: Guest, arguments: str) -> Report:
+    """What the stress program reports while caches are dropped again and again."""
+    job = start_stress(guest, arguments)
+    for _ in range(4):
+        evict(guest)
+    return finish_stress(job)
+
+
 @pytest.mark.parametrize("calls", ["uring=0", "uring=1"])
 def test_mixture(connected: Pair, calls: str) -> None:
     """All sizes, by four threads, and caches dropped meanwhile: each value that was put is there."""
     with spill(connected.borrower) as kept:
-        job = start_stress(connected.borrower, f"values - keys=800 seconds=120 changes=2000 {kept} {calls}")
-        for _ in range(4):
-            evict(connected.borrower)
-        report = finish_stress(job)
+        mixture = f"values - keys=800 seconds=120 changes=2000 {kept} {calls}"
+        report = stress_evicting(connected.borrower, mixture)
     assert report["puts"] > 100
     assert report["full"] == 0
 
@@ -101,10 +107,7 @@ def test_values_expire(connected: Pair) -> None:
 def test_programs_race_and_are_killed(connected: Pair) -> None:
     """Six put the same keys of one pool: none is missing that was put and not deleted, whoever was killed meanwhile."""
     with spill(connected.borrower) as kept:
-        job = start_stress(connected.borrower, f"crowd shared seconds=30 {kept}")
-        for _ in range(4):
-            evict(connected.borrower)
-        report = finish_stress(job)
+        report = stress_evicting(connected.borrower, f"crowd shared seconds=30 {kept}")
     assert report["puts"] > 1000
     assert report["hits"] > 1000
     assert report["killed"] > 50

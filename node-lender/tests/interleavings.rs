@@ -16,13 +16,18 @@ fn with(pages: u64) -> Arc<Budget> {
     budget
 }
 
+/// Another who wants a page; whether he has got one.
+fn rival(budget: &Arc<Budget>) -> thread::JoinHandle<bool> {
+    let budget = Arc::clone(budget);
+    thread::spawn(move || budget.take())
+}
+
 /// Two want the only page: one has it, and that there was none for the other is said, once.
 #[test]
 fn nobody_has_what_another_has() {
     loom::model(|| {
         let budget = with(1);
-        let other = Arc::clone(&budget);
-        let other = thread::spawn(move || other.take());
+        let other = rival(&budget);
         let (one, other) = (budget.take(), other.join().unwrap());
         assert!(one != other);
         assert_eq!((budget.used(), budget.was_short(), budget.was_short()), (1, true, false));
@@ -35,8 +40,7 @@ fn what_is_given_back_is_there_for_another() {
     loom::model(|| {
         let budget = with(1);
         assert!(budget.take());
-        let other = Arc::clone(&budget);
-        let other = thread::spawn(move || other.take());
+        let other = rival(&budget);
         budget.give(1);
         let taken = other.join().unwrap();
         assert_eq!((budget.used(), budget.was_short()), (u64::from(taken), !taken));
@@ -48,8 +52,7 @@ fn what_is_given_back_is_there_for_another() {
 fn when_it_is_closed_there_is_no_page_more() {
     loom::model(|| {
         let budget = with(2);
-        let other = Arc::clone(&budget);
-        let other = thread::spawn(move || other.take());
+        let other = rival(&budget);
         budget.close(true);
         assert!(!budget.take());
         let taken = other.join().unwrap();

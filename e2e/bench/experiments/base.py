@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Collection
+from collections.abc import Collection, Iterable
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -21,9 +21,14 @@ class Experiment(ABC):
 
     loads: ClassVar[Collection[str]] = ()  # layers that are modules of their own
 
+    def sources(self) -> Iterable[Path]:
+        """What its results are of beside the module."""
+        return ()
+
     def identity(self) -> str:
         """What its results are of: results of other sources do not mix with these."""
-        return digest(without=LOADED_APART.keys() - set(self.loads))
+        also = b"".join(file.read_bytes() for file in self.sources())
+        return digest(also, LOADED_APART.keys() - set(self.loads))
 
     @abstractmethod
     def trials(self, repetitions: int) -> list[Trial]:

@@ -38,8 +38,8 @@ class NodeLender(Experiment):
     name = "node-lender"
     title = "A node as lender, beside a guest's kernel"
 
-    def identity(self) -> str:
-        return node.identity()
+    def sources(self) -> list[Path]:
+        return node.sources()
 
     def trials(self, repetitions: int) -> list[Trial]:
         parts = (WIRE, INSTRUCTIONS)

@@ -47,8 +47,8 @@ class Pressure(Experiment):
     name = "pressure"
     title = "A node that needs what it has lent"
 
-    def identity(self) -> str:
-        return node.identity()
+    def sources(self) -> list[Path]:
+        return node.sources()
 
     def trials(self, repetitions: int) -> list[Trial]:
         small = [(side, SMALL) for side in WITH_SMALL]

@@ -7,7 +7,6 @@ from pathlib import Path
 from typing import TypeVar
 
 from bed.guest import PAGE
-from bed.sources import digest
 from bench import data, plots, redis, report, tools
 from bench.devices import swap_on
 from bench.experiments import store
@@ -41,12 +40,13 @@ class Values(Experiment):
 
     name = "values"
     title = "Values of programs"
+    loads = ("appmem", "block")
 
     def __init__(self, wanted: Mapping[int, Sequence[int]] = DEFAULT) -> None:
         self.wanted = wanted
 
-    def identity(self) -> str:
-        return digest(b"".join(file.read_bytes() for file in redis.sources()))
+    def sources(self) -> list[Path]:
+        return redis.sources()
 
     def trials(self, repetitions: int) -> list[Trial]:
         pressure = [
