@@ -83,6 +83,7 @@ KINDS = {
     "uninstall": Kind("helm uninstall ", "e2e/tests/test_product_release.py"),
     "delete-crds": Kind("kubectl delete crd ", "e2e/tests/test_product_release.py"),
     "openstack": Kind("helm upgrade --install |kubectl create namespace ", "e2e/tests/test_product_release.py"),
+    "user-data": Kind("kubectl create secret ", "e2e/tests/test_docs.py"),
     "let-go": Kind("kubectl patch memorypairing ", "e2e/tests/test_product_faults.py"),
     "class-fields": Kind("kubectl patch memorypool .*null", "e2e/tests/test_docs_pools.py", CLASSES),
     "class-values": Kind("kubectl patch memorypool .*fromClass", "e2e/tests/test_docs_pools.py", CLASSES),

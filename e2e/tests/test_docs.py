@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import json
 import re
 import subprocess
@@ -187,6 +188,17 @@ def test_kustomize_renders_what_helm_does(tmp_path: Path) -> None:
     there = json.dumps(base)
     assert "MY/PREFIX" not in there
     assert json.loads(there.replace("tidepool.local/", "MY/PREFIX/")) == changed
+
+
+def test_the_secret_with_user_data_is_what_the_machine_names(tmp_path: Path) -> None:
+    """It has cloud-init.yaml under the key in which KubeVirt looks."""
+    command = docs.filled_in(docs.command("user-data"))
+    (secret,) = _rendered(f"{command} --dry-run=client -o yaml", tmp_path)
+    machine, *_ = (yaml.safe_load(one) for one in docs.examples("docs/how-to/prepare-guests.md"))
+    (volume,) = machine["spec"]["template"]["spec"]["volumes"]
+    assert volume["cloudInitNoCloud"] == {"secretRef": {"name": secret["metadata"]["name"]}}
+    written = (paths.ROOT / "guests/cloud-init.yaml").read_bytes()
+    assert {key: base64.b64decode(data) for key, data in secret["data"].items()} == {"userdata": written}
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(paths.ROOT)))
