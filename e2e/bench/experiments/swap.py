@@ -89,6 +89,7 @@ class Swap(Comparison):
 
     name = "swap"
     title = "Swap"
+    processors = 1  # as many as the host has for it beside the lender's
     strategy = "NonInclusive"  # a page that was not written since it was read back leaves memory without being written
     workloads = (Scan(), Sort(), Analysis(), Redis())
     sides = (NO_POOL, "write-through", "behind", Nbd.name, Zram.name, Zswap.name, Ideal.name, *ENCRYPTED)
