@@ -3,11 +3,15 @@
  * Bios that come together are asked for together. Swap is read ahead with a bio for each
  * page, and a request for one page costs several times as much as a page of a long one.
  * A disk's queue merges what a task has plugged, and so does this.
+ *
+ * The first of them waits in the task's plug, which is told by what lies beside the bio:
+ * nothing is allocated, and while it waits neither device nor module goes.
  */
 #include <linux/blkdev.h>
 #include <linux/container_of.h>
+#include <linux/list.h>
+#include <linux/sched.h>
 #include <linux/sched/mm.h>
-#include <linux/slab.h>
 #include <linux/string.h>
 
 #include "block/gather.h"
@@ -15,44 +19,26 @@
 #include "borrower/disk_latency.h"
 #include "borrower/fetch.h"
 
-/**
- * struct tide_gather - what a task has read of a device since it plugged
- * @plug: the task's
- * @first: its request asks for the blocks of all of them. It is always there: while bios
- *	are under way, neither device nor module goes
- * @last: of those that follow it
- */
-struct tide_gather {
-	struct blk_plug_cb plug;
-	struct tide_io *first, *last;
-};
-
 /* Whoever is about to sleep may not wait for a socket. Then a worker sends it, as in reclaim. */
-static void tide_gather_submit(struct tide_get *get, bool asleep)
+static void tide_gather_ends(struct blk_plug_cb *plug, bool asleep)
 {
+	struct tide_io *first = container_of(plug, struct tide_io, plug);
 	unsigned int noio = asleep ? memalloc_noio_save() : 0;
 
-	tide_get_submit(get);
+	tide_get_submit(&first->get);
 	if (asleep)
 		memalloc_noio_restore(noio);
 }
 
-static void tide_gather_ends(struct blk_plug_cb *plug, bool asleep)
+/* The first of a device's that waits in a plug, or NULL. */
+static struct tide_io *tide_gather_first(struct blk_plug *plug, const struct tide_device *device)
 {
-	struct tide_gather *gather = container_of(plug, struct tide_gather, plug);
-	struct tide_io *first = gather->first;
+	struct blk_plug_cb *cb;
 
-	kfree(gather);
-	tide_gather_submit(&first->get, asleep);
-}
-
-/* NULL: nothing is plugged, or there is no memory; then each bio has a request of its own. */
-static struct tide_gather *tide_gather_of_task(struct tide_io *io)
-{
-	struct blk_plug_cb *plug = blk_check_plugged(tide_gather_ends, io->device,
-						     sizeof(struct tide_gather));
-
-	return plug ? container_of(plug, struct tide_gather, plug) : NULL;
+	list_for_each_entry(cb, &plug->cb_list, list)
+		if (cb->callback == tide_gather_ends && cb->data == device)
+			return container_of(cb, struct tide_io, plug);
+	return NULL;
 }
 
 /* To the breaker a read of all of them is what one of the first alone is. */
@@ -65,29 +51,33 @@ static bool tide_get_fits(const struct tide_get *get, const struct tide_get *oth
 }
 
 /* Returns whether a bio's blocks are asked for with those of the bios before it. */
-static bool tide_gather_joins(struct tide_gather *gather, struct tide_io *io)
+static bool tide_gather_joins(struct tide_io *first, struct tide_io *io)
 {
-	struct tide_get *get = gather->first ? &gather->first->get : NULL;
+	struct tide_get *get = &first->get;
 
-	if (!get || !tide_get_fits(get, &io->get))
+	if (!tide_get_fits(get, &io->get))
 		return false;
 	io->at = get->count;
 	memcpy(get->page + get->count, io->get.page, io->get.count * sizeof(*get->page));
 	get->count += io->get.count;
-	gather->last->next = io;
-	gather->last = io;
+	first->last->next = io;
+	first->last = io;
 	return true;
 }
 
-/* A bio begins a request. That of those before it is on its way then, if there are any. */
-static void tide_gather_begin(struct tide_gather *gather, struct tide_io *io)
+static void tide_gather_begin(struct blk_plug *plug, struct tide_io *io)
 {
-	struct tide_io *before = gather->first;
+	io->last = io;
+	io->plug.callback = tide_gather_ends;
+	io->plug.data = io->device;
+	list_add(&io->plug.list, &plug->cb_list);
+}
 
-	gather->first = io;
-	gather->last = io;
-	if (before)
-		tide_get_submit(&before->get);
+/* What does not take the next one waits no longer. */
+static void tide_gather_full(struct tide_io *first)
+{
+	list_del(&first->plug.list);
+	tide_get_submit(&first->get);
 }
 
 /**
@@ -100,10 +90,17 @@ static void tide_gather_begin(struct tide_gather *gather, struct tide_io *io)
  */
 void tide_gather(struct tide_io *io)
 {
-	struct tide_gather *gather = tide_gather_of_task(io);
+	struct blk_plug *plug = current->plug;
+	struct tide_io *before;
 
-	if (!gather)
+	if (!plug) {
 		tide_get_submit(&io->get);
-	else if (!tide_gather_joins(gather, io))
-		tide_gather_begin(gather, io);
+		return;
+	}
+	before = tide_gather_first(plug, io->device);
+	if (before && tide_gather_joins(before, io))
+		return;
+	tide_gather_begin(plug, io);
+	if (before)
+		tide_gather_full(before);
 }

@@ -4,6 +4,7 @@
 #define TIDE_IO_H
 
 #include <linux/bio.h>
+#include <linux/blkdev.h>
 #include <linux/device-mapper.h>
 #include <linux/ktime.h>
 #include <linux/pagemap.h>
@@ -29,7 +30,9 @@
  * @start: that time
  * @copied: blocks that came from buffers
  * @next: one whose blocks are asked for in the same request (gather.c), or NULL
+ * @last: of those that follow it, while it waits in a task's plug
  * @at: its first page in that request
+ * @plug: as which it waits there
  * @get: asks for the others, if it is the first of them; TIDE_READ_BLOCKS pages follow
  *
  * Lies beside the bio, in memory that device-mapper has reserved: nothing is
@@ -42,8 +45,9 @@ struct tide_io {
 	bool at_disk, whole, came, sampled;
 	ktime_t start;
 	unsigned int copied;
-	struct tide_io *next;
+	struct tide_io *next, *last;
 	unsigned int at;
+	struct blk_plug_cb plug;
 	struct tide_get get;
 };
 
