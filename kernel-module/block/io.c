@@ -51,8 +51,10 @@ void tide_io_begin(struct tide_io *io, struct tide_device *device, struct bio *b
 	io->device = device;
 	io->iter = bio->bi_iter;
 	io->at_disk = false;
-	io->lost = false;
+	io->came = false;
 	io->copied = 0;
+	io->next = NULL;
+	io->at = 0;
 	io->whole = tide_io_is_whole(io, bio);
 }
 

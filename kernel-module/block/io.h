@@ -4,6 +4,7 @@
 #define TIDE_IO_H
 
 #include <linux/bio.h>
+#include <linux/blkdev.h>
 #include <linux/device-mapper.h>
 #include <linux/ktime.h>
 #include <linux/pagemap.h>
@@ -24,11 +25,15 @@
  * @span: its blocks, while the disk has it or the log is given them
  * @at_disk: they are among the device's
  * @whole: it is of whole blocks in whole pages
- * @lost: not all of it has come from the pool
+ * @came: all of it has come from the pool
  * @sampled: @start is when it was handed to the disk, which is measured
  * @start: that time
  * @copied: blocks that came from buffers
- * @get: asks for the others; TIDE_READ_BLOCKS pages follow
+ * @next: one whose blocks are asked for in the same request (gather.c), or NULL
+ * @last: of those that follow it, while it waits in a task's plug
+ * @at: its first page in that request
+ * @plug: as which it waits there
+ * @get: asks for the others, if it is the first of them; TIDE_READ_BLOCKS pages follow
  *
  * Lies beside the bio, in memory that device-mapper has reserved: nothing is
  * allocated for a read or a write.
@@ -37,9 +42,12 @@ struct tide_io {
 	struct tide_device *device;
 	struct bvec_iter iter;
 	struct tide_span span;
-	bool at_disk, whole, lost, sampled;
+	bool at_disk, whole, came, sampled;
 	ktime_t start;
 	unsigned int copied;
+	struct tide_io *next, *last;
+	unsigned int at;
+	struct blk_plug_cb plug;
 	struct tide_get get;
 };
 

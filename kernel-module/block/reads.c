@@ -5,11 +5,13 @@
  * with what is left of it. Pages go straight into the memory of whoever reads.
  */
 #include <linux/bio.h>
+#include <linux/blkdev.h>
 #include <linux/highmem.h>
 #include <linux/kref.h>
 
 #include "base/stats.h"
 #include "block/device.h"
+#include "block/gather.h"
 #include "block/ghost.h"
 #include "block/io.h"
 #include "block/reads.h"
@@ -24,22 +26,36 @@
 /* what becomes of a request					       */
 /* ------------------------------------------------------------------ */
 
-/* All are in the reader's memory: they only do together, for he goes on when all are. */
-static void tide_io_arrived(struct tide_get *get, unsigned int from, unsigned int to)
+/* The bio whose pages of a request begin with page @at, among those that share it. */
+static struct tide_io *tide_io_at(struct tide_get *get, unsigned int at)
 {
 	struct tide_io *io = container_of(get, struct tide_io, get);
 
+	while (io->at != at)
+		io = io->next;
+	return io;
+}
+
+static void tide_io_came(struct tide_io *io, struct tide_get *get)
+{
+	io->came = true;
 	if (io->copied)
 		tide_get_copied(get, tide_io_first(io), io->copied, TIDE_GOT_BUFFER);
 }
 
+/* All are in the reader's memory: they only do together, for he goes on when all are. */
+static void tide_io_arrived(struct tide_get *get, unsigned int from, unsigned int to)
+{
+	tide_io_came(tide_io_at(get, from), get);
+}
+
 static void tide_io_fall_back(struct tide_get *get)
 {
-	struct tide_io *io = container_of(get, struct tide_io, get);
+	struct tide_io *io;
 
-	if (io->copied)
-		tide_get_copied(get, tide_io_first(io), io->copied, TIDE_GOT_INCOMPLETE);
-	io->lost = true;
+	for (io = container_of(get, struct tide_io, get); io; io = io->next)
+		if (!io->came && io->copied)
+			tide_get_copied(get, tide_io_first(io), io->copied, TIDE_GOT_INCOMPLETE);
 }
 
 /* All of it is read again: that is one request to the disk, and it is rare. */
@@ -53,17 +69,31 @@ static void tide_io_read_lost(struct tide_io *io)
 	submit_bio_noacct(bio);
 }
 
-/* Nothing of @get may be touched when the bio is over. */
-static void tide_io_got(struct tide_get *get)
+/* Nothing of @io, nor of its request, may be touched when its bio is over. */
+static void tide_io_over(struct tide_io *io)
 {
-	struct tide_io *io = container_of(get, struct tide_io, get);
-
-	if (io->lost) {
+	if (!io->came) {
 		tide_io_read_lost(io);
 		return;
 	}
 	atomic64_add(tide_io_blocks(io), &io->device->stats.hits);
 	bio_endio(tide_io_bio(io));
+}
+
+/* Those that shared it have requests of their own that nobody sent. */
+static void tide_io_got(struct tide_get *get)
+{
+	struct tide_io *io = container_of(get, struct tide_io, get), *next;
+	struct blk_plug plug;
+
+	blk_start_plug(&plug);	/* of the disk, too, they are read together */
+	while ((next = io->next)) {
+		io->next = next->next;
+		next->next = NULL;
+		tide_get_free(&next->get);
+	}
+	tide_io_over(io);
+	blk_finish_plug(&plug);
 }
 
 static const struct tide_get_ops tide_io_ops = {
@@ -194,22 +224,23 @@ static bool tide_io_ask(struct tide_io *io, int slot, unsigned int blocks)
 {
 	enum tide_size size = tide_size(tide_io_blocks(io));
 	struct tide_lender *lender = tide_lender_to_ask(slot, size, blocks);
-	unsigned int taken;
+	unsigned int taken, most;
 
 	if (!lender)
 		return false;
-	blocks = min3(blocks, (unsigned int)READ_ONCE(lender->agreed.get), TIDE_READ_BLOCKS);
-	tide_get_begin(&io->get, &tide_io_ops, lender, io->device->object, size, blocks);
+	most = min_t(unsigned int, READ_ONCE(lender->agreed.get), TIDE_READ_BLOCKS);
+	tide_get_begin(&io->get, &tide_io_ops, lender, io->device->object, size, most);
+	blocks = min(blocks, most);
 	taken = tide_io_collect(io, slot, blocks);
-	io->lost = !taken;
-	if (io->lost)
+	if (!taken)
 		tide_io_moved(io, blocks);
 	tide_io_cut(io, taken ?: blocks);
 	if (io->get.count) {
 		io->get.page[io->get.count - 1].last = true;
-		tide_get_submit(&io->get);
+		tide_gather(io);
 	} else {
-		tide_io_arrived(&io->get, 0, 0);
+		if (taken)
+			tide_io_came(io, &io->get);
 		tide_get_free(&io->get);
 	}
 	return true;

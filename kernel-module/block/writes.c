@@ -6,9 +6,10 @@
  *
  * REMOCA takes a block in when it leaves the guest's memory, for what the guest has
  * just read is in memory. Of what leaves memory a block device sees only what is
- * written, which for swap is all of it. So with Exclusive what was read is not put, and
- * a hit leaves the lender. With NonInclusive what is read is in the pool as well: a
- * hit stays, and what missed is put when it has been read into the page cache.
+ * written. So with Exclusive what was read is not put, and a hit leaves the lender. With
+ * NonInclusive what is read is in the pool as well: a hit stays, and what missed is put
+ * when it has been read into the page cache. That is for swap, too: a page that was read
+ * back and not changed leaves memory unwritten.
  */
 #include <linux/bio.h>
 #include <linux/percpu.h>

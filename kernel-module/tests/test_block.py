@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import functools
 import subprocess
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 
 import pytest
 
@@ -23,16 +24,18 @@ from bed.device import (
     removed_by_force,
     until_used,
 )
-from bed.guest import Disk
+from bed.guest import HOST_ADDRESS, Disk
 from bed.image import with_sbin
 from bed.measure import MOST_PER_GIB, catalog_bytes, catalog_cost, has_kasan
 from bed.pair import ETHERNET, IN_TIME_US, PATIENT, Pair
 from bed.pair import NAME as PAIRING
+from bed.protocol import PUT_ITEM, Frame, Lender
 from bed.tidepool import MIB, wait_until
 from bed.workload import end_stress, finish_stress, start_stress, stress, wrong_pages
 
 RAW = Disk("128M", None)
 GHOST_MIB = 24
+TOGETHER = 3  # pages in a request of swap's, in the mean; it is read ahead 8 at a time
 AHEAD = 8  # pages that are followed may be among those that are read ahead
 BROKEN = "BLOCK_WRITE,BLOCK_DISCARD,BLOCK_ERROR,BLOCK_RESUME,BLOCK_SPANS,BLOCK_READS"
 BELOW = "/dev/mapper/below"
@@ -382,14 +385,20 @@ def test_lender_fails(kernel: str) -> None:
 
 
 def test_swap(kernel: str) -> None:
-    """A program has more memory than the guest, most from a lender that is slow, cut off, frozen and then killed."""
+    """A program has more memory than the guest, most from a lender that is slow, cut off, frozen and then killed.
+
+    What swap reads ahead is asked for together, be all of it there or not.
+    """
     with (pair := Pair(kernel, borrower_mem="160M", disk=RAW, modules=MODULES, relay=True)) as (borrower, lender):
         pair.connect(size=100 * MIB, more=PATIENT)
         with Device(pair) as fast:
             borrower.sh(SWAPPED)
             scan = start_stress(borrower, "scan 110 seconds=300")
-            until_used(pair, fast, 100)
-            for fault in (*faults_of_wire(pair), lender.stop, lender.cont, lender.kill):
+            until_used(pair, fast, 2000)
+            asked = pair.borrowed()
+            assert asked["get_hits"] - asked["get_hits_buffer"] >= TOGETHER * asked["gets_sent"] > 0, asked
+            forgetful = functools.partial(lender.drop_caches, 1)
+            for fault in (forgetful, *faults_of_wire(pair), lender.stop, lender.cont, forgetful, lender.kill):
                 fault()
                 time.sleep(3)
             report = end_stress(scan)
@@ -397,6 +406,36 @@ def test_swap(kernel: str) -> None:
             assert fast.status()["puts"] > 1000, fast.status()
         assert report["max_us"] < IN_TIME_US, report
         assert pair.b.stats()["shrunk"] == 0
+        borrower.assert_clean()
+
+
+class Forgetful(Lender):
+    """Keeps every page, and has lost every third when it is asked."""
+
+    def _keep(self, frame: Frame) -> int:
+        kept = super()._keep(frame)
+        for file, index, _, _ in PUT_ITEM.iter_unpack(frame.metadata):
+            if index % 3 == 0:
+                del self.pages[file, index]
+        return kept
+
+
+def test_swap_of_which_a_part_is_lost(kernel: str) -> None:
+    """Of what is asked for together the lender has a part: the rest comes from the disk, and nothing else does."""
+    with (pair := Pair(kernel, borrower_mem="160M", disk=RAW, modules=MODULES, host=True)) as (borrower, _):
+        with Device(pair) as fast, closing(Forgetful()) as lender:
+            more = {"port": lender.port, **PATIENT}
+            pair.b.borrow(PAIRING, address=HOST_ADDRESS, size=100 * MIB, identity=lender.identity, more=more)
+            pair.b.wait_state(f"lenders/{PAIRING}", "Connected")
+            borrower.sh(SWAPPED)
+            stress(borrower, "scan 110 seconds=20")
+            figures, asked = fast.status(), pair.borrowed()
+            borrower.sh(f"swapoff {PATH}")
+            pair.b.rmdir(f"lenders/{PAIRING}")
+        assert asked["get_hits"] + asked["get_misses"] >= TOGETHER * asked["gets_sent"], asked
+        lost = sum(asked[what] for what in ("get_misses", "get_late", "get_errors"))
+        assert figures["fallbacks"] == lost > 100, (figures, asked)
+        assert figures["hits"] > figures["fallbacks"], figures
         borrower.assert_clean()
 
 

@@ -75,6 +75,7 @@ class Comparison(Experiment):
 
     loads = ("block",)
     kernel: ClassVar[str] = "6.1"
+    processors: ClassVar[int] = 2  # the borrower's
     strategy: ClassVar[str]
     workloads: ClassVar[tuple[Workload, ...]]
     sides: ClassVar[tuple[str, ...]]  # in the order in which they are measured and shown
@@ -104,7 +105,7 @@ class Comparison(Experiment):
         side, found = devices.make(name, POOL_MIB, self.strategy), []
         with booted(
             side.size(BORROWER_MIB), self.disk(), tools.disk(), kernel=self.kernel,
-            modules=there(side.modules, self.kernel),
+            modules=there(side.modules, self.kernel), processors=self.processors,
         ) as machine:  # fmt: skip
             if part := side.lacks(machine):
                 why = f"its kernel, {machine.pair.kernel.release}, has no `{part}`"

@@ -20,7 +20,7 @@ from bench.trial import Figures
 
 TIDE, TRANSPARENT = "TIDE.GET", "transparent"
 OURS = (TIDE, TRANSPARENT)
-STRATEGY = "Exclusive"  # of the block device's front end, as in the swap experiment
+STRATEGY = "NonInclusive"  # of the block device's front end, as in the swap experiment
 CLIENTS = 4
 SECONDS = 10  # asked before it is measured, and then about as long again
 LEAST_REQUESTS = 200

@@ -26,7 +26,7 @@ static const struct {
 	{ "anon", mode_anon, "MIB [hold=0]" },
 	{ "grow", mode_grow, "MIB [chunk=256] [seconds=20] [hold=5]" },
 	{ "spare", mode_spare, "MIB [step=0] [stall_us=1000]" },
-	{ "scan", mode_scan, "MIB [seconds=20] [seed=N]" },
+	{ "scan", mode_scan, "MIB [seconds=20] [passes=0] [seed=N]" },
 	{ "sort", mode_sort, "MIB [seed=N]" },
 	{ "group", mode_group, "MIB [passes=1] [seed=N]" },
 	{ "device", mode_device, "DEVICE beside=DISK [mib=16] [seconds=10] [threads=4] [discard=0] [errors=0] [seed=N]" },

@@ -126,22 +126,29 @@ int mode_spare(const char *mib)
 	return verdict();
 }
 
-/* A page is as it was left; one of four is left otherwise. */
+/*
+ * A page is as it was left; one of four is left otherwise. That one is written before it is read, as an object is whose
+ * references are counted: its swap is free then, and it gets new swap beside others.
+ */
 static void visit(struct page *memory, uint32_t *version, long i, uint64_t *state)
 {
+	bool changes = !version[i] || random_next(state) % 4 == 0;
+
+	if (changes)
+		__atomic_fetch_add(&memory[i].word[0], 0, __ATOMIC_RELAXED);
 	if (version[i])
 		page_check(&memory[i], 0, i, version[i], "swapped memory");
-	if (!version[i] || random_next(state) % 4 == 0)
+	if (changes)
 		page_make(&memory[i], 0, i, ++version[i]);
 }
 
 /*
- * stress scan MIB [seconds=20] [seed=N]: fills that much memory and goes through it, over and over, for so long;
- * `visits` are those of that time.
+ * stress scan MIB [seconds=20] [passes=0] [seed=N]: fills that much memory, goes through it so many times, and then,
+ * over and over, for so long; `visits` are those of that time.
  */
 int mode_scan(const char *mib)
 {
-	long pages = strtol(mib, NULL, 0) * PAGES_PER_MIB, visits;
+	long pages = strtol(mib, NULL, 0) * PAGES_PER_MIB, before = pages * (1 + option("passes", 0)), visits;
 	struct page *memory = memory_alloc(pages);
 	uint32_t *version = calloc(pages, sizeof(*version));
 	uint64_t state = random_seed(0);
@@ -150,17 +157,17 @@ int mode_scan(const char *mib)
 
 	if (!version)
 		die("versions");
-	for (visits = 0; visits < pages; visits++)
-		visit(memory, version, visits, &state);
+	for (visits = 0; visits < before; visits++)
+		visit(memory, version, visits % pages, &state);
 	seconds = now();
 	for (until = seconds + option("seconds", 20); !time_is_up(until); visits++) {
-		double before = now();
+		double start = now();
 
 		visit(memory, version, visits % pages, &state);
-		latency_add(&latency, now() - before);
+		latency_add(&latency, now() - start);
 	}
 	seconds = now() - seconds;
-	printf("{\"mode\": \"scan\", \"visits\": %ld, \"seconds\": %.3f, ", visits - pages, seconds);
+	printf("{\"mode\": \"scan\", \"visits\": %ld, \"seconds\": %.3f, ", visits - before, seconds);
 	latency_print(&latency);
 	printf(", \"wrong_pages\": %lu, \"errors\": 0}\n", wrong_pages());
 	return verdict();
