@@ -10,6 +10,7 @@
  */
 #define pr_fmt(fmt) KBUILD_MODNAME ": " fmt
 
+#include <linux/highmem.h>
 #include <linux/list.h>
 #include <linux/mm.h>
 #include <linux/moduleparam.h>
@@ -235,7 +236,7 @@ bool tide_front_get(struct tide_front *front, u64 first, struct page **pages, un
 /* coming							       */
 /* ------------------------------------------------------------------ */
 
-/* Under the lock: takes a reference of the page, unless it is here already or cannot be. */
+/* Under the lock: the page is here, unless one is already or none can be. */
 static bool tide_front_insert(struct tide_front_page *fresh)
 {
 	struct xarray *pages = &fresh->front->pages;
@@ -243,7 +244,6 @@ static bool tide_front_insert(struct tide_front_page *fresh)
 	if (!tide_front_helps || xa_load(pages, fresh->index) ||
 	    xa_err(xa_store(pages, fresh->index, fresh, GFP_NOWAIT)))
 		return false;
-	get_page(fresh->page);
 	list_add_tail(&fresh->list, &tide_front_pages);
 	fresh->front->count++;
 	tide_front_count++;
@@ -251,26 +251,54 @@ static bool tide_front_insert(struct tide_front_page *fresh)
 	return true;
 }
 
-static void tide_front_add_page(struct tide_front *front, u64 index, struct page *page)
+/*
+ * A copy, as what is here is the guest's: who has read it would have it in his memory
+ * cgroup, which cannot have it back.
+ */
+static struct tide_front_page *tide_front_copy(struct tide_front *front, u64 index,
+					       struct page *page)
 {
-	struct tide_front_page *fresh = kzalloc(sizeof(*fresh), GFP_KERNEL_ACCOUNT);
-	bool taken;
+	struct tide_front_page *fresh = kzalloc(sizeof(*fresh), GFP_KERNEL);
 
 	if (!fresh)
+		return NULL;
+	*fresh = (struct tide_front_page) {
+		.front = front,
+		.index = index,
+		.page = alloc_page(GFP_KERNEL | __GFP_NOWARN),
+	};
+	if (fresh->page) {
+		copy_highpage(fresh->page, page);
+		return fresh;
+	}
+	kfree(fresh);
+	return NULL;
+}
+
+static void tide_front_add_page(struct tide_front *front, u64 index, struct page *page)
+{
+	struct tide_front_page *fresh;
+	bool taken;
+
+	if (xa_load(&front->pages, index))
 		return;
-	*fresh = (struct tide_front_page) { .front = front, .index = index, .page = page };
+	fresh = tide_front_copy(front, index, page);
+	if (!fresh)
+		return;
 	spin_lock(&tide_front_lock);
 	taken = tide_front_insert(fresh);
 	spin_unlock(&tide_front_lock);
-	if (!taken)
-		kfree(fresh);
+	if (taken)
+		return;
+	put_page(fresh->page);
+	kfree(fresh);
 }
 
 /**
  * tide_front_add() - pages are worth to be kept here
  * @front: of their pool
  * @first: index of the first one
- * @pages: they do not change any more
+ * @pages: they are copied
  * @count: how many
  *
  * Context: process.

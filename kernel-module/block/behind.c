@@ -199,6 +199,18 @@ int tide_behind_flush(struct tide_device *device)
 	return tide_broken(BLOCK_LOG_FLUSH) ? 0 : tide_writeout_all(device->log);
 }
 
+/**
+ * tide_behind_refuses() - is a write to be durable, and what came before it is not?
+ * @io: of a bio
+ *
+ * Device-mapper sends the data of a bio on that was to be flushed before, also when that
+ * failed: as FUA, if a file system commits by it.
+ */
+bool tide_behind_refuses(struct tide_io *io)
+{
+	return tide_io_bio(io)->bi_opf & REQ_FUA && READ_ONCE(io->device->log->failed);
+}
+
 static int tide_behind_fill_in(struct tide_device *device, unsigned int mib)
 {
 	struct tide_log *log = tide_log_create(device, mib);

@@ -58,6 +58,8 @@ static int tide_device_map(struct dm_target *ti, struct bio *bio)
 	tide_io_begin(io, ti->private, bio);
 	if (flush && io->device->log && tide_behind_flush(io->device))
 		return DM_MAPIO_KILL;
+	if (io->device->log && tide_behind_refuses(io))
+		return DM_MAPIO_KILL;
 	if (bio_sectors(bio) && tide_device_is_logged(io, changes))
 		return DM_MAPIO_SUBMITTED;
 	if (bio_sectors(bio) && changes)

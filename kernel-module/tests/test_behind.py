@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import subprocess
 import time
 from collections.abc import Iterator
 
@@ -21,6 +22,7 @@ from bed.device import (
     until_used,
 )
 from bed.guest import Disk
+from bed.image import with_sbin
 from bed.pair import ETHERNET, IN_TIME_US, PATIENT, Pair
 from bed.tidepool import MIB, wait_until
 from bed.workload import end_stress, start_stress, stress, wrong_pages
@@ -186,6 +188,34 @@ def _lost(pair: Pair) -> int:
     """How many blocks the last log that was lost had."""
     lines = [line for line in pair.borrower.log().splitlines() if " blocks that were written are lost" in line]
     return int(lines[-1].partition(" blocks ")[0].split()[-1])
+
+
+def test_file_system_is_told(kernel: str) -> None:
+    """A commit is no success when the disk refuses what was written before it: not even when it takes the commit."""
+    disk = Disk("128M", "ext4", options=("-b", "4096"))
+    with (pair := Pair(kernel, disk=disk, modules=MODULES)) as (borrower, _):
+        borrower.sh("dd if=/dev/zero of=/mnt/file bs=64k count=16 conv=fsync")
+        borrower.umount()
+        bad = _blocks_of(pair, "file")[8] * 8  # a sector
+        sectors = int(_below(pair).split()[1])
+        table = f"0 {bad} linear {DISK} 0\n{bad} 8 error\n{bad + 8} {sectors - bad - 8} linear {DISK} {bad + 8}"
+        with Device(pair, BELOW, lender=NOBODY, policy="behind") as fast:
+            borrower.sh(f"mount -t ext4 {PATH} /mnt")
+            fast.exchange("below", table)
+            borrower.sh("echo more > /mnt/more")  # so that there is something to commit
+            assert borrower.run("dd if=/dev/urandom of=/mnt/file bs=64k count=1 conv=notrunc,fsync").code != 0
+            fast.exchange("below", f"0 {sectors} linear {DISK} 0")
+            borrower.run("umount /mnt")
+        borrower.sh(dmsetup("remove below"))
+        borrower.assert_clean(f"{IO_ERRORS}|EXT4-fs|JBD2")
+
+
+def _blocks_of(pair: Pair, name: str) -> list[int]:
+    """Where the disk has a file of its root folder, which is mounted nowhere."""
+    asked = ["debugfs", "-R", f"blocks /{name}", pair.borrower.folder / "disk"]
+    return [int(block) for block in subprocess.run(
+        asked, check=True, capture_output=True, text=True, env=with_sbin()
+    ).stdout.split()]
 
 
 @breaking()

@@ -115,6 +115,22 @@ def test_memory_is_given_back(pair: Pair) -> None:
     assert read_few(guest) > 0
 
 
+def test_it_is_nobodys(pair: Pair) -> None:
+    """Whose memory cgroup is small is not killed for what he reads: that cannot be had back from there."""
+    guest, group = pair.borrower, "/sys/fs/cgroup/reader"
+    guest.sh("mount -t cgroup2 cgroup2 /sys/fs/cgroup && echo +memory > /sys/fs/cgroup/cgroup.subtree_control")
+    guest.sh(f"mkdir {group}")
+    set_room(guest, MANY * PAGE)
+    try:
+        script = "".join(f"get {n}\n" for n in list(range(MANY)) * 3).encode()
+        guest.start(f"echo $$ > {group}/cgroup.procs; exec stress value {POOL} room={SIZE} > /tmp/said", script).wait()
+        assert of_all(guest)["front_bytes"] == MANY * PAGE
+        assert int(guest.read(f"{group}/memory.current")) < MANY * PAGE / 2
+    finally:
+        set_room(guest, ROOM)
+        guest.sh(f"rmdir {group} && umount /sys/fs/cgroup")
+
+
 def test_it_is_off_where_it_does_not_help(pair: Pair) -> None:
     """Where nothing is read again soon it takes no memory, until something is."""
     guest = pair.borrower

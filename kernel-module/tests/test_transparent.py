@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterator
 from typing import Self
 
 import pytest
-from test_clients import REDIS, REDIS_MODULE, SERVER, WITH_PYTHON, disk_of_clients
+from test_clients import REDIS, REDIS_MODULE, SERVER, WITH_PYTHON, disk_of_clients, late_lender
 
 from bed import foreign
 from bed.device import MODULES, load_target
 from bed.guest import Guest, Job
 from bed.image import with_tools
-from bed.pair import NAME, PATIENT, Pair
+from bed.pair import DEADLINE_US, NAME, PATIENT, Pair
 from bed.tidepool import MIB, wait_until
 
 OURS, REPLICA = "ours", "replica"
@@ -165,6 +166,24 @@ def test_a_snapshot_has_what_is_read_meanwhile(pair: Pair) -> None:
     pair.borrower.sh(f"rm -r /tmp/{OURS}.files")
 
 
+def test_a_snapshot_has_what_is_late(pair: Pair) -> None:
+    """A lender that stands still for a while has lost nothing: the child waits for it."""
+    deadline = f"lenders/{NAME}/deadline_us"
+    with Server(pair.borrower, OURS, LRU) as server:
+        server.check("push")
+        server.say("config", "set", "rdb-key-save-delay", "5000")
+        pair.b.set(deadline, DEADLINE_US)
+        server.say("bgsave")
+        with late_lender(pair):
+            time.sleep(3)
+        pair.b.set(deadline, PATIENT["deadline_us"])
+        wait_until("it is written", lambda: server.figure("rdb_bgsave_in_progress") == 0)
+        assert "rdb_last_bgsave_status:ok" in server.say("info", "persistence")
+    with Server(pair.borrower, OURS, LRU) as server:
+        server.check("look")
+    pair.borrower.sh(f"rm -r /tmp/{OURS}.files")
+
+
 @pytest.mark.parametrize("preamble", ["yes", "no"])
 def test_an_append_only_file_is_right(pair: Pair, preamble: str) -> None:
     """Commands behind a snapshot find its values; what is lost is lost there, too."""
@@ -252,6 +271,20 @@ def test_only_what_may_be_evicted_goes_away(pair: Pair) -> None:
         server.say("set", "busy", "v" * 500)
         wait_until("it goes away", lambda: server.say("getrange", "busy", "0", "0") + str(away(server)) == "v1")
         assert server.figure("tidepool_away_came") == 0
+
+
+def test_what_may_not_be_evicted_any_more_comes_back(pair: Pair) -> None:
+    """A key without a time to live keeps its value, whatever becomes of lenders, if the policy is for others."""
+    with Server(pair.borrower, OURS, "--maxmemory-policy volatile-lru") as server:
+        server.say("set", "k", "v" * 5000, "ex", "1000")
+        wait_until("it goes away", lambda: away(server) == 1)
+        assert server.say("persist", "k") == "1"
+        pair.b.set(f"lenders/{NAME}/enabled", 0)
+        try:
+            assert server.say("get", "k") == "v" * 5000
+        finally:
+            pair.b.set(f"lenders/{NAME}/enabled", 1)
+            pair.b.wait_state(f"lenders/{NAME}", "Connected")
 
 
 def away(server: Server) -> int:

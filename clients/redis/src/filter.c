@@ -20,11 +20,17 @@
 #define FEW_WORDS	64
 #define SHORT		256	/* bytes of words that are quicker looked at than asked about */
 
-/* Those which need no value: they ask whether there is one, or put another in its place. */
+/*
+ * Those which need no value: they ask whether there is one, or put another in its place. PERSIST is none of them: where
+ * the server may evict only what has a time to live, a value whose key has none must not be away.
+ */
 static const char *const needless[] = {
 	"del", "unlink", "exists", "ttl", "pttl", "expiretime", "pexpiretime", "expire", "pexpire", "expireat",
-	"pexpireat", "persist", "touch", "watch", "setex", "psetex", "setnx", "mset", "msetnx", NULL,
+	"pexpireat", "touch", "watch", "setex", "psetex", "setnx", "mset", "msetnx", NULL,
 };
+
+/* Of SET those, with their numbers, for which it need not know the value. */
+static const char *const of_plain_set[] = { "nx", "xx", "keepttl", "ex", "px", "exat", "pxat", NULL };
 
 /* Those which read keys that are not named as such. */
 static const char *const reaching[] = { "sort", "sort_ro", "scan", "debug", NULL };
@@ -104,13 +110,20 @@ static void bring_patterns(RedisModuleCtx *ctx, const struct command *command, c
 
 /* ---- what a command needs ---- */
 
-/* SET k v needs no value, SET k v GET does. */
+static int is_number(const RedisModuleString *word)
+{
+	const char *text = RedisModule_StringPtrLen(word, NULL);
+
+	return *text >= '0' && *text <= '9';
+}
+
+/* SET k v needs no value, SET k v GET does, and IFEQ, and whatever else servers come to know. */
 static int is_plain_set(const struct command *command)
 {
 	if (!is_word(command->argv[0], "set"))
 		return 0;
 	for (int i = 3; i < command->argc; i++)
-		if (is_word(command->argv[i], "get"))
+		if (!is_one_of(command->argv[i], of_plain_set) && !is_number(command->argv[i]))
 			return 0;
 	return 1;
 }

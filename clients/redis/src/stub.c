@@ -12,6 +12,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "clock.h"
 #include "databases.h"
 #include "names.h"
 #include "stub.h"
@@ -19,6 +20,9 @@
 
 #define NAME	"tide-away"	/* nine bytes, in snapshots */
 #define ENCVER	0
+
+#define PATIENCE_US	60000000	/* with lenders that are late with what goes into a snapshot */
+#define PAUSE_US	10000		/* between tries */
 
 enum { GONE, HERE };		/* in snapshots */
 
@@ -71,10 +75,34 @@ const char *stub_read(const struct stub *stub)
 	return stub->bytes;
 }
 
+/* Lenders that are late have some time until they bring something again. */
+static int is_worth_waiting(long long *late_since)
+{
+	long long now = clock_us();
+
+	if (!*late_since)
+		*late_since = now;
+	return now < *late_since + PATIENCE_US;
+}
+
+static const char *read_patiently(const struct stub *stub)
+{
+	static long long late_since;	/* 0: they are not */
+	const char *bytes = stub_read(stub);
+
+	while (!bytes && errno == EAGAIN && is_worth_waiting(&late_since)) {
+		usleep(PAUSE_US);
+		bytes = stub_read(stub);
+	}
+	if (bytes)
+		late_since = 0;
+	return bytes;
+}
+
 /* A snapshot that lacks a value which is not gone is none: the child fails, and the last snapshot stays. */
 static const char *read_for_snapshot(const struct stub *stub)
 {
-	const char *bytes = stub_read(stub);
+	const char *bytes = read_patiently(stub);
 
 	if (!bytes && errno != ENOENT && RedisModule_GetContextFlags(NULL) & REDISMODULE_CTX_FLAGS_IS_CHILD)
 		_exit(1);

@@ -109,12 +109,19 @@ static int make_room(size_t size)
 	return 0;
 }
 
+/* Lenders have not lost it, as far as is known, and have not brought it in time. */
+static int is_late(uint64_t number)
+{
+	return errno == ENOENT && tidepool_size(pool, &number, sizeof(number)) >= 0;
+}
+
 /**
  * values_get() - what was put, in the server's main thread or in a child
  * @number: of the value
  * @size: its bytes
  *
- * Return: the value, until the next call; or NULL. errno: ENOENT: it is gone; EAGAIN, ENOMEM: memory is too short.
+ * Return: the value, until the next call; or NULL. errno: ENOENT: it is gone; EAGAIN: it is late, or memory is too
+ * short for it; ENOMEM: likewise.
  */
 const char *values_get(uint64_t number, size_t size)
 {
@@ -133,6 +140,8 @@ const char *values_get(uint64_t number, size_t size)
 		return buffer;
 	if (got >= 0)
 		errno = ENOENT;
+	else if (is_late(number))
+		errno = EAGAIN;
 	return NULL;
 }
 
