@@ -144,6 +144,26 @@ def test_forget_goes_on_behind_a_range_of_which_all_stays(pair: Pair) -> None:
         assert borrower.hits == MANY - 100
 
 
+@pytest.mark.parametrize("what", ["forget", "resize"])
+def test_who_gives_up_much_is_answered_meanwhile(pair: Pair, what: str) -> None:
+    """A large file is removed, or a pool made small: what comes behind that waits for none of its pages to go."""
+    pages = LENT_MIB * 256
+    with borrowing(pair, (LENT_MIB + 10) * MIB) as borrower:
+        borrower.put_all(pages)
+        begin = time.monotonic()
+        if what == "forget":
+            borrower.forget((0, ALL, ALL))
+        else:
+            borrower.resize(MIB)
+        borrower.ping()
+        answered = time.monotonic() - begin
+        wait_until("they are gone", lambda: pair.lent()["lent_pages"] <= 256)
+        gone = time.monotonic() - begin
+        print(f"\n{what}: answered after {answered:.3f} s, {pages} pages gone after {gone:.3f} s")
+        assert borrower.stored == pages
+        assert answered < gone / 3
+
+
 def test_control_does_not_wait_for_a_borrower_that_does_not_listen(pair: Pair) -> None:
     """A reply fills the connection, and the borrower takes it in sips: sizes, figures and rmdir are done at once."""
     with borrowing(pair, 64 * MIB) as borrower:
