@@ -230,10 +230,14 @@ static bool tide_shelf_may_grow(void)
 			totalram_pages() >> TIDE_FREE_FLOOR_SHIFT;
 }
 
-/* All that may be lent is: those who are gone make room, before those who are here do. */
-static bool tide_shelf_displace(void)
+/*
+ * All that may be lent is, and this borrower may have more of it: those who are gone
+ * make room, before those who are here do.
+ */
+static bool tide_shelf_displace(struct tide_shelf *shelf)
 {
-	return tide_shelf_lent() >= tide_shelf_fits(READ_ONCE(tide_lend_bytes)) &&
+	return tide_shelf_pages(shelf) < READ_ONCE(shelf->limit) &&
+	       tide_shelf_lent() >= tide_shelf_fits(READ_ONCE(tide_lend_bytes)) &&
 	       tide_give_room();
 }
 
@@ -284,7 +288,7 @@ struct folio *tide_shelf_prepare(struct tide_shelf *shelf)
 	struct folio *folio = tide_shelf_may_grow() ? tide_shelf_alloc(shelf) : NULL;
 	bool recycled;
 
-	if (!folio && tide_shelf_displace())
+	if (!folio && tide_shelf_displace(shelf))
 		folio = tide_shelf_alloc(shelf);
 	if (folio)
 		return folio;
