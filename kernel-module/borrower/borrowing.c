@@ -116,6 +116,25 @@ struct tide_lender *tide_lender_create(const char *name)
 	return lender;
 }
 
+/* Is another enabled one this guest? Under tide_control_mutex, so that it stays like this. */
+static bool tide_identity_taken(const struct tide_lender *lender,
+				const struct tide_identity *identity)
+{
+	const struct tide_lender *other;
+	bool taken = false;
+	int slot;
+
+	mutex_lock(&tide_slots_mutex);
+	for (slot = 0; slot < TIDE_MAX_LENDERS; slot++) {
+		other = rcu_dereference_protected(tide_lenders[slot],
+						  lockdep_is_held(&tide_slots_mutex));
+		taken |= other && other != lender &&
+			 tide_identity_is(&other->config.identity, identity);
+	}
+	mutex_unlock(&tide_slots_mutex);
+	return taken;
+}
+
 static int tide_slot_take(struct tide_lender *lender)
 {
 	int slot, err = -ENOSPC;
@@ -162,13 +181,16 @@ static void tide_lender_count_anew(struct tide_lender *lender)
  * @lender: configured completely
  *
  * Context: process, under tide_control_mutex.
- * Return: 0, -ENOSPC when there are TIDE_MAX_LENDERS already, or an errno.
+ * Return: 0, -ENOSPC when there are TIDE_MAX_LENDERS already, -EEXIST when one of
+ * them has this identity: a guest has one session with another, or an errno.
  */
 int tide_lender_enable(struct tide_lender *lender)
 {
 	struct task_struct *task;
 	int err;
 
+	if (tide_identity_taken(lender, &lender->config.identity))
+		return -EEXIST;
 	tide_lender_count_anew(lender);
 	kref_init(&lender->kref);
 	init_completion(&lender->released);
@@ -245,21 +267,25 @@ static void tide_lender_hurry(struct tide_lender *lender)
  * @lender: enabled or not
  * @identity: the guest's; a session with another one ends
  *
- * Context: process.
+ * Context: process, under tide_control_mutex.
+ * Return: 0, or -EEXIST when it is enabled and so is another of this identity.
  */
-void tide_lender_identify(struct tide_lender *lender, const struct tide_identity *identity)
+int tide_lender_identify(struct tide_lender *lender, const struct tide_identity *identity)
 {
 	bool other;
 
+	if (lender->state != TIDE_LENDER_DISABLED && tide_identity_taken(lender, identity))
+		return -EEXIST;
 	mutex_lock(&lender->wire_mutex);
 	other = !tide_identity_is(&lender->config.identity, identity);
 	lender->config.identity = *identity;
 	lender->config.identity_set = true;
 	mutex_unlock(&lender->wire_mutex);
 	if (!other)
-		return;
+		return 0;
 	tide_lender_hurry(lender);
 	tide_lender_renounce(lender);
+	return 0;
 }
 
 static bool tide_is_at(const struct tide_lender_config *config,

@@ -13,7 +13,7 @@ struct tide_lender *tide_lender_create(const char *name);
 int tide_lender_enable(struct tide_lender *lender);
 void tide_lender_disable(struct tide_lender *lender);
 void tide_lender_destroy(struct tide_lender *lender);
-void tide_lender_identify(struct tide_lender *lender, const struct tide_identity *identity);
+int tide_lender_identify(struct tide_lender *lender, const struct tide_identity *identity);
 void tide_lender_move(struct tide_lender *lender, const struct sockaddr_storage *address,
 		      u16 port);
 void tide_lender_resize(struct tide_lender *lender);

@@ -94,15 +94,18 @@ static ssize_t tide_lender_port_show(struct config_item *item, char *page)
 	return sysfs_emit(page, "%u\n", to_lender(item)->config.port);
 }
 
+#define TIDE_TAKEN	"is that of another enabled lender"
+
 static int tide_lender_set_identity(struct tide_lender *lender, const char *who,
 				    const char *page, size_t count)
 {
 	struct tide_identity identity;
 	int err = tide_parse_identity(who, page, count, &identity);
 
-	if (!err)
-		tide_lender_identify(lender, &identity);
-	return err;
+	if (err)
+		return err;
+	err = tide_lender_identify(lender, &identity);
+	return err ? tide_refuse(err, who, "identity", TIDE_TAKEN) : 0;
 }
 
 TIDE_LENDER_STORE(identity, true, tide_lender_set_identity(lender, who, page, count))
@@ -312,6 +315,8 @@ static int tide_lender_switch(struct tide_lender *lender, const char *who, bool 
 		return 0;
 	}
 	err = tide_lender_complete(lender, who) ?: tide_lender_on(lender);
+	if (err == -EEXIST)
+		return tide_refuse(err, who, "identity", TIDE_TAKEN);
 	if (err == -ENOSPC)
 		return tide_refuse(err, who, "enabled", "at most %d lenders",
 				   TIDE_MAX_LENDERS);

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
  * With selftest=1: parsing, versions, ages, pages and objects of the catalog, the
- * splitting of windows, and the curve of ghost mode compute on this kernel what they
- * should. Before anything is hooked, and with a lender that nobody can reach. (What the
- * handshake computes is told in base/selftest.c.)
+ * splitting of windows, the joining of ranges, and the curve of ghost mode compute on
+ * this kernel what they should. Before anything is hooked, and with a lender that nobody
+ * can reach. (What the handshake computes is told in base/selftest.c.)
  */
 #define pr_fmt(fmt) KBUILD_MODNAME ": " fmt
 
@@ -23,6 +23,7 @@
 #include "borrower/versions.h"
 #include "control/parse.h"
 #include "control/selftest.h"
+#include "lender/unwanted.h"
 #include "pagecache/split.h"
 #include "uapi/wire.h"
 
@@ -382,6 +383,37 @@ static int __init tide_test_windows(struct tide_lender *lender)
 }
 
 /* ------------------------------------------------------------------ */
+/* ranges that a borrower has no use for			       */
+/* ------------------------------------------------------------------ */
+
+#define TIDE_TEST_RANGE(f, from, to, below)				\
+	{ cpu_to_le64(f), cpu_to_le64(from), cpu_to_le64(to), cpu_to_le64(below) }
+
+static const struct tide_forget_item tide_test_items[] __initconst = {
+	TIDE_TEST_RANGE(7, 0, 9, 50),
+	TIDE_TEST_RANGE(7, 10, 10, 40),
+	TIDE_TEST_RANGE(7, 11, 20, 60),
+	TIDE_TEST_RANGE(8, 21, 30, 60),		/* of another file */
+	TIDE_TEST_RANGE(8, 32, U64_MAX, 60),	/* with a gap before it */
+	TIDE_TEST_RANGE(8, 0, 9, 60),		/* behind the last page there is */
+};
+
+static int __init tide_test_ranges(struct tide_lender *lender)
+{
+	const struct tide_forget_item *item = tide_test_items;
+	const struct tide_forget_item first = TIDE_TEST_RANGE(7, 0, 20, 40);
+	unsigned int i, count = ARRAY_SIZE(tide_test_items);
+	struct tide_forget_item all;
+
+	tide_expect(tide_unwanted_join(item, count, &all) == 3);
+	tide_expect(!memcmp(&all, &first, sizeof(all)));
+	tide_expect(tide_unwanted_join(item, 2, &all) == 2);
+	for (i = 3; i < count; i++)
+		tide_expect(tide_unwanted_join(&item[i], count - i, &all) == 1);
+	return 0;
+}
+
+/* ------------------------------------------------------------------ */
 /* ghost mode's curve						       */
 /* ------------------------------------------------------------------ */
 
@@ -431,6 +463,7 @@ static const struct tide_part_test tide_part_tests[] __initconst = {
 	{ "pages of the catalog", tide_test_pages },
 	{ "objects of the catalog", tide_test_table },
 	{ "windows", tide_test_windows },
+	{ "ranges", tide_test_ranges },
 	{ "curve", tide_test_curve },
 };
 

@@ -4,6 +4,7 @@
 #define TIDE_BORROWERS_H
 
 #include <linux/atomic.h>
+#include <linux/kfifo.h>
 #include <linux/ktime.h>
 #include <linux/list.h>
 #include <linux/mutex.h>
@@ -62,8 +63,11 @@ struct tide_borrower {
 	struct tide_shelf *shelf;	/* of the session, connected or not */
 	ktime_t lost_at;		/* by boottime, while it is not */
 	struct delayed_work expire;	/* ends it then */
+	struct work_struct resize;	/* to what it wants now */
 	bool grant_due;			/* it is to be told of a new grant */
 	struct delayed_work notify;
+	DECLARE_KFIFO_PTR(unwanted, struct tide_forget_item);	/* of the session: */
+	struct work_struct drop;	/* drops these */
 	struct tide_borrower_stats stats;
 };
 

@@ -16,6 +16,7 @@
 #include "lender/sessions.h"
 #include "lender/shelf.h"
 #include "lender/shelf_pages.h"
+#include "lender/unwanted.h"
 #include "uapi/wire.h"
 
 /**
@@ -36,6 +37,8 @@ struct tide_borrower *tide_borrower_create(const char *name)
 	mutex_init(&borrower->send_mutex);
 	INIT_DELAYED_WORK(&borrower->notify, tide_notify);
 	INIT_DELAYED_WORK(&borrower->expire, tide_session_expire);
+	INIT_WORK(&borrower->resize, tide_session_resize);
+	INIT_WORK(&borrower->drop, tide_unwanted_drop);
 	mutex_lock(&tide_lending_mutex);
 	list_add(&borrower->made, &tide_borrowers_made);
 	mutex_unlock(&tide_lending_mutex);
@@ -96,6 +99,7 @@ void tide_borrower_disable(struct tide_borrower *borrower)
 	tide_session_renounce(borrower);
 	mutex_unlock(&borrower->mutex);
 	tide_connections_await(tide_connections_gone, borrower, MAX_SCHEDULE_TIMEOUT);
+	cancel_work_sync(&borrower->resize);
 	cancel_delayed_work_sync(&borrower->expire);
 	cancel_delayed_work_sync(&borrower->notify);
 	tide_unlisten();

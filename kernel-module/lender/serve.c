@@ -15,6 +15,7 @@
 #include "lender/serve.h"
 #include "lender/sessions.h"
 #include "lender/shelf.h"
+#include "lender/unwanted.h"
 #include "transport/frames.h"
 #include "transport/tcp.h"
 #include "uapi/wire.h"
@@ -237,15 +238,18 @@ static int tide_send_data(struct tide_connection *c, unsigned int count,
 static void tide_drop_sent(struct tide_connection *c, unsigned int count)
 {
 	u64 file = le64_to_cpu(c->request.get.head.file);
-	unsigned int i;
+	unsigned int i, most = UINT_MAX;
 
 	for (i = 0; i < count; i++) {
 		const struct tide_get_item *item = &c->request.get.item[i];
-		u64 index = le64_to_cpu(item->index);
+		struct tide_range range = {
+			.at.file = file, .at.index = le64_to_cpu(item->index),
+			.last = le64_to_cpu(item->index),
+			.before = le64_to_cpu(item->version) + 1,
+		};
 
 		if (c->folio[i])	/* was sent; the reply itself is sealed */
-			tide_shelf_forget(c->borrower->shelf, file, index, index,
-					  le64_to_cpu(item->version) + 1);
+			tide_shelf_forget(c->borrower->shelf, &range, &most);
 	}
 }
 
@@ -276,19 +280,11 @@ static int tide_serve_get(struct tide_connection *c, const struct tide_frame *fr
 
 static int tide_serve_forget(struct tide_connection *c, const struct tide_frame *frame)
 {
-	unsigned int i, count = le16_to_cpu(frame->count);
-	int err;
+	int err = tide_check(frame, c->agreed.notices, 0, sizeof(c->request.forget[0])) ?:
+		  tide_receive_all(c, frame);
 
-	err = tide_check(frame, c->agreed.notices, 0, sizeof(c->request.forget[0]));
 	if (!err)
-		err = tide_receive_all(c, frame);
-	for (i = 0; !err && i < count; i++) {
-		struct tide_forget_item *item = &c->request.forget[i];
-
-		tide_shelf_forget(c->borrower->shelf, le64_to_cpu(item->file),
-				  le64_to_cpu(item->first), le64_to_cpu(item->last),
-				  le64_to_cpu(item->before));
-	}
+		tide_unwanted_add(c->borrower, c->request.forget, le16_to_cpu(frame->count));
 	return err;
 }
 
@@ -298,10 +294,9 @@ static int tide_serve_resize(struct tide_connection *c, const struct tide_frame 
 
 	if (err)
 		return err;
-	mutex_lock(&c->borrower->mutex);
-	c->borrower->wanted_bytes = min_t(u64, le64_to_cpu(c->request.bytes), TIDE_MAX_BYTES);
-	tide_regrant(c->borrower);
-	mutex_unlock(&c->borrower->mutex);
+	WRITE_ONCE(c->borrower->wanted_bytes,
+		   min_t(u64, le64_to_cpu(c->request.bytes), TIDE_MAX_BYTES));
+	queue_work(tide_put_queue, &c->borrower->resize);
 	return 0;
 }
 

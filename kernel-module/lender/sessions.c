@@ -13,6 +13,7 @@
 #include "lender/connections.h"
 #include "lender/sessions.h"
 #include "lender/shelf.h"
+#include "lender/unwanted.h"
 #include "uapi/wire.h"
 
 #define TIDE_TAKEOVER_MS	2000
@@ -26,7 +27,7 @@ bool tide_lending_held;
 
 static u64 tide_grant(const struct tide_borrower *borrower)
 {
-	u64 bytes = min3(borrower->wanted_bytes, READ_ONCE(borrower->quota_bytes),
+	u64 bytes = min3(READ_ONCE(borrower->wanted_bytes), READ_ONCE(borrower->quota_bytes),
 			 READ_ONCE(tide_lend_bytes));
 
 	return bytes & PAGE_MASK;
@@ -44,6 +45,21 @@ void tide_regrant(struct tide_borrower *borrower)
 	tide_shelf_resize(borrower->shelf, borrower->granted_bytes);
 	WRITE_ONCE(borrower->grant_due, true);
 	tide_tell(borrower, 0);
+}
+
+/**
+ * tide_session_resize() - grant what a borrower wants now
+ * @work: borrower->resize
+ *
+ * Not by the thread that serves it: until many pages have gone it would answer nothing.
+ */
+void tide_session_resize(struct work_struct *work)
+{
+	struct tide_borrower *borrower = container_of(work, struct tide_borrower, resize);
+
+	mutex_lock(&borrower->mutex);
+	tide_regrant(borrower);
+	mutex_unlock(&borrower->mutex);
 }
 
 /* ------------------------------------------------------------------ */
@@ -100,8 +116,10 @@ static void tide_session_drop(struct tide_borrower *borrower)
 	borrower->session = 0;
 	WRITE_ONCE(borrower->granted_bytes, 0);
 	WRITE_ONCE(borrower->shelf, NULL);
-	if (shelf)
-		tide_shelf_destroy(shelf);
+	if (!shelf)
+		return;
+	tide_unwanted_end(borrower);
+	tide_shelf_destroy(shelf);
 }
 
 /**
@@ -172,10 +190,17 @@ static bool tide_session_resumes(const struct tide_borrower *borrower,
 /* Nobody is connected, the mutex is held. */
 static int tide_session_create(struct tide_borrower *borrower, u64 session)
 {
+	struct tide_shelf *shelf;
+
 	tide_session_drop(borrower);
-	borrower->shelf = tide_shelf_create(borrower, 0);
-	if (!borrower->shelf)
+	shelf = tide_shelf_create(borrower, 0);
+	if (!shelf)
 		return -ENOMEM;
+	if (tide_unwanted_begin(borrower)) {
+		tide_shelf_destroy(shelf);
+		return -ENOMEM;
+	}
+	borrower->shelf = shelf;
 	borrower->session = session;
 	borrower->newest = 0;
 	return 0;

@@ -21,6 +21,7 @@ void tide_regrant(struct tide_borrower *borrower);
 unsigned int tide_session_lanes(const struct tide_borrower *borrower);
 void tide_session_look(struct tide_borrower *borrower);
 void tide_session_expire(struct work_struct *work);
+void tide_session_resize(struct work_struct *work);
 void tide_session_renounce(struct tide_borrower *borrower);
 
 #endif /* TIDE_SESSIONS_H */

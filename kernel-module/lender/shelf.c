@@ -189,12 +189,12 @@ static bool tide_shelf_recycle(struct tide_shelf *shelf)
 	return true;
 }
 
-/* The next page of a file: dropped if it is older than a version, else passed over. Mutex held. */
-static bool tide_shelf_drop(struct tide_shelf *shelf, struct tide_key *at, u64 last,
-			    u64 before, bool *dropped)
+/* The next page of a range: dropped if it is older than a version, else passed over. Mutex held. */
+static bool tide_shelf_drop(struct tide_shelf *shelf, struct tide_range *range, bool *dropped)
 {
 	struct folio *folio;
-	bool found = tide_notes_step(&shelf->notes, at, last, before, &folio);
+	bool found = tide_notes_step(&shelf->notes, &range->at, range->last, range->before,
+				     &folio);
 
 	*dropped = folio;
 	if (folio)
@@ -230,10 +230,14 @@ static bool tide_shelf_may_grow(void)
 			totalram_pages() >> TIDE_FREE_FLOOR_SHIFT;
 }
 
-/* All that may be lent is: those who are gone make room, before those who are here do. */
-static bool tide_shelf_displace(void)
+/*
+ * All that may be lent is, and this borrower may have more of it: those who are gone
+ * make room, before those who are here do.
+ */
+static bool tide_shelf_displace(struct tide_shelf *shelf)
 {
-	return tide_shelf_lent() >= tide_shelf_fits(READ_ONCE(tide_lend_bytes)) &&
+	return tide_shelf_pages(shelf) < READ_ONCE(shelf->limit) &&
+	       tide_shelf_lent() >= tide_shelf_fits(READ_ONCE(tide_lend_bytes)) &&
 	       tide_give_room();
 }
 
@@ -284,7 +288,7 @@ struct folio *tide_shelf_prepare(struct tide_shelf *shelf)
 	struct folio *folio = tide_shelf_may_grow() ? tide_shelf_alloc(shelf) : NULL;
 	bool recycled;
 
-	if (!folio && tide_shelf_displace())
+	if (!folio && tide_shelf_displace(shelf))
 		folio = tide_shelf_alloc(shelf);
 	if (folio)
 		return folio;
@@ -351,10 +355,13 @@ static struct folio *tide_cheat_swap(struct tide_shelf *shelf, const struct tide
 /* An older version goes when a page comes; mutex held. */
 static void tide_shelf_replace(struct tide_shelf *shelf, const struct tide_key *key)
 {
-	struct tide_key at = { .file = key->file, .index = key->index };
+	struct tide_range range = {
+		.at.file = key->file, .at.index = key->index,
+		.last = key->index, .before = U64_MAX,
+	};
 	bool dropped;
 
-	while (tide_shelf_drop(shelf, &at, key->index, U64_MAX, &dropped))
+	while (tide_shelf_drop(shelf, &range, &dropped))
 		;
 }
 
@@ -476,33 +483,30 @@ struct folio *tide_shelf_get(struct tide_shelf *shelf, u64 id, pgoff_t index,
 /**
  * tide_shelf_forget() - drop pages that the borrower has no use for
  * @shelf: the shelf
- * @id: the remote file
- * @first: first page index
- * @last: last page index, inclusive
- * @before: only versions below this one
+ * @range: which pages; moved behind those that were looked at
+ * @most: how many may go at once; lessened by those that went
  *
  * A hint: behind TIDE_FORGET_PATIENCE pages in a row that stay, all stay, and are
- * recycled in their turn. Takes as long as there are others in that range, but no
- * longer than the borrower is enabled and this connection its latest.
+ * recycled in their turn.
  *
  * Context: process.
+ * Return: whether some are left.
  */
-void tide_shelf_forget(struct tide_shelf *shelf, u64 id, pgoff_t first,
-		       pgoff_t last, u64 before)
+bool tide_shelf_forget(struct tide_shelf *shelf, struct tide_range *range, unsigned int *most)
 {
-	struct tide_key at = { .file = id, .index = first };
-	bool more = first <= last && !tide_cheats(shelf->borrower, "replay");
+	bool more = range->at.index <= range->last && !tide_cheats(shelf->borrower, "replay");
 	unsigned int patience = TIDE_FORGET_PATIENCE;
 	bool dropped;
 
-	while (more && patience && READ_ONCE(shelf->borrower->enabled) &&
-	       !READ_ONCE(shelf->borrower->taking)) {
+	while (more && patience && *most) {
 		mutex_lock(&shelf->mutex);
-		more = tide_shelf_drop(shelf, &at, last, before, &dropped);
+		more = tide_shelf_drop(shelf, range, &dropped);
 		mutex_unlock(&shelf->mutex);
 		patience = dropped ? TIDE_FORGET_PATIENCE : patience - 1;
+		*most -= dropped;
 		cond_resched();
 	}
+	return more && patience;
 }
 
 /**

@@ -6,11 +6,18 @@
 #include <linux/fs.h>
 #include <linux/types.h>
 
+#include "lender/notes.h"
 #include "uapi/wire.h"
 
 struct tide_borrower;
 struct tide_notes;
 struct tide_shelf;
+
+/* Pages of a file from one on to a last index, and of them those older than a version. */
+struct tide_range {
+	struct tide_key at;
+	u64 last, before;
+};
 
 /* What is remembered of a lent page, at most: it counts as lent, too. */
 #define TIDE_NOTE_COST		128
@@ -28,8 +35,7 @@ int tide_shelf_add(struct tide_shelf *shelf, const struct tide_put_item *item,
 		   struct folio *folio);
 void tide_shelf_settle(struct tide_shelf *shelf, struct folio **folio,
 		       unsigned int count);
-void tide_shelf_forget(struct tide_shelf *shelf, u64 file, pgoff_t first,
-		       pgoff_t last, u64 before);
+bool tide_shelf_forget(struct tide_shelf *shelf, struct tide_range *range, unsigned int *most);
 struct tide_notes *tide_shelf_notes(struct tide_shelf *shelf);
 bool tide_shelf_trimming(struct tide_shelf *shelf);
 void tide_shelf_trim(struct tide_shelf *shelf, u64 pages);

@@ -285,22 +285,26 @@ def test_refuses_bad_identities(loaded: Guest, side: str) -> None:
         assert tidepool.get(path) == SOMEBODY
 
 
-def test_an_identity_has_one_enabled_borrower(loaded: Guest) -> None:
+@pytest.mark.parametrize(("side", "attributes"), [("lenders", LENDER_ATTRIBUTES), ("borrowers", BORROWER_ATTRIBUTES)])
+def test_an_identity_has_one_enabled_peer(loaded: Guest, side: str, attributes: dict[str, object]) -> None:
     """A second one cannot be enabled, nor one that is enabled become it; EEXIST, and a word why."""
     tidepool = Tidepool(loaded)
-    tidepool.lend("x", quota=4 * MIB, identity=SOMEBODY)
-    tidepool.mkdir("borrowers/y")
-    tidepool.set("borrowers/y/identity", SOMEBODY)
-    tidepool.set("borrowers/y/quota_bytes", 4 * MIB)
-    _assert_refused(tidepool, "borrowers/y/enabled", 1, "File exists", "identity: is that of another enabled borrower")
-    assert tidepool.get("borrowers/y/state") == "Disabled"
+    one, two = f"{side}/x", f"{side}/y"
+    for path in (one, two):
+        tidepool.mkdir(path)
+        for name, value in attributes.items():
+            tidepool.set(f"{path}/{name}", value)
+    tidepool.set(f"{one}/enabled", 1)
+    _assert_refused(tidepool, f"{two}/enabled", 1, "File exists", f"identity: is that of another enabled {side[:-1]}")
+    assert tidepool.get(f"{two}/state") == "Disabled"
     other = somebody()
-    tidepool.set("borrowers/y/identity", other)
-    tidepool.set("borrowers/y/enabled", 1)
-    _assert_refused(tidepool, "borrowers/y/identity", SOMEBODY, "File exists")
-    assert tidepool.get("borrowers/y/identity") == other
-    tidepool.set("borrowers/x/enabled", 0)
-    tidepool.set("borrowers/y/identity", SOMEBODY)
+    tidepool.set(f"{two}/identity", other)
+    tidepool.set(f"{two}/enabled", 1)
+    _assert_refused(tidepool, f"{two}/identity", SOMEBODY, "File exists")
+    assert tidepool.get(f"{two}/identity") == other
+    tidepool.set(f"{one}/identity", SOMEBODY)  # its own
+    tidepool.set(f"{one}/enabled", 0)
+    tidepool.set(f"{two}/identity", SOMEBODY)
 
 
 def test_identity_is_another_after_each_load(loaded: Guest) -> None:

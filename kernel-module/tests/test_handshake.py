@@ -115,7 +115,8 @@ def test_kernel_computes_what_others_do(kernel: str) -> None:
 
 @pytest.mark.long
 @pytest.mark.parametrize(
-    ("what", "part"), [("NOISE", "message 1"), ("SPLIT", "windows"), ("GROWTH", "objects of the catalog")]
+    ("what", "part"),
+    [("NOISE", "message 1"), ("SPLIT", "windows"), ("JOIN", "ranges"), ("GROWTH", "objects of the catalog")],
 )
 def test_kernel_that_computes_something_else(kernel: str, what: str, part: str) -> None:
     """A module whose keys, windows or table of files are made in another way is not loaded, and names what failed."""

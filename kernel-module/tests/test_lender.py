@@ -19,6 +19,7 @@ from bed.workload import running, stress
 
 FILES, MILLION = 3_000, 1_000_000
 GRANT = 8 * MIB
+COST = 4096 + 128  # bytes: a lent page and what is remembered of it, TIDE_NOTE_COST
 SLACK = MIB  # two connections, and what the slab allocator has begun
 A_MINUTE = 60.0
 TRICKLE_SECONDS = 120
@@ -144,6 +145,26 @@ def test_forget_goes_on_behind_a_range_of_which_all_stays(pair: Pair) -> None:
         assert borrower.hits == MANY - 100
 
 
+@pytest.mark.parametrize("what", ["forget", "resize"])
+def test_who_gives_up_much_is_answered_meanwhile(pair: Pair, what: str) -> None:
+    """A large file is removed, or a pool made small: what comes behind that waits for none of its pages to go."""
+    pages = LENT_MIB * 256
+    with borrowing(pair, (LENT_MIB + 10) * MIB) as borrower:
+        borrower.put_all(pages)
+        begin = time.monotonic()
+        if what == "forget":
+            borrower.forget((0, ALL, ALL))
+        else:
+            borrower.resize(MIB)
+        borrower.ping()
+        answered = time.monotonic() - begin
+        wait_until("they are gone", lambda: pair.lent()["lent_pages"] <= 256)
+        gone = time.monotonic() - begin
+        print(f"\n{what}: answered after {answered:.3f} s, {pages} pages gone after {gone:.3f} s")
+        assert borrower.stored == pages
+        assert answered < gone / 3
+
+
 def test_control_does_not_wait_for_a_borrower_that_does_not_listen(pair: Pair) -> None:
     """A reply fills the connection, and the borrower takes it in sips: sizes, figures and rmdir are done at once."""
     with borrowing(pair, 64 * MIB) as borrower:
@@ -164,6 +185,23 @@ def test_control_does_not_wait_for_a_borrower_that_does_not_listen(pair: Pair) -
                 took[what] = time.monotonic() - start
             print(f"\n{took}")
             assert max(took.values()) < CONTROL_SECONDS, took
+
+
+def test_who_has_all_that_he_may_takes_nothing_of_who_is_gone(pair: Pair) -> None:
+    """All that may be lent is: a borrower at its quota recycles its own, those of one who may be back stay."""
+    other = KeyPair()
+    with borrowing(pair, 4 * MIB) as borrower:
+        pair.l.lend("other", quota=8 * MIB, identity=other.identity)
+        pair.l.set("lend_bytes", 8 * MIB)
+        most, left = 4 * MIB // COST, 8 * MIB // COST - 4 * MIB // COST
+        lender = point_of(pair.l.identity)
+        with contextlib.closing(PlainBorrower(("127.0.0.1", pair.lender_port), other, lender)) as gone:
+            gone.put_all(left)
+        wait_until("it is gone", lambda: pair.l.stats("borrowers/other")["connections"] == 0)
+        borrower.put_all(most + 100)
+        assert borrower.stored == most + 100
+        assert pair.lent()["lent_pages"] == most
+        assert pair.l.stats("borrowers/other")["lent_pages"] == left
 
 
 def test_every_page_that_goes_is_told(pair: Pair) -> None:

@@ -29,6 +29,7 @@ from bed.protocol import (
     PUT_ACK,
     PUT_ITEM,
     PUT_MAX,
+    RESIZE,
     TAG,
     Borrower,
     Connection,
@@ -280,6 +281,10 @@ class PlainBorrower(Borrower):
     def forget(self, *ranges: tuple[int, int, int]) -> None:
         """What lies from first to last and is older than a version, of each range; in one frame."""
         self.get.send(FORGET, len(ranges), 0, b"".join(FORGET_ITEM.pack(self.FILE, *one) for one in ranges))
+
+    def resize(self, size: int) -> None:
+        """Say that so many bytes would do from now on."""
+        self.get.send(RESIZE, 0, 0, NUMBER.pack(size))
 
     def ask_all(self, pages: int) -> None:
         most = self.get.limits.get

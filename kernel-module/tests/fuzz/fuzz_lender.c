@@ -73,13 +73,21 @@ struct folio *tide_shelf_get(struct tide_shelf *shelf, u64 file, pgoff_t index, 
 	return folio_new();
 }
 
-void tide_shelf_forget(struct tide_shelf *shelf, u64 file, pgoff_t first, pgoff_t last, u64 before)
+bool tide_shelf_forget(struct tide_shelf *shelf, struct tide_range *range, unsigned int *most)
 {
 	(void)shelf;
-	(void)file;
-	(void)first;
-	(void)last;
-	(void)before;
+	fuzz_assert(range->at.index == range->last);	/* of an exclusive GET */
+	return *most == 0;
+}
+
+void tide_unwanted_add(struct tide_borrower *borrower, const struct tide_forget_item *item, unsigned int count)
+{
+	static volatile u64 sum;
+
+	(void)borrower;
+	fuzz_assert(count <= TIDE_NOTICE_MAX);
+	for (unsigned int i = 0; i < count; i++)
+		sum += item[i].first + item[i].last;	/* all of it is there */
 }
 
 unsigned int tide_notes_take(struct tide_notes *notes, struct tide_page_id *id, unsigned int max)
@@ -120,8 +128,10 @@ void tide_tell(struct tide_borrower *borrower, unsigned long delay)
 		tide_notify(&borrower->notify.work);
 }
 
-void tide_regrant(struct tide_borrower *borrower)
+static void resize(struct work_struct *work)
 {
+	struct tide_borrower *borrower = container_of(work, struct tide_borrower, resize);
+
 	fuzz_assert(borrower->wanted_bytes <= TIDE_MAX_BYTES);
 	borrower->grant_due = true;
 	tide_tell(borrower, 0);
@@ -255,6 +265,7 @@ unsigned long fuzz_connection(void)
 	c->greeted = c->channel != TIDE_CHANNEL_GET;
 	if (c->channel != TIDE_CHANNEL_LANE)
 		borrower.get = c;
+	INIT_WORK(&borrower.resize, resize);
 	borrower.shelf = (struct tide_shelf *)&borrower;	/* nobody looks inside */
 	owed = 0;
 	for (unsigned long i = 0; i < messages; i++)

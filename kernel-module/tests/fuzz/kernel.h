@@ -286,6 +286,8 @@ extern u64 fuzz_now_ns;
 #define ktime_to_ns(t)		((u64)(t))
 #define ktime_us_delta(a, b)	(((a) - (b)) / 1000)
 
+#define DECLARE_KFIFO_PTR(name, type)	type *name
+
 struct work_struct {
 	void (*fn)(struct work_struct *work);
 };
