@@ -223,7 +223,7 @@ class Cloud:
     def migrate(self, one: Instance) -> None:
         """Moves an instance to the host where it is not, while it runs."""
         source, target = self.where[one.name], self.other(one)
-        source.host.migrate(one.domain, target.host, mib_per_second=32).join()
+        source.host.migrate(one.domain, target.host, mib_per_second=32)
         assert target.host.connection.lookupByUUIDString(one.uuid).isActive()
         self.where[one.name] = target
 

@@ -193,15 +193,17 @@ class SystemDaemon(Daemon):
         """Where the memory of guests comes in."""
         return f"unix://{self.folder}/migration"
 
-    def migrate(self, name: str, there: SystemDaemon, mib_per_second: int) -> threading.Thread:
-        """Begins to migrate a guest, so fast that it comes to an end, or not. Returns what ends with it."""
-        domain = self.connection.lookupByName(name)
-        uri = there.receives
-        settings = {libvirt.VIR_MIGRATE_PARAM_URI: uri, libvirt.VIR_MIGRATE_PARAM_BANDWIDTH: mib_per_second}
+    def migrate(self, name: str, there: SystemDaemon, mib_per_second: int) -> None:
+        """Migrates a guest, so fast that it comes to an end, or not. Raises libvirtError if it does not get there."""
+        settings = {libvirt.VIR_MIGRATE_PARAM_URI: there.receives, libvirt.VIR_MIGRATE_PARAM_BANDWIDTH: mib_per_second}
+        self.connection.lookupByName(name).migrate3(there.connection, settings, FLAGS)
+
+    def begin_to_migrate(self, name: str, there: SystemDaemon, mib_per_second: int) -> threading.Thread:
+        """The same in the background, where it may be cancelled. Returns what ends with it."""
 
         def run() -> None:
-            with contextlib.suppress(libvirt.libvirtError):  # it may be cancelled
-                domain.migrate3(there.connection, settings, FLAGS)
+            with contextlib.suppress(libvirt.libvirtError):
+                self.migrate(name, there, mib_per_second)
 
         thread = threading.Thread(target=run)
         thread.start()

@@ -109,7 +109,7 @@ def _assert_held_while_migrated(
 ) -> None:
     """Issue 28: a lender takes nothing more while its memory is copied, and does again when that was given up."""
     assert not holds(guest)
-    migration = host.migrate(domain.name(), there, mib_per_second=1)
+    migration = host.begin_to_migrate(domain.name(), there, mib_per_second=1)
     eventually(lambda: holds(guest))
     domain.abortJob()
     migration.join()
@@ -145,7 +145,7 @@ def test_an_instance_that_nova_migrates_stays_the_same_guest(
         assert before["spec"]["nodeName"] == compute.node
 
         here = GuestAgent(Domain(host.uri, "traveller").command)
-        migration = host.migrate("traveller", there, mib_per_second=1)
+        migration = host.begin_to_migrate("traveller", there, mib_per_second=1)
         eventually(lambda: holds(here))
         eventually(lambda: guest()["status"]["migrating"])
         leaves.migrateSetMaxSpeed(1000)
