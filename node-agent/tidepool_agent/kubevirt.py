@@ -35,6 +35,9 @@ INTERNAL_LABELS = frozenset(
 )
 FINAL = frozenset({"Failed", "Succeeded"})  # phases
 COMPUTE = "compute"
+MAX_LABELS = 128
+MAX_INTERFACES = 256  # of an instance, of which the guest may have made as many as it likes
+_NAMED = ("namespace", "name", "uid", "resourceVersion")  # what every copy of an object has
 _ODD_AMOUNT = re.compile(r"([0-9]+(?:\.[0-9]+)?(?:[eE][+-]?[0-9]{1,2})?)(m)?")
 
 DAEMONS = frozenset({"virtqemud", "libvirtd"})
@@ -47,9 +50,12 @@ class Instances:
     def __init__(self, api: Api, node: str, proc: Path, touched: Callable[[GuestKey], None]) -> None:
         self.synced = asyncio.Event()
         self._proc, self._touched = proc, touched
-        self._instances = Copy(GuestKey, api, INSTANCES, self._instance, labelSelector=f"{NODE_LABEL}={node}")
+        labels = f"{NODE_LABEL}={node}"
+        self._instances = Copy(GuestKey, api, INSTANCES, self._instance, part=of_instance, labelSelector=labels)
+        # Those that have ended leave room for others, so that of such there may be any number.
+        where = f"spec.nodeName={node},status.phase!=Failed,status.phase!=Succeeded"
         self._pods = Copy(
-            ObjectKey, api, PODS, self._pod, labelSelector=LAUNCHER_LABEL, fieldSelector=f"spec.nodeName={node}"
+            ObjectKey, api, PODS, self._pod, part=of_pod, labelSelector=LAUNCHER_LABEL, fieldSelector=where
         )
 
     def start(self, loop: asyncio.AbstractEventLoop) -> None:
@@ -94,6 +100,34 @@ class Instances:
                 self._touched(key)
 
 
+def of_instance(vmi: Object) -> Object:
+    """What of an instance is looked at."""
+    spec, status = vmi.get("spec") or {}, vmi.get("status") or {}
+    interfaces = (status.get("interfaces") or [])[:MAX_INTERFACES]
+    return {
+        "apiVersion": vmi.get("apiVersion", "kubevirt.io/v1"),
+        "metadata": _chosen(vmi["metadata"], *_NAMED, "labels"),
+        "spec": _chosen(spec, "networks"),
+        "status": _chosen(status, "phase", "migrationState") | {"interfaces": interfaces},
+    }
+
+
+def of_pod(pod: Object) -> Object:
+    """What of a pod is looked at; whoever may create one may label it as a virt-launcher, and pad it as he likes."""
+    meta, status = pod["metadata"], pod.get("status", {})
+    owners = [one for one in meta.get("ownerReferences", []) if one.get("controller") is True]
+    compute = [_chosen(one, "name", "resources") for one in pod["spec"]["containers"] if one["name"] == COMPUTE]
+    return {
+        "metadata": _chosen(meta, *_NAMED, "deletionTimestamp") | {"ownerReferences": owners},
+        "spec": {"containers": compute},
+        "status": _chosen(status, "containerStatuses", "podIPs"),
+    }
+
+
+def _chosen(fields: Object, *names: str) -> Object:
+    return {name: fields[name] for name in names if name in fields}
+
+
 def launches(pod: dict[str, Any], vmi: dict[str, Any]) -> bool:
     """Whether a pod is an instance's virt-launcher: the instance controls it, and both are of one namespace.
 
@@ -127,7 +161,7 @@ def machine(vmi: dict[str, Any], pods: Iterable[dict[str, Any]]) -> Machine | No
         request_bytes=_requested(launcher),
         interfaces=tuple(_interfaces(vmi, launcher)),
         migrating=_migrates(vmi),
-        labels={k: v for k, v in metadata.get("labels", {}).items() if k not in INTERNAL_LABELS},
+        labels=_labels(metadata.get("labels", {})),
         owner={
             "apiVersion": vmi.get("apiVersion", "kubevirt.io/v1"),
             "kind": KIND,
@@ -135,6 +169,11 @@ def machine(vmi: dict[str, Any], pods: Iterable[dict[str, Any]]) -> Machine | No
             "uid": metadata["uid"],
         },
     )
+
+
+def _labels(said: Mapping[str, str]) -> dict[str, str]:
+    """Those of its owner; with more of them the MemoryGuest would be as large as he likes, here and in the operator."""
+    return dict(sorted((key, value) for key, value in said.items() if key not in INTERNAL_LABELS)[:MAX_LABELS])
 
 
 def ended(vmi: dict[str, Any]) -> Ended | None:
