@@ -296,6 +296,22 @@ def test_a_container_without_daemon_or_socket_is_not_reachable_yet(proc: Path) -
         kubevirt.uri(proc, "c0ffee")
 
 
+@pytest.mark.parametrize("link", ["run", "run/libvirt", "run/libvirt/virtqemud-sock"])
+def test_no_link_leads_out_of_a_container(proc: Path, link: str) -> None:
+    """Its owner may put some there, and the agent would talk to another guest's daemon, or to whatever the host has."""
+    root, theirs = process(proc, 31, "virtqemud", "0::/c0ffee") / "root", proc / "theirs"
+    way = Path(link)
+    place = theirs / Path("run/libvirt/virtqemud-sock").relative_to(way)
+    (root / way.parent).mkdir(parents=True)
+    place.parent.mkdir(parents=True, exist_ok=True)
+    with socket.socket(socket.AF_UNIX) as listener:
+        listener.bind(str(place if place != theirs else theirs))
+        (root / way).symlink_to(theirs)
+        assert (root / "run/libvirt/virtqemud-sock").is_socket()
+        with pytest.raises(Unreachable, match="no socket"):
+            kubevirt.uri(proc, "c0ffee")
+
+
 def test_whoever_may_not_look_says_so(proc: Path) -> None:
     """Without its capabilities the agent sees no socket, and that is not because there is none yet."""
     (process(proc, 31, "virtqemud", "0::/c0ffee") / "root").mkdir(mode=0)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import os
 import re
 import stat
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -40,8 +41,9 @@ MAX_INTERFACES = 256  # of an instance, of which the guest may have made as many
 _NAMED = ("namespace", "name", "uid", "resourceVersion")  # what every copy of an object has
 _ODD_AMOUNT = re.compile(r"([0-9]+(?:\.[0-9]+)?(?:[eE][+-]?[0-9]{1,2})?)(m)?")
 
+_FOLDER = os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC
 DAEMONS = frozenset({"virtqemud", "libvirtd"})
-SOCKETS = ("run/libvirt/virtqemud-sock", "var/run/libvirt/virtqemud-sock")
+SOCKETS = ("run/libvirt/virtqemud-sock", "var/run/libvirt/virtqemud-sock", "run/libvirt/libvirt-sock")
 
 
 class Instances:
@@ -260,9 +262,9 @@ def uri(proc: Path, container: str) -> str:
     """Where the libvirt daemon in a container listens; looked up for each connection, because daemons restart."""
     pid = _daemon(proc, container)
     for name in SOCKETS:
-        socket = proc / str(pid) / "root" / name
-        if is_socket(socket):
-            return f"qemu+unix:///session?socket={socket}"
+        root = proc / str(pid) / "root"
+        if is_socket_in(root, name):
+            return f"qemu+unix:///session?socket={root / name}"
     raise Unreachable(f"the libvirt daemon of container {container[:12]} has no socket yet", "HypervisorUnreachable")
 
 
@@ -286,8 +288,20 @@ def _text(path: Path) -> str:
 
 def is_socket(path: Path) -> bool:
     """Whether somebody may listen there; raises Unreachable where nobody lets us look."""
+    return _is_socket(path, path.stat)
+
+
+def is_socket_in(root: Path, name: str) -> bool:
+    """The same of a place in a container, reached by no link: one may lead to what others serve.
+
+    Whoever has a shell in a virt-launcher may put links there, and the agent may go where they cannot.
+    """
+    return _is_socket(root / name, lambda: _seen_without_links(root, name))
+
+
+def _is_socket(path: Path, look: Callable[[], os.stat_result]) -> bool:
     try:
-        return stat.S_ISSOCK(path.stat().st_mode)
+        return stat.S_ISSOCK(look().st_mode)
     except PermissionError:
         raise Unreachable(
             f"the agent may not look at {path}: it lacks SYS_PTRACE or DAC_OVERRIDE, or a security module forbids it",
@@ -295,3 +309,14 @@ def is_socket(path: Path) -> bool:
         ) from None
     except OSError:
         return False
+
+
+def _seen_without_links(root: Path, name: str) -> os.stat_result:
+    *folders, last = name.split("/")
+    with contextlib.ExitStack() as opened:
+        at = os.open(root, _FOLDER)
+        opened.callback(os.close, at)
+        for one in folders:
+            at = os.open(one, _FOLDER | os.O_NOFOLLOW, dir_fd=at)
+            opened.callback(os.close, at)
+        return os.stat(last, dir_fd=at, follow_symlinks=False)
