@@ -345,7 +345,7 @@ class MemoryGuest(ApiObject):
     """A virtual machine that can lend memory to others or borrow it from them, or a node that lends its free memory.
 
     Its agent writes it, and nobody else. A KubeVirt instance gives it its name, namespace and labels, but for those in
-    which KubeVirt notes where it runs; of more than 128 labels it has the first ones by name. A domain of a host's own
+    which KubeVirt notes where it runs. Of more than 128 labels it has the first ones by name. A domain of a host's own
     libvirt gives it its UUID as a name, a label `tidepool.dev/vm` with what people call it, and those of Nova as
     `tidepool.dev/nova-…`.
 
