@@ -18,6 +18,11 @@ ROLE = {"guest": "g", "role": "Lender", "since": TIME, "reason": "Spare"}
 LENT, MEMORY = {"lentBytes": 1 << 30}, {"totalBytes": 3, "availableBytes": 2}
 ODD_TIME = SAID | {"type": "Odd", "lastTransitionTime": "0000-01-01T00:00:00Z"}  # Kubernetes takes it, Python does not
 
+# Nor is there one in UTC for these, or none that is written as the API reads it: what an agent says of its own ends is
+# read with what others say of theirs.
+NO_TIMES = ("9999-12-31T23:59:59-14:00", "0001-01-01T00:00:00+14:00", "0001-01-01T00:00:00Z")
+NEVER = [SAID | {"type": "Odd", "lastTransitionTime": time} for time in NO_TIMES]
+
 # What is stored, and what is understood of it.
 STORED: list[tuple[type[ApiObject], dict[str, Any], dict[str, Any], dict[str, Any]]] = [
     (MemoryPool, POOL, {"phase": "Novel", "lenders": 1}, {"lenders": 1}),
@@ -37,6 +42,13 @@ STORED: list[tuple[type[ApiObject], dict[str, Any], dict[str, Any], dict[str, An
     (MemoryGuest, GUEST, {"memory": MEMORY | {"availableBytes": -1}, "kernelRelease": "6.1"}, {"kernelRelease": "6.1"}),
     (MemoryGuest, GUEST, {"pressure": {"ioSome": 101, "ioFull": 5}}, {"pressure": {"ioFull": 5}}),
     (MemoryPairing, PAIRING, {"lender": {"state": "Novel"} | LENT}, {"lender": LENT}),
+    (
+        MemoryPairing,
+        PAIRING,
+        {"lender": LENT | {"conditions": [*NEVER, SAID]}},
+        {"lender": LENT | {"conditions": [SAID]}},
+    ),
+    (MemoryGuest, GUEST, {"conditions": [SAID, *NEVER], "observedAt": NO_TIMES[0]}, {"conditions": [SAID]}),
     (MemoryPairing, PAIRING, {"borrower": {"reason": "Never heard!", "hits": 3}}, {"borrower": {"hits": 3}}),
     (MemoryGrant, GRANT, {"pairings": 1, "uses": [{"namespace": "team"}]}, {"pairings": 1, "uses": []}),
     (MemoryQuota, QUOTA, {"lent": "1Gi", "borrowed": 5}, {"lent": "1Gi"}),

@@ -63,7 +63,7 @@ class Front:
             def do_GET(self) -> None:
                 path = self.path.partition("?")[0] + ("?watch" if "watch=true" in self.path else "")
                 found = front.answers.get(path, "<h1>Not Found</h1>")
-                body = (found if isinstance(found, str) else json.dumps(found)).encode()
+                body = (found if isinstance(found, str) else f"{json.dumps(found)}\n").encode()
                 self.send_response(found if isinstance(found, int) else 404 if isinstance(found, str) else 200)
                 self.send_header("Content-Length", str(len(body)))
                 self.end_headers()
@@ -130,6 +130,26 @@ def test_what_was_there_stays_though_its_kind_is_said_not_to_be_installed(front:
     front.answers["/apis"] = {"kind": "APIGroupList", "groups": []}
     front.answers[f"{PATH}?watch"] = front.then[PATH] = STATUS
     assert follow(front, 3, busy=busy).objects == {("n", "x"): item(10)}
+
+
+def test_only_a_part_of_each_object_is_kept(front: Front) -> None:
+    """Of those in the list, and of those that a watch brings."""
+    padded = {"spec": {"pad": "x" * 1000}}
+    event = {"type": "MODIFIED", "object": item(11) | padded}
+    front.answers[PATH] = {"items": [item(10) | padded], "metadata": {"resourceVersion": "10"}}
+    front.answers[f"{PATH}?watch"] = event
+    front.then[f"{PATH}?watch"] = STATUS
+    seen: list[object] = []
+    copy = Copy(
+        GuestKey, front.api, PAIRINGS, lambda _, new: seen.append(new), part=lambda one: {"metadata": one["metadata"]}
+    )
+
+    async def scenario() -> None:
+        copy.start(asyncio.get_running_loop())
+        await asyncio.to_thread(wait_for, lambda: len(seen) > 1)
+
+    asyncio.run(scenario())
+    assert seen[:2] == [item(10), item(11)]
 
 
 def test_what_is_no_api_server_does_not_say_that_there_is_nothing(front: Front) -> None:

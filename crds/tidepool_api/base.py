@@ -5,11 +5,14 @@ from __future__ import annotations
 from datetime import UTC, datetime
 from typing import Annotated, Any, Self
 
-from pydantic import AwareDatetime, BaseModel, ConfigDict, Field, PlainSerializer, field_validator
+from pydantic import AfterValidator, AwareDatetime, BaseModel, ConfigDict, Field, PlainSerializer, field_validator
 from pydantic.alias_generators import to_camel
 
 from tidepool_api import names
 from tidepool_api.keys import ObjectKey
+
+# Between these every moment has a date in each time zone, and there are minutes before and after it.
+_FIRST, _LAST = datetime(1970, 1, 1, tzinfo=UTC), datetime(9000, 1, 1, tzinfo=UTC)
 
 
 def now() -> datetime:
@@ -22,7 +25,14 @@ def rfc3339(value: datetime) -> str:
     return value.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
-Time = Annotated[AwareDatetime, PlainSerializer(rfc3339, return_type=str)]
+def _in_utc(value: datetime) -> datetime:
+    """The same moment in UTC; raises ValueError for one with which nobody can reckon, though the API takes it."""
+    if not _FIRST <= value <= _LAST:
+        raise ValueError(f"lies before {rfc3339(_FIRST)} or after {rfc3339(_LAST)}")
+    return value.astimezone(UTC)
+
+
+Time = Annotated[AwareDatetime, AfterValidator(_in_utc), PlainSerializer(rfc3339, return_type=str)]
 
 
 class ApiModel(BaseModel):

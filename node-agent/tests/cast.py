@@ -256,11 +256,10 @@ class Machine:
 
     def _process(self, container: str) -> None:
         folder = self._agent.proc / str(1000 + len(list(self._agent.proc.iterdir())))
-        run = folder / "root/run/libvirt"
-        run.mkdir(parents=True)
+        folder.mkdir()
+        (folder / "root").symlink_to(self._daemon.folder)
         (folder / "comm").write_text("virtqemud\n")
         (folder / "cgroup").write_text(f"0::/kubepods/{container}\n")
-        (run / "virtqemud-sock").symlink_to(self._daemon.socket)
 
     def _instance(self, labels: dict[str, str]) -> dict[str, Any]:
         return {

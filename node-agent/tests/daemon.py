@@ -77,14 +77,15 @@ class Daemon:
         self.folder = Path(tempfile.mkdtemp(prefix="tp-", dir="/tmp"))
         self.kernel = kernel
         self._user = pwd.getpwnam("nobody") if os.getuid() == 0 else pwd.getpwuid(os.getuid())
-        self.socket = self.folder / "libvirt/libvirt-sock"
+        self.socket = self.folder / "run/libvirt/libvirt-sock"
 
     def __enter__(self) -> Self:
         self.vmlinuz, self.initrd = boot_files(self.kernel, self.folder)
-        config = self.folder / "libvirt"
+        config, run = self.folder / "libvirt", self.folder / "run"
         config.mkdir()
+        run.mkdir()
         (config / "qemu.conf").write_text('stdio_handler = "file"\n')
-        for path in (self.folder, config, config / "qemu.conf"):
+        for path in (self.folder, run, config, config / "qemu.conf"):
             os.chown(path, self._user.pw_uid, self._user.pw_gid)
         self._start()
         return self
@@ -142,9 +143,8 @@ class Daemon:
 
     def _start(self) -> None:
         folder = str(self.folder)
-        environment = {"PATH": PATH, "HOME": folder} | dict.fromkeys(
-            ("XDG_RUNTIME_DIR", "XDG_CONFIG_HOME", "XDG_CACHE_HOME"), folder
-        )
+        environment = {"PATH": PATH, "HOME": folder, "XDG_RUNTIME_DIR": f"{folder}/run"}
+        environment |= dict.fromkeys(("XDG_CONFIG_HOME", "XDG_CACHE_HOME"), folder)
         log = (self.folder / "libvirtd.log").open("wb")
         command = ["libvirtd", "--timeout", "0", "-p", f"{folder}/libvirtd.pid"]
         user = {"user": self._user.pw_uid, "group": self._user.pw_gid, "extra_groups": []} if os.getuid() == 0 else {}

@@ -257,10 +257,11 @@ class Trap:
     """What stands in for a guest's libvirt: it answers nobody, and knows who came."""
 
     def __init__(self, folder: Path) -> None:
-        self.socket = folder / "sock"
+        self.folder = folder
         self.visits = 0
         self._listening = socket.socket(socket.AF_UNIX)
-        self._listening.bind(str(self.socket))
+        (folder / "run/libvirt").mkdir(parents=True)
+        self._listening.bind(str(folder / "run/libvirt/libvirt-sock"))
         self._listening.listen()
         threading.Thread(target=self._accept, daemon=True).start()
 

@@ -8,8 +8,8 @@ from hypothesis import strategies as st
 from objects import BOOT, LENDER, OTHER, RELEASE
 
 from tidepool_agent.errors import Nonsense
-from tidepool_agent.guestfs import Observation, Side, parse
-from tidepool_agent.histogram import Histogram
+from tidepool_agent.guestfs import MAX_PEERS, Observation, Side, parse
+from tidepool_agent.histogram import MAX_KINDS, Histogram
 from tidepool_api.fields import MOST_BYTES
 
 BASE = f"""\
@@ -59,6 +59,16 @@ def test_a_borrower() -> None:
     assert (peer.state, peer.enabled, peer.attributes["address"]) == ("Connected", True, "2001:db8::1")
     assert dict(peer.stats) == {"get_hits": 12}
     assert peer.latency == {"get": Histogram(((127, 3), (float("inf"), 1))), "ping": Histogram(((63, 9),))}
+
+
+def test_a_guest_has_no_more_peers_and_durations_than_a_module() -> None:
+    """What is known of a guest is kept until the next look: a megabyte of made-up peers would be twenty."""
+    peers = "".join(f"{TREE}/borrowers/made-up-{at}/state:Connected\n" for at in range(1000))
+    kinds = "".join(f"{TREE}/latency:{chr(97 + at // 26)}{chr(97 + at % 26)} 127 1\n" for at in range(600))
+    seen = parse(LOADED + peers + kinds)
+    assert (len(seen.peers), (Side.LENDERS, "uid-1") in seen.peers) == (MAX_PEERS, True)
+    assert seen.module is not None
+    assert len(seen.module.latency) == MAX_KINDS
 
 
 def test_what_a_planner_decides_on() -> None:

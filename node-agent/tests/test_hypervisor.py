@@ -15,7 +15,7 @@ import pytest
 from conftest import wait_for
 from daemon import Daemon
 
-from tidepool_agent.errors import CommandsBlocked, Paused, Unreachable
+from tidepool_agent.errors import CommandsBlocked, Nonsense, Paused, Unreachable
 from tidepool_agent.hypervisor import Domain, Lane
 from tidepool_agent.qga import GuestAgent
 
@@ -46,6 +46,19 @@ def test_a_guest_that_does_not_exist_is_not_running(daemon: Daemon) -> None:
     assert reason_of(nobody) == "NotRunning"
     with pytest.raises(Unreachable, match=r"^the virtual machine does not run: "):
         nobody.check_running()
+
+
+def test_a_domain_with_metadata_beyond_reason_is_not_looked_at(daemon: Daemon, started: Start) -> None:
+    """Whoever has a shell in the virt-launcher may write it, and each element is thirty times as long in memory."""
+    domain, element = started("default_padded"), libvirt.VIR_DOMAIN_METADATA_ELEMENT
+    known = Domain(daemon.uri, "default_padded")
+    for elements, is_read in ((1000, True), (60_000, False)):
+        domain.setMetadata(element, f"<e>{'<a/>' * elements}</e>", "p", "http://example.com/p", 0)
+        if is_read:
+            assert "default_padded" in known.description()
+        else:
+            with pytest.raises(Nonsense, match="look at the metadata"):
+                known.description()
 
 
 def test_a_daemon_that_is_not_there_yet_is_said_in_words(tmp_path: Path) -> None:

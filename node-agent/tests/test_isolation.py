@@ -25,6 +25,7 @@ GUEST = {
 }
 PAIRING = pairing_body(lender="g", borrower="b")
 PAIRING["metadata"]["finalizers"].append(names.BORROWER_FINALIZER)
+OPERATOR = (f"--as=system:serviceaccount:{NAMESPACE}:tidepool-operator", "--as-group=system:masters")
 Object = dict[str, Any]
 
 
@@ -134,6 +135,37 @@ def test_a_guest_is_its_own_nodes_until_that_lets_it_go(
     here.delete(guest)
 
 
+def test_what_an_agent_reports_keeps_nobody_from_deleting_what_is_his(
+    cluster: Server, agents: Callable[..., Agent], namespace: str
+) -> None:
+    """A guest that is made up would block the deletion of what it is said to belong to, and that of its namespace."""
+    here, guest = agents("here", namespace), within(namespace, GUEST)
+    owner = {"apiVersion": "kubevirt.io/v1", "kind": "VirtualMachineInstance", "name": "g", "uid": "u"}
+    node = {"apiVersion": "v1", "kind": "Node", "name": "here", "uid": "u"}
+    deployment = {"apiVersion": "apps/v1", "kind": "Deployment", "name": "g", "uid": "v"}
+    made_up = within(namespace, guest)
+    for owners in (
+        [owner | {"blockOwnerDeletion": True}],
+        [owner | {"name": "another"}],
+        [owner, deployment],
+        [node | {"name": "there"}],
+    ):
+        made_up["metadata"]["ownerReferences"] = owners
+        assert refused(lambda: here.apply(made_up), "belongs to the VirtualMachineInstance of its name"), owners
+    made_up["metadata"] |= {"ownerReferences": [], "finalizers": ["example.com/kept"]}
+    assert refused(lambda: here.apply(made_up), "by a finalizer")
+    for owners in ([owner], [node]):
+        guest["metadata"]["ownerReferences"] = owners
+        here.apply(guest)
+    kept = {"metadata": {"finalizers": ["example.com/kept"]}}
+    assert refused(lambda: here.merge(guest, kept), "by a finalizer")
+    cluster.kubectl("patch", "tguest", "g", "-n", namespace, "--type=merge", "-p", json.dumps(kept))
+    guest["metadata"]["labels"] = {"a": "b"}
+    here.apply(guest)
+    cluster.kubectl("patch", "tguest", "g", "-n", namespace, "--type=merge", "-p", '{"metadata":{"finalizers":null}}')
+    here.delete(guest)
+
+
 def test_a_domain_is_made_up_in_no_namespace_but_those_of_domains(agents: Callable[..., Agent], namespace: str) -> None:
     """A guest made up where an agent has none would lend to others there, or borrow from them, without a grant."""
     domain = within(namespace, GUEST, provider="Libvirt")
@@ -216,7 +248,7 @@ def test_the_operator_says_in_a_dead_agents_place_what_is_still_lent_and_nothing
     cluster: Server, agents: Callable[..., Agent], namespace: str
 ) -> None:
     """Its right to patch the status of guests is one to a condition, and to no identity, address or figure."""
-    here, operator = agents("here", namespace), f"system:serviceaccount:{NAMESPACE}:tidepool-operator"
+    here = agents("here", namespace)
     ready, paired = (
         {"type": type_, "status": "True", "reason": "Fine", "lastTransitionTime": "2026-01-01T00:00:00Z"}
         for type_ in ("Ready", "LendingPaired")
@@ -225,7 +257,6 @@ def test_the_operator_says_in_a_dead_agents_place_what_is_still_lent_and_nothing
     here.apply(within(namespace, GUEST))
     here.apply(within(namespace, GUEST, status=seen), status=True)
     patch = ("patch", "tguest", "g", "-n", namespace, "--type=merge", "--subresource=status")
-    mine = f"--as={operator}", "--as-group=system:masters"
     for change in (
         {"identity": OTHER},
         {"identity": None},
@@ -236,12 +267,12 @@ def test_the_operator_says_in_a_dead_agents_place_what_is_still_lent_and_nothing
         {"conditions": [ready, paired], "moduleVersion": "6.6.6"},
     ):
         with pytest.raises(Refused, match="is reported by the agent of the guest's node"):
-            cluster.kubectl(*patch, *mine, "-p", json.dumps({"status": change}))
+            cluster.kubectl(*patch, *OPERATOR, "-p", json.dumps({"status": change}))
     said = json.dumps({"status": {"conditions": [ready, paired]}})
     with pytest.raises(Refused, match="is reported by the agent of the guest's node"):
         cluster.kubectl(*patch, "-p", said)
-    cluster.kubectl(*patch, *mine, "-p", said)
-    cluster.kubectl(*patch, *mine, "-p", json.dumps({"status": {"conditions": [ready]}}))
+    cluster.kubectl(*patch, *OPERATOR, "-p", said)
+    cluster.kubectl(*patch, *OPERATOR, "-p", json.dumps({"status": {"conditions": [ready]}}))
 
 
 def test_from_whom_memory_is_gathered_says_the_operator_alone(
@@ -255,11 +286,10 @@ def test_from_whom_memory_is_gathered_says_the_operator_alone(
     here.apply(within(namespace, GUEST))
     assert refused(lambda: here.apply(marked), "is the operator's")
     patch = ("patch", "tguest", "g", "-n", namespace, "--type=merge")
-    operator = f"--as=system:serviceaccount:{NAMESPACE}:tidepool-operator", "--as-group=system:masters"
     said, unsaid = (json.dumps({"metadata": {"annotations": {names.BALLOON_ANNOTATION: one}}}) for one in ("2Gi", None))
     with pytest.raises(Refused, match=r"change spec\.lenders\.nodes\.balloon of the MemoryPool"):
         cluster.kubectl(*patch, "-p", said)
-    cluster.kubectl(*patch, *operator, "-p", said)
+    cluster.kubectl(*patch, *OPERATOR, "-p", said)
     with pytest.raises(Refused, match=r"change spec\.lenders\.nodes\.balloon of the MemoryPool"):
         cluster.kubectl(*patch, "-p", unsaid)
     cluster.kubectl(*patch, "-p", json.dumps({"metadata": {"labels": {"a": "b"}}}))
@@ -300,6 +330,8 @@ def test_an_agent_speaks_for_its_node_only(agents: Callable[..., Agent], namespa
     for node, possible in (("here", True), ("there", False)):
         lease["metadata"]["name"] = names.agent_lease(node)
         assert refused(lambda: here.apply(lease), "its own Lease") != possible
+    lease["metadata"] |= {"name": names.agent_lease("here"), "finalizers": ["example.com/kept"]}
+    assert refused(lambda: here.apply(lease), "goes with its node")
     event: Object = {
         "apiVersion": "v1",
         "kind": "Event",

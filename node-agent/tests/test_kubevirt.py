@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import json
 import os
 import socket
 import tempfile
@@ -70,6 +71,39 @@ def test_a_running_instance_is_a_machine() -> None:
     assert machine.addresses == ("10.1.0.5", "fd00::5")
     assert dict(machine.labels) == {"app": "db", "vm.kubevirt.io/name": "vm1"}
     assert machine.owner["uid"] == "u1"
+
+
+def test_what_is_kept_of_instances_and_pods_is_all_that_is_looked_at() -> None:
+    """And no more: their authors pad them as they like, and the agent keeps those of its node."""
+    networks = [{"name": "default", "pod": {}}, {"name": "pages", "multus": {"networkName": "pages"}}]
+    going = {"targetPod": "p"}
+    vmi = without(VMI, lambda d: (d.update(spec={"networks": networks}), d["status"].update(migrationState=going)))
+    requests = {"requests": {"memory": "1Gi"}}
+    compute = {"name": "compute", "resources": requests, "env": [{"name": "PAD", "value": "x" * 100_000}]}
+    pod = without(POD, lambda d: d.update(spec={"containers": [{"name": "pad", "args": ["x" * 100_000]}, compute]}))
+    for one in (vmi, pod):
+        one["metadata"] |= {"resourceVersion": "7", "annotations": {"pad": "x" * 100_000}, "managedFields": [{}] * 1000}
+    pod["metadata"]["ownerReferences"] += [{"kind": "ConfigMap", "name": f"c{at}", "uid": "x"} for at in range(1000)]
+    part, launcher = kubevirt.of_instance(vmi), kubevirt.of_pod(pod)
+    assert kubevirt.machine(part, [launcher]) == kubevirt.machine(vmi, [pod]) is not None
+    assert len(json.dumps([part, launcher])) < 2000
+    ended = without(VMI, lambda d: d["status"].update(phase="Failed"))
+    assert kubevirt.ended(kubevirt.of_instance(ended)) == kubevirt.ended(ended) is not None
+
+
+def test_a_guest_has_so_many_labels_at_most() -> None:
+    vmi = without(VMI, lambda d: d["metadata"]["labels"].update({f"l{at:04}": "" for at in range(1000)}))
+    machine = kubevirt.machine(vmi, [POD])
+    assert machine is not None
+    assert list(machine.labels) == ["app", *(f"l{at:04}" for at in range(kubevirt.MAX_LABELS - 1))]
+
+
+def test_a_guest_that_invents_interfaces_costs_no_more_than_so_many() -> None:
+    found = [{"interfaceName": f"veth{at}", "ipAddress": f"10.0.{at // 256}.{at % 256}"} for at in range(5000)]
+    vmi = without(VMI, lambda d: d["status"].update(interfaces=found))
+    assert len(kubevirt.of_instance(vmi)["status"]["interfaces"]) == kubevirt.MAX_INTERFACES
+    for nothing in ({}, {"status": None}, {"spec": None, "status": {"phase": "Running", "interfaces": None}}):
+        assert kubevirt.machine(kubevirt.of_instance(without(VMI, lambda d, n=nothing: d.update(n))), []) is None
 
 
 def test_the_addresses_of_its_pod_are_of_use_too() -> None:
@@ -260,6 +294,22 @@ def test_a_container_without_daemon_or_socket_is_not_reachable_yet(proc: Path) -
     process(proc, 31, "virtqemud", "0::/c0ffee")
     with pytest.raises(Unreachable, match="no socket"):
         kubevirt.uri(proc, "c0ffee")
+
+
+@pytest.mark.parametrize("link", ["run", "run/libvirt", "run/libvirt/virtqemud-sock"])
+def test_no_link_leads_out_of_a_container(proc: Path, link: str) -> None:
+    """Its owner may put some there, and the agent would talk to another guest's daemon, or to whatever the host has."""
+    root, theirs = process(proc, 31, "virtqemud", "0::/c0ffee") / "root", proc / "theirs"
+    way = Path(link)
+    place = theirs / Path("run/libvirt/virtqemud-sock").relative_to(way)
+    (root / way.parent).mkdir(parents=True)
+    place.parent.mkdir(parents=True, exist_ok=True)
+    with socket.socket(socket.AF_UNIX) as listener:
+        listener.bind(str(place if place != theirs else theirs))
+        (root / way).symlink_to(theirs)
+        assert (root / "run/libvirt/virtqemud-sock").is_socket()
+        with pytest.raises(Unreachable, match="no socket"):
+            kubevirt.uri(proc, "c0ffee")
 
 
 def test_whoever_may_not_look_says_so(proc: Path) -> None:

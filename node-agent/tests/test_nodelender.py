@@ -109,6 +109,8 @@ def test_the_daemon_is_looked_for_in_a_pod_of_the_release() -> None:
         json.dumps({"identity": "x25519:12", "conditions": [], "borrowers": []}),
         json.dumps({"identity": LENDER, "conditions": [], "borrowers": [{"name": "a"}]}),
         json.dumps({"identity": LENDER, "conditions": 3, "borrowers": []}),
+        "[" * 100_000,
+        json.dumps({"identity": LENDER, "conditions": [], "borrowers": [], "more": [[]] * 100_000}),
     ],
 )
 def test_an_answer_that_is_none_is_refused(answer: str) -> None:

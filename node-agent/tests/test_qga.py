@@ -6,6 +6,7 @@ import base64
 import contextlib
 import json
 import os
+import tracemalloc
 
 import pytest
 from conftest import wait_for
@@ -13,7 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tidepool_agent.errors import CommandFailed, CommandsBlocked, Frozen, GuestError, Nonsense, Unreachable
-from tidepool_agent.qga import CHUNK, NEEDED, GuestAgent
+from tidepool_agent.qga import CHUNK, MAX_ANSWER, MAX_OUTPUT, NEEDED, GuestAgent
 
 JSON = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats() | st.text(),
@@ -163,3 +164,35 @@ def test_no_answer_whatever_breaks_more_than_the_call(answer: object) -> None:
 def test_what_is_not_json_is_nonsense(answer: str) -> None:
     with pytest.raises(Nonsense):
         GuestAgent(lambda _text, _seconds: answer).blocked()
+
+
+@pytest.mark.parametrize("part", ["[]", '{"a":1}', "[" * 900 + "]" * 900, "1", '"ab"'])
+def test_an_answer_takes_little_more_memory_than_its_bytes(part: str) -> None:
+    """Four megabytes of brackets are two hundred as lists: a few guests would have the agent killed, for all others."""
+    answer = f'{{"return": [{",".join([part] * (MAX_ANSWER // (len(part) + 1) - 10))}]}}'
+    hostile = GuestAgent(lambda _text, _seconds: answer)
+    tracemalloc.start()
+    try:
+        with pytest.raises(Nonsense):
+            hostile.blocked()
+        _, peak = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert peak < MAX_ANSWER
+
+
+def test_much_output_and_many_interfaces_are_no_nonsense() -> None:
+    counts = {f"{way}-{what}": 1 << 40 for way in ("rx", "tx") for what in ("bytes", "packets", "errs", "dropped")}
+    each = [
+        {
+            "name": f"veth{at}",
+            "hardware-address": "52:54:00:00:00:01",
+            "statistics": counts,
+            "ip-addresses": [{"ip-address-type": "ipv4", "ip-address": f"10.0.{at % 256}.1", "prefix": 24}] * 2,
+        }
+        for at in range(1000)
+    ]
+    output = base64.b64encode(os.urandom(MAX_OUTPUT)).decode()
+    ended = {"exited": True, "exitcode": 0, "out-data": output, "pid": 1}
+    assert len(GuestAgent(lambda _text, _seconds: json.dumps({"return": each})).interfaces()) == 256
+    assert len(GuestAgent(lambda _text, _seconds: json.dumps({"return": ended})).run(["/bin/true"]).out) > 0

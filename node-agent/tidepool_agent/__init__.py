@@ -3,6 +3,7 @@
 Which module does what, each importing only those above it:
 
     errors      what can go wrong with a guest, and the reason a condition gives for it
+    answers     pure: JSON and XML of others, as far as it takes little memory
     settings    command line and environment
     guestfs     parses what the probe prints: the state of one guest
     plan        pure: pairings and state in, steps out

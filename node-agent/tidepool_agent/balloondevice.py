@@ -82,8 +82,7 @@ class BalloonDevice(Domain):
         self.check_running()
         with self._spoken() as domain:
             seen = figures(domain.memoryStats(), domain.maxMemory() * KIB, domain.info()[2] * KIB)
-            found = described(domain.XMLDesc())
-        return Sight(seen, *found)
+        return Sight(seen, *described(self.description()))
 
     def tell(self, note: Note) -> None:
         """Has the guest have so much memory. It is noted before: what was begun the next agent knows of."""

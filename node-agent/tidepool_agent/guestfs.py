@@ -25,6 +25,7 @@ SWAP_FILE = "/var/lib/tidepool/file"  # in which the script notes where it is
 PAGE = 4096
 MAX_NUMBER = MOST_COUNT
 MAX_POINTS = 16
+MAX_PEERS = 128  # the module itself takes 64 borrowers, and a pool gives 8 lenders
 GHOST_OFF = "Off"
 LOCKDOWN = "/sys/kernel/security/lockdown"
 
@@ -261,8 +262,9 @@ def _peers(files: Mapping[str, list[str]]) -> dict[tuple[Side, str], Peer]:
     contents: dict[tuple[Side, str], dict[str, list[str]]] = defaultdict(dict)
     for path, lines in files.items():
         match = _PEER.fullmatch(path)
-        if match:
-            contents[Side(match[1]), match[2]][match[3]] = lines
+        key = (Side(match[1]), match[2]) if match else None
+        if match and key and (key in contents or len(contents) < MAX_PEERS):
+            contents[key][match[3]] = lines
     return {key: _peer(attributes) for key, attributes in contents.items()}
 
 

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from tidepool_api.fields import MOST_COUNT
 
 MAX_BUCKETS = 256
+MAX_KINDS = 16  # of durations, in one file
 
 _LINE = re.compile(r"([a-z]{1,16}) ([0-9]{1,20}|inf) ([0-9]{1,20})")
 _PAIR = re.compile(r"([0-9]{1,20}|inf):([0-9]{1,20})")
@@ -31,7 +32,8 @@ def histograms(lines: Iterable[str]) -> dict[str, Histogram]:
     """Those of lines of `WHAT LE COUNT`, by what they are of."""
     buckets: dict[str, dict[float, int]] = defaultdict(dict)
     for match in filter(None, map(_LINE.fullmatch, lines)):
-        if len(buckets[match[1]]) < MAX_BUCKETS:
+        is_another = match[1] not in buckets and len(buckets) == MAX_KINDS
+        if not is_another and len(buckets[match[1]]) < MAX_BUCKETS:
             buckets[match[1]][float(match[2])] = min(int(match[3]), MOST_COUNT)
     return {name: _sorted(counts) for name, counts in buckets.items()}
 

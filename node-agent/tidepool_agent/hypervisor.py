@@ -20,7 +20,8 @@ from typing import Any, TypeVar
 import libvirt
 import libvirt_qemu  # type: ignore[import-untyped]
 
-from tidepool_agent.errors import CommandFailed, CommandsBlocked, GuestError, Paused, Unreachable
+from tidepool_agent import answers
+from tidepool_agent.errors import CommandFailed, CommandsBlocked, GuestError, Nonsense, Paused, Unreachable
 
 log = logging.getLogger(__name__)
 
@@ -98,11 +99,16 @@ class Domain:
             raise Paused(": its own kernel has suspended it")
 
     def description(self) -> str:
-        """Its XML, as it is now."""
+        """Its XML, as it is now; raises Nonsense if that is more than any machine takes to be described."""
         try:
             xml: str = self._connected().XMLDesc()
         except libvirt.libvirtError as error:
             raise self._translated(error) from None
+        if answers.has_too_many_parts(xml):
+            raise Nonsense(
+                f"its libvirt describes it in more than {answers.MOST_PARTS} elements and attributes; "
+                "look at the metadata in its domain"
+            )
         return xml
 
     def close(self) -> None:

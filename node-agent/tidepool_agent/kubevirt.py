@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import os
 import re
 import stat
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -35,10 +36,14 @@ INTERNAL_LABELS = frozenset(
 )
 FINAL = frozenset({"Failed", "Succeeded"})  # phases
 COMPUTE = "compute"
+MAX_LABELS = 128
+MAX_INTERFACES = 256  # of an instance, of which the guest may have made as many as it likes
+_NAMED = ("namespace", "name", "uid", "resourceVersion")  # what every copy of an object has
 _ODD_AMOUNT = re.compile(r"([0-9]+(?:\.[0-9]+)?(?:[eE][+-]?[0-9]{1,2})?)(m)?")
 
+_FOLDER = os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC
 DAEMONS = frozenset({"virtqemud", "libvirtd"})
-SOCKETS = ("run/libvirt/virtqemud-sock", "var/run/libvirt/virtqemud-sock")
+SOCKETS = ("run/libvirt/virtqemud-sock", "var/run/libvirt/virtqemud-sock", "run/libvirt/libvirt-sock")
 
 
 class Instances:
@@ -47,9 +52,12 @@ class Instances:
     def __init__(self, api: Api, node: str, proc: Path, touched: Callable[[GuestKey], None]) -> None:
         self.synced = asyncio.Event()
         self._proc, self._touched = proc, touched
-        self._instances = Copy(GuestKey, api, INSTANCES, self._instance, labelSelector=f"{NODE_LABEL}={node}")
+        labels = f"{NODE_LABEL}={node}"
+        self._instances = Copy(GuestKey, api, INSTANCES, self._instance, part=of_instance, labelSelector=labels)
+        # Those that have ended leave room for others, so that of such there may be any number.
+        where = f"spec.nodeName={node},status.phase!=Failed,status.phase!=Succeeded"
         self._pods = Copy(
-            ObjectKey, api, PODS, self._pod, labelSelector=LAUNCHER_LABEL, fieldSelector=f"spec.nodeName={node}"
+            ObjectKey, api, PODS, self._pod, part=of_pod, labelSelector=LAUNCHER_LABEL, fieldSelector=where
         )
 
     def start(self, loop: asyncio.AbstractEventLoop) -> None:
@@ -94,6 +102,34 @@ class Instances:
                 self._touched(key)
 
 
+def of_instance(vmi: Object) -> Object:
+    """What of an instance is looked at."""
+    spec, status = vmi.get("spec") or {}, vmi.get("status") or {}
+    interfaces = (status.get("interfaces") or [])[:MAX_INTERFACES]
+    return {
+        "apiVersion": vmi.get("apiVersion", "kubevirt.io/v1"),
+        "metadata": _chosen(vmi["metadata"], *_NAMED, "labels"),
+        "spec": _chosen(spec, "networks"),
+        "status": _chosen(status, "phase", "migrationState") | {"interfaces": interfaces},
+    }
+
+
+def of_pod(pod: Object) -> Object:
+    """What of a pod is looked at; whoever may create one may label it as a virt-launcher, and pad it as he likes."""
+    meta, status = pod["metadata"], pod.get("status", {})
+    owners = [one for one in meta.get("ownerReferences", []) if one.get("controller") is True]
+    compute = [_chosen(one, "name", "resources") for one in pod["spec"]["containers"] if one["name"] == COMPUTE]
+    return {
+        "metadata": _chosen(meta, *_NAMED, "deletionTimestamp") | {"ownerReferences": owners},
+        "spec": {"containers": compute},
+        "status": _chosen(status, "containerStatuses", "podIPs"),
+    }
+
+
+def _chosen(fields: Object, *names: str) -> Object:
+    return {name: fields[name] for name in names if name in fields}
+
+
 def launches(pod: dict[str, Any], vmi: dict[str, Any]) -> bool:
     """Whether a pod is an instance's virt-launcher: the instance controls it, and both are of one namespace.
 
@@ -127,7 +163,7 @@ def machine(vmi: dict[str, Any], pods: Iterable[dict[str, Any]]) -> Machine | No
         request_bytes=_requested(launcher),
         interfaces=tuple(_interfaces(vmi, launcher)),
         migrating=_migrates(vmi),
-        labels={k: v for k, v in metadata.get("labels", {}).items() if k not in INTERNAL_LABELS},
+        labels=_labels(metadata.get("labels", {})),
         owner={
             "apiVersion": vmi.get("apiVersion", "kubevirt.io/v1"),
             "kind": KIND,
@@ -135,6 +171,11 @@ def machine(vmi: dict[str, Any], pods: Iterable[dict[str, Any]]) -> Machine | No
             "uid": metadata["uid"],
         },
     )
+
+
+def _labels(said: Mapping[str, str]) -> dict[str, str]:
+    """Those of its owner; with more of them the MemoryGuest would be as large as he likes, here and in the operator."""
+    return dict(sorted((key, value) for key, value in said.items() if key not in INTERNAL_LABELS)[:MAX_LABELS])
 
 
 def ended(vmi: dict[str, Any]) -> Ended | None:
@@ -221,9 +262,9 @@ def uri(proc: Path, container: str) -> str:
     """Where the libvirt daemon in a container listens; looked up for each connection, because daemons restart."""
     pid = _daemon(proc, container)
     for name in SOCKETS:
-        socket = proc / str(pid) / "root" / name
-        if is_socket(socket):
-            return f"qemu+unix:///session?socket={socket}"
+        root = proc / str(pid) / "root"
+        if is_socket_in(root, name):
+            return f"qemu+unix:///session?socket={root / name}"
     raise Unreachable(f"the libvirt daemon of container {container[:12]} has no socket yet", "HypervisorUnreachable")
 
 
@@ -247,8 +288,20 @@ def _text(path: Path) -> str:
 
 def is_socket(path: Path) -> bool:
     """Whether somebody may listen there; raises Unreachable where nobody lets us look."""
+    return _is_socket(path, path.stat)
+
+
+def is_socket_in(root: Path, name: str) -> bool:
+    """The same of a place in a container, reached by no link: one may lead to what others serve.
+
+    Whoever has a shell in a virt-launcher may put links there, and the agent may go where they cannot.
+    """
+    return _is_socket(root / name, lambda: _seen_without_links(root, name))
+
+
+def _is_socket(path: Path, look: Callable[[], os.stat_result]) -> bool:
     try:
-        return stat.S_ISSOCK(path.stat().st_mode)
+        return stat.S_ISSOCK(look().st_mode)
     except PermissionError:
         raise Unreachable(
             f"the agent may not look at {path}: it lacks SYS_PTRACE or DAC_OVERRIDE, or a security module forbids it",
@@ -256,3 +309,14 @@ def is_socket(path: Path) -> bool:
         ) from None
     except OSError:
         return False
+
+
+def _seen_without_links(root: Path, name: str) -> os.stat_result:
+    *folders, last = name.split("/")
+    with contextlib.ExitStack() as opened:
+        at = os.open(root, _FOLDER)
+        opened.callback(os.close, at)
+        for one in folders:
+            at = os.open(one, _FOLDER | os.O_NOFOLLOW, dir_fd=at)
+            opened.callback(os.close, at)
+        return os.stat(last, dir_fd=at, follow_symlinks=False)

@@ -6,13 +6,12 @@ The daemon (node-lender/) keeps pages and knows no cluster. It is told who may b
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from tidepool_agent import needs, report
+from tidepool_agent import answers, needs, report
 from tidepool_agent.addresses import reachable
 from tidepool_agent.errors import ConfigureFailed, GuestError, Nonsense, Unreachable
 from tidepool_agent.guestfs import Module, Observation, Peer, Side
@@ -151,7 +150,7 @@ def _waiting(status: Mapping[str, Any]) -> str:
 def parse(text: str) -> State:
     """What the daemon has answered; raises Nonsense where that is not what it says."""
     try:
-        said = json.loads(text)
+        said: Any = answers.document(text)
         identity = said["identity"]
         conditions = tuple((str(one["reason"]), str(one["message"])) for one in said["conditions"])
         borrowers = {str(one["name"]): _peer(one) for one in said["borrowers"]}

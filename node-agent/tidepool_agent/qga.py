@@ -14,6 +14,7 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
+from tidepool_agent import answers
 from tidepool_agent.errors import CommandFailed, CommandsBlocked, Frozen, GuestError, Nonsense, Unreachable
 
 # libvirt and qemu-ga fail on larger writes; see guest-file-write's own limit.
@@ -175,9 +176,9 @@ class GuestAgent:
         if len(answer) > MAX_ANSWER:
             raise Nonsense(f"{command}: an answer of {len(answer)} bytes")
         try:
-            document = json.loads(answer)
-        except (ValueError, RecursionError) as error:
-            raise Nonsense(f"{command}: the answer is not JSON") from error
+            document = answers.document(answer)
+        except ValueError as error:
+            raise Nonsense(f"{command}: the answer is not the JSON of a guest agent") from error
         return _mapping(document, command).get("return")
 
 

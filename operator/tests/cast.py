@@ -232,12 +232,14 @@ class Agent:
         node: str = "",
         ready: bool = True,
         provider: Provider = Provider.KUBEVIRT,
+        owned: bool = True,
         terms: dict[str, Any] | None = None,
         **report: Any,
     ) -> None:
         """Publishes a guest, or what is new about it; `report` are further fields of its status, None takes one out.
 
-        `terms` are what a node may lend, which is no virtual machine.
+        One that is not `owned` is made up: there is no such machine. `terms` are what a node may lend, which is no
+        virtual machine.
         """
         if node:
             self._join(node)
@@ -246,7 +248,7 @@ class Agent:
         vm = {"name": name, "uid": name if provider is Provider.LIBVIRT else f"uid-{name}"}
         spec = {"provider": provider, "vm": vm, "nodeName": node or self.node}
         owner = instance(**vm) if provider is Provider.KUBEVIRT else self._home(node or self.node)
-        whole = metadata | {"labels": labels, "ownerReferences": [owner]}
+        whole = metadata | {"labels": labels, "ownerReferences": [owner] if owned else []}
         self.server.apply({**head, "metadata": whole, "spec": spec}, manager=names.AGENT_FIELD_MANAGER)
         condition = {
             "type": "Ready",

@@ -202,3 +202,13 @@ def test_an_identity_of_another_is_not_taken_over(agent: Agent) -> None:
     assert agent.pairing(PAIRING)["spec"]["lender"]["identity"] == L
     agent.guest("l", LENDS)
     wait_for("condition", lambda: exchange(agent).get("reason") == "Exchanged")
+
+
+def test_a_guest_that_is_made_up_disputes_nobodys_identity(agent: Agent) -> None:
+    """An agent sees what each guest reports: by saying the same it would keep pairings of other nodes from pages."""
+    fresh = identity_of("b", 9)
+    connected_pool(agent)
+    agent.guest("made-up", {}, identity=fresh, owned=False)
+    agent.guest("b", BORROWS, identity=fresh)
+    wait_for("new identity", lambda: agent.pairing(PAIRING)["spec"]["borrower"]["identity"] == fresh)
+    agent.delete_guest("made-up")

@@ -233,10 +233,17 @@ def test_of_two_releases_none_takes_what_the_other_may_serve(others: list[str], 
 def test_a_finalizer_of_somebody_else_keeps_no_release() -> None:
     """Whoever may change an object of his namespace would keep the cluster's administrator from uninstalling."""
     going = {"deletionTimestamp": "2026-01-01T00:00:00Z"}
-    ours, theirs = [names.LENDER_FINALIZER, "example.com/mine"], ["example.com/mine"]
-    each = [{}, going, {"finalizers": theirs}, going | {"finalizers": ours}, going | {"finalizers": theirs}]
-    objects = [{"metadata": metadata} for metadata in each]
-    assert release.kept(objects) == objects[:-1]
+    theirs, posing = ["example.com/mine"], [f"{names.GROUP}/mine", names.LENDER_FINALIZER]
+    for kind, ours in (
+        ("MemoryPool", names.POOL_FINALIZER),
+        ("MemoryPairing", names.LENDER_FINALIZER),
+        ("MemoryPairing", names.BORROWER_FINALIZER),
+    ):
+        each = [{}, going, {"finalizers": theirs}, going | {"finalizers": [*theirs, ours]}]
+        objects = [{"kind": kind, "metadata": metadata} for metadata in each]
+        assert release.kept([*objects, {"kind": kind, "metadata": going | {"finalizers": theirs}}]) == objects
+    pools = [{"kind": kind, "metadata": going | {"finalizers": posing}} for kind in ("MemoryPool", "MemoryGuest")]
+    assert release.kept(pools) == []
 
 
 def test_rights_that_are_taken_away_are_said_in_words(server: Server, tmp_path: Path) -> None:

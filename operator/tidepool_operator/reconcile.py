@@ -44,7 +44,7 @@ from tidepool_operator.planning.identities import Claims
 from tidepool_operator.planning.inventory import Inventory
 from tidepool_operator.planning.planner import Plan, plan
 from tidepool_operator.planning.roles import Why
-from tidepool_operator.planning.selection import listed
+from tidepool_operator.planning.selection import listed, unbelieved
 from tidepool_operator.status import report
 from tidepool_operator.status.outcome import PATIENCE_SECONDS as PATIENCE_WITH_WRITES
 from tidepool_operator.status.outcome import REVOKED, Outcome
@@ -445,10 +445,12 @@ class Reconciler:
     async def _name_guests(self, scene: _Round) -> None:
         """Writes the identities that guests report into their pairings, whatever their pools say.
 
-        A guest that has rebooted has another one; that its pairings go on is no change of what was planned.
+        A guest that has rebooted has another one; that its pairings go on is no change of what was planned. What is no
+        guest has none: an agent that makes one up would dispute whatever any other reports.
         """
         pairings = self._state.pairings.in_namespace(scene.namespace)
-        scene.claims = identities.claims(scene.guests, pairings, scene.others)
+        real = {name: one for name, one in scene.guests.items() if not unbelieved(one, scene.inventory)}
+        scene.claims = identities.claims(real, pairings, scene.others)
         await at_once(self._name(scene, one) for one in pairings if not one.terminating)
 
     async def _name(self, scene: _Round, pairing: MemoryPairing) -> None:

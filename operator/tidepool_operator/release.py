@@ -45,6 +45,11 @@ ESTABLISHED_SECONDS = 60.0
 PATIENCE_SECONDS = 240.0
 # Answers of an API server that is busy or away, or that somebody else has just written to.
 PASSING = frozenset({0, 409, 429, 500, 502, 503, 504})
+# What operator and agents have taken off before an object goes, by its kind.
+TAKEN_OFF = {
+    "MemoryPool": {names.POOL_FINALIZER},
+    "MemoryPairing": {names.LENDER_FINALIZER, names.BORROWER_FINALIZER},
+}
 # Exit codes: there is something to be done first, and trying again may help. The chart's Jobs go by them.
 NOT_YET, AGAIN = 1, 2
 
@@ -142,13 +147,15 @@ def title(found: Found) -> str:
 
 def kept(objects: Iterable[Found]) -> list[Found]:
     """Those that are not there for somebody else's finalizer alone: that keeps an object, and no memory."""
-    return [one for one in objects if not _is_kept_by_others(one["metadata"])]
+    return [one for one in objects if not _is_kept_by_others(one)]
 
 
-def _is_kept_by_others(metadata: Found) -> bool:
+def _is_kept_by_others(found: Found) -> bool:
+    """Whether only finalizers keep it that nobody of ours takes off, whatever they are called."""
+    metadata = found["metadata"]
     finalizers = metadata.get("finalizers") or ()
-    ours = any(one.startswith(f"{names.GROUP}/") for one in finalizers)
-    return "deletionTimestamp" in metadata and bool(finalizers) and not ours
+    is_ours = not TAKEN_OFF.get(found["kind"], set()).isdisjoint(finalizers)
+    return "deletionTimestamp" in metadata and bool(finalizers) and not is_ours
 
 
 def is_of(workload: Found, release: Release) -> bool:

@@ -28,6 +28,13 @@ K = TypeVar("K", bound=ObjectKey)
 
 # Called in the event loop with the old and the new object; one of them is None when it appears or disappears.
 Changed = Callable[[Object | None, Object | None], None]
+# What of an object is kept; its metadata has namespace, name, UID and resource version as before.
+Part = Callable[[Object], Object]
+
+
+def whole(item: Object) -> Object:
+    """All of it."""
+    return item
 
 
 def _version(item: Object) -> int:
@@ -38,10 +45,14 @@ def _version(item: Object) -> int:
 class Copy(Generic[K]):
     """The objects of one kind in all namespaces, narrowed by a selector, by the keys that the kind has."""
 
-    def __init__(self, key: type[K], api: Api, resource: Resource, changed: Changed, **query: str) -> None:
+    def __init__(
+        self, key: type[K], api: Api, resource: Resource, changed: Changed, *, part: Part = whole, **query: str
+    ) -> None:
+        """`part` leaves out of an object what nobody looks at: an author may make his own as large as he likes."""
         self.objects: dict[K, Object] = {}
         self.synced = asyncio.Event()
         self._key, self._api, self._resource, self._query, self._changed = key, api, resource, query, changed
+        self._part = part
         self._path = resource.path()
         self._listed = False
 
@@ -114,7 +125,7 @@ class Copy(Generic[K]):
     def _list(self, loop: asyncio.AbstractEventLoop) -> str:
         found = self._api.list_all(self._path, **self._query)
         self._listed = True
-        loop.call_soon_threadsafe(self._replace, found.items)
+        loop.call_soon_threadsafe(self._replace, [self._part(item) for item in found.items])
         return found.version
 
     def _watch(self, loop: asyncio.AbstractEventLoop, version: str) -> str:
@@ -123,7 +134,7 @@ class Copy(Generic[K]):
                 raise _ended(event["object"])
             version = event["object"]["metadata"]["resourceVersion"]
             if event["type"] != "BOOKMARK":
-                loop.call_soon_threadsafe(self._event, event)
+                loop.call_soon_threadsafe(self._event, {**event, "object": self._part(event["object"])})
         return version
 
 

@@ -237,7 +237,7 @@ def _words(guest: MemoryGuest, name: Ref) -> str:
     return said if name == guest.name else f"{said} (namespace {guest.namespace})"
 
 
-def _unbelieved(guest: MemoryGuest, inventory: Inventory) -> str:
+def unbelieved(guest: MemoryGuest, inventory: Inventory) -> str:
     """Why this is not what an agent reports of a virtual machine; empty if it may be.
 
     Kubernetes itself deletes an object whose owner is gone or never was, so that an instance that owns one is real.
@@ -271,7 +271,7 @@ def _elsewhere(guest: MemoryGuest, pool: MemoryPool) -> str:
 
 def _unready(guest: MemoryGuest, role: Role, inventory: Inventory) -> str:
     """Why this guest cannot take part now; empty if it can."""
-    if why := _unbelieved(guest, inventory):
+    if why := unbelieved(guest, inventory):
         return why
     if guest.spec.node_name in inventory.silent:
         return (
