@@ -213,9 +213,10 @@ def test_file_system_is_told(kernel: str) -> None:
 def _blocks_of(pair: Pair, name: str) -> list[int]:
     """Where the disk has a file of its root folder, which is mounted nowhere."""
     asked = ["debugfs", "-R", f"blocks /{name}", pair.borrower.folder / "disk"]
-    return [int(block) for block in subprocess.run(
-        asked, check=True, capture_output=True, text=True, env=with_sbin()
-    ).stdout.split()]
+    return [
+        int(block)
+        for block in subprocess.run(asked, check=True, capture_output=True, text=True, env=with_sbin()).stdout.split()
+    ]
 
 
 @breaking()
