@@ -115,6 +115,7 @@ def stress_program() -> Path:
     return build_program("stress", [*stress.glob("*.c"), *stress.glob("*.h"), VALUES])
 
 
+@functools.cache
 def initramfs(kernel: Kernel, module: Path | None, filesystem: str | None = None, more: tuple[str, ...] = ()) -> bytes:
     """The whole initramfs: cached base for the disk's file system and for what the module needs, our programs.
 
