@@ -132,6 +132,11 @@ class Product:
         """The same, while the test goes on."""
         return lab.start(BORROWER, f"{STRESS} {arguments}")
 
+    def end_stress(self, job: lab.Job) -> Object:
+        """The closing line of one that would go on."""
+        lab.guest(BORROWER, "pkill -TERM -x stress")
+        return report(job.result(patience=300))
+
     def exported(self, name: str, **labels: str) -> float | None:
         """A metric of the agent."""
         return metrics.total(lab.metrics("agent", AGENT_PORT), name, **labels)

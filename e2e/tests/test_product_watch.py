@@ -77,7 +77,7 @@ def _assert_the_dashboard_has_data() -> None:
     queries = [re.sub(r"\$\w+", ".*", one) for one in queries if not one.endswith((" > 0", " < 1"))]
     absent = OF_DEVICES + OF_PROGRAMS + OF_BALLOONS + OF_CURVES
     for query in [one for one in queries if not any(metric in one for metric in absent)]:
-        until(f"the dashboard's query finds something: {query}", lambda: ask(query), 60, 5)  # noqa: B023
+        until(f"the dashboard's query finds something: {query}", lambda: ask(query))  # noqa: B023
 
 
 def _assert_the_documentation_can_be_followed() -> None:
@@ -112,6 +112,6 @@ def _assert_flapping_is_reported(product: Product) -> None:
         lab.guest(LENDER, f"echo 0 > {enabled}; echo 1 > {enabled}")
         until("the borrower comes back", lambda: product.connects() > before, every=0.5)  # noqa: B023
     alert = 'ALERTS{alertname="TidepoolPairingFlapping", alertstate="firing"}'
-    (firing,) = until("the alert fires", lambda: ask(alert), 60, 3)
+    (firing,) = until("the alert fires", lambda: ask(alert))
     assert (firing["metric"]["guest"], firing["metric"]["pool"]) == (BORROWER, POOL)
     assert firing["metric"]["severity"] == "warning"

@@ -25,14 +25,20 @@ def pytest_configure(config: pytest.Config) -> None:
     config.addinivalue_line("markers", "debug: needs what only the debug kernel has")
 
 
-SLOWEST = ("test_hooks", "test_memory", "test_pages", "test_stress", "test_verify")
-"""Files that go first: of two workers none is left alone with one of these at the end."""
+SLOWEST = (
+    *("test_transparent", "test_kept", "test_block", "test_resume", "test_values", "test_hooks", "test_behind"),
+    *("test_stress", "test_faults", "test_catalog", "test_handshake", "test_lender", "test_network", "test_pages"),
+    *("test_breaker", "test_deadlines", "test_lanes", "test_clients", "test_memory"),
+)
+"""Files that take a minute and more, by how long, as they go first: of two workers none is left alone at the end."""
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     others = [item for item in items if not _wanted(config, item)]
     config.hook.pytest_deselected(items=others)
-    items[:] = sorted((item for item in items if item not in others), key=lambda item: item.path.stem not in SLOWEST)
+    order = {name: place for place, name in enumerate(SLOWEST)}
+    wanted = (item for item in items if item not in others)
+    items[:] = sorted(wanted, key=lambda item: order.get(item.path.stem, len(order)))
 
 
 def _wanted(config: pytest.Config, item: pytest.Item) -> bool:

@@ -55,7 +55,7 @@ def test_who_serves_for_ever_ends_when_told() -> None:
 
 def _ping(pair: Pair, count: int = 10, seconds: int = 30) -> list[float]:
     """Round trips in milliseconds of those of so many pings that came back, within that time."""
-    output = pair.borrower.run(f"ping -i 0.1 -c {count} -w {seconds} {LENDER_ADDRESS}").output
+    output = pair.borrower.run(f"ping -i 0.1 -c {count} -w {seconds} -W {seconds} {LENDER_ADDRESS}").output
     return [float(found) for found in re.findall(r"time=([0-9.]+) ms", output)]
 
 

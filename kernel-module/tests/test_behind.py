@@ -42,7 +42,7 @@ def guests(kernel: str) -> Iterator[Pair]:
         yield pair
 
 
-@pytest.fixture
+@pytest.fixture(scope="module")
 def connected(guests: Pair, request: pytest.FixtureRequest) -> Iterator[tuple[Pair, bool]]:
     """A pair with a lender connected, and whether its module does what it should."""
     guests.b.broken = request.param

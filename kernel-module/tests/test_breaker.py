@@ -89,7 +89,7 @@ def delay(lenders: list[Lender], seconds: float) -> None:
 
 def test_slow_lenders_are_left_alone(kernel: str) -> None:
     """By each of the averages, and by comparison with the disk: no gets, no puts, and nothing is lost by it."""
-    with (pair := Pair(kernel, lender_mem="256M", host=True, disk=Disk(iops=SLOW_IOPS))):
+    with (pair := Pair(kernel, host=True, disk=Disk(iops=SLOW_IOPS))):
         lenders = connect(pair)
         wait_until("all lenders are used", lambda: used(pair) and are_open(pair)[:2] == [0, 0])
 
@@ -145,7 +145,7 @@ def _buffers(pair: Pair) -> int:
 @pytest.mark.long
 def test_a_lender_left_alone_costs_little(kernel: str) -> None:
     """While the breaker is open its probes are few, and the guest has the memory of the buffers."""
-    with (pair := Pair(kernel, lender_mem="256M", relay=True, disk=Disk(iops=SLOW_IOPS))) as (borrower, _):
+    with (pair := Pair(kernel, relay=True, disk=Disk(iops=SLOW_IOPS))) as (borrower, _):
         pair.b.load(f"put_buffers={BUFFERS}")
         pair.connect(size=64 * MIB, more={**PATIENT, "breaker": "Automatic"})
         stress(borrower, f"fill /mnt/file mib={STREAM_MIB}")
@@ -196,7 +196,7 @@ def _stream(pair: Pair, path: str = "/mnt/file") -> tuple[dict[str, int], float]
 @pytest.mark.long
 def test_large_reads_alone_are_stopped(kernel: str) -> None:
     """A wire that is slower than the disk for long reads in order, and faster than its seeks: each goes its own way."""
-    with (pair := Pair(kernel, lender_mem="256M", relay=True)) as (borrower, _):
+    with (pair := Pair(kernel, relay=True)) as (borrower, _):
         stress(borrower, f"fill /mnt/other mib={STREAM_MIB}")
         borrower.drop_caches()
         pair.b.load(f"put_buffers={BUFFERS}")
@@ -244,7 +244,7 @@ def test_large_reads_alone_are_stopped(kernel: str) -> None:
 
 def test_a_lender_that_is_gone_takes_no_buffers(kernel: str) -> None:
     """Nobody is connected: the buffers are the guest's until the lender is back."""
-    with (pair := Pair(kernel, lender_mem="256M")) as (borrower, _):
+    with (pair := Pair(kernel)) as (borrower, _):
         pair.b.load(f"put_buffers={BUFFERS}")
         pair.connect(size=64 * MIB)
         wait_until("the buffers are there", lambda: _buffers(pair) == BUFFERS)
@@ -262,7 +262,7 @@ def test_a_lender_that_is_gone_takes_no_buffers(kernel: str) -> None:
 
 def test_a_lender_that_is_back_is_asked_at_once(kernel: str) -> None:
     """It was left alone because nobody answered. Whoever reads when it is back finds its pages there."""
-    with (pair := Pair(kernel, lender_mem="256M", relay=True)) as (borrower, _):
+    with (pair := Pair(kernel, relay=True)) as (borrower, _):
         wire = relay_of(pair)
         pair.b.load(f"put_buffers={BUFFERS}")
         pair.connect(size=64 * MIB, more={**PATIENT, **MODES[BY_SHORT]})
@@ -292,7 +292,7 @@ def test_a_lender_that_is_back_is_asked_at_once(kernel: str) -> None:
 @pytest.mark.long
 def test_without_the_breaker(kernel: str) -> None:
     """The same with the mechanism taken out: slow gets go on."""
-    with (pair := Pair(kernel, lender_mem="256M", host=True, broken="BREAKER")):
+    with (pair := Pair(kernel, host=True, broken="BREAKER")):
         delay(connect(pair), LATE_SECONDS)
         wait_until("pings are slow", lambda: figures(pair)[BY_SHORT]["ping_us_short"] > 900_000)
         assert total(read(pair, 20), "gets_sent") > 5

@@ -36,7 +36,7 @@ FILE_PAGES = sum(1 + number * 7 % 8 for number in range(FILES))  # as the stress
 @pytest.fixture(scope="module")
 def two(kernel: str) -> Iterator[Pair]:
     """Two guests, the borrower with so many buffers that every evicted page finds one."""
-    with (pair := Pair(kernel, borrower_mem="256M", lender_mem="320M", host=True)):
+    with (pair := Pair(kernel, host=True)):
         pair.b.load("put_buffers=8192")
         yield pair
 
@@ -168,7 +168,7 @@ def a_million(kernel: str, tmp_path: Path) -> Iterator[Pair]:
     arguments = f"many {TREE} files={MANY_FILES} pages=1 write=1".split()
     subprocess.run([stress_program(), *arguments], cwd=tmp_path, check=True)
     disk = Disk("7G", options=("-i", "4096", "-d", str(tmp_path / "mnt")))
-    pair = Pair(kernel, borrower_mem="256M", lender_mem="320M", disk=disk)
+    pair = Pair(kernel, disk=disk)
     with pair, subprocess.Popen(["rm", "-rf", tmp_path]):  # that takes minutes, too
         yield pair
 

@@ -36,7 +36,7 @@ CLI = f"{with_tools('redis-cli')} -s {SOCKET}"
 @pytest.fixture(scope="module")
 def connected(kernel: str) -> Iterator[Pair]:
     """A pair with a lender connected; the borrower has the device, Python and Redis."""
-    with (pair := Pair(kernel, modules=MODULES, tools=disk_of_clients(), borrower_mem="320M")):
+    with (pair := Pair(kernel, modules=MODULES, tools=disk_of_clients(), borrower_mem="384M")):
         pair.connect(size=64 * MIB, more=PATIENT)
         load_target(pair.borrower, "app")
         pair.borrower.sh("mkdir /tools && mount -o ro /dev/vdb /tools && ip link set lo up")

@@ -97,7 +97,7 @@ def test_early_acknowledgements_end_the_session(kernel: str) -> None:
 
 def test_the_deadline_holds_on_a_slow_wire(kernel: str) -> None:
     """Windows that take seconds are late after the deadline; their rest is thrown away, and the session goes on."""
-    with (pair := Pair(kernel, borrower_mem="192M", relay=True)) as (borrower, _):
+    with (pair := Pair(kernel, relay=True)) as (borrower, _):
         assert pair.relay
         pair.b.load("put_buffers=8192")
         pair.connect(size=64 * MIB, more={"deadline_us": DEADLINE_US})
@@ -121,7 +121,7 @@ def test_the_deadline_holds_on_a_slow_wire(kernel: str) -> None:
 @pytest.mark.parametrize("how", ["items", "pages"])
 def test_a_trickle_is_late_like_silence(kernel: str, how: str) -> None:
     """A byte each few milliseconds: readers go on after the deadline, and the connection ends though never silent."""
-    with (pair := Pair(kernel, borrower_mem="192M", host=True)) as (borrower, _):
+    with (pair := Pair(kernel, host=True)) as (borrower, _):
         pair.b.load("put_buffers=4096")
         lender = SlowLender(how)
         with lender.lending():
@@ -195,7 +195,7 @@ def test_a_lender_that_was_lost_is_taken_up_again(kernel: str) -> None:
 )
 def test_a_lost_window_is_a_window_on_disk(kernel: str, filesystem: str) -> None:
     """What a lender did not answer is read in as many requests as without it, not page by page."""
-    with (pair := Pair(kernel, borrower_mem="192M", disk=filesystem)) as (borrower, lender):
+    with (pair := Pair(kernel, disk=filesystem)) as (borrower, lender):
         pair.read_ahead(WINDOW_KIB)
         stress(borrower, "fill /mnt/file mib=8")
         plain = requests(borrower)

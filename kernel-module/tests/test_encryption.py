@@ -49,7 +49,7 @@ def _captured(pair: Pair) -> bytes:
 @pytest.fixture(scope="module")
 def pair(kernel: str) -> Iterator[Pair]:
     """A borrower of which all that it sends and receives is captured, and a lender, not connected."""
-    with (pair := Pair(kernel, borrower_mem="192M", lender_mem="384M", capture=True, host=True)):
+    with (pair := Pair(kernel, capture=True, host=True)):
         yield pair
 
 
@@ -166,7 +166,7 @@ def test_says_what_is_missing(kernel: str, tmp_path: Path) -> None:
 @pytest.fixture(scope="module")
 def cheated(kernel: str) -> Iterator[Pair]:
     """A borrower with a lender that cheats it as the pairing's name says."""
-    with (pair := Pair(kernel, borrower_mem="192M", lender_broken="LENDER")):
+    with (pair := Pair(kernel, lender_broken="LENDER")):
         yield pair
 
 

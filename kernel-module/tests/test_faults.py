@@ -11,7 +11,7 @@ from bed.guest import Guest
 from bed.pair import IN_TIME_US, LENDER_ADDRESS, NAME, Pair
 from bed.protocol import somebody
 from bed.tidepool import MIB, wait_until
-from bed.workload import finish_stress, start_stress, stress
+from bed.workload import end_stress, finish_stress, start_stress, stress
 
 LENDER = f"lenders/{NAME}"
 BORROWER = f"borrowers/{NAME}"
@@ -88,13 +88,14 @@ def use_all_memory(guest: Guest) -> None:
 @pytest.mark.parametrize("whose", ["lender", pytest.param("borrower", marks=pytest.mark.long)])
 def test_out_of_memory(kernel: str, whose: str) -> None:
     """Until the kernel kills: reads are right and in time, and the module is there and serves afterwards."""
-    with (pair := Pair(kernel, borrower_mem="160M", lender_mem="384M")) as (borrower, lender):
+    with (pair := Pair(kernel, borrower_mem="160M")) as (borrower, lender):
         pair.connect(size=200 * MIB)
         fill_pool(pair)
-        reads = start_stress(borrower, "random /mnt/file seconds=15 threads=2")
+        reads = start_stress(borrower, "random /mnt/file seconds=120 threads=2")
         time.sleep(2)
         use_all_memory(borrower if whose == "borrower" else lender)
-        report = finish_stress(reads)
+        time.sleep(2)
+        report = end_stress(reads)
         if whose == "lender":
             assert report["max_us"] < IN_TIME_US
         pair.b.wait_state(LENDER, "Connected")
@@ -136,7 +137,7 @@ def recover(pair: Pair) -> None:
 @pytest.mark.parametrize("fault", [freeze, cut, lose, kill])
 def test_unloaded_while(kernel: str, fault: Callable[[Pair], None]) -> None:
     """The borrower's module goes and comes at the worst moment, twice, and the mixture on top of it stays right."""
-    with (pair := Pair(kernel, borrower_mem="176M", relay=True)) as (borrower, _):
+    with (pair := Pair(kernel, borrower_mem="160M", relay=True)) as (borrower, _):
         pair.connect(size=256 * MIB)
         mixture = start_stress(borrower, "mix /mnt/mix mib=120 seconds=30 threads=4")
         for _ in range(2):
@@ -156,7 +157,7 @@ def test_unloaded_while(kernel: str, fault: Callable[[Pair], None]) -> None:
 @pytest.mark.parametrize("how", ["frozen", "cut"])
 def test_lender_unloaded_while_its_borrower_is(kernel: str, how: str) -> None:
     """A lender's module goes although its borrower does not answer any more."""
-    with (pair := Pair(kernel, borrower_mem="176M", relay=True)) as (borrower, _):
+    with (pair := Pair(kernel, borrower_mem="160M", relay=True)) as (borrower, _):
         pair.connect(size=256 * MIB)
         fill_pool(pair)
         reads = start_stress(borrower, "random /mnt/file seconds=12 threads=4")
@@ -180,7 +181,7 @@ def test_lender_unloaded_while_its_borrower_is(kernel: str, how: str) -> None:
 @pytest.mark.long
 def test_stress_while_lender_is_killed(kernel: str) -> None:
     """The whole mixture goes on, and stays right, while its lender dies and comes back empty."""
-    with (pair := Pair(kernel, borrower_mem="176M")) as (borrower, lender):
+    with (pair := Pair(kernel, borrower_mem="160M")) as (borrower, lender):
         pair.connect(size=256 * MIB)
         mixture = start_stress(borrower, "mix /mnt/mix mib=120 seconds=25 threads=4")
         time.sleep(12)
@@ -240,9 +241,9 @@ def test_garbage_before_the_handshake(kernel: str) -> None:
 
 def test_reloaded_under_load(kernel: str) -> None:
     """Unloaded and loaded three times on the borrower, then on the lender, while the mixture runs."""
-    with (pair := Pair(kernel, borrower_mem="176M")) as (borrower, _):
+    with (pair := Pair(kernel, borrower_mem="160M")) as (borrower, _):
         pair.connect(size=256 * MIB)
-        mixture = start_stress(borrower, "mix /mnt/mix mib=120 seconds=18 threads=4")
+        mixture = start_stress(borrower, "mix /mnt/mix mib=120 seconds=300 threads=4")
         for _ in range(3):
             time.sleep(2)
             pair.b.unload()
@@ -255,7 +256,7 @@ def test_reloaded_under_load(kernel: str) -> None:
             pair.l.load()
             pair.l.lend(NAME, quota=256 * MIB)
             pair.b.wait_state(LENDER, "Connected")
-        finish_stress(mixture)
+        end_stress(mixture)
         pair.assert_clean()
 
 

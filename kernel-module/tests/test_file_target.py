@@ -28,9 +28,9 @@ FILE, OTHER = "/mnt/file", "/mnt/other"
 SIZE = 4 * MIB
 PIECE_KIB = 64
 DISKS = {
-    "ext4": Disk("512M", "ext4", options=("-b", "4096")),
-    "xfs": Disk("512M", "xfs"),
-    "btrfs": Disk("512M", "btrfs"),
+    "ext4": Disk("1G", "ext4", options=("-b", "4096")),
+    "xfs": Disk("1G", "xfs"),
+    "btrfs": Disk("1G", "btrfs"),
 }
 PREPARED = {"btrfs": "mount -o remount,nodatacow /mnt"}  # what is made from then on keeps its blocks
 SLOW = [pytest.param(kind, marks=pytest.mark.long) for kind in ("xfs", "btrfs")]

@@ -115,7 +115,7 @@ def test_model_has_the_tags_of_others(tmp_path: Path) -> None:
 
 @pytest.fixture(scope="module")
 def pair(kernel: str) -> Iterator[Pair]:
-    with (pair := Pair(kernel, borrower_mem="192M", lender_mem="256M", host=True)):
+    with (pair := Pair(kernel, host=True)):
         pair.l.load()
         pair.b.load()
         yield pair

@@ -10,7 +10,7 @@ from bed.tidepool import MIB
 from bed.workload import running, stress
 
 FILE_MIB, HEAD_MIB = 160, 4
-MANY_FILES = 20_000
+MANY_FILES = 5_000
 BUCKETS = 256  # of pagecache/inflight.c: the last write of each may be noted still
 READS = "while true; do dd if=/mnt/file of=/dev/null bs=64k iflag=direct 2> /dev/null; done"
 # The same bytes again, at the head of the file only.
@@ -21,7 +21,7 @@ WRITES = "while true; do dd if=/mnt/head of=/mnt/file bs=64k conv=notrunc oflag=
 def test_puts_go_on_beside_direct_io(kernel: str, stream: str) -> None:
     """A stream of direct reads, or of direct writes elsewhere in the file, hardly stops a put."""
     disk = Disk("1G", "ext4", bytes_per_second=PACED)
-    with (pair := Pair(kernel, borrower_mem="176M", disk=disk)) as (borrower, _):
+    with (pair := Pair(kernel, borrower_mem="160M", disk=disk)) as (borrower, _):
         stress(borrower, f"fill /mnt/file mib={FILE_MIB}")
         borrower.sh(f"head -c {HEAD_MIB * MIB} /mnt/file > /mnt/head; sync")
         borrower.drop_caches(3)
@@ -42,7 +42,7 @@ def test_what_was_written_directly_is_not_remembered(kernel: str) -> None:
     """A note on a direct write goes with the next one that it shares a bucket with, also one that outlived its call."""
     disk = Disk("1G", "ext4", options=("-N", str(2 * MANY_FILES)))
     many = f"many /mnt/tree files={MANY_FILES} pages=1"
-    with (pair := Pair(kernel, borrower_mem="320M", disk=disk)) as (borrower, _):
+    with (pair := Pair(kernel, disk=disk)) as (borrower, _):
         pair.connect(size=128 * MIB)
         for version in (1, 2):
             stress(borrower, f"{many} write=1 direct={version} version={version}")

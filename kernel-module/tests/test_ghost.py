@@ -65,7 +65,7 @@ def test_curve_is_consistent() -> None:
 @pytest.fixture(scope="module")
 def pair(kernel: str) -> Iterator[Pair]:
     """Two guests without the module, the borrower with a disk of its own speed."""
-    with (pair := Pair(kernel, borrower_mem="160M", lender_mem="256M", disk=Disk("1G", "ext4", iops=600))):
+    with (pair := Pair(kernel, borrower_mem="160M", disk=Disk("1G", "ext4", iops=600))):
         yield pair
         pair.assert_clean()
 

@@ -14,12 +14,12 @@ from bed.pair import PATIENT, Pair
 from bed.tidepool import MIB, wait_until
 from bed.workload import finish_stress, start_stress, stress, wrong_pages
 
-RACE_SECONDS = 20
+RACE_SECONDS, MIXTURE_SECONDS = 20, 60  # at most: one wrong page is enough
 ROUNDS = 6
 
 
 def _mixture(pair: Pair) -> int:
-    return wrong_pages(pair.borrower, "mix /mnt/mix mib=120 seconds=20 threads=6 first=1", timeout=400)
+    return wrong_pages(pair.borrower, f"mix /mnt/mix mib=120 seconds={MIXTURE_SECONDS} threads=6 first=1", timeout=400)
 
 
 def _race(change: str) -> Callable[[Pair], int]:
@@ -102,7 +102,7 @@ def _overwritten_while_borrowing_begins(pair: Pair) -> int:
 @pytest.mark.parametrize("broken", ["", "SETTLE"], ids=["proper", "broken"])
 def test_changes_that_began_before(kernel: str, broken: str) -> None:
     """What was changing a file when this guest began to borrow is in no section: the file is left alone for so long."""
-    with (pair := Pair(kernel, lender_mem="256M", broken=broken)):
+    with (pair := Pair(kernel, broken=broken)):
         wrong = _overwritten_while_borrowing_begins(pair)
         assert (wrong > 0) == bool(broken)
         assert (pair.b.stats()["drop_gate"] > 0) == (not broken)

@@ -63,7 +63,7 @@ def borrowing(pair: Pair, name: str, lender: YesLender | Taker, size: int) -> It
 @pytest.fixture(scope="module")
 def guests(kernel: str) -> Iterator[Pair]:
     """One pair for all of them, with buffers for all that is evicted at once."""
-    with (pair := Pair(kernel, lender_mem="320M", host=True)):
+    with (pair := Pair(kernel, host=True)):
         pair.b.load(f"put_buffers={BUFFERS}")
         yield pair
 

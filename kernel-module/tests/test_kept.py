@@ -24,14 +24,14 @@ LARGE = 3 * PAGE  # bytes of a value
 FAILED_WRITES = r"\bdm-0\b"  # of a disk that fails for a test
 SLOW = 300_000  # bytes a second that a lender takes
 WORDS = "abcdefghij"  # keys, a value each
+WITH_MODULES, TOOLS = (*MODULES, "dm-flakey", "btrfs"), ("mkfs.ext4", "mkfs.btrfs")
 MKFS = f"{with_tools('mkfs.ext4')} -q"
 
 
 @pytest.fixture(scope="module")
 def connected(kernel: str) -> Iterator[Pair]:
     """A pair with a lender connected, and the borrower's device."""
-    tools = tools_disk("mkfs.ext4", "mkfs.btrfs")
-    with (pair := Pair(kernel, relay=True, modules=(*MODULES, "dm-flakey", "btrfs"), tools=tools)):
+    with (pair := Pair(kernel, relay=True, modules=WITH_MODULES, tools=tools_disk(*TOOLS))):
         pair.connect(size=64 * MIB, more=PATIENT)
         load_target(pair.borrower, "app")
         pair.borrower.sh("mkdir /tools && mount -o ro /dev/vdb /tools")
@@ -482,12 +482,12 @@ def test_frozen_now_and_then(connected: Pair) -> None:
     """While four threads put small values, which are moved, too: each is there."""
     guest = connected.borrower
     with flakey(guest, "has_journal") as kept:
-        job = start_stress(guest, f"values - keys=600 seconds=30 most=400 {kept}")
+        job = start_stress(guest, f"values - keys=600 seconds=120 most=400 {kept}")
         for _ in range(6):
             with frozen(guest, "/flakey"):
                 time.sleep(1)
             time.sleep(1)
-        report = finish_stress(job)
+        report = end_stress(job)
     assert report["puts"] > 100
     assert report["moved"] > 0
 
@@ -506,7 +506,7 @@ def test_a_program_that_is_killed_leaves_nothing(connected: Pair) -> None:
 @contextmanager
 def without(kernel: str, broken: str) -> Iterator[Pair]:
     """A pair whose borrower's module has these mechanisms broken, and no lender in use."""
-    with (pair := Pair(kernel, broken=broken, modules=(*MODULES, "dm-flakey"), tools=tools_disk("mkfs.ext4"))):
+    with (pair := Pair(kernel, broken=broken, modules=WITH_MODULES, tools=tools_disk(*TOOLS))):
         pair.connect(size=64 * MIB, more=PATIENT)
         load_target(pair.borrower, "app")
         pair.borrower.sh("mkdir /tools && mount -o ro /dev/vdb /tools")
@@ -528,5 +528,5 @@ def test_looks_are_needed(kernel: str) -> None:
     with without(kernel, "APP_SPILL_SUM,APP_STALE") as pair:
         assert set(after_lost_writes(pair.borrower)) - {*values(LARGE), "EIO", "ok"}
         with spill(pair.borrower, 2 * MIB) as kept:
-            assert wrong_pages(pair.borrower, f"values - keys=16 seconds=20 most=400000 {kept}")
-            assert wrong_pages(pair.borrower, f"crowd shared keys=16 seconds=20 most=400000 {kept}")
+            assert wrong_pages(pair.borrower, f"values - keys=16 seconds=60 most=400000 first=1 {kept}")
+            assert wrong_pages(pair.borrower, f"crowd shared keys=16 seconds=60 most=400000 first=1 {kept}")

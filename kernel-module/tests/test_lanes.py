@@ -46,7 +46,7 @@ HUNG_UP_SECONDS = 12  # less than a lender's patience with lanes on which nothin
 
 @pytest.fixture(scope="module")
 def guests(kernel: str) -> Iterator[Pair]:
-    with (pair := Pair(kernel, borrower_mem="160M", lender_mem="256M", host=True, processors=PROCESSORS)):
+    with (pair := Pair(kernel, borrower_mem="160M", host=True, processors=PROCESSORS)):
         pair.l.load()
         pair.b.load()
         stress(pair.borrower, f"fill /mnt/file mib={FILE_MIB}")

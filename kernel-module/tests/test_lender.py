@@ -36,7 +36,7 @@ PORT_LINE = "awk '$2 ~ /:1D2E$/ && $4 == \"01\"' /proc/net/tcp6 | wc -l"
 @pytest.fixture(scope="module")
 def pair(kernel: str) -> Iterator[Pair]:
     """A lender whose borrower is a program on this machine."""
-    with (pair := Pair(kernel, disk=None, borrower_mem="256M", lender_mem="320M", host=True)):
+    with (pair := Pair(kernel, disk=None, host=True)):
         pair.l.load()
         yield pair
         pair.assert_clean()
@@ -95,7 +95,7 @@ def test_what_is_put_under_hold_is_not_kept(pair: Pair) -> None:
 
 def test_many_files_cost_no_more_than_the_grant(kernel: str) -> None:
     """Three thousand files of a page through a pool of 8 MiB, twice: the lender has lost that, slabs included."""
-    with (pair := Pair(kernel, borrower_mem="256M", lender_mem="256M")) as (borrower, lender):
+    with (pair := Pair(kernel)) as (borrower, lender):
         pair.b.load("put_buffers=8192")
         pair.l.load()
         stress(borrower, f"many /mnt/many files={FILES} pages=1 write=1")
@@ -281,7 +281,7 @@ def test_trickling_strangers_lock_nobody_out(pair: Pair, addresses: int, most: i
 def test_lent_pages_are_the_first_to_go(kernel: str) -> None:
     """A program on the lender takes what is free and more: lent pages go, its own page cache, read once, stays."""
     pages = LENT_MIB * 256
-    pair = Pair(kernel, disk=None, lender_disk="ext4", borrower_mem="160M", lender_mem="320M", host=True)
+    pair = Pair(kernel, disk=None, lender_disk="ext4", lender_mem="320M", host=True)
     with pair as (_, lender):
         lender.mount("ext4")
         lender.sh(f"dd if=/dev/zero of=/mnt/own bs=1M count={OWN_MIB} 2>/dev/null; sync")

@@ -50,7 +50,7 @@ def test_reserve_is_kept(kernel: str) -> None:
 
 def test_nothing_leaks(kernel: str) -> None:
     """Six times loaded, connected, used and unloaded: both guests have their memory again."""
-    with (pair := Pair(kernel, lender_mem="384M")) as (borrower, lender):
+    with (pair := Pair(kernel)) as (borrower, lender):
         stress(borrower, "fill /mnt/file mib=16")
         _cycle(pair)
         before = [_free(guest) for guest in (borrower, lender)]

@@ -10,7 +10,7 @@ from test_faults import assert_serves
 from bed.guest import Guest
 from bed.pair import ETHERNET, IN_TIME_US, JUMBO, NAME, Pair
 from bed.tidepool import MIB, wait_until
-from bed.workload import finish_stress, start_stress, stress
+from bed.workload import end_stress, start_stress, stress
 
 BAD_SECONDS = 7  # longer than it takes to give a connection up
 SLOW = 120_000  # bytes a second; a frame may take as long as at 64,000
@@ -32,12 +32,13 @@ def test_bad_wire(kernel: str, fault: str, value: object) -> None:
         pair.connect(size=200 * MIB)
         stress(borrower, "fill /mnt/file mib=110")
         stress(borrower, "sequential /mnt/file")
-        reads = start_stress(borrower, "random /mnt/file seconds=12 threads=4")
+        reads = start_stress(borrower, "random /mnt/file seconds=120 threads=4")
         time.sleep(2)
         setattr(pair.relay, fault, value)
         time.sleep(BAD_SECONDS)
         setattr(pair.relay, fault, type(value)(0))
-        report = finish_stress(reads)
+        time.sleep(1)
+        report = end_stress(reads)
         assert report["max_us"] < IN_TIME_US, report
         assert fault != "cut" or pair.borrowed()["get_late"] > 0
         pair.b.wait_state(f"lenders/{NAME}", "Connected")
@@ -88,12 +89,12 @@ def test_nothing_in_flight_is_kept(kernel: str) -> None:
     with (pair := Pair(kernel, borrower_mem="160M", relay=True, mtu=ETHERNET)) as (borrower, lender):
         pair.connect(size=200 * MIB)
         stress(borrower, "fill /mnt/file mib=110")
-        reads = start_stress(borrower, "random /mnt/file seconds=12 threads=4")
+        reads = start_stress(borrower, "random /mnt/file seconds=120 threads=4")
         time.sleep(3)
         assert pair.relay
         pair.relay.cut = True
-        finish_stress(reads)
         pair.b.wait_state(f"lenders/{NAME}", "Connecting")
+        end_stress(reads)
         pair.l.wait_state(f"borrowers/{NAME}", "Listening")
         for guest in (borrower, lender):
             wait_until("no closed connection is kept", lambda: _orphans(guest) == 0)  # noqa: B023

@@ -14,8 +14,8 @@ from bed.pair import PATIENT, Pair
 from bed.tidepool import MIB, wait_until
 from bed.workload import start_stress, stress
 
-INLINE = Disk("400M", "ext4", options=("-O", "inline_data", "-I", "256"))
-VERITY = Disk("400M", "ext4", options=("-O", "verity", "-b", "4096"))
+INLINE = Disk("1G", "ext4", options=("-O", "inline_data", "-I", "256"))
+VERITY = Disk("1G", "ext4", options=("-O", "verity", "-b", "4096"))
 DAX = Disk("48M", "ext4", options=("-b", "4096"))
 PERSISTENT = "memmap=48M!128M"  # some of the guest's memory is a disk to it, which DAX needs
 FILES = 20

@@ -23,7 +23,7 @@ def borrow_from(pair: Pair, name: str, lender: Lender, mib: int) -> None:
 
 def test_pages_are_spread_and_one_loss_costs_only_its_own(kernel: str) -> None:
     """Pages go where most room is; when one lender leaves, what the other has still comes from there."""
-    with (pair := Pair(kernel, borrower_mem="176M", lender_mem="384M", host=True)) as (borrower, _):
+    with (pair := Pair(kernel, borrower_mem="160M", host=True)) as (borrower, _):
         small, large = Lender(), f"lenders/{NAME}"
         pair.connect(size=LARGE_MIB * MIB, more=PATIENT)
         borrow_from(pair, "small", small, SMALL_MIB)
@@ -50,7 +50,7 @@ def test_pages_are_spread_and_one_loss_costs_only_its_own(kernel: str) -> None:
 @pytest.mark.long
 def test_a_borrower_has_at_most_8_lenders(kernel: str) -> None:
     """Eight are used side by side; the ninth is refused with a word why, and is taken when another has gone."""
-    with (pair := Pair(kernel, borrower_mem="160M", lender_mem="320M", host=True)) as (borrower, _):
+    with (pair := Pair(kernel, borrower_mem="160M", host=True)) as (borrower, _):
         lenders = {f"lender-{number}": Lender() for number in range(9)}
         pair.b.load()
         for name in list(lenders)[:8]:
@@ -76,7 +76,7 @@ def test_a_borrower_has_at_most_8_lenders(kernel: str) -> None:
 
 def test_a_lender_that_takes_little_at_once(kernel: str) -> None:
     """Sixteen pages a GET, five a PUT, three ranges a FORGET: no frame has more, and each page read is right."""
-    with (pair := Pair(kernel, borrower_mem="192M", host=True)) as (borrower, _):
+    with (pair := Pair(kernel, host=True)) as (borrower, _):
         lender = Lender(limits=Limits(get=16, put=5, notices=3))
         pair.b.load("put_buffers=4096")
         borrow_from(pair, NAME, lender, 64)
@@ -102,7 +102,7 @@ def test_a_lender_that_takes_little_at_once(kernel: str) -> None:
 
 def test_strategy_changes_in_use(kernel: str) -> None:
     """Exclusive frees the lender's page at a get, NonInclusive keeps it; each from the moment it is set."""
-    with (pair := Pair(kernel, borrower_mem="256M")) as (borrower, _):
+    with (pair := Pair(kernel)) as (borrower, _):
         # Buffers for all of the file: a large folio of which a page is missing is not got.
         pair.b.load("put_buffers=8192")
         pair.connect(size=128 * MIB, more=PATIENT)

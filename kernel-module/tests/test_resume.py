@@ -68,7 +68,7 @@ def lend_all(pair: Pair, path: str, pages: int) -> None:
 
 @pytest.fixture(scope="module")
 def guests(kernel: str) -> Iterator[Pair]:
-    with (pair := Pair(kernel, borrower_mem="160M", lender_mem="256M", relay=True, host=True)):
+    with (pair := Pair(kernel, borrower_mem="160M", relay=True, host=True)):
         pair.l.load()
         pair.b.load()
         pair.lender.sh(f"ip addr add {OTHER_ADDRESS}/24 dev eth0")
@@ -308,7 +308,7 @@ def test_lost_again_and_again(pair: Pair) -> None:
 @pytest.mark.long
 def test_lost_more_often_than_there_are_keys(kernel: str) -> None:
     """The oldest pages are not asked for any more, and no others are; with a module that has four keys."""
-    with (pair := Pair(kernel, borrower_mem="160M", lender_mem="256M", broken="EPOCHS")):
+    with (pair := Pair(kernel, borrower_mem="160M", broken="EPOCHS")):
         pair.lender.sh(f"ip addr add {OTHER_ADDRESS}/24 dev eth0")
         pair.connect(size=128 * MIB, more=PATIENT)
         assert 2 * 256 < lose_often(pair, 8) < 5 * 256

@@ -44,7 +44,7 @@ def growth_of(pair: Pair, work: Callable[[], object]) -> dict[str, int]:
 @pytest.fixture(params=["", pytest.param("SEQUENTIAL", marks=pytest.mark.long)], ids=["proper", "broken"])
 def pair(kernel: str, request: pytest.FixtureRequest) -> Iterator[Pair]:
     """Two files on the borrower's disk, none of their pages cached anywhere, never seen by the module."""
-    with (made := Pair(kernel, lender_mem="256M", broken=request.param)) as (borrower, _):
+    with (made := Pair(kernel, broken=request.param)) as (borrower, _):
         for name in ("scanned", "sampled"):
             stress(borrower, f"fill /mnt/{name} mib={FILE_MIB}")
         borrower.drop_caches(3)

@@ -23,17 +23,7 @@ HEARD_OF = ("6.12", "7.2")  # the kernels that know the generation of their mach
 @contextmanager
 def booted(kernel: str, broken: str = "") -> Iterator[Pair]:
     """Both guests, the borrower on a machine that has a generation, all that it sends and receives captured."""
-    with (
-        pair := Pair(
-            kernel,
-            borrower_mem="256M",  # of which an image takes half
-            lender_mem="384M",
-            capture=True,
-            relay=True,
-            broken=broken,
-            generation=GENERATIONS[0],
-        )
-    ):
+    with (pair := Pair(kernel, capture=True, relay=True, broken=broken, generation=GENERATIONS[0])):
         yield pair
 
 

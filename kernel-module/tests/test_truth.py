@@ -57,7 +57,7 @@ class Half(Lender):
 @pytest.fixture(scope="module")
 def pair(kernel: str) -> Iterator[Pair]:
     """A borrower whose file system has large folios, and buffers for all that is evicted at once."""
-    with (pair := Pair(kernel, disk="xfs", borrower_mem="256M", lender_mem="192M", host=True)):
+    with (pair := Pair(kernel, disk="xfs", host=True)):
         pair.read_ahead(READ_AHEAD_KIB)
         pair.b.load("put_buffers=8192")
         yield pair
@@ -221,7 +221,7 @@ def test_not_in_the_pool(pair: Pair) -> None:
 def raw(kernel: str) -> Iterator[Pair]:
     """A borrower with a disk for a device, and buffers for all that is written at once."""
     disk = Disk("64M", None)
-    with (pair := Pair(kernel, disk=disk, borrower_mem="192M", lender_mem="192M", host=True, modules=MODULES)):
+    with (pair := Pair(kernel, disk=disk, host=True, modules=MODULES)):
         pair.b.load("put_buffers=4096")
         yield pair
         pair.assert_clean()

@@ -396,10 +396,11 @@ def test_how_many_pools_a_user_has(connected: Pair) -> None:
     """Those without a name count, too; another user has his own."""
     guest, most = connected.borrower, 4096
     guest.sh("chmod 0666 /dev/tidepool")
-    script = "pool\n" * most + "sleep 20000\n"
-    job = guest.start(f"ulimit -n {most + 99}; exec stress value - user={USER}", script.encode())
+    guest.sh("mkfifo /tmp/enough")
+    job = guest.start(f"ulimit -n {most + 99}; cat - /tmp/enough | stress value - user={USER}", b"pool\n" * most)
     wait_until("all are made", lambda: of_all(guest)["pools"] == most)
     assert said(guest, "put a x\n", "-", f"user={USER + 1}") == ["ok"]
+    guest.sh(": > /tmp/enough; rm /tmp/enough")
     assert job.result().output.split() == ["ok"] * (most - 1) + ["EDQUOT"]
     assert said(guest, "put a x\n", "-", f"user={USER}") == ["ok"]
 

@@ -28,8 +28,11 @@ def read_and_count(pair: Pair, version: int = 1) -> tuple[int, int, int]:
 
 
 def test_hits_are_what_the_disk_has(kernel: str) -> None:
-    """Every hit is compared, or one of so many, or none; while files change, too, and never is there a difference."""
-    with (pair := Pair(kernel, borrower_mem="160M")) as (borrower, _):
+    """Every hit is compared, or one of so many, or none, and never is there a difference.
+
+    While files change, too: test_stress.py has that.
+    """
+    with (pair := Pair(kernel, borrower_mem="160M")):
         doubt(pair)
         hits, verified, failed = read_and_count(pair)
         assert hits >= verified > 0.9 * hits > 500
@@ -41,9 +44,6 @@ def test_hits_are_what_the_disk_has(kernel: str) -> None:
             assert least <= verified <= most
             assert failed == 0
         assert "Invalid argument" in pair.b.try_set("verify_one_in", "-1").output
-        pair.b.set("verify_one_in", 1)
-        stress(borrower, "mix /mnt/mix mib=120 seconds=15 threads=4", timeout=240)
-        assert pair.b.stats()["verified"] > 1000
         pair.assert_clean()
 
 

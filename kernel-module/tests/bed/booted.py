@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from bed.accelerator import accelerator
-from bed.image import BUILD, Kernel, digest
+from bed.image import BUILD, GUEST_MODULES, Kernel, digest
 
 if TYPE_CHECKING:
     from bed.guest import Spec
@@ -27,11 +27,11 @@ def image_of(spec: Spec, kernel: Kernel, archive: bytes) -> Path | None:
     """Where the image of guests of this kind is, or is to be; None where each boots by itself.
 
     Those are machines that somebody else runs, or that are told apart, or whose data somebody else may change, or of
-    whose memory somebody wants to know when it was touched.
+    whose memory somebody wants to know when it was touched. A disk of tools has its contents' digest in its name.
     """
     own = spec.disk and spec.disk.image
     watched = spec.reports is not None or spec.plugged
-    if spec.counted or spec.balloon or spec.generation or spec.tools or own or watched:
+    if spec.counted or spec.balloon or spec.generation or own or watched:
         return None
     boot = Path("/proc/sys/kernel/random/boot_id").read_bytes()  # for this machine's clock went into the guest's
     source = Path(__file__).with_name("guest.py").read_bytes()
@@ -44,7 +44,11 @@ def _kind(spec: Spec) -> Spec:
     disk = spec.disk and replace(
         spec.disk, filesystem=None, iops=None, write_iops=None, bytes_per_second=None, options=()
     )
-    return replace(spec, name="", links=links, disk=disk, capture=False, host=spec.host and 1)
+    modules = tuple(name for name in spec.modules if name not in GUEST_MODULES)
+    tools = spec.tools and Path(spec.tools.name)
+    return replace(
+        spec, name="", links=links, disk=disk, capture=False, modules=modules, tools=tools, host=spec.host and 1
+    )
 
 
 def use(image: Path) -> bool:

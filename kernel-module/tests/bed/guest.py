@@ -45,6 +45,7 @@ END_SECONDS = 1.0  # until a process is seen to have ended whose channel is clos
 COMMAND_SECONDS = 180.0  # what a command may take that says nothing else, on a busy machine, too
 IMAGE_SECONDS = 180.0
 SLEEP_ON_EACH = "for c in /sys/devices/system/cpu/cpu[0-9]*; do taskset -c ${c##*/cpu} sleep 0.01 || exit 1; done"
+DEBUG_LOCKS = "awk '$1 == \"debug_locks:\" { print $2 }' /proc/lockdep_stats 2> /dev/null || :"
 HOST_ADDRESS, ADDRESS_FOR_HOST, PORT_FOR_HOST = "10.0.2.2", "10.0.2.15", 7470
 MODULE_AREA = "0xffffffffc0000000..0xffffffffff5fffff"  # where a kernel has the code of its modules
 PLUGGED = "virtio-mem"  # the device by which memory is plugged and unplugged
@@ -394,15 +395,15 @@ class Guest:
         if trouble := _trouble(lines, allow):
             begin = max(0, lines.index(trouble[0]) - LINES_BEFORE)
             raise AssertionError(f"{self.name}'s kernel log:\n" + "\n".join(lines[begin : begin + LOG_LINES]))
-        tainted = int(self.read("/proc/sys/kernel/tainted"))
+        tainted, _, locks = self.sh(f"cat /proc/sys/kernel/tainted; {DEBUG_LOCKS}").partition("\n")
         out_of_tree, unsigned = 1 << 12, 1 << 13
-        assert tainted & ~(out_of_tree | unsigned) == 0, f"{self.name} is tainted: {tainted}"
-        assert self.debug_locks() in (None, 1), f"{self.name}: lockdep has switched itself off"
+        assert int(tainted) & ~(out_of_tree | unsigned) == 0, f"{self.name} is tainted: {tainted}"
+        assert locks in ("", "1"), f"{self.name}: lockdep has switched itself off"
 
     def debug_locks(self) -> int | None:
         """1 while lockdep watches, 0 when it found something; None on kernels without it."""
-        result = self.run("awk '$1 == \"debug_locks:\" { print $2 }' /proc/lockdep_stats 2>/dev/null")
-        return int(result.output) if result.output.strip() else None
+        found = self.sh(DEBUG_LOCKS)
+        return int(found) if found else None
 
     def leaks(self) -> str:
         """What the kernel's leak detector (`kmemleak=on`) finds that nothing points to any more."""

@@ -38,6 +38,8 @@ GUEST_MODULES = (
     "configfs",
     "gcm",
     "ctr",
+    "dm-mod",
+    "loop",
 )
 # What only some kernels have as a module: on a stock x86 guest AES-GCM is the processor's own.
 GUEST_MODULES_IF_THERE = ("ghash_generic", "aesni_intel", "virtio_balloon")
@@ -48,8 +50,7 @@ FILESYSTEM_MODULES = {
     "vfat": ("vfat", "nls_ascii", "nls_cp437", "nls_iso8859-1", "nls_utf8"),
     "xfs": ("xfs",),
 }
-# What guests with such a module can call, taken from this machine with its libraries.
-PROGRAMS = {"dm-mod": "dmsetup"}
+PROGRAMS = ("dmsetup",)  # what guests can call, taken from this machine with its libraries
 TOOLS_SIZE = "128M"
 CFLAGS = ("-std=gnu11", "-O2", "-Wall", "-Wextra", "-Werror", "-static", "-pthread")
 
@@ -115,6 +116,7 @@ def stress_program() -> Path:
     return build_program("stress", [*stress.glob("*.c"), *stress.glob("*.h"), VALUES])
 
 
+@functools.cache
 def initramfs(kernel: Kernel, module: Path | None, filesystem: str | None = None, more: tuple[str, ...] = ()) -> bytes:
     """The whole initramfs: cached base for the disk's file system and for what the module needs, our programs.
 
@@ -141,7 +143,7 @@ def _base(kernel: Kernel, more: tuple[str, ...]) -> bytes:
     busybox = Path("/usr/bin/busybox") if Path("/usr/bin/busybox").exists() else Path("/bin/busybox")
     there = tuple(name for name in GUEST_MODULES_IF_THERE if has_module(kernel, name))
     modules = _module_files(kernel, GUEST_MODULES + there + more)
-    programs = {name: file for module in more if module in PROGRAMS for name, file in _program(PROGRAMS[module])}
+    programs = {name: file for program in PROGRAMS for name, file in _program(program)}
     contents = [busybox.read_bytes(), *(file.read_bytes() for file in programs.values())]
     version = digest([*contents, kernel.release, *map(str, modules), _own_source()])
     cached = CACHE / "initramfs" / f"{version}.cpio"

@@ -155,9 +155,8 @@ class Pair:
 
     def connect(self, *, size: int = 256 * MIB, more: Mapping[str, object] | None = None) -> None:
         """Load the module where it is not loaded, lend `size` to the borrower, and wait until the two are connected."""
-        for side in (self.l, self.b):
-            if not side.loaded:
-                side.load()
+        for loading in [side.start_loading() for side in (self.l, self.b)]:
+            loading.wait()
         self.l.lend(self.name, quota=size)
         self.b.borrow(self.name, address=LENDER_ADDRESS, size=size, more=more)
         self.b.wait_state(f"lenders/{self.name}", "Connected")
@@ -217,9 +216,9 @@ class Pair:
         """Neither guest's kernel has anything to complain about, nor has the module."""
         for side in (self.b, self.l):
             side.guest.assert_clean(allow)
-            if side.loaded:
-                for defect in ("warnings", "verify_failed"):
-                    assert side.stats().get(defect, 0) == 0, f"{side.guest.name}: the module counted {defect}"
+            figures = side.stats() if side.loaded else {}
+            for defect in ("warnings", "verify_failed"):
+                assert figures.get(defect, 0) == 0, f"{side.guest.name}: the module counted {defect}"
         self._assert_no_more_lost()
 
     def _note_kept(self) -> None:

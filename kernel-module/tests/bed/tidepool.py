@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import shlex
 import time
 from collections.abc import Callable, Mapping
 
 from bed.channel import Result
-from bed.guest import Guest, GuestError
+from bed.guest import Guest, GuestError, Job
 from bed.protocol import somebody
 
 ROOT = "/sys/kernel/config/tidepool"
@@ -62,6 +63,10 @@ class Tidepool:
 
     def load(self, parameters: str = "") -> None:
         self.guest.sh(self.insmod(parameters))
+
+    def start_loading(self) -> Job:
+        """Begin to load it where it is not loaded; that is mostly waiting, so both guests can at a time."""
+        return self.guest.start(f"[ -d /sys/module/tidepool ] || {self.insmod()}")
 
     def insmod(self, parameters: str = "") -> str:
         """The command that loads the module, with further parameters."""
@@ -147,12 +152,9 @@ class Tidepool:
             self.set("port", port)
         if reserve is not None:
             self.set("reserve_bytes", reserve)
-        lent = int(self.get("lend_bytes"))
-        self.set("lend_bytes", max(lent, quota))
-        self.mkdir(f"borrowers/{name}")
-        self.set(f"borrowers/{name}/identity", identity or self._peer_identity())
-        self.set(f"borrowers/{name}/quota_bytes", quota)
-        self.set(f"borrowers/{name}/enabled", 1)
+        self.guest.sh(f"cd {ROOT} && {{ [ $(cat lend_bytes) -ge {quota} ] || echo {quota} > lend_bytes; }}")
+        known = {"identity": identity or self._peer_identity(), "quota_bytes": quota}
+        self._add_peer(f"borrowers/{name}", known)
         if not identity:
             self._say_who(f"lenders/{name}")
 
@@ -169,22 +171,25 @@ class Tidepool:
 
         `more` are further attributes (port, strategy, deadline_us) as in the ABI.
         """
-        self.mkdir(f"lenders/{name}")
         known = {"address": address, "identity": identity or self._peer_identity(), "size_bytes": size}
-        for attribute, value in {**known, **(more or {})}.items():
-            self.set(f"lenders/{name}/{attribute}", value)
-        self.set(f"lenders/{name}/enabled", 1)
+        self._add_peer(f"lenders/{name}", {**known, **(more or {})})
         if not identity:
             self._say_who(f"borrowers/{name}")
 
+    def _add_peer(self, path: str, attributes: Mapping[str, object]) -> None:
+        """A peer's folder, with its attributes written in their order, each by a write of its own; then enabled."""
+        writes = [f"echo {shlex.quote(str(value))} > {name}" for name, value in {**attributes, "enabled": 1}.items()]
+        self.guest.sh(f"mkdir {ROOT}/{path} && cd {ROOT}/{path} && {' && '.join(writes)}")
+
     def _peer_identity(self) -> str:
         """The peer's; that of nobody as long as its module is not loaded."""
-        return self.peer.identity if self.peer and self.peer.loaded else somebody()
+        found = self.peer.guest.sh(f"cat {ROOT}/identity 2> /dev/null || :") if self.peer else ""
+        return found or somebody()
 
     def _say_who(self, path: str) -> None:
         """The other end, which may have been there before this one's module was loaded, is told who this is."""
-        if self.peer and self.peer.guest.run(f"[ -d {ROOT}/{path} ]").code == 0:
-            self.peer.set(f"{path}/identity", self.identity)
+        if self.peer:
+            self.peer.guest.sh(f"! [ -d {ROOT}/{path} ] || echo {self.identity} > {ROOT}/{path}/identity")
 
     def wait_state(self, path: str, state: str, timeout: float = PATIENCE) -> None:
         try:

@@ -91,7 +91,7 @@ static bool random_more(void)
 {
 	long done = __sync_fetch_and_add(&rnd.reads, 1);
 
-	if (done < rnd.limit && now() < rnd.until)
+	if (done < rnd.limit && !time_is_up(rnd.until))
 		return true;
 	__sync_fetch_and_sub(&rnd.reads, 1);
 	return false;

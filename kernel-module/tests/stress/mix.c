@@ -641,13 +641,15 @@ static void file_fill(struct file *file, struct worker *worker)
 	op_fsync(worker, file, 0, 1);
 }
 
-static void verify_file(struct file *file, struct page *page, int fd, const char *how)
+static void verify_file(struct file *file, struct page *pages, int fd, const char *how)
 {
-	for (long i = 0; i < file->pages; i++) {
-		if (pread(fd, page, PAGE, i * PAGE) != PAGE)
+	for (long i = 0; i < file->pages; i += MAX_RANGE) {
+		long count = file->pages - i < MAX_RANGE ? file->pages - i : MAX_RANGE;
+
+		if (pread(fd, pages, count * PAGE, i * PAGE) != count * PAGE)
 			io_failed(how);
 		else
-			check(file, page, i, how);
+			check_range(file, pages, i, count, how);
 	}
 }
 
