@@ -30,7 +30,7 @@ def run(
     """The command as somebody runs it; rich takes the width of the terminal from COLUMNS."""
     variables = {"KUBECONFIG": str(server.kubeconfig(token)), "COLUMNS": "200"}
     command = [sys.executable, "-m", f"tidepool_kubectl{module}", *arguments]
-    return subprocess.run(command, env=os.environ | variables, capture_output=True, text=True, check=False)
+    return subprocess.run(command, env=os.environ | variables, capture_output=True, text=True, check=False, timeout=60)
 
 
 def workload(kind: str, component: str) -> dict[str, Any]:
@@ -113,6 +113,12 @@ def test_top_shows_a_row_for_each_pairing(cluster: Server) -> None:
     header, row = run(cluster, "top", "--once", "-A").stdout.splitlines()
     assert header.split()[:5] == ["NAMESPACE", "POOL", "BORROWER", "LENDER", "STATE"]
     assert row.split()[:6] == ["ns", "pool", "b", "l", "Connected", "512Mi"]
+
+
+def test_top_ends_where_nobody_looks_at_a_terminal(cluster: Server) -> None:
+    """As in a pipe: a live table would show nothing there, and never end."""
+    said = run(cluster, "top", "-A", "--interval", "0.5").stdout
+    assert [line.split()[0] for line in said.splitlines()] == ["NAMESPACE", "ns"]
 
 
 def test_top_shows_what_programs_keep_below_the_pairings(cluster: Server) -> None:

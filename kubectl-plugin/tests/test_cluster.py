@@ -7,11 +7,12 @@ from typing import Any
 import pytest
 from objects import guest
 
-from tidepool_api import names
+from tidepool_api import GuestKey, names
 from tidepool_api.kube import Access, Api, Listing
 from tidepool_kubectl import figures
 from tidepool_kubectl.cluster import Cluster, Unusable
 
+KINDS = {names.GUESTS: "MemoryGuest", "virtualmachineinstances": "VirtualMachineInstance"}
 SAID = 'tidepool_guest_get_hits_total{namespace="ns",pairing="p"} 4\n'
 
 
@@ -26,8 +27,8 @@ class Says(Api):
         labels = {"app.kubernetes.io/component": "agent"}
         pods = [{"metadata": {"name": name, "labels": labels}} for name in self._agents]
         kind = path.rpartition("/")[2]
-        guests = self._bodies if kind == names.GUESTS else []
-        return Listing(pods if kind == "pods" else guests, "1", 0)
+        ours = [one for one in self._bodies if one["kind"] == KINDS.get(kind)]
+        return Listing(pods if kind == "pods" else ours, "1", 0)
 
     def read(self, path: str, **_: str) -> bytes:
         return next(said for name, said in self._agents.items() if f"/{name}:" in path)
@@ -46,6 +47,21 @@ def test_an_object_that_is_not_understood_is_named() -> None:
     begins = "cannot read memoryguests ns/b: spec.provider is 'Xen': Input should be 'KubeVirt'"
     assert str(said.value).startswith(begins)
     assert str(said.value).endswith("use the plugin of the version that is installed")
+
+
+def test_a_machine_that_has_ended_is_not_waited_for() -> None:
+    """No agent lists it, and another one may have its name."""
+    phases = {"new": None, "there": "Running", "killed": "Failed", "over": "Succeeded"}
+    bodies = [
+        {
+            "kind": "VirtualMachineInstance",
+            "metadata": {"name": name, "namespace": "ns"},
+            "status": {"phase": phase, "nodeName": "n1"} if phase else {},
+        }
+        for name, phase in phases.items()
+    ]
+    found = cluster(Says(*bodies)).snapshot().machines
+    assert found == {GuestKey("ns", "new"): "", GuestKey("ns", "there"): "n1"}
 
 
 @pytest.mark.parametrize("odd", [b"\xff\xfe", b"<html>", b'a{b="c} 1\n', SAID.replace("4", "four").encode()])

@@ -15,6 +15,7 @@ from tidepool_kubectl.verdict import Mark, Step
 
 BLOCKED = condition("GuestAgentReady", "False", "CommandsBlocked", "remove guest-exec from block-rpcs")
 NO_MODULE = condition("ModuleAvailable", "False", "NoModuleForKernel", "build one for 9.9.9")
+ENDED = condition("Ready", "False", "Ended", "VMI b is Failed")
 OVERDUE = condition("IdentitiesExchanged", "False", "Overdue", "takes longer than 5 minutes")
 DEGRADED = condition("Degraded", "True", "InsufficientCapacity", "raise spec.lenders.maxLend")
 
@@ -29,6 +30,7 @@ def steps(*bodies: dict[str, Any], name: str = "b", age: float = 5) -> list[Step
     [
         ([guest("other")], "no MemoryGuest ns/b; those known there are other", "kubectl get vmi"),
         ([guest("b", "short", BLOCKED)], "carries out commands", "remove guest-exec from block-rpcs"),
+        ([guest("b", "short", ENDED)], "not so: its virtual machine runs", "Ended: VMI b is Failed"),
         ([guest("b", "short", NO_MODULE)], "there is a module for its kernel", "build one for 9.9.9"),
         ([guest("b", "short")], "no pool selects it (its labels: memory=short)", "there is no MemoryPool"),
         ([guest("b", "mid"), pool()], "no pool selects it", "pool pool lends from memory=spare to memory=short"),

@@ -63,12 +63,15 @@ def top(
     interval: Annotated[
         float, typer.Option(parser=options.interval, metavar="<float>", help="Seconds between two readings.")
     ] = 5,
-    once: Annotated[bool, typer.Option("--once", help="One table, over one interval, instead of a live one.")] = False,
+    once: Annotated[
+        bool,
+        typer.Option("--once", help="One table, over one interval, instead of a live one; so it is in a pipe, too."),
+    ] = False,
 ) -> None:
     """What each pairing is worth: hit ratio, latency, memory, spared disk reads; and what programs of guests keep."""
     cluster = _cluster(context, namespace, everywhere, system)
     try:
-        if once:
+        if once or not console.is_terminal:
             _once(cluster, interval)
         else:
             _live(cluster, interval)

@@ -32,6 +32,7 @@ R = TypeVar("R")
 SELECTOR = "app.kubernetes.io/name=tidepool"
 COMPONENT = "app.kubernetes.io/component"
 PATIENCE_SECONDS = 15.0
+ENDED = frozenset({"Failed", "Succeeded"})  # phases of KubeVirt's instances that have come to their end
 
 
 class Unusable(Exception):
@@ -138,7 +139,8 @@ class Cluster:
             found = self._list(INSTANCES, self._where)
         except Refused:
             return {}  # no KubeVirt, or one may not look
-        return {GuestKey.of(one): one.get("status", {}).get("nodeName", "") for one in found}
+        said = ((GuestKey.of(one), one.get("status", {})) for one in found)
+        return {key: status.get("nodeName", "") for key, status in said if status.get("phase") not in ENDED}
 
     def _pools(self) -> tuple[MemoryPool, ...]:
         """The pools with what their classes give, by their status: not everybody may look at what is the cluster's."""

@@ -80,6 +80,9 @@ _NODE = {
 
 
 def _guest(guest: MemoryGuest) -> Iterator[Step]:
+    if guest.has_ended:
+        yield _of(guest.ready, "its virtual machine runs")
+        return
     kernel = guest.status.kernel_release
     for type_, text in (_NODE if guest.is_node else _GUEST).items():
         about = f" {kernel}" if type_ is ConditionType.MODULE_AVAILABLE and kernel else ""

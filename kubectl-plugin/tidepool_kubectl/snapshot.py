@@ -63,7 +63,7 @@ class Snapshot:
     pairings: tuple[MemoryPairing, ...] = ()
     guests: tuple[MemoryGuest, ...] = ()
     machines: Mapping[GuestKey, str] = field(default_factory=dict)
-    """KubeVirt's instances: the node of each, empty while there is none; only those one may see."""
+    """KubeVirt's instances that have not ended: the node of each, empty while there is none; only those one may see."""
     workloads: Mapping[str, Workload] | None = field(default_factory=dict)
     """By component: operator, agent."""
     heartbeats: Mapping[str, datetime] | None = field(default_factory=dict)
