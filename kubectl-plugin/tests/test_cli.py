@@ -102,7 +102,7 @@ def test_check_looks_at_everything(cluster: Server) -> None:
     for line in (
         "✓ operator: 1 of 1 ready (tidepool-operator)",
         "✓ agent: 1 of 1 ready (tidepool-agent)",
-        "✓ heartbeats of the agents on all 1 nodes that have guests",
+        "✓ heartbeats of the agents on all nodes that have guests: 1",
         "✗ guest ns/x cannot lend or borrow",
         "✓ pool ns/pool: Ready",
     ):
@@ -121,6 +121,11 @@ def test_top_ends_where_nobody_looks_at_a_terminal(cluster: Server) -> None:
     assert [line.split()[0] for line in said.splitlines()] == ["NAMESPACE", "ns"]
 
 
+def test_top_says_that_there_is_nothing(cluster: Server) -> None:
+    """A header alone might as well mean that something is wrong."""
+    assert run(cluster, "top", "-n", "elsewhere").stdout.splitlines()[1:] == ["nobody lends to anybody"]
+
+
 def test_top_shows_what_programs_keep_below_the_pairings(cluster: Server) -> None:
     """In a namespace with a guest whose programs have memory."""
     body = guest("a")
@@ -129,7 +134,8 @@ def test_top_shows_what_programs_keep_below_the_pairings(cluster: Server) -> Non
     cluster.kubectl("create", "namespace", "apps")
     cluster.create(body)
     cluster.apply_status(body)
-    _, header, row = run(cluster, "top", "--once", "-n", "apps").stdout.splitlines()
+    _, nobody, header, row = run(cluster, "top", "--once", "-n", "apps").stdout.splitlines()
+    assert nobody == "nobody lends to anybody"
     assert header.split()[:5] == ["NAMESPACE", "GUEST", "POOL", "VALUES", "USED"]
     assert row.split() == ["apps", "a", "(all)", "7", "64Mi", "1.0Gi", "100.0%", "0.0%", *"-----"]
     cluster.kubectl("delete", "namespace", "apps", "--wait=false")

@@ -55,7 +55,7 @@ def _heartbeats(now: Snapshot) -> Iterator[Step]:
     if silent:
         yield bad(f"no heartbeat of the agents on {', '.join(silent)}", "what is shown of their guests is old")
     else:
-        yield good(f"heartbeats of the agents on all {len(nodes)} nodes that have guests")
+        yield good(f"heartbeats of the agents on all nodes that have guests: {len(nodes)}")
 
 
 def _kernels(now: Snapshot) -> Iterator[Step]:

@@ -52,6 +52,7 @@ Sizes = Annotated[
 ]
 System = Annotated[str, typer.Option(help="Where Tidepool is installed.")]
 SYSTEM = "tidepool-system"
+NOBODY = "nobody lends to anybody"
 
 
 @app.command()
@@ -134,7 +135,7 @@ def who(
     rows = lending.rows(now.pairings, one)
     if one:
         console.print(lending.summary(one, rows), soft_wrap=True, highlight=False)
-    console.print(lending.table(rows) if rows else "nobody lends to anybody", crop=False)
+    console.print(lending.table(rows) if rows else NOBODY, crop=False)
     for remark in lending.remarks(now, one):
         console.print(printable(remark), style="yellow", soft_wrap=True, highlight=False, markup=False)
 
@@ -251,7 +252,8 @@ def ui(
 def _once(cluster: Cluster, interval: float) -> None:
     before, begun = _watched(cluster, interval)
     now = cluster.snapshot(metrics=True)
-    console.print(*_tables(now, before, begun.until(Moment.now())), crop=False, sep="\n")
+    pairings, *values = _tables(now, before, begun.until(Moment.now()))
+    console.print(pairings, *(() if now.pairings else (NOBODY,)), *values, crop=False, sep="\n")
     for one in now.unread:
         console.print(f"no figures of {one}", style="yellow", soft_wrap=True)
 
