@@ -6,7 +6,7 @@
 //! - [`handshake`], [`identity`]: who a peer is; [`strangers`], [`sparing`]: of whom that is not known yet
 //! - [`link`]: a connection
 //! - [`budget`], [`index`], [`notices`], [`shelf`]: pages, in memory that the kernel may take
-//! - [`session`], [`serve`]: what there is with a borrower, and what it is answered
+//! - [`session`], [`unwanted`], [`serve`]: what there is with a borrower, what it needs no more, and what it is answered
 //! - [`node`], [`config`]: what the node has, and what an administrator wants
 //! - [`lender`]: the whole; [`upkeep`]: what it does by itself
 //! - [`state`], [`control`]: for those who run it; [`privileges`]: what it does without
@@ -29,6 +29,7 @@ pub mod shelf;
 pub mod sparing;
 pub mod state;
 pub mod strangers;
+pub mod unwanted;
 pub mod upkeep;
 pub mod wire;
 

@@ -6,6 +6,7 @@ use std::time::Duration;
 use crate::link::{Ended, Frame, Inbound, Link, Reply};
 use crate::session::{Attached, Borrower, count};
 use crate::shelf::Found;
+use crate::unwanted::Unwanted;
 use crate::wire::{self, Channel, DATA_ITEM, EXCLUSIVE, Kind, NOTICE_MAX, PAGE, PUT_MAX, PageId};
 
 /// Notices wait so long for others.
@@ -76,26 +77,15 @@ fn what_has_gone(borrower: &Borrower, told: &mut u64, most: usize) -> (Option<u6
 
 /// Frames of the GET channel or of another lane, which `wire::expect` tells apart.
 async fn serve_lane(borrower: &Borrower, link: &Link, inbound: &mut Inbound) -> Result<(), Ended> {
-    let mut reply = Reply::new();
+    let (mut reply, mut unwanted) = (Reply::new(), Unwanted::default());
     loop {
-        let frame = inbound.frame().await?;
+        let frame = unwanted.drop_until(borrower, inbound.frame()).await?;
         match frame.expected.kind {
             Kind::Get => serve_get(borrower, link, &frame, &mut reply).await?,
             Kind::Ping => link.send(Kind::Pong, 0, frame.expected.id, &[]).await?,
-            Kind::Forget => forget(borrower, &frame).await,
+            Kind::Forget => unwanted.add(borrower, wire::forget_items(&frame.metadata)).await,
             Kind::Resize => borrower.resize(wire::number(&frame.metadata)),
             other => unreachable!("{other:?} is not expected on a lane"),
-        }
-    }
-}
-
-/// Drops what is of no use any more, and lets others work in between.
-async fn forget(borrower: &Borrower, frame: &Frame) {
-    for range in wire::forget_items(&frame.metadata) {
-        let mut left = Some(range);
-        while let Some(range) = left {
-            left = borrower.shelf_mut().forget(&range);
-            tokio::task::yield_now().await;
         }
     }
 }

@@ -482,7 +482,7 @@ impl Drop for Claim<'_> {
 }
 
 #[cfg(test)]
-mod tests {
+pub(crate) mod tests {
     use std::sync::mpsc;
 
     use super::*;
@@ -491,7 +491,7 @@ mod tests {
 
     const EACH: u64 = (PAGE + NOTE_COST) as u64;
 
-    fn borrower(pages: u64) -> Arc<Borrower> {
+    pub(crate) fn borrower(pages: u64) -> Arc<Borrower> {
         let budget = Arc::<Budget>::default();
         budget.set(pages);
         let terms = Terms { max_lend: u64::MAX, linger: Duration::ZERO, hold: false };
