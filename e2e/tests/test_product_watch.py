@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import json
 import re
-from typing import TYPE_CHECKING
+import subprocess
+import sys
+from pathlib import Path
 
 import pytest
 from product import BORROWER, LENDER, ONE_TO_ONE, POOL, Object, Product, until
@@ -12,9 +14,6 @@ from product import BORROWER, LENDER, ONE_TO_ONE, POOL, Object, Product, until
 import docs
 from demo import lab, workload
 from tidepool_lab import paths
-
-if TYPE_CHECKING:
-    pass
 
 CHART = paths.ROOT / "charts/tidepool"
 RECONNECTIONS = 8
@@ -32,7 +31,7 @@ def ask(expression: str) -> list[Object]:
 
 
 @pytest.mark.usefixtures("plugin")
-def test_a_pool_at_work_can_be_watched(product: Product) -> None:
+def test_a_pool_at_work_can_be_watched(product: Product, tmp_path: Path) -> None:
     """The plugin finds all well, the dashboard has data, docs/ can be followed, and flapping is reported."""
     for line in docs.commands("up"):  # beside those guests that there are
         docs.run(line)
@@ -40,6 +39,7 @@ def test_a_pool_at_work_can_be_watched(product: Product) -> None:
     product.stress(f"fill {FILE} mib=240")
     product.stress(f"sequential {FILE} passes=2")
     _assert_the_plugin_knows()
+    _assert_the_page_shows_it(tmp_path)
     _assert_the_dashboard_has_data()
     _assert_the_documentation_can_be_followed()
     _assert_the_lab_can_be_used()
@@ -68,6 +68,12 @@ def _assert_the_plugin_knows() -> None:
     assert re.search(
         rf"default +{POOL} +{BORROWER} +{LENDER} +Connected +512Mi +\d+Mi +\d+\.\d% +[\d.]+[mµ]s", shown
     ), shown
+
+
+def _assert_the_page_shows_it(folder: Path) -> None:
+    """In a Chromium, with the line between the two; the documents' pictures are made like this."""
+    subprocess.run([sys.executable, "-m", "demo.page", folder, BORROWER], check=True)
+    assert {one.name for one in folder.iterdir()} == {"ui-map.png", "ui-guest.png"}
 
 
 def _assert_the_dashboard_has_data() -> None:
