@@ -31,7 +31,6 @@ def serve(guest: Guest) -> None:
     for cache, answer in ANSWERS.items():
         guest.write(f"/proc/net/rpc/{cache}/channel", f"{answer}\n")
     guest.write("/proc/fs/nfsd/threads", "2\n")
-    guest.write("/proc/fs/nfsd/v4_end_grace", "Y\n")  # nobody was a client in an earlier life
 
 
 def changed_on_the_server(pair: Pair) -> int:
