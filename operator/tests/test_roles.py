@@ -182,7 +182,7 @@ def test_a_selected_lender_is_relieved_too() -> None:
 @pytest.mark.parametrize("of", [pool(), auto_pool()])
 def test_a_role_that_begins_in_a_thousand_years_is_one_that_begins_now(of: MemoryPool) -> None:
     """Who may write the status of a pool can say so; one such word would stop the work on its whole namespace."""
-    future = datetime(9999, 12, 31, 23, 59, 59, tzinfo=UTC)
+    future = datetime(8999, 12, 31, 23, 59, 59, tzinfo=UTC)
     one = GuestRole(guest="l", role=Role.NONE, since=future, reason="UnderMemoryPressure")
     said = of.model_copy(update={"status": of.status.model_copy(update={"roles": (one,)})})
     made = plan(said, [guest("l", LENDER | TEAM), guest("b", BORROWER | TEAM, stalled=50)], [])
