@@ -39,7 +39,7 @@ def test_a_pool_at_work_can_be_watched(product: Product, tmp_path: Path) -> None
     product.stress(f"fill {FILE} mib=240")
     product.stress(f"sequential {FILE} passes=2")
     _assert_the_plugin_knows()
-    _assert_the_page_shows_it(tmp_path)
+    _assert_the_page_shows_it(product, tmp_path)
     _assert_the_dashboard_has_data()
     _assert_the_documentation_can_be_followed()
     _assert_the_lab_can_be_used()
@@ -70,10 +70,12 @@ def _assert_the_plugin_knows() -> None:
     ), shown
 
 
-def _assert_the_page_shows_it(folder: Path) -> None:
-    """In a Chromium, with the line between the two; the documents' pictures are made like this."""
+def _assert_the_page_shows_it(product: Product, folder: Path) -> None:
+    """In a Chromium, while the borrower reads; the documents' pictures are made like this."""
+    reading = product.start_stress(f"random {FILE} seconds=45")
     subprocess.run([sys.executable, "-m", "demo.page", folder, BORROWER], check=True)
-    assert {one.name for one in folder.iterdir()} == {"ui-map.png", "ui-guest.png"}
+    product.end_stress(reading)
+    assert {one.name for one in folder.glob("*.png")} == {"ui-map.png", "ui-guest.png"}
 
 
 def _assert_the_dashboard_has_data() -> None:
