@@ -14,7 +14,7 @@ from bed.tidepool import MIB, wait_until
 from bed.workload import stress
 from bench import plots, report
 from bench.experiments.base import Experiment, Rows
-from bench.summary import Cell, Estimate, cells, estimates, ratio
+from bench.summary import Cell, Estimate, cells, estimate, estimates, ratio
 from bench.trial import Figures, Result, Trial, alternating
 
 T = TypeVar("T")
@@ -28,7 +28,7 @@ SCAN = {"pages_to_scan": "20000", "sleep_millisecs": "20"}
 SCANS = 2  # the first learns what a page has, the second merges those that still have it
 PATIENCE_SECONDS, SETTLED_SECONDS, STILL_MIB = 300.0, 10, 1
 BUFFERS, PIECE_MIB, MOST_PASSES = 4096, 12, 4  # what is evicted at once has to find buffers
-FULL, MOST_OVER, MOST_LEFT, MOST_MERGED = 0.9, 1.25, 1.1, 0.5
+FULL, MOST_OVER, MOST_LEFT, MOST_MERGED = 0.9, 1.25, 1.1, 0.01
 
 
 class HostMemory(Experiment):
@@ -72,17 +72,17 @@ class HostMemory(Experiment):
 
     def goals(self, rows: Rows) -> list[tuple[str, str, bool]]:
         known = cells(rows)
-        reports, sealed, clear = (_of(known, side) for side in (REPORTS, SEALED, CLEAR))
+        reports, sealed = _of(known, REPORTS), _of(known, SEALED)
         rise = [lent - before for lent, before in zip(reports["during_mib"], reports["before_mib"], strict=True)]
         costs = ratio(rise, reports["lent_mib"])
         back = ratio(reports["after_mib"], reports["before_mib"])
-        merged = ratio(sealed["merged_mib"], clear["merged_mib"])
+        merged = estimate([one / lent for one, lent in zip(sealed["merged_mib"], sealed["lent_mib"], strict=True)])
         return [
             (f"{REPORTS}: lending costs the host at most {MOST_OVER} times what is lent", report.times(costs),
              costs.median <= MOST_OVER),
             (f"{REPORTS}: the host has it back, except a tenth of what it had to hold", report.times(back),
              back.median <= MOST_LEFT),
-            (f"{SEALED}: it merges at most half of what it merges in the clear", report.times(merged),
+            ("KSM learns nothing of encrypted pages: parts of them that it merges", report.spread(merged),
              merged.median <= MOST_MERGED),
         ]  # fmt: skip
 
