@@ -14,14 +14,14 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from playwright.sync_api import Browser, expect, sync_playwright
+from playwright.sync_api import Browser, ViewportSize, expect, sync_playwright
 
 from tidepool_api_testing.chart import program
 from tidepool_lab import cluster, host
 
 COMMAND = (sys.executable, "-m", "tidepool_kubectl", "ui", "-A", "--no-browser")
 THERE = "--there"
-SIZE = {"width": 1100, "height": 560}
+SIZE: ViewportSize = {"width": 1100, "height": 560}
 SECONDS = 30  # until a line has its figures, which takes two readings
 
 
@@ -34,7 +34,7 @@ def draw(folder: Path, guest: str) -> None:
 
 
 def _draw(browser: Browser, address: str, folder: Path, guest: str) -> None:
-    page = browser.new_page(viewport=SIZE, device_scale_factor=2)  # type: ignore[arg-type]
+    page = browser.new_page(viewport=SIZE, device_scale_factor=2)
     page.goto(address)
     expect(page.get_by_role("heading", name="Who lends to whom")).to_be_visible()
     pairings = page.get_by_role("table", name="Pairings")

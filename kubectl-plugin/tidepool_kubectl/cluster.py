@@ -22,7 +22,7 @@ from tidepool_api import (
     names,
 )
 from tidepool_api.kube import Api, NoAccess, Object, Refused, Resource, kubeconfig, ours
-from tidepool_api.kube.resources import DAEMONSETS, DEPLOYMENTS, INSTANCES, LEASES, PODS
+from tidepool_api.kube.resources import DAEMONSETS, DEPLOYMENTS, FINAL_PHASES, INSTANCES, LEASES, PODS
 from tidepool_kubectl.figures import Figures, figures_of, samples
 from tidepool_kubectl.snapshot import Fleet, Lendings, Snapshot, Workload
 
@@ -32,7 +32,6 @@ R = TypeVar("R")
 SELECTOR = "app.kubernetes.io/name=tidepool"
 COMPONENT = "app.kubernetes.io/component"
 PATIENCE_SECONDS = 15.0
-ENDED = frozenset({"Failed", "Succeeded"})  # phases of KubeVirt's instances that have come to their end
 
 
 class Unusable(Exception):
@@ -140,7 +139,7 @@ class Cluster:
         except Refused:
             return {}  # no KubeVirt, or one may not look
         said = ((GuestKey.of(one), one.get("status", {})) for one in found)
-        return {key: status.get("nodeName", "") for key, status in said if status.get("phase") not in ENDED}
+        return {key: status.get("nodeName", "") for key, status in said if status.get("phase") not in FINAL_PHASES}
 
     def _pools(self) -> tuple[MemoryPool, ...]:
         """The pools with what their classes give, by their status: not everybody may look at what is the cluster's."""

@@ -17,7 +17,7 @@ from tidepool_agent.errors import Unreachable
 from tidepool_agent.provider import Ended, Machine
 from tidepool_api import GuestKey, Interface, ObjectKey, Provider, parse_quantity
 from tidepool_api.kube import Api, Copy, Object
-from tidepool_api.kube.resources import INSTANCES, PODS
+from tidepool_api.kube.resources import FINAL_PHASES, INSTANCES, PODS
 
 NODE_LABEL = "kubevirt.io/nodeName"
 LAUNCHER_LABEL = "kubevirt.io=virt-launcher"
@@ -34,7 +34,6 @@ INTERNAL_LABELS = frozenset(
         "vmi-pod-memory-resource-requests",
     )
 )
-FINAL = frozenset({"Failed", "Succeeded"})  # phases
 COMPUTE = "compute"
 MAX_LABELS = 128
 MAX_INTERFACES = 256  # of an instance, of which the guest may have made as many as it likes
@@ -55,7 +54,7 @@ class Instances:
         labels = f"{NODE_LABEL}={node}"
         self._instances = Copy(GuestKey, api, INSTANCES, self._instance, part=of_instance, labelSelector=labels)
         # Those that have ended leave room for others, so that of such there may be any number.
-        where = f"spec.nodeName={node},status.phase!=Failed,status.phase!=Succeeded"
+        where = ",".join((f"spec.nodeName={node}", *(f"status.phase!={phase}" for phase in FINAL_PHASES)))
         self._pods = Copy(
             ObjectKey, api, PODS, self._pod, part=of_pod, labelSelector=LAUNCHER_LABEL, fieldSelector=where
         )
@@ -181,7 +180,7 @@ def _labels(said: Mapping[str, str]) -> dict[str, str]:
 def ended(vmi: dict[str, Any]) -> Ended | None:
     """How an instance has ended: as its guest wished, or not. It is there until somebody deletes it."""
     phase = vmi.get("status", {}).get("phase", "")
-    return Ended(vmi["metadata"]["uid"], f"VMI {vmi['metadata']['name']} is {phase}") if phase in FINAL else None
+    return Ended(vmi["metadata"]["uid"], f"VMI {vmi['metadata']['name']} is {phase}") if phase in FINAL_PHASES else None
 
 
 def _migrates(vmi: dict[str, Any]) -> bool:
