@@ -429,8 +429,8 @@ def test_swap_of_which_a_part_is_lost(kernel: str) -> None:
             pair.b.wait_state(f"lenders/{PAIRING}", "Connected")
             borrower.sh(SWAPPED)
             stress(borrower, "scan 110 seconds=20")
+            borrower.sh(f"swapoff {PATH}")  # the guest reads from it until then, and counts
             figures, asked = fast.status(), pair.borrowed()
-            borrower.sh(f"swapoff {PATH}")
             pair.b.rmdir(f"lenders/{PAIRING}")
         assert asked["get_hits"] + asked["get_misses"] >= TOGETHER * asked["gets_sent"], asked
         lost = sum(asked[what] for what in ("get_misses", "get_late", "get_errors"))
