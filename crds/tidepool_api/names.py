@@ -27,6 +27,9 @@ EXCLUDE_LABEL = f"{GROUP}/exclude"  # on a virtual machine or a namespace: anyth
 BALLOON_ANNOTATION = f"{GROUP}/balloon"
 LEAVING_ANNOTATION = f"{GROUP}/leaving"  # on a MemoryGuest: since when its agent no longer finds the machine
 
+# What KubeVirt calls a running virtual machine, in the version that Tidepool reads.
+INSTANCE_API, INSTANCE_KIND = "kubevirt.io/v1", "VirtualMachineInstance"
+
 OPERATOR_FIELD_MANAGER = "tidepool-operator"
 AGENT_FIELD_MANAGER = "tidepool-agent"
 LENDER_FIELD_MANAGER = "tidepool-agent-lender"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import json
 from collections.abc import Callable
 from pathlib import Path
@@ -147,6 +148,7 @@ def test_what_an_agent_reports_keeps_nobody_from_deleting_what_is_his(
     for owners in (
         [owner | {"blockOwnerDeletion": True}],
         [owner | {"name": "another"}],
+        [owner | {"apiVersion": "kubevirt.io/v0"}],
         [owner, deployment],
         [node | {"name": "there"}],
     ):
@@ -330,8 +332,15 @@ def test_an_agent_speaks_for_its_node_only(agents: Callable[..., Agent], namespa
     for node, possible in (("here", True), ("there", False)):
         lease["metadata"]["name"] = names.agent_lease(node)
         assert refused(lambda: here.apply(lease), "its own Lease") != possible
-    lease["metadata"] |= {"name": names.agent_lease("here"), "finalizers": ["example.com/kept"]}
-    assert refused(lambda: here.apply(lease), "goes with its node")
+    lease["metadata"]["name"] = names.agent_lease("here")
+    node = {"apiVersion": "v1", "kind": "Node", "name": "here", "uid": "u"}
+    for wrong in (
+        {"finalizers": ["example.com/kept"]},
+        {"ownerReferences": [node | {"name": "there"}]},
+        {"ownerReferences": [node | {"apiVersion": "v0"}]},  # of which there is no kind: it would stay for ever
+    ):
+        kept: Object = lease | {"metadata": lease["metadata"] | wrong}
+        assert refused(functools.partial(here.apply, kept), "goes with its node"), wrong
     event: Object = {
         "apiVersion": "v1",
         "kind": "Event",

@@ -15,13 +15,13 @@ from typing import Any
 from tidepool_agent.addresses import interface
 from tidepool_agent.errors import Unreachable
 from tidepool_agent.provider import Ended, Machine
-from tidepool_api import GuestKey, Interface, ObjectKey, Provider, parse_quantity
+from tidepool_api import GuestKey, Interface, ObjectKey, Provider, names, parse_quantity
 from tidepool_api.kube import Api, Copy, Object
 from tidepool_api.kube.resources import FINAL_PHASES, INSTANCES, PODS
 
 NODE_LABEL = "kubevirt.io/nodeName"
 LAUNCHER_LABEL = "kubevirt.io=virt-launcher"
-GROUP, KIND = "kubevirt.io", "VirtualMachineInstance"
+GROUP = "kubevirt.io"  # whatever version an older KubeVirt wrote into a pod that still runs
 # What KubeVirt itself writes on an instance: where it runs, how it migrates, what its pod was given.
 INTERNAL_LABELS = frozenset(
     f"kubevirt.io/{name}"
@@ -106,7 +106,7 @@ def of_instance(vmi: Object) -> Object:
     spec, status = vmi.get("spec") or {}, vmi.get("status") or {}
     interfaces = (status.get("interfaces") or [])[:MAX_INTERFACES]
     return {
-        "apiVersion": vmi.get("apiVersion", "kubevirt.io/v1"),
+        "apiVersion": names.INSTANCE_API,
         "metadata": _chosen(vmi["metadata"], *_NAMED, "labels"),
         "spec": _chosen(spec, "networks"),
         "status": _chosen(status, "phase", "migrationState") | {"interfaces": interfaces},
@@ -136,7 +136,8 @@ def launches(pod: dict[str, Any], vmi: dict[str, Any]) -> bool:
     """
     return pod["metadata"].get("namespace") == vmi["metadata"]["namespace"] and any(
         one.get("controller") is True
-        and (one["apiVersion"].partition("/")[0], one["kind"], one["uid"]) == (GROUP, KIND, vmi["metadata"]["uid"])
+        and (one["apiVersion"].partition("/")[0], one["kind"], one["uid"])
+        == (GROUP, names.INSTANCE_KIND, vmi["metadata"]["uid"])
         for one in pod["metadata"].get("ownerReferences", [])
     )
 
@@ -164,8 +165,8 @@ def machine(vmi: dict[str, Any], pods: Iterable[dict[str, Any]]) -> Machine | No
         migrating=_migrates(vmi),
         labels=_labels(metadata.get("labels", {})),
         owner={
-            "apiVersion": vmi.get("apiVersion", "kubevirt.io/v1"),
-            "kind": KIND,
+            "apiVersion": names.INSTANCE_API,
+            "kind": names.INSTANCE_KIND,
             "name": metadata["name"],
             "uid": metadata["uid"],
         },

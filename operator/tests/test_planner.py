@@ -284,10 +284,19 @@ def test_a_cordoned_node_keeps_what_it_has_and_gets_nothing_new() -> None:
 
 
 def test_who_is_no_virtual_machine_of_the_cluster_takes_no_part() -> None:
-    """A MemoryGuest on a node that is none, or without the instance that it says it is; it keeps what it has."""
+    """A MemoryGuest on a node that is none, or without the instance that it says it is; it keeps what it has.
+
+    Nor has one whose instance is of a version that does not exist, for which nothing deletes it.
+    """
     nodes = {"n1": Node()}
-    made_up = guest("l", LENDS).model_copy(update={"metadata": guest("other", LENDS).metadata})
-    for lender, why in ((guest("l", LENDS, node="n9"), "NodeUnknown"), (made_up, "InstanceUnknown")):
+    lender = guest("l", LENDS).to_dict()
+    (owner,) = lender["metadata"]["ownerReferences"]
+    made_up = [
+        MemoryGuest.parse(lender | {"metadata": lender["metadata"] | {"ownerReferences": [owner | wrong]}})
+        for wrong in ({"name": "other"}, {"uid": "other"}, {"kind": "Pod"}, {"apiVersion": "kubevirt.io/v0"})
+    ]
+    unknown = [(guest("l", LENDS, node="n9"), "NodeUnknown"), *((one, "InstanceUnknown") for one in made_up)]
+    for lender, why in unknown:
         made = plan(pool(), [lender, guest("b", BORROWS)], [], nodes=nodes)
         assert mib(made) == {}
         assert f"not ready: {lender.name} ({why}: " in made.problems[0].message

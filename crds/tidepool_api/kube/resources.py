@@ -44,6 +44,6 @@ JOBS = Resource("batch/v1", "jobs")
 LEASES = Resource("coordination.k8s.io/v1", "leases")
 CRDS = Resource("apiextensions.k8s.io/v1", "customresourcedefinitions")
 POLICIES = Resource("admissionregistration.k8s.io/v1", "validatingadmissionpolicies")
-INSTANCES = Resource("kubevirt.io/v1", "virtualmachineinstances")
+INSTANCES = Resource(names.INSTANCE_API, "virtualmachineinstances")
 
 FINAL_PHASES = ("Failed", "Succeeded")  # of pods and of instances: what has ended so is there until somebody deletes it

@@ -7,7 +7,7 @@ from datetime import timedelta
 from enum import StrEnum
 from typing import TYPE_CHECKING
 
-from tidepool_api import ConditionType, Provider, Reason, Role, RoleChoice, Status
+from tidepool_api import ConditionType, Provider, Reason, Role, RoleChoice, Status, names
 from tidepool_api.fields import readable, total
 from tidepool_operator.planning import roles
 
@@ -240,15 +240,16 @@ def _words(guest: MemoryGuest, name: Ref) -> str:
 def unbelieved(guest: MemoryGuest, inventory: Inventory) -> str:
     """Why this is not what an agent reports of a virtual machine; empty if it may be.
 
-    Kubernetes itself deletes an object whose owner is gone or never was, so that an instance that owns one is real.
+    Kubernetes itself deletes an object whose owner is gone or never was, so that an instance that owns one is real: if
+    it is of a kind that the cluster has, that is, for what belongs to an unknown one stays for ever.
     """
     if not inventory.is_on_a_node(guest):
         return f"NodeUnknown: the cluster has no node {guest.spec.node_name}"
     if guest.is_node and guest.name != guest.spec.node_name:
         return f"NodeUnknown: it is called {guest.name}, and says to be node {guest.spec.node_name}; delete it"
     if guest.spec.provider is Provider.KUBEVIRT and not any(
-        (one.uid, one.name, one.kind) == (guest.spec.vm.uid, guest.name, "VirtualMachineInstance")
-        and one.api_version.startswith("kubevirt.io/")
+        (one.uid, one.name, one.kind, one.api_version)
+        == (guest.spec.vm.uid, guest.name, names.INSTANCE_KIND, names.INSTANCE_API)
         for one in guest.metadata.owner_references
     ):
         return (
