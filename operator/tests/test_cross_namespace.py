@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import asyncio
 from types import SimpleNamespace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
 from cast import identity_of
 from prometheus_client import CollectorRegistry
 from world import BORROWER, LENDER, LONG_AGO, MIB, guest, mib
 
-from tidepool_api import GrantStatus, GuestKey, MemoryGrant, PoolKey, cadence, names
+from tidepool_api import GrantStatus, GuestKey, MemoryGrant, PoolKey, Reason, cadence, names
 from tidepool_api.fields import MOST_BYTES
 from tidepool_api.kube import Refused
 from tidepool_operator.cluster.api import AT_ONCE
@@ -26,6 +26,9 @@ from tidepool_operator.planning.planner import Plan, plan
 from tidepool_operator.reconcile import Reconciler
 from tidepool_operator.status import grants
 from tidepool_operator.status.outcome import Outcome
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
 
 class Cluster:
@@ -50,11 +53,10 @@ class Cluster:
         owners = one["metadata"]["ownerReferences"]
         self.put(names.GUESTS, namespace, name, one["spec"], status=one["status"], labels=labels, owners=owners)
 
-    def pool(self, namespace: str, *lending_namespaces: str, name: str = "pool", paused: bool = False) -> None:
+    def pool(self, namespace: str, *lending_namespaces: str, name: str = "pool", **more: Any) -> None:
         lenders = {"selector": {"matchLabels": LENDER}, "maxLend": "1Gi", "namespaces": list(lending_namespaces)}
         borrowers = {"selector": {"matchLabels": BORROWER}, "size": "512Mi"}
-        spec = {"lenders": lenders, "borrowers": borrowers, "paused": paused}
-        self.put(names.POOLS, namespace, name, spec)
+        self.put(names.POOLS, namespace, name, {"lenders": lenders, "borrowers": borrowers} | more)
 
     def grant(self, namespace: str, *to: dict[str, str], **more: Any) -> None:
         self.put(names.GRANTS, namespace, "grant", {"to": list(to), **more})
@@ -64,7 +66,8 @@ class Cluster:
         assert found is not None
         guests, pairings = self.state.guests.in_namespace(namespace), self.state.pairings.in_namespace(namespace)
         elsewhere = pairings_elsewhere(namespace, self.state)
-        inventory = Inventory(guests, pairings, namespace=namespace, elsewhere=elsewhere)
+        lending = self.grants.lending(pairings)
+        inventory = Inventory(guests, pairings, namespace=namespace, elsewhere=elsewhere, lending=lending)
         there = self.grants.granted(found)
         return plan(found, inventory, claimed=there.claimed, granted=there.guests, ended=there.ended, at=LONG_AGO)
 
@@ -79,6 +82,12 @@ class Cluster:
             assert borrower is not None
             body = build.pairing(found, one, build.pairing_spec(found, one, lender, borrower, found.spec.port))
             self.put(names.PAIRINGS, namespace, body["metadata"]["name"], body["spec"])
+
+    def connect(self, namespace: str) -> None:
+        """All borrowers of a namespace work with what they have."""
+        for one in self.state.pairings.in_namespace(namespace):
+            status = {"phase": "Connected", "borrower": {"state": "Connected"}}
+            self.put(names.PAIRINGS, namespace, one.name, one.spec.to_dict(), status=status)
 
 
 def rich_and_poor() -> Cluster:
@@ -112,6 +121,68 @@ def test_it_is_asked_for_by_name() -> None:
     cluster.grant("rich", {"namespace": "poor"})
     cluster.pool("poor")
     assert cluster.plan("poor").assignments == ()
+
+
+FEW = {"borrowers": {"selector": {"matchLabels": BORROWER}, "size": "128Mi"}, "maxUnavailable": 1}
+
+
+def four_and_a_lender_elsewhere() -> Cluster:
+    """Four borrowers that work with what they have of a lender in `rich`; one of them may be disturbed at a time."""
+    cluster = Cluster()
+    cluster.guest("rich", "l", LENDER)
+    cluster.grant("rich", {"namespace": "poor"})
+    for name in "abcd":
+        cluster.guest("poor", name, BORROWER)
+    cluster.pool("poor", "rich", **FEW)
+    cluster.carry_out("poor", cluster.plan("poor"))
+    cluster.connect("poor")
+    assert len(cluster.plan("poor").assignments) == 4
+    return cluster
+
+
+def asks_no_more(cluster: Cluster) -> None:
+    cluster.pool("poor", **FEW)
+
+
+def selects_others(cluster: Cluster) -> None:
+    lenders = {"selector": {"matchLabels": {"other": "x"}}, "maxLend": "1Gi", "namespaces": ["rich"]}
+    cluster.pool("poor", **FEW, lenders=lenders)
+
+
+def is_labelled_otherwise(cluster: Cluster) -> None:
+    cluster.guest("rich", "l", {"other": "y"})
+
+
+@pytest.mark.parametrize("edit", [asks_no_more, selects_others, is_labelled_otherwise])
+def test_who_is_no_longer_asked_for_goes_in_steps(edit: Callable[[Cluster], None]) -> None:
+    """Issue 28, fault 2: whatever the edit is, and wherever the lender."""
+    cluster = four_and_a_lender_elsewhere()
+    edit(cluster)
+    made = cluster.plan("poor")
+    assert len(made.assignments) == 3
+    assert len(made.deferred) == 3
+
+
+def is_gone(cluster: Cluster) -> None:
+    cluster.state.guests.remove("rich", "l", "rich-l")
+
+
+def is_kept_out(cluster: Cluster) -> None:
+    cluster.guest("rich", "l", LENDER, ready=False, reason=Reason.EXCLUDED)
+
+
+def is_taken_at_home(cluster: Cluster) -> None:
+    cluster.pool("rich")
+
+
+@pytest.mark.parametrize("event", [is_gone, is_kept_out, is_taken_at_home])
+def test_who_cannot_go_on_is_let_go_at_once(event: Callable[[Cluster], None]) -> None:
+    """A lender that is gone, that Tidepool is kept out of, or that its own namespace's pool has."""
+    cluster = four_and_a_lender_elsewhere()
+    asks_no_more(cluster)
+    event(cluster)
+    made = cluster.plan("poor")
+    assert (made.assignments, made.deferred) == ((), ())
 
 
 def test_the_pairing_names_the_namespace_and_stays() -> None:

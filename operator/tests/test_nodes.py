@@ -80,6 +80,7 @@ class Nodes(Cluster):
             nodes=nodes,
             home=HOME,
             node_lenders=len(self.state.node_lenders()),
+            lending=self.grants.lending(known),
         )
         there = self.grants.granted(found)
         promised = self.lenders.promises(found, here.values())
@@ -136,6 +137,21 @@ def test_the_node_of_the_borrower_comes_first() -> None:
         assert mib(cluster.made()) == {("b", f"{HOME}/{lender}"): 512}
     cluster.state.guests.remove(HOME, "n1", f"{HOME}-n1")
     assert mib(cluster.made()) == {}
+
+
+def test_nodes_that_are_no_longer_asked_for_are_left_in_steps() -> None:
+    """Issue 28, fault 2: whatever the edit is. A node that is gone is left at once."""
+    cluster = Nodes("n1")
+    cluster.may(TEAM)
+    cluster.team(TEAM, "a", "b", "c", "d", size=128)
+    cluster.done(TEAM, cluster.made())
+    cluster.connect(TEAM)
+    others = {"selector": {"matchLabels": {"other": "x"}}}
+    cluster.naming(TEAM, {"size": "128Mi"}, **others)
+    made = cluster.made()
+    assert (len(made.assignments), len(made.deferred)) == (3, 3)
+    cluster.state.guests.remove(HOME, "n1", f"{HOME}-n1")
+    assert cluster.made().assignments == ()
 
 
 def test_the_administrator_of_the_cluster_grants_nodes() -> None:

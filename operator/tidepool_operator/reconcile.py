@@ -232,6 +232,7 @@ class Reconciler:
             gone=self._missing(namespace, {name: one for name, one in guests.items() if not one.is_node}),
             home=self._state.home,
             node_lenders=len(self._state.node_lenders()),
+            lending=self.grants.lending(pairings),
         )
         guests |= {one.lender_ref: lender for one in pairings if (lender := self._lender(one))}
         held = [one.name for one in self._state.pools.in_namespace(namespace) if one.is_held]

@@ -10,7 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, NamedTuple
 
-from tidepool_api import GuestKey
+from tidepool_api import GuestKey, PoolKey
 from tidepool_operator.cluster.state import LENT_ELSEWHERE
 from tidepool_operator.planning.inventory import Inventory
 from tidepool_operator.planning.roles import matched
@@ -18,7 +18,7 @@ from tidepool_operator.planning.roles import matched
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
-    from tidepool_api import MemoryGrant, MemoryGuest, MemoryPairing, MemoryPool, PoolKey, Ref
+    from tidepool_api import MemoryGrant, MemoryGuest, MemoryPairing, MemoryPool, Ref
     from tidepool_operator.cluster.state import State
 
 
@@ -93,9 +93,28 @@ class Grants:
     def concerned(self, guest: GuestKey) -> set[str]:
         """The namespaces that plan with a guest: its own, and that of the pool which has it."""
         has_readers = bool(self.readers(guest.namespace) - {guest.namespace})
-        offers = self._offers(guest.namespace) if has_readers else _Offers()
-        owner = self._held(offers).get(guest.name) or offers.owners.get(guest.name)
+        owner = self._owner(guest) if has_readers else None
         return {guest.namespace, owner.namespace} if owner else {guest.namespace}
+
+    def lending(self, pairings: Iterable[MemoryPairing]) -> frozenset[Ref]:
+        """The lenders of other namespaces, and nodes, that may go on with what they lend, whatever pools ask for now.
+
+        Not those that are gone, that Tidepool is kept out of, or that another pool has. Whose grant is gone is not
+        looked at: such pairings are revoked before anything is planned.
+        """
+        return frozenset(one.lender_ref for one in pairings if self._may_go_on(one))
+
+    def _may_go_on(self, one: MemoryPairing) -> bool:
+        guest = self._state.guests.get(*one.lender)
+        if guest is None or (guest.namespace == one.namespace and not guest.is_node):
+            return False
+        is_there = not (guest.terminating or guest.is_excluded or guest.has_ended)
+        return is_there and self._owner(one.lender) in (None, PoolKey(one.namespace, one.spec.pool))
+
+    def _owner(self, guest: GuestKey) -> PoolKey | None:
+        """The pool that has a guest."""
+        offers = self._offers(guest.namespace)
+        return self._held(offers).get(guest.name) or offers.owners.get(guest.name)
 
     def ungranted(self, pool: MemoryPool) -> list[str]:
         """The namespaces whose guests a pool asks for, and where no grant is for it."""

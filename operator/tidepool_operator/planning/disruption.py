@@ -80,7 +80,8 @@ class Disruption:
         return not elsewhere.isdisjoint((lender, borrower)) or lender in roles.borrowers or borrower in roles.lenders
 
     def _is_there(self, guest: Ref) -> bool:
-        return guest in self._inventory.guests or guest in self._selection.lenders
+        inventory = self._inventory
+        return guest in inventory.guests or guest in inventory.lending or guest in self._selection.lenders
 
 
 def is_connected(one: MemoryPairing) -> bool:

@@ -77,14 +77,16 @@ class Inventory:
         gone: Mapping[Ref, dict[str, str]] | None = None,
         home: str = "",
         node_lenders: int = 0,
+        lending: Collection[Ref] = (),
     ) -> None:
         """`nodes` are those of the cluster, where they are known, `silent` those whose agent does not answer.
 
         `gone` are guests that were there lately, with their labels.
         `elsewhere` are pairings of other namespaces; guests of these go by `namespace/name`. `home` is the namespace of
-        the release, in which there are so many `node_lenders`; these are no guests of it.
+        the release, in which there are so many `node_lenders`; these are no guests of it. `lending` are the lenders
+        that are none either, and may go on with what they lend here (`Grants.lending`).
         """
-        self.home, self.node_lenders = home, node_lenders
+        self.home, self.node_lenders, self.lending = home, node_lenders, frozenset(lending)
         known = sorted((one for one in guests if not one.is_node), key=lambda one: one.name)
         self.ended = {Ref(one.name): one for one in known if one.has_ended and not one.terminating}
         self.guests = {Ref(one.name): one for one in known if not (one.terminating or one.is_excluded or one.has_ended)}
