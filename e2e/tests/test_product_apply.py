@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import copy
 import json
 import re
 import subprocess
@@ -85,18 +86,24 @@ def test_pages_come_back_from_the_lender(product: Product) -> None:
 
 
 def test_reserve_and_most_are_kept(product: Product) -> None:
-    """A lender holds no more than the pool says, and a smaller size takes effect in place."""
+    """A lender holds no more than the pool says. A smaller size takes effect in place, and a deadline costs no page."""
     product.apply_ready(ONE_TO_ONE)
     pairing = product.pairing_of(BORROWER)["metadata"]["uid"]
     product.stress(f"fill {FILE} mib={FILE_MIB}")
     product.stress(f"sequential {FILE} passes=2")
-    smaller = {**ONE_TO_ONE, "spec": {**ONE_TO_ONE["spec"]}}
-    smaller["spec"]["borrowers"] = {**smaller["spec"]["borrowers"], "size": "64Mi"}
+    lent, begun, sooner = _lent_mib(product), product.sessions_begun(), copy.deepcopy(ONE_TO_ONE)
+    sooner["spec"]["deadline"] = "300ms"
+    product.apply_ready(sooner)
+    until("the guest has the deadline", lambda: _deadline_us(pairing) == 300_000)
+    assert _lent_mib(product) >= lent > 64
+    smaller = copy.deepcopy(sooner)
+    smaller["spec"]["borrowers"]["size"] = "64Mi"
     product.apply_ready(smaller)
     until("the lender holds at most 64 MiB", lambda: _lent_mib(product) <= 64, 60)
     assert product.pairing_of(BORROWER)["metadata"]["uid"] == pairing, "the pairing was not changed but replaced"
     product.stress(f"sequential {FILE} passes=2")
     assert _lent_mib(product) <= 64
+    assert product.sessions_begun() == begun
     product.assert_sound()
 
 
@@ -160,6 +167,8 @@ def _given(pairing: str) -> dict[str, str]:
     return {one: lab.guest(one, f"cat {file} 2>/dev/null || true").strip() for one, file in told.items()}
 
 
+API = "/apis/tidepool.dev/v1alpha1"
+Request = tuple[str, str, str, Object | list[Object] | None]  # method, path, type of the body, body
 PASSWORD = base64.b64encode(b"topsecret123").decode()
 CANARY = {
     "apiVersion": "v1",
@@ -182,7 +191,24 @@ for method, path, kind, body in requests:
 """
 
 
-def _requests() -> list[tuple[str, str, str, Object | list[Object] | None]]:
+def _pod_of(component: str) -> Object:
+    pods = lab.items("pods", "-n", lab.SYSTEM, "-l", f"app.kubernetes.io/component={component}")
+    found: Object = next(one for one in pods if "deletionTimestamp" not in one["metadata"])
+    return found
+
+
+def _asked_by(component: str, *requests: Request) -> list[tuple[int, str]]:
+    """What the API server answers to requests with the token of operator or agent: each answer's code, and its text."""
+    bound = ("--bound-object-kind=Pod", f"--bound-object-name={_pod_of(component)['metadata']['name']}")
+    token = lab.kubectl("create", "token", f"tidepool-{component}", "-n", lab.SYSTEM, *bound).strip()
+    at = json.loads(lab.kubectl("config", "view", "--raw", "-o", "json"))["clusters"][0]["cluster"]
+    asked = json.dumps([at["server"], at["certificate-authority"], token, *requests])
+    command = host.in_netns([sys.executable, "-c", ASK])
+    said = subprocess.run(command, input=asked, capture_output=True, text=True, check=True).stdout
+    return [(code, text) for code, text in map(json.loads, said.splitlines())]
+
+
+def _requests() -> list[Request]:
     """Every verb that there is for Secrets, with what would have the API server quote one in its refusal."""
     all_of = "/api/v1/namespaces/kube-system/secrets"
     one, plain, dry = f"{all_of}/canary", "application/json", "?dryRun=All&fieldManager=test"
@@ -212,28 +238,40 @@ def test_a_token_is_worth_nothing_for_secrets(component: str) -> None:
     Once agents could patch Secrets, for policies saw to it that they changed none. But the API server quotes what it
     refuses before it asks policies, and so any agent read all of them.
     """
-    pods = lab.items("pods", "-n", lab.SYSTEM, "-l", f"app.kubernetes.io/component={component}")
-    pod = next(one for one in pods if "deletionTimestamp" not in one["metadata"])
-    bound = ("--bound-object-kind=Pod", f"--bound-object-name={pod['metadata']['name']}")
-    token = lab.kubectl("create", "token", f"tidepool-{component}", "-n", lab.SYSTEM, *bound).strip()
-    at = json.loads(lab.kubectl("config", "view", "--raw", "-o", "json"))["clusters"][0]["cluster"]
-    known = [at["server"], at["certificate-authority"], token]
     lab.kubectl("apply", "-f", "-", stdin=json.dumps(CANARY))
     try:
-        command = host.in_netns([sys.executable, "-c", ASK])
-        asked = json.dumps([*known, ("GET", "/apis/tidepool.dev/v1alpha1/memoryguests", "", None), *_requests()])
-        said = subprocess.run(command, input=asked, capture_output=True, text=True, check=True).stdout
+        (own, _), *answers = _asked_by(component, ("GET", f"{API}/memoryguests", "", None), *_requests())
     finally:
         lab.kubectl("delete", "secret", "canary", "-n", "kube-system")
-    (own, _), *answers = (json.loads(line) for line in said.splitlines())
     assert own == 200, "the token is not even worth what it should be"
     assert [code for code, _ in answers] == [403] * len(_requests())
     assert not [text for _, text in answers if PASSWORD in text or "topsecret123" in text]
 
 
+@pytest.mark.usefixtures("product")
+def test_a_guest_that_an_agent_makes_up_is_deleted() -> None:
+    """Whoever takes an agent over reports a machine that is none: Kubernetes deletes it, for its instance is none."""
+    node = _pod_of("agent")["spec"]["nodeName"]
+    instance = {"apiVersion": "kubevirt.io/v1", "kind": "VirtualMachineInstance", "name": "made-up", "uid": "made-up"}
+    made_up: Object = {
+        "apiVersion": "tidepool.dev/v1alpha1",
+        "kind": "MemoryGuest",
+        "metadata": {"name": "made-up", "namespace": "default", "ownerReferences": [instance]},
+        "spec": {"provider": "KubeVirt", "vm": {"name": "made-up", "uid": "made-up"}, "nodeName": node},
+    }
+    path = f"{API}/namespaces/default/memoryguests"
+    ((code, text),) = _asked_by("agent", ("POST", path, "application/json", made_up))
+    assert code == 201, text
+    until("it is gone", lambda: "made-up" not in {one["metadata"]["name"] for one in lab.items("memoryguests")}, 120)
+
+
 def _in_guest(pairing: str) -> list[str]:
     folder = f"/sys/kernel/config/tidepool/lenders/{pairing}"
     return lab.guest(BORROWER, f"cat {folder}/encryption {folder}/state").split()
+
+
+def _deadline_us(pairing: str) -> int:
+    return int(lab.guest(BORROWER, f"cat /sys/kernel/config/tidepool/lenders/{pairing}/deadline_us"))
 
 
 def _available(guest: str) -> int:
