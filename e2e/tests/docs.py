@@ -61,6 +61,7 @@ KINDS = {
     "clients": Kind(
         r"apt-get install \./dist/clients/|VENV/bin/pip |make -C clients/", "e2e/tests/test_dist_clients.py"
     ),
+    "examples": Kind(r"\./cached |python3 cached\.py |sh cached\.sh ", "e2e/tests/test_product_front_ends.py"),
     "tidepoolctl apply": Kind("tidepoolctl apply", "kernel-module/tests/test_tidepoolctl.py"),
     "tidepoolctl status": Kind("tidepoolctl status", "kernel-module/tests/test_tidepoolctl.py"),
     "modprobe configfs": Kind("", BY_HAND, ABI),

@@ -1,5 +1,7 @@
 """The guests' disk image: Debian 12 with a stock cloud kernel and the QEMU guest agent; nothing of Tidepool inside.
 
+Python and Redis are there for the examples of clients/.
+
 The lab's own way into a guest is sshd on a second network interface, so that `exec` goes on working when a test stops
 the guest agent or breaks the guest's pod network.
 """
@@ -24,8 +26,10 @@ LAB_SIDE, LAB_INNER = "10.0.3.1", "10.0.3.2"
 PACKAGES = (
     "systemd-sysv", "udev", "dbus", "kmod", "procps", "iproute2", "initramfs-tools", "zstd", "linux-base",
     "openssh-server", "qemu-guest-agent", "fio", "xfsprogs", "e2fsprogs", "util-linux-extra", "libpam-systemd",
-    "stress-ng", "iputils-ping",
+    "stress-ng", "iputils-ping", "python3", "redis-server",
 )  # fmt: skip
+# The server is for those who start it.
+QUIET = 'chroot "$1" systemctl disable redis-server.service'
 
 # Units that wait for hardware, networks or users that these guests do not have, or that would disturb measurements.
 # Under emulation every process at boot counts: these were half of it.
@@ -112,7 +116,7 @@ def build(kernel: str) -> GuestImage:
         f"guest-{release}",
         "bookworm",
         PACKAGES,
-        hooks=hooks(stock, release),
+        hooks=(*hooks(stock, release), QUIET),
         inputs=(store.digest(*FILES, *FILES.values()), str((stock / "image.deb").stat().st_size)),
     )
     key = f"{recipe.key()}-{store.digest(SIZE)}"

@@ -15,7 +15,7 @@ from tidepool_lab import debian, guest_image, paths, rootfs, store
 from tidepool_lab.guest_image import GuestImage
 from tidepool_lab.progress import step
 
-LEFT_OUT = ("qemu-guest-agent", "fio", "stress-ng", "xfsprogs")
+LEFT_OUT = ("qemu-guest-agent", "fio", "stress-ng", "xfsprogs", "python3", "redis-server")
 PACKAGES = (*(one for one in guest_image.PACKAGES if one not in LEFT_OUT), "cloud-init", "apparmor", "mokutil")
 TO_INSTALL = ("qemu-guest-agent",)
 CLOUD = r"""datasource_list: [NoCloud, None]
