@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Self
 
 import pytest
@@ -100,7 +101,8 @@ def installed(guest: Guest, kind: str) -> str:
     """What runs a server of a kind: Redis of this Debian, or Valkey of the next."""
     if kind == "redis":
         return REDIS_SERVER
-    foreign.install(guest, "valkey-server", "usr/bin/valkey-server", suite="trixie", folder=VALKEY)
+    if guest.run(f"[ -d {VALKEY} ]").code:
+        foreign.install(guest, "valkey-server", "usr/bin/valkey-server", suite="trixie", folder=VALKEY)
     return foreign.command("valkey-server", VALKEY)
 
 
@@ -231,17 +233,13 @@ def test_a_lost_value_is_gone(pair: Pair) -> None:
     ):
         wait_until("they are connected", lambda: "master_link_status:up" in replica.say("info", "replication"))
         master.check("push")
-        pair.b.set(f"lenders/{NAME}/enabled", 0)
-        try:
+        with no_lender(pair):
             assert int(master.check("survive")[0]) > KEYS / 2
             assert master.figure("tidepool_away_lost") > KEYS / 2
             wait_until("both have the same", lambda: same(master, replica))
             master.say("set", "new", "v" * 500)
             wait_until("no lender takes it", lambda: master.figure("tidepool_away_refused") > 0)
             assert master.say("get", "new") == "v" * 500
-        finally:
-            pair.b.set(f"lenders/{NAME}/enabled", 1)
-            pair.b.wait_state(f"lenders/{NAME}", "Connected")
         wait_until("it goes away", lambda: master.figure("tidepool_away_values") > 0)
 
 
@@ -279,12 +277,44 @@ def test_what_may_not_be_evicted_any_more_comes_back(pair: Pair) -> None:
         server.say("set", "k", "v" * 5000, "ex", "1000")
         wait_until("it goes away", lambda: away(server) == 1)
         assert server.say("persist", "k") == "1"
-        pair.b.set(f"lenders/{NAME}/enabled", 0)
-        try:
+        with no_lender(pair):
             assert server.say("get", "k") == "v" * 5000
-        finally:
-            pair.b.set(f"lenders/{NAME}/enabled", 1)
-            pair.b.wait_state(f"lenders/{NAME}", "Connected")
+
+
+@pytest.mark.parametrize("kind", ["redis", "valkey"])
+def test_a_policy_that_is_changed_holds_at_once(pair: Pair, kind: str) -> None:
+    """What may not be away by it comes back, and needs no lender then; what may not go away does not."""
+    with Server(pair.borrower, OURS, LRU, program=installed(pair.borrower, kind)) as server:
+        server.check("push")
+        server.check("obey")
+        with no_lender(pair):
+            server.check("look")
+
+
+def test_what_is_late_comes_back_later(pair: Pair) -> None:
+    """A lender that stands still loses nothing of what may not be away any more: no command waits for that."""
+    deadline = f"lenders/{NAME}/deadline_us"
+    with Server(pair.borrower, OURS, LRU) as server:
+        server.check("push")
+        pair.b.set(deadline, DEADLINE_US)
+        with late_lender(pair):
+            server.say("config", "set", "maxmemory-policy", "noeviction")
+            time.sleep(3)
+            assert away(server) > 0
+        pair.b.set(deadline, PATIENT["deadline_us"])
+        wait_until("all have come back", lambda: away(server) == 0)
+        server.check("look")
+
+
+@contextmanager
+def no_lender(pair: Pair) -> Iterator[None]:
+    """All that is away is lost meanwhile."""
+    pair.b.set(f"lenders/{NAME}/enabled", 0)
+    try:
+        yield
+    finally:
+        pair.b.set(f"lenders/{NAME}/enabled", 1)
+        pair.b.wait_state(f"lenders/{NAME}", "Connected")
 
 
 def away(server: Server) -> int:

@@ -40,6 +40,7 @@
 #define REDISMODULE_EVENT_SWAPDB			11
 #define REDISMODULE_EVENT_EVENTLOOP			15
 #define REDISMODULE_SUBEVENT_EVENTLOOP_AFTER_SLEEP	1
+#define REDISMODULE_EVENT_CONFIG			16
 
 typedef struct RedisModuleCtx RedisModuleCtx;
 typedef struct RedisModuleString RedisModuleString;

@@ -17,6 +17,7 @@ Reply = object
 Word = str | bytes | int
 LONG = 1000
 FAR = 4102444800000  # in milliseconds: the year 2100
+NEW = 10  # values that are set while others are away
 
 
 class Error(Exception):
@@ -80,7 +81,7 @@ class Both:
 
     def wait_away(self, count: int) -> None:
         """Wait until as many values are away."""
-        wait_until(lambda: self.away() == count, f"{count} values are away", lambda: figures(self.ours))
+        wait_away(self.ours, count)
 
     def clear(self) -> None:
         """Both are empty; a server may free what it had later."""
@@ -393,7 +394,7 @@ def fill_one(path: str, keys: int, away: int) -> Client:
         client.say("set", f"key:{number}", text(1000 + number, f"{number} "))
         if number % 2:
             client.say("pexpireat", f"key:{number}", FAR)
-    wait_until(lambda: figures(client)["away_values"] == away, f"{away} are away", lambda: figures(client))
+    wait_away(client, away)
     return client
 
 
@@ -413,7 +414,7 @@ def expire(path: str, keys: int) -> None:
     client.say("debug", "set-active-expire", 0)
     for number in range(keys // 2):
         client.say("pexpire", f"key:{number}", 1000)
-    wait_until(lambda: figures(client)["away_values"] == keys, "all are away", lambda: figures(client))
+    wait_away(client, keys)
     time.sleep(1.2)
     for number in range(keys // 2):
         assert client.say("append", f"key:{number}", "y") == 1
@@ -431,6 +432,44 @@ def survive(path: str, keys: int) -> None:
         assert size != 1 or client.say("pexpiretime", key) == -1, key
         gone += size == 1
     print(gone)
+
+
+def obey(path: str, keys: int) -> None:
+    """Of what push() has put only that is away which the policy lets be away, and a new policy holds at once."""
+    client = Client(path)
+    set_policy(client, "allkeys-lfu")
+    stays(client, keys)
+    set_policy(client, "allkeys-lru")
+    wait_away(client, keys + NEW)
+    set_policy(client, "volatile-lfu")
+    wait_away(client, keys // 2)
+    set_policy(client, "volatile-ttl")
+    stays(client, keys // 2)
+    for _ in range(3):
+        set_policy(client, "allkeys-random")
+        wait_away(client, keys + NEW)
+        set_policy(client, "noeviction")
+        stays(client, 0)
+
+
+def set_policy(client: Client, policy: str) -> None:
+    """It is the server's from now on."""
+    assert client.say("config", "set", "maxmemory-policy", policy) == "OK"
+
+
+def stays(client: Client, away: int) -> None:
+    """So many are away at last; none goes away before, and what is set at once does not, either."""
+    went = figures(client)["away_went"]
+    for number in range(NEW):
+        client.say("set", f"new:{number}", text(LONG))
+    time.sleep(0.5)
+    wait_away(client, away)
+    assert figures(client)["away_went"] == went
+
+
+def wait_away(client: Client, count: int) -> None:
+    """Wait until as many values are away."""
+    wait_until(lambda: figures(client)["away_values"] == count, f"{count} are away", lambda: figures(client))
 
 
 # ---- random commands ----
@@ -531,7 +570,7 @@ TOPICS: dict[str, Callable[..., None]] = {
     for topic in (reads, writes, numbers, expiry, scripts, patterns, databases, memory, transactions, rights, pauses)
 }
 OF_ONE: dict[str, Callable[[str, int], None]] = {
-    one.__name__: one for one in (push, push_half, look, survive, expire, alone)
+    one.__name__: one for one in (push, push_half, look, survive, expire, obey, alone)
 }
 OF_SEVERAL = {"transactions", "rights", "pauses"}
 
