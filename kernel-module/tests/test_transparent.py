@@ -306,6 +306,16 @@ def test_what_is_late_comes_back_later(pair: Pair) -> None:
         server.check("look")
 
 
+def test_options_are_those_of_the_first_load(pair: Pair) -> None:
+    """Whoever loads the module again, with others, is told that this changes nothing."""
+    log = f"/tmp/{OURS}.log"
+    with Server(pair.borrower, OURS, f"{LRU} --enable-module-command yes --logfile {log}") as server:
+        assert server.say("module", "load", REDIS_MODULE, "ABOVE", "512").startswith("ERR Error loading")
+        assert "is loaded already" in pair.borrower.sh(f"cat {log}; rm {log}")
+        server.say("set", "k", "v" * 300)
+        wait_until("it goes away", lambda: away(server) == 1)
+
+
 @contextmanager
 def no_lender(pair: Pair) -> Iterator[None]:
     """All that is away is lost meanwhile."""

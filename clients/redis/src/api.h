@@ -78,6 +78,7 @@ typedef struct {
 
 /* FUNCTION(what it returns, its name, what it takes) for each. */
 #define API(FUNCTION)										\
+	FUNCTION(int, IsModuleNameBusy, (const char *name))						\
 	FUNCTION(void, SetModuleAttribs, (RedisModuleCtx *, const char *name, int ver, int apiver))	\
 	FUNCTION(int, CreateCommand, (RedisModuleCtx *, const char *name, RedisModuleCmdFunc function,	\
 				      const char *flags, int first, int last, int step))		\
