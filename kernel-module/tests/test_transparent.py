@@ -316,6 +316,18 @@ def test_options_are_those_of_the_first_load(pair: Pair) -> None:
         wait_until("it goes away", lambda: away(server) == 1)
 
 
+@pytest.mark.parametrize("policy", ["allkeys-lfu", "allkeys-lru"])
+def test_a_value_comes_back_as_soon_as_it_can_be_got(pair: Pair, policy: str) -> None:
+    """GET of a value that is away takes about as long as TIDE.GET, whether or not others go away meanwhile."""
+    with Server(pair.borrower, OURS, LRU) as server:
+        server.check("stock")
+        server.say("config", "set", "maxmemory-policy", policy)
+        pair.settle()
+        ours, tide = map(int, server.check("race")[0].split())
+        print(f"{policy}: median of {KEYS}: GET {ours} us, TIDE.GET {tide} us")
+        assert ours < 2 * tide
+
+
 @contextmanager
 def no_lender(pair: Pair) -> Iterator[None]:
     """All that is away is lost meanwhile."""

@@ -17,6 +17,7 @@ Reply = object
 Word = str | bytes | int
 LONG = 1000
 FAR = 4102444800000  # in milliseconds: the year 2100
+LENGTH = 4096  # of values that are asked for by the clock
 NEW = 10  # values that are set while others are away
 
 
@@ -472,6 +473,32 @@ def wait_away(client: Client, count: int) -> None:
     wait_until(lambda: figures(client)["away_values"] == count, f"{count} are away", lambda: figures(client))
 
 
+def stock(path: str, keys: int) -> None:
+    """As many values that are away as values of TIDE.SET, all as long."""
+    client = Client(path)
+    for number in range(keys):
+        client.say("set", f"key:{number}", text(LENGTH, f"{number} "))
+        client.say("tide.set", f"key:{number}", text(LENGTH, f"{number} "))
+    wait_away(client, keys)
+
+
+def race(path: str, keys: int) -> None:
+    """Asks for what stock() has put, by GET and TIDE.GET in turn; prints the medians of their microseconds."""
+    client = Client(path)
+    times = [(timed(client, "get", number), timed(client, "tide.get", number)) for number in range(keys)]
+    assert figures(client)["away_came"] == keys, figures(client)
+    print(*(round(1e6 * sorted(column)[keys // 2]) for column in zip(*times, strict=True)))
+
+
+def timed(client: Client, command: str, number: int) -> float:
+    """How many seconds a value takes."""
+    start = time.perf_counter()
+    value = client.say(command, f"key:{number}")
+    seconds = time.perf_counter() - start
+    assert value == text(LENGTH, f"{number} ")
+    return seconds
+
+
 # ---- random commands ----
 
 KEYS = [f"k{number}" for number in range(24)]
@@ -570,7 +597,7 @@ TOPICS: dict[str, Callable[..., None]] = {
     for topic in (reads, writes, numbers, expiry, scripts, patterns, databases, memory, transactions, rights, pauses)
 }
 OF_ONE: dict[str, Callable[[str, int], None]] = {
-    one.__name__: one for one in (push, push_half, look, survive, expire, obey, alone)
+    one.__name__: one for one in (push, push_half, look, survive, expire, obey, stock, race, alone)
 }
 OF_SEVERAL = {"transactions", "rights", "pauses"}
 
