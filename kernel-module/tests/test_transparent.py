@@ -291,6 +291,12 @@ def test_a_policy_that_is_changed_holds_at_once(pair: Pair, kind: str) -> None:
             server.check("look")
 
 
+def test_what_is_idle_counts_from_a_new_policy(pair: Pair) -> None:
+    """A key that was asked for just before the policy was changed from LFU is not idle."""
+    with Server(pair.borrower, OURS, LRU, module="TRANSPARENT yes ABOVE 256 IDLE 4") as server:
+        assert int(server.check("count_anew", 1)[0]) >= 3
+
+
 def test_what_is_late_comes_back_later(pair: Pair) -> None:
     """A lender that stands still loses nothing of what may not be away any more: no command waits for that."""
     deadline = f"lenders/{NAME}/deadline_us"

@@ -12,6 +12,7 @@
  * replica, which must have what its master has. What may not be away any more, as the
  * server was made a replica or its policy was changed, comes home.
  */
+#include <limits.h>
 #include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
@@ -72,6 +73,7 @@ static int flags;			/* of the server, at this tick */
 static int has_loop_event;
 static int pauses;			/* how often to leave places as they are */
 static long long now, policy_at, refused_until, pass_ended;
+static long long idle_since = LLONG_MIN / 2;	/* from when on it is known how long keys are idle */
 
 static pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER;
 static struct going *there;		/* what threads have put */
@@ -130,12 +132,13 @@ static long long idle_wanted(void)
 	return used >= FULL ? 0 : (long long)(wish.idle_ms * (FULL - used) / (FULL - HALF_FULL));
 }
 
+/* What an LFU policy has noted of a key is read as some time, until somebody asks for it. */
 static int is_idle(RedisModuleKey *key)
 {
 	long long idle = -1;
 
 	RedisModule_GetLRU(key, &idle);
-	return idle >= 0 && idle >= pass.idle_ms;
+	return idle >= pass.idle_ms && (now - idle_since) / 1000 >= pass.idle_ms;
 }
 
 /* Is it a value that goes away? */
@@ -310,6 +313,8 @@ static void look_at_policy(RedisModuleCtx *ctx)
 	policy_look(ctx, &policy);
 	if (policy.evicted == before.evicted && policy.goes == before.goes)
 		return;
+	if (policy.goes && !before.goes)
+		idle_since = clock_us();
 	tell_of_policy(ctx);
 	pass_anew();
 }

@@ -473,6 +473,18 @@ def wait_away(client: Client, count: int) -> None:
     wait_until(lambda: figures(client)["away_values"] == count, f"{count} are away", lambda: figures(client))
 
 
+def count_anew(path: str, keys: int) -> None:
+    """How long a key is idle counts from the policy on that keeps it; LFU has left something else there."""
+    client = Client(path)
+    set_policy(client, "allkeys-lfu")
+    for number in range(keys):
+        client.say("set", f"key:{number}", text(LONG))
+    set_policy(client, "allkeys-lru")
+    start = time.monotonic()
+    wait_away(client, keys)
+    print(round(time.monotonic() - start))
+
+
 def stock(path: str, keys: int) -> None:
     """As many values that are away as values of TIDE.SET, all as long."""
     client = Client(path)
@@ -597,7 +609,7 @@ TOPICS: dict[str, Callable[..., None]] = {
     for topic in (reads, writes, numbers, expiry, scripts, patterns, databases, memory, transactions, rights, pauses)
 }
 OF_ONE: dict[str, Callable[[str, int], None]] = {
-    one.__name__: one for one in (push, push_half, look, survive, expire, obey, stock, race, alone)
+    one.__name__: one for one in (push, push_half, look, survive, expire, obey, count_anew, stock, race, alone)
 }
 OF_SEVERAL = {"transactions", "rights", "pauses"}
 
