@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Self
 
 import pytest
@@ -100,7 +101,8 @@ def installed(guest: Guest, kind: str) -> str:
     """What runs a server of a kind: Redis of this Debian, or Valkey of the next."""
     if kind == "redis":
         return REDIS_SERVER
-    foreign.install(guest, "valkey-server", "usr/bin/valkey-server", suite="trixie", folder=VALKEY)
+    if guest.run(f"[ -d {VALKEY} ]").code:
+        foreign.install(guest, "valkey-server", "usr/bin/valkey-server", suite="trixie", folder=VALKEY)
     return foreign.command("valkey-server", VALKEY)
 
 
@@ -231,17 +233,13 @@ def test_a_lost_value_is_gone(pair: Pair) -> None:
     ):
         wait_until("they are connected", lambda: "master_link_status:up" in replica.say("info", "replication"))
         master.check("push")
-        pair.b.set(f"lenders/{NAME}/enabled", 0)
-        try:
+        with no_lender(pair):
             assert int(master.check("survive")[0]) > KEYS / 2
             assert master.figure("tidepool_away_lost") > KEYS / 2
             wait_until("both have the same", lambda: same(master, replica))
             master.say("set", "new", "v" * 500)
             wait_until("no lender takes it", lambda: master.figure("tidepool_away_refused") > 0)
             assert master.say("get", "new") == "v" * 500
-        finally:
-            pair.b.set(f"lenders/{NAME}/enabled", 1)
-            pair.b.wait_state(f"lenders/{NAME}", "Connected")
         wait_until("it goes away", lambda: master.figure("tidepool_away_values") > 0)
 
 
@@ -279,12 +277,72 @@ def test_what_may_not_be_evicted_any_more_comes_back(pair: Pair) -> None:
         server.say("set", "k", "v" * 5000, "ex", "1000")
         wait_until("it goes away", lambda: away(server) == 1)
         assert server.say("persist", "k") == "1"
-        pair.b.set(f"lenders/{NAME}/enabled", 0)
-        try:
+        with no_lender(pair):
             assert server.say("get", "k") == "v" * 5000
-        finally:
-            pair.b.set(f"lenders/{NAME}/enabled", 1)
-            pair.b.wait_state(f"lenders/{NAME}", "Connected")
+
+
+@pytest.mark.parametrize("kind", ["redis", "valkey"])
+def test_a_policy_that_is_changed_holds_at_once(pair: Pair, kind: str) -> None:
+    """What may not be away by it comes back, and needs no lender then; what may not go away does not."""
+    with Server(pair.borrower, OURS, LRU, program=installed(pair.borrower, kind)) as server:
+        server.check("push")
+        server.check("obey")
+        with no_lender(pair):
+            server.check("look")
+
+
+def test_what_is_idle_counts_from_a_new_policy(pair: Pair) -> None:
+    """A key that was asked for just before the policy was changed from LFU is not idle."""
+    with Server(pair.borrower, OURS, LRU, module="TRANSPARENT yes ABOVE 256 IDLE 4") as server:
+        assert int(server.check("count_anew", 1)[0]) >= 3
+
+
+def test_what_is_late_comes_back_later(pair: Pair) -> None:
+    """A lender that stands still loses nothing of what may not be away any more: no command waits for that."""
+    deadline = f"lenders/{NAME}/deadline_us"
+    with Server(pair.borrower, OURS, LRU) as server:
+        server.check("push")
+        pair.b.set(deadline, DEADLINE_US)
+        with late_lender(pair):
+            server.say("config", "set", "maxmemory-policy", "noeviction")
+            time.sleep(3)
+            assert away(server) > 0
+        pair.b.set(deadline, PATIENT["deadline_us"])
+        wait_until("all have come back", lambda: away(server) == 0)
+        server.check("look")
+
+
+def test_options_are_those_of_the_first_load(pair: Pair) -> None:
+    """Whoever loads the module again, with others, is told that this changes nothing."""
+    log = f"/tmp/{OURS}.log"
+    with Server(pair.borrower, OURS, f"{LRU} --enable-module-command yes --logfile {log}") as server:
+        assert server.say("module", "load", REDIS_MODULE, "ABOVE", "512").startswith("ERR Error loading")
+        assert "is loaded already" in pair.borrower.sh(f"cat {log}; rm {log}")
+        server.say("set", "k", "v" * 300)
+        wait_until("it goes away", lambda: away(server) == 1)
+
+
+@pytest.mark.parametrize("policy", ["allkeys-lfu", "allkeys-lru"])
+def test_a_value_comes_back_as_soon_as_it_can_be_got(pair: Pair, policy: str) -> None:
+    """GET of a value that is away takes about as long as TIDE.GET, whether or not others go away meanwhile."""
+    with Server(pair.borrower, OURS, LRU) as server:
+        server.check("stock")
+        server.say("config", "set", "maxmemory-policy", policy)
+        pair.settle()
+        ours, tide = map(int, server.check("race")[0].split())
+        print(f"{policy}: median of {KEYS}: GET {ours} us, TIDE.GET {tide} us")
+        assert ours < 2 * tide
+
+
+@contextmanager
+def no_lender(pair: Pair) -> Iterator[None]:
+    """All that is away is lost meanwhile."""
+    pair.b.set(f"lenders/{NAME}/enabled", 0)
+    try:
+        yield
+    finally:
+        pair.b.set(f"lenders/{NAME}/enabled", 1)
+        pair.b.wait_state(f"lenders/{NAME}", "Connected")
 
 
 def away(server: Server) -> int:

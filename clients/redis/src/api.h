@@ -40,6 +40,7 @@
 #define REDISMODULE_EVENT_SWAPDB			11
 #define REDISMODULE_EVENT_EVENTLOOP			15
 #define REDISMODULE_SUBEVENT_EVENTLOOP_AFTER_SLEEP	1
+#define REDISMODULE_EVENT_CONFIG			16
 
 typedef struct RedisModuleCtx RedisModuleCtx;
 typedef struct RedisModuleString RedisModuleString;
@@ -77,6 +78,7 @@ typedef struct {
 
 /* FUNCTION(what it returns, its name, what it takes) for each. */
 #define API(FUNCTION)										\
+	FUNCTION(int, IsModuleNameBusy, (const char *name))						\
 	FUNCTION(void, SetModuleAttribs, (RedisModuleCtx *, const char *name, int ver, int apiver))	\
 	FUNCTION(int, CreateCommand, (RedisModuleCtx *, const char *name, RedisModuleCmdFunc function,	\
 				      const char *flags, int first, int last, int step))		\

@@ -9,8 +9,10 @@
  * events; for servers without such an event, in the timer: these filter commands again.
  *
  * Nothing goes away while a child writes a snapshot, which would copy the memory, or on a
- * replica, which must have what its master has.
+ * replica, which must have what its master has. What may not be away any more, as the
+ * server was made a replica or its policy was changed, comes home.
  */
+#include <limits.h>
 #include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
@@ -32,7 +34,10 @@
 #define BUSY_MS		10		/* between ticks */
 #define IDLE_MS		100
 #define STEP_US		500		/* of each tick, and of each time that places are taken */
-#define POLICY_US	1000000		/* between looks at the policy */
+#define HURRY_US	2500		/* of one that finds what has to come home */
+#define HOME_SHARE	4		/* one part in so many of the time is for what comes home, at most */
+#define LONGEST_MS	10000		/* between ticks even then */
+#define POLICY_US	1000000		/* between looks at the policy, for servers that do not tell of a change */
 #define REFUSED_US	1000000		/* before values are offered again */
 #define LONGEST_REST_US	10000000	/* between passes */
 #define PASSES		4		/* in the time that a value has to be idle */
@@ -63,11 +68,12 @@ struct going {
 };
 
 static struct away_wish wish;
-static enum policy policy;
+static struct policy policy;
 static int flags;			/* of the server, at this tick */
 static int has_loop_event;
 static int pauses;			/* how often to leave places as they are */
 static long long now, policy_at, refused_until, pass_ended;
+static long long idle_since = LLONG_MIN / 2;	/* from when on it is known how long keys are idle */
 
 static pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER;
 static struct going *there;		/* what threads have put */
@@ -83,7 +89,9 @@ static struct {
 	int running;
 	int full;			/* no more can be on its way */
 	long long idle_ms;		/* that a value has to be */
-	RedisModuleString *home;	/* a stub of the last step that has to go */
+	struct back_name *home;		/* keys of the last step whose stubs have to go */
+	int hurry;			/* this tick has found what has to come home */
+	long long home_us;		/* this tick has waited for what comes home */
 } pass;
 
 /**
@@ -93,7 +101,7 @@ int away_may_go(void)
 {
 	int server = RedisModule_GetContextFlags(NULL);
 
-	return policy == POLICY_ALL && !wish.back && !(server & REDISMODULE_CTX_FLAGS_SLAVE);
+	return policy.goes && policy.evicted == EVICTED_ALL && !wish.back && !(server & REDISMODULE_CTX_FLAGS_SLAVE);
 }
 
 /**
@@ -106,7 +114,7 @@ void away_pause(void)
 
 static int may_go(void)
 {
-	return policy != POLICY_NONE && !wish.back && !(flags & REDISMODULE_CTX_FLAGS_SLAVE);
+	return policy.goes && !wish.back && !(flags & REDISMODULE_CTX_FLAGS_SLAVE);
 }
 
 static int must_wait(void)
@@ -124,12 +132,13 @@ static long long idle_wanted(void)
 	return used >= FULL ? 0 : (long long)(wish.idle_ms * (FULL - used) / (FULL - HALF_FULL));
 }
 
+/* What an LFU policy has noted of a key is read as some time, until somebody asks for it. */
 static int is_idle(RedisModuleKey *key)
 {
 	long long idle = -1;
 
 	RedisModule_GetLRU(key, &idle);
-	return idle >= 0 && idle >= pass.idle_ms;
+	return idle >= pass.idle_ms && (now - idle_since) / 1000 >= pass.idle_ms;
 }
 
 /* Is it a value that goes away? */
@@ -142,7 +151,7 @@ static int is_for_away(RedisModuleKey *key, uint32_t name)
 	size = RedisModule_ValueLength(key);
 	if (size < wish.above || size > TIDEPOOL_VALUE_MAX || !is_idle(key) || transactions_need(name))
 		return 0;
-	return policy == POLICY_ALL || RedisModule_GetAbsExpire(key) != REDISMODULE_NO_EXPIRE;
+	return policy_lets_be_away(&policy, key);
 }
 
 static void put(struct job *job)
@@ -190,18 +199,9 @@ static void send(const RedisModuleString *name, RedisModuleKey *key)
 	jobs_add(&going->job);
 }
 
-static int has_to_go_home(const struct stub *stub)
+static int has_to_go_home(const struct stub *stub, RedisModuleKey *key)
 {
-	return !stub->number || wish.back || flags & REDISMODULE_CTX_FLAGS_SLAVE;
-}
-
-static void remember(RedisModuleCtx *ctx, const RedisModuleString *name)
-{
-	size_t size;
-	const char *bytes = RedisModule_StringPtrLen(name, &size);
-
-	if (!pass.home)
-		pass.home = RedisModule_CreateString(ctx, bytes, size);
+	return !stub->number || wish.back || flags & REDISMODULE_CTX_FLAGS_SLAVE || !policy_lets_be_away(&policy, key);
 }
 
 static void see(RedisModuleCtx *ctx, RedisModuleString *name, RedisModuleKey *key, void *data)
@@ -211,8 +211,8 @@ static void see(RedisModuleCtx *ctx, RedisModuleString *name, RedisModuleKey *ke
 	(void)data;
 	if (stub) {
 		databases_note(pass.database);
-		if (has_to_go_home(stub))
-			remember(ctx, name);
+		if (has_to_go_home(stub, key))
+			back_note(ctx, &pass.home, name);
 	} else if (key && may_go() && now >= refused_until && !pass.full && is_for_away(key, names_hash(name))) {
 		send(name, key);
 	}
@@ -220,11 +220,16 @@ static void see(RedisModuleCtx *ctx, RedisModuleString *name, RedisModuleKey *ke
 
 static void bring_home(RedisModuleCtx *ctx)
 {
-	if (!pass.home)
+	struct back_name *home = pass.home;
+	long long before;
+
+	if (!home)
 		return;
-	back_bring(ctx, pass.home);
-	RedisModule_FreeString(ctx, pass.home);
 	pass.home = NULL;
+	pass.hurry = 1;
+	before = clock_us();
+	back_go_home(ctx, home);
+	pass.home_us += clock_us() - before;
 }
 
 static void end_pass(void)
@@ -234,7 +239,7 @@ static void end_pass(void)
 	pass_ended = now;
 }
 
-/* A few keys; a stub of those that has to go goes. */
+/* A few keys; what has to come home of theirs comes. */
 static void step(RedisModuleCtx *ctx)
 {
 	int more;
@@ -260,12 +265,65 @@ static void go_on(RedisModuleCtx *ctx)
 {
 	pass.idle_ms = idle_wanted();
 	pass.full = 0;
+	pass.hurry = 0;
 	if (!pass.running && now >= pass_ended + rest_us() && !under_way) {
 		pass.running = 1;
 		pass.database = 0;
 	}
-	while (pass.running && !pass.full && clock_us() < now + STEP_US)
+	while (pass.running && !pass.full && clock_us() < now + (pass.hurry ? HURRY_US : STEP_US))
 		step(ctx);
+}
+
+/* Other values may be away, or have to come home: the next tick begins with the first key. */
+static void pass_anew(void)
+{
+	RedisModule_ScanCursorRestart(pass.cursor);
+	pass.running = 0;
+	pass_ended = now - LONGEST_REST_US;
+}
+
+/* ---- what is looked at again, as it may be changed while the server runs ---- */
+
+static void look_at_flags(RedisModuleCtx *ctx)
+{
+	int before = flags;
+
+	flags = RedisModule_GetContextFlags(ctx);
+	if ((flags ^ before) & REDISMODULE_CTX_FLAGS_SLAVE)
+		pass_anew();
+}
+
+static void tell_of_policy(RedisModuleCtx *ctx)
+{
+	static const char *const what[] = {
+		[EVICTED_NONE] = "all values come back",
+		[EVICTED_VOLATILE] = "values of keys without a time to live come back",
+		[EVICTED_ALL] = "no value has to come back",
+	};
+
+	RedisModule_Log(ctx, "notice", "TRANSPARENT: maxmemory-policy has changed: %s%s", what[policy.evicted],
+			policy.goes ? "" : ", and none goes away");
+}
+
+static void look_at_policy(RedisModuleCtx *ctx)
+{
+	struct policy before = policy;
+
+	policy_at = now + POLICY_US;
+	policy_look(ctx, &policy);
+	if (policy.evicted == before.evicted && policy.goes == before.goes)
+		return;
+	if (policy.goes && !before.goes)
+		idle_since = clock_us();
+	tell_of_policy(ctx);
+	pass_anew();
+}
+
+/* CONFIG SET was done. */
+static void config_event(RedisModuleCtx *ctx, RedisModuleEvent event, uint64_t what, void *data)
+{
+	(void)event, (void)what, (void)data;
+	look_at_policy(ctx);
 }
 
 /* ---- places are taken ---- */
@@ -345,7 +403,7 @@ static void take_places(RedisModuleCtx *ctx)
 
 	if (must_leave_places())
 		return;
-	flags = RedisModule_GetContextFlags(ctx);
+	look_at_flags(ctx);
 	if (must_wait())
 		return;
 	for (fetch(); first && clock_us() < end; ) {
@@ -367,12 +425,22 @@ static void loop_event(RedisModuleCtx *ctx, RedisModuleEvent event, uint64_t wha
 static void look_around(RedisModuleCtx *ctx)
 {
 	now = clock_us();
-	flags = RedisModule_GetContextFlags(ctx);
+	pass.home_us = 0;
+	look_at_flags(ctx);
 	transactions_check(ctx, now);
-	if (now < policy_at)
-		return;
-	policy_at = now + POLICY_US;
-	policy = policy_look(ctx);
+	if (now >= policy_at)
+		look_at_policy(ctx);
+}
+
+/* A value that comes home late has the server wait, but not all the time. */
+static long long pause_ms(void)
+{
+	long long pause = pass.running || under_way ? BUSY_MS : IDLE_MS;
+	long long longer = pass.home_us / 1000 * HOME_SHARE;
+
+	if (longer > LONGEST_MS)
+		return LONGEST_MS;
+	return longer > pause ? longer : pause;
 }
 
 static void tick(RedisModuleCtx *ctx, void *data)
@@ -385,7 +453,7 @@ static void tick(RedisModuleCtx *ctx, void *data)
 		values_drop_now();
 		go_on(ctx);
 	}
-	RedisModule_CreateTimer(ctx, pass.running || under_way ? BUSY_MS : IDLE_MS, tick, NULL);
+	RedisModule_CreateTimer(ctx, pause_ms(), tick, NULL);
 }
 
 /**
@@ -398,12 +466,14 @@ static void tick(RedisModuleCtx *ctx, void *data)
 int away_begin(RedisModuleCtx *ctx, const struct away_wish *wished)
 {
 	RedisModuleEvent loop = { .id = REDISMODULE_EVENT_EVENTLOOP, .dataver = 1 };
+	RedisModuleEvent config = { .id = REDISMODULE_EVENT_CONFIG, .dataver = 1 };
 
 	wish = *wished;
 	pass.cursor = RedisModule_ScanCursorCreate();
 	if (!pass.cursor)
 		return -1;
-	policy = policy_look(ctx);
+	policy_look(ctx, &policy);
+	RedisModule_SubscribeToServerEvent(ctx, config, config_event);
 	has_loop_event = RedisModule_SubscribeToServerEvent(ctx, loop, loop_event) == REDISMODULE_OK;
 	RedisModule_CreateTimer(ctx, IDLE_MS, tick, NULL);
 	return 0;

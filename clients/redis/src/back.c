@@ -2,11 +2,16 @@
 /*
  * A stub gives way to its value. The key keeps its time to live and how long it was idle.
  *
+ * A command cannot wait for a value that is late: it is lost then. One that only has to
+ * come home stays away until it comes in time.
+ *
  * A value that no lender gives back is gone like an evicted one: its key expires now. So
  * the server itself deletes it and tells replicas, the append-only file and whoever
  * watches it, when it may. On a replica the stub stays for the master, whose command then
  * fails on it, rather than to change what is not there.
  */
+#include <errno.h>
+
 #include "back.h"
 #include "databases.h"
 #include "life.h"
@@ -14,6 +19,8 @@
 #include "stub.h"
 
 #define LONG_AGO	1	/* milliseconds since 1970 */
+
+enum whether { NEEDED, HOME };	/* by a command; or it only has to come home */
 
 static void put_string(RedisModuleCtx *ctx, RedisModuleKey *key, const char *bytes, size_t size)
 {
@@ -25,28 +32,21 @@ static void put_string(RedisModuleCtx *ctx, RedisModuleKey *key, const char *byt
 	life_go_on(key, life);
 }
 
-static int bring(RedisModuleCtx *ctx, RedisModuleKey *key, const struct stub *stub)
+static int bring(RedisModuleCtx *ctx, RedisModuleKey *key, const struct stub *stub, enum whether whether)
 {
 	const char *bytes = stub_read(stub);
 
 	if (bytes) {
 		stub_figures.came += !!stub->number;
 		put_string(ctx, key, bytes, stub->size);
-	} else {
+	} else if (whether == NEEDED || errno == ENOENT) {
 		stub_figures.lost++;
 		RedisModule_SetAbsExpire(key, LONG_AGO);
 	}
 	return !!bytes;
 }
 
-/**
- * back_bring() - bring a key's value back, if it is away
- * @ctx: with the key's database selected
- * @name: of the key
- *
- * Return: 1, or 0: it was not away, or is lost.
- */
-int back_bring(RedisModuleCtx *ctx, RedisModuleString *name)
+static int bring_one(RedisModuleCtx *ctx, RedisModuleString *name, enum whether whether)
 {
 	RedisModuleKey *key;
 	struct stub *stub;
@@ -56,9 +56,21 @@ int back_bring(RedisModuleCtx *ctx, RedisModuleString *name)
 		return 0;
 	key = RedisModule_OpenKey(ctx, name, REDISMODULE_WRITE | REDISMODULE_OPEN_KEY_NOTOUCH);
 	stub = stub_of(key);
-	came = stub && bring(ctx, key, stub);
+	came = stub && bring(ctx, key, stub, whether);
 	RedisModule_CloseKey(key);
 	return came;
+}
+
+/**
+ * back_bring() - bring a key's value back for a command, if it is away
+ * @ctx: with the key's database selected
+ * @name: of the key
+ *
+ * Return: 1, or 0: it was not away, or is lost.
+ */
+int back_bring(RedisModuleCtx *ctx, RedisModuleString *name)
+{
+	return bring_one(ctx, name, NEEDED);
 }
 
 /**
@@ -78,48 +90,57 @@ int back_bring_anywhere(RedisModuleCtx *ctx, RedisModuleString *name)
 }
 
 /**
- * struct found - a stub's name
- * @name: of its key
- * @next: another
+ * back_note() - note a key whose value is to come back
+ * @ctx: where
+ * @first: of those that are noted
+ * @name: of the key; it is copied
  */
-struct found {
-	RedisModuleString *name;
-	struct found *next;
-};
-
-static void find(RedisModuleCtx *ctx, RedisModuleString *name, RedisModuleKey *key, void *data)
+void back_note(RedisModuleCtx *ctx, struct back_name **first, const RedisModuleString *name)
 {
-	struct found **first = data, *one;
+	struct back_name *one = RedisModule_Alloc(sizeof(*one));
 	const char *bytes;
 	size_t size;
 
-	if (!key || !stub_of(key))
-		return;
 	bytes = RedisModule_StringPtrLen(name, &size);
-	one = RedisModule_Alloc(sizeof(*one));
-	*one = (struct found) { RedisModule_CreateString(ctx, bytes, size), *first };
+	*one = (struct back_name) { RedisModule_CreateString(ctx, bytes, size), *first };
 	*first = one;
 }
 
-static int bring_found(RedisModuleCtx *ctx, struct found *one)
+static int bring_noted(RedisModuleCtx *ctx, struct back_name *one, enum whether whether)
 {
-	struct found *next;
+	struct back_name *next;
 	int came = 0;
 
 	for (; one; one = next) {
 		next = one->next;
-		came += back_bring(ctx, one->name);
+		came += bring_one(ctx, one->name, whether);
 		RedisModule_FreeString(ctx, one->name);
 		RedisModule_Free(one);
 	}
 	return came;
 }
 
+/**
+ * back_go_home() - bring values back that may not be away any more; what is late stays
+ * @ctx: with the keys' database selected
+ * @first: of back_note(); freed
+ */
+void back_go_home(RedisModuleCtx *ctx, struct back_name *first)
+{
+	bring_noted(ctx, first, HOME);
+}
+
+static void find(RedisModuleCtx *ctx, RedisModuleString *name, RedisModuleKey *key, void *data)
+{
+	if (key && stub_of(key))
+		back_note(ctx, data, name);
+}
+
 /* What comes back while a table grows may be passed by: until there is none. */
 static void bring_all_of_one(RedisModuleCtx *ctx)
 {
 	RedisModuleScanCursor *cursor = RedisModule_ScanCursorCreate();
-	struct found *found;
+	struct back_name *found;
 	int came, more;
 
 	do {
@@ -128,7 +149,7 @@ static void bring_all_of_one(RedisModuleCtx *ctx)
 		do {
 			found = NULL;
 			more = RedisModule_Scan(ctx, cursor, find, &found);
-			came += bring_found(ctx, found);
+			came += bring_noted(ctx, found, NEEDED);
 		} while (more);
 	} while (came);
 	RedisModule_ScanCursorDestroy(cursor);

@@ -21,12 +21,14 @@
 #define SHORT		256	/* bytes of words that are quicker looked at than asked about */
 
 /*
- * Those which need no value: they ask whether there is one, or put another in its place. PERSIST is none of them: where
- * the server may evict only what has a time to live, a value whose key has none must not be away.
+ * Those which need no value: they ask whether there is one, or put another in its place; or their keys are those of
+ * another pool. PERSIST is none of them: where the server may evict only what has a time to live, a value whose key has
+ * none must not be away.
  */
 static const char *const needless[] = {
 	"del", "unlink", "exists", "ttl", "pttl", "expiretime", "pexpiretime", "expire", "pexpire", "expireat",
-	"pexpireat", "touch", "watch", "setex", "psetex", "setnx", "mset", "msetnx", NULL,
+	"pexpireat", "touch", "watch", "setex", "psetex", "setnx", "mset", "msetnx", "tide.set", "tide.get", "tide.del",
+	NULL,
 };
 
 /* Of SET those, with their numbers, for which it need not know the value. */

@@ -21,6 +21,7 @@
 #include "transparent.h"
 #include "words.h"
 
+#define NAME		"tidepool"
 #define THREADS		4
 #define MOST_THREADS	64
 #define ABOVE		4096
@@ -460,7 +461,11 @@ int RedisModule_OnLoad(RedisModuleCtx *ctx, RedisModuleString **argv, int argc)
 
 	if (api_find(ctx))
 		return REDISMODULE_ERR;
-	RedisModule_SetModuleAttribs(ctx, "tidepool", 1, REDISMODULE_APIVER_1);
+	if (RedisModule_IsModuleNameBusy(NAME)) {
+		RedisModule_Log(ctx, "warning", NAME " is loaded already: to change its options, restart the server with others");
+		return REDISMODULE_ERR;
+	}
+	RedisModule_SetModuleAttribs(ctx, NAME, 1, REDISMODULE_APIVER_1);
 	if (wish_read(ctx, &wish, argv, argc) || create_commands(ctx))
 		return REDISMODULE_ERR;
 	return begin(ctx, &wish);

@@ -17,6 +17,8 @@ Reply = object
 Word = str | bytes | int
 LONG = 1000
 FAR = 4102444800000  # in milliseconds: the year 2100
+LENGTH = 4096  # of values that are asked for by the clock
+NEW = 10  # values that are set while others are away
 
 
 class Error(Exception):
@@ -80,7 +82,7 @@ class Both:
 
     def wait_away(self, count: int) -> None:
         """Wait until as many values are away."""
-        wait_until(lambda: self.away() == count, f"{count} values are away", lambda: figures(self.ours))
+        wait_away(self.ours, count)
 
     def clear(self) -> None:
         """Both are empty; a server may free what it had later."""
@@ -393,7 +395,7 @@ def fill_one(path: str, keys: int, away: int) -> Client:
         client.say("set", f"key:{number}", text(1000 + number, f"{number} "))
         if number % 2:
             client.say("pexpireat", f"key:{number}", FAR)
-    wait_until(lambda: figures(client)["away_values"] == away, f"{away} are away", lambda: figures(client))
+    wait_away(client, away)
     return client
 
 
@@ -413,7 +415,7 @@ def expire(path: str, keys: int) -> None:
     client.say("debug", "set-active-expire", 0)
     for number in range(keys // 2):
         client.say("pexpire", f"key:{number}", 1000)
-    wait_until(lambda: figures(client)["away_values"] == keys, "all are away", lambda: figures(client))
+    wait_away(client, keys)
     time.sleep(1.2)
     for number in range(keys // 2):
         assert client.say("append", f"key:{number}", "y") == 1
@@ -431,6 +433,82 @@ def survive(path: str, keys: int) -> None:
         assert size != 1 or client.say("pexpiretime", key) == -1, key
         gone += size == 1
     print(gone)
+
+
+def obey(path: str, keys: int) -> None:
+    """Of what push() has put only that is away which the policy lets be away, and a new policy holds at once."""
+    client = Client(path)
+    set_policy(client, "allkeys-lfu")
+    stays(client, keys)
+    set_policy(client, "allkeys-lru")
+    wait_away(client, keys + NEW)
+    set_policy(client, "volatile-lfu")
+    wait_away(client, keys // 2)
+    set_policy(client, "volatile-ttl")
+    stays(client, keys // 2)
+    for _ in range(3):
+        set_policy(client, "allkeys-random")
+        wait_away(client, keys + NEW)
+        set_policy(client, "noeviction")
+        stays(client, 0)
+
+
+def set_policy(client: Client, policy: str) -> None:
+    """It is the server's from now on."""
+    assert client.say("config", "set", "maxmemory-policy", policy) == "OK"
+
+
+def stays(client: Client, away: int) -> None:
+    """So many are away at last; none goes away before, and what is set at once does not, either."""
+    went = figures(client)["away_went"]
+    for number in range(NEW):
+        client.say("set", f"new:{number}", text(LONG))
+    time.sleep(0.5)
+    wait_away(client, away)
+    assert figures(client)["away_went"] == went
+
+
+def wait_away(client: Client, count: int) -> None:
+    """Wait until as many values are away."""
+    wait_until(lambda: figures(client)["away_values"] == count, f"{count} are away", lambda: figures(client))
+
+
+def count_anew(path: str, keys: int) -> None:
+    """How long a key is idle counts from the policy on that keeps it; LFU has left something else there."""
+    client = Client(path)
+    set_policy(client, "allkeys-lfu")
+    for number in range(keys):
+        client.say("set", f"key:{number}", text(LONG))
+    set_policy(client, "allkeys-lru")
+    start = time.monotonic()
+    wait_away(client, keys)
+    print(round(time.monotonic() - start))
+
+
+def stock(path: str, keys: int) -> None:
+    """As many values that are away as values of TIDE.SET, all as long."""
+    client = Client(path)
+    for number in range(keys):
+        client.say("set", f"key:{number}", text(LENGTH, f"{number} "))
+        client.say("tide.set", f"key:{number}", text(LENGTH, f"{number} "))
+    wait_away(client, keys)
+
+
+def race(path: str, keys: int) -> None:
+    """Asks for what stock() has put, by GET and TIDE.GET in turn; prints the medians of their microseconds."""
+    client = Client(path)
+    times = [(timed(client, "get", number), timed(client, "tide.get", number)) for number in range(keys)]
+    assert figures(client)["away_came"] == keys, figures(client)
+    print(*(round(1e6 * sorted(column)[keys // 2]) for column in zip(*times, strict=True)))
+
+
+def timed(client: Client, command: str, number: int) -> float:
+    """How many seconds a value takes."""
+    start = time.perf_counter()
+    value = client.say(command, f"key:{number}")
+    seconds = time.perf_counter() - start
+    assert value == text(LENGTH, f"{number} ")
+    return seconds
 
 
 # ---- random commands ----
@@ -531,7 +609,7 @@ TOPICS: dict[str, Callable[..., None]] = {
     for topic in (reads, writes, numbers, expiry, scripts, patterns, databases, memory, transactions, rights, pauses)
 }
 OF_ONE: dict[str, Callable[[str, int], None]] = {
-    one.__name__: one for one in (push, push_half, look, survive, expire, alone)
+    one.__name__: one for one in (push, push_half, look, survive, expire, obey, count_anew, stock, race, alone)
 }
 OF_SEVERAL = {"transactions", "rights", "pauses"}
 
