@@ -19,6 +19,7 @@ from tidepool_lab import host, images
 FILE = "/mnt/file"
 FILE_MIB = 240
 PAGES_PER_MIB = 256
+KEPT = 0.9  # of what is lent: the guest goes on, so that single pages come and go
 SYS_PTRACE, DAC_OVERRIDE = 1 << 19, 1 << 1  # as /proc/PID/status shows them
 
 
@@ -95,7 +96,7 @@ def test_reserve_and_most_are_kept(product: Product) -> None:
     sooner["spec"]["deadline"] = "300ms"
     product.apply_ready(sooner)
     until("the guest has the deadline", lambda: _deadline_us(pairing) == 300_000)
-    assert _lent_mib(product) >= lent > 64
+    assert _lent_mib(product) > KEPT * lent > 64
     smaller = copy.deepcopy(sooner)
     smaller["spec"]["borrowers"]["size"] = "64Mi"
     product.apply_ready(smaller)
