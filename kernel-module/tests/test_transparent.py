@@ -130,10 +130,10 @@ def test_replies_to_random_commands_are_alike(both: Guest, seed: int) -> None:
 
 
 @pytest.mark.long
-def test_replies_to_many_random_commands_are_alike(both: Guest) -> None:
+@pytest.mark.parametrize("seed", range(100, 110))
+def test_replies_to_many_random_commands_are_alike(both: Guest, seed: int) -> None:
     """The same, for some hundred thousand commands."""
-    for seed in range(100, 110):
-        compared(both, "random", *(f"/tmp/{name}" for name in ALIKE), str(seed), "50000")
+    compared(both, "random", *(f"/tmp/{name}" for name in ALIKE), str(seed), "50000")
 
 
 def test_a_snapshot_has_all_values(pair: Pair) -> None:

@@ -34,7 +34,7 @@
 #define BUSY_MS		10		/* between ticks */
 #define IDLE_MS		100
 #define STEP_US		500		/* of each tick, and of each time that places are taken */
-#define HURRY_US	2500		/* of one that finds what has to come home */
+#define HURRY_US	2500		/* of one that finds what has to come home, or to go because memory is full */
 #define HOME_SHARE	4		/* one part in so many of the time is for what comes home, at most */
 #define LONGEST_MS	10000		/* between ticks even then */
 #define POLICY_US	1000000		/* between looks at the policy, for servers that do not tell of a change */
@@ -90,7 +90,7 @@ static struct {
 	int full;			/* no more can be on its way */
 	long long idle_ms;		/* that a value has to be */
 	struct back_name *home;		/* keys of the last step whose stubs have to go */
-	int hurry;			/* this tick has found what has to come home */
+	int hurry;			/* this tick has found what must not wait */
 	long long home_us;		/* this tick has waited for what comes home */
 } pass;
 
@@ -194,6 +194,7 @@ static void send(const RedisModuleString *name, RedisModuleKey *key)
 	going = pass.full ? NULL : copy(name_bytes, name_size, value, size);
 	if (!going)
 		return;
+	pass.hurry |= !pass.idle_ms;
 	under_way++;
 	under_way_bytes += going->job.size;
 	jobs_add(&going->job);
