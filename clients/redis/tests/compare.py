@@ -514,6 +514,9 @@ def timed(client: Client, command: str, number: int) -> float:
 # ---- random commands ----
 
 KEYS = [f"k{number}" for number in range(24)]
+POLICIES = (
+    *["allkeys-lru"] * 6, "allkeys-random", "volatile-lru", "volatile-ttl", "allkeys-lfu", "volatile-lfu", "noeviction",
+)  # fmt: skip
 SIZES = (0, 5, 60, 255, 256, 300, 4096, 9000)
 SCRIPTS = (
     "return redis.pcall('get', KEYS[1])",
@@ -562,6 +565,7 @@ class Random:
                 ("select", at % 3), ("watch", key), ("unwatch",), ("zadd", key, at, "m"),
                 *[("multi",), ("exec",)] * 4, ("discard",), ("flushdb",) if at < 5 else ("ping",),
                 ("scan", 0, "count", 1000, "type", "string"), ("keys", "*"), ("restore", key, 0, "no dump"),
+                ("config", "set", "maxmemory-policy", self.chance.choice(POLICIES)),
             )
         )  # fmt: skip
 
@@ -572,7 +576,7 @@ def alike(command: tuple[Word, ...]) -> Callable[[Reply], Reply]:
 
 
 def at_random(sockets: tuple[str, str], seed: int, count: int) -> None:
-    """Several clients; now and then there is time for values to go away."""
+    """Several clients; now and then there is time for values to go away, and another policy."""
     clients = [Both(*sockets) for _ in range(4)]
     clients[0].clear()
     chance = Random(seed)
@@ -586,6 +590,7 @@ def at_random(sockets: tuple[str, str], seed: int, count: int) -> None:
             time.sleep(0.02)
     for client in clients:
         client.say("discard")
+    clients[0].say("config", "set", "maxmemory-policy", "allkeys-lru")
     same_everywhere(clients[0])
     figure = figures(clients[0].ours)
     assert not figure["away_lost"], figure
