@@ -7,7 +7,6 @@ Meanwhile the guest has to read what its lender has.
 from __future__ import annotations
 
 import os
-import signal
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -55,7 +54,7 @@ def _opened() -> Iterator[str]:
         try:
             yield process.stdout.readline().removeprefix("open ").strip()
         finally:
-            process.send_signal(signal.SIGINT)
+            process.terminate()  # not as Ctrl-C would: who was started in the background ignores that
 
 
 if __name__ == "__main__":
