@@ -17,7 +17,7 @@ import pytest
 from bed.device import MODULES, load_target
 from bed.guest import Guest
 from bed.image import BUILD, CFLAGS, TOP, build_program, libraries, tools_disk, with_tools
-from bed.pair import NAME, PATIENT, Pair
+from bed.pair import PATIENT, Pair
 from bed.python import INTERPRETER, library, library_files, with_python
 from bed.tidepool import MIB, wait_until
 
@@ -89,13 +89,9 @@ def test_python(connected: Pair) -> None:
 
 def test_without_a_lender(connected: Pair) -> None:
     """Both say so, instead of losing what is put."""
-    connected.b.set(f"lenders/{NAME}/enabled", 0)
-    try:
+    with connected.without_lender():
         assert connected.borrower.sh("check refused") == "no lender takes pages"
         assert "no lender takes pages" in connected.borrower.sh(f"{PYTHON_CHECK} refused")
-    finally:
-        connected.b.set(f"lenders/{NAME}/enabled", 1)
-        connected.b.wait_state(f"lenders/{NAME}", "Connected")
 
 
 def test_without_the_device(connected: Pair) -> None:
@@ -321,13 +317,9 @@ def test_redis_may_only_put(connected: Pair) -> None:
 
 def test_redis_without_a_lender(connected: Pair, redis: Guest) -> None:
     """What is set is refused; a server without the device does not load the module."""
-    connected.b.set(f"lenders/{NAME}/enabled", 0)
-    try:
+    with connected.without_lender():
         assert asked(redis, "tide.set k v")[0].startswith("NOLENDER")
         assert asked(redis, "tide.get k") == [""]
-    finally:
-        connected.b.set(f"lenders/{NAME}/enabled", 1)
-        connected.b.wait_state(f"lenders/{NAME}", "Connected")
 
 
 EVERYWHERE = {"EFAULT", "ENOMEM", "EINTR"}  # what any call may fail with, said once

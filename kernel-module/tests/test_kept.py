@@ -48,17 +48,6 @@ def spill(guest: Guest, size: int = 64 * MIB, path: str = SPILL) -> Iterator[str
     guest.sh(f"rm -f {path}")
 
 
-@contextmanager
-def without_lender(pair: Pair) -> Iterator[None]:
-    """It is switched off, and on again."""
-    pair.b.set(f"lenders/{PAIRING}/enabled", 0)
-    try:
-        yield
-    finally:
-        pair.b.set(f"lenders/{PAIRING}/enabled", 1)
-        wait_until("connected", lambda: pair.b.get(f"lenders/{PAIRING}/state") == "Connected")
-
-
 def puts() -> str:
     """A script that puts a value for each word."""
     return "".join(f"put {word} {word}\n" for word in WORDS)
@@ -132,7 +121,7 @@ def test_faults_of_the_wire(connected: Pair) -> None:
         connected.l.set("lend_bytes", 2 * MIB)
         evict(guest)
         connected.l.set("lend_bytes", 64 * MIB)
-        with without_lender(connected):
+        with connected.without_lender():
             evict(guest)
         report = end_stress(job)
     assert report["hits"] > 0
@@ -143,7 +132,7 @@ def test_faults_of_the_wire(connected: Pair) -> None:
 def test_no_lender_is_needed(connected: Pair, size: int) -> None:
     """Neither to put a value nor to get it back, also when the guest has nothing of it in memory."""
     guest, options = connected.borrower, f"size={size} room={size}"
-    with spill(guest) as kept, without_lender(connected):
+    with spill(guest) as kept, connected.without_lender():
         before = of_all(guest)["spilled"]
         assert said(guest, puts(), "pool", f"{kept} {options}") == ["ok"] * len(WORDS)
         evict(guest)
@@ -159,7 +148,7 @@ def test_what_lenders_had_is_lost(connected: Pair) -> None:
     guest, options = connected.borrower, f"size={LARGE} room={LARGE}"
     with spill(guest) as kept:
         assert said(guest, puts(), "pool", f"{kept} {options}") == ["ok"] * len(WORDS)
-        with without_lender(connected):
+        with connected.without_lender():
             evict(guest)
             assert said(guest, gets(), "pool", f"spill=join {options}") == values(LARGE)
         assert said(guest, "unlink\n", "pool", "spill=join") == ["ok"]
@@ -227,7 +216,7 @@ def full_disk(guest: Guest, mkfs: str, options: str) -> Iterator[str]:
 def test_disk_is_full(connected: Pair, mkfs: str, options: str, outcomes: set[str]) -> None:
     """No put finds that out unless the file system puts what is written again elsewhere; then it changes nothing."""
     guest, large = connected.borrower, f"size={LARGE} room={LARGE}"
-    with full_disk(guest, mkfs, options) as kept, without_lender(connected):
+    with full_disk(guest, mkfs, options) as kept, connected.without_lender():
         found = said(guest, puts(), "pool", f"{kept} {large}")
         for _ in range(10):
             evict(guest)
@@ -339,7 +328,7 @@ def after_lost_writes(guest: Guest) -> list[str]:
 def test_disk_loses_writes(connected: Pair) -> None:
     """Lenders have the values yet; without them a get fails, and brings nothing old. A put fails at once."""
     assert after_lost_writes(connected.borrower) == [*values(LARGE), "EIO"]
-    with without_lender(connected):
+    with connected.without_lender():
         outcomes = after_lost_writes(connected.borrower)
     assert [outcome.split()[0] for outcome in outcomes] == ["EIO"] * (len(WORDS) + 1)
 
@@ -347,7 +336,7 @@ def test_disk_loses_writes(connected: Pair) -> None:
 def test_file_system_gives_up(connected: Pair) -> None:
     """A value is in memory yet, or a get fails; what is on the disk in its place is not read."""
     guest, options = connected.borrower, f"size={LARGE} room={LARGE}"
-    with flakey(guest, "has_journal") as kept, without_lender(connected):
+    with flakey(guest, "has_journal") as kept, connected.without_lender():
         assert said(guest, puts(), "pool", f"{kept} {options}") == ["ok"] * len(WORDS)
         guest.sh("mount -o remount,abort /flakey")
         evict(guest)
@@ -361,7 +350,7 @@ def test_file_system_gives_up(connected: Pair) -> None:
 def test_file_is_written_to(connected: Pair, harm: str) -> None:
     """By somebody else, which is a mistake: a get says so, and brings nothing that was never put."""
     guest, options = connected.borrower, f"size={LARGE} room={LARGE}"
-    with spill(guest) as kept, without_lender(connected):
+    with spill(guest) as kept, connected.without_lender():
         assert said(guest, puts(), "pool", f"{kept} {options}") == ["ok"] * len(WORDS)
         guest.sh(harm)
         outcomes = said(guest, gets(), "pool", f"spill=join {options}")
@@ -373,7 +362,7 @@ def test_file_is_written_to(connected: Pair, harm: str) -> None:
 def test_flags_of_the_descriptor_are_not_the_pools(connected: Pair, flags: int) -> None:
     """Whatever the program makes of its own afterwards."""
     guest, options = connected.borrower, f"size={LARGE} room={LARGE}"
-    with spill(guest) as kept, without_lender(connected):
+    with spill(guest) as kept, connected.without_lender():
         outcomes = said(guest, puts() + gets(), "-", f"{kept} {options} spill_then={flags}")
         assert int(guest.sh(f"stat -c %s {SPILL}")) == 64 * MIB
     assert outcomes == ["ok"] * len(WORDS) + values(LARGE)
@@ -410,7 +399,7 @@ def test_disk_is_read_at_once(connected: Pair) -> None:
     def reads() -> int:
         return int(guest.sh("cat /sys/block/vda/stat").split()[0])
 
-    with spill(guest) as kept, without_lender(connected):
+    with spill(guest) as kept, connected.without_lender():
         assert said(guest, "put a x\n", "pool", f"{kept} {options}") == ["ok"]
         evict(guest)
         before = reads()

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
 from typing import Self
 
 import pytest
@@ -233,7 +232,7 @@ def test_a_lost_value_is_gone(pair: Pair) -> None:
     ):
         wait_until("they are connected", lambda: "master_link_status:up" in replica.say("info", "replication"))
         master.check("push")
-        with no_lender(pair):
+        with pair.without_lender():
             assert int(master.check("survive")[0]) > KEYS / 2
             assert master.figure("tidepool_away_lost") > KEYS / 2
             wait_until("both have the same", lambda: same(master, replica))
@@ -277,7 +276,7 @@ def test_what_may_not_be_evicted_any_more_comes_back(pair: Pair) -> None:
         server.say("set", "k", "v" * 5000, "ex", "1000")
         wait_until("it goes away", lambda: away(server) == 1)
         assert server.say("persist", "k") == "1"
-        with no_lender(pair):
+        with pair.without_lender():
             assert server.say("get", "k") == "v" * 5000
 
 
@@ -287,7 +286,7 @@ def test_a_policy_that_is_changed_holds_at_once(pair: Pair, kind: str) -> None:
     with Server(pair.borrower, OURS, LRU, program=installed(pair.borrower, kind)) as server:
         server.check("push")
         server.check("obey")
-        with no_lender(pair):
+        with pair.without_lender():
             server.check("look")
 
 
@@ -332,17 +331,6 @@ def test_a_value_comes_back_as_soon_as_it_can_be_got(pair: Pair, policy: str) ->
         ours, tide = map(int, server.check("race")[0].split())
         print(f"{policy}: median of {KEYS}: GET {ours} us, TIDE.GET {tide} us")
         assert ours < 2 * tide
-
-
-@contextmanager
-def no_lender(pair: Pair) -> Iterator[None]:
-    """All that is away is lost meanwhile."""
-    pair.b.set(f"lenders/{NAME}/enabled", 0)
-    try:
-        yield
-    finally:
-        pair.b.set(f"lenders/{NAME}/enabled", 1)
-        pair.b.wait_state(f"lenders/{NAME}", "Connected")
 
 
 def away(server: Server) -> int:

@@ -178,6 +178,16 @@ class Pair:
         self.disconnect()
         self.assert_clean()
 
+    @contextlib.contextmanager
+    def without_lender(self) -> Iterator[None]:
+        """The borrower's lender is switched off, and what it had is lost; afterwards they are connected again."""
+        self.b.set(f"lenders/{self.name}/enabled", 0)
+        try:
+            yield
+        finally:
+            self.b.set(f"lenders/{self.name}/enabled", 1)
+            self.b.wait_state(f"lenders/{self.name}", "Connected")
+
     def borrowed(self) -> dict[str, int]:
         """The borrower's figures of the pairing."""
         return self.b.stats(f"lenders/{self.name}")
