@@ -106,7 +106,6 @@ def of_instance(vmi: Object) -> Object:
     spec, status = vmi.get("spec") or {}, vmi.get("status") or {}
     interfaces = (status.get("interfaces") or [])[:MAX_INTERFACES]
     return {
-        "apiVersion": names.INSTANCE_API,
         "metadata": _chosen(vmi["metadata"], *_NAMED, "labels"),
         "spec": _chosen(spec, "networks"),
         "status": _chosen(status, "phase", "migrationState") | {"interfaces": interfaces},
