@@ -15,6 +15,7 @@
 #define TIDE_BLOCK_SECTORS	(PAGE_SIZE >> SECTOR_SHIFT)
 
 struct dm_dev;
+struct dm_table;
 struct tide_log;
 struct tide_object;
 
@@ -31,6 +32,8 @@ struct tide_device_stats {
 /**
  * struct tide_device - a block device in front of a disk
  * @disk: below it
+ * @table: of which it is a line, once it has claimed the disk
+ * @claim: of the disk, by claim.c
  * @object: what the pool knows of it: its pages are blocks of 4 KiB, by number
  * @spans: what is being read from the disk or changed there, under the object's lock
  * @log: what the disk has yet to get, or NULL: a write is over when the disk has it
@@ -39,6 +42,8 @@ struct tide_device_stats {
  */
 struct tide_device {
 	struct dm_dev *disk;
+	struct dm_table *table;
+	struct list_head claim;
 	struct tide_object *object;
 	struct rb_root_cached spans;
 	struct tide_log *log;

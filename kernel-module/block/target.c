@@ -21,6 +21,7 @@
 #include "base/broken.h"
 #include "base/compat.h"
 #include "block/behind.h"
+#include "block/claim.h"
 #include "block/device.h"
 #include "block/ghost.h"
 #include "block/io.h"
@@ -98,6 +99,7 @@ static void tide_device_free(struct dm_target *ti, struct tide_device *device)
 		tide_behind_destroy(device);
 	if (device->object)
 		tide_object_destroy(device->object);
+	tide_unclaim(device);
 	if (device->disk)
 		dm_put_device(ti, device->disk);
 	kfree(device);
@@ -163,6 +165,9 @@ static char *tide_device_fill(struct dm_target *ti, struct tide_device *device, 
 	*err = dm_get_device(ti, argv[1], dm_table_get_mode(ti->table), &device->disk);
 	if (*err)
 		return "DEVICE cannot be opened, or something else has it";
+	*err = -EBUSY;
+	if (!tide_claim(ti, device))
+		return "DEVICE is another mapping's already";
 	*err = -EROFS;
 	if (tide_device_is_read_only(ti, device))
 		return "DEVICE is read-only; so must be what lies on it";

@@ -44,6 +44,7 @@ IO_ERRORS = "I/O error|Buffer I/O|device-mapper"
 SMALL = "DEVICE is smaller than that"
 READ_ONLY = "DEVICE is read-only; so must be what lies on it"
 TAKEN = "DEVICE cannot be opened, or something else has it"
+SHARED = "DEVICE is another mapping's already"
 QUARTER = "LOG_MIB, of all tables there are, is more than a quarter of memory"
 LOOP = "/dev/loop0"
 ARGUMENTS = "the arguments must be: LENDER DEVICE [writethrough | behind [LOG_MIB]]"
@@ -79,7 +80,8 @@ once = pytest.mark.parametrize("connected", [""], ids=["proper"], indirect=True)
 def _loop(pair: Pair, mib: int = 16) -> Iterator[None]:
     """/dev/loop0, a disk in memory, which can discard."""
     borrower = pair.borrower
-    borrower.sh(f"mount -t tmpfs -o size=24M t /mnt; truncate -s {mib}M /mnt/disk; losetup {LOOP} /mnt/disk")
+    borrower.sh(f"mount -t tmpfs -o size=24M t /mnt; truncate -s {mib}M /mnt/disk")
+    borrower.sh(f"losetup {LOOP} /mnt/disk; blockdev --setrw {LOOP}")
     yield
     borrower.sh(f"losetup -d {LOOP}; umount /mnt")
 
@@ -244,6 +246,32 @@ def test_refuses_a_disk_that_is_in_use_or_read_only(connected: tuple[Pair, bool]
         borrower.sh(f"{create % '--readonly'}; dd if={PATH} of=/dev/null bs=64k count=16")
         assert borrower.run(f"dd if=/dev/zero of={PATH} bs=4k count=1 oflag=direct").code != 0
         borrower.sh(dmsetup(f"remove {NAME}"))
+
+
+@once
+def test_refuses_a_disk_that_another_mapping_has(connected: tuple[Pair, bool]) -> None:
+    """What that one writes would be read as it was. The same mapping's next table may have it, also one that writes."""
+    pair, _ = connected
+    borrower = pair.borrower
+    line = "{start} 100 tidepool - " + LOOP
+    ours = line.format(start=0)
+
+    def refused(name: str, table: str) -> bool:
+        said = borrower.run(f"printf '{table}' | dmsetup create {name}")
+        log = borrower.sh("dmesg | grep 'device-mapper: table' | tail -n 1")
+        return said.code != 0 and f"tidepool: {SHARED}" in log
+
+    with _loop(pair):
+        for other in (f"0 100 linear {LOOP} 0", ours):
+            borrower.sh(dmsetup(f'create other --table "{other}"'))
+            assert refused("second", ours), other
+            borrower.sh(dmsetup("remove other"))
+        assert refused("twice", f"{ours}\\n{line.format(start=100)}\\n")
+        borrower.sh(dmsetup(f'create --readonly other --table "{ours}"'))
+        borrower.sh(dmsetup(f'reload other --table "{ours}"') + "; dmsetup suspend other; dmsetup resume other")
+        borrower.sh("dd if=/dev/zero of=/dev/mapper/other bs=4k count=1 oflag=direct")
+        assert refused("second", ours)
+        borrower.sh(dmsetup("remove other"))
 
 
 @once

@@ -1,0 +1,14 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
+/* Whose a disk is: claim.c. */
+#ifndef TIDE_CLAIM_H
+#define TIDE_CLAIM_H
+
+#include <linux/types.h>
+
+struct dm_target;
+struct tide_device;
+
+bool tide_claim(struct dm_target *ti, struct tide_device *device);
+void tide_unclaim(struct tide_device *device);
+
+#endif /* TIDE_CLAIM_H */
