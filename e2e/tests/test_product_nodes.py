@@ -93,10 +93,10 @@ def test_pages_come_back_from_a_node(lending: Product) -> None:
     assert lending.hits() > before + 2000
     _assert_shown(lending, lender["guest"])
     lending.assert_sound(BORROWER)
-    lent, pod, node = _lent(lending, lender["guest"]), *seen_by_kubelet(lender["guest"])
+    lent, pod, pods = _lent(lending, lender["guest"]), *seen_by_kubelet(lender["guest"])
     lending.delete()
     until("the node has its memory back", lambda: _lent(lending, lender["guest"]) == 0, 60)
-    _assert_not_counted(lent, pod, node, lender["guest"])
+    _assert_not_counted(lent, pod, pods, lender["guest"])
     lending.assert_nothing_left()
     assert lending.stress(f"sequential {FILE}")["wrong_pages"] == 0
 
@@ -128,36 +128,35 @@ def total(guest: str) -> int:
 
 
 def seen_by_kubelet(node: str) -> tuple[Object, Object]:
-    """The memory of the node lender's pod and of its node by kubelet's summary, both looked at from now on."""
+    """The memory of the node lender's pod and of all its node's pods by kubelet's summary, looked at from now on.
+
+    By that of all pods kubelet evicts when they exceed what the node has allocatable. By that of the whole node, too:
+    but that is the machine's here, on which more than the lab may run.
+    """
     asked = datetime.now(UTC)
 
     def looked() -> tuple[Object, Object] | None:
         said = json.loads(lab.kubectl("get", "--raw", f"/api/v1/nodes/{node}/proxy/stats/summary"))
         pod = next(one for one in said["pods"] if one["podRef"]["name"].startswith("tidepool-node-lender"))
-        found = pod["memory"], said["node"]["memory"]
+        pods = next(one for one in said["node"]["systemContainers"] if one["name"] == "pods")
+        found = pod["memory"], pods["memory"]
         return found if all(datetime.fromisoformat(one["time"]) > asked for one in found) else None
 
     both: tuple[Object, Object] = until("kubelet has looked again", looked)
     return both
 
 
-def _assert_not_counted(lent: float, pod: Object, node: Object, name: str) -> None:
-    """What was lent was the pod's, and neither in its working set nor missing from what the node has available.
+def _assert_not_counted(lent: float, pod: Object, pods: Object, name: str) -> None:
+    """What was lent was the pod's, and neither in its working set nor in that of all pods: kubelet may not evict for it."""
 
-    Others use the machine of the lab, too: what it has available is compared for as long as they may take, and were it
-    counted, there would be more by all that was lent.
-    """
-    after, _ = seen_by_kubelet(name)
-    print(f"lent {lent / MIB:.0f} MiB; the pod {pod}, then {after}; the node {node}")
-    assert pod["usageBytes"] - after["usageBytes"] > lent * 0.8
-    assert abs(pod["workingSetBytes"] - after["workingSetBytes"]) < TOLERANCE
+    def given_back() -> tuple[Object, Object] | None:
+        now = seen_by_kubelet(name)
+        print(f"lent {lent / MIB:.0f} MiB; the pod {pod}, now {now[0]}; all pods {pods}, now {now[1]}")
+        return now if pod["usageBytes"] - now[0]["usageBytes"] > lent * 0.8 else None
 
-    def is_as_before() -> bool:
-        now = seen_by_kubelet(name)[1]
-        print(f"the node now {now}")
-        return abs(now["availableBytes"] - node["availableBytes"]) < lent / 2
-
-    until("as much is available on the node as while it lent", is_as_before, 120)
+    pod_after, pods_after = until("kubelet sees that the pod has given it back", given_back, 120)
+    assert abs(pod["workingSetBytes"] - pod_after["workingSetBytes"]) < TOLERANCE
+    assert abs(pods["workingSetBytes"] - pods_after["workingSetBytes"]) < lent / 2
 
 
 def _assert_shown(product: Product, node: str) -> None:
