@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from cast import BORROWS, LENDS, OPERATOR_TOKEN, PAIRING, Agent, OperatorProcess, connected_pool, wait_for
+from cast import BORROWS, LENDS, MIB, OPERATOR_TOKEN, PAIRING, Agent, OperatorProcess, connected_pool, wait_for
 
 from tidepool_api import names
 from tidepool_api_testing.server import Refused, Server
@@ -153,6 +153,40 @@ def test_what_may_not_be_said_beside_pools_is_an_error(
         assert not is_told("refused")
         assert f"{agent.namespace}/refused" in operator.log()
     wait_for("its status", lambda: is_told("refused"), 90)
+
+
+def test_what_may_not_be_said_of_a_guest_is_said_of_the_next_and_is_an_error(
+    cluster: Server, namespace: str, operator: OperatorProcess
+) -> None:
+    """Issue 28, fault 3: of two lenders, whose agent is dead, one may not get the condition `LendingPaired`.
+
+    The other has it, and what both hold is in the metric. When the policy goes it is said of the one as well.
+    """
+    errors, dead = "tidepool_operator_reconcile_errors_total", Agent(cluster, namespace, f"dead-node-of-{namespace}")
+    lent = {"namespace": namespace, "guest": "b", "role": "Borrower", "heldBytes": 300 * MIB}
+    for name in ("l", "m"):
+        dead.guest(name, LENDS, node=dead.node, peers=[lent])
+    patch = ("patch", names.GUESTS, "l", "-n", namespace, "--subresource=status", "--type=merge", "-p")
+    with policy(cluster, namespace, "UPDATE", "object.metadata.name != 'l'", resource=f"{names.GUESTS}/status"):
+        wait_for("the policy holds", lambda: is_refused(cluster, *patch, '{"status": {"role": "Lender"}}'))
+        before = operator.figure(errors)
+        dead.renew(at="2026-01-01T00:00:00.000000Z")
+        wait_for("it is said of the other", lambda: _is_unpaired(dead, "m"))
+        wait_for("an error", lambda: operator.figure(errors) > before)
+        assert not _is_unpaired(dead, "l")
+        assert f"could not say on guest {namespace}/l what it lends: " in operator.log()
+        exported = operator.get("/metrics")
+        for name in ("l", "m"):
+            assert f'tidepool_guest_unpaired_bytes{{guest="{name}",namespace="{namespace}"}}' in exported
+    wait_for("it is said of both", lambda: _is_unpaired(dead, "l"), 90)
+
+
+def _is_unpaired(agent: Agent, guest: str) -> bool:
+    """Whether the operator says on a guest that it lends without a pairing, in the place of a dead agent."""
+    found = agent.server.get("-n", agent.namespace, names.GUESTS, guest)["status"]["conditions"]
+    return ("LendingPaired", "False", "AgentNotResponding") in {
+        (one["type"], one["status"], one["reason"]) for one in found
+    }
 
 
 def test_a_pairing_that_may_not_go_says_so_when_its_pool_is_gone(agent: Agent, operator: OperatorProcess) -> None:
