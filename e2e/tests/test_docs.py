@@ -14,6 +14,7 @@ import yaml
 
 import docs
 from demo import lab
+from tidepool_api_testing.server import Server
 from tidepool_lab import paths
 from tidepool_release import images
 
@@ -159,16 +160,21 @@ def test_prometheus_joins_the_metrics_of_kubevirt_with_ours(tmp_path: Path) -> N
     assert done.returncode == 0, done.stdout + done.stderr
 
 
-def _rendered(command: str, folder: Path) -> list[dict[str, Any]]:
-    """What a command prints that calls Helm and kubectl, and asks no cluster."""
+def _printed(command: str, folder: Path, **environment: str) -> str:
+    """What a command prints that calls Helm and kubectl."""
     programs = folder / "programs"
     programs.mkdir(exist_ok=True)
     for name in ("helm", "kubectl"):
         (programs / name).unlink(missing_ok=True)
         (programs / name).symlink_to(lab.call("path", name).strip())
-    env = {"PATH": f"{programs}:/usr/bin:/bin", "HOME": str(folder)}
-    done = subprocess.run(["bash", "-c", command], cwd=paths.ROOT, env=env, stdout=subprocess.PIPE, check=True)
-    objects = [one for one in yaml.safe_load_all(done.stdout) if one]
+    env = {"PATH": f"{programs}:/usr/bin:/bin", "HOME": str(folder)} | environment
+    shell = ["bash", "-o", "pipefail", "-c", command]
+    return subprocess.run(shell, cwd=paths.ROOT, env=env, stdout=subprocess.PIPE, text=True, check=True).stdout
+
+
+def _rendered(command: str, folder: Path) -> list[dict[str, Any]]:
+    """What a command renders that asks no cluster."""
+    objects = [one for one in yaml.safe_load_all(_printed(command, folder)) if one]
     return sorted(objects, key=lambda one: (one["kind"], one["metadata"]["name"], one["metadata"].get("namespace", "")))
 
 
@@ -188,6 +194,19 @@ def test_kustomize_renders_what_helm_does(tmp_path: Path) -> None:
     there = json.dumps(base)
     assert "MY/PREFIX" not in there
     assert json.loads(there.replace("tidepool.local/", "MY/PREFIX/")) == changed
+
+
+def test_kustomize_installs_into_a_cluster_and_upgrades_what_is_there(tmp_path: Path) -> None:
+    """By the command as it is shown, twice: a real API server takes each object, has all of them, and takes a pool."""
+    command = docs.command("kustomize")
+    rendered = _rendered(command.partition(" | ")[0], tmp_path)
+    with Server() as server:
+        for _ in range(2):
+            _printed(command, tmp_path, KUBECONFIG=str(server.kubeconfig()))
+        there = server.kubectl("get", "-o", "name", "-f", "-", body=rendered)
+        assert len(there.splitlines()) == len(rendered) > 0
+        server.kubectl("wait", "--for=condition=Established", "--timeout=60s", "crd", "--all")
+        server.kubectl("apply", "--server-side", "-f", str(paths.ROOT / "e2e/demo/pool.yaml"))
 
 
 def test_the_secret_with_user_data_is_what_the_machine_names(tmp_path: Path) -> None:

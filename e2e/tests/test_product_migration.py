@@ -4,8 +4,12 @@ from __future__ import annotations
 
 import json
 import shlex
+import subprocess
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass
+from pathlib import Path
 
 import pytest
 from product import BORROWER, LENDER, ONE_TO_ONE, STRESS, Product, until
@@ -13,7 +17,7 @@ from product import BORROWER, LENDER, ONE_TO_ONE, STRESS, Product, until
 import docs
 from demo import lab, module
 from demo.migrations import Reads, Seen, has_followed
-from tidepool_lab import guests, migration, nodes, paths
+from tidepool_lab import cluster, guests, migration, nodes, paths
 from tidepool_lab.progress import say
 
 FILE = "/mnt/file"
@@ -24,6 +28,7 @@ SETTLED_SECONDS = 10  # after an arrival; then the pool is as good as before
 READ = f"{STRESS} random {FILE} seconds=4 threads=2"
 # It goes on in the lender by itself: the lab's own way into a guest ends when that moves.
 HELD = f"while :; do cat {module.TREE}/hold; sleep 0.3; done"
+MIGRATING = """jsonpath={.status.migrating}{"\\n"}"""  # a line each time that the guest's status is another
 
 
 @pytest.fixture
@@ -36,14 +41,19 @@ def flowing(product: Product) -> Product:
     return product
 
 
-def test_a_borrower_and_then_its_lender_migrate(flowing: Product) -> None:
-    """No failed read, no wrong byte, the same pairing and session: what was lent is read from the lender again."""
+def test_a_borrower_and_then_its_lender_migrate(flowing: Product, tmp_path: Path) -> None:
+    """No failed read, no wrong byte, the same pairing and session: what was lent is read from the lender again.
+
+    Who looks at the guest sees that it migrates, as long as it does.
+    """
     uid, begun = flowing.pairing_of(BORROWER)["metadata"]["uid"], flowing.sessions_begun()
     lab.guest(LENDER, f"systemd-run -q --collect sh -c '{HELD} > /run/held'")
     reads = Reads(BORROWER, READ)
-    migrate(flowing, BORROWER, "borrower")
+    with shown(BORROWER, tmp_path):
+        migrate(flowing, BORROWER, "borrower")
     assert holds(LENDER) == {"0"}
-    migrate(flowing, LENDER, "lender")
+    with shown(LENDER, tmp_path):
+        migrate(flowing, LENDER, "lender")
     until("the lender takes pages again", lambda: lab.guest(LENDER, f"cat {module.TREE}/hold").strip() == "0")
     assert holds(LENDER) == {"0", "1"}
     reads.end().assert_right()
@@ -133,6 +143,22 @@ def migrate(product: Product, who: str, role: str) -> None:
     hits = product.hits()
     until("pages flow", lambda: product.hits() > hits + 100)
     assert product.reading(BORROWER).borrowing["catalog_pages"] > KEPT * pages
+
+
+@contextmanager
+def shown(guest: str, folder: Path) -> Iterator[None]:
+    """Watches a guest that migrates meanwhile: its `status.migrating` is absent, then true, then absent again."""
+    log = folder / guest
+    command = cluster.command("kubectl", ("get", "memoryguest", guest, "--watch", "-o", MIGRATING))
+    with log.open("w") as file, subprocess.Popen(command, stdout=file, env=cluster.environment()) as watch:
+        try:
+            until(f"{guest} is watched", log.read_text)
+            yield
+            until(f"{guest} no longer migrates", lambda: log.read_text().endswith("\n\n"))
+        finally:
+            watch.kill()
+    said = log.read_text().splitlines()
+    assert (said[0], set(said)) == ("", {"", "true"}), said
 
 
 def typed(command: str) -> None:

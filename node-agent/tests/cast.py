@@ -145,7 +145,7 @@ class AgentProcess:
     def stop(self) -> None:
         """Ends it as the kubelet would."""
         self._process.terminate()
-        assert self._process.wait(20) == 0, self.log()
+        assert self._process.wait(60) == 0, self.log()
 
     def kill(self) -> None:
         """Ends it in the middle of whatever it is doing."""
@@ -155,7 +155,7 @@ class AgentProcess:
     def fetch(self, path: str) -> str:
         """What it serves."""
         try:
-            with urllib.request.urlopen(f"http://127.0.0.1:{self.port}{path}", timeout=5) as answer:
+            with urllib.request.urlopen(f"http://127.0.0.1:{self.port}{path}", timeout=30) as answer:
                 text: str = answer.read().decode()
                 return text
         except OSError:

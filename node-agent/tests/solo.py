@@ -69,7 +69,7 @@ class Solo:
             found.append(self.round())
             return check(found[-1])
 
-        wait_for(look, 40)
+        wait_for(look)
         return found[-1]
 
     def close(self) -> None:

@@ -2,15 +2,29 @@
 
 from __future__ import annotations
 
+import json
 import re
-from typing import Any
+import subprocess
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
 
 import pytest
 import yaml
-from cast import TOP
+from cast import TOP, lab
+from objects import machine, observation, pairing, want
+from test_metrics import samples_of
 
+from tidepool_agent import report
+from tidepool_agent.errors import CommandsBlocked, Frozen, GuestError
+from tidepool_agent.guestfs import Peer, Side
+from tidepool_agent.metrics import Figures, Sample
+from tidepool_agent.report import Finding
 from tidepool_api.metrics import DESCRIPTIONS, MetricType
 from tidepool_api_testing.chart import CHART, rendered
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+    from pathlib import Path
 
 RUNBOOKS = TOP / "docs/runbooks"
 FOLDER = CHART / "rules"
@@ -100,6 +114,47 @@ def test_an_alert_is_tested_firing_and_not_firing(name: str) -> None:
     tests = yaml.safe_load((FOLDER / "tests.yaml").read_text())["tests"]
     cases = [case for test in tests for case in test.get("alert_rule_test", []) if case["alertname"] == name]
     assert {bool(case["exp_alerts"]) for case in cases} == {True, False}
+
+
+def constant(name: str, labels: Iterable[tuple[str, str]], value: float) -> dict[str, str]:
+    """A series that stays as it is for two hours."""
+    named = ",".join(f"{key}={json.dumps(text)}" for key, text in labels)
+    return {"series": f"{name}{{{named}}}", "values": f"{value:f}x120"}
+
+
+def firing(figures: Figures, file: Path) -> set[str]:
+    """The alerts that fire when an agent has exported this for two hours, and an operator acts: Prometheus says so."""
+    exports = [constant(*key, value) for key, value in samples_of(figures).items()]
+    acts = constant("tidepool_operator_leading", (), 1)
+    none = [{"alertname": name, "eval_time": "2h", "exp_alerts": []} for name in ALERTS]
+    test = {"interval": "1m", "input_series": [*exports, acts], "alert_rule_test": none}
+    rules = {"rule_files": [str(FOLDER / "tidepool.yaml")], "evaluation_interval": "1m", "tests": [test]}
+    file.write_text(json.dumps(rules))
+    done = subprocess.run([lab("path", "promtool"), "test", "rules", file], capture_output=True, text=True, check=False)
+    found = set(re.findall(r"alertname: (\w+)", done.stdout + done.stderr))
+    assert bool(found) == bool(done.returncode), done.stdout + done.stderr
+    return found
+
+
+@pytest.mark.parametrize(
+    ("why", "alerts"), [(Frozen(), set()), (CommandsBlocked(["guest-exec"]), {"TidepoolGuestUnsupported"})]
+)
+def test_a_guest_that_a_backup_has_frozen_raises_no_alert(why: GuestError, alerts: set[str], tmp_path: Path) -> None:
+    """Issue 28, fault 9: a lender is frozen under its agent, another before its agent starts. One that forbids it does.
+
+    What is exported is what the agent makes of it.
+    """
+    lends, figures = want(Side.BORROWERS, pairing()), Figures()
+    peer = Peer({"enabled": "1", "state": "Connected"}, {"lent_pages": 256})
+    seen = observation(loaded=True, peers={lends.key: peer})
+    well = Finding(seen=seen, paired=frozenset({lends.name}))
+    before = report.guest(machine(), "node1", well, (lends,), None).status
+    ill = replace(well, unreachable=why)
+    for name, found in (("watched", ill), ("found", replace(ill, seen=None))):
+        fresh = report.guest(machine(name), "node1", found, (lends,), before)
+        figures.judge(machine(name).key, fresh.status.conditions)
+    figures.put(machine("watched").key, Sample(seen, "KubeVirt", {lends.name: ("pool", "pool.p1")}, stale=True))
+    assert firing(figures, tmp_path / "tests.json") == alerts
 
 
 def test_rules_are_a_config_map_or_the_prometheus_operators() -> None:

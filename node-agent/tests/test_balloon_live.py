@@ -107,7 +107,7 @@ def test_memory_of_a_real_guest_is_gathered_and_given_back(lending: Lender, dono
     now = donor.stats()
     assert now["usable"] >= RESERVE
     assert now["rss"] < before["rss"], "the host has nothing of it"
-    eventually(lambda: gathered(lending, donor) == FULL - donor.stats()["actual"], 20)
+    eventually(lambda: gathered(lending, donor) == FULL - donor.stats()["actual"], 60)
     assert donor.has_note()
 
     lending.agent.kill()
@@ -119,12 +119,12 @@ def test_memory_of_a_real_guest_is_gathered_and_given_back(lending: Lender, dono
     donor.run("/bin/mount", "-o", "remount,size=90%", "/run")
     needed = (donor.stats()["usable"] - RESERVE // 2) // MIB
     donor.run("/bin/dd", "if=/dev/zero", "of=/run/needed", "bs=1M", f"count={needed}")
-    eventually(lambda: donor.stats()["actual"] > held, 20)
-    eventually(lambda: donor.stats()["usable"] >= RESERVE or donor.stats()["actual"] == FULL, 20)
+    eventually(lambda: donor.stats()["actual"] > held, 60)
+    eventually(lambda: donor.stats()["usable"] >= RESERVE or donor.stats()["actual"] == FULL, 60)
     donor.run("/bin/rm", "/run/needed")
 
     donor.mark(None)
-    eventually(lambda: donor.stats()["actual"] == FULL, 20)
+    eventually(lambda: donor.stats()["actual"] == FULL, 60)
     eventually(lambda: "balloon" not in donor.guest()["status"])
     assert not donor.has_note()
 
@@ -163,5 +163,5 @@ def test_without_the_node_lender_all_is_given_back(lending: Lender, donor: Donor
     lending.end()
     eventually(lambda: donor.ready()[1] == "GivingBack", 120)
     assert "the node lender of its node is not there" in donor.ready()[2]
-    eventually(lambda: donor.stats()["actual"] == FULL, 20)
+    eventually(lambda: donor.stats()["actual"] == FULL, 60)
     lending.run()

@@ -221,6 +221,7 @@ def test_a_disk_below_another_device_says_whose_that_is(bench: Bench, uuid: str,
 
 def test_a_guest_that_does_not_tell_what_is_open_is_not_waited_for(bench: Bench) -> None:
     bench.play("bin/ls", "#!/bin/sh\necho /proc/1/fd:\nexec sleep 60\n").chmod(0o755)
+    bench.play("bin/timeout", '#!/bin/sh\nshift\nexec /usr/bin/timeout 1 "$@"\n').chmod(0o755)
     reason, message = refused(bench, Map(bench.disk(), forced=True))
     assert (reason, "does not tell" in message) == ("DeviceInUse", True)
 
@@ -505,7 +506,8 @@ def test_what_takes_long_goes_on_in_the_guest_and_says_later_how_it_ended(bench:
     """The agent has other things to do in the guest meanwhile."""
     bench.mount("ext4", 64)
     step = SwapOn(IN_FILE, forced=False)
-    bench.play("bin/dd", f'#!/bin/sh\nsleep 8\n{"exit 1" if is_refused else "exec /bin/dd "}"$@"\n').chmod(0o755)
+    bench.play("bin/sleep", "#!/bin/sh\nexec /bin/sleep 1\n").chmod(0o755)
+    bench.play("bin/dd", f'#!/bin/sh\n/bin/sleep 8\n{"exit 1" if is_refused else "exec /bin/dd "}"$@"\n').chmod(0o755)
     for _ in range(2):
         with pytest.raises(DeviceRefused) as caught:
             bench.do(step)

@@ -109,7 +109,7 @@ def test_a_daemon_that_hangs_holds_up_only_its_own_guest(own_daemon: Daemon) -> 
             assert time.monotonic() - begin < 20
         finally:
             os.kill(own_daemon.process.pid, signal.SIGCONT)
-        for _ in range(100):
+        for _ in range(600):
             await asyncio.sleep(0.1)
             try:
                 assert await lane.call(lambda: reason_of(domain), 5) == "NotRunning"

@@ -15,7 +15,6 @@ import time
 import urllib.request
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, Self, TypeVar
-from urllib.error import URLError
 
 from tidepool_api import Provider, names
 from tidepool_api_testing.server import Refused, Server, free_ports
@@ -41,7 +40,7 @@ def wait_for(what: str, look: Callable[[], T], seconds: float = PATIENCE_SECONDS
         try:
             if found := look():
                 return found
-        except (Refused, URLError):
+        except (Refused, OSError):
             if time.monotonic() > deadline:
                 raise
         if time.monotonic() > deadline:

@@ -5,11 +5,10 @@ from __future__ import annotations
 import asyncio
 from typing import Any
 
-from test_handlers import BANK, Watched, body
+from test_handlers import BANK, Watched, body, settled
 from world import BORROWER, LENDER, LONG_AGO, MIB, carried_out, guest, mib, pairing, plan
 
 from tidepool_api import Classes, MemoryPool, MemoryPoolClass, PoolStatus, Status, complete, find, names
-from tidepool_operator.cluster.queue import SETTLE_SECONDS
 from tidepool_operator.cluster.state import State
 from tidepool_operator.planning import changes
 from tidepool_operator.planning.inventory import Inventory
@@ -220,7 +219,7 @@ async def story() -> None:
     async def after(step: Any) -> set[str]:
         world.woken.clear()
         await step
-        await asyncio.sleep(2 * SETTLE_SECONDS)
+        await settled()
         return set(world.woken)
 
     take_in = world.operator.take_in_class
