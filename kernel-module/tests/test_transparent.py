@@ -333,6 +333,15 @@ def test_a_value_comes_back_as_soon_as_it_can_be_got(pair: Pair, policy: str) ->
         assert ours < 2 * tide
 
 
+def test_values_go_away_faster_when_memory_is_full(pair: Pair) -> None:
+    """There is five times as much of the server's time for it, and no key has to be evicted."""
+    with Server(pair.borrower, OURS, LRU, module="TRANSPARENT yes ABOVE 256 IDLE 1") as server:
+        full, nearly = map(int, server.check("hurry", 3000)[0].split())
+        print(f"3000 values: {full} ms with full memory, {nearly} ms with nearly full")
+        assert nearly > 2 * full
+        assert server.figure("evicted_keys") == 0
+
+
 def away(server: Server) -> int:
     """How many values are away."""
     return server.figure("tidepool_away_values")

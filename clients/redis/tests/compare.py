@@ -511,6 +511,34 @@ def timed(client: Client, command: str, number: int) -> float:
     return seconds
 
 
+def hurry(path: str, keys: int) -> None:
+    """Has values go away while memory is full and while it is nearly; prints the least milliseconds of each."""
+    client = Client(path)
+    rounds = [[going(client, keys, used) for used in (0.995, 0.945)] for _ in range(3)]
+    print(*(round(1000 * min(column)) for column in zip(*rounds, strict=True)))
+
+
+def going(client: Client, keys: int, used: float) -> float:
+    """How many seconds values take that all go at once, when so much of the server's memory is used.
+
+    They are a small part of it: it is about as full when they have gone. The rest is in a value that is too long to go.
+    """
+    set_policy(client, "volatile-lru")
+    client.say("flushall")
+    client.say("setrange", "rest", 30 * keys * LONG, "x")
+    for number in range(keys):
+        client.say("set", f"key:{number}", text(LONG))
+    time.sleep(2)  # all are idle for a second, as the server counts
+    client.say("config", "set", "maxmemory", round(number_of(client, "used_memory") / used))
+    set_policy(client, "allkeys-lru")
+    start = time.monotonic()
+    while figures(client)["away_values"] < keys:
+        assert time.monotonic() < start + 60, figures(client)
+    seconds = time.monotonic() - start
+    client.say("config", "set", "maxmemory", 0)
+    return seconds
+
+
 # ---- random commands ----
 
 KEYS = [f"k{number}" for number in range(24)]
@@ -614,7 +642,7 @@ TOPICS: dict[str, Callable[..., None]] = {
     for topic in (reads, writes, numbers, expiry, scripts, patterns, databases, memory, transactions, rights, pauses)
 }
 OF_ONE: dict[str, Callable[[str, int], None]] = {
-    one.__name__: one for one in (push, push_half, look, survive, expire, obey, count_anew, stock, race, alone)
+    one.__name__: one for one in (push, push_half, look, survive, expire, obey, count_anew, stock, race, hurry, alone)
 }
 OF_SEVERAL = {"transactions", "rights", "pauses"}
 

@@ -27,7 +27,7 @@ LEAST_REQUESTS = 200
 
 # The transparent mode has values go away before the server is as large as this. It takes a seventh more, for what it
 # frees and does not give back. The guest remembers what is away, which is 9 MiB at 150 %, and has up to 16 MiB of what
-# is read often. With three quarters of what is free a tenth of the requests and more wait for swap, and swap is measured.
+# is read often. With three quarters of what is free a tenth of all requests and more wait for swap, which is measured.
 MOST_MEMORY = FREE_MIB * MIB * 3 // 5
 LEAST_AWAY = 4096  # it takes no value that is smaller
 ROOM = MOST_MEMORY * 9 // 10  # when the server has no more than this,
