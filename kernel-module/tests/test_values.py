@@ -449,13 +449,8 @@ def test_faults_of_the_wire(connected: Pair) -> None:
 
 def test_without_a_lender(connected: Pair) -> None:
     """A put says so, and changes nothing."""
-    guest = connected.borrower
-    connected.b.set(f"lenders/{PAIRING}/enabled", 0)
-    try:
-        assert said(guest, "put a x\nget a\n") == [NOBODY_ANSWERS, "ENOENT 0"]
-    finally:
-        connected.b.set(f"lenders/{PAIRING}/enabled", 1)
-        wait_until("connected", lambda: connected.b.get(f"lenders/{PAIRING}/state") == "Connected")
+    with connected.without_lender():
+        assert said(connected.borrower, "put a x\nget a\n") == [NOBODY_ANSWERS, "ENOENT 0"]
 
 
 @contextmanager
