@@ -535,12 +535,18 @@ def going(client: Client, keys: int, used: float) -> float:
     time.sleep(2)  # all are idle for a second, as the server counts
     client.say("config", "set", "maxmemory", round(number_of(client, "used_memory") / used))
     set_policy(client, "allkeys-lru")
-    start = time.monotonic()
-    while figures(client)["away_values"] < keys:
-        assert time.monotonic() < start + PATIENCE, figures(client)
-    seconds = time.monotonic() - start
+    began = when_away(client, 1)
+    seconds = when_away(client, keys) - began
     client.say("config", "set", "maxmemory", 0)
     return seconds
+
+
+def when_away(client: Client, count: int) -> float:
+    """When as many values are away or more, to the millisecond, as nobody sleeps meanwhile."""
+    end = time.monotonic() + PATIENCE
+    while figures(client)["away_values"] < count:
+        assert time.monotonic() < end, figures(client)
+    return time.monotonic()
 
 
 # ---- random commands ----
