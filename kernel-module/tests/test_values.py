@@ -405,11 +405,22 @@ def test_how_many_pools_a_user_has(connected: Pair) -> None:
     assert said(guest, "put a x\n", "-", f"user={USER}") == ["ok"]
 
 
-def test_values_put_anew_leave_their_lender(connected: Pair) -> None:
-    """All of them, however fast: what is lent is what the pool holds, and nobody else's pages go for it."""
-    guest, keys, rounds = connected.borrower, 500, 12
-    outcomes = said(guest, "".join(f"put {n} x\n" for n in range(keys)) * rounds, "anew", "size=4000")
+@pytest.mark.parametrize(("rate", "rounds"), [(0, 12), (MIB, 2)])
+def test_values_put_anew_leave_their_lender(connected: Pair, rate: int, rounds: int) -> None:
+    """All of them, however fast, also those that come later than the word that they may go: their wire is slow.
+
+    What is lent is what the pool holds, and nobody else's pages go for it.
+    """
+    guest, keys = connected.borrower, 500
+    assert connected.relay
+    connected.relay.rate = rate
+    try:
+        outcomes = said(guest, "".join(f"put {n} x\n" for n in range(keys)) * rounds, "anew", "size=4000")
+        time.sleep(2 if rate else 0)
+    finally:
+        connected.relay.rate = 0
     assert outcomes == ["ok"] * keys * rounds
+    connected.settle()
     wait_until("as much is lent as is held", lambda: connected.lent()["lent_pages"] < keys + FEW)
     assert said(guest, "unlink\n", "anew") == ["ok"]
 
