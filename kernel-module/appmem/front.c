@@ -12,8 +12,10 @@
 
 #include <linux/highmem.h>
 #include <linux/list.h>
+#include <linux/minmax.h>
 #include <linux/mm.h>
 #include <linux/moduleparam.h>
+#include <linux/sched.h>
 #include <linux/shrinker.h>
 #include <linux/sizes.h>
 #include <linux/slab.h>
@@ -25,13 +27,12 @@
 #include "base/compat.h"
 
 static unsigned long front_bytes = SZ_16M;
-module_param(front_bytes, ulong, 0644);
-MODULE_PARM_DESC(front_bytes, "bytes of this guest's memory for values that are read often, at most (16 MiB; 0: none)");
 
 #define TIDE_FRONT_MOST		16	/* pages of a value; a larger one is long on its way */
 #define TIDE_FRONT_REACH	4	/* soon: before so many times what fits was read */
 #define TIDE_FRONT_LOOKED	1024	/* reads after which one looks whether it helps: */
 #define TIDE_FRONT_FEW		16	/* if one in so many was soon */
+#define TIDE_FRONT_STEP		256	/* pages that leave at a time, while others wait */
 
 /**
  * struct tide_front_page - a page that is here
@@ -87,6 +88,39 @@ static unsigned long tide_front_trim(unsigned long most)
 	}
 	return before - tide_front_count;
 }
+
+static unsigned long tide_front_most(void)
+{
+	return READ_ONCE(front_bytes) >> PAGE_SHIFT;
+}
+
+/* Gives some of the memory back that is more than there may be; returns whether that was all. */
+static bool tide_front_give(void)
+{
+	unsigned long most = tide_front_most(), less;
+
+	spin_lock(&tide_front_lock);
+	less = tide_front_count - min_t(unsigned long, tide_front_count, TIDE_FRONT_STEP);
+	tide_front_trim(max(most, less));
+	spin_unlock(&tide_front_lock);
+	return less <= most;
+}
+
+static int tide_front_set_bytes(const char *text, const struct kernel_param *parameter)
+{
+	int err = param_set_ulong(text, parameter);
+
+	while (!err && !tide_front_give())
+		cond_resched();
+	return err;
+}
+
+static const struct kernel_param_ops tide_front_bytes_ops = {
+	.set = tide_front_set_bytes,
+	.get = param_get_ulong,
+};
+module_param_cb(front_bytes, &tide_front_bytes_ops, &front_bytes, 0644);
+MODULE_PARM_DESC(front_bytes, "bytes of this guest's memory for values that are read often, at most (16 MiB; 0: none)");
 
 /**
  * tide_front_drop() - pages that nobody will ask for any more
@@ -148,11 +182,6 @@ static unsigned long tide_front_shrink_scan(struct shrinker *shrinker, struct sh
 /* ------------------------------------------------------------------ */
 /* being read							       */
 /* ------------------------------------------------------------------ */
-
-static unsigned long tide_front_most(void)
-{
-	return READ_ONCE(front_bytes) >> PAGE_SHIFT;
-}
 
 /* From time to time: are enough values read again so soon? */
 static void tide_front_look(bool soon)

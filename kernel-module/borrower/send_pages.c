@@ -29,6 +29,7 @@
 #include "borrower/catalog.h"
 #include "borrower/catalog_ages.h"
 #include "borrower/catalog_pages.h"
+#include "borrower/forgets.h"
 #include "borrower/object.h"
 #include "borrower/outgoing.h"
 #include "borrower/send_pages.h"
@@ -467,6 +468,25 @@ static struct tide_batch *tide_batch_take_sent(struct tide_lender *lender, u64 i
 	return batch;
 }
 
+/*
+ * The lender has it. If it was dropped on the way, the note on that may have been there
+ * first. Where an index is used again another page may be on its way: it is left alone.
+ */
+static void tide_buffer_arrived(struct tide_buffer *buffer)
+{
+	struct tide_object *object = buffer->object;
+	unsigned long flags;
+	bool live;
+
+	tide_object_lock(object, flags);
+	live = buffer->live;
+	tide_outgoing_remove(buffer);
+	tide_object_unlock(object, flags);
+	if (!live && object->once)
+		tide_forget(buffer->lender->slot, object, buffer->index, buffer->index);
+	tide_buffer_release(buffer);
+}
+
 /**
  * tide_put_acknowledged() - the lender has answered a batch
  * @lender: the lender
@@ -492,7 +512,6 @@ int tide_put_acknowledged(struct tide_lender *lender, u64 id,
 			   ktime_to_ns(ktime_sub(ktime_get(), batch->sent)));
 	for (i = 0; i < count; i++) {
 		struct tide_buffer *buffer = batch->buffer[i];
-		unsigned long flags;
 
 		if (!(stored & BIT_ULL(i))) {
 			atomic64_inc(&lender->stats.drop_refused);
@@ -501,10 +520,7 @@ int tide_put_acknowledged(struct tide_lender *lender, u64 id,
 			continue;
 		}
 		atomic64_inc(&lender->stats.puts);
-		tide_object_lock(buffer->object, flags);
-		tide_outgoing_remove(buffer);
-		tide_object_unlock(buffer->object, flags);
-		tide_buffer_release(buffer);
+		tide_buffer_arrived(buffer);
 	}
 	tide_batch_move(lender, batch, &lender->batches_free);
 	wake_up(&lender->put_wait);

@@ -18,6 +18,7 @@ POOL = "front"
 MANY, FEW = 400, 10  # values, and those that are read often
 TIMES = 20
 SIZE = 4000  # bytes of one: a page of its own
+PARAMETER = "/sys/module/tidepool_app/parameters/front_bytes"
 ROOM = 16 * PAGE  # for values that are read often: too little for all
 
 
@@ -45,7 +46,7 @@ def pair(kernel: str) -> Iterator[Pair]:
 
 def set_room(guest: Guest, size: int) -> None:
     """So many bytes of the guest's memory."""
-    guest.write("/sys/module/tidepool_app/parameters/front_bytes", str(size))
+    guest.write(PARAMETER, str(size))
 
 
 def read(guest: Guest, keys: list[int]) -> int:
@@ -92,15 +93,34 @@ def test_what_is_put_anew_is_read(pair: Pair) -> None:
     assert said(guest, "put 0 0-\n", POOL, f"size={SIZE}") == ["ok"]
 
 
-def test_it_is_bounded(pair: Pair) -> None:
-    """What is read less often goes; without room nothing is here."""
-    guest = pair.borrower
+def fill(guest: Guest) -> None:
+    """More is read often than there is room for."""
     for first in range(0, MANY // 2, FEW):
         read(guest, list(range(first, first + FEW)) * 3)
     assert of_all(guest)["front_bytes"] == ROOM
+
+
+def test_it_is_bounded(pair: Pair) -> None:
+    """What is read less often goes; without room nothing is here."""
+    guest = pair.borrower
+    fill(guest)
     set_room(guest, 0)
     try:
         assert read_few(guest) == 0
+    finally:
+        set_room(guest, ROOM)
+
+
+@pytest.mark.parametrize("room", [0, 3 * PAGE])
+def test_less_room_is_less_memory(pair: Pair, room: int) -> None:
+    """At once, and not when somebody reads the next time; a room that is none changes nothing."""
+    guest = pair.borrower
+    fill(guest)
+    assert guest.run(f"echo -1 > {PARAMETER}").code != 0
+    assert of_all(guest)["front_bytes"] == ROOM
+    set_room(guest, room)
+    try:
+        assert of_all(guest)["front_bytes"] == room
     finally:
         set_room(guest, ROOM)
 

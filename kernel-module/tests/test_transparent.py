@@ -20,6 +20,8 @@ OURS, REPLICA = "ours", "replica"
 ALIKE = ("alike", "plain")
 PORT = 7391
 KEYS = 400
+SLOWLY = "20000"  # microseconds for a key: a child that writes all of them takes 8 s
+LATE_SECONDS = 2  # that a lender stands still: far longer than a get waits, and shorter than until it counts as lost
 REDIS_SERVER = with_tools(SERVER).replace(SERVER, "redis-server")
 VALKEY = "/valkey"
 AT_ONCE = "TRANSPARENT yes ABOVE 256 IDLE 0"
@@ -155,7 +157,7 @@ def test_a_snapshot_has_what_is_read_meanwhile(pair: Pair) -> None:
     """A value that comes back while a child writes stays with the lender until the child has ended."""
     with Server(pair.borrower, OURS, LRU) as server:
         server.check("push")
-        server.say("config", "set", "rdb-key-save-delay", "5000")
+        server.say("config", "set", "rdb-key-save-delay", SLOWLY)
         server.say("bgsave")
         assert server.figure("rdb_bgsave_in_progress") == 1
         server.check("survive")
@@ -172,11 +174,11 @@ def test_a_snapshot_has_what_is_late(pair: Pair) -> None:
     deadline = f"lenders/{NAME}/deadline_us"
     with Server(pair.borrower, OURS, LRU) as server:
         server.check("push")
-        server.say("config", "set", "rdb-key-save-delay", "5000")
+        server.say("config", "set", "rdb-key-save-delay", SLOWLY)
         pair.b.set(deadline, DEADLINE_US)
         server.say("bgsave")
         with late_lender(pair):
-            time.sleep(3)
+            time.sleep(LATE_SECONDS)
         pair.b.set(deadline, PATIENT["deadline_us"])
         wait_until("it is written", lambda: server.figure("rdb_bgsave_in_progress") == 0)
         assert "rdb_last_bgsave_status:ok" in server.say("info", "persistence")
@@ -263,7 +265,7 @@ def test_only_what_may_be_evicted_goes_away(pair: Pair) -> None:
     with Server(pair.borrower, OURS, "--maxmemory-policy volatile-lru") as server:
         server.check("push_half")
         assert server.figure("tidepool_away_values") == KEYS / 2
-    with Server(pair.borrower, OURS, LRU, module="TRANSPARENT yes ABOVE 256 IDLE 3") as server:
+    with Server(pair.borrower, OURS, LRU, module="TRANSPARENT yes ABOVE 256 IDLE 8") as server:
         server.say("set", "idle", "v" * 500)
         server.say("set", "busy", "v" * 500)
         wait_until("it goes away", lambda: server.say("getrange", "busy", "0", "0") + str(away(server)) == "v1")
@@ -304,7 +306,7 @@ def test_what_is_late_comes_back_later(pair: Pair) -> None:
         pair.b.set(deadline, DEADLINE_US)
         with late_lender(pair):
             server.say("config", "set", "maxmemory-policy", "noeviction")
-            time.sleep(3)
+            time.sleep(LATE_SECONDS)
             assert away(server) > 0
         pair.b.set(deadline, PATIENT["deadline_us"])
         wait_until("all have come back", lambda: away(server) == 0)
@@ -331,6 +333,15 @@ def test_a_value_comes_back_as_soon_as_it_can_be_got(pair: Pair, policy: str) ->
         ours, tide = map(int, server.check("race")[0].split())
         print(f"{policy}: median of {KEYS}: GET {ours} us, TIDE.GET {tide} us")
         assert ours < 2 * tide
+
+
+def test_values_go_away_faster_when_memory_is_full(pair: Pair) -> None:
+    """There is five times as much of the server's time for it, and no key has to be evicted."""
+    with Server(pair.borrower, OURS, LRU, module="TRANSPARENT yes ABOVE 256 IDLE 1") as server:
+        full, nearly = map(int, server.check("hurry", 3000)[0].split())
+        print(f"3000 values: {full} ms with full memory, {nearly} ms with nearly full")
+        assert nearly > 2 * full
+        assert server.figure("evicted_keys") == 0
 
 
 def away(server: Server) -> int:

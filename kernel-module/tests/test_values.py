@@ -68,9 +68,8 @@ def fits(report: dict[str, int]) -> bool:
 def test_programs_race_and_are_killed(connected: Pair) -> None:
     """Six put the same keys of one pool; who reads after one was killed gets no older value than he may."""
     report = stress(connected.borrower, "crowd shared seconds=30")
-    assert report["puts"] > 1000
-    assert report["hits"] > 1000
-    assert report["killed"] > 50
+    assert min(report[name] for name in ("puts", "hits")) > 200
+    assert report["killed"] > 20
     assert len(connected.borrower.sh("cat /dev/tidepool").splitlines()) == 1
 
 
@@ -246,14 +245,15 @@ def test_pools_of_root_are_taken_as_they_are(connected: Pair) -> None:
         assert said(guest, "unlink\n", "given", owner) == ["ok"]
 
 
-def outlived(guest: Guest) -> list[str]:
-    """What is said of a value before and behind its time."""
-    return said(guest, "put k x\nsleep 100\nexists k\nsleep 1500\nexists k\n", "-", "expire_ms=1000")
+def outlived(guest: Guest, expire_ms: int) -> list[str]:
+    """What is said of a value that stays for so long, half a second after it was put."""
+    return said(guest, "put k x\nsleep 500\nexists k\n", "-", f"expire_ms={expire_ms}")
 
 
 def test_values_expire(connected: Pair) -> None:
     """At their time."""
-    assert outlived(connected.borrower) == ["ok", "ok 1", "ENOENT 0"]
+    assert outlived(connected.borrower, 100) == ["ok", "ENOENT 0"]
+    assert outlived(connected.borrower, 100_000) == ["ok", "ok 1"]
 
 
 def test_expired_values_go_when_keys_are_listed(connected: Pair) -> None:
@@ -265,8 +265,8 @@ def test_expired_values_go_when_keys_are_listed(connected: Pair) -> None:
 
 def test_expired_values_make_room(connected: Pair) -> None:
     """When there is none for a new one."""
-    options = f"expire_ms=1000 size=4000 quota={4 * PAGE}"
-    outcomes = said(connected.borrower, "put a x\nput b x\nput c x\nsleep 1500\nput c x\n", "-", options)
+    options = f"expire_ms=5000 size=4000 quota={4 * PAGE}"
+    outcomes = said(connected.borrower, "put a x\nput b x\nput c x\nsleep 5500\nput c x\n", "-", options)
     assert outcomes == ["ok", "ok", "EDQUOT", "ok"]
 
 
@@ -351,7 +351,7 @@ def test_mechanisms_are_needed(kernel: str) -> None:
     with (pair := Pair(kernel, broken="APP_EXPIRE,APP_HOLES")):
         pair.connect(size=64 * MIB, more=PATIENT)
         load_target(pair.borrower, "app")
-        assert outlived(pair.borrower) == ["ok", "ok 1", "ok 1"]
+        assert outlived(pair.borrower, 100) == ["ok", "ok 1"]
         report = overwrite_small_values(pair.borrower)
         assert not fits(report), report
         assert wrong_pages(pair.borrower, "values - keys=100 seconds=60 expire_ms=200 first=1")
@@ -361,9 +361,9 @@ def test_mechanisms_are_needed(kernel: str) -> None:
 
 def test_a_program_that_is_killed_leaves_nothing(connected: Pair) -> None:
     """Its values go with it."""
-    guest = connected.borrower
-    job = start_stress(guest, "values - keys=500 seconds=60")
-    wait_until("it puts", lambda: connected.lent()["lent_pages"] > 100)
+    guest, before = connected.borrower, of_all(connected.borrower)["puts"]
+    job = start_stress(guest, "values - keys=500 seconds=300")
+    wait_until("it puts", lambda: of_all(guest)["puts"] > before and connected.lent()["lent_pages"] > FEW)
     guest.sh("kill -9 $(pidof stress)")
     job.result()
     wait_until("next to nothing is lent", lambda: connected.lent()["lent_pages"] < FEW)
@@ -405,11 +405,22 @@ def test_how_many_pools_a_user_has(connected: Pair) -> None:
     assert said(guest, "put a x\n", "-", f"user={USER}") == ["ok"]
 
 
-def test_values_put_anew_leave_their_lender(connected: Pair) -> None:
-    """All of them, however fast: what is lent is what the pool holds, and nobody else's pages go for it."""
-    guest, keys, rounds = connected.borrower, 500, 12
-    outcomes = said(guest, "".join(f"put {n} x\n" for n in range(keys)) * rounds, "anew", "size=4000")
+@pytest.mark.parametrize(("rate", "rounds"), [(0, 12), (MIB, 2)])
+def test_values_put_anew_leave_their_lender(connected: Pair, rate: int, rounds: int) -> None:
+    """All of them, however fast, also those that come later than the word that they may go: their wire is slow.
+
+    What is lent is what the pool holds, and nobody else's pages go for it.
+    """
+    guest, keys = connected.borrower, 500
+    assert connected.relay
+    connected.relay.rate = rate
+    try:
+        outcomes = said(guest, "".join(f"put {n} x\n" for n in range(keys)) * rounds, "anew", "size=4000")
+        time.sleep(2 if rate else 0)
+    finally:
+        connected.relay.rate = 0
     assert outcomes == ["ok"] * keys * rounds
+    connected.settle()
     wait_until("as much is lent as is held", lambda: connected.lent()["lent_pages"] < keys + FEW)
     assert said(guest, "unlink\n", "anew") == ["ok"]
 
@@ -426,20 +437,20 @@ def test_values_are_no_measure_of_the_disk(connected: Pair) -> None:
 
 def test_lender_drops_pages(connected: Pair) -> None:
     """Values that a lender has dropped are missed, and count no more; nothing old comes back."""
-    job = start_stress(connected.borrower, "values - keys=2000 seconds=60")
+    before = of_all(connected.borrower)["lost"]
+    job = start_stress(connected.borrower, "values - keys=2000 seconds=300")
     wait_until("it puts", lambda: connected.lent()["lent_pages"] > 1000)
     connected.lender.write("/proc/sys/vm/drop_caches", "1")
     connected.l.set("lend_bytes", 2 * MIB)
-    time.sleep(2)
+    wait_until("one is missed", lambda: of_all(connected.borrower)["lost"] > before)
     connected.l.set("lend_bytes", 64 * MIB)
     time.sleep(1)
-    report = end_stress(job)
-    assert report["lost"] > 0
+    end_stress(job)
 
 
 def test_faults_of_the_wire(connected: Pair) -> None:
     """The lender is frozen, cut off and back: values come or do not, and none is wrong."""
-    job = start_stress(connected.borrower, "values - keys=500 seconds=120")
+    job = start_stress(connected.borrower, "values - keys=500 seconds=300")
     for fault in (*faults_of_wire(connected), connected.lender.stop, connected.lender.cont):
         fault()
         time.sleep(2)
@@ -449,13 +460,8 @@ def test_faults_of_the_wire(connected: Pair) -> None:
 
 def test_without_a_lender(connected: Pair) -> None:
     """A put says so, and changes nothing."""
-    guest = connected.borrower
-    connected.b.set(f"lenders/{PAIRING}/enabled", 0)
-    try:
-        assert said(guest, "put a x\nget a\n") == [NOBODY_ANSWERS, "ENOENT 0"]
-    finally:
-        connected.b.set(f"lenders/{PAIRING}/enabled", 1)
-        wait_until("connected", lambda: connected.b.get(f"lenders/{PAIRING}/state") == "Connected")
+    with connected.without_lender():
+        assert said(connected.borrower, "put a x\nget a\n") == [NOBODY_ANSWERS, "ENOENT 0"]
 
 
 @contextmanager
@@ -500,7 +506,7 @@ def test_puts_leave_buffers(connected: Pair) -> None:
     connected.settle()
     connected.lender.stop()
     try:
-        outcomes = said(connected.borrower, "put a x\n" * 6, "-", f"size={2 * MIB}")
+        outcomes = said(connected.borrower, "put a x\n" * 4, "-", f"size={2 * MIB}")
         figures = connected.b.stats()
     finally:
         connected.lender.cont()

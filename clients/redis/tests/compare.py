@@ -17,6 +17,8 @@ Reply = object
 Word = str | bytes | int
 LONG = 1000
 FAR = 4102444800000  # in milliseconds: the year 2100
+SOON = 1_000_000  # likewise: the longest time to live that is not until FAR
+PATIENCE = 60  # seconds, on a busy machine, too
 LENGTH = 4096  # of values that are asked for by the clock
 NEW = 10  # values that are set while others are away
 
@@ -31,7 +33,7 @@ class Client:
     def __init__(self, path: str) -> None:
         """Connect to a server's socket."""
         self.socket = socket.socket(socket.AF_UNIX)
-        self.socket.settimeout(60)
+        self.socket.settimeout(PATIENCE)
         self.socket.connect(path)
         self.replies = self.socket.makefile("rb")
 
@@ -111,9 +113,9 @@ def text(size: int, start: str = "") -> bytes:
 
 def wait_until(is_so: Callable[[], bool], what: str, state: Callable[[], object]) -> None:
     """Wait for it."""
-    end = time.monotonic() + 30
+    end = time.monotonic() + PATIENCE
     while not is_so():
-        assert time.monotonic() < end, f"not within 30 s: {what}: {state()}"
+        assert time.monotonic() < end, f"not within {PATIENCE} s: {what}: {state()}"
         time.sleep(0.01)
 
 
@@ -181,8 +183,9 @@ def same_everywhere(both: Both) -> None:
 
 
 def about(reply: Reply) -> Reply:
-    """A time, as two servers' clocks may differ."""
-    return round(reply, -5) if isinstance(reply, int) else reply
+    """A time that is up to SOON from now counts from when its server was asked; others are exact."""
+    is_soon = isinstance(reply, int) and 0 < reply - 1000 * time.time() <= SOON
+    return "soon" if is_soon else reply
 
 
 def numbers(both: Both) -> None:
@@ -413,9 +416,10 @@ def expire(path: str, keys: int) -> None:
     """Of what survive() has left half expires while it is away, and is found to have when it is asked for."""
     client = Client(path)
     client.say("debug", "set-active-expire", 0)
+    wait_away(client, keys)
     for number in range(keys // 2):
         client.say("pexpire", f"key:{number}", 1000)
-    wait_away(client, keys)
+    assert figures(client)["away_values"] == keys
     time.sleep(1.2)
     for number in range(keys // 2):
         assert client.say("append", f"key:{number}", "y") == 1
@@ -509,6 +513,40 @@ def timed(client: Client, command: str, number: int) -> float:
     seconds = time.perf_counter() - start
     assert value == text(LENGTH, f"{number} ")
     return seconds
+
+
+def hurry(path: str, keys: int) -> None:
+    """Has values go away while memory is full and while it is nearly; prints the least milliseconds of each."""
+    client = Client(path)
+    rounds = [[going(client, keys, used) for used in (0.995, 0.945)] for _ in range(3)]
+    print(*(round(1000 * min(column)) for column in zip(*rounds, strict=True)))
+
+
+def going(client: Client, keys: int, used: float) -> float:
+    """How many seconds values take that all go at once, when so much of the server's memory is used.
+
+    They are a small part of it: it is about as full when they have gone. The rest is in a value that is too long to go.
+    """
+    set_policy(client, "volatile-lru")
+    client.say("flushall")
+    client.say("setrange", "rest", 30 * keys * LONG, "x")
+    for number in range(keys):
+        client.say("set", f"key:{number}", text(LONG))
+    time.sleep(2)  # all are idle for a second, as the server counts
+    client.say("config", "set", "maxmemory", round(number_of(client, "used_memory") / used))
+    set_policy(client, "allkeys-lru")
+    began = when_away(client, 1)
+    seconds = when_away(client, keys) - began
+    client.say("config", "set", "maxmemory", 0)
+    return seconds
+
+
+def when_away(client: Client, count: int) -> float:
+    """When as many values are away or more, to the millisecond, as nobody sleeps meanwhile."""
+    end = time.monotonic() + PATIENCE
+    while figures(client)["away_values"] < count:
+        assert time.monotonic() < end, figures(client)
+    return time.monotonic()
 
 
 # ---- random commands ----
@@ -614,7 +652,7 @@ TOPICS: dict[str, Callable[..., None]] = {
     for topic in (reads, writes, numbers, expiry, scripts, patterns, databases, memory, transactions, rights, pauses)
 }
 OF_ONE: dict[str, Callable[[str, int], None]] = {
-    one.__name__: one for one in (push, push_half, look, survive, expire, obey, count_anew, stock, race, alone)
+    one.__name__: one for one in (push, push_half, look, survive, expire, obey, count_anew, stock, race, hurry, alone)
 }
 OF_SEVERAL = {"transactions", "rights", "pauses"}
 
