@@ -147,7 +147,7 @@ def seen_by_kubelet(node: str) -> tuple[Object, Object]:
 
 
 def _assert_not_counted(lent: float, pod: Object, pods: Object, name: str) -> None:
-    """What was lent was the pod's, and neither in its working set nor in that of all pods: kubelet may not evict for it."""
+    """What was lent was the pod's, and in no working set, its own or of all pods: kubelet does not evict for it."""
 
     def given_back() -> tuple[Object, Object] | None:
         now = seen_by_kubelet(name)
