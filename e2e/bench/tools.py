@@ -23,6 +23,8 @@ PACKAGES = (
     "git",
     "stress-ng",
     "redis-server",
+    "dbench",
+    "e2fsprogs",
 )
 SLACK_MIB = 64
 # Blocks as in a file system of a usual size, and nothing that the kernel writes later, while something is measured.

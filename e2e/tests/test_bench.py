@@ -15,6 +15,7 @@ from bench.experiments import EXPERIMENTS
 from bench.experiments.application import NO_POOL, OTHERS, POOLS, Aim
 from bench.experiments.comparison import Comparison
 from bench.experiments.random_reads import on_the_papers_network
+from bench.experiments.raw import throughput
 from bench.record import Record
 from bench.summary import Cell, cells, estimate, ratio
 from bench.trial import REPETITIONS, Result, Trial, alternating
@@ -212,6 +213,14 @@ def test_what_redis_says() -> None:
     """Values that were found, and those that were not."""
     said = "# Stats\r\nkeyspace_hits:1203\r\nkeyspace_misses:4\r\n"
     assert [redis.figure(said, f"keyspace_{what}") for what in ("hits", "misses")] == [1203, 4]
+
+
+def test_what_dbench_says() -> None:
+    """Its throughput; one that did not get so far says none."""
+    said = "   8      1200     3.10 MB/sec  execute   1 sec\n\nThroughput 4.25 MB/sec  8 clients  8 procs  max_latency=1.0 ms\n"
+    assert throughput(said) == 4.25
+    with pytest.raises(ValueError, match="no throughput: .*open failed"):
+        throughput("open failed")
 
 
 def test_few_repetitions_are_called_few() -> None:

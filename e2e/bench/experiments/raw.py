@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 from bed.device import DISK
@@ -11,7 +12,7 @@ from bench import postgres
 from bench.experiments.application import Run
 from bench.experiments.comparison import BORROWER_MIB, NO_POOL, Aim, Comparison, Place, Workload
 from bench.experiments.tpcc import TpcC
-from bench.machine import PATIENCE_SECONDS
+from bench.machine import FOLDER, PATIENCE_SECONDS
 from bench.sides import DmCache, Ideal
 from bench.warm import fill, read_everything
 from demo import fio
@@ -20,6 +21,8 @@ READ_MIB = BORROWER_MIB  # at random
 MIXED_MIB = 48
 DEPTH, SECONDS = 16, 8
 MIXED_SECONDS = 15
+CLIENTS, CLIENTS_SECONDS = 8, 30
+THROUGHPUT = re.compile(r"^Throughput ([0-9.]+) MB/sec", re.MULTILINE)  # dbench's are of 2^20 bytes
 
 
 class OnExt2(TpcC):
@@ -78,13 +81,41 @@ class Mixture(Workload):
         return Run(report["operations"], report["seconds"])
 
 
+class FileServer(Workload):
+    """dbench: what clients had a file server do, on a new file system of the kind that the database has."""
+
+    name = "dbench"
+    operation = "MiB"
+
+    def start(self, place: Place) -> None:
+        with place.machine.fast_disk():
+            place.tool(f"mkfs.{DATABASE.filesystem} -q -F {place.device}")
+        place.machine.mount(place.device, filesystem=DATABASE.filesystem)
+
+    def run(self, place: Place) -> Run:
+        said = place.tool(f"dbench -D {FOLDER} -t {CLIENTS_SECONDS} {CLIENTS}")
+        return Run(throughput(said) * CLIENTS_SECONDS, CLIENTS_SECONDS)
+
+    def finish(self, place: Place) -> None:
+        place.machine.unmount()
+
+
+def throughput(said: str) -> float:
+    """In MiB a second, of what dbench prints."""
+    found = THROUGHPUT.search(said)
+    if not found:
+        raise ValueError(f"dbench says no throughput: {said[-500:]}")
+    return float(found[1])
+
+
 class Raw(Comparison):
     """The bare disk, Tidepool's target before it, and what one would put there today."""
 
     name = "raw"
     title = "A raw block device"
     strategy = "NonInclusive"
-    workloads = (Transactions(), RandomReads(), Mixture())  # the last writes where the others have their data
+    # The last two write where the others have their data.
+    workloads = (Transactions(), RandomReads(), Mixture(), FileServer())
     sides = (NO_POOL, "write-through", DmCache.name, Ideal.name, "write-through encrypted")  # `behind` is for swap
     rivals = (DmCache.name,)
     aims = (Aim("TPC-C", 2.08, "REMOCA (table I, 512 MB)"),)
