@@ -143,15 +143,16 @@ def test_a_donor_is_held_to_its_goals() -> None:
 
 
 def test_a_lenders_cost_is_held_to_its_goals() -> None:
-    """What is lent and no more, all of it back, and nothing of it for KSM."""
+    """What is lent and no more, all of it back, and nothing of it for KSM beside what it had before."""
 
     def sides(**ours: float) -> list[dict[str, Any]]:
-        usual = {"before_mib": 100.0, "during_mib": 200.0, "after_mib": 105.0, "lent_mib": 96.0, "merged_mib": 0.0}
+        held = {"before_mib": 100.0, "during_mib": 200.0, "after_mib": 105.0, "lent_mib": 96.0}
+        usual = {**held, "merged_before_mib": 45.0, "merged_mib": 45.0}
         return [row(side, {}, ({}, {**usual, **ours})) for side in host_memory.SIDES]
 
     good = reached(host_memory.HostMemory(), sides())
     assert len(good) == 3
     assert all(good.values())
-    for ours in ({"during_mib": 230.0}, {"after_mib": 120.0}, {"merged_mib": 1.0}):
+    for ours in ({"during_mib": 230.0}, {"after_mib": 120.0}, {"merged_mib": 46.0}):
         found = reached(host_memory.HostMemory(), sides(**ours))
         assert sum(found.values()) == 2, ours

@@ -548,20 +548,4 @@ mod tests {
         assert!(expect(&header(TAG as u32, 3, 0), Channel::Put, &MOST).is_err());
         assert!(expect(&header(TAG as u32, 6, 0), Channel::Get, &MOST).is_ok());
     }
-
-    #[test]
-    fn numbers_are_those_of_the_header_in_c() {
-        let header = std::fs::read_to_string("../kernel-module/uapi/wire.h").unwrap();
-        let defined = |name: &str| {
-            let line = header.lines().find(|line| line.split_whitespace().nth(1) == Some(name)).expect(name);
-            line.split_whitespace().nth(2).unwrap().trim_end_matches('u').to_owned()
-        };
-        assert_eq!(defined("TIDE_MAGIC"), format!("{MAGIC:#x}"));
-        assert_eq!(defined("TIDE_PROTOCOL"), VERSION.to_string());
-        assert_eq!(defined("TIDE_GET_MAX"), GET_MAX.to_string());
-        assert_eq!(defined("TIDE_PUT_MAX"), PUT_MAX.to_string());
-        assert_eq!(defined("TIDE_NOTICE_MAX"), NOTICE_MAX.to_string());
-        assert_eq!(defined("TIDE_MAX_LANES"), LANES_MAX.to_string());
-        assert_eq!(defined("TIDE_REKEY_FRAMES"), REKEY_FRAMES.to_string());
-    }
 }

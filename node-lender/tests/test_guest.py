@@ -1,19 +1,35 @@
-"""A guest with the real module borrows from the daemon on this machine, and cannot tell it from another guest."""
+"""A guest with the real module borrows from the daemon on this machine, and cannot tell it from another guest.
+
+Or a guest is the node, with the version of control groups that this machine may not have.
+"""
 
 from __future__ import annotations
 
-import pytest
-from daemon import MIB, Allowed, Config, Daemon
+import contextlib
+import re
+from pathlib import Path
 
-from bed.guest import HOST_ADDRESS
-from bed.pair import NAME, PATIENT, Pair
-from bed.protocol import KIND
+import pytest
+from daemon import MIB, Allowed, Config, Daemon, program
+from inside import guest_with, started
+
+from bed.guest import HOST_ADDRESS, PORT_FOR_HOST
+from bed.hostile import PlainBorrower, hear
+from bed.pair import NAME, PATIENT, Pair, free_port
+from bed.protocol import KIND, KeyPair, point_of
 from bed.tidepool import wait_until
 from bed.workload import stress
 
 LENDER = f"lenders/{NAME}"
 FILE_MIB = 16
 PAGES = FILE_MIB * 256
+GROUPS = "/sys/fs/cgroup"
+GROUP = f"{GROUPS}/lender"
+LIMITED = (
+    f"mount -t cgroup2 none {GROUPS} && echo +memory > {GROUPS}/cgroup.subtree_control"
+    f" && mkdir {GROUP} && echo {64 * MIB} > {GROUP}/memory.max"
+)
+CONFIG, CONTROL, LOG = "/tmp/lender.toml", Path("/tmp/lender.sock"), "/tmp/lender.log"
 
 
 def _read(pair: Pair) -> int:
@@ -78,3 +94,32 @@ def test_a_restart_costs_a_guest_its_pages_and_nothing_else() -> None:
             figures = pair.borrowed()
             assert figures["get_corrupt"] == figures["bad_frames"] == 0
             pair.assert_clean()
+
+
+@pytest.mark.long
+def test_more_is_put_than_a_cgroup_of_version_2_may_have() -> None:
+    """A limit of 64 MiB, into which 156 MiB are put: it is known, the kernel drops pages, and kills nobody."""
+    pages, own, port = 40_000, KeyPair(), free_port()
+    listen = f"0.0.0.0:{PORT_FOR_HOST}"
+    config = Config(listen=listen, borrowers={Daemon.NAME: Allowed(own.identity, 200 * MIB)})
+    with guest_with(program(), "512M", port=port) as guest:
+        guest.sh(LIMITED)
+        guest.write(CONFIG, config.toml(CONTROL))
+        run = f"exec {started(program())} --config {CONFIG} 2> {LOG}"
+        job = guest.start(f"echo $$ > {GROUP}/cgroup.procs && {run}")
+        wait_until("it lends", lambda: "metrics" in guest.sh(f"cat {LOG} 2> /dev/null || :"))
+        log = guest.read(LOG)
+        assert "LimitBelowMaxLend" in log
+        (lender,) = re.findall(r"identity=(x25519:[0-9a-f]{64})", log)
+        with contextlib.closing(PlainBorrower(("127.0.0.1", port), own, point_of(lender))) as borrower:
+            borrower.put_all(pages)
+            assert borrower.stored == pages
+            hear(borrower, lambda: len(borrower.told(pages)) > pages / 2)
+            borrower.ask_all(pages)
+            print(f"\n{borrower.hits} of {pages} pages are left, {len(borrower.told(pages))} were taken")
+            assert borrower.hits > pages / 5
+        assert job.running
+        events = dict(line.split() for line in guest.read(f"{GROUP}/memory.events").splitlines())
+        assert int(events["max"]) > 0
+        assert int(events["oom"]) == int(events["oom_kill"]) == 0
+        guest.assert_clean()
