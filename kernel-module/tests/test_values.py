@@ -19,6 +19,7 @@ from bed.workload import end_stress, start_stress, stress, wrong_pages
 
 USER = 1000
 FEW = 100  # pages that were on their way when a pool went
+ANEW = 500  # values of a page that are put again and again
 NOBODY_ANSWERS = "ENOTCONN"
 
 
@@ -405,24 +406,44 @@ def test_how_many_pools_a_user_has(connected: Pair) -> None:
     assert said(guest, "put a x\n", "-", f"user={USER}") == ["ok"]
 
 
-@pytest.mark.parametrize(("rate", "rounds"), [(0, 12), (MIB, 2)])
-def test_values_put_anew_leave_their_lender(connected: Pair, rate: int, rounds: int) -> None:
-    """All of them, however fast, also those that come later than the word that they may go: their wire is slow.
+def lent_to_others(pair: Pair) -> int:
+    """Pages that the lender has, when those of the tests before have left it."""
+    wait_until("next to nothing is lent", lambda: pair.lent()["lent_pages"] < FEW)
+    return pair.lent()["lent_pages"]
 
-    What is lent is what the pool holds, and nobody else's pages go for it.
-    """
-    guest, keys = connected.borrower, 500
-    assert connected.relay
-    connected.relay.rate = rate
-    try:
-        outcomes = said(guest, "".join(f"put {n} x\n" for n in range(keys)) * rounds, "anew", "size=4000")
-        time.sleep(2 if rate else 0)
-    finally:
-        connected.relay.rate = 0
-    assert outcomes == ["ok"] * keys * rounds
+
+def put_anew(guest: Guest, rounds: int) -> None:
+    """The same values again and again."""
+    outcomes = said(guest, "".join(f"put {n} x\n" for n in range(ANEW)) * rounds, "anew", "size=4000")
+    assert outcomes == ["ok"] * ANEW * rounds
+
+
+def are_alone(pair: Pair, before: int) -> bool:
+    """Whether, of all that was put anew since then, the lender has hardly more than the pool holds."""
+    return pair.lent()["lent_pages"] < before + ANEW + FEW / 4
+
+
+def test_values_put_anew_leave_their_lender(connected: Pair) -> None:
+    """All of them, however fast: what is lent is what the pool holds, and nobody else's pages go for it."""
+    before = lent_to_others(connected)
+    put_anew(connected.borrower, 12)
+    wait_until("as much is lent as is held", lambda: are_alone(connected, before))
+    assert said(connected.borrower, "unlink\n", "anew") == ["ok"]
+
+
+def test_values_that_are_late_leave_their_lender(connected: Pair) -> None:
+    """Also those that come later than the word that they may go: the lender stood still when both were sent."""
     connected.settle()
-    wait_until("as much is lent as is held", lambda: connected.lent()["lent_pages"] < keys + FEW)
-    assert said(guest, "unlink\n", "anew") == ["ok"]
+    before = lent_to_others(connected)
+    connected.lender.stop()
+    try:
+        put_anew(connected.borrower, 2)
+        time.sleep(2)  # until the word is on its way
+    finally:
+        connected.lender.cont()
+    connected.settle()
+    wait_until("as much is lent as is held", lambda: are_alone(connected, before))
+    assert said(connected.borrower, "unlink\n", "anew") == ["ok"]
 
 
 def test_values_are_no_measure_of_the_disk(connected: Pair) -> None:
