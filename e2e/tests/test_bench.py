@@ -217,9 +217,9 @@ def test_what_redis_says() -> None:
 
 def test_what_dbench_says() -> None:
     """Its throughput; one that did not get so far says none."""
-    said = "   8      1200     3.10 MB/sec  execute   1 sec\n\nThroughput 4.25 MB/sec  8 clients  8 procs  max_latency=1.0 ms\n"
+    said = "  8  1200  3.10 MB/sec  execute  1 sec\n\nThroughput 4.25 MB/sec  8 clients  8 procs  max_latency=1.0 ms\n"
     assert throughput(said) == 4.25
-    with pytest.raises(ValueError, match="no throughput: .*open failed"):
+    with pytest.raises(ValueError, match=r"no throughput: .*open failed"):
         throughput("open failed")
 
 
