@@ -65,17 +65,27 @@ static int tide_app_may(struct file *file, u32 what)
 	return file->f_mode & mode ? 0 : -EBADF;
 }
 
+/* What does not wait leaves holes to those who do: where there are many, nothing is put. */
 static int tide_app_put(struct tide_app_pool *pool, const struct tide_key *key,
 			const struct tidepool_call *call)
 {
+	struct tide_put put = {
+		.key = key,
+		.from = u64_to_user_ptr(call->value),
+		.size = call->value_size,
+		.expire_ms = call->expire_ms,
+		.waits = call->what == TIDEPOOL_PUT,
+	};
 	u64 began = tide_times_begin();
 	int err;
 
-	if (call->value_size > TIDEPOOL_VALUE_MAX)
+	if (put.size > TIDEPOOL_VALUE_MAX)
 		return -E2BIG;
-	err = tide_value_put(pool, key, u64_to_user_ptr(call->value), call->value_size,
-			     call->expire_ms);
-	tide_holes_fill(pool);
+	if (!put.waits && (pool->spill || tide_holes_wait(pool)))
+		return -EAGAIN;
+	err = tide_value_put(pool, &put);
+	if (put.waits)
+		tide_holes_fill(pool);
 	if (!err)
 		tide_times_took(&pool->times->put, began);
 	return err;
@@ -105,6 +115,7 @@ static int tide_app_do(struct file *file, struct tide_app_pool *pool, struct tid
 		return err;
 	switch (call->what) {
 	case TIDEPOOL_PUT:
+	case TIDEPOOL_TRY_PUT:
 		return tide_app_put(pool, &key, call);
 	case TIDEPOOL_GET:
 		return tide_app_get(pool, &key, call);

@@ -36,13 +36,35 @@ static struct tide_shared *tide_holes_choose(struct tide_app_pool *pool)
 	return NULL;
 }
 
+/* With the pool's lock: are there too many, and too few who fill them? */
+static bool tide_holes_are_many(const struct tide_app_pool *pool)
+{
+	return pool->movers < TIDE_HOLES_MOVERS &&
+	       pool->filled > 2 * pool->live + TIDE_HOLES_LEAST && !tide_broken(APP_HOLES);
+}
+
+/**
+ * tide_holes_wait() - would tide_holes_fill() have something to do?
+ * @pool: its lock is not held
+ *
+ * Context: process.
+ */
+bool tide_holes_wait(struct tide_app_pool *pool)
+{
+	bool many;
+
+	mutex_lock(&pool->lock);
+	many = tide_holes_are_many(pool);
+	mutex_unlock(&pool->lock);
+	return many;
+}
+
 static struct tide_shared *tide_holes_hold(struct tide_app_pool *pool)
 {
 	struct tide_shared *shared = NULL;
 
 	mutex_lock(&pool->lock);
-	if (pool->movers < TIDE_HOLES_MOVERS && pool->filled > 2 * pool->live + TIDE_HOLES_LEAST &&
-	    !tide_broken(APP_HOLES))
+	if (tide_holes_are_many(pool))
 		shared = tide_holes_choose(pool);
 	if (shared) {
 		shared->held = true;

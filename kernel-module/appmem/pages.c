@@ -184,7 +184,7 @@ static int tide_app_fault_in(const struct tide_app_source *source, unsigned int 
 }
 
 static int tide_app_page_write(struct tide_object *object, u64 index,
-			       const struct tide_app_source *source)
+			       const struct tide_app_source *source, bool waits)
 {
 	unsigned int faults = 0;
 	int err, wait = 0;
@@ -192,7 +192,7 @@ static int tide_app_page_write(struct tide_object *object, u64 index,
 	do {
 		err = tide_app_try(object, index, source);
 		if (err == -ENOBUFS)
-			wait = tide_app_buffer_await();
+			wait = waits ? tide_app_buffer_await() : -EAGAIN;
 		else if (err == -EFAULT)
 			wait = tide_app_fault_in(source, &faults);
 		else
@@ -207,13 +207,14 @@ static int tide_app_page_write(struct tide_object *object, u64 index,
  * @first: index of its first page; none of its pages was ever used
  * @from: the value, in the program's memory
  * @size: of the value in bytes
+ * @waits: for buffers; else there is none: -EAGAIN
  *
- * Context: process; waits for buffers, and for the program's pages.
+ * Context: process; waits for the program's pages.
  * Return: 0 or a negative errno, when the pool has nothing of it: -EFAULT, or see
  * tide_app_buffer_await().
  */
 int tide_app_pages_write(struct tide_object *object, u64 first, const void __user *from,
-			 size_t size)
+			 size_t size, bool waits)
 {
 	u64 pages = DIV_ROUND_UP(size, PAGE_SIZE), i;
 	int err = 0;
@@ -224,7 +225,7 @@ int tide_app_pages_write(struct tide_object *object, u64 first, const void __use
 			.size = min_t(size_t, size - (i << PAGE_SHIFT), PAGE_SIZE),
 		};
 
-		err = tide_app_page_write(object, first + i, &source);
+		err = tide_app_page_write(object, first + i, &source, waits);
 	}
 	if (err)
 		tide_object_drop(object, first, first + pages - 1);
@@ -251,7 +252,8 @@ void tide_app_pages_offer(struct tide_object *object, u64 first, struct page **p
 	for (i = 0; i < count; i++) {
 		struct tide_app_source source = { .page = pages[i] };
 
-		if (time_after(jiffies, end) || tide_app_page_write(object, first + i, &source))
+		if (time_after(jiffies, end) ||
+		    tide_app_page_write(object, first + i, &source, true))
 			break;
 	}
 	if (i < count)

@@ -9,7 +9,7 @@ struct page;
 struct tide_object;
 
 int tide_app_pages_write(struct tide_object *object, u64 first, const void __user *from,
-			 size_t size);
+			 size_t size, bool waits);
 void tide_app_pages_offer(struct tide_object *object, u64 first, struct page **pages,
 			  unsigned int count);
 int tide_app_page_try_put(struct tide_object *object, u64 index, struct page *page);

@@ -139,17 +139,17 @@ static bool tide_value_expired(const struct tide_value *value)
 }
 
 static struct tide_value *tide_value_create(struct tide_app_pool *pool,
-					    const struct tide_key *key, size_t size,
-					    u64 expires, int *err)
+					    const struct tide_put *put, int *err)
 {
+	const struct tide_key *key = put->key;
 	struct tide_value *value;
 
 	value = kzalloc(struct_size(value, key, key->size), GFP_KERNEL_ACCOUNT);
 	*err = value ? 0 : -ENOMEM;
 	if (!value)
 		return NULL;
-	value->expires = expires;
-	value->size = size;
+	value->expires = tide_expires(put->expire_ms);
+	value->size = put->size;
 	value->key_size = key->size;
 	memcpy(value->key, key->bytes, key->size);
 	*err = tide_account_charge(&pool->account, tide_value_cost(value));
@@ -321,16 +321,17 @@ static void tide_value_publish(struct tide_app_pool *pool, struct tide_value *va
 
 /* Lenders get its pages, in a kept pool the spill file, too. */
 static int tide_value_write(struct tide_app_pool *pool, struct tide_value *value,
-			    const void __user *from)
+			    const struct tide_put *put)
 {
 	if (pool->spill)
-		return tide_kept_write(pool, value->index, &value->spilled, from,
-				       value->size);
-	return tide_app_pages_write(pool->object, value->index, from, value->size);
+		return tide_kept_write(pool, value->index, &value->spilled, put->from,
+				       put->size);
+	return tide_app_pages_write(pool->object, value->index, put->from, put->size,
+				    put->waits);
 }
 
 static int tide_value_put_pages(struct tide_app_pool *pool, struct tide_value *value,
-				const void __user *from)
+				const struct tide_put *put)
 {
 	int err;
 
@@ -339,7 +340,7 @@ static int tide_value_put_pages(struct tide_app_pool *pool, struct tide_value *v
 	value->index = pool->next_index;
 	pool->next_index += tide_value_pages(value);
 	mutex_unlock(&pool->lock);
-	err = tide_value_write(pool, value, from);
+	err = tide_value_write(pool, value, put);
 	if (err)
 		return err;
 	mutex_lock(&pool->lock);
@@ -364,39 +365,38 @@ static int tide_value_try_share(struct tide_app_pool *pool, struct tide_value *v
 }
 
 /* What is worth waiting for before it is tried again; else the error. */
-static int tide_value_share_await(struct tide_app_pool *pool, int err)
+static int tide_value_share_await(struct tide_app_pool *pool, const struct tide_put *put, int err)
 {
 	if (err == -ENOBUFS)
-		return tide_app_buffer_await();
+		return put->waits ? tide_app_buffer_await() : -EAGAIN;
 	return err == -EBUSY ? tide_shared_write(pool) : err;
 }
 
 static int tide_value_put_shared(struct tide_app_pool *pool, struct tide_value *value,
-				 const void __user *from)
+				 const struct tide_put *put)
 {
-	void *data = memdup_user(from, value->size);
+	void *data = memdup_user(put->from, put->size);
 	int err;
 
 	if (IS_ERR(data))
 		return PTR_ERR(data);
 	do {
 		err = tide_value_try_share(pool, value, data);
-	} while (err && !(err = tide_value_share_await(pool, err)));
+	} while (err && !(err = tide_value_share_await(pool, put, err)));
 	kfree(data);
 	return err;
 }
 
-static int tide_value_try_put(struct tide_app_pool *pool, const struct tide_key *key,
-			      const void __user *from, size_t size, u64 expires)
+static int tide_value_put_once(struct tide_app_pool *pool, const struct tide_put *put)
 {
 	struct tide_value *value;
 	int err;
 
-	value = tide_value_create(pool, key, size, expires, &err);
+	value = tide_value_create(pool, put, &err);
 	if (!value)
 		return err;
-	err = tide_size_is_small(size) ? tide_value_put_shared(pool, value, from) :
-					 tide_value_put_pages(pool, value, from);
+	err = tide_size_is_small(put->size) ? tide_value_put_shared(pool, value, put) :
+					      tide_value_put_pages(pool, value, put);
 	if (err) {
 		tide_account_uncharge(&pool->account, tide_value_cost(value));
 		kfree(value);
@@ -418,28 +418,24 @@ static bool tide_value_room(struct tide_app_pool *pool)
 /**
  * tide_value_put() - a key stands for a value from now on
  * @pool: the pool
- * @key: of 1 to TIDEPOOL_KEY_MAX bytes
- * @from: the value
- * @size: of it in bytes, TIDEPOOL_VALUE_MAX at most
- * @expire_ms: milliseconds until it stands for nothing, or 0
+ * @put: which; in a kept pool it waits
  *
  * Context: process; waits for buffers, which is for lenders, for the program's pages, and
  * in a kept pool for the file system.
  * Return: 0, or a negative errno when the key stands for what it did before: -EFAULT,
  * -ENOMEM, -EDQUOT, -EINTR, -ENOTCONN when no lender takes pages, or -EAGAIN when they are
- * too slow; in a kept pool, which needs none, see tide_spill_keep() instead.
+ * too slow, or it does not wait; in a kept pool, which needs none, see tide_spill_keep()
+ * instead.
  */
-int tide_value_put(struct tide_app_pool *pool, const struct tide_key *key,
-		   const void __user *from, size_t size, u64 expire_ms)
+int tide_value_put(struct tide_app_pool *pool, const struct tide_put *put)
 {
-	u64 expires = tide_expires(expire_ms);
 	int err;
 
 	if (!pool->spill && !tide_lenders_take_puts(true))
 		return -ENOTCONN;
-	err = tide_value_try_put(pool, key, from, size, expires);
+	err = tide_value_put_once(pool, put);
 	if ((err == -EDQUOT || err == -ENOSPC) && tide_value_room(pool))
-		err = tide_value_try_put(pool, key, from, size, expires);
+		err = tide_value_put_once(pool, put);
 	return err;
 }
 

@@ -47,11 +47,26 @@ struct tide_key {
 	unsigned int size;
 };
 
+/**
+ * struct tide_put - a value that is put
+ * @key: of 1 to TIDEPOOL_KEY_MAX bytes
+ * @from: the value, in the program's memory
+ * @size: of it in bytes, TIDEPOOL_VALUE_MAX at most
+ * @expire_ms: milliseconds until the key stands for nothing, or 0
+ * @waits: for lenders, if need be
+ */
+struct tide_put {
+	const struct tide_key *key;
+	const void __user *from;
+	size_t size;
+	u64 expire_ms;
+	bool waits;
+};
+
 struct tide_value *tide_value_at(struct tide_app_pool *pool, const struct tide_key *key);
 struct tide_value *tide_value_find(struct tide_app_pool *pool, const struct tide_key *key);
 bool tide_value_is_lost(struct tide_app_pool *pool, const struct tide_value *value);
-int tide_value_put(struct tide_app_pool *pool, const struct tide_key *key,
-		   const void __user *from, size_t size, u64 expire_ms);
+int tide_value_put(struct tide_app_pool *pool, const struct tide_put *put);
 int tide_value_delete(struct tide_app_pool *pool, const struct tide_key *key);
 int tide_value_exists(struct tide_app_pool *pool, const struct tide_key *key, u32 *size);
 unsigned int tide_value_keys(struct tide_app_pool *pool, const struct tide_key *after,

@@ -253,6 +253,12 @@ def test_bad_files(connected: Pair, prepare: str, options: str, error: str) -> N
         guest.sh("swapoff /mnt/bad 2> /dev/null; rm -f /mnt/bad /tmp/bad")
 
 
+def test_a_put_is_not_tried(connected: Pair) -> None:
+    """Its file system may take its time."""
+    with spill(connected.borrower) as kept:
+        assert said(connected.borrower, "try a x\nget a\nput a x\n", "-", kept) == ["EAGAIN", "ENOENT 0", "ok"]
+
+
 def test_kinds_do_not_mix(connected: Pair) -> None:
     """Who wants a value kept does not get a pool that loses it, and a file is one pool's."""
     guest = connected.borrower

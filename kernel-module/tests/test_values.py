@@ -21,6 +21,7 @@ USER = 1000
 FEW = 100  # pages that were on their way when a pool went
 ANEW = 500  # values of a page that are put again and again
 NOBODY_ANSWERS = "ENOTCONN"
+BUFFER_SECONDS = 0.1  # that a put waits for one at least
 
 
 @pytest.fixture(scope="module")
@@ -520,6 +521,43 @@ def test_last_lender_goes_while_a_value_is_read(connected: Pair) -> None:
     connected.connect(size=64 * MIB, more=PATIENT)
     connected.settle()
     assert said(guest, "put a x\nget a\n") == ["ok", "ok 1 x"]
+
+
+@contextmanager
+def full_buffers(pair: Pair) -> Iterator[None]:
+    """All that programs may have are taken, and their lender takes nothing."""
+    pair.settle()
+    pair.lender.stop()
+    try:
+        assert said(pair.borrower, "put a x\nput b x\nput c x\nput d x\n", "full", f"size={2 * MIB}")[-1] == "EAGAIN"
+        yield
+    finally:
+        pair.lender.cont()
+        assert said(pair.borrower, "unlink\n", "full") == ["ok"]
+        pair.settle()
+
+
+def test_a_put_that_is_tried_waits_for_no_lender(connected: Pair) -> None:
+    """It says so at once, however often, and changes nothing."""
+    guest, tries = connected.borrower, 100
+    assert said(guest, "try k old\nget k\n", "tried") == ["ok", "ok 3 old"]
+    with full_buffers(connected):
+        began = time.monotonic()
+        assert said(guest, "try k new\n" * tries, "tried", f"size={2 * PAGE}") == ["EAGAIN"] * tries
+        assert time.monotonic() - began < tries * BUFFER_SECONDS / 2
+        assert said(guest, "get k\n", "tried") == ["ok 3 old"]
+    assert said(guest, "try k new\nget k\nunlink\n", "tried") == ["ok", "ok 3 new", "ok"]
+
+
+def test_a_put_that_is_tried_leaves_no_holes(connected: Pair) -> None:
+    """Where there are many it has those who wait fill them first."""
+    one_stays = [f"{n} x" if n % 10 == 0 else "again x" for n in range(1000)]  # of a page
+    script = "\n".join(f"{what} {one}" for what in ("try", "put", "try") for one in one_stays)
+    outcomes = said(connected.borrower, f"{script}\n", "-", "size=400")
+    tried, put, tried_then = (outcomes[first : first + 1000] for first in (0, 1000, 2000))
+    assert set(tried) == {"ok", "EAGAIN"}
+    assert set(put) == {"ok"}
+    assert tried_then[0] == "ok"
 
 
 def test_puts_leave_buffers(connected: Pair) -> None:

@@ -51,6 +51,7 @@ enum tidepool_what {
 	TIDEPOOL_GET,		/* @value is filled */
 	TIDEPOOL_DELETE,
 	TIDEPOOL_EXISTS,	/* is there a value, as far as is known without asking? */
+	TIDEPOOL_TRY_PUT,	/* a put, but what would have to wait changes nothing: -EAGAIN */
 };
 
 /**
@@ -59,7 +60,7 @@ enum tidepool_what {
  * @result: set to 0 or a negative errno
  * @key: address of the key
  * @value: address of the value, or of room for it
- * @expire_ms: of a put: milliseconds until the value is gone; 0: never
+ * @expire_ms: of a put, tried or not: milliseconds until the value is gone; 0: never
  * @key_size: in bytes
  * @value_size: in bytes, of the value or of the room; a get and an exists set it to
  *	the value's, also when there is no room for it

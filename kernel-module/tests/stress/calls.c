@@ -125,7 +125,7 @@ static void any_key(uint64_t *state, struct tidepool_call *call)
 static struct tidepool_call any_call(uint64_t *state)
 {
 	struct tidepool_call call = {
-		.what = one_in(state, 32) ? (uint32_t)random_next(state) : 1 + below(state, 4),
+		.what = one_in(state, 32) ? (uint32_t)random_next(state) : 1 + below(state, 5),
 		.value = (uintptr_t)somewhere(state),
 		.value_size = any_size(state),
 		.expire_ms = one_in(state, 4) ? below(state, 50) : 0,

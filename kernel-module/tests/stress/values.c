@@ -301,7 +301,7 @@ int mode_values(const char *pool)
 
 /* ---- a script ---- */
 
-static const char *const names[] = { NULL, "put", "get", "delete", "exists" };
+static const char *const names[] = { NULL, "put", "get", "delete", "exists", "try" };
 
 static const char *outcome(int result)
 {
@@ -333,8 +333,9 @@ static char *value_to_put(const char *text, uint32_t size)
 /* WHAT KEY VALUE: a put's value has size= bytes; a get has room= bytes. */
 static void say_call(int fd, uint32_t what, const char *key, const char *text)
 {
-	uint32_t size = what == TIDEPOOL_PUT ? option("size", strlen(text)) : option("room", 1000);
-	char *value = what == TIDEPOOL_PUT ? value_to_put(text, size) : calloc(1, size + 1);
+	bool is_put = what == TIDEPOOL_PUT || what == TIDEPOOL_TRY_PUT;
+	uint32_t size = is_put ? option("size", strlen(text)) : option("room", 1000);
+	char *value = is_put ? value_to_put(text, size) : calloc(1, size + 1);
 	size_t key_size = option("key_size", strlen(key));
 	char *long_key = calloc(1, key_size + strlen(key) + 1);
 
@@ -403,7 +404,7 @@ static void say(int fd, char *line)
 {
 	const char *what = strtok(line, " \n"), *key = strtok(NULL, " \n"), *value = strtok(NULL, " \n");
 
-	for (uint32_t i = TIDEPOOL_PUT; what && i <= TIDEPOOL_EXISTS; i++)
+	for (uint32_t i = TIDEPOOL_PUT; what && i <= TIDEPOOL_TRY_PUT; i++)
 		if (!strcmp(what, names[i]))
 			say_call(fd, i, key, value ? value : "");
 	if (what && !strcmp(what, "keys"))
