@@ -224,9 +224,11 @@ def server_with(guest: Guest, options: str, before: str = "") -> Iterator[Guest]
         return guest.run(f"{CLI} ping").output == "PONG\n"
 
     wait_until("the server answers", answers)
-    yield guest
-    guest.run(f"{CLI} shutdown nosave")
-    server.result()
+    try:
+        yield guest
+    finally:
+        guest.run(f"{CLI} shutdown nosave")
+        server.result()
 
 
 @pytest.fixture
@@ -285,6 +287,17 @@ def test_redis_under_load(redis: Guest) -> None:
     large = asked(redis, *(f"tide.set large:{number} {'v' * 60_000}" for number in range(400)))
     assert {line.partition(" ")[0] for line in large if line} == {"OK", "QUOTA"}
     assert asked(redis, "ping") == ["PONG"]
+
+
+def test_redis_takes_long_pipelines(connected: Pair) -> None:
+    """A command of one takes about as long as one of many short ones: the server does not move all of it each time."""
+    guest, count = connected.borrower, 6000
+    guest.write("/compare.py", (REDIS / "tests" / "compare.py").read_text())
+    with server_with(guest, "POOL pipelined"):
+        said = guest.sh(f"{WITH_PYTHON} /compare.py pipe {SOCKET} {count}")
+        short, long = map(int, said.splitlines()[0].split())
+        print(f"{count} values: {short} ms in short pipelines, {long} ms in one")
+        assert long < 3 * short
 
 
 def test_redis_may_only_read(connected: Pair) -> None:

@@ -5,7 +5,7 @@
  * replica and no append-only file, and may be gone when they are asked for. The
  * transparent mode is for ordinary values.
  *
- * Whoever waits for a lender does so in a thread, and the server serves others. In a
+ * Whoever has to wait for a lender does so in a thread, and the server serves others. In a
  * transaction and in a script nobody may wait elsewhere, so the server waits.
  */
 #include <errno.h>
@@ -24,6 +24,7 @@
 #define NAME		"tidepool"
 #define THREADS		4
 #define MOST_THREADS	64
+#define MOST_AT_ONCE	65536	/* bytes of a value that no thread puts, where nothing has to wait */
 #define ABOVE		4096
 #define LEAST_ABOVE	256		/* such a value is no number and has memory of its own */
 #define IDLE_MS		60000
@@ -209,6 +210,24 @@ static int is_value(const RedisModuleString *argument)
 
 /* ---- TIDE.SET key value [EX seconds | PX milliseconds] ---- */
 
+/*
+ * Puts without a thread, unless that has to wait: while a client waits for one the server reads on, and moves all that
+ * it has read of a pipeline for each command. Returns 0 or an errno; EAGAIN: a thread has to do it.
+ */
+static int set_at_once(RedisModuleString **argv, uint64_t ms)
+{
+	struct tidepool_call put = { .what = TIDEPOOL_TRY_PUT, .expire_ms = ms };
+	size_t key_size, size;
+
+	put.key = (uintptr_t)RedisModule_StringPtrLen(argv[1], &key_size);
+	put.value = (uintptr_t)RedisModule_StringPtrLen(argv[2], &size);
+	put.key_size = key_size;
+	put.value_size = size;
+	if (size > MOST_AT_ONCE || tidepool_calls(pool, &put, 1) != 1)
+		return EAGAIN;
+	return -put.result;
+}
+
 static long long set_run(struct request *request)
 {
 	return tidepool_put_for(pool, request->argument[0].bytes, request->argument[0].size,
@@ -238,6 +257,7 @@ static int set_command(RedisModuleCtx *ctx, RedisModuleString **argv, int argc)
 {
 	long long unit = 0, time = 0;
 	struct request *request;
+	int error;
 
 	if (argc != 3 && argc != 5)
 		return RedisModule_WrongArity(ctx);
@@ -252,6 +272,9 @@ static int set_command(RedisModuleCtx *ctx, RedisModuleString **argv, int argc)
 		return reply_with_error(ctx, EINVAL);
 	if (!is_value(argv[2]))
 		return reply_with_error(ctx, E2BIG);
+	error = set_at_once(argv, unit * time);
+	if (error != EAGAIN)
+		return error ? reply_with_error(ctx, error) : set_reply(ctx, NULL);
 	request = request_make(&set, argv, 3);
 	if (request)
 		request->ms = unit * time;

@@ -21,6 +21,7 @@ SOON = 1_000_000  # likewise: the longest time to live that is not until FAR
 PATIENCE = 60  # seconds, on a busy machine, too
 LENGTH = 4096  # of values that are asked for by the clock
 NEW = 10  # values that are set while others are away
+FEW = 16  # commands of a short pipeline
 
 
 class Error(Exception):
@@ -44,8 +45,7 @@ class Client:
 
     def send(self, *words: Word) -> None:
         """Say it."""
-        sent = [word if isinstance(word, bytes) else str(word).encode() for word in words]
-        self.socket.sendall(b"*%d\r\n" % len(sent) + b"".join(b"$%d\r\n%s\r\n" % (len(word), word) for word in sent))
+        self.socket.sendall(encoded(*words))
 
     def reply(self) -> Reply:
         """The next reply."""
@@ -62,6 +62,12 @@ class Client:
         if kind == b"*":
             return None if rest == b"-1" else [self.reply() for _ in range(int(rest))]
         return rest.decode()
+
+
+def encoded(*words: Word) -> bytes:
+    """A command, as the protocol has it."""
+    sent = [word if isinstance(word, bytes) else str(word).encode() for word in words]
+    return b"*%d\r\n" % len(sent) + b"".join(b"$%d\r\n%s\r\n" % (len(word), word) for word in sent)
 
 
 class Both:
@@ -515,6 +521,22 @@ def timed(client: Client, command: str, number: int) -> float:
     return seconds
 
 
+def pipe(path: str, keys: int) -> None:
+    """Sets values by TIDE.SET, a few at a time and then all at once; prints how many milliseconds each takes."""
+    client = Client(path)
+    print(*(round(1000 * piped(client, keys, at_once)) for at_once in (FEW, keys)))
+
+
+def piped(client: Client, keys: int, at_once: int) -> float:
+    """How many seconds it takes to set values in pipelines of so many."""
+    start = time.monotonic()
+    for first in range(0, keys, at_once):
+        numbers = range(first, min(keys, first + at_once))
+        client.socket.sendall(b"".join(encoded("tide.set", f"key:{number}", text(LENGTH)) for number in numbers))
+        assert all(client.reply() == "OK" for _ in numbers)
+    return time.monotonic() - start
+
+
 def hurry(path: str, keys: int) -> None:
     """Has values go away while memory is full and while it is nearly; prints the least milliseconds of each."""
     client = Client(path)
@@ -652,7 +674,8 @@ TOPICS: dict[str, Callable[..., None]] = {
     for topic in (reads, writes, numbers, expiry, scripts, patterns, databases, memory, transactions, rights, pauses)
 }
 OF_ONE: dict[str, Callable[[str, int], None]] = {
-    one.__name__: one for one in (push, push_half, look, survive, expire, obey, count_anew, stock, race, hurry, alone)
+    one.__name__: one
+    for one in (push, push_half, look, survive, expire, obey, count_anew, stock, race, pipe, hurry, alone)
 }
 OF_SEVERAL = {"transactions", "rights", "pauses"}
 
