@@ -147,7 +147,8 @@ UNTRIED = {
         "node-lender/test starts it with a file of its own"
     ),
     "node-lender/test": "`make test` is made of these",
-    "node-lender/test --long -k guest": "`make test` is made of these",
+    "node-lender/test --long -k guest": "`e2e/check guests` runs it with the other long ones",
+    "node-lender/test --long -s -k thread_for_each": "`e2e/check guests` runs it with the other long ones",
     "e2e/lint rust": "`make test` is made of these",
     "echo reload | nc -U /run/tidepool/node-lender.sock": "node-lender/test says so on its socket",
 }

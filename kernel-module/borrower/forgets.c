@@ -10,21 +10,38 @@
 #include "borrower/versions.h"
 #include "uapi/wire.h"
 
+/* The note, one of the newest two, that ends where pages begin; or NULL. */
+static struct tide_forget_item *tide_forget_before(struct tide_lender *lender,
+						   const struct tide_object *object,
+						   pgoff_t first)
+{
+	unsigned int back, waiting = lender->forget_head - lender->forget_tail;
+
+	for (back = 1; back <= min(waiting, 2U); back++) {
+		struct tide_forget_item *item;
+
+		item = &lender->forget[(lender->forget_head - back) % TIDE_FORGET_RING];
+		if (item->file == cpu_to_le64(object->id) && le64_to_cpu(item->last) + 1 == first)
+			return item;
+	}
+	return NULL;
+}
+
 /*
  * Who changes a value time after time leaves one page behind the other: one note for all
- * of them. Where an index is used again, what is there now may be what was put since.
+ * of them. There are two such rows, for what is dropped on its way is noted when it has
+ * arrived. Where an index is used again, what is there now may be what was put since.
  */
 static bool tide_forget_extend(struct tide_lender *lender, const struct tide_object *object,
 			       pgoff_t first, pgoff_t last)
 {
-	struct tide_forget_item *newest;
+	struct tide_forget_item *item;
 
-	newest = &lender->forget[(lender->forget_head - 1) % TIDE_FORGET_RING];
-	if (!object->once || lender->forget_head == lender->forget_tail ||
-	    newest->file != cpu_to_le64(object->id) || le64_to_cpu(newest->last) + 1 != first)
+	item = object->once ? tide_forget_before(lender, object, first) : NULL;
+	if (!item)
 		return false;
-	newest->last = cpu_to_le64(last);
-	newest->before = cpu_to_le64(tide_next_version());
+	item->last = cpu_to_le64(last);
+	item->before = cpu_to_le64(tide_next_version());
 	return true;
 }
 

@@ -469,9 +469,16 @@ static struct tide_batch *tide_batch_take_sent(struct tide_lender *lender, u64 i
 }
 
 /*
- * The lender has it. If it was dropped on the way, the note on that may have been there
- * first. Where an index is used again another page may be on its way: it is left alone.
+ * The lender may have a page that is of no use. Where an index is used again another one
+ * may be on its way, and it is left alone.
  */
+static void tide_buffer_forget(struct tide_buffer *buffer)
+{
+	if (buffer->object->once)
+		tide_forget(buffer->lender->slot, buffer->object, buffer->index, buffer->index);
+}
+
+/* The lender has it. If it was dropped on the way, the note on that may have been there first. */
 static void tide_buffer_arrived(struct tide_buffer *buffer)
 {
 	struct tide_object *object = buffer->object;
@@ -482,8 +489,8 @@ static void tide_buffer_arrived(struct tide_buffer *buffer)
 	live = buffer->live;
 	tide_outgoing_remove(buffer);
 	tide_object_unlock(object, flags);
-	if (!live && object->once)
-		tide_forget(buffer->lender->slot, object, buffer->index, buffer->index);
+	if (!live)
+		tide_buffer_forget(buffer);
 	tide_buffer_release(buffer);
 }
 
@@ -570,8 +577,10 @@ void tide_sender_stop(struct tide_lender *lender)
 		tide_buffer_lost(buffer);
 	while ((batch = list_first_entry_or_null(&lender->batches_sent,
 						 struct tide_batch, list))) {
-		for (i = 0; i < batch->count; i++)
+		for (i = 0; i < batch->count; i++) {
+			tide_buffer_forget(batch->buffer[i]);	/* the answer may be all that is lost */
 			tide_buffer_lost(batch->buffer[i]);
+		}
 		list_move(&batch->list, &lender->batches_free);
 	}
 }

@@ -8,6 +8,7 @@
  */
 #define _GNU_SOURCE
 #include <fcntl.h>
+#include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/uio.h>
@@ -24,6 +25,12 @@ struct notes {
 	uint32_t version[PAGE / sizeof(uint32_t)];
 };
 
+/*
+ * One flush at a time. Two are in flight otherwise, and may end in any order: dm-log-writes notes a write with the flush
+ * that was begun first after it, also if one that was begun later has ended and been noted down.
+ */
+static pthread_mutex_t flushing = PTHREAD_MUTEX_INITIALIZER;
+
 static int device, disk;
 static double until;
 static bool at_flush;
@@ -36,10 +43,20 @@ static long block_at(long thread, long block)
 
 /* ---- the writer ---- */
 
-static void note(long thread, const struct notes *notes)
+/* Writes all of it; the disk has it when this returns, and what was written before. */
+static void write_durably(int to, const void *from, long bytes, long at, const char *what)
 {
-	if (pwritev2(disk, &(struct iovec){ (void *)notes, PAGE }, 1, thread * PAGE, RWF_DSYNC) != PAGE)
-		io_failed("note");
+	pthread_mutex_lock(&flushing);
+	if (pwritev2(to, &(struct iovec){ (void *)from, bytes }, 1, at, RWF_DSYNC) != bytes)
+		io_failed(what);
+	pthread_mutex_unlock(&flushing);
+}
+
+static void flush(void)
+{
+	pthread_mutex_lock(&flushing);
+	sync_file(device);
+	pthread_mutex_unlock(&flushing);
 }
 
 /*
@@ -55,8 +72,9 @@ static bool write_run(long thread, uint64_t *state, struct page *pages, struct n
 	*first = random_next(state) % (BLOCKS / 2 - *count + 1) + (durable ? 0 : BLOCKS / 2);
 	for (long i = 0; i < *count; i++)
 		page_make(&pages[i], id, thread * BLOCKS + *first + i, ++begun->version[*first + i]);
-	if (pwritev2(device, &(struct iovec){ pages, *count * PAGE }, 1, block_at(thread, *first),
-		     durable ? RWF_DSYNC : 0) != *count * PAGE)
+	if (durable)
+		write_durably(device, pages, *count * PAGE, block_at(thread, *first), "write");
+	else if (pwrite(device, pages, *count * PAGE, block_at(thread, *first)) != *count * PAGE)
 		io_failed("write");
 	return durable || !at_flush;
 }
@@ -87,10 +105,10 @@ static void *work(void *number)
 			read_back(thread, &state, pages, &begun);
 		}
 		if (at_flush && random_next(&state) % 2) {
-			sync_file(device);
+			flush();
 			memcpy(notes, &begun, PAGE);
 		}
-		note(thread, notes);
+		write_durably(disk, notes, PAGE, thread * PAGE, "note");
 	}
 	return NULL;
 }
