@@ -34,7 +34,6 @@ PAUSE_SECONDS = 30  # shorter than a lender lingers,
 CUT_SECONDS = 12  # and longer than a borrower waits for a sign of life
 SAMPLE_SECONDS, SAMPLE_PAGES = 40, 200  # for so long, or until so many pages of the pool were asked for
 MOST_WORSE = 0.05  # of the pages that are asked for: what is put meanwhile, and what the lender gives back
-MOST_FORGOTTEN = 0.5  # of what is with the lender: what the mixture changes during the longest fault
 OTHER_ADDRESS = "10.7.0.3"
 # A memory cgroup that leaves the mixture about half of what it would have.
 GROUP = """
@@ -219,22 +218,20 @@ def borrow(pair: Pair) -> None:
     pair.b.borrow(NAME, address=LENDER_ADDRESS, size=POOL)
 
 
-def goes_on(fault: Fault, pair: Pair, *, keeps: bool) -> bool:
-    """When it is over the same session goes on, with its pages; whether any were asked for.
+def goes_on(fault: Fault, pair: Pair) -> bool:
+    """When it is over the same session goes on, and what is asked for is there; whether anything was.
 
-    It need not if not `keeps`: what a device's mixture writes meanwhile is not with the lender any more.
+    How many pages there are says nothing: the mixture goes on, and what it writes while nothing can be put is not with
+    the lender any more.
     """
     pair.b.wait_state(f"lenders/{NAME}", "Connected", timeout=CONNECT_SECONDS)
     usual = hit_share(pair)
-    begun, before = sessions_begun(pair), pair.borrowed()
+    begun, resumes = sessions_begun(pair), pair.borrowed()["resumes"]
     fault(pair)
     if fault in CUTS:
-        resumed = before["resumes"] + 1
-        wait_until("the session is resumed", lambda: pair.borrowed()["resumes"] >= resumed, CONNECT_SECONDS)
+        wait_until("the session is resumed", lambda: pair.borrowed()["resumes"] > resumes, CONNECT_SECONDS)
     pair.b.wait_state(f"lenders/{NAME}", "Connected", timeout=CONNECT_SECONDS)
     assert sessions_begun(pair) == begun, f"{fault.__name__} cost the borrower its pages"
-    left, least = pair.borrowed()["catalog_pages"], before["catalog_pages"] * (1 - MOST_FORGOTTEN)
-    assert not keeps or left >= least, f"{fault.__name__}: {left} pages left of {before}"
     time.sleep(1)
     found = hit_share(pair)
     say(f"    of the pages asked for came {usual} before, {found} after")
@@ -271,8 +268,7 @@ def inject(pair: Pair, mixture: Job, run: Run, seconds: float) -> None:
         time.sleep(3)
         say(f"  {fault.__name__}")
         if fault in HARMLESS:
-            keeps = run.filesystem != DEVICE
-            run.cuts_with_hits += goes_on(fault, pair, keeps=keeps) and fault in CUTS
+            run.cuts_with_hits += goes_on(fault, pair) and fault in CUTS
         else:
             fault(pair)
         run.faults_injected += 1
