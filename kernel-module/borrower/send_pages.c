@@ -578,7 +578,8 @@ void tide_sender_stop(struct tide_lender *lender)
 	while ((batch = list_first_entry_or_null(&lender->batches_sent,
 						 struct tide_batch, list))) {
 		for (i = 0; i < batch->count; i++) {
-			tide_buffer_forget(batch->buffer[i]);	/* the answer may be all that is lost */
+			/* perhaps the answer is all that is lost */
+			tide_buffer_forget(batch->buffer[i]);
 			tide_buffer_lost(batch->buffer[i]);
 		}
 		list_move(&batch->list, &lender->batches_free);
