@@ -12,6 +12,7 @@ import pytest
 
 from bed.device import MODULES, dmsetup, faults_of_wire, load_target
 from bed.guest import PAGE, Guest, Job
+from bed.measure import has_kasan
 from bed.pair import NAME as PAIRING
 from bed.pair import PATIENT, Pair
 from bed.tidepool import MIB, parse_histogram, wait_until
@@ -332,7 +333,8 @@ def test_what_is_remembered_is_charged(connected: Pair) -> None:
     puts = keys_without_values(count).encode()
     guest.start(f"echo $$ > {group}/cgroup.procs; exec stress value hoard key_size=250 > /tmp/said", puts).wait()
     charged = dict(map(str.split, guest.read(f"{group}/memory.stat").splitlines()))
-    assert count * 512 <= int(charged["slab"]) < 2 * count * 512
+    most = 3 if has_kasan(guest) else 2  # which puts more round each object than it has
+    assert count * 512 <= int(charged["slab"]) < most * count * 512
     assert said(guest, "unlink\n", "hoard") == ["ok"]
     guest.sh(f"rmdir {group} && umount /sys/fs/cgroup")
 
