@@ -24,7 +24,7 @@ from bed.device import (
     removed_by_force,
     until_used,
 )
-from bed.guest import HOST_ADDRESS, Disk
+from bed.guest import HOST_ADDRESS, Disk, Guest
 from bed.image import with_sbin
 from bed.measure import MOST_PER_GIB, catalog_bytes, catalog_cost, has_kasan
 from bed.pair import ETHERNET, IN_TIME_US, PATIENT, Pair
@@ -215,14 +215,19 @@ def test_one_lender(connected: tuple[Pair, bool]) -> None:
             assert fast.dmsetup(f"table {NAME}").endswith(f" tidepool {lender} {number} writethrough")
 
 
+def _refused(borrower: Guest, command: str, why: str) -> bool:
+    """Whether a command that makes a mapping fails, and the kernel's log says that of it last."""
+    code = borrower.run(command).code
+    return code != 0 and f"tidepool: {why}" in borrower.sh("dmesg | grep 'device-mapper: table' | tail -n 1")
+
+
 @once
 def test_refuses(connected: tuple[Pair, bool]) -> None:
     """What cannot be is refused, and the log says why; the module stays while a device needs it."""
     pair, _ = connected
     with _loop(pair), Device(pair):
         for table, why in WRONG.items():
-            assert pair.borrower.run(f'dmsetup create wrong --table "0 100 {table}"').code != 0
-            assert f"tidepool: {why}" in pair.borrower.sh("dmesg | grep 'device-mapper: table' | tail -n 1")
+            assert _refused(pair.borrower, f'dmsetup create wrong --table "0 100 {table}"', why), table
         assert pair.borrower.run(f"dmsetup message {NAME} 0 else").code != 0
         assert pair.borrower.run("rmmod tidepool_block").code != 0
 
@@ -240,8 +245,7 @@ def test_refuses_a_disk_that_is_in_use_or_read_only(connected: tuple[Pair, bool]
             (f"blockdev --setro {LOOP}", "true", READ_ONLY),
         ):
             borrower.sh(take)
-            assert borrower.run(create % "").code != 0
-            assert f"tidepool: {why}" in borrower.sh("dmesg | grep 'device-mapper: table' | tail -n 1")
+            assert _refused(borrower, create % "", why), take
             borrower.sh(leave)
         borrower.sh(f"{create % '--readonly'}; dd if={PATH} of=/dev/null bs=64k count=16")
         assert borrower.run(f"dd if=/dev/zero of={PATH} bs=4k count=1 oflag=direct").code != 0
@@ -257,9 +261,7 @@ def test_refuses_a_disk_that_another_mapping_has(connected: tuple[Pair, bool]) -
     ours = line.format(start=0)
 
     def refused(name: str, table: str) -> bool:
-        said = borrower.run(f"printf '{table}' | dmsetup create {name}")
-        log = borrower.sh("dmesg | grep 'device-mapper: table' | tail -n 1")
-        return said.code != 0 and f"tidepool: {SHARED}" in log
+        return _refused(borrower, f"printf '{table}' | dmsetup create {name}", SHARED)
 
     with _loop(pair):
         for other in (f"0 100 linear {LOOP} 0", ours):

@@ -97,8 +97,9 @@ def test_programs_race_and_are_killed(connected: Pair) -> None:
     """Six put the same keys of one pool: none is missing that was put and not deleted, whoever was killed meanwhile."""
     with spill(connected.borrower) as kept:
         report = stress_evicting(connected.borrower, f"crowd shared seconds=30 {kept}")
-    assert min(report[name] for name in ("puts", "hits")) > 200
-    assert report["killed"] > 20
+    assert report["puts"] > 1000
+    assert report["hits"] > 1000
+    assert report["killed"] > 50
 
 
 def test_small_values_share_pages(connected: Pair) -> None:

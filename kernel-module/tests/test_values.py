@@ -71,8 +71,9 @@ def fits(report: dict[str, int]) -> bool:
 def test_programs_race_and_are_killed(connected: Pair) -> None:
     """Six put the same keys of one pool; who reads after one was killed gets no older value than he may."""
     report = stress(connected.borrower, "crowd shared seconds=30")
-    assert min(report[name] for name in ("puts", "hits")) > 200
-    assert report["killed"] > 20
+    assert report["puts"] > 1000
+    assert report["hits"] > 1000
+    assert report["killed"] > 50
     assert len(connected.borrower.sh("cat /dev/tidepool").splitlines()) == 1
 
 

@@ -8,6 +8,7 @@ from typing import Any
 import kopf
 import pytest
 from prometheus_client import CollectorRegistry
+from test_outcome import turns
 from world import BORROWER, LENDER, guest
 
 from tidepool_api import names
@@ -61,8 +62,7 @@ class Server:
 async def settled() -> None:
     """Waits until what an event wakes has been woken, however far behind its clock the machine is."""
     await asyncio.sleep(2 * SETTLE_SECONDS)
-    for _ in range(100):
-        await asyncio.sleep(0)
+    await turns()
 
 
 class Watched:

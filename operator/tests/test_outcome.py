@@ -123,7 +123,7 @@ PATIENT = 30.0  # with a server that answers at once, on a busy machine
 
 async def turns() -> None:
     """Lets all that waits for nobody go on as far as it can, whatever the clock says meanwhile."""
-    for _ in range(50):
+    for _ in range(100):
         await asyncio.sleep(0)
 
 
