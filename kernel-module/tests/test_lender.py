@@ -216,12 +216,14 @@ def test_every_page_that_goes_is_told(pair: Pair) -> None:
         pair.l.set(f"borrowers/{NAME}/quota_bytes", 2 * MIB)
         left = pair.lent()["lent_pages"]
         time.sleep(1)
-        hear(borrower, lambda: len(borrower.told(pages)) >= pages - left)
+        gone = pages - left
+        hear(borrower, lambda: len(borrower.told(pages)) >= gone)
         assert borrower.stored == pages
         assert left <= 512
-        assert borrower.told(pages) == set(range(1, pages - left + 1))
-        assert borrower.evicted_before == pages - left + 1
-        assert 500 < len(borrower.evicted) <= NOTES
+        assert borrower.told(pages) == set(range(1, gone + 1))
+        assert borrower.evicted_before == gone + 1
+        assert borrower.evicted >= set(range(gone - NOTES + 1, gone + 1))
+        assert len(borrower.evicted) < gone / 2  # of the first, as many are named as find room on the way
 
 
 def test_pages_that_go_one_after_the_other_are_named(pair: Pair) -> None:

@@ -174,12 +174,13 @@ def test_every_page_that_goes_is_told(daemon: Daemon) -> None:
         daemon.config.borrowers[daemon.NAME].quota = 2 * MIB
         daemon.reload()
         wait_until("it has shrunk", lambda: daemon.lent()["lent_pages"] == 2 * MIB // COST)
-        left = daemon.lent()["lent_pages"]
-        hear(borrower, lambda: len(borrower.told(pages)) >= pages - left)
+        gone = pages - daemon.lent()["lent_pages"]
+        hear(borrower, lambda: len(borrower.told(pages)) >= gone)
         assert borrower.stored == pages
-        assert borrower.told(pages) == set(range(1, pages - left + 1))
-        assert borrower.evicted_before == pages - left + 1
-        assert 500 < len(borrower.evicted) <= 1024
+        assert borrower.told(pages) == set(range(1, gone + 1))
+        assert borrower.evicted_before == gone + 1
+        assert borrower.evicted >= set(range(gone - 1024 + 1, gone + 1))
+        assert len(borrower.evicted) < gone / 2  # of the first, as many are named as find room on the way
 
 
 def test_what_the_kernel_takes_is_told(daemon: Daemon) -> None:
