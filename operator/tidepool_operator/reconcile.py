@@ -631,11 +631,12 @@ class Reconciler:
 
 def _wait_for(scene: _Round, pairing: MemoryPairing, verdict: report.Verdict) -> None:
     """Asks for another pass where a pairing is to be judged otherwise though nothing happens."""
-    if report.is_rejected(pairing) and verdict.phase is not PairingPhase.FAILED:
-        scene.look_again(report.REJECTED_AFTER.total_seconds())
-    limit = identities.overdue_at(pairing)
-    if limit is not None and limit > now():
-        scene.look_again((limit - now()).total_seconds())
+    limits = [identities.overdue_at(pairing)]
+    if verdict.phase in (PairingPhase.PENDING, PairingPhase.CONNECTING):
+        limits.append(report.fails_at(pairing, now()))
+    for limit in limits:
+        if limit is not None and limit > now():
+            scene.look_again((limit - now()).total_seconds())
 
 
 def where(error: Exception) -> str:
