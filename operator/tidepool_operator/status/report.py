@@ -298,10 +298,18 @@ def _hit_shares(hits: int, of: Mapping[str, int]) -> HitShares | None:
     return HitShares.model_validate(shares) if every else None
 
 
-def terminating_status(pool: MemoryPool, left: Sequence[MemoryPairing], refused: Sequence[str] = ()) -> PoolStatus:
-    """The status of a pool that is being deleted; `refused` is what could not be written."""
-    names = named(one.name for one in left)
-    message = f"waiting for {count(len(left), 'pairing')} to be taken down: {names}"
+def terminating_status(
+    pool: MemoryPool, left: Sequence[MemoryPairing], marked: Collection[str] = (), refused: Sequence[str] = ()
+) -> PoolStatus:
+    """The status of a pool that is being deleted.
+
+    `left` are its pairings, `marked` the guests from which memory is still to be gathered, as far as their agents know,
+    and `refused` is what could not be written.
+    """
+    waits = [f"{count(len(left), 'pairing')} to be taken down: {named(one.name for one in left)}"] if left else []
+    told = f"{count(len(marked), 'guest')} to be told that nothing is gathered any more: {named(marked)}"
+    waits += [told] if marked else []
+    message = f"waiting for {' and for '.join(waits)}" if waits else "nothing is left of it"
     ready = _condition(pool, ConditionType.READY, Status.FALSE, "Terminating", message)
     progressing = _condition(pool, ConditionType.PROGRESSING, Status.TRUE, "Terminating", message)
     update = {
