@@ -213,3 +213,14 @@ def _edited(objects: Any, name: str, **metadata: Any) -> None:
     body = objects.get("ns", name).to_dict()
     body["metadata"] |= metadata | {"resourceVersion": "1000"}
     objects.put(body)
+
+
+def test_namespaces_that_a_pool_only_names_are_forgotten() -> None:
+    """A tenant may name other ones in each edit: what is remembered of them must not grow."""
+    trio = Trio()
+    for at in range(20):
+        trio.cluster.pool("ns", f"nowhere-{at}", name="good")
+        trio.pass_()
+    assert len(trio.reconciler.grants._known) == 20  # noqa: SLF001 - that it does not grow is what is asked
+    trio.reconciler.forget_gone()
+    assert trio.reconciler.grants._known == {}  # noqa: SLF001

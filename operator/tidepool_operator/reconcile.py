@@ -198,6 +198,7 @@ class Reconciler:
         self._nodes.forget_gone()
         self._written = {uid: at for uid, at in self._written.items() if uid in alive}
         served = self._state.namespaces()
+        self.grants.keep(served | self._state.guests.namespaces())
         self._outcomes = {name: one for name, one in self._outcomes.items() if name in served}
         self._met = {name: one for name, one in self._met.items() if name in served}
 
