@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import functools
 import logging
 import os
 import re
@@ -22,7 +23,7 @@ from tidepool_agent import nova
 from tidepool_agent.errors import Unreachable
 from tidepool_agent.hypervisor import KEEPALIVE_SECONDS, KEEPALIVE_TRIES
 from tidepool_agent.kubevirt import is_socket
-from tidepool_agent.provider import Machine
+from tidepool_agent.provider import Machine, understood
 from tidepool_api import GuestKey
 
 log = logging.getLogger(__name__)
@@ -63,6 +64,7 @@ class Host:
         self._wake = threading.Event()
         self._leaving: set[str] = set()
         """The domains, by UUID, that may be migrating: only these are asked, for one that hangs answers late."""
+        self._odd: set[str] = set()
 
     def start(self, loop: asyncio.AbstractEventLoop) -> None:
         """Begins to follow."""
@@ -120,15 +122,20 @@ class Host:
         present = _active(connection)
         for gone in self._leaving - {domain.UUIDString() for domain in present}:
             self._leaving.discard(gone)
+        self._odd &= {_name(domain) for domain in present}
         for domain in present:
-            with contextlib.suppress(libvirt.libvirtError):  # one that has ended meanwhile
-                state = tuple(domain.state())
-                if state in ELSEWHERE or state[0] in OVER:
-                    continue
-                leases, migrating = _leases(domain), self._is_leaving(domain)
-                machine = nova.machine(domain.XMLDesc(), self._namespace, leases, migrating=migrating)
-                if machine:
-                    yield machine
+            if machine := understood(_name(domain), self._odd, functools.partial(self._machine, domain)):
+                yield machine
+
+    def _machine(self, domain: libvirt.virDomain) -> Machine | None:
+        """The machine of a domain; None of one that is not here, or has ended meanwhile."""
+        with contextlib.suppress(libvirt.libvirtError):
+            state = tuple(domain.state())
+            if state in ELSEWHERE or state[0] in OVER:
+                return None
+            leases, migrating = _leases(domain), self._is_leaving(domain)
+            return nova.machine(domain.XMLDesc(), self._namespace, leases, migrating=migrating)
+        return None
 
     def _is_leaving(self, domain: libvirt.virDomain) -> bool:
         """Whether its memory is being copied to another host; once that is over it is not asked any more."""
@@ -173,6 +180,10 @@ def _opened(address: str) -> libvirt.virConnect:
 def _active(connection: libvirt.virConnect) -> list[libvirt.virDomain]:
     found: list[libvirt.virDomain] = connection.listAllDomains(libvirt.VIR_CONNECT_LIST_DOMAINS_ACTIVE)
     return found
+
+
+def _name(domain: libvirt.virDomain) -> str:
+    return f"domain {domain.name()}"
 
 
 def _migrates(domain: libvirt.virDomain) -> bool:

@@ -80,11 +80,13 @@ class Domain:
         self._domain: libvirt.virDomain | None = None
 
     def command(self, text: str, seconds: int) -> str:
-        """Gives one command to the guest agent."""
+        """Gives one command to the guest agent; raises Nonsense if the answer is no text."""
         try:
             answer: str = libvirt_qemu.qemuAgentCommand(self._connected(), text, seconds, 0)
         except libvirt.libvirtError as error:
             raise self._translated(error) from None
+        except UnicodeDecodeError as error:  # libvirt passes on what the guest has written
+            raise Nonsense("the guest agent's answer is no UTF-8") from error
         return answer
 
     def check_running(self) -> None:
