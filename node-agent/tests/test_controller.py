@@ -13,19 +13,19 @@ from tidepool_agent.controller import Controller, orphaned
 from tidepool_agent.metrics import Figures
 from tidepool_api import GuestKey, names
 from tidepool_api.kube import Refused
+from tidepool_api.kube.client import TIMEOUT
 
+SOON = 10.0
 BOTH = [names.LENDER_FINALIZER, names.BORROWER_FINALIZER]
-
-
 HOME = {"apiVersion": "v1", "kind": "Node", "name": "n1", "uid": "u1"}
+INSTANCE = {"apiVersion": "kubevirt.io/v1", "kind": "VirtualMachineInstance", "name": "a", "uid": "u"}
 
 
 def test_a_guest_of_the_nodes_own_libvirt_goes_with_the_node() -> None:
     """Issue 28, fault 4: nobody else would delete its MemoryGuest; KubeVirt's go with their instances."""
-    instance = {"apiVersion": "kubevirt.io/v1", "kind": "VirtualMachineInstance", "name": "a", "uid": "u"}
     assert owned(machine(), HOME).owner == HOME
     assert owned(machine(), None).owner == {}
-    assert owned(machine(owner=instance), HOME).owner == instance
+    assert owned(machine(owner=INSTANCE), HOME).owner == INSTANCE
 
 
 def test_a_granted_lender_is_looked_for_in_its_own_namespace() -> None:
@@ -86,20 +86,60 @@ def errors(figures: Figures) -> dict[tuple[str, str], float]:
     return {(one.labels["agent"], one.labels["namespace"]): one.value for one in family.samples}
 
 
+def tidied(remains: Remains) -> Figures:
+    """The figures after one go at what guests that are gone have left."""
+    figures = Figures()
+    tools: Any = type("Tools", (), {"cluster": remains, "figures": figures, "donors": None})
+
+    async def run() -> None:
+        async with asyncio.timeout(SOON):
+            await Controller(tools, "tidepool-system")._tidy()  # noqa: SLF001 - `run` goes on for ever
+
+    asyncio.run(run())
+    return figures
+
+
 @pytest.mark.parametrize(
-    ("status", "tried", "counted"),
-    [(422, ["a", "b", *BOTH], {("node1", "default"): 4}), (0, ["a"], {("node1", "tidepool-system"): 1})],
+    ("refusal", "tried", "counted"),
+    [
+        ((422, "apply", "no"), ["a", "b", *BOTH], {("node1", "default"): 4}),
+        ((0, "PATCH", "no answer in 30 s", TIMEOUT), ["a", "b", *BOTH], {("node1", "default"): 4}),
+        ((0, "apply", "connection refused"), ["a"], {("node1", "tidepool-system"): 1}),
+    ],
 )
 def test_one_object_that_cannot_be_tidied_up_holds_up_no_other(
-    status: int, tried: list[str], counted: dict[tuple[str, str], float]
+    refusal: tuple[Any, ...], tried: list[str], counted: dict[tuple[str, str], float]
 ) -> None:
     """As one whose owner has filled its annotations up; who cannot be asked at all is not asked for each of them."""
-    remains = Remains(Refused(status, "apply", "no"))
-    figures = Figures()
-    tools: Any = type("Tools", (), {"cluster": remains, "figures": figures})
-    asyncio.run(Controller(tools, "tidepool-system")._settle())  # noqa: SLF001 - `run` goes on for ever
+    remains = Remains(Refused(*refusal))
+    figures = tidied(remains)
     assert remains.tried == tried
     assert errors(figures) == counted
+
+
+class Hanging(Remains):
+    """Of the guests that are gone, one about which the API server says nothing before all else is done."""
+
+    def __init__(self) -> None:
+        super().__init__(Refused(422, "apply", "no"))
+        self.is_done = asyncio.Event()
+
+    async def let_go(self, guest: Any) -> None:
+        if GuestKey.of(guest).name == "a":
+            await self.is_done.wait()
+        self.tried.append(GuestKey.of(guest).name)
+
+    async def release(self, _: Any, finalizer: str) -> bool:
+        self.tried.append(finalizer)
+        if finalizer == BOTH[-1]:
+            self.is_done.set()
+        return True
+
+
+def test_one_object_that_hangs_holds_up_no_other() -> None:
+    remains = Hanging()
+    tidied(remains)
+    assert remains.tried == ["b", *BOTH, "a"]
 
 
 class Failed(Remains):
@@ -118,9 +158,7 @@ class Failed(Remains):
 def test_a_guest_whose_instance_has_ended_is_not_let_go_but_says_so() -> None:
     """Its ends of pairings are released like those of one that is gone."""
     remains = Failed()
-    figures = Figures()
-    tools: Any = type("Tools", (), {"cluster": remains, "figures": figures})
-    asyncio.run(Controller(tools, "tidepool-system")._settle())  # noqa: SLF001 - `run` goes on for ever
+    tidied(remains)
     assert remains.tried == ["a: VMI a is Failed", "b", *BOTH]
 
 

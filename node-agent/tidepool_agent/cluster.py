@@ -17,6 +17,7 @@ from typing import Any, TypeVar
 from pydantic import ValidationError
 
 from tidepool_agent import consent, report
+from tidepool_agent.calls import Calls
 from tidepool_agent.errors import Excluded
 from tidepool_agent.provider import Machine, Source
 from tidepool_api import (
@@ -60,7 +61,7 @@ class Cluster:
     ) -> None:
         """`namespaces` are those whose guests are looked at; all if there are none."""
         self._api, self.node, self._sources, self._touched = api, node, sources, touched
-        self._namespaces = namespaces
+        self._calls, self._namespaces = Calls(), namespaces
         self._home: Object | None = None  # an ownerReference to the node, once that is known
         self._guests = Copy(GuestKey, api, GUESTS, self._guest, fieldSelector=f"spec.nodeName={node}")
         self._lending = Copy(ObjectKey, api, PAIRINGS, self._pairing, fieldSelector=f"spec.lender.nodeName={node}")
@@ -130,7 +131,7 @@ class Cluster:
     async def _naming(self, end: str, name: str) -> list[Object]:
         """The pairings of all namespaces of which one end has that name."""
         query = {"fieldSelector": f"spec.{end}.guest={name}"}
-        return (await asyncio.to_thread(self._api.list_all, PAIRINGS.path(), **query)).items
+        return (await self._calls.read(self._api.list_all, PAIRINGS.path(), **query)).items
 
     def terminating(self) -> list[MemoryPairing]:
         """The pairings with an end on this node that are being deleted."""
@@ -149,7 +150,7 @@ class Cluster:
 
     async def _count(self, kind: Resource) -> int:
         """How many objects there are, in all namespaces."""
-        found = await asyncio.to_thread(self._api.list_all, kind.path(), limit="1")
+        found = await self._calls.read(self._api.list_all, kind.path(), limit="1")
         return len(found.items) + found.more
 
     # -------------------------------------------------------------------------------------------------------- writing
@@ -197,7 +198,7 @@ class Cluster:
             return True
         meta = {"finalizers": left, "resourceVersion": pairing.metadata.resource_version, "uid": pairing.metadata.uid}
         try:
-            await asyncio.to_thread(self._api.merge, PAIRINGS.path(*pairing.key), {"metadata": meta})
+            await self._calls.write(self._api.merge, PAIRINGS.path(*pairing.key), {"metadata": meta})
         except Refused as error:
             if not (error.is_conflict or error.is_gone):
                 raise
@@ -216,7 +217,7 @@ class Cluster:
             if not since:
                 await self._apply(path, _leaving(guest), self._guests)
             elif since <= _seconds(-LEAVING_SECONDS) and "deletionTimestamp" not in meta:
-                await asyncio.to_thread(self._api.delete, path, uid=meta["uid"], version=meta["resourceVersion"])
+                await self._calls.write(self._api.delete, path, uid=meta["uid"], version=meta["resourceVersion"])
         except Refused as error:
             if not (error.is_conflict or error.is_gone):
                 raise
@@ -243,11 +244,10 @@ class Cluster:
             "lastTimestamp": now,
             "count": 1,
         }
-        await asyncio.to_thread(self._api.create, EVENTS.path(guest.namespace), body)
+        await self._calls.write(self._api.create, EVENTS.path(guest.namespace), body)
 
     async def renew_lease(self, namespace: str) -> None:
         """Shows that this agent is alive. The Lease goes with the node."""
-        self._home = self._home or await asyncio.to_thread(self._look_up_node)
         owners = {"ownerReferences": [self._home]} if self._home else {}
         name = names.agent_lease(self.node)
         body = {
@@ -260,20 +260,24 @@ class Cluster:
                 "renewTime": datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ"),
             },
         }
-        await asyncio.to_thread(self._api.apply, LEASES.path(namespace, name), body, manager=names.AGENT_FIELD_MANAGER)
+        path = LEASES.path(namespace, name)
+        await self._calls.live(self._api.apply, path, body, manager=names.AGENT_FIELD_MANAGER)
 
-    def _look_up_node(self) -> Object | None:
-        try:
-            uid = self._api.get(NODES.path(name=self.node))["metadata"]["uid"]
-        except Refused as error:
-            log.debug("the node is not known: %s", error)
-            return None
-        return {"apiVersion": "v1", "kind": "Node", "name": self.node, "uid": uid}
+    async def find_home(self) -> None:
+        """Finds out which Node this node is: another one once it has registered anew, to which its guests belong then.
+
+        One that is deleted stays theirs, so that they go with it.
+        """
+        uid = (await self._calls.read(self._api.get, NODES.path(name=self.node)))["metadata"]["uid"]
+        before, self._home = self._home, {"apiVersion": "v1", "kind": "Node", "name": self.node, "uid": uid}
+        if self._home != before:
+            for key in self.machines():
+                self._touched(key)
 
     async def _apply(
         self, path: str, body: Object, copy: Copy[Any], *, manager: str = names.AGENT_FIELD_MANAGER
     ) -> Object:
-        answer = await asyncio.to_thread(self._api.apply, path, body, manager=manager)
+        answer = await self._calls.write(self._api.apply, path, body, manager=manager)
         copy.absorb(answer)
         return answer
 
