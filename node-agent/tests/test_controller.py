@@ -3,15 +3,24 @@
 from __future__ import annotations
 
 import asyncio
+import threading
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
 from typing import Any
 
+import libvirt
 import pytest
+from cast import TOP
 from objects import key, machine, pairing
 
-from tidepool_agent.cluster import Cluster, owned
+from tidepool_agent import report
+from tidepool_agent.cluster import LEAVING_SECONDS, LINGER_SECONDS, Cluster, owned
 from tidepool_agent.controller import Controller, orphaned
+from tidepool_agent.host import HAS_LEFT, Host
 from tidepool_agent.metrics import Figures
-from tidepool_api import GuestKey, names
+from tidepool_agent.report import Finding
+from tidepool_api import GuestKey, MemoryGuest, Provider, names
+from tidepool_api.base import rfc3339
 from tidepool_api.kube import Refused
 from tidepool_api.kube.client import TIMEOUT
 
@@ -170,33 +179,129 @@ class Recorder:
 
     def apply(self, _: str, body: dict[str, Any], **_more: Any) -> dict[str, Any]:
         self.asked.append("apply")
-        return body | {"metadata": body["metadata"] | {"resourceVersion": "2"}}
+        return body | {"metadata": body["metadata"] | {"uid": "u", "resourceVersion": "2"}}
 
     def delete(self, _: str, **_more: Any) -> None:
         self.asked.append("delete")
 
 
-LONG_LEFT = {names.LEAVING_ANNOTATION: "2026-01-01T00:00:00Z"}
+def let_go(guest: dict[str, Any], *sources: Any, departed: bool = False, back: MemoryGuest | None = None) -> list[str]:
+    """What the agent of a node asks of the API server about a MemoryGuest whose machine is not there."""
+    api: Any = Recorder()
+
+    async def run() -> None:
+        cluster = Cluster(api, "node1", sources, lambda _: None)
+        cluster.guests()[key("g")] = guest
+        assert cluster.guest(key("g")) is not None
+        if departed:
+            cluster.departed(guest["spec"]["vm"]["uid"])
+        if back:
+            await cluster.claim(back)
+        await cluster.let_go(guest)
+
+    asyncio.run(run())
+    return list(api.asked)
+
+
+def left(since: str, provider: str = "KubeVirt", **meta: Any) -> dict[str, Any]:
+    """A MemoryGuest whose machine has not been found since then."""
+    marked = {"annotations": {names.LEAVING_ANNOTATION: since}} if since else {}
+    return {
+        "kind": "MemoryGuest",
+        "metadata": {"name": "g", "namespace": "default", "uid": "u", "resourceVersion": "1"} | marked | meta,
+        "spec": {"provider": provider, "vm": {"name": "g", "uid": "u"}, "nodeName": "node1"},
+    }
+
+
+LONG_AGO = "2026-01-01T00:00:00Z"
 
 
 @pytest.mark.parametrize(
-    ("meta", "asked"),
+    ("since", "meta", "asked"),
+    [("", {}, ["apply"]), (LONG_AGO, {}, ["delete"]), (LONG_AGO, {"deletionTimestamp": LONG_AGO}, [])],
+)
+def test_a_guest_is_let_go_whatever_others_have_done_to_it(since: str, meta: dict[str, Any], asked: list[str]) -> None:
+    """Who may change it may have it forget who wrote what, or keep it with a finalizer: no crash, no calls for ever."""
+    assert let_go(left(since, **meta)) == asked
+
+
+def ago(seconds: float) -> str:
+    return rfc3339(datetime.now(UTC) - timedelta(seconds=seconds))
+
+
+@pytest.mark.parametrize(
+    ("provider", "sign", "is_kept"),
     [
-        ({}, ["apply"]),
-        ({"annotations": LONG_LEFT}, ["delete"]),
-        ({"annotations": LONG_LEFT, "deletionTimestamp": "2026-01-01T00:00:00Z"}, []),
+        ("KubeVirt", "owned", True),
+        ("KubeVirt", "", False),
+        ("Libvirt", "departed", True),
+        ("Libvirt", "migrating", True),
+        ("Libvirt", "", False),
+        ("Node", "", False),
     ],
 )
-def test_a_guest_is_let_go_whatever_others_have_done_to_it(meta: dict[str, Any], asked: list[str]) -> None:
-    """Who may change it may have it forget who wrote what, or keep it with a finalizer: no crash, no calls for ever."""
-    guest = {
-        "kind": "MemoryGuest",
-        "metadata": {"name": "g", "namespace": "default", "uid": "u", "resourceVersion": "1"} | meta,
-        "spec": {"provider": "KubeVirt", "vm": {"name": "g", "uid": "u"}, "nodeName": "node1"},
-    }
-    api: Any = Recorder()
-    cluster = Cluster(api, "node1", (), lambda _: None)
-    cluster.guests()[key("g")] = guest
-    assert cluster.guest(key("g")) is not None
-    asyncio.run(cluster.let_go(guest))
-    assert api.asked == asked
+def test_a_guest_that_may_arrive_elsewhere_is_kept_while_its_lender_keeps_the_session(
+    provider: str, sign: str, *, is_kept: bool
+) -> None:
+    """The agent there may be away for a moment. What does not migrate is gone after seconds, for people wait for it."""
+
+    def asked(seconds: float) -> list[str]:
+        status = {"migrating": True} if sign == "migrating" else {}
+        owners = {"ownerReferences": [INSTANCE]} if sign == "owned" else {}
+        return let_go(left(ago(seconds), provider, **owners) | {"status": status}, departed=sign == "departed")
+
+    assert asked(LEAVING_SECONDS + 2) == ([] if is_kept else ["delete"])
+    assert asked(LINGER_SECONDS + 2) == ["delete"]
+
+
+def test_a_guest_that_has_come_back_and_is_shut_off_then_is_not_waited_for() -> None:
+    """That it once was migrated away is forgotten."""
+    guest = left(ago(LEAVING_SECONDS + 2), "Libvirt")
+    back = report.guest(machine("g", provider=Provider.LIBVIRT, uid="u"), "node1", Finding(), (), None)
+    assert let_go(guest, departed=True, back=back) == ["apply", "delete"]
+
+
+class Unserved:
+    """A source whose machine still is on this node; another namespace's machines are looked at now."""
+
+    def machine(self, found: GuestKey) -> Any:
+        return machine(found.name)
+
+
+def test_an_instance_that_is_here_and_no_longer_looked_at_is_not_waited_for() -> None:
+    assert let_go(left(ago(LEAVING_SECONDS + 2), ownerReferences=[INSTANCE]), Unserved()) == ["delete"]
+
+
+def test_the_module_keeps_a_session_as_long() -> None:
+    source = (TOP / "kernel-module/lender/sessions.c").read_text()
+    assert f"unsigned int tide_linger_s = {LINGER_SECONDS};" in source
+
+
+class Loop:
+    """An event loop that does at once what it is asked to do."""
+
+    def call_soon_threadsafe(self, call: Any, *what: Any) -> None:
+        call(*what)
+
+
+def test_a_domain_that_has_been_migrated_away_is_told_from_one_that_is_off() -> None:
+    """By what its libvirt says at the end, for one that goes within a moment is never seen to migrate.
+
+    Libvirt's test driver says how a domain is switched off; it migrates none, so that this is said in its place.
+    """
+    departed, woken, loop = list[str](), threading.Event(), Loop()
+    host = Host(Path("/proc"), "libvirt", lambda _: None, departed.append)
+    connection = libvirt.open("test:///default")
+
+    def said(*what: Any) -> None:
+        host._lived(*what)  # noqa: SLF001 - libvirt calls it
+        woken.set()
+
+    connection.domainEventRegisterAny(None, libvirt.VIR_DOMAIN_EVENT_ID_LIFECYCLE, said, loop)
+    domain = connection.lookupByName("test")
+    domain.destroy()
+    assert woken.wait(SOON)
+    assert departed == []
+    said(connection, domain, *HAS_LEFT, loop)
+    assert departed == [domain.UUIDString()]
+    connection.close()

@@ -28,6 +28,7 @@ from tidepool_api import (
     MemoryGuest,
     MemoryPairing,
     ObjectKey,
+    Provider,
     Reason,
     cadence,
     names,
@@ -41,7 +42,10 @@ log = logging.getLogger(__name__)
 
 T = TypeVar("T", bound=ApiObject)
 GUESTS, PAIRINGS = ours(names.GUESTS), ours(names.PAIRINGS)
-# So long a guest that is nowhere may take to turn up on another node.
+# So long a lender's module keeps a session whose connection is lost (`linger_s`). Until then a guest that may be on its
+# way to another node, whose agent may be away, has a cache to lose with its pairings.
+LINGER_SECONDS = 60
+# So long any other guest that is nowhere may take to turn up.
 LEAVING_SECONDS = 10
 # What the status of a guest has while something of ours is in it: the module, or what its balloon holds.
 _LEFT_BEHIND = ("identity", "balloon")
@@ -63,6 +67,7 @@ class Cluster:
         self._api, self.node, self._sources, self._touched = api, node, sources, touched
         self._calls, self._namespaces = Calls(), namespaces
         self._home: Object | None = None  # an ownerReference to the node, once that is known
+        self._departed = set[str]()  # the UIDs of machines that have been migrated away, as their source says
         self._guests = Copy(GuestKey, api, GUESTS, self._guest, fieldSelector=f"spec.nodeName={node}")
         self._lending = Copy(ObjectKey, api, PAIRINGS, self._pairing, fieldSelector=f"spec.lender.nodeName={node}")
         self._borrowing = Copy(ObjectKey, api, PAIRINGS, self._pairing, fieldSelector=f"spec.borrower.nodeName={node}")
@@ -157,6 +162,7 @@ class Cluster:
 
     async def claim(self, guest: MemoryGuest) -> MemoryGuest | None:
         """Applies what a MemoryGuest is, beside its status; returns it with the status that it has now."""
+        self._departed.discard(guest.spec.vm.uid)
         body, meta = _body(guest), guest.metadata
         body["metadata"] |= {"labels": meta.labels, "ownerReferences": [one.to_dict() for one in meta.owner_references]}
         answer = await self._apply(GUESTS.path(*guest.key), body | {"spec": guest.spec.to_dict()}, self._guests)
@@ -216,11 +222,26 @@ class Cluster:
         try:
             if not since:
                 await self._apply(path, _leaving(guest), self._guests)
-            elif since <= _seconds(-LEAVING_SECONDS) and "deletionTimestamp" not in meta:
+            elif since <= _seconds(-self._leaves_for(guest)) and "deletionTimestamp" not in meta:
                 await self._calls.write(self._api.delete, path, uid=meta["uid"], version=meta["resourceVersion"])
         except Refused as error:
             if not (error.is_conflict or error.is_gone):
                 raise
+
+    def _leaves_for(self, guest: Object) -> int:
+        """How many seconds a guest that is not here has: nobody waits for what is not on its way to another node.
+
+        An instance may be wherever it is not seen to be; its MemoryGuest, which belongs to it, goes with it anyway.
+        """
+        is_instances = guest["spec"]["provider"] == Provider.KUBEVIRT and bool(guest["metadata"].get("ownerReferences"))
+        is_here = any(source.machine(GuestKey.of(guest)) for source in self._sources)
+        migrates = guest["spec"]["vm"]["uid"] in self._departed or guest.get("status", {}).get("migrating", False)
+        return LINGER_SECONDS if migrates or (is_instances and not is_here) else LEAVING_SECONDS
+
+    def departed(self, uid: str) -> None:
+        """A machine has been migrated away, by what its source says."""
+        if any(one["spec"]["vm"]["uid"] == uid for one in self._guests.objects.values()):
+            self._departed.add(uid)
 
     async def event(self, guest: MemoryGuest, reason: str, message: str, *, warning: bool = False) -> None:
         """Records an Event about a MemoryGuest."""
@@ -284,6 +305,8 @@ class Cluster:
     # -------------------------------------------------------------------------------------------------------- changes
 
     def _guest(self, old: Object | None, new: Object | None) -> None:
+        if old and new is None:
+            self._departed.discard(old["spec"]["vm"]["uid"])
         if old is None or new is None or _mark(old) != _mark(new):
             self._touched(GuestKey.of(new or old or {}))
 
