@@ -31,7 +31,7 @@ log = logging.getLogger(__name__)
 LIST_EVERY = 10.0
 LEAVING_EVERY = 2.0  # while one migrates: that it was given up is told by no event
 SOCKETS = ("run/libvirt/virtqemud-sock", "run/libvirt/libvirt-sock")
-EVENTS = (libvirt.VIR_DOMAIN_EVENT_ID_LIFECYCLE, libvirt.VIR_DOMAIN_EVENT_ID_METADATA_CHANGE)
+HAS_LEFT = (libvirt.VIR_DOMAIN_EVENT_STOPPED, libvirt.VIR_DOMAIN_EVENT_STOPPED_MIGRATED)
 # A domain that waits for its memory to arrive, or whose memory has left, is not here: it is at the other end.
 ELSEWHERE = frozenset(
     {
@@ -55,11 +55,17 @@ def uri(proc: Path) -> str:
 
 
 class Host:
-    """The domains of this host. `touched` is told which guest a change is about."""
+    """The domains of this host. `touched` is told which guest a change is about, `departed` who was migrated away."""
 
-    def __init__(self, proc: Path, namespace: str, touched: Callable[[GuestKey], None]) -> None:
+    def __init__(
+        self,
+        proc: Path,
+        namespace: str,
+        touched: Callable[[GuestKey], None],
+        departed: Callable[[str], None] = lambda _: None,
+    ) -> None:
         self.synced = asyncio.Event()
-        self._proc, self._namespace, self._touched = proc, namespace, touched
+        self._proc, self._namespace, self._touched, self._departed = proc, namespace, touched, departed
         self._machines: dict[GuestKey, Machine] = {}
         self._wake = threading.Event()
         self._leaving: set[str] = set()
@@ -101,8 +107,8 @@ class Host:
             self._wake.wait(LIST_EVERY)
 
     def _follow_one(self, loop: asyncio.AbstractEventLoop, connection: libvirt.virConnect) -> None:
-        for event in EVENTS:
-            connection.domainEventRegisterAny(None, event, self._changed, None)
+        connection.domainEventRegisterAny(None, libvirt.VIR_DOMAIN_EVENT_ID_LIFECYCLE, self._lived, loop)
+        connection.domainEventRegisterAny(None, libvirt.VIR_DOMAIN_EVENT_ID_METADATA_CHANGE, self._changed, None)
         connection.domainEventRegisterAny(None, libvirt.VIR_DOMAIN_EVENT_ID_MIGRATION_ITERATION, self._may_leave, None)
         self._leaving = {domain.UUIDString() for domain in _active(connection)}
         while connection.isAlive():
@@ -112,6 +118,14 @@ class Host:
             self._wake.wait(LEAVING_EVERY if self._leaving else LIST_EVERY)
 
     def _changed(self, *_: Any) -> None:
+        self._wake.set()
+
+    def _lived(
+        self, _: libvirt.virConnect, domain: libvirt.virDomain, event: int, detail: int, loop: asyncio.AbstractEventLoop
+    ) -> None:
+        if (event, detail) == HAS_LEFT:
+            with contextlib.suppress(RuntimeError):  # the event loop has ended
+                loop.call_soon_threadsafe(self._departed, domain.UUIDString())
         self._wake.set()
 
     def _may_leave(self, _connection: libvirt.virConnect, domain: libvirt.virDomain, *_: Any) -> None:

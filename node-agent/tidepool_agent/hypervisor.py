@@ -2,7 +2,8 @@
 
 Every libvirt call blocks, and a daemon or guest agent that hangs would block it for ever. So each guest has one
 thread of its own for its calls, and whoever waits for a call waits for a limited time: a guest that hangs costs its
-own thread and nobody else anything. While a call is stuck, further ones for that guest fail at once.
+own thread, and others no more than the moment after which a session makes room for them. While a call is stuck, further
+ones for that guest fail at once.
 """
 
 from __future__ import annotations
