@@ -51,6 +51,9 @@ def test_an_answer_does_not_bring_back_what_is_gone() -> None:
     assert not copy.objects
 
 
+NOTHING: dict[str, Any] = {}  # in the place of an answer: none
+
+
 class Front:
     """Whatever answers where the API server should, by path: an object or a status; anything else is not found."""
 
@@ -67,7 +70,8 @@ class Front:
                 path = self.path.partition("?")[0] + ("?watch" if "watch=true" in self.path else "")
                 turns = front.turns.get(path)
                 found = turns.pop(0) if turns else front.answers.get(path, "<h1>Not Found</h1>")
-                body = (found if isinstance(found, str) else f"{json.dumps(found)}\n").encode()
+                said = found if isinstance(found, str) else f"{json.dumps(found)}\n"
+                body = said.encode() if found != NOTHING else b""
                 self.send_response(found if isinstance(found, int) else 404 if isinstance(found, str) else 200)
                 self.send_header("Content-Length", str(len(body)))
                 self.end_headers()
@@ -135,6 +139,17 @@ def test_what_was_there_stays_though_its_kind_is_said_not_to_be_installed(front:
     front.answers["/apis"] = {"kind": "APIGroupList", "groups": []}
     front.answers[f"{PATH}?watch"] = front.then[PATH] = STATUS
     assert follow(front, 3, busy=busy).objects == {("n", "x"): item(10)}
+
+
+def test_a_watch_that_ends_at_once_is_begun_again_ever_more_slowly(front: Front) -> None:
+    """As behind a proxy that holds no answer open; one that brought something goes on at once."""
+    path = f"{PATH}?watch"
+    front.answers[PATH] = {"items": [item(10)], "metadata": {"resourceVersion": "10"}}
+    front.answers[path] = {"type": "MODIFIED", "object": item(11)}
+    front.then[path] = NOTHING
+    assert follow(front, 1).objects == {("n", "x"): item(11)}
+    assert 2 <= front.asked.count(path) <= 8
+    assert front.asked.count(PATH) == 1
 
 
 def test_only_a_part_of_each_object_is_kept(front: Front) -> None:

@@ -81,6 +81,9 @@ class Placement(ApiModel):
     So a failure takes one of them; lenders.spread says how many there are at least.
     """
 
+    def __str__(self) -> str:
+        return ", ".join(f"{name}: {value}" for name, value in self.to_dict().items())
+
     model_config = {
         "json_schema_extra": rules(
             rule(

@@ -7,8 +7,14 @@ import re
 import shutil
 import subprocess
 from collections import Counter
+from collections.abc import Iterator
+from functools import partial
 from html.parser import HTMLParser
+from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
+from threading import Thread
+from urllib.parse import urljoin
+from urllib.request import urlopen
 
 import crawl
 import pytest
@@ -24,6 +30,8 @@ ATTRIBUTE = re.compile(r"^CONFIGFS_ATTR(?:_RO|_WO)?\(tide_(\w+?)_, (\w+)\);", re
 PARAMETER = re.compile(r"^module_param(?:_named)?\((\w+),", re.MULTILINE)
 COUNTER = re.compile(r"^\tTIDE_COUNTER\(\w+, (\w+)\),", re.MULTILINE)
 BLOCKS = ("h1", "h2", "h3", "li", "pre", "tr", "td", "th", "code", "a", "em", "strong", "img")
+RULES = paths.ROOT / "charts/tidepool/rules/tidepool.yaml"
+LINKS = sorted(set(re.findall(r"runbook_url: RUNBOOKS/(.*)", RULES.read_text())))
 MAN = ("tidepool.4", "kubectl-tidepool.1")
 
 
@@ -53,7 +61,28 @@ def test_the_site_has_every_page_and_all_are_reached(built: Path) -> None:
     site = built / "site"
     for page in pages.tracked_pages():
         assert (site / _html(page)).exists()
-    assert set(site.rglob("*.html")) - crawl.walk(site).reached == {site / "404.html"}
+    signposts = set(site.glob("docs/runbooks/*.md/index.html"))  # only alerts lead there
+    assert set(site.rglob("*.html")) - crawl.walk(site).reached == {site / "404.html"} | signposts
+
+
+@pytest.fixture(scope="module")
+def served(built: Path) -> Iterator[str]:
+    """The address of the site, as a web server shows it that knows nothing but files."""
+    with ThreadingHTTPServer(("127.0.0.1", 0), partial(SimpleHTTPRequestHandler, directory=built / "site")) as server:
+        Thread(target=server.serve_forever, daemon=True).start()
+        yield f"http://127.0.0.1:{server.server_port}"
+        server.shutdown()
+
+
+@pytest.mark.parametrize("link", LINKS)
+def test_the_link_of_an_alert_leads_to_its_runbook(served: str, built: Path, link: str) -> None:
+    """With `monitoring.runbooks` at the site: a browser shows a page, which leads on to the runbook by itself."""
+    with urlopen(f"{served}/docs/runbooks/{link}") as answer:
+        assert answer.headers.get_content_type() == "text/html"
+        target = re.search(r'<meta http-equiv="refresh" content="0; url=(.*?)">', answer.read().decode())
+        assert target
+    with urlopen(urljoin(answer.url, target[1])) as runbook:
+        assert runbook.read() == (built / "site/docs/runbooks" / link).with_suffix(".html").read_bytes()
 
 
 def test_a_dead_link_ends_the_build(tmp_path: Path) -> None:

@@ -28,6 +28,7 @@ def guest(name: str, label: str = "", *conditions: dict[str, str], kernel: str =
         "metadata": {"name": name, "namespace": "ns", "labels": labels},
         "spec": {"provider": "KubeVirt", "vm": {"name": name, "uid": name}, "nodeName": "n1"},
         "status": {
+            "addresses": ["10.0.0.1"],
             "kernelRelease": kernel,
             "role": "None",
             "conditions": [*(one for one in usual if one["type"] not in odd), *conditions],

@@ -52,6 +52,7 @@ OVERDUE = condition("IdentitiesExchanged", "False", "Overdue", "takes longer tha
 HELD = pool() | {
     "status": {"phase": "Paused", "conditions": [condition("ChangesPending", "True", "Paused", "l would lend to b")]}
 }
+STRAY = condition("LendingPaired", "False", "NoPairing", "64Mi for ns.pool.gone.l")
 NOT_READY = condition("Ready", "False", "NoAddress", "give it a network interface")
 
 
@@ -72,6 +73,7 @@ NOT_READY = condition("Ready", "False", "NoAddress", "give it a network interfac
             "kernel 9.9.9 (1 guests): no mod",
             "build",
         ),
+        (parsed(guest("l", "spare", STRAY)), "guest ns/l lends memory of which no pairing tells", "64Mi"),
         (parsed(guest("b", "", NOT_READY)), "guest ns/b cannot lend or borrow", "give it a network interface"),
         (
             {"pools": parsed(pool(condition("Degraded", "True", "NoLenders", "label one")))["pools"]},

@@ -74,10 +74,11 @@ def cluster(api_server: Server) -> Server:
         api_server.create(body)
         api_server.apply_status(body | {"status": status})
     now = datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
-    metadata = {"name": names.agent_lease("n1"), "namespace": SYSTEM}
-    api_server.create(
-        {"apiVersion": "coordination.k8s.io/v1", "kind": "Lease", "metadata": metadata, "spec": {"renewTime": now}}
-    )
+    for node, time in (("n1", now), ("odd", "0000-01-01T00:00:00.000000Z")):  # an agent writes its own as it likes
+        metadata = {"name": names.agent_lease(node), "namespace": SYSTEM}
+        api_server.create(
+            {"apiVersion": "coordination.k8s.io/v1", "kind": "Lease", "metadata": metadata, "spec": {"renewTime": time}}
+        )
     return api_server
 
 

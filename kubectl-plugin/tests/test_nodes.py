@@ -35,6 +35,7 @@ def node(*conditions: dict[str, str]) -> dict[str, Any]:
         "metadata": {"name": "n1", "namespace": HOME, "labels": {"room": "a"}},
         "spec": {"provider": "Node", "vm": {"name": "n1", "uid": "u"}, "nodeName": "n1"},
         "status": {
+            "addresses": ["10.0.0.1"],
             "kernelRelease": "6.1.0-node",
             "memory": memory,
             "node": {"maxLendBytes": 4 * GIB, "reserveBytes": GIB, "port": 7470},
@@ -126,6 +127,13 @@ def test_a_plan_counts_nodes_that_are_granted() -> None:
     assert (made.lenders.guests, made.hidden) == (0, (HOME,))
     granted = Fleet(found["pools"], (), found["guests"], (MemoryGrant.parse(to),), home=HOME)
     assert plan(found["pools"][0], granted, {}).lenders.free_bytes == 2 * GIB
+
+
+def test_a_node_at_another_port_has_nothing_for_a_pool() -> None:
+    """As with the operator, which says PortDiffers of it."""
+    here, elsewhere = (crowded(0, 1, port=port).lenders for port in (7470, 7471))
+    assert (here.guests, here.reluctant, here.free_bytes) == (1, 0, 2 * GIB)
+    assert (elsewhere.guests, elsewhere.reluctant, elsewhere.free_bytes) == (1, 1, 0)
 
 
 def crowded(borrowing: int, idle: int, *more: dict[str, Any], **said: int) -> Plan:

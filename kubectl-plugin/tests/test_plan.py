@@ -207,6 +207,44 @@ def test_a_lender_that_its_pool_has_relieved_takes_nobody_new(namespace: str) ->
     assert shown.lenders == Lenders(guests=1, reluctant=1)
 
 
+NETWORK = {"cidrs": ["10.20.0.0/16"]}
+
+
+@pytest.mark.parametrize(
+    ("network", "status", "free"),
+    [
+        (None, {}, 1024),
+        (None, {"migrating": True}, 0),
+        (None, {"addresses": []}, 0),
+        (NETWORK, {}, 0),
+        (NETWORK, {"interfaces": [{"name": "eth1", "addresses": ["10.20.0.1"]}]}, 1024),
+    ],
+)
+def test_a_lender_that_no_borrower_would_reach_has_nothing_to_spare(
+    network: dict[str, Any] | None, status: dict[str, Any], free: int
+) -> None:
+    """One that migrates, or that has no address on the pool's network; whether it lends already or not."""
+    body, asking, borrower = rich("l"), pool(), reader("b", 1000, CURVE)
+    body["status"] |= status
+    asking["spec"] |= {"network": network} if network else {}
+    shown = made(asking, body, borrower, sizes=(512,))
+    assert shown.lenders == Lenders(1, reluctant=int(not free), free_bytes=free * MIB, guests_bytes=free * MIB)
+    lacking = "which lenders have" if free else "512Mi more than lenders have"
+    assert f"at 512Mi each: 512Mi for 1 guest, {lacking}" in summary(shown)
+    assert made(asking, borrowing(), body, borrower).lenders.free_bytes == max(0, free - 512) * MIB
+
+
+@pytest.mark.parametrize("placement", [{"require": "SameNode"}, {"apart": "Node"}])
+def test_where_a_pool_asks_its_lenders_to_be_is_left_out_of_account_and_said_so(placement: dict[str, str]) -> None:
+    asking = pool()
+    asking["spec"]["placement"] = placement
+    ((field, value),) = placement.items()
+    said = "a borrower may not have all that lenders have to spare"
+    assert list(remarks(made(asking, rich("l")))) == [f"left out of account: spec.placement ({field}: {value}); {said}"]
+    given = made(of_class(pool(), lenders={"maxLend": "1Gi"}, placement=placement), rich("l"))
+    assert next(remarks(given)).startswith("left out of account: MemoryPoolClass gold's placement (")
+
+
 def test_who_lends_to_another_pool_has_nothing_for_this_one() -> None:
     other = borrowing()
     other["spec"]["pool"] = "other"

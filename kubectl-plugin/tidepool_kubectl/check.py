@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator
 
-from tidepool_api import ConditionType, MemoryPairing, PairingPhase, PoolPhase, Reason, Status, find
+from tidepool_api import ConditionType, MemoryGuest, MemoryPairing, PairingPhase, PoolPhase, Reason, Status, find
 from tidepool_kubectl.explain import strangers, unstable
 from tidepool_kubectl.figures import Figures, between, quantile
 from tidepool_kubectl.snapshot import Snapshot, Workload
@@ -87,12 +87,19 @@ def _guests(now: Snapshot) -> Iterator[Step]:
     if alone:
         yield good(f"left alone, as their owners or their systems want it: {len(alone)}")
     for guest in now.guests:
+        yield from _stray(guest)
         if guest in alone:
             continue
         if guest.ready and guest.ready.status is not Status.TRUE and guest.ready.reason != "NoModuleForKernel":
             advice = f"{guest.ready.reason}: {guest.ready.message}"
             what = f"node {guest.name} cannot lend" if guest.is_node else f"guest {guest.key} cannot lend or borrow"
             yield bad(what, advice)
+
+
+def _stray(guest: MemoryGuest) -> Iterator[Step]:
+    paired = find(guest.status.conditions, ConditionType.LENDING_PAIRED)
+    if paired and paired.status is Status.FALSE:
+        yield bad(f"guest {guest.key} lends memory of which no pairing tells", paired.message)
 
 
 def _pools(now: Snapshot) -> Iterator[Step]:

@@ -22,7 +22,7 @@ from tidepool_api import (
     names,
 )
 from tidepool_api.kube import Api, NoAccess, Object, Refused, Resource, kubeconfig, ours
-from tidepool_api.kube.resources import DAEMONSETS, DEPLOYMENTS, FINAL_PHASES, INSTANCES, LEASES, PODS
+from tidepool_api.kube.resources import DAEMONSETS, DEPLOYMENTS, FINAL_PHASES, INSTANCES, LEASES, PODS, parse_time
 from tidepool_kubectl.figures import Figures, figures_of, samples
 from tidepool_kubectl.snapshot import Fleet, Lendings, Snapshot, Workload
 
@@ -173,9 +173,9 @@ class Cluster:
 
     def _heartbeats(self) -> dict[str, datetime]:
         leases = self._list(LEASES, self._system)
-        renewed = {one["metadata"]["name"]: one["spec"].get("renewTime") for one in leases}
+        renewed = {one["metadata"]["name"]: parse_time(one["spec"].get("renewTime") or "") for one in leases}
         return {
-            name.removeprefix(names.LEASE_PREFIX): datetime.fromisoformat(at)
+            name.removeprefix(names.LEASE_PREFIX): at
             for name, at in renewed.items()
             if name.startswith(names.LEASE_PREFIX) and at
         }

@@ -61,7 +61,7 @@ class Lenders:
 
     guests: int = 0
     reluctant: int = 0
-    """Those of them that take nobody new: not ready, waiting for memory themselves, or relieved lately."""
+    """Those of them that take nobody new: not ready, out of reach, short of memory themselves, or relieved lately."""
     promised_bytes: int = 0
     """What the pool's borrowers may have."""
     free_bytes: int = 0
@@ -92,6 +92,8 @@ class Plan:
     """Namespaces whose guests may lend, and may not be listed."""
     from_class: str = ""
     """What the pool's class gives, in words."""
+    placement: str = ""
+    """Where the pool asks its lenders to be, in words."""
 
 
 def plan(pool: MemoryPool, fleet: Fleet, spared: Mapping[ObjectKey, float], sizes: Iterable[int] = ()) -> Plan:
@@ -104,7 +106,8 @@ def plan(pool: MemoryPool, fleet: Fleet, spared: Mapping[ObjectKey, float], size
     nodes = {fleet.home} if pool.spec.lenders.nodes else set()
     hidden = set(fleet.hidden) & ({*pool.spec.lenders.namespaces} | nodes)
     lenders = _lenders(pool, fleet, each)
-    return Plan(pool.key, chosen, tuple(rows), lenders, tuple(sorted(hidden)), pool.source.note)
+    placement = f"{pool.origin('placement')} ({pool.spec.placement})" if pool.spec.placement.to_dict() else ""
+    return Plan(pool.key, chosen, tuple(rows), lenders, tuple(sorted(hidden)), pool.source.note, placement)
 
 
 def _pairings(pool: MemoryPool, fleet: Fleet) -> list[MemoryPairing]:
@@ -235,7 +238,14 @@ def _takes_more(pool: MemoryPool, guest: MemoryGuest) -> bool:
     is_resting = any((one.guest, one.role) == (name, Role.NONE) for one in pool.status.roles or ())
     pressure = guest.status.pressure
     is_ready = guest.ready is not None and guest.ready.status is Status.TRUE
-    return is_ready and not is_resting and (pressure is None or pressure.is_calm)
+    return is_ready and _is_reached(pool, guest) and not is_resting and (pressure is None or pressure.is_calm)
+
+
+def _is_reached(pool: MemoryPool, guest: MemoryGuest) -> bool:
+    """Whether a new borrower would find it: it stays where it is, on the pool's network, and at the pool's port."""
+    status = guest.status
+    port = status.node.port if status.node else pool.spec.port
+    return not status.migrating and bool(status.addresses_on(pool.spec.network)) and port == pool.spec.port
 
 
 def _free(pool: MemoryPool, guest: MemoryGuest, promised: int) -> int:

@@ -144,5 +144,7 @@ def remarks(made: Plan) -> Iterator[str]:
         yield f"not in the sums: {unknown} of {_guests(len(made.rows))}, whose gain is not known"
     if any(row.spared is not None and not row.is_measured for row in made.rows):
         yield "~ is not counted, but what the curve says of the memory in use"
+    if made.placement:
+        yield f"left out of account: {made.placement}; a borrower may not have all that lenders have to spare"
     if made.hidden:
         yield f"not among the lenders: those of {', '.join(made.hidden)}, which you may not list"

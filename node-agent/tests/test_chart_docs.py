@@ -70,6 +70,17 @@ def test_the_kinds_that_no_bundle_of_olm_holds_are_named() -> None:
     } - IN_OLM
 
 
+def test_a_rendering_is_the_same_for_each_kubernetes_that_the_chart_takes() -> None:
+    """For an older one it is refused in the words of docs/how-to/plain-manifests.md, which names the option."""
+    least, now, later, older = (
+        helm("template", "t", str(CHART), *options)
+        for options in (["--kube-version=1.32"], [], ["--kube-version=1.99"], ["--kube-version=1.31"])
+    )
+    assert least.stdout
+    assert least.stdout == now.stdout == later.stdout
+    assert "chart requires kubeVersion" in older.stderr
+
+
 def test_the_namespace_that_is_shown_is_the_charts() -> None:
     (shown,) = [one["metadata"] for _, one in OBJECTS if one["kind"] == "Namespace"]
     (own,) = [one["metadata"] for one in rendered("namespace", "namespace.create=true")]

@@ -18,8 +18,8 @@ from tidepool_agent.balloonreport import NOTHING, Standing
 from tidepool_agent.cluster import Cluster
 from tidepool_agent.provider import Ended
 from tidepool_agent.report import Finding
-from tidepool_api import GuestBalloon, GuestKey, MemoryGuest, cadence, condition, names
-from tidepool_api.kube import Access, Api
+from tidepool_api import GuestBalloon, GuestKey, MemoryGuest, Provider, cadence, condition, names
+from tidepool_api.kube import Access, Api, Refused
 from tidepool_api_testing.server import Server
 
 WAIT_SECONDS = 20
@@ -38,6 +38,7 @@ def with_cluster(
     job: Callable[[Cluster], Awaitable[None]],
     *sources: Any,
     namespaces: tuple[str, ...] = (),
+    touched: Callable[[GuestKey], None] = lambda _: None,
 ) -> None:
     """Does something as the agent of the node `here`."""
     known = json.loads(server.kubeconfig().read_text())["clusters"][0]["cluster"]
@@ -46,7 +47,7 @@ def with_cluster(
     api = Api(Access.by_token(known["server"], authority=Path(known["certificate-authority"]), token=token))
 
     async def run() -> None:
-        cluster = Cluster(api, "here", sources, lambda _: None, namespaces=namespaces)
+        cluster = Cluster(api, "here", sources, touched, namespaces=namespaces)
         await cluster.start()
         await job(cluster)
 
@@ -219,3 +220,54 @@ def test_a_guest_keeps_its_agent_until_its_memory_is_given_back(
         assert "agent.namespaces" in str(own.excluded(one))
 
     with_cluster(cluster, tmp_path, job, Running(namespace), namespaces=("other",))
+
+
+class Domains(Running):
+    """A source with a machine of the node's own libvirt."""
+
+    def machine(self, key: GuestKey) -> Any:
+        return machine(key.name, namespace=key.namespace, provider=Provider.LIBVIRT)
+
+
+def test_a_node_that_registers_anew_keeps_what_is_its_own(cluster: Server, namespace: str, tmp_path: Path) -> None:
+    """Lease and guests of its own libvirt are the new Node's; with the old one they would be deleted for ever.
+
+    While there is none they are the old one's, so that they go with a node that is deleted for good.
+    """
+    body = {"apiVersion": "v1", "kind": "Node", "metadata": {"name": "here"}}
+    project, woken = f"nova-{namespace}", list[GuestKey]()
+    key, source = GuestKey(project, "g"), Domains(project)
+    cluster.create({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": project}})
+
+    def made() -> str:
+        cluster.create(body)
+        uid: str = cluster.get("node", "here")["metadata"]["uid"]
+        return uid
+
+    async def owner(own: Cluster) -> set[str]:
+        """The Node to which Lease and guest belong."""
+        await own.renew_lease(NAMESPACE)
+        await own.claim(report.guest(own.machines()[key], "here", Finding(), (), None))
+        lease = cluster.get("lease", names.agent_lease("here"), "-n", NAMESPACE)
+        found = [lease, cluster.get("tguest", "g", "-n", project)]
+        return {owner["uid"] for one in found for owner in one["metadata"]["ownerReferences"]}
+
+    async def job(own: Cluster) -> None:
+        first = made()
+        await own.find_home()
+        assert await owner(own) == {first}
+        cluster.kubectl("delete", "node", "here")
+        with pytest.raises(Refused):
+            await own.find_home()
+        assert await owner(own) == {first}
+        second = made()
+        woken.clear()
+        await own.find_home()
+        assert woken == [key]
+        assert await owner(own) == {second}
+        woken.clear()
+        await own.find_home()
+        assert woken == []
+        cluster.kubectl("delete", "node", "here")
+
+    with_cluster(cluster, tmp_path, job, source, touched=woken.append)

@@ -8,6 +8,7 @@ import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import libvirt
@@ -101,9 +102,16 @@ def test_figures_are_libvirts_in_bytes() -> None:
     assert (found.full, found.actual, found.available, found.resident) == tuple(n * KIB for n in (2000, 1000, 40, 600))
     assert (found.swapped_in, found.major_faults, found.updated) == (3 * KIB, 5, 77)
     assert found.unbacked == 400 * KIB
-    assert figures({"actual": 1, "unused": 10}, KIB, KIB).available == 10 * KIB
+    assert figures({"actual": 20, "unused": 10}, 20 * KIB, KIB).available == 10 * KIB
     silent = figures({"rss": 5}, 2 * KIB, KIB)
     assert (silent.actual, silent.available, silent.updated) == (KIB, None, 0)
+
+
+@pytest.mark.parametrize("stats", [{"actual": (1 << 54) - 5, "usable": 9}, {"actual": 8, "usable": 1 << 54}])
+def test_no_guest_has_more_memory_than_it_was_given(stats: dict[str, int]) -> None:
+    """Its driver writes both figures: how large the balloon is, which QEMU subtracts, and what is available."""
+    found = figures(stats, 8 * KIB, 8 * KIB)
+    assert (found.actual, found.available) == (8 * KIB, 8 * KIB)
 
 
 @pytest.mark.parametrize(
@@ -512,13 +520,23 @@ def test_a_guest_that_migrates_has_its_memory_before_it_moves(node: Node) -> Non
     assert node.device.actual == 3 * GIB + 128 * MIB
 
 
-def test_a_guest_waits_for_its_own_memory_before_it_lends_but_not_for_ever(node: Node) -> None:
-    """One that hangs and gives its balloon nothing back is waited for so long, and no longer."""
+@pytest.mark.parametrize("looks", [0, 3])
+def test_a_guest_waits_for_its_own_memory_before_it_lends_but_not_for_ever(
+    node: Node, monkeypatch: pytest.MonkeyPatch, looks: int
+) -> None:
+    """One that hangs and gives its balloon nothing back is waited for so long, and no longer.
+
+    That begins with its pairing, however long its memory has been gathered, also before its balloon is looked at again.
+    """
+    clock = SimpleNamespace(monotonic=lambda: clock.now, now=time.monotonic() + 3600)
+    monkeypatch.setattr(donors, "time", clock)
     node.device.moves = False
     node.pairings_of = ["a pairing"]
-    node.look(3)
+    node.look(looks)
     assert node.donor.keeps()
-    node.donor._leaving = time.monotonic() - donors.EMPTY_SECONDS - 1  # noqa: SLF001 - half a minute later
+    clock.now += donors.EMPTY_SECONDS - 1
+    assert node.donor.keeps()
+    clock.now += 2
     assert not node.donor.keeps()
 
 

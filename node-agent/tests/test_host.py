@@ -19,7 +19,10 @@ from rights import NOBODY, ROOT, STRANGER
 from test_nova import PROJECT, metadata
 from tiny import Kernel
 
+from tidepool_agent import nova
+from tidepool_agent.host import Host
 from tidepool_agent.hypervisor import Domain
+from tidepool_agent.provider import Machine
 from tidepool_agent.qga import GuestAgent
 from tidepool_api import names
 from tidepool_api_testing.server import Refused, Server
@@ -54,6 +57,33 @@ def gone(server: Server, name: str, namespace: str) -> bool:
     except Refused:
         return True
     return False
+
+
+TEST_DOMAIN = "<domain type='test'><name>{}</name><memory unit='MiB'>64</memory><os><type>hvm</type></os></domain>"
+
+
+def test_a_domain_that_nobody_understands_hides_no_other(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """It is logged once, by its name, and the thread that looks for domains goes on."""
+    file = tmp_path / "host.xml"
+    file.write_text(f"<node>{''.join(map(TEST_DOMAIN.format, ('evil', 'good')))}</node>")
+
+    def read(xml: str, *arguments: Any, **more: Any) -> Machine | None:
+        if "evil" in xml:
+            raise ValueError("nobody has thought of it")
+        return machine(xml, *arguments, **more)
+
+    machine = nova.machine
+    monkeypatch.setattr(nova, "machine", read)
+    source = Host(tmp_path, "libvirt", lambda _: None)
+    connection = libvirt.open(f"test://{file}")
+    for _ in range(2):
+        assert [one.domain for one in source._running(connection)] == ["good"]  # noqa: SLF001 - without the thread
+    assert [one.getMessage().partition(" is ")[0] for one in caplog.records] == ["domain evil"]
+    connection.lookupByName("evil").destroy()
+    assert [one.domain for one in source._running(connection)] == ["good"]  # noqa: SLF001
+    assert source._odd == set()  # noqa: SLF001
 
 
 def test_the_life_of_a_nova_instance(

@@ -11,6 +11,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import libvirt
+import libvirt_qemu  # type: ignore[import-untyped]
 import pytest
 from conftest import wait_for
 from daemon import Daemon
@@ -66,6 +67,20 @@ def test_a_daemon_that_is_not_there_yet_is_said_in_words(tmp_path: Path) -> None
     with pytest.raises(Unreachable, match=r"^the virtual machine's libvirt does not answer: ") as caught:
         domain.command("{}", 1)
     assert caught.value.reason == "HypervisorUnreachable"
+
+
+TEST_HOST = """<node><domain type='test'><name>shop_d</name><memory unit='MiB'>512</memory>
+<os><type>hvm</type></os></domain></node>"""
+
+
+def test_an_answer_that_is_no_text_is_nonsense(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A libvirt that does not look at what the guest has written passes it on, and its binding cannot read it."""
+    monkeypatch.setattr(libvirt.virConnect, "setKeepAlive", lambda *_: 0)
+    monkeypatch.setattr(libvirt_qemu, "qemuAgentCommand", lambda *_: b'{"return": "\xff"}'.decode())
+    file = tmp_path / "host.xml"
+    file.write_text(TEST_HOST)
+    with pytest.raises(Nonsense, match="no UTF-8"):
+        Domain(lambda: f"test://{file}", "shop_d").command("{}", 1)
 
 
 def test_blocked_commands_are_named(daemon: Daemon, started: Start) -> None:

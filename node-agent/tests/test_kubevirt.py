@@ -16,7 +16,9 @@ import pytest
 from tidepool_agent import consent, kubevirt
 from tidepool_agent.addresses import interface
 from tidepool_agent.errors import Unreachable
-from tidepool_api import names
+from tidepool_api import GuestKey, names
+from tidepool_api.fields import MOST_BYTES
+from tidepool_api.kube import Access, Api
 
 VMI: dict[str, Any] = {
     "metadata": {
@@ -205,6 +207,36 @@ def test_the_pod_that_an_instance_left_is_not_where_it_is() -> None:
         assert machine.place == "c0ffee"
 
 
+def test_an_instance_that_nobody_understands_hides_no_other(caplog: pytest.LogCaptureFixture) -> None:
+    """It is logged once, by its name, and is there again when it is understood; of one that is gone nothing is kept."""
+    touched: list[GuestKey] = []
+    instances = kubevirt.Instances(Api(Access("https://127.0.0.1:1")), "n1", Path("/proc"), touched.append)
+    vmis, pods = instances._instances, instances._pods  # noqa: SLF001 - as their watches fill them
+    odd = without(VMI, lambda d: d["status"]["interfaces"][0].update(ipAddresses=5))
+    good, evil, other = GuestKey("ns", "good"), GuestKey("ns", "evil"), GuestKey("ns", "other")
+
+    def named(key: GuestKey, document: dict[str, Any]) -> dict[str, Any]:
+        return without(document, lambda d: d["metadata"].update(name=key.name, uid=key.name))
+
+    for at, key in enumerate((evil, good, other)):
+        owner = owned(name=key.name, uid=key.name)
+        pods._put(without(owner, lambda d, at=at: d["metadata"].update(name=f"p{at}")))  # noqa: SLF001
+        vmis._put(named(key, VMI))  # noqa: SLF001
+    assert instances.machines().keys() == {good, evil, other}
+    vmis._replace([named(evil, odd), named(good, VMI), named(other, VMI)])
+    assert vmis.synced.is_set()
+    assert touched[-1] == evil
+    for _ in range(2):
+        assert (instances.machines().keys(), instances.machine(evil)) == ({good, other}, None)
+    assert [one.getMessage().partition(" is ")[0] for one in caplog.records] == ["instance ns/evil"]
+    vmis._put(named(evil, VMI))  # noqa: SLF001
+    assert (instances.machines().keys(), touched[-1]) == ({good, evil, other}, evil)
+    vmis._put(named(evil, odd))  # noqa: SLF001
+    assert len(caplog.records) == 2
+    vmis._remove(evil)  # noqa: SLF001
+    assert instances._odd == set()  # noqa: SLF001
+
+
 @pytest.mark.parametrize(
     ("requests", "found"),
     [
@@ -215,6 +247,7 @@ def test_the_pod_that_an_instance_left_is_not_where_it_is() -> None:
         ({"memory": "107374182400m"}, 107374182),  # what the API server makes of 0.1Gi
         ({"memory": "129e6"}, 129_000_000),
         ({"memory": "lots"}, 0),
+        ({"memory": "9223372036854775807"}, MOST_BYTES),
     ],
 )
 def test_what_its_pod_requests_of_the_node(requests: dict[str, str], found: int) -> None:

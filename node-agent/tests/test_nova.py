@@ -68,6 +68,14 @@ def test_another_domain_belongs_to_the_namespace_that_the_agent_is_told() -> Non
     assert dict(machine.labels) == {"tidepool.dev/vm": "instance-0000002a"}
 
 
+def test_an_address_that_is_none_for_others_is_left_out() -> None:
+    """Also one that is longer than any: one domain keeps no other from its agent."""
+    for useless in ("2001:db8::5%eth0", f"2001:db8::5%{'x' * 99}"):
+        machine = nova.machine(domain(metadata().replace("2001:db8::5", useless)), "libvirt", {"vnet0": [useless]})
+        assert machine is not None
+        assert [one.addresses for one in machine.interfaces] == [("10.0.0.5",), (), ()]
+
+
 def test_a_project_that_is_none_names_no_namespace() -> None:
     evil = metadata().replace(PROJECT, "x/../kube-system")
     machine = nova.machine(domain(evil), "libvirt")

@@ -142,6 +142,16 @@ def test_a_guest_agent_that_may_not_say_them_is_well_all_the_same(why: str) -> N
     assert GuestAgent(refuse).interfaces() == {}
 
 
+@pytest.mark.parametrize("name", [None, True, 7, float("nan"), ["eth0"], {"eth0": 1}])
+def test_what_is_no_text_names_nothing(name: object) -> None:
+    """Neither an interface nor a kernel."""
+    one = {"name": name, "kernel-version": name, "ip-addresses": [{"ip-address": "10.0.0.5"}, {"ip-address": name}]}
+    said = {"guest-network-get-interfaces": [one], "guest-get-osinfo": one}
+    hostile = GuestAgent(lambda text, _seconds: json.dumps({"return": said[json.loads(text)["execute"]]}))
+    assert hostile.interfaces() == {"": ["10.0.0.5"]}
+    assert hostile.system() == ("one without a name", False)
+
+
 def test_output_that_is_not_text_is_no_error(agent: GuestAgent) -> None:
     assert "\ufffd" in agent.run(["/bin/head", "-c", "64", "/dev/urandom"]).out
 

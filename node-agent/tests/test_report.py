@@ -25,6 +25,7 @@ from tidepool_agent.errors import (
     Unsupported,
 )
 from tidepool_agent.guestfs import Observation, Peer, Side
+from tidepool_agent.losses import Reach
 from tidepool_agent.plan import Want
 from tidepool_agent.report import Finding
 from tidepool_api import (
@@ -424,6 +425,13 @@ def test_what_a_guest_says_is_no_command_to_a_terminal_and_no_line_of_a_log() ->
     error.add_note("\x07")
     assert str(error) == "its system is �[2Jnice�ERROR all is lost��; �"
     assert said(Finding(unreachable=error), "GuestAgentReady")[2] == str(error)
+    zoned = report.guest(machine(addresses=("fe80::1%\x1b[2J",)), "node1", Finding(seen=observation()), (), None)
+    assert zoned.ready is not None
+    assert zoned.ready.message.endswith("; of no use to them: fe80::1%�[2J")
+    for passes in (1400, 1500):
+        reach = Reach("10.0.0.1\x1b[2J", passes, 1500)
+        (one,) = report.end(BORROWED, replace(borrower(), losing={BORROWED.key: reach})).conditions
+        assert "10.0.0.1�[2J" in one.message
 
 
 def test_figures_that_no_guest_can_have_are_cut_down_to_what_the_api_takes() -> None:

@@ -16,7 +16,7 @@ from objects import RELEASE, key, machine, observation, pairing, want
 from tidepool_agent import plan, report, rounds, worker
 from tidepool_agent.balloonreport import Standing
 from tidepool_agent.devices import Detach, LoadTarget, Map, SwapOff, UnloadTarget
-from tidepool_agent.errors import DeviceRefused, Excluded, UnloadFailed
+from tidepool_agent.errors import DeviceRefused, Excluded, Frozen, UnloadFailed
 from tidepool_agent.guestfs import Observation, Peer, Side
 from tidepool_agent.losses import Reach
 from tidepool_agent.mapped import Mapped
@@ -472,6 +472,24 @@ def test_full_packets_are_sent_to_a_lender_that_is_lost_again_and_again(tmp_path
     assert session.asked == []
     assert [lost(times) for times in (3, 4)] == [{BORROWED.key: Reach("10.0.0.9", 1400, 1500)}] * 2
     assert session.asked == ["10.0.0.9"]
+
+
+def test_a_guest_that_is_frozen_when_packets_are_to_be_sent_loses_no_round(tmp_path: Path) -> None:
+    """It has just been looked at, which is reported; only what gets to its lender is not known."""
+
+    class Freezing(Losing):
+        async def reach(self, _: str) -> Reach:
+            raise Frozen
+
+    session: Any = Freezing()
+    cluster: Any = None
+    tools = Tools(cluster, Store(tmp_path), Figures(), asyncio.Semaphore(), lambda _: session)
+    borrowing = Worker(session.machine, tools)
+    for times in (0, 3):
+        peer = Peer({"state": "Connected", "address": "10.0.0.9"}, {"disconnects": times})
+        seen = observation(loaded=True, peers={BORROWED.key: peer})
+        known = asyncio.run(borrowing._lost(seen))  # noqa: SLF001 - a part of its round
+    assert known == {BORROWED.key: None}
 
 
 class Lender(Here):

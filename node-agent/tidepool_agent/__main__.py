@@ -68,13 +68,16 @@ def _assemble(chosen: Settings) -> tuple[Controller, Figures]:
     def touched(key: GuestKey) -> None:
         controller.touched(key)
 
+    def departed(uid: str) -> None:
+        cluster.departed(uid)
+
     def connect(machine: Machine) -> Session:
         endpoint = sources[machine.provider].endpoint
         return Session(machine, endpoint=endpoint, store=store, slots=slots, proc=chosen.proc, gathered=donors.found)
 
     def source(provider: Provider) -> Source:
         if provider is Provider.LIBVIRT:
-            return Host(chosen.proc, chosen.libvirt_namespace, touched)
+            return Host(chosen.proc, chosen.libvirt_namespace, touched, departed)
         return Instances(api, chosen.node, chosen.proc, touched)
 
     sources = {provider: source(provider) for provider in chosen.providers}

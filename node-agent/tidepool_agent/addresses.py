@@ -19,8 +19,7 @@ NOT_THERE = frozenset({"Unreachable", "NotALender", "OtherIdentity"})
 def reachable(found: Iterable[str]) -> tuple[str, ...]:
     """Those of a guest's addresses that mean the same to others, as everybody spells them, once each.
 
-    Some come from the guest itself, which may say anything. A link-local one holds on its own link only, and its zone
-    (`fe80::1%eth0`) in the guest alone.
+    Some come from the guest itself, which may say anything. A link-local one holds on its own link only.
     """
     return tuple(dict.fromkeys(one for text in found if (one := _for_others(text))))[:MOST_ADDRESSES]
 
@@ -35,9 +34,12 @@ def _for_others(text: str) -> str:
 
 
 def spelled(text: str) -> str:
-    """An address as everybody spells it; nothing of what is none."""
+    """An address as everybody spells it; nothing of what is none.
+
+    One with a zone (`fe80::1%eth0`) is none: that is any text, of any length, and holds in the guest alone.
+    """
     try:
-        return str(ipaddress.ip_address(text))
+        return "" if "%" in text else str(ipaddress.ip_address(text))
     except ValueError:
         return ""
 

@@ -117,15 +117,19 @@ class BalloonDevice(Domain):
 
 
 def figures(stats: dict[str, int], full: int, current: int) -> Figures:
-    """What libvirt says in KiB, but for what it counts."""
+    """What libvirt says in KiB, but for what it counts.
+
+    Some of it is the guest's own word, which may be any number: no guest has more than it was given.
+    """
+    actual = min(stats["actual"] * KIB if "actual" in stats else current, full)
     available = stats.get("usable", stats.get("unused"))
     resident = stats.get("rss")
     return Figures(
         at=time.time(),
         updated=float(stats.get("last_update", 0)),
         full=full,
-        actual=stats["actual"] * KIB if "actual" in stats else current,
-        available=None if available is None else available * KIB,
+        actual=actual,
+        available=None if available is None else min(available * KIB, actual),
         resident=None if resident is None else resident * KIB,
         swapped_in=stats.get("swap_in", 0) * KIB,
         major_faults=stats.get("major_fault", 0),

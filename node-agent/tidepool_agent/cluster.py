@@ -17,6 +17,7 @@ from typing import Any, TypeVar
 from pydantic import ValidationError
 
 from tidepool_agent import consent, report
+from tidepool_agent.calls import Calls
 from tidepool_agent.errors import Excluded
 from tidepool_agent.provider import Machine, Source
 from tidepool_api import (
@@ -27,6 +28,7 @@ from tidepool_api import (
     MemoryGuest,
     MemoryPairing,
     ObjectKey,
+    Provider,
     Reason,
     cadence,
     names,
@@ -40,7 +42,10 @@ log = logging.getLogger(__name__)
 
 T = TypeVar("T", bound=ApiObject)
 GUESTS, PAIRINGS = ours(names.GUESTS), ours(names.PAIRINGS)
-# So long a guest that is nowhere may take to turn up on another node.
+# So long a lender's module keeps a session whose connection is lost (`linger_s`). Until then a guest that may be on its
+# way to another node, whose agent may be away, has a cache to lose with its pairings.
+LINGER_SECONDS = 60
+# So long any other guest that is nowhere may take to turn up.
 LEAVING_SECONDS = 10
 # What the status of a guest has while something of ours is in it: the module, or what its balloon holds.
 _LEFT_BEHIND = ("identity", "balloon")
@@ -60,8 +65,9 @@ class Cluster:
     ) -> None:
         """`namespaces` are those whose guests are looked at; all if there are none."""
         self._api, self.node, self._sources, self._touched = api, node, sources, touched
-        self._namespaces = namespaces
+        self._calls, self._namespaces = Calls(), namespaces
         self._home: Object | None = None  # an ownerReference to the node, once that is known
+        self._departed = set[str]()  # the UIDs of machines that have been migrated away, as their source says
         self._guests = Copy(GuestKey, api, GUESTS, self._guest, fieldSelector=f"spec.nodeName={node}")
         self._lending = Copy(ObjectKey, api, PAIRINGS, self._pairing, fieldSelector=f"spec.lender.nodeName={node}")
         self._borrowing = Copy(ObjectKey, api, PAIRINGS, self._pairing, fieldSelector=f"spec.borrower.nodeName={node}")
@@ -131,7 +137,7 @@ class Cluster:
     async def _naming(self, end: str, name: str) -> list[Object]:
         """The pairings of all namespaces of which one end has that name."""
         query = {"fieldSelector": f"spec.{end}.guest={name}"}
-        return (await asyncio.to_thread(self._api.list_all, PAIRINGS.path(), **query)).items
+        return (await self._calls.read(self._api.list_all, PAIRINGS.path(), **query)).items
 
     def terminating(self) -> list[MemoryPairing]:
         """The pairings with an end on this node that are being deleted."""
@@ -150,12 +156,13 @@ class Cluster:
 
     async def _count(self, kind: Resource) -> int:
         """How many objects there are, in all namespaces."""
-        return await asyncio.to_thread(self._api.count, kind.path())
+        return await self._calls.read(self._api.count, kind.path())
 
     # -------------------------------------------------------------------------------------------------------- writing
 
     async def claim(self, guest: MemoryGuest) -> MemoryGuest | None:
         """Applies what a MemoryGuest is, beside its status; returns it with the status that it has now."""
+        self._departed.discard(guest.spec.vm.uid)
         body, meta = _body(guest), guest.metadata
         body["metadata"] |= {"labels": meta.labels, "ownerReferences": [one.to_dict() for one in meta.owner_references]}
         answer = await self._apply(GUESTS.path(*guest.key), body | {"spec": guest.spec.to_dict()}, self._guests)
@@ -197,7 +204,7 @@ class Cluster:
             return True
         meta = {"finalizers": left, "resourceVersion": pairing.metadata.resource_version, "uid": pairing.metadata.uid}
         try:
-            await asyncio.to_thread(self._api.merge, PAIRINGS.path(*pairing.key), {"metadata": meta})
+            await self._calls.write(self._api.merge, PAIRINGS.path(*pairing.key), {"metadata": meta})
         except Refused as error:
             if not (error.is_conflict or error.is_gone):
                 raise
@@ -215,11 +222,26 @@ class Cluster:
         try:
             if not since:
                 await self._apply(path, _leaving(guest), self._guests)
-            elif since <= _seconds(-LEAVING_SECONDS) and "deletionTimestamp" not in meta:
-                await asyncio.to_thread(self._api.delete, path, uid=meta["uid"], version=meta["resourceVersion"])
+            elif since <= _seconds(-self._leaves_for(guest)) and "deletionTimestamp" not in meta:
+                await self._calls.write(self._api.delete, path, uid=meta["uid"], version=meta["resourceVersion"])
         except Refused as error:
             if not (error.is_conflict or error.is_gone):
                 raise
+
+    def _leaves_for(self, guest: Object) -> int:
+        """How many seconds a guest that is not here has: nobody waits for what is not on its way to another node.
+
+        An instance may be wherever it is not seen to be; its MemoryGuest, which belongs to it, goes with it anyway.
+        """
+        is_instances = guest["spec"]["provider"] == Provider.KUBEVIRT and bool(guest["metadata"].get("ownerReferences"))
+        is_here = any(source.machine(GuestKey.of(guest)) for source in self._sources)
+        migrates = guest["spec"]["vm"]["uid"] in self._departed or guest.get("status", {}).get("migrating", False)
+        return LINGER_SECONDS if migrates or (is_instances and not is_here) else LEAVING_SECONDS
+
+    def departed(self, uid: str) -> None:
+        """A machine has been migrated away, by what its source says."""
+        if any(one["spec"]["vm"]["uid"] == uid for one in self._guests.objects.values()):
+            self._departed.add(uid)
 
     async def event(self, guest: MemoryGuest, reason: str, message: str, *, warning: bool = False) -> None:
         """Records an Event about a MemoryGuest."""
@@ -243,11 +265,10 @@ class Cluster:
             "lastTimestamp": now,
             "count": 1,
         }
-        await asyncio.to_thread(self._api.create, EVENTS.path(guest.namespace), body)
+        await self._calls.write(self._api.create, EVENTS.path(guest.namespace), body)
 
     async def renew_lease(self, namespace: str) -> None:
         """Shows that this agent is alive. The Lease goes with the node."""
-        self._home = self._home or await asyncio.to_thread(self._look_up_node)
         owners = {"ownerReferences": [self._home]} if self._home else {}
         name = names.agent_lease(self.node)
         body = {
@@ -260,26 +281,32 @@ class Cluster:
                 "renewTime": datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ"),
             },
         }
-        await asyncio.to_thread(self._api.apply, LEASES.path(namespace, name), body, manager=names.AGENT_FIELD_MANAGER)
+        path = LEASES.path(namespace, name)
+        await self._calls.live(self._api.apply, path, body, manager=names.AGENT_FIELD_MANAGER)
 
-    def _look_up_node(self) -> Object | None:
-        try:
-            uid = self._api.get(NODES.path(name=self.node))["metadata"]["uid"]
-        except Refused as error:
-            log.debug("the node is not known: %s", error)
-            return None
-        return {"apiVersion": "v1", "kind": "Node", "name": self.node, "uid": uid}
+    async def find_home(self) -> None:
+        """Finds out which Node this node is: another one once it has registered anew, to which its guests belong then.
+
+        One that is deleted stays theirs, so that they go with it.
+        """
+        uid = (await self._calls.read(self._api.get, NODES.path(name=self.node)))["metadata"]["uid"]
+        before, self._home = self._home, {"apiVersion": "v1", "kind": "Node", "name": self.node, "uid": uid}
+        if self._home != before:
+            for key in self.machines():
+                self._touched(key)
 
     async def _apply(
         self, path: str, body: Object, copy: Copy[Any], *, manager: str = names.AGENT_FIELD_MANAGER
     ) -> Object:
-        answer = await asyncio.to_thread(self._api.apply, path, body, manager=manager)
+        answer = await self._calls.write(self._api.apply, path, body, manager=manager)
         copy.absorb(answer)
         return answer
 
     # -------------------------------------------------------------------------------------------------------- changes
 
     def _guest(self, old: Object | None, new: Object | None) -> None:
+        if old and new is None:
+            self._departed.discard(old["spec"]["vm"]["uid"])
         if old is None or new is None or _mark(old) != _mark(new):
             self._touched(GuestKey.of(new or old or {}))
 

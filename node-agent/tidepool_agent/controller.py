@@ -7,20 +7,20 @@ import contextlib
 import logging
 import random
 import time
-from collections.abc import Awaitable, Collection
+from collections.abc import Awaitable, Collection, Generator
 
 from tidepool_agent.cluster import Cluster
 from tidepool_agent.nodeworker import NodeWorker
 from tidepool_agent.provider import Machine
-from tidepool_agent.rounds import tried
+from tidepool_agent.rounds import at_once, tried
 from tidepool_agent.worker import Tools, Worker
 from tidepool_api import GuestKey, MemoryPairing, ObjectKey, names
 from tidepool_api.kube import Refused
 
 log = logging.getLogger(__name__)
 
-SETTLE_EVERY, LEAVE_EVERY, MEASURE_EVERY = 15.0, 3.0, 300.0
-BEAT_STALE_SECONDS = 60.0
+SETTLE_EVERY, LEAVE_EVERY, NODE_EVERY, MEASURE_EVERY = 15.0, 3.0, 30.0, 300.0
+BEAT_SECONDS, BEAT_STALE_SECONDS = 5.0, 60.0
 
 
 class Controller:
@@ -30,7 +30,7 @@ class Controller:
         """`lender` looks after the node itself, where that lends."""
         self._tools, self._namespace, self._lender = tools, namespace, lender
         self._workers: dict[GuestKey, tuple[Worker, asyncio.Task[None]]] = {}
-        self._changed = asyncio.Event()
+        self._changed, self._settled = asyncio.Event(), asyncio.Event()
         self._beat = time.monotonic()
         self._begun = self._ready = False
 
@@ -59,23 +59,22 @@ class Controller:
     async def run(self) -> None:
         """Runs until cancelled."""
         async with asyncio.TaskGroup() as group:
+            group.create_task(self._beats())
             group.create_task(self._heartbeat())
+            group.create_task(self._follow_node())
             await self._cluster.start()
             group.create_task(self._measure())
             if self._tools.donors:
                 group.create_task(self._tools.donors.run())
             if self._lender:
                 group.create_task(self._lender.run())
+            group.create_task(self._tidy_up())
             log.info("watching node %s", self._cluster.node)
             while True:
                 self._changed.clear()
                 await self._settle()
                 self._begun = True
-                idle = self._cluster.guests().keys() - self._workers.keys() - self._own
-                leaving = [key for key in idle if not self._cluster.ended(key)]
-                with contextlib.suppress(TimeoutError):
-                    async with asyncio.timeout(LEAVE_EVERY if leaving else SETTLE_EVERY):
-                        await self._changed.wait()
+                await _waited(self._changed, SETTLE_EVERY)
 
     @property
     def _cluster(self) -> Cluster:
@@ -86,14 +85,27 @@ class Controller:
         """The node itself, if it lends: it has a MemoryGuest, and pairings."""
         return {self._lender.key} if self._lender else set()
 
-    async def _heartbeat(self) -> None:
+    async def _beats(self) -> None:
+        """Nothing else, so that no API server that hangs is a reason to start the agent again."""
         while True:
             self._beat = time.monotonic()
+            await asyncio.sleep(BEAT_SECONDS)
+
+    async def _heartbeat(self) -> None:
+        while True:
             try:
                 await self._cluster.renew_lease(self._namespace)
             except Refused as error:
                 self._failed("cannot renew the Lease", error)
             await asyncio.sleep(names.LEASE_RENEW_SECONDS)
+
+    async def _follow_node(self) -> None:
+        while True:
+            try:
+                await self._cluster.find_home()
+            except Refused as error:
+                log.debug("the node is not known: %s", error)
+            await asyncio.sleep(NODE_EVERY)
 
     async def _measure(self) -> None:
         while True:
@@ -104,16 +116,13 @@ class Controller:
             await asyncio.sleep(MEASURE_EVERY * random.uniform(0.8, 1.2))
 
     async def _settle(self) -> None:
-        """One worker per machine, and nothing left of machines that are gone."""
+        """One worker per machine; nobody waits here for the API server."""
         machines = self._cluster.machines()
         for key in self._workers.keys() - machines.keys():
             await self._end(key)
         for key in machines.keys() - self._workers.keys():
             self._begin(machines[key])
-        try:
-            await self._tidy(machines.keys() | self._own)
-        except Refused as error:
-            self._failed("cannot tidy up", error)
+        self._settled.set()
 
     def _begin(self, machine: Machine) -> None:
         log.info("guest %s appeared", machine.key)
@@ -126,23 +135,41 @@ class Controller:
         task.cancel()
         await asyncio.wait({task})
 
-    async def _tidy(self, machines: Collection[GuestKey]) -> None:
-        """Removes what a guest that is gone leaves behind: its MemoryGuest, and the finalizers of its pairings.
+    def _present(self) -> set[GuestKey]:
+        """The guests of this node that are looked after, or are about to be."""
+        return self._cluster.machines().keys() | self._workers.keys() | self._own
 
-        While its provider has it, its MemoryGuest stays, and says how it ended.
-        """
+    async def _tidy_up(self) -> None:
+        """Leaves nothing of machines that are gone."""
+        while True:
+            self._settled.clear()
+            await self._tidy()
+            idle = self._cluster.guests().keys() - self._present()
+            leaving = [key for key in idle if not self._cluster.ended(key)]
+            await _waited(self._settled, LEAVE_EVERY if leaving else SETTLE_EVERY)
+
+    async def _tidy(self) -> None:
+        """Removes what a guest that is gone leaves behind: its MemoryGuest, and the finalizers of its pairings."""
+        try:
+            await at_once(self._left_behind())
+        except Refused as error:
+            self._failed("cannot tidy up", error)
+
+    def _left_behind(self) -> Generator[Awaitable[object], None, None]:
+        """The steps to be taken. While its provider has a guest, its MemoryGuest stays, and says how it ended."""
+        present = self._present()
         for key, guest in list(self._cluster.guests().items()):
-            if key in machines:
+            if key in present:
                 continue
             words = self._cluster.ended(key)
             step = self._cluster.write_ended(key, words) if words else self._cluster.let_go(guest)
-            await self._attempt("say how it ended of" if words else "let go", key, step)
+            yield self._attempt("say how it ended of" if words else "let go", key, step)
         for pairing in self._cluster.terminating():
-            for finalizer in orphaned(pairing, self._cluster.node, machines):
-                await self._attempt("release pairing", pairing.key, self._cluster.release(pairing, finalizer))
+            for finalizer in orphaned(pairing, self._cluster.node, present):
+                yield self._attempt("release pairing", pairing.key, self._cluster.release(pairing, finalizer))
 
     async def _attempt(self, what: str, key: ObjectKey, step: Awaitable[object]) -> None:
-        """Does something about one object: that it is refused holds up no other, that nobody answers does."""
+        """Does something about one object: that it is refused or hangs holds up no other, that nobody answers does."""
         if error := await tried(step):
             self._failed(f"cannot {what} {key}", error, key.namespace)
 
@@ -150,6 +177,13 @@ class Controller:
         """Says that a step about a namespace, or else the agent's own, was refused."""
         log.warning("%s: %s", what, error)
         self._tools.figures.failed(self._cluster.node, namespace or self._namespace)
+
+
+async def _waited(event: asyncio.Event, seconds: float) -> None:
+    """Waits for an event, and no longer than so many seconds."""
+    with contextlib.suppress(TimeoutError):
+        async with asyncio.timeout(seconds):
+            await event.wait()
 
 
 def orphaned(pairing: MemoryPairing, node: str, machines: Collection[GuestKey]) -> list[str]:

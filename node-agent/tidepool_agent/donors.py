@@ -133,7 +133,6 @@ class Donor:
         self._told_at: float | None = None
         self._told: int | None = None  # by this agent; the one before may have ended before it could
         self._leaving: float | None = None
-        self._born = time.monotonic()
         self._stuck: GuestError | None = None
 
     def is_for(self, machine: Machine) -> bool:
@@ -146,9 +145,13 @@ class Donor:
         return self.standing != NOTHING
 
     def keeps(self) -> bool:
-        """Whether the balloon holds something that is being given back."""
+        """Whether the balloon of a guest that is to lend holds something, so that this is waited for, but not for ever.
+
+        That is asked before the balloon is looked at again, too: then it is about to be given back.
+        """
+        self._leaving = self._leaving or time.monotonic()
         holds = self.standing is None or self.standing.is_unknown or self.standing.gathered > 0
-        return holds and time.monotonic() - (self._leaving or self._born) < EMPTY_SECONDS
+        return holds and time.monotonic() - self._leaving < EMPTY_SECONDS
 
     async def run(self) -> None:
         """Looks, for ever."""

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import functools
 import logging
 import os
 import re
@@ -22,7 +23,7 @@ from tidepool_agent import nova
 from tidepool_agent.errors import Unreachable
 from tidepool_agent.hypervisor import KEEPALIVE_SECONDS, KEEPALIVE_TRIES
 from tidepool_agent.kubevirt import is_socket
-from tidepool_agent.provider import Machine
+from tidepool_agent.provider import Machine, understood
 from tidepool_api import GuestKey
 
 log = logging.getLogger(__name__)
@@ -30,7 +31,7 @@ log = logging.getLogger(__name__)
 LIST_EVERY = 10.0
 LEAVING_EVERY = 2.0  # while one migrates: that it was given up is told by no event
 SOCKETS = ("run/libvirt/virtqemud-sock", "run/libvirt/libvirt-sock")
-EVENTS = (libvirt.VIR_DOMAIN_EVENT_ID_LIFECYCLE, libvirt.VIR_DOMAIN_EVENT_ID_METADATA_CHANGE)
+HAS_LEFT = (libvirt.VIR_DOMAIN_EVENT_STOPPED, libvirt.VIR_DOMAIN_EVENT_STOPPED_MIGRATED)
 # A domain that waits for its memory to arrive, or whose memory has left, is not here: it is at the other end.
 ELSEWHERE = frozenset(
     {
@@ -54,15 +55,22 @@ def uri(proc: Path) -> str:
 
 
 class Host:
-    """The domains of this host. `touched` is told which guest a change is about."""
+    """The domains of this host. `touched` is told which guest a change is about, `departed` who was migrated away."""
 
-    def __init__(self, proc: Path, namespace: str, touched: Callable[[GuestKey], None]) -> None:
+    def __init__(
+        self,
+        proc: Path,
+        namespace: str,
+        touched: Callable[[GuestKey], None],
+        departed: Callable[[str], None] = lambda _: None,
+    ) -> None:
         self.synced = asyncio.Event()
-        self._proc, self._namespace, self._touched = proc, namespace, touched
+        self._proc, self._namespace, self._touched, self._departed = proc, namespace, touched, departed
         self._machines: dict[GuestKey, Machine] = {}
         self._wake = threading.Event()
         self._leaving: set[str] = set()
         """The domains, by UUID, that may be migrating: only these are asked, for one that hangs answers late."""
+        self._odd: set[str] = set()
 
     def start(self, loop: asyncio.AbstractEventLoop) -> None:
         """Begins to follow."""
@@ -99,8 +107,8 @@ class Host:
             self._wake.wait(LIST_EVERY)
 
     def _follow_one(self, loop: asyncio.AbstractEventLoop, connection: libvirt.virConnect) -> None:
-        for event in EVENTS:
-            connection.domainEventRegisterAny(None, event, self._changed, None)
+        connection.domainEventRegisterAny(None, libvirt.VIR_DOMAIN_EVENT_ID_LIFECYCLE, self._lived, loop)
+        connection.domainEventRegisterAny(None, libvirt.VIR_DOMAIN_EVENT_ID_METADATA_CHANGE, self._changed, None)
         connection.domainEventRegisterAny(None, libvirt.VIR_DOMAIN_EVENT_ID_MIGRATION_ITERATION, self._may_leave, None)
         self._leaving = {domain.UUIDString() for domain in _active(connection)}
         while connection.isAlive():
@@ -112,6 +120,14 @@ class Host:
     def _changed(self, *_: Any) -> None:
         self._wake.set()
 
+    def _lived(
+        self, _: libvirt.virConnect, domain: libvirt.virDomain, event: int, detail: int, loop: asyncio.AbstractEventLoop
+    ) -> None:
+        if (event, detail) == HAS_LEFT:
+            with contextlib.suppress(RuntimeError):  # the event loop has ended
+                loop.call_soon_threadsafe(self._departed, domain.UUIDString())
+        self._wake.set()
+
     def _may_leave(self, _connection: libvirt.virConnect, domain: libvirt.virDomain, *_: Any) -> None:
         self._leaving.add(domain.UUIDString())
         self._wake.set()
@@ -120,15 +136,20 @@ class Host:
         present = _active(connection)
         for gone in self._leaving - {domain.UUIDString() for domain in present}:
             self._leaving.discard(gone)
+        self._odd &= {_name(domain) for domain in present}
         for domain in present:
-            with contextlib.suppress(libvirt.libvirtError):  # one that has ended meanwhile
-                state = tuple(domain.state())
-                if state in ELSEWHERE or state[0] in OVER:
-                    continue
-                leases, migrating = _leases(domain), self._is_leaving(domain)
-                machine = nova.machine(domain.XMLDesc(), self._namespace, leases, migrating=migrating)
-                if machine:
-                    yield machine
+            if machine := understood(_name(domain), self._odd, functools.partial(self._machine, domain)):
+                yield machine
+
+    def _machine(self, domain: libvirt.virDomain) -> Machine | None:
+        """The machine of a domain; None of one that is not here, or has ended meanwhile."""
+        with contextlib.suppress(libvirt.libvirtError):
+            state = tuple(domain.state())
+            if state in ELSEWHERE or state[0] in OVER:
+                return None
+            leases, migrating = _leases(domain), self._is_leaving(domain)
+            return nova.machine(domain.XMLDesc(), self._namespace, leases, migrating=migrating)
+        return None
 
     def _is_leaving(self, domain: libvirt.virDomain) -> bool:
         """Whether its memory is being copied to another host; once that is over it is not asked any more."""
@@ -173,6 +194,10 @@ def _opened(address: str) -> libvirt.virConnect:
 def _active(connection: libvirt.virConnect) -> list[libvirt.virDomain]:
     found: list[libvirt.virDomain] = connection.listAllDomains(libvirt.VIR_CONNECT_LIST_DOMAINS_ACTIVE)
     return found
+
+
+def _name(domain: libvirt.virDomain) -> str:
+    return f"domain {domain.name()}"
 
 
 def _migrates(domain: libvirt.virDomain) -> bool:

@@ -2,7 +2,8 @@
 
 Every libvirt call blocks, and a daemon or guest agent that hangs would block it for ever. So each guest has one
 thread of its own for its calls, and whoever waits for a call waits for a limited time: a guest that hangs costs its
-own thread and nobody else anything. While a call is stuck, further ones for that guest fail at once.
+own thread, and others no more than the moment after which a session makes room for them. While a call is stuck, further
+ones for that guest fail at once.
 """
 
 from __future__ import annotations
@@ -80,11 +81,13 @@ class Domain:
         self._domain: libvirt.virDomain | None = None
 
     def command(self, text: str, seconds: int) -> str:
-        """Gives one command to the guest agent."""
+        """Gives one command to the guest agent; raises Nonsense if the answer is no text."""
         try:
             answer: str = libvirt_qemu.qemuAgentCommand(self._connected(), text, seconds, 0)
         except libvirt.libvirtError as error:
             raise self._translated(error) from None
+        except UnicodeDecodeError as error:  # libvirt passes on what the guest has written
+            raise Nonsense("the guest agent's answer is no UTF-8") from error
         return answer
 
     def check_running(self) -> None:

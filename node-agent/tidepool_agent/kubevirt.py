@@ -15,8 +15,9 @@ from typing import Any
 from tidepool_agent import consent
 from tidepool_agent.addresses import interface
 from tidepool_agent.errors import Unreachable
-from tidepool_agent.provider import Ended, Machine
+from tidepool_agent.provider import Ended, Machine, understood
 from tidepool_api import GuestKey, Interface, ObjectKey, Provider, names, parse_quantity
+from tidepool_api.fields import total
 from tidepool_api.kube import NAMED, Api, Copy, Object
 from tidepool_api.kube.resources import FINAL_PHASES, INSTANCES, PODS
 
@@ -51,6 +52,7 @@ class Instances:
     def __init__(self, api: Api, node: str, proc: Path, touched: Callable[[GuestKey], None]) -> None:
         self.synced = asyncio.Event()
         self._proc, self._touched = proc, touched
+        self._odd: set[str] = set()
         labels = f"{NODE_LABEL}={node}"
         self._instances = Copy(GuestKey, api, INSTANCES, self._instance, part=of_instance, labelSelector=labels)
         # Those that have ended leave room for others, so that of such there may be any number.
@@ -78,7 +80,7 @@ class Instances:
     def machine(self, key: GuestKey) -> Machine | None:
         """The machine of that name, if it runs on this node."""
         vmi = self._instances.objects.get(key)
-        return machine(vmi, self._pods.objects.values()) if vmi else None
+        return self._understood(vmi) if vmi else None
 
     def ended(self, key: GuestKey) -> Ended | None:
         """How the instance of that name has ended, if it was on this node."""
@@ -89,16 +91,25 @@ class Instances:
         """Where the libvirt daemon of the machine listens."""
         return uri(self._proc, one.place)
 
+    def _understood(self, vmi: Object) -> Machine | None:
+        """The machine of an instance; None also of one of which nobody understands what is said."""
+        return understood(_name(vmi), self._odd, lambda: machine(vmi, self._pods.objects.values()))
+
     def _instance(self, old: Object | None, new: Object | None) -> None:
-        pods = self._pods.objects.values()
-        if old is None or new is None or machine(old, pods) != machine(new, pods):
+        if old is None or new is None or self._understood(old) != self._understood(new):
             self._touched(GuestKey.of(new or old or {}))
+        if old is not None and new is None:
+            self._odd.discard(_name(old))
 
     def _pod(self, old: Object | None, new: Object | None) -> None:
         pod = new or old or {}
         for key, vmi in self._instances.objects.items():
             if launches(pod, vmi):
                 self._touched(key)
+
+
+def _name(vmi: Object) -> str:
+    return f"instance {GuestKey.of(vmi)}"
 
 
 def of_instance(vmi: Object) -> Object:
@@ -217,7 +228,7 @@ def _requested(pod: dict[str, Any]) -> int:
     """What the compute container requests of the node's memory, huge pages included."""
     compute: Object = next((one for one in pod.get("spec", {}).get("containers", []) if one["name"] == COMPUTE), {})
     requests = compute.get("resources", {}).get("requests", {})
-    return sum(_bytes(amount) for name, amount in requests.items() if name == "memory" or name.startswith("hugepages-"))
+    return total(_bytes(one) for name, one in requests.items() if name == "memory" or name.startswith("hugepages-"))
 
 
 def _bytes(amount: str) -> int:

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping
+import logging
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 from tidepool_api import GuestKey, Interface, Provider
+
+log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
@@ -72,3 +75,19 @@ class Source(Protocol):
 
     def endpoint(self, machine: Machine) -> str:
         """The URI of the libvirt daemon that runs the machine; blocks, and raises Unreachable."""
+
+
+def understood(name: str, odd: set[str], read: Callable[[], Machine | None]) -> Machine | None:
+    """What its provider says of one machine; None of one that nobody understands, which keeps no other from its agent.
+
+    That is logged once: `odd` are the names of those of which it was.
+    """
+    try:
+        found = read()
+    except Exception:
+        if name not in odd:
+            log.exception("%s is left out: what is said of it is not understood", name)
+        odd.add(name)
+        return None
+    odd.discard(name)
+    return found

@@ -78,7 +78,7 @@ class GuestAgent:
         info = _mapping(self._call("guest-get-osinfo"), "guest-get-osinfo")
         words = [info.get(name) for name in ("pretty-name", "name", "kernel-version")]
         name = next((word for word in words if isinstance(word, str) and word), "one without a name")
-        return name[:MAX_NAME], str(info.get("kernel-version", "")).startswith("#")
+        return name[:MAX_NAME], isinstance(words[2], str) and words[2].startswith("#")
 
     def interfaces(self) -> dict[str, list[str]]:
         """The addresses of each interface, by the guest's own name for it; none where the guest agent may not say."""
@@ -87,7 +87,7 @@ class GuestAgent:
         except (CommandsBlocked, CommandFailed):
             return {}
         each = [one for one in found if isinstance(one, dict)] if isinstance(found, list) else []
-        return {str(one.get("name", "")): _addresses(one.get("ip-addresses")) for one in each[:MAX_INTERFACES]}
+        return {_name(one): _addresses(one.get("ip-addresses")) for one in each[:MAX_INTERFACES]}
 
     def run(self, argv: Sequence[str], *, seconds: float = 30) -> Completed:
         """Runs a program in the guest and waits for its end; one that does not end in time is killed.
@@ -180,6 +180,10 @@ class GuestAgent:
         except ValueError as error:
             raise Nonsense(f"{command}: the answer is not the JSON of a guest agent") from error
         return _mapping(document, command).get("return")
+
+
+def _name(one: dict[str, object]) -> str:
+    return text if isinstance(text := one.get("name"), str) else ""
 
 
 def _addresses(found: object) -> list[str]:

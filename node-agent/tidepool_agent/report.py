@@ -44,6 +44,7 @@ from tidepool_api import (
     format_ratio,
     merge,
     names,
+    printable,
     without,
 )
 from tidepool_api.base import ObjectMeta, OwnerReference
@@ -346,7 +347,7 @@ def _ready(machine: Machine, found: Finding, parts: list[Condition]) -> Conditio
 
 
 def _no_address(machine: Machine) -> str:
-    useless = ", ".join(machine.addresses)[:256]
+    useless = printable(", ".join(machine.addresses)[:256])
     left_out = f"; of no use to them: {useless}" if useless else ""
     return f"the virtual machine has no IP address that others could reach yet{left_out}"
 
@@ -441,15 +442,16 @@ def _end_condition(want: Want, found: Finding, peer: Peer | None) -> Condition:
 def _unstable(want: Want, found: Finding) -> tuple[str, str]:
     """Reason and message where a connection does not last, as far as packets of several sizes have told why."""
     reach = found.losing[want.key]
+    place = printable(reach.address) if reach else ""
     if reach is None:
         why = ", as where large packets are dropped on the way (MTU)"
     elif reach.passes < reach.most:
         why = (
-            f": packets of more than {reach.passes} bytes do not get to {reach.address}, and the guest's network card "
+            f": packets of more than {reach.passes} bytes do not get to {place}, and the guest's network card "
             f"sends up to {reach.most}; give the guests' network an MTU of {reach.passes}"
         )
     else:
-        why = f", though packets of {reach.most} bytes, the largest of the guest's network card, get to {reach.address}"
+        why = f", though packets of {reach.most} bytes, the largest of the guest's network card, get to {place}"
     return Reason.CONNECTION_UNSTABLE, f"the connection to the lender is lost again and again{why}"
 
 

@@ -11,7 +11,7 @@ import logging
 import random
 import time
 from abc import ABC, abstractmethod
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Awaitable, Callable, Generator, Iterable
 from datetime import datetime, timedelta
 
 from tidepool_agent import report
@@ -26,8 +26,10 @@ from tidepool_api.kube import Refused
 log = logging.getLogger(__name__)
 
 COLLECT_EVERY, IDLE_EVERY = 10.0, 30.0
+GUEST = "guest"  # what is written beside pairings, which have UIDs
 # A pairing that is being deleted waits no longer than this for an end that cannot be cleaned up.
 RELEASE_AFTER = timedelta(seconds=60)
+AT_ONCE = 8  # steps about objects that have nothing to do with each other
 # A refusal that lasts is said again so often: Events are kept for an hour.
 REPEAT_SECONDS = 1800.0
 
@@ -132,6 +134,7 @@ class Rounds(ABC):
         found: Finding,
     ) -> None:
         """Writes a MemoryGuest and its end of pairings; that one of them is refused holds up no other."""
+        self._forget({GUEST, *(want.name for want in wants)})
         refusals = [await tried(self._write_guest(fresh, present, before, wants))]
         refusals += [await tried(self._report_end(want, found)) for want in wants]
         for error in filter(None, refusals):
@@ -143,7 +146,7 @@ class Rounds(ABC):
         """Writes a MemoryGuest, unless what is there will do."""
         if present is None or report.head(fresh) != report.head(present):
             await self._of.claim(fresh)
-        if self._worth_writing("guest", fresh.status, before, report.guest_wait(wants, self._of.figures_wait)):
+        if self._worth_writing(GUEST, fresh.status, before, report.guest_wait(wants, self._of.figures_wait)):
             await self._of.write_guest(fresh)
 
     async def _report_end(self, want: Want, found: Finding) -> None:
@@ -166,6 +169,10 @@ class Rounds(ABC):
             self._written[what] = now()
         return worth
 
+    def _forget(self, kept: set[str]) -> None:
+        """Forgets when what is there no more was written."""
+        self._written = {what: at for what, at in self._written.items() if what in kept}
+
     async def _let_pairings_go(
         self, key: GuestKey, pairings: Iterable[MemoryPairing], is_torn_down: Callable[[MemoryPairing], bool]
     ) -> bool:
@@ -182,14 +189,31 @@ class Rounds(ABC):
 
 
 async def tried(step: Awaitable[object]) -> Refused | None:
-    """Takes a step about one object and returns how it was refused; raises where nobody answers at all."""
+    """Takes a step about one object and returns how it was refused; raises where no other would fare better."""
     try:
         await step
     except Refused as error:
-        if not error.status:
+        if not error.is_about_object:
             raise
         return error
     return None
+
+
+async def at_once(steps: Generator[Awaitable[object], None, None]) -> None:
+    """Takes steps, a few at a time; after a refusal, which is raised, none is begun."""
+
+    async def some() -> None:
+        try:
+            for step in steps:
+                await step
+        except Refused:
+            steps.close()
+            raise
+
+    results = await asyncio.gather(*(some() for _ in range(AT_ONCE)), return_exceptions=True)
+    for result in results:
+        if isinstance(result, BaseException):
+            raise result
 
 
 def overdue(pairing: MemoryPairing) -> bool:

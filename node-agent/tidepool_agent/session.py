@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
+from typing import TypeVar
 
 from tidepool_agent.backing import has_swap, host_side
 from tidepool_agent.balloondevice import has_note
@@ -20,16 +21,22 @@ from tidepool_agent.qga import GuestAgent
 from tidepool_agent.store import Store
 from tidepool_api import GuestKey, Interface, Provider
 
+T = TypeVar("T")
+
 LOOK_SECONDS = 45
 STEP_SECONDS = 180
 BUILD_SECONDS = 700
+PLACE_SECONDS = 5.0  # after which a call that takes long makes room for another guest's, and goes on
 
 # Where the libvirt daemon of a machine listens.
 Endpoint = Callable[[Machine], str]
 
 
 class Session:
-    """Talks to one machine for as long as it is that machine. `slots` limits how many are talked to at a time."""
+    """Talks to one machine for as long as it is that machine.
+
+    `slots` limits how many are talked to at a time; who takes long is none of them after a while.
+    """
 
     def __init__(
         self,
@@ -59,22 +66,19 @@ class Session:
 
     async def look(self) -> Observation:
         """The state of the guest now."""
-        async with self._slots:
-            try:
-                return await self._lane.call(self._look, LOOK_SECONDS)
-            finally:
-                if self._is_gathered:  # also of a guest that does not answer
-                    self._gathered(self.machine.key)
+        try:
+            return await self._in_turn(self._look, LOOK_SECONDS)
+        finally:
+            if self._is_gathered:  # also of a guest that does not answer
+                self._gathered(self.machine.key)
 
     async def reach(self, address: str) -> Reach | None:
         """How large a packet gets from the guest to an address; None where it cannot tell."""
-        async with self._slots:
-            return await self._lane.call(lambda: self._guest.reach(address), LOOK_SECONDS)
+        return await self._in_turn(lambda: self._guest.reach(address), LOOK_SECONDS)
 
     async def holders(self) -> tuple[str, ...]:
         """The first processes of the guest that have programs' device open, for people to read."""
-        async with self._slots:
-            return await self._lane.call(self._guest.holders, LOOK_SECONDS)
+        return await self._in_turn(self._guest.holders, LOOK_SECONDS)
 
     async def do(self, step: Step, release: str) -> None:
         """Carries out one step in the guest, whose kernel is of that release."""
@@ -83,8 +87,18 @@ class Session:
             # Takes minutes in which the agent only asks whether it is done.
             await self._lane.call(lambda: self._guest.carry_out(step, release), BUILD_SECONDS)
             return
+        await self._in_turn(lambda: self._guest.carry_out(step, release), STEP_SECONDS)
+
+    async def _in_turn(self, call: Callable[[], T], seconds: float) -> T:
+        """A call when there is room for it."""
         async with self._slots:
-            await self._lane.call(lambda: self._guest.carry_out(step, release), STEP_SECONDS)
+            answer = asyncio.create_task(self._lane.call(call, seconds))
+            try:
+                await asyncio.wait({answer}, timeout=PLACE_SECONDS)
+            except asyncio.CancelledError:
+                answer.cancel()
+                raise
+        return await answer
 
     def close(self) -> None:
         """Gives up the connection and the thread, without waiting for a call that hangs."""

@@ -62,7 +62,7 @@ def parse(argv: Sequence[str], environment: dict[str, str] | None = None) -> Set
     )
     parser.add_argument("--build-in-guests", action="store_true", help="let DKMS build the module in guests that can")
     parser.add_argument("--account", type=Path, default=ACCOUNT, help="token and ca.crt for the API server")
-    parser.add_argument("--concurrency", type=int, default=8, help="guests that are talked to at the same time")
+    parser.add_argument("--concurrency", type=int, default=8, help="guests talked to at a time; for 5 s each")
     parser.add_argument(
         "--max-parallel", type=int, default=1, help="guests that get another build of the module at the same time"
     )

@@ -240,10 +240,15 @@ class Worker(Rounds):
         )
 
     async def _lost(self, seen: Observation) -> Mapping[Key, Reach | None]:
-        """The lenders that are lost again and again, each with what gets there; now and then that is tried anew."""
+        """The lenders that are lost again and again, each with what gets there; now and then that is tried anew.
+
+        None of one of which the guest does not say it, as while a backup has frozen it.
+        """
         losing = self._losses.add(seen, time.monotonic())
         for key in self._paths.due(losing, time.monotonic()):
-            reach = await self._session.reach(seen.peers[key].attributes.get("address", ""))
+            reach: Reach | None = None
+            with contextlib.suppress(GuestError):
+                reach = await self._session.reach(seen.peers[key].attributes.get("address", ""))
             self._paths.note(key, reach, time.monotonic())
         return self._paths.known
 

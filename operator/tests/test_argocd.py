@@ -2,8 +2,8 @@
 
 It renders the chart with its CRDs, applies hooks of Helm as its own at the moments that it has for them, and the rest
 on the server's side, kind by kind. When an Application is deleted, its PreDelete hooks come first, and all waits for
-them. Then whatever was applied goes, and PostDelete hooks come last. There is no kubelet: what a Job's pod would run is
-run here.
+them. Then whatever was applied goes, but CRDs, of which it deletes none, and PostDelete hooks come last. There is no
+kubelet: what a Job's pod would run is run here.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from cast import OWN_NAMESPACE, PAIRING, Agent, OperatorProcess, connected_pool,
 from test_release import OPERATOR_TOKEN, WITHDRAW, Helm, report
 
 from tidepool_api import PairingPhase
-from tidepool_api.names import PoolPhase
+from tidepool_api.names import API_VERSION, PoolPhase
 from tidepool_api_testing.chart import CHART, NAMESPACE, RELEASE, program
 from tidepool_api_testing.server import Server
 
@@ -28,7 +28,16 @@ if TYPE_CHECKING:
 
 PAGE = CHART.parents[1] / "docs/how-to/plain-manifests.md"
 ARGO = ("--server-side", "--force-conflicts", "--field-manager=argocd-controller")
-FIRST = ("Namespace", "ServiceAccount", "CustomResourceDefinition", "ClusterRole", "ClusterRoleBinding", "Role")
+CRD = "CustomResourceDefinition"
+BY_PEOPLE = [
+    {"apiVersion": API_VERSION, "kind": kind, "metadata": {"name": "own", "namespace": "a"}, "spec": spec}
+    for kind, spec in (
+        ("MemoryGrant", {"to": [{"namespace": "b"}]}),
+        ("MemoryQuota", {"maxLent": "1Gi"}),
+        ("MemoryPoolClass", {"lenders": {"maxLend": "1Gi"}}),
+    )
+]
+FIRST = ("Namespace", "ServiceAccount", CRD, "ClusterRole", "ClusterRoleBinding", "Role")
 
 
 @pytest.fixture
@@ -62,7 +71,8 @@ class Application:
         """Returns why it waits, or nothing where all is gone."""
         if said := self._hooks("pre-delete", WITHDRAW):
             return said
-        self.server.kubectl("delete", "--ignore-not-found", "-f", "-", body=self._applied[::-1])
+        going = [one for one in self._applied[::-1] if one["kind"] != CRD]
+        self.server.kubectl("delete", "--ignore-not-found", "-f", "-", body=going)
         assert self._hooks("post-delete", "tidepool-release-forget") == ""
         return ""
 
@@ -105,13 +115,13 @@ def application(server: Server, tmp_path: Path) -> Application:
 
 
 def left_over(server: Server) -> list[str]:
-    """What is in the cluster with the chart's label, or of its group."""
-    kinds = "deploy,ds,sa,role,rolebinding,netpol,job,clusterrole,clusterrolebinding,crd"
+    """What is in the cluster with the chart's label, and what its workloads wrote."""
+    kinds = "deploy,ds,sa,role,rolebinding,netpol,job,clusterrole,clusterrolebinding"
     policies = "validatingadmissionpolicy,validatingadmissionpolicybinding"
     label = f"app.kubernetes.io/instance={RELEASE}"
     found = server.get("-A", f"{kinds},{policies}", "-l", label)["items"]
-    crds = [one for one in server.get("crd")["items"] if one["spec"]["group"] == "tidepool.dev"]
-    return sorted(f"{one['kind']} {one['metadata']['name']}" for one in [*found, *crds])
+    written = server.get("-A", "memoryguests,memorypairings,memorypools")["items"]
+    return sorted(f"{one['kind']} {one['metadata']['name']}" for one in [*found, *written])
 
 
 def test_it_installs_upgrades_and_prunes(application: Application, server: Server) -> None:
@@ -136,9 +146,10 @@ def names_of(server: Server) -> list[str]:
     return [f"PodDisruptionBudget {one['metadata']['name']}" for one in found]
 
 
-def test_a_deletion_waits_for_the_pools_and_leaves_nothing(application: Application, server: Server) -> None:
-    """With a pool nothing goes, however often it is tried; without, all does that was applied, hooks and CRDs too."""
+def test_a_deletion_waits_for_the_pools_and_leaves_what_people_wrote(application: Application, server: Server) -> None:
+    """With a pool nothing goes, however often it is tried. Without, what was applied does, hooks too, but no CRD."""
     agent = Agent(server, "a", "n1")
+    server.create(*BY_PEOPLE)
     report(server)
     agent.pool("kept")
     for _ in range(2):
@@ -152,6 +163,8 @@ def test_a_deletion_waits_for_the_pools_and_leaves_nothing(application: Applicat
     agent.guest("b", {})
     assert application.delete() == ""
     assert left_over(server) == []
+    for one in BY_PEOPLE:
+        assert server.get("-n", "a", one["kind"].lower(), "own")["spec"] == one["spec"]
 
 
 # --- health -----------------------------------------------------------------------------------------------------------

@@ -22,7 +22,7 @@ from world import (
     reasons,
 )
 
-from tidepool_api import ConditionType, PoolPhase, PoolStatus, Status, find
+from tidepool_api import ConditionType, MemoryPairing, PoolPhase, PoolStatus, Status, find
 from tidepool_operator.cluster.state import Nodes
 from tidepool_operator.planning import build
 from tidepool_operator.planning.inventory import Node
@@ -30,7 +30,7 @@ from tidepool_operator.planning.placement import Assignment
 from tidepool_operator.status.report import pool_status
 
 if TYPE_CHECKING:
-    from tidepool_api import MemoryGuest, MemoryPairing, MemoryPool
+    from tidepool_api import MemoryGuest, MemoryPool
     from tidepool_operator.planning.planner import Plan
 
 HALF = {"total": 2048, "overcommitted": 1024}  # 768 MiB of it may be lent: its pod requests 1 GiB, and it keeps 256 MiB
@@ -155,6 +155,19 @@ def test_what_its_guests_lend_goes_in_steps(of: MemoryPool, lends: dict[str, str
         assert ends == (["l"] if left == 3 else []), "said once"
         assert "NodeUnderMemoryPressure" in reasons(made)
         of, pairings = after(made, of), carried_out(made, connected=True)
+
+
+@pytest.mark.parametrize(("phase", "left"), [("Paused", 0), ("Failed", 0), ("Connecting", 3)])
+def test_a_borrower_that_does_not_work_holds_no_node_under_pressure(phase: str, left: int) -> None:
+    """One of four is stuck elsewhere: the node has its memory back. Only what takes a moment comes first."""
+    guests, pairings = world(LENDER, BORROWER)
+    elsewhere = pairing("b0", "other", 512 * MIB).to_dict()
+    stuck = MemoryPairing.parse(elsewhere | {"status": {"phase": phase}})
+    of = pool(max_lend=4096)
+    for _ in range(4):
+        made = plan(of, guests, [stuck, *(one for one in pairings if one.borrower_ref != "b0")], nodes=PRESSED)
+        of, pairings = after(made, of), carried_out(made, connected=True)
+    assert [one.lender for one in made.assignments].count("l") == left
 
 
 def test_whose_turn_comes_late_is_not_told_again() -> None:

@@ -176,3 +176,51 @@ def test_an_api_server_that_is_away_is_no_pools_defect() -> None:
     api.patch = patch
     with pytest.raises(Refused):
         trio.pass_()
+
+
+def test_of_too_many_pools_the_oldest_are_gone_over(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whoever makes thousands keeps the operator from nobody else's, and reads why his own stay as they are."""
+    monkeypatch.setattr(reconcile, "POOLS_AT_MOST", 2)
+    trio = Trio()
+    trio.pass_()
+    said = {pool: trio.condition(pool).reason for pool in ("good", "bad", "late")}
+    assert sorted(said.values()) == ["AsExpected", "AsExpected", "TooManyPools"]
+    (left_out,) = (pool for pool, reason in said.items() if reason == "TooManyPools")
+    assert "only the 2 oldest pools of a namespace are gone over" in trio.condition(left_out).message
+
+
+def test_a_pool_that_gathers_nothing_waits_for_nobody_elses_donor() -> None:
+    """What somebody's policy keeps from a guest is on the pool that gathered from it."""
+    trio = Trio()
+    guests, pools = trio.cluster.state.guests, trio.cluster.state.pools
+    _edited(guests, "l-bad", annotations={names.BALLOON_ANNOTATION: "1Gi"})
+    _edited(pools, "good", deletionTimestamp="2026-01-01T00:00:00Z", finalizers=[names.POOL_FINALIZER])
+    finalizers, patch = dict[str, list[str]](), trio.api.patch
+
+    async def picky(plural: str, namespace: str, name: str, body: dict[str, Any], **more: Any) -> dict[str, Any]:
+        if plural == names.GUESTS:
+            raise Refused(403, f"patch {name}", "not on my watch")
+        if plural == names.POOLS and "finalizers" in body.get("metadata", {}):
+            finalizers[name] = body["metadata"]["finalizers"]
+        return await patch(plural, namespace, name, body, **more)
+
+    trio.api.patch = picky  # type: ignore[method-assign]
+    trio.pass_()
+    assert finalizers["good"] == []
+
+
+def _edited(objects: Any, name: str, **metadata: Any) -> None:
+    body = objects.get("ns", name).to_dict()
+    body["metadata"] |= metadata | {"resourceVersion": "1000"}
+    objects.put(body)
+
+
+def test_namespaces_that_a_pool_only_names_are_forgotten() -> None:
+    """A tenant may name other ones in each edit: what is remembered of them must not grow."""
+    trio = Trio()
+    for at in range(20):
+        trio.cluster.pool("ns", f"nowhere-{at}", name="good")
+        trio.pass_()
+    assert len(trio.reconciler.grants._known) == 20  # noqa: SLF001 - that it does not grow is what is asked
+    trio.reconciler.forget_gone()
+    assert trio.reconciler.grants._known == {}  # noqa: SLF001

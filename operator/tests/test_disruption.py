@@ -55,6 +55,16 @@ def test_a_borrower_whose_connection_does_not_last_has_pages_to_lose() -> None:
         assert sizes(plan(pool(size=256, max_lend=8192), EVERYBODY, pairings)).count(256) == done
 
 
+def test_who_is_paused_holds_nobody_up() -> None:
+    """Nothing is wrong with it, and it may be paused for days. One that has failed may have failed by the edit."""
+    for phase, done in (("Paused", 2 + 2), ("Failed", 2)):
+        pairings = [
+            MemoryPairing.parse(one.to_dict() | {"status": {"phase": phase}}) if at < 2 else one
+            for at, one in enumerate(running())
+        ]
+        assert sizes(plan(pool(size=256, max_lend=8192), EVERYBODY, pairings)).count(256) == done
+
+
 def test_numbers_and_percentages() -> None:
     for allowed, done in ((1, 1), (3, 3), ("1%", 1), ("50%", 4), ("100%", 8), (100, 8)):
         made = plan(pool(size=256, max_lend=8192, max_unavailable=allowed), EVERYBODY, running())

@@ -5,6 +5,8 @@ from __future__ import annotations
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
+import pytest
+
 from tidepool_api import names
 from tidepool_operator.cluster.heartbeats import Heartbeats
 
@@ -45,6 +47,20 @@ def test_an_agent_that_stops_is_dead_after_forty_seconds() -> None:
     assert beats.is_silent("n")
     beats.update([lease("n")])
     assert not beats.is_silent("n")
+
+
+@pytest.mark.parametrize("time", ["0000-01-01T00:00:00.000000Z", "10000-01-01T00:00:00Z", "now", "2026-01-01T00:00:00"])
+def test_what_one_agent_writes_blinds_nobody_to_the_others(time: str) -> None:
+    """Each writes its own lease as it likes, and whoever reads them all has to live with that."""
+    clock = Clock()
+    beats = Heartbeats(clock=clock)
+    odd = {"metadata": {"name": names.agent_lease("odd")}, "spec": {"renewTime": time}}
+    bare: dict[str, Any] = {"metadata": {"name": names.agent_lease("bare")}, "spec": None}
+    for _ in range(10):
+        beats.update([odd, bare, lease("n")])
+        clock.time += 15
+    assert not beats.is_silent("n")
+    assert beats.is_silent("odd")
 
 
 def test_a_lease_that_was_old_when_first_seen_counts_from_its_own_time() -> None:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import subprocess
 import sys
 from concurrent.futures import ThreadPoolExecutor
@@ -169,6 +170,18 @@ def test_what_cannot_be_withdrawn_is_named(server: Server, run: Callable[..., tu
         for side in ("lender", "borrower"):
             agent.release(PAIRING, side)
         assert done(run("withdraw"))
+
+
+def test_a_pool_that_somebody_makes_anew_is_deleted_again(server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
+    """And whoever does is named while it is there: Argo CD heals what is not as it has it."""
+    monkeypatch.setenv("KUBECONFIG", str(server.kubeconfig(RELEASE_TOKEN)))
+    api, deleted = release.Api(kube.kubeconfig.found()), dict[str, int]()
+    agent = Agent(server, "a", "n1")
+    for said in ("MemoryPool a/pool", r"MemoryPool a/pool \(made anew by \w+\)"):
+        agent.pool()
+        (waiting,) = release.delete_pools(api, deleted)
+        assert re.fullmatch(said, waiting), waiting
+    assert release.delete_pools(api, deleted) == []
 
 
 def test_what_was_written_is_forgotten(server: Server, run: Callable[..., tuple[int, str]], tmp_path: Path) -> None:

@@ -103,6 +103,60 @@ def test_a_lender_that_nobody_reaches_is_called_that() -> None:
     assert verdict.message == "b connects to 10.0.0.1 port 7470; if this lasts, see whether the network lets it"
 
 
+def test_a_pool_that_is_being_deleted_says_whom_it_waits_for() -> None:
+    """Pairings, and guests whose agents are still to gather memory from them: each alone, and both."""
+    for left, marked, message in (
+        ([reported("Connected", "Connected")], [], "waiting for 1 pairing to be taken down: pool.b.l"),
+        ([], ["d"], "waiting for 1 guest to be told that nothing is gathered any more: d"),
+        ([], [], "nothing is left of it"),
+    ):
+        ready = find(report.terminating_status(pool(), left, marked).conditions, "Ready")
+        assert ready is not None
+        assert ready.message == message
+
+
+@pytest.mark.parametrize(
+    ("borrower", "phase", "message"),
+    [
+        (
+            "Connecting",
+            "Connecting",
+            "b connects to 10.0.0.1 port 7470; if this lasts, see whether the network lets it",
+        ),
+        ("Pending", "Pending", "waiting for the agent to set up borrower b"),
+    ],
+)
+def test_what_waits_for_five_minutes_waits_in_vain(borrower: str, phase: str, message: str) -> None:
+    """A firewall keeps the port closed, an agent hangs: the pool is Degraded, about which there is an alert."""
+    one = reported("Listening", borrower)
+    limit = report.fails_at(one, NOW)
+    assert limit == LONG_AGO + timedelta(minutes=5)
+    early = report.judge(one, limit - timedelta(seconds=1))
+    assert (early.phase, early.message) == (phase, message)
+    late = report.judge(one, limit)
+    assert (late.phase, late.reason, late.message) == (
+        "Failed",
+        early.reason,
+        f"{message}; this takes longer than 5 minutes",
+    )
+    made = plan(pool(), [guest("l", LENDER), guest("b", BORROWER)], [])
+    status = report.pool_status(pool(), made, [report.Judged(one, late)])
+    degraded = find(status.conditions, "Degraded")
+    assert degraded is not None
+    assert (status.phase, degraded.status, degraded.reason) == ("Degraded", "True", "PairingFailed")
+    silent = report.judge(one, limit, silent=["n1", "n2"])
+    assert (silent.phase, silent.reason) == (phase, "AgentNotResponding")
+
+
+def test_a_connection_that_was_lost_has_five_minutes_from_then() -> None:
+    one = reported("Listening", "Connecting")
+    lost = condition("Ready", False, "Connecting", at=NOW)
+    one = one.model_copy(
+        update={"status": one.status.model_copy(update={"conditions": (*one.status.conditions, lost)})}
+    )
+    assert report.fails_at(one, NOW) == NOW + timedelta(minutes=5)
+
+
 LOSING = {
     "type": "Configured",
     "status": "True",

@@ -276,7 +276,7 @@ class Operator:
         """Reads the leases of the agents, and wakes the namespaces of those that fell silent or came back."""
         try:
             self.heartbeats.update(await self.cluster.list_leases(self.settings.own_namespace))
-        except Refused:
+        except Exception:
             self.heartbeats.failed()
             raise
         nodes = self._nodes()

@@ -67,6 +67,7 @@ T = TypeVar("T")
 SOON_SECONDS = 0.5  # when somebody else was faster
 PATIENCE_SECONDS = 120  # with a live agent that does not manage to take its side down
 LOST_AT_MOST = 100  # guests that are gone and remembered, of a namespace
+POOLS_AT_MOST = 100  # of a namespace, that are planned: who makes thousands is to hold up nobody else
 LOOK_AGAIN_SECONDS = 5.0  # while something is being taken down, or a guest is where no agent is known
 TOLD_ONE_BY_ONE = 5  # pairings that are connected now; of more at a time their pool's Event says how many there are
 FIGURES_SECONDS = 15.0  # a status whose figures alone have changed is written at most this often
@@ -148,7 +149,10 @@ class Reconciler:
         broken = self._state.pools.unreadable(namespace)
         self._quotas.look()
         self._nodes.look()
-        live = [pool for pool in pools if not pool.terminating]
+        every = [pool for pool in pools if not pool.terminating]
+        live, late = every[:POOLS_AT_MOST], every[POOLS_AT_MOST:]
+        for pool in late:
+            self._keep_guests(scene, pool)
         plans = [(pool, wanted) for pool in live if (wanted := self._plan_alone(scene, pool))]
         going = [one for one in (*pools, *(unread.head for unread in broken)) if one.terminating]
         await self._name_guests(scene)
@@ -165,6 +169,7 @@ class Reconciler:
             if pool.name not in scene.defects
         )
         await at_once(self._confess(scene, pool) for pool in live if pool.name in scene.defects)
+        await at_once(self._leave_out(scene, pool) for pool in late)
         await at_once(self._let_go(scene, pool) for pool in going)
         await at_once(self._complain(scene, unread) for unread in broken if not unread.head.terminating)
         await self._judge(scene, self._orphans(namespace))
@@ -193,6 +198,7 @@ class Reconciler:
         self._nodes.forget_gone()
         self._written = {uid: at for uid, at in self._written.items() if uid in alive}
         served = self._state.namespaces()
+        self.grants.keep(served | self._state.guests.namespaces())
         self._outcomes = {name: one for name, one in self._outcomes.items() if name in served}
         self._met = {name: one for name, one in self._met.items() if name in served}
 
@@ -262,9 +268,12 @@ class Reconciler:
             return self._plan(scene, pool)
         except Exception as error:  # noqa: BLE001 - whatever it is
             self._note_defect(scene, pool, error)
-            has = {guest: pool.name for guest, _ in scene.inventory.roles_in(pool.name)}
-            scene.claimed = has | scene.claimed
+            self._keep_guests(scene, pool)
             return None
+
+    def _keep_guests(self, scene: _Round, pool: MemoryPool) -> None:
+        """No other pool gets the guests of one that is not planned."""
+        scene.claimed = {guest: pool.name for guest, _ in scene.inventory.roles_in(pool.name)} | scene.claimed
 
     async def _alone(self, scene: _Round, pool: MemoryPool, step: Callable[[], Awaitable[object]]) -> None:
         """A step for a pool, whose defects are no other pool's."""
@@ -282,13 +291,22 @@ class Reconciler:
         log.error("pool %s: %s", pool.key, error, exc_info=error)
 
     async def _confess(self, scene: _Round, pool: MemoryPool) -> None:
-        """Says on a pool that there is a defect; its pairings stay as they are, and say how they are."""
-        await self._alone(scene, pool, partial(self._judge, scene, self._of(pool)))
+        """Says on a pool that there is a defect."""
         text = (
             f"a defect of the operator ({scene.defects[pool.name]}) keeps the pool as it is; "
             "report it with the operator's log; it is tried again each minute"
         )
-        status = report.stuck_status(pool.status, "OperatorDefect", text)
+        await self._stay(scene, pool, "OperatorDefect", text)
+
+    async def _leave_out(self, scene: _Round, pool: MemoryPool) -> None:
+        """Says on a pool that there are too many of them."""
+        text = f"only the {POOLS_AT_MOST} oldest pools of a namespace are gone over, and this one stays as it is"
+        await self._stay(scene, pool, "TooManyPools", f"{text}; delete pools of namespace {pool.namespace}")
+
+    async def _stay(self, scene: _Round, pool: MemoryPool, reason: str, text: str) -> None:
+        """Says why a pool is not gone over; its pairings stay as they are, and say how they are."""
+        await self._alone(scene, pool, partial(self._judge, scene, self._of(pool)))
+        status = report.stuck_status(pool.status, reason, text)
         self._metrics.show_stuck(pool.key)
         self._shown.add(pool.key)
         await self._write_pool_status(scene, pool, status)
@@ -565,14 +583,16 @@ class Reconciler:
     async def _let_go(self, scene: _Round, pool: ApiObject) -> None:
         """Says whom a pool that is being deleted waits for, and lets it go when there is nobody."""
         left = await self._judge(scene, (one for one in self._of(pool) if not one.is_taken_down))
-        if left or any(one.reserve is None for one in self._marks(scene)):
+        gathers = not isinstance(pool, MemoryPool) or pool.spec.balloon is not None
+        marked = [one.guest.name for one in self._marks(scene) if one.reserve is None] if gathers else []
+        if left or marked:
             scene.look_again(LOOK_AGAIN_SECONDS)
         elif names.POOL_FINALIZER in pool.metadata.finalizers:
             rest = tuple(name for name in pool.metadata.finalizers if name != names.POOL_FINALIZER)
             await self._set_finalizers(scene, self._state.pools, pool, rest)
         refused = scene.outcome.of_pool(pool.name)
-        if isinstance(pool, MemoryPool) and (left or refused):
-            status = report.terminating_status(pool, [one.pairing for one in left], refused)
+        if isinstance(pool, MemoryPool) and (left or marked or refused):
+            status = report.terminating_status(pool, [one.pairing for one in left], marked, refused)
             self._metrics.show(pool, status, left)
             await self._write_pool_status(scene, pool, status)
 
@@ -631,11 +651,12 @@ class Reconciler:
 
 def _wait_for(scene: _Round, pairing: MemoryPairing, verdict: report.Verdict) -> None:
     """Asks for another pass where a pairing is to be judged otherwise though nothing happens."""
-    if report.is_rejected(pairing) and verdict.phase is not PairingPhase.FAILED:
-        scene.look_again(report.REJECTED_AFTER.total_seconds())
-    limit = identities.overdue_at(pairing)
-    if limit is not None and limit > now():
-        scene.look_again((limit - now()).total_seconds())
+    limits = [identities.overdue_at(pairing)]
+    if verdict.phase in (PairingPhase.PENDING, PairingPhase.CONNECTING):
+        limits.append(report.fails_at(pairing, now()))
+    for limit in limits:
+        if limit is not None and limit > now():
+            scene.look_again((limit - now()).total_seconds())
 
 
 def where(error: Exception) -> str:

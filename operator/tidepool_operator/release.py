@@ -115,10 +115,8 @@ class Api:
         return any(is_of(one, release) and "deletionTimestamp" not in one["metadata"] for one in found)
 
     def creator(self, namespace: str, job: str) -> str:
-        """By which program a Job was created, as the API server has noted it: no manifest can say that."""
-        found = self._api.get(JOBS.path(namespace, job))
-        writers = [one for one in found["metadata"]["managedFields"] if "subresource" not in one]
-        return str(min(writers, key=lambda one: str(one["time"]))["manager"])
+        """By which program a Job was created."""
+        return writer(self._api.get(JOBS.path(namespace, job)))
 
     def delete(self, resource: Resource, found: Found) -> None:
         """Deletes an object, if it is still the same."""
@@ -219,19 +217,36 @@ def withdraw(task: Task) -> None:
     api = task.api
     if not are_ours(task):
         return
-    pools = patiently(lambda: api.all(names.POOLS))
-    if pools:
+    if patiently(lambda: api.all(names.POOLS)):
         require_helm(patiently(lambda: api.creator(task.release.namespace, task.job)))
     until = time.monotonic() + task.patience
-    for pool in pools:
-        patiently(partial(api.delete, ours(names.POOLS), pool))
-        log.info("deleted MemoryPool %s", title(pool))
-    kinds = (names.POOLS, names.PAIRINGS)
-    if waiting := left(until, lambda: [f"{one['kind']} {title(one)}" for kind in kinds for one in kept(api.all(kind))]):
+    if waiting := left(until, partial(delete_pools, api, {})):
         raise NotYet(f"still there: {', '.join(waiting)}. Is the operator up? {advice(task.release)}")
     if waiting := left(until, partial(with_module, task, Heartbeats())):
         raise NotYet(f"memory may still be lent: {', '.join(waiting)}. {advice(task.release)}")
     log.info("no guest lends or borrows any more")
+
+
+def delete_pools(api: Api, deleted: dict[str, int]) -> list[str]:
+    """Deletes every pool, also one that somebody makes anew meanwhile; what is still there of pools and pairings.
+
+    `deleted` counts how often each was.
+    """
+    waiting = []
+    for pool in kept(api.all(names.POOLS)):
+        if "deletionTimestamp" not in pool["metadata"]:
+            api.delete(ours(names.POOLS), pool)
+            log.info("deleted MemoryPool %s", title(pool))
+            deleted[title(pool)] = deleted.get(title(pool), 0) + 1
+        again = f" (made anew by {writer(pool)})" if deleted.get(title(pool), 0) > 1 else ""
+        waiting.append(f"MemoryPool {title(pool)}{again}")
+    return waiting + [f"MemoryPairing {title(one)}" for one in kept(api.all(names.PAIRINGS))]
+
+
+def writer(found: Found) -> str:
+    """The program that wrote an object first, as the API server has noted it: no manifest can say that."""
+    writers = [one for one in found["metadata"]["managedFields"] if "subresource" not in one]
+    return str(min(writers, key=lambda one: str(one["time"]))["manager"])
 
 
 def require_helm(creator: str) -> None:

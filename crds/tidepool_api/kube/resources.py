@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import UTC, datetime
 from typing import NamedTuple
 from urllib.parse import quote
 
@@ -29,6 +30,15 @@ def _segment(text: str) -> str:
     return quote(text, safe=":") if text.strip(".") else text.replace(".", "%2E")
 
 
+def parse_time(text: str) -> datetime | None:
+    """A time as the API server writes it; None for one that Python has not, such as of the year 0, which that takes."""
+    try:
+        at = datetime.fromisoformat(text)
+    except ValueError:
+        return None
+    return at if at.tzinfo else at.replace(tzinfo=UTC)
+
+
 def ours(plural: str) -> Resource:
     """One of Tidepool's own kinds."""
     return Resource(names.API_VERSION, plural)
@@ -45,5 +55,6 @@ LEASES = Resource("coordination.k8s.io/v1", "leases")
 CRDS = Resource("apiextensions.k8s.io/v1", "customresourcedefinitions")
 POLICIES = Resource("admissionregistration.k8s.io/v1", "validatingadmissionpolicies")
 INSTANCES = Resource(names.INSTANCE_API, "virtualmachineinstances")
+
 
 FINAL_PHASES = ("Failed", "Succeeded")  # of pods and of instances: what has ended so is there until somebody deletes it

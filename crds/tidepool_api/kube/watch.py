@@ -23,6 +23,8 @@ from tidepool_api.kube.resources import Resource
 log = logging.getLogger(__name__)
 
 FIRST_PAUSE, LAST_PAUSE = 1.0, 30.0
+# Who ends a watch sooner that brought nothing, such as a proxy in the API server's place, is asked again after a pause.
+LEAST_SECONDS = 1.0
 
 K = TypeVar("K", bound=ObjectKey)
 
@@ -89,9 +91,13 @@ class Copy(Generic[K]):
         version, pause = "", FIRST_PAUSE
         while not loop.is_closed():
             try:
-                version = self._watch(loop, version or self._list(loop))
-                pause = FIRST_PAUSE
-                continue
+                start = version or self._list(loop)
+                begun = time.monotonic()
+                version = self._watch(loop, start)
+                if version != start or time.monotonic() - begun >= LEAST_SECONDS:
+                    pause = FIRST_PAUSE
+                    continue
+                log.warning("the watch of %s ended at once, and brought nothing", self._path)
             except Refused as error:
                 version = "" if error.status else version
                 log.log(logging.DEBUG if error.status == HTTPStatus.GONE else logging.WARNING, "%s", error)

@@ -32,12 +32,14 @@ def on_config(config: MkDocsConfig) -> MkDocsConfig:
 
 
 def on_files(files: Files, *, config: MkDocsConfig) -> Files:
-    """Adds the repository's pages, the files that they point to, and a list of the runbooks."""
+    """Adds the repository's pages, the files that they point to, a list of the runbooks, and what alerts lead to."""
     pages = tracked_pages()
     pointed = {target for page in pages for target in targets((ROOT / page).read_text(), page)}
     for name in sorted({*pages, *filter(lambda name: (ROOT / name).is_file(), pointed)}):
         files.append(File(name, str(ROOT), config.site_dir, config.use_directory_urls))
     files.append(File.generated(config, RUNBOOK_INDEX, content=runbook_index(pages)))
+    for page in runbooks(pages):
+        files.append(File.generated(config, f"{page}/index.html", content=signpost(page)))
     return files
 
 
@@ -68,14 +70,27 @@ def navigation(contents: str, pages: list[str]) -> list[Section]:
         sections.append({title: [{name: path} for path, name in chosen.items()]})
         named |= set(chosen)
     rest = [page for page in pages if page not in named]
-    runbooks = [page for page in rest if page.startswith(f"{RUNBOOKS}/")]
-    project = [page for page in rest if page not in runbooks]
-    return [*sections, {"Runbooks": [RUNBOOK_INDEX, *runbooks]}, {"Project": [*project]}]
+    project = [page for page in rest if page not in runbooks(rest)]
+    return [*sections, {"Runbooks": [RUNBOOK_INDEX, *runbooks(rest)]}, {"Project": [*project]}]
+
+
+def runbooks(pages: list[str]) -> list[str]:
+    """Those of some pages that alerts lead to."""
+    return [page for page in pages if page.startswith(f"{RUNBOOKS}/")]
+
+
+def signpost(page: str) -> str:
+    """What leads on to a page from the name of its Markdown, by which alerts point to it.
+
+    It is index.html in a folder of that name: any web server shows that, and would have a file of Markdown saved.
+    """
+    to = f"../{posixpath.basename(page).removesuffix('.md')}.html"
+    return f'<!doctype html>\n<meta http-equiv="refresh" content="0; url={to}">\n<a href="{to}">{page}</a>\n'
 
 
 def runbook_index(pages: list[str]) -> str:
     """A page that lists the runbooks."""
-    names = [posixpath.basename(page) for page in pages if page.startswith(f"{RUNBOOKS}/")]
+    names = [posixpath.basename(page) for page in runbooks(pages)]
     return "# Runbooks\n\n" + "".join(f"- [{name.removesuffix('.md')}]({name})\n" for name in names)
 
 

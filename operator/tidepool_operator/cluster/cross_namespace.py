@@ -16,7 +16,7 @@ from tidepool_operator.planning.inventory import Inventory
 from tidepool_operator.planning.roles import matched
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Collection, Iterable, Mapping
 
     from tidepool_api import MemoryGrant, MemoryGuest, MemoryPairing, MemoryPool, Ref
     from tidepool_operator.cluster.state import State
@@ -49,6 +49,11 @@ class Grants:
         self._known: dict[str, tuple[tuple[int, ...], _Offers]] = {}  # by namespace, with the changes they rest on
         self._in_use: dict[str, tuple[_Offers, tuple[int, ...], dict[str, PoolKey]]] = {}  # likewise, by held pools
         self._readers: tuple[int, dict[str, set[str]]] = (-1, {})
+
+    def keep(self, namespaces: Collection[str]) -> None:
+        """Drops what is remembered of other namespaces: pools name such as were never there, too."""
+        self._known = {name: one for name, one in self._known.items() if name in namespaces}
+        self._in_use = {name: one for name, one in self._in_use.items() if name in namespaces}
 
     def granted(self, pool: MemoryPool) -> Granted:
         """The guests that are granted to a pool and that its lenders' selector matches."""

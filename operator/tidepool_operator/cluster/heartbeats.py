@@ -13,6 +13,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 from tidepool_api import names
+from tidepool_api.kube.resources import parse_time
 
 
 @dataclass
@@ -76,13 +77,17 @@ class Heartbeats:
 
 
 def _renewal(lease: Mapping[str, Any]) -> tuple[str, str]:
-    """Node and time of the last renewal; no node for a lease that is not an agent's."""
-    name, renewed = lease["metadata"]["name"], lease.get("spec", {}).get("renewTime")
+    """Node and time of the last renewal, as it is written; no node for a lease that is not an agent's."""
+    name, renewed = lease["metadata"]["name"], (lease.get("spec") or {}).get("renewTime")
     if not name.startswith(names.LEASE_PREFIX) or not renewed:
         return "", ""
     return name.removeprefix(names.LEASE_PREFIX), renewed
 
 
 def _age(renewed: str) -> float:
-    """The age by the clock on the wall, all there is to go by for a lease seen for the first time."""
-    return max(0.0, (datetime.now(UTC) - datetime.fromisoformat(renewed)).total_seconds())
+    """The age by the clock on the wall, all there is to go by for a lease seen for the first time.
+
+    A time that is none, for each agent writes what it likes into its own, counts as now.
+    """
+    at = parse_time(renewed)
+    return max(0.0, (datetime.now(UTC) - at).total_seconds()) if at else 0.0

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections import defaultdict
 from typing import TYPE_CHECKING
 
+from tidepool_api import PairingPhase
 from tidepool_api.fields import part_of
 from tidepool_api.live import renews, renews_lender
 
@@ -22,18 +23,23 @@ if TYPE_CHECKING:
 class Disruption:
     """Who may lose something in this plan.
 
-    A borrower counts as unavailable while something of it is set up or taken down. While it is not connected it takes
-    its changes as they come; while only its agents have not followed yet it still has something to lose.
+    A borrower counts as unavailable while something of it is set up or taken down, and not while it is paused. While it
+    is not connected it takes its changes as they come; while only its agents have not followed yet it still has
+    something to lose. One whose pairing has failed holds up what may wait, and not what a node under pressure needs.
     """
 
     def __init__(self, pool: MemoryPool, inventory: Inventory, selection: Selection) -> None:
         self._pool, self._inventory, self._selection = pool, inventory, selection
         pairings = inventory.of_pool(pool.name)
         having = {one.borrower_ref for one in pairings if not one.terminating}
-        unsettled = {one.borrower_ref for one in pairings if not is_settled(one)} & inventory.guests.keys()
-        self._loose = {one.borrower_ref for one in pairings if not is_connected(one)} & inventory.guests.keys()
+        present = [one for one in pairings if one.borrower_ref in inventory.guests]
+        unsettled = [one for one in present if not is_settled(one) and one.status.phase is not PairingPhase.PAUSED]
+        unavailable = {one.borrower_ref for one in unsettled}
+        coming = {one.borrower_ref for one in unsettled if one.status.phase is not PairingPhase.FAILED}
+        self._loose = {one.borrower_ref for one in present if not is_connected(one)}
         self._most = part_of(pool.spec.max_unavailable, len(having))
-        self._left = self._most - len(unsettled)
+        self._left = self._most - len(unavailable)
+        self._failed = len(unavailable - coming)
         self._asked: set[Ref] = set()
         self._permitted: set[Ref] = set()
         self.ports = self._ports(pairings)
@@ -49,13 +55,15 @@ class Disruption:
 
     def permit(self, one: MemoryPairing) -> bool:
         """Whether a pairing may be cut down, set up anew or deleted now; if not, its borrower is noted."""
-        return self._is_due(one) or self._admit({one.borrower_ref})
+        spare = self._failed if one.lender_ref in self._selection.roles.receding else 0
+        return self._is_due(one) or self._admit({one.borrower_ref}, spare)
 
-    def _admit(self, borrowers: set[Ref]) -> bool:
+    def _admit(self, borrowers: set[Ref], spare: int = 0) -> bool:
         """Whether these may all lose something now; more than may ever do so at a time go alone."""
         self._asked |= borrowers
         fresh = borrowers - self._loose - self._permitted
-        fits = len(fresh) <= self._left or (self._left > 0 and len(fresh) > self._most)
+        left = self._left + spare
+        fits = len(fresh) <= left or (left > 0 and len(fresh) > self._most)
         if fresh and not fits:
             return False
         self._left -= len(fresh)

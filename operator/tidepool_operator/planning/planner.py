@@ -186,10 +186,9 @@ def _shortages(
 
 
 def _misplaced(pool: MemoryPool, ledger: Ledger, short: list[Ref]) -> Problem:
-    asked = ", ".join(f"{name}: {value}" for name, value in pool.spec.placement.to_dict().items())
     message = (
-        f"not enough for {listed(short)}: {pool.origin('placement')} ({asked}) keeps them from lenders that have "
-        f"{_left(ledger)} left; label guests as lenders where they are allowed, or ask for less there"
+        f"not enough for {listed(short)}: {pool.origin('placement')} ({pool.spec.placement}) keeps them from lenders "
+        f"that have {_left(ledger)} left; label guests as lenders where they are allowed, or ask for less there"
     )
     return Problem(ProblemReason.NOBODY_WHERE_REQUIRED, message, tuple(short))
 

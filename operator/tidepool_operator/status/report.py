@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
@@ -42,6 +42,8 @@ REFUSALS_AT_MOST = 3  # in one message
 REFUSED = "RefusedByApiServer"
 # A lender refuses a borrower also while one of the two has just been loaded anew or been given the other's identity.
 REJECTED_AFTER = timedelta(seconds=15)
+# A path, or an agent, that takes longer than this will not come by itself.
+WAITING_AFTER = timedelta(minutes=5)
 # What is wrong where the borrower's module says one of these words (kernel-module/ABI.md), as said of the lender.
 _REFUSALS = {
     "NotALender": "{place} is somebody's who does not lend: two guests may have that address",
@@ -79,7 +81,7 @@ def judge(pairing: MemoryPairing, at: datetime, silent: Collection[str] = (), pa
     if pairing.terminating:
         left = ", ".join(name.rsplit("/", 1)[1] for name in pairing.metadata.finalizers)
         return Verdict(PairingPhase.TERMINATING, Status.FALSE, "Terminating", f"waiting for the agent of: {left}")
-    return _pause(pairing, paused) or _failure(pairing, at) or _progress(pairing, silent)
+    return _pause(pairing, paused) or _failure(pairing, at) or _progress(pairing, at, silent)
 
 
 def _pause(pairing: MemoryPairing, paused: Collection[Ref]) -> Verdict | None:
@@ -97,9 +99,14 @@ def _failure(pairing: MemoryPairing, at: datetime) -> Verdict | None:
         return _failed("lender", pairing.lender_ref, lender.conditions)
     if borrower and borrower.state is BorrowerState.FAILED:
         return _failed("borrower", pairing.borrower_ref, borrower.conditions)
-    if is_rejected(pairing) and at - _quiet_since(pairing, at) >= REJECTED_AFTER:
+    if is_rejected(pairing) and at >= fails_at(pairing, at):
         return Verdict(PairingPhase.FAILED, Status.FALSE, *_rejection(pairing))
     return None
+
+
+def fails_at(pairing: MemoryPairing, at: datetime) -> datetime:
+    """When a pairing whose guests know each other has waited, or was refused, for too long; `at` is now."""
+    return _quiet_since(pairing, at) + (REJECTED_AFTER if is_rejected(pairing) else WAITING_AFTER)
 
 
 def is_rejected(pairing: MemoryPairing) -> bool:
@@ -118,7 +125,7 @@ def _rejection(pairing: MemoryPairing) -> tuple[str, str]:
 
 
 def _quiet_since(pairing: MemoryPairing, at: datetime) -> datetime:
-    """Since when nothing about the pairing has changed that would explain a refusal."""
+    """Since when nothing about the pairing has changed that would explain a refusal, or that it waits."""
     types = (ConditionType.READY, ConditionType.IDENTITIES_EXCHANGED)
     found = [find(pairing.status.conditions, type_) for type_ in types]
     return max((one.last_transition_time for one in found if one), default=at)
@@ -130,8 +137,7 @@ def _failed(side: str, guest: Ref, conditions: Iterable[Condition]) -> Verdict:
     return Verdict(PairingPhase.FAILED, Status.FALSE, reason, f"{side} {guest}: {message}")
 
 
-def _progress(pairing: MemoryPairing, silent: Collection[str]) -> Verdict:
-    lender, borrower = pairing.status.lender, pairing.status.borrower
+def _progress(pairing: MemoryPairing, at: datetime, silent: Collection[str]) -> Verdict:
     phase = _phase(pairing)
     quiet = sorted({pairing.spec.lender.node_name, pairing.spec.borrower.node_name} & set(silent))
     if quiet:
@@ -149,23 +155,28 @@ def _progress(pairing: MemoryPairing, silent: Collection[str]) -> Verdict:
         return Verdict(PairingPhase.PENDING, Status.FALSE, missing.reason, missing.message)
     if is_rejected(pairing):
         return Verdict(PairingPhase.CONNECTING, Status.FALSE, *_rejection(pairing))
-    if phase is PairingPhase.CONNECTING:
-        place = pairing.spec.lender.place
-        message = f"{pairing.borrower_ref} connects to {place}; if this lasts, see whether the network lets it"
-        return Verdict(phase, Status.FALSE, (borrower and borrower.reason) or "Connecting", message)
-    slow = [
-        f"{name} {guest}"
-        for name, guest, ready in (
-            (
-                "lender",
-                pairing.lender_ref,
-                lender and lender.state not in (LenderState.PENDING, LenderState.DISABLED),
-            ),
-            ("borrower", pairing.borrower_ref, borrower and borrower.state is not BorrowerState.PENDING),
-        )
-        if not ready
-    ]
-    return Verdict(phase, Status.FALSE, "SettingUp", f"waiting for the agent to set up {' and '.join(slow) or 'both'}")
+    waiting = _connecting(pairing) if phase is PairingPhase.CONNECTING else _setting_up(pairing)
+    if at < fails_at(pairing, at):
+        return waiting
+    message = f"{waiting.message}; this takes longer than {WAITING_AFTER.seconds // 60} minutes"
+    return replace(waiting, phase=PairingPhase.FAILED, message=message)
+
+
+def _connecting(pairing: MemoryPairing) -> Verdict:
+    reason = (pairing.status.borrower and pairing.status.borrower.reason) or "Connecting"
+    place = pairing.spec.lender.place
+    message = f"{pairing.borrower_ref} connects to {place}; if this lasts, see whether the network lets it"
+    return Verdict(PairingPhase.CONNECTING, Status.FALSE, reason, message)
+
+
+def _setting_up(pairing: MemoryPairing) -> Verdict:
+    lender, borrower = pairing.status.lender, pairing.status.borrower
+    lends = lender and lender.state not in (LenderState.PENDING, LenderState.DISABLED)
+    borrows = borrower and borrower.state is not BorrowerState.PENDING
+    ends = (("lender", pairing.lender_ref, lends), ("borrower", pairing.borrower_ref, borrows))
+    slow = [f"{name} {guest}" for name, guest, ready in ends if not ready]
+    message = f"waiting for the agent to set up {' and '.join(slow) or 'both'}"
+    return Verdict(PairingPhase.PENDING, Status.FALSE, "SettingUp", message)
 
 
 def _instability(pairing: MemoryPairing, phase: PairingPhase) -> str:
@@ -287,10 +298,18 @@ def _hit_shares(hits: int, of: Mapping[str, int]) -> HitShares | None:
     return HitShares.model_validate(shares) if every else None
 
 
-def terminating_status(pool: MemoryPool, left: Sequence[MemoryPairing], refused: Sequence[str] = ()) -> PoolStatus:
-    """The status of a pool that is being deleted; `refused` is what could not be written."""
-    names = named(one.name for one in left)
-    message = f"waiting for {count(len(left), 'pairing')} to be taken down: {names}"
+def terminating_status(
+    pool: MemoryPool, left: Sequence[MemoryPairing], marked: Collection[str] = (), refused: Sequence[str] = ()
+) -> PoolStatus:
+    """The status of a pool that is being deleted.
+
+    `left` are its pairings, `marked` the guests from which memory is still to be gathered, as far as their agents know,
+    and `refused` is what could not be written.
+    """
+    waits = [f"{count(len(left), 'pairing')} to be taken down: {named(one.name for one in left)}"] if left else []
+    told = f"{count(len(marked), 'guest')} to be told that nothing is gathered any more: {named(marked)}"
+    waits += [told] if marked else []
+    message = f"waiting for {' and for '.join(waits)}" if waits else "nothing is left of it"
     ready = _condition(pool, ConditionType.READY, Status.FALSE, "Terminating", message)
     progressing = _condition(pool, ConditionType.PROGRESSING, Status.TRUE, "Terminating", message)
     update = {
