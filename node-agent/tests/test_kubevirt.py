@@ -120,7 +120,9 @@ def test_a_guest_that_invents_interfaces_costs_no_more_than_so_many() -> None:
     found = [{"interfaceName": f"veth{at}", "ipAddress": f"10.0.{at // 256}.{at % 256}"} for at in range(5000)]
     vmi = without(VMI, lambda d: d["status"].update(interfaces=found))
     assert len(kubevirt.of_instance(vmi)["status"]["interfaces"]) == kubevirt.MAX_INTERFACES
-    for nothing in ({}, {"status": None}, {"spec": None, "status": {"phase": "Running", "interfaces": None}}):
+    odd = {"networks": [{}, {"multus": None}, {"name": "n", "multus": {}}]}
+    bare = {"spec": None, "status": {"phase": "Running", "interfaces": None}}
+    for nothing in ({}, {"status": None}, {"spec": odd}, bare):
         assert kubevirt.machine(kubevirt.of_instance(without(VMI, lambda d, n=nothing: d.update(n))), []) is None
 
 

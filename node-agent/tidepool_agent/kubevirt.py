@@ -138,7 +138,7 @@ def of_pod(pod: Object) -> Object:
 def _network(one: Object) -> Object:
     """What of a network of an instance is looked at."""
     multus = {"multus": {"networkName": _multus(one)[:MAX_NAME]}} if "multus" in one else {}
-    return {"name": one["name"][:MAX_NAME]} | ({"pod": {}} if "pod" in one else {}) | multus
+    return {"name": str(one.get("name", ""))[:MAX_NAME]} | ({"pod": {}} if "pod" in one else {}) | multus
 
 
 def _chosen(fields: Object, *names: str) -> Object:
@@ -268,7 +268,7 @@ def _interfaces(vmi: dict[str, Any], launcher: dict[str, Any]) -> Iterator[Inter
 
 def _multus(network: Object) -> str:
     """What Multus calls a network of an instance; nothing of one that is not Multus'."""
-    return str(network.get("multus", {}).get("networkName", ""))
+    return str((network.get("multus") or {}).get("networkName", ""))
 
 
 def _qualified(name: str, namespace: str) -> str:
