@@ -10,11 +10,12 @@ from collections.abc import Callable, Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
+from urllib.parse import parse_qs
 
 import pytest
 
 from tidepool_api import GuestKey, names
-from tidepool_api.kube import Access, Api, Copy, Refused, Resource, ours, watch
+from tidepool_api.kube import Access, Api, Copy, Refused, Resource, client, named, ours, watch
 from tidepool_api.kube.resources import PODS
 from tidepool_api_testing.server import ADMIN_TOKEN, Server
 
@@ -59,13 +60,16 @@ class Front:
     def __init__(self) -> None:
         self.answers: dict[str, Any] = {}
         self.then: dict[str, Any] = {}  # what is answered from the second time on
+        self.turns: dict[str, list[Any]] = {}  # what is answered once each, before all that
         self.asked: list[str] = []
+        self.tokens: list[str] = []  # by which the pages of a list were asked for
         front = self
 
         class Handler(BaseHTTPRequestHandler):
             def do_GET(self) -> None:
                 path = self.path.partition("?")[0] + ("?watch" if "watch=true" in self.path else "")
-                found = front.answers.get(path, "<h1>Not Found</h1>")
+                turns = front.turns.get(path)
+                found = turns.pop(0) if turns else front.answers.get(path, "<h1>Not Found</h1>")
                 said = found if isinstance(found, str) else f"{json.dumps(found)}\n"
                 body = said.encode() if found != NOTHING else b""
                 self.send_response(found if isinstance(found, int) else 404 if isinstance(found, str) else 200)
@@ -73,6 +77,7 @@ class Front:
                 self.end_headers()
                 self.wfile.write(body)
                 front.asked.append(path)
+                front.tokens += parse_qs(self.path.partition("?")[2]).get("continue", [""])
                 front.answers |= {path: front.then[path]} if path in front.then else {}
 
             def log_message(self, *_: object) -> None:
@@ -165,6 +170,42 @@ def test_only_a_part_of_each_object_is_kept(front: Front) -> None:
 
     asyncio.run(scenario())
     assert seen[:2] == [item(10), item(11)]
+
+
+def page(version: int, token: str, *items: dict[str, Any]) -> dict[str, Any]:
+    """A page of a list, and by which token the next one is asked for."""
+    return {"items": list(items), "metadata": {"resourceVersion": str(version), "continue": token}}
+
+
+def test_a_list_begins_anew_when_what_was_listed_has_expired(front: Front) -> None:
+    """Its version is that of the first page: a watch from there on brings whatever a later page may not have."""
+    front.turns[PATH] = [page(10, "a", item(7)), 410, page(11, "b", item(8)), page(12, "", item(9, uid="another"))]
+    assert front.api.list_all(PATH) == ([item(8), item(9, uid="another")], "11")
+    assert front.tokens == ["", "a", "", "b"]
+    front.turns[PATH] = [page(10, "a"), 410, page(10, "a"), 410]
+    with pytest.raises(Refused) as found:
+        front.api.list_all(PATH)
+    assert found.value.status == 410
+
+
+@pytest.mark.parametrize("most", [client.PAGE_BYTES, 20_000, 1])
+def test_a_real_list_in_pages_is_whole(
+    api_server: Server, namespace: str, monkeypatch: pytest.MonkeyPatch, most: int
+) -> None:
+    """Whatever its objects are large: of those that are too much together fewer are asked for, and at last one."""
+    monkeypatch.setattr(client, "PAGE_BYTES", most)
+    certificate = api_server.certificate.read_text()
+    api = Api(Access(f"https://127.0.0.1:{api_server.port}", lambda: f"Bearer {ADMIN_TOKEN}", certificate))
+    path = Resource("v1", "configmaps").path(namespace)
+    for at in range(2 * client.PAGE + 1):
+        api.create(path, {"metadata": {"name": f"c{at:03}"}, "data": {"pad": "x" * 2000}})
+    found = api.list_all(path, named)
+    assert [one["metadata"].pop("name") for one in found.items] == [f"c{at:03}" for at in range(2 * client.PAGE + 1)]
+    assert {tuple(one["metadata"]) for one in found.items} == {("namespace", "uid", "resourceVersion")}
+    assert api.count(path) == len(found.items)
+    api.create(path, {"metadata": {"name": "new"}})
+    event = next(api.watch(path, resourceVersion=found.version))
+    assert (event["type"], event["object"]["metadata"]["name"]) == ("ADDED", "new")
 
 
 def test_what_is_no_api_server_does_not_say_that_there_is_nothing(front: Front) -> None:

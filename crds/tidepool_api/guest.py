@@ -345,9 +345,9 @@ class MemoryGuest(ApiObject):
     """A virtual machine that can lend memory to others or borrow it from them, or a node that lends its free memory.
 
     Its agent writes it, and nobody else. A KubeVirt instance gives it its name, namespace and labels, but for those in
-    which KubeVirt notes where it runs. Of more than 128 labels it has the first ones by name. A domain of a host's own
-    libvirt gives it its UUID as a name, a label `tidepool.dev/vm` with what people call it, and those of Nova as
-    `tidepool.dev/nova-…`.
+    which KubeVirt notes where it runs. Of more than 128 labels it has those of `tidepool.dev/`, and then the first ones
+    by name. A domain of a host's own libvirt gives it its UUID as a name, a label `tidepool.dev/vm` with what people
+    call it, and those of Nova as `tidepool.dev/nova-…`.
 
     A node with the node lender is one of provider Node, in the namespace of the release, with name and labels of the
     Node. It has no kind of its own: a pairing has one kind of lender then, and all are planned alike. One command lists

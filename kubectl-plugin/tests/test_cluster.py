@@ -28,7 +28,7 @@ class Says(Api):
         pods = [{"metadata": {"name": name, "labels": labels}} for name in self._agents]
         kind = path.rpartition("/")[2]
         ours = [one for one in self._bodies if one["kind"] == KINDS.get(kind)]
-        return Listing(pods if kind == "pods" else ours, "1", 0)
+        return Listing(pods if kind == "pods" else ours, "1")
 
     def read(self, path: str, **_: str) -> bytes:
         return next(said for name, said in self._agents.items() if f"/{name}:" in path)

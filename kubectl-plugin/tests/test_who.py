@@ -108,7 +108,7 @@ class Asked(Api):
         self.paths.append(path)
         if path == ours(names.PAIRINGS).path():
             raise Refused(403, f"GET {path}", "Forbidden")
-        return Listing([self._grant.to_dict()] if path.endswith("/memorygrants") else [], "1", 0)
+        return Listing([self._grant.to_dict()] if path.endswith("/memorygrants") else [], "1")
 
 
 class OneAway(Asked):
@@ -117,7 +117,7 @@ class OneAway(Asked):
     def list_all(self, path: str, **_: str) -> Listing:
         self.paths.append(path)
         labels = {"app.kubernetes.io/component": "agent"}
-        return Listing([{"metadata": {"name": name, "labels": labels}} for name in ("away", "here")], "1", 0)
+        return Listing([{"metadata": {"name": name, "labels": labels}} for name in ("away", "here")], "1")
 
     def read(self, path: str, **_: str) -> bytes:
         if "/away:" in path:

@@ -81,7 +81,8 @@ def within(namespace: str, one: dict[str, Any], **fields: Any) -> dict[str, Any]
     made["metadata"]["namespace"] = namespace
     if "status" in fields:
         made = {name: made[name] for name in ("apiVersion", "kind", "metadata")} | fields
-        made["metadata"].pop("finalizers", None)
+        for name in ("finalizers", "ownerReferences"):
+            made["metadata"].pop(name, None)
     elif fields:
         made["spec"] |= fields
     return made

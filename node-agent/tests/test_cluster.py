@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 from collections.abc import Awaitable, Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -26,7 +27,9 @@ WAIT_SECONDS = 20
 
 def guest(namespace: str, name: str = "g", **labels: str) -> MemoryGuest:
     """What an agent says of a machine with these labels."""
-    return report.guest(machine(name, namespace=namespace, labels=labels), "here", Finding(), (), None)
+    one = machine(name, namespace=namespace, labels=labels)
+    owner = {"apiVersion": names.INSTANCE_API, "kind": names.INSTANCE_KIND, "name": name, "uid": one.uid}
+    return report.guest(replace(one, owner=owner), "here", Finding(), (), None)
 
 
 def with_cluster(

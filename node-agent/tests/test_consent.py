@@ -57,6 +57,17 @@ def test_who_is_left_alone(
     assert (because in str(found)) if because else found is None
 
 
+@pytest.mark.parametrize("others", ["a{:03}", "z{:03}", f"{names.GROUP}/a{{:03}}"])
+def test_who_has_many_labels_is_left_alone_too(others: str) -> None:
+    """Wherever the one that says so is among them: of more than an agent keeps others are left out."""
+    many = {others.format(at): "" for at in range(2 * consent.MAX_LABELS)}
+    kept = consent.kept(many | {LABEL: "true"})
+    assert len(kept) == consent.MAX_LABELS
+    assert consent.excluded(machine(labels=kept), (), ()) is not None
+    elsewhere = {one.replace("tidepool", "other"): "" for one in many}
+    assert consent.kept(elsewhere | {f"{names.GROUP}/vm": "db"})[f"{names.GROUP}/vm"] == "db"
+
+
 def test_namespaces_are_told_with_commas() -> None:
     environment = {"NODE_NAME": "n", "POD_NAMESPACE": "ns"}
     assert parse([], environment).namespaces == frozenset()

@@ -18,10 +18,12 @@ from tidepool_api.kube import APPLY, MERGE, Access, Api
 from tidepool_api_testing.server import Refused, Server
 
 HEAD = {"apiVersion": names.API_VERSION}
+INSTANCE = {"apiVersion": "kubevirt.io/v1", "kind": "VirtualMachineInstance", "name": "g", "uid": "u"}
+NODE = {"apiVersion": "v1", "kind": "Node", "name": "here", "uid": "u"}
 GUEST = {
     **HEAD,
     "kind": "MemoryGuest",
-    "metadata": {"name": "g"},
+    "metadata": {"name": "g", "ownerReferences": [INSTANCE]},
     "spec": {"provider": "KubeVirt", "vm": {"name": "g", "uid": "u"}, "nodeName": "here"},
 }
 PAIRING = pairing_body(lender="g", borrower="b")
@@ -141,24 +143,23 @@ def test_what_an_agent_reports_keeps_nobody_from_deleting_what_is_his(
 ) -> None:
     """A guest that is made up would block the deletion of what it is said to belong to, and that of its namespace."""
     here, guest = agents("here", namespace), within(namespace, GUEST)
-    owner = {"apiVersion": "kubevirt.io/v1", "kind": "VirtualMachineInstance", "name": "g", "uid": "u"}
-    node = {"apiVersion": "v1", "kind": "Node", "name": "here", "uid": "u"}
     deployment = {"apiVersion": "apps/v1", "kind": "Deployment", "name": "g", "uid": "v"}
     made_up = within(namespace, guest)
     for owners in (
-        [owner | {"blockOwnerDeletion": True}],
-        [owner | {"name": "another"}],
-        [owner | {"apiVersion": "kubevirt.io/v0"}],
-        [owner, deployment],
-        [node | {"name": "there"}],
+        [INSTANCE | {"blockOwnerDeletion": True}],
+        [INSTANCE | {"name": "another"}],
+        [INSTANCE | {"apiVersion": "kubevirt.io/v0"}],
+        [INSTANCE | {"uid": "another"}],
+        [INSTANCE, deployment],
+        [NODE],
     ):
         made_up["metadata"]["ownerReferences"] = owners
         assert refused(lambda: here.apply(made_up), "belongs to the VirtualMachineInstance of its name"), owners
-    made_up["metadata"] |= {"ownerReferences": [], "finalizers": ["example.com/kept"]}
+    made_up["metadata"]["ownerReferences"] = []
+    assert refused(lambda: here.apply(made_up), "has 0 entries; a MemoryGuest has one when it is made")
+    made_up["metadata"] |= {"ownerReferences": [INSTANCE], "finalizers": ["example.com/kept"]}
     assert refused(lambda: here.apply(made_up), "by a finalizer")
-    for owners in ([owner], [node]):
-        guest["metadata"]["ownerReferences"] = owners
-        here.apply(guest)
+    here.apply(guest)
     kept = {"metadata": {"finalizers": ["example.com/kept"]}}
     assert refused(lambda: here.merge(guest, kept), "by a finalizer")
     cluster.kubectl("patch", "tguest", "g", "-n", namespace, "--type=merge", "-p", json.dumps(kept))
@@ -168,9 +169,48 @@ def test_what_an_agent_reports_keeps_nobody_from_deleting_what_is_his(
     here.delete(guest)
 
 
+def test_a_guest_is_no_larger_than_its_machine_makes_it(
+    cluster: Server, agents: Callable[..., Agent], namespace: str
+) -> None:
+    """The operator keeps those of all agents; what others add to one keeps its agent from nothing."""
+    here, patch = agents("here", namespace), ("patch", "tguest", "g", "-n", namespace, "--type=merge", "-p")
+    guest = within(namespace, GUEST)
+
+    def with_(**meta: Any) -> Object:
+        return guest | {"metadata": guest["metadata"] | meta}
+
+    def labels(count: int) -> dict[str, str]:
+        return {f"{'a' * 200}.b/{'k' * 50}{at}": "v" * 63 for at in range(count)}
+
+    no_more = "metadata.labels has 161 entries; a MemoryGuest has 160 at most"
+    for padded, why in (
+        (with_(labels=labels(161)), no_more),
+        (with_(annotations={"a": ""}), "no annotation but tidepool.dev/leaving"),
+        (with_(annotations={names.LEAVING_ANNOTATION: "x" * 100}), "which is a time"),
+    ):
+        assert refused(functools.partial(here.apply, padded), why)
+        assert refused(functools.partial(here.create, padded), why)
+    here.apply(with_(labels=labels(160)))
+    assert refused(lambda: here.apply(with_(labels=labels(161))), no_more)
+    assert refused(lambda: here.merge(guest, {"metadata": {"annotations": {"a": ""}}}), "no annotation but")
+    for at in range(2, 5):  # a machine comes back under its name, and somebody has kept what the last one was
+        more = [INSTANCE | {"uid": f"u{one}"} for one in range(2, at + 1)]
+        here.merge(guest, {"metadata": {"ownerReferences": [INSTANCE, *more]}, "spec": {"vm": {"uid": f"u{at}"}}})
+    more.append(INSTANCE | {"uid": "u5"})
+    change: Object = {"metadata": {"ownerReferences": [INSTANCE, *more]}, "spec": {"vm": {"uid": "u5"}}}
+    assert refused(lambda: here.merge(guest, change), "has 5 entries")
+    assert refused(lambda: here.merge(guest, {"metadata": {"ownerReferences": None}}), "has 0 entries")
+    others = {"labels": {f"b{at}": "" for at in range(50)}, "annotations": {"b": "x" * 1000}}
+    cluster.kubectl(*patch, json.dumps({"metadata": others}))
+    here.apply(with_(labels=labels(159), annotations={names.LEAVING_ANNOTATION: "2026-01-01T00:00:00Z"}))
+    here.apply(within(namespace, guest, status={"role": "Lender"}), status=True)
+    here.apply(with_(labels=labels(159)))
+
+
 def test_a_domain_is_made_up_in_no_namespace_but_those_of_domains(agents: Callable[..., Agent], namespace: str) -> None:
     """A guest made up where an agent has none would lend to others there, or borrow from them, without a grant."""
     domain = within(namespace, GUEST, provider="Libvirt")
+    domain["metadata"]["ownerReferences"] = [NODE | {"uid": "of the node"}]
     assert refused(lambda: agents("here", namespace).apply(domain), "in the namespace of its project")
 
 
@@ -180,7 +220,7 @@ def test_a_node_is_reported_by_itself_alone_and_where_its_administrators_are(
     """A node that was taken over lends in no other's name, and makes up no lender in the namespace of a tenant."""
     here, there = agents("here", NAMESPACE), agents("there", NAMESPACE)
     node = within(NAMESPACE, GUEST, provider="Node")
-    node["metadata"]["name"] = "here"
+    node["metadata"] |= {"name": "here", "ownerReferences": [NODE]}
     assert refused(lambda: there.apply(node), "of its own node (there) only")
     claimed = within(NAMESPACE, node, nodeName="there")
     assert refused(lambda: there.apply(claimed), "metadata.name here is not the node there")
@@ -333,11 +373,10 @@ def test_an_agent_speaks_for_its_node_only(agents: Callable[..., Agent], namespa
         lease["metadata"]["name"] = names.agent_lease(node)
         assert refused(lambda: here.apply(lease), "its own Lease") != possible
     lease["metadata"]["name"] = names.agent_lease("here")
-    node = {"apiVersion": "v1", "kind": "Node", "name": "here", "uid": "u"}
     for wrong in (
         {"finalizers": ["example.com/kept"]},
-        {"ownerReferences": [node | {"name": "there"}]},
-        {"ownerReferences": [node | {"apiVersion": "v0"}]},  # of which there is no kind: it would stay for ever
+        {"ownerReferences": [NODE | {"name": "there"}]},
+        {"ownerReferences": [NODE | {"apiVersion": "v0"}]},  # of which there is no kind: it would stay for ever
     ):
         kept: Object = lease | {"metadata": lease["metadata"] | wrong}
         assert refused(functools.partial(here.apply, kept), "goes with its node"), wrong

@@ -13,10 +13,10 @@ from typing import Any
 
 import pytest
 
-from tidepool_agent import kubevirt
+from tidepool_agent import consent, kubevirt
 from tidepool_agent.addresses import interface
 from tidepool_agent.errors import Unreachable
-from tidepool_api import GuestKey
+from tidepool_api import GuestKey, names
 from tidepool_api.fields import MOST_BYTES
 from tidepool_api.kube import Access, Api
 
@@ -78,34 +78,51 @@ def test_a_running_instance_is_a_machine() -> None:
 
 def test_what_is_kept_of_instances_and_pods_is_all_that_is_looked_at() -> None:
     """And no more: their authors pad them as they like, and the agent keeps those of its node."""
-    networks = [{"name": "default", "pod": {}}, {"name": "pages", "multus": {"networkName": "pages"}}]
+    pad = "x" * 100_000
+    networks = [{"name": "default", "pod": {"vmNetworkCIDR": pad}}, {"name": "n", "multus": {"networkName": "pages"}}]
     going = {"targetPod": "p"}
     vmi = without(VMI, lambda d: (d.update(spec={"networks": networks}), d["status"].update(migrationState=going)))
-    requests = {"requests": {"memory": "1Gi"}}
-    compute = {"name": "compute", "resources": requests, "env": [{"name": "PAD", "value": "x" * 100_000}]}
-    pod = without(POD, lambda d: d.update(spec={"containers": [{"name": "pad", "args": ["x" * 100_000]}, compute]}))
+    requests = {"memory": "1Gi", "hugepages-2Mi": "1Gi"} | {f"example.com/{at}": "1" for at in range(1000)}
+    resources = {"requests": requests, "limits": requests}
+    compute = {"name": "compute", "resources": resources, "env": [{"name": "PAD", "value": pad}]}
+    pod = without(POD, lambda d: d.update(spec={"containers": [{"name": "pad", "args": [pad]}, compute]}))
     for one in (vmi, pod):
-        one["metadata"] |= {"resourceVersion": "7", "annotations": {"pad": "x" * 100_000}, "managedFields": [{}] * 1000}
+        one["metadata"] |= {"resourceVersion": "7", "annotations": {"pad": pad}, "managedFields": [{}] * 1000}
+    (owner,) = pod["metadata"]["ownerReferences"]
+    pod["metadata"]["ownerReferences"] += [owner | {"uid": pad}, owner | {"kind": "Pod", "controller": True}]
     pod["metadata"]["ownerReferences"] += [{"kind": "ConfigMap", "name": f"c{at}", "uid": "x"} for at in range(1000)]
+    owner["apiVersion"] = f"kubevirt.io/{pad}"
     part, launcher = kubevirt.of_instance(vmi), kubevirt.of_pod(pod)
     assert kubevirt.machine(part, [launcher]) == kubevirt.machine(vmi, [pod]) is not None
     assert len(json.dumps([part, launcher])) < 2000
+    many = without(vmi, lambda d: d["metadata"].update(labels={f"l{at}": "" for at in range(1000)}))
+    many["spec"]["networks"] = [{"name": f"{at}{pad}", "multus": {"networkName": pad}} for at in range(1000)]
+    assert len(json.dumps(kubevirt.of_instance(many))) < kubevirt.MAX_INTERFACES * (2 * kubevirt.MAX_NAME + 100)
     ended = without(VMI, lambda d: d["status"].update(phase="Failed"))
     assert kubevirt.ended(kubevirt.of_instance(ended)) == kubevirt.ended(ended) is not None
 
 
 def test_a_guest_has_so_many_labels_at_most() -> None:
-    vmi = without(VMI, lambda d: d["metadata"]["labels"].update({f"l{at:04}": "" for at in range(1000)}))
-    machine = kubevirt.machine(vmi, [POD])
-    assert machine is not None
-    assert list(machine.labels) == ["app", *(f"l{at:04}" for at in range(kubevirt.MAX_LABELS - 1))]
+    """Tidepool's own, which keep it out of a guest, and then the first ones by name."""
+    many = {f"l{at:04}": "" for at in range(1000)} | {names.EXCLUDE_LABEL: "true"}
+    vmi = without(VMI, lambda d: d["metadata"]["labels"].update(many))
+    for one in (vmi, kubevirt.of_instance(vmi)):
+        machine = kubevirt.machine(one, [POD])
+        assert machine is not None
+        assert sorted(machine.labels) == [
+            "app",
+            *(f"l{at:04}" for at in range(consent.MAX_LABELS - 2)),
+            names.EXCLUDE_LABEL,
+        ]
 
 
 def test_a_guest_that_invents_interfaces_costs_no_more_than_so_many() -> None:
     found = [{"interfaceName": f"veth{at}", "ipAddress": f"10.0.{at // 256}.{at % 256}"} for at in range(5000)]
     vmi = without(VMI, lambda d: d["status"].update(interfaces=found))
     assert len(kubevirt.of_instance(vmi)["status"]["interfaces"]) == kubevirt.MAX_INTERFACES
-    for nothing in ({}, {"status": None}, {"spec": None, "status": {"phase": "Running", "interfaces": None}}):
+    odd = {"networks": [{}, {"multus": None}, {"name": "n", "multus": {}}]}
+    bare = {"spec": None, "status": {"phase": "Running", "interfaces": None}}
+    for nothing in ({}, {"status": None}, {"spec": odd}, bare):
         assert kubevirt.machine(kubevirt.of_instance(without(VMI, lambda d, n=nothing: d.update(n))), []) is None
 
 

@@ -34,7 +34,7 @@ from tidepool_api import (
     names,
 )
 from tidepool_api.base import rfc3339
-from tidepool_api.kube import Api, Copy, Object, Refused, Resource, ours
+from tidepool_api.kube import Api, Copy, Object, Refused, Resource, named, ours
 from tidepool_api.kube.resources import EVENTS, LEASES, NAMESPACES, NODES
 from tidepool_api.pairing import ends
 
@@ -71,7 +71,8 @@ class Cluster:
         self._guests = Copy(GuestKey, api, GUESTS, self._guest, fieldSelector=f"spec.nodeName={node}")
         self._lending = Copy(ObjectKey, api, PAIRINGS, self._pairing, fieldSelector=f"spec.lender.nodeName={node}")
         self._borrowing = Copy(ObjectKey, api, PAIRINGS, self._pairing, fieldSelector=f"spec.borrower.nodeName={node}")
-        self._unwilling = Copy(ObjectKey, api, NAMESPACES, self._namespace, labelSelector=consent.SELECTOR)
+        excluding = consent.SELECTOR
+        self._unwilling = Copy(ObjectKey, api, NAMESPACES, self._namespace, part=named, labelSelector=excluding)
         copies = (self._guests, self._lending, self._borrowing, self._unwilling)
         self._followed: tuple[Copy[Any] | Source, ...] = (*copies, *sources)
         self.figures_wait = timedelta(seconds=cadence.LEAST_SECONDS)
@@ -155,8 +156,7 @@ class Cluster:
 
     async def _count(self, kind: Resource) -> int:
         """How many objects there are, in all namespaces."""
-        found = await self._calls.read(self._api.list_all, kind.path(), limit="1")
-        return len(found.items) + found.more
+        return await self._calls.read(self._api.count, kind.path())
 
     # -------------------------------------------------------------------------------------------------------- writing
 

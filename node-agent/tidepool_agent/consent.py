@@ -5,7 +5,7 @@ Asked before anything is run in a guest, by the agent itself: nobody who plans o
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 
 from tidepool_agent.errors import Excluded
 from tidepool_agent.provider import Machine
@@ -13,11 +13,24 @@ from tidepool_api import names
 
 # The namespaces that do not want Tidepool; the value "false" is the only one that says nothing.
 SELECTOR = f"{names.EXCLUDE_LABEL},{names.EXCLUDE_LABEL}!=false"
+MAX_LABELS = 128
 
 
 def serves(namespaces: Collection[str], namespace: str) -> bool:
     """Whether the guests of a namespace are looked at; with no namespaces named, all are."""
     return not namespaces or namespace in namespaces
+
+
+def kept(labels: Mapping[str, str]) -> dict[str, str]:
+    """The labels that a guest has from its owner: with all of them it would be as large as he likes, also elsewhere.
+
+    The first ones by name. For none of them one of Tidepool's is left out, and least of all the one that excludes.
+    """
+
+    def place(key: str) -> tuple[bool, bool, str]:
+        return key != names.EXCLUDE_LABEL, not key.startswith(f"{names.GROUP}/"), key
+
+    return {key: labels[key] for key in sorted(labels, key=place)[:MAX_LABELS]}
 
 
 def excluded(machine: Machine, namespaces: Collection[str], unwilling: Collection[str]) -> Excluded | None:

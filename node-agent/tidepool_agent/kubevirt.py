@@ -12,12 +12,13 @@ from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
+from tidepool_agent import consent
 from tidepool_agent.addresses import interface
 from tidepool_agent.errors import Unreachable
 from tidepool_agent.provider import Ended, Machine, understood
 from tidepool_api import GuestKey, Interface, ObjectKey, Provider, names, parse_quantity
 from tidepool_api.fields import total
-from tidepool_api.kube import Api, Copy, Object
+from tidepool_api.kube import NAMED, Api, Copy, Object
 from tidepool_api.kube.resources import FINAL_PHASES, INSTANCES, PODS
 
 NODE_LABEL = "kubevirt.io/nodeName"
@@ -36,9 +37,8 @@ INTERNAL_LABELS = frozenset(
     )
 )
 COMPUTE = "compute"
-MAX_LABELS = 128
 MAX_INTERFACES = 256  # of an instance, of which the guest may have made as many as it likes
-_NAMED = ("namespace", "name", "uid", "resourceVersion")  # what every copy of an object has
+MAX_NAME = 512  # of a network and its namespace, or a UID: more than any has
 _ODD_AMOUNT = re.compile(r"([0-9]+(?:\.[0-9]+)?(?:[eE][+-]?[0-9]{1,2})?)(m)?")
 
 _FOLDER = os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC
@@ -117,22 +117,28 @@ def of_instance(vmi: Object) -> Object:
     spec, status = vmi.get("spec") or {}, vmi.get("status") or {}
     interfaces = (status.get("interfaces") or [])[:MAX_INTERFACES]
     return {
-        "metadata": _chosen(vmi["metadata"], *_NAMED, "labels"),
-        "spec": _chosen(spec, "networks"),
+        "metadata": _chosen(vmi["metadata"], *NAMED) | {"labels": _labels(vmi["metadata"].get("labels", {}))},
+        "spec": {"networks": list(map(_network, (spec.get("networks") or [])[:MAX_INTERFACES]))},
         "status": _chosen(status, "phase", "migrationState") | {"interfaces": interfaces},
     }
 
 
 def of_pod(pod: Object) -> Object:
     """What of a pod is looked at; whoever may create one may label it as a virt-launcher, and pad it as he likes."""
-    meta, status = pod["metadata"], pod.get("status", {})
-    owners = [one for one in meta.get("ownerReferences", []) if one.get("controller") is True]
-    compute = [_chosen(one, "name", "resources") for one in pod["spec"]["containers"] if one["name"] == COMPUTE]
+    instance = {"apiVersion": names.INSTANCE_API, "kind": names.INSTANCE_KIND, "controller": True}
+    owners = [instance | {"uid": uid} for uid in _controllers(pod) if len(uid) <= MAX_NAME]
+    compute = {"name": COMPUTE, "resources": {"requests": {"memory": str(_requested(pod))}}}
     return {
-        "metadata": _chosen(meta, *_NAMED, "deletionTimestamp") | {"ownerReferences": owners},
-        "spec": {"containers": compute},
-        "status": _chosen(status, "containerStatuses", "podIPs"),
+        "metadata": _chosen(pod["metadata"], *NAMED, "deletionTimestamp") | {"ownerReferences": owners},
+        "spec": {"containers": [compute]},
+        "status": _chosen(pod.get("status", {}), "containerStatuses", "podIPs"),
     }
+
+
+def _network(one: Object) -> Object:
+    """What of a network of an instance is looked at."""
+    multus = {"multus": {"networkName": _multus(one)[:MAX_NAME]}} if "multus" in one else {}
+    return {"name": str(one.get("name", ""))[:MAX_NAME]} | ({"pod": {}} if "pod" in one else {}) | multus
 
 
 def _chosen(fields: Object, *names: str) -> Object:
@@ -144,12 +150,18 @@ def launches(pod: dict[str, Any], vmi: dict[str, Any]) -> bool:
 
     A label proves nothing: whoever may create a pod anywhere may give it any.
     """
-    return pod["metadata"].get("namespace") == vmi["metadata"]["namespace"] and any(
-        one.get("controller") is True
-        and (one["apiVersion"].partition("/")[0], one["kind"], one["uid"])
-        == (GROUP, names.INSTANCE_KIND, vmi["metadata"]["uid"])
+    meta = vmi["metadata"]
+    return pod["metadata"].get("namespace") == meta["namespace"] and meta["uid"] in _controllers(pod)
+
+
+def _controllers(pod: Object) -> list[str]:
+    """The UIDs of the instances that control a pod: one at most."""
+    return [
+        one["uid"]
         for one in pod["metadata"].get("ownerReferences", [])
-    )
+        if one.get("controller") is True
+        and (one["apiVersion"].partition("/")[0], one["kind"]) == (GROUP, names.INSTANCE_KIND)
+    ]
 
 
 def machine(vmi: dict[str, Any], pods: Iterable[dict[str, Any]]) -> Machine | None:
@@ -184,8 +196,8 @@ def machine(vmi: dict[str, Any], pods: Iterable[dict[str, Any]]) -> Machine | No
 
 
 def _labels(said: Mapping[str, str]) -> dict[str, str]:
-    """Those of its owner; with more of them the MemoryGuest would be as large as he likes, here and in the operator."""
-    return dict(sorted((key, value) for key, value in said.items() if key not in INTERNAL_LABELS)[:MAX_LABELS])
+    """Those of its owner."""
+    return consent.kept({key: value for key, value in said.items() if key not in INTERNAL_LABELS})
 
 
 def ended(vmi: dict[str, Any]) -> Ended | None:
@@ -242,7 +254,7 @@ def _interfaces(vmi: dict[str, Any], launcher: dict[str, Any]) -> Iterator[Inter
     Only those of the instance have a network that the guest does not choose.
     """
     networks = {one["name"]: one for one in vmi.get("spec", {}).get("networks", [])}
-    multus = {name: _multus(one, vmi["metadata"]["namespace"]) for name, one in networks.items()}
+    multus = {name: _qualified(_multus(one), vmi["metadata"]["namespace"]) for name, one in networks.items()}
     reported = vmi.get("status", {}).get("interfaces", [])
     for one in reported:
         name = one.get("name", "")
@@ -254,9 +266,13 @@ def _interfaces(vmi: dict[str, Any], launcher: dict[str, Any]) -> Iterator[Inter
         yield interface("pod", _of_pod(launcher))
 
 
-def _multus(network: dict[str, Any], namespace: str) -> str:
-    """The name of a network of an instance, with the namespace that it is in; nothing of one that is not Multus'."""
-    name = str(network.get("multus", {}).get("networkName", ""))
+def _multus(network: Object) -> str:
+    """What Multus calls a network of an instance; nothing of one that is not Multus'."""
+    return str((network.get("multus") or {}).get("networkName", ""))
+
+
+def _qualified(name: str, namespace: str) -> str:
+    """With the namespace that it is in."""
     return name if "/" in name or not name else f"{namespace}/{name}"
 
 

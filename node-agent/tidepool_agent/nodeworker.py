@@ -9,7 +9,7 @@ from collections.abc import Callable, Collection
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from tidepool_agent import nodelender, plan
+from tidepool_agent import consent, nodelender, plan
 from tidepool_agent.cluster import Cluster
 from tidepool_agent.errors import ConfigureFailed, GuestError, Unreachable
 from tidepool_agent.metrics import Figures, Sample
@@ -39,7 +39,7 @@ class Surroundings:
     def __init__(self, api: Api, node: str, namespace: str) -> None:
         self._api, self._name, self._namespace = api, node, namespace
         labels = f"app.kubernetes.io/name=tidepool,app.kubernetes.io/component={nodelender.COMPONENT}"
-        where = f"spec.nodeName={node}"
+        where = f"metadata.namespace={namespace},spec.nodeName={node}"  # others call theirs as they like
         self._pods = Copy(ObjectKey, api, PODS, self._changed, fieldSelector=where, labelSelector=labels)
         self._node = Node("")
         self._asked = -NODE_EVERY
@@ -60,7 +60,8 @@ class Surroundings:
             body = await asyncio.to_thread(self._api.get, NODES.path(name=self._name))
             meta = body["metadata"]
             drained = bool(body.get("spec", {}).get("unschedulable"))
-            self._node, self._asked = Node(meta["uid"], meta.get("labels", {}), drained), time.monotonic()
+            labels = consent.kept(meta.get("labels", {}))
+            self._node, self._asked = Node(meta["uid"], labels, drained), time.monotonic()
         return self._node
 
     def _changed(self, _old: Object | None, _new: Object | None) -> None:

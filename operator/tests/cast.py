@@ -14,6 +14,7 @@ import threading
 import time
 import urllib.request
 from datetime import UTC, datetime
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self, TypeVar
 
 from tidepool_api import Provider, names
@@ -21,7 +22,6 @@ from tidepool_api_testing.server import Refused, Server, free_ports
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
-    from pathlib import Path
 
 OPERATOR_TOKEN = "operator-of-a-test-server"
 NARROW_TOKEN = "operator-of-some-namespaces"
@@ -156,6 +156,12 @@ class OperatorProcess:
         """Stops the process where it is, or lets it go on."""
         assert self._process is not None
         self._process.send_signal(signal.SIGSTOP if frozen else signal.SIGCONT)
+
+    def memory(self) -> int:
+        """The most that it has had in memory, in bytes."""
+        assert self._process is not None
+        status = Path(f"/proc/{self._process.pid}/status").read_text()
+        return int(re.findall(r"VmHWM:\s+(\d+) kB", status)[0]) * 1024
 
     def figure(self, name: str) -> float:
         """The sum of a metric over its labels; 0 when there is none."""

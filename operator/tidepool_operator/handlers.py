@@ -50,6 +50,7 @@ ERROR_BACKOFFS = (1, 1, 2, 3, 5, 8, *[10] * 60)
 # A watch that is this long without a word, not even a bookmark, is taken for dead: on a connection that somebody in
 # between has forgotten, nothing ever comes, and no error either. The API server sends a bookmark each minute.
 WATCH_SILENCE_SECONDS = 70.0
+LISTED_AT_ONCE = 20  # objects, each of which may be a megabyte and a half, and takes several times that to be read
 
 
 @dataclass
@@ -396,6 +397,7 @@ class NoDifferences(kopf.DiffBaseStorage):
 def configure(settings: kopf.OperatorSettings, *, clusterwide: bool) -> None:
     """Timeouts and backoffs for an operator that runs for months; with a few namespaces it may see nothing else."""
     settings.scanning.disabled = not clusterwide
+    settings.watching.chunk_size = LISTED_AT_ONCE
     settings.watching.server_timeout = 300
     settings.watching.client_timeout = 330
     settings.watching.connect_timeout = 10

@@ -4,7 +4,7 @@ The only part of `tidepool_api` that needs urllib3; the models do without it, an
 """
 
 from tidepool_api.kube.access import ACCOUNT, Access, NoAccess
-from tidepool_api.kube.client import APPLY, MERGE, Api, Listing, Object, Refused
+from tidepool_api.kube.client import APPLY, MERGE, NAMED, Api, Listing, Object, Refused, named
 from tidepool_api.kube.resources import Resource, ours
 from tidepool_api.kube.watch import Copy
 
@@ -12,6 +12,7 @@ __all__ = [
     "ACCOUNT",
     "APPLY",
     "MERGE",
+    "NAMED",
     "Access",
     "Api",
     "Copy",
@@ -20,5 +21,6 @@ __all__ = [
     "Object",
     "Refused",
     "Resource",
+    "named",
     "ours",
 ]

@@ -9,7 +9,8 @@ from __future__ import annotations
 
 import json
 import socket
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from http import HTTPStatus
 from typing import Any, NamedTuple
 from urllib.parse import urlencode
@@ -27,6 +28,9 @@ JSON = "application/json"
 TIMEOUT = "Timeout"  # a reason
 CONNECT_SECONDS, PATIENCE_SECONDS = 5.0, 30.0
 WATCH_SECONDS = 240
+# A list comes in pages of so many objects, and of fewer where these would be more bytes: an author may make his own as
+# large as he likes, and it takes several times that to read one.
+PAGE, PAGE_BYTES = 50, 4 << 20
 # A server that has vanished without a word is noticed within a minute, also by a watch on which nothing happens. Each
 # system has its own names for it: macOS says TCP_KEEPALIVE for TCP_KEEPIDLE.
 _IDLE = {"TCP_KEEPIDLE": 30, "TCP_KEEPALIVE": 30, "TCP_KEEPINTVL": 10, "TCP_KEEPCNT": 3}
@@ -37,6 +41,19 @@ KEEPALIVE = [
 ]
 
 Object = dict[str, Any]
+# What of an object is kept; its metadata has these as before.
+Part = Callable[[Object], Object]
+NAMED = ("namespace", "name", "uid", "resourceVersion")
+
+
+def whole(item: Object) -> Object:
+    """All of it."""
+    return item
+
+
+def named(item: Object) -> Object:
+    """Nothing but which one it is."""
+    return {"metadata": {name: text for name, text in item["metadata"].items() if name in NAMED}}
 
 
 class Listing(NamedTuple):
@@ -44,8 +61,13 @@ class Listing(NamedTuple):
 
     items: list[Object]
     version: str
-    more: int
-    """How many were left out, as a limit asked."""
+
+
+class _Page(NamedTuple):
+    items: list[Object]
+    version: str
+    more: int  # so many objects are on the pages after it
+    token: str  # by which the next one is asked for; empty if there is none
 
 
 class Refused(Exception):
@@ -107,14 +129,52 @@ class Api:
         """One object."""
         return self.call("GET", path, query)
 
-    def list_all(self, path: str, **query: str) -> Listing:
-        """The objects of a collection; refused, too, where something else answers in the API server's place."""
-        answer = self.get(path, **query)
+    def list_all(self, path: str, part: Part = whole, /, **query: str) -> Listing:
+        """The objects of a collection, or a `part` of each; the rest of a page is gone before the next one comes.
+
+        Refused, too, where something else answers in the API server's place.
+        """
         try:
-            found = answer["metadata"]
-            return Listing(list(answer["items"]), found["resourceVersion"], int(found.get("remainingItemCount", 0)))
-        except (KeyError, TypeError, ValueError):
-            raise Refused(0, f"GET {path}", "the answer is no list: that is no API server") from None
+            return self._listing(path, part, query)
+        except Refused as error:
+            if error.status != HTTPStatus.GONE:
+                raise
+        return self._listing(path, part, query)  # what was listed had expired before its last page came
+
+    def count(self, path: str) -> int:
+        """How many objects a collection has, of which one alone is read."""
+        first = next(self._pages(path, whole, {}, limit=1))
+        return len(first.items) + first.more
+
+    def _listing(self, path: str, part: Part, query: Mapping[str, str]) -> Listing:
+        pages = list(self._pages(path, part, query))
+        return Listing([item for page in pages for item in page.items], pages[0].version)
+
+    def _pages(self, path: str, part: Part, query: Mapping[str, str], limit: int = PAGE) -> Iterator[_Page]:
+        token = ""
+        while True:
+            asked = {**query, "limit": str(limit)} | ({"continue": token} if token else {})
+            body = self._body(path, asked, PAGE_BYTES if limit > 1 else None)
+            if body is None:
+                limit //= 2
+                continue
+            page = _page(path, body, part)
+            yield page
+            token = page.token
+            if not token:
+                return
+
+    def _body(self, path: str, query: Mapping[str, str], most: int | None) -> bytes | None:
+        """An answer of so many bytes at most; None where it has more, which are not read."""
+        answer = self._send("GET", path, query, preload_content=False)
+        try:
+            with self._refusing(f"GET {path}"):
+                if answer.status >= HTTPStatus.MULTIPLE_CHOICES:
+                    _checked(answer, f"GET {path}")
+                body: bytes = answer.read(None if most is None else most + 1)
+        finally:
+            answer.close()
+        return body if most is None or len(body) <= most else None
 
     def offers(self, resource: Resource) -> bool:
         """Whether the API server has such objects, by its own lists of what it has."""
@@ -188,14 +248,20 @@ class Api:
     def _send(self, method: str, path: str, query: Mapping[str, str], **options: Any) -> urllib3.BaseHTTPResponse:
         headers = {"Accept": "application/json, */*", **options.pop("headers", {})}
         url = f"{self._access.server}{path}?{urlencode(query)}"
-        try:
+        with self._refusing(f"{method} {path}"):
             if authorization := self._access.authorization():
                 headers["Authorization"] = authorization
             return self._http.request(method, url, headers=headers, **options)
+
+    @contextmanager
+    def _refusing(self, what: str) -> Iterator[None]:
+        """No answer is a refusal, too."""
+        try:
+            yield
         except urllib3.exceptions.ReadTimeoutError as error:
-            raise Refused(0, f"{method} {path}", f"no answer in {self._timeout.read_timeout:g} s", TIMEOUT) from error
+            raise Refused(0, what, f"no answer in {self._timeout.read_timeout:g} s", TIMEOUT) from error
         except (urllib3.exceptions.HTTPError, OSError, NoAccess) as error:
-            raise Refused(0, f"{method} {path}", str(error)) from error
+            raise Refused(0, what, str(error)) from error
 
 
 def _manager(proxy: str, options: dict[str, Any]) -> urllib3.PoolManager:
@@ -203,6 +269,17 @@ def _manager(proxy: str, options: dict[str, Any]) -> urllib3.PoolManager:
         return urllib3.PoolManager(**options)
     login = parse_url(proxy).auth
     return urllib3.ProxyManager(proxy, proxy_headers=make_headers(proxy_basic_auth=login) if login else None, **options)
+
+
+def _page(path: str, body: bytes, part: Part) -> _Page:
+    """One page of a list, of whose objects only a part is left."""
+    try:
+        answer = json.loads(body)
+        meta, items = answer["metadata"], list(answer["items"])
+        version, more, token = meta["resourceVersion"], meta.get("remainingItemCount", 0), meta.get("continue", "")
+    except (KeyError, TypeError, ValueError):
+        raise Refused(0, f"GET {path}", "the answer is no list: that is no API server") from None
+    return _Page(list(map(part, items)), version, more, token)
 
 
 def _lines(response: urllib3.BaseHTTPResponse) -> Iterator[bytes]:

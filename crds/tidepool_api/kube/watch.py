@@ -17,7 +17,7 @@ from http import HTTPStatus
 from typing import Generic, TypeVar
 
 from tidepool_api.keys import ObjectKey
-from tidepool_api.kube.client import Api, Object, Refused
+from tidepool_api.kube.client import Api, Object, Part, Refused, whole
 from tidepool_api.kube.resources import Resource
 
 log = logging.getLogger(__name__)
@@ -30,13 +30,6 @@ K = TypeVar("K", bound=ObjectKey)
 
 # Called in the event loop with the old and the new object; one of them is None when it appears or disappears.
 Changed = Callable[[Object | None, Object | None], None]
-# What of an object is kept; its metadata has namespace, name, UID and resource version as before.
-Part = Callable[[Object], Object]
-
-
-def whole(item: Object) -> Object:
-    """All of it."""
-    return item
 
 
 def _version(item: Object) -> int:
@@ -129,9 +122,9 @@ class Copy(Generic[K]):
             log.warning("%s", error)
 
     def _list(self, loop: asyncio.AbstractEventLoop) -> str:
-        found = self._api.list_all(self._path, **self._query)
+        found = self._api.list_all(self._path, self._part, **self._query)
         self._listed = True
-        loop.call_soon_threadsafe(self._replace, [self._part(item) for item in found.items])
+        loop.call_soon_threadsafe(self._replace, found.items)
         return found.version
 
     def _watch(self, loop: asyncio.AbstractEventLoop, version: str) -> str:

@@ -31,6 +31,14 @@ WITHIN = {"timeout": f"{WRITE_SECONDS}s"}
 OURS = {"fieldManager": names.OPERATOR_FIELD_MANAGER}
 
 
+def _kept(body: Body) -> Body:
+    """A body without what is never looked at, and as large as those make it who write it."""
+    meta = {name: value for name, value in body["metadata"].items() if name not in ("managedFields", "annotations")}
+    said = body["metadata"].get("annotations", {})
+    meta["annotations"] = {key: text for key, text in said.items() if key.startswith(f"{names.GROUP}/")}
+    return body | {"metadata": meta}
+
+
 async def at_once(jobs: Iterable[Coroutine[Any, Any, None]]) -> None:
     """Runs jobs, a few at a time; after a failure, which is raised, none is begun."""
     waiting = iter(jobs)
@@ -135,7 +143,7 @@ class Cluster:
         self._on_write("events")
 
     async def _list(self, path: str, **query: str) -> tuple[list[Body], int]:
-        found = await self._do(self._api.list_all, path, **query)
+        found = await self._do(self._api.list_all, path, _kept, **query)
         return found.items, int(found.version)
 
     async def _write(self, what: str, call: Callable[..., Body], path: str, *body: Body, **query: str) -> Body:
@@ -163,5 +171,5 @@ class Cluster:
                 raise
         return await answer
 
-    async def _do(self, call: Callable[..., T], path: str, *body: Body, **options: str) -> T:
-        return await asyncio.get_running_loop().run_in_executor(self._pool, partial(call, path, *body, **options))
+    async def _do(self, call: Callable[..., T], path: str, *given: Any, **options: str) -> T:
+        return await asyncio.get_running_loop().run_in_executor(self._pool, partial(call, path, *given, **options))
