@@ -112,7 +112,11 @@ AGENT: Mapping[Metric, Description] = {
         "guest's namespace; `agent` is the node of the agent",
     ),
     # the guest
-    Metric.GUEST_INFO: _gauge("1", (*GUEST, "provider", "kernel", "module_version"), "Always 1; what the guest is"),
+    Metric.GUEST_INFO: _gauge(
+        "1",
+        (*GUEST, "provider", "kernel", "module_version"),
+        "Always 1; what the guest is. Once it has been 16 kernels, with modules, others are not named",
+    ),
     Metric.GUEST_CONDITION: _gauge(
         "1, 0 or -1", (*GUEST, "type", "reason"), "The conditions of the MemoryGuest: 1 True, 0 False, -1 Unknown"
     ),

@@ -2,14 +2,20 @@
 
 from __future__ import annotations
 
+import re
+from pathlib import Path
 from typing import Any
 
 import pytest
 import yaml
 
+from tidepool_api.metrics import AGENT, OPERATOR
 from tidepool_api_testing.chart import CHART, NAMESPACE, RELEASE, helm, rendered
 
 PODS = {"app.kubernetes.io/name": "tidepool", "app.kubernetes.io/instance": "tidepool"}
+
+
+COMPONENT = {"sourceLabels": ["__meta_kubernetes_pod_label_app_kubernetes_io_component"], "regex": "operator"}
 
 
 def monitoring(*settings: str) -> dict[tuple[str, str], dict[str, Any]]:
@@ -19,8 +25,14 @@ def monitoring(*settings: str) -> dict[tuple[str, str], dict[str, Any]]:
     return {(one["kind"], one["metadata"]["name"]): one for one in objects}
 
 
-def endpoint(interval: str) -> dict[str, Any]:
-    return {"port": "metrics", "honorLabels": True} | ({"interval": interval} if interval else {})
+def endpoints(interval: str) -> list[dict[str, Any]]:
+    """Those of the operator, and those of all other pods."""
+    common = {"port": "metrics", "honorLabels": True} | ({"interval": interval} if interval else {})
+    return [common | {"relabelings": [COMPONENT | {"action": action}]} for action in ("keep", "drop")]
+
+
+def without_metric_relabelings(found: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    return [{key: value for key, value in one.items() if key != "metricRelabelings"} for one in found]
 
 
 def test_by_default_nothing_needs_the_prometheus_operator() -> None:
@@ -41,7 +53,9 @@ def test_each_object_can_be_left_out() -> None:
 def test_a_pod_monitor_selects_all_pods(interval: str) -> None:
     found = monitoring("podMonitor.enabled=true", f"podMonitor.interval={interval}")
     spec = found["PodMonitor", "tidepool-monitoring"]["spec"]
-    assert spec == {"selector": {"matchLabels": PODS}, "podMetricsEndpoints": [endpoint(interval)]}
+    assert spec.keys() == {"selector", "podMetricsEndpoints"}
+    assert spec["selector"] == {"matchLabels": PODS}
+    assert without_metric_relabelings(spec["podMetricsEndpoints"]) == endpoints(interval)
     assert not [kind for kind, _ in found if kind.startswith("Service")]
 
 
@@ -50,7 +64,7 @@ def test_a_service_monitor_selects_a_service_of_all_pods(interval: str) -> None:
     """By the port's name: operator and agents have different numbers."""
     found = monitoring("serviceMonitor.enabled=true", f"serviceMonitor.interval={interval}")
     service, monitor = found["Service", "tidepool-monitoring"], found["ServiceMonitor", "tidepool-monitoring"]
-    assert monitor["spec"]["endpoints"] == [endpoint(interval)]
+    assert without_metric_relabelings(monitor["spec"]["endpoints"]) == endpoints(interval)
     assert monitor["spec"]["selector"]["matchLabels"].items() <= service["metadata"]["labels"].items()
     assert service["spec"]["selector"] == PODS
     assert service["spec"]["clusterIP"] == "None"
@@ -58,6 +72,30 @@ def test_a_service_monitor_selects_a_service_of_all_pods(interval: str) -> None:
     (port,) = service["spec"]["ports"]
     assert (port["name"], port["targetPort"]) == ("metrics", "metrics")
     assert "PodMonitor" not in {kind for kind, _ in found}
+
+
+@pytest.mark.parametrize(("kind", "where"), [("pod", "podMetricsEndpoints"), ("service", "endpoints")])
+def test_what_an_agent_exports_is_taken_for_no_word_of_the_operator(kind: str, where: str) -> None:
+    """Else whoever has taken over a node says of any pool that it is degraded, or that an alert fires."""
+    found = monitoring(f"{kind}Monitor.enabled=true")[f"{kind.title()}Monitor", "tidepool-monitoring"]
+    operator, others = found["spec"][where]
+    assert "metricRelabelings" not in operator
+
+    def is_kept(name: str) -> bool:
+        for rule in others["metricRelabelings"]:
+            assert rule["sourceLabels"] == ["__name__"]
+            if bool(re.fullmatch(rule["regex"], name)) != (rule["action"] == "keep"):
+                return False
+        return True
+
+    rules = yaml.safe_load((CHART / "rules/tidepool.yaml").read_text())["groups"]
+    recorded = {rule["record"] for group in rules for rule in group["rules"] if "record" in rule}
+    lender = (Path(__file__).parents[2] / "node-lender/src/state.rs").read_text()
+    lenders = set(re.findall(r"tidepool_node_lender_\w+", lender))
+    assert {name for name in (*OPERATOR, *recorded, "ALERTS", "up", "kubevirt_vmi_info") if is_kept(name)} == set()
+    assert {name for name in (*AGENT, *lenders) if not is_kept(name)} == set()
+    assert recorded
+    assert lenders
 
 
 @pytest.mark.parametrize("kind", ["PrometheusRule", "ConfigMap"])

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from datetime import timedelta
-from typing import Any
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any, cast
 
 import pytest
 from hypothesis import given
@@ -13,6 +15,7 @@ from hypothesis import strategies as st
 from objects import BOOT, RELEASE, key, machine, observation, pairing
 
 from tidepool_agent import devices, plan, report
+from tidepool_agent.applications import Give, Offer
 from tidepool_agent.backing import HostSide, SharedDisk
 from tidepool_agent.devicereport import Standing
 from tidepool_agent.devices import (
@@ -28,10 +31,13 @@ from tidepool_agent.devices import (
     Unmap,
 )
 from tidepool_agent.errors import DeviceRefused, GuestError
+from tidepool_agent.guest import REASONS, Guest
 from tidepool_agent.guestfs import Observation, parse
 from tidepool_agent.mapped import Mapped
-from tidepool_agent.plan import Load, Source, Unload
+from tidepool_agent.plan import Load, Source, Step, Unload
+from tidepool_agent.qga import Completed, GuestAgent
 from tidepool_agent.report import Finding
+from tidepool_agent.store import Store
 from tidepool_api import Condition, GuestStatus, MemoryPairing, Swap, SwapWrite, find, mapped_name
 from tidepool_api.fields import MOST_COUNT
 
@@ -545,3 +551,26 @@ def test_a_pairing_with_a_path_that_is_none_never_reaches_a_guest() -> None:
         with pytest.raises(ValueError, match="not the path of a device"):
             pairing(block={"devices": [path]})
     assert isinstance(pairing(block=BOTH), MemoryPairing)
+
+
+@pytest.mark.parametrize(
+    ("step", "unknown"), [(Detach(VDB), "DeviceFailed"), (Give(Offer(1 << 20, "0660", "root")), "ApplicationsFailed")]
+)
+def test_a_guest_chooses_among_the_reasons_that_there_are(tmp_path: Path, step: Step, unknown: str) -> None:
+    """A reason is a label of Prometheus: another word a round would be a series a round. It stays in the message."""
+
+    def failure(word: str) -> DeviceRefused:
+        def run(argv: Sequence[str], **_: float) -> Completed:
+            return Completed("log" not in argv, "", f"refused: {word}: look at it")
+
+        agent = SimpleNamespace(run=run)
+        with pytest.raises(DeviceRefused) as caught:
+            Guest(cast(GuestAgent, agent), Store(tmp_path)).carry_out(step, RELEASE)
+        return caught.value
+
+    assert {"DeviceMissing", "NoRoom", "NoGroup", "SettingUp"} <= REASONS
+    assert {word: failure(word).reason for word in REASONS} == {word: word for word in REASONS}
+    assert str(failure("NoRoom")) == "look at it"
+    for word in ("AnyWord", "NoRoomx", "A"):
+        error = failure(word)
+        assert (error.reason, f"refused: {word}: look at it" in str(error)) == (unknown, True)

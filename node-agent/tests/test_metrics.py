@@ -23,7 +23,7 @@ from tidepool_agent.errors import Unreachable
 from tidepool_agent.guestfs import Module, Observation, Peer, Side
 from tidepool_agent.histogram import Histogram
 from tidepool_agent.mapped import Mapped
-from tidepool_agent.metrics import REASONS, Figures, Sample
+from tidepool_agent.metrics import MOST_BUILDS, MOST_SIZES, REASONS, Figures, Sample
 from tidepool_agent.provider import Machine
 from tidepool_agent.session import Session
 from tidepool_agent.store import Store
@@ -177,6 +177,25 @@ def test_a_guest_cannot_invent_labels() -> None:
     )
     assert not [labels for _, labels in samples if "pairing" in dict(labels) and dict(labels)["pairing"]]
     assert not [labels for _, labels in samples if dict(labels).get("reason") in ("evil", "more")]
+
+
+def test_what_a_guest_says_of_itself_makes_only_so_many_series() -> None:
+    """Release, version and sizes are its own words; what was shown before stays, and there is one build at a time."""
+    figures, seen = Figures(), set[Key]()
+    for turn in range(300):
+        module = Module(f"0.{turn}", "A", ghost="NonInclusive", curve=((turn, 0.5),), sampled_references=1000)
+        figures.put(("ns", "vm1"), Sample(replace(observation(), release=f"6.1-{turn}", module=module), "KubeVirt"))
+        samples = samples_of(figures)
+        assert len([name for name, _ in samples if name == "tidepool_guest_info"]) == 1
+        figures.leave_alone(("ns", "vm1"))
+        assert samples_of(figures) == {}
+        seen |= {key for key in samples if key[0] in ("tidepool_guest_info", "tidepool_guest_forecast_hit_ratio")}
+    assert len(seen) == MOST_BUILDS + 1 + MOST_SIZES
+    assert {dict(labels)["kernel"] for name, labels in seen if name == "tidepool_guest_info"} >= {"", "6.1-0", "6.1-15"}
+    figures.drop(("ns", "vm1"))
+    figures.put(("ns", "vm1"), Sample(replace(observation(), release="6.1-299"), "KubeVirt"))
+    (info,) = [dict(labels) for name, labels in samples_of(figures) if name == "tidepool_guest_info"]
+    assert info["kernel"] == "6.1-299"
 
 
 def test_old_figures_are_marked() -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import re
 import shutil
 import socket
 import subprocess
@@ -24,7 +25,7 @@ from tidepool_agent import nodelender, report
 from tidepool_agent.errors import Nonsense
 from tidepool_agent.guestfs import Side
 from tidepool_agent.nodedaemon import Daemon
-from tidepool_agent.nodelender import Memory, Node, NothingToLend, NotRunning, State, Terms
+from tidepool_agent.nodelender import UNFIT, Memory, Node, NothingToLend, NotRunning, State, Terms
 from tidepool_agent.report import Finding
 from tidepool_api import GuestStatus, find, is_identity
 from tidepool_api_testing.server import Refused, Server, free_ports
@@ -184,6 +185,12 @@ def test_a_node_says_how_many_borrow_from_it() -> None:
     assert [one.node.borrowers for one in (found, away, nobody)] == [2, 2, None]
 
 
+def test_each_warning_of_the_daemon_is_a_reason() -> None:
+    """And no other word: one is a label of Prometheus."""
+    source = Path(__file__, "../../../node-lender/src/config.rs").resolve().read_text()
+    assert set(re.findall(r'reason: "(\w+)"', source)) == UNFIT
+
+
 def test_what_the_daemon_warns_of_is_a_condition() -> None:
     """Swap or a limit that is too low is no reason not to lend; a daemon that is gone, or a reserve too large, is."""
     swap = "the node has swap: set memory.swap.max of this lender's cgroup to 0"
@@ -194,6 +201,9 @@ def test_what_the_daemon_warns_of_is_a_condition() -> None:
     assert (fit.status, fit.reason, fit.message) == ("False", "NodeHasSwap", f"{swap}; set a limit")
     assert found.ready is not None
     assert found.ready.status == "True"
+    odd = find(described(Finding(), State(LENDER, conditions=(("AnyWord", "look"),))).status.conditions, "LenderFit")
+    assert odd is not None
+    assert (odd.reason, odd.message) == ("NotFit", "look")
     for finding in (Finding(unreachable=NotRunning("gone")), Finding(refused=NothingToLend("too much"))):
         found = described(finding, None)
         assert found.ready is not None

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 
+MOST_BYTES = 2 << 20  # of an answer; the output of a program, of which a mebibyte is read, takes two thirds of it
 MOST_PARTS = 50_000  # values or elements; a Linux with a thousand network interfaces says of them in half as many
 
 

@@ -74,7 +74,9 @@ MOST_HOLDERS = 5
 HOLDER = re.compile(r"([0-9]{1,10}) (.{0,16})")
 DENIED = re.compile(r"(insmod|modprobe|mount): [^;]*([Pp]ermission denied|Operation not permitted)")
 LOCKED = re.compile(r"Lockdown: \S+ unsigned module")
-REFUSED = re.compile(r"refused: ([A-Z][A-Za-z]{1,39}): (.*)", re.DOTALL)
+# Of what the script may say, and of no other word: a guest can write what it likes there, and a reason is a label.
+REASONS = frozenset(re.findall(r"\brefuse ([A-Z]\w+)", SCRIPT))
+REFUSED = re.compile(rf"refused: ({'|'.join(sorted(REASONS))}): (.*)", re.DOTALL)
 
 
 class Guest:

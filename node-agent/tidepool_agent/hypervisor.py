@@ -21,7 +21,7 @@ from typing import Any, TypeVar
 import libvirt
 import libvirt_qemu  # type: ignore[import-untyped]
 
-from tidepool_agent import answers
+from tidepool_agent import answers, relay
 from tidepool_agent.errors import CommandFailed, CommandsBlocked, GuestError, Nonsense, Paused, Unreachable
 
 log = logging.getLogger(__name__)
@@ -61,6 +61,7 @@ _PAUSES = {
 
 def start_event_loop() -> None:
     """Starts libvirt's event loop, which keepalive needs, and keeps its errors from stderr. Once per process."""
+    relay.start()
     libvirt.registerErrorHandler(lambda *_: None, None)
     libvirt.virEventRegisterDefaultImpl()
     threading.Thread(target=_run_events, name="libvirt-events", daemon=True).start()
@@ -79,6 +80,7 @@ class Domain:
         self._name = name
         self._connection: libvirt.virConnect | None = None
         self._domain: libvirt.virDomain | None = None
+        self._way: relay.Way | None = None
 
     def command(self, text: str, seconds: int) -> str:
         """Gives one command to the guest agent; raises Nonsense if the answer is no text."""
@@ -124,15 +126,26 @@ class Domain:
     def _connected(self) -> libvirt.virDomain:
         if self._connection is None or self._domain is None or not self._connection.isAlive():
             self.close()
-            self._connection = libvirt.open(self._uri())
+            self._connection = self._opened()
             self._connection.setKeepAlive(KEEPALIVE_SECONDS, KEEPALIVE_TRIES)
             self._domain = self._connection.lookupByName(self._name)
         return self._domain
+
+    def _opened(self) -> libvirt.virConnect:
+        """Through the relay, where a socket leads to the daemon: it may be anybody's."""
+        before, at, path = self._uri().partition("socket=")
+        if not at:
+            return libvirt.open(before)
+        with relay.way_to(path) as self._way:
+            return libvirt.open(f"{before}{at}{self._way.path}")
 
     def _translated(self, error: libvirt.libvirtError) -> GuestError:
         """What a person is told; libvirt's own words, which are for its developers, go to the log."""
         code, text = error.get_error_code(), error.get_error_message() or str(error)
         log.debug("%s: %s", self._name, text)
+        if self._way and self._way.refused:
+            self.close()
+            return Nonsense(f"its libvirt sends {self._way.refused}; look at what runs in the virtual machine's pod")
         if "has been disabled" in text or "has been blocked" in text:
             return CommandsBlocked(_COMMAND.findall(text) or [text])
         if "is not connected" in text:

@@ -25,8 +25,43 @@ TRUTH = {Status.TRUE: 1, Status.FALSE: 0, Status.UNKNOWN: -1}
 
 MOST_POOLS = 8
 """Pools of programs of a guest that have figures of their own, as long as the guest is there."""
+MOST_BUILDS, MOST_SIZES = 16, 128
+"""Pairs of kernel and module that a guest is shown with, and sizes of pools that it forecasts for, as long.
+
+A module forecasts for seven sizes, which depend on its guest's memory.
+"""
 
 Value = Callable[[Peer], float]
+
+
+@dataclass(frozen=True)
+class Labels:
+    """What a guest or its programs name, and figures are shown by: so much of it as long as the guest is there.
+
+    What has figures keeps them. A guest that named something new all the time would bring as many series.
+    """
+
+    pools: frozenset[str] = frozenset()
+    """Names of pools of its programs."""
+    builds: frozenset[tuple[str, str]] = frozenset()
+    """Releases of its kernel, with versions of its module."""
+    sizes: frozenset[int] = frozenset()
+    """Sizes in bytes, of pools that its module forecasts for."""
+
+    def grown(self, seen: Observation) -> Labels:
+        """With what is new, while there is room."""
+        app, module = seen.app, seen.module
+        sizes = sorted({size for size, _ in module.curve} - self.sizes) if module else []
+        return Labels(
+            admitted(self.pools, app.pools if app else {}),
+            self.builds if len(self.builds) == MOST_BUILDS else self.builds | {build(seen)},
+            self.sizes | frozenset(sizes[: MOST_SIZES - len(self.sizes)]),
+        )
+
+
+def build(seen: Observation) -> tuple[str, str]:
+    """The release of a guest's kernel, and the version of its module."""
+    return seen.release, seen.module.version if seen.module else ""
 
 
 @dataclass(frozen=True)
@@ -40,8 +75,7 @@ class Sample:
     devices: frozenset[str] = frozenset()
     """Mapped names of the devices that its pairings name."""
     stale: bool = False
-    pools: frozenset[str] = frozenset()
-    """Names of pools of its programs that are labels."""
+    labels: Labels = field(default_factory=Labels)
 
 
 Samples = list[tuple[GuestKey, Sample]]
@@ -52,16 +86,15 @@ class Figures(Collector):
 
     def __init__(self) -> None:
         self._samples: dict[GuestKey, Sample] = {}
-        self._pools: dict[GuestKey, frozenset[str]] = {}
+        self._labels: dict[GuestKey, Labels] = {}
         self._conditions: dict[GuestKey, tuple[Condition, ...]] = {}
         self._gathered: dict[GuestKey, int] = {}
         self._errors = Counter[tuple[str, str]]()
 
     def put(self, key: GuestKey, sample: Sample) -> None:
         """The newest figures of a guest."""
-        app = sample.seen.app
-        self._pools[key] = admitted(self._pools.get(key, frozenset()), app.pools if app else {})
-        self._samples[key] = replace(sample, pools=self._pools[key])
+        labels = self._labels[key] = self._labels.get(key, Labels()).grown(sample.seen)
+        self._samples[key] = replace(sample, labels=labels)
 
     def judge(self, key: GuestKey, conditions: tuple[Condition, ...]) -> None:
         """What the agent says of a guest, which may be one that never answered and has no figures."""
@@ -82,10 +115,14 @@ class Figures(Collector):
         """Something that the agent of a node does, about a guest of a namespace, went wrong."""
         self._errors[node, namespace] += 1
 
+    def leave_alone(self, key: GuestKey) -> None:
+        """Shows no figures of a guest in which nothing is run; labels that it has had are not its again."""
+        self._samples.pop(key, None)
+
     def drop(self, key: GuestKey) -> None:
         """Forgets a guest that is gone."""
         self._samples.pop(key, None)
-        self._pools.pop(key, None)
+        self._labels.pop(key, None)
         self._conditions.pop(key, None)
 
     def collect(self) -> Iterator[Metric]:
@@ -152,7 +189,8 @@ def _guests(samples: Samples) -> Iterator[Metric]:
         total.add_metric(key, seen.total_bytes)
         available.add_metric(key, seen.available_bytes)
         stale.add_metric(key, sample.stale)
-        info.add_metric((*key, sample.provider, seen.release, module.version if module else ""), 1)
+        shown = build(seen) if build(seen) in sample.labels.builds else ("", "")
+        info.add_metric((*key, sample.provider, *shown), 1)
         if module:
             disk.add_metric(key, module.stats.get("misses", 0))
             warnings.add_metric(key, module.stats.get("warnings", 0))
@@ -183,7 +221,8 @@ def _forecast(samples: Samples) -> Iterator[Metric]:
             continue
         reads.add_metric(key, module.references)
         for size, part in module.curve if module.sampled_references >= ENOUGH_REFERENCES else ():
-            ratio.add_metric((*key, str(size)), part)
+            if size in sample.labels.sizes:
+                ratio.add_metric((*key, str(size)), part)
     yield from (reads, ratio)
 
 
@@ -306,10 +345,7 @@ def _values(samples: Samples) -> Iterator[Metric]:
 
 
 def admitted(before: frozenset[str], there: Mapping[str, AppPool]) -> frozenset[str]:
-    """The pools of a guest that have figures of their own: programs name them as they like, but only so many.
-
-    A name that has figures keeps them: a guest that made new ones all the time would bring as many labels.
-    """
+    """The pools of a guest that have figures of their own: the first; of those that are new together, the largest."""
     new = sorted(there.keys() - before, key=lambda name: (-there[name].stats.get("bytes", 0), name))
     return before | frozenset(new[: MOST_POOLS - len(before)])
 
@@ -320,7 +356,7 @@ def _value_pools(samples: Samples) -> Iterator[Metric]:
         ((*guest, name), sample.seen.app.pools[name])
         for guest, sample in samples
         if sample.seen.app
-        for name in sorted(sample.pools & sample.seen.app.pools.keys())
+        for name in sorted(sample.labels.pools & sample.seen.app.pools.keys())
     ]
     yield from _kept(each, _VALUE_POOLS, _VALUE_POOL_TIMES)
 

@@ -42,6 +42,7 @@ from tidepool_api.units import parse_quantity
 COMPONENT = "node-lender"
 FOLDER = ("run", "tidepool")  # of its container, where it is told and asked
 CONFIG, CONTROL = "node-lender.toml", "control.sock"
+UNFIT = frozenset({"NodeHasSwap", "LimitBelowMaxLend", "NoLimit"})  # what a node lender says that its node lacks
 LEAST = parse_quantity(LEAST_MEMORY)
 # Of a limit that is below what the chart lets it lend, the daemon needs such a part for itself.
 OWN_PART = 16
@@ -345,10 +346,9 @@ def _fit(state: State | None) -> list[Condition]:
         return []
     if not state.conditions:
         return [condition(ConditionType.LENDER_FIT, True, "Fit")]
-    reason = state.conditions[0][0]
-    is_word = re.fullmatch(r"[A-Z][A-Za-z0-9]{0,63}", reason)
+    reason, _ = state.conditions[0]
     message = printable("; ".join(message for _, message in state.conditions))
-    return [condition(ConditionType.LENDER_FIT, False, reason if is_word else "NotFit", message)]
+    return [condition(ConditionType.LENDER_FIT, False, reason if reason in UNFIT else "NotFit", message)]
 
 
 def _ready(one: Machine, running: Condition) -> Condition:

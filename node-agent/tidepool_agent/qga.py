@@ -19,7 +19,7 @@ from tidepool_agent.errors import CommandFailed, CommandsBlocked, Frozen, GuestE
 
 # libvirt and qemu-ga fail on larger writes; see guest-file-write's own limit.
 CHUNK = 64 * 1024
-MAX_ANSWER = 4 * 1024 * 1024
+MAX_ANSWER = answers.MOST_BYTES
 MAX_OUTPUT = 1024 * 1024
 MAX_NAME = 128
 MAX_INTERFACES = 256  # of a guest, and addresses of one

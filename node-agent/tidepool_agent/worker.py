@@ -443,7 +443,7 @@ class Worker(Rounds):
             named = self._found.block.wanted.names
             self._figures.put(machine.key, Sample(self._found.seen, machine.provider.value, by_uid, named, stale))
         elif self._found.left_alone:
-            self._figures.drop(machine.key)
+            self._figures.leave_alone(machine.key)
 
     async def _report(self, machine: Machine, found: Finding, wanted: Desired) -> None:
         cluster = self._tools.cluster
