@@ -156,16 +156,18 @@ class Controller:
             self._failed("cannot tidy up", error)
 
     def _left_behind(self) -> Generator[Awaitable[object], None, None]:
-        """The steps to be taken. While its provider has a guest, its MemoryGuest stays, and says how it ended."""
-        present = self._present()
+        """The steps to be taken. While its provider has a guest, its MemoryGuest stays, and says how it ended.
+
+        Before each it is looked anew who is here: a step may take long, and a guest arrives meanwhile.
+        """
         for key, guest in list(self._cluster.guests().items()):
-            if key in present:
+            if key in self._present():
                 continue
             words = self._cluster.ended(key)
             step = self._cluster.write_ended(key, words) if words else self._cluster.let_go(guest)
             yield self._attempt("say how it ended of" if words else "let go", key, step)
         for pairing in self._cluster.terminating():
-            for finalizer in orphaned(pairing, self._cluster.node, present):
+            for finalizer in orphaned(pairing, self._cluster.node, self._present()):
                 yield self._attempt("release pairing", pairing.key, self._cluster.release(pairing, finalizer))
 
     async def _attempt(self, what: str, key: ObjectKey, step: Awaitable[object]) -> None:
