@@ -235,7 +235,7 @@ def test_a_node_that_registers_anew_keeps_what_is_its_own(cluster: Server, names
     While there is none they are the old one's, so that they go with a node that is deleted for good.
     """
     body = {"apiVersion": "v1", "kind": "Node", "metadata": {"name": "here"}}
-    project, woken = f"nova-{namespace}", list[GuestKey]()
+    project, woken, last = f"nova-{namespace}", list[GuestKey](), list[str]()
     key, source = GuestKey(project, "g"), Domains(project)
     cluster.create({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": project}})
 
@@ -269,5 +269,12 @@ def test_a_node_that_registers_anew_keeps_what_is_its_own(cluster: Server, names
         await own.find_home()
         assert woken == []
         cluster.kubectl("delete", "node", "here")
+        last.append(second)
+
+    async def started_again(own: Cluster) -> None:
+        """And cannot read its Node: what it has belongs to whom it did."""
+        found = own.machines()[key], own.machine(key)
+        assert [one and one.owner and one.owner["uid"] for one in found] == last * 2
 
     with_cluster(cluster, tmp_path, job, source, touched=woken.append)
+    with_cluster(cluster, tmp_path, started_again, source)

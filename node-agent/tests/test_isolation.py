@@ -185,14 +185,16 @@ def test_a_guest_is_no_larger_than_its_machine_makes_it(
     no_more = "metadata.labels has 161 entries; a MemoryGuest has 160 at most"
     for padded, why in (
         (with_(labels=labels(161)), no_more),
-        (with_(annotations={"a": ""}), "no annotation but tidepool.dev/leaving"),
+        (with_(annotations={"tidepool.dev/a": ""}), "no annotation of tidepool.dev but leaving"),
+        (with_(annotations={"a": "x" * 1025}), "others of 1024 characters at most"),
+        (with_(annotations={f"a{at}": "" for at in range(17)}), "metadata.annotations has 17 entries"),
         (with_(annotations={names.LEAVING_ANNOTATION: "x" * 100}), "which is a time"),
     ):
         assert refused(functools.partial(here.apply, padded), why)
         assert refused(functools.partial(here.create, padded), why)
     here.apply(with_(labels=labels(160)))
     assert refused(lambda: here.apply(with_(labels=labels(161))), no_more)
-    assert refused(lambda: here.merge(guest, {"metadata": {"annotations": {"a": ""}}}), "no annotation but")
+    assert refused(lambda: here.merge(guest, {"metadata": {"annotations": {"tidepool.dev/a": ""}}}), "no annotation of")
     for at in range(2, 5):  # a machine comes back under its name, and somebody has kept what the last one was
         more = [INSTANCE | {"uid": f"u{one}"} for one in range(2, at + 1)]
         here.merge(guest, {"metadata": {"ownerReferences": [INSTANCE, *more]}, "spec": {"vm": {"uid": f"u{at}"}}})

@@ -89,13 +89,20 @@ class Cluster:
 
     def machines(self) -> dict[GuestKey, Machine]:
         """The machines that run on this node, and are to be looked at."""
-        found = {key: owned(one, self._home) for source in self._sources for key, one in source.machines().items()}
+        every = ((key, one) for source in self._sources for key, one in source.machines().items())
+        found = {key: owned(one, self._owner(key)) for key, one in every}
         return {key: machine for key, machine in found.items() if self._concerns(key)}
 
     def machine(self, key: GuestKey) -> Machine | None:
         """The machine of that name, if it is one of these."""
         found = next((machine for source in self._sources if (machine := source.machine(key))), None)
-        return owned(found, self._home) if found and self._concerns(key) else None
+        return owned(found, self._owner(key)) if found and self._concerns(key) else None
+
+    def _owner(self, key: GuestKey) -> Object | None:
+        """The Node; as long as that is not known, what a MemoryGuest belongs to already."""
+        owners = self._guests.objects.get(key, {}).get("metadata", {}).get("ownerReferences") or [None]
+        owner: Object | None = self._home or owners[0]
+        return owner
 
     def ended(self, key: GuestKey) -> str:
         """How the machine of a MemoryGuest has ended; empty if it has not, or is not known any more."""
@@ -237,6 +244,11 @@ class Cluster:
         is_here = any(source.machine(GuestKey.of(guest)) for source in self._sources)
         migrates = guest["spec"]["vm"]["uid"] in self._departed or guest.get("status", {}).get("migrating", False)
         return LINGER_SECONDS if migrates or (is_instances and not is_here) else LEAVING_SECONDS
+
+    @property
+    def is_at_home(self) -> bool:
+        """Whether it is known which Node this node is."""
+        return self._home is not None
 
     def departed(self, uid: str) -> None:
         """A machine has been migrated away, by what its source says."""

@@ -7,7 +7,7 @@ import contextlib
 import logging
 import random
 import time
-from collections.abc import Awaitable, Collection, Generator
+from collections.abc import Awaitable, Callable, Generator
 
 from tidepool_agent.cluster import Cluster
 from tidepool_agent.nodeworker import NodeWorker
@@ -20,6 +20,7 @@ from tidepool_api.kube import Refused
 log = logging.getLogger(__name__)
 
 SETTLE_EVERY, LEAVE_EVERY, NODE_EVERY, MEASURE_EVERY = 15.0, 3.0, 30.0, 300.0
+NODE_RETRY_EVERY = 5.0
 BEAT_SECONDS, BEAT_STALE_SECONDS = 5.0, 60.0
 
 
@@ -105,7 +106,7 @@ class Controller:
                 await self._cluster.find_home()
             except Refused as error:
                 log.debug("the node is not known: %s", error)
-            await asyncio.sleep(NODE_EVERY)
+            await asyncio.sleep(NODE_EVERY if self._cluster.is_at_home else NODE_RETRY_EVERY)
 
     async def _measure(self) -> None:
         while True:
@@ -139,6 +140,9 @@ class Controller:
         """The guests of this node that are looked after, or are about to be."""
         return self._cluster.machines().keys() | self._workers.keys() | self._own
 
+    def _is_present(self, key: GuestKey) -> bool:
+        return key in self._workers or key in self._own or self._cluster.machine(key) is not None
+
     async def _tidy_up(self) -> None:
         """Leaves nothing of machines that are gone."""
         while True:
@@ -161,13 +165,13 @@ class Controller:
         Before each it is looked anew who is here: a step may take long, and a guest arrives meanwhile.
         """
         for key, guest in list(self._cluster.guests().items()):
-            if key in self._present():
+            if self._is_present(key):
                 continue
             words = self._cluster.ended(key)
             step = self._cluster.write_ended(key, words) if words else self._cluster.let_go(guest)
             yield self._attempt("say how it ended of" if words else "let go", key, step)
         for pairing in self._cluster.terminating():
-            for finalizer in orphaned(pairing, self._cluster.node, self._present()):
+            for finalizer in orphaned(pairing, self._cluster.node, self._is_present):
                 yield self._attempt("release pairing", pairing.key, self._cluster.release(pairing, finalizer))
 
     async def _attempt(self, what: str, key: ObjectKey, step: Awaitable[object]) -> None:
@@ -188,8 +192,8 @@ async def _waited(event: asyncio.Event, seconds: float) -> None:
             await event.wait()
 
 
-def orphaned(pairing: MemoryPairing, node: str, machines: Collection[GuestKey]) -> list[str]:
+def orphaned(pairing: MemoryPairing, node: str, is_present: Callable[[GuestKey], bool]) -> list[str]:
     """The finalizers of a pairing that stand for guests which were to be on this node, and are not."""
     nodes = pairing.spec.lender.node_name, pairing.spec.borrower.node_name
     sides = zip(nodes, pairing.ends, (names.LENDER_FINALIZER, names.BORROWER_FINALIZER), strict=True)
-    return [finalizer for place, guest, finalizer in sides if place == node and guest not in machines]
+    return [finalizer for place, guest, finalizer in sides if place == node and not is_present(guest)]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 
 from prometheus_client import CollectorRegistry
-from world import BORROWER, LONG_AGO, MIB, guest, pairing, pool
+from world import BORROWER, MIB, guest, pairing, pool
 
 from tidepool_api import ConditionType, GuestKey, PoolKey, PoolStatus, condition
 from tidepool_api.metrics import OPERATOR
@@ -22,7 +22,7 @@ def shown(*, silent: bool = False, degraded: bool = False) -> tuple[Metrics, Col
     registry = CollectorRegistry()
     metrics = Metrics(registry)
     one = pairing("b", "l", 512 * MIB)
-    judged = [report.Judged(one, report.judge(one, LONG_AGO, {one.spec.lender.node_name} if silent else ()))]
+    judged = [report.Judged(one, report.judge(one, {one.spec.lender.node_name} if silent else ()))]
     conditions = (condition(ConditionType.DEGRADED, degraded, "NoLender"),)
     metrics.show(pool(), PoolStatus(hit_ratio="0.97", conditions=conditions), judged)
     metrics.show_unpaired({GuestKey("ns", "l"): 4096})

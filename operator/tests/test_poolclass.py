@@ -6,7 +6,7 @@ import asyncio
 from typing import Any
 
 from test_handlers import BANK, Watched, body, settled
-from world import BORROWER, LENDER, LONG_AGO, MIB, carried_out, guest, mib, pairing, plan
+from world import BORROWER, LENDER, MIB, carried_out, guest, mib, pairing, plan
 
 from tidepool_api import Classes, MemoryPool, MemoryPoolClass, PoolStatus, Status, complete, find, names
 from tidepool_operator.cluster.state import State
@@ -113,7 +113,7 @@ def test_a_pool_whose_default_class_is_gone_keeps_what_it_has() -> None:
 def status_of(pool: MemoryPool, present: int = 1) -> PoolStatus:
     """What is said of a pool with so many connected pairings."""
     pairings = [pairing(name, "l", 256 * MIB, connected=True) for name in "abcd"[:present]]
-    judged = [report.Judged(one, report.judge(one, LONG_AGO)) for one in pairings]
+    judged = [report.Judged(one, report.judge(one)) for one in pairings]
     return report.pool_status(pool, plan(pool, GUESTS[: present + 1], pairings), judged)
 
 

@@ -12,6 +12,7 @@ from tidepool_api import HitShares, MemoryGuest, MemoryPairing, PairingStatus, P
 from tidepool_api.fields import MOST_BYTES
 from tidepool_operator.planning.planner import Plan
 from tidepool_operator.status import report
+from tidepool_operator.status.waits import Waits
 
 NOW = LONG_AGO + timedelta(minutes=1)
 FAILED = {
@@ -36,6 +37,13 @@ def reported(lender: str | None, borrower: str | None, **figures: object) -> Mem
     return pairing("b", "l", 512 * MIB).model_copy(update={"status": PairingStatus.model_validate(sides)})
 
 
+def late(one: MemoryPairing) -> report.Verdict:
+    """What is to be said of one that has been so for a minute."""
+    waits = Waits()
+    waits.judged(one, report.judge(one), LONG_AGO)
+    return waits.judged(one, report.judge(one), NOW)
+
+
 @pytest.mark.parametrize(
     ("lender", "borrower", "phase", "ready", "reason"),
     [
@@ -53,7 +61,7 @@ def reported(lender: str | None, borrower: str | None, **figures: object) -> Mem
 def test_a_pairing_is_what_its_two_ends_are(
     lender: str | None, borrower: str | None, phase: str, ready: str, reason: str
 ) -> None:
-    verdict = report.judge(reported(lender, borrower), NOW)
+    verdict = late(reported(lender, borrower))
     assert (verdict.phase, verdict.ready, verdict.reason) == (phase, ready, reason)
     assert verdict.message
 
@@ -61,21 +69,17 @@ def test_a_pairing_is_what_its_two_ends_are(
 def test_figures_that_no_guest_can_have_hold_up_no_status() -> None:
     """Root in two borrowers says what they use; one pass writes what is to be said of all pools of a namespace."""
     each = reported("Connected", "Connected", usedBytes=MOST_BYTES)
-    judged = [report.Judged(each, report.judge(each, NOW))] * 2
+    judged = [report.Judged(each, late(each))] * 2
     assert report.pool_status(pool(), Plan(), judged).used_bytes == MOST_BYTES
 
 
 def test_a_refusal_is_a_failure_only_when_nothing_explains_it() -> None:
     """One of the two may have just been loaded anew, or been given the other's identity a moment ago."""
     refused = reported("Listening", "Rejected")
-    early = report.judge(refused, LONG_AGO + timedelta(seconds=5))
-    assert (early.phase, early.reason) == ("Connecting", "HandshakeRejected")
-    lost = condition("Ready", False, "Connecting", at=NOW)
-    since = refused.status.model_copy(update={"conditions": (*refused.status.conditions, lost)})
-    again = report.judge(refused.model_copy(update={"status": since}), NOW + timedelta(seconds=5))
-    assert again.phase == "Connecting"
+    early = report.judge(refused)
+    assert (early.phase, early.reason, early.patience) == ("Connecting", "HandshakeRejected", timedelta(seconds=15))
     behind = reported("Listening", "Rejected", peerIdentity=identity_of("l", 1))
-    verdict = report.judge(behind, NOW)
+    verdict = late(behind)
     assert (verdict.phase, verdict.reason) == ("Pending", "IdentityNotGiven")
     assert verdict.message.endswith("to borrower b that of lender l")
 
@@ -90,7 +94,7 @@ def test_a_refusal_is_a_failure_only_when_nothing_explains_it() -> None:
     ],
 )
 def test_a_refusal_says_why_in_the_modules_word(word: str, message: str) -> None:
-    verdict = report.judge(reported("Listening", "Rejected", reason=word), NOW)
+    verdict = late(reported("Listening", "Rejected", reason=word))
     assert (verdict.phase, verdict.reason) == ("Failed", word)
     assert message in verdict.message
     assert verdict.message.endswith("; the borrower tries again by itself")
@@ -98,7 +102,7 @@ def test_a_refusal_says_why_in_the_modules_word(word: str, message: str) -> None
 
 def test_a_lender_that_nobody_reaches_is_called_that() -> None:
     """In the module's word, which is for the network rather than for the two guests."""
-    verdict = report.judge(reported("Listening", "Connecting", reason="Unreachable"), NOW)
+    verdict = late(reported("Listening", "Connecting", reason="Unreachable"))
     assert (verdict.phase, verdict.reason) == ("Connecting", "Unreachable")
     assert verdict.message == "b connects to 10.0.0.1 port 7470; if this lasts, see whether the network lets it"
 
@@ -115,48 +119,6 @@ def test_a_pool_that_is_being_deleted_says_whom_it_waits_for() -> None:
         assert ready.message == message
 
 
-@pytest.mark.parametrize(
-    ("borrower", "phase", "message"),
-    [
-        (
-            "Connecting",
-            "Connecting",
-            "b connects to 10.0.0.1 port 7470; if this lasts, see whether the network lets it",
-        ),
-        ("Pending", "Pending", "waiting for the agent to set up borrower b"),
-    ],
-)
-def test_what_waits_for_five_minutes_waits_in_vain(borrower: str, phase: str, message: str) -> None:
-    """A firewall keeps the port closed, an agent hangs: the pool is Degraded, about which there is an alert."""
-    one = reported("Listening", borrower)
-    limit = report.fails_at(one, NOW)
-    assert limit == LONG_AGO + timedelta(minutes=5)
-    early = report.judge(one, limit - timedelta(seconds=1))
-    assert (early.phase, early.message) == (phase, message)
-    late = report.judge(one, limit)
-    assert (late.phase, late.reason, late.message) == (
-        "Failed",
-        early.reason,
-        f"{message}; this takes longer than 5 minutes",
-    )
-    made = plan(pool(), [guest("l", LENDER), guest("b", BORROWER)], [])
-    status = report.pool_status(pool(), made, [report.Judged(one, late)])
-    degraded = find(status.conditions, "Degraded")
-    assert degraded is not None
-    assert (status.phase, degraded.status, degraded.reason) == ("Degraded", "True", "PairingFailed")
-    silent = report.judge(one, limit, silent=["n1", "n2"])
-    assert (silent.phase, silent.reason) == (phase, "AgentNotResponding")
-
-
-def test_a_connection_that_was_lost_has_five_minutes_from_then() -> None:
-    one = reported("Listening", "Connecting")
-    lost = condition("Ready", False, "Connecting", at=NOW)
-    one = one.model_copy(
-        update={"status": one.status.model_copy(update={"conditions": (*one.status.conditions, lost)})}
-    )
-    assert report.fails_at(one, NOW) == NOW + timedelta(minutes=5)
-
-
 LOSING = {
     "type": "Configured",
     "status": "True",
@@ -170,7 +132,7 @@ LOSING = {
 def test_a_connection_that_is_there_at_each_look_and_does_not_last_is_not_called_connected(state: str) -> None:
     """Issue 28, fault 9: neither by the pairing nor by its pool; what pages came are counted all the same."""
     one = reported("Listening", state, conditions=[LOSING], usedBytes=100 * MIB, hits=3, misses=1)
-    verdict = report.judge(one, NOW)
+    verdict = late(one)
     assert (verdict.phase, verdict.ready, verdict.reason) == ("Unstable", "False", "ConnectionUnstable")
     assert verdict.message == f"borrower b: {LOSING['message']}"
     status = status_of(plan(pool(), [guest("l", LENDER), guest("b", BORROWER)], []), one)
@@ -184,28 +146,28 @@ def test_a_connection_that_is_there_at_each_look_and_does_not_last_is_not_called
 
 def test_what_is_known_of_a_connection_is_old_where_the_agent_is_silent_and_wrong_where_the_side_failed() -> None:
     lost = reported("Listening", "Connected", conditions=[LOSING])
-    assert report.judge(lost, NOW, {"n1"}).reason == "AgentNotResponding"
-    assert report.judge(reported("Failed", "Connected", conditions=[LOSING]), NOW).phase == "Failed"
+    assert report.judge(lost, {"n1"}).reason == "AgentNotResponding"
+    assert late(reported("Failed", "Connected", conditions=[LOSING])).phase == "Failed"
 
 
 def test_a_failed_side_is_named_with_its_remedy() -> None:
-    assert report.judge(reported("Failed", None), NOW).message == "lender l: free 2 MiB on its root disk"
+    assert late(reported("Failed", None)).message == "lender l: free 2 MiB on its root disk"
 
 
 def test_old_news_is_unknown_but_the_phase_stays() -> None:
-    verdict = report.judge(reported("Connected", "Connected"), NOW, {"n1"})
+    verdict = report.judge(reported("Connected", "Connected"), {"n1"})
     assert (verdict.phase, verdict.ready, verdict.reason) == ("Connected", Status.UNKNOWN, "AgentNotResponding")
 
 
 def test_a_terminating_pairing_says_whom_it_waits_for() -> None:
     leaving = pairing("b", "l", 512 * MIB, terminating=True)
     metadata = leaving.metadata.model_copy(update={"finalizers": ("tidepool.dev/lender",)})
-    verdict = report.judge(leaving.model_copy(update={"metadata": metadata}), NOW)
+    verdict = late(leaving.model_copy(update={"metadata": metadata}))
     assert (verdict.phase, verdict.message) == ("Terminating", "waiting for the agent of: lender")
 
 
 def status_of(made: Plan, *pairings: MemoryPairing) -> PoolStatus:
-    return report.pool_status(pool(), made, [report.Judged(one, report.judge(one, NOW)) for one in pairings])
+    return report.pool_status(pool(), made, [report.Judged(one, late(one)) for one in pairings])
 
 
 def test_figures_are_summed_over_connected_pairings_and_rounded() -> None:
@@ -352,7 +314,7 @@ def test_an_auto_pool_is_degraded_when_others_have_all_of_its_guests(taken: set[
 def test_a_pairing_whose_guest_is_paused_says_so(paused: str) -> None:
     """Issue 28, fault 9: neither Connected nor waiting for an agent; nothing is wrong with its pool."""
     one = reported("Listening" if paused == "l" else "Connected", "Connected")
-    verdict = report.judge(one, NOW, paused={paused})
+    verdict = report.judge(one, paused={paused})
     assert (verdict.phase, verdict.ready, verdict.reason) == ("Paused", "False", "Paused")
     assert f"{'lender l' if paused == 'l' else 'borrower b'};" in verdict.message
     made = plan(pool(), [guest("l", LENDER), guest("b", BORROWER)], [one])
@@ -379,7 +341,7 @@ def borrower(name: str = "b", *, lent: bool = True, **conditions: tuple[str, str
 def test_files_devices_and_swap_are_shown_apart() -> None:
     """What of them goes on without a lender is not the pool's; a pool that has files alone says nothing of it."""
     one = reported("Connected", "Connected", hits=100, misses=0)
-    connected = [report.Judged(one, report.judge(one, NOW))]
+    connected = [report.Judged(one, late(one))]
     made = plan(pool(), [guest("l", LENDER), borrower()], [one])
     status = report.pool_status(pool(), made, connected, borrowers=[borrower().status])
     assert (status.devices, status.swap) == (1, "1Gi")
@@ -400,7 +362,7 @@ def test_values_of_programs_are_shown_apart() -> None:
     body = guest("b", BORROWER).to_dict()
     body["status"]["applications"] = {"sizeBytes": 1 << 30, "usedBytes": 1 << 29, "hits": 500, "pageHits": 25}
     one = reported("Connected", "Connected", hits=100, misses=0)
-    connected = [report.Judged(one, report.judge(one, NOW))]
+    connected = [report.Judged(one, late(one))]
     made = plan(pool(), [guest("l", LENDER), borrower()], [one])
     status = report.pool_status(pool(), made, connected, borrowers=[MemoryGuest.parse(body).status])
     assert (status.applications, status.applications_bytes, status.devices) == ("512Mi", 1 << 29, None)
@@ -447,6 +409,6 @@ def test_the_same_facts_change_nothing() -> None:
     again = report.pool_status(
         pool().model_copy(update={"status": once}),
         made,
-        [report.Judged(one, report.judge(one, NOW)) for one in [reported("Connected", "Connected")]],
+        [report.Judged(one, late(one)) for one in [reported("Connected", "Connected")]],
     )
     assert again == once

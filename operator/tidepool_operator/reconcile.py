@@ -48,6 +48,7 @@ from tidepool_operator.planning.selection import listed, unbelieved
 from tidepool_operator.status import report
 from tidepool_operator.status.outcome import PATIENCE_SECONDS as PATIENCE_WITH_WRITES
 from tidepool_operator.status.outcome import REVOKED, Outcome
+from tidepool_operator.status.waits import Waits
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Iterable, Mapping
@@ -130,6 +131,7 @@ class Reconciler:
         self._donors = Donors(state, self._nodes)
         self._written: dict[str, float] = {}  # UID of a pool -> when its status was written last
         self._turns = Turns(cadence.OPERATOR_WRITES)
+        self._waits = Waits()
         self._shown: set[PoolKey] = set()  # pools in the metrics
         self._outcomes: dict[str, Outcome] = {}  # namespace -> what became of its last pass
         self._met: dict[str, dict[Ref, dict[str, str]]] = {}  # namespace -> guests, some of them gone -> labels
@@ -194,6 +196,7 @@ class Reconciler:
         alive = self._state.uids()
         self._writer.keep(alive)
         self._turns.keep(alive)
+        self._waits.keep(alive)
         self._quotas.forget_gone()
         self._nodes.forget_gone()
         self._written = {uid: at for uid, at in self._written.items() if uid in alive}
@@ -215,6 +218,7 @@ class Reconciler:
         self._written.clear()
         self._quotas, self._nodes = Quotas(self._state), NodeLenders(self._state)
         self._donors = Donors(self._state, self._nodes)
+        self._waits = Waits()
         self._writer.end()
 
     def _round(self, namespace: str, outcome: Outcome) -> _Round:
@@ -509,7 +513,8 @@ class Reconciler:
 
     async def _judge(self, scene: _Round, pairings: Iterable[MemoryPairing]) -> list[report.Judged]:
         at = now()
-        judged = [report.Judged(one, report.judge(one, at, scene.silent, scene.paused)) for one in pairings]
+        verdicts = ((one, report.judge(one, scene.silent, scene.paused)) for one in pairings)
+        judged = [report.Judged(one, self._waits.judged(one, verdict, at)) for one, verdict in verdicts]
         await at_once(self._tell_pairing(scene, one) for one in judged)
         return judged
 
@@ -651,10 +656,7 @@ class Reconciler:
 
 def _wait_for(scene: _Round, pairing: MemoryPairing, verdict: report.Verdict) -> None:
     """Asks for another pass where a pairing is to be judged otherwise though nothing happens."""
-    limits = [identities.overdue_at(pairing)]
-    if verdict.phase in (PairingPhase.PENDING, PairingPhase.CONNECTING):
-        limits.append(report.fails_at(pairing, now()))
-    for limit in limits:
+    for limit in (identities.overdue_at(pairing), verdict.late):
         if limit is not None and limit > now():
             scene.look_again((limit - now()).total_seconds())
 

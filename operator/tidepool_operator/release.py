@@ -244,9 +244,9 @@ def delete_pools(api: Api, deleted: dict[str, int]) -> list[str]:
 
 
 def writer(found: Found) -> str:
-    """The program that wrote an object first, as the API server has noted it: no manifest can say that."""
-    writers = [one for one in found["metadata"]["managedFields"] if "subresource" not in one]
-    return str(min(writers, key=lambda one: str(one["time"]))["manager"])
+    """The program that wrote an object first, as the API server has noted it; somebody, where that was taken away."""
+    writers = [one for one in found["metadata"].get("managedFields") or [] if "subresource" not in one]
+    return str(min(writers, key=lambda one: str(one.get("time")), default={}).get("manager", "somebody"))
 
 
 def require_helm(creator: str) -> None:

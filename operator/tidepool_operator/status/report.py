@@ -71,17 +71,29 @@ class Verdict:
     ready: Status
     reason: str
     message: str
+    patience: timedelta | None = None
+    """How long it may be so before it is a failure, where it is one in the end."""
+    late: datetime | None = None
+    """From when on it is."""
+
+    @property
+    def failed(self) -> Verdict:
+        """The same when it has been so for too long."""
+        lasts = (
+            f"; this takes longer than {WAITING_AFTER.seconds // 60} minutes" if self.patience == WAITING_AFTER else ""
+        )
+        return replace(self, phase=PairingPhase.FAILED, message=f"{self.message}{lasts}", late=None)
 
 
-def judge(pairing: MemoryPairing, at: datetime, silent: Collection[str] = (), paused: Collection[Ref] = ()) -> Verdict:
-    """What the two ends together mean at a moment.
+def judge(pairing: MemoryPairing, silent: Collection[str] = (), paused: Collection[Ref] = ()) -> Verdict:
+    """What the two ends together mean at a moment; `Waits` has what it means that they have done so for long.
 
     `silent` are the nodes whose agent does not answer, `paused` the guests whose virtual machine is paused.
     """
     if pairing.terminating:
         left = ", ".join(name.rsplit("/", 1)[1] for name in pairing.metadata.finalizers)
         return Verdict(PairingPhase.TERMINATING, Status.FALSE, "Terminating", f"waiting for the agent of: {left}")
-    return _pause(pairing, paused) or _failure(pairing, at) or _progress(pairing, at, silent)
+    return _pause(pairing, paused) or _failure(pairing) or _progress(pairing, silent)
 
 
 def _pause(pairing: MemoryPairing, paused: Collection[Ref]) -> Verdict | None:
@@ -93,20 +105,13 @@ def _pause(pairing: MemoryPairing, paused: Collection[Ref]) -> Verdict | None:
     return Verdict(PairingPhase.PAUSED, Status.FALSE, Reason.PAUSED, message)
 
 
-def _failure(pairing: MemoryPairing, at: datetime) -> Verdict | None:
+def _failure(pairing: MemoryPairing) -> Verdict | None:
     lender, borrower = pairing.status.lender, pairing.status.borrower
     if lender and lender.state is LenderState.FAILED:
         return _failed("lender", pairing.lender_ref, lender.conditions)
     if borrower and borrower.state is BorrowerState.FAILED:
         return _failed("borrower", pairing.borrower_ref, borrower.conditions)
-    if is_rejected(pairing) and at >= fails_at(pairing, at):
-        return Verdict(PairingPhase.FAILED, Status.FALSE, *_rejection(pairing))
     return None
-
-
-def fails_at(pairing: MemoryPairing, at: datetime) -> datetime:
-    """When a pairing whose guests know each other has waited, or was refused, for too long; `at` is now."""
-    return _quiet_since(pairing, at) + (REJECTED_AFTER if is_rejected(pairing) else WAITING_AFTER)
 
 
 def is_rejected(pairing: MemoryPairing) -> bool:
@@ -124,20 +129,13 @@ def _rejection(pairing: MemoryPairing) -> tuple[str, str]:
     return reason, f"{who}: {why}; the borrower tries again by itself"
 
 
-def _quiet_since(pairing: MemoryPairing, at: datetime) -> datetime:
-    """Since when nothing about the pairing has changed that would explain a refusal, or that it waits."""
-    types = (ConditionType.READY, ConditionType.IDENTITIES_EXCHANGED)
-    found = [find(pairing.status.conditions, type_) for type_ in types]
-    return max((one.last_transition_time for one in found if one), default=at)
-
-
 def _failed(side: str, guest: Ref, conditions: Iterable[Condition]) -> Verdict:
     why = find(conditions, ConditionType.CONFIGURED)
     reason, message = (why.reason, why.message) if why else ("Failed", "its agent gives no reason")
     return Verdict(PairingPhase.FAILED, Status.FALSE, reason, f"{side} {guest}: {message}")
 
 
-def _progress(pairing: MemoryPairing, at: datetime, silent: Collection[str]) -> Verdict:
+def _progress(pairing: MemoryPairing, silent: Collection[str]) -> Verdict:
     phase = _phase(pairing)
     quiet = sorted({pairing.spec.lender.node_name, pairing.spec.borrower.node_name} & set(silent))
     if quiet:
@@ -154,19 +152,15 @@ def _progress(pairing: MemoryPairing, at: datetime, silent: Collection[str]) -> 
     if missing := identities.gap(pairing):
         return Verdict(PairingPhase.PENDING, Status.FALSE, missing.reason, missing.message)
     if is_rejected(pairing):
-        return Verdict(PairingPhase.CONNECTING, Status.FALSE, *_rejection(pairing))
-    waiting = _connecting(pairing) if phase is PairingPhase.CONNECTING else _setting_up(pairing)
-    if at < fails_at(pairing, at):
-        return waiting
-    message = f"{waiting.message}; this takes longer than {WAITING_AFTER.seconds // 60} minutes"
-    return replace(waiting, phase=PairingPhase.FAILED, message=message)
+        return Verdict(PairingPhase.CONNECTING, Status.FALSE, *_rejection(pairing), REJECTED_AFTER)
+    return _connecting(pairing) if phase is PairingPhase.CONNECTING else _setting_up(pairing)
 
 
 def _connecting(pairing: MemoryPairing) -> Verdict:
     reason = (pairing.status.borrower and pairing.status.borrower.reason) or "Connecting"
     place = pairing.spec.lender.place
     message = f"{pairing.borrower_ref} connects to {place}; if this lasts, see whether the network lets it"
-    return Verdict(PairingPhase.CONNECTING, Status.FALSE, reason, message)
+    return Verdict(PairingPhase.CONNECTING, Status.FALSE, reason, message, WAITING_AFTER)
 
 
 def _setting_up(pairing: MemoryPairing) -> Verdict:
@@ -176,7 +170,7 @@ def _setting_up(pairing: MemoryPairing) -> Verdict:
     ends = (("lender", pairing.lender_ref, lends), ("borrower", pairing.borrower_ref, borrows))
     slow = [f"{name} {guest}" for name, guest, ready in ends if not ready]
     message = f"waiting for the agent to set up {' and '.join(slow) or 'both'}"
-    return Verdict(PairingPhase.PENDING, Status.FALSE, "SettingUp", message)
+    return Verdict(PairingPhase.PENDING, Status.FALSE, "SettingUp", message, WAITING_AFTER)
 
 
 def _instability(pairing: MemoryPairing, phase: PairingPhase) -> str:
