@@ -245,8 +245,9 @@ def delete_pools(api: Api, deleted: dict[str, int]) -> list[str]:
 
 def writer(found: Found) -> str:
     """The program that wrote an object first, as the API server has noted it; somebody, where that was taken away."""
-    writers = [one for one in found["metadata"].get("managedFields") or [] if "subresource" not in one]
-    return str(min(writers, key=lambda one: str(one.get("time")), default={}).get("manager", "somebody"))
+    fields = found["metadata"].get("managedFields") or []
+    writers = sorted((str(one.get("time")), str(one.get("manager"))) for one in fields if "subresource" not in one)
+    return writers[0][1] if writers else "somebody"
 
 
 def require_helm(creator: str) -> None:
