@@ -120,6 +120,12 @@ def test_a_guest_that_invents_interfaces_costs_no_more_than_so_many() -> None:
     found = [{"interfaceName": f"veth{at}", "ipAddress": f"10.0.{at // 256}.{at % 256}"} for at in range(5000)]
     vmi = without(VMI, lambda d: d["status"].update(interfaces=found))
     assert len(kubevirt.of_instance(vmi)["status"]["interfaces"]) == kubevirt.MAX_INTERFACES
+    addresses = [f"fe80::{at:x}" for at in range(25_000)]
+    many = [{"name": name, "ipAddresses": addresses, "pad": "x" * 100_000} for name in ("default", "other")]
+    vmi = without(VMI, lambda d: d["status"].update(interfaces=many))
+    first, second = kubevirt.of_instance(vmi)["status"]["interfaces"]
+    assert (first["ipAddresses"], second["ipAddresses"]) == (addresses[: kubevirt.MAX_ADDRESSES], [])
+    assert len(json.dumps([first, second])) < 10_000
     odd = {"networks": [{}, {"multus": None}, {"name": "n", "multus": {}}]}
     bare = {"spec": None, "status": {"phase": "Running", "interfaces": None}}
     for nothing in ({}, {"status": None}, {"spec": odd}, bare):

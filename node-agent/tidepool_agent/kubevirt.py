@@ -38,6 +38,7 @@ INTERNAL_LABELS = frozenset(
 )
 COMPUTE = "compute"
 MAX_INTERFACES = 256  # of an instance, of which the guest may have made as many as it likes
+MAX_ADDRESSES = 256  # of all of these
 MAX_NAME = 512  # of a network and its namespace, or a UID: more than any has
 _ODD_AMOUNT = re.compile(r"([0-9]+(?:\.[0-9]+)?(?:[eE][+-]?[0-9]{1,2})?)(m)?")
 
@@ -115,12 +116,22 @@ def _name(vmi: Object) -> str:
 def of_instance(vmi: Object) -> Object:
     """What of an instance is looked at."""
     spec, status = vmi.get("spec") or {}, vmi.get("status") or {}
-    interfaces = (status.get("interfaces") or [])[:MAX_INTERFACES]
+    interfaces = _reported((status.get("interfaces") or [])[:MAX_INTERFACES])
     return {
         "metadata": _chosen(vmi["metadata"], *NAMED) | {"labels": _labels(vmi["metadata"].get("labels", {}))},
         "spec": {"networks": list(map(_network, (spec.get("networks") or [])[:MAX_INTERFACES]))},
         "status": _chosen(status, "phase", "migrationState") | {"interfaces": interfaces},
     }
+
+
+def _reported(interfaces: list[Object]) -> list[Object]:
+    """What of an instance's interfaces is looked at, with the first of their addresses."""
+    left, kept = MAX_ADDRESSES, []
+    for one in interfaces:
+        addresses = (one.get("ipAddresses") or [])[:left]
+        left -= len(addresses)
+        kept.append(_chosen(one, "name", "interfaceName", "ipAddress") | {"ipAddresses": addresses})
+    return kept
 
 
 def of_pod(pod: Object) -> Object:
