@@ -6,7 +6,7 @@ import re
 import subprocess
 from pathlib import Path
 
-from tidepool_lab import earlier, node, nodes
+from tidepool_lab import earlier, node, nodes, paths
 from tidepool_lab.earlier import git
 
 VERSION = "0.0.1"  # so that the images of both are there at the same time
@@ -18,7 +18,8 @@ PARTS = {
     "chart": ["charts/tidepool"],
 }
 IMAGE = re.compile(r'include "tidepool\.image" \(list . "([a-z-]+)"')  # that its chart needs
-COMMENT = r"^\s*(#|//|/?\*)"  # two modules that differ in these are one build
+# Two modules that differ in these are one build.
+IDLE = re.compile(r"/\*[\s\S]*?\*/|^[ \t]*(#|//)([ \t].*)?$|\s", re.MULTILINE)
 
 
 def commit(wanted: str | None) -> str:
@@ -26,9 +27,21 @@ def commit(wanted: str | None) -> str:
     if wanted:
         return earlier.named(wanted)
     for one in git("rev-list", "--first-parent", "HEAD").split():
-        if all(git("diff", "--shortstat", f"-I{COMMENT}", one, "--", *part) for part in PARTS.values()):
+        if all(_differs(one, part) for part in PARTS.values()):
             return one
     raise AssertionError(f"no commit before this one has another {', another '.join(PARTS)}; name one: --upgrade-from")
+
+
+def _differs(commit: str, part: list[str]) -> bool:
+    """Whether a part had other sources than here: more than comments, and where its lines end, is another."""
+    if git("diff", "--name-only", "--diff-filter=ADT", commit, "--", *part):
+        return True
+    changed = git("diff", "--name-only", "--diff-filter=M", commit, "--", *part).split()
+    return any(_gist(git("show", f"{commit}:{name}")) != _gist((paths.ROOT / name).read_text()) for name in changed)
+
+
+def _gist(text: str) -> str:
+    return IDLE.sub("", text)
 
 
 def unpacked(of: str) -> Path:
