@@ -12,6 +12,8 @@ from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from typing import Any, TypeVar
 
+from tidepool_api.turns import in_turn
+
 T = TypeVar("T")
 
 READS_AT_ONCE, WRITES_AT_ONCE = 4, 8
@@ -43,14 +45,8 @@ class Calls:
 
         What is cancelled before it has a thread is not written.
         """
-        async with self._places:
-            answer = _in(self._writing, partial(call, *what, **options, timeout=f"{WRITE_SECONDS}s"))
-            try:
-                await asyncio.wait({answer}, timeout=PLACE_SECONDS)
-            except asyncio.CancelledError:
-                answer.cancel()
-                raise
-        return await answer
+        write = partial(call, *what, **options, timeout=f"{WRITE_SECONDS}s")
+        return await in_turn(self._places, PLACE_SECONDS, lambda: _in(self._writing, write))
 
 
 def _in(threads: ThreadPoolExecutor, call: Callable[[], T]) -> asyncio.Future[T]:

@@ -12,10 +12,11 @@ from collections.abc import Awaitable, Callable, Generator
 from tidepool_agent.cluster import Cluster
 from tidepool_agent.nodeworker import NodeWorker
 from tidepool_agent.provider import Machine
-from tidepool_agent.rounds import at_once, tried
+from tidepool_agent.rounds import tried
 from tidepool_agent.worker import Tools, Worker
 from tidepool_api import GuestKey, MemoryPairing, ObjectKey, names
 from tidepool_api.kube import Refused
+from tidepool_api.turns import at_once
 
 log = logging.getLogger(__name__)
 

@@ -11,7 +11,7 @@ import logging
 import random
 import time
 from abc import ABC, abstractmethod
-from collections.abc import Awaitable, Callable, Generator, Iterable
+from collections.abc import Awaitable, Callable, Iterable
 from datetime import datetime, timedelta
 
 from tidepool_agent import report
@@ -29,7 +29,6 @@ COLLECT_EVERY, IDLE_EVERY = 10.0, 30.0
 GUEST = "guest"  # what is written beside pairings, which have UIDs
 # A pairing that is being deleted waits no longer than this for an end that cannot be cleaned up.
 RELEASE_AFTER = timedelta(seconds=60)
-AT_ONCE = 8  # steps about objects that have nothing to do with each other
 # A refusal that lasts is said again so often: Events are kept for an hour.
 REPEAT_SECONDS = 1800.0
 
@@ -197,23 +196,6 @@ async def tried(step: Awaitable[object]) -> Refused | None:
             raise
         return error
     return None
-
-
-async def at_once(steps: Generator[Awaitable[object], None, None]) -> None:
-    """Takes steps, a few at a time; after a refusal, which is raised, none is begun."""
-
-    async def some() -> None:
-        try:
-            for step in steps:
-                await step
-        except Refused:
-            steps.close()
-            raise
-
-    results = await asyncio.gather(*(some() for _ in range(AT_ONCE)), return_exceptions=True)
-    for result in results:
-        if isinstance(result, BaseException):
-            raise result
 
 
 def overdue(pairing: MemoryPairing) -> bool:

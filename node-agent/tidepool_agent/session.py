@@ -20,6 +20,7 @@ from tidepool_agent.provider import Machine
 from tidepool_agent.qga import GuestAgent
 from tidepool_agent.store import Store
 from tidepool_api import GuestKey, Interface, Provider
+from tidepool_api.turns import in_turn
 
 T = TypeVar("T")
 
@@ -91,14 +92,7 @@ class Session:
 
     async def _in_turn(self, call: Callable[[], T], seconds: float) -> T:
         """A call when there is room for it."""
-        async with self._slots:
-            answer = asyncio.create_task(self._lane.call(call, seconds))
-            try:
-                await asyncio.wait({answer}, timeout=PLACE_SECONDS)
-            except asyncio.CancelledError:
-                answer.cancel()
-                raise
-        return await answer
+        return await in_turn(self._slots, PLACE_SECONDS, lambda: asyncio.ensure_future(self._lane.call(call, seconds)))
 
     def close(self) -> None:
         """Gives up the connection and the thread, without waiting for a call that hangs."""

@@ -14,6 +14,7 @@ from world import pool
 
 from tidepool_api import names
 from tidepool_api.kube import Access
+from tidepool_api.turns import at_once
 from tidepool_operator.cluster import api
 from tidepool_operator.cluster.api import (
     EVENTS_AT_ONCE,
@@ -21,7 +22,6 @@ from tidepool_operator.cluster.api import (
     UNANSWERED_AT_MOST,
     WRITES_AT_ONCE,
     Cluster,
-    at_once,
 )
 from tidepool_operator.cluster.writing import EVENT_SECONDS, Writer
 from tidepool_operator.status.outcome import Outcome

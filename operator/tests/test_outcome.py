@@ -7,8 +7,8 @@ import asyncio
 import pytest
 
 from tidepool_api.kube import Refused
+from tidepool_api.turns import AT_ONCE, at_once
 from tidepool_api_testing.pace import within
-from tidepool_operator.cluster.api import AT_ONCE, at_once
 from tidepool_operator.status.outcome import HANGS, REVOKED, Outcome
 
 

@@ -31,7 +31,7 @@ from tidepool_api import (
 )
 from tidepool_api.kube import Refused
 from tidepool_api.reading import as_far_as_understood
-from tidepool_operator.cluster.api import at_once
+from tidepool_api.turns import at_once
 from tidepool_operator.cluster.cross_namespace import Grants, age, is_granted, pairings_elsewhere
 from tidepool_operator.cluster.donors import Donors, Mark
 from tidepool_operator.cluster.nodelenders import NodeLenders

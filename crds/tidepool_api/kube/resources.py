@@ -56,5 +56,4 @@ CRDS = Resource("apiextensions.k8s.io/v1", "customresourcedefinitions")
 POLICIES = Resource("admissionregistration.k8s.io/v1", "validatingadmissionpolicies")
 INSTANCES = Resource(names.INSTANCE_API, "virtualmachineinstances")
 
-
 FINAL_PHASES = ("Failed", "Succeeded")  # of pods and of instances: what has ended so is there until somebody deletes it

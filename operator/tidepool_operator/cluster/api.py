@@ -6,21 +6,20 @@ import asyncio
 import time
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
-from itertools import islice
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from tidepool_api import GuestKey, ObjectKey, names
 from tidepool_api.kube import Access, Api, Refused, ours
 from tidepool_api.kube.resources import EVENTS, LEASES, NODES
+from tidepool_api.turns import AT_ONCE, in_turn
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Coroutine, Iterable, Sequence
+    from collections.abc import Callable, Sequence
 
 Body = dict[str, Any]
 T = TypeVar("T")
 
 PATIENCE_SECONDS = 20.0
-AT_ONCE = 8  # reads, and writes of one step in a namespace
 WRITES_AT_ONCE = 24  # of all namespaces: with a server that takes a tenth of a second for each, 240 a second
 EVENTS_AT_ONCE = 8  # beside these, so that no guest waits for what is only told
 # When the API server gives a write up. A webhook has ten seconds unless it asks for more, and may be one to do without.
@@ -37,26 +36,6 @@ def _kept(body: Body) -> Body:
     said = body["metadata"].get("annotations", {})
     meta["annotations"] = {key: text for key, text in said.items() if key.startswith(f"{names.GROUP}/")}
     return body | {"metadata": meta}
-
-
-async def at_once(jobs: Iterable[Coroutine[Any, Any, None]]) -> None:
-    """Runs jobs, a few at a time; after a failure, which is raised, none is begun."""
-    waiting = iter(jobs)
-
-    async def work(job: Coroutine[Any, Any, None]) -> None:
-        try:
-            await job
-            for another in waiting:
-                await another
-        except BaseException:
-            for left in waiting:
-                left.close()
-            raise
-
-    results = await asyncio.gather(*map(work, islice(waiting, AT_ONCE)), return_exceptions=True)
-    for result in results:
-        if isinstance(result, BaseException):
-            raise result
 
 
 class Cluster:
@@ -159,17 +138,14 @@ class Cluster:
 
         What is cancelled before it has a thread is not written.
         """
-        begin = time.monotonic()
-        async with slots:
+        asked = time.monotonic()
+
+        def begin() -> asyncio.Future[T]:
             if slots is self._slots:
-                self.waited = time.monotonic() - begin
-            answer = asyncio.get_running_loop().run_in_executor(self._writing, write)
-            try:
-                await asyncio.wait({answer}, timeout=PLACE_SECONDS)
-            except asyncio.CancelledError:
-                answer.cancel()
-                raise
-        return await answer
+                self.waited = time.monotonic() - asked
+            return asyncio.get_running_loop().run_in_executor(self._writing, write)
+
+        return await in_turn(slots, PLACE_SECONDS, begin)
 
     async def _do(self, call: Callable[..., T], path: str, *given: Any, **options: str) -> T:
         return await asyncio.get_running_loop().run_in_executor(self._pool, partial(call, path, *given, **options))

@@ -12,7 +12,7 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from tidepool_api.kube import Refused
-from tidepool_operator.cluster.api import AT_ONCE
+from tidepool_api.turns import AT_ONCE
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Iterable
