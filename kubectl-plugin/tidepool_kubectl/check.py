@@ -5,12 +5,13 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator
 
-from tidepool_api import ConditionType, MemoryGuest, MemoryPairing, PairingPhase, PoolPhase, Reason, Status, find
+from tidepool_api import ConditionType, MemoryPairing, PairingPhase, PoolPhase, Reason, Status, find
 from tidepool_kubectl.explain import strangers, unstable
 from tidepool_kubectl.figures import Figures, between, quantile
 from tidepool_kubectl.snapshot import Snapshot, Workload
 from tidepool_kubectl.top import duration
 from tidepool_kubectl.verdict import Step, bad, good, unknown
+from tidepool_kubectl.who import stray
 
 LEFT_ALONE = (Reason.EXCLUDED, Reason.SYSTEM_UNSUPPORTED)
 
@@ -22,6 +23,7 @@ def check(now: Snapshot, before: Figures) -> list[Step]:
         *_heartbeats(now),
         *_kernels(now),
         *_guests(now),
+        *_strays(now),
         *_pools(now),
         *_pairings(now, before),
         *(unknown(f"metrics of {one}", "round trips of its guests' pairings are missing") for one in now.unread),
@@ -87,7 +89,6 @@ def _guests(now: Snapshot) -> Iterator[Step]:
     if alone:
         yield good(f"left alone, as their owners or their systems want it: {len(alone)}")
     for guest in now.guests:
-        yield from _stray(guest)
         if guest in alone:
             continue
         if guest.ready and guest.ready.status is not Status.TRUE and guest.ready.reason != "NoModuleForKernel":
@@ -96,10 +97,10 @@ def _guests(now: Snapshot) -> Iterator[Step]:
             yield bad(what, advice)
 
 
-def _stray(guest: MemoryGuest) -> Iterator[Step]:
-    paired = find(guest.status.conditions, ConditionType.LENDING_PAIRED)
-    if paired and paired.status is Status.FALSE:
-        yield bad(f"guest {guest.key} lends memory of which no pairing tells", paired.message)
+def _strays(now: Snapshot) -> Iterator[Step]:
+    for guest in now.guests:
+        if why := stray(guest):
+            yield bad(f"guest {guest.key} lends memory of which no pairing tells", why)
 
 
 def _pools(now: Snapshot) -> Iterator[Step]:

@@ -78,7 +78,7 @@ def remarks(now: Lendings, guest: GuestKey | None = None) -> Iterator[str]:
     """What the rows do not show: memory without a pairing, of balloons, and what is lent where one may not look."""
     for one in now.guests:
         if guest in (None, one.key):
-            yield from (f"{one.key}: {words}" for words in (_stray(one), _gathered(one)) if words)
+            yield from (f"{one.key}: {words}" for words in (stray(one), _gathered(one)) if words)
     for grant in now.grants:
         for use in grant.status.uses:
             if use.namespace in now.hidden:
@@ -88,7 +88,8 @@ def remarks(now: Lendings, guest: GuestKey | None = None) -> Iterator[str]:
         yield f"not shown: pairings of {', '.join(now.hidden)}, which you may not list"
 
 
-def _stray(guest: MemoryGuest) -> str:
+def stray(guest: MemoryGuest) -> str:
+    """What a guest lends without a pairing, in words; empty if nothing."""
     paired = find(guest.status.conditions, ConditionType.LENDING_PAIRED)
     return paired.message if paired and paired.status is Status.FALSE else ""
 
