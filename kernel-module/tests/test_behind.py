@@ -79,9 +79,9 @@ def test_mixture(connected: tuple[Pair, bool]) -> None:
         assert fast.dmsetup(f"table {NAME}").endswith(" behind 1")
         wrong = wrong_pages(pair.borrower, f"device {PATH} beside={DISK} mib=8 seconds=5 first=1")
         assert (wrong == 0) == proper
-        figures = fast.status()
-        seen = ("hits", "misses", "partial", "puts", "log_written")
-        assert all(figures[name] > 0 for name in seen), figures
+        if proper:  # else it ended with the first wrong block, whatever it had seen by then
+            figures = fast.status()
+            assert all(figures[name] > 0 for name in ("hits", "misses", "partial", "puts", "log_written")), figures
 
 
 @breaking()

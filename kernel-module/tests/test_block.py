@@ -104,10 +104,9 @@ def test_mixture(connected: tuple[Pair, bool]) -> None:
     with Device(pair) as fast:
         wrong = wrong_pages(pair.borrower, f"device {PATH} beside={DISK} mib=8 seconds=5 first=1")
         assert (wrong == 0) == proper
-        figures = fast.status()
-        # What forgets nothing misses next to nothing.
-        seen = ("hits", "misses", "partial", "puts") if proper else ("hits", "puts")
-        assert all(figures[name] > 0 for name in seen), figures
+        if proper:  # else it ended with the first wrong block, whatever it had seen by then
+            figures = fast.status()
+            assert all(figures[name] > 0 for name in ("hits", "misses", "partial", "puts")), figures
 
 
 def test_discarded(connected: tuple[Pair, bool]) -> None:

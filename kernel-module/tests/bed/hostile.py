@@ -192,7 +192,8 @@ class SlowLender(YesLender):
 class EarlyLender(YesLender):
     """Acknowledges a full batch when only its header is there, once a session; `ended` counts who hung up on that.
 
-    Between a guest and this machine some 200 KiB find room that nobody has read, a full batch is larger.
+    Between a guest and this machine some 200 KiB find room that nobody has read, a full batch is larger. Whatever else
+    it is asked it answers, so that nobody takes it for dead.
     """
 
     HANGS_UP_SECONDS = 30.0
@@ -207,10 +208,13 @@ class EarlyLender(YesLender):
         return self.sessions < self._sessions
 
     def _session(self, get: Connection, put: Connection) -> None:
+        answering = threading.Thread(target=self._hear, args=(get, get), daemon=True)
+        answering.start()
         with contextlib.suppress(*OVER):
             while not self._acknowledged_early(get, put):
                 pass
-            self.ended += _hangs_up(get.sock, self.HANGS_UP_SECONDS)
+            answering.join(self.HANGS_UP_SECONDS)
+            self.ended += not answering.is_alive()
 
     def _acknowledged_early(self, get: Connection, put: Connection) -> bool:
         length, _, _, count, number = FRAME.unpack(exactly(put.sock, FRAME.size))
@@ -224,21 +228,6 @@ class EarlyLender(YesLender):
 def _narrow(sock: socket.socket) -> None:
     sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, NARROW)
     sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_MAXSEG, SEGMENT)
-
-
-def _hangs_up(sock: socket.socket, seconds: float) -> bool:
-    """Whether it does so within that time."""
-    until = time.monotonic() + seconds
-    try:
-        while (left := until - time.monotonic()) > 0:
-            sock.settimeout(left)
-            if not sock.recv(1 << 16):
-                return True
-    except TimeoutError:
-        return False
-    except ConnectionError:
-        return True
-    return False
 
 
 # Borrowers
