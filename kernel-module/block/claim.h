@@ -3,12 +3,10 @@
 #ifndef TIDE_CLAIM_H
 #define TIDE_CLAIM_H
 
-#include <linux/types.h>
-
 struct dm_target;
 struct tide_device;
 
-bool tide_claim(struct dm_target *ti, struct tide_device *device);
+char *tide_claim(struct dm_target *ti, struct tide_device *device);
 void tide_unclaim(struct tide_device *device);
 
 #endif /* TIDE_CLAIM_H */

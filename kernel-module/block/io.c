@@ -27,11 +27,22 @@ static bool tide_bio_whole(struct bio *bio)
 	return true;
 }
 
+/*
+ * A disk may have become smaller, as a partition does that is resized. What was past its
+ * end is no longer its: others may have it. The disk says so to who asks for it.
+ */
+static bool tide_io_is_past(const struct tide_io *io)
+{
+	u64 end = io->iter.bi_sector + (io->iter.bi_size >> SECTOR_SHIFT);
+
+	return end > bdev_nr_sectors(io->device->disk->bdev);
+}
+
 /* Of reads and writes; other changes, and a flush, have no data. */
 static bool tide_io_is_whole(struct tide_io *io, struct bio *bio)
 {
 	bool data = bio_has_data(bio);
-	bool whole = data && tide_bio_whole(bio);
+	bool whole = data && tide_bio_whole(bio) && !tide_io_is_past(io);
 
 	if (data && !whole)
 		atomic64_inc(&io->device->stats.partial);

@@ -166,8 +166,9 @@ static char *tide_device_fill(struct dm_target *ti, struct tide_device *device, 
 	if (*err)
 		return "DEVICE cannot be opened, or something else has it";
 	*err = -EBUSY;
-	if (!tide_claim(ti, device))
-		return "DEVICE is another mapping's already";
+	wrong = tide_claim(ti, device);
+	if (wrong)
+		return wrong;
 	*err = -EROFS;
 	if (tide_device_is_read_only(ti, device))
 		return "DEVICE is read-only; so must be what lies on it";
