@@ -6,6 +6,7 @@ is kept, for a day after its last use.
 
 from __future__ import annotations
 
+import contextlib
 import os
 import time
 from dataclasses import replace
@@ -62,6 +63,7 @@ def place_for(image: Path) -> Path:
     """Where to write an image until it is whole; what has not been used for a day makes room."""
     BOOTED.mkdir(parents=True, exist_ok=True)
     for old in BOOTED.iterdir():
-        if old.stat().st_mtime < time.time() - DAY_SECONDS:
-            old.unlink(missing_ok=True)
+        with contextlib.suppress(FileNotFoundError):  # others write and rename theirs
+            if old.stat().st_mtime < time.time() - DAY_SECONDS:
+                old.unlink()
     return image.with_name(f".{image.name}.{os.getpid()}")

@@ -59,6 +59,7 @@ LINES_MAX = 16  # pages of data in one lie
 SILENCE_SECONDS = 2.0
 PAUSE_SECONDS = 0.0003  # between what nobody asked for, so that there is something to lie about
 RETRY_SECONDS = 0.02
+LONGEST = 10  # times as many messages as were asked for
 OVER = (OSError, EOFError, Malformed, Refused)
 PageId = tuple[int, int, int]
 
@@ -123,7 +124,7 @@ class LyingBorrower(Liar):
     """Borrows, and lies."""
 
     def run(self, address: tuple[str, int], own: KeyPair, lender: bytes, messages: int) -> Report:
-        while self.report.messages < messages:
+        while self._goes_on(messages):
             try:
                 get, put = self._begin(address, own, lender)
             except OVER:
@@ -131,12 +132,17 @@ class LyingBorrower(Liar):
                 continue
             self.report.sessions += 1
             with contextlib.suppress(*OVER):
-                while self.report.messages < messages:
+                while self._goes_on(messages):
                     self._lie(get, put)
                     _drain(get.sock)
             get.close()
             put.close()
         return self.report
+
+    def _goes_on(self, messages: int) -> bool:
+        """Until so many were sent, and until a lender that is slower than this has hung up once."""
+        sent = self.report.messages
+        return sent < messages or (self.report.sessions < 2 and sent < LONGEST * messages)
 
     def _begin(self, address: tuple[str, int], own: KeyPair, lender: bytes) -> tuple[Connection, Connection]:
         session = secrets.randbits(64)

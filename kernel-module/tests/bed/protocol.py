@@ -516,20 +516,28 @@ class Connection:
 
 
 def accept(listener: socket.socket, own: KeyPair, grant: int) -> tuple[Connection, Connection]:
-    """The two connections of the next session, on which so much is granted; anybody is welcome."""
-    get = _accept(listener, own)
-    try:
-        get.send(GRANT, metadata=GRANTED.pack(grant, 0))
-        return get, _accept(listener, own)
-    except BaseException:
+    """The two connections of the next session, on which so much is granted; anybody is welcome.
+
+    A borrower that has given one up between the two begins another.
+    """
+    get, hello = _accept(listener, own)
+    while True:
+        try:
+            get.send(GRANT, metadata=GRANTED.pack(grant, 0))
+            put, its = _accept(listener, own)
+        except BaseException:
+            get.close()
+            raise
+        if (its.channel, its.session) == (PUT_CHANNEL, hello.session):
+            return get, put
         get.close()
-        raise
+        get, hello = put, its
 
 
-def _accept(listener: socket.socket, own: KeyPair) -> Connection:
+def _accept(listener: socket.socket, own: KeyPair) -> tuple[Connection, Hello]:
     sock, _ = listener.accept()
     try:
-        return welcome(sock, own, lambda _: WELCOME, Limits(lanes=1))[0]
+        return welcome(sock, own, lambda _: WELCOME, Limits(lanes=1))
     except BaseException:
         sock.close()
         raise
