@@ -30,7 +30,7 @@ HOST = Path(__file__).parent / "libvirt-host"
 MODULES = Path("/usr/lib/x86_64-linux-gnu/qemu")  # where any QEMU of Debian looks for its own
 # The shell stays the first process, to reap what QEMU leaves.
 INSIDE = 'mount --bind "$1" "$2" && "$3" & wait'
-START_SECONDS = 30
+START_SECONDS = 120
 
 
 class Domain:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import secrets
 import shutil
 import socket
 import sys
@@ -29,6 +30,7 @@ IN_TIME_US = 3_500_000
 PACED = 24 * MIB  # a second: what is read from disk faster leaves the page cache faster than it can be sent on
 DEBUG_MIB = 144  # what KASAN, lockdep and the others take of a guest's memory
 BOOTS = 3
+PORTS = 10_000
 BEGUN = 3 * MIB  # slabs that a kernel has begun to use, whatever is done with it
 # Jumbo frames, as the emulated cards have no segmentation offload, with which others send 64 KiB at a time: with
 # ETHERNET most of what a guest does is packets.
@@ -342,6 +344,9 @@ def _disk(disk: str | Disk | None) -> Disk | None:
 
 
 def free_port() -> int:
-    """A port of this machine's that nobody has now."""
-    with socket.create_server(("127.0.0.1", 0)) as listener:
-        return int(listener.getsockname()[1])
+    """A port of this machine's that nobody has now, and that no connection gets by chance until it is used."""
+    lowest = int(Path("/proc/sys/net/ipv4/ip_local_port_range").read_text().split()[0])  # of those
+    while True:
+        port = lowest - 1 - secrets.randbelow(PORTS)
+        with contextlib.suppress(OSError), socket.create_server(("127.0.0.1", port)):
+            return port
