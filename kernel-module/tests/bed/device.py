@@ -4,19 +4,21 @@ from __future__ import annotations
 
 import functools
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from types import TracebackType
 from typing import Self
 
 from bed.guest import Guest, GuestError
 from bed.pair import DEADLINE_US, Pair
 from bed.tidepool import wait_until
+from bed.workload import stress, wrong_pages
 
 MODULES = ("dm-mod", "loop")
 DISK, NAME = "/dev/vda", "fast"
 PATH = f"/dev/mapper/{NAME}"
 CHECKS = {"ext4": ("fsck.ext4", "-f", "-n"), "xfs": ("xfs_repair", "-n"), "btrfs": ("btrfs", "check")}
 SWAPPED = f"mkswap {PATH} > /dev/null && swapon {PATH}"
+MIXED_SECONDS = 300  # until a mixture has shown what it is to show, however slow the machine
 
 
 def dmsetup(arguments: str) -> str:
@@ -118,6 +120,23 @@ class Device:
         return {name: int(value) for name, value in zip(words[::2], words[1::2], strict=True)}
 
 
+def mixture(device: Device, arguments: str, seconds: int, *, proper: bool, seen: Collection[str] = ()) -> None:
+    """All kinds of requests. Nothing is wrong for so long, and again until the device has counted each of `seen`.
+
+    Unless it is proper: then something is wrong before long, which ends it.
+    """
+    guest, command, end = device.pair.borrower, f"device {PATH} {arguments}", time.monotonic() + MIXED_SECONDS
+    if not proper:
+        assert wrong_pages(guest, f"{command} seconds={MIXED_SECONDS} first=1", timeout=2 * MIXED_SECONDS) > 0
+        return
+    while True:
+        stress(guest, f"{command} seconds={seconds}")
+        figures = device.status()
+        if all(figures[name] > 0 for name in seen):
+            return
+        assert time.monotonic() < end, f"not all of {seen}: {figures}"
+
+
 def random_data(pair: Pair, kib: int) -> None:
     """The borrower's /tmp/data has so many KiB at random."""
     pair.borrower.sh(f"dd if=/dev/urandom of=/tmp/data bs=1k count={kib}")
@@ -131,11 +150,17 @@ def removed_by_force(pair: Pair, device: Device) -> int:
     device.create()
     random_data(pair, 24 * 1024)
     job = pair.borrower.start(f"dd if=/tmp/data of={PATH} bs=4k oflag=direct 2>&1")
-    time.sleep(1)
+    wait_until("it is written", lambda: _has_blocks(device))
     pair.borrower.run(dmsetup(f"remove --force {NAME}"))
     written = int(job.result().output.rsplit("+", 2)[0].split()[-1]) * 4096
     assert written > 0
     return written
+
+
+def _has_blocks(device: Device) -> bool:
+    """Whether something that was written went to a lender or a log."""
+    figures = device.status()
+    return any(figures.get(name, 0) > 0 for name in ("puts", "log_pages", "log_written"))
 
 
 def faults_of_wire(pair: Pair) -> Iterator[Callable[[], None]]:
