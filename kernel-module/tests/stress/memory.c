@@ -41,13 +41,13 @@ static void sleep_until(double when)
 		usleep(left * 1e6);
 }
 
-/* stress anon MIB [hold=0]: touches that much memory, verifies it, and keeps it for `hold` seconds. */
+/* stress anon MIB [hold=0]: touches that much memory, verifies it, and keeps it for `hold` seconds, or until told. */
 int mode_anon(const char *mib)
 {
 	long pages = strtol(mib, NULL, 0) * PAGES_PER_MIB;
 	struct latency latency = { .count = 0 };
 	struct page *memory = memory_alloc(pages);
-	double seconds = touch(memory, pages, &latency);
+	double seconds = touch(memory, pages, &latency), until;
 
 	for (long i = 0; i < pages; i++)
 		if (memory[i].word[0] != (uint64_t)i || memory[i].word[1] != 0)
@@ -56,7 +56,8 @@ int mode_anon(const char *mib)
 	latency_print(&latency);
 	printf(", \"wrong_pages\": %lu, \"errors\": 0}\n", wrong_pages());
 	fflush(stdout);
-	sleep(option("hold", 0));
+	for (until = now() + option("hold", 0); !time_is_up(until);)
+		usleep(100000);
 	return verdict();
 }
 
