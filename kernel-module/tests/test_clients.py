@@ -291,13 +291,17 @@ def test_redis_under_load(redis: Guest) -> None:
 
 def test_redis_takes_long_pipelines(connected: Pair) -> None:
     """A command of one takes about as long as one of many short ones: the server does not move all of it each time."""
-    guest, count = connected.borrower, 6000
+    guest, count, runs = connected.borrower, 6000, list[list[int]]()
     guest.write("/compare.py", (REDIS / "tests" / "compare.py").read_text())
     with server_with(guest, "POOL pipelined"):
-        said = guest.sh(f"{WITH_PYTHON} /compare.py pipe {SOCKET} {count}")
-        short, long = map(int, said.splitlines()[0].split())
-        print(f"{count} values: {short} ms in short pipelines, {long} ms in one")
-        assert long < 3 * short
+        for _ in range(3):  # the machine may be busy with something else for a while
+            said = guest.sh(f"{WITH_PYTHON} /compare.py pipe {SOCKET} {count}")
+            runs.append([int(one) for one in said.splitlines()[0].split()])
+            short, long = map(min, zip(*runs, strict=True))
+            print(f"{count} values: {short} ms in short pipelines, {long} ms in one")
+            if long < 3 * short:
+                break
+        assert long < 3 * short, runs
 
 
 def test_redis_may_only_read(connected: Pair) -> None:

@@ -146,7 +146,7 @@ def lost_again_and_again(pair: Pair, breaker: str) -> Iterator[None]:
         while odd.running:
             pair.borrower.drop_caches(1)
             read_once(pair.borrower)
-    assert odd.sessions == HANG_UPS
+    assert odd.asked == HANG_UPS
     wait_until("the breaker is open", lambda: pair.borrowed()["breaker_open"] == 1)
     with contextlib.closing(Lender(own=odd.own, port=odd.port)):
         pair.b.wait_state(LENDER, "Connected")

@@ -9,13 +9,14 @@ import pytest
 
 from bed.guest import Disk, Guest
 from bed.pair import PATIENT, Pair
-from bed.tidepool import MIB, PATIENCE
+from bed.tidepool import MIB
 from bed.workload import stress, wrong_pages
 
 FILE_MIB = 16
 LARGE_MIB = 3  # what the put buffers hold of a guest of 256 MiB
 READ_AHEAD_KIB = 128  # also on 7.2, which by itself takes 8 MiB: for folios that are fewer pages than there are buffers
 RACE = "race /mnt/race seconds={} change={} first=1"
+ROUNDS_SECONDS = 120
 EVENT = "/sys/kernel/tracing/events/tidepool/tidepool_get"
 
 
@@ -105,7 +106,7 @@ def test_large_folios(kernel: str) -> None:
             pair.connect(size=64 * MIB, more={"strategy": "Exclusive", **PATIENT})
             stress(borrower, f"fill /mnt/file mib={LARGE_MIB}")
             stress(borrower, "sequential /mnt/file")
-            rounds, end = [], time.monotonic() + PATIENCE
+            rounds, end = [], time.monotonic() + ROUNDS_SECONDS
             while sum(large > half for large in rounds) < 2:
                 assert time.monotonic() < end, f"{filesystem}: in large folios {rounds}; {pair.borrowed()}"
                 borrower.drop_caches(1)

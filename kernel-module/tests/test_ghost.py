@@ -21,7 +21,7 @@ INCLUDES = [f"-I{TESTS / 'curve'}", f"-I{TESTS.parent}"]
 TOLERANCE = 0.05
 MOST_NANOSECONDS = 250.0  # at 40,000 reads a second this is 1 % of a processor
 MOST_BYTES = 4 * MIB
-ENOUGH_READS, MOST_ROUNDS = 20_000, 8
+ENOUGH_READS, MOST_ROUNDS = 20_000, 24
 LEAST_RATIO = 2 * TOLERANCE  # a curve that expects nothing is wrong then
 
 
