@@ -9,6 +9,8 @@
 pub mod segment;
 
 use std::io;
+use std::iter::successors;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 
 use crate::budget::Budget;
@@ -63,17 +65,24 @@ struct Row {
     notes: Box<[Note; PAGES]>,
     free: [u64; PAGES / 64],
     used: usize,
+    /// All of its pages were let go, and none was written since.
+    let_go: AtomicBool,
 }
 
 impl Row {
     fn map() -> io::Result<Self> {
         let segment = Segment::map()?;
         let notes = vec![EMPTY; PAGES].into_boxed_slice().try_into().expect("there are as many");
-        Ok(Self { segment, notes, free: [u64::MAX; PAGES / 64], used: 0 })
+        Ok(Self { segment, notes, free: [u64::MAX; PAGES / 64], used: 0, let_go: AtomicBool::new(false) })
     }
 
     fn is_used(&self, place: usize) -> bool {
         self.free[place / 64] & (1 << (place % 64)) == 0
+    }
+
+    /// Of which pages there is memory, if the kernel says so.
+    fn here(&self) -> Option<[bool; PAGES]> {
+        if self.let_go.load(Ordering::Relaxed) { Some([false; PAGES]) } else { self.segment.resident().ok() }
     }
 
     fn take(&mut self) -> Option<usize> {
@@ -196,13 +205,11 @@ impl Rows {
         places.map(|place| (at * PAGES + place) as u32).collect()
     }
 
-    /// The kernel may take these slots: a call for each row, from the first to the last of them.
+    /// The kernel may take these slots: a call for each row.
     fn release(&self, slots: &mut [u32]) -> io::Result<()> {
         slots.sort_unstable();
-        slots.chunk_by(|a, b| place(*a).0 == place(*b).0).try_for_each(|run| {
-            let (row, first) = self.row(run[0]);
-            row.segment.release(first, place(run[run.len() - 1]).1 - first + 1)
-        })
+        let mut rows = slots.chunk_by(|a, b| place(*a).0 == place(*b).0);
+        rows.try_for_each(|run| self.row(run[0]).0.segment.release())
     }
 }
 
@@ -352,6 +359,7 @@ impl Shelf {
         let Some(slot) = self.make_room(former) else { return false };
         let (row, place) = self.rows.row_mut(slot);
         let word = row.segment.write(place, bytes);
+        *row.let_go.get_mut() = false;
         row.notes[place] = Note { id, tag, word, links: LEAF, older: self.newest, newer: NONE };
         match self.newest {
             NONE => self.oldest = slot,
@@ -408,20 +416,46 @@ impl Shelf {
 
     /// Notes that the kernel has taken a page, if it has; whether it has.
     pub fn bury(&mut self, id: &PageId) -> bool {
-        match self.find(id) {
-            Some(slot) => self.bury_slot(slot),
-            None => false,
+        let Some(slot) = self.find(id) else { return false };
+        let (row, place) = self.rows.row(slot);
+        if row.segment.present(place) {
+            return false; // put again
+        }
+        self.bury_slot(slot);
+        true
+    }
+
+    fn bury_slot(&mut self, slot: u32) {
+        self.taken += 1;
+        self.drop_page(slot);
+    }
+
+    /// Whether the kernel takes pages from here: it begins with the oldest.
+    pub fn oldest_is_taken(&self) -> bool {
+        self.rows_by_age().next().is_some_and(|row| self.has_holes(row))
+    }
+
+    /// Lets so many of the oldest pages go at once, in whole rows: the kernel takes them one by one, and has whoever wants
+    /// memory wait for it. A sweep notes what has gone.
+    pub fn let_go(&self, pages: usize) {
+        let mut left = pages;
+        let mut rows = self.rows_by_age().filter_map(|at| self.rows.rows[at].as_ref());
+        while let Some(row) = rows.find(|row| !row.let_go.load(Ordering::Relaxed)).filter(|_| left > 0) {
+            let here = row.here().map_or(PAGES, |pages| pages.into_iter().filter(|&here| here).count());
+            left = left.saturating_sub(here);
+            match row.segment.discard() {
+                Ok(()) => row.let_go.store(true, Ordering::Relaxed),
+                Err(error) => return tracing::warn!(%error, "pages that the kernel wants stay until it takes them"),
+            }
         }
     }
 
-    fn bury_slot(&mut self, slot: u32) -> bool {
-        let (row, place) = self.rows.row(slot);
-        if row.segment.present(place) {
-            return false; // in swap, or put again
-        }
-        self.taken += 1;
-        self.drop_page(slot);
-        true
+    /// Rows from that of the oldest page on; one may come more than once.
+    fn rows_by_age(&self) -> impl Iterator<Item = usize> + '_ {
+        let follow = |&slot: &u32| Some(self.rows.note(slot).newer).filter(|&slot| slot != NONE);
+        let slots = successors(Some(self.oldest).filter(|&slot| slot != NONE), follow);
+        let mut last = None;
+        slots.map(|slot| place(slot).0).filter(move |&row| last.replace(row) != Some(row))
     }
 
     /// How many rows there are to look at.
@@ -434,18 +468,20 @@ impl Shelf {
         self.holes(row).next().is_some()
     }
 
-    /// Notes what the kernel has taken of a row; how many pages.
+    /// Notes what the kernel has taken of a row; how many pages. What is in swap goes as well: to look would bring it back,
+    /// and costs more than all else where there is nothing.
     pub fn sweep(&mut self, row: usize) -> usize {
         let holes: Vec<u32> = self.holes(row).collect();
-        holes.into_iter().filter(|&slot| self.bury_slot(slot)).count()
+        holes.iter().for_each(|&slot| self.bury_slot(slot));
+        holes.len()
     }
 
     fn holes(&self, at: usize) -> impl Iterator<Item = u32> + '_ {
         let row = self.rows.rows.get(at).and_then(Option::as_ref).filter(|row| row.used > 0);
-        let resident = row.and_then(|row| row.segment.resident().ok());
-        let looked_at = row.zip(resident).into_iter();
-        looked_at.flat_map(move |(row, resident)| {
-            let holes = (0..PAGES).filter(move |&place| row.is_used(place) && !resident[place]);
+        let here = row.and_then(Row::here);
+        let looked_at = row.zip(here).into_iter();
+        looked_at.flat_map(move |(row, here)| {
+            let holes = (0..PAGES).filter(move |&place| row.is_used(place) && !here[place]);
             holes.map(move |place| (at * PAGES + place) as u32)
         })
     }
@@ -726,6 +762,27 @@ mod tests {
         let left = (0..2048).filter(|&n| has(&shelf, id(n, n + 1))).count();
         assert_eq!(left, 2048 - taken);
         assert_eq!(shelf.pages(), left);
+    }
+
+    #[test]
+    fn when_the_kernel_takes_the_oldest_more_are_let_go() {
+        let mut shelf = shelf(4096);
+        fill(&mut shelf, 4096);
+        assert!(!shelf.oldest_is_taken());
+        press(&shelf, 2);
+        assert!(!shelf.oldest_is_taken());
+        press(&shelf, 0);
+        assert!(shelf.oldest_is_taken());
+        shelf.let_go(600); // of rows 0 and 2 little was left
+        assert!((1..3).all(|row| shelf.has_holes(row)) && !shelf.has_holes(4));
+        let gone = (0..8).map(|row| shelf.sweep(row)).sum::<usize>();
+        assert!((1024..=2048).contains(&gone), "{gone}");
+        assert_eq!((shelf.pages(), shelf.taken), (4096 - gone, gone as u64));
+        let left = (0..4096).filter(|&n| has(&shelf, id(n, n + 1))).count();
+        assert_eq!(left, 4096 - gone);
+        assert!((0..1024).all(|n| !has(&shelf, id(n, n + 1))));
+        fill(&mut shelf, 100);
+        assert!((0..100).all(|n| has(&shelf, id(n, n + 1))));
     }
 
     #[test]

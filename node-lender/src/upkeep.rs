@@ -14,8 +14,16 @@ use crate::session::Borrower;
 const LOOK: Duration = Duration::from_millis(100);
 /// and while nothing is lent.
 const REST: Duration = Duration::from_secs(1);
+/// And while the kernel takes pages.
+const SOON: Duration = Duration::from_millis(10);
+/// For each page that the kernel takes so many more go at once: whoever wants memory is slower while it takes them.
+const AHEAD: u128 = 4;
 /// For others, between two steps of long work.
 const TURN: Duration = Duration::from_micros(50);
+/// Notes are put right for so long at a time,
+const STINT: Duration = Duration::from_millis(1);
+/// and then somebody who waits for memory has the processor for so many times as long.
+const REPRIEVE: u32 = 4;
 /// Between two looks at all pages when the kernel has not said that it took any.
 const SWEEP: Duration = Duration::from_secs(10);
 /// And no more than this when it took others' again and again.
@@ -25,27 +33,35 @@ const GIVEN: usize = 4096;
 
 /// Looks after the node's memory, sessions that linger, pages that the kernel has taken, and those that are too many.
 pub fn look_after(lender: &Lender) {
-    let mut looks = Looks { lender, sweeps: Sweeps::new(Instant::now()), next: Instant::now() };
+    let now = Instant::now();
+    let mut looks =
+        Looks { lender, sweeps: Sweeps::new(now), taken: node::taken_back(), last: now, next: now, follows: false };
     loop {
-        sleep(looks.next.saturating_duration_since(Instant::now()));
-        looks.look();
-        tidy(lender, || looks.turn());
+        looks.rest(looks.next);
+        looks.sweep();
+        tidy(lender, || looks.rest(Instant::now() + TURN));
     }
 }
 
 struct Looks<'a> {
     lender: &'a Lender,
     sweeps: Sweeps,
+    /// Pages that the kernel had taken of everybody at the last look.
+    taken: Option<u64>,
+    last: Instant,
     next: Instant,
+    /// The kernel took pages that are lent since the look before.
+    follows: bool,
 }
 
 impl Looks<'_> {
-    /// In the middle of long work: others go on, and what is due is looked at.
-    fn turn(&mut self) {
-        sleep(TURN);
-        if Instant::now() >= self.next {
+    /// Others go on, and what is due meanwhile is looked at.
+    fn rest(&mut self, until: Instant) {
+        while self.next <= until {
+            sleep(self.next.saturating_duration_since(Instant::now()));
             self.look();
         }
+        sleep(until.saturating_duration_since(Instant::now()));
     }
 
     fn look(&mut self) {
@@ -56,12 +72,66 @@ impl Looks<'_> {
             borrower.shelf().cool();
         }
         let lends = self.lender.budget.used() > 0;
-        if lends && self.sweeps.due(node::taken_back(), Instant::now()) {
-            let gone = borrowers.iter().map(|borrower| sweep(borrower)).sum();
-            self.sweeps.done(gone, Instant::now());
-        }
-        self.next = Instant::now() + if lends { LOOK } else { REST };
+        self.follows = lends && self.follow(&borrowers);
+        self.last = Instant::now();
+        self.next = self.last
+            + match (lends, self.follows) {
+                (true, true) => SOON,
+                (true, false) => LOOK,
+                (false, _) => REST,
+            };
     }
+
+    /// If the kernel takes pages that are lent, lets more of the oldest go at once, before it wants them; whether it does.
+    fn follow(&mut self, borrowers: &[Arc<Borrower>]) -> bool {
+        let taken = node::taken_back();
+        let more = taken.zip(self.taken).map_or(0, |(now, before)| now.saturating_sub(before));
+        self.taken = taken;
+        if more == 0 {
+            return false;
+        }
+        let whose = borrowers.iter().filter(|borrower| borrower.shelf().oldest_is_taken()).collect::<Vec<_>>();
+        let each = ahead(more, self.last.elapsed()) / whose.len().max(1);
+        whose.iter().for_each(|borrower| borrower.shelf().let_go(each));
+        !whose.is_empty()
+    }
+
+    /// Notes what has gone, a row at a time, and has the borrowers told; not while somebody wants memory in a hurry.
+    fn sweep(&mut self) {
+        let begin = Instant::now();
+        let hurry = self.follows && begin - self.sweeps.last < VAIN;
+        if hurry || self.lender.budget.used() == 0 || !self.sweeps.due(self.taken, begin) {
+            return;
+        }
+        let gone = self.lender.borrowers().iter().map(|borrower| self.sweep_one(borrower)).sum();
+        self.sweeps.done(gone, Instant::now());
+    }
+
+    fn sweep_one(&mut self, borrower: &Borrower) -> usize {
+        let (mut gone, mut begin) = (0, Instant::now());
+        let rows = borrower.shelf().rows();
+        for row in 0..rows {
+            if borrower.shelf().has_holes(row) {
+                gone += borrower.shelf_mut().sweep(row);
+            }
+            let worked = begin.elapsed();
+            if worked >= STINT {
+                self.rest(begin + worked * (1 + REPRIEVE));
+                begin = Instant::now();
+            }
+        }
+        if gone > 0 {
+            borrower.tell.notify_one();
+        }
+        gone
+    }
+}
+
+/// How many pages the kernel will want until the next look, which is soon, if it has taken so many since the last one. It
+/// could want some more by then, as it need not take them one by one.
+fn ahead(taken: u64, since: Duration) -> usize {
+    let wanted = u128::from(taken) * AHEAD * SOON.as_micros() / since.max(SOON).as_micros();
+    usize::try_from(wanted).unwrap_or(usize::MAX)
 }
 
 /// When to look at all pages: soon after the kernel has taken some of anybody's, and less often when they were others'.
@@ -102,21 +172,6 @@ fn look_at_node(lender: &Lender) {
             lender.budget.close(true);
         }
     }
-}
-
-/// Notes what the kernel has taken, one row at a time, and has the borrower told; how many pages.
-fn sweep(borrower: &Borrower) -> usize {
-    let rows = borrower.shelf().rows();
-    let mut gone = 0;
-    for row in 0..rows {
-        if borrower.shelf().has_holes(row) {
-            gone += borrower.shelf_mut().sweep(row);
-        }
-    }
-    if gone > 0 {
-        borrower.tell.notify_one();
-    }
-    gone
 }
 
 /// Drops what is more than somebody may have, or all together, and the memory that is behind it.
@@ -171,6 +226,15 @@ mod tests {
         assert_eq!(swept[..5], [1, 3, 7, 15, 31]);
         assert!(swept.len() < 25, "{swept:?}");
         assert_eq!(swept[swept.len() - 1], 200); // some were ours
+    }
+
+    #[test]
+    fn what_the_kernel_will_want_goes_by_how_fast_it_takes() {
+        assert_eq!(ahead(0, SOON), 0);
+        assert_eq!(ahead(100, SOON), 400);
+        assert_eq!(ahead(100, LOOK), 40);
+        assert_eq!(ahead(100, Duration::ZERO), 400);
+        assert_eq!(ahead(u64::MAX, SOON), usize::MAX);
     }
 
     #[test]

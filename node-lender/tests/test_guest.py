@@ -13,7 +13,7 @@ import pytest
 from daemon import MIB, Allowed, Config, Daemon, program
 from inside import guest_with, started
 
-from bed.guest import HOST_ADDRESS, PORT_FOR_HOST
+from bed.guest import HOST_ADDRESS, PAGE, PORT_FOR_HOST
 from bed.hostile import PlainBorrower, hear
 from bed.pair import NAME, PATIENT, Pair, free_port
 from bed.protocol import KIND, KeyPair, point_of
@@ -29,6 +29,7 @@ LIMITED = (
     f"mount -t cgroup2 none {GROUPS} && echo +memory > {GROUPS}/cgroup.subtree_control"
     f" && mkdir {GROUP} && echo {64 * MIB} > {GROUP}/memory.max"
 )
+LENT_PAGES, WANTED_MIB = 40_000, 530  # of a guest of 704 MiB: a program wants more than is free
 CONFIG, CONTROL, LOG = "/tmp/lender.toml", Path("/tmp/lender.sock"), "/tmp/lender.log"
 
 
@@ -123,3 +124,28 @@ def test_more_is_put_than_a_cgroup_of_version_2_may_have() -> None:
         assert int(events["max"]) > 0
         assert int(events["oom"]) == int(events["oom_kill"]) == 0
         guest.assert_clean()
+
+
+@pytest.mark.long
+def test_pages_go_before_the_kernel_has_to_take_them() -> None:
+    """They lie in huge pages. A program wants memory: the kernel takes some, the daemon lets the rest go in time."""
+    own, port = KeyPair(), free_port()
+    config = Config(listen=f"0.0.0.0:{PORT_FOR_HOST}", borrowers={Daemon.NAME: Allowed(own.identity, 200 * MIB)})
+    with guest_with(program(), "704M", port=port) as guest:
+        guest.write(CONFIG, config.toml(CONTROL))
+        guest.start(f"exec {started(program())} --config {CONFIG} 2> {LOG}")
+        wait_until("it lends", lambda: "metrics" in guest.sh(f"cat {LOG} 2> /dev/null || :"))
+        (lender,) = re.findall(r"identity=(x25519:[0-9a-f]{64})", guest.read(LOG))
+        with contextlib.closing(PlainBorrower(("127.0.0.1", port), own, point_of(lender))) as borrower:
+            borrower.put_all(LENT_PAGES)
+            assert borrower.stored == LENT_PAGES
+            memory = guest.sh("cat /proc/$(pidof tidepool-node-lender)/smaps_rollup")
+            (huge,) = re.findall(r"AnonHugePages: *(\d+) kB", memory)
+            assert int(huge) * 1024 > LENT_PAGES * PAGE / 2, memory
+            before = guest.vmstat("pglazyfreed")
+            stress(guest, f"anon {WANTED_MIB}")
+            taken = guest.vmstat("pglazyfreed") - before
+            borrower.ask_all(LENT_PAGES)
+            gone = LENT_PAGES - borrower.hits
+            print(f"\n{gone} of {LENT_PAGES} pages went, of which the kernel took {taken}")
+            assert gone > 1.2 * taken > 0

@@ -8,7 +8,8 @@
 //! - Writing cancels `MADV_FREE` for a page; [`Segment::release`] is to follow. A page that was written and not released is
 //!   not dropped, so none is ever half there.
 //! - Writing needs `&mut`, so nobody reads or releases meanwhile: a release in the middle of writing could tear the page.
-//! - Without huge pages: the kernel would drop 512 at a time.
+//! - A segment is a huge page if the kernel gives one at the first touch, as it does where all programs have them
+//!   (`transparent_hugepage/enabled` is `always`), and one lies ready. It goes as a whole then.
 #![allow(unsafe_code)]
 
 use std::io;
@@ -32,6 +33,7 @@ const MARK: u64 = 0x656c_6f6f_7065_6474;
 #[derive(Debug)]
 pub struct Segment {
     base: NonNull<u8>,
+    touched: bool,
 }
 
 // SAFETY: the memory belongs to this value alone, and no thread has a part in where it lies.
@@ -42,19 +44,7 @@ unsafe impl Sync for Segment {}
 impl Segment {
     /// Maps one; no memory is taken before a page is written.
     pub fn map() -> io::Result<Self> {
-        let (protection, flags) = (libc::PROT_READ | libc::PROT_WRITE, libc::MAP_PRIVATE | libc::MAP_ANONYMOUS);
-        // SAFETY: a new mapping, at an address that the kernel chooses, touches nothing that is there.
-        let base = unsafe { libc::mmap(ptr::null_mut(), BYTES, protection, flags | libc::MAP_NORESERVE, -1, 0) };
-        if base == libc::MAP_FAILED {
-            return Err(io::Error::last_os_error());
-        }
-        let segment = Self { base: NonNull::new(base.cast()).expect("page 0 is never mapped") };
-        if let Err(error) = segment.advise(0, PAGES, libc::MADV_NOHUGEPAGE) {
-            // A kernel without huge pages knows of no such advice.
-            if error.raw_os_error() != Some(libc::EINVAL) {
-                return Err(error);
-            }
-        }
+        let segment = Self { base: map_aligned()?, touched: false };
         segment.advise(0, PAGES, libc::MADV_DONTDUMP)?;
         Ok(segment)
     }
@@ -81,6 +71,9 @@ impl Segment {
             ptr::copy_nonoverlapping(body.as_ptr(), to, BODY);
             to.add(BODY).cast::<u64>().write_volatile(MARK);
         }
+        if !std::mem::replace(&mut self.touched, true) {
+            self.keep_small();
+        }
         u64::from_ne_bytes(word.try_into().expect("it is the rest of the page"))
     }
 
@@ -94,15 +87,26 @@ impl Segment {
         self.present(page)
     }
 
+    /// From now on the kernel makes no huge page of small ones: it would copy them to where it may not take them. If the
+    /// first touch has brought a huge page, that stays. A kernel without huge pages knows of no such advice.
+    fn keep_small(&self) {
+        if let Err(error) = self.advise(0, PAGES, libc::MADV_NOHUGEPAGE)
+            && error.raw_os_error() != Some(libc::EINVAL)
+        {
+            tracing::warn!(%error, "pages that the kernel makes one of are not its to take");
+        }
+    }
+
     /// Whether a page that was written is still here. Looking counts as use with the kernel.
     pub fn present(&self, page: usize) -> bool {
         // SAFETY: as in `read`; volatile, for the kernel may have put a page of zeros there.
         unsafe { self.page(page).add(BODY).cast::<u64>().read_volatile() == MARK }
     }
 
-    /// Pages that the kernel may take from now on.
-    pub fn release(&self, first: usize, count: usize) -> io::Result<()> {
-        self.advise(first, count, libc::MADV_FREE)
+    /// From now on the kernel may take what was written. All of it is named, as a huge page of which a part is named falls
+    /// into small ones.
+    pub fn release(&self) -> io::Result<()> {
+        self.advise(0, PAGES, libc::MADV_FREE)
     }
 
     /// Of which pages there is memory. Looking this way does not count as use; a page in swap may count as none.
@@ -119,10 +123,15 @@ impl Segment {
         self.advise(0, PAGES, libc::MADV_PAGEOUT).expect("the mapping can be paged out");
     }
 
-    /// Loses pages for sure.
+    /// Gives all to the kernel at once, whether it wants it or not.
+    pub fn discard(&self) -> io::Result<()> {
+        self.advise(0, PAGES, libc::MADV_DONTNEED)
+    }
+
+    /// Loses some pages for sure.
     #[cfg(test)]
-    pub fn discard(&self, first: usize, count: usize) {
-        self.advise(first, count, libc::MADV_DONTNEED).expect("the mapping can be discarded");
+    pub fn lose(&self, first: usize, count: usize) {
+        self.advise(first, count, libc::MADV_DONTNEED).expect("pages of the mapping can be lost");
     }
 }
 
@@ -132,6 +141,26 @@ impl Drop for Segment {
         let done = unsafe { libc::munmap(self.base.as_ptr().cast(), BYTES) };
         debug_assert_eq!(done, 0);
     }
+}
+
+/// Memory for one that begins where a huge page can.
+fn map_aligned() -> io::Result<NonNull<u8>> {
+    let (protection, flags) = (libc::PROT_READ | libc::PROT_WRITE, libc::MAP_PRIVATE | libc::MAP_ANONYMOUS);
+    // SAFETY: a new mapping, at an address that the kernel chooses, touches nothing that is there.
+    let all = unsafe { libc::mmap(ptr::null_mut(), 2 * BYTES, protection, flags | libc::MAP_NORESERVE, -1, 0) };
+    if all == libc::MAP_FAILED {
+        return Err(io::Error::last_os_error());
+    }
+    let (all, before) = (all.cast::<u8>(), all.cast::<u8>().align_offset(BYTES));
+    for (first, count) in [(0, before), (before + BYTES, BYTES - before)] {
+        if count > 0 {
+            // SAFETY: it is a part of the new mapping, which nobody else can name, and none that is handed out.
+            let done = unsafe { libc::munmap(all.add(first).cast(), count) };
+            debug_assert_eq!(done, 0);
+        }
+    }
+    // SAFETY: the part that is left has BYTES bytes, within the mapping.
+    Ok(NonNull::new(unsafe { all.add(before) }).expect("page 0 is never mapped"))
 }
 
 /// Whether this kernel lets pages go when it wants to, and no earlier; else what is wrong, and what would be right.
@@ -144,7 +173,7 @@ pub fn check_kernel() -> Result<(), String> {
 fn is_kept() -> io::Result<bool> {
     let mut segment = Segment::map()?;
     let word = segment.write(0, &[1; PAGE]);
-    segment.release(0, 1)?;
+    segment.release()?;
     Ok(segment.read(0, word, &mut [0; PAGE]))
 }
 
@@ -198,7 +227,7 @@ mod tests {
         let zeros_at_the_end = std::array::from_fn(|n| u8::from(n < BODY));
         for (place, bytes) in [page(1), [0; PAGE], zeros_at_the_end, [255; PAGE]].into_iter().enumerate() {
             let word = segment.write(place, &bytes);
-            segment.release(place, 1).unwrap();
+            segment.release().unwrap();
             let mut read = [7; PAGE];
             assert!(segment.read(place, word, &mut read));
             assert_eq!(read, bytes);
@@ -209,7 +238,7 @@ mod tests {
     fn a_dropped_page_is_told_from_one_of_zeros() {
         let mut segment = Segment::map().unwrap();
         let words = [0, 1].map(|place| segment.write(place, &[0; PAGE]));
-        segment.discard(1, 1);
+        segment.lose(1, 1);
         assert!(segment.read(0, words[0], &mut [0; PAGE]));
         assert!(!segment.read(1, words[1], &mut [0; PAGE]));
         assert!(!segment.present(2)); // and one that was never written
@@ -221,7 +250,7 @@ mod tests {
         for place in 0..PAGES {
             segment.write(place, &page(9));
         }
-        segment.discard(100, 50);
+        segment.lose(100, 50);
         let resident = segment.resident().unwrap();
         assert!((0..PAGES).all(|place| resident[place] != (100..150).contains(&place)));
     }
@@ -238,14 +267,29 @@ mod tests {
         Some((number(first)?..number(end)?).contains(&address))
     }
 
-    /// The kernel says so of the mapping itself: `nh`, as `smaps` calls it.
-    #[test]
-    fn a_segment_has_no_huge_pages() {
-        let segment = Segment::map().unwrap();
+    fn smaps(segment: &Segment) -> String {
         let base = segment.base.as_ptr() as usize;
         let smaps = std::fs::read_to_string("/proc/self/smaps").unwrap();
         let mut behind = smaps.lines().skip_while(|line| !covers(line, base).unwrap_or(false));
-        let flags = behind.find(|line| line.starts_with("VmFlags:")).expect("the mapping is listed");
-        assert!(flags.split_whitespace().any(|flag| flag == "nh"), "{flags}");
+        behind.find(|line| line.starts_with("VmFlags:")).expect("the mapping is listed").to_owned()
+    }
+
+    /// The kernel says so of the mapping itself: `nh`, as `smaps` calls it.
+    #[test]
+    fn a_huge_page_comes_with_the_first_touch_or_never() {
+        let mut segment = Segment::map().unwrap();
+        assert_eq!(segment.base.as_ptr().align_offset(BYTES), 0);
+        assert!(!smaps(&segment).contains(" nh"));
+        segment.write(PAGES - 1, &page(1));
+        assert!(smaps(&segment).contains(" nh"));
+    }
+
+    #[test]
+    fn what_is_discarded_is_gone_at_once() {
+        let mut segment = Segment::map().unwrap();
+        let word = segment.write(7, &page(7));
+        segment.discard().unwrap();
+        assert!(segment.resident().unwrap().iter().all(|here| !here));
+        assert!(!segment.read(7, word, &mut [0; PAGE]));
     }
 }
